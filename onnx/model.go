@@ -1,0 +1,258 @@
+// Package onnx holds ONNX models as Go values: read, build, check, infer shapes, refer to weights where they lie.
+//
+// A [Model] is one graph with its operator sets. Tensors either carry their bytes or refer to a byte range of a file
+// ([External]), so that the graph of a model of 8B parameters takes a few megabytes. The package knows nothing of what
+// the models are for.
+package onnx
+
+import (
+	"fmt"
+	"sort"
+)
+
+// DType is the element type of a tensor, numbered as TensorProto.DataType.
+type DType int32
+
+// The element types that this package can size and convert.
+const (
+	Undefined DType = 0
+	Float     DType = 1
+	Uint8     DType = 2
+	Int8      DType = 3
+	Uint16    DType = 4
+	Int16     DType = 5
+	Int32     DType = 6
+	Int64     DType = 7
+	String    DType = 8
+	Bool      DType = 9
+	Float16   DType = 10
+	Double    DType = 11
+	Uint32    DType = 12
+	Uint64    DType = 13
+	BFloat16  DType = 16
+)
+
+var dtypes = map[DType]struct {
+	name string
+	size int
+}{
+	Float: {"float", 4}, Uint8: {"uint8", 1}, Int8: {"int8", 1}, Uint16: {"uint16", 2}, Int16: {"int16", 2},
+	Int32: {"int32", 4}, Int64: {"int64", 8}, String: {"string", 0}, Bool: {"bool", 1}, Float16: {"float16", 2},
+	Double: {"double", 8}, Uint32: {"uint32", 4}, Uint64: {"uint64", 8}, BFloat16: {"bfloat16", 2},
+}
+
+// String returns ONNX's name of the type.
+func (t DType) String() string {
+	if d, ok := dtypes[t]; ok {
+		return d.name
+	}
+	return fmt.Sprintf("type %d", int32(t))
+}
+
+// Size returns the bytes of one element, 0 for strings and unknown types.
+func (t DType) Size() int { return dtypes[t].size }
+
+// IsFloat reports whether values of the type can carry a gradient.
+func (t DType) IsFloat() bool {
+	return t == Float || t == Float16 || t == BFloat16 || t == Double
+}
+
+// Dim is one dimension of a shape: a size, a symbol, or unknown.
+type Dim struct {
+	Size int64  // elements; -1 if it is not known before the model runs
+	Name string // symbol of an unknown size; two dimensions of the same non-empty name are equal
+}
+
+// Fixed and Symbol make dimensions.
+func Fixed(n int64) Dim      { return Dim{Size: n} }
+func Symbol(name string) Dim { return Dim{Size: -1, Name: name} }
+func (d Dim) Known() bool    { return d.Size >= 0 }
+func (d Dim) Same(e Dim) bool {
+	return d.Known() && d.Size == e.Size || !d.Known() && !e.Known() && d.Name != "" && d.Name == e.Name
+}
+func (d Dim) String() string {
+	switch {
+	case d.Known():
+		return fmt.Sprint(d.Size)
+	case d.Name != "":
+		return d.Name
+	}
+	return "?"
+}
+
+// Dims makes a shape from sizes (int, int64) and symbols (string).
+func Dims(parts ...any) []Dim {
+	dims := make([]Dim, len(parts))
+	for i, p := range parts {
+		switch v := p.(type) {
+		case int:
+			dims[i] = Fixed(int64(v))
+		case int64:
+			dims[i] = Fixed(v)
+		case string:
+			dims[i] = Symbol(v)
+		case Dim:
+			dims[i] = v
+		default:
+			panic(fmt.Sprintf("onnx.Dims: %T is neither a size nor a symbol", p))
+		}
+	}
+	return dims
+}
+
+// ValueInfo declares a graph input, an output or an intermediate value.
+type ValueInfo struct {
+	Name  string
+	Type  DType
+	Shape []Dim // nil together with Ranked == false: rank unknown
+	// Ranked tells an unknown rank from a scalar.
+	Ranked bool
+}
+
+// External is a tensor's place in another file.
+type External struct {
+	Location string // path relative to the folder the model is run from
+	Offset   int64  // bytes
+	Length   int64  // bytes
+}
+
+// Tensor is an initializer or a tensor attribute.
+type Tensor struct {
+	Name     string
+	Type     DType
+	Shape    []int64
+	Data     []byte    // little-endian, row-major; nil if External is set
+	Strings  []string  // of Type String
+	External *External // where the bytes lie; nil if Data holds them
+}
+
+// Count returns the number of elements.
+func (t *Tensor) Count() int64 {
+	n := int64(1)
+	for _, d := range t.Shape {
+		n *= d
+	}
+	return n
+}
+
+// Node is one operator. Attribute values are int64, float32, string, []int64, []float32, []string, *Tensor or *Graph.
+type Node struct {
+	Name    string
+	Op      string
+	Domain  string // "" is ai.onnx
+	Inputs  []string
+	Outputs []string // "" for outputs that are left out
+	Attrs   map[string]any
+	// Segment names the part of the model that a node belongs to (a layer); grad recomputes a segment at a time.
+	Segment string
+	// Meta is written as metadata_props. MetaUnique tells grad that a Gather's indices are distinct.
+	Meta map[string]string
+}
+
+// MetaUnique, set to "true" in Meta of a Gather, promises that no index occurs twice.
+const MetaUnique = "assay.unique"
+
+// String names the node for error messages.
+func (n *Node) String() string {
+	op := n.Op
+	if n.Domain != "" {
+		op = n.Domain + "." + op
+	}
+	if n.Name != "" {
+		return fmt.Sprintf("node %q (%s)", n.Name, op)
+	}
+	return fmt.Sprintf("node of output %q (%s)", first(n.Outputs), op)
+}
+
+func first(s []string) string {
+	for _, v := range s {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// Int returns an integer attribute, or fallback if it is absent.
+func (n *Node) Int(name string, fallback int64) int64 {
+	if v, ok := n.Attrs[name].(int64); ok {
+		return v
+	}
+	return fallback
+}
+
+// Float returns a float attribute, or fallback if it is absent.
+func (n *Node) Float(name string, fallback float32) float32 {
+	if v, ok := n.Attrs[name].(float32); ok {
+		return v
+	}
+	return fallback
+}
+
+// Str returns a string attribute, or fallback if it is absent.
+func (n *Node) Str(name, fallback string) string {
+	if v, ok := n.Attrs[name].(string); ok {
+		return v
+	}
+	return fallback
+}
+
+// Ints returns an integer-list attribute, nil if it is absent.
+func (n *Node) Ints(name string) []int64 {
+	v, _ := n.Attrs[name].([]int64)
+	return v
+}
+
+// Input returns the name of input i, "" if it is left out.
+func (n *Node) Input(i int) string {
+	if i < len(n.Inputs) {
+		return n.Inputs[i]
+	}
+	return ""
+}
+
+// Graph is nodes in execution order (as read; Check reports a wrong order), with named inputs, outputs and constants.
+type Graph struct {
+	Name         string
+	Inputs       []ValueInfo
+	Outputs      []ValueInfo
+	Values       []ValueInfo // declared types of intermediate values; may be empty
+	Initializers []*Tensor
+	Nodes        []*Node
+}
+
+// Initializer returns the constant of that name, nil if there is none.
+func (g *Graph) Initializer(name string) *Tensor {
+	for _, t := range g.Initializers {
+		if t.Name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// Model is a graph and the operator sets it is written in.
+type Model struct {
+	Graph
+	IRVersion int64
+	Producer  string
+	Opsets    map[string]int64 // by domain; "" is ai.onnx
+	Metadata  map[string]string
+}
+
+// Opset returns the version of the domain, 0 if the model does not import it.
+func (m *Model) Opset(domain string) int64 {
+	if domain == "ai.onnx" {
+		domain = ""
+	}
+	return m.Opsets[domain]
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}

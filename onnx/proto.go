@@ -1,0 +1,368 @@
+package onnx
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "assay/onnx/onnxpb"
+)
+
+// Read opens a model file. External tensors stay references; CheckExternal looks whether they exist.
+func Read(path string) (*Model, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := Decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return m, nil
+}
+
+// Decode parses a serialized ModelProto.
+func Decode(data []byte) (*Model, error) {
+	var p pb.ModelProto
+	if err := proto.Unmarshal(data, &p); err != nil {
+		return nil, fmt.Errorf("not an ONNX model, or cut short: %w", err)
+	}
+	if p.Graph == nil {
+		return nil, fmt.Errorf("not an ONNX model: it holds no graph")
+	}
+	m := &Model{IRVersion: p.GetIrVersion(), Producer: p.GetProducerName(), Opsets: map[string]int64{}, Metadata: map[string]string{}}
+	for _, o := range p.OpsetImport {
+		d := o.GetDomain()
+		if d == "ai.onnx" {
+			d = ""
+		}
+		m.Opsets[d] = o.GetVersion()
+	}
+	for _, e := range p.MetadataProps {
+		m.Metadata[e.GetKey()] = e.GetValue()
+	}
+	if len(p.Functions) > 0 {
+		return nil, fmt.Errorf("the model defines %d local functions (%s.%s first); inline them before (onnx.inliner)", len(p.Functions), p.Functions[0].GetDomain(), p.Functions[0].GetName())
+	}
+	g, err := decodeGraph(p.Graph)
+	if err != nil {
+		return nil, err
+	}
+	m.Graph = *g
+	return m, nil
+}
+
+func decodeGraph(p *pb.GraphProto) (*Graph, error) {
+	g := &Graph{Name: p.GetName()}
+	for _, t := range p.Initializer {
+		d, err := decodeTensor(t)
+		if err != nil {
+			return nil, fmt.Errorf("initializer %q: %w", t.GetName(), err)
+		}
+		g.Initializers = append(g.Initializers, d)
+	}
+	if len(p.SparseInitializer) > 0 {
+		return nil, fmt.Errorf("sparse initializers are not read; store %q dense", p.SparseInitializer[0].GetValues().GetName())
+	}
+	for _, v := range p.Input {
+		g.Inputs = append(g.Inputs, decodeValue(v))
+	}
+	for _, v := range p.Output {
+		g.Outputs = append(g.Outputs, decodeValue(v))
+	}
+	for _, v := range p.ValueInfo {
+		g.Values = append(g.Values, decodeValue(v))
+	}
+	for _, n := range p.Node {
+		node := &Node{Name: n.GetName(), Op: n.GetOpType(), Domain: n.GetDomain(), Inputs: n.Input, Outputs: n.Output}
+		if node.Domain == "ai.onnx" {
+			node.Domain = ""
+		}
+		for _, a := range n.Attribute {
+			v, err := decodeAttr(a)
+			if err != nil {
+				return nil, fmt.Errorf("%v: attribute %q: %w", node, a.GetName(), err)
+			}
+			if node.Attrs == nil {
+				node.Attrs = map[string]any{}
+			}
+			node.Attrs[a.GetName()] = v
+		}
+		for _, e := range n.MetadataProps {
+			if e.GetKey() == metaSegment {
+				node.Segment = e.GetValue()
+				continue
+			}
+			if node.Meta == nil {
+				node.Meta = map[string]string{}
+			}
+			node.Meta[e.GetKey()] = e.GetValue()
+		}
+		g.Nodes = append(g.Nodes, node)
+	}
+	return g, nil
+}
+
+const metaSegment = "assay.segment"
+
+func decodeValue(p *pb.ValueInfoProto) ValueInfo {
+	v := ValueInfo{Name: p.GetName()}
+	t := p.GetType().GetTensorType()
+	if t == nil {
+		return v
+	}
+	v.Type = DType(t.GetElemType())
+	if t.Shape == nil {
+		return v
+	}
+	v.Ranked = true
+	v.Shape = []Dim{}
+	for _, d := range t.Shape.Dim {
+		switch x := d.Value.(type) {
+		case *pb.TensorShapeProto_Dimension_DimValue:
+			v.Shape = append(v.Shape, Fixed(x.DimValue))
+		case *pb.TensorShapeProto_Dimension_DimParam:
+			v.Shape = append(v.Shape, Symbol(x.DimParam))
+		default:
+			v.Shape = append(v.Shape, Dim{Size: -1})
+		}
+	}
+	return v
+}
+
+func decodeAttr(a *pb.AttributeProto) (any, error) {
+	switch a.GetType() {
+	case pb.AttributeProto_INT:
+		return a.GetI(), nil
+	case pb.AttributeProto_FLOAT:
+		return a.GetF(), nil
+	case pb.AttributeProto_STRING:
+		return string(a.GetS()), nil
+	case pb.AttributeProto_INTS:
+		return append([]int64{}, a.Ints...), nil
+	case pb.AttributeProto_FLOATS:
+		return append([]float32{}, a.Floats...), nil
+	case pb.AttributeProto_STRINGS:
+		s := make([]string, len(a.Strings))
+		for i := range s {
+			s[i] = string(a.Strings[i])
+		}
+		return s, nil
+	case pb.AttributeProto_TENSOR:
+		return decodeTensor(a.T)
+	case pb.AttributeProto_GRAPH:
+		return decodeGraph(a.G)
+	}
+	return nil, fmt.Errorf("attributes of type %v are not read", a.GetType())
+}
+
+func decodeTensor(p *pb.TensorProto) (*Tensor, error) {
+	t := &Tensor{Name: p.GetName(), Type: DType(p.GetDataType()), Shape: append([]int64{}, p.Dims...)}
+	for _, d := range t.Shape {
+		if d < 0 {
+			return nil, fmt.Errorf("negative dimension in shape %v", t.Shape)
+		}
+	}
+	if p.GetDataLocation() == pb.TensorProto_EXTERNAL {
+		e := &External{Length: -1}
+		for _, kv := range p.ExternalData {
+			var err error
+			switch kv.GetKey() {
+			case "location":
+				e.Location = kv.GetValue()
+			case "offset":
+				e.Offset, err = strconv.ParseInt(kv.GetValue(), 10, 64)
+			case "length":
+				e.Length, err = strconv.ParseInt(kv.GetValue(), 10, 64)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("external %s %q is not a number", kv.GetKey(), kv.GetValue())
+			}
+		}
+		if e.Location == "" {
+			return nil, fmt.Errorf("external data without a location")
+		}
+		if e.Length < 0 {
+			e.Length = t.Count() * int64(t.Type.Size())
+		}
+		t.External = e
+		return t, nil
+	}
+	if t.Type == String {
+		for _, s := range p.StringData {
+			t.Strings = append(t.Strings, string(s))
+		}
+		return t, nil
+	}
+	if len(p.RawData) > 0 || t.Count() == 0 {
+		t.Data = p.RawData
+		if t.Data == nil {
+			t.Data = []byte{}
+		}
+	} else {
+		t.Data = typedData(p, t.Type)
+	}
+	if want := t.Count() * int64(t.Type.Size()); t.Type.Size() > 0 && int64(len(t.Data)) != want {
+		return nil, fmt.Errorf("shape %v of %v needs %d bytes, the file holds %d", t.Shape, t.Type, want, len(t.Data))
+	}
+	return t, nil
+}
+
+// typedData turns the typed fields of a TensorProto into raw bytes.
+func typedData(p *pb.TensorProto, t DType) []byte {
+	le := binary.LittleEndian
+	var b []byte
+	switch t {
+	case Float:
+		return float32Bytes(p.FloatData)
+	case Double:
+		for _, v := range p.DoubleData {
+			b = le.AppendUint64(b, math.Float64bits(v))
+		}
+	case Int64:
+		return int64Bytes(p.Int64Data)
+	case Uint64:
+		for _, v := range p.Uint64Data {
+			b = le.AppendUint64(b, v)
+		}
+	case Uint32:
+		for _, v := range p.Uint64Data {
+			b = le.AppendUint32(b, uint32(v))
+		}
+	case Int32:
+		for _, v := range p.Int32Data {
+			b = le.AppendUint32(b, uint32(v))
+		}
+	case Int16, Uint16, Float16, BFloat16:
+		for _, v := range p.Int32Data {
+			b = le.AppendUint16(b, uint16(v))
+		}
+	default:
+		for _, v := range p.Int32Data {
+			b = append(b, byte(v))
+		}
+	}
+	return b
+}
+
+// Encode serializes the model; the same model always gives the same bytes.
+func (m *Model) Encode() ([]byte, error) {
+	p := &pb.ModelProto{IrVersion: proto.Int64(m.IRVersion), ProducerName: proto.String(m.Producer), Graph: encodeGraph(&m.Graph, m.IRVersion)}
+	for _, d := range sortedKeys(m.Opsets) {
+		p.OpsetImport = append(p.OpsetImport, &pb.OperatorSetIdProto{Domain: proto.String(d), Version: proto.Int64(m.Opsets[d])})
+	}
+	for _, k := range sortedKeys(m.Metadata) {
+		p.MetadataProps = append(p.MetadataProps, entry(k, m.Metadata[k]))
+	}
+	return proto.MarshalOptions{Deterministic: true}.Marshal(p)
+}
+
+func entry(k, v string) *pb.StringStringEntryProto {
+	return &pb.StringStringEntryProto{Key: proto.String(k), Value: proto.String(v)}
+}
+
+func encodeGraph(g *Graph, ir int64) *pb.GraphProto {
+	p := &pb.GraphProto{Name: proto.String(g.Name)}
+	for _, t := range g.Initializers {
+		p.Initializer = append(p.Initializer, encodeTensor(t))
+	}
+	for _, v := range g.Inputs {
+		p.Input = append(p.Input, encodeValue(v))
+	}
+	for _, v := range g.Outputs {
+		p.Output = append(p.Output, encodeValue(v))
+	}
+	for _, v := range g.Values {
+		p.ValueInfo = append(p.ValueInfo, encodeValue(v))
+	}
+	for _, n := range g.Nodes {
+		q := &pb.NodeProto{Name: proto.String(n.Name), OpType: proto.String(n.Op), Domain: proto.String(n.Domain), Input: n.Inputs, Output: n.Outputs}
+		for _, k := range sortedKeys(n.Attrs) {
+			q.Attribute = append(q.Attribute, encodeAttr(k, n.Attrs[k], ir))
+		}
+		if ir >= 10 { // metadata_props of nodes came with IR version 10
+			if n.Segment != "" {
+				q.MetadataProps = append(q.MetadataProps, entry(metaSegment, n.Segment))
+			}
+			for _, k := range sortedKeys(n.Meta) {
+				q.MetadataProps = append(q.MetadataProps, entry(k, n.Meta[k]))
+			}
+		}
+		p.Node = append(p.Node, q)
+	}
+	return p
+}
+
+func encodeValue(v ValueInfo) *pb.ValueInfoProto {
+	t := &pb.TypeProto_Tensor{ElemType: proto.Int32(int32(v.Type))}
+	if v.Ranked {
+		t.Shape = &pb.TensorShapeProto{}
+		for _, d := range v.Shape {
+			q := &pb.TensorShapeProto_Dimension{}
+			switch {
+			case d.Known():
+				q.Value = &pb.TensorShapeProto_Dimension_DimValue{DimValue: d.Size}
+			case d.Name != "":
+				q.Value = &pb.TensorShapeProto_Dimension_DimParam{DimParam: d.Name}
+			}
+			t.Shape.Dim = append(t.Shape.Dim, q)
+		}
+	}
+	return &pb.ValueInfoProto{Name: proto.String(v.Name), Type: &pb.TypeProto{Value: &pb.TypeProto_TensorType{TensorType: t}}}
+}
+
+func encodeAttr(name string, value any, ir int64) *pb.AttributeProto {
+	a := &pb.AttributeProto{Name: proto.String(name)}
+	kind := func(t pb.AttributeProto_AttributeType) { a.Type = &t }
+	switch v := value.(type) {
+	case int64:
+		kind(pb.AttributeProto_INT)
+		a.I = proto.Int64(v)
+	case float32:
+		kind(pb.AttributeProto_FLOAT)
+		a.F = proto.Float32(v)
+	case string:
+		kind(pb.AttributeProto_STRING)
+		a.S = []byte(v)
+	case []int64:
+		kind(pb.AttributeProto_INTS)
+		a.Ints = v
+	case []float32:
+		kind(pb.AttributeProto_FLOATS)
+		a.Floats = v
+	case []string:
+		kind(pb.AttributeProto_STRINGS)
+		for _, s := range v {
+			a.Strings = append(a.Strings, []byte(s))
+		}
+	case *Tensor:
+		kind(pb.AttributeProto_TENSOR)
+		a.T = encodeTensor(v)
+	case *Graph:
+		kind(pb.AttributeProto_GRAPH)
+		a.G = encodeGraph(v, ir)
+	}
+	return a
+}
+
+func encodeTensor(t *Tensor) *pb.TensorProto {
+	p := &pb.TensorProto{Name: proto.String(t.Name), DataType: proto.Int32(int32(t.Type)), Dims: t.Shape}
+	switch {
+	case t.External != nil:
+		loc := pb.TensorProto_EXTERNAL
+		p.DataLocation = &loc
+		p.ExternalData = []*pb.StringStringEntryProto{entry("location", t.External.Location),
+			entry("offset", strconv.FormatInt(t.External.Offset, 10)), entry("length", strconv.FormatInt(t.External.Length, 10))}
+	case t.Type == String:
+		for _, s := range t.Strings {
+			p.StringData = append(p.StringData, []byte(s))
+		}
+	default:
+		p.RawData = t.Data
+	}
+	return p
+}
