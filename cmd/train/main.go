@@ -1,0 +1,31 @@
+// Command train trains edit scorers and works on their files.
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"assay/internal/cli"
+)
+
+var app = cli.App{Root: func() *cobra.Command {
+	return &cobra.Command{
+		Use:   "train",
+		Short: "Train a scorer of instruction-guided image edits",
+		Long: `train makes a scorer directory from a Hugging Face checkpoint and a table of labelled edits.
+Its subcommands make, export, merge and differentiate the models that belong to it.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 interrupted with the state saved.`,
+		Example: `  train --config scorer.yaml
+  train --config scorer.yaml --dry-run
+  train export --backbone DIR --out DIR
+  train grad --model m.onnx --inputs in.safetensors --wrt a,b --out grads.safetensors`,
+	}
+}}
+
+// register adds a subcommand; each lives in its own file and calls this from init.
+func register(command func() *cobra.Command) { app.Register(command) }
+
+// setRoot gives the bare command train its flags and its work.
+func setRoot(setup func(root *cobra.Command)) { app.Configure(setup) }
+
+func main() { app.Main() }

@@ -1,0 +1,138 @@
+// Package cli is what the commands train, score and label share: exit codes, signals, JSON output and progress.
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"slices"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Version is the version of the three commands.
+const Version = "0.1.0"
+
+// App is one command: a root, and the subcommands that register themselves from init functions.
+type App struct {
+	Root     func() *cobra.Command
+	commands []func() *cobra.Command
+	setups   []func(*cobra.Command)
+}
+
+// Register adds a subcommand.
+func (a *App) Register(command func() *cobra.Command) { a.commands = append(a.commands, command) }
+
+// Configure lets another file change the root, for example give it flags and RunE.
+func (a *App) Configure(setup func(root *cobra.Command)) { a.setups = append(a.setups, setup) }
+
+// Main runs the command line of the process and exits. The first interrupt or SIGTERM cancels the context of the
+// command, which then saves its state; the second one kills the process.
+func (a *App) Main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-ctx.Done()
+		stop()
+	}()
+	os.Exit(a.Run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// Run runs one command line and returns its exit code. It is the whole command but for the process around it, so that
+// tests can call it.
+func (a *App) Run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
+	asJSON := slices.Contains(args, "--json")
+	defer func() {
+		if p := recover(); p != nil {
+			report(fmt.Errorf("internal error, please report it: %v\n%s", p, debug.Stack()), asJSON, stdout, stderr)
+			code = Failed
+		}
+	}()
+	running := false
+	root := a.root(&running)
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err != nil && !running { // cobra's own: flags, arguments, subcommand
+		err = Usage(fmt.Errorf("%w (see %s --help)", err, root.Name()))
+	}
+	report(err, asJSON, stdout, stderr)
+	return ExitCode(err)
+}
+
+// root puts the command tree together. running is set when a command begins its work: errors before that are cobra's.
+func (a *App) root(running *bool) *cobra.Command {
+	root := a.Root()
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.Version = Version
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.PersistentFlags().Bool("json", false, "print results and errors as JSON on stdout")
+	for _, setup := range a.setups {
+		setup(root)
+	}
+	for _, c := range a.commands {
+		root.AddCommand(c())
+	}
+	watch(root, running)
+	return root
+}
+
+func watch(c *cobra.Command, running *bool) {
+	if run := c.RunE; run != nil {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			*running = true
+			return run(c, args)
+		}
+	}
+	if c.Args == nil && c.HasParent() {
+		c.Args = cobra.NoArgs
+	}
+	for _, sub := range c.Commands() {
+		watch(sub, running)
+	}
+}
+
+// JSON reports whether --json was given.
+func JSON(c *cobra.Command) bool {
+	v, err := c.Flags().GetBool("json")
+	return err == nil && v
+}
+
+// Print writes a result to stdout: v as one JSON document with --json, what words writes otherwise.
+func Print(c *cobra.Command, v any, words func(w io.Writer)) error {
+	if !JSON(c) {
+		words(c.OutOrStdout())
+		return nil
+	}
+	return encode(c.OutOrStdout(), v)
+}
+
+func encode(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// report tells the user about an error, unless that was done already.
+func report(err error, asJSON bool, stdout, stderr io.Writer) {
+	var told *reported
+	switch {
+	case err == nil:
+	case !asJSON:
+		fmt.Fprintln(stderr, "error:", err)
+	case !errors.As(err, &told):
+		v := struct {
+			Error    string   `json:"error"`
+			Problems []string `json:"problems,omitempty"`
+		}{err.Error(), Problems(err)}
+		if e := encode(stdout, v); e != nil {
+			fmt.Fprintln(stderr, "error:", err, e)
+		}
+	}
+}

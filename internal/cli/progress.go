@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// plainInterval is the time between two lines of progress where stderr is a file and not a terminal.
+const plainInterval = 15 * time.Second
+
+// Progress shows on stderr how far a command is: a bar with speed and time left on a terminal, a plain line now and then
+// elsewhere, nothing with --json. A nil Progress shows nothing. It is safe for concurrent use.
+type Progress struct {
+	mu    sync.Mutex
+	bar   *progressbar.ProgressBar // nil: plain lines
+	w     io.Writer
+	what  string
+	note  string
+	total int64
+	done  int64
+	start time.Time
+	next  time.Time
+}
+
+// NewProgress starts a progress display of total steps (-1: unknown). unit names a step, as in "samples".
+func NewProgress(c *cobra.Command, what string, total int64, unit string) *Progress {
+	if JSON(c) {
+		return nil
+	}
+	now := time.Now()
+	p := &Progress{w: c.ErrOrStderr(), what: what, total: total, start: now, next: now.Add(plainInterval)}
+	if f, ok := p.w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(f), progressbar.OptionSetDescription(what),
+			progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString(unit),
+			progressbar.OptionSetWidth(24), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionOnCompletion(func() { fmt.Fprintln(f) }))
+	}
+	return p
+}
+
+// Add counts n more steps as done. note (a loss, a file; may be empty) is shown beside them.
+func (p *Progress) Add(n int64, note string) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done += n
+	p.note = note
+	if p.bar != nil {
+		if note != "" {
+			p.bar.Describe(p.what + " " + note)
+		}
+		p.bar.Add64(n) // fails only when the bar is full already
+		return
+	}
+	if now := time.Now(); now.After(p.next) {
+		p.next = now.Add(plainInterval)
+		p.line()
+	}
+}
+
+// line prints the state in words. p.mu is held.
+func (p *Progress) line() {
+	of := ""
+	if p.total >= 0 {
+		of = fmt.Sprintf("/%d", p.total)
+	}
+	spent := time.Since(p.start)
+	left := ""
+	if p.done > 0 && p.total > p.done {
+		rest := time.Duration(float64(spent) * float64(p.total-p.done) / float64(p.done))
+		left = fmt.Sprintf(", %v left", rest.Round(time.Second))
+	}
+	note := p.note
+	if note != "" {
+		note = " " + note
+	}
+	fmt.Fprintf(p.w, "%s: %d%s in %v%s%s\n", p.what, p.done, of, spent.Round(time.Second), left, note)
+}
+
+// Close ends the display.
+func (p *Progress) Close() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bar != nil {
+		if !p.bar.IsFinished() {
+			p.bar.Exit() // leaves the line as it is
+		}
+		return
+	}
+	p.line()
+}
