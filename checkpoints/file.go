@@ -1,0 +1,142 @@
+package checkpoints
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"syscall"
+
+	"gorgonia.org/tensor"
+
+	"assay/onnx"
+)
+
+// File is one safetensors file, mapped into memory.
+type File struct {
+	path   string
+	data   []byte
+	header *header
+	byName map[string]int
+}
+
+// OpenFile maps a safetensors file and checks its whole header: lengths, types, shapes and byte ranges.
+func OpenFile(path string) (*File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // the mapping outlives the descriptor
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a regular file", path)
+	}
+	h, err := readHeader(f, st.Size())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if st.Size() > math.MaxInt {
+		return nil, fmt.Errorf("%s: %d bytes do not fit into this machine's address space", path, st.Size())
+	}
+	data, err := syscall.Mmap(int(f.Fd()), 0, int(st.Size()), syscall.PROT_READ, syscall.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("%s: mapping it into memory: %w", path, err)
+	}
+	file := &File{path: path, data: data, header: h, byName: make(map[string]int, len(h.tensors))}
+	for i, t := range h.tensors {
+		file.byName[t.Name] = i
+	}
+	return file, nil
+}
+
+// Close unmaps the file; slices that Bytes returned must not be used any more.
+func (f *File) Close() error {
+	if f.data == nil {
+		return nil
+	}
+	err := syscall.Munmap(f.data)
+	f.data = nil
+	return err
+}
+
+// Path returns the path the file was opened by.
+func (f *File) Path() string { return f.path }
+
+// Names returns the tensors' names in the order of their bytes.
+func (f *File) Names() []string {
+	names := make([]string, len(f.header.tensors))
+	for i, t := range f.header.tensors {
+		names[i] = t.Name
+	}
+	return names
+}
+
+// Metadata returns a copy of the strings under __metadata__; nil if the file has none.
+func (f *File) Metadata() map[string]string { return maps.Clone(f.header.metadata) }
+
+// Info describes a tensor.
+func (f *File) Info(name string) (Info, bool) {
+	i, ok := f.byName[name]
+	if !ok {
+		return Info{}, false
+	}
+	t := f.header.tensors[i]
+	t.Shape = slices.Clone(t.Shape)
+	return t, true
+}
+
+// Bytes returns the tensor's bytes, little-endian and row-major, as they lie in the mapped file. They must not be written
+// to, and not be used after Close.
+func (f *File) Bytes(name string) ([]byte, error) {
+	i, ok := f.byName[name]
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("%s: no tensor %q among its %d", f.path, name, len(f.byName))
+	case f.data == nil:
+		return nil, fmt.Errorf("%s: closed", f.path)
+	}
+	t := f.header.tensors[i]
+	return f.data[t.Offset : t.Offset+t.Length : t.Offset+t.Length], nil
+}
+
+// Dense returns a copy of the tensor. float16 and bfloat16 become float32; every other type stays as it is. A tensor
+// without elements is an error: a tensor.Dense cannot be empty.
+func (f *File) Dense(name string) (*tensor.Dense, error) {
+	b, err := f.Bytes(name)
+	if err != nil {
+		return nil, err
+	}
+	t := f.header.tensors[f.byName[name]]
+	d, err := dense(t.Type, t.Shape, b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: tensor %q: %w", f.path, name, err)
+	}
+	return d, nil
+}
+
+// ReadFile returns copies of all tensors of a small file, by name, and its metadata.
+func ReadFile(path string) (map[string]*tensor.Dense, map[string]string, error) {
+	f, err := OpenFile(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	out := make(map[string]*tensor.Dense, len(f.byName))
+	for name := range f.byName {
+		if out[name], err = f.Dense(name); err != nil {
+			return nil, nil, err
+		}
+	}
+	return out, f.Metadata(), nil
+}
+
+// Tensor returns a reference to the tensor's bytes in the file at location, which is relative to the folder that the model
+// will be run from.
+func (t Info) Tensor(location string) *onnx.Tensor {
+	return &onnx.Tensor{Name: t.Name, Type: t.Type, Shape: t.Shape,
+		External: &onnx.External{Location: location, Offset: t.Offset, Length: t.Length}}
+}

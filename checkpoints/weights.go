@@ -1,0 +1,239 @@
+package checkpoints
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gorgonia.org/tensor"
+
+	"assay/onnx"
+)
+
+// Names that Hugging Face gives to the files of a checkpoint.
+const (
+	SingleFile = "model.safetensors"
+	IndexFile  = "model.safetensors.index.json"
+)
+
+// Weights is a Hugging Face checkpoint directory: model.safetensors, or shards with an index.
+type Weights struct {
+	dir    string
+	folder string
+	shards []*Shard
+	stored map[string]*Shard
+	alias  map[string]string
+}
+
+// Shard is one file of a checkpoint.
+type Shard struct {
+	*File
+	Name     string // file name in the checkpoint directory
+	location string // path below Weights.Folder, symbolic links resolved
+}
+
+// index is model.safetensors.index.json.
+type index struct {
+	WeightMap map[string]string `json:"weight_map"`
+}
+
+// OpenWeights maps a checkpoint's files. Symbolic links, as in Hugging Face's cache, are followed.
+func OpenWeights(dir string) (*Weights, error) {
+	w := &Weights{dir: dir, stored: map[string]*Shard{}, alias: map[string]string{}}
+	names, listed, err := shardNames(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.open(names, listed); err != nil {
+		w.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// shardNames finds the checkpoint's files, and the file of every tensor if there is an index.
+func shardNames(dir string) (names []string, listed map[string]string, err error) {
+	if _, err := os.Stat(filepath.Join(dir, SingleFile)); err == nil {
+		return []string{SingleFile}, nil, nil
+	}
+	path := filepath.Join(dir, IndexFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, missingCheckpoint(dir)
+	} else if err != nil {
+		return nil, nil, err
+	}
+	var x index
+	if err := json.Unmarshal(text, &x); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(x.WeightMap) == 0 {
+		return nil, nil, fmt.Errorf("%s: weight_map is missing or empty", path)
+	}
+	shards := map[string]bool{}
+	for tensor, name := range x.WeightMap {
+		if name != filepath.Base(name) || name == ".." || name == "." {
+			return nil, nil, fmt.Errorf("%s: tensor %q is in %q, which is not a file name", path, tensor, name)
+		}
+		shards[name] = true
+	}
+	return slices.Sorted(maps.Keys(shards)), x.WeightMap, nil
+}
+
+func missingCheckpoint(dir string) error {
+	if _, err := os.Stat(dir); err != nil {
+		return fmt.Errorf("checkpoint directory: %w", err)
+	}
+	if bins, _ := filepath.Glob(filepath.Join(dir, "pytorch_model*.bin")); len(bins) > 0 {
+		return fmt.Errorf("%s holds PyTorch pickles (%s), which are not read; save it with transformers' save_pretrained(safe_serialization=True)", dir, filepath.Base(bins[0]))
+	}
+	return fmt.Errorf("%s holds neither %s nor %s: it is not a Hugging Face checkpoint", dir, SingleFile, IndexFile)
+}
+
+func (w *Weights) open(names []string, listed map[string]string) error {
+	var resolved []string
+	for _, name := range names {
+		path := filepath.Join(w.dir, name)
+		full, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return fmt.Errorf("checkpoint shard: %w", err)
+		}
+		if full, err = filepath.Abs(full); err != nil {
+			return err
+		}
+		if full, err = filepath.EvalSymlinks(full); err != nil { // the working directory may be reached by links
+			return err
+		}
+		f, err := OpenFile(path)
+		if err != nil {
+			return err
+		}
+		s := &Shard{File: f, Name: name}
+		w.shards = append(w.shards, s)
+		resolved = append(resolved, full)
+		for _, t := range f.header.tensors {
+			if listed != nil && listed[t.Name] != name {
+				continue // transformers goes by the index, too
+			}
+			w.stored[t.Name] = s
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(listed)) {
+		if w.stored[name] == nil {
+			return fmt.Errorf("%s: tensor %q is listed in %s, but not in the file", filepath.Join(w.dir, IndexFile), name, listed[name])
+		}
+	}
+	w.folder = commonFolder(resolved)
+	for i, s := range w.shards {
+		s.location = filepath.ToSlash(strings.TrimPrefix(resolved[i][len(w.folder):], string(filepath.Separator)))
+	}
+	return nil
+}
+
+// commonFolder returns the deepest folder that all absolute paths lie in.
+func commonFolder(paths []string) string {
+	folder := filepath.Dir(paths[0])
+	for _, p := range paths[1:] {
+		for !strings.HasPrefix(p, strings.TrimSuffix(folder, string(filepath.Separator))+string(filepath.Separator)) {
+			folder = filepath.Dir(folder)
+		}
+	}
+	return folder
+}
+
+// Close unmaps all files.
+func (w *Weights) Close() error {
+	var errs []error
+	for _, s := range w.shards {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Dir returns the directory as given to OpenWeights.
+func (w *Weights) Dir() string { return w.dir }
+
+// Folder is the absolute folder, free of symbolic links, that Tensor's locations are relative to. ONNX Runtime refuses
+// links and "..", and a Hugging Face cache is made of links (snapshots/x/model.safetensors -> ../../blobs/hash), so this is
+// the common parent of the real files.
+func (w *Weights) Folder() string { return w.folder }
+
+// Shards returns the checkpoint's files in the order of their names.
+func (w *Weights) Shards() []*Shard { return w.shards }
+
+// Alias makes the stored tensor known under another name as well. One checkpoint layout exists in several spellings; the
+// reader decides on one and names the others.
+func (w *Weights) Alias(canonical, stored string) { w.alias[canonical] = stored }
+
+func (w *Weights) find(name string) (*Shard, string) {
+	if s := w.stored[name]; s != nil {
+		return s, name
+	}
+	stored, ok := w.alias[name]
+	if !ok {
+		return nil, name
+	}
+	return w.stored[stored], stored
+}
+
+// Names returns the stored names, sorted.
+func (w *Weights) Names() []string { return slices.Sorted(maps.Keys(w.stored)) }
+
+// Has tells whether the tensor, or what its alias stands for, exists.
+func (w *Weights) Has(name string) bool {
+	s, _ := w.find(name)
+	return s != nil
+}
+
+// Info describes a tensor; Name is the stored one.
+func (w *Weights) Info(name string) (Info, bool) {
+	s, stored := w.find(name)
+	if s == nil {
+		return Info{}, false
+	}
+	return s.Info(stored)
+}
+
+// Bytes returns a tensor's mapped bytes; see [File.Bytes].
+func (w *Weights) Bytes(name string) ([]byte, error) {
+	s, stored := w.find(name)
+	if s == nil {
+		return nil, w.missing(name)
+	}
+	return s.Bytes(stored)
+}
+
+// Dense returns a copy of a tensor; see [File.Dense].
+func (w *Weights) Dense(name string) (*tensor.Dense, error) {
+	s, stored := w.find(name)
+	if s == nil {
+		return nil, w.missing(name)
+	}
+	return s.Dense(stored)
+}
+
+// Tensor returns a tensor, named as asked for, that refers to its bytes in the checkpoint. Its location is relative to
+// Folder.
+func (w *Weights) Tensor(name string) (*onnx.Tensor, error) {
+	s, stored := w.find(name)
+	if s == nil {
+		return nil, w.missing(name)
+	}
+	info, _ := s.Info(stored)
+	t := info.Tensor(s.location)
+	t.Name = name
+	return t, nil
+}
+
+func (w *Weights) missing(name string) error {
+	if stored, ok := w.alias[name]; ok && stored != name {
+		return fmt.Errorf("%s: no tensor %q (nor %q) among its %d", w.dir, name, stored, len(w.stored))
+	}
+	return fmt.Errorf("%s: no tensor %q among its %d", w.dir, name, len(w.stored))
+}
