@@ -1,0 +1,149 @@
+// Package strictyaml reads YAML files into Go structs and reports everything that is wrong with them at once, each
+// problem with file, line and column. A decoder that stops at the first mistake makes the user run a command as often as
+// there are mistakes.
+//
+// Struct fields are named by their `yaml` tags, as goccy/go-yaml names them. Keys that are absent, or null, leave the
+// field as it is, so defaults are set before decoding.
+package strictyaml
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// Problem is one mistake in a file.
+type Problem struct {
+	File         string
+	Line, Column int    // from 1
+	Key          string // path of the key, as "lora.rank"; empty for the file as a whole
+	Text         string
+}
+
+// String gives "file:line:column: key: text".
+func (p Problem) String() string {
+	if p.Key == "" {
+		return fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Column, p.Text)
+	}
+	return fmt.Sprintf("%s:%d:%d: %s: %s", p.File, p.Line, p.Column, p.Key, p.Text)
+}
+
+// Problems are all mistakes of a file, in the order of their lines. It is an error.
+type Problems []Problem
+
+// Error lists the problems, one a line.
+func (p Problems) Error() string {
+	lines := make([]string, len(p))
+	for i, x := range p {
+		lines[i] = x.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unmarshaler is implemented by fields that accept more than one form (a number or a word, a string or a list). The value
+// is nil, bool, int64, uint64, float64, string, []any or map[string]any.
+type Unmarshaler interface {
+	UnmarshalValue(value any) error
+}
+
+type position struct{ line, column int }
+
+// Document is a decoded file: it remembers where every key stands, so that later checks can point at it.
+type Document struct {
+	File     string
+	at       map[string]position
+	problems Problems
+}
+
+// Decode reads text into v, a pointer to a struct. Mistakes are kept in the document: the caller adds those that it finds
+// itself and asks for all with Err.
+func Decode(file string, text []byte, v any) *Document {
+	d := &Document{File: file, at: map[string]position{}}
+	tree, err := parser.ParseBytes(text, 0, parser.AllowDuplicateMapKey())
+	if err != nil {
+		d.syntax(err)
+		return d
+	}
+	bodies := make([]ast.Node, 0, 1)
+	for _, doc := range tree.Docs {
+		if doc.Body != nil && doc.Body.Type() != ast.NullType && doc.Body.Type() != ast.CommentType {
+			bodies = append(bodies, doc.Body)
+		}
+	}
+	if len(bodies) == 0 {
+		return d
+	}
+	if len(bodies) > 1 {
+		d.add(bodies[1], "", "a second document: one file holds one")
+	}
+	w := walker{Document: d, anchors: map[string]ast.Node{}}
+	w.root(bodies[0], v)
+	return d
+}
+
+func (d *Document) syntax(err error) {
+	p := Problem{File: d.File, Line: 1, Column: 1, Text: err.Error()}
+	var e yaml.Error
+	if errors.As(err, &e) {
+		p.Text = e.GetMessage()
+		if t := e.GetToken(); t != nil && t.Position != nil {
+			p.Line, p.Column = t.Position.Line, t.Position.Column
+		}
+	}
+	d.problems = append(d.problems, p)
+}
+
+func (d *Document) add(n ast.Node, key, format string, args ...any) {
+	p := Problem{File: d.File, Line: 1, Column: 1, Key: key, Text: fmt.Sprintf(format, args...)}
+	if t := n.GetToken(); t != nil && t.Position != nil {
+		p.Line, p.Column = t.Position.Line, t.Position.Column
+	}
+	d.problems = append(d.problems, p)
+}
+
+// Has tells whether the file names the key ("lora.r").
+func (d *Document) Has(key string) bool {
+	_, ok := d.at[key]
+	return ok
+}
+
+// Problem notes a mistake at a key, or where the nearest key above it stands if the file does not name it.
+func (d *Document) Problem(key, format string, args ...any) {
+	p := Problem{File: d.File, Line: 1, Column: 1, Key: key, Text: fmt.Sprintf(format, args...)}
+	for k := key; k != ""; {
+		if at, ok := d.at[k]; ok {
+			p.Line, p.Column = at.line, at.column
+			break
+		}
+		i := strings.LastIndexByte(k, '.')
+		k = k[:max(i, 0)]
+	}
+	d.problems = append(d.problems, p)
+}
+
+// Bad tells whether a problem was noted at the key or below it, so that checks of its value can be left out.
+func (d *Document) Bad(key string) bool {
+	for _, p := range d.problems {
+		if p.Key == key || strings.HasPrefix(p.Key, key+".") || strings.HasPrefix(p.Key, key+"[") {
+			return true
+		}
+	}
+	return false
+}
+
+// Err gives all problems as a Problems, or nil.
+func (d *Document) Err() error {
+	if len(d.problems) == 0 {
+		return nil
+	}
+	sort.SliceStable(d.problems, func(i, j int) bool {
+		a, b := d.problems[i], d.problems[j]
+		return a.Line < b.Line || a.Line == b.Line && a.Column < b.Column
+	})
+	return d.problems
+}

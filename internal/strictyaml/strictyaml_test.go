@@ -1,0 +1,163 @@
+package strictyaml
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+type word struct {
+	Number int64
+	Auto   bool
+}
+
+func (w *word) UnmarshalValue(v any) error {
+	if v == "auto" {
+		w.Auto = true
+		return nil
+	}
+	n, ok := Int(v)
+	if !ok {
+		return fmt.Errorf("want a whole number or auto, not %v", v)
+	}
+	w.Number = n
+	return nil
+}
+
+type config struct {
+	Name  string  `yaml:"name"`
+	LR    float64 `yaml:"lr"`
+	Seed  uint64  `yaml:"seed"`
+	Steps int     `yaml:"steps"`
+	On    bool    `yaml:"on"`
+	Micro word    `yaml:"micro"`
+	Lora  struct {
+		R       int            `yaml:"r"`
+		Pattern map[string]int `yaml:"pattern"`
+		Targets []string       `yaml:"targets"`
+	} `yaml:"lora"`
+	Size []int `yaml:"size"`
+	Head *struct {
+		Hidden []int `yaml:"hidden"`
+	} `yaml:"head"`
+}
+
+func TestDecode(t *testing.T) {
+	text := `# comment
+name: &n 'a: b'
+lr: 2e-5
+seed: 7
+on: true
+micro: auto
+lora:
+  r: 1e1
+  pattern: {"a.b": 3}
+  targets: [q_proj, *n]
+size:
+- 512
+- 0x10
+head: {hidden: []}
+steps: null
+`
+	got := config{Steps: 5}
+	if err := Decode("c.yaml", []byte(text), &got).Err(); err != nil {
+		t.Fatal(err)
+	}
+	want := config{Name: "a: b", LR: 2e-5, Seed: 7, Steps: 5, On: true, Micro: word{Auto: true}, Size: []int{512, 16}}
+	want.Lora.R, want.Lora.Pattern, want.Lora.Targets = 10, map[string]int{"a.b": 3}, []string{"q_proj", "a: b"}
+	want.Head = &struct {
+		Hidden []int `yaml:"hidden"`
+	}{Hidden: []int{}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestEmpty(t *testing.T) {
+	for _, text := range []string{"", "# nothing\n", "---\n"} {
+		got := config{Steps: 5}
+		if err := Decode("c.yaml", []byte(text), &got).Err(); err != nil || got.Steps != 5 {
+			t.Errorf("%q: %v %+v", text, err, got)
+		}
+	}
+}
+
+func TestAllProblemsAtOnce(t *testing.T) {
+	text := `name: 3
+lrr: 1e-4
+seed: -1
+on: maybe
+micro: [1]
+lora: {r: eight, rank: 8, targets: q_proj, pattern: [1]}
+steps: 1.5
+size: [1, two]
+lr: .nan
+lr: 3
+head: 5
+zebra: 1
+`
+	var c config
+	d := Decode("c.yaml", []byte(text), &c)
+	d.Problem("lora.alpha", "wanted here")
+	d.Problem("absent", "wanted")
+	if !d.Has("lora.r") || d.Has("lora.alpha") || !d.Bad("lora") || !d.Bad("size") || d.Bad("size.x") {
+		t.Error("Has or Bad is wrong")
+	}
+	var got []string
+	var p Problems
+	if !errors.As(d.Err(), &p) {
+		t.Fatal(d.Err())
+	}
+	for _, x := range p {
+		got = append(got, x.String())
+	}
+	want := []string{
+		`c.yaml:1:1: absent: wanted`,
+		`c.yaml:1:7: name: want a text, not 3 (put it in quotes)`,
+		`c.yaml:2:1: lrr: unknown key (did you mean lr?)`,
+		`c.yaml:3:7: seed: want a whole number of at least 0, not -1`,
+		`c.yaml:4:5: on: want true or false, not maybe`,
+		`c.yaml:5:8: micro: want a whole number or auto, not [1]`,
+		`c.yaml:6:1: lora.alpha: wanted here`,
+		`c.yaml:6:11: lora.r: want a whole number, not eight`,
+		`c.yaml:6:18: lora.rank: unknown key (known here: pattern, r, targets)`,
+		`c.yaml:6:36: lora.targets: want a list, not q_proj`,
+		`c.yaml:6:53: lora.pattern: want keys with values (a mapping), not a list`,
+		`c.yaml:7:8: steps: want a whole number, not 1.5`,
+		`c.yaml:8:11: size[1]: want a whole number, not two`,
+		`c.yaml:9:5: lr: want a number, not .nan`,
+		`c.yaml:10:1: lr: this key is there twice`,
+		`c.yaml:11:7: head: want keys with values (a mapping), not 5`,
+		`c.yaml:12:1: zebra: unknown key (known here: head, lora, lr, micro, name, on, seed, size, steps)`,
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestSyntaxAndShape(t *testing.T) {
+	for text, want := range map[string]string{
+		"name: [a\nlr: 1\n":     "c.yaml:2:1: ",
+		"- a\n":                 "c.yaml:1:1: want keys with values (a mapping), not a list",
+		"name: a\n---\nlr: 1\n": "c.yaml:3:",
+		"name: a\n\tlr: 1\n":    "c.yaml:",
+	} {
+		var c config
+		err := Decode("c.yaml", []byte(text), &c).Err()
+		if err == nil || len(err.Error()) < len(want) || err.Error()[:len(want)] != want {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add("name: a\nlora: {r: 1, targets: [a, b]}\n")
+	f.Add("a: &x [*x]\n")
+	f.Add("? [a]\n: b\n<<: {name: 1}\n!!str 1: 2\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		var c config
+		_ = Decode("c.yaml", []byte(text), &c).Err()
+	})
+}
