@@ -1,0 +1,287 @@
+package checkpoints
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// ManifestFile is written last into a run's checkpoint; it lists every other file.
+const ManifestFile = "MANIFEST.json"
+
+type manifest struct {
+	Format int            `json:"format"`
+	Step   int64          `json:"step"`
+	Files  []manifestFile `json:"files"`
+}
+
+type manifestFile struct {
+	Path   string `json:"path"` // below the checkpoint, with slashes
+	Size   int64  `json:"size"` // bytes
+	SHA256 string `json:"sha256"`
+}
+
+// Save writes the checkpoint root/step-N: complete or absent, whenever the process or the machine stops. write puts the
+// files into the folder that it is given. They are synced and listed with their SHA-256 in a manifest, the folder gets its
+// name, and only then older checkpoints are removed, but for the newest keep (0: all stay). If anything fails, nothing of
+// the new checkpoint is left and those before it are untouched.
+func Save(root string, step int64, keep int, write func(dir string) error) error {
+	if err := save(root, step, write); err != nil {
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+			err = fmt.Errorf("%w: free space there, or keep fewer checkpoints", err)
+		}
+		return fmt.Errorf("saving checkpoint step-%d in %s: %w (earlier checkpoints are intact)", step, root, err)
+	}
+	return prune(root, step, keep)
+}
+
+func save(root string, step int64, write func(dir string) error) (err error) {
+	if err := os.MkdirAll(root, 0o777); err != nil {
+		return err
+	}
+	if err := removeLeftovers(root); err != nil {
+		return err
+	}
+	final := filepath.Join(root, stepName(step))
+	tmp := leftover(final)
+	if err := os.Mkdir(tmp, 0o777); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.RemoveAll(tmp)
+		}
+	}()
+	if err := write(tmp); err != nil {
+		return err
+	}
+	if err := seal(tmp, step); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(final); err == nil { // a damaged one, or a run that is repeated
+		if err := discard(final); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(tmp, final); err != nil {
+		return err
+	}
+	return syncFolder(root)
+}
+
+func stepName(step int64) string { return "step-" + strconv.FormatInt(step, 10) }
+
+// leftover returns a hidden name beside path; a killed process may leave such folders, and the next Save removes them.
+func leftover(path string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+rand.Text()[:10]+".tmp")
+}
+
+func removeLeftovers(root string) error {
+	old, err := filepath.Glob(filepath.Join(globQuote(root), ".step-*.tmp"))
+	for _, dir := range old {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	return err
+}
+
+func globQuote(path string) string {
+	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`).Replace(path)
+}
+
+// discard removes a checkpoint so that a half-removed one never bears its name.
+func discard(dir string) error {
+	tmp := leftover(dir)
+	if err := os.Rename(dir, tmp); err != nil {
+		return err
+	}
+	return os.RemoveAll(tmp)
+}
+
+// seal syncs what is in dir and writes the manifest.
+func seal(dir string, step int64) error {
+	m := manifest{Format: 1, Step: step}
+	var folders []string
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir():
+			folders = append(folders, path)
+			return nil
+		case !e.Type().IsRegular():
+			return fmt.Errorf("%s: only regular files belong into a checkpoint", path)
+		}
+		size, sum, err := digest(path, (*os.File).Sync)
+		if err != nil {
+			return err
+		}
+		below, err := filepath.Rel(dir, path)
+		m.Files = append(m.Files, manifestFile{filepath.ToSlash(below), size, sum})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, f := range folders {
+		if err := syncFolder(f); err != nil {
+			return err
+		}
+	}
+	return WriteAtomic(filepath.Join(dir, ManifestFile), func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(m)
+	})
+}
+
+// digest returns size and SHA-256 of a file, after running first on it.
+func digest(path string, first func(*os.File) error) (int64, string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, "", err
+	}
+	defer f.Close()
+	if first != nil {
+		if err := first(f); err != nil {
+			return 0, "", fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	h := sha256.New()
+	n, err := io.Copy(h, f)
+	if err != nil {
+		return 0, "", fmt.Errorf("%s: %w", path, err)
+	}
+	return n, hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// steps returns the steps of root's checkpoints, newest first.
+func steps(root string) ([]int64, error) {
+	entries, err := os.ReadDir(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	var out []int64
+	for _, e := range entries {
+		number, ok := strings.CutPrefix(e.Name(), "step-")
+		if n, err := strconv.ParseInt(number, 10, 64); ok && err == nil && stepName(n) == e.Name() {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	slices.Reverse(out)
+	return out, nil
+}
+
+// prune removes all but the newest keep checkpoints up to step. Later ones are left: they are damaged, or another run's.
+func prune(root string, step int64, keep int) error {
+	if keep <= 0 {
+		return nil
+	}
+	all, err := steps(root)
+	if err != nil {
+		return err
+	}
+	kept := 0
+	for _, s := range all {
+		if s > step {
+			continue
+		}
+		if kept++; kept > keep {
+			err = errors.Join(err, discard(filepath.Join(root, stepName(s))))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("removing old checkpoints: %w", err)
+	}
+	return nil
+}
+
+// DamagedError lists checkpoints that are newer than the one Latest returned and cannot be used, newest first.
+type DamagedError struct{ Problems []error }
+
+func (e *DamagedError) Error() string {
+	return "damaged checkpoint: " + strings.ReplaceAll(errors.Join(e.Problems...).Error(), "\n", "; ")
+}
+
+func (e *DamagedError) Unwrap() []error { return e.Problems }
+
+// Latest returns the newest checkpoint of root whose every file is as its manifest says. Damaged ones are skipped: then err
+// is a [*DamagedError], beside a good dir if there is one. Without any checkpoint dir is "" and err nil.
+func Latest(root string) (dir string, step int64, err error) {
+	all, err := steps(root)
+	if err != nil {
+		return "", 0, err
+	}
+	var damaged *DamagedError
+	for _, s := range all {
+		dir := filepath.Join(root, stepName(s))
+		problem := Verify(dir)
+		if problem == nil {
+			if damaged != nil {
+				return dir, s, damaged
+			}
+			return dir, s, nil
+		}
+		if damaged == nil {
+			damaged = &DamagedError{}
+		}
+		damaged.Problems = append(damaged.Problems, problem)
+	}
+	if damaged != nil {
+		return "", 0, damaged
+	}
+	return "", 0, nil
+}
+
+// Verify compares a checkpoint with its manifest: every listed file must be there, with its size and SHA-256.
+func Verify(dir string) error {
+	path := filepath.Join(dir, ManifestFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var m manifest
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&m); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if m.Format != 1 || stepName(m.Step) != filepath.Base(dir) {
+		return fmt.Errorf("%s: it is of format %d and step %d, wanted format 1 of %s", path, m.Format, m.Step, filepath.Base(dir))
+	}
+	for _, f := range m.Files {
+		if !filepath.IsLocal(filepath.FromSlash(f.Path)) {
+			return fmt.Errorf("%s: path %q leads out of the checkpoint", path, f.Path)
+		}
+		name := filepath.Join(dir, filepath.FromSlash(f.Path))
+		st, err := os.Stat(name)
+		if err != nil {
+			return err
+		}
+		if st.Size() != f.Size {
+			return fmt.Errorf("%s: it has %d bytes, %d were written", name, st.Size(), f.Size)
+		}
+		_, sum, err := digest(name, nil)
+		if err != nil {
+			return err
+		}
+		if sum != f.SHA256 {
+			return fmt.Errorf("%s: its SHA-256 is %s, %s was written", name, sum, f.SHA256)
+		}
+	}
+	return nil
+}
