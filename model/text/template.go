@@ -1,0 +1,134 @@
+package text
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/nikolalohinski/gonja/v2/config"
+	"github.com/nikolalohinski/gonja/v2/exec"
+	"github.com/nikolalohinski/gonja/v2/loaders"
+)
+
+// templateFiles is where checkpoints keep their chat template, in the order of preference: transformers 5, processors of
+// transformers 4 in two spellings, and tokenizers (which, beside a processor's, may know nothing of pictures).
+var templateFiles = []string{"chat_template.jinja", "chat_template.json", "processor_config.json", "tokenizer_config.json"}
+
+// findTemplate returns the source of a checkpoint's chat template and the file it was in.
+func findTemplate(dir string) (source, origin string, err error) {
+	path := filepath.Join(dir, templateFiles[0])
+	data, err := os.ReadFile(path)
+	if err == nil {
+		return string(data), path, nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return "", "", err
+	}
+	for _, name := range templateFiles[1:] {
+		fields, err := readObject(dir, name)
+		if err != nil {
+			return "", "", err
+		}
+		raw, ok := fields["chat_template"]
+		if !ok || string(raw) == "null" {
+			continue
+		}
+		path := filepath.Join(dir, name)
+		if source, err = pickTemplate(raw); err != nil {
+			return "", "", fmt.Errorf("%s: chat_template: %w", path, err)
+		}
+		return source, path, nil
+	}
+	return "", "", fmt.Errorf("%s has no chat template (looked for %s, then \"chat_template\" in %s): add one, or give a template in scorer.yaml",
+		dir, templateFiles[0], strings.Join(templateFiles[1:], ", "))
+}
+
+// pickTemplate reads the three forms of "chat_template": a string, a list of {name, template}, an object of name:
+// template. Of several, the one named "default" is the chat template.
+func pickTemplate(raw json.RawMessage) (string, error) {
+	var source string
+	if json.Unmarshal(raw, &source) == nil {
+		return source, nil
+	}
+	named := map[string]string{}
+	var list []struct{ Name, Template string }
+	if json.Unmarshal(raw, &list) == nil {
+		for _, t := range list {
+			named[t.Name] = t.Template
+		}
+	} else if json.Unmarshal(raw, &named) != nil {
+		return "", errors.New("want a string, or named templates")
+	}
+	if source, ok := named["default"]; ok {
+		return source, nil
+	}
+	return "", fmt.Errorf("none of the %d templates is named \"default\"", len(named))
+}
+
+// chatTemplate is a compiled template and the variables it may refer to.
+type chatTemplate struct {
+	template  *exec.Template
+	origin    string
+	variables map[string]string
+}
+
+// compileTemplate parses Jinja source, with trim_blocks and lstrip_blocks as transformers sets them; origin is named in
+// errors. Templates cannot read files.
+func compileTemplate(source, origin string, variables map[string]string) (t *chatTemplate, err error) {
+	defer recoverTemplate(origin, &err)
+	settings := config.New()
+	settings.TrimBlocks, settings.LeftStripBlocks = true, true
+	loader, err := loaders.NewMemoryLoader(map[string]string{"/chat": respellLiterals(source)})
+	if err != nil {
+		return nil, err
+	}
+	compiled, err := exec.NewTemplate("/chat", settings, loader, environment)
+	if err != nil {
+		// The library's message repeats the whole source before the cause.
+		return nil, fmt.Errorf("%s: chat template: %w", origin, cause(err))
+	}
+	return &chatTemplate{compiled, origin, variables}, nil
+}
+
+// render writes one user turn with the pictures first and the generation prompt after it.
+func (t *chatTemplate) render(pictures int, question string) (prompt string, err error) {
+	defer recoverTemplate(t.origin, &err)
+	content := make(list, 0, pictures+1)
+	for range pictures {
+		content = append(content, map[string]any{"type": "image"})
+	}
+	content = append(content, map[string]any{"type": "text", "text": question})
+	data := map[string]any{
+		"messages":              list{map[string]any{"role": "user", "content": content}},
+		"add_generation_prompt": true,
+	}
+	for name, value := range t.variables {
+		data[name] = value
+	}
+	prompt, err = t.template.ExecuteToString(exec.NewContext(data))
+	if err != nil {
+		return "", fmt.Errorf("%s: chat template: %w", t.origin, cause(err))
+	}
+	return prompt, nil
+}
+
+// recoverTemplate turns a panic of the template engine into an error: templates come from outside.
+func recoverTemplate(origin string, err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("%s: chat template: %v", origin, r)
+	}
+}
+
+// cause returns the innermost error of a chain: the engine wraps at every level of the template.
+func cause(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
+}

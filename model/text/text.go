@@ -1,0 +1,166 @@
+// Package text turns a question about pictures into token ids, exactly as transformers does from the same files:
+// the checkpoint's own chat template rendered as Jinja, the checkpoint's own tokenizer, and one more special token
+// ([SCORE]) whose row in the embedding table lies behind the checkpoint's last one.
+package text
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Processor holds the tokenizer and the chat template of one checkpoint. All methods may be called concurrently.
+type Processor struct {
+	*tokenizer
+	template *chatTemplate
+	// templateErr is what Prompt answers when the checkpoint has no chat template: token ids do not need one.
+	templateErr error
+}
+
+// Tokens is one tokenised sample.
+type Tokens struct {
+	IDs         []int64 // [L]; placeholders repeated, the score token replaced by its embedding row
+	AnswerStart int     // index of the first token that is not the prompt's
+	ScoreIndex  int     // index of the score token
+	Pictures    []int   // index of the first placeholder of every picture
+}
+
+// Option changes what Open reads.
+type Option func(*options)
+
+type options struct{ template string }
+
+// WithTemplate renders prompts with this Jinja source instead of the checkpoint's chat template. Empty: no change.
+func WithTemplate(source string) Option { return func(o *options) { o.template = source } }
+
+// Open reads tokenizer.json, tokenizer_config.json and the chat template of a Hugging Face checkpoint directory.
+// scoreToken is added to the tokenizer as a special token, not normalised, nothing stripped around it; its id becomes
+// scoreID, the number of rows of the checkpoint's embedding table. Every other token must lie below scoreID.
+//
+// A checkpoint without a chat template opens; Prompt then names the files that were looked for. Close frees the
+// tokenizer.
+func Open(dir, scoreToken string, scoreID int64, opts ...Option) (*Processor, error) {
+	var o options
+	for _, set := range opts {
+		set(&o)
+	}
+	t, err := openTokenizer(dir, scoreToken, scoreID)
+	if err != nil {
+		return nil, err
+	}
+	p := &Processor{tokenizer: t}
+	source, origin := o.template, "the given chat template"
+	if source == "" {
+		source, origin, p.templateErr = findTemplate(dir)
+	}
+	if p.templateErr == nil {
+		if p.template, err = compileTemplate(source, origin, t.variables); err != nil {
+			t.Close()
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// Prompt renders one user turn, pictures first and then the question, followed by the generation prompt. Placeholders
+// are not repeated yet. A question that contains one of the tokenizer's special tokens (a picture's placeholder, an end
+// of turn, the score token) is refused: it would change what the model sees of the rest.
+func (p *Processor) Prompt(pictures int, question string) (string, error) {
+	if p.templateErr != nil {
+		return "", p.templateErr
+	}
+	if err := checkText("question", question); err != nil {
+		return "", err
+	}
+	for _, special := range p.special {
+		if strings.Contains(question, special) {
+			return "", fmt.Errorf("question %q contains %q, a special token of this model: remove it", clip(question), special)
+		}
+	}
+	return p.template.render(pictures, question)
+}
+
+// Encode tokenises prompt + answer + endOfTurn in one go, with what the tokenizer's post-processor puts around it. The
+// prompt holds one placeholder per picture; placeholder i counts counts[i] times. (The tokenizer sees it once: as an
+// added token it separates its neighbours, so repeating its id is the same as tokenising the repeated text.)
+//
+// The prompt is tokenised by itself too, to find where the answer starts: at the first token that differs.
+func (p *Processor) Encode(prompt, answer, endOfTurn, placeholder string, counts []int) (Tokens, error) {
+	for _, s := range []struct{ what, text string }{{"prompt", prompt}, {"answer", answer}, {"end of turn", endOfTurn}} {
+		if err := checkText(s.what, s.text); err != nil {
+			return Tokens{}, err
+		}
+	}
+	picture, err := p.ID(placeholder)
+	if err != nil {
+		return Tokens{}, fmt.Errorf("placeholder of pictures: %w", err)
+	}
+	if n := strings.Count(answer, p.scoreToken); n != 1 {
+		return Tokens{}, fmt.Errorf("answer %q contains %s %d times: it must hold it exactly once", answer, p.scoreToken, n)
+	}
+	// The template may have put the beginning of the text there itself; transformers then adds no special tokens.
+	special := p.bos == "" || !strings.HasPrefix(prompt, p.bos)
+	ids, err := p.encode(prompt+answer+endOfTurn, special)
+	if err != nil {
+		return Tokens{}, err
+	}
+	head, err := p.encode(prompt, special)
+	if err != nil {
+		return Tokens{}, err
+	}
+	start := 0
+	for start < len(head) && start < len(ids) && ids[start] == head[start] {
+		start++
+	}
+	return p.expand(ids, start, picture, placeholder, counts)
+}
+
+// expand repeats placeholders, finds the score token and gives it its row.
+func (p *Processor) expand(ids []uint32, start int, picture uint32, placeholder string, counts []int) (Tokens, error) {
+	total := len(ids)
+	for i, n := range counts {
+		if n < 1 {
+			return Tokens{}, fmt.Errorf("picture %d has %d tokens: at least 1 is needed", i, n)
+		}
+		total += n - 1
+	}
+	t := Tokens{IDs: make([]int64, 0, total), AnswerStart: -1, ScoreIndex: -1}
+	for i, id := range ids {
+		if i == start {
+			t.AnswerStart = len(t.IDs)
+		}
+		switch {
+		case id == picture:
+			k := len(t.Pictures)
+			t.Pictures = append(t.Pictures, len(t.IDs))
+			if k < len(counts) {
+				t.IDs = append(t.IDs, slices.Repeat([]int64{int64(id)}, counts[k])...)
+			}
+		case id == p.scoreInTokenizer:
+			if t.ScoreIndex >= 0 {
+				return Tokens{}, fmt.Errorf("%s occurs in the prompt besides the answer: remove it there", p.scoreToken)
+			}
+			t.ScoreIndex = len(t.IDs)
+			t.IDs = append(t.IDs, p.scoreID)
+		case int64(id) >= p.scoreID:
+			return Tokens{}, fmt.Errorf("token %d of the tokenizer has no row: the checkpoint's embedding table has %d", id, p.scoreID)
+		default:
+			t.IDs = append(t.IDs, int64(id))
+		}
+	}
+	switch {
+	case len(t.Pictures) != len(counts):
+		return Tokens{}, fmt.Errorf("prompt holds %d times %s for %d pictures: check the chat template", len(t.Pictures), placeholder, len(counts))
+	case t.ScoreIndex < 0 || t.AnswerStart < 0:
+		return Tokens{}, fmt.Errorf("tokenizer does not keep %s as one token of the answer", p.scoreToken)
+	}
+	return t, nil
+}
+
+// clip shortens a text for an error message.
+func clip(s string) string {
+	if r := []rune(s); len(r) > 80 {
+		return string(r[:77]) + "..."
+	}
+	return s
+}

@@ -1,0 +1,207 @@
+package text
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/daulet/tokenizers"
+)
+
+// tokenizer is a Hugging Face tokenizer with the score token added.
+type tokenizer struct {
+	lock    sync.RWMutex // held for reading while encoding: closing waits
+	handle  *tokenizers.Tokenizer
+	special []string // contents of the special tokens, the score token last
+
+	scoreToken       string
+	scoreInTokenizer uint32 // what the tokenizer hands out for it
+	scoreID          int64  // what the model knows it as
+
+	bos       string            // beginning of text, "" if there is none
+	variables map[string]string // bos_token, eos_token, ...: what templates may refer to
+}
+
+// addedToken is an entry of tokenizer.json's added_tokens.
+type addedToken struct {
+	ID         int64  `json:"id"`
+	Content    string `json:"content"`
+	SingleWord bool   `json:"single_word"`
+	LStrip     bool   `json:"lstrip"`
+	RStrip     bool   `json:"rstrip"`
+	Normalized bool   `json:"normalized"`
+	Special    bool   `json:"special"`
+}
+
+func openTokenizer(dir, scoreToken string, scoreID int64) (*tokenizer, error) {
+	if scoreToken == "" || strings.TrimSpace(scoreToken) != scoreToken {
+		return nil, fmt.Errorf("score token %q: it must not be empty or begin or end with white space", scoreToken)
+	}
+	path := filepath.Join(dir, "tokenizer.json")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%s: no tokenizer.json; save the checkpoint's tokenizer with transformers' save_pretrained", dir)
+		}
+		return nil, err
+	}
+	t := &tokenizer{scoreToken: scoreToken, scoreID: scoreID}
+	if data, err = t.addScoreToken(data); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if t.variables, err = readSpecialNames(dir); err != nil {
+		return nil, err
+	}
+	t.bos = t.variables["bos_token"]
+	if t.handle, err = tokenizers.FromBytes(data); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if t.scoreInTokenizer, err = t.ID(scoreToken); err != nil {
+		t.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return t, nil
+}
+
+// addScoreToken returns tokenizer.json with the score token appended to added_tokens, and without truncation and
+// padding, which transformers does not apply unless asked to. The id written is a suggestion: the library keeps that of a
+// token it already knows and otherwise takes the next free one, so it is asked afterwards.
+func (t *tokenizer) addScoreToken(data []byte) ([]byte, error) {
+	var file map[string]json.RawMessage
+	if err := json.Unmarshal(data, &file); err != nil {
+		return nil, err
+	}
+	var raw []json.RawMessage
+	if added := file["added_tokens"]; added != nil {
+		if err := json.Unmarshal(added, &raw); err != nil {
+			return nil, fmt.Errorf("added_tokens: %w", err)
+		}
+	}
+	score := addedToken{Content: t.scoreToken, Special: true}
+	kept := make([]json.RawMessage, 0, len(raw)+1)
+	for _, r := range raw {
+		var a addedToken
+		if err := json.Unmarshal(r, &a); err != nil {
+			return nil, fmt.Errorf("added_tokens: %w", err)
+		}
+		if a.Content == t.scoreToken {
+			score.ID = a.ID // known already: it keeps its id, in its place, with our flags
+			continue
+		}
+		kept = append(kept, r)
+		score.ID = max(score.ID, a.ID+1)
+		if a.Special && a.Content != "" {
+			t.special = append(t.special, a.Content)
+		}
+	}
+	t.special = append(t.special, t.scoreToken)
+	entry, err := json.Marshal(score)
+	if err != nil {
+		return nil, err
+	}
+	if file["added_tokens"], err = json.Marshal(append(kept, entry)); err != nil {
+		return nil, err
+	}
+	file["truncation"], file["padding"] = json.RawMessage("null"), json.RawMessage("null")
+	return json.Marshal(file)
+}
+
+// ID returns the id that the tokenizer has for one token, for instance a placeholder; an error if it knows none. The
+// score token's id is the tokenizer's own here.
+func (t *tokenizer) ID(token string) (uint32, error) {
+	if err := checkText("token", token); err != nil {
+		return 0, err
+	}
+	ids, err := t.encode(token, false)
+	if err != nil {
+		return 0, err
+	}
+	if len(ids) != 1 {
+		return 0, fmt.Errorf("tokenizer does not know %q as one token (it becomes %d)", token, len(ids))
+	}
+	return ids[0], nil
+}
+
+// encode returns the ids of a text, with the post-processor's special tokens if asked for.
+func (t *tokenizer) encode(text string, special bool) ([]uint32, error) {
+	t.lock.RLock()
+	defer t.lock.RUnlock()
+	if t.handle == nil {
+		return nil, errors.New("tokenizer is closed")
+	}
+	ids := t.handle.EncodeWithOptions(text, special).IDs
+	if ids == nil && text != "" {
+		return nil, fmt.Errorf("tokenizer cannot encode %q", clip(text))
+	}
+	return ids, nil
+}
+
+// Close frees the tokenizer. Calling it again does nothing.
+func (t *tokenizer) Close() error {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	if t.handle == nil {
+		return nil
+	}
+	err := t.handle.Close()
+	t.handle = nil
+	return err
+}
+
+// checkText refuses what the tokenizer's C interface would cut or replace without a word.
+func checkText(what, s string) error {
+	switch {
+	case !utf8.ValidString(s):
+		return fmt.Errorf("%s %q is not valid UTF-8", what, clip(s))
+	case strings.ContainsRune(s, 0):
+		return fmt.Errorf("%s %q contains a zero byte", what, clip(s))
+	}
+	return nil
+}
+
+// readSpecialNames collects bos_token, eos_token, pad_token... of tokenizer_config.json (special_tokens_map.json in older
+// checkpoints), each a string or an object with "content". Both files may be absent.
+func readSpecialNames(dir string) (map[string]string, error) {
+	names := map[string]string{}
+	for _, file := range []string{"special_tokens_map.json", "tokenizer_config.json"} {
+		fields, err := readObject(dir, file)
+		if err != nil {
+			return nil, err
+		}
+		for key, raw := range fields {
+			if !strings.HasSuffix(key, "_token") {
+				continue
+			}
+			var object struct{ Content string }
+			var content string
+			if json.Unmarshal(raw, &content) != nil && json.Unmarshal(raw, &object) == nil {
+				content = object.Content
+			}
+			if content != "" {
+				names[key] = content
+			}
+		}
+	}
+	return names, nil
+}
+
+// readObject reads a JSON object; nil if the file does not exist.
+func readObject(dir, name string) (map[string]json.RawMessage, error) {
+	data, err := os.ReadFile(filepath.Join(dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
+	}
+	return fields, nil
+}

@@ -1,0 +1,67 @@
+"""Renders chat templates with transformers, for model/text: python chat_templates.py > ../../model/text/testdata/templates.json"""
+import json
+import sys
+
+from transformers.utils.chat_template_utils import render_jinja_template
+
+IMAGES = "{# Render all images first #}{% for content in message['content'] | selectattr('type', 'equalto', 'image') %}{{ '<image>\n' }}{% endfor %}"
+TEXTS = "{# Render all text next #}{% for content in message['content'] | selectattr('type', 'equalto', 'text') %}"
+TEMPLATES = {
+    # As published with llava-hf's checkpoints and Qwen2.5-VL.
+    "llama3-llava-next-8b": "{% for message in messages %}{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' }}" + IMAGES + TEXTS
+    + "{{ content['text'] + '<|eot_id|>' }}{% endfor %}{% endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}",
+    "llava-v1.6-mistral-7b": "{% for message in messages %}{% if message['role'] == 'system' %}{{ '<<SYS>>\n' + message['content'][0]['text'] + '\n<</SYS>>\n\n' }}"
+    "{% elif message['role'] == 'user' %}{{ '[INST] ' }}" + IMAGES + TEXTS + "{{ content['text'] }}{% endfor %}{{' [/INST]' }}"
+    "{% elif message['role'] == 'assistant' %}{{ ' ' + message['content'][0]['text'] + '<\\s> '}}{% else %}"
+    "{{ raise_exception('Only user and assistant roles are supported!') }}{% endif %}{% endfor %}",
+    "llava-v1.6-vicuna-7b": "{% for message in messages %}{% if message['role'] != 'system' %}{{ message['role'].upper() + ': '}}{% endif %}" + IMAGES
+    + "{# Render all text next #}{% if message['role'] != 'assistant' %}{% for content in message['content'] | selectattr('type', 'equalto', 'text') %}"
+    "{{ content['text'] + ' '}}{% endfor %}{% else %}{% for content in message['content'] | selectattr('type', 'equalto', 'text') %}"
+    "{% generation %}{{ content['text'] + ' '}}{% endgeneration %}{% endfor %}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %}",
+    "llava-v1.6-34b": "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n'}}" + IMAGES + TEXTS
+    + "{{ content['text'] }}{% endfor %}{{'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
+    "qwen2.5-vl": "{% set image_count = namespace(value=0) %}{% set video_count = namespace(value=0) %}{% for message in messages %}"
+    "{% if loop.first and message['role'] != 'system' %}<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n{% endif %}"
+    "<|im_start|>{{ message['role'] }}\n{% if message['content'] is string %}{{ message['content'] }}<|im_end|>\n{% else %}"
+    "{% for content in message['content'] %}{% if content['type'] == 'image' or 'image' in content or 'image_url' in content %}"
+    "{% set image_count.value = image_count.value + 1 %}{% if add_vision_id %}Picture {{ image_count.value }}: {% endif %}<|vision_start|><|image_pad|><|vision_end|>"
+    "{% elif content['type'] == 'video' or 'video' in content %}{% set video_count.value = video_count.value + 1 %}"
+    "{% if add_vision_id %}Video {{ video_count.value }}: {% endif %}<|vision_start|><|video_pad|><|vision_end|>"
+    "{% elif 'text' in content %}{{ content['text'] }}{% endif %}{% endfor %}<|im_end|>\n{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
+    # What published templates use here and there.
+    "blocks on lines of their own": "{{ bos_token }}\n{% for message in messages %}\n  {% if message.role == 'user' %}\n  user:\n    {%- for c in message.content %}\n"
+    "      {%- if c.type == 'image' %}\n        [pic]\n      {%- else %}\n        {{- c.text | trim }}\n      {%- endif %}\n    {%- endfor %}\n  {% endif %}\n"
+    "\t{# a comment #}\n\n{% endfor %}\n{%- if add_generation_prompt -%}\n  assistant:\n{% endif %}\n",
+    "plus signs": "a\n  {%+ if true %}\n  b\n  {% endif +%}\nc\n  {{ 'd' }}  \n  {#+ kept #}\ne\n",
+    "namespace": "{%- set ns = namespace(n=0, seen=false) -%}{%- for c in messages[0]['content'] -%}{%- if c['type'] == 'image' -%}{%- set ns.n = ns.n + 1 -%}"
+    "{%- else -%}{%- set ns.seen = true -%}{%- endif -%}{%- endfor -%}{{ ns.n }} {{ 'yes' if ns.seen else 'no' }}",
+    "tojson": "{{ {'a': [1, 2.5, true, none], 'b': 'x<y & \\'z\\' ü \"q\" \\\\u003c'} | tojson }} {{ messages[0].content[-1].text | tojson }} {{ {'a': [1, {}]} | tojson(indent=2) }}",
+    "loops": "{% for c in messages[0]['content'] %}{% if loop.index0 > 2 %}{% break %}{% endif %}{% if not loop.last %}{{ loop.index }},{% continue %}{% endif %}"
+    "{{ loop.length }}{{ loop.revindex }}{% else %}none{% endfor %}",
+    "macro": "{% macro show(c, sep=';') %}{{ c.type }}{{ sep }}{% endmacro %}{% for c in messages[0].content %}{{ show(c) }}{{ show(c, sep='|') }}{% endfor %}",
+    "undefined": "[{{ nothing }}][{{ messages[0].name }}]{% if tools is defined and tools %}tools{% endif %}{% if not nothing %}ok{% endif %}{{ nothing | default('d') }}"
+    "{% if messages[0]['content'] is iterable and messages[0]['content'] is not string %}list{% endif %}{% if messages[0]['content'] is not mapping %}!{% endif %}",
+    "strings": "{% set t = messages[0].content[-1].text %}{{ t.split(' ')[0] }}|{{ t.strip().lower() }}|{{ t | upper | length }}|{{ t[1:3] }}|{{ t.startswith('H') }}|{{ t ~ 1 }}|"
+    "{{ t.replace('a', 'b') }}|{{ t | replace('o', '0') }}|{{ messages | length }}|{{ (messages[0].content | map(attribute='type') | join('+')) }}",
+    "generation": "{% for message in messages %}{% generation %}{% set x = 1 %}{{ message.role }}{% endgeneration %}{{ x }}{% endfor %}\n\n",
+    "system slice": "{% if messages[0]['role'] == 'system' %}{% set rest = messages[1:] %}{% else %}{% set rest = messages %}{% endif %}"
+    "{% for m in rest %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('order') }}{% endif %}{{ bos_token + m['role'] + eos_token }}{% endfor %}",
+    "escapes": "{{ 'a\\\\' ~ \"\\x41\\u00fc\\101\\d\\'\" }}{% raw %}{{ '\\s' }}{% endraw %}{# it's #}{ '\\s' {{ '}}' + \"%}\" }}{{ 'tab\\tnew\\nline' }}",
+    "last of one": "{{ messages[-1].role }}{{ messages[0:][-1]['content'][-1].text }}{{ messages[5] }}",
+    "refusal": "{% for m in messages %}{{ raise_exception('no ' + m.role + ' here') }}{% endfor %}",
+}
+QUESTIONS = [(1, "How well was \"add a red hat\" done?"), (2, "  Überall & <b>\n\nsecond line, isn't it?  "), (0, "H")]
+
+cases = []
+for name, template in TEMPLATES.items():
+    for pictures, question in QUESTIONS:
+        content = [{"type": "image"}] * pictures + [{"type": "text", "text": question}]
+        case = {"name": name, "template": template, "pictures": pictures, "question": question}
+        try:
+            (case["prompt"],), _ = render_jinja_template([[{"role": "user", "content": content}]], chat_template=template,
+                                                         add_generation_prompt=True, bos_token="<s>", eos_token="</s>")
+        except Exception as e:
+            case["error"] = str(e)
+        cases.append(case)
+json.dump(cases, sys.stdout, indent=1, ensure_ascii=False)
