@@ -1,0 +1,199 @@
+package data
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"image"
+	"image/gif"
+	"image/jpeg"
+	"image/png"
+	"io"
+	"os"
+
+	"golang.org/x/image/bmp"
+	"golang.org/x/image/tiff"
+	"golang.org/x/image/webp"
+)
+
+// Limits bounds what a picture of unknown origin may cost. Zero values stand for the defaults.
+type Limits struct {
+	MaxPixels int64 // width x height as the header says; default 64 Mi
+	MaxBytes  int64 // of the file; default 256 MiB
+}
+
+func (l Limits) pixels() int64 {
+	if l.MaxPixels > 0 {
+		return l.MaxPixels
+	}
+	return 64 << 20
+}
+
+func (l Limits) bytes() int64 {
+	if l.MaxBytes > 0 {
+		return l.MaxBytes
+	}
+	return 256 << 20
+}
+
+// ErrLimit is wrapped by errors about pictures that are larger than the limits allow.
+var ErrLimit = errors.New("picture too large")
+
+// Open decodes the picture file at path; see Decode. Files of more than MaxBytes are refused unread.
+func Open(path string, l Limits) (*Picture, error) {
+	raw, err := readLimited(path, l.bytes())
+	if err != nil {
+		return nil, err
+	}
+	p, err := Decode(raw, l)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return p, nil
+}
+
+func readLimited(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if s, err := f.Stat(); err == nil && s.IsDir() {
+		return nil, fmt.Errorf("%s: a folder, want a picture file", path)
+	}
+	raw, err := io.ReadAll(io.LimitReader(f, limit+1)) // the size a Stat gives may be that of a pipe, or change
+	if err == nil && int64(len(raw)) > limit {
+		err = fmt.Errorf("%s: %w: more than %d bytes", path, ErrLimit, limit)
+	}
+	return raw, err
+}
+
+// A format is a picture format: how its files begin and who reads them.
+type format struct {
+	name   string
+	magic  string // ? matches any byte
+	config func(io.Reader) (image.Config, error)
+	decode func([]byte) (*Picture, error)
+	// metadata returns the file's EXIF block and its XMP packet, nil where there is none.
+	metadata func(raw []byte) (exif, xmp []byte)
+}
+
+var formats = []format{
+	{"PNG", "\x89PNG\r\n\x1a\n", png.DecodeConfig, with(png.Decode), pngMetadata},
+	{"JPEG", "\xff\xd8\xff", jpeg.DecodeConfig, decodeJPEG, jpegMetadata},
+	{"WebP", "RIFF????WEBP", webp.DecodeConfig, decodeWebP, webpMetadata},
+	{"GIF", "GIF8?a", gif.DecodeConfig, decodeGIF, nil},
+	{"BMP", "BM", bmp.DecodeConfig, with(bmp.Decode), nil},
+	{"TIFF", "II*\x00", tiff.DecodeConfig, with(tiff.Decode), tiffMetadata},
+	{"TIFF", "MM\x00*", tiff.DecodeConfig, with(tiff.Decode), tiffMetadata},
+}
+
+func with(decode func(io.Reader) (image.Image, error)) func([]byte) (*Picture, error) {
+	return func(raw []byte) (*Picture, error) {
+		m, err := decode(bytes.NewReader(raw))
+		if err != nil {
+			return nil, err
+		}
+		return flatten(m), nil
+	}
+}
+
+// Decode decodes a PNG, JPEG, WebP, GIF (the first frame), BMP or TIFF picture into what Pillow and transformers'
+// convert_to_rgb make of it: turned upright by its EXIF orientation, palettes and grey expanded, transparency put over
+// white. Colour profiles are ignored, as they are there.
+//
+//   - 16-bit channels lose their lower byte. (So they do in Pillow, except 16-bit grey: its conversion to RGB clips to
+//     255 and turns almost every picture white. Here it is scaled like the others.)
+//   - PNG, GIF, BMP and WebP, lossy or not, give Pillow's bytes. JPEG differs from libjpeg-turbo by the rounding of the
+//     inverse DCT only: see decodeJPEG.
+//   - The size is read from the header and checked before anything is decoded; truncated or damaged data is an error.
+func Decode(raw []byte, l Limits) (p *Picture, err error) {
+	f, err := sniff(raw)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { // the decoders are other people's and the bytes anybody's: a panic is this picture's error
+		if r := recover(); r != nil {
+			p, err = nil, fmt.Errorf("damaged %s: %v", f.name, r)
+		}
+	}()
+	c, err := f.config(bytes.NewReader(raw))
+	if err != nil {
+		return nil, damaged(f, err)
+	}
+	if c.Width < 1 || c.Height < 1 {
+		return nil, fmt.Errorf("damaged %s: %d x %d pixels", f.name, c.Width, c.Height)
+	}
+	if int64(c.Width) > l.pixels()/int64(c.Height) {
+		return nil, fmt.Errorf("%w: %d x %d pixels, at most %d are allowed", ErrLimit, c.Width, c.Height, l.pixels())
+	}
+	if p, err = f.decode(raw); err != nil {
+		return nil, damaged(f, err)
+	}
+	if f.metadata != nil {
+		p = p.upright(orientation(f.metadata(raw)))
+	}
+	return p, nil
+}
+
+func sniff(raw []byte) (format, error) {
+next:
+	for _, f := range formats {
+		if len(raw) < len(f.magic) {
+			continue
+		}
+		for i := range len(f.magic) {
+			if f.magic[i] != '?' && f.magic[i] != raw[i] {
+				continue next
+			}
+		}
+		return f, nil
+	}
+	if len(raw) == 0 {
+		return format{}, errors.New("empty file, want a picture")
+	}
+	return format{}, fmt.Errorf("not a PNG, JPEG, WebP, GIF, BMP or TIFF picture (it begins with %q)", raw[:min(len(raw), 12)])
+}
+
+func damaged(f format, err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("truncated %s: the file ends too early (%d-byte header or data missing): %w", f.name, len(f.magic), err)
+	}
+	return fmt.Errorf("damaged or unsupported %s: %w", f.name, err)
+}
+
+// decodeGIF decodes the first frame. It may be smaller than the picture: the rest is transparent (here white) if the
+// frame has a transparent colour, else the first colour of its palette, as in Pillow.
+func decodeGIF(raw []byte) (*Picture, error) {
+	c, err := gif.DecodeConfig(bytes.NewReader(raw))
+	if err != nil {
+		return nil, err
+	}
+	m, err := gif.Decode(bytes.NewReader(raw))
+	if err != nil {
+		return nil, err
+	}
+	frame := m.(*image.Paletted)
+	if frame.Rect == image.Rect(0, 0, c.Width, c.Height) {
+		return flatten(frame), nil
+	}
+	rest := overWhite(frame.Palette[0])
+	for _, entry := range frame.Palette {
+		if _, _, _, a := entry.RGBA(); a == 0 {
+			rest = [3]byte{255, 255, 255}
+		}
+	}
+	out := NewPicture(c.Width, c.Height)
+	for i := 0; i < len(out.Pix); i += 3 {
+		copy(out.Pix[i:i+3], rest[:])
+	}
+	out.paste(flatten(frame), frame.Rect.Min.X, frame.Rect.Min.Y)
+	return out, nil
+}
+
+// paste copies q into p with its top left corner at (left, top); what does not fit is cut off.
+func (p *Picture) paste(q *Picture, left, top int) {
+	for y := range min(q.Height, p.Height-top) {
+		copy(p.row(top + y)[3*min(left, p.Width):], q.row(y))
+	}
+}

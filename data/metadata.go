@@ -1,0 +1,138 @@
+package data
+
+import (
+	"bytes"
+	"encoding/binary"
+	"iter"
+	"regexp"
+)
+
+// upright turns the picture as its EXIF orientation (1 to 8, anything else is 1) asks, like PIL.ImageOps.exif_transpose.
+func (p *Picture) upright(orientation int) *Picture {
+	switch orientation {
+	case 2:
+		return p.FlipHorizontal()
+	case 3:
+		return p.Rotate90(2)
+	case 4:
+		return p.FlipVertical()
+	case 5:
+		return p.Transpose()
+	case 6:
+		return p.Rotate90(3)
+	case 7:
+		return p.Transpose().Rotate90(2)
+	case 8:
+		return p.Rotate90(1)
+	}
+	return p
+}
+
+var xmpOrientation = regexp.MustCompile(`tiff:Orientation(?:="|>)([0-9])`)
+
+// orientation looks into the EXIF block (a TIFF header and directory) and, if there is none in it, into the XMP packet.
+// 1 (upright) if neither says.
+func orientation(exif, xmp []byte) int {
+	if v, ok := exifOrientation(bytes.TrimPrefix(exif, []byte("Exif\x00\x00"))); ok {
+		return v
+	}
+	if m := xmpOrientation.FindSubmatch(xmp); m != nil {
+		return int(m[1][0] - '0')
+	}
+	return 1
+}
+
+func exifOrientation(b []byte) (int, bool) {
+	if len(b) < 8 {
+		return 0, false
+	}
+	var order binary.ByteOrder = binary.BigEndian
+	if b[0] == 'I' {
+		order = binary.LittleEndian
+	}
+	at := uint64(order.Uint32(b[4:]))
+	if at+2 > uint64(len(b)) {
+		return 0, false
+	}
+	entries := b[at+2:]
+	for range order.Uint16(b[at:]) {
+		if len(entries) < 12 {
+			break
+		}
+		const tag, short = 0x0112, 3
+		if order.Uint16(entries) == tag && order.Uint16(entries[2:]) == short {
+			return int(order.Uint16(entries[8:])), true
+		}
+		entries = entries[12:]
+	}
+	return 0, false
+}
+
+func tiffMetadata(raw []byte) (exif, xmp []byte) { return raw, nil }
+
+func jpegMetadata(raw []byte) (exif, xmp []byte) {
+	const app1, startOfScan = 0xe1, 0xda
+	for b := raw[2:]; len(b) >= 4 && b[0] == 0xff && b[1] != startOfScan; {
+		n := 2 + int(binary.BigEndian.Uint16(b[2:]))
+		if b[1] == 0xff { // fill byte
+			b = b[1:]
+			continue
+		}
+		if n < 4 || n > len(b) {
+			break
+		}
+		body := b[4:n]
+		if xmpName := []byte("http://ns.adobe.com/xap/1.0/\x00"); b[1] == app1 && bytes.HasPrefix(body, xmpName) {
+			xmp = body[len(xmpName):]
+		} else if b[1] == app1 && exif == nil && bytes.HasPrefix(body, []byte("Exif\x00\x00")) {
+			exif = body
+		}
+		b = b[n:]
+	}
+	return exif, xmp
+}
+
+func pngMetadata(raw []byte) (exif, xmp []byte) {
+	for b := raw[8:]; len(b) >= 12; {
+		n := uint64(binary.BigEndian.Uint32(b))
+		if n+12 > uint64(len(b)) {
+			break
+		}
+		body := b[8 : 8+n]
+		switch string(b[4:8]) {
+		case "eXIf":
+			exif = body
+		case "iTXt":
+			if bytes.HasPrefix(body, []byte("XML:com.adobe.xmp\x00")) {
+				xmp = body
+			}
+		}
+		b = b[12+n:]
+	}
+	return exif, xmp
+}
+
+func webpMetadata(raw []byte) (exif, xmp []byte) {
+	for id, body := range riffChunks(raw) {
+		switch id {
+		case "EXIF":
+			exif = body
+		case "XMP ":
+			xmp = body
+		}
+	}
+	return exif, xmp
+}
+
+// riffChunks yields the chunks of a RIFF file that are there in full.
+func riffChunks(raw []byte) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		for b := raw[12:]; len(b) >= 8; {
+			n := uint64(binary.LittleEndian.Uint32(b[4:]))
+			if n+8 > uint64(len(b)) || !yield(string(b[:4]), b[8:8+n]) {
+				return
+			}
+			b = b[min(8+n+n&1, uint64(len(b))):]
+		}
+	}
+}
