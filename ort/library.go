@@ -1,0 +1,118 @@
+// Package ort runs ONNX models on ONNX Runtime: models as Go values in, host arrays in and out.
+//
+// A [Session] hides what the runtime's Go binding cannot do: rank-0 values, half-precision arrays (float32 on the host,
+// cast inside the graph), outputs of unknown rank, cancelled contexts. The shared library is found at the first Open.
+package ort
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"sync"
+
+	onnxruntime "github.com/yalue/onnxruntime_go"
+)
+
+// LibraryEnv is the environment variable that names the runtime's library, or the folder that holds it.
+const LibraryEnv = "ASSAY_ONNXRUNTIME"
+
+const libraryName = "libonnxruntime.so"
+
+var load = sync.OnceValues(func() (string, error) {
+	path, err := findLibrary()
+	if err != nil {
+		return "", err
+	}
+	onnxruntime.SetSharedLibraryPath(path)
+	if err := onnxruntime.InitializeEnvironment(onnxruntime.WithLogLevelFatal()); err != nil {
+		return "", fmt.Errorf("load %s: %w (it must be ONNX Runtime 1.29 or newer, for this machine)", path, err)
+	}
+	return path, nil
+})
+
+// Library loads ONNX Runtime, once per process, and returns the path of its library.
+func Library() (string, error) { return load() }
+
+// Version returns the version of the loaded ONNX Runtime.
+func Version() (string, error) {
+	if _, err := load(); err != nil {
+		return "", err
+	}
+	return onnxruntime.GetVersion(), nil
+}
+
+// findLibrary looks where [LibraryEnv] says and nowhere else; without it beside the binary, in the checkout, and where
+// systems keep libraries.
+func findLibrary() (string, error) {
+	if named := os.Getenv(LibraryEnv); named != "" {
+		if path, ok := libraryIn(named); ok {
+			return path, nil
+		}
+		if info, err := os.Stat(named); err == nil && !info.IsDir() {
+			return filepath.Abs(named)
+		}
+		return "", fmt.Errorf("%s=%s: no %s is there", LibraryEnv, named, libraryName)
+	}
+	folders := libraryFolders()
+	for _, f := range folders {
+		if path, ok := libraryIn(f); ok {
+			return path, nil
+		}
+	}
+	return "", errors.New("ONNX Runtime (" + libraryName + ") was not found in " + strings.Join(folders, ", ") +
+		": run `make setup` in the checkout, or set " + LibraryEnv + " to the library")
+}
+
+func libraryFolders() []string {
+	var folders []string
+	if exe, err := os.Executable(); err == nil {
+		if real, err := filepath.EvalSymlinks(exe); err == nil {
+			exe = real
+		}
+		d := filepath.Dir(exe)
+		folders = append(folders, d, filepath.Join(d, "lib"), filepath.Join(d, "..", "lib"), filepath.Join(d, "..", "build", "lib"))
+	}
+	if root, ok := checkout(); ok { // go run and go test put their binaries elsewhere
+		folders = append(folders, filepath.Join(root, "build", "lib"))
+	}
+	for _, d := range filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")) {
+		if d != "" {
+			folders = append(folders, d)
+		}
+	}
+	return append(folders, "/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
+}
+
+// checkout returns the module's folder around the working directory. Only a folder with a go.mod counts, so that no
+// library is taken from a folder above that anyone may write to.
+func checkout() (string, bool) {
+	d, err := os.Getwd()
+	for err == nil {
+		if _, e := os.Stat(filepath.Join(d, "go.mod")); e == nil {
+			return d, true
+		}
+		if filepath.Dir(d) == d {
+			break
+		}
+		d = filepath.Dir(d)
+	}
+	return "", false
+}
+
+// libraryIn returns the library in a folder: libonnxruntime.so, or the highest libonnxruntime.so.VERSION.
+func libraryIn(folder string) (string, bool) {
+	found, err := filepath.Glob(filepath.Join(folder, libraryName+"*"))
+	if err != nil || len(found) == 0 {
+		return "", false
+	}
+	sort.Strings(found)
+	path := found[len(found)-1]
+	if found[0] == filepath.Join(folder, libraryName) {
+		path = found[0]
+	}
+	path, err = filepath.Abs(path)
+	return path, err == nil
+}

@@ -1,0 +1,269 @@
+package ort
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+
+	onnxruntime "github.com/yalue/onnxruntime_go"
+	"gorgonia.org/tensor"
+
+	"assay/onnx"
+)
+
+// Options are how a session runs. The zero value runs on the CPU with the runtime's defaults.
+type Options struct {
+	Device  string // "cpu" (default), "cuda:N", or "auto": cuda:0 where it can be had, else cpu
+	Threads int    // of one operator on the CPU; 0: one per physical core
+	Folder  string // that locations of external initializers are relative to
+
+	// LowMemory keeps no packed copies of the weights and plans no memory ahead: about half the peak of a training step,
+	// for the same time. Scoring many small inputs is faster without.
+	LowMemory bool
+	// NoArena gives every buffer back to the system at once instead of keeping it for the next one.
+	NoArena bool
+	// NoSpin lets idle worker threads sleep at once; wanted where several sessions share the cores.
+	NoSpin bool
+
+	Optimize Optimization
+	Profile  string // prefix of a JSON trace of every node's time, written by Close; "": none
+}
+
+// Optimization says how much ONNX Runtime may rewrite a graph when it is opened.
+type Optimization int
+
+// The levels; the zero value lets the runtime do all it can.
+const (
+	OptimizeAll Optimization = iota
+	OptimizeExtended
+	OptimizeBasic
+	OptimizeNothing
+)
+
+var optimizations = map[Optimization]onnxruntime.GraphOptimizationLevel{
+	OptimizeAll:      onnxruntime.GraphOptimizationLevelEnableAll,
+	OptimizeExtended: onnxruntime.GraphOptimizationLevelEnableExtended,
+	OptimizeBasic:    onnxruntime.GraphOptimizationLevelEnableBasic,
+	OptimizeNothing:  onnxruntime.GraphOptimizationLevelDisableAll,
+}
+
+// Session is a model that is ready to run. It is safe for concurrent use.
+type Session struct {
+	name    string
+	device  string
+	inputs  []port
+	outputs []port
+
+	mu sync.RWMutex // held for reading by Run, for writing by Close
+	s  *onnxruntime.DynamicAdvancedSession
+}
+
+// Open makes a session of a model. The model is not changed and not kept.
+//
+// Graph inputs that are also initializers are constants: remove the initializer to feed a value. An explicit device
+// that cannot be had is an error; nothing falls back silently.
+func Open(m *onnx.Model, o Options) (*Session, error) {
+	name := m.Name
+	if name == "" {
+		name = "model"
+	}
+	s, err := open(m, o)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	s.name = name
+	return s, nil
+}
+
+func open(m *onnx.Model, o Options) (*Session, error) {
+	if _, err := load(); err != nil {
+		return nil, err
+	}
+	adapted, inputs, outputs, err := adapt(m)
+	if err != nil {
+		return nil, err
+	}
+	data, err := adapted.Encode()
+	if err != nil {
+		return nil, err
+	}
+	s := &Session{inputs: inputs, outputs: outputs}
+	candidates, err := devices(o.Device)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range candidates {
+		s.s, err = newSession(data, inputs, outputs, d, o)
+		if err == nil {
+			s.device = d.String()
+			return s, nil
+		}
+	}
+	return nil, err
+}
+
+func newSession(data []byte, inputs, outputs []port, d device, o Options) (*onnxruntime.DynamicAdvancedSession, error) {
+	so, err := sessionOptions(o)
+	if err != nil {
+		return nil, err
+	}
+	defer so.Destroy()
+	if err := d.addTo(so, o); err != nil {
+		return nil, err
+	}
+	s, err := onnxruntime.NewDynamicAdvancedSessionWithONNXData(data, inner(inputs), inner(outputs), so)
+	if err != nil {
+		return nil, d.explain(err)
+	}
+	return s, nil
+}
+
+func sessionOptions(o Options) (*onnxruntime.SessionOptions, error) {
+	so, err := onnxruntime.NewSessionOptions()
+	if err != nil {
+		return nil, err
+	}
+	level, ok := optimizations[o.Optimize]
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("optimization level %d is unknown", o.Optimize), so.Destroy())
+	}
+	errs := []error{
+		so.SetGraphOptimizationLevel(level),
+		so.SetLogSeverityLevel(onnxruntime.LoggingLevelFatal), // errors are returned
+		so.SetMemPattern(!o.LowMemory),
+		so.SetCpuMemArena(!o.NoArena),
+	}
+	if o.Threads > 0 {
+		errs = append(errs, so.SetIntraOpNumThreads(o.Threads))
+	}
+	config := func(key, value string) { errs = append(errs, so.AddSessionConfigEntry(key, value)) }
+	if o.Folder != "" {
+		config("session.model_external_initializers_file_folder_path", o.Folder)
+	}
+	if o.LowMemory {
+		config("session.disable_prepacking", "1")
+	}
+	if o.NoSpin {
+		config("session.intra_op.allow_spinning", "0")
+	}
+	if o.Profile != "" {
+		errs = append(errs, so.EnableProfiling(o.Profile))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, errors.Join(err, so.Destroy())
+	}
+	return so, nil
+}
+
+// Device returns the device that the session runs on: "cpu" or "cuda:N".
+func (s *Session) Device() string { return s.device }
+
+// Inputs and Outputs declare what Run takes and returns, in the model's order, with host types: half precision is float.
+func (s *Session) Inputs() []onnx.ValueInfo { return infos(s.inputs) }
+
+// Outputs declares what Run returns; see [Session.Inputs].
+func (s *Session) Outputs() []onnx.ValueInfo { return infos(s.outputs) }
+
+// Run computes every output from all inputs, by name. Arrays are float32 where the model has float, float16 or
+// bfloat16, and of the model's own type otherwise. The caller owns the results; an array of no elements has an
+// empty shape product, and its Data must not be asked for (tensor.Dense panics).
+// A cancelled context ends the run between two nodes and is returned as the context's error.
+func (s *Session) Run(ctx context.Context, in map[string]*tensor.Dense) (map[string]*tensor.Dense, error) {
+	out, err := s.run(ctx, in)
+	if err != nil {
+		return nil, fmt.Errorf("run %s: %w", s.name, err)
+	}
+	return out, nil
+}
+
+func (s *Session) run(ctx context.Context, in map[string]*tensor.Dense) (map[string]*tensor.Dense, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.s == nil {
+		return nil, errors.New("the session is closed")
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.check(in); err != nil {
+		return nil, err
+	}
+	inputs := make([]onnxruntime.Value, len(s.inputs))
+	outputs := make([]onnxruntime.Value, len(s.outputs))
+	defer destroy(inputs)
+	defer destroy(outputs)
+	for i, p := range s.inputs {
+		v, err := p.feed(in[p.name])
+		if err != nil {
+			return nil, fmt.Errorf("input %q: %w", p.name, err)
+		}
+		inputs[i] = v
+	}
+	for i, p := range s.outputs {
+		v, err := p.room()
+		if err != nil {
+			return nil, fmt.Errorf("output %q: %w", p.name, err)
+		}
+		outputs[i] = v
+	}
+	if err := s.call(ctx, inputs, outputs); err != nil {
+		return nil, err
+	}
+	runtime.KeepAlive(in)
+	return collect(s.outputs, outputs)
+}
+
+// call runs the session and stops it when the context ends.
+func (s *Session) call(ctx context.Context, inputs, outputs []onnxruntime.Value) error {
+	ro, err := onnxruntime.NewRunOptions()
+	if err != nil {
+		return err
+	}
+	defer ro.Destroy()
+	terminated := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		ro.Terminate()
+		close(terminated)
+	})
+	err = s.s.RunWithOptions(inputs, outputs, ro)
+	if !stop() {
+		<-terminated // ro is in use until then
+		if err != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return err
+}
+
+// check compares the names, types and shapes of the inputs with the model's, and tells everything that is wrong.
+func (s *Session) check(in map[string]*tensor.Dense) error {
+	var problems []error
+	known := map[string]bool{}
+	for _, p := range s.inputs {
+		known[p.name] = true
+		if err := p.check(in[p.name]); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	for _, name := range sortedKeys(in) {
+		if !known[name] {
+			problems = append(problems, fmt.Errorf("there is no input %q: the model's inputs are %s", name, strings.Join(names(s.inputs), ", ")))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// Close waits for the runs in progress and frees the session. Closing twice is fine.
+func (s *Session) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.s == nil {
+		return nil
+	}
+	err := s.s.Destroy()
+	s.s = nil
+	return err
+}
