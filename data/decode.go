@@ -157,7 +157,7 @@ next:
 
 func damaged(f format, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("truncated %s: the file ends too early (%d-byte header or data missing): %w", f.name, len(f.magic), err)
+		return fmt.Errorf("truncated %s, its data ends too early: %w", f.name, err)
 	}
 	return fmt.Errorf("damaged or unsupported %s: %w", f.name, err)
 }

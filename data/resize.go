@@ -134,26 +134,23 @@ func (p *Picture) resizeColumns(width int, f Filter) *Picture {
 	t := newTaps(p.Width, width, f)
 	out := NewPicture(width, p.Height)
 	parallel((p.Height+1)/2, 3*width*p.Height, func(from, to int) {
-		packed := make([]uint64, 3*p.Width)
+		packed := make([][3]uint64, p.Width)
 		for pair := from; pair < to; pair++ {
 			y0, y1 := 2*pair, min(2*pair+1, p.Height-1)
-			r0, r1 := p.row(y0), p.row(y1)[:len(packed)]
+			r0, r1 := p.row(y0), p.row(y1)
 			for i := range packed {
-				packed[i] = uint64(r0[i]) | uint64(r1[i])<<32
+				u, v := r0[3*i:3*i+3], r1[3*i:3*i+3]
+				packed[i] = [3]uint64{uint64(u[0]) | uint64(v[0])<<32, uint64(u[1]) | uint64(v[1])<<32, uint64(u[2]) | uint64(v[2])<<32}
 			}
 			d0, d1 := out.row(y0), out.row(y1)
 			for i, lo := range t.first {
 				weights := t.weights[t.start[i]:t.start[i+1]]
-				src := packed[3*lo : 3*(lo+len(weights))]
+				src := packed[lo:][:len(weights)]
 				r, g, b := uint64(half), uint64(half), uint64(half)
-				for _, w := range weights {
-					if len(src) < 3 {
-						break // never: it spares the bounds checks
-					}
-					r += src[0] * w
-					g += src[1] * w
-					b += src[2] * w
-					src = src[3:]
+				for k, w := range weights {
+					r += src[k][0] * w
+					g += src[k][1] * w
+					b += src[k][2] * w
 				}
 				a, c := d0[3*i:3*i+3], d1[3*i:3*i+3]
 				a[0], c[0] = unpack(r)

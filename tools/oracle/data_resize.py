@@ -1,4 +1,5 @@
 """data/testdata/resize.json: SHA-256 of pictures resized by Pillow 13, of every oracle picture and of noise in odd sizes.
+data/testdata/normalize.json: SHA-256 of the float32 values that numpy makes of one.
 
     python tools/oracle/data_resize.py        # from the repository's root
 """
@@ -44,6 +45,11 @@ def main():
         cases.append({"file": path.name, "size": list(im.size), "filter": "bicubic", "sha256": sha(im)})
         for nw, nh in ((512, 512), (56, 84), (29, im.height), (im.width, 31), (45, 20)):
             cases.append({"file": path.name, "size": [nw, nh], "filter": "bicubic", "sha256": sha(im.resize((nw, nh), Image.BICUBIC))})
+    mean, std = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
+    a = (np.asarray(noise(57, 41)) / 255).astype(np.float32)  # rescale, then normalize of transformers' PIL processors
+    a = ((a - np.float32(mean)) / np.float32(std)).transpose(2, 0, 1)
+    cases.append({"noise": [57, 41], "mean": mean, "std": std, "sha256": hashlib.sha256(a.astype("<f4").tobytes()).hexdigest()})
+    Path("data/testdata/normalize.json").write_text(json.dumps(cases.pop(), indent=1) + "\n")
     Path("data/testdata/resize.json").write_text("[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]\n")
 
 

@@ -1,0 +1,147 @@
+package data
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+func TestDecodeIsPillows(t *testing.T) {
+	var expect map[string]struct {
+		Size   []int
+		SHA256 string
+	}
+	readJSON(t, "testdata/decode.json", &expect)
+	for name, e := range expect {
+		t.Run(name, func(t *testing.T) {
+			p, err := Open(filepath.Join("testdata/decode", name), Limits{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.Width != e.Size[0] || p.Height != e.Size[1] {
+				t.Fatalf("%d x %d, want %v", p.Width, p.Height, e.Size)
+			}
+			if filepath.Ext(name) == ".jpg" {
+				closeToPillow(t, p, filepath.Join("testdata/decode", name+".png"))
+			} else if sum(p) != e.SHA256 {
+				t.Errorf("differs from Pillow")
+			}
+		})
+	}
+}
+
+// closeToPillow allows what the rounding of an inverse DCT can do: single levels before the colour conversion.
+func closeToPillow(t *testing.T, p *Picture, reference string) {
+	t.Helper()
+	want, err := Open(reference, Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mean, most := difference(p, want)
+	t.Logf("mean %.4f, most %d", mean, most)
+	if mean > 0.1 || most > 3 {
+		t.Errorf("differs from Pillow by %.4f levels on average, %d at most", mean, most)
+	}
+}
+
+func difference(p, q *Picture) (mean float64, most int) {
+	total := 0
+	for i, v := range p.Pix {
+		d := max(int(v), int(q.Pix[i])) - min(int(v), int(q.Pix[i]))
+		total += d
+		most = max(most, d)
+	}
+	return float64(total) / float64(len(p.Pix)), most
+}
+
+// header is a PNG that says it has width x height pixels and holds none.
+func header(width, height uint32) []byte {
+	body := append([]byte("IHDR"), make([]byte, 13)...)
+	binary.BigEndian.PutUint32(body[4:], width)
+	binary.BigEndian.PutUint32(body[8:], height)
+	body[12], body[13] = 8, 2
+	raw := append([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\x0d"), body...)
+	return binary.BigEndian.AppendUint32(raw, crc32.ChecksumIEEE(body))
+}
+
+func TestLimits(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := Decode(header(20000, 20000), Limits{})
+	runtime.ReadMemStats(&after)
+	if !errors.Is(err, ErrLimit) || !strings.Contains(err.Error(), "20000 x 20000") {
+		t.Errorf("20000 x 20000 pixels: %v", err)
+	}
+	if used := after.TotalAlloc - before.TotalAlloc; used > 1<<20 {
+		t.Errorf("refusing took %d bytes", used)
+	}
+	if _, err := Decode(header(1<<24, 1<<24), Limits{}); !errors.Is(err, ErrLimit) {
+		t.Errorf("2^24 x 2^24 pixels: %v", err)
+	}
+	photo := "../testdata/oracle/images/coffee.png"
+	if _, err := Open(photo, Limits{MaxBytes: 1000}); !errors.Is(err, ErrLimit) || !strings.Contains(err.Error(), photo) {
+		t.Errorf("long file: %v", err)
+	}
+	if _, err := Open(photo, Limits{MaxPixels: 100}); !errors.Is(err, ErrLimit) || !strings.Contains(err.Error(), photo) {
+		t.Errorf("large picture: %v", err)
+	}
+}
+
+func TestDamage(t *testing.T) {
+	files, err := filepath.Glob("testdata/decode/*")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, path := range files {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name := filepath.Base(path); name == "animated.webp" || name == "frames.gif" {
+			continue // half of it holds the first frame
+		}
+		if _, err := Decode(raw[:len(raw)/2], Limits{}); err == nil {
+			t.Errorf("%s: half the file is decoded without an error", path)
+		}
+	}
+	for _, c := range []struct{ raw, want string }{
+		{"", "empty file"}, {"hello, world", "not a PNG, JPEG"}, {"\xff\xd8\xff\xe0", "truncated JPEG"},
+		{"RIFF\x04\x00\x00\x00WEBP", "WebP"}, {"II*\x00\xff\xff\xff\x7f", "TIFF"}, {string(header(0, 5)), "PNG"},
+	} {
+		if _, err := Decode([]byte(c.raw), Limits{}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q in it", c.raw, err, c.want)
+		}
+	}
+	if _, err := Open(t.TempDir(), Limits{}); err == nil || !strings.Contains(err.Error(), "folder") {
+		t.Errorf("a folder: %v", err)
+	}
+	if _, err := Open("testdata/none.png", Limits{}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing file: %v", err)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	files, err := filepath.Glob("testdata/decode/*")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, path := range files {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+		f.Add(raw[:len(raw)*3/4])
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		p, err := Decode(raw, Limits{MaxPixels: 1 << 16})
+		if err == nil && (p.Width < 1 || p.Height < 1 || len(p.Pix) != 3*p.Width*p.Height) {
+			t.Errorf("%d x %d pixels in %d bytes", p.Width, p.Height, len(p.Pix))
+		}
+	})
+}
