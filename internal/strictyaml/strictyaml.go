@@ -38,11 +38,7 @@ type Problems []Problem
 
 // Error lists the problems, one a line.
 func (p Problems) Error() string {
-	lines := make([]string, len(p))
-	for i, x := range p {
-		lines[i] = x.String()
-	}
-	return strings.Join(lines, "\n")
+	return strings.Join(p.Problems(), "\n")
 }
 
 // Unmarshaler is implemented by fields that accept more than one form (a number or a word, a string or a list). The value
@@ -146,4 +142,13 @@ func (d *Document) Err() error {
 		return a.Line < b.Line || a.Line == b.Line && a.Column < b.Column
 	})
 	return d.problems
+}
+
+// Problems lists the mistakes as texts.
+func (p Problems) Problems() []string {
+	lines := make([]string, len(p))
+	for i, x := range p {
+		lines[i] = x.String()
+	}
+	return lines
 }

@@ -1,0 +1,148 @@
+package trainer
+
+// Config is one training run, as its YAML file says. Every key has a default (see Default and docs/training.md) but
+// backbone, out and data.train. Relative paths are relative to the folder of the file.
+type Config struct {
+	Backbone string `yaml:"backbone"` // Hugging Face checkpoint directory
+	Init     string `yaml:"init"`     // scorer directory to go on from; gives the defaults of what a scorer.yaml says
+	Out      string `yaml:"out"`      // run directory
+	Mode     string `yaml:"mode"`     // lora, full, head
+
+	Pair          string     `yaml:"pair"`           // sequence, concat, frames
+	PairSize      []int      `yaml:"pair_size"`      // [height, width] in pixels; empty: pictures keep their size
+	Question      Strings    `yaml:"question"`       // with [INSTRUCTION]; of several one is drawn per sample and epoch
+	Answer        Strings    `yaml:"answer"`         // with the score token
+	TextLoss      string     `yaml:"text_loss"`      // answer, all
+	ScoreRange    []float64  `yaml:"score_range"`    // [lo, hi] of reported scores
+	Head          HeadConfig `yaml:"head"`           //
+	ScoreToken    string     `yaml:"score_token"`    //
+	ScorePosition string     `yaml:"score_position"` // at, before
+	Dtype         string     `yaml:"dtype"`          // auto, float32, bfloat16
+
+	Lora LoraConfig `yaml:"lora"`
+	Data DataConfig `yaml:"data"`
+	Loss LossConfig `yaml:"loss"`
+
+	Optimizer  OptimizerConfig `yaml:"optimizer"`
+	Schedule   ScheduleConfig  `yaml:"schedule"`
+	BatchSize  int             `yaml:"batch_size"`  // samples per optimizer step
+	MicroBatch MicroBatch      `yaml:"micro_batch"` // samples per run of the graph, or auto
+	ClipNorm   float64         `yaml:"clip_norm"`   // largest L2 norm of the gradient; 0: no clipping
+	Epochs     int             `yaml:"epochs"`      //
+	Steps      int64           `yaml:"steps"`       // optimizer steps; 0: epochs decide
+	Seed       uint64          `yaml:"seed"`        //
+	NonFinite  string          `yaml:"non_finite"`  // stop, skip
+	Augment    string          `yaml:"augment"`     // none, adiee
+
+	Device    string `yaml:"device"`    // auto, cpu, cuda:N
+	Threads   int    `yaml:"threads"`   // 0: all cores
+	Recompute string `yaml:"recompute"` // none, layers
+
+	Checkpoint CheckpointConfig `yaml:"checkpoint"`
+	Validate   ValidateConfig   `yaml:"validate"`
+	Cache      CacheConfig      `yaml:"cache"`
+}
+
+// HeadConfig is the MLP from the hidden state at the score token to the score, as in scorer.yaml.
+type HeadConfig struct {
+	Hidden     []int     `yaml:"hidden"`           // widths of the hidden layers; may be empty
+	Activation string    `yaml:"activation"`       // relu
+	Kind       string    `yaml:"kind"`             // regression, classification
+	Values     []float64 `yaml:"values,omitempty"` // of the classes, on 0..1, ascending
+}
+
+// LoraConfig says which linear layers get an adapter. The meaning of each key is PEFT's.
+type LoraConfig struct {
+	R            int                `yaml:"r"`
+	Alpha        float64            `yaml:"alpha"`
+	Dropout      float64            `yaml:"dropout"`
+	Targets      Targets            `yaml:"targets"`
+	Exclude      Targets            `yaml:"exclude,omitempty"`
+	RankPattern  map[string]int     `yaml:"rank_pattern"`
+	AlphaPattern map[string]float64 `yaml:"alpha_pattern"`
+	RSLora       bool               `yaml:"rslora"`
+	Layers       []int              `yaml:"layers,omitempty"` // layers_to_transform
+}
+
+// DataConfig names the label tables.
+type DataConfig struct {
+	Train           Strings           `yaml:"train"`            // tables
+	TrainSplit      string            `yaml:"train_split"`      // only rows with this in their split column
+	Validation      Validation        `yaml:"validation"`       // tables, or a fraction of the training groups
+	ValidationSplit string            `yaml:"validation_split"` // only rows with this in their split column
+	Columns         map[string]string `yaml:"columns"`          // our name: the table's
+	Sampling        string            `yaml:"sampling"`         // rows, group
+}
+
+// LossConfig weighs the two parts of the loss.
+type LossConfig struct {
+	Text  float64 `yaml:"text"`  // cross-entropy of the text
+	Score float64 `yaml:"score"` // |score01 - label|, or the cross-entropy of the classes
+}
+
+// OptimizerConfig is AdamW with decoupled weight decay.
+type OptimizerConfig struct {
+	Name        string    `yaml:"name"`
+	LR          float64   `yaml:"lr"`
+	Betas       []float64 `yaml:"betas"`
+	Eps         float64   `yaml:"eps"`
+	WeightDecay float64   `yaml:"weight_decay"`
+}
+
+// ScheduleConfig is the course of the learning rate; see Schedule.
+type ScheduleConfig struct {
+	Kind   string  `yaml:"kind"`   // constant, linear, cosine
+	Warmup float64 `yaml:"warmup"` // steps, or below 1 the fraction of all steps
+	MinLR  float64 `yaml:"min_lr"` // where linear and cosine end
+}
+
+// CheckpointConfig says how often the run's state is saved; whichever interval is over first. 0 switches one off.
+type CheckpointConfig struct {
+	Steps   int64   `yaml:"steps"`
+	Minutes float64 `yaml:"minutes"`
+	Keep    int     `yaml:"keep"` // checkpoints that are kept, the newest
+}
+
+// ValidateConfig says when the validation rows are scored; at the end they always are.
+type ValidateConfig struct {
+	Every int64 `yaml:"every"` // steps; 0: after every epoch
+	Limit int   `yaml:"limit"` // rows; 0: all
+}
+
+// CacheConfig bounds what is kept of the frozen vision tower's output.
+type CacheConfig struct {
+	Vision CacheSize `yaml:"vision"`
+}
+
+// Default returns the configuration of an empty file. It lacks backbone, out and data.train.
+func Default() *Config {
+	return &Config{
+		Mode:          "lora",
+		Pair:          "sequence",
+		PairSize:      []int{},
+		Question:      Strings{`Can you rate how successful the edit instruction "[INSTRUCTION]" has been executed from the first image to the second image with a score from 0 to 10?`},
+		Answer:        Strings{"It is [SCORE]."},
+		TextLoss:      "answer",
+		ScoreRange:    []float64{0, 10},
+		Head:          HeadConfig{Hidden: []int{256, 16}, Activation: "relu", Kind: "regression"},
+		ScoreToken:    "[SCORE]",
+		ScorePosition: "at",
+		Dtype:         "auto",
+		Lora: LoraConfig{R: 8, Alpha: 16, Targets: Targets{List: []string{"q_proj", "v_proj"}},
+			RankPattern: map[string]int{}, AlphaPattern: map[string]float64{}},
+		Data:       DataConfig{Columns: map[string]string{}, Sampling: "rows"},
+		Loss:       LossConfig{Text: 1, Score: 10},
+		Optimizer:  OptimizerConfig{Name: "adamw", LR: 1e-4, Betas: []float64{0.9, 0.999}, Eps: 1e-8},
+		Schedule:   ScheduleConfig{Kind: "constant"},
+		BatchSize:  16,
+		MicroBatch: Auto,
+		ClipNorm:   1,
+		Epochs:     1,
+		NonFinite:  "stop",
+		Augment:    "none",
+		Device:     "auto",
+		Recompute:  "none",
+		Checkpoint: CheckpointConfig{Minutes: 10, Keep: 2},
+		Cache:      CacheConfig{Vision: 1 << 30},
+	}
+}

@@ -1,0 +1,154 @@
+package trainer
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"assay/internal/strictyaml"
+)
+
+// Instruction is what a question template holds in place of the edit instruction.
+const Instruction = "[INSTRUCTION]"
+
+var deviceName = regexp.MustCompile(`^(auto|cpu|cuda:[0-9]+)$`)
+
+// checker notes problems of values that have the right type.
+type checker struct{ *strictyaml.Document }
+
+// want notes a problem unless ok, or unless the key could not even be read.
+func (d checker) want(ok bool, key, format string, args ...any) {
+	if !ok && !d.Bad(key) {
+		d.Problem(key, format, args...)
+	}
+}
+
+func (d checker) oneOf(key, value string, allowed ...string) {
+	d.want(slices.Contains(allowed, value), key, "want one of %s, not %q", strings.Join(allowed, ", "), value)
+}
+
+func (c *Config) check(doc *strictyaml.Document) {
+	d := checker{doc}
+	d.want(c.Backbone != "" || c.Init != "", "backbone", "the folder of a Hugging Face checkpoint is wanted")
+	d.want(c.Out != "", "out", "the run directory to write is wanted")
+	d.oneOf("mode", c.Mode, "lora", "full", "head")
+	d.oneOf("dtype", c.Dtype, "auto", "float32", "bfloat16", "float16")
+	d.want(deviceName.MatchString(c.Device), "device", "want auto, cpu or cuda:N, not %q", c.Device)
+	d.want(c.Threads >= 0, "threads", "want at least 0 (all cores), not %d", c.Threads)
+	d.oneOf("recompute", c.Recompute, "none", "layers")
+	d.oneOf("non_finite", c.NonFinite, "stop", "skip")
+	d.oneOf("augment", c.Augment, "none", "adiee")
+	d.want(c.Mode != "head" || c.Augment == "none", "augment", "mode head trains on hidden states that are computed once; it knows none")
+	c.checkScorer(d)
+	c.checkLora(d)
+	c.checkData(d)
+	c.checkCourse(d)
+}
+
+// checkScorer looks at what becomes scorer.yaml.
+func (c *Config) checkScorer(d checker) {
+	d.oneOf("pair", c.Pair, "sequence", "concat", "frames")
+	d.want(len(c.PairSize) == 0 || len(c.PairSize) == 2 && slices.Min(c.PairSize) > 0, "pair_size",
+		"want [height, width] in pixels, not %v", c.PairSize)
+	d.oneOf("text_loss", c.TextLoss, "answer", "all")
+	d.want(len(c.ScoreRange) == 2 && c.ScoreRange[0] < c.ScoreRange[1], "score_range", "want [lowest, highest], not %v", c.ScoreRange)
+	d.oneOf("score_position", c.ScorePosition, "at", "before")
+	d.want(c.ScoreToken != "", "score_token", "want a token, as [SCORE]")
+	d.want(len(c.Question) > 0, "question", "want a text or several")
+	for _, q := range c.Question {
+		d.want(strings.Count(q, Instruction) == 1, "question", "want %s in it exactly once: %q", Instruction, q)
+	}
+	d.want(len(c.Answer) > 0, "answer", "want a text or several")
+	for _, a := range c.Answer {
+		d.want(c.ScoreToken == "" || strings.Count(a, c.ScoreToken) == 1, "answer", "want %s in it exactly once: %q", c.ScoreToken, a)
+	}
+	h := &c.Head
+	d.want(len(h.Hidden) == 0 || slices.Min(h.Hidden) > 0, "head.hidden", "want widths of at least 1, not %v", h.Hidden)
+	d.oneOf("head.activation", h.Activation, "relu")
+	d.oneOf("head.kind", h.Kind, "regression", "classification")
+	if h.Kind == "classification" {
+		d.want(len(h.Values) >= 2 && ascending(h.Values), "head.values", "want the scores (0..1) of at least two classes, ascending, not %v", h.Values)
+	} else {
+		d.want(len(h.Values) == 0, "head.values", "only a head of kind classification has values")
+	}
+}
+
+func ascending(values []float64) bool {
+	for i := 1; i < len(values); i++ {
+		if values[i] <= values[i-1] {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Config) checkLora(d checker) {
+	l := &c.Lora
+	d.want(l.R >= 1, "lora.r", "want a rank of at least 1, not %d", l.R)
+	d.want(l.Alpha > 0, "lora.alpha", "want more than 0, not %g", l.Alpha)
+	d.want(l.Dropout >= 0 && l.Dropout < 1, "lora.dropout", "want at least 0 and below 1, not %g", l.Dropout)
+	d.want(len(l.Targets.List) > 0 || l.Targets.Pattern != "", "lora.targets", "want layer names, a regular expression or all-linear")
+	for name, r := range l.RankPattern {
+		d.want(r >= 1, "lora.rank_pattern", "%s: want a rank of at least 1, not %d", name, r)
+	}
+	for name, a := range l.AlphaPattern {
+		d.want(a > 0, "lora.alpha_pattern", "%s: want more than 0, not %g", name, a)
+	}
+	for _, i := range l.Layers {
+		d.want(i >= 0, "lora.layers", "want indices of layers, from 0, not %d", i)
+	}
+	d.want(c.Mode == "lora" || !d.Has("lora"), "lora", "mode %s has no adapter; leave this out", c.Mode)
+}
+
+func (c *Config) checkData(d checker) {
+	t := &c.Data
+	d.want(len(t.Train) > 0, "data.train", "a label table (Parquet or JSONL), or several, is wanted")
+	for _, key := range []string{"train", "validation"} {
+		tables := t.Train
+		if key == "validation" {
+			tables = t.Validation.Tables
+		}
+		for _, p := range tables {
+			ext := strings.ToLower(filepath.Ext(p))
+			d.want(ext != "", "data."+key, "the ending tells a table's format (.parquet, .jsonl): %q has none", p)
+		}
+	}
+	d.oneOf("data.sampling", t.Sampling, "rows", "group")
+	d.want(t.ValidationSplit == "" || t.Validation.Fraction == 0, "data.validation_split", "give this or a fraction in data.validation, not both")
+	d.want(t.ValidationSplit == "" || len(t.Validation.Tables) > 0 || t.TrainSplit != "" && t.TrainSplit != t.ValidationSplit,
+		"data.validation_split", "rows of the training tables for validation: data.train_split must then name another split")
+	for ours := range t.Columns {
+		d.want(slices.Contains(columnNames, ours), "data.columns."+ours, "want one of our columns: %s", strings.Join(columnNames, ", "))
+	}
+}
+
+// columnNames are the columns of a label table.
+var columnNames = []string{"id", "group", "source", "edit", "target", "instruction", "label", "why", "method", "clip_d", "clip_i", "dino_i", "split", "dataset"}
+
+// checkCourse looks at the optimizer and the length of the run.
+func (c *Config) checkCourse(d checker) {
+	o, s := &c.Optimizer, &c.Schedule
+	d.oneOf("optimizer.name", o.Name, "adamw")
+	d.want(o.LR > 0, "optimizer.lr", "want more than 0, not %g", o.LR)
+	d.want(len(o.Betas) == 2 && slices.Min(o.Betas) >= 0 && slices.Max(o.Betas) < 1, "optimizer.betas", "want two numbers of at least 0 and below 1, not %v", o.Betas)
+	d.want(o.Eps > 0, "optimizer.eps", "want more than 0, not %g", o.Eps)
+	d.want(o.WeightDecay >= 0, "optimizer.weight_decay", "want at least 0, not %g", o.WeightDecay)
+	d.oneOf("schedule.kind", s.Kind, "constant", "linear", "cosine")
+	d.want(s.Warmup >= 0 && (s.Warmup < 1 || s.Warmup == float64(int64(s.Warmup))), "schedule.warmup",
+		"want a whole number of steps, or below 1 a fraction of all steps, not %g", s.Warmup)
+	d.want(s.MinLR >= 0 && s.MinLR <= o.LR, "schedule.min_lr", "want at least 0 and at most optimizer.lr, not %g", s.MinLR)
+	d.want(c.Loss.Text >= 0, "loss.text", "want at least 0, not %g", c.Loss.Text)
+	d.want(c.Loss.Score >= 0, "loss.score", "want at least 0, not %g", c.Loss.Score)
+	d.want(c.Loss.Text+c.Loss.Score > 0, "loss", "with both weights 0 there is nothing to learn")
+	d.want(c.BatchSize >= 1, "batch_size", "want at least 1, not %d", c.BatchSize)
+	d.want(c.ClipNorm >= 0, "clip_norm", "want at least 0 (no clipping), not %g", c.ClipNorm)
+	d.want(c.Epochs >= 1, "epochs", "want at least 1, not %d", c.Epochs)
+	d.want(c.Steps >= 0, "steps", "want at least 0 (epochs decide), not %d", c.Steps)
+	d.want(!d.Has("steps") || !d.Has("epochs") || c.Steps == 0, "steps", "give steps or epochs, not both")
+	d.want(c.Checkpoint.Steps >= 0, "checkpoint.steps", "want at least 0 (off), not %d", c.Checkpoint.Steps)
+	d.want(c.Checkpoint.Minutes >= 0, "checkpoint.minutes", "want at least 0 (off), not %g", c.Checkpoint.Minutes)
+	d.want(c.Checkpoint.Keep >= 1, "checkpoint.keep", "want at least 1, not %d", c.Checkpoint.Keep)
+	d.want(c.Validate.Every >= 0, "validate.every", "want at least 0 (after every epoch), not %d", c.Validate.Every)
+	d.want(c.Validate.Limit >= 0, "validate.limit", "want at least 0 (all rows), not %d", c.Validate.Limit)
+}

@@ -1,0 +1,254 @@
+package trainer
+
+import (
+	"fmt"
+	"math"
+
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// HeadSpec is the shape of a head: an MLP with ReLU between its layers, from a hidden state to the score.
+type HeadSpec struct {
+	In     int       // width of the hidden state
+	Hidden []int     // widths of the layers between; may be empty
+	Values []float64 // scores (0..1) of the classes; empty: regression, one output which is the score
+}
+
+// NewHeadSpec takes the shape from the configuration.
+func NewHeadSpec(c HeadConfig, in int) HeadSpec {
+	return HeadSpec{In: in, Hidden: c.Hidden, Values: c.Values}
+}
+
+// Outputs is the width of the last layer.
+func (s HeadSpec) Outputs() int { return max(1, len(s.Values)) }
+
+// Sizes lists the widths from the hidden state to the outputs.
+func (s HeadSpec) Sizes() []int { return append(append([]int{s.In}, s.Hidden...), s.Outputs()) }
+
+// Class is the index of the value nearest to a label, the lowest on a tie.
+func (s HeadSpec) Class(label float64) int { return nearest(s.Values, label) }
+
+func nearest(values []float64, x float64) int {
+	best := 0
+	for i, v := range values {
+		if math.Abs(v-x) < math.Abs(values[best]-x) {
+			best = i
+		}
+	}
+	return best
+}
+
+// HeadResult is one pass of a head over a batch.
+type HeadResult struct {
+	Score []float64 // score01 of each row: z, or sum_k softmax(z)_k values_k
+	Loss  []float64 // |score01 - label|, or -log softmax(z)_class; absent without labels
+	Grads []*tensor.Dense
+}
+
+// GorgoniaHead is the head as Gorgonia graphs, one for each batch size that occurs. It computes what the nodes of the
+// step graph compute, by another road: mode head trains with it, and each is the other's test.
+type GorgoniaHead struct {
+	Spec   HeadSpec
+	params []Param
+	graphs map[int]*headGraph
+}
+
+// NewGorgoniaHead puts graphs over params: layers.N.weight [out, in] and layers.N.bias [out] for N = 0, 1, ... in this order,
+// float32. The values are used in place.
+func NewGorgoniaHead(spec HeadSpec, params []Param) (*GorgoniaHead, error) {
+	sizes := spec.Sizes()
+	if len(params) != 2*(len(sizes)-1) {
+		return nil, fmt.Errorf("a head of %d layers has %d tensors, not %d", len(sizes)-1, 2*(len(sizes)-1), len(params))
+	}
+	for i := range len(sizes) - 1 {
+		for j, want := range []struct {
+			name  string
+			shape tensor.Shape
+		}{{fmt.Sprintf("layers.%d.weight", i), tensor.Shape{sizes[i+1], sizes[i]}}, {fmt.Sprintf("layers.%d.bias", i), tensor.Shape{sizes[i+1]}}} {
+			p := params[2*i+j]
+			if p.Name != want.name || !p.Value.Shape().Eq(want.shape) {
+				return nil, fmt.Errorf("want %s of shape %v, not %s of shape %v", want.name, want.shape, p.Name, p.Value.Shape())
+			}
+		}
+	}
+	return &GorgoniaHead{Spec: spec, params: params, graphs: map[int]*headGraph{}}, nil
+}
+
+// headGraph is the graph of one batch size with its machine.
+type headGraph struct {
+	hidden, target *G.Node
+	machine        G.VM
+	z, loss        G.Value // read after a run: z [N, 1], or log softmax(z) [N, values]
+	grads          []G.Value
+}
+
+// Run gives scores for hidden states [N][In]. With labels (0..1) it also gives each row's loss and the gradients of
+// scale times their sum, in the order of the parameters.
+func (h *GorgoniaHead) Run(hidden [][]float32, labels []float64, scale float64) (*HeadResult, error) {
+	n, out := len(hidden), h.Spec.Outputs()
+	g, ok := h.graphs[n]
+	if !ok {
+		var err error
+		if g, err = h.build(n); err != nil {
+			return nil, fmt.Errorf("building the head in Gorgonia: %w", err)
+		}
+		h.graphs[n] = g
+	}
+	x := make([]float32, 0, n*h.Spec.In)
+	for _, row := range hidden {
+		x = append(x, row...)
+	}
+	if len(x) != n*h.Spec.In {
+		return nil, fmt.Errorf("hidden states of width %d are wanted", h.Spec.In)
+	}
+	target := make([]float32, n*out)
+	for i, label := range labels {
+		if len(h.Spec.Values) > 0 {
+			target[i*out+h.Spec.Class(label)] = 1
+		} else {
+			target[i] = float32(label)
+		}
+	}
+	if err := g.run(x, target, n, h.Spec.In, out); err != nil {
+		return nil, fmt.Errorf("running the head in Gorgonia: %w", err)
+	}
+	return h.result(g, n, labels, float32(scale))
+}
+
+func (g *headGraph) run(x, target []float32, n, in, out int) error {
+	defer g.machine.Reset()
+	if err := G.Let(g.hidden, tensor.New(tensor.WithShape(n, in), tensor.WithBacking(x))); err != nil {
+		return err
+	}
+	if err := G.Let(g.target, tensor.New(tensor.WithShape(n, out), tensor.WithBacking(target))); err != nil {
+		return err
+	}
+	return g.machine.RunAll()
+}
+
+func (h *GorgoniaHead) result(g *headGraph, n int, labels []float64, scale float32) (*HeadResult, error) {
+	r := &HeadResult{Score: make([]float64, n)}
+	z, loss := elements(g.z), elements(g.loss)
+	for i := range n {
+		if len(h.Spec.Values) == 0 {
+			r.Score[i] = float64(z[i])
+			continue
+		}
+		for k, v := range h.Spec.Values {
+			r.Score[i] += v * math.Exp(float64(z[i*len(h.Spec.Values)+k]))
+		}
+	}
+	if labels == nil {
+		return r, nil
+	}
+	width := len(loss) / n
+	for i := range n {
+		sum := 0.0
+		for _, l := range loss[i*width : (i+1)*width] {
+			sum += float64(l)
+		}
+		r.Loss = append(r.Loss, sum)
+	}
+	for i, p := range h.params {
+		from := elements(g.grads[i])
+		if len(from) != p.Value.DataSize() {
+			return nil, fmt.Errorf("the gradient of %s has %d elements, not %d", p.Name, len(from), p.Value.DataSize())
+		}
+		d := make([]float32, len(from))
+		for j, v := range from {
+			d[j] = scale * v
+		}
+		r.Grads = append(r.Grads, tensor.New(tensor.WithShape(p.Value.Shape()...), tensor.WithBacking(d)))
+	}
+	return r, nil
+}
+
+// elements gives a value's float32s; a scalar is one.
+func elements(v G.Value) []float32 {
+	switch x := v.Data().(type) {
+	case []float32:
+		return x
+	case float32:
+		return []float32{x}
+	}
+	return nil
+}
+
+// build makes the graph of n rows: z = W_k relu(... W_0 h + b_0 ...) + b_k, the loss of each element and the gradients of
+// its sum. Classes use only LogSoftMax: Gorgonia takes SoftMax of the same node for the same operation.
+func (h *GorgoniaHead) build(n int) (*headGraph, error) {
+	b := &headBuilder{g: G.NewGraph()}
+	r := &headGraph{grads: make([]G.Value, len(h.params))}
+	r.hidden = G.NewMatrix(b.g, tensor.Float32, G.WithShape(n, h.Spec.In), G.WithName("hidden"))
+	r.target = G.NewMatrix(b.g, tensor.Float32, G.WithShape(n, h.Spec.Outputs()), G.WithName("target"))
+	x := r.hidden
+	var wrt G.Nodes
+	for i := 0; i < len(h.params); i += 2 {
+		w := G.NewMatrix(b.g, tensor.Float32, G.WithValue(h.params[i].Value), G.WithName(h.params[i].Name))
+		bias := G.NewVector(b.g, tensor.Float32, G.WithValue(h.params[i+1].Value), G.WithName(h.params[i+1].Name))
+		wrt = append(wrt, w, bias)
+		if i > 0 {
+			x = b.relu(x)
+		}
+		x = b.linear(x, w, bias)
+	}
+	if b.err != nil {
+		return nil, b.err
+	}
+	var loss *G.Node
+	if len(h.Spec.Values) > 0 {
+		x = b.op(G.LogSoftMax(x, 1))
+		loss = b.op(G.Neg(b.op(G.HadamardProd(r.target, x))))
+	} else {
+		loss = b.op(G.Abs(b.op(G.Sub(x, r.target))))
+	}
+	G.Read(x, &r.z)
+	G.Read(loss, &r.loss)
+	grads, err := G.Grad(b.op(G.Sum(loss)), wrt...)
+	if err != nil {
+		return nil, err
+	}
+	for i, d := range grads {
+		G.Read(d, &r.grads[i])
+	}
+	r.machine = G.NewTapeMachine(b.g)
+	return r, nil
+}
+
+// headBuilder keeps the first error, so that formulas stay readable.
+type headBuilder struct {
+	g   *G.ExprGraph
+	err error
+}
+
+func (b *headBuilder) op(n *G.Node, err error) *G.Node {
+	if err != nil && b.err == nil {
+		b.err = err
+	}
+	return n
+}
+
+// linear is x W' + b for x [N, in], W [out, in], b [out].
+func (b *headBuilder) linear(x, w, bias *G.Node) *G.Node {
+	if b.err != nil {
+		return x
+	}
+	y := b.op(G.Mul(x, b.op(G.Transpose(w, 1, 0))))
+	if b.err != nil {
+		return x
+	}
+	return b.op(G.BroadcastAdd(y, bias, nil, []byte{0}))
+}
+
+// relu multiplies with x > 0, whose gradient at 0 is 0 as in PyTorch (Gorgonia's Rectify has 1 there).
+func (b *headBuilder) relu(x *G.Node) *G.Node {
+	if b.err != nil {
+		return x
+	}
+	positive := b.op(G.Gt(x, G.NewConstant(float32(0)), true))
+	if b.err != nil {
+		return x
+	}
+	return b.op(G.HadamardProd(x, positive))
+}
