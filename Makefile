@@ -1,0 +1,40 @@
+# Everything is installed into build/ of this checkout at the first call; later calls need no network.
+SHELL := /bin/bash
+MAKEFLAGS += --no-print-directory
+export CGO_LDFLAGS := "-L$(CURDIR)/build/lib" $(CGO_LDFLAGS)
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: build ## run the main job: label, train and score on photographs (DEMO=short: in a short form)
+	@tools/demo.sh $(DEMO)
+
+test: setup ## run all tests
+	@go run ./tools/testsum -timeout 20m ./...
+
+build: setup ## make bin/train, bin/score and bin/label
+	@mkdir -p bin && go build -trimpath -o bin/ ./cmd/...
+	@echo "built: $$(echo bin/*)"
+
+bench: build ## measure beside PyTorch (installed into build/), into docs/benchmarks.md
+	@tools/bench/run.sh
+
+setup: ## install what building and running need into build/
+	@tools/setup/onnxruntime.sh
+	@tools/setup/modules.sh
+	@tools/setup/tokenizers.sh
+
+# Gorgonia has a tag cuda of its own, which wants cuBLAS and cuDNN to compile; whole commands take the tag gpu instead.
+cuda: setup ## make build/cuda/bin with the tag gpu: commands that list CUDA devices (compiled against CUDA 11's headers)
+	@tools/setup/cuda.sh
+	@mkdir -p build/cuda/bin && export CGO_CFLAGS='"-I$(CURDIR)/build/cuda/include"' CGO_LDFLAGS='$(CGO_LDFLAGS) "-L$(CURDIR)/build/cuda/lib"' && \
+		go vet -tags cuda ./ort && go build -trimpath -tags gpu -o build/cuda/bin/ ./cmd/...
+	@echo "built: $$(echo build/cuda/bin/*)"
+
+clean: ## remove what make build made
+	rm -rf bin
+
+distclean: clean ## remove what was installed, too
+	rm -rf build
+
+.PHONY: help demo test build bench setup cuda clean distclean

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Builds build/lib/libtokenizers.a from the Rust sources inside the Go module github.com/daulet/tokenizers; go.sum holds
+# the module's hash and its Cargo.lock the hashes of the crates.
+. "$(dirname "$0")/common.sh"
+need go golang-go
+version=$(go list -m -f '{{.Version}}' github.com/daulet/tokenizers)
+if done_already tokenizers "$version"; then exit 0; fi
+need cargo cargo
+need gcc gcc
+echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1 || { echo "error: the C library's headers are missing: apt-get install libc6-dev" >&2; exit 1; }
+say "building tokenizers $version (about 2 minutes)"
+go mod download github.com/daulet/tokenizers
+source=$(go list -m -f '{{.Dir}}' github.com/daulet/tokenizers)
+work=build/tokenizers
+rm -rf "$work"
+cp -r "$source" "$work"
+chmod -R u+w "$work"
+# Without its feature esaxx_fast (used to train Unigram models only) the library needs no C++ compiler.
+sed -i 's/^tokenizers = .*/tokenizers = { version = "0.20.2", default-features = false, features = ["onig", "progressbar"] }/' "$work/Cargo.toml"
+sed -i '/^name = "esaxx-rs"$/,/^$/ { /^dependencies = \[$/,/^\]$/ d }' "$work/Cargo.lock"
+(cd "$work" && cargo build --release --locked --quiet) ||
+	{ echo "error: cargo could not build tokenizers: it takes $(cargo --version) where Rust 1.73 or newer is needed, and the network" >&2; exit 1; }
+# The module's Go part links libstdc++, of which gcc without g++ brings the library but not the name that the linker wants.
+if [ "$(gcc -print-file-name=libstdc++.so)" = libstdc++.so ]; then
+	ln -sfn "$(gcc -print-file-name=libstdc++.so.6)" build/lib/libstdc++.so
+fi
+mv "$work/target/release/libtokenizers.a" build/lib/libtokenizers.a
+rm -rf "$work"
+finished "$version"
