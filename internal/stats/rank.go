@@ -1,0 +1,77 @@
+// Package stats holds the statistics that benchmarks and training share: ranks and rank correlation, averages of
+// correlations, classification scores, and the paired bootstrap. Undefined values are NaN.
+package stats
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Ranks returns the ranks of x, from 1; equal values share the average of their ranks (scipy.stats.rankdata).
+func Ranks(x []float64) []float64 {
+	order := make([]int, len(x))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(x[a], x[b]) })
+	ranks := make([]float64, len(x))
+	for i := 0; i < len(order); {
+		j := i + 1
+		for j < len(order) && x[order[j]] == x[order[i]] {
+			j++
+		}
+		for _, k := range order[i:j] {
+			ranks[k] = float64(i+1+j) / 2
+		}
+		i = j
+	}
+	return ranks
+}
+
+// Spearman is the rank correlation of x and y, in [-1, 1]: Pearson's correlation of their average ranks
+// (scipy.stats.spearmanr). It is NaN when either is constant, holds a NaN, or has fewer than two values.
+func Spearman(x, y []float64) float64 {
+	if slices.ContainsFunc(x, math.IsNaN) || slices.ContainsFunc(y, math.IsNaN) {
+		return math.NaN()
+	}
+	return Pearson(Ranks(x), Ranks(y))
+}
+
+// Pearson is the correlation of x and y, which must be of one length, in [-1, 1]; NaN when either is constant.
+func Pearson(x, y []float64) float64 {
+	if len(x) != len(y) || len(x) < 2 {
+		return math.NaN()
+	}
+	mx, my := Mean(x), Mean(y)
+	var xx, yy, xy float64
+	for i := range x {
+		dx, dy := x[i]-mx, y[i]-my
+		xx, yy, xy = xx+dx*dx, yy+dy*dy, xy+dx*dy
+	}
+	if xx == 0 || yy == 0 {
+		return math.NaN()
+	}
+	return min(1, max(-1, xy/math.Sqrt(xx)/math.Sqrt(yy)))
+}
+
+// Mean is the arithmetic mean, NaN of nothing.
+func Mean(x []float64) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += v
+	}
+	return sum / float64(len(x))
+}
+
+// FisherMean averages correlations by Fisher's transformation: tanh(mean(arctanh(r))).
+func FisherMean(r []float64) float64 {
+	z := make([]float64, len(r))
+	for i, v := range r {
+		z[i] = math.Atanh(v)
+	}
+	return math.Tanh(Mean(z))
+}
+
+// TanhMean is tanh(mean(r)): what several papers print as a Fisher average though it lacks the arctanh.
+func TanhMean(r []float64) float64 { return math.Tanh(Mean(r)) }
