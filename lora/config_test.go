@@ -1,0 +1,126 @@
+package lora
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func readFile(t *testing.T, parts ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(parts...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestConfigIsRewrittenAsPEFTWroteIt covers every field: those that are taken into members, and those kept as they are.
+func TestConfigIsRewrittenAsPEFTWroteIt(t *testing.T) {
+	for _, dir := range []string{"../testdata/oracle/llavanext/scorer", "../testdata/oracle/llavanext/scorer_adiee", "testdata/adapter"} {
+		c, err := LoadConfig(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := c.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(readFile(t, dir, ConfigFile), string(got)); diff != "" {
+			t.Errorf("%s: %s", dir, diff)
+		}
+	}
+}
+
+// TestNewConfigIsWhatPEFTWrites builds the oracle's configurations from nothing.
+func TestNewConfigIsWhatPEFTWrites(t *testing.T) {
+	c := NewConfig(8, 16, Names{Regex: `.*language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)`})
+	c.Base = "../backbone"
+	got, err := c.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(readFile(t, "../testdata/oracle/llavanext/scorer", ConfigFile), string(got)); diff != "" {
+		t.Error(diff)
+	}
+	c = NewConfig(2, 3, Names{List: []string{"layers.0.self_attn.q_proj"}})
+	c.Base, c.Dropout, c.RSLoRA, c.Exclude = "testdata/oracle/llavanext/backbone", 1e-5, true, Names{List: []string{"k_proj"}}
+	c.LayersToTransform, c.LayersPattern = []int{0, 1}, []string{"layers"}
+	c.Ranks = []Override{{"vision_tower.*q_proj", 1}}
+	c.Alphas = []Override{{`model\.vision.*\.q_proj`, 5}}
+	got, err = c.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := readFile(t, "testdata/adapter", ConfigFile)
+	want = strings.Replace(want, `"layers_pattern": "layers"`, "\"layers_pattern\": [\n    \"layers\"\n  ]", 1)
+	want = strings.Replace(want, `"init_lora_weights": false`, `"init_lora_weights": true`, 1)
+	want = strings.Replace(want, `"revision": "caf\u00e9"`, `"revision": null`, 1)
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestOtherVersions reads a file of an old PEFT and one with fields that nobody knows yet, and changes them.
+func TestOtherVersions(t *testing.T) {
+	old := `{"base_model_name_or_path": "a/b", "bias": "none", "fan_in_fan_out": null, "inference_mode": true, "init_lora_weights": true,
+	 "lora_alpha": 16.0, "lora_dropout": 5e-2, "modules_to_save": null, "peft_type": "LORA", "r": 8, "target_modules": ["q_proj", "v_proj"],
+	 "task_type": "CAUSAL_LM", "zeta": {"b": [1, 2.50], "a": "\u00e9"}, "layers_to_transform": 3}`
+	c, err := ParseConfig([]byte(old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Alpha != 16 || c.Dropout != 0.05 || len(c.LayersToTransform) != 1 {
+		t.Errorf("%+v", c)
+	}
+	d := c.Clone()
+	d.Base, d.Rank = "../backbone", 4
+	text, err := d.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"zeta": {` + "\n    \"a\": \"\\u00e9\",\n    \"b\": [\n      1,\n      2.5\n    ]\n  }", `"lora_alpha": 16.0,`,
+		`"lora_dropout": 0.05,`, `"use_rslora": false`, `"base_model_name_or_path": "../backbone"`, `"r": 4,`, `"layers_to_transform": 3,`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s is not in\n%s", want, text)
+		}
+	}
+	if again, err := ParseConfig(text); err != nil || again.Rank != 4 {
+		t.Error(err)
+	}
+}
+
+func TestRefusedConfigs(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"target_modules": ["q"], "use_dora": true, "modules_to_save": ["lm_head"]}`:             "modules_to_save is set",
+		`{"target_modules": ["q"], "use_dora": true, "bias": "all"}`:                              "use_dora is set",
+		`{"target_modules": ["q"], "bias": "lora_only"}`:                                          `bias is "lora_only"`,
+		`{"target_modules": ["q"], "init_lora_weights": "pissa_niter_4"}`:                         "changes the base weights",
+		`{"target_modules": ["q"], "trainable_token_indices": [3]}`:                               "trainable_token_indices is set",
+		`{"target_modules": ["q"], "peft_type": "IA3"}`:                                           "peft_type is IA3",
+		`{"target_modules": null}`:                                                                "target_modules is empty",
+		`{"target_modules": 3}`:                                                                   "target_modules is 3",
+		`{"target_modules": ["q", 3]}`:                                                            "a list of strings",
+		`{"target_modules": ["q"], "r": 0}`:                                                       "r is 0",
+		`{"target_modules": ["q"], "r": 2.5}`:                                                     "r is 2.5",
+		`{"target_modules": ["q"], "lora_alpha": "x"}`:                                            "lora_alpha is x",
+		`{"target_modules": ["q"], "lora_dropout": 1}`:                                            "lora_dropout is 1",
+		`{"target_modules": ["q"], "rank_pattern": {"q": 1.5}}`:                                   `rank_pattern "q" is 1.5`,
+		`{"target_modules": ["q"], "alpha_pattern": ["q"]}`:                                       "alpha_pattern is [q]",
+		`{"target_modules": ["q"], "rank_pattern": {"(": 2}}`:                                     `rank_pattern: regular expression "("`,
+		`{"target_modules": ["q"], "inference_mode": "yes"}`:                                      "inference_mode is yes",
+		`{"target_modules": ["q"], "layers_to_transform": [1, "a"]}`:                              "layers_to_transform is",
+		`{"target_modules": ["q"], "layers_pattern": "layers"}`:                                   "needs layers_to_transform",
+		`{"target_modules": "q", "layers_to_transform": [1]}`:                                     "need a list of target_modules",
+		`{"target_modules": ["q"]} x`:                                                             "follows the JSON object",
+		`[]`:                                                                                      "cannot unmarshal",
+		`{"target_modules": ["q"], "r": -1, "lora_dropout": 2, "use_dora": true, "task_type": 1}`: "r is -1",
+	} {
+		if _, err := ParseConfig([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}
