@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestInit(t *testing.T) {
+	dir := t.TempDir()
+	texts, sizes := filepath.Join(dir, "a.txt"), filepath.Join(dir, "sizes.yaml")
+	if err := os.WriteFile(texts, []byte(strings.Repeat("Make the sky purple. ", 20)), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(sizes, []byte("hidden: 32\nheads: 4\nlayers: 1\ngrid: [[1, 2]]\nimage_size: 90\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string // part of stdout or stderr
+	}{
+		{[]string{"--text", texts, "--sizes", sizes}, 2, sizes + ":5:1: image_size: 90 is not a multiple"},
+		{[]string{"--text", texts, "--sizes", sizes, "--image-size", "28", "--vocab", "9"}, 2, "error: vocab: 9"},
+		{[]string{"--text", texts, "--grid", "1x2x3"}, 2, `"1x2x3" is not ROWSxCOLUMNS`},
+		{[]string{"--sizes", sizes}, 2, `required flag(s) "text"`},
+		{[]string{"--text", texts, filepath.Join(dir, "none.txt"), "--layers", "1"}, 1, "none.txt"},
+		{[]string{"--text", texts, texts, "--sizes", sizes, "--image-size", "28", "--grid", "2x1,1x2", "--json"}, 0, `"tile_tokens":4`},
+	} {
+		var stdout, stderr strings.Builder
+		code := app.Run(context.Background(), append([]string{"init", "--out", filepath.Join(dir, "new")}, c.args...), &stdout, &stderr)
+		if code != c.code || !strings.Contains(stdout.String()+stderr.String(), c.want) {
+			t.Errorf("%v: exit code %d, want %d with %q\n%s%s", c.args, code, c.code, c.want, stdout.String(), stderr.String())
+		}
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "new", "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		Grid [][]int `json:"image_grid_pinpoints"`
+		Text struct {
+			Hidden int `json:"hidden_size"`
+		} `json:"text_config"`
+	}
+	if err := json.Unmarshal(data, &config); err != nil || len(config.Grid) != 2 || config.Grid[0][0] != 56 || config.Text.Hidden != 32 {
+		t.Errorf("%+v, %v", config, err)
+	}
+}
