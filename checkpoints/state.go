@@ -51,7 +51,7 @@ func save(root string, step int64, write func(dir string) error) (err error) {
 	if err := os.MkdirAll(root, 0o777); err != nil {
 		return err
 	}
-	if err := removeLeftovers(root); err != nil {
+	if err := removeLeftovers(root, "step-*"); err != nil {
 		return err
 	}
 	final := filepath.Join(root, stepName(step))
@@ -83,13 +83,14 @@ func save(root string, step int64, write func(dir string) error) (err error) {
 
 func stepName(step int64) string { return "step-" + strconv.FormatInt(step, 10) }
 
-// leftover returns a hidden name beside path; a killed process may leave such folders, and the next Save removes them.
+// leftover returns a hidden name beside path; a killed process may leave such folders, and the next one removes them.
 func leftover(path string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+rand.Text()[:10]+".tmp")
 }
 
-func removeLeftovers(root string) error {
-	old, err := filepath.Glob(filepath.Join(globQuote(root), ".step-*.tmp"))
+// removeLeftovers removes what killed processes left of the folders in root whose names match the pattern.
+func removeLeftovers(root, pattern string) error {
+	old, err := filepath.Glob(filepath.Join(globQuote(root), "."+pattern+".*.tmp"))
 	for _, dir := range old {
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
