@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"unicode/utf8"
@@ -37,11 +36,6 @@ func Create(dir string, sizes Sizes, texts []string, seed uint64) (Facts, error)
 	if err := sizes.Check(); err != nil {
 		return Facts{}, err
 	}
-	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
-		return Facts{}, fmt.Errorf("%s exists and is not empty: name another folder or remove it", dir)
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return Facts{}, err
-	}
 	documents, err := readTexts(texts)
 	if err != nil {
 		return Facts{}, err
@@ -55,7 +49,7 @@ func Create(dir string, sizes Sizes, texts []string, seed uint64) (Facts, error)
 		Folder: dir, Vocab: vocab, Merges: len(bpe.Merges), Rows: (vocab + rowMultiple - 1) / rowMultiple * rowMultiple,
 		TileTokens: sizes.TileTokens(), Seed: seed,
 	}
-	return facts, replaceFolder(dir, func(dir string) error { return sizes.write(dir, bpe, &facts) })
+	return facts, checkpoints.WriteDir(dir, func(dir string) error { return sizes.write(dir, bpe, &facts) })
 }
 
 // write puts every file of the checkpoint into dir and counts the parameters.
@@ -119,45 +113,4 @@ func readTexts(paths []string) ([]string, error) {
 		documents = append(documents, string(data))
 	}
 	return documents, nil
-}
-
-// replaceFolder lets write fill a temporary folder beside dir and gives it dir's name when it is complete.
-func replaceFolder(dir string, write func(dir string) error) (err error) {
-	dir = filepath.Clean(dir)
-	parent := filepath.Dir(dir)
-	if err := os.MkdirAll(parent, 0o777); err != nil {
-		return err
-	}
-	temporary, err := os.MkdirTemp(parent, "."+filepath.Base(dir)+".*.tmp")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.RemoveAll(temporary)
-		}
-	}()
-	if err := os.Chmod(temporary, 0o755); err != nil { // MkdirTemp makes it private
-		return err
-	}
-	if err := write(temporary); err != nil {
-		return err
-	}
-	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // an empty folder
-		return err
-	}
-	if err := os.Rename(temporary, dir); err != nil {
-		return err
-	}
-	return syncFolder(parent)
-}
-
-// syncFolder makes the new name survive a loss of power.
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }
