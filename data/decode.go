@@ -68,8 +68,8 @@ func readLimited(path string, limit int64) ([]byte, error) {
 	return raw, err
 }
 
-// A format is a picture format: how its files begin and who reads them.
-type format struct {
+// A codec is a picture format: how its files begin and who reads them.
+type codec struct {
 	name   string
 	magic  string // ? matches any byte
 	config func(io.Reader) (image.Config, error)
@@ -78,7 +78,7 @@ type format struct {
 	metadata func(raw []byte) (exif, xmp []byte)
 }
 
-var formats = []format{
+var codecs = []codec{
 	{"PNG", "\x89PNG\r\n\x1a\n", png.DecodeConfig, with(png.Decode), pngMetadata},
 	{"JPEG", "\xff\xd8\xff", jpeg.DecodeConfig, decodeJPEG, jpegMetadata},
 	{"WebP", "RIFF????WEBP", webp.DecodeConfig, decodeWebP, webpMetadata},
@@ -136,9 +136,9 @@ func Decode(raw []byte, l Limits) (p *Picture, err error) {
 	return p, nil
 }
 
-func sniff(raw []byte) (format, error) {
+func sniff(raw []byte) (codec, error) {
 next:
-	for _, f := range formats {
+	for _, f := range codecs {
 		if len(raw) < len(f.magic) {
 			continue
 		}
@@ -150,12 +150,12 @@ next:
 		return f, nil
 	}
 	if len(raw) == 0 {
-		return format{}, errors.New("empty file, want a picture")
+		return codec{}, errors.New("empty file, want a picture")
 	}
-	return format{}, fmt.Errorf("not a PNG, JPEG, WebP, GIF, BMP or TIFF picture (it begins with %q)", raw[:min(len(raw), 12)])
+	return codec{}, fmt.Errorf("not a PNG, JPEG, WebP, GIF, BMP or TIFF picture (it begins with %q)", raw[:min(len(raw), 12)])
 }
 
-func damaged(f format, err error) error {
+func damaged(f codec, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("truncated %s, its data ends too early: %w", f.name, err)
 	}

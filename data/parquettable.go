@@ -1,0 +1,197 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sort"
+	"sync"
+
+	"github.com/parquet-go/parquet-go"
+)
+
+const (
+	smallGroup  = 16 << 20 // row groups of up to this many bytes are decoded whole
+	cachedBytes = 64 << 20 // as many of them are kept
+)
+
+// parquetTable reads rows of a Parquet file. Small row groups are decoded whole and the last used are kept; in large
+// ones a reader stays where the last row was, so that reading in order is fast and reading at random needs a seek: with
+// the page index that Parquet writers add (ours does) one page per column, without it the row group up to the row.
+type parquetTable struct {
+	file   *os.File
+	data   *parquet.File
+	shape  []*shape
+	starts []int64 // first row of every row group, and the number of rows
+
+	mutex  sync.Mutex
+	groups []parquetGroup // decoded ones, the last used at the end
+	reader parquet.Rows   // into row group open, before its row next
+	open   int
+	next   int64
+}
+
+type parquetGroup struct {
+	index int
+	bytes int64
+	rows  []parquet.Row
+}
+
+func openParquet(f *os.File) (*parquetTable, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	t := &parquetTable{file: f, starts: []int64{0}, open: -1}
+	err = guard(func() (err error) {
+		t.data, err = parquet.OpenFile(f, info.Size(), parquet.SkipBloomFilters(true))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("damaged Parquet file: %w", err)
+	}
+	for _, c := range t.data.Root().Columns() {
+		t.shape = append(t.shape, newShape(c))
+	}
+	for _, g := range t.data.RowGroups() {
+		t.starts = append(t.starts, t.starts[len(t.starts)-1]+g.NumRows())
+	}
+	return t, nil
+}
+
+// guard turns panics of the Parquet library, which damaged files may cause, into errors.
+func guard(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("damaged: %v", r)
+		}
+	}()
+	return f()
+}
+
+func (t *parquetTable) columns() []string {
+	names := []string{}
+	for _, s := range t.shape {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+func (t *parquetTable) len() int { return int(t.starts[len(t.starts)-1]) }
+
+func (t *parquetTable) where(i int) string { return fmt.Sprintf("%s: row %d", t.file.Name(), i+1) }
+
+func (t *parquetTable) read(i int) (rec Record, err error) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	g := sort.Search(len(t.starts)-1, func(g int) bool { return t.starts[g+1] > int64(i) })
+	err = guard(func() error {
+		row, err := t.row(g, int64(i)-t.starts[g])
+		if err == nil {
+			rec = t.record(row)
+		}
+		return err
+	})
+	return rec, err
+}
+
+func (t *parquetTable) row(g int, i int64) (parquet.Row, error) {
+	if size := t.data.Metadata().RowGroups[g].TotalByteSize; size <= smallGroup {
+		group, err := t.group(g, size)
+		if err != nil {
+			return nil, err
+		}
+		return group.rows[i], nil
+	}
+	if t.open != g {
+		t.rewind(g)
+	}
+	if t.next != i {
+		if err := t.reader.SeekToRow(i); err != nil {
+			t.rewind(-1)
+			return nil, err
+		}
+	}
+	rows := make([]parquet.Row, 1)
+	if n, err := t.reader.ReadRows(rows); n != 1 {
+		t.rewind(-1)
+		return nil, ended(err)
+	}
+	t.next = i + 1
+	return rows[0].Clone(), nil
+}
+
+// rewind puts the reader at the start of row group g; -1: closes it.
+func (t *parquetTable) rewind(g int) {
+	if t.reader != nil {
+		t.reader.Close()
+		t.reader = nil
+	}
+	t.open, t.next = g, 0
+	if g >= 0 {
+		t.reader = t.data.RowGroups()[g].Rows()
+	}
+}
+
+// group returns row group g decoded.
+func (t *parquetTable) group(g int, bytes int64) (parquetGroup, error) {
+	for k, have := range t.groups {
+		if have.index == g {
+			t.groups = append(slices.Delete(t.groups, k, k+1), have)
+			return have, nil
+		}
+	}
+	from := t.data.RowGroups()[g]
+	group := parquetGroup{g, bytes, make([]parquet.Row, 0, from.NumRows())}
+	rows := from.Rows()
+	defer rows.Close()
+	buffer := make([]parquet.Row, 64)
+	for int64(len(group.rows)) < from.NumRows() {
+		n, err := rows.ReadRows(buffer)
+		for _, row := range buffer[:n] {
+			group.rows = append(group.rows, row.Clone())
+		}
+		if n == 0 {
+			return group, ended(err)
+		}
+	}
+	total := bytes
+	for k := len(t.groups) - 1; k >= 0; k-- {
+		if total += t.groups[k].bytes; total > cachedBytes {
+			t.groups = slices.Delete(t.groups, 0, k+1)
+			break
+		}
+	}
+	t.groups = append(t.groups, group)
+	return group, nil
+}
+
+func ended(err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return errors.New("the file ends too early")
+	}
+	return err
+}
+
+// record puts a row's values together.
+func (t *parquetTable) record(row parquet.Row) Record {
+	leaves := make([][]parquet.Value, len(t.data.Schema().Columns()))
+	row.Range(func(column int, values []parquet.Value) bool {
+		leaves[column] = values
+		return true
+	})
+	rec := Record{raw: row}
+	for _, s := range t.shape {
+		rec.Fields = append(rec.Fields, Field{s.name, s.value(leaves[s.first:s.last])})
+	}
+	return rec
+}
+
+func (t *parquetTable) Close() error {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.rewind(-1)
+	return t.file.Close()
+}

@@ -1,0 +1,249 @@
+package data
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/parquet-go/parquet-go"
+)
+
+// Record is one row of any table: named values in the table's order. Values are nil, string, bool, int64, float64,
+// []byte, Image, []any, Record (a nested one), or the json.RawMessage that stood in a JSON file. What is not touched is
+// written back as it was read.
+type Record struct {
+	Fields []Field
+	raw    parquet.Row // the same as Parquet values, if it comes from a Parquet file
+}
+
+// Field is one named value of a Record.
+type Field struct {
+	Name  string
+	Value any
+}
+
+// Get returns the value of the named field, and whether there is one.
+func (r *Record) Get(name string) (any, bool) {
+	for _, f := range r.Fields {
+		if f.Name == name {
+			return f.Value, true
+		}
+	}
+	return nil, false
+}
+
+// Set replaces the value of the named field, or appends it as the last one.
+func (r *Record) Set(name string, value any) {
+	for i := range r.Fields {
+		if r.Fields[i].Name == name {
+			r.Fields[i].Value = value
+			return
+		}
+	}
+	r.Fields = append(r.Fields, Field{name, value})
+}
+
+// MarshalJSON writes an object with the fields in their order. Numbers that JSON has not (NaN) become null.
+func (r Record) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	b.WriteByte('{')
+	for i, f := range r.Fields {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		for _, v := range []any{f.Name, finite(f.Value)} {
+			if err := e.Encode(v); err != nil {
+				return nil, fmt.Errorf("column %q: %w", f.Name, err)
+			}
+			b.Truncate(b.Len() - 1) // the encoder's line feed
+			b.WriteByte(':')
+		}
+		b.Truncate(b.Len() - 1)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+func finite(v any) any {
+	switch v := v.(type) {
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil
+		}
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = finite(v[i])
+		}
+		return out
+	}
+	return v
+}
+
+// UnmarshalJSON keeps the order of the fields and their values as raw JSON.
+func (r *Record) UnmarshalJSON(raw []byte) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return fmt.Errorf("want a JSON object, have %.20q", raw)
+	}
+	*r = Record{}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return err
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return err
+		}
+		r.Set(name.(string), value)
+	}
+	return nil
+}
+
+// unwrap turns raw JSON into Go values; objects become Records.
+func unwrap(v any) (any, error) {
+	raw, ok := v.(json.RawMessage)
+	if !ok {
+		return v, nil
+	}
+	if len(raw) > 0 && raw[0] == '{' {
+		var r Record
+		err := json.Unmarshal(raw, &r)
+		return r, err
+	}
+	err := json.Unmarshal(raw, &v)
+	return v, err
+}
+
+// Text returns a value as text: "" for null, numbers as they are written.
+func Text(v any) (string, error) {
+	if raw, ok := v.(json.RawMessage); ok && len(raw) > 0 && (raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9') {
+		return string(raw), nil
+	}
+	v, err := unwrap(v)
+	if err != nil {
+		return "", err
+	}
+	switch v := v.(type) {
+	case nil:
+		return "", nil
+	case string:
+		return v, nil
+	case []byte:
+		if utf8.Valid(v) {
+			return string(v), nil
+		}
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64), nil
+	case bool, int64:
+		return fmt.Sprint(v), nil
+	}
+	return "", fmt.Errorf("want text, have %s", kindOf(v))
+}
+
+// Number returns a value as a number: nil for null, NaN and empty text; text is parsed.
+func Number(v any) (*float64, error) {
+	v, err := unwrap(v)
+	if err != nil {
+		return nil, err
+	}
+	var x float64
+	switch v := v.(type) {
+	case nil:
+		return nil, nil
+	case float64:
+		x = v
+	case int64:
+		x = float64(v)
+	case string:
+		if v == "" {
+			return nil, nil
+		}
+		if x, err = strconv.ParseFloat(v, 64); err != nil {
+			return nil, fmt.Errorf("want a number, have %.40q", v)
+		}
+	default:
+		return nil, fmt.Errorf("want a number, have %s", kindOf(v))
+	}
+	if math.IsNaN(x) {
+		return nil, nil
+	}
+	return &x, nil
+}
+
+// ToImage returns a value as a picture: text is a path, binary data an encoded picture, an object may have both ("path"
+// and "bytes", base64 in JSON); null is the zero Image. Binary data that is no known picture but short text is a path,
+// for some writers do not mark text as such.
+func ToImage(v any) (Image, error) {
+	v, err := unwrap(v)
+	if err != nil {
+		return Image{}, err
+	}
+	switch v := v.(type) {
+	case nil:
+		return Image{}, nil
+	case Image:
+		return v, nil
+	case string:
+		return Image{Path: v}, nil
+	case []byte:
+		if _, err := sniff(v); err != nil && len(v) < 4096 && utf8.Valid(v) {
+			return Image{Path: string(v)}, nil
+		}
+		return Image{Bytes: v}, nil
+	case Record:
+		return imageOf(v)
+	}
+	return Image{}, fmt.Errorf("want a picture (a path, bytes, or {path, bytes}), have %s", kindOf(v))
+}
+
+func imageOf(r Record) (m Image, err error) {
+	path, hasPath := r.Get("path")
+	raw, hasBytes := r.Get("bytes")
+	if !hasPath && !hasBytes {
+		return m, fmt.Errorf("want a picture, have an object without path and bytes")
+	}
+	if m.Path, err = Text(path); err != nil {
+		return m, fmt.Errorf("path: %w", err)
+	}
+	if raw, err = unwrap(raw); err != nil {
+		return m, fmt.Errorf("bytes: %w", err)
+	}
+	switch raw := raw.(type) {
+	case nil:
+	case []byte:
+		m.Bytes = raw
+	case string:
+		if m.Bytes, err = base64.StdEncoding.DecodeString(raw); err != nil {
+			return m, fmt.Errorf("bytes: want base64: %w", err)
+		}
+	default:
+		return m, fmt.Errorf("bytes: want base64, have %s", kindOf(raw))
+	}
+	return m, nil
+}
+
+func kindOf(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case string:
+		return fmt.Sprintf("text %.20q", v)
+	case []byte:
+		return fmt.Sprintf("%d bytes of binary data", len(v))
+	case bool, int64, float64:
+		return fmt.Sprint(v)
+	case []any:
+		return "a list"
+	case Record:
+		return "an object"
+	}
+	return fmt.Sprintf("%T", v)
+}

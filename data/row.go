@@ -1,0 +1,171 @@
+package data
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+)
+
+// Row is one row of a label table: an edit of a picture, and how well it was done.
+type Row struct {
+	ID          string
+	Group       string // the same for all edits of one source picture by one instruction
+	Source      Image
+	Edit        Image
+	Target      Image // the wanted result, if known
+	Instruction string
+	Label       *float64 // 0 (failed) to 1 (done); nil: not labelled
+	Why         string   // the rule that gave the label
+	Method      string   // the editor that made Edit
+	ClipD       *float64 // similarities; nil: not known
+	ClipI       *float64
+	DinoI       *float64
+	Split       string // train, validation, ...
+	Dataset     string
+}
+
+// Image is a picture in a table: a path, relative to the table's folder, or the bytes of a picture file, or both (then
+// the path is only a name).
+type Image struct {
+	Path  string
+	Bytes []byte
+}
+
+// IsZero reports that there is no picture.
+func (m Image) IsZero() bool { return m.Path == "" && len(m.Bytes) == 0 }
+
+// Open decodes the picture. Relative paths start at folder, which is Table.Folder for pictures of a table.
+func (m Image) Open(folder string, l Limits) (*Picture, error) {
+	switch {
+	case len(m.Bytes) > 0:
+		if int64(len(m.Bytes)) > l.bytes() {
+			return nil, fmt.Errorf("%s: %w: more than %d bytes", m.name(), ErrLimit, l.bytes())
+		}
+		p, err := Decode(m.Bytes, l)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", m.name(), err)
+		}
+		return p, nil
+	case m.Path == "":
+		return nil, errors.New("no picture")
+	case filepath.IsAbs(m.Path):
+		return Open(m.Path, l)
+	}
+	return Open(filepath.Join(folder, m.Path), l)
+}
+
+func (m Image) name() string {
+	if m.Path == "" {
+		return "embedded picture"
+	}
+	return "embedded picture " + m.Path
+}
+
+// MarshalJSON writes the path alone if there are no bytes, null if there is nothing.
+func (m Image) MarshalJSON() ([]byte, error) {
+	switch {
+	case m.IsZero():
+		return []byte("null"), nil
+	case len(m.Bytes) == 0:
+		return json.Marshal(m.Path)
+	}
+	return json.Marshal(struct {
+		Bytes string  `json:"bytes"`
+		Path  *string `json:"path"`
+	}{base64.StdEncoding.EncodeToString(m.Bytes), nonEmpty(m.Path)})
+}
+
+func nonEmpty(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// LabelColumns are the columns of a label table.
+var LabelColumns = []Column{
+	{"id", KindText}, {"group", KindText}, {"source", KindImage}, {"edit", KindImage}, {"target", KindImage},
+	{"instruction", KindText}, {"label", KindNumber}, {"why", KindText}, {"method", KindText}, {"clip_d", KindNumber},
+	{"clip_i", KindNumber}, {"dino_i", KindNumber}, {"split", KindText}, {"dataset", KindText},
+}
+
+// pointers are the row's fields in the order of LabelColumns.
+func (r *Row) pointers() []any {
+	return []any{&r.ID, &r.Group, &r.Source, &r.Edit, &r.Target, &r.Instruction, &r.Label, &r.Why, &r.Method, &r.ClipD,
+		&r.ClipI, &r.DinoI, &r.Split, &r.Dataset}
+}
+
+// Record returns the row with all columns of the label table.
+func (r Row) Record() Record {
+	var out Record
+	for i, p := range r.pointers() {
+		var v any
+		switch p := p.(type) {
+		case *string:
+			v = *p
+		case *Image:
+			v = *p
+		case **float64:
+			if *p != nil {
+				v = **p
+			}
+		}
+		out.Fields = append(out.Fields, Field{LabelColumns[i].Name, v})
+	}
+	return out
+}
+
+// rowOf reads a label row out of a record. names: column of the label table -> the record's name for it. Columns that
+// are not there leave their field empty, except the required ones.
+func rowOf(rec *Record, names map[string]string, required []string) (Row, error) {
+	var r Row
+	for i, p := range r.pointers() {
+		name := LabelColumns[i].Name
+		if own, ok := names[name]; ok {
+			name = own
+		}
+		v, ok := rec.Get(name)
+		if !ok {
+			continue
+		}
+		var err error
+		switch p := p.(type) {
+		case *string:
+			*p, err = Text(v)
+		case *Image:
+			*p, err = ToImage(v)
+		case **float64:
+			*p, err = Number(v)
+		}
+		if err != nil {
+			return r, fmt.Errorf("column %q: %w", name, err)
+		}
+	}
+	for _, name := range required {
+		own := name
+		if n, ok := names[name]; ok {
+			own = n
+		}
+		v, ok := rec.Get(own)
+		if !ok {
+			return r, fmt.Errorf("no column %q, only %s", own, list(rec.names()))
+		}
+		if m, err := unwrap(v); err != nil || m == nil {
+			return r, fmt.Errorf("column %q is null", own)
+		}
+	}
+	if r.Label != nil && !(0 <= *r.Label && *r.Label <= 1) {
+		return r, fmt.Errorf("label %v is outside 0..1: divide the labels by their largest value", *r.Label)
+	}
+	return r, nil
+}
+
+func (r *Record) names() []string {
+	out := make([]string, len(r.Fields))
+	for i, f := range r.Fields {
+		out[i] = f.Name
+	}
+	return out
+}

@@ -1,0 +1,194 @@
+package data
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Format is a format of tables.
+type Format int
+
+const (
+	FormatJSONL   Format = iota // one object a line; when reading also an array of objects
+	FormatParquet               // written with zstd and row groups of at most 32 MiB
+	FormatCSV                   // read only; the first line names the columns
+)
+
+// FormatOf tells the format to write from a file's name.
+func FormatOf(path string) (Format, error) {
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".parquet":
+		return FormatParquet, nil
+	case ".jsonl", ".json", ".ndjson":
+		return FormatJSONL, nil
+	}
+	return 0, fmt.Errorf("%s: tables are written as .jsonl or .parquet", path)
+}
+
+// Table is an open table of any format: a label table, or anything else with rows. Rows are read when they are asked for,
+// in any order; memory does not grow with their number (but for 16 bytes a row of text formats). It may be used by
+// several goroutines at once.
+type Table struct {
+	path     string
+	source   source
+	names    map[string]string
+	required []string
+}
+
+// A source reads the records of one file.
+type source interface {
+	columns() []string // nil if every record has its own
+	len() int
+	read(i int) (Record, error)
+	where(i int) string // names row i for people
+	io.Closer
+}
+
+// Option changes how OpenTable reads.
+type Option func(*Table)
+
+// WithColumns tells under which names the columns of the label table stand in the file: label table name -> name in the
+// file. Others keep their names.
+func WithColumns(names map[string]string) Option { return func(t *Table) { t.names = names } }
+
+// WithRequired says which columns of the label table rows cannot do without: missing or null, they are errors. Default:
+// source, edit, instruction.
+func WithRequired(columns ...string) Option { return func(t *Table) { t.required = columns } }
+
+// OpenTable opens a Parquet, JSONL, JSON or CSV file; the content decides between them, the name only for CSV. Errors
+// name the file, and the column of the label table that it lacks.
+func OpenTable(path string, options ...Option) (*Table, error) {
+	t := &Table{path: path, required: []string{"source", "edit", "instruction"}}
+	for _, o := range options {
+		o(t)
+	}
+	known := map[string]bool{}
+	for _, c := range LabelColumns {
+		known[c.Name] = true
+	}
+	for name := range t.names {
+		if !known[name] {
+			return nil, fmt.Errorf("column map: the label table has no column %q", name)
+		}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if t.source, err = openSource(f); err == nil {
+		err = t.check()
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return t, nil
+}
+
+func openSource(f *os.File) (source, error) {
+	head := make([]byte, 512)
+	n, err := io.ReadFull(f, head)
+	if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF {
+		return nil, err
+	}
+	head = bytes.TrimLeft(head[:n], "\ufeff \t\r\n")
+	switch {
+	case bytes.HasPrefix(head, []byte("PAR1")):
+		return openParquet(f)
+	case strings.EqualFold(filepath.Ext(f.Name()), ".csv"):
+		return openText(f, csvRows, true)
+	case bytes.HasPrefix(head, []byte("[")):
+		return openText(f, arrayRows, false)
+	case len(head) == 0 || head[0] == '{':
+		return openText(f, lineRows, false)
+	}
+	return nil, fmt.Errorf("not a table: want Parquet, JSON lines, a JSON array or .csv (it begins with %.12q)", head)
+}
+
+// check looks for the required columns where the file has the same ones in every row.
+func (t *Table) check() error {
+	have := t.source.columns()
+	if have == nil {
+		return nil
+	}
+	for _, name := range t.required {
+		if own, ok := t.names[name]; ok {
+			name = own
+		}
+		if !slices.Contains(have, name) {
+			return fmt.Errorf("no column %q, only %s", name, list(have))
+		}
+	}
+	return nil
+}
+
+func list(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+// Path is the file that was opened.
+func (t *Table) Path() string { return t.path }
+
+// Folder is where relative paths of pictures start.
+func (t *Table) Folder() string { return filepath.Dir(t.path) }
+
+// Len is the number of rows.
+func (t *Table) Len() int { return t.source.len() }
+
+// Close closes the file.
+func (t *Table) Close() error { return t.source.Close() }
+
+// Record returns row i, from 0, with all its columns.
+func (t *Table) Record(i int) (Record, error) {
+	if i < 0 || i >= t.Len() {
+		return Record{}, fmt.Errorf("%s: no row %d, there are %d", t.path, i, t.Len())
+	}
+	rec, err := t.source.read(i)
+	if err != nil {
+		return Record{}, t.at(i, err)
+	}
+	return rec, nil
+}
+
+// Read returns row i, from 0, as a row of a label table.
+func (t *Table) Read(i int) (Row, error) {
+	rec, err := t.Record(i)
+	if err != nil {
+		return Row{}, err
+	}
+	row, err := t.Row(rec)
+	if err != nil {
+		return Row{}, t.at(i, err)
+	}
+	return row, nil
+}
+
+// Row reads a record of this table as a row of a label table. Its errors do not know which record it was.
+func (t *Table) Row(rec Record) (Row, error) { return rowOf(&rec, t.names, t.required) }
+
+func (t *Table) at(i int, err error) error { return fmt.Errorf("%s: %w", t.source.where(i), err) }
+
+// All yields every row in the file's order. A row that cannot be read comes as an error, and the next ones follow.
+func (t *Table) All() iter.Seq2[Row, error] { return each(t.Len(), t.Read) }
+
+// Records yields every record in the file's order, errors like All.
+func (t *Table) Records() iter.Seq2[Record, error] { return each(t.Len(), t.Record) }
+
+func each[T any](n int, read func(int) (T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for i := range n {
+			if !yield(read(i)) {
+				return
+			}
+		}
+	}
+}

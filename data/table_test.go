@@ -1,0 +1,187 @@
+package data
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func number(x float64) *float64 { return &x }
+
+func open(t testing.TB, path string, options ...Option) *Table {
+	t.Helper()
+	table, err := OpenTable(path, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { table.Close() })
+	return table
+}
+
+func rows(t testing.TB, table *Table) []Row {
+	t.Helper()
+	var out []Row
+	for row, err := range table.All() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, row)
+	}
+	return out
+}
+
+func picture(t testing.TB, name string) []byte {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("testdata/decode", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// TestForeignParquet reads what pandas, pyarrow and datasets write.
+func TestForeignParquet(t *testing.T) {
+	names := []string{"grey.png", "rgb.png", "420.jpg"}
+	texts := []string{"Make it grey.", "", "Größer, „bitte“"}
+	embedded := func(i int) Image { return Image{Path: names[i], Bytes: picture(t, names[i])} }
+	beside := func(i int) Image { return Image{Path: "../decode/" + names[i]} }
+	similar := []*float64{number(0.25), nil, number(-0.125)}
+	splits := []string{"train", "train", "validation"}
+	want := map[string][]Row{}
+	for i := range names {
+		want["pandas"] = append(want["pandas"], Row{ID: string(rune('a' + i)), Source: beside(i), Edit: beside(2 - i),
+			Instruction: texts[i], Label: []*float64{number(0), number(0.5), nil}[i], ClipD: similar[i], Split: splits[i]})
+		want["binary"] = append(want["binary"], Row{ID: fmt.Sprint(i + 1), Source: Image{Bytes: picture(t, names[i])}, Edit: beside(i),
+			Instruction: texts[i], Label: []*float64{number(0), number(1), nil}[i], ClipD: similar[i], Split: splits[i]})
+		want["datasets"] = append(want["datasets"], Row{ID: string(rune('a' + i)), Source: embedded(i), Edit: embedded(i),
+			Instruction: texts[i], Label: []*float64{number(0), number(0.5), nil}[i]})
+	}
+	for name, rowsWanted := range want {
+		table := open(t, "testdata/tables/"+name+".parquet")
+		if d := cmp.Diff(rowsWanted, rows(t, table)); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+		for _, i := range []int{2, 0, 1, 0} {
+			row, err := table.Read(i)
+			if err != nil || cmp.Diff(rowsWanted[i], row) != "" {
+				t.Errorf("%s: row %d at random: %v, %v", name, i, row.ID, err)
+			}
+			if p, err := row.Edit.Open(table.Folder(), Limits{}); err != nil || p.Width != 45 {
+				t.Errorf("%s: row %d: %v", name, i, err)
+			}
+		}
+	}
+}
+
+func TestNestedParquet(t *testing.T) {
+	var want, got []any
+	readJSON(t, "testdata/tables/nested.json", &want)
+	for rec, err := range open(t, "testdata/tables/nested.parquet", WithRequired()).Records() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := json.Marshal(rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var v any
+		if err := json.Unmarshal(raw, &v); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, v)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+func write(t testing.TB, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestTextTables(t *testing.T) {
+	want := []Row{
+		{ID: "1", Source: Image{Path: "a.png"}, Edit: Image{Path: "b.png"}, Instruction: `say "hi", twice`, Label: number(0.5)},
+		{ID: "x", Source: Image{Path: "c.png", Bytes: []byte("abc")}, Edit: Image{Path: "d.png"}, Instruction: "two\nlines"},
+	}
+	first := `{"id": 1, "source": "a.png", "edit": {"path": "b.png"}, "instruction": "say \"hi\", twice", "label": 0.5, "other": [1, {}]}`
+	second := `{"id": "x", "source": {"bytes": "YWJj", "path": "c.png"}, "edit": "d.png", "instruction": "two\nlines", "label": null}`
+	for name, text := range map[string]string{
+		"lines.jsonl":    first + "\n\n  \r\n" + second,
+		"lines.txt":      "\ufeff" + first + "\r\n" + second + "\r\n",
+		"array.json":     "[" + first + ",\n" + second + "]\n",
+		"no_end.parquet": first + "\n" + second + "\n", // the content decides
+	} {
+		if d := cmp.Diff(want, rows(t, open(t, write(t, name, text)))); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+	want[1].Source = Image{Path: "c.png"}
+	table := "\ufeffid,source,edit,text,label,other\n1,a.png,b.png,\"say \"\"hi\"\", twice\",0.5,\n\nx,c.png,d.png,\"two\nlines\",,1\n"
+	got := rows(t, open(t, write(t, "t.csv", table), WithColumns(map[string]string{"instruction": "text"})))
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("csv: %s", d)
+	}
+	if n := open(t, write(t, "empty.jsonl", "")).Len(); n != 0 {
+		t.Errorf("an empty file has %d rows", n)
+	}
+}
+
+func TestTableErrors(t *testing.T) {
+	good := `{"source": "a", "edit": "b", "instruction": "c"}`
+	for _, c := range []struct{ name, text, want string }{
+		{"t.jsonl", good + "\n\n{\"source\": 1", "t.jsonl:3: "},
+		{"t.jsonl", `{"source": "a", "edit": "b"}`, `t.jsonl:1: no column "instruction", only source, edit`},
+		{"t.jsonl", `{"source": null, "edit": "b", "instruction": ""}`, `t.jsonl:1: column "source" is null`},
+		{"t.jsonl", `{"source": 5, "edit": "b", "instruction": ""}`, `column "source": want a picture`},
+		{"t.jsonl", `{"source": {"bytes": "!"}, "edit": "b", "instruction": ""}`, `column "source": bytes: want base64`},
+		{"t.jsonl", `{"source": "a", "edit": "b", "instruction": "c", "label": "good"}`, `column "label": want a number, have "good"`},
+		{"t.jsonl", `{"source": "a", "edit": "b", "instruction": "c", "label": 7}`, "label 7 is outside 0..1"},
+		{"t.json", "[" + good + ", 5]", "t.json: row 2: "},
+		{"t.json", "[" + good, "EOF"},
+		{"t.csv", "source,edit\na,b\n", `t.csv: no column "instruction", only source, edit`},
+		{"t.csv", "source,edit,instruction\na,b,c\na,b\n", "t.csv:3: 2 fields, but 3 columns"},
+		{"t.csv", "", "empty"},
+		{"t.parquet", "PAR1 and then nothing", "damaged Parquet file"},
+		{"t.jsonl", "source: a", "not a table"},
+	} {
+		table, err := OpenTable(write(t, c.name, c.text))
+		if err == nil {
+			for _, e := range table.All() {
+				if e != nil {
+					err = e
+				}
+			}
+			table.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.name) {
+			t.Errorf("%s: %v, want %q", c.text, err, c.want)
+		}
+	}
+	if _, err := OpenTable("testdata/tables/nested.parquet"); err == nil || !strings.Contains(err.Error(), `no column "source"`) {
+		t.Error(err)
+	}
+	if _, err := OpenTable("testdata/tables/none.parquet"); !os.IsNotExist(err) {
+		t.Error(err)
+	}
+	if _, err := OpenTable("testdata/tables/nested.json", WithColumns(map[string]string{"picture": "a"})); err == nil {
+		t.Error("a wrong column map is taken")
+	}
+	table := open(t, write(t, "t.jsonl", good+"\nnothing\n"+good))
+	if _, err := table.Read(2); err != nil {
+		t.Errorf("the row after a broken one: %v", err)
+	}
+	if _, err := table.Read(3); err == nil {
+		t.Error("a row beyond the last is read")
+	}
+}

@@ -1,0 +1,43 @@
+"""data/testdata/tables/: the same three rows as pandas, pyarrow and Hugging Face datasets write them, and nested columns.
+
+    pip install datasets pandas pyarrow pillow && python tools/oracle/data_tables.py     # from the repository's root
+
+nested.json is nested.parquet's content as pyarrow reads it.
+"""
+import json
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from datasets import Dataset, Features, Image, Value
+
+OUT = Path("data/testdata/tables")
+NAMES = ["grey.png", "rgb.png", "420.jpg"]
+
+
+def main():
+    OUT.mkdir(parents=True, exist_ok=True)
+    raw = [(Path("data/testdata/decode") / n).read_bytes() for n in NAMES]
+    paths = [f"../decode/{n}" for n in NAMES]
+    plain = {"id": ["a", "b", "c"], "instruction": ["Make it grey.", "", "Größer, „bitte“"], "label": [0.0, 0.5, None],
+             "clip_d": [0.25, float("nan"), -0.125], "split": ["train", "train", "validation"], "extra": [[1, 2], [], [3]]}
+    pd.DataFrame({**plain, "source": paths, "edit": paths[::-1]}).to_parquet(OUT / "pandas.parquet")
+    binary = pa.table({**plain, "id": pa.array([1, 2, 3]), "label": pa.array([0, 1, None], pa.int8()), "source": pa.array(raw, pa.binary()),
+                       "edit": pa.array(paths, pa.large_string())})
+    pq.write_table(binary, OUT / "binary.parquet", row_group_size=2, compression="gzip", data_page_version="2.0")
+    image = [{"bytes": b, "path": n} for b, n in zip(raw, NAMES)]
+    features = Features({"id": Value("string"), "source": Image(), "edit": Image(), "instruction": Value("string"), "label": Value("float32")})
+    Dataset.from_dict({"id": plain["id"], "source": image, "edit": image,
+                       "instruction": plain["instruction"], "label": plain["label"]}, features=features).to_parquet(OUT / "datasets.parquet")
+    nested = [
+        {"a": 1, "list": [1, 2, 3], "lists": [["x"], [], None, ["y", None]], "struct": {"u": 1.5, "v": [{"w": True}]}, "last": "q"},
+        {"a": None, "list": [], "lists": None, "struct": None, "last": None},
+        {"a": 3, "list": None, "lists": [], "struct": {"u": None, "v": []}, "last": "r"},
+        {"a": 4, "list": [None], "lists": [[]], "struct": {"u": 2.0, "v": [{"w": None}, {"w": False}]}, "last": ""},
+    ]
+    pq.write_table(pa.Table.from_pylist(nested), OUT / "nested.parquet", compression="zstd")
+    (OUT / "nested.json").write_text(json.dumps(nested, indent=1) + "\n")
+
+
+main()
