@@ -49,7 +49,8 @@ func Create(dir string, sizes Sizes, texts []string, seed uint64) (Facts, error)
 		Folder: dir, Vocab: vocab, Merges: len(bpe.Merges), Rows: (vocab + rowMultiple - 1) / rowMultiple * rowMultiple,
 		TileTokens: sizes.TileTokens(), Seed: seed,
 	}
-	return facts, checkpoints.WriteDir(dir, func(dir string) error { return sizes.write(dir, bpe, &facts) })
+	err = checkpoints.WriteDir(dir, func(dir string) error { return sizes.write(dir, bpe, &facts) })
+	return facts, err
 }
 
 // write puts every file of the checkpoint into dir and counts the parameters.
