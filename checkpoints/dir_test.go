@@ -13,7 +13,7 @@ import (
 func TestWriteDir(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "a[b]", "out")
-	if err := os.MkdirAll(filepath.Join(root, "a[b]", ".out.KILLED.tmp"), 0o777); err != nil {
+	if err := os.MkdirAll(filepath.Join(root, "a[b]", ".out.KILLED7890.tmp"), 0o777); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil { // an empty folder is no obstacle

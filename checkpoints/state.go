@@ -90,7 +90,7 @@ func leftover(path string) string {
 
 // removeLeftovers removes what killed processes left of the folders in root whose names match the pattern.
 func removeLeftovers(root, pattern string) error {
-	old, err := filepath.Glob(filepath.Join(globQuote(root), "."+pattern+".*.tmp"))
+	old, err := filepath.Glob(filepath.Join(globQuote(root), "."+pattern+".??????????.tmp"))
 	for _, dir := range old {
 		err = errors.Join(err, os.RemoveAll(dir))
 	}

@@ -61,7 +61,7 @@ func TestSaveKeepsTheNewest(t *testing.T) {
 	if dir, _, err := Latest(root); dir != "" || err != nil {
 		t.Errorf("no checkpoints yet: %q %v", dir, err)
 	}
-	if err := os.MkdirAll(filepath.Join(root, ".step-3.killed.tmp"), 0o777); err != nil {
+	if err := os.MkdirAll(filepath.Join(root, ".step-3.KILLED7890.tmp"), 0o777); err != nil {
 		t.Fatal(err)
 	}
 	for step := int64(8); step <= 11; step++ {
