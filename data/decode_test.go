@@ -124,24 +124,3 @@ func TestDamage(t *testing.T) {
 		t.Errorf("a missing file: %v", err)
 	}
 }
-
-func FuzzDecode(f *testing.F) {
-	files, err := filepath.Glob("testdata/decode/*")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, path := range files {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(raw)
-		f.Add(raw[:len(raw)*3/4])
-	}
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		p, err := Decode(raw, Limits{MaxPixels: 1 << 16})
-		if err == nil && (p.Width < 1 || p.Height < 1 || len(p.Pix) != 3*p.Width*p.Height) {
-			t.Errorf("%d x %d pixels in %d bytes", p.Width, p.Height, len(p.Pix))
-		}
-	})
-}

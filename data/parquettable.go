@@ -55,7 +55,10 @@ func openParquet(f *os.File) (*parquetTable, error) {
 	for _, c := range t.data.Root().Columns() {
 		t.shape = append(t.shape, newShape(c))
 	}
-	for _, g := range t.data.RowGroups() {
+	for i, g := range t.data.RowGroups() {
+		if n := g.NumRows(); n < 0 || n > t.data.NumRows() {
+			return nil, fmt.Errorf("damaged Parquet file: row group %d of %d rows", i, n)
+		}
 		t.starts = append(t.starts, t.starts[len(t.starts)-1]+g.NumRows())
 	}
 	return t, nil
@@ -144,7 +147,7 @@ func (t *parquetTable) group(g int, bytes int64) (parquetGroup, error) {
 		}
 	}
 	from := t.data.RowGroups()[g]
-	group := parquetGroup{g, bytes, make([]parquet.Row, 0, from.NumRows())}
+	group := parquetGroup{g, bytes, nil}
 	rows := from.Rows()
 	defer rows.Close()
 	buffer := make([]parquet.Row, 64)

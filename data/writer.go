@@ -95,17 +95,19 @@ func (t *Table) NewWriter(out io.Writer, f Format, added ...Column) (Writer, err
 }
 
 // lines writes JSONL.
-type lines struct{ out *bufio.Writer }
-
-func newLines(out io.Writer) *lines { return &lines{bufio.NewWriter(out)} }
-
-func (l *lines) Write(r Record) error {
-	raw, err := json.Marshal(r)
-	if err == nil {
-		_, err = l.out.Write(append(raw, '\n'))
-	}
-	return err
+type lines struct {
+	out *bufio.Writer
+	to  *json.Encoder
 }
+
+func newLines(out io.Writer) *lines {
+	b := bufio.NewWriter(out)
+	l := &lines{b, json.NewEncoder(b)}
+	l.to.SetEscapeHTML(false)
+	return l
+}
+
+func (l *lines) Write(r Record) error { return l.to.Encode(r) }
 
 func (l *lines) Close() error { return l.out.Flush() }
 

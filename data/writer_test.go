@@ -1,0 +1,230 @@
+package data
+
+import (
+	"bytes"
+	"errors"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/parquet-go/parquet-go"
+)
+
+func samples(t testing.TB) []Row {
+	return []Row{
+		{ID: "0", Group: "g", Source: Image{Path: "a/b.png"}, Edit: Image{Path: "c.png", Bytes: picture(t, "grey.png")},
+			Target: Image{Bytes: picture(t, "420.jpg")}, Instruction: "Größer & <klein>\n\"x\"", Label: number(0.5),
+			Why: "clip_d", Method: "ip2p", ClipD: number(-0.25), ClipI: number(1), DinoI: number(0.1), Split: "train", Dataset: "d"},
+		{ID: "1", Source: Image{Path: "a"}, Edit: Image{Path: "b"}, Instruction: "i", Label: number(0)},
+		{ID: "2", Source: Image{Path: "a"}, Edit: Image{Path: "b"}},
+	}
+}
+
+func sequence(rows []Row) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		for _, r := range rows {
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+func TestWriteTable(t *testing.T) {
+	for _, name := range []string{"t.parquet", "t.jsonl"} {
+		folder := t.TempDir()
+		path := filepath.Join(folder, name)
+		var before []byte
+		for range 2 {
+			if err := WriteTable(path, sequence(samples(t))); err != nil {
+				t.Fatal(err)
+			}
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if before != nil && !bytes.Equal(before, raw) {
+				t.Errorf("%s: the second writing gave other bytes", name)
+			}
+			before = raw
+		}
+		if d := cmp.Diff(samples(t), rows(t, open(t, path))); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+		broken := errors.New("broken")
+		err := WriteTable(path, func(yield func(Row, error) bool) { _ = yield(Row{}, nil) && yield(Row{}, broken) })
+		if after, _ := os.ReadFile(path); !errors.Is(err, broken) || !bytes.Equal(before, after) {
+			t.Errorf("%s: a failed writing changed the file (%v)", name, err)
+		}
+		if files, _ := os.ReadDir(folder); len(files) != 1 {
+			t.Errorf("%s: left behind: %v", name, files)
+		}
+	}
+	if err := WriteTable(filepath.Join(t.TempDir(), "t.csv"), sequence(nil)); err == nil {
+		t.Error("CSV is written")
+	}
+}
+
+// TestRowGroups reads a table of many row groups, in order and at random.
+func TestRowGroups(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.parquet")
+	const n = 3*groupRows + 5
+	label := func(i int) *float64 { return number(float64(i%11) / 10) }
+	err := WriteTable(path, func(yield func(Row, error) bool) {
+		for i := range n {
+			if !yield(Row{ID: "id", Source: Image{Path: "s"}, Edit: Image{Path: "e"}, Label: label(i)}, nil) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := open(t, path)
+	if table.Len() != n {
+		t.Fatalf("%d rows, want %d", table.Len(), n)
+	}
+	for k := range 200 {
+		i := k * 7919 % n
+		if row, err := table.Read(i); err != nil || *row.Label != *label(i) {
+			t.Fatalf("row %d: %v, %v", i, row, err)
+		}
+	}
+	i := 0
+	for row, err := range table.All() {
+		if err != nil || *row.Label != *label(i) {
+			t.Fatalf("row %d: %v, %v", i, row, err)
+		}
+		i++
+	}
+}
+
+// TestLargeRowGroup reads with a seeking reader, with and without a page index.
+func TestLargeRowGroup(t *testing.T) {
+	folder := t.TempDir()
+	indexed, plain := filepath.Join(folder, "indexed.parquet"), filepath.Join(folder, "plain.parquet")
+	const n = 60
+	blob := func(i int) []byte {
+		p := noise(400, 400).Pix
+		p[0] = byte(i)
+		return p
+	}
+	if err := WriteTable(indexed, func(yield func(Row, error) bool) {
+		for i := range n {
+			if !yield(Row{Source: Image{Bytes: blob(i)}, Edit: Image{Path: "e"}}, nil) {
+				return
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	type row struct {
+		Source      []byte `parquet:"source"`
+		Edit        string `parquet:"edit"`
+		Instruction string `parquet:"instruction"`
+	}
+	var all []row
+	for i := range n {
+		all = append(all, row{blob(i), "e", ""})
+	}
+	if err := parquet.WriteFile(plain, all); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{indexed, plain} {
+		table := open(t, path)
+		p := table.source.(*parquetTable)
+		if size := p.data.Metadata().RowGroups[0].TotalByteSize; size <= smallGroup {
+			t.Fatalf("%s: a row group of %d bytes does not test this", path, size)
+		}
+		for _, i := range []int{0, 1, 2, 59, 30, 31, 7, 7, 0} {
+			if row, err := table.Read(i); err != nil || !bytes.Equal(row.Source.Bytes, blob(i)) {
+				t.Errorf("%s: row %d: %v", path, i, err)
+			}
+		}
+	}
+}
+
+func TestPassThrough(t *testing.T) {
+	added := []Column{{"score", KindNumber}, {"error", KindText}}
+	score := func(from *Table, format Format) *Table {
+		t.Helper()
+		path := filepath.Join(t.TempDir(), map[Format]string{FormatJSONL: "t.jsonl", FormatParquet: "t.parquet"}[format])
+		var out bytes.Buffer
+		w, err := from.NewWriter(&out, format, added...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rec, err := range from.Records() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec.Set("score", 7.5)
+			rec.Set("error", nil)
+			if err := w.Write(rec); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return open(t, path, WithRequired())
+	}
+	text := write(t, "t.jsonl", `{"source":"a","z":1.50,"b":[1,{"c":null}],"instruction":"i","edit":{"path":"p","bytes":"YQ=="},"n":12345678901234567890}
+{"edit":"q","new":true,"score":"old","source":"<b>","z":2,"mixed":1}
+{"mixed":"text"}
+`)
+	want := `{"source":"a","z":1.50,"b":[1,{"c":null}],"instruction":"i","edit":{"path":"p","bytes":"YQ=="},"n":12345678901234567890,"score":7.5,"error":null}
+{"edit":"q","new":true,"score":7.5,"source":"<b>","z":2,"mixed":1,"error":null}
+{"mixed":"text","score":7.5,"error":null}
+`
+	lines := score(open(t, text, WithRequired()), FormatJSONL)
+	if raw, _ := os.ReadFile(lines.Path()); string(raw) != want {
+		t.Errorf("JSONL to JSONL:\n%s", cmp.Diff(want, string(raw)))
+	}
+	table := score(open(t, text, WithRequired()), FormatParquet)
+	if got := strings.Join(table.source.columns(), " "); got != "source z b instruction edit n new mixed score error" {
+		t.Errorf("columns %s", got)
+	}
+	back := score(table, FormatJSONL)
+	raw, _ := os.ReadFile(back.Path())
+	if got, want := strings.Split(string(raw), "\n")[1], `{"source":"<b>","z":2,"b":null,"instruction":null,"edit":{"bytes":null,"path":"q"},"n":null,"new":true,"mixed":"1","score":7.5,"error":null}`; got != want {
+		t.Errorf("JSONL to Parquet to JSONL:\n%s\n%s", got, want)
+	}
+
+	nested := open(t, "testdata/tables/nested.parquet", WithRequired())
+	twice := score(score(nested, FormatParquet), FormatParquet) // the second time the columns are replaced
+	if got, want := twice.source.columns(), append(nested.source.columns(), "score", "error"); !cmp.Equal(got, want) {
+		t.Errorf("columns %v, want %v", got, want)
+	}
+	for i := range nested.Len() {
+		a, errA := nested.Record(i)
+		b, errB := twice.Record(i)
+		a.Set("score", 7.5)
+		a.Set("error", nil)
+		if d := cmp.Diff(a.Fields, b.Fields, cmpopts.IgnoreUnexported(Record{})); d != "" || errA != nil || errB != nil {
+			t.Errorf("row %d: %v, %v, %s", i, errA, errB, d)
+		}
+	}
+}
+
+func TestWrongValues(t *testing.T) {
+	w, err := NewWriter(new(bytes.Buffer), FormatParquet, []Column{{"n", KindInteger}, {"b", KindBool}, {"x", KindNumber}, {"i", KindImage}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, v := range map[string]any{"n": 1.5, "b": "yes", "x": "much", "i": 5.0} {
+		if err := w.Write(Record{Fields: []Field{{name, v}}}); err == nil || !strings.Contains(err.Error(), `column "`+name+`"`) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := NewWriter(new(bytes.Buffer), FormatParquet, []Column{{"n", KindInteger}, {"n", KindText}}); err == nil {
+		t.Error("two columns of one name are taken")
+	}
+}
