@@ -64,7 +64,7 @@ func hasCUDA(library string) bool {
 }
 
 // addTo makes the device the first choice of a session. TensorFloat-32 stays off: its 10 bits would be seen in scores.
-func (d device) addTo(so *onnxruntime.SessionOptions, o Options) error {
+func (d device) addTo(so *onnxruntime.SessionOptions) error {
 	if d == cpu {
 		return nil
 	}
@@ -73,11 +73,7 @@ func (d device) addTo(so *onnxruntime.SessionOptions, o Options) error {
 		return d.explain(err)
 	}
 	defer co.Destroy()
-	settings := map[string]string{"device_id": strconv.Itoa(int(d)), "use_tf32": "0"}
-	if o.LowMemory {
-		settings["arena_extend_strategy"] = "kSameAsRequested"
-	}
-	if err := co.Update(settings); err != nil {
+	if err := co.Update(map[string]string{"device_id": strconv.Itoa(int(d)), "use_tf32": "0"}); err != nil {
 		return d.explain(err)
 	}
 	if err := so.AppendExecutionProviderCUDA(co); err != nil {
