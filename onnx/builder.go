@@ -205,6 +205,15 @@ func (b *Builder) Floats(shape []int64, v ...float32) string {
 	return b.constant(Float, shape, float32Bytes(v))
 }
 
+// Numbers adds a constant of a floating-point or integer type and the given shape.
+func (b *Builder) Numbers(t DType, shape []int64, v ...float64) string {
+	var data []byte
+	for _, x := range v {
+		data = append(data, ScalarBytes(t, x)...)
+	}
+	return b.constant(t, shape, data)
+}
+
 // Scalar adds a constant scalar of a floating-point or integer type.
 func (b *Builder) Scalar(t DType, v float64) string {
 	return b.constant(t, []int64{}, ScalarBytes(t, v))

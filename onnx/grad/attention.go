@@ -1,0 +1,147 @@
+package grad
+
+import (
+	"maps"
+	"math"
+
+	"assay/onnx"
+)
+
+var attentionRules = []entry{
+	{op: "RotaryEmbedding", since: 23, inert: []int{3}, rule: rotaryRule, expand: rotary},
+	{op: "RotaryEmbedding", domain: microsoft, inert: []int{1, 2, 3}, rule: func(c *call) []string {
+		c.x[3] = c.neg(c.x[3])
+		return []string{c.Node(microsoft, c.n.Op, 1, c.n.Attrs, append([]string{c.dy[0]}, c.x[1:]...)...)[0]}
+	}, note: "with respect to the data"},
+	{op: "Attention", since: 23, inert: []int{6}, expand: attention},
+}
+
+// The inverse of a rotation is the rotation by the negative angle: dX = rotate(dY, cos, -sin).
+func rotaryRule(c *call) []string {
+	if c.want(1) || c.want(2) {
+		return nil
+	}
+	at := attrs{}
+	maps.Copy(at, c.n.Attrs)
+	return []string{c.OpA("RotaryEmbedding", at, c.dy[0], c.x[1], c.neg(c.x[2]), c.in(3))}
+}
+
+// rotary: x [B, heads, S, D] or [B, S, heads*D]; the first r elements of a head are pairs (a, b), halves or neighbours, that
+// become (a cos - b sin, a sin + b cos).
+func rotary(c *call) []string {
+	x, cos, sin := c.x[0], c.x[1], c.x[2]
+	flat := c.rank(x) == 3
+	if flat {
+		if c.n.Int("num_heads", 0) == 0 {
+			return c.fail("wanted num_heads for an input of rank 3")
+		}
+		x = c.heads(x, c.n.Int("num_heads", 0))
+	}
+	if c.in(3) != "" {
+		cos, sin = c.Op("Gather", cos, c.x[3]), c.Op("Gather", sin, c.x[3])
+	}
+	cos, sin = c.unsqueeze(cos, 1), c.unsqueeze(sin, 1)
+	d := c.of(x).Shape[3]
+	if c.err != nil || !d.Known() {
+		return c.fail("wanted the size of a head of %q", c.x[0])
+	}
+	r, rest := c.n.Int("rotary_embedding_dim", 0), ""
+	if r == 0 {
+		r = d.Size
+	}
+	if r < d.Size {
+		parts := c.Node("", "Split", 2, attrs{"axis": -1}, x, c.Ints(r, d.Size-r))
+		x, rest = parts[0], parts[1]
+	}
+	pairs, axis := c.reshape(x, 0, c.size(x, 1), c.size(x, 2), 2, r/2), int64(3)
+	if c.n.Int("interleaved", 0) != 0 {
+		pairs, axis = c.reshape(x, 0, c.size(x, 1), c.size(x, 2), r/2, 2), 4
+	}
+	ab := c.Node("", "Split", 2, attrs{"axis": axis}, pairs, c.Ints(1, 1))
+	a, b := c.squeeze(ab[0], axis), c.squeeze(ab[1], axis)
+	first, second := c.sub(c.mul(a, cos), c.mul(b, sin)), c.add(c.mul(a, sin), c.mul(b, cos))
+	y := c.reshapeLike(c.concat(axis, c.unsqueeze(first, axis), c.unsqueeze(second, axis)), x)
+	if rest != "" {
+		y = c.concat(3, y, rest)
+	}
+	if flat {
+		y = c.reshapeLike(c.transpose(y, 0, 2, 1, 3), c.x[0])
+	}
+	return []string{y}
+}
+
+// heads: [B, S, n*D] -> [B, n, S, D]
+func (c *call) heads(x string, n int64) string {
+	return c.transpose(c.reshape(x, 0, 0, n, -1), 0, 2, 1, 3)
+}
+
+// attention: softmax(q k' scale + mask) v, by the decomposition of the standard. Query heads that share a key head are rows of
+// one product, so that keys are not repeated.
+func attention(c *call) []string {
+	q, k, v := c.x[0], c.x[1], c.x[2]
+	flat := c.rank(q) == 3
+	if flat {
+		nq, nk := c.n.Int("q_num_heads", 0), c.n.Int("kv_num_heads", 0)
+		q, k, v = c.heads(q, nq), c.heads(k, nk), c.heads(v, nk)
+	}
+	past := ""
+	if c.in(4) != "" {
+		past = c.size(c.x[4], 2)
+		k, v = c.concat(2, c.x[4], k), c.concat(2, c.x[5], v)
+	}
+	if c.err != nil {
+		return nil
+	}
+	heads, kv, d := c.of(q).Shape[1], c.of(k).Shape[1], c.of(q).Shape[3]
+	if !heads.Known() || !kv.Known() || !d.Known() {
+		return c.fail("wanted the numbers of heads and the size of a head")
+	}
+	scale := float64(c.n.Float("scale", float32(1/math.Sqrt(float64(d.Size)))))
+	rows, columns := c.size(q, 2), c.size(k, 2)
+	grouped := func(t string, width any) string { // [B, heads, S, w] -> [B, kv, heads/kv*S, w]
+		if heads == kv {
+			return t
+		}
+		return c.reshape(t, 0, kv.Size, -1, width)
+	}
+	scores := c.Op("MatMul", grouped(c.scale(q, scale), d.Size), c.transpose(k, 0, 1, 3, 2))
+	if heads != kv {
+		scores = c.reshape(scores, 0, heads.Size, -1, columns)
+	}
+	raw := scores
+	if c.in(3) != "" {
+		if c.of(c.x[3]).Type == onnx.Bool {
+			scores = c.where(c.x[3], scores, c.lowest(scores))
+		} else {
+			scores = c.add(scores, c.x[3])
+		}
+	}
+	if c.n.Int("is_causal", 0) != 0 {
+		row := c.count(rows)
+		if past != "" {
+			row = c.add(row, past)
+		}
+		seen := c.Op("LessOrEqual", c.count(columns), c.unsqueeze(row, 1))
+		scores = c.where(seen, scores, c.lowest(scores))
+	}
+	if c.in(6) != "" { // opset 24: keys that are not padding, by sequence
+		seen := c.Op("Less", c.count(columns), c.unsqueeze(c.x[6], 1, 2, 3))
+		scores = c.where(seen, scores, c.lowest(scores))
+	}
+	masked := scores
+	if cap := float64(c.n.Float("softcap", 0)); cap != 0 {
+		scores = c.scale(c.Op("Tanh", c.scale(scores, 1/cap)), cap)
+	}
+	t := c.of(scores).Type
+	p := c.OpA("Softmax", attrs{"axis": -1}, c.cast(scores, onnx.DType(c.n.Int("softmax_precision", int64(t)))))
+	p = c.cast(p, t)
+	y := c.Op("MatMul", grouped(p, columns), v)
+	if heads != kv {
+		y = c.reshape(y, 0, heads.Size, rows, -1)
+	}
+	if flat {
+		y = c.reshape(c.transpose(y, 0, 2, 1, 3), 0, 0, -1)
+	}
+	steps := []string{raw, masked, scores, p}
+	return []string{y, k, v, steps[min(max(c.n.Int("qk_matmul_output_mode", 0), 0), 3)]}
+}

@@ -1,0 +1,289 @@
+package grad
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"assay/onnx"
+)
+
+type attrs = onnx.Attrs
+
+// call is what a rule sees: one node with the gradients of its outputs. Its methods emit nodes in the model's operator set.
+type call struct {
+	*onnx.Builder
+	e      *engine
+	n      *onnx.Node
+	x, y   []string // inputs and outputs (their second computation under recomputation)
+	dy     []string // gradients of the outputs, "" for outputs that nothing depends on
+	wants  []bool   // inputs whose gradient is asked for
+	leaves []string
+	err    error
+}
+
+// fail records what the rule wanted and did not find.
+func (c *call) fail(format string, args ...any) []string {
+	if c.err == nil {
+		c.err = fmt.Errorf(format, args...)
+	}
+	return nil
+}
+
+func (c *call) want(i int) bool { return i < len(c.wants) && c.wants[i] }
+
+// in returns input i, "" if it is left out.
+func (c *call) in(i int) string {
+	if i < len(c.x) {
+		return c.x[i]
+	}
+	return ""
+}
+
+func (c *call) of(name string) *onnx.Value { return c.e.of(name) }
+
+// rank returns the rank of a value that the rule cannot do without.
+func (c *call) rank(name string) int {
+	r := c.of(name).Rank()
+	if r < 0 {
+		c.fail("wanted the rank of %q, which shape inference does not find", name)
+		return 0
+	}
+	return r
+}
+
+// axis returns an axis attribute of the node as an axis of x counted from the front.
+func (c *call) axis(name string, fallback int64, x string) int64 {
+	a, r := c.n.Int(name, fallback), int64(c.rank(x))
+	if a < 0 {
+		a += r
+	}
+	if a < 0 || a >= max(r, 1) {
+		c.fail("%s %d is outside of rank %d", name, c.n.Int(name, fallback), r)
+	}
+	return a
+}
+
+// ints returns integers given as an input, or as an attribute in older operator sets: the contents of constants.
+func (c *call) ints(input int, attr string) ([]int64, bool) {
+	if v := c.n.Ints(attr); v != nil {
+		return v, true
+	}
+	if c.in(input) == "" {
+		return nil, true
+	}
+	return c.of(c.in(input)).Known()
+}
+
+// sizes returns the shape of a value that must be known before the model runs.
+func (c *call) sizes(name, why string) []int64 {
+	s, ok := c.of(name).Sizes()
+	if !ok {
+		c.fail("wanted %s, but %q is %v", why, name, c.of(name))
+	}
+	return s
+}
+
+func (c *call) add(a, b string) string { return c.Op("Add", a, b) }
+func (c *call) sub(a, b string) string { return c.Op("Sub", a, b) }
+func (c *call) mul(a, b string) string { return c.Op("Mul", a, b) }
+func (c *call) div(a, b string) string { return c.Op("Div", a, b) }
+func (c *call) neg(a string) string    { return c.Op("Neg", a) }
+
+// like is the scalar v in the type of x.
+func (c *call) like(x string, v float64) string { return c.Scalar(c.of(x).Type, v) }
+
+// lowest is the lowest finite number of the type of x.
+func (c *call) lowest(x string) string {
+	switch c.of(x).Type {
+	case onnx.Float16:
+		return c.like(x, -65504)
+	case onnx.BFloat16:
+		return c.like(x, -3.3895e38)
+	}
+	return c.like(x, -math.MaxFloat32)
+}
+
+// scale multiplies by a number; by 1 it is free.
+func (c *call) scale(x string, v float64) string {
+	if v == 1 {
+		return x
+	}
+	return c.mul(x, c.like(x, v))
+}
+
+func (c *call) where(cond, a, b string) string { return c.Op("Where", cond, a, b) }
+
+// masked is g where cond holds, else 0.
+func (c *call) masked(cond, g string) string { return c.where(cond, g, c.like(g, 0)) }
+
+func (c *call) cast(x string, t onnx.DType) string {
+	if c.of(x).Type == t {
+		return x
+	}
+	return c.OpA("Cast", attrs{"to": t}, x)
+}
+
+var one = &onnx.Tensor{Name: "value", Type: onnx.Int64, Shape: []int64{1}, Data: onnx.ScalarBytes(onnx.Int64, 1)}
+
+// shapeOf is the shape of x as an int64 vector: a constant if it is known.
+func (c *call) shapeOf(x string) string {
+	if s, ok := c.of(x).Sizes(); ok {
+		return c.Ints(s...)
+	}
+	return c.Op("Shape", x)
+}
+
+// size is dimension i of x as an int64 vector of one element.
+func (c *call) size(x string, i int) string {
+	if v := c.of(x); v.Ranked && v.Shape[i].Known() {
+		return c.Ints(v.Shape[i].Size)
+	}
+	if c.Opset() >= 15 {
+		return c.OpA("Shape", attrs{"start": i, "end": i + 1}, x)
+	}
+	return c.Op("Slice", c.Op("Shape", x), c.Ints(int64(i)), c.Ints(int64(i+1)))
+}
+
+// shape joins sizes (int, int64, or names of int64 vectors) into one vector.
+func (c *call) shape(parts ...any) string {
+	var names []string
+	var numbers []int64
+	flush := func() {
+		if len(numbers) > 0 {
+			names = append(names, c.Ints(numbers...))
+			numbers = nil
+		}
+	}
+	for _, p := range parts {
+		switch p := p.(type) {
+		case int:
+			numbers = append(numbers, int64(p))
+		case int64:
+			numbers = append(numbers, p)
+		case string:
+			if v, ok := c.of(p).Known(); ok {
+				numbers = append(numbers, v...)
+				continue
+			}
+			flush()
+			names = append(names, p)
+		}
+	}
+	flush()
+	if len(names) == 1 {
+		return names[0]
+	}
+	return c.concat(0, names...)
+}
+
+func (c *call) reshape(x string, parts ...any) string { return c.Op("Reshape", x, c.shape(parts...)) }
+
+// reshapeLike gives g the shape of x, which has as many elements.
+func (c *call) reshapeLike(g, x string) string {
+	v := c.of(x)
+	open, empty := 0, false
+	dims := make([]int64, len(v.Shape))
+	for i, d := range v.Shape {
+		dims[i] = d.Size
+		if !d.Known() {
+			open++
+		}
+		empty = empty || d.Size == 0
+	}
+	if !v.Ranked || open > 1 || empty {
+		return c.Op("Reshape", g, c.Op("Shape", x))
+	}
+	return c.Op("Reshape", g, c.Ints(dims...))
+}
+
+// filled is a tensor of the shape and type of x.
+func (c *call) filled(x string, v float64) string {
+	t := c.of(x).Type
+	if c.of(x).Rank() == 0 {
+		return c.Scalar(t, v)
+	}
+	return c.filledShape(c.shapeOf(x), t, v)
+}
+
+func (c *call) filledShape(shape string, t onnx.DType, v float64) string {
+	value := &onnx.Tensor{Name: "value", Type: t, Shape: []int64{1}, Data: onnx.ScalarBytes(t, v)}
+	return c.OpA("ConstantOfShape", attrs{"value": value}, shape)
+}
+
+func (c *call) zeros(x string) string { return c.filled(x, 0) }
+
+// reduce applies a Reduce operator; no axes is a no-op.
+func (c *call) reduce(op, x string, axes []int64, keep bool) string {
+	if len(axes) == 0 {
+		return x
+	}
+	if op == "ReduceSum" || c.Opset() >= 18 {
+		return c.OpA(op, attrs{"keepdims": keep}, x, c.Ints(axes...))
+	}
+	return c.OpA(op, attrs{"keepdims": keep, "axes": axes}, x)
+}
+
+func (c *call) sum(x string, axes []int64, keep bool) string {
+	return c.reduce("ReduceSum", x, axes, keep)
+}
+
+func (c *call) concat(axis int64, xs ...string) string {
+	if len(xs) == 1 {
+		return xs[0]
+	}
+	return c.OpA("Concat", attrs{"axis": axis}, xs...)
+}
+
+func (c *call) transpose(x string, perm ...int64) string {
+	if slices.IsSorted(perm) {
+		return x
+	}
+	return c.OpA("Transpose", attrs{"perm": perm}, x)
+}
+
+// swap exchanges the last two axes.
+func (c *call) swap(x string) string {
+	perm := iota64(c.rank(x))
+	if n := len(perm); n >= 2 {
+		perm[n-1], perm[n-2] = perm[n-2], perm[n-1]
+	}
+	return c.transpose(x, perm...)
+}
+
+// toFront moves an axis to the front; fromFront moves it back.
+func (c *call) toFront(x string, axis int64) string {
+	perm := iota64(c.rank(x))
+	copy(perm[1:axis+1], perm[:axis])
+	perm[0] = axis
+	return c.transpose(x, perm...)
+}
+
+func (c *call) fromFront(x string, axis int64) string {
+	perm := iota64(c.rank(x))
+	copy(perm[:axis], perm[1:axis+1])
+	perm[axis] = 0
+	return c.transpose(x, perm...)
+}
+
+func (c *call) unsqueeze(x string, axes ...int64) string {
+	return c.Op("Unsqueeze", x, c.Ints(axes...))
+}
+func (c *call) squeeze(x string, axes ...int64) string { return c.Op("Squeeze", x, c.Ints(axes...)) }
+
+// iota64 is 0, 1, ..., n-1.
+func iota64(n int) []int64 {
+	v := make([]int64, n)
+	for i := range v {
+		v[i] = int64(i)
+	}
+	return v
+}
+
+// count is 0, 1, ..., n-1 at run time; n is an int64 vector of one element.
+func (c *call) count(n string) string {
+	if v, ok := c.of(n).Known(); ok && v[0] <= 4096 {
+		return c.Ints(iota64(int(v[0]))...)
+	}
+	return c.Op("Range", c.Int(0), c.Op("Squeeze", n), c.Int(1))
+}

@@ -1,0 +1,193 @@
+package grad
+
+import "assay/onnx"
+
+var convRules = []entry{
+	{op: "Conv", rule: convRule},
+	{op: "ConvTranspose", rule: convTransposeRule},
+	{op: "Resize", inert: []int{1, 2, 3}, expand: resize, note: "sizes of the resized axes are known before the model runs"},
+}
+
+// window returns the geometry of the node's convolution or pooling over x.
+func (c *call) window(x string, kernel []int64) onnx.Window {
+	if c.rank(x) < 3 {
+		c.fail("wanted data of rank 3 or more")
+		return onnx.Window{}
+	}
+	w := onnx.WindowOf(c.n, kernel, c.of(x).Shape[2:])
+	if w.Pads == nil {
+		c.fail("wanted the spatial sizes of %q, which auto_pad depends on", x)
+	}
+	return w
+}
+
+func (c *call) kernel(w string) []int64 {
+	s := c.sizes(w, "the sizes of the kernel")
+	if len(s) < 3 {
+		c.fail("wanted a kernel of rank 3 or more")
+		return nil
+	}
+	return s[2:]
+}
+
+// Y = X * W + b: dX is the transposed convolution of dY, dW the convolution of X with dY, db the sum of dY.
+func convRule(c *call) []string {
+	x, w, dy := c.x[0], c.x[1], c.dy[0]
+	k := c.kernel(w)
+	if c.err != nil {
+		return nil
+	}
+	win, group := c.window(x, k), c.n.Int("group", 1)
+	if c.err != nil {
+		return nil
+	}
+	g := make([]string, len(c.x))
+	if c.want(0) {
+		g[0] = c.convInput(x, w, dy, win, group)
+	}
+	if c.want(1) {
+		g[1] = c.convKernel(x, dy, win, group)
+	}
+	if c.want(2) {
+		g[2] = c.channelSum(dy)
+	}
+	return g
+}
+
+// channelSum adds up everything but axis 1.
+func (c *call) channelSum(dy string) string {
+	axes := append([]int64{0}, iota64(c.rank(dy))[2:]...)
+	return c.sum(dy, axes, false)
+}
+
+// convInput is the transposed convolution of dy with w, cut and padded to the shape of x.
+func (c *call) convInput(x, w, dy string, win onnx.Window, group int64) string {
+	n := len(win.Kernel)
+	at := attrs{"strides": win.Strides, "dilations": win.Dilations, "group": group}
+	pads, extra, fixed := make([]int64, 2*n), make([]int64, n), true
+	for i := range n {
+		in, out := c.of(x).Shape[2+i], c.of(dy).Shape[2+i]
+		fixed = fixed && in.Known() && out.Known()
+		full := (out.Size-1)*win.Strides[i] + (win.Kernel[i]-1)*win.Dilations[i] + 1
+		pads[i] = win.Pads[i]
+		if end := full - in.Size - win.Pads[i]; end >= 0 {
+			pads[n+i] = end
+		} else { // the stride left a rest
+			extra[i] = -end
+		}
+	}
+	if fixed {
+		at["pads"], at["output_padding"] = pads, extra
+		return c.OpA("ConvTranspose", at, dy, w)
+	}
+	full := c.OpA("ConvTranspose", at, dy, w)
+	begin, before := make([]int64, n), make([]int64, n)
+	for i := range n {
+		begin[i], before[i] = -win.Pads[i], win.Pads[i]
+	}
+	spatial := func(v string) string { return c.Op("Slice", c.Op("Shape", v), c.Ints(2), c.Ints(int64(2+n))) }
+	end := c.add(c.sub(spatial(x), spatial(full)), c.Ints(before...))
+	return c.Op("Pad", full, c.concat(0, c.Ints(0, 0), c.Ints(begin...), c.Ints(0, 0), end), c.like(full, 0))
+}
+
+// convKernel is dW [O, C/group, kernel] for data x [N, C, ...] and gradient dy [N, O, ...]: the convolution of x with dy,
+// batch and channels exchanged, strides and dilations exchanged.
+func (c *call) convKernel(x, dy string, win onnx.Window, group int64) string {
+	n := len(win.Kernel)
+	perm := iota64(n + 2)
+	perm[0], perm[1] = 1, 0
+	data := x
+	if group == 1 {
+		data = c.transpose(x, perm...)
+	} else { // [N, g*C, ...] -> [C, g*N, ...]
+		ch := c.of(x).Shape[1]
+		if !ch.Known() {
+			c.fail("wanted the number of channels of %q", x)
+			return ""
+		}
+		spatial := make([]any, n)
+		for i := range spatial {
+			spatial[i] = c.size(x, 2+i)
+		}
+		data = c.reshape(x, append([]any{c.size(x, 0), group, ch.Size / group}, spatial...)...)
+		mix := iota64(n + 3)
+		mix[0], mix[2] = 2, 0
+		data = c.reshape(c.transpose(data, mix...), append([]any{ch.Size / group, -1}, spatial...)...)
+	}
+	at := attrs{"strides": win.Dilations, "dilations": win.Strides, "pads": win.Pads, "group": group}
+	g := c.transpose(c.OpA("Conv", at, data, c.transpose(dy, perm...)), perm...)
+	for i, k := range win.Kernel {
+		if d := c.of(g).Shape[2+i]; !d.Known() || d.Size != k { // places that the stride never reached
+			axes := iota64(n + 2)[2:]
+			return c.Op("Slice", g, c.Ints(make([]int64, n)...), c.Ints(win.Kernel...), c.Ints(axes...))
+		}
+	}
+	return g
+}
+
+// Y = X *' W + b: dX is the convolution of dY with W, dW that of dY with X.
+func convTransposeRule(c *call) []string {
+	x, w, dy := c.x[0], c.x[1], c.dy[0]
+	k := c.kernel(w)
+	if c.err != nil {
+		return nil
+	}
+	win, group := c.transposedWindow(x, k), c.n.Int("group", 1)
+	if c.err != nil {
+		return nil
+	}
+	g := make([]string, len(c.x))
+	if c.want(0) {
+		at := attrs{"strides": win.Strides, "dilations": win.Dilations, "pads": win.Pads, "group": group}
+		g[0] = c.OpA("Conv", at, dy, w)
+	}
+	if c.want(1) {
+		g[1] = c.convKernel(dy, x, win, group)
+	}
+	if c.want(2) {
+		g[2] = c.channelSum(dy)
+	}
+	return g
+}
+
+// transposedWindow resolves the pads that output_shape or auto_pad ask for.
+func (c *call) transposedWindow(x string, kernel []int64) onnx.Window {
+	n := len(kernel)
+	if c.rank(x) != n+2 {
+		c.fail("wanted data of the kernel's rank")
+		return onnx.Window{}
+	}
+	mode, shape, extra := c.n.Str("auto_pad", "NOTSET"), c.n.Ints("output_shape"), c.n.Ints("output_padding")
+	if extra == nil {
+		extra = make([]int64, n)
+	}
+	plain := *c.n
+	plain.Attrs = map[string]any{}
+	for k, v := range c.n.Attrs {
+		if k != "auto_pad" {
+			plain.Attrs[k] = v
+		}
+	}
+	win := onnx.WindowOf(&plain, kernel, c.of(x).Shape[2:])
+	if shape == nil && mode != "SAME_UPPER" && mode != "SAME_LOWER" {
+		return win
+	}
+	win.Pads = make([]int64, 2*n)
+	for i := range n {
+		total := (kernel[i]-1)*win.Dilations[i] + 1 + extra[i] - win.Strides[i]
+		if shape != nil {
+			in := c.of(x).Shape[2+i]
+			if !in.Known() {
+				c.fail("wanted the spatial sizes of %q, which output_shape depends on", x)
+				return win
+			}
+			total += in.Size*win.Strides[i] - shape[len(shape)-n+i]
+		}
+		total = max(total, 0)
+		win.Pads[i], win.Pads[n+i] = total-total/2, total/2
+		if mode == "SAME_UPPER" {
+			win.Pads[i], win.Pads[n+i] = total/2, total-total/2
+		}
+	}
+	return win
+}

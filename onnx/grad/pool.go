@@ -1,0 +1,139 @@
+package grad
+
+import "assay/onnx"
+
+var poolRules = []entry{
+	{op: "MaxPool", expand: maxPool},
+	{op: "AveragePool", expand: averagePool},
+	{op: "GlobalAveragePool", expand: func(c *call) []string {
+		return []string{c.reduce("ReduceMean", c.x[0], iota64(c.rank(c.x[0]))[2:], true)}
+	}},
+	{op: "GlobalMaxPool", expand: func(c *call) []string {
+		return []string{c.reduce("ReduceMax", c.x[0], iota64(c.rank(c.x[0]))[2:], true)}
+	}},
+}
+
+// pooling is a pooling node over x, padded explicitly so that every window lies inside.
+type pooling struct {
+	win  onnx.Window
+	pads []int64 // of all axes of x, with what ceil_mode adds at the ends
+	ceil []int64 // the part of pads that ceil_mode added, by spatial axis
+}
+
+func (c *call) pooling() pooling {
+	x := c.x[0]
+	p := pooling{win: c.window(x, nil)}
+	if c.err != nil {
+		return p
+	}
+	n := len(p.win.Kernel)
+	p.pads, p.ceil = make([]int64, 2*(n+2)), make([]int64, n)
+	for i := range n {
+		before, after := p.win.Pads[i], p.win.Pads[n+i]
+		if c.n.Int("ceil_mode", 0) != 0 && p.win.Strides[i] > 1 {
+			in, out := c.of(x).Shape[2+i], c.of(c.y[0]).Shape[2+i]
+			if !in.Known() || !out.Known() {
+				c.fail("wanted the spatial sizes of %q, which ceil_mode depends on", x)
+				return p
+			}
+			span := (p.win.Kernel[i]-1)*p.win.Dilations[i] + 1
+			p.ceil[i] = max(0, (out.Size-1)*p.win.Strides[i]+span-in.Size-before-after)
+		}
+		p.pads[2+i], p.pads[n+4+i] = before, after+p.ceil[i]
+	}
+	return p
+}
+
+func (p pooling) padded() bool {
+	for _, v := range p.pads {
+		if v != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// windows is the convolution of single channels [M, 1, ...] with a kernel [K, 1, ...]: one output channel for each kernel.
+func (c *call) windows(single, kernel string, p pooling) string {
+	return c.OpA("Conv", attrs{"strides": p.win.Strides, "dilations": p.win.Dilations}, single, kernel)
+}
+
+// singles makes every channel a sample of its own: [N, C, ...] -> [N*C, 1, ...].
+func (c *call) singles(x string) string {
+	dims := []any{-1, 1}
+	for i := 2; i < c.rank(x); i++ {
+		dims = append(dims, c.size(x, i))
+	}
+	return c.reshape(x, dims...)
+}
+
+// maxPool: a convolution with one-hot kernels lays the elements of every window out as channels, and the largest is taken.
+// Going back, the transposed convolution adds overlapping windows up in a fixed order.
+func maxPool(c *call) []string {
+	p := c.pooling()
+	if c.err != nil {
+		return nil
+	}
+	x := c.x[0]
+	if p.padded() {
+		x = c.Op("Pad", x, c.Ints(p.pads...), c.lowest(x))
+	}
+	count := int64(1)
+	for _, k := range p.win.Kernel {
+		count *= k
+	}
+	eye := make([]float64, count*count)
+	for i := range count {
+		eye[i*count+i] = 1
+	}
+	kernel := c.Numbers(c.of(x).Type, append([]int64{count, 1}, p.win.Kernel...), eye...)
+	best := c.reduce("ReduceMax", c.windows(c.singles(x), kernel, p), []int64{1}, true)
+	return []string{c.reshapeLike(best, c.y[0])}
+}
+
+// averagePool: the sum over every window, divided by the number of its elements that count.
+func averagePool(c *call) []string {
+	p := c.pooling()
+	if c.err != nil {
+		return nil
+	}
+	x := c.x[0]
+	t := c.of(x).Type
+	count := 1
+	for _, k := range p.win.Kernel {
+		count *= int(k)
+	}
+	ones := make([]float64, count)
+	for i := range ones {
+		ones[i] = 1
+	}
+	kernel := c.Numbers(t, append([]int64{1, 1}, p.win.Kernel...), ones...)
+	single := c.singles(x)
+	if !p.padded() {
+		return []string{c.scale(c.reshapeLike(c.windows(single, kernel, p), c.y[0]), 1/float64(count))}
+	}
+	zero := c.like(x, 0)
+	sum := c.windows(c.Op("Pad", single, c.Ints(p.pads...), zero), kernel, p)
+	real := []any{1, 1}
+	n := len(p.win.Kernel)
+	rest := make([]int64, len(p.pads)) // padding that does not count
+	copy(rest, p.pads)
+	for i := range n {
+		size := c.size(x, 2+i)
+		if c.n.Int("count_include_pad", 0) != 0 {
+			size = c.plus(size, p.pads[2+i]+p.pads[n+4+i]-p.ceil[i])
+			rest[2+i], rest[n+4+i] = 0, p.ceil[i]
+		}
+		real = append(real, size)
+	}
+	counts := c.windows(c.Op("Pad", c.filledShape(c.shape(real...), t, 1), c.Ints(rest...), zero), kernel, p)
+	return []string{c.reshapeLike(c.div(sum, counts), c.y[0])}
+}
+
+// plus adds to a size.
+func (c *call) plus(size string, n int64) string {
+	if v, ok := c.of(size).Known(); ok {
+		return c.Ints(v[0] + n)
+	}
+	return c.add(size, c.Ints(n))
+}

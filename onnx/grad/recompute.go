@@ -1,0 +1,107 @@
+package grad
+
+import (
+	"slices"
+	"strings"
+
+	"assay/onnx"
+)
+
+// segment is one part of the model whose forward values the backward pass computes anew.
+type segment struct {
+	nodes  []*onnx.Node      // those that depend on the feeds, in order
+	feeds  []string          // values from outside that are made to depend on the incoming gradient
+	rename map[string]string // forward value -> its second computation; nil until the backward pass arrives
+}
+
+// random operators give other values the second time; theirs are kept.
+var random = []string{"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+
+// planSegments finds what each segment has to compute anew. Its feeds are the floating-point values that other nodes make for
+// this segment alone: the activations that it continues. What several segments share (masks, rotary angles) is kept anyway,
+// and with it what is computed from shared values and constants only.
+func planSegments(m *onnx.Model, t *onnx.Types) map[string]*segment {
+	maker, users := map[string]*onnx.Node{}, map[string][]string{}
+	for _, n := range m.Nodes {
+		for _, x := range n.Inputs {
+			if !slices.Contains(users[x], n.Segment) && n.Segment != "" {
+				users[x] = append(users[x], n.Segment)
+			}
+		}
+		for _, y := range n.Outputs {
+			maker[y] = n
+		}
+	}
+	plan := map[string]*segment{}
+	reached := map[string]bool{} // value + segment
+	for _, n := range m.Nodes {
+		if n.Segment == "" || slices.Contains(random, n.Op) {
+			continue
+		}
+		s := plan[n.Segment]
+		if s == nil {
+			s = &segment{}
+			plan[n.Segment] = s
+		}
+		depends := false
+		for _, x := range n.Inputs {
+			from := maker[x]
+			if from != nil && from.Segment != n.Segment && len(users[x]) == 1 && t.Of(x).Type.IsFloat() && t.Of(x).Const == nil {
+				if !slices.Contains(s.feeds, x) {
+					s.feeds = append(s.feeds, x)
+				}
+				depends = true
+			}
+			depends = depends || reached[n.Segment+"\x00"+x]
+		}
+		if depends {
+			s.nodes = append(s.nodes, n)
+			for _, y := range n.Outputs {
+				reached[n.Segment+"\x00"+y] = true
+			}
+		}
+	}
+	return plan
+}
+
+// recomputed returns the second computation of the values around n, nil if there is none. The first call for a segment emits
+// it. Its feeds get zero times an element of the incoming gradient added: without this dependence the second computation
+// could run, or be merged with the first, before the gradient arrives, and nothing would be saved.
+func (e *engine) recomputed(n *onnx.Node, dy []string) map[string]string {
+	s := e.plan[n.Segment]
+	if s == nil || n.Segment == "" {
+		return nil
+	}
+	if s.rename != nil {
+		return s.rename
+	}
+	s.rename = map[string]string{}
+	if len(s.feeds) == 0 {
+		return s.rename
+	}
+	c := &call{Builder: e.b, e: e}
+	i := slices.IndexFunc(dy, func(g string) bool { return g != "" })
+	// The sum of no elements: exactly zero whatever the gradient holds.
+	nothing := c.Op("Slice", c.Op("Reshape", dy[i], c.Ints(-1)), c.Ints(0), c.Ints(0))
+	zero := c.OpA("ReduceSum", attrs{"keepdims": 0}, nothing)
+	for _, x := range s.feeds {
+		s.rename[x] = c.add(x, c.cast(zero, e.of(x).Type))
+	}
+	for _, n := range s.nodes {
+		twin := *n
+		twin.Name, twin.Segment = e.b.Name("again/"+strings.TrimPrefix(n.Name, "/")), ""
+		twin.Inputs = make([]string, len(n.Inputs))
+		for i, x := range n.Inputs {
+			twin.Inputs[i] = renamed(s.rename, x)
+		}
+		twin.Outputs = make([]string, len(n.Outputs))
+		for i, y := range n.Outputs {
+			if y != "" {
+				twin.Outputs[i] = e.b.Name("again/" + y)
+				s.rename[y] = twin.Outputs[i]
+			}
+		}
+		e.b.M.Nodes = append(e.b.M.Nodes, &twin)
+	}
+	return s.rename
+}

@@ -1,0 +1,109 @@
+package grad
+
+var reduceRules = []entry{
+	{op: "ReduceSum", inert: []int{1}, rule: func(c *call) []string { return []string{c.spread(c.dy[0])} }},
+	{op: "ReduceMean", inert: []int{1}, rule: func(c *call) []string {
+		return []string{c.spread(c.div(c.dy[0], c.reducedCount()))}
+	}},
+	{op: "ReduceMax", inert: []int{1}, rule: reduceExtremeRule},
+	{op: "ReduceMin", inert: []int{1}, rule: reduceExtremeRule},
+	// dX = dY sign(x)
+	{op: "ReduceL1", inert: []int{1}, rule: func(c *call) []string {
+		return []string{c.mul(c.kept(c.dy[0]), c.Op("Sign", c.x[0]))}
+	}},
+	// dX = dY x / y
+	{op: "ReduceL2", inert: []int{1}, rule: func(c *call) []string {
+		return []string{c.mul(c.x[0], c.kept(c.div(c.dy[0], c.y[0])))}
+	}},
+	{op: "ReduceSumSquare", inert: []int{1}, rule: func(c *call) []string {
+		return []string{c.mul(c.x[0], c.kept(c.scale(c.dy[0], 2)))}
+	}},
+	// y = log sum x: dX = dY / e^y
+	{op: "ReduceLogSum", inert: []int{1}, rule: func(c *call) []string {
+		return []string{c.spread(c.div(c.dy[0], c.Op("Exp", c.y[0])))}
+	}},
+	// y = log sum e^x: dX = dY e^(x - y)
+	{op: "ReduceLogSumExp", inert: []int{1}, rule: func(c *call) []string {
+		return []string{c.mul(c.Op("Exp", c.sub(c.x[0], c.kept(c.y[0]))), c.kept(c.dy[0]))}
+	}},
+	// dX = dY y / x
+	{op: "ReduceProd", inert: []int{1}, rule: func(c *call) []string {
+		return []string{c.div(c.kept(c.mul(c.dy[0], c.y[0])), c.x[0])}
+	}, note: "no element is zero"},
+	{op: "CumSum", inert: []int{1}, rule: func(c *call) []string {
+		return []string{c.OpA("CumSum", attrs{"exclusive": c.n.Int("exclusive", 0), "reverse": 1 - c.n.Int("reverse", 0)}, c.dy[0], c.x[1]), ""}
+	}},
+}
+
+// reducedAxes returns the axes that the node reduces, known before the model runs. all is true if it reduces every axis;
+// none if it reduces nothing (no axes, noop_with_empty_axes).
+func (c *call) reducedAxes() (axes []int64, all, none, ok bool) {
+	axes, ok = c.ints(1, "axes")
+	if ok && len(axes) == 0 {
+		none = c.n.Int("noop_with_empty_axes", 0) != 0
+		return nil, !none, none, true
+	}
+	return axes, false, false, ok
+}
+
+// kept gives a reduced value (the output or its gradient) its reduced axes back, with size 1, so that it broadcasts to the
+// input.
+func (c *call) kept(v string) string {
+	axes, all, none, ok := c.reducedAxes()
+	switch {
+	case none || c.n.Int("keepdims", 1) != 0:
+		return v
+	case all: // one element: it broadcasts as it is, unless its gradient is a scalar of a scalar
+		return v
+	case !ok:
+		return c.Op("Unsqueeze", v, c.x[1])
+	}
+	return c.unsqueeze(v, axes...)
+}
+
+// spread repeats a reduced gradient over the input's shape.
+func (c *call) spread(g string) string {
+	return c.Op("Expand", c.kept(g), c.shapeOf(c.x[0]))
+}
+
+// reducedCount is how many elements go into each output element, in the type of the input.
+func (c *call) reducedCount() string {
+	x := c.of(c.x[0])
+	axes, all, none, ok := c.reducedAxes()
+	if none {
+		return c.like(c.x[0], 1)
+	}
+	if all && x.Ranked {
+		axes = iota64(len(x.Shape))
+	}
+	if ok && x.Ranked {
+		n, fixed := int64(1), true
+		for _, a := range axes {
+			d := x.Shape[(a+int64(len(x.Shape)))%int64(len(x.Shape))]
+			n, fixed = n*d.Size, fixed && d.Known()
+		}
+		if fixed {
+			return c.like(c.x[0], float64(n))
+		}
+	}
+	total := c.Op("Size", c.x[0])
+	return c.cast(c.Op("Div", total, c.Op("Size", c.y[0])), x.Type)
+}
+
+// reduceExtremeRule: the extreme element takes the gradient; equal ones share it.
+func reduceExtremeRule(c *call) []string {
+	hit := c.cast(c.Op("Equal", c.x[0], c.kept(c.y[0])), c.of(c.x[0]).Type)
+	var ties string
+	axes, all, none, ok := c.reducedAxes()
+	switch {
+	case none:
+		return []string{c.dy[0]}
+	case all:
+		ties = c.OpA("ReduceSum", attrs{"keepdims": 1}, hit)
+	case !ok:
+		ties = c.OpA("ReduceSum", attrs{"keepdims": 1}, hit, c.x[1])
+	default:
+		ties = c.sum(hit, axes, true)
+	}
+	return []string{c.mul(c.div(hit, ties), c.kept(c.dy[0]))}
+}

@@ -1,0 +1,250 @@
+package grad
+
+var shapeRules = []entry{
+	{op: "Reshape", inert: []int{1}, rule: reshapedBack},
+	{op: "Flatten", rule: reshapedBack},
+	{op: "Squeeze", inert: []int{1}, rule: reshapedBack},
+	{op: "Unsqueeze", inert: []int{1}, rule: reshapedBack},
+	{op: "Expand", inert: []int{1}, broadcast: true, rule: func(c *call) []string { return []string{c.dy[0], ""} }},
+	{op: "Transpose", rule: func(c *call) []string {
+		perm := c.n.Ints("perm")
+		if perm == nil { // reversed: its own inverse
+			return []string{c.Op("Transpose", c.dy[0])}
+		}
+		back := make([]int64, len(perm))
+		for i, p := range perm {
+			back[p] = int64(i)
+		}
+		return []string{c.transpose(c.dy[0], back...)}
+	}},
+	{op: "Concat", rule: concatRule},
+	{op: "Split", inert: []int{1}, rule: splitRule},
+	{op: "Slice", inert: []int{1, 2, 3, 4}, rule: sliceRule},
+	{op: "Pad", inert: []int{1, 3}, rule: padRule},
+	{op: "Tile", inert: []int{1}, rule: tileRule},
+	{op: "Trilu", inert: []int{1}, rule: func(c *call) []string {
+		return []string{c.OpA("Trilu", attrs{"upper": c.n.Int("upper", 1)}, append([]string{c.dy[0]}, c.x[1:]...)...)}
+	}},
+	{op: "DepthToSpace", expand: depthToSpace},
+	{op: "SpaceToDepth", expand: spaceToDepth},
+}
+
+func reshapedBack(c *call) []string { return []string{c.reshapeLike(c.dy[0], c.x[0])} }
+
+func concatRule(c *call) []string {
+	if len(c.x) == 1 {
+		return []string{c.dy[0]}
+	}
+	axis := c.axis("axis", 0, c.x[0])
+	if c.err != nil {
+		return nil
+	}
+	sizes := make([]any, len(c.x))
+	for i, x := range c.x {
+		sizes[i] = c.size(x, int(axis))
+	}
+	return c.Node("", "Split", len(c.x), attrs{"axis": axis}, c.dy[0], c.shape(sizes...))
+}
+
+// Parts that nothing depends on count as zeros.
+func splitRule(c *call) []string {
+	parts := make([]string, len(c.y))
+	for i, g := range c.dy {
+		if parts[i] = g; g == "" {
+			parts[i] = c.zeros(c.y[i])
+		}
+	}
+	return []string{c.concat(c.axis("axis", 0, c.x[0]), parts...)}
+}
+
+// sliceRule pads the gradient with zeros. Steps other than 1, and slices whose place is only known when the model runs, go
+// back as a gather of the taken indices.
+func sliceRule(c *call) []string {
+	x := c.x[0]
+	r := c.rank(x)
+	axes, known := c.ints(3, "")
+	if c.err != nil {
+		return nil
+	}
+	if !known {
+		return c.fail("wanted constant axes")
+	}
+	starts, fixed := c.of(c.x[1]).Known()
+	steps, constant := c.ints(4, "")
+	if axes == nil {
+		n := c.of(c.x[1])
+		if len(n.Shape) != 1 || !n.Shape[0].Known() {
+			return c.fail("wanted the number of starts")
+		}
+		axes = iota64(int(n.Shape[0].Size))
+	}
+	pads := make([]int64, 2*r)
+	for i, a := range axes {
+		a = (a + int64(r)) % int64(r)
+		before, after := c.of(x).Shape[a], c.of(c.y[0]).Shape[a]
+		if !fixed || !constant || steps != nil && steps[i] != 1 {
+			return c.sliceGather(axes)
+		}
+		if before.Same(after) {
+			continue
+		}
+		if !before.Known() || !after.Known() {
+			return c.sliceGather(axes)
+		}
+		if starts[i] < 0 {
+			starts[i] += before.Size
+		}
+		pads[a] = min(max(starts[i], 0), before.Size)
+		pads[a+int64(r)] = before.Size - after.Size - pads[a]
+	}
+	return []string{c.Op("Pad", c.dy[0], c.Ints(pads...), c.like(c.dy[0], 0))}
+}
+
+// sliceGather: one axis after the other, the last taken first, the rows go back to the indices that the slice took.
+func (c *call) sliceGather(axes []int64) []string {
+	x := c.x[0]
+	r := int64(c.rank(x))
+	shapes := make([]string, len(axes)+1) // of x after slicing 0, 1, ... axes
+	shapes[0] = c.shapeOf(x)
+	taken := make([]string, len(axes))
+	part := func(v string, i int) string {
+		if v == "" {
+			return ""
+		}
+		return c.Op("Slice", v, c.Ints(int64(i)), c.Ints(int64(i+1)))
+	}
+	for i := range axes {
+		a := (axes[i] + r) % r
+		all := c.count(c.size(x, int(a)))
+		taken[i] = c.Op("Slice", all, part(c.x[1], i), part(c.x[2], i), c.Ints(0), part(c.in(4), i))
+		dims := make([]any, r)
+		for k := range dims {
+			dims[k] = c.Op("Slice", shapes[i], c.Ints(int64(k)), c.Ints(int64(k+1)))
+		}
+		dims[a] = c.Op("Shape", taken[i])
+		shapes[i+1] = c.shape(dims...)
+	}
+	g := c.dy[0]
+	for i := len(axes) - 1; i >= 0; i-- {
+		g = c.scatterRows(g, taken[i], shapes[i], (axes[i]+r)%r)
+	}
+	return []string{g}
+}
+
+// padRule: constant padding is cut off again, and its value has the rest of the gradient. The other modes read elements
+// several times: they are gathers.
+func padRule(c *call) []string {
+	if c.n.Str("mode", "constant") != "constant" {
+		return c.padGather()
+	}
+	g := make([]string, len(c.x))
+	back := c.Op("Neg", c.x[1])
+	if v, ok := c.of(c.x[1]).Known(); ok {
+		for i := range v {
+			v[i] = -v[i]
+		}
+		back = c.Ints(v...)
+	}
+	g[0] = c.Op("Pad", c.dy[0], back, c.like(c.dy[0], 0), c.in(3))
+	if c.want(2) {
+		inside := c.Op("Pad", c.filled(c.x[0], 0), c.x[1], c.like(c.dy[0], 1), c.in(3)) // 1 in the padding
+		g[2] = c.reshapeLike(c.OpA("ReduceSum", attrs{"keepdims": 0}, c.mul(c.dy[0], inside)), c.x[2])
+	}
+	return g
+}
+
+// padGather: along every axis, padded index i of n reads i clipped to the edge, reflected at it, or wrapped around.
+func (c *call) padGather() []string {
+	x := c.x[0]
+	r := int64(c.rank(x))
+	axes, ok := c.ints(3, "")
+	if axes == nil {
+		axes = iota64(int(r))
+	}
+	pads, fixed := c.of(c.x[1]).Known()
+	if !ok || !fixed || c.err != nil {
+		return c.fail("wanted constant pads and axes in mode %s", c.n.Str("mode", ""))
+	}
+	indices := make([]string, len(axes))
+	for i := range axes {
+		a := (axes[i] + r) % r
+		before, after := pads[i], pads[i+len(axes)]
+		if before == 0 && after == 0 {
+			continue
+		}
+		n := c.Op("Squeeze", c.size(x, int(a)))
+		at := c.Op("Range", c.Int(-before), c.add(n, c.Int(after)), c.Int(1))
+		last := c.sub(n, c.Int(1))
+		switch c.n.Str("mode", "") {
+		case "edge":
+			at = c.Op("Max", c.Op("Min", at, last), c.Int(0))
+		case "reflect": // n-1 - | n-1 - |i| |
+			at = c.sub(last, c.Op("Abs", c.sub(last, c.Op("Abs", at))))
+		case "wrap":
+			at = c.Op("Mod", at, n)
+		default:
+			return c.fail("wanted mode constant, reflect, edge or wrap, not %s", c.n.Str("mode", ""))
+		}
+		indices[i] = at
+	}
+	// The output of an axis is the input of the next: gradients go back in reverse, each over the shape before its axis.
+	g := c.dy[0]
+	shape := make([]any, r)
+	for k := range shape {
+		shape[k] = c.size(x, k)
+	}
+	rows := make([]string, len(axes))
+	for i := range axes {
+		rows[i] = c.size(x, int((axes[i]+r)%r))
+	}
+	for i := len(axes) - 1; i >= 0; i-- {
+		if indices[i] != "" {
+			g = c.collectRows(g, indices[i], rows[i], (axes[i]+r)%r)
+		}
+	}
+	return []string{g}
+}
+
+// tileRule: the repeats become axes of their own, which are summed.
+func tileRule(c *call) []string {
+	x, r := c.x[0], c.rank(c.x[0])
+	parts := make([]any, 0, 2*r)
+	axes := make([]int64, r)
+	for i := range r {
+		repeat := c.Op("Slice", c.x[1], c.Ints(int64(i)), c.Ints(int64(i+1)))
+		parts = append(parts, repeat, c.size(x, i))
+		axes[i] = int64(2 * i)
+	}
+	return []string{c.sum(c.reshape(c.dy[0], parts...), axes, false), ""}
+}
+
+func depthToSpace(c *call) []string {
+	x, b := c.x[0], c.n.Int("blocksize", 1)
+	h, w := c.size(x, 2), c.size(x, 3)
+	k := c.of(x).Shape[1]
+	if !k.Known() {
+		return c.fail("wanted the number of channels of %q", x)
+	}
+	d := k.Size / (b * b)
+	if c.n.Str("mode", "DCR") == "CRD" {
+		t := c.transpose(c.reshape(x, 0, d, b, b, h, w), 0, 1, 4, 2, 5, 3)
+		return []string{c.reshape(t, 0, d, c.times(h, b), c.times(w, b))}
+	}
+	t := c.transpose(c.reshape(x, 0, b, b, d, h, w), 0, 3, 4, 1, 5, 2)
+	return []string{c.reshape(t, 0, d, c.times(h, b), c.times(w, b))}
+}
+
+func spaceToDepth(c *call) []string {
+	x, b := c.x[0], c.n.Int("blocksize", 1)
+	h, w := c.Op("Div", c.size(x, 2), c.Ints(b)), c.Op("Div", c.size(x, 3), c.Ints(b))
+	t := c.transpose(c.reshape(x, 0, c.size(x, 1), h, b, w, b), 0, 3, 5, 1, 2, 4)
+	return []string{c.reshape(t, 0, c.Op("Mul", c.size(x, 1), c.Ints(b*b)), h, w)}
+}
+
+// times multiplies a size.
+func (c *call) times(size string, by int64) string {
+	if v, ok := c.of(size).Known(); ok {
+		return c.Ints(v[0] * by)
+	}
+	return c.Op("Mul", size, c.Ints(by))
+}

@@ -1,0 +1,51 @@
+package grad
+
+import (
+	"slices"
+
+	"assay/onnx"
+)
+
+// entry is one rule: how gradients pass through an operator, in a range of its versions.
+type entry struct {
+	domain string
+	op     string
+	since  int64 // first opset of the domain that the rule is valid in; 0: any
+	until  int64 // last one; 0: any
+	inert  []int // inputs that carry no gradient; allInputs: none does
+	// broadcast says that gradients come back in the broadcast shape; the engine sums them to the inputs' shapes.
+	broadcast bool
+	// rule emits the gradients of the inputs; nil leaves this call to expand.
+	rule func(c *call) []string
+	// expand emits the outputs by simpler operators, which are differentiated instead.
+	expand func(c *call) []string
+	note   string // for docs/ops.md: what the rule does not cover
+}
+
+var allInputs = []int{-1}
+
+func (r *entry) inertAt(i int) bool {
+	return slices.Contains(r.inert, i) || slices.Equal(r.inert, allInputs)
+}
+
+// table holds all rules.
+var table = slices.Concat(elementwiseRules, activationRules, linearRules, reduceRules, normRules, shapeRules, indexRules, convRules, poolRules, attentionRules)
+
+var rules = func() map[[2]string][]*entry {
+	m := map[[2]string][]*entry{}
+	for i := range table {
+		r := &table[i]
+		m[[2]string{r.domain, r.op}] = append(m[[2]string{r.domain, r.op}], r)
+	}
+	return m
+}()
+
+// lookup finds the rule of a node in a version of its domain, nil if there is none.
+func lookup(n *onnx.Node, opset int64) *entry {
+	for _, r := range rules[[2]string{n.Domain, n.Op}] {
+		if opset >= r.since && (r.until == 0 || opset <= r.until) {
+			return r
+		}
+	}
+	return nil
+}

@@ -1,0 +1,261 @@
+package onnx
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Types is what is known of every value of a model before it runs: element types, shapes with symbols, and the contents of
+// the small integer vectors that shapes are computed with.
+type Types struct {
+	m      *Model
+	values map[string]*Value
+	read   int // initializers of m that are in values
+}
+
+// Infer computes the types of all values. Errors name the node and what does not fit. Values of operators that this package
+// does not know have an unknown type.
+func Infer(m *Model) (*Types, error) {
+	t := &Types{m: m, values: map[string]*Value{}}
+	for _, in := range m.Inputs {
+		t.values[in.Name] = t.declared(in)
+	}
+	t.sync()
+	hints := map[string]ValueInfo{}
+	for _, v := range m.Values {
+		hints[v.Name] = v
+	}
+	for _, v := range m.Outputs {
+		hints[v.Name] = v
+	}
+	for _, n := range m.Nodes {
+		if err := t.Add(n); err != nil {
+			return nil, err
+		}
+		for _, o := range n.Outputs {
+			if h, ok := hints[o]; ok && o != "" {
+				t.values[o].refine(t.declared(h))
+			}
+		}
+	}
+	return t, nil
+}
+
+// declared turns a declaration into a value; sizes left open get symbols of their own.
+func (t *Types) declared(v ValueInfo) *Value {
+	d := &Value{Type: v.Type, Ranked: v.Ranked, Shape: append([]Dim{}, v.Shape...)}
+	t.symbols(v.Name, d)
+	if n, ok := d.Sizes(); ok && (v.Type == Int64 || v.Type == Int32) && len(n) <= 1 {
+		count := int64(1)
+		if len(n) == 1 {
+			count = n[0]
+		}
+		for i := int64(0); i < count && count <= maxInts; i++ {
+			d.Ints = append(d.Ints, Int{Name: fmt.Sprintf("%s[%d]", v.Name, i)})
+		}
+	}
+	return d
+}
+
+// symbols names the unknown dimensions of v after the value they belong to.
+func (t *Types) symbols(name string, v *Value) {
+	for i, d := range v.Shape {
+		if !d.Known() && d.Name == "" {
+			v.Shape[i] = Symbol(fmt.Sprintf("?%s.%d", name, i))
+		}
+	}
+}
+
+// refine takes over from a declaration what inference did not find.
+func (v *Value) refine(d *Value) {
+	if v.Type == Undefined {
+		v.Type = d.Type
+	}
+	if !v.Ranked {
+		v.Ranked, v.Shape = d.Ranked, d.Shape
+		return
+	}
+	if len(v.Shape) != len(d.Shape) {
+		return
+	}
+	for i := range v.Shape {
+		if !v.Shape[i].Known() && d.Shape[i].Known() {
+			v.Shape[i] = d.Shape[i]
+		}
+	}
+}
+
+// sync takes in the initializers added since the last call.
+func (t *Types) sync() {
+	for ; t.read < len(t.m.Initializers); t.read++ {
+		w := t.m.Initializers[t.read]
+		if _, isInput := t.values[w.Name]; isInput {
+			continue // a default that the caller may replace
+		}
+		v := &Value{Type: w.Type, Ranked: true, Const: w, Ints: contents(w), Shape: make([]Dim, len(w.Shape))}
+		for i, d := range w.Shape {
+			v.Shape[i] = Fixed(d)
+		}
+		t.values[w.Name] = v
+	}
+}
+
+// Of returns what is known of a value; of a name that nothing defines, nothing is known.
+func (t *Types) Of(name string) *Value {
+	if v, ok := t.values[name]; ok {
+		return v
+	}
+	t.sync()
+	if v, ok := t.values[name]; ok {
+		return v
+	}
+	return &Value{}
+}
+
+// Declare adds a graph input that the model got after Infer.
+func (t *Types) Declare(v ValueInfo) { t.values[v.Name] = t.declared(v) }
+
+// Add infers the outputs of one more node, whose inputs must have been added before.
+func (t *Types) Add(n *Node) error {
+	c := &inference{t: t, n: n, opset: t.m.Opset(n.Domain)}
+	for _, name := range n.Inputs {
+		if name == "" {
+			c.in = append(c.in, nil)
+			continue
+		}
+		c.in = append(c.in, t.Of(name))
+	}
+	c.out = make([]*Value, len(n.Outputs))
+	for i := range c.out {
+		c.out[i] = &Value{}
+	}
+	if f := inferences[opKey(n.Domain, n.Op)]; f != nil {
+		if err := f(c); err != nil {
+			return fmt.Errorf("%s: %w; inputs are %s", t.m.Describe(n), err, t.describeInputs(n))
+		}
+	}
+	for i, name := range n.Outputs {
+		if name != "" {
+			t.symbols(name, c.out[i])
+			t.values[name] = c.out[i]
+		}
+	}
+	return nil
+}
+
+func (t *Types) describeInputs(n *Node) string {
+	parts := make([]string, len(n.Inputs))
+	for i, name := range n.Inputs {
+		parts[i] = fmt.Sprintf("%q %v", name, t.Of(name))
+		if name == "" {
+			parts[i] = "(left out)"
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Describe names a node, its operator, domain and version for error messages.
+func (m *Model) Describe(n *Node) string {
+	domain := n.Domain
+	if domain == "" {
+		domain = "ai.onnx"
+	}
+	name := fmt.Sprintf("node %q", n.Name)
+	if n.Name == "" {
+		name = fmt.Sprintf("node of output %q", first(n.Outputs))
+	}
+	return fmt.Sprintf("%s (%s.%s, opset %d)", name, domain, n.Op, m.Opset(n.Domain))
+}
+
+func opKey(domain, op string) string {
+	if domain == "" {
+		return op
+	}
+	return domain + "." + op
+}
+
+// inference is one node whose outputs are to be typed. in[i] is nil for inputs left out.
+type inference struct {
+	t     *Types
+	n     *Node
+	opset int64
+	in    []*Value
+	out   []*Value
+}
+
+func (c *inference) arg(i int) *Value {
+	if i < len(c.in) && c.in[i] != nil {
+		return c.in[i]
+	}
+	return &Value{}
+}
+
+func (c *inference) has(i int) bool { return i < len(c.in) && c.in[i] != nil }
+
+// set types output i; a nil shape is an unknown rank.
+func (c *inference) set(i int, t DType, shape []Dim) {
+	if i < len(c.out) {
+		c.out[i].Type, c.out[i].Ranked = t, shape != nil
+		c.out[i].Shape = append([]Dim{}, shape...)
+	}
+}
+
+// shape returns the dimensions of input i, nil if its rank is unknown.
+func (c *inference) shape(i int) []Dim {
+	v := c.arg(i)
+	if !v.Ranked {
+		return nil
+	}
+	if v.Shape == nil {
+		return []Dim{}
+	}
+	return v.Shape
+}
+
+// axis resolves a negative axis of a value of the given rank.
+func axis(a int64, rank int) (int, error) {
+	if a < -int64(rank) || a >= int64(rank) {
+		return 0, fmt.Errorf("axis %d is outside of rank %d", a, rank)
+	}
+	if a < 0 {
+		a += int64(rank)
+	}
+	return int(a), nil
+}
+
+// ints returns integers that are an input, or an attribute in older operator sets. ok is false if they are an input that
+// is not known before the model runs; absent is true if they are given neither way.
+func (c *inference) ints(input int, attr string) (v []int64, ok, absent bool) {
+	if a, is := c.n.Attrs[attr].([]int64); is {
+		return a, true, false
+	}
+	if !c.has(input) {
+		return nil, true, true
+	}
+	v, ok = c.arg(input).Known()
+	return v, ok, false
+}
+
+func broadcastShapes(a, b []Dim) ([]Dim, error) {
+	if len(a) < len(b) {
+		a, b = b, a
+	}
+	out := append([]Dim{}, a...)
+	off := len(a) - len(b)
+	for i, d := range b {
+		m, err := a[off+i].broadcast(d)
+		if err != nil {
+			return nil, err
+		}
+		out[off+i] = m
+	}
+	return out, nil
+}
+
+func anonymous(n int) []Dim {
+	dims := make([]Dim, n)
+	for i := range dims {
+		dims[i].Size = -1
+	}
+	return dims
+}

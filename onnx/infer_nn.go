@@ -1,0 +1,443 @@
+package onnx
+
+import (
+	"fmt"
+	"strings"
+)
+
+func init() {
+	inferAs(inferMatMul, "MatMul", "com.microsoft.FusedMatMul")
+	inferAs(inferGemm, "Gemm")
+	inferAs(inferEinsum, "Einsum")
+	inferAs(inferConv, "Conv")
+	inferAs(inferConvTranspose, "ConvTranspose")
+	inferAs(inferPool, "MaxPool", "AveragePool", "LpPool")
+	inferAs(inferGlobalPool, "GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
+	inferAs(inferResize, "Resize")
+	inferAs(inferAttention, "Attention")
+}
+
+func inferMatMul(c *inference) error {
+	a, b, t := c.shape(0), c.shape(1), c.arg(0).Type
+	c.set(0, t, nil)
+	if a == nil || b == nil {
+		return nil
+	}
+	if len(a) == 0 || len(b) == 0 {
+		return fmt.Errorf("wants no scalars")
+	}
+	a, b = append([]Dim{}, a...), append([]Dim{}, b...)
+	swap := func(d []Dim, yes int64) {
+		if n := len(d); yes != 0 && n > 1 {
+			d[n-1], d[n-2] = d[n-2], d[n-1]
+		}
+	}
+	swap(a, c.n.Int("transA", 0))
+	swap(b, c.n.Int("transB", 0))
+	row, column := len(a) == 1, len(b) == 1
+	if row {
+		a = append([]Dim{Fixed(1)}, a...)
+	}
+	if column {
+		b = append(b, Fixed(1))
+	}
+	k, l := a[len(a)-1], b[len(b)-2]
+	if k.Known() && l.Known() && k.Size != l.Size {
+		return fmt.Errorf("the inner sizes %v and %v differ", k, l)
+	}
+	out, err := broadcastShapes(a[:len(a)-2], b[:len(b)-2])
+	if err != nil {
+		return err
+	}
+	out = append([]Dim{}, out...)
+	if !row {
+		out = append(out, a[len(a)-2])
+	}
+	if !column {
+		out = append(out, b[len(b)-1])
+	}
+	c.set(0, t, out)
+	return nil
+}
+
+func inferGemm(c *inference) error {
+	a, b, t := c.shape(0), c.shape(1), c.arg(0).Type
+	c.set(0, t, anonymous(2))
+	if a == nil || b == nil {
+		return nil
+	}
+	if len(a) != 2 || len(b) != 2 {
+		return fmt.Errorf("wants two matrices")
+	}
+	m, k, l, n := a[0], a[1], b[0], b[1]
+	if c.n.Int("transA", 0) != 0 {
+		m, k = k, m
+	}
+	if c.n.Int("transB", 0) != 0 {
+		l, n = n, l
+	}
+	if k.Known() && l.Known() && k.Size != l.Size {
+		return fmt.Errorf("the inner sizes %v and %v differ", k, l)
+	}
+	out := []Dim{m, n}
+	if bias := c.shape(2); c.has(2) && bias != nil {
+		if _, err := broadcastShapes(out, bias); err != nil {
+			return fmt.Errorf("C: %w", err)
+		}
+	}
+	c.set(0, t, out)
+	return nil
+}
+
+func inferEinsum(c *inference) error {
+	t := c.arg(0).Type
+	c.set(0, t, nil)
+	equation := strings.ReplaceAll(c.n.Str("equation", ""), " ", "")
+	left, right, explicit := strings.Cut(equation, "->")
+	terms := strings.Split(left, ",")
+	if len(terms) != len(c.in) {
+		return fmt.Errorf("equation %q has %d terms for %d inputs", equation, len(terms), len(c.in))
+	}
+	sizes := map[string]Dim{}
+	var ellipsis []Dim
+	seen := map[string]int{}
+	for i, term := range terms {
+		x := c.shape(i)
+		if x == nil {
+			return nil
+		}
+		before, after, dots := strings.Cut(term, "...")
+		n := len(before) + len(after)
+		if n > len(x) || !dots && n != len(x) {
+			return fmt.Errorf("term %q does not fit rank %d", term, len(x))
+		}
+		put := func(letter byte, d Dim) error {
+			s := string(letter)
+			old, ok := sizes[s]
+			seen[s]++
+			if !ok {
+				sizes[s] = d
+				return nil
+			}
+			m, err := old.broadcast(d)
+			sizes[s] = m
+			return err
+		}
+		for j := range before {
+			if err := put(before[j], x[j]); err != nil {
+				return err
+			}
+		}
+		for j := range after {
+			if err := put(after[j], x[len(x)-len(after)+j]); err != nil {
+				return err
+			}
+		}
+		if dots {
+			var err error
+			if ellipsis, err = broadcastShapes(ellipsis, x[len(before):len(x)-len(after)]); err != nil {
+				return err
+			}
+		}
+	}
+	if !explicit {
+		right = "..."
+		for _, s := range sortedKeys(seen) {
+			if seen[s] == 1 {
+				right += s
+			}
+		}
+	}
+	out := []Dim{}
+	for i := 0; i < len(right); i++ {
+		if strings.HasPrefix(right[i:], "...") {
+			out = append(out, ellipsis...)
+			i += 2
+			continue
+		}
+		d, ok := sizes[right[i:i+1]]
+		if !ok {
+			return fmt.Errorf("equation %q: %q is in no input", equation, right[i:i+1])
+		}
+		out = append(out, d)
+	}
+	c.set(0, t, out)
+	return nil
+}
+
+// Window is the geometry of a convolution or pooling node along its spatial axes.
+type Window struct {
+	Kernel, Strides, Dilations []int64
+	Pads                       []int64 // begins, then ends; nil where auto_pad depends on sizes that are not known
+}
+
+// WindowOf reads kernel size, strides, dilations and pads of a node; kernel is used where the node has no kernel_shape, size
+// (spatial sizes of the input, as far as known) for auto_pad.
+func WindowOf(n *Node, kernel []int64, size []Dim) Window {
+	if k := n.Ints("kernel_shape"); k != nil {
+		kernel = k
+	}
+	w := Window{Kernel: kernel, Strides: n.Ints("strides"), Dilations: n.Ints("dilations"), Pads: n.Ints("pads")}
+	ones := make([]int64, len(kernel))
+	for i := range ones {
+		ones[i] = 1
+	}
+	if w.Strides == nil {
+		w.Strides = ones
+	}
+	if w.Dilations == nil {
+		w.Dilations = ones
+	}
+	mode := n.Str("auto_pad", "NOTSET")
+	if w.Pads == nil || mode == "VALID" {
+		w.Pads = make([]int64, 2*len(kernel))
+	}
+	if mode != "SAME_UPPER" && mode != "SAME_LOWER" {
+		return w
+	}
+	pads := make([]int64, 2*len(kernel))
+	for i := range kernel {
+		var total int64
+		switch span := (kernel[i]-1)*w.Dilations[i] + 1; {
+		case size[i].Known():
+			out := (size[i].Size + w.Strides[i] - 1) / w.Strides[i]
+			total = max(0, (out-1)*w.Strides[i]+span-size[i].Size)
+		case w.Strides[i] == 1:
+			total = span - 1
+		default:
+			w.Pads = nil
+			return w
+		}
+		pads[i], pads[i+len(kernel)] = total/2, total-total/2
+		if mode == "SAME_LOWER" {
+			pads[i], pads[i+len(kernel)] = total-total/2, total/2
+		}
+	}
+	w.Pads = pads
+	return w
+}
+
+// output returns the size of axis i of what the window makes of size d.
+func (w Window) output(i int, d Dim, ceil bool) Dim {
+	k := len(w.Kernel)
+	if w.Pads == nil {
+		return Dim{Size: -1}
+	}
+	span := (w.Kernel[i]-1)*w.Dilations[i] + 1
+	room := d.integer().plus(known(w.Pads[i] + w.Pads[i+k] - span))
+	s := w.Strides[i]
+	if !room.Known {
+		if s > 1 && ceil {
+			return Dim{Size: -1}
+		}
+		return room.over(known(s), true).plus(known(1)).dim()
+	}
+	n := room.over(known(s), true).Value + 1
+	if ceil && room.Value%s != 0 {
+		n++
+		if (n-1)*s >= d.Size+w.Pads[i] { // no window may start in the padding at the end
+			n--
+		}
+	}
+	return Fixed(n)
+}
+
+func (c *inference) window(kernel []int64, x []Dim) (Window, error) {
+	w := WindowOf(c.n, kernel, x[2:])
+	k := len(x) - 2
+	if len(w.Kernel) != k || len(w.Strides) != k || len(w.Dilations) != k || w.Pads != nil && len(w.Pads) != 2*k {
+		return w, fmt.Errorf("kernel_shape %v, strides %v, dilations %v and pads %v do not fit %d spatial axes", w.Kernel, w.Strides, w.Dilations, w.Pads, k)
+	}
+	return w, nil
+}
+
+func kernelOf(w []Dim) ([]int64, bool) {
+	k := []int64{}
+	for _, d := range w[2:] {
+		if !d.Known() {
+			return nil, false
+		}
+		k = append(k, d.Size)
+	}
+	return k, true
+}
+
+func inferConv(c *inference) error {
+	x, f, t := c.shape(0), c.shape(1), c.arg(0).Type
+	c.set(0, t, nil)
+	if x == nil || f == nil {
+		return nil
+	}
+	if len(x) < 3 || len(f) != len(x) {
+		return fmt.Errorf("wants data and kernel of one rank, 3 or more")
+	}
+	if group := c.n.Int("group", 1); x[1].Known() && f[1].Known() && x[1].Size != f[1].Size*group {
+		return fmt.Errorf("%v channels for a kernel of %v x %d groups", x[1], f[1], group)
+	}
+	out := append([]Dim{x[0], f[0]}, anonymous(len(x)-2)...)
+	if k, ok := kernelOf(f); ok {
+		w, err := c.window(k, x)
+		if err != nil {
+			return err
+		}
+		for i := range k {
+			out[2+i] = w.output(i, x[2+i], false)
+			if out[2+i].Known() && out[2+i].Size <= 0 {
+				return fmt.Errorf("the kernel is larger than the padded input along axis %d", 2+i)
+			}
+		}
+	}
+	c.set(0, t, out)
+	return nil
+}
+
+func inferConvTranspose(c *inference) error {
+	x, f, t := c.shape(0), c.shape(1), c.arg(0).Type
+	c.set(0, t, nil)
+	if x == nil || f == nil {
+		return nil
+	}
+	if len(x) < 3 || len(f) != len(x) {
+		return fmt.Errorf("wants data and kernel of one rank, 3 or more")
+	}
+	if x[1].Known() && f[0].Known() && x[1].Size != f[0].Size {
+		return fmt.Errorf("%v channels for a kernel of %v", x[1], f[0])
+	}
+	out := append([]Dim{x[0], f[1].integer().times(known(c.n.Int("group", 1))).dim()}, anonymous(len(x)-2)...)
+	shape, extra := c.n.Ints("output_shape"), c.n.Ints("output_padding")
+	mode := c.n.Str("auto_pad", "NOTSET")
+	if k, ok := kernelOf(f); ok {
+		w, err := c.window(k, x)
+		if err != nil {
+			return err
+		}
+		for i := range k {
+			switch {
+			case shape != nil:
+				out[2+i] = Fixed(shape[len(shape)-len(k)+i])
+			case mode == "SAME_UPPER" || mode == "SAME_LOWER":
+				out[2+i] = x[2+i].integer().times(known(w.Strides[i])).dim()
+			default:
+				rest := (k[i]-1)*w.Dilations[i] + 1 - w.Pads[i] - w.Pads[i+len(k)]
+				if extra != nil {
+					rest += extra[i]
+				}
+				out[2+i] = x[2+i].integer().plus(known(-1)).times(known(w.Strides[i])).plus(known(rest)).dim()
+			}
+		}
+	}
+	c.set(0, t, out)
+	return nil
+}
+
+func inferPool(c *inference) error {
+	x, t := c.shape(0), c.arg(0).Type
+	c.set(0, t, nil)
+	if x == nil {
+		return nil
+	}
+	if len(x) < 3 {
+		return fmt.Errorf("wants rank 3 or more")
+	}
+	w, err := c.window(nil, x)
+	if err != nil {
+		return err
+	}
+	out := append([]Dim{}, x...)
+	for i := range w.Kernel {
+		out[2+i] = w.output(i, x[2+i], c.n.Int("ceil_mode", 0) != 0)
+	}
+	c.set(0, t, out)
+	c.set(1, Int64, out)
+	return nil
+}
+
+func inferGlobalPool(c *inference) error {
+	x := c.shape(0)
+	c.set(0, c.arg(0).Type, nil)
+	if len(x) < 2 {
+		return nil
+	}
+	out := append([]Dim{}, x[:2]...)
+	for range x[2:] {
+		out = append(out, Fixed(1))
+	}
+	c.set(0, c.arg(0).Type, out)
+	return nil
+}
+
+func inferResize(c *inference) error {
+	x := c.shape(0)
+	c.set(0, c.arg(0).Type, nil)
+	if x == nil {
+		return nil
+	}
+	axes := c.n.Ints("axes")
+	if axes == nil {
+		for i := range x {
+			axes = append(axes, int64(i))
+		}
+	}
+	out := append([]Dim{}, x...)
+	sizes := c.arg(3).Ints
+	scales := Floats(c.arg(2).Const)
+	for i, at := range axes {
+		a, err := axis(at, len(x))
+		if err != nil {
+			return err
+		}
+		out[a] = Dim{Size: -1}
+		switch {
+		case c.has(3) && i < len(sizes):
+			if out[a] = sizes[i].dim(); c.n.Str("keep_aspect_ratio_policy", "stretch") != "stretch" {
+				out[a] = Dim{Size: -1}
+			}
+		case !c.has(3) && i < len(scales) && scales[i] == 1:
+			out[a] = x[a]
+		case !c.has(3) && i < len(scales) && x[a].Known():
+			out[a] = Fixed(int64(float32(x[a].Size) * float32(scales[i])))
+		}
+	}
+	c.set(0, c.arg(0).Type, out)
+	return nil
+}
+
+func inferAttention(c *inference) error {
+	q, k, v := c.shape(0), c.shape(1), c.shape(2)
+	t := c.arg(0).Type
+	for i := range c.out {
+		c.set(i, t, nil)
+	}
+	if q == nil || k == nil || v == nil {
+		return nil
+	}
+	if len(q) != len(v) || len(q) != 3 && len(q) != 4 || len(k) != len(q) {
+		return fmt.Errorf("wants q, k and v all of rank 3 or all of rank 4")
+	}
+	heads, kv := c.n.Int("q_num_heads", 0), c.n.Int("kv_num_heads", 0)
+	rows, total, hd := q[len(q)-2], k[len(k)-2], v[len(v)-1].integer()
+	if len(q) == 3 {
+		if heads <= 0 || kv <= 0 {
+			return fmt.Errorf("inputs of rank 3 want the attributes q_num_heads and kv_num_heads")
+		}
+		c.set(0, t, []Dim{q[0], rows, hd.over(known(kv), false).times(known(heads)).dim()})
+	} else {
+		c.set(0, t, []Dim{q[0], q[1], rows, v[3]})
+	}
+	if c.has(4) {
+		total = Dim{Size: -1}
+		if past := c.shape(4); past != nil {
+			total = k[len(k)-2].integer().plus(past[2].integer()).dim()
+		}
+	}
+	nq, nk, dk := Fixed(heads), Fixed(kv), k[len(k)-1].integer()
+	if len(q) == 4 {
+		nq, nk = q[1], k[1]
+	} else {
+		dk, hd = dk.over(known(kv), false), hd.over(known(kv), false)
+	}
+	c.set(1, t, []Dim{q[0], nk, total, dk.dim()})
+	c.set(2, t, []Dim{q[0], nk, total, hd.dim()})
+	c.set(3, t, []Dim{q[0], nq, rows, total})
+	return nil
+}

@@ -1,0 +1,479 @@
+package onnx
+
+import "fmt"
+
+func init() {
+	inferAs(inferShape, "Shape")
+	inferAs(inferSize, "Size")
+	inferAs(inferConstant, "Constant")
+	inferAs(inferConstantOfShape, "ConstantOfShape")
+	inferAs(inferReshape, "Reshape")
+	inferAs(inferFlatten, "Flatten")
+	inferAs(inferTranspose, "Transpose")
+	inferAs(inferSqueeze, "Squeeze")
+	inferAs(inferUnsqueeze, "Unsqueeze")
+	inferAs(inferExpand, "Expand")
+	inferAs(inferTile, "Tile")
+	inferAs(inferConcat, "Concat")
+	inferAs(inferSplit, "Split")
+	inferAs(inferSpace, "DepthToSpace", "SpaceToDepth")
+	inferAs(inferRange, "Range")
+	inferAs(inferEyeLike, "EyeLike")
+}
+
+func inferShape(c *inference) error {
+	x := c.shape(0)
+	c.set(0, Int64, anonymous(1))
+	if x == nil {
+		return nil
+	}
+	clip := func(v int64) int {
+		if v < 0 {
+			v += int64(len(x))
+		}
+		return int(min(max(v, 0), int64(len(x))))
+	}
+	from, to := clip(c.n.Int("start", 0)), clip(c.n.Int("end", int64(len(x))))
+	to = max(from, to)
+	c.set(0, Int64, Dims(to-from))
+	ints := make([]Int, 0, to-from)
+	for _, d := range x[from:to] {
+		ints = append(ints, d.integer())
+	}
+	c.out[0].Ints = ints
+	return nil
+}
+
+func count(dims []Dim) Int {
+	n := known(1)
+	for _, d := range dims {
+		n = n.times(d.integer())
+	}
+	return n
+}
+
+func inferSize(c *inference) error {
+	c.set(0, Int64, []Dim{})
+	if x := c.shape(0); x != nil {
+		c.out[0].Ints = []Int{count(x)}
+	}
+	return nil
+}
+
+func inferConstant(c *inference) error {
+	var t *Tensor
+	switch v := c.n.Attrs; {
+	case v["value"] != nil:
+		t, _ = v["value"].(*Tensor)
+	case v["value_int"] != nil:
+		t = &Tensor{Type: Int64, Shape: []int64{}, Data: int64Bytes([]int64{c.n.Int("value_int", 0)})}
+	case v["value_ints"] != nil:
+		x := c.n.Ints("value_ints")
+		t = &Tensor{Type: Int64, Shape: []int64{int64(len(x))}, Data: int64Bytes(x)}
+	case v["value_float"] != nil:
+		t = &Tensor{Type: Float, Shape: []int64{}, Data: float32Bytes([]float32{c.n.Float("value_float", 0)})}
+	case v["value_floats"] != nil:
+		x, _ := v["value_floats"].([]float32)
+		t = &Tensor{Type: Float, Shape: []int64{int64(len(x))}, Data: float32Bytes(x)}
+	}
+	if t == nil {
+		return nil // strings: nothing is computed with them here
+	}
+	shape := make([]Dim, len(t.Shape))
+	for i, d := range t.Shape {
+		shape[i] = Fixed(d)
+	}
+	c.set(0, t.Type, shape)
+	c.out[0].Const, c.out[0].Ints = t, contents(t)
+	return nil
+}
+
+// rankOf returns the number of elements of a shape vector, -1 if it is unknown.
+func rankOf(v *Value) int {
+	if v.Ints != nil {
+		return len(v.Ints)
+	}
+	if len(v.Shape) == 1 && v.Shape[0].Known() {
+		return int(v.Shape[0].Size)
+	}
+	return -1
+}
+
+func inferConstantOfShape(c *inference) error {
+	t := Float
+	value, _ := c.n.Attrs["value"].(*Tensor)
+	if value != nil {
+		t = value.Type
+	}
+	c.set(0, t, nil)
+	v := c.arg(0)
+	if r := rankOf(v); v.Ints == nil && r >= 0 {
+		c.set(0, t, anonymous(r))
+	} else if r >= 0 {
+		dims := make([]Dim, r)
+		for i, n := range v.Ints {
+			dims[i] = n.dim()
+		}
+		c.set(0, t, dims)
+		if n, ok := v.Known(); ok && len(n) <= 1 && value != nil {
+			if one := contents(value); one != nil && (len(n) == 0 || n[0] <= maxInts) {
+				c.out[0].Ints = []Int{one[0]}
+				for len(n) == 1 && int64(len(c.out[0].Ints)) < n[0] {
+					c.out[0].Ints = append(c.out[0].Ints, one[0])
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func inferReshape(c *inference) error {
+	x, want := c.shape(0), c.arg(1)
+	t := c.arg(0).Type
+	c.set(0, t, nil)
+	r := rankOf(want)
+	if r < 0 {
+		return nil
+	}
+	out := anonymous(r)
+	if want.Ints == nil {
+		c.set(0, t, out)
+		return nil
+	}
+	rest, open := -1, false
+	given := known(1)
+	for i, n := range want.Ints {
+		switch {
+		case n.Known && n.Value == -1:
+			if rest >= 0 {
+				return fmt.Errorf("the shape has two -1")
+			}
+			rest = i
+			continue
+		case n.Known && n.Value == 0 && c.n.Int("allowzero", 0) == 0:
+			if x != nil && i >= len(x) {
+				return fmt.Errorf("the shape copies dimension %d of an input of rank %d", i, len(x))
+			}
+			if x != nil {
+				out[i] = x[i]
+			}
+		case n.Known && n.Value < -1:
+			return fmt.Errorf("the shape holds %d", n.Value)
+		default:
+			out[i] = n.dim()
+		}
+		given = given.times(out[i].integer())
+		open = open || out[i].integer().unnamed()
+	}
+	if x != nil {
+		have := count(x)
+		switch {
+		case rest >= 0 && !open:
+			out[rest] = have.over(given, false).dim()
+			if have.Known && given.Known && given.Value > 0 && have.Value%given.Value != 0 {
+				return fmt.Errorf("%d elements do not divide by %d", have.Value, given.Value)
+			}
+		case rest < 0 && have.Known && given.Known && have.Value != given.Value:
+			return fmt.Errorf("%d elements do not make shape %v", have.Value, out)
+		}
+	}
+	c.set(0, t, out)
+	if r <= 1 && c.arg(0).Ints != nil && len(c.arg(0).Ints) > 0 {
+		c.out[0].Ints = c.arg(0).Ints
+	}
+	return nil
+}
+
+func inferFlatten(c *inference) error {
+	x := c.shape(0)
+	c.set(0, c.arg(0).Type, nil)
+	if x == nil {
+		return nil
+	}
+	a := c.n.Int("axis", 1)
+	if a < 0 {
+		a += int64(len(x))
+	}
+	if a < 0 || a > int64(len(x)) {
+		return fmt.Errorf("axis %d is outside of rank %d", a, len(x))
+	}
+	c.set(0, c.arg(0).Type, []Dim{count(x[:a]).dim(), count(x[a:]).dim()})
+	return nil
+}
+
+func inferTranspose(c *inference) error {
+	x := c.shape(0)
+	c.set(0, c.arg(0).Type, nil)
+	if x == nil {
+		return nil
+	}
+	perm := c.n.Ints("perm")
+	out := make([]Dim, len(x))
+	if perm == nil {
+		for i := range x {
+			out[i] = x[len(x)-1-i]
+		}
+	} else {
+		if len(perm) != len(x) {
+			return fmt.Errorf("perm %v is not of rank %d", perm, len(x))
+		}
+		for i, p := range perm {
+			a, err := axis(p, len(x))
+			if err != nil {
+				return err
+			}
+			out[i] = x[a]
+		}
+	}
+	c.set(0, c.arg(0).Type, out)
+	return nil
+}
+
+func inferSqueeze(c *inference) error {
+	x := c.shape(0)
+	c.set(0, c.arg(0).Type, nil)
+	axes, ok, absent := c.ints(1, "axes")
+	if x == nil || !ok {
+		return nil
+	}
+	gone := make([]bool, len(x))
+	for i, d := range x {
+		if absent && !d.Known() {
+			return nil
+		}
+		gone[i] = absent && d.Size == 1
+	}
+	for _, a := range axes {
+		i, err := axis(a, len(x))
+		if err != nil {
+			return err
+		}
+		if x[i].Known() && x[i].Size != 1 {
+			return fmt.Errorf("axis %d has size %v, not 1", a, x[i])
+		}
+		gone[i] = true
+	}
+	out := []Dim{}
+	for i, d := range x {
+		if !gone[i] {
+			out = append(out, d)
+		}
+	}
+	c.set(0, c.arg(0).Type, out)
+	c.out[0].Ints = c.arg(0).Ints
+	return nil
+}
+
+func inferUnsqueeze(c *inference) error {
+	x := c.shape(0)
+	c.set(0, c.arg(0).Type, nil)
+	axes, ok, _ := c.ints(1, "axes")
+	if x == nil || !ok {
+		return nil
+	}
+	rank := len(x) + len(axes)
+	added := make([]bool, rank)
+	for _, a := range axes {
+		i, err := axis(a, rank)
+		if err != nil {
+			return err
+		}
+		added[i] = true
+	}
+	out, next := []Dim{}, 0
+	for i := 0; i < rank; i++ {
+		if added[i] {
+			out = append(out, Fixed(1))
+			continue
+		}
+		if next == len(x) {
+			return fmt.Errorf("the axes %v repeat", axes)
+		}
+		out = append(out, x[next])
+		next++
+	}
+	c.set(0, c.arg(0).Type, out)
+	if rank <= 1 {
+		c.out[0].Ints = c.arg(0).Ints
+	}
+	return nil
+}
+
+func inferExpand(c *inference) error {
+	x, want := c.shape(0), c.arg(1)
+	t := c.arg(0).Type
+	c.set(0, t, nil)
+	r := rankOf(want)
+	if x == nil || r < 0 {
+		return nil
+	}
+	if want.Ints == nil {
+		c.set(0, t, anonymous(max(r, len(x))))
+		return nil
+	}
+	dims := make([]Dim, r)
+	for i, n := range want.Ints {
+		dims[i] = n.dim()
+	}
+	out, err := broadcastShapes(x, dims)
+	if err != nil {
+		return err
+	}
+	c.set(0, t, out)
+	return nil
+}
+
+func inferTile(c *inference) error {
+	x, reps := c.shape(0), c.arg(1).Ints
+	c.set(0, c.arg(0).Type, nil)
+	if x == nil {
+		return nil
+	}
+	out := anonymous(len(x))
+	if reps != nil {
+		if len(reps) != len(x) {
+			return fmt.Errorf("%d repeats for rank %d", len(reps), len(x))
+		}
+		for i := range x {
+			out[i] = x[i].integer().times(reps[i]).dim()
+		}
+	}
+	c.set(0, c.arg(0).Type, out)
+	return nil
+}
+
+func inferConcat(c *inference) error {
+	t := c.arg(0).Type
+	c.set(0, t, nil)
+	var out []Dim
+	a := 0
+	var ints []Int
+	for i := range c.in {
+		x := c.shape(i)
+		if x == nil {
+			return nil
+		}
+		if i == 0 {
+			var err error
+			if a, err = axis(c.n.Int("axis", 0), len(x)); err != nil {
+				return err
+			}
+			out, ints = append([]Dim{}, x...), append([]Int{}, c.arg(0).Ints...)
+			continue
+		}
+		if len(x) != len(out) {
+			return fmt.Errorf("ranks %d and %d differ", len(out), len(x))
+		}
+		for j := range x {
+			if j == a {
+				out[j] = out[j].integer().plus(x[j].integer()).dim()
+			} else if out[j].Known() && x[j].Known() && out[j].Size != x[j].Size {
+				return fmt.Errorf("sizes %v and %v of axis %d differ", out[j], x[j], j)
+			} else if !out[j].Known() && x[j].Known() {
+				out[j] = x[j]
+			}
+		}
+		ints = append(ints, c.arg(i).Ints...)
+	}
+	c.set(0, t, out)
+	if len(out) == 1 && out[0].Known() && int(out[0].Size) == len(ints) && len(ints) <= maxInts {
+		c.out[0].Ints = ints
+	}
+	return nil
+}
+
+func inferSplit(c *inference) error {
+	x, t := c.shape(0), c.arg(0).Type
+	for i := range c.out {
+		c.set(i, t, nil)
+	}
+	if x == nil {
+		return nil
+	}
+	a, err := axis(c.n.Int("axis", 0), len(x))
+	if err != nil {
+		return err
+	}
+	var sizes []Int
+	if c.has(1) {
+		if sizes = c.arg(1).Ints; sizes != nil && len(sizes) != len(c.out) {
+			return fmt.Errorf("%d sizes for %d outputs", len(sizes), len(c.out))
+		}
+		if v, ok := c.arg(1).Known(); ok && x[a].Known() {
+			sum := int64(0)
+			for _, n := range v {
+				sum += n
+			}
+			if sum != x[a].Size {
+				return fmt.Errorf("the sizes %v do not add up to %v", v, x[a])
+			}
+		}
+	} else if n := int64(len(c.out)); x[a].Known() {
+		each := (x[a].Size + n - 1) / n
+		for i := int64(0); i < n; i++ {
+			sizes = append(sizes, known(max(0, min(each, x[a].Size-i*each))))
+		}
+	}
+	for i := range c.out {
+		out := append([]Dim{}, x...)
+		out[a] = Dim{Size: -1}
+		if sizes != nil {
+			out[a] = sizes[i].dim()
+		}
+		c.set(i, t, out)
+	}
+	return nil
+}
+
+func inferSpace(c *inference) error {
+	x := c.shape(0)
+	c.set(0, c.arg(0).Type, nil)
+	if x == nil {
+		return nil
+	}
+	if len(x) != 4 {
+		return fmt.Errorf("wants rank 4")
+	}
+	b := known(c.n.Int("blocksize", 1))
+	n, h, w := x[1].integer(), x[2].integer(), x[3].integer()
+	if c.n.Op == "DepthToSpace" {
+		n, h, w = n.over(b.times(b), false), h.times(b), w.times(b)
+	} else {
+		n, h, w = n.times(b.times(b)), h.over(b, false), w.over(b, false)
+	}
+	c.set(0, c.arg(0).Type, []Dim{x[0], n.dim(), h.dim(), w.dim()})
+	return nil
+}
+
+func inferRange(c *inference) error {
+	c.set(0, c.arg(0).Type, anonymous(1))
+	from, to, step := c.arg(0).Ints, c.arg(1).Ints, c.arg(2).Ints
+	if len(from) != 1 || len(to) != 1 || len(step) != 1 || !step[0].Known || step[0].Value == 0 {
+		return nil
+	}
+	n := to[0].minus(from[0])
+	if step[0].Value != 1 {
+		if !n.Known {
+			return nil
+		}
+		n = known(-(known(-n.Value).over(step[0], true).Value))
+	}
+	if n.Known {
+		n.Value = max(0, n.Value)
+	}
+	c.set(0, c.arg(0).Type, []Dim{n.dim()})
+	if n.Known && from[0].Known && n.Value <= maxInts {
+		ints := make([]Int, n.Value)
+		for i := range ints {
+			ints[i] = known(from[0].Value + int64(i)*step[0].Value)
+		}
+		c.out[0].Ints = ints
+	}
+	return nil
+}
+
+func inferEyeLike(c *inference) error {
+	t := DType(c.n.Int("dtype", int64(c.arg(0).Type)))
+	c.set(0, t, c.shape(0))
+	return nil
+}

@@ -1,0 +1,297 @@
+package onnx
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// Int is an integer that is known before the model runs, known by a symbol, or unknown (no symbol).
+type Int struct {
+	Known bool
+	Value int64
+	Name  string // of an unknown integer; equal names are equal integers
+}
+
+// Value is what is known of one value before the model runs.
+type Value struct {
+	Type   DType
+	Shape  []Dim
+	Ranked bool    // tells an unknown rank from a scalar
+	Ints   []Int   // contents of a small integer scalar or vector, row-major; nil if unknown
+	Const  *Tensor // the value itself, if it is a constant
+}
+
+// Rank returns the number of dimensions, -1 if it is unknown.
+func (v *Value) Rank() int {
+	if !v.Ranked {
+		return -1
+	}
+	return len(v.Shape)
+}
+
+// Sizes returns the shape as numbers if all of it is known.
+func (v *Value) Sizes() ([]int64, bool) {
+	if !v.Ranked {
+		return nil, false
+	}
+	sizes := make([]int64, len(v.Shape))
+	for i, d := range v.Shape {
+		if !d.Known() {
+			return nil, false
+		}
+		sizes[i] = d.Size
+	}
+	return sizes, true
+}
+
+// Known returns the contents as numbers if all of them are known.
+func (v *Value) Known() ([]int64, bool) {
+	if v.Ints == nil {
+		return nil, false
+	}
+	out := make([]int64, len(v.Ints))
+	for i, n := range v.Ints {
+		if !n.Known {
+			return nil, false
+		}
+		out[i] = n.Value
+	}
+	return out, true
+}
+
+// String writes type and shape for error messages: float[batch,3].
+func (v *Value) String() string {
+	t := v.Type.String()
+	if v.Type == Undefined {
+		t = "unknown type"
+	}
+	if !v.Ranked {
+		return t + " of unknown rank"
+	}
+	parts := make([]string, len(v.Shape))
+	for i, d := range v.Shape {
+		parts[i] = d.String()
+		if strings.HasPrefix(parts[i], "?") { // symbols made up here mean nothing to the reader
+			parts[i] = "?"
+		}
+	}
+	return t + "[" + strings.Join(parts, ",") + "]"
+}
+
+// Contents longer than this are not followed: shapes are short.
+const maxInts = 64
+
+// contents reads a small integer or bool tensor.
+func contents(t *Tensor) []Int {
+	if t.Data == nil || len(t.Shape) > 1 || t.Count() > maxInts {
+		return nil
+	}
+	out := make([]Int, t.Count())
+	for i := range out {
+		out[i].Known = true
+		switch t.Type {
+		case Int64:
+			out[i].Value = int64(binary.LittleEndian.Uint64(t.Data[8*i:]))
+		case Int32:
+			out[i].Value = int64(int32(binary.LittleEndian.Uint32(t.Data[4*i:])))
+		case Bool:
+			out[i].Value = int64(t.Data[i])
+		default:
+			return nil
+		}
+	}
+	return out
+}
+
+func (d Dim) integer() Int {
+	if d.Known() {
+		return Int{Known: true, Value: d.Size}
+	}
+	return Int{Name: d.Name}
+}
+
+func (n Int) dim() Dim {
+	if n.Known {
+		return Fixed(n.Value)
+	}
+	return Symbol(n.Name)
+}
+
+func known(v int64) Int { return Int{Known: true, Value: v} }
+
+// Names of expressions stay short; a longer one is an unknown of its own.
+const maxName = 120
+
+func named(name string) Int {
+	if len(name) > maxName {
+		return Int{}
+	}
+	return Int{Name: name}
+}
+
+// plus, minus, times and over compute with symbols. Equal expressions get equal names, which is what lets a shape computed
+// twice be recognised as the same.
+func (n Int) plus(m Int) Int {
+	switch {
+	case n.Known && m.Known:
+		return known(n.Value + m.Value)
+	case n.Known && n.Value == 0:
+		return m
+	case m.Known && m.Value == 0:
+		return n
+	case n.unnamed() || m.unnamed():
+		return Int{}
+	}
+	a, b := n.text(), m.text()
+	if m.Known && m.Value < 0 {
+		return named("(" + a + b + ")")
+	}
+	if n.Known || !m.Known && b < a {
+		a, b = b, a
+	}
+	return named("(" + a + "+" + b + ")")
+}
+
+func (n Int) minus(m Int) Int {
+	switch {
+	case m.Known:
+		return n.plus(known(-m.Value))
+	case n.unnamed() || m.unnamed():
+		return Int{}
+	case n.Name == m.Name && !n.Known:
+		return known(0)
+	}
+	return named("(" + n.text() + "-" + m.text() + ")")
+}
+
+func (n Int) times(m Int) Int {
+	switch {
+	case n.Known && m.Known:
+		return known(n.Value * m.Value)
+	case n.Known && n.Value == 0 || m.Known && m.Value == 0:
+		return known(0)
+	case n.Known && n.Value == 1:
+		return m
+	case m.Known && m.Value == 1:
+		return n
+	case n.unnamed() || m.unnamed():
+		return Int{}
+	}
+	a, fa := n.factors()
+	b, fb := m.factors()
+	return product(a*b, append(append([]string{}, fa...), fb...))
+}
+
+// over divides; the division is meant to have no rest unless floor is set.
+func (n Int) over(m Int, floor bool) Int {
+	switch {
+	case m.Known && m.Value == 1:
+		return n
+	case m.Known && m.Value == 0 || n.unnamed() || m.unnamed():
+		return Int{}
+	case n.Known && m.Known:
+		q := n.Value / m.Value
+		if n.Value%m.Value != 0 && (n.Value < 0) != (m.Value < 0) {
+			q-- // floor, as sizes are computed
+		}
+		return known(q)
+	case floor:
+		return named("(" + n.text() + "//" + m.text() + ")")
+	}
+	a, fa := n.factors()
+	b, fb := m.factors()
+	for _, f := range fb {
+		i := indexOf(fa, f)
+		if i < 0 {
+			return named("(" + n.text() + "/" + m.text() + ")")
+		}
+		fa = append(append([]string{}, fa[:i]...), fa[i+1:]...)
+	}
+	if a%b != 0 {
+		return named("(" + n.text() + "/" + m.text() + ")")
+	}
+	return product(a/b, fa)
+}
+
+func (n Int) unnamed() bool { return !n.Known && n.Name == "" }
+func (n Int) same(m Int) bool {
+	return n.Known && m.Known && n.Value == m.Value || !n.unnamed() && n == m
+}
+
+func (n Int) text() string {
+	if n.Known {
+		return strconv.FormatInt(n.Value, 10)
+	}
+	return n.Name
+}
+
+// factors splits a product into its number and its symbols.
+func (n Int) factors() (int64, []string) {
+	if n.Known {
+		return n.Value, nil
+	}
+	number, depth, from := int64(1), 0, 0
+	var symbols []string
+	add := func(s string) {
+		if v, err := strconv.ParseInt(s, 10, 64); err == nil {
+			number *= v
+			return
+		}
+		symbols = append(symbols, s)
+	}
+	for i, r := range n.Name {
+		switch r {
+		case '(':
+			depth++
+		case ')':
+			depth--
+		case '*':
+			if depth == 0 {
+				add(n.Name[from:i])
+				from = i + 1
+			}
+		}
+	}
+	add(n.Name[from:])
+	return number, symbols
+}
+
+func product(number int64, symbols []string) Int {
+	if len(symbols) == 0 {
+		return known(number)
+	}
+	sort.Strings(symbols)
+	if number != 1 {
+		symbols = append([]string{strconv.FormatInt(number, 10)}, symbols...)
+	}
+	return named(strings.Join(symbols, "*"))
+}
+
+func indexOf(list []string, s string) int {
+	for i, v := range list {
+		if v == s {
+			return i
+		}
+	}
+	return -1
+}
+
+// broadcast returns the common size of two dimensions under ONNX's (numpy's) rules.
+func (d Dim) broadcast(e Dim) (Dim, error) {
+	switch {
+	case d.Same(e), e.Known() && e.Size == 1:
+		return d, nil
+	case d.Known() && d.Size == 1:
+		return e, nil
+	case d.Known() && e.Known():
+		return Dim{}, fmt.Errorf("sizes %v and %v do not broadcast", d, e)
+	case d.Known(): // the other one is 1 or the same
+		return d, nil
+	case e.Known():
+		return e, nil
+	}
+	return Dim{Size: -1}, nil
+}
