@@ -1,0 +1,68 @@
+package checkpoints
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// CopyCompanions copies into the folder to what belongs to the checkpoint in from besides its weights: configuration,
+// tokenizer, processor, chat templates, model code, licence.
+func CopyCompanions(from, to string) error {
+	names, err := companions(from)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := os.MkdirAll(filepath.Join(to, filepath.Dir(name)), 0o777); err != nil {
+			return err
+		}
+		if err := CopyFile(filepath.Join(from, name), filepath.Join(to, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func companions(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		st, err := os.Stat(filepath.Join(dir, e.Name())) // Hugging Face's cache is links
+		if err == nil && st.Mode().IsRegular() && isCompanion(e.Name()) {
+			names = append(names, e.Name())
+		}
+	}
+	// transformers keeps chat templates besides the default one here
+	templates, err := filepath.Glob(filepath.Join(globQuote(dir), "additional_chat_templates", "*.jinja"))
+	for _, t := range templates {
+		names = append(names, filepath.Join("additional_chat_templates", filepath.Base(t)))
+	}
+	return names, err
+}
+
+func isCompanion(name string) bool {
+	if strings.HasSuffix(name, ".index.json") || strings.HasPrefix(name, "adapter_") {
+		return false
+	}
+	kinds := []string{".json", ".jinja", ".txt", ".model", ".tiktoken", ".md", ".py"}
+	return slices.Contains(kinds, filepath.Ext(name)) || strings.HasPrefix(name, "LICENSE") || strings.HasPrefix(name, "NOTICE")
+}
+
+// CopyFile copies one file; to is complete or as it was before.
+func CopyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	return WriteAtomic(to, func(w io.Writer) error {
+		_, err := io.Copy(w, in)
+		return err
+	})
+}
