@@ -2,10 +2,10 @@
 # Builds build/lib/libtokenizers.a from the Rust sources inside the Go module github.com/daulet/tokenizers; go.sum holds
 # the module's hash and its Cargo.lock the hashes of the crates.
 . "$(dirname "$0")/common.sh"
-need go golang-go
+need go "golang-go, where that is Go 1.26 or newer"
 version=$(go list -m -f '{{.Version}}' github.com/daulet/tokenizers)
 if done_already tokenizers "$version"; then exit 0; fi
-need cargo cargo
+need cargo "cargo-web, Rust 1.73 or newer"
 need gcc gcc
 echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1 || { echo "error: the C library's headers are missing: apt-get install libc6-dev" >&2; exit 1; }
 say "building tokenizers $version (about 2 minutes)"
@@ -19,7 +19,7 @@ chmod -R u+w "$work"
 sed -i 's/^tokenizers = .*/tokenizers = { version = "0.20.2", default-features = false, features = ["onig", "progressbar"] }/' "$work/Cargo.toml"
 sed -i '/^name = "esaxx-rs"$/,/^$/ { /^dependencies = \[$/,/^\]$/ d }' "$work/Cargo.lock"
 (cd "$work" && cargo build --release --locked --quiet) ||
-	{ echo "error: cargo could not build tokenizers: it takes $(cargo --version) where Rust 1.73 or newer is needed, and the network" >&2; exit 1; }
+	{ echo "error: cargo could not build tokenizers: that takes the network and Rust 1.73 or newer, and here is $(cargo --version): apt-get install cargo-web" >&2; exit 1; }
 # The module's Go part links libstdc++, of which gcc without g++ brings the library but not the name that the linker wants.
 if [ "$(gcc -print-file-name=libstdc++.so)" = libstdc++.so ]; then
 	ln -sfn "$(gcc -print-file-name=libstdc++.so.6)" build/lib/libstdc++.so
