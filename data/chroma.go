@@ -3,6 +3,7 @@ package data
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"image"
 	"image/jpeg"
 
@@ -31,6 +32,10 @@ func decodeJPEG(raw []byte) (*Picture, error) {
 // conversion: the same bytes.
 func decodeWebP(raw []byte) (*Picture, error) {
 	frame, left, top, canvas := firstFrame(raw)
+	animated := canvas != image.Point{}
+	if c, err := webp.DecodeConfig(bytes.NewReader(frame)); animated && (err != nil || c.Width > canvas.X || c.Height > canvas.Y) {
+		return nil, errors.New("the first frame is broken or larger than the picture") // whose size was checked
+	}
 	m, err := webp.Decode(bytes.NewReader(frame))
 	if err != nil {
 		return nil, err
@@ -50,7 +55,7 @@ func decodeWebP(raw []byte) (*Picture, error) {
 	default:
 		p = flatten(m)
 	}
-	if canvas == (image.Point{}) || canvas == image.Pt(p.Width, p.Height) {
+	if !animated || canvas == image.Pt(p.Width, p.Height) {
 		return p, nil
 	}
 	out := NewPicture(canvas.X, canvas.Y)

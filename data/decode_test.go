@@ -1,6 +1,7 @@
 package data
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -82,6 +83,12 @@ func TestLimits(t *testing.T) {
 	}
 	if _, err := Decode(header(1<<24, 1<<24), Limits{}); !errors.Is(err, ErrLimit) {
 		t.Errorf("2^24 x 2^24 pixels: %v", err)
+	}
+	animated := picture(t, "animated.webp")
+	canvas := bytes.Index(animated, []byte("VP8X")) + 12
+	animated[canvas], animated[canvas+3] = 1, 1 // two by two pixels, and larger frames
+	if _, err := Decode(animated, Limits{MaxPixels: 4}); err == nil || !strings.Contains(err.Error(), "larger than the picture") {
+		t.Errorf("a frame larger than its animation: %v", err)
 	}
 	photo := "../testdata/oracle/images/coffee.png"
 	if _, err := Open(photo, Limits{MaxBytes: 1000}); !errors.Is(err, ErrLimit) || !strings.Contains(err.Error(), photo) {

@@ -28,7 +28,7 @@ type span struct {
 // A rowFinder calls found for the rows of a text file, one after the other. The first row of a CSV file is its header.
 type rowFinder func(r io.Reader, found func(start, end int64, line int)) error
 
-func openText(f *os.File, find rowFinder, csv bool) (*textTable, error) {
+func openText(f *os.File, find rowFinder, named bool) (*textTable, error) {
 	t := &textTable{file: f}
 	var tooLong error
 	_, err := f.Seek(0, io.SeekStart)
@@ -43,7 +43,7 @@ func openText(f *os.File, find rowFinder, csv bool) (*textTable, error) {
 	if err == nil {
 		err = tooLong
 	}
-	if err != nil || !csv {
+	if err != nil || !named {
 		return t, err
 	}
 	if len(t.rows) == 0 {
