@@ -1,0 +1,123 @@
+// Package model turns Hugging Face checkpoints of vision-language models into ONNX graphs that score edits.
+//
+// A [Backbone] knows one architecture: how its pictures become patches, its vision tower, where its language model lies in
+// the checkpoint. Everything else is shared: prompts, the decoder, the head, the loss, scorer directories, scoring. A new
+// architecture is a new folder beside llavanext that calls [Register].
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"sync"
+
+	"gorgonia.org/tensor"
+
+	"assay/checkpoints"
+	"assay/data"
+)
+
+// Backbone is a checkpoint of one architecture.
+type Backbone interface {
+	// Decoder describes the language model and where its parameters lie.
+	Decoder() *Decoder
+	// Keys names the parameters outside the decoder's layers.
+	Keys() Keys
+	// Placeholder is the text that stands for a picture in prompts; EndOfTurn closes the answer, "" if the tokenizer decides.
+	Placeholder() string
+	EndOfTurn() string
+	// CanPair reports whether source and edit can be shown in that way.
+	CanPair(pair string) bool
+	// Prepare turns a picture, or the two frames of a pair shown as frames, into the vision tower's inputs.
+	Prepare(frames ...*data.Picture) (*Picture, error)
+	// Feeds joins prepared pictures into the inputs that Vision declares.
+	Feeds(pictures []*Picture) (map[string]*tensor.Dense, error)
+	// Vision declares its inputs (pixel_values first) and returns the image features [sum of tokens, hidden].
+	Vision(g *Graph) string
+	// VisionKeys reports whether a parameter belongs to the vision side (tower, projector).
+	VisionKey(key string) bool
+	// Positions returns the rotary positions of a sequence: for 1-D ones nil, meaning 0, 1, 2...
+	Positions(ids []int64, pictures []*Picture) [][]int64
+}
+
+// Keys are checkpoint names.
+type Keys struct {
+	Embedding string // [V, hidden]
+	Output    string // lm_head [V, hidden]; equal to Embedding if tied
+}
+
+// Picture is one picture (or pair of frames) as the vision tower takes it.
+type Picture struct {
+	Height, Width int       // pixels, before the family's own resizing
+	Pixels        []float32 // the family's layout
+	Rows          int       // tiles or patches: the first dimension of pixel_values
+	Tokens        int       // placeholder tokens it takes in the text
+	Layout        any       // what else the family must remember
+
+	key      string    // digest of the content
+	features []float32 // [tokens, hidden] once the vision tower has run
+}
+
+// Family opens checkpoints of one model_type.
+type Family func(dir string, config json.RawMessage, w *checkpoints.Weights) (Backbone, error)
+
+var (
+	familiesMu sync.RWMutex
+	families   = map[string]Family{}
+)
+
+// Register makes a family known under the model_type of its config.json.
+func Register(modelType string, f Family) {
+	familiesMu.Lock()
+	defer familiesMu.Unlock()
+	families[modelType] = f
+}
+
+// Opened is a backbone with its weights and folder.
+type Opened struct {
+	Backbone
+	Dir     string
+	Weights *checkpoints.Weights // nil if the checkpoint holds only its configuration (dry runs)
+}
+
+// OpenBackbone opens a Hugging Face checkpoint directory. Close releases the mapped weights.
+func OpenBackbone(dir string) (*Opened, error) {
+	file := filepath.Join(dir, "config.json")
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("backbone: %w (a Hugging Face checkpoint directory with config.json and *.safetensors is wanted)", err)
+	}
+	var head struct {
+		ModelType string `json:"model_type"`
+	}
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	familiesMu.RLock()
+	open := families[head.ModelType]
+	known := make([]string, 0, len(families))
+	for k := range families {
+		known = append(known, k)
+	}
+	familiesMu.RUnlock()
+	if open == nil {
+		sort.Strings(known)
+		return nil, fmt.Errorf("%s: model_type %q is not supported; %s are", file, head.ModelType, strings.Join(known, ", "))
+	}
+	w, err := checkpoints.OpenWeights(dir)
+	if err != nil {
+		return nil, err
+	}
+	b, err := open(dir, raw, w)
+	if err != nil {
+		w.Close()
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	return &Opened{Backbone: b, Dir: dir, Weights: w}, nil
+}
+
+// Close releases the weights.
+func (o *Opened) Close() error { return o.Weights.Close() }

@@ -1,0 +1,204 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+)
+
+// TextConfig is the language model's part of config.json, with the defaults that Hugging Face fills in by model_type:
+// published files leave out what equals them.
+type TextConfig struct {
+	ModelType     string
+	Hidden        int // width of the residual stream
+	Intermediate  int // width of the MLP
+	Layers        int
+	Heads         int
+	KVHeads       int
+	HeadDim       int
+	Vocab         int // rows of the embedding table; the score token gets this id
+	Eps           float64
+	Activation    string
+	Tied          bool // lm_head is the embedding table
+	SlidingWindow int  // 0: none
+	MaxPositions  int
+	Rope          RopeConfig
+}
+
+// RopeConfig is the rotary part: rope_parameters of transformers 5, or rope_theta and rope_scaling of older files.
+type RopeConfig struct {
+	Type      string // default, linear, llama3, mrope
+	Theta     float64
+	Factor    float64
+	LowFreq   float64
+	HighFreq  float64
+	Original  float64 // original_max_position_embeddings
+	Sections  []int   // mrope_section
+	Attention float64 // attention_factor; 0: 1
+}
+
+type textJSON struct {
+	ModelType    string   `json:"model_type"`
+	Hidden       *int     `json:"hidden_size"`
+	Intermediate *int     `json:"intermediate_size"`
+	Layers       *int     `json:"num_hidden_layers"`
+	Heads        *int     `json:"num_attention_heads"`
+	KVHeads      *int     `json:"num_key_value_heads"`
+	HeadDim      *int     `json:"head_dim"`
+	Vocab        *int     `json:"vocab_size"`
+	Eps          *float64 `json:"rms_norm_eps"`
+	Activation   *string  `json:"hidden_act"`
+	Tied         *bool    `json:"tie_word_embeddings"`
+	Window       *int     `json:"sliding_window"`
+	UseWindow    *bool    `json:"use_sliding_window"`
+	MaxPositions *int     `json:"max_position_embeddings"`
+	Theta        *float64 `json:"rope_theta"`
+	Scaling      *rope    `json:"rope_scaling"`
+	Parameters   *rope    `json:"rope_parameters"`
+}
+
+type rope struct {
+	Type      string   `json:"rope_type"`
+	OldType   string   `json:"type"`
+	Theta     *float64 `json:"rope_theta"`
+	Factor    float64  `json:"factor"`
+	LowFreq   float64  `json:"low_freq_factor"`
+	HighFreq  float64  `json:"high_freq_factor"`
+	Original  float64  `json:"original_max_position_embeddings"`
+	Sections  []int    `json:"mrope_section"`
+	Attention float64  `json:"attention_factor"`
+}
+
+// the defaults of transformers' configuration classes
+var textDefaults = map[string]TextConfig{
+	"llama":   {Hidden: 4096, Intermediate: 11008, Layers: 32, Heads: 32, Vocab: 32000, Eps: 1e-6, Activation: "silu", MaxPositions: 2048, Rope: RopeConfig{Theta: 1e4}},
+	"mistral": {Hidden: 4096, Intermediate: 14336, Layers: 32, Heads: 32, KVHeads: 8, Vocab: 32000, Eps: 1e-6, Activation: "silu", MaxPositions: 131072, SlidingWindow: 4096, Rope: RopeConfig{Theta: 1e4}},
+	"qwen2":   {Hidden: 4096, Intermediate: 22016, Layers: 32, Heads: 32, KVHeads: 32, Vocab: 151936, Eps: 1e-6, Activation: "silu", MaxPositions: 32768, Rope: RopeConfig{Theta: 1e4}},
+}
+
+// ParseText reads a text_config. modelType is used where the JSON names none.
+func ParseText(raw []byte, modelType string) (TextConfig, error) {
+	var j textJSON
+	if err := json.Unmarshal(raw, &j); err != nil {
+		return TextConfig{}, fmt.Errorf("config.json: text_config: %w", err)
+	}
+	var nulls map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &nulls); err != nil {
+		return TextConfig{}, fmt.Errorf("config.json: text_config: %w", err)
+	}
+	if j.ModelType == "" {
+		j.ModelType = modelType
+	}
+	c, ok := textDefaults[j.ModelType]
+	if !ok {
+		return c, fmt.Errorf("config.json: text_config.model_type %q is not supported; llama, mistral and qwen2 are", j.ModelType)
+	}
+	c.ModelType = j.ModelType
+	set(&c.Hidden, j.Hidden)
+	set(&c.Intermediate, j.Intermediate)
+	set(&c.Layers, j.Layers)
+	set(&c.Heads, j.Heads)
+	set(&c.KVHeads, j.KVHeads)
+	set(&c.HeadDim, j.HeadDim)
+	set(&c.Vocab, j.Vocab)
+	set(&c.Eps, j.Eps)
+	set(&c.Activation, j.Activation)
+	set(&c.Tied, j.Tied)
+	set(&c.MaxPositions, j.MaxPositions)
+	set(&c.Rope.Theta, j.Theta)
+	if v, ok := nulls["sliding_window"]; ok && string(v) == "null" {
+		c.SlidingWindow = 0
+	}
+	set(&c.SlidingWindow, j.Window)
+	if j.ModelType == "qwen2" && (j.UseWindow == nil || !*j.UseWindow) {
+		c.SlidingWindow = 0
+	}
+	if c.KVHeads == 0 {
+		c.KVHeads = c.Heads
+	}
+	if c.Heads <= 0 || c.KVHeads <= 0 || c.Heads%c.KVHeads != 0 {
+		return c, fmt.Errorf("config.json: text_config: %d attention heads do not share %d key heads evenly", c.Heads, c.KVHeads)
+	}
+	if c.HeadDim == 0 {
+		c.HeadDim = c.Hidden / c.Heads
+	}
+	if c.HeadDim%2 != 0 || c.HeadDim <= 0 {
+		return c, fmt.Errorf("config.json: text_config: head_dim %d must be positive and even", c.HeadDim)
+	}
+	for _, r := range []*rope{j.Scaling, j.Parameters} {
+		if r != nil {
+			c.Rope.apply(r)
+		}
+	}
+	return c, c.Rope.check()
+}
+
+func set[T any](dst *T, v *T) {
+	if v != nil {
+		*dst = *v
+	}
+}
+
+func (c *RopeConfig) apply(r *rope) {
+	c.Type = r.Type
+	if c.Type == "" {
+		c.Type = r.OldType
+	}
+	set(&c.Theta, r.Theta)
+	c.Factor, c.LowFreq, c.HighFreq, c.Original, c.Sections, c.Attention = r.Factor, r.LowFreq, r.HighFreq, r.Original, r.Sections, r.Attention
+}
+
+func (c *RopeConfig) check() error {
+	switch c.Type {
+	case "", "default", "mrope":
+	case "linear":
+		if c.Factor <= 0 {
+			return fmt.Errorf("config.json: linear rope scaling needs a positive factor, not %g", c.Factor)
+		}
+	case "llama3":
+		if c.Factor <= 0 || c.Original <= 0 || c.LowFreq <= 0 || c.HighFreq <= c.LowFreq {
+			return fmt.Errorf("config.json: llama3 rope scaling needs factor, original_max_position_embeddings and low_freq_factor < high_freq_factor")
+		}
+	default:
+		return fmt.Errorf("config.json: rope type %q is not supported; default, linear, llama3 and mrope are", c.Type)
+	}
+	return nil
+}
+
+// InvFreq returns the head_dim/2 rotary frequencies theta^(-2i/d), scaled as the rope type says, in float32 steps as
+// transformers computes them (modeling_rope_utils).
+func (c *TextConfig) InvFreq() []float32 {
+	f := make([]float32, c.HeadDim/2)
+	for i := range f {
+		e := float32(2*i) / float32(c.HeadDim)
+		v := 1 / float32(math.Pow(c.Rope.Theta, float64(e)))
+		switch c.Rope.Type {
+		case "linear":
+			v /= float32(c.Rope.Factor)
+		case "llama3":
+			v = c.Rope.llama3(v)
+		}
+		f[i] = v
+	}
+	return f
+}
+
+// llama3 slows frequencies whose wavelength exceeds the original context, with a smooth passage between two bounds.
+func (c *RopeConfig) llama3(v float32) float32 {
+	wave := 2 * math.Pi / float64(v)
+	switch {
+	case wave > c.Original/c.LowFreq:
+		return v / float32(c.Factor)
+	case wave < c.Original/c.HighFreq:
+		return v
+	}
+	smooth := (c.Original/wave - c.LowFreq) / (c.HighFreq - c.LowFreq)
+	return float32((1-smooth)*float64(v)/c.Factor + smooth*float64(v))
+}
+
+func (c *TextConfig) attentionFactor() float64 {
+	if c.Rope.Attention > 0 && c.Rope.Type != "default" && c.Rope.Type != "" {
+		return c.Rope.Attention
+	}
+	return 1
+}

@@ -1,0 +1,355 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"strings"
+	"sync"
+
+	"gorgonia.org/tensor"
+
+	"assay/data"
+	"assay/lora"
+	"assay/model/text"
+	"assay/onnx"
+	"assay/ort"
+)
+
+// Options say where and how graphs run.
+type Options struct {
+	Device  string // cpu (default), cuda:N, auto
+	Threads int    // 0: all cores
+	Cache   int64  // bytes of image features kept in memory; 0: 256 MiB
+	Folder  string // where image features are kept on disk; "": nowhere
+}
+
+// engine is a backbone with a scorer's tensors, and the sessions made of them.
+type engine struct {
+	config   *ScorerConfig
+	backbone *Opened
+	text     *text.Processor
+	adapter  *lora.Adapter
+	own      map[string]*tensor.Dense // of the scorer directory: LoRA, head, score token
+	options  Options
+	pictures *pictureCache
+
+	tuned   bool                     // own tensors are inputs of the graphs
+	full    bool                     // so are the backbone's parameters
+	trained map[string]*tensor.Dense // values of the backbone's trained parameters, read when a graph first asks for them
+
+	mu       sync.Mutex
+	sessions map[string]*session
+}
+
+// session is a graph that is ready to run.
+type session struct {
+	*built
+	*ort.Session
+	inputs map[string]bool
+}
+
+// openEngine opens the backbone of a scorer's parts and compares the two.
+func openEngine(p *Parts, o Options) (*engine, error) {
+	b, err := OpenBackbone(p.Config.Backbone)
+	if err != nil {
+		return nil, err
+	}
+	e := &engine{config: p.Config, backbone: b, adapter: p.Adapter, own: maps.Clone(p.Own), options: o, sessions: map[string]*session{}, trained: map[string]*tensor.Dense{}}
+	if err := e.open(); err != nil {
+		b.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *engine) open() error {
+	c := e.config
+	if !e.backbone.CanPair(c.Pair) {
+		return fmt.Errorf("pair: the backbone %s cannot show a source and its edit as %q", c.Backbone, c.Pair)
+	}
+	if err := checkOwn(c, e.backbone.Decoder().Hidden, e.own); err != nil {
+		return err
+	}
+	if e.adapter != nil {
+		if err := e.adapter.Check(e.modules()); err != nil {
+			return err
+		}
+		maps.Copy(e.own, e.adapter.Tensors)
+	}
+	cache := e.options.Cache
+	if cache == 0 {
+		cache = 256 << 20
+	}
+	e.pictures = newPictureCache(cache, e.options.Folder)
+	var err error
+	e.text, err = text.Open(c.Backbone, c.ScoreToken, int64(e.backbone.Decoder().Vocab), text.WithTemplate(c.ChatTemplate))
+	return err
+}
+
+// Close frees sessions, tokenizer and weights.
+func (e *engine) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var errs []error
+	for _, s := range e.sessions {
+		errs = append(errs, s.Session.Close())
+	}
+	e.sessions = nil
+	return errors.Join(append(errs, e.text.Close(), e.backbone.Close())...)
+}
+
+// Pair is a question about an edit.
+type Pair struct {
+	Source, Edit *data.Picture
+	Load         func() (source, edit *data.Picture, err error) // instead of the two: called only if they are not known by Key
+	Instruction  string
+	Question     string // template; "": the scorer's
+	Answer       string // template; "": the scorer's
+	Key          string // identifies the two pictures, so that Load is called once while they are in the cache. "": unknown
+	Pixels       bool   // keep the pixels, for PixelGradient
+}
+
+// Prepare turns a pair into tokens and pictures. It is safe for concurrent use.
+func (e *engine) Prepare(p Pair) (*Sample, error) {
+	if strings.TrimSpace(p.Instruction) == "" {
+		return nil, fmt.Errorf("the instruction is empty")
+	}
+	question, answer := e.config.Question, e.config.Answer
+	if p.Question != "" {
+		question = p.Question
+	}
+	if p.Answer != "" {
+		answer = p.Answer
+	}
+	s := &Sample{}
+	if !p.Pixels {
+		s.Pictures = e.pictures.pair(p.Key)
+	}
+	if s.Pictures == nil {
+		if p.Load != nil {
+			var err error
+			if p.Source, p.Edit, err = p.Load(); err != nil {
+				return nil, err
+			}
+		}
+		joined, err := Join(e.config.Pair, e.config.PairSize, p.Source, p.Edit)
+		if err != nil {
+			return nil, err
+		}
+		for _, frames := range joined {
+			q, err := e.picture(frames, p.Pixels)
+			if err != nil {
+				return nil, err
+			}
+			s.Pictures = append(s.Pictures, q)
+		}
+		e.pictures.putPair(p.Key, s.Pictures)
+	}
+	prompt, err := e.text.Prompt(len(s.Pictures), strings.ReplaceAll(question, InstructionMark, p.Instruction))
+	if err != nil {
+		return nil, err
+	}
+	counts := make([]int, len(s.Pictures))
+	for i, q := range s.Pictures {
+		counts[i] = q.Tokens
+	}
+	s.Tokens, err = e.text.Encode(prompt, answer, e.endOfTurn(), e.backbone.Placeholder(), counts)
+	return s, err
+}
+
+func (e *engine) endOfTurn() string {
+	for _, t := range []string{e.config.EndOfTurn, e.backbone.EndOfTurn()} {
+		if t != "" {
+			return t
+		}
+	}
+	return e.text.EndOfSequence()
+}
+
+// picture prepares what the backbone is shown, unless it is known already.
+func (e *engine) picture(frames []*data.Picture, pixels bool) (*Picture, error) {
+	key := digest(frames)
+	if !pixels {
+		if known := e.pictures.get(key); known != nil {
+			return known, nil
+		}
+	}
+	q, err := e.backbone.Prepare(frames...)
+	if err != nil {
+		return nil, err
+	}
+	q.key = key
+	if e.visionTrained() { // what can be kept are the pixels
+		e.pictures.put(q)
+	}
+	return q, nil
+}
+
+// graph starts a graph over this engine's parameters.
+func (e *engine) graph(name string) *Graph {
+	g := newGraph(name, e.backbone.Weights)
+	g.adapter, g.own, g.tuned = e.adapter, e.own, e.tuned
+	if e.full {
+		g.trained = func(string) bool { return true }
+	}
+	if e.config.DType == "bfloat16" && e.onCUDA() {
+		g.compute = onnx.BFloat16
+	}
+	return g
+}
+
+func (e *engine) onCUDA() bool { return strings.HasPrefix(e.options.Device, "cuda") }
+
+// session returns the session of that name, building its graph the first time.
+func (e *engine) session(name string, build func(g *Graph) (*built, error)) (*session, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.sessions[name]; s != nil {
+		return s, nil
+	}
+	if e.sessions == nil {
+		return nil, fmt.Errorf("the scorer is closed")
+	}
+	b, err := build(e.graph(name))
+	if err != nil {
+		return nil, fmt.Errorf("building the %s graph of %s: %w", name, e.config.Backbone, err)
+	}
+	o, err := ort.Open(b.Model, ort.Options{Device: e.options.Device, Threads: e.options.Threads, Folder: e.backbone.Weights.Folder(), LowMemory: true})
+	if err != nil {
+		return nil, fmt.Errorf("opening the %s graph of %s: %w", name, e.config.Backbone, err)
+	}
+	s := &session{built: b, Session: o, inputs: map[string]bool{}}
+	for _, in := range b.Model.Inputs {
+		s.inputs[in.Name] = true
+	}
+	for _, p := range b.Params {
+		if e.own[p.Name] == nil && e.trained[p.Name] == nil {
+			if e.trained[p.Name], err = e.backbone.Weights.Dense(p.Name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	e.sessions[name] = s
+	return s, nil
+}
+
+// run feeds a session what it declares: the batch and the trained parameters.
+func (e *engine) run(ctx context.Context, s *session, feeds ...map[string]*tensor.Dense) (map[string]*tensor.Dense, error) {
+	in := map[string]*tensor.Dense{}
+	for _, f := range feeds {
+		for k, v := range f {
+			if s.inputs[k] {
+				in[k] = v
+			}
+		}
+	}
+	for _, p := range s.Params {
+		in[p.Name] = e.param(p.Name)
+	}
+	return s.Session.Run(ctx, in)
+}
+
+func (e *engine) param(name string) *tensor.Dense {
+	if t := e.own[name]; t != nil {
+		return t
+	}
+	return e.trained[name]
+}
+
+// visionTrained reports whether the image features depend on what is trained, so that they cannot be kept.
+func (e *engine) visionTrained() bool {
+	if e.full {
+		return true
+	}
+	if e.adapter == nil || !e.tuned {
+		return false
+	}
+	for _, t := range e.adapter.Targets {
+		if !strings.HasPrefix(t.Module, e.backbone.Decoder().Module) {
+			return true
+		}
+	}
+	return false
+}
+
+// modules lists the backbone's layers as PEFT sees them.
+func (e *engine) modules() []lora.Module { return lora.Modules(e.backbone.Weights) }
+
+func (e *engine) packing() packing {
+	return packing{vocab: int64(e.backbone.Decoder().Vocab), before: e.config.ScorePosition == "before", all: e.config.TextLoss == "all"}
+}
+
+func (e *engine) positions(s *Sample) [][]int64 { return e.backbone.Positions(s.IDs, s.Pictures) }
+
+// score returns score01 of every sample. All samples of one run have the same length, so one graph serves every batch.
+func (e *engine) score(ctx context.Context, samples []*Sample, hidden bool) (scores []float64, states [][]float32, err error) {
+	inGraph := e.visionTrained()
+	if !inGraph {
+		if err := e.see(ctx, samples); err != nil {
+			return nil, nil, err
+		}
+	}
+	spec := graphSpec{Groups: 1, Vision: inGraph, Hidden: hidden}
+	s, err := e.session(fmt.Sprintf("score hidden=%v", hidden), func(g *Graph) (*built, error) {
+		return buildGraph(g, e.backbone, &e.config.Head, spec)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	pk := e.packing()
+	scores, states = make([]float64, len(samples)), make([][]float32, len(samples))
+	for _, batch := range equalLengths(samples, pk, maxRows) {
+		part := make([]*Sample, len(batch))
+		for i, j := range batch {
+			part[i] = samples[j]
+		}
+		p, err := pk.pack(part, e.positions)
+		if err != nil {
+			return nil, nil, err
+		}
+		feeds, err := e.sight(p, inGraph)
+		if err != nil {
+			return nil, nil, err
+		}
+		out, err := e.run(ctx, s, p.feeds, feeds)
+		if err != nil {
+			return nil, nil, err
+		}
+		for place, i := range p.order {
+			v := float64(out[outScore].Data().([]float32)[place])
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				return nil, nil, fmt.Errorf("the score is %g: the scorer's or the backbone's weights are damaged", v)
+			}
+			scores[batch[i]] = v
+			if hidden {
+				n := e.backbone.Decoder().Hidden
+				states[batch[i]] = out[outHidden].Data().([]float32)[place*n : (place+1)*n]
+			}
+		}
+	}
+	return scores, states, nil
+}
+
+// maxRows bounds the tokens of one forward pass.
+const maxRows = 4096
+
+// equalLengths sorts sample indices into batches of equal shape of at most rows tokens (at least one sample each).
+func equalLengths(samples []*Sample, pk packing, rows int) [][]int {
+	type shape struct{ length, selected int }
+	at := map[shape]int{}
+	var batches [][]int
+	for i, s := range samples {
+		sp := pk.span(s, i)
+		k := shape{sp.length, sp.selected}
+		j, ok := at[k]
+		if !ok || (len(batches[j])+1)*sp.length > rows {
+			j = len(batches)
+			batches, at[k] = append(batches, nil), j
+		}
+		batches[j] = append(batches[j], i)
+	}
+	return batches
+}

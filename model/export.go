@@ -1,0 +1,231 @@
+package model
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"assay/checkpoints"
+	"assay/onnx"
+)
+
+// Port documents one input or output of an exported graph.
+type Port struct {
+	Name  string `json:"name"`
+	Type  string `json:"type"`
+	Shape []any  `json:"shape"` // sizes, or names of free dimensions
+	About string `json:"about"`
+}
+
+// ExportedGraph documents one exported file.
+type ExportedGraph struct {
+	File    string `json:"file"`
+	Inputs  []Port `json:"inputs"`
+	Outputs []Port `json:"outputs"`
+}
+
+// Exported is graphs.json of an export.
+type Exported struct {
+	Format   int             `json:"format"`
+	Backbone string          `json:"backbone"` // model_type's folder name
+	Opset    int64           `json:"opset"`
+	Weights  []string        `json:"weights"` // files that the graphs refer to by offset
+	Graphs   []ExportedGraph `json:"graphs"`
+}
+
+var about = map[string]string{
+	inPixels:            "normalised pixels in the family's layout",
+	"feature_order":     "for every image token the row of concat(features of all tiles, newline rows)",
+	"newlines":          "how many newline rows there are",
+	inFeatures:          "what replaces the picture placeholders, row by row",
+	inTextIDs:           "ids of the ordinary tokens of all sequences, without placeholders and score tokens",
+	inOrder:             "for every row of the packed batch its row in concat(text rows, one score row per sequence, image rows)",
+	inPositions:         "position of every row within its sequence",
+	inScoreRows:         "for every sequence the selected row that holds its score token",
+	"group_rows":        "rows of each group; an export has one group of sequences of equal length",
+	"group_lengths":     "length of each sequence of the group",
+	"select":            "rows of the packed batch that are read, ascending",
+	"select_place":      "place of each selected row within its sequence",
+	"group_select_rows": "selected rows of each group",
+	"group_select_each": "selected rows of each sequence of the group",
+	outScore:            "the score on 0..1, not clipped",
+	outHidden:           "last hidden state, after the final norm, at the selected row",
+	outHead:             "outputs of the head",
+	outLogits:           "next-token logits at the selected rows",
+}
+
+const outLogits = "logits"
+
+// Export writes vision.onnx and score.onnx with the weights they refer to, the tokenizer's and processor's files, and
+// graphs.json, which documents every input and output. score.onnx gives score01 if the engine belongs to a scorer; of a
+// bare backbone (scorer false) it gives hidden states and logits of the selected rows. dir must not exist.
+func (s *Scorer) Export(dir string) (*Exported, error) {
+	e := s.engine
+	score := func(g *Graph) error {
+		_, err := buildGraph(g, e.backbone, &e.config.Head, graphSpec{Groups: 1, Hidden: true})
+		return err
+	}
+	return exportTo(dir, e.backbone, e.graph, score)
+}
+
+// ExportBackbone is Export for a checkpoint without a scorer.
+func ExportBackbone(b *Opened, dir string) (*Exported, error) {
+	graph := func(name string) *Graph { return newGraph(name, b.Weights) }
+	score := func(g *Graph) error {
+		dec, keys := b.Decoder(), b.Keys()
+		ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
+		order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
+		positions := g.Input(inPositions, onnx.Int64, onnx.Dims("rows"))
+		p := newPacking(g, 1, true)
+		features := g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.Hidden))
+		text := g.OpA("Gather", onnx.Attrs{"axis": 0}, g.Param(keys.Embedding), ids)
+		x := g.Pick(g.OpA("Concat", onnx.Attrs{"axis": 0}, text, features), order, 0)
+		cos, sin := dec.Rotary(g, positions)
+		h := dec.Build(g, x, cos, sin, p)
+		g.Output(outHidden, h, onnx.Float, onnx.Dims("selected", dec.Hidden))
+		g.Output(outLogits, g.OpA("Gemm", onnx.Attrs{"transB": 1}, h, g.Param(keys.Output)), onnx.Float, onnx.Dims("selected", dec.Vocab))
+		return g.Err()
+	}
+	return exportTo(dir, b, graph, score)
+}
+
+func exportTo(dir string, b *Opened, graph func(string) *Graph, score func(*Graph) error) (*Exported, error) {
+	vision := graph("vision")
+	vision.Output(inFeatures, b.Vision(vision), onnx.Float, onnx.Dims("image_tokens", b.Decoder().Hidden))
+	if err := vision.Err(); err != nil {
+		return nil, err
+	}
+	language := graph("score")
+	if err := score(language); err != nil {
+		return nil, err
+	}
+	out := &Exported{Format: 1, Backbone: filepath.Base(b.Dir), Opset: Opset}
+	err := checkpoints.WriteDir(dir, func(tmp string) error {
+		renamed, err := placeWeights(b.Weights, tmp)
+		if err != nil {
+			return err
+		}
+		for _, n := range renamed {
+			out.Weights = append(out.Weights, n)
+		}
+		for _, g := range []*Graph{vision, language} {
+			if err := writeGraph(g.M, filepath.Join(tmp, g.M.Name+".onnx"), renamed); err != nil {
+				return err
+			}
+			out.Graphs = append(out.Graphs, describe(g.M))
+		}
+		if err := copyCompanions(b.Dir, tmp); err != nil {
+			return err
+		}
+		return checkpoints.WriteAtomic(filepath.Join(tmp, "graphs.json"), func(w io.Writer) error {
+			j := json.NewEncoder(w)
+			j.SetIndent("", "  ")
+			return j.Encode(out)
+		})
+	})
+	return out, err
+}
+
+// placeWeights puts the checkpoint's files beside the graphs: as hard links where the file system allows it, so that an
+// 8B model is not stored twice, else as copies. It returns the new name of every location.
+func placeWeights(w *checkpoints.Weights, dir string) (map[string]string, error) {
+	names := map[string]string{}
+	for _, s := range w.Shards() {
+		target := filepath.Join(dir, s.Name)
+		if err := linkOrCopy(s.Path(), target); err != nil {
+			return nil, err
+		}
+		names[s.Location()] = s.Name
+	}
+	return names, nil
+}
+
+func linkOrCopy(from, to string) error {
+	real, err := filepath.EvalSymlinks(from)
+	if err != nil {
+		return err
+	}
+	if os.Link(real, to) == nil {
+		return nil
+	}
+	return copyFile(real, to)
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	return checkpoints.WriteAtomic(to, func(w io.Writer) error {
+		_, err := io.Copy(w, in)
+		return err
+	})
+}
+
+// copyCompanions copies what belongs to a checkpoint besides its weights: configuration, tokenizer, templates.
+func copyCompanions(from, to string) error {
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		ext := filepath.Ext(e.Name())
+		if e.IsDir() || strings.HasSuffix(e.Name(), ".index.json") && strings.Contains(e.Name(), "model") {
+			continue
+		}
+		if ext == ".json" || ext == ".jinja" || ext == ".txt" || e.Name() == "tokenizer.model" {
+			if err := copyFile(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func writeGraph(m *onnx.Model, path string, location map[string]string) error {
+	for i, t := range m.Initializers {
+		if t.External == nil {
+			continue
+		}
+		name, ok := location[t.External.Location]
+		if !ok {
+			return fmt.Errorf("%s: weight %q lies in %q, which is no file of the checkpoint", path, t.Name, t.External.Location)
+		}
+		moved := *t
+		moved.External = &onnx.External{Location: name, Offset: t.External.Offset, Length: t.External.Length}
+		m.Initializers[i] = &moved
+	}
+	data, err := m.Encode()
+	if err != nil {
+		return err
+	}
+	return checkpoints.WriteAtomic(path, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+func describe(m *onnx.Model) ExportedGraph {
+	ports := func(vs []onnx.ValueInfo) []Port {
+		var out []Port
+		for _, v := range vs {
+			p := Port{Name: v.Name, Type: v.Type.String(), About: about[v.Name]}
+			for _, d := range v.Shape {
+				if d.Known() {
+					p.Shape = append(p.Shape, d.Size)
+				} else {
+					p.Shape = append(p.Shape, d.Name)
+				}
+			}
+			out = append(out, p)
+		}
+		return out
+	}
+	return ExportedGraph{File: m.Name + ".onnx", Inputs: ports(m.Inputs), Outputs: ports(m.Outputs)}
+}

@@ -1,0 +1,4 @@
+// Package families links every backbone family into a program: import it for its effect.
+package families
+
+import _ "assay/model/llavanext"

@@ -1,0 +1,198 @@
+// Package llavanext is the LLaVA-NeXT family: a CLIP vision tower over any-resolution tiles, a two-layer projector, and a
+// Llama or Mistral language model.
+package llavanext
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"assay/checkpoints"
+	"assay/model"
+)
+
+func init() { model.Register("llava_next", open) }
+
+// visionConfig is vision_config of config.json, with CLIPVisionConfig's defaults.
+type visionConfig struct {
+	Hidden       int     `json:"hidden_size"`
+	Intermediate int     `json:"intermediate_size"`
+	Layers       int     `json:"num_hidden_layers"`
+	Heads        int     `json:"num_attention_heads"`
+	ImageSize    int     `json:"image_size"`
+	Patch        int     `json:"patch_size"`
+	Activation   string  `json:"hidden_act"`
+	Eps          float64 `json:"layer_norm_eps"`
+	ModelType    string  `json:"model_type"`
+}
+
+type config struct {
+	Text          json.RawMessage `json:"text_config"`
+	Vision        visionConfig    `json:"vision_config"`
+	Pinpoints     [][2]int        `json:"image_grid_pinpoints"` // height, width
+	ImageToken    *int64          `json:"image_token_index"`
+	ImageToken5   *int64          `json:"image_token_id"`
+	FeatureLayer  json.RawMessage `json:"vision_feature_layer"`
+	Strategy      string          `json:"vision_feature_select_strategy"`
+	ProjectorAct  string          `json:"projector_hidden_act"`
+	Tied          *bool           `json:"tie_word_embeddings"`
+	ProjectorBias *bool           `json:"multimodal_projector_bias"`
+}
+
+// preprocessor is preprocessor_config.json (or image_processor of processor_config.json).
+type preprocessor struct {
+	Crop struct {
+		Height int `json:"height"`
+		Width  int `json:"width"`
+	} `json:"crop_size"`
+	Pinpoints [][2]int   `json:"image_grid_pinpoints"`
+	Mean      [3]float64 `json:"image_mean"`
+	Std       [3]float64 `json:"image_std"`
+	Resample  *int       `json:"resample"`
+	Rescale   *float64   `json:"rescale_factor"`
+}
+
+// Backbone is an opened LLaVA-NeXT checkpoint.
+type Backbone struct {
+	decoder   model.Decoder
+	vision    visionConfig
+	tower     string // checkpoint prefix of the vision tower
+	layer     int    // vision layers that run before the features are taken
+	act       string // of the projector
+	pinpoints [][2]int
+	crop      int // side of a tile, pixels
+	mean, std [3]float32
+	keys      model.Keys
+	text      string // checkpoint prefix of the language model
+	weights   *checkpoints.Weights
+}
+
+func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (model.Backbone, error) {
+	c := config{Vision: visionConfig{Hidden: 768, Intermediate: 3072, Layers: 12, Heads: 12, ImageSize: 224, Patch: 32, Activation: "quick_gelu", Eps: 1e-5},
+		Strategy: "default", ProjectorAct: "gelu", Pinpoints: [][2]int{{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}}}
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return nil, fmt.Errorf("config.json: %w", err)
+	}
+	if c.Strategy != "default" {
+		return nil, fmt.Errorf("config.json: vision_feature_select_strategy %q is not supported; default is", c.Strategy)
+	}
+	if len(c.Text) == 0 {
+		c.Text = json.RawMessage("{}")
+	}
+	text, err := model.ParseText(c.Text, "llama")
+	if err != nil {
+		return nil, err
+	}
+	b := &Backbone{vision: c.Vision, act: c.ProjectorAct, pinpoints: c.Pinpoints, weights: w}
+	if b.layer, err = featureLayer(c.FeatureLayer, c.Vision.Layers); err != nil {
+		return nil, err
+	}
+	if c.Tied != nil {
+		text.Tied = *c.Tied
+	}
+	if err := b.findKeys(&text, w); err != nil {
+		return nil, err
+	}
+	b.decoder = model.Decoder{TextConfig: text, Key: b.text, Module: "model.language_model."}
+	return b, b.readPreprocessor(dir)
+}
+
+// findKeys finds which spelling of parameter names the checkpoint uses.
+func (b *Backbone) findKeys(text *model.TextConfig, w *checkpoints.Weights) error {
+	b.text, b.tower = "language_model.model.", "vision_tower."
+	lm := "language_model.lm_head.weight"
+	top := ""
+	if w.Has("model.language_model.embed_tokens.weight") { // as modules are named in transformers >= 4.52
+		b.text, lm, top = "model.language_model.", "lm_head.weight", "model."
+	}
+	b.tower = top + "vision_tower."
+	if w.Has(b.tower + "vision_model.embeddings.class_embedding") {
+		b.tower += "vision_model."
+	}
+	for _, n := range []string{"multi_modal_projector.linear_1.weight", "multi_modal_projector.linear_1.bias", "multi_modal_projector.linear_2.weight",
+		"multi_modal_projector.linear_2.bias", "image_newline"} {
+		if top != "" && w.Has(top+n) {
+			w.Alias(n, top+n)
+		}
+	}
+	b.keys = model.Keys{Embedding: b.text + "embed_tokens.weight", Output: lm}
+	info, ok := w.Info(b.keys.Embedding)
+	if !ok {
+		return fmt.Errorf("the checkpoint holds no %q; is it complete?", b.keys.Embedding)
+	}
+	if len(info.Shape) != 2 || int(info.Shape[1]) != text.Hidden {
+		return fmt.Errorf("%s has shape %v; config.json says hidden_size %d", b.keys.Embedding, info.Shape, text.Hidden)
+	}
+	text.Vocab = int(info.Shape[0]) // the table decides: its rows are the id of the score token
+	if text.Tied || !w.Has(lm) {
+		if !text.Tied {
+			return fmt.Errorf("the checkpoint holds no %q and tie_word_embeddings is false", lm)
+		}
+		b.keys.Output = b.keys.Embedding
+	}
+	return nil
+}
+
+// featureLayer returns how many vision layers run: -2 of 24 means 23 (hidden_states[-2] of 25).
+func featureLayer(raw json.RawMessage, layers int) (int, error) {
+	n := -2
+	if len(raw) > 0 {
+		if err := json.Unmarshal(raw, &n); err != nil {
+			return 0, fmt.Errorf("config.json: vision_feature_layer %s: one layer number is supported", raw)
+		}
+	}
+	if n < 0 {
+		n += layers + 1
+	}
+	if n < 0 || n > layers {
+		return 0, fmt.Errorf("config.json: vision_feature_layer %s is outside the %d layers", raw, layers)
+	}
+	return n, nil
+}
+
+func (b *Backbone) readPreprocessor(dir string) error {
+	p := preprocessor{Mean: [3]float64{0.48145466, 0.4578275, 0.40821073}, Std: [3]float64{0.26862954, 0.26130258, 0.27577711}}
+	file := filepath.Join(dir, "preprocessor_config.json")
+	raw, err := os.ReadFile(file)
+	if os.IsNotExist(err) {
+		file = filepath.Join(dir, "processor_config.json")
+		var outer struct {
+			Image json.RawMessage `json:"image_processor"`
+		}
+		if raw, err = os.ReadFile(file); err == nil {
+			if err = json.Unmarshal(raw, &outer); err == nil && outer.Image == nil {
+				err = fmt.Errorf("no image_processor in it, and no preprocessor_config.json beside it")
+			}
+			raw = outer.Image
+		}
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &p)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if p.Resample != nil && *p.Resample != 3 {
+		return fmt.Errorf("%s: resample %d is not supported; 3 (bicubic) is", file, *p.Resample)
+	}
+	b.crop = p.Crop.Height
+	if b.crop == 0 {
+		b.crop = b.vision.ImageSize
+	}
+	if b.crop != b.vision.ImageSize || p.Crop.Width != p.Crop.Height {
+		return fmt.Errorf("%s: crop_size %dx%d does not fit the vision tower's image_size %d", file, p.Crop.Height, p.Crop.Width, b.vision.ImageSize)
+	}
+	if len(p.Pinpoints) > 0 {
+		b.pinpoints = p.Pinpoints
+	}
+	for i := range 3 {
+		b.mean[i], b.std[i] = float32(p.Mean[i]), float32(p.Std[i])
+	}
+	for _, hw := range b.pinpoints {
+		if hw[0]%b.crop != 0 || hw[1]%b.crop != 0 || hw[0] <= 0 || hw[1] <= 0 {
+			return fmt.Errorf("%s: image_grid_pinpoints: %v is no multiple of the tile size %d", file, hw, b.crop)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,206 @@
+package model
+
+import (
+	"fmt"
+	"sort"
+
+	"gorgonia.org/tensor"
+
+	"assay/model/text"
+)
+
+// Sample is one pair ready for the graph: tokens and pictures.
+type Sample struct {
+	text.Tokens
+	Pictures []*Picture
+}
+
+func (s *Sample) imageTokens() int {
+	n := 0
+	for _, p := range s.Pictures {
+		n += p.Tokens
+	}
+	return n
+}
+
+// packed is a batch as graph inputs.
+type packed struct {
+	feeds    map[string]*tensor.Dense
+	groups   int
+	order    []int // order[i] is the sample at place i of the packed batch
+	rows     int   // tokens that are multiplied
+	targets  []int // number of text targets of each place; nil without loss
+	pictures []*Picture
+}
+
+// packing says what a batch is packed for.
+type packing struct {
+	vocab    int64 // id of the score token
+	before   bool  // read the state before the score token
+	loss     bool  // keep what the text loss needs; otherwise nothing behind the score token is looked at
+	all      bool  // text loss over all tokens
+	separate bool  // a group for every sample, so that the number of groups does not depend on lengths
+}
+
+// span is the part of a sample that enters the graph.
+type span struct {
+	length    int // tokens read
+	first     int // first selected row
+	selected  int // rows selected
+	scorePos  int // row whose state is the score's
+	index     int // in the batch
+	predicted int // text targets
+}
+
+func (o packing) span(s *Sample, i int) span {
+	at := s.ScoreIndex
+	if o.before {
+		at--
+	}
+	switch {
+	case !o.loss: // causal: what follows cannot change the score
+		return span{length: at + 1, first: at, selected: 1, scorePos: at, index: i}
+	case o.all: // the last token predicts nothing
+		n := len(s.IDs) - 1
+		return span{length: n, first: 0, selected: n, scorePos: at, index: i, predicted: n}
+	}
+	n := len(s.IDs) - 1
+	return span{length: n, first: s.AnswerStart - 1, selected: n - s.AnswerStart + 1, scorePos: at, index: i, predicted: n - s.AnswerStart + 1}
+}
+
+// pack lays samples one after the other, shortest first, in groups of equal shape (see Packing).
+func (o packing) pack(samples []*Sample, positions func(*Sample) [][]int64) (*packed, error) {
+	spans := make([]span, len(samples))
+	for i, s := range samples {
+		spans[i] = o.span(s, i)
+		if spans[i].scorePos >= spans[i].length {
+			return nil, fmt.Errorf("the score token is the last token: there is nothing to predict after it")
+		}
+	}
+	sort.SliceStable(spans, func(a, b int) bool {
+		if spans[a].length != spans[b].length {
+			return spans[a].length < spans[b].length
+		}
+		return spans[a].selected < spans[b].selected
+	})
+	p := &packed{feeds: map[string]*tensor.Dense{}}
+	var textTokens int
+	for _, s := range spans {
+		p.order = append(p.order, s.index)
+		for _, id := range samples[s.index].IDs[:s.length] {
+			if id != o.vocab {
+				textTokens++
+			}
+		}
+		p.rows += s.length
+		textTokens -= samples[s.index].imageTokens()
+		p.pictures = append(p.pictures, samples[s.index].Pictures...)
+	}
+	o.fillRows(p, spans, samples, textTokens, positions)
+	o.fillGroups(p, spans)
+	if o.loss {
+		o.fillTargets(p, spans, samples)
+	}
+	return p, nil
+}
+
+// fillRows writes text ids, where each row of the packed batch comes from, and its position.
+func (o packing) fillRows(p *packed, spans []span, samples []*Sample, textTokens int, positions func(*Sample) [][]int64) {
+	ids := make([]int64, 0, textTokens)
+	order := make([]int64, 0, p.rows)
+	var axes [][]int64
+	image := textTokens + len(spans)
+	for i, sp := range spans {
+		s := samples[sp.index]
+		next, picture := 0, 0 // end of the picture we are in, next picture
+		for pos, id := range s.IDs[:sp.length] {
+			if picture < len(s.Pictures) && pos == s.Tokens.Pictures[picture] {
+				next = pos + s.Pictures[picture].Tokens
+				picture++
+			}
+			switch {
+			case pos < next:
+				order = append(order, int64(image))
+				image++
+			case id == o.vocab:
+				order = append(order, int64(textTokens+i))
+			default:
+				order = append(order, int64(len(ids)))
+				ids = append(ids, id)
+			}
+		}
+		axis := positions(s)
+		if axis == nil {
+			axis = [][]int64{make([]int64, sp.length)}
+			for j := range axis[0] {
+				axis[0][j] = int64(j)
+			}
+		}
+		if axes == nil {
+			axes = make([][]int64, len(axis))
+		}
+		for a := range axis {
+			axes[a] = append(axes[a], axis[a][:sp.length]...)
+		}
+	}
+	p.feeds[inTextIDs], p.feeds[inOrder] = vector(ids), vector(order)
+	if len(axes) == 1 {
+		p.feeds[inPositions] = vector(axes[0])
+		return
+	}
+	var all []int64
+	for _, a := range axes {
+		all = append(all, a...)
+	}
+	p.feeds[inPositions] = tensor.New(tensor.WithShape(len(axes), p.rows), tensor.WithBacking(all))
+}
+
+// fillGroups writes the groups' sizes and the rows that the last layer delivers.
+func (o packing) fillGroups(p *packed, spans []span) {
+	var rows, lengths, selectRows, selectEach, selects, places, scores []int64
+	offset := 0
+	for i, s := range spans {
+		if i == 0 || o.separate || s.length != spans[i-1].length || s.selected != spans[i-1].selected {
+			rows, selectRows = append(rows, 0), append(selectRows, 0)
+			lengths, selectEach = append(lengths, int64(s.length)), append(selectEach, int64(s.selected))
+		}
+		g := len(rows) - 1
+		rows[g] += int64(s.length)
+		selectRows[g] += int64(s.selected)
+		scores = append(scores, int64(len(selects)+s.scorePos-s.first))
+		for r := s.first; r < s.first+s.selected; r++ {
+			selects, places = append(selects, int64(offset+r)), append(places, int64(r))
+		}
+		offset += s.length
+	}
+	p.groups = len(rows)
+	p.feeds["group_rows"], p.feeds["group_lengths"], p.feeds[inScoreRows] = vector(rows), vector(lengths), vector(scores)
+	if !(o.loss && o.all) {
+		p.feeds["select"], p.feeds["select_place"] = vector(selects), vector(places)
+		p.feeds["group_select_rows"], p.feeds["group_select_each"] = vector(selectRows), vector(selectEach)
+	}
+}
+
+// fillTargets writes what the text loss predicts: every selected row predicts the token after it.
+func (o packing) fillTargets(p *packed, spans []span, samples []*Sample) {
+	var predict, ids []int64
+	var isScore []float32
+	offset := 0
+	for _, s := range spans {
+		for k := range s.predicted {
+			id, score := samples[s.index].IDs[s.first+k+1], float32(0)
+			if id == o.vocab {
+				id, score = 0, 1 // any row of the table: the score token's logit is its own
+			}
+			predict, ids, isScore = append(predict, int64(offset+k)), append(ids, id), append(isScore, score)
+		}
+		p.targets = append(p.targets, s.predicted)
+		offset += s.selected
+	}
+	p.feeds[inPredict], p.feeds[inTargets] = vector(predict), vector(ids)
+	p.feeds[inTargetScore] = tensor.New(tensor.WithShape(len(isScore), 1), tensor.WithBacking(isScore))
+}
+
+func vector[T int64 | float32](v []T) *tensor.Dense {
+	return tensor.New(tensor.WithShape(len(v)), tensor.WithBacking(v))
+}

@@ -1,0 +1,36 @@
+package model
+
+import (
+	"fmt"
+	"math"
+
+	"assay/data"
+)
+
+// Ways of showing a source and its edit to the backbone.
+const (
+	Sequence = "sequence" // two pictures, source first
+	Concat   = "concat"   // one picture, source left
+	Frames   = "frames"   // one picture entry of two frames
+)
+
+// Join arranges a source and an edit as pictures for the backbone, each a list of frames. size, [height, width], is what
+// both are first resized to, whatever pair is; nil: nothing. (Resizing is Pillow's bicubic throughout.)
+func Join(pair string, size []int, source, edit *data.Picture) ([][]*data.Picture, error) {
+	if len(size) == 2 {
+		source, edit = source.Resize(size[1], size[0], data.Bicubic), edit.Resize(size[1], size[0], data.Bicubic)
+	}
+	switch pair {
+	case Sequence:
+		return [][]*data.Picture{{source}, {edit}}, nil
+	case Frames:
+		return [][]*data.Picture{{source, edit.Resize(source.Width, source.Height, data.Bicubic)}}, nil
+	case Concat:
+		if edit.Height != source.Height {
+			w := math.RoundToEven(float64(edit.Width*source.Height) / float64(edit.Height))
+			edit = edit.Resize(max(1, int(w)), source.Height, data.Bicubic)
+		}
+		return [][]*data.Picture{{data.SideBySide(source, edit)}}, nil
+	}
+	return nil, fmt.Errorf("pair %q is not known; sequence, concat and frames are", pair)
+}

@@ -1,0 +1,120 @@
+package model
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/goccy/go-yaml"
+	"gorgonia.org/tensor"
+
+	"assay/checkpoints"
+)
+
+// SaveScorer writes the scorer as it is now into the existing folder dir: scorer.yaml, head.safetensors, and either the
+// adapter in PEFT's files or, of a fully trained backbone, the checkpoint under backbone/. scorer.yaml names the backbone
+// relative to dir, or to where dir's sibling will lie.
+func (e *engine) SaveScorer(dir string) error {
+	p := Parts{Config: e.config, Own: map[string]*tensor.Dense{}, Adapter: e.adapter}
+	for name, t := range e.own {
+		if e.adapter == nil || e.adapter.Tensors[name] == nil {
+			p.Own[name] = t
+		}
+	}
+	if !e.full {
+		return p.Save(dir)
+	}
+	if err := e.saveBackbone(filepath.Join(dir, "backbone")); err != nil {
+		return err
+	}
+	c := *e.config
+	c.Backbone, p.Config = filepath.Join(dir, "backbone"), &c
+	return p.Save(dir)
+}
+
+// Save writes scorer.yaml, head.safetensors and the adapter's files into the existing folder dir.
+func (p *Parts) Save(dir string) error {
+	if err := checkpoints.WriteFile(filepath.Join(dir, HeadFile), p.Own, map[string]string{"format": "pt"}); err != nil {
+		return err
+	}
+	if p.Adapter != nil {
+		if err := p.Adapter.Save(dir); err != nil {
+			return err
+		}
+	}
+	c := *p.Config
+	c.Backbone = relative(dir, c.Backbone)
+	return WriteConfig(filepath.Join(dir, ConfigFile), &c)
+}
+
+// WriteConfig writes a scorer.yaml.
+func WriteConfig(path string, c *ScorerConfig) error {
+	text, err := yaml.Marshal(c)
+	if err != nil {
+		return err
+	}
+	return checkpoints.WriteAtomic(path, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+}
+
+// relative gives a backbone's path as scorer.yaml states it: relative to the scorer where one root holds both.
+func relative(scorer, backbone string) string {
+	from, err1 := filepath.Abs(scorer)
+	to, err2 := filepath.Abs(backbone)
+	if err1 != nil || err2 != nil {
+		return backbone
+	}
+	if r, err := filepath.Rel(from, to); err == nil {
+		return filepath.ToSlash(r)
+	}
+	return to
+}
+
+// saveBackbone writes a checkpoint like the one that was opened, with the trained parameters as they are now. Parameters
+// that no graph uses (a vision layer behind the features) are copied.
+func (e *engine) saveBackbone(dir string) error {
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		return err
+	}
+	if err := copyCompanions(e.backbone.Dir, dir); err != nil {
+		return err
+	}
+	w := e.backbone.Weights
+	var infos []checkpoints.Info
+	for _, s := range w.Shards() {
+		for _, name := range s.Names() {
+			info, _ := s.Info(name)
+			infos = append(infos, info)
+		}
+	}
+	out, err := checkpoints.NewWriter(filepath.Join(dir, checkpoints.SingleFile), infos, map[string]string{"format": "pt"})
+	if err != nil {
+		return err
+	}
+	trained := map[string]*tensor.Dense{}
+	for name, t := range e.trained {
+		info, ok := w.Info(name)
+		if !ok {
+			out.Abort()
+			return fmt.Errorf("parameter %q is not in %s", name, w.Dir())
+		}
+		trained[info.Name] = t
+	}
+	for _, info := range infos {
+		data, err := w.Bytes(info.Name)
+		if t := trained[info.Name]; t != nil && err == nil {
+			data, err = checkpoints.AppendFloat32s(nil, info.Type, t.Data().([]float32))
+		}
+		if err == nil {
+			err = out.Write(info.Name, data)
+		}
+		if err != nil {
+			out.Abort()
+			return err
+		}
+	}
+	return out.Close()
+}

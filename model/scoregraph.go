@@ -1,0 +1,178 @@
+package model
+
+import (
+	"assay/onnx"
+	"assay/onnx/grad"
+)
+
+// graphSpec says what a scoring or training graph holds.
+type graphSpec struct {
+	Vision    bool // pixels are inputs; otherwise the image features are
+	Groups    int  // of sequences of equal length, see Packing
+	Loss      bool // text and score loss, and gradients of all trained tensors
+	AllRows   bool // text loss over all tokens: every row is selected
+	Hidden    bool // the hidden state at the score token is an output
+	PixelGrad bool // d score01 / d pixel_values is an output; needs Vision
+	Recompute bool
+	Dropout   bool
+	TextLoss  float64 // weights of the two losses
+	ScoreLoss float64
+}
+
+// Names of graph inputs and outputs that are not tensors of the checkpoint or the scorer.
+const (
+	inTextIDs       = "text_ids"       // [text tokens] int64: ordinary tokens of all sequences, without placeholders and score tokens
+	inFeatures      = "image_features" // [image tokens, hidden]
+	inOrder         = "order"          // [rows] int64: row of concat(text rows, score rows, image rows) at each place
+	inPositions     = "position_ids"   // [rows] int64
+	inScoreRows     = "score_rows"     // [examples] int64: selected rows that hold the score tokens
+	inExampleWeight = "example_weight" // [examples]: of each example's loss
+	inPredict       = "predict_rows"   // [targets] int64: selected rows that predict
+	inTargets       = "target_ids"     // [targets] int64: ids predicted, at most V-1
+	inTargetScore   = "target_score"   // [targets, 1] float: 1 where the target is the score token
+	inTargetWeight  = "target_weight"  // [targets]: example weight / targets of the example
+	outScore        = "score01"        // [examples]
+	outHidden       = "hidden_score"   // [examples, hidden]
+	outHead         = "head"           // [examples, head outputs]
+	outNLL          = "token_nll"      // [targets]: -log softmax of each target
+	outScoreLoss    = "score_loss"     // [examples]
+	outLoss         = "loss"           // [1]: weighted sum
+)
+
+// built is a finished graph with the names that the caller needs.
+type built struct {
+	Model     *onnx.Model
+	Params    []Param           // trained inputs
+	Grads     map[string]string // parameter -> output
+	PixelGrad string            // output name
+	Sites     int               // LoRA layers with dropout
+	Widest    int               // widest input among them
+}
+
+// buildGraph assembles embedding, vision tower, decoder, head and losses around g.
+func buildGraph(g *Graph, b Backbone, head *HeadConfig, s graphSpec) (*built, error) {
+	dec, keys := b.Decoder(), b.Keys()
+	if s.Dropout {
+		g.dropout = &dropout{}
+	}
+	ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
+	order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
+	positions := g.Input(inPositions, onnx.Int64, onnx.Dims("rows"))
+	p := newPacking(g, s.Groups, !s.AllRows)
+	scoreRows := g.Input(inScoreRows, onnx.Int64, onnx.Dims("examples"))
+
+	features := inFeatures
+	if s.Vision {
+		g.Scoped("vision", func() { features = b.Vision(g) })
+	} else {
+		g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.Hidden))
+	}
+	x := g.embed(keys, dec, ids, order, scoreRows, features)
+	cos, sin := dec.Rotary(g, positions)
+	h := dec.Build(g, x, cos, sin, p) // [selected, hidden]
+	hs := g.OpA("Gather", onnx.Attrs{"axis": 0}, h, scoreRows)
+	g.Last().Meta = map[string]string{onnx.MetaUnique: "true"}
+	z, score := head.Build(g, hs)
+
+	out := &built{Grads: map[string]string{}}
+	g.Output(outScore, score, onnx.Float, onnx.Dims("examples"))
+	if s.Hidden {
+		g.Output(outHidden, hs, onnx.Float, onnx.Dims("examples", dec.Hidden))
+		g.Output(outHead, z, onnx.Float, onnx.Dims("examples", head.Outputs()))
+	}
+	if s.Loss {
+		g.losses(keys, head, h, z, score, s)
+	}
+	if g.err != nil {
+		return nil, g.err
+	}
+	out.Model, out.Params = g.M, g.Params
+	if g.dropout != nil {
+		out.Sites, out.Widest = g.dropout.sites, g.dropout.widest
+	}
+	return out, g.differentiate(out, s)
+}
+
+// embed returns the rows that enter the decoder [rows, hidden]: token embeddings, the score token's row, image features.
+func (g *Graph) embed(keys Keys, dec *Decoder, ids, order, scoreRows, features string) string {
+	text := g.OpA("Gather", onnx.Attrs{"axis": 0}, g.embeddingTable(keys.Embedding), ids)
+	if g.compute != onnx.Float {
+		text = g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, text)
+	}
+	row := g.Op("Unsqueeze", g.Own("score_token.embedding"), g.Ints(0))
+	row = g.Op("Expand", row, g.Shape(g.SizeOf(scoreRows, 0), dec.Hidden))
+	return g.Pick(g.OpA("Concat", onnx.Attrs{"axis": 0}, text, row, features), order, 0)
+}
+
+// embeddingTable leaves the table in its stored type where it can: rows are widened after they are gathered.
+func (g *Graph) embeddingTable(key string) string {
+	return g.param(key, g.compute)
+}
+
+// losses adds per token -log softmax over the V+1 ids and per example score loss, and their weighted sum.
+func (g *Graph) losses(keys Keys, head *HeadConfig, h, z, score string, s graphSpec) {
+	predict := g.Input(inPredict, onnx.Int64, onnx.Dims("targets"))
+	ids := g.Input(inTargets, onnx.Int64, onnx.Dims("targets"))
+	isScore := g.Input(inTargetScore, onnx.Float, onnx.Dims("targets", 1))
+	tokenWeight := g.Input(inTargetWeight, onnx.Float, onnx.Dims("targets"))
+	weight := g.Input(inExampleWeight, onnx.Float, onnx.Dims("examples"))
+
+	hp := g.Pick(h, predict, 0)
+	table := g.param(keys.Output, g.compute)
+	wide := hp
+	if g.compute != onnx.Float {
+		wide = g.OpA("Cast", onnx.Attrs{"to": g.compute}, hp)
+	}
+	logits := g.OpA("Gemm", onnx.Attrs{"transB": 1}, wide, table)
+	picked := g.OpA("Gather", onnx.Attrs{"axis": 0}, table, ids)
+	if g.compute != onnx.Float {
+		logits, picked = g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, logits), g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, picked)
+	}
+	row := g.Op("Unsqueeze", g.Own("score_token.lm_head"), g.Ints(0))
+	scoreLogit := g.OpA("Gemm", onnx.Attrs{"transB": 1}, hp, row) // [targets, 1]
+	// -log softmax_t = log sum exp(logits) - logit_t; the target's logit is its own product: no one-hot of V columns
+	lse := g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1}, g.OpA("Concat", onnx.Attrs{"axis": 1}, logits, scoreLogit), g.Ints(1))
+	own := g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, g.Op("Mul", hp, picked), g.Ints(1))
+	target := g.Op("Add", own, g.Op("Mul", isScore, g.Op("Sub", scoreLogit, own)))
+	nll := g.Op("Squeeze", g.Op("Sub", lse, target), g.Ints(1))
+	scoreLoss := head.Loss(g, z, score)
+
+	total := func(v, w string, factor float64) string {
+		sum := g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, g.Op("Mul", v, w), g.Ints(0))
+		return g.Op("Mul", sum, g.Floats([]int64{1}, float32(factor)))
+	}
+	loss := g.Op("Add", total(nll, tokenWeight, s.TextLoss), total(scoreLoss, weight, s.ScoreLoss))
+	g.Output(outNLL, nll, onnx.Float, onnx.Dims("targets"))
+	g.Output(outScoreLoss, scoreLoss, onnx.Float, onnx.Dims("examples"))
+	g.Output(outLoss, loss, onnx.Float, onnx.Dims(1))
+}
+
+// differentiate appends the backward pass: of the loss to every trained input, or of the scores to the pixels.
+func (g *Graph) differentiate(out *built, s graphSpec) error {
+	o := grad.Options{Recompute: s.Recompute}
+	switch {
+	case s.PixelGrad:
+		o.Outputs, o.Wrt = []string{outScore}, []string{inPixels}
+	case s.Loss && len(g.Params) > 0:
+		o.Outputs = []string{outLoss}
+		for _, p := range g.Params {
+			o.Wrt = append(o.Wrt, p.Name)
+		}
+	default:
+		return nil
+	}
+	grads, err := grad.Append(g.M, o)
+	if err != nil {
+		return err
+	}
+	for _, name := range o.Wrt {
+		as := "grad." + name
+		g.M.Nodes = append(g.M.Nodes, &onnx.Node{Name: as, Op: "Identity", Inputs: []string{grads[name]}, Outputs: []string{as}})
+		g.M.Outputs = append(g.M.Outputs, onnx.ValueInfo{Name: as, Type: onnx.Float})
+		out.Grads[name] = as
+	}
+	return nil
+}
+
+// inPixels is the vision input of every family: its gradient is the pixel gradient.
+const inPixels = "pixel_values"

@@ -1,0 +1,76 @@
+package model
+
+import (
+	"context"
+	"fmt"
+
+	"gorgonia.org/tensor"
+)
+
+// Scorer is an opened scorer directory. Its methods are safe for concurrent use.
+type Scorer struct{ *engine }
+
+// OpenScorer reads a scorer directory and its backbone. Graphs are built when they are first needed. Close frees everything.
+func OpenScorer(dir string, o Options) (*Scorer, error) {
+	p, err := LoadParts(dir)
+	if err != nil {
+		return nil, err
+	}
+	s, err := NewScorer(p, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	return s, nil
+}
+
+// NewScorer makes a scorer of its parts.
+func NewScorer(p *Parts, o Options) (*Scorer, error) {
+	e, err := openEngine(p, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Scorer{e}, nil
+}
+
+// Config returns scorer.yaml as read.
+func (s *Scorer) Config() ScorerConfig { return *s.config }
+
+// Score returns score01 of every sample: one deterministic forward pass each, 0..1 and not clipped.
+// [ScorerConfig.Range] maps it to what is reported.
+func (s *Scorer) Score(ctx context.Context, samples []*Sample) ([]float64, error) {
+	scores, _, err := s.score(ctx, samples, false)
+	return scores, err
+}
+
+// Hidden returns the state at the score token [hidden] of every sample: what the head sees.
+func (s *Scorer) Hidden(ctx context.Context, samples []*Sample) ([][]float32, error) {
+	_, states, err := s.score(ctx, samples, true)
+	return states, err
+}
+
+// PixelGradient returns score01 of one sample and d score01 / d pixel_values in the family's layout (LLaVA-NeXT: [tiles,
+// 3, S, S] over all pictures in order).
+func (s *Scorer) PixelGradient(ctx context.Context, sample *Sample) (float64, *tensor.Dense, error) {
+	if sample.Pictures[0].Pixels == nil {
+		return 0, nil, fmt.Errorf("the sample has no pixels: prepare it with Pair.Pixels")
+	}
+	ses, err := s.session("pixel gradient", func(g *Graph) (*built, error) {
+		return buildGraph(g, s.backbone, &s.config.Head, graphSpec{Groups: 1, Vision: true, PixelGrad: true})
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	p, err := s.packing().pack([]*Sample{sample}, s.positions)
+	if err != nil {
+		return 0, nil, err
+	}
+	feeds, err := s.backbone.Feeds(p.pictures)
+	if err != nil {
+		return 0, nil, err
+	}
+	out, err := s.run(ctx, ses, p.feeds, feeds)
+	if err != nil {
+		return 0, nil, err
+	}
+	return float64(out[outScore].Data().([]float32)[0]), out[ses.Grads[inPixels]], nil
+}

@@ -1,0 +1,153 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"gorgonia.org/tensor"
+
+	"assay/checkpoints"
+	"assay/lora"
+)
+
+// ScorerConfig is scorer.yaml.
+type ScorerConfig struct {
+	Format        int        `yaml:"format"`
+	Backbone      string     `yaml:"backbone"` // checkpoint directory, absolute or relative to the scorer's
+	Pair          string     `yaml:"pair"`
+	PairSize      []int      `yaml:"pair_size,omitempty,flow"` // [height, width]
+	Question      string     `yaml:"question"`                 // [INSTRUCTION] is replaced
+	Answer        string     `yaml:"answer"`                   // holds the score token once
+	TextLoss      string     `yaml:"text_loss,omitempty"`      // answer (default) or all
+	ScoreRange    [2]float64 `yaml:"score_range,flow"`         // reported: lo + (hi - lo) * score01
+	Head          HeadConfig `yaml:"head"`
+	ScoreToken    string     `yaml:"score_token"`
+	ScorePosition string     `yaml:"score_position"`          // at (the score token) or before it
+	DType         string     `yaml:"dtype"`                   // of the large products: float32 or bfloat16
+	ChatTemplate  string     `yaml:"chat_template,omitempty"` // Jinja; instead of the checkpoint's
+	EndOfTurn     string     `yaml:"end_of_turn,omitempty"`   // instead of the tokenizer's end of sequence
+}
+
+// InstructionMark is replaced by the instruction in a question.
+const InstructionMark = "[INSTRUCTION]"
+
+// Normalize fills in what a short scorer.yaml leaves out and reports what is wrong.
+func (c *ScorerConfig) Normalize() error {
+	fill := func(s *string, v string) {
+		if *s == "" {
+			*s = v
+		}
+	}
+	fill(&c.Pair, Sequence)
+	fill(&c.TextLoss, "answer")
+	fill(&c.ScoreToken, "[SCORE]")
+	fill(&c.ScorePosition, "at")
+	fill(&c.DType, "float32")
+	fill(&c.Head.Activation, "relu")
+	fill(&c.Head.Kind, "regression")
+	if c.ScoreRange == [2]float64{} {
+		c.ScoreRange = [2]float64{0, 10}
+	}
+	var problems []error
+	wrong := func(bad bool, format string, args ...any) {
+		if bad {
+			problems = append(problems, fmt.Errorf(format, args...))
+		}
+	}
+	oneOf := func(key, v string, allowed ...string) {
+		for _, a := range allowed {
+			if v == a {
+				return
+			}
+		}
+		wrong(true, "%s: %q is none of %s", key, v, strings.Join(allowed, ", "))
+	}
+	wrong(c.Format != 1, "format: %d is not supported; this program reads format 1", c.Format)
+	wrong(c.Backbone == "", "backbone: a checkpoint directory is needed")
+	wrong(!strings.Contains(c.Question, InstructionMark), "question: %s is missing in %q", InstructionMark, c.Question)
+	wrong(strings.Count(c.Answer, c.ScoreToken) != 1, "answer: %q must hold %s once", c.Answer, c.ScoreToken)
+	wrong(c.ScoreRange[0] == c.ScoreRange[1], "score_range: both ends are %g", c.ScoreRange[0])
+	wrong(len(c.PairSize) != 0 && (len(c.PairSize) != 2 || c.PairSize[0] < 1 || c.PairSize[1] < 1), "pair_size: [height, width] in pixels is wanted, not %v", c.PairSize)
+	oneOf("pair", c.Pair, Sequence, Concat, Frames)
+	oneOf("text_loss", c.TextLoss, "answer", "all")
+	oneOf("score_position", c.ScorePosition, "at", "before")
+	oneOf("dtype", c.DType, "float32", "bfloat16")
+	oneOf("head.kind", c.Head.Kind, "regression", "classification")
+	wrong(c.Head.Classes() && len(c.Head.Values) < 2, "head.values: a classification head needs at least two values")
+	wrong(!c.Head.Classes() && len(c.Head.Values) > 0, "head.values: only a classification head has values")
+	for _, w := range c.Head.Hidden {
+		wrong(w < 1, "head.hidden: width %d", w)
+	}
+	return errors.Join(problems...)
+}
+
+// Range maps score01 to what is reported.
+func (c *ScorerConfig) Range(score01 float64) float64 {
+	return c.ScoreRange[0] + (c.ScoreRange[1]-c.ScoreRange[0])*score01
+}
+
+// ConfigFile, HeadFile are the scorer directory's own files; the adapter's are PEFT's.
+const (
+	ConfigFile = "scorer.yaml"
+	HeadFile   = "head.safetensors"
+)
+
+// readScorerDir reads scorer.yaml, head and adapter (nil if there is none: a merged or fully trained scorer).
+func readScorerDir(dir string) (c *ScorerConfig, own map[string]*tensor.Dense, a *lora.Adapter, err error) {
+	file := filepath.Join(dir, ConfigFile)
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("%w (a scorer directory is wanted, as training writes it)", err)
+	}
+	c = &ScorerConfig{}
+	if err := yaml.UnmarshalWithOptions(raw, c, yaml.Strict()); err != nil {
+		return nil, nil, nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if err := c.Normalize(); err != nil {
+		return nil, nil, nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if !filepath.IsAbs(c.Backbone) {
+		c.Backbone = filepath.Join(dir, filepath.FromSlash(c.Backbone))
+	}
+	if own, _, err = checkpoints.ReadFile(filepath.Join(dir, HeadFile)); err != nil {
+		return nil, nil, nil, err
+	}
+	a, err = lora.Load(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, own, nil, nil
+	}
+	return c, own, a, err
+}
+
+// checkOwn compares the head's tensors with what scorer.yaml and the backbone ask for.
+func checkOwn(c *ScorerConfig, hidden int, own map[string]*tensor.Dense) error {
+	want := map[string][]int{"score_token.embedding": {hidden}, "score_token.lm_head": {hidden}}
+	sizes := c.Head.Sizes(hidden)
+	for i := range len(sizes) - 1 {
+		want[fmt.Sprintf("layers.%d.weight", i)] = []int{sizes[i+1], sizes[i]}
+		want[fmt.Sprintf("layers.%d.bias", i)] = []int{sizes[i+1]}
+	}
+	var problems []error
+	for name, shape := range want {
+		t := own[name]
+		if t == nil {
+			problems = append(problems, fmt.Errorf("%s is missing", name))
+		} else if t.Dtype() != tensor.Float32 || fmt.Sprint([]int(t.Shape())) != fmt.Sprint(shape) {
+			problems = append(problems, fmt.Errorf("%s is %v %v, float32 %v is wanted", name, t.Dtype(), t.Shape(), shape))
+		}
+	}
+	for name := range own {
+		if want[name] == nil {
+			problems = append(problems, fmt.Errorf("%s belongs to no layer of the head in %s", name, ConfigFile))
+		}
+	}
+	if err := errors.Join(problems...); err != nil {
+		return fmt.Errorf("%s: %w", HeadFile, err)
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package model
+
+import (
+	"context"
+
+	"gorgonia.org/tensor"
+
+	"assay/onnx"
+)
+
+// mostTiles bounds the tiles (or thousands of patches) of one run of the vision tower; a single picture may have more.
+const mostTiles = 64
+
+// see runs the vision tower over all pictures that have no features yet, each distinct one once, and remembers them.
+func (e *engine) see(ctx context.Context, samples []*Sample) error {
+	same := map[string][]*Picture{}
+	var todo []*Picture
+	for _, s := range samples {
+		for _, p := range s.Pictures {
+			if p.features != nil {
+				continue
+			}
+			if known := e.pictures.get(p.key); known != nil {
+				p.features = known.features
+			} else if same[p.key] = append(same[p.key], p); len(same[p.key]) == 1 {
+				todo = append(todo, p)
+			}
+		}
+	}
+	hidden := e.backbone.Decoder().Hidden
+	for len(todo) > 0 {
+		n, tiles := 0, 0
+		for n < len(todo) && (n == 0 || tiles+todo[n].Rows <= mostTiles) {
+			tiles += todo[n].Rows
+			n++
+		}
+		if err := e.look(ctx, todo[:n], hidden); err != nil {
+			return err
+		}
+		for _, p := range todo[:n] {
+			for _, twin := range same[p.key][1:] {
+				twin.features = p.features
+			}
+			e.pictures.put(&Picture{Height: p.Height, Width: p.Width, Rows: p.Rows, Tokens: p.Tokens, Layout: p.Layout, key: p.key, features: p.features})
+		}
+		todo = todo[n:]
+	}
+	return nil
+}
+
+// look computes the features of some pictures, or finds them on disk.
+func (e *engine) look(ctx context.Context, pictures []*Picture, hidden int) error {
+	var todo []*Picture
+	for _, p := range pictures {
+		if p.features = e.pictures.load(p.key, p.Tokens*hidden); p.features == nil {
+			todo = append(todo, p)
+		}
+	}
+	if len(todo) == 0 {
+		return nil
+	}
+	s, err := e.session("vision", func(g *Graph) (*built, error) {
+		f := e.backbone.Vision(g)
+		g.Output(inFeatures, f, onnx.Float, onnx.Dims("image_tokens", hidden))
+		return &built{Model: g.M, Params: g.Params}, g.Err()
+	})
+	if err != nil {
+		return err
+	}
+	feeds, err := e.backbone.Feeds(todo)
+	if err != nil {
+		return err
+	}
+	out, err := e.run(ctx, s, feeds)
+	if err != nil {
+		return err
+	}
+	all := out[inFeatures].Data().([]float32)
+	for _, p := range todo {
+		n := p.Tokens * hidden
+		p.features, all = append([]float32(nil), all[:n]...), all[n:] // its own memory: the run's is freed as a whole
+		if err := e.pictures.store(p.key, p.features); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// imageFeatures joins the features of a packed batch.
+func (e *engine) imageFeatures(p *packed) map[string]*tensor.Dense {
+	var all []float32
+	for _, q := range p.pictures {
+		all = append(all, q.features...)
+	}
+	hidden := e.backbone.Decoder().Hidden
+	return map[string]*tensor.Dense{inFeatures: tensor.New(tensor.WithShape(len(all)/hidden, hidden), tensor.WithBacking(all))}
+}
+
+// sight is what a packed batch sees: pixels if the vision tower is in the graph, else features.
+func (e *engine) sight(p *packed, pixels bool) (map[string]*tensor.Dense, error) {
+	if pixels {
+		return e.backbone.Feeds(p.pictures)
+	}
+	return e.imageFeatures(p), nil
+}
