@@ -1,5 +1,26 @@
 package onnx
 
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The ai.onnx operator sets that this package knows.
+const (
+	OldestOpset = 13
+	NewestOpset = 25
+)
+
+// domains are the operator domains that a stock ONNX Runtime brings.
+var domains = []string{"", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc"}
+
+// extensions are operators that ONNX Runtime adds to ai.onnx itself.
+var extensions = map[string][]schema{
+	"SimplifiedLayerNormalization": {{1, false, 2, 2, 1, 2, nil}},
+}
+
 // schema is what ai.onnx says of one version of an operator. -1 is any number of inputs or outputs.
 type schema struct {
 	since      int64
@@ -11,5 +32,212 @@ type schema struct {
 	required   []string // attributes
 }
 
-// Check reports what is wrong with a model.
-func Check(m *Model) error { return nil }
+// most is how many problems Check reports.
+const most = 20
+
+// Check reports what is wrong with a model: unknown operators, versions and domains, wrong numbers of inputs and outputs,
+// missing attributes, names that are defined twice or not at all, nodes in the wrong order, cycles, constants whose bytes do
+// not fit their shape. The errors name the node, its operator, domain and version, and are joined. Shapes are Infer's.
+func Check(m *Model) error {
+	c := &checker{m: m}
+	if v, ok := m.Opsets[""]; ok && (v < OldestOpset || v > NewestOpset) {
+		c.add("the model is in ai.onnx opset %d, wanted %d to %d: convert it before (onnx.version_converter)", v, OldestOpset, NewestOpset)
+	}
+	for _, d := range sortedKeys(m.Opsets) {
+		if !slices.Contains(domains, d) && !strings.HasPrefix(d, "ai.onnx") {
+			c.used(d)
+		}
+	}
+	c.graph(&m.Graph, nil)
+	return errors.Join(c.problems...)
+}
+
+type checker struct {
+	m        *Model
+	problems []error
+}
+
+func (c *checker) add(format string, args ...any) {
+	if len(c.problems) < most {
+		c.problems = append(c.problems, fmt.Errorf(format, args...))
+	}
+}
+
+// used reports the first node of an unknown domain.
+func (c *checker) used(domain string) {
+	for _, n := range c.m.Nodes {
+		if n.Domain == domain {
+			c.add("%s: ONNX Runtime does not bring the domain %q, wanted one of ai.onnx, %s", c.m.Describe(n), domain, strings.Join(domains[1:], ", "))
+			return
+		}
+	}
+}
+
+// graph checks one graph; outer holds the names of the graphs around it.
+func (c *checker) graph(g *Graph, outer map[string]bool) {
+	known := map[string]bool{} // all names of this graph and around it
+	for name := range outer {
+		known[name] = true
+	}
+	own := map[string]string{} // name -> what defines it here
+	define := func(name, what string) {
+		if old, twice := own[name]; twice {
+			c.add("%q is defined twice, by %s and by %s; values need distinct names", name, old, what)
+		}
+		own[name], known[name] = what, true
+	}
+	for _, v := range g.Inputs {
+		define(v.Name, "a graph input")
+	}
+	seen := map[string]bool{}
+	for _, t := range g.Initializers {
+		if own[t.Name] == "a graph input" && !seen[t.Name] { // a default value
+			seen[t.Name] = true
+		} else {
+			define(t.Name, "an initializer")
+		}
+		c.tensor(t)
+	}
+	later := map[string]bool{}
+	for _, n := range g.Nodes {
+		for _, y := range n.Outputs {
+			later[y] = true
+		}
+	}
+	disordered := false
+	for _, n := range g.Nodes {
+		c.node(n)
+		for _, x := range n.Inputs {
+			switch {
+			case x == "" || known[x]:
+			case later[x]:
+				disordered = true
+			default:
+				c.add("%s: input %q is defined nowhere, wanted a graph input, an initializer or another node's output", c.m.Describe(n), x)
+			}
+		}
+		for _, name := range sortedKeys(n.Attrs) {
+			switch a := n.Attrs[name].(type) {
+			case *Graph:
+				c.graph(a, known)
+			case *Tensor:
+				c.tensor(a)
+			}
+		}
+		for _, y := range n.Outputs {
+			if y != "" {
+				define(y, c.m.Describe(n))
+			}
+		}
+	}
+	if disordered {
+		c.order(g)
+	}
+	for _, v := range g.Outputs {
+		if !known[v.Name] {
+			c.add("the graph output %q is defined nowhere", v.Name)
+		}
+	}
+}
+
+// order tells a cycle from nodes that merely stand in the wrong order.
+func (c *checker) order(g *Graph) {
+	if _, err := sorted(c.m, g.Nodes); err != nil {
+		c.add("%w", err)
+		return
+	}
+	made := map[string]bool{}
+	later := map[string]bool{}
+	for _, n := range g.Nodes {
+		for _, y := range n.Outputs {
+			later[y] = true
+		}
+	}
+	for _, n := range g.Nodes {
+		for _, x := range n.Inputs {
+			if later[x] && !made[x] {
+				c.add("%s: input %q is made by a later node, wanted nodes in execution order (Sort does that)", c.m.Describe(n), x)
+				return
+			}
+		}
+		for _, y := range n.Outputs {
+			made[y] = true
+		}
+	}
+}
+
+func (c *checker) tensor(t *Tensor) {
+	size := int64(t.Type.Size())
+	if size == 0 {
+		return
+	}
+	want := t.Count() * size
+	switch {
+	case t.External != nil && (t.External.Offset < 0 || t.External.Length != want):
+		c.add("tensor %q: %v%v needs %d bytes, its external data is %d bytes at offset %d", t.Name, t.Type, t.Shape, want, t.External.Length, t.External.Offset)
+	case t.External == nil && int64(len(t.Data)) != want:
+		c.add("tensor %q: %v%v needs %d bytes, it holds %d", t.Name, t.Type, t.Shape, want, len(t.Data))
+	}
+}
+
+// node checks one node against the schema of its version.
+func (c *checker) node(n *Node) {
+	version, imported := c.m.Opsets[n.Domain]
+	if !imported {
+		c.add("%s: the model imports no operator set of domain %q", c.m.Describe(n), n.Domain)
+		return
+	}
+	if n.Domain != "" {
+		return // what other domains hold depends on the runtime's version
+	}
+	versions := schemas[n.Op]
+	if versions == nil {
+		versions = extensions[n.Op]
+	}
+	if versions == nil {
+		c.add("%s: ai.onnx has no such operator up to opset %d", c.m.Describe(n), NewestOpset)
+		return
+	}
+	var s *schema
+	for i := range versions {
+		if versions[i].since <= version {
+			s = &versions[i]
+		}
+	}
+	switch {
+	case s == nil:
+		c.add("%s: the operator came with opset %d", c.m.Describe(n), versions[0].since)
+		return
+	case s.deprecated:
+		c.add("%s: the operator is gone since opset %d", c.m.Describe(n), s.since)
+		return
+	}
+	c.arity(n, "inputs", len(trimmed(n.Inputs)), s.minIn, s.maxIn)
+	c.arity(n, "outputs", len(trimmed(n.Outputs)), s.minOut, s.maxOut)
+	for _, a := range s.required {
+		if _, ok := n.Attrs[a]; !ok {
+			c.add("%s: wanted the attribute %q", c.m.Describe(n), a)
+		}
+	}
+}
+
+func trimmed(names []string) []string {
+	for len(names) > 0 && names[len(names)-1] == "" {
+		names = names[:len(names)-1]
+	}
+	return names
+}
+
+func (c *checker) arity(n *Node, what string, have, low, high int) {
+	if have >= low && (high < 0 || have <= high) {
+		return
+	}
+	want := fmt.Sprint(low)
+	switch {
+	case high < 0:
+		want = fmt.Sprintf("%d or more", low)
+	case high != low:
+		want = fmt.Sprintf("%d to %d", low, high)
+	}
+	c.add("%s: it has %d %s, wanted %s", c.m.Describe(n), have, what, want)
+}

@@ -28,19 +28,10 @@ type Options struct {
 	Recompute bool
 }
 
-// Oldest and Newest are the ai.onnx operator sets that the rules are written for.
-const (
-	Oldest = 13
-	Newest = 25
-)
-
 // Append appends to m the nodes that compute, for every name of o.Wrt, the gradient of sum(output * cotangent) with respect
 // to it, and returns the names of the gradients by name of Wrt. They have the type and shape of what they belong to; a value
 // that the outputs do not depend on gets zeros. The forward nodes of m stay as they are.
 func Append(m *onnx.Model, o Options) (map[string]string, error) {
-	if v := m.Opset(""); v < Oldest || v > Newest {
-		return nil, fmt.Errorf("the model is in ai.onnx opset %d; gradients are written for %d to %d: convert it before (onnx.version_converter)", v, Oldest, Newest)
-	}
 	if err := onnx.Check(m); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,91 @@
+package onnx
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// CheckExternal looks at every tensor whose bytes lie in another file: the file must be a plain one below folder, reached
+// without symbolic links or "..", which ONNX Runtime refuses, and must hold the tensor's whole range. Problems are joined.
+func CheckExternal(m *Model, folder string) error {
+	var problems []error
+	files := map[string]int64{} // location -> size, -1 if it was reported
+	for _, t := range externals(&m.Graph) {
+		e := t.External
+		size, seen := files[e.Location]
+		if !seen {
+			var err error
+			if size, err = plainFile(folder, e.Location); err != nil {
+				size = -1
+				problems = append(problems, fmt.Errorf("tensor %q: its external data %q: %w", t.Name, e.Location, err))
+			}
+			files[e.Location] = size
+		}
+		want := t.Count() * int64(t.Type.Size())
+		switch {
+		case size < 0 || len(problems) >= most:
+		case e.Offset < 0 || e.Length < 0:
+			problems = append(problems, fmt.Errorf("tensor %q: offset %d and length %d of its external data must not be negative", t.Name, e.Offset, e.Length))
+		case e.Length != want:
+			problems = append(problems, fmt.Errorf("tensor %q: %v%v needs %d bytes, its external data in %q is %d bytes long", t.Name, t.Type, t.Shape, want, e.Location, e.Length))
+		case e.Offset > size || e.Length > size-e.Offset:
+			problems = append(problems, fmt.Errorf("tensor %q: wanted %d bytes at offset %d of %q, the file has %d bytes: the offset is wrong or the file is cut short",
+				t.Name, e.Length, e.Offset, e.Location, size))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func externals(g *Graph) []*Tensor {
+	var out []*Tensor
+	for _, t := range g.Initializers {
+		if t.External != nil {
+			out = append(out, t)
+		}
+	}
+	for _, n := range g.Nodes {
+		for _, key := range sortedKeys(n.Attrs) {
+			switch a := n.Attrs[key].(type) {
+			case *Tensor:
+				if a.External != nil {
+					out = append(out, a)
+				}
+			case *Graph:
+				out = append(out, externals(a)...)
+			}
+		}
+	}
+	return out
+}
+
+// plainFile returns the size of a file below folder.
+func plainFile(folder, location string) (int64, error) {
+	if !filepath.IsLocal(location) || strings.Contains(location, "..") {
+		return 0, fmt.Errorf("wanted a path below the model's folder, without \"..\"")
+	}
+	path := folder
+	for _, part := range strings.Split(filepath.ToSlash(filepath.Clean(location)), "/") {
+		path = filepath.Join(path, part)
+		info, err := os.Lstat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return 0, fmt.Errorf("there is no file %s", path)
+		case err != nil:
+			return 0, err
+		case info.Mode()&fs.ModeSymlink != 0:
+			return 0, fmt.Errorf("%s is a symbolic link, which ONNX Runtime refuses; put the file itself there", path)
+		}
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return 0, fmt.Errorf("%s is not a file", path)
+	}
+	return info.Size(), nil
+}
