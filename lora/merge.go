@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 
 	"gonum.org/v1/gonum/blas/blas64"
@@ -19,11 +20,11 @@ const mergeBlock = 4 << 20
 
 // mergePiece is a range of one tensor's bytes, whole rows if change is set; change is nil for tensors that stay as they are.
 type mergePiece struct {
-	info   checkpoints.Info
-	data   []byte
-	offset int64 // of data in the tensor
-	change *delta
-	writer *checkpoints.Writer
+	info           checkpoints.Info
+	offset, length int64 // bytes in the tensor
+	change         *delta
+	in             *os.File // read, not mapped: mapped pages would look like used memory, up to the whole file
+	out            *checkpoints.Writer
 }
 
 // rowBytes is the length of a row of a matrix.
@@ -95,23 +96,31 @@ func mergeShard(ctx context.Context, shard *checkpoints.Shard, changes map[strin
 	if err != nil {
 		return err
 	}
+	in, err := os.Open(shard.Path())
+	if err != nil {
+		out.Abort()
+		return err
+	}
+	defer in.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	pieces := make(chan mergePiece)
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
+			var buffer []byte
+			var err error
 			for p := range pieces {
-				if err := p.write(); err != nil {
+				if buffer, err = p.write(buffer); err != nil {
 					cancel(err)
 				}
 				if progress != nil {
-					progress(int64(len(p.data)))
+					progress(p.length)
 				}
 			}
 		})
 	}
-	err = split(ctx, shard, infos, changes, a, out, pieces)
+	err = split(ctx, mergePiece{in: in, out: out}, infos, changes, a, pieces)
 	close(pieces)
 	workers.Wait()
 	if err == nil {
@@ -125,21 +134,17 @@ func mergeShard(ctx context.Context, shard *checkpoints.Shard, changes map[strin
 }
 
 // split sends a shard's tensors in pieces of whole rows.
-func split(ctx context.Context, shard *checkpoints.Shard, infos []checkpoints.Info, changes map[string]string, a *Adapter, out *checkpoints.Writer, pieces chan<- mergePiece) error {
-	for _, info := range infos {
-		data, err := shard.Bytes(info.Name)
-		if err != nil {
-			return err
-		}
-		p := mergePiece{info: info, writer: out}
+func split(ctx context.Context, p mergePiece, infos []checkpoints.Info, changes map[string]string, a *Adapter, pieces chan<- mergePiece) error {
+	for _, p.info = range infos {
 		step := int64(mergeBlock)
-		if module, ok := changes[info.Name]; ok {
+		p.change = nil
+		if module, ok := changes[p.info.Name]; ok {
 			p.change = newDelta(a, module)
 			row := p.rowBytes()
 			step = max(1, mergeBlock/row) * row
 		}
-		for p.offset = 0; p.offset < info.Length; p.offset += step {
-			p.data = data[p.offset:min(p.offset+step, info.Length)]
+		for p.offset = 0; p.offset < p.info.Length; p.offset += step {
+			p.length = min(step, p.info.Length-p.offset)
 			select {
 			case pieces <- p:
 			case <-ctx.Done():
@@ -164,27 +169,35 @@ func newDelta(a *Adapter, module string) *delta {
 	return d
 }
 
-func (p *mergePiece) write() error {
-	data := p.data
+// write reads, changes and writes the piece. buffer is reused and returned.
+func (p *mergePiece) write(buffer []byte) ([]byte, error) {
+	data := slices.Grow(buffer[:0], int(p.length))[:p.length]
+	if _, err := p.in.ReadAt(data, p.info.Offset+p.offset); err != nil {
+		return data, fmt.Errorf("%s: tensor %q: %w", p.in.Name(), p.info.Name, err)
+	}
 	if p.change != nil {
-		v, err := checkpoints.Float32s(p.info.Type, p.data)
+		v, err := checkpoints.Float32s(p.info.Type, data)
 		if err != nil {
-			return err
+			return data, err
 		}
-		in, first := int(p.info.Shape[1]), int(p.offset/p.rowBytes())
-		sum := blas64.Vector{N: in, Inc: 1, Data: make([]float64, in)}
-		for row := 0; row*in < len(v); row++ {
-			p.change.row(first+row, sum)
-			weight := v[row*in : (row+1)*in]
-			for i, x := range sum.Data {
-				weight[i] = float32(float64(weight[i]) + x)
-			}
-		}
-		if data, err = checkpoints.AppendFloat32s(nil, p.info.Type, v); err != nil {
-			return err
+		p.change.add(v, int(p.info.Shape[1]), int(p.offset/p.rowBytes()))
+		if data, err = checkpoints.AppendFloat32s(data[:0], p.info.Type, v); err != nil {
+			return data, err
 		}
 	}
-	return p.writer.WriteAt(p.info.Name, data, p.offset)
+	return data, p.out.WriteAt(p.info.Name, data, p.offset)
+}
+
+// add adds s B A to rows of a weight [rows, in], the first of which is row first of the whole.
+func (d *delta) add(weight []float32, in, first int) {
+	sum := blas64.Vector{N: in, Inc: 1, Data: make([]float64, in)}
+	for row := 0; row*in < len(weight); row++ {
+		d.row(first+row, sum)
+		w := weight[row*in : (row+1)*in]
+		for i, x := range sum.Data {
+			w[i] = float32(float64(w[i]) + x)
+		}
+	}
 }
 
 // row sets sum to row o of s B A: s * sum over k of B[o, k] A[k, :].
