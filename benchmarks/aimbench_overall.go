@@ -1,0 +1,99 @@
+package benchmarks
+
+import (
+	"encoding/csv"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+)
+
+// aimColumns are the columns of the paper's Table 1 and the bounds between which Overall normalises them: at from a
+// column counts 0, at to it counts 1.
+var aimColumns = []struct {
+	name     string
+	from, to float64
+}{
+	{"clip_t", 0.20, 0.30}, {"sc", 5, 10}, {"aesthetic", 0, 10}, {"pq", 5, 10}, {"s_gtc", 5, 10}, {"acc", 0, 100}, {"f1", 0, 100}, {"d_vad", 3, 2},
+}
+
+// aimOverall is 100 times the mean of the normalised columns; NaN if one is missing.
+func aimOverall(means map[string]float64) float64 {
+	sum := 0.0
+	for _, c := range aimColumns {
+		v, ok := means[c.name]
+		if !ok {
+			return math.NaN()
+		}
+		sum += min(1, max(0, (v-c.from)/(c.to-c.from))) // min and max keep NaN
+	}
+	return 100 * sum / float64(len(aimColumns))
+}
+
+// aimMeans computes Overall from published means: a CSV with the columns method, clip_t, sc, aesthetic, pq, s_gtc, acc,
+// f1, d_vad, and, to compare with, overall.
+func aimMeans(path string) (*Result, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	records, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Base(path), err)
+	}
+	if len(records) < 2 {
+		return nil, fmt.Errorf("%s: a header and a row per method were expected", filepath.Base(path))
+	}
+	var p problems
+	columns := []string{"method"}
+	for _, c := range aimColumns {
+		columns = append(columns, c.name)
+	}
+	for _, c := range columns {
+		if !slices.Contains(records[0], c) {
+			p.add(filepath.Base(path)+":1", "there is no column %q", c)
+		}
+	}
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	type method struct {
+		Method     string `json:"method"`
+		Overall    Value  `json:"overall"`
+		Printed    Value  `json:"printed"`
+		Difference Value  `json:"difference"`
+	}
+	out := struct {
+		Benchmark string   `json:"benchmark"`
+		Methods   []method `json:"methods"`
+		Largest   Value    `json:"largest_difference"`
+	}{Benchmark: "aim-bench", Largest: Value(math.NaN())}
+	table := Table{Title: "overall, from the means", Columns: []string{"overall", "printed", "difference"}}
+	for n, record := range records[1:] {
+		m := map[string]float64{"overall": math.NaN()}
+		var name string
+		for c, column := range records[0] {
+			if column == "method" {
+				name = record[c]
+				continue
+			}
+			v, err := strconv.ParseFloat(record[c], 64)
+			if err != nil && !(column == "overall" && record[c] == "") {
+				p.add(fmt.Sprintf("%s:%d", filepath.Base(path), n+2), "%s is %q: a number was expected", column, record[c])
+			} else if err == nil {
+				m[column] = v
+			}
+		}
+		overall := aimOverall(m)
+		d := overall - m["overall"]
+		out.Methods = append(out.Methods, method{name, Value(overall), Value(m["overall"]), Value(d)})
+		if !(math.Abs(d) <= float64(out.Largest)) && !math.IsNaN(d) {
+			out.Largest = Value(math.Abs(d))
+		}
+		table.Rows = append(table.Rows, TableRow{Name: name, Cells: []float64{overall, m["overall"], d}})
+	}
+	return &Result{JSON: out, N: len(out.Methods), Tables: []Table{table}}, p.err()
+}

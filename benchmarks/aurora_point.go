@@ -1,0 +1,178 @@
+package benchmarks
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"assay/internal/stats"
+)
+
+var auroraPoint = &Benchmark{
+	Name:  "aurora-point",
+	Title: "AURORA-Bench, point-wise: 2,000 edits with a human score of 0 to 2",
+	Needs: []string{
+		"--ratings: human_ratings_updated_prompt.json, [{input, gen, prompt, score, model}], or its folder",
+		"--images (with --scorer): the folder that input and gen start at; the ratings' folder if left out",
+	},
+	Published: "McGill-NLP: the repository AURORA, its human ratings",
+	Predicts:  `{"id": 0, "score": 7.5}, id counting the ratings from 0, or being the path gen`,
+	Rules: []string{
+		"global: one Spearman correlation over all edits (ADIEE)",
+		"per_model_mean: the mean over editing models of Spearman's correlation (EditReward)",
+	},
+	Flags: []string{"images"},
+	Load:  loadAuroraPoint,
+	Reported: []Reported{
+		{"CLIP-D", "ADIEE", map[string]float64{"global": 0.3080}},
+		{"CLIP-T", "ADIEE", map[string]float64{"global": 0.1847}},
+		{"GPT-4o", "ADIEE", map[string]float64{"global": 0.4038}},
+		{"Gemini-Pro 1.5", "ADIEE", map[string]float64{"global": 0.1052}},
+		{"LLaVA-NeXT", "ADIEE", map[string]float64{"global": -0.0491}},
+		{"LLaVA-OneVision", "ADIEE", map[string]float64{"global": 0.0555}},
+		{"Qwen2-VL", "ADIEE", map[string]float64{"global": 0.1783}},
+		{"Qwen2.5-VL", "ADIEE", map[string]float64{"global": 0.2351}},
+		{"ADIEE", "ADIEE", map[string]float64{"global": 0.4734}},
+	},
+}
+
+// aurora is AURORA-Bench's point-wise part.
+type aurora struct {
+	points
+	items []Item
+	byGen map[string][]int
+}
+
+func loadAuroraPoint(o Options) (Set, error) {
+	path, err := locate(o.Data, "human_ratings_updated_prompt.json")
+	if err != nil {
+		return nil, err
+	}
+	rows, err := readRows(path)
+	if err != nil {
+		return nil, err
+	}
+	root := o.Images
+	if root == "" {
+		root = filepath.Dir(path)
+	}
+	s := &aurora{byGen: map[string][]int{}}
+	var p problems
+	for i, r := range rows {
+		text := map[string]string{}
+		for _, field := range []string{"input", "gen", "prompt"} {
+			if text[field], err = r.text(field); err != nil {
+				p.add(r.where, "%v", err)
+			}
+		}
+		score, err := r.number("score")
+		if err != nil || !r.has("score") {
+			p.add(r.where, "score: a number was expected (%v)", err)
+		}
+		group := -1
+		if r.has("model") {
+			model, err := r.text("model")
+			if err != nil {
+				p.add(r.where, "%v", err)
+			}
+			if group = slices.Index(s.names, model); group < 0 {
+				group = len(s.names)
+				s.names = append(s.names, model)
+			}
+		}
+		key := Key{ID: strconv.Itoa(i)}
+		s.keys, s.human, s.group = append(s.keys, key), append(s.human, score), append(s.group, group)
+		s.units = append(s.units, []int{i})
+		s.byGen[text["gen"]] = append(s.byGen[text["gen"]], i)
+		s.items = append(s.items, Item{Key: key, Group: text["input"] + "\n" + text["prompt"], Instruction: text["prompt"],
+			Source: Picture{Path: filepath.Join(root, text["input"])}, Edit: Picture{Path: filepath.Join(root, text["gen"])}})
+	}
+	return s, p.err()
+}
+
+func (s *aurora) Read(path string) (Judged, error) {
+	scores, err := readScores(path, len(s.keys), []string{"score"}, func(k Key) (int, error) {
+		if i, err := strconv.Atoi(k.ID); err == nil && i >= 0 && i < len(s.keys) {
+			return i, nil
+		}
+		switch at := s.byGen[k.ID]; len(at) {
+		case 0:
+			return 0, fmt.Errorf("the id %q is not rated: a number from 0 to %d, or a path such as %q, was expected", k.ID, len(s.keys)-1, s.items[0].Edit.Path)
+		case 1:
+			return at[0], nil
+		}
+		return 0, fmt.Errorf("the id %q is the path of several ratings: a number from 0 to %d was expected", k.ID, len(s.keys)-1)
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &auroraJudged{s, scores}, nil
+}
+
+func (s *aurora) Guess(rng *rand.Rand) Judged { return &auroraJudged{s, guess(rng, len(s.keys))} }
+
+// Items implements Scorable.
+func (s *aurora) Items() ([]Item, error) { return s.items, checkFiles(s.items) }
+
+// checkFiles names the pictures that are not there.
+func checkFiles(items []Item) error {
+	var p problems
+	seen := map[string]bool{}
+	for _, it := range items {
+		for _, path := range []string{it.Source.Path, it.Edit.Path} {
+			if !seen[path] {
+				seen[path] = true
+				filePicture(path, true, &p)
+			}
+		}
+	}
+	return p.err()
+}
+
+type auroraJudged struct {
+	*aurora
+	scores []float64
+}
+
+func (j *auroraJudged) Units() int             { return len(j.units) }
+func (j *auroraJudged) Complete(unit int) bool { return j.complete(j.scores, unit) }
+
+func (j *auroraJudged) Numbers(units []int) []Number {
+	rho, global := j.correlations(j.scores, units)
+	return []Number{{"global", global}, {"per_model_mean", stats.Mean(defined(rho))}}
+}
+
+// auroraJSON is the JSON result of AURORA-Bench's point-wise part.
+type auroraJSON struct {
+	Common
+	Global       Value            `json:"global"`
+	PerModelMean Value            `json:"per_model_mean"`
+	PerModel     map[string]Value `json:"per_model"`
+	Undefined    []string         `json:"undefined"`
+}
+
+func (j *auroraJudged) Result() *Result {
+	rho, _ := j.correlations(j.scores, j.all())
+	r := &Result{Missing: j.missing(j.scores), Numbers: j.Numbers(j.all()), Scatters: j.scatters(j.scores)}
+	r.N = len(j.keys) - len(r.Missing)
+	perModel, t := map[string]float64{}, Table{Title: "per model", Columns: []string{"spearman"}}
+	undefined := []string{}
+	for g, name := range j.names {
+		perModel[name] = rho[g]
+		t.Rows = append(t.Rows, TableRow{Name: name, Cells: rho[g : g+1]})
+		if rho[g] != rho[g] {
+			undefined = append(undefined, name)
+		}
+	}
+	r.Tables = []Table{t}
+	if len(j.names) == 0 {
+		r.Notes = append(r.Notes, "the ratings name no models: per_model_mean is undefined")
+	} else if len(undefined) > 0 {
+		r.Notes = append(r.Notes, undefinedNote(undefined, len(j.names)))
+	}
+	r.JSON = auroraJSON{r.common("aurora-point"), Value(r.Numbers[0].Value), Value(r.Numbers[1].Value), values(perModel), undefined}
+	r.Examples = j.examples(j.scores, 4, showItems(j.items))
+	return r
+}

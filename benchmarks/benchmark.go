@@ -1,0 +1,185 @@
+// Package benchmarks says how good a scorer is by the rules of published benchmarks: each reads its data in the
+// published layout, takes predictions from a file or a scorer, and computes the numbers that papers print, every one
+// under the name of its rule. A benchmark is one file of this package and one line of All.
+package benchmarks
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+)
+
+// All lists the benchmarks in the order of `score bench list`.
+func All() []*Benchmark {
+	return []*Benchmark{imagenHub, genAIBench, auroraPoint, auroraPair, editRewardBench, aimBench, fedBench, mvei}
+}
+
+// Benchmark describes one benchmark.
+type Benchmark struct {
+	Name      string                        // of the subcommand
+	Title     string                        // one line
+	Needs     []string                      // what must be on disk
+	Published string                        // who publishes it and where: names
+	Predicts  string                        // the lines of a predictions file
+	Rules     []string                      // "name: definition" of each number
+	Flags     []string                      // options beyond the common ones: fields of Options, by flag name
+	Load      func(Options) (Set, error)    // reads the published data
+	Means     func(string) (*Result, error) // the overall numbers from published means, where that is possible
+	Reported  []Reported                    // numbers that papers print
+}
+
+// Options are the inputs of one evaluation. Fields that a benchmark does not list in Flags are empty.
+type Options struct {
+	Data    string  // folder or file of the published data (human ratings)
+	Images  string  // folder of the pictures
+	Votes   string  // file of votes in place of, or beside, the published data
+	Subset  string  // part of the benchmark, "" for the usual one
+	Target  string  // which human value, "" for the usual one
+	Epsilon float64 // margin of a tie chosen beforehand, NaN to choose it on the test set
+	BGNorm  string  // normalisation of background differences
+	Sigma   float64 // tolerance of the expression gain
+	Lower   []string
+}
+
+// Set is the published data of a benchmark.
+type Set interface {
+	// Read reads predictions. Its errors name the file, the line and what was expected.
+	Read(path string) (Judged, error)
+}
+
+// Scorable is a Set on which a scorer can be run.
+type Scorable interface {
+	// Items lists what is to be scored, candidates of one source together. The error names every picture or
+	// instruction that is not there.
+	Items() ([]Item, error)
+}
+
+// Guessable is a Set for which predictions can be made up: drawn from rng, or all the same when rng is nil.
+type Guessable interface {
+	Guess(rng *rand.Rand) Judged
+}
+
+// Answered is a Set whose published files may hold predictions themselves.
+type Answered interface {
+	Own() (j Judged, ok bool)
+}
+
+// Judged is a set together with predictions for it.
+type Judged interface {
+	// Result computes everything.
+	Result() *Result
+	// Units is the number of independent units (sources, pairs, samples) of the data.
+	Units() int
+	// Complete reports whether nothing of a unit is missing in the predictions.
+	Complete(unit int) bool
+	// Numbers computes the headline numbers over units, which may repeat (a bootstrap resample).
+	Numbers(units []int) []Number
+}
+
+// Number is one figure of a table. An undefined one is NaN.
+type Number struct {
+	Name  string
+	Value float64
+}
+
+// Reported is a row of published numbers, by the name of the number here.
+type Reported struct {
+	Method string
+	Paper  string
+	Values map[string]float64
+}
+
+// Result is an evaluation.
+type Result struct {
+	JSON       any      // the machine-readable result
+	N          int      // predictions that were used
+	Missing    []Key    // rated items without a prediction
+	Numbers    []Number // headline numbers
+	Notes      []string // what the reader must know about them
+	Failed     []string // samples that could not be computed, and why
+	Tables     []Table
+	Confusions []Confusion
+	Scatters   []Scatter
+	Examples   []Example
+}
+
+// Key names an item: its id, and where several items share an id, its model (method, side, candidate).
+type Key struct {
+	ID    string `json:"id"`
+	Model string `json:"model,omitempty"`
+}
+
+func (k Key) String() string {
+	if k.Model == "" {
+		return k.ID
+	}
+	return k.ID + " of " + k.Model
+}
+
+// Scatter is the points of one method: predicted score and human value.
+type Scatter struct {
+	Title        string
+	Score, Human []float64
+}
+
+// Example is one item shown in a report.
+type Example struct {
+	Kind        string // "agrees" or "disagrees"
+	Text        string
+	Instruction string
+	Pictures    []Shown
+}
+
+// Shown is a picture with its caption.
+type Shown struct {
+	Caption string
+	Picture Picture
+}
+
+// Value is a number in JSON: null when it is undefined.
+type Value float64
+
+// MarshalJSON implements json.Marshaler.
+func (v Value) MarshalJSON() ([]byte, error) {
+	if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(v))
+}
+
+func values(m map[string]float64) map[string]Value {
+	out := make(map[string]Value, len(m))
+	for k, v := range m {
+		out[k] = Value(v)
+	}
+	return out
+}
+
+// Common is what every JSON result begins with.
+type Common struct {
+	Benchmark string   `json:"benchmark"`
+	N         int      `json:"n"`
+	Missing   []Key    `json:"missing"`
+	Notes     []string `json:"notes,omitempty"`
+}
+
+func (r *Result) common(benchmark string) Common {
+	if r.Missing == nil {
+		r.Missing = []Key{}
+	}
+	return Common{benchmark, r.N, r.Missing, r.Notes}
+}
+
+// Find returns the benchmark of a name.
+func Find(name string) (*Benchmark, error) {
+	var names []string
+	for _, b := range All() {
+		if b.Name == name {
+			return b, nil
+		}
+		names = append(names, b.Name)
+	}
+	return nil, fmt.Errorf("there is no benchmark %q: choose one of %s", name, strings.Join(names, ", "))
+}

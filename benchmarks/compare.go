@@ -1,0 +1,159 @@
+package benchmarks
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"assay/internal/stats"
+)
+
+// chanceDraws is the number of random judges whose mean is the expectation of guessing.
+const chanceDraws = 500
+
+// Difference is how one system's number differs from the reference's, with a paired bootstrap interval.
+type Difference struct {
+	System     string `json:"system"`
+	Against    string `json:"against"`
+	Number     string `json:"number"`
+	Difference Value  `json:"difference"` // System's minus Against's, on the units that both have
+	Low        Value  `json:"low"`        // 95 % percentile interval
+	High       Value  `json:"high"`
+}
+
+// Comparison puts several systems into one table.
+type Comparison struct {
+	Units       int          `json:"units"` // sources, pairs or samples that every system has predictions for
+	AllUnits    int          `json:"all_units"`
+	Resamples   int          `json:"resamples"`
+	Seed        uint64       `json:"seed"`
+	Differences []Difference `json:"differences"`
+	Notes       []string     `json:"notes,omitempty"`
+}
+
+// Compare compares systems with the first one, on the units that all of them have predictions for, by a paired
+// bootstrap: each of resamples draws units once and computes every system's numbers on them.
+func Compare(names []string, systems []Judged, resamples int, seed uint64) (*Comparison, error) {
+	if len(systems) < 2 {
+		return nil, errors.New("two or more files of predictions are needed for a comparison")
+	}
+	if resamples < 1 {
+		return nil, fmt.Errorf("%d resamples: at least one was expected", resamples)
+	}
+	c := &Comparison{AllUnits: systems[0].Units(), Resamples: resamples, Seed: seed}
+	var common []int
+	for u := range c.AllUnits {
+		ok := true
+		for _, s := range systems {
+			ok = ok && u < s.Units() && s.Complete(u)
+		}
+		if ok {
+			common = append(common, u)
+		}
+	}
+	if c.Units = len(common); c.Units == 0 {
+		return nil, errors.New("no source, pair or sample has predictions in every file")
+	}
+	if c.Units < c.AllUnits {
+		c.Notes = append(c.Notes, fmt.Sprintf("compared on %d of %d units: the others lack predictions in some file", c.Units, c.AllUnits))
+	}
+	type pair struct{ system, number int }
+	var pairs []pair
+	reference := systems[0].Numbers(common)
+	for s := 1; s < len(systems); s++ {
+		numbers := systems[s].Numbers(common)
+		for k, n := range numbers {
+			for r, ref := range reference {
+				if n.Name == ref.Name {
+					pairs = append(pairs, pair{s, k})
+					c.Differences = append(c.Differences, Difference{System: names[s], Against: names[0], Number: n.Name, Difference: Value(n.Value - reference[r].Value)})
+				}
+			}
+		}
+	}
+	drawn := make([]int, len(common))
+	intervals := stats.Bootstrap(stats.NewRand(seed), len(common), resamples, 0.95, func(units []int) []float64 {
+		for i, u := range units {
+			drawn[i] = common[u]
+		}
+		numbers := make([][]Number, len(systems))
+		for s, system := range systems {
+			numbers[s] = system.Numbers(drawn)
+		}
+		out := make([]float64, len(pairs))
+		for i, p := range pairs {
+			n := numbers[p.system][p.number]
+			out[i] = math.NaN()
+			for _, ref := range numbers[0] {
+				if ref.Name == n.Name {
+					out[i] = n.Value - ref.Value
+				}
+			}
+		}
+		return out
+	})
+	for i, in := range intervals {
+		c.Differences[i].Low, c.Differences[i].High = Value(in.Low), Value(in.High)
+	}
+	if len(c.Differences) == 0 {
+		c.Notes = append(c.Notes, "no number applies to two of the files: they hold predictions of different kinds")
+	}
+	return c, nil
+}
+
+// Table lays the comparison out.
+func (c *Comparison) Table() Table {
+	t := Table{Title: fmt.Sprintf("differences, 95 %% intervals of %d paired resamples of %d units (seed %d)", c.Resamples, c.Units, c.Seed),
+		Columns: []string{"difference", "low", "high"}}
+	for _, d := range c.Differences {
+		t.Rows = append(t.Rows, TableRow{Name: fmt.Sprintf("%s: %s - %s", d.Number, d.System, d.Against),
+			Cells: []float64{float64(d.Difference), float64(d.Low), float64(d.High)}})
+	}
+	return t
+}
+
+// Baseline is a made-up judge.
+type Baseline struct {
+	Judged
+	Name        string
+	Expectation map[string]Value // of its numbers: the mean over chanceDraws random judges; nil for the constant one
+}
+
+// NewBaseline returns the baseline "random" (scores uniform on 0..10, answers with equal chances, from a seed) or
+// "constant" (5 everywhere).
+func NewBaseline(s Set, name string, seed uint64) (*Baseline, error) {
+	g, ok := s.(Guessable)
+	if !ok {
+		return nil, errors.New("this benchmark takes components, not scores: baselines do not apply")
+	}
+	switch name {
+	case "constant":
+		return &Baseline{Judged: g.Guess(nil), Name: name}, nil
+	case "random":
+		return &Baseline{Judged: g.Guess(stats.NewRand(seed)), Name: name, Expectation: expectation(g, seed)}, nil
+	}
+	return nil, fmt.Errorf("baseline %q: random or constant was expected", name)
+}
+
+// expectation averages the numbers of random judges.
+func expectation(g Guessable, seed uint64) map[string]Value {
+	rng := stats.NewRand(seed + 1)
+	draws := map[string][]float64{}
+	for range chanceDraws {
+		j := g.Guess(rng)
+		units := make([]int, j.Units())
+		for u := range units {
+			units[u] = u
+		}
+		for _, n := range j.Numbers(units) {
+			if !math.IsNaN(n.Value) {
+				draws[n.Name] = append(draws[n.Name], n.Value)
+			}
+		}
+	}
+	out := map[string]Value{}
+	for name, list := range draws {
+		out[name] = Value(stats.Mean(list))
+	}
+	return out
+}

@@ -1,0 +1,356 @@
+package benchmarks
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+)
+
+// tiger is TIGER-Lab's EditReward-Bench. Every comparison is a pair; samples are what counts: a comparison of K=2, or
+// all comparisons of one group of K=3 or K=4.
+type tiger struct {
+	pairs
+	epsilon float64
+	images  string
+	places  []place
+	text    []string    // the instructions
+	letters [][2]string // of the two candidates
+	k       []int       // of the comparison: 2, 3 or 4
+	samples []tigerSample
+}
+
+type tigerSample struct {
+	name        string
+	k           int
+	comparisons []int
+}
+
+var tigerParts = map[string]int{"2pair": 2, "3pair": 3, "4pair": 4}
+
+func loadTiger(table *samples, o Options) (Set, error) {
+	s := &tiger{epsilon: o.Epsilon, images: o.Images}
+	s.pairs = pairs{classes: threeClasses, side: threeSides}
+	s.find = s.slotsOf
+	groupOf := map[int][]int{} // k -> comparisons
+	err := table.each([]string{"id", "dataset", "ranking", "comparison_type", "instruction"}, func(p place, text []string) error {
+		k, ok := tigerParts[text[1]]
+		if !ok {
+			return fmt.Errorf("dataset is %q: 2pair, 3pair or 4pair was expected", text[1])
+		}
+		a, b, ok := strings.Cut(text[3], "vs")
+		if k == 2 && text[3] == "" {
+			a, b, ok = "A", "B", true
+		}
+		if !ok || !strings.Contains("ABCD"[:k], a) || !strings.Contains("ABCD"[:k], b) || len(a)*len(b) != 1 || a == b {
+			return fmt.Errorf("comparison_type is %q: two candidates such as AvsB were expected", text[3])
+		}
+		verdict, ok := tigerVerdict(text[2], a, b)
+		if !ok {
+			return fmt.Errorf("ranking is %q: %s>%s, %s>%s or %s=%s was expected", text[2], a, b, b, a, a, b)
+		}
+		if _, twice := s.index[text[0]]; twice {
+			return fmt.Errorf("a second row with the id %q", text[0])
+		}
+		groupOf[k] = append(groupOf[k], len(s.ids))
+		s.add(text[0], verdict)
+		s.places, s.text, s.letters, s.k = append(s.places, p), append(s.text, text[4]), append(s.letters, [2]string{a, b}), append(s.k, k)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range groupOf[2] {
+		s.samples = append(s.samples, tigerSample{s.ids[i], 2, []int{i}})
+	}
+	for _, k := range []int{3, 4} {
+		groups, err := s.groups(k, groupOf[k])
+		if err != nil {
+			return nil, err
+		}
+		s.samples = append(s.samples, groups...)
+	}
+	return s, nil
+}
+
+// tigerVerdict reads "A>C", "C<A", "A=C", "A=B=Good" of the candidates a and b.
+func tigerVerdict(ranking, a, b string) (string, bool) {
+	ranking = strings.ReplaceAll(ranking, " ", "")
+	switch {
+	case ranking == a+">"+b || ranking == b+"<"+a:
+		return left, true
+	case ranking == b+">"+a || ranking == a+"<"+b:
+		return right, true
+	case ranking == a+"="+b || ranking == b+"="+a || strings.HasPrefix(ranking, a+"="+b+"="):
+		return tie, true
+	}
+	return "", false
+}
+
+// groups puts the comparisons of one K together. The published code takes what stands before the first "_" of the id;
+// where that does not give whole groups, what stands before the last one, or neighbouring rows.
+func (s *tiger) groups(k int, comparisons []int) ([]tigerSample, error) {
+	each := k * (k - 1) / 2
+	rules := []func(at, i int) string{
+		func(_, i int) string {
+			if before, _, ok := strings.Cut(s.ids[i], "_"); ok {
+				return before
+			}
+			return s.ids[i][:min(10, len(s.ids[i]))]
+		},
+		func(_, i int) string { return s.ids[i][:max(strings.LastIndexAny(s.ids[i], "_-/:"), 0)] },
+		func(at, _ int) string { return s.ids[comparisons[at-at%each]] },
+	}
+	var problem error
+	for _, rule := range rules {
+		var out []tigerSample
+		index := map[string]int{}
+		for at, i := range comparisons {
+			name := rule(at, i)
+			g, ok := index[name]
+			if !ok {
+				g = len(out)
+				index[name] = g
+				out = append(out, tigerSample{name: name, k: k})
+			}
+			out[g].comparisons = append(out[g].comparisons, i)
+		}
+		bad := slices.IndexFunc(out, func(g tigerSample) bool { return s.distinct(g) != each || len(g.comparisons) != each })
+		if bad < 0 {
+			return out, nil
+		}
+		if problem == nil {
+			g := out[bad]
+			problem = fmt.Errorf("%v: the group %q of %dpair has %d comparisons (%d different): %d different ones were expected",
+				s.places[g.comparisons[0]], g.name, k, len(g.comparisons), s.distinct(g), each)
+		}
+	}
+	return nil, problem
+}
+
+func (s *tiger) distinct(g tigerSample) int {
+	seen := map[string]bool{}
+	for _, i := range g.comparisons {
+		l := s.letters[i]
+		seen[min(l[0], l[1])+max(l[0], l[1])] = true
+	}
+	return len(seen)
+}
+
+// slotsOf finds a comparison by its id, or all sides of a candidate by its group and letter.
+func (s *tiger) slotsOf(k Key) ([]slot, error) {
+	if i, ok := s.index[k.ID]; ok {
+		switch k.Model {
+		case "":
+			return []slot{{i, 0}, {i, 1}}, nil
+		case left, s.letters[i][0]:
+			return []slot{{i, 0}}, nil
+		case right, s.letters[i][1]:
+			return []slot{{i, 1}}, nil
+		}
+		return nil, fmt.Errorf("the model %q is no candidate: %s or %s was expected", k.Model, s.letters[i][0], s.letters[i][1])
+	}
+	var out []slot
+	for _, g := range s.samples {
+		if g.name != k.ID {
+			continue
+		}
+		for _, i := range g.comparisons {
+			for side, letter := range s.letters[i] {
+				if letter == k.Model {
+					out = append(out, slot{i, side})
+				}
+			}
+		}
+	}
+	if out == nil {
+		return nil, fmt.Errorf("%v is neither a comparison nor a group with a candidate: an id such as %q was expected", k, s.ids[0])
+	}
+	return out, nil
+}
+
+// Items implements Scorable: every candidate of a group once.
+func (s *tiger) Items() ([]Item, error) {
+	var items []Item
+	var p problems
+	for _, g := range s.samples {
+		seen := map[string]bool{}
+		for _, i := range g.comparisons {
+			if s.text[i] == "" {
+				p.add(s.places[i].String(), "instruction is empty")
+			}
+			for side, letter := range s.letters[i] {
+				if !seen[letter] {
+					seen[letter] = true
+					items = append(items, Item{Key: Key{g.name, letter}, Group: fmt.Sprint(g.k, " ", g.name), Instruction: s.text[i],
+						Source: s.places[i].picture("source_image", -1, s.images), Edit: s.places[i].picture([]string{"candidate_1", "candidate_2"}[side], -1, s.images)})
+				}
+			}
+		}
+	}
+	return items, p.err()
+}
+
+// Read implements Set.
+func (s *tiger) Read(path string) (Judged, error) {
+	j, err := s.read(path, s.epsilon)
+	return &tigerJudged{s, j}, err
+}
+
+// Guess implements Guessable.
+func (s *tiger) Guess(rng *rand.Rand) Judged { return &tigerJudged{s, s.guess(rng, s.epsilon)} }
+
+type tigerJudged struct {
+	*tiger
+	j *pairsJudged
+}
+
+func (t *tigerJudged) Units() int { return len(t.samples) }
+
+func (t *tigerJudged) Complete(unit int) bool {
+	return !slices.ContainsFunc(t.samples[unit].comparisons, func(i int) bool { return !t.has(i) })
+}
+
+func (t *tigerJudged) has(i int) bool { return t.j.hasScores(i) || t.j.answered[i] }
+
+// predicted is the verdict on a comparison: the answer, or the scores with a margin of ties.
+func (t *tigerJudged) predicted(i int, eps float64) string {
+	if !t.j.hasScores(i) {
+		verdict, _ := tigerVerdict(t.j.answer[i], t.letters[i][0], t.letters[i][1])
+		return verdict
+	}
+	switch d := t.j.scores[0][i] - t.j.scores[1][i]; {
+	case math.Abs(d) <= eps:
+		return tie
+	case d > 0:
+		return left
+	}
+	return right
+}
+
+// margin is the tie margin of K=2.
+func (t *tigerJudged) margin(units []int) float64 {
+	if !math.IsNaN(t.epsilon) {
+		return t.epsilon
+	}
+	var human []int
+	var d []float64
+	for _, u := range units {
+		if g := t.samples[u]; g.k == 2 && t.j.hasScores(g.comparisons[0]) {
+			i := g.comparisons[0]
+			human = append(human, map[string]int{left: 1, right: -1, tie: 0}[t.human[i]])
+			d = append(d, t.j.scores[0][i]-t.j.scores[1][i])
+		}
+	}
+	eps, _ := bestMargin(human, d)
+	return eps
+}
+
+// tally counts the samples of one K: right ones of all, and right comparisons of all. k = 0 is every K.
+type tally struct{ right, n, rightPairs, pairs int }
+
+func (t tally) accuracy() float64 { return float64(t.right) / float64(t.n) }
+
+func (t *tigerJudged) tally(units []int, k int, eps float64) tally {
+	var out tally
+	for _, u := range units {
+		g := t.samples[u]
+		if k != 0 && g.k != k || !t.Complete(u) {
+			continue
+		}
+		margin := 0.0
+		if g.k == 2 {
+			margin = eps
+		}
+		all := true
+		for _, i := range g.comparisons {
+			ok := t.predicted(i, margin) == t.human[i]
+			all = all && ok
+			out.pairs++
+			if ok {
+				out.rightPairs++
+			}
+		}
+		out.n++
+		if all {
+			out.right++
+		}
+	}
+	return out
+}
+
+var tigerNumbers = []struct {
+	name string
+	k    int
+}{{"k2", 2}, {"k3", 3}, {"k4", 4}, {"overall", 0}}
+
+func (t *tigerJudged) Numbers(units []int) []Number {
+	eps := t.margin(units)
+	var out []Number
+	for _, n := range tigerNumbers {
+		out = append(out, Number{n.name, t.tally(units, n.k, eps).accuracy()})
+	}
+	return out
+}
+
+type tigerRule struct {
+	N        int      `json:"n"`
+	Accuracy Value    `json:"accuracy"`
+	Pairwise Value    `json:"pairwise_accuracy"`
+	Epsilon  *float64 `json:"epsilon,omitempty"`
+	From     string   `json:"epsilon_from,omitempty"`
+}
+
+// tigerJSON is the JSON result of TIGER-Lab's EditReward-Bench.
+type tigerJSON struct {
+	Common
+	Variant   string               `json:"variant"`
+	Rules     map[string]tigerRule `json:"rules"`
+	Confusion Confusion            `json:"confusion"`
+}
+
+func (t *tigerJudged) Result() *Result {
+	units := make([]int, len(t.samples))
+	for u := range units {
+		units[u] = u
+	}
+	r := &Result{Numbers: t.Numbers(units)}
+	for u, g := range t.samples {
+		if t.Complete(u) {
+			r.N++
+			continue
+		}
+		for _, i := range g.comparisons {
+			if !t.has(i) {
+				r.Missing = append(r.Missing, Key{ID: t.ids[i]})
+			}
+		}
+	}
+	eps := t.margin(units)
+	rules, table := map[string]tigerRule{}, Table{Title: "samples", Columns: []string{"n", "right", "accuracy", "pair-wise"}}
+	for _, n := range tigerNumbers {
+		c := t.tally(units, n.k, eps)
+		rule := tigerRule{N: c.n, Accuracy: Value(c.accuracy()), Pairwise: Value(float64(c.rightPairs) / float64(c.pairs))}
+		if n.k == 2 && t.j.anyScore {
+			rule.Epsilon, rule.From = &eps, "option"
+			if math.IsNaN(t.epsilon) {
+				rule.From = "test set"
+				r.Notes = append(r.Notes, fmt.Sprintf("k2: a difference of up to %.6g is a tie; this margin was chosen on the test set itself, where it maximises the accuracy", eps))
+			}
+		}
+		rules[n.name] = rule
+		table.Rows = append(table.Rows, TableRow{n.name, []float64{0, 0, c.accuracy(), float64(rule.Pairwise)}, []string{fmt.Sprint(c.n), fmt.Sprint(c.right)}})
+	}
+	r.Notes = append(r.Notes, "this is TIGER-Lab's EditReward-Bench (the columns ranking and comparison_type were found)")
+	var truth, predicted []string
+	for _, g := range t.samples {
+		if i := g.comparisons[0]; g.k == 2 && t.has(i) {
+			truth, predicted = append(truth, t.human[i]), append(predicted, t.predicted(i, eps))
+		}
+	}
+	confusion := newConfusion("k2", truth, predicted, threeClasses, threeClasses)
+	r.Tables, r.Confusions = []Table{table}, []Confusion{confusion}
+	r.JSON = tigerJSON{r.common("editreward-bench"), "TIGER-Lab", rules, confusion}
+	return r
+}

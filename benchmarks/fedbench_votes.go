@@ -1,0 +1,166 @@
+package benchmarks
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// fedVote is a pair of samples that people compared, and the majority's choice: 1 the first, -1 the second.
+type fedVote struct {
+	a, b   int
+	choice int
+	aspect string // identity, expression, overall, or ""
+}
+
+// readVotes reads lines of {a, b, votes: [...]} or {a, b, winner}. a and b name samples; with "id" or "sample" in the
+// line they are the methods of that sample. A vote is "a" or "b", or the name itself.
+func (j *fedJudged) readVotes(path string) error {
+	rows, err := readRows(path)
+	if err != nil {
+		return err
+	}
+	index := map[string][]int{}
+	for i, s := range j.samples {
+		index[s.key.ID] = append(index[s.key.ID], i)
+		if s.key.Model != "" {
+			index[s.key.ID+"\n"+s.key.Model] = append(index[s.key.ID+"\n"+s.key.Model], i)
+		}
+	}
+	var p problems
+	for _, r := range rows {
+		v, err := readVote(r, index)
+		switch {
+		case err != nil:
+			p.add(r.where, "%v", err)
+		case v.choice == 0:
+			j.undone++
+		default:
+			j.votes = append(j.votes, v)
+		}
+	}
+	return p.err()
+}
+
+func readVote(r row, index map[string][]int) (v fedVote, err error) {
+	prefix := ""
+	if sample := r.first("sample", "id"); r.has(sample) && !r.has("pair") {
+		if prefix, err = r.id(sample); err != nil {
+			return v, err
+		}
+	}
+	names := map[string]string{}
+	for side, to := range map[string]*int{"a": &v.a, "b": &v.b} {
+		name, err := r.id(side)
+		if err != nil {
+			return v, err
+		}
+		names[side] = name
+		at := index[name]
+		if prefix != "" && len(index[prefix+"\n"+name]) > 0 {
+			at = index[prefix+"\n"+name]
+		}
+		if len(at) != 1 {
+			return v, fmt.Errorf("%s is %q: %d samples have this name, one was expected (\"sample\" and the method tell them apart)", side, name, len(at))
+		}
+		*to = at[0]
+	}
+	if r.has("aspect") {
+		if v.aspect, err = r.text("aspect"); err != nil {
+			return v, err
+		}
+	}
+	var votes []string
+	if r.has("winner") {
+		winner, err := r.text("winner")
+		if err != nil {
+			return v, err
+		}
+		votes = []string{winner}
+	} else if err := json.Unmarshal(r.fields["votes"], &votes); err != nil {
+		return v, fmt.Errorf("votes: a list of \"a\" and \"b\" was expected")
+	}
+	sum := 0
+	for _, vote := range votes {
+		switch vote {
+		case "a", "A", "left", names["a"]:
+			sum++
+		case "b", "B", "right", names["b"]:
+			sum--
+		case "tie", "":
+		default:
+			return v, fmt.Errorf("the vote %q: \"a\" or \"b\" was expected", vote)
+		}
+	}
+	v.choice = sign(float64(sum))
+	return v, nil
+}
+
+type fedVotesJSON struct {
+	N        int              `json:"n"`
+	Accuracy map[string]Value `json:"accuracy"`
+}
+
+// lowerIsBetter reports whether the smaller value of a metric is the better one: distances, and what --lower names.
+func (s *fed) lowerIsBetter(metric string) bool {
+	return metric == "bg_rmse" || strings.HasPrefix(metric, "lpips") || strings.HasPrefix(metric, "l2") || slices.Contains(s.lower, metric)
+}
+
+// agreement computes the 2AFC accuracy of every metric that all compared samples have, for each aspect of the votes.
+// The gain itself counts by its closeness to 1, which is s_reg's order.
+func (j *fedJudged) agreement() (map[string]fedVotesJSON, Table) {
+	hits, n := map[string]map[string]int{}, map[string]int{}
+	metrics := map[string]int{}
+	for _, v := range j.votes {
+		a, b := j.samples[v.a], j.samples[v.b]
+		if a.err != nil || b.err != nil {
+			continue
+		}
+		if hits[v.aspect] == nil {
+			hits[v.aspect] = map[string]int{}
+		}
+		n[v.aspect]++
+		for m, x := range a.values {
+			y, ok := b.values[m]
+			if !ok || m == "reg" {
+				continue
+			}
+			metrics[m]++
+			if j.lowerIsBetter(m) {
+				x, y = y, x
+			}
+			if sign(x-y) == v.choice {
+				hits[v.aspect][m]++
+			}
+		}
+	}
+	total := 0
+	for _, count := range n {
+		total += count
+	}
+	out := map[string]fedVotesJSON{}
+	aspects := sortedNames(n)
+	t := Table{Title: "2AFC accuracy against the majority of votes"}
+	for _, aspect := range aspects {
+		name := aspect
+		if name == "" {
+			name = "all"
+		}
+		t.Columns = append(t.Columns, name)
+		out[name] = fedVotesJSON{n[aspect], map[string]Value{}}
+	}
+	for _, m := range sortedNames(metrics) {
+		if metrics[m] != total { // some pair lacks it
+			continue
+		}
+		line := TableRow{Name: m}
+		for k, aspect := range aspects {
+			acc := float64(hits[aspect][m]) / float64(n[aspect])
+			out[t.Columns[k]].Accuracy[m] = Value(acc)
+			line.Cells = append(line.Cells, acc)
+		}
+		t.Rows = append(t.Rows, line)
+	}
+	return out, t
+}

@@ -1,0 +1,175 @@
+package benchmarks
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+var genAIBench = &Benchmark{
+	Name:  "genaibench",
+	Title: "GenAI-Bench, image editing: 919 pairs with votes",
+	Needs: []string{
+		"--ratings: a folder with test_v1-*.parquet (919 pairs; --subset test: test-*.parquet), or such a file",
+		"--votes: without pictures, JSON lines of {id, vote_type}, id counting the rows from 0",
+	},
+	Published: "TIGER-Lab: the dataset GenAI-Bench, configuration image_edition",
+	Predicts:  `{"id": 0, "answer": "A>B"}, or {"id": 0, "left": 7.5, "right": 3}, or {"id": 0, "model": "left", "score": 7.5}`,
+	Rules: []string{
+		"official (answers): leftvote is right on A>B, A>>B; rightvote on B>A, B>>A; tievote on A=B, A=B=Good; bothbad_vote on A=B, A=B=Bad; no answer is wrong",
+		"adiee (scores on 0..10): t = round-half-to-even(s/5); the greater t wins; equal: tie if both s >= 9, else both bad",
+		"threshold (scores): tie and both bad are one class; |left - right| <= eps is a tie; eps maximises the accuracy (Deutsch et al. 2023), or --epsilon",
+	},
+	Flags: []string{"votes", "subset", "epsilon", "images"},
+	Load:  loadGenAIBench,
+	Reported: []Reported{
+		{"random", "ADIEE", map[string]float64{"official": 0.2590}},
+		{"CLIP-D", "ADIEE", map[string]float64{"adiee": 0.4309}},
+		{"CLIP-T", "ADIEE", map[string]float64{"adiee": 0.3939}},
+		{"CLIP-I", "ADIEE", map[string]float64{"adiee": 0.3896}},
+		{"DINO-I", "ADIEE", map[string]float64{"adiee": 0.3678}},
+		{"GPT-4o", "ADIEE", map[string]float64{"official": 0.5354}},
+		{"GPT-5", "EditReward", map[string]float64{"official": 0.5961}},
+		{"Gemini-Pro 1.5", "ADIEE", map[string]float64{"official": 0.5593}},
+		{"LLaVA-NeXT", "ADIEE", map[string]float64{"official": 0.2535}},
+		{"Qwen2.5-VL", "ADIEE", map[string]float64{"official": 0.3210}},
+		{"ADIEE", "ADIEE", map[string]float64{"adiee": 0.5996}},
+		{"EditReward (Qwen2.5-VL-7B)", "EditReward", map[string]float64{"threshold": 0.6397}},
+		{"EditReward (MiMo-VL-7B)", "EditReward", map[string]float64{"threshold": 0.6572}},
+	},
+}
+
+var genAIVotes = []string{"leftvote", "rightvote", "tievote", "bothbad_vote"}
+
+var genAIRules = []pairRule{
+	answerRule("official", genAIVotes, map[string][]string{
+		"leftvote": {"A>B", "A>>B"}, "rightvote": {"B>A", "B>>A"}, "tievote": {"A=B", "A=B=Good"}, "bothbad_vote": {"A=B", "A=B=Bad"},
+	}),
+	adieeRule(genAIVotes, "leftvote", "rightvote", func(l, r float64) string {
+		if l >= 9 && r >= 9 {
+			return "tievote"
+		}
+		return "bothbad_vote"
+	}),
+	thresholdRule,
+}
+
+// genAI is GenAI-Bench: the pairs, and where each lies (nothing with --votes).
+type genAI struct {
+	pairs
+	epsilon float64
+	images  string
+	places  []place
+	text    []string // the instructions
+}
+
+func loadGenAIBench(o Options) (Set, error) {
+	s := &genAI{epsilon: o.Epsilon, images: o.Images}
+	s.pairs = pairs{classes: genAIVotes, rules: genAIRules, answers: []string{"A>B", "B>A", "A=B=Good", "A=B=Bad"},
+		side: map[string]string{"leftvote": left, "rightvote": right, "tievote": tie, "bothbad_vote": tie}}
+	if o.Votes != "" {
+		return s, s.readVotes(o.Votes)
+	}
+	subset := o.Subset
+	if subset == "" {
+		subset = "test_v1"
+	}
+	files, err := locateAll(o.Data, subset+"-*.parquet", subset+".parquet", subset+".jsonl")
+	if err != nil {
+		return nil, err
+	}
+	if edits := slices.DeleteFunc(slices.Clone(files), func(f string) bool { return !strings.Contains(f, "image_edition") }); len(edits) > 0 {
+		files = edits // the whole dataset: not the parts on generation
+	}
+	table, err := openSamples(files, "vote_type")
+	if err != nil {
+		return nil, err
+	}
+	s.show = func(i int) ([]Shown, string) {
+		it := s.pair(i)
+		return []Shown{{"source", it[0].Source}, {"left", it[0].Edit}, {"right", it[1].Edit}}, it[0].Instruction
+	}
+	return s, table.each([]string{"vote_type", "instruct_prompt"}, func(p place, text []string) error {
+		s.add(strconv.Itoa(len(s.ids)), text[0])
+		s.places, s.text = append(s.places, p), append(s.text, text[1])
+		if !slices.Contains(genAIVotes, text[0]) {
+			return fmt.Errorf("vote_type is %q: one of %s was expected", text[0], strings.Join(genAIVotes, ", "))
+		}
+		return nil
+	})
+}
+
+func (s *genAI) readVotes(path string) error {
+	rows, err := readRows(path)
+	if err != nil {
+		return err
+	}
+	var p problems
+	for _, r := range rows {
+		id, err := r.id("id")
+		if err != nil {
+			p.add(r.where, "%v", err)
+			continue
+		}
+		vote, err := r.text("vote_type")
+		if err != nil || !slices.Contains(genAIVotes, vote) {
+			p.add(r.where, "vote_type is %q: one of %s was expected", vote, strings.Join(genAIVotes, ", "))
+			continue
+		}
+		if _, ok := s.index[id]; ok {
+			p.add(r.where, "a second vote for %s", id)
+			continue
+		}
+		s.add(id, vote)
+	}
+	return p.err()
+}
+
+// pair returns the two edits of a pair.
+func (s *genAI) pair(i int) [2]Item {
+	p := s.places[i]
+	side := func(name string) Item {
+		return Item{Key: Key{s.ids[i], name}, Group: s.ids[i], Instruction: s.text[i],
+			Source: p.picture("source_image", -1, s.images), Edit: p.picture(name+"_output_image", -1, s.images)}
+	}
+	return [2]Item{side(left), side(right)}
+}
+
+// Items implements Scorable.
+func (s *genAI) Items() ([]Item, error) {
+	if s.places == nil {
+		return nil, fmt.Errorf("votes alone hold no pictures: give --ratings with the Parquet files")
+	}
+	var p problems
+	var items []Item
+	for i := range s.ids {
+		pair := s.pair(i)
+		if pair[0].Instruction == "" {
+			p.add(s.places[i].String(), "instruct_prompt is empty")
+		}
+		items = append(items, pair[:]...)
+	}
+	return items, p.err()
+}
+
+// Read implements Set.
+func (s *genAI) Read(path string) (Judged, error) {
+	j, err := s.read(path, s.epsilon)
+	return namedPairs{j, "genaibench"}, err
+}
+
+// Guess implements Guessable.
+func (s *genAI) Guess(rng *rand.Rand) Judged {
+	return namedPairs{s.guess(rng, s.epsilon), "genaibench"}
+}
+
+// namedPairs are judged pairs of a benchmark.
+type namedPairs struct {
+	*pairsJudged
+	name string
+}
+
+// Result implements Judged.
+func (j namedPairs) Result() *Result { return j.result(j.name) }

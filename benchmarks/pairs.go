@@ -1,0 +1,354 @@
+package benchmarks
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+)
+
+// The classes of pairs.
+const (
+	left  = "left"
+	right = "right"
+	tie   = "tie"
+)
+
+// pairs are comparisons of two edits with a human verdict each. Every benchmark of pairs fills one.
+type pairs struct {
+	ids     []string
+	human   []string          // the verdict, by the benchmark's own name
+	side    map[string]string // verdict -> left, right or tie
+	classes []string          // the verdicts in their order
+	answers []string          // an answer per class for random guessing, nil where answers do not exist
+	rules   []pairRule
+	find    func(Key) ([]slot, error) // overrides finding by id and "left" / "right"
+	show    func(pair int) ([]Shown, string)
+	index   map[string]int
+}
+
+// slot is one side of a pair.
+type slot struct{ pair, side int }
+
+// pairRule decides, for each pair, which class is predicted and whether that is right.
+type pairRule struct {
+	name    string
+	answers bool // works on answers, else on scores
+	columns []string
+	judge   func(p *pairs, j *pairsJudged, units []int) verdicts
+}
+
+// verdicts are a rule's decisions on units. truth may be coarser than the human verdicts.
+type verdicts struct {
+	truth, predicted []string
+	right            []bool
+	rows             []string // the classes of truth
+	epsilon          *float64
+	chosenHere       bool // epsilon maximises the accuracy on these very pairs
+}
+
+func (v verdicts) accuracy() float64 {
+	n := 0
+	for _, ok := range v.right {
+		if ok {
+			n++
+		}
+	}
+	return float64(n) / float64(len(v.right))
+}
+
+// pairsJudged holds the predictions of pairs: scores of the two sides (NaN where missing), answers ("" where there is
+// none; answered tells a missing answer from an empty one).
+type pairsJudged struct {
+	*pairs
+	scores    [2][]float64
+	answer    []string
+	answered  []bool
+	anyAnswer bool
+	anyScore  bool
+	epsilon   float64 // NaN: chosen on the pairs themselves
+}
+
+func (p *pairs) blank() *pairsJudged {
+	n := len(p.ids)
+	nan := slices.Repeat([]float64{math.NaN()}, 2*n)
+	return &pairsJudged{pairs: p, scores: [2][]float64{nan[:n:n], nan[n:]}, answer: make([]string, n), answered: make([]bool, n), epsilon: math.NaN()}
+}
+
+func (p *pairs) add(id, verdict string) {
+	if p.index == nil {
+		p.index = map[string]int{}
+	}
+	p.index[id] = len(p.ids)
+	p.ids, p.human = append(p.ids, id), append(p.human, verdict)
+}
+
+func (p *pairs) slots(k Key) ([]slot, error) {
+	if p.find != nil {
+		return p.find(k)
+	}
+	i, ok := p.index[k.ID]
+	if !ok {
+		return nil, fmt.Errorf("the id %q is not one of the %d pairs: an id such as %q was expected", k.ID, len(p.ids), p.ids[0])
+	}
+	switch k.Model {
+	case "":
+		return []slot{{i, 0}, {i, 1}}, nil
+	case left:
+		return []slot{{i, 0}}, nil
+	case right:
+		return []slot{{i, 1}}, nil
+	}
+	return nil, fmt.Errorf("the model %q is no side: \"left\" or \"right\" was expected", k.Model)
+}
+
+// read reads lines of {id, answer}, {id, left, right}, or {id, model, score}, model being the side.
+func (p *pairs) read(path string, epsilon float64) (*pairsJudged, error) {
+	rows, err := readRows(path)
+	if err != nil {
+		return nil, err
+	}
+	j := p.blank()
+	j.epsilon = epsilon
+	var list problems
+	answered, scored := map[int]string{}, map[slot]string{}
+	for _, r := range rows {
+		if err := j.readRow(r, answered, scored); err != nil {
+			list.add(r.where, "%v", err)
+		}
+	}
+	return j, list.err()
+}
+
+func (j *pairsJudged) readRow(r row, answered map[int]string, scored map[slot]string) error {
+	key, err := rowKey(r)
+	if err != nil {
+		return err
+	}
+	slots, err := j.slots(key)
+	if err != nil {
+		return err
+	}
+	_, isAnswer := r.fields["answer"]
+	_, isLeft := r.fields["left"]
+	_, isScore := r.fields["score"]
+	if isAnswer && key.Model == "" {
+		if err := j.readAnswer(r, slots[0].pair, answered); err != nil || !isLeft {
+			return err
+		}
+	}
+	var values []float64
+	switch {
+	case isLeft && key.Model == "":
+		for _, side := range []string{left, right} {
+			v, err := r.number(side)
+			if err != nil {
+				return err
+			}
+			values = append(values, v)
+		}
+	case isScore && key.Model == "":
+		if values, err = r.numbers("score"); err != nil {
+			return err
+		}
+		if len(values) != 2 {
+			return fmt.Errorf("%d scores: one per side was expected", len(values))
+		}
+	case isScore:
+		v, err := r.number("score")
+		if err != nil {
+			return err
+		}
+		values = slices.Repeat([]float64{v}, len(slots))
+	default:
+		return fmt.Errorf("no prediction: \"answer\", \"left\" and \"right\", or \"model\" and \"score\" were expected")
+	}
+	for k, s := range slots {
+		if first, ok := scored[s]; ok {
+			return fmt.Errorf("a second prediction for %v (the first is in %s): one was expected", key, first)
+		}
+		scored[s] = r.where
+		j.scores[s.side][s.pair] = values[k]
+		j.anyScore = true
+	}
+	return nil
+}
+
+func (j *pairsJudged) readAnswer(r row, pair int, answered map[int]string) error {
+	if first, ok := answered[pair]; ok {
+		return fmt.Errorf("a second answer for %s (the first is in %s): one was expected", j.ids[pair], first)
+	}
+	answered[pair] = r.where
+	j.answered[pair], j.anyAnswer = true, true
+	if !r.has("answer") {
+		return nil // null: no answer
+	}
+	text, err := r.text("answer")
+	j.answer[pair] = strings.ReplaceAll(strings.Trim(text, "[] \n"), " ", "")
+	return err
+}
+
+// rowKey reads "id" and, if it is there, "model".
+func rowKey(r row) (Key, error) {
+	id, err := r.id("id")
+	if err != nil {
+		return Key{}, err
+	}
+	k := Key{ID: id}
+	if r.has("model") {
+		k.Model, err = r.text("model")
+	}
+	return k, err
+}
+
+func (p *pairs) guess(rng *rand.Rand, epsilon float64) *pairsJudged {
+	j := p.blank()
+	j.epsilon, j.anyScore = epsilon, true
+	for side := range j.scores {
+		j.scores[side] = guess(rng, len(p.ids))
+	}
+	if rng != nil && len(p.answers) > 0 {
+		j.anyAnswer = true
+		for i := range j.answer {
+			j.answer[i], j.answered[i] = p.answers[rng.IntN(len(p.answers))], true
+		}
+	}
+	return j
+}
+
+// hasScores reports whether both sides of a pair have a score.
+func (j *pairsJudged) hasScores(i int) bool {
+	return !math.IsNaN(j.scores[0][i]) && !math.IsNaN(j.scores[1][i])
+}
+
+func (j *pairsJudged) Units() int { return len(j.ids) }
+
+func (j *pairsJudged) Complete(i int) bool {
+	return (!j.anyAnswer || j.answered[i]) && (!j.anyScore || j.hasScores(i))
+}
+
+func (j *pairsJudged) applies(r pairRule) bool {
+	return r.answers && j.anyAnswer || !r.answers && j.anyScore
+}
+
+func (j *pairsJudged) Numbers(units []int) []Number {
+	var out []Number
+	for _, r := range j.rules {
+		if j.applies(r) {
+			out = append(out, Number{r.name, r.judge(j.pairs, j, units).accuracy()})
+		}
+	}
+	return out
+}
+
+// ruleJSON is the JSON of one rule.
+type ruleJSON struct {
+	N         int                  `json:"n"`
+	Accuracy  Value                `json:"accuracy"`
+	Epsilon   *float64             `json:"epsilon,omitempty"`
+	EpsilonOn string               `json:"epsilon_from,omitempty"`
+	PerClass  map[string]classJSON `json:"per_class"`
+	Confusion Confusion            `json:"confusion"`
+}
+
+type classJSON struct {
+	N        int   `json:"n"`
+	Accuracy Value `json:"accuracy"`
+}
+
+type pairsJSON struct {
+	Common
+	Votes map[string]int      `json:"votes"`
+	Rules map[string]ruleJSON `json:"rules"`
+}
+
+func (j *pairsJudged) result(benchmark string) *Result {
+	units := make([]int, len(j.ids))
+	for i := range units {
+		units[i] = i
+	}
+	r := &Result{Numbers: j.Numbers(units)}
+	votes := map[string]int{}
+	for i, id := range j.ids {
+		votes[j.human[i]]++
+		if !j.Complete(i) {
+			r.Missing = append(r.Missing, Key{ID: id})
+		}
+	}
+	r.N = len(j.ids) - len(r.Missing)
+	rules := map[string]ruleJSON{}
+	for _, rule := range j.rules {
+		if !j.applies(rule) {
+			continue
+		}
+		v := rule.judge(j.pairs, j, units)
+		out := ruleJSON{N: len(v.right), Accuracy: Value(v.accuracy()), Epsilon: v.epsilon, PerClass: map[string]classJSON{}}
+		out.Confusion = newConfusion(rule.name, v.truth, v.predicted, v.rows, rule.columns)
+		if v.epsilon != nil {
+			out.EpsilonOn = "option"
+			if v.chosenHere {
+				out.EpsilonOn = "test set"
+				r.Notes = append(r.Notes, fmt.Sprintf("%s: a difference of up to %.6g is a tie; this margin was chosen on the test set itself, where it maximises the accuracy", rule.name, *v.epsilon))
+			}
+		}
+		t := Table{Title: rule.name + ": accuracy per class", Columns: []string{"n", "accuracy"}}
+		for _, c := range v.rows {
+			n, hits := 0, 0
+			for i := range v.truth {
+				if v.truth[i] == c {
+					n++
+					if v.right[i] {
+						hits++
+					}
+				}
+			}
+			acc := float64(hits) / float64(n)
+			out.PerClass[c] = classJSON{n, Value(acc)}
+			t.Rows = append(t.Rows, TableRow{Name: c, Cells: []float64{float64(n), acc}, Text: []string{fmt.Sprint(n)}})
+		}
+		rules[rule.name] = out
+		r.Tables, r.Confusions = append(r.Tables, t), append(r.Confusions, out.Confusion)
+	}
+	if j.anyScore && slices.ContainsFunc(slices.Concat(j.scores[0], j.scores[1]), func(v float64) bool { return v < 0 || v > 10 }) && rules["adiee"].N > 0 {
+		r.Notes = append(r.Notes, "adiee: some scores lie outside 0..10, the range this rule is made for")
+	}
+	r.JSON = pairsJSON{r.common(benchmark), votes, rules}
+	r.Examples = j.examples(4)
+	return r
+}
+
+// examples shows the pairs decided most clearly, rightly and wrongly, by the difference of scores.
+func (j *pairsJudged) examples(each int) []Example {
+	if !j.anyScore || j.show == nil {
+		return nil
+	}
+	var order []int
+	for i := range j.ids {
+		if j.hasScores(i) && j.side[j.human[i]] != tie {
+			order = append(order, i)
+		}
+	}
+	margin := func(i int) float64 { // positive: as the humans
+		d := j.scores[0][i] - j.scores[1][i]
+		if j.side[j.human[i]] == right {
+			d = -d
+		}
+		return d
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(margin(b), margin(a)) })
+	var out []Example
+	add := func(kind string, i int) {
+		e := Example{Kind: kind, Text: fmt.Sprintf("%s: scores %.4g and %.4g, human %s", j.ids[i], j.scores[0][i], j.scores[1][i], j.human[i])}
+		e.Pictures, e.Instruction = j.show(i)
+		out = append(out, e)
+	}
+	for k := range min(each, len(order)/2) {
+		add("agrees", order[k])
+	}
+	for k := range min(each, len(order)/2) {
+		add("disagrees", order[len(order)-1-k])
+	}
+	return out
+}

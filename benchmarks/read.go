@@ -1,0 +1,249 @@
+package benchmarks
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// shownProblems is how many problems of one file are told; the rest is counted.
+const shownProblems = 20
+
+// problems gathers what is wrong in a file, so that it can be mended in one go.
+type problems struct {
+	list []error
+	more int
+}
+
+func (p *problems) add(where, format string, args ...any) {
+	if len(p.list) == shownProblems {
+		p.more++
+		return
+	}
+	p.list = append(p.list, fmt.Errorf(where+": "+format, args...))
+}
+
+func (p *problems) err() error {
+	if p.more > 0 {
+		return errors.Join(append(p.list, fmt.Errorf("and %d more problems", p.more))...)
+	}
+	return errors.Join(p.list...)
+}
+
+// row is one JSON object of a file and its place: "file.jsonl:12", or "file.json[11]" in a JSON array.
+type row struct {
+	where  string
+	fields map[string]json.RawMessage
+}
+
+// readRows reads a file of JSON objects: one a line (JSONL), or one array of them.
+func readRows(path string) ([]row, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	name := filepath.Base(path)
+	var p problems
+	var rows []row
+	if text := bytes.TrimSpace(b); len(text) > 0 && text[0] == '[' {
+		var elements []json.RawMessage
+		if err := json.Unmarshal(text, &elements); err != nil {
+			return nil, fmt.Errorf("%s: %w: a JSON array of objects was expected", name, err)
+		}
+		for i, e := range elements {
+			rows = appendRow(rows, fmt.Sprintf("%s[%d]", name, i), e, &p)
+		}
+	} else {
+		lines := bufio.NewReader(bytes.NewReader(b))
+		for n := 1; ; n++ {
+			line, err := lines.ReadBytes('\n')
+			if line = bytes.TrimSpace(line); len(line) > 0 {
+				rows = appendRow(rows, fmt.Sprintf("%s:%d", name, n), line, &p)
+			}
+			if err == io.EOF {
+				break
+			}
+		}
+	}
+	if len(rows) == 0 && p.err() == nil {
+		return nil, fmt.Errorf("%s is empty: JSON objects, one a line, were expected", name)
+	}
+	return rows, p.err()
+}
+
+func appendRow(rows []row, where string, text []byte, p *problems) []row {
+	r := row{where: where}
+	if err := json.Unmarshal(text, &r.fields); err != nil {
+		if bytes.Contains(text, []byte("NaN")) || bytes.Contains(text, []byte("Infinity")) {
+			p.add(where, "NaN or Infinity: finite numbers were expected (leave the line out if there is no prediction)")
+		} else {
+			p.add(where, "%v: a JSON object was expected", err)
+		}
+		return rows
+	}
+	return append(rows, r)
+}
+
+// has reports whether a field is there and not null.
+func (r row) has(field string) bool {
+	v, ok := r.fields[field]
+	return ok && string(v) != "null"
+}
+
+// first returns the first of several names that the row has, or the first name.
+func (r row) first(fields ...string) string {
+	for _, f := range fields {
+		if r.has(f) {
+			return f
+		}
+	}
+	return fields[0]
+}
+
+// id returns a field that is a string or a number, as text.
+func (r row) id(field string) (string, error) {
+	v, ok := r.fields[field]
+	if !ok {
+		return "", fmt.Errorf("there is no %q", field)
+	}
+	var n json.Number
+	var s string
+	if json.Unmarshal(v, &s) == nil {
+		return s, nil
+	}
+	if json.Unmarshal(v, &n) == nil && n != "" {
+		return n.String(), nil
+	}
+	return "", fmt.Errorf("%s is %s: a string or a number was expected", field, brief(v))
+}
+
+// text returns a string field.
+func (r row) text(field string) (string, error) {
+	var s string
+	v, ok := r.fields[field]
+	if !ok {
+		return "", fmt.Errorf("there is no %q", field)
+	}
+	if err := json.Unmarshal(v, &s); err != nil || string(v) == "null" {
+		return "", fmt.Errorf("%s is %s: a string was expected", field, brief(v))
+	}
+	return s, nil
+}
+
+// number returns a number field; NaN and no error when it is null.
+func (r row) number(field string) (float64, error) {
+	v, ok := r.fields[field]
+	if !ok {
+		return 0, fmt.Errorf("there is no %q", field)
+	}
+	return parseNumber(field, v)
+}
+
+func parseNumber(field string, v json.RawMessage) (float64, error) {
+	if string(v) == "null" {
+		return math.NaN(), nil
+	}
+	var f float64
+	if err := json.Unmarshal(v, &f); err != nil {
+		return 0, fmt.Errorf("%s is %s: a finite number was expected", field, brief(v))
+	}
+	return f, nil
+}
+
+// numbers returns a list of numbers; a single number is a list of one.
+func (r row) numbers(field string) ([]float64, error) {
+	v, ok := r.fields[field]
+	if !ok {
+		return nil, fmt.Errorf("there is no %q", field)
+	}
+	var list []json.RawMessage
+	if len(v) == 0 || v[0] != '[' {
+		list = []json.RawMessage{v}
+	} else if err := json.Unmarshal(v, &list); err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%s is empty: at least one number was expected", field)
+	}
+	out := make([]float64, len(list))
+	for i, e := range list {
+		f, err := parseNumber(field, e)
+		if err != nil {
+			return nil, err
+		}
+		if math.IsNaN(f) {
+			return nil, fmt.Errorf("%s holds null: finite numbers were expected", field)
+		}
+		out[i] = f
+	}
+	return out, nil
+}
+
+// texts returns a list of strings.
+func (r row) texts(field string) ([]string, error) {
+	v, ok := r.fields[field]
+	if !ok {
+		return nil, fmt.Errorf("there is no %q", field)
+	}
+	var s []string
+	if err := json.Unmarshal(v, &s); err != nil || s == nil {
+		return nil, fmt.Errorf("%s is %s: a list of strings was expected", field, brief(v))
+	}
+	return s, nil
+}
+
+func brief(v json.RawMessage) string {
+	if s := string(v); len(s) <= 60 {
+		return s
+	}
+	return string(v[:57]) + "..."
+}
+
+// locate returns the data file: path itself, or the one file of that name in or below the folder path.
+func locate(path string, patterns ...string) (string, error) {
+	found, err := locateAll(path, patterns...)
+	if err == nil && len(found) > 1 {
+		err = fmt.Errorf("%s holds several (%s): name one of them", path, strings.Join(found, ", "))
+	}
+	if err != nil {
+		return "", err
+	}
+	return found[0], nil
+}
+
+// locateAll returns the files below a folder whose names match the first of patterns that matches any, sorted; a file
+// stands for itself.
+func locateAll(path string, patterns ...string) ([]string, error) {
+	if path == "" {
+		return nil, fmt.Errorf("the published data are not named: give --ratings (a folder or file with %s)", strings.Join(patterns, " or "))
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	for _, pattern := range patterns {
+		var found []string
+		err := filepath.WalkDir(path, func(file string, d os.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				if ok, _ := filepath.Match(pattern, d.Name()); ok {
+					found = append(found, file)
+				}
+			}
+			return err
+		})
+		if err != nil || len(found) > 0 {
+			return found, err
+		}
+	}
+	return nil, fmt.Errorf("%s holds no %s", path, strings.Join(patterns, ", no "))
+}

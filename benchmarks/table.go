@@ -1,0 +1,162 @@
+package benchmarks
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Table is a table of a report: named rows of numbers (NaN prints as undefined).
+type Table struct {
+	Title   string
+	Columns []string // without the column of row names
+	Rows    []TableRow
+}
+
+// TableRow is one row: Cells holds one value per column of the table.
+type TableRow struct {
+	Name  string
+	Cells []float64
+	Text  []string // shown instead of Cells[i] where it is not ""
+}
+
+func (r TableRow) cell(i int, undefined string) string {
+	if i < len(r.Text) && r.Text[i] != "" {
+		return r.Text[i]
+	}
+	if i >= len(r.Cells) || math.IsNaN(r.Cells[i]) {
+		return undefined
+	}
+	return format(r.Cells[i])
+}
+
+// format writes a number as papers do: four decimals, whole numbers plain.
+func format(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return "undefined"
+	case v == math.Trunc(v) && math.Abs(v) < 1e6 && math.Abs(v) > 1:
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.4f", v)
+}
+
+// WriteCSV writes the table with full precision; undefined cells are empty.
+func (t Table) WriteCSV(w io.Writer) error {
+	c := csv.NewWriter(w)
+	c.Write(append([]string{"name"}, t.Columns...)) // errors are kept by the writer
+	for _, r := range t.Rows {
+		record := []string{r.Name}
+		for i := range t.Columns {
+			switch {
+			case i < len(r.Text) && r.Text[i] != "":
+				record = append(record, r.Text[i])
+			case i >= len(r.Cells) || math.IsNaN(r.Cells[i]):
+				record = append(record, "")
+			default:
+				record = append(record, fmt.Sprint(r.Cells[i]))
+			}
+		}
+		c.Write(record)
+	}
+	c.Flush()
+	return c.Error()
+}
+
+// Markdown writes the table as a Markdown table.
+func (t Table) Markdown(w io.Writer) {
+	escape := strings.NewReplacer("|", `\|`)
+	fmt.Fprintf(w, "### %s\n\n| | %s |\n|---|%s\n", t.Title, strings.Join(t.Columns, " | "), strings.Repeat("---|", len(t.Columns)))
+	for _, r := range t.Rows {
+		fmt.Fprintf(w, "| %s |", escape.Replace(r.Name))
+		for i := range t.Columns {
+			fmt.Fprintf(w, " %s |", r.cell(i, "-"))
+		}
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintln(w)
+}
+
+// Print writes the table in aligned columns.
+func (t Table) Print(w io.Writer) {
+	grid := [][]string{append([]string{t.Title}, t.Columns...)}
+	for _, r := range t.Rows {
+		line := []string{"  " + r.Name}
+		for i := range t.Columns {
+			line = append(line, r.cell(i, "-"))
+		}
+		grid = append(grid, line)
+	}
+	widths := make([]int, len(grid[0]))
+	for _, line := range grid {
+		for i, c := range line {
+			widths[i] = max(widths[i], len([]rune(c)))
+		}
+	}
+	for _, line := range grid {
+		for i, c := range line {
+			pad := strings.Repeat(" ", widths[i]-len([]rune(c)))
+			if i == 0 {
+				fmt.Fprint(w, c, pad)
+			} else {
+				fmt.Fprint(w, "  ", pad, c)
+			}
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// Confusion counts, for each true class, the predicted classes.
+type Confusion struct {
+	Title            string
+	Truth, Predicted []string // the classes
+	Counts           [][]int  // [truth][predicted]
+}
+
+// newConfusion counts pairs of classes. Predicted classes that are not listed are appended to the columns.
+func newConfusion(title string, truth, predicted, rows, columns []string) Confusion {
+	c := Confusion{Title: title, Truth: rows, Predicted: slices.Clone(columns)}
+	for _, p := range predicted {
+		if !slices.Contains(c.Predicted, p) {
+			c.Predicted = append(c.Predicted, p)
+		}
+	}
+	c.Counts = make([][]int, len(rows))
+	for i := range rows {
+		c.Counts[i] = make([]int, len(c.Predicted))
+	}
+	for i := range truth {
+		c.Counts[slices.Index(rows, truth[i])][slices.Index(c.Predicted, predicted[i])]++
+	}
+	return c
+}
+
+// MarshalJSON writes {truth: {predicted: count}}.
+func (c Confusion) MarshalJSON() ([]byte, error) {
+	m := make(map[string]map[string]int, len(c.Truth))
+	for i, t := range c.Truth {
+		m[t] = make(map[string]int, len(c.Predicted))
+		for j, p := range c.Predicted {
+			m[t][p] = c.Counts[i][j]
+		}
+	}
+	return json.Marshal(m)
+}
+
+// Table returns the counts as a table.
+func (c Confusion) Table() Table {
+	t := Table{Title: c.Title, Columns: c.Predicted}
+	for i, name := range c.Truth {
+		r := TableRow{Name: name}
+		for _, n := range c.Counts[i] {
+			r.Cells = append(r.Cells, 0)
+			r.Text = append(r.Text, fmt.Sprint(n))
+		}
+		t.Rows = append(t.Rows, r)
+	}
+	return t
+}
