@@ -15,14 +15,7 @@ var app = cli.App{Root: func() *cobra.Command {
 its label from 0 to 1 and the rule that gave it.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 interrupted with the state saved.`,
-		Example: `  label --config label.yaml`,
 	}
 }}
-
-// register adds a subcommand; each lives in its own file and calls this from init.
-func register(command func() *cobra.Command) { app.Register(command) }
-
-// setRoot gives the bare command label its flags and its work.
-func setRoot(setup func(root *cobra.Command)) { app.Configure(setup) }
 
 func main() { app.Main() }
