@@ -17,6 +17,8 @@ type Config struct {
 	Head          HeadConfig `yaml:"head"`           //
 	ScoreToken    string     `yaml:"score_token"`    //
 	ScorePosition string     `yaml:"score_position"` // at, before
+	ChatTemplate  string     `yaml:"chat_template"`  // Jinja; empty: the checkpoint's
+	EndOfTurn     string     `yaml:"end_of_turn"`    // empty: the tokenizer's
 	Dtype         string     `yaml:"dtype"`          // auto, float32, bfloat16
 
 	Lora LoraConfig `yaml:"lora"`
@@ -28,7 +30,7 @@ type Config struct {
 	BatchSize  int             `yaml:"batch_size"`  // samples per optimizer step
 	MicroBatch MicroBatch      `yaml:"micro_batch"` // samples per run of the graph, or auto
 	ClipNorm   float64         `yaml:"clip_norm"`   // largest L2 norm of the gradient; 0: no clipping
-	Epochs     int             `yaml:"epochs"`      //
+	Epochs     int             `yaml:"epochs"`      // 0: steps decide
 	Steps      int64           `yaml:"steps"`       // optimizer steps; 0: epochs decide
 	Seed       uint64          `yaml:"seed"`        //
 	NonFinite  string          `yaml:"non_finite"`  // stop, skip

@@ -1,11 +1,11 @@
 package trainer
 
 import (
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
+	"assay/data"
 	"assay/internal/strictyaml"
 )
 
@@ -33,7 +33,7 @@ func (c *Config) check(doc *strictyaml.Document) {
 	d.want(c.Backbone != "" || c.Init != "", "backbone", "the folder of a Hugging Face checkpoint is wanted")
 	d.want(c.Out != "", "out", "the run directory to write is wanted")
 	d.oneOf("mode", c.Mode, "lora", "full", "head")
-	d.oneOf("dtype", c.Dtype, "auto", "float32", "bfloat16", "float16")
+	d.oneOf("dtype", c.Dtype, "auto", "float32", "bfloat16")
 	d.want(deviceName.MatchString(c.Device), "device", "want auto, cpu or cuda:N, not %q", c.Device)
 	d.want(c.Threads >= 0, "threads", "want at least 0 (all cores), not %d", c.Threads)
 	d.oneOf("recompute", c.Recompute, "none", "layers")
@@ -98,22 +98,11 @@ func (c *Config) checkLora(d checker) {
 	for _, i := range l.Layers {
 		d.want(i >= 0, "lora.layers", "want indices of layers, from 0, not %d", i)
 	}
-	d.want(c.Mode == "lora" || !d.Has("lora"), "lora", "mode %s has no adapter; leave this out", c.Mode)
 }
 
 func (c *Config) checkData(d checker) {
 	t := &c.Data
 	d.want(len(t.Train) > 0, "data.train", "a label table (Parquet or JSONL), or several, is wanted")
-	for _, key := range []string{"train", "validation"} {
-		tables := t.Train
-		if key == "validation" {
-			tables = t.Validation.Tables
-		}
-		for _, p := range tables {
-			ext := strings.ToLower(filepath.Ext(p))
-			d.want(ext != "", "data."+key, "the ending tells a table's format (.parquet, .jsonl): %q has none", p)
-		}
-	}
 	d.oneOf("data.sampling", t.Sampling, "rows", "group")
 	d.want(t.ValidationSplit == "" || t.Validation.Fraction == 0, "data.validation_split", "give this or a fraction in data.validation, not both")
 	d.want(t.ValidationSplit == "" || len(t.Validation.Tables) > 0 || t.TrainSplit != "" && t.TrainSplit != t.ValidationSplit,
@@ -124,7 +113,12 @@ func (c *Config) checkData(d checker) {
 }
 
 // columnNames are the columns of a label table.
-var columnNames = []string{"id", "group", "source", "edit", "target", "instruction", "label", "why", "method", "clip_d", "clip_i", "dino_i", "split", "dataset"}
+var columnNames = func() (names []string) {
+	for _, c := range data.LabelColumns {
+		names = append(names, c.Name)
+	}
+	return names
+}()
 
 // checkCourse looks at the optimizer and the length of the run.
 func (c *Config) checkCourse(d checker) {
@@ -137,15 +131,15 @@ func (c *Config) checkCourse(d checker) {
 	d.oneOf("schedule.kind", s.Kind, "constant", "linear", "cosine")
 	d.want(s.Warmup >= 0 && (s.Warmup < 1 || s.Warmup == float64(int64(s.Warmup))), "schedule.warmup",
 		"want a whole number of steps, or below 1 a fraction of all steps, not %g", s.Warmup)
-	d.want(s.MinLR >= 0 && s.MinLR <= o.LR, "schedule.min_lr", "want at least 0 and at most optimizer.lr, not %g", s.MinLR)
+	d.want(s.MinLR == 0 || s.MinLR > 0 && s.MinLR <= o.LR, "schedule.min_lr", "want at least 0 and at most optimizer.lr, not %g", s.MinLR)
 	d.want(c.Loss.Text >= 0, "loss.text", "want at least 0, not %g", c.Loss.Text)
 	d.want(c.Loss.Score >= 0, "loss.score", "want at least 0, not %g", c.Loss.Score)
 	d.want(c.Loss.Text+c.Loss.Score > 0, "loss", "with both weights 0 there is nothing to learn")
 	d.want(c.BatchSize >= 1, "batch_size", "want at least 1, not %d", c.BatchSize)
 	d.want(c.ClipNorm >= 0, "clip_norm", "want at least 0 (no clipping), not %g", c.ClipNorm)
-	d.want(c.Epochs >= 1, "epochs", "want at least 1, not %d", c.Epochs)
+	d.want(c.Epochs >= 1 || c.Epochs == 0 && c.Steps > 0, "epochs", "want at least 1, not %d", c.Epochs)
 	d.want(c.Steps >= 0, "steps", "want at least 0 (epochs decide), not %d", c.Steps)
-	d.want(!d.Has("steps") || !d.Has("epochs") || c.Steps == 0, "steps", "give steps or epochs, not both")
+	d.want(c.Steps <= 0 || c.Epochs == 0, "steps", "give steps or epochs, not both")
 	d.want(c.Checkpoint.Steps >= 0, "checkpoint.steps", "want at least 0 (off), not %d", c.Checkpoint.Steps)
 	d.want(c.Checkpoint.Minutes >= 0, "checkpoint.minutes", "want at least 0 (off), not %g", c.Checkpoint.Minutes)
 	d.want(c.Checkpoint.Keep >= 1, "checkpoint.keep", "want at least 1, not %d", c.Checkpoint.Keep)

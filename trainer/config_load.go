@@ -24,6 +24,9 @@ func Load(path string) (*Config, error) {
 	}
 	c := Default()
 	d := strictyaml.Decode(path, text, c)
+	if d.Unreadable {
+		return nil, d.Err()
+	}
 	if c.Init != "" && !d.Bad("init") {
 		base := Default()
 		if err := base.fromScorer(absolute(folder, c.Init)); err != nil {
@@ -44,6 +47,9 @@ func Load(path string) (*Config, error) {
 		for i := range tables {
 			tables[i] = absolute(folder, tables[i])
 		}
+	}
+	if c.Steps > 0 && !d.Has("epochs") {
+		c.Epochs = 0
 	}
 	c.check(d)
 	if err := d.Err(); err != nil {
@@ -72,6 +78,8 @@ type scorerFile struct {
 	Head          HeadConfig `yaml:"head"`
 	ScoreToken    string     `yaml:"score_token"`
 	ScorePosition string     `yaml:"score_position"`
+	ChatTemplate  string     `yaml:"chat_template"`
+	EndOfTurn     string     `yaml:"end_of_turn"`
 	Dtype         string     `yaml:"dtype"`
 }
 
@@ -95,6 +103,7 @@ func (c *Config) fromScorer(dir string) error {
 	c.Pair, c.PairSize, c.TextLoss, c.ScoreRange = s.Pair, s.PairSize, s.TextLoss, s.ScoreRange
 	c.Question, c.Answer, c.Head = Strings{s.Question}, Strings{s.Answer}, s.Head
 	c.ScoreToken, c.ScorePosition, c.Dtype = s.ScoreToken, s.ScorePosition, s.Dtype
+	c.ChatTemplate, c.EndOfTurn = s.ChatTemplate, s.EndOfTurn
 	return nil
 }
 

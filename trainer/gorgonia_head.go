@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -251,4 +252,13 @@ func (b *headBuilder) relu(x *G.Node) *G.Node {
 		return x
 	}
 	return b.op(G.HadamardProd(x, positive))
+}
+
+// Close frees the graphs' machines.
+func (h *GorgoniaHead) Close() error {
+	var err error
+	for _, g := range h.graphs {
+		err = errors.Join(err, g.machine.Close())
+	}
+	return err
 }

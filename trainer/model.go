@@ -2,9 +2,87 @@
 // metrics, and the head alone in Gorgonia. The model itself is behind an interface.
 package trainer
 
-import "gorgonia.org/tensor"
+import (
+	"context"
+	"iter"
 
+	"gorgonia.org/tensor"
+
+	"assay/data"
+)
+
+// Param is one trainable tensor, float32, updated in place by the optimizer. The name is that of the scorer directory or
+// the checkpoint.
 type Param struct {
 	Name  string
 	Value *tensor.Dense
+}
+
+// Example is one labelled edit as a model is asked about it.
+type Example struct {
+	Row              data.Row
+	Base             string  // folder of the table, to which the paths of the row are relative
+	Question, Answer string  // templates drawn; [INSTRUCTION] is not yet replaced
+	Augment          uint64  // 0: none, else seed of the augmentation
+	Label            float64 // 0..1
+}
+
+// StepResult is what one run of forward and backward pass gives.
+type StepResult struct {
+	Loss, CE, ScoreLoss, Score []float64       // per example; Score is score01; CE may be empty if there is no text
+	Tokens                     int             // of all examples
+	Grads                      []*tensor.Dense // in the order of Params, of sum_i weight loss_i
+}
+
+// Model is what the loop trains.
+type Model interface {
+	// Params are the trainable tensors, always the same ones in the same order.
+	Params() []Param
+	// Step runs forward and backward pass over a micro-batch. weight multiplies each example's loss, seed is that of the
+	// dropout. The result is a function of the arguments and of the parameters only.
+	Step(ctx context.Context, batch []Example, weight float64, seed uint64) (*StepResult, error)
+	// Score gives score01 of every example.
+	Score(ctx context.Context, batch []Example) ([]float64, error)
+	// SaveScorer writes a complete scorer directory into the existing empty dir, which is a sibling of its final place.
+	SaveScorer(dir string) error
+	// Fingerprint names and hashes what a resumed run must find again: the backbone and so on.
+	Fingerprint() map[string]string
+	Close() error
+}
+
+// Factory makes the model of a configuration, with the parameters that a fresh run begins with.
+type Factory func(ctx context.Context, c *Config) (Model, error)
+
+// Preparer is a model that wants to see the examples of a run before it begins (the head alone: hidden states are computed
+// once). done is called with the number of examples finished.
+type Preparer interface {
+	Prepare(ctx context.Context, examples iter.Seq2[Example, error], done func(n int)) error
+}
+
+// Planner is a model that can say what a run will need.
+type Planner interface {
+	// Plan looks at some examples of the run. Steps, Examples and BatchSize are filled in by the caller.
+	Plan(ctx context.Context, sample []Example) (*Plan, error)
+}
+
+// Plan is what train --dry-run prints.
+type Plan struct {
+	Device     string           `json:"device"`      // the one that would be used, in words
+	Steps      int64            `json:"steps"`       // optimizer steps
+	Examples   int64            `json:"examples"`    // samples seen over the run
+	Rows       int              `json:"rows"`        // labelled training rows
+	Validation int              `json:"validation"`  // validation rows
+	BatchSize  int              `json:"batch_size"`  // samples per step
+	MicroBatch int              `json:"micro_batch"` // samples per run of the graph; from the model if it is auto
+	Tokens     TokenCount       `json:"tokens"`      // of an example, over the sample looked at
+	Parameters int64            `json:"parameters"`  // of backbone, adapter and head
+	Trainable  int64            `json:"trainable"`   // of them
+	Bytes      map[string]int64 `json:"bytes"`       // memory wanted, by what for
+}
+
+// TokenCount describes the lengths of examples, in tokens.
+type TokenCount struct {
+	Min  int     `json:"min"`
+	Mean float64 `json:"mean"`
+	Max  int     `json:"max"`
 }

@@ -52,13 +52,12 @@ type Order struct {
 	perm  []int32
 }
 
-// NewOrder makes units of single rows, or of groups in the order of their first rows. Rows without a group are on their
-// own.
+// NewOrder makes units of single rows, or of groups in the order of their first rows.
 func NewOrder(seed uint64, groups []string, sampling string) *Order {
 	o := &Order{Seed: seed, epoch: -1}
 	at := map[string]int{}
 	for i, g := range groups {
-		if sampling == "group" && g != "" {
+		if sampling == "group" {
 			if u, ok := at[g]; ok {
 				o.Units[u] = append(o.Units[u], i)
 				continue

@@ -54,6 +54,9 @@ type Document struct {
 	File     string
 	at       map[string]position
 	problems Problems
+
+	// Unreadable: the file is not YAML, and nothing was decoded. Checks of values would only mislead.
+	Unreadable bool
 }
 
 // Decode reads text into v, a pointer to a struct. Mistakes are kept in the document: the caller adds those that it finds
@@ -91,7 +94,7 @@ func (d *Document) syntax(err error) {
 			p.Line, p.Column = t.Position.Line, t.Position.Column
 		}
 	}
-	d.problems = append(d.problems, p)
+	d.problems, d.Unreadable = append(d.problems, p), true
 }
 
 func (d *Document) add(n ast.Node, key, format string, args ...any) {

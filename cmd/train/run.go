@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"assay/internal/cli"
+	"assay/trainer"
+)
+
+func init() {
+	setRoot(func(root *cobra.Command) {
+		var o runOptions
+		f := root.Flags()
+		f.StringVar(&o.config, "config", "", "YAML file of the run (docs/training.md has all keys)")
+		f.BoolVar(&o.dryRun, "dry-run", false, "print steps, tokens, memory and the device plan; train nothing")
+		f.BoolVar(&o.fresh, "fresh", false, "remove what is in the run directory and begin anew")
+		f.BoolVar(&o.resume, "resume", false, "an error if there is no checkpoint to go on from")
+		f.BoolVar(&o.force, "force-resume", false, "go on although configuration, backbone or data differ")
+		root.MarkFlagsMutuallyExclusive("fresh", "resume")
+		root.MarkFlagsMutuallyExclusive("fresh", "force-resume")
+		root.Args = cobra.NoArgs
+		root.RunE = func(c *cobra.Command, _ []string) error { return o.run(c) }
+	})
+}
+
+// runOptions are the flags of the bare command train.
+type runOptions struct {
+	config                       string
+	dryRun, fresh, resume, force bool
+}
+
+func (o *runOptions) run(c *cobra.Command) error {
+	if o.config == "" {
+		return cli.Usagef("--config FILE is wanted, or a subcommand (see train --help)")
+	}
+	config, err := trainer.Load(o.config)
+	if err != nil {
+		return cli.Usage(err)
+	}
+	if o.dryRun {
+		plan, err := trainer.DryRun(c.Context(), config, trainer.OpenModel)
+		if err != nil {
+			return err
+		}
+		return cli.Print(c, plan, func(w io.Writer) { printPlan(w, plan) })
+	}
+	r, err := trainer.Train(c.Context(), trainer.Options{
+		Config: config, Factory: trainer.OpenModel, Fresh: o.fresh, Resume: o.resume, Force: o.force,
+		Progress: func(what string, total int64, unit string) trainer.Progress {
+			return cli.NewProgress(c, what, total, unit)
+		},
+		Warn: func(text string) { fmt.Fprintln(c.ErrOrStderr(), "warning:", text) },
+	})
+	if err != nil {
+		return err
+	}
+	return cli.Print(c, r, func(w io.Writer) { printResult(w, r) })
+}
+
+func printPlan(w io.Writer, p *trainer.Plan) {
+	fmt.Fprintf(w, "device       %s\n", p.Device)
+	fmt.Fprintf(w, "steps        %d of %d samples, %d samples in all\n", p.Steps, p.BatchSize, p.Examples)
+	fmt.Fprintf(w, "micro-batch  %d samples\n", p.MicroBatch)
+	fmt.Fprintf(w, "rows         %d for training, %d for validation\n", p.Rows, p.Validation)
+	if p.Tokens.Max > 0 {
+		fmt.Fprintf(w, "tokens       %d to %d a sample, %.1f on average, about %.0f in all\n", p.Tokens.Min, p.Tokens.Max, p.Tokens.Mean,
+			p.Tokens.Mean*float64(p.Examples))
+	}
+	fmt.Fprintf(w, "parameters   %d, of which %d train\n", p.Parameters, p.Trainable)
+	for _, what := range slices.Sorted(maps.Keys(p.Bytes)) {
+		fmt.Fprintf(w, "memory       %10.1f MiB  %s\n", float64(p.Bytes[what])/(1<<20), what)
+	}
+}
+
+func printResult(w io.Writer, r *trainer.Result) {
+	if r.Resumed > 0 {
+		fmt.Fprintf(w, "resumed at step %d\n", r.Resumed)
+	}
+	fmt.Fprintf(w, "%d steps, %d samples, %.0f s, loss of the last step %.4f\n", r.Steps, r.Samples, r.Seconds, float64(r.Loss))
+	if v := r.Validation; v != nil {
+		fmt.Fprintf(w, "validation on %d rows: L1 %.4f, Spearman %.4f, accuracy %.4f\n", v.Rows, float64(v.L1), float64(v.Spearman), float64(v.Accuracy))
+	}
+	if b := r.Best; b != nil && b.Step != r.Steps {
+		fmt.Fprintf(w, "lowest validation L1 %.4f at step %d: %s\n", float64(b.L1), b.Step, r.BestScorer)
+	}
+	fmt.Fprintf(w, "scorer: %s\n", r.Scorer)
+}

@@ -1,0 +1,230 @@
+package trainer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/google/go-cmp/cmp"
+
+	"assay/internal/strictyaml"
+)
+
+func loadText(t *testing.T, text string) (*Config, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "run.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return Load(path)
+}
+
+const least = "backbone: b\nout: o\ndata: {train: t.jsonl}\n"
+
+func TestDefaultsAndPaths(t *testing.T) {
+	c, err := loadText(t, least)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Dir(c.Out)
+	want := Default()
+	want.Backbone, want.Out, want.Data.Train = filepath.Join(dir, "b"), filepath.Join(dir, "o"), Strings{filepath.Join(dir, "t.jsonl")}
+	if d := cmp.Diff(want, c); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestEveryForm(t *testing.T) {
+	c, err := loadText(t, `backbone: /b
+out: /o
+mode: lora
+pair: concat
+pair_size: [512, 256]
+question: ['a [INSTRUCTION]', 'b "[INSTRUCTION]"']
+answer: ['[SCORE]']
+head: {hidden: [], kind: classification, values: [0, 0.5, 1]}
+lora: {targets: '.*q_proj', rank_pattern: {q_proj: 4}, alpha_pattern: {q_proj: 8.5}, rslora: true}
+data: {train: [/a.parquet, /b.jsonl], validation: [/c.jsonl], columns: {label: rating}, sampling: group}
+micro_batch: 3
+steps: 100
+schedule: {warmup: 10}
+cache: {vision: disk}
+device: cuda:1
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.MicroBatch != 3 || c.Lora.Targets.Pattern != ".*q_proj" || c.Cache.Vision != Disk || len(c.Question) != 2 || c.Data.Validation.Tables[0] != "/c.jsonl" || c.Epochs != 0 {
+		t.Errorf("%+v", c)
+	}
+	text, err := c.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := loadText(t, string(text))
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	if d := cmp.Diff(c, again); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestCacheSize(t *testing.T) {
+	for text, want := range map[string]CacheSize{"512MiB": 512 << 20, "2 GB": 2e9, "1.5GiB": 3 << 29, "0": 0, "1000": 1000, "disk": Disk, "70B": 70} {
+		c, err := loadText(t, least+"cache: {vision: "+text+"}\n")
+		if err != nil || c.Cache.Vision != want {
+			t.Errorf("%s: %v, %v", text, c, err)
+		}
+	}
+}
+
+func TestAllProblemsOfAConfigurationAtOnce(t *testing.T) {
+	_, err := loadText(t, `backbone: b
+outt: o
+mode: qlora
+question: no mark
+answer: It is.
+epochs: 0
+batchsize: 4
+lora: {r: 0, dropout: 1.0, target: q_proj}
+optimizer:
+  lr: -1
+  betas: [0.9]
+micro_batch: many
+cache: {vision: lots}
+data:
+  validation: 1.5
+  columns: {score: x}
+head: {kind: regression, values: [0, 1]}
+device: gpu
+`)
+	var p strictyaml.Problems
+	if !errors.As(err, &p) {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, x := range p {
+		got = append(got, fmt.Sprintf("%d %s", x.Line, x.Key))
+	}
+	want := []string{"1 out", "2 outt", "3 mode", "4 question", "5 answer", "6 epochs", "7 batchsize", "8 lora.r", "8 lora.dropout", "8 lora.target",
+		"10 optimizer.lr", "11 optimizer.betas", "12 micro_batch", "13 cache.vision", "14 data.train", "15 data.validation", "16 data.columns.score",
+		"17 head.values", "18 device"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("%s\n%v", d, err)
+	}
+	if !strings.Contains(err.Error(), "run.yaml:7:1: batchsize: unknown key (did you mean batch_size?)") {
+		t.Error(err)
+	}
+}
+
+// TestInitBringsTheScorersSettings goes on from the oracle's scorer directory.
+func TestInitBringsTheScorersSettings(t *testing.T) {
+	dir, err := filepath.Abs("../testdata/oracle/llavanext")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "init: " + filepath.Join(dir, "scorer_adiee") + "\nout: o\ndata: {train: t.jsonl}\nanswer: 'Sure, [SCORE]'\n"
+	c, err := loadText(t, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := HeadConfig{Hidden: []int{20, 8}, Activation: "relu", Kind: "classification", Values: []float64{0, 0.5, 1}}
+	if d := cmp.Diff(want, c.Head); d != "" {
+		t.Error(d)
+	}
+	if c.Backbone != filepath.Join(dir, "backbone") || c.Pair != "concat" || c.PairSize[0] != 56 || c.TextLoss != "all" || c.Answer[0] != "Sure, [SCORE]" || !strings.HasPrefix(c.Question[0], "How successfully") {
+		t.Errorf("%+v", c)
+	}
+	if _, err := loadText(t, text+"head: {hidden: [4]}\n"); err == nil || !strings.Contains(err.Error(), "another head") {
+		t.Error(err)
+	}
+	if _, err := loadText(t, "init: nowhere\nout: o\ndata: {train: t.jsonl}\n"); err == nil || !strings.Contains(err.Error(), "run.yaml:1:1: init: not a scorer directory") {
+		t.Error(err)
+	}
+}
+
+// TestShippedConfigurations reads every file of examples/ that is a training run.
+func TestShippedConfigurations(t *testing.T) {
+	files, err := filepath.Glob("../examples/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := 0
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(string(text), "# label") { // configurations of another command
+			continue
+		}
+		runs++
+		if _, err := Load(f); err != nil {
+			t.Error(err)
+		}
+	}
+	if runs == 0 {
+		t.Error("no configuration found")
+	}
+}
+
+// TestDocumentedKeys compares the table in docs/training.md with the configuration: every key, with its default.
+func TestDocumentedKeys(t *testing.T) {
+	text, err := os.ReadFile("../docs/training.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, keys, _ := strings.Cut(string(text), "## Keys")
+	keys, _, _ = strings.Cut(keys, "\n## ")
+	documented := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z0-9_.]+)` \\| ([^|]*?) \\|").FindAllStringSubmatch(keys, -1) {
+		documented[m[1]] = m[2]
+	}
+	for key, value := range defaults(t, "", reflect.ValueOf(*Default())) {
+		got, ok := documented[key]
+		if !ok {
+			t.Errorf("docs/training.md lacks %s, default %s", key, value)
+		} else if got != value && got != "required" {
+			t.Errorf("docs/training.md: %s has default %s, not %s", key, value, got)
+		}
+		delete(documented, key)
+	}
+	for key := range documented {
+		t.Errorf("docs/training.md has the unknown key %s", key)
+	}
+}
+
+var wholeFloat = regexp.MustCompile(`(\d)\.0([\],}\n])`)
+
+// defaults gives every key's default as YAML on one line, in backquotes; empty ones as "none".
+func defaults(t *testing.T, prefix string, v reflect.Value) map[string]string {
+	out := map[string]string{}
+	for i := range v.NumField() {
+		key, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ",")
+		key = prefix + key
+		f := v.Field(i)
+		if _, marshals := f.Interface().(yaml.InterfaceMarshaler); f.Kind() == reflect.Struct && !marshals {
+			for k, x := range defaults(t, key+".", f) {
+				out[k] = x
+			}
+			continue
+		}
+		text, err := yaml.MarshalWithOptions(f.Interface(), yaml.Flow(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := "`" + strings.TrimSpace(wholeFloat.ReplaceAllString(string(text), "$1$2")) + "`"
+		if f.Kind() == reflect.Slice && f.Len() == 0 || f.Kind() == reflect.Map && f.Len() == 0 || f.Kind() == reflect.String && f.Len() == 0 || s == "`[]`" {
+			s = "none"
+		}
+		out[key] = s
+	}
+	return out
+}

@@ -1,0 +1,202 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+)
+
+// HeadOptions are the parts of a HeadModel.
+type HeadOptions struct {
+	Spec     HeadSpec
+	Params   []Param                                   // layers.N.weight, layers.N.bias, as a GorgoniaHead wants them
+	Open     func(ctx context.Context) (Hidden, error) // the backbone; opened only if hidden states are missing
+	Batch    int                                       // examples given to the backbone at once; 0: 1
+	Cache    string                                    // file of the hidden states
+	Save     func(dir string, params []Param) error    // writes the scorer directory around the head
+	Weight   float64                                   // of the score's loss
+	Backbone map[string]string                         // fingerprint of all that the hidden states depend on
+}
+
+// HeadModel trains the head alone, in Gorgonia, on hidden states that are computed once (linear probing). The backbone is
+// closed before training begins; there is no text loss.
+type HeadModel struct {
+	o     HeadOptions
+	head  *GorgoniaHead
+	cache *hiddenCache
+}
+
+// NewHeadModel makes the model. The cache is opened by Prepare.
+func NewHeadModel(o HeadOptions) (*HeadModel, error) {
+	head, err := NewGorgoniaHead(o.Spec, o.Params)
+	if err != nil {
+		return nil, err
+	}
+	o.Batch = max(1, o.Batch)
+	return &HeadModel{o: o, head: head}, nil
+}
+
+// Params are the head's tensors.
+func (m *HeadModel) Params() []Param { return m.o.Params }
+
+// Prepare computes the hidden states that the cache lacks, and closes the backbone. Interrupted, it goes on where it was.
+func (m *HeadModel) Prepare(ctx context.Context, examples iter.Seq2[Example, error], done func(n int)) (err error) {
+	if err := os.MkdirAll(filepath.Dir(m.o.Cache), 0o777); err != nil {
+		return err
+	}
+	if m.cache, err = openHidden(m.o.Cache, m.o.Spec.In, m.o.Backbone); err != nil {
+		return err
+	}
+	w := &hiddenWork{HeadModel: m}
+	defer func() { err = errors.Join(err, w.close()) }()
+	for e, err := range examples {
+		if err != nil {
+			return err
+		}
+		if err := w.want(ctx, e); err != nil {
+			return err
+		}
+		done(1)
+	}
+	return w.flush(ctx)
+}
+
+// hiddenWork gathers examples whose states are missing into batches for the backbone.
+type hiddenWork struct {
+	*HeadModel
+	backbone Hidden
+	batch    []Example
+	keys     [][32]byte
+}
+
+func (w *hiddenWork) want(ctx context.Context, e Example) error {
+	key, err := hiddenKey(&e)
+	if err != nil {
+		return err
+	}
+	if _, ok := w.cache.at[key]; ok {
+		return nil
+	}
+	w.batch, w.keys = append(w.batch, e), append(w.keys, key)
+	if len(w.batch) < w.o.Batch {
+		return nil
+	}
+	return w.flush(ctx)
+}
+
+func (w *hiddenWork) flush(ctx context.Context) (err error) {
+	if len(w.batch) == 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if w.backbone == nil {
+		if w.backbone, err = w.o.Open(ctx); err != nil {
+			return err
+		}
+	}
+	states, err := w.backbone.Hidden(ctx, w.batch)
+	if err != nil {
+		return fmt.Errorf("hidden states of %s: %w", ids(w.batch), err)
+	}
+	if len(states) != len(w.batch) {
+		return fmt.Errorf("the backbone gave %d hidden states for %d examples", len(states), len(w.batch))
+	}
+	for i, s := range states {
+		if err := w.cache.put(w.keys[i], s); err != nil {
+			return err
+		}
+	}
+	w.batch, w.keys = nil, nil
+	return nil
+}
+
+func (w *hiddenWork) close() error {
+	if w.backbone == nil {
+		return nil
+	}
+	return w.backbone.Close()
+}
+
+// states reads the hidden states of a batch out of the cache.
+func (m *HeadModel) states(batch []Example) ([][]float32, []float64, error) {
+	var states [][]float32
+	var labels []float64
+	for i := range batch {
+		key, err := hiddenKey(&batch[i])
+		if err != nil {
+			return nil, nil, err
+		}
+		s, err := m.cache.get(key)
+		if err != nil {
+			return nil, nil, err
+		}
+		if s == nil {
+			return nil, nil, fmt.Errorf("%s was not among the examples prepared", batch[i].Row.ID)
+		}
+		states, labels = append(states, s), append(labels, batch[i].Label)
+	}
+	return states, labels, nil
+}
+
+// Step runs the head over cached states.
+func (m *HeadModel) Step(_ context.Context, batch []Example, weight float64, _ uint64) (*StepResult, error) {
+	states, labels, err := m.states(batch)
+	if err != nil {
+		return nil, err
+	}
+	r, err := m.head.Run(states, labels, weight*m.o.Weight)
+	if err != nil {
+		return nil, err
+	}
+	out := &StepResult{ScoreLoss: r.Loss, Score: r.Score, Grads: r.Grads}
+	for _, l := range r.Loss {
+		out.Loss = append(out.Loss, m.o.Weight*l)
+	}
+	return out, nil
+}
+
+// Score runs the head without gradients.
+func (m *HeadModel) Score(_ context.Context, batch []Example) ([]float64, error) {
+	states, _, err := m.states(batch)
+	if err != nil {
+		return nil, err
+	}
+	r, err := m.head.Run(states, nil, 0)
+	if err != nil {
+		return nil, err
+	}
+	return r.Score, nil
+}
+
+// SaveScorer writes the scorer directory with the head as it is.
+func (m *HeadModel) SaveScorer(dir string) error { return m.o.Save(dir, m.o.Params) }
+
+// Fingerprint is that of the backbone.
+func (m *HeadModel) Fingerprint() map[string]string { return maps.Clone(m.o.Backbone) }
+
+// Plan counts the head: the backbone is not in memory while it trains.
+func (m *HeadModel) Plan(context.Context, []Example) (*Plan, error) {
+	p := &Plan{Device: "cpu (Gorgonia)", MicroBatch: math.MaxInt, Bytes: map[string]int64{}}
+	for _, x := range m.o.Params {
+		p.Trainable += int64(x.Value.DataSize())
+	}
+	p.Parameters = p.Trainable
+	p.Bytes["parameters, gradients and moments"] = 16 * p.Trainable
+	p.Bytes["a hidden state, in the cache on disk"] = 36 + 4*int64(m.o.Spec.In)
+	return p, nil
+}
+
+// Close ends the graphs and closes the cache.
+func (m *HeadModel) Close() error {
+	if m.cache == nil {
+		return m.head.Close()
+	}
+	return errors.Join(m.head.Close(), m.cache.close())
+}

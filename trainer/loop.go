@@ -1,0 +1,222 @@
+package trainer
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// run is one training run in progress.
+type run struct {
+	config *Config
+	model  Model
+	params []Param
+	data   *Data
+	valid  *Samples
+
+	optimizer *AdamW
+	schedule  Schedule
+	order     *Order
+	total     int64 // steps
+	limit     int64 // samples over the whole run
+
+	state    state
+	record   *recorder
+	progress Progress
+	grads    [][]float32 // of the batch
+
+	began    time.Time // of this process's training
+	before   float64   // seconds trained in earlier ones
+	lastSave time.Time
+	savedAt  int64 // step of the last checkpoint
+}
+
+// length sets the order, and how many steps and samples the run has in all, counted from where it stands.
+func (r *run) length() {
+	c, done := r.config, &r.state
+	r.order = NewOrder(c.Seed, r.data.Train.groups(), c.Data.Sampling)
+	batch := int64(c.BatchSize)
+	if c.Steps > 0 {
+		r.total, r.limit = c.Steps, done.Samples+(c.Steps-done.Step)*batch
+	} else {
+		r.limit = int64(c.Epochs) * r.order.Len()
+		r.total = done.Step + max(0, r.limit-done.Samples+batch-1)/batch
+	}
+	r.schedule = NewSchedule(c, r.total)
+}
+
+func (r *run) seconds() float64 { return r.before + time.Since(r.began).Seconds() }
+
+func (r *run) saved() { r.lastSave, r.savedAt = time.Now(), r.state.Step }
+
+// loop trains until all steps are done, or saves and returns context.Canceled's error when ctx is over: the step at hand is
+// finished first.
+func (r *run) loop(ctx context.Context) error {
+	for {
+		if r.due() {
+			if err := r.validate(ctx); err != nil {
+				return r.stop(ctx, err)
+			}
+		}
+		if r.state.Step >= r.total {
+			return r.stop(ctx, nil)
+		}
+		if err := ctx.Err(); err != nil {
+			return r.stop(ctx, err)
+		}
+		if err := r.step(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
+		c := r.config.Checkpoint
+		if c.Steps > 0 && r.state.Step-r.savedAt >= c.Steps || c.Minutes > 0 && time.Since(r.lastSave).Minutes() >= c.Minutes {
+			if err := r.save(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// stop saves at the end and when the user interrupted; after an error the last checkpoint stands.
+func (r *run) stop(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() == nil {
+		return err
+	}
+	if saving := r.save(); saving != nil {
+		return saving
+	}
+	return err
+}
+
+// batch gives the examples of the present step.
+func (r *run) batch() ([]Example, error) {
+	last := min(r.state.Samples+int64(r.config.BatchSize), r.limit)
+	var out []Example
+	for at := r.state.Samples; at < last; at++ {
+		row, epoch := r.order.At(at)
+		e, err := r.data.Train.example(row)
+		if err != nil {
+			return nil, err
+		}
+		c, seed := r.config, r.config.Seed
+		e.Question = c.Question[pick(mix(seed, forQuestion, uint64(epoch), uint64(row)), len(c.Question))]
+		e.Answer = c.Answer[pick(mix(seed, forAnswer, uint64(epoch), uint64(row)), len(c.Answer))]
+		if c.Augment != "none" {
+			e.Augment = max(1, mix(seed, forAugment, uint64(epoch), uint64(row)))
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// step does one update: gradients of the mean loss over the batch, summed over micro-batches, clipped, AdamW.
+func (r *run) step(ctx context.Context) error {
+	batch, err := r.batch()
+	if err != nil {
+		return err
+	}
+	s := &r.state
+	m := &StepMetrics{Kind: "train", Step: s.Step + 1, LR: r.schedule.LR(s.Step)}
+	for i := range r.grads {
+		zero(r.grads[i])
+	}
+	var sick []Example // whose loss is not finite
+	for lo := 0; lo < len(batch); lo += s.MicroBatch {
+		part := batch[lo:min(lo+s.MicroBatch, len(batch))]
+		out, err := r.model.Step(ctx, part, 1/float64(len(batch)), mix(r.config.Seed, forDropout, uint64(s.Step), uint64(lo)))
+		if err != nil {
+			return fmt.Errorf("step %d, samples %s: %w", m.Step, ids(part), err)
+		}
+		if err := r.add(out, len(part)); err != nil {
+			return fmt.Errorf("step %d: %w", m.Step, err)
+		}
+		sick = append(sick, m.add(out, part, len(batch))...)
+		note := ""
+		if t := s.Train; t != nil {
+			note = fmt.Sprintf("loss %.4f", t.Loss)
+		}
+		r.progress.Add(int64(len(part)), note)
+	}
+	n := norm(r.grads)
+	m.GradNorm = number(n)
+	if len(sick) > 0 || math.IsNaN(n) || math.IsInf(n, 0) {
+		what, which := "the loss is", sick
+		if len(sick) == 0 {
+			what, which = "the losses are finite, but the gradient is", batch
+		}
+		if r.config.NonFinite == "stop" {
+			return fmt.Errorf("step %d: %s not finite (loss %v, gradient norm %v); samples %s: look at them, lower optimizer.lr, or leave such batches out with non_finite: skip",
+				m.Step, what, float64(m.Loss), n, ids(which))
+		}
+		m.Skipped = true
+	} else {
+		clip(r.grads, n, r.config.ClipNorm)
+		r.optimizer.Update(r.params, r.grads, m.LR)
+	}
+	s.Step++
+	s.Samples += int64(len(batch))
+	m.Samples, m.Epoch, m.Seconds = s.Samples, float64(s.Samples)/float64(r.order.Len()), r.seconds()
+	s.Train = m
+	return r.record.step(m)
+}
+
+// add sums a micro-batch's gradients into the batch's, after a look at their shapes.
+func (r *run) add(out *StepResult, n int) error {
+	if len(out.Grads) != len(r.params) || len(out.Loss) != n || len(out.ScoreLoss) != n || len(out.Score) != n || len(out.CE) != 0 && len(out.CE) != n {
+		return fmt.Errorf("the model gave %d losses and %d gradients for %d samples and %d parameters", len(out.Loss), len(out.Grads), n, len(r.params))
+	}
+	jobs := make([]func(), len(r.params))
+	for i, g := range out.Grads {
+		if g == nil || g.DataSize() != len(r.grads[i]) {
+			return fmt.Errorf("the gradient of %s has not the shape of the parameter", r.params[i].Name)
+		}
+		into, from := r.grads[i], floats(g)
+		jobs[i] = func() {
+			for j, v := range from {
+				into[j] += v
+			}
+		}
+	}
+	parallel(jobs)
+	return nil
+}
+
+// add counts a micro-batch into the means over n samples, and returns the examples whose loss is not finite.
+func (m *StepMetrics) add(out *StepResult, part []Example, n int) (sick []Example) {
+	for i, e := range part {
+		if l := out.Loss[i]; math.IsNaN(l) || math.IsInf(l, 0) {
+			sick = append(sick, e)
+		}
+		m.Loss += number(out.Loss[i] / float64(n))
+		m.ScoreLoss += number(out.ScoreLoss[i] / float64(n))
+		m.L1 += number(math.Abs(out.Score[i]-e.Label) / float64(n))
+		if len(out.CE) > 0 {
+			if m.Text == nil {
+				m.Text = new(number)
+			}
+			*m.Text += number(out.CE[i] / float64(n))
+		}
+	}
+	m.Tokens += out.Tokens
+	return sick
+}
+
+func zero(x []float32) {
+	for i := range x {
+		x[i] = 0
+	}
+}
+
+// ids lists the ids of examples for people.
+func ids(examples []Example) string {
+	var out []string
+	for i, e := range examples {
+		if i == 16 {
+			out = append(out, fmt.Sprintf("and %d more", len(examples)-i))
+			break
+		}
+		out = append(out, e.Row.ID)
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,135 @@
+package trainer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"assay/trainer/events"
+)
+
+// MetricsFile is the run's record: one JSON object a line, only ever appended to.
+const MetricsFile = "metrics.jsonl"
+
+// number is a float64 whose NaN and infinities are null in JSON.
+type number float64
+
+// MarshalJSON writes null for what JSON has no number for.
+func (n number) MarshalJSON() ([]byte, error) {
+	if math.IsNaN(float64(n)) || math.IsInf(float64(n), 0) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(n))
+}
+
+// UnmarshalJSON reads null as NaN.
+func (n *number) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		*n = number(math.NaN())
+		return nil
+	}
+	return json.Unmarshal(b, (*float64)(n))
+}
+
+// StepMetrics is the line of one optimizer step. All means are over the batch.
+type StepMetrics struct {
+	Kind      string  `json:"kind"` // train
+	Step      int64   `json:"step"` // updates done, this one included
+	Epoch     float64 `json:"epoch"`
+	Samples   int64   `json:"samples"` // seen so far
+	Loss      number  `json:"loss"`
+	Text      *number `json:"text_loss,omitempty"`
+	ScoreLoss number  `json:"score_loss"`
+	L1        number  `json:"l1"` // |score01 - label|
+	LR        float64 `json:"lr"`
+	GradNorm  number  `json:"grad_norm"` // before clipping
+	Tokens    int     `json:"tokens"`
+	Skipped   bool    `json:"skipped,omitempty"` // something was not finite: no update
+	Seconds   float64 `json:"seconds"`           // of training so far
+}
+
+// Validation are the measures over the validation rows.
+type ValidationMetrics struct {
+	Kind     string  `json:"kind"` // validation
+	Step     int64   `json:"step"`
+	L1       number  `json:"l1"`       // mean |score01 - label|
+	Spearman number  `json:"spearman"` // rank correlation; null if one side is constant
+	Accuracy number  `json:"accuracy"` // share of scores whose nearest of 0, 0.5, 1 is the label's
+	Rows     int     `json:"rows"`
+	Best     bool    `json:"best"`    // the lowest L1 so far
+	Seconds  float64 `json:"seconds"` // of training so far
+}
+
+// recorder appends to metrics.jsonl and the TensorBoard file of a run.
+type recorder struct {
+	file   *os.File
+	size   int64
+	events *events.Writer
+	name   string // of the event file
+}
+
+// newRecorder opens the files at the sizes a checkpoint noted: what was written after it is cut off, so that nothing is there
+// twice. name is the event file's; empty: a new one.
+func newRecorder(dir, name string, size, eventSize int64) (*recorder, error) {
+	f, err := os.OpenFile(filepath.Join(dir, MetricsFile), os.O_RDWR|os.O_CREATE, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	r := &recorder{file: f, size: size, name: name}
+	if info, e := f.Stat(); e != nil || info.Size() < size {
+		return nil, errors.Join(fmt.Errorf("%s is shorter than the checkpoint says (%d bytes): it was changed; begin anew with --fresh", f.Name(), size), f.Close())
+	}
+	if err = f.Truncate(size); err == nil {
+		if r.name == "" {
+			r.name = fmt.Sprintf("events.out.tfevents.%010d.assay", time.Now().Unix())
+		}
+		r.events, err = events.Open(filepath.Join(dir, r.name), eventSize, wall())
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return r, nil
+}
+
+func wall() float64 { return float64(time.Now().UnixMicro()) / 1e6 }
+
+// line appends one JSON object.
+func (r *recorder) line(v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	n, err := r.file.WriteAt(append(text, '\n'), r.size)
+	r.size += int64(n)
+	return err
+}
+
+func (r *recorder) step(m *StepMetrics) error {
+	scalars := []events.Scalar{{Tag: "train/loss", Value: float64(m.Loss)}, {Tag: "train/score_loss", Value: float64(m.ScoreLoss)},
+		{Tag: "train/l1", Value: float64(m.L1)}, {Tag: "train/lr", Value: m.LR}, {Tag: "train/grad_norm", Value: float64(m.GradNorm)}}
+	if m.Text != nil {
+		scalars = append(scalars, events.Scalar{Tag: "train/text_loss", Value: float64(*m.Text)})
+	}
+	return r.told(errors.Join(r.line(m), r.events.Add(m.Step, wall(), scalars...)))
+}
+
+func (r *recorder) validation(m *ValidationMetrics) error {
+	return r.told(errors.Join(r.line(m), r.events.Add(m.Step, wall(), events.Scalar{Tag: "validation/l1", Value: float64(m.L1)},
+		events.Scalar{Tag: "validation/spearman", Value: float64(m.Spearman)}, events.Scalar{Tag: "validation/accuracy", Value: float64(m.Accuracy)})))
+}
+
+func (r *recorder) told(err error) error {
+	if err != nil {
+		return fmt.Errorf("writing the metrics: %w (the last checkpoint is intact: free space, and run again)", err)
+	}
+	return nil
+}
+
+// sync makes the lines so far as durable as the checkpoint that counts them.
+func (r *recorder) sync() error { return errors.Join(r.file.Sync(), r.events.Sync()) }
+
+func (r *recorder) close() error { return errors.Join(r.file.Close(), r.events.Close()) }

@@ -1,0 +1,228 @@
+package trainer
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"assay/data"
+)
+
+// Samples are the labelled rows of some label tables. Only labels and groups are held; rows are read when they are wanted.
+type Samples struct {
+	tables []*data.Table
+	rows   []sampleRow
+}
+
+type sampleRow struct {
+	table *data.Table
+	index int
+	group string
+	label float64
+}
+
+// Len is the number of rows.
+func (s *Samples) Len() int { return len(s.rows) }
+
+func (s *Samples) groups() []string {
+	out := make([]string, len(s.rows))
+	for i, r := range s.rows {
+		out[i] = r.group
+	}
+	return out
+}
+
+// choose gives the samples with these indices.
+func (s *Samples) choose(rows []int) *Samples {
+	out := &Samples{}
+	for _, i := range rows {
+		out.rows = append(out.rows, s.rows[i])
+	}
+	return out
+}
+
+// example reads row i; the templates are left to the caller.
+func (s *Samples) example(i int) (Example, error) {
+	r := s.rows[i]
+	row, err := r.table.Read(r.index)
+	if err != nil {
+		return Example{}, err
+	}
+	if row.ID == "" {
+		row.ID = fmt.Sprintf("%s row %d", filepath.Base(r.table.Path()), r.index+1)
+	}
+	return Example{Row: row, Base: r.table.Folder(), Label: r.label}, nil
+}
+
+// Data is what a run learns from and is measured on.
+type Data struct {
+	Train, Validation *Samples
+	Unlabelled        int // rows of the training tables without a label: not used
+	tables            []*data.Table
+	fingerprint       map[string]string
+}
+
+// OpenData opens the tables of a configuration and looks at every row once. The error lists the first rows that are
+// wrong.
+func OpenData(c *Config) (*Data, error) {
+	d := &Data{fingerprint: map[string]string{}}
+	if err := d.open(c); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// Close closes the tables.
+func (d *Data) Close() error {
+	var err error
+	for _, t := range d.tables {
+		err = errors.Join(err, t.Close())
+	}
+	return err
+}
+
+func (d *Data) open(c *Config) error {
+	s := scan{data: d, columns: c.Data.Columns, digest: sha256.New()}
+	all := s.tables(c.Data.Train)
+	d.Unlabelled = s.unlabelled
+	d.Train = all.split(c.Data.TrainSplit)
+	d.Validation = &Samples{}
+	d.note("train", &s)
+	switch {
+	case len(c.Data.Validation.Tables) > 0:
+		v := scan{data: d, columns: c.Data.Columns, digest: sha256.New()}
+		d.Validation = v.tables(c.Data.Validation.Tables).split(c.Data.ValidationSplit)
+		d.note("validation", &v)
+		s.problems, s.more = append(s.problems, v.problems...), s.more+v.more
+	case c.Data.ValidationSplit != "":
+		d.Validation = all.split(c.Data.ValidationSplit)
+	case c.Data.Validation.Fraction > 0:
+		train, held := holdOut(c.Seed, d.Train.groups(), c.Data.Validation.Fraction)
+		d.Train, d.Validation = d.Train.choose(train), d.Train.choose(held)
+	}
+	if s.more > 0 {
+		s.problems = append(s.problems, fmt.Errorf("and %d more rows", s.more))
+	}
+	if err := errors.Join(s.problems...); err != nil {
+		return fmt.Errorf("the label tables:\n%w", err)
+	}
+	if d.Train.Len() == 0 {
+		return fmt.Errorf("data.train: no labelled rows%s in %s (%d rows have no label)", ofSplit(c.Data.TrainSplit),
+			strings.Join(c.Data.Train, ", "), d.Unlabelled)
+	}
+	if d.Validation.Len() == 0 && (len(c.Data.Validation.Tables) > 0 || c.Data.ValidationSplit != "") {
+		return fmt.Errorf("data.validation: no labelled rows%s", ofSplit(c.Data.ValidationSplit))
+	}
+	return nil
+}
+
+func ofSplit(name string) string {
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf(" with split %q", name)
+}
+
+func (d *Data) note(what string, s *scan) {
+	d.fingerprint[what+" rows"] = strconv.Itoa(s.rows)
+	d.fingerprint[what+" content"] = hex.EncodeToString(s.digest.Sum(nil))[:32]
+}
+
+// scan goes through tables once: it hashes them, keeps what is labelled, and notes what is wrong.
+type scan struct {
+	data       *Data
+	columns    map[string]string
+	digest     hash.Hash // over the content of all rows
+	rows       int
+	unlabelled int
+	problems   []error
+	more       int // problems beyond those listed
+}
+
+// splitSamples are samples that still know their split.
+type splitSamples struct {
+	Samples
+	splits []string
+}
+
+func (s *splitSamples) split(name string) *Samples {
+	var rows []int
+	for i, x := range s.splits {
+		if name == "" || x == name {
+			rows = append(rows, i)
+		}
+	}
+	return s.choose(rows)
+}
+
+func (s *scan) tables(paths []string) *splitSamples {
+	out := &splitSamples{}
+	for _, path := range paths {
+		t, err := data.OpenTable(path, data.WithColumns(s.columns))
+		if err != nil {
+			s.problem(err)
+			continue
+		}
+		s.data.tables = append(s.data.tables, t)
+		i := -1
+		for row, err := range t.All() {
+			i++
+			s.rows++
+			if err == nil {
+				err = s.row(t, i, &row)
+			}
+			if err != nil {
+				s.problem(err)
+				continue
+			}
+			if row.Label == nil {
+				s.unlabelled++
+				continue
+			}
+			group := row.Group
+			if group == "" { // on its own
+				group = fmt.Sprintf("\x00%d\x00%d", len(s.data.tables), i)
+			}
+			out.rows = append(out.rows, sampleRow{t, i, group, *row.Label})
+			out.splits = append(out.splits, row.Split)
+		}
+	}
+	return out
+}
+
+// row hashes a row and looks whether its pictures are there.
+func (s *scan) row(t *data.Table, i int, row *data.Row) error {
+	if err := json.NewEncoder(s.digest).Encode(row.Record()); err != nil {
+		return err
+	}
+	if strings.TrimSpace(row.Instruction) == "" {
+		return fmt.Errorf("%s, row %d: the instruction is empty", t.Path(), i+1)
+	}
+	for _, p := range []data.Image{row.Source, row.Edit} {
+		if len(p.Bytes) > 0 {
+			continue
+		}
+		if _, err := os.Stat(absolute(t.Folder(), p.Path)); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s, row %d: picture %s is not there", t.Path(), i+1, p.Path)
+		} else if err != nil {
+			return fmt.Errorf("%s, row %d: %w", t.Path(), i+1, err)
+		}
+	}
+	return nil
+}
+
+func (s *scan) problem(err error) {
+	if len(s.problems) == 10 {
+		s.more++
+		return
+	}
+	s.problems = append(s.problems, err)
+}

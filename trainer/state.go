@@ -1,0 +1,190 @@
+package trainer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"gorgonia.org/tensor"
+
+	"assay/checkpoints"
+)
+
+// The files of a run directory and of a checkpoint.
+const (
+	ConfigFile     = "config.yaml" // as resolved
+	CheckpointsDir = "checkpoints"
+	ScorerDir      = "scorer" // the result
+	BestDir        = "best"   // the scorer of the lowest validation L1
+	stateFile      = "state.json"
+	tensorFile     = "state.safetensors"
+)
+
+// state is what a checkpoint holds besides tensors. The order of samples, the templates, augmentation and dropout are
+// functions of seed and step, so no generator is saved.
+type state struct {
+	Format     int     `json:"format"`
+	Step       int64   `json:"step"`        // optimizer steps done, skipped ones included
+	Updates    int64   `json:"updates"`     // updates of the optimizer, t of Adam
+	Samples    int64   `json:"samples"`     // seen: epoch times samples of an epoch plus index
+	MicroBatch int     `json:"micro_batch"` // as chosen when the run began
+	Seconds    float64 `json:"seconds"`     // of training so far
+	Metrics    int64   `json:"metrics"`     // bytes of metrics.jsonl
+	Events     int64   `json:"events"`      // bytes of the event file
+	EventsFile string  `json:"events_file"`
+
+	Validated int64              `json:"validated"` // last step whose validation is in the metrics
+	Last      *ValidationMetrics `json:"last,omitempty"`
+	Best      *ValidationMetrics `json:"best,omitempty"`
+	Train     *StepMetrics       `json:"train,omitempty"` // of the last step
+
+	Config string            `json:"config"` // YAML
+	Model  map[string]string `json:"model"`  // fingerprint
+	Data   map[string]string `json:"data"`   // hash and count of the tables
+}
+
+// save writes a checkpoint of parameters, moments and state.
+func (r *run) save() error {
+	if err := r.record.sync(); err != nil {
+		return r.record.told(err)
+	}
+	s := &r.state
+	s.Updates, s.Metrics, s.Events, s.EventsFile = r.optimizer.Step, r.record.size, r.record.events.Size(), r.record.name
+	s.Seconds = r.seconds()
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	tensors := map[string]*tensor.Dense{}
+	for i, p := range r.params {
+		shape := tensor.WithShape(p.Value.Shape()...)
+		tensors["parameter/"+p.Name] = p.Value
+		tensors["moment1/"+p.Name] = tensor.New(shape, tensor.WithBacking(r.optimizer.M[i]))
+		tensors["moment2/"+p.Name] = tensor.New(shape, tensor.WithBacking(r.optimizer.V[i]))
+	}
+	err = checkpoints.Save(filepath.Join(r.config.Out, CheckpointsDir), s.Step, r.config.Checkpoint.Keep, func(dir string) error {
+		if err := checkpoints.WriteFile(filepath.Join(dir, tensorFile), tensors, nil); err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, stateFile), append(text, '\n'), 0o666)
+	})
+	if err == nil {
+		r.saved()
+	}
+	return err
+}
+
+// findState reads the state of the newest good checkpoint below a run directory; nil if there is none. problem tells of
+// damaged ones that were passed over.
+func findState(out string) (s *state, dir string, problem error, err error) {
+	dir, _, err = checkpoints.Latest(filepath.Join(out, CheckpointsDir))
+	var damaged *checkpoints.DamagedError
+	if errors.As(err, &damaged) && dir != "" {
+		problem, err = err, nil
+	}
+	if err != nil || dir == "" {
+		return nil, "", problem, err
+	}
+	path := filepath.Join(dir, stateFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, "", problem, err
+	}
+	s = &state{}
+	if err := json.Unmarshal(text, s); err != nil {
+		return nil, "", problem, fmt.Errorf("%s: %w", path, err)
+	}
+	if s.Format != 1 {
+		return nil, "", problem, fmt.Errorf("%s: this program reads format 1, not %d", path, s.Format)
+	}
+	return s, dir, problem, nil
+}
+
+// restore copies a checkpoint's tensors into the parameters and the optimizer.
+func (r *run) restore(dir string, s *state) error {
+	f, err := checkpoints.OpenFile(filepath.Join(dir, tensorFile))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for i, p := range r.params {
+		for kind, into := range map[string][]float32{"parameter": floats(p.Value), "moment1": r.optimizer.M[i], "moment2": r.optimizer.V[i]} {
+			name := kind + "/" + p.Name
+			t, err := f.Dense(name)
+			if err != nil {
+				return fmt.Errorf("the checkpoint is of another model: %w", err)
+			}
+			if !t.Shape().Eq(p.Value.Shape()) || t.Dtype() != tensor.Float32 {
+				return fmt.Errorf("%s: %s has shape %v, the model's %v", f.Path(), name, t.Shape(), p.Value.Shape())
+			}
+			copy(into, floats(t))
+		}
+	}
+	if n := len(f.Names()); n != 3*len(r.params) {
+		return fmt.Errorf("%s: it holds %d tensors, the model has %d parameters: it is of another model", f.Path(), n, len(r.params))
+	}
+	r.optimizer.Step = s.Updates
+	return nil
+}
+
+// replaceDir puts a folder into place of one that may be there already: written beside, synced, renamed.
+func replaceDir(path string, write func(dir string) error) error {
+	fresh, old := beside(path, "new"), beside(path, "old")
+	if err := errors.Join(os.RemoveAll(fresh), os.RemoveAll(old)); err != nil {
+		return err
+	}
+	if err := checkpoints.WriteDir(fresh, write); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	if err := os.Rename(path, old); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		return err
+	}
+	return os.RemoveAll(old)
+}
+
+// beside names a hidden sibling.
+func beside(path, what string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+what)
+}
+
+// writeConfig puts the resolved configuration into the run directory.
+func writeConfig(c *Config) error {
+	text, err := c.YAML()
+	if err != nil {
+		return err
+	}
+	return checkpoints.WriteAtomic(filepath.Join(c.Out, ConfigFile), func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+}
+
+// removeRun removes what an earlier run left in a run directory.
+func removeRun(out string) error {
+	old, err := filepath.Glob(filepath.Join(escapeGlob(out), "events.out.tfevents.*.assay"))
+	for _, name := range []string{CheckpointsDir, ScorerDir, BestDir, MetricsFile} {
+		path := filepath.Join(out, name)
+		old = append(old, path, beside(path, "new"), beside(path, "old"))
+	}
+	for _, path := range old {
+		err = errors.Join(err, os.RemoveAll(path))
+	}
+	return err
+}
+
+func escapeGlob(path string) string {
+	var out []rune
+	for _, c := range path {
+		if c == '*' || c == '?' || c == '[' || c == '\\' {
+			out = append(out, '\\')
+		}
+		out = append(out, c)
+	}
+	return string(out)
+}

@@ -1,0 +1,304 @@
+package trainer
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"assay/internal/cli"
+)
+
+// Progress is told how far a run is.
+type Progress interface {
+	Add(samples int64, note string)
+	Close()
+}
+
+// Options say how a run is begun or resumed.
+type Options struct {
+	Config  *Config
+	Factory Factory
+	Fresh   bool // remove what is in the run directory, and begin anew
+	Resume  bool // it is an error if there is no checkpoint to resume from
+	Force   bool // resume although configuration, backbone or data differ
+
+	Progress func(what string, total int64, unit string) Progress // nil: none
+	Warn     func(text string)                                    // nil: none
+}
+
+// Result is what a finished run tells.
+type Result struct {
+	Scorer     string             `json:"scorer"` // the scorer directory
+	Run        string             `json:"run"`    // the run directory
+	Resumed    int64              `json:"resumed,omitempty"`
+	Steps      int64              `json:"steps"`
+	Samples    int64              `json:"samples"`
+	Loss       number             `json:"loss"` // of the last step
+	Seconds    float64            `json:"seconds"`
+	Validation *ValidationMetrics `json:"validation,omitempty"`
+	Best       *ValidationMetrics `json:"best,omitempty"`
+	BestScorer string             `json:"best_scorer,omitempty"`
+}
+
+type silent struct{}
+
+func (silent) Add(int64, string) {}
+func (silent) Close()            {}
+
+func (o *Options) bar(what string, total int64, unit string) Progress {
+	if o.Progress == nil {
+		return silent{}
+	}
+	return o.Progress(what, total, unit)
+}
+
+// Train runs the training that the configuration describes, or goes on with it where the newest checkpoint of the run
+// directory stands. A cancelled ctx ends the run after the present step with the state saved and an error that wraps
+// cli.ErrInterrupted.
+func Train(ctx context.Context, o Options) (*Result, error) {
+	c := o.Config
+	if err := os.MkdirAll(c.Out, 0o777); err != nil {
+		return nil, fmt.Errorf("the run directory %s: %w", c.Out, err)
+	}
+	unlock, err := lock(c.Out)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if o.Fresh {
+		if err := removeRun(c.Out); err != nil {
+			return nil, fmt.Errorf("clearing the run directory: %w", err)
+		}
+	}
+	r := &run{config: c}
+	if r.data, err = OpenData(c); err != nil {
+		return nil, err
+	}
+	defer r.data.Close()
+	r.valid = r.data.Validation
+	result, err := r.train(ctx, &o)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = fmt.Errorf("%w after step %d of %d in %s: the same command goes on from there", cli.ErrInterrupted, r.savedAt, r.total, c.Out)
+	}
+	return result, err
+}
+
+func (r *run) train(ctx context.Context, o *Options) (result *Result, err error) {
+	old, dir, err := r.find(o)
+	if err != nil {
+		return nil, err
+	}
+	if r.model, err = o.Factory(ctx, r.config); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.model.Close()) }()
+	if err := r.begin(ctx, o, old, dir); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.record.close()) }()
+	r.progress = o.bar("train", r.limit-r.state.Samples, "samples")
+	defer func() { r.progress.Close() }()
+	if err := r.loop(ctx); err != nil {
+		return nil, err
+	}
+	out := filepath.Join(r.config.Out, ScorerDir)
+	if err := replaceDir(out, r.writeScorer); err != nil {
+		return nil, err
+	}
+	s := &r.state
+	result = &Result{Scorer: out, Run: r.config.Out, Steps: s.Step, Samples: s.Samples, Seconds: s.Seconds, Validation: s.Last, Best: s.Best}
+	if old != nil {
+		result.Resumed = old.Step
+	}
+	if s.Train != nil {
+		result.Loss = s.Train.Loss
+	}
+	if s.Best != nil {
+		result.BestScorer = filepath.Join(r.config.Out, BestDir)
+	}
+	return result, nil
+}
+
+// find looks for a checkpoint to go on from.
+func (r *run) find(o *Options) (*state, string, error) {
+	old, dir, problem, err := findState(r.config.Out)
+	if err != nil {
+		return nil, "", fmt.Errorf("%w; repair it, or begin anew with --fresh", err)
+	}
+	if problem != nil && o.Warn != nil {
+		o.Warn(fmt.Sprintf("%v; going on from %s", problem, filepath.Base(dir)))
+	}
+	if old == nil && o.Resume {
+		return nil, "", cli.Usagef("--resume: there is no checkpoint in %s", filepath.Join(r.config.Out, CheckpointsDir))
+	}
+	return old, dir, nil
+}
+
+// begin sets up parameters, optimizer and records: as the model gives them, or as the checkpoint has them.
+func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) error {
+	c := r.config
+	r.params = r.model.Params()
+	if err := checkParams(r.params); err != nil {
+		return err
+	}
+	if err := r.describe(); err != nil {
+		return err
+	}
+	if old != nil {
+		if err := r.compare(old, o); err != nil {
+			return err
+		}
+	} else if err := r.vacant(); err != nil {
+		return err
+	}
+	if err := writeConfig(c); err != nil {
+		return err
+	}
+	r.optimizer = NewAdamW(c.Optimizer, r.params)
+	for _, p := range r.params {
+		r.grads = append(r.grads, make([]float32, p.Value.DataSize()))
+	}
+	if old != nil {
+		if err := r.restore(dir, old); err != nil {
+			return err
+		}
+		r.adopt(old)
+	}
+	r.length()
+	if err := r.prepare(ctx, o); err != nil {
+		return err
+	}
+	if err := r.chooseMicroBatch(ctx); err != nil {
+		return err
+	}
+	r.began, r.before = time.Now(), r.state.Seconds
+	r.saved()
+	var err error
+	r.record, err = newRecorder(c.Out, r.state.EventsFile, r.state.Metrics, r.state.Events)
+	return err
+}
+
+// describe notes what a resumed run must find again.
+func (r *run) describe() error {
+	text, err := r.config.YAML()
+	if err != nil {
+		return err
+	}
+	r.state = state{Format: 1, Config: string(text), Model: maps.Clone(r.model.Fingerprint()), Data: r.data.fingerprint}
+	if r.state.Model == nil {
+		r.state.Model = map[string]string{}
+	}
+	if r.config.Init == "" {
+		return nil
+	}
+	for _, name := range []string{"head.safetensors", "adapter_model.safetensors"} {
+		f, err := os.Open(filepath.Join(r.config.Init, name))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		h := sha256.New()
+		_, err = io.Copy(h, f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+		r.state.Model["init "+name] = hex.EncodeToString(h.Sum(nil))[:32]
+	}
+	return nil
+}
+
+// vacant makes sure that a fresh run overwrites nothing but what a run without a checkpoint left. A scorer is written after
+// the last checkpoint, so one without it is not of such a run.
+func (r *run) vacant() error {
+	scorer := filepath.Join(r.config.Out, ScorerDir)
+	if _, err := os.Lstat(scorer); err == nil {
+		return cli.Usagef("%s is there, but no checkpoint to go on from: choose another out, or overwrite it with --fresh", scorer)
+	}
+	return removeRun(r.config.Out)
+}
+
+// compare refuses to go on with something else, unless told to.
+func (r *run) compare(old *state, o *Options) error {
+	diff, err := differences(old, &r.state)
+	if err != nil || len(diff) == 0 {
+		return err
+	}
+	what := strings.Join(diff, "\n  ")
+	if o.Force {
+		if o.Warn != nil {
+			o.Warn("going on although this differs:\n  " + what)
+		}
+		return nil
+	}
+	return cli.Usage(fmt.Errorf("the run in %s stands at step %d and was begun otherwise:\n  %s\nundo the change, choose another out, begin anew with --fresh, or go on all the same with --force-resume",
+		r.config.Out, old.Step, what))
+}
+
+// adopt takes over a checkpoint's counters.
+func (r *run) adopt(old *state) {
+	s := *old
+	s.Config, s.Model, s.Data = r.state.Config, r.state.Model, r.state.Data
+	r.state = s
+}
+
+// prepare lets a model that wants to see all examples do so.
+func (r *run) prepare(ctx context.Context, o *Options) error {
+	p, ok := r.model.(Preparer)
+	if !ok {
+		return nil
+	}
+	c := r.config
+	total := int64(r.data.Train.Len()*len(c.Question)*len(c.Answer) + r.valid.Len())
+	bar := o.bar("hidden states", total, "samples")
+	defer bar.Close()
+	return p.Prepare(ctx, func(yield func(Example, error) bool) {
+		_ = r.asked(r.data.Train, c.Question, c.Answer, yield) && r.asked(r.valid, c.Question[:1], c.Answer[:1], yield)
+	}, func(n int) { bar.Add(int64(n), "") })
+}
+
+// asked yields every sample with every pair of templates. It is false when the consumer wants no more.
+func (r *run) asked(s *Samples, questions, answers []string, yield func(Example, error) bool) bool {
+	for i := range s.Len() {
+		e, err := s.example(i)
+		if err != nil {
+			return yield(e, err)
+		}
+		for _, e.Question = range questions {
+			for _, e.Answer = range answers {
+				if !yield(e, nil) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// chooseMicroBatch resolves auto once per run: a resumed one keeps the number, since sums of other parts round otherwise.
+func (r *run) chooseMicroBatch(ctx context.Context) error {
+	batch := r.config.BatchSize
+	n := int(r.config.MicroBatch)
+	if r.config.MicroBatch == Auto {
+		if n = r.state.MicroBatch; n == 0 {
+			n = batch
+			if p, ok := r.model.(Planner); ok {
+				plan, err := r.plan(ctx, p)
+				if err != nil {
+					return err
+				}
+				n = plan.MicroBatch
+			}
+		}
+	}
+	r.state.MicroBatch = min(max(n, 1), batch)
+	return nil
+}
