@@ -11,12 +11,12 @@ const planSample = 64
 // DryRun says what a run would do and need, without training or writing anything. The part that only the model knows is
 // empty if the model is no Planner.
 func DryRun(ctx context.Context, c *Config, f Factory) (plan *Plan, err error) {
-	r := &run{config: c}
-	if r.data, err = OpenData(c); err != nil {
+	tables, err := OpenData(c)
+	if err != nil {
 		return nil, err
 	}
-	defer r.data.Close()
-	r.valid = r.data.Validation
+	defer tables.Close()
+	r := &run{config: c, data: tables, valid: tables.Validation}
 	r.length()
 	if r.model, err = f(ctx, c); err != nil {
 		return nil, err

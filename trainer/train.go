@@ -65,6 +65,11 @@ func (o *Options) bar(what string, total int64, unit string) Progress {
 // cli.ErrInterrupted.
 func Train(ctx context.Context, o Options) (*Result, error) {
 	c := o.Config
+	tables, err := OpenData(c)
+	if err != nil {
+		return nil, err
+	}
+	defer tables.Close()
 	if err := os.MkdirAll(c.Out, 0o777); err != nil {
 		return nil, fmt.Errorf("the run directory %s: %w", c.Out, err)
 	}
@@ -78,12 +83,7 @@ func Train(ctx context.Context, o Options) (*Result, error) {
 			return nil, fmt.Errorf("clearing the run directory: %w", err)
 		}
 	}
-	r := &run{config: c}
-	if r.data, err = OpenData(c); err != nil {
-		return nil, err
-	}
-	defer r.data.Close()
-	r.valid = r.data.Validation
+	r := &run{config: c, data: tables, valid: tables.Validation}
 	result, err := r.train(ctx, &o)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = fmt.Errorf("%w after step %d of %d in %s: the same command goes on from there", cli.ErrInterrupted, r.savedAt, r.total, c.Out)
