@@ -19,7 +19,7 @@ func init() {
 		Cos Cosh CumProd CumSum Elu Erf Exp Floor Gelu GroupNormalization HardSigmoid HardSwish Hardmax Identity InstanceNormalization
 		LRN LeakyRelu Log LogSoftmax LpNormalization MeanVarianceNormalization Mish Neg PRelu Reciprocal Relu Round RMSNormalization
 		RotaryEmbedding ScatterElements ScatterND Selu Shrink Sigmoid Sign Sin Sinh Softmax Softplus Softsign Sqrt Swish Tan Tanh
-		ThresholdedRelu Trilu com.microsoft.FastGelu com.microsoft.Gelu com.microsoft.QuickGelu SimplifiedLayerNormalization
+		ThresholdedRelu Trilu com.microsoft.FastGelu com.microsoft.Gelu com.microsoft.QuickGelu com.microsoft.RotaryEmbedding SimplifiedLayerNormalization
 		RandomNormalLike RandomUniformLike ReverseSequence`)...)
 	inferAs(inferBroadcast, strings.Fields("Add Sub Mul Div Pow Mod Min Max Sum Mean BitwiseAnd BitwiseOr BitwiseXor BitShift")...)
 	inferAs(inferCompare, strings.Fields("Equal Greater GreaterOrEqual Less LessOrEqual And Or Xor")...)

@@ -46,7 +46,7 @@ func convRule(c *call) []string {
 		g[0] = c.convInput(x, w, dy, win, group)
 	}
 	if c.want(1) {
-		g[1] = c.convKernel(x, dy, win, group)
+		g[1] = c.convKernel(x, dy, w, win, group)
 	}
 	if c.want(2) {
 		g[2] = c.channelSum(dy)
@@ -90,9 +90,9 @@ func (c *call) convInput(x, w, dy string, win onnx.Window, group int64) string {
 	return c.Op("Pad", full, c.concat(0, c.Ints(0, 0), c.Ints(begin...), c.Ints(0, 0), end), c.like(full, 0))
 }
 
-// convKernel is dW [O, C/group, kernel] for data x [N, C, ...] and gradient dy [N, O, ...]: the convolution of x with dy,
+// convKernel is dW, of the shape of w [O, C/group, kernel], for data x [N, C, ...] and gradient dy [N, O, ...]: the convolution of x with dy,
 // batch and channels exchanged, strides and dilations exchanged.
-func (c *call) convKernel(x, dy string, win onnx.Window, group int64) string {
+func (c *call) convKernel(x, dy, w string, win onnx.Window, group int64) string {
 	n := len(win.Kernel)
 	perm := iota64(n + 2)
 	perm[0], perm[1] = 1, 0
@@ -100,19 +100,15 @@ func (c *call) convKernel(x, dy string, win onnx.Window, group int64) string {
 	if group == 1 {
 		data = c.transpose(x, perm...)
 	} else { // [N, g*C, ...] -> [C, g*N, ...]
-		ch := c.of(x).Shape[1]
-		if !ch.Known() {
-			c.fail("wanted the number of channels of %q", x)
-			return ""
-		}
+		channels := c.size(w, 1)
 		spatial := make([]any, n)
 		for i := range spatial {
 			spatial[i] = c.size(x, 2+i)
 		}
-		data = c.reshape(x, append([]any{c.size(x, 0), group, ch.Size / group}, spatial...)...)
+		data = c.reshape(x, append([]any{c.size(x, 0), group, channels}, spatial...)...)
 		mix := iota64(n + 3)
 		mix[0], mix[2] = 2, 0
-		data = c.reshape(c.transpose(data, mix...), append([]any{ch.Size / group, -1}, spatial...)...)
+		data = c.reshape(c.transpose(data, mix...), append([]any{channels, -1}, spatial...)...)
 	}
 	at := attrs{"strides": win.Dilations, "dilations": win.Strides, "pads": win.Pads, "group": group}
 	g := c.transpose(c.OpA("Conv", at, data, c.transpose(dy, perm...)), perm...)
@@ -142,7 +138,7 @@ func convTransposeRule(c *call) []string {
 		g[0] = c.OpA("Conv", at, dy, w)
 	}
 	if c.want(1) {
-		g[1] = c.convKernel(dy, x, win, group)
+		g[1] = c.convKernel(dy, x, w, win, group)
 	}
 	if c.want(2) {
 		g[2] = c.channelSum(dy)

@@ -10,7 +10,7 @@ var normRules = []entry{
 	{op: "SimplifiedLayerNormalization", broadcast: true, rule: rmsNormRule, note: "ONNX Runtime's name of RMSNormalization"},
 	{op: "BatchNormalization", expand: batchNorm, note: "inference"},
 	{op: "InstanceNormalization", expand: instanceNorm},
-	{op: "GroupNormalization", since: 18, expand: groupNorm},
+	{op: "GroupNormalization", since: 21, expand: groupNorm},
 	{op: "LpNormalization", expand: lpNorm},
 	{op: "MeanVarianceNormalization", expand: meanVarianceNorm},
 }
@@ -121,19 +121,11 @@ func instanceNorm(c *call) []string {
 	return []string{c.add(c.mul(z, c.perChannel(c.x[1], x)), c.perChannel(c.x[2], x))}
 }
 
-// groupNorm: channels are normalised in groups; scale and bias are per group up to opset 20, per channel after it.
+// groupNorm: channels are normalised in groups.
 func groupNorm(c *call) []string {
 	x, groups := c.x[0], c.n.Int("num_groups", 1)
-	r := c.rank(x)
-	if r < 2 {
-		return c.fail("wanted an input of rank 2 or more")
-	}
 	grouped := c.reshape(x, 0, groups, -1)
 	z := c.standardised(grouped, []int64{2})
-	if c.Opset() < 21 {
-		z = c.add(c.mul(z, c.unsqueeze(c.x[1], 1)), c.unsqueeze(c.x[2], 1))
-		return []string{c.reshapeLike(z, x)}
-	}
 	return []string{c.add(c.mul(c.reshapeLike(z, x), c.perChannel(c.x[1], x)), c.perChannel(c.x[2], x))}
 }
 

@@ -153,10 +153,7 @@ func (p interpolation) filter(row []float64, x float64, mode string) {
 	}
 	squeeze, exclude := 1.0, p.n.Int("exclude_outside", 0) != 0
 	if p.n.Int("antialias", 0) != 0 && p.scale < 1 {
-		squeeze, exclude = float64(p.scale), true
-	}
-	if mode == "linear" && !exclude {
-		x = min(max(x, 0), float64(p.in-1))
+		squeeze = float64(p.scale)
 	}
 	sum := 0.0
 	for i := int(math.Floor(x - reach/squeeze)); i <= int(math.Ceil(x+reach/squeeze)); i++ {

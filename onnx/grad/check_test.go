@@ -1,0 +1,520 @@
+package grad
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"gorgonia.org/tensor"
+
+	"assay/onnx"
+	"assay/ort"
+)
+
+// gen builds the one-node model of a case. Operands are made by methods that also choose values away from kinks.
+type gen struct {
+	k       int64 // size factor: 1 for full Jacobians, more for random directions
+	t       onnx.DType
+	dynamic bool // no size of a graph input is known before the model runs
+	rng     *rand.Rand
+	b       *onnx.Builder
+	feeds   map[string]*tensor.Dense
+	wrt     []string
+	outputs []string
+}
+
+func (g *gen) input(shape []int64, value func(i int) float64, differentiate bool) string {
+	name := fmt.Sprintf("x%d", len(g.feeds))
+	dims := make([]onnx.Dim, len(shape))
+	count, ints := 1, make([]int, len(shape))
+	for i, d := range shape {
+		if dims[i] = onnx.Fixed(d); g.dynamic {
+			dims[i] = onnx.Symbol(fmt.Sprintf("%s_%d", name, i))
+		}
+		ints[i] = int(d)
+		count *= int(d)
+	}
+	data := make([]float64, count)
+	for i := range data {
+		data[i] = value(i)
+	}
+	g.b.Input(name, g.t, dims)
+	g.feeds[name] = dense(g.t, ints, data)
+	if differentiate {
+		g.wrt = append(g.wrt, name)
+	}
+	return name
+}
+
+func dense(t onnx.DType, shape []int, data []float64) *tensor.Dense {
+	if t == onnx.Double {
+		if len(shape) == 0 {
+			return tensor.New(tensor.FromScalar(data[0]))
+		}
+		return tensor.New(tensor.WithShape(shape...), tensor.WithBacking(slices.Clone(data)))
+	}
+	single := make([]float32, len(data))
+	for i, v := range data {
+		single[i] = float32(v)
+	}
+	if len(shape) == 0 {
+		return tensor.New(tensor.FromScalar(single[0]))
+	}
+	return tensor.New(tensor.WithShape(shape...), tensor.WithBacking(single))
+}
+
+// x is normally distributed, pos lies in 0.3 to 2, unit in -0.8 to 0.8, off at least 0.15 away from the kinks, distinct has
+// no two elements closer than 0.2.
+func (g *gen) x(shape ...int64) string {
+	return g.input(shape, func(int) float64 { return g.rng.NormFloat64() }, true)
+}
+func (g *gen) pos(shape ...int64) string {
+	return g.input(shape, func(int) float64 { return 0.3 + 1.7*g.rng.Float64() }, true)
+}
+func (g *gen) unit(shape ...int64) string {
+	return g.input(shape, func(int) float64 { return 1.6*g.rng.Float64() - 0.8 }, true)
+}
+func (g *gen) off(kinks []float64, shape ...int64) string {
+	return g.input(shape, func(int) float64 {
+		for {
+			v := 1.5 * g.rng.NormFloat64()
+			if !slices.ContainsFunc(kinks, func(k float64) bool { return math.Abs(v-k) < 0.15 }) {
+				return v
+			}
+		}
+	}, true)
+}
+func (g *gen) distinct(shape ...int64) string {
+	n := int64(1)
+	for _, d := range shape {
+		n *= d
+	}
+	order := g.rng.Perm(int(n))
+	return g.input(shape, func(i int) float64 { return 0.2 * (float64(order[i]) - float64(n)/2 + 0.1) }, true)
+}
+
+// fixed is as pos, but nothing is differentiated with respect to it.
+func (g *gen) fixed(shape ...int64) string {
+	return g.input(shape, func(int) float64 { return 0.3 + 1.7*g.rng.Float64() }, false)
+}
+
+// s is a constant scalar, c a constant int64 vector, i an int64 constant of a shape.
+func (g *gen) s(v float64) string { return g.b.Scalar(g.t, v) }
+func (g *gen) c(v ...int64) string {
+	return g.b.Ints(v...)
+}
+func (g *gen) i(shape []int64, v ...int64) string {
+	f := make([]float64, len(v))
+	for i := range v {
+		f[i] = float64(v[i])
+	}
+	return g.b.Numbers(onnx.Int64, shape, f...)
+}
+
+// index is an int64 constant with random numbers below n.
+func (g *gen) index(n int64, shape ...int64) string {
+	count := int64(1)
+	for _, d := range shape {
+		count *= d
+	}
+	v := make([]int64, count)
+	for i := range v {
+		v[i] = g.rng.Int64N(n)
+	}
+	return g.i(shape, v...)
+}
+
+// bools is a constant mask.
+func (g *gen) bools(shape ...int64) string {
+	count := int64(1)
+	for _, d := range shape {
+		count *= d
+	}
+	v := make([]float64, count)
+	for i := range v {
+		v[i] = float64(g.rng.IntN(2))
+	}
+	return g.b.Numbers(onnx.Bool, shape, v...)
+}
+
+func (g *gen) op(op string, a onnx.Attrs, inputs ...string) { g.nodes("", op, 1, a, inputs...) }
+
+func (g *gen) nodes(domain, op string, n int, a onnx.Attrs, inputs ...string) {
+	g.outputs = append(g.outputs, g.b.Node(domain, op, n, a, inputs...)...)
+}
+
+// opCase is one check of a rule.
+type opCase struct {
+	op       string // the rule it checks: operator, with its domain in front if it is not ai.onnx
+	from, to int64  // opsets it is checked in: the first with full Jacobians, the last with a random direction
+	static   bool   // needs sizes
+	single   bool   // the runtime computes it in single precision whatever the type
+	build    func(g *gen)
+}
+
+func newGen(c opCase, opset, k int64, t onnx.DType, dynamic bool, seed uint64) *gen {
+	g := &gen{k: k, t: t, dynamic: dynamic, rng: rand.New(rand.NewPCG(seed, 1)), b: onnx.NewBuilder(c.op, opset), feeds: map[string]*tensor.Dense{}}
+	c.build(g)
+	return g
+}
+
+// program is a session that gives outputs and gradients.
+type program struct {
+	g       *gen
+	s       *ort.Session
+	outputs []string // floating-point ones
+}
+
+// open differentiates the case in double precision where the runtime has the kernels, else in single.
+func open(t *testing.T, c opCase, opset, k int64, dynamic bool, seed uint64) *program {
+	t.Helper()
+	var failures []error
+	for _, dtype := range []onnx.DType{onnx.Double, onnx.Float} {
+		if c.single && dtype == onnx.Double {
+			continue
+		}
+		g := newGen(c, opset, k, dtype, dynamic, seed)
+		p := &program{g: g}
+		m := g.b.M
+		types, err := onnx.Infer(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := Options{Cotangents: map[string]string{}, Wrt: g.wrt}
+		for _, y := range g.outputs {
+			v := types.Of(y)
+			if !v.Type.IsFloat() {
+				continue
+			}
+			p.outputs = append(p.outputs, y)
+			m.Inputs = append(m.Inputs, onnx.ValueInfo{Name: "ct_" + y, Type: v.Type, Shape: v.Shape, Ranked: v.Ranked})
+			m.Outputs = append(m.Outputs, onnx.ValueInfo{Name: y, Type: v.Type, Shape: v.Shape, Ranked: v.Ranked})
+			o.Outputs, o.Cotangents[y] = append(o.Outputs, y), "ct_"+y
+		}
+		grads, err := Append(m, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range g.wrt {
+			m.Nodes = append(m.Nodes, &onnx.Node{Name: "grad_" + x, Op: "Identity", Inputs: []string{grads[x]}, Outputs: []string{"grad_" + x}})
+			m.Outputs = append(m.Outputs, onnx.ValueInfo{Name: "grad_" + x, Type: dtype})
+		}
+		if err := onnx.Check(m); err != nil {
+			t.Fatalf("the graph with gradients: %v", err)
+		}
+		if p.s, err = ort.Open(m, ort.Options{Threads: 1}); err == nil {
+			t.Cleanup(func() { p.s.Close() })
+			return p
+		}
+		if failures = append(failures, err); !strings.Contains(err.Error(), "Could not find an implementation") && !strings.Contains(err.Error(), "Type Error") {
+			break
+		}
+	}
+	t.Fatal(errors.Join(failures...))
+	return nil
+}
+
+// run evaluates the program; cotangents default to zero.
+func (p *program) run(t *testing.T, feeds map[string]*tensor.Dense, ct map[string][]float64, shapes map[string][]int) map[string]*tensor.Dense {
+	t.Helper()
+	in := map[string]*tensor.Dense{}
+	for k, v := range feeds {
+		in[k] = v
+	}
+	for _, y := range p.outputs {
+		in["ct_"+y] = dense(p.g.t, shapes[y], ct[y])
+	}
+	out, err := p.s.Run(context.Background(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// shapes finds the output shapes by running the forward node alone.
+func (p *program) shapes(t *testing.T, c opCase, opset, k int64, seed uint64) map[string][]int {
+	t.Helper()
+	g := newGen(c, opset, k, p.g.t, p.g.dynamic, seed)
+	types, err := onnx.Infer(g.b.M)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, y := range p.outputs {
+		v := types.Of(y)
+		g.b.M.Outputs = append(g.b.M.Outputs, onnx.ValueInfo{Name: y, Type: v.Type, Shape: v.Shape, Ranked: v.Ranked})
+	}
+	s, err := ort.Open(g.b.M, ort.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	out, err := s.Run(context.Background(), g.feeds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shapes := map[string][]int{}
+	for y, d := range out {
+		shapes[y] = append([]int{}, d.Shape()...)
+		if d.IsScalar() {
+			shapes[y] = []int{}
+		}
+	}
+	return shapes
+}
+
+func floats(d *tensor.Dense) []float64 {
+	switch v := d.Data().(type) {
+	case float64:
+		return []float64{v}
+	case float32:
+		return []float64{float64(v)}
+	case []float64:
+		return v
+	case []float32:
+		out := make([]float64, len(v))
+		for i := range v {
+			out[i] = float64(v[i])
+		}
+		return out
+	}
+	return nil
+}
+
+func shapeOf(d *tensor.Dense) []int {
+	if d.IsScalar() {
+		return []int{}
+	}
+	return d.Shape()
+}
+
+// step and tolerance of central differences.
+func (p *program) precision() (h, tol float64) {
+	if p.g.t == onnx.Double {
+		return 1e-5, 1e-6
+	}
+	return 4e-3, 5e-3
+}
+
+// TestJacobians compares the full Jacobian of every rule with central differences, on tiny shapes.
+func TestJacobians(t *testing.T) {
+	for n, c := range opCases() {
+		t.Run(fmt.Sprintf("%s/%d", c.op, n), func(t *testing.T) {
+			seed := seedOf(c.op, n)
+			opset := c.from
+			p := open(t, c, opset, 1, false, seed)
+			shapes := p.shapes(t, c, opset, 1, seed)
+			zero := map[string][]float64{}
+			for y, s := range shapes {
+				zero[y] = make([]float64, product(s))
+			}
+			analytic := map[[2]string][][]float64{} // output, input -> rows over the output's elements
+			for _, y := range p.outputs {
+				for j := range zero[y] {
+					ct := map[string][]float64{}
+					for k, v := range zero {
+						ct[k] = v
+					}
+					ct[y] = slices.Clone(zero[y])
+					ct[y][j] = 1
+					out := p.run(t, p.g.feeds, ct, shapes)
+					for _, x := range p.g.wrt {
+						key := [2]string{y, x}
+						analytic[key] = append(analytic[key], slices.Clone(floats(out["grad_"+x])))
+					}
+				}
+			}
+			h, tol := p.precision()
+			for _, x := range p.g.wrt {
+				base := floats(p.g.feeds[x])
+				for i := range base {
+					at := func(d float64) map[string]*tensor.Dense {
+						moved := slices.Clone(base)
+						moved[i] += d
+						feeds := map[string]*tensor.Dense{}
+						for k, v := range p.g.feeds {
+							feeds[k] = v
+						}
+						feeds[x] = dense(p.g.t, shapeOf(p.g.feeds[x]), moved)
+						return p.run(t, feeds, zero, shapes)
+					}
+					up, down := at(h), at(-h)
+					for _, y := range p.outputs {
+						a, b := floats(up[y]), floats(down[y])
+						for j := range a {
+							numeric, got := (a[j]-b[j])/(2*h), analytic[[2]string{y, x}][j][i]
+							if !(math.Abs(numeric-got) <= tol*(1+math.Abs(numeric))) {
+								t.Fatalf("seed %d: d %s[%d] / d %s[%d] is %g, differences give %g", seed, y, j, x, i, got, numeric)
+							}
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+func seedOf(op string, n int) uint64 {
+	h := fnv.New32a()
+	fmt.Fprint(h, op, n)
+	return uint64(h.Sum32())
+}
+
+func product(shape []int) int {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	return n
+}
+
+// TestDirections compares, on larger shapes, the derivative along one random direction with a central difference: with all
+// sizes known, and with none.
+func TestDirections(t *testing.T) {
+	for n, c := range opCases() {
+		for _, dynamic := range []bool{false, true} {
+			if dynamic && c.static {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/%d/dynamic=%v", c.op, n, dynamic), func(t *testing.T) {
+				seed := seedOf(c.op, n) + 1
+				opset := c.to
+				if opset == 0 {
+					opset = 23
+				}
+				p := open(t, c, opset, 3, dynamic, seed)
+				shapes := p.shapes(t, c, opset, 3, seed)
+				ct := map[string][]float64{}
+				scale := 0.0
+				for _, y := range p.outputs {
+					ct[y] = make([]float64, product(shapes[y]))
+					for i := range ct[y] {
+						ct[y][i] = p.g.rng.NormFloat64()
+					}
+					scale += math.Sqrt(float64(len(ct[y])))
+				}
+				h, tol := p.precision()
+				direction := map[string][]float64{}
+				for _, x := range p.g.wrt {
+					direction[x] = make([]float64, len(floats(p.g.feeds[x])))
+					for i := range direction[x] {
+						direction[x][i] = max(-2, min(2, p.g.rng.NormFloat64()))
+					}
+				}
+				at := func(d float64) float64 {
+					feeds := map[string]*tensor.Dense{}
+					for k, v := range p.g.feeds {
+						feeds[k] = v
+					}
+					for x, dir := range direction {
+						moved := slices.Clone(floats(feeds[x]))
+						for i := range moved {
+							moved[i] += d * dir[i]
+						}
+						feeds[x] = dense(p.g.t, shapeOf(feeds[x]), moved)
+					}
+					out := p.run(t, feeds, ct, shapes)
+					sum := 0.0
+					for _, y := range p.outputs {
+						for i, v := range floats(out[y]) {
+							sum += v * ct[y][i]
+						}
+					}
+					return sum
+				}
+				numeric := (at(h) - at(-h)) / (2 * h)
+				out := p.run(t, p.g.feeds, ct, shapes)
+				got := 0.0
+				for x, dir := range direction {
+					for i, v := range floats(out["grad_"+x]) {
+						got += v * dir[i]
+					}
+				}
+				if !(math.Abs(numeric-got) <= tol*(1+scale+math.Abs(numeric))) {
+					t.Fatalf("seed %d: the derivative is %g, a difference gives %g", seed, got, numeric)
+				}
+			})
+		}
+	}
+}
+
+// TestEveryRuleIsChecked: each rule has a case in its range of versions.
+func TestEveryRuleIsChecked(t *testing.T) {
+	for i := range table {
+		r := &table[i]
+		found := slices.ContainsFunc(opCases(), func(c opCase) bool {
+			g := newGen(c, c.from, 1, onnx.Float, false, 1)
+			return slices.ContainsFunc(g.b.M.Nodes, func(n *onnx.Node) bool { return n.Op == r.op && n.Domain == r.domain && c.op == name(r) })
+		})
+		if !found {
+			t.Errorf("the rule of %s has no check in opCases", name(r))
+		}
+	}
+}
+
+func name(r *entry) string {
+	if r.domain == "" {
+		return r.op
+	}
+	return r.domain + "." + r.op
+}
+
+// TestDecompositions: what a rule differentiates instead of a node computes the same values as the node.
+func TestDecompositions(t *testing.T) {
+	for n, c := range opCases() {
+		g := newGen(c, c.from, 3, onnx.Float, false, seedOf(c.op, n))
+		m := g.b.M
+		node := m.Nodes[len(m.Nodes)-1]
+		r := lookup(node, m.Opset(node.Domain))
+		if r == nil || r.expand == nil {
+			continue
+		}
+		t.Run(fmt.Sprintf("%s/%d", c.op, n), func(t *testing.T) {
+			types, err := onnx.Infer(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := &engine{b: g.b, t: types, typed: len(m.Nodes)}
+			cl := &call{Builder: g.b, e: e, n: node, x: node.Inputs, y: node.Outputs, dy: node.Outputs, wants: make([]bool, len(node.Inputs))}
+			again := r.expand(cl)
+			if cl.err != nil || e.sync() != nil {
+				t.Fatal(cl.err, e.err)
+			}
+			for i, y := range node.Outputs {
+				if !types.Of(y).Type.IsFloat() {
+					continue
+				}
+				m.Nodes = append(m.Nodes, &onnx.Node{Name: "again" + y, Op: "Identity", Inputs: []string{again[i]}, Outputs: []string{"again" + y}})
+				m.Outputs = append(m.Outputs, onnx.ValueInfo{Name: y, Type: onnx.Float}, onnx.ValueInfo{Name: "again" + y, Type: onnx.Float})
+			}
+			s, err := ort.Open(m, ort.Options{Threads: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			out, err := s.Run(context.Background(), g.feeds)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, y := range node.Outputs {
+				if out[y] == nil {
+					continue
+				}
+				a, b := floats(out[y]), floats(out["again"+y])
+				if len(a) != len(b) {
+					t.Fatalf("%s: shapes %v and %v", y, out[y].Shape(), out["again"+y].Shape())
+				}
+				for i := range a {
+					if !(math.Abs(a[i]-b[i]) <= 1e-5*(1+math.Abs(a[i]))) {
+						t.Fatalf("%s[%d] is %g, its decomposition gives %g", y, i, a[i], b[i])
+					}
+				}
+			}
+		})
+	}
+}
