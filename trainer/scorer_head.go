@@ -1,0 +1,49 @@
+package trainer
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"assay/model"
+)
+
+// openHead makes the model of mode head: the backbone (with the adapter of init, if there is one) gives the hidden states,
+// Gorgonia trains the head on them.
+func openHead(c *Config, parts *model.Parts) (Model, error) {
+	s, err := model.NewScorer(parts, modelOptions(c))
+	if err != nil {
+		return nil, err
+	}
+	states := s.StateFingerprint()
+	if err := s.Close(); err != nil {
+		return nil, err
+	}
+	var params []Param
+	for i := range len(c.Head.Hidden) + 1 {
+		for _, part := range []string{"weight", "bias"} {
+			name := fmt.Sprintf("layers.%d.%s", i, part)
+			params = append(params, Param{name, parts.Own[name]})
+		}
+	}
+	return NewHeadModel(HeadOptions{
+		Spec: NewHeadSpec(c.Head, parts.Own["layers.0.weight"].Shape()[1]), Params: params, Weight: c.Loss.Score, Batch: 16,
+		Cache: filepath.Join(c.Out, "cache", "hidden-states"), Backbone: map[string]string{"hidden states": states},
+		Open: func(context.Context) (Hidden, error) {
+			s, err := model.NewScorer(parts, modelOptions(c))
+			return hiddenScorer{s}, err
+		},
+		Save: func(dir string, _ []Param) error { return parts.Save(dir) }, // the parameters are the parts' own tensors
+	})
+}
+
+// hiddenScorer gives hidden states of examples.
+type hiddenScorer struct{ *model.Scorer }
+
+func (h hiddenScorer) Hidden(ctx context.Context, batch []Example) ([][]float32, error) {
+	samples, err := prepareExamples(h.Scorer, batch)
+	if err != nil {
+		return nil, err
+	}
+	return h.Scorer.Hidden(ctx, samples)
+}

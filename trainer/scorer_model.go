@@ -1,0 +1,260 @@
+package trainer
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"gorgonia.org/tensor"
+
+	"assay/data"
+	"assay/lora"
+	"assay/model"
+)
+
+// OpenModel makes the model of a configuration: a backbone with a fresh scorer on it, or with that of `init`. It is the Factory of
+// the command train.
+func OpenModel(_ context.Context, c *Config) (Model, error) {
+	parts, err := newParts(c)
+	if err != nil {
+		return nil, err
+	}
+	if c.Mode == "head" {
+		return openHead(c, parts)
+	}
+	t, err := model.NewTuner(parts, tuneOptions(c, parts))
+	if err != nil {
+		return nil, err
+	}
+	m := &scorerModel{config: c, tuner: t}
+	names, values := t.Params()
+	for i, n := range names {
+		m.params = append(m.params, Param{n, values[i]})
+	}
+	return m, nil
+}
+
+// newParts reads the scorer that training goes on from, or makes a fresh one. What the configuration says about the scorer
+// counts in both cases.
+func newParts(c *Config) (*model.Parts, error) {
+	sc := &model.ScorerConfig{
+		Format: 1, Backbone: c.Backbone, Pair: c.Pair, PairSize: c.PairSize, Question: c.Question[0], Answer: c.Answer[0], TextLoss: c.TextLoss,
+		ScoreRange: [2]float64{c.ScoreRange[0], c.ScoreRange[1]}, ScoreToken: c.ScoreToken, ScorePosition: c.ScorePosition,
+		DType: dtype(c), ChatTemplate: c.ChatTemplate, EndOfTurn: c.EndOfTurn,
+		Head: model.HeadConfig{Hidden: c.Head.Hidden, Activation: c.Head.Activation, Kind: c.Head.Kind, Values: c.Head.Values},
+	}
+	if err := sc.Normalize(); err != nil {
+		return nil, err
+	}
+	if c.Init == "" {
+		var l *lora.Config
+		if c.Mode == "lora" {
+			l = loraConfig(c)
+		}
+		return model.NewParts(sc, l, c.Seed)
+	}
+	p, err := model.LoadParts(c.Init)
+	if err != nil {
+		return nil, err
+	}
+	if c.Mode == "full" && p.Adapter != nil {
+		return nil, fmt.Errorf("init: %s has an adapter, which mode full does not train; merge it first (train merge --scorer %s --out DIR)", c.Init, c.Init)
+	}
+	if c.Mode == "lora" && p.Adapter == nil {
+		fresh, err := model.NewParts(sc, loraConfig(c), c.Seed)
+		if err != nil {
+			return nil, err
+		}
+		p.Adapter = fresh.Adapter
+	}
+	p.Config = sc
+	return p, nil
+}
+
+func loraConfig(c *Config) *lora.Config {
+	names := func(t Targets) lora.Names { return lora.Names{List: t.List, Regex: t.Pattern} }
+	l := lora.NewConfig(c.Lora.R, c.Lora.Alpha, names(c.Lora.Targets))
+	l.Dropout, l.RSLoRA, l.Base, l.LayersToTransform = c.Lora.Dropout, c.Lora.RSLora, c.Backbone, c.Lora.Layers
+	l.Exclude = names(c.Lora.Exclude)
+	for _, k := range slices.Sorted(maps.Keys(c.Lora.RankPattern)) {
+		l.Ranks = append(l.Ranks, lora.Override{Key: k, Value: float64(c.Lora.RankPattern[k])})
+	}
+	for _, k := range slices.Sorted(maps.Keys(c.Lora.AlphaPattern)) {
+		l.Alphas = append(l.Alphas, lora.Override{Key: k, Value: c.Lora.AlphaPattern[k]})
+	}
+	return l
+}
+
+// dtype resolves auto: half precision where there is a GPU, float32 on the CPU.
+func dtype(c *Config) string {
+	if c.Dtype != "auto" {
+		return c.Dtype
+	}
+	if strings.HasPrefix(c.Device, "cuda") {
+		return "bfloat16"
+	}
+	return "float32"
+}
+
+func modelOptions(c *Config) model.Options {
+	o := model.Options{Device: c.Device, Threads: c.Threads, Cache: int64(c.Cache.Vision)}
+	if o.Threads == 0 {
+		o.Threads = runtime.NumCPU()
+	}
+	if c.Cache.Vision == Disk {
+		o.Cache, o.Folder = 0, filepath.Join(c.Out, "cache")
+	}
+	return o
+}
+
+func tuneOptions(c *Config, p *model.Parts) model.TuneOptions {
+	o := model.TuneOptions{Options: modelOptions(c), Full: c.Mode == "full", TextLoss: c.Loss.Text, ScoreLoss: c.Loss.Score,
+		Recompute: c.Recompute == "layers", Fixed: strings.HasPrefix(c.Device, "cuda")}
+	if p.Adapter != nil {
+		o.Dropout = c.Lora.Dropout
+	}
+	return o
+}
+
+// scorerModel trains adapter or backbone together with head and score token, in the step graph.
+type scorerModel struct {
+	config *Config
+	tuner  *model.Tuner
+	params []Param
+}
+
+func (m *scorerModel) Params() []Param { return m.params }
+
+func (m *scorerModel) Step(ctx context.Context, batch []Example, weight float64, seed uint64) (*StepResult, error) {
+	samples, err := prepareExamples(m.tuner, batch)
+	if err != nil {
+		return nil, err
+	}
+	labels := make([]float64, len(batch))
+	for i := range batch {
+		labels[i] = batch[i].Label
+	}
+	r, err := m.tuner.Step(ctx, samples, labels, weight, seed)
+	if err != nil {
+		return nil, fmt.Errorf("training on %s: %w", ids(batch), err)
+	}
+	out := &StepResult{Loss: r.Loss, CE: r.CE, ScoreLoss: r.ScoreLoss, Score: r.Score, Tokens: r.Tokens, Grads: make([]*tensor.Dense, len(m.params))}
+	for i, p := range m.params {
+		out.Grads[i] = r.Grads[p.Name]
+	}
+	return out, nil
+}
+
+func (m *scorerModel) Score(ctx context.Context, batch []Example) ([]float64, error) {
+	samples, err := prepareExamples(m.tuner, batch)
+	if err != nil {
+		return nil, err
+	}
+	return m.tuner.Score(ctx, samples)
+}
+
+func (m *scorerModel) SaveScorer(dir string) error { return m.tuner.SaveScorer(dir) }
+
+func (m *scorerModel) Fingerprint() map[string]string {
+	return map[string]string{"backbone": m.tuner.BackboneFingerprint()}
+}
+
+func (m *scorerModel) Close() error { return m.tuner.Close() }
+
+// Plan counts tokens, parameters and memory.
+func (m *scorerModel) Plan(_ context.Context, sample []Example) (*Plan, error) {
+	samples, err := prepareExamples(m.tuner, sample)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{Device: m.tuner.Device(), Tokens: TokenCount{Min: len(samples[0].IDs)}}
+	for _, s := range samples {
+		n := len(s.IDs)
+		p.Tokens.Min, p.Tokens.Max = min(p.Tokens.Min, n), max(p.Tokens.Max, n)
+		p.Tokens.Mean += float64(n) / float64(len(samples))
+	}
+	const target = 2048 // tokens of a run: enough for large matrix products
+	p.MicroBatch = min(max(1, int(target/p.Tokens.Mean)), m.config.BatchSize)
+	u := m.tuner.Usage(p.Tokens.Max, p.MicroBatch)
+	p.Parameters, p.Trainable, p.Bytes = u.Parameters, u.Trainable, u.Bytes
+	return p, nil
+}
+
+// preparer is what turns pairs into samples: a Tuner or a Scorer.
+type preparer interface {
+	Prepare(model.Pair) (*model.Sample, error)
+}
+
+// prepareExamples reads, augments and tokenises a batch on all cores. Pictures whose features are known are not read.
+func prepareExamples(p preparer, batch []Example) ([]*model.Sample, error) {
+	samples, errs := make([]*model.Sample, len(batch)), make([]error, len(batch))
+	var wg sync.WaitGroup
+	free := make(chan struct{}, runtime.NumCPU())
+	for i := range batch {
+		wg.Go(func() {
+			free <- struct{}{}
+			defer func() { <-free }()
+			samples[i], errs[i] = prepareExample(p, &batch[i])
+		})
+	}
+	wg.Wait()
+	for i, err := range errs {
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", batch[i].Row.ID, err)
+		}
+	}
+	return samples, nil
+}
+
+func prepareExample(p preparer, e *Example) (*model.Sample, error) {
+	load := func(what string, from data.Image) (*data.Picture, error) {
+		picture, err := from.Open(e.Base, data.Limits{})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", what, err)
+		}
+		if e.Augment != 0 {
+			picture = data.RandomAugmentation(e.Augment).Apply(picture)
+		}
+		return picture, nil
+	}
+	return p.Prepare(model.Pair{Instruction: e.Row.Instruction, Question: e.Question, Answer: e.Answer, Key: pairKey(e),
+		Load: func() (source, edit *data.Picture, err error) {
+			if source, err = load("source", e.Row.Source); err == nil {
+				edit, err = load("edit", e.Row.Edit)
+			}
+			return source, edit, err
+		}})
+}
+
+// pairKey identifies the two pictures of an example as it is augmented: files by path, size and time, bytes by content.
+func pairKey(e *Example) string {
+	h := sha256.New()
+	for _, m := range []data.Image{e.Row.Source, e.Row.Edit} {
+		if len(m.Bytes) > 0 {
+			fmt.Fprintf(h, "%d bytes\n", len(m.Bytes))
+			h.Write(m.Bytes)
+			continue
+		}
+		path := m.Path
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(e.Base, path)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return ""
+		}
+		fmt.Fprintf(h, "%s %d %d\n", path, info.Size(), info.ModTime().UnixNano())
+	}
+	if e.Augment != 0 {
+		fmt.Fprintf(h, "%+v", data.RandomAugmentation(e.Augment))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:20])
+}
