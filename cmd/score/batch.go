@@ -309,13 +309,17 @@ func openJournal(path string, head journalHead) (*journal, map[int]outcome, erro
 		}
 		done[o.Row], end = o, d.InputOffset()
 	}
-	if err := f.Truncate(end); err == nil {
+	if err = f.Truncate(end); err == nil {
 		_, err = f.Seek(end, io.SeekStart)
 	}
 	if err == nil {
 		_, err = f.WriteString("\n")
 	}
-	return &journal{f}, done, err
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return &journal{f}, done, nil
 }
 
 func (j *journal) line(v any) error {
