@@ -22,7 +22,17 @@ func differences(old, now *state) ([]string, error) {
 	if err := yaml.Unmarshal([]byte(now.Config), &is); err != nil {
 		return nil, err
 	}
-	out := changed("", flatten("", was), flatten("", is))
+	text, err := Default().YAML()
+	if err != nil {
+		return nil, err
+	}
+	var usual map[string]any
+	if err := yaml.Unmarshal(text, &usual); err != nil {
+		return nil, err
+	}
+	before := flatten("", usual) // a checkpoint of an earlier version lacks newer keys: then they had their defaults
+	maps.Copy(before, flatten("", was))
+	out := changed("", before, flatten("", is))
 	out = append(out, changed("model: ", old.Model, now.Model)...)
 	return append(out, changed("data: ", old.Data, now.Data)...), nil
 }

@@ -456,3 +456,60 @@ func TestBadTablesAreToldOfTogether(t *testing.T) {
 		}
 	}
 }
+
+func TestMeasure(t *testing.T) {
+	got := measure([]float64{0.1, 0.2, 0.8, 0.9, -0.3}, []float64{0, 0.5, 1, 0.5, 0})
+	// ranks 2 3 4 5 1 and 1.5 3.5 5 3.5 1.5: rho from scipy.stats.spearmanr
+	if math.Abs(float64(got.L1)-0.26) > 1e-12 || got.Accuracy != 0.6 || math.Abs(float64(got.Spearman)-0.7905694150420948) > 1e-12 || got.Rows != 5 {
+		t.Errorf("%+v", got)
+	}
+	text, err := json.Marshal(measure([]float64{0.5, 0.5}, []float64{0, 1}))
+	if err != nil || !strings.Contains(string(text), `"spearman":null`) {
+		t.Errorf("%s %v", text, err)
+	}
+}
+
+// TestTemplatesAndAugmentation: what is drawn varies over samples and epochs, and is the same in every run of a seed.
+func TestTemplatesAndAugmentation(t *testing.T) {
+	seen := func(extra string) []Example {
+		f := newFake()
+		path := writeRun(t, 60, "epochs: 2\n"+extra)
+		if strings.Contains(extra, "data:") {
+			text, _ := os.ReadFile(path)
+			text = regexp.MustCompile(`(?m)^data: .*train_split.*\n`).ReplaceAll(text, nil)
+			if err := os.WriteFile(path, text, 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		train(t, path, f)
+		for i := range f.seen {
+			f.seen[i].Base = ""
+		}
+		return f.seen
+	}
+	a := seen("augment: adiee\n")
+	if d := cmp.Diff(a, seen("augment: adiee\nvalidate: {every: 3, limit: 2}\n")); d != "" {
+		t.Error("validation changes what is drawn:", d)
+	}
+	questions, answers, augments := map[string]int{}, map[string]int{}, map[uint64]int{}
+	for _, e := range a {
+		questions[e.Question]++
+		answers[e.Answer]++
+		augments[e.Augment]++
+	}
+	if len(questions) != 2 || len(answers) != 2 || len(augments) != len(a) || augments[0] != 0 {
+		t.Error(questions, answers, len(augments))
+	}
+	for what, n := range questions {
+		if n < 30 {
+			t.Errorf("%q was drawn %d times of %d", what, n, len(a))
+		}
+	}
+	b := seen("data: {train: table.jsonl, validation: 0.2, sampling: group}\n")
+	if len(b) != 2*16 { // 20 groups, of which 4 are held out
+		t.Error(len(b), "samples")
+	}
+	if b[0].Augment != 0 {
+		t.Error("augmented without being asked to")
+	}
+}

@@ -1,10 +1,9 @@
-"""Makes trainer/testdata/*.json: AdamW with clipping from torch, heads and their gradients from torch, Spearman from scipy.
+"""Makes trainer/testdata/*.json: AdamW with clipping from torch, heads and their gradients from torch.
 Run from the repository root."""
 
 import json
 
 import torch
-from scipy.stats import spearmanr
 
 torch.manual_seed(3)
 torch.set_num_threads(1)
@@ -73,9 +72,3 @@ heads = [
     head("regression", [24, 32, 16, 1], [], 3, 1 / 3),
 ]
 json.dump(heads, open("trainer/testdata/heads.json", "w"))
-
-ranks = []
-for a, b in [([1, 2, 3, 4], [1, 3, 2, 4]), ([0, 0, 0.5, 0.5, 1, 1, 1], [0.1, 0.3, 0.3, 0.2, 0.9, 0.9, 0.05]),
-             ([0, 1], [1, 0]), ([3, 3, 3, 1, 2, 2], [9, 8, 7, 1, 8, 8])]:
-    ranks.append({"a": a, "b": b, "rho": float(spearmanr(a, b)[0])})
-json.dump(ranks, open("trainer/testdata/spearman.json", "w"))

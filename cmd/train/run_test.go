@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"assay/internal/cli"
+	"assay/internal/oracle"
+)
+
+// call runs a command line as the process would.
+func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	code = app.Run(context.Background(), args, &out, &err)
+	return code, out.String(), err.String()
+}
+
+// writeRun makes a table of the oracle's pictures and a run over its tiny backbone.
+func writeRun(t *testing.T, extra string) (config, out string) {
+	t.Helper()
+	dir, root := t.TempDir(), oracle.Folders(t)[0]
+	var rows strings.Builder
+	for i, p := range oracle.Read[[]struct{ Input, Edited string }](t, filepath.Join(root, "images", "pairs.json")) {
+		for label, edit := range map[int]string{0: p.Input, 1: p.Edited} {
+			fmt.Fprintf(&rows, `{"id": "%d-%d", "group": "g%d", "source": %q, "edit": %q, "instruction": "edit number %d", "label": %d}`+"\n",
+				i, label, i, filepath.Join(root, p.Input), filepath.Join(root, edit), i, label)
+		}
+	}
+	config, out = filepath.Join(dir, "run.yaml"), filepath.Join(dir, "out")
+	text := fmt.Sprintf("backbone: %s\nout: out\ndata: {train: table.jsonl, validation: 0.25}\nbatch_size: 4\nhead: {hidden: [8]}\n%s",
+		filepath.Join(root, "llavanext", "backbone"), extra)
+	for path, text := range map[string]string{config: text, filepath.Join(dir, "table.jsonl"): rows.String()} {
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return config, out
+}
+
+func TestTrainCommand(t *testing.T) {
+	config, out := writeRun(t, "steps: 2\n")
+	code, stdout, stderr := call(t, "--config", config, "--dry-run", "--json")
+	var plan struct{ Steps, Trainable int64 }
+	if err := json.Unmarshal([]byte(stdout), &plan); err != nil || code != cli.Done || plan.Steps != 2 || plan.Trainable == 0 {
+		t.Fatalf("%d %q %q", code, stdout, stderr)
+	}
+	if _, err := os.Stat(out); !os.IsNotExist(err) {
+		t.Error("a dry run made the run directory")
+	}
+	code, stdout, stderr = call(t, "--config", config, "--json")
+	var result struct {
+		Steps   int64
+		Scorer  string
+		Resumed int64
+	}
+	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != cli.Done || result.Steps != 2 || stderr != "" {
+		t.Fatalf("%d %q %q", code, stdout, stderr)
+	}
+	for _, name := range []string{"scorer.yaml", "adapter_config.json", "adapter_model.safetensors", "head.safetensors", "README.md"} {
+		if _, err := os.Stat(filepath.Join(result.Scorer, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	if code, stdout, _ = call(t, "--config", config); code != cli.Done || !strings.Contains(stdout, "resumed at step 2") {
+		t.Errorf("%d %q", code, stdout)
+	}
+}
+
+func TestModeHead(t *testing.T) {
+	config, out := writeRun(t, "mode: head\nepochs: 5\n")
+	if code, stdout, stderr := call(t, "--config", config); code != cli.Done {
+		t.Fatalf("%d %q %q", code, stdout, stderr)
+	}
+	if _, err := os.Stat(filepath.Join(out, "scorer", "head.safetensors")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWrongUsage(t *testing.T) {
+	config, _ := writeRun(t, "batchsize: 3\nseed: -1\n")
+	code, stdout, _ := call(t, "--config", config, "--json")
+	var problem struct{ Problems []string }
+	if err := json.Unmarshal([]byte(stdout), &problem); err != nil || code != cli.Wrong || len(problem.Problems) != 2 || !strings.Contains(problem.Problems[0], "run.yaml:6:1: batchsize") {
+		t.Errorf("%d %q", code, stdout)
+	}
+	good, _ := writeRun(t, "steps: 1\n")
+	for _, args := range [][]string{nil, {"--config", config + ".gone"}, {"--config", good, "--resume"}, {"--config", good, "--fresh", "--resume"}, {"stray"}} {
+		if code, stdout, stderr := call(t, args...); code != cli.Wrong || stderr == "" {
+			t.Errorf("%q: %d %q %q", args, code, stdout, stderr)
+		}
+	}
+	bad, _ := writeRun(t, "steps: 1\ndevice: cuda:0\n")
+	if code, _, stderr := call(t, "--config", bad); code == cli.Done {
+		t.Errorf("cuda without a GPU: %q", stderr)
+	}
+}
