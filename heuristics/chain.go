@@ -1,0 +1,163 @@
+package heuristics
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+)
+
+// What a picture of a chain is to an instruction; the "why" of its label.
+const (
+	ChainSource     = "chain_source"      // k = j1
+	ChainEarlier    = "chain_earlier"     // k < j1
+	ChainPartial    = "chain_partial"     // j1 < k < j2
+	ChainTarget     = "chain_target"      // k = j2
+	ChainOverEdited = "chain_over_edited" // k > j2
+	ChainForeign    = "chain_foreign"     // a picture of another chain
+)
+
+// MaxChain is the largest number of pictures in a chain. Published chains have six.
+const MaxChain = 64
+
+// ChainLabel is the paper's equation 4: how well picture k of a chain answers the instructions that lead from picture j1
+// to picture j2. Pictures count from 0, and instruction j, from 1, turns picture j-1 into picture j.
+//
+//	f = 0                      k < j1
+//	    (k - j1) / (j2 - j1)   j1 <= k <= j2
+//	    overEdited             k > j2 (0.5 in the paper)
+//
+// It is NaN unless 0 <= j1 < j2 and 0 <= k.
+func ChainLabel(j1, j2, k int, overEdited float64) float64 {
+	switch {
+	case j1 < 0 || j2 <= j1 || k < 0:
+		return math.NaN()
+	case k < j1:
+		return 0
+	case k <= j2:
+		return float64(k-j1) / float64(j2-j1)
+	}
+	return overEdited
+}
+
+// Turn is one labelled sample of a chain.
+type Turn struct {
+	From, To     int   // j1, j2: source and target
+	Shown        int   // k: the picture that is judged; of a foreign one its number among those of (j1, j2), from 0
+	Foreign      bool  // the judged picture belongs to another chain
+	Instructions []int // those that are joined, from 0, in the order in which they are
+	Decision
+}
+
+// Turns draws the samples of one chain. They depend on the seed, the chain's name and its number of pictures only, and
+// come sorted by From, To, Foreign and Shown. All samples of one (j1, j2) have their instructions in one order.
+func (c Chains) Turns(seed uint64, chain string, pictures int) ([]Turn, error) {
+	if pictures > MaxChain {
+		return nil, fmt.Errorf("a chain of %d pictures: want at most %d", pictures, MaxChain)
+	}
+	rng := chainRand(seed, chain)
+	var all []Turn
+	for j1 := range pictures {
+		for j2 := j1 + 1; j2 < pictures; j2++ {
+			order := make([]int, j2-j1)
+			for i := range order {
+				order[i] = j1 + i
+			}
+			if c.Shuffle {
+				rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+			}
+			for k := range pictures {
+				d := Decision{ChainLabel(j1, j2, k, c.OverEditedLabel), chainWhy(j1, j2, k)}
+				all = append(all, Turn{j1, j2, k, false, order, d})
+			}
+			for k := range c.Foreign {
+				all = append(all, Turn{j1, j2, k, true, order, Decision{c.ForeignLabel, ChainForeign}})
+			}
+		}
+	}
+	if c.Samples == 0 && !c.Balanced {
+		return all, nil
+	}
+	picked := c.pick(rng, all)
+	slices.Sort(picked)
+	out := make([]Turn, len(picked))
+	for i, at := range picked {
+		out[i] = all[at]
+	}
+	return out, nil
+}
+
+// pick draws indices into all, without repetition.
+func (c Chains) pick(rng *rand.Rand, all []Turn) []int {
+	order := rng.Perm(len(all))
+	want := len(all)
+	if c.Samples > 0 {
+		want = min(want, c.Samples)
+	}
+	if !c.Balanced {
+		return order[:want]
+	}
+	byLabel := map[float64][]int{}
+	var labels []float64 // in random order, so that none is ahead when samples are few
+	for _, i := range order {
+		l := all[i].Label
+		if byLabel[l] == nil {
+			labels = append(labels, l)
+		}
+		byLabel[l] = append(byLabel[l], i)
+	}
+	slices.Sort(labels)
+	rng.Shuffle(len(labels), func(i, j int) { labels[i], labels[j] = labels[j], labels[i] })
+	rounds := len(all)
+	if c.Samples == 0 { // all that can be had in equal numbers
+		for _, l := range labels {
+			rounds = min(rounds, len(byLabel[l]))
+		}
+	}
+	var out []int
+	for round := 0; round < rounds && len(out) < want; round++ {
+		for _, l := range labels {
+			if round < len(byLabel[l]) && len(out) < want {
+				out = append(out, byLabel[l][round])
+			}
+		}
+	}
+	return out
+}
+
+// Join joins the texts of the turn's instructions, without the full stops at their ends but for the last one's.
+func (c Chains) Join(t Turn, instructions []string) string {
+	parts := make([]string, len(t.Instructions))
+	for i, at := range t.Instructions {
+		parts[i] = strings.TrimSpace(instructions[at])
+		if i+1 < len(parts) {
+			parts[i] = strings.TrimRight(parts[i], ". ")
+		}
+	}
+	return strings.Join(parts, c.Joint)
+}
+
+func chainWhy(j1, j2, k int) string {
+	switch {
+	case k < j1:
+		return ChainEarlier
+	case k == j1:
+		return ChainSource
+	case k < j2:
+		return ChainPartial
+	case k == j2:
+		return ChainTarget
+	}
+	return ChainOverEdited
+}
+
+// chainRand returns the generator of one chain, so that it does not matter which chains were drawn before it.
+func chainRand(seed uint64, chain string) *rand.Rand {
+	h := fnv.New64a()
+	h.Write(binary.LittleEndian.AppendUint64(nil, seed))
+	h.Write([]byte(chain)) // never fails
+	return rand.New(rand.NewPCG(h.Sum64(), seed))
+}

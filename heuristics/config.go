@@ -1,0 +1,197 @@
+package heuristics
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// How the thresholds of CLIP-I and DINO-I are joined.
+const (
+	JoinAnd = "and" // an edit fails at or below both
+	JoinOr  = "or"  // at or below one of them
+)
+
+// Rules is the configuration of the label rules.
+type Rules struct {
+	Order        []string  `yaml:"order"`          // names of rules; the first one that applies decides
+	FailedClipD  float64   `yaml:"failed_clip_d"`  // at or below: 0
+	PartialClipD float64   `yaml:"partial_clip_d"` // a strong editor's at or below: PartialLabel
+	PartialLabel float64   `yaml:"partial_label"`
+	ClipI        Threshold `yaml:"clip_i"`
+	DinoI        Threshold `yaml:"dino_i"`
+	Join         string    `yaml:"join"`          // of the two before: and, or
+	PromptGuided []string  `yaml:"prompt_guided"` // editors that work from two captions, not from the instruction
+	Weak         []string  `yaml:"weak"`
+	Strong       []string  `yaml:"strong"`
+}
+
+// Chains is the configuration of the labels of multi-turn chains.
+type Chains struct {
+	Samples         int     `yaml:"samples"`  // (j1, j2, k) to draw from each chain; 0: all
+	Balanced        bool    `yaml:"balanced"` // as many of each label as of any other, as far as the chain has them
+	Shuffle         bool    `yaml:"shuffle"`  // the joined instructions in random order
+	Joint           string  `yaml:"joint"`    // what stands between two joined instructions
+	Foreign         int     `yaml:"foreign"`  // pictures of other chains, for every (j1, j2)
+	ForeignLabel    float64 `yaml:"foreign_label"`
+	OverEditedLabel float64 `yaml:"over_edited_label"`
+}
+
+// Preset is a named configuration.
+type Preset struct {
+	Rules  Rules
+	Chains Chains
+}
+
+// Presets are "paper", what the ADIEE paper says, and "released", what its code does:
+//
+//   - thresholds of CLIP-I and DINO-I: the 5th percentiles of the sources; 0.83 and 0.4, which are those of their data.
+//   - joined instructions: in order; shuffled.
+//   - pictures of other chains: none; one for each (j1, j2), label 0.
+//
+// The paper says "negative" of a CLIP-D that fails and "below 0.2" of a partial success, the code compares with <=. Here
+// every threshold is inclusive: the source's own CLIP-D is 0, and it is a failure. The code's test for a missing CLIP-D
+// compares NaN with ==, so its rule never fires; here it does, in both presets.
+var Presets = map[string]Preset{"paper": paper(), "released": released()}
+
+func paper() Preset {
+	return Preset{
+		Rules: Rules{
+			Order: []string{RuleGiven, RuleSource, RuleTarget, RuleNoClipD, RuleClipD, RuleDissimilar, RuleWeakEditor,
+				RulePartial},
+			FailedClipD: 0, PartialClipD: 0.2, PartialLabel: 0.5,
+			ClipI: Threshold{Value: 5, Percentile: true}, DinoI: Threshold{Value: 5, Percentile: true}, Join: JoinAnd,
+			PromptGuided: []string{"cyclediff", "cyclediffusion", "diffedit", "pr2pr", "prompt2prompt", "prompt-to-prompt",
+				"p2p0", "p2p-0", "pix2pix-zero", "sdedit", "t2l", "text2live"},
+			Weak:   []string{"diffedit", "p2p0", "pix2pix-zero", "sdedit", "t2l", "text2live"},
+			Strong: []string{"magicbrush", "aurora"},
+		},
+		Chains: Chains{Joint: ". ", OverEditedLabel: 0.5},
+	}
+}
+
+func released() Preset {
+	p := paper()
+	p.Rules.ClipI, p.Rules.DinoI = Threshold{Value: 0.83}, Threshold{Value: 0.4}
+	p.Chains.Shuffle, p.Chains.Foreign = true, 1
+	return p
+}
+
+// Check calls problem for each value that cannot be right, with the key that it has in a configuration file.
+func (r Rules) Check(problem func(key, format string, args ...any)) {
+	for i, name := range r.Order {
+		if _, ok := rules[name]; !ok {
+			problem("order", "no rule %q, only %v", name, Names())
+		} else if slices.Contains(r.Order[:i], name) {
+			problem("order", "rule %q stands twice", name)
+		}
+	}
+	if len(r.Order) == 0 {
+		problem("order", "without a rule nothing is labelled; there are %v", Names())
+	}
+	if r.Join != JoinAnd && r.Join != JoinOr {
+		problem("join", "want and, or, not %q", r.Join)
+	}
+	checkLabel(problem, "partial_label", r.PartialLabel)
+	for _, t := range []struct {
+		key string
+		of  Threshold
+	}{{"clip_i", r.ClipI}, {"dino_i", r.DinoI}} {
+		if t.of.Percentile && !(0 <= t.of.Value && t.of.Value <= 100) {
+			problem(t.key, "want a percentile from 0 to 100, not %v", t.of.Value)
+		}
+	}
+	for _, name := range r.Weak {
+		if editorSet(r.Strong)[editorKey(name)] {
+			problem("weak", "editor %q is among the strong ones too", name)
+		}
+	}
+}
+
+// Check calls problem for each value that cannot be right.
+func (c Chains) Check(problem func(key, format string, args ...any)) {
+	if c.Samples < 0 {
+		problem("samples", "want at least 0 (all), not %d", c.Samples)
+	}
+	if c.Foreign < 0 {
+		problem("foreign", "want at least 0, not %d", c.Foreign)
+	}
+	checkLabel(problem, "foreign_label", c.ForeignLabel)
+	checkLabel(problem, "over_edited_label", c.OverEditedLabel)
+}
+
+func checkLabel(problem func(key, format string, args ...any), key string, label float64) {
+	if !(0 <= label && label <= 1) {
+		problem(key, "want a label from 0 to 1, not %v", label)
+	}
+}
+
+// Threshold is a number, or a percentile of the values that the sources of the data have. In YAML: 0.83,
+// {percentile: 5}, or off.
+type Threshold struct {
+	Value      float64
+	Percentile bool
+	Off        bool
+}
+
+// UnmarshalValue reads the forms that a configuration file may have.
+func (t *Threshold) UnmarshalValue(v any) error {
+	if m, ok := v.(map[string]any); ok && len(m) == 1 {
+		if x, ok := number(m["percentile"]); ok {
+			*t = Threshold{Value: x, Percentile: true}
+			return nil
+		}
+	}
+	if x, ok := number(v); ok {
+		*t = Threshold{Value: x}
+		return nil
+	}
+	if v == "off" || v == false {
+		*t = Threshold{Off: true}
+		return nil
+	}
+	return fmt.Errorf("want a number, {percentile: 5} or off, not %v", v)
+}
+
+func number(v any) (float64, bool) {
+	switch v := v.(type) {
+	case float64:
+		return v, !math.IsNaN(v)
+	case int64:
+		return float64(v), true
+	case uint64:
+		return float64(v), true
+	}
+	return 0, false
+}
+
+// fix turns the threshold into a number, NaN if it is off.
+func (t Threshold) fix(name string, sources []float64) (float64, error) {
+	switch {
+	case t.Off:
+		return math.NaN(), nil
+	case !t.Percentile:
+		return t.Value, nil
+	}
+	sources = slices.DeleteFunc(slices.Clone(sources), math.IsNaN)
+	if len(sources) == 0 {
+		return 0, fmt.Errorf("%s: no source has one, so there is no percentile: give the encoders that measure it, or a fixed threshold", name)
+	}
+	return Percentile(sources, t.Value), nil
+}
+
+// Percentile is the p-th percentile, p from 0 to 100, of values in any order, without NaN: NumPy's, with its default
+// method "linear", to the last bit. NaN of nothing.
+func Percentile(values []float64, p float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	at := p / 100 * float64(len(sorted)-1)
+	i := min(max(int(at), 0), len(sorted)-1)
+	a, b, t := sorted[i], sorted[min(i+1, len(sorted)-1)], at-float64(i)
+	if t >= 0.5 { // NumPy counts from the nearer end
+		return b - (b-a)*(1-t)
+	}
+	return a + (b-a)*t
+}

@@ -1,0 +1,57 @@
+// Package heuristics holds the label rules of ADIEE: what an edit's similarities to its source and its target, the editor
+// that made it, and its place in a chain of edits say about its success, from 0 (failed) to 1 (done). Everything here is a
+// pure function; nothing reads a file or a picture.
+package heuristics
+
+import (
+	"math"
+	"strings"
+	"unicode"
+)
+
+// Kind says what a picture is to the instruction that it is judged by.
+type Kind int
+
+const (
+	Output Kind = iota // an editor made it
+	Source             // the picture before the edit, shown as if it were the result: a failure
+	Target             // the wanted result
+)
+
+// Candidate is a picture to be labelled, as a rule sees it.
+type Candidate struct {
+	Kind   Kind
+	Editor string   // who made it, if it is an Output
+	Given  *float64 // a label that came with the data, 0 to 1: a person's vote
+	// Similarities; nil or NaN: not known, or not defined (CLIP-D of two equal captions).
+	ClipD, ClipI, DinoI *float64
+}
+
+// Decision is a label and the name of the rule that gave it.
+type Decision struct {
+	Label float64
+	Why   string
+}
+
+// value returns what p points to, NaN if that is nothing.
+func value(p *float64) float64 {
+	if p == nil {
+		return math.NaN()
+	}
+	return *p
+}
+
+// known tells whether a similarity was measured and is defined.
+func known(p *float64) bool { return !math.IsNaN(value(p)) }
+
+// SameEditor compares editors' names by their letters and digits alone: "Pix2Pix-Zero" is "pix2pix_zero".
+func SameEditor(a, b string) bool { return editorKey(a) == editorKey(b) }
+
+func editorKey(name string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, name)
+}

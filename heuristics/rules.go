@@ -1,0 +1,123 @@
+package heuristics
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Names of the rules, in the order of both presets. They are what a label table says under "why".
+const (
+	RuleGiven      = "given"       // the data brought a label
+	RuleSource     = "source"      // the source shown as the result: 0
+	RuleTarget     = "target"      // the target: 1
+	RuleNoClipD    = "no_clip_d"   // a prompt-guided editor without CLIP-D (its two captions are equal): 0
+	RuleClipD      = "clip_d"      // CLIP-D at or below FailedClipD: 0
+	RuleDissimilar = "dissimilar"  // CLIP-I and (or) DINO-I at or below their thresholds: 0
+	RuleWeakEditor = "weak_editor" // an editor whose results are bad as a rule: 0
+	RulePartial    = "partial"     // a strong editor's CLIP-D at or below PartialClipD: 0.5
+)
+
+// A rule looks at one candidate and says its label, or that it has nothing to say.
+type rule func(c Candidate, l *Labeler) (label float64, applies bool)
+
+var rules = map[string]rule{
+	RuleGiven:      given,
+	RuleSource:     source,
+	RuleTarget:     target,
+	RuleNoClipD:    noClipD,
+	RuleClipD:      failedClipD,
+	RuleDissimilar: dissimilar,
+	RuleWeakEditor: weakEditor,
+	RulePartial:    partial,
+}
+
+// Names lists the rules, sorted.
+func Names() []string { return slices.Sorted(maps.Keys(rules)) }
+
+func given(c Candidate, _ *Labeler) (float64, bool) { return value(c.Given), known(c.Given) }
+
+// "input images, which, if used as outputs, reflect failed edits" (section 3.1)
+func source(c Candidate, _ *Labeler) (float64, bool) { return 0, c.Kind == Source }
+
+func target(c Candidate, _ *Labeler) (float64, bool) { return 1, c.Kind == Target }
+
+func noClipD(c Candidate, l *Labeler) (float64, bool) {
+	return 0, c.Kind == Output && !known(c.ClipD) && l.promptGuided[editorKey(c.Editor)]
+}
+
+// A negative CLIP-D is farther from the wanted edit than the source, whose CLIP-D is 0. A comparison with NaN is false, so
+// what is not known never fails an edit, here and below.
+func failedClipD(c Candidate, l *Labeler) (float64, bool) {
+	return 0, c.Kind == Output && value(c.ClipD) <= l.FailedClipD
+}
+
+func dissimilar(c Candidate, l *Labeler) (float64, bool) {
+	if c.Kind != Output {
+		return 0, false
+	}
+	clip, dino := value(c.ClipI) <= l.clipI, value(c.DinoI) <= l.dinoI
+	if l.Join == JoinOr {
+		return 0, clip || dino
+	}
+	return 0, clip && dino
+}
+
+func weakEditor(c Candidate, l *Labeler) (float64, bool) {
+	return 0, c.Kind == Output && l.weak[editorKey(c.Editor)]
+}
+
+func partial(c Candidate, l *Labeler) (float64, bool) {
+	return l.PartialLabel, c.Kind == Output && l.strong[editorKey(c.Editor)] && value(c.ClipD) <= l.PartialClipD
+}
+
+// Labeler applies the rules with thresholds that are numbers.
+type Labeler struct {
+	Rules
+	clipI, dinoI               float64 // NaN: off
+	order                      []rule
+	promptGuided, weak, strong map[string]bool
+}
+
+// Labeler fixes the thresholds: clipI and dinoI are the similarities of the sources, shown as results, to their targets,
+// one each for every source and instruction of the data (NaN: not known). They are only looked at if a threshold is a
+// percentile of them; that there are none is then an error.
+func (r Rules) Labeler(clipI, dinoI []float64) (*Labeler, error) {
+	l := &Labeler{Rules: r, promptGuided: editorSet(r.PromptGuided), weak: editorSet(r.Weak), strong: editorSet(r.Strong)}
+	for _, name := range r.Order {
+		f, ok := rules[name]
+		if !ok {
+			return nil, fmt.Errorf("no rule %q, only %v", name, Names())
+		}
+		l.order = append(l.order, f)
+	}
+	var err error
+	if l.clipI, err = r.ClipI.fix("CLIP-I", clipI); err == nil {
+		l.dinoI, err = r.DinoI.fix("DINO-I", dinoI)
+	}
+	if err != nil && slices.Contains(r.Order, RuleDissimilar) {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Thresholds returns the numbers that CLIP-I and DINO-I are compared with, NaN where there is none.
+func (l *Labeler) Thresholds() (clipI, dinoI float64) { return l.clipI, l.dinoI }
+
+// Label returns the decision of the first rule that applies, false if none does: such an edit stays unlabelled.
+func (l *Labeler) Label(c Candidate) (Decision, bool) {
+	for i, f := range l.order {
+		if label, ok := f(c, l); ok {
+			return Decision{label, l.Order[i]}, true
+		}
+	}
+	return Decision{}, false
+}
+
+func editorSet(names []string) map[string]bool {
+	set := map[string]bool{}
+	for _, n := range names {
+		set[editorKey(n)] = true
+	}
+	return set
+}
