@@ -52,7 +52,7 @@ type StepMetrics struct {
 	Seconds   float64 `json:"seconds"`           // of training so far
 }
 
-// Validation are the measures over the validation rows.
+// ValidationMetrics are the measures over the validation rows.
 type ValidationMetrics struct {
 	Kind     string  `json:"kind"` // validation
 	Step     int64   `json:"step"`

@@ -18,8 +18,7 @@ import (
 
 // Samples are the labelled rows of some label tables. Only labels and groups are held; rows are read when they are wanted.
 type Samples struct {
-	tables []*data.Table
-	rows   []sampleRow
+	rows []sampleRow
 }
 
 type sampleRow struct {
