@@ -128,10 +128,10 @@ func (s *auroraPairs) Items() ([]Item, error) { return s.items, checkFiles(s.ite
 // Read implements Set.
 func (s *auroraPairs) Read(path string) (Judged, error) {
 	j, err := s.read(path, s.epsilon)
-	return namedPairs{j, "aurora-pair"}, err
+	return namedPairs{j, "aurora-pair", false}, err
 }
 
 // Guess implements Guessable.
 func (s *auroraPairs) Guess(rng *rand.Rand) Judged {
-	return namedPairs{s.guess(rng, s.epsilon), "aurora-pair"}
+	return namedPairs{s.guess(rng, s.epsilon), "aurora-pair", false}
 }

@@ -94,6 +94,7 @@ type Reported struct {
 // Result is an evaluation.
 type Result struct {
 	JSON       any      // the machine-readable result
+	Apart      bool     // computed on other data or values than the published numbers: not to be put beside them
 	N          int      // predictions that were used
 	Missing    []Key    // rated items without a prediction
 	Numbers    []Number // headline numbers

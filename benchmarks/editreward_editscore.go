@@ -263,7 +263,7 @@ type editScoreJSON struct {
 
 func (j *editScoreJudged) Result() *Result {
 	units := make([]int, len(j.keys))
-	r := &Result{}
+	r := &Result{Apart: true}
 	missing := map[string]bool{}
 	n := map[string]int{}
 	for i := range units {

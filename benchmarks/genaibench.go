@@ -61,12 +61,13 @@ type genAI struct {
 	pairs
 	epsilon float64
 	images  string
+	apart   bool
 	places  []place
 	text    []string // the instructions
 }
 
 func loadGenAIBench(o Options) (Set, error) {
-	s := &genAI{epsilon: o.Epsilon, images: o.Images}
+	s := &genAI{epsilon: o.Epsilon, images: o.Images, apart: o.Subset != "" && o.Subset != "test_v1"}
 	s.pairs = pairs{classes: genAIVotes, rules: genAIRules, answers: []string{"A>B", "B>A", "A=B=Good", "A=B=Bad"},
 		side: map[string]string{"leftvote": left, "rightvote": right, "tievote": tie, "bothbad_vote": tie}}
 	if o.Votes != "" {
@@ -157,19 +158,24 @@ func (s *genAI) Items() ([]Item, error) {
 // Read implements Set.
 func (s *genAI) Read(path string) (Judged, error) {
 	j, err := s.read(path, s.epsilon)
-	return namedPairs{j, "genaibench"}, err
+	return namedPairs{j, "genaibench", s.apart}, err
 }
 
 // Guess implements Guessable.
 func (s *genAI) Guess(rng *rand.Rand) Judged {
-	return namedPairs{s.guess(rng, s.epsilon), "genaibench"}
+	return namedPairs{s.guess(rng, s.epsilon), "genaibench", s.apart}
 }
 
 // namedPairs are judged pairs of a benchmark.
 type namedPairs struct {
 	*pairsJudged
-	name string
+	name  string
+	apart bool // not the pairs that published numbers are computed on
 }
 
 // Result implements Judged.
-func (j namedPairs) Result() *Result { return j.result(j.name) }
+func (j namedPairs) Result() *Result {
+	r := j.result(j.name)
+	r.Apart = j.apart
+	return r
+}

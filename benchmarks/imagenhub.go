@@ -316,7 +316,7 @@ type hubJSON struct {
 func (j *hubJudged) Result() *Result {
 	rho, _ := j.correlations(j.scores, j.all())
 	human := j.humanCorrelation()
-	r := &Result{Missing: j.missing(j.scores), Numbers: append(j.Numbers(j.all()), Number{"human", human}), Scatters: j.scatters(j.scores)}
+	r := &Result{Apart: j.target != "O", Missing: j.missing(j.scores), Numbers: append(j.Numbers(j.all()), Number{"human", human}), Scatters: j.scatters(j.scores)}
 	r.N = len(j.keys) - len(r.Missing)
 	perModel, t := map[string]Value{}, Table{Title: "per method", Columns: []string{"spearman"}}
 	undefined := []string{}

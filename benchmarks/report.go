@@ -1,0 +1,219 @@
+package benchmarks
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"assay/checkpoints"
+	"assay/data"
+	"assay/internal/stats"
+)
+
+// System is a named evaluation.
+type System struct {
+	Name   string
+	Result *Result
+}
+
+// Report is what --report writes: one page, and its tables as files.
+type Report struct {
+	Benchmark  *Benchmark
+	Systems    []System
+	Comparison *Comparison // may be nil
+	Facts      []string    // about the run: scorer, question template, preprocessing, files
+}
+
+//go:embed report.html
+var reportHTML string
+
+var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
+	"cell":    func(r TableRow, i int) string { return r.cell(i, "–") },
+	"scatter": scatterSVG,
+	"shade":   shade,
+	"picture": thumbnail,
+	"rest":    func(list []Key, n int) int { return max(0, len(list)-n) },
+	"first":   func(list []Key, n int) []Key { return list[:min(n, len(list))] },
+}).Parse(reportHTML))
+
+// Summary is the table of the systems' headline numbers with the published results below them.
+func (r *Report) Summary() Table {
+	t := Table{Title: r.Benchmark.Title}
+	for _, s := range r.Systems {
+		for _, n := range s.Result.Numbers {
+			if !slices.Contains(t.Columns, n.Name) {
+				t.Columns = append(t.Columns, n.Name)
+			}
+		}
+	}
+	for _, s := range r.Systems {
+		row := TableRow{Name: s.Name}
+		for _, c := range t.Columns {
+			row.Cells = append(row.Cells, s.Result.number(c))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	reported := r.Benchmark.Reported
+	if slices.ContainsFunc(r.Systems, func(s System) bool { return s.Result.Apart }) {
+		reported = nil
+	}
+	for _, p := range reported {
+		row, any := TableRow{Name: fmt.Sprintf("%s (published by %s)", p.Method, p.Paper)}, false
+		for _, c := range t.Columns {
+			v, ok := p.Values[c]
+			if !ok {
+				v = math.NaN()
+			}
+			any = any || ok
+			row.Cells = append(row.Cells, v)
+		}
+		if any {
+			t.Rows = append(t.Rows, row)
+		}
+	}
+	return t
+}
+
+func (r *Result) number(name string) float64 {
+	for _, n := range r.Numbers {
+		if n.Name == name {
+			return n.Value
+		}
+	}
+	return math.NaN()
+}
+
+// tables are all tables of the report: the summary, the differences, and each system's own.
+func (r *Report) tables() []Table {
+	out := []Table{r.Summary()}
+	if r.Comparison != nil {
+		out = append(out, r.Comparison.Table())
+	}
+	for _, s := range r.Systems {
+		own := slices.Clone(s.Result.Tables)
+		for _, c := range s.Result.Confusions {
+			t := c.Table()
+			t.Title = "confusion (rows: truth, columns: predicted): " + t.Title
+			own = append(own, t)
+		}
+		for _, t := range own {
+			if len(r.Systems) > 1 {
+				t.Title = s.Name + ": " + t.Title
+			}
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// Write writes index.html (one page that loads nothing), results.csv (the summary), results.md (all tables) and
+// results.json into a folder.
+func (r *Report) Write(dir string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	summary := r.Summary()
+	results := map[string]any{}
+	for _, s := range r.Systems {
+		results[s.Name] = s.Result.JSON
+	}
+	for name, write := range map[string]func(io.Writer) error{
+		"index.html":  func(w io.Writer) error { return reportTemplate.Execute(w, r) },
+		"results.csv": summary.WriteCSV,
+		"results.md": func(w io.Writer) error {
+			for _, t := range r.tables() {
+				t.Markdown(w)
+			}
+			return nil
+		},
+		"results.json": func(w io.Writer) error {
+			e := json.NewEncoder(w)
+			e.SetIndent("", " ")
+			return e.Encode(struct {
+				Systems    map[string]any `json:"systems"`
+				Comparison *Comparison    `json:"comparison,omitempty"`
+			}{results, r.Comparison})
+		},
+	} {
+		if err := checkpoints.WriteAtomic(filepath.Join(dir, name), write); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shade is the background of a confusion cell: the share of its row.
+func shade(row []int, n int) template.CSS {
+	sum := 0
+	for _, v := range row {
+		sum += v
+	}
+	share := 0.0
+	if sum > 0 {
+		share = float64(n) / float64(sum)
+	}
+	return template.CSS(fmt.Sprintf("background: color-mix(in srgb, var(--accent) %.0f%%, transparent)", 75*share))
+}
+
+// scatterSVG draws score against human value, with a little spread on the human axis, whose values repeat.
+func scatterSVG(s Scatter) template.HTML {
+	const width, height, pad = 240.0, 170.0, 26.0
+	if len(s.Score) == 0 {
+		return ""
+	}
+	x0, x1 := slices.Min(s.Human), slices.Max(s.Human)
+	y0, y1 := slices.Min(s.Score), slices.Max(s.Score)
+	scale := func(v, lo, hi, from, to float64) float64 {
+		if hi == lo {
+			return (from + to) / 2
+		}
+		return from + (v-lo)/(hi-lo)*(to-from)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="score against human value">`, width, height)
+	fmt.Fprintf(&b, `<path class="axis" d="M%g 6V%gH%g"/>`, pad, height-pad, width-6)
+	rng := stats.NewRand(1)
+	for i := range s.Score {
+		x := scale(s.Human[i], x0, x1, pad+8, width-14) + 8*(rng.Float64()-0.5)
+		fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="2"/>`, x, scale(s.Score[i], y0, y1, height-pad-6, 12))
+	}
+	fmt.Fprintf(&b, `<text x="%g" y="%g">%.3g</text><text x="%g" y="%g" text-anchor="end">%.3g</text>`, pad+4, height-10, x0, width-6, height-10, x1)
+	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="middle">human</text>`, width/2, height-10)
+	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="end">%.3g</text><text x="%g" y="16" text-anchor="end">%.3g</text></svg>`, pad-3, height-pad, y0, pad-3, y1)
+	return template.HTML(b.String())
+}
+
+// thumbnailSide bounds the pictures of a report, which lie inside the page.
+const thumbnailSide = 224
+
+// thumbnail is a picture as a data URI; one that cannot be read is "", and its caption stands alone.
+func thumbnail(p Picture) template.URL {
+	if p.None() {
+		return ""
+	}
+	raw, err := p.Bytes()
+	if err != nil {
+		return ""
+	}
+	pic, err := data.Decode(raw, data.Limits{})
+	if err != nil {
+		return ""
+	}
+	if side := max(pic.Width, pic.Height); side > thumbnailSide {
+		pic = pic.Resize(max(1, pic.Width*thumbnailSide/side), max(1, pic.Height*thumbnailSide/side), data.Lanczos)
+	}
+	var b bytes.Buffer
+	if err := pic.EncodePNG(&b); err != nil {
+		return ""
+	}
+	return template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(b.Bytes()))
+}
