@@ -1,0 +1,260 @@
+package trainer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"assay/internal/cli"
+)
+
+func child(t *testing.T, path string, slow int) *exec.Cmd {
+	t.Helper()
+	c := exec.Command(os.Args[0], "-test.run=^$")
+	c.Env = append(os.Environ(), "ASSAY_TRAINER_CHILD="+path, fmt.Sprint("ASSAY_TRAINER_SLOW=", slow))
+	c.Stderr = os.Stderr
+	return c
+}
+
+// TestKilledRunsEndTheSame kills a run with SIGKILL again and again at moments that spread over its steps, saves and
+// validations, and compares with an undisturbed one.
+func TestKilledRunsEndTheSame(t *testing.T) {
+	extra := "epochs: 4\nvalidate: {every: 5}\ncheckpoint: {steps: 3, keep: 2}\naugment: adiee\n"
+	quiet := writeRun(t, 60, extra)
+	if err := child(t, quiet, 0).Run(); err != nil {
+		t.Fatal(err)
+	}
+	want := outcome(t, quiet)
+	killed := writeRun(t, 60, extra)
+	kills := 0
+	for wait := 30 * time.Millisecond; ; wait = wait*21/16 + time.Duration(kills%3)*7*time.Millisecond {
+		c := child(t, killed, 2)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		timer := time.AfterFunc(wait, func() { c.Process.Kill() })
+		err := c.Wait()
+		timer.Stop()
+		if err == nil {
+			break
+		}
+		if kills++; kills > 60 {
+			t.Fatal("the run does not come to its end")
+		}
+	}
+	if d := cmp.Diff(want, outcome(t, killed)); d != "" {
+		t.Errorf("after %d kills: %s", kills, d)
+	}
+	if kills < 3 {
+		t.Errorf("only %d kills", kills)
+	}
+}
+
+func TestInterruptSavesAndGoesOn(t *testing.T) {
+	extra := "epochs: 3\nvalidate: {every: 4}\n"
+	quiet := writeRun(t, 40, extra)
+	train(t, quiet, newFake())
+	path := writeRun(t, 40, extra)
+	ctx, cancel := context.WithCancel(context.Background())
+	f := newFake()
+	f.steps = func(n int) {
+		if n == 13 { // the first half of step 7
+			cancel()
+		}
+	}
+	_, err := Train(ctx, Options{Config: load(t, path), Factory: f.factory})
+	if cli.ExitCode(err) != cli.Interrupted || !strings.Contains(err.Error(), "step 7 of") {
+		t.Fatal(err)
+	}
+	r := train(t, path, newFake())
+	if r.Resumed != 7 {
+		t.Error("resumed from", r.Resumed)
+	}
+	if d := cmp.Diff(outcome(t, quiet), outcome(t, path)); d != "" {
+		t.Error(d)
+	}
+	if r := train(t, path, newFake()); r.Resumed != r.Steps { // a finished run stays as it is
+		t.Errorf("%+v", r)
+	}
+	if d := cmp.Diff(outcome(t, quiet), outcome(t, path)); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestInterruptFromOutside(t *testing.T) {
+	path := writeRun(t, 60, "epochs: 100\n")
+	c := child(t, path, 3)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for range 500 { // until it trains
+		if info, err := os.Stat(filepath.Join(filepath.Dir(path), "out", MetricsFile)); err == nil && info.Size() > 0 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := c.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	err := c.Wait()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != cli.Interrupted {
+		t.Fatal("the child ended with", err)
+	}
+	if s, _, _, err := findState(filepath.Join(filepath.Dir(path), "out")); err != nil || s == nil || s.Step == 0 {
+		t.Errorf("state %+v, %v", s, err)
+	}
+}
+
+func TestResumeRefusesWhatDiffers(t *testing.T) {
+	extra := "steps: 6\n"
+	path := writeRun(t, 40, extra)
+	train(t, path, newFake())
+	try := func(name, want string, change func(c *Config, f *fake)) {
+		t.Helper()
+		c, f := load(t, path), newFake()
+		change(c, f)
+		_, err := Train(context.Background(), Options{Config: c, Factory: f.factory})
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case want != "" && (cli.ExitCode(err) != cli.Wrong || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
+	try("nothing", "", func(*Config, *fake) {})
+	try("keep", "", func(c *Config, _ *fake) { c.Checkpoint.Keep = 5; c.Cache.Vision = Disk })
+	try("lr", "optimizer.lr: 0.01 in the checkpoint, 0.02 now", func(c *Config, _ *fake) { c.Optimizer.LR = 0.02 })
+	try("backbone", "model: backbone: fake in the checkpoint, other now", func(_ *Config, f *fake) { f.print = map[string]string{"backbone": "other"} })
+	table := filepath.Join(filepath.Dir(path), "table.jsonl")
+	rows, _ := os.ReadFile(table)
+	if err := os.WriteFile(table, bytes.Replace(rows, []byte("do thing 7"), []byte("do thing 8"), 1), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	try("data", "data: train content: ", func(*Config, *fake) {})
+	if err := os.WriteFile(table, rows, 0o666); err != nil {
+		t.Fatal(err)
+	}
+
+	// told to, it goes on, and says what differs
+	c, f := load(t, path), newFake()
+	c.Steps = 9
+	warned := ""
+	r, err := Train(context.Background(), Options{Config: c, Factory: f.factory, Force: true, Warn: func(s string) { warned += s }})
+	if err != nil || r.Steps != 9 || r.Resumed != 6 || !strings.Contains(warned, "steps: 6 in the checkpoint, 9 now") {
+		t.Errorf("%+v %v %q", r, err, warned)
+	}
+	// begun anew it is the same as the first time
+	c = load(t, path)
+	if r, err = Train(context.Background(), Options{Config: c, Factory: newFake().factory, Fresh: true}); err != nil || r.Resumed != 0 || r.Steps != 6 {
+		t.Errorf("%+v %v", r, err)
+	}
+	other := writeRun(t, 40, extra)
+	if _, err := Train(context.Background(), Options{Config: load(t, other), Factory: newFake().factory, Resume: true}); cli.ExitCode(err) != cli.Wrong {
+		t.Error("--resume without a checkpoint:", err)
+	}
+}
+
+func TestDamagedCheckpointIsPassedOver(t *testing.T) {
+	extra := "steps: 9\ncheckpoint: {steps: 3}\n"
+	quiet, path := writeRun(t, 40, extra), writeRun(t, 40, extra)
+	train(t, quiet, newFake())
+	train(t, path, newFake())
+	file := filepath.Join(filepath.Dir(path), "out", CheckpointsDir, "step-9", tensorFile)
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[len(raw)-1] ^= 1
+	if err := os.WriteFile(file, raw, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	warned := ""
+	r, err := Train(context.Background(), Options{Config: load(t, path), Factory: newFake().factory, Warn: func(s string) { warned += s }})
+	if err != nil || r.Resumed != 6 || !strings.Contains(warned, "step-9") {
+		t.Errorf("%+v %v %q", r, err, warned)
+	}
+	if d := cmp.Diff(outcome(t, quiet), outcome(t, path)); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestFullDisk bounds the size of files, which fails writes in the middle as a full disk does.
+func TestFullDisk(t *testing.T) {
+	extra := "epochs: 4\ncheckpoint: {steps: 3}\n"
+	quiet, path := writeRun(t, 60, extra), writeRun(t, 60, extra)
+	train(t, quiet, newFake())
+	c := child(t, path, 0)
+	c.Env = append(c.Env, "ASSAY_TRAINER_FILE_LIMIT=4096")
+	var said bytes.Buffer
+	c.Stderr = &said
+	err := c.Run()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != cli.Failed || !strings.Contains(said.String(), "intact") {
+		t.Fatalf("the child ended with %v and said %q", err, said.String())
+	}
+	if s, _, problem, err := findState(filepath.Join(filepath.Dir(path), "out")); err != nil || problem != nil || s.Step < 3 {
+		t.Fatalf("state %+v, %v, %v", s, problem, err)
+	}
+	train(t, path, newFake())
+	if d := cmp.Diff(outcome(t, quiet), outcome(t, path)); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestUnwritableFolder(t *testing.T) {
+	path := writeRun(t, 40, "steps: 2\n")
+	c := load(t, path)
+	c.Out = filepath.Join(path, "below a file")
+	if _, err := Train(context.Background(), Options{Config: c, Factory: newFake().factory}); err == nil || !strings.Contains(err.Error(), c.Out) {
+		t.Error(err)
+	}
+	// a checkpoint that cannot be written leaves the one before
+	c = load(t, path)
+	f := newFake()
+	c.Steps, c.Checkpoint.Steps = 8, 2
+	checkpoints := filepath.Join(c.Out, CheckpointsDir)
+	f.steps = func(n int) {
+		if n == 7 { // two micro-batches a step: after the checkpoint of step 2
+			if err := errors.Join(os.Rename(checkpoints, checkpoints+".aside"), os.WriteFile(checkpoints, nil, 0o666)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if _, err := Train(context.Background(), Options{Config: c, Factory: f.factory}); err == nil || !strings.Contains(err.Error(), "checkpoint step-4") {
+		t.Error(err)
+	}
+	if err := errors.Join(os.Remove(checkpoints), os.Rename(checkpoints+".aside", checkpoints)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Train(context.Background(), Options{Config: c, Factory: newFake().factory})
+	if err != nil || r.Resumed != 2 {
+		t.Errorf("%+v %v", r, err)
+	}
+}
+
+func TestSecondProcessIsRefused(t *testing.T) {
+	path := writeRun(t, 40, "steps: 2\n")
+	c := load(t, path)
+	if err := os.MkdirAll(c.Out, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := lock(c.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Train(context.Background(), Options{Config: c, Factory: newFake().factory}); err == nil || !strings.Contains(err.Error(), "another process trains") {
+		t.Error(err)
+	}
+	unlock()
+	train(t, path, newFake())
+}
