@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strconv"
 )
 
@@ -50,6 +51,7 @@ type auroraPairs struct {
 	pairs
 	epsilon float64
 	items   []Item
+	models  [][]string // of the two edits of each pair
 }
 
 func loadAuroraPair(o Options) (Set, error) {
@@ -67,6 +69,7 @@ func loadAuroraPair(o Options) (Set, error) {
 	}
 	s := &auroraPairs{epsilon: o.Epsilon}
 	s.pairs = pairs{classes: threeClasses, side: threeSides, rules: auroraRules, answers: []string{"A>B", "B>A", "A=B"}}
+	s.find = s.slotsOf
 	s.show = func(i int) ([]Shown, string) {
 		a, b := s.items[2*i], s.items[2*i+1]
 		return []Shown{{"source", a.Source}, {"left", a.Edit}, {"right", b.Edit}}, a.Instruction
@@ -115,11 +118,22 @@ func (s *auroraPairs) readRating(r row, id, root string) error {
 		return fmt.Errorf("winner is %q: \"tie\", %q or %q was expected", winner, models[0], models[1])
 	}
 	s.add(id, verdict)
+	s.models = append(s.models, models)
 	for k, side := range []string{left, right} {
 		s.items = append(s.items, Item{Key: Key{id, side}, Group: id, Instruction: prompt,
 			Source: Picture{Path: filepath.Join(root, input)}, Edit: Picture{Path: filepath.Join(root, gens[k])}})
 	}
 	return nil
+}
+
+// slotsOf finds the sides of a pair by "left" and "right", or by their models.
+func (s *auroraPairs) slotsOf(k Key) ([]slot, error) {
+	if i, ok := s.index[k.ID]; ok && k.Model != "" {
+		if side := slices.Index(s.models[i], k.Model); side >= 0 {
+			return []slot{{i, side}}, nil
+		}
+	}
+	return s.bySide(k)
 }
 
 // Items implements Scorable.

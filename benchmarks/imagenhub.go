@@ -222,6 +222,9 @@ func guess(rng *rand.Rand, n int) []float64 {
 
 // Items finds the pictures: input/ID, METHOD/ID, and the instructions of dataset_lookup.json.
 func (s *hub) Items() ([]Item, error) {
+	if s.images == "" {
+		return nil, errors.New("the pictures are not named: give --images, the folder with dataset_lookup.json, input and one folder per method")
+	}
 	lookupPath, err := locate(s.images, "dataset_lookup.json")
 	if err != nil {
 		return nil, fmt.Errorf("--images: %w", err)

@@ -24,7 +24,7 @@ type pairs struct {
 	classes []string          // the verdicts in their order
 	answers []string          // an answer per class for random guessing, nil where answers do not exist
 	rules   []pairRule
-	find    func(Key) ([]slot, error) // overrides finding by id and "left" / "right"
+	find    func(Key) ([]slot, error) // instead of bySide
 	show    func(pair int) ([]Shown, string)
 	index   map[string]int
 }
@@ -89,6 +89,11 @@ func (p *pairs) slots(k Key) ([]slot, error) {
 	if p.find != nil {
 		return p.find(k)
 	}
+	return p.bySide(k)
+}
+
+// bySide finds a pair by its id, or one side of it by "left" or "right".
+func (p *pairs) bySide(k Key) ([]slot, error) {
 	i, ok := p.index[k.ID]
 	if !ok {
 		return nil, fmt.Errorf("the id %q is not one of the %d pairs: an id such as %q was expected", k.ID, len(p.ids), p.ids[0])
@@ -344,10 +349,10 @@ func (j *pairsJudged) examples(each int) []Example {
 		e.Pictures, e.Instruction = j.show(i)
 		out = append(out, e)
 	}
-	for k := range min(each, len(order)/2) {
+	for k := 0; k < min(each, len(order)) && margin(order[k]) > 0; k++ {
 		add("agrees", order[k])
 	}
-	for k := range min(each, len(order)/2) {
+	for k := 0; k < min(each, len(order)) && margin(order[len(order)-1-k]) < 0; k++ {
 		add("disagrees", order[len(order)-1-k])
 	}
 	return out

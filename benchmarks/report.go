@@ -67,7 +67,7 @@ func (r *Report) Summary() Table {
 		reported = nil
 	}
 	for _, p := range reported {
-		row, any := TableRow{Name: fmt.Sprintf("%s (published by %s)", p.Method, p.Paper)}, false
+		row, any := TableRow{Name: fmt.Sprintf("%s (in %s)", p.Method, p.Paper)}, false
 		for _, c := range t.Columns {
 			v, ok := p.Values[c]
 			if !ok {

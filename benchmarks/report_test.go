@@ -22,7 +22,7 @@ func TestReport(t *testing.T) {
 	if m := regexp.MustCompile(`(?i)(src|href|url\()\s*=?\s*["']?(https?:|//)|https?:|<script|<link|@import`).FindString(page); m != "" {
 		t.Errorf("the page asks for something outside: %q", m)
 	}
-	for _, want := range []string{"&lt;one&gt;", `src="data:image/png;base64,`, "ADIEE (published by ADIEE)", "edit 3", "bothbad_vote", "95 % intervals of 20 paired resamples", "viewport"} {
+	for _, want := range []string{"&lt;one&gt;", `src="data:image/png;base64,`, "ADIEE (in ADIEE)", "edit 3", "bothbad_vote", "95 % intervals of 20 paired resamples", "viewport"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}

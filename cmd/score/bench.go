@@ -126,6 +126,7 @@ func (f *benchFlags) add(c *cobra.Command, b *benchmarks.Benchmark) {
 			flags.StringVar(&f.Subset, name, "test_v1", "part of the benchmark: test_v1 or test")
 		case "epsilon":
 			flags.Float64Var(&f.Epsilon, name, f.Epsilon, "margin of a tie, chosen elsewhere (default: the best one on the test set)")
+			flags.Lookup(name).DefValue = "0" // the help prints no default then
 		case "components":
 			flags.StringVar(&f.predictions, name, "", "file of every sample's components or answers (JSON lines); the same as --predictions")
 		case "means":
@@ -161,6 +162,9 @@ func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
 			return err
 		}
 		return f.finish(c, b, &evaluation{systems: []benchmarks.System{{Name: "means", Result: r}}})
+	}
+	if f.checkOrder && f.runtime.scorer == "" {
+		return cli.Usagef("--check-order scores pairs in both orders: give --scorer")
 	}
 	set, err := b.Load(f.Options)
 	if err != nil {

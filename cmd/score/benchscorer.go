@@ -101,7 +101,9 @@ func (f *benchFlags) score(c *cobra.Command, b *benchmarks.Benchmark, set benchm
 	if !f.checkOrder {
 		return nil
 	}
-	order, err := benchmarks.CheckOrder(c.Context(), benchScorer{s}, items, nil)
+	bar = cli.NewProgress(c, "both orders", -1, "pairs")
+	order, err := benchmarks.CheckOrder(c.Context(), benchScorer{s}, items, func(int) { bar.Add(1, "") })
+	bar.Close()
 	if err != nil {
 		return err
 	}
