@@ -10,13 +10,14 @@ import (
 type Types struct {
 	m      *Model
 	values map[string]*Value
-	read   int // initializers of m that are in values
+	read   int            // initializers of m that are in values
+	equal  map[string]Dim // names of expressions that are another dimension
 }
 
 // Infer computes the types of all values. Errors name the node and what does not fit. Values of operators that this package
 // does not know have an unknown type.
 func Infer(m *Model) (*Types, error) {
-	t := &Types{m: m, values: map[string]*Value{}}
+	t := &Types{m: m, values: map[string]*Value{}, equal: map[string]Dim{}}
 	for _, in := range m.Inputs {
 		t.values[in.Name] = t.declared(in)
 	}
@@ -60,6 +61,9 @@ func (t *Types) declared(v ValueInfo) *Value {
 // symbols names the unknown dimensions of v after the value they belong to.
 func (t *Types) symbols(name string, v *Value) {
 	for i, d := range v.Shape {
+		if e, ok := t.equal[d.Name]; ok && d.Name != "" {
+			v.Shape[i] = e
+		}
 		if !d.Known() && d.Name == "" {
 			v.Shape[i] = Symbol(fmt.Sprintf("?%s.%d", name, i))
 		}
@@ -114,6 +118,22 @@ func (t *Types) Of(name string) *Value {
 
 // Declare adds a graph input that the model got after Infer.
 func (t *Types) Declare(v ValueInfo) { t.values[v.Name] = t.declared(v) }
+
+// Assume takes over what another value's shape says of a value that is known to have the same one.
+func (t *Types) Assume(name string, same *Value) {
+	v, ok := t.values[name]
+	switch {
+	case !ok || !same.Ranked:
+	case !v.Ranked:
+		v.Ranked, v.Shape = true, append([]Dim{}, same.Shape...)
+	case len(v.Shape) == len(same.Shape):
+		for i, d := range same.Shape {
+			if !v.Shape[i].Known() {
+				v.Shape[i] = d
+			}
+		}
+	}
+}
 
 // Add infers the outputs of one more node, whose inputs must have been added before.
 func (t *Types) Add(n *Node) error {

@@ -414,6 +414,15 @@ func inferSplit(c *inference) error {
 			sizes = append(sizes, known(max(0, min(each, x[a].Size-i*each))))
 		}
 	}
+	if sizes != nil && !x[a].Known() { // together they are the whole: remembered for when they are joined again
+		sum := sizes[0]
+		for _, n := range sizes[1:] {
+			sum = sum.plus(n)
+		}
+		if sum.Name != "" && len(sizes) > 1 {
+			c.t.equal[sum.Name] = x[a]
+		}
+	}
 	for i := range c.out {
 		out := append([]Dim{}, x...)
 		out[a] = Dim{Size: -1}

@@ -203,17 +203,40 @@ func (n Int) over(m Int, floor bool) Int {
 	}
 	a, fa := n.factors()
 	b, fb := m.factors()
-	for _, f := range fb {
-		i := indexOf(fa, f)
-		if i < 0 {
-			return named("(" + n.text() + "/" + m.text() + ")")
+	for i, f := range fb { // x / (a/b) = x b / a
+		if over, under, ok := quotient(f); ok && indexOf(fa, f) < 0 {
+			rest := product(b, append(append([]string{}, fb[:i]...), fb[i+1:]...))
+			return n.times(under).over(rest.times(over), false)
 		}
-		fa = append(append([]string{}, fa[:i]...), fa[i+1:]...)
 	}
-	if a%b != 0 {
-		return named("(" + n.text() + "/" + m.text() + ")")
+	fa, fb = cancel(fa, fb)
+	if d := gcd(a, b); d > 0 {
+		a, b = a/d, b/d
 	}
-	return product(a/b, fa)
+	if b == 1 && len(fb) == 0 {
+		return product(a, fa)
+	}
+	return named("(" + product(a, fa).text() + "/" + product(b, fb).text() + ")")
+}
+
+// cancel removes what two lists of factors have in common.
+func cancel(a, b []string) (restA, restB []string) {
+	restA = append(restA, a...)
+	for _, f := range b {
+		if i := indexOf(restA, f); i >= 0 {
+			restA = append(restA[:i], restA[i+1:]...)
+		} else {
+			restB = append(restB, f)
+		}
+	}
+	return restA, restB
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return max(a, -a)
 }
 
 func (n Int) unnamed() bool { return !n.Known && n.Name == "" }
@@ -259,7 +282,20 @@ func (n Int) factors() (int64, []string) {
 	return number, symbols
 }
 
+// product is a canonical name of a product: sorted symbols, a quotient multiplied by its divisor resolved.
 func product(number int64, symbols []string) Int {
+	for i, s := range symbols {
+		over, under, ok := quotient(s)
+		if !ok {
+			continue
+		}
+		others := append(append([]string{}, symbols[:i]...), symbols[i+1:]...)
+		k, divisor := under.factors()
+		if rest, left := cancel(others, divisor); len(left) == 0 && number%k == 0 {
+			n, factors := over.factors()
+			return product(number/k*n, append(rest, factors...))
+		}
+	}
 	if len(symbols) == 0 {
 		return known(number)
 	}
@@ -268,6 +304,36 @@ func product(number int64, symbols []string) Int {
 		symbols = append([]string{strconv.FormatInt(number, 10)}, symbols...)
 	}
 	return named(strings.Join(symbols, "*"))
+}
+
+// quotient takes "(a/b)" apart.
+func quotient(s string) (over, under Int, ok bool) {
+	if !strings.HasPrefix(s, "(") || !strings.HasSuffix(s, ")") {
+		return Int{}, Int{}, false
+	}
+	s = s[1 : len(s)-1]
+	depth := 0
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '(':
+			depth++
+		case ')':
+			depth--
+		case '/':
+			if depth == 0 {
+				return number(s[:i]), number(s[i+1:]), !strings.HasPrefix(s[i+1:], "/")
+			}
+		}
+	}
+	return Int{}, Int{}, false
+}
+
+// number reads what text wrote.
+func number(s string) Int {
+	if v, err := strconv.ParseInt(s, 10, 64); err == nil {
+		return known(v)
+	}
+	return Int{Name: s}
 }
 
 func indexOf(list []string, s string) int {

@@ -19,7 +19,16 @@ type call struct {
 	dy     []string // gradients of the outputs, "" for outputs that nothing depends on
 	wants  []bool   // inputs whose gradient is asked for
 	leaves []string
+	rename map[string]string // forward values computed a second time
 	err    error
+}
+
+// now is the forward value to use in the backward pass: the second computation where there is one.
+func (c *call) now(x string) string {
+	if y, ok := c.rename[x]; ok {
+		return y
+	}
+	return x
 }
 
 // fail records what the rule wanted and did not find.

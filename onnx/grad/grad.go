@@ -40,15 +40,12 @@ func Append(m *onnx.Model, o Options) (map[string]string, error) {
 		return nil, err
 	}
 	nodes, weights := len(m.Nodes), len(m.Initializers)
-	e := &engine{b: onnx.Extend(m), t: types, typed: nodes, made: map[string]*onnx.Node{}}
+	e := &engine{b: onnx.Extend(m), t: types, typed: nodes, made: map[string]*onnx.Node{},
+		users: map[string][]*onnx.Node{}, sums: map[string]string{}, seeds: map[string]bool{}}
 	if o.Recompute {
 		e.plan = planSegments(m, types)
 	}
-	for _, n := range m.Nodes {
-		for _, y := range n.Outputs {
-			e.made[y] = n
-		}
-	}
+	e.know(m.Nodes)
 	var grads map[string]string
 	e.b.Scoped("grad", func() { grads, err = e.run(m.Nodes[:nodes:nodes], o) })
 	if err != nil {
@@ -63,10 +60,25 @@ func Append(m *onnx.Model, o Options) (map[string]string, error) {
 type engine struct {
 	b     *onnx.Builder
 	t     *onnx.Types
-	typed int                   // nodes of the model that are in t
-	made  map[string]*onnx.Node // value -> forward node that makes it
-	plan  map[string]*segment   // by name; nil: no recomputation
-	err   error                 // of typing an emitted node
+	typed int                     // nodes of the model that are in t
+	made  map[string]*onnx.Node   // value -> forward node that makes it
+	users map[string][]*onnx.Node // value -> forward nodes that read it
+	sums  map[string]string       // value -> its whole gradient, once the nodes that read it are done
+	seeds map[string]bool         // values whose gradient is given
+	plan  map[string]*segment     // by name; nil: no recomputation
+	err   error                   // of typing an emitted node
+}
+
+// know records who makes and who reads the values of forward nodes.
+func (e *engine) know(nodes []*onnx.Node) {
+	for _, n := range nodes {
+		for _, y := range n.Outputs {
+			e.made[y] = n
+		}
+		for _, x := range n.Inputs {
+			e.users[x] = append(e.users[x], n)
+		}
+	}
 }
 
 func (e *engine) run(nodes []*onnx.Node, o Options) (map[string]string, error) {
@@ -77,6 +89,7 @@ func (e *engine) run(nodes []*onnx.Node, o Options) (map[string]string, error) {
 			return nil, err
 		}
 		acc.put(y, g)
+		e.seeds[y] = true
 	}
 	for y := range o.Cotangents {
 		if !slices.Contains(o.Outputs, y) {
@@ -203,6 +216,7 @@ func (e *engine) backward(nodes []*onnx.Node, acc gradients, leaves []string) er
 		for j, y := range n.Outputs {
 			if y != "" && active[y] && len(acc[y]) > 0 {
 				dy[j], any = e.total(acc, y), true
+				e.sums[y] = dy[j]
 			}
 		}
 		if !any || !slices.ContainsFunc(n.Inputs, func(x string) bool { return active[x] && e.carries(n, x) }) {
@@ -236,14 +250,14 @@ func (e *engine) visit(n *onnx.Node, dy []string, active map[string]bool, acc gr
 		return missing(m, n)
 	}
 	c := &call{Builder: e.b, e: e, n: n, dy: dy, wants: make([]bool, len(n.Inputs)), leaves: leaves}
-	rename := e.recomputed(n, dy)
+	c.rename = e.recomputed(n, dy)
 	from := len(m.Nodes)
 	for i, x := range n.Inputs {
 		c.wants[i] = x != "" && active[x] && !r.inertAt(i) && e.of(x).Type.IsFloat()
-		c.x = append(c.x, renamed(rename, x))
+		c.x = append(c.x, c.now(x))
 	}
 	for _, y := range n.Outputs {
-		c.y = append(c.y, renamed(rename, y))
+		c.y = append(c.y, c.now(y))
 	}
 	dx, err := e.apply(r, c)
 	if err == nil {
@@ -268,16 +282,10 @@ func (e *engine) visit(n *onnx.Node, dy []string, active map[string]bool, acc gr
 		if err := fits(e.of(g), e.of(n.Inputs[i])); err != nil {
 			return fmt.Errorf("gradient of %s with respect to input %d, %q: %w", m.Describe(n), i, n.Inputs[i], err)
 		}
+		e.t.Assume(g, e.of(n.Inputs[i]))
 		e.contribute(acc, n.Inputs[i], g, from)
 	}
 	return nil
-}
-
-func renamed(rename map[string]string, x string) string {
-	if y, ok := rename[x]; ok {
-		return y
-	}
-	return x
 }
 
 // apply runs a rule, or differentiates the decomposition that stands in for it.
@@ -302,6 +310,7 @@ func (e *engine) apply(r *entry, c *call) ([]string, error) {
 	for i, y := range ys {
 		if i < len(c.dy) && c.dy[i] != "" {
 			acc.put(y, c.dy[i])
+			e.seeds[y] = true
 		}
 	}
 	var leaves []string
@@ -311,11 +320,7 @@ func (e *engine) apply(r *entry, c *call) ([]string, error) {
 		}
 	}
 	part := slices.Clone(e.b.M.Nodes[from:])
-	for _, n := range part {
-		for _, y := range n.Outputs {
-			e.made[y] = n
-		}
-	}
+	e.know(part)
 	if err := e.backward(part, acc, leaves); err != nil {
 		return nil, fmt.Errorf("in its decomposition: %w", err)
 	}

@@ -15,11 +15,36 @@ var normRules = []entry{
 	{op: "MeanVarianceNormalization", expand: meanVarianceNorm},
 }
 
-// dX = (dY - sum dY y) y = dY y - y sum(dY y)
+// dX = (dY - sum dY y) y. In attention, Z = y V, that sum over the keys is the sum of dZ Z over the much fewer elements of a
+// head: dY = dZ V', so sum_k dZ_j V_kj y_k = dZ_j Z_j.
 func softmaxRule(c *call) []string {
-	y, axis := c.y[0], c.axis("axis", -1, c.x[0])
-	p := c.mul(c.dy[0], y)
+	y, dy, axis := c.y[0], c.dy[0], c.axis("axis", -1, c.x[0])
+	if product := c.weightedSum(); product != "" && axis == int64(c.rank(y)-1) {
+		sum := c.sum(c.mul(c.e.sums[product], c.now(product)), []int64{axis}, true)
+		return []string{c.mul(c.sub(dy, sum), y)}
+	}
+	p := c.mul(dy, y)
 	return []string{c.sub(p, c.mul(y, c.sum(p, []int64{axis}, true)))}
+}
+
+// weightedSum returns Z = y V if that is the only thing the node's output y is used for, and y is not stretched for it.
+func (c *call) weightedSum() string {
+	y := c.n.Outputs[0]
+	users := c.e.users[y]
+	if len(users) != 1 || users[0].Op != "MatMul" || users[0].Inputs[0] != y || c.e.seeds[y] {
+		return ""
+	}
+	z := users[0].Outputs[0]
+	a, b := c.of(y), c.of(z)
+	if c.e.sums[z] == "" || a.Rank() < 2 || a.Rank() != b.Rank() {
+		return ""
+	}
+	for i := range a.Rank() - 1 {
+		if !a.Shape[i].Same(b.Shape[i]) {
+			return ""
+		}
+	}
+	return z
 }
 
 // dX = dY - e^y sum dY

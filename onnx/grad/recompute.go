@@ -79,7 +79,7 @@ func (e *engine) recomputed(n *onnx.Node, dy []string) map[string]string {
 	if len(s.feeds) == 0 {
 		return s.rename
 	}
-	c := &call{Builder: e.b, e: e}
+	c := &call{Builder: e.b, e: e, rename: s.rename}
 	i := slices.IndexFunc(dy, func(g string) bool { return g != "" })
 	// The sum of no elements: exactly zero whatever the gradient holds.
 	nothing := c.Op("Slice", c.Op("Reshape", dy[i], c.Ints(-1)), c.Ints(0), c.Ints(0))
@@ -92,7 +92,7 @@ func (e *engine) recomputed(n *onnx.Node, dy []string) map[string]string {
 		twin.Name, twin.Segment = e.b.Name("again/"+strings.TrimPrefix(n.Name, "/")), ""
 		twin.Inputs = make([]string, len(n.Inputs))
 		for i, x := range n.Inputs {
-			twin.Inputs[i] = renamed(s.rename, x)
+			twin.Inputs[i] = c.now(x)
 		}
 		twin.Outputs = make([]string, len(n.Outputs))
 		for i, y := range n.Outputs {
