@@ -32,14 +32,6 @@ var aimBench = &Benchmark{
 	Flags: []string{"components", "means"},
 	Load:  loadAIM,
 	Means: aimMeans,
-	Reported: []Reported{
-		{"Doubao-Seedream-4.0", "AIM-Bench", map[string]float64{"overall": 48.94, "acc": 61.55, "f1": 61.49, "d_vad": 2.54}},
-		{"Flux-kontext-max", "AIM-Bench", map[string]float64{"overall": 41.14, "acc": 57.01, "f1": 56.92, "d_vad": 2.67}},
-		{"Step-1X", "AIM-Bench", map[string]float64{"overall": 41.17, "acc": 68.84, "f1": 68.87, "d_vad": 2.63}},
-		{"IP2P", "AIM-Bench", map[string]float64{"overall": 12.11, "acc": 18.38, "f1": 18.26, "d_vad": 3.39}},
-		{"Qwen-Image-Edit-2509", "AIM-Bench", map[string]float64{"overall": 47.09, "acc": 62.34, "f1": 61.44, "d_vad": 2.57}},
-		{"Qwen-Image-Edit-2509-LoRA", "AIM-Bench", map[string]float64{"overall": 51.40, "acc": 74.37, "f1": 74.51, "d_vad": 2.53}},
-	},
 }
 
 var (

@@ -24,19 +24,6 @@ var auroraPair = &Benchmark{
 	},
 	Flags: []string{"images", "epsilon"},
 	Load:  loadAuroraPair,
-	Reported: []Reported{
-		{"random", "ADIEE", map[string]float64{"answers": 0.3343}},
-		{"CLIP-D", "ADIEE", map[string]float64{"adiee": 0.3163}},
-		{"CLIP-T", "ADIEE", map[string]float64{"adiee": 0.4293}},
-		{"GPT-4o", "ADIEE", map[string]float64{"answers": 0.5081}},
-		{"GPT-5", "EditReward", map[string]float64{"answers": 0.4727}},
-		{"Gemini-Pro 1.5", "ADIEE", map[string]float64{"answers": 0.2813}},
-		{"LLaVA-NeXT", "ADIEE", map[string]float64{"answers": 0.2719}},
-		{"Qwen2.5-VL", "ADIEE", map[string]float64{"answers": 0.3069}},
-		{"ADIEE", "ADIEE", map[string]float64{"adiee": 0.5556}},
-		{"EditReward (Qwen2.5-VL-7B)", "EditReward", map[string]float64{"threshold": 0.5950}},
-		{"EditReward (MiMo-VL-7B)", "EditReward", map[string]float64{"threshold": 0.6362}},
-	},
 }
 
 var (

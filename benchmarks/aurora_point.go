@@ -25,17 +25,6 @@ var auroraPoint = &Benchmark{
 	},
 	Flags: []string{"images"},
 	Load:  loadAuroraPoint,
-	Reported: []Reported{
-		{"CLIP-D", "ADIEE", map[string]float64{"global": 0.3080}},
-		{"CLIP-T", "ADIEE", map[string]float64{"global": 0.1847}},
-		{"GPT-4o", "ADIEE", map[string]float64{"global": 0.4038}},
-		{"Gemini-Pro 1.5", "ADIEE", map[string]float64{"global": 0.1052}},
-		{"LLaVA-NeXT", "ADIEE", map[string]float64{"global": -0.0491}},
-		{"LLaVA-OneVision", "ADIEE", map[string]float64{"global": 0.0555}},
-		{"Qwen2-VL", "ADIEE", map[string]float64{"global": 0.1783}},
-		{"Qwen2.5-VL", "ADIEE", map[string]float64{"global": 0.2351}},
-		{"ADIEE", "ADIEE", map[string]float64{"global": 0.4734}},
-	},
 }
 
 // aurora is AURORA-Bench's point-wise part.

@@ -27,7 +27,6 @@ type Benchmark struct {
 	Flags     []string                      // options beyond the common ones: fields of Options, by flag name
 	Load      func(Options) (Set, error)    // reads the published data
 	Means     func(string) (*Result, error) // the overall numbers from published means, where that is possible
-	Reported  []Reported                    // numbers that papers print
 }
 
 // Options are the inputs of one evaluation. Fields that a benchmark does not list in Flags are empty.
@@ -82,13 +81,6 @@ type Judged interface {
 type Number struct {
 	Name  string
 	Value float64
-}
-
-// Reported is a row of published numbers, by the name of the number here.
-type Reported struct {
-	Method string
-	Paper  string
-	Values map[string]float64
 }
 
 // Result is an evaluation.

@@ -24,16 +24,6 @@ var editRewardBench = &Benchmark{
 	},
 	Flags: []string{"images", "epsilon"},
 	Load:  loadEditReward,
-	Reported: []Reported{
-		{"random", "EditReward", map[string]float64{"k2": 0.2581, "k3": 0.1133, "k4": 0.0135, "overall": 0.1384}},
-		{"GPT-4o", "EditReward", map[string]float64{"k2": 0.4569, "k3": 0.2733, "k4": 0.0731, "overall": 0.2831}},
-		{"GPT-5", "EditReward", map[string]float64{"k2": 0.5753, "k3": 0.3851, "k4": 0.1284, "overall": 0.3781}},
-		{"Gemini-2.5-Flash", "EditReward", map[string]float64{"k2": 0.5861, "k3": 0.3986, "k4": 0.1216, "overall": 0.3802}},
-		{"Qwen2.5-VL-7B", "EditReward", map[string]float64{"k2": 0.5269, "k3": 0.2467, "k4": 0.0338, "overall": 0.2975}},
-		{"MiMo-VL-7B-SFT-2508", "EditReward", map[string]float64{"k2": 0.4946, "k3": 0.3041, "k4": 0.0946, "overall": 0.3119}},
-		{"EditReward (Qwen2.5-VL-7B)", "EditReward", map[string]float64{"k2": 0.5699, "k3": 0.3600, "k4": 0.1081, "overall": 0.3678}},
-		{"EditReward (MiMo-VL-7B)", "EditReward", map[string]float64{"k2": 0.5645, "k3": 0.4267, "k4": 0.1149, "overall": 0.3842}},
-	},
 }
 
 func loadEditReward(o Options) (Set, error) {

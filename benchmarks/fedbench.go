@@ -30,18 +30,6 @@ var fedBench = &Benchmark{
 	},
 	Flags: []string{"components", "votes", "bg-norm", "sigma", "lower"},
 	Load:  loadFED,
-	Reported: []Reported{
-		{"Qwen-image-edit-plus, dense", "FED-Bench", map[string]float64{"fed_score": 0.469, "reg": 1.18}},
-		{"SeedDream 4.0, dense", "FED-Bench", map[string]float64{"fed_score": 0.379, "reg": 1.37}},
-		{"FLUX-Kontext-FED, dense", "FED-Bench", map[string]float64{"fed_score": 0.332, "reg": 0.95}},
-		{"FLUX-Kontext-Dev, dense", "FED-Bench", map[string]float64{"fed_score": 0.243, "reg": 0.67}},
-		{"InstructPix2Pix, dense", "FED-Bench", map[string]float64{"fed_score": 0.001, "reg": 2.56}},
-		{"Qwen-image-edit-plus, simple", "FED-Bench", map[string]float64{"fed_score": 0.492, "reg": 1.13}},
-		{"SeedDream 4.0, simple", "FED-Bench", map[string]float64{"fed_score": 0.413, "reg": 1.26}},
-		{"FLUX-Kontext-FED, simple", "FED-Bench", map[string]float64{"fed_score": 0.325, "reg": 0.96}},
-		{"FLUX-Kontext-Dev, simple", "FED-Bench", map[string]float64{"fed_score": 0.120, "reg": 0.35}},
-		{"InstructPix2Pix, simple", "FED-Bench", map[string]float64{"fed_score": 0.004, "reg": 2.42}},
-	},
 }
 
 // fedColumns are the values of a sample, given and computed, in the order of tables.

@@ -24,21 +24,6 @@ var genAIBench = &Benchmark{
 	},
 	Flags: []string{"votes", "subset", "epsilon", "images"},
 	Load:  loadGenAIBench,
-	Reported: []Reported{
-		{"random", "ADIEE", map[string]float64{"official": 0.2590}},
-		{"CLIP-D", "ADIEE", map[string]float64{"adiee": 0.4309}},
-		{"CLIP-T", "ADIEE", map[string]float64{"adiee": 0.3939}},
-		{"CLIP-I", "ADIEE", map[string]float64{"adiee": 0.3896}},
-		{"DINO-I", "ADIEE", map[string]float64{"adiee": 0.3678}},
-		{"GPT-4o", "ADIEE", map[string]float64{"official": 0.5354}},
-		{"GPT-5", "EditReward", map[string]float64{"official": 0.5961}},
-		{"Gemini-Pro 1.5", "ADIEE", map[string]float64{"official": 0.5593}},
-		{"LLaVA-NeXT", "ADIEE", map[string]float64{"official": 0.2535}},
-		{"Qwen2.5-VL", "ADIEE", map[string]float64{"official": 0.3210}},
-		{"ADIEE", "ADIEE", map[string]float64{"adiee": 0.5996}},
-		{"EditReward (Qwen2.5-VL-7B)", "EditReward", map[string]float64{"threshold": 0.6397}},
-		{"EditReward (MiMo-VL-7B)", "EditReward", map[string]float64{"threshold": 0.6572}},
-	},
 }
 
 var genAIVotes = []string{"leftvote", "rightvote", "tievote", "bothbad_vote"}

@@ -35,23 +35,6 @@ var imagenHub = &Benchmark{
 	},
 	Flags: []string{"images", "target"},
 	Load:  loadImagenHub,
-	Reported: []Reported{
-		{"Human-to-Human", "ADIEE", map[string]float64{"published": 0.4184}},
-		{"CLIP-D", "ADIEE", map[string]float64{"published": 0.2117}},
-		{"CLIP-T", "ADIEE", map[string]float64{"published": 0.1894}},
-		{"CLIP-I", "ADIEE", map[string]float64{"published": 0.1261}},
-		{"DINO-I", "ADIEE", map[string]float64{"published": 0.0441}},
-		{"GPT-4o", "ADIEE", map[string]float64{"published": 0.3821}},
-		{"GPT-5", "EditReward", map[string]float64{"published": 0.4085}},
-		{"Gemini-Pro 1.5", "ADIEE", map[string]float64{"published": 0.2728}},
-		{"Gemini-2.5-Flash", "EditReward", map[string]float64{"published": 0.4162}},
-		{"LLaVA-NeXT", "ADIEE", map[string]float64{"published": 0.0356}},
-		{"Qwen2.5-VL", "ADIEE", map[string]float64{"published": 0.1859}},
-		{"MiMo-VL-7B-SFT-2508", "EditReward", map[string]float64{"published": 0.2214}},
-		{"ADIEE", "ADIEE", map[string]float64{"published": 0.3450}},
-		{"EditReward (Qwen2.5-VL-7B)", "EditReward", map[string]float64{"published": 0.3618}},
-		{"EditReward (MiMo-VL-7B)", "EditReward", map[string]float64{"published": 0.3520}},
-	},
 }
 
 // hub is ImagenHub's ratings. raters[r][i] is rater r's value of item i.

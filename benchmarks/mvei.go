@@ -25,14 +25,6 @@ var mvei = &Benchmark{
 	},
 	Flags: []string{"components"},
 	Load:  loadMVEI,
-	Reported: []Reported{
-		{"GPT-4o", "MVEI", map[string]float64{"keyword": 0.783}},
-		{"InternVL2.5", "MVEI", map[string]float64{"keyword": 0.747}},
-		{"mPLUG-Owl3", "MVEI", map[string]float64{"keyword": 0.781}},
-		{"Qwen2.5-VL", "MVEI", map[string]float64{"keyword": 0.759}},
-		{"LLaVA-1.6", "MVEI", map[string]float64{"keyword": 0.602}},
-		{"human average", "MVEI", map[string]float64{"keyword": 0.916}},
-	},
 }
 
 // statements are the judged statements of MVEI.

@@ -62,7 +62,7 @@ func (r *Report) Summary() Table {
 		}
 		t.Rows = append(t.Rows, row)
 	}
-	reported := r.Benchmark.Reported
+	reported := r.Benchmark.Reported()
 	if slices.ContainsFunc(r.Systems, func(s System) bool { return s.Result.Apart }) {
 		reported = nil
 	}
