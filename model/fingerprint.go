@@ -44,17 +44,19 @@ func (e *engine) fingerprint(c ScorerConfig, counts func(name string) bool) stri
 	return hex.EncodeToString(h.Sum(nil)[:12])
 }
 
-// BackboneFingerprint identifies a checkpoint by its configuration, its tensors' names, types and places, and samples of
-// their bytes: reading 16 GB at every start would take longer than scoring a batch.
-func (e *engine) BackboneFingerprint() string {
+// BackboneFingerprint identifies the backbone; see Fingerprint.
+func (e *engine) BackboneFingerprint() string { return Fingerprint(e.backbone.Dir, e.backbone.Weights) }
+
+// Fingerprint identifies a checkpoint by its configuration, its tensors' names, types and places, and samples of their
+// bytes: reading 16 GB at every start would take longer than scoring a batch.
+func Fingerprint(dir string, w *checkpoints.Weights) string {
 	h := sha256.New()
 	for _, name := range []string{"config.json", "tokenizer.json", "preprocessor_config.json"} {
-		if f, err := os.Open(filepath.Join(e.backbone.Dir, name)); err == nil {
+		if f, err := os.Open(filepath.Join(dir, name)); err == nil {
 			io.Copy(h, f)
 			f.Close()
 		}
 	}
-	w := e.backbone.Weights
 	for _, name := range w.Names() {
 		info, _ := w.Info(name)
 		fmt.Fprintln(h, info)
