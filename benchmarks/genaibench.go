@@ -100,7 +100,11 @@ func (s *genAI) readVotes(path string) error {
 			continue
 		}
 		vote, err := r.text("vote_type")
-		if err != nil || !slices.Contains(genAIVotes, vote) {
+		if err != nil {
+			p.add(r.where, "%v", err)
+			continue
+		}
+		if !slices.Contains(genAIVotes, vote) {
 			p.add(r.where, "vote_type is %q: one of %s was expected", vote, strings.Join(genAIVotes, ", "))
 			continue
 		}

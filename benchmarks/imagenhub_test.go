@@ -135,6 +135,7 @@ func TestImagenHubErrors(t *testing.T) {
 		{`{"id": "x.jpg", "model": "SDEdit", "score": 1}`, `p.jsonl:1: the id "x.jpg" is not rated`},
 		{`{"id": "sample_100081_1.jpg", "model": "Nobody", "score": 1}`, `the model "Nobody" is not rated: one of CycleDiffusion,`},
 		{`{"id": "sample_100081_1.jpg", "score": 1}`, `there is no "model"`},
+		{"\xef\xbb\xbf" + `{"id": "sample_100081_1.jpg", "model": "SDEdit", "score": true}`, "score is true: a finite number"},
 		{"\n" + `{"id": "sample_100081_1.jpg", "model": "SDEdit", "score": NaN}`, "p.jsonl:2: NaN or Infinity: finite numbers"},
 		{`{"id": "sample_100081_1.jpg", "model": "SDEdit", "score": "8"}`, `score is "8": a finite number was expected`},
 		{`{"id": "sample_100081_1.jpg", "model": "SDEdit"}`, `there is no "score"`},

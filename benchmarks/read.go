@@ -52,6 +52,7 @@ func readRows(path string) ([]row, error) {
 	name := filepath.Base(path)
 	var p problems
 	var rows []row
+	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
 	if text := bytes.TrimSpace(b); len(text) > 0 && text[0] == '[' {
 		var elements []json.RawMessage
 		if err := json.Unmarshal(text, &elements); err != nil {

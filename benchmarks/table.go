@@ -31,18 +31,7 @@ func (r TableRow) cell(i int, undefined string) string {
 	if i >= len(r.Cells) || math.IsNaN(r.Cells[i]) {
 		return undefined
 	}
-	return format(r.Cells[i])
-}
-
-// format writes a number as papers do: four decimals, whole numbers plain.
-func format(v float64) string {
-	switch {
-	case math.IsNaN(v):
-		return "undefined"
-	case v == math.Trunc(v) && math.Abs(v) < 1e6 && math.Abs(v) > 1:
-		return fmt.Sprintf("%.0f", v)
-	}
-	return fmt.Sprintf("%.4f", v)
+	return fmt.Sprintf("%.4f", r.Cells[i])
 }
 
 // WriteCSV writes the table with full precision; undefined cells are empty.
