@@ -9,10 +9,7 @@ import (
 
 var attentionRules = []entry{
 	{op: "RotaryEmbedding", since: 23, inert: []int{3}, rule: rotaryRule, expand: rotary},
-	{op: "RotaryEmbedding", domain: microsoft, inert: []int{1, 2, 3}, rule: func(c *call) []string {
-		c.x[3] = c.neg(c.x[3])
-		return []string{c.Node(microsoft, c.n.Op, 1, c.n.Attrs, append([]string{c.dy[0]}, c.x[1:]...)...)[0]}
-	}, note: "with respect to the data"},
+	{op: "RotaryEmbedding", domain: microsoft, inert: []int{1}, rule: microsoftRotaryRule, note: "with respect to the data"},
 	{op: "Attention", since: 23, inert: []int{6}, expand: attention},
 }
 
@@ -24,6 +21,16 @@ func rotaryRule(c *call) []string {
 	at := attrs{}
 	maps.Copy(at, c.n.Attrs)
 	return []string{c.OpA("RotaryEmbedding", at, c.dy[0], c.x[1], c.neg(c.x[2]), c.in(3))}
+}
+
+// The older operator has the position ids before the tables.
+func microsoftRotaryRule(c *call) []string {
+	if c.want(2) || c.want(3) {
+		return c.fail("wanted no gradient with respect to the tables")
+	}
+	at := attrs{}
+	maps.Copy(at, c.n.Attrs)
+	return c.Node(microsoft, "RotaryEmbedding", 1, at, c.dy[0], c.x[1], c.x[2], c.neg(c.x[3]))
 }
 
 // rotary: x [B, heads, S, D] or [B, S, heads*D]; the first r elements of a head are pairs (a, b), halves or neighbours, that

@@ -35,7 +35,9 @@ var elementwiseRules = slices.Concat([]entry{
 	binary("Div", func(c *call, a, b, y, dy string) string { return c.div(dy, b) },
 		func(c *call, a, b, y, dy string) string { return c.neg(c.div(c.mul(dy, y), b)) }),
 	{op: "Pow", broadcast: true, rule: powRule},
-	{op: "Mod", broadcast: true, inert: []int{1}, rule: func(c *call) []string { return []string{c.dy[0], ""} }, note: "with respect to the dividend"},
+	// y = a - n b with a whole number n: dA = dY, dB = -n dY
+	binary("Mod", func(c *call, a, b, y, dy string) string { return dy },
+		func(c *call, a, b, y, dy string) string { return c.neg(c.mul(dy, c.div(c.sub(a, y), b))) }),
 	{op: "Min", broadcast: true, rule: func(c *call) []string { return extremeRule(c, "LessOrEqual") }},
 	{op: "Max", broadcast: true, rule: func(c *call) []string { return extremeRule(c, "GreaterOrEqual") }},
 	{op: "Sum", broadcast: true, rule: func(c *call) []string { return slices.Repeat(c.dy, len(c.x)) }},
@@ -85,7 +87,7 @@ var elementwiseRules = slices.Concat([]entry{
 	unary("Erf", func(c *call, x, y, dy string) string {
 		return c.mul(dy, c.scale(c.Op("Exp", c.neg(c.mul(x, x))), 2/math.Sqrt(math.Pi)))
 	}),
-}, zeroRules("Floor", "Ceil", "Round", "Sign"))
+}, zeroRules("Floor", "Ceil", "Round", "Sign", "Bernoulli", "RandomNormalLike", "RandomUniformLike"))
 
 // zeroRules are piecewise constant operators: nothing flows through them.
 func zeroRules(ops ...string) []entry {

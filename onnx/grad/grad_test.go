@@ -1,0 +1,154 @@
+package grad
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"gorgonia.org/tensor"
+
+	"assay/onnx"
+	"assay/ort"
+)
+
+// line is x [2,3] -> MatMul by w [3,4] -> Tanh -> y.
+func line() *onnx.Builder {
+	b := onnx.NewBuilder("line", 17)
+	b.Input("x", onnx.Float, onnx.Dims(2, 3))
+	b.Input("w", onnx.Float, onnx.Dims(3, 4))
+	b.M.Nodes = append(b.M.Nodes, &onnx.Node{Name: "product", Op: "MatMul", Inputs: []string{"x", "w"}, Outputs: []string{"h"}},
+		&onnx.Node{Name: "bend", Op: "Tanh", Inputs: []string{"h"}, Outputs: []string{"y"}})
+	return onnx.Extend(b.M)
+}
+
+func TestErrors(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(m *onnx.Model, o *Options)
+		want   []string
+	}{
+		"no rule": {func(m *onnx.Model, o *Options) {
+			m.Nodes[1].Op, m.Nodes[1].Name = "Hardmax", "cliff"
+		}, []string{`node "cliff"`, "ai.onnx.Hardmax", "opset 17", "no gradient rule"}},
+		"no rule in this domain": {func(m *onnx.Model, o *Options) {
+			m.Nodes[1].Op, m.Nodes[1].Domain, m.Opsets["com.microsoft"] = "Inverse", "com.microsoft", 1
+			m.Values = append(m.Values, onnx.ValueInfo{Name: "y", Type: onnx.Float, Shape: onnx.Dims(2, 4), Ranked: true})
+		}, []string{`node "bend"`, "com.microsoft.Inverse", "opset 1", "no gradient rule"}},
+		"rule that wants more": {func(m *onnx.Model, o *Options) {
+			m.Nodes[1].Op, m.Nodes[1].Inputs = "Mish", []string{"h"}
+			m.Opsets[""] = 18
+			m.Nodes = append(m.Nodes, &onnx.Node{Name: "drop", Op: "Dropout", Inputs: []string{"y", "", "yes"}, Outputs: []string{"z"}})
+			m.Initializers = append(m.Initializers, &onnx.Tensor{Name: "yes", Type: onnx.Bool, Shape: []int64{}, Data: []byte{1}})
+			o.Outputs = []string{"z"}
+		}, []string{`node "drop"`, "ai.onnx.Dropout", "opset 18", "wanted the second output"}},
+		"shapes that do not fit": {func(m *onnx.Model, o *Options) { m.Inputs[1].Shape = onnx.Dims(5, 4) },
+			[]string{`node "product"`, "ai.onnx.MatMul", "inner sizes 3 and 5", `"w" float[5,4]`}},
+		"opset": {func(m *onnx.Model, o *Options) { m.Opsets[""] = 11 }, []string{"opset 11", "wanted 13 to"}},
+		"later operator": {func(m *onnx.Model, o *Options) { m.Nodes[1].Op = "Gelu" },
+			[]string{`node "bend"`, "ai.onnx.Gelu, opset 17", "came with opset 20"}},
+		"no such operator": {func(m *onnx.Model, o *Options) { m.Nodes[1].Op = "Tahn" }, []string{`node "bend"`, "no such operator"}},
+		"cycle": {func(m *onnx.Model, o *Options) { m.Nodes[0].Inputs[0] = "y" },
+			[]string{"cycle", `node "product"`, `node "bend"`}},
+		"integer":                     {func(m *onnx.Model, o *Options) { m.Inputs[0].Type = onnx.Int64; m.Inputs[1].Type = onnx.Int64 }, []string{"cannot be differentiated"}},
+		"no such value":               {func(m *onnx.Model, o *Options) { o.Wrt = []string{"v"} }, []string{`no value "v"`}},
+		"no such output":              {func(m *onnx.Model, o *Options) { o.Outputs = []string{"v"} }, []string{`no value "v"`}},
+		"no such cotangent":           {func(m *onnx.Model, o *Options) { o.Cotangents = map[string]string{"y": "v"} }, []string{`cotangent "v" of "y"`}},
+		"cotangent that is no output": {func(m *onnx.Model, o *Options) { o.Cotangents = map[string]string{"h": "x"} }, []string{`"h"`, "not among the outputs"}},
+		"cotangent's shape":           {func(m *onnx.Model, o *Options) { o.Cotangents = map[string]string{"y": "x"} }, []string{`cotangent "x" of output "y"`, "float[2,3]", "float[2,4]"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := line().M
+			o := Options{Outputs: []string{"y"}, Wrt: []string{"x", "w"}}
+			c.change(m, &o)
+			nodes := len(m.Nodes)
+			_, err := Append(m, o)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, w := range c.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("%q lacks %q", err, w)
+				}
+			}
+			if len(m.Nodes) != nodes {
+				t.Errorf("the failed call left %d nodes", len(m.Nodes)-nodes)
+			}
+		})
+	}
+}
+
+// TestFrozenWeightsCostNothing: only nodes between the leaves and the outputs are visited.
+func TestFrozenWeightsCostNothing(t *testing.T) {
+	m := line().M
+	if _, err := Append(m, Options{Outputs: []string{"y"}, Wrt: []string{"x"}}); err != nil {
+		t.Fatal(err)
+	}
+	products := 0
+	for _, n := range m.Nodes[2:] {
+		if n.Op == "MatMul" || n.Op == "Gemm" {
+			products++
+		}
+		if n.Op == "Transpose" {
+			t.Errorf("%v transposes %v", n, n.Inputs)
+		}
+	}
+	if products != 1 {
+		t.Errorf("%d products in the backward pass, want the one for x", products)
+	}
+}
+
+// TestLeaves: intermediate values, values used several times, a value that is output and leaf, unused values, default ones.
+func TestLeaves(t *testing.T) {
+	b := line()
+	b.Input("unused", onnx.Float, onnx.Dims("n"))
+	b.Op("Mul", "y", "y")
+	grads, err := Append(b.M, Options{Outputs: []string{"y", "Mul"}, Wrt: []string{"h", "y", "x", "unused", "Mul"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = onnx.Extend(b.M)
+	for x, g := range grads {
+		b.Output("grad."+x, g, onnx.Float, nil)
+	}
+	s, err := ort.Open(b.M, ort.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	out, err := s.Run(context.Background(), map[string]*tensor.Dense{
+		"x": dense(onnx.Float, []int{2, 3}, []float64{0, 0, 0, 0, 0, 0}), "w": dense(onnx.Float, []int{3, 4}, make([]float64, 12)),
+		"unused": dense(onnx.Float, []int{2}, []float64{1, 2}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]float64{"h": 1, "y": 1, "x": 0, "unused": 0, "Mul": 1} { // tanh 0 = 0: d(y + y^2)/dy = 1
+		for _, v := range floats(out["grad."+name]) {
+			if v != want {
+				t.Errorf("gradient of %s is %v, want %v", name, floats(out["grad."+name]), want)
+				break
+			}
+		}
+	}
+	if n := len(floats(out["grad.unused"])); n != 2 {
+		t.Errorf("the unused input's gradient has %d elements, want 2", n)
+	}
+}
+
+// TestGatherNeedsNoReduction: nothing scatters with a reduction, whose order of addition some devices leave open.
+func TestGatherNeedsNoReduction(t *testing.T) {
+	for _, c := range indexCases() {
+		if strings.HasPrefix(c.op, "Scatter") {
+			continue
+		}
+		g := newGen(c, 18, 1, onnx.Float, false, 1)
+		grads, err := Append(g.b.M, Options{Outputs: g.outputs[:1], Wrt: g.wrt})
+		if err != nil || len(grads) == 0 {
+			t.Fatal(err)
+		}
+		for _, n := range g.b.M.Nodes {
+			if r := n.Str("reduction", "none"); r != "none" {
+				t.Errorf("%s: %v has reduction %s", c.op, n, r)
+			}
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package grad
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"gorgonia.org/tensor"
+
+	"assay/onnx"
+	"assay/ort"
+)
+
+// stack is a tower of residual MLP layers, each a segment, with the gradient of every weight's input as output.
+func stack(t *testing.T, layers, rows, width int64, recompute bool) (*onnx.Model, map[string]*tensor.Dense) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(5, 6))
+	random := func(shape ...int64) *tensor.Dense {
+		n := int64(1)
+		ints := make([]int, len(shape))
+		for i, d := range shape {
+			n *= d
+			ints[i] = int(d)
+		}
+		data := make([]float64, n)
+		for i := range data {
+			data[i] = rng.NormFloat64() / math.Sqrt(float64(width))
+		}
+		return dense(onnx.Float, ints, data)
+	}
+	b := onnx.NewBuilder("stack", 23)
+	feeds := map[string]*tensor.Dense{"x": random(rows, width)}
+	x := b.Input("x", onnx.Float, onnx.Dims("rows", width))
+	wrt := []string{"x"}
+	for i := range layers {
+		name := fmt.Sprint("layer", i)
+		b.Segment(name, func() {
+			up := b.Input(name+".up", onnx.Float, onnx.Dims(4*width, width))
+			down := b.Input(name+".down", onnx.Float, onnx.Dims(width, 4*width))
+			feeds[up], feeds[down] = random(4*width, width), random(width, 4*width)
+			wrt = append(wrt, up, down)
+			h := b.OpA("Gemm", onnx.Attrs{"transB": 1}, x, up)
+			h = b.Op("Mul", b.Op("Tanh", h), b.Op("Sigmoid", h))
+			x = b.Op("Add", x, b.OpA("Gemm", onnx.Attrs{"transB": 1}, h, down))
+		})
+	}
+	loss := b.OpA("ReduceSum", onnx.Attrs{"keepdims": 0}, b.Op("Mul", x, x))
+	grads, err := Append(b.M, Options{Outputs: []string{loss}, Wrt: wrt, Recompute: recompute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = onnx.Extend(b.M)
+	for _, w := range wrt {
+		b.Output("grad."+w, grads[w], onnx.Float, nil)
+	}
+	return b.M, feeds
+}
+
+func TestRecomputeKeepsGradients(t *testing.T) {
+	var results [2]map[string]*tensor.Dense
+	for i, recompute := range []bool{false, true} {
+		m, feeds := stack(t, 3, 5, 4, recompute)
+		s, err := ort.Open(m, ort.Options{Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if results[i], err = s.Run(context.Background(), feeds); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range results[0] {
+		a, b := floats(want), floats(results[1][name])
+		for i := range a {
+			if math.Abs(a[i]-b[i]) > 1e-6*(1+math.Abs(a[i])) {
+				t.Fatalf("%s[%d] is %g with recomputation, %g without", name, i, b[i], a[i])
+			}
+		}
+	}
+}
+
+// TestRecomputeSavesMemory compares the peaks of two processes of their own.
+func TestRecomputeSavesMemory(t *testing.T) {
+	if v := os.Getenv("ASSAY_TEST_RECOMPUTE"); v != "" {
+		m, feeds := stack(t, 10, 2000, 256, v == "true")
+		s, err := ort.Open(m, ort.Options{Threads: 1, LowMemory: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		before := status(t, "VmRSS:")
+		if _, err := s.Run(context.Background(), feeds); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Println("peak", status(t, "VmHWM:")-before)
+		return
+	}
+	var peaks [2]int
+	for i, v := range []string{"false", "true"} {
+		c := exec.Command(os.Args[0], "-test.run=^TestRecomputeSavesMemory$")
+		c.Env = append(os.Environ(), "ASSAY_TEST_RECOMPUTE="+v)
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		_, rest, _ := strings.Cut(string(out), "peak ")
+		if _, err := fmt.Sscan(rest, &peaks[i]); err != nil {
+			t.Fatalf("%v in\n%s", err, out)
+		}
+	}
+	t.Logf("peak above the weights: %d kB, with recomputation %d kB", peaks[0], peaks[1])
+	if peaks[1] > peaks[0]*2/3 {
+		t.Errorf("recomputation takes %d kB, without it %d kB", peaks[1], peaks[0])
+	}
+}
+
+// status reads a memory figure of this process, kB.
+func status(t *testing.T, field string) int {
+	t.Helper()
+	f, err := os.Open("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if words := strings.Fields(s.Text()); len(words) > 1 && words[0] == field {
+			n, err := strconv.Atoi(words[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatalf("no %s", field)
+	return 0
+}
+
+// TestRandomNodesAreKept: what draws random numbers is not computed a second time.
+func TestRandomNodesAreKept(t *testing.T) {
+	b := onnx.NewBuilder("noise", 23)
+	x := b.Input("x", onnx.Float, onnx.Dims(4))
+	h := b.Op("Exp", x)
+	b.Segment("layer", func() {
+		h = b.Op("Mul", h, b.OpA("RandomUniformLike", onnx.Attrs{"seed": 1.0}, h))
+		h = b.Op("Mul", h, h)
+	})
+	if _, err := Append(b.M, Options{Outputs: []string{h}, Wrt: []string{x}, Recompute: true}); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, k := range b.M.Nodes {
+		if k.Op == "RandomUniformLike" {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d nodes draw random numbers, want 1", n)
+	}
+}
