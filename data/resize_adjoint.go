@@ -1,0 +1,141 @@
+package data
+
+// Slope is the derivative of a number with respect to the pixels of a picture: Values has the layout of Picture.Pix,
+// [Height, Width, 3], and counts per 8-bit level.
+//
+// Its methods carry a slope backward through what Picture's methods did: each is the transpose of the linear map behind
+// the method it is named after. Rounding to 8 bits counts as the identity; so does clipping, which the bicubic filter
+// needs at hard edges only.
+type Slope struct {
+	Width, Height int
+	Values        []float32
+}
+
+// NewSlope returns the slope of a constant: zeros.
+func NewSlope(width, height int) *Slope {
+	return &Slope{width, height, make([]float32, 3*width*height)}
+}
+
+// Add adds another slope of the same size.
+func (s *Slope) Add(o *Slope) {
+	for i, v := range o.Values {
+		s.Values[i] += v
+	}
+}
+
+// Normalize goes back through Picture.Normalize: from grad, [3, Height, Width], d/dx = grad / (255 std).
+func (s *Slope) Normalize(grad []float32, std [3]float32) {
+	n := s.Width * s.Height
+	for c := range 3 {
+		factor := 1 / (255 * std[c])
+		for i, v := range grad[c*n : (c+1)*n] {
+			s.Values[3*i+c] = v * factor
+		}
+	}
+}
+
+// Paste adds the slope of Crop(left, top, o.Width, o.Height): what lay outside the picture has no part in it.
+func (s *Slope) Paste(o *Slope, left, top int) {
+	from, to := max(left, 0), min(left+o.Width, s.Width)
+	for y := max(top, 0); y < min(top+o.Height, s.Height) && from < to; y++ {
+		src := o.Values[3*((y-top)*o.Width+from-left):][:3*(to-from)]
+		dst := s.Values[3*(y*s.Width+from):][:3*(to-from)]
+		for i, v := range src {
+			dst[i] += v
+		}
+	}
+}
+
+// Crop copies a rectangle: the way back through pasting. It must lie inside.
+func (s *Slope) Crop(left, top, width, height int) *Slope {
+	out := NewSlope(width, height)
+	for y := range height {
+		copy(out.Values[3*width*y:3*width*(y+1)], s.Values[3*((top+y)*s.Width+left):])
+	}
+	return out
+}
+
+// Resize goes back through Picture.Resize from a picture of width x height: the slope with respect to that picture, with
+// the transposed filters in the opposite order.
+func (s *Slope) Resize(width, height int, f Filter) *Slope {
+	switch {
+	case width == s.Width && height == s.Height:
+		return s.Crop(0, 0, width, height)
+	case f.support == 0:
+		return s.nearest(width, height)
+	case s.Height < height && height-s.Height > 2*(width-s.Width): // forward: rows, then columns
+		return s.resizeColumns(width, f).resizeRows(height, f)
+	}
+	return s.resizeRows(height, f).resizeColumns(width, f)
+}
+
+func (s *Slope) resizeColumns(width int, f Filter) *Slope {
+	if width == s.Width {
+		return s
+	}
+	t := newTaps(width, s.Width, f)
+	out := NewSlope(width, s.Height)
+	parallel(s.Height, 12*width*s.Height, func(from, to int) {
+		sums := make([]float64, 3*width)
+		for y := from; y < to; y++ {
+			clear(sums)
+			row := s.Values[3*s.Width*y:]
+			for i, lo := range t.first {
+				r, g, b := float64(row[3*i]), float64(row[3*i+1]), float64(row[3*i+2])
+				for k, w := range t.weights[t.start[i]:t.start[i+1]] {
+					v := float64(int64(w)) / (1 << fraction)
+					x := 3 * (lo + k)
+					sums[x] += v * r
+					sums[x+1] += v * g
+					sums[x+2] += v * b
+				}
+			}
+			narrow(out.Values[3*width*y:], sums)
+		}
+	})
+	return out
+}
+
+func (s *Slope) resizeRows(height int, f Filter) *Slope {
+	if height == s.Height {
+		return s
+	}
+	t := newTaps(height, s.Height, f)
+	out := NewSlope(s.Width, height)
+	stride := 3 * s.Width
+	parallel(stride, 4*stride*height, func(from, to int) { // columns: a source row belongs to several output rows
+		sums := make([]float64, (to-from)*height)
+		for y, lo := range t.first {
+			row := s.Values[stride*y+from : stride*y+to]
+			for k, w := range t.weights[t.start[y]:t.start[y+1]] {
+				v := float64(int64(w)) / (1 << fraction)
+				for i, x := range row {
+					sums[(lo+k)*(to-from)+i] += v * float64(x)
+				}
+			}
+		}
+		for y := range height {
+			narrow(out.Values[stride*y+from:], sums[y*(to-from):(y+1)*(to-from)])
+		}
+	})
+	return out
+}
+
+func narrow(to []float32, from []float64) {
+	for i, v := range from {
+		to[i] = float32(v)
+	}
+}
+
+func (s *Slope) nearest(width, height int) *Slope {
+	columns, rows := middles(width, s.Width), middles(height, s.Height)
+	out := NewSlope(width, height)
+	for y, sy := range rows {
+		for x, sx := range columns {
+			for c := range 3 {
+				out.Values[3*(sy*width+sx)+c] += s.Values[3*(y*s.Width+x)+c]
+			}
+		}
+	}
+	return out
+}
