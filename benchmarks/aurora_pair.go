@@ -55,7 +55,7 @@ func loadAuroraPair(o Options) (Set, error) {
 		root = filepath.Dir(path)
 	}
 	s := &auroraPairs{epsilon: o.Epsilon}
-	s.pairs = pairs{classes: threeClasses, side: threeSides, rules: auroraRules, answers: []string{"A>B", "B>A", "A=B"}}
+	s.pairs = pairs{side: threeSides, rules: auroraRules, answers: []string{"A>B", "B>A", "A=B"}}
 	s.find = s.slotsOf
 	s.show = func(i int) ([]Shown, string) {
 		a, b := s.items[2*i], s.items[2*i+1]

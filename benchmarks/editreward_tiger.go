@@ -31,7 +31,7 @@ var tigerParts = map[string]int{"2pair": 2, "3pair": 3, "4pair": 4}
 
 func loadTiger(table *samples, o Options) (Set, error) {
 	s := &tiger{epsilon: o.Epsilon, images: o.Images}
-	s.pairs = pairs{classes: threeClasses, side: threeSides}
+	s.pairs = pairs{side: threeSides}
 	s.find = s.slotsOf
 	groupOf := map[int][]int{} // k -> comparisons
 	err := table.each([]string{"id", "dataset", "ranking", "comparison_type", "instruction"}, func(p place, text []string) error {

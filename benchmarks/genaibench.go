@@ -53,7 +53,7 @@ type genAI struct {
 
 func loadGenAIBench(o Options) (Set, error) {
 	s := &genAI{epsilon: o.Epsilon, images: o.Images, apart: o.Subset != "" && o.Subset != "test_v1"}
-	s.pairs = pairs{classes: genAIVotes, rules: genAIRules, answers: []string{"A>B", "B>A", "A=B=Good", "A=B=Bad"},
+	s.pairs = pairs{rules: genAIRules, answers: []string{"A>B", "B>A", "A=B=Good", "A=B=Bad"},
 		side: map[string]string{"leftvote": left, "rightvote": right, "tievote": tie, "bothbad_vote": tie}}
 	if o.Votes != "" {
 		return s, s.readVotes(o.Votes)

@@ -21,7 +21,6 @@ type pairs struct {
 	ids     []string
 	human   []string          // the verdict, by the benchmark's own name
 	side    map[string]string // verdict -> left, right or tie
-	classes []string          // the verdicts in their order
 	answers []string          // an answer per class for random guessing, nil where answers do not exist
 	rules   []pairRule
 	find    func(Key) ([]slot, error) // instead of bySide
