@@ -1,0 +1,58 @@
+package readers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+func init() {
+	register(Layout{
+		Name:  "adiee-magicbrush",
+		About: "ADIEE-MagicBrush-Data: for each editor <m>_img, <m>_clipdir, <m>_clipsim, <m>_dinosim; arrow files or Parquet",
+		Fields: map[string]string{"id": "id", "session": "img_id", "source": "source_img", "target": "target_img", "instruction": "instruction",
+			"source_caption": "source_caption", "target_caption": "target_caption", "split": "split"},
+		open: func(_ context.Context, o Options) (Reader, error) {
+			r, err := openRows(o.Path)
+			if err != nil {
+				return nil, err
+			}
+			return &adiee{r, o}, nil
+		},
+	})
+}
+
+// adiee reads one row per instruction with the outputs of all editors beside each other. Every column that ends with
+// _img is an editor's, but for the source, the target and a mask.
+type adiee struct {
+	rows rows
+	o    Options
+}
+
+func (r *adiee) Len() int     { return r.rows.len() }
+func (r *adiee) Close() error { return r.rows.close() }
+
+func (r *adiee) Read(i int) (*Sample, error) {
+	c, err := readRow(r.rows, i, &r.o)
+	if err != nil {
+		return nil, err
+	}
+	c.need("source", "instruction")
+	s := &Sample{ID: orElse(c.text("id"), fmt.Sprintf("%06d", i)), Session: c.text("session"), Split: c.text("split"),
+		Source: c.picture("source"), Target: c.picture("target"), Instruction: c.text("instruction"),
+		SourceCaption: c.text("source_caption"), TargetCaption: c.text("target_caption")}
+	known := []string{c.column("source"), c.column("target"), "mask_img"}
+	for _, f := range c.rec.Fields {
+		editor, ok := strings.CutSuffix(f.Name, "_img")
+		if !ok || slices.Contains(known, f.Name) {
+			continue
+		}
+		out := Output{Editor: editor, Picture: c.picture(f.Name), ClipD: c.number(editor + "_clipdir"),
+			ClipI: c.number(editor + "_clipsim"), DinoI: c.number(editor + "_dinosim")}
+		if !out.Picture.IsZero() {
+			s.Outputs = append(s.Outputs, out)
+		}
+	}
+	return s, c.err()
+}

@@ -1,0 +1,286 @@
+package readers
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"syscall"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"assay/data"
+)
+
+// arrowRows reads what `datasets` saves to disk: data-00000-of-0000N.arrow, IPC streams. The files are mapped, not read:
+// batches hold a thousand rows of pictures, and only the rows that are asked for cost memory.
+type arrowRows struct {
+	dir     string
+	files   []arrowFile
+	batches []arrowBatch
+	rows    int
+	open    int // index of the batch that rec is; -1: none
+	rec     arrow.RecordBatch
+}
+
+type arrowFile struct {
+	path   string
+	mapped []byte
+	schema arrowMessage
+}
+
+type arrowBatch struct {
+	file  int
+	first int // row
+	arrowMessage
+}
+
+// arrowMessage is one message of a stream, in the mapped file.
+type arrowMessage struct{ meta, body []byte }
+
+func (m arrowMessage) message() *ipc.Message {
+	return ipc.NewMessage(memory.NewBufferBytes(m.meta), memory.NewBufferBytes(m.body))
+}
+
+func openArrow(dir string, paths []string) (r *arrowRows, err error) {
+	slices.Sort(paths)
+	r = &arrowRows{dir: dir, open: -1}
+	for _, path := range paths {
+		if err := r.add(path); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w", path, err), r.close())
+		}
+	}
+	return r, nil
+}
+
+// add maps a file and finds its batches.
+func (r *arrowRows) add(path string) (err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() == 0 {
+		return errors.New("an empty file, not an arrow stream")
+	}
+	mapped, err := syscall.Mmap(int(f.Fd()), 0, int(info.Size()), syscall.PROT_READ, syscall.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("mapping: %w", err)
+	}
+	r.files = append(r.files, arrowFile{path: path, mapped: mapped})
+	file := &r.files[len(r.files)-1]
+	defer func() {
+		if p := recover(); p != nil { // flatbuffers are read without checks
+			err = fmt.Errorf("damaged: %v", p)
+		}
+	}()
+	for rest := mapped; ; {
+		var m arrowMessage
+		if m, rest, err = nextMessage(rest); err == io.EOF {
+			break
+		} else if err != nil {
+			return err
+		}
+		switch kind := m.message().Type(); kind {
+		case ipc.MessageSchema:
+			file.schema = m
+		case ipc.MessageRecordBatch:
+			r.batches = append(r.batches, arrowBatch{len(r.files) - 1, r.rows, m})
+			rec, err := r.load(len(r.batches) - 1)
+			if err != nil {
+				return err
+			}
+			r.rows += int(rec.NumRows())
+			rec.Release()
+		default:
+			return fmt.Errorf("messages of type %v are not known in data sets", kind)
+		}
+	}
+	if file.schema.meta == nil {
+		return errors.New("no schema in it")
+	}
+	return nil
+}
+
+// nextMessage cuts the first message off a stream: a continuation mark, the length of the metadata, the metadata (a
+// flatbuffer that knows the body's length), the body. io.EOF at its end.
+func nextMessage(b []byte) (m arrowMessage, rest []byte, err error) {
+	if len(b) == 0 {
+		return m, nil, io.EOF
+	}
+	if len(b) < 8 || binary.LittleEndian.Uint32(b) != 0xffffffff {
+		return m, nil, errors.New("not an arrow stream")
+	}
+	n := int64(binary.LittleEndian.Uint32(b[4:]))
+	if n == 0 {
+		return m, nil, io.EOF
+	}
+	if b = b[8:]; n > int64(len(b)) {
+		return m, nil, errors.New("the file ends too early")
+	}
+	m.meta, b = b[:n], b[n:]
+	body := m.message().BodyLen()
+	if body < 0 || body > int64(len(b)) {
+		return m, nil, errors.New("the file ends too early")
+	}
+	m.body = b[:body]
+	return m, b[body:], nil
+}
+
+func (r *arrowRows) len() int { return r.rows }
+
+func (r *arrowRows) folder() string { return r.dir }
+
+func (r *arrowRows) batch(i int) int {
+	return sort.Search(len(r.batches)-1, func(b int) bool { return r.batches[b+1].first > i })
+}
+
+func (r *arrowRows) where(i int) string {
+	return fmt.Sprintf("%s: row %d", filepath.Base(r.files[r.batches[r.batch(i)].file].path), i+1)
+}
+
+func (r *arrowRows) record(i int) (rec data.Record, err error) {
+	b := r.batch(i)
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%s: damaged: %v", r.where(i), p)
+		}
+	}()
+	if b != r.open {
+		next, err := r.load(b)
+		if err != nil {
+			return rec, fmt.Errorf("%s: %w", r.files[r.batches[b].file].path, err)
+		}
+		r.drop()
+		r.rec, r.open = next, b
+	}
+	for c, field := range r.rec.Schema().Fields() {
+		v, err := arrowValue(r.rec.Column(c), i-r.batches[b].first)
+		if err != nil {
+			return rec, fmt.Errorf("%s: column %q: %w", r.where(i), field.Name, err)
+		}
+		rec.Fields = append(rec.Fields, data.Field{Name: field.Name, Value: v})
+	}
+	return rec, nil
+}
+
+// load gives batch b the shape of columns; its values stay in the mapped file.
+func (r *arrowRows) load(b int) (arrow.RecordBatch, error) {
+	schema := r.files[r.batches[b].file].schema
+	if schema.meta == nil {
+		return nil, errors.New("a batch before the schema")
+	}
+	in, err := ipc.NewReaderFromMessageReader(&messages{list: []arrowMessage{schema, r.batches[b].arrowMessage}})
+	if err != nil {
+		return nil, err
+	}
+	defer in.Release()
+	rec, err := in.Read()
+	if err != nil {
+		return nil, err
+	}
+	rec.Retain()
+	return rec, nil
+}
+
+func (r *arrowRows) drop() {
+	if r.rec != nil {
+		r.rec.Release()
+	}
+	r.rec, r.open = nil, -1
+}
+
+func (r *arrowRows) close() error {
+	r.drop()
+	var errs []error
+	for _, f := range r.files {
+		errs = append(errs, syscall.Munmap(f.mapped))
+	}
+	r.files = nil
+	return errors.Join(errs...)
+}
+
+// messages gives messages that lie in memory to an ipc.Reader, without copying them.
+type messages struct{ list []arrowMessage }
+
+func (m *messages) Message() (*ipc.Message, error) {
+	if len(m.list) == 0 {
+		return nil, io.EOF
+	}
+	next := m.list[0]
+	m.list = m.list[1:]
+	return next.message(), nil
+}
+
+func (m *messages) Retain()  {}
+func (m *messages) Release() {}
+
+// arrowValue returns element i as one of the values that a data.Record holds, a copy of what lies in the file.
+func arrowValue(a arrow.Array, i int) (any, error) {
+	if a.IsNull(i) {
+		return nil, nil
+	}
+	switch a := a.(type) {
+	case *array.String:
+		return string([]byte(a.Value(i))), nil
+	case *array.LargeString:
+		return string([]byte(a.Value(i))), nil
+	case *array.Binary:
+		return slices.Clone(a.Value(i)), nil
+	case *array.LargeBinary:
+		return slices.Clone(a.Value(i)), nil
+	case *array.Boolean:
+		return a.Value(i), nil
+	case *array.Float64:
+		return a.Value(i), nil
+	case *array.Float32:
+		return float64(a.Value(i)), nil
+	case *array.Float16:
+		return float64(a.Value(i).Float32()), nil
+	case *array.Int64:
+		return a.Value(i), nil
+	case *array.Int32:
+		return int64(a.Value(i)), nil
+	case *array.Int16:
+		return int64(a.Value(i)), nil
+	case *array.Int8:
+		return int64(a.Value(i)), nil
+	case *array.Uint32:
+		return int64(a.Value(i)), nil
+	case *array.Uint8:
+		return int64(a.Value(i)), nil
+	case *array.Struct:
+		var rec data.Record
+		for c, field := range a.DataType().(*arrow.StructType).Fields() {
+			v, err := arrowValue(a.Field(c), i)
+			if err != nil {
+				return nil, err
+			}
+			rec.Fields = append(rec.Fields, data.Field{Name: field.Name, Value: v})
+		}
+		return rec, nil
+	case array.ListLike:
+		first, last := a.ValueOffsets(i)
+		list := []any{}
+		for k := first; k < last; k++ {
+			v, err := arrowValue(a.ListValues(), int(k))
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+		return list, nil
+	}
+	return nil, fmt.Errorf("values of type %s are not known in data sets", a.DataType())
+}

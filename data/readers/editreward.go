@@ -1,0 +1,57 @@
+package readers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+func init() {
+	register(Layout{
+		Name:  "editreward",
+		About: "EditReward-Data: two outputs of one instruction with people's scores (2 to 8) and a vote between them",
+		Fields: map[string]string{"id": "unique_key", "source": "source_img", "instruction": "instruction",
+			"left": "left_output_image", "right": "right_output_image", "left_model": "left_model", "right_model": "right_model",
+			"left_score": "left_overall_score", "right_score": "right_overall_score", "vote": "vote_type", "split": "split"},
+		open: func(_ context.Context, o Options) (Reader, error) {
+			r, err := openRows(o.Path)
+			if err != nil {
+				return nil, err
+			}
+			return &editReward{r, o}, nil
+		},
+	})
+}
+
+// editReward reads one pair of outputs a row. The overall score is the sum of two marks from 1 to 4.
+type editReward struct {
+	rows rows
+	o    Options
+}
+
+func (r *editReward) Len() int     { return r.rows.len() }
+func (r *editReward) Close() error { return r.rows.close() }
+
+func (r *editReward) Read(i int) (*Sample, error) {
+	c, err := readRow(r.rows, i, &r.o)
+	if err != nil {
+		return nil, err
+	}
+	c.need("source", "instruction", "left", "right", "vote")
+	s := &Sample{ID: fmt.Sprintf("%s-%06d", orElse(c.text("id"), "row"), i), Split: c.text("split"), Source: c.picture("source"), Instruction: c.text("instruction")}
+	for _, side := range []string{"left", "right"} {
+		s.Outputs = append(s.Outputs, Output{Editor: orElse(c.text(side+"_model"), side), Picture: c.picture(side), Label: c.label(side+"_score", 2, 8)})
+	}
+	vote := strings.ToLower(c.text("vote"))
+	switch {
+	case strings.HasPrefix(vote, "left"):
+		s.Preference = &Preference{Better: 0}
+	case strings.HasPrefix(vote, "right"):
+		s.Preference = &Preference{Better: 1}
+	case strings.HasPrefix(vote, "tie"), strings.HasPrefix(vote, "both"):
+		s.Preference = &Preference{Better: -1}
+	default:
+		c.bad("vote", fmt.Errorf("want leftvote, rightvote or tie, have %q", vote))
+	}
+	return s, c.err()
+}

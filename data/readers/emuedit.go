@@ -1,0 +1,49 @@
+package readers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+func init() {
+	register(Layout{
+		Name:  "emu-edit",
+		About: "Emu-Edit test sets: instruction, image, task, input_caption, output_caption; generations add edited_image, model",
+		Fields: map[string]string{"id": "hash", "number": "idx", "source": "image", "edit": "edited_image", "method": "model",
+			"instruction": "instruction", "task": "task", "split": "split", "source_caption": "input_caption", "target_caption": "output_caption"},
+		open: func(_ context.Context, o Options) (Reader, error) {
+			r, err := openRows(o.Path)
+			if err != nil {
+				return nil, err
+			}
+			return &emuEdit{r, o}, nil
+		},
+	})
+}
+
+// emuEdit reads one row per instruction, or per instruction and model. There are no targets; the captions give CLIP-D.
+type emuEdit struct {
+	rows rows
+	o    Options
+}
+
+func (r *emuEdit) Len() int     { return r.rows.len() }
+func (r *emuEdit) Close() error { return r.rows.close() }
+
+func (r *emuEdit) Read(i int) (*Sample, error) {
+	c, err := readRow(r.rows, i, &r.o)
+	if err != nil {
+		return nil, err
+	}
+	if task := c.text("task"); len(r.o.Tasks) > 0 && !slices.Contains(r.o.Tasks, task) {
+		return nil, Left("task " + task)
+	}
+	c.need("source", "instruction")
+	s := &Sample{ID: fmt.Sprintf("%s-%06d", orElse(c.text("id"), c.text("number"), "row"), i), Split: c.text("split"), Source: c.picture("source"),
+		Instruction: c.text("instruction"), SourceCaption: c.text("source_caption"), TargetCaption: c.text("target_caption")}
+	if edit := c.picture("edit"); !edit.IsZero() {
+		s.Outputs = []Output{{Editor: orElse(c.text("method"), r.o.Editor), Picture: edit}}
+	}
+	return s, c.err()
+}

@@ -1,0 +1,255 @@
+package readers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"assay/data"
+)
+
+// colour is n of a picture that tools/oracle/readers.py made.
+func colour(m data.Image) string {
+	if m.IsZero() {
+		return "-"
+	}
+	p, err := m.Open("", data.Limits{})
+	if err != nil {
+		return err.Error()
+	}
+	r, g := int(p.Pix[0]), int(p.Pix[1])
+	if n := (r + 255 - g) / 2; math.Abs(float64(r-n)) <= 2 { // JPEG
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprint(p.Pix[:3])
+}
+
+func number(x *float64) string {
+	if x == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.3g", *x)
+}
+
+// describe tells a sample in one line.
+func describe(s *Sample, err error) string {
+	var left Left
+	if errors.As(err, &left) {
+		return "left: " + err.Error()
+	} else if err != nil {
+		return "error: " + err.Error()
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s|%s|", s.ID, s.Session)
+	if s.Split != "" {
+		fmt.Fprintf(&b, "%s|", s.Split)
+	}
+	if s.Chain != nil {
+		for i, p := range s.Chain.Pictures {
+			if i > 0 {
+				fmt.Fprintf(&b, " >%s> ", s.Chain.Instructions[i-1])
+			}
+			b.WriteString(colour(p))
+		}
+		return b.String()
+	}
+	fmt.Fprintf(&b, "%s >%s> %s", colour(s.Source), s.Instruction, colour(s.Target))
+	if s.SourceCaption+s.TargetCaption != "" {
+		fmt.Fprintf(&b, "|%s > %s", s.SourceCaption, s.TargetCaption)
+	}
+	for _, o := range s.Outputs {
+		fmt.Fprintf(&b, "|%s %s", o.Editor, colour(o.Picture))
+		if o.Label != nil {
+			fmt.Fprintf(&b, " label %s", number(o.Label))
+		}
+		if o.ClipI != nil {
+			fmt.Fprintf(&b, " %s %s %s", number(o.ClipD), number(o.ClipI), number(o.DinoI))
+		}
+	}
+	if s.Preference != nil {
+		fmt.Fprintf(&b, "|better %d", s.Preference.Better)
+	}
+	return b.String()
+}
+
+func all(t *testing.T, layout string, o Options) []string {
+	t.Helper()
+	r, err := Open(t.Context(), layout, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make([]string, r.Len())
+	for i := len(out) - 1; i >= 0; i-- { // any order
+		out[i] = describe(r.Read(i))
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	return out
+}
+
+func TestLayouts(t *testing.T) {
+	magicbrush := []string{"100-1|100|10 >add a hat> 11", "100-2|100|11 >make it red> 12", "200-1|200|20 >remove the dog> 21"}
+	adiee := []string{
+		"000000||10 >add a hat> 11|cyclediff 30 0.1 0.9 0.5|diffedit 31 1.1 0.9 0.5|magicbrush 32 2.1 0.9 0.5",
+		"000001||11 >make it red> 12|cyclediff 40 - 0.8 0.4|diffedit 41 - 0.8 0.4|magicbrush 42 - 0.8 0.4",
+		"000002||20 >remove the dog> 21|cyclediff 50 - 0.7 0.3|magicbrush 52 - 0.7 0.3",
+	}
+	for _, c := range []struct {
+		name, layout string
+		o            Options
+		want         []string
+	}{
+		{"magicbrush", "magicbrush", Options{Path: "magicbrush"}, magicbrush},
+		{"magicbrush chains", "magicbrush", Options{Path: "magicbrush", Chains: true},
+			[]string{"100|100|10 >add a hat> 11 >make it red> 12", "left: a later turn of a chain", "200|200|20 >remove the dog> 21"}},
+		{"magicbrush files", "magicbrush", Options{Path: "magicbrush_files"}, []string{
+			"100-output1|100|10 >add a hat> 11|a man > a man with a hat", "100-output2|100|11 >make it red> 12|a man with a hat > ",
+			"200-output1|200|20 >remove the dog> 21"}},
+		{"magicbrush zip, chains", "magicbrush", Options{Path: "magicbrush.zip", Chains: true},
+			[]string{"100|100|dev|10 >add a hat> 11 >make it red> 12", "200|200|dev|20 >remove the dog> 21"}},
+		{"adiee as datasets saves it", "adiee-magicbrush", Options{Path: "adiee"}, adiee},
+		{"adiee, one split", "adiee-magicbrush", Options{Path: "adiee/train"}, adiee},
+		{"adiee, Parquet", "adiee-magicbrush", Options{Path: "adiee.parquet"}, adiee},
+		{"emu-edit", "emu-edit", Options{Path: "emu.parquet"}, []string{"h0-000000||test|10 >add a hat> -|a man > a man with a hat",
+			"h1-000001||test|20 >make it a painting> -|a dog > a painting of a dog"}},
+		{"emu-edit generations, styles", "emu-edit", Options{Path: "emu_generations.parquet", Tasks: []string{"global", "style"}},
+			[]string{"left: task add", "h1-000001||test|20 >make it a painting> -|a dog > a painting of a dog|hive 62"}},
+		{"seed part 3", "seed-data-edit", Options{Path: "seed3"}, []string{
+			"000000|20240401_1turns/Data/1/0.jpg|10 >add a hat> 11 >make it red> 12",
+			"left: folder 20240330_315P_1323turns/Data/210",
+			`error: column "edit_image_1": 20240401_1turns/Data/2/1.jpg: no such file under testdata/seed3, nor in an archive there`}},
+		{"seed part 2", "seed-data-edit", Options{Path: "seed2"}, []string{"000000|1/0.png|10 >add a hat> 11"}},
+		{"seed, dropped", "seed-data-edit", Options{Path: "seed2", Drop: []string{"1"}}, []string{"left: folder 1"}},
+		{"instructpix2pix", "instructpix2pix", Options{Path: "instructpix2pix"}, []string{
+			"0000001/5|0000001|5 >add a hat 0000001> 6|a man > a man with a hat", "0000001/77|0000001|77 >add a hat 0000001> 78|a man > a man with a hat",
+			"0000002/40|0000002|40 >add a hat 0000002> 41|a man > a man with a hat"}},
+		{"aim-bench", "aim-bench", Options{Path: "aimbench"}, []string{"000000||10 >make it sad> 11"}},
+		{"editreward", "editreward", Options{Path: "editreward.parquet"}, []string{
+			"k1-000000||10 >edit k1> -|A 61 label 1|B 62 label 0|better 0", "k1-000001||10 >edit k1> -|A 61 label 1|B 63 label 1|better -1",
+			"k2-000002||20 >edit k2> -|A 64 label 0.167|B 65 label 0.5|better 1"}},
+		{"folder", "folder", Options{Path: "folder"}, []string{"dog||20 >edit the dog> -|magicbrush 70",
+			"hat||10 >edit the hat> 11|a man > a man with a hat|magicbrush 60|sdedit 70"}},
+		{"table by a column map", "table", Options{Path: "table.csv", LabelRange: [2]float64{0, 10},
+			Columns: map[string]string{"source": "before", "edit": "after", "instruction": "text", "method": "who", "label": "mark"}},
+			[]string{"000000||10 >add a hat> -|sdedit 70 label 0.4", "000001||20 >remove the dog> -"}},
+		{"triplets by a column map", "triplets", Options{Path: "magicbrush",
+			Columns: map[string]string{"source": "source_img", "target": "target_img", "id": "img_id"}},
+			[]string{"100||10 >add a hat> 11", "100||11 >make it red> 12", "200||20 >remove the dog> 21"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.o.Path = filepath.Join("testdata", c.o.Path)
+			c.o.Unpack = t.TempDir()
+			if d := cmp.Diff(c.want, all(t, c.layout, c.o)); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func TestColumns(t *testing.T) {
+	got := all(t, "table", Options{Path: "testdata/table.csv"})
+	if want := `error: no column "source", only before, after, text, who, mark`; !strings.HasPrefix(got[0], want) {
+		t.Errorf("wrong columns: %s", got[0])
+	}
+	_, err := Open(t.Context(), "table", Options{Path: "testdata/table.csv", Columns: map[string]string{"picture": "before"}})
+	if err == nil || !strings.Contains(err.Error(), `no field "picture"`) {
+		t.Errorf("unknown field: %v", err)
+	}
+	for layout, path := range map[string]string{"luck": "testdata", "folder": "testdata/adiee", "magicbrush": "testdata/none", "table": "testdata/folder",
+		"seed-data-edit": "testdata/folder", "instructpix2pix": "testdata"} {
+		if _, err := Open(t.Context(), layout, Options{Path: path}); err == nil {
+			t.Errorf("%s opens %s", layout, path)
+		} else {
+			t.Log(err)
+		}
+	}
+	if n := len(Layouts()); n != 10 {
+		t.Errorf("%d layouts", n)
+	}
+}
+
+// A run that was stopped goes on with what is there, and a finished one reads no archive again.
+func TestUnpackAgain(t *testing.T) {
+	dir := t.TempDir()
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	o := Options{Path: "testdata/seed3", Unpack: dir}
+	if _, err := Open(stopped, "seed-data-edit", o); !errors.Is(err, context.Canceled) {
+		t.Fatalf("stopped: %v", err)
+	}
+	picture := filepath.Join(dir, "20240401_1turns", "Data", "1", "1.jpg")
+	all(t, "seed-data-edit", o)
+	if _, err := os.Stat(filepath.Join(dir, "20240401_1turns", "Data", "9", "0.jpg")); err == nil {
+		t.Error("a picture that no annotation names was unpacked")
+	}
+	if err := os.Truncate(picture, 3); err != nil { // as a crash may leave it
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "unpacked.json")); err != nil {
+		t.Fatal(err)
+	}
+	want := all(t, "seed-data-edit", o)[0]
+	if strings.Contains(want, "error") || !strings.Contains(want, "11") {
+		t.Error(want)
+	}
+	if err := os.Remove(picture); err != nil {
+		t.Fatal(err)
+	}
+	if got := all(t, "seed-data-edit", o)[0]; !strings.HasPrefix(got, "error") {
+		t.Errorf("the archive was read again: %s", got)
+	}
+}
+
+func TestDamaged(t *testing.T) {
+	raw, err := os.ReadFile("testdata/adiee/train/data-00000-of-00002.arrow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "data-00000-of-00001.arrow")
+	for n := 0; n < len(raw); n += 41 {
+		damaged := append([]byte(nil), raw[:n]...)
+		if n%2 == 1 {
+			damaged = append([]byte(nil), raw...)
+			damaged[n] ^= 0xff
+		}
+		if err := os.WriteFile(path, damaged, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		r, err := openRows(dir) // an error or not, but no panic
+		if err != nil {
+			continue
+		}
+		for i := range min(r.len(), 3) {
+			r.record(i)
+		}
+		r.close()
+	}
+}
+
+func FuzzSeeds(f *testing.F) {
+	f.Add([]byte(`[["0000001",[5,"77"]]]`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "seeds.json"), raw, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		r, err := Open(context.Background(), "instructpix2pix", Options{Path: dir})
+		if err != nil {
+			return
+		}
+		for i := range min(r.Len(), 10) {
+			if _, err := r.Read(i); err == nil {
+				t.Error("a sample out of nothing")
+			}
+		}
+	})
+}

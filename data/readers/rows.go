@@ -1,0 +1,252 @@
+package readers
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+
+	"assay/data"
+)
+
+// rows are the records of one table, whatever files it is spread over.
+type rows interface {
+	len() int
+	record(i int) (data.Record, error)
+	folder() string // where relative paths of pictures start
+	where(i int) string
+	close() error
+}
+
+// openRows opens a table: a Parquet, JSON lines, JSON or CSV file, a folder of such files (in the order of their names,
+// as train-00000-of-00007.parquet), or a folder that `datasets` saved (arrow files).
+func openRows(path string) (rows, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		if filepath.Ext(path) == ".arrow" {
+			return openArrow(filepath.Dir(path), []string{path})
+		}
+		return openTables([]string{path})
+	}
+	var arrow, tables []string
+	err = filepath.WalkDir(path, func(p string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		switch filepath.Ext(p) {
+		case ".arrow":
+			arrow = append(arrow, p)
+		case ".parquet", ".jsonl", ".csv":
+			tables = append(tables, p)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(arrow) > 0:
+		return openArrow(path, arrow)
+	case len(tables) > 0:
+		return openTables(tables)
+	}
+	return nil, fmt.Errorf("%s: no .parquet, .jsonl, .csv or .arrow files in it", path)
+}
+
+// tables are several files of data.Table with the same columns. Only one is open at a time.
+type tables struct {
+	paths  []string
+	starts []int // first row of every file, and the number of rows
+	at     int
+	open   *data.Table
+}
+
+func openTables(paths []string) (*tables, error) {
+	slices.Sort(paths)
+	t := &tables{paths: paths, starts: []int{0}}
+	for i := range paths {
+		if err := t.turn(i); err != nil {
+			return nil, err
+		}
+		t.starts = append(t.starts, t.starts[i]+t.open.Len())
+	}
+	return t, nil
+}
+
+// turn opens file i.
+func (t *tables) turn(i int) error {
+	if t.open != nil && t.at == i {
+		return nil
+	}
+	next, err := data.OpenTable(t.paths[i], data.WithRequired())
+	if err != nil {
+		return err
+	}
+	if t.open != nil {
+		t.open.Close()
+	}
+	t.open, t.at = next, i
+	return nil
+}
+
+func (t *tables) len() int { return t.starts[len(t.starts)-1] }
+
+func (t *tables) file(i int) int {
+	return sort.Search(len(t.paths)-1, func(f int) bool { return t.starts[f+1] > i })
+}
+
+func (t *tables) record(i int) (data.Record, error) {
+	f := t.file(i)
+	if err := t.turn(f); err != nil {
+		return data.Record{}, err
+	}
+	return t.open.Record(i - t.starts[f])
+}
+
+func (t *tables) folder() string { return filepath.Dir(t.paths[t.at]) }
+
+func (t *tables) where(i int) string {
+	f := t.file(i)
+	return fmt.Sprintf("%s: row %d", filepath.Base(t.paths[f]), i-t.starts[f]+1)
+}
+
+func (t *tables) close() error {
+	if t.open == nil {
+		return nil
+	}
+	return t.open.Close()
+}
+
+// cells takes values out of one record under the names that the options give, and remembers what was wrong.
+type cells struct {
+	rec    data.Record
+	o      *Options
+	folder string
+	errs   []error
+}
+
+// readRow returns row i of a table as cells.
+func readRow(r rows, i int, o *Options) (*cells, error) {
+	rec, err := r.record(i)
+	if err != nil {
+		return nil, err
+	}
+	folder := o.Pictures
+	if folder == "" {
+		folder = r.folder()
+	}
+	return &cells{rec: rec, o: o, folder: folder}, nil
+}
+
+// column is the file's name for a field; a field without one in the options is a name itself.
+func (c *cells) column(field string) string {
+	if name, ok := c.o.Columns[field]; ok {
+		return name
+	}
+	return field
+}
+
+func (c *cells) has(field string) bool {
+	_, ok := c.rec.Get(c.column(field))
+	return ok
+}
+
+// get returns the value of a field, nil if there is none.
+func (c *cells) get(field string) any {
+	v, _ := c.rec.Get(c.column(field))
+	return v
+}
+
+func (c *cells) bad(field string, err error) {
+	c.errs = append(c.errs, fmt.Errorf("column %q: %w", c.column(field), err))
+}
+
+// text is "" if the value is null or not there.
+func (c *cells) text(field string) string {
+	s, err := data.Text(c.get(field))
+	if err != nil {
+		c.bad(field, err)
+	}
+	return s
+}
+
+// number is nil if the value is null, NaN or not there.
+func (c *cells) number(field string) *float64 {
+	x, err := data.Number(c.get(field))
+	if err != nil {
+		c.bad(field, err)
+	}
+	return x
+}
+
+// picture is zero if the value is null or not there.
+func (c *cells) picture(field string) data.Image {
+	m, err := data.ToImage(c.get(field))
+	if err != nil {
+		c.bad(field, err)
+	}
+	return under(c.folder, m)
+}
+
+// label reads a vote and brings it to 0..1.
+func (c *cells) label(field string, lo, hi float64) *float64 {
+	if c.o.LabelRange != [2]float64{} {
+		lo, hi = c.o.LabelRange[0], c.o.LabelRange[1]
+	}
+	x := c.number(field)
+	if x == nil {
+		return nil
+	}
+	if *x < lo || *x > hi {
+		c.bad(field, fmt.Errorf("%v is outside %v to %v: label_range says what the labels' range is", *x, lo, hi))
+		return nil
+	}
+	y := (*x - lo) / (hi - lo)
+	return &y
+}
+
+// need notes an error for each of the fields that is missing or null.
+func (c *cells) need(fields ...string) {
+	for _, f := range fields {
+		v, ok := c.rec.Get(c.column(f))
+		if s, err := data.Text(v); !ok {
+			c.errs = append(c.errs, fmt.Errorf("no column %q, only %s", c.column(f), c.names()))
+		} else if err == nil && strings.TrimSpace(s) == "" {
+			c.bad(f, errors.New("is empty"))
+		}
+	}
+}
+
+func (c *cells) names() string {
+	var names []string
+	for _, f := range c.rec.Fields {
+		names = append(names, f.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+func (c *cells) err() error { return errors.Join(c.errs...) }
+
+// under returns a picture whose path does not depend on where it was named.
+func under(folder string, m data.Image) data.Image {
+	if len(m.Bytes) == 0 && m.Path != "" && !filepath.IsAbs(m.Path) {
+		m.Path = filepath.Join(folder, filepath.FromSlash(m.Path))
+	}
+	return m
+}
+
+// orElse returns the first text that is not empty.
+func orElse(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}

@@ -1,0 +1,181 @@
+package readers
+
+import (
+	"archive/tar"
+	"bufio"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"assay/checkpoints"
+)
+
+// maxPicture is the size in bytes above which a file in an archive is no picture.
+const maxPicture = 256 << 20
+
+var archiveName = regexp.MustCompile(`\.(tar|tar\.gz|tgz)(\.part-?[0-9a-z]+)?$`)
+
+func isArchive(name string) bool { return archiveName.MatchString(name) }
+
+// nameSet holds names of pictures as annotations spell them. Archives often have them below another folder, or lack the
+// first ones.
+type nameSet struct{ byBase map[string][]string }
+
+func newNameSet() *nameSet { return &nameSet{map[string][]string{}} }
+
+func (s *nameSet) add(name string) {
+	name = path.Clean(name)
+	base := path.Base(name)
+	if filepath.IsLocal(name) && !slices.Contains(s.byBase[base], name) {
+		s.byBase[base] = append(s.byBase[base], name)
+	}
+}
+
+// find returns the wanted names that a member of an archive has: one ends with the other, folder by folder.
+func (s *nameSet) find(member string) (found []string) {
+	member = path.Clean(member)
+	for _, name := range s.byBase[path.Base(member)] {
+		if name == member || strings.HasSuffix(member, "/"+name) || strings.HasSuffix(name, "/"+member) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// unpack copies the wanted files of archives, each a tar file, whole or cut into parts, into dir. It reads every archive
+// once, from its start to its end. What is there already, from a run that was stopped, is not written again; when all is
+// there, no archive is read.
+func unpack(ctx context.Context, paths []string, dir string, wanted *nameSet) error {
+	slices.Sort(paths)
+	done, err := archiveSizes(paths)
+	if err != nil {
+		return err
+	}
+	marker := filepath.Join(dir, "unpacked.json")
+	if have, err := os.ReadFile(marker); err == nil && string(have) == string(done) {
+		return nil
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for len(paths) > 0 {
+		stem := archiveStem(paths[0])
+		n := 1
+		for n < len(paths) && archiveStem(paths[n]) == stem {
+			n++
+		}
+		if err := unpackOne(ctx, paths[:n], dir, wanted); err != nil {
+			return fmt.Errorf("%s: %w", stem, err)
+		}
+		paths = paths[n:]
+	}
+	return checkpoints.WriteAtomic(marker, func(w io.Writer) error {
+		_, err := w.Write(done)
+		return err
+	})
+}
+
+// archiveStem is an archive's name without that of the part.
+func archiveStem(p string) string {
+	stem, _, _ := strings.Cut(p, ".part")
+	return stem
+}
+
+// archiveSizes tells archives by their names and sizes.
+func archiveSizes(paths []string) ([]byte, error) {
+	sizes := map[string]int64{}
+	for _, p := range paths {
+		info, err := os.Stat(p)
+		if err != nil {
+			return nil, err
+		}
+		sizes[filepath.Base(p)] = info.Size()
+	}
+	return json.Marshal(sizes)
+}
+
+func unpackOne(ctx context.Context, parts []string, dir string, wanted *nameSet) error {
+	var streams []io.Reader
+	for _, p := range parts {
+		f, err := os.Open(p)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		streams = append(streams, f)
+	}
+	in := bufio.NewReaderSize(io.MultiReader(streams...), 1<<20)
+	var stream io.Reader = in
+	if magic, err := in.Peek(2); err == nil && magic[0] == 0x1f && magic[1] == 0x8b {
+		z, err := gzip.NewReader(in)
+		if err != nil {
+			return err
+		}
+		defer z.Close()
+		stream = z
+	}
+	for members := tar.NewReader(stream); ; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		h, err := members.Next()
+		if err == io.EOF {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("%w (is a part missing?)", err)
+		}
+		if h.Typeflag != tar.TypeReg || h.Size > maxPicture {
+			continue
+		}
+		names := wanted.find(h.Name)
+		for i, name := range names {
+			to := filepath.Join(dir, filepath.FromSlash(name))
+			var from io.Reader = members
+			if i > 0 { // the same picture under a second name
+				first, err := os.Open(filepath.Join(dir, filepath.FromSlash(names[0])))
+				if err != nil {
+					return err
+				}
+				defer first.Close()
+				from = first
+			}
+			if err := putFile(to, from, h.Size); err != nil {
+				return fmt.Errorf("%s: %w", h.Name, err)
+			}
+		}
+	}
+}
+
+// putFile writes a file that is complete or absent, unless it is there. It is not synced: there are many, and one that a
+// crash of the machine made shorter is written again.
+func putFile(to string, from io.Reader, size int64) (err error) {
+	if info, err := os.Stat(to); err == nil && info.Size() == size {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(to), ".unpack-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	_, err = io.Copy(f, from)
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), to)
+}
