@@ -37,7 +37,9 @@ type Backbone interface {
 	Feeds(pictures []*Picture) (map[string]*tensor.Dense, error)
 	// Vision declares its inputs (pixel_values first) and returns the image features [sum of tokens, hidden].
 	Vision(g *Graph) string
-	// VisionKeys reports whether a parameter belongs to the vision side (tower, projector).
+	// Inputs says what Vision's inputs besides pixel_values are, by name, for those who run an export.
+	Inputs() map[string]string
+	// VisionKey reports whether a parameter belongs to the vision side (tower, projector).
 	VisionKey(key string) bool
 	// Positions returns the rotary positions of a sequence: for 1-D ones nil, meaning 0, 1, 2...
 	Positions(ids []int64, pictures []*Picture) [][]int64
@@ -55,7 +57,7 @@ type Picture struct {
 	Pixels        []float32 // the family's layout
 	Rows          int       // tiles or patches: the first dimension of pixel_values
 	Tokens        int       // placeholder tokens it takes in the text
-	Layout        any       // what else the family must remember
+	Layout        any       // what else the family must remember, comparable: pictures of equal layouts make equal graphs
 
 	key      string    // digest of the content
 	features []float32 // [tokens, hidden] once the vision tower has run

@@ -3,7 +3,10 @@ package model
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"strings"
 )
 
 // TextConfig is the language model's part of config.json, with the defaults that Hugging Face fills in by model_type:
@@ -33,7 +36,7 @@ type RopeConfig struct {
 	LowFreq   float64
 	HighFreq  float64
 	Original  float64 // original_max_position_embeddings
-	Sections  []int   // mrope_section
+	Sections  []int   // mrope_section: how many frequencies turn with each axis in turn; empty: all with the only one
 	Attention float64 // attention_factor; 0: 1
 }
 
@@ -51,6 +54,7 @@ type textJSON struct {
 	Tied         *bool    `json:"tie_word_embeddings"`
 	Window       *int     `json:"sliding_window"`
 	UseWindow    *bool    `json:"use_sliding_window"`
+	FirstWindow  *int     `json:"max_window_layers"`
 	MaxPositions *int     `json:"max_position_embeddings"`
 	Theta        *float64 `json:"rope_theta"`
 	Scaling      *rope    `json:"rope_scaling"`
@@ -73,8 +77,14 @@ type rope struct {
 var textDefaults = map[string]TextConfig{
 	"llama":   {Hidden: 4096, Intermediate: 11008, Layers: 32, Heads: 32, Vocab: 32000, Eps: 1e-6, Activation: "silu", MaxPositions: 2048, Rope: RopeConfig{Theta: 1e4}},
 	"mistral": {Hidden: 4096, Intermediate: 14336, Layers: 32, Heads: 32, KVHeads: 8, Vocab: 32000, Eps: 1e-6, Activation: "silu", MaxPositions: 131072, SlidingWindow: 4096, Rope: RopeConfig{Theta: 1e4}},
-	"qwen2":   {Hidden: 4096, Intermediate: 22016, Layers: 32, Heads: 32, KVHeads: 32, Vocab: 151936, Eps: 1e-6, Activation: "silu", MaxPositions: 32768, Rope: RopeConfig{Theta: 1e4}},
+	"qwen2":   {Hidden: 4096, Intermediate: 22016, Layers: 32, Heads: 32, KVHeads: 32, Vocab: 151936, Eps: 1e-6, Activation: "silu", MaxPositions: 32768, SlidingWindow: 4096, Rope: RopeConfig{Theta: 1e4}},
+	"qwen2_5_vl_text": {Hidden: 8192, Intermediate: 29568, Layers: 80, Heads: 64, KVHeads: 8, Vocab: 152064, Eps: 1e-5, Activation: "silu", MaxPositions: 32768, SlidingWindow: 4096,
+		Rope: RopeConfig{Theta: 1e6, Sections: []int{16, 24, 24}}},
 }
+
+// firstWindow is the default of max_window_layers, the first layer with a sliding window, of families that switch windows on
+// by use_sliding_window.
+var firstWindow = map[string]int{"qwen2": 28, "qwen2_5_vl_text": 80}
 
 // ParseText reads a text_config. modelType is used where the JSON names none.
 func ParseText(raw []byte, modelType string) (TextConfig, error) {
@@ -91,7 +101,7 @@ func ParseText(raw []byte, modelType string) (TextConfig, error) {
 	}
 	c, ok := textDefaults[j.ModelType]
 	if !ok {
-		return c, fmt.Errorf("config.json: text_config.model_type %q is not supported; llama, mistral and qwen2 are", j.ModelType)
+		return c, fmt.Errorf("config.json: text_config.model_type %q is not supported; %s are", j.ModelType, strings.Join(slices.Sorted(maps.Keys(textDefaults)), ", "))
 	}
 	c.ModelType = j.ModelType
 	set(&c.Hidden, j.Hidden)
@@ -110,8 +120,8 @@ func ParseText(raw []byte, modelType string) (TextConfig, error) {
 		c.SlidingWindow = 0
 	}
 	set(&c.SlidingWindow, j.Window)
-	if j.ModelType == "qwen2" && (j.UseWindow == nil || !*j.UseWindow) {
-		c.SlidingWindow = 0
+	if err := c.switchWindow(&j); err != nil {
+		return c, err
 	}
 	if c.KVHeads == 0 {
 		c.KVHeads = c.Heads
@@ -130,7 +140,22 @@ func ParseText(raw []byte, modelType string) (TextConfig, error) {
 			c.Rope.apply(r)
 		}
 	}
-	return c, c.Rope.check()
+	return c, c.Rope.check(c.HeadDim)
+}
+
+// switchWindow drops the sliding window where it is not used.
+func (c *TextConfig) switchWindow(j *textJSON) error {
+	first, ok := firstWindow[c.ModelType]
+	if !ok {
+		return nil
+	}
+	set(&first, j.FirstWindow)
+	if j.UseWindow == nil || !*j.UseWindow || first >= c.Layers {
+		c.SlidingWindow = 0
+	} else if first > 0 {
+		return fmt.Errorf("config.json: text_config: a sliding window in layers %d to %d only is not supported", first, c.Layers-1)
+	}
+	return nil
 }
 
 func set[T any](dst *T, v *T) {
@@ -145,10 +170,39 @@ func (c *RopeConfig) apply(r *rope) {
 		c.Type = r.OldType
 	}
 	set(&c.Theta, r.Theta)
-	c.Factor, c.LowFreq, c.HighFreq, c.Original, c.Sections, c.Attention = r.Factor, r.LowFreq, r.HighFreq, r.Original, r.Sections, r.Attention
+	c.Factor, c.LowFreq, c.HighFreq, c.Original, c.Attention = r.Factor, r.LowFreq, r.HighFreq, r.Original, r.Attention
+	if len(r.Sections) > 0 {
+		c.Sections = r.Sections
+	}
 }
 
-func (c *RopeConfig) check() error {
+// Axes is how many positions a row has: 3 (time, row, column) where the frequencies are shared out, else 1.
+func (c *RopeConfig) Axes() int {
+	if len(c.Sections) > 0 {
+		return 3
+	}
+	return 1
+}
+
+// axis returns the axis that frequency i turns with: sections belong to the axes in turn.
+func (c *RopeConfig) axis(i int) int {
+	for s, n := range c.Sections {
+		if i < n {
+			return s % c.Axes()
+		}
+		i -= n
+	}
+	return 0
+}
+
+func (c *RopeConfig) check(headDim int) error {
+	total := 0
+	for _, n := range c.Sections {
+		total += n
+	}
+	if len(c.Sections) > 0 && 2*total != headDim {
+		return fmt.Errorf("config.json: mrope_section %v must share out head_dim/2 = %d frequencies", c.Sections, headDim/2)
+	}
 	switch c.Type {
 	case "", "default", "mrope":
 	case "linear":

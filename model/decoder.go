@@ -44,11 +44,17 @@ type Decoder struct {
 	Module string // PEFT's prefix of the same, e.g. "model.language_model."
 }
 
-// Rotary returns the cosines and sines [1, rows, head_dim/2] of positions [rows] int64.
-func (d *Decoder) Rotary(g *Graph, positions string) (cos, sin string) {
-	freq := g.Floats([]int64{1, int64(d.HeadDim / 2)}, d.InvFreq()...)
-	p := g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, positions)
-	angle := g.Op("Unsqueeze", g.Op("Mul", g.Op("Unsqueeze", p, g.Ints(1)), freq), g.Ints(0))
+// Rotary declares the positions [axes, rows] int64 and returns their cosines and sines [1, rows, head_dim/2]. Every
+// frequency turns with one axis: it is zero for the others, and the sum over the axes is exact.
+func (d *Decoder) Rotary(g *Graph) (cos, sin string) {
+	axes, each := d.Rope.Axes(), d.HeadDim/2
+	table := make([]float32, axes*each)
+	for i, f := range d.InvFreq() {
+		table[d.Rope.axis(i)*each+i] = f
+	}
+	p := g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, g.Input(inPositions, onnx.Int64, onnx.Dims(axes, "rows")))
+	angle := g.Op("Mul", g.Op("Unsqueeze", p, g.Ints(2)), g.Floats([]int64{int64(axes), 1, int64(each)}, table...))
+	angle = g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, angle, g.Ints(0))
 	scale := d.attentionFactor()
 	cos, sin = g.Op("Cos", angle), g.Op("Sin", angle)
 	if scale != 1 {
@@ -97,8 +103,7 @@ func (d *Decoder) layer(g *Graph, x, cos, sin, name string, masks []string, p *P
 	x = g.Op("Add", x, linear(a, "self_attn.o_proj"))
 
 	normed = g.RMSNorm(x, key+"post_attention_layernorm", d.Eps)
-	gate := g.Activation(linear(normed, "mlp.gate_proj"), d.Activation)
-	return g.Op("Add", x, linear(g.Op("Mul", gate, linear(normed, "mlp.up_proj")), "mlp.down_proj"))
+	return g.Op("Add", x, g.GatedMLP(normed, key+"mlp.", module+"mlp.", d.Activation))
 }
 
 // attend: q [1, asking rows, heads*dim], k and v [1, rows, kv_heads*dim] -> [asking rows, heads*dim]. Query heads that share

@@ -40,12 +40,10 @@ type Exported struct {
 
 var about = map[string]string{
 	inPixels:            "normalised pixels in the family's layout",
-	"feature_order":     "for every image token the row of concat(features of all tiles, newline rows)",
-	"newlines":          "how many newline rows there are",
 	inFeatures:          "what replaces the picture placeholders, row by row",
 	inTextIDs:           "ids of the ordinary tokens of all sequences, without placeholders and score tokens",
 	inOrder:             "for every row of the packed batch its row in concat(text rows, one score row per sequence, image rows)",
-	inPositions:         "position of every row within its sequence",
+	inPositions:         "rotary position of every row within its sequence, on every axis",
 	inScoreRows:         "for every sequence the selected row that holds its score token",
 	"group_rows":        "rows of each group; an export has one group of sequences of equal length",
 	"group_lengths":     "length of each sequence of the group",
@@ -80,12 +78,11 @@ func ExportBackbone(b *Opened, dir string) (*Exported, error) {
 		dec, keys := b.Decoder(), b.Keys()
 		ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
 		order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
-		positions := g.Input(inPositions, onnx.Int64, onnx.Dims("rows"))
 		p := newPacking(g, 1, true)
 		features := g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.Hidden))
 		text := g.OpA("Gather", onnx.Attrs{"axis": 0}, g.Param(keys.Embedding), ids)
 		x := g.Pick(g.OpA("Concat", onnx.Attrs{"axis": 0}, text, features), order, 0)
-		cos, sin := dec.Rotary(g, positions)
+		cos, sin := dec.Rotary(g)
 		h := dec.Build(g, x, cos, sin, p)
 		g.Output(outHidden, h, onnx.Float, onnx.Dims("selected", dec.Hidden))
 		g.Output(outLogits, g.OpA("Gemm", onnx.Attrs{"transB": 1}, h, g.Param(keys.Output)), onnx.Float, onnx.Dims("selected", dec.Vocab))
@@ -117,7 +114,7 @@ func exportTo(dir string, b *Opened, graph func(string) *Graph, score func(*Grap
 			if err := writeGraph(g.M, filepath.Join(tmp, g.M.Name+".onnx"), renamed); err != nil {
 				return err
 			}
-			out.Graphs = append(out.Graphs, describe(g.M))
+			out.Graphs = append(out.Graphs, describe(g.M, b.Inputs()))
 		}
 		if err := copyCompanions(b.Dir, tmp); err != nil {
 			return err
@@ -211,11 +208,11 @@ func writeGraph(m *onnx.Model, path string, location map[string]string) error {
 	})
 }
 
-func describe(m *onnx.Model) ExportedGraph {
+func describe(m *onnx.Model, vision map[string]string) ExportedGraph {
 	ports := func(vs []onnx.ValueInfo) []Port {
 		var out []Port
 		for _, v := range vs {
-			p := Port{Name: v.Name, Type: v.Type.String(), About: about[v.Name]}
+			p := Port{Name: v.Name, Type: v.Type.String(), About: about[v.Name] + vision[v.Name]}
 			for _, d := range v.Shape {
 				if d.Known() {
 					p.Shape = append(p.Shape, d.Size)

@@ -144,10 +144,6 @@ func (o packing) fillRows(p *packed, spans []span, samples []*Sample, textTokens
 		}
 	}
 	p.feeds[inTextIDs], p.feeds[inOrder] = vector(ids), vector(order)
-	if len(axes) == 1 {
-		p.feeds[inPositions] = vector(axes[0])
-		return
-	}
 	var all []int64
 	for _, a := range axes {
 		all = append(all, a...)

@@ -24,7 +24,7 @@ const (
 	inTextIDs       = "text_ids"       // [text tokens] int64: ordinary tokens of all sequences, without placeholders and score tokens
 	inFeatures      = "image_features" // [image tokens, hidden]
 	inOrder         = "order"          // [rows] int64: row of concat(text rows, score rows, image rows) at each place
-	inPositions     = "position_ids"   // [rows] int64
+	inPositions     = "position_ids"   // [axes, rows] int64
 	inScoreRows     = "score_rows"     // [examples] int64: selected rows that hold the score tokens
 	inExampleWeight = "example_weight" // [examples]: of each example's loss
 	inPredict       = "predict_rows"   // [targets] int64: selected rows that predict
@@ -57,7 +57,6 @@ func buildGraph(g *Graph, b Backbone, head *HeadConfig, s graphSpec) (*built, er
 	}
 	ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
 	order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
-	positions := g.Input(inPositions, onnx.Int64, onnx.Dims("rows"))
 	p := newPacking(g, s.Groups, !s.AllRows)
 	scoreRows := g.Input(inScoreRows, onnx.Int64, onnx.Dims("examples"))
 
@@ -68,7 +67,7 @@ func buildGraph(g *Graph, b Backbone, head *HeadConfig, s graphSpec) (*built, er
 		g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.Hidden))
 	}
 	x := g.embed(keys, dec, ids, order, scoreRows, features)
-	cos, sin := dec.Rotary(g, positions)
+	cos, sin := dec.Rotary(g)
 	h := dec.Build(g, x, cos, sin, p) // [selected, hidden]
 	hs := g.OpA("Gather", onnx.Attrs{"axis": 0}, h, scoreRows)
 	g.Last().Meta = map[string]string{onnx.MetaUnique: "true"}

@@ -2,16 +2,19 @@ package model
 
 import (
 	"context"
+	"slices"
 
 	"gorgonia.org/tensor"
 
 	"assay/onnx"
 )
 
-// mostTiles bounds the tiles (or thousands of patches) of one run of the vision tower; a single picture may have more.
-const mostTiles = 64
+// mostPixels bounds the values of pixel_values of one run of the vision tower (24 tiles of 336 x 336); a single picture may
+// have more.
+const mostPixels = 24 * 3 * 336 * 336
 
-// see runs the vision tower over all pictures that have no features yet, each distinct one once, and remembers them.
+// see runs the vision tower over all pictures that have no features yet, each distinct one once, and remembers them. Only
+// pictures of one layout run together: nothing is padded, and features do not depend on the company a picture is seen in.
 func (e *engine) see(ctx context.Context, samples []*Sample) error {
 	same := map[string][]*Picture{}
 	var todo []*Picture
@@ -28,10 +31,11 @@ func (e *engine) see(ctx context.Context, samples []*Sample) error {
 		}
 	}
 	hidden := e.backbone.Decoder().Hidden
+	sortByLayout(todo)
 	for len(todo) > 0 {
-		n, tiles := 0, 0
-		for n < len(todo) && (n == 0 || tiles+todo[n].Rows <= mostTiles) {
-			tiles += todo[n].Rows
+		n, values := 1, len(todo[0].Pixels)
+		for n < len(todo) && todo[n].Layout == todo[0].Layout && values+len(todo[n].Pixels) <= mostPixels {
+			values += len(todo[n].Pixels)
 			n++
 		}
 		if err := e.look(ctx, todo[:n], hidden); err != nil {
@@ -46,6 +50,17 @@ func (e *engine) see(ctx context.Context, samples []*Sample) error {
 		todo = todo[n:]
 	}
 	return nil
+}
+
+// sortByLayout puts pictures of one layout side by side, in the order in which layouts appear.
+func sortByLayout(pictures []*Picture) {
+	rank := map[any]int{}
+	for _, p := range pictures {
+		if _, ok := rank[p.Layout]; !ok {
+			rank[p.Layout] = len(rank)
+		}
+	}
+	slices.SortStableFunc(pictures, func(a, b *Picture) int { return rank[a.Layout] - rank[b.Layout] })
 }
 
 // look computes the features of some pictures, or finds them on disk.
@@ -103,3 +118,6 @@ func (e *engine) sight(p *packed, pixels bool) (map[string]*tensor.Dense, error)
 	}
 	return e.imageFeatures(p), nil
 }
+
+// Forget empties the cache of pictures: for measurements.
+func (e *engine) Forget() { e.pictures = newPictureCache(e.pictures.limit, e.pictures.folder) }

@@ -1,4 +1,7 @@
 // Package families links every backbone family into a program: import it for its effect.
 package families
 
-import _ "assay/model/llavanext"
+import (
+	_ "assay/model/llavanext"
+	_ "assay/model/qwen25vl"
+)

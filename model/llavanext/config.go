@@ -5,8 +5,6 @@ package llavanext
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"assay/checkpoints"
 	"assay/model"
@@ -46,11 +44,7 @@ type preprocessor struct {
 		Height int `json:"height"`
 		Width  int `json:"width"`
 	} `json:"crop_size"`
-	Pinpoints [][2]int   `json:"image_grid_pinpoints"`
-	Mean      [3]float64 `json:"image_mean"`
-	Std       [3]float64 `json:"image_std"`
-	Resample  *int       `json:"resample"`
-	Rescale   *float64   `json:"rescale_factor"`
+	Pinpoints [][2]int `json:"image_grid_pinpoints"`
 }
 
 // Backbone is an opened LLaVA-NeXT checkpoint.
@@ -62,7 +56,7 @@ type Backbone struct {
 	act       string // of the projector
 	pinpoints [][2]int
 	crop      int // side of a tile, pixels
-	mean, std [3]float32
+	colours   model.Colours
 	keys      model.Keys
 	text      string // checkpoint prefix of the language model
 	weights   *checkpoints.Weights
@@ -116,22 +110,9 @@ func (b *Backbone) findKeys(text *model.TextConfig, w *checkpoints.Weights) erro
 			w.Alias(n, top+n)
 		}
 	}
-	b.keys = model.Keys{Embedding: b.text + "embed_tokens.weight", Output: lm}
-	info, ok := w.Info(b.keys.Embedding)
-	if !ok {
-		return fmt.Errorf("the checkpoint holds no %q; is it complete?", b.keys.Embedding)
-	}
-	if len(info.Shape) != 2 || int(info.Shape[1]) != text.Hidden {
-		return fmt.Errorf("%s has shape %v; config.json says hidden_size %d", b.keys.Embedding, info.Shape, text.Hidden)
-	}
-	text.Vocab = int(info.Shape[0]) // the table decides: its rows are the id of the score token
-	if text.Tied || !w.Has(lm) {
-		if !text.Tied {
-			return fmt.Errorf("the checkpoint holds no %q and tie_word_embeddings is false", lm)
-		}
-		b.keys.Output = b.keys.Embedding
-	}
-	return nil
+	var err error
+	b.keys, err = text.Tables(w, b.text+"embed_tokens.weight", lm)
+	return err
 }
 
 // featureLayer returns how many vision layers run: -2 of 24 means 23 (hidden_states[-2] of 25).
@@ -152,29 +133,11 @@ func featureLayer(raw json.RawMessage, layers int) (int, error) {
 }
 
 func (b *Backbone) readPreprocessor(dir string) error {
-	p := preprocessor{Mean: [3]float64{0.48145466, 0.4578275, 0.40821073}, Std: [3]float64{0.26862954, 0.26130258, 0.27577711}}
-	file := filepath.Join(dir, "preprocessor_config.json")
-	raw, err := os.ReadFile(file)
-	if os.IsNotExist(err) {
-		file = filepath.Join(dir, "processor_config.json")
-		var outer struct {
-			Image json.RawMessage `json:"image_processor"`
-		}
-		if raw, err = os.ReadFile(file); err == nil {
-			if err = json.Unmarshal(raw, &outer); err == nil && outer.Image == nil {
-				err = fmt.Errorf("no image_processor in it, and no preprocessor_config.json beside it")
-			}
-			raw = outer.Image
-		}
-	}
-	if err == nil {
-		err = json.Unmarshal(raw, &p)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	if p.Resample != nil && *p.Resample != 3 {
-		return fmt.Errorf("%s: resample %d is not supported; 3 (bicubic) is", file, *p.Resample)
+	var p preprocessor
+	var file string
+	var err error
+	if b.colours, file, err = model.ReadImageProcessor(dir, &p); err != nil {
+		return err
 	}
 	b.crop = p.Crop.Height
 	if b.crop == 0 {
@@ -185,9 +148,6 @@ func (b *Backbone) readPreprocessor(dir string) error {
 	}
 	if len(p.Pinpoints) > 0 {
 		b.pinpoints = p.Pinpoints
-	}
-	for i := range 3 {
-		b.mean[i], b.std[i] = float32(p.Mean[i]), float32(p.Std[i])
 	}
 	for _, hw := range b.pinpoints {
 		if hw[0]%b.crop != 0 || hw[1]%b.crop != 0 || hw[0] <= 0 || hw[1] <= 0 {

@@ -29,13 +29,13 @@ func (b *Backbone) Prepare(frames ...*data.Picture) (*model.Picture, error) {
 
 	size := 3 * b.crop * b.crop
 	pixels := make([]float32, 0, (1+tilesH*tilesW)*size)
-	pixels = append(pixels, p.Resize(b.crop, b.crop, data.Bicubic).Normalize(b.mean, b.std)...)
+	pixels = append(pixels, p.Resize(b.crop, b.crop, data.Bicubic).Normalize(b.colours.Mean, b.colours.Std)...)
 
 	h, w := fit(p.Height, p.Width, gridH, gridW)
 	canvas := p.Resize(w, h, data.Bicubic).Crop(-((gridW - w) / 2), -((gridH - h) / 2), gridW, gridH) // black around it
 	for y := range tilesH {
 		for x := range tilesW {
-			pixels = append(pixels, canvas.Crop(x*b.crop, y*b.crop, b.crop, b.crop).Normalize(b.mean, b.std)...)
+			pixels = append(pixels, canvas.Crop(x*b.crop, y*b.crop, b.crop, b.crop).Normalize(b.colours.Mean, b.colours.Std)...)
 		}
 	}
 	l := b.unpad(p.Height, p.Width, gridH, gridW)

@@ -2,7 +2,6 @@ package llavanext
 
 import (
 	"fmt"
-	"math"
 	"strings"
 
 	"assay/model"
@@ -51,17 +50,10 @@ func (b *Backbone) patches(g *model.Graph, pixels string) string {
 func (b *Backbone) encoderLayer(g *model.Graph, x, name string, n int) string {
 	v, key, module := b.vision, b.tower+name, "model.vision_tower."+name
 	linear := func(x, part string) string { return g.Linear(x, key+part, module+part) }
-	dim := v.Hidden / v.Heads
-	heads := func(t string) string { // [tiles*n, C] -> [tiles, heads, n, dim]
-		t = g.Op("Reshape", t, g.Ints(-1, int64(n), int64(v.Heads), int64(dim)))
-		return g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 2, 1, 3}}, t)
-	}
 	y := g.LayerNorm(x, key+"layer_norm1", v.Eps)
-	q := g.Op("Mul", linear(y, "self_attn.q_proj"), g.Scalar(onnx.Float, 1/math.Sqrt(float64(dim))))
-	keys := g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 1, 3, 2}}, heads(linear(y, "self_attn.k_proj")))
-	prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("MatMul", heads(q), keys))
-	a := g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 2, 1, 3}}, g.Op("MatMul", prob, heads(linear(y, "self_attn.v_proj"))))
-	x = g.Op("Add", x, linear(g.Op("Reshape", a, g.Ints(-1, int64(v.Hidden))), "self_attn.out_proj"))
+	tiles := func(t string) string { return g.Op("Reshape", t, g.Ints(-1, int64(n), int64(v.Hidden))) }
+	q, k, value := tiles(linear(y, "self_attn.q_proj")), tiles(linear(y, "self_attn.k_proj")), tiles(linear(y, "self_attn.v_proj"))
+	x = g.Op("Add", x, linear(g.Attend(q, k, value, "", v.Heads, v.Hidden/v.Heads), "self_attn.out_proj"))
 	y = g.Activation(linear(g.LayerNorm(x, key+"layer_norm2", v.Eps), "mlp.fc1"), v.Activation)
 	return g.Op("Add", x, linear(y, "mlp.fc2"))
 }
@@ -80,6 +72,14 @@ func (b *Backbone) EndOfTurn() string { return "" }
 
 // CanPair: two pictures, or one joined; there is no temporal axis for frames.
 func (b *Backbone) CanPair(pair string) bool { return pair == "sequence" || pair == "concat" }
+
+// Inputs explains the inputs of Vision.
+func (b *Backbone) Inputs() map[string]string {
+	return map[string]string{
+		inOrder:    "for every image token the row of concat(features of all tiles, newline rows)",
+		inNewlines: "how many newline rows there are",
+	}
+}
 
 // VisionKey reports whether a parameter belongs to the tower, the projector or the newline row.
 func (b *Backbone) VisionKey(key string) bool {

@@ -1,0 +1,138 @@
+// Package modeltest holds a backbone family against the reference fixtures: inputs, scores, losses, gradients, a training
+// trace, exports, and the spellings of checkpoints. A family's own tests call [Family.Run].
+package modeltest
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gorgonia.org/tensor"
+
+	"assay/data"
+	"assay/internal/oracle"
+	"assay/model"
+)
+
+// Family says where a family's fixtures are and how they lay out pixels.
+type Family struct {
+	Folder string
+	Cases  [][2]string // case files with the tensors beside them
+	Trace  Trace
+	// Split cuts the reference's pixel_values (or their gradient) of a case into one stretch per picture.
+	Split func(all []float32, pictures []*model.Picture) [][]float32
+}
+
+// Trace names the files of a training trace.
+type Trace struct{ Steps, Cases, Final string }
+
+// Run is the whole suite.
+func (f Family) Run(t *testing.T) {
+	t.Run("inputs", f.inputs)
+	t.Run("score", f.score)
+	t.Run("batch", f.batch)
+	t.Run("pixel gradient", f.pixelGradient)
+	t.Run("export", f.export)
+	t.Run("spellings", f.spellings)
+	for _, o := range []model.TuneOptions{{}, {Recompute: true}, {Fixed: true}} {
+		t.Run(fmt.Sprintf("gradients,recompute=%v,fixed=%v", o.Recompute, o.Fixed), func(t *testing.T) { f.gradients(t, o) })
+	}
+	t.Run("vision", f.vision)
+	t.Run("trace", f.trace)
+}
+
+// reference is a case with what it must give.
+type reference struct {
+	oracle.Case
+	family string // folder of the case file, which its paths are relative to
+	expect map[string]*tensor.Dense
+}
+
+// name is the prefix of the case's tensors.
+func (r *reference) name(tensor string) string { return fmt.Sprintf("case%d.%s", r.ID, tensor) }
+
+func (r *reference) floats(t *testing.T, tensor string) []float32 {
+	t.Helper()
+	return oracle.Floats(t, r.expect, r.name(tensor))
+}
+
+// scorer is the case's scorer directory.
+func (r *reference) scorer() string { return filepath.Join(r.family, r.Scorer) }
+
+func (r *reference) pair(t *testing.T) model.Pair {
+	t.Helper()
+	return model.Pair{Source: picture(t, filepath.Join(r.family, r.Source)), Edit: picture(t, filepath.Join(r.family, r.Edited)), Instruction: r.Instruction, Pixels: true}
+}
+
+func picture(t *testing.T, path string) *data.Picture {
+	t.Helper()
+	p, err := data.Open(path, data.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// preparer is a Scorer or a Tuner.
+type preparer interface {
+	Prepare(model.Pair) (*model.Sample, error)
+}
+
+func (r *reference) sample(t *testing.T, p preparer) *model.Sample {
+	t.Helper()
+	s, err := p.Prepare(r.pair(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// eachFile calls do with all references of every case file in every fixture folder.
+func (f Family) eachFile(t *testing.T, do func(t *testing.T, rs []*reference)) {
+	oracle.Each(t, func(t *testing.T, folder string) {
+		family := filepath.Join(folder, f.Folder)
+		for _, file := range f.Cases {
+			expect := oracle.Tensors(t, filepath.Join(family, file[1]))
+			var rs []*reference
+			for _, c := range oracle.Read[[]oracle.Case](t, filepath.Join(family, file[0])) {
+				rs = append(rs, &reference{c, family, expect})
+			}
+			do(t, rs)
+		}
+	})
+}
+
+// each calls do as a subtest for every reference, with something opened once for each scorer.
+func each[T any](t *testing.T, f Family, open func(t *testing.T, dir string) T, do func(t *testing.T, r *reference, opened T)) {
+	f.eachFile(t, func(t *testing.T, rs []*reference) {
+		opened := map[string]T{}
+		for _, r := range rs {
+			if _, ok := opened[r.Scorer]; !ok {
+				opened[r.Scorer] = open(t, r.scorer())
+			}
+			t.Run(fmt.Sprintf("%s/%d", r.Scorer, r.ID), func(t *testing.T) { do(t, r, opened[r.Scorer]) })
+		}
+	})
+}
+
+func openScorer(t *testing.T, dir string) *model.Scorer {
+	t.Helper()
+	s, err := model.OpenScorer(dir, model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// trained lists the tensors that the fixtures hold gradients of.
+func (r *reference) trained() []string {
+	var names []string
+	for n := range r.expect {
+		if name, ok := strings.CutPrefix(n, r.name("grad.")); ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}

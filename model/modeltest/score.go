@@ -1,0 +1,117 @@
+package modeltest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"assay/internal/oracle"
+	"assay/model"
+)
+
+// inputs compares tokens, pixels and positions.
+func (f Family) inputs(t *testing.T) {
+	each(t, f, openScorer, func(t *testing.T, r *reference, s *model.Scorer) {
+		got := r.sample(t, s)
+		if !slices.Equal(got.IDs, r.InputIDs) || got.AnswerStart != r.AnswerStart || got.ScoreIndex != r.ScoreIndex {
+			t.Errorf("tokens differ: answer starts at %d, want %d; score token at %d, want %d\n got %v\nwant %v", got.AnswerStart, r.AnswerStart, got.ScoreIndex, r.ScoreIndex, got.IDs, r.InputIDs)
+		}
+		if got.IDs[got.ScoreIndex] != r.ScoreTokenID {
+			t.Errorf("the score token's id is %d, want %d", got.IDs[got.ScoreIndex], r.ScoreTokenID)
+		}
+		if len(got.Pictures) != len(r.ImageTokens) {
+			t.Fatalf("%d pictures, want %d", len(got.Pictures), len(r.ImageTokens))
+		}
+		for i, pixels := range f.Split(r.floats(t, "pixel_values"), got.Pictures) {
+			p := got.Pictures[i]
+			if p.Tokens != r.ImageTokens[i] || p.Height != r.ImageSizes[i][0] || p.Width != r.ImageSizes[i][1] {
+				t.Errorf("picture %d: %dx%d with %d tokens, want %v with %d", i, p.Height, p.Width, p.Tokens, r.ImageSizes[i], r.ImageTokens[i])
+			}
+			oracle.Close(t, fmt.Sprintf("pixels of picture %d", i), p.Pixels, pixels, 1e-6, 0)
+		}
+		want := r.expect[r.name("position_ids")]
+		if want == nil {
+			return
+		}
+		b, err := model.OpenBackbone(s.Config().Backbone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		if axes := b.Positions(got.IDs, got.Pictures); !slices.Equal(slices.Concat(axes...), want.Data().([]int64)) {
+			t.Errorf("positions are %v, want %v", axes, want)
+		}
+	})
+}
+
+func (f Family) score(t *testing.T) {
+	each(t, f, openScorer, func(t *testing.T, r *reference, s *model.Scorer) {
+		samples := []*model.Sample{r.sample(t, s)}
+		scores, err := s.Score(context.Background(), samples)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkScore(t, s, scores[0], r)
+		h, err := s.Hidden(context.Background(), samples)
+		if err != nil {
+			t.Fatal(err)
+		}
+		oracle.Close(t, "hidden state", h[0], r.floats(t, "hidden_score"), 0, 1e-4)
+	})
+}
+
+func checkScore(t *testing.T, s *model.Scorer, score01 float64, r *reference) {
+	t.Helper()
+	c := s.Config()
+	if got := c.Range(score01); !(math.Abs(got-r.Score) <= 1e-4) {
+		t.Errorf("case %d: score %g, want %g", r.ID, got, r.Score)
+	}
+}
+
+// batch scores all cases of a scorer in one call, pictures of several sizes and sequences of several lengths together: no
+// score may depend on its company, but for last bits, where a matrix kernel sums in another order for another number of rows.
+func (f Family) batch(t *testing.T) {
+	f.eachFile(t, func(t *testing.T, rs []*reference) {
+		byScorer := map[string][]*reference{}
+		for _, r := range rs {
+			byScorer[r.scorer()] = append(byScorer[r.scorer()], r, r, r)
+		}
+		for dir, rs := range byScorer {
+			s, alone := openScorer(t, dir), openScorer(t, dir)
+			var samples []*model.Sample
+			for _, r := range rs {
+				samples = append(samples, r.sample(t, s))
+			}
+			together, err := s.Score(context.Background(), samples)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, r := range rs {
+				if want := scoreOf(t, alone, r); math.Abs(together[i]-want) > 1e-6 {
+					t.Errorf("case %d: %v alone, %v in a batch", r.ID, want, together[i])
+				}
+			}
+		}
+	})
+}
+
+func (f Family) pixelGradient(t *testing.T) {
+	each(t, f, openScorer, func(t *testing.T, r *reference, s *model.Scorer) {
+		if !r.Gradients {
+			return
+		}
+		sample := r.sample(t, s)
+		score, g, err := s.PixelGradient(context.Background(), sample)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkScore(t, s, score, r)
+		got := g.Data().([]float32)
+		for i, want := range f.Split(r.floats(t, "dscore01_dpixel_values"), sample.Pictures) {
+			oracle.Close(t, fmt.Sprintf("gradient of picture %d", i), got[:len(want)], want, 0, 1e-4)
+			got = got[len(want):]
+		}
+	})
+}
