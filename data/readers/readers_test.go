@@ -130,7 +130,7 @@ func TestLayouts(t *testing.T) {
 		{"seed, dropped", "seed-data-edit", Options{Path: "seed2", Drop: []string{"1"}}, []string{"left: folder 1"}},
 		{"instructpix2pix", "instructpix2pix", Options{Path: "instructpix2pix"}, []string{
 			"0000001/5|0000001|5 >add a hat 0000001> 6|a man > a man with a hat", "0000001/77|0000001|77 >add a hat 0000001> 78|a man > a man with a hat",
-			"0000002/40|0000002|40 >add a hat 0000002> 41|a man > a man with a hat"}},
+			"0000002/77|0000002|77 >add a hat 0000002> 78|a man > a man with a hat"}},
 		{"aim-bench", "aim-bench", Options{Path: "aimbench"}, []string{"000000||10 >make it sad> 11"}},
 		{"editreward", "editreward", Options{Path: "editreward.parquet"}, []string{
 			"k1-000000||10 >edit k1> -|A 61 label 1|B 62 label 0|better 0", "k1-000001||10 >edit k1> -|A 61 label 1|B 63 label 1|better -1",

@@ -112,8 +112,8 @@ put("seed2/images/1/0.png", png(10))
 put("seed2/images/1/1.png", png(11))
 
 # InstructPix2Pix
-put("instructpix2pix/seeds.json", json.dumps([["0000001", [5, "77"]], ["0000002", [40]]]))
-for name, seeds in (("0000001", (5, 77)), ("0000002", (40,))):
+put("instructpix2pix/seeds.json", json.dumps([["0000001", [5, "77"]], ["0000002", [77]]]))
+for name, seeds in (("0000001", (5, 77)), ("0000002", (77,))):
     put(f"instructpix2pix/{name}/prompt.json", json.dumps({"input": "a man", "edit": "add a hat " + name, "output": "a man with a hat"}))
     for s in seeds:
         put(f"instructpix2pix/{name}/{s}_0.jpg", png(s, "JPEG"))
