@@ -37,11 +37,11 @@ func elementwiseCases() []opCase {
 		simple("Atanh", unit, nil), simple("Erf", normal, nil), simple("Floor", off(-4, -3, -2, -1, 0, 1, 2, 3, 4), nil),
 		simple("Ceil", off(-4, -3, -2, -1, 0, 1, 2, 3, 4), nil), simple("Round", off(-4.5, -3.5, -2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 3.5, 4.5), nil),
 		simple("Sign", off(0), nil),
-		{op: "Bernoulli", from: 15, build: func(g *gen) {
+		{op: "Bernoulli", from: 15, to: 21, build: func(g *gen) {
 			g.op("Bernoulli", at{"seed": 3.0}, g.input([]int64{2, 2}, func(int) float64 { return 1 }, true)) // always 1
 		}},
-		{op: "RandomNormalLike", from: 13, build: func(g *gen) { g.op("RandomNormalLike", at{"scale": 0.0}, g.x(2, 3*g.k)) }},
-		{op: "RandomUniformLike", from: 13, build: func(g *gen) { g.op("RandomUniformLike", at{"low": 1.0, "high": 1.0}, g.x(2, 3*g.k)) }},
+		{op: "RandomNormalLike", from: 13, to: 21, build: func(g *gen) { g.op("RandomNormalLike", at{"scale": 1e-30, "mean": 1.0}, g.x(2, 3*g.k)) }},
+		{op: "RandomUniformLike", from: 13, to: 21, build: func(g *gen) { g.op("RandomUniformLike", at{"low": 1.0, "high": 1.0}, g.x(2, 3*g.k)) }},
 		{op: "Pow", from: 13, build: func(g *gen) { g.op("Pow", nil, g.pos(2, 1), g.x(3*g.k)) }},
 		{op: "Pow", from: 13, build: func(g *gen) { g.op("Pow", nil, g.off([]float64{0}, 2, g.k), g.s(2)) }},
 		{op: "Pow", from: 15, build: func(g *gen) { g.op("Pow", nil, g.off([]float64{0}, 2, g.k), g.i([]int64{}, 3)) }},

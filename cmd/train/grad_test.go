@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gorgonia.org/tensor"
+
+	"assay/checkpoints"
+	"assay/internal/cli"
+	"assay/onnx"
+)
+
+const gradCases = "../../testdata/oracle/onnx/"
+
+// trainGrad runs the command on a case's files; later flags override earlier ones.
+func trainGrad(t *testing.T, folder string, flags ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	in := func(name string) string { return filepath.Join(folder, name) }
+	args := append([]string{"grad", "--model", in("model.onnx"), "--inputs", in("inputs.safetensors"), "--cotangents", in("cotangent.safetensors")}, flags...)
+	var out, errs bytes.Buffer
+	code = app.Run(context.Background(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func sameTensors(t *testing.T, got, want string, subset bool) {
+	t.Helper()
+	a, _, err := checkpoints.ReadFile(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _, err := checkpoints.ReadFile(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !subset && len(a) != len(b) {
+		t.Errorf("%s holds %d tensors, want %d", got, len(a), len(b))
+	}
+	for name, w := range b {
+		g := a[name]
+		if g == nil {
+			if !subset {
+				t.Errorf("%s lacks %s", got, name)
+			}
+			continue
+		}
+		if !g.Shape().Eq(w.Shape()) {
+			t.Errorf("%s has shape %v, want %v", name, g.Shape(), w.Shape())
+			continue
+		}
+		x, y := flat(g), flat(w)
+		for i := range x {
+			if d := math.Abs(float64(x[i] - y[i])); d > 1e-4*(1+math.Abs(float64(y[i]))) {
+				t.Errorf("%s[%d] is %g, want %g", name, i, x[i], y[i])
+				break
+			}
+		}
+	}
+}
+
+func flat(d *tensor.Dense) []float32 {
+	if v, ok := d.Data().(float32); ok {
+		return []float32{v}
+	}
+	return d.Data().([]float32)
+}
+
+func TestGrad(t *testing.T) {
+	for _, name := range []string{"llama", "resize", "dynamic_shapes", "arithmetic_broadcast"} {
+		dir := t.TempDir()
+		out, outputs := filepath.Join(dir, "grads.safetensors"), filepath.Join(dir, "outputs.safetensors")
+		code, stdout, stderr := trainGrad(t, gradCases+name, "--out", out, "--outputs-out", outputs, "--json")
+		if code != 0 {
+			t.Fatalf("%s: exit code %d: %s%s", name, code, stdout, stderr)
+		}
+		var r gradResult
+		if err := json.Unmarshal([]byte(stdout), &r); err != nil || r.Out != out || len(r.Gradients) == 0 {
+			t.Errorf("%s: %v in %s", name, err, stdout)
+		}
+		sameTensors(t, outputs, gradCases+name+"/outputs.safetensors", false)
+		want, _, err := checkpoints.ReadFile(gradCases + name + "/grads.safetensors")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for x := range want {
+			if r.Gradients[x] == nil {
+				t.Errorf("%s: no gradient of %s by default", name, x)
+			}
+		}
+		sameTensors(t, out, gradCases+name+"/grads.safetensors", true)
+	}
+}
+
+func TestGradOfChosenNames(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "grads.safetensors")
+	if code, _, stderr := trainGrad(t, gradCases+"llama", "--out", out, "--wrt", "norm.weight,k.weight"); code != 0 {
+		t.Fatal(stderr)
+	}
+	got, _, err := checkpoints.ReadFile(out)
+	if err != nil || len(got) != 2 {
+		t.Fatalf("%d gradients, %v; want 2", len(got), err)
+	}
+	sameTensors(t, out, gradCases+"llama/grads.safetensors", true)
+}
+
+// TestGradOfExternalWeights moves all weights of a model into another file.
+func TestGradOfExternalWeights(t *testing.T) {
+	dir := externalCase(t, func(*onnx.Model) {})
+	out := filepath.Join(dir, "grads.safetensors")
+	if code, _, stderr := trainGrad(t, gradCases+"llama", "--model", filepath.Join(dir, "model.onnx"), "--out", out); code != 0 {
+		t.Fatal(stderr)
+	}
+	sameTensors(t, out, gradCases+"llama/grads.safetensors", true)
+}
+
+func externalCase(t *testing.T, change func(m *onnx.Model)) string {
+	t.Helper()
+	dir := t.TempDir()
+	m, err := onnx.Read(gradCases + "llama/model.onnx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var data []byte
+	for _, w := range m.Initializers {
+		if w.Type == onnx.Float && len(w.Shape) > 0 {
+			w.External = &onnx.External{Location: "weights.bin", Offset: int64(len(data)), Length: int64(len(w.Data))}
+			data, w.Data = append(data, w.Data...), nil
+		}
+	}
+	change(m)
+	encoded, err := m.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range map[string][]byte{"weights.bin": data, "model.onnx": encoded} {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestGradErrors(t *testing.T) {
+	external := func(change func(w *onnx.External)) func(t *testing.T) string {
+		return func(t *testing.T) string {
+			return filepath.Join(externalCase(t, func(m *onnx.Model) {
+				for _, w := range m.Initializers {
+					if w.Name == "norm.weight" {
+						change(w.External)
+					}
+				}
+			}), "model.onnx")
+		}
+	}
+	changed := func(change func(m *onnx.Model)) func(t *testing.T) string {
+		return func(t *testing.T) string { return filepath.Join(externalCase(t, change), "model.onnx") }
+	}
+	for name, c := range map[string]struct {
+		model func(t *testing.T) string
+		want  []string
+	}{
+		"offset": {external(func(e *onnx.External) { e.Offset = 1 << 30 }), []string{`"norm.weight"`, "weights.bin", "1073741824"}},
+		"length": {external(func(e *onnx.External) { e.Length = 8 }), []string{`"norm.weight"`, "64 bytes", "8 bytes"}},
+		"file":   {external(func(e *onnx.External) { e.Location = "gone.bin" }), []string{`"norm.weight"`, "gone.bin"}},
+		"path":   {external(func(e *onnx.External) { e.Location = "../weights.bin" }), []string{`"norm.weight"`, "below the model's folder"}},
+		"cycle":  {changed(func(m *onnx.Model) { m.Nodes[3].Inputs[0] = m.Nodes[len(m.Nodes)-1].Outputs[0] }), []string{"cycle", "n3", "opset 17"}},
+		"rule": {changed(func(m *onnx.Model) {
+			for _, n := range m.Nodes {
+				if n.Op == "Sigmoid" {
+					n.Op = "Hardmax"
+				}
+			}
+		}), []string{"ai.onnx.Hardmax", "opset 17", "no gradient rule"}},
+		"shape": {changed(func(m *onnx.Model) {
+			for _, w := range m.Initializers {
+				if w.Name == "gate.weight" {
+					w.Shape = []int64{w.Shape[1], w.Shape[0]}
+				}
+			}
+		}), []string{"ai.onnx.MatMul", "inner sizes"}},
+		"truncated": {func(t *testing.T) string {
+			dir := externalCase(t, func(*onnx.Model) {})
+			path := filepath.Join(dir, "model.onnx")
+			data, err := os.ReadFile(path)
+			if err == nil {
+				err = os.WriteFile(path, data[:len(data)/2], 0o644)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return path
+		}, []string{"model.onnx", "cut short"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "grads.safetensors")
+			code, _, stderr := trainGrad(t, gradCases+"llama", "--model", c.model(t), "--out", out)
+			if code != cli.Failed {
+				t.Errorf("exit code %d, want %d", code, cli.Failed)
+			}
+			for _, w := range c.want {
+				if !strings.Contains(stderr, w) {
+					t.Errorf("%q lacks %q", stderr, w)
+				}
+			}
+			if entries, err := os.ReadDir(filepath.Dir(out)); err != nil || len(entries) != 0 {
+				t.Errorf("left behind: %v %v", entries, err)
+			}
+		})
+	}
+}
+
+func TestGradRefusesOtherInputs(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "grads.safetensors")
+	code, _, stderr := trainGrad(t, gradCases+"llama", "--inputs", gradCases+"vit/inputs.safetensors", "--out", out)
+	if code != cli.Failed || !strings.Contains(stderr, `input "input_ids" is missing`) || !strings.Contains(stderr, `no input "pixel_values"`) {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+	code, _, stderr = trainGrad(t, gradCases+"llama", "--wrt", "nothing", "--out", out)
+	if code != cli.Failed || !strings.Contains(stderr, `"nothing"`) {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+	if code, _, _ = trainGrad(t, gradCases+"llama"); code != cli.Wrong {
+		t.Errorf("without --out: exit code %d, want %d", code, cli.Wrong)
+	}
+}
