@@ -1,7 +1,6 @@
 package llavanext
 
 import (
-	"fmt"
 	"strings"
 
 	"assay/model"
@@ -16,14 +15,16 @@ func (b *Backbone) Vision(g *model.Graph) string {
 	newlines := g.Input(inNewlines, onnx.Int64, onnx.Dims(1))
 
 	n, rows := b.side()*b.side()+1, g.Ints(-1, int64(v.Hidden))
-	x := b.patches(g, pixels)                         // [tiles, n, C]
+	tower := model.ViT{Hidden: v.Hidden, Heads: v.Heads, Activation: v.Activation, Eps: v.Eps, Key: b.tower, Module: "model.vision_tower."}
+	class := g.Op("Reshape", g.Param(b.tower+"embeddings.class_embedding"), g.Ints(1, 1, -1))
+	x := tower.Embed(g, pixels, v.Patch, b.tower+"embeddings.patch_embedding", class, g.Param(b.tower+"embeddings.position_embedding.weight"))
 	x = g.LayerNorm(x, b.tower+"pre_layrnorm", v.Eps) // (sic)
 	x = g.Op("Reshape", x, rows)                      // [tiles*n, C]: linear layers see rows
+	tile := g.Ints(-1, int64(n), int64(v.Hidden))     // whose rows see each other
 	for i := range b.layer {
-		name := fmt.Sprintf("encoder.layers.%d.", i)
-		g.Segment(strings.TrimSuffix(name, "."), func() { x = b.encoderLayer(g, x, name, n) })
+		x = tower.Layer(g, x, i, model.Span{Shape: tile})
 	}
-	x = g.Op("Reshape", x, g.Ints(-1, int64(n), int64(v.Hidden)))
+	x = g.Op("Reshape", x, tile)
 	x = g.OpA("Slice", nil, x, g.Ints(1), g.Ints(int64(n)), g.Ints(1)) // without the class token
 	x = g.Op("Reshape", x, rows)
 
@@ -33,29 +34,6 @@ func (b *Backbone) Vision(g *model.Graph) string {
 	row := g.Op("Unsqueeze", g.Param("image_newline"), g.Ints(0))
 	row = g.Op("Expand", row, g.Shape(newlines, b.decoder.Hidden))
 	return g.Pick(g.OpA("Concat", onnx.Attrs{"axis": 0}, x, row), order, 0)
-}
-
-// patches embeds pixels [tiles, 3, S, S] as [tiles, 1 + patches, C] with class token and positions.
-func (b *Backbone) patches(g *model.Graph, pixels string) string {
-	v, p := b.vision, b.vision.Patch
-	x := g.OpA("Conv", onnx.Attrs{"strides": []int{p, p}, "kernel_shape": []int{p, p}}, pixels, g.Param(b.tower+"embeddings.patch_embedding.weight"))
-	x = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 2, 1}}, g.Op("Reshape", x, g.Ints(0, int64(v.Hidden), -1)))
-	class := g.Op("Reshape", g.Param(b.tower+"embeddings.class_embedding"), g.Ints(1, 1, -1))
-	class = g.Op("Expand", class, g.Shape(g.SizeOf(pixels, 0), 1, v.Hidden))
-	x = g.OpA("Concat", onnx.Attrs{"axis": 1}, class, x)
-	return g.Op("Add", x, g.Param(b.tower+"embeddings.position_embedding.weight"))
-}
-
-// encoderLayer is one pre-norm block over x [tiles*n, C]; attention stays within a tile's n rows.
-func (b *Backbone) encoderLayer(g *model.Graph, x, name string, n int) string {
-	v, key, module := b.vision, b.tower+name, "model.vision_tower."+name
-	linear := func(x, part string) string { return g.Linear(x, key+part, module+part) }
-	y := g.LayerNorm(x, key+"layer_norm1", v.Eps)
-	tiles := func(t string) string { return g.Op("Reshape", t, g.Ints(-1, int64(n), int64(v.Hidden))) }
-	q, k, value := tiles(linear(y, "self_attn.q_proj")), tiles(linear(y, "self_attn.k_proj")), tiles(linear(y, "self_attn.v_proj"))
-	x = g.Op("Add", x, linear(g.Attend(q, k, value, "", v.Heads, v.Hidden/v.Heads), "self_attn.out_proj"))
-	y = g.Activation(linear(g.LayerNorm(x, key+"layer_norm2", v.Eps), "mlp.fc1"), v.Activation)
-	return g.Op("Add", x, linear(y, "mlp.fc2"))
 }
 
 // Decoder, Keys and the rest describe the checkpoint to package model.
