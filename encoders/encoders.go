@@ -1,0 +1,167 @@
+// Package encoders turns pictures and texts into embeddings with CLIP and DINOv2: Hugging Face checkpoints, built as ONNX
+// graphs here, or graphs that somebody exported. On top of it lie a cache that outlives the process ([Cache]) and the
+// similarities that edits are labelled with ([Measurer]).
+package encoders
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"assay/checkpoints"
+	"assay/data"
+	"assay/model"
+	"assay/onnx"
+	"assay/ort"
+)
+
+// Encoder turns pictures and texts into vectors of one space. They are not normalised.
+type Encoder interface {
+	// Images returns one embedding per picture; of CLIP visual_projection(post_layernorm(class token)), of DINOv2 the final
+	// LayerNorm of the class token.
+	Images(ctx context.Context, pictures []*data.Picture) ([][]float32, error)
+	// Texts returns one embedding per text: text_projection(final_layer_norm(state at the end token)). An encoder of
+	// pictures alone answers ErrNoTexts.
+	Texts(ctx context.Context, texts []string) ([][]float32, error)
+}
+
+// ErrNoTexts is what an encoder without a text tower says to texts.
+var ErrNoTexts = errors.New("the encoder has no text tower")
+
+// Options say where and how an encoder runs.
+type Options struct {
+	Device  string // cpu (default), cuda:N, auto
+	Threads int    // 0: all cores
+	Batch   int    // pictures, or texts, of one run; 0: 32
+}
+
+// Model is an opened encoder. It is safe for concurrent use.
+type Model struct {
+	path        string
+	processor   *processor
+	images      *tower
+	texts       *textTower // nil: none
+	batch       int
+	fingerprint string
+	weights     *checkpoints.Weights // nil for .onnx files
+}
+
+var _ Encoder = (*Model)(nil)
+
+// Open opens a CLIP or DINOv2 checkpoint directory (model_type clip, clip_vision_model, dinov2, dinov2_with_registers), or a
+// graph of one in an .onnx file: see openFile for what that needs.
+func Open(path string, o Options) (*Model, error) {
+	if o.Batch == 0 {
+		o.Batch = 32
+	}
+	var m *Model
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+	case !info.IsDir() && strings.EqualFold(filepath.Ext(path), ".onnx"):
+		m, err = openFile(path, o)
+	case !info.IsDir():
+		err = errors.New("want a checkpoint directory or an .onnx file")
+	default:
+		m, err = openCheckpoint(path, o)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encoder %s: %w", path, err)
+	}
+	return m, nil
+}
+
+// family builds the graphs of one architecture. raw is config.json.
+type family func(m *Model, raw []byte, o Options) error
+
+var families = map[string]family{"clip": buildCLIP, "clip_vision_model": buildCLIP, "dinov2": buildDINO, "dinov2_with_registers": buildDINO}
+
+func openCheckpoint(dir string, o Options) (*Model, error) {
+	file := filepath.Join(dir, "config.json")
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var c struct {
+		ModelType string `json:"model_type"`
+	}
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	build := families[c.ModelType]
+	if build == nil {
+		return nil, fmt.Errorf("%s: model_type %q is no encoder that is known (clip, clip_vision_model, dinov2, dinov2_with_registers are)", file, c.ModelType)
+	}
+	m := &Model{path: dir, batch: o.Batch}
+	if m.processor, err = readProcessor(dir); err != nil {
+		return nil, err
+	}
+	if m.weights, err = checkpoints.OpenWeights(dir); err != nil {
+		return nil, err
+	}
+	if err := build(m, raw, o); err != nil {
+		m.Close()
+		return nil, err
+	}
+	m.fingerprint = fmt.Sprintf("%s %+v %d", model.Fingerprint(dir, m.weights), *m.processor, m.texts.limit())
+	return m, nil
+}
+
+// open makes a session of a graph over the checkpoint's weights. Threads do not spin: pictures are decoded meanwhile.
+func (m *Model) open(g *model.Graph, o Options) (*ort.Session, error) {
+	if err := g.Err(); err != nil {
+		return nil, err
+	}
+	return ort.Open(g.M, ort.Options{Device: o.Device, Threads: o.Threads, Folder: m.weights.Folder(), NoSpin: true})
+}
+
+// HasTexts reports whether the model has a text tower.
+func (m *Model) HasTexts() bool { return m.texts != nil }
+
+// Close frees the sessions, the tokenizer and the weights.
+func (m *Model) Close() error {
+	var errs []error
+	if m.images != nil {
+		errs = append(errs, m.images.Close())
+	}
+	if m.texts != nil {
+		errs = append(errs, m.texts.Close())
+	}
+	if m.weights != nil {
+		errs = append(errs, m.weights.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// shape returns the sizes of a parameter, which must have as many as want says; sizes of 0 there may be any.
+func shape(w model.Weights, name string, want ...int64) ([]int64, error) {
+	t, err := w.Tensor(name)
+	if err != nil {
+		return nil, err
+	}
+	ok := len(t.Shape) == len(want)
+	for i := 0; ok && i < len(want); i++ {
+		ok = want[i] == 0 || want[i] == t.Shape[i]
+	}
+	if !ok || t.Type == onnx.Undefined {
+		return nil, fmt.Errorf("%s has shape %v, which does not fit (want %v, 0 for any size)", name, t.Shape, want)
+	}
+	return t.Shape, nil
+}
+
+// values returns a floating-point parameter's values.
+func values(w model.Weights, name string) ([]float32, error) {
+	t, err := w.Dense(name)
+	if err != nil {
+		return nil, err
+	}
+	v, ok := t.Data().([]float32)
+	if !ok {
+		return nil, fmt.Errorf("%s holds %v, not floating-point numbers", name, t.Dtype())
+	}
+	return v, nil
+}

@@ -1,0 +1,170 @@
+package encoders
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"assay/data"
+	"assay/heuristics"
+	"assay/internal/oracle"
+)
+
+// expectation is testdata/expect.json: what transformers makes of two pictures and three texts.
+type expectation struct {
+	Pictures []string
+	Texts    []string
+	Expect   map[string]struct{ Images, Texts [][]float32 }
+}
+
+func readExpectation(t *testing.T) (e expectation, pictures []*data.Picture) {
+	t.Helper()
+	e = oracle.Read[expectation](t, "testdata/expect.json")
+	for _, name := range e.Pictures {
+		p, err := data.Open(filepath.Join("../testdata/oracle/images", name), data.Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pictures = append(pictures, p)
+	}
+	return e, pictures
+}
+
+// TestSpellings opens what published checkpoints look like: half precision, shards, the module names of transformers 5 and the
+// older ones, SwiGLU as one matrix and as two, registers, pictures that are not square, text_config_dict.
+func TestSpellings(t *testing.T) {
+	e, pictures := readExpectation(t)
+	for name, want := range e.Expect {
+		t.Run(name, func(t *testing.T) {
+			m := open(t, filepath.Join("testdata", name))
+			got, err := m.Images(context.Background(), pictures)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range got {
+				oracle.Close(t, e.Pictures[i], got[i], want.Images[i], 1e-5, 1e-6)
+			}
+			texts, err := m.Texts(context.Background(), e.Texts)
+			if len(want.Texts) == 0 {
+				if !errors.Is(err, ErrNoTexts) {
+					t.Errorf("texts of an encoder of pictures: %v", err)
+				}
+				return
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			for i := range texts {
+				oracle.Close(t, e.Texts[i], texts[i], want.Texts[i], 1e-5, 1e-6)
+			}
+		})
+	}
+}
+
+// TestExportedGraphs runs torch's own exports: CLIP's towers in one graph whose embeddings are normalised, and a DINOv2 that
+// takes one picture at a time and gives all hidden states.
+func TestExportedGraphs(t *testing.T) {
+	e, pictures := readExpectation(t)
+	ctx := context.Background()
+	dino := open(t, "testdata/dino_giant/onnx/model.onnx")
+	got, err := dino.Images(ctx, pictures)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range got {
+		oracle.Close(t, e.Pictures[i], got[i], e.Expect["dino_giant"].Images[i], 1e-5, 1e-6)
+	}
+	clip := open(t, "testdata/clip_half/both.onnx")
+	if got, err = clip.Images(ctx, pictures); err != nil {
+		t.Fatal(err)
+	}
+	texts, err := clip.Texts(ctx, e.Texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := e.Expect["clip_half"]
+	for i := range got {
+		near(t, e.Pictures[i], heuristics.Cosine(got[i], want.Images[i]), 1)
+	}
+	for i := range texts {
+		near(t, e.Texts[i], heuristics.Cosine(texts[i], want.Texts[i]), 1)
+	}
+}
+
+// TestOpenErrors: what is wrong is said with the file and the remedy.
+func TestOpenErrors(t *testing.T) {
+	change := func(file, old, new string) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) {
+			path := filepath.Join(dir, file)
+			raw, err := os.ReadFile(path)
+			if err != nil || !strings.Contains(string(raw), old) {
+				t.Fatalf("%s holds no %q (%v)", path, old, err)
+			}
+			if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(raw), old, new)), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	remove := func(file string) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) {
+			if err := os.Remove(filepath.Join(dir, file)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	tests := []struct {
+		name, from string
+		change     func(t *testing.T, dir string)
+		want       string
+	}{
+		{"architecture", "clip_half", change("config.json", `"model_type": "clip"`, `"model_type": "siglip"`), `model_type "siglip"`},
+		{"crop", "clip_half", change("preprocessor_config.json", `"crop_size": 12`, `"crop_size": 16`), "crop_size does not fit"},
+		{"heads", "clip_half", change("config.json", `"num_attention_heads": 3`, `"num_attention_heads": 5`), "5 attention heads"},
+		{"layers", "clip_half", change("config.json", `"num_hidden_layers": 2`, `"num_hidden_layers": 3`), "encoder.layers.2"},
+		{"tokenizer", "clip_half", remove("tokenizer.json"), "save_pretrained"},
+		{"weights", "clip_half", remove("model.safetensors"), "model.safetensors"},
+		{"no crop", "dino_giant", change("preprocessor_config.json", `"do_center_crop": true`, `"do_center_crop": false`), "crop_size"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", tt.from))); err != nil {
+				t.Fatal(err)
+			}
+			tt.change(t, dir)
+			m, err := Open(dir, Options{})
+			if err == nil {
+				m.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), dir) {
+				t.Errorf("error is %v, want the folder and %q", err, tt.want)
+			}
+		})
+	}
+	if _, err := Open("encoders.go", Options{}); err == nil || !strings.Contains(err.Error(), ".onnx") {
+		t.Errorf("a file that is no graph: %v", err)
+	}
+}
+
+// TestEndToken: the end token that the configuration names must be what the tokenizer writes.
+func TestEndToken(t *testing.T) {
+	first, legacy := endOfText(513), endOfText(2)
+	for _, tt := range []struct {
+		rule func([]int64) (int, error)
+		ids  []int64
+		at   int
+	}{
+		{first, []int64{512, 7, 513, 513}, 2},
+		{legacy, []int64{512, 7, 513, 513}, 2},
+		{legacy, []int64{512, 600, 513, 7}, 1},
+	} {
+		if at, err := tt.rule(tt.ids); err != nil || at != tt.at {
+			t.Errorf("%v ends at %d, want %d (%v)", tt.ids, at, tt.at, err)
+		}
+	}
+	if _, err := first([]int64{512, 7, 9}); err == nil || !strings.Contains(err.Error(), "eos_token_id") {
+		t.Errorf("no end token: %v", err)
+	}
+}

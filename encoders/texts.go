@@ -1,0 +1,215 @@
+package encoders
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/daulet/tokenizers"
+	"gorgonia.org/tensor"
+)
+
+// textTower is CLIP's text side.
+type textTower struct {
+	tower
+	*tokenizer
+	end    func(ids []int64) (int, error) // finds the end token; nil: the graph does so itself
+	padded bool                           // texts of any lengths may share a run: the graph is told where each ends
+	length int                            // the only length that the graph takes; 0: any
+	mask   string                         // input that marks what is not padding; "": none
+}
+
+// limit is the most tokens of a text, 0 without a text tower.
+func (t *textTower) limit() int {
+	if t == nil {
+		return 0
+	}
+	return t.most
+}
+
+// Close frees the session and the tokenizer.
+func (t *textTower) Close() error {
+	var errs []error
+	if t.Session != nil {
+		errs = append(errs, t.Session.Close())
+	}
+	if t.tokenizer != nil {
+		errs = append(errs, t.tokenizer.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Texts implements Encoder. Texts are cut to the tower's length with the end token kept.
+func (m *Model) Texts(ctx context.Context, texts []string) ([][]float32, error) {
+	if m.texts == nil {
+		return nil, fmt.Errorf("encoder %s: %w", m.path, ErrNoTexts)
+	}
+	ids := make([][]int64, len(texts))
+	order := make([]int, len(texts))
+	for i, text := range texts {
+		var err error
+		if ids[i], err = m.texts.encode(text); err != nil {
+			return nil, err
+		}
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(ids[a]), len(ids[b])) })
+	out := make([][]float32, len(texts))
+	for len(order) > 0 {
+		n := m.texts.together(ids, order, m.batch)
+		part := make([][]int64, n)
+		for k, i := range order[:n] {
+			part[k] = ids[i]
+		}
+		got, err := m.texts.encodeIDs(ctx, part)
+		if err != nil {
+			return nil, err
+		}
+		for k, i := range order[:n] {
+			out[i] = got[k]
+		}
+		order = order[n:]
+	}
+	return out, nil
+}
+
+// together returns how many of the next texts share a run: all of a batch where they may be padded, else those of one length.
+func (t *textTower) together(ids [][]int64, order []int, batch int) int {
+	if t.fixed > 0 {
+		batch = t.fixed
+	}
+	n := 1
+	for n < min(batch, len(order)) && (t.padded || t.length > 0 || len(ids[order[n]]) == len(ids[order[0]])) {
+		n++
+	}
+	return n
+}
+
+// encodeIDs runs the tower on texts, padded behind their ends to the longest or to the graph's length. The first text fills
+// up what a graph of a fixed number lacks.
+func (t *textTower) encodeIDs(ctx context.Context, texts [][]int64) ([][]float32, error) {
+	length := t.length
+	for _, ids := range texts {
+		if length = max(length, len(ids)); t.length > 0 && length > t.length {
+			return nil, fmt.Errorf("a text of %d tokens does not fit a graph for %d", length, t.length)
+		}
+	}
+	n := max(len(texts), t.fixed)
+	ids, mask, ends := make([]int64, n*length), make([]int64, n*length), make([]int64, n)
+	for i := range n {
+		text := texts[0]
+		if i < len(texts) {
+			text = texts[i]
+		}
+		row := ids[i*length : (i+1)*length]
+		copy(row, text)
+		for k := range row {
+			if k < len(text) {
+				mask[i*length+k] = 1
+			} else {
+				row[k] = text[len(text)-1] // never the first of its kind, so that no rule takes it for the end
+			}
+		}
+		if t.end != nil {
+			at, err := t.end(text)
+			if err != nil {
+				return nil, err
+			}
+			ends[i] = int64(i*length + at)
+		}
+	}
+	in := map[string]*tensor.Dense{t.input: tensor.New(tensor.WithShape(n, length), tensor.WithBacking(ids))}
+	if t.mask != "" {
+		in[t.mask] = tensor.New(tensor.WithShape(n, length), tensor.WithBacking(mask))
+	}
+	if t.end != nil {
+		in[inEnds] = tensor.New(tensor.WithShape(n), tensor.WithBacking(ends))
+	}
+	return t.run(ctx, len(texts), in)
+}
+
+// tokenizer is CLIP's, from tokenizer.json.
+type tokenizer struct {
+	mu     sync.RWMutex // held for reading while encoding: closing waits
+	handle *tokenizers.Tokenizer
+	most   int // tokens of a text, with begin and end
+}
+
+// openTokenizer reads tokenizer.json. Texts are cut, before begin and end are added, so that at most limit tokens remain, or
+// model_max_length of tokenizer_config.json if that is less: by the library itself, which knows what is added.
+func openTokenizer(dir string, limit int) (*tokenizer, error) {
+	path := filepath.Join(dir, "tokenizer.json")
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: no tokenizer.json; make it from vocab.json and merges.txt with transformers: "+
+			"AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)", dir)
+	} else if err != nil {
+		return nil, err
+	}
+	var file map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &file); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	var config struct {
+		Most float64 `json:"model_max_length"` // 1e30 stands for none
+	}
+	if raw, err := os.ReadFile(filepath.Join(dir, "tokenizer_config.json")); err == nil {
+		if err := json.Unmarshal(raw, &config); err != nil {
+			return nil, fmt.Errorf("%s: %w", filepath.Join(dir, "tokenizer_config.json"), err)
+		}
+	}
+	t := &tokenizer{most: limit}
+	if config.Most >= 1 && config.Most < float64(limit) {
+		t.most = int(config.Most)
+	}
+	file["padding"] = json.RawMessage("null")
+	file["truncation"] = fmt.Appendf(nil, `{"direction":"Right","max_length":%d,"strategy":"LongestFirst","stride":0}`, t.most)
+	if raw, err = json.Marshal(file); err == nil {
+		t.handle, err = tokenizers.FromBytes(raw)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return t, nil
+}
+
+func (t *tokenizer) encode(text string) ([]int64, error) {
+	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+		return nil, fmt.Errorf("text %.40q is not valid UTF-8, or contains a zero byte", text)
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if t.handle == nil {
+		return nil, errors.New("the tokenizer is closed")
+	}
+	ids := t.handle.EncodeWithOptions(text, true).IDs
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("text %.40q has no tokens", text)
+	}
+	out := make([]int64, len(ids))
+	for i, id := range ids {
+		out[i] = int64(id)
+	}
+	return out, nil
+}
+
+// Close frees the tokenizer.
+func (t *tokenizer) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.handle == nil {
+		return nil
+	}
+	err := t.handle.Close()
+	t.handle = nil
+	return err
+}
