@@ -126,7 +126,7 @@ func readModel(path string) (*onnx.Model, string, error) {
 		folder, err = filepath.Abs(folder)
 	}
 	if err == nil {
-		err = errors.Join(onnx.Check(m), onnx.CheckExternal(m, folder))
+		err = errors.Join(onnx.Sort(m), onnx.Check(m), onnx.CheckExternal(m, folder))
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("%s: %w", path, err)

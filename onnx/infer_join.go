@@ -1,0 +1,201 @@
+package onnx
+
+import "fmt"
+
+func init() {
+	inferAs(inferExpand, "Expand")
+	inferAs(inferTile, "Tile")
+	inferAs(inferConcat, "Concat")
+	inferAs(inferSplit, "Split")
+	inferAs(inferSpace, "DepthToSpace", "SpaceToDepth")
+	inferAs(inferRange, "Range")
+	inferAs(inferEyeLike, "EyeLike")
+}
+
+func inferExpand(c *inference) error {
+	x, want := c.shape(0), c.arg(1)
+	t := c.arg(0).Type
+	c.set(0, t, nil)
+	r := rankOf(want)
+	if x == nil || r < 0 {
+		return nil
+	}
+	if want.Ints == nil {
+		c.set(0, t, anonymous(max(r, len(x))))
+		return nil
+	}
+	dims := make([]Dim, r)
+	for i, n := range want.Ints {
+		dims[i] = n.dim()
+	}
+	out, err := broadcastShapes(x, dims)
+	if err != nil {
+		return err
+	}
+	c.set(0, t, out)
+	return nil
+}
+
+func inferTile(c *inference) error {
+	x, reps := c.shape(0), c.arg(1).Ints
+	c.set(0, c.arg(0).Type, nil)
+	if x == nil {
+		return nil
+	}
+	out := anonymous(len(x))
+	if reps != nil {
+		if len(reps) != len(x) {
+			return fmt.Errorf("%d repeats for rank %d", len(reps), len(x))
+		}
+		for i := range x {
+			out[i] = x[i].integer().times(reps[i]).dim()
+		}
+	}
+	c.set(0, c.arg(0).Type, out)
+	return nil
+}
+
+func inferConcat(c *inference) error {
+	t := c.arg(0).Type
+	c.set(0, t, nil)
+	var out []Dim
+	a := 0
+	var ints []Int
+	for i := range c.in {
+		x := c.shape(i)
+		if x == nil {
+			return nil
+		}
+		if i == 0 {
+			var err error
+			if a, err = axis(c.n.Int("axis", 0), len(x)); err != nil {
+				return err
+			}
+			out, ints = append([]Dim{}, x...), append([]Int{}, c.arg(0).Ints...)
+			continue
+		}
+		if len(x) != len(out) {
+			return fmt.Errorf("ranks %d and %d differ", len(out), len(x))
+		}
+		for j := range x {
+			if j == a {
+				out[j] = out[j].integer().plus(x[j].integer()).dim()
+			} else if out[j].Known() && x[j].Known() && out[j].Size != x[j].Size {
+				return fmt.Errorf("sizes %v and %v of axis %d differ", out[j], x[j], j)
+			} else if !out[j].Known() && x[j].Known() {
+				out[j] = x[j]
+			}
+		}
+		ints = append(ints, c.arg(i).Ints...)
+	}
+	c.set(0, t, out)
+	if len(out) == 1 && out[0].Known() && int(out[0].Size) == len(ints) && len(ints) <= maxInts {
+		c.out[0].Ints = ints
+	}
+	return nil
+}
+
+func inferSplit(c *inference) error {
+	x, t := c.shape(0), c.arg(0).Type
+	for i := range c.out {
+		c.set(i, t, nil)
+	}
+	if x == nil {
+		return nil
+	}
+	a, err := axis(c.n.Int("axis", 0), len(x))
+	if err != nil {
+		return err
+	}
+	var sizes []Int
+	if c.has(1) {
+		if sizes = c.arg(1).Ints; sizes != nil && len(sizes) != len(c.out) {
+			return fmt.Errorf("%d sizes for %d outputs", len(sizes), len(c.out))
+		}
+		if v, ok := c.arg(1).Known(); ok && x[a].Known() {
+			sum := int64(0)
+			for _, n := range v {
+				sum += n
+			}
+			if sum != x[a].Size {
+				return fmt.Errorf("the sizes %v do not add up to %v", v, x[a])
+			}
+		}
+	} else if n := int64(len(c.out)); x[a].Known() {
+		each := (x[a].Size + n - 1) / n
+		for i := int64(0); i < n; i++ {
+			sizes = append(sizes, known(max(0, min(each, x[a].Size-i*each))))
+		}
+	}
+	if sizes != nil && !x[a].Known() { // together they are the whole: remembered for when they are joined again
+		sum := sizes[0]
+		for _, n := range sizes[1:] {
+			sum = sum.plus(n)
+		}
+		if sum.Name != "" && len(sizes) > 1 {
+			c.t.equal[sum.Name] = x[a]
+		}
+	}
+	for i := range c.out {
+		out := append([]Dim{}, x...)
+		out[a] = Dim{Size: -1}
+		if sizes != nil {
+			out[a] = sizes[i].dim()
+		}
+		c.set(i, t, out)
+	}
+	return nil
+}
+
+func inferSpace(c *inference) error {
+	x := c.shape(0)
+	c.set(0, c.arg(0).Type, nil)
+	if x == nil {
+		return nil
+	}
+	if len(x) != 4 {
+		return fmt.Errorf("wants rank 4")
+	}
+	b := known(c.n.Int("blocksize", 1))
+	n, h, w := x[1].integer(), x[2].integer(), x[3].integer()
+	if c.n.Op == "DepthToSpace" {
+		n, h, w = n.over(b.times(b), false), h.times(b), w.times(b)
+	} else {
+		n, h, w = n.times(b.times(b)), h.over(b, false), w.over(b, false)
+	}
+	c.set(0, c.arg(0).Type, []Dim{x[0], n.dim(), h.dim(), w.dim()})
+	return nil
+}
+
+func inferRange(c *inference) error {
+	c.set(0, c.arg(0).Type, anonymous(1))
+	from, to, step := c.arg(0).Ints, c.arg(1).Ints, c.arg(2).Ints
+	if len(from) != 1 || len(to) != 1 || len(step) != 1 || !step[0].Known || step[0].Value == 0 {
+		return nil
+	}
+	n := to[0].minus(from[0])
+	if step[0].Value != 1 {
+		if !n.Known {
+			return nil
+		}
+		n = known(-(known(-n.Value).over(step[0], true).Value))
+	}
+	if n.Known {
+		n.Value = max(0, n.Value)
+	}
+	c.set(0, c.arg(0).Type, []Dim{n.dim()})
+	if n.Known && from[0].Known && n.Value <= maxInts {
+		ints := make([]Int, n.Value)
+		for i := range ints {
+			ints[i] = known(from[0].Value + int64(i)*step[0].Value)
+		}
+		c.out[0].Ints = ints
+	}
+	return nil
+}
+
+func inferEyeLike(c *inference) error {
+	t := DType(c.n.Int("dtype", int64(c.arg(0).Type)))
+	c.set(0, t, c.shape(0))
+	return nil
+}
