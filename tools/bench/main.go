@@ -1,0 +1,124 @@
+// Command bench is our side of `make bench`: it times training steps and scoring on a checkpoint and prints one JSON line. bench.py
+// runs it beside PyTorch.
+//
+//	bench step  --backbone DIR --source A.png --edit B.png --steps 5 [--recompute]
+//	bench score --backbone DIR --source A.png --edit B.png --pairs 64
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"assay/data"
+	"assay/lora"
+	"assay/model"
+	_ "assay/model/families"
+)
+
+// The task, the same as in bench.py.
+const (
+	question    = `Rate from 0 to 10 how well the edit "[INSTRUCTION]" was carried out from the first picture to the second.`
+	answer      = "It is [SCORE]."
+	instruction = "make the picture brighter"
+)
+
+func main() {
+	log.SetFlags(0)
+	if err := run(); err != nil {
+		log.Fatal("bench: ", err)
+	}
+}
+
+func run() error {
+	what := os.Args[1]
+	f := flag.NewFlagSet(what, flag.ExitOnError)
+	backbone, source, edit := f.String("backbone", "", "checkpoint"), f.String("source", "", "picture"), f.String("edit", "", "picture")
+	steps, pairs, recompute := f.Int("steps", 5, "timed repetitions"), f.Int("pairs", 1, "pairs scored at a time"), f.Bool("recompute", false, "recompute layers")
+	save := f.String("save", "", "only write a scorer directory")
+	f.Parse(os.Args[2:])
+
+	abs, err := filepath.Abs(*backbone)
+	if err != nil {
+		return err
+	}
+	config := &model.ScorerConfig{Format: 1, Backbone: abs, Pair: model.Sequence, Question: question, Answer: answer, Head: model.HeadConfig{Hidden: []int{256, 16}}}
+	parts, err := model.NewParts(config, lora.NewConfig(8, 16, lora.Names{Regex: `.*language_model.*\.(q_proj|v_proj)`}), 1)
+	if err != nil {
+		return err
+	}
+	if *save != "" {
+		if err := os.MkdirAll(*save, 0o777); err != nil {
+			return err
+		}
+		return parts.Save(*save)
+	}
+	o := model.Options{Threads: runtime.NumCPU()}
+	a, err := data.Open(*source, data.Limits{})
+	if err != nil {
+		return err
+	}
+	b, err := data.Open(*edit, data.Limits{})
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	if what == "step" {
+		t, err := model.NewTuner(parts, model.TuneOptions{Options: o, TextLoss: 1, ScoreLoss: 10, Recompute: *recompute})
+		if err != nil {
+			return err
+		}
+		defer t.Close()
+		s, err := t.Prepare(model.Pair{Source: a, Edit: b, Instruction: instruction})
+		if err != nil {
+			return err
+		}
+		var loss float64
+		return report(*steps, map[string]any{"tokens": len(s.IDs), "loss": &loss}, func() error {
+			r, err := t.Step(ctx, []*model.Sample{s}, []float64{0.5}, 1, 1)
+			if err == nil {
+				loss = r.Loss[0]
+			}
+			return err
+		})
+	}
+	s, err := model.NewScorer(parts, o)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return report(*steps, map[string]any{"pairs": *pairs}, func() error { // pictures are prepared and seen anew every time, as PyTorch does
+		samples := make([]*model.Sample, *pairs)
+		for i := range samples {
+			if samples[i], err = s.Prepare(model.Pair{Source: a, Edit: b, Instruction: fmt.Sprint(instruction, " ", i), Pixels: true}); err != nil {
+				return err
+			}
+		}
+		s.Forget()
+		_, err := s.Score(ctx, samples)
+		return err
+	})
+}
+
+// report runs f once to warm up, then n times, and prints the seconds of each with the facts.
+func report(n int, facts map[string]any, f func() error) error {
+	if err := f(); err != nil {
+		return err
+	}
+	var seconds []float64
+	for range n {
+		start := time.Now()
+		if err := f(); err != nil {
+			return err
+		}
+		seconds = append(seconds, time.Since(start).Seconds())
+	}
+	facts["seconds"] = seconds
+	return json.NewEncoder(os.Stdout).Encode(facts)
+}

@@ -1,0 +1,114 @@
+"""PyTorch's side of `make bench`: the same scorer from the same files, with transformers and PEFT.
+
+    torch_side.py step  SCORER SOURCE EDIT STEPS [recompute]
+    torch_side.py score SCORER SOURCE EDIT STEPS PAIRS
+
+Prints one JSON line: seconds of each repetition (after one to warm up), tokens, score, loss.
+"""
+import json
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import torch
+import yaml
+from peft import PeftModel
+from PIL import Image
+from safetensors.torch import load_file
+from tokenizers import AddedToken
+from torch import nn
+from transformers import AutoTokenizer, LlavaNextForConditionalGeneration
+from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
+
+warnings.filterwarnings("ignore")
+INSTRUCTION = "make the picture brighter"
+
+
+class Scorer:
+    def __init__(self, folder, trainable):
+        folder = Path(folder)
+        self.meta = yaml.safe_load((folder / "scorer.yaml").read_text())
+        backbone = (folder / self.meta["backbone"]).resolve()
+        base = LlavaNextForConditionalGeneration.from_pretrained(backbone, dtype=torch.float32, attn_implementation="sdpa")
+        self.peft = PeftModel.from_pretrained(base, folder, is_trainable=trainable)
+        self.model = self.peft.base_model.model
+        self.model.train(False)
+        self.vocab = base.config.text_config.vocab_size
+        self.images = LlavaNextImageProcessorPil.from_pretrained(backbone)
+        self.tokenizer = AutoTokenizer.from_pretrained(backbone)
+        self.tokenizer.add_tokens([AddedToken("[SCORE]", special=True, normalized=False)])
+        t = load_file(folder / "head.safetensors")
+        self.row, self.out_row = nn.Parameter(t["score_token.embedding"]), nn.Parameter(t["score_token.lm_head"])
+        layers, n = [], 0
+        while f"layers.{n}.weight" in t:
+            layers.append(nn.Linear(*reversed(t[f"layers.{n}.weight"].shape)))
+            layers[-1].weight.data, layers[-1].bias.data = t[f"layers.{n}.weight"], t[f"layers.{n}.bias"]
+            n += 1
+        self.head = nn.Sequential(*[m for l in layers for m in (l, nn.ReLU())][:-1])
+        self.params = [p for p in self.peft.parameters() if p.requires_grad] + [self.row, self.out_row, *self.head.parameters()]
+
+    def features(self, source, edit):
+        """pixels -> one tensor of image features; the vision tower is frozen."""
+        inputs = self.images([Image.open(source).convert("RGB"), Image.open(edit).convert("RGB")], return_tensors="pt")
+        with torch.no_grad():
+            out = self.model.model.get_image_features(inputs["pixel_values"], inputs["image_sizes"]).pooler_output
+        return [f for f in out]
+
+    def embeds(self, features, instruction):
+        turn = [{"type": "image"}] * len(features) + [{"type": "text", "text": self.meta["question"].replace("[INSTRUCTION]", instruction)}]
+        prompt = self.tokenizer.apply_chat_template([{"role": "user", "content": turn}], tokenize=False, add_generation_prompt=True)
+        pieces = prompt.split("<image>")
+        text = pieces[0] + "".join("<image>" * len(f) + p for f, p in zip(features, pieces[1:]))
+        start = len(self.tokenizer(text)["input_ids"])
+        ids = torch.tensor(self.tokenizer(text + self.meta["answer"] + "<|eot_id|>")["input_ids"])
+        score, image = self.tokenizer.convert_tokens_to_ids("[SCORE]"), self.tokenizer.convert_tokens_to_ids("<image>")
+        table = self.model.get_input_embeddings()
+        x = table(ids.clamp(max=self.vocab - 1))
+        x = torch.where((ids == score)[:, None], self.row, x)
+        x = x.masked_scatter((ids == image)[:, None], torch.cat(features))
+        ids = torch.where(ids == score, self.vocab, ids)
+        return x[None], ids, start, int((ids == self.vocab).nonzero()[0])
+
+    def hidden(self, x):
+        return self.model.model.language_model(inputs_embeds=x, use_cache=False).last_hidden_state[0]
+
+
+def main():
+    what, folder, source, edit, steps = sys.argv[1:5] + [int(sys.argv[5])]
+    more = sys.argv[6:]
+    s = Scorer(folder, what == "step")
+    facts = {}
+    if what == "step":
+        if "recompute" in more:
+            s.model.train(True)  # transformers checkpoints in training mode only; the adapter has no dropout
+            s.model.gradient_checkpointing_enable({"use_reentrant": False})
+        features = s.features(source, edit)
+
+        def once():
+            x, ids, start, at = s.embeds(features, INSTRUCTION)
+            h = s.hidden(x)
+            before = h[start - 1 : -1]
+            logits = torch.cat([s.model.lm_head(before), (before @ s.out_row)[:, None]], -1)
+            loss = nn.functional.cross_entropy(logits, ids[start:]) + 10 * (s.head(h[at])[0] - 0.5).abs()
+            grads = torch.autograd.grad(loss, s.params)
+            facts.update(loss=float(loss), tokens=len(ids), grads=len(grads))
+    else:
+        def once():
+            with torch.inference_mode():
+                for i in range(int(more[0])):
+                    x, ids, _, at = s.embeds(s.features(source, edit), f"{INSTRUCTION} {i}")
+                    facts.update(score=10 * float(s.head(s.hidden(x)[at])[0]), tokens=len(ids))
+    once()
+    if steps == 0:
+        return print(json.dumps(facts))
+    seconds = []
+    for _ in range(steps):
+        t = time.time()
+        once()
+        seconds.append(time.time() - t)
+    print(json.dumps({"seconds": seconds, **facts}))
+
+
+if __name__ == "__main__":
+    main()
