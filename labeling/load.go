@@ -1,0 +1,202 @@
+package labeling
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"assay/data"
+)
+
+// Encoder embeds pictures and texts in one space; the vectors need not be normalised. Equal inputs must give equal
+// vectors, so a cache is wanted in front of a model. encoders.Encoder is one.
+type Encoder interface {
+	Images(ctx context.Context, pictures []*data.Picture) ([][]float32, error)
+	Texts(ctx context.Context, texts []string) ([][]float32, error)
+}
+
+// Encoders are the models that measure similarities; either may be nil.
+type Encoders struct{ Clip, Dino Encoder }
+
+// shot is a picture of a sample on its way: read, hashed and, if it is wanted, embedded.
+type shot struct {
+	picture
+	err        error
+	clip, dino []float32
+}
+
+// loader reads and embeds the pictures of one part. Pictures are decoded by several workers at once and embedded in
+// batches; not more than a batch and one picture per worker are in memory.
+type loader struct {
+	ctx      context.Context
+	out      string
+	encoders Encoders
+	batch    int
+	counted  func(pictures int) // called for every picture that is done
+
+	tokens chan struct{} // of pictures in memory
+	decode chan struct{} // of pictures being decoded
+	busy   sync.WaitGroup
+	known  map[string]*shot
+
+	mu      sync.Mutex
+	pending []*shot
+	decoded []*data.Picture
+	fatal   error
+}
+
+func newLoader(ctx context.Context, out string, e Encoders, batch, workers int, counted func(int)) *loader {
+	return &loader{ctx: ctx, out: out, encoders: e, batch: batch, counted: counted, known: map[string]*shot{},
+		tokens: make(chan struct{}, batch+workers), decode: make(chan struct{}, workers)}
+}
+
+// add begins to load a picture. The shot is ready when wait has returned. A picture that is asked for twice is loaded once,
+// and embedded if one of the two wants that.
+func (l *loader) add(m data.Image, embed bool) *shot {
+	key := m.Path
+	if len(m.Bytes) > 0 {
+		sum := sha256.Sum256(m.Bytes)
+		key = "\x00" + string(sum[:])
+	}
+	embed = embed && (l.encoders.Clip != nil || l.encoders.Dino != nil)
+	if embed {
+		key += "\x00embed"
+	} else if s, ok := l.known[key+"\x00embed"]; ok {
+		return s
+	}
+	if s, ok := l.known[key]; ok {
+		return s
+	}
+	s := &shot{}
+	l.known[key] = s
+	l.tokens <- struct{}{}
+	l.busy.Go(func() {
+		if !l.load(s, m, embed) {
+			<-l.tokens
+		}
+	})
+	return s
+}
+
+// load reads and hashes a picture; true: it waits to be embedded, and is still in memory.
+func (l *loader) load(s *shot, m data.Image, embed bool) bool {
+	l.decode <- struct{}{}
+	defer func() { <-l.decode }()
+	if s.err = l.ctx.Err(); s.err != nil {
+		return false
+	}
+	p, err := m.Open("", data.Limits{})
+	if err != nil {
+		s.err = err
+		return false
+	}
+	s.Pixels, s.Hash = pixels(p), PerceptualHash(p)
+	if len(m.Bytes) > 0 {
+		s.Path, err = keepPicture(l.out, m.Bytes)
+	} else {
+		s.Path, err = filepath.Rel(l.out, m.Path)
+		s.Path = filepath.ToSlash(s.Path)
+	}
+	if err != nil {
+		l.fail(err)
+		return false
+	}
+	if !embed {
+		l.counted(1)
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pending, l.decoded = append(l.pending, s), append(l.decoded, p)
+	if len(l.pending) >= l.batch {
+		l.embed()
+	}
+	return true
+}
+
+func (l *loader) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fatal == nil {
+		l.fatal = err
+	}
+}
+
+// embed runs the encoders on the pending pictures. l.mu is held.
+func (l *loader) embed() {
+	n := len(l.pending)
+	if n == 0 {
+		return
+	}
+	for _, e := range []struct {
+		encoder Encoder
+		set     func(*shot, []float32)
+	}{{l.encoders.Clip, func(s *shot, v []float32) { s.clip = v }}, {l.encoders.Dino, func(s *shot, v []float32) { s.dino = v }}} {
+		if e.encoder == nil || l.fatal != nil {
+			continue
+		}
+		vectors, err := e.encoder.Images(l.ctx, l.decoded)
+		if err == nil && len(vectors) != n {
+			err = fmt.Errorf("an encoder gave %d vectors for %d pictures", len(vectors), n)
+		}
+		if err != nil {
+			l.fatal = err
+			continue
+		}
+		for i, s := range l.pending {
+			e.set(s, vectors[i])
+		}
+	}
+	l.pending, l.decoded = nil, nil
+	for range n {
+		<-l.tokens
+	}
+	l.counted(n)
+}
+
+// wait returns when all pictures are ready. Its error is not one of a picture.
+func (l *loader) wait() error {
+	l.busy.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.embed()
+	if err := l.ctx.Err(); err != nil {
+		return err
+	}
+	return l.fatal
+}
+
+// pixels is a digest of what a picture shows: two files with the same pixels have the same.
+func pixels(p *data.Picture) string {
+	h := sha256.New()
+	h.Write(binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(p.Width)), uint64(p.Height)))
+	h.Write(p.Pix) // never fails
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// keepPicture stores a picture that lies inside another file under a name made of its content, and returns its path from
+// the output folder.
+func keepPicture(out string, raw []byte) (string, error) {
+	sum := sha256.Sum256(raw)
+	name := hex.EncodeToString(sum[:16])
+	kind, ok := strings.CutPrefix(http.DetectContentType(raw), "image/")
+	if !ok {
+		kind = "bin"
+	}
+	rel := filepath.Join(picturesFolder, name[:2], name+"."+kind)
+	path := filepath.Join(out, rel)
+	if info, err := os.Stat(path); err == nil && info.Size() == int64(len(raw)) {
+		return filepath.ToSlash(rel), nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return "", err
+	}
+	return filepath.ToSlash(rel), writeFile(path, raw)
+}

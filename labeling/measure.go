@@ -1,0 +1,303 @@
+package labeling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"assay/data"
+	"assay/data/readers"
+	"assay/heuristics"
+)
+
+// measurer turns samples into rows with similarities.
+type measurer struct {
+	config   *Config
+	encoders Encoders
+	workers  int
+	counted  func(samples, pictures int)
+}
+
+// draft is a sample whose pictures are being loaded.
+type draft struct {
+	sample  int
+	s       *readers.Sample
+	source  *shot
+	target  *shot // nil: none
+	outputs []*shot
+	chain   []*shot
+	foreign []*shot // of the foreign turns, in their order
+	turns   []heuristics.Turn
+	err     error
+	left    string
+}
+
+// part measures the samples of one part. The error is none of a sample.
+func (m *measurer) part(ctx context.Context, id partID, r readers.Reader) ([]entry, error) {
+	first := id.part * samplesPerPart
+	load := newLoader(ctx, m.config.Out, m.encoders, m.config.Encoders.Batch, m.workers, func(n int) { m.counted(0, n) })
+	var drafts []*draft
+	for i := first; i < min(first+samplesPerPart, r.Len()); i++ {
+		if ctx.Err() != nil {
+			break
+		}
+		d := m.begin(id.source, i, r, load)
+		drafts = append(drafts, d)
+		if d.s != nil { // the encoded pictures are not needed any more once they are loaded
+			d.s.Source.Bytes, d.s.Target.Bytes = nil, nil
+			for i := range d.s.Outputs {
+				d.s.Outputs[i].Picture.Bytes = nil
+			}
+			if d.s.Chain != nil {
+				d.s.Chain.Pictures = nil
+			}
+		}
+	}
+	if err := load.wait(); err != nil {
+		return nil, err
+	}
+	texts, err := m.texts(ctx, drafts)
+	if err != nil {
+		return nil, err
+	}
+	var entries []entry
+	for _, d := range drafts {
+		entries = append(entries, m.entries(id.source, d, texts)...)
+		m.counted(1, 0)
+	}
+	return entries, nil
+}
+
+// begin reads a sample and starts to load its pictures.
+func (m *measurer) begin(source, i int, r readers.Reader, load *loader) *draft {
+	d := &draft{sample: i}
+	s, err := r.Read(i)
+	var left readers.Left
+	if errors.As(err, &left) {
+		d.left = string(left)
+		return d
+	} else if err != nil {
+		d.err = err
+		return d
+	}
+	if s.Chain != nil {
+		d.err = m.beginChain(d, source, s, r, load)
+		d.s = s
+		return d
+	}
+	if s.Source.IsZero() {
+		d.err = errors.New("no source picture")
+		return d
+	}
+	d.s, d.source = s, load.add(s.Source, true)
+	if !s.Target.IsZero() {
+		d.target = load.add(s.Target, true)
+	}
+	for _, o := range s.Outputs {
+		given := m.config.Encoders.Given == "keep" && o.ClipD != nil && o.ClipI != nil && o.DinoI != nil
+		d.outputs = append(d.outputs, load.add(o.Picture, !given))
+	}
+	return d
+}
+
+func (m *measurer) beginChain(d *draft, source int, s *readers.Sample, r readers.Reader, load *loader) error {
+	n := len(s.Chain.Pictures)
+	if n < 2 || len(s.Chain.Instructions) != n-1 {
+		return fmt.Errorf("a chain of %d pictures with %d instructions", n, len(s.Chain.Instructions))
+	}
+	var err error
+	name := fmt.Sprintf("%s/%s", m.config.Sources[source].Name, s.ID)
+	if d.turns, err = m.config.Chains.Turns(m.config.Seed, name, n); err != nil {
+		return err
+	}
+	for _, p := range s.Chain.Pictures {
+		d.chain = append(d.chain, load.add(p, false))
+	}
+	rng := rand.New(rand.NewPCG(m.config.Seed, uint64(source)<<40|uint64(d.sample)))
+	for _, t := range d.turns {
+		if t.Foreign {
+			p := foreignPicture(rng, r, d.sample, s.Session)
+			if p == nil {
+				d.foreign = append(d.foreign, nil)
+				continue
+			}
+			d.foreign = append(d.foreign, load.add(*p, false))
+		}
+	}
+	return nil
+}
+
+// foreignPicture draws a picture of another chain of the data set, nil if a few tries find none.
+func foreignPicture(rng *rand.Rand, r readers.Reader, own int, session string) *data.Image {
+	for range 16 {
+		i := rng.IntN(r.Len())
+		if i == own {
+			continue
+		}
+		s, err := r.Read(i)
+		if err != nil || s.Chain == nil || s.Session == session && session != "" || len(s.Chain.Pictures) == 0 {
+			continue
+		}
+		return &s.Chain.Pictures[rng.IntN(len(s.Chain.Pictures))]
+	}
+	return nil
+}
+
+// texts embeds the captions of a part's samples.
+func (m *measurer) texts(ctx context.Context, drafts []*draft) (map[string][]float32, error) {
+	if m.encoders.Clip == nil {
+		return nil, nil
+	}
+	found := map[string][]float32{}
+	for _, d := range drafts {
+		if d.err == nil && d.s != nil && d.s.SourceCaption != "" && d.s.TargetCaption != "" {
+			found[d.s.SourceCaption], found[d.s.TargetCaption] = nil, nil
+		}
+	}
+	var list []string
+	for t := range found {
+		list = append(list, t)
+	}
+	slices.Sort(list)
+	if len(list) == 0 {
+		return found, nil
+	}
+	vectors, err := m.encoders.Clip.Texts(ctx, list)
+	if err == nil && len(vectors) != len(list) {
+		err = fmt.Errorf("an encoder gave %d vectors for %d texts", len(vectors), len(list))
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i, t := range list {
+		found[t] = vectors[i]
+	}
+	return found, nil
+}
+
+// entries writes down what became of a sample.
+func (m *measurer) entries(source int, d *draft, texts map[string][]float32) []entry {
+	id := fmt.Sprintf("%s/%d", m.config.Sources[source].Name, d.sample)
+	if d.s != nil {
+		id = fmt.Sprintf("%s/%s", m.config.Sources[source].Name, d.s.ID)
+	}
+	is := func(err error, what string) []entry {
+		return []entry{{Sample: d.sample, Bad: &bad{id, what + err.Error()}}}
+	}
+	switch {
+	case d.left != "":
+		return []entry{{Sample: d.sample, Left: d.left}}
+	case d.err != nil:
+		return is(d.err, "")
+	case d.chain != nil:
+		return m.chainEntries(id, d)
+	case d.source.err != nil:
+		return is(d.source.err, "source: ")
+	case d.target != nil && d.target.err != nil:
+		return is(d.target.err, "target: ")
+	}
+	s := d.s
+	base := row{Session: s.Session, Split: s.Split, Source: d.source.picture, Instruction: s.Instruction}
+	if d.target != nil {
+		base.Target = &d.target.picture
+	}
+	var out []entry
+	add := func(r row, name string, edit *shot) {
+		r.ID, r.Edit = id+"/"+name, edit.picture
+		m.similarities(&r, d, edit, texts)
+		out = append(out, entry{Sample: d.sample, Row: &r})
+	}
+	r := base
+	r.Kind = heuristics.Source
+	add(r, "source", d.source)
+	if d.target != nil {
+		r.Kind = heuristics.Target
+		add(r, "target", d.target)
+	}
+	var ids []string // of outputs, "" if they are bad
+	for i, o := range s.Outputs {
+		edit, name := d.outputs[i], orElse(o.Editor, "edit")
+		if s.Preference != nil {
+			name = []string{"left-", "right-"}[min(i, 1)] + name
+		}
+		if edit.err != nil {
+			out = append(out, entry{Sample: d.sample, Bad: &bad{id + "/" + name, "edit: " + edit.err.Error()}})
+			ids = append(ids, "")
+			continue
+		}
+		r := base
+		r.Kind, r.Editor, r.Given = heuristics.Output, o.Editor, o.Label
+		if m.config.Encoders.Given == "keep" {
+			r.ClipD, r.ClipI, r.DinoI = o.ClipD, o.ClipI, o.DinoI
+		}
+		add(r, name, edit)
+		ids = append(ids, id+"/"+name)
+	}
+	if p := s.Preference; p != nil && len(ids) == 2 && ids[0] != "" && ids[1] != "" {
+		winner := map[int]string{0: "left", 1: "right"}[p.Better]
+		out = append(out, entry{Sample: d.sample, Prefer: &prefer{ids[0], ids[1], orElse(winner, "tie")}})
+	}
+	return out
+}
+
+// similarities measures what is not known yet and has all its ingredients.
+func (m *measurer) similarities(r *row, d *draft, edit *shot, texts map[string][]float32) {
+	set := func(to **float64, x float64) {
+		if *to == nil && !math.IsNaN(x) {
+			*to = &x
+		}
+	}
+	if before, after := texts[d.s.SourceCaption], texts[d.s.TargetCaption]; before != nil && after != nil && edit.clip != nil {
+		set(&r.ClipD, heuristics.ClipDirection(d.source.clip, edit.clip, before, after))
+	}
+	if d.target == nil {
+		return
+	}
+	if edit.clip != nil {
+		set(&r.ClipI, heuristics.Cosine(edit.clip, d.target.clip))
+	}
+	if edit.dino != nil {
+		set(&r.DinoI, heuristics.Cosine(edit.dino, d.target.dino))
+	}
+}
+
+// chainEntries are the rows of a chain. A picture that cannot be read costs the rows that need it.
+func (m *measurer) chainEntries(id string, d *draft) []entry {
+	var out []entry
+	for k, s := range d.chain {
+		if s.err != nil {
+			out = append(out, entry{Sample: d.sample, Bad: &bad{fmt.Sprintf("%s/%d", id, k), "picture of a chain: " + s.err.Error()}})
+		}
+	}
+	foreign := d.foreign
+	for _, t := range d.turns {
+		var edit *shot
+		name := fmt.Sprintf("%s/%d-%d/%d", id, t.From, t.To, t.Shown)
+		if t.Foreign {
+			edit, foreign = foreign[0], foreign[1:]
+			name = fmt.Sprintf("%s/%d-%d/foreign%d", id, t.From, t.To, t.Shown)
+			if edit != nil && slices.ContainsFunc(d.chain, func(s *shot) bool { return s.Pixels == edit.Pixels }) {
+				edit = nil // the two chains share a picture, so it is not foreign
+			}
+		} else {
+			edit = d.chain[t.Shown]
+		}
+		from, to := d.chain[t.From], d.chain[t.To]
+		if edit == nil || from.err != nil || to.err != nil || edit.err != nil {
+			continue
+		}
+		out = append(out, entry{Sample: d.sample, Row: &row{ID: name, Session: d.s.Session, Split: d.s.Split, Source: from.picture,
+			Edit: edit.picture, Target: &to.picture, Instruction: m.config.Chains.Join(t, d.s.Chain.Instructions), Chain: t.Why, Label: t.Label}})
+	}
+	return out
+}
+
+func orElse(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,269 @@
+package labeling
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"assay/checkpoints"
+	"assay/heuristics"
+)
+
+// Files that Merge writes into the output folder.
+const (
+	TableFile       = "table.parquet"
+	ReportFile      = "report.json"
+	PageFile        = "report.html"
+	SkippedFile     = "skipped.jsonl"     // what could not be used, and what was left out on purpose
+	PreferencesFile = "preferences.jsonl" // votes between two rows, if the data have any
+)
+
+// MissingError says that parts are still to be measured.
+type MissingError struct{ Parts, Of int }
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("%d of %d parts are not measured yet: run the other shards, or give their output folders", e.Parts, e.Of)
+}
+
+// BadError says that too many rows cannot be used.
+type BadError struct {
+	Bad, Rows int
+	Share     float64
+	List      string // where they are listed
+}
+
+func (e *BadError) Error() string {
+	return fmt.Sprintf("%d of %d rows cannot be used, more than max_bad, %v of them: see %s", e.Bad, e.Rows, e.Share, e.List)
+}
+
+// fate is what the first pass decided for a row.
+type fate struct {
+	scene  int32
+	number int32 // among rows with the same id, from 1
+	drop   bool
+}
+
+// id is the row's id in the table. Some data sets have ids that are none.
+func (f fate) id(id string) string {
+	if f.number <= 1 {
+		return id
+	}
+	return fmt.Sprintf("%s#%d", id, f.number)
+}
+
+// merger holds what two passes over the parts need of every row, a few dozen bytes each.
+type merger struct {
+	job          *Job
+	guard        *guard
+	scenes       *scenes
+	fates        []fate
+	perScene     map[int32]*scene // by root
+	clipI, dinoI []float64        // of the sources shown as results
+	kept         map[[16]byte]string
+	ids          map[string]int32
+	renamed      map[string]string // id of a row that was dropped or renamed -> the one that stands for it; "": none
+	splits       map[int32]string
+	labeler      *heuristics.Labeler
+	report       *Report
+	skipped      *json.Encoder
+}
+
+// Merge writes the table and the reports from the parts of all shards. With too many bad rows it writes their list only,
+// and the error is a *BadError; with parts missing it is a *MissingError.
+func (j *Job) Merge(ctx context.Context) (*Report, error) {
+	out := j.Config.Out
+	lacking, err := missing(out, j.plan)
+	if err != nil {
+		return nil, err
+	}
+	if len(lacking) > 0 {
+		all := 0
+		for range j.plan.parts() {
+			all++
+		}
+		return nil, &MissingError{len(lacking), all}
+	}
+	m := &merger{job: j, scenes: newScenes(), perScene: map[int32]*scene{}, kept: map[[16]byte]string{}, ids: map[string]int32{},
+		renamed: map[string]string{}, report: newReport(j)}
+	if m.guard, err = openGuard(ctx, j.Config.Guard, func(name string, err error) { m.report.Guard.unreadable(name, err) }); err != nil {
+		return nil, err
+	}
+	m.report.Guard.Pictures = len(m.guard.hashes)
+	err = checkpoints.WriteAtomic(filepath.Join(out, SkippedFile), func(w io.Writer) error {
+		m.skipped = json.NewEncoder(w)
+		return m.survey(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := m.report
+	if total := r.Bad + r.Rows; float64(r.Bad) > j.Config.MaxBad*float64(total) {
+		return nil, &BadError{r.Bad, total, j.Config.MaxBad, filepath.Join(out, SkippedFile)}
+	}
+	if m.labeler, err = j.Config.Rules.Labeler(m.clipI, m.dinoI); err != nil {
+		return nil, fmt.Errorf("rules: %w", err)
+	}
+	if err := m.write(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.finish(m.labeler); err != nil {
+		return nil, err
+	}
+	return r, r.save(out)
+}
+
+// skip lists what does not come into the table.
+func (m *merger) skip(source int, sample int, id, kind, reason string) error {
+	m.report.skip(kind, reason, id)
+	return m.skipped.Encode(map[string]any{"dataset": m.job.plan.Sources[source].Name, "sample": sample, "id": id, "kind": kind, "reason": reason})
+}
+
+// survey is the first pass: what is dropped, which pictures belong together, and the similarities of the sources.
+func (m *merger) survey(ctx context.Context) error {
+	for e, err := range readParts(m.job.Config.Out, m.job.plan) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		switch {
+		case e.Bad != nil:
+			m.report.Bad++
+			err = m.skip(e.source, e.Sample, e.Bad.ID, "bad", e.Bad.Reason)
+		case e.Left != "":
+			err = m.skip(e.source, e.Sample, "", "left out", e.Left)
+		case e.Row != nil:
+			m.report.Rows++
+			err = m.row(e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	// Only now it is known which scenes are one.
+	for i, f := range m.fates {
+		if f.drop {
+			continue
+		}
+		root := m.scenes.root(f.scene)
+		m.fates[i].scene = root
+		sc := m.perScene[root]
+		if sc == nil {
+			sc = &scene{}
+			m.perScene[root] = sc
+		}
+		sc.rows++
+	}
+	return m.demanded(ctx)
+}
+
+// demanded gives scenes the splits that data sets demand, if any does.
+func (m *merger) demanded(ctx context.Context) error {
+	any := false
+	for _, s := range m.job.Config.Sources {
+		any = any || s.Split != ""
+	}
+	if any {
+		err := m.rows(ctx, func(i int, e located) error {
+			if want := m.demand(e); want != "" {
+				sc := m.perScene[m.fates[i].scene]
+				// Held-out data stay whole: what is also in them leaves the training data, not the other way round.
+				if sc.fixed == "" || sc.fixed == splitTrain || want != splitTrain && want < sc.fixed {
+					sc.fixed = want
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	m.splits = m.scenes.assign(m.perScene, m.job.Config.Split.Validation, m.job.Config.Seed)
+	if !any {
+		return nil
+	}
+	return m.rows(ctx, func(i int, e located) error {
+		have := m.splits[m.fates[i].scene]
+		if want := m.demand(e); want == "" || want == have {
+			return nil
+		}
+		m.fates[i].drop = true
+		m.renamed[m.fates[i].id(e.Row.ID)] = ""
+		return m.skip(e.source, e.Sample, e.Row.ID, "split", "its source picture is in split "+have)
+	})
+}
+
+// demand is the split that a row's data set asks for, "" if it leaves that to the program.
+func (m *merger) demand(e located) string {
+	s := m.job.Config.Sources[e.source].Split
+	if s == "own" {
+		return e.Row.Split
+	}
+	return s
+}
+
+// rows calls f for each row that is kept, with its number among all rows.
+func (m *merger) rows(ctx context.Context, f func(i int, e located) error) error {
+	i := -1
+	for e, err := range readParts(m.job.Config.Out, m.job.plan) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil && e.Row != nil {
+			if i++; i < len(m.fates) && !m.fates[i].drop {
+				err = f(i, e)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// row decides about one row in the first pass.
+func (m *merger) row(e located) error {
+	r := e.Row
+	f := fate{drop: true}
+	defer func() { m.fates = append(m.fates, f) }()
+	if name, distance, found := m.guard.find(r.Source.Hash); found {
+		m.renamed[r.ID] = ""
+		m.report.Guard.Rows++
+		return m.skip(e.source, e.Sample, r.ID, "guard", fmt.Sprintf("its source picture is %s (%d bits apart)", name, distance))
+	}
+	// The same output of the same editor may come with several rows (pairs), the source and target with each output.
+	sum := sha256.Sum256([]byte(strings.Join([]string{r.group(), strconv.Itoa(int(r.Kind)), r.Editor, r.Edit.Pixels, r.Chain}, "\x00")))
+	key := [16]byte(sum[:16])
+	if first, ok := m.kept[key]; ok {
+		m.renamed[r.ID] = first
+		m.report.Duplicates++
+		return nil
+	}
+	m.ids[r.ID]++
+	f.drop, f.number = false, m.ids[r.ID]
+	m.kept[key] = f.id(r.ID)
+	f.scene = m.scenes.node("picture " + r.Source.Pixels)
+	if r.Source.Hash.Telling() {
+		m.scenes.join(f.scene, m.scenes.node(fmt.Sprintf("hash %x", r.Source.Hash)))
+	}
+	if r.Session != "" {
+		m.scenes.join(f.scene, m.scenes.node("session "+m.job.plan.Sources[e.source].Name+"/"+r.Session))
+	}
+	if r.Kind == heuristics.Source && r.Chain == "" {
+		m.note(&m.clipI, r.ClipI)
+		m.note(&m.dinoI, r.DinoI)
+	}
+	return nil
+}
+
+func (m *merger) note(to *[]float64, x *float64) {
+	if x != nil {
+		*to = append(*to, *x)
+	}
+}

@@ -1,0 +1,215 @@
+package labeling
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"image"
+	"image/jpeg"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"assay/data"
+)
+
+//go:embed page.html
+var pageText string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageText))
+
+// page renders the report as one HTML file that loads nothing: histograms are SVG, pictures data URIs. read returns the
+// file of a picture.
+func (r *Report) page(read func(picture) ([]byte, error)) ([]byte, error) {
+	v := struct {
+		*Report
+		RuleCounts, LabelCounts, SplitCounts, DatasetCounts, SkippedCounts []counted
+		EditorLabels                                                       []string
+		EditorRows                                                         []editorRow
+		Plots                                                              []template.HTML
+		Shown                                                              []shownRule
+	}{Report: r, RuleCounts: counts(r.Rules), LabelCounts: counts(r.Labels), SplitCounts: counts(r.Splits), DatasetCounts: counts(r.Datasets),
+		SkippedCounts: counts(r.Skipped)}
+	labels := map[string]bool{}
+	for _, by := range r.Editors {
+		for l := range by {
+			labels[l] = true
+		}
+	}
+	v.EditorLabels = slices.Sorted(maps.Keys(labels))
+	for _, editor := range slices.Sorted(maps.Keys(r.Editors)) {
+		row := editorRow{Editor: editor}
+		for _, l := range v.EditorLabels {
+			row.Counts = append(row.Counts, r.Editors[editor][l])
+		}
+		v.EditorRows = append(v.EditorRows, row)
+	}
+	for _, h := range r.Histograms {
+		v.Plots = append(v.Plots, h.svg())
+	}
+	for _, why := range slices.Sorted(maps.Keys(r.shown)) {
+		rule := shownRule{Rule: why, Count: r.Rules[why]}
+		for _, x := range r.shown[why] {
+			shown, err := x.show(read)
+			if err != nil {
+				return nil, err
+			}
+			rule.Examples = append(rule.Examples, shown)
+		}
+		v.Shown = append(v.Shown, rule)
+	}
+	var b bytes.Buffer
+	err := pageTemplate.Execute(&b, v)
+	return b.Bytes(), err
+}
+
+type counted struct {
+	Name  string
+	Count int
+}
+
+func counts(m map[string]int) (out []counted) {
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, counted{name, m[name]})
+	}
+	return out
+}
+
+type editorRow struct {
+	Editor string
+	Counts []int
+}
+
+type shownRule struct {
+	Rule     string
+	Count    int
+	Examples []shownExample
+}
+
+type shownExample struct {
+	ID, Instruction, Label, Dataset string
+	Facts                           string
+	Pictures                        []thumbnail
+}
+
+type thumbnail struct {
+	Name string
+	Data template.URL
+}
+
+func (x example) show(read func(picture) ([]byte, error)) (shownExample, error) {
+	out := shownExample{ID: x.id, Instruction: x.row.Instruction, Dataset: x.dataset, Label: "none"}
+	if x.labelled {
+		out.Label = fmt.Sprintf("%.3g", x.decision.Label)
+	}
+	var facts []string
+	for _, s := range []struct {
+		name string
+		x    *float64
+	}{{"CLIP-D", x.row.ClipD}, {"CLIP-I", x.row.ClipI}, {"DINO-I", x.row.DinoI}} {
+		if s.x != nil {
+			facts = append(facts, fmt.Sprintf("%s %.3f", s.name, *s.x))
+		}
+	}
+	if m := method(x.row); m != "" {
+		facts = append([]string{m}, facts...)
+	}
+	out.Facts = strings.Join(facts, ", ")
+	pictures := []struct {
+		name string
+		p    *picture
+	}{{"source", &x.row.Source}, {"edit", &x.row.Edit}, {"target", x.row.Target}}
+	for _, p := range pictures {
+		if p.p == nil {
+			continue
+		}
+		raw, err := read(*p.p)
+		if err != nil {
+			return out, err
+		}
+		uri, err := thumb(raw)
+		if err != nil {
+			return out, fmt.Errorf("%s: %w", p.p.Path, err)
+		}
+		out.Pictures = append(out.Pictures, thumbnail{p.name, uri})
+	}
+	return out, nil
+}
+
+const thumbSide = 128 // pixels of the longer side
+
+// thumb makes a small JPEG.
+func thumb(raw []byte) (template.URL, error) {
+	p, err := data.Decode(raw, data.Limits{})
+	if err != nil {
+		return "", err
+	}
+	if long := max(p.Width, p.Height); long > thumbSide {
+		p = p.Resize(max(1, p.Width*thumbSide/long), max(1, p.Height*thumbSide/long), data.Bicubic)
+	}
+	rgba := image.NewRGBA(image.Rect(0, 0, p.Width, p.Height))
+	for i := range p.Width * p.Height {
+		copy(rgba.Pix[4*i:], p.Pix[3*i:3*i+3])
+		rgba.Pix[4*i+3] = 255
+	}
+	var b bytes.Buffer
+	if err := jpeg.Encode(&b, rgba, &jpeg.Options{Quality: 80}); err != nil {
+		return "", err
+	}
+	return template.URL("data:image/jpeg;base64," + base64.StdEncoding.EncodeToString(b.Bytes())), nil
+}
+
+// svg draws the histogram over the bins that are not empty, with the thresholds as lines. Each series is as high as its
+// largest bin.
+func (h *Histogram) svg() template.HTML {
+	const width, height, top, bottom = 640., 180., 14., 22.
+	first, last := histBins, -1
+	most := [2]int{}
+	for i := range histBins {
+		if h.Outputs[i]+h.Sources[i] > 0 {
+			first, last = min(first, i), max(last, i)
+		}
+		most[0], most[1] = max(most[0], h.Outputs[i]), max(most[1], h.Sources[i])
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="histogram of %s">`, width, height, h.Similarity)
+	if last < 0 {
+		fmt.Fprintf(&b, `<text x="8" y="%g">no %s is known</text></svg>`, height/2, h.Similarity)
+		return template.HTML(b.String())
+	}
+	for _, m := range h.marks { // thresholds stay in sight
+		if !math.IsNaN(m) {
+			bin := min(max(int((m+1)/histWidth), 0), histBins-1)
+			first, last = min(first, bin), max(last, bin)
+		}
+	}
+	x := func(v float64) float64 { return ((v+1)/histWidth - float64(first)) / float64(last-first+1) * width }
+	for series, counts := range [][histBins]int{h.Outputs, h.Sources} {
+		for i, n := range counts {
+			if n == 0 {
+				continue
+			}
+			tall := float64(n) / float64(most[series]) * (height - top - bottom)
+			left := x(-1 + histWidth*float64(i))
+			fmt.Fprintf(&b, `<rect class="s%d" x="%.1f" y="%.1f" width="%.1f" height="%.1f"><title>%d</title></rect>`, series, left, height-bottom-tall,
+				width/float64(last-first+1)-1, tall, n)
+		}
+	}
+	for _, m := range h.marks {
+		if !math.IsNaN(m) {
+			fmt.Fprintf(&b, `<line class="mark" x1="%.1f" x2="%.1f" y1="%g" y2="%g"/><text x="%.1f" y="%g">%.4g</text>`, x(m), x(m), top, height-bottom,
+				min(x(m)+3, width-40), top-3, m)
+		}
+	}
+	for i := first; i <= last+1; i++ {
+		if i%10 == 0 {
+			v := -1 + histWidth*float64(i)
+			fmt.Fprintf(&b, `<text class="axis" x="%.1f" y="%g">%.1f</text>`, min(max(x(v)-8, 0), width-20), height-6, v)
+		}
+	}
+	b.WriteString("</svg>")
+	return template.HTML(b.String())
+}

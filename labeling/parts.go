@@ -1,0 +1,248 @@
+package labeling
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+
+	"assay/checkpoints"
+	"assay/heuristics"
+)
+
+// The work is cut into parts of as many samples of one source each. A part is measured by one machine, in one go, and is
+// a file: parts/<source>-<part>.jsonl. Which machine made it, and how many there were, cannot be seen in it.
+const samplesPerPart = 64
+
+const (
+	partsFolder    = "parts"
+	picturesFolder = "pictures"
+	planFile       = "plan.json"
+)
+
+// plan says what parts there are and what they depend on. It lies beside them, so that parts of another configuration are
+// not mistaken for this one's.
+type plan struct {
+	Made    string       `json:"made"` // digest of all that the content of parts depends on
+	Sources []planSource `json:"sources"`
+}
+
+type planSource struct {
+	Name    string `json:"name"`
+	Samples int    `json:"samples"`
+}
+
+type partID struct{ source, part int }
+
+func (p partID) file(out string) string {
+	return filepath.Join(out, partsFolder, fmt.Sprintf("%03d-%07d.jsonl", p.source, p.part))
+}
+
+// parts yields all parts in order.
+func (p *plan) parts() iter.Seq[partID] {
+	return func(yield func(partID) bool) {
+		for s, source := range p.Sources {
+			for k := 0; k*samplesPerPart < source.Samples; k++ {
+				if !yield(partID{s, k}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// digest covers the parts of the configuration that the measured rows depend on; rules, split, guard and report do not
+// belong to it and can be changed without measuring again.
+func (c *Config) digest() (string, error) {
+	sources := append([]SourceConfig(nil), c.Sources...)
+	for i := range sources {
+		s := &sources[i]
+		s.Path, s.Pictures = c.relative(s.Path), c.relative(s.Pictures)
+		s.Split = "" // only the merge looks at it
+	}
+	chains := c.Chains
+	chains.ForeignLabel, chains.OverEditedLabel = 0, 0
+	raw, err := json.Marshal(map[string]any{"format": 1, "sources": sources, "chains": chains, "seed": c.Seed, "per part": samplesPerPart,
+		"clip": c.relative(c.Encoders.Clip), "dino": c.relative(c.Encoders.Dino), "given": c.Encoders.Given})
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// relative names a path from the output folder, as machines with different roots agree on.
+func (c *Config) relative(path string) string {
+	if path == "" {
+		return ""
+	}
+	rel, err := filepath.Rel(c.Out, path)
+	if err != nil {
+		return path
+	}
+	return filepath.ToSlash(rel)
+}
+
+// keepPlan writes the plan beside the parts, or compares it with the one that is there.
+func keepPlan(out string, p *plan) error {
+	path := filepath.Join(out, partsFolder, planFile)
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	have, err := os.ReadFile(path)
+	switch {
+	case err == nil && string(have) == string(raw):
+		return nil
+	case err == nil:
+		return &PlanError{filepath.Dir(path)}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	return writeFile(path, raw)
+}
+
+// PlanError says that the parts in a folder were measured with other data, encoders or seed.
+type PlanError struct{ Folder string }
+
+func (e *PlanError) Error() string {
+	return e.Folder + ": was measured with another configuration, or the data have changed: take another out, or remove the folder to measure anew"
+}
+
+func writeFile(path string, raw []byte) error {
+	return checkpoints.WriteAtomic(path, func(w io.Writer) error {
+		_, err := w.Write(raw)
+		return err
+	})
+}
+
+// entry is one line of a part: a row, or what is said instead of one.
+type entry struct {
+	Sample int     `json:"sample"` // number in its source, from 0
+	Row    *row    `json:"row,omitempty"`
+	Bad    *bad    `json:"bad,omitempty"`
+	Left   string  `json:"left,omitempty"` // why a whole sample was left out on purpose
+	Prefer *prefer `json:"prefer,omitempty"`
+}
+
+// row is a row of the label table before the rules.
+type row struct {
+	ID          string          `json:"id"`
+	Session     string          `json:"session,omitempty"`
+	Split       string          `json:"split,omitempty"`
+	Kind        heuristics.Kind `json:"kind"`
+	Editor      string          `json:"editor,omitempty"`
+	Source      picture         `json:"source"`
+	Edit        picture         `json:"edit"`
+	Target      *picture        `json:"target,omitempty"`
+	Instruction string          `json:"instruction"`
+	Given       *float64        `json:"given,omitempty"`
+	ClipD       *float64        `json:"clip_d,omitempty"`
+	ClipI       *float64        `json:"clip_i,omitempty"`
+	DinoI       *float64        `json:"dino_i,omitempty"`
+	Chain       string          `json:"chain,omitempty"` // of a chain: why it gets its label
+	Label       float64         `json:"label,omitempty"` // of a chain
+}
+
+// group is the same for all edits of one source by one instruction.
+func (r *row) group() string {
+	sum := sha256.Sum256([]byte(r.Source.Pixels + "\x00" + r.Instruction))
+	return hex.EncodeToString(sum[:8])
+}
+
+// picture is where a picture lies and what it looks like.
+type picture struct {
+	Path   string `json:"path"`   // relative to the output folder
+	Pixels string `json:"pixels"` // digest of width, height and pixels
+	Hash   Hash   `json:"hash"`
+}
+
+// bad is what cannot be used.
+type bad struct {
+	ID     string `json:"id"`
+	Reason string `json:"reason"`
+}
+
+// prefer is a vote between two rows of the same sample.
+type prefer struct {
+	Left   string `json:"left"` // ids
+	Right  string `json:"right"`
+	Winner string `json:"winner"` // left, right, tie
+}
+
+// writePart writes the entries of one part, complete or not at all.
+func writePart(path string, entries []entry) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	for i := range entries {
+		if err := e.Encode(&entries[i]); err != nil {
+			return err
+		}
+	}
+	return writeFile(path, b.Bytes())
+}
+
+// readParts yields the entries of all parts in order, with the number of their source.
+func readParts(out string, p *plan) iter.Seq2[located, error] {
+	return func(yield func(located, error) bool) {
+		for id := range p.parts() {
+			if !readPart(id.file(out), func(e entry, err error) bool { return yield(located{id.source, e}, err) }) {
+				return
+			}
+		}
+	}
+}
+
+type located struct {
+	source int
+	entry
+}
+
+func readPart(path string, yield func(entry, error) bool) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return yield(entry{}, err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		var e entry
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return yield(entry{}, fmt.Errorf("%s: %w: remove the file to measure it anew", path, err))
+		}
+		if !yield(e, nil) {
+			return false
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return yield(entry{}, fmt.Errorf("%s: %w", path, err))
+	}
+	return true
+}
+
+// missing lists the parts that are not there yet.
+func missing(out string, p *plan) ([]partID, error) {
+	var todo []partID
+	for id := range p.parts() {
+		_, err := os.Stat(id.file(out))
+		if errors.Is(err, fs.ErrNotExist) {
+			todo = append(todo, id)
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return todo, nil
+}

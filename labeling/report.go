@@ -1,0 +1,205 @@
+package labeling
+
+import (
+	"cmp"
+	"encoding/json"
+	"hash/fnv"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"assay/heuristics"
+)
+
+// Report tells what Merge did; report.json. It holds no times and no paths outside the data, so that two runs give the
+// same bytes.
+type Report struct {
+	Preset      string                    `json:"preset"`
+	Table       string                    `json:"table"`
+	Rows        int                       `json:"rows"`       // that were measured
+	TableRows   int                       `json:"table_rows"` // that are in the table
+	Labelled    int                       `json:"labelled"`
+	Unlabelled  int                       `json:"unlabelled"` // no rule applies
+	Duplicates  int                       `json:"duplicates"`
+	Bad         int                       `json:"bad"` // could not be used
+	MaxBad      float64                   `json:"max_bad"`
+	Preferences int                       `json:"preferences"`
+	Thresholds  Thresholds                `json:"thresholds"`
+	Rules       map[string]int            `json:"rules"`   // rule -> rows
+	Labels      map[string]int            `json:"labels"`  // label -> rows
+	Editors     map[string]map[string]int `json:"editors"` // editor -> label -> rows; label "none": unlabelled
+	Datasets    map[string]int            `json:"datasets"`
+	Splits      map[string]int            `json:"splits"`
+	Guard       GuardReport               `json:"guard"`
+	Histograms  []*Histogram              `json:"histograms"`
+	Skipped     map[string]int            `json:"skipped"` // kind -> how many; all are in skipped.jsonl
+	Examples    []SkippedRow              `json:"skipped_examples"`
+
+	unlabelledDropped bool
+	shown             map[string][]example // rule -> examples
+}
+
+// Thresholds are the numbers that edits were compared with; null: none.
+type Thresholds struct {
+	FailedClipD  float64  `json:"failed_clip_d"`
+	PartialClipD float64  `json:"partial_clip_d"`
+	ClipI        *float64 `json:"clip_i"`
+	DinoI        *float64 `json:"dino_i"`
+	Join         string   `json:"join"`
+}
+
+// GuardReport tells what the leakage guard did.
+type GuardReport struct {
+	Pictures   int      `json:"pictures"` // of benchmarks
+	Rows       int      `json:"rows"`     // left out
+	Unreadable []string `json:"unreadable"`
+}
+
+func (g *GuardReport) unreadable(name string, err error) {
+	g.Unreadable = append(g.Unreadable, name+": "+err.Error())
+}
+
+// SkippedRow is something that did not come into the table.
+type SkippedRow struct {
+	Kind   string `json:"kind"`
+	ID     string `json:"id"`
+	Reason string `json:"reason"`
+}
+
+// Histogram counts a similarity of outputs, and of the sources shown as results. Bin i is [-1 + 0.02 i, -1 + 0.02 (i+1)).
+type Histogram struct {
+	Similarity string        `json:"similarity"`
+	Outputs    [histBins]int `json:"outputs"`
+	Sources    [histBins]int `json:"sources"`
+	marks      []float64     // thresholds
+	of         func(*row) *float64
+}
+
+const (
+	histBins  = 100
+	histWidth = 2. / histBins
+)
+
+func (h *Histogram) count(r *row) {
+	x := h.of(r)
+	if x == nil || r.Chain != "" || r.Kind == heuristics.Target {
+		return
+	}
+	bin := min(max(int(math.Floor((*x+1)/histWidth)), 0), histBins-1)
+	if r.Kind == heuristics.Source {
+		h.Sources[bin]++
+	} else {
+		h.Outputs[bin]++
+	}
+}
+
+// example is a row that the page shows.
+type example struct {
+	order    uint64
+	id       string
+	row      *row
+	decision heuristics.Decision
+	labelled bool
+	dataset  string
+}
+
+const (
+	examplesPerRule = 4
+	skippedExamples = 100
+)
+
+func newReport(j *Job) *Report {
+	return &Report{Preset: j.Config.Preset, Table: TableFile, MaxBad: j.Config.MaxBad, Rules: map[string]int{}, Labels: map[string]int{},
+		Editors: map[string]map[string]int{}, Datasets: map[string]int{}, Splits: map[string]int{}, Skipped: map[string]int{},
+		unlabelledDropped: j.Config.Unlabelled == "drop", shown: map[string][]example{},
+		Histograms: []*Histogram{
+			{Similarity: "CLIP-D", of: func(r *row) *float64 { return r.ClipD }},
+			{Similarity: "CLIP-I", of: func(r *row) *float64 { return r.ClipI }},
+			{Similarity: "DINO-I", of: func(r *row) *float64 { return r.DinoI }},
+		}}
+}
+
+func (r *Report) skip(kind, reason, id string) {
+	r.Skipped[kind]++
+	if len(r.Examples) < skippedExamples {
+		r.Examples = append(r.Examples, SkippedRow{kind, id, reason})
+	}
+}
+
+// unlabelled is what the report calls the rule and the label of rows without.
+const unlabelled = "none"
+
+// count takes a row that is kept, labelled or not.
+func (r *Report) count(e located, d heuristics.Decision, labelled bool, dataset, split string) {
+	why, label := unlabelled, unlabelled
+	if labelled {
+		r.Labelled++
+		why, label = d.Why, strconv.FormatFloat(d.Label, 'g', 6, 64)
+		r.Labels[label]++
+	} else {
+		r.Unlabelled++
+	}
+	r.Rules[why]++
+	editor := orElse(method(e.Row), "unknown")
+	if r.Editors[editor] == nil {
+		r.Editors[editor] = map[string]int{}
+	}
+	r.Editors[editor][label]++
+	for _, h := range r.Histograms {
+		h.count(e.Row)
+	}
+	r.example(why, example{row: e.Row, decision: d, labelled: labelled, dataset: dataset, id: e.Row.ID})
+	if !labelled && r.unlabelledDropped {
+		return
+	}
+	r.TableRows++
+	r.Datasets[dataset]++
+	r.Splits[split]++
+}
+
+// example keeps those of each rule whose ids have the smallest hashes: any, but the same in every run.
+func (r *Report) example(why string, x example) {
+	h := fnv.New64a()
+	h.Write([]byte(x.id)) // never fails
+	x.order = h.Sum64()
+	list := append(r.shown[why], x)
+	slices.SortFunc(list, func(a, b example) int { return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.id, b.id)) })
+	r.shown[why] = list[:min(len(list), examplesPerRule)]
+}
+
+// finish takes over the thresholds.
+func (r *Report) finish(l *heuristics.Labeler) error {
+	clipI, dinoI := l.Thresholds()
+	r.Thresholds = Thresholds{FailedClipD: l.FailedClipD, PartialClipD: l.PartialClipD, Join: l.Join}
+	for _, t := range []struct {
+		to **float64
+		x  float64
+	}{{&r.Thresholds.ClipI, clipI}, {&r.Thresholds.DinoI, dinoI}} {
+		if !math.IsNaN(t.x) {
+			*t.to = &t.x
+		}
+	}
+	r.Histograms[0].marks = []float64{l.FailedClipD, l.PartialClipD}
+	r.Histograms[1].marks = []float64{clipI}
+	r.Histograms[2].marks = []float64{dinoI}
+	slices.Sort(r.Guard.Unreadable)
+	return nil
+}
+
+// save writes report.json and the page.
+func (r *Report) save(out string) error {
+	raw, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := writeFile(filepath.Join(out, ReportFile), append(raw, '\n')); err != nil {
+		return err
+	}
+	page, err := r.page(func(p picture) ([]byte, error) { return os.ReadFile(filepath.Join(out, filepath.FromSlash(p.Path))) })
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(out, PageFile), page)
+}

@@ -1,0 +1,91 @@
+package labeling
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+)
+
+// scenes joins what shows the same scene: pictures that are equal, and the pictures of a session. It is a forest of
+// disjoint sets.
+type scenes struct {
+	index  map[[16]byte]int32
+	parent []int32
+	keys   [][16]byte
+}
+
+func newScenes() *scenes { return &scenes{index: map[[16]byte]int32{}} }
+
+// node returns the node of a name, which is hashed to spare memory.
+func (s *scenes) node(name string) int32 {
+	h := sha256.Sum256([]byte(name))
+	key := [16]byte(h[:16])
+	if n, ok := s.index[key]; ok {
+		return n
+	}
+	n := int32(len(s.parent))
+	s.index[key] = n
+	s.parent = append(s.parent, n)
+	s.keys = append(s.keys, key)
+	return n
+}
+
+func (s *scenes) root(n int32) int32 {
+	for s.parent[n] != n {
+		s.parent[n] = s.parent[s.parent[n]]
+		n = s.parent[n]
+	}
+	return n
+}
+
+// join puts two names into one scene.
+func (s *scenes) join(a, b int32) {
+	a, b = s.root(a), s.root(b)
+	if slices.Compare(s.keys[a][:], s.keys[b][:]) > 0 {
+		a, b = b, a
+	}
+	s.parent[b] = a // the smallest key names the scene, in whatever order its parts were met
+}
+
+// scene is what the split needs to know of one.
+type scene struct {
+	rows  int
+	fixed string // the split that a data set demands; "": none
+}
+
+// Splits of rows.
+const (
+	splitTrain      = "train"
+	splitValidation = "validation"
+)
+
+// assign gives every scene (by its root) a split: that which its data set demands, or else validation for scenes in the
+// order of a hash of their names and the seed, as long as they fit into the share of the rows (one, if it is at most half
+// of them, in any case), and train for the rest.
+func (s *scenes) assign(all map[int32]*scene, share float64, seed uint64) map[int32]string {
+	out := map[int32]string{}
+	type draw struct {
+		root int32
+		hash [32]byte
+	}
+	var free []draw
+	total, held := 0, 0
+	for root, sc := range all {
+		if sc.fixed != "" {
+			out[root] = sc.fixed
+			continue
+		}
+		total += sc.rows
+		free = append(free, draw{root, sha256.Sum256(binary.LittleEndian.AppendUint64(s.keys[root][:], seed))})
+	}
+	slices.SortFunc(free, func(a, b draw) int { return cmp.Or(slices.Compare(a.hash[:], b.hash[:]), cmp.Compare(a.root, b.root)) })
+	for _, d := range free {
+		out[d.root] = splitTrain
+		n := held + all[d.root].rows
+		if float64(n) <= share*float64(total) || share > 0 && held == 0 && 2*n <= total {
+			out[d.root], held = splitValidation, n
+		}
+	}
+	return out
+}
