@@ -22,7 +22,7 @@ go build -o build/bin/demo ./tools/demo
 say "edits of the photographs in examples/photos, with known degrees of success"
 [ -e "$out/data/held.jsonl" ] || build/bin/demo make --out "$out/data" --crops "$crops"
 say "a fresh small LLaVA-NeXT checkpoint (train init)"
-[ -e "$out/backbone" ] || bin/train init --out "$out/backbone" --sizes examples/demo-sizes.yaml --text "$out/data/texts.txt" --seed 1
+[ -e "$out/backbone" ] || bin/train init --out "$out/backbone" --sizes examples/init/demo.yaml --text "$out/data/texts.txt" --seed 1
 say "training (train --config $config)"
 bin/train --config "$config"
 say "scoring photographs never trained on (score batch)"
