@@ -182,13 +182,18 @@ func (b *Builder) Weight(t *Tensor) string {
 }
 
 func (b *Builder) constant(t DType, shape []int64, data []byte) string {
-	key := fmt.Sprintf("%d %v %x", t, shape, data)
-	if name, ok := b.consts[key]; ok && len(data) <= 64 {
-		return name
+	key := ""
+	if len(data) <= 64 { // small ones are shared
+		key = fmt.Sprintf("%d %v %x", t, shape, data)
+		if name, ok := b.consts[key]; ok {
+			return name
+		}
 	}
 	name := b.unique("const")
 	b.M.Initializers = append(b.M.Initializers, &Tensor{Name: name, Type: t, Shape: shape, Data: data})
-	b.consts[key] = name
+	if key != "" {
+		b.consts[key] = name
+	}
 	return name
 }
 
@@ -207,7 +212,7 @@ func (b *Builder) Floats(shape []int64, v ...float32) string {
 
 // Numbers adds a constant of a floating-point or integer type and the given shape.
 func (b *Builder) Numbers(t DType, shape []int64, v ...float64) string {
-	var data []byte
+	data := make([]byte, 0, t.Size()*len(v))
 	for _, x := range v {
 		data = append(data, ScalarBytes(t, x)...)
 	}

@@ -150,7 +150,7 @@ func (t *Types) Add(n *Node) error {
 		c.out[i] = &Value{}
 	}
 	if f := inferences[opKey(n.Domain, n.Op)]; f != nil {
-		if err := f(c); err != nil {
+		if err := c.run(f); err != nil {
 			return fmt.Errorf("%s: %w; inputs are %s", t.m.Describe(n), err, t.describeInputs(n))
 		}
 	}
@@ -201,6 +201,16 @@ type inference struct {
 	opset int64
 	in    []*Value
 	out   []*Value
+}
+
+// run calls a typing function, which takes lists in attributes to be as long as the standard says.
+func (c *inference) run(f func(*inference) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("wanted a node as the standard describes it: %v", p)
+		}
+	}()
+	return f(c)
 }
 
 func (c *inference) arg(i int) *Value {

@@ -82,7 +82,7 @@ func (c *call) heads(x string, n int64) string {
 	return c.transpose(c.reshape(x, 0, 0, n, -1), 0, 2, 1, 3)
 }
 
-// attention: softmax(q k' scale + mask) v, by the decomposition of the standard. Query heads that share a key head are rows of
+// attention: softmax(softcap(q k' scale) + mask) v, in the order that ONNX Runtime computes it. Query heads that share a key head are rows of
 // one product, so that keys are not repeated.
 func attention(c *call) []string {
 	q, k, v := c.x[0], c.x[1], c.x[2]
@@ -116,6 +116,10 @@ func attention(c *call) []string {
 		scores = c.reshape(scores, 0, heads.Size, -1, columns)
 	}
 	raw := scores
+	if cap := float64(c.n.Float("softcap", 0)); cap != 0 {
+		scores = c.scale(c.Op("Tanh", c.scale(scores, 1/cap)), cap)
+	}
+	capped := scores
 	if c.in(3) != "" {
 		if c.of(c.x[3]).Type == onnx.Bool {
 			scores = c.where(c.x[3], scores, c.lowest(scores))
@@ -136,9 +140,6 @@ func attention(c *call) []string {
 		scores = c.where(seen, scores, c.lowest(scores))
 	}
 	masked := scores
-	if cap := float64(c.n.Float("softcap", 0)); cap != 0 {
-		scores = c.scale(c.Op("Tanh", c.scale(scores, 1/cap)), cap)
-	}
 	t := c.of(scores).Type
 	p := c.OpA("Softmax", attrs{"axis": -1}, c.cast(scores, onnx.DType(c.n.Int("softmax_precision", int64(t)))))
 	p = c.cast(p, t)
@@ -149,6 +150,6 @@ func attention(c *call) []string {
 	if flat {
 		y = c.reshape(c.transpose(y, 0, 2, 1, 3), 0, 0, -1)
 	}
-	steps := []string{raw, masked, scores, p}
+	steps := []string{raw, capped, masked, p}
 	return []string{y, k, v, steps[min(max(c.n.Int("qk_matmul_output_mode", 0), 0), 3)]}
 }

@@ -171,6 +171,22 @@ func attentionCases() []opCase {
 	attend(at{"qk_matmul_output_mode": 0}, 4, []int64{1, 2, 2}, []int64{1, 3, 2}, []int64{1, 3, 2}, func(g *gen) []string {
 		return append([]string{}, "", g.wide(g.k, 1, 1, 2), g.wide(g.k, 1, 1, 2))
 	})
+	attend(at{"softcap": 0.9}, 1, []int64{1, 2, 2}, []int64{1, 3, 2}, []int64{1, 3, 2}, func(g *gen) []string { return []string{g.wide(2, 3)} })
+	attend(at{"is_causal": 1}, 3, []int64{2, 2, 2}, []int64{1, 1, 2}, []int64{1, 1, 2}, past)
+	attend(at{"is_causal": 1}, 1, []int64{2, 2, 2}, []int64{1, 3, 2}, []int64{1, 3, 2}, func(g *gen) []string { return []string{g.wide(2, 3)} })
+	for mode := range 4 {
+		attend(at{"qk_matmul_output_mode": mode, "softcap": 0.8}, 4, []int64{1, 2, 2}, []int64{1, 1, 2}, []int64{1, 1, 2}, func(g *gen) []string {
+			return []string{g.wide(2, 3), g.wide(g.k, 1, 2, 2), g.wide(g.k, 1, 2, 2)}
+		})
+	}
+	cases = append(cases, opCase{op: "Attention", from: 24, to: 24, build: func(g *gen) {
+		kv := func() string { return g.wide(g.k, 1, 3, 2) }
+		lengths := g.i([]int64{g.k}, append([]int64{2}, make([]int64, g.k-1)...)...)
+		if g.k > 1 {
+			lengths = g.i([]int64{g.k}, 2, 3, 1)
+		}
+		g.op("Attention", nil, g.wide(g.k, 2, 2, 2), kv(), kv(), "", "", "", lengths)
+	}})
 	return cases
 }
 

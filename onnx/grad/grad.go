@@ -288,8 +288,14 @@ func (e *engine) visit(n *onnx.Node, dy []string, active map[string]bool, acc gr
 	return nil
 }
 
-// apply runs a rule, or differentiates the decomposition that stands in for it.
-func (e *engine) apply(r *entry, c *call) ([]string, error) {
+// apply runs a rule, or differentiates the decomposition that stands in for it. Rules take a node to be what its operator's
+// standard says; where they find it is not, the panic of the missing part becomes an error of the node.
+func (e *engine) apply(r *entry, c *call) (dx []string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			dx, err = nil, fmt.Errorf("wanted a node as the standard describes it: %v", p)
+		}
+	}()
 	if r.rule != nil {
 		if dx := r.rule(c); dx != nil || c.err != nil || r.expand == nil {
 			return dx, nil
@@ -324,7 +330,7 @@ func (e *engine) apply(r *entry, c *call) ([]string, error) {
 	if err := e.backward(part, acc, leaves); err != nil {
 		return nil, fmt.Errorf("in its decomposition: %w", err)
 	}
-	dx := make([]string, len(c.x))
+	dx = make([]string, len(c.x))
 	done := map[string]bool{}
 	for i, x := range c.x {
 		if c.wants[i] && !done[x] {

@@ -13,11 +13,15 @@ var poolRules = []entry{
 	}},
 }
 
+// mostWeights is the size of the largest constant that a rule makes up.
+const mostWeights = 1 << 22
+
 // pooling is a pooling node over x, padded explicitly so that every window lies inside.
 type pooling struct {
-	win  onnx.Window
-	pads []int64 // of all axes of x, with what ceil_mode adds at the ends
-	ceil []int64 // the part of pads that ceil_mode added, by spatial axis
+	win   onnx.Window
+	count int64   // elements of a window
+	pads  []int64 // of all axes of x, with what ceil_mode adds at the ends
+	ceil  []int64 // the part of pads that ceil_mode added, by spatial axis
 }
 
 func (c *call) pooling() pooling {
@@ -27,6 +31,13 @@ func (c *call) pooling() pooling {
 		return p
 	}
 	n := len(p.win.Kernel)
+	p.count = 1
+	for _, k := range p.win.Kernel {
+		if p.count *= k; k < 1 || p.count > mostWeights {
+			c.fail("wanted a smaller window than %v", p.win.Kernel)
+			return p
+		}
+	}
 	p.pads, p.ceil = make([]int64, 2*(n+2)), make([]int64, n)
 	for i := range n {
 		before, after := p.win.Pads[i], p.win.Pads[n+i]
@@ -78,9 +89,9 @@ func maxPool(c *call) []string {
 	if p.padded() {
 		x = c.Op("Pad", x, c.Ints(p.pads...), c.lowest(x))
 	}
-	count := int64(1)
-	for _, k := range p.win.Kernel {
-		count *= k
+	count := p.count
+	if count*count > mostWeights {
+		return c.fail("wanted a smaller window than %v", p.win.Kernel)
 	}
 	eye := make([]float64, count*count)
 	for i := range count {
@@ -99,18 +110,14 @@ func averagePool(c *call) []string {
 	}
 	x := c.x[0]
 	t := c.of(x).Type
-	count := 1
-	for _, k := range p.win.Kernel {
-		count *= int(k)
-	}
-	ones := make([]float64, count)
+	ones := make([]float64, p.count)
 	for i := range ones {
 		ones[i] = 1
 	}
 	kernel := c.Numbers(t, append([]int64{1, 1}, p.win.Kernel...), ones...)
 	single := c.singles(x)
 	if !p.padded() {
-		return []string{c.scale(c.reshapeLike(c.windows(single, kernel, p), c.y[0]), 1/float64(count))}
+		return []string{c.scale(c.reshapeLike(c.windows(single, kernel, p), c.y[0]), 1/float64(p.count))}
 	}
 	zero := c.like(x, 0)
 	sum := c.windows(c.Op("Pad", single, c.Ints(p.pads...), zero), kernel, p)

@@ -25,6 +25,9 @@ func resize(c *call) []string {
 		if !in.Known() || !out.Known() {
 			return c.fail("wanted the sizes of axis %d of %q before the model runs", a, x)
 		}
+		if in.Size < 1 || out.Size < 1 || in.Size > mostWeights/out.Size {
+			return c.fail("wanted axis %d of a size that an interpolation matrix has room for, not %d to %d", a, in.Size, out.Size)
+		}
 		scale := float32(out.Size) / float32(in.Size)
 		if len(scales) > i {
 			scale = float32(scales[i])
