@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"hash/fnv"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -168,6 +169,9 @@ func (r *Report) example(why string, x example) {
 	slices.SortFunc(list, func(a, b example) int { return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.id, b.id)) })
 	r.shown[why] = list[:min(len(list), examplesPerRule)]
 }
+
+// RuleNames lists the rules that decided about rows, sorted; "none" where none did.
+func (r *Report) RuleNames() []string { return slices.Sorted(maps.Keys(r.Rules)) }
 
 // finish takes over the thresholds.
 func (r *Report) finish(l *heuristics.Labeler) error {

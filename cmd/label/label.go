@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"assay/internal/cli"
+	"assay/labeling"
+)
+
+func init() {
+	app.Configure(func(root *cobra.Command) {
+		var config, shard string
+		root.Use = "label --config FILE"
+		root.Args = cobra.NoArgs
+		root.RunE = func(c *cobra.Command, _ []string) error { return runLabel(c, config, shard) }
+		root.Example = `  label --config examples/label.yaml
+  label --config label.yaml --shard 1/4     # on four machines, 1/4 to 4/4, then:
+  label merge --config label.yaml`
+		root.Flags().StringVar(&config, "config", "", "YAML file of the run; see docs/label.md")
+		root.Flags().StringVar(&shard, "shard", "", "i/n: measure this machine's share only, to be merged later")
+	})
+	app.Register(newMerge)
+}
+
+func newMerge() *cobra.Command {
+	var config string
+	c := &cobra.Command{
+		Use:   "merge --config FILE [DIR...]",
+		Short: "Make the table from what all shards measured",
+		Long: `merge applies the rules to everything that label --shard measured, and writes the table and the report. DIRs are the
+output folders of machines that do not share the one of the configuration; what they measured is copied from there.
+The result does not depend on how many shards there were. Rules, thresholds, splits and the guard can be changed and
+merged again without measuring anything.`,
+		Example: `  label merge --config label.yaml
+  label merge --config label.yaml copied/machine1 copied/machine2`,
+		RunE: func(c *cobra.Command, dirs []string) error { return runMerge(c, config, dirs) },
+	}
+	c.Flags().StringVar(&config, "config", "", "YAML file of the run")
+	return c
+}
+
+// openJob reads the configuration and opens its data sets.
+func openJob(c *cobra.Command, config string) (*labeling.Job, error) {
+	if config == "" {
+		return nil, cli.Usagef("--config is needed: a YAML file; see docs/label.md")
+	}
+	cfg, err := labeling.Load(config)
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	job, err := labeling.Open(c.Context(), cfg)
+	var other *labeling.PlanError
+	if errors.As(err, &other) {
+		err = cli.Usage(err)
+	}
+	return job, interrupted(c.Context(), cfg, err)
+}
+
+// interrupted marks an error that comes from the user's interrupt: all finished parts are kept.
+func interrupted(ctx context.Context, cfg *labeling.Config, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w in %s: the same command goes on from there", cli.ErrInterrupted, cfg.Out)
+	}
+	return err
+}
+
+func runLabel(c *cobra.Command, config, shardText string) error {
+	shard, err := labeling.ParseShard(shardText)
+	if err != nil {
+		return cli.Usage(fmt.Errorf("--shard: %w", err))
+	}
+	job, err := openJob(c, config)
+	if err != nil {
+		return err
+	}
+	defer job.Close()
+	if err := measure(c, job, shard); err != nil {
+		return interrupted(c.Context(), job.Config, err)
+	}
+	if shardText != "" {
+		v := map[string]any{"shard": shardText, "out": job.Config.Out}
+		return cli.Print(c, v, func(w io.Writer) {
+			fmt.Fprintf(w, "shard %s is measured in %s; label merge makes the table when all are\n", shardText, job.Config.Out)
+		})
+	}
+	return merge(c, job)
+}
+
+// measure does what is left of a shard.
+func measure(c *cobra.Command, job *labeling.Job, shard labeling.Shard) error {
+	todo, err := job.Todo(shard)
+	if err != nil || todo == 0 {
+		return err
+	}
+	e, closeEncoders, err := openEncoders(job.Config.Encoders)
+	if err != nil {
+		return err
+	}
+	defer closeEncoders()
+	bar := cli.NewProgress(c, "measuring", int64(todo), "samples")
+	defer bar.Close()
+	var pictures atomic.Int64
+	start := time.Now()
+	return job.Measure(c.Context(), e, shard, func(samples, n int) {
+		total := pictures.Add(int64(n))
+		bar.Add(int64(samples), fmt.Sprintf("%.1f pictures/s", float64(total)/time.Since(start).Seconds()))
+	})
+}
+
+func runMerge(c *cobra.Command, config string, dirs []string) error {
+	job, err := openJob(c, config)
+	if err != nil {
+		return err
+	}
+	defer job.Close()
+	for _, dir := range dirs {
+		if err := job.AddShard(c.Context(), dir); err != nil {
+			return interrupted(c.Context(), job.Config, err)
+		}
+	}
+	return merge(c, job)
+}
+
+func merge(c *cobra.Command, job *labeling.Job) error {
+	report, err := job.Merge(c.Context())
+	if err != nil {
+		return interrupted(c.Context(), job.Config, err)
+	}
+	out := job.Config.Out
+	return cli.Print(c, report, func(w io.Writer) {
+		fmt.Fprintf(w, "%d rows in %s: %d labelled, %d without a label\n", report.TableRows, filepath.Join(out, labeling.TableFile), report.Labelled, report.Unlabelled)
+		var counts []string
+		for _, rule := range report.RuleNames() {
+			counts = append(counts, fmt.Sprintf("%s %d", rule, report.Rules[rule]))
+		}
+		fmt.Fprintf(w, "rules: %s\n", strings.Join(counts, ", "))
+		if report.Bad > 0 || len(report.Skipped) > 0 {
+			fmt.Fprintf(w, "%d could not be used; all that is not in the table: %s\n", report.Bad, filepath.Join(out, labeling.SkippedFile))
+		}
+		fmt.Fprintf(w, "report: %s\n", filepath.Join(out, labeling.PageFile))
+	})
+}
