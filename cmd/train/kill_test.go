@@ -1,0 +1,133 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"assay/internal/cli"
+)
+
+// childEnv makes the test binary a plain `train`, so that it can be killed.
+const childEnv = "ASSAY_TEST_TRAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		app.Main()
+	}
+	os.Exit(m.Run())
+}
+
+func train(config string) *exec.Cmd {
+	c := exec.Command(os.Args[0], "--config", config)
+	c.Env = append(os.Environ(), childEnv+"=1")
+	return c
+}
+
+// TestKilledRunsEndTheSame kills a run with SIGKILL again and again, at times that drift over its steps and saves, and
+// compares the scorer with that of a run that was left alone, byte for byte.
+func TestKilledRunsEndTheSame(t *testing.T) {
+	for _, mode := range []string{"lora", "full"} {
+		t.Run(mode, func(t *testing.T) {
+			config, out := writeRun(t, "mode: "+mode+"\nsteps: 12\naugment: adiee\nlora: {dropout: 0.1}\noptimizer: {lr: 1.0e-3}\ncheckpoint: {steps: 2, keep: 2}\nthreads: 1\n")
+			start := time.Now()
+			if msg, err := train(config).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, msg)
+			}
+			whole := time.Since(start)
+			want := sums(t, filepath.Join(out, "scorer"))
+			if err := os.RemoveAll(out); err != nil {
+				t.Fatal(err)
+			}
+			kills, done := 0, false
+			for try := 1; !done; try++ {
+				if try > 60 {
+					t.Fatal("the run does not come to its end")
+				}
+				c := train(config)
+				if err := c.Start(); err != nil {
+					t.Fatal(err)
+				}
+				life := whole/3 + time.Duration(try)*whole/15 // later tries live longer: the run ends
+				timer := time.AfterFunc(life, func() { c.Process.Kill() })
+				err := c.Wait()
+				timer.Stop()
+				if err == nil {
+					done = true
+				} else if c.ProcessState.ExitCode() == -1 {
+					kills++
+				} else {
+					t.Fatalf("try %d: %v", try, err)
+				}
+			}
+			if kills == 0 {
+				t.Error("the run was never killed: nothing was tested")
+			}
+			got := sums(t, filepath.Join(out, "scorer"))
+			for name, sum := range want {
+				if got[name] != sum {
+					t.Errorf("after %d kills %s differs", kills, name)
+				}
+			}
+			if len(got) != len(want) {
+				t.Errorf("%d files, want %d", len(got), len(want))
+			}
+		})
+	}
+}
+
+// sums hashes a scorer's files but for its card, which names times.
+func sums(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || strings.HasSuffix(path, ".md") {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		h := sha256.Sum256(raw)
+		name, err := filepath.Rel(dir, path)
+		out[name] = hex.EncodeToString(h[:])
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestInterrupt sends Ctrl-C: the state is saved, the exit code is 3, and the run goes on afterwards.
+func TestInterrupt(t *testing.T) {
+	config, out := writeRun(t, "steps: 400\n")
+	c := train(config)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	metrics := filepath.Join(out, "metrics.jsonl")
+	for range 600 { // until it trains
+		if info, err := os.Stat(metrics); err == nil && info.Size() > 0 {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if err := c.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	c.Wait()
+	if code := c.ProcessState.ExitCode(); code != cli.Interrupted {
+		t.Fatalf("exit code %d, want %d", code, cli.Interrupted)
+	}
+	saved, err := filepath.Glob(filepath.Join(out, "checkpoints", "step-*"))
+	if err != nil || len(saved) == 0 {
+		t.Errorf("no checkpoint (%v)", err)
+	}
+}
