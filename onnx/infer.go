@@ -116,9 +116,6 @@ func (t *Types) Of(name string) *Value {
 	return &Value{}
 }
 
-// Declare adds a graph input that the model got after Infer.
-func (t *Types) Declare(v ValueInfo) { t.values[v.Name] = t.declared(v) }
-
 // Assume takes over what another value's shape says of a value that is known to have the same one.
 func (t *Types) Assume(name string, same *Value) {
 	v, ok := t.values[name]

@@ -82,7 +82,7 @@ func inferGemm(c *inference) error {
 	out := []Dim{m, n}
 	if bias := c.shape(2); c.has(2) && bias != nil {
 		if _, err := broadcastShapes(out, bias); err != nil {
-			return fmt.Errorf("C: %w", err)
+			return fmt.Errorf("input C: %w", err)
 		}
 	}
 	c.set(0, t, out)

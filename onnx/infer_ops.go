@@ -117,12 +117,12 @@ func zipInts(a, b []Int, shape []Dim, f func(a, b Int) Int) []Int {
 		return nil
 	}
 	out := make([]Int, max(len(a), len(b)))
-	any := false
+	found := false
 	for i := range out {
 		out[i] = f(a[i%len(a)], b[i%len(b)])
-		any = any || !out[i].unnamed()
+		found = found || !out[i].unnamed()
 	}
-	if !any {
+	if !found {
 		return nil
 	}
 	return out

@@ -116,8 +116,8 @@ func attention(c *call) []string {
 		scores = c.reshape(scores, 0, heads.Size, -1, columns)
 	}
 	raw := scores
-	if cap := float64(c.n.Float("softcap", 0)); cap != 0 {
-		scores = c.scale(c.Op("Tanh", c.scale(scores, 1/cap)), cap)
+	if limit := float64(c.n.Float("softcap", 0)); limit != 0 {
+		scores = c.scale(c.Op("Tanh", c.scale(scores, 1/limit)), limit)
 	}
 	capped := scores
 	if c.in(3) != "" {

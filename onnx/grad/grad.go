@@ -212,14 +212,14 @@ func (e *engine) backward(nodes []*onnx.Node, acc gradients, leaves []string) er
 	for i := len(nodes) - 1; i >= 0; i-- {
 		n := nodes[i]
 		dy := make([]string, len(n.Outputs))
-		any := false
+		found := false
 		for j, y := range n.Outputs {
 			if y != "" && active[y] && len(acc[y]) > 0 {
-				dy[j], any = e.total(acc, y), true
+				dy[j], found = e.total(acc, y), true
 				e.sums[y] = dy[j]
 			}
 		}
-		if !any || !slices.ContainsFunc(n.Inputs, func(x string) bool { return active[x] && e.carries(n, x) }) {
+		if !found || !slices.ContainsFunc(n.Inputs, func(x string) bool { return active[x] && e.carries(n, x) }) {
 			continue
 		}
 		var err error
