@@ -41,6 +41,7 @@ type engine struct {
 	trained map[string]*tensor.Dense // values of the backbone's trained parameters, read when a graph first asks for them
 
 	mu       sync.Mutex
+	graphs   map[string]*built // not opened yet
 	sessions map[string]*session
 }
 
@@ -57,7 +58,7 @@ func openEngine(p *Parts, o Options) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &engine{config: p.Config, backbone: b, adapter: p.Adapter, own: maps.Clone(p.Own), options: o, sessions: map[string]*session{}, trained: map[string]*tensor.Dense{}}
+	e := &engine{config: p.Config, backbone: b, adapter: p.Adapter, own: maps.Clone(p.Own), options: o, graphs: map[string]*built{}, sessions: map[string]*session{}, trained: map[string]*tensor.Dense{}}
 	if err := e.open(); err != nil {
 		b.Close()
 		return nil, err
@@ -65,8 +66,11 @@ func openEngine(p *Parts, o Options) (*engine, error) {
 	return e, nil
 }
 
-func (e *engine) open() error {
+func (e *engine) open() (err error) {
 	c := e.config
+	if e.options.Device, err = ort.Resolve(e.options.Device); err != nil {
+		return err
+	}
 	if !e.backbone.CanPair(c.Pair) {
 		return fmt.Errorf("pair: the backbone %s cannot show a source and its edit as %q", c.Backbone, c.Pair)
 	}
@@ -84,7 +88,6 @@ func (e *engine) open() error {
 		cache = 256 << 20
 	}
 	e.pictures = newPictureCache(cache, e.options.Folder)
-	var err error
 	e.text, err = text.Open(c.Backbone, c.ScoreToken, int64(e.backbone.Decoder().Vocab), text.WithTemplate(c.ChatTemplate))
 	return err
 }
@@ -203,6 +206,26 @@ func (e *engine) graph(name string) *Graph {
 
 func (e *engine) onCUDA() bool { return strings.HasPrefix(e.options.Device, "cuda") }
 
+// built returns the graph of that name without opening it.
+func (e *engine) built(name string, build func(g *Graph) (*built, error)) (*built, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.make(name, build)
+}
+
+// make builds a graph, or takes it from those that wait for their session. e.mu is held.
+func (e *engine) make(name string, build func(g *Graph) (*built, error)) (*built, error) {
+	if b := e.graphs[name]; b != nil {
+		return b, nil
+	}
+	b, err := build(e.graph(name))
+	if err != nil {
+		return nil, fmt.Errorf("building the %s graph of %s: %w", name, e.config.Backbone, err)
+	}
+	e.graphs[name] = b
+	return b, nil
+}
+
 // session returns the session of that name, building its graph the first time.
 func (e *engine) session(name string, build func(g *Graph) (*built, error)) (*session, error) {
 	e.mu.Lock()
@@ -213,9 +236,12 @@ func (e *engine) session(name string, build func(g *Graph) (*built, error)) (*se
 	if e.sessions == nil {
 		return nil, fmt.Errorf("the scorer is closed")
 	}
-	b, err := build(e.graph(name))
+	b, err := e.make(name, build)
 	if err != nil {
-		return nil, fmt.Errorf("building the %s graph of %s: %w", name, e.config.Backbone, err)
+		return nil, err
+	}
+	if err := e.readTrained(b.Params); err != nil {
+		return nil, err
 	}
 	o, err := ort.Open(b.Model, ort.Options{Device: e.options.Device, Threads: e.options.Threads, Folder: e.backbone.Weights.Folder(), LowMemory: true})
 	if err != nil {
@@ -225,15 +251,22 @@ func (e *engine) session(name string, build func(g *Graph) (*built, error)) (*se
 	for _, in := range b.Model.Inputs {
 		s.inputs[in.Name] = true
 	}
-	for _, p := range b.Params {
+	delete(e.graphs, name)
+	s.Model = nil // the runtime has its own
+	e.sessions[name] = s
+	return s, nil
+}
+
+// readTrained reads the backbone's parameters that are trained, as float32.
+func (e *engine) readTrained(params []Param) (err error) {
+	for _, p := range params {
 		if e.own[p.Name] == nil && e.trained[p.Name] == nil {
 			if e.trained[p.Name], err = e.backbone.Weights.Dense(p.Name); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
-	e.sessions[name] = s
-	return s, nil
+	return nil
 }
 
 // run feeds a session what it declares: the batch and the trained parameters.

@@ -35,12 +35,16 @@ func NewTuner(p *Parts, o TuneOptions) (*Tuner, error) {
 	}
 	e.tuned, e.full = true, o.Full
 	t := &Tuner{engine: e, o: o}
-	s, err := t.step(1) // names the parameters
+	name, build := t.stepGraph(1)
+	b, err := e.built(name, build) // it names the parameters; the runtime sees it when training begins
+	if err == nil {
+		err = e.readTrained(b.Params)
+	}
 	if err != nil {
 		e.Close()
 		return nil, err
 	}
-	for _, p := range s.Params {
+	for _, p := range b.Params {
 		t.params = append(t.params, p.Name)
 	}
 	sort.Strings(t.params)
@@ -55,12 +59,13 @@ func (t *Tuner) Params() (names []string, values []*tensor.Dense) {
 	return t.params, values
 }
 
-func (t *Tuner) step(groups int) (*session, error) {
+// stepGraph is the training step over that many groups of sequences.
+func (t *Tuner) stepGraph(groups int) (name string, build func(g *Graph) (*built, error)) {
 	spec := graphSpec{Vision: t.visionTrained(), Groups: groups, Loss: true, AllRows: t.config.TextLoss == "all", Recompute: t.o.Recompute,
 		Dropout: t.o.Dropout > 0, TextLoss: t.o.TextLoss, ScoreLoss: t.o.ScoreLoss}
-	return t.session(fmt.Sprintf("training step, %d groups", groups), func(g *Graph) (*built, error) {
+	return fmt.Sprintf("training step, %d groups", groups), func(g *Graph) (*built, error) {
 		return buildGraph(g, t.backbone, &t.config.Head, spec)
-	})
+	}
 }
 
 // StepResult holds per-sample losses in the order given, and the gradients of the weighted sum of losses by parameter.
@@ -84,7 +89,7 @@ func (t *Tuner) Step(ctx context.Context, samples []*Sample, labels []float64, w
 	if err != nil {
 		return nil, err
 	}
-	s, err := t.step(p.groups)
+	s, err := t.session(t.stepGraph(p.groups))
 	if err != nil {
 		return nil, err
 	}

@@ -9,13 +9,8 @@ type Usage struct {
 	Bytes      map[string]int64 // memory, by what for
 }
 
-// Device is where the graphs run, in words.
-func (e *engine) Device() string {
-	if e.options.Device == "" {
-		return "cpu"
-	}
-	return e.options.Device
-}
+// Device is where the graphs run: cpu or cuda:N.
+func (e *engine) Device() string { return e.options.Device }
 
 // Usage estimates the memory of a training step over a micro-batch of that many sequences of tokens tokens: weights as they
 // lie (half precision is widened on the CPU), gradients and both AdamW moments of what is trained, and the activations

@@ -18,11 +18,18 @@ import (
 	"assay/data"
 	"assay/lora"
 	"assay/model"
+	"assay/ort"
 )
 
 // OpenModel makes the model of a configuration: a backbone with a fresh scorer on it, or with that of `init`. It is the Factory of
 // the command train.
 func OpenModel(_ context.Context, c *Config) (Model, error) {
+	var err error
+	resolved := *c // auto is decided once, for device and type together
+	if resolved.Device, err = ort.Resolve(c.Device); err != nil {
+		return nil, err
+	}
+	c = &resolved
 	parts, err := newParts(c)
 	if err != nil {
 		return nil, err
@@ -181,11 +188,47 @@ func (m *scorerModel) Plan(_ context.Context, sample []Example) (*Plan, error) {
 		p.Tokens.Min, p.Tokens.Max = min(p.Tokens.Min, n), max(p.Tokens.Max, n)
 		p.Tokens.Mean += float64(n) / float64(len(samples))
 	}
-	const target = 2048 // tokens of a run: enough for large matrix products
-	p.MicroBatch = min(max(1, int(target/p.Tokens.Mean)), m.config.BatchSize)
+	p.MicroBatch = m.microBatch(p.Tokens)
 	u := m.tuner.Usage(p.Tokens.Max, p.MicroBatch)
 	p.Parameters, p.Trainable, p.Bytes = u.Parameters, u.Trainable, u.Bytes
 	return p, nil
+}
+
+// microBatch chooses the samples of a run: enough tokens for large matrix products, and on a GPU whose free memory is known
+// (build tag gpu) no more than fits into nine tenths of it.
+func (m *scorerModel) microBatch(t TokenCount) int {
+	const enough = 2048
+	n := min(max(1, int(enough/t.Mean)), m.config.BatchSize)
+	free := freeMemory(m.tuner.Device())
+	if free == 0 {
+		return n
+	}
+	for n > 1 && total(m.tuner.Usage(t.Max, n)) > free/10*9 {
+		n--
+	}
+	return n
+}
+
+func total(u model.Usage) int64 {
+	var sum int64
+	for _, b := range u.Bytes {
+		sum += b
+	}
+	return sum
+}
+
+// freeMemory of a GPU in bytes; 0 where it is not known.
+func freeMemory(device string) int64 {
+	found, err := ort.Devices()
+	if err != nil {
+		return 0
+	}
+	for _, d := range found {
+		if d.Name == device {
+			return d.Free
+		}
+	}
+	return 0
 }
 
 // preparer is what turns pairs into samples: a Tuner or a Scorer.
