@@ -50,20 +50,23 @@ func (t *textTower) Close() error {
 
 // Texts implements Encoder. Texts are cut to the tower's length with the end token kept.
 func (m *Model) Texts(ctx context.Context, texts []string) ([][]float32, error) {
+	return whole(m.read(ctx, texts))
+}
+
+// read embeds texts; problems[i] says why text i has no tokens, err ends everything.
+func (m *Model) read(ctx context.Context, texts []string) (out [][]float32, problems []error, err error) {
 	if m.texts == nil {
-		return nil, fmt.Errorf("encoder %s: %w", m.path, ErrNoTexts)
+		return nil, nil, fmt.Errorf("encoder %s: %w", m.path, ErrNoTexts)
 	}
-	ids := make([][]int64, len(texts))
-	order := make([]int, len(texts))
+	ids, problems := make([][]int64, len(texts)), make([]error, len(texts))
+	var order []int
 	for i, text := range texts {
-		var err error
-		if ids[i], err = m.texts.encode(text); err != nil {
-			return nil, err
+		if ids[i], problems[i] = m.texts.encode(text); problems[i] == nil {
+			order = append(order, i)
 		}
-		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(ids[a]), len(ids[b])) })
-	out := make([][]float32, len(texts))
+	out = make([][]float32, len(texts))
 	for len(order) > 0 {
 		n := m.texts.together(ids, order, m.batch)
 		part := make([][]int64, n)
@@ -72,14 +75,14 @@ func (m *Model) Texts(ctx context.Context, texts []string) ([][]float32, error) 
 		}
 		got, err := m.texts.encodeIDs(ctx, part)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for k, i := range order[:n] {
 			out[i] = got[k]
 		}
 		order = order[n:]
 	}
-	return out, nil
+	return out, problems, nil
 }
 
 // together returns how many of the next texts share a run: all of a batch where they may be padded, else those of one length.

@@ -50,90 +50,103 @@ func (t *tower) run(ctx context.Context, n int, in map[string]*tensor.Dense) ([]
 
 // Images implements Encoder.
 func (m *Model) Images(ctx context.Context, pictures []*data.Picture) ([][]float32, error) {
-	out, problems, err := m.look(ctx, len(pictures), func(i int) (*data.Picture, error) { return pictures[i], nil })
+	return whole(m.look(ctx, len(pictures), func(i int) (*data.Picture, error) { return pictures[i], nil }))
+}
+
+// whole makes one error of all.
+func whole(out [][]float32, problems []error, err error) ([][]float32, error) {
 	return out, errors.Join(err, errors.Join(problems...))
 }
 
 // look loads n pictures and embeds them, batch by batch: while one is on the runtime the next is decoded and resized, on all
-// cores. problems[i] says why picture i could not be loaded; err ends everything.
+// cores. load may be called at once for several i; it returns nil for a picture that is not wanted. problems[i] says why
+// picture i could not be loaded; err ends everything.
 func (m *Model) look(ctx context.Context, n int, load func(i int) (*data.Picture, error)) (out [][]float32, problems []error, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	out, problems = make([][]float32, n), make([]error, n)
-	batches := make(chan batch)
+	batches := make(chan []prepared)
 	go func() {
 		defer close(batches)
-		for from := 0; from < n; from += m.pictures() {
-			select {
-			case batches <- m.prepare(ctx, from, min(from+m.pictures(), n), load, problems):
-			case <-ctx.Done():
-				return
-			}
-		}
+		m.prepare(ctx, n, load, problems, batches)
 	}()
 	for b := range batches {
-		if len(b.index) == 0 {
-			continue
-		}
-		got, err := m.images.run(ctx, len(b.index), map[string]*tensor.Dense{m.images.input: b.pixels})
+		got, err := m.images.run(ctx, len(b), map[string]*tensor.Dense{m.images.input: m.join(b)})
 		if err != nil {
 			return nil, nil, err
 		}
-		for k, i := range b.index {
-			out[i] = got[k]
+		for k, p := range b {
+			out[p.index] = got[k]
 		}
 	}
 	return out, problems, context.Cause(ctx)
 }
 
-// pictures is how many go into a run.
-func (m *Model) pictures() int {
+// prepared is a picture that is ready for the tower.
+type prepared struct {
+	index  int
+	pixels []float32 // [3, height, width]
+}
+
+// prepare loads pictures and sends them in full batches, the last one perhaps smaller.
+func (m *Model) prepare(ctx context.Context, n int, load func(i int) (*data.Picture, error), problems []error, batches chan<- []prepared) {
+	size := m.batch
 	if m.images.fixed > 0 {
-		return m.images.fixed
+		size = m.images.fixed
 	}
-	return m.batch
+	var ready []prepared
+	send := func(k int) bool {
+		select {
+		case batches <- ready[:k:k]:
+			ready = ready[k:]
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	for from := 0; from < n && ctx.Err() == nil; from += size {
+		next := make([][]float32, min(size, n-from))
+		parallel(len(next), func(k int) {
+			x, err := load(from + k)
+			if problems[from+k] = err; err == nil && x != nil {
+				next[k] = m.processor.pixels(x)
+			}
+		})
+		for k, pixels := range next {
+			if pixels != nil {
+				ready = append(ready, prepared{from + k, pixels})
+			}
+		}
+		if len(ready) >= size && !send(size) {
+			return
+		}
+	}
+	for len(ready) > 0 && ctx.Err() == nil {
+		send(min(size, len(ready)))
+	}
 }
 
-// batch is prepared pictures: pixels [len(index) or the tower's fixed number, 3, height, width] of the pictures of that index.
-type batch struct {
-	index  []int
-	pixels *tensor.Dense
-}
-
-// prepare loads the pictures from to to-1 and makes their pixels, leaving out those that cannot be loaded.
-func (m *Model) prepare(ctx context.Context, from, to int, load func(i int) (*data.Picture, error), problems []error) batch {
+// join makes the tower's input [pictures, 3, height, width], filled up to the number that the graph wants.
+func (m *Model) join(b []prepared) *tensor.Dense {
 	p := m.processor
-	each := 3 * p.height * p.width
-	pixels := make([]float32, max(to-from, m.images.fixed)*each)
+	n := max(len(b), m.images.fixed)
+	all := make([]float32, 0, n*3*p.height*p.width)
+	for i := range n {
+		all = append(all, b[min(i, len(b)-1)].pixels...)
+	}
+	return tensor.New(tensor.WithShape(n, 3, p.height, p.width), tensor.WithBacking(all))
+}
+
+// parallel calls f(0) to f(n-1) on all cores.
+func parallel(n int, f func(i int)) {
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), to-from) {
+	for range min(runtime.GOMAXPROCS(0), n) {
 		wg.Go(func() {
-			for ctx.Err() == nil {
-				i := from + int(next.Add(1)) - 1
-				if i >= to {
-					return
-				}
-				x, err := load(i)
-				if err != nil {
-					problems[i] = err
-					continue
-				}
-				copy(pixels[(i-from)*each:], p.pixels(x))
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
 			}
 		})
 	}
 	wg.Wait()
-	var b batch
-	for i := from; i < to; i++ {
-		if problems[i] == nil {
-			copy(pixels[len(b.index)*each:], pixels[(i-from)*each:(i-from+1)*each])
-			b.index = append(b.index, i)
-		}
-	}
-	n := max(len(b.index), m.images.fixed)
-	if n > 0 {
-		b.pixels = tensor.New(tensor.WithShape(n, 3, p.height, p.width), tensor.WithBacking(pixels[:n*each]))
-	}
-	return b
 }
