@@ -1,0 +1,219 @@
+package main
+
+import (
+	"bytes"
+	"compress/zlib"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"assay/data"
+	"assay/internal/cli"
+	"assay/internal/oracle"
+)
+
+// run runs a command line as the process would.
+func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	code = app.Run(context.Background(), args, &out, &err)
+	return code, out.String(), err.String()
+}
+
+// bomb is a PNG file that says it holds 20,000 x 20,000 pixels.
+func bomb() []byte {
+	var b bytes.Buffer
+	b.WriteString("\x89PNG\r\n\x1a\n")
+	chunk := func(kind string, body []byte) {
+		binary.Write(&b, binary.BigEndian, uint32(len(body)))
+		b.WriteString(kind)
+		b.Write(body)
+		binary.Write(&b, binary.BigEndian, crc32.ChecksumIEEE(append([]byte(kind), body...)))
+	}
+	head := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, 20000), 20000)
+	chunk("IHDR", append(head, 8, 2, 0, 0, 0))
+	var z bytes.Buffer
+	w := zlib.NewWriter(&z)
+	w.Write(make([]byte, 1<<20))
+	w.Close()
+	chunk("IDAT", z.Bytes())
+	chunk("IEND", nil)
+	return b.Bytes()
+}
+
+// writeBatch makes a table of the oracle's cases with bad rows in between, and returns the scores that the good rows must get.
+func writeBatch(t *testing.T, dir string) (table, scorer string, want map[string]float64) {
+	t.Helper()
+	family := filepath.Join(oracle.Folders(t)[0], "llavanext")
+	for name, raw := range map[string][]byte{"broken.png": []byte("\x89PNG\r\n\x1a\nno more"), "bomb.png": bomb()} {
+		if err := os.WriteFile(filepath.Join(dir, name), raw, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var text strings.Builder
+	want = map[string]float64{}
+	row := func(id, source, edit, instruction string) {
+		line, err := json.Marshal(map[string]any{"id": id, "source": source, "edit": edit, "instruction": instruction, "mine": map[string]any{"kept": id}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.Write(append(line, '\n'))
+	}
+	for _, c := range oracle.Read[[]oracle.Case](t, filepath.Join(family, "cases.json")) {
+		if c.Scorer != "scorer" {
+			continue
+		}
+		id := fmt.Sprint("case", c.ID)
+		source, edit := filepath.Join(family, c.Source), filepath.Join(family, c.Edited)
+		row(id, source, edit, c.Instruction)
+		want[id] = c.Score
+		row("broken"+id, source, "broken.png", c.Instruction)
+		row("bomb"+id, "bomb.png", edit, c.Instruction)
+		row("missing"+id, source, "nowhere.png", c.Instruction)
+		row("empty"+id, source, edit, " ")
+	}
+	table = filepath.Join(dir, "in.jsonl")
+	if err := os.WriteFile(table, []byte(text.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return table, filepath.Join(family, "scorer"), want
+}
+
+// checkBatch reads what batch wrote: order kept, good rows scored, bad ones with an error and no number.
+func checkBatch(t *testing.T, path, in string, want map[string]float64) {
+	t.Helper()
+	input, err := data.OpenTable(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer input.Close()
+	out, err := data.OpenTable(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	if out.Len() != input.Len() {
+		t.Fatalf("%d rows, want %d", out.Len(), input.Len())
+	}
+	for i := range out.Len() {
+		rec, err := out.Record(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		old, err := input.Record(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := func(r data.Record, name string) string {
+			v, _ := r.Get(name)
+			s, err := data.Text(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		id := text(rec, "id")
+		if was := text(old, "id"); id != was {
+			t.Fatalf("row %d is %v, want %v", i, id, was)
+		}
+		score, _ := rec.Get("score")
+		got, err := data.Number(score)
+		if err != nil {
+			t.Fatal(err)
+		}
+		message := text(rec, "error")
+		if w, good := want[id]; good {
+			if got == nil || math.Abs(*got-w) > 1e-4 || message != "" {
+				t.Errorf("%s: score %v, error %q, want %g", id, score, message, w)
+			}
+		} else if got != nil || message == "" {
+			t.Errorf("%s: score %v, error %q; want an error and no number", id, score, message)
+		}
+	}
+}
+
+func TestBatch(t *testing.T) {
+	for _, name := range []string{"out.jsonl", "out.parquet"} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			in, scorer, want := writeBatch(t, dir)
+			out := filepath.Join(dir, name)
+			code, stdout, stderr := run(t, "batch", "--scorer", scorer, "--in", in, "--out", out, "--json")
+			var r batchResult
+			if err := json.Unmarshal([]byte(stdout), &r); err != nil || code != cli.Failed || r.Scored != len(want) || r.Failed != 4*len(want) {
+				t.Fatalf("%d %q %q", code, stdout, stderr)
+			}
+			checkBatch(t, out, in, want)
+			if _, err := os.Stat(out + ".progress"); !os.IsNotExist(err) {
+				t.Error("the journal is left behind")
+			}
+			again := filepath.Join(dir, "again"+filepath.Ext(name)) // what was written can be read and scored again
+			if code, _, stderr := run(t, "batch", "--scorer", scorer, "--in", out, "--out", again); code != cli.Failed {
+				t.Errorf("%d %q", code, stderr)
+			}
+			checkBatch(t, again, in, want)
+		})
+	}
+}
+
+// TestBatchResumes interrupts a batch: rows that were scored are not scored again, and a torn line does no harm.
+func TestBatchResumes(t *testing.T) {
+	dir := t.TempDir()
+	in, scorer, want := writeBatch(t, dir)
+	out := filepath.Join(dir, "out.jsonl")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var stdout, stderr bytes.Buffer
+	if code := app.Run(ctx, []string{"batch", "--scorer", scorer, "--in", in, "--out", out}, &stdout, &stderr); code != cli.Interrupted {
+		t.Fatalf("%d %q %q", code, stdout.String(), stderr.String())
+	}
+	if _, err := os.Stat(out); !os.IsNotExist(err) {
+		t.Fatal("an interrupted batch wrote its output")
+	}
+	f, err := os.OpenFile(out+".progress", os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(`{"row":0,"score01":0.25}` + "\n" + `{"row":5,"sco`); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	if code, stdout, stderr := run(t, "batch", "--scorer", scorer, "--in", in, "--out", out); code != cli.Failed {
+		t.Fatalf("%d %q %q", code, stdout, stderr)
+	}
+	want["case0"] = 2.5 // as the journal says: it was not scored again
+	checkBatch(t, out, in, want)
+
+	// a journal of another scorer is not believed
+	if err := os.WriteFile(out+".progress", []byte(`{"in":"x","rows":3,"scorer":"y"}`+"\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := run(t, "batch", "--scorer", scorer, "--in", in, "--out", out); code != cli.Failed || !strings.Contains(stderr, "another run") {
+		t.Errorf("%d %q", code, stderr)
+	}
+}
+
+func TestPair(t *testing.T) {
+	family := filepath.Join(oracle.Folders(t)[0], "llavanext")
+	for _, c := range oracle.Read[[]oracle.Case](t, filepath.Join(family, "cases_adiee.json")) {
+		code, stdout, stderr := run(t, "pair", "--scorer", filepath.Join(family, c.Scorer), "--source", filepath.Join(family, c.Source),
+			"--edit", filepath.Join(family, c.Edited), "--instruction", c.Instruction, "--json")
+		var got struct{ Score *float64 }
+		if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != cli.Done || got.Score == nil || math.Abs(*got.Score-c.Score) > 1e-4 {
+			t.Errorf("case %d: %d %q %q, want %g", c.ID, code, stdout, stderr, c.Score)
+		}
+	}
+	if code, _, stderr := run(t, "pair", "--scorer", "nowhere", "--source", "a", "--edit", "b"); code != cli.Failed || !strings.Contains(stderr, "nowhere") {
+		t.Errorf("%d %q", code, stderr)
+	}
+	if code, _, _ := run(t, "pair"); code != cli.Wrong {
+		t.Errorf("%d, want %d", code, cli.Wrong)
+	}
+}
