@@ -215,7 +215,7 @@ func (e *EncoderConfig) check(d checker) {
 	d.want(deviceName.MatchString(e.Device), "encoders.device", "want auto, cpu or cuda:N, not %q", e.Device)
 	d.want(e.Threads >= 0, "encoders.threads", "want at least 0 (all cores), not %d", e.Threads)
 	d.want(e.Batch > 0, "encoders.batch", "want at least 1, not %d", e.Batch)
-	d.want(e.CacheSize >= 0, "encoders.cache_size", "want at least 0 bytes, not %v", e.CacheSize)
+	d.want(e.CacheSize >= 1, "encoders.cache_size", "want a number of bytes, not %v", e.CacheSize)
 	d.want(e.Given == "keep" || e.Given == "replace", "encoders.given", "want keep, replace, not %q", e.Given)
 }
 

@@ -2,20 +2,36 @@ package main
 
 import (
 	"context"
-	"errors"
 
 	"assay/encoders"
 	"assay/labeling"
 )
 
 // openEncoders opens the models that a configuration names, each behind the cache of embeddings.
-func openEncoders(c labeling.EncoderConfig) (e labeling.Encoders, closeAll func(), err error) {
-	var open []*encoders.Model
-	closeAll = func() {
-		for _, m := range open {
-			m.Close() // nothing was written
+func openEncoders(c labeling.EncoderConfig) (e labeling.Encoders, closer func() error, err error) {
+	var open []func() error
+	closeAll := func() error {
+		var first error
+		for i := len(open) - 1; i >= 0; i-- {
+			if err := open[i](); first == nil {
+				first = err
+			}
 		}
+		return first
 	}
+	defer func() {
+		if err != nil {
+			closeAll() // err came first
+		}
+	}()
+	if c.Clip == "" && c.Dino == "" {
+		return e, closeAll, nil
+	}
+	cache, err := encoders.OpenCache(c.Cache, int64(c.CacheSize))
+	if err != nil {
+		return e, nil, err
+	}
+	open = append(open, cache.Close)
 	for _, model := range []struct {
 		path string
 		to   *labeling.Encoder
@@ -25,22 +41,23 @@ func openEncoders(c labeling.EncoderConfig) (e labeling.Encoders, closeAll func(
 		}
 		m, err := encoders.Open(model.path, encoders.Options{Device: c.Device, Threads: c.Threads, Batch: c.Batch})
 		if err != nil {
-			closeAll()
 			return e, nil, err
 		}
-		open = append(open, m)
-		*model.to = optionalTexts{m}
+		open = append(open, m.Close)
+		cached, err := encoders.NewCached(m, cache)
+		if err != nil {
+			return e, nil, err
+		}
+		if *model.to = cached; !m.HasTexts() {
+			*model.to = picturesOnly{cached}
+		}
 	}
 	return e, closeAll, nil
 }
 
-// optionalTexts gives no vectors for texts where the model has no text tower: CLIP-D is not known then.
-type optionalTexts struct{ encoders.Encoder }
+// picturesOnly is an encoder without a text tower: it has no vectors for captions, so there is no CLIP-D.
+type picturesOnly struct{ labeling.Encoder }
 
-func (o optionalTexts) Texts(ctx context.Context, texts []string) ([][]float32, error) {
-	vectors, err := o.Encoder.Texts(ctx, texts)
-	if errors.Is(err, encoders.ErrNoTexts) {
-		return make([][]float32, len(texts)), nil
-	}
-	return vectors, err
+func (picturesOnly) Texts(_ context.Context, texts []string) ([][]float32, error) {
+	return make([][]float32, len(texts)), nil
 }

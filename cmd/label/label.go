@@ -42,6 +42,7 @@ The result does not depend on how many shards there were. Rules, thresholds, spl
 merged again without measuring anything.`,
 		Example: `  label merge --config label.yaml
   label merge --config label.yaml copied/machine1 copied/machine2`,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, dirs []string) error { return runMerge(c, config, dirs) },
 	}
 	c.Flags().StringVar(&config, "config", "", "YAML file of the run")
@@ -98,22 +99,22 @@ func runLabel(c *cobra.Command, config, shardText string) error {
 // measure does what is left of a shard.
 func measure(c *cobra.Command, job *labeling.Job, shard labeling.Shard) error {
 	todo, err := job.Todo(shard)
-	if err != nil || todo == 0 {
+	if err != nil || todo == 0 { // then no encoder is needed
 		return err
 	}
 	e, closeEncoders, err := openEncoders(job.Config.Encoders)
 	if err != nil {
 		return err
 	}
-	defer closeEncoders()
 	bar := cli.NewProgress(c, "measuring", int64(todo), "samples")
 	defer bar.Close()
 	var pictures atomic.Int64
 	start := time.Now()
-	return job.Measure(c.Context(), e, shard, func(samples, n int) {
+	err = job.Measure(c.Context(), e, shard, func(samples, n int) {
 		total := pictures.Add(int64(n))
 		bar.Add(int64(samples), fmt.Sprintf("%.1f pictures/s", float64(total)/time.Since(start).Seconds()))
 	})
+	return errors.Join(err, closeEncoders())
 }
 
 func runMerge(c *cobra.Command, config string, dirs []string) error {

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"assay/data"
+	"assay/internal/cli"
+	"assay/internal/oracle"
+	"assay/labeling"
+)
+
+// childEnv makes the test binary a plain `label`, so that it can be killed.
+const childEnv = "ASSAY_TEST_LABEL"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		app.Main()
+	}
+	os.Exit(m.Run())
+}
+
+// label runs one command line in this process.
+func label(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = app.Run(t.Context(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// From pictures and captions to the numbers that transformers gives, through the whole command.
+func TestSimilaritiesAgainstOracle(t *testing.T) {
+	type pair struct {
+		ID    int
+		ClipI float64 `json:"clip_i"`
+		ClipD float64 `json:"clip_d"`
+		DinoI float64 `json:"dino_i"`
+	}
+	oracle.Each(t, func(t *testing.T, folder string) {
+		config := write(t, "label.yaml", fmt.Sprintf(`
+out: out
+sources:
+  - layout: table
+    name: pairs
+    path: %[1]s/clip/pairs.json
+    columns: {source: input, edit: edited, target: gt, instruction: caption_after, source_caption: caption_before, target_caption: caption_after, clip_d: none, clip_i: none}
+    editor: magicbrush
+encoders: {clip: %[1]s/clip/model, dino: %[1]s/dinov2/model, device: cpu, threads: 1}
+`, folder))
+		if code, _, errs := label(t, "--config", config, "--json"); code != cli.Done {
+			t.Fatalf("exit code %d: %s", code, errs)
+		}
+		want := map[string]pair{}
+		for _, model := range []string{"clip", "dinov2"} {
+			for _, p := range oracle.Read[[]pair](t, filepath.Join(folder, model, "pairs.json")) {
+				id := fmt.Sprintf("pairs/%d/magicbrush", p.ID)
+				have := want[id]
+				have.ClipI, have.ClipD, have.DinoI = have.ClipI+p.ClipI, have.ClipD+p.ClipD, have.DinoI+p.DinoI
+				want[id] = have
+			}
+		}
+		table, err := data.OpenTable(filepath.Join(filepath.Dir(config), "out", labeling.TableFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer table.Close()
+		found := 0
+		for row, err := range table.All() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, ok := want[row.ID]
+			if !ok {
+				continue
+			}
+			found++
+			for name, v := range map[string][2]float64{"clip_i": {*row.ClipI, p.ClipI}, "clip_d": {*row.ClipD, p.ClipD}, "dino_i": {*row.DinoI, p.DinoI}} {
+				if !(math.Abs(v[0]-v[1]) < 1e-5) {
+					t.Errorf("%s: %s %v, want %v", row.ID, name, v[0], v[1])
+				}
+			}
+		}
+		if found != len(want) || found == 0 {
+			t.Errorf("%d of %d pairs are in the table", found, len(want))
+		}
+	})
+}
+
+func TestUsage(t *testing.T) {
+	folder, err := filepath.Abs("../../data/readers/testdata/folder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := write(t, "label.yaml", fmt.Sprintf("out: out\npreset: released\nsources: [{layout: folder, path: %s}]\n", folder))
+	wrong := write(t, "wrong.yaml", "preset: both\nsource: []\n")
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{nil, cli.Wrong, "--config is needed"},
+		{[]string{"--config", wrong}, cli.Wrong, "unknown key (did you mean sources?)"},
+		{[]string{"--config", "none.yaml"}, cli.Wrong, "none.yaml"},
+		{[]string{"--config", good, "--shard", "5/4"}, cli.Wrong, "--shard"},
+		{[]string{"merge", "--config", good}, cli.Failed, "1 of 1 parts are not measured yet"},
+		{[]string{"--config", good, "--shard", "1/2"}, cli.Done, ""},
+		{[]string{"--config", good, "--shard", "2/2"}, cli.Done, ""},
+		{[]string{"merge", "--config", good, "elsewhere"}, cli.Failed, "elsewhere is not the output folder of a shard"},
+		{[]string{"merge", "--config", good}, cli.Done, ""},
+	} {
+		code, out, errs := label(t, c.args...)
+		if code != c.code || !strings.Contains(errs, c.want) {
+			t.Errorf("label %v: exit code %d, want %d\n%s%s", c.args, code, c.code, out, errs)
+		}
+	}
+	code, out, _ := label(t, "--config", good, "--json")
+	var report labeling.Report
+	if err := json.Unmarshal([]byte(out), &report); err != nil || code != cli.Done || report.TableRows != 6 {
+		t.Errorf("--json: %d %v %s", code, err, out)
+	}
+}
+
+// Every configuration in examples/ is right but for data that are not there.
+func TestExamples(t *testing.T) {
+	paths, err := filepath.Glob("../../examples/label*.yaml")
+	if err != nil || len(paths) < 2 {
+		t.Fatalf("%v %v", paths, err)
+	}
+	for _, path := range paths {
+		_, err := labeling.Load(path)
+		for _, problem := range cli.Problems(err) {
+			if !strings.HasSuffix(problem, "no such file or directory") {
+				t.Error(problem)
+			}
+		}
+	}
+}
+
+// A run that is killed again and again, and interrupted in between, ends with the same table as one that is left alone.
+func TestKilled(t *testing.T) {
+	photos, err := filepath.Abs("../../examples/photos")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows strings.Builder
+	rows.WriteString("source,edit,target,method,instruction,clip_d,clip_i,dino_i\n")
+	names := []string{"coffee", "chelsea", "rocket", "tissue", "retina"}
+	for i := range 640 {
+		fmt.Fprintf(&rows, "%s.png,%s.png,%s.png,aurora,edit %d,0.%d,0.9,0.%d\n", names[i%5], names[(i+1)%5], names[(i+2)%5], i, i%7, i%9)
+	}
+	table := write(t, "rows.csv", rows.String())
+	config := func() (string, string) {
+		path := write(t, "label.yaml", fmt.Sprintf("out: out\npreset: released\npictures: files\nsources: [{layout: table, path: %s, pictures: %s}]\n", table, photos))
+		return path, filepath.Join(filepath.Dir(path), "out")
+	}
+	command := func(path string) *exec.Cmd {
+		c := exec.Command(os.Args[0], "--config", path)
+		c.Env = append(os.Environ(), childEnv+"=1")
+		return c
+	}
+	path, out := config()
+	start := time.Now()
+	if msg, err := command(path).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, msg)
+	}
+	whole := time.Since(start)
+	want, err := os.ReadFile(filepath.Join(out, labeling.TableFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	path, out = config()
+	stopped, done := 0, false
+	for try := 1; !done; try++ {
+		if try > 60 {
+			t.Fatal("the run does not come to its end")
+		}
+		c := command(path)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		signal := []os.Signal{os.Kill, os.Interrupt}[try%2]
+		timer := time.AfterFunc(whole/4+time.Duration(try)*whole/10, func() { c.Process.Signal(signal) })
+		err := c.Wait()
+		timer.Stop()
+		switch code := c.ProcessState.ExitCode(); {
+		case err == nil:
+			done = true
+		case code == -1 || code == cli.Interrupted:
+			stopped++
+			if _, err := os.Stat(filepath.Join(out, labeling.TableFile)); err == nil && code == cli.Interrupted {
+				continue // stopped after the table, before the report
+			}
+		default:
+			t.Fatalf("exit code %d", code)
+		}
+	}
+	got, err := os.ReadFile(filepath.Join(out, labeling.TableFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Error("another table than that of a run that was left alone")
+	}
+	t.Logf("stopped %d times, %v when left alone", stopped, whole)
+}
