@@ -2,7 +2,6 @@ package encoders
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -56,12 +55,10 @@ func OpenCache(folder string, limit int64) (*Cache, error) {
 func (c *Cache) shelf(fingerprint string) (*shelf, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	sum := sha256.Sum256([]byte(fingerprint))
-	name := fmt.Sprintf("%x", sum[:10])
-	if s := c.shelves[name]; s != nil {
+	if s := c.shelves[fingerprint]; s != nil {
 		return s, nil
 	}
-	s := &shelf{cache: c, folder: filepath.Join(c.folder, name), index: map[key]place{}}
+	s := &shelf{cache: c, folder: filepath.Join(c.folder, fingerprint), index: map[key]place{}}
 	paths, err := filepath.Glob(filepath.Join(s.folder, "*"+segmentExt))
 	if err != nil {
 		return nil, err
@@ -77,7 +74,7 @@ func (c *Cache) shelf(fingerprint string) (*shelf, error) {
 		*seg = *opened
 		s.segments = append(s.segments, seg)
 	}
-	c.shelves[name] = s
+	c.shelves[fingerprint] = s
 	return s, nil
 }
 

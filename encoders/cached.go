@@ -31,7 +31,7 @@ const mostFiles = 1 << 18
 
 // NewCached puts a cache before a model. Closing the two stays with their owner.
 func NewCached(m *Model, c *Cache) (*Cached, error) {
-	s, err := c.shelf(m.fingerprint)
+	s, err := c.shelf(m.Fingerprint())
 	if err != nil {
 		return nil, err
 	}
@@ -40,6 +40,9 @@ func NewCached(m *Model, c *Cache) (*Cached, error) {
 
 // HasTexts reports whether the model has a text tower.
 func (c *Cached) HasTexts() bool { return c.model.HasTexts() }
+
+// Fingerprint identifies the model.
+func (c *Cached) Fingerprint() string { return c.model.Fingerprint() }
 
 // Counts returns how many pictures and texts were encoded, and how many were known: by an earlier run, or because they came
 // again.

@@ -5,6 +5,8 @@ package encoders
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,7 +48,7 @@ type Model struct {
 	images      *tower
 	texts       *textTower // nil: none
 	batch       int
-	fingerprint string
+	fingerprint string               // what Fingerprint is made of
 	weights     *checkpoints.Weights // nil for .onnx files
 }
 
@@ -121,6 +123,12 @@ func (m *Model) open(g *model.Graph, o Options) (*ort.Session, error) {
 
 // HasTexts reports whether the model has a text tower.
 func (m *Model) HasTexts() bool { return m.texts != nil }
+
+// Fingerprint identifies the model, its preprocessing and its tokenizer.
+func (m *Model) Fingerprint() string {
+	sum := sha256.Sum256([]byte(m.fingerprint))
+	return hex.EncodeToString(sum[:10])
+}
 
 // Close frees the sessions, the tokenizer and the weights.
 func (m *Model) Close() error {

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"assay/data"
+	"assay/internal/cli"
+	"assay/internal/oracle"
+)
+
+// edits writes the fixture's edits as a table and returns its path and what each row should measure.
+func edits(t *testing.T, folder string, more ...string) (path string, want []map[string]float64) {
+	t.Helper()
+	type pair struct {
+		ID                int
+		Input, Edited, GT string
+		CaptionBefore     string  `json:"caption_before"`
+		CaptionAfter      string  `json:"caption_after"`
+		ClipI             float64 `json:"clip_i"`
+		ClipD             float64 `json:"clip_d"`
+		DinoI             float64 `json:"dino_i"`
+	}
+	clip := oracle.Read[[]pair](t, filepath.Join(folder, "clip", "pairs.json"))
+	dino := oracle.Read[[]pair](t, filepath.Join(folder, "dinov2", "pairs.json"))
+	var lines []string
+	for i, p := range clip {
+		row := map[string]any{"id": i, "source_caption": p.CaptionBefore, "target_caption": p.CaptionAfter, "kept": []int{i}}
+		for column, picture := range map[string]string{"source": p.Input, "edit": p.Edited, "target": p.GT} {
+			row[column] = filepath.Join(folder, "clip", picture)
+		}
+		line, err := json.Marshal(row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, string(line))
+		want = append(want, map[string]float64{"clip_i": p.ClipI, "clip_d": p.ClipD, "dino_i": dino[i].DinoI})
+	}
+	path = filepath.Join(t.TempDir(), "edits.jsonl")
+	if err := os.WriteFile(path, []byte(strings.Join(append(lines, more...), "\n")), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path, want
+}
+
+// run runs the command on the fixture's encoders.
+func run(ctx context.Context, folder, cache, in, out string, more ...string) (code int, stdout string) {
+	var o, e strings.Builder
+	args := []string{"similarities", "--clip", filepath.Join(folder, "clip", "model"), "--dino", filepath.Join(folder, "dinov2", "model"),
+		"--cache", cache, "--in", in, "--out", out, "--json"}
+	code = app.Run(ctx, append(args, more...), &o, &e)
+	return code, o.String() + e.String()
+}
+
+func records(t *testing.T, path string) []data.Record {
+	t.Helper()
+	table, err := data.OpenTable(path, data.WithRequired())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	var list []data.Record
+	for rec, err := range table.Records() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, rec)
+	}
+	return list
+}
+
+func number(t *testing.T, rec data.Record, name string) *float64 {
+	t.Helper()
+	v, ok := rec.Get(name)
+	x, err := data.Number(v)
+	if !ok || err != nil {
+		t.Fatalf("column %s: %v, %v", name, v, err)
+	}
+	return x
+}
+
+// TestSimilarities: the fixture's numbers in both formats, a table's own columns kept, broken rows named, and nothing encoded
+// twice.
+func TestSimilarities(t *testing.T) {
+	oracle.Each(t, func(t *testing.T, folder string) {
+		in, want := edits(t, folder, `{"id": 8, "source": "none.png", "edit": "none.png", "target": "none.png"}`, `{"id": 9, "edit": "x.png"}`, `{"broken`)
+		cache := t.TempDir()
+		for i, name := range []string{"measured.jsonl", "measured.parquet"} {
+			out := filepath.Join(t.TempDir(), name)
+			code, stdout := run(context.Background(), folder, cache, in, out)
+			var result similarityResult
+			if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != cli.Failed {
+				t.Fatalf("exit code %d: %s (%v)", code, stdout, err)
+			}
+			if result.Rows != len(want)+3 || result.Failed != 3 || result.Known["clip_d"] != len(want) || i > 0 && result.Encoded != 0 || i == 0 && result.Encoded == 0 {
+				t.Errorf("%s: %s", name, stdout)
+			}
+			got := records(t, out)
+			for k, w := range want {
+				for column, x := range w {
+					if v := number(t, got[k], column); v == nil || math.Abs(*v-x) > 1e-5 {
+						t.Errorf("%s row %d: %s is %v, want %g", name, k, column, v, x)
+					}
+				}
+				if number(t, got[k], "clip_t") == nil {
+					t.Errorf("%s row %d has no clip_t", name, k)
+				}
+				if v, ok := got[k].Get("kept"); !ok || v == nil {
+					t.Errorf("%s row %d lost its own column", name, k)
+				}
+			}
+			for k, part := range []string{"none.png", "source", "want"} {
+				rec := got[len(want)+k]
+				v, _ := rec.Get("error")
+				text, err := data.Text(v)
+				if err != nil || !strings.Contains(text, part) && k < 2 || text == "" {
+					t.Errorf("%s: error of broken row %d is %q, want %q (%v)", name, k, text, part, err)
+				}
+				for _, column := range []string{"clip_d", "clip_i", "dino_i", "clip_t"} {
+					if x := number(t, rec, column); x != nil {
+						t.Errorf("%s: broken row %d has %s %g", name, k, column, *x)
+					}
+				}
+			}
+			if _, err := os.Stat(out + ".progress"); !os.IsNotExist(err) {
+				t.Errorf("the journal is left: %v", err)
+			}
+		}
+	})
+}
+
+// TestSimilaritiesResume: an interrupted run says so, leaves no table, and is continued to the same bytes.
+func TestSimilaritiesResume(t *testing.T) {
+	folder := oracle.Folders(t)[0]
+	in, _ := edits(t, folder)
+	raw, err := os.ReadFile(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(in, slices.Concat(slices.Repeat(append(raw, '\n'), 10)), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	whole, part := filepath.Join(dir, "whole.jsonl"), filepath.Join(dir, "part.jsonl")
+	if code, stdout := run(context.Background(), folder, t.TempDir(), in, whole); code != cli.Done {
+		t.Fatalf("exit code %d: %s", code, stdout)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	code, stdout := run(ctx, folder, t.TempDir(), in, part)
+	if _, err := os.Stat(part); code != cli.Interrupted || !strings.Contains(stdout, "goes on") || !os.IsNotExist(err) {
+		t.Fatalf("exit code %d: %s (%v)", code, stdout, err)
+	}
+	journal, err := os.ReadFile(part + ".progress")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := `{"row":3,"clip_d":0.5}` + "\n" // as if this had been measured before the interrupt
+	if err := os.WriteFile(part+".progress", append(journal, row...), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if code, stdout := run(context.Background(), folder, t.TempDir(), in, part); code != cli.Done {
+		t.Fatalf("exit code %d: %s", code, stdout)
+	}
+	a, b := records(t, whole), records(t, part)
+	if len(a) != 80 || len(b) != 80 {
+		t.Fatalf("%d and %d rows, want 80", len(a), len(b))
+	}
+	if v := number(t, b[3], "clip_d"); v == nil || *v != 0.5 {
+		t.Errorf("what the journal holds was measured again: %v", v)
+	}
+	for i := range a {
+		x, errX := json.Marshal(a[i])
+		y, errY := json.Marshal(b[i])
+		if errX != nil || errY != nil || i != 3 && string(x) != string(y) {
+			t.Errorf("row %d: %s and %s", i, x, y)
+		}
+	}
+}
+
+func TestSimilaritiesUsage(t *testing.T) {
+	folder := oracle.Folders(t)[0]
+	in, _ := edits(t, folder)
+	out := filepath.Join(t.TempDir(), "out.jsonl")
+	for _, tt := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"", cli.Wrong, "--in and --out"},
+		{"--in " + in + " --out " + out, cli.Wrong, "--clip or --dino"},
+		{"--clip x --in " + in + " --out out.txt", cli.Wrong, ".jsonl or .parquet"},
+		{"--clip x --batch 0 --in " + in + " --out " + out, cli.Wrong, "at least 1"},
+		{"--clip nowhere --in " + in + " --out " + out, cli.Failed, "encoder nowhere"},
+		{"--clip " + folder + "/clip/model --in nowhere.jsonl --out " + out, cli.Failed, "nowhere.jsonl"},
+	} {
+		var stdout, stderr strings.Builder
+		args := append([]string{"similarities", "--cache", t.TempDir()}, strings.Fields(tt.args)...)
+		if code := app.Run(context.Background(), args, &stdout, &stderr); code != tt.code || !strings.Contains(stderr.String(), tt.want) {
+			t.Errorf("%s: exit code %d, want %d: %s", tt.args, code, tt.code, stderr.String())
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package encoders
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"assay/data"
+	"assay/heuristics"
+	"assay/internal/oracle"
+)
+
+// TestMeasureOracle measures the fixture's edits from their files, against the similarities that transformers gives.
+func TestMeasureOracle(t *testing.T) {
+	oracle.Each(t, func(t *testing.T, folder string) {
+		clip, dino := openReference(t, folder, "clip"), openReference(t, folder, "dinov2")
+		cache := t.TempDir()
+		m := &Measurer{CLIP: openCached(t, clip.model, cache), DINO: openCached(t, dino.model, cache)}
+		var edits []Edit
+		for _, p := range clip.pairs {
+			edits = append(edits, Edit{Source: data.Image{Path: p.Input}, Edit: data.Image{Path: p.Edited}, Target: data.Image{Path: p.GT}, Before: p.Before, After: p.After})
+		}
+		got, err := m.Measure(context.Background(), clip.dir, edits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range got {
+			name := fmt.Sprintf("pair%d.", i)
+			want := heuristics.Cosine(oracle.Floats(t, clip.expect, name+"edited.image_embed"), oracle.Floats(t, clip.expect, name+"after.text_embed"))
+			for _, v := range []struct {
+				what string
+				got  *float64
+				want float64
+			}{{"clip_i", s.ClipI, clip.pairs[i].ClipI}, {"clip_d", s.ClipD, clip.pairs[i].ClipD}, {"dino_i", s.DinoI, dino.pairs[i].DinoI}, {"clip_t", s.ClipT, want}} {
+				if v.got == nil {
+					t.Errorf("%s%s is not known: %v", name, v.what, s.Problems)
+					continue
+				}
+				near(t, name+v.what, *v.got, v.want)
+			}
+		}
+	})
+}
+
+// TestMissingIngredients: what cannot be known is nil, never 0, and what can be is there nevertheless.
+func TestMissingIngredients(t *testing.T) {
+	folder, err := filepath.Abs("../testdata/oracle/images")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache := t.TempDir()
+	clip, dino := openCached(t, open(t, "testdata/clip_half"), cache), openCached(t, open(t, "testdata/dino_giant"), cache)
+	at := func(name string) data.Image { return data.Image{Path: name} }
+	all := Edit{Source: at("coffee.png"), Edit: at("coffee_blur.png"), Target: at("hubble.png"), Before: "a cup", After: "stars"}
+	change := func(f func(e *Edit)) Edit {
+		e := all
+		f(&e)
+		return e
+	}
+	tests := []struct {
+		name     string
+		m        Measurer
+		e        Edit
+		known    string // d, i, o (DINO), t
+		problems int
+	}{
+		{"all", Measurer{clip, dino}, all, "diot", 0},
+		{"no target", Measurer{clip, dino}, change(func(e *Edit) { e.Target = data.Image{} }), "dt", 0},
+		{"no captions", Measurer{clip, dino}, change(func(e *Edit) { e.Before, e.After = "", "" }), "io", 0},
+		{"no source caption", Measurer{clip, dino}, change(func(e *Edit) { e.Before = "" }), "iot", 0},
+		{"no target caption", Measurer{clip, dino}, change(func(e *Edit) { e.After = "" }), "io", 0},
+		{"equal captions", Measurer{clip, dino}, change(func(e *Edit) { e.Before = "stars" }), "iot", 0},
+		{"the edit is the source", Measurer{clip, dino}, change(func(e *Edit) { e.Edit = e.Source }), "diot", 0},
+		{"no source", Measurer{clip, dino}, change(func(e *Edit) { e.Source = data.Image{} }), "iot", 0},
+		{"CLIP alone", Measurer{clip, nil}, all, "dit", 0},
+		{"DINO alone", Measurer{nil, dino}, all, "o", 0},
+		{"CLIP without texts", Measurer{dino, nil}, all, "i", 0},
+		{"missing target", Measurer{clip, dino}, change(func(e *Edit) { e.Target = at("none.png") }), "dt", 1},
+		{"missing edit", Measurer{clip, dino}, change(func(e *Edit) { e.Edit = at("none.png") }), "", 1},
+		{"broken source", Measurer{clip, dino}, change(func(e *Edit) { e.Source = data.Image{Bytes: []byte("no picture")} }), "iot", 1},
+		{"caption with a zero byte", Measurer{clip, dino}, change(func(e *Edit) { e.After = "a\x00" }), "io", 1},
+		{"nothing", Measurer{clip, dino}, Edit{}, "", 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := tt.m.Measure(context.Background(), folder, []Edit{tt.e})
+			if err != nil {
+				t.Fatal(err)
+			}
+			known := ""
+			for _, v := range []struct {
+				letter string
+				x      *float64
+			}{{"d", got[0].ClipD}, {"i", got[0].ClipI}, {"o", got[0].DinoI}, {"t", got[0].ClipT}} {
+				if v.x != nil {
+					known += v.letter
+				}
+			}
+			if known != tt.known || len(got[0].Problems) != tt.problems {
+				t.Errorf("known are %q, want %q; problems %v, want %d", known, tt.known, got[0].Problems, tt.problems)
+			}
+		})
+	}
+}

@@ -1,0 +1,57 @@
+package journal
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+type result struct {
+	Row  int
+	Text string
+}
+
+func TestGoesOn(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.progress")
+	head := map[string]string{"in": "a.jsonl"}
+	var want []result
+	for i, cut := range []string{"", `{"Row":9,"Te`, "{\"Row\":9,\"Te\n", ""} { // what a crash left behind
+		j, done, err := Open[result](path, head)
+		if err != nil || !slices.Equal(done, want) {
+			t.Fatalf("opening %d gives %v, want %v (%v)", i, done, want, err)
+		}
+		more := []result{{2 * i, "a\nb"}, {2*i + 1, ""}}
+		if err := j.Write(more...); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, more...)
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.WriteString(cut)
+		f.Close()
+	}
+	if _, _, err := Open[result](path, map[string]string{"in": "b.jsonl"}); err == nil || !strings.Contains(err.Error(), "a.jsonl") {
+		t.Errorf("a journal of other work: %v", err)
+	}
+}
+
+func TestHeadCutOff(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.progress")
+	if err := os.WriteFile(path, []byte(`{"in":"a.js`), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		j, done, err := Open[result](path, map[string]string{"in": "a.jsonl"})
+		if err != nil || len(done) != 0 {
+			t.Fatalf("%v, %v", done, err)
+		}
+		j.Close()
+	}
+}
