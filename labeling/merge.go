@@ -160,6 +160,7 @@ func (m *merger) survey(ctx context.Context) error {
 		}
 		sc.rows++
 	}
+	m.report.Scenes = len(m.perScene)
 	return m.demanded(ctx)
 }
 

@@ -204,8 +204,12 @@ func (h *Histogram) svg() template.HTML {
 				min(x(m)+3, width-40), top-3, m)
 		}
 	}
+	step := 10 // bins between two numbers
+	if last-first < 30 {
+		step = 5
+	}
 	for i := first; i <= last+1; i++ {
-		if i%10 == 0 {
+		if i%step == 0 {
 			v := -1 + histWidth*float64(i)
 			fmt.Fprintf(&b, `<text class="axis" x="%.1f" y="%g">%.1f</text>`, min(max(x(v)-8, 0), width-20), height-6, v)
 		}

@@ -23,8 +23,9 @@ type Report struct {
 	TableRows   int                       `json:"table_rows"` // that are in the table
 	Labelled    int                       `json:"labelled"`
 	Unlabelled  int                       `json:"unlabelled"` // no rule applies
-	Duplicates  int                       `json:"duplicates"`
-	Bad         int                       `json:"bad"` // could not be used
+	Duplicates  int                       `json:"duplicates"` // the same edit of the same source and instruction again
+	Scenes      int                       `json:"scenes"`     // sets of rows that share no source picture and no session
+	Bad         int                       `json:"bad"`        // could not be used
 	MaxBad      float64                   `json:"max_bad"`
 	Preferences int                       `json:"preferences"`
 	Thresholds  Thresholds                `json:"thresholds"`
