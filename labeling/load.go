@@ -33,12 +33,13 @@ type shot struct {
 }
 
 // loader reads and embeds the pictures of one part. Pictures are decoded by several workers at once and embedded in
-// batches; not more than a batch and one picture per worker are in memory.
+// batches, one after the other, while the next one is decoded; not more than two batches and one picture per worker are in
+// memory.
 type loader struct {
 	ctx      context.Context
 	out      string
 	encoders Encoders
-	batch    int
+	size     int                // of a batch
 	counted  func(pictures int) // called for every picture that is done
 
 	tokens chan struct{} // of pictures in memory
@@ -46,15 +47,22 @@ type loader struct {
 	busy   sync.WaitGroup
 	known  map[string]*shot
 
-	mu      sync.Mutex
-	pending []*shot
-	decoded []*data.Picture
-	fatal   error
+	encode sync.Mutex // held while a batch is embedded
+
+	mu    sync.Mutex
+	batch batch // that is being collected
+	fatal error
 }
 
-func newLoader(ctx context.Context, out string, e Encoders, batch, workers int, counted func(int)) *loader {
-	return &loader{ctx: ctx, out: out, encoders: e, batch: batch, counted: counted, known: map[string]*shot{},
-		tokens: make(chan struct{}, batch+workers), decode: make(chan struct{}, workers)}
+// batch are pictures that wait to be embedded.
+type batch struct {
+	shots    []*shot
+	pictures []*data.Picture
+}
+
+func newLoader(ctx context.Context, out string, e Encoders, size, workers int, counted func(int)) *loader {
+	return &loader{ctx: ctx, out: out, encoders: e, size: size, counted: counted, known: map[string]*shot{},
+		tokens: make(chan struct{}, 2*size+workers), decode: make(chan struct{}, workers)}
 }
 
 // add begins to load a picture. The shot is ready when wait has returned. A picture that is asked for twice is loaded once,
@@ -78,24 +86,31 @@ func (l *loader) add(m data.Image, embed bool) *shot {
 	l.known[key] = s
 	l.tokens <- struct{}{}
 	l.busy.Go(func() {
-		if !l.load(s, m, embed) {
+		p := l.load(s, m)
+		switch {
+		case p == nil:
 			<-l.tokens
+		case !embed:
+			<-l.tokens
+			l.counted(1)
+		default:
+			l.embed(l.collect(s, p))
 		}
 	})
 	return s
 }
 
-// load reads and hashes a picture; true: it waits to be embedded, and is still in memory.
-func (l *loader) load(s *shot, m data.Image, embed bool) bool {
+// load reads and hashes a picture; nil: it cannot be used.
+func (l *loader) load(s *shot, m data.Image) *data.Picture {
 	l.decode <- struct{}{}
 	defer func() { <-l.decode }()
 	if s.err = l.ctx.Err(); s.err != nil {
-		return false
+		return nil
 	}
 	p, err := m.Open("", data.Limits{})
 	if err != nil {
 		s.err = err
-		return false
+		return nil
 	}
 	s.Pixels, s.Hash = pixels(p), PerceptualHash(p)
 	if len(m.Bytes) > 0 {
@@ -106,19 +121,20 @@ func (l *loader) load(s *shot, m data.Image, embed bool) bool {
 	}
 	if err != nil {
 		l.fail(err)
-		return false
+		return nil
 	}
-	if !embed {
-		l.counted(1)
-		return false
-	}
+	return p
+}
+
+// collect adds a picture to the batch, and returns the batch if that makes it full.
+func (l *loader) collect(s *shot, p *data.Picture) (full batch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.pending, l.decoded = append(l.pending, s), append(l.decoded, p)
-	if len(l.pending) >= l.batch {
-		l.embed()
+	l.batch.shots, l.batch.pictures = append(l.batch.shots, s), append(l.batch.pictures, p)
+	if len(l.batch.shots) >= l.size {
+		full, l.batch = l.batch, batch{}
 	}
-	return true
+	return full
 }
 
 func (l *loader) fail(err error) {
@@ -129,32 +145,33 @@ func (l *loader) fail(err error) {
 	}
 }
 
-// embed runs the encoders on the pending pictures. l.mu is held.
-func (l *loader) embed() {
-	n := len(l.pending)
+// embed runs the encoders on a batch.
+func (l *loader) embed(b batch) {
+	n := len(b.shots)
 	if n == 0 {
 		return
 	}
+	l.encode.Lock()
+	defer l.encode.Unlock()
 	for _, e := range []struct {
 		encoder Encoder
 		set     func(*shot, []float32)
 	}{{l.encoders.Clip, func(s *shot, v []float32) { s.clip = v }}, {l.encoders.Dino, func(s *shot, v []float32) { s.dino = v }}} {
-		if e.encoder == nil || l.fatal != nil {
+		if e.encoder == nil || l.failed() != nil {
 			continue
 		}
-		vectors, err := e.encoder.Images(l.ctx, l.decoded)
+		vectors, err := e.encoder.Images(l.ctx, b.pictures)
 		if err == nil && len(vectors) != n {
 			err = fmt.Errorf("an encoder gave %d vectors for %d pictures", len(vectors), n)
 		}
 		if err != nil {
-			l.fatal = err
+			l.fail(err)
 			continue
 		}
-		for i, s := range l.pending {
+		for i, s := range b.shots {
 			e.set(s, vectors[i])
 		}
 	}
-	l.pending, l.decoded = nil, nil
 	for range n {
 		<-l.tokens
 	}
@@ -164,12 +181,17 @@ func (l *loader) embed() {
 // wait returns when all pictures are ready. Its error is not one of a picture.
 func (l *loader) wait() error {
 	l.busy.Wait()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.embed()
+	l.embed(l.batch)
+	l.batch = batch{}
 	if err := l.ctx.Err(); err != nil {
 		return err
 	}
+	return l.failed()
+}
+
+func (l *loader) failed() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return l.fatal
 }
 

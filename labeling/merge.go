@@ -111,9 +111,7 @@ func (j *Job) Merge(ctx context.Context) (*Report, error) {
 	if err := m.write(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.finish(m.labeler); err != nil {
-		return nil, err
-	}
+	r.finish(m.labeler)
 	return r, r.save(out)
 }
 

@@ -3,6 +3,7 @@ package labeling
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"hash/fnv"
 	"maps"
 	"math"
@@ -38,7 +39,9 @@ type Report struct {
 	Histograms  []*Histogram              `json:"histograms"`
 	Skipped     map[string]int            `json:"skipped"` // kind -> how many; all are in skipped.jsonl
 	Examples    []SkippedRow              `json:"skipped_examples"`
+	Warnings    []string                  `json:"warnings"`
 
+	validation        float64 // share that was asked for
 	unlabelledDropped bool
 	shown             map[string][]example // rule -> examples
 }
@@ -97,6 +100,9 @@ func (h *Histogram) count(r *row) {
 	}
 }
 
+// empty tells that no output has the similarity.
+func (h *Histogram) empty() bool { return h.Outputs == [histBins]int{} }
+
 // example is a row that the page shows.
 type example struct {
 	order    uint64
@@ -115,7 +121,7 @@ const (
 func newReport(j *Job) *Report {
 	return &Report{Preset: j.Config.Preset, Table: TableFile, MaxBad: j.Config.MaxBad, Rules: map[string]int{}, Labels: map[string]int{},
 		Editors: map[string]map[string]int{}, Datasets: map[string]int{}, Splits: map[string]int{}, Skipped: map[string]int{},
-		unlabelledDropped: j.Config.Unlabelled == "drop", shown: map[string][]example{},
+		validation: j.Config.Split.Validation, unlabelledDropped: j.Config.Unlabelled == "drop", shown: map[string][]example{},
 		Histograms: []*Histogram{
 			{Similarity: "CLIP-D", of: func(r *row) *float64 { return r.ClipD }},
 			{Similarity: "CLIP-I", of: func(r *row) *float64 { return r.ClipI }},
@@ -174,8 +180,8 @@ func (r *Report) example(why string, x example) {
 // RuleNames lists the rules that decided about rows, sorted; "none" where none did.
 func (r *Report) RuleNames() []string { return slices.Sorted(maps.Keys(r.Rules)) }
 
-// finish takes over the thresholds.
-func (r *Report) finish(l *heuristics.Labeler) error {
+// finish takes over the thresholds and looks for what may surprise.
+func (r *Report) finish(l *heuristics.Labeler) {
 	clipI, dinoI := l.Thresholds()
 	r.Thresholds = Thresholds{FailedClipD: l.FailedClipD, PartialClipD: l.PartialClipD, Join: l.Join}
 	for _, t := range []struct {
@@ -190,7 +196,16 @@ func (r *Report) finish(l *heuristics.Labeler) error {
 	r.Histograms[1].marks = []float64{clipI}
 	r.Histograms[2].marks = []float64{dinoI}
 	slices.Sort(r.Guard.Unreadable)
-	return nil
+	if r.Rules[heuristics.RuleNoClipD] > 0 && r.Histograms[0].empty() {
+		r.warn("no output has a CLIP-D, so all those of prompt-guided editors are labelled 0 by %s: give encoders and captions", heuristics.RuleNoClipD)
+	}
+	if r.validation > 0 && r.TableRows > 0 && len(r.Splits) == 1 && r.Splits[splitTrain] > 0 {
+		r.warn("no row is held out for validation: the rows form %d scenes, and a scene is not divided", r.Scenes)
+	}
+}
+
+func (r *Report) warn(format string, args ...any) {
+	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
 }
 
 // save writes report.json and the page.

@@ -144,6 +144,9 @@ func merge(c *cobra.Command, job *labeling.Job) error {
 			counts = append(counts, fmt.Sprintf("%s %d", rule, report.Rules[rule]))
 		}
 		fmt.Fprintf(w, "rules: %s\n", strings.Join(counts, ", "))
+		for _, warning := range report.Warnings {
+			fmt.Fprintf(w, "warning: %s\n", warning)
+		}
 		if report.Bad > 0 || len(report.Skipped) > 0 {
 			fmt.Fprintf(w, "%d could not be used; all that is not in the table: %s\n", report.Bad, filepath.Join(out, labeling.SkippedFile))
 		}

@@ -128,6 +128,7 @@ type cells struct {
 	rec    data.Record
 	o      *Options
 	folder string
+	where  string // the row, for people
 	errs   []error
 }
 
@@ -141,7 +142,7 @@ func readRow(r rows, i int, o *Options) (*cells, error) {
 	if folder == "" {
 		folder = r.folder()
 	}
-	return &cells{rec: rec, o: o, folder: folder}, nil
+	return &cells{rec: rec, o: o, folder: folder, where: r.where(i)}, nil
 }
 
 // column is the file's name for a field; a field without one in the options is a name itself.
@@ -150,11 +151,6 @@ func (c *cells) column(field string) string {
 		return name
 	}
 	return field
-}
-
-func (c *cells) has(field string) bool {
-	_, ok := c.rec.Get(c.column(field))
-	return ok
 }
 
 // get returns the value of a field, nil if there is none.
@@ -231,7 +227,17 @@ func (c *cells) names() string {
 	return strings.Join(names, ", ")
 }
 
-func (c *cells) err() error { return errors.Join(c.errs...) }
+// err tells all that was wrong in one line.
+func (c *cells) err() error {
+	if len(c.errs) == 0 {
+		return nil
+	}
+	err := c.errs[0]
+	for _, next := range c.errs[1:] {
+		err = fmt.Errorf("%w; %w", err, next)
+	}
+	return fmt.Errorf("%s: %w", c.where, err)
+}
 
 // under returns a picture whose path does not depend on where it was named.
 func under(folder string, m data.Image) data.Image {
