@@ -2,13 +2,10 @@ package model
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"assay/checkpoints"
 	"assay/onnx"
@@ -116,7 +113,7 @@ func exportTo(dir string, b *Opened, graph func(string) *Graph, score func(*Grap
 			}
 			out.Graphs = append(out.Graphs, describe(g.M, b.Inputs()))
 		}
-		if err := copyCompanions(b.Dir, tmp); err != nil {
+		if err := checkpoints.CopyCompanions(b.Dir, tmp); err != nil {
 			return err
 		}
 		return checkpoints.WriteAtomic(filepath.Join(tmp, "graphs.json"), func(w io.Writer) error {
@@ -150,39 +147,7 @@ func linkOrCopy(from, to string) error {
 	if os.Link(real, to) == nil {
 		return nil
 	}
-	return copyFile(real, to)
-}
-
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	return checkpoints.WriteAtomic(to, func(w io.Writer) error {
-		_, err := io.Copy(w, in)
-		return err
-	})
-}
-
-// copyCompanions copies what belongs to a checkpoint besides its weights: configuration, tokenizer, templates.
-func copyCompanions(from, to string) error {
-	entries, err := os.ReadDir(from)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		ext := filepath.Ext(e.Name())
-		if e.IsDir() || strings.HasSuffix(e.Name(), ".index.json") && strings.Contains(e.Name(), "model") {
-			continue
-		}
-		if ext == ".json" || ext == ".jinja" || ext == ".txt" || e.Name() == "tokenizer.model" {
-			if err := copyFile(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-		}
-	}
-	return nil
+	return checkpoints.CopyFile(real, to)
 }
 
 func writeGraph(m *onnx.Model, path string, location map[string]string) error {

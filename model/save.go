@@ -79,7 +79,7 @@ func (e *engine) saveBackbone(dir string) error {
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		return err
 	}
-	if err := copyCompanions(e.backbone.Dir, dir); err != nil {
+	if err := checkpoints.CopyCompanions(e.backbone.Dir, dir); err != nil {
 		return err
 	}
 	w := e.backbone.Weights
