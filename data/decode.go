@@ -117,15 +117,8 @@ func Decode(raw []byte, l Limits) (p *Picture, err error) {
 			p, err = nil, fmt.Errorf("damaged %s: %v", f.name, r)
 		}
 	}()
-	c, err := f.config(bytes.NewReader(raw))
-	if err != nil {
-		return nil, damaged(f, err)
-	}
-	if c.Width < 1 || c.Height < 1 {
-		return nil, fmt.Errorf("damaged %s: %d x %d pixels", f.name, c.Width, c.Height)
-	}
-	if int64(c.Width) > l.pixels()/int64(c.Height) {
-		return nil, fmt.Errorf("%w: %d x %d pixels, at most %d are allowed", ErrLimit, c.Width, c.Height, l.pixels())
+	if _, _, err := Size(raw, l); err != nil {
+		return nil, err
 	}
 	if p, err = f.decode(raw); err != nil {
 		return nil, damaged(f, err)

@@ -1,0 +1,124 @@
+package reward
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"assay/data"
+)
+
+// failure is an error with its HTTP status and a word for programs.
+type failure struct {
+	Status  int           `json:"-"`
+	Kind    string        `json:"kind"`
+	Message string        `json:"message"`
+	After   time.Duration `json:"-"` // when to ask again; 0: not
+}
+
+func (f *failure) Error() string { return f.Message }
+
+func problem(status int, kind, format string, args ...any) *failure {
+	return &failure{Status: status, Kind: kind, Message: fmt.Sprintf(format, args...)}
+}
+
+// explain gives any error a status and a kind.
+func explain(err error) *failure {
+	var f *failure
+	var busy *busyError
+	var body *http.MaxBytesError
+	switch {
+	case errors.As(err, &f):
+		return f
+	case errors.As(err, &busy):
+		return &failure{http.StatusTooManyRequests, "busy", busy.why + ": ask again later", busy.after}
+	case errors.As(err, &body):
+		return problem(http.StatusRequestEntityTooLarge, "too_large", "the request is larger than %d bytes", body.Limit)
+	case errors.Is(err, data.ErrLimit):
+		return problem(http.StatusRequestEntityTooLarge, "too_large", "%v", err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return &failure{http.StatusServiceUnavailable, "timeout", "the request took too long", time.Second}
+	case errors.Is(err, context.Canceled):
+		return problem(499, "canceled", "the caller went away")
+	}
+	return problem(http.StatusInternalServerError, "internal", "%v", err)
+}
+
+// answer turns a handler into one that counts, bounds time and writes errors.
+func (s *Server) answer(pattern string, h func(http.ResponseWriter, *http.Request) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begin := time.Now()
+		ctx, stop := context.WithTimeout(r.Context(), s.o.Timeout)
+		defer stop()
+		status := http.StatusOK
+		defer func() {
+			if p := recover(); p != nil { // a request must not end the process, nor its connection
+				err := problem(http.StatusInternalServerError, "internal", "internal error, please report it: %v", p)
+				s.metrics.errors.WithLabelValues(err.Kind).Inc()
+				status = err.Status
+				writeProblem(w, err)
+			}
+			s.metrics.requests.WithLabelValues(pattern, strconv.Itoa(status)).Inc()
+			if status < 400 {
+				s.metrics.latency.WithLabelValues(pattern).Observe(time.Since(begin).Seconds())
+			}
+		}()
+		if err := h(w, r.WithContext(ctx)); err != nil {
+			f := explain(err)
+			status = f.Status
+			s.metrics.errors.WithLabelValues(f.Kind).Inc()
+			writeProblem(w, f)
+		}
+	})
+}
+
+func writeProblem(w http.ResponseWriter, f *failure) {
+	v := map[string]any{"kind": f.Kind, "message": f.Message}
+	if f.After > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int((f.After+time.Second-1)/time.Second)))
+		v["retry_after_ms"] = max(1, f.After.Milliseconds())
+	}
+	writeJSON(w, f.Status, map[string]any{"error": v})
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(b.Len()))
+	w.WriteHeader(status)
+	w.Write(b.Bytes()) // an error is the caller's, who is gone
+	return nil
+}
+
+// budget bounds bytes held at a time.
+type budget struct {
+	mu   sync.Mutex
+	left int64
+}
+
+func (b *budget) take(n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n > b.left {
+		return false
+	}
+	b.left -= n
+	return true
+}
+
+func (b *budget) give(n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.left += n
+}

@@ -1,0 +1,64 @@
+package reward
+
+import (
+	"math"
+	"slices"
+
+	"assay/data"
+)
+
+// Heatmap shows what a score looks at: the picture in pale grey, and over it, from nothing through yellow to red, the length of
+// the slope at each pixel, smoothed over a fiftieth of the picture's diagonal. Full red is the 99th percentile.
+func Heatmap(p *data.Picture, s *data.Slope) *data.Picture {
+	heat := make([]float64, p.Width*p.Height)
+	for i := range heat {
+		r, g, b := float64(s.Values[3*i]), float64(s.Values[3*i+1]), float64(s.Values[3*i+2])
+		heat[i] = math.Sqrt(r*r + g*g + b*b)
+	}
+	radius := int(math.Hypot(float64(p.Width), float64(p.Height)) / 50)
+	for range 3 { // three boxes are close to a Gaussian
+		heat = boxRows(heat, p.Width, radius)
+		heat = transpose(boxRows(transpose(heat, p.Width), p.Height, radius), p.Height)
+	}
+	sorted := slices.Sorted(slices.Values(heat))
+	full := sorted[len(sorted)*99/100]
+	if full == 0 {
+		full = 1
+	}
+	out := data.NewPicture(p.Width, p.Height)
+	for i, h := range heat {
+		t := min(h/full, 1)
+		grey := 0.5*255 + 0.5*(0.299*float64(p.Pix[3*i])+0.587*float64(p.Pix[3*i+1])+0.114*float64(p.Pix[3*i+2]))
+		for c, hot := range [3]float64{230, 200 * (1 - t), 30 * (1 - t)} {
+			out.Pix[3*i+c] = byte(grey*(1-0.85*t) + hot*0.85*t + 0.5)
+		}
+	}
+	return out
+}
+
+// boxRows averages each value with its neighbours in the row, as many as there are.
+func boxRows(v []float64, width, radius int) []float64 {
+	out := make([]float64, len(v))
+	sums := make([]float64, width+1)
+	for y := 0; y < len(v); y += width {
+		for x := range width {
+			sums[x+1] = sums[x] + v[y+x]
+		}
+		for x := range width {
+			lo, hi := max(x-radius, 0), min(x+radius+1, width)
+			out[y+x] = (sums[hi] - sums[lo]) / float64(hi-lo)
+		}
+	}
+	return out
+}
+
+func transpose(v []float64, width int) []float64 {
+	height := len(v) / width
+	out := make([]float64, len(v))
+	for y := range height {
+		for x := range width {
+			out[x*height+y] = v[y*width+x]
+		}
+	}
+	return out
+}

@@ -1,0 +1,45 @@
+package reward
+
+import (
+	"sync"
+	"time"
+)
+
+// pace predicts how long a run of n items takes, as base + each n: least squares over past runs that fade with a factor
+// of 0.95 a run.
+type pace struct {
+	mu              sync.Mutex
+	w, n, nn, t, nt float64 // faded sums of 1, n, n n, seconds, n seconds
+	base, each      float64 // seconds
+}
+
+// fade is the weight of the past at each new run: it remembers about twenty.
+const fade = 0.95
+
+func (p *pace) learn(items int, d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n, t := float64(items), d.Seconds()
+	p.w, p.n, p.nn, p.t, p.nt = fade*p.w+1, fade*p.n+n, fade*p.nn+n*n, fade*p.t+t, fade*p.nt+n*t
+	p.each, p.base = p.t/p.n, 0
+	if spread := p.w*p.nn - p.n*p.n; spread > 0.01*p.n*p.n { // runs of different sizes
+		each := (p.w*p.nt - p.n*p.t) / spread
+		if base := (p.t - each*p.n) / p.w; each > 0 && base > 0 {
+			p.each, p.base = each, base
+		}
+	}
+}
+
+// predict is the time of a run of n items; 0 if nothing has been learnt.
+func (p *pace) predict(n int) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Duration((p.base + p.each*float64(n)) * float64(time.Second))
+}
+
+// more is the time that n items add to a run.
+func (p *pace) more(n int) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Duration(p.each * float64(n) * float64(time.Second))
+}

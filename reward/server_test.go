@@ -1,0 +1,344 @@
+package reward
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestScore(t *testing.T) {
+	_, h := start(t, Options{}, map[string]Scorer{"a": &fake{}, "b": &fake{damned: 1}}, "a", "b")
+	source, dark, bright := png(t, 9, 8, 6), png(t, 51, 5, 5), png(t, 255, 5, 5)
+	code, _, raw := post(t, h.URL+"/v1/score", object{"source": source, "instruction": "brighter", "edits": []any{dark, bright, "no base64", bright[:40], "http://example.com/a.png", nil}})
+	got := decodeScores(t, raw)
+	if code != 200 || got.Scorer != "a" || len(got.Results) != 6 {
+		t.Fatalf("%d %s", code, raw)
+	}
+	for i, want := range []float64{0.2, 1} {
+		if r := got.Results[i]; r.Error != nil || *r.Score01 != want || *r.Score != 10*want {
+			t.Errorf("edit %d: %s", i, raw)
+		}
+	}
+	for i, r := range got.Results[2:] {
+		if r.Score != nil || r.Score01 != nil || r.Error == nil || r.Error.Kind != "bad_picture" {
+			t.Errorf("edit %d must be an error and no number: %s", i+2, raw)
+		}
+	}
+
+	// what fails on the device does not take the others with it
+	code, _, raw = post(t, h.URL+"/v1/score", object{"scorer": "b", "source": source, "instruction": "brighter", "edits": []any{dark, bright, dark}})
+	if got = decodeScores(t, raw); code != 200 || got.Results[0].Score == nil || got.Results[1].Error == nil || got.Results[2].Score == nil {
+		t.Errorf("%d %s", code, raw)
+	}
+
+	// as a form, with a data URL's worth of other spellings
+	var body bytes.Buffer
+	m := multipart.NewWriter(&body)
+	m.WriteField("instruction", "brighter")
+	for _, f := range [][2]string{{"edits", string(bright)}, {"source", string(source)}, {"edits", string(dark)}} {
+		w, _ := m.CreateFormFile(f[0], "x.png")
+		w.Write([]byte(f[1]))
+	}
+	m.Close()
+	r, err := http.Post(h.URL+"/v1/score", m.FormDataContentType(), &body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	raw, _ = io.ReadAll(r.Body)
+	if got = decodeScores(t, raw); r.StatusCode != 200 || *got.Results[0].Score != 10 || *got.Results[1].Score != 2 {
+		t.Errorf("form: %d %s", r.StatusCode, raw)
+	}
+	code, _, raw = post(t, h.URL+"/v1/score", object{"source": "data:image/png;base64," + base64.StdEncoding.EncodeToString(source), "instruction": "x", "edits": []any{dark}})
+	if code != 200 {
+		t.Errorf("data URL: %d %s", code, raw)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	_, h := start(t, Options{MaxBody: 10000, MaxPixels: 100, MaxItems: 3}, map[string]Scorer{"a": &fake{}}, "a")
+	good, large := png(t, 1, 5, 5), png(t, 1, 11, 10)
+	pair := func(more object) object {
+		o := object{"source": good, "instruction": "x", "edits": []any{good}}
+		for k, v := range more {
+			o[k] = v
+		}
+		return o
+	}
+	for _, c := range []struct {
+		name string
+		body any
+		code int
+		kind string
+	}{
+		{"no JSON", []byte("{"), 400, "bad_request"},
+		{"nothing", []byte(""), 400, "bad_request"},
+		{"two values", []byte("{} {}"), 400, "bad_request"},
+		{"deep", []byte(strings.Repeat("[", 9000)), 400, "bad_request"},
+		{"wrong type", []byte(`{"instruction": 3}`), 422, "bad_request"},
+		{"unknown field", pair(object{"source_url": "http://example.com"}), 422, "bad_request"},
+		{"long body", pair(object{"instruction": strings.Repeat("x", 10000)}), 413, "too_large"},
+		{"long instruction", pair(object{"instruction": strings.Repeat("x", 9000)}), 422, "bad_request"},
+		{"no instruction", pair(object{"instruction": " "}), 422, "bad_request"},
+		{"no source", pair(object{"source": nil}), 422, "bad_request"},
+		{"a path", pair(object{"source": "/etc/passwd"}), 422, "bad_picture"},
+		{"no edits", pair(object{"edits": []any{}}), 422, "bad_request"},
+		{"many edits", pair(object{"edits": []any{good, good, good, good}}), 413, "too_many"},
+		{"unknown scorer", pair(object{"scorer": "z"}), 422, "unknown_scorer"},
+		{"large source", pair(object{"source": large}), 413, "too_large"},
+		{"only a large edit", pair(object{"edits": []any{large}}), 413, "too_large"},
+		{"only a damaged edit", pair(object{"edits": []any{good[:30]}}), 422, "bad_picture"},
+		{"a damaged source", pair(object{"source": good[:50]}), 422, "bad_picture"},
+	} {
+		code, _, raw := post(t, h.URL+"/v1/score", c.body)
+		got := decodeScores(t, raw)
+		e := got.Error
+		if e == nil && len(got.Results) > 0 {
+			e = got.Results[0].Error
+		}
+		if code != c.code || e == nil || e.Kind != c.kind || e.Message == "" || bytes.Contains(raw, []byte("score01")) {
+			t.Errorf("%s: %d %s; want %d %s", c.name, code, raw, c.code, c.kind)
+		}
+	}
+}
+
+func TestToken(t *testing.T) {
+	_, h := start(t, Options{Token: "secret"}, map[string]Scorer{"a": &fake{}}, "a")
+	for _, c := range []struct {
+		path, token string
+		code        int
+	}{{"/health", "", 401}, {"/metrics", "", 401}, {"/health", "Bearer secre", 401}, {"/health", "Basic secret", 401}, {"/health", "Bearer secret", 200}, {"/", "", 200}} {
+		r, _ := http.NewRequest("GET", h.URL+c.path, nil)
+		r.Header.Set("Authorization", c.token)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != c.code {
+			t.Errorf("%s with %q: %d, want %d", c.path, c.token, answer.StatusCode, c.code)
+		}
+	}
+	_, open := start(t, Options{}, map[string]Scorer{"a": &fake{}}, "a")
+	for header, value := range map[string]string{"Host": "evil.example", "Sec-Fetch-Site": "cross-site"} {
+		r, _ := http.NewRequest("POST", open.URL+"/v1/score", strings.NewReader("{}"))
+		r.Header.Set(header, value)
+		if header == "Host" {
+			r.Host = value
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != 403 {
+			t.Errorf("%s %s: %d, want 403: a page of another site must not reach a server without a token", header, value, answer.StatusCode)
+		}
+	}
+}
+
+func TestUniRL(t *testing.T) {
+	_, h := start(t, Options{}, map[string]Scorer{"a": &fake{}, "b": &fake{damned: 1}}, "a", "b")
+	source, bright := png(t, 9, 8, 6), png(t, 255, 5, 5)
+	two := []any{object{"text": "brighter", "image_b64": source}, object{"text": "brighter", "image_b64": bright}}
+	code, _, raw := post(t, h.URL+"/score", object{"requests": []any{
+		object{"history": two, "required_rewards": []string{"a", "b", "c"}, "metadata": object{"k": 1}},
+		object{"history": two[:1], "required_rewards": []string{"a"}, "metadata": nil},
+		object{"history": []any{two[0], object{"text": "x", "image_b64": bright, "video_path": "/v.mp4"}}, "required_rewards": []string{"a"}},
+		object{"history": two, "required_rewards": []string{}},
+		object{"history": two, "required_rewards": []string{"a"}, "later": true},
+	}})
+	var got struct {
+		Results []map[string]map[string]float64
+		Errors  []map[string]string
+	}
+	if err := json.Unmarshal(raw, &got); err != nil || code != 200 || len(got.Results) != 5 || len(got.Errors) != 5 {
+		t.Fatalf("%d %s", code, raw)
+	}
+	if got.Results[0]["a"]["score"] != 10 || len(got.Results[0]) != 1 || got.Errors[0]["b"] == "" || got.Errors[0]["c"] == "" || len(got.Errors[0]) != 2 {
+		t.Errorf("first request: %s", raw)
+	}
+	for _, i := range []int{1, 2} {
+		if len(got.Results[i]) != 0 || got.Errors[i]["a"] == "" {
+			t.Errorf("request %d: %s", i, raw)
+		}
+	}
+	if len(got.Results[3])+len(got.Errors[3]) != 0 || got.Results[4]["a"]["score"] != 10 {
+		t.Errorf("last requests: %s", raw)
+	}
+	for path, want := range map[string]string{"/rewards": `{"rewards":["a","b"]}`, "/health": `{"rewards":{"a":[true],"b":[true]},"status":"ok"}`} {
+		r, err := http.Get(h.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		if body, _ := io.ReadAll(r.Body); strings.TrimSpace(string(body)) != want {
+			t.Errorf("%s: %s", path, body)
+		}
+	}
+	if code, _, raw = post(t, h.URL+"/score", object{"requests": []any{}}); code != 200 || !bytes.Contains(raw, []byte(`"results":[]`)) {
+		t.Errorf("no requests: %d %s", code, raw)
+	}
+}
+
+// Requests that come while a run is on the device share the next one; more than the device can do are refused at once.
+func TestQueue(t *testing.T) {
+	f := &fake{gate: make(chan struct{})}
+	s, h := start(t, Options{Batch: 4, Queue: 6, Burst: 100}, map[string]Scorer{"a": f}, "a")
+	s.scorers["a"].paces[scoring].learn(1, time.Second)
+	source := png(t, 9, 8, 6)
+	var all sync.WaitGroup
+	codes := make([]int, 9)
+	ask := func(i, edits int) {
+		var list []any
+		for range edits {
+			list = append(list, png(t, byte(10*i), 4, 4))
+		}
+		code, header, raw := post(t, h.URL+"/v1/score", object{"source": source, "instruction": "x", "edits": list})
+		codes[i] = code
+		if code == 429 && (header.Get("Retry-After") == "" || !bytes.Contains(raw, []byte("retry_after_ms"))) {
+			t.Errorf("429 without a time: %v %s", header, raw)
+		}
+		if got := decodeScores(t, raw); code == 200 && (len(got.Results) != edits || *got.Results[0].Score01 != float64(10*i)/255) {
+			t.Errorf("request %d got %s", i, raw)
+		}
+	}
+	until := func(what string, ok func() bool) {
+		t.Helper()
+		for range 2000 {
+			if ok() {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+		t.Fatalf("waited in vain for %s", what)
+	}
+	ready := func(n int) func() bool {
+		return func() bool {
+			s.queue.mu.Lock()
+			defer s.queue.mu.Unlock()
+			items := 0
+			for _, j := range s.queue.ready {
+				items += len(j.errs)
+			}
+			return items == n
+		}
+	}
+	all.Go(func() { ask(0, 1) })
+	running := func() bool {
+		s.queue.mu.Lock()
+		defer s.queue.mu.Unlock()
+		return !s.queue.runs.IsZero()
+	}
+	until("the first run", running)
+	for i, n := range []int{2, 1, 2} { // the first two share a run of three; the last does not fit
+		all.Go(func() { ask(1+i, n) })
+		total := []int{2, 3, 5}[i]
+		until("a request to wait", ready(total))
+	}
+	ask(4, 2) // seven would wait
+	if codes[4] != 429 {
+		t.Errorf("a request beyond the queue's length got %d, want 429", codes[4])
+	}
+	close(f.gate)
+	all.Wait()
+	if fmt.Sprint(f.runs) != "[1 3 2]" {
+		t.Errorf("runs of %v edits, want [1 3 2]", f.runs)
+	}
+
+	// without a burst to spend nobody waits longer than they may
+	s.queue.mu.Lock()
+	s.queue.burst, s.queue.credit, s.queue.patience = 0, 0, 0.5
+	s.queue.mu.Unlock()
+	for range 100 {
+		s.scorers["a"].paces[scoring].learn(1, time.Second)
+	}
+	f.gate = make(chan struct{})
+	all.Go(func() { ask(5, 1) })
+	until("a run", running)
+	ask(6, 1)
+	close(f.gate)
+	all.Wait()
+	if codes[5] != 200 || codes[6] != 429 {
+		t.Errorf("statuses %v", codes)
+	}
+}
+
+// After the signal nothing new is taken, and what was taken is answered.
+func TestDrain(t *testing.T) {
+	f := &fake{gate: make(chan struct{})}
+	s, err := NewServer(Options{Burst: 10}, []string{"a"}, []Scorer{f})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- s.Serve(ctx, l, time.Minute) }()
+	url := "http://" + l.Addr().String()
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			picture := png(t, 51, 4, 4)
+			code, _, raw := post(t, url+"/v1/score", object{"source": picture, "instruction": "x", "edits": []any{picture}})
+			if got := decodeScores(t, raw); code != 200 || *got.Results[0].Score != 2 {
+				t.Errorf("request %d: %d %s", i, code, raw)
+			}
+		})
+	}
+	for inside := 0; inside < 4; {
+		s.queue.mu.Lock()
+		inside = s.queue.inside
+		s.queue.mu.Unlock()
+	}
+	stop()
+	for !s.draining.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := s.admit(demand{s.scorers["a"].paces[scoring]: 1}); err == nil || explain(err).Status != 503 {
+		t.Errorf("a request was admitted after the signal: %v", err)
+	}
+	close(f.gate)
+	all.Wait()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOpenAPINamesAllRoutes(t *testing.T) {
+	var doc struct{ Paths map[string]map[string]any }
+	if err := json.Unmarshal([]byte(openapi), &doc); err != nil {
+		t.Fatal(err)
+	}
+	_, h := start(t, Options{}, map[string]Scorer{"a": &fake{}}, "a")
+	for path, methods := range doc.Paths {
+		for method := range methods {
+			r, _ := http.NewRequest(strings.ToUpper(method), h.URL+path, strings.NewReader("{}"))
+			answer, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer.Body.Close()
+			if answer.StatusCode == 404 || answer.StatusCode == 405 {
+				t.Errorf("%s %s: %d", method, path, answer.StatusCode)
+			}
+		}
+	}
+	if len(doc.Paths) != 8 {
+		t.Errorf("%d paths are described, 8 are served", len(doc.Paths))
+	}
+}

@@ -1,0 +1,148 @@
+// Command load measures a running score serve: the time of a request alone, what the server can do, and what happens at
+// ten times that.
+//
+//	go run ./tools/load -url http://127.0.0.1:8100 -source a.png -edit b.png
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+func main() {
+	url := flag.String("url", "http://127.0.0.1:8100", "server")
+	source := flag.String("source", "", "picture before the edit")
+	edit := flag.String("edit", "", "picture after the edit")
+	n := flag.Int("n", 10000, "requests at ten times the capacity")
+	factor := flag.Float64("factor", 10, "load, in capacities")
+	flag.Parse()
+	log.SetFlags(0)
+	var pictures [2][]byte
+	for i, path := range []string{*source, *edit} {
+		var err error
+		if pictures[i], err = os.ReadFile(path); err != nil {
+			log.Fatal(err)
+		}
+	}
+	l := &load{url: *url, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}}
+	var err error
+	l.body, err = json.Marshal(map[string]any{"source": pictures[0], "edits": [][]byte{pictures[1]}, "instruction": "blur the background"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	l.measure(*n, *factor)
+}
+
+type load struct {
+	url    string
+	body   []byte
+	client *http.Client
+}
+
+// one sends a request and returns its status (0: no answer) and time.
+func (l *load) one() (int, time.Duration) {
+	begin := time.Now()
+	r, err := l.client.Post(l.url+"/v1/score", "application/json", bytes.NewReader(l.body))
+	if err != nil {
+		return 0, time.Since(begin)
+	}
+	io.Copy(io.Discard, r.Body)
+	r.Body.Close()
+	return r.StatusCode, time.Since(begin)
+}
+
+func (l *load) measure(n int, factor float64) {
+	for range 20 {
+		l.one()
+	}
+	var alone []time.Duration
+	for range 300 {
+		if code, d := l.one(); code == 200 {
+			alone = append(alone, d)
+		}
+	}
+	report("alone", alone)
+
+	// two callers who ask again at once keep the server busy
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	done, begin := 0, time.Now()
+	for range 2 {
+		all.Go(func() {
+			for time.Since(begin) < 4*time.Second {
+				if code, _ := l.one(); code == 200 {
+					mu.Lock()
+					done++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	all.Wait()
+	capacity := float64(done) / time.Since(begin).Seconds()
+	fmt.Printf("capacity: %.0f requests/s\n", capacity)
+
+	before := l.resident()
+	codes := map[int][]time.Duration{}
+	gap := time.Duration(float64(time.Second) / (factor * capacity))
+	begin = time.Now()
+	for i := range n {
+		time.Sleep(time.Until(begin.Add(time.Duration(i) * gap)))
+		all.Go(func() {
+			code, d := l.one()
+			mu.Lock()
+			codes[code] = append(codes[code], d)
+			mu.Unlock()
+		})
+	}
+	all.Wait()
+	fmt.Printf("%d requests at %.0f/s in %.1f s\n", n, float64(n)/time.Since(begin).Seconds(), time.Since(begin).Seconds())
+	for _, code := range []int{200, 429, 0} {
+		report(fmt.Sprintf("status %d", code), codes[code])
+		delete(codes, code)
+	}
+	for code, d := range codes {
+		report(fmt.Sprintf("status %d", code), d)
+	}
+	fmt.Printf("resident memory: %.0f MB before, %.0f MB after\n", before/1e6, l.resident()/1e6)
+}
+
+func report(what string, d []time.Duration) {
+	if len(d) == 0 {
+		fmt.Printf("%s: none\n", what)
+		return
+	}
+	slices.Sort(d)
+	at := func(q float64) time.Duration { return d[int(q*float64(len(d)-1))].Round(10 * time.Microsecond) }
+	fmt.Printf("%s: %d, p50 %v, p90 %v, p99 %v, most %v\n", what, len(d), at(0.5), at(0.9), at(0.99), at(1))
+}
+
+var rss = regexp.MustCompile(`(?m)^process_resident_memory_bytes (\S+)$`)
+
+func (l *load) resident() float64 {
+	r, err := l.client.Get(l.url + "/metrics")
+	if err != nil {
+		return 0
+	}
+	defer r.Body.Close()
+	raw, err := io.ReadAll(r.Body)
+	if err != nil {
+		return 0
+	}
+	if m := rss.FindSubmatch(raw); m != nil {
+		v, _ := strconv.ParseFloat(string(m[1]), 64)
+		return v
+	}
+	return 0
+}
