@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/heuristics"
 	"assay/internal/strictyaml"
 )
 
@@ -171,5 +172,25 @@ max_bad: 2
 		if got := fmt.Sprint(s); (err == nil) != (want != "") || err == nil && got != want {
 			t.Errorf("shard %q: %s %v, want %s", text, got, err, want)
 		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	c := load(t, `
+out: out
+preset: released
+sources: [{layout: folder, path: FIXTURES/folder}]
+rules: {clip_i: {percentile: 2.5}, dino_i: off, weak: [cosxl]}
+chains: {samples: 3}
+`)
+	if c.Rules.ClipI != (heuristics.Threshold{Value: 2.5, Percentile: true}) || c.Rules.DinoI != (heuristics.Threshold{Off: true}) {
+		t.Errorf("thresholds: %+v %+v", c.Rules.ClipI, c.Rules.DinoI)
+	}
+	released := heuristics.Presets["released"]
+	if len(c.Rules.Weak) != 1 || len(c.Rules.Strong) != len(released.Rules.Strong) || !c.Chains.Shuffle || c.Chains.Samples != 3 {
+		t.Errorf("what the file does not say is the preset's: %+v %+v", c.Rules, c.Chains)
+	}
+	if !filepath.IsAbs(c.Out) || c.Sources[0].Name != "folder" || c.Encoders.Cache != filepath.Join(c.Out, "cache") {
+		t.Errorf("%+v", c)
 	}
 }

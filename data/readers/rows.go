@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -175,6 +176,9 @@ func (c *cells) text(field string) string {
 // number is nil if the value is null, NaN or not there.
 func (c *cells) number(field string) *float64 {
 	x, err := data.Number(c.get(field))
+	if err == nil && x != nil && math.IsInf(*x, 0) {
+		x, err = nil, errors.New("want a finite number")
+	}
 	if err != nil {
 		c.bad(field, err)
 	}
