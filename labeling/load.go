@@ -25,11 +25,22 @@ type Encoder interface {
 // Encoders are the models that measure similarities; either may be nil.
 type Encoders struct{ Clip, Dino Encoder }
 
-// shot is a picture of a sample on its way: read, hashed and, if it is wanted, embedded.
+// shot is a picture of a sample on its way: read and, if that is wanted, hashed and embedded.
 type shot struct {
 	picture
 	err        error
 	clip, dino []float32
+}
+
+// need says what a picture is wanted for besides its pixels.
+type need struct{ embedding, hash bool }
+
+// covers reports whether a picture that was loaded for n will do for o.
+func (n need) covers(o need) bool { return (n.embedding || !o.embedding) && (n.hash || !o.hash) }
+
+type lookup struct {
+	picture string
+	need
 }
 
 // loader reads and embeds the pictures of one part. Pictures are decoded by several workers at once and embedded in
@@ -45,7 +56,7 @@ type loader struct {
 	tokens chan struct{} // of pictures in memory
 	decode chan struct{} // of pictures being decoded
 	busy   sync.WaitGroup
-	known  map[string]*shot
+	known  map[lookup]*shot
 
 	encode sync.Mutex // held while a batch is embedded
 
@@ -61,36 +72,33 @@ type batch struct {
 }
 
 func newLoader(ctx context.Context, out string, e Encoders, size, workers int, counted func(int)) *loader {
-	return &loader{ctx: ctx, out: out, encoders: e, size: size, counted: counted, known: map[string]*shot{},
+	return &loader{ctx: ctx, out: out, encoders: e, size: size, counted: counted, known: map[lookup]*shot{},
 		tokens: make(chan struct{}, 2*size+workers), decode: make(chan struct{}, workers)}
 }
 
-// add begins to load a picture. The shot is ready when wait has returned. A picture that is asked for twice is loaded once,
-// and embedded if one of the two wants that.
-func (l *loader) add(m data.Image, embed bool) *shot {
+// add begins to load a picture. The shot is ready when wait has returned. A picture that was asked for before is not
+// loaded again, unless more is needed of it now.
+func (l *loader) add(m data.Image, n need) *shot {
 	key := m.Path
 	if len(m.Bytes) > 0 {
 		sum := sha256.Sum256(m.Bytes)
 		key = "\x00" + string(sum[:])
 	}
-	embed = embed && (l.encoders.Clip != nil || l.encoders.Dino != nil)
-	if embed {
-		key += "\x00embed"
-	} else if s, ok := l.known[key+"\x00embed"]; ok {
-		return s
-	}
-	if s, ok := l.known[key]; ok {
-		return s
+	n.embedding = n.embedding && (l.encoders.Clip != nil || l.encoders.Dino != nil)
+	for _, have := range []need{{false, false}, {true, false}, {false, true}, {true, true}} {
+		if s, ok := l.known[lookup{key, have}]; ok && have.covers(n) {
+			return s
+		}
 	}
 	s := &shot{}
-	l.known[key] = s
+	l.known[lookup{key, n}] = s
 	l.tokens <- struct{}{}
 	l.busy.Go(func() {
-		p := l.load(s, m)
+		p := l.load(s, m, n.hash)
 		switch {
 		case p == nil:
 			<-l.tokens
-		case !embed:
+		case !n.embedding:
 			<-l.tokens
 			l.counted(1)
 		default:
@@ -100,8 +108,8 @@ func (l *loader) add(m data.Image, embed bool) *shot {
 	return s
 }
 
-// load reads and hashes a picture; nil: it cannot be used.
-func (l *loader) load(s *shot, m data.Image) *data.Picture {
+// load reads a picture; nil: it cannot be used.
+func (l *loader) load(s *shot, m data.Image, hash bool) *data.Picture {
 	l.decode <- struct{}{}
 	defer func() { <-l.decode }()
 	if s.err = l.ctx.Err(); s.err != nil {
@@ -112,7 +120,9 @@ func (l *loader) load(s *shot, m data.Image) *data.Picture {
 		s.err = err
 		return nil
 	}
-	s.Pixels, s.Hash = pixels(p), PerceptualHash(p)
+	if s.Pixels = pixels(p); hash {
+		s.Hash = PerceptualHash(p)
+	}
 	if len(m.Bytes) > 0 {
 		s.Path, err = keepPicture(l.out, m.Bytes)
 	} else {

@@ -92,13 +92,13 @@ func (m *measurer) begin(source, i int, r readers.Reader, load *loader) *draft {
 		d.err = errors.New("no source picture")
 		return d
 	}
-	d.s, d.source = s, load.add(s.Source, true)
+	d.s, d.source = s, load.add(s.Source, need{embedding: true, hash: true})
 	if !s.Target.IsZero() {
-		d.target = load.add(s.Target, true)
+		d.target = load.add(s.Target, need{embedding: true})
 	}
 	for _, o := range s.Outputs {
 		given := m.config.Encoders.Given == "keep" && o.ClipD != nil && o.ClipI != nil && o.DinoI != nil
-		d.outputs = append(d.outputs, load.add(o.Picture, !given))
+		d.outputs = append(d.outputs, load.add(o.Picture, need{embedding: !given}))
 	}
 	return d
 }
@@ -114,7 +114,7 @@ func (m *measurer) beginChain(d *draft, source int, s *readers.Sample, r readers
 		return err
 	}
 	for _, p := range s.Chain.Pictures {
-		d.chain = append(d.chain, load.add(p, false))
+		d.chain = append(d.chain, load.add(p, need{hash: true}))
 	}
 	rng := rand.New(rand.NewPCG(m.config.Seed, uint64(source)<<40|uint64(d.sample)))
 	for _, t := range d.turns {
@@ -124,7 +124,7 @@ func (m *measurer) beginChain(d *draft, source int, s *readers.Sample, r readers
 				d.foreign = append(d.foreign, nil)
 				continue
 			}
-			d.foreign = append(d.foreign, load.add(*p, false))
+			d.foreign = append(d.foreign, load.add(*p, need{}))
 		}
 	}
 	return nil

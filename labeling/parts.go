@@ -163,9 +163,9 @@ func (r *row) group() string {
 
 // picture is where a picture lies and what it looks like.
 type picture struct {
-	Path   string `json:"path"`   // relative to the output folder
-	Pixels string `json:"pixels"` // digest of width, height and pixels
-	Hash   Hash   `json:"hash"`
+	Path   string `json:"path"`           // relative to the output folder
+	Pixels string `json:"pixels"`         // digest of width, height and pixels
+	Hash   Hash   `json:"hash,omitempty"` // of sources
 }
 
 // bad is what cannot be used.
