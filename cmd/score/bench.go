@@ -25,6 +25,7 @@ type benchFlags struct {
 	predictions string
 	means       string
 	baseline    string
+	encoders    encoderFlags
 	compare     []string
 	checkOrder  bool
 	report, out string
@@ -106,7 +107,10 @@ func (f *benchFlags) add(c *cobra.Command, b *benchmarks.Benchmark) {
 	flags.StringVar(&f.Data, "data", "", "the same as --ratings")
 	flags.StringVar(&f.predictions, "predictions", "", "file of predictions (JSON lines)")
 	flags.StringSliceVar(&f.compare, "compare", nil, "files of predictions to put into one table; the first one, or --predictions, is compared with the others")
-	flags.StringVar(&f.baseline, "baseline", "", "made-up judge: random or constant")
+	flags.StringVar(&f.baseline, "baseline", "", "a judge to compare with: random, constant, clip_d, clip_t, clip_i or dino_i")
+	flags.StringVar(&f.encoders.clip, "clip", "", "CLIP checkpoint (directory or .onnx) of the clip_ baselines")
+	flags.StringVar(&f.encoders.dino, "dino", "", "DINOv2 checkpoint of the baseline dino_i")
+	flags.StringVar(&f.encoders.captions, "captions", "", "JSON lines of id, source_caption, target_caption for clip_d (and clip_t, instead of the instruction)")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the bootstrap and of random predictions")
 	flags.IntVar(&f.resamples, "resamples", 2000, "bootstrap resamples")
 	flags.StringVar(&f.report, "report", "", "folder to write a report to: index.html, results.csv, results.md, results.json")
@@ -178,12 +182,16 @@ func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
 		}
 		e.add(systemName(f.predictions), j)
 	}
-	if f.runtime.scorer != "" {
+	encoded := slices.Contains(similarities, f.baseline)
+	if encoded && f.runtime.scorer != "" {
+		return cli.Usagef("--scorer and --baseline %s both run a model: run one after the other and put their predictions.jsonl into --compare", f.baseline)
+	}
+	if encoded || f.runtime.scorer != "" {
 		if err := f.score(c, b, set, e); err != nil {
 			return err
 		}
 	}
-	if f.baseline != "" {
+	if f.baseline != "" && !encoded {
 		j, err := benchmarks.NewBaseline(set, f.baseline, f.seed)
 		if err != nil {
 			return cli.Usage(err)
@@ -208,7 +216,7 @@ func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
 	}
 	switch {
 	case len(e.judged) == 0:
-		return cli.Usagef("nothing to judge: give --predictions FILE, --scorer DIR, --baseline random|constant, or --compare FILE FILE")
+		return cli.Usagef("nothing to judge: give --predictions FILE, --scorer DIR, --baseline NAME, or --compare FILE FILE")
 	case len(f.compare) > 0 || len(e.judged) > 1:
 		distinct(e.systems)
 		names := make([]string, len(e.systems))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -57,8 +58,34 @@ func decode(it benchmarks.Item, what string, p benchmarks.Picture) (*data.Pictur
 	return pic, nil
 }
 
-// score runs the scorer over the benchmark, keeping its predictions in the folder --out.
-func (f *benchFlags) score(c *cobra.Command, b *benchmarks.Benchmark, set benchmarks.Set, e *evaluation) error {
+// judge is what scores the items of a benchmark: a scorer directory, or a baseline made of an encoder.
+type judge struct {
+	benchmarks.Scorer
+	name        string
+	fingerprint string
+	settings    string // what is printed: question, preprocessing
+	close       func() error
+}
+
+func (f *benchFlags) openJudge() (*judge, error) {
+	if slices.Contains(similarities, f.baseline) {
+		s, err := openSimilarity(f.baseline, f.encoders, f.runtime)
+		if err != nil {
+			return nil, err
+		}
+		return &judge{s, f.baseline, f.baseline + " " + s.model.Fingerprint(), "10 times the cosine of embeddings", s.model.Close}, nil
+	}
+	s, err := f.runtime.open()
+	if err != nil {
+		return nil, err
+	}
+	cfg := s.Config()
+	settings := fmt.Sprintf("question %q, answer %q, pair %s, pair_size %v, range %v", cfg.Question, cfg.Answer, cfg.Pair, cfg.PairSize, cfg.ScoreRange)
+	return &judge{benchScorer{s}, filepath.Clean(f.runtime.scorer), s.Fingerprint(), settings, s.Close}, nil
+}
+
+// score runs a judge over the benchmark, keeping its predictions in the folder --out.
+func (f *benchFlags) score(c *cobra.Command, b *benchmarks.Benchmark, set benchmarks.Set, e *evaluation) (err error) {
 	scorable, ok := set.(benchmarks.Scorable)
 	if !ok {
 		return cli.Usagef("%s is computed from components or answers (--components): no scorer can be run on it", b.Name)
@@ -67,20 +94,18 @@ func (f *benchFlags) score(c *cobra.Command, b *benchmarks.Benchmark, set benchm
 	if err != nil {
 		return cli.Usage(err)
 	}
-	s, err := f.runtime.open()
+	s, err := f.openJudge()
 	if err != nil {
 		return err
 	}
-	defer s.Close()
-	cfg := s.Config()
-	settings := fmt.Sprintf("question %q, answer %q, pair %s, pair_size %v, range %v", cfg.Question, cfg.Answer, cfg.Pair, cfg.PairSize, cfg.ScoreRange)
-	e.facts = append(e.facts, "scorer "+f.runtime.scorer+": "+settings)
+	defer func() { err = errors.Join(err, s.close()) }()
+	e.facts = append(e.facts, "scorer "+s.name+": "+s.settings)
 	if f.out == "" {
 		f.out = filepath.Join("runs", "bench-"+b.Name)
 	}
 	bar := cli.NewProgress(c, b.Name, int64(len(items)), "edits")
 	done := 0
-	path, err := benchmarks.Score(c.Context(), benchScorer{s}, items, benchmarks.Run{Benchmark: b.Name, Scorer: s.Fingerprint(), Settings: settings}, f.out, func(n int) {
+	path, err := benchmarks.Score(c.Context(), s, items, benchmarks.Run{Benchmark: b.Name, Scorer: s.fingerprint, Settings: s.settings}, f.out, func(n int) {
 		bar.Add(int64(n-done), "")
 		done = n
 	})
@@ -95,14 +120,14 @@ func (f *benchFlags) score(c *cobra.Command, b *benchmarks.Benchmark, set benchm
 	if err != nil {
 		return err
 	}
-	e.add(systemName(filepath.Clean(f.runtime.scorer)), j)
+	e.add(systemName(s.name), j)
 	e.facts = append(e.facts, "predictions: "+path)
-	e.extra["scorer"], e.extra["settings"], e.extra["predictions"] = f.runtime.scorer, settings, path
+	e.extra["scorer"], e.extra["settings"], e.extra["predictions"] = s.name, s.settings, path
 	if !f.checkOrder {
 		return nil
 	}
 	bar = cli.NewProgress(c, "both orders", -1, "pairs")
-	order, err := benchmarks.CheckOrder(c.Context(), benchScorer{s}, items, func(int) { bar.Add(1, "") })
+	order, err := benchmarks.CheckOrder(c.Context(), s, items, func(int) { bar.Add(1, "") })
 	bar.Close()
 	if err != nil {
 		return err
