@@ -29,6 +29,7 @@ type Weights struct {
 	shards []*Shard
 	stored map[string]*Shard
 	alias  map[string]string
+	absent bool // see OpenOrAbsent
 }
 
 // Shard is one file of a checkpoint.
@@ -86,6 +87,8 @@ func shardNames(dir string) (names []string, listed map[string]string, err error
 	return slices.Sorted(maps.Keys(shards)), x.WeightMap, nil
 }
 
+var errNoWeights = errors.New("it is not a Hugging Face checkpoint with weights")
+
 func missingCheckpoint(dir string) error {
 	if _, err := os.Stat(dir); err != nil {
 		return fmt.Errorf("checkpoint directory: %w", err)
@@ -93,7 +96,7 @@ func missingCheckpoint(dir string) error {
 	if bins, _ := filepath.Glob(filepath.Join(dir, "pytorch_model*.bin")); len(bins) > 0 {
 		return fmt.Errorf("%s holds PyTorch pickles (%s), which are not read; save it with transformers' save_pretrained(safe_serialization=True)", dir, filepath.Base(bins[0]))
 	}
-	return fmt.Errorf("%s holds neither %s nor %s: it is not a Hugging Face checkpoint", dir, SingleFile, IndexFile)
+	return fmt.Errorf("%s holds neither %s nor %s: %w", dir, SingleFile, IndexFile, errNoWeights)
 }
 
 func (w *Weights) open(names []string, listed map[string]string) error {
@@ -206,6 +209,9 @@ func (w *Weights) Bytes(name string) ([]byte, error) {
 	if s == nil {
 		return nil, w.missing(name)
 	}
+	if err := w.Present(); err != nil {
+		return nil, err
+	}
 	return s.Bytes(stored)
 }
 
@@ -214,6 +220,9 @@ func (w *Weights) Dense(name string) (*tensor.Dense, error) {
 	s, stored := w.find(name)
 	if s == nil {
 		return nil, w.missing(name)
+	}
+	if err := w.Present(); err != nil {
+		return nil, err
 	}
 	return s.Dense(stored)
 }

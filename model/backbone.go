@@ -39,6 +39,8 @@ type Backbone interface {
 	Vision(g *Graph) string
 	// Inputs says what Vision's inputs besides pixel_values are, by name, for those who run an export.
 	Inputs() map[string]string
+	// Parameters lists all tensors that the configuration calls for, as this checkpoint spells them.
+	Parameters() Parameters
 	// VisionKey reports whether a parameter belongs to the vision side (tower, projector).
 	VisionKey(key string) bool
 	// Positions returns the rotary positions of a sequence: for 1-D ones nil, meaning 0, 1, 2...
@@ -82,11 +84,20 @@ func Register(modelType string, f Family) {
 type Opened struct {
 	Backbone
 	Dir     string
-	Weights *checkpoints.Weights // nil if the checkpoint holds only its configuration (dry runs)
+	Weights *checkpoints.Weights
 }
 
-// OpenBackbone opens a Hugging Face checkpoint directory. Close releases the mapped weights.
-func OpenBackbone(dir string) (*Opened, error) {
+// OpenBackbone opens a Hugging Face checkpoint directory and compares its tensors with its configuration. Close releases the
+// mapped weights.
+func OpenBackbone(dir string) (*Opened, error) { return openBackbone(dir, checkpoints.OpenWeights) }
+
+// DescribeBackbone opens a checkpoint directory whose weights may be absent: their names and shapes then follow from its
+// configuration, so that graphs can be built.
+func DescribeBackbone(dir string) (*Opened, error) {
+	return openBackbone(dir, checkpoints.OpenOrAbsent)
+}
+
+func openBackbone(dir string, weights func(dir string) (*checkpoints.Weights, error)) (*Opened, error) {
 	file := filepath.Join(dir, "config.json")
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -94,6 +105,8 @@ func OpenBackbone(dir string) (*Opened, error) {
 	}
 	var head struct {
 		ModelType string `json:"model_type"`
+		storedType
+		Text storedType `json:"text_config"`
 	}
 	if err := json.Unmarshal(raw, &head); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
@@ -109,11 +122,14 @@ func OpenBackbone(dir string) (*Opened, error) {
 		sort.Strings(known)
 		return nil, fmt.Errorf("%s: model_type %q is not supported; %s are", file, head.ModelType, strings.Join(known, ", "))
 	}
-	w, err := checkpoints.OpenWeights(dir)
+	w, err := weights(dir)
 	if err != nil {
 		return nil, err
 	}
 	b, err := open(dir, raw, w)
+	if err == nil {
+		err = b.Parameters().fit(w, head.storedType.or(head.Text))
+	}
 	if err != nil {
 		w.Close()
 		return nil, fmt.Errorf("%s: %w", dir, err)

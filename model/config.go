@@ -23,6 +23,9 @@ type TextConfig struct {
 	Eps           float64
 	Activation    string
 	Tied          bool // lm_head is the embedding table
+	InBias        bool // queries, keys and values have biases
+	OutBias       bool // so has the attention's output
+	MLPBias       bool // so have the layers of the MLP
 	SlidingWindow int  // 0: none
 	MaxPositions  int
 	Rope          RopeConfig
@@ -52,6 +55,8 @@ type textJSON struct {
 	Eps          *float64 `json:"rms_norm_eps"`
 	Activation   *string  `json:"hidden_act"`
 	Tied         *bool    `json:"tie_word_embeddings"`
+	Bias         bool     `json:"attention_bias"`
+	MLPBias      bool     `json:"mlp_bias"`
 	Window       *int     `json:"sliding_window"`
 	UseWindow    *bool    `json:"use_sliding_window"`
 	FirstWindow  *int     `json:"max_window_layers"`
@@ -77,8 +82,8 @@ type rope struct {
 var textDefaults = map[string]TextConfig{
 	"llama":   {Hidden: 4096, Intermediate: 11008, Layers: 32, Heads: 32, Vocab: 32000, Eps: 1e-6, Activation: "silu", MaxPositions: 2048, Rope: RopeConfig{Theta: 1e4}},
 	"mistral": {Hidden: 4096, Intermediate: 14336, Layers: 32, Heads: 32, KVHeads: 8, Vocab: 32000, Eps: 1e-6, Activation: "silu", MaxPositions: 131072, SlidingWindow: 4096, Rope: RopeConfig{Theta: 1e4}},
-	"qwen2":   {Hidden: 4096, Intermediate: 22016, Layers: 32, Heads: 32, KVHeads: 32, Vocab: 151936, Eps: 1e-6, Activation: "silu", MaxPositions: 32768, SlidingWindow: 4096, Rope: RopeConfig{Theta: 1e4}},
-	"qwen2_5_vl_text": {Hidden: 8192, Intermediate: 29568, Layers: 80, Heads: 64, KVHeads: 8, Vocab: 152064, Eps: 1e-5, Activation: "silu", MaxPositions: 32768, SlidingWindow: 4096,
+	"qwen2":   {Hidden: 4096, Intermediate: 22016, Layers: 32, Heads: 32, KVHeads: 32, Vocab: 151936, Eps: 1e-6, Activation: "silu", MaxPositions: 32768, SlidingWindow: 4096, InBias: true, Rope: RopeConfig{Theta: 1e4}},
+	"qwen2_5_vl_text": {Hidden: 8192, Intermediate: 29568, Layers: 80, Heads: 64, KVHeads: 8, Vocab: 152064, Eps: 1e-5, Activation: "silu", MaxPositions: 32768, SlidingWindow: 4096, InBias: true,
 		Rope: RopeConfig{Theta: 1e6, Sections: []int{16, 24, 24}}},
 }
 
@@ -115,6 +120,9 @@ func ParseText(raw []byte, modelType string) (TextConfig, error) {
 	set(&c.Activation, j.Activation)
 	set(&c.Tied, j.Tied)
 	set(&c.MaxPositions, j.MaxPositions)
+	if c.ModelType == "llama" {
+		c.InBias, c.OutBias, c.MLPBias = j.Bias, j.Bias, j.MLPBias
+	}
 	set(&c.Rope.Theta, j.Theta)
 	if v, ok := nulls["sliding_window"]; ok && string(v) == "null" {
 		c.SlidingWindow = 0

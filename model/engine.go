@@ -54,7 +54,7 @@ type session struct {
 
 // openEngine opens the backbone of a scorer's parts and compares the two.
 func openEngine(p *Parts, o Options) (*engine, error) {
-	b, err := OpenBackbone(p.Config.Backbone)
+	b, err := p.backbone()
 	if err != nil {
 		return nil, err
 	}
@@ -235,6 +235,9 @@ func (e *engine) session(name string, build func(g *Graph) (*built, error)) (*se
 	}
 	if e.sessions == nil {
 		return nil, fmt.Errorf("the scorer is closed")
+	}
+	if err := e.backbone.Weights.Present(); err != nil {
+		return nil, err
 	}
 	b, err := e.make(name, build)
 	if err != nil {

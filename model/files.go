@@ -14,22 +14,14 @@ import (
 
 // Tables returns the names of the embedding table and of the output layer, which is the table itself in a tied checkpoint. The
 // table's number of rows becomes Vocab: config.json may state another, and the score token's id is the table's next row.
-func (c *TextConfig) Tables(w *checkpoints.Weights, embedding, output string) (Keys, error) {
-	info, ok := w.Info(embedding)
-	if !ok {
-		return Keys{}, fmt.Errorf("the checkpoint holds no %q; is it complete?", embedding)
+func (c *TextConfig) Tables(w *checkpoints.Weights, embedding, output string) Keys {
+	if info, ok := w.Info(embedding); ok && len(info.Shape) == 2 {
+		c.Vocab = int(info.Shape[0])
 	}
-	if len(info.Shape) != 2 || int(info.Shape[1]) != c.Hidden {
-		return Keys{}, fmt.Errorf("%s has shape %v; config.json says hidden_size %d", embedding, info.Shape, c.Hidden)
-	}
-	c.Vocab = int(info.Shape[0])
 	if c.Tied {
-		return Keys{Embedding: embedding, Output: embedding}, nil
+		output = embedding
 	}
-	if !w.Has(output) {
-		return Keys{}, fmt.Errorf("the checkpoint holds no %q and tie_word_embeddings is false", output)
-	}
-	return Keys{Embedding: embedding, Output: output}, nil
+	return Keys{Embedding: embedding, Output: output}
 }
 
 // Colours is how an image processor normalises: (x/255 - Mean) / Std for each of red, green and blue.

@@ -19,6 +19,15 @@ type Parts struct {
 	Config  *ScorerConfig
 	Own     map[string]*tensor.Dense
 	Adapter *lora.Adapter
+	Plan    bool // the backbone's weights may be absent: graphs are built and counted, not run
+}
+
+// backbone opens the backbone.
+func (p *Parts) backbone() (*Opened, error) {
+	if p.Plan {
+		return DescribeBackbone(p.Config.Backbone)
+	}
+	return OpenBackbone(p.Config.Backbone)
 }
 
 // LoadParts reads a scorer directory.
@@ -27,21 +36,33 @@ func LoadParts(dir string) (*Parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Parts{c, own, a}, nil
+	return &Parts{Config: c, Own: own, Adapter: a}, nil
 }
 
 // NewParts makes a fresh scorer on a backbone: the head as torch initialises linear layers (uniform in +-1/sqrt(in)), the score
 // token's two rows as the mean of the table they stand beside, and, if l is not nil, an adapter as PEFT initialises it.
 func NewParts(c *ScorerConfig, l *lora.Config, seed uint64) (*Parts, error) {
+	p := &Parts{Config: c}
+	return p, p.begin(l, seed)
+}
+
+// PlanParts are those of NewParts, for a plan: where weights are absent the score token's rows are zero.
+func PlanParts(c *ScorerConfig, l *lora.Config, seed uint64) (*Parts, error) {
+	p := &Parts{Config: c, Plan: true}
+	return p, p.begin(l, seed)
+}
+
+func (p *Parts) begin(l *lora.Config, seed uint64) error {
+	c := p.Config
 	if err := c.Normalize(); err != nil {
-		return nil, err
+		return err
 	}
-	b, err := OpenBackbone(c.Backbone)
+	b, err := p.backbone()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer b.Close()
-	p := &Parts{Config: c, Own: map[string]*tensor.Dense{}}
+	p.Own = map[string]*tensor.Dense{}
 	sizes := c.Head.Sizes(b.Decoder().Hidden)
 	for i := range len(sizes) - 1 {
 		in, out := sizes[i], sizes[i+1]
@@ -50,15 +71,13 @@ func NewParts(c *ScorerConfig, l *lora.Config, seed uint64) (*Parts, error) {
 	}
 	for name, key := range map[string]string{"score_token.embedding": b.Keys().Embedding, "score_token.lm_head": b.Keys().Output} {
 		if p.Own[name], err = meanRow(b.Weights, key); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if l != nil {
-		if p.Adapter, err = lora.New(l, lora.Modules(b.Weights), seed); err != nil {
-			return nil, err
-		}
+		p.Adapter, err = lora.New(l, lora.Modules(b.Weights), seed)
 	}
-	return p, nil
+	return err
 }
 
 // uniform fills a tensor by its name, so that its values do not depend on what else is drawn.
@@ -74,11 +93,14 @@ func (p *Parts) uniform(name string, seed uint64, in int, shape ...int) {
 	p.Own[name] = t
 }
 
-// meanRow averages the rows of a table [V, H], a stretch of rows at a time.
+// meanRow averages the rows of a table [V, H], a stretch of rows at a time; absent ones are zero.
 func meanRow(w *checkpoints.Weights, key string) (*tensor.Dense, error) {
 	info, ok := w.Info(key)
 	if !ok || len(info.Shape) != 2 || info.Shape[0] == 0 {
 		return nil, fmt.Errorf("the checkpoint holds no table %q", key)
+	}
+	if w.Absent() {
+		return tensor.New(tensor.WithShape(int(info.Shape[1])), tensor.Of(tensor.Float32)), nil
 	}
 	raw, err := w.Bytes(key)
 	if err != nil {

@@ -4,7 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"sort"
+	"slices"
+	"strings"
 
 	"gorgonia.org/tensor"
 )
@@ -24,7 +25,7 @@ type TuneOptions struct {
 type Tuner struct {
 	*engine
 	o      TuneOptions
-	params []string
+	params []Param // by name
 }
 
 // NewTuner makes a tuner of a scorer's parts. Their tensors are updated in place by whoever optimises them.
@@ -37,26 +38,23 @@ func NewTuner(p *Parts, o TuneOptions) (*Tuner, error) {
 	t := &Tuner{engine: e, o: o}
 	name, build := t.stepGraph(1)
 	b, err := e.built(name, build) // it names the parameters; the runtime sees it when training begins
-	if err == nil {
+	if err == nil && !e.backbone.Weights.Absent() {
 		err = e.readTrained(b.Params)
 	}
 	if err != nil {
 		e.Close()
 		return nil, err
 	}
-	for _, p := range b.Params {
-		t.params = append(t.params, p.Name)
-	}
-	sort.Strings(t.params)
+	t.params = slices.SortedFunc(slices.Values(b.Params), func(a, b Param) int { return strings.Compare(a.Name, b.Name) })
 	return t, nil
 }
 
 // Params returns the trained tensors by name, in a fixed order.
 func (t *Tuner) Params() (names []string, values []*tensor.Dense) {
-	for _, n := range t.params {
-		values = append(values, t.param(n))
+	for _, p := range t.params {
+		names, values = append(names, p.Name), append(values, t.param(p.Name))
 	}
-	return t.params, values
+	return names, values
 }
 
 // stepGraph is the training step over that many groups of sequences.

@@ -9,6 +9,14 @@ type Usage struct {
 	Bytes      map[string]int64 // memory, by what for
 }
 
+func elements(shape []int64) int64 {
+	n := int64(1)
+	for _, d := range shape {
+		n *= d
+	}
+	return n
+}
+
 // Device is where the graphs run: cpu or cuda:N.
 func (e *engine) Device() string { return e.options.Device }
 
@@ -20,10 +28,7 @@ func (t *Tuner) Usage(tokens, micro int) Usage {
 	w := t.backbone.Weights
 	for _, name := range w.Names() {
 		info, _ := w.Info(name)
-		n := int64(1)
-		for _, d := range info.Shape {
-			n *= d
-		}
+		n := elements(info.Shape)
 		u.Parameters += n
 		size := int64(info.Type.Size())
 		if !t.onCUDA() && info.Type.IsFloat() {
@@ -34,9 +39,8 @@ func (t *Tuner) Usage(tokens, micro int) Usage {
 	for _, v := range t.own {
 		u.Parameters += int64(v.DataSize())
 	}
-	_, values := t.Params()
-	for _, v := range values {
-		u.Trainable += int64(v.DataSize())
+	for _, p := range t.params {
+		u.Trainable += elements(p.Shape)
 	}
 	u.Bytes["gradients and optimizer"] = u.Trainable * 4 * 3
 	d := t.backbone.Decoder()

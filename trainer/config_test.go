@@ -158,11 +158,7 @@ func TestShippedConfigurations(t *testing.T) {
 	}
 	runs := 0
 	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.HasPrefix(string(text), "# label") { // configurations of another command
+		if strings.HasPrefix(filepath.Base(f), "label") { // configurations of another command
 			continue
 		}
 		runs++

@@ -23,14 +23,19 @@ import (
 
 // OpenModel makes the model of a configuration: a backbone with a fresh scorer on it, or with that of `init`. It is the Factory of
 // the command train.
-func OpenModel(_ context.Context, c *Config) (Model, error) {
+func OpenModel(_ context.Context, c *Config) (Model, error) { return openModel(c, false) }
+
+// PlanModel makes a model that is only asked for its Plan: the backbone's weights may be absent. It is the Factory of dry runs.
+func PlanModel(_ context.Context, c *Config) (Model, error) { return openModel(c, true) }
+
+func openModel(c *Config, plan bool) (Model, error) {
 	var err error
 	resolved := *c // auto is decided once, for device and type together
 	if resolved.Device, err = ort.Resolve(c.Device); err != nil {
 		return nil, err
 	}
 	c = &resolved
-	parts, err := newParts(c)
+	parts, err := newParts(c, plan)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +56,7 @@ func OpenModel(_ context.Context, c *Config) (Model, error) {
 
 // newParts reads the scorer that training goes on from, or makes a fresh one. What the configuration says about the scorer
 // counts in both cases.
-func newParts(c *Config) (*model.Parts, error) {
+func newParts(c *Config, plan bool) (*model.Parts, error) {
 	sc := &model.ScorerConfig{
 		Format: 1, Backbone: c.Backbone, Pair: c.Pair, PairSize: c.PairSize, Question: c.Question[0], Answer: c.Answer[0], TextLoss: c.TextLoss,
 		ScoreRange: [2]float64{c.ScoreRange[0], c.ScoreRange[1]}, ScoreToken: c.ScoreToken, ScorePosition: c.ScorePosition,
@@ -61,12 +66,16 @@ func newParts(c *Config) (*model.Parts, error) {
 	if err := sc.Normalize(); err != nil {
 		return nil, err
 	}
+	begin := model.NewParts
+	if plan {
+		begin = model.PlanParts
+	}
 	if c.Init == "" {
 		var l *lora.Config
 		if c.Mode == "lora" {
 			l = loraConfig(c)
 		}
-		return model.NewParts(sc, l, c.Seed)
+		return begin(sc, l, c.Seed)
 	}
 	p, err := model.LoadParts(c.Init)
 	if err != nil {
@@ -76,13 +85,13 @@ func newParts(c *Config) (*model.Parts, error) {
 		return nil, fmt.Errorf("init: %s has an adapter, which mode full does not train; merge it first (train merge --scorer %s --out DIR)", c.Init, c.Init)
 	}
 	if c.Mode == "lora" && p.Adapter == nil {
-		fresh, err := model.NewParts(sc, loraConfig(c), c.Seed)
+		fresh, err := begin(sc, loraConfig(c), c.Seed)
 		if err != nil {
 			return nil, err
 		}
 		p.Adapter = fresh.Adapter
 	}
-	p.Config = sc
+	p.Config, p.Plan = sc, plan
 	return p, nil
 }
 

@@ -17,7 +17,7 @@ func init() {
 		var o runOptions
 		f := root.Flags()
 		f.StringVar(&o.config, "config", "", "YAML file of the run (docs/training.md has all keys)")
-		f.BoolVar(&o.dryRun, "dry-run", false, "print steps, tokens, memory and the device plan; train nothing")
+		f.BoolVar(&o.dryRun, "dry-run", false, "print steps, tokens, memory and the device plan; train nothing. The backbone's weights may be absent")
 		f.BoolVar(&o.fresh, "fresh", false, "remove what is in the run directory and begin anew")
 		f.BoolVar(&o.resume, "resume", false, "an error if there is no checkpoint to go on from")
 		f.BoolVar(&o.force, "force-resume", false, "go on although configuration, backbone or data differ")
@@ -43,7 +43,7 @@ func (o *runOptions) run(c *cobra.Command) error {
 		return cli.Usage(err)
 	}
 	if o.dryRun {
-		plan, err := trainer.DryRun(c.Context(), config, trainer.OpenModel)
+		plan, err := trainer.DryRun(c.Context(), config, trainer.PlanModel)
 		if err != nil {
 			return err
 		}

@@ -58,6 +58,7 @@ type Backbone struct {
 	crop      int // side of a tile, pixels
 	colours   model.Colours
 	keys      model.Keys
+	bias      bool   // of the projector
 	text      string // checkpoint prefix of the language model
 	weights   *checkpoints.Weights
 }
@@ -78,22 +79,20 @@ func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (model.Backbo
 	if err != nil {
 		return nil, err
 	}
-	b := &Backbone{vision: c.Vision, act: c.ProjectorAct, pinpoints: c.Pinpoints, weights: w}
+	b := &Backbone{vision: c.Vision, act: c.ProjectorAct, pinpoints: c.Pinpoints, weights: w, bias: c.ProjectorBias == nil || *c.ProjectorBias}
 	if b.layer, err = featureLayer(c.FeatureLayer, c.Vision.Layers); err != nil {
 		return nil, err
 	}
 	if c.Tied != nil {
 		text.Tied = *c.Tied
 	}
-	if err := b.findKeys(&text, w); err != nil {
-		return nil, err
-	}
+	b.findKeys(&text, w)
 	b.decoder = model.Decoder{TextConfig: text, Key: b.text, Module: "model.language_model."}
 	return b, b.readPreprocessor(dir)
 }
 
 // findKeys finds which spelling of parameter names the checkpoint uses.
-func (b *Backbone) findKeys(text *model.TextConfig, w *checkpoints.Weights) error {
+func (b *Backbone) findKeys(text *model.TextConfig, w *checkpoints.Weights) {
 	b.text, b.tower = "language_model.model.", "vision_tower."
 	lm := "language_model.lm_head.weight"
 	top := ""
@@ -110,9 +109,7 @@ func (b *Backbone) findKeys(text *model.TextConfig, w *checkpoints.Weights) erro
 			w.Alias(n, top+n)
 		}
 	}
-	var err error
-	b.keys, err = text.Tables(w, b.text+"embed_tokens.weight", lm)
-	return err
+	b.keys = text.Tables(w, b.text+"embed_tokens.weight", lm)
 }
 
 // featureLayer returns how many vision layers run: -2 of 24 means 23 (hidden_states[-2] of 25).

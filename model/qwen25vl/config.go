@@ -5,7 +5,6 @@ package qwen25vl
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"assay/checkpoints"
@@ -87,12 +86,7 @@ func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (model.Backbo
 	if w.Has("model.language_model.embed_tokens.weight") { // as modules are named in transformers >= 4.52
 		layers, b.tower = "model.language_model.", "model.visual."
 	}
-	if b.keys, err = text.Tables(w, layers+"embed_tokens.weight", "lm_head.weight"); err != nil {
-		return nil, err
-	}
-	if err := b.checkPatches(w); err != nil {
-		return nil, err
-	}
+	b.keys = text.Tables(w, layers+"embed_tokens.weight", "lm_head.weight")
 	b.decoder = model.Decoder{TextConfig: text, Key: layers, Module: "model.language_model."}
 	return b, b.readProcessor(dir)
 }
@@ -115,18 +109,6 @@ func parseText(raw json.RawMessage, c *config) (model.TextConfig, error) {
 	text, err := model.ParseText(raw, "qwen2_5_vl_text")
 	text.Tied = text.Tied || c.Tied
 	return text, err
-}
-
-func (b *Backbone) checkPatches(w *checkpoints.Weights) error {
-	v, key := b.vision, b.patchKey()
-	info, ok := w.Info(key)
-	if !ok {
-		return fmt.Errorf("the checkpoint holds no %q; is it complete?", key)
-	}
-	if want := []int64{int64(v.Hidden), 3, int64(v.Frames), int64(v.Patch), int64(v.Patch)}; !slices.Equal(info.Shape, want) {
-		return fmt.Errorf("%s has shape %v; config.json says %v", key, info.Shape, want)
-	}
-	return nil
 }
 
 func (b *Backbone) patchKey() string { return b.tower + "patch_embed.proj.weight" }

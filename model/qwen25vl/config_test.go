@@ -1,28 +1,23 @@
 package qwen25vl
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"assay/checkpoints"
+	"assay/model"
 )
 
 // TestRefused changes one thing in a good checkpoint and expects an error that names it.
 func TestRefused(t *testing.T) {
 	const good = "../../testdata/oracle/qwen2_5_vl/backbone"
-	w, err := checkpoints.OpenWeights(good)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
 	for _, c := range []struct{ file, old, new, want string }{
-		{"config.json", `"patch_size": 14`, `"patch_size": 16`, "patch_embed"},
+		{"config.json", `"patch_size": 14`, `"patch_size": 16`, "patch_size"},
 		{"config.json", `"window_size": 56`, `"window_size": 20`, "window_size"},
 		{"config.json", `"num_heads": 2`, `"num_heads": 3`, "heads"},
-		{"config.json", `"hidden_size": 64`, `"hidden_size": 66`, "hidden_size"},
+		{"config.json", `"hidden_size": 64`, `"hidden_size": 66`, "o_proj.weight has shape [64 64]; it should be [66 64]"},
 		{"config.json", "2,\n        3,\n        3", "2,\n        3,\n        4", "mrope_section"},
 		{"config.json", `"rope_type": "default"`, `"rope_type": "yarn"`, "yarn"},
 		{"config.json", `"use_sliding_window": false`, `"use_sliding_window": true, "max_window_layers": 1`, "sliding window"},
@@ -32,7 +27,9 @@ func TestRefused(t *testing.T) {
 		{"preprocessor_config.json", `"shortest_edge": 3136`, `"shortest_edge": 20000`, "pixels"},
 	} {
 		dir := t.TempDir()
-		var config json.RawMessage
+		if err := checkpoints.CopyFile(filepath.Join(good, checkpoints.SingleFile), filepath.Join(dir, checkpoints.SingleFile)); err != nil {
+			t.Fatal(err)
+		}
 		for _, name := range []string{"config.json", "preprocessor_config.json"} {
 			text, err := os.ReadFile(filepath.Join(good, name))
 			if err != nil {
@@ -45,13 +42,11 @@ func TestRefused(t *testing.T) {
 				}
 				text = []byte(strings.Replace(changed, `"max_window_layers": 80,`, "", 1))
 			}
-			if name == "config.json" {
-				config = text
-			} else if err := os.WriteFile(filepath.Join(dir, name), text, 0o666); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, name), text, 0o666); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := open(dir, config, w); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := model.OpenBackbone(dir); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s with %s: error %v, want one about %q", c.file, c.new, err, c.want)
 		}
 	}

@@ -1,0 +1,46 @@
+package checkpoints
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"assay/onnx"
+)
+
+// OpenOrAbsent is OpenWeights, but a directory without weights, or without all the shards that its index lists, gives Weights
+// that are Absent and hold nothing until they are declared.
+func OpenOrAbsent(dir string) (*Weights, error) {
+	w, err := OpenWeights(dir)
+	if errors.Is(err, errNoWeights) || errors.Is(err, fs.ErrNotExist) {
+		s := &Shard{File: &File{path: dir, header: &header{}, byName: map[string]int{}}, Name: SingleFile, location: SingleFile}
+		return &Weights{dir: dir, folder: dir, shards: []*Shard{s}, stored: map[string]*Shard{}, alias: map[string]string{}, absent: true}, nil
+	}
+	return w, err
+}
+
+// Absent tells whether only names, types and shapes are known: models can be built of such weights, but nothing can be run.
+func (w *Weights) Absent() bool { return w.absent }
+
+// Declare adds a tensor to absent weights.
+func (w *Weights) Declare(name string, t onnx.DType, shape []int64) {
+	s, size := w.shards[0], int64(t.Size())
+	for _, d := range shape {
+		size *= d
+	}
+	at := int64(0)
+	if n := len(s.header.tensors); n > 0 {
+		at = s.header.tensors[n-1].Offset + s.header.tensors[n-1].Length
+	}
+	s.byName[name] = len(s.header.tensors)
+	s.header.tensors = append(s.header.tensors, Info{Name: name, Type: t, Shape: shape, Offset: at, Length: size})
+	w.stored[name] = s
+}
+
+// Present is an error if the weights are absent: for those who want their values.
+func (w *Weights) Present() error {
+	if w.absent {
+		return fmt.Errorf("%s holds only a configuration: without weights a run can be planned (train --dry-run), but nothing can be run", w.dir)
+	}
+	return nil
+}

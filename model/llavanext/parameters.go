@@ -1,0 +1,41 @@
+package llavanext
+
+import (
+	"fmt"
+
+	"assay/model"
+)
+
+// Parameters lists the tensors of language model, tower, projector and newline row. What lies behind the layer that the
+// features are taken from is never read.
+func (b *Backbone) Parameters() model.Parameters {
+	v, p := b.vision, b.decoder.Parameters(b.keys)
+	embeddings := b.tower + "embeddings."
+	p.Add(model.Row, embeddings+"class_embedding", v.Hidden)
+	p.Add(model.Matrix, embeddings+"patch_embedding.weight", v.Hidden, 3, v.Patch, v.Patch)
+	p.Add(model.Places, embeddings+"position_embedding.weight", b.side()*b.side()+1, v.Hidden)
+	p.LayerNorm(b.tower+"pre_layrnorm", v.Hidden)
+	read := len(p)
+	for i := range v.Layers {
+		layer := fmt.Sprintf("%sencoder.layers.%d.", b.tower, i)
+		p.LayerNorm(layer+"layer_norm1", v.Hidden)
+		for _, name := range []string{"q_proj", "k_proj", "v_proj"} {
+			p.Linear(layer+"self_attn."+name, v.Hidden, v.Hidden, true)
+		}
+		p.Residual(layer+"self_attn.out_proj", v.Hidden, v.Hidden, true, v.Layers)
+		p.LayerNorm(layer+"layer_norm2", v.Hidden)
+		p.Linear(layer+"mlp.fc1", v.Intermediate, v.Hidden, true)
+		p.Residual(layer+"mlp.fc2", v.Hidden, v.Intermediate, true, v.Layers)
+		if i < b.layer {
+			read = len(p)
+		}
+	}
+	p.LayerNorm(b.tower+"post_layernorm", v.Hidden)
+	for i := range p[read:] {
+		p[read+i].Unread = true
+	}
+	p.Linear("multi_modal_projector.linear_1", b.decoder.Hidden, v.Hidden, b.bias)
+	p.Linear("multi_modal_projector.linear_2", b.decoder.Hidden, b.decoder.Hidden, b.bias)
+	p.Add(model.Row, "image_newline", b.decoder.Hidden)
+	return p
+}

@@ -1,0 +1,139 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"assay/checkpoints"
+	"assay/onnx"
+)
+
+// Parameter is one tensor that a checkpoint's configuration calls for.
+type Parameter struct {
+	Name   string // as the checkpoint spells it
+	Shape  []int64
+	Role   Role
+	Layers int  // how many layers write into the same residual stream, two times each; 0: it does not
+	Unread bool // the model never looks at it: it may be missing
+}
+
+// Role is what a tensor is for; it decides how a fresh one begins.
+type Role int
+
+// Roles of tensors.
+const (
+	Matrix Role = iota // of a linear layer or a convolution [out, in...]
+	Shift              // bias [out]
+	Scale              // of a norm [width]
+	Row                // one or more embeddings [..., width]
+	Places             // position table [1 + side*side, width], the first row is the class token's
+	Output             // lm_head [V, hidden]
+)
+
+// Parameters are all tensors of a checkpoint.
+type Parameters []Parameter
+
+// Add appends a tensor.
+func (p *Parameters) Add(role Role, name string, shape ...int) {
+	dims := make([]int64, len(shape))
+	for i, d := range shape {
+		dims[i] = int64(d)
+	}
+	*p = append(*p, Parameter{Name: name, Shape: dims, Role: role})
+}
+
+// Linear appends NAME.weight [out, in] and NAME.bias.
+func (p *Parameters) Linear(name string, out, in int, bias bool) {
+	p.Residual(name, out, in, bias, 0)
+}
+
+// Residual appends a linear layer that writes into the residual stream of that many layers.
+func (p *Parameters) Residual(name string, out, in int, bias bool, layers int) {
+	p.Add(Matrix, name+".weight", out, in)
+	(*p)[len(*p)-1].Layers = layers
+	if bias {
+		p.Add(Shift, name+".bias", out)
+	}
+}
+
+// LayerNorm appends NAME.weight and NAME.bias [width].
+func (p *Parameters) LayerNorm(name string, width int) {
+	p.Add(Scale, name+".weight", width)
+	p.Add(Shift, name+".bias", width)
+}
+
+// GatedMLP appends what [Graph.GatedMLP] reads.
+func (p *Parameters) GatedMLP(name string, hidden, intermediate int, bias bool, layers int) {
+	p.Linear(name+"gate_proj", intermediate, hidden, bias)
+	p.Linear(name+"up_proj", intermediate, hidden, bias)
+	p.Residual(name+"down_proj", hidden, intermediate, bias, layers)
+}
+
+// Parameters lists the tensors of the language model, the two tables included.
+func (d *Decoder) Parameters(k Keys) Parameters {
+	var p Parameters
+	p.Add(Row, k.Embedding, d.Vocab, d.Hidden)
+	for i := range d.Layers {
+		layer := d.Key + "layers." + strconv.Itoa(i) + "."
+		p.Add(Scale, layer+"input_layernorm.weight", d.Hidden)
+		p.Linear(layer+"self_attn.q_proj", d.Heads*d.HeadDim, d.Hidden, d.InBias)
+		p.Linear(layer+"self_attn.k_proj", d.KVHeads*d.HeadDim, d.Hidden, d.InBias)
+		p.Linear(layer+"self_attn.v_proj", d.KVHeads*d.HeadDim, d.Hidden, d.InBias)
+		p.Residual(layer+"self_attn.o_proj", d.Hidden, d.Heads*d.HeadDim, d.OutBias, d.Layers)
+		p.Add(Scale, layer+"post_attention_layernorm.weight", d.Hidden)
+		p.GatedMLP(layer+"mlp.", d.Hidden, d.Intermediate, d.MLPBias, d.Layers)
+	}
+	p.Add(Scale, d.Key+"norm.weight", d.Hidden)
+	if k.Output != k.Embedding {
+		p.Add(Output, k.Output, d.Vocab, d.Hidden)
+	}
+	return p
+}
+
+// storedType is how configurations name the type of the weights, today and before transformers 5.
+type storedType struct {
+	Today  string `json:"dtype"`
+	Before string `json:"torch_dtype"`
+}
+
+// or is the type of absent weights: the first one named, float32 if none is.
+func (s storedType) or(other storedType) onnx.DType {
+	types := map[string]onnx.DType{"float32": onnx.Float, "float16": onnx.Float16, "bfloat16": onnx.BFloat16}
+	for _, name := range []string{s.Today, s.Before, other.Today, other.Before} {
+		if t, ok := types[name]; ok {
+			return t
+		}
+	}
+	return onnx.Float
+}
+
+// shown is how many wrong tensors an error names.
+const shown = 40
+
+// fit declares the parameters where weights are absent, and else reports every one that is missing or of another shape.
+func (p Parameters) fit(w *checkpoints.Weights, t onnx.DType) error {
+	var wrong []error
+	for _, x := range p {
+		if w.Absent() {
+			w.Declare(x.Name, t, x.Shape)
+			continue
+		}
+		info, ok := w.Info(x.Name)
+		switch {
+		case !ok && !x.Unread:
+			wrong = append(wrong, fmt.Errorf("%s is missing; it should have shape %v", x.Name, x.Shape))
+		case ok && !slices.Equal(info.Shape, x.Shape):
+			wrong = append(wrong, fmt.Errorf("%s has shape %v; it should be %v", x.Name, info.Shape, x.Shape))
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	n := len(wrong)
+	if n > shown {
+		wrong = append(wrong[:shown], fmt.Errorf("and %d more", n-shown))
+	}
+	return fmt.Errorf("%d of the %d tensors that config.json calls for are not there or do not fit:\n%w", n, len(p), errors.Join(wrong...))
+}
