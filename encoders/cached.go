@@ -56,8 +56,7 @@ func (c *Cached) Images(ctx context.Context, pictures []*data.Picture) ([][]floa
 	}))
 }
 
-// Files is Images of picture files; folder is where relative paths start. problems[i] says why picture i has no embedding.
-// However many they are, few are in memory at a time.
+// Files is Images of picture files; see Model.Files.
 func (c *Cached) Files(ctx context.Context, folder string, images []data.Image) (embeddings [][]float32, problems []error, err error) {
 	w := c.start(len(images))
 	return w.embed(func() ([][]float32, []error, error) {

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"assay/checkpoints"
 	"assay/data"
 	"assay/heuristics"
 	"assay/internal/oracle"
+	"assay/onnx"
 )
 
 // expectation is testdata/expect.json: what transformers makes of two pictures and three texts.
@@ -90,6 +93,64 @@ func TestExportedGraphs(t *testing.T) {
 	}
 	for i := range texts {
 		near(t, e.Texts[i], heuristics.Cosine(texts[i], want.Texts[i]), 1)
+	}
+}
+
+// TestSplitGraphs runs the same export cut in two, as transformers.js has it: vision_model.onnx and text_model.onnx in a folder
+// below the checkpoint's other files, the latter for one text of 20 tokens at a time, so that texts are padded and masked.
+func TestSplitGraphs(t *testing.T) {
+	e, pictures := readExpectation(t)
+	dir := t.TempDir()
+	for _, name := range []string{"config.json", "preprocessor_config.json", "tokenizer.json", "tokenizer_config.json"} {
+		if err := checkpoints.CopyFile(filepath.Join("testdata/clip_half", name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "onnx"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for file, output := range map[string]string{"vision_model.onnx": "image_embeds", "text_model.onnx": "text_embeds"} {
+		g, err := onnx.Read("testdata/clip_half/both.onnx")
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Outputs = slices.DeleteFunc(g.Outputs, func(v onnx.ValueInfo) bool { return v.Name != output })
+		onnx.Prune(g)
+		g.Inputs = slices.DeleteFunc(g.Inputs, func(v onnx.ValueInfo) bool { return (v.Name == inPixels) != (output == "image_embeds") })
+		if output == "text_embeds" {
+			for i := range g.Inputs {
+				g.Inputs[i].Shape = onnx.Dims(1, 20)
+			}
+		}
+		raw, err := g.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "onnx", file), raw, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := open(t, filepath.Join(dir, "onnx", "vision_model.onnx"))
+	images, err := m.Images(context.Background(), pictures)
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts, err := m.Texts(context.Background(), e.Texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := e.Expect["clip_half"]
+	for i := range images {
+		near(t, e.Pictures[i], heuristics.Cosine(images[i], want.Images[i]), 1)
+	}
+	for i := range texts {
+		near(t, e.Texts[i], heuristics.Cosine(texts[i], want.Texts[i]), 1)
+	}
+	if err := os.Remove(filepath.Join(dir, "onnx", "text_model.onnx")); err != nil {
+		t.Fatal(err)
+	}
+	if alone := open(t, filepath.Join(dir, "onnx", "vision_model.onnx")); alone.HasTexts() || alone.Fingerprint() == m.Fingerprint() {
+		t.Error("without text_model.onnx the encoder still has texts, or is taken for the same")
 	}
 }
 

@@ -53,6 +53,12 @@ func (m *Model) Images(ctx context.Context, pictures []*data.Picture) ([][]float
 	return whole(m.look(ctx, len(pictures), func(i int) (*data.Picture, error) { return pictures[i], nil }))
 }
 
+// Files is Images of picture files; folder is where relative paths start. problems[i] says why picture i has no embedding.
+// However many they are, few are in memory at a time.
+func (m *Model) Files(ctx context.Context, folder string, images []data.Image) (embeddings [][]float32, problems []error, err error) {
+	return m.look(ctx, len(images), func(i int) (*data.Picture, error) { return images[i].Open(folder, data.Limits{}) })
+}
+
 // whole makes one error of all.
 func whole(out [][]float32, problems []error, err error) ([][]float32, error) {
 	return out, errors.Join(err, errors.Join(problems...))
