@@ -200,7 +200,7 @@ func (r *Report) finish(l *heuristics.Labeler) {
 		r.warn("no output has a CLIP-D, so all those of prompt-guided editors are labelled 0 by %s: give encoders and captions", heuristics.RuleNoClipD)
 	}
 	if r.validation > 0 && r.TableRows > 0 && len(r.Splits) == 1 && r.Splits[splitTrain] > 0 {
-		r.warn("no row is held out for validation: the rows form %d scenes, and a scene is not divided", r.Scenes)
+		r.warn("no row is held out for validation: the scenes of the rows (%d) are not divided", r.Scenes)
 	}
 }
 
