@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"assay/data/miniature"
+	"assay/internal/cli"
+)
+
+func init() { app.Register(newMiniature) }
+
+// miniatureFlags are the flags of label miniature.
+type miniatureFlags struct {
+	photos, out, pictures string
+	size                  int
+	augment               bool
+	which               miniature.Selection
+	set                   miniature.Set
+}
+
+func newMiniature() *cobra.Command {
+	var f miniatureFlags
+	c := &cobra.Command{
+		Use:   "miniature --photos DIR --out DIR",
+		Short: "Write a data set of edits whose true degree of success is known",
+		Long: `miniature cuts small pictures out of photographs and writes a plain data set: instructions, the outputs of candidate
+editors, multi-turn chains, captions, and, in a file of its own, the true degree of success of every output. label reads
+it like any other data set; docs/miniature.md says how. The same photographs, flags and seed give the same data set,
+whatever the number of processors.`,
+		Example: `  label miniature --photos examples/photos --out data/miniature --seed 1 --held tissue,rocket
+  label miniature --photos examples/photos --out data/exam --seed 2 --only tissue,rocket --exam`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return runMiniature(c, f) },
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.photos, "photos", "", "folder of photographs; cat.txt beside cat.png says what it shows")
+	flags.StringVar(&f.out, "out", "", "folder to write, new or empty")
+	flags.Uint64Var(&f.set.Seed, "seed", 1, "seed of all that is drawn")
+	flags.IntVar(&f.set.Instructions, "instructions", 1400, "instructions, each for a source of its own")
+	flags.IntVar(&f.set.Chains, "chains", -1, "chains of edits (default: a fifth of the instructions, none for an exam)")
+	flags.IntVar(&f.size, "size", miniature.DefaultSize, "side of the pictures in pixels, a multiple of 8")
+	flags.StringSliceVar(&f.which.Held, "held", nil, "photographs that are not used, by name, as in a,b")
+	flags.StringSliceVar(&f.which.Only, "only", nil, "photographs that alone are used")
+	flags.BoolVar(&f.set.Exam, "exam", false, "for testing a scorer: one output of every kind, crops as they are")
+	flags.BoolVar(&f.augment, "augment", true, "mirror and turn crops, vary their colours (never for an exam)")
+	flags.StringVar(&f.pictures, "pictures", "files", "files: PNG files; embed: inside Parquet tables")
+	return c
+}
+
+func runMiniature(c *cobra.Command, f miniatureFlags) error {
+	set := f.set
+	if set.Chains < 0 {
+		if set.Chains = set.Instructions / 5; set.Exam {
+			set.Chains = 0
+		}
+	}
+	switch {
+	case f.photos == "" || f.out == "":
+		return cli.Usagef("--photos and --out are needed: the folder of photographs, and the one to write")
+	case set.Instructions < 0 || set.Instructions+set.Chains == 0:
+		return cli.Usagef("--instructions %d: want at least 1", set.Instructions)
+	case f.pictures != "files" && f.pictures != "embed":
+		return cli.Usagef("--pictures: want files or embed, not %q", f.pictures)
+	case len(f.which.Held) > 0 && len(f.which.Only) > 0:
+		return cli.Usagef("--held and --only: give one of the two")
+	}
+	set.Embed = f.pictures == "embed"
+	photos, err := miniature.OpenPhotos(f.photos, f.which)
+	if err != nil {
+		return cli.Usage(err)
+	}
+	world, err := miniature.New(photos, f.size, f.augment && !set.Exam)
+	if err != nil {
+		return cli.Usage(err)
+	}
+	bar := cli.NewProgress(c, "miniature", int64(set.Instructions+set.Chains), "instructions")
+	defer bar.Close()
+	var pictures atomic.Int64
+	start := time.Now()
+	summary, err := world.Write(c.Context(), f.out, set, func(n int) {
+		bar.Add(1, fmt.Sprintf("%.0f pictures/s", float64(pictures.Add(int64(n)))/time.Since(start).Seconds()))
+	})
+	if err != nil {
+		return err
+	}
+	rate := float64(summary.Pictures) / time.Since(start).Seconds()
+	v := struct {
+		*miniature.Summary
+		PicturesPerSecond float64 `json:"pictures_per_second"`
+	}{summary, rate}
+	return cli.Print(c, v, func(w io.Writer) {
+		var kinds []string
+		for _, k := range miniature.Kinds {
+			kinds = append(kinds, fmt.Sprintf("%s %d", k, summary.Kinds[k]))
+		}
+		fmt.Fprintf(w, "%d instructions with %d outputs, %d chains: %d pictures, %.0f a second\n", summary.Instructions, summary.Outputs,
+			summary.Chains, summary.Pictures, rate)
+		fmt.Fprintf(w, "outputs: %s\nthe truth: %s\n", strings.Join(kinds, ", "), filepath.Join(f.out, miniature.TruthFile))
+	})
+}
