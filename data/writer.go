@@ -118,7 +118,7 @@ const (
 
 // parquetWriter writes what it keeps of another file's columns, then its own.
 type parquetWriter struct {
-	out     *parquet.Writer
+	out     *parquet.GenericWriter[any]
 	kept    []int // leaf column of the other file -> leaf column here, -1: dropped
 	leaves  int   // kept leaf columns
 	columns []Column
@@ -164,7 +164,7 @@ func newParquetWriter(out io.Writer, like *parquetTable, columns []Column) (*par
 		options = append(options, parquet.KeyValueMetadata("huggingface", features))
 	}
 	return w, guard(func() error {
-		w.out = parquet.NewWriter(out, options...)
+		w.out = parquet.NewGenericWriter[any](out, options...)
 		return nil
 	})
 }
