@@ -22,22 +22,25 @@ type initOptions struct {
 	out, file string
 	texts     []string
 	seed      uint64
-	sizes     fresh.Sizes // of the flags
+	flags     fresh.Sizes // what the size flags say
 }
 
 func newInitCommand() *cobra.Command {
-	o := initOptions{sizes: fresh.Defaults()}
+	o := initOptions{flags: shownSizes()}
 	c := &cobra.Command{
 		Use:   "init --out DIR --text FILE...",
-		Short: "Make a fresh small checkpoint of the LLaVA-NeXT architecture",
-		Long: `init makes a new backbone: a Llama language model, a CLIP vision tower and a projector with random weights, and a
-byte-level BPE tokenizer trained on the text files, all in Hugging Face files that transformers loads too.
+		Short: "Make a fresh small checkpoint of the LLaVA-NeXT or Qwen2.5-VL architecture",
+		Long: `init makes a new backbone with random weights, and a byte-level BPE tokenizer trained on the text files, all in
+Hugging Face files that transformers loads too. Of family llava_next it has a Llama language model, a CLIP vision tower
+and a projector; of qwen2_5_vl a Qwen2 language model and a vision tower with window attention, which can also see
+source and edit as two frames of one picture.
 The same sizes, text and seed give the same bytes. DIR appears complete or not at all.
 
 Sizes come from the defaults, then from the YAML file, then from the flags. The file has the flags' names with
-underscores as keys, and grid as a list: [[1, 2], [2, 1]].`,
+underscores as keys, and lists as lists: grid: [[1, 2], [2, 1]].`,
 		Example: `  train init --out backbone --text instructions.txt
-  train init --out backbone --text texts/*.txt --sizes small.yaml --layers 6 --seed 7 --json`,
+  train init --out backbone --text texts/*.txt --sizes small.yaml --layers 6 --seed 7 --json
+  train init --family qwen2_5_vl --out backbone --text texts/*.txt --full-attention 2,5 --vision-layers 6`,
 		Args: cobra.ArbitraryArgs, // --text *.txt leaves all but the first here
 		RunE: func(c *cobra.Command, args []string) error {
 			o.texts = append(o.texts, args...)
@@ -49,10 +52,18 @@ underscores as keys, and grid as a list: [[1, 2], [2, 1]].`,
 	f.StringArrayVar(&o.texts, "text", nil, "UTF-8 text files the tokenizer learns from")
 	f.StringVar(&o.file, "sizes", "", "YAML file of sizes")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the weights")
-	sizeFlags(f, &o.sizes)
+	sizeFlags(f, &o.flags)
 	c.MarkFlagRequired("out")
 	c.MarkFlagRequired("text")
 	return c
+}
+
+// shownSizes are the defaults that the help shows: those of all families.
+func shownSizes() fresh.Sizes {
+	s, _ := fresh.Defaults(fresh.Qwen25VL)
+	llava, _ := fresh.Defaults(fresh.LlavaNext)
+	s.Family, s.ImageSize, s.Grid = llava.Family, llava.ImageSize, llava.Grid
+	return s
 }
 
 // sizeFlags gives every size a flag.
@@ -68,17 +79,24 @@ func sizeFlags(f *pflag.FlagSet, s *fresh.Sizes) {
 		{"intermediate", "width inside the language model's MLPs", &s.Intermediate},
 		{"context", "positions, tokens", &s.Context},
 		{"vision-hidden", "width of the vision tower", &s.VisionHidden},
-		{"vision-layers", "layers of the vision tower; the last is not used", &s.VisionLayers},
+		{"vision-layers", "layers of the vision tower; the last one of llava_next is not used", &s.VisionLayers},
 		{"vision-heads", "attention heads of the vision tower", &s.VisionHeads},
 		{"vision-intermediate", "width inside the vision tower's MLPs", &s.VisionIntermediate},
-		{"image-size", "height and width of a tile, pixels", &s.ImageSize},
+		{"image-size", "height and width of a tile, pixels (llava_next)", &s.ImageSize},
+		{"merge", "patches along the edge of a token (qwen2_5_vl)", &s.Merge},
+		{"window", "edge of an attention window, pixels (qwen2_5_vl)", &s.Window},
+		{"min-pixels", "pixels that a picture is enlarged to (qwen2_5_vl)", &s.MinPixels},
+		{"max-pixels", "pixels that a picture is reduced to (qwen2_5_vl)", &s.MaxPixels},
 		{"patch", "height and width of a patch, pixels", &s.Patch},
 		{"vocab", "tokens at most, special ones included", &s.Vocab},
 	} {
 		f.IntVar(v.at, v.name, *v.at, v.usage)
 	}
+	f.StringVar(&s.Family, "family", s.Family, "architecture: "+fresh.LlavaNext+" or "+fresh.Qwen25VL)
+	f.IntSliceVar(&s.FullAttention, "full-attention", s.FullAttention, "vision layers that see the whole picture, from 0 (qwen2_5_vl)")
+	f.IntSliceVar(&s.MRopeSection, "mrope-section", s.MRopeSection, "rotary frequencies for time, row, column; default 2 : 3 : 3 (qwen2_5_vl)")
 	f.Float64Var(&s.RopeTheta, "rope-theta", s.RopeTheta, "base of the rotary embedding's wavelengths")
-	f.Var((*gridFlag)(&s.Grid), "grid", "arrangements of tiles a picture may be cut into, ROWSxCOLUMNS,...")
+	f.Var((*gridFlag)(&s.Grid), "grid", "arrangements of tiles a picture may be cut into, ROWSxCOLUMNS,... (llava_next)")
 }
 
 func (o *initOptions) run(c *cobra.Command) error {
@@ -91,34 +109,41 @@ func (o *initOptions) run(c *cobra.Command) error {
 		return err
 	}
 	return cli.Print(c, facts, func(w io.Writer) {
-		fmt.Fprintf(w, "%s: %d parameters (language model %d, vision tower %d), %d tokens, %d image tokens a tile\n",
-			facts.Folder, facts.Parameters, facts.TextParameters, facts.VisionParameters, facts.Vocab, facts.TileTokens)
+		fmt.Fprintf(w, "%s: %d parameters (language model %d, vision %d), %d tokens\n",
+			facts.Folder, facts.Parameters, facts.TextParameters, facts.VisionParameters, facts.Vocab)
 	})
 }
 
 // read puts defaults, file and flags together and checks the result.
 func (o *initOptions) read(flags *pflag.FlagSet) (fresh.Sizes, error) {
-	if o.file == "" {
-		return o.sizes, o.sizes.Check()
+	var text []byte
+	named := o.flags
+	if o.file != "" {
+		var err error
+		if text, err = os.ReadFile(o.file); err != nil {
+			return fresh.Sizes{}, err
+		}
+		if !flags.Changed("family") {
+			strictyaml.Decode(o.file, text, &named) // wrong keys are reported below
+		}
 	}
-	text, err := os.ReadFile(o.file)
+	sizes, err := fresh.Defaults(named.Family)
 	if err != nil {
-		return fresh.Sizes{}, err
+		return sizes, err
 	}
-	sizes := fresh.Defaults()
 	document := strictyaml.Decode(o.file, text, &sizes)
 	if err := document.Err(); err != nil {
-		return fresh.Sizes{}, err
+		return sizes, err
 	}
 	given := pflag.NewFlagSet("", pflag.ContinueOnError)
 	sizeFlags(given, &sizes)
 	flags.Visit(func(f *pflag.Flag) {
 		if given.Lookup(f.Name) != nil {
-			err = given.Set(f.Name, f.Value.String())
+			err = errors.Join(err, setAgain(given, f))
 		}
 	})
 	if err != nil {
-		return fresh.Sizes{}, err
+		return sizes, err
 	}
 	var problems []error
 	if err := sizes.Check(); err != nil {
@@ -132,6 +157,11 @@ func (o *initOptions) read(flags *pflag.FlagSet) (fresh.Sizes, error) {
 		}
 	}
 	return sizes, errors.Join(append([]error{document.Err()}, problems...)...)
+}
+
+// setAgain gives a flag of another set the value of f; a list is set as a whole.
+func setAgain(to *pflag.FlagSet, f *pflag.Flag) error {
+	return to.Set(f.Name, strings.Trim(f.Value.String(), "[]"))
 }
 
 // gridFlag reads "1x2,2x1".

@@ -18,6 +18,10 @@ func TestInit(t *testing.T) {
 	if err := os.WriteFile(sizes, []byte("hidden: 32\nheads: 4\nlayers: 1\ngrid: [[1, 2]]\nimage_size: 90\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
+	qwen := filepath.Join(dir, "qwen.yaml")
+	if err := os.WriteFile(qwen, []byte("family: qwen2_5_vl\nhidden: 32\nheads: 2\nlayers: 1\nvision_hidden: 32\nvision_layers: 2\nfull_attention: [1]\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		args []string
 		code int
@@ -29,6 +33,10 @@ func TestInit(t *testing.T) {
 		{[]string{"--sizes", sizes}, 2, `required flag(s) "text"`},
 		{[]string{"--text", texts, filepath.Join(dir, "none.txt"), "--layers", "1"}, 1, "none.txt"},
 		{[]string{"--text", texts, texts, "--sizes", sizes, "--image-size", "28", "--grid", "2x1,1x2", "--json"}, 0, `"tile_tokens":4`},
+		{[]string{"--text", texts, "--family", "gpt"}, 2, `family: "gpt" is not known`},
+		{[]string{"--text", texts, "--sizes", qwen, "--grid", "1x2"}, 2, "grid: only llava_next has it"},
+		{[]string{"--text", texts, "--sizes", qwen, "--full-attention", "0,7"}, 2, "full_attention: 7 is not among the layers 0 to 1"},
+		{[]string{"--text", texts, "--sizes", qwen, "--full-attention", "0,1", "--out", filepath.Join(dir, "frames"), "--json"}, 0, `"parameters":`},
 	} {
 		var stdout, stderr strings.Builder
 		code := app.Run(context.Background(), append([]string{"init", "--out", filepath.Join(dir, "new")}, c.args...), &stdout, &stderr)
@@ -36,17 +44,35 @@ func TestInit(t *testing.T) {
 			t.Errorf("%v: exit code %d, want %d with %q\n%s%s", c.args, code, c.code, c.want, stdout.String(), stderr.String())
 		}
 	}
-	data, err := os.ReadFile(filepath.Join(dir, "new", "config.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var config struct {
+	var llava struct {
 		Grid [][]int `json:"image_grid_pinpoints"`
 		Text struct {
 			Hidden int `json:"hidden_size"`
 		} `json:"text_config"`
 	}
-	if err := json.Unmarshal(data, &config); err != nil || len(config.Grid) != 2 || config.Grid[0][0] != 56 || config.Text.Hidden != 32 {
-		t.Errorf("%+v, %v", config, err)
+	readJSON(t, filepath.Join(dir, "new", "config.json"), &llava)
+	if len(llava.Grid) != 2 || llava.Grid[0][0] != 56 || llava.Text.Hidden != 32 {
+		t.Errorf("%+v", llava)
+	}
+	var frames struct {
+		Vision struct {
+			Whole []int `json:"fullatt_block_indexes"`
+			Out   int   `json:"out_hidden_size"`
+		} `json:"vision_config"`
+	}
+	readJSON(t, filepath.Join(dir, "frames", "config.json"), &frames)
+	if len(frames.Vision.Whole) != 2 || frames.Vision.Out != 32 {
+		t.Errorf("%+v", frames)
+	}
+}
+
+func readJSON(t *testing.T, path string, into any) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		t.Fatalf("%s: %v", path, err)
 	}
 }

@@ -10,10 +10,6 @@ import (
 	"github.com/dlclark/regexp2"
 )
 
-// Pattern cuts text into words as Llama 3 does: contractions, letters with one leading character, up to three digits,
-// punctuation, line ends, white space.
-const Pattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-
 // byteLetters writes every byte as one printable letter, as GPT-2 does: printable bytes as themselves, the rest from 256 on.
 var byteLetters = func() (letters [256]rune) {
 	next := rune(256)
@@ -61,14 +57,14 @@ func (q queue) Less(i, j int) bool {
 	return cmp.Or(cmp.Compare(q[j].count, q[i].count), slices.Compare(q[i].pair[:], q[j].pair[:])) < 0
 }
 
-// TrainBPE learns merges from documents until there are size tokens (at least the 256 bytes) or no two tokens are
-// neighbours any more. The result depends on the documents only, and equals that of the tokenizers library (BpeTrainer
-// with the byte-level alphabet and Llama 3's pre-tokenizer).
-func TrainBPE(documents []string, size int) (*BPE, error) {
+// TrainBPE learns merges from documents, cut into words by a regular expression, until there are size tokens (at least the
+// 256 bytes) or no two tokens are neighbours any more. The result depends on the documents only, and equals that of the
+// tokenizers library (BpeTrainer with the byte-level alphabet and a pre-tokenizer of that expression).
+func TrainBPE(documents []string, words string, size int) (*BPE, error) {
 	if size < 256 {
 		return nil, fmt.Errorf("%d tokens: byte-level encoding needs at least 256", size)
 	}
-	texts, counts, err := countWords(documents)
+	texts, counts, err := countWords(documents, words)
 	if err != nil {
 		return nil, err
 	}
@@ -79,8 +75,8 @@ func TrainBPE(documents []string, size int) (*BPE, error) {
 }
 
 // countWords cuts documents into words; the words come sorted.
-func countWords(documents []string) (texts []string, counts []int, err error) {
-	pattern, err := regexp2.Compile(Pattern, regexp2.None)
+func countWords(documents []string, words string) (texts []string, counts []int, err error) {
+	pattern, err := regexp2.Compile(words, regexp2.None)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -33,7 +33,7 @@ func TestBPEAsTokenizersLibrary(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range cases {
-		b, err := TrainBPE([]string{string(corpus)}, c.Size)
+		b, err := TrainBPE([]string{string(corpus)}, llavaNext.words, c.Size)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +43,7 @@ func TestBPEAsTokenizersLibrary(t *testing.T) {
 		if d := cmp.Diff(c.Merges, b.merges()); d != "" {
 			t.Errorf("size %d: merges (-want +got):\n%s", c.Size, d)
 		}
-		file, err := json.Marshal(b.tokenizerJSON())
+		file, err := json.Marshal((&vocabulary{b, &llavaNext, 0}).tokenizerJSON())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,10 +62,10 @@ func TestBPEAsTokenizersLibrary(t *testing.T) {
 }
 
 func TestBPELimits(t *testing.T) {
-	if _, err := TrainBPE(nil, 255); err == nil {
+	if _, err := TrainBPE(nil, llavaNext.words, 255); err == nil {
 		t.Error("255 tokens were accepted")
 	}
-	b, err := TrainBPE([]string{"ab ab"}, 1000) // runs out of pairs: ab, then " ab"
+	b, err := TrainBPE([]string{"ab ab"}, llavaNext.words, 1000) // runs out of pairs: ab, then " ab"
 	if err != nil || len(b.Tokens) != 258 || len(b.Merges) != 2 {
 		t.Errorf("%d tokens, %d merges, %v", len(b.Tokens), len(b.Merges), err)
 	}

@@ -1,4 +1,4 @@
-// Package fresh makes new checkpoints: small models of the LLaVA-NeXT architecture in Hugging Face files, with a tokenizer
+// Package fresh makes new checkpoints: small models of the LLaVA-NeXT and Qwen2.5-VL architectures in Hugging Face files, with a tokenizer
 // trained on given text and weights ready to be trained from scratch. transformers loads them like any other.
 package fresh
 
@@ -11,7 +11,11 @@ import (
 	"path/filepath"
 	"unicode/utf8"
 
+	"golang.org/x/text/unicode/norm"
+
 	"assay/checkpoints"
+	"assay/model"
+	_ "assay/model/families" // they know their parameters
 )
 
 // rowMultiple is what the rows of the embedding table are rounded up to, so that matrix products have even sizes.
@@ -21,12 +25,12 @@ const rowMultiple = 64
 type Facts struct {
 	Folder           string `json:"folder"`
 	Parameters       int    `json:"parameters"`
-	TextParameters   int    `json:"text_parameters"`   // of the language model
-	VisionParameters int    `json:"vision_parameters"` // of the vision tower
+	TextParameters   int    `json:"text_parameters"`   // of the language model and its tables
+	VisionParameters int    `json:"vision_parameters"` // of the vision tower, and what joins it to the language model
 	Vocab            int    `json:"vocab"`             // tokens, special ones included
 	Merges           int    `json:"merges"`
-	Rows             int    `json:"rows"`        // of the embedding table
-	TileTokens       int    `json:"tile_tokens"` // image tokens of one tile
+	Rows             int    `json:"rows"`                  // of the embedding table
+	TileTokens       int    `json:"tile_tokens,omitempty"` // image tokens of one tile (llava_next)
 	Seed             uint64 `json:"seed"`
 }
 
@@ -40,61 +44,60 @@ func Create(dir string, sizes Sizes, texts []string, seed uint64) (Facts, error)
 	if err != nil {
 		return Facts{}, err
 	}
-	bpe, err := TrainBPE(documents, sizes.Vocab-len(specialTokens))
+	f := families[sizes.Family]
+	if f.nfc {
+		for i := range documents {
+			documents[i] = norm.NFC.String(documents[i])
+		}
+	}
+	bpe, err := TrainBPE(documents, f.words, sizes.Vocab-len(f.special))
 	if err != nil {
 		return Facts{}, err
 	}
-	vocab := len(bpe.Tokens) + len(specialTokens)
-	facts := Facts{
-		Folder: dir, Vocab: vocab, Merges: len(bpe.Merges), Rows: (vocab + rowMultiple - 1) / rowMultiple * rowMultiple,
-		TileTokens: sizes.TileTokens(), Seed: seed,
-	}
-	err = checkpoints.WriteDir(dir, func(dir string) error { return sizes.write(dir, bpe, &facts) })
+	v := &vocabulary{BPE: bpe, family: f}
+	v.rows = (v.size() + rowMultiple - 1) / rowMultiple * rowMultiple
+	facts := Facts{Folder: dir, Vocab: v.size(), Merges: len(bpe.Merges), Rows: v.rows, TileTokens: sizes.TileTokens(), Seed: seed}
+	err = checkpoints.WriteDir(dir, func(dir string) error { return sizes.write(dir, v, &facts) })
 	return facts, err
 }
 
-// write puts every file of the checkpoint into dir and counts the parameters.
-func (s Sizes) write(dir string, bpe *BPE, facts *Facts) error {
-	tensors := s.Init(facts.Rows, facts.Seed)
-	for name, t := range tensors {
-		n := t.Shape().TotalSize()
-		facts.Parameters += n
-		switch name[0] {
-		case 'l':
-			facts.TextParameters += n
-		case 'v':
-			facts.VisionParameters += n
-		}
-	}
-	for _, f := range []struct {
-		name  string
-		value object
-	}{
-		{"config.json", s.configJSON(bpe, facts.Rows)},
-		{"generation_config.json", generationJSON(bpe)},
-		{"preprocessor_config.json", s.preprocessorJSON()},
-		{"processor_config.json", s.processorJSON()},
-		{"tokenizer.json", bpe.tokenizerJSON()},
-		{"tokenizer_config.json", tokenizerConfigJSON(s.Context)},
-	} {
-		err := checkpoints.WriteAtomic(filepath.Join(dir, f.name), func(w io.Writer) error {
+// write puts every file of the checkpoint into dir and counts the parameters: those that package model wants of this
+// configuration.
+func (s Sizes) write(dir string, v *vocabulary, facts *Facts) error {
+	for name, value := range s.files(v) {
+		err := checkpoints.WriteAtomic(filepath.Join(dir, name), func(w io.Writer) error {
 			e := json.NewEncoder(w)
 			e.SetEscapeHTML(false)
 			e.SetIndent("", "  ")
-			return e.Encode(f.value)
+			return e.Encode(value)
 		})
 		if err != nil {
 			return err
 		}
 	}
 	err := checkpoints.WriteAtomic(filepath.Join(dir, "chat_template.jinja"), func(w io.Writer) error {
-		_, err := io.WriteString(w, chatTemplate)
+		_, err := io.WriteString(w, v.template)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return checkpoints.WriteFile(filepath.Join(dir, "model.safetensors"), tensors, map[string]string{"format": "pt"})
+	b, err := model.DescribeBackbone(dir)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	tensors := Init(b.Parameters(), facts.Seed)
+	for name, t := range tensors {
+		n := t.Shape().TotalSize()
+		facts.Parameters += n
+		if b.VisionKey(name) {
+			facts.VisionParameters += n
+		} else {
+			facts.TextParameters += n
+		}
+	}
+	return checkpoints.WriteFile(filepath.Join(dir, checkpoints.SingleFile), tensors, map[string]string{"format": "pt"})
 }
 
 // readTexts reads the files that the tokenizer learns from.

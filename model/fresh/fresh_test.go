@@ -13,34 +13,91 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/checkpoints"
+	"assay/model"
 	"assay/model/text"
 )
 
-const reference = "../../testdata/oracle/llavanext"
+const oracle = "../../testdata/oracle/"
 
-// referenceSizes are those of the backbone that transformers saved.
-func referenceSizes() Sizes {
-	return Sizes{
-		Hidden: 64, Layers: 3, Heads: 4, KVHeads: 2, Intermediate: 160, Context: 8192, RopeTheta: 500000,
-		VisionHidden: 32, VisionLayers: 3, VisionHeads: 2, VisionIntermediate: 64,
-		ImageSize: 56, Patch: 14, Grid: [][]int{{1, 2}, {2, 1}, {2, 2}, {3, 1}, {1, 3}}, Vocab: 746,
+// references are the sizes of the backbones that transformers saved.
+func references() map[string]Sizes {
+	return map[string]Sizes{
+		"llavanext": {
+			Family: LlavaNext, Hidden: 64, Layers: 3, Heads: 4, KVHeads: 2, Intermediate: 160, Context: 8192, RopeTheta: 500000,
+			VisionHidden: 32, VisionLayers: 3, VisionHeads: 2, VisionIntermediate: 64,
+			ImageSize: 56, Patch: 14, Grid: [][]int{{1, 2}, {2, 1}, {2, 2}, {3, 1}, {1, 3}}, Vocab: 746,
+		},
+		"qwen2_5_vl": {
+			Family: Qwen25VL, Hidden: 64, Layers: 3, Heads: 4, KVHeads: 2, Intermediate: 144, Context: 4096, RopeTheta: 1e6,
+			VisionHidden: 32, VisionLayers: 4, VisionHeads: 2, VisionIntermediate: 56,
+			Patch: 14, Merge: 2, Window: 56, FullAttention: []int{1, 3}, MinPixels: 3136, MaxPixels: 12544, Vocab: 751,
+		},
 	}
 }
 
-func create(t *testing.T, seed uint64) (string, Facts) {
+func create(t *testing.T, name string, seed uint64) (string, Facts) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "new", "backbone")
-	facts, err := Create(dir, referenceSizes(), []string{"testdata/corpus.txt"}, seed)
+	facts, err := Create(dir, references()[name], []string{"testdata/corpus.txt"}, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return dir, facts
 }
 
+// eachFamily runs a test for every reference.
+func eachFamily(t *testing.T, test func(t *testing.T, name string)) {
+	for name := range references() {
+		t.Run(name, func(t *testing.T) { test(t, name) })
+	}
+}
+
 // The files, the keys in them and the names and shapes of the tensors are those that transformers saves for these sizes.
 func TestFilesAsTransformers(t *testing.T) {
-	dir, facts := create(t, 1)
-	want, err := checkpoints.OpenWeights(reference + "/backbone")
+	eachFamily(t, func(t *testing.T, name string) {
+		dir, facts := create(t, name, 1)
+		reference := filepath.Join(oracle, name, "backbone")
+		if total := compareTensors(t, reference, dir, int64(facts.Rows)); total != facts.Parameters || facts.TextParameters+facts.VisionParameters != total ||
+			facts.Vocab > facts.Rows || facts.Rows%64 != 0 {
+			t.Errorf("%d parameters in the file, facts %+v", total, facts)
+		}
+		files, err := filepath.Glob(filepath.Join(reference, "*_config.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range append(files, filepath.Join(reference, "config.json")) {
+			want, got := readObject(t, file), readObject(t, filepath.Join(dir, filepath.Base(file)))
+			forget(want)
+			forget(got)
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("%s (-want +got):\n%s", file, d)
+			}
+		}
+		// What is left of the tokenizer without its ids and merges is the way that text is cut.
+		want, got := readObject(t, filepath.Join(reference, "tokenizer.json")), readObject(t, filepath.Join(dir, "tokenizer.json"))
+		for _, o := range []map[string]any{want, got} {
+			o["model"].(map[string]any)["vocab"], o["model"].(map[string]any)["merges"] = nil, nil
+			for _, token := range o["added_tokens"].([]any) {
+				token.(map[string]any)["id"] = nil
+			}
+			if post, ok := o["post_processor"].(map[string]any)["processors"]; ok {
+				post.([]any)[1].(map[string]any)["special_tokens"] = nil
+			}
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("tokenizer.json (-want +got):\n%s", d)
+		}
+		entries, err := os.ReadDir(filepath.Dir(dir))
+		if err != nil || len(entries) != 1 {
+			t.Errorf("%v left beside the checkpoint (%v)", entries, err)
+		}
+	})
+}
+
+// compareTensors compares names, types and shapes, where the tables of got have rows rows, and counts the values.
+func compareTensors(t *testing.T, reference, dir string, rows int64) (total int) {
+	t.Helper()
+	want, err := checkpoints.OpenWeights(reference)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,12 +110,11 @@ func TestFilesAsTransformers(t *testing.T) {
 	if d := cmp.Diff(want.Names(), got.Names()); d != "" {
 		t.Fatalf("tensors (-want +got):\n%s", d)
 	}
-	total := 0
 	for _, name := range want.Names() {
 		w, _ := want.Info(name)
 		g, _ := got.Info(name)
 		if strings.Contains(name, "embed_tokens") || strings.Contains(name, "lm_head") {
-			w.Shape[0] = int64(facts.Rows)
+			w.Shape[0] = rows
 		}
 		if w.Type != g.Type || !slices.Equal(w.Shape, g.Shape) {
 			t.Errorf("%s: %v %v, want %v %v", name, g.Type, g.Shape, w.Type, w.Shape)
@@ -69,21 +125,7 @@ func TestFilesAsTransformers(t *testing.T) {
 		}
 		total += n
 	}
-	if total != facts.Parameters || facts.Vocab > facts.Rows || facts.Rows%64 != 0 {
-		t.Errorf("%d parameters in the file, facts %+v", total, facts)
-	}
-	for _, name := range []string{"config.json", "generation_config.json", "preprocessor_config.json", "processor_config.json", "tokenizer_config.json"} {
-		want, got := readObject(t, filepath.Join(reference, "backbone", name)), readObject(t, filepath.Join(dir, name))
-		forget(want)
-		forget(got)
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("%s (-want +got):\n%s", name, d)
-		}
-	}
-	entries, err := os.ReadDir(filepath.Dir(dir))
-	if err != nil || len(entries) != 1 {
-		t.Errorf("%v left beside the checkpoint (%v)", entries, err)
-	}
+	return total
 }
 
 // forget removes what differs: ids and sizes of the vocabulary, transformers' version and defaults it spells out.
@@ -94,7 +136,7 @@ func forget(o map[string]any) {
 		case ok:
 			forget(inner)
 		case strings.HasSuffix(key, "_token_id"), slices.Contains([]string{"image_token_index", "transformers_version", "vocab_size",
-			"projection_dim", "output_attentions", "output_hidden_states"}, key):
+			"projection_dim", "output_attentions", "output_hidden_states", "max_window_layers", "processor_class", "model_max_length"}, key):
 			delete(o, key)
 		}
 	}
@@ -102,75 +144,111 @@ func forget(o map[string]any) {
 
 // Prompts are those of the reference's template, and its pictures and texts survive the tokenizer.
 func TestPrompts(t *testing.T) {
-	dir, facts := create(t, 1)
-	p, err := text.Open(dir, "[SCORE]", int64(facts.Rows))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	var cases []struct {
-		Question, Prompt, Answer string
-		Counts                   []int `json:"image_tokens"`
-	}
-	data, err := os.ReadFile(reference + "/cases.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(data, &cases); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range cases {
-		prompt, err := p.Prompt(len(c.Counts), c.Question)
-		if d := cmp.Diff(c.Prompt, prompt); d != "" || err != nil {
-			t.Errorf("%v (-want +got):\n%s", err, d)
+	eachFamily(t, func(t *testing.T, name string) {
+		dir, facts := create(t, name, 1)
+		p, err := text.Open(dir, "[SCORE]", int64(facts.Rows))
+		if err != nil {
+			t.Fatal(err)
 		}
-		tokens, err := p.Encode(prompt, c.Answer, endOfTurn, picture, c.Counts)
-		if err != nil || tokens.IDs[tokens.ScoreIndex] != int64(facts.Rows) {
-			t.Errorf("%v, %v", tokens, err)
+		defer p.Close()
+		b, err := model.OpenBackbone(dir)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		defer b.Close()
+		var cases []struct {
+			Question, Prompt, Answer string
+			Counts                   []int `json:"image_tokens"`
+		}
+		if err := json.Unmarshal([]byte(read(t, filepath.Join(oracle, name), "cases.json")), &cases); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range cases {
+			prompt, err := p.Prompt(len(c.Counts), c.Question)
+			if d := cmp.Diff(c.Prompt, prompt); d != "" || err != nil {
+				t.Errorf("%v (-want +got):\n%s", err, d)
+			}
+			tokens, err := p.Encode(prompt, c.Answer, families[references()[name].Family].end, b.Placeholder(), c.Counts)
+			if err != nil || tokens.IDs[tokens.ScoreIndex] != int64(facts.Rows) {
+				t.Errorf("%v, %v", tokens, err)
+			}
+		}
+	})
 }
 
 // The same arguments give the same bytes, another seed other weights and the same tokenizer.
 func TestSeeds(t *testing.T) {
-	a, _ := create(t, 5)
-	b, _ := create(t, 5)
-	c, _ := create(t, 6)
-	entries, err := os.ReadDir(a)
-	if err != nil || len(entries) != 8 {
-		t.Fatalf("%d files, %v", len(entries), err)
-	}
-	for _, e := range entries {
-		same := read(t, a, e.Name()) == read(t, b, e.Name())
-		other := read(t, a, e.Name()) == read(t, c, e.Name())
-		if !same || other != (e.Name() != "model.safetensors") {
-			t.Errorf("%s: equal with the same seed %v, with another %v", e.Name(), same, other)
+	eachFamily(t, func(t *testing.T, name string) {
+		a, _ := create(t, name, 5)
+		b, _ := create(t, name, 5)
+		c, _ := create(t, name, 6)
+		entries, err := os.ReadDir(a)
+		if err != nil || len(entries) < 7 {
+			t.Fatalf("%d files, %v", len(entries), err)
 		}
+		for _, e := range entries {
+			same := read(t, a, e.Name()) == read(t, b, e.Name())
+			other := read(t, a, e.Name()) == read(t, c, e.Name())
+			if !same || other != (e.Name() != "model.safetensors") {
+				t.Errorf("%s: equal with the same seed %v, with another %v", e.Name(), same, other)
+			}
+		}
+	})
+}
+
+// fresh are the first values of a model of these sizes.
+func fresh(t *testing.T, s Sizes) map[string]*tensor.Dense {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "backbone")
+	if _, err := Create(dir, s, []string{"testdata/corpus.txt"}, 1); err != nil {
+		t.Fatal(err)
 	}
+	tensors, _, err := checkpoints.ReadFile(filepath.Join(dir, "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tensors
 }
 
 // Deviations are those promised; a tensor does not depend on how many others there are.
 func TestInit(t *testing.T) {
-	s := Defaults()
-	tensors := s.Init(1024, 1)
-	for name, want := range map[string]float64{
-		"language_model.model.embed_tokens.weight":              1,
-		"language_model.model.layers.1.self_attn.q_proj.weight": 1 / math.Sqrt(192),
-		"language_model.model.layers.3.mlp.down_proj.weight":    1 / math.Sqrt(512*8),
-		"language_model.model.norm.weight":                      0,
-		"vision_tower.embeddings.patch_embedding.weight":        1 / math.Sqrt(588),
-		"vision_tower.encoder.layers.0.mlp.fc2.weight":          1 / math.Sqrt(512*8),
-		"vision_tower.encoder.layers.0.mlp.fc2.bias":            0,
+	for family, want := range map[string]map[string]float64{
+		LlavaNext: {
+			"language_model.model.embed_tokens.weight":              1,
+			"language_model.model.layers.1.self_attn.q_proj.weight": 1 / math.Sqrt(192),
+			"language_model.model.layers.3.mlp.down_proj.weight":    1 / math.Sqrt(512*8),
+			"language_model.model.norm.weight":                      0,
+			"language_model.lm_head.weight":                         0.1 / math.Sqrt(192),
+			"vision_tower.embeddings.patch_embedding.weight":        1 / math.Sqrt(588),
+			"vision_tower.encoder.layers.0.mlp.fc2.weight":          1 / math.Sqrt(512*8),
+			"vision_tower.encoder.layers.0.mlp.fc2.bias":            0,
+		},
+		Qwen25VL: {
+			"model.layers.0.self_attn.o_proj.weight": 1 / math.Sqrt(192*8),
+			"model.layers.0.self_attn.q_proj.bias":   0,
+			"visual.patch_embed.proj.weight":         1 / math.Sqrt(2*588),
+			"visual.blocks.2.mlp.down_proj.weight":   1 / math.Sqrt(512*8),
+			"visual.merger.mlp.0.weight":             1 / math.Sqrt(512),
+			"visual.merger.ln_q.weight":              0,
+		},
 	} {
-		// Cut at three deviations, the distribution's own is 0.9867.
-		if got := deviation(tensors[name]); math.Abs(got-0.9867*want) > 0.02*want {
-			t.Errorf("%s: deviation %v, want %v", name, got, want)
+		s, err := Defaults(family)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	s.Layers = 6
-	const name = "language_model.model.layers.2.mlp.up_proj.weight"
-	if !slices.Equal(tensors[name].Float32s(), s.Init(1024, 1)[name].Float32s()) {
-		t.Error("more layers changed the weights of others")
+		tensors := fresh(t, s)
+		for name, want := range want {
+			// Cut at three deviations, the distribution's own is 0.9867.
+			if got := deviation(tensors[name]); math.Abs(got-0.9867*want) > 0.02*want {
+				t.Errorf("%s: deviation %v, want %v", name, got, want)
+			}
+		}
+		s.Layers = 6
+		for name, v := range fresh(t, s) {
+			if strings.HasSuffix(name, "layers.2.mlp.up_proj.weight") && !slices.Equal(tensors[name].Float32s(), v.Float32s()) {
+				t.Errorf("more layers changed %s", name)
+			}
+		}
 	}
 	table := positions(3, 8) // row 1 + 3 y + x: sin x, sin x/10, cos x, cos x/10, the same of y
 	row := table[8*(1+3*2+1) : 8*(1+3*2+2)]
@@ -182,14 +260,25 @@ func TestInit(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	bad := Defaults()
-	bad.Heads, bad.KVHeads, bad.Patch, bad.Vocab, bad.Grid = 5, 3, 13, 10, [][]int{{1, 2}, {0, 1}, {3}}
-	err := bad.Check()
-	for _, want := range []string{"hidden", "kv_heads", "image_size", "vocab", "entry 1", "entry 2"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v should tell of %s", err, want)
+	bad, _ := Defaults(LlavaNext)
+	bad.Heads, bad.KVHeads, bad.Patch, bad.Vocab, bad.Grid, bad.Merge = 5, 3, 13, 10, [][]int{{1, 2}, {0, 1}, {3}}, 2
+	wrong, _ := Defaults(Qwen25VL)
+	wrong.Window, wrong.FullAttention, wrong.MRopeSection, wrong.MinPixels, wrong.VisionHeads, wrong.ImageSize = 100, []int{4}, []int{8, 8}, 1<<20, 3, 84
+	for s, want := range map[*Sizes][]string{
+		&bad:   {"hidden", "kv_heads", "image_size", "vocab", "entry 1", "entry 2", "merge: only qwen2_5_vl"},
+		&wrong: {"window", "full_attention", "mrope_section", "min_pixels", "vision_hidden", "image_size: only llava_next"},
+	} {
+		err := s.Check()
+		for _, want := range want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v should tell of %s", err, want)
+			}
 		}
 	}
+	if _, err := Defaults("gemini"); err == nil || !strings.Contains(err.Error(), "llava_next, qwen2_5_vl") {
+		t.Error(err)
+	}
+	sizes, _ := Defaults(LlavaNext)
 	var zero Sizes
 	if zero.Check() == nil {
 		t.Error("zero sizes were accepted")
@@ -214,7 +303,7 @@ func TestRefusals(t *testing.T) {
 		{filepath.Join(parent, "new"), []string{"testdata/nothing.txt"}, "nothing.txt"},
 		{filepath.Join(latin, "new"), []string{"testdata/corpus.txt"}, "latin.txt"},
 	} {
-		if _, err := Create(c.dir, Defaults(), c.texts, 0); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Create(c.dir, sizes, c.texts, 0); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v should tell of %q", err, c.want)
 		}
 	}

@@ -1,75 +1,48 @@
 package fresh
 
-import (
-	_ "embed"
-	"fmt"
-)
-
-//go:embed chat_template.jinja
-var chatTemplate string
-
-// The special tokens, Llama 3's and two of LLaVA's; their ids follow those of the BPE.
-const (
-	beginOfText = "<|begin_of_text|>"
-	endOfTurn   = "<|eot_id|>"
-	picture     = "<image>"
-	padding     = "<pad>"
-)
-
-var specialTokens = []string{beginOfText, "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", endOfTurn, picture, padding}
-
-// object is a JSON object; its keys are written sorted.
-type object = map[string]any
-
-// id returns the id of a special token.
-func (b *BPE) id(special string) int {
-	for i, s := range specialTokens {
-		if s == special {
-			return len(b.Tokens) + i
-		}
-	}
-	panic(fmt.Sprintf("fresh: %s is no special token", special))
-}
-
-// tokenizerJSON is the tokenizer as the tokenizers library saves it: no normaliser; Llama 3's words, then bytes; whole
-// words that are tokens are not merged piece by piece; <|begin_of_text|> in front.
-func (b *BPE) tokenizerJSON() object {
-	vocab := make(map[string]int, len(b.Tokens))
-	for id, token := range b.Tokens {
+// tokenizerJSON is the tokenizer as the tokenizers library saves it: the family's words, then bytes.
+func (v *vocabulary) tokenizerJSON() object {
+	vocab := make(map[string]int, len(v.Tokens))
+	for id, token := range v.Tokens {
 		vocab[token] = id
 	}
-	added := make([]object, len(specialTokens))
-	for i, token := range specialTokens {
-		added[i] = object{"id": b.id(token), "content": token, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}
+	added := make([]object, len(v.special))
+	for i, token := range v.special {
+		added[i] = object{"id": v.id(token), "content": token, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}
 	}
 	byteLevel := func(prefix, trim, regex bool) object {
 		return object{"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": trim, "use_regex": regex}
 	}
-	bos := func(kind int) object { return object{"SpecialToken": object{"id": beginOfText, "type_id": kind}} }
+	var normalizer object
+	if v.nfc {
+		normalizer = object{"type": "NFC"}
+	}
+	bos := func(kind int) object { return object{"SpecialToken": object{"id": v.begin, "type_id": kind}} }
 	text := func(name string, kind int) object { return object{"Sequence": object{"id": name, "type_id": kind}} }
+	post := byteLevel(true, false, true)
+	if v.begin != "" {
+		post = object{"type": "Sequence", "processors": []object{post, {
+			"type":           "TemplateProcessing",
+			"single":         []object{bos(0), text("A", 0)},
+			"pair":           []object{bos(0), text("A", 0), bos(1), text("B", 1)},
+			"special_tokens": object{v.begin: object{"id": v.begin, "ids": []int{v.id(v.begin)}, "tokens": []string{v.begin}}},
+		}}}
+	}
 	return object{
 		"version":      "1.0",
 		"truncation":   nil,
 		"padding":      nil,
 		"added_tokens": added,
-		"normalizer":   nil,
+		"normalizer":   normalizer,
 		"pre_tokenizer": object{"type": "Sequence", "pretokenizers": []object{
-			{"type": "Split", "pattern": object{"Regex": Pattern}, "behavior": "Isolated", "invert": false},
+			{"type": "Split", "pattern": object{"Regex": v.words}, "behavior": "Isolated", "invert": false},
 			byteLevel(false, true, false),
 		}},
-		"post_processor": object{"type": "Sequence", "processors": []object{
-			byteLevel(true, false, true),
-			{
-				"type":           "TemplateProcessing",
-				"single":         []object{bos(0), text("A", 0)},
-				"pair":           []object{bos(0), text("A", 0), bos(1), text("B", 1)},
-				"special_tokens": object{beginOfText: object{"id": beginOfText, "ids": []int{b.id(beginOfText)}, "tokens": []string{beginOfText}}},
-			},
-		}},
-		"decoder": byteLevel(true, true, true),
+		"post_processor": post,
+		"decoder":        byteLevel(true, true, true),
 		"model": object{
 			"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": nil, "end_of_word_suffix": nil,
-			"fuse_unk": false, "byte_fallback": false, "ignore_merges": true, "vocab": vocab, "merges": b.merges(),
+			"fuse_unk": false, "byte_fallback": false, "ignore_merges": v.whole, "vocab": vocab, "merges": v.merges(),
 		},
 	}
 }
@@ -78,10 +51,16 @@ func (b *BPE) tokenizerJSON() object {
 func (b *BPE) merges() [][2]string { return append([][2]string{}, b.Merges...) }
 
 // tokenizerConfigJSON is what transformers wants to know besides.
-func tokenizerConfigJSON(maxLength int) object {
-	return object{
-		"backend": "tokenizers", "tokenizer_class": "TokenizersBackend", "processor_class": "LlavaNextProcessor",
-		"bos_token": beginOfText, "eos_token": endOfTurn, "pad_token": padding, "image_token": picture,
-		"extra_special_tokens": []string{}, "clean_up_tokenization_spaces": false, "model_max_length": maxLength,
+func (v *vocabulary) tokenizerConfigJSON(maxLength int) object {
+	o := object{
+		"backend": "tokenizers", "tokenizer_class": "TokenizersBackend", "processor_class": v.processor,
+		"eos_token": v.end, "pad_token": v.padding, "clean_up_tokenization_spaces": false, "model_max_length": maxLength,
 	}
+	if v.begin != "" {
+		o["bos_token"] = v.begin
+	}
+	if v.image != "" {
+		o["image_token"], o["extra_special_tokens"] = v.image, []string{}
+	}
+	return o
 }

@@ -84,7 +84,10 @@ func TestRecomputeLowersMemory(t *testing.T) {
 	if err := os.WriteFile(text, []byte("blur it"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	sizes := fresh.Defaults()
+	sizes, err := fresh.Defaults(fresh.LlavaNext)
+	if err != nil {
+		t.Fatal(err)
+	}
 	sizes.Hidden, sizes.Intermediate, sizes.Layers, sizes.Heads, sizes.KVHeads = 128, 512, 16, 4, 4
 	sizes.VisionHidden, sizes.VisionIntermediate, sizes.VisionLayers, sizes.VisionHeads = 32, 64, 2, 2
 	sizes.ImageSize, sizes.Patch, sizes.Grid = 52, 4, [][]int{{1, 1}}

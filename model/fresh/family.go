@@ -1,0 +1,80 @@
+package fresh
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Families that a checkpoint can be of, by their model_type.
+const (
+	LlavaNext = "llava_next"
+	Qwen25VL  = "qwen2_5_vl"
+)
+
+// family is what tells the checkpoints of one architecture from those of others. Their tensors are known to package model.
+type family struct {
+	words     string   // regular expression that cuts text into words
+	special   []string // tokens behind those of the BPE
+	begin     string   // token in front of every text; "": none
+	end       string   // of a turn
+	padding   string
+	nfc       bool   // text is normalised first
+	whole     bool   // words that are tokens are not merged piece by piece
+	processor string // class that joins tokenizer and image processor
+	template  string // of chats, Jinja
+	image     string // name of the token of a picture in tokenizer_config.json; "": none
+
+	defaults func(s *Sizes)                                 // sizes that only this family has
+	check    func(s Sizes, want wanted)                     // of them
+	files    func(s Sizes, v *vocabulary) map[string]object // config.json, the processors'
+}
+
+// wanted notes a problem with the size of that key unless ok.
+type wanted func(ok bool, key, format string, args ...any)
+
+var families = map[string]*family{LlavaNext: &llavaNext, Qwen25VL: &qwen25VL}
+
+func familyOf(name string) (*family, error) {
+	f := families[name]
+	if f == nil {
+		return nil, Problem{"family", fmt.Sprintf("%q is not known; %s are", name, strings.Join(slices.Sorted(maps.Keys(families)), ", "))}
+	}
+	return f, nil
+}
+
+// vocabulary is a BPE with a family's special tokens, and the number of rows of the embedding table.
+type vocabulary struct {
+	*BPE
+	*family
+	rows int
+}
+
+// id returns the id of a special token.
+func (v *vocabulary) id(special string) int { return len(v.Tokens) + slices.Index(v.special, special) }
+
+// size is the number of all tokens.
+func (v *vocabulary) size() int { return len(v.Tokens) + len(v.special) }
+
+// object is a JSON object; its keys are written sorted.
+type object = map[string]any
+
+// CLIP's colours, which both families use.
+var (
+	colourMean = []float64{0.48145466, 0.4578275, 0.40821073}
+	colourStd  = []float64{0.26862954, 0.26130258, 0.27577711}
+)
+
+// initializerRange is what configurations carry for weights that a library adds; Init does not use it.
+const initializerRange = decimal(0.02)
+
+// textConfig is what the families' language models have in common.
+func (s Sizes) textConfig(v *vocabulary, kind string, eps float64) object {
+	return object{
+		"model_type": kind, "hidden_act": "silu", "hidden_size": s.Hidden, "intermediate_size": s.Intermediate,
+		"num_hidden_layers": s.Layers, "num_attention_heads": s.Heads, "num_key_value_heads": s.KVHeads,
+		"vocab_size": v.rows, "max_position_embeddings": s.Context, "rms_norm_eps": decimal(eps), "use_cache": true,
+		"attention_dropout": decimal(0), "tie_word_embeddings": false, "initializer_range": initializerRange,
+	}
+}
