@@ -100,10 +100,28 @@ def main():
             assert abs(lx - ly) < 1e-3 and x.facts["tokens"] == y.facts["tokens"], (lx, ly, "the two sides compute different things")
         rows.append((name, x, y))
         print(f"  ours {x.time:.3f} s {x.memory:.0f} MB, PyTorch {y.time:.3f} s {y.memory:.0f} MB: {y.time / x.time:.2f}x", flush=True)
-    write(Path(a.out), rows, tokens, a)
+    write(Path(a.out), rows, encoders(a, work), tokens, a)
 
 
-def write(path, rows, tokens, a):
+def encoders(a, work):
+    """Pictures a second of CLIP ViT-B/32 and DINOv2 ViT-B/14 (random weights), decoding and preprocessing included."""
+    folder, rows = work / "encoders", []
+    if not folder.exists():
+        child([a.python, "tools/bench/encoders_torch.py", "--make", folder])
+    photos = sorted(str(p.relative_to(ROOT)) for p in (ROOT / "examples/photos").glob("*.png"))
+    for name, label in (("clip", "CLIP ViT-B/32"), ("dinov2", "DINOv2 ViT-B/14")):
+        print("measuring", label, flush=True)
+        batch, pictures, steps = 16, 64, 2
+        x, y = duel(["build/bin/bench-encoders", "--model", folder / name, "--batch", str(batch), "--repeat", str(pictures), "--steps", str(steps), *photos],
+                    [a.python, "tools/bench/encoders_torch.py", folder / name, str(batch), str(pictures), str(steps), *photos], 2)
+        far = max(abs(p - q) for p, q in zip(x.facts["embedding"], y.facts["embedding"]))
+        assert far < 1e-3, (x.facts, y.facts, "the two sides compute different things")
+        rows.append((label, pictures / x.time, pictures / y.time, x, y))
+        print(f"  ours {pictures / x.time:.1f}/s, transformers {pictures / y.time:.1f}/s: {y.time / x.time:.2f}x", flush=True)
+    return rows
+
+
+def write(path, rows, encoders, tokens, a):
     versions, _, _ = child([a.python, "-c", "import json,torch,transformers,peft;print(json.dumps({'torch':torch.__version__,'transformers':transformers.__version__,'peft':peft.__version__}))"])
     cpu = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), "")
     lines = [
@@ -118,6 +136,10 @@ def write(path, rows, tokens, a):
     ]
     for name, x, y in rows:
         lines.append(f"| {name} | {x.time:.2f} s | {y.time:.2f} s | **{y.time / x.time:.2f}x** | {x.memory:,.0f} MB | {y.memory:,.0f} MB | {x.memory / y.memory:.2f}x |")
+    lines += ["", "Encoders of `label`, float32, batches of 16, from picture files to embeddings:", "",
+              "| encoder | ours | transformers | speed | our peak memory | transformers' |", "|---|---|---|---|---|---|"]
+    for name, ours, theirs, x, y in encoders:
+        lines.append(f"| {name} | {ours:.1f} pictures/s | {theirs:.1f} pictures/s | **{ours / theirs:.2f}x** | {x.memory:,.0f} MB | {y.memory:,.0f} MB |")
     facts = ", ".join(f"{k} {v}" for k, v in versions.items())
     lines += ["", f"{cpu}, {os.cpu_count()} cores, {os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB, Linux {platform.release()}; {facts}; ONNX Runtime 1.31.1.",
               f"Medians over {a.rounds} rounds (64 pairs: one). Load of the machine when it ended: {os.getloadavg()[0]:.1f}.", ""]

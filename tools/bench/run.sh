@@ -3,5 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 tools/setup/python.sh
+mkdir -p build/bin
 go build -o build/bin/bench ./tools/bench
+go build -o build/bin/bench-encoders ./tools/bench/encoders
 exec build/venv/bin/python tools/bench/bench.py --python build/venv/bin/python "$@"
