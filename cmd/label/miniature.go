@@ -21,7 +21,7 @@ type miniatureFlags struct {
 	photos, out, pictures string
 	size                  int
 	augment               bool
-	which               miniature.Selection
+	which                 miniature.Selection
 	set                   miniature.Set
 }
 
@@ -51,7 +51,57 @@ whatever the number of processors.`,
 	flags.BoolVar(&f.set.Exam, "exam", false, "for testing a scorer: one output of every kind, crops as they are")
 	flags.BoolVar(&f.augment, "augment", true, "mirror and turn crops, vary their colours (never for an exam)")
 	flags.StringVar(&f.pictures, "pictures", "files", "files: PNG files; embed: inside Parquet tables")
+	c.AddCommand(newMiniatureEvaluate())
 	return c
+}
+
+func newMiniatureEvaluate() *cobra.Command {
+	var truth, scores, column string
+	c := &cobra.Command{
+		Use:   "evaluate --truth FILE --scores FILE",
+		Short: "Compare scores with the true degree of success",
+		Long: `evaluate compares the scores of all outputs of a miniature data set with the truth: rank correlation overall, for each
+family, and of outputs that look like edits of their source ("alive"); and how often the better one of two outputs for
+one instruction has the higher score (equal scores are wrong).`,
+		Example: `  score batch --scorer DIR --in data/exam/edits.jsonl --out scores.jsonl
+  label miniature evaluate --truth data/exam/truth.jsonl --scores scores.jsonl`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if truth == "" || scores == "" {
+				return cli.Usagef("--truth and --scores are needed: the truth file of the data set, and a table with columns id and %s", column)
+			}
+			known, err := miniature.ReadTruth(truth)
+			if err != nil {
+				return err
+			}
+			rows, err := miniature.Join(known, scores, column)
+			if err != nil {
+				return err
+			}
+			r := miniature.Evaluate(rows)
+			return cli.Print(c, r, func(w io.Writer) { printResult(w, r) })
+		},
+	}
+	c.Flags().StringVar(&truth, "truth", "", "truth.jsonl of the data set")
+	c.Flags().StringVar(&scores, "scores", "", "table of scores, with the ids of the data set's edits table")
+	c.Flags().StringVar(&column, "column", "score01", "column of the scores")
+	return c
+}
+
+func printResult(w io.Writer, r miniature.Result) {
+	fmt.Fprintf(w, "%d outputs, %d pairs\n", r.Outputs, r.Pairs)
+	fmt.Fprintf(w, "Spearman %.3f, mean of families %.3f, one part %.3f, two parts %.3f\n", r.Spearman, r.FamilyMean, r.OnePart, r.TwoParts)
+	fmt.Fprintf(w, "alive %.3f, mean of families %.3f\npair accuracy %.3f\n", r.Alive, r.AliveFamilyMean, r.PairAccuracy)
+	for _, f := range miniature.Families {
+		if rho, ok := r.Families[f]; ok {
+			fmt.Fprintf(w, "  %-12s %.3f, alive %.3f\n", f, rho, r.AliveFamilies[f])
+		}
+	}
+	for _, k := range miniature.Kinds {
+		if share, ok := r.PerfectOver[k]; ok {
+			fmt.Fprintf(w, "  perfect above %-16s %.3f\n", k, share)
+		}
+	}
 }
 
 func runMiniature(c *cobra.Command, f miniatureFlags) error {

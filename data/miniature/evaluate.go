@@ -1,6 +1,7 @@
 package miniature
 
 import (
+	"encoding/json"
 	"math"
 
 	"assay/internal/stats"
@@ -16,20 +17,33 @@ type Scored struct {
 	Score  float64
 }
 
-// Result says how well scores agree with the truth. What is undefined (a constant score) is NaN.
+// Measure is a rank correlation (Spearman's, in [-1, 1]) or a share, NaN where it is undefined: of constant scores, or of
+// nothing. In JSON that is null.
+type Measure float64
+
+// MarshalJSON writes null for NaN.
+func (c Measure) MarshalJSON() ([]byte, error) {
+	if math.IsNaN(float64(c)) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(c))
+}
+
+// Result says how well scores agree with the truth.
 type Result struct {
-	Outputs       int
-	Spearman      float64            // of all candidates
-	Families      map[Family]float64 // Spearman of each family
-	FamilyMean    float64            // mean of these
-	OnePart       float64            // Spearman where the instruction has one part
-	TwoParts      float64
-	Alive         float64 // Spearman without the source itself, corrupt and foreign pictures, which are easily told
-	AliveFamilies map[Family]float64
-	AliveFamily   float64          // mean of these, undefined ones as 0
-	Pairs         int              // pairs of candidates of one task whose degrees differ by more than Margin
-	PairAccuracy  float64          // share of these where the better one has the higher score; equal scores are wrong
-	PerfectOver   map[Kind]float64 // pair accuracy of perfect candidates against each kind
+	Outputs         int                `json:"outputs"`
+	Spearman        Measure            `json:"spearman"`
+	Families        map[Family]Measure `json:"families"`    // each family by itself
+	FamilyMean      Measure            `json:"family_mean"` // mean of these
+	OnePart         Measure            `json:"one_part"`    // where the instruction has one part
+	TwoParts        Measure            `json:"two_parts"`
+	Alive           Measure            `json:"alive"` // without the source itself, corrupt and foreign pictures, which are easily told
+	AliveFamilies   map[Family]Measure `json:"alive_families"`
+	AliveFamilyMean Measure            `json:"alive_family_mean"` // undefined ones count as 0
+
+	Pairs        int              `json:"pairs"`         // of outputs for one instruction whose degrees differ by more than Margin
+	PairAccuracy Measure          `json:"pair_accuracy"` // share of these where the better one has the higher score; equal scores are wrong
+	PerfectOver  map[Kind]float64 `json:"perfect_over"`  // the same of perfect outputs against each kind
 }
 
 // Margin is the difference of degrees above which one of two candidates is the better one.
@@ -37,50 +51,49 @@ const Margin = 0.15
 
 // Evaluate compares scores with the truth.
 func Evaluate(rows []Scored) Result {
-	r := Result{Outputs: len(rows), Families: map[Family]float64{}, AliveFamilies: map[Family]float64{}, PerfectOver: map[Kind]float64{}}
-	all := func(Scored) bool { return true }
-	alive := func(s Scored) bool { return s.Kind.Alive() }
-	r.Spearman, r.Alive = spearman(rows, all), spearman(rows, alive)
-	r.OnePart = spearman(rows, func(s Scored) bool { return s.Parts == 1 })
-	r.TwoParts = spearman(rows, func(s Scored) bool { return s.Parts == 2 })
+	r := Result{Outputs: len(rows), Families: map[Family]Measure{}, AliveFamilies: map[Family]Measure{}, PerfectOver: map[Kind]float64{}}
+	alive := filter(rows, func(s Scored) bool { return s.Kind.Alive() })
+	r.Spearman, r.Alive = spearman(rows), spearman(alive)
+	r.OnePart = spearman(filter(rows, func(s Scored) bool { return s.Parts == 1 }))
+	r.TwoParts = spearman(filter(rows, func(s Scored) bool { return s.Parts == 2 }))
 	var each, eachAlive []float64
 	for _, f := range Families {
 		of := func(s Scored) bool { return s.Family == f }
-		rho := spearman(rows, of)
-		if none(rows, of) {
+		own := filter(rows, of)
+		if len(own) == 0 {
 			continue
 		}
-		aliveRho := spearman(rows, func(s Scored) bool { return of(s) && alive(s) })
-		r.Families[f], r.AliveFamilies[f] = rho, aliveRho
-		each = append(each, rho)
-		if math.IsNaN(aliveRho) {
-			aliveRho = 0
-		}
-		eachAlive = append(eachAlive, aliveRho)
+		r.Families[f], r.AliveFamilies[f] = spearman(own), spearman(filter(alive, of))
+		each, eachAlive = append(each, float64(r.Families[f])), append(eachAlive, orZero(r.AliveFamilies[f]))
 	}
-	r.FamilyMean, r.AliveFamily = stats.Mean(each), stats.Mean(eachAlive)
+	r.FamilyMean, r.AliveFamilyMean = Measure(stats.Mean(each)), Measure(stats.Mean(eachAlive))
 	r.pairs(rows)
 	return r
 }
 
-// spearman is the rank correlation of scores and truth where a condition holds.
-func spearman(rows []Scored, where func(Scored) bool) float64 {
-	var score, truth []float64
+func filter(rows []Scored, keep func(Scored) bool) []Scored {
+	var out []Scored
 	for _, s := range rows {
-		if where(s) {
-			score, truth = append(score, s.Score), append(truth, s.Truth)
+		if keep(s) {
+			out = append(out, s)
 		}
 	}
-	return stats.Spearman(score, truth)
+	return out
 }
 
-func none(rows []Scored, where func(Scored) bool) bool {
+func spearman(rows []Scored) Measure {
+	var score, truth []float64
 	for _, s := range rows {
-		if where(s) {
-			return false
-		}
+		score, truth = append(score, s.Score), append(truth, s.Truth)
 	}
-	return true
+	return Measure(stats.Spearman(score, truth))
+}
+
+func orZero(c Measure) float64 {
+	if math.IsNaN(float64(c)) {
+		return 0
+	}
+	return float64(c)
 }
 
 func (r *Result) pairs(rows []Scored) {
@@ -109,7 +122,7 @@ func (r *Result) pairs(rows []Scored) {
 			}
 		}
 	}
-	r.PairAccuracy = float64(right) / float64(r.Pairs)
+	r.PairAccuracy = Measure(float64(right) / float64(r.Pairs))
 	for k, n := range count {
 		r.PerfectOver[k] = float64(over[k]) / float64(n)
 	}

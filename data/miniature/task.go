@@ -208,7 +208,7 @@ func (t *Task) steps(rng *rand.Rand, kind Kind) ([]Step, bool) {
 		others := slices.Delete(slices.Clone(full), i, i+1)
 		wrong, ok := wrongAttribute(rng, full[i].Edit, t.scene.after(rng, objects(others)))
 		full[i].Edit = wrong
-		return full, ok
+		return full, ok && !slices.ContainsFunc(others, func(o Step) bool { return o.Family == wrong.Family })
 	case WrongFamily:
 		for range 9 {
 			asked := t.Asked

@@ -50,12 +50,15 @@ func ask(rng *rand.Rand, e Edit) string {
 	for text = fill.Replace(text); ; {
 		end := strings.IndexByte(text, '}')
 		if end < 0 {
-			return text
+			return article(text)
 		}
 		start := strings.LastIndexByte(text[:end], '{')
 		text = text[:start] + pick(rng, strings.Split(text[start+1:end], "|")) + text[end+1:]
 	}
 }
+
+// article corrects the article of the one colour that begins with a vowel.
+func article(text string) string { return strings.ReplaceAll(text, "a orange", "an orange") }
 
 // Instruction words edits as one instruction. Unless it says "then", its parts stand in any order.
 func Instruction(rng *rand.Rand, edits []Edit) string {
@@ -91,7 +94,7 @@ func caption(photo *Photo, s *scene) string {
 			text += ", " + styles[e.key()]
 		}
 	}
-	return text
+	return article(text)
 }
 
 // changes are what descriptions of differences say, always in the same words: what is left to learn is in the pictures.

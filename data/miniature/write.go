@@ -42,22 +42,6 @@ type Summary struct {
 	Kinds        map[Kind]int `json:"kinds"`
 }
 
-// Truth is a line of the truth file: how well an output, or a picture of a chain, really is. The ids of outputs are those
-// of the edits table. Those of chains are <chain>/<from>-<to>/<shown>, the picture shown as the answer to the
-// instructions that lead from one picture to another; pictures count from 0.
-type Truth struct {
-	ID         string  `json:"id"`
-	Degree     float64 `json:"degree"` // of success, 0 to 1
-	Kind       Kind    `json:"kind"`   // "chain" of chains
-	Family     Family  `json:"family"` // of the instruction's main part; of chains: of the first edit
-	Parts      int     `json:"parts"`  // of the instruction
-	Photo      string  `json:"photo"`
-	Difference string  `json:"difference,omitempty"` // what was done
-}
-
-// chainKind is the Kind of pictures of chains in a truth file.
-const chainKind Kind = "chain"
-
 // item is what one instruction or one chain comes to.
 type item struct {
 	rows     []data.Record
@@ -204,16 +188,11 @@ func (b *builder) add(out data.Writer, it item) error {
 	}
 	b.summary.Pictures += it.pictures
 	for _, t := range it.truth {
-		if t.Kind != chainKind {
+		if t.Kind != Chained {
 			b.summary.Outputs++
 			b.summary.Kinds[t.Kind]++
 		}
-		r := data.Record{}
-		for _, f := range []data.Field{{Name: "id", Value: t.ID}, {Name: "degree", Value: t.Degree}, {Name: "kind", Value: string(t.Kind)},
-			{Name: "family", Value: string(t.Family)}, {Name: "parts", Value: t.Parts}, {Name: "photo", Value: t.Photo}, {Name: "difference", Value: t.Difference}} {
-			r.Fields = append(r.Fields, f)
-		}
-		if err := b.truth.Write(r); err != nil {
+		if err := b.truth.Write(t.record()); err != nil {
 			return err
 		}
 	}
@@ -263,7 +242,7 @@ func (b *builder) chain(rng *rand.Rand, i int) (it item) {
 	for from := range n {
 		for to := from + 1; to <= n; to++ {
 			for shown := range n + 1 {
-				it.truth = append(it.truth, Truth{fmt.Sprintf("%s/%d-%d/%d", id, from, to, shown), c.Degree(from, to, shown), chainKind,
+				it.truth = append(it.truth, Truth{fmt.Sprintf("%s/%d-%d/%d", id, from, to, shown), c.Degree(from, to, shown), Chained,
 					c.Edits[from].Family, to - from, c.Photo.Name, ""})
 			}
 		}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"assay/data"
+	"assay/data/miniature"
+	"assay/internal/cli"
+	"assay/labeling"
+)
+
+// A miniature data set goes through label as it is, in both forms, and the ids of the table lead to the truth.
+func TestMiniature(t *testing.T) {
+	for _, form := range []string{"files", "embed"} {
+		dir := filepath.Join(t.TempDir(), "set")
+		args := []string{"miniature", "--photos", "../../examples/photos", "--out", dir, "--instructions", "28", "--chains", "8", "--held",
+			"tissue,rocket", "--pictures", form}
+		code, out, errs := label(t, append(args, "--json")...)
+		var summary struct {
+			miniature.Summary
+			PicturesPerSecond float64 `json:"pictures_per_second"`
+		}
+		if err := json.Unmarshal([]byte(out), &summary); code != cli.Done || err != nil || summary.PicturesPerSecond <= 0 {
+			t.Fatalf("exit code %d: %v %s%s", code, err, out, errs)
+		}
+		if code, _, errs := label(t, args...); code != cli.Failed || !strings.Contains(errs, "exists already") {
+			t.Errorf("a second time: exit code %d: %s", code, errs)
+		}
+
+		about, err := os.ReadFile(filepath.Join(dir, miniature.AboutFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, config, ok := strings.Cut(string(about), "    sources:\n")
+		if !ok || strings.Contains(string(about), "tissue") {
+			t.Fatalf("%s", about)
+		}
+		path := filepath.Join(dir, "label.yaml")
+		config = "out: out\npreset: released\nsources:" + strings.ReplaceAll("\n"+config, "\n    ", "\n")
+		if err := os.WriteFile(path, []byte(config), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if code, _, errs := label(t, "--config", path); code != cli.Done {
+			t.Fatalf("exit code %d: %s\n%s", code, errs, config)
+		}
+		checkLabels(t, dir)
+	}
+}
+
+// checkLabels compares the label table of a miniature data set with its truth.
+func checkLabels(t *testing.T, dir string) {
+	t.Helper()
+	truth, err := miniature.ReadTruth(filepath.Join(dir, miniature.TruthFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	degrees := map[string]float64{}
+	for _, row := range truth {
+		degrees[row.ID] = row.Degree
+	}
+	table, err := data.OpenTable(filepath.Join(dir, "out", labeling.TableFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	found := map[string]int{}
+	for row, err := range table.All() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[row.Why]++
+		switch row.Why {
+		case "source", "target", "chain_foreign": // not an editor's
+			continue
+		}
+		_, id, _ := strings.Cut(row.ID, "/")
+		degree, ok := degrees[id]
+		if !ok {
+			t.Errorf("no truth for %s (%s)", row.ID, row.Why)
+		}
+		if exact := strings.HasPrefix(row.Why, "chain_") && row.Why != "chain_over_edited"; exact && math.Abs(degree-*row.Label) > 1e-12 {
+			t.Errorf("%s: %s is labelled %v, the truth is %v", row.ID, row.Why, *row.Label, degree)
+		}
+	}
+	for why, want := range map[string]int{"source": 28, "target": 28, "weak_editor": 40} {
+		if n := found[why]; n < want || n > 60 {
+			t.Errorf("%d rows by rule %s: %v", n, why, found)
+		}
+	}
+}
+
+func TestMiniatureExam(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "exam")
+	if code, _, errs := label(t, "miniature", "--photos", "../../examples/photos", "--out", dir, "--instructions", "14", "--only", "tissue", "--exam"); code != cli.Done {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	truth := filepath.Join(dir, miniature.TruthFile)
+	all, err := miniature.ReadTruth(truth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows strings.Builder
+	for _, row := range all {
+		fmt.Fprintf(&rows, "{\"id\": %q, \"score01\": %v}\n", row.ID, row.Degree)
+	}
+	scores := write(t, "scores.jsonl", rows.String())
+	code, out, errs := label(t, "miniature", "evaluate", "--truth", truth, "--scores", scores, "--json")
+	var r miniature.Result
+	if err := json.Unmarshal([]byte(out), &r); code != cli.Done || err != nil || r.Spearman < 0.999999 || r.PairAccuracy != 1 || r.Outputs != len(all) {
+		t.Errorf("the truth as scores: exit code %d: %v %s%s", code, err, out, errs)
+	}
+	code, out, _ = label(t, "miniature", "evaluate", "--truth", truth, "--scores", scores)
+	if code != cli.Done || !strings.Contains(out, "pair accuracy 1.000") || !strings.Contains(out, "perfect above noop") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}
+
+func TestMiniatureUsage(t *testing.T) {
+	photos, out := "../../examples/photos", filepath.Join(t.TempDir(), "out")
+	for _, c := range []struct {
+		args string
+		want string
+	}{
+		{"", "--photos and --out are needed"},
+		{"--photos nowhere --out " + out, "nowhere"},
+		{"--photos " + photos + " --out " + out + " --size 50", "a size of 50 pixels"},
+		{"--photos " + photos + " --out " + out + " --held cat", `no photograph named "cat", only astronaut`},
+		{"--photos " + photos + " --out " + out + " --held coffee --only tissue", "give one of the two"},
+		{"--photos " + photos + " --out " + out + " --pictures tar", "want files or embed"},
+		{"--photos " + photos + " --out " + out + " --instructions 0", "want at least 1"},
+		{"evaluate --truth t.jsonl", "--truth and --scores are needed"},
+	} {
+		if code, _, errs := label(t, append([]string{"miniature"}, strings.Fields(c.args)...)...); code != cli.Wrong || !strings.Contains(errs, c.want) {
+			t.Errorf("label miniature %s: exit code %d, want %d and %q\n%s", c.args, code, cli.Wrong, c.want, errs)
+		}
+	}
+}

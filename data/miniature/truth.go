@@ -1,0 +1,126 @@
+package miniature
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"assay/data"
+)
+
+// Truth is a line of the truth file: how well an output, or a picture of a chain, really is. The ids of outputs are those
+// of the edits table. Those of chains are <chain>/<from>-<to>/<shown>, the picture shown as the answer to the
+// instructions that lead from one picture to another; pictures count from 0.
+type Truth struct {
+	ID         string
+	Degree     float64 // of success, 0 to 1
+	Kind       Kind    // Chained: of a chain
+	Family     Family  // of the instruction's main part; of chains: of the first edit
+	Parts      int     // of the instruction
+	Photo      string
+	Difference string // what was done
+}
+
+// Chained is the Kind of a chain's pictures in a truth file.
+const Chained Kind = "chain"
+
+// Group is the same for all outputs of one instruction.
+func (t Truth) Group() string { return t.ID[:max(0, strings.LastIndexByte(t.ID, '/'))] }
+
+// record is a line of the file.
+func (t Truth) record() data.Record {
+	var r data.Record
+	r.Set("id", t.ID)
+	r.Set("degree", t.Degree)
+	r.Set("kind", string(t.Kind))
+	r.Set("family", string(t.Family))
+	r.Set("parts", t.Parts)
+	r.Set("photo", t.Photo)
+	r.Set("difference", t.Difference)
+	return r
+}
+
+// ReadTruth reads a truth file.
+func ReadTruth(path string) ([]Truth, error) {
+	var all []Truth
+	err := eachRow(path, func(c *cells) {
+		all = append(all, Truth{c.text("id"), c.number("degree"), Kind(c.text("kind")), Family(c.text("family")), int(c.number("parts")),
+			c.text("photo"), c.text("difference")})
+	})
+	return all, err
+}
+
+// Join pairs the truth of outputs (not that of chains) with a table of scores: columns id and, for the score, one of the
+// given name, as `score batch` writes score01 beside an edits table. Rows of other ids are left alone; an output without
+// a score is an error.
+func Join(truth []Truth, path, column string) ([]Scored, error) {
+	scores := map[string]float64{}
+	if err := eachRow(path, func(c *cells) { scores[c.text("id")] = c.number(column) }); err != nil {
+		return nil, err
+	}
+	var out []Scored
+	for _, t := range truth {
+		if t.Kind == Chained {
+			continue
+		}
+		score, ok := scores[t.ID]
+		if !ok {
+			return nil, fmt.Errorf("%s: no score for %s: score all rows of the edits table that came with the truth", path, t.ID)
+		}
+		out = append(out, Scored{t.Group(), t.Family, t.Kind, t.Parts, t.Degree, score})
+	}
+	return out, nil
+}
+
+// cells takes values out of one row and keeps the first error.
+type cells struct {
+	rec data.Record
+	err error
+}
+
+func (c *cells) fail(column string, err error) {
+	if c.err == nil && err != nil {
+		c.err = fmt.Errorf("column %q: %w", column, err)
+	}
+}
+
+func (c *cells) text(column string) string {
+	v, _ := c.rec.Get(column)
+	s, err := data.Text(v)
+	c.fail(column, err)
+	return s
+}
+
+func (c *cells) number(column string) float64 {
+	v, _ := c.rec.Get(column)
+	x, err := data.Number(v)
+	if err == nil && x == nil {
+		err = errors.New("want a number, have none")
+	}
+	c.fail(column, err)
+	if x == nil {
+		return 0
+	}
+	return *x
+}
+
+// eachRow reads a table of any format.
+func eachRow(path string, row func(*cells)) error {
+	t, err := data.OpenTable(path, data.WithRequired())
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	i := 0
+	for rec, err := range t.Records() {
+		i++
+		if err != nil {
+			return err
+		}
+		c := &cells{rec: rec}
+		if row(c); c.err != nil {
+			return fmt.Errorf("%s: row %d: %w", path, i, c.err)
+		}
+	}
+	return nil
+}
