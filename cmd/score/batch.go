@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"assay/checkpoints"
 	"assay/data"
 	"assay/internal/cli"
+	"assay/internal/journal"
 	"assay/model"
 )
 
@@ -29,12 +29,14 @@ type batchResult struct {
 	Rows   int    `json:"rows"`
 	Scored int    `json:"scored"`
 	Failed int    `json:"failed"`
+	Pairs  int    `json:"pairs,omitempty"`
 }
 
 func newBatchCommand() *cobra.Command {
 	var f runtimeFlags
 	var in, out string
 	var columns map[string]string
+	var pairs pairFlags
 	c := &cobra.Command{
 		Use:   "batch --scorer DIR --in FILE --out FILE",
 		Short: "Score every edit of a table",
@@ -55,12 +57,15 @@ Paths of pictures are relative to the input's folder. Results are kept in OUT.pr
 				return err
 			}
 			defer s.Close()
-			r, err := scoreBatch(c, s, in, out, columns)
+			r, err := scoreBatch(c, s, in, out, columns, pairs)
 			if err != nil {
 				return err
 			}
 			words := func(w io.Writer) {
 				fmt.Fprintf(w, "%d of %d rows scored, written to %s\n", r.Scored, r.Rows, r.Out)
+				if pairs.out != "" {
+					fmt.Fprintf(w, "%d preferences written to %s\n", r.Pairs, pairs.out)
+				}
 			}
 			if err := cli.Print(c, r, words); err != nil || r.Failed == 0 {
 				return err
@@ -72,7 +77,15 @@ Paths of pictures are relative to the input's folder. Results are kept in OUT.pr
 	c.Flags().StringVar(&in, "in", "", "table to read")
 	c.Flags().StringVar(&out, "out", "", "table to write")
 	c.Flags().StringToStringVar(&columns, "columns", nil, "our column=the table's, for other names")
+	c.Flags().StringVar(&pairs.out, "pairs", "", "table of preferences to write, too: chosen and rejected edits of the same source and instruction")
+	c.Flags().Float64Var(&pairs.margin, "margin", 0, "least difference of the scores (0 to 10) of a preference")
 	return c
+}
+
+// pairFlags ask for preferences.
+type pairFlags struct {
+	out    string
+	margin float64
 }
 
 // outcome of one row: a score or an error.
@@ -82,17 +95,22 @@ type outcome struct {
 	Error   string  `json:"error,omitempty"`
 }
 
-func scoreBatch(c *cobra.Command, s *model.Scorer, in, out string, columns map[string]string) (*batchResult, error) {
+func scoreBatch(c *cobra.Command, s *model.Scorer, in, out string, columns map[string]string, pairs pairFlags) (*batchResult, error) {
 	format, err := data.FormatOf(out)
 	if err != nil {
 		return nil, cli.Usage(err)
+	}
+	if pairs.out != "" {
+		if _, err := data.FormatOf(pairs.out); err != nil {
+			return nil, cli.Usage(err)
+		}
 	}
 	t, err := data.OpenTable(in, data.WithColumns(columns), data.WithRequired("source", "edit", "instruction"))
 	if err != nil {
 		return nil, err
 	}
 	defer t.Close()
-	journal, done, err := openJournal(out+".progress", journalHead{In: in, Rows: t.Len(), Scorer: s.Fingerprint()})
+	j, done, err := openJournal(out+".progress", t, s)
 	if err != nil {
 		return nil, err
 	}
@@ -103,10 +121,10 @@ func scoreBatch(c *cobra.Command, s *model.Scorer, in, out string, columns map[s
 			done[v.Row] = v
 		}
 		bar.Add(int64(len(o)), "")
-		return journal.write(o)
+		return j.Write(o...)
 	})
 	bar.Close()
-	if e := journal.Close(); err == nil {
+	if e := j.Close(); err == nil {
 		err = e
 	}
 	if errors.Is(err, context.Canceled) {
@@ -118,6 +136,11 @@ func scoreBatch(c *cobra.Command, s *model.Scorer, in, out string, columns map[s
 	r, err := writeScores(t, out, format, s.Config(), done)
 	if err != nil {
 		return nil, err
+	}
+	if pairs.out != "" {
+		if r.Pairs, err = writePreferences(t, done, pairs.out, pairs.margin); err != nil {
+			return nil, err
+		}
 	}
 	return r, os.Remove(out + ".progress")
 }
@@ -271,72 +294,29 @@ func scoreChunk(ctx context.Context, s *model.Scorer, chunk []prepared) ([]outco
 	return out, nil
 }
 
-// journal keeps outcomes while a batch runs: a head, then one line a row.
-type journal struct{ f *os.File }
-
-// journalHead says what the outcomes belong to.
+// journalHead says what the outcomes of a journal belong to.
 type journalHead struct {
-	In     string `json:"in"`
-	Rows   int    `json:"rows"`
-	Scorer string `json:"scorer"`
+	In      string `json:"in"`
+	Size    int64  `json:"size"`
+	Changed int64  `json:"changed"` // ns
+	Rows    int    `json:"rows"`
+	Scorer  string `json:"scorer"`
 }
 
-func openJournal(path string, head journalHead) (*journal, map[int]outcome, error) {
-	if abs, err := filepath.Abs(head.In); err == nil {
-		head.In = abs
-	}
-	done := map[int]outcome{}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
+// openJournal opens the journal of a batch and returns the outcomes that it holds already, by row.
+func openJournal(path string, t *data.Table, s *model.Scorer) (*journal.Journal[outcome], map[int]outcome, error) {
+	in, err := filepath.Abs(t.Path())
 	if err != nil {
 		return nil, nil, err
 	}
-	d := json.NewDecoder(f)
-	var old journalHead
-	err = d.Decode(&old)
-	switch {
-	case errors.Is(err, io.EOF): // new
-		j := &journal{f}
-		return j, done, j.line(head)
-	case err != nil || old != head:
-		f.Close()
-		return nil, nil, fmt.Errorf("%s belongs to another run (%s, %d rows, scorer %s): remove it, or choose another --out", path, old.In, old.Rows, old.Scorer)
-	}
-	end := d.InputOffset()
-	for {
-		var o outcome
-		if d.Decode(&o) != nil { // the end, or a line that was cut off
-			break
-		}
-		done[o.Row], end = o, d.InputOffset()
-	}
-	if err = f.Truncate(end); err == nil {
-		_, err = f.Seek(end, io.SeekStart)
-	}
-	if err == nil {
-		_, err = f.WriteString("\n")
-	}
+	info, err := os.Stat(in)
 	if err != nil {
-		f.Close()
 		return nil, nil, err
 	}
-	return &journal{f}, done, nil
-}
-
-func (j *journal) line(v any) error {
-	b, err := json.Marshal(v)
-	if err == nil {
-		_, err = j.f.Write(append(b, '\n'))
+	j, old, err := journal.Open[outcome](path, journalHead{in, info.Size(), info.ModTime().UnixNano(), t.Len(), s.Fingerprint()})
+	done := make(map[int]outcome, len(old))
+	for _, o := range old {
+		done[o.Row] = o
 	}
-	return err
+	return j, done, err
 }
-
-func (j *journal) write(o []outcome) error {
-	for _, v := range o {
-		if err := j.line(v); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (j *journal) Close() error { return j.f.Close() }

@@ -1,0 +1,87 @@
+package reward
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Words are the five levels of a reward.
+var Words = [5]string{"one", "two", "three", "four", "five"}
+
+// Template writes the text that an editor is trained with. {instruction}, {word} (one to five), {level} (the same as 1 to 5),
+// {level5} (the score mapped from 0..10 to 1..5, rounded) and {score} (0 to 10, one decimal) are replaced. A full stop that
+// would follow the instruction's own is dropped.
+type Template string
+
+// Presets are the templates of published editors.
+//
+//   - adiee: as ADIEE's released code has it; full stops that come to stand twice are one.
+//   - hive: HIVE (Zhang et al. 2024).
+//   - paper: ADIEE's section 3.4, the score normalised to 1..5 in figures.
+var Presets = map[string]Template{
+	"adiee": "{instruction}. The image quality is {word} out of five.",
+	"hive":  "{instruction}, image quality is {word} out of five",
+	"paper": "{instruction} The image quality is {level5} out of five",
+}
+
+// Level is the level 1..5 of a score on 0..10, with the cuts 2, 4, 6, 8, 10: up to 2 is one, above 8 five.
+func Level(score10 float64) int {
+	return int(min(max(math.Ceil(score10/2), 1), 5))
+}
+
+// Text fills in the template for a score on 0..10.
+func (t Template) Text(instruction string, score10 float64) string {
+	instruction = strings.TrimSpace(instruction)
+	level := Level(score10)
+	clipped := min(max(score10, 0), 10)
+	text := strings.NewReplacer("{word}", Words[level-1], "{level}", strconv.Itoa(level),
+		"{level5}", strconv.Itoa(int(math.Round(1+4*clipped/10))), "{score}", strconv.FormatFloat(score10, 'f', 1, 64)).Replace(string(t))
+	before, after, found := strings.Cut(text, "{instruction}")
+	if !found {
+		return text
+	}
+	if strings.HasSuffix(instruction, ".") && strings.HasPrefix(after, ".") {
+		after = strings.TrimPrefix(after, ".")
+	}
+	return before + instruction + after
+}
+
+// Check wants the instruction and something of the score in a template.
+func (t Template) Check() error {
+	if !strings.Contains(string(t), "{instruction}") {
+		return fmt.Errorf("template %q: {instruction} is missing", t)
+	}
+	for _, mark := range []string{"{word}", "{level}", "{level5}", "{score}"} {
+		if strings.Contains(string(t), mark) {
+			return nil
+		}
+	}
+	return fmt.Errorf("template %q: one of {word}, {level}, {level5} and {score} is missing", t)
+}
+
+// Example is an edit with its reward, for the training of an editor.
+type Example struct {
+	ID           string
+	Source, Edit string // picture files, relative to the folder of the labels
+	Instruction  string
+	Prompt       string // instruction and reward in words
+	Score        float64
+	Level        int
+	Weight       float64 // of sampling, so that all levels that occur are drawn equally often; the mean is 1
+}
+
+// Balance sets the weights to the inverse frequency of each level: N / (levels count(level)).
+func Balance(examples []Example) {
+	var counts [6]int
+	levels := 0
+	for _, e := range examples {
+		if counts[e.Level]++; counts[e.Level] == 1 {
+			levels++
+		}
+	}
+	for i := range examples {
+		examples[i].Weight = float64(len(examples)) / float64(levels*counts[examples[i].Level])
+	}
+}

@@ -1,0 +1,116 @@
+package reward
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"assay/data"
+)
+
+func TestPresets(t *testing.T) {
+	for _, c := range []struct {
+		preset      string
+		instruction string
+		score       float64
+		want        string
+	}{
+		{"adiee", "Make the sky red", 0, "Make the sky red. The image quality is one out of five."},
+		{"adiee", "Make the sky red.", 2, "Make the sky red. The image quality is one out of five."},
+		{"adiee", "Make the sky red. ", 2.01, "Make the sky red. The image quality is two out of five."},
+		{"adiee", "What about a hat?", 6, "What about a hat?. The image quality is three out of five."},
+		{"adiee", "x", 8, "x. The image quality is four out of five."},
+		{"adiee", "x", 11, "x. The image quality is five out of five."},
+		{"adiee", "x", -1, "x. The image quality is one out of five."},
+		{"hive", "make it {word}", 8.5, "make it {word}, image quality is five out of five"},
+		{"paper", "make it red.", 10, "make it red. The image quality is 5 out of five"},
+		{"paper", "make it red.", 4, "make it red. The image quality is 3 out of five"},
+	} {
+		if got := Presets[c.preset].Text(c.instruction, c.score); got != c.want {
+			t.Errorf("%s, %g: %q, want %q", c.preset, c.score, got, c.want)
+		}
+	}
+	if got := Template("[{level}/5 {score}] {instruction}").Text("go", 3.14); got != "[2/5 3.1] go" {
+		t.Error(got)
+	}
+	for _, bad := range []Template{"{word}", "{instruction}"} {
+		if bad.Check() == nil {
+			t.Errorf("template %q was taken", bad)
+		}
+	}
+}
+
+// Sampled by their weights, all levels that occur come equally often.
+func TestBalance(t *testing.T) {
+	examples := []Example{{Level: 1}, {Level: 1}, {Level: 1}, {Level: 5}, {Level: 4}, {Level: 4}}
+	Balance(examples)
+	of, sum := map[int]float64{}, 0.0
+	for _, e := range examples {
+		of[e.Level] += e.Weight
+		sum += e.Weight
+	}
+	if math.Abs(sum-6) > 1e-12 || of[1] != of[5] || of[1] != of[4] {
+		t.Errorf("%v", of)
+	}
+}
+
+// Worked by hand from equation 3 of AIM-Bench.
+func TestSelection(t *testing.T) {
+	var all []Triplet
+	for i, e := range Emotions { // two targets of each emotion, with one input each
+		all = append(all, Triplet{Row: 2 * i, Target: e, Emotion: e, ClipI: 0.9, VIE: 4, ClipT: 0.2, Aesthetic: 5},
+			Triplet{Row: 2*i + 1, Target: e + "2", Emotion: strings.ToUpper(e), ClipI: 0.86, VIE: 8, ClipT: 0.3, Aesthetic: 4})
+	}
+	all = append(all, Triplet{Row: 16, Target: "fear", Emotion: "fear", ClipI: 0.85, VIE: 10, ClipT: 1, Aesthetic: 10},
+		Triplet{Row: 17, Target: "fear", Emotion: "fear", ClipI: 0.99, VIE: 6, ClipT: 0.2, Aesthetic: 6},
+		Triplet{Row: 18, Target: "x", Emotion: "joy", ClipI: 0.99, VIE: 6, ClipT: 0.2, Aesthetic: 6})
+	chosen, dropped, err := Selection{ClipI: 0.85, Top: 1}.Select(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// ranges 4..8, 0.2..0.3, 4..6: rows 2i have 0.2*0.5 = 0.1, rows 2i+1 0.8, row 17 0.25 + 0.2 = 0.45
+	if len(chosen) != 16 || len(dropped) != 3 {
+		t.Fatalf("%d chosen, dropped %v", len(chosen), dropped)
+	}
+	for _, c := range chosen {
+		want := 0.1
+		if c.Row%2 == 1 {
+			want = 0.8
+		}
+		if c.Row == 17 {
+			want = 0.45
+		}
+		if math.Abs(c.Quality-want) > 1e-12 {
+			t.Errorf("row %d: quality %g, want %g", c.Row, c.Quality, want)
+		}
+	}
+	for row, word := range map[int]string{16: "clip_i", 18: "emotion", 12: "target"} { // fear is the seventh: its first row loses to row 17
+		if !strings.Contains(dropped[row], word) {
+			t.Errorf("row %d: %q, want a word about %s", row, dropped[row], word)
+		}
+	}
+	if _, _, err := (Selection{}).Select(all[:4]); err == nil || !strings.Contains(err.Error(), "fear 0") {
+		t.Errorf("unbalanced: %v", err)
+	}
+}
+
+func TestLooks(t *testing.T) {
+	grey, board := data.NewPicture(20, 20), data.NewPicture(20, 20)
+	for i := range grey.Pix {
+		grey.Pix[i] = 51
+		board.Pix[i] = byte(255 * ((i/3%20 + i/60) % 2))
+	}
+	for i, want := range []float64{0.5, 0.5, 0.5, 0, 0, 1, 1} {
+		if got := LooksOf(grey, board).Named()[i]; math.Abs(got.Value-want) > 1e-9 {
+			t.Errorf("chessboard: %s %g, want %g", got.Name, got.Value, want)
+		}
+	}
+	if got := LooksOf(grey, grey); math.Abs(got.Brightness-0.2) > 1e-9 || got.Change+got.Contrast+got.Saturation+got.Edges+got.Grain+got.Clipped > 1e-6 {
+		t.Errorf("grey: %+v", got)
+	}
+	score := Compare("score", []float64{1, 2, 3}, []float64{4, 5, 6}, []float64{4, 5, 6})
+	facts := []Moment{Compare("clip_i", []float64{0.9, 0.8, 0.85}, []float64{0.6, 0.5, 0.4}, []float64{4, 5, 6}), Compare("grain", []float64{1, 2, 3}, []float64{1, 2, 3}, []float64{4, 5, 6})}
+	if w := Warnings(score, facts); len(w) != 1 || !strings.Contains(w[0], "CLIP-I") || math.Abs(facts[0].Correlation+1) > 1e-9 {
+		t.Errorf("%v %+v", w, facts)
+	}
+}
