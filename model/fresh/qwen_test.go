@@ -1,0 +1,67 @@
+package fresh
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"path/filepath"
+	"testing"
+
+	"assay/data"
+	"assay/model"
+)
+
+// A fresh Qwen2.5-VL checkpoint has the states that transformers computes from it (tools/oracle/fresh_qwen.py), however the
+// pair is shown.
+func TestQwenStatesAsTransformers(t *testing.T) {
+	sizes, err := Defaults(Qwen25VL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "backbone")
+	if _, err := Create(dir, sizes, []string{"testdata/corpus.txt"}, 3); err != nil {
+		t.Fatal(err)
+	}
+	var want map[string]struct {
+		Tokens int
+		State  []float64
+	}
+	if err := json.Unmarshal([]byte(read(t, "testdata", "qwen_states.json")), &want); err != nil {
+		t.Fatal(err)
+	}
+	images := map[string]*data.Picture{}
+	for _, name := range []string{"astronaut", "astronaut_purple"} {
+		if images[name], err = data.Open(oracle+"images/"+name+".png", data.Limits{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, pair := range []string{model.Frames, model.Sequence, model.Concat} {
+		c := &model.ScorerConfig{Format: 1, Backbone: dir, Pair: pair, PairSize: []int{84, 112}, Answer: "[SCORE]",
+			Question: "How well was this done: " + model.InstructionMark + "?", Head: model.HeadConfig{Hidden: []int{4}}}
+		parts, err := model.NewParts(c, nil, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := model.NewScorer(parts, model.Options{Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		sample, err := s.Prepare(model.Pair{Source: images["astronaut"], Edit: images["astronaut_purple"], Instruction: "make it purple"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(sample.IDs); n != want[pair].Tokens {
+			t.Errorf("%s: %d tokens, want %d", pair, n, want[pair].Tokens)
+		}
+		states, err := s.Hidden(context.Background(), []*model.Sample{sample})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range want[pair].State {
+			if got := float64(states[0][i]); math.Abs(got-v) > 1e-4 {
+				t.Errorf("%s: state %d is %g, want %g", pair, i, got, v)
+			}
+		}
+	}
+}
