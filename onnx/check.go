@@ -41,7 +41,7 @@ const most = 20
 func Check(m *Model) error {
 	c := &checker{m: m}
 	if v, ok := m.Opsets[""]; ok && (v < OldestOpset || v > NewestOpset) {
-		c.add("the model is in ai.onnx opset %d, wanted %d to %d: convert it before (onnx.version_converter)", v, OldestOpset, NewestOpset)
+		return fmt.Errorf("the model is in ai.onnx opset %d, wanted %d to %d: convert it before (onnx.version_converter)", v, OldestOpset, NewestOpset)
 	}
 	for _, d := range sortedKeys(m.Opsets) {
 		if !slices.Contains(domains, d) && !strings.HasPrefix(d, "ai.onnx") {

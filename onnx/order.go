@@ -15,8 +15,8 @@ func Sort(m *Model) error {
 	return nil
 }
 
-// captured returns the names that a node reads: its inputs, and what its subgraphs take from around them.
-func captured(n *Node) []string {
+// Reads returns the names that a node reads: its inputs, and what its subgraphs take from around them.
+func (n *Node) Reads() []string {
 	names := n.Inputs
 	for _, key := range sortedKeys(n.Attrs) {
 		g, ok := n.Attrs[key].(*Graph)
@@ -41,7 +41,7 @@ func captured(n *Node) []string {
 			}
 		}
 		for _, k := range g.Nodes {
-			for _, x := range captured(k) {
+			for _, x := range k.Reads() {
 				add(x)
 			}
 		}
@@ -72,7 +72,7 @@ func sorted(m *Model, nodes []*Node) ([]*Node, error) {
 			continue
 		}
 		// Depth first without recursion: models are deep.
-		stack := []frame{{root, captured(root)}}
+		stack := []frame{{root, root.Reads()}}
 		state[root] = 1
 		for len(stack) > 0 {
 			top := &stack[len(stack)-1]
@@ -98,7 +98,7 @@ func sorted(m *Model, nodes []*Node) ([]*Node, error) {
 				return nil, fmt.Errorf("the graph has a cycle, wanted none: %s needs its own output, by way of %s", m.Describe(before), strings.Join(path, ", "))
 			}
 			state[before] = 1
-			stack = append(stack, frame{before, captured(before)})
+			stack = append(stack, frame{before, before.Reads()})
 		}
 	}
 	return out, nil
@@ -123,7 +123,7 @@ func Prune(m *Model) {
 			}
 			if needed[n] {
 				changed = true
-				for _, x := range captured(n) {
+				for _, x := range n.Reads() {
 					used[x] = true
 				}
 			}

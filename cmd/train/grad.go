@@ -126,7 +126,10 @@ func readModel(path string) (*onnx.Model, string, error) {
 		folder, err = filepath.Abs(folder)
 	}
 	if err == nil {
-		err = errors.Join(onnx.Sort(m), onnx.Check(m), onnx.CheckExternal(m, folder))
+		err = onnx.Sort(m)
+	}
+	if err == nil {
+		err = errors.Join(onnx.Check(m), onnx.CheckExternal(m, folder))
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("%s: %w", path, err)
@@ -228,6 +231,9 @@ func newGradJob(m *onnx.Model, feeds map[string]*tensor.Dense, o gradOptions) (*
 		job.outputs = append(job.outputs, out.Name)
 		if given {
 			v := types.Of(out.Name)
+			if !sameShape(ct, v) {
+				return nil, fmt.Errorf("%s: the cotangent of output %q has shape %v, wanted %v", o.cotangents, out.Name, ct.Shape(), v)
+			}
 			name := b.Name("cotangent/" + out.Name)
 			m.Inputs = append(m.Inputs, onnx.ValueInfo{Name: name, Type: v.Type, Shape: v.Shape, Ranked: v.Ranked})
 			options.Cotangents[out.Name], feeds[name] = name, ct
@@ -268,6 +274,15 @@ func newGradJob(m *onnx.Model, feeds map[string]*tensor.Dense, o gradOptions) (*
 	}
 	onnx.Prune(m)
 	return job, nil
+}
+
+// sameShape is true where the two do not differ as far as v is known.
+func sameShape(d *tensor.Dense, v *onnx.Value) bool {
+	shape := d.Shape()
+	if d.IsScalar() {
+		shape = nil
+	}
+	return !v.Ranked || slices.EqualFunc(shape, v.Shape, func(n int, want onnx.Dim) bool { return !want.Known() || want.Size == int64(n) })
 }
 
 // floatLeaves are the floating-point graph inputs, but for the cotangents, and initializers.

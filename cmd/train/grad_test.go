@@ -225,6 +225,14 @@ func TestGradRefusesOtherInputs(t *testing.T) {
 	if code != cli.Failed || !strings.Contains(stderr, `"nothing"`) {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
+	cotangents := filepath.Join(t.TempDir(), "ct.safetensors")
+	if err := checkpoints.WriteFile(cotangents, map[string]*tensor.Dense{"t103": tensor.New(tensor.WithShape(2), tensor.Of(tensor.Float32))}, nil); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr = trainGrad(t, gradCases+"llama", "--cotangents", cotangents, "--out", out)
+	if code != cli.Failed || !strings.Contains(stderr, cotangents+`: the cotangent of output "t103" has shape (2)`) {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
 	if code, _, _ = trainGrad(t, gradCases+"llama"); code != cli.Wrong {
 		t.Errorf("without --out: exit code %d, want %d", code, cli.Wrong)
 	}

@@ -201,7 +201,7 @@ func (e *engine) backward(nodes []*onnx.Node, acc gradients, leaves []string) er
 		active[x] = true
 	}
 	for _, n := range nodes {
-		if slices.ContainsFunc(n.Inputs, func(x string) bool { return active[x] && e.carries(n, x) }) {
+		if e.depends(n, active) {
 			for _, y := range n.Outputs {
 				if t := e.of(y).Type; y != "" && (t.IsFloat() || t == onnx.Undefined) {
 					active[y] = true
@@ -219,7 +219,7 @@ func (e *engine) backward(nodes []*onnx.Node, acc gradients, leaves []string) er
 				e.sums[y] = dy[j]
 			}
 		}
-		if !found || !slices.ContainsFunc(n.Inputs, func(x string) bool { return active[x] && e.carries(n, x) }) {
+		if !found || !e.depends(n, active) {
 			continue
 		}
 		var err error
@@ -231,8 +231,16 @@ func (e *engine) backward(nodes []*onnx.Node, acc gradients, leaves []string) er
 	return nil
 }
 
-// carries reports whether some input of n that is x may carry a gradient, by the table.
+// depends reports whether n reads an active value that may carry a gradient.
+func (e *engine) depends(n *onnx.Node, active map[string]bool) bool {
+	return slices.ContainsFunc(n.Reads(), func(x string) bool { return active[x] && e.carries(n, x) })
+}
+
+// carries reports whether what n reads as x may carry a gradient: an input by the table, what a subgraph takes always.
 func (e *engine) carries(n *onnx.Node, x string) bool {
+	if !slices.Contains(n.Inputs, x) {
+		return true
+	}
 	r := lookup(n, e.b.M.Opset(n.Domain))
 	for i, name := range n.Inputs {
 		if name == x && (r == nil || !r.inertAt(i)) {
@@ -343,7 +351,7 @@ func (e *engine) apply(r *entry, c *call) (dx []string, err error) {
 func missing(m *onnx.Model, n *onnx.Node) error {
 	return fmt.Errorf("%s lies between the outputs and the values to differentiate by, but there is no gradient rule for this operator "+
 		"at this version; wanted a rule for input %q (docs/ops.md lists the rules; differentiate with respect to a later value, or rewrite the node)",
-		m.Describe(n), strings.Join(n.Inputs, ", "))
+		m.Describe(n), strings.Join(n.Reads(), ", "))
 }
 
 // sync types the nodes emitted since the last call.
