@@ -35,6 +35,7 @@ func (f Family) Run(t *testing.T) {
 	t.Run("pixel gradient", f.pixelGradient)
 	t.Run("export", f.export)
 	t.Run("spellings", f.spellings)
+	t.Run("parameters", f.parameters)
 	for _, o := range []model.TuneOptions{{}, {Recompute: true}, {Fixed: true}} {
 		t.Run(fmt.Sprintf("gradients,recompute=%v,fixed=%v", o.Recompute, o.Fixed), func(t *testing.T) { f.gradients(t, o) })
 	}

@@ -1,0 +1,101 @@
+package modeltest
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"gorgonia.org/tensor"
+
+	"assay/checkpoints"
+	"assay/internal/oracle"
+	"assay/model"
+)
+
+// parameters compares the list that follows from the configuration with the tensors that transformers saved, takes some away,
+// and takes all away.
+func (f Family) parameters(t *testing.T) {
+	oracle.Each(t, func(t *testing.T, folder string) {
+		from := filepath.Join(folder, f.Folder, "backbone")
+		stored := oracle.Tensors(t, filepath.Join(from, checkpoints.SingleFile))
+		want := map[string][]int64{}
+		for name, v := range stored {
+			for _, d := range v.Shape() {
+				want[name] = append(want[name], int64(d))
+			}
+		}
+		dir := filepath.Join(t.TempDir(), "backbone")
+		copyFolder(t, from, dir)
+		file := filepath.Join(dir, checkpoints.SingleFile)
+		b, err := model.OpenBackbone(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		compareParameters(t, want, b)
+
+		var lost []string
+		for _, p := range b.Parameters() {
+			if !p.Unread && len(p.Shape) == 2 && len(lost) < 3 {
+				lost = append(lost, p.Name)
+			}
+		}
+		last := lost[len(lost)-1]
+		for _, name := range lost[:len(lost)-1] {
+			delete(stored, name)
+		}
+		stored[last] = tensor.New(tensor.WithShape(1, 2), tensor.Of(tensor.Float32))
+		if err := errors.Join(os.Remove(file), checkpoints.WriteFile(file, stored, nil)); err != nil {
+			t.Fatal(err)
+		}
+		_, err = model.OpenBackbone(dir)
+		if err == nil {
+			t.Fatal("a checkpoint without some of its tensors was opened")
+		}
+		for _, part := range append(slices.Clone(lost), "is missing", "has shape [1 2]") {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%v should tell of %s", err, part)
+			}
+		}
+
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := model.OpenBackbone(dir); err == nil || !strings.Contains(err.Error(), checkpoints.SingleFile) {
+			t.Errorf("opened without weights: %v", err)
+		}
+		described, err := model.DescribeBackbone(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer described.Close()
+		// config.json may state fewer rows of the tables than there are.
+		compareParameters(t, nil, described)
+		if _, err := described.Weights.Dense(last); err == nil || errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the values of absent weights: %v", err)
+		}
+	})
+}
+
+// compareParameters holds a backbone's list against tensors, if they are given, and against what its weights say.
+func compareParameters(t *testing.T, want map[string][]int64, b *model.Opened) {
+	t.Helper()
+	listed := map[string][]int64{}
+	for _, p := range b.Parameters() {
+		listed[p.Name] = p.Shape
+		if info, ok := b.Weights.Info(p.Name); !ok || !slices.Equal(info.Shape, p.Shape) {
+			t.Errorf("%s: %v in the weights, listed with %v", p.Name, info.Shape, p.Shape)
+		}
+	}
+	if want == nil {
+		return
+	}
+	if d := cmp.Diff(want, listed); d != "" {
+		t.Errorf("parameters (-saved +listed):\n%s", d)
+	}
+}
