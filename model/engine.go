@@ -159,8 +159,14 @@ func (e *engine) Prepare(p Pair) (*Sample, error) {
 	for i, q := range s.Pictures {
 		counts[i] = q.Tokens
 	}
-	s.Tokens, err = e.text.Encode(prompt, answer, e.endOfTurn(), e.backbone.Placeholder(), counts)
-	return s, err
+	if s.Tokens, err = e.text.Encode(prompt, answer, e.endOfTurn(), e.backbone.Placeholder(), counts); err != nil {
+		return nil, err
+	}
+	// Pictures are bounded by their tiles, and published checkpoints go beyond their positions with them; text is not.
+	if n, most := len(s.IDs)-s.imageTokens(), e.backbone.Decoder().MaxPositions; n > most {
+		return nil, fmt.Errorf("the text has %d tokens, the model's max_position_embeddings are %d: shorten the instruction", n, most)
+	}
+	return s, nil
 }
 
 func (e *engine) endOfTurn() string {

@@ -284,14 +284,49 @@ func scoreChunk(ctx context.Context, s *model.Scorer, chunk []prepared) ([]outco
 		}
 		samples, at = append(samples, p.sample), append(at, i)
 	}
-	scores, err := s.Score(ctx, samples)
+	scores, errs, err := scoreSamples(ctx, s, samples)
 	if err != nil {
 		return nil, err
 	}
 	for k, i := range at {
+		if errs[k] != nil {
+			out[i].Error = errs[k].Error()
+			continue
+		}
 		out[i].Score01 = scores[k]
 	}
 	return out, nil
+}
+
+type sampleScorer interface {
+	Score(context.Context, []*model.Sample) ([]float64, error)
+}
+
+// scoreSamples scores all samples at once or, where that fails, one by one: a sample that the runtime cannot do (for want of
+// memory, or because its score is no number) has an error of its own. If none can be done, that is not the rows' fault.
+func scoreSamples(ctx context.Context, s sampleScorer, samples []*model.Sample) ([]float64, []error, error) {
+	errs := make([]error, len(samples))
+	scores, err := s.Score(ctx, samples)
+	if err == nil || ctx.Err() != nil {
+		return scores, errs, err
+	}
+	scores = make([]float64, len(samples))
+	good := 0
+	for i := range samples {
+		one, e := s.Score(ctx, samples[i:i+1])
+		switch {
+		case ctx.Err() != nil:
+			return nil, nil, ctx.Err()
+		case e != nil:
+			errs[i] = e
+		default:
+			scores[i], good = one[0], good+1
+		}
+	}
+	if good == 0 && len(samples) > 1 {
+		return nil, nil, err
+	}
+	return scores, errs, nil
 }
 
 // journalHead says what the outcomes of a journal belong to.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"math"
@@ -17,6 +18,8 @@ import (
 	"assay/data"
 	"assay/internal/cli"
 	"assay/internal/oracle"
+	"assay/model"
+	"assay/model/text"
 )
 
 // run runs a command line as the process would.
@@ -78,6 +81,7 @@ func writeBatch(t *testing.T, dir string) (table, scorer string, want map[string
 		row("bomb"+id, "bomb.png", edit, c.Instruction)
 		row("missing"+id, source, "nowhere.png", c.Instruction)
 		row("empty"+id, source, edit, " ")
+		row("long"+id, source, edit, strings.Repeat("x ", 9000)) // more than the positions of the model
 	}
 	table = filepath.Join(dir, "in.jsonl")
 	if err := os.WriteFile(table, []byte(text.String()), 0o666); err != nil {
@@ -139,6 +143,44 @@ func checkBatch(t *testing.T, path, in string, want map[string]float64) {
 	}
 }
 
+// moody is a scorer that cannot do some samples, nor a batch that they are in.
+type moody map[*model.Sample]bool
+
+func (m moody) Score(_ context.Context, samples []*model.Sample) ([]float64, error) {
+	scores := make([]float64, len(samples))
+	for i, s := range samples {
+		if m[s] {
+			return nil, errors.New("out of memory")
+		}
+		scores[i] = float64(s.AnswerStart)
+	}
+	return scores, nil
+}
+
+// TestBatchGoesOn: a row that fails on the runtime does not take its chunk along, a runtime that does nothing is no row's error.
+func TestBatchGoesOn(t *testing.T) {
+	var samples []*model.Sample
+	for i := range 4 {
+		samples = append(samples, &model.Sample{Tokens: text.Tokens{AnswerStart: i}})
+	}
+	scores, errs, err := scoreSamples(context.Background(), moody{samples[1]: true}, samples)
+	if err != nil || errs[1] == nil || errs[0] != nil || errs[3] != nil || scores[2] != 2 || scores[3] != 3 {
+		t.Errorf("%v %v %v", scores, errs, err)
+	}
+	all := moody{}
+	for _, s := range samples {
+		all[s] = true
+	}
+	if _, _, err = scoreSamples(context.Background(), all, samples); err == nil {
+		t.Error("no error where nothing can be scored")
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	stop()
+	if _, _, err = scoreSamples(ctx, all, samples); err == nil {
+		t.Error("no error where the run is ended")
+	}
+}
+
 func TestBatch(t *testing.T) {
 	for _, name := range []string{"out.jsonl", "out.parquet"} {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +189,7 @@ func TestBatch(t *testing.T) {
 			out := filepath.Join(dir, name)
 			code, stdout, stderr := run(t, "batch", "--scorer", scorer, "--in", in, "--out", out, "--json")
 			var r batchResult
-			if err := json.Unmarshal([]byte(stdout), &r); err != nil || code != cli.Failed || r.Scored != len(want) || r.Failed != 4*len(want) {
+			if err := json.Unmarshal([]byte(stdout), &r); err != nil || code != cli.Failed || r.Scored != len(want) || r.Failed != 5*len(want) {
 				t.Fatalf("%d %q %q", code, stdout, stderr)
 			}
 			checkBatch(t, out, in, want)
