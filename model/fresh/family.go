@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // Families that a checkpoint can be of, by their model_type.
@@ -49,6 +51,26 @@ type vocabulary struct {
 	*BPE
 	*family
 	rows int
+}
+
+// rowMultiple is what the rows of the embedding table are rounded up to, so that matrix products have even sizes.
+const rowMultiple = 64
+
+// train learns at most size tokens, special ones included, from documents.
+func (f *family) train(documents []string, size int) (*vocabulary, error) {
+	if f.nfc {
+		documents = slices.Clone(documents)
+		for i := range documents {
+			documents[i] = norm.NFC.String(documents[i])
+		}
+	}
+	b, err := TrainBPE(documents, f.words, size-len(f.special))
+	if err != nil {
+		return nil, err
+	}
+	v := &vocabulary{BPE: b, family: f}
+	v.rows = (v.size() + rowMultiple - 1) / rowMultiple * rowMultiple
+	return v, nil
 }
 
 // id returns the id of a special token.

@@ -11,15 +11,10 @@ import (
 	"path/filepath"
 	"unicode/utf8"
 
-	"golang.org/x/text/unicode/norm"
-
 	"assay/checkpoints"
 	"assay/model"
 	_ "assay/model/families" // they know their parameters
 )
-
-// rowMultiple is what the rows of the embedding table are rounded up to, so that matrix products have even sizes.
-const rowMultiple = 64
 
 // Facts describe a checkpoint that was made.
 type Facts struct {
@@ -44,19 +39,11 @@ func Create(dir string, sizes Sizes, texts []string, seed uint64) (Facts, error)
 	if err != nil {
 		return Facts{}, err
 	}
-	f := families[sizes.Family]
-	if f.nfc {
-		for i := range documents {
-			documents[i] = norm.NFC.String(documents[i])
-		}
-	}
-	bpe, err := TrainBPE(documents, f.words, sizes.Vocab-len(f.special))
+	v, err := families[sizes.Family].train(documents, sizes.Vocab)
 	if err != nil {
 		return Facts{}, err
 	}
-	v := &vocabulary{BPE: bpe, family: f}
-	v.rows = (v.size() + rowMultiple - 1) / rowMultiple * rowMultiple
-	facts := Facts{Folder: dir, Vocab: v.size(), Merges: len(bpe.Merges), Rows: v.rows, TileTokens: sizes.TileTokens(), Seed: seed}
+	facts := Facts{Folder: dir, Vocab: v.size(), Merges: len(v.Merges), Rows: v.rows, TileTokens: sizes.TileTokens(), Seed: seed}
 	err = checkpoints.WriteDir(dir, func(dir string) error { return sizes.write(dir, v, &facts) })
 	return facts, err
 }
