@@ -19,6 +19,9 @@ build: setup ## make bin/train, bin/score and bin/label
 bench: build ## measure beside PyTorch (installed into build/), into docs/benchmarks.md
 	@tools/bench/run.sh
 
+parity: build ## check from Python what is written and served (PyTorch, PEFT, datasets, TensorBoard go into build/)
+	@tools/parity/run.sh
+
 setup: ## install what building and running need into build/
 	@tools/setup/onnxruntime.sh
 	@tools/setup/modules.sh
@@ -37,4 +40,4 @@ clean: ## remove what make build made
 distclean: clean ## remove what was installed, too
 	rm -rf build
 
-.PHONY: help demo test build bench setup cuda clean distclean
+.PHONY: help demo test build bench parity setup cuda clean distclean

@@ -1,0 +1,219 @@
+"""What `make parity` checks. Every check prints a line with what it measured; the first that fails ends the run.
+
+    check.py --work FOLDER [--only NAME,...]
+"""
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "clients/python"), str(Path(__file__).resolve().parent)]
+ORACLE = ROOT / "testdata/oracle"
+SCORER = ORACLE / "llavanext/scorer"
+TRAIN, SCORE = ROOT / "bin/train", ROOT / "bin/score"
+
+
+def run(*args):
+    """A command's JSON."""
+    done = subprocess.run([str(a) for a in args], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, args))}\nexit code {done.returncode}\n{done.stdout}{done.stderr}")
+    return json.loads(done.stdout) if "--json" in args else done.stdout
+
+
+def close(what, got, want, tolerance):
+    if not abs(got - want) <= tolerance:
+        sys.exit(f"{what}: {got!r}, want {want!r} within {tolerance}")
+
+
+@contextlib.contextmanager
+def served(*args, stop=signal.SIGTERM):
+    """score serve on a free port; yields its URL. It must end well when it is told to."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    p = subprocess.Popen([SCORE, "serve", "--addr", f"127.0.0.1:{port}", "--json", *map(str, args)], stdout=subprocess.PIPE, text=True)
+    try:
+        yield json.loads(p.stdout.readline())["address"]
+    finally:
+        p.send_signal(stop)
+        if p.wait(60):
+            sys.exit(f"score serve ended with exit code {p.returncode}")
+
+
+def pairs():
+    """(source, edit, instruction) of the fixtures' pictures."""
+    table = json.loads((ORACLE / "images/pairs.json").read_text())
+    return [(ORACLE / p["input"], ORACLE / p["edited"], f"edit {i}") for i, p in enumerate(table)]
+
+
+def table(work, name="edits.jsonl"):
+    rows = []
+    for i, (source, edit, instruction) in enumerate(pairs()):
+        for picture, label in ((edit, 0.9), (source, 0.0)):
+            rows.append({"id": f"{i}-{label}", "source": os.path.relpath(source, work), "edit": os.path.relpath(picture, work),
+                         "instruction": instruction, "label": label, "group": str(i)})
+    (work / name).write_text("".join(json.dumps(r) + "\n" for r in rows))
+    return work / name, rows
+
+
+def check_adapters(work):
+    """A trained adapter loads in PEFT and gives the same score; TensorBoard reads the run's events."""
+    edits, _ = table(work)
+    config = work / "run.yaml"
+    backbone = os.path.relpath(ORACLE / "llavanext/backbone", work)
+    config.write_text(f"backbone: {backbone}\nout: run\npair: sequence\nseed: 3\nsteps: 4\nbatch_size: 2\ndevice: cpu\n"
+                      f"data: {{train: {edits.name}}}\noptimizer: {{lr: 0.01}}\n")
+    run(TRAIN, "--config", config, "--json")
+    scorer = work / "run/scorer"
+    source, edit, _ = pairs()[0]
+    torch_side = json.loads(subprocess.run([sys.executable, ROOT / "tools/bench/torch_side.py", "score", scorer, source, edit, "0", "1"],
+                                           capture_output=True, text=True, check=True).stdout)
+    ours = run(SCORE, "pair", "--scorer", scorer, "--source", source, "--edit", edit, "--instruction", "make the picture brighter 0", "--json")
+    close("score of a trained adapter in PEFT", ours["score"], torch_side["score"], 1e-4)
+
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    events = EventAccumulator(str(work / "run"))
+    events.Reload()
+    tags = events.Tags()["scalars"]
+    if not tags or not any(len(events.Scalars(t)) >= 4 for t in tags):
+        sys.exit(f"TensorBoard reads {tags} of the run")
+    return f"score {ours['score']:.6f}, PEFT {torch_side['score']:.6f}; TensorBoard has {len(tags)} scalars"
+
+
+def check_tables(work):
+    """Tables, labels and preferences load in `datasets`."""
+    from datasets import Image, disable_progress_bars, load_dataset
+
+    disable_progress_bars()
+    edits, rows = table(work)
+    scores, preferences, labels = work / "scores.parquet", work / "preferences.parquet", work / "labels"
+    run(SCORE, "batch", "--scorer", SCORER, "--in", edits, "--out", scores, "--pairs", preferences, "--json")
+    run(SCORE, "condition", "--in", edits, "--scorer", SCORER, "--out", labels, "--layouts", "diffsynth,parquet", "--json")
+    cache = str(work / "cache")
+    d = load_dataset("parquet", data_files=str(scores), cache_dir=cache, split="train")
+    if len(d) != len(rows) or [r["id"] for r in d] != [r["id"] for r in rows] or any(r["error"] for r in d):
+        sys.exit(f"scores: {d}")
+    p = load_dataset("parquet", data_files=str(preferences), cache_dir=cache, split="train")
+    if not {"prompt", "chosen", "rejected"} <= set(p.column_names) or not isinstance(p.features["chosen"], Image):
+        sys.exit(f"preferences: {p.features}")
+    if not all(r["score_chosen"] > r["score_rejected"] for r in p):
+        sys.exit("a rejected edit scores more than the chosen one")
+    c = load_dataset("parquet", data_files=str(labels / "data.parquet"), cache_dir=cache, split="train")
+    m = load_dataset("json", data_files=str(labels / "metadata.jsonl"), cache_dir=cache, split="train")
+    if c[0]["source"].size != p[0]["source"].size or c["prompt"][:] != m["prompt"][:] or not (labels / m[0]["edit_image"]).exists():
+        sys.exit(f"labels: {c} {m}")
+    return f"{len(d)} scores, {len(p)} preferences, {len(c)} labels"
+
+
+def check_client(work):
+    """The client, retries, errors, and the gradient in PyTorch beside finite differences; the three pickle wires."""
+    import pickle
+    import threading
+    import urllib.error
+    import urllib.request
+
+    import numpy
+    import torch
+    from PIL import Image
+
+    from assay_reward import Client, ItemError, ServerError, bridge, reward
+    source, edit, instruction = pairs()[2]
+    with served("--scorer", SCORER, "--max-items", 4) as url:
+        client = Client(url)
+        ours = run(SCORE, "pair", "--scorer", SCORER, "--source", source, "--edit", edit, "--instruction", instruction, "--json")["score"]
+        im = Image.open(edit).convert("RGB")
+        array = numpy.asarray(im)
+        for picture in (edit, edit.read_bytes(), im, array, torch.from_numpy(array.copy())):
+            close(f"score of a {type(picture).__name__}", client.score(source, instruction, [picture])[0], ours, 2e-6)
+        for call, kind in ((lambda: client.score(source, instruction, [edit, b"no picture"]), ItemError), (lambda: client.score(source, "", [edit]), ServerError),
+                           (lambda: Client(url, scorer="x").score(source, instruction, [edit]), ServerError),
+                           (lambda: client.score(source, instruction, [edit] * 5), ServerError), (lambda: Client("http://127.0.0.1:9", retries=1).health(), ServerError)):
+            try:
+                sys.exit(f"no error, but {call()}")
+            except kind:
+                pass
+
+        x = (torch.from_numpy(array.copy()).permute(2, 0, 1).float() / 255).requires_grad_()
+        score = reward(client, x, source, instruction)
+        close("differentiable score", score.item(), ours, 1e-5)
+        (10 - score).backward()
+        step = torch.sign(-x.grad) * 4 / 255  # four levels uphill, and downhill: 8-bit pictures, so no smaller ones
+        up, down = (reward(client, (x + s * step).detach().clamp(0, 1), source, instruction).item() for s in (1, -1))
+        moved = ((x + step).clamp(0, 1) - (x - step).clamp(0, 1)).detach()
+        predicted = (-x.grad * moved).sum().item()
+        if not 0.7 < (up - down) / predicted < 1.3:
+            sys.exit(f"four levels along the gradient change the score by {up - down:.4f}; {predicted:.4f} was predicted")
+
+        b = bridge.serve(client, port=0)
+        threading.Thread(target=b.serve_forever, daemon=True).start()
+        base = f"http://127.0.0.1:{b.server_address[1]}"
+        before, after = source.read_bytes(), edit.read_bytes()
+
+        def post(path, payload):
+            raw = payload if isinstance(payload, bytes) else pickle.dumps(payload)
+            try:
+                with urllib.request.urlopen(urllib.request.Request(base + path, data=raw)) as r:
+                    return pickle.loads(r.read())
+            except urllib.error.HTTPError as e:
+                return pickle.loads(e.read())
+
+        prompts = numpy.array([instruction, instruction])
+        close("Edit-R1", post("/mode/logits_non_cot", {"images": [after] * 2, "ref_images": [before] * 2, "prompts": prompts, "metadatas": [{"requirement": ""}] * 2})["scores"][1], ours / 10, 1e-6)
+        close("Flow-GRPO", post("/flow_grpo", {"images": [after], "ref_images": [before], "prompts": prompts[:1]})["outputs"][0], ours, 2e-6)
+        wire = json.dumps({"instruction": instruction, "source": str(source)})
+        close("verl-omni", post("/", {"images": [after], "prompts": [wire], "metadata": {}})["scores"][0], ours, 2e-6)
+        for bad in (b"no pickle", {"images": [b"x"], "ref_images": [before], "prompts": ["p"]}, pickle.dumps(os.system), {"images": [after], "prompts": ["p"], "metadata": {}}):
+            if set(post("/", bad)) != {"error"}:
+                sys.exit("the bridge answered nonsense with a number")
+        b.shutdown()
+    return f"score {ours:.6f}; along the gradient {up - down:+.4f}, predicted {predicted:+.4f}; three wires"
+
+
+def check_toy(work):
+    """The toy editor of examples/reward: its mean held-out score rises both ways."""
+    with served("--scorer", SCORER) as url:
+        done = subprocess.run([sys.executable, ROOT / "examples/reward/toy.py", "--server", url, "--score", SCORE, "--scorer", SCORER],
+                              capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "clients/python")})
+    if done.returncode:
+        sys.exit(done.stdout + done.stderr)
+    return done.stdout.strip()
+
+
+def check_page(work):
+    """The page in headless Chromium, at the sizes of a phone and a desktop."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if not browser:
+        return "left out: there is no Chromium here"
+    import page
+    source, edit, instruction = pairs()[2]
+    with served("--scorer", f"a={SCORER}", "--scorer", f"b={SCORER}_sequence") as url:
+        return page.check(browser, url, source, edit, instruction, work)
+
+
+CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_tables, check_client, check_toy, check_page)}
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--work", required=True, type=Path)
+    p.add_argument("--only", default=",".join(CHECKS))
+    a = p.parse_args()
+    for name in a.only.split(","):
+        work = (a.work / name).resolve()
+        work.mkdir(parents=True, exist_ok=True)
+        begin = time.time()
+        said = CHECKS[name](work)
+        print(f"{name}: {said} ({time.time() - begin:.0f} s)", flush=True)
+
+
+if __name__ == "__main__":
+    main()
