@@ -122,7 +122,7 @@ func runMiniature(c *cobra.Command, f miniatureFlags) error {
 		return cli.Usagef("--held and --only: give one of the two")
 	}
 	set.Embed = f.pictures == "embed"
-	photos, err := miniature.OpenPhotos(f.photos, f.which)
+	photos, err := miniature.OpenPhotos(f.photos, f.size, f.which)
 	if err != nil {
 		return cli.Usage(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +19,7 @@ import (
 
 func testWorld(t testing.TB, augment bool) *World {
 	t.Helper()
-	photos, err := OpenPhotos("../../examples/photos", Selection{})
+	photos, err := OpenPhotos("../../examples/photos", DefaultSize, Selection{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -361,15 +363,50 @@ func TestBadWorlds(t *testing.T) {
 		}
 	}
 	for _, s := range []Selection{{Held: []string{"nobody"}}, {Only: []string{"nobody"}}} {
-		if _, err := OpenPhotos("../../examples/photos", s); err == nil || !strings.Contains(err.Error(), `no photograph named "nobody"`) {
+		if _, err := OpenPhotos("../../examples/photos", DefaultSize, s); err == nil || !strings.Contains(err.Error(), `no photograph named "nobody"`) {
 			t.Errorf("%+v: %v", s, err)
 		}
 	}
 }
 
+// A folder of photographs: captions from text files or names, and no more pixels than pictures need.
+func TestPhotos(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"b_old-house.txt": "", "a.txt": " a cat\n", "notes.md": "no photograph"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, p := range map[string]*data.Picture{"b_old-house.png": data.NewPicture(90, 40), "a.png": data.NewPicture(1000, 640)} {
+		if err := p.WritePNG(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	photos, err := OpenPhotos(dir, 32, Selection{})
+	if err != nil || len(photos) != 2 {
+		t.Fatalf("%d photographs: %v", len(photos), err)
+	}
+	a, b := photos[0], photos[1]
+	if a.Name != "a" || a.Caption != "a cat" || a.Picture.Width != 300 || a.Picture.Height != 192 {
+		t.Errorf("%s, %q, %d x %d", a.Name, a.Caption, a.Picture.Width, a.Picture.Height)
+	}
+	if b.Name != "b_old-house" || b.Caption != "b old house" || b.Picture.Width != 90 {
+		t.Errorf("%s, %q, %d x %d", b.Name, b.Caption, b.Picture.Width, b.Picture.Height)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "c.png"), []byte("no picture"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenPhotos(dir, 32, Selection{}); err == nil || !strings.Contains(err.Error(), "c.png") {
+		t.Errorf("a broken photograph: %v", err)
+	}
+	if _, err := OpenPhotos(dir, 32, Selection{Only: []string{"b_old-house"}}); err != nil {
+		t.Errorf("it is read though it is not selected: %v", err)
+	}
+}
+
 // The world of one seed, to the last pixel. If it is changed on purpose, every figure that was measured on it is void.
 func TestGolden(t *testing.T) {
-	photos, err := OpenPhotos("../../examples/photos", Selection{Only: []string{"chelsea", "coffee"}})
+	photos, err := OpenPhotos("../../examples/photos", DefaultSize, Selection{Only: []string{"chelsea", "coffee"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,9 +33,13 @@ type Selection struct {
 // pictureTypes are the extensions of photographs.
 var pictureTypes = []string{".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
 
-// OpenPhotos reads the photographs of a folder, sorted by name. What a photograph shows is said by a text file beside it
-// (cat.txt for cat.png: "a cat"); without one, its name says it.
-func OpenPhotos(dir string, s Selection) ([]Photo, error) {
+// ample is how many times as large as a picture the shorter side of a photograph is kept: crops have 35 % of it at least.
+const ample = 6
+
+// OpenPhotos reads the photographs of a folder, sorted by name, for pictures of size x size pixels; larger ones than
+// these need are scaled down. What a photograph shows is said by a text file beside it (cat.txt for cat.png: "a cat");
+// without one, its name says it.
+func OpenPhotos(dir string, size int, s Selection) ([]Photo, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -63,7 +67,7 @@ func OpenPhotos(dir string, s Selection) ([]Photo, error) {
 		if err != nil {
 			return nil, err
 		}
-		photos = append(photos, Photo{name, caption, p})
+		photos = append(photos, Photo{name, caption, reduce(p, ample*size)})
 	}
 	for _, name := range slices.Concat(s.Held, s.Only) {
 		if !slices.Contains(names, name) {
@@ -74,6 +78,15 @@ func OpenPhotos(dir string, s Selection) ([]Photo, error) {
 		return nil, fmt.Errorf("%s: no photographs to use (%s)", dir, strings.Join(pictureTypes, ", "))
 	}
 	return photos, nil
+}
+
+// reduce scales a picture down to a shorter side of so many pixels, if it is longer.
+func reduce(p *data.Picture, side int) *data.Picture {
+	short := min(p.Width, p.Height)
+	if short <= side || side < 1 {
+		return p
+	}
+	return p.Resize(p.Width*side/short, p.Height*side/short, data.Bilinear)
 }
 
 // photoCaption says what the photograph path (without extension) shows.
