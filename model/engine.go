@@ -88,8 +88,15 @@ func (e *engine) open() (err error) {
 		cache = 256 << 20
 	}
 	e.pictures = newPictureCache(cache, e.options.Folder)
-	e.text, err = text.Open(c.Backbone, c.ScoreToken, int64(e.backbone.Decoder().Vocab), text.WithTemplate(c.ChatTemplate))
-	return err
+	if e.text, err = text.Open(c.Backbone, c.ScoreToken, int64(e.backbone.Decoder().Vocab), text.WithTemplate(c.ChatTemplate)); err != nil {
+		return err
+	}
+	if c.EndOfTurn != "" {
+		if _, err = e.text.ID(c.EndOfTurn); err != nil {
+			return errors.Join(fmt.Errorf("end_of_turn: %w", err), e.text.Close())
+		}
+	}
+	return nil
 }
 
 // Close frees sessions, tokenizer and weights.

@@ -153,6 +153,17 @@ func TestResumeRefusesWhatDiffers(t *testing.T) {
 	if err != nil || r.Steps != 9 || r.Resumed != 6 || !strings.Contains(warned, "steps: 6 in the checkpoint, 9 now") {
 		t.Errorf("%+v %v %q", r, err, warned)
 	}
+	// a run that cannot begin anew leaves the old one where it is
+	c = load(t, path)
+	broken := func(context.Context, *Config) (Model, error) { return nil, errors.New("no such backbone") }
+	if _, err = Train(context.Background(), Options{Config: c, Factory: broken, Fresh: true}); err == nil {
+		t.Error("no error")
+	}
+	for _, name := range []string{CheckpointsDir, ScorerDir, MetricsFile} {
+		if _, err := os.Stat(filepath.Join(c.Out, name)); err != nil {
+			t.Error("--fresh removed the old run for nothing:", err)
+		}
+	}
 	// begun anew it is the same as the first time
 	c = load(t, path)
 	if r, err = Train(context.Background(), Options{Config: c, Factory: newFake().factory, Fresh: true}); err != nil || r.Resumed != 0 || r.Steps != 6 {

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"assay/data"
+	"assay/internal/cli"
 )
 
 // Samples are the labelled rows of some label tables. Only labels and groups are held; rows are read when they are wanted.
@@ -166,8 +167,8 @@ func (s *scan) tables(paths []string) *splitSamples {
 	out := &splitSamples{}
 	for _, path := range paths {
 		t, err := data.OpenTable(path, data.WithColumns(s.columns))
-		if err != nil {
-			s.problem(err)
+		if err != nil { // the configuration names no label table
+			s.problem(cli.Usage(err))
 			continue
 		}
 		s.data.tables = append(s.data.tables, t)

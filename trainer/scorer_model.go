@@ -16,6 +16,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/data"
+	"assay/internal/cli"
 	"assay/lora"
 	"assay/model"
 	"assay/ort"
@@ -28,13 +29,14 @@ func OpenModel(_ context.Context, c *Config) (Model, error) { return openModel(c
 // PlanModel makes a model that is only asked for its Plan: the backbone's weights may be absent. It is the Factory of dry runs.
 func PlanModel(_ context.Context, c *Config) (Model, error) { return openModel(c, true) }
 
-func openModel(c *Config, plan bool) (Model, error) {
-	var err error
+// openModel makes a model; what the backbone has no place for (its pictures, layers, tokens) is wrong configuration.
+func openModel(c *Config, plan bool) (_ Model, err error) {
 	resolved := *c // auto is decided once, for device and type together
 	if resolved.Device, err = ort.Resolve(c.Device); err != nil {
 		return nil, err
 	}
 	c = &resolved
+	defer func() { err = cli.Usage(err) }()
 	parts, err := newParts(c, plan)
 	if err != nil {
 		return nil, err

@@ -78,11 +78,6 @@ func Train(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	defer unlock()
-	if o.Fresh {
-		if err := removeRun(c.Out); err != nil {
-			return nil, fmt.Errorf("clearing the run directory: %w", err)
-		}
-	}
 	r := &run{config: c, data: tables, valid: tables.Validation}
 	result, err := r.train(ctx, &o)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
@@ -100,6 +95,11 @@ func (r *run) train(ctx context.Context, o *Options) (result *Result, err error)
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.model.Close()) }()
+	if o.Fresh { // not before it is known that there is something to train
+		if err := removeRun(r.config.Out); err != nil {
+			return nil, fmt.Errorf("clearing the run directory: %w", err)
+		}
+	}
 	if err := r.begin(ctx, o, old, dir); err != nil {
 		return nil, err
 	}
@@ -129,6 +129,9 @@ func (r *run) train(ctx context.Context, o *Options) (result *Result, err error)
 
 // find looks for a checkpoint to go on from.
 func (r *run) find(o *Options) (*state, string, error) {
+	if o.Fresh {
+		return nil, "", nil
+	}
 	old, dir, problem, err := findState(r.config.Out)
 	if err != nil {
 		return nil, "", fmt.Errorf("%w; repair it, or begin anew with --fresh", err)

@@ -96,6 +96,20 @@ func TestWrongUsage(t *testing.T) {
 			t.Errorf("%q: %d %q %q", args, code, stdout, stderr)
 		}
 	}
+	for key, want := range map[string]string{
+		"pair: frames":               `"frames"`,
+		"end_of_turn: '<|nothing|>'": `end_of_turn: tokenizer does not know "<|nothing|>"`,
+		"chat_template: '{{ x'":      "chat template",
+		"lora: {targets: [nothing]}": `"nothing"`,
+		"init: nowhere":              "nowhere",
+	} {
+		for _, dry := range []string{"--json", "--dry-run"} {
+			config, _ := writeRun(t, "steps: 1\n"+key+"\n")
+			if code, stdout, stderr := call(t, "--config", config, dry); code != cli.Wrong || !strings.Contains(strings.ReplaceAll(stdout, `\"`, `"`)+stderr, want) {
+				t.Errorf("%s %s: %d %q %q", key, dry, code, stdout, stderr)
+			}
+		}
+	}
 	bad, _ := writeRun(t, "steps: 1\ndevice: cuda:0\n")
 	if code, _, stderr := call(t, "--config", bad); code == cli.Done {
 		t.Errorf("cuda without a GPU: %q", stderr)
