@@ -20,22 +20,28 @@ func elements(shape []int64) int64 {
 // Device is where the graphs run: cpu or cuda:N.
 func (e *engine) Device() string { return e.options.Device }
 
-// Usage estimates the memory of a training step over a micro-batch of that many sequences of tokens tokens: weights as they
-// lie (half precision is widened on the CPU), gradients and both AdamW moments of what is trained, and the activations
-// that the backward pass reads, of all layers or, with recomputation, of one layer and the layers' inputs.
-func (t *Tuner) Usage(tokens, micro int) Usage {
-	u := Usage{Bytes: map[string]int64{}}
-	w := t.backbone.Weights
+// Weights counts the backbone's parameters and the memory that they take: half precision is widened on the CPU.
+func (e *engine) Weights() (parameters, bytes int64) {
+	w := e.backbone.Weights
 	for _, name := range w.Names() {
 		info, _ := w.Info(name)
 		n := elements(info.Shape)
-		u.Parameters += n
+		parameters += n
 		size := int64(info.Type.Size())
-		if !t.onCUDA() && info.Type.IsFloat() {
+		if !e.onCUDA() && info.Type.IsFloat() {
 			size = int64(onnx.Float.Size())
 		}
-		u.Bytes["weights"] += n * size
+		bytes += n * size
 	}
+	return parameters, bytes
+}
+
+// Usage estimates the memory of a training step over a micro-batch of that many sequences of tokens tokens: weights, gradients
+// and both AdamW moments of what is trained, and the activations that the backward pass reads, of all layers or, with
+// recomputation, of one layer and the layers' inputs.
+func (t *Tuner) Usage(tokens, micro int) Usage {
+	u := Usage{Bytes: map[string]int64{}}
+	u.Parameters, u.Bytes["weights"] = t.Weights()
 	for _, v := range t.own {
 		u.Parameters += int64(v.DataSize())
 	}

@@ -50,7 +50,7 @@ var larges = []large{
 	},
 }
 
-// largeRun puts the example beside a configuration without weights, and a table of 64 groups of two rows for training and
+// run puts the example beside a configuration without weights, and a table of 64 groups of two rows for training and
 // one for validation.
 func (l *large) run(t *testing.T) (*Config, string) {
 	t.Helper()
@@ -147,5 +147,25 @@ func TestLargeDryRuns(t *testing.T) {
 				t.Errorf("training without weights: %v", err)
 			}
 		})
+	}
+}
+
+// TestLargeDryRunsOfOtherModes plans to train every weight, and the head alone.
+func TestLargeDryRunsOfOtherModes(t *testing.T) {
+	l := larges[1]
+	c, _ := l.run(t)
+	head := int64((3584+1)*256 + (256+1)*16 + (16+1)*3)
+	for mode, want := range map[string]int64{"full": l.backboneSize + head + 2*3584, "head": head} {
+		c.Mode = mode
+		p, err := DryRun(context.Background(), c, PlanModel)
+		if err != nil {
+			t.Fatalf("%s: %v", mode, err)
+		}
+		if p.Trainable != want || p.Steps != 10 {
+			t.Errorf("%s: %d parameters train in %d steps, want %d in 10", mode, p.Trainable, p.Steps, want)
+		}
+		if mode == "head" && p.Bytes["weights, while hidden states are computed"] != 4*l.backboneSize {
+			t.Errorf("%v", p.Bytes)
+		}
 	}
 }

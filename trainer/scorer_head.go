@@ -16,6 +16,7 @@ func openHead(c *Config, parts *model.Parts) (Model, error) {
 		return nil, err
 	}
 	states := s.StateFingerprint()
+	_, memory := s.Weights()
 	if err := s.Close(); err != nil {
 		return nil, err
 	}
@@ -28,7 +29,7 @@ func openHead(c *Config, parts *model.Parts) (Model, error) {
 	}
 	return NewHeadModel(HeadOptions{
 		Spec: NewHeadSpec(c.Head, parts.Own["layers.0.weight"].Shape()[1]), Params: params, Weight: c.Loss.Score, Batch: 16,
-		Cache: filepath.Join(c.Out, "cache", "hidden-states"), Backbone: map[string]string{"hidden states": states},
+		Cache: filepath.Join(c.Out, "cache", "hidden-states"), Backbone: map[string]string{"hidden states": states}, Memory: memory,
 		Open: func(context.Context) (Hidden, error) {
 			s, err := model.NewScorer(parts, modelOptions(c))
 			return hiddenScorer{s}, err
