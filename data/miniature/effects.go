@@ -77,7 +77,7 @@ func apply(c *canvas, step Step) *canvas {
 		})
 	case Focus:
 		if step.Variant == "blur" {
-			return c.blur(pick2(step, 8, 1))
+			return c.blur(sized(step, 8, 1))
 		}
 		soft, out := c.blur(2), c.clone()
 		for i, v := range c.pix {
@@ -85,9 +85,9 @@ func apply(c *canvas, step Step) *canvas {
 		}
 		return out
 	case Pixelate:
-		return c.blocks(pick2(step, c.side/8, c.side*3/64))
+		return c.blocks(sized(step, c.side/8, c.side*3/64))
 	case Border:
-		return c.border(pick2(step, c.side*5/64, c.side*2/64), colours[step.Colour])
+		return c.border(sized(step, c.side*5/64, c.side*2/64), colours[step.Colour])
 	}
 	return c.turn(step.Edit)
 }
@@ -98,7 +98,8 @@ func luminance(v []float32) float32 {
 	return float32(0.3*v[0]) + float32(0.59*v[1]) + float32(0.11*v[2])
 }
 
-func pick2(step Step, complete, half int) int {
+// sized chooses by whether the step is complete.
+func sized(step Step, complete, half int) int {
 	if step.complete() {
 		return complete
 	}
