@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -32,6 +33,8 @@ func (c *Config) check(doc *strictyaml.Document) {
 	d := checker{doc}
 	d.want(c.Backbone != "" || c.Init != "", "backbone", "the folder of a Hugging Face checkpoint is wanted")
 	d.want(c.Out != "", "out", "the run directory to write is wanted")
+	d.want(!c.replaces(c.Init), "init", "lies in what this run replaces (%s and %s of out): choose another out", ScorerDir, BestDir)
+	d.want(c.Init != "" || !c.replaces(c.Backbone), "backbone", "lies in what this run replaces (%s and %s of out): choose another out", ScorerDir, BestDir)
 	d.oneOf("mode", c.Mode, "lora", "full", "head")
 	d.oneOf("dtype", c.Dtype, "auto", "float32", "bfloat16")
 	d.want(deviceName.MatchString(c.Device), "device", "want auto, cpu or cuda:N, not %q", c.Device)
@@ -44,6 +47,14 @@ func (c *Config) check(doc *strictyaml.Document) {
 	c.checkLora(d)
 	c.checkData(d)
 	c.checkCourse(d)
+}
+
+// replaces reports whether path lies in a folder that the run writes anew.
+func (c *Config) replaces(path string) bool {
+	return slices.ContainsFunc([]string{ScorerDir, BestDir}, func(name string) bool {
+		rest, err := filepath.Rel(filepath.Join(c.Out, name), path)
+		return c.Out != "" && path != "" && err == nil && filepath.IsLocal(rest)
+	})
 }
 
 // checkScorer looks at what becomes scorer.yaml.

@@ -124,6 +124,18 @@ device: gpu
 	}
 }
 
+// TestARunDoesNotReplaceItsBeginning: --fresh would remove the weights that training begins with.
+func TestARunDoesNotReplaceItsBeginning(t *testing.T) {
+	for text, bad := range map[string]bool{
+		"backbone: o/scorer/backbone": true, "backbone: o/best": true, "backbone: o/backbone": false, "backbone: o/scorers": false,
+	} {
+		_, err := loadText(t, text+"\nout: o\ndata: {train: t.jsonl}\n")
+		if bad != (err != nil && strings.Contains(err.Error(), "run.yaml:1:1: backbone: lies in what this run replaces")) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 // TestInitBringsTheScorersSettings goes on from the oracle's scorer directory.
 func TestInitBringsTheScorersSettings(t *testing.T) {
 	dir, err := filepath.Abs("../testdata/oracle/llavanext")
