@@ -252,10 +252,13 @@ func TestPair(t *testing.T) {
 			t.Errorf("case %d: %d %q %q, want %g", c.ID, code, stdout, stderr, c.Score)
 		}
 	}
-	if code, _, stderr := run(t, "pair", "--scorer", "nowhere", "--source", "a", "--edit", "b"); code != cli.Failed || !strings.Contains(stderr, "nowhere") {
+	if code, _, stderr := run(t, "pair", "--scorer", "nowhere", "--source", "a", "--edit", "b", "--instruction", "c"); code != cli.Failed || !strings.Contains(stderr, "nowhere") {
 		t.Errorf("%d %q", code, stderr)
 	}
-	if code, _, _ := run(t, "pair"); code != cli.Wrong {
-		t.Errorf("%d, want %d", code, cli.Wrong)
+	for _, args := range [][]string{nil, {"--source", "a", "--edit", "b", "--scorer", "c"},
+		{"--source", "a", "--edit", "b", "--scorer", "c", "--instruction", "d", "--device", "gpu"}} {
+		if code, _, stderr := run(t, append([]string{"pair"}, args...)...); code != cli.Wrong {
+			t.Errorf("%q: %d %q, want %d", args, code, stderr, cli.Wrong)
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"assay/data"
 	"assay/internal/cli"
 	"assay/model"
+	"assay/ort"
 	_ "assay/model/families"
 )
 
@@ -31,6 +32,9 @@ func (f *runtimeFlags) add(c *cobra.Command) {
 func (f *runtimeFlags) open() (*model.Scorer, error) {
 	if f.scorer == "" {
 		return nil, cli.Usagef("--scorer is needed: a scorer directory")
+	}
+	if err := ort.CheckDevice(f.device); err != nil {
+		return nil, cli.Usage(err)
 	}
 	threads := f.threads
 	if threads == 0 {
@@ -53,6 +57,9 @@ func newPairCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			if source == "" || edit == "" {
 				return cli.Usagef("--source and --edit are needed: picture files")
+			}
+			if !c.Flags().Changed("instruction") {
+				return cli.Usagef("--instruction is needed: what was asked for")
 			}
 			s, err := f.open()
 			if err != nil {
