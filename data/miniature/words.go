@@ -43,9 +43,12 @@ func (e Edit) key() string {
 	return string(e.Family) + "/" + e.Variant
 }
 
-// ask words an edit as an instruction.
-func ask(rng *rand.Rand, e Edit) string {
+// ask words an edit as an instruction. Beside an edit of a shape it says "the picture", for "it" might be the shape.
+func ask(rng *rand.Rand, e Edit, besideShape bool) string {
 	text := pick(rng, templates[e.key()])
+	if besideShape {
+		text = strings.ReplaceAll(text, "{it|", "{")
+	}
 	fill := strings.NewReplacer("{picture}", pick(rng, pictureNames), "{colour}", e.Colour, "{shape}", e.Shape, "{place}", e.Place)
 	for text = fill.Replace(text); ; {
 		end := strings.IndexByte(text, '}')
@@ -65,7 +68,7 @@ func Instruction(rng *rand.Rand, edits []Edit) string {
 	joint := pick(rng, []string{" and ", " and then ", ", then ", ", "})
 	parts := make([]string, len(edits))
 	for i, e := range edits {
-		parts[i] = ask(rng, e)
+		parts[i] = ask(rng, e, len(edits) > 1 && len(touched(edits)) > 0)
 	}
 	if !strings.Contains(joint, "then") && rng.IntN(2) == 0 {
 		slices.Reverse(parts)
