@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 )
 
 // Row is one row of a label table: an edit of a picture, and how well it was done.
@@ -118,11 +119,14 @@ func (r Row) Record() Record {
 }
 
 // rowOf reads a label row out of a record. names: column of the label table -> the record's name for it. Columns that
-// are not there leave their field empty, except the required ones.
-func rowOf(rec *Record, names map[string]string, required []string) (Row, error) {
+// are not there leave their field empty, except the required ones. only: the columns that are looked at, nil for all.
+func rowOf(rec *Record, names map[string]string, required, only []string) (Row, error) {
 	var r Row
 	for i, p := range r.pointers() {
 		name := LabelColumns[i].Name
+		if only != nil && !slices.Contains(only, name) {
+			continue
+		}
 		if own, ok := names[name]; ok {
 			name = own
 		}

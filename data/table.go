@@ -39,6 +39,7 @@ type Table struct {
 	source   source
 	names    map[string]string
 	required []string
+	only     []string // nil: all
 }
 
 // A source reads the records of one file.
@@ -60,6 +61,9 @@ func WithColumns(names map[string]string) Option { return func(t *Table) { t.nam
 // WithRequired says which columns of the label table rows cannot do without: missing or null, they are errors. Default:
 // source, edit, instruction.
 func WithRequired(columns ...string) Option { return func(t *Table) { t.required = columns } }
+
+// WithOnly leaves all columns of the label table but these alone: whatever stands there is no error, and not in the rows.
+func WithOnly(columns ...string) Option { return func(t *Table) { t.only = columns } }
 
 // OpenTable opens a Parquet, JSONL, JSON or CSV file; the content decides between them, the name only for CSV. Errors
 // name the file, and the column of the label table that it lacks.
@@ -173,7 +177,7 @@ func (t *Table) Read(i int) (Row, error) {
 }
 
 // Row reads a record of this table as a row of a label table. Its errors do not know which record it was.
-func (t *Table) Row(rec Record) (Row, error) { return rowOf(&rec, t.names, t.required) }
+func (t *Table) Row(rec Record) (Row, error) { return rowOf(&rec, t.names, t.required, t.only) }
 
 func (t *Table) at(i int, err error) error { return fmt.Errorf("%s: %w", t.source.where(i), err) }
 

@@ -137,6 +137,15 @@ func TestTextTables(t *testing.T) {
 	}
 }
 
+// TestOnly: what is not looked at is no error.
+func TestOnly(t *testing.T) {
+	path := write(t, "t.jsonl", `{"source": "a", "edit": "b", "instruction": "c", "label": 7, "clip_d": "good", "id": "x"}`)
+	want := []Row{{Source: Image{Path: "a"}, Edit: Image{Path: "b"}, Instruction: "c"}}
+	if d := cmp.Diff(want, rows(t, open(t, path, WithOnly("source", "edit", "instruction")))); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestTableErrors(t *testing.T) {
 	good := `{"source": "a", "edit": "b", "instruction": "c"}`
 	for _, c := range []struct{ name, text, want string }{

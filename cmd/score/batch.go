@@ -105,7 +105,7 @@ func scoreBatch(c *cobra.Command, s *model.Scorer, in, out string, columns map[s
 			return nil, cli.Usage(err)
 		}
 	}
-	t, err := data.OpenTable(in, data.WithColumns(columns), data.WithRequired("source", "edit", "instruction"))
+	t, err := data.OpenTable(in, data.WithColumns(columns), data.WithOnly("source", "edit", "instruction"))
 	if err != nil {
 		return nil, err
 	}

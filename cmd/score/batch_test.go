@@ -63,7 +63,7 @@ func writeBatch(t *testing.T, dir string) (table, scorer string, want map[string
 	var text strings.Builder
 	want = map[string]float64{}
 	row := func(id, source, edit, instruction string) {
-		line, err := json.Marshal(map[string]any{"id": id, "source": source, "edit": edit, "instruction": instruction, "mine": map[string]any{"kept": id}})
+		line, err := json.Marshal(map[string]any{"id": id, "source": source, "edit": edit, "instruction": instruction, "label": 7, "mine": map[string]any{"kept": id}})
 		if err != nil {
 			t.Fatal(err)
 		}

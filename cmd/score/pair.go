@@ -11,8 +11,8 @@ import (
 	"assay/data"
 	"assay/internal/cli"
 	"assay/model"
-	"assay/ort"
 	_ "assay/model/families"
+	"assay/ort"
 )
 
 func init() { register(newPairCommand) }
