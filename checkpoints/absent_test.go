@@ -1,0 +1,53 @@
+package checkpoints
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"assay/onnx"
+)
+
+// TestAbsent declares tensors where there are no weights, or not all the shards of an index.
+func TestAbsent(t *testing.T) {
+	bare, partial, broken := t.TempDir(), t.TempDir(), t.TempDir()
+	for path, text := range map[string]string{
+		filepath.Join(partial, IndexFile): `{"weight_map": {"x": "model-00001-of-00002.safetensors"}}`,
+		filepath.Join(broken, SingleFile): "version https://git-lfs.github.com/spec/v1",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := OpenOrAbsent(broken); err == nil {
+		t.Error("a broken file counts as absent")
+	}
+	for _, dir := range []string{bare, partial} {
+		if _, err := OpenWeights(dir); err == nil {
+			t.Error("opened without weights")
+		}
+		w, err := OpenOrAbsent(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Declare("a", onnx.BFloat16, []int64{2, 3})
+		w.Declare("b", onnx.Float, []int64{4})
+		w.Alias("c", "b")
+		info, ok := w.Info("c")
+		if !w.Absent() || !ok || info.Type != onnx.Float || !slices.Equal(info.Shape, []int64{4}) || info.Offset != 12 || !slices.Equal(w.Names(), []string{"a", "b"}) {
+			t.Errorf("%+v %v", info, w.Names())
+		}
+		if x, err := w.Tensor("a"); err != nil || x.External.Length != 12 {
+			t.Errorf("%+v, %v", x, err)
+		}
+		_, err1 := w.Dense("a")
+		_, err2 := w.Bytes("c")
+		if err1 == nil || err2 == nil || w.Present() == nil {
+			t.Error("absent weights have values")
+		}
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
