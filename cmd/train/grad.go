@@ -45,7 +45,8 @@ ordinary ONNX operators run on ONNX Runtime. docs/ops.md lists the operators.
 
 --inputs holds one tensor per graph input, by name. --cotangents holds one tensor per differentiated output, by output name;
 without it all outputs are differentiated with ones. External data is looked for beside the model.`,
-		Example: `  train grad --model m.onnx --inputs in.safetensors --cotangents ct.safetensors --wrt a,b --out grads.safetensors`,
+		Example: `  train grad --model testdata/oracle/onnx/llama/model.onnx --inputs testdata/oracle/onnx/llama/inputs.safetensors \
+      --cotangents testdata/oracle/onnx/llama/cotangent.safetensors --wrt norm.weight,k.weight --out build/grads.safetensors`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			r, err := differentiate(c, o)
 			if err != nil {

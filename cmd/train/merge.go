@@ -43,8 +43,8 @@ func newMergeCommand() *cobra.Command {
 		Long: `merge writes a Hugging Face checkpoint whose weights hold the adapter: W + scale B A, rounded once to the stored type.
 Names, types, shards and the files beside the weights stay as they are. With --scorer the folder is a scorer directory as
 well, whose backbone is the folder itself. It appears when it is complete, or not at all.`,
-		Example: `  train merge --scorer runs/demo/scorer --out merged
-  train merge --backbone CHECKPOINT --adapter PEFT_FOLDER --out merged`,
+		Example: `  train merge --scorer testdata/oracle/llavanext/scorer --out build/merged
+  train merge --backbone testdata/oracle/llavanext/backbone --adapter testdata/oracle/llavanext/scorer --out build/merged-backbone`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			r, err := merge(c, o)
 			if err != nil {

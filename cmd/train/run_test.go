@@ -115,3 +115,30 @@ func TestWrongUsage(t *testing.T) {
 		t.Errorf("cuda without a GPU: %q", stderr)
 	}
 }
+
+// TestExamples runs the examples of --help that need nothing but this repository.
+func TestExamples(t *testing.T) {
+	root, build := filepath.Join("..", ".."), t.TempDir()
+	ran := 0
+	for _, command := range []string{"export", "grad", "merge"} {
+		_, help, _ := call(t, command, "--help")
+		_, help, _ = strings.Cut(help, "Examples:\n")
+		help, _, _ = strings.Cut(help, "\n\n")
+		for _, line := range strings.Split(strings.ReplaceAll(help, "\\\n", ""), "\n") {
+			args := strings.Fields(line)
+			for i, a := range args {
+				if strings.HasPrefix(a, "testdata/") {
+					args[i] = filepath.Join(root, a)
+				}
+				args[i] = strings.Replace(args[i], "build/", build+"/", 1)
+			}
+			if code, _, stderr := call(t, args[1:]...); code != cli.Done {
+				t.Errorf("%s: %d %s", line, code, stderr)
+			}
+			ran++
+		}
+	}
+	if ran < 5 {
+		t.Errorf("only %d examples", ran)
+	}
+}
