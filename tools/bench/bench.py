@@ -111,7 +111,7 @@ def encoders(a, work):
     photos = sorted(str(p.relative_to(ROOT)) for p in (ROOT / "examples/photos").glob("*.png"))
     for name, label in (("clip", "CLIP ViT-B/32"), ("dinov2", "DINOv2 ViT-B/14")):
         print("measuring", label, flush=True)
-        batch, pictures, steps = 16, 64, 2
+        batch, pictures, steps = 16, 32, 2
         x, y = duel(["build/bin/bench-encoders", "--model", folder / name, "--batch", str(batch), "--repeat", str(pictures), "--steps", str(steps), *photos],
                     [a.python, "tools/bench/encoders_torch.py", folder / name, str(batch), str(pictures), str(steps), *photos], 2)
         far = max(abs(p - q) for p, q in zip(x.facts["embedding"], y.facts["embedding"]))

@@ -3,7 +3,7 @@
     torch_side.py step  SCORER SOURCE EDIT STEPS [recompute]
     torch_side.py score SCORER SOURCE EDIT STEPS PAIRS
 
-Prints one JSON line: seconds of each repetition (after one to warm up), tokens, score, loss.
+Prints one JSON line: seconds of each repetition, tokens, score, loss.
 """
 import json
 import sys
@@ -99,7 +99,8 @@ def main():
                 for i in range(int(more[0])):
                     x, ids, _, at = s.embeds(s.features(source, edit), f"{INSTRUCTION} {i}")
                     facts.update(score=10 * float(s.head(s.hidden(x)[at])[0]), tokens=len(ids))
-    once()
+    if steps != 1:  # once to warm up, unless a run is long
+        once()
     if steps == 0:
         return print(json.dumps(facts))
     seconds = []
