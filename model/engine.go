@@ -22,7 +22,7 @@ import (
 type Options struct {
 	Device  string // cpu (default), cuda:N, auto
 	Threads int    // 0: all cores
-	Cache   int64  // bytes of image features kept in memory; 0: 256 MiB
+	Cache   int64  // bytes of image features kept in memory; 0: 64 MiB
 	Folder  string // where image features are kept on disk; "": nowhere
 }
 
@@ -85,7 +85,7 @@ func (e *engine) open() (err error) {
 	}
 	cache := e.options.Cache
 	if cache == 0 {
-		cache = 256 << 20
+		cache = 64 << 20
 	}
 	e.pictures = newPictureCache(cache, e.options.Folder)
 	if e.text, err = text.Open(c.Backbone, c.ScoreToken, int64(e.backbone.Decoder().Vocab), text.WithTemplate(c.ChatTemplate)); err != nil {
@@ -336,11 +336,6 @@ func (e *engine) positions(s *Sample) [][]int64 { return e.backbone.Positions(s.
 // score returns score01 of every sample. All samples of one run have the same length, so one graph serves every batch.
 func (e *engine) score(ctx context.Context, samples []*Sample, hidden bool) (scores []float64, states [][]float32, err error) {
 	inGraph := e.visionTrained()
-	if !inGraph {
-		if err := e.see(ctx, samples); err != nil {
-			return nil, nil, err
-		}
-	}
 	spec := graphSpec{Groups: 1, Vision: inGraph, Hidden: hidden}
 	s, err := e.session(fmt.Sprintf("score hidden=%v", hidden), func(g *Graph) (*built, error) {
 		return buildGraph(g, e.backbone, &e.config.Head, spec)
@@ -359,6 +354,12 @@ func (e *engine) score(ctx context.Context, samples []*Sample, hidden bool) (sco
 		if err != nil {
 			return nil, nil, err
 		}
+		var seen []*Picture // features of a batch at a time: those of all samples may be many times the weights
+		if !inGraph {
+			if seen, err = e.see(ctx, part); err != nil {
+				return nil, nil, err
+			}
+		}
 		feeds, err := e.sight(p, inGraph)
 		if err != nil {
 			return nil, nil, err
@@ -366,6 +367,9 @@ func (e *engine) score(ctx context.Context, samples []*Sample, hidden bool) (sco
 		out, err := e.run(ctx, s, p.feeds, feeds)
 		if err != nil {
 			return nil, nil, err
+		}
+		for _, q := range seen { // the cache keeps what fits
+			q.features = nil
 		}
 		for place, i := range p.order {
 			v := float64(out[outScore].Data().([]float32)[place])

@@ -14,8 +14,9 @@ import (
 const mostPixels = 24 * 3 * 336 * 336
 
 // see runs the vision tower over all pictures that have no features yet, each distinct one once, and remembers them. Only
-// pictures of one layout run together: nothing is padded, and features do not depend on the company a picture is seen in.
-func (e *engine) see(ctx context.Context, samples []*Sample) error {
+// pictures of one layout run together: nothing is padded, and features do not depend on the company a picture is seen in. It
+// returns the pictures that got features.
+func (e *engine) see(ctx context.Context, samples []*Sample) (seen []*Picture, err error) {
 	same := map[string][]*Picture{}
 	var todo []*Picture
 	for _, s := range samples {
@@ -23,6 +24,7 @@ func (e *engine) see(ctx context.Context, samples []*Sample) error {
 			if p.features != nil {
 				continue
 			}
+			seen = append(seen, p)
 			if known := e.pictures.get(p.key); known != nil {
 				p.features = known.features
 			} else if same[p.key] = append(same[p.key], p); len(same[p.key]) == 1 {
@@ -39,7 +41,7 @@ func (e *engine) see(ctx context.Context, samples []*Sample) error {
 			n++
 		}
 		if err := e.look(ctx, todo[:n], hidden); err != nil {
-			return err
+			return nil, err
 		}
 		for _, p := range todo[:n] {
 			for _, twin := range same[p.key][1:] {
@@ -49,7 +51,7 @@ func (e *engine) see(ctx context.Context, samples []*Sample) error {
 		}
 		todo = todo[n:]
 	}
-	return nil
+	return seen, nil
 }
 
 // sortByLayout puts pictures of one layout side by side, in the order in which layouts appear.

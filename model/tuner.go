@@ -77,7 +77,7 @@ type StepResult struct {
 func (t *Tuner) Step(ctx context.Context, samples []*Sample, labels []float64, weight float64, seed uint64) (*StepResult, error) {
 	inGraph := t.visionTrained()
 	if !inGraph {
-		if err := t.see(ctx, samples); err != nil {
+		if _, err := t.see(ctx, samples); err != nil {
 			return nil, err
 		}
 	}

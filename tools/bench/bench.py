@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+TINY = "testdata/oracle/llavanext/scorer_sequence"
 SIZES = """hidden: 1024
 intermediate: 2816
 layers: 8
@@ -70,6 +71,7 @@ def main():
     p.add_argument("--python", required=True, help="interpreter that has torch, transformers and PEFT")
     p.add_argument("--out", default="docs/benchmarks.md")
     p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--only", help="measure this row anew and leave the others of --out as they are")
     a = p.parse_args()
     work = ROOT / "build" / "bench"
     work.mkdir(parents=True, exist_ok=True)
@@ -91,7 +93,11 @@ def main():
         ("scoring 64 pairs", go("score", "--steps", 1, "--pairs", 64), py("score", 1, 64)),
         ("start to first score", ["bin/score", "pair", "--scorer", scorer, "--source", pictures[0], "--edit", pictures[1], "--instruction", "make the picture brighter", "--json"],
          py("score", 0, 1)),
+        ("start to first score, tiny scorer", ["bin/score", "pair", "--scorer", TINY, "--source", pictures[0], "--edit", pictures[1], "--instruction", "make the picture brighter", "--json"],
+         [a.python, "tools/bench/torch_side.py", "score", TINY, *pictures, "0", "1"]),
     ]:
+        if a.only and a.only != name:
+            continue
         print("measuring", name, flush=True)
         x, y = duel(ours, theirs, 1 if "64" in name else a.rounds)
         if name == "LoRA step":
@@ -100,6 +106,8 @@ def main():
             assert abs(lx - ly) < 1e-3 and x.facts["tokens"] == y.facts["tokens"], (lx, ly, "the two sides compute different things")
         rows.append((name, x, y))
         print(f"  ours {x.time:.3f} s {x.memory:.0f} MB, PyTorch {y.time:.3f} s {y.memory:.0f} MB: {y.time / x.time:.2f}x", flush=True)
+    if a.only:
+        return replace(Path(a.out), rows)
     write(Path(a.out), rows, encoders(a, work), tokens, a)
 
 
@@ -121,6 +129,20 @@ def encoders(a, work):
     return rows
 
 
+def line(name, x, y):
+    return f"| {name} | {x.time:.2f} s | {y.time:.2f} s | **{y.time / x.time:.2f}x** | {x.memory:,.0f} MB | {y.memory:,.0f} MB | {x.memory / y.memory:.2f}x |"
+
+
+def replace(path, rows):
+    """The same page with the rows that were measured anew."""
+    text = path.read_text().splitlines()
+    for name, x, y in rows:
+        if not any(t.startswith(f"| {name} |") for t in text):  # a row that the page lacks goes below the last of its table
+            text.insert(1 + max(i for i, t in enumerate(text) if t.startswith("| start to first score")), f"| {name} |")
+        text = [line(name, x, y) if t.startswith(f"| {name} |") else t for t in text]
+    path.write_text("\n".join(text) + "\n")
+
+
 def write(path, rows, encoders, tokens, a):
     versions, _, _ = child([a.python, "-c", "import json,torch,transformers,peft;print(json.dumps({'torch':torch.__version__,'transformers':transformers.__version__,'peft':peft.__version__}))"])
     cpu = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), "")
@@ -135,7 +157,7 @@ def write(path, rows, encoders, tokens, a):
         "| what | ours | PyTorch | speed | our peak memory | PyTorch's | memory |", "|---|---|---|---|---|---|---|",
     ]
     for name, x, y in rows:
-        lines.append(f"| {name} | {x.time:.2f} s | {y.time:.2f} s | **{y.time / x.time:.2f}x** | {x.memory:,.0f} MB | {y.memory:,.0f} MB | {x.memory / y.memory:.2f}x |")
+        lines.append(line(name, x, y))
     lines += ["", "Encoders of `label`, float32, batches of 16, from picture files to embeddings:", "",
               "| encoder | ours | transformers | speed | our peak memory | transformers' |", "|---|---|---|---|---|---|"]
     for name, ours, theirs, x, y in encoders:

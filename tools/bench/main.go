@@ -94,16 +94,29 @@ func run() error {
 	}
 	defer s.Close()
 	return report(*steps, map[string]any{"pairs": *pairs}, func() error { // pictures are prepared and seen anew every time, as PyTorch does
-		samples := make([]*model.Sample, *pairs)
-		for i := range samples {
-			if samples[i], err = s.Prepare(model.Pair{Source: a, Edit: b, Instruction: fmt.Sprint(instruction, " ", i), Pixels: true}); err != nil {
+		const chunk = 16 // as `score batch` prepares a part of its table at a time
+		for first := 0; first < *pairs; first += chunk {
+			samples := make([]*model.Sample, min(chunk, *pairs-first))
+			for i := range samples {
+				pair := model.Pair{Source: other(a, first+i), Edit: other(b, first+i), Instruction: fmt.Sprint(instruction, " ", first+i)}
+				if samples[i], err = s.Prepare(pair); err != nil {
+					return err
+				}
+			}
+			if _, err := s.Score(ctx, samples); err != nil {
 				return err
 			}
+			s.Forget()
 		}
-		s.Forget()
-		_, err := s.Score(ctx, samples)
-		return err
+		return nil
 	})
+}
+
+// other is a picture that differs in one pixel: no two pairs share what the vision tower has seen.
+func other(p *data.Picture, i int) *data.Picture {
+	q := p.Crop(0, 0, p.Width, p.Height)
+	q.Pix[0], q.Pix[1] = byte(i), byte(i>>8)
+	return q
 }
 
 // report runs f n times and prints the seconds of each with the facts; before that once to warm up, unless a run is long.
