@@ -14,7 +14,7 @@ if [ "$form" = short ]; then
 	crops=12
 	mkdir -p "$out"
 	config=$out/demo.yaml
-	sed -e 's#\.\./build/demo/#./#' -e 's/^steps: .*/steps: 60/' examples/demo.yaml >"$config"
+	sed -e 's#\.\./build/demo/#./#g' -e 's/^steps: .*/steps: 60/' examples/demo.yaml >"$config"
 fi
 mkdir -p build/bin
 go build -o build/bin/demo ./tools/demo
