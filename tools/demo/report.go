@@ -45,7 +45,10 @@ func report(path string) error {
 	}
 	fmt.Println("examples (score, truth, output):")
 	step := max(1, len(rows)/12)
-	for i := step / 2; i < len(rows); i += step + 1 { // + 1: not always the same kind of output
+	for step%6 != 1 { // six outputs stand side by side: every kind gets its turn
+		step++
+	}
+	for i := 0; i < len(rows); i += step {
 		r := rows[i]
 		fmt.Printf("  %5.2f  %4.1f  %-9s %q  %s\n", 10*r.score, 10*(*r.Label), r.Why, r.Instruction, r.Edit.Path)
 	}
