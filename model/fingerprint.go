@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"assay/checkpoints"
+	"assay/onnx"
 )
 
 // Fingerprint identifies a scorer's configuration, tensors and backbone.
@@ -38,7 +39,7 @@ func (e *engine) fingerprint(c ScorerConfig, counts func(name string) bool) stri
 	sort.Strings(names)
 	for _, n := range names {
 		fmt.Fprintln(h, n)
-		h.Write(float32Bytes(e.own[n].Data().([]float32)))
+		h.Write(onnx.Float32Bytes(e.own[n].Data().([]float32)))
 	}
 	io.WriteString(h, e.BackboneFingerprint())
 	return hex.EncodeToString(h.Sum(nil)[:12])

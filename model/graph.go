@@ -1,9 +1,7 @@
 package model
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
 
 	"gorgonia.org/tensor"
 
@@ -118,18 +116,10 @@ func (g *Graph) Own(name string) string {
 	if g.tuned {
 		v = g.trainable(name, shape)
 	} else {
-		v = g.Weight(&onnx.Tensor{Name: name, Type: onnx.Float, Shape: shape, Data: float32Bytes(t.Data().([]float32))})
+		v = g.Weight(&onnx.Tensor{Name: name, Type: onnx.Float, Shape: shape, Data: onnx.Float32Bytes(t.Data().([]float32))})
 	}
 	g.values[name] = v
 	return v
-}
-
-func float32Bytes(f []float32) []byte {
-	b := make([]byte, 0, 4*len(f))
-	for _, v := range f {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
-	}
-	return b
 }
 
 // Linear returns x W' + b for x [rows, in] and W [out, in] stored under key+".weight"; the bias is there if the

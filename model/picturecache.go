@@ -144,7 +144,7 @@ func (c *pictureCache) store(key string, features []float32) error {
 		return err
 	}
 	return checkpoints.WriteAtomic(path, func(w io.Writer) error {
-		_, err := w.Write(float32Bytes(features))
+		_, err := w.Write(onnx.Float32Bytes(features))
 		return err
 	})
 }

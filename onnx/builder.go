@@ -207,7 +207,7 @@ func (b *Builder) Int(v int64) string { return b.constant(Int64, []int64{}, int6
 
 // Floats adds a constant float vector of the given shape.
 func (b *Builder) Floats(shape []int64, v ...float32) string {
-	return b.constant(Float, shape, float32Bytes(v))
+	return b.constant(Float, shape, Float32Bytes(v))
 }
 
 // Numbers adds a constant of a floating-point or integer type and the given shape.
@@ -228,7 +228,7 @@ func (b *Builder) Scalar(t DType, v float64) string {
 func ScalarBytes(t DType, v float64) []byte {
 	switch t {
 	case Float:
-		return float32Bytes([]float32{float32(v)})
+		return Float32Bytes([]float32{float32(v)})
 	case Double:
 		return binary.LittleEndian.AppendUint64(nil, math.Float64bits(v))
 	case Float16:
@@ -255,7 +255,8 @@ func int64Bytes(v []int64) []byte {
 	return b
 }
 
-func float32Bytes(v []float32) []byte {
+// Float32Bytes encodes values as a tensor of type Float holds them: little-endian.
+func Float32Bytes(v []float32) []byte {
 	b := make([]byte, 0, 4*len(v))
 	for _, x := range v {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))

@@ -64,10 +64,10 @@ func inferConstant(c *inference) error {
 		x := c.n.Ints("value_ints")
 		t = &Tensor{Type: Int64, Shape: []int64{int64(len(x))}, Data: int64Bytes(x)}
 	case v["value_float"] != nil:
-		t = &Tensor{Type: Float, Shape: []int64{}, Data: float32Bytes([]float32{c.n.Float("value_float", 0)})}
+		t = &Tensor{Type: Float, Shape: []int64{}, Data: Float32Bytes([]float32{c.n.Float("value_float", 0)})}
 	case v["value_floats"] != nil:
 		x, _ := v["value_floats"].([]float32)
-		t = &Tensor{Type: Float, Shape: []int64{int64(len(x))}, Data: float32Bytes(x)}
+		t = &Tensor{Type: Float, Shape: []int64{int64(len(x))}, Data: Float32Bytes(x)}
 	}
 	if t == nil {
 		return nil // strings: nothing is computed with them here

@@ -218,7 +218,7 @@ func typedData(p *pb.TensorProto, t DType) []byte {
 	var b []byte
 	switch t {
 	case Float:
-		return float32Bytes(p.FloatData)
+		return Float32Bytes(p.FloatData)
 	case Double:
 		for _, v := range p.DoubleData {
 			b = le.AppendUint64(b, math.Float64bits(v))
