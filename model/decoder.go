@@ -18,6 +18,7 @@ type Packing struct {
 	SelectRows  string // [groups] int64: selected rows of each group
 	SelectEach  string // [groups] int64: selected rows of each sequence of the group
 	SelectPlace string // [selected] int64: place of each selected row within its sequence
+	Segments    string // [rows] int64: rows see rows of their own segment and of segment 0 only; "": all rows before them
 }
 
 func newPacking(g *Graph, groups int, selected bool) *Packing {
@@ -167,6 +168,11 @@ func (d *Decoder) masks(g *Graph, p *Packing, last bool) []string {
 		if d.SlidingWindow > 0 {
 			near := g.Op("Less", g.Op("Sub", rows, columns), g.Int(int64(d.SlidingWindow)))
 			seen = g.Op("And", seen, near)
+		}
+		if p.Segments != "" {
+			own := g.Op("Reshape", p.Segments, g.Shape(-1, 1, length, 1))
+			other := g.Op("Reshape", p.Segments, g.Shape(-1, 1, 1, length))
+			seen = g.Op("And", seen, g.Op("Or", g.Op("Equal", own, other), g.Op("Equal", other, g.Int(0))))
 		}
 		m := g.Op("Where", seen, g.Scalar(onnx.Float, 0), g.Scalar(onnx.Float, -math.MaxFloat32))
 		if rep > 1 {

@@ -308,6 +308,14 @@ func (e *engine) param(name string) *tensor.Dense {
 	return e.trained[name]
 }
 
+// values returns names and tensors of trained parameters.
+func (e *engine) values(params []Param) (names []string, values []*tensor.Dense) {
+	for _, p := range params {
+		names, values = append(names, p.Name), append(values, e.param(p.Name))
+	}
+	return names, values
+}
+
 // visionTrained reports whether the image features depend on what is trained, so that they cannot be kept.
 func (e *engine) visionTrained() bool {
 	if e.full {

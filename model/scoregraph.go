@@ -92,15 +92,20 @@ func buildGraph(g *Graph, b Backbone, head *HeadConfig, s graphSpec) (*built, er
 	return out, g.differentiate(out, s)
 }
 
-// embed returns the rows that enter the decoder [rows, hidden]: token embeddings, the score token's row, image features.
+// embed returns the rows that enter the decoder [rows, hidden]: token embeddings, the score token's row (without scoreRows there
+// is none), image features.
 func (g *Graph) embed(keys Keys, dec *Decoder, ids, order, scoreRows, features string) string {
 	text := g.OpA("Gather", onnx.Attrs{"axis": 0}, g.embeddingTable(keys.Embedding), ids)
 	if g.compute != onnx.Float {
 		text = g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, text)
 	}
-	row := g.Op("Unsqueeze", g.Own("score_token.embedding"), g.Ints(0))
-	row = g.Op("Expand", row, g.Shape(g.SizeOf(scoreRows, 0), dec.Hidden))
-	return g.Pick(g.OpA("Concat", onnx.Attrs{"axis": 0}, text, row, features), order, 0)
+	parts := []string{text, features}
+	if scoreRows != "" {
+		row := g.Op("Unsqueeze", g.Own("score_token.embedding"), g.Ints(0))
+		row = g.Op("Expand", row, g.Shape(g.SizeOf(scoreRows, 0), dec.Hidden))
+		parts = []string{text, row, features}
+	}
+	return g.Pick(g.OpA("Concat", onnx.Attrs{"axis": 0}, parts...), order, 0)
 }
 
 // embeddingTable leaves the table in its stored type where it can: rows are widened after they are gathered.
@@ -117,33 +122,40 @@ func (g *Graph) losses(keys Keys, head *HeadConfig, h, z, score string, s graphS
 	weight := g.Input(inExampleWeight, onnx.Float, onnx.Dims("examples"))
 
 	hp := g.Pick(h, predict, 0)
+	logits, own := g.logits(keys, hp, ids)
+	row := g.Op("Unsqueeze", g.Own("score_token.lm_head"), g.Ints(0))
+	scoreLogit := g.OpA("Gemm", onnx.Attrs{"transB": 1}, hp, row) // [targets, 1]
+	lse := g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1}, g.OpA("Concat", onnx.Attrs{"axis": 1}, logits, scoreLogit), g.Ints(1))
+	target := g.Op("Add", own, g.Op("Mul", isScore, g.Op("Sub", scoreLogit, own)))
+	nll := g.Op("Squeeze", g.Op("Sub", lse, target), g.Ints(1))
+	scoreLoss := head.Loss(g, z, score)
+	text := g.Op("Mul", g.weighted(nll, tokenWeight), g.Floats([]int64{1}, float32(s.TextLoss)))
+	score = g.Op("Mul", g.weighted(scoreLoss, weight), g.Floats([]int64{1}, float32(s.ScoreLoss)))
+	loss := g.Op("Add", text, score)
+	g.Output(outNLL, nll, onnx.Float, onnx.Dims("targets"))
+	g.Output(outScoreLoss, scoreLoss, onnx.Float, onnx.Dims("examples"))
+	g.Output(outLoss, loss, onnx.Float, onnx.Dims(1))
+}
+
+// logits returns those of the rows hp [targets, hidden] over the V ids of the table, [targets, V], and those of the ids alone,
+// [targets, 1]: a product of their own, so that no one-hot matrix of V columns is made.
+func (g *Graph) logits(keys Keys, hp, ids string) (all, own string) {
 	table := g.param(keys.Output, g.compute)
 	wide := hp
 	if g.compute != onnx.Float {
 		wide = g.OpA("Cast", onnx.Attrs{"to": g.compute}, hp)
 	}
-	logits := g.OpA("Gemm", onnx.Attrs{"transB": 1}, wide, table)
+	all = g.OpA("Gemm", onnx.Attrs{"transB": 1}, wide, table)
 	picked := g.OpA("Gather", onnx.Attrs{"axis": 0}, table, ids)
 	if g.compute != onnx.Float {
-		logits, picked = g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, logits), g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, picked)
+		all, picked = g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, all), g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, picked)
 	}
-	row := g.Op("Unsqueeze", g.Own("score_token.lm_head"), g.Ints(0))
-	scoreLogit := g.OpA("Gemm", onnx.Attrs{"transB": 1}, hp, row) // [targets, 1]
-	// -log softmax_t = log sum exp(logits) - logit_t; the target's logit is its own product: no one-hot of V columns
-	lse := g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1}, g.OpA("Concat", onnx.Attrs{"axis": 1}, logits, scoreLogit), g.Ints(1))
-	own := g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, g.Op("Mul", hp, picked), g.Ints(1))
-	target := g.Op("Add", own, g.Op("Mul", isScore, g.Op("Sub", scoreLogit, own)))
-	nll := g.Op("Squeeze", g.Op("Sub", lse, target), g.Ints(1))
-	scoreLoss := head.Loss(g, z, score)
+	return all, g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, g.Op("Mul", hp, picked), g.Ints(1))
+}
 
-	total := func(v, w string, factor float64) string {
-		sum := g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, g.Op("Mul", v, w), g.Ints(0))
-		return g.Op("Mul", sum, g.Floats([]int64{1}, float32(factor)))
-	}
-	loss := g.Op("Add", total(nll, tokenWeight, s.TextLoss), total(scoreLoss, weight, s.ScoreLoss))
-	g.Output(outNLL, nll, onnx.Float, onnx.Dims("targets"))
-	g.Output(outScoreLoss, scoreLoss, onnx.Float, onnx.Dims("examples"))
-	g.Output(outLoss, loss, onnx.Float, onnx.Dims(1))
+// weighted returns the sum of v [n] times w [n], as [1].
+func (g *Graph) weighted(v, w string) string {
+	return g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, g.Op("Mul", v, w), g.Ints(0))
 }
 
 // differentiate appends the backward pass: of the loss to every trained input, or of the scores to the pixels.

@@ -50,12 +50,7 @@ func NewTuner(p *Parts, o TuneOptions) (*Tuner, error) {
 }
 
 // Params returns the trained tensors by name, in a fixed order.
-func (t *Tuner) Params() (names []string, values []*tensor.Dense) {
-	for _, p := range t.params {
-		names, values = append(names, p.Name), append(values, t.param(p.Name))
-	}
-	return names, values
-}
+func (t *Tuner) Params() (names []string, values []*tensor.Dense) { return t.values(t.params) }
 
 // stepGraph is the training step over that many groups of sequences.
 func (t *Tuner) stepGraph(groups int) (name string, build func(g *Graph) (*built, error)) {

@@ -18,7 +18,12 @@ func (r *run) writeScorer(dir string) error {
 	if err := r.model.SaveScorer(dir); err != nil {
 		return fmt.Errorf("writing the scorer: %w", err)
 	}
-	card, err := r.card()
+	train, ok := r.data.Train.(*Samples)
+	valid, okValid := r.valid.(*Samples)
+	if !ok || !okValid { // made by a program, which describes it
+		return nil
+	}
+	card, err := r.card(train, valid)
 	if err != nil {
 		return err
 	}
@@ -29,7 +34,7 @@ func (r *run) writeScorer(dir string) error {
 }
 
 // card is the model card: what the scorer was made from, and how well it does.
-func (r *run) card() (string, error) {
+func (r *run) card(train, valid *Samples) (string, error) {
 	c, s := r.config, &r.state
 	var b strings.Builder
 	front, err := yaml.Marshal(map[string]any{"library_name": "assay", "base_model": filepath.Base(c.Backbone),
@@ -46,7 +51,7 @@ func (r *run) card() (string, error) {
 	for _, part := range []struct {
 		name string
 		s    *Samples
-	}{{"training", r.data.Train}, {"validation", r.valid}} {
+	}{{"training", train}, {"validation", valid}} {
 		n := part.s.labelCounts()
 		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d | %d |\n", part.name, part.s.Len(), n[0], n[1], n[2], n[3], n[4])
 	}

@@ -14,7 +14,7 @@ type run struct {
 	model  Model
 	params []Param
 	data   *Data
-	valid  *Samples
+	valid  Examples
 
 	optimizer *AdamW
 	schedule  Schedule
@@ -36,7 +36,7 @@ type run struct {
 // length sets the order, and how many steps and samples the run has in all, counted from where it stands.
 func (r *run) length() {
 	c, done := r.config, &r.state
-	r.order = NewOrder(c.Seed, r.data.Train.groups(), c.Data.Sampling)
+	r.order = NewOrder(c.Seed, r.data.Train.Groups(), c.Data.Sampling)
 	batch := int64(c.BatchSize)
 	if c.Steps > 0 {
 		r.total, r.limit = c.Steps, done.Samples+(c.Steps-done.Step)*batch
@@ -95,10 +95,11 @@ func (r *run) batch() ([]Example, error) {
 	var out []Example
 	for at := r.state.Samples; at < last; at++ {
 		row, epoch := r.order.At(at)
-		e, err := r.data.Train.example(row)
+		e, err := r.data.Train.Example(row)
 		if err != nil {
 			return nil, err
 		}
+		e.Index = row
 		c, seed := r.config, r.config.Seed
 		e.Question = c.Question[pick(mix(seed, forQuestion, uint64(epoch), uint64(row)), len(c.Question))]
 		e.Answer = c.Answer[pick(mix(seed, forAnswer, uint64(epoch), uint64(row)), len(c.Answer))]

@@ -20,6 +20,7 @@ type Param struct {
 
 // Example is one labelled edit as a model is asked about it.
 type Example struct {
+	Index            int // among the training or the validation examples
 	Row              data.Row
 	Base             string  // folder of the table, to which the paths of the row are relative
 	Question, Answer string  // templates drawn; [INSTRUCTION] is not yet replaced

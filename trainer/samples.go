@@ -32,7 +32,8 @@ type sampleRow struct {
 // Len is the number of rows.
 func (s *Samples) Len() int { return len(s.rows) }
 
-func (s *Samples) groups() []string {
+// Groups are the groups of all rows.
+func (s *Samples) Groups() []string {
 	out := make([]string, len(s.rows))
 	for i, r := range s.rows {
 		out[i] = r.group
@@ -49,8 +50,8 @@ func (s *Samples) choose(rows []int) *Samples {
 	return out
 }
 
-// example reads row i; the templates are left to the caller.
-func (s *Samples) example(i int) (Example, error) {
+// Example reads row i; the templates are left to the caller.
+func (s *Samples) Example(i int) (Example, error) {
 	r := s.rows[i]
 	row, err := r.table.Read(r.index)
 	if err != nil {
@@ -62,9 +63,16 @@ func (s *Samples) example(i int) (Example, error) {
 	return Example{Row: row, Base: r.table.Folder(), Label: r.label}, nil
 }
 
+// Examples are what a run learns from or is measured on: rows of label tables, or what a program makes.
+type Examples interface {
+	Len() int
+	Groups() []string // of every example
+	Example(i int) (Example, error)
+}
+
 // Data is what a run learns from and is measured on.
 type Data struct {
-	Train, Validation *Samples
+	Train, Validation Examples
 	Unlabelled        int // rows of the training tables without a label: not used
 	tables            []*data.Table
 	fingerprint       map[string]string
@@ -78,6 +86,11 @@ func OpenData(c *Config) (*Data, error) {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
+}
+
+// NewData is data that a program makes. A resumed run must find the same fingerprint again.
+func NewData(train, validation Examples, fingerprint map[string]string) *Data {
+	return &Data{Train: train, Validation: validation, fingerprint: fingerprint}
 }
 
 // Close closes the tables.
@@ -105,8 +118,9 @@ func (d *Data) open(c *Config) error {
 	case c.Data.ValidationSplit != "":
 		d.Validation = all.split(c.Data.ValidationSplit)
 	case c.Data.Validation.Fraction > 0:
-		train, held := holdOut(c.Seed, d.Train.groups(), c.Data.Validation.Fraction)
-		d.Train, d.Validation = d.Train.choose(train), d.Train.choose(held)
+		rows := all.split(c.Data.TrainSplit)
+		train, held := holdOut(c.Seed, rows.Groups(), c.Data.Validation.Fraction)
+		d.Train, d.Validation = rows.choose(train), rows.choose(held)
 	}
 	if s.more > 0 {
 		s.problems = append(s.problems, fmt.Errorf("and %d more rows", s.more))

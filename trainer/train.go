@@ -26,9 +26,10 @@ type Progress interface {
 type Options struct {
 	Config  *Config
 	Factory Factory
-	Fresh   bool // remove what is in the run directory, and begin anew
-	Resume  bool // it is an error if there is no checkpoint to resume from
-	Force   bool // resume although configuration, backbone or data differ
+	Data    *Data // nil: the tables of the configuration
+	Fresh   bool  // remove what is in the run directory, and begin anew
+	Resume  bool  // it is an error if there is no checkpoint to resume from
+	Force   bool  // resume although configuration, backbone or data differ
 
 	Progress func(what string, total int64, unit string) Progress // nil: none
 	Warn     func(text string)                                    // nil: none
@@ -65,11 +66,14 @@ func (o *Options) bar(what string, total int64, unit string) Progress {
 // cli.ErrInterrupted.
 func Train(ctx context.Context, o Options) (*Result, error) {
 	c := o.Config
-	tables, err := OpenData(c)
-	if err != nil {
-		return nil, err
+	tables := o.Data
+	if tables == nil {
+		var err error
+		if tables, err = OpenData(c); err != nil {
+			return nil, err
+		}
+		defer tables.Close()
 	}
-	defer tables.Close()
 	if err := os.MkdirAll(c.Out, 0o777); err != nil {
 		return nil, fmt.Errorf("the run directory %s: %w", c.Out, err)
 	}
@@ -269,9 +273,9 @@ func (r *run) prepare(ctx context.Context, o *Options) error {
 }
 
 // asked yields every sample with every pair of templates. It is false when the consumer wants no more.
-func (r *run) asked(s *Samples, questions, answers []string, yield func(Example, error) bool) bool {
+func (r *run) asked(s Examples, questions, answers []string, yield func(Example, error) bool) bool {
 	for i := range s.Len() {
-		e, err := s.example(i)
+		e, err := s.Example(i)
 		if err != nil {
 			return yield(e, err)
 		}

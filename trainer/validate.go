@@ -51,11 +51,11 @@ func (r *run) validate(ctx context.Context) error {
 		}
 		var batch []Example
 		for i := lo; i < min(lo+r.state.MicroBatch, n); i++ {
-			e, err := r.valid.example(i)
+			e, err := r.valid.Example(i)
 			if err != nil {
 				return err
 			}
-			e.Question, e.Answer = r.config.Question[0], r.config.Answer[0]
+			e.Index, e.Question, e.Answer = i, r.config.Question[0], r.config.Answer[0]
 			batch = append(batch, e)
 			labels = append(labels, e.Label)
 		}

@@ -21,7 +21,7 @@ type Processor struct {
 type Tokens struct {
 	IDs         []int64 // [L]; placeholders repeated, the score token replaced by its embedding row
 	AnswerStart int     // index of the first token that is not the prompt's
-	ScoreIndex  int     // index of the score token
+	ScoreIndex  int     // index of the score token; -1: there is none
 	Pictures    []int   // index of the first placeholder of every picture
 }
 
@@ -86,6 +86,26 @@ func (p *Processor) Prompt(pictures int, question string) (string, error) {
 //
 // The prompt is tokenised by itself too, to find where the answer starts: at the first token that differs.
 func (p *Processor) Encode(prompt, answer, endOfTurn, placeholder string, counts []int) (Tokens, error) {
+	if n := strings.Count(answer, p.scoreToken); n != 1 {
+		return Tokens{}, fmt.Errorf("answer %q contains %s %d times: it must hold it exactly once", answer, p.scoreToken, n)
+	}
+	t, err := p.tokens(prompt, answer, endOfTurn, placeholder, counts)
+	if err == nil && t.ScoreIndex < 0 {
+		err = fmt.Errorf("tokenizer does not keep %s as one token of the answer", p.scoreToken)
+	}
+	return t, err
+}
+
+// EncodeText is Encode for an answer of plain text: there is no score token, and ScoreIndex is -1.
+func (p *Processor) EncodeText(prompt, answer, endOfTurn, placeholder string, counts []int) (Tokens, error) {
+	if strings.Contains(answer, p.scoreToken) {
+		return Tokens{}, fmt.Errorf("answer %q contains %s: it must be plain text", answer, p.scoreToken)
+	}
+	return p.tokens(prompt, answer, endOfTurn, placeholder, counts)
+}
+
+// tokens tokenises prompt + answer + endOfTurn with or without a score token.
+func (p *Processor) tokens(prompt, answer, endOfTurn, placeholder string, counts []int) (Tokens, error) {
 	for _, s := range []struct{ what, text string }{{"prompt", prompt}, {"answer", answer}, {"end of turn", endOfTurn}} {
 		if err := checkText(s.what, s.text); err != nil {
 			return Tokens{}, err
@@ -94,9 +114,6 @@ func (p *Processor) Encode(prompt, answer, endOfTurn, placeholder string, counts
 	picture, err := p.ID(placeholder)
 	if err != nil {
 		return Tokens{}, fmt.Errorf("placeholder of pictures: %w", err)
-	}
-	if n := strings.Count(answer, p.scoreToken); n != 1 {
-		return Tokens{}, fmt.Errorf("answer %q contains %s %d times: it must hold it exactly once", answer, p.scoreToken, n)
 	}
 	// The template may have put the beginning of the text there itself; transformers then adds no special tokens.
 	special := p.bos == "" || !strings.HasPrefix(prompt, p.bos)
@@ -151,8 +168,8 @@ func (p *Processor) expand(ids []uint32, start int, picture uint32, placeholder 
 	switch {
 	case len(t.Pictures) != len(counts):
 		return Tokens{}, fmt.Errorf("prompt holds %d times %s for %d pictures: check the chat template", len(t.Pictures), placeholder, len(counts))
-	case t.ScoreIndex < 0 || t.AnswerStart < 0:
-		return Tokens{}, fmt.Errorf("tokenizer does not keep %s as one token of the answer", p.scoreToken)
+	case t.AnswerStart < 0:
+		return Tokens{}, fmt.Errorf("the answer has no token of its own: it and the end of the turn are empty, or the prompt ends in them")
 	}
 	return t, nil
 }

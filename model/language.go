@@ -1,0 +1,310 @@
+package model
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gorgonia.org/tensor"
+
+	"assay/data"
+	"assay/model/text"
+	"assay/onnx"
+)
+
+// Dialogue is a source and its edit with turns about them, each independent of the others: what a backbone is pretrained on.
+type Dialogue struct {
+	Source, Edit *data.Picture
+	Turns        []Turn
+}
+
+// Turn is a question with the answer to learn.
+type Turn struct {
+	Question, Answer string
+	Weight           float64 // of the mean cross-entropy over the tokens of the answer and the end of the turn
+}
+
+// DialogueSample is a dialogue ready for the graph. The pictures stand once, in front of all turns.
+type DialogueSample struct {
+	pictures []*Picture
+	turns    []text.Tokens
+	weights  []float64
+	shared   int // tokens that all turns begin with
+}
+
+// LanguageTuner trains every weight of a backbone on dialogues. There is no score token and no head.
+type LanguageTuner struct {
+	*engine
+	params []Param // by name
+}
+
+// NewLanguageTuner opens a backbone that sees pairs in one of the ways of Join, each picture first resized to size, [height,
+// width] in pixels, unless that is nil.
+func NewLanguageTuner(backbone, pair string, size []int, o Options) (*LanguageTuner, error) {
+	c := &ScorerConfig{Format: 1, Backbone: backbone, Pair: pair, PairSize: size, Question: InstructionMark, Answer: "[SCORE]", TextLoss: "answer",
+		ScoreRange: [2]float64{0, 10}, ScoreToken: "[SCORE]", ScorePosition: "at", DType: "float32",
+		Head: HeadConfig{Kind: "regression", Activation: "relu"}}
+	p, err := NewParts(c, nil, 0)
+	if err != nil {
+		return nil, err
+	}
+	e, err := openEngine(p, o)
+	if err != nil {
+		return nil, err
+	}
+	e.tuned, e.full = true, true
+	t := &LanguageTuner{engine: e}
+	b, err := e.built(t.step(true))
+	if err == nil {
+		err = e.readTrained(b.Params)
+	}
+	if err != nil {
+		e.Close()
+		return nil, err
+	}
+	t.params = slices.SortedFunc(slices.Values(b.Params), func(a, b Param) int { return strings.Compare(a.Name, b.Name) })
+	return t, nil
+}
+
+// Params returns the trained tensors by name, in a fixed order.
+func (t *LanguageTuner) Params() (names []string, values []*tensor.Dense) { return t.values(t.params) }
+
+// SaveBackbone writes the checkpoint as it is now into dir, which must not exist.
+func (t *LanguageTuner) SaveBackbone(dir string) error { return t.saveBackbone(dir) }
+
+// Prepare tokenises a dialogue. It is safe for concurrent use.
+func (t *LanguageTuner) Prepare(d Dialogue) (*DialogueSample, error) {
+	joined, err := Join(t.config.Pair, t.config.PairSize, d.Source, d.Edit)
+	if err != nil {
+		return nil, err
+	}
+	s := &DialogueSample{}
+	var counts []int
+	for _, frames := range joined {
+		q, err := t.backbone.Prepare(frames...)
+		if err != nil {
+			return nil, err
+		}
+		s.pictures, counts = append(s.pictures, q), append(counts, q.Tokens)
+	}
+	for _, turn := range d.Turns {
+		prompt, err := t.text.Prompt(len(s.pictures), turn.Question)
+		if err != nil {
+			return nil, err
+		}
+		tokens, err := t.text.EncodeText(prompt, turn.Answer, t.endOfTurn(), t.backbone.Placeholder(), counts)
+		if err != nil {
+			return nil, err
+		}
+		s.turns, s.weights = append(s.turns, tokens), append(s.weights, turn.Weight)
+	}
+	return s, s.share()
+}
+
+// share finds what all turns begin with: the prompt up to the end of the last picture.
+func (s *DialogueSample) share() error {
+	if len(s.turns) == 0 || len(s.pictures) == 0 {
+		return fmt.Errorf("a dialogue without a turn or without pictures")
+	}
+	first := s.turns[0]
+	last := len(s.pictures) - 1
+	s.shared = first.Pictures[last] + s.pictures[last].Tokens
+	for _, t := range s.turns {
+		if len(t.IDs) <= s.shared || t.AnswerStart <= s.shared || !slices.Equal(t.IDs[:s.shared], first.IDs[:s.shared]) {
+			return fmt.Errorf("the chat template puts the question in front of the pictures: turns can share nothing")
+		}
+	}
+	return nil
+}
+
+// DialogueResult holds of every sample the weighted loss and, for each turn, -log p of the answer's first token; and the gradients
+// of the weighted sum of losses by parameter.
+type DialogueResult struct {
+	Loss   []float64
+	First  [][]float64
+	Tokens int
+	Grads  map[string]*tensor.Dense
+}
+
+// Step runs forward and backward pass over a micro-batch; weight multiplies every sample's loss.
+func (t *LanguageTuner) Step(ctx context.Context, samples []*DialogueSample, weight float64) (*DialogueResult, error) {
+	return t.pass(ctx, samples, weight, true)
+}
+
+// Judge is Step without gradients.
+func (t *LanguageTuner) Judge(ctx context.Context, samples []*DialogueSample) (*DialogueResult, error) {
+	return t.pass(ctx, samples, 1, false)
+}
+
+func (t *LanguageTuner) pass(ctx context.Context, samples []*DialogueSample, weight float64, backward bool) (*DialogueResult, error) {
+	s, err := t.session(t.step(backward))
+	if err != nil {
+		return nil, err
+	}
+	p := packDialogues(samples, weight, t.positions)
+	pixels, err := t.backbone.Feeds(p.pictures)
+	if err != nil {
+		return nil, err
+	}
+	out, err := t.run(ctx, s, p.feeds, pixels)
+	if err != nil {
+		return nil, err
+	}
+	r := &DialogueResult{Loss: make([]float64, len(samples)), First: make([][]float64, len(samples)), Tokens: p.rows, Grads: map[string]*tensor.Dense{}}
+	nll, at := out[outNLL].Data().([]float32), 0
+	for i, s := range samples {
+		for j, turn := range s.turns {
+			n := len(turn.IDs) - turn.AnswerStart
+			r.First[i] = append(r.First[i], float64(nll[at]))
+			for _, v := range nll[at : at+n] {
+				r.Loss[i] += s.weights[j] * float64(v) / float64(n)
+			}
+			at += n
+		}
+	}
+	for name, as := range s.Grads {
+		r.Grads[name] = out[as]
+	}
+	return r, nil
+}
+
+// step is the forward pass over dialogues, with or without the backward pass.
+func (t *LanguageTuner) step(backward bool) (name string, build func(g *Graph) (*built, error)) {
+	return fmt.Sprintf("dialogue backward=%v", backward), func(g *Graph) (*built, error) { return buildDialogues(g, t.backbone, backward) }
+}
+
+// buildDialogues assembles embedding, vision tower, decoder and cross-entropy.
+func buildDialogues(g *Graph, b Backbone, backward bool) (*built, error) {
+	dec, keys := b.Decoder(), b.Keys()
+	ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
+	order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
+	p := newPacking(g, 1, false)
+	p.Segments = g.Input(inSegments, onnx.Int64, onnx.Dims("rows"))
+	predict := g.Input(inPredict, onnx.Int64, onnx.Dims("targets"))
+	targets := g.Input(inTargets, onnx.Int64, onnx.Dims("targets"))
+	weight := g.Input(inTargetWeight, onnx.Float, onnx.Dims("targets"))
+	var features string
+	g.Scoped("vision", func() { features = b.Vision(g) })
+	x := g.embed(keys, dec, ids, order, "", features)
+	cos, sin := dec.Rotary(g)
+	h := dec.Build(g, x, cos, sin, p)
+	logits, own := g.logits(keys, g.Pick(h, predict, 0), targets)
+	lse := g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1}, logits, g.Ints(1))
+	nll := g.Op("Squeeze", g.Op("Sub", lse, own), g.Ints(1))
+	g.Output(outNLL, nll, onnx.Float, onnx.Dims("targets"))
+	g.Output(outLoss, g.weighted(nll, weight), onnx.Float, onnx.Dims(1))
+	if g.err != nil {
+		return nil, g.err
+	}
+	out := &built{Model: g.M, Params: g.Params, Grads: map[string]string{}}
+	return out, g.differentiate(out, graphSpec{Loss: backward})
+}
+
+// inSegments is the input [rows] int64 of Packing.Segments.
+const inSegments = "segments"
+
+// packDialogues lays samples one after the other, filled up at their ends to the length of the longest one: the turns of a
+// sample are segments 1, 2... behind the shared segment 0, and what fills up is a segment that nothing else sees.
+func packDialogues(samples []*DialogueSample, weight float64, positions func(*Sample) [][]int64) *packed {
+	length := 0
+	for _, s := range samples {
+		length = max(length, s.length())
+	}
+	p := &packed{feeds: map[string]*tensor.Dense{}, groups: 1, rows: length * len(samples)}
+	d := dialoguePacker{packed: p}
+	for _, s := range samples {
+		d.add(s, weight, length, positions)
+		p.pictures = append(p.pictures, s.pictures...)
+	}
+	for i, at := range d.order { // image rows stand behind all text rows
+		if at < 0 {
+			d.order[i] = int64(len(d.ids)) - at - 1
+		}
+	}
+	var axes []int64
+	for _, a := range d.axes {
+		axes = append(axes, a...)
+	}
+	for name, v := range map[string][]int64{inTextIDs: d.ids, inOrder: d.order, inSegments: d.segments, inPredict: d.predict, inTargets: d.targets,
+		"group_rows": {int64(p.rows)}, "group_lengths": {int64(length)}} {
+		p.feeds[name] = vector(v)
+	}
+	p.feeds[inTargetWeight] = vector(d.weights)
+	p.feeds[inPositions] = tensor.New(tensor.WithShape(len(d.axes), p.rows), tensor.WithBacking(axes))
+	return p
+}
+
+func (s *DialogueSample) length() int {
+	n := s.shared
+	for _, t := range s.turns {
+		n += len(t.IDs) - s.shared
+	}
+	return n
+}
+
+// dialoguePacker collects the rows of a batch.
+type dialoguePacker struct {
+	*packed
+	ids, order, segments, predict, targets []int64
+	axes                                   [][]int64
+	weights                                []float32
+	images                                 int64 // rows of pictures so far, in order as -1, -2...
+}
+
+func (d *dialoguePacker) add(s *DialogueSample, weight float64, length int, positions func(*Sample) [][]int64) {
+	row := len(d.order)
+	picture := make(map[int]bool)
+	for i, p := range s.pictures {
+		for k := range p.Tokens {
+			picture[s.turns[0].Pictures[i]+k] = true
+		}
+	}
+	for j, t := range s.turns {
+		axes := positions(&Sample{Tokens: t, Pictures: s.pictures})
+		if axes == nil {
+			axes = [][]int64{make([]int64, len(t.IDs))}
+			for i := range axes[0] {
+				axes[0][i] = int64(i)
+			}
+		}
+		if d.axes == nil {
+			d.axes = make([][]int64, len(axes))
+		}
+		from := s.shared
+		if j == 0 {
+			from = 0
+		}
+		for i := from; i < len(t.IDs); i++ {
+			segment := int64(j + 1)
+			if i < s.shared {
+				segment = 0
+			}
+			if i >= t.AnswerStart { // the row before it predicts it
+				d.predict, d.targets = append(d.predict, int64(len(d.order)-1)), append(d.targets, t.IDs[i])
+				d.weights = append(d.weights, float32(weight*s.weights[j]/float64(len(t.IDs)-t.AnswerStart)))
+			}
+			if picture[i] && i < s.shared {
+				d.images++
+				d.row(-d.images, segment)
+			} else {
+				d.row(int64(len(d.ids)), segment)
+				d.ids = append(d.ids, t.IDs[i])
+			}
+			for a := range axes {
+				d.axes[a] = append(d.axes[a], axes[a][i])
+			}
+		}
+	}
+	for len(d.order)-row < length {
+		d.row(int64(len(d.ids)), -1)
+		d.ids = append(d.ids, 0)
+		for a := range d.axes {
+			d.axes[a] = append(d.axes[a], 0)
+		}
+	}
+}
+
+func (d *dialoguePacker) row(from, segment int64) {
+	d.order, d.segments = append(d.order, from), append(d.segments, segment)
+}

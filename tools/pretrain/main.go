@@ -1,0 +1,22 @@
+// Command pretrain makes the small checkpoints in backbones/: a vision-language backbone that has learnt to describe and to
+// recognise edits of the miniature world, a CLIP, and an image encoder in DINOv2's architecture. It uses the same trainer as the
+// command train: Ctrl-C saves, and the same command goes on.
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"assay/internal/cli"
+)
+
+var app = cli.App{Root: func() *cobra.Command {
+	return &cobra.Command{
+		Use:   "pretrain",
+		Short: "Make the small checkpoints in backbones/",
+		Long: `pretrain makes the small checkpoints in backbones/ from photographs. No graded score is ever shown to them.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 interrupted with the state saved.`,
+	}
+}}
+
+func main() { app.Main() }
