@@ -57,8 +57,8 @@ var Presets = map[string]Preset{"paper": paper(), "released": released()}
 func paper() Preset {
 	return Preset{
 		Rules: Rules{
-			Order: []string{RuleGiven, RuleSource, RuleTarget, RuleNoClipD, RuleClipD, RuleDissimilar, RuleWeakEditor,
-				RulePartial},
+			Order: []string{RuleGiven, RuleSource, RuleTarget, RuleForeign, RuleNoClipD, RuleClipD, RuleDissimilar,
+				RuleWeakEditor, RulePartial},
 			FailedClipD: 0, PartialClipD: 0.2, PartialLabel: 0.5,
 			ClipI: Threshold{Value: 5, Percentile: true}, DinoI: Threshold{Value: 5, Percentile: true}, Join: JoinAnd,
 			PromptGuided: []string{"cyclediff", "cyclediffusion", "diffedit", "pr2pr", "prompt2prompt", "prompt-to-prompt",

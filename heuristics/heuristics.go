@@ -13,9 +13,10 @@ import (
 type Kind int
 
 const (
-	Output Kind = iota // an editor made it
-	Source             // the picture before the edit, shown as if it were the result: a failure
-	Target             // the wanted result
+	Output  Kind = iota // an editor made it
+	Source              // the picture before the edit, shown as if it were the result: a failure
+	Target              // the wanted result
+	Foreign             // the wanted result of another instruction: a failure
 )
 
 // Candidate is a picture to be labelled, as a rule sees it.

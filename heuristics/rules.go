@@ -8,14 +8,15 @@ import (
 
 // Names of the rules, in the order of both presets. They are what a label table says under "why".
 const (
-	RuleGiven      = "given"       // the data brought a label
-	RuleSource     = "source"      // the source shown as the result: 0
-	RuleTarget     = "target"      // the target: 1
-	RuleNoClipD    = "no_clip_d"   // a prompt-guided editor without CLIP-D (its two captions are equal): 0
-	RuleClipD      = "clip_d"      // CLIP-D at or below FailedClipD: 0
-	RuleDissimilar = "dissimilar"  // CLIP-I and (or) DINO-I at or below their thresholds: 0
-	RuleWeakEditor = "weak_editor" // an editor whose results are bad as a rule: 0
-	RulePartial    = "partial"     // a strong editor's CLIP-D at or below PartialClipD: 0.5
+	RuleGiven      = "given"               // the data brought a label
+	RuleSource     = "source"              // the source shown as the result: 0
+	RuleTarget     = "target"              // the target: 1
+	RuleForeign    = "foreign_instruction" // the target of another instruction: 0
+	RuleNoClipD    = "no_clip_d"           // a prompt-guided editor without CLIP-D (its two captions are equal): 0
+	RuleClipD      = "clip_d"              // CLIP-D at or below FailedClipD: 0
+	RuleDissimilar = "dissimilar"          // CLIP-I and (or) DINO-I at or below their thresholds: 0
+	RuleWeakEditor = "weak_editor"         // an editor whose results are bad as a rule: 0
+	RulePartial    = "partial"             // a strong editor's CLIP-D at or below PartialClipD: 0.5
 )
 
 // A rule looks at one candidate and says its label, or that it has nothing to say.
@@ -25,6 +26,7 @@ var rules = map[string]rule{
 	RuleGiven:      given,
 	RuleSource:     source,
 	RuleTarget:     target,
+	RuleForeign:    foreign,
 	RuleNoClipD:    noClipD,
 	RuleClipD:      failedClipD,
 	RuleDissimilar: dissimilar,
@@ -41,6 +43,8 @@ func given(c Candidate, _ *Labeler) (float64, bool) { return value(c.Given), kno
 func source(c Candidate, _ *Labeler) (float64, bool) { return 0, c.Kind == Source }
 
 func target(c Candidate, _ *Labeler) (float64, bool) { return 1, c.Kind == Target }
+
+func foreign(c Candidate, _ *Labeler) (float64, bool) { return 0, c.Kind == Foreign }
 
 func noClipD(c Candidate, l *Labeler) (float64, bool) {
 	return 0, c.Kind == Output && !known(c.ClipD) && l.promptGuided[editorKey(c.Editor)]

@@ -23,6 +23,7 @@ type Config struct {
 	Encoders   EncoderConfig     `yaml:"encoders"`
 	Rules      heuristics.Rules  `yaml:"rules"`
 	Chains     heuristics.Chains `yaml:"chains"`
+	Foreign    ForeignConfig     `yaml:"foreign"`
 	Split      SplitConfig       `yaml:"split"`
 	Guard      GuardConfig       `yaml:"guard"`
 	Pictures   string            `yaml:"pictures"`   // embed, files
@@ -58,6 +59,12 @@ type EncoderConfig struct {
 	Given     string  `yaml:"given"`      // similarities that came with the data: keep, replace
 }
 
+// ForeignConfig asks other samples' instructions of targets: see foreign.go.
+type ForeignConfig struct {
+	Instructions int     `yaml:"instructions"` // for each target
+	ClipD        float64 `yaml:"clip_d"`       // with the other sample's captions: only at or below it
+}
+
 // SplitConfig says which part of the rows is held out.
 type SplitConfig struct {
 	Validation float64 `yaml:"validation"` // share of the rows, by whole groups of source pictures
@@ -79,7 +86,7 @@ const (
 func Default() *Config {
 	p := heuristics.Presets["paper"]
 	return &Config{Preset: "paper", Rules: p.Rules, Chains: p.Chains, Pictures: PicturesEmbed, Unlabelled: "keep", MaxBad: 0.05,
-		Split: SplitConfig{Validation: 0.1}, Guard: GuardConfig{Distance: 4},
+		Foreign: ForeignConfig{ClipD: p.Rules.PartialClipD}, Split: SplitConfig{Validation: 0.1}, Guard: GuardConfig{Distance: 4},
 		Encoders: EncoderConfig{Device: "auto", Batch: 32, CacheSize: 20e9, Given: "keep"}}
 }
 
@@ -173,6 +180,7 @@ func (c *Config) check(doc *strictyaml.Document) {
 	}
 	c.Rules.Check(d.under("rules"))
 	c.Chains.Check(d.under("chains"))
+	d.want(c.Foreign.Instructions >= 0, "foreign.instructions", "want at least 0, not %d", c.Foreign.Instructions)
 	c.Encoders.check(d)
 	d.want(0 <= c.Split.Validation && c.Split.Validation < 1, "split.validation", "want a share from 0 to below 1, not %v", c.Split.Validation)
 	d.want(0 <= c.Guard.Distance && c.Guard.Distance <= 16, "guard.distance", "want 0 to 16 bits, not %d", c.Guard.Distance)

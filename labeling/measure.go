@@ -19,6 +19,7 @@ type measurer struct {
 	encoders Encoders
 	workers  int
 	counted  func(samples, pictures int)
+	pools    map[int][]lent // of the data sets so far
 }
 
 // draft is a sample whose pictures are being loaded.
@@ -63,9 +64,14 @@ func (m *measurer) part(ctx context.Context, id partID, r readers.Reader) ([]ent
 	if err != nil {
 		return nil, err
 	}
+	pool, err := m.pool(ctx, id.source, r)
+	if err != nil {
+		return nil, err
+	}
 	var entries []entry
-	for _, d := range drafts {
+	for i, d := range drafts {
 		entries = append(entries, m.entries(id.source, d, texts)...)
+		entries = append(entries, m.foreign(id.source, drafts, i, pool)...)
 		m.counted(1, 0)
 	}
 	return entries, nil

@@ -70,8 +70,12 @@ func (c *Config) digest() (string, error) {
 	}
 	chains := c.Chains
 	chains.ForeignLabel, chains.OverEditedLabel = 0, 0
-	raw, err := json.Marshal(map[string]any{"format": 1, "sources": sources, "chains": chains, "seed": c.Seed, "per part": samplesPerPart,
-		"clip": c.relative(c.Encoders.Clip), "dino": c.relative(c.Encoders.Dino), "given": c.Encoders.Given})
+	made := map[string]any{"format": 1, "sources": sources, "chains": chains, "seed": c.Seed, "per part": samplesPerPart,
+		"clip": c.relative(c.Encoders.Clip), "dino": c.relative(c.Encoders.Dino), "given": c.Encoders.Given}
+	if c.Foreign.Instructions > 0 {
+		made["foreign"] = c.Foreign
+	}
+	raw, err := json.Marshal(made)
 	if err != nil {
 		return "", err
 	}

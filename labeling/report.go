@@ -89,7 +89,7 @@ const (
 
 func (h *Histogram) count(r *row) {
 	x := h.of(r)
-	if x == nil || r.Chain != "" || r.Kind == heuristics.Target {
+	if x == nil || r.Chain != "" || r.Kind == heuristics.Target || r.Kind == heuristics.Foreign {
 		return
 	}
 	bin := min(max(int(math.Floor((*x+1)/histWidth)), 0), histBins-1)

@@ -88,7 +88,7 @@ func method(r *row) string {
 		return "chain"
 	case r.Kind == heuristics.Source:
 		return "source"
-	case r.Kind == heuristics.Target:
+	case r.Kind == heuristics.Target, r.Kind == heuristics.Foreign:
 		return "target"
 	}
 	return r.Editor
