@@ -1,9 +1,7 @@
 package model
 
 import (
-	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 
 	"github.com/goccy/go-yaml"
@@ -73,48 +71,6 @@ func relative(scorer, backbone string) string {
 	return to
 }
 
-// saveBackbone writes a checkpoint like the one that was opened, with the trained parameters as they are now. Parameters
-// that no graph uses (a vision layer behind the features) are copied.
-func (e *engine) saveBackbone(dir string) error {
-	if err := os.Mkdir(dir, 0o777); err != nil {
-		return err
-	}
-	if err := checkpoints.CopyCompanions(e.backbone.Dir, dir); err != nil {
-		return err
-	}
-	w := e.backbone.Weights
-	var infos []checkpoints.Info
-	for _, s := range w.Shards() {
-		for _, name := range s.Names() {
-			info, _ := s.Info(name)
-			infos = append(infos, info)
-		}
-	}
-	out, err := checkpoints.NewWriter(filepath.Join(dir, checkpoints.SingleFile), infos, map[string]string{"format": "pt"})
-	if err != nil {
-		return err
-	}
-	trained := map[string]*tensor.Dense{}
-	for name, t := range e.trained {
-		info, ok := w.Info(name)
-		if !ok {
-			out.Abort()
-			return fmt.Errorf("parameter %q is not in %s", name, w.Dir())
-		}
-		trained[info.Name] = t
-	}
-	for _, info := range infos {
-		data, err := w.Bytes(info.Name)
-		if t := trained[info.Name]; t != nil && err == nil {
-			data, err = checkpoints.AppendFloat32s(nil, info.Type, t.Data().([]float32))
-		}
-		if err == nil {
-			err = out.Write(info.Name, data)
-		}
-		if err != nil {
-			out.Abort()
-			return err
-		}
-	}
-	return out.Close()
-}
+// saveBackbone writes a checkpoint like the one that was opened into dir, which must not exist, with the trained parameters as
+// they are now. Parameters that no graph uses (a vision layer behind the features) are copied.
+func (e *engine) saveBackbone(dir string) error { return e.backbone.Weights.SaveAs(dir, e.trained) }

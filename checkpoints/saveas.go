@@ -1,0 +1,58 @@
+package checkpoints
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"gorgonia.org/tensor"
+)
+
+// SaveAs writes a checkpoint like this one into dir, which must not exist: one file of weights, with other values (float32,
+// converted to the stored type) for the tensors that changed names, aliases included, and copies of all else.
+func (w *Weights) SaveAs(dir string, changed map[string]*tensor.Dense) error {
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		return err
+	}
+	return w.SaveInto(dir, changed)
+}
+
+// SaveInto is SaveAs of a folder that exists and is empty.
+func (w *Weights) SaveInto(dir string, changed map[string]*tensor.Dense) error {
+	if err := CopyCompanions(w.dir, dir); err != nil {
+		return err
+	}
+	values := map[string]*tensor.Dense{}
+	for name, t := range changed {
+		info, ok := w.Info(name)
+		if !ok {
+			return fmt.Errorf("parameter %q is not in %s", name, w.dir)
+		}
+		values[info.Name] = t
+	}
+	var infos []Info
+	for _, s := range w.shards {
+		for _, name := range s.Names() {
+			info, _ := s.Info(name)
+			infos = append(infos, info)
+		}
+	}
+	out, err := NewWriter(filepath.Join(dir, SingleFile), infos, map[string]string{"format": "pt"})
+	if err != nil {
+		return err
+	}
+	for _, info := range infos {
+		data, err := w.Bytes(info.Name)
+		if t := values[info.Name]; t != nil && err == nil {
+			data, err = AppendFloat32s(nil, info.Type, t.Float32s())
+		}
+		if err == nil {
+			err = out.Write(info.Name, data)
+		}
+		if err != nil {
+			out.Abort()
+			return err
+		}
+	}
+	return out.Close()
+}
