@@ -169,7 +169,7 @@ func (r *run) add(out *StepResult, n int) error {
 	}
 	jobs := make([]func(), len(r.params))
 	for i, g := range out.Grads {
-		if g == nil || g.DataSize() != len(r.grads[i]) {
+		if g == nil || len(floats(g)) != len(r.grads[i]) {
 			return fmt.Errorf("the gradient of %s has not the shape of the parameter", r.params[i].Name)
 		}
 		into, from := r.grads[i], floats(g)

@@ -31,7 +31,7 @@ type AdamW struct {
 func NewAdamW(c OptimizerConfig, params []Param) *AdamW {
 	a := &AdamW{Betas: [2]float64{c.Betas[0], c.Betas[1]}, Eps: c.Eps, WeightDecay: c.WeightDecay}
 	for _, p := range params {
-		n := p.Value.DataSize()
+		n := len(floats(p.Value)) // DataSize of a scalar is 0
 		a.M = append(a.M, make([]float32, n))
 		a.V = append(a.V, make([]float32, n))
 	}

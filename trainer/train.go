@@ -171,7 +171,7 @@ func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) err
 	}
 	r.optimizer = NewAdamW(c.Optimizer, r.params)
 	for _, p := range r.params {
-		r.grads = append(r.grads, make([]float32, p.Value.DataSize()))
+		r.grads = append(r.grads, make([]float32, len(floats(p.Value))))
 	}
 	if old != nil {
 		if err := r.restore(dir, old); err != nil {
