@@ -28,7 +28,7 @@ const (
 	Shift              // bias [out]
 	Scale              // of a norm [width]
 	Row                // one or more embeddings [..., width]
-	Places             // position table [1 + side*side, width], the first row is the class token's
+	Places             // position table [..., 1 + side*side, width], the first row is the class token's
 	Output             // lm_head [V, hidden]
 )
 

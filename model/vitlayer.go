@@ -71,3 +71,15 @@ func (v *ViT) layer(g *Graph, x, name string, s Span) string {
 	}
 	return add(x, y, "layer_scale2.lambda1")
 }
+
+// ViTLayer appends the tensors of one of n layers of CLIP's towers; key stands before "layer_norm1".
+func (p *Parameters) ViTLayer(key string, hidden, intermediate, n int) {
+	p.LayerNorm(key+"layer_norm1", hidden)
+	for _, name := range []string{"q_proj", "k_proj", "v_proj"} {
+		p.Linear(key+"self_attn."+name, hidden, hidden, true)
+	}
+	p.Residual(key+"self_attn.out_proj", hidden, hidden, true, n)
+	p.LayerNorm(key+"layer_norm2", hidden)
+	p.Linear(key+"mlp.fc1", intermediate, hidden, true)
+	p.Residual(key+"mlp.fc2", hidden, intermediate, true, n)
+}

@@ -26,7 +26,7 @@ var byteLetters = func() (letters [256]rune) {
 
 // BPE is a byte-level byte-pair encoding. The ids of Tokens are their indices.
 type BPE struct {
-	Tokens []string    // the 256 bytes in the order of their letters, then one token per merge, in byteLetters' spelling
+	Tokens []string    // the 256 bytes in the order of their letters, with a suffix these once more, then the merges, in byteLetters' spelling
 	Merges [][2]string // in the order of their rank
 }
 
@@ -59,16 +59,21 @@ func (q queue) Less(i, j int) bool {
 
 // TrainBPE learns merges from documents, cut into words by a regular expression, until there are size tokens (at least the
 // 256 bytes) or no two tokens are neighbours any more. The result depends on the documents only, and equals that of the
-// tokenizers library (BpeTrainer with the byte-level alphabet and a pre-tokenizer of that expression).
-func TrainBPE(documents []string, words string, size int) (*BPE, error) {
-	if size < 256 {
-		return nil, fmt.Errorf("%d tokens: byte-level encoding needs at least 256", size)
+// tokenizers library (BpeTrainer with the byte-level alphabet and a pre-tokenizer of that expression). A suffix (CLIP's
+// "</w>") is written behind the last byte of every word, and makes it another token; 512 are then the least.
+func TrainBPE(documents []string, words, suffix string, size int) (*BPE, error) {
+	least := 256
+	if suffix != "" {
+		least = 512
+	}
+	if size < least {
+		return nil, fmt.Errorf("%d tokens: byte-level encoding needs at least %d", size, least)
 	}
 	texts, counts, err := countWords(documents, words)
 	if err != nil {
 		return nil, err
 	}
-	t := newTrainer(texts, counts)
+	t := newTrainer(texts, counts, suffix)
 	for len(t.tokens) < size && t.merge() {
 	}
 	return t.result(), nil
@@ -108,11 +113,19 @@ type trainer struct {
 	merges []pair
 }
 
-func newTrainer(texts []string, counts []int) *trainer {
+func newTrainer(texts []string, counts []int, suffix string) *trainer {
 	t := &trainer{ids: map[string]int32{}, counts: counts, pairs: map[pair]int{}}
 	for _, letter := range slices.Sorted(slices.Values(byteLetters[:])) {
 		t.ids[string(letter)] = int32(len(t.tokens))
 		t.tokens = append(t.tokens, string(letter))
+	}
+	last := int32(0) // from a byte's id to that of the same byte at the end of a word
+	if suffix != "" {
+		last = int32(len(t.tokens))
+		for id, letter := range t.tokens {
+			t.ids[letter+suffix] = last + int32(id)
+			t.tokens = append(t.tokens, letter+suffix)
+		}
 	}
 	var byteIDs [256]int32
 	for b, letter := range byteLetters {
@@ -124,6 +137,7 @@ func newTrainer(texts []string, counts []int) *trainer {
 		for i := range len(text) {
 			word[i] = byteIDs[text[i]]
 		}
+		word[len(word)-1] += last
 		t.words = append(t.words, word)
 		for i := range len(word) - 1 {
 			t.count(where, pair{word[i], word[i+1]}, 1, int32(w))

@@ -64,7 +64,7 @@ func (f *family) train(documents []string, size int) (*vocabulary, error) {
 			documents[i] = norm.NFC.String(documents[i])
 		}
 	}
-	b, err := TrainBPE(documents, f.words, size-len(f.special))
+	b, err := TrainBPE(documents, f.words, "", size-len(f.special))
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@
 package fresh
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -52,13 +51,7 @@ func Create(dir string, sizes Sizes, texts []string, seed uint64) (Facts, error)
 // configuration.
 func (s Sizes) write(dir string, v *vocabulary, facts *Facts) error {
 	for name, value := range s.files(v) {
-		err := checkpoints.WriteAtomic(filepath.Join(dir, name), func(w io.Writer) error {
-			e := json.NewEncoder(w)
-			e.SetEscapeHTML(false)
-			e.SetIndent("", "  ")
-			return e.Encode(value)
-		})
-		if err != nil {
+		if err := writeJSON(filepath.Join(dir, name), value); err != nil {
 			return err
 		}
 	}

@@ -35,7 +35,8 @@ func Init(parameters model.Parameters, seed uint64) map[string]*tensor.Dense {
 				values[i] = 1
 			}
 		case model.Places:
-			values = positions(int(math.Sqrt(float64(shape[0]))), shape[1])
+			rows, width := shape[len(shape)-2], shape[len(shape)-1]
+			values = positions(int(math.Sqrt(float64(rows))), width)
 		case model.Row:
 			normal(values, p.Name, seed, 1)
 		case model.Output:

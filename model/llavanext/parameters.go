@@ -17,15 +17,7 @@ func (b *Backbone) Parameters() model.Parameters {
 	p.LayerNorm(b.tower+"pre_layrnorm", v.Hidden)
 	read := len(p)
 	for i := range v.Layers {
-		layer := fmt.Sprintf("%sencoder.layers.%d.", b.tower, i)
-		p.LayerNorm(layer+"layer_norm1", v.Hidden)
-		for _, name := range []string{"q_proj", "k_proj", "v_proj"} {
-			p.Linear(layer+"self_attn."+name, v.Hidden, v.Hidden, true)
-		}
-		p.Residual(layer+"self_attn.out_proj", v.Hidden, v.Hidden, true, v.Layers)
-		p.LayerNorm(layer+"layer_norm2", v.Hidden)
-		p.Linear(layer+"mlp.fc1", v.Intermediate, v.Hidden, true)
-		p.Residual(layer+"mlp.fc2", v.Hidden, v.Intermediate, true, v.Layers)
+		p.ViTLayer(fmt.Sprintf("%sencoder.layers.%d.", b.tower, i), v.Hidden, v.Intermediate, v.Layers)
 		if i < b.layer {
 			read = len(p)
 		}
