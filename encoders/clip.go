@@ -56,42 +56,27 @@ func readTowers(raw []byte) (text, vision towerConfig, err error) {
 	return text, vision, err
 }
 
-func buildCLIP(m *Model, raw []byte, o Options) error {
+func readCLIP(m *Model, raw []byte) (towers, error) {
 	text, vision, err := readTowers(raw)
 	if err != nil {
-		return err
+		return towers{}, err
 	}
 	w := m.weights
-	g := model.NewGraph("clip-images", w)
-	if err := clipVision(g, w, vision, m.processor); err != nil {
-		return err
-	}
-	s, err := m.open(g, o)
-	if err != nil {
-		return err
-	}
-	m.images = &tower{Session: s, input: inPixels, output: outEmbedding}
+	t := towers{weights: w, images: func(g *model.Graph) (string, int64, error) { return clipVision(g, w, vision, m.processor) }}
 	if !w.Has("text_projection.weight") {
-		return nil // a vision tower alone
+		return t, nil // a vision tower alone
 	}
 	table, err := shape(w, "text_model.embeddings.position_embedding.weight", 0, 0)
 	if err != nil {
-		return err
+		return t, err
 	}
-	t, err := openTokenizer(m.path, int(table[0]))
+	tokenizer, err := openTokenizer(m.path, int(table[0]))
 	if err != nil {
-		return err
+		return t, err
 	}
-	m.texts = &textTower{tokenizer: t, end: endOfText(text.EndToken), padded: true}
-	g = model.NewGraph("clip-texts", w)
-	if err := clipText(g, w, text, table[1]); err != nil {
-		return err
-	}
-	if s, err = m.open(g, o); err != nil {
-		return err
-	}
-	m.texts.tower = tower{Session: s, input: inIDs, output: outEmbedding}
-	return nil
+	m.texts = &textTower{tokenizer: tokenizer, end: endOfText(text.EndToken), padded: true}
+	t.texts = func(g *model.Graph) (string, int64, error) { return clipText(g, w, text, table[1]) }
+	return t, nil
 }
 
 // Names of the graphs' inputs and outputs.
@@ -103,32 +88,32 @@ const (
 )
 
 // clipVision builds pixels -> visual_projection(post_layernorm(class token of the last layer)).
-func clipVision(g *model.Graph, w model.Weights, c towerConfig, p *processor) error {
+func clipVision(g *model.Graph, w model.Weights, c towerConfig, p *processor) (string, int64, error) {
 	const key = "vision_model."
 	conv, err := shape(w, key+"embeddings.patch_embedding.weight", 0, 3, 0, 0)
 	if err != nil {
-		return err
+		return "", 0, err
 	}
 	hidden, patch := conv[0], int(conv[2])
 	rows := (p.height/patch)*(p.width/patch) + 1
 	table, err := shape(w, key+"embeddings.position_embedding.weight", 0, hidden)
 	if err != nil {
-		return err
+		return "", 0, err
 	}
 	if int(table[0]) != rows {
-		return fmt.Errorf("crops of %dx%d pixels make %d patches of %d pixels; the position table has %d (plus the class token): "+
+		return "", 0, fmt.Errorf("crops of %dx%d pixels make %d patches of %d pixels; the position table has %d (plus the class token): "+
 			"the preprocessor's crop_size does not fit the model", p.height, p.width, rows-1, patch, table[0]-1)
 	}
 	v, err := c.vit(hidden, key)
 	if err != nil {
-		return err
+		return "", 0, err
 	}
 	pixels := g.Input(inPixels, onnx.Float, onnx.Dims("pictures", 3, p.height, p.width))
 	class := g.Op("Reshape", g.Param(key+"embeddings.class_embedding"), g.Ints(1, 1, -1))
 	x := v.Embed(g, pixels, patch, key+"embeddings.patch_embedding", class, g.Param(key+"embeddings.position_embedding.weight"))
 	x = g.LayerNorm(x, key+"pre_layrnorm", v.Eps) // (sic)
 	x = g.LayerNorm(classTokens(g, v, x, pixels, rows, c.Layers), key+"post_layernorm", v.Eps)
-	return embedding(g, w, g.Linear(x, "visual_projection", ""), "visual_projection.weight", hidden, "pictures")
+	return project(g, w, x, "visual_projection", hidden)
 }
 
 // classTokens runs x [pictures, rows, hidden] through the layers and returns the first row of each: [pictures, hidden]. The
@@ -153,11 +138,11 @@ func layersOf(g *model.Graph, v *model.ViT, x string, layers int, s model.Span, 
 
 // clipText builds ids -> text_projection(final_layer_norm(state at the end token)). Attention is causal, so what stands
 // behind the end token of a shorter text changes nothing.
-func clipText(g *model.Graph, w model.Weights, c towerConfig, hidden int64) error {
+func clipText(g *model.Graph, w model.Weights, c towerConfig, hidden int64) (string, int64, error) {
 	const key = "text_model."
 	v, err := c.vit(hidden, key)
 	if err != nil {
-		return err
+		return "", 0, err
 	}
 	ids := g.Input(inIDs, onnx.Int64, onnx.Dims("texts", "length"))
 	ends := g.Input(inEnds, onnx.Int64, onnx.Dims("texts"))
@@ -174,17 +159,16 @@ func clipText(g *model.Graph, w model.Weights, c towerConfig, hidden int64) erro
 	toEnd := upTo(g.Op("Reshape", g.Op("Mod", ends, length), g.Ints(-1, 1, 1, 1))) // [texts, 1, 1, length]
 	span := model.Span{Shape: g.Shape(-1, length, int(hidden)), Mask: causal}
 	x = g.LayerNorm(layersOf(g, v, x, c.Layers, span, ends, toEnd), key+"final_layer_norm", v.Eps)
-	return embedding(g, w, g.Linear(x, "text_projection", ""), "text_projection.weight", hidden, "texts")
+	return project(g, w, x, "text_projection", hidden)
 }
 
-// embedding declares the graph's output, the product with a projection matrix [width, hidden].
-func embedding(g *model.Graph, w model.Weights, x, matrix string, hidden int64, of string) error {
-	size, err := shape(w, matrix, 0, hidden)
+// project returns the product with a projection matrix [width, hidden], and its width.
+func project(g *model.Graph, w model.Weights, x, matrix string, hidden int64) (string, int64, error) {
+	size, err := shape(w, matrix+".weight", 0, hidden)
 	if err != nil {
-		return err
+		return "", 0, err
 	}
-	g.Output(outEmbedding, x, onnx.Float, onnx.Dims(of, size[0]))
-	return nil
+	return g.Linear(x, matrix, ""), size[0], nil
 }
 
 // endOfText returns the rule by which transformers finds a text's end token: at the first eos_token_id, but where that is 2,

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"assay/checkpoints"
@@ -11,83 +12,74 @@ import (
 	"assay/onnx"
 )
 
-func buildDINO(m *Model, raw []byte, o Options) error {
+func readDINO(m *Model, raw []byte) (towers, error) {
 	c := struct {
 		towerConfig
 		ModelType string `json:"model_type"`
 	}{towerConfig: towerConfig{Layers: 12, Heads: 12, Activation: "gelu", Eps: 1e-6}}
 	if err := json.Unmarshal(raw, &c); err != nil {
-		return fmt.Errorf("config.json: %w", err)
+		return towers{}, fmt.Errorf("config.json: %w", err)
 	}
 	w := dinoWeights{m.weights}
 	w.rename()
-	g := model.NewGraph("dinov2", w)
-	if err := dinoVision(g, w, c.towerConfig, m.processor, c.ModelType == "dinov2_with_registers"); err != nil {
-		return err
-	}
-	s, err := m.open(g, o)
-	if err != nil {
-		return err
-	}
-	m.images = &tower{Session: s, input: inPixels, output: outEmbedding}
-	return nil
+	return towers{weights: w, images: func(g *model.Graph) (string, int64, error) {
+		return dinoVision(g, w, c.towerConfig, m.processor, c.ModelType == "dinov2_with_registers")
+	}}, nil
 }
 
 // dinoVision builds pixels -> layernorm(class token of the last layer), which is pooler_output.
-func dinoVision(g *model.Graph, w model.Weights, c towerConfig, p *processor, registers bool) error {
+func dinoVision(g *model.Graph, w model.Weights, c towerConfig, p *processor, registers bool) (string, int64, error) {
 	conv, err := shape(w, "embeddings.patch_embeddings.projection.weight", 0, 3, 0, 0)
 	if err != nil {
-		return err
+		return "", 0, err
 	}
 	hidden, patch := conv[0], int(conv[2])
 	v, err := c.vit(hidden, "")
 	if err != nil {
-		return err
+		return "", 0, err
 	}
-	table, err := dinoPositions(w, int(hidden), p.height/patch, p.width/patch, registers)
+	positions, err := dinoPositions(g, w, hidden, p.height/patch, p.width/patch, registers)
 	if err != nil {
-		return err
+		return "", 0, err
 	}
-	rows := len(table) / int(hidden)
+	rows := (p.height/patch)*(p.width/patch) + 1
 	pixels := g.Input(inPixels, onnx.Float, onnx.Dims("pictures", 3, p.height, p.width))
-	positions := g.Floats([]int64{int64(rows), hidden}, table...)
 	x := v.Embed(g, pixels, patch, "embeddings.patch_embeddings.projection", g.Param("embeddings.cls_token"), positions)
 	if registers { // [1, registers, hidden], without positions, between class token and patches
 		tokens, err := shape(w, "embeddings.register_tokens", 1, 0, hidden)
 		if err != nil {
-			return err
+			return "", 0, err
 		}
 		part := func(from, to int64) string { return g.Op("Slice", x, g.Ints(from), g.Ints(to), g.Ints(1)) }
 		more := g.Op("Expand", g.Param("embeddings.register_tokens"), g.Shape(g.SizeOf(pixels, 0), int(tokens[1]), v.Hidden))
 		x = g.OpA("Concat", onnx.Attrs{"axis": 1}, part(0, 1), more, part(1, int64(rows)))
 		rows += int(tokens[1])
 	}
-	x = g.LayerNorm(classTokens(g, v, x, pixels, rows, c.Layers), "layernorm", v.Eps)
-	g.Output(outEmbedding, x, onnx.Float, onnx.Dims("pictures", hidden))
-	return nil
+	return g.LayerNorm(classTokens(g, v, x, pixels, rows, c.Layers), "layernorm", v.Eps), hidden, nil
 }
 
-// dinoPositions returns the positions [1 + height*length, hidden] of a grid of patches: the stored square table resampled,
-// since published models are trained on larger pictures (518 pixels) than they are used with.
-func dinoPositions(w model.Weights, hidden, height, length int, antialias bool) ([]float32, error) {
+// dinoPositions returns the positions [1, 1 + height*length, hidden] of a grid of patches: the stored square table, for other
+// grids resampled, since published models are trained on larger pictures (518 pixels) than they are used with. A resampled
+// table is a constant.
+func dinoPositions(g *model.Graph, w model.Weights, hidden int64, height, length int, antialias bool) (string, error) {
 	const name = "embeddings.position_embeddings"
-	size, err := shape(w, name, 1, 0, int64(hidden))
+	size, err := shape(w, name, 1, 0, hidden)
 	if err != nil {
-		return nil, err
-	}
-	table, err := values(w, name)
-	if err != nil {
-		return nil, err
+		return "", err
 	}
 	side := int(math.Sqrt(float64(size[1] - 1)))
 	if side*side != int(size[1])-1 {
-		return nil, fmt.Errorf("%s has %d places, which is no square and a class token", name, size[1])
+		return "", fmt.Errorf("%s has %d places, which is no square and a class token", name, size[1])
 	}
-	grid := table[hidden:]
-	if height != side || length != side {
-		grid = resample(grid, side, height, length, hidden, antialias)
+	if height == side && length == side {
+		return g.Param(name), nil
 	}
-	return append(append([]float32(nil), table[:hidden]...), grid...), nil
+	table, err := values(w, name)
+	if err != nil {
+		return "", err
+	}
+	grid := resample(table[hidden:], side, height, length, int(hidden), antialias)
+	return g.Floats([]int64{1, int64(height*length) + 1, hidden}, append(slices.Clone(table[:hidden]), grid...)...), nil
 }
 
 // dinoWeights is a DINOv2 checkpoint under CLIP's names, with the two matrices that published giant models store as one

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"gorgonia.org/tensor"
+
 	"assay/checkpoints"
 	"assay/data"
 	"assay/model"
@@ -48,8 +50,9 @@ type Model struct {
 	images      *tower
 	texts       *textTower // nil: none
 	batch       int
-	fingerprint string               // what Fingerprint is made of
-	weights     *checkpoints.Weights // nil for .onnx files
+	fingerprint string                   // what Fingerprint is made of
+	weights     *checkpoints.Weights     // nil for .onnx files
+	trained     map[string]*tensor.Dense // parameters of a Tuner by name; nil: the weights are constants of the graphs
 }
 
 var _ Encoder = (*Model)(nil)
@@ -77,40 +80,114 @@ func Open(path string, o Options) (*Model, error) {
 	return m, nil
 }
 
-// family builds the graphs of one architecture. raw is config.json.
-type family func(m *Model, raw []byte, o Options) error
+// towers build the parts of a checkpoint's architecture into a graph over weights: they declare the inputs and return the
+// embedding, [pictures or texts, width].
+type towers struct {
+	weights model.Weights
+	images  func(g *model.Graph) (embedding string, width int64, err error)
+	texts   func(g *model.Graph) (embedding string, width int64, err error) // nil: none
+}
 
-var families = map[string]family{"clip": buildCLIP, "clip_vision_model": buildCLIP, "dinov2": buildDINO, "dinov2_with_registers": buildDINO}
+// family reads the configuration of one architecture, config.json, and opens the tokenizer if there is one.
+type family func(m *Model, raw []byte) (towers, error)
+
+var families = map[string]family{"clip": readCLIP, "clip_vision_model": readCLIP, "dinov2": readDINO, "dinov2_with_registers": readDINO}
 
 func openCheckpoint(dir string, o Options) (*Model, error) {
-	file := filepath.Join(dir, "config.json")
-	raw, err := os.ReadFile(file)
+	m, t, err := readCheckpoint(dir, o)
 	if err != nil {
 		return nil, err
 	}
-	var c struct {
-		ModelType string `json:"model_type"`
-	}
-	if err := json.Unmarshal(raw, &c); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	build := families[c.ModelType]
-	if build == nil {
-		return nil, fmt.Errorf("%s: model_type %q is no encoder that is known (clip, clip_vision_model, dinov2, dinov2_with_registers are)", file, c.ModelType)
-	}
-	m := &Model{path: dir, batch: o.Batch}
-	if m.processor, err = readProcessor(dir); err != nil {
-		return nil, err
-	}
-	if m.weights, err = checkpoints.OpenWeights(dir); err != nil {
-		return nil, err
-	}
-	if err := build(m, raw, o); err != nil {
+	if err := m.openTowers(t, o); err != nil {
 		m.Close()
 		return nil, err
 	}
 	m.fingerprint = fmt.Sprintf("%s %+v %d", model.Fingerprint(dir, m.weights), *m.processor, m.texts.limit())
 	return m, nil
+}
+
+// readCheckpoint opens all of a checkpoint but the sessions.
+func readCheckpoint(dir string, o Options) (*Model, towers, error) {
+	file := filepath.Join(dir, "config.json")
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, towers{}, err
+	}
+	var c struct {
+		ModelType string `json:"model_type"`
+	}
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return nil, towers{}, fmt.Errorf("%s: %w", file, err)
+	}
+	read := families[c.ModelType]
+	if read == nil {
+		return nil, towers{}, fmt.Errorf("%s: model_type %q is no encoder that is known (clip, clip_vision_model, dinov2, dinov2_with_registers are)", file, c.ModelType)
+	}
+	m := &Model{path: dir, batch: o.Batch}
+	if m.processor, err = readProcessor(dir); err != nil {
+		return nil, towers{}, err
+	}
+	if m.weights, err = checkpoints.OpenWeights(dir); err != nil {
+		return nil, towers{}, err
+	}
+	t, err := read(m, raw)
+	if err != nil {
+		m.Close()
+		return nil, towers{}, err
+	}
+	return m, t, nil
+}
+
+// openTowers makes the sessions of pictures and texts.
+func (m *Model) openTowers(t towers, o Options) (err error) {
+	if m.images, err = m.openTower(t, "images", inPixels, t.images, o); err != nil || t.texts == nil {
+		return err
+	}
+	texts, err := m.openTower(t, "texts", inIDs, t.texts, o)
+	if err != nil {
+		return err
+	}
+	m.texts.tower = *texts
+	return nil
+}
+
+func (m *Model) openTower(t towers, of, input string, build func(*model.Graph) (string, int64, error), o Options) (*tower, error) {
+	g := m.graph(of, t)
+	x, width, err := build(g)
+	if err != nil {
+		return nil, err
+	}
+	g.Output(outEmbedding, x, onnx.Float, onnx.Dims(of, width))
+	s, err := m.open(g, o)
+	if err != nil {
+		return nil, err
+	}
+	params, err := m.values(g)
+	return &tower{Session: s, input: input, output: outEmbedding, params: params}, err
+}
+
+// graph starts a graph over the checkpoint's weights; in a [Tuner] they are inputs.
+func (m *Model) graph(name string, t towers) *model.Graph {
+	if m.trained != nil {
+		return model.NewTrainedGraph(name, t.weights)
+	}
+	return model.NewGraph(name, t.weights)
+}
+
+// values are the trained parameters of a graph by name, read when a graph first asks for them.
+func (m *Model) values(g *model.Graph) (map[string]*tensor.Dense, error) {
+	in := make(map[string]*tensor.Dense, len(g.Params))
+	for _, p := range g.Params {
+		if m.trained[p.Name] == nil {
+			t, err := m.weights.Dense(p.Name)
+			if err != nil {
+				return nil, err
+			}
+			m.trained[p.Name] = t
+		}
+		in[p.Name] = m.trained[p.Name]
+	}
+	return in, nil
 }
 
 // open makes a session of a graph over the checkpoint's weights. Threads do not spin: pictures are decoded meanwhile.

@@ -97,9 +97,18 @@ func (t *textTower) together(ids [][]int64, order []int, batch int) int {
 	return n
 }
 
-// encodeIDs runs the tower on texts, padded behind their ends to the longest or to the graph's length. The first text fills
-// up what a graph of a fixed number lacks.
+// encodeIDs runs the tower on texts.
 func (t *textTower) encodeIDs(ctx context.Context, texts [][]int64) ([][]float32, error) {
+	in, err := t.feeds(texts)
+	if err != nil {
+		return nil, err
+	}
+	return t.run(ctx, len(texts), in)
+}
+
+// feeds lays texts out, padded behind their ends to the longest or to the graph's length. The first text fills up what a
+// graph of a fixed number lacks.
+func (t *textTower) feeds(texts [][]int64) (map[string]*tensor.Dense, error) {
 	length := t.length
 	for _, ids := range texts {
 		if length = max(length, len(ids)); t.length > 0 && length > t.length {
@@ -130,14 +139,14 @@ func (t *textTower) encodeIDs(ctx context.Context, texts [][]int64) ([][]float32
 			ends[i] = int64(i*length + at)
 		}
 	}
-	in := map[string]*tensor.Dense{t.input: tensor.New(tensor.WithShape(n, length), tensor.WithBacking(ids))}
+	in := map[string]*tensor.Dense{inIDs: tensor.New(tensor.WithShape(n, length), tensor.WithBacking(ids))}
 	if t.mask != "" {
 		in[t.mask] = tensor.New(tensor.WithShape(n, length), tensor.WithBacking(mask))
 	}
 	if t.end != nil {
 		in[inEnds] = tensor.New(tensor.WithShape(n), tensor.WithBacking(ends))
 	}
-	return t.run(ctx, len(texts), in)
+	return in, nil
 }
 
 // tokenizer is CLIP's, from tokenizer.json.

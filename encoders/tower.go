@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"runtime"
 	"slices"
@@ -20,11 +21,13 @@ import (
 type tower struct {
 	*ort.Session
 	input, output string
-	fixed         int // entries of a run, if the graph allows no other number; 0: any
+	fixed         int                      // entries of a run, if the graph allows no other number; 0: any
+	params        map[string]*tensor.Dense // inputs of every run
 }
 
 // run returns the embeddings of n entries. An output of rank 3 is cut to its first token, the class token.
 func (t *tower) run(ctx context.Context, n int, in map[string]*tensor.Dense) ([][]float32, error) {
+	maps.Copy(in, t.params)
 	out, err := t.Run(ctx, in)
 	if err != nil {
 		return nil, err

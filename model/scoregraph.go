@@ -71,7 +71,9 @@ func buildGraph(g *Graph, b Backbone, head *HeadConfig, s graphSpec) (*built, er
 	h := dec.Build(g, x, cos, sin, p) // [selected, hidden]
 	hs := g.OpA("Gather", onnx.Attrs{"axis": 0}, h, scoreRows)
 	g.Last().Meta = map[string]string{onnx.MetaUnique: "true"}
-	z, score := head.Build(g, hs)
+	z, score := head.Build(g, h)
+	z = g.OpA("Gather", onnx.Attrs{"axis": 0}, z, scoreRows)
+	score = g.OpA("Gather", onnx.Attrs{"axis": 0}, score, scoreRows)
 
 	out := &built{Grads: map[string]string{}}
 	g.Output(outScore, score, onnx.Float, onnx.Dims("examples"))
@@ -172,17 +174,9 @@ func (g *Graph) differentiate(out *built, s graphSpec) error {
 	default:
 		return nil
 	}
-	grads, err := grad.Append(g.M, o)
-	if err != nil {
-		return err
-	}
-	for _, name := range o.Wrt {
-		as := "grad." + name
-		g.M.Nodes = append(g.M.Nodes, &onnx.Node{Name: as, Op: "Identity", Inputs: []string{grads[name]}, Outputs: []string{as}})
-		g.M.Outputs = append(g.M.Outputs, onnx.ValueInfo{Name: as, Type: onnx.Float})
-		out.Grads[name] = as
-	}
-	return nil
+	var err error
+	out.Grads, err = g.gradients(o)
+	return err
 }
 
 // inPixels is the vision input of every family: its gradient is the pixel gradient.
