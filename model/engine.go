@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 
@@ -36,6 +37,7 @@ type engine struct {
 	options  Options
 	pictures *pictureCache
 
+	few     bool                     // parameters: see small
 	tuned   bool                     // own tensors are inputs of the graphs
 	full    bool                     // so are the backbone's parameters
 	trained map[string]*tensor.Dense // values of the backbone's trained parameters, read when a graph first asks for them
@@ -88,6 +90,8 @@ func (e *engine) open() (err error) {
 		cache = 64 << 20
 	}
 	e.pictures = newPictureCache(cache, e.options.Folder)
+	parameters, _ := e.Weights()
+	e.few = parameters <= mostSmall && !e.onCUDA()
 	if e.text, err = text.Open(c.Backbone, c.ScoreToken, int64(e.backbone.Decoder().Vocab), text.WithTemplate(c.ChatTemplate)); err != nil {
 		return err
 	}
@@ -259,7 +263,11 @@ func (e *engine) session(name string, build func(g *Graph) (*built, error)) (*se
 	if err := e.readTrained(b.Params); err != nil {
 		return nil, err
 	}
-	o, err := ort.Open(b.Model, ort.Options{Device: e.options.Device, Threads: e.options.Threads, Folder: e.backbone.Weights.Folder(), LowMemory: true})
+	options := ort.Options{Device: e.options.Device, Threads: e.options.Threads, Folder: e.backbone.Weights.Folder(), LowMemory: true}
+	if e.small() {
+		options.Threads, options.LowMemory = 1, false
+	}
+	o, err := ort.Open(b.Model, options)
 	if err != nil {
 		return nil, fmt.Errorf("opening the %s graph of %s: %w", name, e.config.Backbone, err)
 	}
@@ -341,7 +349,8 @@ func (e *engine) packing() packing {
 
 func (e *engine) positions(s *Sample) [][]int64 { return e.backbone.Positions(s.IDs, s.Pictures) }
 
-// score returns score01 of every sample. All samples of one run have the same length, so one graph serves every batch.
+// score returns score01 of every sample. All samples of one run have the same length, so one graph serves every batch. A score
+// does not depend on the batch: see small and packing.span for what that takes.
 func (e *engine) score(ctx context.Context, samples []*Sample, hidden bool) (scores []float64, states [][]float32, err error) {
 	inGraph := e.visionTrained()
 	spec := graphSpec{Groups: 1, Vision: inGraph, Hidden: hidden}
@@ -353,49 +362,72 @@ func (e *engine) score(ctx context.Context, samples []*Sample, hidden bool) (sco
 	}
 	pk := e.packing()
 	scores, states = make([]float64, len(samples)), make([][]float32, len(samples))
-	for _, batch := range equalLengths(samples, pk, maxRows) {
-		part := make([]*Sample, len(batch))
-		for i, j := range batch {
-			part[i] = samples[j]
-		}
-		p, err := pk.pack(part, e.positions)
-		if err != nil {
-			return nil, nil, err
-		}
-		var seen []*Picture // features of a batch at a time: those of all samples may be many times the weights
+	rows := maxRows
+	if e.small() {
+		rows = smallRows
+	}
+	batches := equalLengths(samples, pk, rows)
+	for wave := range slices.Chunk(batches, e.lanes()) { // features of a wave at a time: those of all samples may be many times the weights
+		var seen []*Picture
 		if !inGraph {
+			var part []*Sample
+			for _, batch := range wave {
+				for _, j := range batch {
+					part = append(part, samples[j])
+				}
+			}
 			if seen, err = e.see(ctx, part); err != nil {
 				return nil, nil, err
 			}
 		}
-		feeds, err := e.sight(p, inGraph)
-		if err != nil {
-			return nil, nil, err
-		}
-		out, err := e.run(ctx, s, p.feeds, feeds)
+		err := e.abreast(len(wave), func(k int) error { return e.scoreBatch(ctx, s, samples, wave[k], inGraph, scores, states) })
 		if err != nil {
 			return nil, nil, err
 		}
 		for _, q := range seen { // the cache keeps what fits
 			q.features = nil
 		}
-		for place, i := range p.order {
-			v := float64(out[outScore].Data().([]float32)[place])
-			if math.IsNaN(v) || math.IsInf(v, 0) {
-				return nil, nil, fmt.Errorf("the score is %g: the scorer's or the backbone's weights are damaged", v)
-			}
-			scores[batch[i]] = v
-			if hidden {
-				n := e.backbone.Decoder().Hidden
-				states[batch[i]] = out[outHidden].Data().([]float32)[place*n : (place+1)*n]
-			}
-		}
 	}
 	return scores, states, nil
 }
 
-// maxRows bounds the tokens of one forward pass.
-const maxRows = 4096
+// scoreBatch scores the samples with these indices, all of one length, and notes the states if the graph has them.
+func (e *engine) scoreBatch(ctx context.Context, s *session, samples []*Sample, batch []int, inGraph bool, scores []float64, states [][]float32) error {
+	part := make([]*Sample, len(batch))
+	for i, j := range batch {
+		part[i] = samples[j]
+	}
+	p, err := e.packing().pack(part, e.positions)
+	if err != nil {
+		return err
+	}
+	feeds, err := e.sight(p, inGraph)
+	if err != nil {
+		return err
+	}
+	out, err := e.run(ctx, s, p.feeds, feeds)
+	if err != nil {
+		return err
+	}
+	for place, i := range p.order {
+		v := float64(out[outScore].Data().([]float32)[place])
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("the score is %g: the scorer's or the backbone's weights are damaged", v)
+		}
+		scores[batch[i]] = v
+		if hidden := out[outHidden]; hidden != nil {
+			n := e.backbone.Decoder().Hidden
+			states[batch[i]] = hidden.Data().([]float32)[place*n : (place+1)*n]
+		}
+	}
+	return nil
+}
+
+// Bounds of the tokens of one forward pass; those of a small model's stay in a core's cache.
+const (
+	maxRows   = 4096
+	smallRows = 1024
+)
 
 // equalLengths sorts sample indices into batches of equal shape of at most rows tokens (at least one sample each).
 func equalLengths(samples []*Sample, pk packing, rows int) [][]int {

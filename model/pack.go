@@ -58,8 +58,8 @@ func (o packing) span(s *Sample, i int) span {
 		at--
 	}
 	switch {
-	case !o.loss: // causal: what follows cannot change the score
-		return span{length: at + 1, first: at, selected: 1, scorePos: at, index: i}
+	case !o.loss: // Causal: what follows cannot change the score. Two rows are read, so that no product has a single row, which is summed in another order than many.
+		return span{length: at + 1, first: at - 1, selected: 2, scorePos: at, index: i}
 	case o.all: // the last token predicts nothing
 		n := len(s.IDs) - 1
 		return span{length: n, first: 0, selected: n, scorePos: at, index: i, predicted: n}

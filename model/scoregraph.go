@@ -71,7 +71,7 @@ func buildGraph(g *Graph, b Backbone, head *HeadConfig, s graphSpec) (*built, er
 	h := dec.Build(g, x, cos, sin, p) // [selected, hidden]
 	hs := g.OpA("Gather", onnx.Attrs{"axis": 0}, h, scoreRows)
 	g.Last().Meta = map[string]string{onnx.MetaUnique: "true"}
-	z, score := head.Build(g, h)
+	z, score := head.Build(g, h) // of all selected rows: see packing.span
 	z = g.OpA("Gather", onnx.Attrs{"axis": 0}, z, scoreRows)
 	score = g.OpA("Gather", onnx.Attrs{"axis": 0}, score, scoreRows)
 

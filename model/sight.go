@@ -9,9 +9,12 @@ import (
 	"assay/onnx"
 )
 
-// mostPixels bounds the values of pixel_values of one run of the vision tower (24 tiles of 336 x 336); a single picture may
-// have more.
-const mostPixels = 24 * 3 * 336 * 336
+// Bounds of the values of pixel_values of one run of the vision tower: 24 tiles of 336 x 336; of a small model what stays in a
+// core's cache. A single picture may have more.
+const (
+	mostPixels  = 24 * 3 * 336 * 336
+	smallPixels = 1 << 18
+)
 
 // see runs the vision tower over all pictures that have no features yet, each distinct one once, and remembers them. Only
 // pictures of one layout run together: nothing is padded, and features do not depend on the company a picture is seen in. It
@@ -34,24 +37,31 @@ func (e *engine) see(ctx context.Context, samples []*Sample) (seen []*Picture, e
 	}
 	hidden := e.backbone.Decoder().Hidden
 	sortByLayout(todo)
+	most := mostPixels
+	if e.small() {
+		most = smallPixels
+	}
+	var runs [][]*Picture
 	for len(todo) > 0 {
 		n, values := 1, len(todo[0].Pixels)
-		for n < len(todo) && todo[n].Layout == todo[0].Layout && values+len(todo[n].Pixels) <= mostPixels {
+		for n < len(todo) && todo[n].Layout == todo[0].Layout && values+len(todo[n].Pixels) <= most {
 			values += len(todo[n].Pixels)
 			n++
 		}
-		if err := e.look(ctx, todo[:n], hidden); err != nil {
-			return nil, err
+		runs, todo = append(runs, todo[:n]), todo[n:]
+	}
+	return seen, e.abreast(len(runs), func(i int) error {
+		if err := e.look(ctx, runs[i], hidden); err != nil {
+			return err
 		}
-		for _, p := range todo[:n] {
+		for _, p := range runs[i] {
 			for _, twin := range same[p.key][1:] {
 				twin.features = p.features
 			}
 			e.pictures.put(&Picture{Height: p.Height, Width: p.Width, Rows: p.Rows, Tokens: p.Tokens, Layout: p.Layout, key: p.key, features: p.features})
 		}
-		todo = todo[n:]
-	}
-	return seen, nil
+		return nil
+	})
 }
 
 // sortByLayout puts pictures of one layout side by side, in the order in which layouts appear.

@@ -1,0 +1,43 @@
+package model
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+)
+
+// mostSmall is the number of parameters up to which a model counts as small: a few milliseconds a pair on one core.
+const mostSmall = 16 << 20
+
+// small reports whether every run of this engine has a core to itself, as those of small scorers on the CPU have: that is faster
+// than to share each matrix product among cores, and a score does not depend on what is scored beside it. (ONNX Runtime cuts a
+// product for its threads by the number of rows, and sums in another order if a part is narrower than 128 columns.) Training,
+// large models and GPUs have one run at a time.
+func (e *engine) small() bool { return e.few && !e.tuned }
+
+// lanes is how many runs go on side by side.
+func (e *engine) lanes() int {
+	switch {
+	case !e.small():
+		return 1
+	case e.options.Threads > 0:
+		return e.options.Threads
+	}
+	return runtime.NumCPU()
+}
+
+// abreast calls f for 0 to n-1, in as many goroutines as there are lanes.
+func (e *engine) abreast(n int, f func(i int) error) error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	free := make(chan struct{}, e.lanes())
+	for i := range n {
+		free <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-free }()
+			errs[i] = f(i)
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
