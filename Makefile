@@ -6,8 +6,9 @@ export CGO_LDFLAGS := "-L$(CURDIR)/build/lib" $(CGO_LDFLAGS)
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: build ## run the main job: label, train and score on photographs (DEMO=short: in a short form)
-	@tools/demo.sh $(DEMO)
+demo: build ## label, train, score and report on photographs (DEMO=short: in a short form; DEMO_PHOTOS=folder: examine those)
+	@go build -trimpath -o build/bin/ ./tools/demo
+	@tools/demo.sh
 
 test: setup ## run all tests
 	@go run ./tools/testsum -timeout 20m ./...
@@ -21,6 +22,9 @@ bench: build ## measure beside PyTorch (installed into build/), into docs/benchm
 
 parity: build ## check from Python what is written and served (PyTorch, PEFT, datasets, TensorBoard go into build/)
 	@tools/parity/run.sh
+
+pretrain: build ## make the small checkpoints in backbones/ anew (hours; goes on where it stopped)
+	@tools/pretrain.sh
 
 setup: ## install what building and running need into build/
 	@tools/setup/onnxruntime.sh
@@ -40,4 +44,4 @@ clean: ## remove what make build made
 distclean: clean ## remove what was installed, too
 	rm -rf build
 
-.PHONY: help demo test build bench parity setup cuda clean distclean
+.PHONY: help demo pretrain test build bench parity setup cuda clean distclean

@@ -1,41 +1,76 @@
 #!/usr/bin/env bash
-# make demo: data from photographs, a small backbone, training, scoring of photographs never trained on, a report.
-# DEMO=short (make demo DEMO=short) does the same with little data and few steps.
+# make demo: ADIEE's pipeline on the miniature world of edits (docs/miniature.md): data from photographs, labels by rules, a
+# scorer, scores of photographs that were never used, a report. A second call goes on where the first one stopped.
+#
+#   DEMO=short        little data and few steps: everything runs, the figures mean nothing
+#   DEMO_PHOTOS=DIR   examine the scorer on all photographs of that folder instead of the held-out ones
+#   DEMO_BIN, DEMO_TOOL   folders of the commands and of tools/demo, if others than make's
 set -euo pipefail
-cd "$(dirname "$0")/.."
-form=${1:-full}
-out=build/demo
-config=examples/demo.yaml
-crops=100
-say() { printf '\n== %s\n' "$*"; }
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+bin=${DEMO_BIN:-bin}            # train, score, label
+tool=${DEMO_TOOL:-build/bin}    # demo
+held=tissue,rocket
+case ${DEMO:-full} in
+full) out=build/demo configs=examples/miniature short=false instructions=1400 exam_instructions=280 ;;
+short) out=build/demo-short configs=build/demo-short short=true instructions=56 exam_instructions=28 ;;
+*) echo "error: DEMO=$DEMO: want short, or nothing" >&2; exit 2 ;;
+esac
+mkdir -p "$out"
 
-if [ "$form" = short ]; then
-	out=build/demo-short
-	crops=12
-	mkdir -p "$out"
-	config=$out/demo.yaml
-	sed -e 's#\.\./build/demo/#./#g' -e 's/^steps: .*/steps: 60/' examples/demo.yaml >"$config"
+# made TARGET NAME INPUT... -- COMMAND...: runs the command unless the target is newer than all inputs; keeps its time.
+made() {
+	local target=$1 name=$2 newer=yes start=$SECONDS code=0
+	shift 2
+	while [ "$1" != -- ]; do
+		[ "$target" -nt "$1" ] || newer=no
+		shift
+	done
+	shift
+	[ -e "$target" ] || newer=no
+	printf '\n== %s%s\n' "$name" "$([ $newer = yes ] && echo ': done before')"
+	[ $newer = no ] || return 0
+	printf '$ %s\n' "$*"
+	"$@" || code=$?
+	printf '%s\t%d\t%d\n' "$name" $((SECONDS - start)) $code >>"$out/times.tsv"
+	[ $code != 3 ] || echo "make demo goes on from here" >&2
+	return $code
+}
+
+# The short form's configurations: the same, but for the folder of the data and the length of the run.
+if $short; then
+	for c in label scorer; do
+		sed -E -e 's#\.\./\.\./build/demo/#./#g' -e 's/^(epochs|steps): .*/steps: 20/' examples/miniature/$c.yaml >"$out/new"
+		cmp -s "$out/new" "$out/$c.yaml" || cp "$out/new" "$out/$c.yaml"
+		rm "$out/new"
+	done
 fi
-mkdir -p build/bin
-go build -o build/bin/demo ./tools/demo
 
-say "edits of the photographs in examples/photos, with known degrees of success"
-[ -e "$out/data/held.jsonl" ] || build/bin/demo make --out "$out/data" --crops "$crops"
-say "a fresh small LLaVA-NeXT checkpoint (train init)"
-[ -e "$out/backbone" ] || bin/train init --out "$out/backbone" --sizes examples/init/demo.yaml --text "$out/data/texts.txt" --seed 1
-say "training (train --config $config)"
-bin/train --config "$config"
-say "scoring photographs never trained on (score batch)"
-bin/score batch --scorer "$out/run/scorer" --in "$out/data/held.jsonl" --out "$out/data/held-scores.jsonl"
-say "result"
-build/bin/demo report --scores "$out/data/held-scores.jsonl" | tee "$out/report.txt"
-cat <<END
+# The exam, and where its report goes. Photographs of one's own get a folder that is named after what is in it.
+exam=$out/exam report=$out
+examined=(--photos examples/photos --only $held)
+if [ -n "${DEMO_PHOTOS:-}" ]; then
+	[ -d "$DEMO_PHOTOS" ] || { echo "error: DEMO_PHOTOS=$DEMO_PHOTOS: no such folder" >&2; exit 2; }
+	report=$out/photos-$(cd "$DEMO_PHOTOS" && find . -maxdepth 1 -type f -exec cksum {} + | sort | cksum | cut -d ' ' -f 1)
+	exam=$report/exam
+	examined=(--photos "$DEMO_PHOTOS")
+fi
+clip=backbones/tiny-clip dino=backbones/tiny-dino scorer=$out/run/scorer
 
-data         $out/data (train.jsonl, held.jsonl, pictures/)
-backbone     $out/backbone
-scorer       $out/run/scorer
-metrics      $out/run/metrics.jsonl; TensorBoard: tensorboard --logdir $out/run
-scores       $out/data/held-scores.jsonl
-one pair     bin/score pair --scorer $out/run/scorer --source A.png --edit B.png --instruction "make it brighter"
-again        rm -r $out
-END
+made "$out/data" "data of photographs" -- \
+	"$bin/label" miniature --photos examples/photos --held $held --seed 1 --instructions $instructions --pictures embed --out "$out/data"
+made "$out/labels/table.parquet" "labels by ADIEE's rules" "$out/data" "$configs/label.yaml" $clip/* $dino/* -- \
+	"$bin/label" --config "$configs/label.yaml"
+made "$scorer" "training" "$out/labels/table.parquet" "$configs/scorer.yaml" backbones/tiny/* -- \
+	"$bin/train" --config "$configs/scorer.yaml"
+made "$exam" "exam" -- \
+	"$bin/label" miniature "${examined[@]}" --exam --seed 777 --instructions $exam_instructions --out "$exam"
+made "$exam/scores.jsonl" "scores" "$exam/edits.jsonl" "$scorer" -- \
+	"$bin/score" batch --scorer "$scorer" --in "$exam/edits.jsonl" --out "$exam/scores.jsonl"
+made "$exam/shuffled.jsonl" "instructions of other tasks" "$exam/edits.jsonl" -- \
+	"$tool/demo" shuffle --in "$exam/edits.jsonl" --out "$exam/shuffled.jsonl" --seed 1
+made "$exam/shuffled-scores.jsonl" "scores with these" "$exam/shuffled.jsonl" "$scorer" -- \
+	"$bin/score" batch --scorer "$scorer" --in "$exam/shuffled.jsonl" --out "$exam/shuffled-scores.jsonl"
+made "$exam/similarities.jsonl" "similarities to compare with" "$exam/edits.jsonl" $clip/* $dino/* -- \
+	"$bin/label" similarities --clip $clip --dino $dino --cache "$out/labels/cache" --in "$exam/edits.jsonl" --out "$exam/similarities.jsonl"
+"$tool/demo" report --data "$out/data" --labels "$out/labels/table.parquet" --exam "$exam" --scorer "$scorer" --times "$out/times.tsv" \
+	--out "$report" --short=$short

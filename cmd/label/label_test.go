@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"os/exec"
@@ -137,19 +138,24 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// Every configuration in examples/ is right but for data that are not there.
+// Every configuration below examples/ is right but for data that are not there.
 func TestExamples(t *testing.T) {
-	paths, err := filepath.Glob("../../examples/label*.yaml")
-	if err != nil || len(paths) < 2 {
-		t.Fatalf("%v %v", paths, err)
-	}
-	for _, path := range paths {
-		_, err := labeling.Load(path)
+	found := 0
+	err := filepath.WalkDir("../../examples", func(path string, _ fs.DirEntry, err error) error {
+		if ok, _ := filepath.Match("label*.yaml", filepath.Base(path)); err != nil || !ok {
+			return err
+		}
+		found++
+		_, err = labeling.Load(path)
 		for _, problem := range cli.Problems(err) {
 			if !strings.HasSuffix(problem, "no such file or directory") {
 				t.Error(problem)
 			}
 		}
+		return nil
+	})
+	if err != nil || found < 3 {
+		t.Errorf("%d configurations found: %v", found, err)
 	}
 }
 

@@ -15,8 +15,8 @@ var app = cli.App{Root: func() *cobra.Command {
 Its subcommands make, export, merge and differentiate the models that belong to it.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 interrupted with the state saved.`,
-		Example: `  train --config examples/demo.yaml             # after make demo
-  train --config examples/demo.yaml --dry-run
+		Example: `  train --config examples/miniature/scorer.yaml   # after make demo
+  train --config examples/miniature/scorer.yaml --dry-run
   train export --backbone DIR --out DIR
   train grad --model m.onnx --inputs in.safetensors --wrt a,b --out grads.safetensors`,
 	}
