@@ -207,7 +207,7 @@ func TestPage(t *testing.T) {
 	dir, truth, rows := newExam(t)
 	r := answer(t, dir, truth, func(k miniature.Truth) float64 { return k.Degree }, func(k miniature.Truth) float64 { return 0.5 })
 	r.Labels.Rules[0].Rule = "<script>alert(1)</script>"
-	out := t.TempDir()
+	out := filepath.Join(t.TempDir(), "report")
 	if err := r.write(out); err != nil {
 		t.Fatal(err)
 	}

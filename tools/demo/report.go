@@ -270,8 +270,11 @@ func (r *Report) commands(f files, x *exam) {
 	}
 }
 
-// write writes the report's three files.
+// write writes the report's three files into a folder, which it makes.
 func (r *Report) write(dir string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
 	for name, write := range map[string]func(io.Writer) error{
 		pageFile: r.page,
 		textFile: func(w io.Writer) error { r.text(w); return nil },
