@@ -31,7 +31,7 @@ of drawn pairs with their true degree of success; l1 of a training step is the s
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return runCLIP(c, &o) },
 	}
-	o.flags(c, course{out: "build/pretrain/clip", steps: 1500, batch: 24, lr: 1e-3, every: 200})
+	o.flags(c, course{out: "build/pretrain/clip", steps: 2400, batch: 24, lr: 1e-3, every: 200})
 	return c
 }
 
