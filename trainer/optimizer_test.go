@@ -116,3 +116,13 @@ func TestSchedules(t *testing.T) {
 		t.Error("constant is not")
 	}
 }
+
+// A scalar is a parameter like any other; its tensor's DataSize is 0.
+func TestAdamWUpdatesScalars(t *testing.T) {
+	p := []Param{{Name: "logit_scale", Value: tensor.New(tensor.FromScalar(float32(2)))}}
+	a := NewAdamW(OptimizerConfig{Betas: []float64{0.9, 0.98}, Eps: 1e-8}, p)
+	a.Update(p, [][]float32{{3}}, 0.5)
+	if got := p[0].Value.ScalarValue().(float32); math.Abs(float64(got)-1.5) > 1e-6 { // the first step is lr long
+		t.Errorf("2 became %g, want 1.5", got)
+	}
+}
