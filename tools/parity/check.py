@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "clients/python"), str(Path(__file__).resolve().parent)]
 ORACLE = ROOT / "testdata/oracle"
 SCORER = ORACLE / "llavanext/scorer"
-TRAIN, SCORE = ROOT / "bin/train", ROOT / "bin/score"
+TRAIN, SCORE, LABEL = ROOT / "bin/train", ROOT / "bin/score", ROOT / "bin/label"
 
 
 def run(*args):
@@ -199,7 +199,42 @@ def check_page(work):
         return page.check(browser, url, source, edit, instruction, work)
 
 
-CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_tables, check_client, check_toy, check_page)}
+def check_encoders(work):
+    """CLIP-D, CLIP-I, CLIP-T and DINO-I of the small encoders in backbones/, beside those of their embeddings in transformers."""
+    import torch
+    from PIL import Image
+    from torch.nn.functional import cosine_similarity, normalize
+    from transformers import AutoImageProcessor, CLIPModel, CLIPProcessor, Dinov2Model
+
+    clip, dino = ROOT / "backbones/tiny-clip", ROOT / "backbones/tiny-dino"
+    rows = json.loads((ORACLE / "clip/pairs.json").read_text())
+    edits, measured = work / "edits.jsonl", work / "measured.jsonl"
+    edits.write_text("".join(json.dumps({"id": str(r["id"]), "source_caption": r["caption_before"], "target_caption": r["caption_after"],
+                                         **{k: os.path.relpath(ORACLE / "clip" / r[p], work) for k, p in (("source", "input"), ("edit", "edited"), ("target", "gt"))}}) + "\n" for r in rows))
+    run(LABEL, "similarities", "--clip", clip, "--dino", dino, "--in", edits, "--out", measured, "--cache", work / "cache", "--json")
+    ours = [json.loads(line) for line in measured.read_text().splitlines()]
+
+    def flat(path):  # transparent pictures lie on white
+        im = Image.open(ORACLE / "clip" / path).convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", im.size, "white"), im).convert("RGB")
+
+    model, processor = CLIPModel.from_pretrained(clip).eval(), CLIPProcessor.from_pretrained(clip)
+    other, pixels = Dinov2Model.from_pretrained(dino).eval(), AutoImageProcessor.from_pretrained(dino, backend="pil")
+    worst = 0
+    for row, mine in zip(rows, ours, strict=True):
+        images = [flat(row[k]) for k in ("input", "edited", "gt")]
+        with torch.no_grad():
+            out = model(**processor(text=[row["caption_before"], row["caption_after"]], images=images, return_tensors="pt", padding=True, truncation=True))
+            x, t = normalize(out.image_embeds), normalize(out.text_embeds)
+            z = other(**pixels(images, return_tensors="pt")).pooler_output
+        for name, want in (("clip_d", cosine_similarity(x[1] - x[0], t[1] - t[0], dim=0)), ("clip_i", x[1] @ x[2]), ("clip_t", x[1] @ t[1]),
+                           ("dino_i", cosine_similarity(z[1], z[2], dim=0))):
+            close(f"{name} of {row['edited']}", mine[name], want.item(), 2e-5)
+            worst = max(worst, abs(mine[name] - want.item()))
+    return f"{len(rows)} edits, four similarities each, at most {worst:.1e} apart"
+
+
+CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_tables, check_encoders, check_client, check_toy, check_page)}
 
 
 def main():
