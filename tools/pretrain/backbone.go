@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -47,31 +45,26 @@ func runBackbone(c *cobra.Command, o *course) error {
 	if err != nil {
 		return err
 	}
-	begin := filepath.Join(o.out, "fresh")
-	if _, err := os.Stat(filepath.Join(begin, "config.json")); errors.Is(err, fs.ErrNotExist) {
-		if err := makeBackbone(begin, world, o.seed); err != nil {
-			return err
-		}
-	}
 	config := o.config()
-	config.Backbone, config.Pair, config.PairSize = begin, "frames", []int{o.size, o.size}
+	config.Backbone, config.Pair, config.PairSize = filepath.Join(o.out, "fresh"), model.Frames, []int{o.size, o.size}
 	return o.train(c, config, func(_ context.Context, c *trainer.Config) (trainer.Model, error) {
-		t, err := model.NewLanguageTuner(c.Backbone, c.Pair, c.PairSize, model.Options{Device: c.Device, Threads: c.Threads})
-		if err != nil {
-			return nil, err
-		}
-		return newBackboneModel(t, world, c.Seed), nil
-	}, drawn{1500, func(i int) (float64, error) {
-		p, err := world.Pair(generator(o.seed, forValidation, i), 1)
+		return newBackboneModel(c, world, 20000)
+	}, drawn{1500, degreeAsked(world, o.seed)}, "miniature dialogues 1")
+}
+
+// degreeAsked is the true degree of success of validation pair i.
+func degreeAsked(world *miniature.World, seed uint64) func(i int) (float64, error) {
+	return func(i int) (float64, error) {
+		p, err := world.Pair(generator(seed, forValidation, i), 1)
 		if err != nil {
 			return 0, err
 		}
 		return p.Questions[0].Degree, nil
-	}}, "miniature dialogues 1")
+	}
 }
 
-// makeBackbone makes the checkpoint that pretraining begins with; its tokenizer learns from the dialogues.
-func makeBackbone(dir string, world *miniature.World, seed uint64) error {
+// makeBackbone makes the checkpoint that pretraining begins with; its tokenizer learns from so many dialogues.
+func makeBackbone(dir string, world *miniature.World, seed uint64, dialogues int) error {
 	sizes, err := fresh.Defaults(fresh.Qwen25VL)
 	if err != nil {
 		return err
@@ -81,7 +74,7 @@ func makeBackbone(dir string, world *miniature.World, seed uint64) error {
 		return err
 	}
 	var text bytes.Buffer
-	for i := range 20000 {
+	for i := range dialogues {
 		pair, err := world.Pair(generator(seed, 0, i), 2)
 		if err != nil {
 			return err
@@ -113,13 +106,23 @@ type backboneModel struct {
 	params []trainer.Param
 }
 
-func newBackboneModel(t *model.LanguageTuner, world *miniature.World, seed uint64) *backboneModel {
-	m := &backboneModel{tuner: t, world: world, seed: seed}
+// newBackboneModel opens the checkpoint that the configuration names; without one it makes it first.
+func newBackboneModel(c *trainer.Config, world *miniature.World, dialogues int) (*backboneModel, error) {
+	if !exists(filepath.Join(c.Backbone, "config.json")) {
+		if err := makeBackbone(c.Backbone, world, c.Seed, dialogues); err != nil {
+			return nil, err
+		}
+	}
+	t, err := model.NewLanguageTuner(c.Backbone, c.Pair, c.PairSize, model.Options{Device: c.Device, Threads: c.Threads})
+	if err != nil {
+		return nil, err
+	}
+	m := &backboneModel{tuner: t, world: world, seed: c.Seed}
 	names, values := t.Params()
 	for i, n := range names {
 		m.params = append(m.params, trainer.Param{Name: n, Value: values[i]})
 	}
-	return m
+	return m, nil
 }
 
 func (m *backboneModel) Params() []trainer.Param { return m.params }
@@ -159,7 +162,7 @@ func (m *backboneModel) Step(ctx context.Context, batch []trainer.Example, weigh
 	for i, first := range r.First {
 		for _, nll := range first[:questions] {
 			out.ScoreLoss[i] += nll / questions
-			out.Score[i] += math.Exp(-nll) / questions // l1 is then the mean probability of the wrong answer
+			out.Score[i] += (1 - math.Exp(-nll)) / questions // the metric l1 is then the mean probability of a wrong answer
 		}
 	}
 	for i, p := range m.params {
@@ -197,7 +200,9 @@ func judge(ctx context.Context, t *model.LanguageTuner, samples []*model.Dialogu
 	return scores, nil
 }
 
-func (m *backboneModel) SaveScorer(dir string) error { return m.tuner.SaveBackbone(filepath.Join(dir, "backbone")) }
+func (m *backboneModel) SaveScorer(dir string) error {
+	return m.tuner.SaveBackbone(filepath.Join(dir, "backbone"))
+}
 
 func (m *backboneModel) Fingerprint() map[string]string {
 	return map[string]string{"backbone": m.tuner.BackboneFingerprint()}
