@@ -40,11 +40,16 @@ type packing struct {
 	loss     bool  // keep what the text loss needs; otherwise nothing behind the score token is looked at
 	all      bool  // text loss over all tokens
 	separate bool  // a group for every sample, so that the number of groups does not depend on lengths
+	slack    int   // rows by which a sample may be filled up at its end to be in a group with longer ones
 }
+
+// fewSlack is the slack of training small models.
+const fewSlack = 8
 
 // span is the part of a sample that enters the graph.
 type span struct {
 	length    int // tokens read
+	filled    int // the same with what is filled up
 	first     int // first selected row
 	selected  int // rows selected
 	scorePos  int // row whose state is the score's
@@ -77,9 +82,10 @@ func (o packing) pack(samples []*Sample, positions func(*Sample) [][]int64) (*pa
 			return nil, fmt.Errorf("the score token is the last token: there is nothing to predict after it")
 		}
 	}
+	o.level(spans)
 	sort.SliceStable(spans, func(a, b int) bool {
-		if spans[a].length != spans[b].length {
-			return spans[a].length < spans[b].length
+		if spans[a].filled != spans[b].filled {
+			return spans[a].filled < spans[b].filled
 		}
 		return spans[a].selected < spans[b].selected
 	})
@@ -92,7 +98,8 @@ func (o packing) pack(samples []*Sample, positions func(*Sample) [][]int64) (*pa
 				textTokens++
 			}
 		}
-		p.rows += s.length
+		p.rows += s.filled
+		textTokens += s.filled - s.length
 		textTokens -= samples[s.index].imageTokens()
 		p.pictures = append(p.pictures, samples[s.index].Pictures...)
 	}
@@ -102,6 +109,24 @@ func (o packing) pack(samples []*Sample, positions func(*Sample) [][]int64) (*pa
 		o.fillTargets(p, spans, samples)
 	}
 	return p, nil
+}
+
+// level decides what each sample is filled up to: to the length of a longer one of the same group that is at most slack rows
+// away. A small model spends more time on a group than on some more rows.
+func (o packing) level(spans []span) {
+	longest := map[int]int{} // by selected rows
+	order := make([]int, len(spans))
+	for i := range order {
+		order[i] = i
+	}
+	sort.SliceStable(order, func(a, b int) bool { return spans[order[a]].length > spans[order[b]].length })
+	for _, i := range order {
+		s := &spans[i]
+		if top := longest[s.selected]; top-s.length > o.slack || top == 0 {
+			longest[s.selected] = s.length
+		}
+		s.filled = longest[s.selected]
+	}
 }
 
 // fillRows writes text ids, where each row of the packed batch comes from, and its position.
@@ -141,6 +166,11 @@ func (o packing) fillRows(p *packed, spans []span, samples []*Sample, textTokens
 		}
 		for a := range axis {
 			axes[a] = append(axes[a], axis[a][:sp.length]...)
+			axes[a] = append(axes[a], make([]int64, sp.filled-sp.length)...)
+		}
+		for range sp.filled - sp.length { // nothing looks at these rows: they are last
+			order = append(order, int64(len(ids)))
+			ids = append(ids, 0)
 		}
 	}
 	p.feeds[inTextIDs], p.feeds[inOrder] = vector(ids), vector(order)
@@ -156,18 +186,18 @@ func (o packing) fillGroups(p *packed, spans []span) {
 	var rows, lengths, selectRows, selectEach, selects, places, scores []int64
 	offset := 0
 	for i, s := range spans {
-		if i == 0 || o.separate || s.length != spans[i-1].length || s.selected != spans[i-1].selected {
+		if i == 0 || o.separate || s.filled != spans[i-1].filled || s.selected != spans[i-1].selected {
 			rows, selectRows = append(rows, 0), append(selectRows, 0)
-			lengths, selectEach = append(lengths, int64(s.length)), append(selectEach, int64(s.selected))
+			lengths, selectEach = append(lengths, int64(s.filled)), append(selectEach, int64(s.selected))
 		}
 		g := len(rows) - 1
-		rows[g] += int64(s.length)
+		rows[g] += int64(s.filled)
 		selectRows[g] += int64(s.selected)
 		scores = append(scores, int64(len(selects)+s.scorePos-s.first))
 		for r := s.first; r < s.first+s.selected; r++ {
 			selects, places = append(selects, int64(offset+r)), append(places, int64(r))
 		}
-		offset += s.length
+		offset += s.filled
 	}
 	p.groups = len(rows)
 	p.feeds["group_rows"], p.feeds["group_lengths"], p.feeds[inScoreRows] = vector(rows), vector(lengths), vector(scores)

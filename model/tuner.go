@@ -78,6 +78,9 @@ func (t *Tuner) Step(ctx context.Context, samples []*Sample, labels []float64, w
 	}
 	pk := t.packing()
 	pk.loss, pk.separate = true, t.o.Fixed
+	if t.few {
+		pk.slack = fewSlack
+	}
 	p, err := pk.pack(samples, t.positions)
 	if err != nil {
 		return nil, err
