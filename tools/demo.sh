@@ -72,5 +72,7 @@ made "$exam/shuffled-scores.jsonl" "scores with these" "$exam/shuffled.jsonl" "$
 	"$bin/score" batch --scorer "$scorer" --in "$exam/shuffled.jsonl" --out "$exam/shuffled-scores.jsonl"
 made "$exam/similarities.jsonl" "similarities to compare with" "$exam/edits.jsonl" $clip/* $dino/* -- \
 	"$bin/label" similarities --clip $clip --dino $dino --cache "$out/labels/cache" --in "$exam/edits.jsonl" --out "$exam/similarities.jsonl"
+made "$exam/source-similarities.jsonl" "similarities to the source" "$exam/edits.jsonl" $clip/* $dino/* -- \
+	"$bin/label" similarities --clip $clip --dino $dino --cache "$out/labels/cache" --columns target=source --in "$exam/edits.jsonl" --out "$exam/source-similarities.jsonl"
 "$tool/demo" report --data "$out/data" --labels "$out/labels/table.parquet" --exam "$exam" --scorer "$scorer" --times "$out/times.tsv" \
 	--out "$report" --short=$short

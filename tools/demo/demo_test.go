@@ -135,6 +135,7 @@ func answer(t *testing.T, dir string, truth []miniature.Truth, score, shuffled f
 	writeLines(t, filepath.Join(dir, "scores.jsonl"), scores)
 	writeLines(t, filepath.Join(dir, "shuffled-scores.jsonl"), mixed)
 	writeLines(t, filepath.Join(dir, "similarities.jsonl"), similar)
+	writeLines(t, filepath.Join(dir, "source-similarities.jsonl"), similar)
 	labels := filepath.Join(dir, "labels.jsonl")
 	writeLines(t, labels, []map[string]any{
 		{"id": "edits/" + truth[0].ID, "label": 0.5, "why": "partial"},

@@ -234,7 +234,44 @@ def check_encoders(work):
     return f"{len(rows)} edits, four similarities each, at most {worst:.1e} apart"
 
 
-CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_tables, check_encoders, check_client, check_toy, check_page)}
+def check_backbone(work):
+    """The probability that backbones/tiny says yes, beside transformers' Qwen2.5-VL: source and edit as two frames."""
+    import torch
+    from PIL import Image
+    from transformers import AutoTokenizer, Qwen2_5_VLForConditionalGeneration
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+    backbone = ROOT / "backbones/tiny"
+    edits, judged = work / "edits.jsonl", work / "judged.jsonl"
+    rows = [{"id": str(i), "source": os.path.relpath(s, work), "edit": os.path.relpath(e, work), "instruction": text}
+            for i, ((s, e, _), text) in enumerate(zip(pairs(), ["blur the picture", "make it grey", "flip it horizontally", "make it brighter"] * 9))]
+    edits.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    done = subprocess.run(["go", "run", "./tools/pretrain", "judge", "--backbone", backbone, "--in", edits, "--out", judged], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stderr)
+    ours = [json.loads(line)["score01"] for line in judged.read_text().splitlines()]
+
+    model = Qwen2_5_VLForConditionalGeneration.from_pretrained(backbone, dtype=torch.float32).eval()
+    images, tokenizer = Qwen2VLImageProcessorPil.from_pretrained(backbone), AutoTokenizer.from_pretrained(backbone)
+    pad, yes, no = tokenizer.convert_tokens_to_ids(["<|image_pad|>", "yes", "no"])
+    worst = 0
+    for row, mine in zip(rows, ours, strict=True):
+        shown = [Image.open(work / row[k]).convert("RGB").resize((64, 64), Image.BICUBIC) for k in ("source", "edit")]
+        inputs = dict(images(shown, return_tensors="pt"))
+        first, second = (x.unflatten(1, (3, 2, -1)) for x in inputs["pixel_values"].chunk(2))
+        inputs = {"pixel_values": torch.stack([first[:, :, 0], second[:, :, 1]], 2).flatten(1), "image_grid_thw": inputs["image_grid_thw"][:1]}
+        turn = [{"type": "image"}, {"type": "text", "text": "is it done? " + row["instruction"]}]
+        prompt = tokenizer.apply_chat_template([{"role": "user", "content": turn}], tokenize=False, add_generation_prompt=True)
+        ids = tokenizer(prompt.replace("<|image_pad|>", "<|image_pad|>" * 16), return_tensors="pt")["input_ids"]
+        with torch.no_grad():
+            logits = model(input_ids=ids, attention_mask=torch.ones_like(ids), mm_token_type_ids=(ids == pad).long(), **inputs).logits[0, -1]
+        want = torch.sigmoid(logits[yes] - logits[no]).item()
+        close(f"probability of yes for {row['instruction']} of {row['source']}", mine, want, 2e-5)
+        worst = max(worst, abs(mine - want))
+    return f"{len(rows)} edits, at most {worst:.1e} apart"
+
+
+CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_tables, check_encoders, check_backbone, check_client, check_toy, check_page)}
 
 
 def main():
