@@ -11,8 +11,8 @@ bin=${DEMO_BIN:-bin}            # train, score, label
 tool=${DEMO_TOOL:-build/bin}    # demo
 held=tissue,rocket
 case ${DEMO:-full} in
-full) out=build/demo configs=examples/miniature short=false instructions=1400 exam_instructions=280 ;;
-short) out=build/demo-short configs=build/demo-short short=true instructions=56 exam_instructions=28 ;;
+full) out=build/demo configs=examples/miniature short=false instructions=2000 chains=1000 exam_instructions=280 ;;
+short) out=build/demo-short configs=build/demo-short short=true instructions=56 chains=12 exam_instructions=28 ;;
 *) echo "error: DEMO=$DEMO: want short, or nothing" >&2; exit 2 ;;
 esac
 mkdir -p "$out"
@@ -57,7 +57,7 @@ fi
 clip=backbones/tiny-clip dino=backbones/tiny-dino scorer=$out/run/scorer
 
 made "$out/data" "data of photographs" -- \
-	"$bin/label" miniature --photos examples/photos --held $held --seed 1 --instructions $instructions --pictures embed --out "$out/data"
+	"$bin/label" miniature --photos examples/photos --held $held --seed 1 --instructions $instructions --chains $chains --pictures embed --out "$out/data"
 made "$out/labels/table.parquet" "labels by ADIEE's rules" "$out/data" "$configs/label.yaml" $clip/* $dino/* -- \
 	"$bin/label" --config "$configs/label.yaml"
 made "$scorer" "training" "$out/labels/table.parquet" "$configs/scorer.yaml" backbones/tiny/* -- \
