@@ -4,10 +4,14 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 mkdir -p build/bin
 go build -o build/bin/pretrain ./tools/pretrain
-for kind in clip dino backbone; do
-	printf '\n== %s\n' $kind
-	[ -e build/pretrain/$kind/scorer ] || build/bin/pretrain $kind --photos examples/photos --held tissue,rocket --seed 1 --out build/pretrain/$kind
-	out=backbones/tiny-$kind
-	[ $kind != backbone ] || out=backbones/tiny
-	build/bin/pretrain publish $kind --run build/pretrain/$kind --out $out
-done
+# checkpoint KIND FOLDER FLAG...: the number of threads is part of the recipe, since sums are cut by it.
+checkpoint() {
+	local kind=$1 out=$2 run=build/pretrain/$1
+	shift 2
+	printf '\n== %s\n' "$out"
+	[ -e $run/scorer ] || build/bin/pretrain $kind --photos examples/photos --held tissue,rocket --seed 1 --out $run "$@"
+	build/bin/pretrain publish $kind --run $run --out "$out"
+}
+checkpoint clip backbones/tiny-clip --steps 2400 --threads 1
+checkpoint dino backbones/tiny-dino --steps 800 --threads 1
+checkpoint backbone backbones/tiny --steps 8000 --threads 2
