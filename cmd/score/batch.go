@@ -46,7 +46,7 @@ scored gets an error and no number; the others go on, and the exit code is 1 at 
 
 Paths of pictures are relative to the input's folder. Results are kept in OUT.progress while it runs: after Ctrl-C (exit code
 3) or a crash the same command goes on where it was.`,
-		Example: `  score batch --scorer build/demo/run/scorer --in build/demo/exam/edits.jsonl --out scores.jsonl
+		Example: `  score batch --scorer backbones/tiny-scorer --in build/demo/exam/edits.jsonl --out scores.jsonl
   score batch --scorer DIR --in edits.parquet --out scores.parquet --columns source=input_image,edit=output_image`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if in == "" || out == "" {

@@ -41,7 +41,7 @@ func newBenchCommand() *cobra.Command {
 scorer, or a baseline. score bench list says what every benchmark needs on disk.`,
 		Example: `  score bench list
   score bench imagenhub --ratings testdata/golden/imagenhub --predictions testdata/golden/imagenhub/judges/gpt4o_0shot.jsonl
-  score bench genaibench --ratings GenAI-Bench --scorer build/demo/run/scorer --report report`,
+  score bench genaibench --ratings GenAI-Bench --scorer backbones/tiny-scorer --report report`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}

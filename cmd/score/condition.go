@@ -45,7 +45,7 @@ folder DIR: images/, labels in the layouts asked for, and failed.jsonl with the 
 Presets: adiee ("... . The image quality is four out of five.", cuts at 2, 4, 6, 8, 10), hive, paper (a figure, 1 to 5); or
 --template with {instruction} and {word}, {level}, {level5} or {score}. Without --scorer the column score01 is used, as score
 batch writes it. weight balances the levels: sample rows in proportion to it, or repeat them.`,
-		Example: `  score condition --in edits.jsonl --scorer build/demo/run/scorer --out labels
+		Example: `  score condition --in edits.jsonl --scorer backbones/tiny-scorer --out labels
   score condition --in scores.parquet --out labels --template '{instruction} (quality {level}/5)' --layouts diffsynth,parquet`,
 		RunE: func(c *cobra.Command, _ []string) error { return condition(c, &f) },
 	}

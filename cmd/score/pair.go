@@ -51,9 +51,9 @@ func newPairCommand() *cobra.Command {
 		Short: "Score one edit",
 		Long: `pair says how well an edited picture follows an instruction: one deterministic forward pass, on the scorer's range
 (0 to 10 unless its scorer.yaml says otherwise; not clipped).`,
-		Example: `  score pair --scorer testdata/oracle/llavanext/scorer --source testdata/oracle/images/coffee.png \
+		Example: `  score pair --scorer backbones/tiny-scorer --source testdata/oracle/images/coffee.png \
       --edit testdata/oracle/images/coffee_blur.png --instruction "blur the picture" --json
-  score pair --scorer build/demo/run/scorer --source examples/photos/coffee.png --edit edited.png --instruction "make it brighter"`,
+  score pair --scorer backbones/tiny-scorer --source examples/photos/coffee.png --edit edited.png --instruction "make it brighter"`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if source == "" || edit == "" {
 				return cli.Usagef("--source and --edit are needed: picture files")

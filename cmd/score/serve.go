@@ -42,7 +42,7 @@ Several scorers are served by name: --scorer adiee=DIR --scorer strict=DIR2; wit
 On any address but loopback a bearer token is required: the variable ASSAY_TOKEN or --token-file. A request is accepted only
 if it, and all that wait already, will be done in about 1 + patience times what each would take alone; the others get 429
 with Retry-After at once. SIGTERM or Ctrl-C: nothing new is accepted, what was accepted is answered.`,
-		Example: `  score serve --scorer build/demo/run/scorer
+		Example: `  score serve --scorer backbones/tiny-scorer
   ASSAY_TOKEN=$(cat token) score serve --scorer adiee=runs/adiee/scorer --addr 0.0.0.0:8100`,
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c, &f) },
 	}

@@ -1,0 +1,46 @@
+package model_test
+
+import (
+	"context"
+	"testing"
+
+	"assay/data"
+	"assay/model"
+)
+
+// The scorer that is shipped tells edits that were asked for from others, on pictures that it was not trained on.
+func TestShippedScorer(t *testing.T) {
+	s, err := model.OpenScorer("../backbones/tiny-scorer", model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	open := func(name string) *data.Picture {
+		p, err := data.Open("../testdata/oracle/images/"+name+".png", data.Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for _, c := range []struct{ source, edit, right, wrong string }{
+		{"coffee", "coffee_blur", "blur the picture", "make the picture grey"},
+		{"rocket", "rocket_grey", "make it grey", "rotate it clockwise"},
+		{"hubble", "hubble_bright_small", "make it brighter", "make it darker"},
+	} {
+		var samples []*model.Sample
+		for _, instruction := range []string{c.right, c.wrong} {
+			sample, err := s.Prepare(model.Pair{Source: open(c.source), Edit: open(c.edit), Instruction: instruction})
+			if err != nil {
+				t.Fatal(err)
+			}
+			samples = append(samples, sample)
+		}
+		scores, err := s.Score(context.Background(), samples)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if scores[0] < 0.6 || scores[1] > 0.3 {
+			t.Errorf("%s: %q %.2f, %q %.2f", c.edit, c.right, scores[0], c.wrong, scores[1])
+		}
+	}
+}
