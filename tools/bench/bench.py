@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TINY = "testdata/oracle/llavanext/scorer_sequence"
+TINY = "backbones/tiny-scorer"
 SIZES = """hidden: 1024
 intermediate: 2816
 layers: 8
@@ -81,6 +81,10 @@ def main():
         child(["bin/train", "init", "--out", backbone, "--sizes", work / "sizes.yaml", "--text", "README.md", "--text", "docs/training.md", "--seed", "1", "--json"])
     if not scorer.exists():
         child(["build/bin/bench", "step", "--backbone", backbone, "--save", scorer])
+    exam = work / "exam"
+    if not exam.exists():
+        child(["bin/label", "miniature", "--photos", "examples/photos", "--only", "tissue,rocket", "--exam", "--seed", "777", "--instructions", "280", "--out", exam])
+    table, scored, many = exam / "edits.jsonl", work / "scored.jsonl", "2,419 pairs, tiny scorer"
     pictures = ["examples/photos/astronaut.png", "examples/photos/retina.png"]
     go = lambda what, *more: ["build/bin/bench", what, "--backbone", backbone, "--source", pictures[0], "--edit", pictures[1], *map(str, more)]
     py = lambda what, *more: [a.python, "tools/bench/torch_side.py", what, scorer, *pictures, *map(str, more)]
@@ -94,7 +98,8 @@ def main():
         ("start to first score", ["bin/score", "pair", "--scorer", scorer, "--source", pictures[0], "--edit", pictures[1], "--instruction", "make the picture brighter", "--json"],
          py("score", 0, 1)),
         ("start to first score, tiny scorer", ["bin/score", "pair", "--scorer", TINY, "--source", pictures[0], "--edit", pictures[1], "--instruction", "make the picture brighter", "--json"],
-         [a.python, "tools/bench/torch_side.py", "score", TINY, *pictures, "0", "1"]),
+         [a.python, "tools/bench/qwen_torch.py", TINY, table, "1", "1"]),
+        (many, ["sh", "-c", f"rm -f {scored}*; exec bin/score batch --scorer {TINY} --in {table} --out {scored}"], [a.python, "tools/bench/qwen_torch.py", TINY, table, "100000", "64"]),
     ]:
         if a.only and a.only != name:
             continue
@@ -104,6 +109,10 @@ def main():
             tokens = x.facts["tokens"]
             lx, ly = x.facts["loss"], y.facts["loss"]
             assert abs(lx - ly) < 1e-3 and x.facts["tokens"] == y.facts["tokens"], (lx, ly, "the two sides compute different things")
+        if name == many:
+            ours = [json.loads(line)["score01"] for line in scored.read_text().splitlines()]
+            far = max(abs(p - q) for p, q in zip(ours, y.facts["scores"], strict=True))
+            assert far < 1e-4, (far, "the two sides compute different things")
         rows.append((name, x, y))
         print(f"  ours {x.time:.3f} s {x.memory:.0f} MB, PyTorch {y.time:.3f} s {y.memory:.0f} MB: {y.time / x.time:.2f}x", flush=True)
     if a.only:
@@ -153,7 +162,8 @@ def write(path, rows, encoders, tokens, a):
         f"LLaVA-NeXT architecture, 8 layers of width 1024 with random weights, two pictures in sequence, {tokens} tokens, float32, batch 1,",
         "LoRA r 8 on q_proj and v_proj. The step is forward, loss and backward over given image features; scoring starts from decoded",
         "pictures (resizing, tiling, vision tower, language model). PyTorch runs eagerly with its fused attention; its logits are computed",
-        "for the answer's tokens only, as ours are.", "",
+        "for the answer's tokens only, as ours are. The tiny scorer is backbones/tiny-scorer (Qwen2.5-VL's architecture, pairs as frames of",
+        "64 x 64 pixels); its 2,419 pairs are PNG files, in PyTorch in batches of 64, and without the start of the process, ours with it.", "",
         "| what | ours | PyTorch | speed | our peak memory | PyTorch's | memory |", "|---|---|---|---|---|---|---|",
     ]
     for name, x, y in rows:

@@ -1,0 +1,61 @@
+"""PyTorch's side of `make bench` for the shipped scorer: pairs of a table in batches, with transformers and PEFT.
+
+    qwen_torch.py SCORER TABLE PAIRS BATCH
+
+Prints one JSON line: seconds from picture files to scores, and the scores.
+"""
+import json
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import torch
+import yaml
+from peft import PeftModel
+from PIL import Image
+from safetensors.torch import load_file
+from transformers import AutoTokenizer, Qwen2_5_VLForConditionalGeneration
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+warnings.filterwarnings("ignore")
+
+
+def main():
+    folder, table, count, batch = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+    meta = yaml.safe_load((folder / "scorer.yaml").read_text())
+    backbone = (folder / meta["backbone"]).resolve()
+    base = Qwen2_5_VLForConditionalGeneration.from_pretrained(backbone, dtype=torch.float32, attn_implementation="sdpa")
+    model = PeftModel.from_pretrained(base, folder).merge_and_unload().eval()
+    images, tokenizer = Qwen2VLImageProcessorPil.from_pretrained(backbone), AutoTokenizer.from_pretrained(backbone, padding_side="left")
+    pad = tokenizer.convert_tokens_to_ids("<|image_pad|>")
+    t, size = load_file(folder / "head.safetensors"), tuple(reversed(meta["pair_size"]))
+    values = torch.tensor(meta["head"]["values"])
+    rows = [json.loads(line) for line in table.read_text().splitlines()][:count]
+    tokens = (size[0] // 16) * (size[1] // 16)
+
+    def score(part):
+        shown = [Image.open(table.parent / r[k]).convert("RGB").resize(size, Image.BICUBIC) for r in part for k in ("source", "edit")]
+        inputs = images(shown, return_tensors="pt")
+        frames = inputs["pixel_values"].unflatten(0, (len(part), 2, -1)).unflatten(-1, (3, 2, -1))
+        pixels = torch.stack([frames[:, 0, :, :, 0], frames[:, 1, :, :, 1]], 3).flatten(3).flatten(2).flatten(0, 1)
+        texts = []
+        for r in part:
+            turn = [{"type": "image"}, {"type": "text", "text": meta["question"].replace("[INSTRUCTION]", r["instruction"])}]
+            prompt = tokenizer.apply_chat_template([{"role": "user", "content": turn}], tokenize=False, add_generation_prompt=True)
+            texts.append(prompt.replace("<|image_pad|>", "<|image_pad|>" * tokens))
+        text = tokenizer(texts, return_tensors="pt", padding=True)
+        state = model.model(input_ids=text["input_ids"], attention_mask=text["attention_mask"], pixel_values=pixels, image_grid_thw=inputs["image_grid_thw"][::2],
+                            mm_token_type_ids=(text["input_ids"] == pad).long(), use_cache=False).last_hidden_state[:, -1]
+        z = torch.relu(state @ t["layers.0.weight"].T + t["layers.0.bias"]) @ t["layers.1.weight"].T + t["layers.1.bias"]
+        return (z.softmax(-1) @ values).tolist()
+
+    start, scores = time.time(), []
+    with torch.inference_mode():
+        for i in range(0, len(rows), batch):
+            scores += score(rows[i : i + batch])
+    print(json.dumps({"seconds": [time.time() - start] if count > 1 else [], "scores": scores}))
+
+
+if __name__ == "__main__":
+    main()
