@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"gorgonia.org/tensor"
 
@@ -55,15 +54,10 @@ func NewLanguageTuner(backbone, pair string, size []int, o Options) (*LanguageTu
 	}
 	e.tuned, e.full = true, true
 	t := &LanguageTuner{engine: e}
-	b, err := e.built(t.step(true))
-	if err == nil {
-		err = e.readTrained(b.Params)
-	}
-	if err != nil {
+	if t.params, err = e.trainable(t.step(true)); err != nil {
 		e.Close()
 		return nil, err
 	}
-	t.params = slices.SortedFunc(slices.Values(b.Params), func(a, b Param) int { return strings.Compare(a.Name, b.Name) })
 	return t, nil
 }
 

@@ -36,17 +36,24 @@ func NewTuner(p *Parts, o TuneOptions) (*Tuner, error) {
 	}
 	e.tuned, e.full = true, o.Full
 	t := &Tuner{engine: e, o: o}
-	name, build := t.stepGraph(1)
-	b, err := e.built(name, build) // it names the parameters; the runtime sees it when training begins
+	if t.params, err = e.trainable(t.stepGraph(1)); err != nil {
+		e.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// trainable builds a graph for the names of its parameters, which it returns sorted, and reads their values; the runtime sees
+// the graph when training begins.
+func (e *engine) trainable(name string, build func(g *Graph) (*built, error)) ([]Param, error) {
+	b, err := e.built(name, build)
 	if err == nil && !e.backbone.Weights.Absent() {
 		err = e.readTrained(b.Params)
 	}
 	if err != nil {
-		e.Close()
 		return nil, err
 	}
-	t.params = slices.SortedFunc(slices.Values(b.Params), func(a, b Param) int { return strings.Compare(a.Name, b.Name) })
-	return t, nil
+	return slices.SortedFunc(slices.Values(b.Params), func(a, b Param) int { return strings.Compare(a.Name, b.Name) }), nil
 }
 
 // Params returns the trained tensors by name, in a fixed order.

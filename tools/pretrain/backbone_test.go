@@ -1,16 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"assay/data/miniature"
-	"assay/internal/cli"
 	"assay/model"
 	"assay/trainer"
 )
@@ -31,22 +28,7 @@ func TestBackboneResumesToTheSameBits(t *testing.T) {
 			Progress: func(string, int64, string) trainer.Progress { return &until{stop, cancel} }})
 		return err
 	}
-	whole, parts := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "parts")
-	if err := run(whole, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := run(parts, 4); !errors.Is(err, cli.ErrInterrupted) {
-		t.Fatalf("want an interrupted run, got %v", err)
-	}
-	if err := run(parts, 0); err != nil {
-		t.Fatal(err)
-	}
-	weights := filepath.Join(trainer.ScorerDir, "backbone", "model.safetensors")
-	a, errA := os.ReadFile(filepath.Join(whole, weights))
-	b, errB := os.ReadFile(filepath.Join(parts, weights))
-	if errA != nil || errB != nil || !bytes.Equal(a, b) {
-		t.Errorf("the resumed run ends otherwise (%v, %v)", errA, errB)
-	}
+	whole := resumes(t, run, filepath.Join("backbone", "model.safetensors"))
 	out := filepath.Join(t.TempDir(), "published")
 	if err := publish("backbone", whole, out, ""); err != nil {
 		t.Fatal(err)
@@ -65,21 +47,7 @@ func TestBackboneResumesToTheSameBits(t *testing.T) {
 // The shipped backbone stays small and knows a perfect edit from none, on photographs that it was trained on, in other crops.
 func TestShippedBackbone(t *testing.T) {
 	dir := "../../backbones/tiny"
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	total := int64(0)
-	for _, f := range files {
-		info, err := f.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
-		total += info.Size()
-	}
-	if total > 8<<20 {
-		t.Errorf("%s takes %d bytes", dir, total)
-	}
+	staysSmall(t, dir, 8<<20)
 	tuner, err := model.NewLanguageTuner(dir, model.Frames, []int{64, 64}, model.Options{})
 	if err != nil {
 		t.Fatal(err)

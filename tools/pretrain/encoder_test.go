@@ -44,6 +44,27 @@ func (u *until) Add(n int64, _ string) {
 
 func (u *until) Close() {}
 
+// resumes runs to the end in one go and in two, and compares a file of the two results. It returns the first run directory.
+func resumes(t *testing.T, run func(out string, stop int64) error, file string) string {
+	t.Helper()
+	whole, parts := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "parts")
+	if err := run(whole, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(parts, 4); !errors.Is(err, cli.ErrInterrupted) {
+		t.Fatalf("want an interrupted run, got %v", err)
+	}
+	if err := run(parts, 0); err != nil {
+		t.Fatal(err)
+	}
+	a, errA := os.ReadFile(filepath.Join(whole, trainer.ScorerDir, file))
+	b, errB := os.ReadFile(filepath.Join(parts, trainer.ScorerDir, file))
+	if errA != nil || errB != nil || !bytes.Equal(a, b) {
+		t.Errorf("the resumed run ends otherwise (%v, %v)", errA, errB)
+	}
+	return whole
+}
+
 // A run that was interrupted and one that was not end in the same bytes, and these open as an encoder.
 func TestEncodersResumeToTheSameBits(t *testing.T) {
 	world := testWorld(t)
@@ -70,26 +91,7 @@ func TestEncodersResumeToTheSameBits(t *testing.T) {
 					Progress: func(string, int64, string) trainer.Progress { return &until{stop, cancel} }})
 				return err
 			}
-			whole, parts := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "parts")
-			if err := run(whole, 0); err != nil {
-				t.Fatal(err)
-			}
-			if err := run(parts, 4); !errors.Is(err, cli.ErrInterrupted) {
-				t.Fatalf("want an interrupted run, got %v", err)
-			}
-			if err := run(parts, 0); err != nil {
-				t.Fatal(err)
-			}
-			var files [2][]byte
-			for i, dir := range []string{whole, parts} {
-				var err error
-				if files[i], err = os.ReadFile(filepath.Join(dir, trainer.ScorerDir, "model.safetensors")); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if !bytes.Equal(files[0], files[1]) {
-				t.Error("the resumed run ends otherwise")
-			}
+			whole := resumes(t, run, "model.safetensors")
 			m, err := encoders.Open(filepath.Join(whole, trainer.ScorerDir), encoders.Options{})
 			if err != nil {
 				t.Fatal(err)
