@@ -18,7 +18,7 @@ func WriteDir(dir string, write func(tmp string) error) error {
 }
 
 // ReplaceDir is WriteDir for a folder that may exist: it is removed once the new one is complete.
-func ReplaceDir(dir string, write func(tmp string) error) (err error) {
+func ReplaceDir(dir string, write func(tmp string) error) error {
 	dir = filepath.Clean(dir)
 	if err := os.MkdirAll(filepath.Dir(dir), 0o777); err != nil {
 		return err
@@ -26,6 +26,17 @@ func ReplaceDir(dir string, write func(tmp string) error) (err error) {
 	if err := removeLeftovers(filepath.Dir(dir), globQuote(filepath.Base(dir))); err != nil {
 		return err
 	}
+	return place(dir, func(tmp string) error {
+		if err := write(tmp); err != nil {
+			return err
+		}
+		return syncTree(tmp)
+	})
+}
+
+// place gives a folder that fill has filled and synced its name, instead of what bears it. What fill leaves behind when it fails
+// is removed.
+func place(dir string, fill func(tmp string) error) (err error) {
 	tmp := leftover(dir)
 	if err := os.Mkdir(tmp, 0o777); err != nil {
 		return err
@@ -35,10 +46,7 @@ func ReplaceDir(dir string, write func(tmp string) error) (err error) {
 			os.RemoveAll(tmp)
 		}
 	}()
-	if err := write(tmp); err != nil {
-		return err
-	}
-	if err := syncTree(tmp); err != nil {
+	if err := fill(tmp); err != nil {
 		return err
 	}
 	if _, err := os.Lstat(dir); err == nil {

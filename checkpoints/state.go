@@ -47,38 +47,19 @@ func Save(root string, step int64, keep int, write func(dir string) error) error
 	return prune(root, step, keep)
 }
 
-func save(root string, step int64, write func(dir string) error) (err error) {
+func save(root string, step int64, write func(dir string) error) error {
 	if err := os.MkdirAll(root, 0o777); err != nil {
 		return err
 	}
 	if err := removeLeftovers(root, "step-*"); err != nil {
 		return err
 	}
-	final := filepath.Join(root, stepName(step))
-	tmp := leftover(final)
-	if err := os.Mkdir(tmp, 0o777); err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.RemoveAll(tmp)
-		}
-	}()
-	if err := write(tmp); err != nil {
-		return err
-	}
-	if err := seal(tmp, step); err != nil {
-		return err
-	}
-	if _, err := os.Lstat(final); err == nil { // a damaged one, or a run that is repeated
-		if err := discard(final); err != nil {
+	return place(filepath.Join(root, stepName(step)), func(tmp string) error { // instead of a damaged one, or of a run that is repeated
+		if err := write(tmp); err != nil {
 			return err
 		}
-	}
-	if err := os.Rename(tmp, final); err != nil {
-		return err
-	}
-	return syncFolder(root)
+		return seal(tmp, step)
+	})
 }
 
 func stepName(step int64) string { return "step-" + strconv.FormatInt(step, 10) }

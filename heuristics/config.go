@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"assay/internal/stats"
 )
 
 // How the thresholds of CLIP-I and DINO-I are joined.
@@ -177,21 +179,5 @@ func (t Threshold) fix(name string, sources []float64) (float64, error) {
 	if len(sources) == 0 {
 		return 0, fmt.Errorf("%s: no source has one, so there is no percentile: give the encoders that measure it, or a fixed threshold", name)
 	}
-	return Percentile(sources, t.Value), nil
-}
-
-// Percentile is the p-th percentile, p from 0 to 100, of values in any order, without NaN: NumPy's, with its default
-// method "linear", to the last bit. NaN of nothing.
-func Percentile(values []float64, p float64) float64 {
-	if len(values) == 0 {
-		return math.NaN()
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	at := p / 100 * float64(len(sorted)-1)
-	i := min(max(int(at), 0), len(sorted)-1)
-	a, b, t := sorted[i], sorted[min(i+1, len(sorted)-1)], at-float64(i)
-	if t >= 0.5 { // NumPy counts from the nearer end
-		return b - (b-a)*(1-t)
-	}
-	return a + (b-a)*t
+	return stats.Quantile(slices.Sorted(slices.Values(sources)), t.Value/100), nil
 }

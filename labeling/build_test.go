@@ -19,6 +19,7 @@ import (
 
 	"assay/data"
 	"assay/heuristics"
+	"assay/internal/stats"
 )
 
 const fixtures = "../data/readers/testdata"
@@ -357,7 +358,7 @@ func TestThresholdsOfSources(t *testing.T) {
 			t.Errorf("%s: CLIP-I of a target is %v", row.ID, *row.ClipI)
 		}
 	}
-	if want := heuristics.Percentile(clip, 5); r.Thresholds.ClipI == nil || *r.Thresholds.ClipI != want {
+	if want := stats.Quantile(slices.Sorted(slices.Values(clip)), 0.05); r.Thresholds.ClipI == nil || *r.Thresholds.ClipI != want {
 		t.Errorf("threshold %v, want %v of %d sources", r.Thresholds.ClipI, want, len(clip))
 	}
 	if _, err := run(t, load(t, many(t)), Encoders{}, 1); err == nil || !strings.Contains(err.Error(), "fixed threshold") {

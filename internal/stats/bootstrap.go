@@ -40,15 +40,17 @@ func Bootstrap(rng *rand.Rand, n, resamples int, level float64, statistic func(u
 	return out
 }
 
-// Quantile is the q-quantile, q in [0, 1], of sorted values by linear interpolation (numpy.quantile), NaN of nothing.
+// Quantile is the q-quantile, q in [0, 1], of sorted values without NaN: that of NumPy, with its default method "linear", to the
+// last bit. NaN of nothing.
 func Quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()
 	}
 	at := q * float64(len(sorted)-1)
-	i := int(at)
-	if i+1 >= len(sorted) {
-		return sorted[len(sorted)-1]
+	i := min(max(int(at), 0), len(sorted)-1)
+	a, b, t := sorted[i], sorted[min(i+1, len(sorted)-1)], at-float64(i)
+	if t >= 0.5 { // NumPy counts from the nearer end
+		return b - (b-a)*(1-t)
 	}
-	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
+	return a + (b-a)*t
 }
