@@ -1,5 +1,7 @@
 package trainer
 
+import "assay/model"
+
 // Config is one training run, as its YAML file says. Every key has a default (see Default and docs/training.md) but
 // backbone, out and data.train. Relative paths are relative to the folder of the file.
 type Config struct {
@@ -8,18 +10,18 @@ type Config struct {
 	Out      string `yaml:"out"`      // run directory
 	Mode     string `yaml:"mode"`     // lora, full, head
 
-	Pair          string     `yaml:"pair"`           // sequence, concat, frames
-	PairSize      []int      `yaml:"pair_size"`      // [height, width] in pixels; empty: pictures keep their size
-	Question      Strings    `yaml:"question"`       // with [INSTRUCTION]; of several one is drawn per sample and epoch
-	Answer        Strings    `yaml:"answer"`         // with the score token
-	TextLoss      string     `yaml:"text_loss"`      // answer, all
-	ScoreRange    []float64  `yaml:"score_range"`    // [lo, hi] of reported scores
-	Head          HeadConfig `yaml:"head"`           //
-	ScoreToken    string     `yaml:"score_token"`    //
-	ScorePosition string     `yaml:"score_position"` // at, before
-	ChatTemplate  string     `yaml:"chat_template"`  // Jinja; empty: the checkpoint's
-	EndOfTurn     string     `yaml:"end_of_turn"`    // empty: the tokenizer's
-	Dtype         string     `yaml:"dtype"`          // auto, float32, bfloat16
+	Pair          string           `yaml:"pair"`           // sequence, concat, frames
+	PairSize      []int            `yaml:"pair_size"`      // [height, width] in pixels; empty: pictures keep their size
+	Question      Strings          `yaml:"question"`       // with [INSTRUCTION]; of several one is drawn per sample and epoch
+	Answer        Strings          `yaml:"answer"`         // with the score token
+	TextLoss      string           `yaml:"text_loss"`      // answer, all
+	ScoreRange    []float64        `yaml:"score_range"`    // [lo, hi] of reported scores
+	Head          model.HeadConfig `yaml:"head"`           //
+	ScoreToken    string           `yaml:"score_token"`    //
+	ScorePosition string           `yaml:"score_position"` // at, before
+	ChatTemplate  string           `yaml:"chat_template"`  // Jinja; empty: the checkpoint's
+	EndOfTurn     string           `yaml:"end_of_turn"`    // empty: the tokenizer's
+	Dtype         string           `yaml:"dtype"`          // auto, float32, bfloat16
 
 	Lora LoraConfig `yaml:"lora"`
 	Data DataConfig `yaml:"data"`
@@ -43,14 +45,6 @@ type Config struct {
 	Checkpoint CheckpointConfig `yaml:"checkpoint"`
 	Validate   ValidateConfig   `yaml:"validate"`
 	Cache      CacheConfig      `yaml:"cache"`
-}
-
-// HeadConfig is the MLP from the hidden state at the score token to the score, as in scorer.yaml.
-type HeadConfig struct {
-	Hidden     []int     `yaml:"hidden"`           // widths of the hidden layers; may be empty
-	Activation string    `yaml:"activation"`       // relu
-	Kind       string    `yaml:"kind"`             // regression, classification
-	Values     []float64 `yaml:"values,omitempty"` // of the classes, on 0..1, ascending
 }
 
 // LoraConfig says which linear layers get an adapter. The meaning of each key is PEFT's.
@@ -126,7 +120,7 @@ func Default() *Config {
 		Answer:        Strings{"It is [SCORE]."},
 		TextLoss:      "answer",
 		ScoreRange:    []float64{0, 10},
-		Head:          HeadConfig{Hidden: []int{256, 16}, Activation: "relu", Kind: "regression"},
+		Head:          model.HeadConfig{Hidden: []int{256, 16}, Activation: "relu", Kind: "regression"},
 		ScoreToken:    "[SCORE]",
 		ScorePosition: "at",
 		Dtype:         "auto",

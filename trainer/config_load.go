@@ -9,6 +9,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"assay/internal/strictyaml"
+	"assay/model"
 )
 
 // Load reads a run's YAML file. The error lists everything that is wrong with it, each problem with file and line (a
@@ -67,20 +68,20 @@ func absolute(folder, path string) string {
 
 // scorerFile is scorer.yaml, format 1.
 type scorerFile struct {
-	Format        int        `yaml:"format"`
-	Backbone      string     `yaml:"backbone"`
-	Pair          string     `yaml:"pair"`
-	PairSize      []int      `yaml:"pair_size"`
-	Question      string     `yaml:"question"`
-	Answer        string     `yaml:"answer"`
-	TextLoss      string     `yaml:"text_loss"`
-	ScoreRange    []float64  `yaml:"score_range"`
-	Head          HeadConfig `yaml:"head"`
-	ScoreToken    string     `yaml:"score_token"`
-	ScorePosition string     `yaml:"score_position"`
-	ChatTemplate  string     `yaml:"chat_template"`
-	EndOfTurn     string     `yaml:"end_of_turn"`
-	Dtype         string     `yaml:"dtype"`
+	Format        int              `yaml:"format"`
+	Backbone      string           `yaml:"backbone"`
+	Pair          string           `yaml:"pair"`
+	PairSize      []int            `yaml:"pair_size"`
+	Question      string           `yaml:"question"`
+	Answer        string           `yaml:"answer"`
+	TextLoss      string           `yaml:"text_loss"`
+	ScoreRange    []float64        `yaml:"score_range"`
+	Head          model.HeadConfig `yaml:"head"`
+	ScoreToken    string           `yaml:"score_token"`
+	ScorePosition string           `yaml:"score_position"`
+	ChatTemplate  string           `yaml:"chat_template"`
+	EndOfTurn     string           `yaml:"end_of_turn"`
+	Dtype         string           `yaml:"dtype"`
 }
 
 // fromScorer takes what a scorer directory says as the defaults of a run that goes on from it.
@@ -91,7 +92,7 @@ func (c *Config) fromScorer(dir string) error {
 		return fmt.Errorf("not a scorer directory: %w", err)
 	}
 	s := scorerFile{Pair: c.Pair, TextLoss: "answer", ScoreRange: c.ScoreRange, ScoreToken: c.ScoreToken,
-		ScorePosition: c.ScorePosition, Dtype: c.Dtype, Head: HeadConfig{Activation: "relu", Kind: "regression"}}
+		ScorePosition: c.ScorePosition, Dtype: c.Dtype, Head: model.HeadConfig{Activation: "relu", Kind: "regression"}}
 	d := strictyaml.Decode(path, text, &s)
 	if s.Format != 1 {
 		d.Problem("format", "this program reads format 1, not %d", s.Format)

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"assay/internal/strictyaml"
+	"assay/model"
 )
 
 func loadText(t *testing.T, text string) (*Config, error) {
@@ -148,7 +149,7 @@ func TestInitBringsTheScorersSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := HeadConfig{Hidden: []int{20, 8}, Activation: "relu", Kind: "classification", Values: []float64{0, 0.5, 1}}
+	want := model.HeadConfig{Hidden: []int{20, 8}, Activation: "relu", Kind: "classification", Values: []float64{0, 0.5, 1}}
 	if d := cmp.Diff(want, c.Head); d != "" {
 		t.Error(d)
 	}

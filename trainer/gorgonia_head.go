@@ -7,6 +7,8 @@ import (
 
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
+
+	"assay/model"
 )
 
 // HeadSpec is the shape of a head: an MLP with ReLU between its layers, from a hidden state to the score.
@@ -17,7 +19,7 @@ type HeadSpec struct {
 }
 
 // NewHeadSpec takes the shape from the configuration.
-func NewHeadSpec(c HeadConfig, in int) HeadSpec {
+func NewHeadSpec(c model.HeadConfig, in int) HeadSpec {
 	return HeadSpec{In: in, Hidden: c.Hidden, Values: c.Values}
 }
 

@@ -10,6 +10,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/internal/cli"
+	"assay/model"
 )
 
 // countingBackbone gives the fake's features as hidden states.
@@ -51,7 +52,7 @@ func headFactory(b *countingBackbone, fingerprint string) Factory {
 func TestHeadAloneLearns(t *testing.T) {
 	path := writeRun(t, 60, "mode: head\nepochs: 60\n")
 	c := load(t, path)
-	c.Head = HeadConfig{Hidden: []int{64}, Activation: "relu", Kind: "classification", Values: []float64{0, 0.5, 1}}
+	c.Head = model.HeadConfig{Hidden: []int{64}, Activation: "relu", Kind: "classification", Values: []float64{0, 0.5, 1}}
 	b := &countingBackbone{}
 	run := func(fingerprint string, fresh bool) *Result {
 		t.Helper()

@@ -63,7 +63,7 @@ func newParts(c *Config, plan bool) (*model.Parts, error) {
 		Format: 1, Backbone: c.Backbone, Pair: c.Pair, PairSize: c.PairSize, Question: c.Question[0], Answer: c.Answer[0], TextLoss: c.TextLoss,
 		ScoreRange: [2]float64{c.ScoreRange[0], c.ScoreRange[1]}, ScoreToken: c.ScoreToken, ScorePosition: c.ScorePosition,
 		DType: dtype(c), ChatTemplate: c.ChatTemplate, EndOfTurn: c.EndOfTurn,
-		Head: model.HeadConfig{Hidden: c.Head.Hidden, Activation: c.Head.Activation, Kind: c.Head.Kind, Values: c.Head.Values},
+		Head: c.Head,
 	}
 	if err := sc.Normalize(); err != nil {
 		return nil, err
