@@ -4,6 +4,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 mkdir -p build/bin
 go build -o build/bin/pretrain ./tools/pretrain
+# What is measured of the results besides goes onto their cards with pretrain publish --notes FILE.
+
 # checkpoint KIND FOLDER FLAG...: the number of threads is part of the recipe, since sums are cut by it.
 checkpoint() {
 	local kind=$1 out=$2 run=build/pretrain/$1
