@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"gorgonia.org/tensor"
 
 	"assay/data"
+	"assay/internal/workers"
 	"assay/ort"
 )
 
@@ -115,7 +113,7 @@ func (m *Model) prepare(ctx context.Context, n int, load func(i int) (*data.Pict
 	}
 	for from := 0; from < n && ctx.Err() == nil; from += size {
 		next := make([][]float32, min(size, n-from))
-		parallel(len(next), func(k int) {
+		workers.Do(len(next), func(k int) {
 			x, err := load(from + k)
 			if problems[from+k] = err; err == nil && x != nil {
 				next[k] = m.processor.pixels(x)
@@ -144,18 +142,4 @@ func (m *Model) join(b []prepared) *tensor.Dense {
 		all = append(all, b[min(i, len(b)-1)].pixels...)
 	}
 	return tensor.New(tensor.WithShape(n, 3, p.height, p.width), tensor.WithBacking(all))
-}
-
-// parallel calls f(0) to f(n-1) on all cores.
-func parallel(n int, f func(i int)) {
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), n) {
-		wg.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				f(i)
-			}
-		})
-	}
-	wg.Wait()
 }

@@ -9,6 +9,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/data"
+	"assay/internal/workers"
 	"assay/model"
 	"assay/ort"
 )
@@ -136,7 +137,7 @@ func (t *Tuner) step(ctx context.Context, in map[string]*tensor.Dense, pictures 
 		return nil, fmt.Errorf("%d pictures and %d weights for %d rows", len(pictures), len(weights), n)
 	}
 	ready := make([]prepared, n)
-	parallel(n, func(i int) { ready[i] = prepared{i, t.processor.pixels(pictures[i])} })
+	workers.Do(n, func(i int) { ready[i] = prepared{i, t.processor.pixels(pictures[i])} })
 	w := make([]float32, n)
 	for i := range w {
 		w[i] = float32(weights[i])

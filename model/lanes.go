@@ -1,10 +1,6 @@
 package model
 
-import (
-	"errors"
-	"runtime"
-	"sync"
-)
+import "runtime"
 
 // mostSmall is the number of parameters up to which a model counts as small: a few milliseconds a pair on one core.
 const mostSmall = 16 << 20
@@ -24,20 +20,4 @@ func (e *engine) lanes() int {
 		return e.options.Threads
 	}
 	return runtime.NumCPU()
-}
-
-// abreast calls f for 0 to n-1, in as many goroutines as there are lanes.
-func (e *engine) abreast(n int, f func(i int) error) error {
-	errs := make([]error, n)
-	var wg sync.WaitGroup
-	free := make(chan struct{}, e.lanes())
-	for i := range n {
-		free <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-free }()
-			errs[i] = f(i)
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
 }

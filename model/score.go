@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"assay/internal/workers"
 )
 
 // score returns score01 of every sample. All samples of one run have the same length, so one graph serves every batch. A score
@@ -38,7 +40,7 @@ func (e *engine) score(ctx context.Context, samples []*Sample, hidden bool) (sco
 				return nil, nil, err
 			}
 		}
-		err := e.abreast(len(wave), func(k int) error { return e.scoreBatch(ctx, s, samples, wave[k], inGraph, scores, states) })
+		err := workers.Each(len(wave), e.lanes(), func(k int) error { return e.scoreBatch(ctx, s, samples, wave[k], inGraph, scores, states) })
 		if err != nil {
 			return nil, nil, err
 		}

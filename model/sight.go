@@ -6,6 +6,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/internal/workers"
 	"assay/onnx"
 )
 
@@ -50,7 +51,7 @@ func (e *engine) see(ctx context.Context, samples []*Sample) (seen []*Picture, e
 		}
 		runs, todo = append(runs, todo[:n]), todo[n:]
 	}
-	return seen, e.abreast(len(runs), func(i int) error {
+	return seen, workers.Each(len(runs), e.lanes(), func(i int) error {
 		if err := e.look(ctx, runs[i], hidden); err != nil {
 			return err
 		}

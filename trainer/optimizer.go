@@ -3,11 +3,10 @@ package trainer
 import (
 	"fmt"
 	"math"
-	"runtime"
-	"sync"
-	"sync/atomic"
 
 	"gorgonia.org/tensor"
+
+	"assay/internal/workers"
 )
 
 // AdamW is Adam with decoupled weight decay (Loshchilov and Hutter, 2019), step for step as torch.optim.AdamW does it:
@@ -123,18 +122,7 @@ func clip(grads [][]float32, norm, limit float64) {
 }
 
 // parallel runs independent jobs on all cores.
-func parallel(jobs []func()) {
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(jobs)) {
-		wg.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(jobs)); i = next.Add(1) - 1 {
-				jobs[i]()
-			}
-		})
-	}
-	wg.Wait()
-}
+func parallel(jobs []func()) { workers.Do(len(jobs), func(i int) { jobs[i]() }) }
 
 // floats gives the elements of a float32 tensor, row-major, in place.
 func floats(t *tensor.Dense) []float32 { return t.Float32s() }

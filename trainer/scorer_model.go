@@ -11,12 +11,12 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 
 	"gorgonia.org/tensor"
 
 	"assay/data"
 	"assay/internal/cli"
+	"assay/internal/workers"
 	"assay/lora"
 	"assay/model"
 	"assay/ort"
@@ -249,21 +249,15 @@ type preparer interface {
 
 // prepareExamples reads, augments and tokenises a batch on all cores. Pictures whose features are known are not read.
 func prepareExamples(p preparer, batch []Example) ([]*model.Sample, error) {
-	samples, errs := make([]*model.Sample, len(batch)), make([]error, len(batch))
-	var wg sync.WaitGroup
-	free := make(chan struct{}, runtime.NumCPU())
-	for i := range batch {
-		wg.Go(func() {
-			free <- struct{}{}
-			defer func() { <-free }()
-			samples[i], errs[i] = prepareExample(p, &batch[i])
-		})
-	}
-	wg.Wait()
-	for i, err := range errs {
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", batch[i].Row.ID, err)
+	samples := make([]*model.Sample, len(batch))
+	err := workers.Each(len(batch), runtime.NumCPU(), func(i int) (err error) {
+		if samples[i], err = prepareExample(p, &batch[i]); err != nil {
+			err = fmt.Errorf("%s: %w", batch[i].Row.ID, err)
 		}
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	return samples, nil
 }

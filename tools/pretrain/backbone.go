@@ -8,12 +8,14 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"github.com/spf13/cobra"
 	"gorgonia.org/tensor"
 
 	"assay/data/miniature"
 	"assay/internal/strictyaml"
+	"assay/internal/workers"
 	"assay/model"
 	"assay/model/fresh"
 	"assay/trainer"
@@ -130,7 +132,7 @@ func (m *backboneModel) Params() []trainer.Param { return m.params }
 // prepare draws and tokenises dialogues.
 func (m *backboneModel) prepare(batch []trainer.Example, draw func(i int) (model.Dialogue, error)) ([]*model.DialogueSample, error) {
 	samples := make([]*model.DialogueSample, len(batch))
-	return samples, each(len(batch), func(i int) error {
+	return samples, workers.Each(len(batch), runtime.NumCPU(), func(i int) error {
 		d, err := draw(i)
 		if err == nil {
 			samples[i], err = m.tuner.Prepare(d)

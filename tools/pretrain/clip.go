@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"runtime"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +14,7 @@ import (
 	"assay/data/miniature"
 	"assay/encoders"
 	"assay/heuristics"
+	"assay/internal/workers"
 	"assay/model/fresh"
 	"assay/trainer"
 )
@@ -62,7 +64,7 @@ func newCLIPModel(c *trainer.Config, world *miniature.World, sizes fresh.CLIPSiz
 	m.rows = variants
 	m.contrast = func(ctx context.Context, batch []trainer.Example, weights []float64) (*encoders.Contrast, error) {
 		pictures, captions := make([]*data.Picture, len(weights)), make([]string, len(weights))
-		err := each(len(batch), func(i int) error {
+		err := workers.Each(len(batch), runtime.NumCPU(), func(i int) error {
 			at := i * variants
 			return drawVariants(world, generator(c.Seed, forTraining, batch[i].Index), pictures[at:at+variants], captions[at:at+variants])
 		})
@@ -73,7 +75,7 @@ func newCLIPModel(c *trainer.Config, world *miniature.World, sizes fresh.CLIPSiz
 	}
 	m.score = func(ctx context.Context, batch []trainer.Example) ([]float64, error) {
 		edits := make([]edit, len(batch))
-		err := each(len(batch), func(i int) (err error) {
+		err := workers.Each(len(batch), runtime.NumCPU(), func(i int) (err error) {
 			edits[i], err = drawEdit(world, generator(c.Seed, forValidation, batch[i].Index))
 			return err
 		})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"path/filepath"
+	"runtime"
 
 	"github.com/spf13/cobra"
 
@@ -11,6 +12,7 @@ import (
 	"assay/data/miniature"
 	"assay/encoders"
 	"assay/heuristics"
+	"assay/internal/workers"
 	"assay/model/fresh"
 	"assay/trainer"
 )
@@ -59,7 +61,7 @@ func newDINOModel(c *trainer.Config, world *miniature.World, sizes fresh.DINOSiz
 	m.rows = views
 	m.contrast = func(ctx context.Context, batch []trainer.Example, weights []float64) (*encoders.Contrast, error) {
 		pictures := make([]*data.Picture, len(weights))
-		err := each(len(batch), func(i int) error {
+		err := workers.Each(len(batch), runtime.NumCPU(), func(i int) error {
 			return drawViews(world, generator(c.Seed, forTraining, batch[i].Index), pictures[i*views:(i+1)*views])
 		})
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"assay/checkpoints"
 	"assay/data"
 	"assay/internal/cli"
+	"assay/internal/workers"
 	"assay/model"
 )
 
@@ -61,7 +62,7 @@ func judgeTable(c *cobra.Command, backbone, in, out string) error {
 					return err
 				}
 			}
-			err := each(len(rows), func(i int) (err error) {
+			err := workers.Each(len(rows), runtime.NumCPU(), func(i int) (err error) {
 				samples[i], err = readAsked(tuner, t.Folder(), &rows[i])
 				return err
 			})

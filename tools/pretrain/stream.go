@@ -5,7 +5,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"runtime"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -110,25 +109,4 @@ const (
 // generator is that of one example.
 func generator(seed uint64, stream, index int) *rand.Rand {
 	return rand.New(rand.NewPCG(seed*8+uint64(stream), uint64(index)*0x9e3779b97f4a7c15))
-}
-
-// each calls f for 0..n-1 on all cores and returns the first error.
-func each(n int, f func(i int) error) error {
-	errs := make([]error, n)
-	var wg sync.WaitGroup
-	free := make(chan struct{}, runtime.NumCPU())
-	for i := range n {
-		wg.Go(func() {
-			free <- struct{}{}
-			defer func() { <-free }()
-			errs[i] = f(i)
-		})
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

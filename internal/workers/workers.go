@@ -1,0 +1,37 @@
+// Package workers calls a function for every index from several goroutines.
+package workers
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// Do calls f(0) to f(n-1) on all cores.
+func Do(n int, f func(i int)) { run(n, runtime.GOMAXPROCS(0), f) }
+
+// Each calls f(0) to f(n-1), at most so many at once, and returns the error of the lowest index. One error does not keep the
+// others from being called.
+func Each(n, most int, f func(i int) error) error {
+	errs := make([]error, n)
+	run(n, most, func(i int) { errs[i] = f(i) })
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func run(n, most int, f func(i int)) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(most, n) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	wg.Wait()
+}
