@@ -34,13 +34,13 @@ func (m *measurer) pool(ctx context.Context, source int, r readers.Reader) ([]le
 	at := rand.New(rand.NewPCG(m.config.Seed, uint64(source))).Perm(r.Len())
 	at = at[:min(len(at), 4*poolSize)]
 	slices.Sort(at) // tables are quickest from the front
-	var drafts []*draft
+	var samples []*readers.Sample
 	seen := map[string]bool{}
 	for k, i := range at {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if len(drafts)*len(at) > poolSize*k { // spread over the whole of it
+		if len(samples)*len(at) > poolSize*k { // spread over the whole of it
 			continue
 		}
 		s, err := r.Read(i)
@@ -48,15 +48,15 @@ func (m *measurer) pool(ctx context.Context, source int, r readers.Reader) ([]le
 			continue
 		}
 		seen[words(s.Instruction)] = true
-		drafts = append(drafts, &draft{s: &readers.Sample{Instruction: s.Instruction, SourceCaption: s.SourceCaption, TargetCaption: s.TargetCaption}})
+		samples = append(samples, &readers.Sample{Instruction: s.Instruction, SourceCaption: s.SourceCaption, TargetCaption: s.TargetCaption}) // not its pictures
 	}
-	texts, err := m.texts(ctx, drafts)
+	texts, err := m.texts(ctx, samples)
 	if err != nil {
 		return nil, err
 	}
 	var p []lent
-	for _, d := range drafts {
-		p = append(p, lent{d.s.Instruction, wordSet(d.s.Instruction), texts[d.s.SourceCaption], texts[d.s.TargetCaption]})
+	for _, s := range samples {
+		p = append(p, lent{s.Instruction, wordSet(s.Instruction), texts[s.SourceCaption], texts[s.TargetCaption]})
 	}
 	if m.pools == nil {
 		m.pools = map[int][]lent{}

@@ -60,7 +60,13 @@ func (m *measurer) part(ctx context.Context, id partID, r readers.Reader) ([]ent
 	if err := load.wait(); err != nil {
 		return nil, err
 	}
-	texts, err := m.texts(ctx, drafts)
+	var samples []*readers.Sample
+	for _, d := range drafts {
+		if d.err == nil && d.s != nil {
+			samples = append(samples, d.s)
+		}
+	}
+	texts, err := m.texts(ctx, samples)
 	if err != nil {
 		return nil, err
 	}
@@ -152,15 +158,15 @@ func foreignPicture(rng *rand.Rand, r readers.Reader, own int, session string) *
 	return nil
 }
 
-// texts embeds the captions of a part's samples.
-func (m *measurer) texts(ctx context.Context, drafts []*draft) (map[string][]float32, error) {
+// texts embeds the captions of samples that have both.
+func (m *measurer) texts(ctx context.Context, samples []*readers.Sample) (map[string][]float32, error) {
 	if m.encoders.Clip == nil {
 		return nil, nil
 	}
 	found := map[string][]float32{}
-	for _, d := range drafts {
-		if d.err == nil && d.s != nil && d.s.SourceCaption != "" && d.s.TargetCaption != "" {
-			found[d.s.SourceCaption], found[d.s.TargetCaption] = nil, nil
+	for _, s := range samples {
+		if s.SourceCaption != "" && s.TargetCaption != "" {
+			found[s.SourceCaption], found[s.TargetCaption] = nil, nil
 		}
 	}
 	var list []string
