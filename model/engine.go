@@ -345,4 +345,14 @@ func (e *engine) packing() packing {
 	return packing{vocab: int64(e.backbone.Decoder().Vocab), before: e.config.ScorePosition == "before", all: e.config.TextLoss == "all"}
 }
 
-func (e *engine) positions(s *Sample) [][]int64 { return e.backbone.Positions(s.IDs, s.Pictures) }
+// positions are the rotary positions of a sample on every axis, [axes][tokens].
+func (e *engine) positions(s *Sample) [][]int64 {
+	if axes := e.backbone.Positions(s.IDs, s.Pictures); axes != nil {
+		return axes
+	}
+	axis := make([]int64, len(s.IDs))
+	for i := range axis {
+		axis[i] = int64(i)
+	}
+	return [][]int64{axis}
+}

@@ -64,8 +64,10 @@ func NewLanguageTuner(backbone, pair string, size []int, o Options) (*LanguageTu
 // Params returns the trained tensors by name, in a fixed order.
 func (t *LanguageTuner) Params() (names []string, values []*tensor.Dense) { return t.values(t.params) }
 
-// SaveBackbone writes the checkpoint as it is now into dir, which must not exist.
-func (t *LanguageTuner) SaveBackbone(dir string) error { return t.saveBackbone(dir) }
+// SaveInto writes the checkpoint as it is now into dir, a folder that exists and is empty.
+func (t *LanguageTuner) SaveInto(dir string) error {
+	return t.backbone.Weights.SaveInto(dir, t.trained)
+}
 
 // Prepare tokenises a dialogue. It is safe for concurrent use.
 func (t *LanguageTuner) Prepare(d Dialogue) (*DialogueSample, error) {
@@ -216,16 +218,12 @@ func packDialogues(samples []*DialogueSample, weight float64, positions func(*Sa
 			d.order[i] = int64(len(d.ids)) - at - 1
 		}
 	}
-	var axes []int64
-	for _, a := range d.axes {
-		axes = append(axes, a...)
-	}
 	for name, v := range map[string][]int64{inTextIDs: d.ids, inOrder: d.order, inSegments: d.segments, inPredict: d.predict, inTargets: d.targets,
 		"group_rows": {int64(p.rows)}, "group_lengths": {int64(length)}} {
 		p.feeds[name] = vector(v)
 	}
 	p.feeds[inTargetWeight] = vector(d.weights)
-	p.feeds[inPositions] = tensor.New(tensor.WithShape(len(d.axes), p.rows), tensor.WithBacking(axes))
+	p.feeds[inPositions] = stack(d.axes)
 	return p
 }
 
@@ -256,12 +254,6 @@ func (d *dialoguePacker) add(s *DialogueSample, weight float64, length int, posi
 	}
 	for j, t := range s.turns {
 		axes := positions(&Sample{Tokens: t, Pictures: s.pictures})
-		if axes == nil {
-			axes = [][]int64{make([]int64, len(t.IDs))}
-			for i := range axes[0] {
-				axes[0][i] = int64(i)
-			}
-		}
 		if d.axes == nil {
 			d.axes = make([][]int64, len(axes))
 		}

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 
 	"gorgonia.org/tensor"
@@ -155,12 +156,6 @@ func (o packing) fillRows(p *packed, spans []span, samples []*Sample, textTokens
 			}
 		}
 		axis := positions(s)
-		if axis == nil {
-			axis = [][]int64{make([]int64, sp.length)}
-			for j := range axis[0] {
-				axis[0][j] = int64(j)
-			}
-		}
 		if axes == nil {
 			axes = make([][]int64, len(axis))
 		}
@@ -174,11 +169,7 @@ func (o packing) fillRows(p *packed, spans []span, samples []*Sample, textTokens
 		}
 	}
 	p.feeds[inTextIDs], p.feeds[inOrder] = vector(ids), vector(order)
-	var all []int64
-	for _, a := range axes {
-		all = append(all, a...)
-	}
-	p.feeds[inPositions] = tensor.New(tensor.WithShape(len(axes), p.rows), tensor.WithBacking(all))
+	p.feeds[inPositions] = stack(axes)
 }
 
 // fillGroups writes the groups' sizes and the rows that the last layer delivers.
@@ -225,6 +216,11 @@ func (o packing) fillTargets(p *packed, spans []span, samples []*Sample) {
 	}
 	p.feeds[inPredict], p.feeds[inTargets] = vector(predict), vector(ids)
 	p.feeds[inTargetScore] = tensor.New(tensor.WithShape(len(isScore), 1), tensor.WithBacking(isScore))
+}
+
+// stack joins axes of one length into [axes, length].
+func stack(axes [][]int64) *tensor.Dense {
+	return tensor.New(tensor.WithShape(len(axes), len(axes[0])), tensor.WithBacking(slices.Concat(axes...)))
 }
 
 func vector[T int64 | float32](v []T) *tensor.Dense {

@@ -18,6 +18,24 @@ type Param struct {
 	Value *tensor.Dense
 }
 
+// NewParams joins names and tensors.
+func NewParams(names []string, values []*tensor.Dense) []Param {
+	params := make([]Param, len(names))
+	for i, n := range names {
+		params[i] = Param{n, values[i]}
+	}
+	return params
+}
+
+// Gradients puts the gradients of parameters into their order.
+func Gradients(params []Param, byName map[string]*tensor.Dense) []*tensor.Dense {
+	grads := make([]*tensor.Dense, len(params))
+	for i, p := range params {
+		grads[i] = byName[p.Name]
+	}
+	return grads
+}
+
 // Example is one labelled edit as a model is asked about it.
 type Example struct {
 	Index            int // among the training or the validation examples

@@ -12,8 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"gorgonia.org/tensor"
-
 	"assay/data"
 	"assay/internal/cli"
 	"assay/internal/workers"
@@ -48,12 +46,7 @@ func openModel(c *Config, plan bool) (_ Model, err error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &scorerModel{config: c, tuner: t}
-	names, values := t.Params()
-	for i, n := range names {
-		m.params = append(m.params, Param{n, values[i]})
-	}
-	return m, nil
+	return &scorerModel{config: c, tuner: t, params: NewParams(t.Params())}, nil
 }
 
 // newParts reads the scorer that training goes on from, or makes a fresh one. What the configuration says about the scorer
@@ -164,11 +157,7 @@ func (m *scorerModel) Step(ctx context.Context, batch []Example, weight float64,
 	if err != nil {
 		return nil, fmt.Errorf("training on %s: %w", ids(batch), err)
 	}
-	out := &StepResult{Loss: r.Loss, CE: r.CE, ScoreLoss: r.ScoreLoss, Score: r.Score, Tokens: r.Tokens, Grads: make([]*tensor.Dense, len(m.params))}
-	for i, p := range m.params {
-		out.Grads[i] = r.Grads[p.Name]
-	}
-	return out, nil
+	return &StepResult{Loss: r.Loss, CE: r.CE, ScoreLoss: r.ScoreLoss, Score: r.Score, Tokens: r.Tokens, Grads: Gradients(m.params, r.Grads)}, nil
 }
 
 func (m *scorerModel) Score(ctx context.Context, batch []Example) ([]float64, error) {

@@ -11,7 +11,6 @@ import (
 	"runtime"
 
 	"github.com/spf13/cobra"
-	"gorgonia.org/tensor"
 
 	"assay/data/miniature"
 	"assay/internal/strictyaml"
@@ -119,12 +118,7 @@ func newBackboneModel(c *trainer.Config, world *miniature.World, dialogues int) 
 	if err != nil {
 		return nil, err
 	}
-	m := &backboneModel{tuner: t, world: world, seed: c.Seed}
-	names, values := t.Params()
-	for i, n := range names {
-		m.params = append(m.params, trainer.Param{Name: n, Value: values[i]})
-	}
-	return m, nil
+	return &backboneModel{tuner: t, world: world, seed: c.Seed, params: trainer.NewParams(t.Params())}, nil
 }
 
 func (m *backboneModel) Params() []trainer.Param { return m.params }
@@ -160,15 +154,12 @@ func (m *backboneModel) Step(ctx context.Context, batch []trainer.Example, weigh
 	if err != nil {
 		return nil, err
 	}
-	out := &trainer.StepResult{Loss: r.Loss, Tokens: r.Tokens, Score: make([]float64, len(batch)), ScoreLoss: make([]float64, len(batch)), Grads: make([]*tensor.Dense, len(m.params))}
+	out := &trainer.StepResult{Loss: r.Loss, Tokens: r.Tokens, Score: make([]float64, len(batch)), ScoreLoss: make([]float64, len(batch)), Grads: trainer.Gradients(m.params, r.Grads)}
 	for i, first := range r.First {
 		for _, nll := range first[:questions] {
 			out.ScoreLoss[i] += nll / questions
 			out.Score[i] += (1 - math.Exp(-nll)) / questions // the metric l1 is then the mean probability of a wrong answer
 		}
-	}
-	for i, p := range m.params {
-		out.Grads[i] = r.Grads[p.Name]
 	}
 	return out, nil
 }
@@ -202,9 +193,7 @@ func judge(ctx context.Context, t *model.LanguageTuner, samples []*model.Dialogu
 	return scores, nil
 }
 
-func (m *backboneModel) SaveScorer(dir string) error {
-	return m.tuner.SaveBackbone(filepath.Join(dir, "backbone"))
-}
+func (m *backboneModel) SaveScorer(dir string) error { return m.tuner.SaveInto(dir) }
 
 func (m *backboneModel) Fingerprint() map[string]string {
 	return map[string]string{"backbone": m.tuner.BackboneFingerprint()}

@@ -28,7 +28,7 @@ func TestBackboneResumesToTheSameBits(t *testing.T) {
 			Progress: func(string, int64, string) trainer.Progress { return &until{stop, cancel} }})
 		return err
 	}
-	whole := resumes(t, run, filepath.Join("backbone", "model.safetensors"))
+	whole := resumes(t, run, "model.safetensors")
 	out := filepath.Join(t.TempDir(), "published")
 	if err := publish("backbone", whole, out, ""); err != nil {
 		t.Fatal(err)

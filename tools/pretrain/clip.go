@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -31,7 +30,11 @@ an edit alone are each other's negatives: then the direction from a source to an
 of drawn pairs with their true degree of success; l1 of a training step is the share of pictures whose caption is not the nearest.`,
 		Example: "  pretrain clip --photos examples/photos --out build/pretrain/clip",
 		Args:    cobra.NoArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return runCLIP(c, &o) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.trainEncoder(c, "miniature captions 1", func(c *trainer.Config, world *miniature.World) (*encoderModel, error) {
+				return newCLIPModel(c, world, clipSizes(o.size))
+			})
+		},
 	}
 	o.flags(c, course{out: "build/pretrain/clip", steps: 2400, batch: 24, lr: 1e-3, every: 200})
 	return c
@@ -42,18 +45,6 @@ func clipSizes(size int) fresh.CLIPSizes {
 	return fresh.CLIPSizes{Picture: size, Patch: 8, Projection: 96, Context: 77, Vocab: 768,
 		Vision: fresh.Tower{Hidden: 96, Layers: 3, Heads: 4, Intermediate: 384},
 		Text:   fresh.Tower{Hidden: 96, Layers: 2, Heads: 4, Intermediate: 192}}
-}
-
-func runCLIP(c *cobra.Command, o *course) error {
-	world, err := o.world(true)
-	if err != nil {
-		return err
-	}
-	config := o.config()
-	config.Backbone = filepath.Join(o.out, "fresh")
-	return o.train(c, config, func(_ context.Context, c *trainer.Config) (trainer.Model, error) {
-		return newCLIPModel(c, world, clipSizes(o.size))
-	}, drawn{400, degreeOf(world, o.seed)}, "miniature captions 1")
 }
 
 func newCLIPModel(c *trainer.Config, world *miniature.World, sizes fresh.CLIPSizes) (*encoderModel, error) {
@@ -74,11 +65,7 @@ func newCLIPModel(c *trainer.Config, world *miniature.World, sizes fresh.CLIPSiz
 		return m.Captions(ctx, pictures, captions, weights)
 	}
 	m.score = func(ctx context.Context, batch []trainer.Example) ([]float64, error) {
-		edits := make([]edit, len(batch))
-		err := workers.Each(len(batch), runtime.NumCPU(), func(i int) (err error) {
-			edits[i], err = drawEdit(world, generator(c.Seed, forValidation, batch[i].Index))
-			return err
-		})
+		edits, err := drawEdits(world, c.Seed, batch)
 		if err != nil {
 			return nil, err
 		}

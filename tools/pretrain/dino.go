@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"math/rand/v2"
-	"path/filepath"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -30,7 +29,11 @@ the cosine of an edit and its target, with the true degree of success; l1 of a t
 view is not the nearest.`,
 		Example: "  pretrain dino --photos examples/photos --out build/pretrain/dino",
 		Args:    cobra.NoArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return runDINO(c, &o) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.trainEncoder(c, "miniature views 1", func(c *trainer.Config, world *miniature.World) (*encoderModel, error) {
+				return newDINOModel(c, world, dinoSizes(o.size))
+			})
+		},
 	}
 	o.flags(c, course{out: "build/pretrain/dino", steps: 800, batch: 24, lr: 1e-3, every: 200})
 	return c
@@ -39,18 +42,6 @@ view is not the nearest.`,
 // dinoSizes make 1.5 MB.
 func dinoSizes(size int) fresh.DINOSizes {
 	return fresh.DINOSizes{Picture: size, Patch: 8, Tower: fresh.Tower{Hidden: 96, Layers: 3, Heads: 4, Intermediate: 384}}
-}
-
-func runDINO(c *cobra.Command, o *course) error {
-	world, err := o.world(true)
-	if err != nil {
-		return err
-	}
-	config := o.config()
-	config.Backbone = filepath.Join(o.out, "fresh")
-	return o.train(c, config, func(_ context.Context, c *trainer.Config) (trainer.Model, error) {
-		return newDINOModel(c, world, dinoSizes(o.size))
-	}, drawn{400, degreeOf(world, o.seed)}, "miniature views 1")
 }
 
 func newDINOModel(c *trainer.Config, world *miniature.World, sizes fresh.DINOSizes) (*encoderModel, error) {
@@ -70,13 +61,13 @@ func newDINOModel(c *trainer.Config, world *miniature.World, sizes fresh.DINOSiz
 		return m.Views(ctx, pictures, weights)
 	}
 	m.score = func(ctx context.Context, batch []trainer.Example) ([]float64, error) {
+		edits, err := drawEdits(world, c.Seed, batch)
+		if err != nil {
+			return nil, err
+		}
 		var pictures []*data.Picture
-		for _, e := range batch {
-			edit, err := drawEdit(world, generator(c.Seed, forValidation, e.Index))
-			if err != nil {
-				return nil, err
-			}
-			pictures = append(pictures, edit.edit, edit.target)
+		for _, e := range edits {
+			pictures = append(pictures, e.edit, e.target)
 		}
 		x, err := m.Images(ctx, pictures)
 		if err != nil {

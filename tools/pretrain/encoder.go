@@ -2,17 +2,17 @@ package main
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 
-	"gorgonia.org/tensor"
+	"github.com/spf13/cobra"
 
 	"assay/data"
 	"assay/data/miniature"
 	"assay/encoders"
+	"assay/internal/workers"
 	"assay/trainer"
 )
 
@@ -27,9 +27,21 @@ type encoderModel struct {
 	score func(ctx context.Context, batch []trainer.Example) ([]float64, error)
 }
 
+// trainEncoder runs the course on an encoder that open makes.
+func (o *course) trainEncoder(c *cobra.Command, what string, open func(c *trainer.Config, world *miniature.World) (*encoderModel, error)) error {
+	world, err := o.world(true)
+	if err != nil {
+		return err
+	}
+	config := o.config()
+	config.Backbone = filepath.Join(o.out, "fresh")
+	return o.train(c, config, func(_ context.Context, c *trainer.Config) (trainer.Model, error) { return open(c, world) },
+		drawn{400, degreeOf(world, o.seed)}, what)
+}
+
 // openEncoder opens the checkpoint in dir; without one make makes it first.
 func openEncoder(dir string, make func(dir string) error, c *trainer.Config) (*encoderModel, error) {
-	if _, err := os.Stat(filepath.Join(dir, "config.json")); errors.Is(err, fs.ErrNotExist) {
+	if !exists(filepath.Join(dir, "config.json")) {
 		if err := os.MkdirAll(filepath.Dir(dir), 0o777); err != nil {
 			return nil, err
 		}
@@ -41,12 +53,7 @@ func openEncoder(dir string, make func(dir string) error, c *trainer.Config) (*e
 	if err != nil {
 		return nil, err
 	}
-	m := &encoderModel{Tuner: t}
-	names, values := t.Params()
-	for i, n := range names {
-		m.params = append(m.params, trainer.Param{Name: n, Value: values[i]})
-	}
-	return m, nil
+	return &encoderModel{Tuner: t, params: trainer.NewParams(t.Params())}, nil
 }
 
 func (m *encoderModel) Params() []trainer.Param { return m.params }
@@ -61,7 +68,7 @@ func (m *encoderModel) Step(ctx context.Context, batch []trainer.Example, weight
 	if err != nil {
 		return nil, err
 	}
-	out := &trainer.StepResult{Loss: make([]float64, len(batch)), Score: make([]float64, len(batch)), Grads: make([]*tensor.Dense, len(m.params))}
+	out := &trainer.StepResult{Loss: make([]float64, len(batch)), Score: make([]float64, len(batch)), Grads: trainer.Gradients(m.params, r.Grads)}
 	for i, found := range r.Found {
 		out.Loss[i/m.rows] += r.Loss[i] / float64(m.rows)
 		if !found {
@@ -69,9 +76,6 @@ func (m *encoderModel) Step(ctx context.Context, batch []trainer.Example, weight
 		}
 	}
 	out.ScoreLoss = out.Loss
-	for i, p := range m.params {
-		out.Grads[i] = r.Grads[p.Name]
-	}
 	return out, nil
 }
 
@@ -100,6 +104,15 @@ func drawEdit(world *miniature.World, rng *rand.Rand) (edit, error) {
 	p := t.Pair(rng, 1)
 	target := t.Target(rng)
 	return edit{p.Source, p.Edit, target.Picture, p.SourceCaption, t.Caption(target), p.Questions[0].Degree}, nil
+}
+
+// drawEdits are those of a validation batch.
+func drawEdits(world *miniature.World, seed uint64, batch []trainer.Example) ([]edit, error) {
+	edits := make([]edit, len(batch))
+	return edits, workers.Each(len(batch), runtime.NumCPU(), func(i int) (err error) {
+		edits[i], err = drawEdit(world, generator(seed, forValidation, batch[i].Index))
+		return err
+	})
 }
 
 // degreeOf gives the labels of the validation examples.

@@ -76,11 +76,7 @@ func publish(kind, run, out, notes string) error {
 	if err != nil {
 		return err
 	}
-	from := filepath.Join(run, trainer.ScorerDir)
-	if inner := filepath.Join(from, "backbone"); exists(inner) {
-		from = inner
-	}
-	weights, err := checkpoints.OpenWeights(from)
+	weights, err := checkpoints.OpenWeights(filepath.Join(run, trainer.ScorerDir))
 	if err != nil {
 		return fmt.Errorf("the run has no result yet: %w", err)
 	}
@@ -94,10 +90,7 @@ func publish(kind, run, out, notes string) error {
 		p.Parameters += n
 	}
 	return checkpoints.ReplaceDir(out, func(dir string) error {
-		if err := checkpoints.CopyCompanions(from, dir); err != nil {
-			return err
-		}
-		if err := checkpoints.CopyFile(filepath.Join(from, checkpoints.SingleFile), filepath.Join(dir, checkpoints.SingleFile)); err != nil {
+		if err := weights.SaveInto(dir, nil); err != nil {
 			return err
 		}
 		err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
