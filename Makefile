@@ -7,14 +7,14 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 demo: build ## label, train, score and report on photographs (DEMO=short: in a short form; DEMO_PHOTOS=folder: examine those)
-	@go build -trimpath -o build/bin/ ./tools/demo
+	@go build -o build/bin/ ./tools/demo
 	@tools/demo.sh
 
 test: setup ## run all tests
 	@go run ./tools/testsum -timeout 20m ./...
 
 build: setup ## make bin/train, bin/score and bin/label
-	@mkdir -p bin && go build -trimpath -o bin/ ./cmd/...
+	@mkdir -p bin && go build -o bin/ ./cmd/...
 	@echo "built: $$(echo bin/*)"
 
 bench: build ## measure beside PyTorch (installed into build/), into docs/benchmarks.md
@@ -29,7 +29,7 @@ pretrain: build ## make the small checkpoints in backbones/ anew (hours; goes on
 setup: ## install what building and running need into build/
 	@tools/setup/onnxruntime.sh
 	@tools/setup/modules.sh
-	@tools/setup/tokenizers.sh
+	@tools/setup/packages.sh & tools/setup/tokenizers.sh; cargo=$$?; wait $$! && exit $$cargo
 
 # Gorgonia has a tag cuda of its own, which wants cuBLAS and cuDNN to compile; whole commands take the tag gpu instead.
 cuda: setup ## make build/cuda/bin with the tag gpu: commands that list CUDA devices (compiled against CUDA 11's headers)

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Compiles the packages that Assay stands on into Go's build cache. It runs beside cargo, on the core that cargo leaves
+# idle; all that needs libtokenizers.a is left to the build.
+. "$(dirname "$0")/common.sh"
+sums=$(sha256sum <go.sum)
+if done_already packages "$sums"; then exit 0; fi
+say "compiling the packages that Assay stands on"
+go list -deps ./cmd/... | grep -v -e '^assay/' -e '^github.com/daulet/tokenizers$' -e '^unsafe$' | xargs go build
+finished "$sums"
