@@ -58,8 +58,9 @@ type Session struct {
 	inputs  []port
 	outputs []port
 
-	mu sync.RWMutex // held for reading by Run, for writing by Close
-	s  *onnxruntime.DynamicAdvancedSession
+	mu      sync.RWMutex // held for reading by Run, for writing by Close
+	s       *onnxruntime.DynamicAdvancedSession
+	weights *lease // of the pool; nil: none
 }
 
 // Open makes a session of a model. The model is not changed and not kept.
@@ -87,17 +88,13 @@ func open(m *onnx.Model, o Options) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := adapted.Encode()
-	if err != nil {
-		return nil, err
-	}
 	s := &Session{inputs: inputs, outputs: outputs}
 	candidates, err := devices(o.Device)
 	if err != nil {
 		return nil, err
 	}
 	for _, d := range candidates {
-		s.s, err = newSession(data, inputs, outputs, d, o)
+		err = s.start(adapted, d, o)
 		if err == nil {
 			s.device = d.String()
 			return s, nil
@@ -106,20 +103,40 @@ func open(m *onnx.Model, o Options) (*Session, error) {
 	return nil, err
 }
 
-func newSession(data []byte, inputs, outputs []port, d device, o Options) (*onnxruntime.DynamicAdvancedSession, error) {
+// start makes the runtime's session on a device. On the CPU its weights are those of the process.
+func (s *Session) start(adapted *onnx.Model, d device, o Options) (err error) {
 	so, err := sessionOptions(o)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer so.Destroy()
 	if err := d.addTo(so); err != nil {
-		return nil, err
+		return err
 	}
-	s, err := onnxruntime.NewDynamicAdvancedSessionWithONNXData(data, inner(inputs), inner(outputs), so)
+	m := *adapted
+	var l *lease
+	if d == cpu && o.Folder != "" {
+		if l, err = share(&m, o.Folder); err != nil {
+			return err
+		}
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, l.release())
+			}
+		}()
+		if err := l.addTo(so); err != nil {
+			return err
+		}
+	}
+	data, err := m.Encode()
 	if err != nil {
-		return nil, d.explain(err)
+		return err
 	}
-	return s, nil
+	if s.s, err = onnxruntime.NewDynamicAdvancedSessionWithONNXData(data, inner(s.inputs), inner(s.outputs), so); err != nil {
+		return d.explain(err)
+	}
+	s.weights = l
+	return nil
 }
 
 func sessionOptions(o Options) (*onnxruntime.SessionOptions, error) {
@@ -264,7 +281,7 @@ func (s *Session) Close() error {
 	if s.s == nil {
 		return nil
 	}
-	err := s.s.Destroy()
-	s.s = nil
+	err := errors.Join(s.s.Destroy(), s.weights.release())
+	s.s, s.weights = nil, nil
 	return err
 }

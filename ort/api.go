@@ -1,0 +1,141 @@
+package ort
+
+/*
+#cgo LDFLAGS: -ldl
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Functions of ONNX Runtime's C interface that the Go binding does not wrap. OrtApi is a table of function pointers that
+// is only ever appended to, so that a position holds its function in every later release.
+enum {
+	VERSION = 29,
+	GET_ERROR_MESSAGE = 2,
+	CREATE_TENSOR_WITH_DATA = 49,
+	CREATE_CPU_MEMORY_INFO = 69,
+	RELEASE_STATUS = 93,
+	RELEASE_MEMORY_INFO = 94,
+	RELEASE_VALUE = 96,
+	ADD_INITIALIZER = 150,
+};
+
+typedef struct {
+	void **(*api)(uint32_t version);
+	const char *(*version)(void);
+} api_base;
+
+// api_open finds the table in the library that the binding has loaded.
+static const char *api_open(const char *library, void ***api) {
+	void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+	if (!handle) return dlerror();
+	const api_base *(*base)(void) = (const api_base *(*)(void))dlsym(handle, "OrtGetApiBase");
+	if (!base) return dlerror();
+	*api = base()->api(VERSION);
+	return *api ? NULL : "it does not offer version 29 of its interface";
+}
+
+// failure frees a status and returns its message, to be freed; NULL where there was no error.
+static char *failure(void **api, void *status) {
+	if (!status) return NULL;
+	char *message = strdup(((const char *(*)(void *))api[GET_ERROR_MESSAGE])(status));
+	((void (*)(void *))api[RELEASE_STATUS])(status);
+	return message;
+}
+
+static char *api_tensor(void **api, void *data, size_t bytes, const int64_t *shape, size_t rank, int type, void **value) {
+	void *memory = NULL;
+	char *failed = failure(api, ((void *(*)(int, int, void **))api[CREATE_CPU_MEMORY_INFO])(1, 0, &memory));
+	if (failed) return failed;
+	failed = failure(api, ((void *(*)(void *, void *, size_t, const int64_t *, size_t, int, void **))
+		api[CREATE_TENSOR_WITH_DATA])(memory, data, bytes, shape, rank, type, value));
+	((void (*)(void *))api[RELEASE_MEMORY_INFO])(memory);
+	return failed;
+}
+
+static char *api_add_initializer(void **api, void *options, const char *name, void *value) {
+	return failure(api, ((void *(*)(void *, const char *, void *))api[ADD_INITIALIZER])(options, name, value));
+}
+
+static void api_release_value(void **api, void *value) { ((void (*)(void *))api[RELEASE_VALUE])(value); }
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"unsafe"
+
+	onnxruntime "github.com/yalue/onnxruntime_go"
+)
+
+// api is the runtime's table of functions, found once.
+var api = sync.OnceValues(func() (*unsafe.Pointer, error) {
+	path, err := load()
+	if err != nil {
+		return nil, err
+	}
+	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	var table *unsafe.Pointer
+	if text := C.api_open(name, (**unsafe.Pointer)(unsafe.Pointer(&table))); text != nil {
+		return nil, fmt.Errorf("%s: %s", path, C.GoString(text))
+	}
+	return table, nil
+})
+
+// failed turns a message of the shim into an error, and frees it.
+func failed(message *C.char) error {
+	if message == nil {
+		return nil
+	}
+	defer C.free(unsafe.Pointer(message))
+	return errors.New(C.GoString(message))
+}
+
+// tensorOver returns a runtime value over memory that it neither copies nor frees; element is ONNX Runtime's number of a type.
+func tensorOver(data []byte, shape []int64, element int) (unsafe.Pointer, error) {
+	table, err := api()
+	if err != nil {
+		return nil, err
+	}
+	var value unsafe.Pointer
+	var sizes *C.int64_t
+	if len(shape) > 0 {
+		sizes = (*C.int64_t)(unsafe.Pointer(&shape[0]))
+	}
+	err = failed(C.api_tensor(table, unsafe.Pointer(&data[0]), C.size_t(len(data)), sizes, C.size_t(len(shape)), C.int(element), &value))
+	return value, err
+}
+
+func releaseValue(value unsafe.Pointer) {
+	if table, err := api(); err == nil {
+		C.api_release_value(table, value)
+	}
+}
+
+// addInitializer makes a session use a value instead of the model's initializer of that name.
+func addInitializer(so *onnxruntime.SessionOptions, name string, value unsafe.Pointer) error {
+	table, err := api()
+	if err != nil {
+		return err
+	}
+	options, err := handle(so)
+	if err != nil {
+		return err
+	}
+	text := C.CString(name)
+	defer C.free(unsafe.Pointer(text))
+	return failed(C.api_add_initializer(table, options, text, value))
+}
+
+// handle returns the runtime's own session options: the only field of the binding's, which it does not export.
+func handle(so *onnxruntime.SessionOptions) (unsafe.Pointer, error) {
+	t := reflect.TypeFor[onnxruntime.SessionOptions]()
+	if t.NumField() != 1 || t.Field(0).Type.Kind() != reflect.Pointer {
+		return nil, errors.New("the Go binding's SessionOptions are laid out otherwise than in version 1.35: ort/api.go must follow")
+	}
+	return *(*unsafe.Pointer)(unsafe.Pointer(so)), nil
+}

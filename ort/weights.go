@@ -1,0 +1,248 @@
+package ort
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"unsafe"
+
+	onnxruntime "github.com/yalue/onnxruntime_go"
+
+	"assay/internal/workers"
+	"assay/onnx"
+)
+
+// One set of weights serves every CPU session of a process. Left to itself, ONNX Runtime maps a file of float32 weights
+// once per session, and makes float32 copies of half-precision weights for each. Here every tensor is mapped once, or
+// widened once; sessions get the memory as initializers and hold on to it until they are closed.
+
+// leastShared is the size in bytes from which a tensor is shared. Smaller ones are the runtime's, which may fold them.
+const leastShared = 1 << 16
+
+// region identifies bytes of a file as it is now: one that was replaced or written to is another.
+type region struct {
+	device, inode  uint64
+	changed        syscall.Timespec
+	offset, length int64
+	widened        onnx.DType // from this type to float32; Undefined: the bytes as they lie
+}
+
+// weight is a tensor in memory that sessions share.
+type weight struct {
+	region region
+	users  int
+	pages  []byte         // what is unmapped in the end
+	value  unsafe.Pointer // the runtime's view of it
+}
+
+var pool = struct {
+	sync.Mutex
+	weights map[region]*weight
+}{weights: map[region]*weight{}}
+
+// elements are ONNX Runtime's numbers of the types that are shared.
+var elements = map[onnx.DType]int{onnx.Float: 1, onnx.Float16: 10, onnx.Double: 11, onnx.BFloat16: 16}
+
+// lease is what one session holds of the pool.
+type lease struct {
+	names   []string
+	weights []*weight
+}
+
+// share replaces what the model (a copy of the caller's) reads from files below folder by tensors of the pool: large
+// weights, and their casts from half precision to float32. The lease is to be returned after the session is closed.
+func share(m *onnx.Model, folder string) (*lease, error) {
+	l := &lease{}
+	casts, read := halfCasts(m)
+	var initializers []*onnx.Tensor
+	done := map[*onnx.Node]bool{}
+	for _, t := range m.Initializers {
+		e := t.External
+		if e == nil || e.Length < leastShared || e.Length != t.Count()*int64(t.Type.Size()) || elements[t.Type] == 0 {
+			initializers = append(initializers, t)
+			continue
+		}
+		path := filepath.Join(folder, filepath.FromSlash(e.Location))
+		for _, c := range casts[t.Name] {
+			wide, err := l.widen(path, t, c.Outputs[0])
+			if err != nil {
+				return nil, errors.Join(err, l.release())
+			}
+			initializers = append(initializers, wide)
+			done[c] = true
+		}
+		if len(casts[t.Name]) < read[t.Name] || len(casts[t.Name]) == 0 {
+			if err := l.take(path, t, t.Name, onnx.Undefined); err != nil {
+				return nil, errors.Join(err, l.release())
+			}
+			initializers = append(initializers, t)
+		}
+	}
+	m.Initializers = initializers
+	m.Nodes = slices.DeleteFunc(slices.Clone(m.Nodes), func(n *onnx.Node) bool { return done[n] })
+	return l, nil
+}
+
+// halfCasts finds the casts of half-precision initializers to float32, and how often each value is read. A cast that is read
+// by a constant expression is left to the runtime, which folds that.
+func halfCasts(m *onnx.Model) (casts map[string][]*onnx.Node, read map[string]int) {
+	half, constant := map[string]bool{}, map[string]bool{"": true}
+	for _, t := range m.Initializers {
+		half[t.Name], constant[t.Name] = isHalf(t.Type), true
+	}
+	casts, read = map[string][]*onnx.Node{}, map[string]int{}
+	folded := map[string]bool{}
+	for _, o := range m.Outputs {
+		read[o.Name]++
+		folded[o.Name] = true
+	}
+	for _, n := range m.Nodes {
+		all := true
+		for _, x := range n.Reads() {
+			read[x]++
+			all = all && constant[x]
+		}
+		for _, x := range n.Reads() {
+			folded[x] = folded[x] || all
+		}
+		for _, y := range n.Outputs {
+			constant[y] = constant[y] || all
+		}
+	}
+	for _, n := range m.Nodes {
+		if n.Op == "Cast" && n.Domain == "" && half[n.Inputs[0]] && n.Attrs["to"] == int64(onnx.Float) && !folded[n.Outputs[0]] {
+			casts[n.Inputs[0]] = append(casts[n.Inputs[0]], n)
+		}
+	}
+	return casts, read
+}
+
+// widen declares a float32 initializer in place of a cast of t. Its declared bytes begin where the file ends: should the
+// runtime read them instead of the pool's, it fails.
+func (l *lease) widen(path string, t *onnx.Tensor, name string) (*onnx.Tensor, error) {
+	if err := l.take(path, t, name, t.Type); err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	nowhere := &onnx.External{Location: t.External.Location, Offset: info.Size(), Length: 4 * t.Count()}
+	return &onnx.Tensor{Name: name, Type: onnx.Float, Shape: t.Shape, External: nowhere}, nil
+}
+
+// take finds or makes the pool's tensor for t, under the name that it has in the session.
+func (l *lease) take(path string, t *onnx.Tensor, name string, widened onnx.DType) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	e := t.External
+	if e.Offset < 0 || e.Offset > info.Size()-e.Length {
+		return fmt.Errorf("tensor %q: %d bytes at offset %d of %s, which has %d: the file is cut short", t.Name, e.Length, e.Offset, path, info.Size())
+	}
+	stat := info.Sys().(*syscall.Stat_t)
+	at := region{
+		device:  stat.Dev,
+		inode:   stat.Ino,
+		changed: stat.Ctim,
+		offset:  e.Offset,
+		length:  e.Length,
+		widened: widened,
+	}
+	pool.Lock()
+	defer pool.Unlock()
+	w := pool.weights[at]
+	if w == nil {
+		if w, err = mapRegion(f, at, t); err != nil {
+			return fmt.Errorf("tensor %q of %s: %w", t.Name, path, err)
+		}
+		pool.weights[at] = w
+	}
+	w.users++
+	l.names, l.weights = append(l.names, name), append(l.weights, w)
+	return nil
+}
+
+// mapRegion maps a region of a file, or widens it into memory of its own.
+func mapRegion(f *os.File, at region, t *onnx.Tensor) (w *weight, err error) {
+	page := int64(os.Getpagesize())
+	skip := at.offset % page
+	pages, err := syscall.Mmap(int(f.Fd()), at.offset-skip, int(skip+at.length), syscall.PROT_READ, syscall.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("mapping it into memory: %w", err)
+	}
+	data, typ := pages[skip:], t.Type
+	if at.widened != onnx.Undefined {
+		wide, err := syscall.Mmap(-1, 0, int(4*t.Count()), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("%d bytes of memory for it as float32: %w", 4*t.Count(), err), syscall.Munmap(pages))
+		}
+		widenInto(wide, data, at.widened)
+		if err := syscall.Munmap(pages); err != nil {
+			return nil, err
+		}
+		pages, data, typ = wide, wide, onnx.Float
+	}
+	value, err := tensorOver(data, t.Shape, elements[typ])
+	if err != nil {
+		return nil, errors.Join(err, syscall.Munmap(pages))
+	}
+	return &weight{region: at, pages: pages, value: value}, nil
+}
+
+// widenInto writes half-precision numbers as float32, both little-endian.
+func widenInto(to, from []byte, t onnx.DType) {
+	value := onnx.BFloat16Value
+	if t == onnx.Float16 {
+		value = onnx.Float16Value
+	}
+	const part = 1 << 18
+	n := len(from) / 2
+	workers.Do((n+part-1)/part, func(i int) {
+		for k := i * part; k < min(n, (i+1)*part); k++ {
+			bits := math.Float32bits(value(binary.LittleEndian.Uint16(from[2*k:])))
+			binary.LittleEndian.PutUint32(to[4*k:], bits)
+		}
+	})
+}
+
+// addTo makes a session use the leased tensors.
+func (l *lease) addTo(so *onnxruntime.SessionOptions) error {
+	for i, w := range l.weights {
+		if err := addInitializer(so, l.names[i], w.value); err != nil {
+			return fmt.Errorf("initializer %q: %w", l.names[i], err)
+		}
+	}
+	return nil
+}
+
+// release returns the tensors; those that no session uses any more are freed.
+func (l *lease) release() error {
+	if l == nil {
+		return nil
+	}
+	pool.Lock()
+	defer pool.Unlock()
+	var errs []error
+	for _, w := range l.weights {
+		if w.users--; w.users == 0 {
+			delete(pool.weights, w.region)
+			releaseValue(w.value)
+			errs = append(errs, syscall.Munmap(w.pages))
+		}
+	}
+	l.names, l.weights = nil, nil
+	return errors.Join(errs...)
+}
