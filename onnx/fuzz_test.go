@@ -7,10 +7,10 @@ import (
 	"assay/internal/fuzzing"
 )
 
-// FuzzDecodeModel: bytes are read as a model or refused. A model that was read is written and read back as the same one, and
-// checking, typing and sorting it end in a result or an error.
+// FuzzDecodeModel: bytes are read as a model or refused. A model that was read is written and read back as the same one.
+// (Checking, typing and differentiating what was read is FuzzAppend's, in onnx/grad.)
 func FuzzDecodeModel(f *testing.F) {
-	for _, raw := range fuzzing.Files(f, "../testdata/oracle*/onnx/*/model.onnx") {
+	for _, raw := range fuzzing.Files(f, 2<<10, "../testdata/oracle*/onnx/*/model.onnx") {
 		f.Add(raw)
 	}
 	cases := protoCases()
@@ -18,7 +18,7 @@ func FuzzDecodeModel(f *testing.F) {
 		f.Add(cases[name])
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		fuzzing.Bounded(t, 64<<20+uint64(len(raw))<<10, func() {
+		fuzzing.Bounded(t, 16<<20+uint64(len(raw))<<10, func() {
 			m, err := Decode(raw)
 			if err != nil {
 				return
@@ -33,10 +33,6 @@ func FuzzDecodeModel(f *testing.F) {
 			}
 			if twice, err := again.Encode(); err != nil || !bytes.Equal(once, twice) {
 				t.Fatalf("read back as another model (%v)", err)
-			}
-			_ = Check(m)
-			if _, err := Infer(m); err == nil && Sort(m) == nil {
-				Prune(m)
 			}
 		})
 	})

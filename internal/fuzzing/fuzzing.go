@@ -8,11 +8,9 @@ import (
 	"testing"
 )
 
-// maxSeed keeps seeds small: a mutation of a long file rarely hits what matters.
-const maxSeed = 16 << 10
-
-// Files returns the contents of the files that the patterns match and that are small enough for seeds.
-func Files(f *testing.F, patterns ...string) [][]byte {
+// Files returns the contents of the files that the patterns match and that have at most most bytes: a mutation of a long
+// file rarely hits what matters, and takes longer.
+func Files(f *testing.F, most int64, patterns ...string) [][]byte {
 	f.Helper()
 	var seeds [][]byte
 	for _, pattern := range patterns {
@@ -21,7 +19,7 @@ func Files(f *testing.F, patterns ...string) [][]byte {
 			f.Fatalf("no seeds match %s (%v)", pattern, err)
 		}
 		for _, path := range paths {
-			if info, err := os.Stat(path); err != nil || info.IsDir() || info.Size() > maxSeed {
+			if info, err := os.Stat(path); err != nil || info.IsDir() || info.Size() > most {
 				continue
 			}
 			raw, err := os.ReadFile(path)
@@ -32,7 +30,7 @@ func Files(f *testing.F, patterns ...string) [][]byte {
 		}
 	}
 	if len(seeds) == 0 {
-		f.Fatalf("no file of at most %d bytes matches %v", maxSeed, patterns)
+		f.Fatalf("no file of at most %d bytes matches %v", most, patterns)
 	}
 	return seeds
 }
@@ -52,4 +50,10 @@ func allocated() uint64 {
 	sample := [1]metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(sample[:])
 	return sample[0].Value.Uint64()
+}
+
+// File returns a path of that name whose file the same process may write anew for every input: cheaper than a folder each.
+func File(f *testing.F, name string) string {
+	f.Helper()
+	return filepath.Join(f.TempDir(), name)
 }
