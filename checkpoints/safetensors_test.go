@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"gorgonia.org/tensor"
 
+	"assay/internal/fuzzing"
 	"assay/onnx"
 )
 
@@ -268,7 +269,11 @@ func FuzzHeader(f *testing.F) {
 	}
 	f.Add(file("{}", 0))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		h, err := readHeader(bytes.NewReader(data), int64(len(data)))
+		var h *header
+		var err error
+		fuzzing.Bounded(t, 16<<20+1024*uint64(len(data)), func() {
+			h, err = readHeader(bytes.NewReader(data), int64(len(data)))
+		})
 		if err != nil {
 			return
 		}

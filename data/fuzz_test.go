@@ -4,52 +4,71 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"assay/internal/fuzzing"
 )
 
+// FuzzDecode: any bytes are a picture of the size that the header says, or an error.
 func FuzzDecode(f *testing.F) {
-	files, err := filepath.Glob("testdata/decode/*")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, path := range files {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
+	for _, raw := range fuzzing.Files(f, 1600, "testdata/decode/*") {
 		f.Add(raw)
 		f.Add(raw[:len(raw)*3/4])
 	}
+	const pixels = 1 << 14
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		p, err := Decode(raw, Limits{MaxPixels: 1 << 16})
-		if err == nil && (p.Width < 1 || p.Height < 1 || len(p.Pix) != 3*p.Width*p.Height) {
-			t.Errorf("%d x %d pixels in %d bytes", p.Width, p.Height, len(p.Pix))
-		}
+		fuzzing.Bounded(t, 24<<20+64*uint64(len(raw)), func() {
+			width, height, refused := Size(raw, Limits{MaxPixels: pixels})
+			p, err := Decode(raw, Limits{MaxPixels: pixels})
+			switch {
+			case err != nil:
+			case refused != nil:
+				t.Errorf("decoded, although its size is refused: %v", refused)
+			case len(p.Pix) != 3*p.Width*p.Height || p.Width*p.Height != width*height || p.Width != width && p.Width != height:
+				t.Errorf("%d x %d pixels in %d bytes, the header says %d x %d", p.Width, p.Height, len(p.Pix), width, height)
+			}
+		})
 	})
 }
 
-// FuzzTable reads anything as a table, all rows, as a label table and as records.
-func FuzzTable(f *testing.F) {
-	f.Add([]byte("{\"source\": \"a\", \"edit\": {\"bytes\": \"YQ==\"}, \"instruction\": \"\", \"label\": 1e9}\n{}\n"), "t.jsonl")
-	f.Add([]byte("[{\"source\": null}, [], {\"edit\": {\"path\": {\"path\": 1}}}]"), "t.json")
-	f.Add([]byte("source,edit,instruction\na,\"b\n\",c\n\"\"\"\",,\n"), "t.csv")
-	for _, name := range []string{"pandas", "nested", "datasets"} {
-		raw, err := os.ReadFile("testdata/tables/" + name + ".parquet")
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(raw, "t.parquet")
+// FuzzParquet reads anything as a Parquet table: all rows, as a label table and as records.
+func FuzzParquet(f *testing.F) {
+	for _, raw := range fuzzing.Files(f, 6<<10, "testdata/tables/*.parquet") {
+		f.Add(raw)
 		raw = append([]byte(nil), raw...)
 		raw[len(raw)/3] ^= 0x55
-		f.Add(raw, "t.parquet")
+		f.Add(raw)
 	}
-	f.Fuzz(func(t *testing.T, raw []byte, name string) {
-		if filepath.Ext(name) != ".csv" {
-			name = "t"
+	path := fuzzing.File(f, "t.parquet")
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		fuzzTable(t, path, append([]byte("PAR1"), raw[min(4, len(raw)):]...)) // anything else is FuzzText's
+	})
+}
+
+// FuzzText reads anything as JSON lines, a JSON array, CSV or TSV.
+func FuzzText(f *testing.F) {
+	for i, text := range []string{
+		"{\"source\": \"a\", \"edit\": {\"bytes\": \"YQ==\"}, \"instruction\": \"\", \"label\": 1e9}\n{}\n",
+		"[{\"source\": null}, [], {\"edit\": {\"path\": {\"path\": 1}}}]",
+		"source,edit,instruction\na,\"b\n\",c\n\"\"\"\",,\n",
+		"source\tedit\tinstruction\na\t\"b\n\"\tc\n",
+		"\xef\xbb\xbfsource,label\n\xff\xfe,1\na\"b,nan\n",
+	} {
+		f.Add(byte(i), []byte(text))
+	}
+	paths := []string{fuzzing.File(f, "t.jsonl"), fuzzing.File(f, "t.csv"), fuzzing.File(f, "t.tsv")}
+	f.Fuzz(func(t *testing.T, kind byte, raw []byte) {
+		if len(raw) > 1<<14 {
+			return // rows of a text are found one after the other: a longer one has nothing new
 		}
-		path := filepath.Join(t.TempDir(), filepath.Base(name))
-		if err := os.WriteFile(path, raw, 0o600); err != nil {
-			return // a name that cannot be one
-		}
+		fuzzTable(t, paths[int(kind)%len(paths)], raw)
+	})
+}
+
+func fuzzTable(t *testing.T, path string, raw []byte) {
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fuzzing.Bounded(t, 64<<20+1024*uint64(len(raw)), func() {
 		table, err := OpenTable(path, WithRequired())
 		if err != nil {
 			return
@@ -63,7 +82,7 @@ func FuzzTable(f *testing.F) {
 				continue
 			}
 			if _, err := rec.MarshalJSON(); err != nil {
-				t.Errorf("read but not written: %v", err)
+				t.Errorf("%s: read but not written: %v", filepath.Base(path), err)
 			}
 			_, _ = table.Row(rec)
 		}

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -44,6 +45,9 @@ func openParquet(f *os.File) (*parquetTable, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkFooter(f, info.Size()); err != nil {
+		return nil, fmt.Errorf("damaged Parquet file: %w", err)
+	}
 	t := &parquetTable{file: f, starts: []int64{0}, open: -1}
 	err = guard(func() (err error) {
 		t.data, err = parquet.OpenFile(f, info.Size(), parquet.SkipBloomFilters(true))
@@ -62,6 +66,21 @@ func openParquet(f *os.File) (*parquetTable, error) {
 		t.starts = append(t.starts, t.starts[len(t.starts)-1]+g.NumRows())
 	}
 	return t, nil
+}
+
+// checkFooter looks at the length of the metadata, which the library would take memory for before it reads any.
+func checkFooter(f io.ReaderAt, size int64) error {
+	var tail [8]byte
+	if size < 12 {
+		return errors.New("the file ends too early")
+	}
+	if _, err := f.ReadAt(tail[:], size-8); err != nil {
+		return err
+	}
+	if n := int64(binary.LittleEndian.Uint32(tail[:])); n > size-12 {
+		return fmt.Errorf("its end announces %d bytes of metadata, the file has %d: is it cut short?", n, size)
+	}
+	return nil
 }
 
 // guard turns panics of the Parquet library, which damaged files may cause, into errors.

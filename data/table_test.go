@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"assay/internal/fuzzing"
 )
 
 func number(x float64) *float64 { return &x }
@@ -192,5 +194,22 @@ func TestTableErrors(t *testing.T) {
 	}
 	if _, err := table.Read(3); err == nil {
 		t.Error("a row beyond the last is read")
+	}
+}
+
+// A Parquet file whose end announces gigabytes of metadata is refused before memory is taken for them.
+func TestParquetFooter(t *testing.T) {
+	raw, err := os.ReadFile("testdata/tables/nested.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[len(raw)-5] = 0xdf
+	path := filepath.Join(t.TempDir(), "t.parquet")
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fuzzing.Bounded(t, 1<<20, func() { _, err = OpenTable(path, WithRequired()) })
+	if err == nil || !strings.Contains(err.Error(), "bytes of metadata") {
+		t.Errorf("%v, want a word about its metadata", err)
 	}
 }

@@ -1,9 +1,8 @@
 package onnx
 
 import (
-	"encoding/binary"
+	"errors"
 	"fmt"
-	"math"
 	"os"
 	"strconv"
 
@@ -40,6 +39,9 @@ func Decode(data []byte) (*Model, error) {
 		if d == "ai.onnx" {
 			d = ""
 		}
+		if v, twice := m.Opsets[d]; twice && v != o.GetVersion() {
+			return nil, fmt.Errorf("the model imports two versions of domain %q, %d and %d", o.GetDomain(), v, o.GetVersion())
+		}
 		m.Opsets[d] = o.GetVersion()
 	}
 	for _, e := range p.MetadataProps {
@@ -48,7 +50,12 @@ func Decode(data []byte) (*Model, error) {
 	if len(p.Functions) > 0 {
 		return nil, fmt.Errorf("the model defines %d local functions (%s.%s first); inline them before (onnx.inliner)", len(p.Functions), p.Functions[0].GetDomain(), p.Functions[0].GetName())
 	}
-	g, err := decodeGraph(p.Graph)
+	for _, v := range append(append([]*pb.ValueInfoProto{}, p.Graph.Input...), p.Graph.Output...) {
+		if v.Type != nil && v.Type.Value != nil && v.Type.GetTensorType() == nil {
+			return nil, fmt.Errorf("%q is a %s; only tensors go in and out", v.GetName(), kindOf(v.Type))
+		}
+	}
+	g, err := decodeGraph(p.Graph, maxDepth)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +63,31 @@ func Decode(data []byte) (*Model, error) {
 	return m, nil
 }
 
-func decodeGraph(p *pb.GraphProto) (*Graph, error) {
+// maxDepth is how deep subgraphs may lie in one another.
+const maxDepth = 64
+
+func kindOf(t *pb.TypeProto) string {
+	switch t.Value.(type) {
+	case *pb.TypeProto_SequenceType:
+		return "sequence"
+	case *pb.TypeProto_MapType:
+		return "map"
+	case *pb.TypeProto_OptionalType:
+		return "optional value"
+	case *pb.TypeProto_SparseTensorType:
+		return "sparse tensor"
+	}
+	return fmt.Sprintf("%T", t.Value)
+}
+
+// decodeGraph reads a graph whose subgraphs lie at most depth deep.
+func decodeGraph(p *pb.GraphProto, depth int) (*Graph, error) {
+	switch {
+	case p == nil:
+		return nil, errors.New("it is said to be a graph and holds none")
+	case depth == 0:
+		return nil, fmt.Errorf("subgraphs lie more than %d deep in one another", maxDepth)
+	}
 	g := &Graph{Name: p.GetName()}
 	for _, t := range p.Initializer {
 		d, err := decodeTensor(t)
@@ -75,15 +106,23 @@ func decodeGraph(p *pb.GraphProto) (*Graph, error) {
 		g.Outputs = append(g.Outputs, decodeValue(v))
 	}
 	for _, v := range p.ValueInfo {
-		g.Values = append(g.Values, decodeValue(v))
+		if d := decodeValue(v); d.Type != Undefined || d.Ranked { // of a sequence nothing is known here
+			g.Values = append(g.Values, d)
+		}
 	}
 	for _, n := range p.Node {
 		node := &Node{Name: n.GetName(), Op: n.GetOpType(), Domain: n.GetDomain(), Inputs: n.Input, Outputs: n.Output}
 		if node.Domain == "ai.onnx" {
 			node.Domain = ""
 		}
+		if n.GetOverload() != "" {
+			return nil, fmt.Errorf("%v: it is the overload %q of a local function; inline functions before (onnx.inliner)", node, n.GetOverload())
+		}
 		for _, a := range n.Attribute {
-			v, err := decodeAttr(a)
+			v, err := decodeAttr(a, depth)
+			if _, twice := node.Attrs[a.GetName()]; twice && err == nil {
+				err = errors.New("it is given twice")
+			}
 			if err != nil {
 				return nil, fmt.Errorf("%v: attribute %q: %w", node, a.GetName(), err)
 			}
@@ -134,8 +173,27 @@ func decodeValue(p *pb.ValueInfoProto) ValueInfo {
 	return v
 }
 
-func decodeAttr(a *pb.AttributeProto) (any, error) {
-	switch a.GetType() {
+// decodeAttr reads the field that the attribute's type names. A writer may leave out a zero and an empty list, but nothing
+// may be in other fields.
+func decodeAttr(a *pb.AttributeProto, depth int) (any, error) {
+	if a.GetRefAttrName() != "" {
+		return nil, fmt.Errorf("it refers to %q of a function, outside of one", a.GetRefAttrName())
+	}
+	own := a.GetType()
+	for _, field := range [...]struct {
+		kind  pb.AttributeProto_AttributeType
+		given bool
+	}{
+		{pb.AttributeProto_INT, a.I != nil}, {pb.AttributeProto_INTS, len(a.Ints) > 0},
+		{pb.AttributeProto_FLOAT, a.F != nil}, {pb.AttributeProto_FLOATS, len(a.Floats) > 0},
+		{pb.AttributeProto_STRING, a.S != nil}, {pb.AttributeProto_STRINGS, len(a.Strings) > 0},
+		{pb.AttributeProto_TENSOR, a.T != nil}, {pb.AttributeProto_GRAPH, a.G != nil},
+	} {
+		if field.given && field.kind != own {
+			return nil, fmt.Errorf("it is said to be of type %v and holds a value of type %v", own, field.kind)
+		}
+	}
+	switch own {
 	case pb.AttributeProto_INT:
 		return a.GetI(), nil
 	case pb.AttributeProto_FLOAT:
@@ -155,98 +213,9 @@ func decodeAttr(a *pb.AttributeProto) (any, error) {
 	case pb.AttributeProto_TENSOR:
 		return decodeTensor(a.T)
 	case pb.AttributeProto_GRAPH:
-		return decodeGraph(a.G)
+		return decodeGraph(a.G, depth-1)
 	}
 	return nil, fmt.Errorf("attributes of type %v are not read", a.GetType())
-}
-
-func decodeTensor(p *pb.TensorProto) (*Tensor, error) {
-	t := &Tensor{Name: p.GetName(), Type: DType(p.GetDataType()), Shape: append([]int64{}, p.Dims...)}
-	for _, d := range t.Shape {
-		if d < 0 {
-			return nil, fmt.Errorf("negative dimension in shape %v", t.Shape)
-		}
-	}
-	if p.GetDataLocation() == pb.TensorProto_EXTERNAL {
-		e := &External{Length: -1}
-		for _, kv := range p.ExternalData {
-			var err error
-			switch kv.GetKey() {
-			case "location":
-				e.Location = kv.GetValue()
-			case "offset":
-				e.Offset, err = strconv.ParseInt(kv.GetValue(), 10, 64)
-			case "length":
-				e.Length, err = strconv.ParseInt(kv.GetValue(), 10, 64)
-			}
-			if err != nil {
-				return nil, fmt.Errorf("external %s %q is not a number", kv.GetKey(), kv.GetValue())
-			}
-		}
-		if e.Location == "" {
-			return nil, fmt.Errorf("external data without a location")
-		}
-		if e.Length < 0 {
-			e.Length = t.Count() * int64(t.Type.Size())
-		}
-		t.External = e
-		return t, nil
-	}
-	if t.Type == String {
-		for _, s := range p.StringData {
-			t.Strings = append(t.Strings, string(s))
-		}
-		return t, nil
-	}
-	if len(p.RawData) > 0 || t.Count() == 0 {
-		t.Data = p.RawData
-		if t.Data == nil {
-			t.Data = []byte{}
-		}
-	} else {
-		t.Data = typedData(p, t.Type)
-	}
-	if want := t.Count() * int64(t.Type.Size()); t.Type.Size() > 0 && int64(len(t.Data)) != want {
-		return nil, fmt.Errorf("shape %v of %v needs %d bytes, the file holds %d", t.Shape, t.Type, want, len(t.Data))
-	}
-	return t, nil
-}
-
-// typedData turns the typed fields of a TensorProto into raw bytes.
-func typedData(p *pb.TensorProto, t DType) []byte {
-	le := binary.LittleEndian
-	var b []byte
-	switch t {
-	case Float:
-		return Float32Bytes(p.FloatData)
-	case Double:
-		for _, v := range p.DoubleData {
-			b = le.AppendUint64(b, math.Float64bits(v))
-		}
-	case Int64:
-		return int64Bytes(p.Int64Data)
-	case Uint64:
-		for _, v := range p.Uint64Data {
-			b = le.AppendUint64(b, v)
-		}
-	case Uint32:
-		for _, v := range p.Uint64Data {
-			b = le.AppendUint32(b, uint32(v))
-		}
-	case Int32:
-		for _, v := range p.Int32Data {
-			b = le.AppendUint32(b, uint32(v))
-		}
-	case Int16, Uint16, Float16, BFloat16:
-		for _, v := range p.Int32Data {
-			b = le.AppendUint16(b, uint16(v))
-		}
-	default:
-		for _, v := range p.Int32Data {
-			b = append(b, byte(v))
-		}
-	}
-	return b
 }
 
 // Encode serializes the model; the same model always gives the same bytes.
@@ -311,6 +280,9 @@ func encodeValue(v ValueInfo) *pb.ValueInfoProto {
 			}
 			t.Shape.Dim = append(t.Shape.Dim, q)
 		}
+	}
+	if v.Type == Undefined && !v.Ranked { // a type that says nothing is none
+		return &pb.ValueInfoProto{Name: proto.String(v.Name)}
 	}
 	return &pb.ValueInfoProto{Name: proto.String(v.Name), Type: &pb.TypeProto{Value: &pb.TypeProto_TensorType{TensorType: t}}}
 }

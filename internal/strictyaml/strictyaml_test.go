@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"assay/internal/fuzzing"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -157,7 +159,9 @@ func FuzzDecode(f *testing.F) {
 	f.Add("a: &x [*x]\n")
 	f.Add("? [a]\n: b\n<<: {name: 1}\n!!str 1: 2\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		var c config
-		_ = Decode("c.yaml", []byte(text), &c).Err()
+		fuzzing.Bounded(t, 64<<20+16<<10*uint64(len(text)), func() {
+			var c config
+			_ = Decode("c.yaml", []byte(text), &c).Err()
+		})
 	})
 }

@@ -87,7 +87,7 @@ func TestBadTemplates(t *testing.T) {
 	}
 }
 
-func readJSON(t *testing.T, path string, value any) {
+func readJSON(t testing.TB, path string, value any) {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {

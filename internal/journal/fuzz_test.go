@@ -1,0 +1,39 @@
+package journal
+
+import (
+	"os"
+	"testing"
+
+	"assay/internal/fuzzing"
+)
+
+// FuzzOpen: whatever a crash left in a journal, it is opened or refused; what was opened goes on and is read again in full.
+func FuzzOpen(f *testing.F) {
+	f.Add([]byte("{\"in\":\"a\"}\n{\"Row\":1}\n{\"Row\":2}\n"))
+	f.Add([]byte("{\"in\":\"a\"}\n{\"Row\":1}\n{\"Ro"))
+	f.Add([]byte("{\"in"))
+	type result struct{ Row int }
+	path := fuzzing.File(f, "journal")
+	head := map[string]string{"in": "a"}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if err := os.WriteFile(path, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		j, done, err := Open[result](path, head)
+		if err != nil {
+			return
+		}
+		if err := j.Write(result{7}); err != nil {
+			t.Fatal(err)
+		}
+		j.Close()
+		j, again, err := Open[result](path, head)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.Close()
+		if len(again) != len(done)+1 || again[len(done)].Row != 7 {
+			t.Errorf("%d results, after one more %d", len(done), len(again))
+		}
+	})
+}

@@ -1,0 +1,39 @@
+package onnx
+
+import (
+	"bytes"
+	"testing"
+
+	"assay/internal/fuzzing"
+)
+
+// FuzzDecodeModel: bytes are read as a model or refused. A model that was read is written and read back as the same one.
+// (Checking, typing and differentiating what was read is FuzzAppend's, in onnx/grad.)
+func FuzzDecodeModel(f *testing.F) {
+	for _, raw := range fuzzing.Files(f, 2<<10, "../testdata/oracle*/onnx/*/model.onnx") {
+		f.Add(raw)
+	}
+	cases := protoCases()
+	for _, name := range sortedKeys(cases) {
+		f.Add(cases[name])
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		fuzzing.Bounded(t, 16<<20+uint64(len(raw))<<10, func() {
+			m, err := Decode(raw)
+			if err != nil {
+				return
+			}
+			once, err := m.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := Decode(once)
+			if err != nil {
+				t.Fatalf("what was written is not read: %v", err)
+			}
+			if twice, err := again.Encode(); err != nil || !bytes.Equal(once, twice) {
+				t.Fatalf("read back as another model (%v)", err)
+			}
+		})
+	})
+}
