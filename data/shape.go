@@ -1,8 +1,14 @@
 package data
 
 import (
+	"encoding/binary"
+	"math"
+	"math/big"
+
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
+
+	"assay/onnx"
 )
 
 // shape is one column of a Parquet schema, with the leaf columns below it: what is needed to put a value together out of
@@ -94,18 +100,24 @@ func (s *shape) scalar(v parquet.Value) any {
 	case parquet.Boolean:
 		return v.Boolean()
 	case parquet.Int32:
-		return int64(v.Int32())
+		return s.integer(int64(v.Int32()), uint64(uint32(v.Int32())))
 	case parquet.Int64:
-		return v.Int64()
+		return s.integer(v.Int64(), uint64(v.Int64()))
 	case parquet.Float:
 		return float64(v.Float())
 	case parquet.Double:
 		return v.Double()
 	case parquet.ByteArray, parquet.FixedLenByteArray:
 		if t := s.column.Type().LogicalType(); t != nil {
-			switch t.Value.(type) {
+			switch kind := t.Value.(type) {
 			case *format.StringType, *format.JsonType, *format.EnumType:
 				return string(v.ByteArray())
+			case *format.Float16Type:
+				if raw := v.ByteArray(); len(raw) == 2 {
+					return float64(onnx.Float16Value(binary.LittleEndian.Uint16(raw)))
+				}
+			case *format.DecimalType:
+				return decimal(twosComplement(v.ByteArray()), kind.Scale)
 			}
 		}
 		return v.ByteArray()
@@ -114,4 +126,37 @@ func (s *shape) scalar(v parquet.Value) any {
 		return nil
 	}
 	return v.String()
+}
+
+// integer gives the value that the logical type makes of an integer, whose bits without a sign are given too.
+func (s *shape) integer(x int64, bits uint64) any {
+	if t := s.column.Type().LogicalType(); t != nil {
+		switch kind := t.Value.(type) {
+		case *format.DecimalType:
+			return decimal(big.NewInt(x), kind.Scale)
+		case *format.IntType:
+			if !kind.IsSigned && bits > math.MaxInt64 {
+				return float64(bits)
+			} else if !kind.IsSigned {
+				return int64(bits)
+			}
+		}
+	}
+	return x
+}
+
+// decimal is x / 10^scale, correctly rounded.
+func decimal(x *big.Int, scale int32) float64 {
+	power := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(min(max(scale, 0), 100))), nil)
+	f, _ := new(big.Rat).SetFrac(x, power).Float64()
+	return f
+}
+
+// twosComplement reads a big-endian integer.
+func twosComplement(raw []byte) *big.Int {
+	x := new(big.Int).SetBytes(raw)
+	if len(raw) > 0 && raw[0] >= 0x80 {
+		x.Sub(x, new(big.Int).Lsh(big.NewInt(1), uint(8*len(raw))))
+	}
+	return x
 }
