@@ -17,16 +17,19 @@ type shape struct {
 	name        string
 	column      *parquet.Column
 	first, last int // leaf columns [first, last)
+	half        bool
 	children    []*shape
 }
 
-func newShape(c *parquet.Column) *shape {
+// newShape builds the shape of a column; halves are the leaf columns of half floats.
+func newShape(c *parquet.Column, halves map[int]bool) *shape {
 	s := &shape{name: c.Name(), column: c}
 	for _, child := range c.Columns() {
-		s.children = append(s.children, newShape(child))
+		s.children = append(s.children, newShape(child, halves))
 	}
 	if c.Leaf() {
 		s.first, s.last = c.Index(), c.Index()+1
+		s.half = halves[c.Index()]
 	} else if len(s.children) > 0 {
 		s.first, s.last = s.children[0].first, s.children[len(s.children)-1].last
 	}
@@ -108,14 +111,13 @@ func (s *shape) scalar(v parquet.Value) any {
 	case parquet.Double:
 		return v.Double()
 	case parquet.ByteArray, parquet.FixedLenByteArray:
+		if raw := v.ByteArray(); s.half && len(raw) == 2 {
+			return float64(onnx.Float16Value(binary.LittleEndian.Uint16(raw)))
+		}
 		if t := s.column.Type().LogicalType(); t != nil {
 			switch kind := t.Value.(type) {
 			case *format.StringType, *format.JsonType, *format.EnumType:
 				return string(v.ByteArray())
-			case *format.Float16Type:
-				if raw := v.ByteArray(); len(raw) == 2 {
-					return float64(onnx.Float16Value(binary.LittleEndian.Uint16(raw)))
-				}
 			case *format.DecimalType:
 				return decimal(twosComplement(v.ByteArray()), kind.Scale)
 			}
@@ -159,4 +161,20 @@ func twosComplement(raw []byte) *big.Int {
 		x.Sub(x, new(big.Int).Lsh(big.NewInt(1), uint(8*len(raw))))
 	}
 	return x
+}
+
+// halfFloats finds the leaf columns of half floats. The library knows the type in a file's schema, but not in its columns.
+func halfFloats(schema []format.SchemaElement) map[int]bool {
+	halves := map[int]bool{}
+	leaf := 0
+	for _, e := range schema {
+		if !e.Type.Valid { // a group
+			continue
+		}
+		if _, half := e.LogicalType.Value.(*format.Float16Type); half {
+			halves[leaf] = true
+		}
+		leaf++
+	}
+	return halves
 }

@@ -183,6 +183,9 @@ func (t *Table) Folder() string { return filepath.Dir(t.path) }
 // Len is the number of rows.
 func (t *Table) Len() int { return t.source.len() }
 
+// Columns are the names of the columns; nil if every record has its own, as in JSON.
+func (t *Table) Columns() []string { return t.source.columns() }
+
 // Close closes the file.
 func (t *Table) Close() error { return t.source.Close() }
 
