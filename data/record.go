@@ -131,6 +131,28 @@ func unwrap(v any) (any, error) {
 	return v, err
 }
 
+// IsNull tells that a value is null, empty text, or a picture without path and bytes.
+func IsNull(v any) bool {
+	v, err := unwrap(v)
+	if err != nil {
+		return false
+	}
+	switch v := v.(type) {
+	case nil:
+		return true
+	case string:
+		return v == ""
+	case []byte:
+		return len(v) == 0
+	case Image:
+		return v.IsZero()
+	case Record:
+		m, err := ToImage(v)
+		return err == nil && m.IsZero()
+	}
+	return false
+}
+
 // Text returns a value as text: "" for null, numbers as they are written.
 func Text(v any) (string, error) {
 	if raw, ok := v.(json.RawMessage); ok && len(raw) > 0 && (raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9') {

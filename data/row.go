@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"slices"
 )
@@ -56,6 +58,19 @@ func (m Image) Open(folder string, l Limits) (*Picture, error) {
 		return Open(m.Path, l)
 	}
 	return Open(filepath.Join(folder, m.Path), l)
+}
+
+// Head returns the first bytes of the picture's file, at most n.
+func (m Image) Head(n int) ([]byte, error) {
+	if len(m.Bytes) > 0 {
+		return m.Bytes[:min(n, len(m.Bytes))], nil
+	}
+	f, err := os.Open(m.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, int64(n)))
 }
 
 func (m Image) name() string {

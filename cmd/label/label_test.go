@@ -109,7 +109,7 @@ func TestUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := write(t, "label.yaml", fmt.Sprintf("out: out\npreset: released\nsources: [{layout: folder, path: %s}]\n", folder))
+	good := write(t, "label.yaml", fmt.Sprintf("out: out\nprofile: adiee-released\nsources: [{layout: folder, path: %s}]\n", folder))
 	wrong := write(t, "wrong.yaml", "preset: both\nsource: []\n")
 	for _, c := range []struct {
 		args []string
@@ -173,7 +173,7 @@ func TestKilled(t *testing.T) {
 	}
 	table := write(t, "rows.csv", rows.String())
 	config := func() (string, string) {
-		path := write(t, "label.yaml", fmt.Sprintf("out: out\npreset: released\npictures: files\nsources: [{layout: table, path: %s, pictures: %s}]\n", table, photos))
+		path := write(t, "label.yaml", fmt.Sprintf("out: out\nprofile: adiee-released\npictures: files\nsources: [{layout: table, path: %s, pictures: %s}]\n", table, photos))
 		return path, filepath.Join(filepath.Dir(path), "out")
 	}
 	command := func(path string) *exec.Cmd {
