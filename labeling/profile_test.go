@@ -163,7 +163,7 @@ func TestAccounts(t *testing.T) {
 		"b,"+three+",none.png,,ip2p,edit,,,",                     // bad: no such picture
 		"c,"+three+","+four+",,ip2p,edit it,,,",                  // nothing is known
 		"c,"+three+","+one+",,pr2pr,edit it,nan,,",               // undefined: failed
-		"c,"+three+","+two+",,ip2p,edit it,,0.9,",                // CLIP-D is not known
+		"c,"+three+","+two+",,mgie,edit it,,0.9,",                // CLIP-D is not known
 		"c,"+three+","+three+",,ip2p,edit it,,,",                 // bad: the id of another edit
 		"d,"+four+","+one+",,ip2p,edit,,,", "e,"+four+",,,,x,,,") // no output: its source is labelled
 	cfg := load(t, "out: out\nprofile: adiee-released\nmax_bad: 1\nsources: ["+source+"]\n")
@@ -173,7 +173,7 @@ func TestAccounts(t *testing.T) {
 	}
 	want := "10: 3 labelled, 4 without a label (its CLIP-D is not known, and no rule applies 1; no rule applies 1; none of its similarities is known 2), 2 skipped (bad 2), 1 duplicates"
 	if r.Samples.String() != want {
-		t.Errorf("samples %s\nwant    %s", &r.Samples, want)
+		t.Errorf("samples %s\nwant    %s\n%+v", &r.Samples, want, r.Examples)
 	}
 	if sum := r.TableRows + r.Bad + r.Duplicates; r.Candidates.Total != sum || r.Candidates.Labelled != r.Labelled {
 		t.Errorf("%s; %d rows in the table, %d bad, %d duplicates", &r.Candidates, r.TableRows, r.Bad, r.Duplicates)
