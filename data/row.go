@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"slices"
 )
@@ -20,11 +22,12 @@ type Row struct {
 	Label       *float64 // 0 (failed) to 1 (done); nil: not labelled
 	Why         string   // the rule that gave the label
 	Method      string   // the editor that made Edit
-	ClipD       *float64 // similarities; nil: not known
+	ClipD       *float64 // similarities; nil: not known, or not defined. NaN is written: not defined
 	ClipI       *float64
 	DinoI       *float64
 	Split       string // train, validation, ...
 	Dataset     string
+	Profile     string // of the definitions, encoders and rules that gave label and similarities: name/version
 }
 
 // Image is a picture in a table: a path, relative to the table's folder, or the bytes of a picture file, or both (then
@@ -55,6 +58,19 @@ func (m Image) Open(folder string, l Limits) (*Picture, error) {
 		return Open(m.Path, l)
 	}
 	return Open(filepath.Join(folder, m.Path), l)
+}
+
+// Head returns the first bytes of the picture's file, at most n.
+func (m Image) Head(n int) ([]byte, error) {
+	if len(m.Bytes) > 0 {
+		return m.Bytes[:min(n, len(m.Bytes))], nil
+	}
+	f, err := os.Open(m.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, int64(n)))
 }
 
 func (m Image) name() string {
@@ -90,12 +106,13 @@ var LabelColumns = []Column{
 	{"id", KindText}, {"group", KindText}, {"source", KindImage}, {"edit", KindImage}, {"target", KindImage},
 	{"instruction", KindText}, {"label", KindNumber}, {"why", KindText}, {"method", KindText}, {"clip_d", KindNumber},
 	{"clip_i", KindNumber}, {"dino_i", KindNumber}, {"split", KindText}, {"dataset", KindText},
+	{"profile", KindText},
 }
 
 // pointers are the row's fields in the order of LabelColumns.
 func (r *Row) pointers() []any {
 	return []any{&r.ID, &r.Group, &r.Source, &r.Edit, &r.Target, &r.Instruction, &r.Label, &r.Why, &r.Method, &r.ClipD,
-		&r.ClipI, &r.DinoI, &r.Split, &r.Dataset}
+		&r.ClipI, &r.DinoI, &r.Split, &r.Dataset, &r.Profile}
 }
 
 // Record returns the row with all columns of the label table.
@@ -141,7 +158,9 @@ func rowOf(rec *Record, names map[string]string, required, only []string) (Row, 
 		case *Image:
 			*p, err = ToImage(v)
 		case **float64:
-			*p, err = Number(v)
+			if *p, err = Number(v); LabelColumns[i].Name == "label" {
+				*p, err = Finite(v)
+			}
 		}
 		if err != nil {
 			return r, fmt.Errorf("column %q: %w", name, err)

@@ -108,8 +108,8 @@ func (m *measurer) unfulfilled(r *row, d *draft, l *lent, near bool) bool {
 	if l.before == nil || l.after == nil || d.target.clip == nil {
 		return !near
 	}
-	v := heuristics.ClipDirection(d.source.clip, d.target.clip, l.before, l.after)
-	r.ClipD = &v
+	v := m.config.Encoders.ClipD.Of(d.source.clip, d.target.clip, l.before, l.after)
+	r.ClipD = heuristics.Measured(v)
 	return v <= m.config.Foreign.ClipD // not of NaN: two captions are equal
 }
 

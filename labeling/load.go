@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -174,6 +175,9 @@ func (l *loader) embed(b batch) {
 		if err == nil && len(vectors) != n {
 			err = fmt.Errorf("an encoder gave %d vectors for %d pictures", len(vectors), n)
 		}
+		for i := 0; err == nil && i < n; i++ {
+			err = finite(vectors[i], b.shots[i].Path)
+		}
 		if err != nil {
 			l.fail(err)
 			continue
@@ -203,6 +207,16 @@ func (l *loader) failed() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.fatal
+}
+
+// finite refuses what a broken encoder gives: NaN would pass for a similarity that is undefined, which fails an edit.
+func finite(vector []float32, of string) error {
+	for _, x := range vector {
+		if y := float64(x); math.IsNaN(y) || math.IsInf(y, 0) {
+			return fmt.Errorf("%s: an encoder gave the embedding %v: its weights are broken, or its precision does not suffice", of, x)
+		}
+	}
+	return nil
 }
 
 // pixels is a digest of what a picture shows: two files with the same pixels have the same.

@@ -72,6 +72,7 @@ func (c *Config) digest() (string, error) {
 	chains.ForeignLabel, chains.OverEditedLabel = 0, 0
 	made := map[string]any{"format": 1, "sources": sources, "chains": chains, "seed": c.Seed, "per part": samplesPerPart,
 		"clip": c.relative(c.Encoders.Clip), "dino": c.relative(c.Encoders.Dino), "given": c.Encoders.Given}
+	made["clip_d"] = c.Encoders.ClipD
 	if c.Foreign.Instructions > 0 {
 		made["foreign"] = c.Foreign
 	}
@@ -135,7 +136,7 @@ func writeFile(path string, raw []byte) error {
 type entry struct {
 	Sample int     `json:"sample"` // number in its source, from 0
 	Row    *row    `json:"row,omitempty"`
-	Bad    *bad    `json:"bad,omitempty"`
+	Bad    *bad    `json:"bad,omitempty"`  // a sample, or one of its pictures
 	Left   string  `json:"left,omitempty"` // why a whole sample was left out on purpose
 	Prefer *prefer `json:"prefer,omitempty"`
 }
@@ -152,11 +153,14 @@ type row struct {
 	Target      *picture        `json:"target,omitempty"`
 	Instruction string          `json:"instruction"`
 	Given       *float64        `json:"given,omitempty"`
-	ClipD       *float64        `json:"clip_d,omitempty"`
-	ClipI       *float64        `json:"clip_i,omitempty"`
-	DinoI       *float64        `json:"dino_i,omitempty"`
-	Chain       string          `json:"chain,omitempty"` // of a chain: why it gets its label
-	Label       float64         `json:"label,omitempty"` // of a chain
+	By          string          `json:"by,omitempty"` // the profile of similarities that came with the data
+
+	ClipD heuristics.Similarity `json:"clip_d,omitzero"`
+	ClipI heuristics.Similarity `json:"clip_i,omitzero"`
+	DinoI heuristics.Similarity `json:"dino_i,omitzero"`
+
+	Chain string  `json:"chain,omitempty"` // of a chain: why it gets its label
+	Label float64 `json:"label,omitempty"` // of a chain
 }
 
 // group is the same for all edits of one source by one instruction.

@@ -30,28 +30,41 @@ type Job struct {
 	readers []readers.Reader
 }
 
-// Open opens the data sets of a configuration, and checks that what was measured already belongs to it (else the error is
-// a *PlanError). Unpacking an archive may take long; ctx ends it.
-func Open(ctx context.Context, c *Config) (j *Job, err error) {
-	j = &Job{Config: c, plan: &plan{}}
-	defer func() {
-		if err != nil {
-			j.Close()
-		}
-	}()
-	if j.plan.Made, err = c.digest(); err != nil {
+// SourceError says why a data set cannot be opened: its files or its columns are not as the configuration says.
+type SourceError struct {
+	Source string
+	Err    error
+}
+
+func (e *SourceError) Error() string { return fmt.Sprintf("source %q: %v", e.Source, e.Err) }
+func (e *SourceError) Unwrap() error { return e.Err }
+
+// Open opens the data sets of a configuration (else the error is a *SourceError), and checks that what was measured already
+// belongs to it (else the error is a *PlanError). Unpacking an archive may take long; ctx ends it.
+func Open(ctx context.Context, c *Config) (*Job, error) {
+	j := &Job{Config: c, plan: &plan{}}
+	if err := j.open(ctx); err != nil {
+		j.Close()
 		return nil, err
+	}
+	return j, nil
+}
+
+func (j *Job) open(ctx context.Context) (err error) {
+	c := j.Config
+	if j.plan.Made, err = c.digest(); err != nil {
+		return err
 	}
 	for i := range c.Sources {
 		s := &c.Sources[i]
 		r, err := readers.Open(ctx, s.Layout, s.options(c.Out))
 		if err != nil {
-			return nil, fmt.Errorf("source %q: %w", s.Name, err)
+			return &SourceError{s.Name, err}
 		}
 		j.readers = append(j.readers, r)
 		j.plan.Sources = append(j.plan.Sources, planSource{s.Name, r.Len()})
 	}
-	return j, keepPlan(c.Out, j.plan)
+	return keepPlan(c.Out, j.plan)
 }
 
 // Close closes the data sets.
