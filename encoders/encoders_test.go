@@ -186,7 +186,7 @@ func TestOpenErrors(t *testing.T) {
 		{"layers", "clip_half", change("config.json", `"num_hidden_layers": 2`, `"num_hidden_layers": 3`), "encoder.layers.2"},
 		{"tokenizer", "clip_half", remove("tokenizer.json"), "save_pretrained"},
 		{"weights", "clip_half", remove("model.safetensors"), "model.safetensors"},
-		{"no crop", "dino_giant", change("preprocessor_config.json", `"do_center_crop": true`, `"do_center_crop": false`), "crop_size"},
+		{"no crop", "dino_giant", change("preprocessor_config.json", `"do_center_crop": true`, `"do_center_crop": false`), "do_center_crop"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

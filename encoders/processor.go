@@ -1,66 +1,44 @@
 package encoders
 
 import (
-	"encoding/json"
-	"fmt"
 	"math"
 
 	"assay/data"
+	"assay/internal/strictjson"
 	"assay/model"
 )
-
-// size is a picture size in preprocessor_config.json: {"shortest_edge": n}, {"height": h, "width": w}, or, in old files, n.
-type size struct {
-	Shortest int `json:"shortest_edge"`
-	Height   int `json:"height"`
-	Width    int `json:"width"`
-}
-
-// UnmarshalJSON also takes a bare number: the shortest edge of a resize, the side of a crop.
-func (s *size) UnmarshalJSON(raw []byte) error {
-	if n := 0; json.Unmarshal(raw, &n) == nil {
-		*s = size{Shortest: n}
-		return nil
-	}
-	type plain size
-	return json.Unmarshal(raw, (*plain)(s))
-}
 
 // processor prepares pictures as transformers' CLIPImageProcessorPil and BitImageProcessorPil do: bicubic resize, centre
 // crop, x/255, normalise.
 type processor struct {
 	colours       model.Colours
-	resize        size
+	resize        model.Size
 	height, width int // what the tower sees, after the crop
 }
 
 func readProcessor(dir string) (*processor, error) {
-	config := struct {
-		Size   *size `json:"size"`
-		Crop   *size `json:"crop_size"`
-		Centre *bool `json:"do_center_crop"`
-	}{}
-	colours, file, err := model.ReadImageProcessor(dir, &config)
-	if err != nil {
-		return nil, err
+	p := &processor{resize: model.Size{Shortest: 224}, height: 224, width: 224} // the classes' defaults
+	colours, _, err := model.ReadImageProcessor(dir, model.ImageProcessor{
+		Kinds: []string{"CLIPImageProcessor", "CLIPFeatureExtractor", "BitImageProcessor"},
+		Read:  p.read,
+	})
+	p.colours = colours
+	return p, err
+}
+
+func (p *processor) read(o *strictjson.Object) {
+	crop, cut := model.Size{Height: 224, Width: 224}, true
+	model.ReadSize(o, "size", &p.resize)
+	model.ReadSize(o, "crop_size", &crop)
+	o.Get("do_center_crop", &cut)
+	if p.height, p.width = crop.Height, crop.Width; crop.Shortest > 0 {
+		p.height, p.width = crop.Shortest, crop.Shortest
 	}
-	p := &processor{colours: colours, resize: size{Shortest: 224}, height: 224, width: 224} // the classes' defaults
-	if config.Size != nil {
-		p.resize = *config.Size
-	}
-	if config.Crop != nil {
-		p.height, p.width = config.Crop.Height, config.Crop.Width
-		if config.Crop.Shortest > 0 {
-			p.height, p.width = config.Crop.Shortest, config.Crop.Shortest
+	if !cut {
+		if p.height, p.width = p.resize.Height, p.resize.Width; p.height <= 0 {
+			o.Failf("do_center_crop", "false needs a size with height and width")
 		}
 	}
-	if config.Centre != nil && !*config.Centre {
-		p.height, p.width = p.resize.Height, p.resize.Width // of a shortest edge: 0, refused below
-	}
-	if p.height <= 0 || p.width <= 0 || p.resize.Shortest <= 0 && (p.resize.Height <= 0 || p.resize.Width <= 0) {
-		return nil, fmt.Errorf("%s: size and crop_size do not say how large pictures get (want shortest_edge with a centre crop, or height and width)", file)
-	}
-	return p, nil
 }
 
 // pixels returns the normalised picture [3, height, width].

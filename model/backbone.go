@@ -51,6 +51,7 @@ type Backbone interface {
 type Keys struct {
 	Embedding string // [V, hidden]
 	Output    string // lm_head [V, hidden]; equal to Embedding if tied
+	Twin      string // the name of a tied lm_head that is stored all the same; "": it is not
 }
 
 // Picture is one picture (or pair of frames) as the vision tower takes it.

@@ -41,8 +41,9 @@ func (g *Graph) element(v string, i int) string {
 // attention, SwiGLU.
 type Decoder struct {
 	TextConfig
-	Key    string // checkpoint prefix of the layers, e.g. "language_model.model."
-	Module string // PEFT's prefix of the same, e.g. "model.language_model."
+	Key        string // checkpoint prefix of the layers, e.g. "language_model.model."
+	Module     string // PEFT's prefix of the same, e.g. "model.language_model."
+	ImageToken int64  // id that config.json gives a picture's placeholder
 }
 
 // Rotary declares the positions [axes, rows] int64 and returns their cosines and sines [1, rows, head_dim/2]. Every
@@ -56,10 +57,9 @@ func (d *Decoder) Rotary(g *Graph) (cos, sin string) {
 	p := g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, g.Input(inPositions, onnx.Int64, onnx.Dims(axes, "rows")))
 	angle := g.Op("Mul", g.Op("Unsqueeze", p, g.Ints(2)), g.Floats([]int64{int64(axes), 1, int64(each)}, table...))
 	angle = g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, angle, g.Ints(0))
-	scale := d.attentionFactor()
 	cos, sin = g.Op("Cos", angle), g.Op("Sin", angle)
-	if scale != 1 {
-		s := g.Scalar(onnx.Float, scale)
+	if d.Rope.Attention != 1 {
+		s := g.Scalar(onnx.Float, d.Rope.Attention)
 		cos, sin = g.Op("Mul", cos, s), g.Op("Mul", sin, s)
 	}
 	return cos, sin
@@ -67,12 +67,21 @@ func (d *Decoder) Rotary(g *Graph) (cos, sin string) {
 
 // Build runs x [rows, hidden] through all layers and the final norm, and returns [selected, hidden].
 func (d *Decoder) Build(g *Graph, x, cos, sin string, p *Packing) string {
-	masks := d.masks(g, p, false)
+	type view struct {
+		window int
+		last   bool
+	}
+	views := map[view][]string{} // layers that see alike share their masks
 	for i := 0; i < d.Layers; i++ {
 		last := i == d.Layers-1 && p.Select != ""
-		if last {
-			masks = d.masks(g, p, true)
+		v := view{0, last}
+		if d.slides(i) {
+			v.window = d.SlidingWindow
 		}
+		if views[v] == nil {
+			views[v] = d.masks(g, p, v.window, last)
+		}
+		masks := views[v]
 		name := "layers." + strconv.Itoa(i)
 		g.Segment(name, func() { x = d.layer(g, x, cos, sin, name, masks, p, last) })
 	}
@@ -145,8 +154,8 @@ func (d *Decoder) attend(g *Graph, q, k, v string, masks []string, p *Packing, l
 }
 
 // masks returns per group what is added to the scores [sequences or 1, 1, rep*asking rows, length]: 0 where a row may look
-// (itself and before, within the sliding window if there is one), the lowest float elsewhere.
-func (d *Decoder) masks(g *Graph, p *Packing, last bool) []string {
+// (itself and before, within the window of that many rows unless it is 0), the lowest float elsewhere.
+func (d *Decoder) masks(g *Graph, p *Packing, window int, last bool) []string {
 	masks := make([]string, p.Groups)
 	places := make([]string, p.Groups)
 	if last {
@@ -165,8 +174,8 @@ func (d *Decoder) masks(g *Graph, p *Packing, last bool) []string {
 		}
 		rows = g.Op("Reshape", rows, g.Shape(-1, 1, each, 1)) // [n or 1, 1, r, 1]
 		seen := g.Op("LessOrEqual", columns, rows)
-		if d.SlidingWindow > 0 {
-			near := g.Op("Less", g.Op("Sub", rows, columns), g.Int(int64(d.SlidingWindow)))
+		if window > 0 {
+			near := g.Op("Less", g.Op("Sub", rows, columns), g.Int(int64(window)))
 			seen = g.Op("And", seen, near)
 		}
 		if p.Segments != "" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -93,10 +94,25 @@ func (e *engine) open() (err error) {
 	if e.text, err = text.Open(c.Backbone, c.ScoreToken, int64(e.backbone.Decoder().Vocab), text.WithTemplate(c.ChatTemplate)); err != nil {
 		return err
 	}
+	if err = e.checkPlaceholder(); err != nil {
+		return errors.Join(err, e.text.Close())
+	}
 	if c.EndOfTurn != "" {
 		if _, err = e.text.ID(c.EndOfTurn); err != nil {
 			return errors.Join(fmt.Errorf("end_of_turn: %w", err), e.text.Close())
 		}
+	}
+	return nil
+}
+
+// checkPlaceholder compares the tokenizer's placeholder of pictures with that of config.json, by which transformers finds them.
+func (e *engine) checkPlaceholder() error {
+	id, err := e.text.ID(e.backbone.Placeholder())
+	if want := e.backbone.Decoder().ImageToken; err == nil && int64(id) != want {
+		err = fmt.Errorf("the tokenizer's %s is token %d, config.json's image token %d: they do not belong together", e.backbone.Placeholder(), id, want)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: placeholder of pictures: %w", e.config.Backbone, err)
 	}
 	return nil
 }
@@ -175,7 +191,11 @@ func (e *engine) Prepare(p Pair) (*Sample, error) {
 	if n, most := len(s.IDs)-s.imageTokens(), e.backbone.Decoder().MaxPositions; n > most {
 		return nil, fmt.Errorf("the text has %d tokens, the model's max_position_embeddings are %d: shorten the instruction", n, most)
 	}
-	return s, nil
+	last := int64(0)
+	for _, axis := range e.positions(s) {
+		last = max(last, slices.Max(axis))
+	}
+	return s, e.backbone.Decoder().longest(last)
 }
 
 func (e *engine) endOfTurn() string {

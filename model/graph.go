@@ -161,23 +161,6 @@ func (g *Graph) LayerNorm(x, key string, eps float64) string {
 	return g.OpA("LayerNormalization", onnx.Attrs{"axis": -1, "epsilon": eps}, x, g.Param(key+".weight"), g.Param(key+".bias"))
 }
 
-// Activation applies a function by its Hugging Face name.
-func (g *Graph) Activation(x, name string) string {
-	switch name {
-	case "silu", "swish":
-		return g.Op("Mul", x, g.Op("Sigmoid", x))
-	case "quick_gelu":
-		return g.Op("Mul", x, g.Op("Sigmoid", g.Op("Mul", x, g.Scalar(onnx.Float, 1.702))))
-	case "gelu":
-		return g.Op("Gelu", x)
-	case "gelu_new", "gelu_pytorch_tanh":
-		return g.OpA("Gelu", onnx.Attrs{"approximate": "tanh"}, x)
-	case "relu":
-		return g.Op("Relu", x)
-	}
-	return g.fail("config.json: activation %q is not known (silu, gelu, quick_gelu, gelu_pytorch_tanh, relu are)", name)
-}
-
 // Pick returns the rows of x [n, ...] at distinct indices; its gradient scatters without adding.
 func (g *Graph) Pick(x, index string, axis int) string {
 	y := g.OpA("Gather", onnx.Attrs{"axis": axis}, x, index)

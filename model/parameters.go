@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"assay/checkpoints"
 	"assay/onnx"
@@ -89,6 +90,10 @@ func (d *Decoder) Parameters(k Keys) Parameters {
 	if k.Output != k.Embedding {
 		p.Add(Output, k.Output, d.Vocab, d.Hidden)
 	}
+	if k.Twin != "" {
+		p.Add(Output, k.Twin, d.Vocab, d.Hidden)
+		p[len(p)-1].Unread = true
+	}
 	return p
 }
 
@@ -112,20 +117,37 @@ func (s storedType) or(other storedType) onnx.DType {
 // shown is how many wrong tensors an error names.
 const shown = 40
 
-// fit declares the parameters where weights are absent, and else reports every one that is missing or of another shape.
+var floating = map[onnx.DType]bool{onnx.Float: true, onnx.Float16: true, onnx.BFloat16: true}
+
+// leftovers are ends of names of buffers that older versions of transformers stored and newer ones compute.
+var leftovers = []string{".position_ids", ".rotary_emb.inv_freq", ".rotary_pos_emb.inv_freq", ".masked_bias"}
+
+// fit declares the parameters where weights are absent, and else reports every one that is missing or of another shape, and every
+// tensor that is stored for nothing: the configuration is then not that of the weights.
 func (p Parameters) fit(w *checkpoints.Weights, t onnx.DType) error {
-	var wrong []error
-	for _, x := range p {
-		if w.Absent() {
+	if w.Absent() {
+		for _, x := range p {
 			w.Declare(x.Name, t, x.Shape)
-			continue
 		}
+		return nil
+	}
+	var wrong []error
+	known := make(map[string]bool, len(p))
+	for _, x := range p {
 		info, ok := w.Info(x.Name)
+		known[info.Name] = ok
 		switch {
 		case !ok && !x.Unread:
 			wrong = append(wrong, fmt.Errorf("%s is missing; it should have shape %v", x.Name, x.Shape))
+		case ok && !floating[info.Type]:
+			wrong = append(wrong, fmt.Errorf("%s holds %v; float32, float16 or bfloat16 is read (are the weights quantised?)", x.Name, info.Type))
 		case ok && !slices.Equal(info.Shape, x.Shape):
 			wrong = append(wrong, fmt.Errorf("%s has shape %v; it should be %v", x.Name, info.Shape, x.Shape))
+		}
+	}
+	for _, name := range w.Names() {
+		if !known[name] && !slices.ContainsFunc(leftovers, func(end string) bool { return strings.HasSuffix(name, end) }) {
+			wrong = append(wrong, fmt.Errorf("%s is stored, but config.json calls for no such tensor", name))
 		}
 	}
 	if len(wrong) == 0 {
@@ -135,5 +157,5 @@ func (p Parameters) fit(w *checkpoints.Weights, t onnx.DType) error {
 	if n > shown {
 		wrong = append(wrong[:shown], fmt.Errorf("and %d more", n-shown))
 	}
-	return fmt.Errorf("%d of the %d tensors that config.json calls for are not there or do not fit:\n%w", n, len(p), errors.Join(wrong...))
+	return fmt.Errorf("%d tensors do not fit config.json, which calls for %d:\n%w", n, len(p), errors.Join(wrong...))
 }

@@ -34,6 +34,10 @@ func NewTuner(p *Parts, o TuneOptions) (*Tuner, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p := e.backbone.Decoder().Dropout; p > 0 {
+		e.Close()
+		return nil, fmt.Errorf("%s: config.json: attention_dropout %g is not supported in training: set it to 0 to train without", e.config.Backbone, p)
+	}
 	e.tuned, e.full = true, o.Full
 	t := &Tuner{engine: e, o: o}
 	if t.params, err = e.trainable(t.stepGraph(1)); err != nil {

@@ -5,46 +5,26 @@ package llavanext
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"assay/checkpoints"
+	"assay/internal/strictjson"
 	"assay/model"
 )
 
 func init() { model.Register("llava_next", open) }
 
-// visionConfig is vision_config of config.json, with CLIPVisionConfig's defaults.
+// visionConfig is vision_config of config.json.
 type visionConfig struct {
-	Hidden       int     `json:"hidden_size"`
-	Intermediate int     `json:"intermediate_size"`
-	Layers       int     `json:"num_hidden_layers"`
-	Heads        int     `json:"num_attention_heads"`
-	ImageSize    int     `json:"image_size"`
-	Patch        int     `json:"patch_size"`
-	Activation   string  `json:"hidden_act"`
-	Eps          float64 `json:"layer_norm_eps"`
-	ModelType    string  `json:"model_type"`
-}
-
-type config struct {
-	Text          json.RawMessage `json:"text_config"`
-	Vision        visionConfig    `json:"vision_config"`
-	Pinpoints     [][2]int        `json:"image_grid_pinpoints"` // height, width
-	ImageToken    *int64          `json:"image_token_index"`
-	ImageToken5   *int64          `json:"image_token_id"`
-	FeatureLayer  json.RawMessage `json:"vision_feature_layer"`
-	Strategy      string          `json:"vision_feature_select_strategy"`
-	ProjectorAct  string          `json:"projector_hidden_act"`
-	Tied          *bool           `json:"tie_word_embeddings"`
-	ProjectorBias *bool           `json:"multimodal_projector_bias"`
-}
-
-// preprocessor is preprocessor_config.json (or image_processor of processor_config.json).
-type preprocessor struct {
-	Crop struct {
-		Height int `json:"height"`
-		Width  int `json:"width"`
-	} `json:"crop_size"`
-	Pinpoints [][2]int `json:"image_grid_pinpoints"`
+	Hidden       int
+	Intermediate int
+	Layers       int
+	Heads        int
+	ImageSize    int
+	Patch        int
+	Activation   string
+	Eps          float64
+	Dropout      float64 // of attention while training
 }
 
 // Backbone is an opened LLaVA-NeXT checkpoint.
@@ -52,7 +32,7 @@ type Backbone struct {
 	decoder   model.Decoder
 	vision    visionConfig
 	tower     string // checkpoint prefix of the vision tower
-	layer     int    // vision layers that run before the features are taken
+	layers    []int  // after how many vision layers the features are taken that lie side by side
 	act       string // of the projector
 	pinpoints [][2]int
 	crop      int // side of a tile, pixels
@@ -63,32 +43,131 @@ type Backbone struct {
 	weights   *checkpoints.Weights
 }
 
+// harmless are keys of the whole configuration that change no number, or not at the values listed.
+var harmless = strictjson.Harmless{
+	"ignore_index":                nil, // of labels
+	"image_seq_length":            nil, // tokens of one tile; they are counted
+	"use_image_newline_parameter": {true},
+	"vocab_size":                  nil, // text_config's counts
+	"hidden_size":                 nil,
+	"pad_token_id":                nil,
+}
+
+// visionHarmless are those of vision_config.
+var visionHarmless = strictjson.Harmless{
+	"vocab_size":     nil, // there are no words in it
+	"projection_dim": nil, // of CLIP's own projection, which is not part of the tower
+	"num_channels":   {3},
+}
+
 func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (model.Backbone, error) {
-	c := config{Vision: visionConfig{Hidden: 768, Intermediate: 3072, Layers: 12, Heads: 12, ImageSize: 224, Patch: 32, Activation: "quick_gelu", Eps: 1e-5},
-		Strategy: "default", ProjectorAct: "gelu", Pinpoints: [][2]int{{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}}}
-	if err := json.Unmarshal(raw, &c); err != nil {
-		return nil, fmt.Errorf("config.json: %w", err)
-	}
-	if c.Strategy != "default" {
-		return nil, fmt.Errorf("config.json: vision_feature_select_strategy %q is not supported; default is", c.Strategy)
-	}
-	if len(c.Text) == 0 {
-		c.Text = json.RawMessage("{}")
-	}
-	text, err := model.ParseText(c.Text, "llama")
+	o, err := strictjson.Parse("config.json", raw)
 	if err != nil {
 		return nil, err
 	}
-	b := &Backbone{vision: c.Vision, act: c.ProjectorAct, pinpoints: c.Pinpoints, weights: w, bias: c.ProjectorBias == nil || *c.ProjectorBias}
-	if b.layer, err = featureLayer(c.FeatureLayer, c.Vision.Layers); err != nil {
+	b := &Backbone{weights: w, act: "gelu", bias: true, pinpoints: [][2]int{{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}}}
+	b.vision = readVision(o)
+	t := o.Sub("text_config")
+	if t == nil {
+		t = o.None("text_config")
+	}
+	text := model.ParseText(t, "llama", "mistral", "qwen2")
+	text.Dropout = max(text.Dropout, b.vision.Dropout)
+	text.Tied = false // what text_config says is not looked at
+	o.Get("tie_word_embeddings", &text.Tied)
+	imageToken := int64(32000)
+	o.Get("image_token_index", &imageToken)
+	o.Get("image_token_id", &imageToken) // as transformers 5 calls it
+	o.Get("projector_hidden_act", &b.act)
+	model.CheckActivation(o, "projector_hidden_act", b.act)
+	o.Get("multimodal_projector_bias", &b.bias)
+	strategy := "default"
+	if o.Get("vision_feature_select_strategy", &strategy); strategy != "default" {
+		o.Failf("vision_feature_select_strategy", "%q is not supported; default is", strategy)
+	}
+	b.readFeatureLayers(o)
+	readPinpoints(o, &b.pinpoints)
+	o.Close(harmless, model.Legacy)
+	if err := o.Err(); err != nil {
 		return nil, err
 	}
-	if c.Tied != nil {
-		text.Tied = *c.Tied
-	}
 	b.findKeys(&text, w)
-	b.decoder = model.Decoder{TextConfig: text, Key: b.text, Module: "model.language_model."}
+	b.decoder = model.Decoder{TextConfig: text, Key: b.text, Module: "model.language_model.", ImageToken: imageToken}
 	return b, b.readPreprocessor(dir)
+}
+
+// readVision reads vision_config: that of a CLIP tower, whose class has smaller defaults than a configuration without the key.
+func readVision(o *strictjson.Object) visionConfig {
+	v := visionConfig{Hidden: 768, Intermediate: 3072, Layers: 12, Heads: 12, ImageSize: 224, Patch: 32, Activation: "quick_gelu", Eps: 1e-5}
+	p := o.Sub("vision_config")
+	if p == nil {
+		v.Hidden, v.Intermediate, v.Layers, v.Heads, v.ImageSize, v.Patch = 1024, 4096, 24, 16, 336, 14
+		return v
+	}
+	kind := "clip_vision_model"
+	if p.Get("model_type", &kind); kind != "clip_vision_model" {
+		p.Failf("model_type", "%q is not supported; clip_vision_model is", kind)
+	}
+	for key, into := range map[string]*int{"hidden_size": &v.Hidden, "intermediate_size": &v.Intermediate, "num_hidden_layers": &v.Layers,
+		"num_attention_heads": &v.Heads, "image_size": &v.ImageSize, "patch_size": &v.Patch} {
+		if p.Get(key, into); *into < 1 {
+			p.Failf(key, "%d is not positive", *into)
+			*into = 1
+		}
+	}
+	if v.Hidden%v.Heads != 0 {
+		p.Failf("hidden_size", "%d is not a multiple of the %d attention heads", v.Hidden, v.Heads)
+	}
+	p.Get("hidden_act", &v.Activation)
+	model.CheckActivation(p, "hidden_act", v.Activation)
+	p.Get("layer_norm_eps", &v.Eps)
+	v.Dropout = model.ReadDropout(p, "attention_dropout")
+	p.Close(visionHarmless, model.Legacy)
+	return v
+}
+
+// readFeatureLayers reads which hidden states the features are, one number or several: -2 of 24 layers is what 23 of them give.
+func (b *Backbone) readFeatureLayers(o *strictjson.Object) {
+	const key = "vision_feature_layer"
+	list, one := []int{-2}, 0
+	if raw := o.Raw(key); raw != nil && json.Unmarshal(raw, &one) == nil && string(raw) != "null" {
+		list = []int{one}
+	} else {
+		o.Get(key, &list)
+	}
+	if len(list) == 0 {
+		o.Failf(key, "names no layer")
+	}
+	for _, n := range list {
+		if n < 0 {
+			n += b.vision.Layers + 1
+		}
+		if n < 0 || n > b.vision.Layers {
+			o.Failf(key, "%v is outside the %d layers", list, b.vision.Layers)
+			return
+		}
+		b.layers = append(b.layers, n)
+	}
+}
+
+// readPinpoints reads image_grid_pinpoints, [height, width] of every grid of tiles; null leaves the default.
+func readPinpoints(o *strictjson.Object, into *[][2]int) {
+	const key = "image_grid_pinpoints"
+	var list [][]int
+	if o.Opt(key, &list); list == nil {
+		return
+	}
+	*into = nil
+	for _, hw := range list {
+		if len(hw) != 2 {
+			o.Failf(key, "%v is not [height, width]", hw)
+			return
+		}
+		*into = append(*into, [2]int{hw[0], hw[1]})
+	}
+	if len(list) == 0 {
+		o.Failf(key, "is empty")
+	}
 }
 
 // findKeys finds which spelling of parameter names the checkpoint uses.
@@ -112,39 +191,35 @@ func (b *Backbone) findKeys(text *model.TextConfig, w *checkpoints.Weights) {
 	b.keys = text.Tables(w, b.text+"embed_tokens.weight", lm)
 }
 
-// featureLayer returns how many vision layers run: -2 of 24 means 23 (hidden_states[-2] of 25).
-func featureLayer(raw json.RawMessage, layers int) (int, error) {
-	n := -2
-	if len(raw) > 0 {
-		if err := json.Unmarshal(raw, &n); err != nil {
-			return 0, fmt.Errorf("config.json: vision_feature_layer %s: one layer number is supported", raw)
-		}
-	}
-	if n < 0 {
-		n += layers + 1
-	}
-	if n < 0 || n > layers {
-		return 0, fmt.Errorf("config.json: vision_feature_layer %s is outside the %d layers", raw, layers)
-	}
-	return n, nil
-}
-
+// readPreprocessor reads the image processor, which must fit the model: transformers takes the tiles' arrangement from the one and
+// their number from the other.
 func (b *Backbone) readPreprocessor(dir string) error {
-	var p preprocessor
 	var file string
 	var err error
-	if b.colours, file, err = model.ReadImageProcessor(dir, &p); err != nil {
+	pinpoints := [][2]int{{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}}
+	size, crop := model.Size{Shortest: 224}, model.Size{Height: 224, Width: 224}
+	b.colours, file, err = model.ReadImageProcessor(dir, model.ImageProcessor{
+		Kinds: []string{"LlavaNextImageProcessor"},
+		Read: func(o *strictjson.Object) {
+			model.ReadSize(o, "size", &size)
+			model.ReadSize(o, "crop_size", &crop)
+			readPinpoints(o, &pinpoints)
+			o.Raw("do_center_crop")       // tiles have the size of the crop
+			o.Raw("aspect_ratio_setting") // anyres, in published files
+		},
+		Outer: b.readProcessor,
+	})
+	if err != nil {
 		return err
 	}
-	b.crop = p.Crop.Height
-	if b.crop == 0 {
-		b.crop = b.vision.ImageSize
+	b.crop = b.vision.ImageSize
+	if square := (model.Size{Height: b.crop, Width: b.crop}); crop != square && crop != (model.Size{Shortest: b.crop}) {
+		return fmt.Errorf("%s: crop_size %+v does not fit the vision tower's image_size %d", file, crop, b.crop)
+	} else if size != square && size != (model.Size{Shortest: b.crop}) {
+		return fmt.Errorf("%s: size %+v does not fit the vision tower's image_size %d", file, size, b.crop)
 	}
-	if b.crop != b.vision.ImageSize || p.Crop.Width != p.Crop.Height {
-		return fmt.Errorf("%s: crop_size %dx%d does not fit the vision tower's image_size %d", file, p.Crop.Height, p.Crop.Width, b.vision.ImageSize)
-	}
-	if len(p.Pinpoints) > 0 {
-		b.pinpoints = p.Pinpoints
+	if !slices.Equal(pinpoints, b.pinpoints) {
+		return fmt.Errorf("%s: image_grid_pinpoints %v are not those of config.json, %v", file, pinpoints, b.pinpoints)
 	}
 	for _, hw := range b.pinpoints {
 		if hw[0]%b.crop != 0 || hw[1]%b.crop != 0 || hw[0] <= 0 || hw[1] <= 0 {
@@ -152,4 +227,22 @@ func (b *Backbone) readPreprocessor(dir string) error {
 		}
 	}
 	return nil
+}
+
+// readProcessor compares processor_config.json, by which transformers counts image tokens, with the model.
+func (b *Backbone) readProcessor(o *strictjson.Object) {
+	patch, strategy, class, placeholder := b.vision.Patch, "default", 1, b.Placeholder()
+	if o.Get("patch_size", &patch); patch != b.vision.Patch {
+		o.Failf("patch_size", "%d is not the vision tower's, %d", patch, b.vision.Patch)
+	}
+	if o.Get("vision_feature_select_strategy", &strategy); strategy != "default" {
+		o.Failf("vision_feature_select_strategy", "%q is not supported; default is", strategy)
+	}
+	if o.Get("num_additional_image_tokens", &class); class != 1 {
+		o.Failf("num_additional_image_tokens", "%d is not supported; 1, the class token, is", class)
+	}
+	if o.Get("image_token", &placeholder); placeholder != b.Placeholder() {
+		o.Failf("image_token", "%q is not supported; %s is", placeholder, b.Placeholder())
+	}
+	o.Close(strictjson.Harmless{"processor_class": nil, "_processor_class": nil, "chat_template": nil})
 }

@@ -2,6 +2,7 @@ package llavanext
 
 import (
 	"fmt"
+	"slices"
 
 	"assay/model"
 )
@@ -15,10 +16,10 @@ func (b *Backbone) Parameters() model.Parameters {
 	p.Add(model.Matrix, embeddings+"patch_embedding.weight", v.Hidden, 3, v.Patch, v.Patch)
 	p.Add(model.Places, embeddings+"position_embedding.weight", b.side()*b.side()+1, v.Hidden)
 	p.LayerNorm(b.tower+"pre_layrnorm", v.Hidden)
-	read := len(p)
+	read, deepest := len(p), slices.Max(b.layers)
 	for i := range v.Layers {
 		p.ViTLayer(fmt.Sprintf("%sencoder.layers.%d.", b.tower, i), v.Hidden, v.Intermediate, v.Layers)
-		if i < b.layer {
+		if i < deepest {
 			read = len(p)
 		}
 	}
@@ -26,7 +27,7 @@ func (b *Backbone) Parameters() model.Parameters {
 	for i := range p[read:] {
 		p[read+i].Unread = true
 	}
-	p.Linear("multi_modal_projector.linear_1", b.decoder.Hidden, v.Hidden, b.bias)
+	p.Linear("multi_modal_projector.linear_1", b.decoder.Hidden, v.Hidden*len(b.layers), b.bias)
 	p.Linear("multi_modal_projector.linear_2", b.decoder.Hidden, b.decoder.Hidden, b.bias)
 	p.Add(model.Row, "image_newline", b.decoder.Hidden)
 	return p

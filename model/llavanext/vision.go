@@ -1,6 +1,7 @@
 package llavanext
 
 import (
+	"slices"
 	"strings"
 
 	"assay/model"
@@ -21,8 +22,18 @@ func (b *Backbone) Vision(g *model.Graph) string {
 	x = g.LayerNorm(x, b.tower+"pre_layrnorm", v.Eps) // (sic)
 	x = g.Op("Reshape", x, rows)                      // [tiles*n, C]: linear layers see rows
 	tile := g.Ints(-1, int64(n), int64(v.Hidden))     // whose rows see each other
-	for i := range b.layer {
+	states := []string{x}                             // by the number of layers behind it
+	for i := range slices.Max(b.layers) {
 		x = tower.Layer(g, x, i, model.Span{Shape: tile})
+		states = append(states, x)
+	}
+	if x = states[b.layers[0]]; len(b.layers) > 1 {
+		var parts []string
+		for _, n := range b.layers {
+			parts = append(parts, states[n])
+		}
+		x = g.OpA("Concat", onnx.Attrs{"axis": 1}, parts...)
+		rows, tile = g.Ints(-1, int64(v.Hidden*len(parts))), g.Ints(-1, int64(n), int64(v.Hidden*len(parts)))
 	}
 	x = g.Op("Reshape", x, tile)
 	x = g.OpA("Slice", nil, x, g.Ints(1), g.Ints(int64(n)), g.Ints(1)) // without the class token

@@ -108,7 +108,7 @@ func (b *Backbone) Positions(ids []int64, pictures []*model.Picture) [][]int64 {
 	}
 	next := int64(0)
 	for i := 0; i < len(ids); {
-		if ids[i] != b.imageToken || len(pictures) == 0 {
+		if ids[i] != b.decoder.ImageToken || len(pictures) == 0 {
 			for a := range axes {
 				axes[a][i] = next
 			}

@@ -49,7 +49,7 @@ func (b *Backbone) rotary(g *model.Graph) (cos, sin string) {
 	quarter := b.vision.Hidden / b.vision.Heads / 4
 	table := make([]float32, 2*2*quarter) // [axes, 1, head_dim/2], zero for the other axis
 	for i := range quarter {
-		f := 1 / float32(math.Pow(b.vision.Rope.Theta, float64(float32(2*i)/float32(2*quarter))))
+		f := 1 / float32(math.Pow(b.vision.Theta, float64(float32(2*i)/float32(2*quarter))))
 		table[i], table[2*quarter+quarter+i] = f, f
 	}
 	at := g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, g.Input(inPositions, onnx.Int64, onnx.Dims(2, "patches")))

@@ -1,0 +1,204 @@
+// Package strictjson reads configuration files that other programs wrote, Hugging Face's above all: every key of an object is
+// read, declared harmless, or an error that names it. What is read follows from the reading code; [Object.Close] is given the
+// tables of what else may be there.
+package strictjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Object is a JSON object. Its errors are collected, and those of the objects in it: see Err.
+type Object struct {
+	path     string // of errors: the file, then the keys
+	fields   map[string]json.RawMessage
+	read     map[string]bool
+	problems *[]error
+}
+
+// Harmless lists keys that may be there besides those that are read: at any value, or only at the values listed.
+type Harmless map[string][]any
+
+// Parse reads a file's content.
+func Parse(file string, raw []byte) (*Object, error) {
+	o := &Object{path: file, read: map[string]bool{}, problems: new([]error)}
+	if err := json.Unmarshal(raw, &o.fields); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if o.fields == nil {
+		return nil, fmt.Errorf("%s: want a JSON object, not null", file)
+	}
+	return o, nil
+}
+
+// Failf adds an error about a key; "": about the object.
+func (o *Object) Failf(key, format string, args ...any) {
+	where := o.path
+	if key != "" {
+		where = o.under(key)
+	}
+	*o.problems = append(*o.problems, fmt.Errorf("%s: %w", where, fmt.Errorf(format, args...)))
+}
+
+// Err returns all errors so far, of objects within each other too.
+func (o *Object) Err() error { return errors.Join(*o.problems...) }
+
+// Has reports whether the key is there with a value other than null.
+func (o *Object) Has(key string) bool {
+	raw, ok := o.fields[key]
+	return ok && string(raw) != "null"
+}
+
+// Raw returns a key's text, nil if it is absent. The key counts as read.
+func (o *Object) Raw(key string) json.RawMessage {
+	o.read[key] = true
+	return o.fields[key]
+}
+
+// Get stores the value of a key in what into points to. An absent key leaves that alone; null is an error, and so is a value of
+// another type.
+func (o *Object) Get(key string, into any) {
+	raw := o.Raw(key)
+	if raw == nil {
+		return
+	}
+	if string(raw) == "null" {
+		o.Failf(key, "null is not allowed: leave the key out for the default")
+		return
+	}
+	fresh := reflect.New(reflect.TypeOf(into).Elem()) // a default's slice may be shared
+	if err := json.Unmarshal(raw, fresh.Interface()); err != nil {
+		var wrong *json.UnmarshalTypeError
+		if errors.As(err, &wrong) {
+			err = fmt.Errorf("want %s", wrong.Type)
+		}
+		o.Failf(key, "%s: %w", clip(raw), err)
+		return
+	}
+	reflect.ValueOf(into).Elem().Set(fresh.Elem())
+}
+
+// Opt is Get of a key for which null means the same as its absence.
+func (o *Object) Opt(key string, into any) {
+	if o.read[key] = true; o.Has(key) {
+		o.Get(key, into)
+	}
+}
+
+// Sub returns the object under a key, nil if there is none or it is null.
+func (o *Object) Sub(key string) *Object {
+	o.read[key] = true
+	if !o.Has(key) {
+		return nil
+	}
+	s := o.None(key)
+	if err := json.Unmarshal(o.fields[key], &s.fields); err != nil {
+		o.Failf(key, "%s: want an object", clip(o.fields[key]))
+		return nil
+	}
+	return s
+}
+
+// Rest returns an object of the keys that are neither read yet nor in the table; they count as read here.
+func (o *Object) Rest(but Harmless) *Object {
+	p := &Object{path: o.path, fields: map[string]json.RawMessage{}, read: map[string]bool{}, problems: o.problems}
+	for key, raw := range o.fields {
+		if _, mine := but[key]; !mine && !o.read[key] {
+			p.fields[key], o.read[key] = raw, true
+		}
+	}
+	return p
+}
+
+// Same counts keys as read that another object has with the same value.
+func (o *Object) Same(other *Object) {
+	for key, raw := range o.fields {
+		if twin, ok := other.fields[key]; ok && canonical(raw) == canonical(twin) {
+			o.read[key] = true
+		}
+	}
+}
+
+// Close says that nothing else will be read: keys that are neither read nor in a table, or have a value there that the table
+// does not list, are errors.
+func (o *Object) Close(tables ...Harmless) {
+	var unknown []string
+	for _, key := range slices.Sorted(maps.Keys(o.fields)) {
+		if o.read[key] {
+			continue
+		}
+		values, known := lookup(tables, key)
+		switch {
+		case !known:
+			unknown = append(unknown, fmt.Sprintf("%q (%s)", key, clip(o.fields[key])))
+		case len(values) > 0 && !slices.Contains(values, canonical(o.fields[key])):
+			o.Failf(key, "%s is not supported; %s is", clip(o.fields[key]), strings.Join(values, " or "))
+		}
+	}
+	if len(unknown) > 0 {
+		o.Failf("", "nothing is known about %s: it may change every number; remove what certainly does not", strings.Join(unknown, ", "))
+	}
+}
+
+func lookup(tables []Harmless, key string) (values []string, known bool) {
+	for _, t := range tables {
+		if list, ok := t[key]; ok {
+			for _, v := range list {
+				text, err := json.Marshal(v)
+				if err != nil {
+					panic(err) // the tables are our own
+				}
+				values = append(values, string(text))
+			}
+			return values, true
+		}
+	}
+	return nil, false
+}
+
+// canonical spells a value as encoding/json would: 0.0 is 0.
+func canonical(raw json.RawMessage) string {
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return string(raw)
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return string(raw)
+	}
+	return string(text)
+}
+
+// clip shortens a value for an error.
+func clip(raw json.RawMessage) string {
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return string(raw)
+	}
+	if s := []rune(b.String()); len(s) > 60 {
+		return string(s[:57]) + "..."
+	}
+	return b.String()
+}
+
+// Empty reports whether the object has no keys.
+func (o *Object) Empty() bool { return len(o.fields) == 0 }
+
+// None is the object that Sub would return if it were there without keys.
+func (o *Object) None(key string) *Object {
+	return &Object{path: o.under(key), fields: map[string]json.RawMessage{}, read: map[string]bool{}, problems: o.problems}
+}
+
+// under is the path of a key.
+func (o *Object) under(key string) string {
+	if strings.HasSuffix(o.path, ".json") {
+		return o.path + ": " + key
+	}
+	return o.path + "." + key
+}
