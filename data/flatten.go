@@ -5,46 +5,86 @@ import (
 	"image/color"
 )
 
-// flatten converts a decoded picture to RGB, with transparency over white.
+// flatten converts a decoded picture to RGB, with transparency over white. Each pixel is looked at once, whatever the
+// type: nothing here may ask a question about the whole picture for every row.
 func flatten(m image.Image) *Picture {
-	b := m.Bounds()
-	p := NewPicture(b.Dx(), b.Dy())
-	for y := range p.Height {
-		dst := p.row(y)
-		switch m := m.(type) {
-		case *image.Gray:
-			for x, v := range m.Pix[y*m.Stride:][:p.Width] {
-				dst[3*x], dst[3*x+1], dst[3*x+2] = v, v, v
+	p := NewPicture(m.Bounds().Dx(), m.Bounds().Dy())
+	convert := rowsOf(m)
+	parallel(p.Height, len(p.Pix), func(from, to int) {
+		for y := from; y < to; y++ {
+			convert(p.row(y), y)
+		}
+	})
+	return p
+}
+
+// rowsOf returns the conversion of row y of m, counted from its top, to RGB bytes.
+func rowsOf(m image.Image) func(dst []byte, y int) {
+	switch m := m.(type) {
+	case *image.Gray:
+		return func(dst []byte, y int) { greyRow(dst, m.Pix[y*m.Stride:], 1) }
+	case *image.Gray16:
+		return func(dst []byte, y int) { greyRow(dst, m.Pix[y*m.Stride:], 2) }
+	case *image.NRGBA:
+		return func(dst []byte, y int) { blendRow(dst, m.Pix[y*m.Stride:], 1) }
+	case *image.NRGBA64:
+		return func(dst []byte, y int) { blendRow(dst, m.Pix[y*m.Stride:], 2) }
+	case *image.RGBA: // what the decoders of opaque pictures return: only what is not opaque is divided by its alpha
+		return func(dst []byte, y int) {
+			src := m.Pix[y*m.Stride:]
+			for x := 0; x+2 < len(dst); x += 3 {
+				r, g, b, a := src[0], src[1], src[2], src[3]
+				if a != 255 {
+					c := overWhite(color.RGBA{R: r, G: g, B: b, A: a})
+					r, g, b = c[0], c[1], c[2]
+				}
+				dst[x], dst[x+1], dst[x+2] = r, g, b
+				src = src[4:]
 			}
-		case *image.Gray16:
-			src := m.Pix[y*m.Stride:][:2*p.Width]
-			for x := range p.Width {
-				v := src[2*x]
-				dst[3*x], dst[3*x+1], dst[3*x+2] = v, v, v
+		}
+	case *image.RGBA64:
+		return func(dst []byte, y int) {
+			src := m.Pix[y*m.Stride:]
+			for x := 0; x+2 < len(dst); x += 3 {
+				r, g, b := src[0], src[2], src[4]
+				if src[6]&src[7] != 255 {
+					c := overWhite(m.RGBA64At(m.Rect.Min.X+x/3, m.Rect.Min.Y+y))
+					r, g, b = c[0], c[1], c[2]
+				}
+				dst[x], dst[x+1], dst[x+2] = r, g, b
+				src = src[8:]
 			}
-		case *image.NRGBA:
-			blendRow(dst, m.Pix[y*m.Stride:], 1)
-		case *image.NRGBA64:
-			blendRow(dst, m.Pix[y*m.Stride:], 2)
-		case *image.RGBA:
-			if m.Opaque() {
-				blendRow(dst, m.Pix[y*m.Stride:], 1)
-			} else {
-				blendColors(dst, m, y)
+		}
+	case *image.CMYK:
+		return func(dst []byte, y int) { inkRow(dst, m.Pix[y*m.Stride:]) }
+	case *image.Paletted:
+		var table [256][3]byte // an index beyond the palette is black
+		for i, c := range m.Palette {
+			table[i] = overWhite(c)
+		}
+		return func(dst []byte, y int) {
+			for x, v := range m.Pix[y*m.Stride:][:len(dst)/3] {
+				c := &table[v]
+				dst[3*x], dst[3*x+1], dst[3*x+2] = c[0], c[1], c[2]
 			}
-		case *image.RGBA64:
-			if m.Opaque() {
-				blendRow(dst, m.Pix[y*m.Stride:], 2)
-			} else {
-				blendColors(dst, m, y)
-			}
-		case *image.CMYK:
-			inkRow(dst, m.Pix[y*m.Stride:])
-		default:
-			blendColors(dst, m, y)
 		}
 	}
-	return p
+	b := m.Bounds()
+	return func(dst []byte, y int) { // the slow way for any picture; no decoder in use returns such a one
+		for x := range len(dst) / 3 {
+			c := overWhite(m.At(b.Min.X+x, b.Min.Y+y))
+			copy(dst[3*x:], c[:])
+		}
+	}
+}
+
+// greyRow repeats a row of grey three times. step: bytes a sample; the first one counts.
+func greyRow(dst, src []byte, step int) {
+	for x := 0; x+2 < len(dst); x += 3 {
+		v := src[0]
+		dst[x], dst[x+1], dst[x+2] = v, v, v
+		src = src[step:]
+	}
 }
 
 // blendRow puts a row of straight-alpha RGBA over white. step: bytes a channel; the first one counts.
@@ -53,6 +93,16 @@ func blendRow(dst, src []byte, step int) {
 		a := src[3*step]
 		dst[x], dst[x+1], dst[x+2] = over(src[0], a), over(src[step], a), over(src[2*step], a)
 		src = src[4*step:]
+	}
+}
+
+// blendAlpha puts a row of RGB over white by a row of alpha.
+func blendAlpha(dst, alpha []byte) {
+	for x, a := range alpha {
+		if a != 255 {
+			d := dst[3*x : 3*x+3]
+			d[0], d[1], d[2] = over(d[0], a), over(d[1], a), over(d[2], a)
+		}
 	}
 }
 
@@ -71,25 +121,6 @@ func overWhite(c color.Color) [3]byte {
 	n := color.NRGBA64Model.Convert(c).(color.NRGBA64)
 	a := byte(n.A >> 8)
 	return [3]byte{over(byte(n.R>>8), a), over(byte(n.G>>8), a), over(byte(n.B>>8), a)}
-}
-
-// blendColors is the slow way for any picture; palettes come here too and are converted once.
-func blendColors(dst []byte, m image.Image, y int) {
-	b := m.Bounds()
-	if m, ok := m.(*image.Paletted); ok {
-		table := make([][3]byte, 256) // an index beyond the palette is black
-		for i, c := range m.Palette {
-			table[i] = overWhite(c)
-		}
-		for x, v := range m.Pix[y*m.Stride:][:b.Dx()] {
-			copy(dst[3*x:3*x+3], table[v][:])
-		}
-		return
-	}
-	for x := range b.Dx() {
-		c := overWhite(m.At(b.Min.X+x, b.Min.Y+y))
-		copy(dst[3*x:3*x+3], c[:])
-	}
 }
 
 // inkRow converts CMYK as Pillow does: r = (255 - k) - c (255 - k) / 255, the division rounded.
