@@ -3,6 +3,7 @@ package model
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"gorgonia.org/tensor"
 )
@@ -51,26 +52,62 @@ func (s *Scorer) Hidden(ctx context.Context, samples []*Sample) ([][]float32, er
 // PixelGradient returns score01 of one sample and d score01 / d pixel_values in the family's layout (LLaVA-NeXT: [tiles,
 // 3, S, S] over all pictures in order).
 func (s *Scorer) PixelGradient(ctx context.Context, sample *Sample) (float64, *tensor.Dense, error) {
-	if sample.Pictures[0].Pixels == nil {
-		return 0, nil, fmt.Errorf("the sample has no pixels: prepare it with Pair.Pixels")
+	scores, gradient, _, err := s.differentiate(ctx, []*Sample{sample})
+	if err != nil {
+		return 0, nil, err
+	}
+	return scores[0], gradient, nil
+}
+
+// pixelGradients returns score01 of samples of one length and, for each, d score01 / d its own pixels, picture by picture.
+func (s *Scorer) pixelGradients(ctx context.Context, samples []*Sample) ([]float64, [][]float32, error) {
+	byPlace, gradient, order, err := s.differentiate(ctx, samples)
+	if err != nil {
+		return nil, nil, err
+	}
+	scores, each := make([]float64, len(samples)), make([][]float32, len(samples))
+	values := gradient.Data().([]float32)
+	for place, i := range order {
+		n := 0
+		for _, p := range samples[i].Pictures {
+			n += len(p.Pixels)
+		}
+		scores[i], each[i], values = byPlace[place], values[:n], values[n:]
+	}
+	return scores, each, nil
+}
+
+// differentiate runs samples of one length, forth and back: scores and d their sum / d pixel_values in the order of the packed
+// batch. A score depends on its own pixels alone, so the sum's gradient is each one's.
+func (s *Scorer) differentiate(ctx context.Context, samples []*Sample) ([]float64, *tensor.Dense, []int, error) {
+	for _, sample := range samples {
+		if sample.Pictures[0].Pixels == nil {
+			return nil, nil, nil, fmt.Errorf("the sample has no pixels: prepare it with Pair.Pixels")
+		}
 	}
 	ses, err := s.session("pixel gradient", func(g *Graph) (*built, error) {
 		return buildGraph(g, s.backbone, &s.config.Head, graphSpec{Groups: 1, Vision: true, PixelGrad: true})
 	})
 	if err != nil {
-		return 0, nil, err
+		return nil, nil, nil, err
 	}
-	p, err := s.packing().pack([]*Sample{sample}, s.positions)
+	p, err := s.packing().pack(samples, s.positions)
 	if err != nil {
-		return 0, nil, err
+		return nil, nil, nil, err
 	}
 	feeds, err := s.backbone.Feeds(p.pictures)
 	if err != nil {
-		return 0, nil, err
+		return nil, nil, nil, err
 	}
 	out, err := s.run(ctx, ses, p.feeds, feeds)
 	if err != nil {
-		return 0, nil, err
+		return nil, nil, nil, err
 	}
-	return float64(out[outScore].Data().([]float32)[0]), out[ses.Grads[inPixels]], nil
+	scores := make([]float64, len(samples))
+	for i, v := range out[outScore].Data().([]float32) {
+		if scores[i] = float64(v); math.IsNaN(scores[i]) || math.IsInf(scores[i], 0) {
+			return nil, nil, nil, fmt.Errorf("the score is %g: the scorer's or the backbone's weights are damaged", v)
+		}
+	}
+	return scores, out[ses.Grads[inPixels]], p.order, nil
 }

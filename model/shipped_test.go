@@ -6,6 +6,7 @@ import (
 
 	"assay/data"
 	"assay/model"
+	"assay/model/modeltest"
 )
 
 // The scorer that is shipped tells edits that were asked for from others, on pictures that it was not trained on.
@@ -43,4 +44,25 @@ func TestShippedScorer(t *testing.T) {
 			t.Errorf("%s: %q %.2f, %q %.2f", c.edit, c.right, scores[0], c.wrong, scores[1])
 		}
 	}
+}
+
+// The slopes of many pairs at once are, bit for bit, those of each pair alone.
+func TestShippedScorerSlopesTogether(t *testing.T) {
+	s, err := model.OpenScorer("../backbones/tiny-scorer", model.Options{Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var pairs []model.Pair
+	for _, name := range []string{"coffee", "chelsea", "rocket", "hubble_bright_small"} {
+		p, err := data.Open("../testdata/oracle/images/"+name+".png", data.Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, instruction := range []string{"flip it horizontally", "make the picture grey", "rotate it clockwise"} {
+			pairs = append(pairs, model.Pair{Source: p, Edit: p.FlipHorizontal(), Instruction: instruction},
+				model.Pair{Source: p.FlipHorizontal(), Edit: p, Instruction: instruction})
+		}
+	}
+	modeltest.TogetherAsAlone(t, s, pairs)
 }

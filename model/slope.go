@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"assay/data"
+	"assay/internal/workers"
 )
 
 // PrepareAdjoint is what a [Backbone] has besides if gradients can reach the given pictures: the transpose of the linear map
@@ -25,27 +27,87 @@ type Slopes struct {
 // Slopes differentiates the score of a pair: through head, language model, vision tower, normalisation, tiles or patches and
 // resizing, down to the given pixels. Rounding to 8 bits between these counts as the identity.
 func (s *Scorer) Slopes(ctx context.Context, p Pair) (*Slopes, error) {
+	all, err := s.SlopesOf(ctx, []Pair{p})
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// SlopesOf is [Scorer.Slopes] of several pairs, in order: those of equal shape share passes. Neither a score nor a slope
+// depends on the company, as [Scorer.Score] does not.
+func (s *Scorer) SlopesOf(ctx context.Context, pairs []Pair) ([]*Slopes, error) {
 	adjoint, ok := s.backbone.Backbone.(PrepareAdjoint)
 	if !ok {
 		return nil, fmt.Errorf("the backbone %s has no gradient with respect to given pictures", s.config.Backbone)
 	}
-	if p.Load != nil {
-		var err error
-		if p.Source, p.Edit, err = p.Load(); err != nil {
-			return nil, err
+	pairs = slices.Clone(pairs)
+	samples := make([]*Sample, len(pairs))
+	err := workers.Each(len(pairs), s.lanes(), func(i int) (err error) {
+		p := &pairs[i]
+		if p.Load != nil {
+			if p.Source, p.Edit, err = p.Load(); err != nil {
+				return err
+			}
+			p.Load = nil
 		}
-		p.Load = nil
-	}
-	p.Pixels = true
-	sample, err := s.Prepare(p)
+		p.Pixels = true
+		samples[i], err = s.Prepare(*p)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	score, gradient, err := s.PixelGradient(ctx, sample)
-	if err != nil {
-		return nil, err
+	out := make([]*Slopes, len(pairs))
+	batches := s.slopeBatches(samples)
+	return out, workers.Each(len(batches), s.lanes(), func(k int) error {
+		part := make([]*Sample, len(batches[k]))
+		for i, j := range batches[k] {
+			part[i] = samples[j]
+		}
+		scores, gradients, err := s.pixelGradients(ctx, part)
+		if err != nil {
+			return err
+		}
+		for i, j := range batches[k] {
+			if out[j], err = s.slopesOf(adjoint, &pairs[j], part[i], scores[i], gradients[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// slopeBatches sorts sample indices into passes: samples of one length, whose pictures have the same layouts, within the bounds
+// of a forward pass of the language model and of the vision tower.
+func (e *engine) slopeBatches(samples []*Sample) [][]int {
+	type shape struct {
+		length  int
+		layouts [2]any
 	}
-	values := gradient.Data().([]float32)
+	rows, pixels, pk := maxRows, mostPixels, e.packing()
+	if e.small() {
+		rows, pixels = smallRows, smallPixels
+	}
+	at := map[shape]int{}
+	var batches [][]int
+	for i, s := range samples {
+		k := shape{length: pk.span(s, i).length}
+		values := 0
+		for n, p := range s.Pictures {
+			k.layouts[n], values = p.Layout, values+len(p.Pixels)
+		}
+		j, ok := at[k]
+		if n := len(batches); !ok || (len(batches[j])+1)*k.length > rows || (len(batches[j])+1)*values > pixels {
+			batches, at[k], j = append(batches, nil), n, n
+		}
+		batches[j] = append(batches[j], i)
+	}
+	return batches
+}
+
+// slopesOf takes the gradient of a pair's pixel_values back to the pair.
+func (s *Scorer) slopesOf(adjoint PrepareAdjoint, p *Pair, sample *Sample, score float64, values []float32) (*Slopes, error) {
 	var joined []*data.Slope
 	frames := 1
 	if s.config.Pair == Frames {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"assay/data"
@@ -56,13 +55,14 @@ func (s *Server) answer(pattern string, h func(http.ResponseWriter, *http.Reques
 		begin := time.Now()
 		ctx, stop := context.WithTimeout(r.Context(), s.o.Timeout)
 		defer stop()
+		http.NewResponseController(w).SetReadDeadline(until(0)) // of what no handler reads
 		status := http.StatusOK
 		defer func() {
 			if p := recover(); p != nil { // a request must not end the process, nor its connection
 				err := problem(http.StatusInternalServerError, "internal", "internal error, please report it: %v", p)
 				s.metrics.errors.WithLabelValues(err.Kind).Inc()
 				status = err.Status
-				writeProblem(w, err)
+				s.refuse(w, r, err)
 			}
 			s.metrics.requests.WithLabelValues(pattern, strconv.Itoa(status)).Inc()
 			if status < 400 {
@@ -73,12 +73,14 @@ func (s *Server) answer(pattern string, h func(http.ResponseWriter, *http.Reques
 			f := explain(err)
 			status = f.Status
 			s.metrics.errors.WithLabelValues(f.Kind).Inc()
-			writeProblem(w, f)
+			s.refuse(w, r, f)
 		}
 	})
 }
 
-func writeProblem(w http.ResponseWriter, f *failure) {
+// refuse writes why a request is not served, once all of it is there.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, f *failure) {
+	s.drain(w, r)
 	v := map[string]any{"kind": f.Kind, "message": f.Message}
 	if f.After > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int((f.After+time.Second-1)/time.Second)))
@@ -94,31 +96,18 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	if err := e.Encode(v); err != nil {
 		return err
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(b.Len()))
+	return write(w, status, "application/json", b.Bytes())
+}
+
+func writeBytes(w http.ResponseWriter, kind string, body []byte) error {
+	return write(w, http.StatusOK, kind, body)
+}
+
+func write(w http.ResponseWriter, status int, kind string, body []byte) error {
+	http.NewResponseController(w).SetWriteDeadline(until(int64(len(body))))
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	w.Write(b.Bytes()) // an error is the caller's, who is gone
+	w.Write(body) // an error is the caller's, who is gone
 	return nil
-}
-
-// budget bounds bytes held at a time.
-type budget struct {
-	mu   sync.Mutex
-	left int64
-}
-
-func (b *budget) take(n int64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if n > b.left {
-		return false
-	}
-	b.left -= n
-	return true
-}
-
-func (b *budget) give(n int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.left += n
 }

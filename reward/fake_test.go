@@ -64,12 +64,24 @@ func (f *fake) Score(_ context.Context, samples []*model.Sample) ([]float64, err
 	return out, nil
 }
 
-func (f *fake) Slopes(_ context.Context, p model.Pair) (*model.Slopes, error) {
-	s := &model.Slopes{Score01: red(p.Edit), Source: data.NewSlope(p.Source.Width, p.Source.Height), Edit: data.NewSlope(p.Edit.Width, p.Edit.Height)}
-	for i := 0; i < len(s.Edit.Values); i += 3 {
-		s.Edit.Values[i] = float32(i + 1)
+func (f *fake) SlopesOf(_ context.Context, pairs []model.Pair) (all []*model.Slopes, err error) {
+	if f.gate != nil {
+		<-f.gate
 	}
-	return s, nil
+	f.mu.Lock()
+	f.runs = append(f.runs, len(pairs))
+	f.mu.Unlock()
+	for _, p := range pairs {
+		s := &model.Slopes{Score01: red(p.Edit), Source: data.NewSlope(p.Source.Width, p.Source.Height), Edit: data.NewSlope(p.Edit.Width, p.Edit.Height)}
+		if f.damned != 0 && s.Score01 == f.damned {
+			return nil, errors.New("a damned picture")
+		}
+		for i := 0; i < len(s.Edit.Values); i += 3 {
+			s.Edit.Values[i] = float32(i+1) + float32(s.Score01)
+		}
+		all = append(all, s)
+	}
+	return all, nil
 }
 
 // start serves fakes by name.

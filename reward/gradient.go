@@ -2,82 +2,250 @@ package reward
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math"
 	"net/http"
-	"strconv"
 
 	"assay/data"
 	"assay/model"
 )
 
-// postGradient answers POST /v1/gradient with d score / d pixel of the edited picture: float32 [H, W, 3], per 8-bit level of
-// the picture as decoded (upright, over white).
+// gradients is what /v1/gradient is asked for: a single edit, edits of one source, or pairs of their own.
+type gradients struct {
+	pairs
+	Edit   *blob      `json:"edit"`
+	Pairs  list[pair] `json:"pairs"`
+	Format string     `json:"format"`
+}
+
+type pair struct {
+	Source      *blob  `json:"source"`
+	Instruction string `json:"instruction"`
+	Edit        *blob  `json:"edit"`
+}
+
+func (g *gradients) field(name string, value []byte) (err error) {
+	switch name {
+	case "format":
+		g.Format, err = text(name, value)
+	case "edit":
+		g.Edit = &blob{raw: value}
+	default:
+		err = g.pairs.field(name, value)
+	}
+	return err
+}
+
+// items returns what is asked for, and whether it is a single edit, whose answer has a form of its own.
+func (g *gradients) items() (items []*item, single bool, err error) {
+	bad := func(text string) error { return problem(http.StatusUnprocessableEntity, "bad_request", "%s", text) }
+	if len(g.Pairs) > 0 {
+		if g.Source != nil || g.Edit != nil || len(g.Edits) > 0 || g.Instruction != "" {
+			return nil, false, bad("pairs have sources, instructions and edits of their own: source, instruction, edit and edits do not go with them")
+		}
+		for i, p := range g.Pairs {
+			if p.Edit == nil {
+				return nil, false, bad(fmt.Sprintf("pairs/%d: edit is missing: one picture", i))
+			}
+			items = append(items, &item{source: p.Source, edit: p.Edit, instruction: p.Instruction})
+		}
+		return items, false, nil
+	}
+	edits := g.Edits
+	if g.Edit != nil {
+		edits = append(edits, *g.Edit)
+	}
+	switch {
+	case len(edits) == 0:
+		return nil, false, bad("edit is missing: one picture; or edits, or pairs, for several")
+	case g.Edit != nil && len(edits) > 1:
+		return nil, false, bad("edit and edits: one of them is wanted")
+	}
+	for i := range edits {
+		items = append(items, &item{source: g.Source, edit: &edits[i], instruction: g.Instruction})
+	}
+	return items, len(edits) == 1, nil
+}
+
+// mostAnswer bounds the bytes of the gradients of one answer.
+const mostAnswer = 256 << 20
+
+// postGradient answers POST /v1/gradient with d score / d pixel of the edited pictures: float32 [H, W, 3], per 8-bit level of
+// the picture as decoded (upright, over white). Many pairs share passes.
 func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
 	if err := s.early(slope); err != nil {
 		return err
 	}
-	raw, release, err := s.body(w, r)
+	var g gradients
+	release, err := s.read(w, r, &g, g.field)
 	if err != nil {
 		return err
 	}
 	defer release()
-	var p pairs
-	if err := parse(r, raw, &p, p.field); err != nil {
+	if err := s.countItems("pairs", max(len(g.Pairs), len(g.Edits), 1)); err != nil {
 		return err
 	}
-	if p.Edit == nil && len(p.Edits) == 1 {
-		p.Edit = &p.Edits[0]
-	} else if p.Edit == nil || len(p.Edits) > 0 {
-		return problem(http.StatusUnprocessableEntity, "bad_request", "edit is missing: one picture")
+	items, single, err := g.items()
+	if err != nil {
+		return err
 	}
-	encode := encoders[p.Format]
+	encode := encoders[g.Format]
 	if encode == nil {
-		return problem(http.StatusUnprocessableEntity, "bad_request", "format %q: safetensors, npy and png are served", p.Format)
+		return problem(http.StatusUnprocessableEntity, "bad_request", "format %q: safetensors, npy and png are served", g.Format)
 	}
-	v, err := s.check(&p)
+	if !single && g.Format != "" && g.Format != "safetensors" {
+		return problem(http.StatusUnprocessableEntity, "bad_request", "format %q is for one edit: several come as safetensors", g.Format)
+	}
+	v, err := s.scorer(g.Scorer)
 	if err != nil {
 		return err
 	}
-	if _, _, err := s.size(p.Edit); err != nil {
-		return err
+	if len(g.Pairs) == 0 {
+		if _, err := s.check(g.Source, g.Instruction); err != nil {
+			return err
+		}
 	}
-	t, err := s.admit(demand{v.paces[slope]: 1})
+	edits, slopes, err := s.differentiate(r.Context(), v, items)
 	if err != nil {
 		return err
+	}
+	if single {
+		if items[0].err != nil {
+			return items[0].err
+		}
+		one := Gradient(v.Config(), slopes[0])
+		body, kind, err := encode(one, edits[0])
+		if err != nil {
+			return err
+		}
+		for name, value := range one.facts() {
+			w.Header().Set("X-"+name, value)
+		}
+		return writeBytes(w, kind, body)
+	}
+	body, err := s.encodeMany(v.Config(), items, slopes)
+	if err != nil {
+		return err
+	}
+	return writeBytes(w, "application/octet-stream", body)
+}
+
+// differentiate returns decoded edits and slopes of all items; what goes wrong with one is its error.
+func (s *Server) differentiate(ctx context.Context, v *served, items []*item) ([]*data.Picture, []*model.Slopes, error) {
+	edits, slopes := make([]*data.Picture, len(items)), make([]*model.Slopes, len(items))
+	groups := s.measure(items, func(*item) *served { return v })
+	if len(groups) == 0 {
+		return edits, slopes, nil
+	}
+	var pixels, room, answer int64 // of a batch the most room is taken: it is the largest pictures'
+	for _, g := range groups {
+		pixels += g.pixels
+		for _, it := range g.items {
+			answer += 3 * 4 * it.pixels
+			room = max(room, slopeBytes*it.pixels)
+		}
+	}
+	if answer > mostAnswer {
+		return nil, nil, problem(http.StatusRequestEntityTooLarge, "too_many",
+			"the gradients would take %d bytes, at most %d are sent: ask for fewer pairs at a time", answer, mostAnswer)
+	}
+	t, err := s.admit(ctx, groups, slope)
+	if err != nil {
+		return nil, nil, err
 	}
 	defer t.release()
-	var source, edit *data.Picture
-	err = s.decoded(r.Context(), func() (err error) {
-		if source, err = s.decode(p.Source); err == nil {
-			edit, err = s.decode(p.Edit)
+	batch := min(s.o.Batch, len(items))
+	free, err := s.occupy(ctx, batch, pictureBytes*pixels+int64(batch)*room+2*answer)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer free()
+	at := map[*item]int{}
+	for i, it := range items {
+		at[it] = i
+	}
+	j := &job{kind: slope, scorer: v}
+	var of []*item
+	send := func() error {
+		if len(of) == 0 {
+			return nil
 		}
-		return err
-	})
-	if err != nil {
-		return err
+		if err := t.run(ctx, j); err != nil {
+			return err
+		}
+		for i, it := range of {
+			if it.err = j.errs[i]; it.err != nil { // what the prompt or the pictures' shapes make impossible
+				it.err = problem(http.StatusUnprocessableEntity, "bad_pair", "%v", it.err)
+				continue
+			}
+			slopes[at[it]] = &model.Slopes{Score01: j.slopes[i].Score01, Edit: j.slopes[i].Edit}
+		}
+		j, of = &job{kind: slope, scorer: v}, nil
+		return nil
 	}
-	j := &job{kind: slope, scorer: v, pair: v.pair(source, edit, p.Instruction)}
-	if err := t.run(r.Context(), j); err != nil {
-		return err
+	for _, g := range groups {
+		source, err := s.decodeOne(ctx, t, g.items[0].source, g.pixels)
+		if err != nil {
+			for _, it := range g.items {
+				it.err = named("source", err)
+			}
+			continue
+		}
+		for todo := g.items; len(todo) > 0; {
+			part := todo[:min(len(todo), s.o.Batch-len(of))]
+			todo = todo[len(part):]
+			s.each(ctx, t, part, func(i int, it *item, edit *data.Picture) error {
+				edits[at[it]] = edit
+				return nil
+			})
+			for _, it := range part {
+				if it.err == nil {
+					j.pairs = append(j.pairs, model.Pair{Source: source, Edit: edits[at[it]], Instruction: it.instruction})
+					of = append(of, it)
+				}
+			}
+			if len(of) == s.o.Batch {
+				if err := send(); err != nil {
+					return nil, nil, err
+				}
+			}
+		}
 	}
-	if j.errs[0] != nil { // what the prompt or the pictures' shapes make impossible
-		return problem(http.StatusUnprocessableEntity, "bad_pair", "%v", j.errs[0])
+	if err := send(); err != nil {
+		return nil, nil, err
 	}
-	g := Gradient(v.Config(), j.slopes)
-	body, kind, err := encode(g, edit)
-	if err != nil {
-		return err
+	return edits, slopes, ctx.Err()
+}
+
+// encodeMany writes the answer to several pairs: tensors gradient.0, gradient.1, ..., with score.N, score01.N, or error.N where
+// there is no tensor, as metadata. If not one could be differentiated the first one's error is returned.
+func (s *Server) encodeMany(c model.ScorerConfig, items []*item, slopes []*model.Slopes) ([]byte, error) {
+	facts := map[string]string{"pixel_unit": pixelUnit, "pairs": fmt.Sprint(len(items))}
+	var names []string
+	var all []*data.Slope
+	var first error
+	for i, it := range items {
+		if it.err != nil {
+			f := explain(it.err)
+			s.metrics.errors.WithLabelValues(f.Kind).Inc()
+			facts[fmt.Sprint("error.", i)] = f.Message
+			if first == nil {
+				first = named(fmt.Sprint("pair ", i), it.err)
+			}
+			continue
+		}
+		g := Gradient(c, slopes[i])
+		slopes[i] = nil
+		facts[fmt.Sprint("score.", i)], facts[fmt.Sprint("score01.", i)] = fmt.Sprint(g.Score), fmt.Sprint(g.Score01)
+		names, all = append(names, fmt.Sprint("gradient.", i)), append(all, g.Edit)
 	}
-	w.Header().Set("Content-Type", kind)
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	for name, value := range g.facts() {
-		w.Header().Set("X-"+name, value)
+	if len(all) == 0 {
+		return nil, first
 	}
-	w.Write(body)
-	return nil
+	return safetensors(facts, names, all)
 }
 
 // ScoreGradient is a score with its derivative with respect to the pixels of the edited picture, on the scorer's range.
@@ -95,8 +263,11 @@ func Gradient(c model.ScorerConfig, s *model.Slopes) *ScoreGradient {
 	return g
 }
 
+// pixelUnit is what a gradient is per.
+const pixelUnit = "8-bit level"
+
 func (g *ScoreGradient) facts() map[string]string {
-	return map[string]string{"Score": fmt.Sprint(g.Score), "Score01": fmt.Sprint(g.Score01), "Pixel-Unit": "8-bit level"}
+	return map[string]string{"Score": fmt.Sprint(g.Score), "Score01": fmt.Sprint(g.Score01), "Pixel-Unit": pixelUnit}
 }
 
 // encoders write a gradient in the formats that are served; "" is the default one.
@@ -106,18 +277,31 @@ var encoders = map[string]func(*ScoreGradient, *data.Picture) (body []byte, kind
 
 // Safetensors is the gradient as a safetensors file: the tensor gradient, with score, score01 and the unit as metadata.
 func (g *ScoreGradient) Safetensors() ([]byte, error) {
-	header, err := json.Marshal(map[string]any{
-		"__metadata__": map[string]string{"score": fmt.Sprint(g.Score), "score01": fmt.Sprint(g.Score01), "pixel_unit": "8-bit level"},
-		"gradient":     map[string]any{"dtype": "F32", "shape": []int{g.Edit.Height, g.Edit.Width, 3}, "data_offsets": []int{0, 4 * len(g.Edit.Values)}},
-	})
+	facts := map[string]string{"score": fmt.Sprint(g.Score), "score01": fmt.Sprint(g.Score01), "pixel_unit": pixelUnit}
+	return safetensors(facts, []string{"gradient"}, []*data.Slope{g.Edit})
+}
+
+// safetensors writes tensors float32 [H, W, 3] one behind the other.
+func safetensors(facts map[string]string, names []string, tensors []*data.Slope) ([]byte, error) {
+	index, end := map[string]any{"__metadata__": facts}, 0
+	for i, t := range tensors {
+		begin := end
+		end += 4 * len(t.Values)
+		index[names[i]] = map[string]any{"dtype": "F32", "shape": []int{t.Height, t.Width, 3}, "data_offsets": []int{begin, end}}
+	}
+	header, err := json.Marshal(index)
 	if err != nil {
 		return nil, err
 	}
 	for len(header)%8 != 0 { // the tensors are aligned
 		header = append(header, ' ')
 	}
-	out := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
-	return appendFloats(append(out, header...), g.Edit.Values), nil
+	out := binary.LittleEndian.AppendUint64(make([]byte, 0, 8+len(header)+end), uint64(len(header)))
+	out = append(out, header...)
+	for _, t := range tensors {
+		out = appendFloats(out, t.Values)
+	}
+	return out, nil
 }
 
 // Npy is the gradient as a NumPy file, format 1.0.

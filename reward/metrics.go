@@ -16,6 +16,7 @@ type metrics struct {
 	batch    prometheus.Histogram     // items of a run
 	latency  *prometheus.HistogramVec // seconds of requests that were answered, by path
 	scores   *prometheus.HistogramVec // score01 by scorer
+	edits    *prometheus.CounterVec   // by client
 }
 
 func newMetrics(waiting func() float64) *metrics {
@@ -28,8 +29,9 @@ func newMetrics(waiting func() float64) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 17)}, []string{"path"}),
 		scores: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "assay_score01", Help: "Scores given, 0 to 1.", Buckets: prometheus.LinearBuckets(0, 0.1, 11)}, []string{"scorer"}),
 	}
+	m.edits = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "assay_client_edits_total", Help: "Edits admitted, by client."}, []string{"client"})
 	queue := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "assay_queue_items", Help: "Edits admitted and not yet scored."}, waiting)
-	m.registry.MustRegister(m.requests, m.errors, m.batch, m.latency, m.scores, queue, collectors.NewGoCollector(),
+	m.registry.MustRegister(m.requests, m.errors, m.batch, m.latency, m.scores, m.edits, queue, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

@@ -11,7 +11,11 @@ type pace struct {
 	mu              sync.Mutex
 	w, n, nn, t, nt float64 // faded sums of 1, n, n n, seconds, n seconds
 	base, each      float64 // seconds
+	pixels          bool    // counts thousands of pixels, not edits
 }
+
+// kilo counts pixels in thousands, as paces of decoding do.
+func kilo(pixels int64) int { return int(pixels/1000) + 1 }
 
 // fade is the weight of the past at each new run: it remembers about twenty.
 const fade = 0.95

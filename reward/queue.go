@@ -3,6 +3,7 @@ package reward
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -14,25 +15,21 @@ type Scorer interface {
 	Config() model.ScorerConfig
 	Prepare(model.Pair) (*model.Sample, error)
 	Score(context.Context, []*model.Sample) ([]float64, error)
-	Slopes(context.Context, model.Pair) (*model.Slopes, error)
+	SlopesOf(context.Context, []model.Pair) ([]*model.Slopes, error)
 }
 
 // queue decides who may use the device, and forms micro-batches of those who wait. One run is on the device at a time.
 //
-// A request is admitted before anything of it is decoded, by a prediction: it and all who wait already must be done within
-// 1 + patience times what each would take alone. So the time of an accepted request stays bounded however many ask, and
-// the rest are refused at once. A few requests more (burst) are admitted after a rest, for callers who come together and
-// then stay away for a while, as the ranks of a trainer do.
+// A request is admitted before anything of it is decoded, by a prediction: it, and all who wait already, must be done within
+// the time that a request may take. So callers who come together, as the ranks of a trainer do, wait for each other, and
+// who would wait in vain is told at once.
 type queue struct {
 	batch, most int // items of a run, and of all who wait
-	patience    float64
-	burst       float64
+	wait        time.Duration
 	observe     func(items int)
 
 	mu       sync.Mutex
-	tickets  map[*ticket]bool // admitted, not yet started on the device
-	credit   float64          // of burst
-	idle     time.Time        // since when nobody was there; zero: somebody is
+	tickets  map[*ticket]bool // admitted, with work not yet begun
 	inside   int              // tickets not yet released
 	runs     time.Time        // predicted end of the run on the device; zero: none
 	ready    []*job           // prepared, in the order they came
@@ -42,8 +39,7 @@ type queue struct {
 }
 
 func newQueue(o Options, observe func(int)) *queue {
-	q := &queue{batch: o.Batch, most: o.Queue, patience: o.Patience, burst: float64(o.Burst), credit: float64(o.Burst), observe: observe,
-		tickets: map[*ticket]bool{}, idle: time.Now(), finished: make(chan struct{})}
+	q := &queue{batch: o.Batch, most: o.Queue, wait: o.Wait, observe: observe, tickets: map[*ticket]bool{}, finished: make(chan struct{})}
 	q.wake = sync.NewCond(&q.mu)
 	go q.work()
 	return q
@@ -57,17 +53,19 @@ const (
 	slope
 )
 
-// demand is how many items are to be run at which paces.
+// demand is how much is to be done at which paces: items of a run, and thousands of pixels to decode.
 type demand map[*pace]int
 
 func (d demand) items() (n int) {
-	for _, items := range d {
-		n += items
+	for p, items := range d {
+		if !p.pixels {
+			n += items
+		}
 	}
 	return n
 }
 
-// alone is the time it takes on an idle device; more is what it adds to a run.
+// alone is the time it takes on an idle machine; more is what it adds to work that is there.
 func (d demand) alone() (t time.Duration) {
 	for p, n := range d {
 		t += p.predict(n)
@@ -82,11 +80,10 @@ func (d demand) more() (t time.Duration) {
 	return t
 }
 
-// ticket is the right to run a number of items.
+// ticket is the right to an amount of work.
 type ticket struct {
-	q        *queue
-	left     demand // not yet started
-	deadline time.Time
+	q    *queue
+	left demand // not yet begun
 }
 
 // busyError refuses a request for now.
@@ -101,13 +98,12 @@ func (e *busyError) Error() string { return e.why }
 func (q *queue) admit(d demand) (*ticket, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err := q.refuse(d, true); err != nil {
+	if err := q.refuse(d); err != nil {
 		return nil, err
 	}
-	t := &ticket{q: q, left: d, deadline: time.Now().Add(q.stretch(d.alone()))}
+	t := &ticket{q: q, left: d}
 	q.tickets[t] = true
 	q.inside++
-	q.idle = time.Time{}
 	return t, nil
 }
 
@@ -115,49 +111,47 @@ func (q *queue) admit(d demand) (*ticket, error) {
 func (q *queue) full(p *pace) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.refuse(demand{p: 1}, false)
-}
-
-func (q *queue) stretch(d time.Duration) time.Duration {
-	return time.Duration((1 + q.patience) * float64(d))
+	return q.refuse(demand{p: 1})
 }
 
 // refuse returns why a request may not come in, nil if it may. q.mu is held.
-func (q *queue) refuse(d demand, spend bool) error {
-	now := time.Now()
-	if !q.idle.IsZero() {
-		q.credit = min(q.burst, q.credit+now.Sub(q.idle).Seconds()*q.burst) // a second of rest restores all of it
-		q.idle = now
-	}
-	if q.inside == 0 {
+func (q *queue) refuse(d demand) error {
+	if q.inside == 0 { // it takes what it takes
 		return nil
 	}
-	own := d.alone()
-	start := now
+	var left time.Duration
 	if !q.runs.IsZero() { // a run that is late by some time is expected to take as long again
-		start = now.Add(q.runs.Sub(now).Abs())
+		left = time.Until(q.runs).Abs()
 	}
-	waiting, soonest := d.items(), now.Add(q.stretch(own))
-	finish := start.Add(own)
+	waiting, finish := d.items(), left+d.alone()
 	for t := range q.tickets {
 		waiting += t.left.items()
-		finish = finish.Add(t.left.more())
-		if t.deadline.Before(soonest) {
-			soonest = t.deadline
-		}
+		finish += t.left.more()
 	}
 	switch {
 	case waiting > q.most:
-		return &busyError{finish.Sub(now), "the queue is full"}
-	case !finish.After(soonest):
-		return nil
-	case q.credit >= 1:
-		if spend {
-			q.credit--
-		}
-		return nil
+		return &busyError{max(finish-d.alone(), time.Second), fmt.Sprintf("%d edits would wait, at most %d may", waiting, q.most)}
+	case finish > q.wait:
+		return &busyError{max(finish-q.wait, time.Second), fmt.Sprintf("the answer would take %v, at most %v are allowed", finish.Round(time.Second), q.wait)}
 	}
-	return &busyError{finish.Sub(now), "the server is busy"}
+	return nil
+}
+
+// begun takes n off what is left of a ticket. q.mu is held.
+func (t *ticket) begun(p *pace, n int) {
+	if t.left[p] -= n; t.left[p] <= 0 {
+		delete(t.left, p)
+	}
+	if len(t.left) == 0 {
+		delete(t.q.tickets, t)
+	}
+}
+
+// decoded notes that a picture of so many pixels is done.
+func (t *ticket) decoded(p *pace, pixels int64) {
+	t.q.mu.Lock()
+	defer t.q.mu.Unlock()
+	t.begun(p, kilo(pixels))
 }
 
 // release gives back what was not used of a ticket.
@@ -165,9 +159,7 @@ func (t *ticket) release() {
 	t.q.mu.Lock()
 	defer t.q.mu.Unlock()
 	delete(t.q.tickets, t)
-	if t.q.inside--; t.q.inside == 0 {
-		t.q.idle = time.Now()
-	}
+	t.q.inside--
 }
 
 // waiting counts the items admitted but not yet on the device.
@@ -181,19 +173,19 @@ func (q *queue) waiting() int {
 	return n
 }
 
-// job is prepared work: samples to be scored, or a pair to be differentiated.
+// job is prepared work: samples to be scored, or pairs to be differentiated.
 type job struct {
 	*ticket
 	kind    kind
 	scorer  *served
 	samples []*model.Sample
-	pair    model.Pair
+	pairs   []model.Pair
 
 	ctx    context.Context
-	scores []float64 // score01 of each sample
-	errs   []error   // of each sample
-	slopes *model.Slopes
-	gone   bool // dropped: nobody waited for it any more
+	scores []float64       // score01 of each sample
+	slopes []*model.Slopes // of each pair
+	errs   []error         // of each
+	gone   bool            // dropped: nobody waited for it any more
 	done   chan struct{}
 }
 
@@ -202,8 +194,8 @@ func (j *job) pace() *pace { return j.scorer.paces[j.kind] }
 // run waits for the device to do a job. When ctx ends before, the job is dropped if it has not begun.
 func (t *ticket) run(ctx context.Context, j *job) error {
 	j.ticket, j.ctx, j.done = t, ctx, make(chan struct{})
-	n := max(len(j.samples), 1)
-	j.scores, j.errs = make([]float64, n), make([]error, n)
+	n := len(j.samples) + len(j.pairs)
+	j.scores, j.slopes, j.errs = make([]float64, n), make([]*model.Slopes, n), make([]error, n)
 	t.q.mu.Lock()
 	if t.q.closed {
 		t.q.mu.Unlock()
@@ -242,11 +234,8 @@ func (q *queue) work() {
 		begin := time.Now()
 		if jobs[0].kind == scoring {
 			q.observe(items)
-			score(jobs)
-		} else {
-			j := jobs[0]
-			j.slopes, j.errs[0] = j.scorer.Slopes(context.Background(), j.pair)
 		}
+		run(jobs)
 		jobs[0].pace().learn(items, time.Since(begin))
 		q.mu.Lock()
 		q.runs = time.Time{}
@@ -262,17 +251,14 @@ func (q *queue) next() (jobs []*job, items int) {
 	var rest []*job
 	for _, j := range q.ready {
 		n := len(j.errs)
-		fits := len(jobs) == 0 || j.kind == scoring && j.pace() == jobs[0].pace() && items+n <= q.batch
+		fits := len(jobs) == 0 || j.pace() == jobs[0].pace() && items+n <= q.batch
 		switch {
 		case j.ctx.Err() != nil:
 			j.gone = true
 			close(j.done)
 		case fits:
 			jobs, items = append(jobs, j), items+n
-			j.ticket.left[j.pace()] -= n
-			if j.ticket.left.items() <= 0 {
-				delete(q.tickets, j.ticket)
-			}
+			j.ticket.begun(j.pace(), n)
 		default:
 			rest = append(rest, j)
 		}
@@ -284,29 +270,66 @@ func (q *queue) next() (jobs []*job, items int) {
 	return jobs, items
 }
 
-// score runs the samples of several jobs at once. If that fails each sample is tried alone, so that one does not take the
-// others with it.
-func score(jobs []*job) {
-	var samples []*model.Sample
+// part is one sample or pair of a job.
+type part struct {
+	*job
+	i int
+}
+
+// run does several jobs at once. If that fails each sample is tried alone, so that one does not take the others with it.
+func run(jobs []*job) {
+	var all []part
 	for _, j := range jobs {
-		samples = append(samples, j.samples...)
-	}
-	scores, err := jobs[0].scorer.Score(context.Background(), samples)
-	for _, j := range jobs {
-		for i, s := range j.samples {
-			switch {
-			case err == nil:
-				j.scores[i], scores = scores[0], scores[1:]
-			case len(samples) == 1:
-				j.errs[i] = err
-			default:
-				var one []float64
-				if one, j.errs[i] = j.scorer.Score(context.Background(), []*model.Sample{s}); j.errs[i] == nil {
-					j.scores[i] = one[0]
-				}
-			}
+		for i := range j.errs {
+			all = append(all, part{j, i})
 		}
 	}
+	err := together(all)
+	if err == nil {
+		return
+	}
+	for _, p := range all {
+		if len(all) > 1 {
+			err = together([]part{p})
+		}
+		p.errs[p.i] = err
+	}
+}
+
+// together does parts of one kind in one call of their scorer. A panic is their error: it must not end the process.
+func together(all []part) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("internal error, please report it: %v", p)
+		}
+	}()
+	ctx, s := context.Background(), all[0].scorer
+	if all[0].kind == scoring {
+		samples := make([]*model.Sample, len(all))
+		for k, p := range all {
+			samples[k] = p.samples[p.i]
+		}
+		scores, err := s.Score(ctx, samples)
+		if err != nil {
+			return err
+		}
+		for k, p := range all {
+			p.scores[p.i] = scores[k]
+		}
+		return nil
+	}
+	pairs := make([]model.Pair, len(all))
+	for k, p := range all {
+		pairs[k] = p.pairs[p.i]
+	}
+	slopes, err := s.SlopesOf(ctx, pairs)
+	if err != nil {
+		return err
+	}
+	for k, p := range all {
+		p.slopes[p.i] = slopes[k]
+	}
+	return nil
 }
 
 // close lets the jobs that are there finish and ends the worker.

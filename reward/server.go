@@ -4,51 +4,53 @@ package reward
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	_ "embed"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"assay/data"
+	"assay/model"
 )
 
-// Options are the limits of a server. Zero values stand for the defaults; Patience and Burst have none.
+// Options are the limits of a server. Zero values stand for the defaults.
 type Options struct {
 	Token     string        // wanted as a bearer token; "": no token
+	Clients   []Client      // tokens of several, with quotas; a request must bear one of them, or Token
+	Cert, Key string        // files of TLS; "": plain HTTP
 	MaxBody   int64         // bytes of a request; 64 MiB
 	MaxPixels int64         // of one picture, as its header says; 16 Mi
 	MaxItems  int           // edits of one request; 256
-	Queue     int           // edits that wait, of all requests; 1024
+	Queue     int           // edits that wait, of all requests; 65,536
 	Batch     int           // edits scored in one run; 32
-	Memory    int64         // bytes of bodies and sources held at a time; 1 GiB
-	Timeout   time.Duration // from the first byte of a request to its answer; a minute
-	Patience  float64       // a request may wait this many times the time it takes alone
-	Burst     int           // requests admitted beyond that after a second of rest
+	Memory    int64         // bytes of requests held at a time; 1 GiB
+	Wait      time.Duration // up to which a request is admitted, as foreseen, and may wait for memory; 4 minutes
+	Timeout   time.Duration // from the head of a request to its answer; 5 minutes
 }
 
 func (o *Options) fill() {
-	def := func(v *int64, d int64) {
+	for v, d := range map[*int64]int64{&o.MaxBody: 64 << 20, &o.MaxPixels: 16 << 20, &o.Memory: 1 << 30} {
 		if *v == 0 {
 			*v = d
 		}
 	}
-	def(&o.MaxBody, 64<<20)
-	def(&o.MaxPixels, 16<<20)
-	def(&o.Memory, 1<<30)
-	for v, d := range map[*int]int{&o.MaxItems: 256, &o.Queue: 1024, &o.Batch: 32} {
+	for v, d := range map[*int]int{&o.MaxItems: 256, &o.Queue: 1 << 16, &o.Batch: 32} {
 		if *v == 0 {
 			*v = d
 		}
 	}
-	if o.Timeout == 0 {
-		o.Timeout = time.Minute
+	for v, d := range map[*time.Duration]time.Duration{&o.Wait: 4 * time.Minute, &o.Timeout: 5 * time.Minute} {
+		if *v == 0 {
+			*v = d
+		}
 	}
 }
 
@@ -57,10 +59,14 @@ type Server struct {
 	o        Options
 	scorers  map[string]*served
 	names    []string
+	clients  []*client
 	queue    *queue
 	metrics  *metrics
-	memory   *budget
-	decoding chan struct{} // a place for each picture that is decoded and resized
+	memory   *semaphore.Weighted // bytes of requests, in the order they came
+	space    *semaphore.Weighted // places
+	places   int64               // how many there are
+	decoding chan struct{}       // a place for each picture that is decoded and resized
+	decoder  *pace               // of decoding and preparing
 	draining atomic.Bool
 	handler  http.Handler
 }
@@ -75,7 +81,23 @@ type served struct {
 // NewServer makes a server of scorers by name; the first one answers requests that name none. Close ends it.
 func NewServer(o Options, names []string, scorers []Scorer) (*Server, error) {
 	o.fill()
-	s := &Server{o: o, scorers: map[string]*served{}, memory: &budget{left: o.Memory}, decoding: make(chan struct{}, runtime.NumCPU())}
+	s := &Server{
+		o:        o,
+		scorers:  map[string]*served{},
+		memory:   semaphore.NewWeighted(o.Memory),
+		places:   2 * int64(o.Batch),
+		decoding: make(chan struct{}, runtime.NumCPU()),
+		decoder:  &pace{pixels: true},
+	}
+	s.space = semaphore.NewWeighted(s.places)
+	clients := o.Clients
+	if o.Token != "" {
+		clients = append(slices.Clone(clients), Client{Name: "token", Token: o.Token})
+	}
+	var err error
+	if s.clients, err = checkClients(clients); err != nil {
+		return nil, err
+	}
 	for i, name := range names {
 		if name == "" || strings.ContainsAny(name, " \t\r\n/") || s.scorers[name] != nil {
 			return nil, fmt.Errorf("scorer name %q: want a name of its own, without spaces and slashes", name)
@@ -102,7 +124,7 @@ func (s *Server) Warm(ctx context.Context) error {
 		v := s.scorers[name]
 		for i := range 3 {
 			p.Pix[0]++ // a new picture each time: its features are in no cache
-			sample, err := v.Prepare(v.pair(p, p.FlipHorizontal(), "mirror it"))
+			sample, err := v.Prepare(model.Pair{Source: p, Edit: p.FlipHorizontal(), Instruction: "mirror it"})
 			if err != nil {
 				return fmt.Errorf("scorer %s: %w", name, err)
 			}
@@ -110,7 +132,7 @@ func (s *Server) Warm(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			j := &job{scorer: v, samples: samplesOf(sample)}
+			j := &job{kind: scoring, scorer: v, samples: []*model.Sample{sample}}
 			err = errors.Join(t.run(ctx, j), j.errs[0])
 			t.release()
 			if err != nil {
@@ -126,28 +148,44 @@ func (s *Server) Warm(ctx context.Context) error {
 
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	handle := func(pattern string, h func(http.ResponseWriter, *http.Request) error) {
-		mux.Handle(pattern, s.answer(pattern, h))
-	}
-	handle("POST /v1/score", s.postScore)
-	handle("POST /v1/gradient", s.postGradient)
-	handle("POST /score", s.postUniRL)
-	handle("GET /rewards", s.getRewards)
-	handle("GET /health", s.getHealth)
-	mux.Handle("GET /metrics", s.metrics.handler())
-	static := func(kind, body string) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", kind)
-			w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src blob: data:; connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'")
-			fmt.Fprint(w, body)
+	methods := map[string][]string{} // of each path
+	handle := func(method, path string, h http.Handler) {
+		mux.Handle(method+" "+path, h)
+		name := strings.TrimSuffix(path, "{$}")
+		if methods[name] = append(methods[name], method); method == http.MethodGet {
+			methods[name] = append(methods[name], http.MethodHead)
 		}
 	}
-	mux.Handle("GET /openapi.json", static("application/json", openapi))
-	mux.Handle("GET /{$}", static("text/html; charset=utf-8", page))
+	api := func(method, path string, h func(http.ResponseWriter, *http.Request) error) {
+		handle(method, path, s.answer(method+" "+path, h))
+	}
+	api("POST", "/v1/score", s.postScore)
+	api("POST", "/v1/gradient", s.postGradient)
+	api("POST", "/score", s.postUniRL)
+	api("GET", "/rewards", s.getRewards)
+	api("GET", "/health", s.getHealth)
+	handle("GET", "/metrics", s.metrics.handler())
+	static := func(kind, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "+
+				"img-src blob: data:; connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'")
+			writeBytes(w, kind, []byte(body))
+		}
+	}
+	handle("GET", "/openapi.json", static("application/json", openapi))
+	handle("GET", "/{$}", static("text/html; charset=utf-8", page))
 	mux.Handle("/", s.answer("other", func(w http.ResponseWriter, r *http.Request) error {
+		if allowed := methods[r.URL.Path]; allowed != nil {
+			w.Header().Set("Allow", strings.Join(allowed, ", "))
+			return problem(http.StatusMethodNotAllowed, "method", "%s takes %s, not %s", r.URL.Path, strings.Join(allowed, " and "), r.Method)
+		}
 		return problem(http.StatusNotFound, "not_found", "%s %s is not served; see /openapi.json", r.Method, r.URL.Path)
 	}))
-	return s.guard(http.NewCrossOriginProtection().Handler(mux))
+	same := http.NewCrossOriginProtection()
+	same.SetDenyHandler(s.answer("other", func(http.ResponseWriter, *http.Request) error {
+		return problem(http.StatusForbidden, "forbidden", "pages of other sites must not call this server")
+	}))
+	return s.guard(same.Handler(mux))
 }
 
 //go:embed page.html
@@ -156,25 +194,30 @@ var page string
 //go:embed openapi.json
 var openapi string
 
-// guard wants the token, except for the page (which holds nothing and asks for it), and headers that stop browsers from guessing.
+// guard wants a token, except for the page (which holds nothing and asks for it), and headers that stop browsers from guessing.
 func (s *Server) guard(next http.Handler) http.Handler {
-	want := sha256.Sum256([]byte(s.o.Token))
+	stop := func(f *failure) http.Handler {
+		return s.answer("other", func(http.ResponseWriter, *http.Request) error { return f })
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
-		if s.o.Token != "" && r.URL.Path != "/" {
-			token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-			have := sha256.Sum256([]byte(token)) // equal lengths for the comparison
-			if !bearer || subtle.ConstantTimeCompare(have[:], want[:]) != 1 {
-				s.metrics.errors.WithLabelValues("unauthorized").Inc()
+		if s.draining.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		if len(s.clients) == 0 && !localName(r.Host) { // a page of another site that made its name point here
+			f := problem(http.StatusForbidden, "forbidden", "without a token only this machine's own names are answered, not %q", r.Host)
+			stop(f).ServeHTTP(w, r)
+			return
+		}
+		if len(s.clients) > 0 && r.URL.Path != "/" {
+			c := s.who(r)
+			if c == nil {
 				w.Header().Set("WWW-Authenticate", "Bearer")
-				writeProblem(w, problem(http.StatusUnauthorized, "unauthorized", "a bearer token is wanted"))
+				stop(problem(http.StatusUnauthorized, "unauthorized", "a bearer token is wanted")).ServeHTTP(w, r)
 				return
 			}
-		}
-		if s.o.Token == "" && !localName(r.Host) { // a page of another site that made its name point here
-			writeProblem(w, problem(http.StatusForbidden, "forbidden", "without a token only this machine's own names are answered, not %q", r.Host))
-			return
+			r = r.WithContext(context.WithValue(r.Context(), clientKey{}, c))
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -196,27 +239,6 @@ func Loopback(host string) bool {
 
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
-
-// Serve answers on l until ctx ends; then nothing new is admitted, what was admitted is finished (for at most drain), and
-// Serve returns.
-func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration) error {
-	h := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: s.o.Timeout, WriteTimeout: 2 * s.o.Timeout,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
-	failed := make(chan error, 1)
-	go func() { failed <- h.Serve(l) }()
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-	}
-	s.draining.Store(true)
-	limit, stop := context.WithTimeout(context.Background(), drain)
-	defer stop()
-	if err := h.Shutdown(limit); err != nil {
-		return errors.Join(fmt.Errorf("requests were not finished after %v: %w", drain, err), h.Close())
-	}
-	return nil
-}
 
 // Close ends the server's work; requests must have ended before.
 func (s *Server) Close() { s.queue.close() }

@@ -2,13 +2,11 @@ package reward
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"mime/multipart"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -84,7 +82,7 @@ func TestRefusals(t *testing.T) {
 		{"no JSON", []byte("{"), 400, "bad_request"},
 		{"nothing", []byte(""), 400, "bad_request"},
 		{"two values", []byte("{} {}"), 400, "bad_request"},
-		{"deep", []byte(strings.Repeat("[", 9000)), 400, "bad_request"},
+		{"deep", []byte(strings.Repeat("[", 9000)), 422, "bad_request"},
 		{"wrong type", []byte(`{"instruction": 3}`), 422, "bad_request"},
 		{"unknown field", pair(object{"source_url": "http://example.com"}), 422, "bad_request"},
 		{"long body", pair(object{"instruction": strings.Repeat("x", 10000)}), 413, "too_large"},
@@ -191,11 +189,31 @@ func TestUniRL(t *testing.T) {
 	}
 }
 
-// Requests that come while a run is on the device share the next one; more than the device can do are refused at once.
+// eventually waits for something that goes on elsewhere.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for range 5000 {
+		if ok() {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatalf("waited in vain for %s", what)
+}
+
+func (q *queue) running() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return !q.runs.IsZero()
+}
+
+// Requests that come while a run is on the device share the next one; more than may wait, or than can be answered in time, are
+// refused at once and told when to come again.
 func TestQueue(t *testing.T) {
 	f := &fake{gate: make(chan struct{})}
-	s, h := start(t, Options{Batch: 4, Queue: 6, Burst: 100}, map[string]Scorer{"a": f}, "a")
-	s.scorers["a"].paces[scoring].learn(1, time.Second)
+	s, h := start(t, Options{Batch: 4, Queue: 6}, map[string]Scorer{"a": f}, "a")
+	pace := s.scorers["a"].paces[scoring]
+	pace.learn(1, time.Second)
 	source := png(t, 9, 8, 6)
 	var all sync.WaitGroup
 	codes := make([]int, 9)
@@ -213,16 +231,6 @@ func TestQueue(t *testing.T) {
 			t.Errorf("request %d got %s", i, raw)
 		}
 	}
-	until := func(what string, ok func() bool) {
-		t.Helper()
-		for range 2000 {
-			if ok() {
-				return
-			}
-			time.Sleep(time.Millisecond)
-		}
-		t.Fatalf("waited in vain for %s", what)
-	}
 	ready := func(n int) func() bool {
 		return func() bool {
 			s.queue.mu.Lock()
@@ -235,16 +243,11 @@ func TestQueue(t *testing.T) {
 		}
 	}
 	all.Go(func() { ask(0, 1) })
-	running := func() bool {
-		s.queue.mu.Lock()
-		defer s.queue.mu.Unlock()
-		return !s.queue.runs.IsZero()
-	}
-	until("the first run", running)
+	eventually(t, "the first run", s.queue.running)
 	for i, n := range []int{2, 1, 2} { // the first two share a run of three; the last does not fit
 		all.Go(func() { ask(1+i, n) })
 		total := []int{2, 3, 5}[i]
-		until("a request to wait", ready(total))
+		eventually(t, "a request to wait", ready(total))
 	}
 	ask(4, 2) // seven would wait
 	if codes[4] != 429 {
@@ -256,66 +259,23 @@ func TestQueue(t *testing.T) {
 		t.Errorf("runs of %v edits, want [1 3 2]", f.runs)
 	}
 
-	// without a burst to spend nobody waits longer than they may
+	// nobody waits who would wait too long
 	s.queue.mu.Lock()
-	s.queue.burst, s.queue.credit, s.queue.patience = 0, 0, 0.5
+	s.queue.wait = 2500 * time.Millisecond
 	s.queue.mu.Unlock()
 	for range 100 {
-		s.scorers["a"].paces[scoring].learn(1, time.Second)
+		pace.learn(1, time.Second)
 	}
 	f.gate = make(chan struct{})
 	all.Go(func() { ask(5, 1) })
-	until("a run", running)
-	ask(6, 1)
+	eventually(t, "a run", s.queue.running)
+	ask(6, 2)
+	all.Go(func() { ask(7, 1) })
+	eventually(t, "a request to wait", ready(1))
 	close(f.gate)
 	all.Wait()
-	if codes[5] != 200 || codes[6] != 429 {
+	if codes[5] != 200 || codes[6] != 429 || codes[7] != 200 {
 		t.Errorf("statuses %v", codes)
-	}
-}
-
-// After the signal nothing new is taken, and what was taken is answered.
-func TestDrain(t *testing.T) {
-	f := &fake{gate: make(chan struct{})}
-	s, err := NewServer(Options{Burst: 10}, []string{"a"}, []Scorer{f})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() { ended <- s.Serve(ctx, l, time.Minute) }()
-	url := "http://" + l.Addr().String()
-	var all sync.WaitGroup
-	for i := range 4 {
-		all.Go(func() {
-			picture := png(t, 51, 4, 4)
-			code, _, raw := post(t, url+"/v1/score", object{"source": picture, "instruction": "x", "edits": []any{picture}})
-			if got := decodeScores(t, raw); code != 200 || *got.Results[0].Score != 2 {
-				t.Errorf("request %d: %d %s", i, code, raw)
-			}
-		})
-	}
-	for inside := 0; inside < 4; {
-		s.queue.mu.Lock()
-		inside = s.queue.inside
-		s.queue.mu.Unlock()
-	}
-	stop()
-	for !s.draining.Load() {
-		time.Sleep(time.Millisecond)
-	}
-	if _, err := s.admit(demand{s.scorers["a"].paces[scoring]: 1}); err == nil || explain(err).Status != 503 {
-		t.Errorf("a request was admitted after the signal: %v", err)
-	}
-	close(f.gate)
-	all.Wait()
-	if err := <-ended; err != nil {
-		t.Error(err)
 	}
 }
 

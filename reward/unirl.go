@@ -1,26 +1,25 @@
 package reward
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"sync"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // The wire of UniRL's reward service: an edit is a history of two turns, (instruction, source) and (instruction, edited
 // picture).
 type turn struct {
-	Text      string          `json:"text"`
-	Image     *blob           `json:"image_b64"`
-	Video     json.RawMessage `json:"video_b64"`
-	VideoPath json.RawMessage `json:"video_path"`
+	Text      string         `json:"text"`
+	Image     *blob          `json:"image_b64"`
+	Video     jsontext.Value `json:"video_b64"`
+	VideoPath jsontext.Value `json:"video_path"`
 }
 
 type unirlRequest struct {
-	History  []turn          `json:"history"`
-	Required []string        `json:"required_rewards"`
-	Metadata json.RawMessage `json:"metadata"`
+	History  list[turn]   `json:"history"`
+	Required list[string] `json:"required_rewards"`
 }
 
 // edit takes the pair out of a request.
@@ -28,7 +27,7 @@ func (q *unirlRequest) edit() (source, edit *blob, instruction string, err error
 	bad := func(format string, args ...any) error {
 		return problem(http.StatusUnprocessableEntity, "bad_request", format, args...)
 	}
-	given := func(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+	given := func(raw jsontext.Value) bool { return len(raw) > 0 && string(raw) != "null" }
 	if len(q.History) != 2 {
 		return nil, nil, "", bad("an edit is a history of two turns, (instruction, source) and (instruction, edited picture), not of %d", len(q.History))
 	}
@@ -51,21 +50,27 @@ func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
 	if err := s.early(scoring); err != nil {
 		return err
 	}
-	raw, release, err := s.body(w, r)
+	var body struct {
+		Requests list[unirlRequest] `json:"requests"`
+	}
+	release, err := s.read(w, r, &body, nil)
 	if err != nil {
 		return err
 	}
 	defer release()
-	var body struct {
-		Requests []unirlRequest `json:"requests"`
-	}
-	if err := parse(r, raw, &body, nil); err != nil {
-		return err
-	}
 	results := make([]map[string]map[string]float64, len(body.Requests))
 	errs := make([]map[string]string, len(body.Requests))
-	var work []*unirlItem
+	type place struct {
+		request int
+		scorer  *served
+	}
+	at := map[*item]place{}
+	var work []*item
+	asked := 0
 	for i, q := range body.Requests {
+		if asked += len(q.Required); asked > s.o.MaxItems {
+			return s.countItems("requested rewards", asked)
+		}
 		results[i], errs[i] = map[string]map[string]float64{}, map[string]string{}
 		source, edit, instruction, err := q.edit()
 		for _, name := range q.Required {
@@ -80,75 +85,37 @@ func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
 				errs[i][name] = e.Error()
 				continue
 			}
-			work = append(work, &unirlItem{item{edit: edit}, i, v, source, instruction})
+			it := &item{source: source, edit: edit, instruction: instruction}
+			work, at[it] = append(work, it), place{i, v}
 		}
 	}
-	if len(work) > 0 {
-		if err := s.countItems("requested rewards", len(work)); err != nil {
+	if groups := s.measure(work, func(it *item) *served { return at[it].scorer }); len(groups) > 0 {
+		t, err := s.admit(r.Context(), groups, scoring)
+		if err != nil {
 			return err
 		}
-		if err := s.scoreUniRL(r.Context(), work); err != nil {
-			return err
+		defer t.release()
+		var all sync.WaitGroup
+		for _, g := range groups {
+			all.Go(func() { s.score(r.Context(), t, g) })
 		}
+		all.Wait()
 	}
-	for _, u := range work {
-		if u.err != nil {
-			f := explain(u.err)
-			s.metrics.errors.WithLabelValues(f.Kind).Inc()
-			errs[u.request][u.scorer.name] = f.Message
-			continue
-		}
-		cfg := u.scorer.Config()
-		results[u.request][u.scorer.name] = map[string]float64{"score": cfg.Range(u.score01)}
-	}
-	return writeJSON(w, http.StatusOK, map[string]any{"results": results, "errors": errs})
-}
-
-// unirlItem is one reward of one request.
-type unirlItem struct {
-	item
-	request     int
-	scorer      *served
-	source      *blob
-	instruction string
-}
-
-// scoreUniRL admits all items at once and scores those that share scorer, source and instruction together.
-func (s *Server) scoreUniRL(ctx context.Context, work []*unirlItem) error {
-	type group struct{ scorer, source, instruction string }
-	groups := map[group][]*unirlItem{}
-	wanted := demand{}
-	for _, u := range work {
-		if _, _, u.err = s.size(u.source); u.err != nil {
-			continue
-		}
-		k := group{u.scorer.name, string(u.source.raw), u.instruction}
-		groups[k] = append(groups[k], u)
-		wanted[u.scorer.paces[scoring]]++
-	}
-	if len(wanted) == 0 {
-		return nil
-	}
-	t, err := s.admit(wanted)
-	if err != nil {
+	if err := r.Context().Err(); err != nil {
 		return err
 	}
-	defer t.release()
-	var all sync.WaitGroup
-	places := make(chan struct{}, s.o.Batch) // groups prepared at a time
-	for _, g := range groups {
-		places <- struct{}{}
-		all.Go(func() {
-			defer func() { <-places }()
-			items := make([]*item, len(g))
-			for i, u := range g {
-				items[i] = &u.item
-			}
-			s.scorePairs(ctx, t, g[0].scorer, g[0].source, g[0].instruction, items)
-		})
+	for _, it := range work {
+		p := at[it]
+		if it.err != nil {
+			f := explain(it.err)
+			s.metrics.errors.WithLabelValues(f.Kind).Inc()
+			errs[p.request][p.scorer.name] = f.Message
+			continue
+		}
+		cfg := p.scorer.Config()
+		results[p.request][p.scorer.name] = map[string]float64{"score": cfg.Range(it.score01)}
 	}
-	all.Wait()
-	return nil
+	return writeJSON(w, http.StatusOK, map[string]any{"results": results, "errors": errs})
 }
 
 // getRewards lists the scorers' names.

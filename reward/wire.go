@@ -2,13 +2,13 @@ package reward
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
-	"io"
-	"mime"
 	"net/http"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"assay/data"
 )
@@ -23,33 +23,47 @@ type blob struct {
 	err error
 }
 
-// UnmarshalJSON takes a base64 string.
-func (b *blob) UnmarshalJSON(raw []byte) error {
-	var text string
-	if err := json.Unmarshal(raw, &text); err != nil {
+// UnmarshalJSONFrom takes a base64 string out of the stream: no more than one picture is there as text.
+func (b *blob) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	value, err := d.ReadValue()
+	if err != nil {
+		return err
+	}
+	if value.Kind() != '"' {
 		b.err = problem(http.StatusUnprocessableEntity, "bad_picture", "a picture is a base64 string")
 		return nil
 	}
-	if head, rest, ok := strings.Cut(text, ","); ok && strings.HasPrefix(head, "data:") && strings.HasSuffix(head, ";base64") {
-		text = rest
+	text := []byte(value[1 : len(value)-1])
+	if bytes.IndexByte(text, '\\') >= 0 {
+		if text, err = jsontext.AppendUnquote(nil, value); err != nil {
+			return err
+		}
 	}
-	var err error
-	if b.raw, err = base64.StdEncoding.DecodeString(text); err != nil {
+	if bytes.HasPrefix(text, []byte("data:")) {
+		if head, rest, ok := bytes.Cut(text, []byte(",")); ok && bytes.HasSuffix(head, []byte(";base64")) {
+			text = rest
+		}
+	}
+	raw := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
+	n, err := base64.StdEncoding.Decode(raw, text)
+	if err != nil {
 		b.err = problem(http.StatusUnprocessableEntity, "bad_picture", "a picture is base64, not a URL or a path: %v", err)
+		return nil
 	}
+	b.raw = raw[:n]
 	return nil
 }
 
-// size checks the header of the picture; nothing is decoded.
-func (s *Server) size(b *blob) (width, height int, err error) {
+// size returns the number of pixels that the picture's header says; nothing is decoded.
+func (s *Server) size(b *blob) (pixels int64, err error) {
 	if b.err != nil {
-		return 0, 0, b.err
+		return 0, b.err
 	}
-	width, height, err = data.Size(b.raw, s.limits())
+	width, height, err := data.Size(b.raw, s.limits())
 	if err != nil && !errors.Is(err, data.ErrLimit) {
 		err = problem(http.StatusUnprocessableEntity, "bad_picture", "%v", err)
 	}
-	return width, height, err
+	return int64(width) * int64(height), err
 }
 
 func (s *Server) limits() data.Limits {
@@ -57,111 +71,67 @@ func (s *Server) limits() data.Limits {
 }
 
 // decode decodes a picture whose size was checked.
-func (s *Server) decode(b *blob) (*data.Picture, error) {
-	p, err := data.Decode(b.raw, s.limits())
-	if err != nil {
-		return nil, problem(http.StatusUnprocessableEntity, "bad_picture", "%v", err)
+func (s *Server) decode(ctx context.Context, b *blob) (*data.Picture, error) {
+	p, err := data.DecodeContext(ctx, b.raw, s.limits())
+	if err != nil && ctx.Err() == nil {
+		err = problem(http.StatusUnprocessableEntity, "bad_picture", "%v", err)
 	}
-	return p, nil
+	return p, err
 }
 
-// body takes a request's body in, if there is memory for it. The caller calls release when it is done with the body and what
-// was decoded of it.
-func (s *Server) body(w http.ResponseWriter, r *http.Request) (raw []byte, release func(), err error) {
-	n := r.ContentLength
-	if n > s.o.MaxBody {
-		return nil, nil, &http.MaxBytesError{Limit: s.o.MaxBody}
-	}
-	if n < 0 {
-		n = s.o.MaxBody
-	}
-	n *= 2 // the body, and the pictures in it
-	if !s.memory.take(n) {
-		return nil, nil, &busyError{1e9, "no memory is left for the request"}
-	}
-	raw, err = io.ReadAll(http.MaxBytesReader(w, r.Body, s.o.MaxBody))
-	if err != nil {
-		s.memory.give(n)
-		var large *http.MaxBytesError
-		if !errors.As(err, &large) {
-			err = problem(http.StatusBadRequest, "bad_request", "the body could not be read: %v", err)
-		}
-		return nil, nil, err
-	}
-	return raw, func() { s.memory.give(n) }, nil
-}
-
-// parse reads a body into v, a struct of JSON fields; with multipart/form-data through fields, which gets every part.
-func parse(r *http.Request, raw []byte, v any, field func(name string, value []byte) error) error {
-	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err == nil && kind == "multipart/form-data" && field != nil {
-		return parts(raw, params["boundary"], field)
-	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	if field != nil { // our own requests; foreign ones may hold more than is of use here
-		d.DisallowUnknownFields()
-	}
-	if err := d.Decode(v); err != nil {
-		var syntax *json.SyntaxError
-		if errors.As(err, &syntax) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return problem(http.StatusBadRequest, "bad_request", "the body is not JSON: %v", err)
-		}
-		return problem(http.StatusUnprocessableEntity, "bad_request", "%s", strings.TrimPrefix(err.Error(), "json: "))
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return problem(http.StatusBadRequest, "bad_request", "the body holds more than one JSON value")
-	}
-	return nil
-}
-
-// pairs is what /v1/score and /v1/gradient are asked for: one source, one instruction, edits.
+// pairs is what /v1/score is asked for, and /v1/gradient if its pairs share a source: one source, one instruction, edits.
 type pairs struct {
-	Scorer      string `json:"scorer"`
-	Source      *blob  `json:"source"`
-	Instruction string `json:"instruction"`
-	Edits       []blob `json:"edits"`
-	Edit        *blob  `json:"edit"`   // of a gradient
-	Format      string `json:"format"` // of a gradient
+	Scorer      string     `json:"scorer"`
+	Source      *blob      `json:"source"`
+	Instruction string     `json:"instruction"`
+	Edits       list[blob] `json:"edits"`
 }
 
-func (p *pairs) field(name string, value []byte) error {
+func (p *pairs) field(name string, value []byte) (err error) {
 	switch name {
 	case "scorer":
-		p.Scorer = string(value)
+		p.Scorer, err = text(name, value)
 	case "instruction":
-		p.Instruction = string(value)
-	case "format":
-		p.Format = string(value)
+		p.Instruction, err = text(name, value)
 	case "source":
 		p.Source = &blob{raw: value}
-	case "edit":
-		p.Edit = &blob{raw: value}
 	case "edits":
 		p.Edits = append(p.Edits, blob{raw: value})
 	default:
-		return problem(http.StatusUnprocessableEntity, "bad_request", "unknown field %q", name)
+		err = problem(http.StatusUnprocessableEntity, "bad_request", "unknown field %q", name)
 	}
-	return nil
+	return err
 }
 
-// check looks at all that can be told without decoding a picture.
-func (s *Server) check(p *pairs) (*served, error) {
-	v, err := s.scorer(p.Scorer)
-	if err != nil {
-		return nil, err
+// item is one pair on its way to a score or a gradient.
+type item struct {
+	source, edit *blob
+	instruction  string
+	pixels       int64 // of the edit
+
+	score01 float64
+	err     error
+}
+
+// check looks at all that can be told of a source and an instruction without decoding a picture, and returns the pixels.
+func (s *Server) check(source *blob, instruction string) (pixels int64, err error) {
+	if err := checkInstruction(instruction); err != nil {
+		return 0, err
 	}
-	if err := checkInstruction(p.Instruction); err != nil {
-		return nil, err
+	if source == nil {
+		return 0, problem(http.StatusUnprocessableEntity, "bad_request", "source is missing: a picture")
 	}
-	if p.Source == nil {
-		return nil, problem(http.StatusUnprocessableEntity, "bad_request", "source is missing: a picture")
+	if pixels, err = s.size(source); err != nil {
+		return 0, named("source", err)
 	}
-	if _, _, err := s.size(p.Source); err != nil {
-		f := *explain(err)
-		f.Message = "source: " + f.Message
-		return nil, &f
-	}
-	return v, nil
+	return pixels, nil
+}
+
+// named puts what an error is about before its message.
+func named(what string, err error) error {
+	f := *explain(err)
+	f.Message = what + ": " + f.Message
+	return &f
 }
 
 func checkInstruction(text string) error {

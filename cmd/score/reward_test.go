@@ -147,8 +147,13 @@ func TestAIM(t *testing.T) {
 func TestServeRefusesBadFlags(t *testing.T) {
 	t.Setenv("ASSAY_TOKEN", "")
 	_, scorer := edits(t, t.TempDir())
+	clients := filepath.Join(t.TempDir(), "clients.yaml")
+	if err := os.WriteFile(clients, []byte("clients:\n  - {name: a, token: x}\n  - {name: b, token: x, rate: 3}\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
 	for _, args := range [][]string{{}, {"--scorer", scorer, "--addr", "0.0.0.0:0"}, {"--scorer", scorer, "--addr", ":0"}, {"--scorer", scorer, "--addr", "x"},
-		{"--scorer", scorer, "--batch", "0"}, {"--scorer", scorer, "--patience", "-1"}, {"--scorer", "a=" + scorer, "--scorer", "a=" + scorer}} {
+		{"--scorer", scorer, "--batch", "0"}, {"--scorer", scorer, "--wait", "-1s"}, {"--scorer", scorer, "--cert", "x"},
+		{"--scorer", scorer, "--cert", "x", "--key", "y"}, {"--scorer", scorer, "--clients", clients}, {"--scorer", "a=" + scorer, "--scorer", "a=" + scorer}} {
 		if code, v := command(t, append([]string{"serve"}, args...)...); code != cli.Wrong || v["error"] == nil {
 			t.Errorf("%v: exit code %d, %v", args, code, v)
 		}

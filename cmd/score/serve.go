@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/internal/cli"
+	"assay/internal/strictyaml"
 	"assay/model"
 	"assay/reward"
 )
@@ -22,6 +24,7 @@ type serveFlags struct {
 	scorers   []string
 	addr      string
 	tokenFile string
+	clients   string
 	device    string
 	threads   int
 	drain     time.Duration
@@ -39,11 +42,15 @@ docs/reward.md says what to run for which trainer.
 
 Several scorers are served by name: --scorer adiee=DIR --scorer strict=DIR2; without a name it is the folder's.
 
-On any address but loopback a bearer token is required: the variable ASSAY_TOKEN or --token-file. A request is accepted only
-if it, and all that wait already, will be done in about 1 + patience times what each would take alone; the others get 429
-with Retry-After at once. SIGTERM or Ctrl-C: nothing new is accepted, what was accepted is answered.`,
+On any address but loopback a bearer token is required: the variable ASSAY_TOKEN, --token-file, or --clients, a YAML file that
+gives each of several clients a token and a quota. --cert and --key serve HTTPS.
+
+Callers who come together wait for each other: bodies are read when there is memory for them (--memory), and a request is
+accepted if its answer is foreseen within --wait; the others get 429 with Retry-After. SIGTERM or Ctrl-C: no new connection is
+accepted, what was accepted is answered.`,
 		Example: `  score serve --scorer backbones/tiny-scorer
-  ASSAY_TOKEN=$(cat token) score serve --scorer adiee=runs/adiee/scorer --addr 0.0.0.0:8100`,
+  ASSAY_TOKEN=$(cat token) score serve --scorer adiee=runs/adiee/scorer --addr 0.0.0.0:8100
+  score serve --scorer runs/adiee/scorer --addr 0.0.0.0:8100 --clients clients.yaml --cert cert.pem --key key.pem`,
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c, &f) },
 	}
 	flags := c.Flags()
@@ -56,12 +63,18 @@ with Retry-After at once. SIGTERM or Ctrl-C: nothing new is accepted, what was a
 	flags.Int64Var(&f.o.MaxBody, "max-body", 64<<20, "bytes of a request")
 	flags.Int64Var(&f.o.MaxPixels, "max-pixels", 16<<20, "pixels of a picture")
 	flags.IntVar(&f.o.MaxItems, "max-items", 256, "edits of a request")
-	flags.IntVar(&f.o.Queue, "queue", 1024, "edits that may wait")
+	flags.IntVar(&f.o.Queue, "queue", 1<<16, "edits that may wait")
 	flags.IntVar(&f.o.Batch, "batch", 32, "edits scored in one run")
 	flags.Int64Var(&f.o.Memory, "memory", 1<<30, "bytes of requests held at a time")
-	flags.DurationVar(&f.o.Timeout, "timeout", time.Minute, "of a request")
-	flags.Float64Var(&f.o.Patience, "patience", 0.8, "a request may wait this many times what it takes alone")
-	flags.IntVar(&f.o.Burst, "burst", 8, "requests accepted beyond that after a second of rest: callers that come all at once")
+	flags.DurationVar(&f.o.Wait, "wait", 4*time.Minute, "how long an answer may take, as foreseen, for its request to be accepted")
+	flags.DurationVar(&f.o.Timeout, "timeout", 5*time.Minute, "of a request")
+	flags.StringVar(&f.clients, "clients", "", "YAML file of clients: a list of name, token and, for a quota, edits_per_minute")
+	flags.StringVar(&f.o.Cert, "cert", "", "certificate (PEM): serve HTTPS")
+	flags.StringVar(&f.o.Key, "key", "", "private key (PEM) of --cert")
+	for _, name := range []string{"patience", "burst"} { // of earlier versions
+		flags.String(name, "", "")
+		flags.MarkDeprecated(name, "callers wait for each other; --wait bounds how long")
+	}
 	return c
 }
 
@@ -73,11 +86,12 @@ func (f *serveFlags) check() error {
 		return cli.Usagef("--scorer is needed: a scorer directory, or name=directory")
 	case err != nil:
 		return cli.Usagef("--addr: %v (host:port is wanted)", err)
-	case f.o.Patience < 0 || f.o.Burst < 0:
-		return cli.Usagef("--patience and --burst must not be negative")
+	case (f.o.Cert == "") != (f.o.Key == ""):
+		return cli.Usagef("--cert and --key go together")
 	}
 	for name, v := range map[string]int64{"max-body": f.o.MaxBody, "max-pixels": f.o.MaxPixels, "max-items": int64(f.o.MaxItems), "queue": int64(f.o.Queue),
-		"batch": int64(f.o.Batch), "memory": f.o.Memory, "timeout": int64(f.o.Timeout), "drain": int64(f.drain)} {
+		"batch": int64(f.o.Batch), "memory": f.o.Memory, "timeout": int64(f.o.Timeout), "wait": int64(f.o.Wait),
+		"drain": int64(f.drain)} {
 		if v <= 0 {
 			return cli.Usagef("--%s must be positive", name)
 		}
@@ -92,8 +106,29 @@ func (f *serveFlags) check() error {
 			return cli.Usagef("%s is empty: it must hold the token", f.tokenFile)
 		}
 	}
-	if f.o.Token == "" && !reward.Loopback(host) {
-		return cli.Usagef("--addr %s can be reached from other machines: set a bearer token (ASSAY_TOKEN or --token-file)", f.addr)
+	if f.clients != "" {
+		raw, err := os.ReadFile(f.clients)
+		if err != nil {
+			return err
+		}
+		var file struct {
+			Clients []reward.Client `yaml:"clients"`
+		}
+		d := strictyaml.Decode(f.clients, raw, &file)
+		if f.o.Clients = file.Clients; len(file.Clients) == 0 && !d.Bad("clients") {
+			d.Problem("clients", "a list of clients is wanted, each with name and token")
+		}
+		if err := d.Err(); err != nil {
+			return cli.Usage(err)
+		}
+	}
+	if f.o.Token == "" && len(f.o.Clients) == 0 && !reward.Loopback(host) {
+		return cli.Usagef("--addr %s can be reached from other machines: set a bearer token (ASSAY_TOKEN, --token-file or --clients)", f.addr)
+	}
+	if f.o.Cert != "" {
+		if _, err := tls.LoadX509KeyPair(f.o.Cert, f.o.Key); err != nil {
+			return cli.Usagef("--cert %s, --key %s: %v", f.o.Cert, f.o.Key, err)
+		}
 	}
 	return nil
 }
@@ -128,13 +163,17 @@ func serve(c *cobra.Command, f *serveFlags) error {
 	if err := s.Warm(c.Context()); err != nil {
 		return err
 	}
-	l, err := net.Listen("tcp", f.addr)
+	l, err := reward.Listen(c.Context(), f.addr)
 	if err != nil {
 		return err
 	}
-	ready := map[string]any{"address": "http://" + l.Addr().String(), "scorers": names}
+	scheme := "http://"
+	if f.o.Cert != "" {
+		scheme = "https://"
+	}
+	ready := map[string]any{"address": scheme + l.Addr().String(), "scorers": names}
 	err = cli.Print(c, ready, func(w io.Writer) {
-		fmt.Fprintf(w, "serving %s on http://%s (Ctrl-C ends it)\n", strings.Join(names, ", "), l.Addr())
+		fmt.Fprintf(w, "serving %s on %s%s (Ctrl-C ends it)\n", strings.Join(names, ", "), scheme, l.Addr())
 	})
 	if err != nil {
 		return err

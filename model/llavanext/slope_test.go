@@ -23,3 +23,5 @@ func TestSlopes(t *testing.T) {
 		return pixels
 	})
 }
+
+func TestSlopesTogether(t *testing.T) { modeltest.SlopesTogether(t, "llavanext", "scorer_sequence") }

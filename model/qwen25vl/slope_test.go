@@ -30,3 +30,5 @@ func TestSlopes(t *testing.T) {
 		return pixels
 	})
 }
+
+func TestSlopesTogether(t *testing.T) { modeltest.SlopesTogether(t, "qwen2_5_vl", "scorer") }

@@ -1,0 +1,201 @@
+package reward
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"mime"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// A body must come, and an answer go, at this many bytes a second after a first while: else a caller who sleeps would hold the
+// memory of others.
+const (
+	slowest = 256 << 10
+	atFirst = 10 * time.Second
+)
+
+// until is when n bytes must have passed.
+func until(n int64) time.Time {
+	return time.Now().Add(atFirst + time.Duration(float64(n)/slowest*float64(time.Second)))
+}
+
+// read reads a request into v, a struct of JSON fields; with multipart/form-data through field, which gets every part. The body
+// is read only when there is memory for it: who comes together with others waits, with their bodies in the network, and nobody
+// is refused for it. (TCP holds back who sends.) The caller calls release when it is done with v.
+func (s *Server) read(w http.ResponseWriter, r *http.Request, v any, field func(name string, value []byte) error) (release func(), err error) {
+	form, err := contentType(r, field != nil)
+	if err != nil {
+		return nil, err
+	}
+	n := r.ContentLength
+	if n > s.o.MaxBody {
+		return nil, &http.MaxBytesError{Limit: s.o.MaxBody}
+	}
+	if n < 0 {
+		n = s.o.MaxBody
+	}
+	held := min(2*n+1, s.o.Memory) // the pictures in the body, and the one that is being read
+	wait, stop := context.WithTimeoutCause(r.Context(), s.o.Wait, &busyError{time.Second, "too many requests wait for memory"})
+	defer stop()
+	if err := s.memory.Acquire(wait, held); err != nil {
+		return nil, context.Cause(wait)
+	}
+	to := http.NewResponseController(w) // without deadlines in tests that have no connection
+	to.SetReadDeadline(until(n))
+	body := &counter{Reader: http.MaxBytesReader(w, r.Body, s.o.MaxBody)}
+	if form != "" {
+		err = parts(multipart.NewReader(body, form), field)
+	} else {
+		// Our own requests are strict; foreign ones may hold more than is of use here.
+		err = json.UnmarshalRead(body, v, json.RejectUnknownMembers(field != nil))
+	}
+	if err == nil {
+		_, err = io.Copy(io.Discard, body) // what is behind a form
+	}
+	if err != nil {
+		s.memory.Release(held)
+		return nil, unreadable(err)
+	}
+	to.SetReadDeadline(time.Time{}) // or it would end the request while it is worked on
+	if body.n < held {
+		s.memory.Release(held - body.n)
+		held = body.n
+	}
+	return func() { s.memory.Release(held) }, nil
+}
+
+// counter counts what is read.
+type counter struct {
+	io.Reader
+	n int64
+}
+
+func (c *counter) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	c.n += int64(n)
+	return n, err
+}
+
+// contentType wants JSON, or a form where one is taken, and returns a form's boundary.
+func contentType(r *http.Request, forms bool) (boundary string, err error) {
+	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
+		return "", problem(http.StatusUnsupportedMediaType, "media_type", "Content-Encoding %q is not taken: send the body as it is", e)
+	}
+	given := r.Header.Get("Content-Type")
+	kind, params, err := mime.ParseMediaType(given)
+	switch {
+	case given == "", err == nil && (kind == "application/json" || kind == "text/json" || strings.HasSuffix(kind, "+json")):
+		return "", nil
+	case err == nil && kind == "multipart/form-data" && forms:
+		if params["boundary"] == "" {
+			return "", problem(http.StatusBadRequest, "bad_request", "multipart/form-data without a boundary")
+		}
+		return params["boundary"], nil
+	case forms:
+		return "", problem(http.StatusUnsupportedMediaType, "media_type", "Content-Type %q: application/json and multipart/form-data are taken", given)
+	}
+	return "", problem(http.StatusUnsupportedMediaType, "media_type", "Content-Type %q: application/json is taken", given)
+}
+
+// unreadable gives an error of reading a body its status.
+func unreadable(err error) error {
+	var known *failure
+	var large *http.MaxBytesError
+	var syntax *jsontext.SyntacticError
+	var meaning *json.SemanticError
+	var slow net.Error
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &large):
+		return large
+	case errors.As(err, &slow) && slow.Timeout():
+		return problem(http.StatusRequestTimeout, "timeout", "the body came at less than %d KiB a second", slowest>>10)
+	case errors.As(err, &meaning) && errors.Is(err, json.ErrUnknownName):
+		return problem(http.StatusUnprocessableEntity, "bad_request", "unknown field %q", meaning.JSONPointer.LastToken())
+	case errors.As(err, &meaning):
+		return problem(http.StatusUnprocessableEntity, "bad_request", "%s: a JSON %v is not what is wanted", place(meaning.JSONPointer), meaning.JSONKind)
+	case errors.As(err, &syntax) && syntax.JSONPointer != "":
+		return problem(http.StatusBadRequest, "bad_request", "%s: %s", place(syntax.JSONPointer), why(syntax))
+	case errors.As(err, &syntax), errors.Is(err, io.EOF):
+		return problem(http.StatusBadRequest, "bad_request", "the body is not JSON: %s", strings.TrimPrefix(err.Error(), "jsontext: "))
+	}
+	return problem(http.StatusBadRequest, "bad_request", "the body could not be read: %v", err)
+}
+
+// place names a field of the body: edits/0.
+func place(p jsontext.Pointer) string {
+	switch name := strings.TrimPrefix(string(p), "/"); {
+	case name == "":
+		return "the body"
+	case len(name) > 200:
+		return name[:200] + "..."
+	default:
+		return name
+	}
+}
+
+// why is what a syntactic error says besides where it is.
+func why(e *jsontext.SyntacticError) string {
+	if errors.Is(e, jsontext.ErrDuplicateName) {
+		return "this field is there twice"
+	}
+	return fmt.Sprintf("%v, after %d bytes of the body", e.Err, e.ByteOffset)
+}
+
+// drain takes in what is left of a body, so that a caller who has sent all of it hears why it is refused: a connection that is
+// closed before is a broken pipe to him. More than twice what is taken, or what comes too slowly, is cut off.
+func (s *Server) drain(w http.ResponseWriter, r *http.Request) {
+	if r.Body == nil || r.Header.Get("Expect") != "" { // a caller who asks first has sent nothing
+		return
+	}
+	most := s.o.MaxBody
+	if most <= math.MaxInt64/2 {
+		most *= 2
+	}
+	to := http.NewResponseController(w)
+	to.SetReadDeadline(until(min(most, max(r.ContentLength, 1<<20))))
+	io.CopyN(io.Discard, r.Body, most) // whatever comes of it, the answer is the same
+	to.SetReadDeadline(time.Time{})
+}
+
+// mostListed bounds the values of a JSON array and the parts of a form: each costs more than its bytes.
+const mostListed = 10000
+
+// list is a JSON array of at most mostListed values.
+type list[T any] []T
+
+// UnmarshalJSONFrom reads value by value.
+func (l *list[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	if d.PeekKind() != '[' {
+		if err := d.SkipValue(); err != nil {
+			return err
+		}
+		return problem(http.StatusUnprocessableEntity, "bad_request", "%s: a list is wanted", place(d.StackPointer()))
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return err
+	}
+	for *l = nil; d.PeekKind() != ']'; {
+		if len(*l) == mostListed {
+			return problem(http.StatusRequestEntityTooLarge, "too_many", "%s: more than %d values", place(d.StackPointer().Parent()), mostListed)
+		}
+		var v T
+		if err := json.UnmarshalDecode(d, &v); err != nil {
+			return err
+		}
+		*l = append(*l, v)
+	}
+	_, err := d.ReadToken()
+	return err
+}

@@ -1,0 +1,296 @@
+package reward
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// What is no clean text is refused, and the field is named; what is there twice is not guessed at.
+func TestUncleanJSON(t *testing.T) {
+	_, h := start(t, Options{}, map[string]Scorer{"a": &fake{}}, "a")
+	picture, err := json.Marshal(png(t, 1, 5, 5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ path, body, field string }{
+		{"/v1/score", `{"source": P, "edits": [P], "instruction": "\ud800 x"}`, "instruction"},
+		{"/v1/score", `{"source": P, "edits": [P], "instruction": "\udc00\ud800"}`, "instruction"},
+		{"/v1/score", "{\"source\": P, \"edits\": [P], \"instruction\": \"\xff\"}", "instruction"},
+		{"/v1/score", "{\"source\": P, \"edits\": [P], \"instruction\": \"\xed\xa0\x80\"}", "instruction"}, // a surrogate in UTF-8
+		{"/v1/score", "{\"source\": P, \"edits\": [P, \"\xff\"], \"instruction\": \"x\"}", "edits/1"},
+		{"/v1/score", `{"source": P, "edits": [P], "instruction": "x", "instruction": "y"}`, "instruction"},
+		{"/v1/score", `{"source": P, "edits": [NaN], "instruction": "x"}`, "edits/0"},
+		{"/v1/score", `{"source": P, "edits": [P], "instruction": Infinity}`, "instruction"},
+		{"/v1/gradient", `{"source": P, "edit": P, "instruction": "\ud800"}`, "instruction"},
+		{"/v1/gradient", `{"pairs": [{"source": P, "edit": P, "instruction": "a\udfff"}]}`, "pairs/0/instruction"},
+		{"/v1/gradient", `{"source": P, "edit": P, "edit": P, "instruction": "x"}`, "edit"},
+		{"/score", `{"requests": [{"history": [{"text": "\ud800", "image_b64": P}]}]}`, "requests/0/history/0/text"},
+		{"/score", `{"requests": [{"history": [], "metadata": {"w": NaN}}]}`, "requests/0/metadata/w"},
+		{"/score", `{"requests": [{"history": [], "required_rewards": ["a\ud800"]}]}`, "requests/0/required_rewards/0"},
+	} {
+		code, _, raw := post(t, h.URL+c.path, bytes.ReplaceAll([]byte(c.body), []byte("P"), picture))
+		if got := decodeScores(t, raw); code != 400 || got.Error == nil || !strings.HasPrefix(got.Error.Message, c.field+": ") {
+			t.Errorf("%s %q: %d %s; want 400 that names %s", c.path, c.body, code, raw, c.field)
+		}
+	}
+	if code, _, raw := post(t, h.URL+"/v1/score", bytes.ReplaceAll([]byte(`{"source": P, "edits": [P], "instruction": "\ud83d\ude00 é"}`), []byte("P"), picture)); code != 200 {
+		t.Errorf("a pair of surrogates: %d %s", code, raw)
+	}
+	var form bytes.Buffer
+	m := multipart.NewWriter(&form)
+	m.WriteField("instruction", "a\xff")
+	m.Close()
+	r, err := http.Post(h.URL+"/v1/score", m.FormDataContentType(), &form)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if raw, _ := io.ReadAll(r.Body); r.StatusCode != 400 || !bytes.Contains(raw, []byte("instruction is not UTF-8")) {
+		t.Errorf("a form: %d %s", r.StatusCode, raw)
+	}
+}
+
+// Whatever is refused is refused in JSON, with what is taken instead.
+func TestRefusalsAreJSON(t *testing.T) {
+	s, err := NewServer(Options{}, []string{"a"}, []Scorer{&fake{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	url, stop := serve(t, s)
+	defer stop()
+	address := strings.TrimPrefix(url, "http://")
+	body := "Content-Length: 2\r\n\r\n{}"
+	for _, c := range []struct {
+		name, request string
+		code          int
+		kind, header  string
+	}{
+		{"method", "GET /v1/score HTTP/1.1\r\nHost: localhost\r\n\r\n", 405, "method", "Allow: POST"},
+		{"method of a page", "DELETE / HTTP/1.1\r\nHost: localhost\r\n\r\n", 405, "method", "Allow: GET, HEAD"},
+		{"OPTIONS", "OPTIONS /health HTTP/1.1\r\nHost: localhost\r\n\r\n", 405, "method", "Allow: GET, HEAD"},
+		{"metrics", "POST /metrics HTTP/1.1\r\nHost: localhost\r\n" + body, 405, "method", "Allow: GET, HEAD"},
+		{"path", "GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n", 404, "not_found", ""},
+		{"media type", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/csv\r\n" + body, 415, "media_type", ""},
+		{"encoding", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: gzip\r\n" + body, 415, "media_type", ""},
+		{"form without a boundary", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data\r\n" + body, 400, "bad_request", ""},
+		{"declared length", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 900000000000\r\n\r\n", 413, "too_large", ""},
+		{"another site", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site\r\n" + body, 403, "forbidden", ""},
+		{"another name", "GET /health HTTP/1.1\r\nHost: evil.example\r\n\r\n", 403, "forbidden", ""},
+		{"large head", "GET / HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 200<<10) + "\r\n\r\n", 431, "too_large", ""},
+		{"no HTTP", "hello\r\n\r\n", 400, "bad_request", ""},
+		{"no host", "GET / HTTP/1.1\r\n\r\n", 400, "bad_request", ""},
+		{"damaged length", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n", 400, "bad_request", ""},
+		{"unknown transfer", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: x\r\n\r\n", 501, "bad_request", ""},
+		{"damaged chunks", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400, "bad_request", ""},
+		{"half a body", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{", 400, "bad_request", ""},
+	} {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			io.WriteString(conn, c.request)
+			conn.(*net.TCPConn).CloseWrite()
+		}()
+		r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		raw, _ := io.ReadAll(r.Body)
+		var v struct {
+			Error struct{ Kind, Message string }
+		}
+		err = json.Unmarshal(raw, &v)
+		name, value, _ := strings.Cut(c.header, ": ")
+		if err != nil || r.StatusCode != c.code || v.Error.Kind != c.kind || v.Error.Message == "" || r.Header.Get("Content-Type") != "application/json" ||
+			r.Header.Get(name) != value {
+			t.Errorf("%s: %d %v %s", c.name, r.StatusCode, r.Header, raw)
+		}
+		conn.Close()
+	}
+}
+
+// A caller who sends all of a large body before listening hears the refusal; one who sends without end is cut off.
+func TestRefusalsAreHeard(t *testing.T) {
+	_, h := start(t, Options{MaxBody: 8 << 20, Token: "secret"}, map[string]Scorer{"a": &fake{}}, "a")
+	for _, c := range []struct {
+		name, path, token string
+		size              int
+		code              int
+	}{
+		{"no token", "/v1/score", "", 7 << 20, 401},
+		{"wrong path", "/v1/scores", "Bearer secret", 7 << 20, 404},
+		{"too large", "/v1/score", "Bearer secret", 15 << 20, 413},
+		{"not JSON", "/v1/score", "Bearer secret", 7 << 20, 400},
+		{"not JSON of UniRL", "/score", "Bearer secret", 7 << 20, 400},
+	} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(h.URL, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.SetDeadline(time.Now().Add(30 * time.Second))
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: %s\r\nContent-Length: %d\r\n\r\n", c.path, c.token, c.size)
+		if _, err := conn.Write(bytes.Repeat([]byte("x"), c.size)); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		} else if r.StatusCode != c.code {
+			t.Errorf("%s: %d, want %d", c.name, r.StatusCode, c.code)
+		}
+		conn.Close()
+	}
+}
+
+// 64 callers whose bodies are many times what may be held are all answered, and no more is held.
+func TestRanksWaitForMemory(t *testing.T) {
+	const most = 4 << 20
+	f := &fake{}
+	s, h := start(t, Options{Memory: most, Batch: 4}, map[string]Scorer{"a": f}, "a")
+	source := noise(t, 200) // 120 KB
+	var all sync.WaitGroup
+	for i := range 64 {
+		all.Go(func() {
+			var requests []any
+			for k := range 6 {
+				edit := png(t, byte(6*(i%32)+k), 40, 40)
+				history := []any{object{"text": "x", "image_b64": source}, object{"text": "x", "image_b64": edit}}
+				requests = append(requests, object{"history": history, "required_rewards": []string{"a"}})
+			}
+			code, _, raw := post(t, h.URL+"/score", object{"requests": requests})
+			var got struct {
+				Results []map[string]map[string]float64
+			}
+			if err := json.Unmarshal(raw, &got); err != nil || code != 200 || len(got.Results) != 6 {
+				t.Errorf("rank %d: %d %.200s", i, code, raw)
+				return
+			}
+			for k, r := range got.Results {
+				if want := 10 * float64(6*(i%32)+k) / 255; math.Abs(r["a"]["score"]-want) > 1e-9 {
+					t.Errorf("rank %d, edit %d: %v, want %g", i, k, r, want)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if !s.memory.TryAcquire(most) || !s.space.TryAcquire(s.places) {
+		t.Error("memory was not given back")
+	}
+	if len(s.queue.tickets) > 0 {
+		t.Error("tickets are left")
+	}
+}
+
+// Values that cost more than their bytes do not fill the memory.
+func TestHostileBodies(t *testing.T) {
+	_, h := start(t, Options{MaxBody: 32 << 20}, map[string]Scorer{"a": &fake{}}, "a")
+	tiny, err := json.Marshal(png(t, 1, 1, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := func(n int, v string) string { return "[" + strings.Repeat(v+",", n-1) + v + "]" }
+	bomb := png(t, 1, 5, 5)
+	copy(bomb[16:], []byte{0, 0, 0x75, 0x30, 0, 0, 0x75, 0x30}) // 30,000 x 30,000
+	binary.BigEndian.PutUint32(bomb[29:], crc32.ChecksumIEEE(bomb[12:29]))
+	bombed, err := json.Marshal(bomb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	for _, c := range []struct {
+		name, path, body string
+		code             int
+		kind             string
+	}{
+		{"10,000 tiny pictures", "/v1/score", `{"source": @P, "instruction": "x", "edits": ` + many(10000, "@P") + `}`, 413, "too_many"},
+		{"many more", "/v1/score", `{"source": @P, "instruction": "x", "edits": ` + many(30000, "@P") + `}`, 413, "too_many"},
+		{"numbers", "/v1/score", `{"edits": ` + many(8<<20, "0") + `}`, 413, "too_many"},
+		{"requests", "/score", `{"requests": ` + many(8<<20, "{}") + `}`, 413, "too_many"},
+		{"turns", "/score", `{"requests": [{"history": ` + many(8<<20, "{}") + `}]}`, 413, "too_many"},
+		{"rewards", "/score", `{"requests": [{"required_rewards": ` + many(6<<20, `"a"`) + `}]}`, 413, "too_many"},
+		{"rewards of many", "/score", `{"requests": ` + many(9000, `{"required_rewards": `+many(99, `"a"`)+`}`) + `}`, 413, "too_many"},
+		{"pairs", "/v1/gradient", `{"pairs": ` + many(8<<20, "{}") + `}`, 413, "too_many"},
+		{"depth", "/score", `{"later": ` + strings.Repeat(`{"a":[`, 2<<20), 400, "bad_request"},
+		{"depth of ours", "/v1/score", strings.Repeat(`{"source":`, 2<<20), 400, "bad_request"},
+		{"a bomb", "/v1/score", `{"source": @P, "instruction": "x", "edits": [@B]}`, 413, "too_large"},
+		{"a bomb as the source", "/v1/gradient", `{"source": @B, "instruction": "x", "edit": @P}`, 413, "too_large"},
+	} {
+		body := bytes.ReplaceAll(bytes.ReplaceAll([]byte(c.body), []byte("@P"), tiny), []byte("@B"), bombed)
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		code, _, raw := post(t, h.URL+c.path, body)
+		runtime.ReadMemStats(&after)
+		got := decodeScores(t, raw)
+		e := got.Error
+		if e == nil && len(got.Results) > 0 {
+			e = got.Results[0].Error
+		}
+		if code != c.code || e == nil || e.Kind != c.kind || len(e.Message) > 1000 {
+			t.Errorf("%s: %d %.300s", c.name, code, raw)
+		}
+		if used := after.TotalAlloc - before.TotalAlloc; used > 64<<20 { // of which the test's own body takes a part
+			t.Errorf("%s: %d MB were used for %d MB", c.name, used>>20, len(body)>>20)
+		}
+	}
+}
+
+// Callers who send slowly, or nothing, do not keep others from being answered.
+func TestSlowCallers(t *testing.T) {
+	s, err := NewServer(Options{MaxBody: 1 << 20, Memory: 3 << 20}, []string{"a"}, []Scorer{&fake{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	url, stop := serve(t, s)
+	defer stop()
+	for i := range 50 { // half a head, or half of a small body: what is held for them is small
+		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		io.WriteString(conn, []string{"POST /v1/sc", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20000\r\n\r\n{\"source\": \""}[i%2])
+	}
+	picture := png(t, 51, 5, 5)
+	for range 8 {
+		if code, _, raw := post(t, url+"/v1/score", object{"source": picture, "instruction": "x", "edits": []any{picture}}); code != 200 {
+			t.Errorf("%d %s", code, raw)
+		}
+	}
+	// a body that stops is refused when its time is over, in JSON
+	r := httptest.NewRequest("POST", "http://localhost/v1/score", timeoutReader{})
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	if w.Code != http.StatusRequestTimeout || !strings.Contains(w.Body.String(), `"timeout"`) {
+		t.Errorf("a body that stops: %d %s", w.Code, w.Body)
+	}
+}
+
+// timeoutReader is a connection whose deadline is over.
+type timeoutReader struct{}
+
+func (timeoutReader) Read([]byte) (int, error) { return 0, &net.OpError{Op: "read", Err: timeout{}} }
+
+type timeout struct{}
+
+func (timeout) Error() string   { return "i/o timeout" }
+func (timeout) Timeout() bool   { return true }
+func (timeout) Temporary() bool { return true }

@@ -1,0 +1,122 @@
+package reward
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Each client has a token and a quota of its own.
+func TestClients(t *testing.T) {
+	_, h := start(t, Options{
+		Token:   "main",
+		Clients: []Client{{Name: "alice", Token: "a-token", Edits: 5}, {Name: "bob", Token: "b-token"}},
+	}, map[string]Scorer{"a": &fake{}}, "a")
+	ask := func(token string, edits int) (int, http.Header, string) {
+		picture := png(t, 51, 4, 4)
+		var list []any
+		for range edits {
+			list = append(list, picture)
+		}
+		raw, err := json.Marshal(object{"source": picture, "instruction": "x", "edits": list})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, _ := http.NewRequest("POST", h.URL+"/v1/score", bytes.NewReader(raw))
+		r.Header.Set("Authorization", "Bearer "+token)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		raw, _ = io.ReadAll(answer.Body)
+		return answer.StatusCode, answer.Header, string(raw)
+	}
+	for i, c := range []struct {
+		token string
+		edits int
+		code  int
+		kind  string
+	}{
+		{"a-token", 3, 200, ""}, {"a-token", 2, 200, ""}, {"a-token", 2, 429, `"quota"`}, {"a-token", 6, 413, `"too_many"`},
+		{"b-token", 200, 200, ""}, {"main", 6, 200, ""}, {"c-token", 1, 401, `"unauthorized"`}, {"", 1, 401, `"unauthorized"`},
+	} {
+		code, header, raw := ask(c.token, c.edits)
+		if code != c.code || !strings.Contains(raw, c.kind) || code == 429 && header.Get("Retry-After") == "" || code == 401 && header.Get("WWW-Authenticate") == "" {
+			t.Errorf("request %d: %d %v %s", i, code, header, raw)
+		}
+	}
+	for _, bad := range [][]Client{{{Name: "a"}}, {{Token: "x"}}, {{Name: "a", Token: "x"}, {Name: "b", Token: "x"}}, {{Name: "a", Token: "x"}, {Name: "a", Token: "y"}},
+		{{Name: "a", Token: " x"}}, {{Name: "a", Token: "x", Edits: -1}}} {
+		if s, err := NewServer(Options{Clients: bad}, []string{"a"}, []Scorer{&fake{}}); err == nil {
+			s.Close()
+			t.Errorf("clients %v were taken", bad)
+		}
+	}
+}
+
+// With a certificate the server speaks HTTPS, HTTP/2 too, and ends like any other.
+func TestTLS(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour)}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	o := Options{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
+	for path, block := range map[string]*pem.Block{o.Cert: {Type: "CERTIFICATE", Bytes: cert}, o.Key: {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := NewServer(o, []string{"a"}, []Scorer{&fake{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	url, stop := serve(t, s)
+	roots := x509.NewCertPool()
+	parsed, err := x509.ParseCertificate(cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots.AddCert(parsed)
+	c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}}
+	picture := png(t, 51, 4, 4)
+	raw, err := json.Marshal(object{"source": picture, "instruction": "x", "edits": []any{picture}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.Post(url+"/v1/score", "application/json", bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	raw, _ = io.ReadAll(r.Body)
+	if got := decodeScores(t, raw); r.StatusCode != 200 || r.ProtoMajor != 2 || *got.Results[0].Score != 2 {
+		t.Errorf("%s %s", r.Status, raw)
+	}
+	stop()
+}

@@ -1,0 +1,125 @@
+package reward
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"assay/internal/oracle"
+)
+
+// tensors reads a safetensors file: its metadata, and the bytes of each tensor.
+func tensors(t *testing.T, raw []byte) (facts map[string]string, values map[string][]byte) {
+	t.Helper()
+	n := binary.LittleEndian.Uint64(raw)
+	var index map[string]json.RawMessage
+	if err := json.Unmarshal(raw[8:8+n], &index); err != nil {
+		t.Fatal(err)
+	}
+	values = map[string][]byte{}
+	for name, v := range index {
+		if name == "__metadata__" {
+			if err := json.Unmarshal(v, &facts); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		var at struct {
+			Offsets [2]uint64 `json:"data_offsets"`
+		}
+		if err := json.Unmarshal(v, &at); err != nil {
+			t.Fatal(err)
+		}
+		values[name] = raw[8+n+at.Offsets[0] : 8+n+at.Offsets[1]]
+	}
+	return facts, values
+}
+
+// Many pairs of one request share passes; what one of them lacks is its own error.
+func TestGradients(t *testing.T) {
+	f := &fake{damned: 0.8}
+	_, h := start(t, Options{Batch: 4}, map[string]Scorer{"a": f}, "a")
+	a, b := png(t, 9, 8, 6), png(t, 10, 4, 4)
+	edit := func(red byte) []byte { return png(t, red, 5, 3) }
+	pair := func(source, edit any, instruction string) object {
+		return object{"source": source, "edit": edit, "instruction": instruction}
+	}
+	code, header, raw := post(t, h.URL+"/v1/gradient", object{"pairs": []any{
+		pair(a, edit(51), "x"), pair(b, edit(102), "y"), pair(a, edit(153)[:40], "x"), pair(a, edit(204), "x"), pair(a, edit(255), " "),
+		pair("no.ne", edit(255), "x"), pair(a, edit(255), "x"), pair(a, edit(0), "x"),
+	}})
+	if code != 200 || header.Get("Content-Type") != "application/octet-stream" {
+		t.Fatalf("%d %s", code, raw)
+	}
+	facts, values := tensors(t, raw)
+	for i, score := range map[int]float64{0: 0.2, 1: 0.4, 6: 1, 7: 0} {
+		if facts[fmt.Sprint("score01.", i)] != fmt.Sprint(score) || facts[fmt.Sprint("score.", i)] != fmt.Sprint(10*score) || len(values[fmt.Sprint("gradient.", i)]) != 4*5*3*3 {
+			t.Errorf("pair %d: %v", i, facts)
+		}
+	}
+	for i, why := range map[int]string{2: "truncated", 3: "a damned picture", 4: "instruction is missing", 5: "source: a picture is base64"} {
+		if e := facts[fmt.Sprint("error.", i)]; !strings.Contains(e, why) || values[fmt.Sprint("gradient.", i)] != nil || facts[fmt.Sprint("score.", i)] != "" {
+			t.Errorf("pair %d: %q, want %q and no number", i, e, why)
+		}
+	}
+	if len(values) != 4 || facts["pairs"] != "8" || facts["pixel_unit"] != "8-bit level" {
+		t.Errorf("%d tensors, %v", len(values), facts)
+	}
+	if got := fmt.Sprint(f.runs); len(f.runs) != 6 || f.runs[0]+f.runs[5] != 5 { // those of the damned one's batch are tried alone
+		t.Errorf("runs of %s pairs, want a batch of four, its four alone, and the last", got)
+	}
+	for _, c := range []struct {
+		name string
+		body object
+		code int
+	}{
+		{"nothing", object{"source": a, "instruction": "x"}, 422},
+		{"both forms", object{"source": a, "instruction": "x", "pairs": []any{pair(a, b, "x")}}, 422},
+		{"no edit", object{"pairs": []any{object{"source": a, "instruction": "x"}}}, 422},
+		{"heat maps", object{"pairs": []any{pair(a, b, "x")}, "format": "png"}, 422},
+		{"edit and edits", object{"source": a, "instruction": "x", "edit": b, "edits": []any{b}}, 422},
+		{"only damaged ones", object{"pairs": []any{pair(a, b[:30], "x"), pair(a, b[:30], "x")}}, 422},
+		{"many", object{"source": a, "instruction": "x", "edits": make([]string, 300)}, 413},
+	} {
+		if code, _, raw := post(t, h.URL+"/v1/gradient", c.body); code != c.code || decodeScores(t, raw).Error == nil {
+			t.Errorf("%s: %d %s", c.name, code, raw)
+		}
+	}
+	big := png(t, 1, 4000, 4000)
+	code, _, raw = post(t, h.URL+"/v1/gradient", object{"source": a, "instruction": "x", "edits": []any{big, big}})
+	if e := decodeScores(t, raw).Error; code != 413 || e.Kind != "too_many" {
+		t.Errorf("384 MB of gradients: %d %s", code, raw)
+	}
+}
+
+// Gradients in company are, bit for bit, those alone, and so are scores.
+func TestOracleGradientsTogether(t *testing.T) {
+	oracle.Each(t, func(t *testing.T, folder string) {
+		dir := filepath.Join(folder, "llavanext")
+		_, h := start(t, Options{}, real(t, folder, "scorer"), "scorer")
+		var pairs []any
+		for _, c := range oracle.Read[[]oracle.Case](t, filepath.Join(dir, "cases.json")) {
+			pairs = append(pairs, object{"source": read(t, dir, c.Source), "edit": read(t, dir, c.Edited), "instruction": c.Instruction})
+		}
+		code, _, raw := post(t, h.URL+"/v1/gradient", object{"pairs": pairs})
+		if code != http.StatusOK {
+			t.Fatalf("%d %.300s", code, raw)
+		}
+		facts, together := tensors(t, raw)
+		for i, p := range pairs {
+			code, _, raw := post(t, h.URL+"/v1/gradient", p)
+			if code != http.StatusOK {
+				t.Fatalf("%d %.300s", code, raw)
+			}
+			one, alone := tensors(t, raw)
+			if facts[fmt.Sprint("score01.", i)] != one["score01"] || !bytes.Equal(together[fmt.Sprint("gradient.", i)], alone["gradient"]) {
+				t.Errorf("pair %d: %v among others, %v alone", i, facts[fmt.Sprint("score01.", i)], one["score01"])
+			}
+		}
+	})
+}

@@ -1,0 +1,49 @@
+package reward
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// handshake is how long a connection that has begun may take to be made.
+const handshake = 100 * time.Millisecond
+
+// holdOff lets no new connection begin at a listener, and returns when all that had begun are accepted. Whoever tries to connect
+// meanwhile is not answered, tries again, and is refused by then. (Closing a listener resets the connections in its queue.)
+func holdOff(ctx context.Context, l net.Listener) {
+	t, ok := l.(*net.TCPListener)
+	if !ok {
+		return
+	}
+	raw, err := t.SyscallConn()
+	if err != nil {
+		return
+	}
+	raw.Control(func(fd uintptr) {
+		const synAck, syn = 0x12, 0x02 // bits of byte 13 of a TCP header
+		filter := []unix.SockFilter{
+			{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: 13},
+			{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: synAck},
+			{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: syn, Jf: 1},
+			{Code: unix.BPF_RET | unix.BPF_K, K: 0},
+			{Code: unix.BPF_RET | unix.BPF_K, K: 1 << 16},
+		}
+		unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
+	})
+	time.Sleep(handshake)
+	for ctx.Err() == nil {
+		var queued uint32
+		raw.Control(func(fd uintptr) {
+			if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+				queued = info.Unacked // of a listener: connections that nobody has accepted yet
+			}
+		})
+		if queued == 0 {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}

@@ -1,0 +1,110 @@
+package reward
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// lull is how long nothing must have come from a connection before it is closed at the end: what is under way by then arrives.
+const lull = 500 * time.Millisecond
+
+// Listen opens an address for [Server.Serve]. It is plain TCP: with multipath TCP, Go's choice, nobody can be held off at the end.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	var c net.ListenConfig
+	c.SetMultipathTCP(false)
+	return c.Listen(ctx, "tcp", address)
+}
+
+// Serve answers on l, from [Listen], until ctx ends; then no connection is accepted any more, whoever was accepted is answered (for at most
+// drain), and Serve returns.
+//
+// To close the port, or a connection that waits for its next request, would lose what is under way. So callers who try to
+// connect are held off first (see holdOff), those in the system's queue are accepted, every answer says that its connection
+// ends, and what remains is closed when nothing has come for a while.
+func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration) error {
+	open := &connections{at: map[net.Conn]connection{}}
+	h := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: 10 * time.Second, // bodies and answers have deadlines of their own
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ConnState:         open.note,
+	}
+	failed := make(chan error, 1)
+	go func() {
+		if s.o.Cert != "" {
+			failed <- h.ServeTLS(l, s.o.Cert, s.o.Key)
+			return
+		}
+		failed <- h.Serve(plainListener{l})
+	}()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	s.draining.Store(true)
+	limit, stop := context.WithTimeout(context.Background(), drain)
+	defer stop()
+	holdOff(limit, l)
+	open.wait(limit)
+	if err := h.Shutdown(limit); err != nil {
+		return errors.Join(fmt.Errorf("requests were not finished after %v: %w", drain, err), h.Close())
+	}
+	return nil
+}
+
+// connections knows what each connection does, and since when.
+type connections struct {
+	mu sync.Mutex
+	at map[net.Conn]connection
+}
+
+type connection struct {
+	active bool
+	since  time.Time
+}
+
+func (c *connections) note(conn net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if state == http.StateClosed || state == http.StateHijacked {
+		delete(c.at, conn)
+		return
+	}
+	c.at[conn] = connection{state == http.StateActive, time.Now()}
+}
+
+// wait returns when no connection does anything and nothing has come from any for a lull, or when ctx ends.
+func (c *connections) wait(ctx context.Context) {
+	begin := time.Now()
+	for tick := time.NewTicker(10 * time.Millisecond); ; {
+		if c.quiet(begin) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (c *connections) quiet(begin time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range c.at {
+		if o.since.Before(begin) {
+			o.since = begin
+		}
+		if o.active || time.Since(o.since) < lull {
+			return false
+		}
+	}
+	return true
+}
