@@ -13,6 +13,7 @@ type run struct {
 	config *Config
 	model  Model
 	params []Param
+	trains Trained
 	data   *Data
 	valid  Examples
 

@@ -96,6 +96,7 @@ type Plan struct {
 	Tokens     TokenCount       `json:"tokens"`      // of an example, over the sample looked at
 	Parameters int64            `json:"parameters"`  // of backbone, adapter and head
 	Trainable  int64            `json:"trainable"`   // of them
+	Trains     Trained          `json:"trains"`      // which
 	Bytes      map[string]int64 `json:"bytes"`       // memory wanted, by what for
 }
 

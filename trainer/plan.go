@@ -22,6 +22,8 @@ func DryRun(ctx context.Context, c *Config, f Factory) (plan *Plan, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.model.Close()) }()
+	r.trains = describeModel(r.model)
+	r.trains.Departures = c.Departures()
 	p, ok := r.model.(Planner)
 	if !ok {
 		return r.complete(&Plan{MicroBatch: c.BatchSize}), nil
@@ -50,7 +52,7 @@ func (r *run) plan(ctx context.Context, p Planner) (*Plan, error) {
 
 func (r *run) complete(p *Plan) *Plan {
 	c := r.config
-	p.Steps, p.Examples, p.BatchSize = r.total, r.limit, c.BatchSize
+	p.Steps, p.Examples, p.BatchSize, p.Trains = r.total, r.limit, c.BatchSize, r.trains
 	p.Rows, p.Validation = r.data.Train.Len(), r.valid.Len()
 	if c.MicroBatch != Auto {
 		p.MicroBatch = int(c.MicroBatch)

@@ -30,9 +30,13 @@ func differences(old, now *state) ([]string, error) {
 	if err := yaml.Unmarshal(text, &usual); err != nil {
 		return nil, err
 	}
-	before := flatten("", usual) // a checkpoint of an earlier version lacks newer keys: then they had their defaults
-	maps.Copy(before, flatten("", was))
-	out := changed("", before, flatten("", is))
+	before, present := flatten("", usual), flatten("", is) // a checkpoint of an earlier version lacks newer keys: then they had their defaults
+	past := flatten("", was)
+	if _, ok := past["lora.parts"]; !ok { // but for this one, which had none: what is trained was compared already
+		before["lora.parts"] = present["lora.parts"]
+	}
+	maps.Copy(before, past)
+	out := changed("", before, present)
 	out = append(out, changed("model: ", old.Model, now.Model)...)
 	return append(out, changed("data: ", old.Data, now.Data)...), nil
 }

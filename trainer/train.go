@@ -33,12 +33,14 @@ type Options struct {
 
 	Progress func(what string, total int64, unit string) Progress // nil: none
 	Warn     func(text string)                                    // nil: none
+	Note     func(text string)                                    // told what is trained; nil: none
 }
 
 // Result is what a finished run tells.
 type Result struct {
 	Scorer     string             `json:"scorer"` // the scorer directory
 	Run        string             `json:"run"`    // the run directory
+	Trains     Trained            `json:"trains"`
 	Resumed    int64              `json:"resumed,omitempty"`
 	Steps      int64              `json:"steps"`
 	Samples    int64              `json:"samples"`
@@ -118,7 +120,7 @@ func (r *run) train(ctx context.Context, o *Options) (result *Result, err error)
 		return nil, err
 	}
 	s := &r.state
-	result = &Result{Scorer: out, Run: r.config.Out, Steps: s.Step, Samples: s.Samples, Seconds: s.Seconds, Validation: s.Last, Best: s.Best}
+	result = &Result{Scorer: out, Trains: r.trains, Run: r.config.Out, Steps: s.Step, Samples: s.Samples, Seconds: s.Seconds, Validation: s.Last, Best: s.Best}
 	if old != nil {
 		result.Resumed = old.Step
 	}
@@ -159,8 +161,9 @@ func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) err
 	if err := r.describe(); err != nil {
 		return err
 	}
+	r.announce(o)
 	if old != nil {
-		if err := r.compare(old, o); err != nil {
+		if err := r.compare(old, dir, o); err != nil {
 			return err
 		}
 	} else if err := r.vacant(); err != nil {
@@ -186,11 +189,28 @@ func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) err
 	if err := r.chooseMicroBatch(ctx); err != nil {
 		return err
 	}
+	if err := r.writePlan(); err != nil {
+		return err
+	}
 	r.began, r.before = time.Now(), r.state.Seconds
 	r.saved()
 	var err error
 	r.record, err = newRecorder(c.Out, r.state.EventsFile, r.state.Metrics, r.state.Events)
 	return err
+}
+
+// announce tells what will be trained.
+func (r *run) announce(o *Options) {
+	if o.Note == nil {
+		return
+	}
+	o.Note("trains " + r.trains.String())
+	if r.config.Init != "" {
+		o.Note("goes on from " + r.config.Init)
+	}
+	for _, d := range r.trains.Departures {
+		o.Note("changes what that says: " + d)
+	}
 }
 
 // describe notes what a resumed run must find again.
@@ -199,6 +219,8 @@ func (r *run) describe() error {
 	if err != nil {
 		return err
 	}
+	r.trains = describeModel(r.model)
+	r.trains.Departures = r.config.Departures()
 	r.state = state{Format: 1, Config: string(text), Model: maps.Clone(r.model.Fingerprint()), Data: r.data.fingerprint}
 	if r.state.Model == nil {
 		r.state.Model = map[string]string{}
@@ -234,7 +256,15 @@ func (r *run) vacant() error {
 }
 
 // compare refuses to go on with something else, unless told to.
-func (r *run) compare(old *state, o *Options) error {
+func (r *run) compare(old *state, dir string, o *Options) error {
+	was, err := trainedIn(dir)
+	if err != nil {
+		return err
+	}
+	if was.Digest != r.trains.Digest { // its tensors fit nothing else, whatever the user forces
+		return cli.Usage(fmt.Errorf("the run in %s trains\n  %v in the checkpoint of step %d,\n  %v now (lora.parts, lora.targets, mode, head and init decide)\nundo the change, choose another out, or begin anew with --fresh",
+			r.config.Out, was, old.Step, r.trains))
+	}
 	diff, err := differences(old, &r.state)
 	if err != nil || len(diff) == 0 {
 		return err

@@ -55,11 +55,20 @@ func (o *runOptions) run(c *cobra.Command) error {
 			return cli.NewProgress(c, what, total, unit)
 		},
 		Warn: func(text string) { fmt.Fprintln(c.ErrOrStderr(), "warning:", text) },
+		Note: o.note(c),
 	})
 	if err != nil {
 		return err
 	}
 	return cli.Print(c, r, func(w io.Writer) { printResult(w, r) })
+}
+
+// note shows on stderr what is about to happen; with --json the result says it.
+func (o *runOptions) note(c *cobra.Command) func(string) {
+	if cli.JSON(c) {
+		return nil
+	}
+	return func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }
 }
 
 func printPlan(w io.Writer, p *trainer.Plan) {
@@ -72,6 +81,10 @@ func printPlan(w io.Writer, p *trainer.Plan) {
 			p.Tokens.Mean*float64(p.Examples))
 	}
 	fmt.Fprintf(w, "parameters   %d, of which %d train\n", p.Parameters, p.Trainable)
+	fmt.Fprintf(w, "trains       %v\n", p.Trains)
+	for _, d := range p.Trains.Departures {
+		fmt.Fprintf(w, "             other than init: %s\n", d)
+	}
 	for _, what := range slices.Sorted(maps.Keys(p.Bytes)) {
 		fmt.Fprintf(w, "memory       %10.1f MiB  %s\n", float64(p.Bytes[what])/(1<<20), what)
 	}
