@@ -72,6 +72,7 @@ type DataConfig struct {
 	ValidationSplit string            `yaml:"validation_split"` // only rows with this in their split column
 	Columns         map[string]string `yaml:"columns"`          // our name: the table's
 	Sampling        string            `yaml:"sampling"`         // rows, group
+	Skip            int               `yaml:"skip"`             // rows that cannot be used and may be set aside
 }
 
 // LossConfig weighs the two parts of the loss.

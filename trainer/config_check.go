@@ -120,6 +120,7 @@ func (c *Config) checkData(d checker) {
 	t := &c.Data
 	d.want(len(t.Train) > 0, "data.train", "a label table (Parquet or JSONL), or several, is wanted")
 	d.oneOf("data.sampling", t.Sampling, "rows", "group")
+	d.want(t.Skip >= 0, "data.skip", "want at least 0, not %d", t.Skip)
 	d.want(t.ValidationSplit == "" || t.Validation.Fraction == 0, "data.validation_split", "give this or a fraction in data.validation, not both")
 	d.want(t.ValidationSplit == "" || len(t.Validation.Tables) > 0 || t.TrainSplit != "" && t.TrainSplit != t.ValidationSplit,
 		"data.validation_split", "rows of the training tables for validation: data.train_split must then name another split")

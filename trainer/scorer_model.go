@@ -167,6 +167,31 @@ func (m *scorerModel) Fingerprint() map[string]string {
 	return map[string]string{"backbone": m.tuner.BackboneFingerprint()}
 }
 
+// Inspector decodes pictures and counts the tokens of the text, asked in every wording.
+func (m *scorerModel) Inspector() func(*Example) error {
+	var pictures inspector
+	return func(e *Example) error {
+		if err := pictures.example(e); err != nil {
+			return err
+		}
+		return checkTexts(m.tuner, m.config, e)
+	}
+}
+
+// texter is what counts the tokens of a question's text: a Tuner or a Scorer.
+type texter interface{ CheckText(model.Pair) error }
+
+func checkTexts(m texter, c *Config, e *Example) error {
+	for _, q := range c.Question {
+		for _, a := range c.Answer {
+			if err := m.CheckText(model.Pair{Instruction: e.Row.Instruction, Question: q, Answer: a}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // Shapes are those of the parameters, by name.
 func (m *scorerModel) Shapes() map[string][]int64 { return m.tuner.Shapes() }
 

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -92,6 +93,14 @@ func Train(ctx context.Context, o Options) (*Result, error) {
 	return result, err
 }
 
+// also joins an error with one of tidying up. (errors.Join would hide the list of problems of the first even if there is no second.)
+func also(err, second error) error {
+	if second == nil {
+		return err
+	}
+	return errors.Join(err, second)
+}
+
 func (r *run) train(ctx context.Context, o *Options) (result *Result, err error) {
 	old, dir, err := r.find(o)
 	if err != nil {
@@ -100,7 +109,7 @@ func (r *run) train(ctx context.Context, o *Options) (result *Result, err error)
 	if r.model, err = o.Factory(ctx, r.config); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.model.Close()) }()
+	defer func() { err = also(err, r.model.Close()) }()
 	if o.Fresh { // not before it is known that there is something to train
 		if err := removeRun(r.config.Out); err != nil {
 			return nil, fmt.Errorf("clearing the run directory: %w", err)
@@ -109,7 +118,7 @@ func (r *run) train(ctx context.Context, o *Options) (result *Result, err error)
 	if err := r.begin(ctx, o, old, dir); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.record.close()) }()
+	defer func() { err = also(err, r.record.close()) }()
 	r.progress = o.bar("train", r.limit-r.state.Samples, "samples")
 	defer func() { r.progress.Close() }()
 	if err := r.loop(ctx); err != nil {
@@ -169,6 +178,9 @@ func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) err
 	} else if err := r.vacant(); err != nil {
 		return err
 	}
+	if err := r.checkRows(ctx, o, old == nil); err != nil {
+		return err
+	}
 	if err := writeConfig(c); err != nil {
 		return err
 	}
@@ -211,6 +223,59 @@ func (r *run) announce(o *Options) {
 	for _, d := range r.trains.Departures {
 		o.Note("changes what that says: " + d)
 	}
+}
+
+// checkRows looks at every row before the first step, and sets aside those that cannot be used if the budget allows it.
+func (r *run) checkRows(ctx context.Context, o *Options, fresh bool) error {
+	if err := r.inspect(ctx, o.bar); err != nil {
+		return err
+	}
+	if err := r.allow(); err != nil {
+		if !fresh { // whoever repairs the tables may then change these rows
+			err = also(err, r.saveBadRows())
+		}
+		return cli.Usage(err)
+	}
+	if fresh {
+		r.dropBad()
+	}
+	if fresh || !r.hasLedger {
+		if err := r.writeLedger(); err != nil {
+			return err
+		}
+	}
+	if bad := r.badRows(); len(bad) > 0 && o.Warn != nil {
+		o.Warn(fmt.Sprintf("%d rows cannot be used and are set aside: %s lists them", len(bad), filepath.Join(r.config.Out, BadRowsFile)))
+	}
+	if r.data.Train.Len() == 0 {
+		return cli.Usagef("data.train: no rows are left to train on")
+	}
+	if r.moved {
+		if err := writeRows(r.config.Out, r.ledger); err != nil {
+			return err
+		}
+	}
+	return r.saveBadRows()
+}
+
+// dropBad takes rows that cannot be used out of the samples, before there is an order.
+func (r *run) dropBad() {
+	keep := func(e Examples) Examples {
+		s, ok := e.(*Samples)
+		if !ok {
+			return e
+		}
+		out := &Samples{}
+		for _, row := range s.rows {
+			if row.bad == "" {
+				out.rows = append(out.rows, row)
+			} else {
+				r.aside = append(r.aside, row)
+			}
+		}
+		return out
+	}
+	r.data.Train, r.valid = keep(r.data.Train), keep(r.valid)
 }
 
 // describe notes what a resumed run must find again.
@@ -266,8 +331,28 @@ func (r *run) compare(old *state, dir string, o *Options) error {
 			r.config.Out, was, old.Step, r.trains))
 	}
 	diff, err := differences(old, &r.state)
-	if err != nil || len(diff) == 0 {
+	if err != nil {
 		return err
+	}
+	ledger, err := readLedger(r.config.Out)
+	if err != nil {
+		return err
+	}
+	if r.hasLedger = ledger != nil; r.hasLedger {
+		rows, err := r.arrange(ledger)
+		if err != nil {
+			return err
+		}
+		if r.hasLedger = len(rows) == 0; r.hasLedger { // the tables may be others, these are their rows
+			r.ledger = ledger
+			diff = slices.DeleteFunc(diff, func(s string) bool { return strings.HasPrefix(s, "data: ") })
+		} else if len(rows) > 10 {
+			rows = append(rows[:10], fmt.Sprintf("data: and %d more rows", len(rows)-10))
+		}
+		diff = append(diff, rows...)
+	}
+	if len(diff) == 0 {
+		return nil
 	}
 	what := strings.Join(diff, "\n  ")
 	if o.Force {
@@ -305,6 +390,9 @@ func (r *run) prepare(ctx context.Context, o *Options) error {
 // asked yields every sample with every pair of templates. It is false when the consumer wants no more.
 func (r *run) asked(s Examples, questions, answers []string, yield func(Example, error) bool) bool {
 	for i := range s.Len() {
+		if !usable(s, i) {
+			continue
+		}
 		e, err := s.Example(i)
 		if err != nil {
 			return yield(e, err)

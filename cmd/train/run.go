@@ -43,7 +43,9 @@ func (o *runOptions) run(c *cobra.Command) error {
 		return cli.Usage(err)
 	}
 	if o.dryRun {
-		plan, err := trainer.DryRun(c.Context(), config, trainer.PlanModel)
+		plan, err := trainer.DryRun(c.Context(), config, trainer.PlanModel, trainer.PlanOptions{Progress: func(what string, total int64, unit string) trainer.Progress {
+			return cli.NewProgress(c, what, total, unit)
+		}})
 		if err != nil {
 			return err
 		}
@@ -76,6 +78,12 @@ func printPlan(w io.Writer, p *trainer.Plan) {
 	fmt.Fprintf(w, "steps        %d of %d samples, %d samples in all\n", p.Steps, p.BatchSize, p.Examples)
 	fmt.Fprintf(w, "micro-batch  %d samples\n", p.MicroBatch)
 	fmt.Fprintf(w, "rows         %d for training, %d for validation\n", p.Rows, p.Validation)
+	for i, b := range p.BadRows {
+		if i == 0 {
+			fmt.Fprintf(w, "set aside    %d rows that cannot be used\n", len(p.BadRows))
+		}
+		fmt.Fprintf(w, "             %v\n", b)
+	}
 	if p.Tokens.Max > 0 {
 		fmt.Fprintf(w, "tokens       %d to %d a sample, %.1f on average, about %.0f in all\n", p.Tokens.Min, p.Tokens.Max, p.Tokens.Mean,
 			p.Tokens.Mean*float64(p.Examples))
