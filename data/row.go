@@ -173,7 +173,7 @@ func rowOf(rec *Record, names map[string]string, required, only []string) (Row, 
 		}
 		v, ok := rec.Get(own)
 		if !ok {
-			return r, fmt.Errorf("no column %q, only %s", own, list(rec.names()))
+			return r, &MissingColumnError{Column: name, Name: own, Have: rec.names()}
 		}
 		if m, err := unwrap(v); err != nil || m == nil {
 			return r, fmt.Errorf("column %q is null", own)
@@ -183,6 +183,17 @@ func rowOf(rec *Record, names map[string]string, required, only []string) (Row, 
 		return r, fmt.Errorf("label %v is outside 0..1: divide the labels by their largest value", *r.Label)
 	}
 	return r, nil
+}
+
+// MissingColumnError says that a table, or a row of it, lacks a column of the label table.
+type MissingColumnError struct {
+	Column string   // of the label table
+	Name   string   // by which it was looked for
+	Have   []string // the columns that are there
+}
+
+func (e *MissingColumnError) Error() string {
+	return fmt.Sprintf("no column %q, only %s%s", e.Name, list(e.Have), separator(e.Have))
 }
 
 func (r *Record) names() []string {

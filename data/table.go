@@ -136,12 +136,13 @@ func (t *Table) check() error {
 	if name, twice := repeated(have); twice {
 		return fmt.Errorf("two columns %q: rename one", name)
 	}
-	for _, name := range t.required {
-		if own, ok := t.names[name]; ok {
+	for _, column := range t.required {
+		name := column
+		if own, ok := t.names[column]; ok {
 			name = own
 		}
 		if !slices.Contains(have, name) {
-			return fmt.Errorf("no column %q, only %s%s", name, list(have), separator(have))
+			return &MissingColumnError{Column: column, Name: name, Have: have}
 		}
 	}
 	return nil

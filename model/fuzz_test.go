@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"assay/internal/fuzzing"
+	"assay/internal/strictjson"
 )
 
 // FuzzParseText: the text_config of a config.json is read or refused. What was read can be computed with: sizes are
@@ -16,8 +17,12 @@ func FuzzParseText(f *testing.F) {
 	f.Add([]byte(`{"model_type": "qwen2_5_vl_text", "rope_parameters": {"type": "mrope", "mrope_section": [16, 24, 24]}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		fuzzing.Bounded(t, 16<<20+256*uint64(len(raw)), func() {
-			c, err := ParseText(raw, "llama")
-			if err == nil && (c.Heads <= 0 || c.KVHeads <= 0 || c.Heads%c.KVHeads != 0 || c.HeadDim <= 0) {
+			o, err := strictjson.Parse("config.json", raw)
+			if err != nil {
+				return
+			}
+			c := ParseText(o, "llama", "mistral", "qwen2", "qwen2_5_vl_text")
+			if o.Err() == nil && (c.Heads <= 0 || c.KVHeads <= 0 || c.Heads%c.KVHeads != 0 || c.HeadDim <= 0) {
 				t.Errorf("%d heads, %d key heads of %d", c.Heads, c.KVHeads, c.HeadDim)
 			}
 		})

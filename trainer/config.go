@@ -1,6 +1,9 @@
 package trainer
 
-import "assay/model"
+import (
+	"assay/lora"
+	"assay/model"
+)
 
 // Config is one training run, as its YAML file says. Every key has a default (see Default and docs/training.md) but
 // backbone, out and data.train. Relative paths are relative to the folder of the file.
@@ -53,6 +56,7 @@ type LoraConfig struct {
 	Alpha        float64            `yaml:"alpha"`
 	Dropout      float64            `yaml:"dropout"`
 	Targets      Targets            `yaml:"targets"`
+	Parts        []string           `yaml:"parts"` // of the model: language, vision, projector
 	Exclude      Targets            `yaml:"exclude,omitempty"`
 	RankPattern  map[string]int     `yaml:"rank_pattern"`
 	AlphaPattern map[string]float64 `yaml:"alpha_pattern"`
@@ -68,6 +72,7 @@ type DataConfig struct {
 	ValidationSplit string            `yaml:"validation_split"` // only rows with this in their split column
 	Columns         map[string]string `yaml:"columns"`          // our name: the table's
 	Sampling        string            `yaml:"sampling"`         // rows, group
+	Skip            int               `yaml:"skip"`             // rows that cannot be used and may be set aside
 }
 
 // LossConfig weighs the two parts of the loss.
@@ -124,7 +129,7 @@ func Default() *Config {
 		ScoreToken:    "[SCORE]",
 		ScorePosition: "at",
 		Dtype:         "auto",
-		Lora: LoraConfig{R: 8, Alpha: 16, Targets: Targets{List: []string{"q_proj", "v_proj"}},
+		Lora: LoraConfig{R: 8, Alpha: 16, Targets: Targets{List: []string{"q_proj", "v_proj"}}, Parts: []string{lora.Language},
 			RankPattern: map[string]int{}, AlphaPattern: map[string]float64{}},
 		Data:       DataConfig{Columns: map[string]string{}, Sampling: "rows"},
 		Loss:       LossConfig{Text: 1, Score: 10},

@@ -27,7 +27,7 @@ func openHead(c *Config, parts *model.Parts) (Model, error) {
 			params = append(params, Param{name, parts.Own[name]})
 		}
 	}
-	return NewHeadModel(HeadOptions{
+	m, err := NewHeadModel(HeadOptions{
 		Spec: NewHeadSpec(c.Head, parts.Own["layers.0.weight"].Shape()[1]), Params: params, Weight: c.Loss.Score, Batch: 16,
 		Cache: filepath.Join(c.Out, "cache", "hidden-states"), Backbone: map[string]string{"hidden states": states}, Memory: memory,
 		Open: func(context.Context) (Hidden, error) {
@@ -36,7 +36,17 @@ func openHead(c *Config, parts *model.Parts) (Model, error) {
 		},
 		Save: func(dir string, _ []Param) error { return parts.Save(dir) }, // the parameters are the parts' own tensors
 	})
+	if err != nil {
+		return nil, err
+	}
+	return tableHead{m}, nil
 }
+
+// tableHead is a HeadModel whose examples are rows of tables.
+type tableHead struct{ *HeadModel }
+
+// Inspector decodes the pictures.
+func (m tableHead) Inspector() func(*Example) error { return new(inspector).example }
 
 // hiddenScorer gives hidden states of examples.
 type hiddenScorer struct{ *model.Scorer }
