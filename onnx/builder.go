@@ -32,18 +32,28 @@ func irVersion(opset int64) int64 {
 // Extend appends to an existing model; new names never collide with those in it.
 func Extend(m *Model) *Builder {
 	b := &Builder{M: m, used: map[string]int{}, consts: map[string]string{}}
-	for _, v := range m.Inputs {
+	b.know(&m.Graph)
+	return b
+}
+
+// know records the names that a graph and its subgraphs define.
+func (b *Builder) know(g *Graph) {
+	for _, v := range g.Inputs {
 		b.used[v.Name] = 1
 	}
-	for _, t := range m.Initializers {
+	for _, t := range g.Initializers {
 		b.used[t.Name] = 1
 	}
-	for _, n := range m.Nodes {
+	for _, n := range g.Nodes {
 		for _, o := range n.Outputs {
 			b.used[o] = 1
 		}
+		for _, a := range n.Attrs {
+			if sub, ok := a.(*Graph); ok {
+				b.know(sub)
+			}
+		}
 	}
-	return b
 }
 
 // Opset returns the ai.onnx version that nodes are written in.

@@ -18,7 +18,7 @@ var domains = []string{"", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc",
 
 // extensions are operators that ONNX Runtime adds to ai.onnx itself.
 var extensions = map[string][]schema{
-	"SimplifiedLayerNormalization": {{1, false, 2, 2, 1, 2, nil}},
+	"SimplifiedLayerNormalization": {{1, false, 2, 2, 1, 2, nil, "0 0 > 0 ?"}},
 }
 
 // schema is what ai.onnx says of one version of an operator. -1 is any number of inputs or outputs.
@@ -30,6 +30,25 @@ type schema struct {
 	minOut     int
 	maxOut     int
 	required   []string // attributes
+	// types says for every input which input, the first of its kind, has the same type, and after ">" for every output which
+	// input's type it has, or the type's name. "?" is what attributes or subgraphs decide. The last one of inputs or outputs
+	// holds for all further ones.
+	types string
+}
+
+// schemaOf finds what ai.onnx says of an operator in a version, nil if it says nothing.
+func schemaOf(op string, version int64) *schema {
+	versions := schemas[op]
+	if versions == nil {
+		versions = extensions[op]
+	}
+	var s *schema
+	for i := range versions {
+		if versions[i].since <= version {
+			s = &versions[i]
+		}
+	}
+	return s
 }
 
 // most is how many problems Check reports.
@@ -195,12 +214,7 @@ func (c *checker) node(n *Node) {
 		c.add("%s: ai.onnx has no such operator up to opset %d", c.m.Describe(n), NewestOpset)
 		return
 	}
-	var s *schema
-	for i := range versions {
-		if versions[i].since <= version {
-			s = &versions[i]
-		}
-	}
+	s := schemaOf(n.Op, version)
 	switch {
 	case s == nil:
 		c.add("%s: the operator came with opset %d", c.m.Describe(n), versions[0].since)

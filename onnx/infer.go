@@ -2,6 +2,8 @@ package onnx
 
 import (
 	"fmt"
+	"runtime/debug"
+	"strconv"
 	"strings"
 )
 
@@ -34,9 +36,15 @@ func Infer(m *Model) (*Types, error) {
 			return nil, err
 		}
 		for _, o := range n.Outputs {
-			if h, ok := hints[o]; ok && o != "" {
-				t.values[o].refine(t.declared(h))
+			h, ok := hints[o]
+			if !ok || o == "" {
+				continue
 			}
+			v, d := t.values[o], t.declared(h)
+			if v.Type != Undefined && d.Type != Undefined && v.Type != d.Type {
+				return nil, fmt.Errorf("%s: its output %q is declared as %v, but it gives %v", m.Describe(n), o, d.Type, v.Type)
+			}
+			v.refine(d)
 		}
 	}
 	return t, nil
@@ -146,10 +154,19 @@ func (t *Types) Add(n *Node) error {
 	for i := range c.out {
 		c.out[i] = &Value{}
 	}
+	var s *schema
+	if n.Domain == "" {
+		if s = schemaOf(n.Op, c.opset); s != nil {
+			c.unify(s)
+		}
+	}
 	if f := inferences[opKey(n.Domain, n.Op)]; f != nil {
 		if err := c.run(f); err != nil {
 			return fmt.Errorf("%s: %w; inputs are %s", t.m.Describe(n), err, t.describeInputs(n))
 		}
+	}
+	if s != nil {
+		c.standard(s)
 	}
 	for i, name := range n.Outputs {
 		if name != "" {
@@ -158,6 +175,48 @@ func (t *Types) Add(n *Node) error {
 		}
 	}
 	return nil
+}
+
+// kind returns entry i of a schema's list of types.
+func kind(list []string, i int) string {
+	if len(list) == 0 {
+		return "?"
+	}
+	return list[min(i, len(list)-1)]
+}
+
+// unify gives inputs whose type is not known yet the type of the other inputs that must have the same.
+func (c *inference) unify(s *schema) {
+	in, _, _ := strings.Cut(s.types, ">")
+	kinds := strings.Fields(in)
+	types := map[string]DType{}
+	for i, v := range c.in {
+		if v != nil && v.Type != Undefined {
+			types[kind(kinds, i)] = v.Type
+		}
+	}
+	for i, v := range c.in {
+		if k := kind(kinds, i); v != nil && v.Type == Undefined && k != "?" {
+			v.Type = types[k]
+		}
+	}
+}
+
+// standard types the outputs that no typing function did, as far as the standard's table of operators tells.
+func (c *inference) standard(s *schema) {
+	_, out, _ := strings.Cut(s.types, ">")
+	kinds := strings.Fields(out)
+	for i, v := range c.out {
+		if v.Type != Undefined {
+			continue
+		}
+		k := kind(kinds, i)
+		if j, err := strconv.Atoi(k); err == nil {
+			v.Type = c.arg(j).Type
+		} else if k != "?" {
+			v.Type = dtypeNames[k]
+		}
+	}
 }
 
 func (t *Types) describeInputs(n *Node) string {
@@ -200,11 +259,11 @@ type inference struct {
 	out   []*Value
 }
 
-// run calls a typing function, which takes lists in attributes to be as long as the standard says.
+// run calls a typing function. A panic in it is a mistake of this package, and is said to be one.
 func (c *inference) run(f func(*inference) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("wanted a node as the standard describes it: %v", p)
+			err = &InternalError{Doing: "typing the node", Cause: p, Stack: debug.Stack()}
 		}
 	}()
 	return f(c)

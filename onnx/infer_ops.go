@@ -15,12 +15,13 @@ func inferAs(f func(*inference) error, ops ...string) {
 }
 
 func init() {
-	inferAs(inferSame, strings.Fields(`Abs Acos Acosh Asin Asinh Atan Atanh BatchNormalization BitwiseNot Bernoulli Ceil Celu Clip
+	inferAs(inferSame, strings.Fields(`Abs Acos Acosh Asin Asinh Atan Atanh BatchNormalization BitwiseNot Ceil Celu Clip
 		Cos Cosh CumProd CumSum Elu Erf Exp Floor Gelu GroupNormalization HardSigmoid HardSwish Hardmax Identity InstanceNormalization
 		LRN LeakyRelu Log LogSoftmax LpNormalization MeanVarianceNormalization Mish Neg PRelu Reciprocal Relu Round RMSNormalization
 		RotaryEmbedding ScatterElements ScatterND Selu Shrink Sigmoid Sign Sin Sinh Softmax Softplus Softsign Sqrt Swish Tan Tanh
-		ThresholdedRelu Trilu com.microsoft.FastGelu com.microsoft.Gelu com.microsoft.QuickGelu com.microsoft.RotaryEmbedding SimplifiedLayerNormalization
-		RandomNormalLike RandomUniformLike ReverseSequence`)...)
+		ThresholdedRelu Trilu com.microsoft.FastGelu com.microsoft.Gelu com.microsoft.QuickGelu com.microsoft.RotaryEmbedding
+		ReverseSequence`)...)
+	inferAs(inferLike, "Bernoulli", "RandomNormalLike", "RandomUniformLike")
 	inferAs(inferBroadcast, strings.Fields("Add Sub Mul Div Pow Mod Min Max Sum Mean BitwiseAnd BitwiseOr BitwiseXor BitShift")...)
 	inferAs(inferCompare, strings.Fields("Equal Greater GreaterOrEqual Less LessOrEqual And Or Xor")...)
 	inferAs(func(c *inference) error { c.set(0, Bool, c.shape(0)); return nil }, "Not", "IsNaN", "IsInf")
@@ -29,7 +30,7 @@ func init() {
 	inferAs(inferWhere, "Where")
 	inferAs(inferCast, "Cast", "CastLike")
 	inferAs(inferDropout, "Dropout")
-	inferAs(inferLayerNorm, "LayerNormalization")
+	inferAs(inferLayerNorm, "LayerNormalization", "SimplifiedLayerNormalization")
 	inferAs(inferArg, "ArgMax", "ArgMin")
 }
 
@@ -45,6 +46,12 @@ func inferSame(c *inference) error {
 			return fmt.Errorf("the slope does not broadcast to the data")
 		}
 	}
+	return nil
+}
+
+// inferLike: the shape of the input, and its type where no attribute gives another.
+func inferLike(c *inference) error {
+	c.set(0, DType(c.n.Int("dtype", int64(c.arg(0).Type))), c.shape(0))
 	return nil
 }
 

@@ -41,6 +41,14 @@ var dtypes = map[DType]struct {
 	Double: {"double", 8}, Uint32: {"uint32", 4}, Uint64: {"uint64", 8}, BFloat16: {"bfloat16", 2},
 }
 
+var dtypeNames = func() map[string]DType {
+	m := map[string]DType{}
+	for t, d := range dtypes {
+		m[d.name] = t
+	}
+	return m
+}()
+
 // String returns ONNX's name of the type.
 func (t DType) String() string {
 	if d, ok := dtypes[t]; ok {
@@ -56,6 +64,24 @@ func (t DType) Size() int { return dtypes[t].size }
 func (t DType) IsFloat() bool {
 	return t == Float || t == Float16 || t == BFloat16 || t == Double
 }
+
+// Discrete reports whether the type is known to be of integers, booleans or strings: no gradient passes through it. It is false
+// for what is unknown, complex, or a floating-point type of 8 bits or fewer.
+func (t DType) Discrete() bool {
+	switch t {
+	case Uint8, Int8, Uint16, Int16, Int32, Int64, Uint32, Uint64, String, Bool, uint4, int4, uint2, int2:
+		return true
+	}
+	return false
+}
+
+// Integers of fewer than 8 bits, which are carried along but not read.
+const (
+	uint4 DType = 21
+	int4  DType = 22
+	uint2 DType = 25
+	int2  DType = 26
+)
 
 // Dim is one dimension of a shape: a size, a symbol, or unknown.
 type Dim struct {

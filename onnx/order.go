@@ -17,7 +17,15 @@ func Sort(m *Model) error {
 
 // Reads returns the names that a node reads: its inputs, and what its subgraphs take from around them.
 func (n *Node) Reads() []string {
-	names := n.Inputs
+	return append(n.Inputs[:len(n.Inputs):len(n.Inputs)], n.Captures()...)
+}
+
+// Captures returns the names that a node's subgraphs take from around them.
+func (n *Node) Captures() []string {
+	var names []string
+	if len(n.Attrs) == 0 {
+		return nil
+	}
 	for _, key := range sortedKeys(n.Attrs) {
 		g, ok := n.Attrs[key].(*Graph)
 		if !ok {
@@ -37,7 +45,7 @@ func (n *Node) Reads() []string {
 		}
 		add := func(x string) {
 			if !inner[x] {
-				names = append(names[:len(names):len(names)], x)
+				names = append(names, x)
 			}
 		}
 		for _, k := range g.Nodes {

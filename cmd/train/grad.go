@@ -197,7 +197,12 @@ func fixInputs(m *onnx.Model, feeds map[string]*tensor.Dense, file string) error
 	for i := range m.Outputs { // declared for other sizes, maybe; inference knows better now
 		m.Outputs[i].Ranked, m.Outputs[i].Shape = false, nil
 	}
-	m.Values = nil
+	for i := range m.Values {
+		m.Values[i].Shape = make([]onnx.Dim, len(m.Values[i].Shape)) // the types and ranks stay: of some operators nothing else tells them
+		for k := range m.Values[i].Shape {
+			m.Values[i].Shape[k].Size = -1
+		}
+	}
 	return nil
 }
 
@@ -226,8 +231,11 @@ func newGradJob(m *onnx.Model, feeds map[string]*tensor.Dense, o gradOptions) (*
 	b := onnx.Extend(m)
 	for _, out := range m.Outputs {
 		ct, given := cotangents[out.Name]
-		if delete(cotangents, out.Name); !given && (o.cotangents != "" || !types.Of(out.Name).Type.IsFloat()) {
+		if delete(cotangents, out.Name); !given && (o.cotangents != "" || types.Of(out.Name).Type.Discrete()) {
 			continue
+		}
+		if t := types.Of(out.Name); !t.Type.IsFloat() {
+			return nil, fmt.Errorf("%s: output %q is %v and cannot be differentiated; name the outputs to differentiate with --cotangents", o.model, out.Name, t)
 		}
 		job.outputs = append(job.outputs, out.Name)
 		if given {

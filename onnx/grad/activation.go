@@ -63,7 +63,7 @@ var activationRules = []entry{
 	unary("Shrink", func(c *call, x, y, dy string) string {
 		return c.masked(c.Op("Greater", c.Op("Abs", x), c.like(x, float64(c.n.Float("lambd", 0.5)))), dy)
 	}),
-	{op: "Dropout", inert: []int{1, 2}, rule: dropoutRule},
+	{op: "Dropout", inert: []int{2}, rule: dropoutRule},
 }
 
 const microsoft = "com.microsoft"
@@ -94,13 +94,16 @@ func geluRule(c *call, x, y, dy string) string {
 	return c.mul(dy, c.add(p, c.mul(x, density)))
 }
 
-// dropoutRule: without training it is the identity; in training the kept elements were scaled by 1/(1 - ratio).
+// dropoutRule: without training it is the identity; in training the kept elements were scaled by 1/(1 - ratio). With respect
+// to the ratio it is the derivative at the elements kept this time: dR = sum dY y / (1 - ratio).
 func dropoutRule(c *call) []string {
-	if c.in(2) == "" {
-		return []string{c.dy[0]}
-	}
-	if v := c.of(c.x[2]).Const; v != nil && len(v.Data) == 1 && v.Data[0] == 0 {
-		return []string{c.dy[0]}
+	g := make([]string, len(c.x))
+	v := c.of(c.in(2)).Const
+	if c.in(2) == "" || v != nil && len(v.Data) == 1 && v.Data[0] == 0 {
+		if g[0] = c.dy[0]; c.want(1) {
+			g[1] = c.zeros(c.x[1])
+		}
+		return g
 	}
 	if len(c.y) < 2 || c.y[1] == "" {
 		return c.fail("wanted the second output, the mask: in training mode the gradient needs it")
@@ -109,5 +112,15 @@ func dropoutRule(c *call) []string {
 	if c.in(1) != "" {
 		kept = c.cast(c.oneMinus(c.x[1]), c.of(c.x[0]).Type)
 	}
-	return []string{c.where(c.x[2], c.masked(c.y[1], c.div(c.dy[0], kept)), c.dy[0])}
+	if c.want(0) {
+		g[0] = c.where(c.x[2], c.masked(c.y[1], c.div(c.dy[0], kept)), c.dy[0])
+	}
+	if c.want(1) {
+		r := c.cast(c.div(c.total(c.mul(c.dy[0], c.y[0])), kept), c.of(c.x[1]).Type)
+		g[1] = c.reshapeLike(c.masked(c.x[2], r), c.x[1])
+	}
+	return g
 }
+
+// total is the sum of all elements, a scalar.
+func (c *call) total(x string) string { return c.OpA("ReduceSum", attrs{"keepdims": 0}, x) }

@@ -10,7 +10,7 @@ import (
 var attentionRules = []entry{
 	{op: "RotaryEmbedding", since: 23, inert: []int{3}, rule: rotaryRule, expand: rotary},
 	{op: "RotaryEmbedding", domain: microsoft, inert: []int{1}, rule: microsoftRotaryRule, note: "with respect to the data"},
-	{op: "Attention", since: 23, inert: []int{6}, expand: attention},
+	{op: "Attention", since: 23, outputs: 4, inert: []int{6}, expand: attention},
 }
 
 // The inverse of a rotation is the rotation by the negative angle: dX = rotate(dY, cos, -sin).

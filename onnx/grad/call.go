@@ -13,14 +13,18 @@ type attrs = onnx.Attrs
 // call is what a rule sees: one node with the gradients of its outputs. Its methods emit nodes in the model's operator set.
 type call struct {
 	*onnx.Builder
-	e      *engine
-	n      *onnx.Node
-	x, y   []string // inputs and outputs (their second computation under recomputation)
-	dy     []string // gradients of the outputs, "" for outputs that nothing depends on
-	wants  []bool   // inputs whose gradient is asked for
-	leaves []string
-	rename map[string]string // forward values computed a second time
-	err    error
+	e     *engine
+	n     *onnx.Node
+	x, y  []string // inputs and outputs (their second computation under recomputation)
+	dy    []string // gradients of the outputs, "" for outputs that nothing depends on
+	wants []bool   // inputs whose gradient is asked for
+	// covered are wanted inputs whose gradient the rule has put into that of another input (see mulRule).
+	covered  []bool
+	captures []string          // values that the node's subgraphs take from around them and whose gradient is asked for
+	given    map[string]string // gradients of captures
+	leaves   []string
+	rename   map[string]string // forward values computed a second time
+	err      error
 }
 
 // now is the forward value to use in the backward pass: the second computation where there is one.
@@ -37,6 +41,14 @@ func (c *call) fail(format string, args ...any) []string {
 		c.err = fmt.Errorf(format, args...)
 	}
 	return nil
+}
+
+// give returns the gradient of a value that the node's subgraphs take from around them.
+func (c *call) give(x, g string) {
+	if c.given == nil {
+		c.given = map[string]string{}
+	}
+	c.given[x] = g
 }
 
 func (c *call) want(i int) bool { return i < len(c.wants) && c.wants[i] }

@@ -331,7 +331,8 @@ func TestDecompositions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e := &engine{b: g.b, t: types, typed: len(m.Nodes)}
+			e := newEngine(m, types)
+			e.b = g.b
 			cl := &call{Builder: g.b, e: e, n: node, x: node.Inputs, y: node.Outputs, dy: node.Outputs, wants: make([]bool, len(node.Inputs))}
 			again := r.expand(cl)
 			if cl.err != nil || e.sync() != nil {

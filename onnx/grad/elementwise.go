@@ -108,7 +108,7 @@ func mulRule(c *call) []string {
 		if s != nil && s.Op == "Sigmoid" && s.Domain == "" && s.Inputs[0] == c.n.Inputs[i] && !slices.Contains(c.leaves, s.Outputs[0]) {
 			s := c.x[1-i]
 			g := make([]string, 2)
-			g[i] = c.mul(dy, c.add(s, c.sub(y, c.mul(y, s))))
+			g[i], c.covered[1-i] = c.mul(dy, c.add(s, c.sub(y, c.mul(y, s)))), true
 			return g
 		}
 	}

@@ -18,7 +18,7 @@ var shapeRules = []entry{
 		return []string{c.transpose(c.dy[0], back...)}
 	}},
 	{op: "Concat", rule: concatRule},
-	{op: "Split", inert: []int{1}, rule: splitRule},
+	{op: "Split", outputs: allOutputs, inert: []int{1}, rule: splitRule},
 	{op: "Slice", inert: []int{1, 2, 3, 4}, rule: sliceRule},
 	{op: "Pad", inert: []int{1, 3}, rule: padRule},
 	{op: "Tile", inert: []int{1}, rule: tileRule},
@@ -148,7 +148,7 @@ func padRule(c *call) []string {
 	g[0] = c.Op("Pad", c.dy[0], back, c.like(c.dy[0], 0), c.in(3))
 	if c.want(2) {
 		inside := c.Op("Pad", c.filled(c.x[0], 0), c.x[1], c.like(c.dy[0], 1), c.in(3)) // 1 in the padding
-		g[2] = c.reshapeLike(c.OpA("ReduceSum", attrs{"keepdims": 0}, c.mul(c.dy[0], inside)), c.x[2])
+		g[2] = c.reshapeLike(c.total(c.mul(c.dy[0], inside)), c.x[2])
 	}
 	return g
 }

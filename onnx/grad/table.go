@@ -1,6 +1,7 @@
 package grad
 
 import (
+	"fmt"
 	"slices"
 
 	"assay/onnx"
@@ -13,6 +14,10 @@ type entry struct {
 	since  int64 // first opset of the domain that the rule is valid in; 0: any
 	until  int64 // last one; 0: any
 	inert  []int // inputs that carry no gradient; allInputs: none does
+	// outputs is how many outputs, from the first on, the rule takes gradients of: 0 is the first alone, allOutputs any number.
+	outputs int
+	// captures says that the rule gives gradients of what the node's subgraphs take from around them (call.captures, call.give).
+	captures bool
 	// broadcast says that gradients come back in the broadcast shape; the engine sums them to the inputs' shapes.
 	broadcast bool
 	// rule emits the gradients of the inputs; nil leaves this call to expand.
@@ -23,6 +28,22 @@ type entry struct {
 }
 
 var allInputs = []int{-1}
+
+const allOutputs = -1
+
+// takes reports whether the rule takes the gradient of output j.
+func (r *entry) takes(j int) bool { return r.outputs == allOutputs || j < max(1, r.outputs) }
+
+// taken says which outputs the rule takes gradients of.
+func (r *entry) taken() string {
+	switch {
+	case r.outputs == allOutputs:
+		return "all outputs"
+	case r.outputs <= 1:
+		return "output 0"
+	}
+	return fmt.Sprintf("outputs 0 to %d", r.outputs-1)
+}
 
 func (r *entry) inertAt(i int) bool {
 	return slices.Contains(r.inert, i) || slices.Equal(r.inert, allInputs)

@@ -1,0 +1,289 @@
+package grad
+
+import (
+	"fmt"
+	"runtime/debug"
+	"slices"
+
+	"assay/onnx"
+)
+
+// gradients holds the contributions to each value's gradient that are known so far.
+type gradients map[string][]string
+
+func (a gradients) put(x, g string) { a[x] = append(a[x], g) }
+
+// total sums the contributions to x; "" if there are none.
+func (e *engine) total(acc gradients, x string) string {
+	switch g := acc[x]; len(g) {
+	case 0:
+		return ""
+	case 1:
+		return g[0]
+	case 2:
+		acc[x] = []string{e.b.Op("Add", g...)}
+	default:
+		acc[x] = []string{e.b.Op("Sum", g...)}
+	}
+	return acc[x][0]
+}
+
+// contribute adds g to the gradient of x. A matrix product that the rule just applied made for this alone (its nodes start at
+// from) takes the sum so far as its C.
+func (e *engine) contribute(acc gradients, x, g string, from int, alone bool) {
+	if alone && len(acc[x]) == 1 {
+		for _, n := range slices.Backward(e.b.M.Nodes[from:]) {
+			if slices.Contains(n.Outputs, acc[x][0]) || slices.Contains(n.Inputs, g) {
+				break
+			}
+			if n.Outputs[0] == g && n.Op == "Gemm" && len(n.Inputs) == 2 {
+				n.Inputs = append(n.Inputs, acc[x][0])
+				acc[x] = []string{g}
+				return
+			}
+		}
+	}
+	acc.put(x, g)
+}
+
+// backward goes through nodes in reverse, from the gradients in acc to the leaves.
+func (e *engine) backward(nodes []*onnx.Node, acc gradients, leaves []string) error {
+	active := map[string]bool{}
+	for _, x := range leaves {
+		active[x] = true
+	}
+	for _, n := range nodes {
+		if e.depends(n, active) {
+			for _, y := range n.Outputs {
+				if y != "" && !e.of(y).Type.Discrete() {
+					active[y] = true
+				}
+			}
+		}
+	}
+	for i := len(nodes) - 1; i >= 0; i-- {
+		n := nodes[i]
+		dy := make([]string, len(n.Outputs))
+		found := false
+		for j, y := range n.Outputs {
+			if y != "" && active[y] && len(acc[y]) > 0 {
+				dy[j], found = e.total(acc, y), true
+				e.sums[y] = dy[j]
+			}
+		}
+		if !found || !e.depends(n, active) {
+			continue
+		}
+		var err error
+		e.b.Scoped(n.Name, func() { err = e.visit(n, dy, active, acc, leaves) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// depends reports whether n reads an active value that may carry a gradient.
+func (e *engine) depends(n *onnx.Node, active map[string]bool) bool {
+	return slices.ContainsFunc(n.Reads(), func(x string) bool { return active[x] && e.carries(n, x) })
+}
+
+// carries reports whether what n reads as x may carry a gradient: an input by the table, what a subgraph takes always.
+func (e *engine) carries(n *onnx.Node, x string) bool {
+	if !slices.Contains(n.Inputs, x) || slices.Contains(n.Captures(), x) {
+		return true
+	}
+	r := lookup(n, e.b.M.Opset(n.Domain))
+	for i, name := range n.Inputs {
+		if name == x && (r == nil || !r.inertAt(i)) {
+			return true
+		}
+	}
+	return false
+}
+
+// visit applies the rule of one node.
+func (e *engine) visit(n *onnx.Node, dy []string, active map[string]bool, acc gradients, leaves []string) error {
+	m := e.b.M
+	r := lookup(n, m.Opset(n.Domain))
+	if r == nil {
+		return missing(m, n)
+	}
+	for j, g := range dy {
+		if g != "" && !r.takes(j) {
+			return fmt.Errorf("gradient of %s: a gradient reaches its output %d, %q, but the rule takes those of %s only",
+				m.Describe(n), j, n.Outputs[j], r.taken())
+		}
+	}
+	c := &call{Builder: e.b, e: e, n: n, dy: dy, wants: make([]bool, len(n.Inputs)), covered: make([]bool, len(n.Inputs)), leaves: leaves}
+	for i, x := range n.Inputs {
+		if x == "" || !active[x] || r.inertAt(i) {
+			continue
+		}
+		if !e.of(x).Type.IsFloat() {
+			return fmt.Errorf("gradient of %s with respect to input %d: %w", m.Describe(n), i, e.unknown(x))
+		}
+		c.wants[i] = true
+	}
+	for _, x := range n.Captures() {
+		switch {
+		case !active[x] || slices.Contains(c.captures, x):
+		case !r.captures:
+			return fmt.Errorf("gradient of %s: its subgraphs take %q from around them, and the rule has no gradient of that", m.Describe(n), x)
+		case !e.of(x).Type.IsFloat():
+			return fmt.Errorf("gradient of %s with respect to %q, which its subgraphs take: %w", m.Describe(n), x, e.unknown(x))
+		default:
+			c.captures = append(c.captures, x)
+		}
+	}
+	c.rename = e.recomputed(n, dy)
+	from := len(m.Nodes)
+	for _, x := range n.Inputs {
+		c.x = append(c.x, c.now(x))
+	}
+	for _, y := range n.Outputs {
+		c.y = append(c.y, c.now(y))
+	}
+	dx, err := e.apply(r, c)
+	if err == nil {
+		err = c.err
+	}
+	if err == nil {
+		err = e.sync()
+	}
+	if err != nil {
+		return fmt.Errorf("gradient of %s: %w", m.Describe(n), err)
+	}
+	for i, g := range dx {
+		if g == "" || !c.wants[i] {
+			continue
+		}
+		if r.broadcast {
+			g = e.fit(g, c.x[i])
+		}
+		if err := e.accept(g, n.Inputs[i]); err != nil {
+			return fmt.Errorf("gradient of %s with respect to input %d, %q: %w", m.Describe(n), i, n.Inputs[i], err)
+		}
+		e.contribute(acc, n.Inputs[i], g, from, count(dx, dx[i]) == 1)
+	}
+	for _, x := range c.captures {
+		g := c.given[x]
+		if err := e.accept(g, x); err != nil {
+			return fmt.Errorf("gradient of %s with respect to %q, which its subgraphs take: %w", m.Describe(n), x, err)
+		}
+		acc.put(x, g)
+	}
+	return nil
+}
+
+// accept checks a gradient that a rule made for the value x.
+func (e *engine) accept(g, x string) error {
+	err := e.sync()
+	if err == nil && g == "" {
+		err = broken("the rule gives no gradient")
+	}
+	if err == nil {
+		err = fits(e.of(g), e.of(x))
+	}
+	if err == nil && !e.of(g).Type.IsFloat() {
+		err = broken("the gradient is %v", e.of(g))
+	}
+	if err == nil {
+		e.t.Assume(g, e.of(x))
+	}
+	return err
+}
+
+func count(list []string, s string) int {
+	n := 0
+	for _, v := range list {
+		if v == s {
+			n++
+		}
+	}
+	return n
+}
+
+// apply runs a rule, or differentiates the decomposition that stands in for it.
+func (e *engine) apply(r *entry, c *call) (dx []string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			dx, err = nil, &onnx.InternalError{Doing: "applying the rule", Cause: p, Stack: debug.Stack()}
+		}
+	}()
+	if r.rule != nil {
+		dx := r.rule(c)
+		switch {
+		case c.err != nil:
+			return nil, c.err
+		case dx != nil || r.expand == nil:
+			for i, want := range c.wants {
+				if want && !c.covered[i] && (i >= len(dx) || dx[i] == "") {
+					return nil, broken("the rule gives no gradient of input %d, %q", i, c.n.Inputs[i])
+				}
+			}
+			return dx, nil
+		}
+	}
+	if r.expand == nil {
+		return nil, broken("a zero rule was asked for a gradient")
+	}
+	from := len(e.b.M.Nodes)
+	ys := r.expand(c)
+	if c.err != nil {
+		return nil, c.err
+	}
+	if err := e.sync(); err != nil {
+		return nil, err
+	}
+	acc := gradients{}
+	for i, dy := range c.dy {
+		switch {
+		case dy == "":
+		case i >= len(ys) || ys[i] == "":
+			return nil, broken("the decomposition lacks output %d", i)
+		default:
+			acc.put(ys[i], dy)
+			e.seeds[ys[i]] = true
+		}
+	}
+	var leaves []string
+	for i, x := range c.x {
+		if c.wants[i] && !slices.Contains(leaves, x) {
+			leaves = append(leaves, x)
+		}
+	}
+	part := slices.Clone(e.b.M.Nodes[from:])
+	e.know(part)
+	if err := e.backward(part, acc, leaves); err != nil {
+		return nil, fmt.Errorf("in its decomposition: %w", err)
+	}
+	dx = make([]string, len(c.x))
+	done := map[string]bool{}
+	for i, x := range c.x {
+		if c.wants[i] && !done[x] {
+			dx[i], done[x] = e.total(acc, x), true
+		}
+	}
+	return dx, nil
+}
+
+// sync types the nodes emitted since the last call.
+func (e *engine) sync() error {
+	for ; e.typed < len(e.b.M.Nodes); e.typed++ {
+		n := e.b.M.Nodes[e.typed]
+		if err := e.t.Add(n); err != nil && e.err == nil {
+			e.err = &onnx.InternalError{Doing: "typing an emitted node", Cause: err}
+		}
+		for _, y := range n.Outputs {
+			e.added[y] = true
+		}
+	}
+	return e.err
+}
+
+// of returns what is known of a value, also of one just emitted.
+func (e *engine) of(name string) *onnx.Value {
+	_ = e.sync() // the error is kept and reported by visit
+	return e.t.Of(name)
+}

@@ -1,0 +1,24 @@
+package onnx
+
+import "fmt"
+
+// InternalError is a mistake in Assay that a model brought to light. It keeps what went wrong and where, for a report.
+type InternalError struct {
+	Doing string // what was being done
+	Cause any    // an error, or the value of a panic
+	Stack []byte // of the panic; nil for an error
+}
+
+func (e *InternalError) Error() string {
+	s := fmt.Sprintf("internal error of Assay while %s: %v (the mistake is in Assay, not in the model: please report it)", e.Doing, e.Cause)
+	if e.Stack != nil {
+		s += "\n" + string(e.Stack)
+	}
+	return s
+}
+
+// Unwrap returns the cause if it is an error.
+func (e *InternalError) Unwrap() error {
+	err, _ := e.Cause.(error)
+	return err
+}
