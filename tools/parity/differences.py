@@ -129,15 +129,20 @@ def agrees(got, want):
 def loss(forward, feeds, cotangents, direction, step):
     moved = dict(feeds)
     for k, d in direction.items():
-        x = feeds[k].astype(numpy.float64) + step * d
+        x = numpy.asarray(feeds[k].astype(numpy.float64) + step * d)
         moved[k] = x if forward.wide else x.astype(feeds[k].dtype)
-    return sum(float((y.astype(numpy.float64) * c).sum()) for y, c in zip(forward.outputs(moved), cotangents) if c is not None)
+    ys = forward.outputs(moved)
+    if any(c is not None and y.shape != c.shape for y, c in zip(ys, cotangents)):
+        return numpy.nan  # the shape of an output depends on values
+    return sum(float((y.astype(numpy.float64) * c).sum()) for y, c in zip(ys, cotangents) if c is not None)
 
 
 def derivatives(forward, feeds, cotangents, along):
     """The derivative of the loss along each of `along`: dictionaries from inputs to directions. NaN where there is none."""
     h, sure = (1e-5, 1e-4) if forward.wide else (4e-3, 2e-2)
     here = loss(forward, feeds, cotangents, {}, 0)
+    if not numpy.isfinite(here):
+        return numpy.full(len(along), numpy.nan)
     size = sum(float(numpy.abs(y.astype(numpy.float64) * c).sum()) for y, c in zip(forward.outputs(feeds), cotangents) if c is not None)
     out = []
     for direction in along:

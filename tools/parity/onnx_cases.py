@@ -146,7 +146,7 @@ def verdict(pairs, forward, itemsize):
     largest = max(abs(want) for *_, want in seen)
     worst, said = 0, ""
     for k, got, mass, want in seen:
-        off = abs(got - want) / (tolerance * (abs(want) + 0.1 * largest + 0.1 * mass + 1e-3))
+        off = abs(got - want) / (tolerance * (abs(want) + 0.1 * largest + 0.1 * mass + 1e-2))
         if not off <= worst:
             worst, said = off, f"the gradient of {k} is {got:.6g}, differences of {forward.name} give {want:.6g} ({off:.2g} times the tolerance)"
     return ("wrong", said) if not worst <= 1 else ("right", forward.name)
