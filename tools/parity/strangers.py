@@ -114,12 +114,12 @@ def one(name):
         return name, ("wrong", "the check itself failed: " + traceback.format_exc(limit=-2))
 
 
-def run_all(jobs):
+def run_all(jobs, chunk=8):
     """{name: (function, arguments...)} to {name: (verdict, why)}, on all cores."""
     JOBS.update(jobs)
     begin = time.time()
     with multiprocessing.get_context("fork").Pool() as pool:
-        report = dict(pool.imap_unordered(one, jobs, chunksize=8))
+        report = dict(pool.imap_unordered(one, jobs, chunksize=chunk))
     print(f"{len(jobs)} cases in {time.time() - begin:.0f} s")
     return {n: report[n] for n in jobs}
 
