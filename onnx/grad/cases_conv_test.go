@@ -1,6 +1,8 @@
 package grad
 
-import "assay/onnx"
+import (
+	"assay/onnx"
+)
 
 func convCases() []opCase {
 	var cases []opCase

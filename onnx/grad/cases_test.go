@@ -63,6 +63,10 @@ func elementwiseCases() []opCase {
 			g.op("Clip", nil, g.off([]float64{0.4}, 3, 2*g.k), g.input(nil, func(int) float64 { return 0.4 }, true))
 		}},
 		{op: "Clip", from: 13, build: func(g *gen) { g.op("Clip", nil, g.x(3, 2*g.k)) }},
+		{op: "Clip", from: 13, build: func(g *gen) { // the lower bound lies above the upper one, which is what counts
+			bound := func(v float64) string { return g.input(nil, func(int) float64 { return v }, true) }
+			g.op("Clip", nil, g.off([]float64{-0.5, 0.5}, 3, 2*g.k), bound(0.5), bound(-0.5))
+		}},
 		{op: "Cast", from: 13, build: func(g *gen) { g.op("Cast", at{"to": g.t}, g.b.OpA("Cast", at{"to": onnx.Float}, g.x(2))) }},
 		{op: "CastLike", from: 15, build: func(g *gen) { g.op("CastLike", nil, g.x(2, g.k), g.fixed(1)) }},
 	}
