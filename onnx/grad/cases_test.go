@@ -10,7 +10,7 @@ type at = onnx.Attrs
 
 // opCases are the checks of all rules: at least one for each.
 func opCases() []opCase {
-	return slices.Concat(elementwiseCases(), activationCases(), linearCases(), reduceCases(), normCases(), shapeCases(), indexCases(), convCases(), attentionCases())
+	return slices.Concat(elementwiseCases(), activationCases(), linearCases(), reduceCases(), normCases(), shapeCases(), indexCases(), convCases(), attentionCases(), recurrentCases(), controlCases())
 }
 
 // simple checks an operator of one input.
