@@ -21,7 +21,7 @@ import (
 // memory of others.
 const (
 	slowest = 256 << 10
-	atFirst = 10 * time.Second
+	atFirst = 30 * time.Second
 )
 
 // until is when n bytes must have passed.
