@@ -271,7 +271,13 @@ def check_backbone(work):
     return f"{len(rows)} edits, at most {worst:.1e} apart"
 
 
-CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_tables, check_encoders, check_backbone, check_client, check_toy, check_page)}
+def check_configs(work):
+    """Random configurations of both families, scored as transformers reads them or refused by name."""
+    import configs
+    return configs.run(work, draws=40, seed=11)
+
+
+CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_tables, check_encoders, check_backbone, check_configs, check_client, check_toy, check_page)}
 
 
 def main():
