@@ -106,7 +106,10 @@ func (w *Weights) open(names []string, listed map[string]string) error {
 	for _, name := range names {
 		path := filepath.Join(w.dir, name)
 		full, err := filepath.EvalSymlinks(path)
-		if err != nil {
+		if errors.Is(err, fs.ErrNotExist) && listed != nil {
+			return fmt.Errorf("%s: the shard %s of %s's %d is not there (%d of the %d tensors are in it): fetch it", w.dir, name, IndexFile,
+				len(names), inShard(listed, name), len(listed))
+		} else if err != nil {
 			return fmt.Errorf("checkpoint shard: %w", err)
 		}
 		if full, err = filepath.Abs(full); err != nil {
@@ -139,6 +142,16 @@ func (w *Weights) open(names []string, listed map[string]string) error {
 		s.location = filepath.ToSlash(strings.TrimPrefix(resolved[i][len(w.folder):], string(filepath.Separator)))
 	}
 	return nil
+}
+
+// inShard counts the tensors that an index puts into a shard.
+func inShard(listed map[string]string, name string) (n int) {
+	for _, shard := range listed {
+		if shard == name {
+			n++
+		}
+	}
+	return n
 }
 
 // commonFolder returns the deepest folder that all absolute paths lie in.
