@@ -272,9 +272,10 @@ def check_backbone(work):
 
 
 def check_configs(work):
-    """Random configurations of both families, scored as transformers reads them or refused by name."""
+    """Random configurations of both families and of encoders, read as transformers reads them or refused by name."""
     import configs
-    return configs.run(work, draws=40, seed=11)
+    import encoderconfigs
+    return configs.run(work / "backbones", draws=40, seed=11) + "; " + encoderconfigs.run(work / "encoders", draws=12, seed=11)
 
 
 CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_tables, check_encoders, check_backbone, check_configs, check_client, check_toy, check_page)}
