@@ -384,24 +384,28 @@ def one(work, seed, i, only=False):
     return f"refused: {word}", None
 
 
-def run(work, draws, seed, only=None):
-    """Raises SystemExit if there is a difference; returns what was counted."""
+def repeat(one, indices, seed, what):
+    """Raises SystemExit if one draw says that something is wrong; returns what was counted."""
     import torch
     import transformers
     warnings.filterwarnings("ignore")
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(1)
-    counts, wrong = collections.Counter(), []
-    for i in [only] if only is not None else range(draws):
-        word, line = one(work, seed, i, only is not None)
+    counts, wrong = collections.Counter(), 0
+    for i in indices:
+        word, line = one(i)
         counts[word] += 1
         if line:
-            wrong.append(line)
+            wrong += 1
             print(line, file=sys.stderr, flush=True)
     if wrong:
-        sys.exit(f"seed {seed}: {len(wrong)} of {draws} checkpoints are not as transformers reads them")
-    return f"seed {seed}, {draws} checkpoints: " + ", ".join(f"{n} {word}" for word, n in sorted(counts.items(), key=lambda x: (-x[1], x[0])))
+        sys.exit(f"seed {seed}: {wrong} of {len(indices)} {what} are not as transformers reads them")
+    return f"seed {seed}, {len(indices)} {what}: " + ", ".join(f"{n} {word}" for word, n in sorted(counts.items(), key=lambda x: (-x[1], x[0])))
+
+
+def run(work, draws, seed, only=None):
+    return repeat(lambda i: one(work, seed, i, only is not None), range(draws) if only is None else [only], seed, "checkpoints")
 
 
 def main():

@@ -3,17 +3,14 @@
     encoderconfigs.py --work FOLDER [--draws N] [--seed S]
 """
 import argparse
-import collections
 import json
 import random
 import shutil
 import subprocess
-import sys
 import time
-import warnings
 from pathlib import Path
 
-from configs import ACTIVATIONS, LEGACY, ORACLE, ROOT
+from configs import ACTIVATIONS, LEGACY, ORACLE, ROOT, repeat
 
 LABEL = ROOT / "bin/label"
 TINY = ROOT / "backbones/tiny-clip"
@@ -158,23 +155,7 @@ def one(work, seed, i):
 
 
 def run(work, draws, seed):
-    """Raises SystemExit if there is a difference; returns what was counted."""
-    import torch
-    import transformers
-    warnings.filterwarnings("ignore")
-    transformers.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    torch.set_num_threads(1)
-    counts, wrong = collections.Counter(), []
-    for i in range(draws):
-        word, line = one(work, seed, i)
-        counts[word] += 1
-        if line:
-            wrong.append(line)
-            print(line, file=sys.stderr, flush=True)
-    if wrong:
-        sys.exit(f"seed {seed}: {len(wrong)} of {draws} encoders are not as transformers reads them")
-    return f"seed {seed}, {draws} pairs of encoders: " + ", ".join(f"{n} {word}" for word, n in sorted(counts.items(), key=lambda x: (-x[1], x[0])))
+    return repeat(lambda i: one(work, seed, i), range(draws), seed, "pairs of encoders")
 
 
 def main():
