@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"gorgonia.org/tensor"
 
@@ -29,7 +30,8 @@ type Weights struct {
 	shards []*Shard
 	stored map[string]*Shard
 	alias  map[string]string
-	absent bool // see OpenOrAbsent
+	absent bool     // see OpenOrAbsent
+	read   sync.Map // stored names that were asked for: see Unread
 }
 
 // Shard is one file of a checkpoint.
@@ -104,7 +106,10 @@ func (w *Weights) open(names []string, listed map[string]string) error {
 	for _, name := range names {
 		path := filepath.Join(w.dir, name)
 		full, err := filepath.EvalSymlinks(path)
-		if err != nil {
+		if errors.Is(err, fs.ErrNotExist) && listed != nil {
+			return fmt.Errorf("%s: the shard %s of %s's %d is not there (%d of the %d tensors are in it): fetch it", w.dir, name, IndexFile,
+				len(names), inShard(listed, name), len(listed))
+		} else if err != nil {
 			return fmt.Errorf("checkpoint shard: %w", err)
 		}
 		if full, err = filepath.Abs(full); err != nil {
@@ -137,6 +142,16 @@ func (w *Weights) open(names []string, listed map[string]string) error {
 		s.location = filepath.ToSlash(strings.TrimPrefix(resolved[i][len(w.folder):], string(filepath.Separator)))
 	}
 	return nil
+}
+
+// inShard counts the tensors that an index puts into a shard.
+func inShard(listed map[string]string, name string) (n int) {
+	for _, shard := range listed {
+		if shard == name {
+			n++
+		}
+	}
+	return n
 }
 
 // commonFolder returns the deepest folder that all absolute paths lie in.
@@ -188,6 +203,14 @@ func (w *Weights) find(name string) (*Shard, string) {
 // Names returns the stored names, sorted.
 func (w *Weights) Names() []string { return slices.Sorted(maps.Keys(w.stored)) }
 
+// Unread returns the stored names, sorted, that neither Tensor nor Dense was asked for.
+func (w *Weights) Unread() []string {
+	return slices.DeleteFunc(w.Names(), func(name string) bool {
+		_, read := w.read.Load(name)
+		return read
+	})
+}
+
 // Has tells whether the tensor, or what its alias stands for, exists.
 func (w *Weights) Has(name string) bool {
 	s, _ := w.find(name)
@@ -224,6 +247,7 @@ func (w *Weights) Dense(name string) (*tensor.Dense, error) {
 	if err := w.Present(); err != nil {
 		return nil, err
 	}
+	w.read.Store(stored, true)
 	return s.Dense(stored)
 }
 
@@ -234,6 +258,7 @@ func (w *Weights) Tensor(name string) (*onnx.Tensor, error) {
 	if s == nil {
 		return nil, w.missing(name)
 	}
+	w.read.Store(stored, true)
 	info, _ := s.Info(stored)
 	t := info.Tensor(s.location)
 	t.Name = name

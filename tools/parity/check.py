@@ -333,7 +333,15 @@ def check_backbone(work):
     return f"{len(rows)} edits, at most {worst:.1e} apart"
 
 
-CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_parts, check_tables, check_encoders, check_backbone, check_client, check_toy, check_page)}
+def check_configs(work):
+    """Random configurations of both families and of encoders, read as transformers reads them or refused by name."""
+    import configs
+    import encoderconfigs
+    return configs.run(work / "backbones", draws=40, seed=11) + "; " + encoderconfigs.run(work / "encoders", draws=12, seed=11)
+
+
+CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_parts, check_tables, check_encoders,
+    check_backbone, check_configs, check_client, check_toy, check_page)}
 
 
 def main():
