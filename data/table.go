@@ -141,7 +141,7 @@ func (t *Table) check() error {
 			name = own
 		}
 		if !slices.Contains(have, name) {
-			return fmt.Errorf("no column %q, only %s%s", name, list(have), separator(have))
+			return NoColumn(name, have)
 		}
 	}
 	return nil
@@ -157,6 +157,11 @@ func repeated(names []string) (string, bool) {
 		seen[n] = true
 	}
 	return "", false
+}
+
+// NoColumn says that a table lacks a column, and which ones it has.
+func NoColumn(name string, have []string) error {
+	return fmt.Errorf("no column %q, only %s%s", name, list(have), separator(have))
 }
 
 // separator guesses why a text table has a single column.
@@ -185,6 +190,14 @@ func (t *Table) Len() int { return t.source.len() }
 
 // Columns are the names of the columns; nil if every record has its own, as in JSON.
 func (t *Table) Columns() []string { return t.source.columns() }
+
+// Line is the line of a text file on which row i, from 0, begins; 0: it has no lines.
+func (t *Table) Line(i int) int {
+	if text, ok := t.source.(*textTable); ok && i >= 0 && i < text.len() {
+		return int(text.rows[i].line)
+	}
+	return 0
+}
 
 // Close closes the file.
 func (t *Table) Close() error { return t.source.Close() }

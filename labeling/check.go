@@ -75,6 +75,9 @@ func Check(ctx context.Context, c *Config, rows int) (*CheckReport, error) {
 // look reads samples that are spread over the data set.
 func (f *SourceCheck) look(ctx context.Context, r readers.Reader, rows int, given func(by string)) error {
 	f.Samples, f.Columns = r.Len(), readers.Columns(f.Layout, r)
+	if f.Samples == 0 {
+		return errEmpty
+	}
 	n := min(rows, f.Samples)
 	for k := range n {
 		if err := ctx.Err(); err != nil {
