@@ -133,6 +133,15 @@ func TestUndefinedIsWritten(t *testing.T) {
 	}
 }
 
+// Columns of text may hold what is none.
+func TestTextIsUTF8(t *testing.T) {
+	for _, v := range []any{"caf\xe9", []byte("caf\xe9"), []any{"a"}, Record{}} {
+		if s, err := Text(v); err == nil {
+			t.Errorf("%q is read as %q", v, s)
+		}
+	}
+}
+
 func FuzzCSV(f *testing.F) {
 	raw, err := os.ReadFile(filepath.Join(strangers, "csv.json"))
 	if err != nil {
