@@ -298,7 +298,9 @@ func newGradJob(m *onnx.Model, feeds map[string]*tensor.Dense, o gradOptions) (*
 	m.Outputs = nil
 	if o.outputsOut != "" || o.modelOut != "" {
 		for _, out := range forward {
-			m.Outputs = append(m.Outputs, declared(out.Name, types.Of(out.Name)))
+			v := declared(out.Name, types.Of(out.Name))
+			v.Other = out.Other
+			m.Outputs = append(m.Outputs, v)
 			job.forward = append(job.forward, out.Name)
 		}
 	}
