@@ -25,6 +25,11 @@ func reduceCases() []opCase {
 				cases = append(cases, opCase{op: op, from: 13, to: 17, build: func(g *gen) { g.op(op, at{"keepdims": keep, "axes": []int{1}}, in(g)) }})
 			}
 		}
+		if op == "ReduceProd" { // one zero in a row, and two
+			cases = append(cases, opCase{op: op, from: 18, build: func(g *gen) {
+				g.op(op, nil, g.input([]int64{3, 3}, func(i int) float64 { return []float64{0.5, 0, 2, 0, 0, 3, 1, 2, -1}[i] }, true), g.c(1))
+			}})
+		}
 		if op == "ReduceSum" || op == "ReduceMean" {
 			cases = append(cases, opCase{op: op, from: 18, build: func(g *gen) { g.op(op, at{"noop_with_empty_axes": 1}, in(g)) }})
 		}

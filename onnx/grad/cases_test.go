@@ -46,6 +46,10 @@ func elementwiseCases() []opCase {
 		{op: "Pow", from: 13, build: func(g *gen) { g.op("Pow", nil, g.off([]float64{0}, 2, g.k), g.s(2)) }},
 		{op: "Pow", from: 15, build: func(g *gen) { g.op("Pow", nil, g.off([]float64{0}, 2, g.k), g.i([]int64{}, 3)) }},
 		{op: "Pow", from: 13, build: func(g *gen) { x := g.pos(2, g.k); g.op("Pow", nil, x, x) }},
+		{op: "Pow", from: 13, build: func(g *gen) { // 0^0, 0^2 and 0^3: no NaN
+			g.op("Pow", nil, g.input([]int64{3}, func(int) float64 { return 0 }, true), g.input([]int64{3}, func(i int) float64 { return []float64{0, 2, 3}[i] }, false))
+		}},
+		{op: "Pow", from: 13, build: func(g *gen) { g.op("Pow", nil, g.input([]int64{3}, func(int) float64 { return 0 }, true), g.s(0)) }},
 		{op: "Mul", from: 13, build: func(g *gen) { x := g.x(2, g.k); g.op("Mul", nil, x, x) }},
 		{op: "Mul", from: 13, build: func(g *gen) { x := g.x(2, g.k); g.op("Mul", nil, g.b.Op("Sigmoid", x), x) }},
 		{op: "Mod", from: 13, build: func(g *gen) {

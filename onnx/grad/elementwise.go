@@ -137,11 +137,15 @@ func powRule(c *call) []string {
 		switch {
 		case len(exponent) == 1 && exponent[0] == 2:
 			g[0] = c.mul(dy, c.add(x, x))
+		case len(exponent) == 1 && exponent[0] == 0:
+			g[0] = c.zeros(x)
 		case len(exponent) == 1:
 			g[0] = c.mul(dy, c.scale(c.Op("Pow", x, c.Scalar(t, exponent[0]-1)), exponent[0]))
 		default:
 			q := c.cast(p, t)
-			g[0] = c.mul(dy, c.mul(q, c.Op("Pow", x, c.sub(q, c.like(x, 1)))))
+			flat := c.Op("Equal", q, c.like(x, 0)) // not 0 times infinity at x = 0
+			slope := c.mul(q, c.Op("Pow", x, c.where(flat, c.like(x, 0), c.sub(q, c.like(x, 1)))))
+			g[0] = c.mul(dy, slope)
 		}
 	}
 	if c.want(1) {
