@@ -3,9 +3,7 @@ package data
 import (
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 )
 
@@ -39,22 +37,11 @@ func (m Image) IsZero() bool { return m.Path == "" && len(m.Bytes) == 0 }
 
 // Open decodes the picture. Relative paths start at folder, which is Table.Folder for pictures of a table.
 func (m Image) Open(folder string, l Limits) (*Picture, error) {
-	switch {
-	case len(m.Bytes) > 0:
-		if int64(len(m.Bytes)) > l.bytes() {
-			return nil, fmt.Errorf("%s: %w: more than %d bytes", m.name(), ErrLimit, l.bytes())
-		}
-		p, err := Decode(m.Bytes, l)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", m.name(), err)
-		}
-		return p, nil
-	case m.Path == "":
-		return nil, errors.New("no picture")
-	case filepath.IsAbs(m.Path):
-		return Open(m.Path, l)
+	raw, err := m.Read(folder, l)
+	if err != nil {
+		return nil, err
 	}
-	return Open(filepath.Join(folder, m.Path), l)
+	return m.Decode(folder, raw, l)
 }
 
 func (m Image) name() string {
