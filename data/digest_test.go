@@ -41,7 +41,7 @@ func TestDecodingVersion(t *testing.T) {
 		sum := p.Digest()
 		h.Write(sum[:])
 	}
-	const version, digest = "1", ""
+	const version, digest = "1", "0036c46eda6cad3e9cbb4dde924bfe4561bb673606abdb5b161aeae5e04da94a"
 	if got := hex.EncodeToString(h.Sum(nil)); Decoding != version || got != digest {
 		t.Errorf("version %s decodes to %s, version %s to %s", Decoding, got, version, digest)
 	}

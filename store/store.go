@@ -29,7 +29,7 @@ type Options struct {
 }
 
 // DefaultLimit is the bound of a folder for which none is given.
-const DefaultLimit = 20e9
+const DefaultLimit = 20 << 30
 
 // Store is an open folder. It is safe for concurrent use.
 type Store struct {
@@ -46,7 +46,8 @@ type Store struct {
 // segmentsOfLimit is how many segments a full folder holds: about that part of it is removed at a time.
 const segmentsOfLimit = 16
 
-// Open opens a folder, or makes it. A folder that cannot be made or written to is no error: see the package's comment.
+// Open opens a folder. It is made when there is something to keep; that it cannot be made or written to is no error of
+// [Bucket.Remember]: see the package's comment.
 func Open(folder string, o Options) (*Store, error) {
 	if o.Limit == 0 {
 		o.Limit = DefaultLimit
@@ -57,12 +58,7 @@ func Open(folder string, o Options) (*Store, error) {
 	if info, err := os.Stat(folder); err == nil && !info.IsDir() {
 		return nil, fmt.Errorf("store %s: it is a file, want a folder", folder)
 	}
-	s := &Store{folder: folder, limit: o.Limit, warn: o.Warn, buckets: map[[2]string]*Bucket{}}
-	if err := os.MkdirAll(folder, 0o777); err != nil {
-		s.full.Store(true)
-		s.tell(err)
-	}
-	return s, nil
+	return &Store{folder: folder, limit: o.Limit, warn: o.Warn, buckets: map[[2]string]*Bucket{}}, nil
 }
 
 // Folder is where the store lies.

@@ -27,6 +27,8 @@ type sampleRow struct {
 	index int
 	group string
 	label float64
+
+	contents Contents
 }
 
 // Len is the number of rows.
@@ -60,7 +62,7 @@ func (s *Samples) Example(i int) (Example, error) {
 	if row.ID == "" {
 		row.ID = fmt.Sprintf("%s row %d", filepath.Base(r.table.Path()), r.index+1)
 	}
-	return Example{Row: row, Base: r.table.Folder(), Label: r.label}, nil
+	return Example{Row: row, Base: r.table.Folder(), Label: r.label, Contents: r.contents}, nil
 }
 
 // Examples are what a run learns from or is measured on: rows of label tables, or what a program makes.
@@ -190,8 +192,9 @@ func (s *scan) tables(paths []string) *splitSamples {
 		for row, err := range t.All() {
 			i++
 			s.rows++
+			var c Contents
 			if err == nil {
-				err = s.row(t, i, &row)
+				c, err = s.row(t, i, &row)
 			}
 			if err != nil {
 				s.problem(err)
@@ -205,32 +208,35 @@ func (s *scan) tables(paths []string) *splitSamples {
 			if group == "" { // on its own
 				group = fmt.Sprintf("\x00%d\x00%d", len(s.data.tables), i)
 			}
-			out.rows = append(out.rows, sampleRow{t, i, group, *row.Label})
+			out.rows = append(out.rows, sampleRow{t, i, group, *row.Label, c})
 			out.splits = append(out.splits, row.Split)
 		}
 	}
 	return out
 }
 
-// row hashes a row and looks whether its pictures are there.
-func (s *scan) row(t *data.Table, i int, row *data.Row) error {
+// row hashes a row, with the content of its pictures.
+func (s *scan) row(t *data.Table, i int, row *data.Row) (c Contents, err error) {
 	if err := json.NewEncoder(s.digest).Encode(row.Record()); err != nil {
-		return err
+		return c, err
 	}
 	if strings.TrimSpace(row.Instruction) == "" {
-		return fmt.Errorf("%s, row %d: the instruction is empty", t.Path(), i+1)
+		return c, fmt.Errorf("%s, row %d: the instruction is empty", t.Path(), i+1)
 	}
 	for _, p := range []data.Image{row.Source, row.Edit} {
-		if len(p.Bytes) > 0 {
-			continue
-		}
-		if _, err := os.Stat(absolute(t.Folder(), p.Path)); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s, row %d: picture %s is not there", t.Path(), i+1, p.Path)
-		} else if err != nil {
-			return fmt.Errorf("%s, row %d: %w", t.Path(), i+1, err)
+		if path := p.File(t.Folder()); path != "" {
+			if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+				return c, fmt.Errorf("%s, row %d: picture %s is not there", t.Path(), i+1, p.Path)
+			}
 		}
 	}
-	return nil
+	if c, err = contentsOf(row, t.Folder()); err != nil {
+		return c, fmt.Errorf("%s, row %d: %w", t.Path(), i+1, err)
+	}
+	for _, k := range c {
+		s.digest.Write(k[:])
+	}
+	return c, nil
 }
 
 func (s *scan) problem(err error) {
