@@ -162,7 +162,7 @@ func TestSimilaritiesResume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := data.OpenTable(in)
+	table, err := data.OpenTable(in, data.WithRequired("source", "edit"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -223,7 +223,7 @@ func TestBatchResumes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := data.OpenTable(in)
+	table, err := data.OpenTable(in, data.WithOnly("source", "edit", "instruction"))
 	if err != nil {
 		t.Fatal(err)
 	}
