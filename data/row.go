@@ -128,7 +128,9 @@ func rowOf(rec *Record, names map[string]string, required, only []string) (Row, 
 		case *Image:
 			*p, err = ToImage(v)
 		case **float64:
-			*p, err = Number(v)
+			if *p, err = Number(v); err == nil && *p == nil && LabelColumns[i].Name == "label" {
+				err = notNaN(v)
+			}
 		}
 		if err != nil {
 			return r, fmt.Errorf("column %q: %w", name, err)
@@ -141,7 +143,7 @@ func rowOf(rec *Record, names map[string]string, required, only []string) (Row, 
 		}
 		v, ok := rec.Get(own)
 		if !ok {
-			return r, fmt.Errorf("no column %q, only %s", own, list(rec.names()))
+			return r, &MissingColumnError{Column: name, Name: own, Have: rec.names()}
 		}
 		if m, err := unwrap(v); err != nil || m == nil {
 			return r, fmt.Errorf("column %q is null", own)
@@ -151,6 +153,26 @@ func rowOf(rec *Record, names map[string]string, required, only []string) (Row, 
 		return r, fmt.Errorf("label %v is outside 0..1: divide the labels by their largest value", *r.Label)
 	}
 	return r, nil
+}
+
+// notNaN refuses a label that is not a number: a missing one is null, or empty text.
+func notNaN(v any) error {
+	v, err := unwrap(v)
+	if err != nil || v == nil || v == "" {
+		return err
+	}
+	return fmt.Errorf("the label is NaN: give a number, or nothing where there is none")
+}
+
+// MissingColumnError says that a table, or a row of it, lacks a column of the label table.
+type MissingColumnError struct {
+	Column string   // of the label table
+	Name   string   // by which it was looked for
+	Have   []string // the columns that are there
+}
+
+func (e *MissingColumnError) Error() string {
+	return fmt.Sprintf("no column %q, only %s", e.Name, list(e.Have))
 }
 
 func (r *Record) names() []string {

@@ -121,12 +121,13 @@ func (t *Table) check() error {
 	if have == nil {
 		return nil
 	}
-	for _, name := range t.required {
-		if own, ok := t.names[name]; ok {
+	for _, column := range t.required {
+		name := column
+		if own, ok := t.names[column]; ok {
 			name = own
 		}
 		if !slices.Contains(have, name) {
-			return fmt.Errorf("no column %q, only %s", name, list(have))
+			return &MissingColumnError{Column: column, Name: name, Have: have}
 		}
 	}
 	return nil

@@ -217,24 +217,15 @@ func (a *Adapter) Check(modules []Module) error {
 			errs = append(errs, fmt.Errorf("tensor %q: shape %v, want (%d, %d) for the backbone's weight [%d, %d]", nameB, got, m.Out, t.Rank, m.Out, m.In))
 		}
 	}
-	spelled := slices.Clone(modules)
-	back := map[string]string{}
-	for i, m := range spelled {
-		if s, ok := a.spelled[m.Name]; ok {
-			spelled[i].Name = s
-		}
-		back[spelled[i].Name] = m.Name
-	}
-	selected, err := a.Config.MatchModules(spelled)
+	selected, err := a.Select(a.Config, modules)
 	if err != nil {
 		return errors.Join(append(errs, err)...)
 	}
 	wanted := map[string]bool{}
 	for _, t := range selected {
-		name := back[t.Module]
-		wanted[name] = true
-		if !has[name] {
-			errs = append(errs, fmt.Errorf("missing tensor %q: %s selects %s", NameA(name), ConfigFile, name))
+		wanted[t.Module] = true
+		if !has[t.Module] {
+			errs = append(errs, fmt.Errorf("missing tensor %q: %s selects %s", NameA(t.Module), ConfigFile, t.Module))
 		}
 	}
 	for _, t := range a.Targets {
@@ -243,6 +234,24 @@ func (a *Adapter) Check(modules []Module) error {
 		}
 	}
 	return shorten(errs)
+}
+
+// Select is [Config.MatchModules] for a configuration that is written for this adapter's spelling of the modules; those that it
+// returns have their paths in transformers 5.
+func (a *Adapter) Select(c *Config, modules []Module) ([]Target, error) {
+	spelled := slices.Clone(modules)
+	back := map[string]string{}
+	for i, m := range spelled {
+		if s, ok := a.spelled[m.Name]; ok {
+			spelled[i].Name = s
+		}
+		back[spelled[i].Name] = m.Name
+	}
+	selected, err := c.MatchModules(spelled)
+	for i := range selected {
+		selected[i].Module = back[selected[i].Module]
+	}
+	return selected, err
 }
 
 // shorten joins errors, the first ten in full.

@@ -144,13 +144,6 @@ func (e *engine) Prepare(p Pair) (*Sample, error) {
 	if strings.TrimSpace(p.Instruction) == "" {
 		return nil, fmt.Errorf("the instruction is empty")
 	}
-	question, answer := e.config.Question, e.config.Answer
-	if p.Question != "" {
-		question = p.Question
-	}
-	if p.Answer != "" {
-		answer = p.Answer
-	}
 	s := &Sample{}
 	if !p.Pixels {
 		s.Pictures = e.pictures.pair(p.Key)
@@ -175,22 +168,55 @@ func (e *engine) Prepare(p Pair) (*Sample, error) {
 		}
 		e.pictures.putPair(p.Key, s.Pictures)
 	}
-	prompt, err := e.text.Prompt(len(s.Pictures), strings.ReplaceAll(question, InstructionMark, p.Instruction))
-	if err != nil {
-		return nil, err
-	}
 	counts := make([]int, len(s.Pictures))
 	for i, q := range s.Pictures {
 		counts[i] = q.Tokens
 	}
-	if s.Tokens, err = e.text.Encode(prompt, answer, e.endOfTurn(), e.backbone.Placeholder(), counts); err != nil {
+	var err error
+	if s.Tokens, err = e.tokens(p, counts); err != nil {
 		return nil, err
 	}
-	// Pictures are bounded by their tiles, and published checkpoints go beyond their positions with them; text is not.
-	if n, most := len(s.IDs)-s.imageTokens(), e.backbone.Decoder().MaxPositions; n > most {
-		return nil, fmt.Errorf("the text has %d tokens, the model's max_position_embeddings are %d: shorten the instruction", n, most)
-	}
 	return s, nil
+}
+
+// tokens asks about pictures of that many tokens each.
+func (e *engine) tokens(p Pair, counts []int) (t text.Tokens, err error) {
+	if strings.TrimSpace(p.Instruction) == "" {
+		return t, fmt.Errorf("the instruction is empty")
+	}
+	question, answer := e.config.Question, e.config.Answer
+	if p.Question != "" {
+		question = p.Question
+	}
+	if p.Answer != "" {
+		answer = p.Answer
+	}
+	prompt, err := e.text.Prompt(len(counts), strings.ReplaceAll(question, InstructionMark, p.Instruction))
+	if err != nil {
+		return t, err
+	}
+	if t, err = e.text.Encode(prompt, answer, e.endOfTurn(), e.backbone.Placeholder(), counts); err != nil {
+		return t, err
+	}
+	n := len(t.IDs)
+	for _, c := range counts {
+		n -= c
+	}
+	// Pictures are bounded by their tiles, and published checkpoints go beyond their positions with them; text is not.
+	if most := e.backbone.Decoder().MaxPositions; n > most {
+		return t, fmt.Errorf("the text has %d tokens, the model's max_position_embeddings are %d: shorten the instruction", n, most)
+	}
+	return t, nil
+}
+
+// CheckText gives the error that Prepare would give about the text of a pair, whatever the pictures are.
+func (e *engine) CheckText(p Pair) error {
+	counts := []int{1}
+	if e.config.Pair == Sequence {
+		counts = []int{1, 1}
+	}
+	_, err := e.tokens(p, counts)
+	return err
 }
 
 func (e *engine) endOfTurn() string {

@@ -59,6 +59,15 @@ func (e *engine) trainable(name string, build func(g *Graph) (*built, error)) ([
 // Params returns the trained tensors by name, in a fixed order.
 func (t *Tuner) Params() (names []string, values []*tensor.Dense) { return t.values(t.params) }
 
+// Shapes returns the shapes of the trained tensors by name; of a plan they are known without the values.
+func (t *Tuner) Shapes() map[string][]int64 {
+	out := make(map[string][]int64, len(t.params))
+	for _, p := range t.params {
+		out[p.Name] = p.Shape
+	}
+	return out
+}
+
 // stepGraph is the training step over that many groups of sequences.
 func (t *Tuner) stepGraph(groups int) (name string, build func(g *Graph) (*built, error)) {
 	spec := graphSpec{Vision: t.visionTrained(), Groups: groups, Loss: true, AllRows: t.config.TextLoss == "all", Recompute: t.o.Recompute,

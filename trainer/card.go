@@ -93,6 +93,7 @@ func (r *run) measures(b *strings.Builder) {
 func (s *Samples) labelCounts() (n [5]int) {
 	for _, r := range s.rows {
 		switch {
+		case r.bad != "":
 		case r.label == 0:
 			n[0]++
 		case r.label < 0.5:

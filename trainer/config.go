@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"assay/lora"
 	"assay/model"
 	"assay/store"
 )
@@ -56,6 +57,7 @@ type LoraConfig struct {
 	Alpha        float64            `yaml:"alpha"`
 	Dropout      float64            `yaml:"dropout"`
 	Targets      Targets            `yaml:"targets"`
+	Parts        []string           `yaml:"parts"` // of the model: language, vision, projector
 	Exclude      Targets            `yaml:"exclude,omitempty"`
 	RankPattern  map[string]int     `yaml:"rank_pattern"`
 	AlphaPattern map[string]float64 `yaml:"alpha_pattern"`
@@ -71,6 +73,7 @@ type DataConfig struct {
 	ValidationSplit string            `yaml:"validation_split"` // only rows with this in their split column
 	Columns         map[string]string `yaml:"columns"`          // our name: the table's
 	Sampling        string            `yaml:"sampling"`         // rows, group
+	Skip            int               `yaml:"skip"`             // rows that cannot be used and may be set aside
 }
 
 // LossConfig weighs the two parts of the loss.
@@ -129,7 +132,7 @@ func Default() *Config {
 		ScoreToken:    "[SCORE]",
 		ScorePosition: "at",
 		Dtype:         "auto",
-		Lora: LoraConfig{R: 8, Alpha: 16, Targets: Targets{List: []string{"q_proj", "v_proj"}},
+		Lora: LoraConfig{R: 8, Alpha: 16, Targets: Targets{List: []string{"q_proj", "v_proj"}}, Parts: []string{lora.Language},
 			RankPattern: map[string]int{}, AlphaPattern: map[string]float64{}},
 		Data:       DataConfig{Columns: map[string]string{}, Sampling: "rows"},
 		Loss:       LossConfig{Text: 1, Score: 10},

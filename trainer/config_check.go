@@ -8,6 +8,7 @@ import (
 
 	"assay/data"
 	"assay/internal/strictyaml"
+	"assay/lora"
 )
 
 // Instruction is what a question template holds in place of the edit instruction.
@@ -100,6 +101,10 @@ func (c *Config) checkLora(d checker) {
 	d.want(l.Alpha > 0, "lora.alpha", "want more than 0, not %g", l.Alpha)
 	d.want(l.Dropout >= 0 && l.Dropout < 1, "lora.dropout", "want at least 0 and below 1, not %g", l.Dropout)
 	d.want(len(l.Targets.List) > 0 || l.Targets.Pattern != "", "lora.targets", "want layer names, a regular expression or all-linear")
+	d.want(len(l.Parts) > 0, "lora.parts", "want one or more of %s", strings.Join(lora.Parts(), ", "))
+	for _, p := range l.Parts {
+		d.oneOf("lora.parts", p, lora.Parts()...)
+	}
 	for name, r := range l.RankPattern {
 		d.want(r >= 1, "lora.rank_pattern", "%s: want a rank of at least 1, not %d", name, r)
 	}
@@ -115,6 +120,7 @@ func (c *Config) checkData(d checker) {
 	t := &c.Data
 	d.want(len(t.Train) > 0, "data.train", "a label table (Parquet or JSONL), or several, is wanted")
 	d.oneOf("data.sampling", t.Sampling, "rows", "group")
+	d.want(t.Skip >= 0, "data.skip", "want at least 0, not %d", t.Skip)
 	d.want(t.ValidationSplit == "" || t.Validation.Fraction == 0, "data.validation_split", "give this or a fraction in data.validation, not both")
 	d.want(t.ValidationSplit == "" || len(t.Validation.Tables) > 0 || t.TrainSplit != "" && t.TrainSplit != t.ValidationSplit,
 		"data.validation_split", "rows of the training tables for validation: data.train_split must then name another split")

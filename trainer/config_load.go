@@ -3,12 +3,15 @@ package trainer
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 
 	"assay/internal/strictyaml"
+	"assay/lora"
 	"assay/model"
 )
 
@@ -34,9 +37,12 @@ func Load(path string) (*Config, error) {
 			d.Problem("init", "%v", err)
 		} else {
 			d = strictyaml.Decode(path, text, base)
-			keepsHead(d, base, c.Init)
+			keepsScorer(d, base, c.Init)
 			c = base
 		}
+	}
+	if c.Lora.Targets.wholePaths() && !d.Has("lora.parts") {
+		c.Lora.Parts = lora.Parts() // an expression for whole paths says itself which parts are meant
 	}
 	if d.Has("backbone") && c.Backbone != "" {
 		c.Backbone = absolute(folder, c.Backbone)
@@ -105,23 +111,63 @@ func (c *Config) fromScorer(dir string) error {
 	c.Question, c.Answer, c.Head = Strings{s.Question}, Strings{s.Answer}, s.Head
 	c.ScoreToken, c.ScorePosition, c.Dtype = s.ScoreToken, s.ScorePosition, s.Dtype
 	c.ChatTemplate, c.EndOfTurn = s.ChatTemplate, s.EndOfTurn
+	a, err := lora.LoadConfig(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	dropout := c.Lora.Dropout // how to train is the run's own matter
+	c.Lora = loraOf(a)
+	c.Lora.Dropout = dropout
 	return nil
 }
 
-// keepsHead refuses a head other than the one whose weights init brings.
-func keepsHead(d *strictyaml.Document, c *Config, init string) {
-	if !d.Has("head") || d.Bad("head") {
-		return
-	}
+// keepsScorer refuses what contradicts the weights that init brings: another head or score token. (The adapter needs the backbone
+// to compare: see keepsAdapter.)
+func keepsScorer(d *strictyaml.Document, c *Config, init string) {
 	was := Default()
 	if err := was.fromScorer(absolute(filepath.Dir(d.File), init)); err != nil {
 		return // told already
+	}
+	if d.Has("score_token") && !d.Bad("score_token") && c.ScoreToken != was.ScoreToken {
+		d.Problem("score_token", "%q here, but the scorer of init was trained with %q, whose rows it brings: leave the key out", c.ScoreToken, was.ScoreToken)
+	}
+	if !d.Has("head") || d.Bad("head") {
+		return
 	}
 	a, errA := yaml.Marshal(was.Head)
 	b, errB := yaml.Marshal(c.Head)
 	if errors.Join(errA, errB) == nil && string(a) != string(b) {
 		d.Problem("head", "the scorer of init has another head:\n%s", a)
 	}
+}
+
+// Departures lists the settings of init's scorer that this run changes, as people read them: they are no contradiction to its
+// weights, which adapt, but a scorer knows best what it was trained with.
+func (c *Config) Departures() []string {
+	was := Default()
+	if c.Init == "" || was.fromScorer(c.Init) != nil {
+		return nil
+	}
+	var out []string
+	note := func(key string, was, is any) {
+		a, b := fmt.Sprint(was), fmt.Sprint(is)
+		if a != b {
+			out = append(out, fmt.Sprintf("%s: %q in the scorer of init, %q in this run", key, a, b))
+		}
+	}
+	note("pair", was.Pair, c.Pair)
+	note("pair_size", was.PairSize, c.PairSize)
+	note("question", strings.Join(was.Question, " | "), strings.Join(c.Question, " | "))
+	note("answer", strings.Join(was.Answer, " | "), strings.Join(c.Answer, " | "))
+	note("text_loss", was.TextLoss, c.TextLoss)
+	note("score_range", was.ScoreRange, c.ScoreRange)
+	note("score_position", was.ScorePosition, c.ScorePosition)
+	note("chat_template", was.ChatTemplate, c.ChatTemplate)
+	note("end_of_turn", was.EndOfTurn, c.EndOfTurn)
+	note("dtype", was.Dtype, c.Dtype)
+	return out
 }
 
 // YAML writes the configuration with every key, as Load reads it.

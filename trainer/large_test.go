@@ -26,6 +26,7 @@ type large struct {
 	trainable         int64
 	layer, stream     int64 // floats of activations that a token takes: in a layer, and between layers
 	heads             int64
+	layers            int
 }
 
 var larges = []large{
@@ -37,7 +38,7 @@ var larges = []large{
 		example: "adiee.yaml", backbone: "llama3-llava-next-8b-hf", tokenizer: "llavanext", placeholder: "<image>", end: "<|eot_id|>", vocab: 128320,
 		pictures: 1752, backboneSize: 8_030_785_536 + 24*12_596_224 + 1_198_080 + 20_979_712 + 4096,
 		trainable: 32*8*(8192+5120) + (4096+1)*256 + (256+1)*16 + (16+1)*3 + 2*4096,
-		layer:     6*4096 + 2*(32+8)*128 + 5*14336, stream: 32 * 4096, heads: 32,
+		layer:     6*4096 + 2*(32+8)*128 + 5*14336, stream: 32 * 4096, heads: 32, layers: 32,
 	},
 	{
 		// Text: 2 tables of 152064 x 3584, 28 layers of 233,057,792, a norm: 7,615,616,512. Vision: 32 blocks of 19,702,200,
@@ -46,7 +47,7 @@ var larges = []large{
 		example: "qwen2.5-vl-7b-frames.yaml", backbone: "Qwen2.5-VL-7B-Instruct", tokenizer: "qwen2_5_vl", placeholder: "<|image_pad|>", end: "<|im_end|>", vocab: 152064,
 		pictures: 18 * 18, backboneSize: 7_615_616_512 + 32*19_702_200 + 1280*3*2*14*14 + 44_574_464,
 		trainable: 28*8*(7168+4096) + (3584+1)*256 + (256+1)*16 + (16+1)*3 + 2*3584,
-		layer:     6*3584 + 2*(28+4)*128 + 5*18944, stream: 28 * 3584, heads: 28,
+		layer:     6*3584 + 2*(28+4)*128 + 5*18944, stream: 28 * 3584, heads: 28, layers: 28,
 	},
 }
 
@@ -130,13 +131,18 @@ func TestLargeDryRuns(t *testing.T) {
 			}
 			rows := int64(p.Tokens.Max * p.MicroBatch)
 			want := &Plan{Device: "cpu", Steps: 10, Examples: 1920, Rows: 128, Validation: 2, BatchSize: 192, // 30 epochs of 64 groups
-				MicroBatch: max(1, int(2048/p.Tokens.Mean)), Tokens: p.Tokens, Parameters: l.backboneSize + l.trainable, Trainable: l.trainable,
+				MicroBatch: max(1, int(2048/p.Tokens.Mean)), Tokens: p.Tokens, Parameters: l.backboneSize + l.trainable, Trainable: l.trainable, Trains: p.Trains,
 				Bytes: map[string]int64{
 					"weights":                 4 * l.backboneSize, // widened
 					"gradients and optimizer": 12 * l.trainable,
 					// recomputation: one layer with scores and softmax, and the inputs of all
 					"activations": 4 * rows * (l.layer + 2*l.heads*int64(p.Tokens.Max) + l.stream),
 				}}
+			// q_proj and v_proj of every layer of the language model; CLIP's tower, whose names end the same, is left alone
+			if says := fmt.Sprintf("%d adapters in the language model, 0 in vision, 0 in the projector; head; 2 token rows; %d parameters",
+				2*l.layers, l.trainable); p.Trains.String() != says {
+				t.Errorf("the run trains %v, want %s", p.Trains, says)
+			}
 			if d := cmp.Diff(want, p); d != "" {
 				t.Errorf("plan (-want +got):\n%s", d)
 			}

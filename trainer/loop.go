@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -10,11 +11,16 @@ import (
 
 // run is one training run in progress.
 type run struct {
-	config *Config
-	model  Model
-	params []Param
-	data   *Data
-	valid  Examples
+	config    *Config
+	model     Model
+	params    []Param
+	trains    Trained
+	hasLedger bool        // the order of the rows is that of the run directory's list
+	ledger    []ledgerRow // that list
+	moved     bool        // a repair changed what it says
+	aside     []sampleRow // set aside when the run began: not in the order
+	data      *Data
+	valid     Examples
 
 	optimizer *AdamW
 	schedule  Schedule
@@ -67,7 +73,7 @@ func (r *run) loop(ctx context.Context) error {
 			return r.stop(ctx, err)
 		}
 		if err := r.step(context.WithoutCancel(ctx)); err != nil {
-			return err
+			return r.fail(err)
 		}
 		c := r.config.Checkpoint
 		if c.Steps > 0 && r.state.Step-r.savedAt >= c.Steps || c.Minutes > 0 && time.Since(r.lastSave).Minutes() >= c.Minutes {
@@ -78,10 +84,27 @@ func (r *run) loop(ctx context.Context) error {
 	}
 }
 
-// stop saves at the end and when the user interrupted; after an error the last checkpoint stands.
+// unrecorded is an error that came after the parameters had changed: what the state says would not be in the metrics.
+type unrecorded struct{ error }
+
+func (e *unrecorded) Unwrap() error { return e.error }
+
+// fail saves what was reached before an error. The step that failed changed nothing, so that a run goes on from there.
+func (r *run) fail(err error) error {
+	var lost *unrecorded
+	if errors.As(err, &lost) || r.state.Step == r.savedAt {
+		return err
+	}
+	if saving := r.save(); saving != nil {
+		return errors.Join(err, saving)
+	}
+	return fmt.Errorf("%w\n%d steps are saved in %s: the same command goes on from there", err, r.state.Step, r.config.Out)
+}
+
+// stop saves at the end, when the user interrupted, and after an error.
 func (r *run) stop(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() == nil {
-		return err
+		return r.fail(err)
 	}
 	if saving := r.save(); saving != nil {
 		return saving
@@ -89,17 +112,20 @@ func (r *run) stop(ctx context.Context, err error) error {
 	return err
 }
 
-// batch gives the examples of the present step.
+// batch gives the examples of the present step; those in front of an error with it.
 func (r *run) batch() ([]Example, error) {
 	last := min(r.state.Samples+int64(r.config.BatchSize), r.limit)
 	var out []Example
 	for at := r.state.Samples; at < last; at++ {
 		row, epoch := r.order.At(at)
-		e, err := r.data.Train.Example(row)
-		if err != nil {
-			return nil, err
+		if !usable(r.data.Train, row) { // set aside: it keeps its place, which stays empty
+			continue
 		}
+		e, err := r.data.Train.Example(row)
 		e.Index = row
+		if err != nil { // the row itself is bad: met finds out
+			return []Example{e}, err
+		}
 		c, seed := r.config, r.config.Seed
 		e.Question = c.Question[pick(mix(seed, forQuestion, uint64(epoch), uint64(row)), len(c.Question))]
 		e.Answer = c.Answer[pick(mix(seed, forAnswer, uint64(epoch), uint64(row)), len(c.Answer))]
@@ -113,10 +139,23 @@ func (r *run) batch() ([]Example, error) {
 
 // step does one update: gradients of the mean loss over the batch, summed over micro-batches, clipped, AdamW.
 func (r *run) step(ctx context.Context) error {
-	batch, err := r.batch()
-	if err != nil {
-		return err
+	for {
+		batch, err := r.batch()
+		failed := batch
+		if err == nil {
+			failed, err = r.update(ctx, batch)
+		}
+		if err == nil {
+			return nil
+		}
+		if err := r.met(failed, false, err); err != nil {
+			return err
+		}
 	}
+}
+
+// update is step for a batch; after an error it returns the examples that it was at, and nothing has changed.
+func (r *run) update(ctx context.Context, batch []Example) ([]Example, error) {
 	s := &r.state
 	m := &StepMetrics{Kind: "train", Step: s.Step + 1, LR: r.schedule.LR(s.Step)}
 	for i := range r.grads {
@@ -127,10 +166,10 @@ func (r *run) step(ctx context.Context) error {
 		part := batch[lo:min(lo+s.MicroBatch, len(batch))]
 		out, err := r.model.Step(ctx, part, 1/float64(len(batch)), mix(r.config.Seed, forDropout, uint64(s.Step), uint64(lo)))
 		if err != nil {
-			return fmt.Errorf("step %d, samples %s: %w", m.Step, ids(part), err)
+			return part, fmt.Errorf("step %d, samples %s: %w", m.Step, ids(part), err)
 		}
 		if err := r.add(out, len(part)); err != nil {
-			return fmt.Errorf("step %d: %w", m.Step, err)
+			return nil, fmt.Errorf("step %d: %w", m.Step, err)
 		}
 		sick = append(sick, m.add(out, part, len(batch))...)
 		note := ""
@@ -141,13 +180,15 @@ func (r *run) step(ctx context.Context) error {
 	}
 	n := norm(r.grads)
 	m.GradNorm = number(n)
-	if len(sick) > 0 || math.IsNaN(n) || math.IsInf(n, 0) {
+	if len(batch) == 0 {
+		m.Skipped = true // all of them were set aside
+	} else if len(sick) > 0 || math.IsNaN(n) || math.IsInf(n, 0) {
 		what, which := "the loss is", sick
 		if len(sick) == 0 {
 			what, which = "the losses are finite, but the gradient is", batch
 		}
 		if r.config.NonFinite == "stop" {
-			return fmt.Errorf("step %d: %s not finite (loss %v, gradient norm %v); samples %s: look at them, lower optimizer.lr, or leave such batches out with non_finite: skip",
+			return nil, fmt.Errorf("step %d: %s not finite (loss %v, gradient norm %v); samples %s: look at them, lower optimizer.lr, or leave such batches out with non_finite: skip",
 				m.Step, what, float64(m.Loss), n, ids(which))
 		}
 		m.Skipped = true
@@ -156,10 +197,13 @@ func (r *run) step(ctx context.Context) error {
 		r.optimizer.Update(r.params, r.grads, m.LR)
 	}
 	s.Step++
-	s.Samples += int64(len(batch))
+	s.Samples = min(s.Samples+int64(r.config.BatchSize), r.limit) // those that were set aside count
 	m.Samples, m.Epoch, m.Seconds = s.Samples, float64(s.Samples)/float64(r.order.Len()), r.seconds()
 	s.Train = m
-	return r.record.step(m)
+	if err := r.record.step(m); err != nil {
+		return nil, &unrecorded{err}
+	}
+	return nil, nil
 }
 
 // add sums a micro-batch's gradients into the batch's, after a look at their shapes.

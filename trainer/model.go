@@ -87,17 +87,19 @@ type Planner interface {
 
 // Plan is what train --dry-run prints.
 type Plan struct {
-	Device     string           `json:"device"`      // the one that would be used, in words
-	Steps      int64            `json:"steps"`       // optimizer steps
-	Examples   int64            `json:"examples"`    // samples seen over the run
-	Rows       int              `json:"rows"`        // labelled training rows
-	Validation int              `json:"validation"`  // validation rows
-	BatchSize  int              `json:"batch_size"`  // samples per step
-	MicroBatch int              `json:"micro_batch"` // samples per run of the graph; from the model if it is auto
-	Tokens     TokenCount       `json:"tokens"`      // of an example, over the sample looked at
-	Parameters int64            `json:"parameters"`  // of backbone, adapter and head
-	Trainable  int64            `json:"trainable"`   // of them
-	Bytes      map[string]int64 `json:"bytes"`       // memory wanted, by what for
+	Device     string           `json:"device"`             // the one that would be used, in words
+	Steps      int64            `json:"steps"`              // optimizer steps
+	Examples   int64            `json:"examples"`           // samples seen over the run
+	Rows       int              `json:"rows"`               // labelled training rows
+	Validation int              `json:"validation"`         // validation rows
+	BadRows    []BadRow         `json:"bad_rows,omitempty"` // rows that would be set aside
+	BatchSize  int              `json:"batch_size"`         // samples per step
+	MicroBatch int              `json:"micro_batch"`        // samples per run of the graph; from the model if it is auto
+	Tokens     TokenCount       `json:"tokens"`             // of an example, over the sample looked at
+	Parameters int64            `json:"parameters"`         // of backbone, adapter and head
+	Trainable  int64            `json:"trainable"`          // of them
+	Trains     Trained          `json:"trains"`             // which
+	Bytes      map[string]int64 `json:"bytes"`              // memory wanted, by what for
 }
 
 // TokenCount describes the lengths of examples, in tokens.

@@ -2,26 +2,45 @@ package trainer
 
 import (
 	"context"
-	"errors"
+
+	"assay/internal/cli"
 )
 
 // planSample is the number of examples a plan looks at.
 const planSample = 64
 
+// PlanOptions say how a run is planned.
+type PlanOptions struct {
+	Progress func(what string, total int64, unit string) Progress // of the look at all rows; nil: none
+}
+
 // DryRun says what a run would do and need, without training or writing anything. The part that only the model knows is
 // empty if the model is no Planner.
-func DryRun(ctx context.Context, c *Config, f Factory) (plan *Plan, err error) {
+func DryRun(ctx context.Context, c *Config, f Factory, more ...PlanOptions) (plan *Plan, err error) {
+	var o PlanOptions
+	if len(more) > 0 {
+		o = more[0]
+	}
 	tables, err := OpenData(c)
 	if err != nil {
 		return nil, err
 	}
 	defer tables.Close()
 	r := &run{config: c, data: tables, valid: tables.Validation}
-	r.length()
 	if r.model, err = f(ctx, c); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.model.Close()) }()
+	defer func() { err = also(err, r.model.Close()) }()
+	if err := r.inspect(ctx, (&Options{Progress: o.Progress}).bar); err != nil {
+		return nil, err
+	}
+	if err := r.allow(); err != nil {
+		return nil, cli.Usage(err)
+	}
+	r.dropBad()
+	r.length()
+	r.trains = describeModel(r.model)
+	r.trains.Departures = c.Departures()
 	p, ok := r.model.(Planner)
 	if !ok {
 		return r.complete(&Plan{MicroBatch: c.BatchSize}), nil
@@ -33,13 +52,13 @@ func DryRun(ctx context.Context, c *Config, f Factory) (plan *Plan, err error) {
 func (r *run) plan(ctx context.Context, p Planner) (*Plan, error) {
 	one := &run{config: r.config, data: r.data, order: r.order, limit: r.limit}
 	var sample []Example
-	for int64(len(sample)) < min(planSample, r.limit) {
+	for len(sample) < planSample && one.state.Samples < r.limit {
 		batch, err := one.batch()
 		if err != nil {
 			return nil, err
 		}
 		sample = append(sample, batch...)
-		one.state.Samples += int64(len(batch))
+		one.state.Samples += int64(r.config.BatchSize)
 	}
 	plan, err := p.Plan(ctx, sample[:min(len(sample), planSample)])
 	if err != nil {
@@ -50,7 +69,8 @@ func (r *run) plan(ctx context.Context, p Planner) (*Plan, error) {
 
 func (r *run) complete(p *Plan) *Plan {
 	c := r.config
-	p.Steps, p.Examples, p.BatchSize = r.total, r.limit, c.BatchSize
+	p.Steps, p.Examples, p.BatchSize, p.Trains = r.total, r.limit, c.BatchSize, r.trains
+	p.BadRows = r.badRows()
 	p.Rows, p.Validation = r.data.Train.Len(), r.valid.Len()
 	if c.MicroBatch != Auto {
 		p.MicroBatch = int(c.MicroBatch)

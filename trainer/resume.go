@@ -11,7 +11,7 @@ import (
 
 // mayDiffer are the keys that a resumed run may have otherwise: they say where things lie, or change no number. What lies
 // at the paths is compared by content.
-var mayDiffer = []string{"out", "backbone", "init", "data.train", "data.validation", "checkpoint", "cache"}
+var mayDiffer = []string{"out", "backbone", "init", "data.train", "data.validation", "data.skip", "checkpoint", "cache"}
 
 // differences lists what is no longer as the checkpoint has it.
 func differences(old, now *state) ([]string, error) {
@@ -30,9 +30,13 @@ func differences(old, now *state) ([]string, error) {
 	if err := yaml.Unmarshal(text, &usual); err != nil {
 		return nil, err
 	}
-	before := flatten("", usual) // a checkpoint of an earlier version lacks newer keys: then they had their defaults
-	maps.Copy(before, flatten("", was))
-	out := changed("", before, flatten("", is))
+	before, present := flatten("", usual), flatten("", is) // a checkpoint of an earlier version lacks newer keys: then they had their defaults
+	past := flatten("", was)
+	if _, ok := past["lora.parts"]; !ok { // but for this one, which had none: what is trained was compared already
+		before["lora.parts"] = present["lora.parts"]
+	}
+	maps.Copy(before, past)
+	out := changed("", before, present)
 	out = append(out, changed("model: ", old.Model, now.Model)...)
 	return append(out, changed("data: ", old.Data, now.Data)...), nil
 }

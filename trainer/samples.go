@@ -1,6 +1,8 @@
 package trainer
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -8,8 +10,10 @@ import (
 	"fmt"
 	"hash"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,13 +27,40 @@ type Samples struct {
 }
 
 type sampleRow struct {
-	table *data.Table
-	index int
-	group string
-	label float64
+	table  *data.Table
+	number int // of the table
+	index  int
+	group  string
+	label  float64
+	id     string
+	digest string // of the content, pictures included
+	bad    string // why it cannot be used; "": it can
+	step   int64  // at which that was found
+	gone   bool   // of a resumed run: the tables do not have it any more
 
 	contents Contents
 }
+
+// example reads the row; the templates are left to the caller.
+func (r *sampleRow) example() (Example, error) {
+	if r.gone {
+		return Example{}, errors.New(r.bad)
+	}
+	row, err := r.table.Read(r.index)
+	if err != nil {
+		return Example{}, err
+	}
+	if row.ID == "" {
+		row.ID = fmt.Sprintf("%s row %d", filepath.Base(r.table.Path()), r.index+1)
+	}
+	return Example{Row: row, Base: r.table.Folder(), Label: r.label, Contents: r.contents}, nil
+}
+
+func (r *sampleRow) badRow() BadRow {
+	return BadRow{Table: r.table.Path(), Row: r.index + 1, ID: r.id, Reason: r.bad, Step: r.step}
+}
+
+func (r *sampleRow) tableName() string { return filepath.Base(r.table.Path()) }
 
 // Len is the number of rows.
 func (s *Samples) Len() int { return len(s.rows) }
@@ -54,15 +85,13 @@ func (s *Samples) choose(rows []int) *Samples {
 
 // Example reads row i; the templates are left to the caller.
 func (s *Samples) Example(i int) (Example, error) {
-	r := s.rows[i]
-	row, err := r.table.Read(r.index)
-	if err != nil {
-		return Example{}, err
-	}
-	if row.ID == "" {
-		row.ID = fmt.Sprintf("%s row %d", filepath.Base(r.table.Path()), r.index+1)
-	}
-	return Example{Row: row, Base: r.table.Folder(), Label: r.label, Contents: r.contents}, nil
+	return s.rows[i].example()
+}
+
+// usable tells whether example i can be used, as far as is known.
+func usable(s Examples, i int) bool {
+	t, ok := s.(*Samples)
+	return !ok || t.rows[i].bad == ""
 }
 
 // Examples are what a run learns from or is measured on: rows of label tables, or what a program makes.
@@ -77,15 +106,22 @@ type Data struct {
 	Train, Validation Examples
 	Unlabelled        int // rows of the training tables without a label: not used
 	tables            []*data.Table
+	bad               []unreadRow // rows that could not even be read, of the tables that are used
 	fingerprint       map[string]string
 }
 
-// OpenData opens the tables of a configuration and looks at every row once. The error lists the first rows that are
-// wrong.
+// unreadRow is a row that is no row of a label table.
+type unreadRow struct {
+	BadRow
+	number int // of the table
+}
+
+// OpenData opens the tables of a configuration and looks at every row once. Rows that cannot be used are noted; what is wrong with
+// a table as a whole is an error (wrong usage).
 func OpenData(c *Config) (*Data, error) {
 	d := &Data{fingerprint: map[string]string{}}
 	if err := d.open(c); err != nil {
-		return nil, errors.Join(err, d.Close())
+		return nil, also(err, d.Close())
 	}
 	return d, nil
 }
@@ -116,7 +152,7 @@ func (d *Data) open(c *Config) error {
 		v := scan{data: d, columns: c.Data.Columns, digest: sha256.New()}
 		d.Validation = v.tables(c.Data.Validation.Tables).split(c.Data.ValidationSplit)
 		d.note("validation", &v)
-		s.problems, s.more = append(s.problems, v.problems...), s.more+v.more
+		s.problems = append(s.problems, v.problems...)
 	case c.Data.ValidationSplit != "":
 		d.Validation = all.split(c.Data.ValidationSplit)
 	case c.Data.Validation.Fraction > 0:
@@ -124,20 +160,56 @@ func (d *Data) open(c *Config) error {
 		train, held := holdOut(c.Seed, rows.Groups(), c.Data.Validation.Fraction)
 		d.Train, d.Validation = rows.choose(train), rows.choose(held)
 	}
-	if s.more > 0 {
-		s.problems = append(s.problems, fmt.Errorf("and %d more rows", s.more))
-	}
 	if err := errors.Join(s.problems...); err != nil {
-		return fmt.Errorf("the label tables:\n%w", err)
+		return cli.Usage(fmt.Errorf("the label tables:\n%w", err))
 	}
-	if d.Train.Len() == 0 {
-		return fmt.Errorf("data.train: no labelled rows%s in %s (%d rows have no label)", ofSplit(c.Data.TrainSplit),
-			strings.Join(c.Data.Train, ", "), d.Unlabelled)
+	if c.Data.Sampling == "group" && !all.grouped && d.Train.Len() > 0 {
+		return cli.Usagef("data.sampling: group, but no row of %s has a group: %s", strings.Join(c.Data.Train, ", "), s.cure("group"))
 	}
-	if d.Validation.Len() == 0 && (len(c.Data.Validation.Tables) > 0 || c.Data.ValidationSplit != "") {
-		return fmt.Errorf("data.validation: no labelled rows%s", ofSplit(c.Data.ValidationSplit))
+	if d.Train.Len() == 0 && len(d.bad) == 0 {
+		return cli.Usagef("data.train: no labelled rows%s in %s (%d rows, %d without a label)%s", ofSplit(c.Data.TrainSplit),
+			strings.Join(c.Data.Train, ", "), s.rows, d.Unlabelled, s.hint(all, c.Data.TrainSplit))
+	}
+	if d.Validation.Len() == 0 && len(d.bad) == 0 && (len(c.Data.Validation.Tables) > 0 || c.Data.ValidationSplit != "") {
+		return cli.Usagef("data.validation: no labelled rows%s", ofSplit(c.Data.ValidationSplit))
 	}
 	return nil
+}
+
+// hint says why no row was found: the table has no column of that name, or other splits.
+func (s *scan) hint(all *splitSamples, split string) string {
+	if s.rows > 0 && s.unlabelled == s.rows {
+		return ": " + s.cure("label")
+	}
+	if split == "" || len(all.splits) == 0 {
+		return ""
+	}
+	have := slices.Clone(all.splits)
+	slices.Sort(have)
+	if have = slices.Compact(have); len(have) == 1 && have[0] == "" {
+		return ": " + s.cure("split")
+	}
+	return fmt.Sprintf(": its splits are %q", have)
+}
+
+// cure says how to name a column that was not found.
+func (s *scan) cure(column string) string {
+	names := "none"
+	for _, t := range s.data.tables {
+		if rec, err := t.Record(0); t.Len() > 0 && err == nil {
+			var list []string
+			for _, f := range rec.Fields {
+				list = append(list, f.Name)
+			}
+			names = strings.Join(list, ", ")
+			break
+		}
+	}
+	own := column
+	if name, ok := s.columns[column]; ok {
+		own = name
+	}
+	return fmt.Sprintf("is there a column %q? The columns are %s; name the right one with data: {columns: {%s: NAME}}", own, names, column)
 }
 
 func ofSplit(name string) string {
@@ -159,14 +231,14 @@ type scan struct {
 	digest     hash.Hash // over the content of all rows
 	rows       int
 	unlabelled int
-	problems   []error
-	more       int // problems beyond those listed
+	problems   []error // of tables as a whole
 }
 
 // splitSamples are samples that still know their split.
 type splitSamples struct {
 	Samples
-	splits []string
+	splits  []string
+	grouped bool // a row has a group
 }
 
 func (s *splitSamples) split(name string) *Samples {
@@ -184,65 +256,133 @@ func (s *scan) tables(paths []string) *splitSamples {
 	for _, path := range paths {
 		t, err := data.OpenTable(path, data.WithColumns(s.columns))
 		if err != nil { // the configuration names no label table
-			s.problem(cli.Usage(err))
+			s.problems = append(s.problems, withCure(err))
 			continue
 		}
 		s.data.tables = append(s.data.tables, t)
-		i := -1
-		for row, err := range t.All() {
-			i++
-			s.rows++
-			var c Contents
-			if err == nil {
-				c, err = s.row(t, i, &row)
-			}
-			if err != nil {
-				s.problem(err)
-				continue
-			}
-			if row.Label == nil {
-				s.unlabelled++
-				continue
-			}
-			group := row.Group
-			if group == "" { // on its own
-				group = fmt.Sprintf("\x00%d\x00%d", len(s.data.tables), i)
-			}
-			out.rows = append(out.rows, sampleRow{t, i, group, *row.Label, c})
-			out.splits = append(out.splits, row.Split)
+		if err := s.mapped(t); err != nil {
+			s.problems = append(s.problems, withCure(err))
+			continue
 		}
+		s.table(t, out)
 	}
 	return out
 }
 
-// row hashes a row, with the content of its pictures.
-func (s *scan) row(t *data.Table, i int, row *data.Row) (c Contents, err error) {
-	if err := json.NewEncoder(s.digest).Encode(row.Record()); err != nil {
-		return c, err
+// withCure adds to the error about a column that is not there how to name the right one.
+func withCure(err error) error {
+	var missing *data.MissingColumnError
+	if !errors.As(err, &missing) {
+		return err
 	}
-	if strings.TrimSpace(row.Instruction) == "" {
-		return c, fmt.Errorf("%s, row %d: the instruction is empty", t.Path(), i+1)
-	}
-	for _, p := range []data.Image{row.Source, row.Edit} {
-		if path := p.File(t.Folder()); path != "" {
-			if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-				return c, fmt.Errorf("%s, row %d: picture %s is not there", t.Path(), i+1, p.Path)
-			}
-		}
-	}
-	if c, err = contentsOf(row, t.Folder()); err != nil {
-		return c, fmt.Errorf("%s, row %d: %w", t.Path(), i+1, err)
-	}
-	for _, k := range c {
-		s.digest.Write(k[:])
-	}
-	return c, nil
+	return fmt.Errorf("%w: name the column that has it with data: {columns: {%s: NAME}}", err, missing.Column)
 }
 
-func (s *scan) problem(err error) {
-	if len(s.problems) == 10 {
-		s.more++
-		return
+// mapped looks for the columns that data.columns names.
+func (s *scan) mapped(t *data.Table) error {
+	wanted := maps.Clone(s.columns)
+	var have []string
+	for rec, err := range t.Records() {
+		if len(wanted) == 0 {
+			return nil
+		}
+		if err != nil {
+			continue
+		}
+		if have == nil {
+			for _, f := range rec.Fields {
+				have = append(have, f.Name)
+			}
+		}
+		maps.DeleteFunc(wanted, func(_, name string) bool {
+			_, ok := rec.Get(name)
+			return ok
+		})
 	}
-	s.problems = append(s.problems, err)
+	if have == nil || len(wanted) == 0 {
+		return nil
+	}
+	ours := slices.Sorted(maps.Keys(wanted))[0]
+	return fmt.Errorf("%s: %w", t.Path(), &data.MissingColumnError{Column: ours, Name: wanted[ours], Have: have})
+}
+
+// table goes through one table.
+func (s *scan) table(t *data.Table, out *splitSamples) {
+	number, lacks := len(s.data.tables)-1, map[string]int{}
+	var bad []unreadRow
+	var lack error
+	i := -1
+	for row, err := range t.All() {
+		i++
+		s.rows++
+		var missing *data.MissingColumnError
+		if errors.As(err, &missing) {
+			lacks[missing.Column]++
+			lack = missing
+		}
+		if err != nil {
+			bad = append(bad, unreadRow{BadRow{Table: t.Path(), Row: i + 1, ID: row.ID, Reason: err.Error()}, number})
+			continue
+		}
+		contents, unread := contentsOf(&row, t.Folder())
+		digest, err := s.content(&row, contents)
+		if err != nil {
+			bad = append(bad, unreadRow{BadRow{Table: t.Path(), Row: i + 1, ID: row.ID, Reason: err.Error()}, number})
+			continue
+		}
+		if row.Label == nil {
+			s.unlabelled++
+			continue
+		}
+		group := row.Group
+		out.grouped = out.grouped || group != ""
+		if group == "" { // on its own
+			group = fmt.Sprintf("\x00%d\x00%d", len(s.data.tables), i)
+		}
+		sample := sampleRow{table: t, number: number, index: i, group: group, label: *row.Label, id: row.ID, digest: digest, contents: contents}
+		if err := cmp.Or(s.row(t, &row), unread); err != nil {
+			sample.bad = err.Error()
+		}
+		out.rows = append(out.rows, sample)
+		out.splits = append(out.splits, row.Split)
+	}
+	for _, n := range lacks {
+		if n == t.Len() { // not the rows are wrong, but the name
+			s.problems = append(s.problems, withCure(fmt.Errorf("%s: %w", t.Path(), lack)))
+			return
+		}
+	}
+	s.data.bad = append(s.data.bad, bad...)
+}
+
+// content hashes a row with its pictures: into the table's digest, and on its own.
+func (s *scan) content(row *data.Row, pictures Contents) (string, error) {
+	var text bytes.Buffer
+	if err := json.NewEncoder(&text).Encode(row.Record()); err != nil {
+		return "", err
+	}
+	for _, k := range pictures {
+		text.Write(k[:])
+	}
+	s.digest.Write(text.Bytes())
+	sum := sha256.Sum256(text.Bytes())
+	return hex.EncodeToString(sum[:8]), nil
+}
+
+// row looks whether there is an instruction, and whether the pictures are there.
+func (s *scan) row(t *data.Table, row *data.Row) error {
+	if strings.TrimSpace(row.Instruction) == "" {
+		return errors.New("the instruction is empty")
+	}
+	for _, p := range []data.Image{row.Source, row.Edit} {
+		if len(p.Bytes) > 0 {
+			continue
+		}
+		if _, err := os.Stat(absolute(t.Folder(), p.Path)); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("picture %s is not there", p.Path)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
 }

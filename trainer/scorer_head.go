@@ -47,8 +47,14 @@ func openHead(c *Config, parts *model.Parts) (Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return head, nil
+	return tableHead{head}, nil
 }
+
+// tableHead is a HeadModel whose examples are rows of tables.
+type tableHead struct{ *HeadModel }
+
+// Inspector decodes the pictures.
+func (m tableHead) Inspector() func(*Example) error { return new(inspector).example }
 
 // hiddenScorer gives hidden states of examples.
 type hiddenScorer struct{ *model.Scorer }

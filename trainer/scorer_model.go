@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"runtime"
-	"slices"
 	"strings"
 
 	"assay/data"
@@ -77,7 +75,8 @@ func newParts(c *Config, plan bool) (*model.Parts, error) {
 		if c.Mode == "lora" {
 			l = loraConfig(c)
 		}
-		return begin(sc, l, c.Seed)
+		p, err := begin(sc, l, c.Seed)
+		return p, wider(c, err)
 	}
 	p, err := model.LoadParts(c.Init)
 	if err != nil {
@@ -86,29 +85,23 @@ func newParts(c *Config, plan bool) (*model.Parts, error) {
 	if c.Mode == "full" && p.Adapter != nil {
 		return nil, fmt.Errorf("init: %s has an adapter, which mode full does not train; merge it first (train merge --scorer %s --out DIR)", c.Init, c.Init)
 	}
-	if c.Mode == "lora" && p.Adapter == nil {
+	if err := keepsBackbone(c, p.Config.Backbone); err != nil {
+		return nil, err
+	}
+	switch {
+	case p.Adapter != nil:
+		if err := keepsAdapter(c, p.Adapter); err != nil {
+			return nil, err
+		}
+	case c.Mode == "lora":
 		fresh, err := begin(sc, loraConfig(c), c.Seed)
 		if err != nil {
-			return nil, err
+			return nil, wider(c, err)
 		}
 		p.Adapter = fresh.Adapter
 	}
 	p.Config, p.Plan = sc, plan
 	return p, nil
-}
-
-func loraConfig(c *Config) *lora.Config {
-	names := func(t Targets) lora.Names { return lora.Names{List: t.List, Regex: t.Pattern} }
-	l := lora.NewConfig(c.Lora.R, c.Lora.Alpha, names(c.Lora.Targets))
-	l.Dropout, l.RSLoRA, l.Base, l.LayersToTransform = c.Lora.Dropout, c.Lora.RSLora, c.Backbone, c.Lora.Layers
-	l.Exclude = names(c.Lora.Exclude)
-	for _, k := range slices.Sorted(maps.Keys(c.Lora.RankPattern)) {
-		l.Ranks = append(l.Ranks, lora.Override{Key: k, Value: float64(c.Lora.RankPattern[k])})
-	}
-	for _, k := range slices.Sorted(maps.Keys(c.Lora.AlphaPattern)) {
-		l.Alphas = append(l.Alphas, lora.Override{Key: k, Value: c.Lora.AlphaPattern[k]})
-	}
-	return l
 }
 
 // dtype resolves auto: half precision where there is a GPU, float32 on the CPU.
@@ -182,6 +175,39 @@ func (m *scorerModel) SaveScorer(dir string) error { return m.tuner.SaveScorer(d
 
 func (m *scorerModel) Fingerprint() map[string]string {
 	return map[string]string{"backbone": m.backbone}
+}
+
+// Inspector decodes pictures and counts the tokens of the text, asked in every wording.
+func (m *scorerModel) Inspector() func(*Example) error {
+	var pictures inspector
+	return func(e *Example) error {
+		if err := pictures.example(e); err != nil {
+			return err
+		}
+		return checkTexts(m.tuner, m.config, e)
+	}
+}
+
+// texter is what counts the tokens of a question's text: a Tuner or a Scorer.
+type texter interface{ CheckText(model.Pair) error }
+
+func checkTexts(m texter, c *Config, e *Example) error {
+	for _, q := range c.Question {
+		for _, a := range c.Answer {
+			if err := m.CheckText(model.Pair{Instruction: e.Row.Instruction, Question: q, Answer: a}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Shapes are those of the parameters, by name.
+func (m *scorerModel) Shapes() map[string][]int64 { return m.tuner.Shapes() }
+
+// Resolved says which device and type auto came to.
+func (m *scorerModel) Resolved() map[string]string {
+	return map[string]string{"device": m.config.Device, "dtype": dtype(m.config)}
 }
 
 func (m *scorerModel) Close() error { return errors.Join(m.tuner.Close(), m.store.Close()) }

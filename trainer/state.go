@@ -168,7 +168,7 @@ func writeConfig(c *Config) error {
 // removeRun removes what an earlier run left in a run directory.
 func removeRun(out string) error {
 	old, err := filepath.Glob(filepath.Join(escapeGlob(out), "events.out.tfevents.*.assay"))
-	for _, name := range []string{CheckpointsDir, ScorerDir, BestDir, MetricsFile} {
+	for _, name := range []string{CheckpointsDir, ScorerDir, BestDir, MetricsFile, PlanFile, RowsFile, BadRowsFile} {
 		path := filepath.Join(out, name)
 		old = append(old, path, beside(path, "new"), beside(path, "old"))
 	}

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,12 +34,14 @@ type Options struct {
 
 	Progress func(what string, total int64, unit string) Progress // nil: none
 	Warn     func(text string)                                    // nil: none
+	Note     func(text string)                                    // told what is trained; nil: none
 }
 
 // Result is what a finished run tells.
 type Result struct {
 	Scorer     string             `json:"scorer"` // the scorer directory
 	Run        string             `json:"run"`    // the run directory
+	Trains     Trained            `json:"trains"`
 	Resumed    int64              `json:"resumed,omitempty"`
 	Steps      int64              `json:"steps"`
 	Samples    int64              `json:"samples"`
@@ -90,6 +93,14 @@ func Train(ctx context.Context, o Options) (*Result, error) {
 	return result, err
 }
 
+// also joins an error with one of tidying up. (errors.Join would hide the list of problems of the first even if there is no second.)
+func also(err, second error) error {
+	if second == nil {
+		return err
+	}
+	return errors.Join(err, second)
+}
+
 func (r *run) train(ctx context.Context, o *Options) (result *Result, err error) {
 	old, dir, err := r.find(o)
 	if err != nil {
@@ -98,7 +109,7 @@ func (r *run) train(ctx context.Context, o *Options) (result *Result, err error)
 	if r.model, err = o.Factory(ctx, r.config); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.model.Close()) }()
+	defer func() { err = also(err, r.model.Close()) }()
 	if w, ok := r.model.(interface{ Warn(func(text string)) }); ok {
 		w.Warn(o.Warn)
 	}
@@ -110,7 +121,7 @@ func (r *run) train(ctx context.Context, o *Options) (result *Result, err error)
 	if err := r.begin(ctx, o, old, dir); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.record.close()) }()
+	defer func() { err = also(err, r.record.close()) }()
 	r.progress = o.bar("train", r.limit-r.state.Samples, "samples")
 	defer func() { r.progress.Close() }()
 	if err := r.loop(ctx); err != nil {
@@ -121,7 +132,7 @@ func (r *run) train(ctx context.Context, o *Options) (result *Result, err error)
 		return nil, err
 	}
 	s := &r.state
-	result = &Result{Scorer: out, Run: r.config.Out, Steps: s.Step, Samples: s.Samples, Seconds: s.Seconds, Validation: s.Last, Best: s.Best}
+	result = &Result{Scorer: out, Trains: r.trains, Run: r.config.Out, Steps: s.Step, Samples: s.Samples, Seconds: s.Seconds, Validation: s.Last, Best: s.Best}
 	if old != nil {
 		result.Resumed = old.Step
 	}
@@ -162,11 +173,15 @@ func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) err
 	if err := r.describe(); err != nil {
 		return err
 	}
+	r.announce(o)
 	if old != nil {
-		if err := r.compare(old, o); err != nil {
+		if err := r.compare(old, dir, o); err != nil {
 			return err
 		}
 	} else if err := r.vacant(); err != nil {
+		return err
+	}
+	if err := r.checkRows(ctx, o, old == nil); err != nil {
 		return err
 	}
 	if err := writeConfig(c); err != nil {
@@ -189,11 +204,81 @@ func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) err
 	if err := r.chooseMicroBatch(ctx); err != nil {
 		return err
 	}
+	if err := r.writePlan(); err != nil {
+		return err
+	}
 	r.began, r.before = time.Now(), r.state.Seconds
 	r.saved()
 	var err error
 	r.record, err = newRecorder(c.Out, r.state.EventsFile, r.state.Metrics, r.state.Events)
 	return err
+}
+
+// announce tells what will be trained.
+func (r *run) announce(o *Options) {
+	if o.Note == nil {
+		return
+	}
+	o.Note("trains " + r.trains.String())
+	if r.config.Init != "" {
+		o.Note("goes on from " + r.config.Init)
+	}
+	for _, d := range r.trains.Departures {
+		o.Note("changes what that says: " + d)
+	}
+}
+
+// checkRows looks at every row before the first step, and sets aside those that cannot be used if the budget allows it.
+func (r *run) checkRows(ctx context.Context, o *Options, fresh bool) error {
+	if err := r.inspect(ctx, o.bar); err != nil {
+		return err
+	}
+	if err := r.allow(); err != nil {
+		if !fresh { // whoever repairs the tables may then change these rows
+			err = also(err, r.saveBadRows())
+		}
+		return cli.Usage(err)
+	}
+	if fresh {
+		r.dropBad()
+	}
+	if fresh || !r.hasLedger {
+		if err := r.writeLedger(); err != nil {
+			return err
+		}
+	}
+	if bad := r.badRows(); len(bad) > 0 && o.Warn != nil {
+		o.Warn(fmt.Sprintf("%d rows cannot be used and are set aside: %s lists them", len(bad), filepath.Join(r.config.Out, BadRowsFile)))
+	}
+	if r.data.Train.Len() == 0 {
+		return cli.Usagef("data.train: no rows are left to train on")
+	}
+	if r.moved {
+		if err := writeRows(r.config.Out, r.ledger); err != nil {
+			return err
+		}
+	}
+	return r.saveBadRows()
+}
+
+// dropBad takes rows that cannot be used out of the samples, before there is an order.
+func (r *run) dropBad() {
+	keep := func(e Examples) Examples {
+		s, ok := e.(*Samples)
+		if !ok {
+			return e
+		}
+		out := &Samples{}
+		for _, row := range s.rows {
+			if row.bad == "" {
+				out.rows = append(out.rows, row)
+			} else {
+				r.aside = append(r.aside, row)
+			}
+		}
+		return out
+	}
+	r.data.Train, r.valid = keep(r.data.Train), keep(r.valid)
 }
 
 // describe notes what a resumed run must find again.
@@ -202,6 +287,8 @@ func (r *run) describe() error {
 	if err != nil {
 		return err
 	}
+	r.trains = describeModel(r.model)
+	r.trains.Departures = r.config.Departures()
 	r.state = state{Format: 1, Config: string(text), Model: maps.Clone(r.model.Fingerprint()), Data: r.data.fingerprint}
 	if r.state.Model == nil {
 		r.state.Model = map[string]string{}
@@ -237,10 +324,38 @@ func (r *run) vacant() error {
 }
 
 // compare refuses to go on with something else, unless told to.
-func (r *run) compare(old *state, o *Options) error {
-	diff, err := differences(old, &r.state)
-	if err != nil || len(diff) == 0 {
+func (r *run) compare(old *state, dir string, o *Options) error {
+	was, err := trainedIn(dir)
+	if err != nil {
 		return err
+	}
+	if was.Digest != r.trains.Digest { // its tensors fit nothing else, whatever the user forces
+		return cli.Usage(fmt.Errorf("the run in %s trains\n  %v in the checkpoint of step %d,\n  %v now (lora.parts, lora.targets, mode, head and init decide)\nundo the change, choose another out, or begin anew with --fresh",
+			r.config.Out, was, old.Step, r.trains))
+	}
+	diff, err := differences(old, &r.state)
+	if err != nil {
+		return err
+	}
+	ledger, err := readLedger(r.config.Out)
+	if err != nil {
+		return err
+	}
+	if r.hasLedger = ledger != nil; r.hasLedger {
+		rows, err := r.arrange(ledger)
+		if err != nil {
+			return err
+		}
+		if r.hasLedger = len(rows) == 0; r.hasLedger { // the tables may be others, these are their rows
+			r.ledger = ledger
+			diff = slices.DeleteFunc(diff, func(s string) bool { return strings.HasPrefix(s, "data: ") })
+		} else if len(rows) > 10 {
+			rows = append(rows[:10], fmt.Sprintf("data: and %d more rows", len(rows)-10))
+		}
+		diff = append(diff, rows...)
+	}
+	if len(diff) == 0 {
+		return nil
 	}
 	what := strings.Join(diff, "\n  ")
 	if o.Force {
@@ -278,6 +393,9 @@ func (r *run) prepare(ctx context.Context, o *Options) error {
 // asked yields every sample with every pair of templates. It is false when the consumer wants no more.
 func (r *run) asked(s Examples, questions, answers []string, yield func(Example, error) bool) bool {
 	for i := range s.Len() {
+		if !usable(s, i) {
+			continue
+		}
 		e, err := s.Example(i)
 		if err != nil {
 			return yield(e, err)

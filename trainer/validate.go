@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -37,6 +38,35 @@ func (r *run) due() bool {
 	return s.Samples/r.order.Len() > max(0, s.Samples-int64(r.config.BatchSize))/r.order.Len()
 }
 
+// scoreRows scores the validation rows lo to hi-1 but for those that are set aside.
+func (r *run) scoreRows(ctx context.Context, lo, hi int) (scores, labels []float64, err error) {
+	for {
+		var batch []Example
+		labels = nil
+		for i := lo; i < hi && err == nil; i++ {
+			if !usable(r.valid, i) {
+				continue
+			}
+			var e Example
+			e, err = r.valid.Example(i)
+			e.Index, e.Question, e.Answer = i, r.config.Question[0], r.config.Answer[0]
+			batch, labels = append(batch, e), append(labels, e.Label)
+		}
+		if len(batch) == 0 {
+			return nil, nil, nil
+		}
+		if err == nil {
+			if scores, err = r.model.Score(ctx, batch); err == nil {
+				return scores, labels, nil
+			}
+			err = fmt.Errorf("scoring validation rows %s: %w", ids(batch), err)
+		}
+		if err = r.met(batch, true, err); err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
 // validate scores the validation rows, with the first templates and without augmentation, and notes the result. It stops
 // when ctx does, and then nothing is noted.
 func (r *run) validate(ctx context.Context) error {
@@ -49,21 +79,14 @@ func (r *run) validate(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		var batch []Example
-		for i := lo; i < min(lo+r.state.MicroBatch, n); i++ {
-			e, err := r.valid.Example(i)
-			if err != nil {
-				return err
-			}
-			e.Index, e.Question, e.Answer = i, r.config.Question[0], r.config.Answer[0]
-			batch = append(batch, e)
-			labels = append(labels, e.Label)
-		}
-		s, err := r.model.Score(context.WithoutCancel(ctx), batch)
+		s, l, err := r.scoreRows(context.WithoutCancel(ctx), lo, min(lo+r.state.MicroBatch, n))
 		if err != nil {
-			return fmt.Errorf("scoring validation rows %s: %w", ids(batch), err)
+			return err
 		}
-		scores = append(scores, s...)
+		scores, labels = append(scores, s...), append(labels, l...)
+	}
+	if len(scores) == 0 {
+		return errors.New("every validation row was set aside")
 	}
 	m := measure(scores, labels)
 	m.Step, m.Seconds = r.state.Step, r.seconds()

@@ -43,7 +43,9 @@ func (o *runOptions) run(c *cobra.Command) error {
 		return cli.Usage(err)
 	}
 	if o.dryRun {
-		plan, err := trainer.DryRun(c.Context(), config, trainer.PlanModel)
+		plan, err := trainer.DryRun(c.Context(), config, trainer.PlanModel, trainer.PlanOptions{Progress: func(what string, total int64, unit string) trainer.Progress {
+			return cli.NewProgress(c, what, total, unit)
+		}})
 		if err != nil {
 			return err
 		}
@@ -55,6 +57,7 @@ func (o *runOptions) run(c *cobra.Command) error {
 			return cli.NewProgress(c, what, total, unit)
 		},
 		Warn: cli.Warner(c),
+		Note: o.note(c),
 	})
 	if err != nil {
 		return err
@@ -62,16 +65,34 @@ func (o *runOptions) run(c *cobra.Command) error {
 	return cli.Print(c, r, func(w io.Writer) { printResult(w, r) })
 }
 
+// note shows on stderr what is about to happen; with --json the result says it.
+func (o *runOptions) note(c *cobra.Command) func(string) {
+	if cli.JSON(c) {
+		return nil
+	}
+	return func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }
+}
+
 func printPlan(w io.Writer, p *trainer.Plan) {
 	fmt.Fprintf(w, "device       %s\n", p.Device)
 	fmt.Fprintf(w, "steps        %d of %d samples, %d samples in all\n", p.Steps, p.BatchSize, p.Examples)
 	fmt.Fprintf(w, "micro-batch  %d samples\n", p.MicroBatch)
 	fmt.Fprintf(w, "rows         %d for training, %d for validation\n", p.Rows, p.Validation)
+	for i, b := range p.BadRows {
+		if i == 0 {
+			fmt.Fprintf(w, "set aside    %d rows that cannot be used\n", len(p.BadRows))
+		}
+		fmt.Fprintf(w, "             %v\n", b)
+	}
 	if p.Tokens.Max > 0 {
 		fmt.Fprintf(w, "tokens       %d to %d a sample, %.1f on average, about %.0f in all\n", p.Tokens.Min, p.Tokens.Max, p.Tokens.Mean,
 			p.Tokens.Mean*float64(p.Examples))
 	}
 	fmt.Fprintf(w, "parameters   %d, of which %d train\n", p.Parameters, p.Trainable)
+	fmt.Fprintf(w, "trains       %v\n", p.Trains)
+	for _, d := range p.Trains.Departures {
+		fmt.Fprintf(w, "             other than init: %s\n", d)
+	}
 	for _, what := range slices.Sorted(maps.Keys(p.Bytes)) {
 		fmt.Fprintf(w, "memory       %10.1f MiB  %s\n", float64(p.Bytes[what])/(1<<20), what)
 	}

@@ -89,6 +89,42 @@ def check_adapters(work):
     return f"score {ours['score']:.6f}, PEFT {torch_side['score']:.6f}; TensorBoard has {len(tags)} scalars"
 
 
+def check_parts(work):
+    """Adapters of every way to name layers load in PEFT, sit on exactly the layers that the files hold, and give the same score."""
+    from peft import PeftModel
+    from safetensors import safe_open
+    from transformers import AutoModelForImageTextToText
+
+    ways = {"llavanext": ["", "lora: {targets: all-linear}", "lora: {targets: [q_proj, linear_1], parts: [language, projector], exclude: [layers.1.self_attn.q_proj]}",
+                          "lora: {parts: [language, vision, projector]}", "lora: {targets: all-linear, parts: [vision]}", "lora: {layers: [1], rank_pattern: {v_proj: 2}}"],
+            "qwen2_5_vl": ["", "lora: {targets: all-linear, exclude: '.*v_proj'}", "lora: {targets: [qkv, q_proj], parts: [language, vision]}",
+                           "lora: {targets: all-linear, parts: [projector]}"]}
+    counts, worst = [], 0
+    edits, _ = table(work)
+    source, edit, _ = pairs()[0]
+    for family, configurations in ways.items():
+        backbone = ORACLE / family / "backbone"
+        for i, way in enumerate(configurations):
+            config = work / f"{family}{i}.yaml"
+            config.write_text(f"backbone: {os.path.relpath(backbone, work)}\nout: {family}{i}\nseed: {i}\nsteps: 3\nbatch_size: 2\ndevice: cpu\n"
+                              f"data: {{train: {edits.name}}}\noptimizer: {{lr: 0.01}}\n{way}\n")
+            run(TRAIN, "--config", config, "--json")
+            scorer = work / f"{family}{i}/scorer"
+            peft = PeftModel.from_pretrained(AutoModelForImageTextToText.from_pretrained(backbone), scorer)
+            theirs = {n.split("base_model.model.", 1)[1].rsplit(".lora_A", 1)[0] for n, _ in peft.named_parameters() if ".lora_A." in n}
+            with safe_open(scorer / "adapter_model.safetensors", "pt") as f:
+                ours = {k.removeprefix("base_model.model.").rsplit(".lora_A", 1)[0] for k in f.keys() if ".lora_A." in k}
+            if theirs != ours or not ours:
+                sys.exit(f"{family}, {way}: PEFT adapts {sorted(theirs - ours)} besides, and not {sorted(ours - theirs)}")
+            counts.append(len(ours))
+            if family == "llavanext":
+                said = subprocess.run([sys.executable, ROOT / "tools/bench/torch_side.py", "score", scorer, source, edit, "0", "1"], capture_output=True, text=True, check=True)
+                mine = run(SCORE, "pair", "--scorer", scorer, "--source", source, "--edit", edit, "--instruction", "make the picture brighter 0", "--json")["score"]
+                close(f"{family}, {way}: score in PEFT", mine, json.loads(said.stdout)["score"], 1e-4)
+                worst = max(worst, abs(mine - json.loads(said.stdout)["score"]))
+    return f"{len(counts)} adapters on {', '.join(map(str, counts))} layers, as in PEFT; scores at most {worst:.1e} apart"
+
+
 def check_tables(work):
     """Tables, labels and preferences load in `datasets`."""
     from datasets import Image, disable_progress_bars, load_dataset
@@ -271,7 +307,7 @@ def check_backbone(work):
     return f"{len(rows)} edits, at most {worst:.1e} apart"
 
 
-CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_tables, check_encoders, check_backbone, check_client, check_toy, check_page)}
+CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_parts, check_tables, check_encoders, check_backbone, check_client, check_toy, check_page)}
 
 
 def main():

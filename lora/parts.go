@@ -1,0 +1,89 @@
+package lora
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// The parts of a vision-language model that adapters may be restricted to.
+const (
+	Language  = "language"  // the language model with its tables
+	Vision    = "vision"    // the vision tower
+	Projector = "projector" // what turns the tower's output into rows of the language model
+)
+
+// Parts lists them all.
+func Parts() []string { return []string{Language, Vision, Projector} }
+
+// Part tells which part of a model a module or parameter belongs to, by its path in transformers 5.
+func Part(path string) string {
+	begins := func(prefixes ...string) bool {
+		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(path, p) })
+	}
+	switch {
+	case begins("model.multi_modal_projector.", "model.visual.merger.", "model.image_newline"):
+		return Projector
+	case begins("model.vision_tower.", "model.visual."):
+		return Vision
+	}
+	return Language
+}
+
+// partModules are expressions for the modules of each part, in the spelling of any version of transformers.
+var partModules = map[string]string{
+	Language:  `(.*\.)?language_model\..*|model\.layers\..*|lm_head`,
+	Vision:    `(.*\.)?(vision_tower|visual(?!\.merger))\..*`,
+	Projector: `(.*\.)?(multi_modal_projector|visual\.merger)\..*`,
+}
+
+// Within extends exclude_modules so that nothing outside the given parts is adapted: a list of target modules, or all-linear,
+// matches every part of the model ("q_proj" is in CLIP's tower, too), and PEFT knows no other way to say so.
+func (exclude Names) Within(parts []string) Names {
+	var out []string
+	for _, p := range Parts() {
+		if !slices.Contains(parts, p) {
+			out = append(out, partModules[p])
+		}
+	}
+	if len(out) == 0 {
+		return exclude
+	}
+	if len(exclude.List) > 0 {
+		ends := make([]string, len(exclude.List))
+		for i, name := range exclude.List {
+			ends[i] = regexp.QuoteMeta(name)
+		}
+		out = append([]string{`(.*\.)?(` + strings.Join(ends, "|") + ")"}, out...)
+	} else if exclude.Regex != "" {
+		flags := globalFlags.FindString(exclude.Regex) // Python wants them in front of everything
+		out = append([]string{flags + "(" + exclude.Regex[len(flags):] + ")"}, out...)
+	}
+	return Names{Regex: strings.Join(out, "|")}
+}
+
+var globalFlags = regexp.MustCompile(`^\(\?[aimsux]+\)`)
+
+// Outside is the inverse of Within where nothing else is excluded: it returns the parts that such an exclude_modules leaves, and
+// what is excluded besides. Anything else leaves all parts.
+func (exclude Names) Outside() (parts []string, rest Names) {
+	all := Parts()
+	for set := 1; set < 1<<len(all)-1; set++ {
+		var some []string
+		for i, p := range all {
+			if set&(1<<i) != 0 {
+				some = append(some, p)
+			}
+		}
+		if exclude.Regex != "" && exclude.Regex == (Names{}).Within(some).Regex {
+			return some, Names{}
+		}
+	}
+	return all, exclude
+}
+
+// ModuleOf returns the path of the module that a tensor of adapter_model.safetensors belongs to; ok is false for other tensors.
+func ModuleOf(tensor string) (path string, ok bool) {
+	name, _, err := parseName(tensor)
+	return Canonical(name), err == nil
+}

@@ -1,0 +1,205 @@
+package trainer
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"assay/lora"
+	"assay/model"
+)
+
+// wholePaths tells whether the targets are an expression that a whole module path must match.
+func (t Targets) wholePaths() bool {
+	return t.Pattern != "" && !strings.EqualFold(t.Pattern, "all-linear")
+}
+
+// loraConfig is the configuration of the adapter that a run asks for, as PEFT writes it.
+func loraConfig(c *Config) *lora.Config {
+	names := func(t Targets) lora.Names { return lora.Names{List: t.List, Regex: t.Pattern} }
+	l := lora.NewConfig(c.Lora.R, c.Lora.Alpha, names(c.Lora.Targets))
+	l.Dropout, l.RSLoRA, l.Base, l.LayersToTransform = c.Lora.Dropout, c.Lora.RSLora, c.Backbone, c.Lora.Layers
+	l.Exclude = names(c.Lora.Exclude).Within(c.Lora.Parts)
+	for _, k := range slices.Sorted(maps.Keys(c.Lora.RankPattern)) {
+		l.Ranks = append(l.Ranks, lora.Override{Key: k, Value: float64(c.Lora.RankPattern[k])})
+	}
+	for _, k := range slices.Sorted(maps.Keys(c.Lora.AlphaPattern)) {
+		l.Alphas = append(l.Alphas, lora.Override{Key: k, Value: c.Lora.AlphaPattern[k]})
+	}
+	return l
+}
+
+// loraOf is the inverse of loraConfig.
+func loraOf(a *lora.Config) LoraConfig {
+	parts, rest := a.Exclude.Outside()
+	l := LoraConfig{
+		R:            a.Rank,
+		Alpha:        a.Alpha,
+		Dropout:      a.Dropout,
+		Targets:      Targets{List: a.Targets.List, Pattern: a.Targets.Regex},
+		Parts:        parts,
+		Exclude:      Targets{List: rest.List, Pattern: rest.Regex},
+		RankPattern:  map[string]int{},
+		AlphaPattern: map[string]float64{},
+		RSLora:       a.RSLoRA,
+		Layers:       a.LayersToTransform,
+	}
+	for _, o := range a.Ranks {
+		l.RankPattern[o.Key] = int(o.Value)
+	}
+	for _, o := range a.Alphas {
+		l.AlphaPattern[o.Key] = o.Value
+	}
+	return l
+}
+
+// wider adds to an error about targets that match nothing where they would match.
+func wider(c *Config, err error) error {
+	if err == nil || c.Mode != "lora" || len(c.Lora.Parts) == len(lora.Parts()) {
+		return err
+	}
+	all := *c
+	all.Lora.Parts = lora.Parts()
+	modules, open := backboneModules(c.Backbone)
+	if open != nil {
+		return err
+	}
+	if _, narrow := loraConfig(c).MatchModules(modules); narrow == nil {
+		return err // of something else
+	}
+	found, none := loraConfig(&all).MatchModules(modules)
+	if none != nil {
+		return err
+	}
+	return fmt.Errorf("%w\nlora.parts is %v; they match %s: name these parts, too, if they are meant", err, c.Lora.Parts, adapters(found))
+}
+
+func backboneModules(dir string) ([]lora.Module, error) {
+	b, err := model.DescribeBackbone(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	return lora.Modules(b.Weights), nil
+}
+
+// keepsBackbone refuses to go on from a scorer on a backbone with other weights than its own: adapter, head and rows were made
+// for these. (Where the scorer's own is not there any more, nothing can be compared.)
+func keepsBackbone(c *Config, own string) error {
+	if filepath.Clean(own) == filepath.Clean(c.Backbone) {
+		return nil
+	}
+	a, err := model.DescribeBackbone(own)
+	if err != nil {
+		return nil
+	}
+	defer a.Close()
+	b, err := model.DescribeBackbone(c.Backbone)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	if a.Weights.Absent() || b.Weights.Absent() {
+		return nil
+	}
+	x, errX := model.Fingerprint(own, a.Weights)
+	y, errY := model.Fingerprint(c.Backbone, b.Weights)
+	if err := errors.Join(errX, errY); err != nil || x == y {
+		return err
+	}
+	return fmt.Errorf("backbone: %s is not the backbone of the scorer of init, which is %s: leave the key out, or begin without init", c.Backbone, own)
+}
+
+// keepsAdapter compares the lora section with the adapter that init brings, which it trains further: they must select the same
+// layers with the same ranks and scales. Dropout is the run's own.
+func keepsAdapter(c *Config, a *lora.Adapter) error {
+	was := loraOf(a.Config)
+	was.Dropout = c.Lora.Dropout
+	x, errX := yaml.Marshal(was)
+	y, errY := yaml.Marshal(c.Lora)
+	if c.Mode == "lora" {
+		a.Config.Dropout = c.Lora.Dropout // the file says what was trained with
+	}
+	if errX == nil && errY == nil && string(x) == string(y) {
+		return nil
+	}
+	modules, err := backboneModules(c.Backbone)
+	if err != nil {
+		return err
+	}
+	l := loraConfig(c)
+	if err := l.Validate(); err != nil {
+		return fmt.Errorf("lora (with what the adapter of init brings): %w", err)
+	}
+	asked, err := a.Select(l, modules)
+	if err != nil {
+		return err
+	}
+	has := map[string]lora.Target{}
+	for _, t := range a.Targets {
+		has[t.Module] = t
+	}
+	differs := ""
+	for _, t := range asked {
+		h, ok := has[t.Module]
+		switch {
+		case !ok:
+			differs = t.Module + ", which it has not"
+		case h.Rank != t.Rank || h.Scale != t.Scale:
+			differs = fmt.Sprintf("%s with rank %d and scale %.4g; there it has rank %d and scale %.4g", t.Module, t.Rank, t.Scale, h.Rank, h.Scale)
+		}
+		delete(has, t.Module)
+		if differs != "" {
+			break
+		}
+	}
+	for _, module := range slices.Sorted(maps.Keys(has)) {
+		if differs == "" {
+			differs = "no " + module + ", which it has"
+		}
+	}
+	if differs == "" {
+		return nil
+	}
+	return fmt.Errorf("lora: the adapter of init (%s) has %s; the lora section asks for %s, among them %s: leave the section out, or begin without init",
+		c.Init, adapters(a.Targets), adapters(asked), differs)
+}
+
+// adapters describes some for people: how many, where, of which ranks.
+func adapters(targets []lora.Target) string {
+	count := map[string]int{}
+	ranks := map[int]bool{}
+	for _, t := range targets {
+		count[lora.Part(t.Module)]++
+		ranks[t.Rank] = true
+	}
+	var words []string
+	for _, r := range slices.Sorted(maps.Keys(ranks)) {
+		words = append(words, fmt.Sprint(r))
+	}
+	return fmt.Sprintf("%s, rank %s", counted(count, "adapter"), strings.Join(words, " and "))
+}
+
+// partNames are the parts of a model as people call them.
+var partNames = map[string]string{lora.Language: "the language model", lora.Vision: "vision", lora.Projector: "the projector"}
+
+// counted says "24 adapters in the language model, 0 in vision, 0 in the projector".
+func counted(count map[string]int, what string) string {
+	var words []string
+	for i, p := range lora.Parts() {
+		n := fmt.Sprint(count[p])
+		if i == 0 {
+			n += " " + what
+			if count[p] != 1 {
+				n += "s"
+			}
+		}
+		words = append(words, n+" in "+partNames[p])
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,237 @@
+package trainer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+
+	"assay/checkpoints"
+	"assay/data"
+	"assay/internal/workers"
+)
+
+// BadRowsFile lists the rows that a run could not use, one JSON object a line: those that it set aside (data.skip), and those that
+// ended it.
+const BadRowsFile = "bad-rows.jsonl"
+
+// BadRow is a row of a label table that cannot be used, and why.
+type BadRow struct {
+	Table  string `json:"table"` // path
+	Row    int    `json:"row"`   // from 1
+	ID     string `json:"id,omitempty"`
+	Reason string `json:"reason"`
+	Step   int64  `json:"step,omitempty"` // at which it was met; 0: before training
+}
+
+// String names row and reason. Most reasons of unreadable rows say themselves where the row stands.
+func (b BadRow) String() string {
+	if strings.HasPrefix(b.Reason, b.Table) {
+		return b.Reason
+	}
+	id := ""
+	if b.ID != "" {
+		id = fmt.Sprintf(" (id %s)", b.ID)
+	}
+	return fmt.Sprintf("%s, row %d: %s%s", b.Table, b.Row, b.Reason, id)
+}
+
+// BadRowsError says that more rows cannot be used than data.skip allows.
+type BadRowsError struct {
+	Rows []BadRow
+	Skip int // how many are allowed
+}
+
+func (e *BadRowsError) Error() string {
+	return fmt.Sprintf("the label tables: %d rows cannot be used, data.skip allows %d:\n  %s\nrepair or remove them, or let the run set them aside: data: {skip: %d}",
+		len(e.Rows), e.Skip, strings.Join(e.Problems(), "\n  "), len(e.Rows))
+}
+
+// Problems lists the rows.
+func (e *BadRowsError) Problems() []string {
+	out := make([]string, len(e.Rows))
+	for i, r := range e.Rows {
+		out[i] = r.String()
+	}
+	return out
+}
+
+// Inspector is a model that can tell beforehand whether it can use an example.
+type Inspector interface {
+	// Inspector returns a function that reads what a step would read of an example, its pictures to their last byte, and gives
+	// the step's error; the templates are left to it. It is safe for concurrent use, and looks at each file once.
+	Inspector() func(e *Example) error
+}
+
+// inspector looks at pictures, each distinct file once.
+type inspector struct {
+	mu    sync.Mutex
+	known map[string]func() error
+}
+
+// picture decodes a picture and says what is wrong with it.
+func (s *inspector) picture(m data.Image, base string) error {
+	look := func() error {
+		_, err := m.Open(base, data.Limits{})
+		return err
+	}
+	if len(m.Bytes) > 0 {
+		return look()
+	}
+	path := absolute(base, m.Path)
+	s.mu.Lock()
+	if s.known == nil {
+		s.known = map[string]func() error{}
+	}
+	once := s.known[path]
+	if once == nil {
+		once = sync.OnceValue(look)
+		s.known[path] = once
+	}
+	s.mu.Unlock()
+	return once()
+}
+
+// example looks at both pictures.
+func (s *inspector) example(e *Example) error {
+	if err := s.picture(e.Row.Source, e.Base); err != nil {
+		return fmt.Errorf("source: %w", err)
+	}
+	if err := s.picture(e.Row.Edit, e.Base); err != nil {
+		return fmt.Errorf("edit: %w", err)
+	}
+	return nil
+}
+
+// inspect looks at all rows that the run will use, on all cores, and marks those that cannot be used. (Examples that a program
+// makes are left alone.)
+func (r *run) inspect(ctx context.Context, bar func(what string, total int64, unit string) Progress) error {
+	model, ok := r.model.(Inspector)
+	var rows []*sampleRow
+	for _, part := range []Examples{r.data.Train, r.valid} {
+		if s, isTable := part.(*Samples); isTable {
+			n := s.Len()
+			if limit := r.config.Validate.Limit; part == r.valid && limit > 0 {
+				n = min(n, limit)
+			}
+			for i := range n {
+				if s.rows[i].bad == "" {
+					rows = append(rows, &s.rows[i])
+				}
+			}
+		}
+	}
+	for i := range r.aside {
+		if r.aside[i].bad == "" {
+			rows = append(rows, &r.aside[i])
+		}
+	}
+	if !ok || len(rows) == 0 {
+		return nil
+	}
+	look, shown := model.Inspector(), bar("checking rows", int64(len(rows)), "rows")
+	defer shown.Close()
+	return workers.Each(len(rows), runtime.GOMAXPROCS(0), func(i int) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		e, err := rows[i].example()
+		if err == nil {
+			err = look(&e)
+		}
+		if err != nil {
+			rows[i].bad = err.Error()
+		}
+		shown.Add(1, "")
+		return nil
+	})
+}
+
+// met finds which rows of a batch that failed are bad themselves, and sets them aside if the budget allows it. It returns nil if
+// the step may be tried again without them, and err or a BadRowsError otherwise.
+func (r *run) met(batch []Example, valid bool, err error) error {
+	model, ok := r.model.(Inspector)
+	part, isTable := r.data.Train.(*Samples)
+	if valid {
+		part, isTable = r.valid.(*Samples)
+	}
+	if !ok || !isTable {
+		return err
+	}
+	found, look := false, model.Inspector() // as things are now
+	for i := range batch {
+		row := &part.rows[batch[i].Index]
+		if row.bad != "" {
+			continue
+		}
+		e, why := row.example()
+		if why == nil {
+			why = look(&e)
+		}
+		if why != nil {
+			found, row.bad, row.step = true, why.Error(), r.state.Step+1
+		}
+	}
+	if !found {
+		return err
+	}
+	return also(r.allow(), r.saveBadRows())
+}
+
+// badRows lists what cannot be used: of the tables, and of the samples.
+func (r *run) badRows() []BadRow {
+	var out []BadRow
+	for _, b := range r.data.bad {
+		out = append(out, b.BadRow)
+	}
+	for _, row := range r.aside {
+		if !row.gone && row.bad != "" {
+			out = append(out, row.badRow())
+		}
+	}
+	for _, part := range []Examples{r.data.Train, r.valid} {
+		if s, ok := part.(*Samples); ok {
+			for i := range s.rows {
+				if row := &s.rows[i]; row.bad != "" && !row.gone {
+					out = append(out, row.badRow())
+				}
+			}
+		}
+	}
+	return out
+}
+
+// allow compares the rows that cannot be used with the budget.
+func (r *run) allow() error {
+	if bad := r.badRows(); len(bad) > r.config.Data.Skip {
+		return &BadRowsError{bad, r.config.Data.Skip}
+	}
+	return nil
+}
+
+// saveBadRows writes BadRowsFile, or removes it if there is nothing to list.
+func (r *run) saveBadRows() error {
+	path, bad := filepath.Join(r.config.Out, BadRowsFile), r.badRows()
+	if len(bad) == 0 {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	return checkpoints.WriteAtomic(path, func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetEscapeHTML(false)
+		for _, b := range bad {
+			if err := e.Encode(b); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

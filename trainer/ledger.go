@@ -1,0 +1,262 @@
+package trainer
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"assay/checkpoints"
+)
+
+// RowsFile is a run's list of its rows, in the order that its order of samples counts them in: one a line, as the JSON array [what
+// for, digest, group, table, row, twin, gone, id]. It is written when the run begins. A resumed run finds its rows again by it,
+// wherever they stand in the tables now.
+const RowsFile = "rows.jsonl"
+
+// ledgerRow is a line of RowsFile.
+type ledgerRow struct {
+	For    string // train, validation; aside: set aside when the run began, and for all of it
+	Digest string // of the content
+	Group  int    // rows of a group have the same number
+	Table  int    // number of the table
+	Row    int    // in it, from 0
+	Twin   int    // rows of the same content before this one
+	Gone   bool   // it was bad, and was removed from the tables
+	ID     string // if no other row has it
+}
+
+// fields are the elements of the array.
+func (l *ledgerRow) fields() []any {
+	return []any{&l.For, &l.Digest, &l.Group, &l.Table, &l.Row, &l.Twin, &l.Gone, &l.ID}
+}
+
+const (
+	forTrain      = "train"
+	forValidation = "validation"
+	forNothing    = "aside"
+)
+
+// key identifies a row: its id if it is the only one's, else its content.
+func (l *ledgerRow) key() string {
+	if l.ID != "" {
+		return "id " + l.ID
+	}
+	return fmt.Sprintf("content %s %d", l.Digest, l.Twin)
+}
+
+// ledgerOf describes rows; numbers are given to groups in the order of their first rows.
+func ledgerOf(what string, rows []sampleRow, groups map[string]int) []ledgerRow {
+	out := make([]ledgerRow, len(rows))
+	for i, r := range rows {
+		if _, ok := groups[r.group]; !ok {
+			groups[r.group] = len(groups)
+		}
+		out[i] = ledgerRow{For: what, ID: r.id, Digest: r.digest, Group: groups[r.group], Table: r.number, Row: r.index}
+	}
+	return out
+}
+
+// identify clears ids that several rows of the list share, and counts rows of the same content.
+func identify(rows []ledgerRow) {
+	count, twins := map[string]int{}, map[string]int{}
+	for i := range rows {
+		count[rows[i].ID]++
+	}
+	for i := range rows {
+		r := &rows[i]
+		if count[r.ID] > 1 {
+			r.ID = ""
+		}
+		r.Twin = twins[r.Digest]
+		twins[r.Digest]++
+	}
+}
+
+// writeLedger notes the rows of a run that begins.
+func (r *run) writeLedger() error {
+	train, ok := r.data.Train.(*Samples)
+	valid, okValid := r.valid.(*Samples)
+	if !ok || !okValid {
+		return nil
+	}
+	groups := map[string]int{}
+	rows := ledgerOf(forTrain, train.rows, groups)
+	rows = append(rows, ledgerOf(forValidation, valid.rows, groups)...)
+	rows = append(rows, ledgerOf(forNothing, r.aside, groups)...)
+	identify(rows)
+	for _, b := range r.data.bad { // could not be read: known by place only
+		rows = append(rows, ledgerRow{For: forNothing, Table: b.number, Row: b.Row - 1})
+	}
+	return writeRows(r.config.Out, rows)
+}
+
+func writeRows(out string, rows []ledgerRow) error {
+	return checkpoints.WriteAtomic(filepath.Join(out, RowsFile), func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		for i := range rows {
+			if err := e.Encode(rows[i].fields()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// readLedger reads RowsFile; nil if there is none.
+func readLedger(out string) ([]ledgerRow, error) {
+	f, err := os.Open(filepath.Join(out, RowsFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var rows []ledgerRow
+	d := json.NewDecoder(bufio.NewReaderSize(f, 1<<20))
+	for {
+		var r ledgerRow
+		var values []json.RawMessage
+		err := d.Decode(&values)
+		if err == io.EOF {
+			return rows, nil
+		}
+		fields := r.fields()
+		if err == nil && len(values) != len(fields) {
+			err = fmt.Errorf("line %d has %d values, want %d", len(rows)+1, len(values), len(fields))
+		}
+		for i := 0; i < len(fields) && err == nil; i++ {
+			err = json.Unmarshal(values[i], fields[i])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w (begin anew with --fresh)", f.Name(), err)
+		}
+		rows = append(rows, r)
+	}
+}
+
+// wasBad reads which rows the run had met as bad, by id and by place.
+func wasBad(out string) (map[string]bool, error) {
+	known := map[string]bool{}
+	f, err := os.Open(filepath.Join(out, BadRowsFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return known, nil
+	} else if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	for d := json.NewDecoder(f); ; {
+		var b BadRow
+		if err := d.Decode(&b); err == io.EOF {
+			return known, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Name(), err)
+		}
+		if b.ID != "" {
+			known["id "+b.ID] = true
+		}
+		known[place(filepath.Base(b.Table), b.Row-1)] = true
+	}
+}
+
+func place(table string, row int) string { return fmt.Sprintf("row %d of %s", row+1, table) }
+
+// arrange puts the rows of the tables into the order in which the run began, and lists what makes this another run. A row is the
+// same wherever it stands, in whatever format. What a repair may do: change or remove rows that were noted as bad. A row that
+// was good must be there with the same content, and there must be no new ones.
+func (r *run) arrange(ledger []ledgerRow) (diff []string, err error) {
+	train, ok := r.data.Train.(*Samples)
+	valid, okValid := r.valid.(*Samples)
+	if !ok || !okValid {
+		return nil, nil
+	}
+	bad, err := wasBad(r.config.Out)
+	if err != nil {
+		return nil, err
+	}
+	all := append(append([]sampleRow{}, train.rows...), valid.rows...)
+	now := ledgerOf("", all, map[string]int{})
+	identify(now)
+	at, byPlace := map[string]int{}, map[string]int{}
+	for i := range now {
+		at[now[i].key()] = i
+		at[(&ledgerRow{Digest: now[i].Digest, Twin: now[i].Twin}).key()] = i // an id may have become the only one's
+		byPlace[place(all[i].tableName(), all[i].index)] = i
+	}
+	unread := map[string]unreadRow{}
+	for _, b := range r.data.bad {
+		unread[place(filepath.Base(b.Table), b.Row-1)] = b
+	}
+	found, used := make([]int, len(ledger)), make([]bool, len(all))
+	for k := range ledger {
+		i, ok := at[ledger[k].key()]
+		if ok = ok && !used[i]; !ok {
+			i = -1
+		} else {
+			used[i] = true
+		}
+		found[k] = i
+	}
+	newTrain, newValid := &Samples{}, &Samples{}
+	var newAside []sampleRow
+	for k := range ledger {
+		l := &ledger[k]
+		where := place(r.tableName(l), l.Row)
+		known := l.For == forNothing || l.Gone || bad[where] || bad["id "+l.ID]
+		i := found[k]
+		if here, ok := byPlace[where]; i < 0 && known && ok && !used[here] { // repaired so that even its name is another
+			i, used[here] = here, true
+		}
+		row := sampleRow{gone: true, id: l.ID, index: l.Row, bad: "it is not in the tables any more"}
+		switch b, here := unread[where]; {
+		case i >= 0 && (known || now[i].Digest == l.Digest):
+			row = all[i]
+			r.moved = r.moved || now[i].Digest != l.Digest || now[i].Row != l.Row || now[i].Table != l.Table || l.Gone
+			l.Digest, l.Twin, l.Row, l.Table, l.Gone = now[i].Digest, now[i].Twin, now[i].Row, now[i].Table, false
+		case i >= 0:
+			diff = append(diff, fmt.Sprintf("data: %s changed: %s", l.name(), where))
+		case here: // counted among the tables' bad rows
+			row.bad = b.Reason
+		case known:
+			r.moved = r.moved || !l.Gone
+			l.Gone = true
+		default:
+			diff = append(diff, fmt.Sprintf("data: %s is not there any more: %s", l.name(), where))
+		}
+		row.group = fmt.Sprint(l.Group)
+		switch l.For {
+		case forTrain:
+			newTrain.rows = append(newTrain.rows, row)
+		case forValidation:
+			newValid.rows = append(newValid.rows, row)
+		default:
+			newAside = append(newAside, row)
+		}
+	}
+	for i := range all {
+		if !used[i] {
+			diff = append(diff, fmt.Sprintf("data: %s is new: %s", now[i].name(), place(all[i].tableName(), all[i].index)))
+		}
+	}
+	if len(diff) == 0 {
+		r.data.Train, r.valid, r.aside = newTrain, newValid, newAside
+	}
+	return diff, nil
+}
+
+func (l *ledgerRow) name() string {
+	if l.ID != "" {
+		return "row " + l.ID
+	}
+	return "a row without an id of its own"
+}
+
+func (r *run) tableName(l *ledgerRow) string {
+	if l.Table < len(r.data.tables) {
+		return filepath.Base(r.data.tables[l.Table].Path())
+	}
+	return "a table that is not named any more"
+}

@@ -1,0 +1,154 @@
+package trainer
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"assay/checkpoints"
+	"assay/lora"
+)
+
+// PlanFile is where a run says what it trains, and on what: its Trained, and what auto came to.
+const PlanFile = "plan.json"
+
+// Trained says what a run trains. It is counted from the parameters that the optimizer is given, which follow from the
+// configuration, the backbone and init: nothing else keeps a list.
+type Trained struct {
+	Adapters   map[string]int `json:"adapters"`             // linear layers with an adapter, by part: language, vision, projector
+	Backbone   map[string]int `json:"backbone,omitempty"`   // tensors of the backbone itself, by part
+	Head       int64          `json:"head"`                 // parameters of the head
+	TokenRows  int            `json:"token_rows"`           // rows of the score token: of the embedding table, of the output layer
+	Parameters int64          `json:"parameters"`           // of all
+	Digest     string         `json:"digest"`               // of the tensors' names and shapes
+	Modules    []string       `json:"modules,omitempty"`    // layers with an adapter
+	Departures []string       `json:"departures,omitempty"` // settings of init that the run changes
+}
+
+// trainedTensor is a tensor that is trained, by its name in the scorer directory or the checkpoint.
+type trainedTensor struct {
+	name  string
+	shape []int64
+}
+
+func trainedOf(tensors []trainedTensor) Trained {
+	t := Trained{Adapters: map[string]int{}}
+	for _, p := range lora.Parts() {
+		t.Adapters[p] = 0
+	}
+	slices.SortFunc(tensors, func(a, b trainedTensor) int { return strings.Compare(a.name, b.name) })
+	h := sha256.New()
+	for _, x := range tensors {
+		fmt.Fprintln(h, x.name, x.shape)
+		size := int64(1)
+		for _, d := range x.shape {
+			size *= d
+		}
+		t.Parameters += size
+		module, adapted := lora.ModuleOf(x.name)
+		switch {
+		case adapted && strings.Contains(x.name, ".lora_A."):
+			t.Adapters[lora.Part(module)]++
+			t.Modules = append(t.Modules, module)
+		case adapted:
+		case strings.HasPrefix(x.name, "score_token."):
+			t.TokenRows++
+		case headTensor(x.name):
+			t.Head += size
+		default:
+			if t.Backbone == nil {
+				t.Backbone = map[string]int{}
+			}
+			t.Backbone[lora.Part(lora.Canonical(x.name))]++
+		}
+	}
+	t.Digest = hex.EncodeToString(h.Sum(nil))[:24]
+	return t
+}
+
+// headTensor recognises layers.N.weight and layers.N.bias.
+func headTensor(name string) bool {
+	parts := strings.Split(name, ".")
+	return len(parts) == 3 && parts[0] == "layers" && (parts[2] == "weight" || parts[2] == "bias")
+}
+
+// String is what train prints: "24 adapters in the language model, 0 in vision, 0 in the projector; head; 2 token rows".
+func (t Trained) String() string {
+	words := []string{counted(t.Adapters, "adapter")}
+	if t.Backbone != nil {
+		words = []string{counted(t.Backbone, "tensor")}
+	}
+	if t.Head > 0 {
+		words = append(words, "head")
+	}
+	words = append(words, fmt.Sprintf("%d token rows", t.TokenRows))
+	return fmt.Sprintf("%s; %d parameters", strings.Join(words, "; "), t.Parameters)
+}
+
+// Shaper is a model whose parameters may have no values yet: those of a plan.
+type Shaper interface{ Shapes() map[string][]int64 }
+
+// describeModel counts what a model trains.
+func describeModel(m Model) Trained {
+	var known map[string][]int64
+	if s, ok := m.(Shaper); ok {
+		known = s.Shapes()
+	}
+	params := m.Params()
+	tensors := make([]trainedTensor, len(params))
+	for i, p := range params {
+		shape, ok := known[p.Name]
+		if !ok {
+			for _, d := range p.Value.Shape() {
+				shape = append(shape, int64(d))
+			}
+		}
+		tensors[i] = trainedTensor{p.Name, shape}
+	}
+	return trainedOf(tensors)
+}
+
+// trainedIn reads from a checkpoint of a run what that trained.
+func trainedIn(dir string) (Trained, error) {
+	f, err := checkpoints.OpenFile(filepath.Join(dir, tensorFile))
+	if err != nil {
+		return Trained{}, err
+	}
+	defer f.Close()
+	var tensors []trainedTensor
+	for _, name := range f.Names() {
+		if short, ok := strings.CutPrefix(name, "parameter/"); ok {
+			info, _ := f.Info(name)
+			tensors = append(tensors, trainedTensor{short, info.Shape})
+		}
+	}
+	return trainedOf(tensors), nil
+}
+
+// resolved is what a run's plan.json holds.
+type resolved struct {
+	Trains     Trained           `json:"trains"`
+	MicroBatch int               `json:"micro_batch"`
+	Auto       map[string]string `json:"auto,omitempty"` // what auto came to: device, dtype
+}
+
+// Resolver is a model that knows what its configuration's auto came to, by key.
+type Resolver interface{ Resolved() map[string]string }
+
+// writePlan puts plan.json into the run directory.
+func (r *run) writePlan() error {
+	p := resolved{Trains: r.trains, MicroBatch: r.state.MicroBatch}
+	if m, ok := r.model.(Resolver); ok {
+		p.Auto = m.Resolved()
+	}
+	return checkpoints.WriteAtomic(filepath.Join(r.config.Out, PlanFile), func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(p)
+	})
+}
