@@ -2,6 +2,7 @@ package data
 
 import (
 	"encoding/json"
+	"math"
 	"reflect"
 	"slices"
 
@@ -138,8 +139,8 @@ func (k Kind) scalar(v any) (parquet.Value, error) {
 		}
 		return null, &kindError{"true or false", v}
 	}
-	x, err := Number(v)
-	if err != nil || x == nil {
+	x, err := AnyNumber(v)
+	if err != nil || x == nil || k == KindInteger && math.IsNaN(*x) {
 		return null, err
 	}
 	if k == KindNumber {

@@ -52,8 +52,9 @@ func openParquet(f *os.File) (*parquetTable, error) {
 	if err != nil {
 		return nil, fmt.Errorf("damaged Parquet file: %w", err)
 	}
+	halves := halfFloats(t.data.Metadata().Schema)
 	for _, c := range t.data.Root().Columns() {
-		t.shape = append(t.shape, newShape(c))
+		t.shape = append(t.shape, newShape(c, halves))
 	}
 	for i, g := range t.data.RowGroups() {
 		if n := g.NumRows(); n < 0 || n > t.data.NumRows() {

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go"
@@ -102,7 +104,10 @@ func (r *Record) UnmarshalJSON(raw []byte) error {
 		if err := d.Decode(&value); err != nil {
 			return err
 		}
-		r.Set(name.(string), value)
+		r.Fields = append(r.Fields, Field{name.(string), value})
+	}
+	if name, twice := repeated(r.names()); twice {
+		return fmt.Errorf("two values of %q in one object", name)
 	}
 	return nil
 }
@@ -119,7 +124,33 @@ func unwrap(v any) (any, error) {
 		return r, err
 	}
 	err := json.Unmarshal(raw, &v)
+	if s, ok := v.(string); ok && strings.ContainsRune(s, utf8.RuneError) && !bytes.ContainsRune(raw, utf8.RuneError) &&
+		!bytes.Contains(bytes.ToLower(raw), []byte(`\ufffd`)) {
+		return v, errors.New("half a surrogate pair: \\ud800 to \\udfff mean nothing alone")
+	}
 	return v, err
+}
+
+// IsNull tells that a value is null, empty text, or a picture without path and bytes.
+func IsNull(v any) bool {
+	v, err := unwrap(v)
+	if err != nil {
+		return false
+	}
+	switch v := v.(type) {
+	case nil:
+		return true
+	case string:
+		return v == ""
+	case []byte:
+		return len(v) == 0
+	case Image:
+		return v.IsZero()
+	case Record:
+		m, err := ToImage(v)
+		return err == nil && m.IsZero()
+	}
+	return false
 }
 
 // Text returns a value as text: "" for null, numbers as they are written.
@@ -135,6 +166,9 @@ func Text(v any) (string, error) {
 	case nil:
 		return "", nil
 	case string:
+		if !utf8.ValidString(v) { // columns of text may hold anything
+			return "", fmt.Errorf("want UTF-8, have %.20q", v)
+		}
 		return v, nil
 	case []byte:
 		if utf8.Valid(v) {
@@ -150,6 +184,24 @@ func Text(v any) (string, error) {
 
 // Number returns a value as a number: nil for null, NaN and empty text; text is parsed.
 func Number(v any) (*float64, error) {
+	x, err := AnyNumber(v)
+	if x != nil && math.IsNaN(*x) {
+		x = nil
+	}
+	return x, err
+}
+
+// Finite returns a value as a number: nil for null and empty text. NaN and infinities are errors.
+func Finite(v any) (*float64, error) {
+	x, err := AnyNumber(v)
+	if err == nil && x != nil && (math.IsNaN(*x) || math.IsInf(*x, 0)) {
+		return nil, fmt.Errorf("want a finite number, have %v", *x)
+	}
+	return x, err
+}
+
+// AnyNumber returns a value as a number, NaN and infinities too: nil for null and empty text.
+func AnyNumber(v any) (*float64, error) {
 	v, err := unwrap(v)
 	if err != nil {
 		return nil, err
@@ -171,9 +223,6 @@ func Number(v any) (*float64, error) {
 		}
 	default:
 		return nil, fmt.Errorf("want a number, have %s", kindOf(v))
-	}
-	if math.IsNaN(x) {
-		return nil, nil
 	}
 	return &x, nil
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 )
 
@@ -18,11 +20,12 @@ type Row struct {
 	Label       *float64 // 0 (failed) to 1 (done); nil: not labelled
 	Why         string   // the rule that gave the label
 	Method      string   // the editor that made Edit
-	ClipD       *float64 // similarities; nil: not known
+	ClipD       *float64 // similarities; nil: not known, or not defined. NaN is written: not defined
 	ClipI       *float64
 	DinoI       *float64
 	Split       string // train, validation, ...
 	Dataset     string
+	Profile     string // of the definitions, encoders and rules that gave label and similarities: name/version
 }
 
 // Image is a picture in a table: a path, relative to the table's folder, or the bytes of a picture file, or both (then
@@ -42,6 +45,19 @@ func (m Image) Open(folder string, l Limits) (*Picture, error) {
 		return nil, err
 	}
 	return m.Decode(folder, raw, l)
+}
+
+// Head returns the first bytes of the picture's file, at most n.
+func (m Image) Head(n int) ([]byte, error) {
+	if len(m.Bytes) > 0 {
+		return m.Bytes[:min(n, len(m.Bytes))], nil
+	}
+	f, err := os.Open(m.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, int64(n)))
 }
 
 func (m Image) name() string {
@@ -77,12 +93,13 @@ var LabelColumns = []Column{
 	{"id", KindText}, {"group", KindText}, {"source", KindImage}, {"edit", KindImage}, {"target", KindImage},
 	{"instruction", KindText}, {"label", KindNumber}, {"why", KindText}, {"method", KindText}, {"clip_d", KindNumber},
 	{"clip_i", KindNumber}, {"dino_i", KindNumber}, {"split", KindText}, {"dataset", KindText},
+	{"profile", KindText},
 }
 
 // pointers are the row's fields in the order of LabelColumns.
 func (r *Row) pointers() []any {
 	return []any{&r.ID, &r.Group, &r.Source, &r.Edit, &r.Target, &r.Instruction, &r.Label, &r.Why, &r.Method, &r.ClipD,
-		&r.ClipI, &r.DinoI, &r.Split, &r.Dataset}
+		&r.ClipI, &r.DinoI, &r.Split, &r.Dataset, &r.Profile}
 }
 
 // Record returns the row with all columns of the label table.
@@ -128,8 +145,8 @@ func rowOf(rec *Record, names map[string]string, required, only []string) (Row, 
 		case *Image:
 			*p, err = ToImage(v)
 		case **float64:
-			if *p, err = Number(v); err == nil && *p == nil && LabelColumns[i].Name == "label" {
-				err = notNaN(v)
+			if *p, err = Number(v); err == nil && LabelColumns[i].Name == "label" {
+				*p, err = Finite(v)
 			}
 		}
 		if err != nil {
@@ -155,15 +172,6 @@ func rowOf(rec *Record, names map[string]string, required, only []string) (Row, 
 	return r, nil
 }
 
-// notNaN refuses a label that is not a number: a missing one is null, or empty text.
-func notNaN(v any) error {
-	v, err := unwrap(v)
-	if err != nil || v == nil || v == "" {
-		return err
-	}
-	return fmt.Errorf("the label is NaN: give a number, or nothing where there is none")
-}
-
 // MissingColumnError says that a table, or a row of it, lacks a column of the label table.
 type MissingColumnError struct {
 	Column string   // of the label table
@@ -172,7 +180,7 @@ type MissingColumnError struct {
 }
 
 func (e *MissingColumnError) Error() string {
-	return fmt.Sprintf("no column %q, only %s", e.Name, list(e.Have))
+	return NoColumn(e.Name, e.Have).Error()
 }
 
 func (r *Record) names() []string {

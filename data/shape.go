@@ -1,8 +1,14 @@
 package data
 
 import (
+	"encoding/binary"
+	"math"
+	"math/big"
+
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
+
+	"assay/onnx"
 )
 
 // shape is one column of a Parquet schema, with the leaf columns below it: what is needed to put a value together out of
@@ -11,16 +17,19 @@ type shape struct {
 	name        string
 	column      *parquet.Column
 	first, last int // leaf columns [first, last)
+	half        bool
 	children    []*shape
 }
 
-func newShape(c *parquet.Column) *shape {
+// newShape builds the shape of a column; halves are the leaf columns of half floats.
+func newShape(c *parquet.Column, halves map[int]bool) *shape {
 	s := &shape{name: c.Name(), column: c}
 	for _, child := range c.Columns() {
-		s.children = append(s.children, newShape(child))
+		s.children = append(s.children, newShape(child, halves))
 	}
 	if c.Leaf() {
 		s.first, s.last = c.Index(), c.Index()+1
+		s.half = halves[c.Index()]
 	} else if len(s.children) > 0 {
 		s.first, s.last = s.children[0].first, s.children[len(s.children)-1].last
 	}
@@ -94,18 +103,23 @@ func (s *shape) scalar(v parquet.Value) any {
 	case parquet.Boolean:
 		return v.Boolean()
 	case parquet.Int32:
-		return int64(v.Int32())
+		return s.integer(int64(v.Int32()), uint64(uint32(v.Int32())))
 	case parquet.Int64:
-		return v.Int64()
+		return s.integer(v.Int64(), uint64(v.Int64()))
 	case parquet.Float:
 		return float64(v.Float())
 	case parquet.Double:
 		return v.Double()
 	case parquet.ByteArray, parquet.FixedLenByteArray:
+		if raw := v.ByteArray(); s.half && len(raw) == 2 {
+			return float64(onnx.Float16Value(binary.LittleEndian.Uint16(raw)))
+		}
 		if t := s.column.Type().LogicalType(); t != nil {
-			switch t.Value.(type) {
+			switch kind := t.Value.(type) {
 			case *format.StringType, *format.JsonType, *format.EnumType:
 				return string(v.ByteArray())
+			case *format.DecimalType:
+				return decimal(twosComplement(v.ByteArray()), kind.Scale)
 			}
 		}
 		return v.ByteArray()
@@ -114,4 +128,53 @@ func (s *shape) scalar(v parquet.Value) any {
 		return nil
 	}
 	return v.String()
+}
+
+// integer gives the value that the logical type makes of an integer, whose bits without a sign are given too.
+func (s *shape) integer(x int64, bits uint64) any {
+	if t := s.column.Type().LogicalType(); t != nil {
+		switch kind := t.Value.(type) {
+		case *format.DecimalType:
+			return decimal(big.NewInt(x), kind.Scale)
+		case *format.IntType:
+			if !kind.IsSigned && bits > math.MaxInt64 {
+				return float64(bits)
+			} else if !kind.IsSigned {
+				return int64(bits)
+			}
+		}
+	}
+	return x
+}
+
+// decimal is x / 10^scale, correctly rounded.
+func decimal(x *big.Int, scale int32) float64 {
+	power := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(min(max(scale, 0), 100))), nil)
+	f, _ := new(big.Rat).SetFrac(x, power).Float64()
+	return f
+}
+
+// twosComplement reads a big-endian integer.
+func twosComplement(raw []byte) *big.Int {
+	x := new(big.Int).SetBytes(raw)
+	if len(raw) > 0 && raw[0] >= 0x80 {
+		x.Sub(x, new(big.Int).Lsh(big.NewInt(1), uint(8*len(raw))))
+	}
+	return x
+}
+
+// halfFloats finds the leaf columns of half floats. The library knows the type in a file's schema, but not in its columns.
+func halfFloats(schema []format.SchemaElement) map[int]bool {
+	halves := map[int]bool{}
+	leaf := 0
+	for _, e := range schema {
+		if !e.Type.Valid { // a group
+			continue
+		}
+		if _, half := e.LogicalType.Value.(*format.Float16Type); half {
+			halves[leaf] = true
+		}
+		leaf++
+	}
+	return halves
 }

@@ -2,6 +2,7 @@ package data
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -17,7 +18,7 @@ type Format int
 const (
 	FormatJSONL   Format = iota // one object a line; when reading also an array of objects
 	FormatParquet               // written with zstd and row groups of at most 32 MiB
-	FormatCSV                   // read only; the first line names the columns
+	FormatCSV                   // read only, like TSV; the first line names the columns
 )
 
 // FormatOf tells the format to write from a file's name.
@@ -65,7 +66,7 @@ func WithRequired(columns ...string) Option { return func(t *Table) { t.required
 // WithOnly leaves all columns of the label table but these alone: whatever stands there is no error, and not in the rows.
 func WithOnly(columns ...string) Option { return func(t *Table) { t.only = columns } }
 
-// OpenTable opens a Parquet, JSONL, JSON or CSV file; the content decides between them, the name only for CSV. Errors
+// OpenTable opens a Parquet, JSONL, JSON, CSV or TSV file; the content decides between them, the name only for CSV and TSV. Errors
 // name the file, and the column of the label table that it lacks.
 func OpenTable(path string, options ...Option) (*Table, error) {
 	t := &Table{path: path, required: []string{"source", "edit", "instruction"}}
@@ -95,24 +96,35 @@ func OpenTable(path string, options ...Option) (*Table, error) {
 	return t, nil
 }
 
+// delimiters of text tables by the end of their names.
+var delimiters = map[string]byte{".csv": ',', ".tsv": '\t', ".tab": '\t'}
+
 func openSource(f *os.File) (source, error) {
 	head := make([]byte, 512)
 	n, err := io.ReadFull(f, head)
 	if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF {
 		return nil, err
 	}
-	head = bytes.TrimLeft(head[:n], "\ufeff \t\r\n")
+	head = head[:n]
+	if name := utf16(head); name != "" {
+		return nil, fmt.Errorf("is %s: save it as UTF-8", name)
+	}
+	delimiter := delimiters[strings.ToLower(filepath.Ext(f.Name()))]
+	head = bytes.TrimLeft(head, "\ufeff \t\r\n")
 	switch {
 	case bytes.HasPrefix(head, []byte("PAR1")):
 		return openParquet(f)
-	case strings.EqualFold(filepath.Ext(f.Name()), ".csv"):
-		return openText(f, csvRows, true)
+	case delimiter != 0:
+		d := delimited{delimiter}
+		return openText(f, d.rows, &d)
 	case bytes.HasPrefix(head, []byte("[")):
-		return openText(f, arrayRows, false)
+		return openText(f, arrayRows, nil)
 	case len(head) == 0 || head[0] == '{':
-		return openText(f, lineRows, false)
+		return openText(f, lineRows, nil)
+	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
+		return nil, errors.New("is packed with gzip: unpack it")
 	}
-	return nil, fmt.Errorf("not a table: want Parquet, JSON lines, a JSON array or .csv (it begins with %.12q)", head)
+	return nil, fmt.Errorf("not a table: want Parquet, JSON lines, a JSON array, .csv or .tsv (it begins with %.12q)", head)
 }
 
 // check looks for the required columns where the file has the same ones in every row.
@@ -120,6 +132,9 @@ func (t *Table) check() error {
 	have := t.source.columns()
 	if have == nil {
 		return nil
+	}
+	if name, twice := repeated(have); twice {
+		return fmt.Errorf("two columns %q: rename one", name)
 	}
 	for _, column := range t.required {
 		name := column
@@ -131,6 +146,31 @@ func (t *Table) check() error {
 		}
 	}
 	return nil
+}
+
+// repeated returns the first name that stands twice.
+func repeated(names []string) (string, bool) {
+	seen := map[string]bool{}
+	for _, n := range names {
+		if seen[n] {
+			return n, true
+		}
+		seen[n] = true
+	}
+	return "", false
+}
+
+// NoColumn says that a table lacks a column, and which ones it has.
+func NoColumn(name string, have []string) error {
+	return fmt.Errorf("no column %q, only %s%s", name, list(have), separator(have))
+}
+
+// separator guesses why a text table has a single column.
+func separator(names []string) string {
+	if len(names) == 1 && strings.ContainsAny(names[0], ";\t|") {
+		return " (want commas between the columns, or tabs in a .tsv file)"
+	}
+	return ""
 }
 
 func list(names []string) string {
@@ -148,6 +188,17 @@ func (t *Table) Folder() string { return filepath.Dir(t.path) }
 
 // Len is the number of rows.
 func (t *Table) Len() int { return t.source.len() }
+
+// Columns are the names of the columns; nil if every record has its own, as in JSON.
+func (t *Table) Columns() []string { return t.source.columns() }
+
+// Line is the line of a text file on which row i, from 0, begins; 0: it has no lines.
+func (t *Table) Line(i int) int {
+	if text, ok := t.source.(*textTable); ok && i >= 0 && i < text.len() {
+		return int(text.rows[i].line)
+	}
+	return 0
+}
 
 // Close closes the file.
 func (t *Table) Close() error { return t.source.Close() }

@@ -3,19 +3,20 @@ package data
 import (
 	"bufio"
 	"bytes"
-	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
 )
 
-// textTable is a JSONL, JSON or CSV file and where its rows lie in it.
+// textTable is a JSONL, JSON, CSV or TSV file and where its rows lie in it.
 type textTable struct {
 	file   *os.File
 	rows   []span
-	header []string // of CSV
+	format *delimited // nil: JSON
+	header []string   // of CSV
 }
 
 // span is where one row lies.
@@ -25,53 +26,58 @@ type span struct {
 	line   int32 // from 1; 0: not known
 }
 
-// A rowFinder calls found for the rows of a text file, one after the other. The first row of a CSV file is its header.
-type rowFinder func(r io.Reader, found func(start, end int64, line int)) error
+// A rowFinder calls found for the rows of a text file, one after the other, with their bytes, which it may reuse. The first
+// row of a CSV file is its header.
+type rowFinder func(r io.Reader, found func(raw []byte, start int64, line int) error) error
 
-func openText(f *os.File, find rowFinder, named bool) (*textTable, error) {
-	t := &textTable{file: f}
-	var tooLong error
-	_, err := f.Seek(0, io.SeekStart)
-	if err == nil {
-		err = find(f, func(start, end int64, line int) {
-			if end-start > math.MaxInt32 && tooLong == nil {
-				tooLong = fmt.Errorf("line %d: longer than 2 GiB", line)
-			}
-			t.rows = append(t.rows, span{start, int32(end - start), int32(line)})
-		})
+// openText finds the rows of a file and checks that they are text. format is nil for JSON.
+func openText(f *os.File, find rowFinder, format *delimited) (*textTable, error) {
+	t := &textTable{file: f, format: format}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, err
 	}
-	if err == nil {
-		err = tooLong
-	}
-	if err != nil || !named {
+	err := find(f, func(raw []byte, start int64, line int) error {
+		at := fmt.Sprintf("line %d", line)
+		if line == 0 {
+			at = fmt.Sprintf("row %d", len(t.rows)+1)
+		}
+		if len(raw) > math.MaxInt32 {
+			return fmt.Errorf("%s: longer than 2 GiB", at)
+		}
+		if err := checkText(raw); err != nil {
+			return fmt.Errorf("%s: %w", at, err)
+		}
+		t.rows = append(t.rows, span{start, int32(len(raw)), int32(line)})
+		return nil
+	})
+	if err != nil || format == nil {
 		return t, err
 	}
 	if len(t.rows) == 0 {
-		return nil, fmt.Errorf("empty, want a line with the columns' names")
+		return nil, errors.New("empty, want a line with the columns' names")
 	}
 	if t.header, err = t.fields(t.rows[0]); err == nil {
-		t.header[0] = string(bytes.TrimPrefix([]byte(t.header[0]), []byte("\ufeff")))
 		t.rows = t.rows[1:]
 	}
 	return t, err
 }
 
 // lineRows finds the lines that are not blank.
-func lineRows(r io.Reader, found func(start, end int64, line int)) error {
+func lineRows(r io.Reader, found func(raw []byte, start int64, line int) error) error {
 	b := bufio.NewReaderSize(r, 1<<16)
-	var start, at int64
-	blank, line := true, 1
-	for {
+	var row []byte
+	var start int64
+	for line := 1; ; line++ {
 		part, err := b.ReadSlice('\n')
-		if len(bytes.TrimSpace(bytes.TrimPrefix(part, []byte("\ufeff")))) > 0 {
-			blank = false
+		row = append(row[:0], part...)
+		for err == bufio.ErrBufferFull {
+			part, err = b.ReadSlice('\n')
+			row = append(row, part...)
 		}
-		at += int64(len(part))
-		if err == bufio.ErrBufferFull {
-			continue
-		}
-		if !blank {
-			found(start, at, line)
+		if len(bytes.TrimSpace(bytes.TrimPrefix(row, bom))) > 0 {
+			if err := found(row, start, line); err != nil {
+				return err
+			}
 		}
 		if err == io.EOF {
 			return nil
@@ -79,49 +85,52 @@ func lineRows(r io.Reader, found func(start, end int64, line int)) error {
 		if err != nil {
 			return err
 		}
-		start, blank = at, true
-		line++
+		start += int64(len(row))
 	}
 }
 
 // arrayRows finds the elements of a JSON array.
-func arrayRows(r io.Reader, found func(start, end int64, line int)) error {
-	d := json.NewDecoder(r)
+func arrayRows(r io.Reader, found func(raw []byte, start int64, line int) error) error {
+	in := bufio.NewReader(r)
+	skipped := 0
+	if head, err := in.Peek(len(bom)); err == nil && bytes.Equal(head, bom) {
+		skipped, _ = in.Discard(len(bom)) // peeked
+	}
+	d := json.NewDecoder(in)
 	if _, err := d.Token(); err != nil {
 		return err
 	}
 	for n := 1; d.More(); n++ {
 		var row json.RawMessage
 		if err := d.Decode(&row); err != nil {
-			return fmt.Errorf("row %d: %w", n, err)
+			return fmt.Errorf("row %d: %w", n, jsonError(err))
 		}
-		found(d.InputOffset()-int64(len(row)), d.InputOffset(), 0)
-	}
-	_, err := d.Token()
-	return err
-}
-
-func csvRows(r io.Reader, found func(start, end int64, line int)) error {
-	c := csv.NewReader(r)
-	c.FieldsPerRecord, c.ReuseRecord = -1, true
-	for {
-		start := c.InputOffset()
-		_, err := c.Read()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
+		if err := found(row, int64(skipped)+d.InputOffset()-int64(len(row)), 0); err != nil {
 			return err
 		}
-		line, _ := c.FieldPos(0)
-		found(start, c.InputOffset(), line)
 	}
+	if _, err := d.Token(); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("something follows the array")
+	}
+	return nil
+}
+
+// jsonError says what Python's json writes and JSON has not.
+func jsonError(err error) error {
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) && (bytes.Contains([]byte(err.Error()), []byte("'N'")) || bytes.Contains([]byte(err.Error()), []byte("'I'"))) {
+		return fmt.Errorf("%w: NaN and Infinity are no JSON: write null", err)
+	}
+	return err
 }
 
 func (t *textTable) bytes(s span) ([]byte, error) {
 	raw := make([]byte, s.length)
 	_, err := t.file.ReadAt(raw, s.start)
-	return bytes.TrimPrefix(raw, []byte("\ufeff")), err
+	return bytes.TrimPrefix(raw, bom), err
 }
 
 func (t *textTable) fields(s span) ([]string, error) {
@@ -129,15 +138,15 @@ func (t *textTable) fields(s span) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return csv.NewReader(bytes.NewReader(raw)).Read()
+	return t.format.fields(raw), nil
 }
 
 func (t *textTable) read(i int) (Record, error) {
 	var rec Record
-	if t.header == nil {
+	if t.format == nil {
 		raw, err := t.bytes(t.rows[i])
 		if err == nil {
-			err = json.Unmarshal(raw, &rec)
+			err = jsonError(json.Unmarshal(raw, &rec))
 		}
 		return rec, err
 	}

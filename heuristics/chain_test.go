@@ -48,7 +48,7 @@ func TestChainLabel(t *testing.T) {
 }
 
 func TestAllTurns(t *testing.T) {
-	c := paper().Chains
+	c := Profiles[ProfilePaper].Chains
 	turns, err := c.Turns(1, "a", 6)
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestAllTurns(t *testing.T) {
 }
 
 func TestShuffledAndForeignTurns(t *testing.T) {
-	c := released().Chains
+	c := Profiles[ProfileReleased].Chains
 	turns, err := c.Turns(1, "a", 6)
 	if err != nil {
 		t.Fatal(err)

@@ -39,44 +39,29 @@ type Chains struct {
 	OverEditedLabel float64 `yaml:"over_edited_label"`
 }
 
-// Preset is a named configuration.
-type Preset struct {
-	Rules  Rules
-	Chains Chains
-}
-
-// Presets are "paper", what the ADIEE paper says, and "released", what its code does:
-//
-//   - thresholds of CLIP-I and DINO-I: the 5th percentiles of the sources; 0.83 and 0.4, which are those of their data.
-//   - joined instructions: in order; shuffled.
-//   - pictures of other chains: none; one for each (j1, j2), label 0.
-//
-// The paper says "negative" of a CLIP-D that fails and "below 0.2" of a partial success, the code compares with <=. Here
-// every threshold is inclusive: the source's own CLIP-D is 0, and it is a failure. The code's test for a missing CLIP-D
-// compares NaN with ==, so its rule never fires; here it does, in both presets.
-var Presets = map[string]Preset{"paper": paper(), "released": released()}
-
-func paper() Preset {
-	return Preset{
-		Rules: Rules{
-			Order: []string{RuleGiven, RuleSource, RuleTarget, RuleForeign, RuleNoClipD, RuleClipD, RuleDissimilar,
-				RuleWeakEditor, RulePartial},
-			FailedClipD: 0, PartialClipD: 0.2, PartialLabel: 0.5,
-			ClipI: Threshold{Value: 5, Percentile: true}, DinoI: Threshold{Value: 5, Percentile: true}, Join: JoinAnd,
-			PromptGuided: []string{"cyclediff", "cyclediffusion", "diffedit", "pr2pr", "prompt2prompt", "prompt-to-prompt",
-				"p2p0", "p2p-0", "pix2pix-zero", "sdedit", "t2l", "text2live"},
-			Weak:   []string{"diffedit", "p2p0", "pix2pix-zero", "sdedit", "t2l", "text2live"},
-			Strong: []string{"magicbrush", "aurora"},
-		},
-		Chains: Chains{Joint: ". ", OverEditedLabel: 0.5},
+// paperRules are what the ADIEE paper says.
+func paperRules() Rules {
+	return Rules{
+		Order: []string{RuleGiven, RuleSource, RuleTarget, RuleForeign, RuleNoClipD, RuleClipD, RuleDissimilar,
+			RuleWeakEditor, RulePartial},
+		FailedClipD:  0,
+		PartialClipD: 0.2,
+		PartialLabel: 0.5,
+		ClipI:        Threshold{Value: 5, Percentile: true},
+		DinoI:        Threshold{Value: 5, Percentile: true},
+		Join:         JoinAnd,
+		PromptGuided: []string{"cyclediff", "cyclediffusion", "diffedit", "pr2pr", "prompt2prompt", "prompt-to-prompt",
+			"p2p0", "p2p-0", "pix2pix-zero", "sdedit", "t2l", "text2live"},
+		Weak:   []string{"diffedit", "p2p0", "pix2pix-zero", "sdedit", "t2l", "text2live"},
+		Strong: []string{"magicbrush", "aurora"},
 	}
 }
 
-func released() Preset {
-	p := paper()
-	p.Rules.ClipI, p.Rules.DinoI = Threshold{Value: 0.83}, Threshold{Value: 0.4}
-	p.Chains.Shuffle, p.Chains.Foreign = true, 1
-	return p
+// releasedRules are what its code does: the percentiles of its data.
+func releasedRules() Rules {
+	r := paperRules()
+	r.ClipI, r.DinoI = Threshold{Value: 0.83}, Threshold{Value: 0.4}
+	return r
 }
 
 // Check calls problem for each value that cannot be right, with the key that it has in a configuration file.
@@ -135,6 +120,9 @@ type Threshold struct {
 	Percentile bool
 	Off        bool
 }
+
+// Fixed tells that the threshold is a number of its own: it belongs to the encoders that it was measured with.
+func (t Threshold) Fixed() bool { return !t.Off && !t.Percentile }
 
 // UnmarshalValue reads the forms that a configuration file may have.
 func (t *Threshold) UnmarshalValue(v any) error {

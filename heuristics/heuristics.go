@@ -4,7 +4,6 @@
 package heuristics
 
 import (
-	"math"
 	"strings"
 	"unicode"
 )
@@ -21,11 +20,10 @@ const (
 
 // Candidate is a picture to be labelled, as a rule sees it.
 type Candidate struct {
-	Kind   Kind
-	Editor string   // who made it, if it is an Output
-	Given  *float64 // a label that came with the data, 0 to 1: a person's vote
-	// Similarities; nil or NaN: not known, or not defined (CLIP-D of two equal captions).
-	ClipD, ClipI, DinoI *float64
+	Kind                Kind
+	Editor              string   // who made it, if it is an Output
+	Given               *float64 // a label that came with the data, 0 to 1: a person's vote
+	ClipD, ClipI, DinoI Similarity
 }
 
 // Decision is a label and the name of the rule that gave it.
@@ -33,17 +31,6 @@ type Decision struct {
 	Label float64
 	Why   string
 }
-
-// value returns what p points to, NaN if that is nothing.
-func value(p *float64) float64 {
-	if p == nil {
-		return math.NaN()
-	}
-	return *p
-}
-
-// known tells whether a similarity was measured and is defined.
-func known(p *float64) bool { return !math.IsNaN(value(p)) }
 
 // SameEditor compares editors' names by their letters and digits alone: "Pix2Pix-Zero" is "pix2pix_zero".
 func SameEditor(a, b string) bool { return editorKey(a) == editorKey(b) }

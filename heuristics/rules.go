@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// Names of the rules, in the order of both presets. They are what a label table says under "why".
+// Names of the rules, in the order of all profiles. They are what a label table says under "why".
 const (
 	RuleGiven      = "given"               // the data brought a label
 	RuleSource     = "source"              // the source shown as the result: 0
 	RuleTarget     = "target"              // the target: 1
 	RuleForeign    = "foreign_instruction" // the target of another instruction: 0
-	RuleNoClipD    = "no_clip_d"           // a prompt-guided editor without CLIP-D (its two captions are equal): 0
+	RuleNoClipD    = "no_clip_d"           // a prompt-guided editor whose CLIP-D is undefined (its two captions are equal): 0
 	RuleClipD      = "clip_d"              // CLIP-D at or below FailedClipD: 0
 	RuleDissimilar = "dissimilar"          // CLIP-I and (or) DINO-I at or below their thresholds: 0
 	RuleWeakEditor = "weak_editor"         // an editor whose results are bad as a rule: 0
@@ -37,7 +37,12 @@ var rules = map[string]rule{
 // Names lists the rules, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(rules)) }
 
-func given(c Candidate, _ *Labeler) (float64, bool) { return value(c.Given), known(c.Given) }
+func given(c Candidate, _ *Labeler) (float64, bool) {
+	if c.Given == nil {
+		return 0, false
+	}
+	return *c.Given, true
+}
 
 // "input images, which, if used as outputs, reflect failed edits" (section 3.1)
 func source(c Candidate, _ *Labeler) (float64, bool) { return 0, c.Kind == Source }
@@ -47,20 +52,20 @@ func target(c Candidate, _ *Labeler) (float64, bool) { return 1, c.Kind == Targe
 func foreign(c Candidate, _ *Labeler) (float64, bool) { return 0, c.Kind == Foreign }
 
 func noClipD(c Candidate, l *Labeler) (float64, bool) {
-	return 0, c.Kind == Output && !known(c.ClipD) && l.promptGuided[editorKey(c.Editor)]
+	return 0, c.Kind == Output && c.ClipD.Undefined() && l.promptGuided[editorKey(c.Editor)]
 }
 
-// A negative CLIP-D is farther from the wanted edit than the source, whose CLIP-D is 0. A comparison with NaN is false, so
-// what is not known never fails an edit, here and below.
+// A negative CLIP-D is farther from the wanted edit than the source, whose CLIP-D is 0. What is not known never fails an
+// edit, here, above and below.
 func failedClipD(c Candidate, l *Labeler) (float64, bool) {
-	return 0, c.Kind == Output && value(c.ClipD) <= l.FailedClipD
+	return 0, c.Kind == Output && c.ClipD.atMost(l.FailedClipD)
 }
 
 func dissimilar(c Candidate, l *Labeler) (float64, bool) {
 	if c.Kind != Output {
 		return 0, false
 	}
-	clip, dino := value(c.ClipI) <= l.clipI, value(c.DinoI) <= l.dinoI
+	clip, dino := c.ClipI.atMost(l.clipI), c.DinoI.atMost(l.dinoI)
 	if l.Join == JoinOr {
 		return 0, clip || dino
 	}
@@ -72,7 +77,7 @@ func weakEditor(c Candidate, l *Labeler) (float64, bool) {
 }
 
 func partial(c Candidate, l *Labeler) (float64, bool) {
-	return l.PartialLabel, c.Kind == Output && l.strong[editorKey(c.Editor)] && value(c.ClipD) <= l.PartialClipD
+	return l.PartialLabel, c.Kind == Output && l.strong[editorKey(c.Editor)] && c.ClipD.atMost(l.PartialClipD)
 }
 
 // Labeler applies the rules with thresholds that are numbers.
@@ -117,6 +122,22 @@ func (l *Labeler) Label(c Candidate) (Decision, bool) {
 	}
 	return Decision{}, false
 }
+
+// Unlabelled says why no rule applies to a candidate.
+func (l *Labeler) Unlabelled(c Candidate) string {
+	switch {
+	case c.ClipD.Unknown() && c.ClipI.Unknown() && c.DinoI.Unknown():
+		return "none of its similarities is known"
+	case c.ClipD.Unknown():
+		return "its CLIP-D is not known, and no rule applies"
+	case c.ClipD.Undefined():
+		return "its CLIP-D is undefined, and no rule applies"
+	}
+	return "no rule applies"
+}
+
+// PromptGuided tells whether an editor works from two captions.
+func (l *Labeler) PromptGuided(editor string) bool { return l.promptGuided[editorKey(editor)] }
 
 func editorSet(names []string) map[string]bool {
 	set := map[string]bool{}

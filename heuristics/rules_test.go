@@ -7,14 +7,16 @@ import (
 	"testing"
 )
 
-func num(x float64) *float64 { return &x }
+func num(x float64) Similarity { return Measured(x) }
+
+func vote(x float64) *float64 { return &x }
 
 var nan = num(math.NaN())
 
-// fixed is the released preset: thresholds 0.83 and 0.4 without data.
+// fixed is the released profile: thresholds 0.83 and 0.4 without data.
 func fixed(t *testing.T, change func(*Rules)) *Labeler {
 	t.Helper()
-	r := released().Rules
+	r := releasedRules()
 	if change != nil {
 		change(&r)
 	}
@@ -37,11 +39,14 @@ func TestRules(t *testing.T) {
 		{"source, whatever its similarities", Candidate{Kind: Source, ClipD: num(0.9), ClipI: num(1), DinoI: num(1)}, Decision{0, RuleSource}},
 		{"target", Candidate{Kind: Target}, Decision{1, RuleTarget}},
 		{"target, whatever its similarities", Candidate{Kind: Target, ClipD: num(-1), ClipI: num(0), DinoI: num(0)}, Decision{1, RuleTarget}},
-		{"a person's vote goes first", Candidate{Kind: Output, Editor: "sdedit", Given: num(0.75)}, Decision{0.75, RuleGiven}},
+		{"a person's vote goes first", Candidate{Kind: Output, Editor: "sdedit", Given: vote(0.75)}, Decision{0.75, RuleGiven}},
 
-		{"no CLIP-D, prompt-guided", Candidate{Editor: "pr2pr"}, Decision{0, RuleNoClipD}},
+		{"undefined CLIP-D, prompt-guided", Candidate{Editor: "pr2pr", ClipD: nan}, Decision{0, RuleNoClipD}},
+		{"a CLIP-D that nobody measured is no failure", Candidate{Editor: "pr2pr"}, none},
+		{"nor with other similarities", Candidate{Editor: "cyclediff", ClipI: num(0.99), DinoI: num(0.99)}, none},
+		{"unknown CLIP-D, weak and prompt-guided", Candidate{Editor: "DiffEdit"}, Decision{0, RuleWeakEditor}},
 		{"NaN CLIP-D, prompt-guided", Candidate{Editor: "cyclediff", ClipD: nan, ClipI: num(0.99), DinoI: num(0.99)}, Decision{0, RuleNoClipD}},
-		{"no CLIP-D, weak and prompt-guided", Candidate{Editor: "DiffEdit"}, Decision{0, RuleNoClipD}},
+		{"undefined CLIP-D, weak and prompt-guided", Candidate{Editor: "DiffEdit", ClipD: nan}, Decision{0, RuleNoClipD}},
 		{"no CLIP-D, instruction-guided", Candidate{Editor: "magicbrush"}, none},
 		{"NaN CLIP-D is no partial success", Candidate{Editor: "aurora", ClipD: nan}, none},
 
@@ -109,7 +114,7 @@ func TestPercentileThresholds(t *testing.T) {
 		clip = append(clip, float64(100-i)/100)
 		dino = append(dino, float64(i)/1000)
 	}
-	l, err := paper().Rules.Labeler(append(clip, math.NaN()), dino)
+	l, err := paperRules().Labeler(append(clip, math.NaN()), dino)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,10 +125,10 @@ func TestPercentileThresholds(t *testing.T) {
 	if d, ok := l.Label(at); !ok || d.Why != RuleDissimilar {
 		t.Errorf("at the thresholds: %v %v", d, ok)
 	}
-	if _, err := paper().Rules.Labeler(nil, nil); err == nil || !strings.Contains(err.Error(), "fixed threshold") {
+	if _, err := paperRules().Labeler(nil, nil); err == nil || !strings.Contains(err.Error(), "fixed threshold") {
 		t.Errorf("no sources: %v", err)
 	}
-	r := paper().Rules
+	r := paperRules()
 	r.Order = []string{RuleWeakEditor}
 	if _, err := r.Labeler(nil, nil); err != nil {
 		t.Errorf("percentiles that no rule wants: %v", err)
@@ -138,14 +143,14 @@ func TestPercentileThresholds(t *testing.T) {
 func TestCheck(t *testing.T) {
 	var keys []string
 	note := func(key, _ string, _ ...any) { keys = append(keys, key) }
-	for _, p := range Presets {
+	for _, p := range Profiles {
 		p.Rules.Check(note)
 		p.Chains.Check(note)
 	}
 	if keys != nil {
-		t.Fatalf("presets: %v", keys)
+		t.Fatalf("profiles: %v", keys)
 	}
-	r := paper().Rules
+	r := paperRules()
 	r.Order = append(r.Order, "luck", RuleSource)
 	r.Join, r.PartialLabel, r.ClipI.Value = "xor", 2, 101
 	r.Weak = append(r.Weak, "Aurora")

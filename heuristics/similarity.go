@@ -1,6 +1,104 @@
 package heuristics
 
-import "math"
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+)
+
+// Similarity is a number between two embeddings or directions: measured, or undefined (it was to be measured, and there is
+// no such number: CLIP-D of two equal captions), or unknown (nobody measured it). The zero Similarity is unknown. In JSON
+// they are a number, "undefined" and null.
+type Similarity struct {
+	state similarityState
+	value float64
+}
+
+type similarityState uint8
+
+const (
+	unknown similarityState = iota
+	undefined
+	measured
+)
+
+// Measured is the outcome of a measurement; NaN: there is no such number.
+func Measured(x float64) Similarity {
+	if math.IsNaN(x) {
+		return Similarity{state: undefined}
+	}
+	return Similarity{measured, x}
+}
+
+// SimilarityOf reads a cell of a table: nil is unknown, NaN undefined.
+func SimilarityOf(x *float64) Similarity {
+	if x == nil {
+		return Similarity{}
+	}
+	return Measured(*x)
+}
+
+// Value returns the number, false if there is none.
+func (s Similarity) Value() (x float64, ok bool) { return s.value, s.state == measured }
+
+// Unknown tells that nobody measured it.
+func (s Similarity) Unknown() bool { return s.state == unknown }
+
+// Undefined tells that there is no such number.
+func (s Similarity) Undefined() bool { return s.state == undefined }
+
+// Cell is what a table holds: nil for unknown, NaN for undefined.
+func (s Similarity) Cell() *float64 {
+	switch s.state {
+	case measured:
+		return &s.value
+	case undefined:
+		nan := math.NaN()
+		return &nan
+	}
+	return nil
+}
+
+// atMost tells that it was measured and is not above a threshold; NaN: there is no threshold.
+func (s Similarity) atMost(threshold float64) bool {
+	return s.state == measured && s.value <= threshold
+}
+
+func (s Similarity) String() string {
+	switch s.state {
+	case measured:
+		return fmt.Sprint(s.value)
+	case undefined:
+		return "undefined"
+	}
+	return "unknown"
+}
+
+// MarshalJSON writes a number, "undefined" or null.
+func (s Similarity) MarshalJSON() ([]byte, error) {
+	switch s.state {
+	case measured:
+		return json.Marshal(s.value)
+	case undefined:
+		return []byte(`"undefined"`), nil
+	}
+	return []byte("null"), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (s *Similarity) UnmarshalJSON(raw []byte) error {
+	*s = Similarity{}
+	switch {
+	case bytes.Equal(raw, []byte("null")):
+		return nil
+	case bytes.Equal(raw, []byte(`"undefined"`)):
+		s.state = undefined
+		return nil
+	}
+	s.state = measured
+	return json.Unmarshal(raw, &s.value)
+}
 
 // Cosine is <a, b> / (|a| |b|) of two vectors of one length, in float64. It is NaN where that is undefined: a vector is
 // zero, or the lengths differ. CLIP-I, CLIP-T and DINO-I are cosines of embeddings:
@@ -21,10 +119,21 @@ func Cosine(a, b []float32) float64 {
 	return dot / math.Sqrt(aa*bb)
 }
 
-// ClipDirection is CLIP-D, the directional similarity of an edit: the cosine of e(edit) - e(source) and e(after) -
-// e(before), where e is a CLIP embedding divided by its length, of pictures and of the captions before and after the
-// edit. It is 0 if the pictures are the same (section 3.1), and NaN, for it is undefined, if the captions are.
-func ClipDirection(source, edit, before, after []float32) float64 {
+// Direction is a definition of CLIP-D, the directional similarity of an edit: the cosine of e(edit) - e(source) and
+// e(after) - e(before) of CLIP embeddings of pictures and of the captions before and after the edit.
+type Direction string
+
+// The definitions differ in what e is. Lengths of CLIP embeddings differ by a tenth and more, so the two numbers are not one:
+// of every hundred edits some two have another sign.
+const (
+	// DirectionRaw subtracts embeddings as the model gives them: section 3.1 of the ADIEE paper, and its code.
+	DirectionRaw Direction = "raw"
+	// DirectionUnit divides them by their lengths first, as the metric of diffusers and most benchmarks do.
+	DirectionUnit Direction = "unit"
+)
+
+// Of computes CLIP-D. It is 0 if the pictures are the same (section 3.1), and NaN, for it is undefined, if the captions are.
+func (d Direction) Of(source, edit, before, after []float32) float64 {
 	n := len(source)
 	if len(edit) != n || len(before) != n || len(after) != n {
 		return math.NaN()
@@ -35,7 +144,14 @@ func ClipDirection(source, edit, before, after []float32) float64 {
 	if equal(source, edit) {
 		return 0
 	}
-	ls, le, lb, la := length(source), length(edit), length(before), length(after)
+	ls, le, lb, la := 1., 1., 1., 1.
+	switch d {
+	case DirectionUnit:
+		ls, le, lb, la = length(source), length(edit), length(before), length(after)
+	case DirectionRaw:
+	default:
+		return math.NaN()
+	}
 	var dot, pp, tt float64
 	for i := range n {
 		picture := float64(edit[i])/le - float64(source[i])/ls
@@ -45,6 +161,11 @@ func ClipDirection(source, edit, before, after []float32) float64 {
 		tt += text * text
 	}
 	return dot / math.Sqrt(pp*tt)
+}
+
+// ClipDirection is CLIP-D of embeddings of length 1.
+func ClipDirection(source, edit, before, after []float32) float64 {
+	return DirectionUnit.Of(source, edit, before, after)
 }
 
 func length(v []float32) float64 {

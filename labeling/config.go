@@ -16,8 +16,9 @@ import (
 
 // Config is one run: data sets in, one label table out.
 type Config struct {
-	Out        string            `yaml:"out"`    // folder
-	Preset     string            `yaml:"preset"` // paper, released: the defaults of rules and chains
+	Out        string            `yaml:"out"`     // folder
+	Profile    string            `yaml:"profile"` // name, or name/version: the defaults of rules, chains and encoders.clip_d
+	Preset     string            `yaml:"preset"`  // its old name: paper, released
 	Seed       uint64            `yaml:"seed"`
 	Sources    []SourceConfig    `yaml:"sources"`
 	Encoders   EncoderConfig     `yaml:"encoders"`
@@ -30,6 +31,8 @@ type Config struct {
 	Unlabelled string            `yaml:"unlabelled"` // keep, drop
 	MaxBad     float64           `yaml:"max_bad"`    // share of rows
 	Workers    int               `yaml:"workers"`    // pictures decoded at once; 0: one per core
+
+	profile heuristics.Profile
 }
 
 // SourceConfig is one data set.
@@ -44,7 +47,8 @@ type SourceConfig struct {
 	Chains     bool              `yaml:"chains"`
 	Drop       []string          `yaml:"drop"`
 	LabelRange []float64         `yaml:"label_range"`
-	Split      string            `yaml:"split"` // of all its rows, or "own": as the data set says
+	Split      string            `yaml:"split"`   // of all its rows, or "own": as the data set says
+	Profile    string            `yaml:"profile"` // with which the similarities in it were measured
 }
 
 // EncoderConfig names the models that measure similarities. Without them only those that came with the data are known.
@@ -57,6 +61,8 @@ type EncoderConfig struct {
 	Cache     string  `yaml:"cache"`      // folder of embeddings that are known
 	CacheSize float64 `yaml:"cache_size"` // bytes
 	Given     string  `yaml:"given"`      // similarities that came with the data: keep, replace
+
+	ClipD heuristics.Direction `yaml:"clip_d"` // the definition: raw, unit
 }
 
 // ForeignConfig asks other samples' instructions of targets: see foreign.go.
@@ -84,10 +90,17 @@ const (
 
 // Default is the configuration that a file changes.
 func Default() *Config {
-	p := heuristics.Presets["paper"]
-	return &Config{Preset: "paper", Rules: p.Rules, Chains: p.Chains, Pictures: PicturesEmbed, Unlabelled: "keep", MaxBad: 0.05,
-		Foreign: ForeignConfig{ClipD: p.Rules.PartialClipD}, Split: SplitConfig{Validation: 0.1}, Guard: GuardConfig{Distance: 4},
-		Encoders: EncoderConfig{Device: "auto", Batch: 32, CacheSize: 20e9, Given: "keep"}}
+	c := &Config{
+		Pictures:   PicturesEmbed,
+		Unlabelled: "keep",
+		MaxBad:     0.05,
+		Split:      SplitConfig{Validation: 0.1},
+		Guard:      GuardConfig{Distance: 4},
+		Encoders:   EncoderConfig{Device: "auto", Batch: 32, CacheSize: 20e9, Given: "keep"},
+	}
+	c.adopt(heuristics.ProfilePaper, "")
+	c.Foreign.ClipD = c.Rules.PartialClipD
+	return c
 }
 
 // Load reads a configuration. The error lists everything that is wrong with it, with file and line (a
@@ -104,10 +117,9 @@ func Load(path string) (*Config, error) {
 	}
 	c := Default()
 	d := strictyaml.Decode(path, text, c)
-	if p, ok := heuristics.Presets[c.Preset]; ok && !d.Unreadable {
-		name := c.Preset
-		c = Default()
-		c.Preset, c.Rules, c.Chains = name, p.Rules, p.Chains
+	named := Default()
+	if !d.Unreadable && named.adopt(c.Profile, c.Preset) {
+		c = named
 		d = strictyaml.Decode(path, text, c)
 	}
 	if d.Unreadable {
@@ -167,8 +179,13 @@ func (d checker) there(path, key string) {
 func (c *Config) check(doc *strictyaml.Document) {
 	d := checker{doc}
 	d.want(c.Out != "", "out", "the folder to write into is wanted")
-	_, ok := heuristics.Presets[c.Preset]
-	d.want(ok, "preset", "want one of %v, not %q", slices.Sorted(maps.Keys(heuristics.Presets)), c.Preset)
+	_, err := heuristics.ParseProfile(c.Profile)
+	d.want(err == nil, "profile", "%v", err)
+	if c.Preset != "" {
+		_, ok := presets[c.Preset]
+		d.want(ok, "preset", "is the old name of profile: want one of %v there, not %q", heuristics.ProfileNames(), c.Preset)
+		d.want(c.Profile == heuristics.ProfilePaper, "preset", "is the old name of profile: give one of them")
+	}
 	d.want(len(c.Sources) > 0, "sources", "a list of data sets is wanted")
 	names := map[string]bool{}
 	for i := range c.Sources {
@@ -204,7 +221,12 @@ func (s *SourceConfig) check(d checker, key string) {
 		return
 	}
 	d.want(s.Path != "", key+".path", "the data set's file or folder is wanted")
-	d.there(s.Path, key+".path")
+	if l.Many {
+		_, err := readers.Files(s.Path)
+		d.want(s.Path == "" || err == nil, key+".path", "%v", err)
+	} else {
+		d.there(s.Path, key+".path")
+	}
 	d.there(s.Pictures, key+".pictures")
 	for field := range s.Columns {
 		_, ok := l.Fields[field]
@@ -212,6 +234,10 @@ func (s *SourceConfig) check(d checker, key string) {
 	}
 	d.want(len(s.LabelRange) == 0 || len(s.LabelRange) == 2 && s.LabelRange[0] < s.LabelRange[1], key+".label_range",
 		"want [lowest, highest], not %v", s.LabelRange)
+	if s.Profile != "" {
+		_, err := heuristics.ParseProfile(s.Profile)
+		d.want(err == nil, key+".profile", "%v", err)
+	}
 	if s.Name == "" {
 		s.Name = s.Layout
 	}
@@ -224,13 +250,14 @@ func (e *EncoderConfig) check(d checker) {
 	d.want(e.Threads >= 0, "encoders.threads", "want at least 0 (all cores), not %d", e.Threads)
 	d.want(e.Batch > 0, "encoders.batch", "want at least 1, not %d", e.Batch)
 	d.want(e.CacheSize >= 1, "encoders.cache_size", "want a number of bytes, not %v", e.CacheSize)
+	d.want(e.ClipD == heuristics.DirectionRaw || e.ClipD == heuristics.DirectionUnit, "encoders.clip_d", "want raw, unit, not %q", e.ClipD)
 	d.want(e.Given == "keep" || e.Given == "replace", "encoders.given", "want keep, replace, not %q", e.Given)
 }
 
 // options are what the reader of the source is opened with.
 func (s *SourceConfig) options(out string) readers.Options {
 	o := readers.Options{Path: s.Path, Pictures: s.Pictures, Columns: s.Columns, Editor: s.Editor, Tasks: s.Tasks, Chains: s.Chains,
-		Drop: s.Drop, Unpack: filepath.Join(out, "unpacked", s.Name)}
+		Drop: s.Drop, Profile: s.Profile, Unpack: filepath.Join(out, "unpacked", s.Name)}
 	if len(s.LabelRange) == 2 {
 		o.LabelRange = [2]float64(s.LabelRange)
 	}

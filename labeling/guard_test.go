@@ -86,7 +86,7 @@ func TestGuard(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "rows.csv"), []byte(rows.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c := load(t, fmt.Sprintf("out: out\npreset: released\nsources:\n  - {layout: table, path: %s, pictures: %s}\nguard: {folders: [%s]}\n",
+	c := load(t, fmt.Sprintf("out: out\nprofile: adiee-released\nsources:\n  - {layout: table, path: %s, pictures: %s}\nguard: {folders: [%s]}\n",
 		filepath.Join(dir, "rows.csv"), abs, filepath.Join(dir, "bench")))
 	r, err := run(t, c, Encoders{}, 1)
 	if err != nil {
@@ -138,7 +138,7 @@ func TestFiles(t *testing.T) {
 
 func TestConfigProblems(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "label.yaml")
-	text := `preset: papers
+	text := `profile: papers
 sources:
   - {layout: magic, path: .}
   - {layout: table, path: none.csv, columns: {picture: x}}
@@ -160,7 +160,7 @@ max_bad: 2
 		t.Fatalf("%v", err)
 	}
 	all := strings.Join(problems.Problems(), "\n")
-	for _, want := range []string{"out:", ":1:", "preset:", "sources[0].layout", "sources[1].path", "sources[1].columns", "sources[2].label_range",
+	for _, want := range []string{"out:", ":1:", "profile:", "sources[0].layout", "sources[1].path", "sources[1].columns", "sources[2].label_range",
 		"sources[3].name", "rules.join", "rules.clip_i", "rules.order", "chains.samples", "encoders.device", "encoders.clip", "split.validation",
 		"picture: unknown key (did you mean pictures?)", "max_bad"} {
 		if !strings.Contains(all, want) {
@@ -178,7 +178,7 @@ max_bad: 2
 func TestConfig(t *testing.T) {
 	c := load(t, `
 out: out
-preset: released
+profile: adiee-released
 sources: [{layout: folder, path: FIXTURES/folder}]
 rules: {clip_i: {percentile: 2.5}, dino_i: off, weak: [cosxl]}
 chains: {samples: 3}
@@ -186,9 +186,9 @@ chains: {samples: 3}
 	if c.Rules.ClipI != (heuristics.Threshold{Value: 2.5, Percentile: true}) || c.Rules.DinoI != (heuristics.Threshold{Off: true}) {
 		t.Errorf("thresholds: %+v %+v", c.Rules.ClipI, c.Rules.DinoI)
 	}
-	released := heuristics.Presets["released"]
+	released := heuristics.Profiles[heuristics.ProfileReleased]
 	if len(c.Rules.Weak) != 1 || len(c.Rules.Strong) != len(released.Rules.Strong) || !c.Chains.Shuffle || c.Chains.Samples != 3 {
-		t.Errorf("what the file does not say is the preset's: %+v %+v", c.Rules, c.Chains)
+		t.Errorf("what the file does not say is the profile's: %+v %+v", c.Rules, c.Chains)
 	}
 	if !filepath.IsAbs(c.Out) || c.Sources[0].Name != "folder" || c.Encoders.Cache != filepath.Join(c.Out, "cache") {
 		t.Errorf("%+v", c)

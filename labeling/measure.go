@@ -11,6 +11,7 @@ import (
 	"assay/data"
 	"assay/data/readers"
 	"assay/heuristics"
+	"assay/store"
 )
 
 // measurer turns samples into rows with similarities.
@@ -37,9 +38,10 @@ type draft struct {
 }
 
 // part measures the samples of one part. The error is none of a sample.
-func (m *measurer) part(ctx context.Context, id partID, r readers.Reader) ([]entry, error) {
+func (m *measurer) part(ctx context.Context, id partID, r readers.Reader, files map[string]store.Key) ([]entry, error) {
 	first := id.part * samplesPerPart
 	load := newLoader(ctx, m.config.Out, m.encoders, m.config.Encoders.Batch, m.workers, func(n int) { m.counted(0, n) })
+	load.files = files
 	var drafts []*draft
 	for i := first; i < min(first+samplesPerPart, r.Len()); i++ {
 		if ctx.Err() != nil {
@@ -109,7 +111,7 @@ func (m *measurer) begin(source, i int, r readers.Reader, load *loader) *draft {
 		d.target = load.add(s.Target, need{embedding: true})
 	}
 	for _, o := range s.Outputs {
-		given := m.config.Encoders.Given == "keep" && o.ClipD != nil && o.ClipI != nil && o.DinoI != nil
+		given := m.config.Encoders.Given == "keep" && !o.ClipD.Unknown() && !o.ClipI.Unknown() && !o.DinoI.Unknown()
 		d.outputs = append(d.outputs, load.add(o.Picture, need{embedding: !given}))
 	}
 	return d
@@ -128,16 +130,12 @@ func (m *measurer) beginChain(d *draft, source int, s *readers.Sample, r readers
 	for _, p := range s.Chain.Pictures {
 		d.chain = append(d.chain, load.add(p, need{hash: true}))
 	}
-	rng := rand.New(rand.NewPCG(m.config.Seed, uint64(source)<<40|uint64(d.sample)))
-	for _, t := range d.turns {
-		if t.Foreign {
-			p := foreignPicture(rng, r, d.sample, s.Session)
-			if p == nil {
-				d.foreign = append(d.foreign, nil)
-				continue
-			}
-			d.foreign = append(d.foreign, load.add(*p, need{}))
+	for _, p := range m.config.foreignPictures(source, d.sample, s, r) {
+		if p == nil {
+			d.foreign = append(d.foreign, nil)
+			continue
 		}
+		d.foreign = append(d.foreign, load.add(*p, need{}))
 	}
 	return nil
 }
@@ -180,6 +178,11 @@ func (m *measurer) texts(ctx context.Context, samples []*readers.Sample) (map[st
 	vectors, err := m.encoders.Clip.Texts(ctx, list)
 	if err == nil && len(vectors) != len(list) {
 		err = fmt.Errorf("an encoder gave %d vectors for %d texts", len(vectors), len(list))
+	}
+	for i := 0; err == nil && i < len(list); i++ {
+		if vectors[i] != nil { // an encoder of pictures alone has none
+			err = finite(vectors[i], fmt.Sprintf("%.40q", list[i]))
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -244,6 +247,9 @@ func (m *measurer) entries(source int, d *draft, texts map[string][]float32) []e
 		r.Kind, r.Editor, r.Given = heuristics.Output, o.Editor, o.Label
 		if m.config.Encoders.Given == "keep" {
 			r.ClipD, r.ClipI, r.DinoI = o.ClipD, o.ClipI, o.DinoI
+			if !o.ClipD.Unknown() || !o.ClipI.Unknown() || !o.DinoI.Unknown() {
+				r.By = orElse(measuredWith(o.Profile), unsaid)
+			}
 		}
 		add(r, name, edit)
 		ids = append(ids, id+"/"+name)
@@ -257,13 +263,15 @@ func (m *measurer) entries(source int, d *draft, texts map[string][]float32) []e
 
 // similarities measures what is not known yet and has all its ingredients.
 func (m *measurer) similarities(r *row, d *draft, edit *shot, texts map[string][]float32) {
-	set := func(to **float64, x float64) {
-		if *to == nil && !math.IsNaN(x) {
-			*to = &x
+	set := func(to *heuristics.Similarity, x float64) {
+		if to.Unknown() {
+			*to = heuristics.Measured(x)
 		}
 	}
 	if before, after := texts[d.s.SourceCaption], texts[d.s.TargetCaption]; before != nil && after != nil && edit.clip != nil {
-		set(&r.ClipD, heuristics.ClipDirection(d.source.clip, edit.clip, before, after))
+		set(&r.ClipD, m.config.Encoders.ClipD.Of(d.source.clip, edit.clip, before, after))
+	} else if d.s.SourceCaption != "" && d.s.SourceCaption == d.s.TargetCaption {
+		set(&r.ClipD, math.NaN()) // of no model equal captions have a direction
 	}
 	if d.target == nil {
 		return

@@ -1,12 +1,16 @@
 package labeling
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,7 +31,7 @@ const (
 type MissingError struct{ Parts, Of int }
 
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("%d of %d parts are not measured yet: run the other shards, or give their output folders", e.Parts, e.Of)
+	return fmt.Sprintf("%d of %d parts are not measured yet, or something has changed since: run the other shards, or give their output folders", e.Parts, e.Of)
 }
 
 // BadError says that too many rows cannot be used.
@@ -43,17 +47,23 @@ func (e *BadError) Error() string {
 
 // fate is what the first pass decided for a row.
 type fate struct {
-	scene  int32
-	number int32 // among rows with the same id, from 1
-	drop   bool
+	scene int32
+	drop  bool
 }
 
-// id is the row's id in the table. Some data sets have ids that are none.
-func (f fate) id(id string) string {
-	if f.number <= 1 {
-		return id
-	}
-	return fmt.Sprintf("%s#%d", id, f.number)
+// sampleID is a sample of a source.
+type sampleID struct{ source, sample int }
+
+// givenKey tells rows that came with similarities: their source, and the profile that measured them.
+type givenKey struct {
+	source int
+	by     string
+}
+
+func sortedGiven(given map[givenKey]int) []givenKey {
+	return slices.SortedFunc(maps.Keys(given), func(a, b givenKey) int {
+		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.by, b.by))
+	})
 }
 
 // merger holds what two passes over the parts need of every row, a few dozen bytes each.
@@ -65,8 +75,10 @@ type merger struct {
 	perScene     map[int32]*scene // by root
 	clipI, dinoI []float64        // of the sources shown as results
 	kept         map[[16]byte]string
-	ids          map[string]int32
-	renamed      map[string]string // id of a row that was dropped or renamed -> the one that stands for it; "": none
+	ids          map[string]sampleID // of rows that are kept
+	renamed      map[string]string   // id of a row that was dropped -> the one that stands for it; "": none
+	ledger       *ledger
+	given        map[givenKey]int // rows that came with similarities
 	splits       map[int32]string
 	labeler      *heuristics.Labeler
 	report       *Report
@@ -77,7 +89,7 @@ type merger struct {
 // and the error is a *BadError; with parts missing it is a *MissingError.
 func (j *Job) Merge(ctx context.Context) (*Report, error) {
 	out := j.Config.Out
-	lacking, err := missing(out, j.plan)
+	lacking, err := j.lacking(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -88,8 +100,8 @@ func (j *Job) Merge(ctx context.Context) (*Report, error) {
 		}
 		return nil, &MissingError{len(lacking), all}
 	}
-	m := &merger{job: j, scenes: newScenes(), perScene: map[int32]*scene{}, kept: map[[16]byte]string{}, ids: map[string]int32{},
-		renamed: map[string]string{}, report: newReport(j)}
+	m := &merger{job: j, scenes: newScenes(), perScene: map[int32]*scene{}, kept: map[[16]byte]string{}, ids: map[string]sampleID{},
+		renamed: map[string]string{}, report: newReport(j), ledger: newLedger(j.plan), given: map[givenKey]int{}}
 	if m.guard, err = openGuard(ctx, j.Config.Guard, func(name string, err error) { m.report.Guard.unreadable(name, err) }); err != nil {
 		return nil, err
 	}
@@ -111,7 +123,11 @@ func (j *Job) Merge(ctx context.Context) (*Report, error) {
 	if err := m.write(ctx); err != nil {
 		return nil, err
 	}
-	r.finish(m.labeler)
+	r.Samples = m.ledger.account()
+	if err := errors.Join(r.Samples.check("samples"), r.Candidates.check("rows")); err != nil {
+		return nil, err
+	}
+	r.finish(m.labeler, m.given)
 	return r, r.save(out)
 }
 
@@ -119,6 +135,20 @@ func (j *Job) Merge(ctx context.Context) (*Report, error) {
 func (m *merger) skip(source int, sample int, id, kind, reason string) error {
 	m.report.skip(kind, reason, id)
 	return m.skipped.Encode(map[string]any{"dataset": m.job.plan.Sources[source].Name, "sample": sample, "id": id, "kind": kind, "reason": reason})
+}
+
+// became notes what became of a row.
+func (m *merger) became(e located, s state) {
+	m.report.Candidates.add(s)
+	rest := e.Row != nil && e.Row.Chain == "" && e.Row.Kind != heuristics.Output
+	m.ledger.note(e.source, e.Sample, rest, s)
+}
+
+// bad lists a row, or what should have been one, that cannot be used.
+func (m *merger) bad(e located, id, reason string) error {
+	m.report.Bad++
+	m.became(e, state{stateSkipped, "bad"})
+	return m.skip(e.source, e.Sample, id, "bad", reason)
 }
 
 // survey is the first pass: what is dropped, which pictures belong together, and the similarities of the sources.
@@ -132,12 +162,15 @@ func (m *merger) survey(ctx context.Context) error {
 		}
 		switch {
 		case e.Bad != nil:
-			m.report.Bad++
-			err = m.skip(e.source, e.Sample, e.Bad.ID, "bad", e.Bad.Reason)
+			m.report.Candidates.Total++
+			err = m.bad(e, e.Bad.ID, e.Bad.Reason)
 		case e.Left != "":
+			m.report.Candidates.Total++
+			m.became(e, state{stateSkipped, "left out"})
 			err = m.skip(e.source, e.Sample, "", "left out", e.Left)
 		case e.Row != nil:
 			m.report.Rows++
+			m.report.Candidates.Total++
 			err = m.row(e)
 		}
 		if err != nil {
@@ -193,7 +226,8 @@ func (m *merger) demanded(ctx context.Context) error {
 			return nil
 		}
 		m.fates[i].drop = true
-		m.renamed[m.fates[i].id(e.Row.ID)] = ""
+		m.renamed[e.Row.ID] = ""
+		m.became(e, state{stateSkipped, "split"})
 		return m.skip(e.source, e.Sample, e.Row.ID, "split", "its source picture is in split "+have)
 	})
 }
@@ -234,19 +268,36 @@ func (m *merger) row(e located) error {
 	if name, distance, found := m.guard.find(r.Source.Hash); found {
 		m.renamed[r.ID] = ""
 		m.report.Guard.Rows++
+		m.became(e, state{stateSkipped, "guard"})
 		return m.skip(e.source, e.Sample, r.ID, "guard", fmt.Sprintf("its source picture is %s (%d bits apart)", name, distance))
 	}
 	// The same output of the same editor may come with several rows (pairs), the source and target with each output.
 	sum := sha256.Sum256([]byte(strings.Join([]string{r.group(), strconv.Itoa(int(r.Kind)), r.Editor, r.Edit.Pixels, r.Chain}, "\x00")))
 	key := [16]byte(sum[:16])
 	if first, ok := m.kept[key]; ok {
-		m.renamed[r.ID] = first
+		if first != r.ID {
+			m.renamed[r.ID] = first
+		}
 		m.report.Duplicates++
+		m.became(e, state{class: stateDuplicate})
 		return nil
 	}
-	m.ids[r.ID]++
-	f.drop, f.number = false, m.ids[r.ID]
-	m.kept[key] = f.id(r.ID)
+	if first, ok := m.ids[r.ID]; ok {
+		if r.Kind == heuristics.Foreign { // asked twice, for two rows of one sample
+			m.report.Duplicates++
+			m.became(e, state{class: stateDuplicate})
+			return nil
+		}
+		m.report.Rows--
+		return m.bad(e, r.ID, fmt.Sprintf("sample %d of source %q has the same id and is another edit: ids must be unique, or no column id be named",
+			first.sample, m.job.plan.Sources[first.source].Name))
+	}
+	m.ids[r.ID] = sampleID{e.source, e.Sample}
+	f.drop = false
+	m.kept[key] = r.ID
+	if r.By != "" {
+		m.given[givenKey{e.source, r.By}]++
+	}
 	f.scene = m.scenes.node("picture " + r.Source.Pixels)
 	if r.Source.Hash.Telling() {
 		m.scenes.join(f.scene, m.scenes.node(fmt.Sprintf("hash %x", r.Source.Hash)))
@@ -261,8 +312,8 @@ func (m *merger) row(e located) error {
 	return nil
 }
 
-func (m *merger) note(to *[]float64, x *float64) {
-	if x != nil {
-		*to = append(*to, *x)
+func (m *merger) note(to *[]float64, s heuristics.Similarity) {
+	if x, ok := s.Value(); ok {
+		*to = append(*to, x)
 	}
 }

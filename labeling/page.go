@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"assay/data"
+	"assay/heuristics"
 )
 
 //go:embed page.html
@@ -108,10 +109,12 @@ func (x example) show(read func(picture) ([]byte, error)) (shownExample, error) 
 	var facts []string
 	for _, s := range []struct {
 		name string
-		x    *float64
+		x    heuristics.Similarity
 	}{{"CLIP-D", x.row.ClipD}, {"CLIP-I", x.row.ClipI}, {"DINO-I", x.row.DinoI}} {
-		if s.x != nil {
-			facts = append(facts, fmt.Sprintf("%s %.3f", s.name, *s.x))
+		if x, ok := s.x.Value(); ok {
+			facts = append(facts, fmt.Sprintf("%s %.3f", s.name, x))
+		} else if s.x.Undefined() {
+			facts = append(facts, s.name+" undefined")
 		}
 	}
 	if m := method(x.row); m != "" {

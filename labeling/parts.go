@@ -72,6 +72,7 @@ func (c *Config) digest() (string, error) {
 	chains.ForeignLabel, chains.OverEditedLabel = 0, 0
 	made := map[string]any{"format": 1, "sources": sources, "chains": chains, "seed": c.Seed, "per part": samplesPerPart,
 		"clip": c.relative(c.Encoders.Clip), "dino": c.relative(c.Encoders.Dino), "given": c.Encoders.Given}
+	made["clip_d"] = c.Encoders.ClipD
 	if c.Foreign.Instructions > 0 {
 		made["foreign"] = c.Foreign
 	}
@@ -107,7 +108,11 @@ func keepPlan(out string, p *plan) error {
 	case err == nil && string(have) == string(raw):
 		return nil
 	case err == nil:
-		return &PlanError{filepath.Dir(path)}
+		var before plan
+		if json.Unmarshal(have, &before) != nil || before.Made != p.Made {
+			return &PlanError{filepath.Dir(path)}
+		}
+		return writeFile(path, raw) // there are more samples, or fewer: parts say themselves what they were made of
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
@@ -117,11 +122,11 @@ func keepPlan(out string, p *plan) error {
 	return writeFile(path, raw)
 }
 
-// PlanError says that the parts in a folder were measured with other data, encoders or seed.
+// PlanError says that the parts in a folder were measured with another configuration.
 type PlanError struct{ Folder string }
 
 func (e *PlanError) Error() string {
-	return e.Folder + ": was measured with another configuration, or the data have changed: take another out, or remove the folder to measure anew"
+	return e.Folder + ": was measured with another configuration: take another out, or remove the folder to measure anew"
 }
 
 func writeFile(path string, raw []byte) error {
@@ -133,9 +138,10 @@ func writeFile(path string, raw []byte) error {
 
 // entry is one line of a part: a row, or what is said instead of one.
 type entry struct {
-	Sample int     `json:"sample"` // number in its source, from 0
+	Of     string  `json:"of,omitempty"` // of the first line, which says nothing else: what the part was made of
+	Sample int     `json:"sample"`       // number in its source, from 0
 	Row    *row    `json:"row,omitempty"`
-	Bad    *bad    `json:"bad,omitempty"`
+	Bad    *bad    `json:"bad,omitempty"`  // a sample, or one of its pictures
 	Left   string  `json:"left,omitempty"` // why a whole sample was left out on purpose
 	Prefer *prefer `json:"prefer,omitempty"`
 }
@@ -152,11 +158,14 @@ type row struct {
 	Target      *picture        `json:"target,omitempty"`
 	Instruction string          `json:"instruction"`
 	Given       *float64        `json:"given,omitempty"`
-	ClipD       *float64        `json:"clip_d,omitempty"`
-	ClipI       *float64        `json:"clip_i,omitempty"`
-	DinoI       *float64        `json:"dino_i,omitempty"`
-	Chain       string          `json:"chain,omitempty"` // of a chain: why it gets its label
-	Label       float64         `json:"label,omitempty"` // of a chain
+	By          string          `json:"by,omitempty"` // the profile of similarities that came with the data
+
+	ClipD heuristics.Similarity `json:"clip_d,omitzero"`
+	ClipI heuristics.Similarity `json:"clip_i,omitzero"`
+	DinoI heuristics.Similarity `json:"dino_i,omitzero"`
+
+	Chain string  `json:"chain,omitempty"` // of a chain: why it gets its label
+	Label float64 `json:"label,omitempty"` // of a chain
 }
 
 // group is the same for all edits of one source by one instruction.
@@ -227,7 +236,7 @@ func readPart(path string, yield func(entry, error) bool) bool {
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			return yield(entry{}, fmt.Errorf("%s: %w: remove the file to measure it anew", path, err))
 		}
-		if !yield(e, nil) {
+		if e.Of == "" && !yield(e, nil) {
 			return false
 		}
 	}
@@ -235,18 +244,4 @@ func readPart(path string, yield func(entry, error) bool) bool {
 		return yield(entry{}, fmt.Errorf("%s: %w", path, err))
 	}
 	return true
-}
-
-// missing lists the parts that are not there yet.
-func missing(out string, p *plan) ([]partID, error) {
-	var todo []partID
-	for id := range p.parts() {
-		_, err := os.Stat(id.file(out))
-		if errors.Is(err, fs.ErrNotExist) {
-			todo = append(todo, id)
-		} else if err != nil {
-			return nil, err
-		}
-	}
-	return todo, nil
 }

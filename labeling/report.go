@@ -18,7 +18,8 @@ import (
 // Report tells what Merge did; report.json. It holds no times and no paths outside the data, so that two runs give the
 // same bytes.
 type Report struct {
-	Preset      string                    `json:"preset"`
+	Profile     string                    `json:"profile"` // name/version, and what the configuration changed
+	ClipD       heuristics.Direction      `json:"clip_d"`  // the definition
 	Table       string                    `json:"table"`
 	Rows        int                       `json:"rows"`       // that were measured
 	TableRows   int                       `json:"table_rows"` // that are in the table
@@ -40,7 +41,11 @@ type Report struct {
 	Skipped     map[string]int            `json:"skipped"` // kind -> how many; all are in skipped.jsonl
 	Examples    []SkippedRow              `json:"skipped_examples"`
 	Warnings    []string                  `json:"warnings"`
+	Samples     Account                   `json:"samples"`    // what became of the data's samples, by their best row
+	Candidates  Account                   `json:"candidates"` // and of the rows that were to be made of them
 
+	config            *Config
+	unmeasured        int     // outputs of prompt-guided editors whose CLIP-D nobody knows
 	validation        float64 // share that was asked for
 	unlabelledDropped bool
 	shown             map[string][]example // rule -> examples
@@ -79,7 +84,7 @@ type Histogram struct {
 	Outputs    [histBins]int `json:"outputs"`
 	Sources    [histBins]int `json:"sources"`
 	marks      []float64     // thresholds
-	of         func(*row) *float64
+	of         func(*row) heuristics.Similarity
 }
 
 const (
@@ -88,11 +93,11 @@ const (
 )
 
 func (h *Histogram) count(r *row) {
-	x := h.of(r)
-	if x == nil || r.Chain != "" || r.Kind == heuristics.Target || r.Kind == heuristics.Foreign {
+	x, ok := h.of(r).Value()
+	if !ok || r.Chain != "" || r.Kind == heuristics.Target || r.Kind == heuristics.Foreign {
 		return
 	}
-	bin := min(max(int(math.Floor((*x+1)/histWidth)), 0), histBins-1)
+	bin := min(max(int(math.Floor((x+1)/histWidth)), 0), histBins-1)
 	if r.Kind == heuristics.Source {
 		h.Sources[bin]++
 	} else {
@@ -119,13 +124,13 @@ const (
 )
 
 func newReport(j *Job) *Report {
-	return &Report{Preset: j.Config.Preset, Table: TableFile, MaxBad: j.Config.MaxBad, Rules: map[string]int{}, Labels: map[string]int{},
+	return &Report{Profile: j.Config.profileName(), ClipD: j.Config.Encoders.ClipD, config: j.Config, Candidates: newAccount(), Table: TableFile, MaxBad: j.Config.MaxBad, Rules: map[string]int{}, Labels: map[string]int{},
 		Editors: map[string]map[string]int{}, Datasets: map[string]int{}, Splits: map[string]int{}, Skipped: map[string]int{},
 		validation: j.Config.Split.Validation, unlabelledDropped: j.Config.Unlabelled == "drop", shown: map[string][]example{},
 		Histograms: []*Histogram{
-			{Similarity: "CLIP-D", of: func(r *row) *float64 { return r.ClipD }},
-			{Similarity: "CLIP-I", of: func(r *row) *float64 { return r.ClipI }},
-			{Similarity: "DINO-I", of: func(r *row) *float64 { return r.DinoI }},
+			{Similarity: "CLIP-D", of: func(r *row) heuristics.Similarity { return r.ClipD }},
+			{Similarity: "CLIP-I", of: func(r *row) heuristics.Similarity { return r.ClipI }},
+			{Similarity: "DINO-I", of: func(r *row) heuristics.Similarity { return r.DinoI }},
 		}}
 }
 
@@ -181,7 +186,8 @@ func (r *Report) example(why string, x example) {
 func (r *Report) RuleNames() []string { return slices.Sorted(maps.Keys(r.Rules)) }
 
 // finish takes over the thresholds and looks for what may surprise.
-func (r *Report) finish(l *heuristics.Labeler) {
+func (r *Report) finish(l *heuristics.Labeler, given map[givenKey]int) {
+	r.Warnings = append(r.config.Mixes(), r.config.givenMixes(given)...)
 	clipI, dinoI := l.Thresholds()
 	r.Thresholds = Thresholds{FailedClipD: l.FailedClipD, PartialClipD: l.PartialClipD, Join: l.Join}
 	for _, t := range []struct {
@@ -196,8 +202,12 @@ func (r *Report) finish(l *heuristics.Labeler) {
 	r.Histograms[1].marks = []float64{clipI}
 	r.Histograms[2].marks = []float64{dinoI}
 	slices.Sort(r.Guard.Unreadable)
-	if r.Rules[heuristics.RuleNoClipD] > 0 && r.Histograms[0].empty() {
-		r.warn("no output has a CLIP-D, so all those of prompt-guided editors are labelled 0 by %s: give encoders and captions", heuristics.RuleNoClipD)
+	if r.unmeasured > 0 {
+		r.warn("nobody measured CLIP-D of %d outputs of prompt-guided editors: rule %s takes only those whose captions are equal; give an encoder and captions",
+			r.unmeasured, heuristics.RuleNoClipD)
+	}
+	if r.TableRows == 0 {
+		r.warn("the table is empty")
 	}
 	if r.validation > 0 && r.TableRows > 0 && len(r.Splits) == 1 && r.Splits[splitTrain] > 0 {
 		r.warn("no row is held out for validation: the scenes of the rows (%d) are not divided", r.Scenes)

@@ -18,9 +18,17 @@ func (m *merger) write(ctx context.Context) error {
 	err := data.WriteTable(filepath.Join(m.job.Config.Out, TableFile), func(yield func(data.Row, error) bool) {
 		err := m.rows(ctx, func(i int, e located) error {
 			d, labelled := m.label(e.Row)
+			became := state{class: stateLabelled}
+			if !labelled {
+				became = state{stateUnlabelled, m.labeler.Unlabelled(e.Row.candidate())}
+			}
+			m.became(e, became)
+			if e.Row.Kind == heuristics.Output && e.Row.Chain == "" && e.Row.ClipD.Unknown() && m.labeler.PromptGuided(e.Row.Editor) {
+				m.report.unmeasured++
+			}
 			m.report.count(e, d, labelled, m.job.plan.Sources[e.source].Name, m.splits[m.fates[i].scene])
 			if !labelled && m.job.Config.Unlabelled == "drop" {
-				m.renamed[m.fates[i].id(e.Row.ID)] = ""
+				m.renamed[e.Row.ID] = ""
 				return nil
 			}
 			row, err := m.tableRow(i, e, d, labelled)
@@ -53,13 +61,32 @@ func (m *merger) label(r *row) (heuristics.Decision, bool) {
 		}
 		return d, true
 	}
-	return m.labeler.Label(heuristics.Candidate{Kind: r.Kind, Editor: r.Editor, Given: r.Given, ClipD: r.ClipD, ClipI: r.ClipI, DinoI: r.DinoI})
+	return m.labeler.Label(r.candidate())
+}
+
+// candidate is the row as rules see it.
+func (r *row) candidate() heuristics.Candidate {
+	return heuristics.Candidate{Kind: r.Kind, Editor: r.Editor, Given: r.Given, ClipD: r.ClipD, ClipI: r.ClipI, DinoI: r.DinoI}
 }
 
 func (m *merger) tableRow(i int, e located, d heuristics.Decision, labelled bool) (row data.Row, err error) {
 	r := e.Row
-	row = data.Row{ID: m.fates[i].id(r.ID), Group: r.group(), Instruction: r.Instruction, Why: d.Why, Method: method(r), ClipD: r.ClipD, ClipI: r.ClipI,
-		DinoI: r.DinoI, Split: m.splits[m.fates[i].scene], Dataset: m.job.plan.Sources[e.source].Name}
+	row = data.Row{
+		ID:          r.ID,
+		Group:       r.group(),
+		Instruction: r.Instruction,
+		Why:         d.Why,
+		Method:      method(r),
+		ClipD:       r.ClipD.Cell(),
+		ClipI:       r.ClipI.Cell(),
+		DinoI:       r.DinoI.Cell(),
+		Split:       m.splits[m.fates[i].scene],
+		Dataset:     m.job.plan.Sources[e.source].Name,
+		Profile:     m.report.Profile,
+	}
+	if r.By != "" {
+		row.Profile += similaritiesOf + r.By
+	}
 	if labelled {
 		row.Label = &d.Label
 	}

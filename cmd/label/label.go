@@ -19,14 +19,24 @@ import (
 func init() {
 	app.Configure(func(root *cobra.Command) {
 		var config, shard string
+		var check bool
+		var rows int
 		root.Use = "label --config FILE"
 		root.Args = cobra.NoArgs
-		root.RunE = func(c *cobra.Command, _ []string) error { return runLabel(c, config, shard) }
+		root.RunE = func(c *cobra.Command, _ []string) error {
+			if check {
+				return runCheck(c, config, rows)
+			}
+			return runLabel(c, config, shard)
+		}
 		root.Example = `  label --config examples/label.yaml
+  label --config examples/label.yaml --check   # looks at the data sets, and measures nothing
   label --config label.yaml --shard 1/4     # on four machines, 1/4 to 4/4, then:
   label merge --config label.yaml`
 		root.Flags().StringVar(&config, "config", "", "YAML file of the run; see docs/label.md")
 		root.Flags().StringVar(&shard, "shard", "", "i/n: measure this machine's share only, to be merged later")
+		root.Flags().BoolVar(&check, "check", false, "look at columns, samples and profiles, and write nothing")
+		root.Flags().IntVar(&rows, "check-rows", 100, "samples of each data set that --check reads")
 	})
 	app.Register(newMerge)
 }
@@ -60,8 +70,14 @@ func openJob(c *cobra.Command, config string) (*labeling.Job, error) {
 	}
 	job, err := labeling.Open(c.Context(), cfg)
 	var other *labeling.PlanError
-	if errors.As(err, &other) {
-		err = cli.Usage(err)
+	var source *labeling.SourceError
+	if c.Context().Err() == nil && (errors.As(err, &other) || errors.As(err, &source)) {
+		return nil, cli.Usage(err)
+	}
+	if err == nil {
+		for _, mix := range cfg.Mixes() { // now, not after hours of measuring
+			fmt.Fprintln(c.ErrOrStderr(), "warning:", mix)
+		}
 	}
 	return job, interrupted(c.Context(), cfg, err)
 }
@@ -98,7 +114,7 @@ func runLabel(c *cobra.Command, config, shardText string) error {
 
 // measure does what is left of a shard.
 func measure(c *cobra.Command, job *labeling.Job, shard labeling.Shard) error {
-	todo, err := job.Todo(shard)
+	todo, err := job.Todo(c.Context(), shard)
 	if err != nil || todo == 0 { // then no encoder is needed
 		return err
 	}
@@ -144,6 +160,8 @@ func merge(c *cobra.Command, job *labeling.Job) error {
 			counts = append(counts, fmt.Sprintf("%s %d", rule, report.Rules[rule]))
 		}
 		fmt.Fprintf(w, "rules: %s\n", strings.Join(counts, ", "))
+		fmt.Fprintf(w, "profile: %s, CLIP-D %s\n", report.Profile, report.ClipD)
+		fmt.Fprintf(w, "samples %s\nrows %s\n", &report.Samples, &report.Candidates)
 		for _, warning := range report.Warnings {
 			fmt.Fprintf(w, "warning: %s\n", warning)
 		}

@@ -61,9 +61,10 @@ sources:
   - layout: table
     name: pairs
     path: %[1]s/clip/pairs.json
-    columns: {source: input, edit: edited, target: gt, instruction: caption_after, source_caption: caption_before, target_caption: caption_after, clip_d: none, clip_i: none}
+    columns: {source: input, edit: edited, target: gt, instruction: caption_after, source_caption: caption_before, target_caption: caption_after}
     editor: magicbrush
-encoders: {clip: %[1]s/clip/model, dino: %[1]s/dinov2/model, device: cpu, threads: 1}
+profile: assay
+encoders: {given: replace, clip: %[1]s/clip/model, dino: %[1]s/dinov2/model, device: cpu, threads: 1}
 `, folder))
 		if code, _, errs := label(t, "--config", config, "--json"); code != cli.Done {
 			t.Fatalf("exit code %d: %s", code, errs)
@@ -109,8 +110,10 @@ func TestUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := write(t, "label.yaml", fmt.Sprintf("out: out\npreset: released\nsources: [{layout: folder, path: %s}]\n", folder))
-	wrong := write(t, "wrong.yaml", "preset: both\nsource: []\n")
+	good := write(t, "label.yaml", fmt.Sprintf("out: out\nprofile: adiee-released\nsources: [{layout: folder, path: %s}]\n", folder))
+	wrong := write(t, "wrong.yaml", "profile: both\nsource: []\n")
+	latin := write(t, "latin1.csv", "source,edit,instruction\na,b,gr\xf6\xdfer\n")
+	unreadable := write(t, "label.yaml", fmt.Sprintf("out: out\nsources: [{layout: table, path: %s}]\n", latin))
 	for _, c := range []struct {
 		args []string
 		code int
@@ -119,6 +122,10 @@ func TestUsage(t *testing.T) {
 		{nil, cli.Wrong, "--config is needed"},
 		{[]string{"--config", wrong}, cli.Wrong, "unknown key (did you mean sources?)"},
 		{[]string{"--config", "none.yaml"}, cli.Wrong, "none.yaml"},
+		{[]string{"--config", unreadable}, cli.Wrong, `source "table": table: ` + latin + ": line 2: not UTF-8"},
+		{[]string{"--config", unreadable, "--check"}, cli.Wrong, "not every data set can be labelled"},
+		{[]string{"--config", good, "--check"}, cli.Done, ""},
+		{[]string{"--config", good, "--check", "--check-rows", "0"}, cli.Wrong, "--check-rows"},
 		{[]string{"--config", good, "--shard", "5/4"}, cli.Wrong, "--shard"},
 		{[]string{"merge", "--config", good}, cli.Failed, "1 of 1 parts are not measured yet"},
 		{[]string{"--config", good, "--shard", "1/2"}, cli.Done, ""},
@@ -135,6 +142,34 @@ func TestUsage(t *testing.T) {
 	var report labeling.Report
 	if err := json.Unmarshal([]byte(out), &report); err != nil || code != cli.Done || report.TableRows != 6 {
 		t.Errorf("--json: %d %v %s", code, err, out)
+	}
+}
+
+// --check says what it found, in words and as JSON.
+func TestCheck(t *testing.T) {
+	photos, err := filepath.Abs("../../examples/photos")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := write(t, "rows.csv", "source,after,instruction,note\ncoffee.png,rocket.png,x,\ncoffee.png,none.png,y,\n")
+	config := write(t, "label.yaml", fmt.Sprintf("out: out\nsources: [{layout: table, path: %s, pictures: %s, columns: {edit: after}}]\n", table, photos))
+	code, out, errs := label(t, "--config", config, "--check")
+	for _, want := range []string{"profile adiee-paper/1, CLIP-D raw", "2 samples, 2 read: 2 outputs", "1 bad", "none.png: no such file",
+		"edit            column after (as configured)", "without a column: clip_d,", "columns that are not used: note", "pictures: png 3"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no word of %q in\n%s%s", want, out, errs)
+		}
+	}
+	if code != cli.Wrong {
+		t.Errorf("exit code %d", code)
+	}
+	code, out, _ = label(t, "--config", config, "--check", "--json")
+	var report labeling.CheckReport
+	if err := json.Unmarshal([]byte(out), &report); err != nil || code != cli.Wrong || report.OK || report.Sources[0].Bad != 1 {
+		t.Errorf("%d %v %s", code, err, out)
+	}
+	if _, err := os.Stat(filepath.Join(filepath.Dir(config), "out")); err == nil {
+		t.Error("something was written")
 	}
 }
 
@@ -173,7 +208,7 @@ func TestKilled(t *testing.T) {
 	}
 	table := write(t, "rows.csv", rows.String())
 	config := func() (string, string) {
-		path := write(t, "label.yaml", fmt.Sprintf("out: out\npreset: released\npictures: files\nsources: [{layout: table, path: %s, pictures: %s}]\n", table, photos))
+		path := write(t, "label.yaml", fmt.Sprintf("out: out\nprofile: adiee-released\npictures: files\nsources: [{layout: table, path: %s, pictures: %s}]\n", table, photos))
 		return path, filepath.Join(filepath.Dir(path), "out")
 	}
 	command := func(path string) *exec.Cmd {

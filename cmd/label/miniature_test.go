@@ -42,7 +42,7 @@ func TestMiniature(t *testing.T) {
 			t.Fatalf("%s", about)
 		}
 		path := filepath.Join(dir, "label.yaml")
-		config = "out: out\npreset: released\nsources:" + strings.ReplaceAll("\n"+config, "\n    ", "\n")
+		config = "out: out\nprofile: adiee-released\nsources:" + strings.ReplaceAll("\n"+config, "\n    ", "\n")
 		if err := os.WriteFile(path, []byte(config), 0o666); err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"assay/heuristics"
 )
 
 func init() {
@@ -13,25 +15,20 @@ func init() {
 		About: "ADIEE-MagicBrush-Data: for each editor <m>_img, <m>_clipdir, <m>_clipsim, <m>_dinosim; arrow files or Parquet",
 		Fields: map[string]string{"id": "id", "session": "img_id", "source": "source_img", "target": "target_img", "instruction": "instruction",
 			"source_caption": "source_caption", "target_caption": "target_caption", "split": "split"},
+		Needed: []string{"source", "instruction"},
 		open: func(_ context.Context, o Options) (Reader, error) {
 			r, err := openRows(o.Path)
 			if err != nil {
 				return nil, err
 			}
-			return &adiee{r, o}, nil
+			return &adiee{tabular{r, o}}, nil
 		},
 	})
 }
 
 // adiee reads one row per instruction with the outputs of all editors beside each other. Every column that ends with
 // _img is an editor's, but for the source, the target and a mask.
-type adiee struct {
-	rows rows
-	o    Options
-}
-
-func (r *adiee) Len() int     { return r.rows.len() }
-func (r *adiee) Close() error { return r.rows.close() }
+type adiee struct{ tabular }
 
 func (r *adiee) Read(i int) (*Sample, error) {
 	c, err := readRow(r.rows, i, &r.o)
@@ -48,11 +45,21 @@ func (r *adiee) Read(i int) (*Sample, error) {
 		if !ok || slices.Contains(known, f.Name) {
 			continue
 		}
-		out := Output{Editor: editor, Picture: c.picture(f.Name), ClipD: c.number(editor + "_clipdir"),
-			ClipI: c.number(editor + "_clipsim"), DinoI: c.number(editor + "_dinosim")}
+		out := Output{Editor: editor, Picture: c.picture(f.Name), ClipD: c.similarity(editor + "_clipdir"),
+			ClipI: c.similarity(editor + "_clipsim"), DinoI: c.similarity(editor + "_dinosim"), Profile: orElse(r.o.Profile, heuristics.ProfileReleased)}
 		if !out.Picture.IsZero() {
 			s.Outputs = append(s.Outputs, out)
 		}
 	}
 	return s, c.err()
+}
+
+// owns tells the columns of editors.
+func (r *adiee) owns(column string, all []string) bool {
+	for _, end := range []string{"_img", "_clipdir", "_clipsim", "_dinosim"} {
+		if editor, ok := strings.CutSuffix(column, end); ok && slices.Contains(all, editor+"_img") {
+			return column != "mask_img"
+		}
+	}
+	return false
 }

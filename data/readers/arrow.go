@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"assay/data"
+	"assay/onnx"
 )
 
 // arrowRows reads what `datasets` saves to disk: data-00000-of-0000N.arrow, IPC streams. The files are mapped, not read:
@@ -34,6 +36,7 @@ type arrowFile struct {
 	path   string
 	mapped []byte
 	schema arrowMessage
+	names  []string
 }
 
 type arrowBatch struct {
@@ -95,6 +98,9 @@ func (r *arrowRows) add(path string) (err error) {
 		switch kind := m.message().Type(); kind {
 		case ipc.MessageSchema:
 			file.schema = m
+			if file.names, err = m.names(); err != nil {
+				return err
+			}
 		case ipc.MessageRecordBatch:
 			r.batches = append(r.batches, arrowBatch{len(r.files) - 1, r.rows, m})
 			rec, err := r.load(len(r.batches) - 1)
@@ -111,6 +117,22 @@ func (r *arrowRows) add(path string) (err error) {
 		return errors.New("no schema in it")
 	}
 	return nil
+}
+
+// names are those of a schema's columns.
+func (m arrowMessage) names() (names []string, err error) {
+	in, err := ipc.NewReaderFromMessageReader(&messages{list: []arrowMessage{m}})
+	if err != nil {
+		return nil, err
+	}
+	defer in.Release()
+	for _, f := range in.Schema().Fields() {
+		if slices.Contains(names, f.Name) {
+			return nil, fmt.Errorf("two columns %q: rename one", f.Name)
+		}
+		names = append(names, f.Name)
+	}
+	return names, nil
 }
 
 // nextMessage cuts the first message off a stream: a continuation mark, the length of the metadata, the metadata (a
@@ -141,6 +163,27 @@ func nextMessage(b []byte) (m arrowMessage, rest []byte, err error) {
 func (r *arrowRows) len() int { return r.rows }
 
 func (r *arrowRows) folder() string { return r.dir }
+
+func (r *arrowRows) columns() []string {
+	var all []string
+	for _, f := range r.files {
+		for _, name := range f.names {
+			if !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	return all
+}
+
+func (r *arrowRows) has(column string) error {
+	for _, f := range r.files {
+		if !slices.Contains(f.names, column) {
+			return noColumn(f.path, column, f.names)
+		}
+	}
+	return nil
+}
 
 func (r *arrowRows) batch(i int) int {
 	return sort.Search(len(r.batches)-1, func(b int) bool { return r.batches[b+1].first > i })
@@ -247,7 +290,7 @@ func arrowValue(a arrow.Array, i int) (any, error) {
 	case *array.Float32:
 		return float64(a.Value(i)), nil
 	case *array.Float16:
-		return float64(a.Value(i).Float32()), nil
+		return float64(onnx.Float16Value(a.Value(i).Uint16())), nil // the library's own Float32 is wrong below 2^-14
 	case *array.Int64:
 		return a.Value(i), nil
 	case *array.Int32:
@@ -256,8 +299,17 @@ func arrowValue(a arrow.Array, i int) (any, error) {
 		return int64(a.Value(i)), nil
 	case *array.Int8:
 		return int64(a.Value(i)), nil
+	case *array.Uint64:
+		if x := a.Value(i); x <= math.MaxInt64 {
+			return int64(x), nil
+		}
+		return float64(a.Value(i)), nil
 	case *array.Uint32:
 		return int64(a.Value(i)), nil
+	case *array.Uint16:
+		return int64(a.Value(i)), nil
+	case *array.Null:
+		return nil, nil
 	case *array.Uint8:
 		return int64(a.Value(i)), nil
 	case *array.Struct:

@@ -13,24 +13,19 @@ func init() {
 		Fields: map[string]string{"id": "unique_key", "source": "source_img", "instruction": "instruction",
 			"left": "left_output_image", "right": "right_output_image", "left_model": "left_model", "right_model": "right_model",
 			"left_score": "left_overall_score", "right_score": "right_overall_score", "vote": "vote_type", "split": "split"},
+		Needed: []string{"source", "instruction", "left", "right", "vote"},
 		open: func(_ context.Context, o Options) (Reader, error) {
 			r, err := openRows(o.Path)
 			if err != nil {
 				return nil, err
 			}
-			return &editReward{r, o}, nil
+			return &editReward{tabular{r, o}}, nil
 		},
 	})
 }
 
 // editReward reads one pair of outputs a row. The overall score is the sum of two marks from 1 to 4.
-type editReward struct {
-	rows rows
-	o    Options
-}
-
-func (r *editReward) Len() int     { return r.rows.len() }
-func (r *editReward) Close() error { return r.rows.close() }
+type editReward struct{ tabular }
 
 func (r *editReward) Read(i int) (*Sample, error) {
 	c, err := readRow(r.rows, i, &r.o)

@@ -12,24 +12,19 @@ func init() {
 		About: "Emu-Edit test sets: instruction, image, task, input_caption, output_caption; generations add edited_image, model",
 		Fields: map[string]string{"id": "hash", "number": "idx", "source": "image", "edit": "edited_image", "method": "model",
 			"instruction": "instruction", "task": "task", "split": "split", "source_caption": "input_caption", "target_caption": "output_caption"},
+		Needed: []string{"source", "instruction"},
 		open: func(_ context.Context, o Options) (Reader, error) {
 			r, err := openRows(o.Path)
 			if err != nil {
 				return nil, err
 			}
-			return &emuEdit{r, o}, nil
+			return &emuEdit{tabular{r, o}}, nil
 		},
 	})
 }
 
 // emuEdit reads one row per instruction, or per instruction and model. There are no targets; the captions give CLIP-D.
-type emuEdit struct {
-	rows rows
-	o    Options
-}
-
-func (r *emuEdit) Len() int     { return r.rows.len() }
-func (r *emuEdit) Close() error { return r.rows.close() }
+type emuEdit struct{ tabular }
 
 func (r *emuEdit) Read(i int) (*Sample, error) {
 	c, err := readRow(r.rows, i, &r.o)

@@ -25,7 +25,8 @@ func init() {
 		About: "MagicBrush: Parquet (img_id, turn_index, ...), or the zip layout with edit_turns.json and images/",
 		Fields: map[string]string{"session": "img_id", "turn": "turn_index", "source": "source_img", "target": "target_img",
 			"instruction": "instruction", "split": "split"},
-		open: openMagicBrush,
+		Needed: []string{"session", "turn", "source", "target", "instruction"},
+		open:   openMagicBrush,
 	})
 }
 
@@ -49,17 +50,11 @@ func openMagicBrush(_ context.Context, o Options) (Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &magicBrushTable{rows: t, o: o}, nil
+	return &magicBrushTable{tabular{t, o}}, nil
 }
 
 // magicBrushTable reads the Parquet layout: a row is a turn, and the turns of a session follow each other.
-type magicBrushTable struct {
-	rows rows
-	o    Options
-}
-
-func (r *magicBrushTable) Len() int     { return r.rows.len() }
-func (r *magicBrushTable) Close() error { return r.rows.close() }
+type magicBrushTable struct{ tabular }
 
 type magicBrushTurn struct {
 	Sample

@@ -4,11 +4,13 @@ package readers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	"assay/data"
+	"assay/heuristics"
 )
 
 // Sample is one item of a data set: an instruction for a source picture with all that is known of its results, or a chain
@@ -31,8 +33,9 @@ type Sample struct {
 type Output struct {
 	Editor              string
 	Picture             data.Image
-	Label               *float64 // a person's vote, 0 to 1
-	ClipD, ClipI, DinoI *float64 // similarities that came with the data
+	Label               *float64              // a person's vote, 0 to 1
+	ClipD, ClipI, DinoI heuristics.Similarity // that came with the data
+	Profile             string                // with which they were measured; "": nobody says
 }
 
 // Preference tells which of a sample's two outputs was found better.
@@ -71,6 +74,9 @@ type Options struct {
 	Drop       []string          // SEED-Data-Edit: folders whose samples are left out, besides the known corrupt ones
 	LabelRange [2]float64        // of labels in the file; zero: the layout's own
 	Unpack     string            // folder for pictures out of archives that cannot be read at random
+	Profile    string            // with which the similarities in the file were measured, if the file does not say it
+
+	mapped map[string]bool // fields that Columns named
 }
 
 // Layout is a published layout.
@@ -78,6 +84,8 @@ type Layout struct {
 	Name   string
 	About  string
 	Fields map[string]string // what it looks for -> the published column; nil: it has no columns
+	Needed []string          // fields whose columns every table of it has; a | b: one of them is enough
+	Many   bool              // the path may be a pattern of several files: see Files
 	open   func(ctx context.Context, o Options) (Reader, error)
 }
 
@@ -109,14 +117,21 @@ func Open(ctx context.Context, layout string, o Options) (Reader, error) {
 		return nil, fmt.Errorf("no layout %q, only %v", layout, slices.Sorted(maps.Keys(layouts)))
 	}
 	columns := maps.Clone(l.Fields)
+	o.mapped = map[string]bool{}
 	for field, column := range o.Columns {
 		if _, ok := columns[field]; !ok {
 			return nil, fmt.Errorf("columns: layout %s has no field %q, only %v", layout, field, slices.Sorted(maps.Keys(columns)))
 		}
 		columns[field] = column
+		o.mapped[field] = true
 	}
 	o.Columns = columns
 	r, err := l.open(ctx, o)
+	if err == nil {
+		if err = resolve(l, r); err != nil {
+			err = errors.Join(err, r.Close())
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", layout, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"assay/data"
+	"assay/heuristics"
 )
 
 // colour is n of a picture that tools/oracle/readers.py made.
@@ -36,6 +38,13 @@ func number(x *float64) string {
 		return "-"
 	}
 	return fmt.Sprintf("%.3g", *x)
+}
+
+func similarity(s heuristics.Similarity) string {
+	if x, ok := s.Value(); ok {
+		return number(&x)
+	}
+	return s.String()
 }
 
 // describe tells a sample in one line.
@@ -69,8 +78,8 @@ func describe(s *Sample, err error) string {
 		if o.Label != nil {
 			fmt.Fprintf(&b, " label %s", number(o.Label))
 		}
-		if o.ClipI != nil {
-			fmt.Fprintf(&b, " %s %s %s", number(o.ClipD), number(o.ClipI), number(o.DinoI))
+		if !o.ClipI.Unknown() {
+			fmt.Fprintf(&b, " %s %s %s", similarity(o.ClipD), similarity(o.ClipI), similarity(o.DinoI))
 		}
 	}
 	if s.Preference != nil {
@@ -99,8 +108,8 @@ func TestLayouts(t *testing.T) {
 	magicbrush := []string{"100-1|100|10 >add a hat> 11", "100-2|100|11 >make it red> 12", "200-1|200|20 >remove the dog> 21"}
 	adiee := []string{
 		"000000||10 >add a hat> 11|cyclediff 30 0.1 0.9 0.5|diffedit 31 1.1 0.9 0.5|magicbrush 32 2.1 0.9 0.5",
-		"000001||11 >make it red> 12|cyclediff 40 - 0.8 0.4|diffedit 41 - 0.8 0.4|magicbrush 42 - 0.8 0.4",
-		"000002||20 >remove the dog> 21|cyclediff 50 - 0.7 0.3|magicbrush 52 - 0.7 0.3",
+		"000001||11 >make it red> 12|cyclediff 40 undefined 0.8 0.4|diffedit 41 undefined 0.8 0.4|magicbrush 42 undefined 0.8 0.4",
+		"000002||20 >remove the dog> 21|cyclediff 50 unknown 0.7 0.3|magicbrush 52 unknown 0.7 0.3",
 	}
 	for _, c := range []struct {
 		name, layout string
@@ -125,7 +134,7 @@ func TestLayouts(t *testing.T) {
 		{"seed part 3", "seed-data-edit", Options{Path: "seed3"}, []string{
 			"000000|20240401_1turns/Data/1/0.jpg|10 >add a hat> 11 >make it red> 12",
 			"left: folder 20240330_315P_1323turns/Data/210",
-			`error: split_1.jsonl: row 1: column "edit_image_1": 20240401_1turns/Data/2/1.jpg: no such file under testdata/seed3, nor in an archive there`}},
+			`error: split_1.jsonl:1: column "edit_image_1": 20240401_1turns/Data/2/1.jpg: no such file under testdata/seed3, nor in an archive there`}},
 		{"seed part 2", "seed-data-edit", Options{Path: "seed2"}, []string{"000000|1/0.png|10 >add a hat> 11"}},
 		{"seed, dropped", "seed-data-edit", Options{Path: "seed2", Drop: []string{"1"}}, []string{"left: folder 1"}},
 		{"instructpix2pix", "instructpix2pix", Options{Path: "instructpix2pix"}, []string{
@@ -155,13 +164,32 @@ func TestLayouts(t *testing.T) {
 }
 
 func TestColumns(t *testing.T) {
-	got := all(t, "table", Options{Path: "testdata/table.csv"})
-	if want := `error: table.csv: row 1: no column "source", only before, after, text, who, mark`; !strings.HasPrefix(got[0], want) {
-		t.Errorf("wrong columns: %s", got[0])
+	table := map[string]string{"source": "before", "edit": "after", "instruction": "text", "method": "who"}
+	with := func(field, column string) map[string]string {
+		m := maps.Clone(table)
+		m[field] = column
+		return m
 	}
-	_, err := Open(t.Context(), "table", Options{Path: "testdata/table.csv", Columns: map[string]string{"picture": "before"}})
-	if err == nil || !strings.Contains(err.Error(), `no field "picture"`) {
-		t.Errorf("unknown field: %v", err)
+	without := maps.Clone(table)
+	delete(without, "edit")
+	for _, c := range []struct {
+		layout, path string
+		columns      map[string]string
+		want         string
+	}{
+		{"table", "table.csv", nil, `table: testdata/table.csv: no column "source", only before, after, text, who, mark; sources[].columns says`},
+		{"table", "table.csv", without, `no column "edit"`},
+		{"table", "table.csv", with("label", "marks"), `columns: label: testdata/table.csv: no column "marks", only before`},
+		{"table", "table.csv", with("picture", "before"), `no field "picture"`},
+		{"editreward", "editreward.parquet", map[string]string{"left_score": "points"}, `no column "points"`},
+		{"magicbrush", "magicbrush", map[string]string{"source": "picture"}, `dev-00000-of-00002.parquet: no column "picture"`},
+		{"adiee-magicbrush", "adiee", map[string]string{"session": "img_id"}, `data-00000-of-00002.arrow: no column "img_id"`},
+		{"seed-data-edit", "seed2", map[string]string{"source": "before"}, `part2.jsonl: no column "before", only source_image`},
+	} {
+		_, err := Open(t.Context(), c.layout, Options{Path: "testdata/" + c.path, Columns: c.columns, Unpack: t.TempDir()})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %v: %v, want %s", c.path, c.columns, err, c.want)
+		}
 	}
 	for layout, path := range map[string]string{"luck": "testdata", "folder": "testdata/adiee", "magicbrush": "testdata/none", "table": "testdata/folder",
 		"seed-data-edit": "testdata/folder", "instructpix2pix": "testdata"} {
@@ -171,7 +199,7 @@ func TestColumns(t *testing.T) {
 			t.Log(err)
 		}
 	}
-	if n := len(Layouts()); n != 10 {
+	if n := len(Layouts()); n != 12 {
 		t.Errorf("%d layouts", n)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"assay/data"
+	"assay/heuristics"
 )
 
 // rows are the records of one table, whatever files it is spread over.
@@ -20,10 +21,57 @@ type rows interface {
 	record(i int) (data.Record, error)
 	folder() string // where relative paths of pictures start
 	where(i int) string
+	columns() []string       // names, of tables without a header those of the first records
+	has(column string) error // that a file has no such column, and which ones it has
 	close() error
 }
 
-// openRows opens a table: a Parquet, JSON lines, JSON or CSV file, a folder of such files (in the order of their names,
+// firstRecords is how many records tell the columns of a table without a header.
+const firstRecords = 100
+
+// namesOf are the names of records [from, to) in their order.
+func namesOf(r rows, from, to int) []string {
+	var names []string
+	seen := map[string]bool{}
+	for i := from; i < to; i++ {
+		rec, err := r.record(i)
+		if err != nil {
+			continue // reading it tells
+		}
+		for _, f := range rec.Fields {
+			if !seen[f.Name] {
+				seen[f.Name] = true
+				names = append(names, f.Name)
+			}
+		}
+	}
+	return names
+}
+
+// someHas looks for a column in records [from, to). A table without records lacks nothing.
+func someHas(r rows, column, file string, from, to int) error {
+	read := false
+	for i := from; i < to; i++ {
+		rec, err := r.record(i)
+		if err != nil {
+			continue
+		}
+		read = true
+		if _, ok := rec.Get(column); ok {
+			return nil
+		}
+	}
+	if !read {
+		return nil
+	}
+	return noColumn(file, column, namesOf(r, from, min(to, from+firstRecords)))
+}
+
+func noColumn(file, column string, have []string) error {
+	return fmt.Errorf("%s: %w", file, data.NoColumn(column, have))
+}
+
+// openRows opens a table: a Parquet, JSON lines, JSON, CSV or TSV file, a folder of such files (in the order of their names,
 // as train-00000-of-00007.parquet), or a folder that `datasets` saved (arrow files).
 func openRows(path string) (rows, error) {
 	info, err := os.Stat(path)
@@ -44,7 +92,7 @@ func openRows(path string) (rows, error) {
 		switch filepath.Ext(p) {
 		case ".arrow":
 			arrow = append(arrow, p)
-		case ".parquet", ".jsonl", ".csv":
+		case ".parquet", ".jsonl", ".csv", ".tsv", ".tab":
 			tables = append(tables, p)
 		}
 		return nil
@@ -57,15 +105,16 @@ func openRows(path string) (rows, error) {
 	case len(tables) > 0:
 		return openTables(tables)
 	}
-	return nil, fmt.Errorf("%s: no .parquet, .jsonl, .csv or .arrow files in it", path)
+	return nil, fmt.Errorf("%s: no .parquet, .jsonl, .csv, .tsv or .arrow files in it", path)
 }
 
 // tables are several files of data.Table with the same columns. Only one is open at a time.
 type tables struct {
-	paths  []string
-	starts []int // first row of every file, and the number of rows
-	at     int
-	open   *data.Table
+	paths   []string
+	headers [][]string // of every file; nil: each record has its own
+	starts  []int      // first row of every file, and the number of rows
+	at      int
+	open    *data.Table
 }
 
 func openTables(paths []string) (*tables, error) {
@@ -73,11 +122,42 @@ func openTables(paths []string) (*tables, error) {
 	t := &tables{paths: paths, starts: []int{0}}
 	for i := range paths {
 		if err := t.turn(i); err != nil {
-			return nil, err
+			return nil, errors.Join(err, t.close())
 		}
 		t.starts = append(t.starts, t.starts[i]+t.open.Len())
+		t.headers = append(t.headers, t.open.Columns())
 	}
 	return t, nil
+}
+
+func (t *tables) columns() []string {
+	var all []string
+	for f, names := range t.headers {
+		if names == nil {
+			names = namesOf(t, t.starts[f], min(t.starts[f+1], t.starts[f]+firstRecords))
+		}
+		for _, name := range names {
+			if !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	return all
+}
+
+func (t *tables) has(column string) error {
+	for f, names := range t.headers {
+		var err error
+		if names == nil {
+			err = someHas(t, column, t.paths[f], t.starts[f], t.starts[f+1])
+		} else if !slices.Contains(names, column) {
+			err = noColumn(t.paths[f], column, names)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // turn opens file i.
@@ -114,6 +194,11 @@ func (t *tables) folder() string { return filepath.Dir(t.paths[t.at]) }
 
 func (t *tables) where(i int) string {
 	f := t.file(i)
+	if t.at == f && t.open != nil {
+		if line := t.open.Line(i - t.starts[f]); line > 0 {
+			return fmt.Sprintf("%s:%d", filepath.Base(t.paths[f]), line)
+		}
+	}
 	return fmt.Sprintf("%s: row %d", filepath.Base(t.paths[f]), i-t.starts[f]+1)
 }
 
@@ -173,16 +258,17 @@ func (c *cells) text(field string) string {
 	return s
 }
 
-// number is nil if the value is null, NaN or not there.
-func (c *cells) number(field string) *float64 {
-	x, err := data.Number(c.get(field))
+// similarity is unknown if the value is null or not there, undefined if it is NaN.
+func (c *cells) similarity(field string) heuristics.Similarity {
+	x, err := data.AnyNumber(c.get(field))
 	if err == nil && x != nil && math.IsInf(*x, 0) {
-		x, err = nil, errors.New("want a finite number")
+		err = fmt.Errorf("want a finite number, have %v", *x)
 	}
 	if err != nil {
 		c.bad(field, err)
+		return heuristics.Similarity{}
 	}
-	return x
+	return heuristics.SimilarityOf(x)
 }
 
 // picture is zero if the value is null or not there.
@@ -199,7 +285,10 @@ func (c *cells) label(field string, lo, hi float64) *float64 {
 	if c.o.LabelRange != [2]float64{} {
 		lo, hi = c.o.LabelRange[0], c.o.LabelRange[1]
 	}
-	x := c.number(field)
+	x, err := data.Finite(c.get(field))
+	if err != nil {
+		c.bad(field, err)
+	}
 	if x == nil {
 		return nil
 	}

@@ -21,7 +21,8 @@ func init() {
 		About: "SEED-Data-Edit parts 2 (source_image, target_image) and 3 (instruction_1.., edit_image_1..), pictures unpacked or in tar parts",
 		Fields: map[string]string{"source": "source_image", "target": "target_image", "instruction": "instruction",
 			"turn_instruction": "instruction_", "turn_image": "edit_image_"},
-		open: openSeed,
+		Needed: []string{"source"},
+		open:   openSeed,
 	})
 }
 
@@ -31,8 +32,7 @@ var corrupt = []string{"20240330_315P_1323turns/Data/208", "20240330_315P_1323tu
 
 // seed reads annotations/*.jsonl (or one .jsonl file). A row with instruction_1 is a chain, any other one edit.
 type seed struct {
-	rows     rows
-	o        Options
+	tabular
 	folders  []string // where pictures may lie
 	unpacked string   // where those out of archives lie
 }
@@ -49,7 +49,7 @@ func openSeed(ctx context.Context, o Options) (Reader, error) {
 	if o.Pictures != "" {
 		root = o.Pictures
 	}
-	r := &seed{rows: t, o: o, folders: []string{root}}
+	r := &seed{tabular: tabular{t, o}, folders: []string{root}}
 	entries, err := os.ReadDir(root)
 	for _, e := range entries {
 		if e.IsDir() && e.Name() != "annotations" {
@@ -117,8 +117,10 @@ func (r *seed) unpack(ctx context.Context, root string) error {
 	return unpack(ctx, archives, r.unpacked, wanted)
 }
 
-func (r *seed) Len() int     { return r.rows.len() }
-func (r *seed) Close() error { return r.rows.close() }
+// owns tells the columns of turns.
+func (r *seed) owns(column string, _ []string) bool {
+	return strings.HasPrefix(column, r.o.Columns["turn_instruction"]) || strings.HasPrefix(column, r.o.Columns["turn_image"])
+}
 
 // turn names the columns of turn j, from 1.
 func (r *seed) turn(j int) (instruction, picture string) {

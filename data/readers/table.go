@@ -3,57 +3,79 @@ package readers
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 )
 
+// tableFields are what a table of outputs may have.
+var tableFields = map[string]string{"id": "id", "session": "session", "split": "split", "source": "source", "target": "target",
+	"edit": "edit", "method": "method", "instruction": "instruction", "source_caption": "source_caption",
+	"target_caption": "target_caption", "label": "label", "clip_d": "clip_d", "clip_i": "clip_i", "dino_i": "dino_i",
+	"profile": "profile"}
+
 func init() {
 	register(Layout{
-		Name:  "table",
-		About: "any Parquet, JSON, CSV or arrow table with a column map; one row per output, or per source and target",
-		Fields: map[string]string{"id": "id", "session": "session", "split": "split", "source": "source", "target": "target", "edit": "edit",
-			"method": "method", "instruction": "instruction", "source_caption": "source_caption", "target_caption": "target_caption",
-			"label": "label", "clip_d": "clip_d", "clip_i": "clip_i", "dino_i": "dino_i"},
-		open: openTable("source", "instruction"),
+		Name:   "table",
+		About:  "any Parquet, JSON, CSV, TSV or arrow table with a column map; one row per output",
+		Fields: tableFields,
+		Needed: []string{"source", "instruction", "edit"},
+		open:   openTable(openRows, "source", "instruction"),
 	})
 	register(Layout{
 		Name:   "triplets",
 		About:  "benchmarks with a source, an instruction and a target, by a column map",
 		Fields: map[string]string{"id": "id", "session": "session", "split": "split", "source": "source", "target": "target", "instruction": "instruction"},
-		open:   openTable("source", "instruction", "target"),
+		Needed: []string{"source", "instruction", "target"},
+		open:   openTable(openRows, "source", "instruction", "target"),
 	})
 	register(Layout{
 		Name:   "aim-bench",
 		About:  "AIM-Bench: Instructions.json beside the pictures",
 		Fields: map[string]string{"source": "original_image", "target": "edited_image", "instruction": "edit_prompt"},
+		Needed: []string{"source", "instruction", "target"},
 		open: func(ctx context.Context, o Options) (Reader, error) {
 			if info, err := os.Stat(o.Path); err == nil && info.IsDir() {
 				o.Path = filepath.Join(o.Path, "Instructions.json")
 			}
-			return openTable("source", "instruction", "target")(ctx, o)
+			return openTable(openRows, "source", "instruction", "target")(ctx, o)
 		},
+	})
+	register(Layout{
+		Name:  "instructpix2pix-hub",
+		About: "InstructPix2Pix as the Hub has it: original_image, original_prompt, edit_prompt, edited_image, edited_prompt",
+		Fields: map[string]string{"session": "original_prompt", "source": "original_image", "target": "edited_image",
+			"instruction": "edit_prompt", "source_caption": "original_prompt", "target_caption": "edited_prompt"},
+		Needed: []string{"source", "instruction", "target"},
+		open:   openTable(openRows, "source", "instruction", "target"),
+	})
+	fields := maps.Clone(tableFields)
+	fields["id"] = "__key__"
+	register(Layout{
+		Name:   "webdataset",
+		About:  "tar files of webdataset: <key>.source.png, .edit.png, .target.png, .instruction.txt, .json with any of the other fields",
+		Fields: fields,
+		Needed: []string{"source", "instruction", "edit|target"},
+		Many:   true,
+		open:   openTable(openTars, "source", "instruction"),
 	})
 }
 
 // table reads rows of any table by a column map. Needed names the fields that no row can do without.
 type table struct {
-	rows   rows
-	o      Options
+	tabular
 	needed []string
 }
 
-func openTable(needed ...string) func(context.Context, Options) (Reader, error) {
+func openTable(open func(path string) (rows, error), needed ...string) func(context.Context, Options) (Reader, error) {
 	return func(_ context.Context, o Options) (Reader, error) {
-		r, err := openRows(o.Path)
+		r, err := open(o.Path)
 		if err != nil {
 			return nil, err
 		}
-		return &table{r, o, needed}, nil
+		return &table{tabular{r, o}, needed}, nil
 	}
 }
-
-func (r *table) Len() int     { return r.rows.len() }
-func (r *table) Close() error { return r.rows.close() }
 
 func (r *table) Read(i int) (*Sample, error) {
 	c, err := readRow(r.rows, i, &r.o)
@@ -62,13 +84,15 @@ func (r *table) Read(i int) (*Sample, error) {
 	}
 	c.need(r.needed...)
 	s := &Sample{ID: fmt.Sprintf("%06d", i), Source: c.picture("source"), Target: c.picture("target"), Instruction: c.text("instruction")}
-	if _, all := r.o.Columns["id"]; all {
-		s.ID, s.Session, s.Split = orElse(c.text("id"), s.ID), c.text("session"), c.text("split")
+	for field, to := range map[string]*string{"id": &s.ID, "session": &s.Session, "split": &s.Split,
+		"source_caption": &s.SourceCaption, "target_caption": &s.TargetCaption} {
+		if _, ok := r.o.Columns[field]; ok {
+			*to = orElse(c.text(field), *to)
+		}
 	}
 	if _, outputs := r.o.Columns["edit"]; outputs {
-		s.SourceCaption, s.TargetCaption = c.text("source_caption"), c.text("target_caption")
 		out := Output{Editor: orElse(c.text("method"), r.o.Editor), Picture: c.picture("edit"), Label: c.label("label", 0, 1),
-			ClipD: c.number("clip_d"), ClipI: c.number("clip_i"), DinoI: c.number("dino_i")}
+			ClipD: c.similarity("clip_d"), ClipI: c.similarity("clip_i"), DinoI: c.similarity("dino_i"), Profile: orElse(c.text("profile"), r.o.Profile)}
 		if !out.Picture.IsZero() {
 			s.Outputs = []Output{out}
 		}

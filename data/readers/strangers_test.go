@@ -1,0 +1,213 @@
+package readers
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const strangers = "testdata/strangers"
+
+func expectation(t *testing.T, path string, v any) {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Shards by webdataset's own writer, in the forms in which they are named.
+func TestWebDataset(t *testing.T) {
+	want := []string{"0000/a||10 >add a hat> 11|a man > a man with a hat|mgie 61 label 0.5", "0000/b||20 >remove the “dog”> -|sdedit 62",
+		"0001/a||11 >make it red> -|edit 63 label 1"}
+	for _, path := range []string{"webdataset", "webdataset/shard-{000..001}.tar", "webdataset/shard-{000,001}.tar", "webdataset/shard-*.tar"} {
+		got := all(t, "webdataset", Options{Path: filepath.Join(strangers, path), Editor: "edit"})
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s: %s", path, d)
+		}
+	}
+	if got := all(t, "webdataset", Options{Path: filepath.Join(strangers, "webdataset/shard-001.tar"), Editor: "edit"}); cmp.Diff(want[2:], got) != "" {
+		t.Error(got)
+	}
+	var expect []map[string]any // what webdataset reads
+	expectation(t, filepath.Join(strangers, "webdataset/expect.json"), &expect)
+	r, err := openTars(filepath.Join(strangers, "webdataset"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	if r.len() != len(expect) {
+		t.Fatalf("%d samples, want %d", r.len(), len(expect))
+	}
+	for i, sample := range expect {
+		if key := r.(*tars).rows[i].key; key != sample["__key__"] {
+			t.Errorf("sample %d: key %q, want %q", i, key, sample["__key__"])
+		}
+		if n := len(r.(*tars).rows[i].members); n != len(sample)-1 {
+			t.Errorf("sample %d: %d files, want %v", i, n, sample)
+		}
+	}
+}
+
+func TestBraces(t *testing.T) {
+	var expect map[string][]string
+	expectation(t, filepath.Join(strangers, "braces.json"), &expect)
+	for pattern, want := range expect {
+		if got, err := braces(pattern); err != nil || cmp.Diff(want, got) != "" {
+			t.Errorf("%s: %v %v, want %v", pattern, got, err, want)
+		}
+	}
+	for _, pattern := range []string{"a{", "a}", "{a", "{a}", "{1..}", "{0..99999999}", "{3..1}"} {
+		if got, err := braces(pattern); err == nil {
+			t.Errorf("%s: %v", pattern, got)
+		}
+	}
+}
+
+func tarOf(t *testing.T, members ...string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, m := range members {
+		name, content, _ := strings.Cut(m, "=")
+		if err := w.WriteHeader(&tar.Header{Name: name, Size: int64(len(content)), Mode: 0o644}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "x.tar")
+	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestBrokenTars(t *testing.T) {
+	cut := tarOf(t, "a.source.png=p", "a.edit.png=p", "a.instruction.txt=i")
+	raw, err := os.ReadFile(cut)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(cut, raw[:1400], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ path, want string }{
+		{tarOf(t, "a.source.png=p", "a.edit.png=p", "a.Edit.PNG=q"), `the sample "a" has two files .edit.png`},
+		{tarOf(t, "a.source.png=p", "b.edit.png=p", "a.edit.png=q"), `the key "a" was met before`},
+		{tarOf(t, "a.source.png=p", "a.txt=i"), `no column "instruction", only __key__, source, txt`},
+		{tarOf(t, "a.source.png=p", "a.instruction.txt=i"), `no column "edit"`},
+		{tarOf(t, "a.source.png=p", "a.edit.png=e", "a.instruction.txt=i", `a.json={"instruction": "j"}`), `two values of "instruction"`},
+		{tarOf(t, "a.source.png=p", "a.edit.png=e", "a.instruction.txt=i", "a.json=no"), "a.json: invalid"},
+		{tarOf(t, "a.source.png=p", "a.edit.png=e", "a.instruction.txt=\xff"), "not UTF-8"},
+		{cut, "unexpected EOF"},
+		{"testdata/table.csv", "table.csv: no tar file"},
+		{strangers + "/webdataset/shard-{000..004}.tar", "shard-002.tar: no such file"},
+		{strangers + "/webdataset/shard-{000.tar", "a { without }"},
+		{strangers + "/none-*.tar", "no such files"},
+		{strangers + "/hub", "no .tar files in it"},
+	} {
+		r, err := Open(t.Context(), "webdataset", Options{Path: c.path})
+		if err == nil {
+			for i := range r.Len() {
+				if _, e := r.Read(i); e != nil {
+					err = e
+				}
+			}
+			r.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.path, err, c.want)
+		}
+	}
+	// Keys that begin anew in every shard get the shard's name.
+	one := tarOf(t, "a.source.png=p", "a.edit.png=p", "a.instruction.txt=i")
+	dir := t.TempDir()
+	for _, name := range []string{"s0.tar", "s1.tar"} {
+		raw, err := os.ReadFile(one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), raw, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := Open(t.Context(), "webdataset", Options{Path: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for i, want := range []string{"s0/a", "s1/a"} {
+		if s, err := r.Read(i); err != nil || s.ID != want {
+			t.Errorf("%v %v, want %s", s, err, want)
+		}
+	}
+}
+
+func TestHubInstructPix2Pix(t *testing.T) {
+	got := all(t, "instructpix2pix-hub", Options{Path: strangers + "/hub"})
+	want := []string{"000000|a man|10 >add a hat> 11|a man > a man with a hat", "000001|a dog|20 >make it red> 21|a dog > a red dog"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// Half floats of arrow files, those below 2^-14 too.
+func TestHalfFloats(t *testing.T) {
+	var want []*string
+	expectation(t, strangers+"/half.json", &want)
+	r, err := Open(t.Context(), "table", Options{Path: strangers + "/half"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for i, w := range want {
+		s, err := r.Read(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := s.Outputs[0].ClipD
+		x, known := d.Value()
+		switch {
+		case w == nil && !d.Unknown(), w != nil && *w == "nan" && !d.Undefined():
+			t.Errorf("row %d is %v", i, d)
+		case w != nil && *w != "nan":
+			var y float64
+			if fmt.Sscan(*w, &y); !known || x != y || math.IsNaN(x) {
+				t.Errorf("row %d is %v, want %s", i, d, *w)
+			}
+		}
+	}
+}
+
+// Labels that are no numbers are errors of their rows in every format.
+func TestNoNumbers(t *testing.T) {
+	for _, name := range []string{"nan.csv", "nan.jsonl", "nan.parquet", "nan_half.parquet", "infinity.csv", "infinity.parquet", "outside.parquet"} {
+		r, err := Open(t.Context(), "table", Options{Path: "../testdata/strangers/" + name})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for i := range r.Len() {
+			if _, err := r.Read(i); (err != nil) != (i == 1) || err != nil && !strings.Contains(err.Error(), name) {
+				t.Errorf("%s: row %d: %v", name, i+1, err)
+			}
+		}
+		r.Close()
+	}
+}

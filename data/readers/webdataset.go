@@ -1,0 +1,321 @@
+package readers
+
+import (
+	"archive/tar"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"assay/data"
+)
+
+// tars reads the samples of webdataset's tar files at random: which files are where is found once, by their headers. Files
+// that follow each other and have one key, their name up to the first dot, are a sample; what follows the dot is the field:
+//
+//	<key>.source.png     the picture "source"           <key>.png        the picture "png"
+//	<key>.instruction.txt the text "instruction"        <key>.txt        the text "txt"
+//	<key>.cls            the number "cls"               <key>.json       its members are fields
+type tars struct {
+	shards []string
+	files  []*os.File
+	rows   []tarRow
+	twice  bool // keys of one shard are those of another, so that the shard belongs to the key
+}
+
+type tarRow struct {
+	shard   int
+	key     string
+	members []tarMember
+}
+
+type tarMember struct {
+	field        string // in lower case
+	offset, size int64
+}
+
+// Files lists the files that a path names: itself, those of a folder that end with .tar, or those of a pattern with braces
+// ({000..012}, {a,b}) as in webdataset, or with *, ? and [] as in a shell. They must be there.
+func Files(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		found, err := filepath.Glob(filepath.Join(escapeGlob(path), "*.tar"))
+		if err == nil && len(found) == 0 {
+			err = fmt.Errorf("%s: no .tar files in it", path)
+		}
+		return found, err
+	case err == nil:
+		return []string{path}, nil
+	}
+	if !strings.ContainsAny(path, "{*?[") {
+		return nil, err
+	}
+	expanded, err := braces(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	var out []string
+	for _, p := range expanded {
+		if !strings.ContainsAny(p, "*?[") {
+			if _, err := os.Stat(p); err != nil {
+				return nil, err
+			}
+			out = append(out, p)
+			continue
+		}
+		found, err := filepath.Glob(p)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p, err)
+		}
+		if len(found) == 0 {
+			return nil, fmt.Errorf("%s: no such files", p)
+		}
+		out = append(out, found...)
+	}
+	return out, nil
+}
+
+func escapeGlob(path string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
+}
+
+// mostShards bounds what braces may expand to.
+const mostShards = 1 << 16
+
+// braces expands {a,b} and {000..012}, from the left to the right.
+func braces(pattern string) ([]string, error) {
+	open := strings.IndexByte(pattern, '{')
+	if open < 0 {
+		if strings.ContainsRune(pattern, '}') {
+			return nil, errors.New("a } without {")
+		}
+		return []string{pattern}, nil
+	}
+	depth, end := 0, -1
+	cuts := []int{open}
+	for i := open; i < len(pattern) && end < 0; i++ {
+		switch pattern[i] {
+		case '{':
+			depth++
+		case '}':
+			if depth--; depth == 0 {
+				end = i
+			}
+		case ',':
+			if depth == 1 {
+				cuts = append(cuts, i)
+			}
+		}
+	}
+	if end < 0 {
+		return nil, errors.New("a { without }")
+	}
+	var inner []string
+	if len(cuts) == 1 {
+		from, to, ok := strings.Cut(pattern[open+1:end], "..")
+		if !ok {
+			return nil, fmt.Errorf("want {a,b} or {000..012}, not {%s}", pattern[open+1:end])
+		}
+		a, errA := strconv.ParseUint(from, 10, 32)
+		b, errB := strconv.ParseUint(to, 10, 32)
+		if errA != nil || errB != nil || b < a || b-a >= mostShards {
+			return nil, fmt.Errorf("want {000..012}, at most %d numbers, not {%s..%s}", mostShards, from, to)
+		}
+		width := 0
+		if len(from) > 1 && from[0] == '0' || len(to) > 1 && to[0] == '0' {
+			width = max(len(from), len(to))
+		}
+		for n := a; n <= b; n++ {
+			inner = append(inner, fmt.Sprintf("%0*d", width, n))
+		}
+	} else {
+		for i, cut := range append(cuts, end)[1:] {
+			alternatives, err := braces(pattern[cuts[i]+1 : cut])
+			if err != nil {
+				return nil, err
+			}
+			inner = append(inner, alternatives...)
+		}
+	}
+	rest, err := braces(pattern[end+1:])
+	if err != nil {
+		return nil, err
+	}
+	if len(inner)*len(rest) > mostShards {
+		return nil, fmt.Errorf("more than %d files", mostShards)
+	}
+	var out []string
+	for _, a := range inner {
+		for _, b := range rest {
+			out = append(out, pattern[:open]+a+b)
+		}
+	}
+	return out, nil
+}
+
+func openTars(path string) (rows, error) {
+	shards, err := Files(path)
+	if err != nil {
+		return nil, err
+	}
+	t := &tars{shards: shards}
+	seen := map[string]int{}
+	for i, shard := range shards {
+		if err := t.scan(i, seen); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w", shard, err), t.close())
+		}
+	}
+	return t, nil
+}
+
+// scan finds the samples of one shard. seen: the shard that has a key.
+func (t *tars) scan(shard int, seen map[string]int) error {
+	f, err := os.Open(t.shards[shard])
+	if err != nil {
+		return err
+	}
+	t.files = append(t.files, f)
+	var magic [2]byte
+	if _, err := f.ReadAt(magic[:], 0); err == nil && magic == [2]byte{0x1f, 0x8b} {
+		return errors.New("is packed with gzip: unpack it, for its samples are read in any order")
+	}
+	members := tar.NewReader(f)
+	own := map[string]bool{}
+	last := ""
+	for n := 0; ; n++ {
+		h, err := members.Next()
+		if err == io.EOF {
+			if n == 0 {
+				return errors.New("not a tar file, or an empty one")
+			}
+			return nil
+		} else if err != nil && n == 0 {
+			return fmt.Errorf("no tar file: %w", err)
+		} else if err != nil {
+			return fmt.Errorf("after %d files: %w", n, err)
+		}
+		key, field, ok := keyOf(h.Name)
+		if h.Typeflag != tar.TypeReg || !ok {
+			continue
+		}
+		if _, sparse := h.PAXRecords["GNU.sparse.major"]; sparse {
+			return fmt.Errorf("%s: a sparse file", h.Name)
+		}
+		at, err := f.Seek(0, io.SeekCurrent)
+		if err != nil {
+			return err
+		}
+		if key != last || len(t.rows) == 0 || t.rows[len(t.rows)-1].shard != shard {
+			if own[key] {
+				return fmt.Errorf("%s: the key %q was met before: the files of a sample lie together", h.Name, key)
+			}
+			if first, ok := seen[key]; ok && first != shard {
+				t.twice = true
+			}
+			own[key], seen[key], last = true, shard, key
+			t.rows = append(t.rows, tarRow{shard: shard, key: key})
+		}
+		row := &t.rows[len(t.rows)-1]
+		if slices.ContainsFunc(row.members, func(m tarMember) bool { return m.field == field }) {
+			return fmt.Errorf("%s: the sample %q has two files .%s", h.Name, key, field)
+		}
+		row.members = append(row.members, tarMember{field, at, h.Size})
+	}
+}
+
+// keyOf cuts a member's name at the first dot of its last part. Names like __meta__ and those without a dot are no samples.
+func keyOf(name string) (key, field string, ok bool) {
+	base := strings.LastIndexByte(name, '/') + 1
+	dot := strings.IndexByte(name[base:], '.')
+	if dot < 1 || strings.HasPrefix(name[base:], "__") {
+		return "", "", false
+	}
+	return name[:base+dot], strings.ToLower(name[base+dot+1:]), true
+}
+
+func (t *tars) len() int       { return len(t.rows) }
+func (t *tars) folder() string { return filepath.Dir(t.shards[0]) }
+
+func (t *tars) where(i int) string {
+	return fmt.Sprintf("%s: %s", filepath.Base(t.shards[t.rows[i].shard]), t.rows[i].key)
+}
+
+func (t *tars) columns() []string { return namesOf(t, 0, min(len(t.rows), firstRecords)) }
+
+func (t *tars) has(column string) error {
+	return someHas(t, column, strings.Join(t.shards, ", "), 0, len(t.rows))
+}
+
+func (t *tars) close() error {
+	var errs []error
+	for _, f := range t.files {
+		errs = append(errs, f.Close())
+	}
+	t.files = nil
+	return errors.Join(errs...)
+}
+
+// record reads a sample. Its values are as webdataset decodes them: pictures as bytes, texts, numbers of .cls, and .json.
+func (t *tars) record(i int) (data.Record, error) {
+	row := t.rows[i]
+	key := row.key
+	if t.twice {
+		base := filepath.Base(t.shards[row.shard])
+		key = strings.TrimSuffix(base, filepath.Ext(base)) + "/" + key
+	}
+	rec := data.Record{Fields: []data.Field{{Name: "__key__", Value: key}}}
+	for _, m := range row.members {
+		fields, err := t.member(row, m)
+		if err != nil {
+			return rec, fmt.Errorf("%s.%s: %w", t.where(i), m.field, err)
+		}
+		for _, f := range fields {
+			if _, twice := rec.Get(f.Name); twice {
+				return rec, fmt.Errorf("%s.%s: two values of %q", t.where(i), m.field, f.Name)
+			}
+			rec.Fields = append(rec.Fields, f)
+		}
+	}
+	return rec, nil
+}
+
+func (t *tars) member(row tarRow, m tarMember) ([]data.Field, error) {
+	if m.size > maxPicture {
+		return nil, fmt.Errorf("%d bytes, more than %d", m.size, maxPicture)
+	}
+	raw := make([]byte, m.size)
+	if _, err := t.files[row.shard].ReadAt(raw, m.offset); err != nil {
+		return nil, err
+	}
+	kind := m.field[strings.LastIndexByte(m.field, '.')+1:]
+	name := strings.TrimSuffix(strings.TrimSuffix(m.field, kind), ".")
+	if name == "" {
+		name = m.field
+	}
+	switch {
+	case slices.Contains(pictureNames, "."+kind) || kind == "avif" || kind == "jp2":
+		return []data.Field{{Name: name, Value: data.Image{Path: m.field, Bytes: raw}}}, nil
+	case kind == "txt" || kind == "text" || kind == "transcript" || kind == "cls" || kind == "index":
+		if !utf8.Valid(raw) {
+			return nil, errors.New("not UTF-8")
+		}
+		return []data.Field{{Name: name, Value: strings.TrimRight(string(raw), "\r\n")}}, nil // the file's own line end
+	case kind == "json" && name == m.field:
+		var rec data.Record
+		err := json.Unmarshal(raw, &rec)
+		return rec.Fields, err
+	case kind == "json":
+		if !json.Valid(raw) {
+			return nil, errors.New("not JSON")
+		}
+		return []data.Field{{Name: name, Value: json.RawMessage(raw)}}, nil
+	}
+	return []data.Field{{Name: m.field, Value: raw}}, nil
+}

@@ -1,0 +1,175 @@
+package labeling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"assay/data"
+	"assay/data/readers"
+)
+
+// CheckReport is what Check found.
+type CheckReport struct {
+	Profile string        `json:"profile"`
+	ClipD   string        `json:"clip_d"`
+	Sources []SourceCheck `json:"sources"`
+	Mixes   []string      `json:"warnings"` // profiles that are mixed
+	OK      bool          `json:"ok"`       // every source opens, and of the samples that were read no more are bad than max_bad, nor all
+}
+
+// SourceCheck is what was found of one data set.
+type SourceCheck struct {
+	Name     string              `json:"name"`
+	Layout   string              `json:"layout"`
+	Error    string              `json:"error,omitempty"` // it cannot be opened
+	Samples  int                 `json:"samples"`
+	Columns  []readers.ColumnUse `json:"columns,omitempty"`
+	Read     int                 `json:"read"`                // samples that were looked at, spread over the data set
+	Left     int                 `json:"left_out"`            // of them, on purpose
+	Bad      int                 `json:"bad"`                 // of them, that cannot be used
+	Reasons  []string            `json:"reasons,omitempty"`   // of some of those
+	Nulls    map[string]int      `json:"nulls,omitempty"`     // field -> how many of them have none
+	Outputs  int                 `json:"outputs"`             // pictures to be labelled, in them
+	Known    map[string]int      `json:"known,omitempty"`     // similarity -> outputs that came with one
+	Not      map[string]int      `json:"undefined,omitempty"` // similarity -> outputs of which it is undefined
+	Pictures map[string]int      `json:"pictures,omitempty"`  // format -> how many
+}
+
+// shownReasons is how many bad samples a check describes.
+const shownReasons = 5
+
+// Check looks at the data sets of a configuration without measuring and writing anything (but for pictures that lie in
+// archives): it opens each, resolves its columns, and reads samples and their pictures, about as many of each as rows says.
+// Its error is ctx's.
+func Check(ctx context.Context, c *Config, rows int) (*CheckReport, error) {
+	report := &CheckReport{Profile: c.profileName(), ClipD: string(c.Encoders.ClipD), Mixes: c.Mixes(), OK: true}
+	given := map[givenKey]int{}
+	for i := range c.Sources {
+		s := &c.Sources[i]
+		found := SourceCheck{Name: s.Name, Layout: s.Layout, Nulls: map[string]int{}, Known: map[string]int{}, Not: map[string]int{}, Pictures: map[string]int{}}
+		r, err := readers.Open(ctx, s.Layout, s.options(c.Out))
+		if err == nil {
+			err = found.look(ctx, r, rows, func(by string) { given[givenKey{i, by}]++ })
+			err = errors.Join(err, r.Close())
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			found.Error = err.Error()
+		}
+		none := found.Read > 0 && found.Bad == found.Read
+		if found.Error != "" || none || float64(found.Bad) > c.MaxBad*float64(found.Read) {
+			report.OK = false
+		}
+		report.Sources = append(report.Sources, found)
+	}
+	if c.Encoders.Given == "keep" {
+		report.Mixes = append(report.Mixes, c.givenMixes(given)...)
+	}
+	return report, nil
+}
+
+// look reads samples that are spread over the data set.
+func (f *SourceCheck) look(ctx context.Context, r readers.Reader, rows int, given func(by string)) error {
+	f.Samples, f.Columns = r.Len(), readers.Columns(f.Layout, r)
+	if f.Samples == 0 {
+		return errEmpty
+	}
+	n := min(rows, f.Samples)
+	for k := range n {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		i := k * f.Samples / n
+		f.Read++
+		if cells, err := readers.Cells(r, i); err == nil {
+			for field, v := range cells {
+				if data.IsNull(v) {
+					f.Nulls[field]++
+				}
+			}
+		}
+		s, err := r.Read(i)
+		var left readers.Left
+		switch {
+		case errors.As(err, &left):
+			f.Left++
+		case err != nil:
+			f.bad(err)
+		default:
+			f.sample(s, given)
+		}
+	}
+	return nil
+}
+
+func (f *SourceCheck) bad(err error) {
+	f.Bad++
+	if len(f.Reasons) < shownReasons {
+		f.Reasons = append(f.Reasons, err.Error())
+	}
+}
+
+func (f *SourceCheck) sample(s *readers.Sample, given func(by string)) {
+	pictures := map[string]data.Image{"source": s.Source, "target": s.Target}
+	if s.Chain != nil {
+		clear(pictures)
+		for i, p := range s.Chain.Pictures {
+			pictures[fmt.Sprintf("picture %d of the chain", i)] = p
+		}
+	}
+	for i, o := range s.Outputs {
+		f.Outputs++
+		pictures[fmt.Sprintf("edit %d", i+1)] = o.Picture
+		kept := false
+		for name, v := range map[string]interface {
+			Unknown() bool
+			Undefined() bool
+		}{"clip_d": o.ClipD, "clip_i": o.ClipI, "dino_i": o.DinoI} {
+			switch {
+			case v.Undefined():
+				f.Not[name]++
+			case !v.Unknown():
+				f.Known[name]++
+			}
+			kept = kept || !v.Unknown()
+		}
+		if kept {
+			given(orElse(measuredWith(o.Profile), unsaid))
+		}
+	}
+	var errs []string
+	for name, p := range pictures {
+		if p.IsZero() {
+			continue
+		}
+		kind, err := look(p)
+		if err != nil {
+			errs = append(errs, name+": "+err.Error())
+			continue
+		}
+		f.Pictures[kind]++
+	}
+	if errs != nil {
+		f.bad(fmt.Errorf("%s: %s", s.ID, strings.Join(errs, "; ")))
+	}
+}
+
+// look decodes a picture and says its format.
+func look(m data.Image) (string, error) {
+	if _, err := m.Open("", data.Limits{}); err != nil {
+		return "", err
+	}
+	head, err := m.Head(512)
+	if err != nil {
+		return "", err
+	}
+	if kind, ok := strings.CutPrefix(http.DetectContentType(head), "image/"); ok {
+		return kind, nil
+	}
+	return "another format", nil
+}
