@@ -138,3 +138,51 @@ func find(raw, part []byte) int {
 	}
 	return -1
 }
+
+// TestStateFingerprint: what hidden states depend on is in their fingerprint, and what they do not depend on is not.
+func TestStateFingerprint(t *testing.T) {
+	print := func(change func(p *Parts)) string {
+		t.Helper()
+		p, err := LoadParts("../backbones/tiny-scorer")
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(p)
+		s, err := NewScorer(p, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		k, err := s.StateFingerprint()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	first := print(func(*Parts) {})
+	for name, change := range map[string]func(p *Parts){
+		"pair_size":      func(p *Parts) { p.Config.PairSize = []int{56, 56} },
+		"score_position": func(p *Parts) { p.Config.ScorePosition = "at" },
+		"answer":         func(p *Parts) { p.Config.Answer = "It is [SCORE]" },
+		"alpha":          func(p *Parts) { p.Adapter.Targets[0].Scale *= 2 },
+		"an adapter's tensor": func(p *Parts) {
+			for _, x := range p.Adapter.Tensors {
+				x.Data().([]float32)[0]++
+				break
+			}
+		},
+		"the score token": func(p *Parts) { p.Own["score_token.embedding"].Data().([]float32)[0]++ },
+	} {
+		if print(change) == first {
+			t.Errorf("%s has no part in the fingerprint", name)
+		}
+	}
+	for name, change := range map[string]func(p *Parts){
+		"the head":    func(p *Parts) { p.Own["layers.0.bias"].Data().([]float32)[0]++ },
+		"score_range": func(p *Parts) { p.Config.ScoreRange = [2]float64{0, 1} },
+	} {
+		if print(change) != first {
+			t.Errorf("%s is in the fingerprint of states", name)
+		}
+	}
+}
