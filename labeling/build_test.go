@@ -291,7 +291,7 @@ func TestSameBytes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			todo, err := j.Todo(Shard{})
+			todo, err := j.Todo(ctx, Shard{})
 			if err != nil {
 				t.Fatal(err)
 			}

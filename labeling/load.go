@@ -3,7 +3,6 @@ package labeling
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"math"
@@ -14,6 +13,7 @@ import (
 	"sync"
 
 	"assay/data"
+	"assay/store"
 )
 
 // Encoder embeds pictures and texts in one space; the vectors need not be normalised. Equal inputs must give equal
@@ -51,8 +51,9 @@ type loader struct {
 	ctx      context.Context
 	out      string
 	encoders Encoders
-	size     int                // of a batch
-	counted  func(pictures int) // called for every picture that is done
+	size     int                  // of a batch
+	counted  func(pictures int)   // called for every picture that is done
+	files    map[string]store.Key // what the files of pictures must hold
 
 	tokens chan struct{} // of pictures in memory
 	decode chan struct{} // of pictures being decoded
@@ -116,12 +117,20 @@ func (l *loader) load(s *shot, m data.Image, hash bool) *data.Picture {
 	if s.err = l.ctx.Err(); s.err != nil {
 		return nil
 	}
-	p, err := m.Open("", data.Limits{})
+	raw, err := m.Read("", data.Limits{})
+	if want, ok := l.files[m.File("")]; err == nil && ok && want != sha256.Sum256(raw) {
+		err = fmt.Errorf("%s: it was changed while it was read", m.Path)
+	}
+	var p *data.Picture
+	if err == nil {
+		p, err = m.Decode("", raw, data.Limits{})
+	}
 	if err != nil {
 		s.err = err
 		return nil
 	}
-	if s.Pixels = pixels(p); hash {
+	sum := p.Digest()
+	if s.Pixels = hex.EncodeToString(sum[:16]); hash {
 		s.Hash = PerceptualHash(p)
 	}
 	if len(m.Bytes) > 0 {
@@ -217,14 +226,6 @@ func finite(vector []float32, of string) error {
 		}
 	}
 	return nil
-}
-
-// pixels is a digest of what a picture shows: two files with the same pixels have the same.
-func pixels(p *data.Picture) string {
-	h := sha256.New()
-	h.Write(binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(p.Width)), uint64(p.Height)))
-	h.Write(p.Pix) // never fails
-	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // keepPicture stores a picture that lies inside another file under a name made of its content, and returns its path from

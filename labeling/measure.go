@@ -11,6 +11,7 @@ import (
 	"assay/data"
 	"assay/data/readers"
 	"assay/heuristics"
+	"assay/store"
 )
 
 // measurer turns samples into rows with similarities.
@@ -37,9 +38,10 @@ type draft struct {
 }
 
 // part measures the samples of one part. The error is none of a sample.
-func (m *measurer) part(ctx context.Context, id partID, r readers.Reader) ([]entry, error) {
+func (m *measurer) part(ctx context.Context, id partID, r readers.Reader, files map[string]store.Key) ([]entry, error) {
 	first := id.part * samplesPerPart
 	load := newLoader(ctx, m.config.Out, m.encoders, m.config.Encoders.Batch, m.workers, func(n int) { m.counted(0, n) })
+	load.files = files
 	var drafts []*draft
 	for i := first; i < min(first+samplesPerPart, r.Len()); i++ {
 		if ctx.Err() != nil {
@@ -128,16 +130,12 @@ func (m *measurer) beginChain(d *draft, source int, s *readers.Sample, r readers
 	for _, p := range s.Chain.Pictures {
 		d.chain = append(d.chain, load.add(p, need{hash: true}))
 	}
-	rng := rand.New(rand.NewPCG(m.config.Seed, uint64(source)<<40|uint64(d.sample)))
-	for _, t := range d.turns {
-		if t.Foreign {
-			p := foreignPicture(rng, r, d.sample, s.Session)
-			if p == nil {
-				d.foreign = append(d.foreign, nil)
-				continue
-			}
-			d.foreign = append(d.foreign, load.add(*p, need{}))
+	for _, p := range m.config.foreignPictures(source, d.sample, s, r) {
+		if p == nil {
+			d.foreign = append(d.foreign, nil)
+			continue
 		}
+		d.foreign = append(d.foreign, load.add(*p, need{}))
 	}
 	return nil
 }

@@ -16,14 +16,15 @@ import (
 	"assay/model/text"
 	"assay/onnx"
 	"assay/ort"
+	"assay/store"
 )
 
 // Options say where and how graphs run.
 type Options struct {
-	Device  string // cpu (default), cuda:N, auto
-	Threads int    // 0: all cores
-	Cache   int64  // bytes of image features kept in memory; 0: 64 MiB
-	Folder  string // where image features are kept on disk; "": nowhere
+	Device  string       // cpu (default), cuda:N, auto
+	Threads int          // 0: all cores
+	Cache   int64        // bytes of image features kept in memory; 0: 64 MiB
+	Store   *store.Store // where image features outlive the process; nil: nowhere
 }
 
 // engine is a backbone with a scorer's tensors, and the sessions made of them.
@@ -35,6 +36,7 @@ type engine struct {
 	own      map[string]*tensor.Dense // of the scorer directory: LoRA, head, score token
 	options  Options
 	pictures *pictureCache
+	kept     func() (kept, error) // opened when image features are first wanted
 
 	few     bool                     // parameters: see small
 	tuned   bool                     // own tensors are inputs of the graphs
@@ -88,7 +90,8 @@ func (e *engine) open() (err error) {
 	if cache == 0 {
 		cache = 64 << 20
 	}
-	e.pictures = newPictureCache(cache, e.options.Folder)
+	e.pictures = newPictureCache(cache)
+	e.kept = sync.OnceValues(e.openKept)
 	parameters, _ := e.Weights()
 	e.few = parameters <= mostSmall && !e.onCUDA()
 	if e.text, err = text.Open(c.Backbone, c.ScoreToken, int64(e.backbone.Decoder().Vocab), text.WithTemplate(c.ChatTemplate)); err != nil {
@@ -115,6 +118,18 @@ func (e *engine) checkPlaceholder() error {
 		return fmt.Errorf("%s: placeholder of pictures: %w", e.config.Backbone, err)
 	}
 	return nil
+}
+
+// openKept opens the image features in the store.
+func (e *engine) openKept() (k kept, err error) {
+	if e.options.Store == nil {
+		return k, nil
+	}
+	print, err := e.featureFingerprint()
+	if err == nil {
+		k.Bucket, err = e.options.Store.Bucket(featureKind, print)
+	}
+	return k, err
 }
 
 // Close frees sessions, tokenizer and weights.
