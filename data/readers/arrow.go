@@ -94,6 +94,9 @@ func (r *arrowRows) add(path string) (err error) {
 		}
 		switch kind := m.message().Type(); kind {
 		case ipc.MessageSchema:
+			if err := checkSchema(m.meta); err != nil {
+				return err
+			}
 			file.schema = m
 		case ipc.MessageRecordBatch:
 			r.batches = append(r.batches, arrowBatch{len(r.files) - 1, r.rows, m})
