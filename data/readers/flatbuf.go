@@ -8,7 +8,8 @@ import (
 
 // checkSchema looks at the lengths of the lists in an arrow schema message, for which the arrow library takes memory
 // before it reads them: a list cannot have more entries than its message has words. The slots are those of arrow's
-// Message.fbs and Schema.fbs. It panics, as all flatbuffers do, where an offset leads out of the message.
+// Message.fbs and Schema.fbs. Big-endian streams are refused: the library would turn them round in place, in the mapped
+// file. It panics, as all flatbuffers do, where an offset leads out of the message.
 func checkSchema(meta []byte) error {
 	c := schemaChecker{left: len(meta) / 4}
 	message := flatbuffers.Table{Bytes: meta, Pos: flatbuffers.GetUOffsetT(meta)}
@@ -18,6 +19,9 @@ func checkSchema(meta []byte) error {
 	}
 	var schema flatbuffers.Table
 	message.Union(&schema, flatbuffers.UOffsetT(at))
+	if order := schema.Offset(4); order != 0 && schema.GetInt16(schema.Pos+flatbuffers.UOffsetT(order)) != 0 {
+		return errors.New("big-endian arrow streams are not read: write it with datasets on a little-endian machine")
+	}
 	return c.lists(schema, 6, 8)
 }
 

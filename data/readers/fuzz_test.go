@@ -9,6 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/endian"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 	flatbuffers "github.com/google/flatbuffers/go"
 
 	"assay/internal/fuzzing"
@@ -91,5 +96,25 @@ func TestArrowSchemaLists(t *testing.T) {
 	fuzzing.Bounded(t, 1<<20, func() { _, err = openArrow("", []string{path}) })
 	if err == nil || !strings.Contains(err.Error(), "longer lists than it has bytes") {
 		t.Errorf("%v, want a word about its lists", err)
+	}
+}
+
+// A big-endian stream is refused: turned round in the mapped file, it would end the process.
+func TestArrowBigEndian(t *testing.T) {
+	var b bytes.Buffer
+	schema := arrow.NewSchemaWithEndian([]arrow.Field{{Name: "a", Type: arrow.PrimitiveTypes.Int64}}, nil, endian.BigEndian)
+	w := ipc.NewWriter(&b, ipc.WithSchema(schema))
+	column := array.NewInt64Builder(memory.DefaultAllocator)
+	column.AppendValues([]int64{1, 2, 3}, nil)
+	if err := w.Write(array.NewRecordBatch(schema, []arrow.Array{column.NewArray()}, 3)); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	path := filepath.Join(t.TempDir(), "data-00000-of-00001.arrow")
+	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openArrow("", []string{path}); err == nil || !strings.Contains(err.Error(), "big-endian") {
+		t.Errorf("%v, want a word about its byte order", err)
 	}
 }
