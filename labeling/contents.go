@@ -30,6 +30,20 @@ type identifier struct {
 type inputs struct {
 	of    string               // digest of all
 	files map[string]store.Key // content of the picture files, by path
+	needs map[store.Key]need   // what is wanted of each content
+}
+
+// What pictures are wanted for, by their places in samples.
+var (
+	needOfSource = need{embedding: true, hash: true}
+	needOfTarget = need{embedding: true}
+	needInChain  = need{hash: true}
+)
+
+// needOf says what an output is wanted for.
+func (c *Config) needOf(o *readers.Output) need {
+	given := c.Encoders.Given == "keep" && !o.ClipD.Unknown() && !o.ClipI.Unknown() && !o.DinoI.Unknown()
+	return need{embedding: !given}
 }
 
 func newIdentifier(c *Config) (*identifier, error) {
@@ -52,7 +66,7 @@ func (d *identifier) part(ctx context.Context, id partID, r readers.Reader) (inp
 	if in, ok := d.parts[id]; ok {
 		return in, nil
 	}
-	in := inputs{files: map[string]store.Key{}}
+	in := inputs{files: map[string]store.Key{}, needs: map[store.Key]need{}}
 	pool, err := d.pool(ctx, id.source, r)
 	if err != nil {
 		return in, err
@@ -89,21 +103,21 @@ func (d *identifier) sample(in *inputs, source, i int, r readers.Reader) (string
 		foreign = d.config.foreignPictures(source, i, s, r)
 	}
 	copied := *s
-	copied.Source, copied.Target = d.image(in, s.Source), d.image(in, s.Target)
+	copied.Source, copied.Target = d.image(in, s.Source, needOfSource), d.image(in, s.Target, needOfTarget)
 	copied.Outputs = append([]readers.Output(nil), s.Outputs...)
 	for k := range copied.Outputs {
-		copied.Outputs[k].Picture = d.image(in, s.Outputs[k].Picture)
+		copied.Outputs[k].Picture = d.image(in, s.Outputs[k].Picture, d.config.needOf(&s.Outputs[k]))
 	}
 	if s.Chain != nil {
 		chain := readers.Chain{Instructions: s.Chain.Instructions}
 		for _, m := range s.Chain.Pictures {
-			chain.Pictures = append(chain.Pictures, d.image(in, m))
+			chain.Pictures = append(chain.Pictures, d.image(in, m, needInChain))
 		}
 		for _, m := range foreign {
 			if m == nil {
 				m = &data.Image{}
 			}
-			chain.Pictures = append(chain.Pictures, d.image(in, *m))
+			chain.Pictures = append(chain.Pictures, d.image(in, *m, need{}))
 		}
 		copied.Chain = &chain
 	}
@@ -112,7 +126,7 @@ func (d *identifier) sample(in *inputs, source, i int, r readers.Reader) (string
 }
 
 // image names a picture by its place and content.
-func (d *identifier) image(in *inputs, m data.Image) data.Image {
+func (d *identifier) image(in *inputs, m data.Image, n need) data.Image {
 	if m.IsZero() {
 		return m
 	}
@@ -121,7 +135,9 @@ func (d *identifier) image(in *inputs, m data.Image) data.Image {
 	switch {
 	case err != nil:
 		return data.Image{Path: "unreadable " + d.config.relative(path)}
-	case path == "":
+	}
+	in.needs[k] = in.needs[k].and(n)
+	if path == "" {
 		return data.Image{Path: k.String()}
 	}
 	in.files[path] = k

@@ -5,9 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"assay/data"
+	"assay/store"
 )
 
 // write puts content under a name and, if there was some, gives the file its former times.
@@ -78,7 +80,7 @@ func TestChangedInputs(t *testing.T) {
 		if _, err := j.Merge(context.Background()); want == (err == nil) {
 			t.Errorf("%s: merged without measuring: %v", name, err)
 		}
-		if err := j.Measure(context.Background(), Encoders{e, e}, Shard{}, nothing); err != nil {
+		if err := j.Measure(context.Background(), Encoders{Clip: e, Dino: e}, Shard{}, nothing); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if _, err := j.Merge(context.Background()); err != nil {
@@ -121,4 +123,59 @@ func TestChangedInputs(t *testing.T) {
 	write(t, table0, text)
 	label("a row was added", true)
 	label("unchanged at last", false)
+}
+
+// remembering is an encoder in front of a store.
+type remembering struct {
+	*colours
+	known map[store.Key][]float32
+	mu    sync.Mutex
+}
+
+func (r *remembering) Images(ctx context.Context, pictures []*data.Picture) ([][]float32, error) {
+	out, err := r.colours.Images(ctx, pictures)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, p := range pictures {
+		r.known[p.Digest()] = out[i]
+	}
+	return out, err
+}
+
+func (r *remembering) Known(pixels store.Key) []float32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.known[pixels]
+}
+
+// TestDecodedOnce: a picture that is a source here and an output there, in several parts, is decoded and encoded once, and the
+// table is the same as without a store; a second job decodes nothing.
+func TestDecodedOnce(t *testing.T) {
+	yaml := many(t)
+	plain := load(t, yaml)
+	if _, err := run(t, plain, Encoders{Clip: &colours{}, Dino: &colours{}}, 1); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := store.Open(t.TempDir(), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	known, knownDino := map[store.Key][]float32{}, map[store.Key][]float32{}
+	wanted := table(t, plain)
+	for i, want := range []int64{5, 0} { // distinct pictures
+		e := &remembering{colours: &colours{}, known: known}
+		c := load(t, yaml)
+		if _, err := run(t, c, Encoders{Clip: e, Dino: &remembering{colours: &colours{}, known: knownDino}, Store: kept}, 1); err != nil {
+			t.Fatal(err)
+		}
+		if n := e.pictures.Load(); n != want {
+			t.Errorf("job %d decoded and encoded %d pictures, want %d", i, n, want)
+		}
+		for k, row := range table(t, c) {
+			if w := wanted[k]; row.ID != w.ID || (row.ClipI == nil) != (w.ClipI == nil) || row.ClipI != nil && *row.ClipI != *w.ClipI {
+				t.Fatalf("row %d is %+v, want %+v", k, row, w)
+			}
+		}
+	}
 }

@@ -152,7 +152,7 @@ func (j *Job) Measure(ctx context.Context, e Encoders, s Shard, progress Progres
 		if err != nil {
 			return err
 		}
-		entries, err := m.part(ctx, id, j.readers[id.source], in.files)
+		entries, err := m.part(ctx, id, j.readers[id.source], in)
 		if err != nil {
 			return err
 		}

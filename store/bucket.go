@@ -122,7 +122,8 @@ func (b *Bucket) scan(seg *segment) error {
 func (b *Bucket) note(address Key, p place) {
 	k := short(address[:])
 	if old, ok := b.index[k]; ok {
-		p.next = &old
+		second := old // only then on the heap
+		p.next = &second
 	}
 	b.index[k] = p
 }

@@ -33,6 +33,7 @@ func openEncoders(c labeling.EncoderConfig, warn func(string)) (e labeling.Encod
 		return e, nil, err
 	}
 	open = append(open, cache.Close)
+	e.Store = cache
 	for _, model := range []struct {
 		path string
 		to   *labeling.Encoder
