@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
 	"gorgonia.org/tensor"
 
+	"assay/internal/workers"
 	"assay/onnx"
 )
 
@@ -30,6 +33,7 @@ type Weights struct {
 	stored map[string]*Shard
 	alias  map[string]string
 	absent bool // see OpenOrAbsent
+	why    error
 }
 
 // Shard is one file of a checkpoint.
@@ -99,7 +103,24 @@ func missingCheckpoint(dir string) error {
 	return fmt.Errorf("%s holds neither %s nor %s: %w", dir, SingleFile, IndexFile, errNoWeights)
 }
 
+// missingShards names the files that an index lists and that are not there.
+func missingShards(dir string, names []string) error {
+	var gone []string
+	for _, name := range names {
+		if _, err := os.Stat(filepath.Join(dir, name)); errors.Is(err, fs.ErrNotExist) {
+			gone = append(gone, name)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %d of the %d files that %s lists are missing: %s: %w", dir, len(gone), len(names), IndexFile, strings.Join(gone, ", "), fs.ErrNotExist)
+}
+
 func (w *Weights) open(names []string, listed map[string]string) error {
+	if err := missingShards(w.dir, names); err != nil {
+		return err
+	}
 	var resolved []string
 	for _, name := range names {
 		path := filepath.Join(w.dir, name)
@@ -157,6 +178,55 @@ func (w *Weights) Close() error {
 		errs = append(errs, s.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// Forget is [File.Forget] of all files.
+func (w *Weights) Forget() {
+	for _, s := range w.shards {
+		s.Forget()
+	}
+}
+
+// NonFinite looks for NaN and infinities in all tensors, in parallel, and names the first by name that holds one, with what is
+// at which index; "" if there is none.
+func (w *Weights) NonFinite() (name, what string, err error) {
+	if w.absent {
+		return "", "", nil
+	}
+	names := w.Names()
+	found := make([]string, len(names))
+	err = workers.Each(len(names), runtime.GOMAXPROCS(0), func(i int) error {
+		info, _ := w.Info(names[i])
+		if !info.Type.IsFloat() {
+			return nil
+		}
+		raw, err := w.Bytes(names[i])
+		if err != nil {
+			return err
+		}
+		const part = 1 << 20
+		size := info.Type.Size()
+		for at := 0; at < len(raw); at += part * size {
+			values, err := Float32s(info.Type, raw[at:min(len(raw), at+part*size)])
+			if err != nil {
+				return err
+			}
+			for k, v := range values {
+				if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
+					found[i] = fmt.Sprintf("%v at index %d of %v", v, at/size+k, info.Shape)
+					return nil
+				}
+			}
+		}
+		return nil
+	})
+	w.Forget()
+	for i, f := range found {
+		if f != "" && err == nil {
+			return names[i], f, nil
+		}
+	}
+	return "", "", err
 }
 
 // Dir returns the directory as given to OpenWeights.

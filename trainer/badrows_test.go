@@ -125,7 +125,7 @@ func TestBadRowsAreFoundBeforeTheFirstStep(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 		for _, want := range []string{"4 rows cannot be used, data.skip allows 0", "row 8: edit: ", "row7.png: damaged", "row 9: picture row8.png is not there",
-			"row 11: edit: ", "table.jsonl:13: column \"label\": the label is NaN", "skip: 4"} {
+			"row 11: edit: ", "table.jsonl:13: column \"label\": want a finite number, have NaN", "skip: 4"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: want %q in %v", what, want, err)
 			}
@@ -332,7 +332,7 @@ func TestWrongColumnsAreToldOfOnce(t *testing.T) {
 		{"t.jsonl", jsonl, ", columns: {edit: edited, label: score}", `no column "score", only source, edited, instruction, rating: name the column that has it with data: {columns: {label: NAME}}`},
 		{"t.csv", csv, ", columns: {label: rating}, train_split: train", `is there a column "split"?`},
 		{"t.csv", csv, ", columns: {label: rating}, sampling: group", `is there a column "group"?`},
-		{"t.csv", "source,edit,instruction,label\na.png,a.png,x,nan\na.png,a.png,y,1\n", "", "t.csv:2: column \"label\": the label is NaN"},
+		{"t.csv", "source,edit,instruction,label\na.png,a.png,x,nan\na.png,a.png,y,1\n", "", "t.csv:2: column \"label\": want a finite number, have NaN"},
 	} {
 		path := writeRun(t, 5, "steps: 1\n")
 		if err := os.WriteFile(filepath.Join(filepath.Dir(path), test.name), []byte(test.text), 0o666); err != nil {
