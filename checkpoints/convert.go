@@ -67,9 +67,6 @@ func AppendFloat32s(b []byte, t onnx.DType, v []float32) ([]byte, error) {
 
 // dense copies little-endian bytes into a tensor.
 func dense(t onnx.DType, shape []int64, data []byte) (*tensor.Dense, error) {
-	if len(data) == 0 {
-		return nil, fmt.Errorf("shape %v has no elements", shape)
-	}
 	dims := make([]int, len(shape))
 	for i, d := range shape {
 		dims[i] = int(d)
@@ -136,6 +133,9 @@ func DTypeOf(d *tensor.Dense) (onnx.DType, error) {
 
 // encode returns the elements of a tensor, little-endian and row-major.
 func encode(d *tensor.Dense) ([]byte, error) {
+	if slices.Contains(d.Shape(), 0) { // no elements, and no data to ask for
+		return nil, nil
+	}
 	if d.RequiresIterator() || !d.DataOrder().IsRowMajor() { // a view: copy it to be contiguous
 		d = d.Materialize().(*tensor.Dense)
 	}

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"gorgonia.org/tensor"
 
@@ -32,8 +33,9 @@ type Weights struct {
 	shards []*Shard
 	stored map[string]*Shard
 	alias  map[string]string
-	absent bool // see OpenOrAbsent
-	why    error
+	absent bool     // see OpenOrAbsent
+	why    error    // what is missing then
+	read   sync.Map // stored names that were asked for: see Unread
 }
 
 // Shard is one file of a checkpoint.
@@ -103,29 +105,15 @@ func missingCheckpoint(dir string) error {
 	return fmt.Errorf("%s holds neither %s nor %s: %w", dir, SingleFile, IndexFile, errNoWeights)
 }
 
-// missingShards names the files that an index lists and that are not there.
-func missingShards(dir string, names []string) error {
-	var gone []string
-	for _, name := range names {
-		if _, err := os.Stat(filepath.Join(dir, name)); errors.Is(err, fs.ErrNotExist) {
-			gone = append(gone, name)
-		}
-	}
-	if len(gone) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%s: %d of the %d files that %s lists are missing: %s: %w", dir, len(gone), len(names), IndexFile, strings.Join(gone, ", "), fs.ErrNotExist)
-}
-
 func (w *Weights) open(names []string, listed map[string]string) error {
-	if err := missingShards(w.dir, names); err != nil {
-		return err
-	}
 	var resolved []string
 	for _, name := range names {
 		path := filepath.Join(w.dir, name)
 		full, err := filepath.EvalSymlinks(path)
-		if err != nil {
+		if errors.Is(err, fs.ErrNotExist) && listed != nil {
+			return fmt.Errorf("%s: the shard %s of %s's %d is not there (%d of the %d tensors are in it): fetch it", w.dir, name, IndexFile,
+				len(names), inShard(listed, name), len(listed))
+		} else if err != nil {
 			return fmt.Errorf("checkpoint shard: %w", err)
 		}
 		if full, err = filepath.Abs(full); err != nil {
@@ -158,6 +146,16 @@ func (w *Weights) open(names []string, listed map[string]string) error {
 		s.location = filepath.ToSlash(strings.TrimPrefix(resolved[i][len(w.folder):], string(filepath.Separator)))
 	}
 	return nil
+}
+
+// inShard counts the tensors that an index puts into a shard.
+func inShard(listed map[string]string, name string) (n int) {
+	for _, shard := range listed {
+		if shard == name {
+			n++
+		}
+	}
+	return n
 }
 
 // commonFolder returns the deepest folder that all absolute paths lie in.
@@ -258,6 +256,14 @@ func (w *Weights) find(name string) (*Shard, string) {
 // Names returns the stored names, sorted.
 func (w *Weights) Names() []string { return slices.Sorted(maps.Keys(w.stored)) }
 
+// Unread returns the stored names, sorted, that neither Tensor nor Dense was asked for.
+func (w *Weights) Unread() []string {
+	return slices.DeleteFunc(w.Names(), func(name string) bool {
+		_, read := w.read.Load(name)
+		return read
+	})
+}
+
 // Has tells whether the tensor, or what its alias stands for, exists.
 func (w *Weights) Has(name string) bool {
 	s, _ := w.find(name)
@@ -294,6 +300,7 @@ func (w *Weights) Dense(name string) (*tensor.Dense, error) {
 	if err := w.Present(); err != nil {
 		return nil, err
 	}
+	w.read.Store(stored, true)
 	return s.Dense(stored)
 }
 
@@ -304,6 +311,7 @@ func (w *Weights) Tensor(name string) (*onnx.Tensor, error) {
 	if s == nil {
 		return nil, w.missing(name)
 	}
+	w.read.Store(stored, true)
 	info, _ := s.Info(stored)
 	t := info.Tensor(s.location)
 	t.Name = name

@@ -129,7 +129,7 @@ func TestBrokenCheckpoints(t *testing.T) {
 	}{
 		"no directory":    {func(d string) { os.RemoveAll(d) }, "no such file"},
 		"no index":        {func(d string) { os.Remove(filepath.Join(d, IndexFile)) }, "not a Hugging Face checkpoint"},
-		"missing shard":   {func(d string) { os.Remove(filepath.Join(d, "model-00001-of-00002.safetensors")) }, "model-00001-of-00002"},
+		"missing shard":   {func(d string) { os.Remove(filepath.Join(d, "model-00001-of-00002.safetensors")) }, "the shard model-00001-of-00002.safetensors of model.safetensors.index.json"},
 		"missing tensor":  {func(d string) { writeIndex(t, d, map[string]string{"q": "model-00001-of-00002.safetensors"}) }, `"q" is listed`},
 		"outside":         {func(d string) { writeIndex(t, d, map[string]string{"q": "../model.safetensors"}) }, "not a file name"},
 		"empty index":     {func(d string) { writeIndex(t, d, nil) }, "weight_map"},

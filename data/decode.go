@@ -109,33 +109,25 @@ type codec struct {
 }
 
 var codecs = []codec{
-	{"PNG", "\x89PNG\r\n\x1a\n", png.DecodeConfig, with(png.Decode), pngMetadata},
+	{"PNG", "\x89PNG\r\n\x1a\n", png.DecodeConfig, decodePNG, pngMetadata},
 	{"JPEG", "\xff\xd8\xff", jpeg.DecodeConfig, decodeJPEG, jpegMetadata},
 	{"WebP", "RIFF????WEBP", webp.DecodeConfig, decodeWebP, webpMetadata},
 	{"GIF", "GIF8?a", gif.DecodeConfig, decodeGIF, nil},
-	{"BMP", "BM", bmp.DecodeConfig, with(bmp.Decode), nil},
-	{"TIFF", "II*\x00", tiff.DecodeConfig, with(tiff.Decode), tiffMetadata},
-	{"TIFF", "MM\x00*", tiff.DecodeConfig, with(tiff.Decode), tiffMetadata},
-}
-
-func with(decode func(io.Reader) (image.Image, error)) func(file) (*Picture, error) {
-	return func(f file) (*Picture, error) {
-		m, err := decode(f.reader())
-		if err != nil {
-			return nil, err
-		}
-		return flatten(m), nil
-	}
+	{"BMP", "BM", bmp.DecodeConfig, decodeBMP, nil},
+	{"TIFF", "II*\x00", tiff.DecodeConfig, decodeTIFF, tiffMetadata},
+	{"TIFF", "MM\x00*", tiff.DecodeConfig, decodeTIFF, tiffMetadata},
 }
 
 // Decode decodes a PNG, JPEG, WebP, GIF (the first frame), BMP or TIFF picture into what Pillow and transformers'
 // convert_to_rgb make of it: turned upright by its EXIF orientation, palettes and grey expanded, transparency put over
 // white. Colour profiles are ignored, as they are there.
 //
-//   - 16-bit channels lose their lower byte. (So they do in Pillow, except 16-bit grey: its conversion to RGB clips to
-//     255 and turns almost every picture white. Here it is scaled like the others.)
-//   - PNG, GIF, BMP and WebP, lossy or not, give Pillow's bytes. JPEG differs from libjpeg-turbo by the rounding of the
-//     inverse DCT only: see decodeJPEG.
+//   - 16-bit channels lose their lower byte. 16-bit grey, which Pillow's conversion to RGB clips to 255 and so turns white,
+//     is refused, unless nothing in it is above 255.
+//   - PNG, GIF, BMP, TIFF and WebP, lossy or not, give Pillow's bytes. JPEG differs from libjpeg-turbo by the rounding of
+//     the inverse DCT only: see decodeJPEG.
+//   - AVIF, HEIC and JPEG 2000 are refused by name, and so is what the decoders do not know (in TIFF: JPEG, CMYK, alpha
+//     beside grey).
 //   - The size is read from the header and checked before anything is decoded; truncated or damaged data is an error.
 func Decode(raw []byte, l Limits) (*Picture, error) {
 	return DecodeContext(context.Background(), raw, l)
@@ -186,7 +178,25 @@ next:
 	if len(raw) == 0 {
 		return codec{}, errors.New("empty file, want a picture")
 	}
+	if name := refused(raw); name != "" {
+		return codec{}, fmt.Errorf("%s pictures are not read: convert it to PNG, for instance with Pillow", name)
+	}
 	return codec{}, fmt.Errorf("not a PNG, JPEG, WebP, GIF, BMP or TIFF picture (it begins with %q)", raw[:min(len(raw), 12)])
+}
+
+// refused names a picture format that is known and not read.
+func refused(raw []byte) string {
+	brands := map[string]string{"avif": "AVIF", "avis": "AVIF", "heic": "HEIC", "heix": "HEIC", "hevc": "HEIC", "mif1": "HEIF", "msf1": "HEIF",
+		"jp2 ": "JPEG 2000", "jxl ": "JPEG XL"}
+	switch {
+	case len(raw) >= 12 && string(raw[4:8]) == "ftyp":
+		return brands[string(raw[8:12])]
+	case bytes.HasPrefix(raw, []byte("\x00\x00\x00\x0cjP  \r\n\x87\n")) || bytes.HasPrefix(raw, []byte("\xff\x4f\xff\x51")):
+		return "JPEG 2000"
+	case bytes.HasPrefix(raw, []byte("\x00\x00\x00\x0cJXL \r\n\x87\n")) || bytes.HasPrefix(raw, []byte("\xff\x0a")):
+		return "JPEG XL"
+	}
+	return ""
 }
 
 func damaged(f codec, err error) error {
@@ -194,40 +204,4 @@ func damaged(f codec, err error) error {
 		return fmt.Errorf("truncated %s, its data ends too early: %w", f.name, err)
 	}
 	return fmt.Errorf("damaged or unsupported %s: %w", f.name, err)
-}
-
-// decodeGIF decodes the first frame. It may be smaller than the picture: the rest is transparent (here white) if the
-// frame has a transparent colour, else the first colour of its palette, as in Pillow.
-func decodeGIF(f file) (*Picture, error) {
-	c, err := gif.DecodeConfig(f.reader())
-	if err != nil {
-		return nil, err
-	}
-	m, err := gif.Decode(f.reader())
-	if err != nil {
-		return nil, err
-	}
-	frame := m.(*image.Paletted)
-	if frame.Rect == image.Rect(0, 0, c.Width, c.Height) {
-		return flatten(frame), nil
-	}
-	rest := overWhite(frame.Palette[0])
-	for _, entry := range frame.Palette {
-		if _, _, _, a := entry.RGBA(); a == 0 {
-			rest = [3]byte{255, 255, 255}
-		}
-	}
-	out := NewPicture(c.Width, c.Height)
-	for i := 0; i < len(out.Pix); i += 3 {
-		copy(out.Pix[i:i+3], rest[:])
-	}
-	out.paste(flatten(frame), frame.Rect.Min.X, frame.Rect.Min.Y)
-	return out, nil
-}
-
-// paste copies q into p with its top left corner at (left, top); what does not fit is cut off.
-func (p *Picture) paste(q *Picture, left, top int) {
-	for y := range min(q.Height, p.Height-top) {
-		copy(p.row(top + y)[3*min(left, p.Width):], q.row(y))
-	}
 }

@@ -74,7 +74,7 @@ func TestFlattenLooksOnceAtAPixel(t *testing.T) {
 		if f, ok := m.(*image.Gray); ok {
 			f.Pix[len(f.Pix)-1] = 99
 		} else if f, ok := m.(*image.Gray16); ok {
-			f.Pix[len(f.Pix)-2] = 99
+			f.Pix[len(f.Pix)-1] = 99
 		} else {
 			m.Set(last.X, last.Y, set)
 		}

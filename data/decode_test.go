@@ -12,6 +12,17 @@ import (
 	"testing"
 )
 
+// unread are pictures that Pillow reads and we refuse, with what the error says.
+var unread = map[string]string{
+	"cmyk_subsampled.jpg": "subsampling ratio",
+	"jpeg.tif":            "compression value 7",
+	"grey_alpha.tif":      "extra samples",
+	"cmyk.tif":            "color model",
+	"grey_16.png":         "16-bit grey",
+	"grey_16_key.png":     "16-bit grey",
+	"grey_16.tif":         "16-bit grey",
+}
+
 func TestDecodeIsPillows(t *testing.T) {
 	var expect map[string]struct {
 		Size   []int
@@ -21,6 +32,12 @@ func TestDecodeIsPillows(t *testing.T) {
 	for name, e := range expect {
 		t.Run(name, func(t *testing.T) {
 			p, err := Open(filepath.Join("testdata/decode", name), Limits{})
+			if want, ok := unread[name]; ok {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%v, want %q", err, want)
+				}
+				return
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,8 +126,8 @@ func TestDamage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if name := filepath.Base(path); name == "animated.webp" || name == "frames.gif" {
-			continue // half of it holds the first frame
+		if name := filepath.Base(path); name == "animated.webp" || name == "frames.gif" || name == "pages.tif" {
+			continue // half of it holds the first frame or page
 		}
 		if _, err := Decode(raw[:len(raw)/2], Limits{}); err == nil {
 			t.Errorf("%s: half the file is decoded without an error", path)
@@ -118,7 +135,8 @@ func TestDamage(t *testing.T) {
 	}
 	for _, c := range []struct{ raw, want string }{
 		{"", "empty file"}, {"hello, world", "not a PNG, JPEG"}, {"\xff\xd8\xff\xe0", "truncated JPEG"},
-		{"RIFF\x04\x00\x00\x00WEBP", "WebP"}, {"II*\x00\xff\xff\xff\x7f", "TIFF"}, {string(header(0, 5)), "PNG"},
+		{"RIFF\x04\x00\x00\x00WEBP", "WebP"}, {"\x00\x00\x00\x1cftypavif\x00\x00", "AVIF pictures are not read: convert"},
+		{"\x00\x00\x00\x0cjP  \r\n\x87\n", "JPEG 2000"}, {"\xff\x4f\xff\x51\x00", "JPEG 2000"}, {"\x00\x00\x00\x1cftypheic\x00\x00", "HEIC"}, {"II*\x00\xff\xff\xff\x7f", "TIFF"}, {string(header(0, 5)), "PNG"},
 	} {
 		if _, err := Decode([]byte(c.raw), Limits{}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q in it", c.raw, err, c.want)

@@ -23,8 +23,8 @@ func rowsOf(m image.Image) func(dst []byte, y int) {
 	switch m := m.(type) {
 	case *image.Gray:
 		return func(dst []byte, y int) { greyRow(dst, m.Pix[y*m.Stride:], 1) }
-	case *image.Gray16:
-		return func(dst []byte, y int) { greyRow(dst, m.Pix[y*m.Stride:], 2) }
+	case *image.Gray16: // of up to 255: see flattened
+		return func(dst []byte, y int) { greyRow(dst, m.Pix[y*m.Stride+1:], 2) }
 	case *image.NRGBA:
 		return func(dst []byte, y int) { blendRow(dst, m.Pix[y*m.Stride:], 1) }
 	case *image.NRGBA64:
@@ -78,12 +78,11 @@ func rowsOf(m image.Image) func(dst []byte, y int) {
 	}
 }
 
-// greyRow repeats a row of grey three times. step: bytes a sample; the first one counts.
+// greyRow repeats a row of grey three times. step: from one sample's byte to the next.
 func greyRow(dst, src []byte, step int) {
 	for x := 0; x+2 < len(dst); x += 3 {
-		v := src[0]
+		v := src[x/3*step]
 		dst[x], dst[x+1], dst[x+2] = v, v, v
-		src = src[step:]
 	}
 }
 

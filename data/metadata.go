@@ -42,7 +42,10 @@ func orientation(exif, xmp []byte) int {
 	return 1
 }
 
-func exifOrientation(b []byte) (int, bool) {
+func exifOrientation(b []byte) (int, bool) { return tiffTag(b, 0x0112) }
+
+// tiffTag reads a 16-bit number from the first directory of a TIFF header, which an EXIF block begins with, too.
+func tiffTag(b []byte, tag uint16) (int, bool) {
 	if len(b) < 8 {
 		return 0, false
 	}
@@ -59,7 +62,7 @@ func exifOrientation(b []byte) (int, bool) {
 		if len(entries) < 12 {
 			break
 		}
-		const tag, short = 0x0112, 3
+		const short = 3
 		if order.Uint16(entries) == tag && order.Uint16(entries[2:]) == short {
 			return int(order.Uint16(entries[8:])), true
 		}

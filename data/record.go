@@ -166,6 +166,9 @@ func Text(v any) (string, error) {
 	case nil:
 		return "", nil
 	case string:
+		if !utf8.ValidString(v) { // columns of text may hold anything
+			return "", fmt.Errorf("want UTF-8, have %.20q", v)
+		}
 		return v, nil
 	case []byte:
 		if utf8.Valid(v) {

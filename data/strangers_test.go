@@ -133,6 +133,45 @@ func TestUndefinedIsWritten(t *testing.T) {
 	}
 }
 
+// Half floats stay numbers in a copy with more columns.
+func TestHalvesAreCopied(t *testing.T) {
+	in := open(t, filepath.Join(strangers, "half.parquet"))
+	path := filepath.Join(t.TempDir(), "t.parquet")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	w, err := in.NewWriter(f, FormatParquet, Column{"score", KindNumber})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rec, err := range in.Records() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec.Set("score", 1.5)
+		if err := w.Write(rec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(rows(t, in), rows(t, open(t, path))); d != "" {
+		t.Error(d)
+	}
+}
+
+// Columns of text may hold what is none.
+func TestTextIsUTF8(t *testing.T) {
+	for _, v := range []any{"caf\xe9", []byte("caf\xe9"), []any{"a"}, Record{}} {
+		if s, err := Text(v); err == nil {
+			t.Errorf("%q is read as %q", v, s)
+		}
+	}
+}
+
 func FuzzCSV(f *testing.F) {
 	raw, err := os.ReadFile(filepath.Join(strangers, "csv.json"))
 	if err != nil {

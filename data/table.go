@@ -187,6 +187,14 @@ func (t *Table) Len() int { return t.source.len() }
 // Columns are the names of the columns; nil if every record has its own, as in JSON.
 func (t *Table) Columns() []string { return t.source.columns() }
 
+// Line is the line of a text file on which row i, from 0, begins; 0: it has no lines.
+func (t *Table) Line(i int) int {
+	if text, ok := t.source.(*textTable); ok && i >= 0 && i < text.len() {
+		return int(text.rows[i].line)
+	}
+	return 0
+}
+
 // Close closes the file.
 func (t *Table) Close() error { return t.source.Close() }
 

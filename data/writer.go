@@ -127,6 +127,9 @@ type parquetWriter struct {
 }
 
 func newParquetWriter(out io.Writer, like *parquetTable, columns []Column) (*parquetWriter, error) {
+	if like != nil {
+		columns = append(like.halves(columns), columns...)
+	}
 	w := &parquetWriter{columns: columns}
 	var schema ordered
 	if like != nil {
@@ -167,6 +170,17 @@ func newParquetWriter(out io.Writer, like *parquetTable, columns []Column) (*par
 		w.out = parquet.NewGenericWriter[any](out, options...)
 		return nil
 	})
+}
+
+// halves are the file's columns of half floats that added ones do not replace. They are written as doubles, for the library
+// does not write their type.
+func (t *parquetTable) halves(added []Column) (own []Column) {
+	for _, s := range t.shape {
+		if s.half && !s.column.Repeated() && !slices.ContainsFunc(added, func(c Column) bool { return c.Name == s.name }) {
+			own = append(own, Column{s.name, KindNumber})
+		}
+	}
+	return own
 }
 
 func (w *parquetWriter) Write(r Record) error {

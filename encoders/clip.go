@@ -1,82 +1,149 @@
 package encoders
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 
+	"assay/internal/strictjson"
 	"assay/model"
 	"assay/onnx"
 )
 
-// towerConfig is text_config or vision_config of a CLIP checkpoint, without what the tensors' shapes tell.
+// towerConfig is one transformer of an encoder's configuration.
 type towerConfig struct {
-	Layers     int     `json:"num_hidden_layers"`
-	Heads      int     `json:"num_attention_heads"`
-	Activation string  `json:"hidden_act"`
-	Eps        float64 `json:"layer_norm_eps"`
-	EndToken   int64   `json:"eos_token_id"` // of the text tower
+	Hidden       int
+	Intermediate int
+	Layers       int
+	Heads        int
+	Activation   string
+	Eps          float64
+	Dropout      float64 // the highest of those that training would want
 }
 
-func (c *towerConfig) vit(hidden int64, key string) (*model.ViT, error) {
-	if c.Heads <= 0 || hidden%int64(c.Heads) != 0 {
-		return nil, fmt.Errorf("config.json: %d attention heads do not share a width of %d evenly", c.Heads, hidden)
-	}
-	return &model.ViT{Hidden: int(hidden), Heads: c.Heads, Activation: c.Activation, Eps: c.Eps, Key: key}, nil
+func (c *towerConfig) vit(key string) *model.ViT {
+	return &model.ViT{Hidden: c.Hidden, Heads: c.Heads, Activation: c.Activation, Eps: c.Eps, Key: key}
 }
 
-// readTowers reads both towers' configurations; of a clip_vision_model the top level is the vision tower's.
-func readTowers(raw []byte) (text, vision towerConfig, err error) {
-	text = towerConfig{Layers: 12, Heads: 8, Activation: "quick_gelu", Eps: 1e-5, EndToken: 49407}
-	vision = towerConfig{Layers: 12, Heads: 12, Activation: "quick_gelu", Eps: 1e-5}
-	var c struct {
-		ModelType  string          `json:"model_type"`
-		Text       json.RawMessage `json:"text_config"`
-		TextDict   json.RawMessage `json:"text_config_dict"` // older files; it goes before text_config
-		Vision     json.RawMessage `json:"vision_config"`
-		VisionDict json.RawMessage `json:"vision_config_dict"`
-	}
-	if err := json.Unmarshal(raw, &c); err != nil {
-		return text, vision, fmt.Errorf("config.json: %w", err)
-	}
-	if c.ModelType == "clip_vision_model" {
-		c.Vision = raw
-	}
-	read := func(into *towerConfig, raw, older json.RawMessage) {
-		if len(older) > 0 && string(older) != "null" {
-			raw = older
-		}
-		if e := json.Unmarshal(raw, into); err == nil && len(raw) > 0 && e != nil {
-			err = fmt.Errorf("config.json: %w", e)
+// read reads the keys that all towers have.
+func (c *towerConfig) read(o *strictjson.Object, dropouts ...string) {
+	for key, into := range map[string]*int{"hidden_size": &c.Hidden, "num_hidden_layers": &c.Layers, "num_attention_heads": &c.Heads} {
+		if o.Get(key, into); *into < 1 {
+			o.Failf(key, "%d is not positive", *into)
+			*into = 1
 		}
 	}
-	read(&text, c.Text, c.TextDict)
-	read(&vision, c.Vision, c.VisionDict)
-	return text, vision, err
+	if c.Hidden%c.Heads != 0 {
+		o.Failf("hidden_size", "%d attention heads do not share a width of %d evenly", c.Heads, c.Hidden)
+	}
+	o.Get("hidden_act", &c.Activation)
+	model.CheckActivation(o, "hidden_act", c.Activation)
+	o.Get("layer_norm_eps", &c.Eps)
+	for _, key := range dropouts {
+		c.Dropout = max(c.Dropout, model.ReadDropout(o, key))
+	}
 }
 
-func readCLIP(m *Model, raw []byte) (towers, error) {
-	text, vision, err := readTowers(raw)
-	if err != nil {
+// clipConfig is the configuration of a CLIP, with the defaults of transformers' classes.
+type clipConfig struct {
+	text, vision towerConfig
+	projection   int // width of the embeddings
+	vocab        int
+	context      int // most tokens of a text
+	end          int64
+	image, patch int // pixels
+}
+
+// clipHarmless are keys that change no embedding, or not at the values listed.
+var clipHarmless = strictjson.Harmless{
+	"logit_scale_init_value": nil, // of logits, at the beginning of training
+	"dropout":                nil, // of published files; no class knows it
+	"num_channels":           {3},
+	"tie_word_embeddings":    nil, // there is no output layer
+	"projection_dim":         nil, // in text_config and vision_config: the whole's counts
+	"vocab_size":             nil, // in vision_config
+}
+
+// readCLIPConfig reads both towers' configurations; of a clip_vision_model the top level is the vision tower's.
+func readCLIPConfig(o *strictjson.Object) clipConfig {
+	const act, eps = "quick_gelu", 1e-5
+	c := clipConfig{
+		text:       towerConfig{Hidden: 512, Intermediate: 2048, Layers: 12, Heads: 8, Activation: act, Eps: eps},
+		vision:     towerConfig{Hidden: 768, Intermediate: 3072, Layers: 12, Heads: 12, Activation: act, Eps: eps},
+		projection: 512, vocab: 49408, context: 77, end: 49407, image: 224, patch: 32,
+	}
+	kind := ""
+	if o.Get("model_type", &kind); kind == "clip_vision_model" {
+		o.Get("projection_dim", &c.projection)
+		c.readVision(o)
+		return c
+	}
+	o.Get("projection_dim", &c.projection)
+	// Files of 2022 have a second copy of what they were made from; transformers lets it, with the class's defaults, go before.
+	for key, read := range map[string]func(*strictjson.Object){"text_config": c.readText, "vision_config": c.readVision} {
+		part, older := o.Sub(key), o.Sub(key+"_dict")
+		if older != nil {
+			part = older
+		}
+		if part == nil {
+			part = o.None(key)
+		}
+		read(part)
+	}
+	o.Close(clipHarmless, model.Legacy)
+	return c
+}
+
+func (c *clipConfig) readText(o *strictjson.Object) {
+	c.text.read(o, "attention_dropout")
+	o.Get("intermediate_size", &c.text.Intermediate)
+	o.Get("vocab_size", &c.vocab)
+	o.Get("max_position_embeddings", &c.context)
+	o.Get("eos_token_id", &c.end)
+	o.Close(clipHarmless, model.Legacy)
+}
+
+func (c *clipConfig) readVision(o *strictjson.Object) {
+	c.vision.read(o, "attention_dropout")
+	o.Get("intermediate_size", &c.vision.Intermediate)
+	o.Get("image_size", &c.image)
+	if o.Get("patch_size", &c.patch); c.patch < 1 || c.image < c.patch {
+		o.Failf("patch_size", "%d does not fit image_size %d", c.patch, c.image)
+		c.patch = 1
+	}
+	o.Close(clipHarmless, model.Legacy)
+}
+
+func readCLIP(m *Model, o *strictjson.Object) (towers, error) {
+	c := readCLIPConfig(o)
+	if err := o.Err(); err != nil {
 		return towers{}, err
 	}
 	w := m.weights
-	t := towers{weights: w, images: func(g *model.Graph) (string, int64, error) { return clipVision(g, w, vision, m.processor) }}
+	m.dropout = max(c.text.Dropout, c.vision.Dropout)
+	t := towers{weights: w, images: func(g *model.Graph) (string, int64, error) { return clipVision(g, w, &c, m.processor) }}
 	if !w.Has("text_projection.weight") {
 		return t, nil // a vision tower alone
 	}
-	table, err := shape(w, "text_model.embeddings.position_embedding.weight", 0, 0)
+	if _, err := shape(w, "text_model.embeddings.position_embedding.weight", int64(c.context), int64(c.text.Hidden)); err != nil {
+		return t, err
+	}
+	if _, err := shape(w, "text_model.embeddings.token_embedding.weight", int64(c.vocab), int64(c.text.Hidden)); err != nil {
+		return t, err
+	}
+	tokenizer, err := openTokenizer(m.path, c.context)
 	if err != nil {
 		return t, err
 	}
-	tokenizer, err := openTokenizer(m.path, int(table[0]))
-	if err != nil {
-		return t, err
-	}
-	m.texts = &textTower{tokenizer: tokenizer, end: endOfText(text.EndToken), padded: true}
-	t.texts = func(g *model.Graph) (string, int64, error) { return clipText(g, w, text, table[1]) }
+	m.texts = &textTower{tokenizer: tokenizer, end: endOfText(c.end), padded: true}
+	t.texts = func(g *model.Graph) (string, int64, error) { return clipText(g, w, &c) }
 	return t, nil
+}
+
+// checkMLP compares the width of the first layer's MLP with the configuration; the runtime compares the layers.
+func (c *towerConfig) checkMLP(w model.Weights, key string) error {
+	_, err := shape(w, key+"encoder.layers.0.mlp.fc1.weight", int64(c.Intermediate), int64(c.Hidden))
+	return err
 }
 
 // Names of the graphs' inputs and outputs.
@@ -88,32 +155,30 @@ const (
 )
 
 // clipVision builds pixels -> visual_projection(post_layernorm(class token of the last layer)).
-func clipVision(g *model.Graph, w model.Weights, c towerConfig, p *processor) (string, int64, error) {
+func clipVision(g *model.Graph, w model.Weights, c *clipConfig, p *processor) (string, int64, error) {
 	const key = "vision_model."
-	conv, err := shape(w, key+"embeddings.patch_embedding.weight", 0, 3, 0, 0)
+	hidden, patch, side := int64(c.vision.Hidden), int64(c.patch), c.image/c.patch
+	if p.height != c.image || p.width != c.image {
+		return "", 0, fmt.Errorf("the preprocessor makes pictures of %dx%d pixels: crop_size does not fit the model's image_size %d", p.height, p.width, c.image)
+	}
+	rows := side*side + 1
+	_, err := shape(w, key+"embeddings.patch_embedding.weight", hidden, 3, patch, patch)
+	if err == nil {
+		_, err = shape(w, key+"embeddings.position_embedding.weight", int64(rows), hidden)
+	}
+	if err == nil {
+		err = c.vision.checkMLP(w, key)
+	}
 	if err != nil {
 		return "", 0, err
 	}
-	hidden, patch := conv[0], int(conv[2])
-	rows := (p.height/patch)*(p.width/patch) + 1
-	table, err := shape(w, key+"embeddings.position_embedding.weight", 0, hidden)
-	if err != nil {
-		return "", 0, err
-	}
-	if int(table[0]) != rows {
-		return "", 0, fmt.Errorf("crops of %dx%d pixels make %d patches of %d pixels; the position table has %d (plus the class token): "+
-			"the preprocessor's crop_size does not fit the model", p.height, p.width, rows-1, patch, table[0]-1)
-	}
-	v, err := c.vit(hidden, key)
-	if err != nil {
-		return "", 0, err
-	}
+	v := c.vision.vit(key)
 	pixels := g.Input(inPixels, onnx.Float, onnx.Dims("pictures", 3, p.height, p.width))
 	class := g.Op("Reshape", g.Param(key+"embeddings.class_embedding"), g.Ints(1, 1, -1))
-	x := v.Embed(g, pixels, patch, key+"embeddings.patch_embedding", class, g.Param(key+"embeddings.position_embedding.weight"))
+	x := v.Embed(g, pixels, c.patch, key+"embeddings.patch_embedding", class, g.Param(key+"embeddings.position_embedding.weight"))
 	x = g.LayerNorm(x, key+"pre_layrnorm", v.Eps) // (sic)
-	x = g.LayerNorm(classTokens(g, v, x, pixels, rows, c.Layers), key+"post_layernorm", v.Eps)
-	return project(g, w, x, "visual_projection", hidden)
+	x = g.LayerNorm(classTokens(g, v, x, pixels, rows, c.vision.Layers), key+"post_layernorm", v.Eps)
+	return project(g, w, x, "visual_projection", c.projection, hidden)
 }
 
 // classTokens runs x [pictures, rows, hidden] through the layers and returns the first row of each: [pictures, hidden]. The
@@ -138,12 +203,12 @@ func layersOf(g *model.Graph, v *model.ViT, x string, layers int, s model.Span, 
 
 // clipText builds ids -> text_projection(final_layer_norm(state at the end token)). Attention is causal, so what stands
 // behind the end token of a shorter text changes nothing.
-func clipText(g *model.Graph, w model.Weights, c towerConfig, hidden int64) (string, int64, error) {
+func clipText(g *model.Graph, w model.Weights, c *clipConfig) (string, int64, error) {
 	const key = "text_model."
-	v, err := c.vit(hidden, key)
-	if err != nil {
+	if err := c.text.checkMLP(w, key); err != nil {
 		return "", 0, err
 	}
+	v, hidden := c.text.vit(key), int64(c.text.Hidden)
 	ids := g.Input(inIDs, onnx.Int64, onnx.Dims("texts", "length"))
 	ends := g.Input(inEnds, onnx.Int64, onnx.Dims("texts"))
 	length := g.SizeOf(ids, 1)
@@ -158,13 +223,13 @@ func clipText(g *model.Graph, w model.Weights, c towerConfig, hidden int64) (str
 	causal := upTo(g.Op("Unsqueeze", places, g.Ints(1)))                           // [length, length]
 	toEnd := upTo(g.Op("Reshape", g.Op("Mod", ends, length), g.Ints(-1, 1, 1, 1))) // [texts, 1, 1, length]
 	span := model.Span{Shape: g.Shape(-1, length, int(hidden)), Mask: causal}
-	x = g.LayerNorm(layersOf(g, v, x, c.Layers, span, ends, toEnd), key+"final_layer_norm", v.Eps)
-	return project(g, w, x, "text_projection", hidden)
+	x = g.LayerNorm(layersOf(g, v, x, c.text.Layers, span, ends, toEnd), key+"final_layer_norm", v.Eps)
+	return project(g, w, x, "text_projection", c.projection, hidden)
 }
 
 // project returns the product with a projection matrix [width, hidden], and its width.
-func project(g *model.Graph, w model.Weights, x, matrix string, hidden int64) (string, int64, error) {
-	size, err := shape(w, matrix+".weight", 0, hidden)
+func project(g *model.Graph, w model.Weights, x, matrix string, width int, hidden int64) (string, int64, error) {
+	size, err := shape(w, matrix+".weight", int64(width), hidden)
 	if err != nil {
 		return "", 0, err
 	}

@@ -3,41 +3,119 @@ package encoders
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 
 	"assay/checkpoints"
+	"assay/internal/strictjson"
 	"assay/model"
 	"assay/onnx"
 )
 
-func readDINO(m *Model, raw []byte) (towers, error) {
-	c := struct {
-		towerConfig
-		ModelType string `json:"model_type"`
-	}{towerConfig: towerConfig{Layers: 12, Heads: 12, Activation: "gelu", Eps: 1e-6}}
-	if err := json.Unmarshal(raw, &c); err != nil {
-		return towers{}, fmt.Errorf("config.json: %w", err)
+// dinoConfig is the configuration of a DINOv2, with the defaults of transformers' classes.
+type dinoConfig struct {
+	towerConfig
+	image     [2]int // height, width of the pictures that the position table is for, pixels
+	patch     int
+	registers int // tokens besides the class token; 0: none
+	swiGLU    bool
+	bias      bool // of queries, keys and values
+}
+
+// dinoHarmless are keys that change no embedding, or not at the values listed.
+var dinoHarmless = strictjson.Harmless{
+	"num_channels":        {3},
+	"layerscale_value":    nil, // at the beginning of training
+	"use_mask_token":      nil, // of training
+	"tie_word_embeddings": nil, // there is no output layer
+	// of feature maps for detectors
+	"apply_layernorm": nil, "reshape_hidden_states": nil, "out_features": nil, "out_indices": nil, "_out_features": nil, "_out_indices": nil,
+	"stage_names": nil,
+}
+
+func readDINOConfig(o *strictjson.Object) dinoConfig {
+	c := dinoConfig{towerConfig: towerConfig{Hidden: 768, Layers: 12, Heads: 12, Activation: "gelu", Eps: 1e-6}, patch: 14, bias: true}
+	kind, ratio := "", 4
+	if o.Get("model_type", &kind); kind == "dinov2_with_registers" {
+		c.patch, c.registers = 16, 4
+		o.Get("num_register_tokens", &c.registers)
 	}
+	c.read(o, "hidden_dropout_prob", "attention_probs_dropout_prob", "drop_path_rate")
+	o.Get("mlp_ratio", &ratio)
+	o.Get("use_swiglu_ffn", &c.swiGLU)
+	o.Get("qkv_bias", &c.bias)
+	image, patch := sides(o, "image_size", 224), sides(o, "patch_size", c.patch)
+	if c.image, c.patch = image, patch[0]; patch[0] != patch[1] || patch[0] < 1 || min(image[0], image[1]) < patch[0] {
+		o.Failf("patch_size", "%v does not fit image_size %v (square patches are supported)", patch, image)
+		c.patch = 1
+	}
+	if c.Intermediate = c.Hidden * ratio; c.swiGLU { // two thirds of that, up to a multiple of 8
+		c.Intermediate = (c.Intermediate*2/3 + 7) / 8 * 8
+	}
+	o.Close(dinoHarmless, model.Legacy)
+	return c
+}
+
+// sides reads a size: one number, or two.
+func sides(o *strictjson.Object, key string, n int) [2]int {
+	raw, list := o.Raw(key), []int{}
+	if json.Unmarshal(raw, &list) == nil && len(list) == 2 {
+		return [2]int{list[0], list[1]}
+	}
+	o.Get(key, &n)
+	return [2]int{n, n}
+}
+
+func readDINO(m *Model, o *strictjson.Object) (towers, error) {
+	c := readDINOConfig(o)
+	if err := o.Err(); err != nil {
+		return towers{}, err
+	}
+	m.dropout = c.Dropout
 	w := dinoWeights{m.weights}
 	w.rename()
 	return towers{weights: w, images: func(g *model.Graph) (string, int64, error) {
-		return dinoVision(g, w, c.towerConfig, m.processor, c.ModelType == "dinov2_with_registers")
+		if err := c.check(w); err != nil {
+			return "", 0, err
+		}
+		return dinoVision(g, w, &c, m.processor)
 	}}, nil
 }
 
+// check compares the tensors with the configuration, of the layers the first; the runtime compares the layers.
+func (c *dinoConfig) check(w model.Weights) error {
+	const layer = "encoder.layers.0."
+	hidden, patch := int64(c.Hidden), int64(c.patch)
+	mlp := "mlp.fc1"
+	if c.swiGLU {
+		mlp = "mlp.gate_proj"
+	}
+	want := map[string][]int64{
+		"embeddings.patch_embeddings.projection.weight": {hidden, 3, patch, patch},
+		"embeddings.position_embeddings":                {1, int64(c.image[0]/c.patch)*int64(c.image[1]/c.patch) + 1, hidden},
+		layer + mlp + ".weight":                         {int64(c.Intermediate), hidden},
+		layer + "layer_scale1.lambda1":                  {hidden},
+	}
+	if c.registers > 0 {
+		want["embeddings.register_tokens"] = []int64{1, int64(c.registers), hidden}
+	}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if _, err := shape(w, name, want[name]...); err != nil {
+			return err
+		}
+	}
+	if w.Has(layer+"self_attn.q_proj.bias") != c.bias {
+		return fmt.Errorf("config.json: qkv_bias %v is not what the weights have", c.bias)
+	}
+	return nil
+}
+
 // dinoVision builds pixels -> layernorm(class token of the last layer), which is pooler_output.
-func dinoVision(g *model.Graph, w model.Weights, c towerConfig, p *processor, registers bool) (string, int64, error) {
-	conv, err := shape(w, "embeddings.patch_embeddings.projection.weight", 0, 3, 0, 0)
-	if err != nil {
-		return "", 0, err
-	}
-	hidden, patch := conv[0], int(conv[2])
-	v, err := c.vit(hidden, "")
-	if err != nil {
-		return "", 0, err
-	}
+func dinoVision(g *model.Graph, w model.Weights, c *dinoConfig, p *processor) (string, int64, error) {
+	hidden, patch, registers := int64(c.Hidden), c.patch, c.registers > 0
+	v := c.vit("")
 	positions, err := dinoPositions(g, w, hidden, p.height/patch, p.width/patch, registers)
 	if err != nil {
 		return "", 0, err

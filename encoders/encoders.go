@@ -12,12 +12,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 
 	"gorgonia.org/tensor"
 
 	"assay/checkpoints"
 	"assay/data"
+	"assay/internal/strictjson"
 	"assay/model"
 	"assay/onnx"
 	"assay/ort"
@@ -52,6 +55,7 @@ type Model struct {
 	batch       int
 	fingerprint string                   // what Fingerprint is made of
 	weights     *checkpoints.Weights     // nil for .onnx files
+	dropout     float64                  // that the configuration wants in training
 	trained     map[string]*tensor.Dense // parameters of a Tuner by name; nil: the weights are constants of the graphs
 }
 
@@ -89,7 +93,7 @@ type towers struct {
 }
 
 // family reads the configuration of one architecture, config.json, and opens the tokenizer if there is one.
-type family func(m *Model, raw []byte) (towers, error)
+type family func(m *Model, o *strictjson.Object) (towers, error)
 
 var families = map[string]family{"clip": readCLIP, "clip_vision_model": readCLIP, "dinov2": readDINO, "dinov2_with_registers": readDINO}
 
@@ -99,6 +103,10 @@ func openCheckpoint(dir string, o Options) (*Model, error) {
 		return nil, err
 	}
 	if err := m.openTowers(t, o); err != nil {
+		m.Close()
+		return nil, err
+	}
+	if err := m.unread(); err != nil {
 		m.Close()
 		return nil, err
 	}
@@ -130,12 +138,33 @@ func readCheckpoint(dir string, o Options) (*Model, towers, error) {
 	if m.weights, err = checkpoints.OpenWeights(dir); err != nil {
 		return nil, towers{}, err
 	}
-	t, err := read(m, raw)
+	object, err := strictjson.Parse(file, raw)
+	if err != nil {
+		m.Close()
+		return nil, towers{}, err
+	}
+	t, err := read(m, object)
 	if err != nil {
 		m.Close()
 		return nil, towers{}, err
 	}
 	return m, t, nil
+}
+
+// besides matches tensors that are no part of the towers: CLIP's logit scale, DINOv2's token of masked patches, buffers that older
+// versions of transformers stored, and classifiers.
+var besides = regexp.MustCompile(`^logit_scale$|mask_token$|position_ids$|^classifier\.`)
+
+// unread is an error if the checkpoint holds tensors that the towers have no use for: the configuration is not theirs.
+func (m *Model) unread() error {
+	names := slices.DeleteFunc(m.weights.Unread(), besides.MatchString)
+	if m.texts == nil { // of a vision tower alone
+		names = slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, "text_") })
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("config.json calls for no tensor %s (%d tensors are stored for nothing)", names[0], len(names))
 }
 
 // openTowers makes the sessions of pictures and texts.

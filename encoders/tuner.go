@@ -33,6 +33,10 @@ func NewTuner(dir string, o Options) (*Tuner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoder %s: %w", dir, err)
 	}
+	if m.dropout > 0 {
+		m.Close()
+		return nil, fmt.Errorf("encoder %s: config.json: dropout (%g) is not supported in training: set it to 0 to train without", dir, m.dropout)
+	}
 	m.trained = map[string]*tensor.Dense{}
 	m.fingerprint = model.Fingerprint(dir, m.weights) // of what training begins with
 	tuner := &Tuner{Model: m}

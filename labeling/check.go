@@ -17,7 +17,7 @@ type CheckReport struct {
 	ClipD   string        `json:"clip_d"`
 	Sources []SourceCheck `json:"sources"`
 	Mixes   []string      `json:"warnings"` // profiles that are mixed
-	OK      bool          `json:"ok"`       // every source opens, and no more of the rows that were read are bad than max_bad
+	OK      bool          `json:"ok"`       // every source opens, and of the samples that were read no more are bad than max_bad, nor all
 }
 
 // SourceCheck is what was found of one data set.
@@ -61,7 +61,8 @@ func Check(ctx context.Context, c *Config, rows int) (*CheckReport, error) {
 		if err != nil {
 			found.Error = err.Error()
 		}
-		if found.Error != "" || float64(found.Bad) > c.MaxBad*float64(found.Read) {
+		none := found.Read > 0 && found.Bad == found.Read
+		if found.Error != "" || none || float64(found.Bad) > c.MaxBad*float64(found.Read) {
 			report.OK = false
 		}
 		report.Sources = append(report.Sources, found)
@@ -75,6 +76,9 @@ func Check(ctx context.Context, c *Config, rows int) (*CheckReport, error) {
 // look reads samples that are spread over the data set.
 func (f *SourceCheck) look(ctx context.Context, r readers.Reader, rows int, given func(by string)) error {
 	f.Samples, f.Columns = r.Len(), readers.Columns(f.Layout, r)
+	if f.Samples == 0 {
+		return errEmpty
+	}
 	n := min(rows, f.Samples)
 	for k := range n {
 		if err := ctx.Err(); err != nil {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"assay/data"
 	"assay/heuristics"
 )
@@ -208,6 +210,41 @@ func TestBrokenEncoder(t *testing.T) {
 	defer j.Close()
 	err = j.Measure(t.Context(), Encoders{Clip: &brokenEncoder{}}, Shard{}, nothing)
 	if err == nil || !strings.Contains(err.Error(), "an encoder gave the embedding NaN") {
+		t.Error(err)
+	}
+}
+
+// Data sets of several files, named by a pattern, from the configuration to the table.
+func TestPatterns(t *testing.T) {
+	c := load(t, `
+out: out
+profile: adiee-released
+sources:
+  - {layout: webdataset, path: 'FIXTURES/strangers/webdataset/shard-{000..001}.tar', name: shards}
+  - {layout: instructpix2pix-hub, path: FIXTURES/strangers/hub, name: hub}
+`)
+	r, err := run(t, c, Encoders{}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, row := range table(t, c) {
+		got[row.ID] = row.Why
+	}
+	want := map[string]string{"shards/0000/a/source": "source", "shards/0000/a/target": "target", "shards/0000/a/mgie": "given",
+		"shards/0000/b/source": "source", "shards/0000/b/sdedit": "weak_editor", "shards/0001/a/source": "source", "shards/0001/a/edit": "given",
+		"hub/000001/source": "source", "hub/000001/target": "target"} // hub/000000 shows what shards/0000/a does
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if s := r.Samples.String(); s != "5: 4 labelled, 0 without a label, 0 skipped, 1 duplicates" {
+		t.Error(s)
+	}
+	path := filepath.Join(t.TempDir(), "label.yaml")
+	if err := os.WriteFile(path, []byte("out: out\nsources: [{layout: webdataset, path: 'none-{0..3}.tar'}]\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), "none-0.tar: no such file") {
 		t.Error(err)
 	}
 }

@@ -206,6 +206,9 @@ func (r *Report) finish(l *heuristics.Labeler, given map[givenKey]int) {
 		r.warn("nobody measured CLIP-D of %d outputs of prompt-guided editors: rule %s takes only those whose captions are equal; give an encoder and captions",
 			r.unmeasured, heuristics.RuleNoClipD)
 	}
+	if r.TableRows == 0 {
+		r.warn("the table is empty")
+	}
 	if r.validation > 0 && r.TableRows > 0 && len(r.Splits) == 1 && r.Splits[splitTrain] > 0 {
 		r.warn("no row is held out for validation: the scenes of the rows (%d) are not divided", r.Scenes)
 	}

@@ -50,6 +50,8 @@ func Open(ctx context.Context, c *Config) (*Job, error) {
 	return j, nil
 }
 
+var errEmpty = errors.New("there is no sample in it")
+
 func (j *Job) open(ctx context.Context) (err error) {
 	c := j.Config
 	if j.plan.Made, err = c.digest(); err != nil {
@@ -62,6 +64,9 @@ func (j *Job) open(ctx context.Context) (err error) {
 			return &SourceError{s.Name, err}
 		}
 		j.readers = append(j.readers, r)
+		if r.Len() == 0 {
+			return &SourceError{s.Name, errEmpty}
+		}
 		j.plan.Sources = append(j.plan.Sources, planSource{s.Name, r.Len()})
 	}
 	return keepPlan(c.Out, j.plan)

@@ -14,7 +14,7 @@ import (
 func CheckExternal(m *Model, folder string) error {
 	var problems []error
 	files := map[string]int64{} // location -> size, -1 if it was reported
-	for _, t := range externals(&m.Graph) {
+	for _, t := range Externals(&m.Graph) {
 		e := t.External
 		size, seen := files[e.Location]
 		if !seen {
@@ -40,7 +40,8 @@ func CheckExternal(m *Model, folder string) error {
 	return errors.Join(problems...)
 }
 
-func externals(g *Graph) []*Tensor {
+// Externals returns the tensors of a graph and its subgraphs whose bytes lie in other files.
+func Externals(g *Graph) []*Tensor {
 	var out []*Tensor
 	for _, t := range g.Initializers {
 		if t.External != nil {
@@ -55,7 +56,7 @@ func externals(g *Graph) []*Tensor {
 					out = append(out, a)
 				}
 			case *Graph:
-				out = append(out, externals(a)...)
+				out = append(out, Externals(a)...)
 			}
 		}
 	}

@@ -14,6 +14,7 @@ type Types struct {
 	values map[string]*Value
 	read   int            // initializers of m that are in values
 	equal  map[string]Dim // names of expressions that are another dimension
+	outer  *Types         // of the graph around a subgraph; nil
 }
 
 // Infer computes the types of all values. Errors name the node and what does not fit. Values of operators that this package
@@ -23,6 +24,14 @@ func Infer(m *Model) (*Types, error) {
 	for _, in := range m.Inputs {
 		t.values[in.Name] = t.declared(in)
 	}
+	if err := t.graph(&m.Graph); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// graph types the initializers and nodes of a graph whose inputs are typed.
+func (t *Types) graph(m *Graph) error {
 	t.sync()
 	hints := map[string]ValueInfo{}
 	for _, v := range m.Values {
@@ -33,7 +42,7 @@ func Infer(m *Model) (*Types, error) {
 	}
 	for _, n := range m.Nodes {
 		if err := t.Add(n); err != nil {
-			return nil, err
+			return err
 		}
 		for _, o := range n.Outputs {
 			h, ok := hints[o]
@@ -42,12 +51,12 @@ func Infer(m *Model) (*Types, error) {
 			}
 			v, d := t.values[o], t.declared(h)
 			if v.Type != Undefined && d.Type != Undefined && v.Type != d.Type {
-				return nil, fmt.Errorf("%s: its output %q is declared as %v, but it gives %v", m.Describe(n), o, d.Type, v.Type)
+				return fmt.Errorf("%s: its output %q is declared as %v, but it gives %v", t.m.Describe(n), o, d.Type, v.Type)
 			}
 			v.refine(d)
 		}
 	}
-	return t, nil
+	return nil
 }
 
 // declared turns a declaration into a value; sizes left open get symbols of their own.
@@ -120,6 +129,9 @@ func (t *Types) Of(name string) *Value {
 	t.sync()
 	if v, ok := t.values[name]; ok {
 		return v
+	}
+	if t.outer != nil {
+		return t.outer.Of(name)
 	}
 	return &Value{}
 }

@@ -56,6 +56,8 @@ func (s *Server) answer(pattern string, h func(http.ResponseWriter, *http.Reques
 		ctx, stop := context.WithTimeout(r.Context(), s.o.Timeout)
 		defer stop()
 		http.NewResponseController(w).SetReadDeadline(until(0)) // of what no handler reads
+		w, quiet := patience(w, r)
+		defer quiet()
 		status := http.StatusOK
 		defer func() {
 			if p := recover(); p != nil { // a request must not end the process, nor its connection

@@ -14,7 +14,7 @@ import (
 // FuzzBodies sends any body to any wire, as JSON, as a form and as nothing that is known: the answer is never a failure of
 // the server's own, JSON whatever it says, and cheap. (FuzzRequests, slower, does it with a real scorer.)
 func FuzzBodies(f *testing.F) {
-	s, err := NewServer(Options{MaxBody: 1 << 16, MaxPixels: 1 << 10, Burst: 1 << 20, Patience: 1 << 20, Memory: 1 << 30},
+	s, err := NewServer(Options{MaxBody: 1 << 16, MaxPixels: 1 << 10, Memory: 1 << 30},
 		[]string{"scorer"}, []Scorer{&fake{}})
 	if err != nil {
 		f.Fatal(err)

@@ -21,7 +21,7 @@ import (
 // memory of others.
 const (
 	slowest = 256 << 10
-	atFirst = 10 * time.Second
+	atFirst = 30 * time.Second
 )
 
 // until is when n bytes must have passed.
@@ -29,10 +29,29 @@ func until(n int64) time.Time {
 	return time.Now().Add(atFirst + time.Duration(float64(n)/slowest*float64(time.Second)))
 }
 
+// hold is memory that a request holds.
+type hold struct {
+	s *Server
+	n int64
+}
+
+// keep gives back all but n bytes.
+func (h *hold) keep(n int64) {
+	if n < h.n {
+		h.s.memory.Release(h.n - n)
+		h.n = n
+	}
+}
+
+func (h *hold) release() { h.keep(0) }
+
+// largePicture is as much of a body as one picture in it may be, for the text of it that is there besides.
+const largePicture = 8 << 20
+
 // read reads a request into v, a struct of JSON fields; with multipart/form-data through field, which gets every part. The body
 // is read only when there is memory for it: who comes together with others waits, with their bodies in the network, and nobody
-// is refused for it. (TCP holds back who sends.) The caller calls release when it is done with v.
-func (s *Server) read(w http.ResponseWriter, r *http.Request, v any, field func(name string, value []byte) error) (release func(), err error) {
+// is refused for it. (TCP holds back who sends.) The caller releases what is held when it is done with v.
+func (s *Server) read(w http.ResponseWriter, r *http.Request, v any, field func(name string, value []byte) error) (*hold, error) {
 	form, err := contentType(r, field != nil)
 	if err != nil {
 		return nil, err
@@ -44,10 +63,10 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, v any, field func(
 	if n < 0 {
 		n = s.o.MaxBody
 	}
-	held := min(2*n+1, s.o.Memory) // the pictures in the body, and the one that is being read
+	h := &hold{s, min(n+min(n, largePicture)+1, s.o.Memory)}
 	wait, stop := context.WithTimeoutCause(r.Context(), s.o.Wait, &busyError{time.Second, "too many requests wait for memory"})
 	defer stop()
-	if err := s.memory.Acquire(wait, held); err != nil {
+	if err := s.memory.Acquire(wait, h.n); err != nil {
 		return nil, context.Cause(wait)
 	}
 	to := http.NewResponseController(w) // without deadlines in tests that have no connection
@@ -63,15 +82,12 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, v any, field func(
 		_, err = io.Copy(io.Discard, body) // what is behind a form
 	}
 	if err != nil {
-		s.memory.Release(held)
+		h.release()
 		return nil, unreadable(err)
 	}
 	to.SetReadDeadline(time.Time{}) // or it would end the request while it is worked on
-	if body.n < held {
-		s.memory.Release(held - body.n)
-		held = body.n
-	}
-	return func() { s.memory.Release(held) }, nil
+	h.keep(body.n)
+	return h, nil
 }
 
 // counter counts what is read.

@@ -80,11 +80,11 @@ func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var g gradients
-	release, err := s.read(w, r, &g, g.field)
+	held, err := s.read(w, r, &g, g.field)
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer held.release()
 	if err := s.countItems("pairs", max(len(g.Pairs), len(g.Edits), 1)); err != nil {
 		return err
 	}

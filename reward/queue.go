@@ -65,7 +65,7 @@ func (d demand) items() (n int) {
 	return n
 }
 
-// alone is the time it takes on an idle machine; more is what it adds to work that is there.
+// alone is the time it takes on an idle machine; more is what it adds to the decoding and to the runs that are there.
 func (d demand) alone() (t time.Duration) {
 	for p, n := range d {
 		t += p.predict(n)
@@ -73,11 +73,15 @@ func (d demand) alone() (t time.Duration) {
 	return t
 }
 
-func (d demand) more() (t time.Duration) {
+func (d demand) more() (decoding, runs time.Duration) {
 	for p, n := range d {
-		t += p.more(n)
+		if p.pixels {
+			decoding += p.more(n)
+		} else {
+			runs += p.more(n)
+		}
 	}
-	return t
+	return decoding, runs
 }
 
 // ticket is the right to an amount of work.
@@ -119,15 +123,17 @@ func (q *queue) refuse(d demand) error {
 	if q.inside == 0 { // it takes what it takes
 		return nil
 	}
-	var left time.Duration
-	if !q.runs.IsZero() { // a run that is late by some time is expected to take as long again
-		left = time.Until(q.runs).Abs()
+	var decoding, runs time.Duration // of those before; one goes on beside the other
+	if !q.runs.IsZero() {            // a run that is late by some time is expected to take as long again
+		runs = time.Until(q.runs).Abs()
 	}
-	waiting, finish := d.items(), left+d.alone()
+	waiting := d.items()
 	for t := range q.tickets {
 		waiting += t.left.items()
-		finish += t.left.more()
+		a, b := t.left.more()
+		decoding, runs = decoding+a, runs+b
 	}
+	finish := max(decoding, runs) + d.alone()
 	switch {
 	case waiting > q.most:
 		return &busyError{max(finish-d.alone(), time.Second), fmt.Sprintf("%d edits would wait, at most %d may", waiting, q.most)}

@@ -17,11 +17,11 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var p pairs
-	release, err := s.read(w, r, &p, p.field)
+	held, err := s.read(w, r, &p, p.field)
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer held.release()
 	if err := s.countItems("edits", len(p.Edits)); err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration)
 	open := &connections{at: map[net.Conn]connection{}}
 	h := &http.Server{
 		Handler:           s,
-		ReadHeaderTimeout: 10 * time.Second, // bodies and answers have deadlines of their own
+		ReadHeaderTimeout: 30 * time.Second, // bodies and answers have deadlines of their own
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ConnState:         open.note,

@@ -160,3 +160,58 @@ func TestNothingIsLostAtTheEnd(t *testing.T) {
 		t.Errorf("%d answers, %d lost", answered.Load(), lost.Load())
 	}
 }
+
+// A caller of Python's requests who waits for long hears that its request is worked on; others hear the answer alone.
+func TestPatience(t *testing.T) {
+	f := &fake{gate: make(chan struct{})}
+	before := stillHere
+	stillHere = 5 * time.Millisecond
+	defer func() { stillHere = before }()
+	s, err := NewServer(Options{}, []string{"a"}, []Scorer{f})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	url, stop := serve(t, s)
+	defer stop()
+	picture := png(t, 51, 4, 4)
+	raw, err := json.Marshal(object{"source": picture, "instruction": "x", "edits": []any{picture}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var callers sync.WaitGroup
+	var heard atomic.Int64
+	for _, agent := range []string{"python-requests/2.32.3", "Python-urllib/3.11", "undici"} {
+		callers.Go(func() {
+			conn, err := net.Dial("tcp", url[len("http://"):])
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			fmt.Fprintf(conn, "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nUser-Agent: %s\r\nContent-Length: %d\r\n\r\n%s", agent, len(raw), raw)
+			in, signs := bufio.NewReader(conn), 0
+			for {
+				r, err := http.ReadResponse(in, nil)
+				if err != nil {
+					t.Errorf("%s: %v", agent, err)
+					return
+				}
+				if r.StatusCode == http.StatusContinue {
+					if signs++; signs == 3 {
+						heard.Add(1)
+					}
+					continue
+				}
+				body, err := io.ReadAll(r.Body)
+				if err != nil || r.StatusCode != 200 || (signs > 0) != (agent != "undici") {
+					t.Errorf("%s: %d signs, then %d %s %v", agent, signs, r.StatusCode, body, err)
+				}
+				return
+			}
+		})
+	}
+	eventually(t, "signs", func() bool { return heard.Load() == 2 })
+	close(f.gate)
+	callers.Wait()
+}

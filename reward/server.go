@@ -31,13 +31,13 @@ type Options struct {
 	MaxItems  int           // edits of one request; 256
 	Queue     int           // edits that wait, of all requests; 65,536
 	Batch     int           // edits scored in one run; 32
-	Memory    int64         // bytes of requests held at a time; 1 GiB
-	Wait      time.Duration // up to which a request is admitted, as foreseen, and may wait for memory; 4 minutes
-	Timeout   time.Duration // from the head of a request to its answer; 5 minutes
+	Memory    int64         // bytes of requests held at a time; 2 GiB
+	Wait      time.Duration // up to which a request is admitted, as foreseen, and may wait for memory; 10 minutes
+	Timeout   time.Duration // from the head of a request to its answer; 15 minutes
 }
 
 func (o *Options) fill() {
-	for v, d := range map[*int64]int64{&o.MaxBody: 64 << 20, &o.MaxPixels: 16 << 20, &o.Memory: 1 << 30} {
+	for v, d := range map[*int64]int64{&o.MaxBody: 64 << 20, &o.MaxPixels: 16 << 20, &o.Memory: 2 << 30} {
 		if *v == 0 {
 			*v = d
 		}
@@ -47,7 +47,7 @@ func (o *Options) fill() {
 			*v = d
 		}
 	}
-	for v, d := range map[*time.Duration]time.Duration{&o.Wait: 4 * time.Minute, &o.Timeout: 5 * time.Minute} {
+	for v, d := range map[*time.Duration]time.Duration{&o.Wait: 10 * time.Minute, &o.Timeout: 15 * time.Minute} {
 		if *v == 0 {
 			*v = d
 		}

@@ -196,7 +196,7 @@ func (s *Server) decoded(ctx context.Context, t *ticket, pixels int64, f func() 
 			err = fmt.Errorf("internal error, please report it: %v", p)
 		}
 		if err == nil {
-			s.decoder.learn(kilo(pixels), time.Since(begin)/time.Duration(cap(s.decoding)))
+			s.decoder.learnFast(kilo(pixels), time.Since(begin)/time.Duration(cap(s.decoding)))
 		}
 	}()
 	return f()

@@ -20,6 +20,7 @@ type large struct {
 	example, backbone string
 	tokenizer         string // of the oracle: it stands in for the published one, which is too large to keep here
 	placeholder, end  string
+	imageToken        map[string]string // config.json's line: that of the tokenizer
 	vocab             int64
 	pictures          int   // tokens
 	backboneSize      int64 // parameters
@@ -36,7 +37,8 @@ var larges = []large{
 		// Trained: 32 (8 (4096 + 4096) + 8 (4096 + 1024)), head 4096-256-16-3, two rows of 4096.
 		// Pictures: 24 x 24 overview, two tiles side by side with a newline a row: 576 + 24 (48 + 1).
 		example: "adiee.yaml", backbone: "llama3-llava-next-8b-hf", tokenizer: "llavanext", placeholder: "<image>", end: "<|eot_id|>", vocab: 128320,
-		pictures: 1752, backboneSize: 8_030_785_536 + 24*12_596_224 + 1_198_080 + 20_979_712 + 4096,
+		imageToken: map[string]string{`"image_token_index": 128256`: `"image_token_index": 744`},
+		pictures:   1752, backboneSize: 8_030_785_536 + 24*12_596_224 + 1_198_080 + 20_979_712 + 4096,
 		trainable: 32*8*(8192+5120) + (4096+1)*256 + (256+1)*16 + (16+1)*3 + 2*4096,
 		layer:     6*4096 + 2*(32+8)*128 + 5*14336, stream: 32 * 4096, heads: 32, layers: 32,
 	},
@@ -45,7 +47,8 @@ var larges = []large{
 		// patches 1280 3 2 14², merger 44,574,464.
 		// Trained: 28 (8 (3584 + 3584) + 8 (3584 + 512)), head 3584-256-16-3, two rows of 3584.
 		example: "qwen2.5-vl-7b-frames.yaml", backbone: "Qwen2.5-VL-7B-Instruct", tokenizer: "qwen2_5_vl", placeholder: "<|image_pad|>", end: "<|im_end|>", vocab: 152064,
-		pictures: 18 * 18, backboneSize: 7_615_616_512 + 32*19_702_200 + 1280*3*2*14*14 + 44_574_464,
+		imageToken: map[string]string{`"image_token_id": 151655`: `"image_token_id": 749`},
+		pictures:   18 * 18, backboneSize: 7_615_616_512 + 32*19_702_200 + 1280*3*2*14*14 + 44_574_464,
 		trainable: 28*8*(7168+4096) + (3584+1)*256 + (256+1)*16 + (16+1)*3 + 2*3584,
 		layer:     6*3584 + 2*(28+4)*128 + 5*18944, stream: 28 * 3584, heads: 28, layers: 28,
 	},
@@ -64,6 +67,16 @@ func (l *large) run(t *testing.T) (*Config, string) {
 		if err := checkpoints.CopyFile(filepath.Join(root, l.tokenizer, "backbone", name), filepath.Join(backbone, name)); err != nil {
 			t.Fatal(err)
 		}
+	}
+	config, err := os.ReadFile(filepath.Join(backbone, "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from, to := range l.imageToken { // as the tokenizer has it that stands in
+		config = []byte(strings.Replace(string(config), from, to, 1))
+	}
+	if err := os.WriteFile(filepath.Join(backbone, "config.json"), config, 0o666); err != nil {
+		t.Fatal(err)
 	}
 	pair := oracle.Read[[]struct{ Input, Edited string }](t, filepath.Join(root, "images", "pairs.json"))[0]
 	var rows strings.Builder

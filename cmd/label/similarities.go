@@ -14,6 +14,7 @@ import (
 	"assay/checkpoints"
 	"assay/data"
 	"assay/encoders"
+	"assay/heuristics"
 	"assay/internal/cli"
 	"assay/internal/journal"
 )
@@ -22,7 +23,10 @@ func init() { app.Register(newSimilarities) }
 
 // measuredColumns are the columns that similarities adds; they replace columns of the same names.
 var measuredColumns = []data.Column{{Name: "clip_d", Kind: data.KindNumber}, {Name: "clip_i", Kind: data.KindNumber}, {Name: "dino_i", Kind: data.KindNumber},
-	{Name: "clip_t", Kind: data.KindNumber}, {Name: "error", Kind: data.KindText}}
+	{Name: "clip_t", Kind: data.KindNumber}, {Name: "profile", Kind: data.KindText}, {Name: "error", Kind: data.KindText}}
+
+// measuredProfile is the one whose CLIP-D encoders.Measurer computes.
+var measuredProfile = heuristics.Profiles[heuristics.ProfileAssay].ID()
 
 // similarityRun is one run of the command.
 type similarityRun struct {
@@ -40,10 +44,11 @@ func newSimilarities() *cobra.Command {
 		Long: `similarities reads a table (JSONL, CSV or Parquet) with the columns source and edit and, where they are known, target,
 source_caption and target_caption, and writes the same rows with
 
-  clip_d   direction: cosine of edit - source and target_caption - source_caption
+  clip_d   direction: cosine of edit - source and target_caption - source_caption, of embeddings of length 1
   clip_i   cosine of edit and target
   dino_i   the same with DINOv2
   clip_t   cosine of edit and target_caption
+  profile  the labelling profile whose clip_d this is: label compares it with its own
 
 A number is null where an ingredient is missing, or where it is not defined (equal captions). Columns of an encoder that is
 not given stay as they are. A row with a picture that cannot be read says so in the column error; the others
@@ -300,6 +305,9 @@ func (r *similarityRun) write(t *data.Table, m *encoders.Measurer, format data.F
 			set("clip_i", m.CLIP, v.ClipI)
 			set("dino_i", m.DINO, v.DinoI)
 			set("clip_t", m.CLIP, v.ClipT)
+			if m.CLIP != nil {
+				rec.Set("profile", measuredProfile)
+			}
 			rec.Set("error", nil)
 			if v.Error != "" {
 				result.Failed++

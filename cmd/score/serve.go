@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -65,9 +66,9 @@ accepted, what was accepted is answered.`,
 	flags.IntVar(&f.o.MaxItems, "max-items", 256, "edits of a request")
 	flags.IntVar(&f.o.Queue, "queue", 1<<16, "edits that may wait")
 	flags.IntVar(&f.o.Batch, "batch", 32, "edits scored in one run")
-	flags.Int64Var(&f.o.Memory, "memory", 1<<30, "bytes of requests held at a time")
-	flags.DurationVar(&f.o.Wait, "wait", 4*time.Minute, "how long an answer may take, as foreseen, for its request to be accepted")
-	flags.DurationVar(&f.o.Timeout, "timeout", 5*time.Minute, "of a request")
+	flags.Int64Var(&f.o.Memory, "memory", 2<<30, "bytes of requests held at a time")
+	flags.DurationVar(&f.o.Wait, "wait", 10*time.Minute, "how long an answer may take, as foreseen, for its request to be accepted")
+	flags.DurationVar(&f.o.Timeout, "timeout", 15*time.Minute, "of a request")
 	flags.StringVar(&f.clients, "clients", "", "YAML file of clients: a list of name, token and, for a quota, edits_per_minute")
 	flags.StringVar(&f.o.Cert, "cert", "", "certificate (PEM): serve HTTPS")
 	flags.StringVar(&f.o.Key, "key", "", "private key (PEM) of --cert")
@@ -154,6 +155,9 @@ func serve(c *cobra.Command, f *serveFlags) error {
 		}
 		defer s.Close()
 		names, scorers = append(names, name), append(scorers, reward.Scorer(s))
+	}
+	if os.Getenv("GOMEMLIMIT") == "" { // what the bodies were read from is cleared away before it takes as much again
+		debug.SetMemoryLimit(f.o.Memory + f.o.Memory/4 + 1<<29)
 	}
 	s, err := reward.NewServer(f.o, names, scorers)
 	if err != nil {

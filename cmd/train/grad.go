@@ -23,16 +23,17 @@ func init() { register(newGradCommand) }
 
 // gradOptions are the flags of train grad.
 type gradOptions struct {
-	model, inputs, cotangents, out, outputsOut, device string
-	wrt                                                []string
+	model, inputs, cotangents, out, outputsOut, modelOut, device string
+	wrt                                                          []string
 }
 
 // gradResult is what train grad reports.
 type gradResult struct {
-	Out       string           `json:"out"`
-	Device    string           `json:"device"`
-	Outputs   []string         `json:"outputs"` // that were differentiated
-	Gradients map[string][]int `json:"gradients"`
+	Out       string           `json:"out,omitempty"`
+	Model     string           `json:"model,omitempty"`
+	Device    string           `json:"device,omitempty"`
+	Outputs   []string         `json:"outputs"`   // that were differentiated
+	Gradients map[string][]int `json:"gradients"` // shapes by name; null if the model was not run
 }
 
 func newGradCommand() *cobra.Command {
@@ -44,16 +45,28 @@ func newGradCommand() *cobra.Command {
 ordinary ONNX operators run on ONNX Runtime. docs/ops.md lists the operators.
 
 --inputs holds one tensor per graph input, by name. --cotangents holds one tensor per differentiated output, by output name;
-without it all outputs are differentiated with ones. External data is looked for beside the model.`,
+without it all outputs are differentiated with ones. External data is looked for beside the model.
+
+--model-out writes the model with the gradients: its outputs are the model's own and one "gradient/NAME" for each name, its
+inputs the model's own and one "cotangent/NAME" for each output in --cotangents. With --inputs its sizes are theirs. Weights in other
+files stay there if it is written into the model's folder, and are copied to FILE.data if not.
+
+A gradient is exact, or the model is refused with the name of the node that it cannot be followed through: docs/gradients.md.`,
 		Example: `  train grad --model testdata/oracle/onnx/llama/model.onnx --inputs testdata/oracle/onnx/llama/inputs.safetensors \
-      --cotangents testdata/oracle/onnx/llama/cotangent.safetensors --wrt norm.weight,k.weight --out build/grads.safetensors`,
+      --cotangents testdata/oracle/onnx/llama/cotangent.safetensors --wrt norm.weight,k.weight --out build/grads.safetensors
+  train grad --model testdata/oracle/onnx/llama/model.onnx --wrt norm.weight --model-out build/gradients.onnx`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			r, err := differentiate(c, o)
 			if err != nil {
 				return err
 			}
 			return cli.Print(c, r, func(w io.Writer) {
-				fmt.Fprintf(w, "%s: %d gradients of %s, on %s\n", r.Out, len(r.Gradients), strings.Join(r.Outputs, ", "), r.Device)
+				if r.Model != "" {
+					fmt.Fprintf(w, "%s: the model with %d gradients of %s\n", r.Model, len(r.Gradients), strings.Join(r.Outputs, ", "))
+				}
+				if r.Out != "" {
+					fmt.Fprintf(w, "%s: %d gradients of %s, on %s\n", r.Out, len(r.Gradients), strings.Join(r.Outputs, ", "), r.Device)
+				}
 			})
 		},
 	}
@@ -64,13 +77,18 @@ without it all outputs are differentiated with ones. External data is looked for
 	f.StringSliceVar(&o.wrt, "wrt", nil, "names to differentiate with respect to (default: all floating-point inputs and initializers)")
 	f.StringVar(&o.out, "out", "", "safetensors file to write the gradients to")
 	f.StringVar(&o.outputsOut, "outputs-out", "", "safetensors file to write the model's own outputs to")
+	f.StringVar(&o.modelOut, "model-out", "", "ONNX file to write the model to that computes outputs and gradients; alone, nothing is run")
 	f.StringVar(&o.device, "device", "cpu", "auto, cpu or cuda:N")
 	return c
 }
 
 func differentiate(c *cobra.Command, o gradOptions) (*gradResult, error) {
-	if o.model == "" || o.inputs == "" || o.out == "" {
-		return nil, cli.Usagef("grad needs --model, --inputs and --out")
+	run := o.inputs != "" || o.out != "" || o.outputsOut != ""
+	switch {
+	case o.model == "" || !run && o.modelOut == "":
+		return nil, cli.Usagef("grad needs --model, and --inputs and --out or --model-out")
+	case run && (o.inputs == "" || o.out == ""):
+		return nil, cli.Usagef("grad needs --inputs and --out to run the model (--model-out alone only writes the one with gradients)")
 	}
 	if err := ort.CheckDevice(o.device); err != nil {
 		return nil, cli.Usage(err)
@@ -79,16 +97,30 @@ func differentiate(c *cobra.Command, o gradOptions) (*gradResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	feeds, _, err := checkpoints.ReadFile(o.inputs)
-	if err != nil {
-		return nil, err
-	}
-	if err := fixInputs(m, feeds, o.inputs); err != nil {
-		return nil, err
+	feeds := map[string]*tensor.Dense{}
+	if run {
+		if feeds, _, err = checkpoints.ReadFile(o.inputs); err != nil {
+			return nil, err
+		}
+		if err := fixInputs(m, feeds, o.inputs); err != nil {
+			return nil, err
+		}
 	}
 	job, err := newGradJob(m, feeds, o)
 	if err != nil {
 		return nil, err
+	}
+	if o.modelOut != "" {
+		if err := writeModel(c.Context(), m, folder, o.modelOut); err != nil {
+			return nil, err
+		}
+	}
+	if !run {
+		r := &gradResult{Model: o.modelOut, Outputs: job.outputs, Gradients: map[string][]int{}}
+		for _, x := range job.wrt {
+			r.Gradients[x] = nil
+		}
+		return r, nil
 	}
 	s, err := ort.Open(m, ort.Options{Device: o.device, Folder: folder, LowMemory: true})
 	if err != nil {
@@ -99,7 +131,7 @@ func differentiate(c *cobra.Command, o gradOptions) (*gradResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &gradResult{Out: o.out, Device: s.Device(), Outputs: job.outputs, Gradients: map[string][]int{}}
+	r := &gradResult{Out: o.out, Model: o.modelOut, Device: s.Device(), Outputs: job.outputs, Gradients: map[string][]int{}}
 	grads, outputs := map[string]*tensor.Dense{}, map[string]*tensor.Dense{}
 	for name, x := range job.wrt {
 		grads[x] = got[name]
@@ -144,17 +176,18 @@ func fixInputs(m *onnx.Model, feeds map[string]*tensor.Dense, file string) error
 	var problems []string
 	known, symbols := map[string]bool{}, map[string]string{}
 	inputs := m.Inputs[:0:0]
+	defaults, replaced := initialized(m), map[string]bool{}
 	for _, in := range m.Inputs {
 		known[in.Name] = true
 		d, given := feeds[in.Name]
 		if !given {
-			if m.Initializer(in.Name) == nil {
+			if !defaults[in.Name] {
 				problems = append(problems, fmt.Sprintf("input %q is missing", in.Name))
 			}
 			inputs = append(inputs, in)
 			continue
 		}
-		m.Initializers = slices.DeleteFunc(m.Initializers, func(t *onnx.Tensor) bool { return t.Name == in.Name }) // the default
+		replaced[in.Name] = true
 		shape := []int(d.Shape())
 		if d.IsScalar() {
 			shape = nil
@@ -194,13 +227,12 @@ func fixInputs(m *onnx.Model, feeds map[string]*tensor.Dense, file string) error
 		return fmt.Errorf("%s: %s", file, strings.Join(problems, "; "))
 	}
 	m.Inputs = inputs
-	for i := range m.Outputs { // declared for other sizes, maybe; inference knows better now
-		m.Outputs[i].Ranked, m.Outputs[i].Shape = false, nil
-	}
-	for i := range m.Values {
-		m.Values[i].Shape = make([]onnx.Dim, len(m.Values[i].Shape)) // the types and ranks stay: of some operators nothing else tells them
-		for k := range m.Values[i].Shape {
-			m.Values[i].Shape[k].Size = -1
+	m.Initializers = slices.DeleteFunc(m.Initializers, func(t *onnx.Tensor) bool { return replaced[t.Name] }) // the defaults
+	// Declared for other sizes, maybe; inference knows better now. The types and ranks stay: of some operators nothing else
+	// tells them.
+	for _, list := range [][]onnx.ValueInfo{m.Outputs, m.Values} {
+		for i := range list {
+			list[i].Shape = slices.Repeat([]onnx.Dim{{Size: -1}}, len(list[i].Shape))
 		}
 	}
 	return nil
@@ -257,32 +289,61 @@ func newGradJob(m *onnx.Model, feeds map[string]*tensor.Dense, o gradOptions) (*
 	if options.Outputs = job.outputs; options.Wrt == nil {
 		options.Wrt = floatLeaves(m, options.Cotangents)
 	}
+	nodes := len(m.Nodes)
 	grads, err := grad.Append(m, options)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.model, err)
 	}
-	if types, err = onnx.Infer(m); err != nil {
-		return nil, err
-	}
-	b = onnx.Extend(m)
 	forward := m.Outputs
 	m.Outputs = nil
-	if o.outputsOut != "" {
+	if o.outputsOut != "" || o.modelOut != "" {
 		for _, out := range forward {
-			v := types.Of(out.Name)
-			m.Outputs = append(m.Outputs, onnx.ValueInfo{Name: out.Name, Type: v.Type, Shape: v.Shape, Ranked: v.Ranked})
+			v := declared(out.Name, types.Of(out.Name))
+			v.Other = out.Other
+			m.Outputs = append(m.Outputs, v)
 			job.forward = append(job.forward, out.Name)
 		}
 	}
-	for _, x := range slices.Sorted(maps.Keys(grads)) {
-		v := types.Of(grads[x])
-		name := b.Name("gradient/" + x)
-		b.Output(name, grads[x], v.Type, v.Shape)
-		m.Outputs[len(m.Outputs)-1].Ranked = v.Ranked
-		job.wrt[name] = x
-	}
+	job.outputGradients(m, nodes, grads, types)
 	onnx.Prune(m)
 	return job, nil
+}
+
+// outputGradients makes the gradients outputs of m, named after what they belong to and declared with its type and shape.
+// Their values take these names; nodes before first are not touched.
+func (j *gradJob) outputGradients(m *onnx.Model, first int, grads map[string]string, types *onnx.Types) {
+	b := onnx.Extend(m)
+	own := map[string]bool{}
+	for _, n := range m.Nodes[first:] {
+		for _, y := range n.Outputs {
+			own[y] = true
+		}
+	}
+	names := map[string]string{}
+	var copies []*onnx.Node
+	for _, x := range slices.Sorted(maps.Keys(grads)) {
+		g, name := grads[x], b.Name("gradient/"+x)
+		if own[g] && names[g] == "" {
+			names[g] = name
+		} else { // the gradient of another value, too
+			copies = append(copies, &onnx.Node{Name: name, Op: "Identity", Inputs: []string{g}, Outputs: []string{name}})
+		}
+		m.Outputs = append(m.Outputs, declared(name, types.Of(x)))
+		j.wrt[name] = x
+	}
+	m.Nodes = append(m.Nodes, copies...)
+	onnx.Rename(m.Nodes[first:], names)
+}
+
+// declared is a value as a graph output; sizes that only inference has a name for are left open.
+func declared(name string, v *onnx.Value) onnx.ValueInfo {
+	shape := slices.Clone(v.Shape)
+	for i, d := range shape {
+		if strings.ContainsAny(d.Name, "?()*/") {
+			shape[i].Name = ""
+		}
+	}
+	return onnx.ValueInfo{Name: name, Type: v.Type, Shape: shape, Ranked: v.Ranked}
 }
 
 // sameShape is true where the two do not differ as far as v is known.
@@ -294,12 +355,24 @@ func sameShape(d *tensor.Dense, v *onnx.Value) bool {
 	return !v.Ranked || slices.EqualFunc(shape, v.Shape, func(n int, want onnx.Dim) bool { return !want.Known() || want.Size == int64(n) })
 }
 
+// initialized are the names of the initializers.
+func initialized(m *onnx.Model) map[string]bool {
+	names := map[string]bool{}
+	for _, t := range m.Initializers {
+		names[t.Name] = true
+	}
+	return names
+}
+
 // floatLeaves are the floating-point graph inputs, but for the cotangents, and initializers.
 func floatLeaves(m *onnx.Model, cotangents map[string]string) []string {
 	var names []string
+	added, defaults := map[string]bool{}, initialized(m)
+	for _, name := range cotangents {
+		added[name] = true
+	}
 	for _, in := range m.Inputs {
-		added := slices.Contains(slices.Collect(maps.Values(cotangents)), in.Name)
-		if in.Type.IsFloat() && !added && m.Initializer(in.Name) == nil {
+		if in.Type.IsFloat() && !added[in.Name] && !defaults[in.Name] {
 			names = append(names, in.Name)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"assay/checkpoints"
 	"assay/internal/cli"
 	"assay/onnx"
+	"assay/ort"
 )
 
 const gradCases = "../../testdata/oracle/onnx/"
@@ -235,5 +236,105 @@ func TestGradRefusesOtherInputs(t *testing.T) {
 	}
 	if code, _, _ = trainGrad(t, gradCases+"llama"); code != cli.Wrong {
 		t.Errorf("without --out: exit code %d, want %d", code, cli.Wrong)
+	}
+}
+
+// TestGradModelOut: the model that is written computes the same outputs and gradients, and its outputs are declared whole.
+func TestGradModelOut(t *testing.T) {
+	for _, where := range []string{"beside", "elsewhere"} {
+		folder := externalCase(t, func(*onnx.Model) {})
+		dir := folder
+		if where == "elsewhere" {
+			dir = t.TempDir()
+		}
+		written := filepath.Join(dir, "gradients.onnx")
+		code, stdout, stderr := trainGrad(t, gradCases+"llama", "--model", filepath.Join(folder, "model.onnx"), "--inputs", "", "--model-out", written, "--wrt", "norm.weight,k.weight", "--json")
+		if code != 0 {
+			t.Fatal(stdout, stderr)
+		}
+		m, err := onnx.Read(written)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, out := range m.Outputs {
+			if !out.Ranked || !out.Type.IsFloat() {
+				t.Errorf("%s: output %q is declared %v without rank", where, out.Name, out.Type)
+			}
+		}
+		if err := onnx.CheckExternal(m, dir); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(written + ".data"); (err == nil) != (where == "elsewhere") {
+			t.Errorf("%s: weights beside the model: %v", where, err)
+		}
+		s, err := ort.Open(m, ort.Options{Folder: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		feeds, _, err := checkpoints.ReadFile(gradCases + "llama/inputs.safetensors")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cts, _, err := checkpoints.ReadFile(gradCases + "llama/cotangent.safetensors")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, ct := range cts {
+			feeds["cotangent/"+name] = ct
+		}
+		got, err := s.Run(context.Background(), feeds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		grads := map[string]*tensor.Dense{}
+		for name, v := range got {
+			if x, is := strings.CutPrefix(name, "gradient/"); is {
+				grads[x] = v
+			}
+		}
+		if len(grads) != 2 {
+			t.Errorf("%s: %d gradients, want 2", where, len(grads))
+		}
+		out := filepath.Join(dir, "got.safetensors")
+		if err := checkpoints.WriteFile(out, grads, nil); err != nil {
+			t.Fatal(err)
+		}
+		sameTensors(t, out, gradCases+"llama/grads.safetensors", true)
+	}
+}
+
+// TestGradOfNoElements: an input without elements has a gradient without elements.
+func TestGradOfNoElements(t *testing.T) {
+	b := onnx.NewBuilder("empty", 17)
+	b.Input("x", onnx.Float, onnx.Dims("n", 3))
+	w := b.Weight(&onnx.Tensor{Name: "w", Type: onnx.Float, Shape: []int64{3}, Data: onnx.Float32Bytes([]float32{1, 2, 3})})
+	b.Output("y", b.Op("Tanh", b.Op("Mul", "x", w)), onnx.Float, onnx.Dims("n", 3))
+	data, err := b.M.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	if err := os.WriteFile(in("model.onnx"), data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	none := tensor.New(tensor.WithShape(0, 3), tensor.WithBacking([]float32{}))
+	for _, file := range []struct{ name, tensor string }{{"inputs.safetensors", "x"}, {"cotangent.safetensors", "y"}} {
+		if err := checkpoints.WriteFile(in(file.name), map[string]*tensor.Dense{file.tensor: none}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code, stdout, stderr := trainGrad(t, dir, "--out", in("grads.safetensors")); code != 0 {
+		t.Fatal(stdout, stderr)
+	}
+	got, _, err := checkpoints.ReadFile(in("grads.safetensors"))
+	if err != nil || !got["x"].Shape().Eq(tensor.Shape{0, 3}) {
+		t.Fatalf("%v, %v", got["x"], err)
+	}
+	for _, v := range flat(got["w"]) {
+		if v != 0 {
+			t.Errorf("the gradient of w is %v, want zeros", got["w"])
+		}
 	}
 }

@@ -134,7 +134,7 @@ func TestLayouts(t *testing.T) {
 		{"seed part 3", "seed-data-edit", Options{Path: "seed3"}, []string{
 			"000000|20240401_1turns/Data/1/0.jpg|10 >add a hat> 11 >make it red> 12",
 			"left: folder 20240330_315P_1323turns/Data/210",
-			`error: split_1.jsonl: row 1: column "edit_image_1": 20240401_1turns/Data/2/1.jpg: no such file under testdata/seed3, nor in an archive there`}},
+			`error: split_1.jsonl:1: column "edit_image_1": 20240401_1turns/Data/2/1.jpg: no such file under testdata/seed3, nor in an archive there`}},
 		{"seed part 2", "seed-data-edit", Options{Path: "seed2"}, []string{"000000|1/0.png|10 >add a hat> 11"}},
 		{"seed, dropped", "seed-data-edit", Options{Path: "seed2", Drop: []string{"1"}}, []string{"left: folder 1"}},
 		{"instructpix2pix", "instructpix2pix", Options{Path: "instructpix2pix"}, []string{

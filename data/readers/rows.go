@@ -68,7 +68,7 @@ func someHas(r rows, column, file string, from, to int) error {
 }
 
 func noColumn(file, column string, have []string) error {
-	return fmt.Errorf("%s: no column %q, only %s", file, column, strings.Join(have, ", "))
+	return fmt.Errorf("%s: %w", file, &data.MissingColumnError{Column: column, Name: column, Have: have})
 }
 
 // openRows opens a table: a Parquet, JSON lines, JSON, CSV or TSV file, a folder of such files (in the order of their names,
@@ -194,6 +194,11 @@ func (t *tables) folder() string { return filepath.Dir(t.paths[t.at]) }
 
 func (t *tables) where(i int) string {
 	f := t.file(i)
+	if t.at == f && t.open != nil {
+		if line := t.open.Line(i - t.starts[f]); line > 0 {
+			return fmt.Sprintf("%s:%d", filepath.Base(t.paths[f]), line)
+		}
+	}
 	return fmt.Sprintf("%s: row %d", filepath.Base(t.paths[f]), i-t.starts[f]+1)
 }
 

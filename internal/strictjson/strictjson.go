@@ -46,8 +46,10 @@ func (o *Object) Failf(key, format string, args ...any) {
 	*o.problems = append(*o.problems, fmt.Errorf("%s: %w", where, fmt.Errorf(format, args...)))
 }
 
-// Err returns all errors so far, of objects within each other too.
-func (o *Object) Err() error { return errors.Join(*o.problems...) }
+// Err returns all errors so far, of objects within each other too, sorted.
+func (o *Object) Err() error {
+	return errors.Join(slices.SortedFunc(slices.Values(*o.problems), func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })...)
+}
 
 // Has reports whether the key is there with a value other than null.
 func (o *Object) Has(key string) bool {

@@ -24,7 +24,7 @@ func TestEveryKeyCounts(t *testing.T) {
 		t.Errorf("got %d, %d, %d", layers, absent, width)
 	}
 	want := []string{`config.json: inner.width: "4": want int`, `config.json: inner: nothing is known about "odd" ([1,2])`,
-		`config.json: on: true is not supported; false or null is`, `config.json: nothing is known about "new" ({"a":1})`}
+		`config.json: nothing is known about "new" ({"a":1})`, `config.json: on: true is not supported; false or null is`}
 	got := strings.Split(o.Err().Error(), "\n")
 	if len(got) != len(want) {
 		t.Fatalf("got %q", got)

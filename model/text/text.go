@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Processor holds the tokenizer and the chat template of one checkpoint. All methods may be called concurrently.
@@ -15,6 +16,8 @@ type Processor struct {
 	template *chatTemplate
 	// templateErr is what Prompt answers when the checkpoint has no chat template: token ids do not need one.
 	templateErr error
+	specialIDs  map[uint32]string // contents of special tokens
+	usual       sync.Map          // number of pictures -> special tokens of a prompt, map[uint32]int
 }
 
 // Tokens is one tokenised sample.
@@ -48,7 +51,12 @@ func Open(dir, scoreToken string, scoreID int64, opts ...Option) (*Processor, er
 	if err != nil {
 		return nil, err
 	}
-	p := &Processor{tokenizer: t}
+	p := &Processor{tokenizer: t, specialIDs: map[uint32]string{}}
+	for _, token := range t.special {
+		if id, err := t.ID(token); err == nil {
+			p.specialIDs[id] = token
+		}
+	}
 	source, origin := o.template, "the given chat template"
 	if source == "" {
 		source, origin, p.templateErr = findTemplate(dir)
@@ -77,7 +85,54 @@ func (p *Processor) Prompt(pictures int, question string) (string, error) {
 			return "", fmt.Errorf("question %q contains %q, a special token of this model: remove it", clip(question), special)
 		}
 	}
-	return p.template.render(pictures, question)
+	prompt, err := p.template.render(pictures, question)
+	if err != nil {
+		return "", err
+	}
+	return prompt, p.checkSpecial(prompt, pictures, question)
+}
+
+// checkSpecial compares the special tokens of a prompt with those of another question's: a special token may also come of spellings
+// that the tokenizer normalises, or of the question's ends and what stands around it.
+func (p *Processor) checkSpecial(prompt string, pictures int, question string) error {
+	got, err := p.countSpecial(prompt)
+	if err != nil {
+		return err
+	}
+	known, ok := p.usual.Load(pictures)
+	if !ok {
+		plain, err := p.template.render(pictures, "x")
+		if err != nil {
+			return err
+		}
+		counts, err := p.countSpecial(plain)
+		if err != nil {
+			return err
+		}
+		known, _ = p.usual.LoadOrStore(pictures, counts)
+	}
+	want := known.(map[uint32]int)
+	for id, token := range p.specialIDs {
+		if got[id] != want[id] {
+			return fmt.Errorf("question %q makes %q, a special token of this model: it stands %d times in the prompt instead of %d", clip(question), token, got[id], want[id])
+		}
+	}
+	return nil
+}
+
+// countSpecial counts the special tokens of a text by id.
+func (p *Processor) countSpecial(text string) (map[uint32]int, error) {
+	ids, err := p.encode(text, false)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[uint32]int{}
+	for _, id := range ids {
+		if _, ok := p.specialIDs[id]; ok {
+			counts[id]++
+		}
+	}
+	return counts, nil
 }
 
 // Encode tokenises prompt + answer + endOfTurn in one go, with what the tokenizer's post-processor puts around it. The

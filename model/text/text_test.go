@@ -129,6 +129,18 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("question %q was not refused", question)
 		}
 	}
+	// A template that the question runs into: its ends make a special token that it does not contain.
+	joined, err := Open(llava+"/backbone", "[SCORE]", 759, WithTemplate("<image>\n<|eot_{{ messages[0].content[1].text }}|>"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer joined.Close()
+	if _, err := joined.Prompt(1, "id"); err == nil || !strings.Contains(err.Error(), "<|eot_id|>") {
+		t.Errorf("a question that completes a special token: %v", err)
+	}
+	if got, err := joined.Prompt(1, "x"); err != nil || got != "<image>\n<|eot_x|>" {
+		t.Errorf("got %q, %v", got, err)
+	}
 	for name, c := range map[string]struct {
 		prompt, answer, placeholder string
 		counts                      []int
@@ -192,6 +204,33 @@ func TestWithoutTemplate(t *testing.T) {
 	defer own.Close()
 	if got, err := own.Prompt(1, "q"); err != nil || got != "2:q" {
 		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+// What tokenizer_config.json says besides tokenizer.json is refused by name.
+func TestTokenizerConfig(t *testing.T) {
+	for _, c := range []struct{ config, want string }{
+		{`{"bos_token": "<|begin_of_text|>", "add_bos_token": true, "legacy": false, "eos_token": {"content": "<|eot_id|>"}}`, ""},
+		{`{"added_tokens_decoder": {"744": {"content": "<image>", "special": true}}, "additional_special_tokens": ["<image>", {"content": "<pad>"}]}`, ""},
+		{`{"bos_token": "<|begin_of_text|>", "add_bos_token": false}`, "add_bos_token"},
+		{`{"eos_token": "<|eot_id|>", "add_eos_token": true}`, "add_eos_token"},
+		{`{"pad_token": "<nothing>"}`, "<nothing>"},
+		{`{"extra_special_tokens": {"image_token": "<picture>"}}`, "<picture>"},
+		{`{"added_tokens_decoder": {"744": {"content": "<image>", "special": true, "lstrip": true}}}`, "added_tokens_decoder"},
+		{`{"added_tokens_decoder": {"745": {"content": "<image>", "special": true}}}`, "added_tokens_decoder"},
+		{`{"split_special_tokens": true}`, "split_special_tokens"},
+		{`{"do_lower_case": true}`, "do_lower_case"},
+	} {
+		dir := t.TempDir()
+		copyFile(t, llava+"/backbone/tokenizer.json", filepath.Join(dir, "tokenizer.json"))
+		write(t, filepath.Join(dir, "tokenizer_config.json"), c.config)
+		p, err := Open(dir, "[SCORE]", 759)
+		if err == nil {
+			p.Close()
+		}
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q", c.config, err, c.want)
+		}
 	}
 }
 

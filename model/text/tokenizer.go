@@ -18,7 +18,8 @@ import (
 type tokenizer struct {
 	lock    sync.RWMutex // held for reading while encoding: closing waits
 	handle  *tokenizers.Tokenizer
-	special []string // contents of the special tokens, the score token last
+	special []string              // contents of the special tokens, the score token last
+	added   map[string]addedToken // tokenizer.json's, by content, without a score token
 
 	scoreToken       string
 	scoreInTokenizer uint32 // what the tokenizer hands out for it
@@ -51,7 +52,7 @@ func openTokenizer(dir, scoreToken string, scoreID int64) (*tokenizer, error) {
 		}
 		return nil, err
 	}
-	t := &tokenizer{scoreToken: scoreToken, scoreID: scoreID}
+	t := &tokenizer{scoreToken: scoreToken, scoreID: scoreID, added: map[string]addedToken{}}
 	if data, err = t.addScoreToken(data); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -65,6 +66,10 @@ func openTokenizer(dir, scoreToken string, scoreID int64) (*tokenizer, error) {
 	if t.scoreInTokenizer, err = t.ID(scoreToken); err != nil {
 		t.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := t.checkConfig(dir); err != nil {
+		t.Close()
+		return nil, err
 	}
 	return t, nil
 }
@@ -95,6 +100,7 @@ func (t *tokenizer) addScoreToken(data []byte) ([]byte, error) {
 			continue
 		}
 		kept = append(kept, r)
+		t.added[a.Content] = a
 		score.ID = max(score.ID, a.ID+1)
 		if a.Special && a.Content != "" {
 			t.special = append(t.special, a.Content)

@@ -82,8 +82,8 @@ func (c *call) heads(x string, n int64) string {
 	return c.transpose(c.reshape(x, 0, 0, n, -1), 0, 2, 1, 3)
 }
 
-// attention: softmax(softcap(q k' scale) + mask) v, in the order that ONNX Runtime computes it. Query heads that share a key head are rows of
-// one product, so that keys are not repeated.
+// attention: softmax(softcap(q k' scale) + mask) v, in the order that ONNX Runtime computes it. Query heads that share a key head
+// are rows of one product, so that keys are not repeated. A row whose keys are all masked gives zeros.
 func attention(c *call) []string {
 	q, k, v := c.x[0], c.x[1], c.x[2]
 	flat := c.rank(q) == 3
@@ -116,32 +116,29 @@ func attention(c *call) []string {
 		scores = c.reshape(scores, 0, heads.Size, -1, columns)
 	}
 	raw := scores
-	if limit := float64(c.n.Float("softcap", 0)); limit != 0 {
+	if limit := float64(c.n.Float("softcap", 0)); limit > 0 {
 		scores = c.scale(c.Op("Tanh", c.scale(scores, 1/limit)), limit)
 	}
 	capped := scores
-	if c.in(3) != "" {
-		if c.of(c.x[3]).Type == onnx.Bool {
-			scores = c.where(c.x[3], scores, c.lowest(scores))
-		} else {
-			scores = c.add(scores, c.x[3])
-		}
-	}
-	if c.n.Int("is_causal", 0) != 0 {
-		row := c.count(rows)
-		if past != "" {
-			row = c.add(row, past)
-		}
-		seen := c.Op("LessOrEqual", c.count(columns), c.unsqueeze(row, 1))
-		scores = c.where(seen, scores, c.lowest(scores))
-	}
-	if c.in(6) != "" { // opset 24: keys that are not padding, by sequence
-		seen := c.Op("Less", c.count(columns), c.unsqueeze(c.x[6], 1, 2, 3))
-		scores = c.where(seen, scores, c.lowest(scores))
+	added, seen, none := c.attentionMask(rows, columns, past)
+	if added != "" {
+		scores = c.add(scores, added)
 	}
 	masked := scores
+	if seen != "" {
+		hidden := c.like(scores, math.Inf(-1))
+		masked = c.where(seen, scores, hidden)
+		if none != "" { // such a row stays finite, so that no NaN comes back through its softmax
+			scores = c.where(c.Op("Or", seen, none), scores, hidden)
+		} else {
+			scores = masked
+		}
+	}
 	t := c.of(scores).Type
 	p := c.OpA("Softmax", attrs{"axis": -1}, c.cast(scores, onnx.DType(c.n.Int("softmax_precision", int64(t)))))
+	if none != "" {
+		p = c.masked(c.Op("Not", none), p)
+	}
 	p = c.cast(p, t)
 	y := c.Op("MatMul", grouped(p, columns), v)
 	if heads != kv {
@@ -152,4 +149,85 @@ func attention(c *call) []string {
 	}
 	steps := []string{raw, capped, masked, p}
 	return []string{y, k, v, steps[min(max(c.n.Int("qk_matmul_output_mode", 0), 0), 3)]}
+}
+
+// attentionMask returns what of an Attention's mask is added to the scores, which keys a row sees, and which rows see none; ""
+// for nothing, all, and no row. They broadcast to [B, heads, rows, columns].
+func (c *call) attentionMask(rows, columns, past string) (added, seen, none string) {
+	and := func(cond string) {
+		if seen == "" {
+			seen = cond
+		} else {
+			seen = c.Op("And", seen, cond)
+		}
+	}
+	if mask := c.in(3); mask != "" {
+		if c.of(mask).Type == onnx.Bool {
+			and(c.padMask(mask, columns, c.Scalar(onnx.Bool, 0)))
+		} else {
+			mask = c.padMask(mask, columns, c.like(mask, math.Inf(-1)))
+			hidden := c.OpA("IsInf", attrs{"detect_positive": 0}, mask)
+			if t := c.of(mask).Type; t != onnx.Float && t != onnx.Double { // the runtime looks for infinities in these alone
+				hidden = c.OpA("IsInf", attrs{"detect_positive": 0}, c.cast(mask, onnx.Float))
+			}
+			added = c.where(hidden, c.like(mask, 0), mask)
+			and(c.Op("Not", hidden))
+		}
+	}
+	// Query i stands at place i + offset among the keys: behind the past, or at the end of what is no padding.
+	place := c.unsqueeze(c.count(rows), 1)
+	valid := ""
+	if c.in(6) != "" {
+		valid = c.unsqueeze(c.cast(c.x[6], onnx.Int64), 1, 2, 3)
+	}
+	switch {
+	case past != "":
+		place = c.add(place, past)
+	case valid != "":
+		place = c.add(place, c.sub(valid, rows))
+	}
+	key := c.count(columns)
+	plain := seen == "" && valid == ""
+	if c.n.Int("is_causal", 0) != 0 {
+		and(c.Op("LessOrEqual", key, place))
+	}
+	left, right := c.n.Int("left_window_size", -1), c.n.Int("right_window_size", -1)
+	if left >= 0 {
+		and(c.Op("LessOrEqual", c.sub(place, c.Int(left)), key))
+	}
+	if right >= 0 {
+		and(c.Op("LessOrEqual", key, c.add(place, c.Int(right))))
+	}
+	if valid != "" {
+		and(c.Op("Less", key, valid))
+	}
+	if seen == "" || plain && left < 0 { // the first key is seen by all
+		return added, seen, ""
+	}
+	any := c.reduce("ReduceMax", c.cast(seen, onnx.Float), []int64{-1}, true)
+	return added, seen, c.Op("Less", any, c.Scalar(onnx.Float, 0.5))
+}
+
+// padMask: a mask may be shorter than the keys; what it does not tell of is masked.
+func (c *call) padMask(mask, columns, hidden string) string {
+	r := c.rank(mask)
+	if r < 1 {
+		c.fail("wanted a mask of rank 1 or more")
+		return mask
+	}
+	have := c.of(mask).Shape[r-1]
+	want, fixed := c.of(columns).Known()
+	if fixed && have.Known() && have.Size == want[0] || have.Name != "" && have.Name == c.symbol(columns) {
+		return mask
+	}
+	before := make([]int64, 2*r-1)
+	return c.Op("Pad", mask, c.shape(c.Ints(before...), c.sub(columns, c.size(mask, r-1))), hidden)
+}
+
+// symbol is the name of an unknown size, "" if it has none.
+func (c *call) symbol(size string) string {
+	if v := c.of(size).Ints; len(v) == 1 && !v[0].Known {
+		return v[0].Name
+	}
+	return ""
 }

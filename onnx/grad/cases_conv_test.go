@@ -1,6 +1,8 @@
 package grad
 
-import "assay/onnx"
+import (
+	"assay/onnx"
+)
 
 func convCases() []opCase {
 	var cases []opCase
@@ -84,7 +86,8 @@ func poolCases() []opCase {
 func resizeCases() []opCase {
 	var cases []opCase
 	add := func(from int64, a onnx.Attrs, scales []float64, sizes []int64, shape ...int64) {
-		cases = append(cases, opCase{op: "Resize", from: from, static: true, build: func(g *gen) {
+		fixed := a["antialias"] != nil || a["exclude_outside"] != nil // what wants sizes known before
+		cases = append(cases, opCase{op: "Resize", from: from, static: fixed, build: func(g *gen) {
 			in := []string{g.x(append([]int64{g.k}, shape...)...), "", "", ""}
 			if scales != nil {
 				in[2] = g.b.Numbers(onnx.Float, []int64{int64(len(scales))}, scales...)
@@ -115,6 +118,16 @@ func resizeCases() []opCase {
 	add(18, at{"mode": "cubic", "antialias": 1}, nil, []int64{1, 1, 3, 8}, 1, 7, 5)
 	add(18, at{"mode": "linear", "axes": []int{2}}, nil, []int64{5}, 1, 3, 2)
 	add(13, at{"mode": "linear"}, nil, []int64{1, 1, 6}, 1, 4)
+	for _, mode := range []string{"linear", "cubic", "nearest"} { // sizes and scales that the graph computes
+		cases = append(cases, opCase{op: "Resize", from: 13, build: func(g *gen) {
+			x := g.x(g.k, 1, 3, 4)
+			g.op("Resize", at{"mode": mode}, x, "", "", g.b.Op("Add", g.b.Op("Shape", x), g.c(0, 0, 2, -1)))
+		}}, opCase{op: "Resize", from: 13, build: func(g *gen) {
+			x := g.x(1, 1, 3, 4)
+			scales := g.input([]int64{4}, func(i int) float64 { return []float64{1, 1, 1.7, 0.6}[i] }, false)
+			g.op("Resize", at{"mode": mode, "coordinate_transformation_mode": "asymmetric"}, x, "", g.b.OpA("Cast", at{"to": onnx.Float}, scales))
+		}})
+	}
 	return cases
 }
 

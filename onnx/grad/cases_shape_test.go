@@ -25,6 +25,11 @@ func reduceCases() []opCase {
 				cases = append(cases, opCase{op: op, from: 13, to: 17, build: func(g *gen) { g.op(op, at{"keepdims": keep, "axes": []int{1}}, in(g)) }})
 			}
 		}
+		if op == "ReduceProd" { // one zero in a row, and two
+			cases = append(cases, opCase{op: op, from: 18, build: func(g *gen) {
+				g.op(op, nil, g.input([]int64{3, 3}, func(i int) float64 { return []float64{0.5, 0, 2, 0, 0, 3, 1, 2, -1}[i] }, true), g.c(1))
+			}})
+		}
 		if op == "ReduceSum" || op == "ReduceMean" {
 			cases = append(cases, opCase{op: op, from: 18, build: func(g *gen) { g.op(op, at{"noop_with_empty_axes": 1}, in(g)) }})
 		}
@@ -41,6 +46,21 @@ func normCases() []opCase {
 			g.op("LayerNormalization", at{"axis": -1, "epsilon": 1e-3}, g.x(2, 4*g.k), g.pos(4*g.k), g.x(4*g.k))
 		}},
 		{op: "LayerNormalization", from: 17, build: func(g *gen) { g.op("LayerNormalization", at{"axis": 1}, g.x(2, 2, 2*g.k), g.pos(2, 2*g.k)) }},
+		{op: "LayerNormalization", from: 17, single: true, build: func(g *gen) { // with the mean and the inverse deviation
+			g.nodes("", "LayerNormalization", 3, at{"axis": 1, "epsilon": 1e-2}, g.x(2, 2, 2*g.k), g.pos(2, 2*g.k), g.x(2*g.k))
+		}},
+		{op: "LayerNormalization", from: 17, single: true, build: func(g *gen) { // with these alone
+			x, w := g.x(2, 4*g.k), g.pos(4*g.k)
+			g.outputs = g.b.Node("", "LayerNormalization", 3, at{"epsilon": 1e-2}, x, w)[1:]
+		}},
+		{op: "SimplifiedLayerNormalization", from: 17, single: true, build: func(g *gen) {
+			g.nodes("", "SimplifiedLayerNormalization", 2, at{"axis": -1, "epsilon": 1e-2}, g.x(2, 4*g.k), g.pos(4*g.k))
+		}},
+		{op: "BatchNormalization", from: 15, single: true, build: func(g *gen) {
+			x, rest := g.x(3, 2, g.k+1), []string{g.pos(2), g.x(2), g.fixed(2), g.fixed(2)}
+			// The runtime writes the mixed statistics over the given ones, so that they cannot be compared; tools/parity does.
+			g.outputs = g.b.Node("", "BatchNormalization", 3, at{"training_mode": 1, "momentum": 0.7}, append([]string{x}, rest...)...)[:1]
+		}},
 		{op: "RMSNormalization", from: 23, build: func(g *gen) { g.op("RMSNormalization", at{"axis": -1, "epsilon": 1e-3}, g.x(2, 4*g.k), g.pos(4*g.k)) }},
 		{op: "RMSNormalization", from: 23, build: func(g *gen) { g.op("RMSNormalization", at{"axis": 1}, g.x(2, 2, 2*g.k), g.pos(2, 2*g.k)) }},
 		{op: "SimplifiedLayerNormalization", from: 17, build: func(g *gen) {

@@ -10,7 +10,7 @@ type at = onnx.Attrs
 
 // opCases are the checks of all rules: at least one for each.
 func opCases() []opCase {
-	return slices.Concat(elementwiseCases(), activationCases(), linearCases(), reduceCases(), normCases(), shapeCases(), indexCases(), convCases(), attentionCases())
+	return slices.Concat(elementwiseCases(), activationCases(), linearCases(), reduceCases(), normCases(), shapeCases(), indexCases(), convCases(), attentionCases(), recurrentCases(), controlCases())
 }
 
 // simple checks an operator of one input.
@@ -46,6 +46,10 @@ func elementwiseCases() []opCase {
 		{op: "Pow", from: 13, build: func(g *gen) { g.op("Pow", nil, g.off([]float64{0}, 2, g.k), g.s(2)) }},
 		{op: "Pow", from: 15, build: func(g *gen) { g.op("Pow", nil, g.off([]float64{0}, 2, g.k), g.i([]int64{}, 3)) }},
 		{op: "Pow", from: 13, build: func(g *gen) { x := g.pos(2, g.k); g.op("Pow", nil, x, x) }},
+		{op: "Pow", from: 13, build: func(g *gen) { // 0^0, 0^2 and 0^3: no NaN
+			g.op("Pow", nil, g.input([]int64{3}, func(int) float64 { return 0 }, true), g.input([]int64{3}, func(i int) float64 { return []float64{0, 2, 3}[i] }, false))
+		}},
+		{op: "Pow", from: 13, build: func(g *gen) { g.op("Pow", nil, g.input([]int64{3}, func(int) float64 { return 0 }, true), g.s(0)) }},
 		{op: "Mul", from: 13, build: func(g *gen) { x := g.x(2, g.k); g.op("Mul", nil, x, x) }},
 		{op: "Mul", from: 13, build: func(g *gen) { x := g.x(2, g.k); g.op("Mul", nil, g.b.Op("Sigmoid", x), x) }},
 		{op: "Mod", from: 13, build: func(g *gen) {
@@ -63,6 +67,10 @@ func elementwiseCases() []opCase {
 			g.op("Clip", nil, g.off([]float64{0.4}, 3, 2*g.k), g.input(nil, func(int) float64 { return 0.4 }, true))
 		}},
 		{op: "Clip", from: 13, build: func(g *gen) { g.op("Clip", nil, g.x(3, 2*g.k)) }},
+		{op: "Clip", from: 13, build: func(g *gen) { // the lower bound lies above the upper one, which is what counts
+			bound := func(v float64) string { return g.input(nil, func(int) float64 { return v }, true) }
+			g.op("Clip", nil, g.off([]float64{-0.5, 0.5}, 3, 2*g.k), bound(0.5), bound(-0.5))
+		}},
 		{op: "Cast", from: 13, build: func(g *gen) { g.op("Cast", at{"to": g.t}, g.b.OpA("Cast", at{"to": onnx.Float}, g.x(2))) }},
 		{op: "CastLike", from: 15, build: func(g *gen) { g.op("CastLike", nil, g.x(2, g.k), g.fixed(1)) }},
 	}

@@ -137,11 +137,15 @@ func powRule(c *call) []string {
 		switch {
 		case len(exponent) == 1 && exponent[0] == 2:
 			g[0] = c.mul(dy, c.add(x, x))
+		case len(exponent) == 1 && exponent[0] == 0:
+			g[0] = c.zeros(x)
 		case len(exponent) == 1:
 			g[0] = c.mul(dy, c.scale(c.Op("Pow", x, c.Scalar(t, exponent[0]-1)), exponent[0]))
 		default:
 			q := c.cast(p, t)
-			g[0] = c.mul(dy, c.mul(q, c.Op("Pow", x, c.sub(q, c.like(x, 1)))))
+			flat := c.Op("Equal", q, c.like(x, 0)) // not 0 times infinity at x = 0
+			slope := c.mul(q, c.Op("Pow", x, c.where(flat, c.like(x, 0), c.sub(q, c.like(x, 1)))))
+			g[0] = c.mul(dy, slope)
 		}
 	}
 	if c.want(1) {
@@ -171,29 +175,28 @@ func extremeRule(c *call, wins string) []string {
 	return g
 }
 
-// y = min(max(x, lo), hi): the gradient goes to x inside, to the bounds outside.
+// y = min(max(x, lo), hi): the gradient goes to x inside, to the bounds outside, and to hi alone where lo lies above it.
 func clipRule(c *call) []string {
 	x, lo, hi, dy := c.x[0], c.in(1), c.in(2), c.dy[0]
 	g := make([]string, 3)
-	inside := ""
-	if lo != "" {
-		inside = c.Op("GreaterOrEqual", x, lo)
-		if c.want(1) {
-			g[1] = c.masked(c.Op("Not", inside), dy)
-		}
-	}
+	rest := dy // what hi leaves over
 	if hi != "" {
 		below := c.Op("LessOrEqual", x, hi)
+		if lo != "" {
+			below = c.Op("And", below, c.Op("LessOrEqual", lo, hi))
+		}
 		if c.want(2) {
 			g[2] = c.masked(c.Op("Not", below), dy)
 		}
-		if inside != "" {
-			below = c.Op("And", inside, below)
+		rest = c.masked(below, dy)
+	}
+	if lo != "" {
+		above := c.Op("GreaterOrEqual", x, lo)
+		if c.want(1) {
+			g[1] = c.masked(c.Op("Not", above), rest)
 		}
-		inside = below
+		rest = c.masked(above, rest)
 	}
-	if g[0] = dy; inside != "" {
-		g[0] = c.masked(inside, dy)
-	}
+	g[0] = rest
 	return g[:len(c.x)]
 }

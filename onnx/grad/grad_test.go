@@ -34,16 +34,14 @@ func TestErrors(t *testing.T) {
 			m.Values = append(m.Values, onnx.ValueInfo{Name: "y", Type: onnx.Float, Shape: onnx.Dims(2, 4), Ranked: true})
 		}, []string{`node "bend"`, "com.microsoft.Inverse", "opset 1", "no gradient rule"}},
 		"no rule for what a subgraph takes from around it": {func(m *onnx.Model, o *Options) {
-			branch := func(op string) *onnx.Graph {
-				g := &onnx.Graph{Name: op, Nodes: []*onnx.Node{{Op: op, Inputs: []string{"h"}, Outputs: []string{op}}}}
-				g.Outputs = []onnx.ValueInfo{{Name: op, Type: onnx.Float}}
-				return g
-			}
+			body := &onnx.Graph{Name: "body", Nodes: []*onnx.Node{
+				{Op: "Identity", Inputs: []string{"before"}, Outputs: []string{"after"}}, {Op: "Mul", Inputs: []string{"v", "h"}, Outputs: []string{"w"}}}}
+			body.Inputs = []onnx.ValueInfo{{Name: "i", Type: onnx.Int64}, {Name: "before", Type: onnx.Bool}, {Name: "v", Type: onnx.Float}}
+			body.Outputs = []onnx.ValueInfo{{Name: "after", Type: onnx.Bool}, {Name: "w", Type: onnx.Float}}
 			m.Inputs = append(m.Inputs, onnx.ValueInfo{Name: "c", Type: onnx.Bool, Ranked: true})
 			m.Values = append(m.Values, onnx.ValueInfo{Name: "y", Type: onnx.Float, Shape: onnx.Dims(2, 4), Ranked: true})
-			m.Nodes[1] = &onnx.Node{Name: "fork", Op: "If", Inputs: []string{"c"}, Outputs: []string{"y"},
-				Attrs: map[string]any{"then_branch": branch("Relu"), "else_branch": branch("Tanh")}}
-		}, []string{`node "fork"`, "ai.onnx.If", "opset 17", "no gradient rule", "c, h"}},
+			m.Nodes[1] = &onnx.Node{Name: "fork", Op: "Loop", Inputs: []string{"", "c", "x"}, Outputs: []string{"y"}, Attrs: map[string]any{"body": body}}
+		}, []string{`node "fork"`, "ai.onnx.Loop", "opset 17", "no gradient rule", "c, x, h"}},
 		"rule that wants more": {func(m *onnx.Model, o *Options) {
 			m.Nodes[1].Op, m.Nodes[1].Inputs = "Mish", []string{"h"}
 			m.Opsets[""] = 18

@@ -5,10 +5,10 @@ import "assay/onnx"
 var normRules = []entry{
 	{op: "Softmax", rule: softmaxRule},
 	{op: "LogSoftmax", rule: logSoftmaxRule},
-	{op: "LayerNormalization", broadcast: true, rule: layerNormRule},
+	{op: "LayerNormalization", outputs: 3, broadcast: true, rule: layerNormRule},
 	{op: "RMSNormalization", since: 23, broadcast: true, rule: rmsNormRule},
-	{op: "SimplifiedLayerNormalization", broadcast: true, rule: rmsNormRule, note: "ONNX Runtime's name of RMSNormalization"},
-	{op: "BatchNormalization", expand: batchNorm, note: "inference"},
+	{op: "SimplifiedLayerNormalization", outputs: 2, broadcast: true, rule: rmsNormRule, note: "ONNX Runtime's name of RMSNormalization"},
+	{op: "BatchNormalization", outputs: 3, expand: batchNorm},
 	{op: "InstanceNormalization", expand: instanceNorm},
 	{op: "GroupNormalization", since: 21, expand: groupNorm},
 	{op: "LpNormalization", expand: lpNorm},
@@ -64,22 +64,79 @@ func (c *call) meanOf(a, b string, axes []int64) string {
 	return c.reduce("ReduceMean", c.mul(a, b), axes, true)
 }
 
-// y = x r w, r = 1/sqrt(mean x^2 + eps): with t = dY w, dX = r (t - x r^2 mean(t x)), dW = sum dY x r.
-func rmsNormRule(c *call) []string {
-	t := onnx.DType(c.n.Int("stash_type", int64(onnx.Float)))
+// normType is the type that a normalisation computes in.
+func (c *call) normType() onnx.DType {
 	if c.of(c.x[0]).Type == onnx.Double {
-		t = onnx.Double
+		return onnx.Double
 	}
-	x, dy, axes := c.cast(c.x[0], t), c.cast(c.dy[0], t), c.lastAxes()
+	return onnx.DType(c.n.Int("stash_type", int64(onnx.Float)))
+}
+
+// gradOf is the gradient of output i in the type t, "" if there is none.
+func (c *call) gradOf(i int, t onnx.DType) string {
+	if i >= len(c.dy) || c.dy[i] == "" {
+		return ""
+	}
+	return c.cast(c.dy[i], t)
+}
+
+// joined adds up gradients, of which some may be missing, to one of the shape of x.
+func (c *call) joined(x string, parts ...string) string {
+	sum, whole := "", false
+	for i, p := range parts {
+		switch {
+		case p == "":
+			continue
+		case sum == "":
+			sum = p
+		default:
+			sum = c.add(sum, p)
+		}
+		whole = whole || i == 0
+	}
+	if !whole { // statistics alone: one number for many elements
+		sum = c.Op("Expand", sum, c.shapeOf(x))
+	}
+	return sum
+}
+
+// shared divides the gradient of a statistic by the number of elements that it is of, those of x along axes.
+func (c *call) shared(g, x string, axes []int64) string {
+	n := int64(1)
+	for _, a := range axes {
+		d := c.of(x).Shape[a]
+		if !d.Known() {
+			return c.div(g, c.cast(c.Op("Div", c.Op("Size", x), c.Op("Size", g)), c.of(g).Type))
+		}
+		n *= d.Size
+	}
+	return c.scale(g, 1/float64(n))
+}
+
+// y = x r w, r = 1/sqrt(mean x^2 + eps): with t = dY w, dX = r (t - x r^2 mean(t x)) - dR r^3 x / N, dW = sum dY x r.
+func rmsNormRule(c *call) []string {
+	t, axes := c.normType(), c.lastAxes()
+	x, dy, dr := c.cast(c.x[0], t), c.gradOf(0, t), c.gradOf(1, t)
 	inv := c.inverseRoot(c.meanOf(x, x, axes))
 	g := make([]string, 2)
 	if c.want(0) {
-		d := c.mul(dy, c.cast(c.x[1], t))
-		k := c.mul(c.mul(inv, inv), c.meanOf(d, x, axes))
-		g[0] = c.cast(c.mul(inv, c.sub(d, c.mul(x, k))), c.of(c.x[0]).Type)
+		first, second := "", ""
+		if dy != "" {
+			d := c.mul(dy, c.cast(c.x[1], t))
+			k := c.mul(c.mul(inv, inv), c.meanOf(d, x, axes))
+			first = c.mul(inv, c.sub(d, c.mul(x, k)))
+		}
+		if dr != "" {
+			cube := c.mul(c.mul(inv, inv), inv)
+			second = c.neg(c.mul(x, c.mul(cube, c.shared(dr, x, axes))))
+		}
+		g[0] = c.cast(c.joined(x, first, second), c.of(c.x[0]).Type)
 	}
 	if c.want(1) {
-		g[1] = c.cast(c.mul(dy, c.mul(x, inv)), c.of(c.x[1]).Type)
+		g[1] = c.zeros(c.x[1])
+		if dy != "" {
+			g[1] = c.cast(c.mul(dy, c.mul(x, inv)), c.of(c.x[1]).Type)
+		}
 	}
 	return g
 }
@@ -89,28 +146,40 @@ func (c *call) inverseRoot(v string) string {
 	return c.Op("Reciprocal", c.Op("Sqrt", c.add(v, c.like(v, float64(c.n.Float("epsilon", 1e-5))))))
 }
 
-// y = z w + b, z = (x - mean x) r, r = 1/sqrt(var x + eps): with t = dY w, dX = r (t - mean t - z mean(t z)),
-// dW = sum dY z, dB = sum dY.
+// y = z w + b, z = (x - m) r, m = mean x, r = 1/sqrt(var x + eps): with t = dY w,
+// dX = r (t - mean t - z mean(t z)) + dM / N - dR r^2 z / N, dW = sum dY z, dB = sum dY.
 func layerNormRule(c *call) []string {
-	t := onnx.DType(c.n.Int("stash_type", int64(onnx.Float)))
-	if c.of(c.x[0]).Type == onnx.Double {
-		t = onnx.Double
-	}
-	x, dy, axes := c.cast(c.x[0], t), c.cast(c.dy[0], t), c.lastAxes()
+	t, axes := c.normType(), c.lastAxes()
+	x, dy, dm, dr := c.cast(c.x[0], t), c.gradOf(0, t), c.gradOf(1, t), c.gradOf(2, t)
 	centred := c.sub(x, c.reduce("ReduceMean", x, axes, true))
 	inv := c.inverseRoot(c.meanOf(centred, centred, axes))
 	z := c.mul(centred, inv)
 	g := make([]string, len(c.x))
 	if c.want(0) {
-		d := c.mul(dy, c.cast(c.x[1], t))
-		inner := c.sub(c.sub(d, c.reduce("ReduceMean", d, axes, true)), c.mul(z, c.meanOf(d, z, axes)))
-		g[0] = c.cast(c.mul(inner, inv), c.of(c.x[0]).Type)
+		first, second, third := "", "", ""
+		if dy != "" {
+			d := c.mul(dy, c.cast(c.x[1], t))
+			inner := c.sub(c.sub(d, c.reduce("ReduceMean", d, axes, true)), c.mul(z, c.meanOf(d, z, axes)))
+			first = c.mul(inner, inv)
+		}
+		if dm != "" {
+			second = c.shared(dm, x, axes)
+		}
+		if dr != "" {
+			third = c.neg(c.mul(z, c.mul(c.mul(inv, inv), c.shared(dr, x, axes))))
+		}
+		g[0] = c.cast(c.joined(x, first, second, third), c.of(c.x[0]).Type)
 	}
-	if c.want(1) {
-		g[1] = c.cast(c.mul(dy, z), c.of(c.x[1]).Type)
-	}
-	if c.want(2) {
-		g[2] = c.cast(dy, c.of(c.x[2]).Type)
+	for i := 1; i < len(g); i++ {
+		switch {
+		case !c.want(i):
+		case dy == "":
+			g[i] = c.zeros(c.x[i])
+		case i == 1:
+			g[1] = c.cast(c.mul(dy, z), c.of(c.x[1]).Type)
+		default:
+			g[2] = c.cast(dy, c.of(c.x[2]).Type)
+		}
 	}
 	return g
 }
@@ -123,15 +192,30 @@ func (c *call) perChannel(v, x string) string {
 	return c.unsqueeze(v, iota64(c.rank(x) - 1)[1:]...)
 }
 
-// y = (x - mean) scale / sqrt(var + eps) + bias with given statistics.
+// y = (x - mean) scale / sqrt(var + eps) + bias with given statistics, or in training with those of the batch, which are also
+// mixed into the given ones.
 func batchNorm(c *call) []string {
-	if c.n.Int("training_mode", 0) != 0 {
-		return c.fail("wanted training_mode = 0")
-	}
-	x := c.x[0]
+	t := c.of(c.x[4]).Type // data, scale and statistics may be of three types
+	x, scale, bias := c.cast(c.x[0], t), c.cast(c.x[1], t), c.cast(c.x[2], t)
 	per := func(v string) string { return c.perChannel(v, x) }
-	factor := c.mul(c.x[1], c.inverseRoot(c.x[4]))
-	return []string{c.add(c.mul(c.sub(x, per(c.x[3])), per(factor)), per(c.x[2]))}
+	mean, variance, rest := c.x[3], c.x[4], []string{}
+	switch {
+	case c.n.Int("training_mode", 0) != 0:
+		axes := append([]int64{0}, iota64(c.rank(x))[min(2, c.rank(x)):]...)
+		mean = c.reduce("ReduceMean", x, axes, false)
+		centred := c.sub(x, per(mean))
+		variance = c.reduce("ReduceMean", c.mul(centred, centred), axes, false)
+		m := float64(c.n.Float("momentum", 0.9))
+		for i, now := range []string{mean, variance} {
+			given := c.x[3+i]
+			rest = append(rest, c.add(c.scale(given, m), c.scale(now, 1-m)))
+		}
+	case len(c.y) > 1:
+		return c.fail("wanted one output where training_mode is 0")
+	}
+	factor := c.mul(scale, c.inverseRoot(variance))
+	y := c.add(c.mul(c.sub(x, per(mean)), per(factor)), per(bias))
+	return append([]string{c.cast(y, c.of(c.x[0]).Type)}, rest...)
 }
 
 // standardised is (x - mean) / sqrt(var + eps) over axes.

@@ -11,9 +11,10 @@ var reduceRules = []entry{
 	{op: "ReduceL1", inert: []int{1}, rule: func(c *call) []string {
 		return []string{c.mul(c.kept(c.dy[0]), c.Op("Sign", c.x[0]))}
 	}},
-	// dX = dY x / y
+	// dX = dY x / y, 0 where y is
 	{op: "ReduceL2", inert: []int{1}, rule: func(c *call) []string {
-		return []string{c.mul(c.x[0], c.kept(c.div(c.dy[0], c.y[0])))}
+		y := c.where(c.Op("Equal", c.y[0], c.like(c.y[0], 0)), c.like(c.y[0], 1), c.y[0])
+		return []string{c.mul(c.x[0], c.kept(c.div(c.dy[0], y)))}
 	}},
 	{op: "ReduceSumSquare", inert: []int{1}, rule: func(c *call) []string {
 		return []string{c.mul(c.x[0], c.kept(c.scale(c.dy[0], 2)))}
@@ -26,10 +27,7 @@ var reduceRules = []entry{
 	{op: "ReduceLogSumExp", inert: []int{1}, rule: func(c *call) []string {
 		return []string{c.mul(c.Op("Exp", c.sub(c.x[0], c.kept(c.y[0]))), c.kept(c.dy[0]))}
 	}},
-	// dX = dY y / x
-	{op: "ReduceProd", inert: []int{1}, rule: func(c *call) []string {
-		return []string{c.div(c.kept(c.mul(c.dy[0], c.y[0])), c.x[0])}
-	}, note: "no element is zero"},
+	{op: "ReduceProd", inert: []int{1}, rule: reduceProdRule},
 	{op: "CumSum", inert: []int{1}, rule: func(c *call) []string {
 		return []string{c.OpA("CumSum", attrs{"exclusive": c.n.Int("exclusive", 0), "reverse": 1 - c.n.Int("reverse", 0)}, c.dy[0], c.x[1]), ""}
 	}},
@@ -88,6 +86,24 @@ func (c *call) reducedCount() string {
 	}
 	total := c.Op("Size", c.x[0])
 	return c.cast(c.Op("Div", total, c.Op("Size", c.y[0])), x.Type)
+}
+
+// reduceProdRule: dX is dY times the product of the other elements. P is the product of those that are not zero: P / x where none
+// is zero, P at the only zero, else 0.
+func reduceProdRule(c *call) []string {
+	x := c.x[0]
+	over := func(op, v string) string {
+		return c.kept(c.Node("", op, 1, c.n.Attrs, append([]string{v}, c.x[1:]...)...)[0])
+	}
+	zero, one := c.like(x, 0), c.like(x, 1)
+	hole := c.Op("Equal", x, zero)
+	filled := c.where(hole, one, x)
+	product := over("ReduceProd", filled)
+	// The product of 1 and, at zeros, 2 tells how many there are, in any operator set's way to name the axes.
+	holes := over("ReduceProd", c.where(hole, c.like(x, 2), one))
+	alone := c.masked(c.Op("Equal", holes, c.like(x, 2)), product)
+	whole := c.masked(c.Op("Equal", holes, one), c.div(product, filled))
+	return []string{c.mul(c.where(hole, alone, whole), c.kept(c.dy[0]))}
 }
 
 // reduceExtremeRule: the extreme element takes the gradient; equal ones share it.

@@ -22,8 +22,11 @@ func resize(c *call) []string {
 		if in.Same(out) && (scales == nil || scales[i] == 1) {
 			continue
 		}
-		if !in.Known() || !out.Known() {
-			return c.fail("wanted the sizes of axis %d of %q before the model runs", a, x)
+		if !in.Known() || !out.Known() || c.in(2) != "" && c.in(3) == "" && scales == nil {
+			if y = c.resizeOpen(y, int(a), i); c.err != nil {
+				return nil
+			}
+			continue
 		}
 		if in.Size < 1 || out.Size < 1 || in.Size > mostWeights/out.Size {
 			return c.fail("wanted axis %d of a size that an interpolation matrix has room for, not %d to %d", a, in.Size, out.Size)

@@ -49,17 +49,21 @@ func (r *entry) inertAt(i int) bool {
 	return slices.Contains(r.inert, i) || slices.Equal(r.inert, allInputs)
 }
 
-// table holds all rules.
-var table = slices.Concat(elementwiseRules, activationRules, linearRules, reduceRules, normRules, shapeRules, indexRules, convRules, poolRules, attentionRules)
+// table holds all rules, rules finds them by domain and operator. They are filled here since rules of control flow differentiate
+// subgraphs, by the table.
+var (
+	table []entry
+	rules = map[[2]string][]*entry{}
+)
 
-var rules = func() map[[2]string][]*entry {
-	m := map[[2]string][]*entry{}
+func init() {
+	table = slices.Concat(elementwiseRules, activationRules, linearRules, reduceRules, normRules, shapeRules, indexRules, convRules,
+		poolRules, attentionRules, controlRules, recurrentRules)
 	for i := range table {
 		r := &table[i]
-		m[[2]string{r.domain, r.op}] = append(m[[2]string{r.domain, r.op}], r)
+		rules[[2]string{r.domain, r.op}] = append(rules[[2]string{r.domain, r.op}], r)
 	}
-	return m
-}()
+}
 
 // lookup finds the rule of a node in a version of its domain, nil if there is none.
 func lookup(n *onnx.Node, opset int64) *entry {

@@ -154,6 +154,10 @@ func (e *engine) visit(n *onnx.Node, dy []string, active map[string]bool, acc gr
 	if err != nil {
 		return fmt.Errorf("gradient of %s: %w", m.Describe(n), err)
 	}
+	given := map[string]int{} // how many inputs a gradient is that of
+	for _, g := range dx {
+		given[g]++
+	}
 	for i, g := range dx {
 		if g == "" || !c.wants[i] {
 			continue
@@ -164,7 +168,7 @@ func (e *engine) visit(n *onnx.Node, dy []string, active map[string]bool, acc gr
 		if err := e.accept(g, n.Inputs[i]); err != nil {
 			return fmt.Errorf("gradient of %s with respect to input %d, %q: %w", m.Describe(n), i, n.Inputs[i], err)
 		}
-		e.contribute(acc, n.Inputs[i], g, from, count(dx, dx[i]) == 1)
+		e.contribute(acc, n.Inputs[i], g, from, given[dx[i]] == 1)
 	}
 	for _, x := range c.captures {
 		g := c.given[x]
@@ -194,20 +198,13 @@ func (e *engine) accept(g, x string) error {
 	return err
 }
 
-func count(list []string, s string) int {
-	n := 0
-	for _, v := range list {
-		if v == s {
-			n++
-		}
-	}
-	return n
-}
-
 // apply runs a rule, or differentiates the decomposition that stands in for it.
 func (e *engine) apply(r *entry, c *call) (dx []string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
+			if err = e.sync(); err != nil { // what it stumbled over
+				return
+			}
 			dx, err = nil, &onnx.InternalError{Doing: "applying the rule", Cause: p, Stack: debug.Stack()}
 		}
 	}()

@@ -116,8 +116,28 @@ def main():
         rows.append((name, x, y))
         print(f"  ours {x.time:.3f} s {x.memory:.0f} MB, PyTorch {y.time:.3f} s {y.memory:.0f} MB: {y.time / x.time:.2f}x", flush=True)
     if a.only:
-        return replace(Path(a.out), rows)
-    write(Path(a.out), rows, encoders(a, work), tokens, a)
+        return replace(Path(a.out), [(name, line(name, x, y)) for name, x, y in rows] or gradients(a, pictures))
+    write(Path(a.out), rows, encoders(a, work), gradients(a, pictures), tokens, a)
+
+
+GRADIENTS = "Scores with their gradients (reward feedback)"
+
+
+def gradients(a, pictures):
+    """Pairs a second of score + gradient of the tiny scorer: ours down to the pictures, PyTorch's to pixel_values."""
+    rows, count, steps = [], 64, 3
+    for batch in (1, 8, 32):
+        name = f"batches of {batch}"
+        if a.only and a.only != "gradients":
+            continue
+        print("measuring scores and gradients in", name, flush=True)
+        x, y = duel(["build/bin/bench", "gradient", "--scorer", TINY, "--source", pictures[0], "--edit", pictures[1], "--pairs", str(count), "--batch", str(batch), "--steps", str(steps)],
+                    [a.python, "tools/bench/qwen_torch.py", TINY, *pictures, str(count), str(batch), str(steps)], a.rounds)
+        far = max(abs(p - q) for p, q in zip(x.facts["scores"], y.facts["scores"], strict=True))
+        assert far < 1e-4, (far, "the two sides compute different things")
+        rows.append((name, f"| {name} | {count / x.time:.0f} pairs/s | {count / y.time:.0f} pairs/s | **{y.time / x.time:.2f}x** | {x.memory:,.0f} MB | {y.memory:,.0f} MB |"))
+        print(f"  ours {count / x.time:.0f}/s, PyTorch {count / y.time:.0f}/s: {y.time / x.time:.2f}x", flush=True)
+    return rows
 
 
 def encoders(a, work):
@@ -143,16 +163,28 @@ def line(name, x, y):
 
 
 def replace(path, rows):
-    """The same page with the rows that were measured anew."""
+    """The same page with the lines that were measured anew. Rows are (name, line)."""
     text = path.read_text().splitlines()
-    for name, x, y in rows:
+    for name, new in rows:
         if not any(t.startswith(f"| {name} |") for t in text):  # a row that the page lacks goes below the last of its table
-            text.insert(1 + max(i for i, t in enumerate(text) if t.startswith("| start to first score")), f"| {name} |")
-        text = [line(name, x, y) if t.startswith(f"| {name} |") else t for t in text]
+            if name.startswith("batches of") and not any(t.startswith(GRADIENTS) for t in text):
+                at = max(i for i, t in enumerate(text) if t.startswith("| DINOv2"))
+                text[at + 1:at + 1] = heading()
+            last = "| batches of" if any(t.startswith("| batches of") for t in text) and name.startswith("batches") else "| start to first score"
+            if name.startswith("batches"):
+                last = last if last == "| batches of" else "| batch |"
+            at = max(i for i, t in enumerate(text) if t.startswith(last))
+            text.insert(at + (2 if last == "| batch |" else 1), f"| {name} |")
+        text = [new if t.startswith(f"| {name} |") else t for t in text]
     path.write_text("\n".join(text) + "\n")
 
 
-def write(path, rows, encoders, tokens, a):
+def heading():
+    return ["", f"{GRADIENTS} of backbones/tiny-scorer, 64 pairs of 512 x 512 pixels that were decoded before: ours down to the",
+            "pictures, PyTorch's to `pixel_values`:", "", "| batch | ours | PyTorch | speed | our peak memory | PyTorch's |", "|---|---|---|---|---|---|"]
+
+
+def write(path, rows, encoders, gradients, tokens, a):
     versions, _, _ = child([a.python, "-c", "import json,torch,transformers,peft;print(json.dumps({'torch':torch.__version__,'transformers':transformers.__version__,'peft':peft.__version__}))"])
     cpu = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), "")
     lines = [
@@ -172,6 +204,7 @@ def write(path, rows, encoders, tokens, a):
               "| encoder | ours | transformers | speed | our peak memory | transformers' |", "|---|---|---|---|---|---|"]
     for name, ours, theirs, x, y in encoders:
         lines.append(f"| {name} | {ours:.1f} pictures/s | {theirs:.1f} pictures/s | **{ours / theirs:.2f}x** | {x.memory:,.0f} MB | {y.memory:,.0f} MB |")
+    lines += heading() + [new for _, new in gradients]
     facts = ", ".join(f"{k} {v}" for k, v in versions.items())
     lines += ["", f"{cpu}, {os.cpu_count()} cores, {os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB, Linux {platform.release()}; {facts}; ONNX Runtime 1.31.1.",
               f"Medians over {a.rounds} rounds (64 pairs: one). Load of the machine when it ended: {os.getloadavg()[0]:.1f}.", ""]

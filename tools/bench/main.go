@@ -3,6 +3,7 @@
 //
 //	bench step  --backbone DIR --source A.png --edit B.png --steps 5 [--recompute]
 //	bench score --backbone DIR --source A.png --edit B.png --pairs 64
+//	bench gradient --scorer DIR --source A.png --edit B.png --pairs 32 --batch 8
 package main
 
 import (
@@ -42,7 +43,11 @@ func run() error {
 	backbone, source, edit := f.String("backbone", "", "checkpoint"), f.String("source", "", "picture"), f.String("edit", "", "picture")
 	steps, pairs, recompute := f.Int("steps", 5, "timed repetitions"), f.Int("pairs", 1, "pairs scored at a time"), f.Bool("recompute", false, "recompute layers")
 	save := f.String("save", "", "only write a scorer directory")
+	scorer, batch := f.String("scorer", "", "scorer directory"), f.Int("batch", 1, "pairs differentiated at a time")
 	f.Parse(os.Args[2:])
+	if what == "gradient" {
+		return gradient(*scorer, *source, *edit, *steps, *pairs, *batch)
+	}
 
 	abs, err := filepath.Abs(*backbone)
 	if err != nil {
@@ -107,6 +112,40 @@ func run() error {
 				return err
 			}
 			s.Forget()
+		}
+		return nil
+	})
+}
+
+// gradient times scores with their gradients down to the pictures, in batches, as /v1/gradient computes them.
+func gradient(dir, source, edit string, steps, pairs, batch int) error {
+	s, err := model.OpenScorer(dir, model.Options{Threads: runtime.NumCPU()})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	a, err := data.Open(source, data.Limits{})
+	if err != nil {
+		return err
+	}
+	b, err := data.Open(edit, data.Limits{})
+	if err != nil {
+		return err
+	}
+	scores := make([]float64, pairs)
+	return report(steps, map[string]any{"pairs": pairs, "scores": &scores}, func() error {
+		for first := 0; first < pairs; first += batch {
+			var part []model.Pair
+			for i := first; i < min(first+batch, pairs); i++ {
+				part = append(part, model.Pair{Source: other(a, i), Edit: other(b, i), Instruction: instruction})
+			}
+			slopes, err := s.SlopesOf(context.Background(), part)
+			if err != nil {
+				return err
+			}
+			for i, one := range slopes {
+				scores[first+i] = one.Score01
+			}
 		}
 		return nil
 	})

@@ -1,7 +1,8 @@
 // Command load measures a running score serve: the time of a request alone, what the server can do, and what happens at
-// ten times that.
+// ten times that; or, with -terminate, whether servers that are ended under load lose an answer.
 //
 //	go run ./tools/load -url http://127.0.0.1:8100 -source a.png -edit b.png
+//	go run ./tools/load -terminate 1000 -source a.png -edit b.png bin/score serve --scorer backbones/tiny-scorer
 package main
 
 import (
@@ -26,6 +27,8 @@ func main() {
 	edit := flag.String("edit", "", "picture after the edit")
 	n := flag.Int("n", 10000, "requests at ten times the capacity")
 	factor := flag.Float64("factor", 10, "load, in capacities")
+	ends := flag.Int("terminate", 0, "end so many servers, started by the command behind the flags")
+	together := flag.Int("together", 4, "servers to end at a time")
 	flag.Parse()
 	log.SetFlags(0)
 	var pictures [2][]byte
@@ -40,6 +43,12 @@ func main() {
 	l.body, err = json.Marshal(map[string]any{"source": pictures[0], "edits": [][]byte{pictures[1]}, "instruction": "blur the background"})
 	if err != nil {
 		log.Fatal(err)
+	}
+	if *ends > 0 {
+		if err := terminate(flag.Args(), l.body, *ends, *together); err != nil {
+			log.Fatal(err)
+		}
+		return
 	}
 	l.measure(*n, *factor)
 }

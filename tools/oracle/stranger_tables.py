@@ -31,7 +31,11 @@ for folder in (TABLES, READERS):
 
 
 def dump(path, value):
-    path.write_text(json.dumps(value, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
+    if isinstance(value, list):
+        text = "[\n" + ",\n".join(json.dumps(v, ensure_ascii=False) for v in value) + "\n]\n"
+    else:
+        text = json.dumps(value, ensure_ascii=False, indent=0) + "\n"
+    path.write_text(text, encoding="utf-8")
 
 
 # --- what csv reads

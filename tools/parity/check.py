@@ -151,7 +151,7 @@ def check_tables(work):
 
 
 def check_client(work):
-    """The client, retries, errors, and the gradient in PyTorch beside finite differences; the three pickle wires."""
+    """The client, retries, errors, and the gradient in PyTorch beside finite differences; the pickle wires."""
     import pickle
     import threading
     import urllib.error
@@ -189,6 +189,21 @@ def check_client(work):
         if not 0.7 < (up - down) / predicted < 1.3:
             sys.exit(f"four levels along the gradient change the score by {up - down:.4f}; {predicted:.4f} was predicted")
 
+        several = torch.stack([x.detach(), 1 - x.detach()]).bfloat16().requires_grad_()
+        scores = reward(client, several, source, [instruction, "make it brighter"])
+        (scores * torch.tensor([1.0, 2.0])).sum().backward()
+        for i, text in enumerate((instruction, "make it brighter")):
+            one = client.gradient(source, text, (several[i].detach().float() * 255).round().byte().permute(1, 2, 0).contiguous())
+            level = torch.frombuffer(one.values, dtype=torch.float32).reshape(one.shape).permute(2, 0, 1)
+            if scores.dtype != torch.float32 or scores[i].item() != torch.tensor(one.score).item() or not torch.equal(several.grad[i], (level * (255 * (i + 1))).bfloat16()):
+                sys.exit(f"image {i} of two: score and gradient are not those of the image alone")
+        for bad in (float("nan"), float("inf")):
+            try:
+                sys.exit(f"no error, but {reward(client, torch.full_like(x, bad), source, instruction)}")
+            except ValueError as e:
+                if "image 0" not in str(e):
+                    sys.exit(f"which image is not said: {e}")
+
         b = bridge.serve(client, port=0)
         threading.Thread(target=b.serve_forever, daemon=True).start()
         base = f"http://127.0.0.1:{b.server_address[1]}"
@@ -207,11 +222,22 @@ def check_client(work):
         close("Flow-GRPO", post("/flow_grpo", {"images": [after], "ref_images": [before], "prompts": prompts[:1]})["outputs"][0], ours, 2e-6)
         wire = json.dumps({"instruction": instruction, "source": str(source)})
         close("verl-omni", post("/", {"images": [after], "prompts": [wire], "metadata": {}})["scores"][0], ours, 2e-6)
+        meta = json.dumps({"instruction": instruction})
+        editscore = post("/", {"input_images": [[Image.open(source)]] * 2, "output_image": [im, Image.open(edit)], "meta_datas": [meta] * 2, "server_type": "vlm"})
+        for r in editscore["rewards"]:
+            close("EditScore", r, ours / 10, 1e-6)
+        for count, part, first in ((65, 33, 0), (65, 32, 33)):  # Edit-R1 sends the prompts of all; the size says which part it is
+            numbered = numpy.array([f"{instruction} {i}" for i in range(count)])
+            got = post("/mode/logits_non_cot", {"images": [after] * part, "ref_images": [before] * part, "prompts": numbered, "metadatas": []})["scores"]
+            close("Edit-R1 in parts", got[0], client.score(source, str(numbered[first]), [edit])[0] / 10, 1e-6)
+        vague = {"images": [after] * 50, "ref_images": [before] * 50, "prompts": [str(i) for i in range(100)], "metadatas": []}
+        if "not which of them" not in post("/mode/logits_non_cot", vague).get("error", ""):
+            sys.exit("prompts that may be another part's were scored")
         for bad in (b"no pickle", {"images": [b"x"], "ref_images": [before], "prompts": ["p"]}, pickle.dumps(os.system), {"images": [after], "prompts": ["p"], "metadata": {}}):
             if set(post("/", bad)) != {"error"}:
                 sys.exit("the bridge answered nonsense with a number")
         b.shutdown()
-    return f"score {ours:.6f}; along the gradient {up - down:+.4f}, predicted {predicted:+.4f}; three wires"
+    return f"score {ours:.6f}; along the gradient {up - down:+.4f}, predicted {predicted:+.4f}; two at once as alone; four wires"
 
 
 def check_toy(work):
@@ -307,7 +333,15 @@ def check_backbone(work):
     return f"{len(rows)} edits, at most {worst:.1e} apart"
 
 
-CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_parts, check_tables, check_encoders, check_backbone, check_client, check_toy, check_page)}
+def check_configs(work):
+    """Random configurations of both families and of encoders, read as transformers reads them or refused by name."""
+    import configs
+    import encoderconfigs
+    return configs.run(work / "backbones", draws=40, seed=11) + "; " + encoderconfigs.run(work / "encoders", draws=12, seed=11)
+
+
+CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_parts, check_tables, check_encoders,
+    check_backbone, check_configs, check_client, check_toy, check_page)}
 
 
 def main():

@@ -82,11 +82,25 @@ def check(binary, url, source, edit, instruction, work):
             b.value("document.getElementById('go').click()")
             b.until("!document.getElementById('heat-box').hidden && document.getElementById('heat').naturalWidth > 0")
             score = float(b.value("document.getElementById('score').textContent"))
+            alts = b.value("[...document.querySelectorAll('img')].map(i => i.alt)")
+            if len(set(alts)) != 3 or not all(alts) or not b.value("document.getElementById('legend').getBoundingClientRect().width > 50"):
+                raise RuntimeError(f"pictures are told apart by {alts}; the heat map wants a legend")
+            state = "[...document.querySelectorAll('img')].map(i => i.src).concat(document.getElementById('score').textContent, document.getElementById('instruction').value).join()"
+            before = b.value(state)
+            for w, h in ((height, width), (320, 480), (1920, 1080), (width, height)):
+                b("Emulation.setDeviceMetricsOverride", width=w, height=h, deviceScaleFactor=1, mobile=name == "phone")
+                if b.value(state) != before or b.value("document.getElementById('go').disabled"):
+                    raise RuntimeError(f"the page forgets at {w} x {h}")
             if b.value("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
                 raise RuntimeError(f"the page scrolls sideways on a {name}")
             shot = base64.b64decode(b("Page.captureScreenshot", captureBeyondViewport=True)["data"])
             (work / f"{name}.png").write_bytes(shot)
             said.append(f"{name} {score:.2f}")
+            (work / "damaged.png").write_bytes(b"no picture")
+            node = b("DOM.querySelector", nodeId=root, selector="#edit")["nodeId"]
+            b("DOM.setFileInputFiles", nodeId=node, files=[str(work / "damaged.png")])
+            b.until("document.querySelector('#drop-edit .bad')?.textContent.startsWith('damaged.png is no picture') && document.getElementById('go').disabled")
+            (work / f"{name}-damaged.png").write_bytes(base64.b64decode(b("Page.captureScreenshot", captureBeyondViewport=True)["data"]))
         for e in b.events:
             if e.get("method") == "Network.requestWillBeSent" and not e["params"]["request"]["url"].startswith((url, "blob:" + url, "data:", "about:")):
                 raise RuntimeError("the page asks for " + e["params"]["request"]["url"])

@@ -1,19 +1,25 @@
-"""A bridge for trainers that speak pickle over HTTP: Flow-GRPO, verl-omni and Edit-R1.
+"""A bridge for trainers that speak pickle over HTTP: Flow-GRPO, verl-omni, Edit-R1 and EditScore's (OmniGen2-RL).
 
     python -m assay_reward.bridge --server http://127.0.0.1:8100 --port 12341
 
 Each POST is a pickled dict with `images` (picture files, the edits), `prompts` (instructions) and, for the sources, one of
 `ref_images`, `metadata["ref_images"]`, a `ref_image` in each entry of `metadatas`, or prompts that are JSON objects
-{"instruction": .., "source": <path or base64>} for wires that carry nothing else. The answer is a pickled dict:
+{"instruction": .., "source": <path or base64>} for wires that carry nothing else. EditScore's has `input_images` (a list of PIL
+images for each edit, of which one is the source), `output_image` (PIL images) and `meta_datas` (JSON with `instruction`). The
+answer is a pickled dict:
 
-    path            trainer                                     answer
+    path or field   trainer                                     answer
     /mode/...       Edit-R1 (logits_non_cot)                    {"scores": [0..1]}
     /flow_grpo      Flow-GRPO (deqa, unifiedreward)             {"outputs": [..]}
+    output_image    EditScore's RewardClient                    {"scores": [0 or 1], "rewards": [0..1], "reasoning": [..], ..}
     any other       verl-omni and its scorer services           {"scores": [..]}
 
-Unpickling runs code in general. Here only plain containers, numbers, text, bytes and NumPy arrays are let in; still, the
-bridge listens on the loopback interface and belongs on the trainer's machine. Failures are answers of status 500 with
-{"error": ..}, never numbers.
+Edit-R1 sends above 64 images the prompts of all with each part, and not which part it is. Where the part's size, or prompts that
+repeat, leave one answer it is given; else the request is refused: see docs/reward.md for the cure.
+
+Unpickling runs code in general. Here only plain containers, numbers, text, bytes, NumPy arrays and PIL images are let in; still,
+the bridge listens on the loopback interface and belongs on the trainer's machine. Failures are {"error": ..}, never numbers: with
+status 400 if the request is to blame, which no client sends again, and 500 if the server is, which all of them do.
 """
 import argparse
 import base64
@@ -22,7 +28,8 @@ import json
 import pickle
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from .client import Client
+from .client import Client, ServerError
+from .pictures import png
 
 _ALLOWED = {
     ("builtins", n) for n in ("dict", "list", "tuple", "set", "frozenset", "str", "bytes", "bytearray", "int", "float", "bool", "complex")
@@ -31,8 +38,28 @@ _ALLOWED = {
 } | {("numpy", "ndarray"), ("numpy", "dtype")} | {("numpy._core.numeric", "_frombuffer"), ("numpy.core.numeric", "_frombuffer")}
 
 
+class _Picture:
+    """A pickled PIL image: what it was made of, and nothing that runs."""
+
+    def __setstate__(self, state):
+        self.mode, self.size, self.palette, self.data = state[1:5]
+
+    def file(self):
+        if self.mode == "RGB" and len(self.data) == 3 * self.size[0] * self.size[1]:
+            return png(self.data, *self.size)
+        from PIL import Image
+
+        im = Image.frombytes(self.mode, tuple(self.size), bytes(self.data))
+        if self.palette:
+            im.putpalette(self.palette)
+        im = im.convert("RGB")
+        return png(im.tobytes(), *im.size)
+
+
 class _Plain(pickle.Unpickler):
     def find_class(self, module, name):
+        if module.startswith("PIL.") and name in ("Image", "PngImageFile", "JpegImageFile", "WebPImageFile"):
+            return _Picture
         if (module, name) not in _ALLOWED:
             raise pickle.UnpicklingError(f"{module}.{name} is not let in")
         return super().find_class(module, name)
@@ -45,6 +72,8 @@ def loads(raw):
 
 def pairs(payload):
     """(source, instruction, edit) of each picture of a request."""
+    if "output_image" in payload:
+        return _editscore(payload)
     images = [bytes(i) for i in payload["images"]]
     prompts = [str(p) for p in payload.get("prompts", [])]
     metadata = payload.get("metadata")
@@ -61,9 +90,47 @@ def pairs(payload):
             raise ValueError("no sources: ref_images, metadata['ref_images'], metadatas[i]['ref_image'], or prompts as JSON with a source are wanted")
         sources, prompts = [_picture(p["source"]) for p in parsed], [p["instruction"] for p in parsed]
     sources = list(sources)
+    if len(images) == len(sources) < len(prompts):
+        prompts = _part(prompts, len(images))
     if not len(images) == len(prompts) == len(sources):
         raise ValueError(f"{len(images)} images, {len(prompts)} prompts, {len(sources)} sources")
     return list(zip(sources, prompts, images))
+
+
+def _part(prompts, n, most=64):
+    """The prompts of a part of n images: Edit-R1 cuts by numpy.array_split into parts of at most 64, and sends all prompts with
+    each. Every part of that size is looked at; if they differ nobody can tell which one is meant."""
+    count = -(-len(prompts) // most)
+    sizes = [len(prompts) // count + (i < len(prompts) % count) for i in range(count)]
+    parts = {tuple(prompts[sum(sizes[:i]):sum(sizes[:i + 1])]) for i, size in enumerate(sizes) if size == n}
+    if len(parts) != 1:
+        raise ValueError(f"{len(prompts)} prompts came with {n} images, and not which of them are meant: call the reward with at most "
+                         f"{most} images at a time, or send the prompts of the part alone")
+    return list(parts.pop())
+
+
+def _editscore(payload):
+    """EditScore's wire: PIL images, one source for each edit."""
+    edits, sources = payload["output_image"], payload["input_images"]
+    rows = payload["meta_datas"] if "meta_datas" in payload else payload["meta_data"]
+    rows = [json.loads(r) if isinstance(r, str) else r for r in rows]
+    if not len(edits) == len(sources) == len(rows):
+        raise ValueError(f"{len(edits)} output images, {len(sources)} lists of input images, {len(rows)} meta data")
+    out, files = [], {}
+
+    def file(picture):
+        if id(picture) not in files:
+            files[id(picture)] = picture.file() if isinstance(picture, _Picture) else bytes(picture)
+        return files[id(picture)]
+
+    for i, (source, row, edit) in enumerate(zip(sources, rows, edits)):
+        source = source if isinstance(source, (list, tuple)) else [source]
+        if len(source) != 1:
+            raise ValueError(f"edit {i} has {len(source)} input images: a scorer looks at one")
+        if not isinstance(row, dict) or not isinstance(row.get("instruction"), str):
+            raise ValueError(f"meta data {i} has no instruction")
+        out.append((file(source[0]), row["instruction"], file(edit)))
+    return out
 
 
 def _picture(text):
@@ -74,15 +141,34 @@ def _picture(text):
             return f.read()
 
 
-def score(client, payload, unit=False):
-    """Scores of a request, in order; `unit`: divided by 10."""
+def score(client, payload, unit=False, most=128):
+    """Scores of a request, in order, at most so many edits of one source at a time; `unit`: divided by 10."""
     groups, out = {}, {}
     for i, (source, instruction, edit) in enumerate(pairs(payload)):
         groups.setdefault((bytes(source), instruction), []).append((i, edit))
-    for (source, instruction), edits in groups.items():
-        for (i, _), s in zip(edits, client.score(source, instruction, [e for _, e in edits])):
-            out[i] = s / 10 if unit else s
+    for (source, instruction), all in groups.items():
+        for first in range(0, len(all), most):
+            edits = all[first:first + most]
+            for (i, _), s in zip(edits, client.score(source, instruction, [e for _, e in edits])):
+                out[i] = s / 10 if unit else s
     return [out[i] for i in range(len(out))]
+
+
+def answer(client, path, payload):
+    """What a trainer gets."""
+    if not isinstance(payload, dict):
+        raise ValueError(f"a dict is wanted, not {type(payload).__name__}")
+    if "output_image" not in payload:
+        edit_r1, flow = path.startswith("/mode/"), path.rstrip("/") == "/flow_grpo"
+        return {"outputs" if flow else "scores": score(client, payload, unit=edit_r1)}
+    rewards = score(client, payload, unit=True)
+    rows = payload["meta_datas"] if "meta_datas" in payload else payload["meta_data"]
+    rows = [json.loads(r) if isinstance(r, str) else r for r in rows]
+    scores = [1.0 if r >= 0.5 else 0.0 for r in rewards]  # as EditScore's own server has it
+    if "meta_datas" not in payload:  # its proxy asks its workers with another name, and wants a list
+        return [{"score": s, "reward": r, "strict_reward": r, "reasoning": "", "meta_data": m} for s, r, m in zip(scores, rewards, rows)]
+    return {"scores": scores, "rewards": rewards, "strict_rewards": rewards, "reasoning": [""] * len(rewards), "meta_data": rows,
+            "group_rewards": {}, "group_strict_rewards": {}}
 
 
 def serve(client, host="127.0.0.1", port=12341):
@@ -91,15 +177,21 @@ def serve(client, host="127.0.0.1", port=12341):
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
+        def do_GET(self):
+            self.reply(200 if self.path == "/ping" else 404, {"ping": "pong"} if self.path == "/ping" else {"error": f"{self.path} is not served"})
+
         def do_POST(self):
             try:
-                payload = loads(self.rfile.read(int(self.headers["Content-Length"])))
-                edit_r1, flow = self.path.startswith("/mode/"), self.path.rstrip("/") == "/flow_grpo"
-                answer = {"outputs" if flow else "scores": score(client, payload, unit=edit_r1)}
-                status = 200
+                raw = self.rfile.read(int(self.headers["Content-Length"]))
+                try:
+                    self.reply(200, answer(client, self.path, loads(raw)))
+                except (ServerError, OSError) as e:
+                    self.reply(500 if getattr(e, "status", 0) in (0, 429) or getattr(e, "status", 0) >= 500 else 400, {"error": f"{type(e).__name__}: {e}"})
             except Exception as e:  # whatever it was, the trainer must see an error and no number
-                answer, status = {"error": f"{type(e).__name__}: {e}"}, 500
-            body = pickle.dumps(answer)
+                self.reply(400, {"error": f"{type(e).__name__}: {e}"})
+
+        def reply(self, status, what):
+            body = pickle.dumps(what)
             self.send_response(status)
             self.send_header("Content-Type", "application/octet-stream")
             self.send_header("Content-Length", str(len(body)))

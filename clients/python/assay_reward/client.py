@@ -50,7 +50,7 @@ class Client:
     def score(self, source, instruction, edits, partial=False):
         """Scores of edits of one source, in order, on the scorer's range. Raises ItemError if any could not be scored; with
         `partial` those are None."""
-        answer = json.loads(self._post("/v1/score", self._body(source, instruction, edits=[_text(e) for e in edits]), items=True))
+        answer = json.loads(self._post("/v1/score", self._body(source=_text(source), instruction=instruction, edits=[_text(e) for e in edits]), items=True))
         scores = [r.get("score") for r in answer["results"]]
         errors = {i: r["error"]["message"] for i, r in enumerate(answer["results"]) if "error" in r}
         if errors and not partial:
@@ -59,15 +59,25 @@ class Client:
 
     def gradient(self, source, instruction, edit):
         """d score / d pixel of an edited picture."""
-        raw = self._post("/v1/gradient", self._body(source, instruction, edit=_text(edit)))
-        n = struct.unpack("<Q", raw[:8])[0]
-        header = json.loads(raw[8:8 + n])
-        begin, end = header["gradient"]["data_offsets"]
-        values = array("f", raw[8 + n + begin:8 + n + end])
-        if struct.pack("=H", 1) != struct.pack("<H", 1):
-            values.byteswap()
+        header, data = _safetensors(self._post("/v1/gradient", self._body(source=_text(source), instruction=instruction, edit=_text(edit))))
         facts = header["__metadata__"]
-        return Gradient(float(facts["score"]), float(facts["score01"]), tuple(header["gradient"]["shape"]), values)
+        return _gradient(facts["score"], facts["score01"], header["gradient"], data)
+
+    def gradients(self, pairs):
+        """Scores and gradients of many pairs (source, instruction, edit), in order, in one request: they share passes. Raises
+        ItemError, with the gradients that there are as `scores`, if there is none for some."""
+        body = [{"source": _text(s), "instruction": i, "edit": _text(e)} for s, i, e in pairs]
+        header, data = _safetensors(self._post("/v1/gradient", self._body(pairs=body)))
+        facts, out, errors = header["__metadata__"], [], {}
+        for i in range(len(body)):
+            if f"gradient.{i}" in header:
+                out.append(_gradient(facts[f"score.{i}"], facts[f"score01.{i}"], header[f"gradient.{i}"], data))
+            else:
+                errors[i] = facts[f"error.{i}"]
+                out.append(None)
+        if errors:
+            raise ItemError(errors, out)
+        return out
 
     def rewards(self):
         """Names of the scorers that are served."""
@@ -76,8 +86,7 @@ class Client:
     def health(self):
         return json.loads(self._request("/health"))
 
-    def _body(self, source, instruction, **more):
-        body = {"source": _text(source), "instruction": instruction, **more}
+    def _body(self, **body):
         if self.scorer:
             body["scorer"] = self.scorer
         return json.dumps(body).encode()
@@ -109,6 +118,19 @@ class Client:
             if attempt < self.retries:
                 time.sleep(max(wait, self.pause * 2 ** attempt * random.uniform(0.5, 1)))
         raise failure
+
+
+def _safetensors(raw):
+    n = struct.unpack("<Q", raw[:8])[0]
+    return json.loads(raw[8:8 + n]), memoryview(raw)[8 + n:]
+
+
+def _gradient(score, score01, tensor, data):
+    begin, end = tensor["data_offsets"]
+    values = array("f", bytes(data[begin:end]))
+    if struct.pack("=H", 1) != struct.pack("<H", 1):
+        values.byteswap()
+    return Gradient(float(score), float(score01), tuple(tensor["shape"]), values)
 
 
 def _json(raw):

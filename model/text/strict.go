@@ -1,0 +1,130 @@
+package text
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"assay/internal/strictjson"
+)
+
+// configHarmless are keys of tokenizer_config.json that change no token, or not at the values listed.
+var configHarmless = strictjson.Harmless{
+	// names
+	"tokenizer_class": nil, "tokenizer_type": nil, "processor_class": nil, "backend": nil, "name_or_path": nil, "is_local": nil,
+	"local_files_only": nil, "special_tokens_map_file": nil, "trust_remote_code": nil, "auto_map": {nil}, "tokenizer_file": nil, "vocab_file": nil,
+	"model_input_names": nil, "from_slow": nil,
+	// how SentencePiece files become a tokenizer.json, which is there already
+	"legacy": nil, "sp_model_kwargs": nil, "add_prefix_space": {nil, false},
+	// of decoding
+	"clean_up_tokenization_spaces": nil, "errors": nil, "spaces_between_special_tokens": nil,
+	// of batches and of callers
+	"padding_side": nil, "truncation_side": nil, "padding": nil, "truncation": nil, "max_length": nil, "model_max_length": nil, "stride": nil,
+	"truncation_strategy": nil, "pad_to_multiple_of": nil, "pad_token_type_id": nil, "return_token_type_ids": nil,
+	"use_default_system_prompt": nil, // of the template that old versions had for Llama
+	"split_special_tokens":      {false},
+	"chat_template":             nil, // findTemplate reads it
+	"response_schema":           nil, // of answers
+	"use_fast":                  nil,
+}
+
+// checkConfig holds tokenizer_config.json against tokenizer.json, which says all: transformers would add the tokens that only the
+// former names, and change the flags of others.
+func (t *tokenizer) checkConfig(dir string) error {
+	path := filepath.Join(dir, "tokenizer_config.json")
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	o, err := strictjson.Parse(path, raw)
+	if err != nil {
+		return err
+	}
+	byID := map[string]addedToken{}
+	o.Opt("added_tokens_decoder", &byID)
+	for id, want := range byID {
+		if got, ok := t.added[want.Content]; !ok || fmt.Sprint(got.ID) != id || got.flags() != want.flags() {
+			o.Failf("added_tokens_decoder", "token %s, %q, is not that of tokenizer.json's added_tokens", id, want.Content)
+		}
+	}
+	known := func(key, content string) {
+		if _, ok := t.added[content]; !ok && content != "" {
+			o.Failf(key, "%q is not among tokenizer.json's added_tokens", content)
+		}
+	}
+	for _, key := range []string{"additional_special_tokens", "extra_special_tokens"} {
+		for _, content := range contents(o.Raw(key)) {
+			known(key, content)
+		}
+	}
+	for _, key := range []string{"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token", "image_token", "boi_token",
+		"eoi_token", "video_token", "vision_bos_token", "vision_eos_token"} {
+		for _, content := range contents(o.Raw(key)) {
+			known(key, content)
+		}
+	}
+	t.checkEnds(o)
+	o.Close(configHarmless)
+	return o.Err()
+}
+
+// flags are what a token's match depends on.
+func (a addedToken) flags() [5]bool {
+	return [5]bool{a.SingleWord, a.LStrip, a.RStrip, a.Normalized, a.Special}
+}
+
+// contents are the tokens of a string, an object with "content", or a list or an object of these; null: none.
+func contents(raw json.RawMessage) []string {
+	var one string
+	var object struct{ Content *string }
+	var list []json.RawMessage
+	var named map[string]json.RawMessage
+	switch {
+	case raw == nil:
+		return nil
+	case json.Unmarshal(raw, &one) == nil:
+		return []string{one}
+	case json.Unmarshal(raw, &object) == nil && object.Content != nil:
+		return []string{*object.Content}
+	case json.Unmarshal(raw, &list) != nil && json.Unmarshal(raw, &named) == nil:
+		for _, entry := range named {
+			list = append(list, entry)
+		}
+	}
+	var all []string
+	for _, entry := range list {
+		all = append(all, contents(entry)...)
+	}
+	return all
+}
+
+// checkEnds compares add_bos_token and add_eos_token with what tokenizer.json puts around a text.
+func (t *tokenizer) checkEnds(o *strictjson.Object) {
+	const text = "x"
+	around, err := t.encode(text, true)
+	plain, second := t.encode(text, false)
+	if err != nil || second != nil {
+		return // Encode will say so
+	}
+	for key, token := range map[string]string{"add_bos_token": "bos_token", "add_eos_token": "eos_token"} {
+		var add *bool
+		if o.Opt(key, &add); add == nil {
+			continue
+		}
+		id, err := t.ID(t.variables[token])
+		at := 0
+		if key == "add_eos_token" {
+			at = len(around) - 1
+		}
+		has := t.variables[token] != "" && err == nil && len(around) > len(plain) && around[at] == id
+		if has != *add {
+			o.Failf(key, "%v, but tokenizer.json's post_processor does %s the %s", *add, map[bool]string{true: "add", false: "not add"}[has], strings.TrimSuffix(token, "_token"))
+		}
+	}
+}

@@ -1,0 +1,354 @@
+package grad
+
+import (
+	"slices"
+	"strings"
+
+	"assay/onnx"
+)
+
+var recurrentRules = []entry{
+	{op: "LSTM", outputs: 3, expand: func(c *call) []string {
+		return c.recurrent(cell{gates: 4, states: 2, functions: []string{"Sigmoid", "Tanh", "Tanh"}, peepholes: 7, step: lstmStep})
+	}},
+	{op: "GRU", outputs: 2, expand: func(c *call) []string {
+		return c.recurrent(cell{gates: 3, states: 1, functions: []string{"Sigmoid", "Tanh"}, step: gruStep})
+	}},
+	{op: "RNN", outputs: 2, expand: func(c *call) []string {
+		return c.recurrent(cell{gates: 1, states: 1, functions: []string{"Tanh"}, step: rnnStep})
+	}},
+}
+
+// cell is what distinguishes the recurrent operators.
+type cell struct {
+	gates     int64
+	states    int
+	functions []string // the default activations of one direction
+	peepholes int      // the input that holds them; 0: none
+	step      func(s *step) []string
+}
+
+// step is one time step of one direction, in the body of a Scan.
+type step struct {
+	*call
+	z         string   // [B, gates*H]: the inputs' part of the gates, with biases
+	state     []string // [B, H] each: hidden, and the cell's
+	r         string   // [H, gates*H]
+	rb        string   // [gates*H], a bias that z does not hold; "" for none
+	peepholes []string // [H] each
+	functions []activation
+	clip      float64 // 0: none
+}
+
+// recurrent: all directions as Scans over the time steps, layouts and outputs as the standard has them.
+// X [T, B, I], W [D, gates*H, I], R [D, gates*H, H], bias [D, 2*gates*H], sequence_lens [B], initial states [D, B, H].
+func (c *call) recurrent(k cell) []string {
+	x, batchFirst := c.x[0], c.n.Int("layout", 0) != 0
+	if batchFirst {
+		x = c.transpose(x, 1, 0, 2)
+	}
+	directions := []bool{c.n.Str("direction", "forward") == "reverse"}
+	switch d := c.n.Str("direction", "forward"); d {
+	case "bidirectional":
+		directions = []bool{false, true}
+	case "forward", "reverse":
+	default:
+		return c.fail("wanted direction forward, reverse or bidirectional, not %q", d)
+	}
+	if c.rank(x) != 3 || c.rank(c.x[1]) != 3 || c.rank(c.x[2]) != 3 {
+		return c.fail("wanted X, W and R of rank 3")
+	}
+	hidden := c.n.Int("hidden_size", 0)
+	switch r := c.of(c.x[2]).Shape[2]; {
+	case hidden == 0 && !r.Known():
+		return c.fail("wanted the attribute hidden_size, or the shape of R before the model runs")
+	case hidden == 0:
+		hidden = r.Size
+	case r.Known() && r.Size != hidden:
+		return c.fail("hidden_size is %d, but R is for %d", hidden, r.Size)
+	}
+	functions := c.activations(len(directions), k.functions)
+	each := func(input int) []string { return c.directions(input, len(directions)) }
+	ws, rs, bs, ps := each(1), each(2), each(3), each(k.peepholes)
+	initial := make([][]string, k.states)
+	for i := range initial {
+		initial[i] = c.initial(5+i, batchFirst, len(directions), hidden, x)
+	}
+	if c.err != nil {
+		return nil
+	}
+	mask := ""
+	if c.in(4) != "" { // [T, B, 1]: the steps that a sequence has
+		steps := c.reshape(c.count(c.size(x, 0)), -1, 1)
+		mask = c.unsqueeze(c.Op("Less", steps, c.cast(c.x[4], onnx.Int64)), 2)
+	}
+	ys, last := make([]string, len(directions)), make([][]string, k.states)
+	for d, back := range directions {
+		z, rb := c.Op("MatMul", x, c.transpose(ws[d], 1, 0)), ""
+		if bs[d] != "" {
+			halves := c.Node("", "Split", 2, attrs{"axis": 0}, bs[d], c.Ints(k.gates*hidden, k.gates*hidden))
+			if z = c.add(z, halves[0]); c.n.Op == "GRU" && c.n.Int("linear_before_reset", 0) != 0 {
+				rb = halves[1]
+			} else {
+				z = c.add(z, halves[1])
+			}
+		}
+		starts := make([]string, k.states)
+		for i := range starts {
+			starts[i] = initial[i][d]
+		}
+		of := len(k.functions)
+		out := c.scanCell(k, back, z, c.transpose(rs[d], 1, 0), rb, ps[d], mask, starts, functions[d*of:(d+1)*of], hidden)
+		if c.err != nil {
+			return nil
+		}
+		ys[d] = c.unsqueeze(out[k.states], 1)
+		for i := range k.states {
+			last[i] = append(last[i], c.unsqueeze(out[i], 0))
+		}
+	}
+	result := []string{c.concat(1, ys...)}
+	if batchFirst {
+		result[0] = c.transpose(result[0], 2, 0, 1, 3)
+	}
+	for i := range k.states {
+		h := c.concat(0, last[i]...)
+		if batchFirst {
+			h = c.transpose(h, 1, 0, 2)
+		}
+		result = append(result, h)
+	}
+	return result
+}
+
+// directions takes an input with a leading axis of directions apart; "" for one that is left out.
+func (c *call) directions(input, count int) []string {
+	parts := make([]string, count)
+	if input == 0 || c.in(input) == "" {
+		return parts
+	}
+	sizes := make([]int64, count)
+	for i := range sizes {
+		sizes[i] = 1
+	}
+	copy(parts, []string{c.x[input]})
+	if count > 1 {
+		parts = slices.Clone(c.Node("", "Split", count, attrs{"axis": 0}, c.x[input], c.Ints(sizes...)))
+	}
+	for i := range parts {
+		parts[i] = c.squeeze(parts[i], 0)
+	}
+	return parts
+}
+
+// initial is the state before the first step by direction, [B, H]: an input, or zeros.
+func (c *call) initial(input int, batchFirst bool, count int, hidden int64, x string) []string {
+	if c.in(input) == "" {
+		zeros := c.filledShape(c.shape(c.size(x, 1), hidden), c.of(x).Type, 0)
+		return slices.Repeat([]string{zeros}, count)
+	}
+	if !batchFirst {
+		return c.directions(input, count)
+	}
+	first := c.transpose(c.x[input], 1, 0, 2)
+	parts := make([]string, count)
+	for i := range parts {
+		parts[i] = c.squeeze(c.Op("Slice", first, c.Ints(int64(i)), c.Ints(int64(i+1)), c.Ints(0)), 0)
+	}
+	return parts
+}
+
+// scanCell emits the Scan of one direction; it gives the last states, and the hidden states of all steps.
+func (c *call) scanCell(k cell, back bool, z, r, rb, p, mask string, starts []string, functions []activation, hidden int64) []string {
+	var inputs []onnx.ValueInfo
+	names := []string{"h", "c"}[:k.states]
+	shape := []onnx.Dim{{Size: -1}, onnx.Fixed(hidden)}
+	if v := c.of(z); v.Ranked && v.Shape[1].Known() {
+		shape[0] = v.Shape[1]
+	}
+	t := c.of(z).Type
+	for _, name := range names {
+		inputs = append(inputs, onnx.ValueInfo{Name: name, Type: t, Shape: shape, Ranked: true})
+	}
+	inputs = append(inputs, onnx.ValueInfo{Name: "z", Type: t, Shape: []onnx.Dim{shape[0], onnx.Fixed(k.gates * hidden)}, Ranked: true})
+	read := append(slices.Clone(starts), z)
+	if mask != "" {
+		inputs = append(inputs, onnx.ValueInfo{Name: "mask", Type: onnx.Bool, Shape: []onnx.Dim{shape[0], onnx.Fixed(1)}, Ranked: true})
+		read = append(read, mask)
+	}
+	b := c.newBody(nil, inputs)
+	for _, x := range []string{r, rb, p} {
+		if x != "" {
+			b.capture(c, x, true)
+		}
+	}
+	types, err := onnx.Infer(b.m)
+	if err != nil {
+		c.err = err
+		return nil
+	}
+	e := newEngine(b.m, types)
+	s := &step{call: &call{Builder: e.b, e: e, n: c.n}, z: "z", state: names, r: r, rb: rb, functions: functions, clip: float64(c.n.Float("clip", 0))}
+	if p != "" {
+		s.peepholes = s.Node("", "Split", 3, attrs{"axis": 0}, p, s.Ints(hidden, hidden, hidden))
+	}
+	next := k.step(s)
+	y := next[0]
+	if mask != "" { // a sequence that has ended keeps its state and gives zeros
+		y = s.masked("mask", y)
+		for i := range next {
+			next[i] = s.where("mask", next[i], names[i])
+		}
+	}
+	if c.err = s.err; c.err == nil {
+		c.err = e.sync()
+	}
+	if c.err != nil {
+		return nil
+	}
+	h := &onnx.Value{Type: t, Ranked: true, Shape: shape}
+	g, err := b.close(c, append(slices.Clone(next), y), slices.Repeat([]*onnx.Value{h}, k.states+1))
+	if err != nil {
+		c.err = err
+		return nil
+	}
+	way := flags(slices.Repeat([]bool{back}, len(read)-k.states))
+	return c.Node("", "Scan", k.states+1, attrs{"body": g, "num_scan_inputs": len(way), "scan_input_directions": way,
+		"scan_output_directions": way[:1]}, read...)
+}
+
+// split takes n gates apart.
+func (s *step) split(x string, n int) []string {
+	width := s.of(x).Shape[1].Size / int64(n)
+	return s.Node("", "Split", n, attrs{"axis": 1}, x, s.Ints(slices.Repeat([]int64{width}, n)...))
+}
+
+// f is activation i of a gate's sum, which is clipped before.
+func (s *step) f(i int, x string) string {
+	if s.clip != 0 {
+		x = s.Op("Clip", x, s.like(x, -s.clip), s.like(x, s.clip))
+	}
+	return s.functions[i].apply(s.call, x)
+}
+
+// H = f(X W' + H R' + b)
+func rnnStep(s *step) []string {
+	return []string{s.f(0, s.add(s.z, s.Op("MatMul", s.state[0], s.r)))}
+}
+
+// z, r = f(X W' + H R' + b), n = g(X Wn' + (r H) Rn' + b) or, with linear_before_reset, g(X Wn' + r (H Rn' + Rb) + Wb);
+// H = (1 - z) n + z H
+func gruStep(s *step) []string {
+	h := s.state[0]
+	hidden := s.of(h).Shape[1].Size
+	gates := s.Node("", "Split", 2, attrs{"axis": 1}, s.z, s.Ints(2*hidden, hidden))
+	if s.n.Int("linear_before_reset", 0) != 0 {
+		hr := s.Op("MatMul", h, s.r)
+		if s.rb != "" {
+			hr = s.add(hr, s.rb)
+		}
+		parts := s.Node("", "Split", 2, attrs{"axis": 1}, hr, s.Ints(2*hidden, hidden))
+		zr := s.split(s.f(0, s.add(gates[0], parts[0])), 2)
+		return []string{s.mix(zr[0], s.f(1, s.add(gates[1], s.mul(zr[1], parts[1]))), h)}
+	}
+	r := s.Node("", "Split", 2, attrs{"axis": 1}, s.r, s.Ints(2*hidden, hidden))
+	zr := s.split(s.f(0, s.add(gates[0], s.Op("MatMul", h, r[0]))), 2)
+	return []string{s.mix(zr[0], s.f(1, s.add(gates[1], s.Op("MatMul", s.mul(zr[1], h), r[1]))), h)}
+}
+
+// mix is (1 - z) a + z b.
+func (s *step) mix(z, a, b string) string { return s.add(s.mul(s.oneMinus(z), a), s.mul(z, b)) }
+
+// i, o, f, c = X W' + H R' + b: C = f(f + Pf C) C + f(i + Pi C) g(c), H = f(o + Po C) h(C)
+func lstmStep(s *step) []string {
+	before := s.state[1]
+	g := s.split(s.add(s.z, s.Op("MatMul", s.state[0], s.r)), 4)
+	peep := func(gate, i int, c string) string {
+		if s.peepholes == nil {
+			return g[gate]
+		}
+		return s.add(g[gate], s.mul(s.peepholes[i], c))
+	}
+	in := s.f(0, peep(0, 0, before))
+	forget := s.oneMinus(in)
+	if s.n.Int("input_forget", 0) == 0 {
+		forget = s.f(0, peep(2, 2, before))
+	}
+	c := s.add(s.mul(forget, before), s.mul(in, s.f(1, g[3])))
+	return []string{s.mul(s.f(0, peep(1, 1, c)), s.functions[2].apply(s.call, c)), c}
+}
+
+// activation is one of the functions that recurrent operators name.
+type activation struct {
+	name        string
+	alpha, beta float64
+}
+
+// takes says which of alpha and beta a function has, and their defaults.
+var takes = map[string][]float64{"relu": {}, "tanh": {}, "sigmoid": {}, "softsign": {}, "softplus": {}, "affine": {1, 0}, "leakyrelu": {0.01},
+	"thresholdedrelu": {1}, "scaledtanh": {1, 1}, "hardsigmoid": {0.2, 0.5}, "elu": {1}}
+
+// activations reads the functions of all directions: alphas and betas go, in order, to the functions that have some.
+func (c *call) activations(directions int, defaults []string) []activation {
+	names, _ := c.n.Attrs["activations"].([]string)
+	if len(names) == 0 {
+		names = slices.Repeat(defaults, directions)
+	}
+	if len(names) != directions*len(defaults) {
+		c.fail("wanted %d activations, not %d", directions*len(defaults), len(names))
+		return nil
+	}
+	alphas, _ := c.n.Attrs["activation_alpha"].([]float32)
+	betas, _ := c.n.Attrs["activation_beta"].([]float32)
+	out := make([]activation, len(names))
+	for i, name := range names {
+		a := activation{name: strings.ToLower(name)}
+		have, known := takes[a.name]
+		if !known {
+			c.fail("the activation %q is not known", name)
+			return nil
+		}
+		take := func(list *[]float32, fallback float64) float64 {
+			if len(*list) == 0 {
+				return fallback
+			}
+			v := float64((*list)[0])
+			*list = (*list)[1:]
+			return v
+		}
+		if len(have) > 0 {
+			a.alpha = take(&alphas, have[0])
+		}
+		if len(have) > 1 {
+			a.beta = take(&betas, have[1])
+		}
+		out[i] = a
+	}
+	return out
+}
+
+func (a activation) apply(c *call, x string) string {
+	switch a.name {
+	case "relu":
+		return c.Op("Relu", x)
+	case "tanh":
+		return c.Op("Tanh", x)
+	case "sigmoid":
+		return c.Op("Sigmoid", x)
+	case "softsign":
+		return c.Op("Softsign", x)
+	case "softplus":
+		return c.Op("Softplus", x)
+	case "affine":
+		return c.add(c.scale(x, a.alpha), c.like(x, a.beta))
+	case "leakyrelu":
+		return c.OpA("LeakyRelu", attrs{"alpha": a.alpha}, x)
+	case "thresholdedrelu":
+		return c.OpA("ThresholdedRelu", attrs{"alpha": a.alpha}, x)
+	case "scaledtanh":
+		return c.scale(c.Op("Tanh", c.scale(x, a.beta)), a.alpha)
+	case "hardsigmoid":
+		return c.OpA("HardSigmoid", attrs{"alpha": a.alpha, "beta": a.beta}, x)
+	}
+	return c.OpA("Elu", attrs{"alpha": a.alpha}, x)
+}

@@ -1,0 +1,28 @@
+package onnx
+
+// Rename gives values other names, everywhere in the nodes: also where subgraphs take them from around them. The new names must be
+// free. Inputs, initializers and declarations of the graph keep theirs.
+func Rename(nodes []*Node, names map[string]string) {
+	for _, n := range nodes {
+		rename(n.Inputs, names)
+		rename(n.Outputs, names)
+		for _, a := range n.Attrs {
+			if g, ok := a.(*Graph); ok {
+				Rename(g.Nodes, names)
+				for i := range g.Outputs {
+					if to, ok := names[g.Outputs[i].Name]; ok {
+						g.Outputs[i].Name = to
+					}
+				}
+			}
+		}
+	}
+}
+
+func rename(list []string, names map[string]string) {
+	for i, name := range list {
+		if to, ok := names[name]; ok {
+			list[i] = to
+		}
+	}
+}
