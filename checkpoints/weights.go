@@ -111,8 +111,8 @@ func (w *Weights) open(names []string, listed map[string]string) error {
 		path := filepath.Join(w.dir, name)
 		full, err := filepath.EvalSymlinks(path)
 		if errors.Is(err, fs.ErrNotExist) && listed != nil {
-			return fmt.Errorf("%s: the shard %s of %s's %d is not there (%d of the %d tensors are in it): fetch it", w.dir, name, IndexFile,
-				len(names), inShard(listed, name), len(listed))
+			return fmt.Errorf("%s: the shard %s of %s's %d is not there (%d of the %d tensors are in it); fetch it: %w", w.dir, name, IndexFile,
+				len(names), inShard(listed, name), len(listed), err)
 		} else if err != nil {
 			return fmt.Errorf("checkpoint shard: %w", err)
 		}
