@@ -14,13 +14,16 @@ func OpenOrAbsent(dir string) (*Weights, error) {
 	w, err := OpenWeights(dir)
 	if errors.Is(err, errNoWeights) || errors.Is(err, fs.ErrNotExist) {
 		s := &Shard{File: &File{path: dir, header: &header{}, byName: map[string]int{}}, Name: SingleFile, location: SingleFile}
-		return &Weights{dir: dir, folder: dir, shards: []*Shard{s}, stored: map[string]*Shard{}, alias: map[string]string{}, absent: true}, nil
+		return &Weights{dir: dir, folder: dir, shards: []*Shard{s}, stored: map[string]*Shard{}, alias: map[string]string{}, absent: true, why: err}, nil
 	}
 	return w, err
 }
 
 // Absent tells whether only names, types and shapes are known: models can be built of such weights, but nothing can be run.
 func (w *Weights) Absent() bool { return w.absent }
+
+// Why says what is missing of absent weights; nil if they are there.
+func (w *Weights) Why() error { return w.why }
 
 // Declare adds a tensor to absent weights.
 func (w *Weights) Declare(name string, t onnx.DType, shape []int64) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // WriteAtomic writes a file that is complete or absent: into a temporary beside it, synced, renamed over path, the folder
@@ -23,13 +24,43 @@ func WriteAtomic(path string, write func(io.Writer) error) error {
 	return finish(f, path, err)
 }
 
-// createBeside opens a new temporary file in the folder of path. (os.CreateTemp would make it private to the user.)
+// createBeside opens a temporary file in the folder of path. It has one name for each path, and is locked as long as its process
+// lives: what a killed process left is used again. Where the file is in use, a new one gets a name of its own.
 func createBeside(path string) (*os.File, error) {
+	name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
+	for range 8 {
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
+		if err != nil {
+			return nil, fmt.Errorf("writing %s: %w", path, err)
+		}
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil && isNamed(f, name) { // not the one that was renamed to path before the lock was had
+			if err := f.Truncate(0); err != nil {
+				f.Close()
+				return nil, fmt.Errorf("writing %s: %w", path, err)
+			}
+			return f, nil
+		}
+		f.Close()
+		if err != nil { // in use, or a file system without locks
+			break
+		}
+	}
 	f, err := os.OpenFile(temporary(path), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return nil, fmt.Errorf("writing %s: %w", path, err)
 	}
 	return f, nil
+}
+
+// isNamed tells whether an open file still has the name.
+func isNamed(f *os.File, name string) bool {
+	mine, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(name)
+	return err == nil && os.SameFile(mine, there)
 }
 
 func temporary(path string) string {
@@ -41,14 +72,16 @@ func finish(f *os.File, path string, err error) error {
 	if err == nil {
 		err = f.Sync()
 	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
+	if err == nil { // before the lock is given back
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
 		os.Remove(f.Name())
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return syncFolder(filepath.Dir(path))

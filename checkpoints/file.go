@@ -63,6 +63,13 @@ func (f *File) Close() error {
 	return err
 }
 
+// Forget gives back the memory of the pages that were read; they are read again when they are looked at.
+func (f *File) Forget() {
+	if len(f.data) > 0 {
+		syscall.Madvise(f.data, syscall.MADV_DONTNEED) // a hint: nothing is lost where it is not taken
+	}
+}
+
 // Path returns the path the file was opened by.
 func (f *File) Path() string { return f.path }
 

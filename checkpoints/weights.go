@@ -6,14 +6,17 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 
 	"gorgonia.org/tensor"
 
+	"assay/internal/workers"
 	"assay/onnx"
 )
 
@@ -31,6 +34,7 @@ type Weights struct {
 	stored map[string]*Shard
 	alias  map[string]string
 	absent bool     // see OpenOrAbsent
+	why    error    // what is missing then
 	read   sync.Map // stored names that were asked for: see Unread
 }
 
@@ -107,8 +111,8 @@ func (w *Weights) open(names []string, listed map[string]string) error {
 		path := filepath.Join(w.dir, name)
 		full, err := filepath.EvalSymlinks(path)
 		if errors.Is(err, fs.ErrNotExist) && listed != nil {
-			return fmt.Errorf("%s: the shard %s of %s's %d is not there (%d of the %d tensors are in it): fetch it", w.dir, name, IndexFile,
-				len(names), inShard(listed, name), len(listed))
+			return fmt.Errorf("%s: the shard %s of %s's %d is not there (%d of the %d tensors are in it); fetch it: %w", w.dir, name, IndexFile,
+				len(names), inShard(listed, name), len(listed), err)
 		} else if err != nil {
 			return fmt.Errorf("checkpoint shard: %w", err)
 		}
@@ -172,6 +176,55 @@ func (w *Weights) Close() error {
 		errs = append(errs, s.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// Forget is [File.Forget] of all files.
+func (w *Weights) Forget() {
+	for _, s := range w.shards {
+		s.Forget()
+	}
+}
+
+// NonFinite looks for NaN and infinities in all tensors, in parallel, and names the first by name that holds one, with what is
+// at which index; "" if there is none.
+func (w *Weights) NonFinite() (name, what string, err error) {
+	if w.absent {
+		return "", "", nil
+	}
+	names := w.Names()
+	found := make([]string, len(names))
+	err = workers.Each(len(names), runtime.GOMAXPROCS(0), func(i int) error {
+		info, _ := w.Info(names[i])
+		if !info.Type.IsFloat() {
+			return nil
+		}
+		raw, err := w.Bytes(names[i])
+		if err != nil {
+			return err
+		}
+		const part = 1 << 20
+		size := info.Type.Size()
+		for at := 0; at < len(raw); at += part * size {
+			values, err := Float32s(info.Type, raw[at:min(len(raw), at+part*size)])
+			if err != nil {
+				return err
+			}
+			for k, v := range values {
+				if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
+					found[i] = fmt.Sprintf("%v at index %d of %v", v, at/size+k, info.Shape)
+					return nil
+				}
+			}
+		}
+		return nil
+	})
+	w.Forget()
+	for i, f := range found {
+		if f != "" && err == nil {
+			return names[i], f, nil
+		}
+	}
+	return "", "", err
 }
 
 // Dir returns the directory as given to OpenWeights.

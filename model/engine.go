@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -21,10 +22,19 @@ import (
 
 // Options say where and how graphs run.
 type Options struct {
-	Device  string       // cpu (default), cuda:N, auto
-	Threads int          // 0: all cores
-	Cache   int64        // bytes of image features kept in memory; 0: 64 MiB
-	Store   *store.Store // where image features outlive the process; nil: nowhere
+	Device    string       // cpu (default), cuda:N, auto
+	Threads   int          // 0: all cores
+	Cache     int64        // bytes of image features kept in memory; 0: 64 MiB
+	Store     *store.Store // where image features outlive the process; nil: nowhere
+	Elsewhere bool         // the device need not be here: graphs are planned, not run
+}
+
+// cacheSize is the bytes of image features kept in memory.
+func (o *Options) cacheSize() int64 {
+	if o.Cache == 0 {
+		return 64 << 20
+	}
+	return o.Cache
 }
 
 // engine is a backbone with a scorer's tensors, and the sessions made of them.
@@ -71,8 +81,10 @@ func openEngine(p *Parts, o Options) (*engine, error) {
 
 func (e *engine) open() (err error) {
 	c := e.config
-	if e.options.Device, err = ort.Resolve(e.options.Device); err != nil {
-		return err
+	if !e.options.Elsewhere {
+		if e.options.Device, err = ort.Resolve(e.options.Device); err != nil {
+			return err
+		}
 	}
 	if !e.backbone.CanPair(c.Pair) {
 		return fmt.Errorf("pair: the backbone %s cannot show a source and its edit as %q", c.Backbone, c.Pair)
@@ -86,11 +98,7 @@ func (e *engine) open() (err error) {
 		}
 		maps.Copy(e.own, e.adapter.Tensors)
 	}
-	cache := e.options.Cache
-	if cache == 0 {
-		cache = 64 << 20
-	}
-	e.pictures = newPictureCache(cache)
+	e.pictures = newPictureCache(e.options.cacheSize())
 	e.kept = sync.OnceValues(e.openKept)
 	parameters, _ := e.Weights()
 	e.few = parameters <= mostSmall && !e.onCUDA()
@@ -326,6 +334,7 @@ func (e *engine) session(name string, build func(g *Graph) (*built, error)) (*se
 	if e.small() {
 		options.Threads, options.LowMemory = 1, false
 	}
+	e.backbone.Weights.Forget() // what was looked at so far: the sessions have their own view
 	o, err := ort.Open(b.Model, options)
 	if err != nil {
 		return nil, fmt.Errorf("opening the %s graph of %s: %w", name, e.config.Backbone, err)
@@ -339,6 +348,28 @@ func (e *engine) session(name string, build func(g *Graph) (*built, error)) (*se
 	e.sessions[name] = s
 	return s, nil
 }
+
+// Damage names a tensor of the backbone or the scorer that holds NaN or infinities; nil if there is none.
+func (e *engine) Damage() error {
+	name, what, err := e.backbone.Weights.NonFinite()
+	if err != nil {
+		return err
+	}
+	if name != "" {
+		return fmt.Errorf("%s: tensor %s holds %s: the backbone's weights are damaged, load them again", e.config.Backbone, name, what)
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.own)) {
+		for i, v := range e.own[name].Data().([]float32) {
+			if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
+				return fmt.Errorf("the scorer's tensor %s holds %v at index %d", name, v, i)
+			}
+		}
+	}
+	return nil
+}
+
+// Absent says what is missing of the backbone's weights; nil if they are there.
+func (e *engine) Absent() error { return e.backbone.Weights.Why() }
 
 // readTrained reads the backbone's parameters that are trained, as float32.
 func (e *engine) readTrained(params []Param) (err error) {

@@ -119,6 +119,9 @@ func meanRow(w *checkpoints.Weights, key string) (*tensor.Dense, error) {
 		}
 	}
 	for i := range mean {
+		if math.IsNaN(sum[i]) || math.IsInf(sum[i], 0) {
+			return nil, fmt.Errorf("%s: tensor %s holds NaN or infinities in column %d: the backbone's weights are damaged, load them again", w.Dir(), key, i)
+		}
 		mean[i] = float32(sum[i] / float64(rows))
 	}
 	return tensor.New(tensor.WithShape(width), tensor.WithBacking(mean)), nil

@@ -13,10 +13,7 @@ import (
 // does not depend on the batch: see small and packing.span for what that takes.
 func (e *engine) score(ctx context.Context, samples []*Sample, hidden bool) (scores []float64, states [][]float32, err error) {
 	inGraph := e.visionTrained()
-	spec := graphSpec{Groups: 1, Vision: inGraph, Hidden: hidden}
-	s, err := e.session(fmt.Sprintf("score hidden=%v", hidden), func(g *Graph) (*built, error) {
-		return buildGraph(g, e.backbone, &e.config.Head, spec)
-	})
+	s, err := e.session(e.scoreGraph(hidden))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -72,7 +69,10 @@ func (e *engine) scoreBatch(ctx context.Context, s *session, samples []*Sample, 
 	for place, i := range p.order {
 		v := float64(out[outScore].Data().([]float32)[place])
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return fmt.Errorf("the score is %g: the scorer's or the backbone's weights are damaged", v)
+			if err := e.Damage(); err != nil {
+				return fmt.Errorf("the score is %g: %w", v, err)
+			}
+			return fmt.Errorf("the score is %g, though all weights are finite: the numbers overflow on these pictures", v)
 		}
 		scores[batch[i]] = v
 		if hidden := out[outHidden]; hidden != nil {
@@ -105,4 +105,12 @@ func equalLengths(samples []*Sample, pk packing, rows int) [][]int {
 		batches[j] = append(batches[j], i)
 	}
 	return batches
+}
+
+// scoreGraph is the forward pass of scoring.
+func (e *engine) scoreGraph(hidden bool) (name string, build func(g *Graph) (*built, error)) {
+	spec := graphSpec{Groups: 1, Vision: e.visionTrained(), Hidden: hidden}
+	return fmt.Sprintf("score hidden=%v", hidden), func(g *Graph) (*built, error) {
+		return buildGraph(g, e.backbone, &e.config.Head, spec)
+	}
 }

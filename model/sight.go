@@ -92,11 +92,7 @@ func (e *engine) look(ctx context.Context, pictures []*Picture, hidden int) erro
 	if len(todo) == 0 {
 		return nil
 	}
-	s, err := e.session("vision", func(g *Graph) (*built, error) {
-		f := e.backbone.Vision(g)
-		g.Output(inFeatures, f, onnx.Float, onnx.Dims("image_tokens", hidden))
-		return &built{Model: g.M, Params: g.Params}, g.Err()
-	})
+	s, err := e.session("vision", e.visionGraph)
 	if err != nil {
 		return err
 	}
@@ -137,3 +133,10 @@ func (e *engine) sight(p *packed, pixels bool) (map[string]*tensor.Dense, error)
 
 // Forget empties the cache of pictures: for measurements.
 func (e *engine) Forget() { e.pictures = newPictureCache(e.pictures.limit) }
+
+// visionGraph is the frozen vision tower.
+func (e *engine) visionGraph(g *Graph) (*built, error) {
+	f := e.backbone.Vision(g)
+	g.Output(inFeatures, f, onnx.Float, onnx.Dims("image_tokens", e.backbone.Decoder().Hidden))
+	return &built{Model: g.M, Params: g.Params}, g.Err()
+}

@@ -36,10 +36,8 @@ func (e *engine) Weights() (parameters, bytes int64) {
 	return parameters, bytes
 }
 
-// Usage estimates the memory of a training step over a micro-batch of that many sequences of tokens tokens: weights, gradients
-// and both AdamW moments of what is trained, and the activations that the backward pass reads, of all layers or, with
-// recomputation, of one layer and the layers' inputs.
-func (t *Tuner) Usage(tokens, micro int) Usage {
+// Counts returns the numbers of parameters, and the bytes of the weights.
+func (t *Tuner) Counts() Usage {
 	u := Usage{Bytes: map[string]int64{}}
 	u.Parameters, u.Bytes["weights"] = t.Weights()
 	for _, v := range t.own {
@@ -48,14 +46,49 @@ func (t *Tuner) Usage(tokens, micro int) Usage {
 	for _, p := range t.params {
 		u.Trainable += elements(p.Shape)
 	}
-	u.Bytes["gradients and optimizer"] = u.Trainable * 4 * 3
-	d := t.backbone.Decoder()
-	rows := int64(tokens * micro)
-	// norms, queries, keys, values, attention, both products of the gated MLP and its activation; scores and their softmax
-	layer := 4 * (rows*int64(6*d.Hidden+2*(d.Heads+d.KVHeads)*d.HeadDim+5*d.Intermediate) + 2*int64(d.Heads)*rows*int64(tokens))
-	u.Bytes["activations"] = layer * int64(d.Layers)
-	if t.o.Recompute {
-		u.Bytes["activations"] = layer + 4*rows*int64(d.Hidden*d.Layers)
-	}
 	return u
 }
+
+// Usage estimates the memory of training over micro-batches of that many samples as long as s: weights (once for all graphs; on
+// CUDA once for each), what the optimizer holds, and of every graph that runs the values of its worst moment. They add up, for a
+// graph keeps its memory between its runs. pictures is how many distinct ones a run sees: a frozen tower's output is kept for
+// them, up to the cache's size.
+func (t *Tuner) Usage(s *Sample, micro, pictures int, scoring bool) (Usage, error) {
+	u := t.Counts()
+	if t.onCUDA() && scoring {
+		u.Bytes["weights"] *= 2
+	}
+	// values, the batch's gradients and two moments; a run's gradients, which the collector frees some runs later
+	u.Bytes["gradients and optimizer"] = u.Trainable * 4 * (4 + 2)
+	var err error
+	add := func(what string, n int64, e error) {
+		if e != nil && err == nil {
+			err = e
+		}
+		u.Bytes[what] = n + n/arenaSlack
+	}
+	n, e := t.stepPeak(s, micro)
+	add("training step", n, e)
+	var pixels, features int64
+	for _, p := range s.Pictures {
+		pixels += 4 * int64(len(p.Pixels))
+		features = max(features, 4*int64(p.Tokens*t.backbone.Decoder().Hidden))
+	}
+	if !t.visionTrained() {
+		n, e = t.visionPeak(s, micro)
+		add("vision tower", n, e)
+		u.Bytes["image features"] = min(features*int64(pictures), t.options.cacheSize())
+	}
+	if scoring {
+		n, e = t.scorePeak(s, micro)
+		add("scoring", n, e)
+	}
+	u.Bytes["pictures"] = 2 * pixels * int64(micro)
+	u.Bytes["program"] = program
+	return u, err
+}
+
+const (
+	program    = 96 << 20 // ONNX Runtime's library, Go's own memory, tokenizer, graphs
+	arenaSlack = 16       // one part in so many of an arena lies between its blocks
+)

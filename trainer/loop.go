@@ -19,6 +19,7 @@ type run struct {
 	ledger    []ledgerRow // that list
 	moved     bool        // a repair changed what it says
 	aside     []sampleRow // set aside when the run began: not in the order
+	looked    bool        // for damaged weights
 	data      *Data
 	valid     Examples
 
@@ -186,6 +187,12 @@ func (r *run) update(ctx context.Context, batch []Example) ([]Example, error) {
 		what, which := "the loss is", sick
 		if len(sick) == 0 {
 			what, which = "the losses are finite, but the gradient is", batch
+		}
+		if d, ok := r.model.(interface{ Damage() error }); ok && !r.looked { // whatever the samples are
+			r.looked = true
+			if err := d.Damage(); err != nil {
+				return nil, fmt.Errorf("step %d: %s not finite: %w", m.Step, what, err)
+			}
 		}
 		if r.config.NonFinite == "stop" {
 			return nil, fmt.Errorf("step %d: %s not finite (loss %v, gradient norm %v); samples %s: look at them, lower optimizer.lr, or leave such batches out with non_finite: skip",

@@ -100,6 +100,10 @@ type Plan struct {
 	Trainable  int64            `json:"trainable"`          // of them
 	Trains     Trained          `json:"trains"`             // which
 	Bytes      map[string]int64 `json:"bytes"`              // memory wanted, by what for
+	Absent     string           `json:"absent,omitempty"`   // what is missing of the backbone's weights, without which nothing trains
+	Need       int64            `json:"need"`               // all of it
+	Memory     int64            `json:"memory,omitempty"`   // what the device has free; 0: not known
+	Fits       *bool            `json:"fits,omitempty"`     // whether that suffices
 }
 
 // TokenCount describes the lengths of examples, in tokens.

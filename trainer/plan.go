@@ -60,6 +60,9 @@ func (r *run) plan(ctx context.Context, p Planner) (*Plan, error) {
 		sample = append(sample, batch...)
 		one.state.Samples += int64(r.config.BatchSize)
 	}
+	if e, ok := p.(interface{ Expect(rows, validation int) }); ok {
+		e.Expect(r.data.Train.Len(), r.valid.Len())
+	}
 	plan, err := p.Plan(ctx, sample[:min(len(sample), planSample)])
 	if err != nil {
 		return nil, err
@@ -76,5 +79,9 @@ func (r *run) complete(p *Plan) *Plan {
 		p.MicroBatch = int(c.MicroBatch)
 	}
 	p.MicroBatch = min(max(p.MicroBatch, 1), c.BatchSize)
+	if p.Need = total(p.Bytes); p.Memory > 0 {
+		fits := p.Need <= p.Memory
+		p.Fits = &fits
+	}
 	return p
 }

@@ -269,3 +269,32 @@ func TestSecondProcessIsRefused(t *testing.T) {
 	unlock()
 	train(t, path, newFake())
 }
+
+// TestNothingIsLeftOfKilledRuns: what a SIGKILL leaves of files and folders is gone after the next start, and a folder that was
+// just moved away is back.
+func TestNothingIsLeftOfKilledRuns(t *testing.T) {
+	path := writeRun(t, 40, "steps: 4\n")
+	train(t, path, newFake())
+	out := filepath.Join(filepath.Dir(path), "out")
+	for _, name := range []string{".config.yaml.ABCDEFGHIJ.tmp", ".plan.json.tmp", "..best.new.ABCDEFGHIJ.tmp/half", ".scorer.new/half", ".best.old/half"} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(out, name)), 0o777), os.WriteFile(filepath.Join(out, name), []byte("x"), 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.RemoveAll(filepath.Join(out, ".best.old")), os.Rename(filepath.Join(out, BestDir), filepath.Join(out, ".best.old"))); err != nil {
+		t.Fatal(err)
+	}
+	train(t, path, newFake())
+	entries, err := os.ReadDir(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") && e.Name() != ".lock" {
+			t.Error("left:", e.Name())
+		}
+	}
+	if _, err := os.Stat(filepath.Join(out, BestDir, "weights.txt")); err != nil {
+		t.Error(err)
+	}
+}

@@ -18,16 +18,29 @@ import (
 
 // OpenModel makes the model of a configuration: a backbone with a fresh scorer on it, or with that of `init`. It is the Factory of
 // the command train.
-func OpenModel(_ context.Context, c *Config) (Model, error) { return openModel(c, false) }
+func OpenModel(_ context.Context, c *Config) (Model, error) { return openModel(c, false, 0) }
 
 // PlanModel makes a model that is only asked for its Plan: the backbone's weights may be absent. It is the Factory of dry runs.
-func PlanModel(_ context.Context, c *Config) (Model, error) { return openModel(c, true) }
+func PlanModel(_ context.Context, c *Config) (Model, error) { return openModel(c, true, 0) }
+
+// PlanModelFor is PlanModel for a GPU with that many bytes of memory, which need not be here.
+func PlanModelFor(memory int64) Factory {
+	return func(_ context.Context, c *Config) (Model, error) {
+		there := *c
+		if !strings.HasPrefix(c.Device, "cuda") {
+			there.Device = "cuda:0"
+		}
+		return openModel(&there, true, memory)
+	}
+}
 
 // openModel makes a model; what the backbone has no place for (its pictures, layers, tokens) is wrong configuration.
-func openModel(c *Config, plan bool) (_ Model, err error) {
+func openModel(c *Config, plan bool, memory int64) (_ Model, err error) {
 	resolved := *c // auto is decided once, for device and type together
-	if resolved.Device, err = ort.Resolve(c.Device); err != nil {
-		return nil, err
+	if memory == 0 {
+		if resolved.Device, err = ort.Resolve(c.Device); err != nil {
+			return nil, err
+		}
 	}
 	c = &resolved
 	defer func() { err = cli.Usage(err) }()
@@ -38,11 +51,13 @@ func openModel(c *Config, plan bool) (_ Model, err error) {
 	if c.Mode == "head" {
 		return openHead(c, parts)
 	}
-	m := &scorerModel{config: c}
+	m := &scorerModel{config: c, given: memory}
 	if m.store, err = openStore(c, m.warn); err != nil {
 		return nil, err
 	}
-	if m.tuner, err = model.NewTuner(parts, tuneOptions(c, parts, m.store)); err != nil {
+	o := tuneOptions(c, parts, m.store)
+	o.Elsewhere = memory > 0
+	if m.tuner, err = model.NewTuner(parts, o); err != nil {
 		return nil, err
 	}
 	if !plan {
@@ -143,6 +158,10 @@ type scorerModel struct {
 	backbone string // fingerprint
 	params   []Param
 	warner
+
+	given    int64 // memory of the GPU that a plan is for; 0: as it is here
+	pictures int   // that the run sees
+	scoring  bool  // there are validation rows
 }
 
 func (m *scorerModel) Params() []Param { return m.params }
@@ -202,6 +221,9 @@ func checkTexts(m texter, c *Config, e *Example) error {
 	return nil
 }
 
+// Damage names a tensor that is not finite.
+func (m *scorerModel) Damage() error { return m.tuner.Damage() }
+
 // Shapes are those of the parameters, by name.
 func (m *scorerModel) Shapes() map[string][]int64 { return m.tuner.Shapes() }
 
@@ -211,61 +233,6 @@ func (m *scorerModel) Resolved() map[string]string {
 }
 
 func (m *scorerModel) Close() error { return errors.Join(m.tuner.Close(), m.store.Close()) }
-
-// Plan counts tokens, parameters and memory.
-func (m *scorerModel) Plan(_ context.Context, sample []Example) (*Plan, error) {
-	samples, err := prepareExamples(m.tuner, sample)
-	if err != nil {
-		return nil, err
-	}
-	p := &Plan{Device: m.tuner.Device(), Tokens: TokenCount{Min: len(samples[0].IDs)}}
-	for _, s := range samples {
-		n := len(s.IDs)
-		p.Tokens.Min, p.Tokens.Max = min(p.Tokens.Min, n), max(p.Tokens.Max, n)
-		p.Tokens.Mean += float64(n) / float64(len(samples))
-	}
-	p.MicroBatch = m.microBatch(p.Tokens)
-	u := m.tuner.Usage(p.Tokens.Max, p.MicroBatch)
-	p.Parameters, p.Trainable, p.Bytes = u.Parameters, u.Trainable, u.Bytes
-	return p, nil
-}
-
-// microBatch chooses the samples of a run: enough tokens for large matrix products, and on a GPU whose free memory is known
-// (build tag gpu) no more than fits into nine tenths of it.
-func (m *scorerModel) microBatch(t TokenCount) int {
-	const enough = 2048
-	n := min(max(1, int(enough/t.Mean)), m.config.BatchSize)
-	free := freeMemory(m.tuner.Device())
-	if free == 0 {
-		return n
-	}
-	for n > 1 && total(m.tuner.Usage(t.Max, n)) > free/10*9 {
-		n--
-	}
-	return n
-}
-
-func total(u model.Usage) int64 {
-	var sum int64
-	for _, b := range u.Bytes {
-		sum += b
-	}
-	return sum
-}
-
-// freeMemory of a GPU in bytes; 0 where it is not known.
-func freeMemory(device string) int64 {
-	found, err := ort.Devices()
-	if err != nil {
-		return 0
-	}
-	for _, d := range found {
-		if d.Name == device {
-			return d.Free
-		}
-	}
-	return 0
-}
 
 // preparer is what turns pairs into samples: a Tuner or a Scorer.
 type preparer interface {

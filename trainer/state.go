@@ -148,6 +148,28 @@ func replaceDir(path string, write func(dir string) error) error {
 	return os.RemoveAll(old)
 }
 
+// tidy removes what killed processes left of the folders that replaceDir writes. A folder that was just moved away comes back.
+func tidy(out string) error {
+	var errs []error
+	files, err := filepath.Glob(filepath.Join(escapeGlob(out), ".*.tmp"))
+	errs = append(errs, err)
+	for _, name := range files {
+		errs = append(errs, os.RemoveAll(name))
+	}
+	for _, name := range []string{ScorerDir, BestDir} {
+		path := filepath.Join(out, name)
+		if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+			if err := os.Rename(beside(path, "old"), path); err != nil && !errors.Is(err, os.ErrNotExist) {
+				errs = append(errs, err)
+			}
+		}
+		for _, dir := range []string{beside(path, "new"), beside(path, "old")} {
+			errs = append(errs, os.RemoveAll(dir))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // beside names a hidden sibling.
 func beside(path, what string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+what)

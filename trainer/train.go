@@ -85,6 +85,9 @@ func Train(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	defer unlock()
+	if err := tidy(c.Out); err != nil {
+		return nil, fmt.Errorf("the run directory %s: %w", c.Out, err)
+	}
 	r := &run{config: c, data: tables, valid: tables.Validation}
 	result, err := r.train(ctx, &o)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {

@@ -182,7 +182,7 @@ func TestDryRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Plan{Device: "cpu", Steps: 16, Examples: 93, Rows: 31, Validation: 8, BatchSize: 6, MicroBatch: 4, Tokens: TokenCount{7, 7, 7},
-		Parameters: 13, Trainable: 13, Trains: describeModel(newFake()), Bytes: map[string]int64{"sample": 64}}
+		Parameters: 13, Trainable: 13, Trains: describeModel(newFake()), Bytes: map[string]int64{"sample": 64}, Need: 64}
 	if d := cmp.Diff(want, p); d != "" {
 		t.Error(d)
 	}

@@ -18,6 +18,7 @@ func init() {
 		f := root.Flags()
 		f.StringVar(&o.config, "config", "", "YAML file of the run (docs/training.md has all keys)")
 		f.BoolVar(&o.dryRun, "dry-run", false, "print steps, tokens, memory and the device plan; train nothing. The backbone's weights may be absent")
+		f.StringVar(&o.memory, "device-memory", "", "with --dry-run: plan for a GPU with that much memory (80GB, 24GiB), which need not be here")
 		f.BoolVar(&o.fresh, "fresh", false, "remove what is in the run directory and begin anew")
 		f.BoolVar(&o.resume, "resume", false, "an error if there is no checkpoint to go on from")
 		f.BoolVar(&o.force, "force-resume", false, "go on although configuration, backbone or data differ")
@@ -30,7 +31,7 @@ func init() {
 
 // runOptions are the flags of the bare command train.
 type runOptions struct {
-	config                       string
+	config, memory               string
 	dryRun, fresh, resume, force bool
 }
 
@@ -42,8 +43,19 @@ func (o *runOptions) run(c *cobra.Command) error {
 	if err != nil {
 		return cli.Usage(err)
 	}
+	if o.memory != "" && !o.dryRun {
+		return cli.Usagef("--device-memory is for --dry-run: a run uses what is there")
+	}
 	if o.dryRun {
-		plan, err := trainer.DryRun(c.Context(), config, trainer.PlanModel, trainer.PlanOptions{Progress: func(what string, total int64, unit string) trainer.Progress {
+		factory := trainer.PlanModel
+		if o.memory != "" {
+			var size trainer.CacheSize
+			if err := size.UnmarshalValue(o.memory); err != nil || size <= 0 {
+				return cli.Usagef("--device-memory: want a size like 80GB or 24GiB, not %q", o.memory)
+			}
+			factory = trainer.PlanModelFor(int64(size))
+		}
+		plan, err := trainer.DryRun(c.Context(), config, factory, trainer.PlanOptions{Progress: func(what string, total int64, unit string) trainer.Progress {
 			return cli.NewProgress(c, what, total, unit)
 		}})
 		if err != nil {
@@ -93,8 +105,19 @@ func printPlan(w io.Writer, p *trainer.Plan) {
 	for _, d := range p.Trains.Departures {
 		fmt.Fprintf(w, "             other than init: %s\n", d)
 	}
+	if p.Absent != "" {
+		fmt.Fprintf(w, "weights      absent: %s\n", p.Absent)
+	}
 	for _, what := range slices.Sorted(maps.Keys(p.Bytes)) {
 		fmt.Fprintf(w, "memory       %10.1f MiB  %s\n", float64(p.Bytes[what])/(1<<20), what)
+	}
+	fmt.Fprintf(w, "memory       %10.1f MiB  in all\n", float64(p.Need)/(1<<20))
+	switch {
+	case p.Fits == nil:
+	case *p.Fits:
+		fmt.Fprintf(w, "             %10.1f MiB  are free: it fits\n", float64(p.Memory)/(1<<20))
+	default:
+		fmt.Fprintf(w, "             %10.1f MiB  are free: IT DOES NOT FIT. A smaller micro_batch or pair_size, or recompute: layers, want less\n", float64(p.Memory)/(1<<20))
 	}
 }
 

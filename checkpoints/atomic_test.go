@@ -1,0 +1,45 @@
+package checkpoints
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// TestKilledWritersLeaveNothing: what a killed process left is used by the next writer of the same path; writers at the same time
+// do not disturb each other.
+func TestKilledWritersLeaveNothing(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "config.yaml")
+	f, err := createBeside(path)
+	if err == nil {
+		_, err = f.WriteString(strings.Repeat("half", 1000))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close() // as a kill does
+	var wait sync.WaitGroup
+	for i := range 40 {
+		wait.Go(func() {
+			if err := WriteAtomic(path, func(w io.Writer) error {
+				_, err := fmt.Fprint(w, strings.Repeat(fmt.Sprintf("%02d", i), 50_000))
+				return err
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	text, err := os.ReadFile(path)
+	if err != nil || len(text) != 100_000 || strings.Count(string(text), string(text[:2])) < 50_000 {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("%v, %v", left, err)
+	}
+}

@@ -1,0 +1,237 @@
+package model
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+
+	"gorgonia.org/tensor"
+
+	"assay/onnx"
+)
+
+// shapesOf are the shapes of a run's inputs, and the contents of those that other shapes are computed from.
+type shapesOf map[string]*onnx.Tensor
+
+// mostContents is the length up to which an integer input counts as one that shapes are computed from (sizes of groups).
+const mostContents = 64
+
+func shapes(feeds ...map[string]*tensor.Dense) shapesOf {
+	out := shapesOf{}
+	for _, f := range feeds {
+		for name, t := range f {
+			x := &onnx.Tensor{Name: name, Type: onnx.Float, Shape: make([]int64, t.Dims())}
+			for i, d := range t.Shape() {
+				x.Shape[i] = int64(d)
+			}
+			if v, ok := t.Data().([]int64); ok {
+				if x.Type = onnx.Int64; len(v) <= mostContents {
+					for _, n := range v {
+						x.Data = binary.LittleEndian.AppendUint64(x.Data, uint64(n))
+					}
+				}
+			}
+			out[name] = x
+		}
+	}
+	return out
+}
+
+// peak simulates a run of a graph and returns the bytes of the values that are in memory at its worst moment: every value lives from
+// its node to its last reader, reshaped ones share memory, weights are not counted. unknown counts the values whose size could
+// not be worked out.
+func peak(m *onnx.Model, inputs shapesOf) (bytes int64, unknown int, err error) {
+	c := *m
+	c.Inputs, c.Initializers = nil, slices.Clone(m.Initializers)
+	for _, in := range m.Inputs {
+		x := inputs[in.Name]
+		switch {
+		case x == nil: // a parameter: its shape is declared
+			c.Inputs = append(c.Inputs, in)
+		case x.Data != nil:
+			c.Initializers = append(c.Initializers, x)
+		default:
+			in.Shape, in.Ranked = make([]onnx.Dim, len(x.Shape)), true
+			for i, d := range x.Shape {
+				in.Shape[i] = onnx.Fixed(d)
+			}
+			c.Inputs = append(c.Inputs, in)
+		}
+	}
+	types, err := onnx.Infer(&c)
+	if err != nil {
+		return 0, 0, err
+	}
+	l := liveness{owner: map[string]string{}, size: map[string]int64{}, readers: map[string]int{}, constant: map[string]bool{}}
+	for _, t := range c.Initializers {
+		l.constant[t.Name] = true
+	}
+	for _, n := range c.Nodes {
+		if !l.fold(n) {
+			for _, x := range n.Reads() {
+				l.readers[l.of(x)]++
+			}
+		}
+		l.alias(n)
+	}
+	for _, o := range c.Outputs {
+		l.readers[l.of(o.Name)]++ // lives to the end
+	}
+	for _, n := range c.Nodes {
+		if l.constant[n.Outputs[0]] {
+			continue
+		}
+		for _, y := range n.Outputs {
+			if y == "" || l.of(y) != y {
+				continue
+			}
+			sizes, ok := types.Of(y).Sizes()
+			if !ok {
+				unknown++
+				continue
+			}
+			l.size[y] = elements(sizes) * int64(types.Of(y).Type.Size())
+			l.live += l.size[y]
+		}
+		l.peak = max(l.peak, l.live)
+		for _, x := range n.Reads() {
+			l.done(l.of(x))
+		}
+		for _, y := range n.Outputs {
+			if l.of(y) == y && l.readers[y] == 0 { // nobody reads it
+				l.live -= l.size[y]
+				l.size[y] = 0
+			}
+		}
+	}
+	return l.peak, unknown, nil
+}
+
+// liveness counts who still reads which value.
+type liveness struct {
+	owner      map[string]string // value -> the one whose memory it shares
+	size       map[string]int64
+	readers    map[string]int
+	constant   map[string]bool // folded when the session is opened
+	live, peak int64
+}
+
+func (l *liveness) of(name string) string {
+	if o, ok := l.owner[name]; ok {
+		return o
+	}
+	return name
+}
+
+// fold marks what is computed from constants alone.
+func (l *liveness) fold(n *onnx.Node) bool {
+	for _, x := range n.Reads() {
+		if !l.constant[x] {
+			return false
+		}
+	}
+	for _, y := range n.Outputs {
+		l.constant[y] = true
+	}
+	return true
+}
+
+// alias notes outputs that share their input's memory.
+func (l *liveness) alias(n *onnx.Node) {
+	switch n.Op {
+	case "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity":
+		l.owner[n.Outputs[0]] = l.of(n.Inputs[0])
+	}
+}
+
+func (l *liveness) done(x string) {
+	if l.readers[x]--; l.readers[x] == 0 {
+		l.live -= l.size[x]
+		l.size[x] = 0
+	}
+}
+
+// stepPeak is that of a training step over copies of a sample.
+func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
+	pk := t.packing()
+	pk.loss, pk.separate = true, t.o.Fixed
+	if t.few {
+		pk.slack = fewSlack
+	}
+	p, err := pk.pack(slices.Repeat([]*Sample{seen(s, t.backbone.Decoder().Hidden)}, micro), t.positions)
+	if err != nil {
+		return 0, err
+	}
+	sight, err := t.sight(p, t.visionTrained())
+	if err != nil {
+		return 0, err
+	}
+	b, err := t.built(t.stepGraph(p.groups))
+	if err != nil {
+		return 0, err
+	}
+	in := shapes(p.feeds, sight, t.lossFeeds(p, make([]float64, micro), 1))
+	in["dropout_pool"] = &onnx.Tensor{Shape: []int64{2 * int64(p.rows) * int64(b.Widest)}}
+	in["dropout_offsets"] = &onnx.Tensor{Shape: []int64{int64(b.Sites)}}
+	bytes, _, err := peak(b.Model, in)
+	return bytes + 4*in["dropout_pool"].Shape[0], err
+}
+
+// seen is a sample whose pictures have features, of no value.
+func seen(s *Sample, hidden int) *Sample {
+	out := *s
+	out.Pictures = nil
+	for _, p := range s.Pictures {
+		q := *p
+		if q.features == nil {
+			q.features = make([]float32, q.Tokens*hidden)
+		}
+		out.Pictures = append(out.Pictures, &q)
+	}
+	return &out
+}
+
+// visionPeak is that of the frozen vision tower over the pictures of copies of a sample.
+func (e *engine) visionPeak(s *Sample, micro int) (int64, error) {
+	b, err := e.built("vision", e.visionGraph)
+	if err != nil {
+		return 0, err
+	}
+	var run []*Picture
+	values := 0
+	for i := range len(s.Pictures) * micro {
+		p := s.Pictures[i%len(s.Pictures)]
+		if p.Layout != s.Pictures[0].Layout || len(run) > 0 && values+len(p.Pixels) > mostPixels {
+			continue
+		}
+		run, values = append(run, p), values+len(p.Pixels)
+	}
+	feeds, err := e.backbone.Feeds(run)
+	if err != nil {
+		return 0, err
+	}
+	bytes, _, err := peak(b.Model, shapes(feeds))
+	return bytes, err
+}
+
+// scorePeak is that of scoring copies of a sample.
+func (e *engine) scorePeak(s *Sample, micro int) (int64, error) {
+	b, err := e.built(e.scoreGraph(false))
+	if err != nil {
+		return 0, err
+	}
+	pk := e.packing()
+	micro = min(micro, max(1, maxRows/len(s.IDs)))
+	p, err := pk.pack(slices.Repeat([]*Sample{seen(s, e.backbone.Decoder().Hidden)}, micro), e.positions)
+	if err != nil {
+		return 0, err
+	}
+	sight, err := e.sight(p, e.visionTrained())
+	if err != nil {
+		return 0, err
+	}
+	feeds := maps.Clone(p.feeds)
+	maps.Copy(feeds, sight)
+	bytes, _, err := peak(b.Model, shapes(feeds))
+	return bytes, err
+}
