@@ -41,7 +41,7 @@ func TestDecodingVersion(t *testing.T) {
 		sum := p.Digest()
 		h.Write(sum[:])
 	}
-	const version, digest = "1", "0036c46eda6cad3e9cbb4dde924bfe4561bb673606abdb5b161aeae5e04da94a"
+	const version, digest = "1", "955e07f4015f31bf311b6117b4a3d9756c96cb519c7a4704a457c6d8de9342ae"
 	if got := hex.EncodeToString(h.Sum(nil)); Decoding != version || got != digest {
 		t.Errorf("version %s decodes to %s, version %s to %s", Decoding, got, version, digest)
 	}
