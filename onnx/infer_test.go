@@ -9,7 +9,10 @@ import (
 
 	"assay/checkpoints"
 	"assay/onnx"
+	pb "assay/onnx/onnxpb"
 	"assay/ort"
+
+	"google.golang.org/protobuf/proto"
 )
 
 // TestInferAgainstRuntime compares every type and shape found for the models of the oracle with what ONNX Runtime computes.
@@ -153,5 +156,31 @@ func TestShapeErrors(t *testing.T) {
 		if _, err := onnx.Infer(b.M); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v lacks %q", name, err, c.want)
 		}
+	}
+}
+
+// TestOtherTypesAreKept: what is declared as a sequence is written as one.
+func TestOtherTypesAreKept(t *testing.T) {
+	seq := &pb.TypeProto{Value: &pb.TypeProto_SequenceType{SequenceType: &pb.TypeProto_Sequence{ElemType: &pb.TypeProto{
+		Value: &pb.TypeProto_TensorType{TensorType: &pb.TypeProto_Tensor{ElemType: proto.Int32(1)}}}}}}
+	p := &pb.ModelProto{IrVersion: proto.Int64(8), Graph: &pb.GraphProto{Name: proto.String("g"),
+		Input: []*pb.ValueInfoProto{{Name: proto.String("q"), Type: seq}}}}
+	data, err := proto.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := onnx.Decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err = m.Encode(); err != nil {
+		t.Fatal(err)
+	}
+	var again pb.ModelProto
+	if err := proto.Unmarshal(data, &again); err != nil {
+		t.Fatal(err)
+	}
+	if got := again.Graph.Input[0].Type; !proto.Equal(got, seq) {
+		t.Errorf("the sequence came back as %v", got)
 	}
 }

@@ -133,6 +133,8 @@ type ValueInfo struct {
 	Shape []Dim // nil together with Ranked == false: rank unknown
 	// Ranked tells an unknown rank from a scalar.
 	Ranked bool
+	// Other is the serialized type of what is no tensor: a sequence, an optional, a map. It is carried along, not read.
+	Other []byte
 }
 
 // External is a tensor's place in another file.

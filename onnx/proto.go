@@ -113,6 +113,9 @@ func decodeValue(p *pb.ValueInfoProto) ValueInfo {
 	v := ValueInfo{Name: p.GetName()}
 	t := p.GetType().GetTensorType()
 	if t == nil {
+		if p.Type != nil {
+			v.Other, _ = proto.MarshalOptions{Deterministic: true}.Marshal(p.Type) // it has just been read
+		}
 		return v
 	}
 	v.Type = DType(t.GetElemType())
@@ -298,6 +301,12 @@ func encodeGraph(g *Graph, ir int64) *pb.GraphProto {
 }
 
 func encodeValue(v ValueInfo) *pb.ValueInfoProto {
+	if v.Other != nil {
+		t := &pb.TypeProto{}
+		if err := proto.Unmarshal(v.Other, t); err == nil {
+			return &pb.ValueInfoProto{Name: proto.String(v.Name), Type: t}
+		}
+	}
 	t := &pb.TypeProto_Tensor{ElemType: proto.Int32(int32(v.Type))}
 	if v.Ranked {
 		t.Shape = &pb.TensorShapeProto{}
