@@ -82,6 +82,10 @@ A gradient is exact, or the model is refused with the name of the node that it c
 	return c
 }
 
+// manyNodes is where rewriting the graph costs the runtime more than it saves in one run: the time of its passes grows with the
+// square of the nodes.
+const manyNodes = 3000
+
 func differentiate(c *cobra.Command, o gradOptions) (*gradResult, error) {
 	run := o.inputs != "" || o.out != "" || o.outputsOut != ""
 	switch {
@@ -122,7 +126,11 @@ func differentiate(c *cobra.Command, o gradOptions) (*gradResult, error) {
 		}
 		return r, nil
 	}
-	s, err := ort.Open(m, ort.Options{Device: o.device, Folder: folder, LowMemory: true})
+	optimize := ort.OptimizeAll
+	if len(m.Nodes) > manyNodes {
+		optimize = ort.OptimizeNothing
+	}
+	s, err := ort.Open(m, ort.Options{Device: o.device, Folder: folder, LowMemory: true, Optimize: optimize})
 	if err != nil {
 		return nil, err
 	}

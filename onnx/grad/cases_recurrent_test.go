@@ -24,6 +24,7 @@ func recurrentCases() []opCase {
 		directed  int64
 		optional  bool // bias, lengths and initial states
 		peepholes bool
+		empty     bool // the second sequence has no steps
 	}
 	operators := []struct {
 		op            string
@@ -34,11 +35,11 @@ func recurrentCases() []opCase {
 			{a: at{"activations": []string{"Affine"}, "activation_alpha": []float32{0.7}, "activation_beta": []float32{0.2}}},
 			{a: at{"activations": []string{"Elu", "Softsign"}, "activation_alpha": []float32{0.7}, "direction": "bidirectional"}, directed: 2},
 			{a: at{"activations": []string{"HardSigmoid", "LeakyRelu"}, "activation_alpha": []float32{0.1, 0.3}, "activation_beta": []float32{0.45}, "direction": "bidirectional"}, directed: 2}}},
-		{"GRU", 3, 1, []variant{{}, {optional: true}, {a: at{"linear_before_reset": 1}, optional: true},
+		{"GRU", 3, 1, []variant{{}, {optional: true}, {a: at{"linear_before_reset": 1}, optional: true}, {optional: true, empty: true},
 			{a: at{"direction": "bidirectional", "linear_before_reset": 1}, directed: 2, optional: true}, {a: at{"direction": "reverse", "clip": 0.9}, optional: true},
 			{a: at{"activations": []string{"HardSigmoid", "Softplus"}, "activation_alpha": []float32{0.3}}, optional: true}}},
 		{"LSTM", 4, 2, []variant{{}, {optional: true}, {a: at{"direction": "reverse"}, optional: true, peepholes: true},
-			{a: at{"direction": "bidirectional"}, directed: 2, optional: true, peepholes: true}, {a: at{"input_forget": 1}, optional: true},
+			{a: at{"direction": "bidirectional"}, directed: 2, optional: true, peepholes: true}, {a: at{"input_forget": 1}, optional: true, empty: true},
 			{a: at{"clip": 0.9}, optional: true, peepholes: true}, {a: at{"activations": []string{"Sigmoid", "Softsign", "ScaledTanh"},
 				"activation_alpha": []float32{1.2}, "activation_beta": []float32{0.6}}}}},
 	}
@@ -61,7 +62,11 @@ func recurrentCases() []opCase {
 				}
 				if v.optional {
 					inputs[3] = g.input([]int64{d, 2 * o.gates * hidden}, scale(0.1), true)
-					inputs[4] = g.lens(int32(steps), int32(steps-1))
+					second := int32(steps - 1)
+					if v.empty {
+						second = 0
+					}
+					inputs[4] = g.lens(int32(steps), second)
 					for i := range o.states {
 						inputs[5+i] = g.unit(d, batch, hidden)
 					}

@@ -77,10 +77,11 @@ func (c *call) recurrent(k cell) []string {
 	if c.err != nil {
 		return nil
 	}
-	mask := ""
-	if c.in(4) != "" { // [T, B, 1]: the steps that a sequence has
-		steps := c.reshape(c.count(c.size(x, 0)), -1, 1)
-		mask = c.unsqueeze(c.Op("Less", steps, c.cast(c.x[4], onnx.Int64)), 2)
+	mask, some := "", ""
+	if c.in(4) != "" { // [T, B, 1]: the steps that a sequence has; [B, 1]: whether it has any
+		steps, lengths := c.reshape(c.count(c.size(x, 0)), -1, 1), c.cast(c.x[4], onnx.Int64)
+		mask = c.unsqueeze(c.Op("Less", steps, lengths), 2)
+		some = c.unsqueeze(c.Op("Greater", lengths, c.Int(0)), 1)
 	}
 	ys, last := make([]string, len(directions)), make([][]string, k.states)
 	for d, back := range directions {
@@ -104,7 +105,11 @@ func (c *call) recurrent(k cell) []string {
 		}
 		ys[d] = c.unsqueeze(out[k.states], 1)
 		for i := range k.states {
-			last[i] = append(last[i], c.unsqueeze(out[i], 0))
+			h := out[i]
+			if some != "" { // ONNX Runtime gives zeros, and not the initial states, for a sequence without steps
+				h = c.masked(some, h)
+			}
+			last[i] = append(last[i], c.unsqueeze(h, 0))
 		}
 	}
 	result := []string{c.concat(1, ys...)}
@@ -323,6 +328,9 @@ func (c *call) activations(directions int, defaults []string) []activation {
 			a.beta = take(&betas, have[1])
 		}
 		out[i] = a
+	}
+	if len(alphas)+len(betas) > 0 {
+		c.fail("%d values of activation_alpha and %d of activation_beta are left over after %s", len(alphas), len(betas), strings.Join(names, ", "))
 	}
 	return out
 }

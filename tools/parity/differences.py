@@ -3,6 +3,8 @@
 The loss is sum(output * cotangent) over the floating-point outputs. Where the function has a kink or a jump within the step,
 no derivative is given (NaN).
 """
+import time
+
 import numpy
 import onnx
 import onnxruntime
@@ -77,7 +79,7 @@ class Forward:
     the same slope."""
 
     def __init__(self, make, model, wide, name):
-        self.wide, self.name = wide, name
+        self.wide, self.name, self.seconds = wide, name, 0.0  # seconds of one run
         self.run = make(double(model) if wide else model)
 
     def outputs(self, feeds):
@@ -100,7 +102,9 @@ def forwards(model, at, want):
         try:
             with numpy.errstate(all="ignore"):
                 forward = Forward(make, model, wide, name)
+                begin = time.process_time()
                 got = forward.outputs(at)
+                forward.seconds = time.process_time() - begin
         except Exception as e:  # noqa: BLE001 whatever an evaluator lacks, the next may have
             failed.append(f"{name}: {type(e).__name__}")
             continue
