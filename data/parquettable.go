@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/format"
 )
 
 const (
@@ -61,6 +62,12 @@ func openParquet(f *os.File) (*parquetTable, error) {
 		t.shape = append(t.shape, newShape(c, halves))
 	}
 	for i, g := range t.data.RowGroups() {
+		for _, c := range t.data.Metadata().RowGroups[i].Columns {
+			// on damaged data the library's LZ4 takes twice the memory again and again, until there is none
+			if c.MetaData.Codec == format.Lz4Raw {
+				return nil, errors.New("Parquet compressed with LZ4 is not read: write it with zstd or snappy")
+			}
+		}
 		if n := g.NumRows(); n < 0 || n > t.data.NumRows() {
 			return nil, fmt.Errorf("damaged Parquet file: row group %d of %d rows", i, n)
 		}
@@ -69,7 +76,7 @@ func openParquet(f *os.File) (*parquetTable, error) {
 	return t, nil
 }
 
-// checkFooter looks at the length of the metadata, which the library would take memory for before it reads any.
+// checkFooter looks at the lengths of and in the metadata, which the library would take memory for before it reads any.
 func checkFooter(f io.ReaderAt, size int64) error {
 	var tail [8]byte
 	if size < 12 {
@@ -78,10 +85,15 @@ func checkFooter(f io.ReaderAt, size int64) error {
 	if _, err := f.ReadAt(tail[:], size-8); err != nil {
 		return err
 	}
-	if n := int64(binary.LittleEndian.Uint32(tail[:])); n > size-12 {
+	n := int64(binary.LittleEndian.Uint32(tail[:]))
+	if n > size-12 {
 		return fmt.Errorf("its end announces %d bytes of metadata, the file has %d: is it cut short?", n, size)
 	}
-	return nil
+	metadata := make([]byte, n)
+	if _, err := f.ReadAt(metadata, size-8-n); err != nil {
+		return err
+	}
+	return checkThrift(metadata)
 }
 
 // guard turns panics of the Parquet library, which damaged files may cause, into errors.
