@@ -13,6 +13,9 @@ demo: build ## label, train, score and report on photographs (DEMO=short: in a s
 test: setup ## run all tests
 	@go run ./tools/testsum -timeout 20m ./...
 
+fuzz: setup ## run every fuzz target for millions of executions (hours; docs/fuzzing.md)
+	@tools/fuzz.sh
+
 build: setup ## make bin/train, bin/score and bin/label
 	@mkdir -p bin && go build -o bin/ ./cmd/...
 	@echo "built: $$(echo bin/*)"
@@ -44,4 +47,4 @@ clean: ## remove what make build made
 distclean: clean ## remove what was installed, too
 	rm -rf build
 
-.PHONY: help demo pretrain test build bench parity setup cuda clean distclean
+.PHONY: help demo pretrain test fuzz build bench parity setup cuda clean distclean

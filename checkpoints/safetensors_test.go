@@ -268,15 +268,16 @@ func TestDamagedFiles(t *testing.T) {
 }
 
 func FuzzHeader(f *testing.F) {
+	x := fuzzing.New(f)
 	for _, path := range pythonFiles[:3] {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(data)
+		x.Add(data)
 	}
-	f.Add(file("{}", 0))
-	f.Fuzz(func(t *testing.T, data []byte) {
+	x.Add(file("{}", 0))
+	x.Run(func(t testing.TB, data []byte) {
 		var h *header
 		var err error
 		fuzzing.Bounded(t, 16<<20+1024*uint64(len(data)), func() {

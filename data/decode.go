@@ -146,6 +146,9 @@ func DecodeContext(ctx context.Context, raw []byte, l Limits) (p *Picture, err e
 			p, err = nil, fmt.Errorf("damaged %s: %v", f.name, r)
 		}
 	}()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	if _, _, err := Size(raw, l); err != nil {
 		return nil, err
 	}

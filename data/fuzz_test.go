@@ -10,12 +10,12 @@ import (
 
 // FuzzDecode: any bytes are a picture of the size that the header says, or an error.
 func FuzzDecode(f *testing.F) {
+	x := fuzzing.New(f)
 	for _, raw := range fuzzing.Files(f, 1600, "testdata/decode/*") {
-		f.Add(raw)
-		f.Add(raw[:len(raw)*3/4])
+		x.Add(raw, raw[:len(raw)*3/4])
 	}
 	const pixels = 1 << 14
-	f.Fuzz(func(t *testing.T, raw []byte) {
+	x.Run(func(t testing.TB, raw []byte) {
 		fuzzing.Bounded(t, 24<<20+64*uint64(len(raw)), func() {
 			width, height, refused := Size(raw, Limits{MaxPixels: pixels})
 			p, err := Decode(raw, Limits{MaxPixels: pixels})
@@ -32,20 +32,22 @@ func FuzzDecode(f *testing.F) {
 
 // FuzzParquet reads anything as a Parquet table: all rows, as a label table and as records.
 func FuzzParquet(f *testing.F) {
+	x := fuzzing.New(f)
 	for _, raw := range fuzzing.Files(f, 6<<10, "testdata/tables/*.parquet") {
-		f.Add(raw)
+		x.Add(raw)
 		raw = append([]byte(nil), raw...)
 		raw[len(raw)/3] ^= 0x55
-		f.Add(raw)
+		x.Add(raw)
 	}
 	path := fuzzing.File(f, "t.parquet")
-	f.Fuzz(func(t *testing.T, raw []byte) {
+	x.Run(func(t testing.TB, raw []byte) {
 		fuzzTable(t, path, append([]byte("PAR1"), raw[min(4, len(raw)):]...)) // anything else is FuzzText's
 	})
 }
 
-// FuzzText reads anything as JSON lines, a JSON array, CSV or TSV.
+// FuzzText reads anything as JSON lines, a JSON array, CSV or TSV; the first byte says which.
 func FuzzText(f *testing.F) {
+	x := fuzzing.New(f)
 	for i, text := range []string{
 		"{\"source\": \"a\", \"edit\": {\"bytes\": \"YQ==\"}, \"instruction\": \"\", \"label\": 1e9}\n{}\n",
 		"[{\"source\": null}, [], {\"edit\": {\"path\": {\"path\": 1}}}]",
@@ -53,18 +55,18 @@ func FuzzText(f *testing.F) {
 		"source\tedit\tinstruction\na\t\"b\n\"\tc\n",
 		"\xef\xbb\xbfsource,label\n\xff\xfe,1\na\"b,nan\n",
 	} {
-		f.Add(byte(i), []byte(text))
+		x.Add(append([]byte{byte(i)}, text...))
 	}
 	paths := []string{fuzzing.File(f, "t.jsonl"), fuzzing.File(f, "t.csv"), fuzzing.File(f, "t.tsv")}
-	f.Fuzz(func(t *testing.T, kind byte, raw []byte) {
-		if len(raw) > 1<<14 {
+	x.Run(func(t testing.TB, raw []byte) {
+		if len(raw) == 0 || len(raw) > 1<<14 {
 			return // rows of a text are found one after the other: a longer one has nothing new
 		}
-		fuzzTable(t, paths[int(kind)%len(paths)], raw)
+		fuzzTable(t, paths[int(raw[0])%len(paths)], raw[1:])
 	})
 }
 
-func fuzzTable(t *testing.T, path string, raw []byte) {
+func fuzzTable(t testing.TB, path string, raw []byte) {
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -3,11 +3,9 @@ package data
 import (
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 )
 
@@ -42,22 +40,11 @@ func (m Image) IsZero() bool { return m.Path == "" && len(m.Bytes) == 0 }
 
 // Open decodes the picture. Relative paths start at folder, which is Table.Folder for pictures of a table.
 func (m Image) Open(folder string, l Limits) (*Picture, error) {
-	switch {
-	case len(m.Bytes) > 0:
-		if int64(len(m.Bytes)) > l.bytes() {
-			return nil, fmt.Errorf("%s: %w: more than %d bytes", m.name(), ErrLimit, l.bytes())
-		}
-		p, err := Decode(m.Bytes, l)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", m.name(), err)
-		}
-		return p, nil
-	case m.Path == "":
-		return nil, errors.New("no picture")
-	case filepath.IsAbs(m.Path):
-		return Open(m.Path, l)
+	raw, err := m.Read(folder, l)
+	if err != nil {
+		return nil, err
 	}
-	return Open(filepath.Join(folder, m.Path), l)
+	return m.Decode(folder, raw, l)
 }
 
 // Head returns the first bytes of the picture's file, at most n.
@@ -158,7 +145,7 @@ func rowOf(rec *Record, names map[string]string, required, only []string) (Row, 
 		case *Image:
 			*p, err = ToImage(v)
 		case **float64:
-			if *p, err = Number(v); LabelColumns[i].Name == "label" {
+			if *p, err = Number(v); err == nil && LabelColumns[i].Name == "label" {
 				*p, err = Finite(v)
 			}
 		}

@@ -2,40 +2,41 @@ package encoders
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"assay/data"
+	"assay/internal/workers"
+	"assay/store"
 )
 
-// Cached is a model that encodes every distinct picture and text once.
+// Cached is a model that encodes every distinct picture and text once, in this process or a later one: what it knows lies in
+// a store.
 type Cached struct {
 	model          *Model
-	shelf          *shelf
+	known          *store.Bucket
+	pictures       *store.Pictures
 	encoded, found atomic.Int64
-
-	mu    sync.Mutex
-	files map[string]key // what the pictures of files are, so that a source of many edits is decoded once
 }
 
 var _ Encoder = (*Cached)(nil)
 
-// mostFiles bounds the memory of file names; when it is reached all are forgotten.
-const mostFiles = 1 << 18
+// embeddingKind is what a store calls embeddings, with the version of their computation.
+const embeddingKind = "embeddings-1"
 
-// NewCached puts a cache before a model. Closing the two stays with their owner.
-func NewCached(m *Model, c *Cache) (*Cached, error) {
-	s, err := c.shelf(m.Fingerprint())
+// NewCached puts a store before a model. Closing the two stays with their owner.
+func NewCached(m *Model, s *store.Store) (*Cached, error) {
+	b, err := s.Bucket(embeddingKind, m.Fingerprint())
 	if err != nil {
 		return nil, err
 	}
-	return &Cached{model: m, shelf: s, files: map[string]key{}}, nil
+	p, err := s.Pictures()
+	if err != nil {
+		return nil, err
+	}
+	return &Cached{model: m, known: b, pictures: p}, nil
 }
 
 // HasTexts reports whether the model has a text tower.
@@ -48,31 +49,107 @@ func (c *Cached) Fingerprint() string { return c.model.Fingerprint() }
 // again.
 func (c *Cached) Counts() (encoded, found int64) { return c.encoded.Load(), c.found.Load() }
 
+// Known returns the embedding of the picture that has a digest, nil if it was not encoded yet.
+func (c *Cached) Known(pixels store.Key) []float32 { return c.known.Floats(pictureKey(pixels), 0) }
+
+func pictureKey(pixels store.Key) store.Key { return store.KeyOf("picture", string(pixels[:])) }
+
 // Images implements Encoder.
 func (c *Cached) Images(ctx context.Context, pictures []*data.Picture) ([][]float32, error) {
 	w := c.start(len(pictures))
 	return whole(w.embed(func() ([][]float32, []error, error) {
-		return c.model.look(ctx, len(pictures), func(i int) (*data.Picture, error) { return w.unlessKnown(i, pictures[i]), nil })
+		return c.model.look(ctx, len(pictures), func(i int) (*data.Picture, error) {
+			if w.known(i, pictureKey(pictures[i].Digest())) {
+				return nil, nil
+			}
+			return pictures[i], nil
+		})
 	}))
 }
 
-// Files is Images of picture files; see Model.Files.
+// Files is Images of picture files; see Model.Files. Those whose content is known are not decoded.
 func (c *Cached) Files(ctx context.Context, folder string, images []data.Image) (embeddings [][]float32, problems []error, err error) {
-	w := c.start(len(images))
-	return w.embed(func() ([][]float32, []error, error) {
-		return c.model.look(ctx, len(images), func(i int) (*data.Picture, error) {
-			name := fileName(folder, images[i])
-			if k, ok := c.file(name); ok && w.known(i, k) {
-				return nil, nil
+	out, problems, err := files(ctx, []*Cached{c}, folder, images, func(int, int) bool { return true })
+	if err != nil {
+		return nil, nil, err
+	}
+	return out[0], problems, nil
+}
+
+// files embeds the pictures of files by several models that share a store: wants(k, i) says whether model k is to see picture
+// i. Each distinct picture is decoded once for all of them, and not at all if all know it. It returns embeddings by model
+// and picture.
+func files(ctx context.Context, models []*Cached, folder string, images []data.Image, wants func(k, i int) bool) (
+	embeddings [][][]float32, problems []error, err error) {
+	contents, problems := make([]store.Key, len(images)), make([]error, len(images))
+	workers.Do(len(images), func(i int) { contents[i], problems[i] = store.Content(folder, images[i]) })
+	var distinct [][]int // indices of the images of each content
+	at := map[store.Key]int{}
+	for i, k := range contents {
+		if problems[i] != nil {
+			continue
+		}
+		d, ok := at[k]
+		if !ok {
+			d = len(distinct)
+			at[k], distinct = d, append(distinct, nil)
+		}
+		distinct[d] = append(distinct[d], i)
+	}
+	works := make([]*work, len(models))
+	looks := make([]*Model, len(models))
+	wanted := make([][]bool, len(models))
+	for k, c := range models {
+		works[k], looks[k], wanted[k] = c.start(len(distinct)), c.model, make([]bool, len(distinct))
+		for d, same := range distinct {
+			for _, i := range same {
+				wanted[k][d] = wanted[k][d] || wants(k, i)
 			}
-			p, err := images[i].Open(folder, data.Limits{})
-			if err != nil {
-				return nil, err
+		}
+	}
+	// unknown lists the models that want distinct picture d and do not know it.
+	unknown := func(d int, pixels store.Key) (who []int) {
+		for k, w := range works {
+			if wanted[k][d] && !w.known(d, pictureKey(pixels)) {
+				who = append(who, k)
 			}
-			c.setFile(name, pictureKey(p))
-			return w.unlessKnown(i, p), nil
-		})
+		}
+		return who
+	}
+	got, bad, err := lookTogether(ctx, looks, len(distinct), func(d int) (*data.Picture, []int, error) {
+		first := distinct[d][0]
+		shelf := models[0].pictures
+		if pixels, ok := shelf.Pixels(contents[first]); ok && len(unknown(d, pixels)) == 0 {
+			return nil, nil, nil
+		}
+		p, content, pixels, err := shelf.Open(folder, images[first])
+		if err == nil && content != contents[first] {
+			err = fmt.Errorf("%s: it was changed while it was read", images[first].File(folder))
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		return p, unknown(d, pixels), nil
 	})
+	if err != nil {
+		return nil, nil, err
+	}
+	embeddings = make([][][]float32, len(models))
+	for k, w := range works {
+		embeddings[k] = make([][]float32, len(images))
+		vectors := w.finish(got[k], bad, wanted[k])
+		for d, same := range distinct {
+			for n, i := range same {
+				if problems[i] = bad[d]; bad[d] == nil && wants(k, i) {
+					embeddings[k][i] = vectors[d]
+					if n > 0 {
+						models[k].found.Add(1)
+					}
+				}
+			}
+		}
+	}
+	return embeddings, problems, nil
 }
 
 // Texts implements Encoder.
@@ -86,7 +163,7 @@ func (c *Cached) captions(ctx context.Context, texts []string) ([][]float32, []e
 	return w.embed(func() ([][]float32, []error, error) {
 		var todo []int
 		for i, t := range texts {
-			if !w.known(i, sha256.Sum256([]byte("text\x00"+t))) {
+			if !w.known(i, store.KeyOf("text", t)) {
 				todo = append(todo, i)
 			}
 		}
@@ -110,18 +187,18 @@ func (c *Cached) captions(ctx context.Context, texts []string) ([][]float32, []e
 type work struct {
 	c     *Cached
 	mu    sync.Mutex
-	keys  []key
+	keys  []store.Key
 	out   [][]float32
-	first map[key]int // of the unknown: the one that is encoded
-	same  []int       // of every entry: the one that is encoded for it, -1 if it is known
+	first map[store.Key]int // of the unknown: the one that is encoded
+	same  []int             // of every entry: the one that is encoded for it, -1 if it is known
 }
 
 func (c *Cached) start(n int) *work {
-	return &work{c: c, keys: make([]key, n), out: make([][]float32, n), first: map[key]int{}, same: slices.Repeat([]int{-1}, n)}
+	return &work{c: c, keys: make([]store.Key, n), out: make([][]float32, n), first: map[store.Key]int{}, same: slices.Repeat([]int{-1}, n)}
 }
 
 // known notes what entry i is and reports whether its embedding is there or will be.
-func (w *work) known(i int, k key) bool {
+func (w *work) known(i int, k store.Key) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.keys[i] = k
@@ -129,18 +206,11 @@ func (w *work) known(i int, k key) bool {
 		w.same[i] = at
 		return true
 	}
-	if w.out[i] = w.c.shelf.get(k); w.out[i] != nil {
+	if w.out[i] = w.c.known.Floats(k, 0); w.out[i] != nil {
 		return true
 	}
 	w.first[k], w.same[i] = i, i
 	return false
-}
-
-func (w *work) unlessKnown(i int, p *data.Picture) *data.Picture {
-	if w.known(i, pictureKey(p)) {
-		return nil
-	}
-	return p
 }
 
 // embed encodes what known did not know, remembers it and gives every entry its embedding.
@@ -149,17 +219,20 @@ func (w *work) embed(encode func() ([][]float32, []error, error)) ([][]float32, 
 	if err != nil {
 		return nil, nil, err
 	}
+	return w.finish(got, problems, nil), problems, nil
+}
+
+// finish remembers what was encoded and gives every wanted entry (nil: all are) its embedding.
+func (w *work) finish(got [][]float32, problems []error, wanted []bool) [][]float32 {
 	for i, at := range w.same {
-		if at == i && problems[i] == nil {
+		if at == i && problems[i] == nil && got[i] != nil {
 			w.c.encoded.Add(1)
 			w.out[i] = got[i]
-			if err := w.c.shelf.put(w.keys[i], got[i]); err != nil {
-				return nil, nil, err
-			}
+			w.c.known.Remember(w.keys[i], store.FloatBytes(got[i]))
 		}
 	}
 	for i, at := range w.same {
-		if at == i || problems[i] != nil {
+		if at == i || problems[i] != nil || wanted != nil && !wanted[i] {
 			continue
 		}
 		if at >= 0 {
@@ -167,49 +240,5 @@ func (w *work) embed(encode func() ([][]float32, []error, error)) ([][]float32, 
 		}
 		w.c.found.Add(1)
 	}
-	return w.out, problems, nil
-}
-
-func pictureKey(p *data.Picture) key {
-	h := sha256.New()
-	size := binary.LittleEndian.AppendUint64([]byte("picture\x00"), uint64(p.Width))
-	h.Write(binary.LittleEndian.AppendUint64(size, uint64(p.Height)))
-	h.Write(p.Pix)
-	return key(h.Sum(nil))
-}
-
-// fileName identifies a picture file without decoding it: by its bytes, or by name, size and time.
-func fileName(folder string, m data.Image) string {
-	if len(m.Bytes) > 0 {
-		sum := sha256.Sum256(m.Bytes)
-		return string(sum[:])
-	}
-	path := m.Path
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(folder, path)
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return ""
-	}
-	return fmt.Sprint(path, info.Size(), info.ModTime().UnixNano())
-}
-
-func (c *Cached) file(name string) (key, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	k, ok := c.files[name]
-	return k, ok
-}
-
-func (c *Cached) setFile(name string, k key) {
-	if name == "" {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.files) >= mostFiles {
-		clear(c.files)
-	}
-	c.files[name] = k
+	return w.out
 }

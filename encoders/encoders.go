@@ -1,5 +1,5 @@
 // Package encoders turns pictures and texts into embeddings with CLIP and DINOv2: Hugging Face checkpoints, built as ONNX
-// graphs here, or graphs that somebody exported. On top of it lie a cache that outlives the process ([Cache]) and the
+// graphs here, or graphs that somebody exported. On top of it lie embeddings that outlive the process ([Cached]) and the
 // similarities that edits are labelled with ([Measurer]).
 package encoders
 
@@ -110,7 +110,12 @@ func openCheckpoint(dir string, o Options) (*Model, error) {
 		m.Close()
 		return nil, err
 	}
-	m.fingerprint = fmt.Sprintf("%s %+v %d", model.Fingerprint(dir, m.weights), *m.processor, m.texts.limit())
+	print, err := model.Fingerprint(dir, m.weights)
+	if err != nil {
+		m.Close()
+		return nil, err
+	}
+	m.fingerprint = fmt.Sprintf("%s %+v %d", print, *m.processor, m.texts.limit())
 	return m, nil
 }
 

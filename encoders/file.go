@@ -1,7 +1,6 @@
 package encoders
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 
 	"assay/onnx"
 	"assay/ort"
+	"assay/store"
 )
 
 // openFile opens an exported graph, named as Optimum and transformers.js name things: an input pixel_values and an output
@@ -71,8 +71,12 @@ func (m *Model) openFiles(path, folder string, o Options) error {
 	if m.texts.length > 0 {
 		limit = min(limit, m.texts.length)
 	}
-	m.texts.tokenizer, err = openTokenizer(beside(folder, "tokenizer.json"), limit)
-	m.fingerprint += fmt.Sprint(" ", t.digest, limit)
+	words := beside(folder, "tokenizer.json")
+	if m.texts.tokenizer, err = openTokenizer(words, limit); err != nil {
+		return err
+	}
+	sum, err := store.FileDigest(filepath.Join(words, "tokenizer.json"))
+	m.fingerprint += fmt.Sprint(" ", t.digest, m.texts.limit(), sum)
 	return err
 }
 
@@ -179,23 +183,23 @@ func beside(folder string, files ...string) string {
 	return folder
 }
 
-// fileDigest identifies a graph by its bytes, and weights in other files by their sizes and times.
+// fileDigest identifies a graph by its bytes and those of the files that its weights lie in.
 func fileDigest(path, folder string, g *onnx.Model) (string, error) {
-	raw, err := os.ReadFile(path)
+	sum, err := store.FileDigest(path)
 	if err != nil {
 		return "", err
 	}
-	h := sha256.New()
-	h.Write(raw)
+	parts := []string{sum.String()}
 	seen := map[string]bool{}
 	for _, t := range g.Initializers {
 		if t.External == nil || seen[t.External.Location] {
 			continue
 		}
 		seen[t.External.Location] = true
-		if info, err := os.Stat(filepath.Join(folder, t.External.Location)); err == nil {
-			fmt.Fprintln(h, t.External.Location, info.Size(), info.ModTime().UnixNano())
+		if sum, err = store.FileDigest(filepath.Join(folder, t.External.Location)); err != nil {
+			return "", err
 		}
+		parts = append(parts, t.External.Location, sum.String())
 	}
-	return fmt.Sprintf("%x", h.Sum(nil)), nil
+	return store.KeyOf(parts...).String(), nil
 }

@@ -30,70 +30,66 @@ type Similarities struct {
 	Problems []error
 }
 
-// Measure computes the similarities of some edits; folder is where relative paths of pictures start. Each distinct picture
-// and caption is encoded once, so a few hundred edits at a time are better than one.
+// Measure computes the similarities of some edits; folder is where relative paths of pictures start. Each distinct picture is
+// decoded once for both encoders, and each distinct picture and caption encoded once, so a few hundred edits at a time are
+// better than one.
 func (m *Measurer) Measure(ctx context.Context, folder string, edits []Edit) ([]Similarities, error) {
 	out := make([]Similarities, len(edits))
-	if m.CLIP != nil {
-		if err := measureCLIP(ctx, m.CLIP, folder, edits, out); err != nil {
-			return nil, err
+	var models []*Cached
+	at := map[*Cached]int{}
+	for _, c := range []*Cached{m.CLIP, m.DINO} {
+		if _, twice := at[c]; c != nil && !twice {
+			at[c], models = len(models), append(models, c)
 		}
 	}
-	if m.DINO != nil {
-		if err := measureDINO(ctx, m.DINO, folder, edits, out); err != nil {
+	if len(models) == 0 {
+		return out, nil
+	}
+	p := pictures{at: map[role]int{}}
+	captions := texts{}
+	for i, e := range edits {
+		if c := m.CLIP; c != nil {
+			directed := e.Before != "" && e.After != "" && c.HasTexts()
+			p.add(i, "source", e.Source, at[c], directed)
+			p.add(i, "edit", e.Edit, at[c], directed || !e.Target.IsZero() || e.After != "" && c.HasTexts())
+			p.add(i, "target", e.Target, at[c], true)
+			captions.add(e.Before, directed)
+			captions.add(e.After, c.HasTexts())
+		}
+		if c := m.DINO; c != nil {
+			p.add(i, "edit", e.Edit, at[c], !e.Target.IsZero())
+			p.add(i, "target", e.Target, at[c], true)
+		}
+	}
+	image, err := p.embed(ctx, models, folder, out)
+	if err != nil {
+		return nil, err
+	}
+	if c := m.CLIP; c != nil {
+		text, err := captions.embed(ctx, c)
+		if err != nil {
 			return nil, err
+		}
+		for i, e := range edits {
+			out[i].clip(text(e.Before, &out[i]), text(e.After, &out[i]), func(name string) []float32 { return image(at[c], i, name) })
+		}
+	}
+	if c := m.DINO; c != nil {
+		for i := range edits {
+			out[i].DinoI = known(heuristics.Cosine, image(at[c], i, "edit"), image(at[c], i, "target"))
 		}
 	}
 	return out, nil
 }
 
-func measureCLIP(ctx context.Context, c *Cached, folder string, edits []Edit, out []Similarities) error {
-	texts := texts{}
-	var pictures pictures
-	for i, e := range edits {
-		directed := e.Before != "" && e.After != "" && c.HasTexts()
-		pictures.add(i, "source", e.Source, directed)
-		pictures.add(i, "edit", e.Edit, directed || !e.Target.IsZero() || e.After != "" && c.HasTexts())
-		pictures.add(i, "target", e.Target, true)
-		if c.HasTexts() {
-			texts.add(e.Before, directed)
-			texts.add(e.After, true)
-		}
+// clip computes what CLIP's embeddings of captions and pictures give.
+func (s *Similarities) clip(before, after []float32, image func(name string) []float32) {
+	source, edit, target := image("source"), image("edit"), image("target")
+	s.ClipI = known(heuristics.Cosine, edit, target)
+	s.ClipT = known(heuristics.Cosine, edit, after)
+	if source != nil && edit != nil && before != nil && after != nil {
+		s.ClipD = finite(heuristics.ClipDirection(source, edit, before, after))
 	}
-	image, err := pictures.embed(ctx, c, folder, out)
-	if err != nil {
-		return err
-	}
-	text, err := texts.embed(ctx, c)
-	if err != nil {
-		return err
-	}
-	for i, e := range edits {
-		source, edit, target := image(i, "source"), image(i, "edit"), image(i, "target")
-		before, after := text(e.Before, &out[i]), text(e.After, &out[i])
-		out[i].ClipI = known(heuristics.Cosine, edit, target)
-		out[i].ClipT = known(heuristics.Cosine, edit, after)
-		if source != nil && edit != nil && before != nil && after != nil {
-			out[i].ClipD = finite(heuristics.ClipDirection(source, edit, before, after))
-		}
-	}
-	return nil
-}
-
-func measureDINO(ctx context.Context, c *Cached, folder string, edits []Edit, out []Similarities) error {
-	var pictures pictures
-	for i, e := range edits {
-		pictures.add(i, "edit", e.Edit, !e.Target.IsZero())
-		pictures.add(i, "target", e.Target, true)
-	}
-	image, err := pictures.embed(ctx, c, folder, out)
-	if err != nil {
-		return err
-	}
-	for i := range edits {
-		out[i].DinoI = known(heuristics.Cosine, image(i, "edit"), image(i, "target"))
-	}
-	return nil
 }
 
 func known(f func(a, b []float32) float64, a, b []float32) *float64 {
@@ -116,35 +112,49 @@ type role struct {
 	name string
 }
 
-// pictures collects what must be encoded.
+// pictures collects what must be encoded, and by which models.
 type pictures struct {
 	images []data.Image
 	roles  []role
+	by     []map[int]bool // numbers of models
+	at     map[role]int
 }
 
-func (p *pictures) add(edit int, name string, m data.Image, wanted bool) {
-	if wanted && !m.IsZero() {
-		p.images, p.roles = append(p.images, m), append(p.roles, role{edit, name})
+func (p *pictures) add(edit int, name string, m data.Image, model int, wanted bool) {
+	if !wanted || m.IsZero() {
+		return
 	}
+	i, ok := p.at[role{edit, name}]
+	if !ok {
+		i = len(p.roles)
+		p.at[role{edit, name}] = i
+		p.images, p.roles, p.by = append(p.images, m), append(p.roles, role{edit, name}), append(p.by, map[int]bool{})
+	}
+	p.by[i][model] = true
 }
 
-// embed returns a function that gives the embedding of an edit's picture, nil if there is none, and notes problems.
-func (p *pictures) embed(ctx context.Context, c *Cached, folder string, out []Similarities) (func(int, string) []float32, error) {
-	got, problems, err := c.Files(ctx, folder, p.images)
+// embed returns a function that gives a model's embedding of an edit's picture, nil if there is none, and notes problems.
+func (p *pictures) embed(ctx context.Context, models []*Cached, folder string, out []Similarities) (
+	func(model, edit int, name string) []float32, error) {
+	got, problems, err := files(ctx, models, folder, p.images, func(k, i int) bool { return p.by[i][k] })
 	if err != nil {
 		return nil, err
 	}
-	at := map[role][]float32{}
 	for i, r := range p.roles {
-		at[r] = got[i]
 		if problems[i] != nil {
 			out[r.edit].note(fmt.Errorf("%s: %w", r.name, problems[i]))
 		}
 	}
-	return func(edit int, name string) []float32 { return at[role{edit, name}] }, nil
+	return func(model, edit int, name string) []float32 {
+		i, ok := p.at[role{edit, name}]
+		if !ok {
+			return nil
+		}
+		return got[model][i]
+	}, nil
 }
 
-// note adds a problem once: both encoders meet the same broken picture.
+// note adds a problem once.
 func (s *Similarities) note(err error) {
 	same := func(e error) bool { return e.Error() == err.Error() }
 	if !slices.ContainsFunc(s.Problems, same) {

@@ -69,24 +69,48 @@ func whole(out [][]float32, problems []error, err error) ([][]float32, error) {
 // cores. load may be called at once for several i; it returns nil for a picture that is not wanted. problems[i] says why
 // picture i could not be loaded; err ends everything.
 func (m *Model) look(ctx context.Context, n int, load func(i int) (*data.Picture, error)) (out [][]float32, problems []error, err error) {
+	all, problems, err := lookTogether(ctx, []*Model{m}, n, func(i int) (*data.Picture, []int, error) {
+		p, err := load(i)
+		return p, []int{0}, err
+	})
+	if err != nil {
+		return nil, problems, err
+	}
+	return all[0], problems, nil
+}
+
+// lookTogether is look of several models at the same pictures: load says which of them want the picture. It returns the
+// embeddings by model and picture.
+func lookTogether(ctx context.Context, models []*Model, n int, load func(i int) (*data.Picture, []int, error)) (
+	out [][][]float32, problems []error, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	out, problems = make([][]float32, n), make([]error, n)
-	batches := make(chan []prepared)
+	out, problems = make([][][]float32, len(models)), make([]error, n)
+	for k := range out {
+		out[k] = make([][]float32, n)
+	}
+	batches := make(chan batch)
 	go func() {
 		defer close(batches)
-		m.prepare(ctx, n, load, problems, batches)
+		prepare(ctx, models, n, load, problems, batches)
 	}()
 	for b := range batches {
-		got, err := m.images.run(ctx, len(b), map[string]*tensor.Dense{m.images.input: m.join(b)})
+		m := models[b.model]
+		got, err := m.images.run(ctx, len(b.ready), map[string]*tensor.Dense{m.images.input: m.join(b.ready)})
 		if err != nil {
 			return nil, nil, err
 		}
-		for k, p := range b {
-			out[p.index] = got[k]
+		for k, p := range b.ready {
+			out[b.model][p.index] = got[k]
 		}
 	}
 	return out, problems, context.Cause(ctx)
+}
+
+// batch is what a model sees at once.
+type batch struct {
+	model int
+	ready []prepared
 }
 
 // prepared is a picture that is ready for the tower.
@@ -95,41 +119,58 @@ type prepared struct {
 	pixels []float32 // [3, height, width]
 }
 
-// prepare loads pictures and sends them in full batches, the last one perhaps smaller.
-func (m *Model) prepare(ctx context.Context, n int, load func(i int) (*data.Picture, error), problems []error, batches chan<- []prepared) {
-	size := m.batch
+// size is how many pictures make a full batch.
+func (m *Model) size() int {
 	if m.images.fixed > 0 {
-		size = m.images.fixed
+		return m.images.fixed
 	}
-	var ready []prepared
-	send := func(k int) bool {
+	return m.batch
+}
+
+// prepare loads pictures and sends them in full batches, the last ones perhaps smaller.
+func prepare(ctx context.Context, models []*Model, n int, load func(i int) (*data.Picture, []int, error), problems []error, batches chan<- batch) {
+	ready := make([][]prepared, len(models))
+	send := func(k, count int) bool {
 		select {
-		case batches <- ready[:k:k]:
-			ready = ready[k:]
+		case batches <- batch{k, ready[k][:count:count]}:
+			ready[k] = ready[k][count:]
 			return true
 		case <-ctx.Done():
 			return false
 		}
 	}
-	for from := 0; from < n && ctx.Err() == nil; from += size {
-		next := make([][]float32, min(size, n-from))
-		workers.Do(len(next), func(k int) {
-			x, err := load(from + k)
-			if problems[from+k] = err; err == nil && x != nil {
-				next[k] = m.processor.pixels(x)
+	atOnce := models[0].size()
+	for from := 0; from < n && ctx.Err() == nil; from += atOnce {
+		next := make([][][]float32, min(atOnce, n-from)) // by picture and model
+		workers.Do(len(next), func(i int) {
+			x, who, err := load(from + i)
+			if problems[from+i] = err; err != nil || x == nil {
+				return
+			}
+			next[i] = make([][]float32, len(models))
+			for _, k := range who {
+				next[i][k] = models[k].processor.pixels(x)
 			}
 		})
-		for k, pixels := range next {
-			if pixels != nil {
-				ready = append(ready, prepared{from + k, pixels})
+		for i, of := range next {
+			for k, pixels := range of {
+				if pixels != nil {
+					ready[k] = append(ready[k], prepared{from + i, pixels})
+				}
 			}
 		}
-		if len(ready) >= size && !send(size) {
-			return
+		for k, m := range models {
+			for len(ready[k]) >= m.size() {
+				if !send(k, m.size()) {
+					return
+				}
+			}
 		}
 	}
-	for len(ready) > 0 && ctx.Err() == nil {
-		send(min(size, len(ready)))
+	for k, m := range models {
+		for len(ready[k]) > 0 && ctx.Err() == nil {
+			send(k, min(m.size(), len(ready[k])))
+		}
 	}
 }
 

@@ -38,9 +38,11 @@ func NewTuner(dir string, o Options) (*Tuner, error) {
 		return nil, fmt.Errorf("encoder %s: config.json: dropout (%g) is not supported in training: set it to 0 to train without", dir, m.dropout)
 	}
 	m.trained = map[string]*tensor.Dense{}
-	m.fingerprint = model.Fingerprint(dir, m.weights) // of what training begins with
 	tuner := &Tuner{Model: m}
-	if err = tuner.openStep(t, o); err == nil {
+	if m.fingerprint, err = model.Fingerprint(dir, m.weights); err == nil { // of what training begins with
+		err = tuner.openStep(t, o)
+	}
+	if err == nil {
 		err = m.openTowers(t, o)
 	}
 	if err != nil {

@@ -230,7 +230,7 @@ func many(t *testing.T) string {
 func TestSameBytes(t *testing.T) {
 	yaml := many(t) + "  - {layout: editreward, path: FIXTURES/editreward.parquet}\n"
 	measured := &colours{}
-	e := Encoders{measured, &colours{}}
+	e := Encoders{Clip: measured, Dino: &colours{}}
 	one := load(t, yaml)
 	if _, err := run(t, one, e, 1); err != nil {
 		t.Fatal(err)
@@ -291,7 +291,7 @@ func TestSameBytes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			todo, err := j.Todo(Shard{})
+			todo, err := j.Todo(ctx, Shard{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -342,7 +342,7 @@ func TestSameBytes(t *testing.T) {
 
 func TestThresholdsOfSources(t *testing.T) {
 	c := load(t, many(t))
-	r, err := run(t, c, Encoders{&colours{}, &colours{}}, 1)
+	r, err := run(t, c, Encoders{Clip: &colours{}, Dino: &colours{}}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

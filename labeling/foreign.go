@@ -31,7 +31,28 @@ func (m *measurer) pool(ctx context.Context, source int, r readers.Reader) ([]le
 	if p, ok := m.pools[source]; ok {
 		return p, nil
 	}
-	at := rand.New(rand.NewPCG(m.config.Seed, uint64(source))).Perm(r.Len())
+	samples, err := m.config.lenders(ctx, source, r)
+	if err != nil {
+		return nil, err
+	}
+	texts, err := m.texts(ctx, samples)
+	if err != nil {
+		return nil, err
+	}
+	var p []lent
+	for _, s := range samples {
+		p = append(p, lent{s.Instruction, wordSet(s.Instruction), texts[s.SourceCaption], texts[s.TargetCaption]})
+	}
+	if m.pools == nil {
+		m.pools = map[int][]lent{}
+	}
+	m.pools[source] = p
+	return p, nil
+}
+
+// lenders draws the samples whose instructions are asked of others' targets, without their pictures.
+func (c *Config) lenders(ctx context.Context, source int, r readers.Reader) ([]*readers.Sample, error) {
+	at := rand.New(rand.NewPCG(c.Seed, uint64(source))).Perm(r.Len())
 	at = at[:min(len(at), 4*poolSize)]
 	slices.Sort(at) // tables are quickest from the front
 	var samples []*readers.Sample
@@ -50,19 +71,7 @@ func (m *measurer) pool(ctx context.Context, source int, r readers.Reader) ([]le
 		seen[words(s.Instruction)] = true
 		samples = append(samples, &readers.Sample{Instruction: s.Instruction, SourceCaption: s.SourceCaption, TargetCaption: s.TargetCaption}) // not its pictures
 	}
-	texts, err := m.texts(ctx, samples)
-	if err != nil {
-		return nil, err
-	}
-	var p []lent
-	for _, s := range samples {
-		p = append(p, lent{s.Instruction, wordSet(s.Instruction), texts[s.SourceCaption], texts[s.TargetCaption]})
-	}
-	if m.pools == nil {
-		m.pools = map[int][]lent{}
-	}
-	m.pools[source] = p
-	return p, nil
+	return samples, nil
 }
 
 // foreign asks instructions of other samples of the target of drafts[i]: label 0. In ADIEE's data targets are always right and

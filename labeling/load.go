@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"assay/data"
+	"assay/store"
 )
 
 // Encoder embeds pictures and texts in one space; the vectors need not be normalised. Equal inputs must give equal
@@ -24,7 +25,18 @@ type Encoder interface {
 }
 
 // Encoders are the models that measure similarities; either may be nil.
-type Encoders struct{ Clip, Dino Encoder }
+type Encoders struct {
+	Clip, Dino Encoder
+	Store      *store.Store // of what was measured, so that each distinct picture is decoded once; nil: none
+}
+
+// rememberer is an encoder that knows the embeddings of pictures that it saw before.
+type rememberer interface {
+	Known(pixels store.Key) []float32
+}
+
+// hashKind is what a store calls perceptual hashes, with the version of their computation.
+const hashKind = "phash-1"
 
 // shot is a picture of a sample on its way: read and, if that is wanted, hashed and embedded.
 type shot struct {
@@ -36,13 +48,8 @@ type shot struct {
 // need says what a picture is wanted for besides its pixels.
 type need struct{ embedding, hash bool }
 
-// covers reports whether a picture that was loaded for n will do for o.
-func (n need) covers(o need) bool { return (n.embedding || !o.embedding) && (n.hash || !o.hash) }
-
-type lookup struct {
-	picture string
-	need
-}
+// and joins two needs of one picture.
+func (n need) and(o need) need { return need{n.embedding || o.embedding, n.hash || o.hash} }
 
 // loader reads and embeds the pictures of one part. Pictures are decoded by several workers at once and embedded in
 // batches, one after the other, while the next one is decoded; not more than two batches and one picture per worker are in
@@ -53,11 +60,15 @@ type loader struct {
 	encoders Encoders
 	size     int                // of a batch
 	counted  func(pictures int) // called for every picture that is done
+	inputs   inputs
+
+	pictures *store.Pictures // what is known of pictures; nil: nothing
+	hashes   *store.Bucket
 
 	tokens chan struct{} // of pictures in memory
 	decode chan struct{} // of pictures being decoded
 	busy   sync.WaitGroup
-	known  map[lookup]*shot
+	known  map[string]*shot // by content, or name where that is not known
 
 	encode sync.Mutex // held while a batch is embedded
 
@@ -72,30 +83,40 @@ type batch struct {
 	pictures []*data.Picture
 }
 
-func newLoader(ctx context.Context, out string, e Encoders, size, workers int, counted func(int)) *loader {
-	return &loader{ctx: ctx, out: out, encoders: e, size: size, counted: counted, known: map[lookup]*shot{},
+func newLoader(ctx context.Context, out string, in inputs, e Encoders, size, workers int, counted func(int)) (*loader, error) {
+	l := &loader{ctx: ctx, out: out, inputs: in, encoders: e, size: size, counted: counted, known: map[string]*shot{},
 		tokens: make(chan struct{}, 2*size+workers), decode: make(chan struct{}, workers)}
+	if e.Store == nil {
+		return l, nil
+	}
+	var err error
+	if l.pictures, err = e.Store.Pictures(); err == nil {
+		l.hashes, err = e.Store.Bucket(hashKind, "")
+	}
+	return l, err
 }
 
 // add begins to load a picture. The shot is ready when wait has returned. A picture that was asked for before is not
-// loaded again, unless more is needed of it now.
+// loaded again: what anybody in the part needs of it is known beforehand.
 func (l *loader) add(m data.Image, n need) *shot {
-	key := m.Path
-	if len(m.Bytes) > 0 {
-		sum := sha256.Sum256(m.Bytes)
-		key = "\x00" + string(sum[:])
+	path := m.File("")
+	content, ok := l.inputs.files[path]
+	if path == "" {
+		content, ok = sha256.Sum256(m.Bytes), true
+	}
+	key := path
+	if ok {
+		key, n = string(content[:]), n.and(l.inputs.needs[content])
 	}
 	n.embedding = n.embedding && (l.encoders.Clip != nil || l.encoders.Dino != nil)
-	for _, have := range []need{{false, false}, {true, false}, {false, true}, {true, true}} {
-		if s, ok := l.known[lookup{key, have}]; ok && have.covers(n) {
-			return s
-		}
+	if s := l.known[key]; s != nil {
+		return s
 	}
 	s := &shot{}
-	l.known[lookup{key, n}] = s
+	l.known[key] = s
 	l.tokens <- struct{}{}
 	l.busy.Go(func() {
-		p := l.load(s, m, n.hash)
+		p := l.load(s, m, n)
 		switch {
 		case p == nil:
 			<-l.tokens
@@ -109,20 +130,28 @@ func (l *loader) add(m data.Image, n need) *shot {
 	return s
 }
 
-// load reads a picture; nil: it cannot be used.
-func (l *loader) load(s *shot, m data.Image, hash bool) *data.Picture {
+// load reads a picture; nil: it cannot be used, or all that is needed is known.
+func (l *loader) load(s *shot, m data.Image, n need) *data.Picture {
 	l.decode <- struct{}{}
 	defer func() { <-l.decode }()
 	if s.err = l.ctx.Err(); s.err != nil {
 		return nil
 	}
-	p, err := m.Open("", data.Limits{})
+	raw, err := m.Read("", data.Limits{})
+	content := store.Key(sha256.Sum256(raw))
+	if want, ok := l.inputs.files[m.File("")]; err == nil && ok && want != content {
+		err = fmt.Errorf("%s: it was changed while it was read", m.Path)
+	}
 	if err != nil {
 		s.err = err
 		return nil
 	}
-	if s.Pixels = pixels(p); hash {
-		s.Hash = PerceptualHash(p)
+	var p *data.Picture
+	if !l.recall(s, content, n) {
+		if p, err = l.look(s, m, raw, n); err != nil {
+			s.err = err
+			return nil
+		}
 	}
 	if len(m.Bytes) > 0 {
 		s.Path, err = keepPicture(l.out, m.Bytes)
@@ -134,7 +163,71 @@ func (l *loader) load(s *shot, m data.Image, hash bool) *data.Picture {
 		l.fail(err)
 		return nil
 	}
+	if p == nil {
+		l.counted(1)
+	}
 	return p
+}
+
+// recall fills a shot with what is known of a content, and reports whether that is all that is needed.
+func (l *loader) recall(s *shot, content store.Key, n need) bool {
+	if l.pictures == nil {
+		return false
+	}
+	pixels, ok := l.pictures.Pixels(content)
+	if !ok {
+		return false
+	}
+	var hash Hash
+	if n.hash {
+		raw := l.hashes.Get(pixels)
+		if len(raw) != 8 {
+			return false
+		}
+		hash = Hash(binary.LittleEndian.Uint64(raw))
+	}
+	if n.embedding {
+		for _, e := range []struct {
+			encoder Encoder
+			to      *[]float32
+		}{{l.encoders.Clip, &s.clip}, {l.encoders.Dino, &s.dino}} {
+			if e.encoder == nil {
+				continue
+			}
+			r, ok := e.encoder.(rememberer)
+			if !ok {
+				return false
+			}
+			if *e.to = r.Known(pixels); *e.to == nil {
+				return false
+			}
+		}
+	}
+	s.Pixels, s.Hash = hex.EncodeToString(pixels[:16]), hash
+	return true
+}
+
+// look decodes a picture and measures what needs no encoder.
+func (l *loader) look(s *shot, m data.Image, raw []byte, n need) (p *data.Picture, err error) {
+	var pixels store.Key
+	if l.pictures == nil {
+		if p, err = m.Decode("", raw, data.Limits{}); err == nil {
+			pixels = p.Digest()
+		}
+	} else {
+		p, _, pixels, err = l.pictures.Decode("", m, raw)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.Pixels = hex.EncodeToString(pixels[:16]); !n.hash {
+		return p, nil
+	}
+	s.Hash = PerceptualHash(p)
+	if l.hashes != nil {
+		l.hashes.Remember(pixels, binary.LittleEndian.AppendUint64(nil, uint64(s.Hash)))
+	}
+	return p, nil
 }
 
 // collect adds a picture to the batch, and returns the batch if that makes it full.
@@ -217,14 +310,6 @@ func finite(vector []float32, of string) error {
 		}
 	}
 	return nil
-}
-
-// pixels is a digest of what a picture shows: two files with the same pixels have the same.
-func pixels(p *data.Picture) string {
-	h := sha256.New()
-	h.Write(binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(p.Width)), uint64(p.Height)))
-	h.Write(p.Pix) // never fails
-	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // keepPicture stores a picture that lies inside another file under a name made of its content, and returns its path from

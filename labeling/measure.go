@@ -37,9 +37,12 @@ type draft struct {
 }
 
 // part measures the samples of one part. The error is none of a sample.
-func (m *measurer) part(ctx context.Context, id partID, r readers.Reader) ([]entry, error) {
+func (m *measurer) part(ctx context.Context, id partID, r readers.Reader, in inputs) ([]entry, error) {
 	first := id.part * samplesPerPart
-	load := newLoader(ctx, m.config.Out, m.encoders, m.config.Encoders.Batch, m.workers, func(n int) { m.counted(0, n) })
+	load, err := newLoader(ctx, m.config.Out, in, m.encoders, m.config.Encoders.Batch, m.workers, func(n int) { m.counted(0, n) })
+	if err != nil {
+		return nil, err
+	}
 	var drafts []*draft
 	for i := first; i < min(first+samplesPerPart, r.Len()); i++ {
 		if ctx.Err() != nil {
@@ -104,13 +107,12 @@ func (m *measurer) begin(source, i int, r readers.Reader, load *loader) *draft {
 		d.err = errors.New("no source picture")
 		return d
 	}
-	d.s, d.source = s, load.add(s.Source, need{embedding: true, hash: true})
+	d.s, d.source = s, load.add(s.Source, needOfSource)
 	if !s.Target.IsZero() {
-		d.target = load.add(s.Target, need{embedding: true})
+		d.target = load.add(s.Target, needOfTarget)
 	}
 	for _, o := range s.Outputs {
-		given := m.config.Encoders.Given == "keep" && !o.ClipD.Unknown() && !o.ClipI.Unknown() && !o.DinoI.Unknown()
-		d.outputs = append(d.outputs, load.add(o.Picture, need{embedding: !given}))
+		d.outputs = append(d.outputs, load.add(o.Picture, m.config.needOf(&o)))
 	}
 	return d
 }
@@ -126,18 +128,14 @@ func (m *measurer) beginChain(d *draft, source int, s *readers.Sample, r readers
 		return err
 	}
 	for _, p := range s.Chain.Pictures {
-		d.chain = append(d.chain, load.add(p, need{hash: true}))
+		d.chain = append(d.chain, load.add(p, needInChain))
 	}
-	rng := rand.New(rand.NewPCG(m.config.Seed, uint64(source)<<40|uint64(d.sample)))
-	for _, t := range d.turns {
-		if t.Foreign {
-			p := foreignPicture(rng, r, d.sample, s.Session)
-			if p == nil {
-				d.foreign = append(d.foreign, nil)
-				continue
-			}
-			d.foreign = append(d.foreign, load.add(*p, need{}))
+	for _, p := range m.config.foreignPictures(source, d.sample, s, r) {
+		if p == nil {
+			d.foreign = append(d.foreign, nil)
+			continue
 		}
+		d.foreign = append(d.foreign, load.add(*p, need{}))
 	}
 	return nil
 }

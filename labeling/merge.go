@@ -31,7 +31,7 @@ const (
 type MissingError struct{ Parts, Of int }
 
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("%d of %d parts are not measured yet: run the other shards, or give their output folders", e.Parts, e.Of)
+	return fmt.Sprintf("%d of %d parts are not measured yet, or something has changed since: run the other shards, or give their output folders", e.Parts, e.Of)
 }
 
 // BadError says that too many rows cannot be used.
@@ -89,7 +89,7 @@ type merger struct {
 // and the error is a *BadError; with parts missing it is a *MissingError.
 func (j *Job) Merge(ctx context.Context) (*Report, error) {
 	out := j.Config.Out
-	lacking, err := missing(out, j.plan)
+	lacking, err := j.lacking(ctx)
 	if err != nil {
 		return nil, err
 	}

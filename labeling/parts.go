@@ -108,7 +108,11 @@ func keepPlan(out string, p *plan) error {
 	case err == nil && string(have) == string(raw):
 		return nil
 	case err == nil:
-		return &PlanError{filepath.Dir(path)}
+		var before plan
+		if json.Unmarshal(have, &before) != nil || before.Made != p.Made {
+			return &PlanError{filepath.Dir(path)}
+		}
+		return writeFile(path, raw) // there are more samples, or fewer: parts say themselves what they were made of
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
@@ -118,11 +122,11 @@ func keepPlan(out string, p *plan) error {
 	return writeFile(path, raw)
 }
 
-// PlanError says that the parts in a folder were measured with other data, encoders or seed.
+// PlanError says that the parts in a folder were measured with another configuration.
 type PlanError struct{ Folder string }
 
 func (e *PlanError) Error() string {
-	return e.Folder + ": was measured with another configuration, or the data have changed: take another out, or remove the folder to measure anew"
+	return e.Folder + ": was measured with another configuration: take another out, or remove the folder to measure anew"
 }
 
 func writeFile(path string, raw []byte) error {
@@ -134,7 +138,8 @@ func writeFile(path string, raw []byte) error {
 
 // entry is one line of a part: a row, or what is said instead of one.
 type entry struct {
-	Sample int     `json:"sample"` // number in its source, from 0
+	Of     string  `json:"of,omitempty"` // of the first line, which says nothing else: what the part was made of
+	Sample int     `json:"sample"`       // number in its source, from 0
 	Row    *row    `json:"row,omitempty"`
 	Bad    *bad    `json:"bad,omitempty"`  // a sample, or one of its pictures
 	Left   string  `json:"left,omitempty"` // why a whole sample was left out on purpose
@@ -231,7 +236,7 @@ func readPart(path string, yield func(entry, error) bool) bool {
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			return yield(entry{}, fmt.Errorf("%s: %w: remove the file to measure it anew", path, err))
 		}
-		if !yield(e, nil) {
+		if e.Of == "" && !yield(e, nil) {
 			return false
 		}
 	}
@@ -239,18 +244,4 @@ func readPart(path string, yield func(entry, error) bool) bool {
 		return yield(entry{}, fmt.Errorf("%s: %w", path, err))
 	}
 	return true
-}
-
-// missing lists the parts that are not there yet.
-func missing(out string, p *plan) ([]partID, error) {
-	var todo []partID
-	for id := range p.parts() {
-		_, err := os.Stat(id.file(out))
-		if errors.Is(err, fs.ErrNotExist) {
-			todo = append(todo, id)
-		} else if err != nil {
-			return nil, err
-		}
-	}
-	return todo, nil
 }

@@ -45,7 +45,7 @@ func TestClipDOfProfiles(t *testing.T) {
 	for profile, d := range map[string]heuristics.Direction{"adiee-paper": heuristics.DirectionRaw, "adiee-released/1": heuristics.DirectionRaw, "assay": heuristics.DirectionUnit} {
 		c := load(t, "out: out\nprofile: "+profile+"\nsources: ["+source+"]\n")
 		e := &colours{}
-		if _, err := run(t, c, Encoders{e, e}, 1); err != nil {
+		if _, err := run(t, c, Encoders{Clip: e, Dino: e}, 1); err != nil {
 			t.Fatal(err)
 		}
 		vector := func(name string) []float32 {

@@ -28,6 +28,7 @@ type Job struct {
 	Config  *Config
 	plan    *plan
 	readers []readers.Reader
+	inputs  *identifier
 }
 
 // SourceError says why a data set cannot be opened: its files or its columns are not as the configuration says.
@@ -55,6 +56,9 @@ var errEmpty = errors.New("there is no sample in it")
 func (j *Job) open(ctx context.Context) (err error) {
 	c := j.Config
 	if j.plan.Made, err = c.digest(); err != nil {
+		return err
+	}
+	if j.inputs, err = newIdentifier(c); err != nil {
 		return err
 	}
 	for i := range c.Sources {
@@ -102,18 +106,18 @@ func (s Shard) has(part int) bool { return s.Count == 0 || part%s.Count == s.Ind
 // Progress is told how many samples are done and how many pictures were loaded, since the last time.
 type Progress func(samples, pictures int)
 
-// Todo counts the samples of a shard that are not measured yet.
-func (j *Job) Todo(s Shard) (samples int, err error) {
-	todo, err := j.todo(s)
+// Todo counts the samples of a shard that are not measured yet, or have changed since.
+func (j *Job) Todo(ctx context.Context, s Shard) (samples int, err error) {
+	todo, err := j.todo(ctx, s)
 	for _, id := range todo {
 		samples += min(samplesPerPart, j.plan.Sources[id.source].Samples-id.part*samplesPerPart)
 	}
 	return samples, err
 }
 
-func (j *Job) todo(s Shard) ([]partID, error) {
+func (j *Job) todo(ctx context.Context, s Shard) ([]partID, error) {
 	absent := map[partID]bool{}
-	list, err := missing(j.Config.Out, j.plan)
+	list, err := j.lacking(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -131,10 +135,11 @@ func (j *Job) todo(s Shard) ([]partID, error) {
 	return todo, nil
 }
 
-// Measure makes the parts of a shard that are not there yet. What is finished stays if it is stopped at any time; the next
+// Measure makes the parts of a shard that are not there yet, or of which something has changed: an instruction, a caption, the
+// content of a picture, an encoder's weights. What is finished stays if it is stopped at any time; the next
 // call goes on from there.
 func (j *Job) Measure(ctx context.Context, e Encoders, s Shard, progress Progress) error {
-	todo, err := j.todo(s)
+	todo, err := j.todo(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -143,11 +148,15 @@ func (j *Job) Measure(ctx context.Context, e Encoders, s Shard, progress Progres
 		m.workers = runtime.GOMAXPROCS(0)
 	}
 	for _, id := range todo {
-		entries, err := m.part(ctx, id, j.readers[id.source])
+		in, err := j.inputs.part(ctx, id, j.readers[id.source])
 		if err != nil {
 			return err
 		}
-		if err := writePart(id.file(j.Config.Out), entries); err != nil {
+		entries, err := m.part(ctx, id, j.readers[id.source], in)
+		if err != nil {
+			return err
+		}
+		if err := writePart(id.file(j.Config.Out), append([]entry{{Of: in.of}}, entries...)); err != nil {
 			return err
 		}
 	}
@@ -167,6 +176,14 @@ func (j *Job) AddShard(ctx context.Context, dir string) error {
 	if string(raw) != string(own) {
 		return &PlanError{filepath.Join(dir, partsFolder)}
 	}
+	wanted := map[string]bool{} // parts here that are missing, or were made of something else
+	list, err := j.lacking(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range list {
+		wanted[id.file(j.Config.Out)] = true
+	}
 	for _, folder := range []string{picturesFolder, partsFolder} { // parts last: they speak of pictures
 		root := filepath.Join(dir, folder)
 		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -181,7 +198,7 @@ func (j *Job) AddShard(ctx context.Context, dir string) error {
 				return err
 			}
 			to := filepath.Join(j.Config.Out, rel)
-			if _, err := os.Stat(to); err == nil {
+			if _, err := os.Stat(to); err == nil && !wanted[to] {
 				return nil
 			}
 			if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {

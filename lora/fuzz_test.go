@@ -9,11 +9,10 @@ import (
 
 // FuzzConfig: an adapter_config.json is read or refused; what was read is written and read back as the same file.
 func FuzzConfig(f *testing.F) {
-	for _, raw := range fuzzing.Files(f, 4<<10, "testdata/*/adapter_config.json") {
-		f.Add(raw)
-	}
-	f.Add([]byte(`{"r": 8, "lora_alpha": 16.5, "target_modules": ["q_proj"], "rank_pattern": {"a": 2, "a": 3}, "layers_to_transform": 3}`))
-	f.Fuzz(func(t *testing.T, raw []byte) {
+	x := fuzzing.New(f)
+	x.Add(fuzzing.Files(f, 4<<10, "testdata/*/adapter_config.json")...)
+	x.Add([]byte(`{"r": 8, "lora_alpha": 16.5, "target_modules": ["q_proj"], "rank_pattern": {"a": 2, "a": 3}, "layers_to_transform": 3}`))
+	x.Run(func(t testing.TB, raw []byte) {
 		fuzzing.Bounded(t, 16<<20+1024*uint64(len(raw)), func() {
 			c, err := ParseConfig(raw)
 			if err != nil {

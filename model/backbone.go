@@ -18,6 +18,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/data"
+	"assay/store"
 )
 
 // Backbone is a checkpoint of one architecture.
@@ -62,7 +63,7 @@ type Picture struct {
 	Tokens        int       // placeholder tokens it takes in the text
 	Layout        any       // what else the family must remember, comparable: pictures of equal layouts make equal graphs
 
-	key      string    // digest of the content
+	key      store.Key // digest of the content
 	features []float32 // [tokens, hidden] once the vision tower has run
 }
 

@@ -17,15 +17,16 @@ import (
 	"assay/model/text"
 	"assay/onnx"
 	"assay/ort"
+	"assay/store"
 )
 
 // Options say where and how graphs run.
 type Options struct {
-	Device    string // cpu (default), cuda:N, auto
-	Threads   int    // 0: all cores
-	Cache     int64  // bytes of image features kept in memory; 0: 64 MiB
-	Folder    string // where image features are kept on disk; "": nowhere
-	Elsewhere bool   // the device need not be here: graphs are planned, not run
+	Device    string       // cpu (default), cuda:N, auto
+	Threads   int          // 0: all cores
+	Cache     int64        // bytes of image features kept in memory; 0: 64 MiB
+	Store     *store.Store // where image features outlive the process; nil: nowhere
+	Elsewhere bool         // the device need not be here: graphs are planned, not run
 }
 
 // cacheSize is the bytes of image features kept in memory.
@@ -45,6 +46,7 @@ type engine struct {
 	own      map[string]*tensor.Dense // of the scorer directory: LoRA, head, score token
 	options  Options
 	pictures *pictureCache
+	kept     func() (kept, error) // opened when image features are first wanted
 
 	few     bool                     // parameters: see small
 	tuned   bool                     // own tensors are inputs of the graphs
@@ -96,7 +98,8 @@ func (e *engine) open() (err error) {
 		}
 		maps.Copy(e.own, e.adapter.Tensors)
 	}
-	e.pictures = newPictureCache(e.options.cacheSize(), e.options.Folder)
+	e.pictures = newPictureCache(e.options.cacheSize())
+	e.kept = sync.OnceValues(e.openKept)
 	parameters, _ := e.Weights()
 	e.few = parameters <= mostSmall && !e.onCUDA()
 	if e.text, err = text.Open(c.Backbone, c.ScoreToken, int64(e.backbone.Decoder().Vocab), text.WithTemplate(c.ChatTemplate)); err != nil {
@@ -123,6 +126,18 @@ func (e *engine) checkPlaceholder() error {
 		return fmt.Errorf("%s: placeholder of pictures: %w", e.config.Backbone, err)
 	}
 	return nil
+}
+
+// openKept opens the image features in the store.
+func (e *engine) openKept() (k kept, err error) {
+	if e.options.Store == nil {
+		return k, nil
+	}
+	print, err := e.featureFingerprint()
+	if err == nil {
+		k.Bucket, err = e.options.Store.Bucket(featureKind, print)
+	}
+	return k, err
 }
 
 // Close frees sessions, tokenizer and weights.

@@ -3,82 +3,125 @@ package model
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
-	"io"
-	"os"
+	"io/fs"
+	"maps"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 
+	"gorgonia.org/tensor"
+
 	"assay/checkpoints"
+	"assay/internal/workers"
+	"assay/lora"
 	"assay/onnx"
+	"assay/store"
 )
 
 // Fingerprint identifies a scorer's configuration, tensors and backbone.
-func (e *engine) Fingerprint() string {
-	return e.fingerprint(*e.config, func(string) bool { return true })
+func (e *engine) Fingerprint() (string, error) {
+	return e.fingerprint(*e.config, all, all)
 }
+
+func all(string) bool { return true }
 
 // StateFingerprint identifies what the hidden states at the score token depend on: all but the head.
-func (e *engine) StateFingerprint() string {
+func (e *engine) StateFingerprint() (string, error) {
 	c := *e.config
 	c.Head, c.ScoreRange, c.TextLoss = HeadConfig{}, [2]float64{}, ""
-	return e.fingerprint(c, func(name string) bool { return !strings.HasPrefix(name, "layers.") })
+	print, err := e.fingerprint(c, func(name string) bool { return !strings.HasPrefix(name, "layers.") }, all)
+	return print + " " + e.arithmetic(), err
 }
 
-func (e *engine) fingerprint(c ScorerConfig, counts func(name string) bool) string {
+// featureFingerprint identifies what image features depend on besides the picture: the backbone, and an adapter's layers in
+// its vision side.
+func (e *engine) featureFingerprint() (string, error) {
+	none := func(string) bool { return false }
+	print, err := e.fingerprint(ScorerConfig{}, none, func(module string) bool {
+		return !strings.HasPrefix(module, e.backbone.Decoder().Module)
+	})
+	return print + " " + e.arithmetic(), err
+}
+
+// arithmetic says how values are computed: they are not the same to the last bit elsewhere.
+func (e *engine) arithmetic() string {
+	if e.onCUDA() {
+		return "cuda " + e.config.DType
+	}
+	return "cpu " + e.config.DType
+}
+
+// fingerprint identifies a configuration, the scorer's own tensors that count by their names, the adapter's layers (with their
+// scales: they follow from alpha) that count by their modules, and the backbone.
+func (e *engine) fingerprint(c ScorerConfig, own, module func(name string) bool) (string, error) {
+	backbone, err := e.BackboneFingerprint()
+	if err != nil {
+		return "", err
+	}
 	h := sha256.New()
 	c.Backbone = "" // its place does not matter
-	fmt.Fprintf(h, "%+v\n", c)
-	var names []string
-	for n := range e.own {
-		if counts(n) {
-			names = append(names, n)
+	fmt.Fprintf(h, "%+v\n%s\n", c, backbone)
+	tensors := maps.Clone(e.own)
+	write := func(what string, t *tensor.Dense) {
+		fmt.Fprintln(h, what, t.Shape())
+		h.Write(onnx.Float32Bytes(t.Data().([]float32)))
+	}
+	if e.adapter != nil {
+		for _, t := range e.adapter.Targets {
+			for _, name := range []string{lora.NameA(t.Module), lora.NameB(t.Module)} {
+				if module(t.Module) {
+					write(fmt.Sprintf("%s %+v", name, t), tensors[name])
+				}
+				delete(tensors, name)
+			}
 		}
 	}
-	sort.Strings(names)
-	for _, n := range names {
-		fmt.Fprintln(h, n)
-		h.Write(onnx.Float32Bytes(e.own[n].Data().([]float32)))
+	for _, name := range slices.Sorted(maps.Keys(tensors)) {
+		if own(name) {
+			write(name, tensors[name])
+		}
 	}
-	io.WriteString(h, e.BackboneFingerprint())
-	return hex.EncodeToString(h.Sum(nil)[:12])
+	return hex.EncodeToString(h.Sum(nil)[:12]), nil
 }
 
 // BackboneFingerprint identifies the backbone; see Fingerprint.
-func (e *engine) BackboneFingerprint() string { return Fingerprint(e.backbone.Dir, e.backbone.Weights) }
-
-// Fingerprint identifies a checkpoint by its configuration, its tensors' names, types and places, and samples of their
-// bytes: reading 16 GB at every start would take longer than scoring a batch.
-func Fingerprint(dir string, w *checkpoints.Weights) string {
-	h := sha256.New()
-	for _, name := range []string{"config.json", "tokenizer.json", "preprocessor_config.json"} {
-		if f, err := os.Open(filepath.Join(dir, name)); err == nil {
-			io.Copy(h, f)
-			f.Close()
-		}
-	}
-	for _, name := range w.Names() {
-		info, _ := w.Info(name)
-		fmt.Fprintln(h, info)
-		if data, err := w.Bytes(name); err == nil {
-			sampleBytes(h, data)
-		}
-	}
-	return hex.EncodeToString(h.Sum(nil)[:12])
+func (e *engine) BackboneFingerprint() (string, error) {
+	return Fingerprint(e.backbone.Dir, e.backbone.Weights)
 }
 
-// sampleBytes hashes a few stretches of a tensor, all of a small one.
-func sampleBytes(w io.Writer, data []byte) {
-	const stretch, places = 1 << 10, 8
-	if len(data) <= stretch*places {
-		w.Write(data)
-		return
+// describing are the files of a checkpoint, besides its weights, that what it computes depends on.
+var describing = []string{"config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+	"chat_template.json", "chat_template.jinja", "preprocessor_config.json", "processor_config.json", checkpoints.IndexFile}
+
+// Fingerprint identifies a checkpoint by the whole content of its files. 16 GB are read once, at about a gigabyte a second
+// and core; after that the system's word that a file has not changed will do: see [store.Files]. Weights that are absent do
+// not count.
+func Fingerprint(dir string, w *checkpoints.Weights) (string, error) {
+	var parts, paths []string
+	for _, name := range describing {
+		k, err := store.FileDigest(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return "", err
+		}
+		parts = append(parts, name, k.String())
 	}
-	for i := range places {
-		at := i * (len(data) - stretch) / (places - 1)
-		w.Write(data[at : at+stretch])
+	for _, s := range w.Shards() {
+		paths = append(paths, s.Path())
+		parts = append(parts, s.Name)
 	}
+	sums := make([]store.Key, len(paths))
+	err := workers.Each(len(paths), 4, func(i int) (err error) {
+		sums[i], err = store.FileDigest(paths[i])
+		return err
+	})
+	for _, k := range sums {
+		parts = append(parts, k.String())
+	}
+	return store.KeyOf(parts...).String()[:24], err
 }
 
 var _ Weights = (*checkpoints.Weights)(nil)

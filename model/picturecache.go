@@ -2,59 +2,47 @@ package model
 
 import (
 	"container/list"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
-	"io"
-	"os"
-	"path/filepath"
 	"sync"
 
-	"assay/checkpoints"
 	"assay/data"
-	"assay/onnx"
+	"assay/store"
 )
 
 // pictureCache keeps recently prepared pictures with their image features, up to a number of bytes, by the content of the
-// picture: a frozen vision tower runs once per distinct picture. With a folder the features are kept there, unbounded, and
-// outlive the process.
+// picture: a frozen vision tower runs once per distinct picture.
 type pictureCache struct {
-	mu     sync.Mutex
-	limit  int64
-	used   int64
-	items  map[string]*list.Element
-	order  *list.List          // most recently used first
-	pairs  map[string][]string // key of a pair -> keys of its pictures
-	folder string              // "": memory only
+	mu    sync.Mutex
+	limit int64
+	used  int64
+	items map[store.Key]*list.Element
+	order *list.List             // most recently used first
+	pairs map[string][]store.Key // key of a pair -> keys of its pictures
 }
 
 // mostPairs bounds the memory of pair keys; when it is reached all are forgotten.
 const mostPairs = 1 << 20
 
-func newPictureCache(limit int64, folder string) *pictureCache {
-	return &pictureCache{limit: limit, folder: folder, items: map[string]*list.Element{}, order: list.New(), pairs: map[string][]string{}}
+func newPictureCache(limit int64) *pictureCache {
+	return &pictureCache{limit: limit, items: map[store.Key]*list.Element{}, order: list.New(), pairs: map[string][]store.Key{}}
 }
 
-// digest identifies what the backbone is shown.
-func digest(frames []*data.Picture) string {
-	h := sha256.New()
+// digest identifies what the backbone is shown: a picture, or the frames of a pair.
+func digest(frames []*data.Picture) store.Key {
+	var parts []string
 	for _, p := range frames {
-		var size [16]byte
-		binary.LittleEndian.PutUint64(size[:8], uint64(p.Width))
-		binary.LittleEndian.PutUint64(size[8:], uint64(p.Height))
-		h.Write(size[:])
-		h.Write(p.Pix)
+		sum := p.Digest()
+		parts = append(parts, string(sum[:]))
 	}
-	return hex.EncodeToString(h.Sum(nil)[:20])
+	return store.KeyOf(parts...)
 }
 
-func (c *pictureCache) get(key string) *Picture {
+func (c *pictureCache) get(key store.Key) *Picture {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.touch(key)
 }
 
-func (c *pictureCache) touch(key string) *Picture {
+func (c *pictureCache) touch(key store.Key) *Picture {
 	e := c.items[key]
 	if e == nil {
 		return nil
@@ -85,7 +73,7 @@ func (c *pictureCache) putPair(key string, pictures []*Picture) {
 	if key == "" {
 		return
 	}
-	keys := make([]string, len(pictures))
+	keys := make([]store.Key, len(pictures))
 	for i, p := range pictures {
 		keys[i] = p.key
 	}
@@ -103,7 +91,7 @@ func (p *Picture) bytes() int64 { return 4 * int64(len(p.features)+len(p.Pixels)
 func (c *pictureCache) put(p *Picture) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p.key == "" || c.items[p.key] != nil || p.bytes() > c.limit {
+	if p.key == (store.Key{}) || c.items[p.key] != nil || p.bytes() > c.limit {
 		return
 	}
 	c.items[p.key] = c.order.PushFront(p)
@@ -115,36 +103,22 @@ func (c *pictureCache) put(p *Picture) {
 	}
 }
 
-func (c *pictureCache) file(key string) string {
-	return filepath.Join(c.folder, key[:2], key+".features")
+// kept are image features that outlive the process; the zero value keeps nothing.
+type kept struct{ *store.Bucket }
+
+// featureKind is what a store calls image features, with the version of their computation.
+const featureKind = "features-1"
+
+// load returns features [tokens, hidden] that were computed earlier; nil if there are none that fit.
+func (k kept) load(key store.Key, values int) []float32 {
+	if k.Bucket == nil {
+		return nil
+	}
+	return k.Floats(key, values)
 }
 
-// load reads features [tokens, hidden] that an earlier process left in the folder; nil if there are none that fit.
-func (c *pictureCache) load(key string, values int) []float32 {
-	if c.folder == "" {
-		return nil
+func (k kept) save(key store.Key, features []float32) {
+	if k.Bucket != nil {
+		k.Remember(key, store.FloatBytes(features))
 	}
-	raw, err := os.ReadFile(c.file(key))
-	if err != nil || len(raw) != 4*values {
-		return nil
-	}
-	f, err := checkpoints.Float32s(onnx.Float, raw)
-	if err != nil {
-		return nil
-	}
-	return f
-}
-
-func (c *pictureCache) store(key string, features []float32) error {
-	if c.folder == "" {
-		return nil
-	}
-	path := c.file(key)
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return err
-	}
-	return checkpoints.WriteAtomic(path, func(w io.Writer) error {
-		_, err := w.Write(onnx.Float32Bytes(features))
-		return err
-	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"assay/internal/workers"
 	"assay/onnx"
+	"assay/store"
 )
 
 // Bounds of the values of pixel_values of one run of the vision tower: 24 tiles of 336 x 336; of a small model what stays in a
@@ -21,7 +22,7 @@ const (
 // pictures of one layout run together: nothing is padded, and features do not depend on the company a picture is seen in. It
 // returns the pictures that got features.
 func (e *engine) see(ctx context.Context, samples []*Sample) (seen []*Picture, err error) {
-	same := map[string][]*Picture{}
+	same := map[store.Key][]*Picture{}
 	var todo []*Picture
 	for _, s := range samples {
 		for _, p := range s.Pictures {
@@ -78,9 +79,13 @@ func sortByLayout(pictures []*Picture) {
 
 // look computes the features of some pictures, or finds them on disk.
 func (e *engine) look(ctx context.Context, pictures []*Picture, hidden int) error {
+	kept, err := e.kept()
+	if err != nil {
+		return err
+	}
 	var todo []*Picture
 	for _, p := range pictures {
-		if p.features = e.pictures.load(p.key, p.Tokens*hidden); p.features == nil {
+		if p.features = kept.load(p.key, p.Tokens*hidden); p.features == nil {
 			todo = append(todo, p)
 		}
 	}
@@ -103,9 +108,7 @@ func (e *engine) look(ctx context.Context, pictures []*Picture, hidden int) erro
 	for _, p := range todo {
 		n := p.Tokens * hidden
 		p.features, all = append([]float32(nil), all[:n]...), all[n:] // its own memory: the run's is freed as a whole
-		if err := e.pictures.store(p.key, p.features); err != nil {
-			return err
-		}
+		kept.save(p.key, p.features)
 	}
 	return nil
 }
@@ -129,7 +132,7 @@ func (e *engine) sight(p *packed, pixels bool) (map[string]*tensor.Dense, error)
 }
 
 // Forget empties the cache of pictures: for measurements.
-func (e *engine) Forget() { e.pictures = newPictureCache(e.pictures.limit, e.pictures.folder) }
+func (e *engine) Forget() { e.pictures = newPictureCache(e.pictures.limit) }
 
 // visionGraph is the frozen vision tower.
 func (e *engine) visionGraph(g *Graph) (*built, error) {

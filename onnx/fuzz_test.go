@@ -10,14 +10,13 @@ import (
 // FuzzDecodeModel: bytes are read as a model or refused. A model that was read is written and read back as the same one.
 // (Checking, typing and differentiating what was read is FuzzAppend's, in onnx/grad.)
 func FuzzDecodeModel(f *testing.F) {
-	for _, raw := range fuzzing.Files(f, 2<<10, "../testdata/oracle*/onnx/*/model.onnx") {
-		f.Add(raw)
-	}
+	x := fuzzing.New(f)
+	x.Add(fuzzing.Files(f, 2<<10, "../testdata/oracle*/onnx/*/model.onnx")...)
 	cases := protoCases()
 	for _, name := range sortedKeys(cases) {
-		f.Add(cases[name])
+		x.Add(cases[name])
 	}
-	f.Fuzz(func(t *testing.T, raw []byte) {
+	x.Run(func(t testing.TB, raw []byte) {
 		fuzzing.Bounded(t, 16<<20+uint64(len(raw))<<10, func() {
 			m, err := Decode(raw)
 			if err != nil {

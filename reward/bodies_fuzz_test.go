@@ -12,7 +12,8 @@ import (
 )
 
 // FuzzBodies sends any body to any wire, as JSON, as a form and as nothing that is known: the answer is never a failure of
-// the server's own, JSON whatever it says, and cheap. (FuzzRequests, slower, does it with a real scorer.)
+// the server's own, JSON whatever it says, and cheap.
+// The first two bytes choose the path and the kind. (FuzzRequests, slower, does it with a real scorer.)
 func FuzzBodies(f *testing.F) {
 	s, err := NewServer(Options{MaxBody: 1 << 16, MaxPixels: 1 << 10, Memory: 1 << 30},
 		[]string{"scorer"}, []Scorer{&fake{}})
@@ -24,7 +25,8 @@ func FuzzBodies(f *testing.F) {
 	coded := base64.StdEncoding.EncodeToString(picture)
 	paths := []string{"/v1/score", "/v1/gradient", "/score"}
 	kinds := []string{"application/json", "multipart/form-data; boundary=b", "text/plain", "multipart/form-data"}
-	add := func(path, kind int, body string) { f.Add(byte(path), byte(kind), []byte(body)) }
+	x := fuzzing.New(f)
+	add := func(path, kind int, body string) { x.Add(append([]byte{byte(path), byte(kind)}, body...)) }
 	for path := range paths {
 		add(path, 0, `{"source":"`+coded+`","instruction":"x","edits":["`+coded+`","a"]}`)
 		add(path, 0, `{"source":"data:image/png;base64,`+coded+`","instruction":"\ud800","edit":"`+coded+`"}`)
@@ -35,7 +37,11 @@ func FuzzBodies(f *testing.F) {
 		add(path, 1, part+"source\"; filename=\"a.png\"\r\n\r\n"+string(picture)+"\r\n"+part+"instruction\"\r\n\r\nx\r\n"+
 			part+"edits\"; filename=\"b.png\"\r\n\r\n"+string(picture)+"\r\n--b--\r\n")
 	}
-	f.Fuzz(func(t *testing.T, path, kind byte, body []byte) {
+	x.Run(func(t testing.TB, raw []byte) {
+		if len(raw) < 2 {
+			return
+		}
+		path, kind, body := raw[0], raw[1], raw[2:]
 		r, err := http.NewRequest("POST", "http://localhost"+paths[int(path)%len(paths)], bytes.NewReader(body))
 		if err != nil {
 			t.Fatal(err)

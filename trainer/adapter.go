@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -103,8 +104,13 @@ func keepsBackbone(c *Config, own string) error {
 		return err
 	}
 	defer b.Close()
-	if a.Weights.Absent() || b.Weights.Absent() || model.Fingerprint(own, a.Weights) == model.Fingerprint(c.Backbone, b.Weights) {
+	if a.Weights.Absent() || b.Weights.Absent() {
 		return nil
+	}
+	x, errX := model.Fingerprint(own, a.Weights)
+	y, errY := model.Fingerprint(c.Backbone, b.Weights)
+	if err := errors.Join(errX, errY); err != nil || x == y {
+		return err
 	}
 	return fmt.Errorf("backbone: %s is not the backbone of the scorer of init, which is %s: leave the key out, or begin without init", c.Backbone, own)
 }

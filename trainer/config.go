@@ -3,6 +3,7 @@ package trainer
 import (
 	"assay/lora"
 	"assay/model"
+	"assay/store"
 )
 
 // Config is one training run, as its YAML file says. Every key has a default (see Default and docs/training.md) but
@@ -110,9 +111,11 @@ type ValidateConfig struct {
 	Limit int   `yaml:"limit"` // rows; 0: all
 }
 
-// CacheConfig bounds what is kept of the frozen vision tower's output.
+// CacheConfig bounds what is kept of what the frozen parts compute.
 type CacheConfig struct {
-	Vision CacheSize `yaml:"vision"`
+	Vision CacheSize `yaml:"vision"` // image features: bytes in memory, or in Folder
+	Folder string    `yaml:"folder"` // of the store; "": cache below the run directory
+	Size   CacheSize `yaml:"size"`   // bytes of that folder
 }
 
 // Default returns the configuration of an empty file. It lacks backbone, out and data.train.
@@ -144,6 +147,6 @@ func Default() *Config {
 		Device:     "auto",
 		Recompute:  "none",
 		Checkpoint: CheckpointConfig{Minutes: 10, Keep: 2},
-		Cache:      CacheConfig{Vision: 1 << 30},
+		Cache:      CacheConfig{Vision: 1 << 30, Size: store.DefaultLimit},
 	}
 }

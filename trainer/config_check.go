@@ -160,6 +160,7 @@ func (c *Config) checkCourse(d checker) {
 	d.want(c.Checkpoint.Steps >= 0, "checkpoint.steps", "want at least 0 (off), not %d", c.Checkpoint.Steps)
 	d.want(c.Checkpoint.Minutes >= 0, "checkpoint.minutes", "want at least 0 (off), not %g", c.Checkpoint.Minutes)
 	d.want(c.Checkpoint.Keep >= 1, "checkpoint.keep", "want at least 1, not %d", c.Checkpoint.Keep)
+	d.want(c.Cache.Size > 0, "cache.size", "want a size like 20GB")
 	d.want(c.Validate.Every >= 0, "validate.every", "want at least 0 (after every epoch), not %d", c.Validate.Every)
 	d.want(c.Validate.Limit >= 0, "validate.limit", "want at least 0 (all rows), not %d", c.Validate.Limit)
 }

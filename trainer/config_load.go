@@ -47,7 +47,7 @@ func Load(path string) (*Config, error) {
 	if d.Has("backbone") && c.Backbone != "" {
 		c.Backbone = absolute(folder, c.Backbone)
 	}
-	for _, p := range []*string{&c.Init, &c.Out} {
+	for _, p := range []*string{&c.Init, &c.Out, &c.Cache.Folder} {
 		*p = absolute(folder, *p)
 	}
 	for _, tables := range []Strings{c.Data.Train, c.Data.Validation.Tables} {

@@ -137,7 +137,7 @@ func (m MicroBatch) MarshalYAML() (any, error) {
 // CacheSize is a number of bytes in memory, or Disk.
 type CacheSize int64
 
-// Disk keeps the cache in files below the run directory, unbounded.
+// Disk keeps image features in the store of the run, cache.folder.
 const Disk CacheSize = -1
 
 var units = []struct {

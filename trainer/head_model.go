@@ -7,8 +7,8 @@ import (
 	"iter"
 	"maps"
 	"math"
-	"os"
-	"path/filepath"
+
+	"assay/store"
 )
 
 // HeadOptions are the parts of a HeadModel.
@@ -17,7 +17,7 @@ type HeadOptions struct {
 	Params   []Param                                   // layers.N.weight, layers.N.bias, as a GorgoniaHead wants them
 	Open     func(ctx context.Context) (Hidden, error) // the backbone; opened only if hidden states are missing
 	Batch    int                                       // examples given to the backbone at once; 0: 1
-	Cache    string                                    // file of the hidden states
+	Store    *store.Store                              // of the hidden states; closed with the model
 	Save     func(dir string, params []Param) error    // writes the scorer directory around the head
 	Weight   float64                                   // of the score's loss
 	Backbone map[string]string                         // fingerprint of all that the hidden states depend on
@@ -29,7 +29,8 @@ type HeadOptions struct {
 type HeadModel struct {
 	o     HeadOptions
 	head  *GorgoniaHead
-	cache *hiddenCache
+	cache *hiddenStates // nil: not yet prepared
+	warner
 }
 
 // NewHeadModel makes the model. The cache is opened by Prepare.
@@ -47,13 +48,10 @@ func (m *HeadModel) Params() []Param { return m.o.Params }
 
 // Prepare computes the hidden states that the cache lacks, and closes the backbone. Interrupted, it goes on where it was.
 func (m *HeadModel) Prepare(ctx context.Context, examples iter.Seq2[Example, error], done func(n int)) (err error) {
-	if err := os.MkdirAll(filepath.Dir(m.o.Cache), 0o777); err != nil {
+	if m.cache, err = openHidden(m.o.Store, m.o.Spec.In, m.o.Backbone); err != nil {
 		return err
 	}
-	if m.cache, err = openHidden(m.o.Cache, m.o.Spec.In, m.o.Backbone); err != nil {
-		return err
-	}
-	w := &hiddenWork{HeadModel: m}
+	w := &hiddenWork{HeadModel: m, queued: map[store.Key]bool{}}
 	defer func() { err = errors.Join(err, w.close()) }()
 	for e, err := range examples {
 		if err != nil {
@@ -72,7 +70,8 @@ type hiddenWork struct {
 	*HeadModel
 	backbone Hidden
 	batch    []Example
-	keys     [][32]byte
+	keys     []store.Key
+	queued   map[store.Key]bool
 }
 
 func (w *hiddenWork) want(ctx context.Context, e Example) error {
@@ -80,9 +79,10 @@ func (w *hiddenWork) want(ctx context.Context, e Example) error {
 	if err != nil {
 		return err
 	}
-	if _, ok := w.cache.at[key]; ok {
+	if w.queued[key] || w.cache.get(key) != nil {
 		return nil
 	}
+	w.queued[key] = true
 	w.batch, w.keys = append(w.batch, e), append(w.keys, key)
 	if len(w.batch) < w.o.Batch {
 		return nil
@@ -115,6 +115,7 @@ func (w *hiddenWork) flush(ctx context.Context) (err error) {
 		}
 	}
 	w.batch, w.keys = nil, nil
+	clear(w.queued)
 	return nil
 }
 
@@ -134,12 +135,10 @@ func (m *HeadModel) states(batch []Example) ([][]float32, []float64, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		s, err := m.cache.get(key)
-		if err != nil {
-			return nil, nil, err
-		}
+		s := m.cache.get(key)
 		if s == nil {
-			return nil, nil, fmt.Errorf("%s was not among the examples prepared", batch[i].Row.ID)
+			return nil, nil, fmt.Errorf("the hidden state of %s is not in %s any more, or damaged: the same command computes it again",
+				batch[i].Row.ID, m.o.Store.Folder())
 		}
 		states, labels = append(states, s), append(labels, batch[i].Label)
 	}
@@ -191,14 +190,14 @@ func (m *HeadModel) Plan(context.Context, []Example) (*Plan, error) {
 	p.Parameters = p.Trainable
 	p.Bytes["parameters, gradients and moments"] = 16 * p.Trainable
 	p.Bytes["weights, while hidden states are computed"] = m.o.Memory
-	p.Bytes["a hidden state, in the cache on disk"] = 36 + 4*int64(m.o.Spec.In)
+	p.Bytes["a hidden state, in the cache on disk"] = 52 + 4*int64(m.o.Spec.In)
 	return p, nil
 }
 
 // Close ends the graphs and closes the cache.
 func (m *HeadModel) Close() error {
-	if m.cache == nil {
+	if m.o.Store == nil {
 		return m.head.Close()
 	}
-	return errors.Join(m.head.Close(), m.cache.close())
+	return errors.Join(m.head.Close(), m.o.Store.Close())
 }

@@ -40,8 +40,12 @@ func headFactory(b *countingBackbone, fingerprint string) Factory {
 			params = append(params, Param{name + ".weight", tensor.New(tensor.WithShape(sizes[i+1], sizes[i]), tensor.WithBacking(w))},
 				Param{name + ".bias", tensor.New(tensor.WithShape(sizes[i+1]), tensor.WithBacking(make([]float32, sizes[i+1])))})
 		}
+		known, err := openStore(c, nil)
+		if err != nil {
+			return nil, err
+		}
 		return NewHeadModel(HeadOptions{Spec: spec, Params: params, Batch: 4, Weight: c.Loss.Score,
-			Cache: filepath.Join(c.Out, "cache", "hidden-states"), Backbone: map[string]string{"backbone": fingerprint},
+			Store: known, Backbone: map[string]string{"backbone": fingerprint},
 			Open: func(context.Context) (Hidden, error) { b.opened++; return b, nil },
 			Save: func(dir string, params []Param) error {
 				return (&fake{params: params}).SaveScorer(dir)
@@ -77,12 +81,15 @@ func TestHeadAloneLearns(t *testing.T) {
 	if again := outcome(t, path); first[0] != again[0] {
 		t.Error("a second run ends with other weights")
 	}
-	file := filepath.Join(c.Out, "cache", "hidden-states")
-	raw, err := os.ReadFile(file)
+	segments, err := filepath.Glob(filepath.Join(c.Out, "cache", stateKind, "*", "*"))
+	if err != nil || len(segments) != 1 {
+		t.Fatal(segments, err)
+	}
+	raw, err := os.ReadFile(segments[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, raw[:len(raw)-7], 0o666); err != nil { // as a crash leaves it
+	if err := os.WriteFile(segments[0], raw[:len(raw)-7], 0o666); err != nil { // as a crash leaves it
 		t.Fatal(err)
 	}
 	b.computed = 0

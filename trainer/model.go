@@ -40,10 +40,11 @@ func Gradients(params []Param, byName map[string]*tensor.Dense) []*tensor.Dense 
 type Example struct {
 	Index            int // among the training or the validation examples
 	Row              data.Row
-	Base             string  // folder of the table, to which the paths of the row are relative
-	Question, Answer string  // templates drawn; [INSTRUCTION] is not yet replaced
-	Augment          uint64  // 0: none, else seed of the augmentation
-	Label            float64 // 0..1
+	Base             string   // folder of the table, to which the paths of the row are relative
+	Question, Answer string   // templates drawn; [INSTRUCTION] is not yet replaced
+	Augment          uint64   // 0: none, else seed of the augmentation
+	Contents         Contents // of the pictures, found when the run began; zero: not yet known
+	Label            float64  // 0..1
 }
 
 // StepResult is what one run of forward and backward pass gives.

@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -32,10 +33,12 @@ type sampleRow struct {
 	group  string
 	label  float64
 	id     string
-	digest string // of the content
+	digest string // of the content, pictures included
 	bad    string // why it cannot be used; "": it can
 	step   int64  // at which that was found
 	gone   bool   // of a resumed run: the tables do not have it any more
+
+	contents Contents
 }
 
 // example reads the row; the templates are left to the caller.
@@ -50,7 +53,7 @@ func (r *sampleRow) example() (Example, error) {
 	if row.ID == "" {
 		row.ID = fmt.Sprintf("%s row %d", filepath.Base(r.table.Path()), r.index+1)
 	}
-	return Example{Row: row, Base: r.table.Folder(), Label: r.label}, nil
+	return Example{Row: row, Base: r.table.Folder(), Label: r.label, Contents: r.contents}, nil
 }
 
 func (r *sampleRow) badRow() BadRow {
@@ -321,7 +324,8 @@ func (s *scan) table(t *data.Table, out *splitSamples) {
 			bad = append(bad, unreadRow{BadRow{Table: t.Path(), Row: i + 1, ID: row.ID, Reason: err.Error()}, number})
 			continue
 		}
-		digest, err := s.content(&row)
+		contents, unread := contentsOf(&row, t.Folder())
+		digest, err := s.content(&row, contents)
 		if err != nil {
 			bad = append(bad, unreadRow{BadRow{Table: t.Path(), Row: i + 1, ID: row.ID, Reason: err.Error()}, number})
 			continue
@@ -335,8 +339,8 @@ func (s *scan) table(t *data.Table, out *splitSamples) {
 		if group == "" { // on its own
 			group = fmt.Sprintf("\x00%d\x00%d", len(s.data.tables), i)
 		}
-		sample := sampleRow{table: t, number: number, index: i, group: group, label: *row.Label, id: row.ID, digest: digest}
-		if err := s.row(t, &row); err != nil {
+		sample := sampleRow{table: t, number: number, index: i, group: group, label: *row.Label, id: row.ID, digest: digest, contents: contents}
+		if err := cmp.Or(s.row(t, &row), unread); err != nil {
 			sample.bad = err.Error()
 		}
 		out.rows = append(out.rows, sample)
@@ -351,11 +355,14 @@ func (s *scan) table(t *data.Table, out *splitSamples) {
 	s.data.bad = append(s.data.bad, bad...)
 }
 
-// content hashes a row: into the table's digest, and on its own.
-func (s *scan) content(row *data.Row) (string, error) {
+// content hashes a row with its pictures: into the table's digest, and on its own.
+func (s *scan) content(row *data.Row, pictures Contents) (string, error) {
 	var text bytes.Buffer
 	if err := json.NewEncoder(&text).Encode(row.Record()); err != nil {
 		return "", err
+	}
+	for _, k := range pictures {
+		text.Write(k[:])
 	}
 	s.digest.Write(text.Bytes())
 	sum := sha256.Sum256(text.Bytes())

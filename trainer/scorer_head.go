@@ -2,8 +2,8 @@ package trainer
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"path/filepath"
 
 	"assay/model"
 )
@@ -11,13 +11,16 @@ import (
 // openHead makes the model of mode head: the backbone (with the adapter of init, if there is one) gives the hidden states,
 // Gorgonia trains the head on them.
 func openHead(c *Config, parts *model.Parts) (Model, error) {
-	s, err := model.NewScorer(parts, modelOptions(c))
+	s, err := model.NewScorer(parts, modelOptions(c, nil))
 	if err != nil {
 		return nil, err
 	}
-	states := s.StateFingerprint()
+	states := ""
+	if !parts.Plan {
+		states, err = s.StateFingerprint()
+	}
 	_, memory := s.Weights()
-	if err := s.Close(); err != nil {
+	if err := errors.Join(err, s.Close()); err != nil {
 		return nil, err
 	}
 	var params []Param
@@ -27,11 +30,16 @@ func openHead(c *Config, parts *model.Parts) (Model, error) {
 			params = append(params, Param{name, parts.Own[name]})
 		}
 	}
-	m, err := NewHeadModel(HeadOptions{
+	var head *HeadModel
+	known, err := openStore(c, func(text string) { head.warn(text) })
+	if err != nil {
+		return nil, err
+	}
+	head, err = NewHeadModel(HeadOptions{
 		Spec: NewHeadSpec(c.Head, parts.Own["layers.0.weight"].Shape()[1]), Params: params, Weight: c.Loss.Score, Batch: 16,
-		Cache: filepath.Join(c.Out, "cache", "hidden-states"), Backbone: map[string]string{"hidden states": states}, Memory: memory,
+		Store: known, Backbone: map[string]string{"hidden states": states}, Memory: memory,
 		Open: func(context.Context) (Hidden, error) {
-			s, err := model.NewScorer(parts, modelOptions(c))
+			s, err := model.NewScorer(parts, modelOptions(c, known))
 			return hiddenScorer{s}, err
 		},
 		Save: func(dir string, _ []Param) error { return parts.Save(dir) }, // the parameters are the parts' own tensors
@@ -39,7 +47,7 @@ func openHead(c *Config, parts *model.Parts) (Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tableHead{m}, nil
+	return tableHead{head}, nil
 }
 
 // tableHead is a HeadModel whose examples are rows of tables.

@@ -2,11 +2,8 @@ package trainer
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -16,6 +13,7 @@ import (
 	"assay/lora"
 	"assay/model"
 	"assay/ort"
+	"assay/store"
 )
 
 // OpenModel makes the model of a configuration: a backbone with a fresh scorer on it, or with that of `init`. It is the Factory of
@@ -53,13 +51,22 @@ func openModel(c *Config, plan bool, memory int64) (_ Model, err error) {
 	if c.Mode == "head" {
 		return openHead(c, parts)
 	}
-	o := tuneOptions(c, parts)
-	o.Elsewhere = memory > 0
-	t, err := model.NewTuner(parts, o)
-	if err != nil {
+	m := &scorerModel{config: c, given: memory}
+	if m.store, err = openStore(c, m.warn); err != nil {
 		return nil, err
 	}
-	return &scorerModel{config: c, tuner: t, params: NewParams(t.Params()), given: memory}, nil
+	o := tuneOptions(c, parts, m.store)
+	o.Elsewhere = memory > 0
+	if m.tuner, err = model.NewTuner(parts, o); err != nil {
+		return nil, err
+	}
+	if !plan {
+		if m.backbone, err = m.tuner.BackboneFingerprint(); err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
+	}
+	m.params = NewParams(m.tuner.Params())
+	return m, nil
 }
 
 // newParts reads the scorer that training goes on from, or makes a fresh one. What the configuration says about the scorer
@@ -123,19 +130,19 @@ func dtype(c *Config) string {
 	return "float32"
 }
 
-func modelOptions(c *Config) model.Options {
+func modelOptions(c *Config, s *store.Store) model.Options {
 	o := model.Options{Device: c.Device, Threads: c.Threads, Cache: int64(c.Cache.Vision)}
 	if o.Threads == 0 {
 		o.Threads = runtime.NumCPU()
 	}
 	if c.Cache.Vision == Disk {
-		o.Cache, o.Folder = 0, filepath.Join(c.Out, "cache")
+		o.Cache, o.Store = 0, s
 	}
 	return o
 }
 
-func tuneOptions(c *Config, p *model.Parts) model.TuneOptions {
-	o := model.TuneOptions{Options: modelOptions(c), Full: c.Mode == "full", TextLoss: c.Loss.Text, ScoreLoss: c.Loss.Score,
+func tuneOptions(c *Config, p *model.Parts, s *store.Store) model.TuneOptions {
+	o := model.TuneOptions{Options: modelOptions(c, s), Full: c.Mode == "full", TextLoss: c.Loss.Text, ScoreLoss: c.Loss.Score,
 		Recompute: c.Recompute == "layers", Fixed: strings.HasPrefix(c.Device, "cuda")}
 	if p.Adapter != nil {
 		o.Dropout = c.Lora.Dropout
@@ -145,9 +152,12 @@ func tuneOptions(c *Config, p *model.Parts) model.TuneOptions {
 
 // scorerModel trains adapter or backbone together with head and score token, in the step graph.
 type scorerModel struct {
-	config *Config
-	tuner  *model.Tuner
-	params []Param
+	config   *Config
+	tuner    *model.Tuner
+	store    *store.Store
+	backbone string // fingerprint
+	params   []Param
+	warner
 
 	given    int64 // memory of the GPU that a plan is for; 0: as it is here
 	pictures int   // that the run sees
@@ -183,7 +193,7 @@ func (m *scorerModel) Score(ctx context.Context, batch []Example) ([]float64, er
 func (m *scorerModel) SaveScorer(dir string) error { return m.tuner.SaveScorer(dir) }
 
 func (m *scorerModel) Fingerprint() map[string]string {
-	return map[string]string{"backbone": m.tuner.BackboneFingerprint()}
+	return map[string]string{"backbone": m.backbone}
 }
 
 // Inspector decodes pictures and counts the tokens of the text, asked in every wording.
@@ -222,7 +232,7 @@ func (m *scorerModel) Resolved() map[string]string {
 	return map[string]string{"device": m.config.Device, "dtype": dtype(m.config)}
 }
 
-func (m *scorerModel) Close() error { return m.tuner.Close() }
+func (m *scorerModel) Close() error { return errors.Join(m.tuner.Close(), m.store.Close()) }
 
 // preparer is what turns pairs into samples: a Tuner or a Scorer.
 type preparer interface {
@@ -245,46 +255,10 @@ func prepareExamples(p preparer, batch []Example) ([]*model.Sample, error) {
 }
 
 func prepareExample(p preparer, e *Example) (*model.Sample, error) {
-	load := func(what string, from data.Image) (*data.Picture, error) {
-		picture, err := from.Open(e.Base, data.Limits{})
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", what, err)
-		}
-		if e.Augment != 0 {
-			picture = data.RandomAugmentation(e.Augment).Apply(picture)
-		}
-		return picture, nil
+	c, err := e.contents()
+	if err != nil {
+		return nil, err
 	}
-	return p.Prepare(model.Pair{Instruction: e.Row.Instruction, Question: e.Question, Answer: e.Answer, Key: pairKey(e),
-		Load: func() (source, edit *data.Picture, err error) {
-			if source, err = load("source", e.Row.Source); err == nil {
-				edit, err = load("edit", e.Row.Edit)
-			}
-			return source, edit, err
-		}})
-}
-
-// pairKey identifies the two pictures of an example as it is augmented: files by path, size and time, bytes by content.
-func pairKey(e *Example) string {
-	h := sha256.New()
-	for _, m := range []data.Image{e.Row.Source, e.Row.Edit} {
-		if len(m.Bytes) > 0 {
-			fmt.Fprintf(h, "%d bytes\n", len(m.Bytes))
-			h.Write(m.Bytes)
-			continue
-		}
-		path := m.Path
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(e.Base, path)
-		}
-		info, err := os.Stat(path)
-		if err != nil {
-			return ""
-		}
-		fmt.Fprintf(h, "%s %d %d\n", path, info.Size(), info.ModTime().UnixNano())
-	}
-	if e.Augment != 0 {
-		fmt.Fprintf(h, "%+v", data.RandomAugmentation(e.Augment))
-	}
-	return hex.EncodeToString(h.Sum(nil)[:20])
+	return p.Prepare(model.Pair{Instruction: e.Row.Instruction, Question: e.Question, Answer: e.Answer, Key: e.pairKey(c).String(),
+		Load: func() (source, edit *data.Picture, err error) { return e.pictures(c) }})
 }

@@ -113,6 +113,9 @@ func (r *run) train(ctx context.Context, o *Options) (result *Result, err error)
 		return nil, err
 	}
 	defer func() { err = also(err, r.model.Close()) }()
+	if w, ok := r.model.(interface{ Warn(func(text string)) }); ok {
+		w.Warn(o.Warn)
+	}
 	if o.Fresh { // not before it is known that there is something to train
 		if err := removeRun(r.config.Out); err != nil {
 			return nil, fmt.Errorf("clearing the run directory: %w", err)

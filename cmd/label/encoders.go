@@ -5,10 +5,11 @@ import (
 
 	"assay/encoders"
 	"assay/labeling"
+	"assay/store"
 )
 
-// openEncoders opens the models that a configuration names, each behind the cache of embeddings.
-func openEncoders(c labeling.EncoderConfig) (e labeling.Encoders, closer func() error, err error) {
+// openEncoders opens the models that a configuration names, each behind the store of embeddings.
+func openEncoders(c labeling.EncoderConfig, warn func(string)) (e labeling.Encoders, closer func() error, err error) {
 	var open []func() error
 	closeAll := func() error {
 		var first error
@@ -27,11 +28,12 @@ func openEncoders(c labeling.EncoderConfig) (e labeling.Encoders, closer func() 
 	if c.Clip == "" && c.Dino == "" {
 		return e, closeAll, nil
 	}
-	cache, err := encoders.OpenCache(c.Cache, int64(c.CacheSize))
+	cache, err := store.Open(c.Cache, store.Options{Limit: int64(c.CacheSize), Warn: warn})
 	if err != nil {
 		return e, nil, err
 	}
 	open = append(open, cache.Close)
+	e.Store = cache
 	for _, model := range []struct {
 		path string
 		to   *labeling.Encoder
@@ -56,7 +58,7 @@ func openEncoders(c labeling.EncoderConfig) (e labeling.Encoders, closer func() 
 }
 
 // picturesOnly is an encoder without a text tower: it has no vectors for captions, so there is no CLIP-D.
-type picturesOnly struct{ labeling.Encoder }
+type picturesOnly struct{ *encoders.Cached }
 
 func (picturesOnly) Texts(_ context.Context, texts []string) ([][]float32, error) {
 	return make([][]float32, len(texts)), nil

@@ -114,11 +114,11 @@ func runLabel(c *cobra.Command, config, shardText string) error {
 
 // measure does what is left of a shard.
 func measure(c *cobra.Command, job *labeling.Job, shard labeling.Shard) error {
-	todo, err := job.Todo(shard)
+	todo, err := job.Todo(c.Context(), shard)
 	if err != nil || todo == 0 { // then no encoder is needed
 		return err
 	}
-	e, closeEncoders, err := openEncoders(job.Config.Encoders)
+	e, closeEncoders, err := openEncoders(job.Config.Encoders, cli.Warner(c))
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"assay/heuristics"
 	"assay/internal/cli"
 	"assay/internal/journal"
+	"assay/store"
 )
 
 func init() { app.Register(newSimilarities) }
@@ -67,7 +68,7 @@ after Ctrl-C (exit code 3) or a crash the same command goes on where it was.`,
 	f.StringVar(&r.dino, "dino", "", "DINOv2 checkpoint directory, or .onnx file")
 	f.StringVar(&r.in, "in", "", "table to read")
 	f.StringVar(&r.out, "out", "", "table to write")
-	f.StringVar(&r.cache, "cache", "", "folder of embeddings that are known (default: assay/embeddings in the user's cache folder)")
+	f.StringVar(&r.cache, "cache", "", "folder of the store of embeddings that are known (default: assay/store in the user's cache folder)")
 	f.Int64Var(&r.cacheMiB, "cache-size", 4096, "most MiB of that folder; what went unused longest is removed")
 	f.StringVar(&r.options.Device, "device", "auto", "auto, cpu or cuda:N")
 	f.IntVar(&r.options.Threads, "threads", 0, "CPU threads (0: all cores)")
@@ -97,18 +98,17 @@ func runSimilarities(c *cobra.Command, r *similarityRun) error {
 		return cli.Usagef("--batch and --cache-size must be at least 1")
 	}
 	if r.cache == "" {
-		dir, err := os.UserCacheDir()
-		if err != nil {
+		var err error
+		if r.cache, err = store.DefaultFolder(); err != nil {
 			return cli.Usagef("--cache is needed: %w", err)
 		}
-		r.cache = filepath.Join(dir, "assay", "embeddings")
 	}
 	t, err := data.OpenTable(r.in, data.WithColumns(r.columns), data.WithRequired("source", "edit"))
 	if err != nil {
 		return err
 	}
 	defer t.Close()
-	cache, err := encoders.OpenCache(r.cache, r.cacheMiB<<20)
+	cache, err := store.Open(r.cache, store.Options{Limit: r.cacheMiB << 20, Warn: cli.Warner(c)})
 	if err != nil {
 		return err
 	}
@@ -147,6 +147,7 @@ func runSimilarities(c *cobra.Command, r *similarityRun) error {
 // measured is what became of a row.
 type measured struct {
 	Row   int      `json:"row"`
+	Of    string   `json:"of"` // digest of its captions and of the content of its pictures
 	ClipD *float64 `json:"clip_d,omitempty"`
 	ClipI *float64 `json:"clip_i,omitempty"`
 	DinoI *float64 `json:"dino_i,omitempty"`
@@ -180,7 +181,9 @@ func (r *similarityRun) run(c *cobra.Command, t *data.Table, m *encoders.Measure
 	}
 	done := map[int]measured{}
 	for _, v := range known {
-		done[v.Row] = v
+		if e, err := r.edit(t, v.Row); contentOf(t.Folder(), e, err) == v.Of { // else it was changed since
+			done[v.Row] = v
+		}
 	}
 	err = r.measure(c, t, m, done, j)
 	err = errors.Join(err, j.Close())
@@ -213,7 +216,7 @@ func (r *similarityRun) measure(c *cobra.Command, t *data.Table, m *encoders.Mea
 				continue
 			}
 			e, err := r.edit(t, i)
-			v := measured{Row: i}
+			v := measured{Row: i, Of: contentOf(t.Folder(), e, err)}
 			if err != nil {
 				v.Error = err.Error()
 			}
@@ -238,6 +241,16 @@ func (r *similarityRun) measure(c *cobra.Command, t *data.Table, m *encoders.Mea
 		bar.Add(int64(len(rows)), fmt.Sprintf("%.1f encoded/s", float64(encoded)/time.Since(start).Seconds()))
 	}
 	return nil
+}
+
+// contentOf identifies what a row's numbers depend on besides the encoders; err is why it cannot be read.
+func contentOf(folder string, e encoders.Edit, err error) string {
+	parts := []string{fmt.Sprint(err), e.Before, e.After}
+	for _, m := range []data.Image{e.Source, e.Edit, e.Target} {
+		k, err := store.Content(folder, m)
+		parts = append(parts, fmt.Sprint(k, err))
+	}
+	return store.KeyOf(parts...).String()
 }
 
 // edit reads a row's ingredients.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -161,7 +162,15 @@ func TestSimilaritiesResume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := `{"row":3,"clip_d":0.5}` + "\n" // as if this had been measured before the interrupt
+	table, err := data.OpenTable(in, data.WithRequired("source", "edit"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	e, err := (&similarityRun{}).edit(table, 3)
+	of := contentOf(table.Folder(), e, err)
+	// as if row 3 had been measured before the interrupt, and row 4 when it was what row 3 is
+	row := fmt.Sprintf(`{"row":3,"of":%q,"clip_d":0.5}`+"\n"+`{"row":4,"of":%q,"clip_d":0.25}`+"\n", of, of)
 	if err := os.WriteFile(part+".progress", append(journal, row...), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -174,6 +183,9 @@ func TestSimilaritiesResume(t *testing.T) {
 	}
 	if v := number(t, b[3], "clip_d"); v == nil || *v != 0.5 {
 		t.Errorf("what the journal holds was measured again: %v", v)
+	}
+	if v := number(t, b[4], "clip_d"); v == nil || *v == 0.25 {
+		t.Errorf("what the journal holds of another row was believed: %v", v)
 	}
 	for i := range a {
 		x, errX := json.Marshal(a[i])

@@ -17,6 +17,7 @@ import (
 	"assay/internal/cli"
 	"assay/internal/journal"
 	"assay/model"
+	"assay/store"
 )
 
 func init() { register(newBatchCommand) }
@@ -91,6 +92,7 @@ type pairFlags struct {
 // outcome of one row: a score or an error.
 type outcome struct {
 	Row     int     `json:"row"`
+	Of      string  `json:"of"` // digest of the instruction and of the content of the pictures
 	Score01 float64 `json:"score01"`
 	Error   string  `json:"error,omitempty"`
 }
@@ -207,6 +209,7 @@ func scoreRows(ctx context.Context, s *model.Scorer, t *data.Table, done map[int
 
 type prepared struct {
 	row    int
+	of     string
 	sample *model.Sample
 	err    error
 }
@@ -249,10 +252,9 @@ func prepareRows(ctx context.Context, s *model.Scorer, t *data.Table, done map[i
 }
 
 func prepareRow(s *model.Scorer, t *data.Table, i int) prepared {
-	p := prepared{row: i}
 	row, err := t.Read(i)
+	p := prepared{row: i, of: contentOf(t.Folder(), &row, err), err: err}
 	if err != nil {
-		p.err = err
 		return p
 	}
 	open := func(what string, m data.Image) *data.Picture {
@@ -277,7 +279,7 @@ func scoreChunk(ctx context.Context, s *model.Scorer, chunk []prepared) ([]outco
 	var samples []*model.Sample
 	var at []int
 	for i, p := range chunk {
-		out[i].Row = p.row
+		out[i].Row, out[i].Of = p.row, p.of
 		if p.err != nil {
 			out[i].Error = p.err.Error()
 			continue
@@ -329,13 +331,21 @@ func scoreSamples(ctx context.Context, s sampleScorer, samples []*model.Sample) 
 	return scores, errs, nil
 }
 
-// journalHead says what the outcomes of a journal belong to.
+// contentOf identifies what a row's score depends on besides the scorer; err is why it cannot be read.
+func contentOf(folder string, row *data.Row, err error) string {
+	parts := []string{fmt.Sprint(err), row.Instruction}
+	for _, m := range []data.Image{row.Source, row.Edit} {
+		k, err := store.Content(folder, m)
+		parts = append(parts, fmt.Sprint(k, err))
+	}
+	return store.KeyOf(parts...).String()
+}
+
+// journalHead says what the outcomes of a journal belong to; each says itself what it is of.
 type journalHead struct {
-	In      string `json:"in"`
-	Size    int64  `json:"size"`
-	Changed int64  `json:"changed"` // ns
-	Rows    int    `json:"rows"`
-	Scorer  string `json:"scorer"`
+	In     string `json:"in"`
+	Rows   int    `json:"rows"`
+	Scorer string `json:"scorer"`
 }
 
 // openJournal opens the journal of a batch and returns the outcomes that it holds already, by row.
@@ -344,14 +354,17 @@ func openJournal(path string, t *data.Table, s *model.Scorer) (*journal.Journal[
 	if err != nil {
 		return nil, nil, err
 	}
-	info, err := os.Stat(in)
+	print, err := s.Fingerprint()
 	if err != nil {
 		return nil, nil, err
 	}
-	j, old, err := journal.Open[outcome](path, journalHead{in, info.Size(), info.ModTime().UnixNano(), t.Len(), s.Fingerprint()})
+	j, old, err := journal.Open[outcome](path, journalHead{in, t.Len(), print})
 	done := make(map[int]outcome, len(old))
 	for _, o := range old {
-		done[o.Row] = o
+		row, err := t.Read(o.Row)
+		if contentOf(t.Folder(), &row, err) == o.Of { // else it was changed since
+			done[o.Row] = o
+		}
 	}
 	return j, done, err
 }

@@ -223,7 +223,15 @@ func TestBatchResumes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.WriteString(`{"row":0,"score01":0.25}` + "\n" + `{"row":5,"sco`); err != nil {
+	table, err := data.OpenTable(in, data.WithOnly("source", "edit", "instruction"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	row, err := table.Read(0)
+	scored := fmt.Sprintf(`{"row":0,"of":%q,"score01":0.25}`, contentOf(table.Folder(), &row, err))
+	other := fmt.Sprintf(`{"row":1,"of":%q,"score01":0.25}`, contentOf(table.Folder(), &row, err)) // row 1 was changed since
+	if _, err := f.WriteString(scored + "\n" + other + "\n" + `{"row":5,"sco`); err != nil {
 		t.Fatal(err)
 	}
 	f.Close()

@@ -81,7 +81,11 @@ func (f *benchFlags) openJudge() (*judge, error) {
 	}
 	cfg := s.Config()
 	settings := fmt.Sprintf("question %q, answer %q, pair %s, pair_size %v, range %v", cfg.Question, cfg.Answer, cfg.Pair, cfg.PairSize, cfg.ScoreRange)
-	return &judge{benchScorer{s}, filepath.Clean(f.runtime.scorer), s.Fingerprint(), settings, s.Close}, nil
+	print, err := s.Fingerprint()
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return &judge{benchScorer{s}, filepath.Clean(f.runtime.scorer), print, settings, s.Close}, nil
 }
 
 // score runs a judge over the benchmark, keeping its predictions in the folder --out.

@@ -68,7 +68,7 @@ func (o *runOptions) run(c *cobra.Command) error {
 		Progress: func(what string, total int64, unit string) trainer.Progress {
 			return cli.NewProgress(c, what, total, unit)
 		},
-		Warn: func(text string) { fmt.Fprintln(c.ErrOrStderr(), "warning:", text) },
+		Warn: cli.Warner(c),
 		Note: o.note(c),
 	})
 	if err != nil {

@@ -97,6 +97,9 @@ func (r *arrowRows) add(path string) (err error) {
 		}
 		switch kind := m.message().Type(); kind {
 		case ipc.MessageSchema:
+			if err := checkSchema(m.meta); err != nil {
+				return err
+			}
 			file.schema = m
 			if file.names, err = m.names(); err != nil {
 				return err

@@ -6,18 +6,25 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/endian"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	flatbuffers "github.com/google/flatbuffers/go"
 
 	"assay/internal/fuzzing"
 )
 
 // FuzzArrow: any bytes are an arrow stream whose rows are read, or an error.
 func FuzzArrow(f *testing.F) {
-	for _, raw := range fuzzing.Files(f, 8<<10, "testdata/adiee/train/*.arrow") {
-		f.Add(raw)
-	}
+	x := fuzzing.New(f)
+	x.Add(fuzzing.Files(f, 8<<10, "testdata/adiee/train/*.arrow")...)
 	path := fuzzing.File(f, "data-00000-of-00001.arrow")
-	f.Fuzz(func(t *testing.T, raw []byte) {
+	x.Run(func(t testing.TB, raw []byte) {
 		if err := os.WriteFile(path, raw, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -36,6 +43,7 @@ func FuzzArrow(f *testing.F) {
 
 // FuzzArchive: any bytes are a tar file, packed or not, or an error; nothing is written outside of the folder.
 func FuzzArchive(f *testing.F) {
+	x := fuzzing.New(f)
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, name := range []string{"a/1.png", "../1.png", "x/a/1.png"} {
@@ -45,13 +53,13 @@ func FuzzArchive(f *testing.F) {
 		w.Write([]byte("1234"))
 	}
 	w.Close()
-	f.Add(b.Bytes())
-	f.Add(b.Bytes()[:700])
-	f.Add([]byte{0x1f, 0x8b, 8, 0})
+	x.Add(b.Bytes())
+	x.Add(b.Bytes()[:700])
+	x.Add([]byte{0x1f, 0x8b, 8, 0})
 	path := fuzzing.File(f, "a.tar")
 	root := f.TempDir()
 	dir := filepath.Join(root, "into")
-	f.Fuzz(func(t *testing.T, raw []byte) {
+	x.Run(func(t testing.TB, raw []byte) {
 		if err := os.WriteFile(path, raw, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -64,4 +72,49 @@ func FuzzArchive(f *testing.F) {
 			t.Errorf("%v beside the folder (%v)", outside, err)
 		}
 	})
+}
+
+// A schema that announces more fields than it has bytes is refused before memory is taken for them.
+func TestArrowSchemaLists(t *testing.T) {
+	raw, err := os.ReadFile("testdata/adiee/train/data-00000-of-00002.arrow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, _, err := nextMessage(raw)
+	if err != nil || checkSchema(m.meta) != nil {
+		t.Fatal(err, checkSchema(m.meta))
+	}
+	message := flatbuffers.Table{Bytes: m.meta, Pos: flatbuffers.GetUOffsetT(m.meta)}
+	var schema flatbuffers.Table
+	message.Union(&schema, flatbuffers.UOffsetT(message.Offset(8)))
+	fields := schema.Vector(flatbuffers.UOffsetT(schema.Offset(6)))
+	flatbuffers.WriteUint32(m.meta[fields-4:], 1<<31-1) // m.meta lies in raw
+	path := filepath.Join(t.TempDir(), "data-00000-of-00001.arrow")
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fuzzing.Bounded(t, 1<<20, func() { _, err = openArrow("", []string{path}) })
+	if err == nil || !strings.Contains(err.Error(), "longer lists than it has bytes") {
+		t.Errorf("%v, want a word about its lists", err)
+	}
+}
+
+// A big-endian stream is refused: turned round in the mapped file, it would end the process.
+func TestArrowBigEndian(t *testing.T) {
+	var b bytes.Buffer
+	schema := arrow.NewSchemaWithEndian([]arrow.Field{{Name: "a", Type: arrow.PrimitiveTypes.Int64}}, nil, endian.BigEndian)
+	w := ipc.NewWriter(&b, ipc.WithSchema(schema))
+	column := array.NewInt64Builder(memory.DefaultAllocator)
+	column.AppendValues([]int64{1, 2, 3}, nil)
+	if err := w.Write(array.NewRecordBatch(schema, []arrow.Array{column.NewArray()}, 3)); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	path := filepath.Join(t.TempDir(), "data-00000-of-00001.arrow")
+	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openArrow("", []string{path}); err == nil || !strings.Contains(err.Error(), "big-endian") {
+		t.Errorf("%v, want a word about its byte order", err)
+	}
 }

@@ -37,7 +37,7 @@ func Files(f *testing.F, most int64, patterns ...string) [][]byte {
 
 // Bounded runs decode and fails if it allocates more than limit bytes. What the fuzzing engine allocates meanwhile counts,
 // too, so a limit leaves it a few MiB.
-func Bounded(t *testing.T, limit uint64, decode func()) {
+func Bounded(t testing.TB, limit uint64, decode func()) {
 	t.Helper()
 	before := allocated()
 	decode()

@@ -9,13 +9,14 @@ import (
 
 // FuzzOpen: whatever a crash left in a journal, it is opened or refused; what was opened goes on and is read again in full.
 func FuzzOpen(f *testing.F) {
-	f.Add([]byte("{\"in\":\"a\"}\n{\"Row\":1}\n{\"Row\":2}\n"))
-	f.Add([]byte("{\"in\":\"a\"}\n{\"Row\":1}\n{\"Ro"))
-	f.Add([]byte("{\"in"))
+	x := fuzzing.New(f)
+	x.Add([]byte("{\"in\":\"a\"}\n{\"Row\":1}\n{\"Row\":2}\n"))
+	x.Add([]byte("{\"in\":\"a\"}\n{\"Row\":1}\n{\"Ro"))
+	x.Add([]byte("{\"in"))
 	type result struct{ Row int }
 	path := fuzzing.File(f, "journal")
 	head := map[string]string{"in": "a"}
-	f.Fuzz(func(t *testing.T, raw []byte) {
+	x.Run(func(t testing.TB, raw []byte) {
 		if err := os.WriteFile(path, raw, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -9,15 +9,17 @@ import (
 
 // FuzzTemplate: the source of a chat template is compiled or refused.
 func FuzzTemplate(f *testing.F) {
+	x := fuzzing.New(f)
 	var cases []struct{ Template string }
 	readJSON(f, "testdata/templates.json", &cases)
 	for _, c := range cases {
 		if len(c.Template) < 1000 {
-			f.Add(c.Template)
+			x.Add([]byte(c.Template))
 		}
 	}
-	f.Add("{% for m in messages %}{{ m['role'] | upper }}: {% generation %}{{ m.content[-1].text }}{% endgeneration %}{% endfor %}")
-	f.Fuzz(func(t *testing.T, source string) {
+	x.Add([]byte("{% for m in messages %}{{ m['role'] | upper }}: {% generation %}{{ m.content[-1].text }}{% endgeneration %}{% endfor %}"))
+	x.Run(func(t testing.TB, raw []byte) {
+		source := string(raw)
 		fuzzing.Bounded(t, 64<<20+4096*uint64(len(source)), func() {
 			_, _ = compileTemplate(source, "fuzz", nil)
 		})
@@ -26,11 +28,12 @@ func FuzzTemplate(f *testing.F) {
 
 // FuzzTokenizerFile: a tokenizer.json gets the score token, or is refused, and a chat template is found in its entry.
 func FuzzTokenizerFile(f *testing.F) {
-	f.Add([]byte(`{"version": "1.0", "added_tokens": [{"id": 3, "content": "[SCORE]", "special": false}], "model": {"type": "BPE"}}`))
-	f.Add([]byte(`{"added_tokens": [{"id": 9223372036854775807, "content": "<s>", "special": true}]}`))
-	f.Add([]byte(`[{"name": "default", "template": "a"}, {"name": "tool_use", "template": "b"}]`))
-	f.Add([]byte(`{"default": "a", "other": "b"}`))
-	f.Fuzz(func(t *testing.T, raw []byte) {
+	x := fuzzing.New(f)
+	x.Add([]byte(`{"version": "1.0", "added_tokens": [{"id": 3, "content": "[SCORE]", "special": false}], "model": {"type": "BPE"}}`))
+	x.Add([]byte(`{"added_tokens": [{"id": 9223372036854775807, "content": "<s>", "special": true}]}`))
+	x.Add([]byte(`[{"name": "default", "template": "a"}, {"name": "tool_use", "template": "b"}]`))
+	x.Add([]byte(`{"default": "a", "other": "b"}`))
+	x.Run(func(t testing.TB, raw []byte) {
 		fuzzing.Bounded(t, 16<<20+1024*uint64(len(raw)), func() {
 			_, _ = pickTemplate(raw)
 			a := tokenizer{scoreToken: "[SCORE]"}

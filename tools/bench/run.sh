@@ -6,4 +6,6 @@ tools/setup/python.sh
 mkdir -p build/bin
 go build -o build/bin/bench ./tools/bench
 go build -o build/bin/bench-encoders ./tools/bench/encoders
-exec build/venv/bin/python tools/bench/bench.py --python build/venv/bin/python "$@"
+go build -o build/bin/bench-pictures ./tools/bench/pictures
+build/venv/bin/python tools/bench/bench.py --python build/venv/bin/python "$@"
+[ $# -gt 0 ] || build/venv/bin/python tools/bench/pictures.py

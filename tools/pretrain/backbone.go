@@ -196,7 +196,11 @@ func judge(ctx context.Context, t *model.LanguageTuner, samples []*model.Dialogu
 func (m *backboneModel) SaveScorer(dir string) error { return m.tuner.SaveInto(dir) }
 
 func (m *backboneModel) Fingerprint() map[string]string {
-	return map[string]string{"backbone": m.tuner.BackboneFingerprint()}
+	print, err := m.tuner.BackboneFingerprint()
+	if err != nil { // then it differs from what any checkpoint says
+		print = err.Error()
+	}
+	return map[string]string{"backbone": print}
 }
 
 func (m *backboneModel) Close() error { return m.tuner.Close() }

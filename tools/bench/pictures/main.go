@@ -1,5 +1,6 @@
 // Command pictures is our side of the part "Pictures" of `make bench`: for each file it times decoding, decoding by Go's
-// own packages without a conversion, and preparing (bicubic to 336 x 336 pixels, normalised), and prints one JSON line.
+// own packages without a conversion, and preparing (bicubic to 336 x 336 pixels, normalised), in seconds of processor time,
+// and prints one JSON line.
 package main
 
 import (
@@ -13,7 +14,7 @@ import (
 	"log"
 	"os"
 	"runtime"
-	"time"
+	"syscall"
 
 	_ "golang.org/x/image/bmp"
 	_ "golang.org/x/image/tiff"
@@ -58,13 +59,22 @@ func main() {
 func fastest(n int, f func() error) float64 {
 	best := 0.0
 	for i := range n {
-		start := time.Now()
+		start := used()
 		if err := f(); err != nil {
 			log.Fatal("pictures: ", err)
 		}
-		if s := time.Since(start).Seconds(); i == 0 || s < best {
+		if s := used() - start; i == 0 || s < best {
 			best = s
 		}
 	}
 	return best
+}
+
+// used is the processor time of this process so far, in seconds.
+func used() float64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		log.Fatal("pictures: ", err)
+	}
+	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"assay/internal/cli"
+	"assay/store"
+	"assay/trainer"
+)
+
+func init() { register(newCache) }
+
+// newCache is the housekeeping of stores: those of train and label, too.
+func newCache() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "cache",
+		Short: "List, verify or prune what was computed and kept",
+		Long: `cache looks after the folders in which train, score and label keep image features, hidden states, embeddings and digests. What
+lies there is found by content alone and computed again where it is missing, so any of it may be removed at any time.
+
+Without --folder it is the user's own store: ` + store.FolderVariable + `, or assay/store in the user's cache folder. Runs have
+one in RUN/cache (or cache.folder), label jobs in OUT/cache (or encoders.cache).`,
+		Example: `  score cache list
+  score cache list --folder build/demo/labels/cache --json
+  score cache verify
+  score cache prune --older 30d --most 10GiB`,
+	}
+	var folder string
+	c.PersistentFlags().StringVar(&folder, "folder", "", "folder of the store (default: the user's own)")
+	add := func(use, short string, run func(c *cobra.Command, folder string) error) *cobra.Command {
+		sub := &cobra.Command{Use: use, Short: short, RunE: func(c *cobra.Command, _ []string) error {
+			folder, err := cacheFolder(folder)
+			if err != nil {
+				return err
+			}
+			return run(c, folder)
+		}}
+		c.AddCommand(sub)
+		return sub
+	}
+	add("list", "What is kept, by kind and model", listCache)
+	add("verify", "Read every record and count the damaged ones (which are never served)", verifyCache)
+	var kind, older, most string
+	prune := add("prune", "Remove what was used longest ago", func(c *cobra.Command, folder string) error {
+		return pruneCache(c, folder, kind, older, most)
+	})
+	prune.Flags().StringVar(&kind, "kind", "", "of this kind only, as list names it")
+	prune.Flags().StringVar(&older, "older", "", "what was not used for so long: 36h, 30d")
+	prune.Flags().StringVar(&most, "most", "", "until the folder holds no more than this: 500MiB, 10GiB; 0: nothing")
+	return c
+}
+
+func cacheFolder(folder string) (string, error) {
+	if folder == "" {
+		var err error
+		if folder, err = store.DefaultFolder(); err != nil {
+			return "", cli.Usage(err)
+		}
+	} else if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+		return "", cli.Usagef("--folder %s: there is no such folder", folder)
+	}
+	return folder, nil
+}
+
+func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+
+func listCache(c *cobra.Command, folder string) error {
+	list, err := store.List(folder)
+	if err != nil {
+		return err
+	}
+	var total int64
+	for _, l := range list {
+		total += l.Bytes
+	}
+	v := struct {
+		Folder string           `json:"folder"`
+		Bytes  int64            `json:"bytes"`
+		Kept   []store.Contents `json:"kept"`
+	}{folder, total, append([]store.Contents{}, list...)}
+	return cli.Print(c, v, func(w io.Writer) {
+		for _, l := range list {
+			fmt.Fprintf(w, "%-14s %s %9d records %12s, last used %s\n", l.Kind, l.Model, l.Records, mebibytes(l.Bytes), l.Used.Format("2006-01-02 15:04"))
+		}
+		fmt.Fprintf(w, "%s in %s\n", mebibytes(total), folder)
+	})
+}
+
+func verifyCache(c *cobra.Command, folder string) error {
+	v, err := store.Verify(folder)
+	if err != nil {
+		return err
+	}
+	words := func(w io.Writer) {
+		for _, d := range v.Damaged {
+			fmt.Fprintln(w, d)
+		}
+		fmt.Fprintf(w, "%d whole records in %d files of %s, %d damaged, %d bytes behind the last records\n", v.Records, v.Files, folder, len(v.Damaged), v.Lost)
+	}
+	if err := cli.Print(c, v, words); err != nil || len(v.Damaged) == 0 {
+		return err
+	}
+	return cli.Reported(fmt.Errorf("%d records are damaged: they are computed again when they are wanted; the disk may be failing", len(v.Damaged)))
+}
+
+func pruneCache(c *cobra.Command, folder, kind, older, most string) error {
+	p := store.Pruning{Kind: kind, Most: -1}
+	if older == "" && most == "" {
+		return cli.Usagef("--older or --most is wanted: what is to be removed (--most 0 removes all)")
+	}
+	if older != "" {
+		age, err := parseAge(older)
+		if err != nil {
+			return cli.Usage(fmt.Errorf("--older: %w", err))
+		}
+		p.Older = time.Now().Add(-age)
+	}
+	if most != "" {
+		var err error
+		if p.Most, err = parseBytes(most); err != nil {
+			return cli.Usage(fmt.Errorf("--most: %w", err))
+		}
+	}
+	v, err := store.Prune(folder, p)
+	if err != nil {
+		return err
+	}
+	return cli.Print(c, v, func(w io.Writer) {
+		fmt.Fprintf(w, "%d files removed, %s; %s are left in %s\n", v.Files, mebibytes(v.Bytes), mebibytes(v.Left), folder)
+		if v.Busy > 0 {
+			fmt.Fprintf(w, "%d files stay: a process writes to them\n", v.Busy)
+		}
+	})
+}
+
+// parseAge reads a duration, also in days.
+func parseAge(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.ParseFloat(days, 64)
+		if err != nil || n < 0 {
+			return 0, fmt.Errorf("want a time like 36h or 30d, not %q", text)
+		}
+		return time.Duration(n * float64(24*time.Hour)), nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("want a time like 36h or 30d, not %q", text)
+	}
+	return d, nil
+}
+
+// parseBytes reads a size as the configuration of train has it.
+func parseBytes(text string) (int64, error) {
+	var size trainer.CacheSize
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 0 {
+		return n, nil
+	}
+	if err := size.UnmarshalValue(text); err != nil || size < 0 {
+		return 0, errors.New("want a size like 500MiB or 10GiB")
+	}
+	return int64(size), nil
+}

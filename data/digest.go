@@ -1,0 +1,60 @@
+package data
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path/filepath"
+)
+
+// Decoding is the version of what Decode makes of bytes. It is to be raised whenever any picture gets other pixels than
+// before: what was remembered of the pixels of files is then looked up in vain.
+const Decoding = "1"
+
+// Digest identifies what a picture shows: the SHA-256 of width and height (uint64, little-endian) and of the RGB bytes. It is
+// the one identity of pictures: files with the same pixels have the same.
+func (p *Picture) Digest() [32]byte {
+	h := sha256.New()
+	size := binary.LittleEndian.AppendUint64(nil, uint64(p.Width))
+	h.Write(binary.LittleEndian.AppendUint64(size, uint64(p.Height)))
+	h.Write(p.Pix) // never fails
+	return [32]byte(h.Sum(nil))
+}
+
+// File is the path of a picture that lies in a file of its own, "" if it does not. Relative paths start at folder.
+func (m Image) File(folder string) string {
+	switch {
+	case len(m.Bytes) > 0 || m.Path == "":
+		return ""
+	case filepath.IsAbs(m.Path):
+		return m.Path
+	}
+	return filepath.Join(folder, m.Path)
+}
+
+// Read returns the encoded bytes of the picture. Relative paths start at folder; more than l.MaxBytes are refused.
+func (m Image) Read(folder string, l Limits) ([]byte, error) {
+	switch {
+	case m.IsZero():
+		return nil, errors.New("no picture")
+	case len(m.Bytes) == 0:
+		return readLimited(m.File(folder), l.bytes())
+	case int64(len(m.Bytes)) > l.bytes():
+		return nil, fmt.Errorf("%s: %w: more than %d bytes", m.name(), ErrLimit, l.bytes())
+	}
+	return m.Bytes, nil
+}
+
+// Decode decodes what Read returned; errors name the picture.
+func (m Image) Decode(folder string, raw []byte, l Limits) (*Picture, error) {
+	p, err := Decode(raw, l)
+	if err == nil {
+		return p, nil
+	}
+	name := m.File(folder)
+	if name == "" {
+		name = m.name()
+	}
+	return nil, fmt.Errorf("%s: %w", name, err)
+}

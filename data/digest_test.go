@@ -1,0 +1,48 @@
+package data
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestDigest: the digest is that of width, height and pixels, so it tells pictures of the same bytes in other shapes apart.
+func TestDigest(t *testing.T) {
+	p := &Picture{Width: 2, Height: 1, Pix: []byte{1, 2, 3, 4, 5, 6}}
+	want := sha256.Sum256([]byte{2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6})
+	if p.Digest() != want {
+		t.Errorf("%x, want %x", p.Digest(), want)
+	}
+	turned := &Picture{Width: 1, Height: 2, Pix: p.Pix}
+	if turned.Digest() == p.Digest() {
+		t.Error("a picture of another shape has the same digest")
+	}
+}
+
+// TestDecodingVersion: pixels of files are remembered under Decoding. If this fails because Decode gives other pixels than it
+// did, on purpose, raise Decoding and put in the new digest.
+func TestDecodingVersion(t *testing.T) {
+	paths, err := filepath.Glob("testdata/decode/*")
+	if err != nil || len(paths) == 0 {
+		t.Fatal(paths, err)
+	}
+	h := sha256.New()
+	for _, path := range paths {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := Decode(raw, Limits{})
+		if err != nil {
+			continue
+		}
+		sum := p.Digest()
+		h.Write(sum[:])
+	}
+	const version, digest = "1", "0036c46eda6cad3e9cbb4dde924bfe4561bb673606abdb5b161aeae5e04da94a"
+	if got := hex.EncodeToString(h.Sum(nil)); Decoding != version || got != digest {
+		t.Errorf("version %s decodes to %s, version %s to %s", Decoding, got, version, digest)
+	}
+}

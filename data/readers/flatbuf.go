@@ -1,0 +1,49 @@
+package readers
+
+import (
+	"errors"
+
+	flatbuffers "github.com/google/flatbuffers/go"
+)
+
+// checkSchema looks at the lengths of the lists in an arrow schema message, for which the arrow library takes memory
+// before it reads them: a list cannot have more entries than its message has words. The slots are those of arrow's
+// Message.fbs and Schema.fbs. Big-endian streams are refused: the library would turn them round in place, in the mapped
+// file. It panics, as all flatbuffers do, where an offset leads out of the message.
+func checkSchema(meta []byte) error {
+	c := schemaChecker{left: len(meta) / 4}
+	message := flatbuffers.Table{Bytes: meta, Pos: flatbuffers.GetUOffsetT(meta)}
+	at := message.Offset(8)
+	if at == 0 {
+		return errors.New("damaged: a schema without fields")
+	}
+	var schema flatbuffers.Table
+	message.Union(&schema, flatbuffers.UOffsetT(at))
+	if order := schema.Offset(4); order != 0 && schema.GetInt16(schema.Pos+flatbuffers.UOffsetT(order)) != 0 {
+		return errors.New("big-endian arrow streams are not read: write it with datasets on a little-endian machine")
+	}
+	return c.lists(schema, 6, 8)
+}
+
+type schemaChecker struct{ left int } // words that lists may still take
+
+// lists checks the fields in one slot of a table, with their children, and the metadata in another.
+func (c *schemaChecker) lists(t flatbuffers.Table, fields, metadata flatbuffers.VOffsetT) error {
+	for _, slot := range []flatbuffers.VOffsetT{fields, metadata} {
+		at := flatbuffers.UOffsetT(t.Offset(slot))
+		if at == 0 {
+			continue
+		}
+		n := t.VectorLen(at)
+		if c.left -= n; n < 0 || c.left < 0 {
+			return errors.New("damaged: the schema has longer lists than it has bytes")
+		}
+		for i := 0; slot == fields && i < n; i++ {
+			child := flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(t.Vector(at) + flatbuffers.UOffsetT(4*i))}
+			if err := c.lists(child, 14, 16); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

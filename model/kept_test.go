@@ -1,0 +1,188 @@
+package model
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"assay/checkpoints"
+	"assay/data"
+	"assay/store"
+)
+
+// TestKeptFeatures: image features that an earlier process kept are served for the same picture and backbone, wherever the
+// backbone lies, and for no other: another picture, another pairing, a byte of the vision tower's weights or of the
+// preprocessor's configuration.
+func TestKeptFeatures(t *testing.T) {
+	backbone, folder := t.TempDir(), t.TempDir()
+	if err := os.CopyFS(backbone, os.DirFS("../backbones/tiny")); err != nil {
+		t.Fatal(err)
+	}
+	open := func(name string) *data.Picture {
+		p, err := data.Open("../testdata/oracle/images/"+name+".png", data.Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	coffee, blur, rocket := open("coffee"), open("coffee_blur"), open("rocket")
+	// computed tells whether scoring needed the vision tower, and gives the score.
+	computed := func(source, edit *data.Picture, change func(p *Parts)) (bool, float64) {
+		t.Helper()
+		p, err := LoadParts("../backbones/tiny-scorer")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Config.Backbone = backbone
+		if change != nil {
+			change(p)
+		}
+		kept, err := store.Open(folder, store.Options{Warn: func(text string) { t.Error(text) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer kept.Close()
+		s, err := NewScorer(p, Options{Store: kept})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		sample, err := s.Prepare(Pair{Source: source, Edit: edit, Instruction: "blur the picture"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		scores, err := s.Score(context.Background(), []*Sample{sample})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.sessions["vision"] != nil, scores[0]
+	}
+	again, first := computed(coffee, blur, nil)
+	if !again {
+		t.Fatal("nothing was computed the first time")
+	}
+	if again, score := computed(coffee, blur, nil); again || score != first {
+		t.Errorf("the same again: computed %v, score %v, was %v", again, score, first)
+	}
+	if again, _ := computed(coffee, rocket, nil); !again {
+		t.Error("another picture was known")
+	}
+	if again, _ := computed(coffee, blur, func(p *Parts) { p.Config.PairSize = []int{56, 56} }); !again {
+		t.Error("pictures of another size were known")
+	}
+	if again, _ := computed(coffee, blur, func(p *Parts) { p.Config.Question = "Was [INSTRUCTION] done?" }); again {
+		t.Error("features depend on the question")
+	}
+	if moved := filepath.Join(t.TempDir(), "elsewhere"); true {
+		if err := os.CopyFS(moved, os.DirFS(backbone)); err != nil {
+			t.Fatal(err)
+		}
+		if again, _ := computed(coffee, blur, func(p *Parts) { p.Config.Backbone = moved }); again {
+			t.Error("the same backbone in another folder was not known")
+		}
+	}
+	w, err := checkpoints.OpenWeights(backbone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var vision string
+	for _, name := range w.Names() {
+		if len(name) > 7 && name[:7] == "visual." || filepath.Base(name) == name && len(name) > 13 && name[:13] == "model.visual." {
+			vision = name
+			break
+		}
+	}
+	tensor, err := w.Bytes(vision)
+	if err != nil {
+		t.Fatal(err, w.Names()[:3])
+	}
+	marked := append([]byte(nil), tensor...)
+	w.Close()
+	change := func(name string, edit func(raw []byte) []byte) {
+		path := filepath.Join(backbone, name)
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, edit(raw), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
+			t.Fatal(err)
+		}
+		if again, _ := computed(coffee, blur, nil); !again {
+			t.Errorf("%s was changed in place: the former features were served", name)
+		}
+		if again, _ := computed(coffee, blur, nil); again {
+			t.Errorf("%s did not change again", name)
+		}
+	}
+	change(checkpoints.SingleFile, func(raw []byte) []byte {
+		at := find(raw, marked)
+		raw[at+len(marked)/2+1] ^= 0x10 // in the middle, where no sample of a few stretches may lie
+		return raw
+	})
+	change("preprocessor_config.json", func(raw []byte) []byte { return append(raw, '\n') })
+}
+
+func find(raw, part []byte) int {
+	for i := range raw {
+		if len(raw)-i >= len(part) && string(raw[i:i+len(part)]) == string(part) {
+			return i
+		}
+	}
+	return -1
+}
+
+// TestStateFingerprint: what hidden states depend on is in their fingerprint, and what they do not depend on is not.
+func TestStateFingerprint(t *testing.T) {
+	print := func(change func(p *Parts)) string {
+		t.Helper()
+		p, err := LoadParts("../backbones/tiny-scorer")
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(p)
+		s, err := NewScorer(p, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		k, err := s.StateFingerprint()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	first := print(func(*Parts) {})
+	for name, change := range map[string]func(p *Parts){
+		"pair_size":      func(p *Parts) { p.Config.PairSize = []int{56, 56} },
+		"score_position": func(p *Parts) { p.Config.ScorePosition = "at" },
+		"answer":         func(p *Parts) { p.Config.Answer = "It is [SCORE]" },
+		"alpha":          func(p *Parts) { p.Adapter.Targets[0].Scale *= 2 },
+		"an adapter's tensor": func(p *Parts) {
+			for _, x := range p.Adapter.Tensors {
+				x.Data().([]float32)[0]++
+				break
+			}
+		},
+		"the score token": func(p *Parts) { p.Own["score_token.embedding"].Data().([]float32)[0]++ },
+	} {
+		if print(change) == first {
+			t.Errorf("%s has no part in the fingerprint", name)
+		}
+	}
+	for name, change := range map[string]func(p *Parts){
+		"the head":    func(p *Parts) { p.Own["layers.0.bias"].Data().([]float32)[0]++ },
+		"score_range": func(p *Parts) { p.Config.ScoreRange = [2]float64{0, 1} },
+	} {
+		if print(change) != first {
+			t.Errorf("%s is in the fingerprint of states", name)
+		}
+	}
+}

@@ -1,0 +1,375 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Bucket is what one model computed of one kind.
+type Bucket struct {
+	store       *Store
+	kind, model string
+	folder      string
+
+	mu       sync.RWMutex // of what follows
+	segments map[string]*segment
+	index    map[short]place
+	looked   time.Time // when the folder was last looked at for records of other processes
+	held     bool
+	closed   bool
+
+	writing sync.Mutex // held while a record is written
+	own     *segment   // the one that is written to; nil before the first time
+}
+
+// short is the beginning of an address: whole ones stand in the records, and are compared there.
+type short [16]byte
+
+// place is where a record stands. A record may have been written twice, by two processes or because the first one is damaged.
+type place struct {
+	segment *segment
+	offset  int64
+	next    *place
+}
+
+// Bucket opens what the model with that fingerprint computed. kind says what that is, and the version of its computation: a
+// word of letters, digits and dashes, since it becomes a folder's name.
+func (s *Store) Bucket(kind, model string) (*Bucket, error) {
+	if kind == "" || kind != filepath.Base(kind) || kind[0] == '.' {
+		return nil, fmt.Errorf("store: %q names no kind of records", kind)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b := s.buckets[[2]string{kind, model}]; b != nil {
+		return b, nil
+	}
+	b := &Bucket{store: s, kind: kind, model: model, folder: filepath.Join(s.folder, kind, modelFolder(model)),
+		segments: map[string]*segment{}, index: map[short]place{}}
+	if err := b.look(); err != nil {
+		s.tell(err)
+	}
+	s.buckets[[2]string{kind, model}] = b
+	return b, nil
+}
+
+func modelFolder(model string) string { return KeyOf(model).String()[:24] }
+
+// address is the identity of a record: what was computed, by what, of what.
+func (b *Bucket) address(k Key) Key { return KeyOf(b.kind, b.model, string(k[:])) }
+
+// Hold makes this process's view of the bucket last: what it found or put stays readable until Close, whoever removes the
+// files meanwhile.
+func (b *Bucket) Hold() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held = true
+}
+
+// look finds the records that other processes wrote since the last time.
+func (b *Bucket) look() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.looked = time.Now()
+	names, err := os.ReadDir(b.folder)
+	if b.closed || err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	gone := maps.Clone(b.segments)
+	for _, e := range names {
+		delete(gone, filepath.Join(b.folder, e.Name()))
+	}
+	for _, seg := range gone { // removed by another process
+		if seg != b.own {
+			b.drop(seg)
+		}
+	}
+	for _, e := range names {
+		path := filepath.Join(b.folder, e.Name())
+		if filepath.Ext(path) != segmentExt {
+			continue
+		}
+		seg := b.segments[path]
+		if seg == nil {
+			if seg, err = openSegment(path); errors.Is(err, os.ErrNotExist) {
+				continue // another process was quicker to remove it
+			} else if err != nil {
+				return err
+			}
+			b.segments[path] = seg
+		}
+		if seg != b.own {
+			if err := b.scan(seg); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// scan indexes what is new in a segment. b.mu is held.
+func (b *Bucket) scan(seg *segment) error {
+	return seg.scan(func(address Key, offset int64, _ int) { b.note(address, place{segment: seg, offset: offset}) })
+}
+
+// note makes p the first place of an address. b.mu is held.
+func (b *Bucket) note(address Key, p place) {
+	k := short(address[:])
+	if old, ok := b.index[k]; ok {
+		second := old // only then on the heap
+		p.next = &second
+	}
+	b.index[k] = p
+}
+
+// Get returns the value of a key, nil if it is not there or not whole.
+func (b *Bucket) Get(k Key) []byte {
+	address := b.address(k)
+	if v := b.find(address); v != nil {
+		return v
+	}
+	const often = time.Second
+	b.mu.RLock()
+	due := time.Since(b.looked) > often
+	b.mu.RUnlock()
+	if !due || b.look() != nil {
+		return nil
+	}
+	return b.find(address)
+}
+
+// find reads the first whole record of an address. Those that are not are forgotten.
+func (b *Bucket) find(address Key) []byte {
+	k := short(address[:])
+	for {
+		b.mu.RLock()
+		p, ok := b.index[k]
+		b.mu.RUnlock()
+		if !ok {
+			return nil
+		}
+		if v, err := p.segment.read(address, p.offset); err == nil {
+			return v
+		}
+		b.mu.Lock()
+		if now, ok := b.index[k]; ok && now.segment == p.segment && now.offset == p.offset {
+			if p.next == nil {
+				delete(b.index, k)
+			} else {
+				b.index[k] = *p.next
+			}
+		}
+		b.mu.Unlock()
+	}
+}
+
+// Put keeps a value, which must not be empty. The error names the file that could not be written.
+func (b *Bucket) Put(k Key, value []byte) error {
+	if err := b.put(b.address(k), value); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	return nil
+}
+
+// Remember is Put for what can be computed again: that it could not be kept is said once to [Options].Warn.
+func (b *Bucket) Remember(k Key, value []byte) {
+	if b.store.full.Load() {
+		return
+	}
+	if err := b.Put(k, value); err != nil {
+		var disk *os.PathError
+		b.store.full.Store(errors.As(err, &disk))
+		b.store.tell(err)
+	}
+}
+
+func (b *Bucket) put(address Key, value []byte) error {
+	if len(value) == 0 || len(value) > mostBytes {
+		return fmt.Errorf("%s: a record of %d bytes cannot be kept", b.folder, len(value))
+	}
+	need := recordSize(len(value))
+	if need > b.store.limit {
+		return fmt.Errorf("%s: a record of %d bytes does not fit into the limit of %d", b.folder, need, b.store.limit)
+	}
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	if err := b.segment(need); err != nil {
+		return err
+	}
+	offset, err := b.own.append(address, value)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.note(address, place{segment: b.own, offset: offset})
+	return nil
+}
+
+// segment finds one to write so many bytes to: ours while it is not full, one that another process left, or a new one.
+// b.writing is held.
+func (b *Bucket) segment(need int64) error {
+	most := b.store.limit / segmentsOfLimit
+	fits := func(s *segment) bool { return s.size == 0 || s.size+need <= most }
+	b.mu.RLock()
+	own, closed := b.own, b.closed
+	b.mu.RUnlock()
+	if closed {
+		return fmt.Errorf("%s: %w", b.folder, os.ErrClosed)
+	}
+	if own != nil && fits(own) && (b.held || own.there()) {
+		return nil
+	}
+	if own != nil {
+		own.unlock()
+		b.setOwn(nil)
+	}
+	b.mu.RLock()
+	var candidates []*segment
+	for _, seg := range b.segments {
+		if seg != own && fits(seg) {
+			candidates = append(candidates, seg)
+		}
+	}
+	b.mu.RUnlock()
+	for _, seg := range candidates {
+		if !seg.lock() {
+			continue
+		}
+		if b.goOn(seg) && fits(seg) {
+			b.setOwn(seg)
+			return nil
+		}
+		seg.unlock()
+	}
+	if err := b.store.room(max(most, need)); err != nil {
+		return err
+	}
+	seg, err := newSegment(b.folder)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	b.segments[seg.Name()] = seg
+	b.mu.Unlock()
+	b.setOwn(seg)
+	return nil
+}
+
+func (b *Bucket) setOwn(s *segment) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.own = s
+}
+
+// goOn prepares a locked segment that another process left: what it wrote since we looked is indexed, and what stands behind
+// its last whole record is cut off.
+func (b *Bucket) goOn(seg *segment) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !seg.there() || b.scan(seg) != nil {
+		return false
+	}
+	info, err := seg.Stat()
+	if err != nil {
+		return false
+	}
+	if info.Size() < seg.size { // cut off by another process since
+		return false
+	}
+	return info.Size() == seg.size || seg.Truncate(seg.size) == nil
+}
+
+// forget drops a segment that was removed.
+func (b *Bucket) forget(path string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if seg := b.segments[path]; seg != nil {
+		b.drop(seg)
+	}
+}
+
+// drop forgets the records of a segment, unless they are held. b.mu is held.
+func (b *Bucket) drop(seg *segment) {
+	if b.held {
+		return
+	}
+	for k, p := range b.index {
+		if q, ok := p.without(seg); !ok {
+			delete(b.index, k)
+		} else {
+			b.index[k] = q
+		}
+	}
+	delete(b.segments, seg.Name())
+	seg.Close() // only read
+}
+
+// without is a list of places without those in a segment; false if nothing is left.
+func (p place) without(seg *segment) (place, bool) {
+	if p.next != nil {
+		if q, ok := p.next.without(seg); ok {
+			p.next = &q
+		} else {
+			p.next = nil
+		}
+	}
+	if p.segment != seg {
+		return p, true
+	}
+	if p.next != nil {
+		return *p.next, true
+	}
+	return place{}, false
+}
+
+// Len is the number of keys that are known here.
+func (b *Bucket) Len() int {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return len(b.index)
+}
+
+func (b *Bucket) close() error {
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	var errs []error
+	for _, s := range b.segments {
+		errs = append(errs, s.Close())
+	}
+	clear(b.index)
+	clear(b.segments)
+	b.own = nil
+	return errors.Join(errs...)
+}
+
+// Floats returns numbers that FloatBytes made, nil if they are not there or not as many as n (0: any number).
+func (b *Bucket) Floats(k Key, n int) []float32 {
+	raw := b.Get(k)
+	if len(raw) == 0 || len(raw)%4 != 0 || n > 0 && len(raw) != 4*n {
+		return nil
+	}
+	v := make([]float32, len(raw)/4)
+	for i := range v {
+		v[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+	return v
+}
+
+// FloatBytes are numbers as records hold them: float32, little-endian.
+func FloatBytes(v []float32) []byte {
+	raw := make([]byte, 4*len(v))
+	for i, x := range v {
+		binary.LittleEndian.PutUint32(raw[4*i:], math.Float32bits(x))
+	}
+	return raw
+}

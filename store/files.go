@@ -1,0 +1,187 @@
+package store
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// FolderVariable names the environment variable that moves [DefaultFolder].
+const FolderVariable = "ASSAY_STORE"
+
+// DefaultFolder is the user's own store: assay in the user's cache folder, or what FolderVariable says.
+func DefaultFolder() (string, error) {
+	if dir := os.Getenv(FolderVariable); dir != "" {
+		return filepath.Abs(dir)
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("the user's cache folder: %w (set %s to a folder)", err, FolderVariable)
+	}
+	return filepath.Join(dir, "assay", "store"), nil
+}
+
+// Files knows the SHA-256 of files: of each what it was when it had its present path, size, inode, time of modification and
+// time of change. Renaming, replacing and editing in place all set a new time of change, which no user can set back. Where
+// it is too young to tell two changes apart by it, nothing is remembered.
+type Files struct {
+	bucket *Bucket // nil: of this process only
+
+	mu    sync.Mutex
+	known map[Key]Key
+	busy  map[string]*sync.Mutex // by path: what several ask for is read once
+}
+
+// settled is the age from which a file's times tell its states apart: file systems count up to two seconds as one.
+const settled = 2 * time.Second
+
+// userFiles are the files that this process asked about, with those of earlier processes in the user's own store.
+var userFiles = sync.OnceValue(func() *Files {
+	f := &Files{known: map[Key]Key{}, busy: map[string]*sync.Mutex{}}
+	if folder, err := DefaultFolder(); err == nil {
+		if s, err := Open(folder, Options{}); err == nil { // where it cannot be written to, files are read each time
+			f.bucket, _ = s.Bucket("files-1", "")
+		}
+	}
+	return f
+})
+
+// FileDigest returns the SHA-256 of a file's bytes. It is read the first time, and again when it changed: see [Files].
+func FileDigest(path string) (Key, error) { return userFiles().Digest(path) }
+
+// Digest is FileDigest.
+func (f *Files) Digest(path string) (Key, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return Key{}, err
+	}
+	if k, ok, err := f.lookup(path); ok || err != nil {
+		return k, err
+	}
+	defer f.lock(path)()
+	if k, ok, err := f.lookup(path); ok || err != nil {
+		return k, err
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return Key{}, err
+	}
+	defer file.Close()
+	h := sha256.New()
+	state, err := whole(file, func() error {
+		_, err := io.Copy(h, file)
+		return err
+	})
+	if err != nil {
+		return Key{}, err
+	}
+	k := Key(h.Sum(nil))
+	f.remember(state, k)
+	return k, nil
+}
+
+// whole calls read and returns the state that the file had before and after, an error if it changed meanwhile.
+func whole(file *os.File, read func() error) (fileState, error) {
+	before, err := stateOf(file.Name(), file.Stat)
+	if err != nil {
+		return before, err
+	}
+	if err := read(); err != nil {
+		return before, err
+	}
+	after, err := stateOf(file.Name(), file.Stat)
+	if err == nil && after.key != before.key {
+		err = fmt.Errorf("%s: it was changed while it was read", file.Name())
+	}
+	return before, err
+}
+
+// lookup returns the digest that is known of a file as it is now.
+func (f *Files) lookup(path string) (Key, bool, error) {
+	state, err := stateOf(path, func() (os.FileInfo, error) { return os.Stat(path) })
+	if err != nil {
+		return Key{}, false, err
+	}
+	f.mu.Lock()
+	k, ok := f.known[state.key]
+	f.mu.Unlock()
+	if ok || f.bucket == nil {
+		return k, ok, nil
+	}
+	raw := f.bucket.Get(state.key)
+	if len(raw) != len(Key{}) {
+		return Key{}, false, nil
+	}
+	f.keep(state.key, Key(raw))
+	return Key(raw), true, nil
+}
+
+func (f *Files) remember(state fileState, k Key) {
+	if !state.settled {
+		return
+	}
+	f.keep(state.key, k)
+	if f.bucket != nil {
+		f.bucket.Remember(state.key, k[:])
+	}
+}
+
+// keep bounds the memory: when there are too many files all are forgotten.
+func (f *Files) keep(state, k Key) {
+	const most = 1 << 20
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.known) >= most {
+		clear(f.known)
+	}
+	f.known[state] = k
+}
+
+func (f *Files) lock(path string) (unlock func()) {
+	f.mu.Lock()
+	m := f.busy[path]
+	if m == nil {
+		m = &sync.Mutex{}
+		f.busy[path] = m
+	}
+	f.mu.Unlock()
+	m.Lock()
+	return func() {
+		f.mu.Lock()
+		delete(f.busy, path)
+		f.mu.Unlock()
+		m.Unlock()
+	}
+}
+
+// fileState identifies a state of a file by what stat tells of it.
+type fileState struct {
+	key     Key
+	settled bool
+}
+
+func stateOf(path string, stat func() (os.FileInfo, error)) (fileState, error) {
+	now := time.Now()
+	info, err := stat()
+	if err != nil {
+		return fileState{}, err
+	}
+	if info.IsDir() {
+		return fileState{}, fmt.Errorf("%s: a folder, want a file", path)
+	}
+	sys, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return fileState{}, errors.New("the system does not say when a file was changed")
+	}
+	changed := time.Unix(sys.Ctim.Unix())
+	return fileState{
+		key:     KeyOf(path, fmt.Sprint(sys.Dev, sys.Ino, info.Size(), info.ModTime().UnixNano(), changed.UnixNano())),
+		settled: now.Sub(changed) >= settled && info.Mode().IsRegular(),
+	}, nil
+}

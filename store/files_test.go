@@ -1,0 +1,128 @@
+package store
+
+import (
+	"crypto/sha256"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// oldFiles opens digests whose files are old enough to be remembered at once: the clock cannot be set, so the time is waited.
+func openFiles(t *testing.T, folder string) *Files {
+	return &Files{bucket: openBucket(t, folder, 1<<20), known: map[Key]Key{}, busy: map[string]*sync.Mutex{}}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFileChanges: a file that was renamed over, replaced, edited in place or touched back in time has the digest of what it
+// holds; one that was not changed is not read again.
+func TestFileChanges(t *testing.T) {
+	dir := t.TempDir()
+	names := map[string]func(t *testing.T, path string){
+		"unchanged": func(*testing.T, string) {},
+		"in place, old times": func(t *testing.T, path string) {
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, path, "other")
+			if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"renamed over, old times": func(t *testing.T, path string) {
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, path+".new", "other")
+			if err := os.Chtimes(path+".new", info.ModTime(), info.ModTime()); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(path+".new", path); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"removed and made": func(t *testing.T, path string) {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			write(t, path, "other")
+		},
+		"swapped": func(t *testing.T, path string) {
+			for _, move := range [][2]string{{path, path + ".a"}, {path + ".twin", path}, {path + ".a", path + ".twin"}} {
+				if err := os.Rename(move[0], move[1]); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+		"a link turned": func(t *testing.T, path string) {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(path+".twin", path); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	for name := range names {
+		write(t, filepath.Join(dir, name), "first")
+		write(t, filepath.Join(dir, name+".twin"), "other")
+	}
+	f := openFiles(t, filepath.Join(dir, "store"))
+	for name := range names {
+		if k, err := f.Digest(filepath.Join(dir, name)); err != nil || k != sha256.Sum256([]byte("first")) {
+			t.Fatalf("%s: %s (%v)", name, k, err)
+		}
+	}
+	if len(f.known) > 0 || f.bucket.Len() > 0 {
+		t.Error("files were remembered that are too young to tell their changes apart")
+	}
+	time.Sleep(settled + 100*time.Millisecond)
+	for name := range names {
+		if _, err := f.Digest(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Digest(filepath.Join(dir, name+".twin")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(f.known) != 2*len(names) {
+		t.Errorf("%d of %d files are remembered", len(f.known), 2*len(names))
+	}
+	for name, change := range names {
+		change(t, filepath.Join(dir, name))
+	}
+	later := openFiles(t, filepath.Join(dir, "store")) // another process
+	for _, o := range []*Files{f, later} {
+		for name := range names {
+			want := "other"
+			if name == "unchanged" {
+				want = "first"
+			}
+			if k, err := o.Digest(filepath.Join(dir, name)); err != nil || k != sha256.Sum256([]byte(want)) {
+				t.Errorf("%s: not the digest of what it holds (%v)", name, err)
+			}
+		}
+	}
+	state, err := stateOf("x", func() (os.FileInfo, error) { return os.Stat(filepath.Join(dir, "unchanged")) })
+	if err != nil || !state.settled {
+		t.Fatal(state, err)
+	}
+	if _, ok, err := later.lookup(filepath.Join(dir, "unchanged")); !ok || err != nil {
+		t.Errorf("the file that did not change would be read again (%v)", err)
+	}
+	if _, err := f.Digest(dir); err == nil {
+		t.Error("a folder has a digest")
+	}
+	if _, err := f.Digest(filepath.Join(dir, "none")); err == nil {
+		t.Error("a file that is not there has a digest")
+	}
+}

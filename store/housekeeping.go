@@ -1,0 +1,133 @@
+package store
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// Contents describes what one model computed of one kind.
+type Contents struct {
+	Kind    string    `json:"kind"`
+	Model   string    `json:"model"` // digest of its fingerprint, a folder's name
+	Records int       `json:"records"`
+	Files   int       `json:"files"`
+	Bytes   int64     `json:"bytes"`
+	Used    time.Time `json:"used"` // last
+}
+
+// List describes a store's folder, the kinds in order, what was used last first.
+func List(folder string) ([]Contents, error) {
+	var out []Contents
+	err := walk(folder, func(f segmentFile, seg *segment) error {
+		at := slices.IndexFunc(out, func(c Contents) bool { return c.Kind == f.kind && c.Model == f.model })
+		if at < 0 {
+			at, out = len(out), append(out, Contents{Kind: f.kind, Model: f.model})
+		}
+		c := &out[at]
+		c.Files++
+		c.Bytes += f.size
+		if f.used.After(c.Used) {
+			c.Used = f.used
+		}
+		return seg.scan(func(Key, int64, int) { c.Records++ })
+	})
+	slices.SortFunc(out, func(a, b Contents) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), b.Used.Compare(a.Used)) })
+	return out, err
+}
+
+// Verified is what Verify found.
+type Verified struct {
+	Files   int      `json:"files"`
+	Records int      `json:"records"` // whole ones
+	Damaged []string `json:"damaged"` // files and places of records that are not whole
+	Lost    int64    `json:"lost"`    // bytes behind the last record of a file: cut off by a crash, or behind a damaged head
+}
+
+// Verify reads every record of a store's folder. Damaged ones are never served: they cost the time to compute them again.
+func Verify(folder string) (*Verified, error) {
+	v := &Verified{Damaged: []string{}}
+	err := walk(folder, func(f segmentFile, seg *segment) error {
+		v.Files++
+		seg.used.Store(time.Now().Unix()) // to look is not to use
+		err := seg.scan(func(address Key, offset int64, _ int) {
+			if _, err := seg.read(address, offset); err != nil {
+				v.Damaged = append(v.Damaged, err.Error())
+				return
+			}
+			v.Records++
+		})
+		if info, e := seg.Stat(); e == nil {
+			v.Lost += max(0, info.Size()-seg.size)
+		}
+		return err
+	})
+	return v, err
+}
+
+// Pruning says what Prune removes.
+type Pruning struct {
+	Kind  string    // of this kind only; "": of all
+	Older time.Time // what was last used before; zero: none for its age
+	Most  int64     // bytes of the folder that may remain, of all kinds; below 0: no bound
+}
+
+// Pruned is what Prune did.
+type Pruned struct {
+	Files int   `json:"files"` // removed
+	Bytes int64 `json:"bytes"` // of them
+	Left  int64 `json:"left"`  // bytes that remain
+	Busy  int   `json:"busy"`  // files that had to stay: a process writes to them
+}
+
+// Prune removes segments of a store's folder, those that were used longest ago first.
+func Prune(folder string, p Pruning) (*Pruned, error) {
+	list, err := segmentFiles(folder)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(list, func(a, b segmentFile) int { return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.path, b.path)) })
+	out := &Pruned{}
+	for _, f := range list {
+		out.Left += f.size
+	}
+	for _, f := range list {
+		if p.Kind != "" && f.kind != p.Kind || !f.used.Before(p.Older) && (p.Most < 0 || out.Left <= p.Most) {
+			continue
+		}
+		if !removeSegment(f.path) {
+			out.Busy++
+			continue
+		}
+		out.Files, out.Bytes, out.Left = out.Files+1, out.Bytes+f.size, out.Left-f.size
+		os.Remove(filepath.Dir(f.path)) // if it is empty now
+	}
+	return out, nil
+}
+
+// walk opens every segment of a folder.
+func walk(folder string, visit func(f segmentFile, seg *segment) error) error {
+	list, err := segmentFiles(folder)
+	if err != nil {
+		return err
+	}
+	for _, f := range list {
+		seg, err := openSegment(f.path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		err = visit(f, seg)
+		if e := seg.Close(); err == nil {
+			err = e
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

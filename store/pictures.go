@@ -1,0 +1,71 @@
+package store
+
+import (
+	"crypto/sha256"
+	"sync/atomic"
+
+	"assay/data"
+)
+
+// Pictures knows what pictures show without decoding them again: content, the digest of the encoded bytes, leads to pixels,
+// [data.Picture.Digest]. It is safe for concurrent use.
+type Pictures struct {
+	pixels  *Bucket
+	decoded atomic.Int64
+}
+
+// Pictures opens what is known of the pictures of files.
+func (s *Store) Pictures() (*Pictures, error) {
+	b, err := s.Bucket("pixels-1", "decoding "+data.Decoding)
+	if err != nil {
+		return nil, err
+	}
+	return &Pictures{pixels: b}, nil
+}
+
+// Content is the digest of a picture's encoded bytes. A file is read only if it was not before: see [FileDigest].
+func Content(folder string, m data.Image) (Key, error) {
+	if path := m.File(folder); path != "" {
+		return FileDigest(path)
+	}
+	raw, err := m.Read(folder, data.Limits{})
+	if err != nil {
+		return Key{}, err
+	}
+	return sha256.Sum256(raw), nil
+}
+
+// Pixels returns what the picture of a content shows, if that is known.
+func (p *Pictures) Pixels(content Key) (pixels Key, ok bool) {
+	raw := p.pixels.Get(content)
+	if len(raw) != len(Key{}) {
+		return Key{}, false
+	}
+	return Key(raw), true
+}
+
+// Open decodes a picture and remembers what it shows. The digests are those of the very bytes and pixels that were read.
+func (p *Pictures) Open(folder string, m data.Image) (picture *data.Picture, content, pixels Key, err error) {
+	raw, err := m.Read(folder, data.Limits{})
+	if err != nil {
+		return nil, content, pixels, err
+	}
+	return p.Decode(folder, m, raw)
+}
+
+// Decode is Open of bytes that were read already.
+func (p *Pictures) Decode(folder string, m data.Image, raw []byte) (picture *data.Picture, content, pixels Key, err error) {
+	content = sha256.Sum256(raw)
+	if picture, err = m.Decode(folder, raw, data.Limits{}); err != nil {
+		return nil, content, pixels, err
+	}
+	p.decoded.Add(1)
+	pixels = picture.Digest()
+	if _, ok := p.Pixels(content); !ok {
+		p.pixels.Remember(content, pixels[:])
+	}
+	return picture, content, pixels, nil
+}
+
+// Decoded is the number of pictures that were decoded.
+func (p *Pictures) Decoded() int64 { return p.decoded.Load() }

@@ -1,0 +1,163 @@
+// Package store keeps what was computed, in a folder that outlives the process: image features, hidden states, embeddings,
+// measurements. A record is addressed by content alone: what was computed (the bucket's kind), by which model (its
+// fingerprint, of the content of weights and configuration), and of what (a digest of pixels, bytes or text). Nothing is
+// ever found under the name of a file, so nothing stale can be.
+//
+// The folder is bounded: what went unused longest is removed. Several processes may use it at once and see each other's
+// records. A process may be killed at any instant, and the disk may damage what it likes: every record is checked when it is
+// read, and one that is not whole is not there. Of a folder that cannot be written to, or a full disk, [Options].Warn is
+// told once, with the file's name, and the work goes on without remembering.
+package store
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Options bound a store.
+type Options struct {
+	Limit int64             // bytes of the whole folder; 0: DefaultLimit
+	Warn  func(text string) // told once that nothing can be remembered any more; nil: nobody
+}
+
+// DefaultLimit is the bound of a folder for which none is given.
+const DefaultLimit = 20 << 30
+
+// Store is an open folder. It is safe for concurrent use.
+type Store struct {
+	folder string
+	limit  int64
+	warn   func(text string)
+
+	mu      sync.Mutex // of buckets; never taken while a bucket's is held
+	buckets map[[2]string]*Bucket
+	warned  sync.Once
+	full    atomic.Bool // or not to be written to: Remember does nothing any more
+}
+
+// segmentsOfLimit is how many segments a full folder holds: about that part of it is removed at a time.
+const segmentsOfLimit = 16
+
+// Open opens a folder. It is made when there is something to keep; that it cannot be made or written to is no error of
+// [Bucket.Remember]: see the package's comment.
+func Open(folder string, o Options) (*Store, error) {
+	if o.Limit == 0 {
+		o.Limit = DefaultLimit
+	}
+	if o.Limit < 0 {
+		return nil, fmt.Errorf("store %s: a limit of %d bytes holds nothing", folder, o.Limit)
+	}
+	if info, err := os.Stat(folder); err == nil && !info.IsDir() {
+		return nil, fmt.Errorf("store %s: it is a file, want a folder", folder)
+	}
+	return &Store{folder: folder, limit: o.Limit, warn: o.Warn, buckets: map[[2]string]*Bucket{}}, nil
+}
+
+// Folder is where the store lies.
+func (s *Store) Folder() string { return s.folder }
+
+// Close closes the files.
+func (s *Store) Close() error {
+	var errs []error
+	for _, b := range s.open() {
+		errs = append(errs, b.close())
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Store) open() []*Bucket {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.buckets))
+}
+
+// tell says once why nothing is remembered.
+func (s *Store) tell(err error) {
+	s.warned.Do(func() {
+		if s.warn != nil {
+			s.warn(fmt.Sprintf("%v: what is computed cannot be kept in %s, and is computed again the next time", err, s.folder))
+		}
+	})
+}
+
+// room removes the segments that were used longest ago until so many bytes more fit. Segments that somebody writes to stay,
+// so a folder may exceed its limit by a sixteenth of it for each process that writes.
+func (s *Store) room(bytes int64) error {
+	files, err := segmentFiles(s.folder)
+	if err != nil {
+		return err
+	}
+	total := bytes
+	for _, f := range files {
+		total += f.size
+	}
+	slices.SortFunc(files, func(a, b segmentFile) int { return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.path, b.path)) })
+	for _, f := range files {
+		if total <= s.limit {
+			break
+		}
+		if s.drop(f.path) {
+			total -= f.size
+		}
+	}
+	return nil
+}
+
+// drop removes a segment unless somebody, here or elsewhere, writes to it.
+func (s *Store) drop(path string) bool {
+	if !removeSegment(path) {
+		return false
+	}
+	for _, b := range s.open() {
+		b.forget(path)
+	}
+	return true
+}
+
+// segmentFile is a segment of a folder as it lies there.
+type segmentFile struct {
+	path        string
+	kind, model string // names of the folders it lies in
+	size        int64
+	used        time.Time
+}
+
+// segmentFiles lists the segments of all buckets of a folder.
+func segmentFiles(folder string) ([]segmentFile, error) {
+	var files []segmentFile
+	kinds, err := os.ReadDir(folder)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	for _, kind := range kinds {
+		models, err := os.ReadDir(filepath.Join(folder, kind.Name()))
+		if err != nil { // a file, or removed since
+			continue
+		}
+		for _, model := range models {
+			names, err := os.ReadDir(filepath.Join(folder, kind.Name(), model.Name()))
+			if err != nil {
+				continue
+			}
+			for _, e := range names {
+				info, err := e.Info()
+				if err != nil || filepath.Ext(e.Name()) != segmentExt || !info.Mode().IsRegular() {
+					continue
+				}
+				path := filepath.Join(folder, kind.Name(), model.Name(), e.Name())
+				files = append(files, segmentFile{path, kind.Name(), model.Name(), info.Size(), info.ModTime()})
+			}
+		}
+	}
+	return files, nil
+}

@@ -1,0 +1,84 @@
+package trainer
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"path/filepath"
+
+	"assay/data"
+	"assay/store"
+)
+
+// Contents are the digests of the encoded bytes of a row's source and edit: what tells a picture from another one under the
+// same name.
+type Contents [2]store.Key
+
+// contentsOf finds out what the pictures of a row are. A file is read only if it was not before: see [store.FileDigest].
+func contentsOf(row *data.Row, folder string) (c Contents, err error) {
+	for i, m := range []data.Image{row.Source, row.Edit} {
+		if c[i], err = store.Content(folder, m); err != nil {
+			return c, fmt.Errorf("%s: %w", [2]string{"source", "edit"}[i], err)
+		}
+	}
+	return c, nil
+}
+
+// contents are those that were found when the run began, if the example is of a table.
+func (e *Example) contents() (Contents, error) {
+	if e.Contents != (Contents{}) {
+		return e.Contents, nil
+	}
+	return contentsOf(&e.Row, e.Base)
+}
+
+// pictures decodes source and edit and augments them. They must be what the example's contents say.
+func (e *Example) pictures(contents Contents) (source, edit *data.Picture, err error) {
+	var out [2]*data.Picture
+	for i, m := range []data.Image{e.Row.Source, e.Row.Edit} {
+		what := [2]string{"source", "edit"}[i]
+		raw, err := m.Read(e.Base, data.Limits{})
+		if err == nil && sha256.Sum256(raw) != contents[i] {
+			err = fmt.Errorf("%s has changed since the run looked at its rows: a run sees the same pictures to its end", m.File(e.Base))
+		}
+		if err == nil {
+			out[i], err = m.Decode(e.Base, raw, data.Limits{})
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", what, err)
+		}
+		if e.Augment != 0 {
+			out[i] = data.RandomAugmentation(e.Augment).Apply(out[i])
+		}
+	}
+	return out[0], out[1], nil
+}
+
+// pairKey identifies the two pictures of an example as it is augmented.
+func (e *Example) pairKey(c Contents) store.Key {
+	augmentation := ""
+	if e.Augment != 0 {
+		augmentation = fmt.Sprintf("%+v", data.RandomAugmentation(e.Augment))
+	}
+	return store.KeyOf("pair", data.Decoding, string(c[0][:]), string(c[1][:]), augmentation)
+}
+
+// openStore opens the store of a run.
+func openStore(c *Config, warn func(string)) (*store.Store, error) {
+	folder := c.Cache.Folder
+	if folder == "" {
+		folder = filepath.Join(c.Out, "cache")
+	}
+	return store.Open(folder, store.Options{Limit: int64(c.Cache.Size), Warn: warn})
+}
+
+// warner passes on what a store warns of to whoever runs the model.
+type warner struct{ tell func(string) }
+
+// Warn says who is to be told.
+func (w *warner) Warn(tell func(string)) { w.tell = tell }
+
+func (w *warner) warn(text string) {
+	if w.tell != nil {
+		w.tell(text)
+	}
+}
