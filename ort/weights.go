@@ -109,7 +109,7 @@ func halfCasts(m *onnx.Model) (casts map[string][]*onnx.Node, read map[string]in
 			all = all && constant[x]
 		}
 		for _, x := range n.Reads() {
-			folded[x] = folded[x] || all
+			folded[x] = folded[x] || all || n.Op == "Conv" // the runtime packs a convolution's weights anew, and reads them for it
 		}
 		for _, y := range n.Outputs {
 			constant[y] = constant[y] || all

@@ -158,3 +158,43 @@ func TestWeightsCutShort(t *testing.T) {
 		t.Errorf("%d weights are left behind", len(pool.weights))
 	}
 }
+
+// TestConvolutionsOfHalfPrecision: the runtime reads the weights of a convolution when it opens a session, to pack them anew.
+func TestConvolutionsOfHalfPrecision(t *testing.T) {
+	const channels = 16
+	values := numbers()[:channels*channels*3*3*16]
+	input := make([]float32, channels*16*12*12)
+	for i := range input {
+		input[i] = float32(i%7) - 3
+	}
+	var want []float32
+	for _, typ := range []onnx.DType{onnx.Float, onnx.BFloat16, onnx.Float16} {
+		dir := t.TempDir()
+		w := weightFile(t, filepath.Join(dir, "model.safetensors"), typ, values)
+		w.Shape = []int64{channels, channels * 16, 3, 3}
+		b := onnx.NewBuilder("convolution", 21)
+		x, v := b.Input("x", onnx.Float, onnx.Dims(1, channels*16, 12, 12)), b.Weight(w)
+		if typ != onnx.Float {
+			v = b.OpA("Cast", onnx.Attrs{"to": onnx.Float}, v)
+		}
+		b.Output("y", b.Op("Conv", x, v), onnx.Float, onnx.Dims(1, channels, 10, 10))
+		s, err := Open(b.M, Options{Folder: dir, LowMemory: true})
+		if err != nil {
+			t.Fatal(typ, err)
+		}
+		out, err := s.Run(context.Background(), map[string]*tensor.Dense{"x": tensor.New(tensor.WithShape(1, channels*16, 12, 12), tensor.WithBacking(input))})
+		if err != nil {
+			t.Fatal(typ, err)
+		}
+		got := out["y"].Data().([]float32)
+		if want == nil {
+			want = append(want, got...)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%v: %s", typ, diff)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
