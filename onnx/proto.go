@@ -50,11 +50,6 @@ func Decode(data []byte) (*Model, error) {
 	if len(p.Functions) > 0 {
 		return nil, fmt.Errorf("the model defines %d local functions (%s.%s first); inline them before (onnx.inliner)", len(p.Functions), p.Functions[0].GetDomain(), p.Functions[0].GetName())
 	}
-	for _, v := range append(append([]*pb.ValueInfoProto{}, p.Graph.Input...), p.Graph.Output...) {
-		if v.Type != nil && v.Type.Value != nil && v.Type.GetTensorType() == nil {
-			return nil, fmt.Errorf("%q is a %s; only tensors go in and out", v.GetName(), kindOf(v.Type))
-		}
-	}
 	g, err := decodeGraph(p.Graph, maxDepth)
 	if err != nil {
 		return nil, err
@@ -65,20 +60,6 @@ func Decode(data []byte) (*Model, error) {
 
 // maxDepth is how deep subgraphs may lie in one another.
 const maxDepth = 64
-
-func kindOf(t *pb.TypeProto) string {
-	switch t.Value.(type) {
-	case *pb.TypeProto_SequenceType:
-		return "sequence"
-	case *pb.TypeProto_MapType:
-		return "map"
-	case *pb.TypeProto_OptionalType:
-		return "optional value"
-	case *pb.TypeProto_SparseTensorType:
-		return "sparse tensor"
-	}
-	return fmt.Sprintf("%T", t.Value)
-}
 
 // decodeGraph reads a graph whose subgraphs lie at most depth deep.
 func decodeGraph(p *pb.GraphProto, depth int) (*Graph, error) {

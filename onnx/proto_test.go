@@ -66,7 +66,6 @@ func with[T any](v T, change func(T)) T {
 
 // protoCases are models that are refused, each named by a part of the message.
 func protoCases() map[string][]byte {
-	sequence := &pb.TypeProto{Value: &pb.TypeProto_SequenceType{SequenceType: &pb.TypeProto_Sequence{}}}
 	segment := &pb.TensorProto_Segment{Begin: proto.Int64(0), End: proto.Int64(1)}
 	return map[string][]byte{
 		"holds no graph":                     serialized(&pb.ModelProto{}),
@@ -89,8 +88,6 @@ func protoCases() map[string][]byte {
 			Node: []*pb.NodeProto{{OpType: proto.String("f"), Overload: proto.String("o")}}}}),
 		"two versions of domain": serialized(&pb.ModelProto{Graph: &pb.GraphProto{}, OpsetImport: []*pb.OperatorSetIdProto{
 			{Domain: proto.String(""), Version: proto.Int64(17)}, {Domain: proto.String("ai.onnx"), Version: proto.Int64(18)}}}),
-		`"x" is a sequence`: serialized(&pb.ModelProto{Graph: &pb.GraphProto{
-			Input: []*pb.ValueInfoProto{{Name: proto.String("x"), Type: sequence}}}}),
 		"sparse initializers are not read": serialized(&pb.ModelProto{Graph: &pb.GraphProto{
 			SparseInitializer: []*pb.SparseTensorProto{{}}}}),
 		"elements of type 0 are not read":   withTensor(tensor(Undefined)),

@@ -112,6 +112,9 @@ func cast(from, to string, t onnx.DType) *onnx.Node {
 }
 
 func (p port) supported(what string) error {
+	if p.typ == onnx.Undefined {
+		return fmt.Errorf("%s %q is no tensor, or its type is not declared; only tensors go in and out", what, p.name)
+	}
 	if _, ok := kinds[p.typ]; !ok {
 		return fmt.Errorf("%s %q has type %v, which cannot be passed between Go and ONNX Runtime", what, p.name, p.typ)
 	}

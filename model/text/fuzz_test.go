@@ -36,12 +36,12 @@ func FuzzTokenizerFile(f *testing.F) {
 	x.Run(func(t testing.TB, raw []byte) {
 		fuzzing.Bounded(t, 16<<20+1024*uint64(len(raw)), func() {
 			_, _ = pickTemplate(raw)
-			a := tokenizer{scoreToken: "[SCORE]"}
+			a := tokenizer{scoreToken: "[SCORE]", added: map[string]addedToken{}}
 			once, err := a.addScoreToken(raw)
 			if err != nil {
 				return
 			}
-			b := tokenizer{scoreToken: "[SCORE]"}
+			b := tokenizer{scoreToken: "[SCORE]", added: map[string]addedToken{}}
 			twice, err := b.addScoreToken(once)
 			if err != nil {
 				t.Fatalf("what was written is not read: %v", err)
