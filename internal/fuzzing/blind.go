@@ -11,11 +11,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A Target is a fuzz test of bytes. Go's engine follows coverage, at the cost of a look at every counter of the binary for
 // each input. With FUZZ_BLIND=N in the environment the seeds, and what Go's engine found interesting (a corpus folder in
-// FUZZ_CORPUS), are mutated N times without that: ten to a hundred times as many inputs a second.
+// FUZZ_CORPUS), are mutated N times without that: ten to a hundred times as many inputs a second. FUZZ_BLIND may be a time
+// (30s), and FUZZ_SEED makes the inputs the same every time.
 type Target struct {
 	f     *testing.F
 	seeds [][]byte
@@ -34,13 +36,18 @@ func (x *Target) Add(seeds ...[]byte) {
 
 // Run hands inputs to body, which must not change them.
 func (x *Target) Run(body func(t testing.TB, raw []byte)) {
-	if n, _ := strconv.Atoi(os.Getenv("FUZZ_BLIND")); n > 0 {
-		x.blind(n, body)
+	if how := os.Getenv("FUZZ_BLIND"); how != "" {
+		x.blind(how, body)
 	}
 	x.f.Fuzz(func(t *testing.T, raw []byte) { body(t, raw) })
 }
 
-func (x *Target) blind(n int, body func(t testing.TB, raw []byte)) {
+func (x *Target) blind(how string, body func(t testing.TB, raw []byte)) {
+	n, err := strconv.Atoi(how)
+	length, bad := time.ParseDuration(how)
+	if err != nil && bad != nil {
+		x.f.Fatalf("FUZZ_BLIND=%s is neither a number of inputs nor a time", how)
+	}
 	files, _ := filepath.Glob(filepath.Join(os.Getenv("FUZZ_CORPUS"), x.f.Name(), "*"))
 	for _, path := range files {
 		text, err := os.ReadFile(path)
@@ -51,11 +58,16 @@ func (x *Target) blind(n int, body func(t testing.TB, raw []byte)) {
 		}
 	}
 	seed := rand.Uint64()
-	fmt.Printf("%s: %d inputs from %d seeds, random seed %d\n", x.f.Name(), n, len(x.seeds), seed)
-	m := mutator{rand.New(rand.NewPCG(seed, 1)), x.seeds}
-	for range n {
-		x.one(m.next(), body)
+	if given, err := strconv.ParseUint(os.Getenv("FUZZ_SEED"), 10, 64); err == nil {
+		seed = given
 	}
+	m := mutator{rand.New(rand.NewPCG(seed, 1)), x.seeds}
+	done, end := 0, time.Now().Add(length)
+	for done < n || err != nil && time.Now().Before(end) {
+		x.one(m.next(), body)
+		done++
+	}
+	fmt.Printf("%s: %d inputs from %d seeds, random seed %d, none failed\n", x.f.Name(), done, len(x.seeds), seed)
 }
 
 // one runs body and keeps the input, as Go's engine does, if it fails.
