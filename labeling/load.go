@@ -122,7 +122,7 @@ func (l *loader) load(s *shot, m data.Image, hash bool) *data.Picture {
 		return nil
 	}
 	if s.Pixels = pixels(p); hash {
-		s.Hash = PerceptualHash(p)
+		s.Look = LookOf(p)
 	}
 	if len(m.Bytes) > 0 {
 		s.Path, err = keepPicture(l.out, m.Bytes)

@@ -80,6 +80,7 @@ func (m *measurer) part(ctx context.Context, id partID, r readers.Reader) ([]ent
 		entries = append(entries, m.foreign(id.source, drafts, i, pool)...)
 		m.counted(1, 0)
 	}
+	lookOnce(entries)
 	return entries, nil
 }
 
@@ -106,11 +107,11 @@ func (m *measurer) begin(source, i int, r readers.Reader, load *loader) *draft {
 	}
 	d.s, d.source = s, load.add(s.Source, need{embedding: true, hash: true})
 	if !s.Target.IsZero() {
-		d.target = load.add(s.Target, need{embedding: true})
+		d.target = load.add(s.Target, need{embedding: true, hash: true})
 	}
 	for _, o := range s.Outputs {
 		given := m.config.Encoders.Given == "keep" && !o.ClipD.Unknown() && !o.ClipI.Unknown() && !o.DinoI.Unknown()
-		d.outputs = append(d.outputs, load.add(o.Picture, need{embedding: !given}))
+		d.outputs = append(d.outputs, load.add(o.Picture, need{embedding: !given, hash: true}))
 	}
 	return d
 }
@@ -136,7 +137,7 @@ func (m *measurer) beginChain(d *draft, source int, s *readers.Sample, r readers
 				d.foreign = append(d.foreign, nil)
 				continue
 			}
-			d.foreign = append(d.foreign, load.add(*p, need{}))
+			d.foreign = append(d.foreign, load.add(*p, need{hash: true}))
 		}
 	}
 	return nil
