@@ -79,7 +79,7 @@ type SplitConfig struct {
 // GuardConfig names pictures that must not be trained on.
 type GuardConfig struct {
 	Folders  []string `yaml:"folders"`
-	Distance int      `yaml:"distance"` // of perceptual hashes, in bits of 64, up to which pictures are the same
+	Distance int      `yaml:"distance"` // of hashes, in bits of 63, up to which pictures are compared
 }
 
 // How pictures come into the table.
@@ -95,7 +95,7 @@ func Default() *Config {
 		Unlabelled: "keep",
 		MaxBad:     0.05,
 		Split:      SplitConfig{Validation: 0.1},
-		Guard:      GuardConfig{Distance: 4},
+		Guard:      GuardConfig{Distance: MaxDistance},
 		Encoders:   EncoderConfig{Device: "auto", Batch: 32, CacheSize: 20e9, Given: "keep"},
 	}
 	c.adopt(heuristics.ProfilePaper, "")
@@ -200,7 +200,7 @@ func (c *Config) check(doc *strictyaml.Document) {
 	d.want(c.Foreign.Instructions >= 0, "foreign.instructions", "want at least 0, not %d", c.Foreign.Instructions)
 	c.Encoders.check(d)
 	d.want(0 <= c.Split.Validation && c.Split.Validation < 1, "split.validation", "want a share from 0 to below 1, not %v", c.Split.Validation)
-	d.want(0 <= c.Guard.Distance && c.Guard.Distance <= 16, "guard.distance", "want 0 to 16 bits, not %d", c.Guard.Distance)
+	d.want(0 <= c.Guard.Distance && c.Guard.Distance <= MaxDistance, "guard.distance", "want 0 to %d bits, not %d", MaxDistance, c.Guard.Distance)
 	for i, folder := range c.Guard.Folders {
 		d.there(folder, fmt.Sprintf("guard.folders[%d]", i))
 	}

@@ -35,9 +35,9 @@ type inputs struct {
 
 // What pictures are wanted for, by their places in samples.
 var (
-	needOfSource = need{embedding: true, hash: true}
+	needOfSource = need{embedding: true}
 	needOfTarget = need{embedding: true}
-	needInChain  = need{hash: true}
+	needInChain  = need{}
 )
 
 // needOf says what an output is wanted for.

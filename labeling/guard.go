@@ -12,32 +12,31 @@ import (
 	"sync"
 
 	"assay/data"
+	"assay/heuristics"
 )
 
-// guard knows pictures of benchmarks by their perceptual hashes.
+// guard knows the pictures of benchmarks.
 type guard struct {
 	distance int
-	hashes   []Hash
-	names    []string // where each is
+	pictures []guarded // sorted by names
 }
 
-// find returns the benchmark picture that a hash belongs to.
-func (g *guard) find(h Hash) (name string, distance int, ok bool) {
-	best := g.distance + 1
-	if !h.Telling() {
-		return "", 0, false
-	}
-	for i, k := range g.hashes {
-		if d := h.Distance(k); d < best {
-			best, name = d, g.names[i]
-		}
-	}
-	return name, best, best <= g.distance
+// guarded is a picture of a benchmark.
+type guarded struct {
+	name   string // where it is
+	pixels string
+	look   Look
+}
+
+// leak is the benchmark picture that a picture shows.
+type leak struct {
+	name     string
+	distance int // of their hashes, in bits
 }
 
 var pictureFile = map[string]bool{".png": true, ".jpg": true, ".jpeg": true, ".webp": true, ".gif": true, ".bmp": true, ".tif": true, ".tiff": true}
 
-// openGuard hashes every picture in folders: picture files, and the pictures inside Parquet and JSON tables. What cannot be
+// openGuard looks at every picture in folders: picture files, and the pictures inside Parquet and JSON tables. What cannot be
 // read is passed to bad.
 func openGuard(ctx context.Context, c GuardConfig, bad func(name string, err error)) (*guard, error) {
 	g := &guard{distance: c.Distance}
@@ -57,13 +56,16 @@ func openGuard(ctx context.Context, c GuardConfig, bad func(name string, err err
 	var mu sync.Mutex
 	add := func(name string, m data.Image) {
 		p, err := m.Open("", data.Limits{})
+		if err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			bad(name, err)
+			return
+		}
+		seen := guarded{name, pixelsName(p.Digest()), LookOf(p)}
 		mu.Lock()
 		defer mu.Unlock()
-		if err != nil {
-			bad(name, err)
-		} else if h := PerceptualHash(p); h.Telling() {
-			g.hashes, g.names = append(g.hashes, h), append(g.names, name)
-		}
+		g.pictures = append(g.pictures, seen)
 	}
 	tokens := make(chan struct{}, runtime.GOMAXPROCS(0))
 	var busy sync.WaitGroup
@@ -87,22 +89,8 @@ func openGuard(ctx context.Context, c GuardConfig, bad func(name string, err err
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	g.sort()
+	slices.SortFunc(g.pictures, func(a, b guarded) int { return strings.Compare(a.name, b.name) })
 	return g, nil
-}
-
-// sort puts the pictures in an order that does not depend on which was hashed first.
-func (g *guard) sort() {
-	order := make([]int, len(g.names))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int { return strings.Compare(g.names[a], g.names[b]) })
-	sorted := guard{distance: g.distance}
-	for _, i := range order {
-		sorted.hashes, sorted.names = append(sorted.hashes, g.hashes[i]), append(sorted.names, g.names[i])
-	}
-	*g = sorted
 }
 
 // tablePictures calls add for every picture that lies inside a table. Those that a table names by their paths are files,
@@ -132,4 +120,25 @@ func tablePictures(ctx context.Context, path string, add func(string, data.Image
 		}
 	}
 	return nil
+}
+
+// leak says which picture of a row shows one of a benchmark, if any does.
+func (m *merger) leak(r *row) string {
+	for p := range r.pictures() {
+		l, ok := m.leaked[m.pictureNode(p)]
+		if !ok && (p != &r.Edit || r.Kind != heuristics.Output) {
+			l, ok = m.blank[p.Pixels]
+		}
+		if !ok {
+			continue
+		}
+		what := "source"
+		if p == r.Target {
+			what = "target"
+		} else if p == &r.Edit {
+			what = "edited"
+		}
+		return fmt.Sprintf("its %s picture is %s (%d bits apart)", what, l.name, l.distance)
+	}
+	return ""
 }

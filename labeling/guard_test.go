@@ -1,12 +1,12 @@
 package labeling
 
 import (
-	"encoding/json"
 	"fmt"
-	"image"
-	"image/jpeg"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,37 +26,14 @@ func photograph(t *testing.T, name string) *data.Picture {
 	return p
 }
 
-func TestHashAgainstImagehash(t *testing.T) {
-	raw, err := os.ReadFile("testdata/phash.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var reference struct{ Hashes map[string]string }
-	if err := json.Unmarshal(raw, &reference); err != nil {
-		t.Fatal(err)
-	}
-	if len(reference.Hashes) < 20 {
-		t.Fatalf("%d hashes", len(reference.Hashes))
-	}
-	for name, want := range reference.Hashes {
-		if got := fmt.Sprintf("%016x", uint64(PerceptualHash(photograph(t, name)))); got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
-		}
-	}
-}
-
-func writeJPEG(t *testing.T, path string, p *data.Picture) {
+func writePNG(t *testing.T, path string, p *data.Picture) {
 	t.Helper()
-	rgba := image.NewRGBA(image.Rect(0, 0, p.Width, p.Height))
-	for i := range p.Width * p.Height {
-		copy(rgba.Pix[4*i:], append(p.Pix[3*i:3*i+3:3*i+3], 255))
-	}
 	f, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := jpeg.Encode(f, rgba, &jpeg.Options{Quality: 60}); err != nil {
+	if err := p.EncodePNG(f); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -69,7 +46,7 @@ func TestGuard(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := photograph(t, "astronaut.png")
-	writeJPEG(t, filepath.Join(bench, "1.jpg"), p.Resize(p.Width*2/3, p.Height*2/3, data.Bilinear))
+	writePNG(t, filepath.Join(bench, "1.png"), asJPEG(p.Resize(p.Width*2/3, p.Height*2/3, data.Bilinear), 60))
 	if err := os.WriteFile(filepath.Join(bench, "2.png"), []byte("no picture"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +73,7 @@ func TestGuard(t *testing.T) {
 		t.Errorf("%+v, %d rows", r.Guard, r.TableRows)
 	}
 	listed, err := os.ReadFile(filepath.Join(c.Out, SkippedFile))
-	if err != nil || strings.Count(string(listed), "1.jpg") != 2 || !strings.Contains(string(listed), `"table/000000/edit"`) {
+	if err != nil || strings.Count(string(listed), "1.png") != 2 || !strings.Contains(string(listed), `"table/000000/edit"`) {
 		t.Errorf("%s %v", listed, err)
 	}
 	// The page shows the pictures and asks nobody for anything.
@@ -192,5 +169,127 @@ chains: {samples: 3}
 	}
 	if !filepath.IsAbs(c.Out) || c.Sources[0].Name != "folder" || c.Encoders.Cache != filepath.Join(c.Out, "cache") {
 		t.Errorf("%+v", c)
+	}
+}
+
+// A benchmark's picture is found in a source, a target and an output, though it is cropped, mirrored or has bars.
+func TestGuardLooksAtAllPictures(t *testing.T) {
+	dir := t.TempDir()
+	bench := filepath.Join(dir, "bench")
+	if err := os.MkdirAll(bench, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	open := func(name string) *data.Picture {
+		p, err := data.Open(filepath.Join(*photos, name+".png"), data.Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	p := open("astronaut")
+	writePNG(t, filepath.Join(bench, "cropped.png"), crop(p, .1, .05, .1, .05).FlipHorizontal())
+	p = open("chelsea")
+	writePNG(t, filepath.Join(bench, "framed.png"), laid(filled(p.Width+60, p.Height+100, 200, 30, 30), p.FlipVertical(), 30, 50))
+	writePNG(t, filepath.Join(bench, "turned.png"), asJPEG(watermark(open("coffee")).Rotate90(1), 40))
+	writePNG(t, filepath.Join(bench, "black.png"), data.NewPicture(64, 64))
+	writePNG(t, filepath.Join(dir, "black.png"), data.NewPicture(64, 64))
+	for _, name := range []string{"astronaut", "chelsea", "coffee", "hubble", "tissue", "rocket"} {
+		writePNG(t, filepath.Join(dir, name+".png"), open(name))
+	}
+	rows := `source,target,edit,instruction
+astronaut.png,hubble.png,tissue.png,its source
+hubble.png,chelsea.png,tissue.png,its target
+hubble.png,rocket.png,coffee.png,its output
+hubble.png,rocket.png,tissue.png,none
+hubble.png,rocket.png,black.png,an editor that gave nothing
+`
+	if err := os.WriteFile(filepath.Join(dir, "rows.csv"), []byte(rows), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c := load(t, fmt.Sprintf("out: out\nprofile: adiee-released\nsources:\n  - {layout: table, path: %s, pictures: %s}\nguard: {folders: [%s]}\n",
+		filepath.Join(dir, "rows.csv"), dir, bench))
+	r, err := run(t, c, Encoders{}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := map[string]int{}
+	for _, row := range table(t, c) {
+		left[row.Instruction]++
+	}
+	raw, err := os.ReadFile(filepath.Join(c.Out, SkippedFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left["its source"] != 0 || left["its target"] != 0 || left["none"] != 3 || left["an editor that gave nothing"] == 0 ||
+		left["its output"] != 2 { // the source and the target are no benchmark's
+		t.Errorf("%v, guard %+v\n%s", left, r.Guard, raw)
+	}
+	for _, want := range []string{"its source picture is ", "its target picture is ", "its edited picture is ", "cropped.png", "framed.png", "turned.png"} {
+		if !strings.Contains(string(raw), want) {
+			t.Errorf("no %q in\n%s", want, raw)
+		}
+	}
+}
+
+// Near copies are on one side of a split wherever they stand in a row, and in whatever order the rows come.
+func TestSplitOfNearCopies(t *testing.T) {
+	all := tiles(t)
+	var rows [][]string // pairs of samples, the second with a near copy of a picture of the first
+	dir := t.TempDir()
+	write := func(name string, p *data.Picture) string {
+		writePNG(t, filepath.Join(dir, name), p)
+		return name
+	}
+	n := 0
+	for i, p := range all {
+		if l := LookOf(p); len(l) == 0 || telling(clipped(l)) < clearBlocks || n >= 32 {
+			continue
+		}
+		k := []int{1, 4, 6, 9, 10}[n%5] // crop, mirror, turn, border, letterbox
+		name := func(what string) string { return fmt.Sprintf("%03d-%s.png", n, what) }
+		noise := func(what string, seed uint64) string {
+			q, rng := data.NewPicture(64, 64), rand.New(rand.NewPCG(seed, uint64(i)))
+			for i := range q.Pix {
+				q.Pix[i] = byte(rng.IntN(256))
+			}
+			return write(name(what), q)
+		}
+		first := []string{noise("a", 1), noise("b", 2), noise("c", 3)}
+		second := []string{noise("d", 4), noise("e", 5), noise("f", 6)}
+		first[n%3] = write(name("whole"), p)
+		second[n/3%3] = write(name("copy"), copying[k].make(p, rand.New(rand.NewPCG(1, 1))))
+		rows = append(rows, append(first, fmt.Sprint(n)), append(second, fmt.Sprint(n)))
+		n++
+	}
+	var before map[string]string
+	for range 2 {
+		text := "source,target,edit,instruction\n"
+		for _, r := range rows {
+			text += strings.Join(r, ",") + "\n"
+		}
+		if err := os.WriteFile(filepath.Join(dir, "rows.csv"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		c := load(t, fmt.Sprintf("out: out\nprofile: adiee-released\nsources:\n  - {layout: table, path: %s, pictures: %s}\nsplit: {validation: 0.5}\n",
+			filepath.Join(dir, "rows.csv"), dir))
+		if _, err := run(t, c, Encoders{}, 1); err != nil {
+			t.Fatal(err)
+		}
+		sides, count := map[string]string{}, map[string]int{}
+		for _, row := range table(t, c) {
+			if have, ok := sides[row.Instruction]; ok && have != row.Split {
+				t.Errorf("pair %s is on both sides", row.Instruction)
+			}
+			sides[row.Instruction] = row.Split
+			count[row.Split]++
+		}
+		if len(sides) < 20 || count[splitTrain] == 0 || count[splitValidation] == 0 {
+			t.Fatalf("%d pairs, %v", len(sides), count)
+		}
+		if before != nil && !maps.Equal(before, sides) {
+			t.Error("the split depends on the order of the rows")
+		}
+		before = sides
+		slices.Reverse(rows)
 	}
 }

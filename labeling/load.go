@@ -3,7 +3,6 @@ package labeling
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"math"
@@ -35,8 +34,8 @@ type rememberer interface {
 	Known(pixels store.Key) []float32
 }
 
-// hashKind is what a store calls perceptual hashes, with the version of their computation.
-const hashKind = "phash-1"
+// lookKind is what a store calls looks, with the version of their computation.
+const lookKind = "look-1"
 
 // shot is a picture of a sample on its way: read and, if that is wanted, hashed and embedded.
 type shot struct {
@@ -46,10 +45,10 @@ type shot struct {
 }
 
 // need says what a picture is wanted for besides its pixels.
-type need struct{ embedding, hash bool }
+type need struct{ embedding bool }
 
 // and joins two needs of one picture.
-func (n need) and(o need) need { return need{n.embedding || o.embedding, n.hash || o.hash} }
+func (n need) and(o need) need { return need{n.embedding || o.embedding} }
 
 // loader reads and embeds the pictures of one part. Pictures are decoded by several workers at once and embedded in
 // batches, one after the other, while the next one is decoded; not more than two batches and one picture per worker are in
@@ -63,7 +62,7 @@ type loader struct {
 	inputs   inputs
 
 	pictures *store.Pictures // what is known of pictures; nil: nothing
-	hashes   *store.Bucket
+	looks    *store.Bucket
 
 	tokens chan struct{} // of pictures in memory
 	decode chan struct{} // of pictures being decoded
@@ -91,7 +90,7 @@ func newLoader(ctx context.Context, out string, in inputs, e Encoders, size, wor
 	}
 	var err error
 	if l.pictures, err = e.Store.Pictures(); err == nil {
-		l.hashes, err = e.Store.Bucket(hashKind, "")
+		l.looks, err = e.Store.Bucket(lookKind, "")
 	}
 	return l, err
 }
@@ -178,13 +177,9 @@ func (l *loader) recall(s *shot, content store.Key, n need) bool {
 	if !ok {
 		return false
 	}
-	var hash Hash
-	if n.hash {
-		raw := l.hashes.Get(pixels)
-		if len(raw) != 8 {
-			return false
-		}
-		hash = Hash(binary.LittleEndian.Uint64(raw))
+	look := l.looks.Get(pixels)
+	if len(look) == 0 {
+		return false
 	}
 	if n.embedding {
 		for _, e := range []struct {
@@ -203,7 +198,7 @@ func (l *loader) recall(s *shot, content store.Key, n need) bool {
 			}
 		}
 	}
-	s.Pixels, s.Hash = hex.EncodeToString(pixels[:16]), hash
+	s.Pixels, s.Look = pixelsName(pixels), Look(look[1:])
 	return true
 }
 
@@ -220,15 +215,15 @@ func (l *loader) look(s *shot, m data.Image, raw []byte, n need) (p *data.Pictur
 	if err != nil {
 		return nil, err
 	}
-	if s.Pixels = hex.EncodeToString(pixels[:16]); !n.hash {
-		return p, nil
-	}
-	s.Hash = PerceptualHash(p)
-	if l.hashes != nil {
-		l.hashes.Remember(pixels, binary.LittleEndian.AppendUint64(nil, uint64(s.Hash)))
+	s.Pixels, s.Look = pixelsName(pixels), LookOf(p)
+	if l.looks != nil { // behind a byte, since a look may be empty
+		l.looks.Remember(pixels, append([]byte{1}, s.Look...))
 	}
 	return p, nil
 }
+
+// pixelsName is what a part calls the pixels of that digest.
+func pixelsName(digest store.Key) string { return hex.EncodeToString(digest[:16]) }
 
 // collect adds a picture to the batch, and returns the batch if that makes it full.
 func (l *loader) collect(s *shot, p *data.Picture) (full batch) {

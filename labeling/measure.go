@@ -83,6 +83,7 @@ func (m *measurer) part(ctx context.Context, id partID, r readers.Reader, in inp
 		entries = append(entries, m.foreign(id.source, drafts, i, pool)...)
 		m.counted(1, 0)
 	}
+	lookOnce(entries)
 	return entries, nil
 }
 

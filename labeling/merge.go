@@ -47,8 +47,9 @@ func (e *BadError) Error() string {
 
 // fate is what the first pass decided for a row.
 type fate struct {
-	scene int32
-	drop  bool
+	scene   int32
+	foreign int32 // scene of a foreign picture, -1: it has none
+	drop    bool
 }
 
 // sampleID is a sample of a source.
@@ -71,6 +72,10 @@ type merger struct {
 	job          *Job
 	guard        *guard
 	scenes       *scenes
+	near         nearIndex
+	looked       int32           // nodes below it are pictures with a look
+	leaked       map[int32]leak  // pictures that show a benchmark's, by node
+	blank        map[string]leak // pictures of benchmarks that have no look, by pixels
 	fates        []fate
 	perScene     map[int32]*scene // by root
 	clipI, dinoI []float64        // of the sources shown as results
@@ -100,12 +105,15 @@ func (j *Job) Merge(ctx context.Context) (*Report, error) {
 		}
 		return nil, &MissingError{len(lacking), all}
 	}
-	m := &merger{job: j, scenes: newScenes(), perScene: map[int32]*scene{}, kept: map[[16]byte]string{}, ids: map[string]sampleID{},
+	m := &merger{job: j, scenes: newScenes(), leaked: map[int32]leak{}, blank: map[string]leak{}, perScene: map[int32]*scene{}, kept: map[[16]byte]string{}, ids: map[string]sampleID{},
 		renamed: map[string]string{}, report: newReport(j), ledger: newLedger(j.plan), given: map[givenKey]int{}}
 	if m.guard, err = openGuard(ctx, j.Config.Guard, func(name string, err error) { m.report.Guard.unreadable(name, err) }); err != nil {
 		return nil, err
 	}
-	m.report.Guard.Pictures = len(m.guard.hashes)
+	m.report.Guard.Pictures = len(m.guard.pictures)
+	if err := m.compare(ctx); err != nil {
+		return nil, err
+	}
 	err = checkpoints.WriteAtomic(filepath.Join(out, SkippedFile), func(w io.Writer) error {
 		m.skipped = json.NewEncoder(w)
 		return m.survey(ctx)
@@ -184,6 +192,9 @@ func (m *merger) survey(ctx context.Context) error {
 		}
 		root := m.scenes.root(f.scene)
 		m.fates[i].scene = root
+		if f.foreign >= 0 {
+			m.fates[i].foreign = m.scenes.root(f.foreign)
+		}
 		sc := m.perScene[root]
 		if sc == nil {
 			sc = &scene{}
@@ -197,7 +208,7 @@ func (m *merger) survey(ctx context.Context) error {
 
 // demanded gives scenes the splits that data sets demand, if any does.
 func (m *merger) demanded(ctx context.Context) error {
-	any := false
+	any, foreign := false, slices.ContainsFunc(m.fates, func(f fate) bool { return f.foreign >= 0 })
 	for _, s := range m.job.Config.Sources {
 		any = any || s.Split != ""
 	}
@@ -217,18 +228,27 @@ func (m *merger) demanded(ctx context.Context) error {
 		}
 	}
 	m.splits = m.scenes.assign(m.perScene, m.job.Config.Split.Validation, m.job.Config.Seed)
-	if !any {
+	if !any && !foreign {
 		return nil
 	}
 	return m.rows(ctx, func(i int, e located) error {
-		have := m.splits[m.fates[i].scene]
-		if want := m.demand(e); want == "" || want == have {
+		f := m.fates[i]
+		have, other := m.splits[f.scene], ""
+		if f.foreign >= 0 {
+			other = m.splits[f.foreign]
+		}
+		var reason string
+		if want := m.demand(e); want != "" && want != have {
+			reason = "a picture of its scene is in split " + have
+		} else if other != "" && other != have {
+			reason = "its foreign picture is in split " + other + ", and its scene in " + have
+		} else {
 			return nil
 		}
 		m.fates[i].drop = true
 		m.renamed[e.Row.ID] = ""
 		m.became(e, state{stateSkipped, "split"})
-		return m.skip(e.source, e.Sample, e.Row.ID, "split", "its source picture is in split "+have)
+		return m.skip(e.source, e.Sample, e.Row.ID, "split", reason)
 	})
 }
 
@@ -263,13 +283,13 @@ func (m *merger) rows(ctx context.Context, f func(i int, e located) error) error
 // row decides about one row in the first pass.
 func (m *merger) row(e located) error {
 	r := e.Row
-	f := fate{drop: true}
+	f := fate{foreign: -1, drop: true}
 	defer func() { m.fates = append(m.fates, f) }()
-	if name, distance, found := m.guard.find(r.Source.Hash); found {
+	if reason := m.leak(r); reason != "" {
 		m.renamed[r.ID] = ""
 		m.report.Guard.Rows++
 		m.became(e, state{stateSkipped, "guard"})
-		return m.skip(e.source, e.Sample, r.ID, "guard", fmt.Sprintf("its source picture is %s (%d bits apart)", name, distance))
+		return m.skip(e.source, e.Sample, r.ID, "guard", reason)
 	}
 	// The same output of the same editor may come with several rows (pairs), the source and target with each output.
 	sum := sha256.Sum256([]byte(strings.Join([]string{r.group(), strconv.Itoa(int(r.Kind)), r.Editor, r.Edit.Pixels, r.Chain}, "\x00")))
@@ -298,10 +318,7 @@ func (m *merger) row(e located) error {
 	if r.By != "" {
 		m.given[givenKey{e.source, r.By}]++
 	}
-	f.scene = m.scenes.node("picture " + r.Source.Pixels)
-	if r.Source.Hash.Telling() {
-		m.scenes.join(f.scene, m.scenes.node(fmt.Sprintf("hash %x", r.Source.Hash)))
-	}
+	f.scene, f.foreign = m.joinPictures(r)
 	if r.Session != "" {
 		m.scenes.join(f.scene, m.scenes.node("session "+m.job.plan.Sources[e.source].Name+"/"+r.Session))
 	}

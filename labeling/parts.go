@@ -70,7 +70,7 @@ func (c *Config) digest() (string, error) {
 	}
 	chains := c.Chains
 	chains.ForeignLabel, chains.OverEditedLabel = 0, 0
-	made := map[string]any{"format": 1, "sources": sources, "chains": chains, "seed": c.Seed, "per part": samplesPerPart,
+	made := map[string]any{"format": 2, "sources": sources, "chains": chains, "seed": c.Seed, "per part": samplesPerPart,
 		"clip": c.relative(c.Encoders.Clip), "dino": c.relative(c.Encoders.Dino), "given": c.Encoders.Given}
 	made["clip_d"] = c.Encoders.ClipD
 	if c.Foreign.Instructions > 0 {
@@ -178,7 +178,34 @@ func (r *row) group() string {
 type picture struct {
 	Path   string `json:"path"`           // relative to the output folder
 	Pixels string `json:"pixels"`         // digest of width, height and pixels
-	Hash   Hash   `json:"hash,omitempty"` // of sources
+	Look   Look   `json:"look,omitempty"` // where the part first speaks of the picture
+}
+
+// pictures yields the pictures of a row.
+func (r *row) pictures() iter.Seq[*picture] {
+	return func(yield func(*picture) bool) {
+		_ = yield(&r.Source) && (r.Target == nil || yield(r.Target)) && yield(&r.Edit)
+	}
+}
+
+// lookOnce leaves each look where the entries first speak of its picture.
+func lookOnce(entries []entry) {
+	seen := map[string]bool{}
+	for _, e := range entries {
+		if e.Row == nil {
+			continue
+		}
+		if e.Row.Target != nil {
+			own := *e.Row.Target // it is shared by rows
+			e.Row.Target = &own
+		}
+		for p := range e.Row.pictures() {
+			if seen[p.Pixels] {
+				p.Look = nil
+			}
+			seen[p.Pixels] = true
+		}
+	}
 }
 
 // bad is what cannot be used.

@@ -1,64 +1,131 @@
 package labeling
 
 import (
+	"cmp"
 	"math"
-	"math/bits"
 	"slices"
 
 	"assay/data"
 )
 
 const (
-	hashSide = 32 // of the grey picture that is transformed
-	hashLow  = 8  // lowest frequencies of each axis that are kept
+	lookSide = 24 // of the grey thumbnails
+	lookSize = lookSide * lookSide
+	hashLow  = 8 // lowest frequencies of each axis that are hashed
+	hashBits = hashLow*hashLow - 1
+
+	blockSide   = 6   // of the 16 blocks of a thumbnail
+	blockFlat   = 1.5 // standard deviation of its detail, in grey levels, below which a block shows nothing
+	lookBlocks  = 4   // blocks that show something in any picture that has a look
+	clearBlocks = 12  // and in one that shows so much that only its copies are like it
+
+	borderLevels = 4    // by which a pixel of a uniform border may differ from the mean of the outermost line
+	borderShare  = 0.98 // of a line's pixels that must not differ by more
+	borderLeft   = 0.2  // share of a side that is at least left when borders are cut off
 )
 
-// Hash is a perceptual hash of 64 bits: pictures that look the same differ in few of them, whatever their size and file
-// format.
-type Hash uint64
+// Look is what a picture has in common with its near copies: a grey thumbnail of 24 x 24 bytes of what is inside its
+// uniform borders. It is empty if that shows too little to be told from others, as one of a single colour.
+type Look []byte
 
-// PerceptualHash computes the hash that the Python library imagehash calls phash: the picture in grey, resized to 32 x 32
-// (Lanczos), transformed by the type II DCT along both axes; of the 8 x 8 lowest frequencies, row by row, highest bit
-// first, a bit says whether it is above their median.
-func PerceptualHash(p *data.Picture) Hash {
-	small := grey(p).Resize(hashSide, hashSide, data.Lanczos)
-	var rows, low [hashLow * hashSide]float64 // rows[k, x] after the first axis
-	for k := range hashLow {
-		for x := range hashSide {
-			for y := range hashSide {
-				rows[k*hashSide+x] += float64(small.Pix[3*(y*hashSide+x)]) * cosines[k][y]
-			}
-		}
+// LookOf makes a Look: the picture in grey (Pillow's L), resized with Pillow's bilinear filter.
+func LookOf(p *data.Picture) Look {
+	small := withoutBorders(grey(p)).Resize(lookSide, lookSide, data.Bilinear)
+	l := make(Look, lookSize)
+	for i := range l {
+		l[i] = small.Pix[3*i]
 	}
-	coefficients := low[:hashLow*hashLow]
-	for k := range hashLow {
-		for l := range hashLow {
-			for x := range hashSide {
-				coefficients[k*hashLow+l] += rows[k*hashSide+x] * cosines[l][x]
-			}
-		}
+	if telling(clipped(l)) < lookBlocks {
+		return nil
 	}
-	sorted := slices.Sorted(slices.Values(coefficients))
-	median := (sorted[31] + sorted[32]) / 2
-	var h Hash
-	for _, c := range coefficients {
-		h <<= 1
-		if c > median {
-			h |= 1
-		}
-	}
-	return h
+	return l
 }
 
-// cosines[k][n] = 2 cos(pi k (2n+1) / 2N)
-var cosines = func() (c [hashLow][hashSide]float64) {
-	for k := range c {
-		for n := range c[k] {
-			c[k][n] = 2 * math.Cos(math.Pi*float64(k*(2*n+1))/(2*hashSide))
+// clipped cuts off values that are further than 1.3 standard deviations from the mean, so that a small bright or dark mark
+// does not outweigh the rest.
+func clipped(thumb []byte) []byte {
+	values := make([]float64, len(thumb))
+	mean := 0.0
+	for i, v := range thumb {
+		values[i] = float64(v)
+		mean += float64(v) / float64(len(thumb))
+	}
+	reach := 1.3 * deviation(values)
+	out := make([]byte, len(thumb))
+	for i, v := range values {
+		out[i] = byte(math.Round(min(max(v, mean-reach, 0), mean+reach, 255)))
+	}
+	return out
+}
+
+// telling counts the blocks of a thumbnail, of 16, that show something finer than 5 x 5 pixels.
+func telling(thumb []byte) (blocks int) {
+	var values [lookSize]float64
+	for i, v := range thumb {
+		values[i] = float64(v)
+	}
+	fine := detail(&values)
+	for y := 0; y < lookSide; y += blockSide {
+		for x := 0; x < lookSide; x += blockSide {
+			var block [blockSide * blockSide]float64
+			for i := range block {
+				block[i] = fine[(y+i/blockSide)*lookSide+x+i%blockSide]
+			}
+			if deviation(block[:]) >= blockFlat {
+				blocks++
+			}
 		}
 	}
-	return c
-}()
+	return blocks
+}
+
+// withoutBorders cuts the uniform rows and columns off the sides of a grey picture, unless nearly nothing is left then.
+func withoutBorders(g *data.Picture) *data.Picture {
+	x0, x1, y0, y1 := 0, g.Width, 0, g.Height
+	some := func() bool { return x0 < x1 && y0 < y1 }
+	// cut counts the uniform lines from the first on: n pixels each, of which the first is at from + i*next.
+	cut := func(from, next, step, n, lines int) int {
+		like := func(at, level int) bool {
+			found := 0
+			for i := range n {
+				if d := int(g.Pix[3*(at+i*step)]) - level; -borderLevels <= d && d <= borderLevels {
+					found++
+				}
+			}
+			return float64(found) >= borderShare*float64(n)
+		}
+		sum := 0
+		for i := range n {
+			sum += int(g.Pix[3*(from+i*step)])
+		}
+		level := (sum + n/2) / n
+		for i := range lines {
+			if !like(from+i*next, level) {
+				return i
+			}
+		}
+		return lines
+	}
+	for range 2 { // above and below a picture with bars at its sides there is more to cut once these are off
+		if some() {
+			y0 += cut(y0*g.Width+x0, g.Width, 1, x1-x0, y1-y0)
+		}
+		if some() {
+			y1 -= cut((y1-1)*g.Width+x0, -g.Width, 1, x1-x0, y1-y0)
+		}
+		if some() {
+			x0 += cut(y0*g.Width+x0, 1, g.Width, y1-y0, x1-x0)
+		}
+		if some() {
+			x1 -= cut(y0*g.Width+x1-1, -1, g.Width, y1-y0, x1-x0)
+		}
+	}
+	w, h := x1-x0, y1-y0
+	if !some() || w == g.Width && h == g.Height || float64(w) < borderLeft*float64(g.Width) || float64(h) < borderLeft*float64(g.Height) {
+		return g
+	}
+	return g.Crop(x0, y0, w, h)
+}
 
 // grey is Pillow's conversion to L, kept in three channels: (19595 R + 38470 G + 7471 B + 2^15) / 2^16.
 func grey(p *data.Picture) *data.Picture {
@@ -70,8 +137,150 @@ func grey(p *data.Picture) *data.Picture {
 	return out
 }
 
-// Distance is the number of bits in which two hashes differ.
-func (h Hash) Distance(o Hash) int { return bits.OnesCount64(uint64(h ^ o)) }
+// span is a part of an axis, in shares of its length.
+type span struct{ from, to float64 }
 
-// Telling reports whether the hash tells pictures apart: that of a picture of one colour has a single bit.
-func (h Hash) Telling() bool { n := bits.OnesCount64(uint64(h)); return 16 <= n && n <= 48 }
+// spans are the parts of an axis that are hashed: up to a tenth is cut off each end. The first is the whole axis.
+var spans = func() (s []span) {
+	for _, a := range []float64{0, 0.05, 0.1} {
+		for _, b := range []float64{0, 0.05, 0.1} {
+			s = append(s, span{a, 1 - b})
+		}
+	}
+	return s
+}()
+
+// waves are the lowest cosines over a span, integrated over each pixel of the axis: the type II DCT of the span as if it
+// were resampled. [k][n] = integral over pixel n, as far as it is in the span, of cos(pi k (t - from) / (to - from)) dt.
+type waves [hashLow][lookSide]float64
+
+var spanWaves = func() (out []waves) {
+	for _, s := range spans {
+		var w waves
+		for n := range lookSide {
+			a, b := max(float64(n)/lookSide, s.from), min(float64(n+1)/lookSide, s.to)
+			if a >= b {
+				continue
+			}
+			w[0][n] = b - a
+			for k := 1; k < hashLow; k++ {
+				f := math.Pi * float64(k) / (s.to - s.from)
+				w[k][n] = (math.Sin(f*(b-s.from)) - math.Sin(f*(a-s.from))) / f
+			}
+		}
+		out = append(out, w)
+	}
+	return out
+}()
+
+// spectrum are the lowest coefficients [v][u] of a window; v counts along y.
+type spectrum [hashLow][hashLow]float64
+
+// along transforms the rows of a thumbnail over a span of x: [y][u].
+func along(thumb []byte, w *waves) (out [lookSide][hashLow]float64) {
+	for y := range lookSide {
+		for u := range hashLow {
+			sum := 0.0
+			for x, wave := range w[u] {
+				sum += wave * float64(thumb[y*lookSide+x])
+			}
+			out[y][u] = sum
+		}
+	}
+	return out
+}
+
+// across transforms what along returns over a span of y.
+func across(rows *[lookSide][hashLow]float64, w *waves) (s spectrum) {
+	for v := range hashLow {
+		for y, wave := range w[v] {
+			for u := range hashLow {
+				s[v][u] += wave * rows[y][u]
+			}
+		}
+	}
+	return s
+}
+
+// spectra calls f with every window that a crop may leave of a thumbnail, and its spectrum.
+func spectra(thumb []byte, f func(x, y span, s *spectrum)) {
+	for i := range spans {
+		rows := along(thumb, &spanWaves[i])
+		for j := range spans {
+			s := across(&rows, &spanWaves[j])
+			f(spans[i], spans[j], &s)
+		}
+	}
+}
+
+// wholeSpectrum is that of a whole thumbnail.
+func wholeSpectrum(thumb []byte) spectrum {
+	rows := along(thumb, &spanWaves[0])
+	return across(&rows, &spanWaves[0])
+}
+
+// bitOf lists the frequencies (v, u) in the order of their bits, lowest bit first: from the lowest frequencies, which
+// change least, to the highest. The mean is left out.
+var bitOf = func() (list [][2]int) {
+	for v := range hashLow {
+		for u := range hashLow {
+			list = append(list, [2]int{v, u})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b [2]int) int { return cmp.Compare(a[0]*a[0]+a[1]*a[1], b[0]*b[0]+b[1]*b[1]) })
+	return list[1:]
+}()
+
+// hash says of each coefficient whether it is above 0.
+func (s *spectrum) hash() (h uint64) {
+	for bit, at := range bitOf {
+		if s[at[0]][at[1]] > 0 {
+			h |= 1 << bit
+		}
+	}
+	return h
+}
+
+// turn is one of the eight ways to lay a picture on a square: transposed (bit 2) first, then mirrored left to right
+// (bit 0) and top to bottom (bit 1). Turn 0 leaves it as it is.
+type turn int
+
+const turns = 8
+
+// spectrum is that of the turned picture: a mirror changes the sign of the odd frequencies.
+func (t turn) spectrum(s *spectrum) (out spectrum) {
+	for v := range hashLow {
+		for u := range hashLow {
+			c := s[v][u]
+			if t&4 != 0 {
+				c = s[u][v]
+			}
+			if (int(t)&1*u+int(t)>>1&1*v)&1 != 0 {
+				c = -c
+			}
+			out[v][u] = c
+		}
+	}
+	return out
+}
+
+// thumb is the turned thumbnail.
+func (t turn) thumb(thumb []byte) []byte {
+	out := make([]byte, lookSize)
+	for y := range lookSide {
+		for x := range lookSide {
+			fy, fx := y, x
+			if t&1 != 0 {
+				fx = lookSide - 1 - x
+			}
+			if t&2 != 0 {
+				fy = lookSide - 1 - y
+			}
+			if t&4 != 0 {
+				fy, fx = fx, fy
+			}
+			out[y*lookSide+x] = thumb[fy*lookSide+fx]
+		}
+	}
+	return out
+}

@@ -1,0 +1,86 @@
+package labeling
+
+import (
+	"cmp"
+	"context"
+
+	"assay/heuristics"
+)
+
+// compare finds what is a near copy of what: it joins the scenes of the data's pictures, and notes those that show a
+// picture of a benchmark.
+func (m *merger) compare(ctx context.Context) error {
+	for e, err := range readParts(m.job.Config.Out, m.job.plan) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		if e.Row == nil {
+			continue
+		}
+		for p := range e.Row.pictures() {
+			if len(p.Look) == 0 {
+				continue
+			}
+			if n := m.pictureNode(p); n == m.looked {
+				m.looked++
+				m.near.add(n, p.Look)
+			}
+		}
+	}
+	// Benchmarks count downwards from -1.
+	for i, p := range m.guard.pictures {
+		m.near.add(int32(-1-i), p.look)
+		if _, ok := m.blank[p.pixels]; !ok && len(p.look) == 0 {
+			m.blank[p.pixels] = leak{name: p.name}
+		}
+	}
+	skip := func(a, b int32) bool {
+		if a >= 0 && b >= 0 {
+			return m.scenes.root(a) == m.scenes.root(b)
+		}
+		return a < 0 && b < 0
+	}
+	err := m.near.pairs(ctx, skip, func(a, b int32, distance int) {
+		if a < 0 {
+			a, b = b, a
+		}
+		if b >= 0 {
+			m.scenes.join(a, b)
+		} else if distance <= m.guard.distance {
+			m.noteLeak(a, leak{m.guard.pictures[-1-b].name, distance})
+		}
+	})
+	m.near = nearIndex{}
+	return err
+}
+
+// noteLeak keeps the nearest of the benchmark pictures that a picture shows.
+func (m *merger) noteLeak(node int32, l leak) {
+	old, ok := m.leaked[node]
+	if !ok || cmp.Or(cmp.Compare(l.distance, old.distance), cmp.Compare(l.name, old.name)) < 0 {
+		m.leaked[node] = l
+	}
+}
+
+func (m *merger) pictureNode(p *picture) int32 { return m.scenes.node("picture " + p.Pixels) }
+
+// joinPictures puts all pictures of a row into one scene and returns its node, and that of a picture of another chain,
+// which stays in its own scene (-1: none). An editor's output that shows nothing, as a black one, is no scene: it would
+// join all samples where editors failed.
+func (m *merger) joinPictures(r *row) (scene, foreign int32) {
+	scene, foreign = m.pictureNode(&r.Source), -1
+	if r.Target != nil {
+		m.scenes.join(scene, m.pictureNode(r.Target))
+	}
+	edit := m.pictureNode(&r.Edit)
+	switch {
+	case r.Chain == heuristics.ChainForeign:
+		foreign = edit
+	case r.Chain != "" || r.Kind != heuristics.Output || edit < m.looked:
+		m.scenes.join(scene, edit)
+	}
+	return scene, foreign
+}
