@@ -100,6 +100,9 @@ func (p interpolation) matrix() ([]float64, string) {
 	return m, ""
 }
 
+// splitCorners: the standard divides by in*scale - 1, ONNX Runtime by out - 1.
+const splitCorners = "wanted sizes, or scales that give whole sizes, with align_corners: ONNX Runtime and the standard differ otherwise"
+
 // source is the coordinate in the input of output element o, in float32 as the runtime computes it.
 func (p interpolation) source(o int) (float32, string) {
 	x, in, out := float32(o), float32(p.in), float32(p.out)
@@ -117,6 +120,9 @@ func (p interpolation) source(o int) (float32, string) {
 	case "asymmetric":
 		return x / p.scale, ""
 	case "align_corners":
+		if math.Abs(float64(p.scale*in-out)) > 1e-4*float64(out) {
+			return 0, splitCorners
+		}
 		if p.out == 1 {
 			return 0, ""
 		}

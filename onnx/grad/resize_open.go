@@ -1,6 +1,10 @@
 package grad
 
-import "assay/onnx"
+import (
+	"math"
+
+	"assay/onnx"
+)
 
 // resizeOpen resizes an axis whose sizes are known only when the model runs: the interpolation matrix [out, in] is computed by the
 // graph, in float32 as the runtime computes coordinates. i is the axis's place in sizes and scales.
@@ -58,12 +62,22 @@ func (c *call) sourceOpen(in, out, x string, i int) string {
 	case "asymmetric":
 		return c.div(x, scale)
 	case "align_corners":
+		if c.in(2) != "" && c.in(3) == "" && !c.wholeScale(i) {
+			c.fail(splitCorners)
+			return x
+		}
 		apart := c.where(single, c.float(1), c.sub(out, c.float(1)))
 		return c.where(single, c.float(0), c.div(c.mul(x, c.sub(in, c.float(1))), apart))
 	default:
 		c.fail("wanted another coordinate_transformation_mode than %s", mode)
 		return x
 	}
+}
+
+// wholeScale reports whether scale i is known to be a whole number.
+func (c *call) wholeScale(i int) bool {
+	scales := onnx.Floats(c.of(c.x[2]).Const)
+	return i < len(scales) && scales[i] == math.Trunc(scales[i])
 }
 
 // nearestOpen is interpolation.nearest.

@@ -138,7 +138,12 @@ def loss(forward, feeds, cotangents, direction, step):
     ys = forward.outputs(moved)
     if any(c is not None and y.shape != c.shape for y, c in zip(ys, cotangents)):
         return numpy.nan  # the shape of an output depends on values
-    return sum(float((y.astype(numpy.float64) * c).sum()) for y, c in zip(ys, cotangents) if c is not None)
+    return sum(weighed(y, c).sum() for y, c in zip(ys, cotangents) if c is not None)
+
+
+def weighed(y, c):
+    """The loss by element; what has no weight may be infinite."""
+    return numpy.where(c == 0, 0, y.astype(numpy.float64)) * c
 
 
 def derivatives(forward, feeds, cotangents, along):
@@ -147,7 +152,7 @@ def derivatives(forward, feeds, cotangents, along):
     here = loss(forward, feeds, cotangents, {}, 0)
     if not numpy.isfinite(here):
         return numpy.full(len(along), numpy.nan)
-    size = sum(float(numpy.abs(y.astype(numpy.float64) * c).sum()) for y, c in zip(forward.outputs(feeds), cotangents) if c is not None)
+    size = sum(numpy.abs(weighed(y, c)).sum() for y, c in zip(forward.outputs(feeds), cotangents) if c is not None)
     out = []
     for direction in along:
         near, far = ([loss(forward, feeds, cotangents, direction, s * k * h) for s in (1, -1)] for k in (1, 2))

@@ -70,7 +70,8 @@ def prepared(case):
 def moved(rng, x):
     """A floating-point array a little away from where it was."""
     wide = x.astype(numpy.float64)
-    return numpy.asarray(wide + 0.01 * rng.uniform(-1, 1, x.shape) * numpy.maximum(numpy.abs(wide), 0.1)).astype(x.dtype)
+    finite = numpy.where(numpy.isfinite(wide), wide, 0)
+    return numpy.asarray(wide + 0.01 * rng.uniform(-1, 1, x.shape) * numpy.maximum(numpy.abs(finite), 0.1)).astype(x.dtype)
 
 
 def check(name, case, inert, work):
@@ -90,7 +91,7 @@ def check(name, case, inert, work):
     if not wrt:
         return "refused", "all floating-point inputs are declared to carry no gradient"
     at = feeds | {k: moved(rng, feeds[k]) for k in wrt}
-    cotangents = {v.name: rng.standard_normal(numpy.shape(a)).astype(a.dtype) for v, a in zip(m.graph.output, wants) if floating(v)}
+    cotangents = {v.name: numpy.where(numpy.isfinite(a.astype(numpy.float64)), rng.standard_normal(a.shape), 0).astype(a.dtype) for v, a in zip(m.graph.output, wants) if floating(v)}
     folder = work / name
     answer = strangers.train_grad(folder, m, at, cotangents, wrt)
     if isinstance(answer, strangers.Refusal):
