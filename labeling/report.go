@@ -105,9 +105,6 @@ func (h *Histogram) count(r *row) {
 	}
 }
 
-// empty tells that no output has the similarity.
-func (h *Histogram) empty() bool { return h.Outputs == [histBins]int{} }
-
 // example is a row that the page shows.
 type example struct {
 	order    uint64
