@@ -1,0 +1,113 @@
+// Package arrows holds the table of who may import whom.
+package arrows
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// house lists the packages from the ground up, and what each may import: only what stands above it in the list, so that
+// no arrow points up. onnx and onnx/grad know nothing of scorers.
+const house = `
+internal/cli:
+internal/fuzzing:
+internal/journal:
+internal/stats:
+internal/strictjson:
+internal/strictyaml:
+internal/workers:
+onnx/onnxpb:
+onnx:             onnx/onnxpb
+onnx/grad:        onnx
+ort:              onnx internal/workers
+checkpoints:      onnx internal/workers
+lora:             onnx checkpoints
+data:             onnx checkpoints
+internal/oracle:  checkpoints data
+store:            data
+heuristics:       internal/stats
+data/readers:     onnx checkpoints data heuristics
+data/miniature:   checkpoints data internal/stats
+model/text:       internal/strictjson
+model:            onnx onnx/grad ort checkpoints lora data store model/text internal/strictjson internal/workers
+model/llavanext:  onnx checkpoints data model internal/strictjson
+model/qwen25vl:   onnx checkpoints data model internal/strictjson
+model/families:   model/llavanext model/qwen25vl
+model/fresh:      checkpoints model model/families
+encoders:         onnx ort checkpoints data store heuristics model internal/strictjson internal/workers
+trainer/events:
+trainer:          ort checkpoints lora data store model trainer/events internal/cli internal/stats internal/strictyaml internal/workers
+model/modeltest:  onnx ort checkpoints lora data model trainer internal/oracle
+benchmarks:       checkpoints data internal/stats
+labeling:         checkpoints data store heuristics data/readers encoders internal/strictyaml internal/workers
+reward:           checkpoints data model
+`
+
+// Commands and tools stand on top, may import anything, and are imported by nobody.
+func onTop(pkg string) bool {
+	return strings.HasPrefix(pkg, "cmd/") || strings.HasPrefix(pkg, "tools/")
+}
+
+func TestArrowsPointDown(t *testing.T) {
+	may := map[string][]string{}
+	for line := range strings.Lines(strings.TrimSpace(house)) {
+		pkg, list, _ := strings.Cut(strings.TrimSpace(line), ":")
+		for _, to := range strings.Fields(list) {
+			if _, known := may[to]; !known {
+				t.Errorf("%s may import %s, which does not stand above it in the table", pkg, to)
+			}
+		}
+		may[pkg] = strings.Fields(list)
+	}
+	seen := map[string]bool{}
+	root := filepath.Join("..", "..")
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && file != root && (d.Name() == "build" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".")) {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return nil
+		}
+		inside, err := filepath.Rel(root, filepath.Dir(file))
+		if err != nil {
+			return err
+		}
+		pkg := filepath.ToSlash(inside)
+		seen[pkg] = true
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, s := range parsed.Imports {
+			name, _ := strconv.Unquote(s.Path.Value)
+			to, ours := strings.CutPrefix(name, "assay/")
+			if ours && !onTop(pkg) && !slices.Contains(may[pkg], to) {
+				t.Errorf("%s: %s may not import %s; if it should, say so in the table of this test", path.Join(pkg, d.Name()), pkg, to)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pkg := range seen {
+		if _, known := may[pkg]; !known && !onTop(pkg) {
+			t.Errorf("package %s is not in the table", pkg)
+		}
+	}
+	for pkg := range may {
+		if !seen[pkg] {
+			t.Errorf("the table has %s, which is no package", pkg)
+		}
+	}
+}
