@@ -11,7 +11,7 @@ import (
 )
 
 // lull is how long nothing must have come from a connection before it is closed at the end: what is under way by then arrives.
-const lull = 500 * time.Millisecond
+const lull = 2 * time.Second
 
 // Listen opens an address for [Server.Serve]. It is plain TCP: with multipath TCP, Go's choice, nobody can be held off at the end.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
