@@ -115,8 +115,12 @@ func (c *call) convKernel(x, dy, w string, win onnx.Window, group int64) string 
 	for i, k := range win.Kernel {
 		if d := c.of(g).Shape[2+i]; !d.Known() || d.Size != k { // places that the stride never reached
 			axes := iota64(n + 2)[2:]
-			return c.Op("Slice", g, c.Ints(make([]int64, n)...), c.Ints(win.Kernel...), c.Ints(axes...))
+			g = c.Op("Slice", g, c.Ints(make([]int64, n)...), c.Ints(win.Kernel...), c.Ints(axes...))
+			break
 		}
+	}
+	if batch := c.of(x).Shape[0]; !batch.Known() { // ONNX Runtime's Conv leaves its output as it was where there are no channels
+		return c.Op("Where", c.Op("Equal", c.size(x, 0), c.Ints(0)), c.Scalar(c.of(g).Type, 0), g)
 	}
 	return g
 }

@@ -161,3 +161,71 @@ func TestGatherNeedsNoReduction(t *testing.T) {
 		}
 	}
 }
+
+// TestEmpty: what an empty tensor passes back is zero, whether its size is known before the model runs or not.
+func TestEmpty(t *testing.T) {
+	for name, c := range map[string]struct {
+		x, w  []onnx.Dim
+		empty []int // the shape of x
+		node  onnx.Node
+		ints  []int64 // the second input, instead of w
+	}{
+		"Conv":                 {onnx.Dims(0, 2, 4, 4), onnx.Dims(4, 1, 2, 2), []int{0, 2, 4, 4}, onnx.Node{Op: "Conv", Attrs: at{"group": int64(2)}}, nil},
+		"Conv, open":           {onnx.Dims("n", 2, 4, 4), onnx.Dims(3, 2, 2, 2), []int{0, 2, 4, 4}, onnx.Node{Op: "Conv"}, nil},
+		"Conv, groups, open":   {onnx.Dims("n", 2, 4, 4), onnx.Dims(4, 1, 2, 2), []int{0, 2, 4, 4}, onnx.Node{Op: "Conv", Attrs: at{"group": int64(2)}}, nil},
+		"ConvTranspose, open":  {onnx.Dims("n", 2, 4, 4), onnx.Dims(2, 3, 2, 2), []int{0, 2, 4, 4}, onnx.Node{Op: "ConvTranspose"}, nil},
+		"Tile":                 {onnx.Dims(0, 3), nil, []int{0, 3}, onnx.Node{Op: "Tile"}, []int64{2, 2}},
+		"Tile, no repetitions": {onnx.Dims(2, 3), nil, []int{2, 3}, onnx.Node{Op: "Tile"}, []int64{2, 0}},
+		"Reshape":              {onnx.Dims(0, 2, 3), nil, []int{0, 2, 3}, onnx.Node{Op: "Reshape", Attrs: at{"allowzero": int64(1)}}, []int64{3, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := onnx.NewBuilder("empty", 17)
+			b.Input("x", onnx.Float, c.x)
+			in, inputs := map[string]*tensor.Dense{"x": dense(onnx.Float, c.empty, make([]float64, tensor.Shape(c.empty).TotalSize()))}, []string{"x"}
+			if c.ints != nil {
+				inputs = append(inputs, b.Ints(c.ints...))
+			} else {
+				b.Input("w", onnx.Float, c.w)
+				shape := make([]int, len(c.w))
+				for i, d := range c.w {
+					shape[i] = int(d.Size)
+				}
+				in["w"] = dense(onnx.Float, shape, make([]float64, tensor.Shape(shape).TotalSize()))
+				inputs = append(inputs, "w")
+			}
+			c.node.Name, c.node.Inputs, c.node.Outputs = "node", inputs, []string{"y"}
+			b.M.Nodes = append(b.M.Nodes, &c.node)
+			wrt := []string{"x", "w"}[:1+min(len(c.w), 1)]
+			grads, err := Append(b.M, Options{Outputs: []string{"y"}, Wrt: wrt})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b = onnx.Extend(b.M)
+			for _, x := range wrt {
+				b.Output("grad."+x, grads[x], onnx.Float, nil)
+			}
+			s, err := ort.Open(b.M, ort.Options{Threads: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			out, err := s.Run(context.Background(), in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, x := range wrt {
+				if !out["grad."+x].Shape().Eq(in[x].Shape()) {
+					t.Errorf("gradient of %s has shape %v, want %v", x, out["grad."+x].Shape(), in[x].Shape())
+				}
+				if in[x].Shape().TotalSize() == 0 {
+					continue
+				}
+				for _, v := range floats(out["grad."+x]) {
+					if v != 0 {
+						t.Fatalf("gradient of %s is %v, want zeros", x, floats(out["grad."+x]))
+					}
+				}
+			}
+		})
+	}
+}

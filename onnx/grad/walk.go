@@ -198,6 +198,19 @@ func (e *engine) accept(g, x string) error {
 	return err
 }
 
+// empty reports whether none of the gradients has an element, so that nothing passes.
+func (e *engine) empty(dy []string) bool {
+	for _, g := range dy {
+		if g == "" {
+			continue
+		}
+		if sizes, ok := e.of(g).Sizes(); !ok || !slices.Contains(sizes, 0) {
+			return false
+		}
+	}
+	return true
+}
+
 // apply runs a rule, or differentiates the decomposition that stands in for it.
 func (e *engine) apply(r *entry, c *call) (dx []string, err error) {
 	defer func() {
@@ -208,6 +221,15 @@ func (e *engine) apply(r *entry, c *call) (dx []string, err error) {
 			dx, err = nil, &onnx.InternalError{Doing: "applying the rule", Cause: p, Stack: debug.Stack()}
 		}
 	}()
+	if len(c.captures) == 0 && e.empty(c.dy) {
+		dx := make([]string, len(c.x))
+		for i, want := range c.wants {
+			if want {
+				dx[i] = c.zeros(c.x[i])
+			}
+		}
+		return dx, nil
+	}
 	if r.rule != nil {
 		dx := r.rule(c)
 		switch {
