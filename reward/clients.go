@@ -51,7 +51,8 @@ func checkClients(all []Client) ([]*client, error) {
 
 // who finds the client whose token a request bears; nil if there is none. It takes as long whatever the token is.
 func (s *Server) who(r *http.Request) (found *client) {
-	token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	bearer := strings.EqualFold(scheme, "Bearer") // schemes have no case (RFC 9110, 11.1)
 	digest := sha256.Sum256([]byte(token))
 	for _, c := range s.clients {
 		if subtle.ConstantTimeCompare(digest[:], c.digest[:]) == 1 && bearer {

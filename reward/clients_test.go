@@ -120,3 +120,20 @@ func TestTLS(t *testing.T) {
 	}
 	stop()
 }
+
+// The scheme of a token has no case; another scheme is none.
+func TestTokenScheme(t *testing.T) {
+	s, err := NewServer(Options{Clients: []Client{{Name: "a", Token: "a-token"}}}, []string{"a"}, []Scorer{&fake{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for header, known := range map[string]bool{"Bearer a-token": true, "bearer a-token": true, "BEARER a-token": true,
+		"Basic a-token": false, "a-token": false, "Bearer": false, "Bearer  a-token": false, "": false} {
+		r, _ := http.NewRequest("POST", "/v1/score", nil)
+		r.Header.Set("Authorization", header)
+		if (s.who(r) != nil) != known {
+			t.Errorf("%q: known is %v, want %v", header, !known, known)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,7 +45,7 @@ type Verified struct {
 	Files   int      `json:"files"`
 	Records int      `json:"records"` // whole ones
 	Damaged []string `json:"damaged"` // files and places of records that are not whole
-	Lost    int64    `json:"lost"`    // bytes behind the last record of a file: cut off by a crash, or behind a damaged head
+	Lost    int64    `json:"lost"`    // bytes behind the last record of a file: cut off by a crash, or from a damaged head on
 }
 
 // Verify reads every record of a store's folder. Damaged ones are never served: they cost the time to compute them again.
@@ -62,6 +63,9 @@ func Verify(folder string) (*Verified, error) {
 		})
 		if info, e := seg.Stat(); e == nil {
 			v.Lost += max(0, info.Size()-seg.size)
+		}
+		if err == nil && seg.headDamaged() {
+			v.Damaged = append(v.Damaged, fmt.Sprintf("%s: damaged head of a record at byte %d, and nothing is found behind it", seg.Name(), seg.size))
 		}
 		return err
 	})

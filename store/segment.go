@@ -125,6 +125,17 @@ func (s *segment) scan(found func(address Key, offset int64, value int)) error {
 	}
 }
 
+// headDamaged says whether a head lies behind the last record that is not whole although all its bytes are there: a crash cuts
+// records off, and leaves the beginning of one that is whole.
+func (s *segment) headDamaged() bool {
+	var head [recordHead]byte
+	if n, _ := s.ReadAt(head[:], s.size); n < recordHead {
+		return false
+	}
+	_, _, ok := parseHead(head[:])
+	return !ok
+}
+
 func parseHead(h []byte) (address Key, value int, ok bool) {
 	sum := recordHead - 4
 	if string(h[:len(recordMagic)]) != recordMagic || crc32.Checksum(h[:sum], castagnoli) != binary.LittleEndian.Uint32(h[sum:]) {

@@ -203,6 +203,11 @@ def check_client(work):
             except ValueError as e:
                 if "image 0" not in str(e):
                     sys.exit(f"which image is not said: {e}")
+        try:
+            sys.exit(f"levels of 8 bits are taken for 0..1: {reward(client, (x.detach() * 255).byte(), source, instruction)}")
+        except TypeError as e:
+            if "torch.uint8" not in str(e):
+                sys.exit(f"the type is not said: {e}")
 
         b = bridge.serve(client, port=0)
         threading.Thread(target=b.serve_forever, daemon=True).start()

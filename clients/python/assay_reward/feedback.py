@@ -7,6 +7,8 @@ _PIXELS, _PAIRS = 64 * 2**20 // 12, 256
 
 def _pixels(image, what="image"):
     """[3, H, W] in 0..1 to uint8 [H, W, 3]."""
+    if not image.is_floating_point():
+        raise TypeError(f"{what}: {image.dtype}, but floating point in 0..1 is wanted (divide levels by 255)")
     image = image.detach().float()
     if not torch.isfinite(image).all():
         raise ValueError(f"{what}: a pixel is NaN or infinite")
@@ -41,7 +43,7 @@ class RewardFunction(torch.autograd.Function):
 def reward(client, images, sources, instructions):
     """Differentiable scores, float32, on the scorer's range. `images`: [N, 3, H, W] or [3, H, W] in 0..1; `sources`: a picture of
     any kind that `encode` takes (or an image [3, H, W] in 0..1) for each, or one; `instructions`: a text for each, or one. A
-    pixel that is NaN or infinite raises."""
+    pixel that is NaN or infinite, or images of integers, raise."""
     single = images.dim() == 3
     batch = images.unsqueeze(0) if single else images
     def each(v, one):
