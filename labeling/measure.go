@@ -247,6 +247,11 @@ func (m *measurer) entries(source int, d *draft, texts map[string][]float32) []e
 		r := base
 		r.Kind, r.Editor, r.Given = heuristics.Output, o.Editor, o.Label
 		if m.config.Encoders.Given == "keep" {
+			if err := cosines(&o); err != nil {
+				out = append(out, entry{Sample: d.sample, Bad: &bad{id + "/" + name, err.Error()}})
+				ids = append(ids, "")
+				continue
+			}
 			r.ClipD, r.ClipI, r.DinoI = o.ClipD, o.ClipI, o.DinoI
 			if !o.ClipD.Unknown() || !o.ClipI.Unknown() || !o.DinoI.Unknown() {
 				r.By = orElse(measuredWith(o.Profile), unsaid)
@@ -314,6 +319,20 @@ func (m *measurer) chainEntries(id string, d *draft) []entry {
 			Edit: edit.picture, Target: &to.picture, Instruction: m.config.Chains.Join(t, d.s.Chain.Instructions), Chain: t.Why, Label: t.Label}})
 	}
 	return out
+}
+
+// cosines refuses given similarities that cannot be any: percentages, or a column of something else.
+func cosines(o *readers.Output) error {
+	const rounding = 1e-3 // half floats lie on a grid of 2^-10 at 1
+	for _, c := range []struct {
+		name string
+		s    heuristics.Similarity
+	}{{"clip_d", o.ClipD}, {"clip_i", o.ClipI}, {"dino_i", o.DinoI}} {
+		if x, ok := c.s.Value(); ok && math.Abs(x) > 1+rounding {
+			return fmt.Errorf("%s is %v, and a cosine lies in -1..1: map another column, or measure it with encoders.given: replace", c.name, x)
+		}
+	}
+	return nil
 }
 
 func orElse(a, b string) string {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"assay/data"
+	"assay/data/readers"
 	"assay/heuristics"
 )
 
@@ -246,5 +247,18 @@ sources:
 	}
 	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), "none-0.tar: no such file") {
 		t.Error(err)
+	}
+}
+
+// TestGivenSimilaritiesAreCosines: a percentage would pass every threshold.
+func TestGivenSimilaritiesAreCosines(t *testing.T) {
+	for _, o := range []readers.Output{{ClipI: heuristics.Measured(83)}, {DinoI: heuristics.Measured(-2)}, {ClipD: heuristics.Measured(1.1)}} {
+		if err := cosines(&o); err == nil || !strings.Contains(err.Error(), "a cosine lies in -1..1") {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	half := readers.Output{ClipI: heuristics.Measured(1.0005), ClipD: heuristics.Measured(math.NaN())}
+	if err := cosines(&half); err != nil {
+		t.Errorf("1 as a half float, and an undefined one: %v", err)
 	}
 }

@@ -107,7 +107,7 @@ func all(t *testing.T, layout string, o Options) []string {
 func TestLayouts(t *testing.T) {
 	magicbrush := []string{"100-1|100|10 >add a hat> 11", "100-2|100|11 >make it red> 12", "200-1|200|20 >remove the dog> 21"}
 	adiee := []string{
-		"000000||10 >add a hat> 11|cyclediff 30 0.1 0.9 0.5|diffedit 31 1.1 0.9 0.5|magicbrush 32 2.1 0.9 0.5",
+		"000000||10 >add a hat> 11|cyclediff 30 0.1 0.9 0.5|diffedit 31 0.3 0.9 0.5|magicbrush 32 0.5 0.9 0.5",
 		"000001||11 >make it red> 12|cyclediff 40 undefined 0.8 0.4|diffedit 41 undefined 0.8 0.4|magicbrush 42 undefined 0.8 0.4",
 		"000002||20 >remove the dog> 21|cyclediff 50 unknown 0.7 0.3|magicbrush 52 unknown 0.7 0.3",
 	}

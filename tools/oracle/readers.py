@@ -73,7 +73,7 @@ rows = {"instruction": ["add a hat", "make it red", "remove the dog"], "source_i
 for k, m in enumerate(["cyclediff", "diffedit", "magicbrush"]):
     features |= {f"{m}_img": datasets.Image()} | {f"{m}_{x}": datasets.Value("float64") for x in ("clipdir", "clipsim", "dinosim", "score")}
     rows |= {f"{m}_img": [image(30 + k), image(40 + k), None if m == "diffedit" else image(50 + k)],
-             f"{m}_clipdir": [0.1 + k, float("nan"), None], f"{m}_clipsim": [0.9, 0.8, 0.7], f"{m}_dinosim": [0.5, 0.4, 0.3], f"{m}_score": [0.0, 0.5, None]}
+             f"{m}_clipdir": [(1 + 2 * k) / 10, float("nan"), None], f"{m}_clipsim": [0.9, 0.8, 0.7], f"{m}_dinosim": [0.5, 0.4, 0.3], f"{m}_score": [0.0, 0.5, None]}
 d = datasets.Dataset.from_dict(rows, features=datasets.Features(features))
 datasets.DatasetDict({"train": d}).save_to_disk(os.path.join(out, "adiee"), num_shards={"train": 2})
 d.to_parquet(os.path.join(out, "adiee.parquet"))

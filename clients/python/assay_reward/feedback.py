@@ -12,6 +12,8 @@ def _pixels(image, what="image"):
     image = image.detach().float()
     if not torch.isfinite(image).all():
         raise ValueError(f"{what}: a pixel is NaN or infinite")
+    if image.numel() and (image.min() < -1.01 or image.max() > 2):  # an editor's overshoot is clamped, another scale is not
+        raise ValueError(f"{what}: pixels from {image.min():.3g} to {image.max():.3g}, but 0..1 is wanted")
     return (image.clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).cpu().contiguous()
 
 
