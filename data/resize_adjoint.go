@@ -1,30 +1,30 @@
 package data
 
-// Slope is the derivative of a number with respect to the pixels of a picture: Values has the layout of Picture.Pix,
+// Gradient is the derivative of a number with respect to the pixels of a picture: Values has the layout of Picture.Pix,
 // [Height, Width, 3], and counts per 8-bit level.
 //
-// Its methods carry a slope backward through what Picture's methods did: each is the transpose of the linear map behind
+// Its methods carry a gradient backward through what Picture's methods did: each is the transpose of the linear map behind
 // the method it is named after. Rounding to 8 bits counts as the identity; so does clipping, which the bicubic filter
 // needs at hard edges only.
-type Slope struct {
+type Gradient struct {
 	Width, Height int
 	Values        []float32
 }
 
-// NewSlope returns the slope of a constant: zeros.
-func NewSlope(width, height int) *Slope {
-	return &Slope{width, height, make([]float32, 3*width*height)}
+// NewSlope returns the gradient of a constant: zeros.
+func NewGradient(width, height int) *Gradient {
+	return &Gradient{width, height, make([]float32, 3*width*height)}
 }
 
-// Add adds another slope of the same size.
-func (s *Slope) Add(o *Slope) {
+// Add adds another gradient of the same size.
+func (s *Gradient) Add(o *Gradient) {
 	for i, v := range o.Values {
 		s.Values[i] += v
 	}
 }
 
 // Normalize goes back through Picture.Normalize: from grad, [3, Height, Width], d/dx = grad / (255 std).
-func (s *Slope) Normalize(grad []float32, std [3]float32) {
+func (s *Gradient) Normalize(grad []float32, std [3]float32) {
 	n := s.Width * s.Height
 	for c := range 3 {
 		factor := 1 / (255 * std[c])
@@ -34,8 +34,8 @@ func (s *Slope) Normalize(grad []float32, std [3]float32) {
 	}
 }
 
-// Paste adds the slope of Crop(left, top, o.Width, o.Height): what lay outside the picture has no part in it.
-func (s *Slope) Paste(o *Slope, left, top int) {
+// Paste adds the gradient of Crop(left, top, o.Width, o.Height): what lay outside the picture has no part in it.
+func (s *Gradient) Paste(o *Gradient, left, top int) {
 	from, to := max(left, 0), min(left+o.Width, s.Width)
 	for y := max(top, 0); y < min(top+o.Height, s.Height) && from < to; y++ {
 		src := o.Values[3*((y-top)*o.Width+from-left):][:3*(to-from)]
@@ -47,17 +47,17 @@ func (s *Slope) Paste(o *Slope, left, top int) {
 }
 
 // Crop copies a rectangle: the way back through pasting. It must lie inside.
-func (s *Slope) Crop(left, top, width, height int) *Slope {
-	out := NewSlope(width, height)
+func (s *Gradient) Crop(left, top, width, height int) *Gradient {
+	out := NewGradient(width, height)
 	for y := range height {
 		copy(out.Values[3*width*y:3*width*(y+1)], s.Values[3*((top+y)*s.Width+left):])
 	}
 	return out
 }
 
-// Resize goes back through Picture.Resize from a picture of width x height: the slope with respect to that picture, with
+// Resize goes back through Picture.Resize from a picture of width x height: the gradient with respect to that picture, with
 // the transposed filters in the opposite order.
-func (s *Slope) Resize(width, height int, f Filter) *Slope {
+func (s *Gradient) Resize(width, height int, f Filter) *Gradient {
 	switch {
 	case width == s.Width && height == s.Height:
 		return s.Crop(0, 0, width, height)
@@ -69,12 +69,12 @@ func (s *Slope) Resize(width, height int, f Filter) *Slope {
 	return s.resizeRows(height, f).resizeColumns(width, f)
 }
 
-func (s *Slope) resizeColumns(width int, f Filter) *Slope {
+func (s *Gradient) resizeColumns(width int, f Filter) *Gradient {
 	if width == s.Width {
 		return s
 	}
 	t := newTaps(width, s.Width, f)
-	out := NewSlope(width, s.Height)
+	out := NewGradient(width, s.Height)
 	parallel(s.Height, 12*width*s.Height, func(from, to int) {
 		sums := make([]float64, 3*width)
 		for y := from; y < to; y++ {
@@ -96,12 +96,12 @@ func (s *Slope) resizeColumns(width int, f Filter) *Slope {
 	return out
 }
 
-func (s *Slope) resizeRows(height int, f Filter) *Slope {
+func (s *Gradient) resizeRows(height int, f Filter) *Gradient {
 	if height == s.Height {
 		return s
 	}
 	t := newTaps(height, s.Height, f)
-	out := NewSlope(s.Width, height)
+	out := NewGradient(s.Width, height)
 	stride := 3 * s.Width
 	parallel(stride, 4*stride*height, func(from, to int) { // columns: a source row belongs to several output rows
 		sums := make([]float64, (to-from)*height)
@@ -127,9 +127,9 @@ func narrow(to []float32, from []float64) {
 	}
 }
 
-func (s *Slope) nearest(width, height int) *Slope {
+func (s *Gradient) nearest(width, height int) *Gradient {
 	columns, rows := middles(width, s.Width), middles(height, s.Height)
-	out := NewSlope(width, height)
+	out := NewGradient(width, height)
 	for y, sy := range rows {
 		for x, sx := range columns {
 			for c := range 3 {

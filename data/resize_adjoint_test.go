@@ -6,16 +6,16 @@ import (
 	"testing"
 )
 
-// slopeOf is a picture's values as a slope.
-func slopeOf(p *Picture) *Slope {
-	s := NewSlope(p.Width, p.Height)
+// slopeOf is a picture's values as a gradient.
+func gradientOf(p *Picture) *Gradient {
+	s := NewGradient(p.Width, p.Height)
 	for i, v := range p.Pix {
 		s.Values[i] = float32(v)
 	}
 	return s
 }
 
-func dots(s *Slope, p *Picture) (out [3]float64) {
+func dots(s *Gradient, p *Picture) (out [3]float64) {
 	for i, v := range s.Values {
 		out[i%3] += float64(v) * float64(p.Pix[i])
 	}
@@ -32,7 +32,7 @@ func TestSlopeResizeIsTheTransposeOfPillows(t *testing.T) {
 	for _, c := range cases {
 		t.Run(fmt.Sprint(c.Size, c.Resized, c.Filter), func(t *testing.T) {
 			u := noise(c.Resized[0], c.Resized[1]).Rotate90(2)
-			back := slopeOf(u).Resize(c.Size[0], c.Size[1], filters[c.Filter])
+			back := gradientOf(u).Resize(c.Size[0], c.Size[1], filters[c.Filter])
 			if back.Width != c.Size[0] || back.Height != c.Size[1] {
 				t.Fatalf("%dx%d", back.Width, back.Height)
 			}
@@ -52,16 +52,16 @@ func TestSlopeOfCopies(t *testing.T) {
 	for _, r := range [][4]int{{0, 0, 17, 11}, {3, 2, 5, 4}, {-4, -3, 30, 20}, {10, 8, 12, 9}, {20, 0, 3, 3}} {
 		y := x.Crop(r[0], r[1], r[2], r[3])
 		u := noise(r[2], r[3]).Rotate90(2)
-		back := NewSlope(17, 11)
-		back.Paste(slopeOf(u), r[0], r[1])
-		if got, want := dots(back, x), dots(slopeOf(u), y); got != want {
+		back := NewGradient(17, 11)
+		back.Paste(gradientOf(u), r[0], r[1])
+		if got, want := dots(back, x), dots(gradientOf(u), y); got != want {
 			t.Errorf("crop %v: %v, want %v", r, got, want)
 		}
 	}
 	a, b := noise(9, 7), noise(5, 7).Rotate90(2)
 	u := noise(14, 7).FlipVertical()
-	left, right := slopeOf(u).Crop(0, 0, 9, 7), slopeOf(u).Crop(9, 0, 5, 7)
-	got, want := dots(left, a), dots(slopeOf(u), SideBySide(a, b))
+	left, right := gradientOf(u).Crop(0, 0, 9, 7), gradientOf(u).Crop(9, 0, 5, 7)
+	got, want := dots(left, a), dots(gradientOf(u), SideBySide(a, b))
 	for i, v := range dots(right, b) {
 		got[i] += v
 	}
@@ -74,7 +74,7 @@ func TestSlopeNormalize(t *testing.T) {
 	mean, std := [3]float32{0.5, 0.4, 0.3}, [3]float32{0.25, 0.2, 0.5}
 	p := noise(6, 5)
 	u := p.Rotate90(2).Normalize(mean, std) // any numbers
-	s := NewSlope(6, 5)
+	s := NewGradient(6, 5)
 	s.Normalize(u, std)
 	// one level more of every pixel in turn, through Normalize itself
 	for i := range p.Pix {

@@ -1,6 +1,6 @@
 // Package model turns Hugging Face checkpoints of vision-language models into ONNX graphs that score edits.
 //
-// A [Backbone] knows one architecture: how its pictures become patches, its vision tower, where its language model lies in
+// An [Architecture] knows one architecture: how its pictures become patches, its vision tower, where its language model lies in
 // the checkpoint. Everything else is shared: prompts, the decoder, the head, the loss, scorer directories, scoring. A new
 // architecture is a new folder beside llavanext that calls [Register].
 package model
@@ -21,8 +21,8 @@ import (
 	"assay/store"
 )
 
-// Backbone is a checkpoint of one architecture.
-type Backbone interface {
+// Architecture knows one kind of checkpoint.
+type Architecture interface {
 	// Decoder describes the language model and where its parameters lie.
 	Decoder() *Decoder
 	// Keys names the parameters outside the decoder's layers.
@@ -68,7 +68,7 @@ type Picture struct {
 }
 
 // Family opens checkpoints of one model_type.
-type Family func(dir string, config json.RawMessage, w *checkpoints.Weights) (Backbone, error)
+type Family func(dir string, config json.RawMessage, w *checkpoints.Weights) (Architecture, error)
 
 var (
 	familiesMu sync.RWMutex
@@ -82,24 +82,24 @@ func Register(modelType string, f Family) {
 	families[modelType] = f
 }
 
-// Opened is a backbone with its weights and folder.
-type Opened struct {
-	Backbone
+// Backbone is a backbone with its weights and folder.
+type Backbone struct {
+	Architecture
 	Dir     string
 	Weights *checkpoints.Weights
 }
 
 // OpenBackbone opens a Hugging Face checkpoint directory and compares its tensors with its configuration. Close releases the
 // mapped weights.
-func OpenBackbone(dir string) (*Opened, error) { return openBackbone(dir, checkpoints.OpenWeights) }
+func OpenBackbone(dir string) (*Backbone, error) { return openBackbone(dir, checkpoints.OpenWeights) }
 
 // DescribeBackbone opens a checkpoint directory whose weights may be absent: their names and shapes then follow from its
 // configuration, so that graphs can be built.
-func DescribeBackbone(dir string) (*Opened, error) {
+func DescribeBackbone(dir string) (*Backbone, error) {
 	return openBackbone(dir, checkpoints.OpenOrAbsent)
 }
 
-func openBackbone(dir string, weights func(dir string) (*checkpoints.Weights, error)) (*Opened, error) {
+func openBackbone(dir string, weights func(dir string) (*checkpoints.Weights, error)) (*Backbone, error) {
 	file := filepath.Join(dir, "config.json")
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -136,8 +136,8 @@ func openBackbone(dir string, weights func(dir string) (*checkpoints.Weights, er
 		w.Close()
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
-	return &Opened{Backbone: b, Dir: dir, Weights: w}, nil
+	return &Backbone{Architecture: b, Dir: dir, Weights: w}, nil
 }
 
 // Close releases the weights.
-func (o *Opened) Close() error { return o.Weights.Close() }
+func (o *Backbone) Close() error { return o.Weights.Close() }

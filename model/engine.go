@@ -40,7 +40,7 @@ func (o *Options) cacheSize() int64 {
 // engine is a backbone with a scorer's tensors, and the sessions made of them.
 type engine struct {
 	config   *ScorerConfig
-	backbone *Opened
+	backbone *Backbone
 	text     *text.Processor
 	adapter  *lora.Adapter
 	own      map[string]*tensor.Dense // of the scorer directory: LoRA, head, score token
@@ -66,12 +66,12 @@ type session struct {
 }
 
 // openEngine opens the backbone of a scorer's parts and compares the two.
-func openEngine(p *Parts, o Options) (*engine, error) {
+func openEngine(p *ScorerState, o Options) (*engine, error) {
 	b, err := p.backbone()
 	if err != nil {
 		return nil, err
 	}
-	e := &engine{config: p.Config, backbone: b, adapter: p.Adapter, own: maps.Clone(p.Own), options: o, graphs: map[string]*built{}, sessions: map[string]*session{}, trained: map[string]*tensor.Dense{}}
+	e := &engine{config: p.Config, backbone: b, adapter: p.Adapter, own: maps.Clone(p.Tensors), options: o, graphs: map[string]*built{}, sessions: map[string]*session{}, trained: map[string]*tensor.Dense{}}
 	if err := e.open(); err != nil {
 		b.Close()
 		return nil, err

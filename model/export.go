@@ -69,7 +69,7 @@ func (s *Scorer) Export(dir string) (*Exported, error) {
 }
 
 // ExportBackbone is Export for a checkpoint without a scorer.
-func ExportBackbone(b *Opened, dir string) (*Exported, error) {
+func ExportBackbone(b *Backbone, dir string) (*Exported, error) {
 	graph := func(name string) *Graph { return newGraph(name, b.Weights) }
 	score := func(g *Graph) error {
 		dec, keys := b.Decoder(), b.Keys()
@@ -88,7 +88,7 @@ func ExportBackbone(b *Opened, dir string) (*Exported, error) {
 	return exportTo(dir, b, graph, score)
 }
 
-func exportTo(dir string, b *Opened, graph func(string) *Graph, score func(*Graph) error) (*Exported, error) {
+func exportTo(dir string, b *Backbone, graph func(string) *Graph, score func(*Graph) error) (*Exported, error) {
 	vision := graph("vision")
 	vision.Output(inFeatures, b.Vision(vision), onnx.Float, onnx.Dims("image_tokens", b.Decoder().Hidden))
 	if err := vision.Err(); err != nil {

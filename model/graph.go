@@ -99,8 +99,8 @@ func (g *Graph) trainable(name string, shape []int64) string {
 	return g.Input(name, onnx.Float, dims)
 }
 
-// Own returns the value of a tensor of the scorer directory: a graph input while it is trained, else a constant.
-func (g *Graph) Own(name string) string {
+// ScorerTensor returns the value of a tensor of the scorer directory: a graph input while it is trained, else a constant.
+func (g *Graph) ScorerTensor(name string) string {
 	if v, ok := g.values[name]; ok {
 		return v
 	}
@@ -144,7 +144,7 @@ func (g *Graph) Linear(x, key, module string) string {
 	if !ok {
 		return y
 	}
-	a, b := g.Own(lora.NameA(module)), g.Own(lora.NameB(module))
+	a, b := g.ScorerTensor(lora.NameA(module)), g.ScorerTensor(lora.NameB(module))
 	if g.err != nil {
 		return y
 	}

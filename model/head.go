@@ -48,7 +48,7 @@ func (h *HeadConfig) Build(g *Graph, x string) (z, score string) {
 	sizes := len(h.Hidden) + 1
 	for i := range sizes {
 		layer := fmt.Sprintf("layers.%d.", i)
-		x = g.OpA("Gemm", onnx.Attrs{"transB": 1}, x, g.Own(layer+"weight"), g.Own(layer+"bias"))
+		x = g.OpA("Gemm", onnx.Attrs{"transB": 1}, x, g.ScorerTensor(layer+"weight"), g.ScorerTensor(layer+"bias"))
 		if i < sizes-1 {
 			x = g.Activation(x, h.Activation)
 		}

@@ -28,9 +28,9 @@ func TestKeptFeatures(t *testing.T) {
 	}
 	coffee, blur, rocket := open("coffee"), open("coffee_blur"), open("rocket")
 	// computed tells whether scoring needed the vision tower, and gives the score.
-	computed := func(source, edit *data.Picture, change func(p *Parts)) (bool, float64) {
+	computed := func(source, edit *data.Picture, change func(p *ScorerState)) (bool, float64) {
 		t.Helper()
-		p, err := LoadParts("../backbones/tiny-scorer")
+		p, err := LoadScorerState("../backbones/tiny-scorer")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,17 +68,17 @@ func TestKeptFeatures(t *testing.T) {
 	if again, _ := computed(coffee, rocket, nil); !again {
 		t.Error("another picture was known")
 	}
-	if again, _ := computed(coffee, blur, func(p *Parts) { p.Config.PairSize = []int{56, 56} }); !again {
+	if again, _ := computed(coffee, blur, func(p *ScorerState) { p.Config.PairSize = []int{56, 56} }); !again {
 		t.Error("pictures of another size were known")
 	}
-	if again, _ := computed(coffee, blur, func(p *Parts) { p.Config.Question = "Was [INSTRUCTION] done?" }); again {
+	if again, _ := computed(coffee, blur, func(p *ScorerState) { p.Config.Question = "Was [INSTRUCTION] done?" }); again {
 		t.Error("features depend on the question")
 	}
 	if moved := filepath.Join(t.TempDir(), "elsewhere"); true {
 		if err := os.CopyFS(moved, os.DirFS(backbone)); err != nil {
 			t.Fatal(err)
 		}
-		if again, _ := computed(coffee, blur, func(p *Parts) { p.Config.Backbone = moved }); again {
+		if again, _ := computed(coffee, blur, func(p *ScorerState) { p.Config.Backbone = moved }); again {
 			t.Error("the same backbone in another folder was not known")
 		}
 	}
@@ -141,9 +141,9 @@ func find(raw, part []byte) int {
 
 // TestStateFingerprint: what hidden states depend on is in their fingerprint, and what they do not depend on is not.
 func TestStateFingerprint(t *testing.T) {
-	print := func(change func(p *Parts)) string {
+	print := func(change func(p *ScorerState)) string {
 		t.Helper()
-		p, err := LoadParts("../backbones/tiny-scorer")
+		p, err := LoadScorerState("../backbones/tiny-scorer")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,27 +159,27 @@ func TestStateFingerprint(t *testing.T) {
 		}
 		return k
 	}
-	first := print(func(*Parts) {})
-	for name, change := range map[string]func(p *Parts){
-		"pair_size":      func(p *Parts) { p.Config.PairSize = []int{56, 56} },
-		"score_position": func(p *Parts) { p.Config.ScorePosition = "at" },
-		"answer":         func(p *Parts) { p.Config.Answer = "It is [SCORE]" },
-		"alpha":          func(p *Parts) { p.Adapter.Targets[0].Scale *= 2 },
-		"an adapter's tensor": func(p *Parts) {
+	first := print(func(*ScorerState) {})
+	for name, change := range map[string]func(p *ScorerState){
+		"pair_size":      func(p *ScorerState) { p.Config.PairSize = []int{56, 56} },
+		"score_position": func(p *ScorerState) { p.Config.ScorePosition = "at" },
+		"answer":         func(p *ScorerState) { p.Config.Answer = "It is [SCORE]" },
+		"alpha":          func(p *ScorerState) { p.Adapter.Targets[0].Scale *= 2 },
+		"an adapter's tensor": func(p *ScorerState) {
 			for _, x := range p.Adapter.Tensors {
 				x.Data().([]float32)[0]++
 				break
 			}
 		},
-		"the score token": func(p *Parts) { p.Own["score_token.embedding"].Data().([]float32)[0]++ },
+		"the score token": func(p *ScorerState) { p.Tensors["score_token.embedding"].Data().([]float32)[0]++ },
 	} {
 		if print(change) == first {
 			t.Errorf("%s has no part in the fingerprint", name)
 		}
 	}
-	for name, change := range map[string]func(p *Parts){
-		"the head":    func(p *Parts) { p.Own["layers.0.bias"].Data().([]float32)[0]++ },
-		"score_range": func(p *Parts) { p.Config.ScoreRange = [2]float64{0, 1} },
+	for name, change := range map[string]func(p *ScorerState){
+		"the head":    func(p *ScorerState) { p.Tensors["layers.0.bias"].Data().([]float32)[0]++ },
+		"score_range": func(p *ScorerState) { p.Config.ScoreRange = [2]float64{0, 1} },
 	} {
 		if print(change) != first {
 			t.Errorf("%s is in the fingerprint of states", name)

@@ -44,7 +44,7 @@ func NewLanguageTuner(backbone, pair string, size []int, o Options) (*LanguageTu
 	c := &ScorerConfig{Format: 1, Backbone: backbone, Pair: pair, PairSize: size, Question: InstructionMark, Answer: "[SCORE]", TextLoss: "answer",
 		ScoreRange: [2]float64{0, 10}, ScoreToken: "[SCORE]", ScorePosition: "at", DType: "float32",
 		Head: HeadConfig{Kind: "regression", Activation: "relu"}}
-	p, err := NewParts(c, nil, 0)
+	p, err := NewScorerState(c, nil, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (t *LanguageTuner) step(backward bool) (name string, build func(g *Graph) (
 }
 
 // buildDialogues assembles embedding, vision tower, decoder and cross-entropy.
-func buildDialogues(g *Graph, b Backbone, backward bool) (*built, error) {
+func buildDialogues(g *Graph, b Architecture, backward bool) (*built, error) {
 	dec, keys := b.Decoder(), b.Keys()
 	ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
 	order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))

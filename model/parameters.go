@@ -25,12 +25,12 @@ type Role int
 
 // Roles of tensors.
 const (
-	Matrix Role = iota // of a linear layer or a convolution [out, in...]
-	Shift              // bias [out]
-	Scale              // of a norm [width]
-	Row                // one or more embeddings [..., width]
-	Places             // position table [..., 1 + side*side, width], the first row is the class token's
-	Output             // lm_head [V, hidden]
+	RoleWeight    Role = iota // of a linear layer or a convolution [out, in...]
+	RoleBias                  // bias [out]
+	RoleNorm                  // of a norm [width]
+	RoleEmbedding             // one or more embeddings [..., width]
+	RolePositions             // position table [..., 1 + side*side, width], the first row is the class token's
+	RoleOutput                // lm_head [V, hidden]
 )
 
 // Parameters are all tensors of a checkpoint.
@@ -52,17 +52,17 @@ func (p *Parameters) Linear(name string, out, in int, bias bool) {
 
 // Residual appends a linear layer that writes into the residual stream of that many layers.
 func (p *Parameters) Residual(name string, out, in int, bias bool, layers int) {
-	p.Add(Matrix, name+".weight", out, in)
+	p.Add(RoleWeight, name+".weight", out, in)
 	(*p)[len(*p)-1].Layers = layers
 	if bias {
-		p.Add(Shift, name+".bias", out)
+		p.Add(RoleBias, name+".bias", out)
 	}
 }
 
 // LayerNorm appends NAME.weight and NAME.bias [width].
 func (p *Parameters) LayerNorm(name string, width int) {
-	p.Add(Scale, name+".weight", width)
-	p.Add(Shift, name+".bias", width)
+	p.Add(RoleNorm, name+".weight", width)
+	p.Add(RoleBias, name+".bias", width)
 }
 
 // GatedMLP appends what [Graph.GatedMLP] reads.
@@ -75,23 +75,23 @@ func (p *Parameters) GatedMLP(name string, hidden, intermediate int, bias bool, 
 // Parameters lists the tensors of the language model, the two tables included.
 func (d *Decoder) Parameters(k Keys) Parameters {
 	var p Parameters
-	p.Add(Row, k.Embedding, d.Vocab, d.Hidden)
+	p.Add(RoleEmbedding, k.Embedding, d.Vocab, d.Hidden)
 	for i := range d.Layers {
 		layer := d.Key + "layers." + strconv.Itoa(i) + "."
-		p.Add(Scale, layer+"input_layernorm.weight", d.Hidden)
+		p.Add(RoleNorm, layer+"input_layernorm.weight", d.Hidden)
 		p.Linear(layer+"self_attn.q_proj", d.Heads*d.HeadDim, d.Hidden, d.InBias)
 		p.Linear(layer+"self_attn.k_proj", d.KVHeads*d.HeadDim, d.Hidden, d.InBias)
 		p.Linear(layer+"self_attn.v_proj", d.KVHeads*d.HeadDim, d.Hidden, d.InBias)
 		p.Residual(layer+"self_attn.o_proj", d.Hidden, d.Heads*d.HeadDim, d.OutBias, d.Layers)
-		p.Add(Scale, layer+"post_attention_layernorm.weight", d.Hidden)
+		p.Add(RoleNorm, layer+"post_attention_layernorm.weight", d.Hidden)
 		p.GatedMLP(layer+"mlp.", d.Hidden, d.Intermediate, d.MLPBias, d.Layers)
 	}
-	p.Add(Scale, d.Key+"norm.weight", d.Hidden)
+	p.Add(RoleNorm, d.Key+"norm.weight", d.Hidden)
 	if k.Output != k.Embedding {
-		p.Add(Output, k.Output, d.Vocab, d.Hidden)
+		p.Add(RoleOutput, k.Output, d.Vocab, d.Hidden)
 	}
 	if k.Twin != "" {
-		p.Add(Output, k.Twin, d.Vocab, d.Hidden)
+		p.Add(RoleOutput, k.Twin, d.Vocab, d.Hidden)
 		p[len(p)-1].Unread = true
 	}
 	return p

@@ -14,10 +14,10 @@ import (
 // adapter in PEFT's files or, of a fully trained backbone, the checkpoint under backbone/. scorer.yaml names the backbone
 // relative to dir, or to where dir's sibling will lie.
 func (e *engine) SaveScorer(dir string) error {
-	p := Parts{Config: e.config, Own: map[string]*tensor.Dense{}, Adapter: e.adapter}
+	p := ScorerState{Config: e.config, Tensors: map[string]*tensor.Dense{}, Adapter: e.adapter}
 	for name, t := range e.own {
 		if e.adapter == nil || e.adapter.Tensors[name] == nil {
-			p.Own[name] = t
+			p.Tensors[name] = t
 		}
 	}
 	if !e.full {
@@ -32,8 +32,8 @@ func (e *engine) SaveScorer(dir string) error {
 }
 
 // Save writes scorer.yaml, head.safetensors and the adapter's files into the existing folder dir.
-func (p *Parts) Save(dir string) error {
-	if err := checkpoints.WriteFile(filepath.Join(dir, HeadFile), p.Own, map[string]string{"format": "pt"}); err != nil {
+func (p *ScorerState) Save(dir string) error {
+	if err := checkpoints.WriteFile(filepath.Join(dir, HeadFile), p.Tensors, map[string]string{"format": "pt"}); err != nil {
 		return err
 	}
 	if p.Adapter != nil {

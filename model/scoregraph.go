@@ -50,7 +50,7 @@ type built struct {
 }
 
 // buildGraph assembles embedding, vision tower, decoder, head and losses around g.
-func buildGraph(g *Graph, b Backbone, head *HeadConfig, s graphSpec) (*built, error) {
+func buildGraph(g *Graph, b Architecture, head *HeadConfig, s graphSpec) (*built, error) {
 	dec, keys := b.Decoder(), b.Keys()
 	if s.Dropout {
 		g.dropout = &dropout{}
@@ -103,7 +103,7 @@ func (g *Graph) embed(keys Keys, dec *Decoder, ids, order, scoreRows, features s
 	}
 	parts := []string{text, features}
 	if scoreRows != "" {
-		row := g.Op("Unsqueeze", g.Own("score_token.embedding"), g.Ints(0))
+		row := g.Op("Unsqueeze", g.ScorerTensor("score_token.embedding"), g.Ints(0))
 		row = g.Op("Expand", row, g.Shape(g.SizeOf(scoreRows, 0), dec.Hidden))
 		parts = []string{text, row, features}
 	}
@@ -125,7 +125,7 @@ func (g *Graph) losses(keys Keys, head *HeadConfig, h, z, score string, s graphS
 
 	hp := g.Pick(h, predict, 0)
 	logits, own := g.logits(keys, hp, ids)
-	row := g.Op("Unsqueeze", g.Own("score_token.lm_head"), g.Ints(0))
+	row := g.Op("Unsqueeze", g.ScorerTensor("score_token.lm_head"), g.Ints(0))
 	scoreLogit := g.OpA("Gemm", onnx.Attrs{"transB": 1}, hp, row) // [targets, 1]
 	lse := g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1}, g.OpA("Concat", onnx.Attrs{"axis": 1}, logits, scoreLogit), g.Ints(1))
 	target := g.Op("Add", own, g.Op("Mul", isScore, g.Op("Sub", scoreLogit, own)))

@@ -13,7 +13,7 @@ type Scorer struct{ *engine }
 
 // OpenScorer reads a scorer directory and its backbone. Graphs are built when they are first needed. Close frees everything.
 func OpenScorer(dir string, o Options) (*Scorer, error) {
-	p, err := LoadParts(dir)
+	p, err := LoadScorerState(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -25,7 +25,7 @@ func OpenScorer(dir string, o Options) (*Scorer, error) {
 }
 
 // NewScorer makes a scorer of its parts.
-func NewScorer(p *Parts, o Options) (*Scorer, error) {
+func NewScorer(p *ScorerState, o Options) (*Scorer, error) {
 	e, err := openEngine(p, o)
 	if err != nil {
 		return nil, err

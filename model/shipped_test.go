@@ -46,7 +46,7 @@ func TestShippedScorer(t *testing.T) {
 	}
 }
 
-// The slopes of many pairs at once are, bit for bit, those of each pair alone.
+// The gradients of many pairs at once are, bit for bit, those of each pair alone.
 func TestShippedScorerSlopesTogether(t *testing.T) {
 	s, err := model.OpenScorer("../backbones/tiny-scorer", model.Options{Threads: 2})
 	if err != nil {

@@ -29,7 +29,7 @@ type Tuner struct {
 }
 
 // NewTuner makes a tuner of a scorer's parts. Their tensors are updated in place by whoever optimises them.
-func NewTuner(p *Parts, o TuneOptions) (*Tuner, error) {
+func NewTuner(p *ScorerState, o TuneOptions) (*Tuner, error) {
 	e, err := openEngine(p, o.Options)
 	if err != nil {
 		return nil, err

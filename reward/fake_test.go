@@ -64,7 +64,7 @@ func (f *fake) Score(_ context.Context, samples []*model.Sample) ([]float64, err
 	return out, nil
 }
 
-func (f *fake) SlopesOf(_ context.Context, pairs []model.Pair) (all []*model.Slopes, err error) {
+func (f *fake) Gradients(_ context.Context, pairs []model.Pair) (all []*model.PixelGradients, err error) {
 	if f.gate != nil {
 		<-f.gate
 	}
@@ -72,7 +72,7 @@ func (f *fake) SlopesOf(_ context.Context, pairs []model.Pair) (all []*model.Slo
 	f.runs = append(f.runs, len(pairs))
 	f.mu.Unlock()
 	for _, p := range pairs {
-		s := &model.Slopes{Score01: red(p.Edit), Source: data.NewSlope(p.Source.Width, p.Source.Height), Edit: data.NewSlope(p.Edit.Width, p.Edit.Height)}
+		s := &model.PixelGradients{Score01: red(p.Edit), Source: data.NewGradient(p.Source.Width, p.Source.Height), Edit: data.NewGradient(p.Edit.Width, p.Edit.Height)}
 		if f.damned != 0 && s.Score01 == f.damned {
 			return nil, errors.New("a damned picture")
 		}

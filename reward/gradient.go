@@ -76,7 +76,7 @@ const mostAnswer = 256 << 20
 // postGradient answers POST /v1/gradient with d score / d pixel of the edited pictures: float32 [H, W, 3], per 8-bit level of
 // the picture as decoded (upright, over white). Many pairs share passes.
 func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
-	if err := s.early(slope); err != nil {
+	if err := s.early(gradient); err != nil {
 		return err
 	}
 	var g gradients
@@ -108,7 +108,7 @@ func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	edits, slopes, err := s.differentiate(r.Context(), v, items)
+	edits, gradients, err := s.differentiate(r.Context(), v, items)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
 		if items[0].err != nil {
 			return items[0].err
 		}
-		one := Gradient(v.Config(), slopes[0])
+		one := Gradient(v.Config(), gradients[0])
 		body, kind, err := encode(one, edits[0])
 		if err != nil {
 			return err
@@ -126,19 +126,19 @@ func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
 		}
 		return writeBytes(w, kind, body)
 	}
-	body, err := s.encodeMany(v.Config(), items, slopes)
+	body, err := s.encodeMany(v.Config(), items, gradients)
 	if err != nil {
 		return err
 	}
 	return writeBytes(w, "application/octet-stream", body)
 }
 
-// differentiate returns decoded edits and slopes of all items; what goes wrong with one is its error.
-func (s *Server) differentiate(ctx context.Context, v *served, items []*item) ([]*data.Picture, []*model.Slopes, error) {
-	edits, slopes := make([]*data.Picture, len(items)), make([]*model.Slopes, len(items))
+// differentiate returns decoded edits and gradients of all items; what goes wrong with one is its error.
+func (s *Server) differentiate(ctx context.Context, v *served, items []*item) ([]*data.Picture, []*model.PixelGradients, error) {
+	edits, gradients := make([]*data.Picture, len(items)), make([]*model.PixelGradients, len(items))
 	groups := s.measure(items, func(*item) *served { return v })
 	if len(groups) == 0 {
-		return edits, slopes, nil
+		return edits, gradients, nil
 	}
 	var pixels, room, answer int64 // of a batch the most room is taken: it is the largest pictures'
 	for _, g := range groups {
@@ -152,7 +152,7 @@ func (s *Server) differentiate(ctx context.Context, v *served, items []*item) ([
 		return nil, nil, problem(http.StatusRequestEntityTooLarge, "too_many",
 			"the gradients would take %d bytes, at most %d are sent: ask for fewer pairs at a time", answer, mostAnswer)
 	}
-	t, err := s.admit(ctx, groups, slope)
+	t, err := s.admit(ctx, groups, gradient)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -167,7 +167,7 @@ func (s *Server) differentiate(ctx context.Context, v *served, items []*item) ([
 	for i, it := range items {
 		at[it] = i
 	}
-	j := &job{kind: slope, scorer: v}
+	j := &job{kind: gradient, scorer: v}
 	var of []*item
 	send := func() error {
 		if len(of) == 0 {
@@ -181,9 +181,9 @@ func (s *Server) differentiate(ctx context.Context, v *served, items []*item) ([
 				it.err = problem(http.StatusUnprocessableEntity, "bad_pair", "%v", it.err)
 				continue
 			}
-			slopes[at[it]] = &model.Slopes{Score01: j.slopes[i].Score01, Edit: j.slopes[i].Edit}
+			gradients[at[it]] = &model.PixelGradients{Score01: j.gradients[i].Score01, Edit: j.gradients[i].Edit}
 		}
-		j, of = &job{kind: slope, scorer: v}, nil
+		j, of = &job{kind: gradient, scorer: v}, nil
 		return nil
 	}
 	for _, g := range groups {
@@ -217,15 +217,15 @@ func (s *Server) differentiate(ctx context.Context, v *served, items []*item) ([
 	if err := send(); err != nil {
 		return nil, nil, err
 	}
-	return edits, slopes, ctx.Err()
+	return edits, gradients, ctx.Err()
 }
 
 // encodeMany writes the answer to several pairs: tensors gradient.0, gradient.1, ..., with score.N, score01.N, or error.N where
 // there is no tensor, as metadata. If not one could be differentiated the first one's error is returned.
-func (s *Server) encodeMany(c model.ScorerConfig, items []*item, slopes []*model.Slopes) ([]byte, error) {
+func (s *Server) encodeMany(c model.ScorerConfig, items []*item, gradients []*model.PixelGradients) ([]byte, error) {
 	facts := map[string]string{"pixel_unit": pixelUnit, "pairs": fmt.Sprint(len(items))}
 	var names []string
-	var all []*data.Slope
+	var all []*data.Gradient
 	var first error
 	for i, it := range items {
 		if it.err != nil {
@@ -237,8 +237,8 @@ func (s *Server) encodeMany(c model.ScorerConfig, items []*item, slopes []*model
 			}
 			continue
 		}
-		g := Gradient(c, slopes[i])
-		slopes[i] = nil
+		g := Gradient(c, gradients[i])
+		gradients[i] = nil
 		facts[fmt.Sprint("score.", i)], facts[fmt.Sprint("score01.", i)] = fmt.Sprint(g.Score), fmt.Sprint(g.Score01)
 		names, all = append(names, fmt.Sprint("gradient.", i)), append(all, g.Edit)
 	}
@@ -251,12 +251,12 @@ func (s *Server) encodeMany(c model.ScorerConfig, items []*item, slopes []*model
 // ScoreGradient is a score with its derivative with respect to the pixels of the edited picture, on the scorer's range.
 type ScoreGradient struct {
 	Score, Score01 float64
-	Edit           *data.Slope // d score / d level, [Height, Width, 3]
+	Edit           *data.Gradient // d score / d level, [Height, Width, 3]
 }
 
-// Gradient puts slopes of score01 on the range that is reported.
-func Gradient(c model.ScorerConfig, s *model.Slopes) *ScoreGradient {
-	g := &ScoreGradient{Score: c.Range(s.Score01), Score01: s.Score01, Edit: data.NewSlope(s.Edit.Width, s.Edit.Height)}
+// Gradient puts gradients of score01 on the range that is reported.
+func Gradient(c model.ScorerConfig, s *model.PixelGradients) *ScoreGradient {
+	g := &ScoreGradient{Score: c.Range(s.Score01), Score01: s.Score01, Edit: data.NewGradient(s.Edit.Width, s.Edit.Height)}
 	for i, v := range s.Edit.Values {
 		g.Edit.Values[i] = float32(c.ScoreRange[1]-c.ScoreRange[0]) * v
 	}
@@ -278,11 +278,11 @@ var encoders = map[string]func(*ScoreGradient, *data.Picture) (body []byte, kind
 // Safetensors is the gradient as a safetensors file: the tensor gradient, with score, score01 and the unit as metadata.
 func (g *ScoreGradient) Safetensors() ([]byte, error) {
 	facts := map[string]string{"score": fmt.Sprint(g.Score), "score01": fmt.Sprint(g.Score01), "pixel_unit": pixelUnit}
-	return safetensors(facts, []string{"gradient"}, []*data.Slope{g.Edit})
+	return safetensors(facts, []string{"gradient"}, []*data.Gradient{g.Edit})
 }
 
 // safetensors writes tensors float32 [H, W, 3] one behind the other.
-func safetensors(facts map[string]string, names []string, tensors []*data.Slope) ([]byte, error) {
+func safetensors(facts map[string]string, names []string, tensors []*data.Gradient) ([]byte, error) {
 	index, end := map[string]any{"__metadata__": facts}, 0
 	for i, t := range tensors {
 		begin := end

@@ -8,8 +8,8 @@ import (
 )
 
 // Heatmap shows what a score looks at: the picture in pale grey, and over it, from nothing through yellow to red, the length of
-// the slope at each pixel, smoothed over a fiftieth of the picture's diagonal. Full red is the 99th percentile.
-func Heatmap(p *data.Picture, s *data.Slope) *data.Picture {
+// the gradient at each pixel, smoothed over a fiftieth of the picture's diagonal. Full red is the 99th percentile.
+func Heatmap(p *data.Picture, s *data.Gradient) *data.Picture {
 	heat := make([]float64, p.Width*p.Height)
 	for i := range heat {
 		r, g, b := float64(s.Values[3*i]), float64(s.Values[3*i+1]), float64(s.Values[3*i+2])

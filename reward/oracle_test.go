@@ -111,11 +111,11 @@ func TestOracleGradient(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		slopes, err := scorers["scorer"].SlopesOf(context.Background(), []model.Pair{pair})
+		gradients, err := scorers["scorer"].Gradients(context.Background(), []model.Pair{pair})
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := Gradient(scorers["scorer"].Config(), slopes[0])
+		want := Gradient(scorers["scorer"].Config(), gradients[0])
 		bodies := map[string][]byte{}
 		for _, format := range []string{"safetensors", "npy", "png"} {
 			code, header, raw := post(t, h.URL+"/v1/gradient", object{"source": source, "edit": edit, "instruction": c.Instruction, "format": format})

@@ -15,7 +15,7 @@ type Scorer interface {
 	Config() model.ScorerConfig
 	Prepare(model.Pair) (*model.Sample, error)
 	Score(context.Context, []*model.Sample) ([]float64, error)
-	SlopesOf(context.Context, []model.Pair) ([]*model.Slopes, error)
+	Gradients(context.Context, []model.Pair) ([]*model.PixelGradients, error)
 }
 
 // queue decides who may use the device, and forms micro-batches of those who wait. One run is on the device at a time.
@@ -50,7 +50,7 @@ type kind int
 
 const (
 	scoring kind = iota
-	slope
+	gradient
 )
 
 // demand is how much is to be done at which paces: items of a run, and thousands of pixels to decode.
@@ -187,12 +187,12 @@ type job struct {
 	samples []*model.Sample
 	pairs   []model.Pair
 
-	ctx    context.Context
-	scores []float64       // score01 of each sample
-	slopes []*model.Slopes // of each pair
-	errs   []error         // of each
-	gone   bool            // dropped: nobody waited for it any more
-	done   chan struct{}
+	ctx       context.Context
+	scores    []float64               // score01 of each sample
+	gradients []*model.PixelGradients // of each pair
+	errs      []error                 // of each
+	gone      bool                    // dropped: nobody waited for it any more
+	done      chan struct{}
 }
 
 func (j *job) pace() *pace { return j.scorer.paces[j.kind] }
@@ -201,7 +201,7 @@ func (j *job) pace() *pace { return j.scorer.paces[j.kind] }
 func (t *ticket) run(ctx context.Context, j *job) error {
 	j.ticket, j.ctx, j.done = t, ctx, make(chan struct{})
 	n := len(j.samples) + len(j.pairs)
-	j.scores, j.slopes, j.errs = make([]float64, n), make([]*model.Slopes, n), make([]error, n)
+	j.scores, j.gradients, j.errs = make([]float64, n), make([]*model.PixelGradients, n), make([]error, n)
 	t.q.mu.Lock()
 	if t.q.closed {
 		t.q.mu.Unlock()
@@ -328,12 +328,12 @@ func together(all []part) (err error) {
 	for k, p := range all {
 		pairs[k] = p.pairs[p.i]
 	}
-	slopes, err := s.SlopesOf(ctx, pairs)
+	gradients, err := s.Gradients(ctx, pairs)
 	if err != nil {
 		return err
 	}
 	for k, p := range all {
-		p.slopes[p.i] = slopes[k]
+		p.gradients[p.i] = gradients[k]
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 // batches: one on the device, one that is prepared meanwhile. Requests wait for places in the order they came.
 const placeBytes = 4 << 20
 
-// Bytes a pixel takes: decoded, and as slopes of both pictures of a pair on the way to one that is sent.
+// Bytes a pixel takes: decoded, and as gradients of both pictures of a pair on the way to one that is sent.
 const (
 	pictureBytes = 3
 	slopeBytes   = 2*12 + 12

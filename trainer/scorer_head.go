@@ -10,7 +10,7 @@ import (
 
 // openHead makes the model of mode head: the backbone (with the adapter of init, if there is one) gives the hidden states,
 // Gorgonia trains the head on them.
-func openHead(c *Config, parts *model.Parts) (Model, error) {
+func openHead(c *Config, parts *model.ScorerState) (Model, error) {
 	s, err := model.NewScorer(parts, modelOptions(c, nil))
 	if err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func openHead(c *Config, parts *model.Parts) (Model, error) {
 	for i := range len(c.Head.Hidden) + 1 {
 		for _, part := range []string{"weight", "bias"} {
 			name := fmt.Sprintf("layers.%d.%s", i, part)
-			params = append(params, Param{name, parts.Own[name]})
+			params = append(params, Param{name, parts.Tensors[name]})
 		}
 	}
 	var head *HeadModel
@@ -36,7 +36,7 @@ func openHead(c *Config, parts *model.Parts) (Model, error) {
 		return nil, err
 	}
 	head, err = NewHeadModel(HeadOptions{
-		Spec: NewHeadSpec(c.Head, parts.Own["layers.0.weight"].Shape()[1]), Params: params, Weight: c.Loss.Score, Batch: 16,
+		Spec: NewHeadSpec(c.Head, parts.Tensors["layers.0.weight"].Shape()[1]), Params: params, Weight: c.Loss.Score, Batch: 16,
 		Store: known, Backbone: map[string]string{"hidden states": states}, Memory: memory,
 		Open: func(context.Context) (Hidden, error) {
 			s, err := model.NewScorer(parts, modelOptions(c, known))

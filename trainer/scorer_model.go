@@ -71,7 +71,7 @@ func openModel(c *Config, plan bool, memory int64) (_ Model, err error) {
 
 // newParts reads the scorer that training goes on from, or makes a fresh one. What the configuration says about the scorer
 // counts in both cases.
-func newParts(c *Config, plan bool) (*model.Parts, error) {
+func newParts(c *Config, plan bool) (*model.ScorerState, error) {
 	sc := &model.ScorerConfig{
 		Format: 1, Backbone: c.Backbone, Pair: c.Pair, PairSize: c.PairSize, Question: c.Question[0], Answer: c.Answer[0], TextLoss: c.TextLoss,
 		ScoreRange: [2]float64{c.ScoreRange[0], c.ScoreRange[1]}, ScoreToken: c.ScoreToken, ScorePosition: c.ScorePosition,
@@ -81,9 +81,9 @@ func newParts(c *Config, plan bool) (*model.Parts, error) {
 	if err := sc.Normalize(); err != nil {
 		return nil, err
 	}
-	begin := model.NewParts
+	begin := model.NewScorerState
 	if plan {
-		begin = model.PlanParts
+		begin = model.PlanScorerState
 	}
 	if c.Init == "" {
 		var l *lora.Config
@@ -93,7 +93,7 @@ func newParts(c *Config, plan bool) (*model.Parts, error) {
 		p, err := begin(sc, l, c.Seed)
 		return p, wider(c, err)
 	}
-	p, err := model.LoadParts(c.Init)
+	p, err := model.LoadScorerState(c.Init)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func modelOptions(c *Config, s *store.Store) model.Options {
 	return o
 }
 
-func tuneOptions(c *Config, p *model.Parts, s *store.Store) model.TuneOptions {
+func tuneOptions(c *Config, p *model.ScorerState, s *store.Store) model.TuneOptions {
 	o := model.TuneOptions{Options: modelOptions(c, s), Full: c.Mode == "full", TextLoss: c.Loss.Text, ScoreLoss: c.Loss.Score,
 		Recompute: c.Recompute == "layers", Fixed: strings.HasPrefix(c.Device, "cuda")}
 	if p.Adapter != nil {

@@ -49,11 +49,11 @@ identity. The picture is meant as decoded: upright, transparency over white.`,
 				return err
 			}
 			defer s.Close()
-			slopes, err := s.Slopes(c.Context(), pair)
+			gradients, err := s.Gradient(c.Context(), pair)
 			if err != nil {
 				return err
 			}
-			g := reward.Gradient(s.Config(), slopes)
+			g := reward.Gradient(s.Config(), gradients)
 			if err := writeGradient(g, out); err != nil {
 				return err
 			}

@@ -38,7 +38,7 @@ func TestQwenStatesAsTransformers(t *testing.T) {
 	for _, pair := range []string{model.Frames, model.Sequence, model.Concat} {
 		c := &model.ScorerConfig{Format: 1, Backbone: dir, Pair: pair, PairSize: []int{84, 112}, Answer: "[SCORE]",
 			Question: "How well was this done: " + model.InstructionMark + "?", Head: model.HeadConfig{Hidden: []int{4}}}
-		parts, err := model.NewParts(c, nil, 1)
+		parts, err := model.NewScorerState(c, nil, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

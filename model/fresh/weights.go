@@ -30,18 +30,18 @@ func Init(parameters model.Parameters, seed uint64) map[string]*tensor.Dense {
 		}
 		values := make([]float32, shape.TotalSize())
 		switch p.Role {
-		case model.Scale:
+		case model.RoleNorm:
 			for i := range values {
 				values[i] = 1
 			}
-		case model.Places:
+		case model.RolePositions:
 			rows, width := shape[len(shape)-2], shape[len(shape)-1]
 			values = positions(int(math.Sqrt(float64(rows))), width)
-		case model.Row:
+		case model.RoleEmbedding:
 			normal(values, p.Name, seed, 1)
-		case model.Output:
+		case model.RoleOutput:
 			normal(values, p.Name, seed, 0.1/math.Sqrt(float64(in)))
-		case model.Matrix:
+		case model.RoleWeight:
 			gain := 1.0
 			if p.Layers > 0 {
 				gain /= math.Sqrt(float64(2 * p.Layers))

@@ -27,8 +27,8 @@ type visionConfig struct {
 	Dropout      float64 // of attention while training
 }
 
-// Backbone is an opened LLaVA-NeXT checkpoint.
-type Backbone struct {
+// Architecture is an opened LLaVA-NeXT checkpoint.
+type Architecture struct {
 	decoder   model.Decoder
 	vision    visionConfig
 	tower     string // checkpoint prefix of the vision tower
@@ -60,12 +60,12 @@ var visionHarmless = strictjson.Harmless{
 	"num_channels":   {3},
 }
 
-func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (model.Backbone, error) {
+func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (model.Architecture, error) {
 	o, err := strictjson.Parse("config.json", raw)
 	if err != nil {
 		return nil, err
 	}
-	b := &Backbone{weights: w, act: "gelu", bias: true, pinpoints: [][2]int{{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}}}
+	b := &Architecture{weights: w, act: "gelu", bias: true, pinpoints: [][2]int{{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}}}
 	b.vision = readVision(o)
 	t := o.Sub("text_config")
 	if t == nil {
@@ -127,7 +127,7 @@ func readVision(o *strictjson.Object) visionConfig {
 }
 
 // readFeatureLayers reads which hidden states the features are, one number or several: -2 of 24 layers is what 23 of them give.
-func (b *Backbone) readFeatureLayers(o *strictjson.Object) {
+func (b *Architecture) readFeatureLayers(o *strictjson.Object) {
 	const key = "vision_feature_layer"
 	list, one := []int{-2}, 0
 	if raw := o.Raw(key); raw != nil && json.Unmarshal(raw, &one) == nil && string(raw) != "null" {
@@ -171,7 +171,7 @@ func readPinpoints(o *strictjson.Object, into *[][2]int) {
 }
 
 // findKeys finds which spelling of parameter names the checkpoint uses.
-func (b *Backbone) findKeys(text *model.TextConfig, w *checkpoints.Weights) {
+func (b *Architecture) findKeys(text *model.TextConfig, w *checkpoints.Weights) {
 	b.text, b.tower = "language_model.model.", "vision_tower."
 	lm := "language_model.lm_head.weight"
 	top := ""
@@ -193,7 +193,7 @@ func (b *Backbone) findKeys(text *model.TextConfig, w *checkpoints.Weights) {
 
 // readPreprocessor reads the image processor, which must fit the model: transformers takes the tiles' arrangement from the one and
 // their number from the other.
-func (b *Backbone) readPreprocessor(dir string) error {
+func (b *Architecture) readPreprocessor(dir string) error {
 	var file string
 	var err error
 	pinpoints := [][2]int{{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}}
@@ -230,7 +230,7 @@ func (b *Backbone) readPreprocessor(dir string) error {
 }
 
 // readProcessor compares processor_config.json, by which transformers counts image tokens, with the model.
-func (b *Backbone) readProcessor(o *strictjson.Object) {
+func (b *Architecture) readProcessor(o *strictjson.Object) {
 	patch, strategy, class, placeholder := b.vision.Patch, "default", 1, b.Placeholder()
 	if o.Get("patch_size", &patch); patch != b.vision.Patch {
 		o.Failf("patch_size", "%d is not the vision tower's, %d", patch, b.vision.Patch)

@@ -66,7 +66,7 @@ func TestAttentionDropout(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Close()
-	p, err := model.LoadParts(dir)
+	p, err := model.LoadScorerState(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

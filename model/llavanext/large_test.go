@@ -108,7 +108,7 @@ func TestLargeGraph(t *testing.T) {
 	dir := largeCheckpoint(t)
 	c := &model.ScorerConfig{Format: 1, Backbone: dir, Pair: model.Concat, PairSize: []int{512, 512}, Question: model.InstructionMark, Answer: "[SCORE]",
 		Head: model.HeadConfig{Hidden: []int{256, 16}}}
-	p, err := model.NewParts(c, lora.NewConfig(8, 16, lora.Names{Regex: `.*language_model.*\.(q_proj|v_proj)`}), 1)
+	p, err := model.NewScorerState(c, lora.NewConfig(8, 16, lora.Names{Regex: `.*language_model.*\.(q_proj|v_proj)`}), 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ type layout struct {
 
 // Prepare makes the tiles of a picture: the whole squashed to S x S, then an any-resolution grid of S x S tiles
 // (transformers' LlavaNextImageProcessor with Pillow). Pixels are [tiles, 3, S, S], normalised.
-func (b *Backbone) Prepare(frames ...*data.Picture) (*model.Picture, error) {
+func (b *Architecture) Prepare(frames ...*data.Picture) (*model.Picture, error) {
 	if len(frames) != 1 {
 		return nil, fmt.Errorf("llava_next takes one picture at a time, not %d frames", len(frames))
 	}
@@ -45,10 +45,10 @@ func (b *Backbone) Prepare(frames ...*data.Picture) (*model.Picture, error) {
 }
 
 // side is the features along one edge of a tile.
-func (b *Backbone) side() int { return b.crop / b.vision.Patch }
+func (b *Architecture) side() int { return b.crop / b.vision.Patch }
 
 // bestResolution picks the grid of pinpoints that keeps most of the picture, then wastes least (select_best_resolution).
-func (b *Backbone) bestResolution(h, w int) (gridH, gridW int) {
+func (b *Architecture) bestResolution(h, w int) (gridH, gridW int) {
 	best, waste := -1, 0
 	for _, hw := range b.pinpoints {
 		scale := math.Min(float64(hw[1])/float64(w), float64(hw[0])/float64(h))
@@ -72,7 +72,7 @@ func fit(h, w, gridH, gridW int) (int, int) {
 
 // unpad finds the features that lie on the picture, not on its padding (transformers' unpad_image). It rounds otherwise
 // than the padding does, so that an odd rest stays in.
-func (b *Backbone) unpad(h, w, gridH, gridW int) layout {
+func (b *Architecture) unpad(h, w, gridH, gridW int) layout {
 	l := layout{gridH: gridH / b.vision.Patch, gridW: gridW / b.vision.Patch}
 	l.rows, l.cols = l.gridH, l.gridW
 	if float64(w)/float64(h) > float64(l.gridW)/float64(l.gridH) {
@@ -91,7 +91,7 @@ func round7(x float64) float64 { return math.RoundToEven(x*1e7) / 1e7 }
 
 // Feeds joins pictures: pixel_values [tiles, 3, S, S]; feature_order, the row of concat(features, newlines) at each image
 // token; newlines [1], how many newline rows there are.
-func (b *Backbone) Feeds(pictures []*model.Picture) (map[string]*tensor.Dense, error) {
+func (b *Architecture) Feeds(pictures []*model.Picture) (map[string]*tensor.Dense, error) {
 	tiles, tokens := 0, 0
 	for _, p := range pictures {
 		tiles, tokens = tiles+p.Rows, tokens+p.Tokens

@@ -9,7 +9,7 @@ import (
 )
 
 // Vision builds the CLIP tower, the projector and the packing of tiles into rows: [image tokens, hidden].
-func (b *Backbone) Vision(g *model.Graph) string {
+func (b *Architecture) Vision(g *model.Graph) string {
 	v := b.vision
 	pixels := g.Input(inPixels, onnx.Float, onnx.Dims("tiles", 3, b.crop, b.crop))
 	order := g.Input(inOrder, onnx.Int64, onnx.Dims("image_tokens"))
@@ -48,22 +48,22 @@ func (b *Backbone) Vision(g *model.Graph) string {
 }
 
 // Decoder, Keys and the rest describe the checkpoint to package model.
-func (b *Backbone) Decoder() *model.Decoder { return &b.decoder }
+func (b *Architecture) Decoder() *model.Decoder { return &b.decoder }
 
 // Keys names the parameters outside the layers.
-func (b *Backbone) Keys() model.Keys { return b.keys }
+func (b *Architecture) Keys() model.Keys { return b.keys }
 
 // Placeholder stands for a picture in prompts.
-func (b *Backbone) Placeholder() string { return "<image>" }
+func (b *Architecture) Placeholder() string { return "<image>" }
 
 // EndOfTurn is the tokenizer's end of sequence: Llama 3's <|eot_id|>, Mistral's and Vicuna's </s>.
-func (b *Backbone) EndOfTurn() string { return "" }
+func (b *Architecture) EndOfTurn() string { return "" }
 
 // CanPair: two pictures, or one joined; there is no temporal axis for frames.
-func (b *Backbone) CanPair(pair string) bool { return pair == "sequence" || pair == "concat" }
+func (b *Architecture) CanPair(pair string) bool { return pair == "sequence" || pair == "concat" }
 
 // Inputs explains the inputs of Vision.
-func (b *Backbone) Inputs() map[string]string {
+func (b *Architecture) Inputs() map[string]string {
 	return map[string]string{
 		inOrder:    "for every image token the row of concat(features of all tiles, newline rows)",
 		inNewlines: "how many newline rows there are",
@@ -71,9 +71,9 @@ func (b *Backbone) Inputs() map[string]string {
 }
 
 // VisionKey reports whether a parameter belongs to the tower, the projector or the newline row.
-func (b *Backbone) VisionKey(key string) bool {
+func (b *Architecture) VisionKey(key string) bool {
 	return strings.HasPrefix(key, b.tower) || strings.HasPrefix(key, "multi_modal_projector.") || key == "image_newline"
 }
 
 // Positions are 0, 1, 2... over the expanded sequence.
-func (b *Backbone) Positions([]int64, []*model.Picture) [][]int64 { return nil }
+func (b *Architecture) Positions([]int64, []*model.Picture) [][]int64 { return nil }

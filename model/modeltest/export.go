@@ -17,7 +17,7 @@ import (
 // exported is an export's two graphs, opened as anyone would, and the scorer they come from.
 type exported struct {
 	*model.Scorer
-	backbone      *model.Opened
+	backbone      *model.Backbone
 	vision, score *ort.Session
 }
 
@@ -83,7 +83,7 @@ func (f Family) export(t *testing.T) {
 }
 
 // sequence writes the language inputs of one sample up to its score token.
-func sequence(b *model.Opened, s *model.Sample) map[string]*tensor.Dense {
+func sequence(b *model.Backbone, s *model.Sample) map[string]*tensor.Dense {
 	length := s.ScoreIndex + 1
 	placeholder := map[int]bool{}
 	for i, first := range s.Tokens.Pictures {

@@ -83,7 +83,7 @@ func (f Family) parameters(t *testing.T) {
 }
 
 // compareParameters holds a backbone's list against tensors, if they are given, and against what its weights say.
-func compareParameters(t *testing.T, want map[string][]int64, b *model.Opened) {
+func compareParameters(t *testing.T, want map[string][]int64, b *model.Backbone) {
 	t.Helper()
 	listed := map[string][]int64{}
 	for _, p := range b.Parameters() {

@@ -20,7 +20,7 @@ const textLoss, scoreLoss = 1, 10
 func openTuner(t *testing.T, dir string, o model.TuneOptions) *model.Tuner {
 	t.Helper()
 	o.TextLoss, o.ScoreLoss = textLoss, scoreLoss
-	p, err := model.LoadParts(dir)
+	p, err := model.LoadScorerState(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -115,8 +115,8 @@ func (v *visionConfig) cells() int { return v.Window / v.Merge / v.Patch }
 // unit is how many patches make a token.
 func (v *visionConfig) unit() int { return v.Merge * v.Merge }
 
-// Backbone is an opened Qwen2.5-VL checkpoint.
-type Backbone struct {
+// Architecture is an opened Qwen2.5-VL checkpoint.
+type Architecture struct {
 	decoder model.Decoder
 	vision  visionConfig
 	tower   string // checkpoint prefix of the vision tower
@@ -126,12 +126,12 @@ type Backbone struct {
 	most    int // pixels that a picture is reduced to
 }
 
-func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (model.Backbone, error) {
+func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (model.Architecture, error) {
 	o, err := strictjson.Parse("config.json", raw)
 	if err != nil {
 		return nil, err
 	}
-	b := &Backbone{tower: "visual."}
+	b := &Architecture{tower: "visual."}
 	b.vision = readVision(o)
 	imageToken := int64(151655)
 	o.Get("image_token_id", &imageToken)
@@ -167,10 +167,10 @@ func parseText(o *strictjson.Object) model.TextConfig {
 	return model.ParseText(t, textType, modelType)
 }
 
-func (b *Backbone) patchKey() string { return b.tower + "patch_embed.proj.weight" }
+func (b *Architecture) patchKey() string { return b.tower + "patch_embed.proj.weight" }
 
 // readProcessor reads the limits of a picture's size, which have three spellings, and compares the sizes of patches.
-func (b *Backbone) readProcessor(dir string) error {
+func (b *Architecture) readProcessor(dir string) error {
 	p := struct{ Patch, Merge, Frames int }{Patch: 14, Merge: 2, Frames: 2}
 	var file string
 	var err error
@@ -201,7 +201,7 @@ func (b *Backbone) readProcessor(dir string) error {
 
 // readLimits reads the least and the most pixels of a picture; the spelling that is read last counts. The edges of a size are
 // numbers of pixels in spite of their names.
-func (b *Backbone) readLimits(o *strictjson.Object) {
+func (b *Architecture) readLimits(o *strictjson.Object) {
 	if s := o.Sub("size"); s != nil {
 		if !s.Has("min_pixels") && !s.Has("shortest_edge") && !o.Has("min_pixels") || !s.Has("max_pixels") && !s.Has("longest_edge") && !o.Has("max_pixels") {
 			o.Failf("size", "shortest_edge and longest_edge are both wanted")
@@ -217,21 +217,21 @@ func (b *Backbone) readLimits(o *strictjson.Object) {
 }
 
 // Decoder, Keys and the rest describe the checkpoint to package model.
-func (b *Backbone) Decoder() *model.Decoder { return &b.decoder }
+func (b *Architecture) Decoder() *model.Decoder { return &b.decoder }
 
 // Keys names the parameters outside the layers.
-func (b *Backbone) Keys() model.Keys { return b.keys }
+func (b *Architecture) Keys() model.Keys { return b.keys }
 
 // Placeholder stands for a picture in prompts.
-func (b *Backbone) Placeholder() string { return "<|image_pad|>" }
+func (b *Architecture) Placeholder() string { return "<|image_pad|>" }
 
 // EndOfTurn closes a turn of ChatML.
-func (b *Backbone) EndOfTurn() string { return "<|im_end|>" }
+func (b *Architecture) EndOfTurn() string { return "<|im_end|>" }
 
 // CanPair: two pictures, one joined, or the two frames of each temporal patch.
-func (b *Backbone) CanPair(pair string) bool {
+func (b *Architecture) CanPair(pair string) bool {
 	return pair == model.Sequence || pair == model.Concat || pair == model.Frames && b.vision.Frames == 2
 }
 
 // VisionKey reports whether a parameter belongs to the tower or its merger.
-func (b *Backbone) VisionKey(key string) bool { return strings.HasPrefix(key, b.tower) }
+func (b *Architecture) VisionKey(key string) bool { return strings.HasPrefix(key, b.tower) }

@@ -14,7 +14,7 @@ type grid struct{ rows, cols int }
 // Prepare resizes a picture to whole tokens and cuts it into patches (transformers' Qwen2VLImageProcessor with Pillow). Pixels
 // are [patches, 3*frames*patch*patch], normalised, each row laid out (channel, frame, y, x); the patches of a token follow each
 // other. One picture fills all frames of a patch; otherwise there is a picture for each.
-func (b *Backbone) Prepare(frames ...*data.Picture) (*model.Picture, error) {
+func (b *Architecture) Prepare(frames ...*data.Picture) (*model.Picture, error) {
 	v := b.vision
 	if len(frames) != 1 && len(frames) != v.Frames {
 		return nil, fmt.Errorf("qwen2_5_vl takes one picture, or %d as the frames of one, not %d", v.Frames, len(frames))
@@ -42,7 +42,7 @@ func (b *Backbone) Prepare(frames ...*data.Picture) (*model.Picture, error) {
 }
 
 // patchify writes frame f of every patch from a picture [3, H, W].
-func (b *Backbone) patchify(to, picture []float32, at grid, f int) {
+func (b *Architecture) patchify(to, picture []float32, at grid, f int) {
 	v := b.vision
 	p, width := v.Patch, at.cols*v.Patch
 	plane := at.rows * p * width
@@ -58,7 +58,7 @@ func (b *Backbone) patchify(to, picture []float32, at grid, f int) {
 }
 
 // repeat copies frame 0 of every patch to frame f.
-func (b *Backbone) repeat(pixels []float32, f int) {
+func (b *Architecture) repeat(pixels []float32, f int) {
 	n := b.vision.Patch * b.vision.Patch
 	for i := 0; i < len(pixels); i += b.vision.Frames * n {
 		copy(pixels[i+f*n:i+(f+1)*n], pixels[i:i+n])
@@ -67,7 +67,7 @@ func (b *Backbone) repeat(pixels []float32, f int) {
 
 // eachPatch calls f with the place of every patch in pixel_values and in the picture: tokens row by row, and the patches of a
 // token row by row.
-func (b *Backbone) eachPatch(at grid, f func(i, row, col int)) {
+func (b *Architecture) eachPatch(at grid, f func(i, row, col int)) {
 	m, i := b.vision.Merge, 0
 	for row := 0; row < at.rows; row += m {
 		for col := 0; col < at.cols; col += m {
@@ -81,7 +81,7 @@ func (b *Backbone) eachPatch(at grid, f func(i, row, col int)) {
 
 // smartSize is the size that a picture is resized to: multiples of a token's edge, between the two limits, near the picture's
 // aspect (transformers' smart_resize, with Python's rounding).
-func (b *Backbone) smartSize(h, w int) (int, int, error) {
+func (b *Architecture) smartSize(h, w int) (int, int, error) {
 	if h < 1 || w < 1 || max(h, w) > 200*min(h, w) {
 		return 0, 0, fmt.Errorf("a picture of %dx%d pixels: qwen2_5_vl takes sides of at most 200 to 1", w, h)
 	}
@@ -101,7 +101,7 @@ func (b *Backbone) smartSize(h, w int) (int, int, error) {
 
 // Positions follow text on all three axes alike; a picture that begins at s has time s, and s plus row and column of each
 // token; what follows it goes on behind the longer side (get_rope_index).
-func (b *Backbone) Positions(ids []int64, pictures []*model.Picture) [][]int64 {
+func (b *Architecture) Positions(ids []int64, pictures []*model.Picture) [][]int64 {
 	axes := make([][]int64, 3)
 	for a := range axes {
 		axes[a] = make([]int64, len(ids))

@@ -13,7 +13,7 @@ import (
 const eps = 1e-6
 
 // Vision builds the tower and the merger of patches into tokens: [image tokens, hidden].
-func (b *Backbone) Vision(g *model.Graph) string {
+func (b *Architecture) Vision(g *model.Graph) string {
 	v := b.vision
 	width := 3 * v.Frames * v.Patch * v.Patch
 	pixels := g.Input(inPixels, onnx.Float, onnx.Dims("patches", width))
@@ -45,7 +45,7 @@ func (b *Backbone) Vision(g *model.Graph) string {
 
 // rotary returns cosines and sines [patches, head_dim/2]: the first half of the frequencies turns with the row, the other with
 // the column.
-func (b *Backbone) rotary(g *model.Graph) (cos, sin string) {
+func (b *Architecture) rotary(g *model.Graph) (cos, sin string) {
 	quarter := b.vision.Hidden / b.vision.Heads / 4
 	table := make([]float32, 2*2*quarter) // [axes, 1, head_dim/2], zero for the other axis
 	for i := range quarter {
@@ -59,7 +59,7 @@ func (b *Backbone) rotary(g *model.Graph) (cos, sin string) {
 }
 
 // block is one pre-norm block over x [patches, C].
-func (b *Backbone) block(g *model.Graph, x, name string, s *segments) string {
+func (b *Architecture) block(g *model.Graph, x, name string, s *segments) string {
 	v, key, module := b.vision, b.tower+name, "model.visual."+name
 	qkv := g.Linear(g.RMSNorm(x, key+"norm1", eps), key+"attn.qkv", module+"attn.qkv")
 	parts := g.Node("", "Split", 2, onnx.Attrs{"axis": 2}, s.fill(g, qkv, 3*v.Hidden), g.Ints(int64(2*v.Hidden), int64(v.Hidden)))

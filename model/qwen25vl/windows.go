@@ -31,7 +31,7 @@ type segments struct {
 	sin  string
 }
 
-func (b *Backbone) segments(g *model.Graph, name, cos, sin string) *segments {
+func (b *Architecture) segments(g *model.Graph, name, cos, sin string) *segments {
 	s := &segments{rows: g.Input(name+"_rows", onnx.Int64, onnx.Dims(name+"s", name+"_length")), back: g.Input(name+"_back", onnx.Int64, onnx.Dims("patches"))}
 	patches := g.SizeOf(cos, 0)
 	s.pads = g.Op("Sub", g.OpA("ReduceProd", onnx.Attrs{"keepdims": 1}, g.Op("Shape", s.rows)), patches)
@@ -78,7 +78,7 @@ func (s *stretches) feeds(name string, patches int, to map[string]*tensor.Dense)
 }
 
 // Feeds joins pictures; see the constants above and segments.
-func (b *Backbone) Feeds(pictures []*model.Picture) (map[string]*tensor.Dense, error) {
+func (b *Architecture) Feeds(pictures []*model.Picture) (map[string]*tensor.Dense, error) {
 	patches, tokens := 0, 0
 	for _, p := range pictures {
 		patches, tokens = patches+p.Rows, tokens+p.Tokens
@@ -129,7 +129,7 @@ func (b *Backbone) Feeds(pictures []*model.Picture) (map[string]*tensor.Dense, e
 }
 
 // Inputs explains the inputs of Vision.
-func (b *Backbone) Inputs() map[string]string {
+func (b *Architecture) Inputs() map[string]string {
 	return map[string]string{
 		inPatches:      "for every place, window by window, its row in pixel_values",
 		inPositions:    "row and column of every place in its picture, in patches",

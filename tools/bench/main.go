@@ -54,7 +54,7 @@ func run() error {
 		return err
 	}
 	config := &model.ScorerConfig{Format: 1, Backbone: abs, Pair: model.Sequence, Question: question, Answer: answer, Head: model.HeadConfig{Hidden: []int{256, 16}}}
-	parts, err := model.NewParts(config, lora.NewConfig(8, 16, lora.Names{Regex: `.*language_model.*\.(q_proj|v_proj)`}), 1)
+	parts, err := model.NewScorerState(config, lora.NewConfig(8, 16, lora.Names{Regex: `.*language_model.*\.(q_proj|v_proj)`}), 1)
 	if err != nil {
 		return err
 	}
@@ -139,11 +139,11 @@ func gradient(dir, source, edit string, steps, pairs, batch int) error {
 			for i := first; i < min(first+batch, pairs); i++ {
 				part = append(part, model.Pair{Source: other(a, i), Edit: other(b, i), Instruction: instruction})
 			}
-			slopes, err := s.SlopesOf(context.Background(), part)
+			gradients, err := s.Gradients(context.Background(), part)
 			if err != nil {
 				return err
 			}
-			for i, one := range slopes {
+			for i, one := range gradients {
 				scores[first+i] = one.Score01
 			}
 		}

@@ -12,32 +12,32 @@ import (
 
 // PrepareAdjoint is what a [Backbone] has besides if gradients can reach the given pictures: the transpose of the linear map
 // behind Prepare (resizing, tiling or patching, normalisation). From grad, in the layout of p.Pixels, it returns the
-// slope of each of the frames that p was prepared from.
+// gradient of each of the frames that p was prepared from.
 type PrepareAdjoint interface {
-	PrepareAdjoint(p *Picture, frames int, grad []float32) ([]*data.Slope, error)
+	PrepareAdjoint(p *Picture, frames int, grad []float32) ([]*data.Gradient, error)
 }
 
-// Slopes are the derivatives of score01 with respect to the pixels of the two pictures as they were given, before any
+// PixelGradients are the derivatives of score01 with respect to the pixels of the two pictures as they were given, before any
 // resizing: per 8-bit level.
-type Slopes struct {
+type PixelGradients struct {
 	Score01      float64
-	Source, Edit *data.Slope
+	Source, Edit *data.Gradient
 }
 
-// Slopes differentiates the score of a pair: through head, language model, vision tower, normalisation, tiles or patches and
+// Gradient differentiates the score of a pair: through head, language model, vision tower, normalisation, tiles or patches and
 // resizing, down to the given pixels. Rounding to 8 bits between these counts as the identity.
-func (s *Scorer) Slopes(ctx context.Context, p Pair) (*Slopes, error) {
-	all, err := s.SlopesOf(ctx, []Pair{p})
+func (s *Scorer) Gradient(ctx context.Context, p Pair) (*PixelGradients, error) {
+	all, err := s.Gradients(ctx, []Pair{p})
 	if err != nil {
 		return nil, err
 	}
 	return all[0], nil
 }
 
-// SlopesOf is [Scorer.Slopes] of several pairs, in order: those of equal shape share passes. Neither a score nor a slope
+// Gradients is [Scorer.Gradient] of several pairs, in order: those of equal shape share passes. Neither a score nor a gradient
 // depends on the company, as [Scorer.Score] does not.
-func (s *Scorer) SlopesOf(ctx context.Context, pairs []Pair) ([]*Slopes, error) {
-	adjoint, ok := s.backbone.Backbone.(PrepareAdjoint)
+func (s *Scorer) Gradients(ctx context.Context, pairs []Pair) ([]*PixelGradients, error) {
+	adjoint, ok := s.backbone.Architecture.(PrepareAdjoint)
 	if !ok {
 		return nil, fmt.Errorf("the backbone %s has no gradient with respect to given pictures", s.config.Backbone)
 	}
@@ -58,8 +58,8 @@ func (s *Scorer) SlopesOf(ctx context.Context, pairs []Pair) ([]*Slopes, error) 
 	if err != nil {
 		return nil, err
 	}
-	out := make([]*Slopes, len(pairs))
-	batches := s.slopeBatches(samples)
+	out := make([]*PixelGradients, len(pairs))
+	batches := s.gradientBatches(samples)
 	return out, workers.Each(len(batches), s.lanes(), func(k int) error {
 		part := make([]*Sample, len(batches[k]))
 		for i, j := range batches[k] {
@@ -70,7 +70,7 @@ func (s *Scorer) SlopesOf(ctx context.Context, pairs []Pair) ([]*Slopes, error) 
 			return err
 		}
 		for i, j := range batches[k] {
-			if out[j], err = s.slopesOf(adjoint, &pairs[j], part[i], scores[i], gradients[i]); err != nil {
+			if out[j], err = s.backToPictures(adjoint, &pairs[j], part[i], scores[i], gradients[i]); err != nil {
 				return err
 			}
 		}
@@ -78,9 +78,9 @@ func (s *Scorer) SlopesOf(ctx context.Context, pairs []Pair) ([]*Slopes, error) 
 	})
 }
 
-// slopeBatches sorts sample indices into passes: samples of one length, whose pictures have the same layouts, within the bounds
+// gradientBatches sorts sample indices into passes: samples of one length, whose pictures have the same layouts, within the bounds
 // of a forward pass of the language model and of the vision tower.
-func (e *engine) slopeBatches(samples []*Sample) [][]int {
+func (e *engine) gradientBatches(samples []*Sample) [][]int {
 	type shape struct {
 		length  int
 		layouts [2]any
@@ -107,8 +107,8 @@ func (e *engine) slopeBatches(samples []*Sample) [][]int {
 }
 
 // slopesOf takes the gradient of a pair's pixel_values back to the pair.
-func (s *Scorer) slopesOf(adjoint PrepareAdjoint, p *Pair, sample *Sample, score float64, values []float32) (*Slopes, error) {
-	var joined []*data.Slope
+func (s *Scorer) backToPictures(adjoint PrepareAdjoint, p *Pair, sample *Sample, score float64, values []float32) (*PixelGradients, error) {
+	var joined []*data.Gradient
 	frames := 1
 	if s.config.Pair == Frames {
 		frames = 2
@@ -121,7 +121,7 @@ func (s *Scorer) slopesOf(adjoint PrepareAdjoint, p *Pair, sample *Sample, score
 		}
 		joined, values = append(joined, back...), values[n:]
 	}
-	out := &Slopes{Score01: score}
+	out := &PixelGradients{Score01: score}
 	out.Source, out.Edit = joinAdjoint(s.config.Pair, s.config.PairSize, p.Source, p.Edit, joined)
 	for _, v := range out.Edit.Values {
 		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
@@ -131,9 +131,9 @@ func (s *Scorer) slopesOf(adjoint PrepareAdjoint, p *Pair, sample *Sample, score
 	return out, nil
 }
 
-// joinAdjoint goes back through [Join]: from the slopes of what it made, frame by frame, to those of source and edit.
-func joinAdjoint(pair string, size []int, source, edit *data.Picture, joined []*data.Slope) (*data.Slope, *data.Slope) {
-	var a, b *data.Slope
+// joinAdjoint goes back through [Join]: from the gradients of what it made, frame by frame, to those of source and edit.
+func joinAdjoint(pair string, size []int, source, edit *data.Picture, joined []*data.Gradient) (*data.Gradient, *data.Gradient) {
+	var a, b *data.Gradient
 	if pair == Concat {
 		width, height := source.Width, joined[0].Height
 		if len(size) == 2 {

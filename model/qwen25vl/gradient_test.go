@@ -9,8 +9,8 @@ import (
 )
 
 func TestSlopes(t *testing.T) {
-	modeltest.Slopes(t, "qwen2_5_vl", []string{"cases.json", "cases_frames.json"}, func(t *testing.T, m model.Backbone, frames []*oracle.Field) []float64 {
-		b := m.(*Backbone)
+	modeltest.Gradients(t, "qwen2_5_vl", []string{"cases.json", "cases_frames.json"}, func(t *testing.T, m model.Architecture, frames []*oracle.Field) []float64 {
+		b := m.(*Architecture)
 		v := b.vision
 		h, w, err := b.smartSize(frames[0].Height, frames[0].Width)
 		if err != nil {
@@ -31,4 +31,4 @@ func TestSlopes(t *testing.T) {
 	})
 }
 
-func TestSlopesTogether(t *testing.T) { modeltest.SlopesTogether(t, "qwen2_5_vl", "scorer") }
+func TestSlopesTogether(t *testing.T) { modeltest.GradientsTogether(t, "qwen2_5_vl", "scorer") }

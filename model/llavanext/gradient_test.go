@@ -9,8 +9,8 @@ import (
 )
 
 func TestSlopes(t *testing.T) {
-	modeltest.Slopes(t, "llavanext", []string{"cases.json", "cases_adiee.json"}, func(t *testing.T, m model.Backbone, frames []*oracle.Field) []float64 {
-		b, p := m.(*Backbone), frames[0]
+	modeltest.Gradients(t, "llavanext", []string{"cases.json", "cases_adiee.json"}, func(t *testing.T, m model.Architecture, frames []*oracle.Field) []float64 {
+		b, p := m.(*Architecture), frames[0]
 		pixels := p.Resize(b.crop, b.crop).Normalize(b.colours.Mean, b.colours.Std)
 		gridH, gridW := b.bestResolution(p.Height, p.Width)
 		h, w := fit(p.Height, p.Width, gridH, gridW)
@@ -24,4 +24,4 @@ func TestSlopes(t *testing.T) {
 	})
 }
 
-func TestSlopesTogether(t *testing.T) { modeltest.SlopesTogether(t, "llavanext", "scorer_sequence") }
+func TestSlopesTogether(t *testing.T) { modeltest.GradientsTogether(t, "llavanext", "scorer_sequence") }

@@ -13,46 +13,46 @@ import (
 	"assay/onnx"
 )
 
-// Parts are a scorer before it belongs to a graph: its configuration, the tensors of head.safetensors, and an adapter (nil:
+// ScorerState are a scorer before it belongs to a graph: its configuration, the tensors of head.safetensors, and an adapter (nil:
 // none).
-type Parts struct {
+type ScorerState struct {
 	Config  *ScorerConfig
-	Own     map[string]*tensor.Dense
+	Tensors map[string]*tensor.Dense
 	Adapter *lora.Adapter
 	Plan    bool // the backbone's weights may be absent: graphs are built and counted, not run
 }
 
 // backbone opens the backbone.
-func (p *Parts) backbone() (*Opened, error) {
+func (p *ScorerState) backbone() (*Backbone, error) {
 	if p.Plan {
 		return DescribeBackbone(p.Config.Backbone)
 	}
 	return OpenBackbone(p.Config.Backbone)
 }
 
-// LoadParts reads a scorer directory.
-func LoadParts(dir string) (*Parts, error) {
+// LoadScorerState reads a scorer directory.
+func LoadScorerState(dir string) (*ScorerState, error) {
 	c, own, a, err := readScorerDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	return &Parts{Config: c, Own: own, Adapter: a}, nil
+	return &ScorerState{Config: c, Tensors: own, Adapter: a}, nil
 }
 
-// NewParts makes a fresh scorer on a backbone: the head as torch initialises linear layers (uniform in +-1/sqrt(in)), the score
+// NewScorerState makes a fresh scorer on a backbone: the head as torch initialises linear layers (uniform in +-1/sqrt(in)), the score
 // token's two rows as the mean of the table they stand beside, and, if l is not nil, an adapter as PEFT initialises it.
-func NewParts(c *ScorerConfig, l *lora.Config, seed uint64) (*Parts, error) {
-	p := &Parts{Config: c}
+func NewScorerState(c *ScorerConfig, l *lora.Config, seed uint64) (*ScorerState, error) {
+	p := &ScorerState{Config: c}
 	return p, p.begin(l, seed)
 }
 
-// PlanParts are those of NewParts, for a plan: where weights are absent the score token's rows are zero.
-func PlanParts(c *ScorerConfig, l *lora.Config, seed uint64) (*Parts, error) {
-	p := &Parts{Config: c, Plan: true}
+// PlanScorerState are those of NewScorerState, for a plan: where weights are absent the score token's rows are zero.
+func PlanScorerState(c *ScorerConfig, l *lora.Config, seed uint64) (*ScorerState, error) {
+	p := &ScorerState{Config: c, Plan: true}
 	return p, p.begin(l, seed)
 }
 
-func (p *Parts) begin(l *lora.Config, seed uint64) error {
+func (p *ScorerState) begin(l *lora.Config, seed uint64) error {
 	c := p.Config
 	if err := c.Normalize(); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (p *Parts) begin(l *lora.Config, seed uint64) error {
 		return err
 	}
 	defer b.Close()
-	p.Own = map[string]*tensor.Dense{}
+	p.Tensors = map[string]*tensor.Dense{}
 	sizes := c.Head.Sizes(b.Decoder().Hidden)
 	for i := range len(sizes) - 1 {
 		in, out := sizes[i], sizes[i+1]
@@ -70,7 +70,7 @@ func (p *Parts) begin(l *lora.Config, seed uint64) error {
 		p.uniform(fmt.Sprintf("layers.%d.bias", i), seed, in, out)
 	}
 	for name, key := range map[string]string{"score_token.embedding": b.Keys().Embedding, "score_token.lm_head": b.Keys().Output} {
-		if p.Own[name], err = meanRow(b.Weights, key); err != nil {
+		if p.Tensors[name], err = meanRow(b.Weights, key); err != nil {
 			return err
 		}
 	}
@@ -81,7 +81,7 @@ func (p *Parts) begin(l *lora.Config, seed uint64) error {
 }
 
 // uniform fills a tensor by its name, so that its values do not depend on what else is drawn.
-func (p *Parts) uniform(name string, seed uint64, in int, shape ...int) {
+func (p *ScorerState) uniform(name string, seed uint64, in int, shape ...int) {
 	h := fnv.New64a()
 	h.Write([]byte(name))
 	rng := rand.New(rand.NewPCG(seed, h.Sum64()))
@@ -90,7 +90,7 @@ func (p *Parts) uniform(name string, seed uint64, in int, shape ...int) {
 	for i, v := 0, t.Data().([]float32); i < len(v); i++ {
 		v[i] = float32((2*rng.Float64() - 1) * bound)
 	}
-	p.Own[name] = t
+	p.Tensors[name] = t
 }
 
 // meanRow averages the rows of a table [V, H], a stretch of rows at a time; absent ones are zero.

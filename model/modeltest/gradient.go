@@ -12,22 +12,22 @@ import (
 	"assay/model"
 )
 
-// Slopes checks the way from a family's pixels back to the given pictures, on all cases with gradients in the fixtures. prepare
+// Gradients checks the way from a family's pixels back to the given pictures, on all cases with gradients in the fixtures. prepare
 // is the family's Prepare in floating point, without any rounding: since it is affine, its differences are exact.
-func Slopes(t *testing.T, family string, files []string, prepare func(t *testing.T, b model.Backbone, frames []*oracle.Field) []float64) {
+func Gradients(t *testing.T, family string, files []string, prepare func(t *testing.T, b model.Architecture, frames []*oracle.Field) []float64) {
 	oracle.Each(t, func(t *testing.T, folder string) {
 		dir := filepath.Join(folder, family)
 		for _, file := range files {
 			for _, c := range oracle.Read[[]oracle.Case](t, filepath.Join(dir, file)) {
 				if c.Gradients {
-					t.Run(file+"/"+c.Instruction, func(t *testing.T) { slopes(t, dir, c, prepare) })
+					t.Run(file+"/"+c.Instruction, func(t *testing.T) { gradients(t, dir, c, prepare) })
 				}
 			}
 		}
 	})
 }
 
-func slopes(t *testing.T, dir string, c oracle.Case, prepare func(t *testing.T, b model.Backbone, frames []*oracle.Field) []float64) {
+func gradients(t *testing.T, dir string, c oracle.Case, prepare func(t *testing.T, b model.Architecture, frames []*oracle.Field) []float64) {
 	s, err := model.OpenScorer(filepath.Join(dir, c.Scorer), model.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func slopes(t *testing.T, dir string, c oracle.Case, prepare func(t *testing.T, 
 		}
 	}
 	ctx := context.Background()
-	got, err := s.Slopes(ctx, pair)
+	got, err := s.Gradient(ctx, pair)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func slopes(t *testing.T, dir string, c oracle.Case, prepare func(t *testing.T, 
 	source, edit := oracle.FieldOf(pair.Source), oracle.FieldOf(pair.Edit)
 	shown := func(step float64, ds, de []float64) (pixels []float64) {
 		for _, frames := range oracle.JoinFields(cfg.Pair, cfg.PairSize, source.Shift(step, ds), edit.Shift(step, de)) {
-			pixels = append(pixels, prepare(t, b.Backbone, frames)...)
+			pixels = append(pixels, prepare(t, b.Architecture, frames)...)
 		}
 		return pixels
 	}
@@ -88,15 +88,15 @@ func slopes(t *testing.T, dir string, c oracle.Case, prepare func(t *testing.T, 
 	rng := rand.New(rand.NewPCG(7, uint64(c.ID)))
 	for _, which := range []string{"source", "edit"} {
 		ds, de := make([]float64, len(source.V)), make([]float64, len(edit.V))
-		slope, d := got.Source, ds
+		pictureGradient, d := got.Source, ds
 		if which == "edit" {
-			slope, d = got.Edit, de
+			pictureGradient, d = got.Edit, de
 		}
 		for i := range d {
 			d[i] = rng.NormFloat64()
 		}
 		predicted, norm := 0.0, 0.0
-		for i, v := range slope.Values {
+		for i, v := range pictureGradient.Values {
 			predicted += float64(v) * d[i]
 			norm += float64(v) * float64(v) * d[i] * d[i]
 		}
@@ -107,20 +107,20 @@ func slopes(t *testing.T, dir string, c oracle.Case, prepare func(t *testing.T, 
 		}
 		norm = math.Sqrt(norm)
 		if math.Abs(predicted-linear) > 1e-5*norm {
-			t.Errorf("%s: slope %g, through the float pipeline %g (of length %g)", which, predicted, linear, norm)
+			t.Errorf("%s: gradient %g, through the float pipeline %g (of length %g)", which, predicted, linear, norm)
 		}
-		// down to the score itself: central differences of the whole, along the slope so that the change is well above rounding
-		for i, v := range slope.Values {
+		// down to the score itself: central differences of the whole, along the gradient so that the change is well above rounding
+		for i, v := range pictureGradient.Values {
 			d[i] = math.Copysign(1, float64(v))
 		}
 		predicted = 0
-		for _, v := range slope.Values {
+		for _, v := range pictureGradient.Values {
 			predicted += math.Abs(float64(v))
 		}
 		step := 1e-3 / predicted
 		whole := (score(shown(step, ds, de)) - score(shown(-step, ds, de))) / (2 * step)
-		if math.Abs(whole-predicted) > 0.01*predicted { // the slope is that of the rounded pictures
-			t.Errorf("%s: slope %g, finite difference %g", which, predicted, whole)
+		if math.Abs(whole-predicted) > 0.01*predicted { // the gradient is that of the rounded pictures
+			t.Errorf("%s: gradient %g, finite difference %g", which, predicted, whole)
 		}
 	}
 }

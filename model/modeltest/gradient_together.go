@@ -11,8 +11,8 @@ import (
 	"assay/model"
 )
 
-// SlopesTogether checks that slopes of many pairs at once are, bit for bit, those of each pair alone.
-func SlopesTogether(t *testing.T, family, scorer string) {
+// GradientsTogether checks that gradients of many pairs at once are, bit for bit, those of each pair alone.
+func GradientsTogether(t *testing.T, family, scorer string) {
 	oracle.Each(t, func(t *testing.T, folder string) {
 		dir := filepath.Join(folder, family)
 		s, err := model.OpenScorer(filepath.Join(dir, scorer), model.Options{Threads: 2})
@@ -38,16 +38,16 @@ func SlopesTogether(t *testing.T, family, scorer string) {
 	})
 }
 
-// TogetherAsAlone compares the slopes of pairs that are differentiated together with those of each alone.
+// TogetherAsAlone compares the gradients of pairs that are differentiated together with those of each alone.
 func TogetherAsAlone(t *testing.T, s *model.Scorer, pairs []model.Pair) {
 	t.Helper()
 	ctx := context.Background()
-	together, err := s.SlopesOf(ctx, pairs)
+	together, err := s.Gradients(ctx, pairs)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, p := range pairs {
-		alone, err := s.Slopes(ctx, p)
+		alone, err := s.Gradient(ctx, p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func TogetherAsAlone(t *testing.T, s *model.Scorer, pairs []model.Pair) {
 			t.Errorf("pair %d of %d: score01 %v among others, %v alone", i, len(pairs), together[i].Score01, alone.Score01)
 		}
 		if !slices.Equal(alone.Edit.Values, together[i].Edit.Values) || !slices.Equal(alone.Source.Values, together[i].Source.Values) {
-			t.Errorf("pair %d of %d: the slopes among others are not those alone", i, len(pairs))
+			t.Errorf("pair %d of %d: the gradients among others are not those alone", i, len(pairs))
 		}
 	}
 }

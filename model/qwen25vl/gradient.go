@@ -8,18 +8,18 @@ import (
 )
 
 // PrepareAdjoint goes back through Prepare: patches to pictures, normalisation, resizing. One picture that filled all frames
-// gets the sum of their slopes.
-func (b *Backbone) PrepareAdjoint(p *model.Picture, frames int, grad []float32) ([]*data.Slope, error) {
+// gets the sum of their gradients.
+func (b *Architecture) PrepareAdjoint(p *model.Picture, frames int, grad []float32) ([]*data.Gradient, error) {
 	v := b.vision
 	at, ok := p.Layout.(grid)
 	if !ok || frames != 1 && frames != v.Frames || len(grad) != at.rows*at.cols*3*v.Frames*v.Patch*v.Patch {
 		return nil, fmt.Errorf("qwen2_5_vl: a gradient of %d values and %d frames does not belong to a picture of %dx%d", len(grad), frames, p.Width, p.Height)
 	}
-	out := make([]*data.Slope, frames)
+	out := make([]*data.Gradient, frames)
 	plane := make([]float32, len(grad)/v.Frames) // [3, H, W]
 	for f := range v.Frames {
 		b.unpatchify(plane, grad, at, f)
-		s := data.NewSlope(at.cols*v.Patch, at.rows*v.Patch)
+		s := data.NewGradient(at.cols*v.Patch, at.rows*v.Patch)
 		s.Normalize(plane, b.colours.Std)
 		if s = s.Resize(p.Width, p.Height, data.Bicubic); f < frames {
 			out[f] = s
@@ -31,7 +31,7 @@ func (b *Backbone) PrepareAdjoint(p *model.Picture, frames int, grad []float32) 
 }
 
 // unpatchify reads frame f of every patch into a picture [3, H, W].
-func (b *Backbone) unpatchify(picture, from []float32, at grid, f int) {
+func (b *Architecture) unpatchify(picture, from []float32, at grid, f int) {
 	v := b.vision
 	p, width := v.Patch, at.cols*v.Patch
 	plane := at.rows * p * width
