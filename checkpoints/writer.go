@@ -4,17 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 
 	"gorgonia.org/tensor"
+
+	"assay/internal/atomicfile"
 )
 
 // Writer writes a safetensors file of any size piece by piece. Its methods may be called from several goroutines.
 type Writer struct {
 	path string
-	file *os.File
+	file *atomicfile.File
 
 	mu      sync.Mutex
 	tensors map[string]Info
@@ -28,7 +29,7 @@ func NewWriter(path string, tensors []Info, metadata map[string]string) (*Writer
 	if err != nil {
 		return nil, fmt.Errorf("writing %s: %w", path, err)
 	}
-	f, err := createBeside(path)
+	f, err := atomicfile.Create(path)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +38,7 @@ func NewWriter(path string, tensors []Info, metadata map[string]string) (*Writer
 		w.tensors[t.Name] = t
 	}
 	if _, err := f.WriteAt(front, 0); err != nil {
-		return nil, finish(f, path, err)
+		return nil, f.Finish(err)
 	}
 	return w, nil
 }
@@ -77,11 +78,11 @@ func (w *Writer) Close() error {
 			break
 		}
 	}
-	return finish(w.file, w.path, missing)
+	return w.file.Finish(missing)
 }
 
 // Abort gives up: the temporary is removed and path stays as it was.
-func (w *Writer) Abort() { _ = finish(w.file, w.path, errors.New("given up")) }
+func (w *Writer) Abort() { _ = w.file.Finish(errors.New("given up")) }
 
 // WriteFile writes tensors as the Python library does, byte for byte. Metadata may be nil; PyTorch's files have
 // {"format": "pt"}.

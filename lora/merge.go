@@ -13,6 +13,7 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 
 	"assay/checkpoints"
+	"assay/internal/atomicfile"
 )
 
 // mergeBlock is the size in bytes of the pieces that Merge works on.
@@ -42,7 +43,7 @@ type delta struct {
 // rounded once to the stored type. Names, types, files, metadata and index stay as they are. It runs on all cores, holds a
 // few blocks of 4 MiB at a time, and calls progress (may be nil) with the bytes done since the last call, from any
 // goroutine. When ctx ends or something fails, the file at work is removed; a caller that wants all files or none merges into
-// a folder of [checkpoints.WriteDir].
+// a folder of [atomicfile.WriteDir].
 func Merge(ctx context.Context, w *checkpoints.Weights, a *Adapter, dir string, progress func(bytes int64)) error {
 	if err := a.Check(Modules(w)); err != nil {
 		return err
@@ -63,7 +64,7 @@ func Merge(ctx context.Context, w *checkpoints.Weights, a *Adapter, dir string, 
 	if err != nil {
 		return err
 	}
-	return checkpoints.WriteAtomic(filepath.Join(dir, checkpoints.IndexFile), func(f io.Writer) error {
+	return atomicfile.Write(filepath.Join(dir, checkpoints.IndexFile), func(f io.Writer) error {
 		_, err := f.Write(index)
 		return err
 	})

@@ -9,7 +9,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"assay/checkpoints"
+	"assay/internal/atomicfile"
 	"assay/internal/cli"
 )
 
@@ -27,7 +27,7 @@ func (r *run) writeScorer(dir string) error {
 	if err != nil {
 		return err
 	}
-	return checkpoints.WriteAtomic(filepath.Join(dir, "README.md"), func(w io.Writer) error {
+	return atomicfile.Write(filepath.Join(dir, "README.md"), func(w io.Writer) error {
 		_, err := io.WriteString(w, card)
 		return err
 	})

@@ -11,6 +11,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/checkpoints"
+	"assay/internal/atomicfile"
 )
 
 // The files of a run directory and of a checkpoint.
@@ -136,7 +137,7 @@ func replaceDir(path string, write func(dir string) error) error {
 	if err := errors.Join(os.RemoveAll(fresh), os.RemoveAll(old)); err != nil {
 		return err
 	}
-	if err := checkpoints.WriteDir(fresh, write); err != nil {
+	if err := atomicfile.WriteDir(fresh, write); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	if err := os.Rename(path, old); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -181,7 +182,7 @@ func writeConfig(c *Config) error {
 	if err != nil {
 		return err
 	}
-	return checkpoints.WriteAtomic(filepath.Join(c.Out, ConfigFile), func(w io.Writer) error {
+	return atomicfile.Write(filepath.Join(c.Out, ConfigFile), func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
 	})

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"sync"
 
-	"assay/checkpoints"
 	"assay/data"
+	"assay/internal/atomicfile"
 )
 
 // Files of a data set. The tables are .jsonl beside a folder of PNG files, or .parquet with the pictures inside.
@@ -59,7 +59,7 @@ func (w *World) Write(ctx context.Context, dir string, set Set, done func(pictur
 		return nil, fmt.Errorf("%d instructions and %d chains: want at least one of either", set.Instructions, set.Chains)
 	}
 	s := &Summary{Instructions: set.Instructions, Chains: set.Chains, Kinds: map[Kind]int{}}
-	err := checkpoints.WriteDir(dir, func(tmp string) error {
+	err := atomicfile.WriteDir(dir, func(tmp string) error {
 		truth, err := os.Create(filepath.Join(tmp, TruthFile))
 		if err != nil {
 			return err
