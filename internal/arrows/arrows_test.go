@@ -35,7 +35,7 @@ internal/oracle:  checkpoints data
 store:            data
 heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
-data/miniature:   data internal/atomicfile internal/stats
+internal/miniature: data internal/atomicfile internal/stats
 model/text:       internal/strictjson
 model:            onnx onnx/grad ort checkpoints lora data store model/text internal/strictjson internal/workers internal/atomicfile
 model/llavanext:  onnx checkpoints data model internal/strictjson

@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"assay/data"
-	"assay/data/miniature"
 	"assay/internal/atomicfile"
+	"assay/internal/miniature"
 )
 
 // newExam writes a small exam and its table of labels, and returns its folder and what it is made of.

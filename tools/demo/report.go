@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"assay/data/miniature"
 	"assay/internal/atomicfile"
+	"assay/internal/miniature"
 	"assay/internal/stats"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/data/miniature"
+	"assay/internal/miniature"
 	"assay/internal/strictyaml"
 	"assay/internal/workers"
 	"assay/model"

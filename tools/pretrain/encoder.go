@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/data"
-	"assay/data/miniature"
 	"assay/encoders"
+	"assay/internal/miniature"
 	"assay/internal/workers"
 	"assay/trainer"
 )
