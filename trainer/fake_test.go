@@ -18,7 +18,7 @@ import (
 
 	"gorgonia.org/tensor"
 
-	"assay/internal/cli"
+	"assay/internal/exit"
 )
 
 // fake is a linear model of features hashed from the instruction and the templates, with dropout: loss 10 |w x + b - label|.
@@ -201,8 +201,8 @@ func TestMain(m *testing.M) {
 		defer stop()
 		_, err = Train(ctx, Options{Config: c, Factory: f.factory})
 	}
-	if err != nil && !errors.Is(err, cli.ErrInterrupted) {
+	if err != nil && !errors.Is(err, exit.ErrInterrupted) {
 		fmt.Fprintln(os.Stderr, err)
 	}
-	os.Exit(cli.ExitCode(err))
+	os.Exit(exit.Code(err))
 }

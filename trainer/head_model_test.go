@@ -9,7 +9,7 @@ import (
 
 	"gorgonia.org/tensor"
 
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/model"
 )
 
@@ -109,7 +109,7 @@ func TestHeadPreparationIsInterruptible(t *testing.T) {
 	b := &countingBackbone{}
 	inner := headFactory(b, "a")
 	_, err := Train(ctx, Options{Config: c, Factory: inner, Progress: func(string, int64, string) Progress { return cancelAfter{cancel, new(int)} }})
-	if cli.ExitCode(err) != cli.Interrupted {
+	if exit.Code(err) != exit.Interrupted {
 		t.Fatal(err)
 	}
 	before := b.computed

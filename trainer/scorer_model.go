@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"assay/data"
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/workers"
 	"assay/lora"
 	"assay/model"
@@ -43,7 +43,7 @@ func openModel(c *Config, plan bool, memory int64) (_ Model, err error) {
 		}
 	}
 	c = &resolved
-	defer func() { err = cli.Usage(err) }()
+	defer func() { err = exit.Usage(err) }()
 	parts, err := newParts(c, plan)
 	if err != nil {
 		return nil, err

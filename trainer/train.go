@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"assay/internal/cli"
+	"assay/internal/exit"
 )
 
 // Progress is told how far a run is.
@@ -66,7 +66,7 @@ func (o *Options) bar(what string, total int64, unit string) Progress {
 
 // Train runs the training that the configuration describes, or goes on with it where the newest checkpoint of the run
 // directory stands. A cancelled ctx ends the run after the present step with the state saved and an error that wraps
-// cli.ErrInterrupted.
+// exit.ErrInterrupted.
 func Train(ctx context.Context, o Options) (*Result, error) {
 	c := o.Config
 	tables := o.Data
@@ -91,7 +91,7 @@ func Train(ctx context.Context, o Options) (*Result, error) {
 	r := &run{config: c, data: tables, valid: tables.Validation}
 	result, err := r.train(ctx, &o)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		err = fmt.Errorf("%w after step %d of %d in %s: the same command goes on from there", cli.ErrInterrupted, r.savedAt, r.total, c.Out)
+		err = fmt.Errorf("%w after step %d of %d in %s: the same command goes on from there", exit.ErrInterrupted, r.savedAt, r.total, c.Out)
 	}
 	return result, err
 }
@@ -161,7 +161,7 @@ func (r *run) find(o *Options) (*state, string, error) {
 		o.Warn(fmt.Sprintf("%v; going on from %s", problem, filepath.Base(dir)))
 	}
 	if old == nil && o.Resume {
-		return nil, "", cli.Usagef("--resume: there is no checkpoint in %s", filepath.Join(r.config.Out, CheckpointsDir))
+		return nil, "", exit.Usagef("--resume: there is no checkpoint in %s", filepath.Join(r.config.Out, CheckpointsDir))
 	}
 	return old, dir, nil
 }
@@ -240,7 +240,7 @@ func (r *run) checkRows(ctx context.Context, o *Options, fresh bool) error {
 		if !fresh { // whoever repairs the tables may then change these rows
 			err = also(err, r.saveBadRows())
 		}
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	if fresh {
 		r.dropBad()
@@ -254,7 +254,7 @@ func (r *run) checkRows(ctx context.Context, o *Options, fresh bool) error {
 		o.Warn(fmt.Sprintf("%d rows cannot be used and are set aside: %s lists them", len(bad), filepath.Join(r.config.Out, BadRowsFile)))
 	}
 	if r.data.Train.Len() == 0 {
-		return cli.Usagef("data.train: no rows are left to train on")
+		return exit.Usagef("data.train: no rows are left to train on")
 	}
 	if r.moved {
 		if err := writeRows(r.config.Out, r.ledger); err != nil {
@@ -321,7 +321,7 @@ func (r *run) describe() error {
 func (r *run) vacant() error {
 	scorer := filepath.Join(r.config.Out, ScorerDir)
 	if _, err := os.Lstat(scorer); err == nil {
-		return cli.Usagef("%s is there, but no checkpoint to go on from: choose another out, or overwrite it with --fresh", scorer)
+		return exit.Usagef("%s is there, but no checkpoint to go on from: choose another out, or overwrite it with --fresh", scorer)
 	}
 	return removeRun(r.config.Out)
 }
@@ -333,7 +333,7 @@ func (r *run) compare(old *state, dir string, o *Options) error {
 		return err
 	}
 	if was.Digest != r.trains.Digest { // its tensors fit nothing else, whatever the user forces
-		return cli.Usage(fmt.Errorf("the run in %s trains\n  %v in the checkpoint of step %d,\n  %v now (lora.parts, lora.targets, mode, head and init decide)\nundo the change, choose another out, or begin anew with --fresh",
+		return exit.Usage(fmt.Errorf("the run in %s trains\n  %v in the checkpoint of step %d,\n  %v now (lora.parts, lora.targets, mode, head and init decide)\nundo the change, choose another out, or begin anew with --fresh",
 			r.config.Out, was, old.Step, r.trains))
 	}
 	diff, err := differences(old, &r.state)
@@ -367,7 +367,7 @@ func (r *run) compare(old *state, dir string, o *Options) error {
 		}
 		return nil
 	}
-	return cli.Usage(fmt.Errorf("the run in %s stands at step %d and was begun otherwise:\n  %s\nundo the change, choose another out, begin anew with --fresh, or go on all the same with --force-resume",
+	return exit.Usage(fmt.Errorf("the run in %s stands at step %d and was begun otherwise:\n  %s\nundo the change, choose another out, begin anew with --fresh, or go on all the same with --force-resume",
 		r.config.Out, old.Step, what))
 }
 

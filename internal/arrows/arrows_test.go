@@ -17,7 +17,9 @@ import (
 // no arrow points up. onnx and onnx/grad know nothing of scorers.
 const house = `
 internal/atomicfile:
-internal/cli:
+internal/exit:
+internal/version:
+internal/cli: internal/exit internal/version
 internal/fuzzing:
 internal/journal:
 internal/stats:
@@ -31,7 +33,7 @@ ort:              onnx internal/workers
 checkpoints:      onnx internal/atomicfile internal/workers
 lora:             onnx checkpoints internal/atomicfile
 data:             onnx internal/atomicfile
-internal/oracle:  checkpoints data
+internal/oracle:  checkpoints
 store:            data
 heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
@@ -44,7 +46,7 @@ model/families:   model/llavanext model/qwen25vl
 model/fresh:      checkpoints model model/families internal/atomicfile
 encoders:         onnx ort checkpoints data store heuristics model internal/strictjson internal/workers
 trainer/events:
-trainer:          ort checkpoints lora data store model trainer/events internal/cli internal/stats internal/strictyaml internal/workers internal/atomicfile
+trainer:          ort checkpoints lora data store model trainer/events internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version
 model/modeltest:  onnx ort checkpoints lora data model trainer internal/oracle
 benchmarks:       data internal/stats internal/atomicfile
 labeling:         data store heuristics data/readers encoders internal/strictyaml internal/workers internal/atomicfile
