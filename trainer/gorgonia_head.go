@@ -9,6 +9,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/model"
+	"assay/optim"
 )
 
 // HeadSpec is the shape of a head: an MLP with ReLU between its layers, from a hidden state to the score.
@@ -53,13 +54,13 @@ type HeadResult struct {
 // step graph compute, by another road: mode head trains with it, and each is the other's test.
 type GorgoniaHead struct {
 	Spec   HeadSpec
-	params []Param
+	params []optim.Param
 	graphs map[int]*headGraph
 }
 
 // NewGorgoniaHead puts graphs over params: layers.N.weight [out, in] and layers.N.bias [out] for N = 0, 1, ... in this order,
 // float32. The values are used in place.
-func NewGorgoniaHead(spec HeadSpec, params []Param) (*GorgoniaHead, error) {
+func NewGorgoniaHead(spec HeadSpec, params []optim.Param) (*GorgoniaHead, error) {
 	sizes := spec.Sizes()
 	if len(params) != 2*(len(sizes)-1) {
 		return nil, fmt.Errorf("a head of %d layers has %d tensors, not %d", len(sizes)-1, 2*(len(sizes)-1), len(params))

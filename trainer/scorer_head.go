@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"assay/model"
+	"assay/optim"
 )
 
 // openHead makes the model of mode head: the backbone (with the adapter of init, if there is one) gives the hidden states,
@@ -23,11 +24,11 @@ func openHead(c *Config, parts *model.ScorerState) (Model, error) {
 	if err := errors.Join(err, s.Close()); err != nil {
 		return nil, err
 	}
-	var params []Param
+	var params []optim.Param
 	for i := range len(c.Head.Hidden) + 1 {
 		for _, part := range []string{"weight", "bias"} {
 			name := fmt.Sprintf("layers.%d.%s", i, part)
-			params = append(params, Param{name, parts.Tensors[name]})
+			params = append(params, optim.Param{Name: name, Value: parts.Tensors[name]})
 		}
 	}
 	var head *HeadModel
@@ -42,7 +43,7 @@ func openHead(c *Config, parts *model.ScorerState) (Model, error) {
 			s, err := model.NewScorer(parts, modelOptions(c, known))
 			return hiddenScorer{s}, err
 		},
-		Save: func(dir string, _ []Param) error { return parts.Save(dir) }, // the parameters are the parts' own tensors
+		Save: func(dir string, _ []optim.Param) error { return parts.Save(dir) }, // the parameters are the parts' own tensors
 	})
 	if err != nil {
 		return nil, err

@@ -112,7 +112,7 @@ func (r *run) restore(dir string, s *state) error {
 	}
 	defer f.Close()
 	for i, p := range r.params {
-		for kind, into := range map[string][]float32{"parameter": floats(p.Value), "moment1": r.optimizer.M[i], "moment2": r.optimizer.V[i]} {
+		for kind, into := range map[string][]float32{"parameter": p.Floats(), "moment1": r.optimizer.M[i], "moment2": r.optimizer.V[i]} {
 			name := kind + "/" + p.Name
 			t, err := f.Dense(name)
 			if err != nil {
@@ -121,7 +121,7 @@ func (r *run) restore(dir string, s *state) error {
 			if !t.Shape().Eq(p.Value.Shape()) || t.Dtype() != tensor.Float32 {
 				return fmt.Errorf("%s: %s has shape %v, the model's %v", f.Path(), name, t.Shape(), p.Value.Shape())
 			}
-			copy(into, floats(t))
+			copy(into, t.Float32s())
 		}
 	}
 	if n := len(f.Names()); n != 3*len(r.params) {

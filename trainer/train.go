@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"assay/internal/exit"
+	"assay/optim"
 )
 
 // Progress is told how far a run is.
@@ -170,7 +171,7 @@ func (r *run) find(o *Options) (*state, string, error) {
 func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) error {
 	c := r.config
 	r.params = r.model.Params()
-	if err := checkParams(r.params); err != nil {
+	if err := optim.Check(r.params); err != nil {
 		return err
 	}
 	if err := r.describe(); err != nil {
@@ -190,9 +191,9 @@ func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) err
 	if err := writeConfig(c); err != nil {
 		return err
 	}
-	r.optimizer = NewAdamW(c.Optimizer, r.params)
+	r.optimizer = c.newOptimizer(r.params)
 	for _, p := range r.params {
-		r.grads = append(r.grads, make([]float32, len(floats(p.Value))))
+		r.grads = append(r.grads, make([]float32, len(p.Floats())))
 	}
 	if old != nil {
 		if err := r.restore(dir, old); err != nil {

@@ -45,9 +45,10 @@ model/qwen25vl:   onnx checkpoints data model internal/strictjson
 model/families:   model/llavanext model/qwen25vl
 model/fresh:      checkpoints model model/families internal/atomicfile
 encoders:         onnx ort checkpoints data store heuristics model internal/strictjson internal/workers
+optim:            internal/workers
 trainer/events:
-trainer:          ort checkpoints lora data store model trainer/events internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version
-model/modeltest:  onnx ort checkpoints lora data model trainer internal/oracle
+trainer:          ort checkpoints lora data store model trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version
+model/modeltest:  onnx ort checkpoints lora data model optim internal/oracle
 benchmarks:       data internal/stats internal/atomicfile
 labeling:         data store heuristics data/readers encoders internal/strictyaml internal/workers internal/atomicfile
 reward:           data model internal/atomicfile
