@@ -9,6 +9,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/model"
 	"assay/optim"
 )
 
@@ -56,7 +57,7 @@ func TestHeadIsTorchs(t *testing.T) {
 	}
 	readJSON(t, "testdata/heads.json", &cases)
 	for i, c := range cases {
-		spec := HeadSpec{In: c.In, Hidden: c.Hidden, Values: c.Values}
+		head := model.HeadConfig{Hidden: c.Hidden, Kind: c.Kind, Values: c.Values}
 		var params []optim.Param
 		for l := range len(c.Hidden) + 1 {
 			for _, k := range []string{"weight", "bias"} {
@@ -65,7 +66,7 @@ func TestHeadIsTorchs(t *testing.T) {
 				params = append(params, optim.Param{Name: name, Value: tensor.New(tensor.WithShape(p.Shape...), tensor.WithBacking(append([]float32{}, p.Value...)))})
 			}
 		}
-		h, err := NewGorgoniaHead(spec, params)
+		h, err := NewGorgoniaHead(head, params)
 		if err != nil {
 			t.Fatal(err)
 		}

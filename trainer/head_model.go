@@ -8,13 +8,14 @@ import (
 	"maps"
 	"math"
 
+	"assay/model"
 	"assay/optim"
 	"assay/store"
 )
 
 // HeadOptions are the parts of a HeadModel.
 type HeadOptions struct {
-	Spec     HeadSpec
+	Head     model.HeadConfig
 	Params   []optim.Param                                // layers.N.weight, layers.N.bias, as a GorgoniaHead wants them
 	Open     func(ctx context.Context) (Hidden, error)    // the backbone; opened only if hidden states are missing
 	Batch    int                                          // examples given to the backbone at once; 0: 1
@@ -36,7 +37,7 @@ type HeadModel struct {
 
 // NewHeadModel makes the model. The cache is opened by Prepare.
 func NewHeadModel(o HeadOptions) (*HeadModel, error) {
-	head, err := NewGorgoniaHead(o.Spec, o.Params)
+	head, err := NewGorgoniaHead(o.Head, o.Params)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +50,7 @@ func (m *HeadModel) Params() []optim.Param { return m.o.Params }
 
 // Prepare computes the hidden states that the cache lacks, and closes the backbone. Interrupted, it goes on where it was.
 func (m *HeadModel) Prepare(ctx context.Context, examples iter.Seq2[Example, error], done func(n int)) (err error) {
-	if m.cache, err = openHidden(m.o.Store, m.o.Spec.In, m.o.Backbone); err != nil {
+	if m.cache, err = openHidden(m.o.Store, m.head.In, m.o.Backbone); err != nil {
 		return err
 	}
 	w := &hiddenWork{HeadModel: m, queued: map[store.Key]bool{}}
@@ -191,7 +192,7 @@ func (m *HeadModel) Plan(context.Context, []Example) (*Plan, error) {
 	p.Parameters = p.Trainable
 	p.Bytes["parameters, gradients and moments"] = 16 * p.Trainable
 	p.Bytes["weights, while hidden states are computed"] = m.o.Memory
-	p.Bytes["a hidden state, in the cache on disk"] = 52 + 4*int64(m.o.Spec.In)
+	p.Bytes["a hidden state, in the cache on disk"] = 52 + 4*int64(m.head.In)
 	return p, nil
 }
 

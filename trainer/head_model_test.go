@@ -30,9 +30,8 @@ func (b *countingBackbone) Close() error { b.closed++; return nil }
 
 func headFactory(b *countingBackbone, fingerprint string) Factory {
 	return func(_ context.Context, c *Config) (Model, error) {
-		spec := NewHeadSpec(c.Head, fakeWidth)
 		var params []optim.Param
-		sizes := spec.Sizes()
+		sizes := c.Head.Sizes(fakeWidth)
 		for i, name := range []string{"layers.0", "layers.1"} {
 			w := make([]float32, sizes[i]*sizes[i+1])
 			for j := range w {
@@ -45,7 +44,7 @@ func headFactory(b *countingBackbone, fingerprint string) Factory {
 		if err != nil {
 			return nil, err
 		}
-		return NewHeadModel(HeadOptions{Spec: spec, Params: params, Batch: 4, Weight: c.Loss.Score,
+		return NewHeadModel(HeadOptions{Head: c.Head, Params: params, Batch: 4, Weight: c.Loss.Score,
 			Store: known, Backbone: map[string]string{"backbone": fingerprint},
 			Open: func(context.Context) (Hidden, error) { b.opened++; return b, nil },
 			Save: func(dir string, params []optim.Param) error {

@@ -75,7 +75,7 @@ func headOf(t *testing.T, c *Config) *GorgoniaHead {
 			params = append(params, optim.Param{Name: name, Value: own[name]})
 		}
 	}
-	h, err := NewGorgoniaHead(NewHeadSpec(c.Head, params[0].Value.Shape()[1]), params)
+	h, err := NewGorgoniaHead(c.Head, params)
 	if err != nil {
 		t.Fatal(err)
 	}

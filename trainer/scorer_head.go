@@ -37,8 +37,13 @@ func openHead(c *Config, parts *model.ScorerState) (Model, error) {
 		return nil, err
 	}
 	head, err = NewHeadModel(HeadOptions{
-		Spec: NewHeadSpec(c.Head, parts.Tensors["layers.0.weight"].Shape()[1]), Params: params, Weight: c.Loss.Score, Batch: 16,
-		Store: known, Backbone: map[string]string{"hidden states": states}, Memory: memory,
+		Head:     c.Head,
+		Params:   params,
+		Weight:   c.Loss.Score,
+		Batch:    16,
+		Store:    known,
+		Backbone: map[string]string{"hidden states": states},
+		Memory:   memory,
 		Open: func(context.Context) (Hidden, error) {
 			s, err := model.NewScorer(parts, modelOptions(c, known))
 			return hiddenScorer{s}, err
