@@ -53,7 +53,7 @@ func (r *run) save() error {
 		return r.record.told(err)
 	}
 	s := &r.state
-	s.Updates, s.Metrics, s.Events, s.EventsFile = r.optimizer.Step, r.record.size, r.record.events.Size(), r.record.name
+	s.Updates, s.Metrics, s.Events, s.EventsFile = r.optimizer.Step, r.record.lines.Size(), r.record.events.Size(), r.record.name
 	s.Seconds = r.seconds()
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {

@@ -31,13 +31,13 @@ onnx:             onnx/onnxpb
 onnx/grad:        onnx
 ort:              onnx internal/workers
 checkpoints:      onnx internal/atomicfile internal/workers
-lora:             onnx checkpoints internal/atomicfile
+lora:             onnx checkpoints internal/atomicfile internal/workers
 data:             onnx internal/atomicfile
 internal/oracle:  checkpoints
 store:            data
 heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
-internal/miniature: data internal/atomicfile internal/stats
+internal/miniature: data internal/atomicfile internal/stats internal/workers
 model/text:       internal/strictjson
 model:            onnx onnx/grad ort checkpoints lora data store model/text internal/strictjson internal/workers internal/atomicfile
 model/llavanext:  onnx checkpoints data model internal/strictjson
@@ -46,12 +46,12 @@ model/families:   model/llavanext model/qwen25vl
 model/fresh:      checkpoints model model/families internal/atomicfile
 encoders:         onnx ort checkpoints data store heuristics model internal/strictjson internal/workers
 optim:            internal/workers
-trainer/events:
-trainer:          ort checkpoints lora data store model trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version
+trainer/events:   internal/journal
+trainer:          ort checkpoints lora data store model trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version internal/journal
 model/modeltest:  onnx ort checkpoints lora data model optim internal/oracle
 benchmarks:       data internal/stats internal/atomicfile
 labeling:         data store heuristics data/readers encoders internal/strictyaml internal/workers internal/atomicfile
-reward:           data model internal/atomicfile
+reward:           data model checkpoints internal/atomicfile
 `
 
 // Commands and tools stand on top, may import anything, and are imported by nobody.
