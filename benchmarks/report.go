@@ -14,8 +14,8 @@ import (
 	"slices"
 	"strings"
 
-	"assay/checkpoints"
 	"assay/data"
+	"assay/internal/atomicfile"
 	"assay/internal/stats"
 )
 
@@ -144,7 +144,7 @@ func (r *Report) Write(dir string) error {
 			}{results, r.Comparison})
 		},
 	} {
-		if err := checkpoints.WriteAtomic(filepath.Join(dir, name), write); err != nil {
+		if err := atomicfile.Write(filepath.Join(dir, name), write); err != nil {
 			return err
 		}
 	}

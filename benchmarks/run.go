@@ -12,7 +12,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"assay/checkpoints"
+	"assay/internal/atomicfile"
 )
 
 // Picture is a picture of a benchmark: a file, or bytes inside a bigger file that are read when they are needed.
@@ -155,7 +155,7 @@ func identify(dir string, run Run) error {
 	path := filepath.Join(dir, "run.json")
 	b, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return checkpoints.WriteAtomic(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(run) })
+		return atomicfile.Write(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(run) })
 	}
 	if err != nil {
 		return err

@@ -1,11 +1,12 @@
 package checkpoints
 
 import (
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"assay/internal/atomicfile"
 )
 
 // CopyCompanions copies into the folder to what belongs to the checkpoint in from besides its weights: configuration,
@@ -19,7 +20,7 @@ func CopyCompanions(from, to string) error {
 		if err := os.MkdirAll(filepath.Join(to, filepath.Dir(name)), 0o777); err != nil {
 			return err
 		}
-		if err := CopyFile(filepath.Join(from, name), filepath.Join(to, name)); err != nil {
+		if err := atomicfile.Copy(filepath.Join(from, name), filepath.Join(to, name)); err != nil {
 			return err
 		}
 	}
@@ -39,7 +40,7 @@ func companions(dir string) ([]string, error) {
 		}
 	}
 	// transformers keeps chat templates besides the default one here
-	templates, err := filepath.Glob(filepath.Join(globQuote(dir), "additional_chat_templates", "*.jinja"))
+	templates, err := filepath.Glob(filepath.Join(atomicfile.QuoteGlob(dir), "additional_chat_templates", "*.jinja"))
 	for _, t := range templates {
 		names = append(names, filepath.Join("additional_chat_templates", filepath.Base(t)))
 	}
@@ -52,17 +53,4 @@ func isCompanion(name string) bool {
 	}
 	kinds := []string{".json", ".jinja", ".txt", ".model", ".tiktoken", ".md", ".py"}
 	return slices.Contains(kinds, filepath.Ext(name)) || strings.HasPrefix(name, "LICENSE") || strings.HasPrefix(name, "NOTICE")
-}
-
-// CopyFile copies one file; to is complete or as it was before.
-func CopyFile(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	return WriteAtomic(to, func(w io.Writer) error {
-		_, err := io.Copy(w, in)
-		return err
-	})
 }

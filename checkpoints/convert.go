@@ -131,10 +131,10 @@ func DTypeOf(d *tensor.Dense) (onnx.DType, error) {
 	return 0, fmt.Errorf("elements of type %v cannot be stored", d.Dtype())
 }
 
-// encode returns the elements of a tensor, little-endian and row-major.
-func encode(d *tensor.Dense) ([]byte, error) {
+// appendElements appends the elements of a tensor, little-endian and row-major.
+func appendElements(b []byte, d *tensor.Dense) ([]byte, error) {
 	if slices.Contains(d.Shape(), 0) { // no elements, and no data to ask for
-		return nil, nil
+		return b, nil
 	}
 	if d.RequiresIterator() || !d.DataOrder().IsRowMajor() { // a view: copy it to be contiguous
 		d = d.Materialize().(*tensor.Dense)
@@ -144,10 +144,10 @@ func encode(d *tensor.Dense) ([]byte, error) {
 	case float32:
 		data = []float32{v}
 	case float64, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool:
-		return binary.Append(nil, binary.LittleEndian, v)
+		return binary.Append(b, binary.LittleEndian, v)
 	}
 	if v, ok := data.([]float32); ok {
-		return AppendFloat32s(nil, onnx.Float, v)
+		return AppendFloat32s(b, onnx.Float, v)
 	}
-	return binary.Append(nil, binary.LittleEndian, data)
+	return binary.Append(b, binary.LittleEndian, data)
 }

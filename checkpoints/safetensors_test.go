@@ -133,6 +133,9 @@ func TestWriterMatchesPython(t *testing.T) {
 		if got, _ := os.ReadFile(out); !bytes.Equal(got, want) {
 			t.Errorf("%s: WriteFile's bytes differ", path)
 		}
+		if got, err := Marshal(tensors, metadata); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: Marshal's bytes differ (%v)", path, err)
+		}
 		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(out), ".*")); len(left) > 0 {
 			t.Errorf("left behind: %q", left)
 		}

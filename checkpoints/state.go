@@ -2,7 +2,6 @@ package checkpoints
 
 import (
 	"bytes"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -16,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"assay/internal/atomicfile"
 )
 
 // ManifestFile is written last into a run's checkpoint; it lists every other file.
@@ -51,10 +52,11 @@ func save(root string, step int64, write func(dir string) error) error {
 	if err := os.MkdirAll(root, 0o777); err != nil {
 		return err
 	}
-	if err := removeLeftovers(root, "step-*"); err != nil {
+	if err := atomicfile.RemoveLeftovers(root, "step-*"); err != nil {
 		return err
 	}
-	return place(filepath.Join(root, stepName(step)), func(tmp string) error { // instead of a damaged one, or of a run that is repeated
+	// instead of a damaged one, or of a run that is repeated
+	return atomicfile.PlaceDir(filepath.Join(root, stepName(step)), func(tmp string) error {
 		if err := write(tmp); err != nil {
 			return err
 		}
@@ -63,33 +65,6 @@ func save(root string, step int64, write func(dir string) error) error {
 }
 
 func stepName(step int64) string { return "step-" + strconv.FormatInt(step, 10) }
-
-// leftover returns a hidden name beside path; a killed process may leave such folders, and the next one removes them.
-func leftover(path string) string {
-	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+rand.Text()[:10]+".tmp")
-}
-
-// removeLeftovers removes what killed processes left of the folders in root whose names match the pattern.
-func removeLeftovers(root, pattern string) error {
-	old, err := filepath.Glob(filepath.Join(globQuote(root), "."+pattern+".??????????.tmp"))
-	for _, dir := range old {
-		err = errors.Join(err, os.RemoveAll(dir))
-	}
-	return err
-}
-
-func globQuote(path string) string {
-	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`).Replace(path)
-}
-
-// discard removes a checkpoint so that a half-removed one never bears its name.
-func discard(dir string) error {
-	tmp := leftover(dir)
-	if err := os.Rename(dir, tmp); err != nil {
-		return err
-	}
-	return os.RemoveAll(tmp)
-}
 
 // seal syncs what is in dir and writes the manifest.
 func seal(dir string, step int64) error {
@@ -117,11 +92,11 @@ func seal(dir string, step int64) error {
 		return err
 	}
 	for _, f := range folders {
-		if err := syncFolder(f); err != nil {
+		if err := atomicfile.SyncDir(f); err != nil {
 			return err
 		}
 	}
-	return WriteAtomic(filepath.Join(dir, ManifestFile), func(w io.Writer) error {
+	return atomicfile.Write(filepath.Join(dir, ManifestFile), func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		return e.Encode(m)
@@ -183,7 +158,7 @@ func prune(root string, step int64, keep int) error {
 			continue
 		}
 		if kept++; kept > keep {
-			err = errors.Join(err, discard(filepath.Join(root, stepName(s))))
+			err = errors.Join(err, atomicfile.RemoveDir(filepath.Join(root, stepName(s))))
 		}
 	}
 	if err != nil {

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"assay/internal/atomicfile"
 )
 
 // writeState is a run's state that can be recognised: two files, one in a folder, filled with the step.
@@ -152,10 +154,10 @@ func TestFailuresLeaveNothing(t *testing.T) {
 	if err := Save(filepath.Join(file, "x"), 2, 1, writeState(2, 10)); !errors.Is(err, syscall.ENOTDIR) || !strings.Contains(err.Error(), file) {
 		t.Error(err)
 	}
-	if err := WriteAtomic(filepath.Join(file, "x"), func(io.Writer) error { return nil }); !errors.Is(err, syscall.ENOTDIR) {
+	if err := atomicfile.Write(filepath.Join(file, "x"), func(io.Writer) error { return nil }); !errors.Is(err, syscall.ENOTDIR) {
 		t.Error(err)
 	}
-	if err := WriteAtomic(file, func(w io.Writer) error { fmt.Fprint(w, "half"); return broken }); !errors.Is(err, broken) {
+	if err := atomicfile.Write(file, func(w io.Writer) error { fmt.Fprint(w, "half"); return broken }); !errors.Is(err, broken) {
 		t.Error(err)
 	}
 	checkState(t, filepath.Join(root, "step-1"), 1, 10)
@@ -186,7 +188,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		fmt.Println(Save(root, 2, 1, writeState(2, childSize)))
-		fmt.Println(WriteAtomic(filepath.Join(root, "step-1", "a.bin"), func(w io.Writer) error {
+		fmt.Println(atomicfile.Write(filepath.Join(root, "step-1", "a.bin"), func(w io.Writer) error {
 			_, err := w.Write(make([]byte, childSize))
 			return err
 		}))

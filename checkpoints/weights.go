@@ -45,6 +45,9 @@ type Shard struct {
 	location string // path below Weights.Folder, symbolic links resolved
 }
 
+// Location is the shard's path below Weights.Folder, as external tensors name it.
+func (s *Shard) Location() string { return s.location }
+
 // index is model.safetensors.index.json.
 type index struct {
 	WeightMap map[string]string `json:"weight_map"`

@@ -4,17 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 
 	"gorgonia.org/tensor"
+
+	"assay/internal/atomicfile"
 )
 
 // Writer writes a safetensors file of any size piece by piece. Its methods may be called from several goroutines.
 type Writer struct {
 	path string
-	file *os.File
+	file *atomicfile.File
 
 	mu      sync.Mutex
 	tensors map[string]Info
@@ -28,7 +29,7 @@ func NewWriter(path string, tensors []Info, metadata map[string]string) (*Writer
 	if err != nil {
 		return nil, fmt.Errorf("writing %s: %w", path, err)
 	}
-	f, err := createBeside(path)
+	f, err := atomicfile.Create(path)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +38,7 @@ func NewWriter(path string, tensors []Info, metadata map[string]string) (*Writer
 		w.tensors[t.Name] = t
 	}
 	if _, err := f.WriteAt(front, 0); err != nil {
-		return nil, finish(f, path, err)
+		return nil, f.Finish(err)
 	}
 	return w, nil
 }
@@ -77,33 +78,25 @@ func (w *Writer) Close() error {
 			break
 		}
 	}
-	return finish(w.file, w.path, missing)
+	return w.file.Finish(missing)
 }
 
 // Abort gives up: the temporary is removed and path stays as it was.
-func (w *Writer) Abort() { _ = finish(w.file, w.path, errors.New("given up")) }
+func (w *Writer) Abort() { _ = w.file.Finish(errors.New("given up")) }
 
 // WriteFile writes tensors as the Python library does, byte for byte. Metadata may be nil; PyTorch's files have
 // {"format": "pt"}.
 func WriteFile(path string, tensors map[string]*tensor.Dense, metadata map[string]string) error {
-	infos := make([]Info, 0, len(tensors))
-	for name, d := range tensors {
-		t, err := DTypeOf(d)
-		if err != nil {
-			return fmt.Errorf("writing %s: tensor %q: %w", path, name, err)
-		}
-		shape := make([]int64, d.Dims())
-		for i, n := range d.Shape() {
-			shape[i] = int64(n)
-		}
-		infos = append(infos, Info{Name: name, Type: t, Shape: shape})
+	infos, err := infosOf(tensors)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	w, err := NewWriter(path, infos, metadata)
 	if err != nil {
 		return err
 	}
 	for name, d := range tensors {
-		data, err := encode(d)
+		data, err := appendElements(nil, d)
 		if err == nil {
 			err = w.Write(name, data)
 		}
@@ -113,4 +106,41 @@ func WriteFile(path string, tensors map[string]*tensor.Dense, metadata map[strin
 		}
 	}
 	return w.Close()
+}
+
+// Marshal returns the bytes of the file that WriteFile would write.
+func Marshal(tensors map[string]*tensor.Dense, metadata map[string]string) ([]byte, error) {
+	infos, err := infosOf(tensors)
+	if err != nil {
+		return nil, err
+	}
+	placed, out, err := layout(infos, metadata)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(placed); n > 0 {
+		out = slices.Grow(out, int(placed[n-1].Offset+placed[n-1].Length)-len(out))
+	}
+	for _, t := range placed {
+		if out, err = appendElements(out, tensors[t.Name]); err != nil {
+			return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
+		}
+	}
+	return out, nil
+}
+
+func infosOf(tensors map[string]*tensor.Dense) ([]Info, error) {
+	infos := make([]Info, 0, len(tensors))
+	for name, d := range tensors {
+		t, err := DTypeOf(d)
+		if err != nil {
+			return nil, fmt.Errorf("tensor %q: %w", name, err)
+		}
+		shape := make([]int64, d.Dims())
+		for i, n := range d.Shape() {
+			shape[i] = int64(n)
+		}
+		infos = append(infos, Info{Name: name, Type: t, Shape: shape})
+	}
+	return infos, nil
 }

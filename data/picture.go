@@ -7,7 +7,7 @@ import (
 	"image/png"
 	"io"
 
-	"assay/checkpoints"
+	"assay/internal/atomicfile"
 )
 
 // Picture is an 8-bit RGB picture. Pix holds Height rows of Width pixels, three bytes each, without padding.
@@ -125,4 +125,4 @@ func (p *Picture) EncodePNG(w io.Writer) error {
 }
 
 // WritePNG writes the picture into a PNG file, complete or not at all.
-func (p *Picture) WritePNG(path string) error { return checkpoints.WriteAtomic(path, p.EncodePNG) }
+func (p *Picture) WritePNG(path string) error { return atomicfile.Write(path, p.EncodePNG) }

@@ -11,7 +11,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress/zstd"
 
-	"assay/checkpoints"
+	"assay/internal/atomicfile"
 )
 
 // Kind is the type of a column that is written.
@@ -45,7 +45,7 @@ func WriteTable(path string, rows iter.Seq2[Row, error]) error {
 	if err != nil {
 		return err
 	}
-	return checkpoints.WriteAtomic(path, func(out io.Writer) error {
+	return atomicfile.Write(path, func(out io.Writer) error {
 		w, err := NewWriter(out, f, LabelColumns)
 		if err != nil {
 			return err

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"assay/checkpoints"
 	"assay/data"
 	"assay/heuristics"
+	"assay/internal/atomicfile"
 	"assay/internal/oracle"
 	"assay/onnx"
 )
@@ -102,7 +102,7 @@ func TestSplitGraphs(t *testing.T) {
 	e, pictures := readExpectation(t)
 	dir := t.TempDir()
 	for _, name := range []string{"config.json", "preprocessor_config.json", "tokenizer.json", "tokenizer_config.json"} {
-		if err := checkpoints.CopyFile(filepath.Join("testdata/clip_half", name), filepath.Join(dir, name)); err != nil {
+		if err := atomicfile.Copy(filepath.Join("testdata/clip_half", name), filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"strconv"
 	"strings"
 
-	"assay/checkpoints"
 	"assay/heuristics"
+	"assay/internal/atomicfile"
 )
 
 // Files that Merge writes into the output folder.
@@ -114,7 +114,7 @@ func (j *Job) Merge(ctx context.Context) (*Report, error) {
 	if err := m.compare(ctx); err != nil {
 		return nil, err
 	}
-	err = checkpoints.WriteAtomic(filepath.Join(out, SkippedFile), func(w io.Writer) error {
+	err = atomicfile.Write(filepath.Join(out, SkippedFile), func(w io.Writer) error {
 		m.skipped = json.NewEncoder(w)
 		return m.survey(ctx)
 	})

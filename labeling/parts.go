@@ -14,8 +14,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"assay/checkpoints"
 	"assay/heuristics"
+	"assay/internal/atomicfile"
 )
 
 // The work is cut into parts of as many samples of one source each. A part is measured by one machine, in one go, and is
@@ -130,7 +130,7 @@ func (e *PlanError) Error() string {
 }
 
 func writeFile(path string, raw []byte) error {
-	return checkpoints.WriteAtomic(path, func(w io.Writer) error {
+	return atomicfile.Write(path, func(w io.Writer) error {
 		_, err := w.Write(raw)
 		return err
 	})

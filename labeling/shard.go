@@ -19,8 +19,8 @@ import (
 	"strconv"
 	"strings"
 
-	"assay/checkpoints"
 	"assay/data/readers"
+	"assay/internal/atomicfile"
 )
 
 // Job is a run with its data sets open. Close frees them.
@@ -204,7 +204,7 @@ func (j *Job) AddShard(ctx context.Context, dir string) error {
 			if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
 				return err
 			}
-			return checkpoints.CopyFile(path, to)
+			return atomicfile.Copy(path, to)
 		})
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

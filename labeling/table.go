@@ -8,9 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"assay/checkpoints"
 	"assay/data"
 	"assay/heuristics"
+	"assay/internal/atomicfile"
 )
 
 // write is the second pass: it labels the rows and writes the table and the votes.
@@ -125,7 +125,7 @@ func method(r *row) string {
 func (m *merger) preferences(ctx context.Context) error {
 	path := filepath.Join(m.job.Config.Out, PreferencesFile)
 	n := 0
-	err := checkpoints.WriteAtomic(path, func(w io.Writer) error {
+	err := atomicfile.Write(path, func(w io.Writer) error {
 		to := json.NewEncoder(w)
 		for e, err := range readParts(m.job.Config.Out, m.job.plan) {
 			if err == nil {

@@ -18,7 +18,7 @@ import (
 	"slices"
 	"strings"
 
-	"assay/checkpoints"
+	"assay/internal/atomicfile"
 )
 
 // Names of an adapter's files.
@@ -254,7 +254,7 @@ func (c *Config) Save(dir string) error {
 	if err != nil {
 		return err
 	}
-	return checkpoints.WriteAtomic(filepath.Join(dir, ConfigFile), func(w io.Writer) error {
+	return atomicfile.Write(filepath.Join(dir, ConfigFile), func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
 	})

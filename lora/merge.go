@@ -13,22 +13,12 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 
 	"assay/checkpoints"
+	"assay/internal/atomicfile"
+	"assay/internal/workers"
 )
 
 // mergeBlock is the size in bytes of the pieces that Merge works on.
 const mergeBlock = 4 << 20
-
-// mergePiece is a range of one tensor's bytes, whole rows if change is set; change is nil for tensors that stay as they are.
-type mergePiece struct {
-	info           checkpoints.Info
-	offset, length int64 // bytes in the tensor
-	change         *delta
-	in             *os.File // read, not mapped: mapped pages would look like used memory, up to the whole file
-	out            *checkpoints.Writer
-}
-
-// rowBytes is the length of a row of a matrix.
-func (p *mergePiece) rowBytes() int64 { return p.info.Shape[1] * int64(p.info.Type.Size()) }
 
 // delta is s B A of one weight, ready for use in rows.
 type delta struct {
@@ -42,7 +32,7 @@ type delta struct {
 // rounded once to the stored type. Names, types, files, metadata and index stay as they are. It runs on all cores, holds a
 // few blocks of 4 MiB at a time, and calls progress (may be nil) with the bytes done since the last call, from any
 // goroutine. When ctx ends or something fails, the file at work is removed; a caller that wants all files or none merges into
-// a folder of [checkpoints.WriteDir].
+// a folder of [atomicfile.WriteDir].
 func Merge(ctx context.Context, w *checkpoints.Weights, a *Adapter, dir string, progress func(bytes int64)) error {
 	if err := a.Check(Modules(w)); err != nil {
 		return err
@@ -63,7 +53,7 @@ func Merge(ctx context.Context, w *checkpoints.Weights, a *Adapter, dir string, 
 	if err != nil {
 		return err
 	}
-	return checkpoints.WriteAtomic(filepath.Join(dir, checkpoints.IndexFile), func(f io.Writer) error {
+	return atomicfile.Write(filepath.Join(dir, checkpoints.IndexFile), func(f io.Writer) error {
 		_, err := f.Write(index)
 		return err
 	})
@@ -102,58 +92,76 @@ func mergeShard(ctx context.Context, shard *checkpoints.Shard, changes map[strin
 		return err
 	}
 	defer in.Close()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	pieces := make(chan mergePiece)
-	var workers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			var buffer []byte
-			var err error
-			for p := range pieces {
-				if buffer, err = p.write(buffer); err != nil {
-					cancel(err)
-				}
-				if progress != nil {
-					progress(p.length)
-				}
-			}
-		})
-	}
-	err = split(ctx, mergePiece{in: in, out: out}, infos, changes, a, pieces)
-	close(pieces)
-	workers.Wait()
-	if err == nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		out.Abort()
-		return err
+	m := merger{in: in, out: out, progress: progress}
+	for _, info := range infos {
+		var change *delta
+		if module, ok := changes[info.Name]; ok {
+			change = newDelta(a, module)
+		}
+		if err := m.tensor(ctx, info, change); err != nil {
+			out.Abort()
+			return err
+		}
 	}
 	return out.Close()
 }
 
-// split sends a shard's tensors in pieces of whole rows.
-func split(ctx context.Context, p mergePiece, infos []checkpoints.Info, changes map[string]string, a *Adapter, pieces chan<- mergePiece) error {
-	for _, p.info = range infos {
-		step := int64(mergeBlock)
-		p.change = nil
-		if module, ok := changes[p.info.Name]; ok {
-			p.change = newDelta(a, module)
-			row := p.rowBytes()
-			step = max(1, mergeBlock/row) * row
+// merger copies the tensors of one file to another.
+type merger struct {
+	in       *os.File // read, not mapped: mapped pages would look like used memory, up to the whole file
+	out      *checkpoints.Writer
+	progress func(bytes int64) // may be nil
+	buffers  sync.Pool         // of *[]byte
+}
+
+// tensor copies one tensor in pieces on all cores, with change added to it (nil: none).
+func (m *merger) tensor(ctx context.Context, info checkpoints.Info, change *delta) error {
+	step := int64(mergeBlock)
+	if change != nil { // whole rows
+		row := rowBytes(info)
+		step = max(1, mergeBlock/row) * row
+	}
+	pieces := int((info.Length + step - 1) / step)
+	return workers.Each(pieces, runtime.GOMAXPROCS(0), func(i int) error {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
 		}
-		for p.offset = 0; p.offset < p.info.Length; p.offset += step {
-			p.length = min(step, p.info.Length-p.offset)
-			select {
-			case pieces <- p:
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
+		offset := int64(i) * step
+		length := min(step, info.Length-offset)
+		err := m.piece(info, change, offset, length)
+		if err == nil && m.progress != nil {
+			m.progress(length)
+		}
+		return err
+	})
+}
+
+// piece reads, changes and writes length bytes of a tensor.
+func (m *merger) piece(info checkpoints.Info, change *delta, offset, length int64) error {
+	buffer, _ := m.buffers.Get().(*[]byte)
+	if buffer == nil {
+		buffer = new([]byte)
+	}
+	defer m.buffers.Put(buffer)
+	*buffer = slices.Grow((*buffer)[:0], int(length))[:length]
+	if _, err := m.in.ReadAt(*buffer, info.Offset+offset); err != nil {
+		return fmt.Errorf("%s: tensor %q: %w", m.in.Name(), info.Name, err)
+	}
+	if change != nil {
+		v, err := checkpoints.Float32s(info.Type, *buffer)
+		if err != nil {
+			return err
+		}
+		change.add(v, int(info.Shape[1]), int(offset/rowBytes(info)))
+		if *buffer, err = checkpoints.AppendFloat32s((*buffer)[:0], info.Type, v); err != nil {
+			return err
 		}
 	}
-	return nil
+	return m.out.WriteAt(info.Name, *buffer, offset)
 }
+
+// rowBytes is the length of a row of a matrix.
+func rowBytes(info checkpoints.Info) int64 { return info.Shape[1] * int64(info.Type.Size()) }
 
 func newDelta(a *Adapter, module string) *delta {
 	matA, matB, s, _ := a.Delta(module)
@@ -167,25 +175,6 @@ func newDelta(a *Adapter, module string) *delta {
 		d.a = append(d.a, blas64.Vector{N: in, Inc: 1, Data: wide[k*in : (k+1)*in]})
 	}
 	return d
-}
-
-// write reads, changes and writes the piece. buffer is reused and returned.
-func (p *mergePiece) write(buffer []byte) ([]byte, error) {
-	data := slices.Grow(buffer[:0], int(p.length))[:p.length]
-	if _, err := p.in.ReadAt(data, p.info.Offset+p.offset); err != nil {
-		return data, fmt.Errorf("%s: tensor %q: %w", p.in.Name(), p.info.Name, err)
-	}
-	if p.change != nil {
-		v, err := checkpoints.Float32s(p.info.Type, data)
-		if err != nil {
-			return data, err
-		}
-		p.change.add(v, int(p.info.Shape[1]), int(p.offset/p.rowBytes()))
-		if data, err = checkpoints.AppendFloat32s(data[:0], p.info.Type, v); err != nil {
-			return data, err
-		}
-	}
-	return data, p.out.WriteAt(p.info.Name, data, p.offset)
 }
 
 // add adds s B A to rows of a weight [rows, in], the first of which is row first of the whole.

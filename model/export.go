@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"assay/checkpoints"
+	"assay/internal/atomicfile"
 	"assay/onnx"
 )
 
@@ -99,7 +100,7 @@ func exportTo(dir string, b *Backbone, graph func(string) *Graph, score func(*Gr
 		return nil, err
 	}
 	out := &Exported{Format: 1, Backbone: filepath.Base(b.Dir), Opset: Opset}
-	err := checkpoints.WriteDir(dir, func(tmp string) error {
+	err := atomicfile.WriteDir(dir, func(tmp string) error {
 		renamed, err := placeWeights(b.Weights, tmp)
 		if err != nil {
 			return err
@@ -116,7 +117,7 @@ func exportTo(dir string, b *Backbone, graph func(string) *Graph, score func(*Gr
 		if err := checkpoints.CopyCompanions(b.Dir, tmp); err != nil {
 			return err
 		}
-		return checkpoints.WriteAtomic(filepath.Join(tmp, "graphs.json"), func(w io.Writer) error {
+		return atomicfile.Write(filepath.Join(tmp, "graphs.json"), func(w io.Writer) error {
 			j := json.NewEncoder(w)
 			j.SetIndent("", "  ")
 			return j.Encode(out)
@@ -147,7 +148,7 @@ func linkOrCopy(from, to string) error {
 	if os.Link(real, to) == nil {
 		return nil
 	}
-	return checkpoints.CopyFile(real, to)
+	return atomicfile.Copy(real, to)
 }
 
 func writeGraph(m *onnx.Model, path string, location map[string]string) error {
@@ -167,7 +168,7 @@ func writeGraph(m *onnx.Model, path string, location map[string]string) error {
 	if err != nil {
 		return err
 	}
-	return checkpoints.WriteAtomic(path, func(w io.Writer) error {
+	return atomicfile.Write(path, func(w io.Writer) error {
 		_, err := w.Write(data)
 		return err
 	})

@@ -8,6 +8,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/checkpoints"
+	"assay/internal/atomicfile"
 )
 
 // SaveScorer writes the scorer as it is now into the existing folder dir: scorer.yaml, head.safetensors, and either the
@@ -52,7 +53,7 @@ func WriteConfig(path string, c *ScorerConfig) error {
 	if err != nil {
 		return err
 	}
-	return checkpoints.WriteAtomic(path, func(w io.Writer) error {
+	return atomicfile.Write(path, func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
 	})

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"math"
 	"net/http"
 
+	"gorgonia.org/tensor"
+
+	"assay/checkpoints"
 	"assay/data"
 	"assay/model"
 )
@@ -281,27 +283,13 @@ func (g *ScoreGradient) Safetensors() ([]byte, error) {
 	return safetensors(facts, []string{"gradient"}, []*data.Gradient{g.Edit})
 }
 
-// safetensors writes tensors float32 [H, W, 3] one behind the other.
-func safetensors(facts map[string]string, names []string, tensors []*data.Gradient) ([]byte, error) {
-	index, end := map[string]any{"__metadata__": facts}, 0
-	for i, t := range tensors {
-		begin := end
-		end += 4 * len(t.Values)
-		index[names[i]] = map[string]any{"dtype": "F32", "shape": []int{t.Height, t.Width, 3}, "data_offsets": []int{begin, end}}
+// safetensors writes gradients as tensors float32 [H, W, 3].
+func safetensors(facts map[string]string, names []string, gradients []*data.Gradient) ([]byte, error) {
+	tensors := map[string]*tensor.Dense{}
+	for i, g := range gradients {
+		tensors[names[i]] = tensor.New(tensor.WithShape(g.Height, g.Width, 3), tensor.WithBacking(g.Values))
 	}
-	header, err := json.Marshal(index)
-	if err != nil {
-		return nil, err
-	}
-	for len(header)%8 != 0 { // the tensors are aligned
-		header = append(header, ' ')
-	}
-	out := binary.LittleEndian.AppendUint64(make([]byte, 0, 8+len(header)+end), uint64(len(header)))
-	out = append(out, header...)
-	for _, t := range tensors {
-		out = appendFloats(out, t.Values)
-	}
-	return out, nil
+	return checkpoints.Marshal(tensors, facts)
 }
 
 // Npy is the gradient as a NumPy file, format 1.0.

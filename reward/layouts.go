@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strconv"
 
-	"assay/checkpoints"
 	"assay/data"
+	"assay/internal/atomicfile"
 )
 
 // Layouts are the forms that trainers of editors read, by name. Each writes files below a folder whose pictures are there
@@ -34,7 +34,7 @@ func LayoutNames() []string {
 }
 
 func writeJSONFile(path string, v any) error {
-	return checkpoints.WriteAtomic(path, func(w io.Writer) error {
+	return atomicfile.Write(path, func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		e.SetEscapeHTML(false)
 		e.SetIndent("", " ")
@@ -60,7 +60,7 @@ func writeDiffSynth(dir string, examples []Example) error {
 	if err := writeJSONFile(filepath.Join(dir, "metadata.json"), rows); err != nil {
 		return err
 	}
-	err := checkpoints.WriteAtomic(filepath.Join(dir, "metadata.jsonl"), func(w io.Writer) error {
+	err := atomicfile.Write(filepath.Join(dir, "metadata.jsonl"), func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		e.SetEscapeHTML(false)
 		for _, r := range rows {
@@ -73,7 +73,7 @@ func writeDiffSynth(dir string, examples []Example) error {
 	if err != nil {
 		return err
 	}
-	return checkpoints.WriteAtomic(filepath.Join(dir, "metadata.csv"), func(w io.Writer) error {
+	return atomicfile.Write(filepath.Join(dir, "metadata.csv"), func(w io.Writer) error {
 		c := csv.NewWriter(w)
 		c.Write([]string{"prompt", "image", "edit_image", "score", "weight"})
 		number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
@@ -149,7 +149,7 @@ func writeExamplesParquet(dir string, examples []Example) error {
 	columns := []data.Column{{Name: "id", Kind: data.KindText}, {Name: "source", Kind: data.KindImage}, {Name: "edit", Kind: data.KindImage},
 		{Name: "instruction", Kind: data.KindText}, {Name: "prompt", Kind: data.KindText}, {Name: "score", Kind: data.KindNumber},
 		{Name: "level", Kind: data.KindInteger}, {Name: "weight", Kind: data.KindNumber}}
-	return checkpoints.WriteAtomic(filepath.Join(dir, "data.parquet"), func(out io.Writer) error {
+	return atomicfile.Write(filepath.Join(dir, "data.parquet"), func(out io.Writer) error {
 		w, err := data.NewWriter(out, data.FormatParquet, columns)
 		if err != nil {
 			return err
@@ -198,7 +198,7 @@ func Place(m data.Image, folder, dir, name string, copied bool) (string, error) 
 		from = filepath.Join(folder, from)
 	}
 	if copied {
-		return to, checkpoints.CopyFile(from, path)
+		return to, atomicfile.Copy(from, path)
 	}
 	from, err := filepath.Abs(from)
 	if err != nil {

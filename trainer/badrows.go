@@ -12,8 +12,8 @@ import (
 	"strings"
 	"sync"
 
-	"assay/checkpoints"
 	"assay/data"
+	"assay/internal/atomicfile"
 	"assay/internal/workers"
 )
 
@@ -224,7 +224,7 @@ func (r *run) saveBadRows() error {
 		}
 		return nil
 	}
-	return checkpoints.WriteAtomic(path, func(w io.Writer) error {
+	return atomicfile.Write(path, func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		e.SetEscapeHTML(false)
 		for _, b := range bad {

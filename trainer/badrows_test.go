@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"assay/data"
-	"assay/internal/cli"
+	"assay/internal/exit"
 )
 
 // looking is a fake that reads pictures as the real models do.
@@ -121,7 +121,7 @@ func TestBadRowsAreFoundBeforeTheFirstStep(t *testing.T) {
 	_, err := lookingRun(path, m, Options{})
 	for what, err := range map[string]error{"a dry run": dry, "a run": err} {
 		var bad *BadRowsError
-		if !errors.As(err, &bad) || len(bad.Rows) != 4 || cli.ExitCode(err) != cli.Wrong || len(cli.Problems(err)) != 4 {
+		if !errors.As(err, &bad) || len(bad.Rows) != 4 || exit.Code(err) != exit.Wrong || len(exit.Problems(err)) != 4 {
 			t.Fatalf("%s: %v", what, err)
 		}
 		for _, want := range []string{"4 rows cannot be used, data.skip allows 0", "row 8: edit: ", "row7.png: damaged", "row 9: picture row8.png is not there",
@@ -188,14 +188,14 @@ func TestRepairedRunsEndTheSame(t *testing.T) {
 			}
 		}
 		_, err := lookingRun(path, m, Options{})
-		if cli.ExitCode(err) != cli.Failed || !strings.Contains(err.Error(), "row9.png: damaged") || !strings.Contains(err.Error(), "steps are saved in") {
+		if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), "row9.png: damaged") || !strings.Contains(err.Error(), "steps are saved in") {
 			t.Fatalf("%s: %v", what, err)
 		}
 		s, _, _, err := findState(filepath.Join(filepath.Dir(path), "out"))
 		if err != nil || s == nil || s.Step < 2 || !slices.Equal(badRowsOf(t, path), []string{"row9"}) {
 			t.Fatalf("%s: %+v, %v, %v", what, s, err, badRowsOf(t, path))
 		}
-		if _, err := lookingRun(path, &looking{fake: newFake()}, Options{}); cli.ExitCode(err) != cli.Wrong || !strings.Contains(err.Error(), "row9.png: damaged") {
+		if _, err := lookingRun(path, &looking{fake: newFake()}, Options{}); exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), "row9.png: damaged") {
 			t.Fatalf("%s: not yet repaired: %v", what, err)
 		}
 		repair(path)
@@ -205,7 +205,7 @@ func TestRepairedRunsEndTheSame(t *testing.T) {
 				truncate(t, filepath.Join(filepath.Dir(path), "row13.png"))
 			}
 		}
-		if _, err := lookingRun(path, m, Options{}); cli.ExitCode(err) != cli.Failed {
+		if _, err := lookingRun(path, m, Options{}); exit.Code(err) != exit.Failed {
 			t.Fatalf("%s: %v", what, err)
 		}
 		writePicture(t, filepath.Join(filepath.Dir(path), "row13.png"), 13)
@@ -247,7 +247,7 @@ func TestRemovedAndForeignRows(t *testing.T) {
 		},
 	} {
 		rewrite(t, table, change)
-		if _, err := lookingRun(path, &looking{fake: newFake()}, Options{}); cli.ExitCode(err) != cli.Wrong || !strings.Contains(err.Error(), want) {
+		if _, err := lookingRun(path, &looking{fake: newFake()}, Options{}); exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q: %v", want, err)
 		}
 		if err := os.WriteFile(table, before, 0o666); err != nil {
@@ -297,7 +297,7 @@ func TestErrorsSaveWhatWasReached(t *testing.T) {
 	f := &failing{fake: newFake(), at: 8}
 	c := load(t, path)
 	_, err := Train(context.Background(), Options{Config: c, Factory: func(context.Context, *Config) (Model, error) { return f, nil }})
-	if cli.ExitCode(err) != cli.Failed || !strings.Contains(err.Error(), "out of memory") || !strings.Contains(err.Error(), "3 steps are saved in "+c.Out) {
+	if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), "out of memory") || !strings.Contains(err.Error(), "3 steps are saved in "+c.Out) {
 		t.Fatal(err)
 	}
 	if r := train(t, path, newFake()); r.Resumed != 3 {
@@ -344,7 +344,7 @@ func TestWrongColumnsAreToldOfOnce(t *testing.T) {
 		c := load(t, path)
 		_, err := Train(context.Background(), Options{Config: c, Factory: newFake().factory})
 		_, dry := DryRun(context.Background(), c, newFake().factory)
-		if cli.ExitCode(err) != cli.Wrong || strings.Count(err.Error(), test.want) != 1 || cli.ExitCode(dry) != cli.Wrong {
+		if exit.Code(err) != exit.Wrong || strings.Count(err.Error(), test.want) != 1 || exit.Code(dry) != exit.Wrong {
 			t.Errorf("%s %s: %v\nwant %s", test.name, test.data, err, test.want)
 		}
 	}

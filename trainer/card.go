@@ -9,8 +9,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"assay/checkpoints"
-	"assay/internal/cli"
+	"assay/internal/atomicfile"
+	"assay/internal/version"
 )
 
 // writeScorer writes the scorer as it is now, with its model card, into an empty folder.
@@ -27,7 +27,7 @@ func (r *run) writeScorer(dir string) error {
 	if err != nil {
 		return err
 	}
-	return checkpoints.WriteAtomic(filepath.Join(dir, "README.md"), func(w io.Writer) error {
+	return atomicfile.Write(filepath.Join(dir, "README.md"), func(w io.Writer) error {
 		_, err := io.WriteString(w, card)
 		return err
 	})
@@ -44,7 +44,7 @@ func (r *run) card(train, valid *Samples) (string, error) {
 	}
 	fmt.Fprintf(&b, "---\n%s---\n\n# Scorer of instruction-guided image edits\n\n", front)
 	fmt.Fprintf(&b, "Given a source picture, an instruction and an edited picture it says how well the edit was done, %g to %g.\n"+
-		"One forward pass over `%s` gives the score. Made with assay %s, mode %s.\n\n", c.ScoreRange[0], c.ScoreRange[1], c.Answer[0], cli.Version, c.Mode)
+		"One forward pass over `%s` gives the score. Made with assay %s, mode %s.\n\n", c.ScoreRange[0], c.ScoreRange[1], c.Answer[0], version.Version, c.Mode)
 	fmt.Fprintf(&b, "    score pair --scorer %s --source a.png --edit b.png --instruction \"make it blue\"\n\n", ScorerDir)
 
 	b.WriteString("## Data\n\n| | rows | label 0 | between | label 0.5 | between | label 1 |\n|---|---|---|---|---|---|---|\n")
@@ -130,7 +130,7 @@ func withoutFolders(c Config) *Config {
 
 // versions lists the program, Go and the libraries that the numbers depend on.
 func versions() string {
-	out := []string{"assay " + cli.Version}
+	out := []string{"assay " + version.Version}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return out[0]

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"assay/internal/cli"
+	"assay/internal/exit"
 )
 
 // replace puts other content under a name, of the same size and with the former times.
@@ -57,7 +57,7 @@ func TestResumeRefusesReplacedPictures(t *testing.T) {
 	train(t, path, newFake())
 	replace(t, picture, "c")
 	_, err := Train(context.Background(), Options{Config: load(t, path), Factory: newFake().factory})
-	if cli.ExitCode(err) != cli.Wrong || !strings.Contains(err.Error(), "row7") || strings.Contains(err.Error(), "row8") {
+	if exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), "row7") || strings.Contains(err.Error(), "row8") {
 		t.Errorf("after a picture was replaced: %v", err)
 	}
 	if err := os.Remove(picture); err != nil {

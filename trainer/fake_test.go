@@ -18,12 +18,13 @@ import (
 
 	"gorgonia.org/tensor"
 
-	"assay/internal/cli"
+	"assay/internal/exit"
+	"assay/optim"
 )
 
 // fake is a linear model of features hashed from the instruction and the templates, with dropout: loss 10 |w x + b - label|.
 type fake struct {
-	params []Param
+	params []optim.Param
 	slow   time.Duration     // of a step
 	print  map[string]string // fingerprint
 	poison string            // id of a sample whose loss is not a number
@@ -41,13 +42,13 @@ func newFake() *fake {
 	for i := range w {
 		w[i] = float32(i%3) / 10
 	}
-	return &fake{params: []Param{
-		{"layers.0.weight", tensor.New(tensor.WithShape(1, fakeWidth), tensor.WithBacking(w))},
-		{"layers.0.bias", tensor.New(tensor.WithShape(1), tensor.WithBacking([]float32{0}))},
+	return &fake{params: []optim.Param{
+		{Name: "layers.0.weight", Value: tensor.New(tensor.WithShape(1, fakeWidth), tensor.WithBacking(w))},
+		{Name: "layers.0.bias", Value: tensor.New(tensor.WithShape(1), tensor.WithBacking([]float32{0}))},
 	}, print: map[string]string{"backbone": "fake"}}
 }
 
-func (f *fake) Params() []Param                { return f.params }
+func (f *fake) Params() []optim.Param          { return f.params }
 func (f *fake) Fingerprint() map[string]string { return f.print }
 func (f *fake) Close() error                   { return nil }
 
@@ -201,8 +202,8 @@ func TestMain(m *testing.M) {
 		defer stop()
 		_, err = Train(ctx, Options{Config: c, Factory: f.factory})
 	}
-	if err != nil && !errors.Is(err, cli.ErrInterrupted) {
+	if err != nil && !errors.Is(err, exit.ErrInterrupted) {
 		fmt.Fprintln(os.Stderr, err)
 	}
-	os.Exit(cli.ExitCode(err))
+	os.Exit(exit.Code(err))
 }

@@ -9,38 +9,8 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/model"
+	"assay/optim"
 )
-
-// HeadSpec is the shape of a head: an MLP with ReLU between its layers, from a hidden state to the score.
-type HeadSpec struct {
-	In     int       // width of the hidden state
-	Hidden []int     // widths of the layers between; may be empty
-	Values []float64 // scores (0..1) of the classes; empty: regression, one output which is the score
-}
-
-// NewHeadSpec takes the shape from the configuration.
-func NewHeadSpec(c model.HeadConfig, in int) HeadSpec {
-	return HeadSpec{In: in, Hidden: c.Hidden, Values: c.Values}
-}
-
-// Outputs is the width of the last layer.
-func (s HeadSpec) Outputs() int { return max(1, len(s.Values)) }
-
-// Sizes lists the widths from the hidden state to the outputs.
-func (s HeadSpec) Sizes() []int { return append(append([]int{s.In}, s.Hidden...), s.Outputs()) }
-
-// Class is the index of the value nearest to a label, the lowest on a tie.
-func (s HeadSpec) Class(label float64) int { return nearest(s.Values, label) }
-
-func nearest(values []float64, x float64) int {
-	best := 0
-	for i, v := range values {
-		if math.Abs(v-x) < math.Abs(values[best]-x) {
-			best = i
-		}
-	}
-	return best
-}
 
 // HeadResult is one pass of a head over a batch.
 type HeadResult struct {
@@ -52,30 +22,42 @@ type HeadResult struct {
 // GorgoniaHead is the head as Gorgonia graphs, one for each batch size that occurs. It computes what the nodes of the
 // step graph compute, by another road: mode head trains with it, and each is the other's test.
 type GorgoniaHead struct {
-	Spec   HeadSpec
-	params []Param
+	Head   model.HeadConfig
+	In     int // width of the hidden state
+	params []optim.Param
 	graphs map[int]*headGraph
 }
 
-// NewGorgoniaHead puts graphs over params: layers.N.weight [out, in] and layers.N.bias [out] for N = 0, 1, ... in this order,
-// float32. The values are used in place.
-func NewGorgoniaHead(spec HeadSpec, params []Param) (*GorgoniaHead, error) {
-	sizes := spec.Sizes()
-	if len(params) != 2*(len(sizes)-1) {
-		return nil, fmt.Errorf("a head of %d layers has %d tensors, not %d", len(sizes)-1, 2*(len(sizes)-1), len(params))
+// NewGorgoniaHead puts graphs over params: layers.N.weight [out, in] and layers.N.bias [out] for N = 0, 1, ... in this
+// order, float32. The values are used in place.
+func NewGorgoniaHead(head model.HeadConfig, params []optim.Param) (*GorgoniaHead, error) {
+	layers := len(head.Hidden) + 1
+	if len(params) != 2*layers {
+		return nil, fmt.Errorf("a head of %d layers has %d tensors, not %d", layers, 2*layers, len(params))
 	}
-	for i := range len(sizes) - 1 {
-		for j, want := range []struct {
-			name  string
-			shape tensor.Shape
-		}{{fmt.Sprintf("layers.%d.weight", i), tensor.Shape{sizes[i+1], sizes[i]}}, {fmt.Sprintf("layers.%d.bias", i), tensor.Shape{sizes[i+1]}}} {
-			p := params[2*i+j]
-			if p.Name != want.name || !p.Value.Shape().Eq(want.shape) {
-				return nil, fmt.Errorf("want %s of shape %v, not %s of shape %v", want.name, want.shape, p.Name, p.Value.Shape())
-			}
+	first := params[0].Value.Shape()
+	if len(first) != 2 {
+		return nil, fmt.Errorf("want %s of shape [out, in], not of shape %v", params[0].Name, first)
+	}
+	in := first[1]
+	sizes := head.Sizes(in)
+	for i := range layers {
+		weight, bias := params[2*i], params[2*i+1]
+		if err := wantParam(weight, fmt.Sprintf("layers.%d.weight", i), sizes[i+1], sizes[i]); err != nil {
+			return nil, err
+		}
+		if err := wantParam(bias, fmt.Sprintf("layers.%d.bias", i), sizes[i+1]); err != nil {
+			return nil, err
 		}
 	}
-	return &GorgoniaHead{Spec: spec, params: params, graphs: map[int]*headGraph{}}, nil
+	return &GorgoniaHead{Head: head, In: in, params: params, graphs: map[int]*headGraph{}}, nil
+}
+
+func wantParam(p optim.Param, name string, shape ...int) error {
+	if want := tensor.Shape(shape); p.Name != name || !p.Value.Shape().Eq(want) {
+		return fmt.Errorf("want %s of shape %v, not %s of shape %v", name, want, p.Name, p.Value.Shape())
+	}
+	return nil
 }
 
 // headGraph is the graph of one batch size with its machine.
@@ -89,7 +71,7 @@ type headGraph struct {
 // Run gives scores for hidden states [N][In]. With labels (0..1) it also gives each row's loss and the gradients of
 // scale times their sum, in the order of the parameters.
 func (h *GorgoniaHead) Run(hidden [][]float32, labels []float64, scale float64) (*HeadResult, error) {
-	n, out := len(hidden), h.Spec.Outputs()
+	n, out := len(hidden), h.Head.Outputs()
 	g, ok := h.graphs[n]
 	if !ok {
 		var err error
@@ -98,22 +80,22 @@ func (h *GorgoniaHead) Run(hidden [][]float32, labels []float64, scale float64) 
 		}
 		h.graphs[n] = g
 	}
-	x := make([]float32, 0, n*h.Spec.In)
+	x := make([]float32, 0, n*h.In)
 	for _, row := range hidden {
 		x = append(x, row...)
 	}
-	if len(x) != n*h.Spec.In {
-		return nil, fmt.Errorf("hidden states of width %d are wanted", h.Spec.In)
+	if len(x) != n*h.In {
+		return nil, fmt.Errorf("hidden states of width %d are wanted", h.In)
 	}
 	target := make([]float32, n*out)
 	for i, label := range labels {
-		if len(h.Spec.Values) > 0 {
-			target[i*out+h.Spec.Class(label)] = 1
+		if h.Head.Classes() {
+			target[i*out+h.Head.Class(label)] = 1
 		} else {
 			target[i] = float32(label)
 		}
 	}
-	if err := g.run(x, target, n, h.Spec.In, out); err != nil {
+	if err := g.run(x, target, n, h.In, out); err != nil {
 		return nil, fmt.Errorf("running the head in Gorgonia: %w", err)
 	}
 	return h.result(g, n, labels, float32(scale))
@@ -134,12 +116,12 @@ func (h *GorgoniaHead) result(g *headGraph, n int, labels []float64, scale float
 	r := &HeadResult{Score: make([]float64, n)}
 	z, loss := elements(g.z), elements(g.loss)
 	for i := range n {
-		if len(h.Spec.Values) == 0 {
+		if !h.Head.Classes() {
 			r.Score[i] = float64(z[i])
 			continue
 		}
-		for k, v := range h.Spec.Values {
-			r.Score[i] += v * math.Exp(float64(z[i*len(h.Spec.Values)+k]))
+		for k, v := range h.Head.Values {
+			r.Score[i] += v * math.Exp(float64(z[i*len(h.Head.Values)+k]))
 		}
 	}
 	if labels == nil {
@@ -183,8 +165,8 @@ func elements(v G.Value) []float32 {
 func (h *GorgoniaHead) build(n int) (*headGraph, error) {
 	b := &headBuilder{g: G.NewGraph()}
 	r := &headGraph{grads: make([]G.Value, len(h.params))}
-	r.hidden = G.NewMatrix(b.g, tensor.Float32, G.WithShape(n, h.Spec.In), G.WithName("hidden"))
-	r.target = G.NewMatrix(b.g, tensor.Float32, G.WithShape(n, h.Spec.Outputs()), G.WithName("target"))
+	r.hidden = G.NewMatrix(b.g, tensor.Float32, G.WithShape(n, h.In), G.WithName("hidden"))
+	r.target = G.NewMatrix(b.g, tensor.Float32, G.WithShape(n, h.Head.Outputs()), G.WithName("target"))
 	x := r.hidden
 	var wrt G.Nodes
 	for i := 0; i < len(h.params); i += 2 {
@@ -200,7 +182,7 @@ func (h *GorgoniaHead) build(n int) (*headGraph, error) {
 		return nil, b.err
 	}
 	var loss *G.Node
-	if len(h.Spec.Values) > 0 {
+	if h.Head.Classes() {
 		x = b.op(G.LogSoftMax(x, 1))
 		loss = b.op(G.Neg(b.op(G.HadamardProd(r.target, x))))
 	} else {

@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"gorgonia.org/tensor"
+
+	"assay/model"
+	"assay/optim"
 )
 
 func readJSON(t *testing.T, path string, v any) {
@@ -54,16 +57,16 @@ func TestHeadIsTorchs(t *testing.T) {
 	}
 	readJSON(t, "testdata/heads.json", &cases)
 	for i, c := range cases {
-		spec := HeadSpec{In: c.In, Hidden: c.Hidden, Values: c.Values}
-		var params []Param
+		head := model.HeadConfig{Hidden: c.Hidden, Kind: c.Kind, Values: c.Values}
+		var params []optim.Param
 		for l := range len(c.Hidden) + 1 {
 			for _, k := range []string{"weight", "bias"} {
 				name := fmt.Sprintf("layers.%d.%s", l, k)
 				p := c.Params[name]
-				params = append(params, Param{name, tensor.New(tensor.WithShape(p.Shape...), tensor.WithBacking(append([]float32{}, p.Value...)))})
+				params = append(params, optim.Param{Name: name, Value: tensor.New(tensor.WithShape(p.Shape...), tensor.WithBacking(append([]float32{}, p.Value...)))})
 			}
 		}
-		h, err := NewGorgoniaHead(spec, params)
+		h, err := NewGorgoniaHead(head, params)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,20 +8,22 @@ import (
 	"maps"
 	"math"
 
+	"assay/model"
+	"assay/optim"
 	"assay/store"
 )
 
 // HeadOptions are the parts of a HeadModel.
 type HeadOptions struct {
-	Spec     HeadSpec
-	Params   []Param                                   // layers.N.weight, layers.N.bias, as a GorgoniaHead wants them
-	Open     func(ctx context.Context) (Hidden, error) // the backbone; opened only if hidden states are missing
-	Batch    int                                       // examples given to the backbone at once; 0: 1
-	Store    *store.Store                              // of the hidden states; closed with the model
-	Save     func(dir string, params []Param) error    // writes the scorer directory around the head
-	Weight   float64                                   // of the score's loss
-	Backbone map[string]string                         // fingerprint of all that the hidden states depend on
-	Memory   int64                                     // bytes that the backbone takes while they are computed
+	Head     model.HeadConfig
+	Params   []optim.Param                                // layers.N.weight, layers.N.bias, as a GorgoniaHead wants them
+	Open     func(ctx context.Context) (Hidden, error)    // the backbone; opened only if hidden states are missing
+	Batch    int                                          // examples given to the backbone at once; 0: 1
+	Store    *store.Store                                 // of the hidden states; closed with the model
+	Save     func(dir string, params []optim.Param) error // writes the scorer directory around the head
+	Weight   float64                                      // of the score's loss
+	Backbone map[string]string                            // fingerprint of all that the hidden states depend on
+	Memory   int64                                        // bytes that the backbone takes while they are computed
 }
 
 // HeadModel trains the head alone, in Gorgonia, on hidden states that are computed once (linear probing). The backbone is
@@ -35,7 +37,7 @@ type HeadModel struct {
 
 // NewHeadModel makes the model. The cache is opened by Prepare.
 func NewHeadModel(o HeadOptions) (*HeadModel, error) {
-	head, err := NewGorgoniaHead(o.Spec, o.Params)
+	head, err := NewGorgoniaHead(o.Head, o.Params)
 	if err != nil {
 		return nil, err
 	}
@@ -44,11 +46,11 @@ func NewHeadModel(o HeadOptions) (*HeadModel, error) {
 }
 
 // Params are the head's tensors.
-func (m *HeadModel) Params() []Param { return m.o.Params }
+func (m *HeadModel) Params() []optim.Param { return m.o.Params }
 
 // Prepare computes the hidden states that the cache lacks, and closes the backbone. Interrupted, it goes on where it was.
 func (m *HeadModel) Prepare(ctx context.Context, examples iter.Seq2[Example, error], done func(n int)) (err error) {
-	if m.cache, err = openHidden(m.o.Store, m.o.Spec.In, m.o.Backbone); err != nil {
+	if m.cache, err = openHidden(m.o.Store, m.head.In, m.o.Backbone); err != nil {
 		return err
 	}
 	w := &hiddenWork{HeadModel: m, queued: map[store.Key]bool{}}
@@ -190,7 +192,7 @@ func (m *HeadModel) Plan(context.Context, []Example) (*Plan, error) {
 	p.Parameters = p.Trainable
 	p.Bytes["parameters, gradients and moments"] = 16 * p.Trainable
 	p.Bytes["weights, while hidden states are computed"] = m.o.Memory
-	p.Bytes["a hidden state, in the cache on disk"] = 52 + 4*int64(m.o.Spec.In)
+	p.Bytes["a hidden state, in the cache on disk"] = 52 + 4*int64(m.head.In)
 	return p, nil
 }
 

@@ -9,8 +9,9 @@ import (
 
 	"gorgonia.org/tensor"
 
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/model"
+	"assay/optim"
 )
 
 // countingBackbone gives the fake's features as hidden states.
@@ -29,25 +30,24 @@ func (b *countingBackbone) Close() error { b.closed++; return nil }
 
 func headFactory(b *countingBackbone, fingerprint string) Factory {
 	return func(_ context.Context, c *Config) (Model, error) {
-		spec := NewHeadSpec(c.Head, fakeWidth)
-		var params []Param
-		sizes := spec.Sizes()
+		var params []optim.Param
+		sizes := c.Head.Sizes(fakeWidth)
 		for i, name := range []string{"layers.0", "layers.1"} {
 			w := make([]float32, sizes[i]*sizes[i+1])
 			for j := range w {
 				w[j] = float32(math.Sin(float64(7*i+j))) / 4
 			}
-			params = append(params, Param{name + ".weight", tensor.New(tensor.WithShape(sizes[i+1], sizes[i]), tensor.WithBacking(w))},
-				Param{name + ".bias", tensor.New(tensor.WithShape(sizes[i+1]), tensor.WithBacking(make([]float32, sizes[i+1])))})
+			params = append(params, optim.Param{Name: name + ".weight", Value: tensor.New(tensor.WithShape(sizes[i+1], sizes[i]), tensor.WithBacking(w))},
+				optim.Param{Name: name + ".bias", Value: tensor.New(tensor.WithShape(sizes[i+1]), tensor.WithBacking(make([]float32, sizes[i+1])))})
 		}
 		known, err := openStore(c, nil)
 		if err != nil {
 			return nil, err
 		}
-		return NewHeadModel(HeadOptions{Spec: spec, Params: params, Batch: 4, Weight: c.Loss.Score,
+		return NewHeadModel(HeadOptions{Head: c.Head, Params: params, Batch: 4, Weight: c.Loss.Score,
 			Store: known, Backbone: map[string]string{"backbone": fingerprint},
 			Open: func(context.Context) (Hidden, error) { b.opened++; return b, nil },
-			Save: func(dir string, params []Param) error {
+			Save: func(dir string, params []optim.Param) error {
 				return (&fake{params: params}).SaveScorer(dir)
 			}})
 	}
@@ -109,7 +109,7 @@ func TestHeadPreparationIsInterruptible(t *testing.T) {
 	b := &countingBackbone{}
 	inner := headFactory(b, "a")
 	_, err := Train(ctx, Options{Config: c, Factory: inner, Progress: func(string, int64, string) Progress { return cancelAfter{cancel, new(int)} }})
-	if cli.ExitCode(err) != cli.Interrupted {
+	if exit.Code(err) != exit.Interrupted {
 		t.Fatal(err)
 	}
 	before := b.computed

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"assay/checkpoints"
+	"assay/internal/atomicfile"
 	"assay/internal/oracle"
 	"assay/model/text"
 )
@@ -64,7 +64,7 @@ func (l *large) run(t *testing.T) (*Config, string) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"} {
-		if err := checkpoints.CopyFile(filepath.Join(root, l.tokenizer, "backbone", name), filepath.Join(backbone, name)); err != nil {
+		if err := atomicfile.Copy(filepath.Join(root, l.tokenizer, "backbone", name), filepath.Join(backbone, name)); err != nil {
 			t.Fatal(err)
 		}
 	}

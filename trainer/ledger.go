@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"assay/checkpoints"
+	"assay/internal/atomicfile"
 )
 
 // RowsFile is a run's list of its rows, in the order that its order of samples counts them in: one a line, as the JSON array [what
@@ -95,7 +95,7 @@ func (r *run) writeLedger() error {
 }
 
 func writeRows(out string, rows []ledgerRow) error {
-	return checkpoints.WriteAtomic(filepath.Join(out, RowsFile), func(w io.Writer) error {
+	return atomicfile.Write(filepath.Join(out, RowsFile), func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		for i := range rows {
 			if err := e.Encode(rows[i].fields()); err != nil {

@@ -7,13 +7,16 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"assay/internal/workers"
+	"assay/optim"
 )
 
 // run is one training run in progress.
 type run struct {
 	config    *Config
 	model     Model
-	params    []Param
+	params    []optim.Param
 	trains    Trained
 	hasLedger bool        // the order of the rows is that of the run directory's list
 	ledger    []ledgerRow // that list
@@ -23,8 +26,8 @@ type run struct {
 	data      *Data
 	valid     Examples
 
-	optimizer *AdamW
-	schedule  Schedule
+	optimizer *optim.AdamW
+	schedule  optim.Schedule
 	order     *Order
 	total     int64 // steps
 	limit     int64 // samples over the whole run
@@ -51,7 +54,7 @@ func (r *run) length() {
 		r.limit = int64(c.Epochs) * r.order.Len()
 		r.total = done.Step + max(0, r.limit-done.Samples+batch-1)/batch
 	}
-	r.schedule = NewSchedule(c, r.total)
+	r.schedule = c.schedule(r.total)
 }
 
 func (r *run) seconds() float64 { return r.before + time.Since(r.began).Seconds() }
@@ -179,7 +182,7 @@ func (r *run) update(ctx context.Context, batch []Example) ([]Example, error) {
 		}
 		r.progress.Add(int64(len(part)), note)
 	}
-	n := norm(r.grads)
+	n := optim.Norm(r.grads)
 	m.GradNorm = number(n)
 	if len(batch) == 0 {
 		m.Skipped = true // all of them were set aside
@@ -200,7 +203,7 @@ func (r *run) update(ctx context.Context, batch []Example) ([]Example, error) {
 		}
 		m.Skipped = true
 	} else {
-		clip(r.grads, n, r.config.ClipNorm)
+		optim.Clip(r.grads, n, r.config.ClipNorm)
 		r.optimizer.Update(r.params, r.grads, m.LR)
 	}
 	s.Step++
@@ -218,19 +221,17 @@ func (r *run) add(out *StepResult, n int) error {
 	if len(out.Grads) != len(r.params) || len(out.Loss) != n || len(out.ScoreLoss) != n || len(out.Score) != n || len(out.CE) != 0 && len(out.CE) != n {
 		return fmt.Errorf("the model gave %d losses and %d gradients for %d samples and %d parameters", len(out.Loss), len(out.Grads), n, len(r.params))
 	}
-	jobs := make([]func(), len(r.params))
 	for i, g := range out.Grads {
-		if g == nil || len(floats(g)) != len(r.grads[i]) {
+		if g == nil || len(g.Float32s()) != len(r.grads[i]) {
 			return fmt.Errorf("the gradient of %s has not the shape of the parameter", r.params[i].Name)
 		}
-		into, from := r.grads[i], floats(g)
-		jobs[i] = func() {
-			for j, v := range from {
-				into[j] += v
-			}
-		}
 	}
-	parallel(jobs)
+	workers.Do(len(r.params), func(i int) {
+		sum := r.grads[i]
+		for j, v := range out.Grads[i].Float32s() {
+			sum[j] += v
+		}
+	})
 	return nil
 }
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"assay/checkpoints"
-	"assay/internal/cli"
+	"assay/internal/exit"
 )
 
 // TestPlansAreOfTheMicroBatchTheyPrint: what is wanted grows with micro_batch, with validation rows, and with a tower that trains.
@@ -98,9 +98,9 @@ func TestDamagedWeightsAreNamed(t *testing.T) {
 		want   string
 		code   int
 	}{
-		{"layers.1.mlp.up_proj.weight", math.Float32bits(float32(math.NaN())), "layers.1.mlp.up_proj.weight holds NaN at index 5", cli.Failed},
-		{"layers.0.self_attn.o_proj.weight", math.Float32bits(float32(math.Inf(1))), "layers.0.self_attn.o_proj.weight holds +Inf at index 5", cli.Failed},
-		{"embed_tokens.weight", math.Float32bits(float32(math.NaN())), "embed_tokens.weight holds NaN", cli.Wrong},
+		{"layers.1.mlp.up_proj.weight", math.Float32bits(float32(math.NaN())), "layers.1.mlp.up_proj.weight holds NaN at index 5", exit.Failed},
+		{"layers.0.self_attn.o_proj.weight", math.Float32bits(float32(math.Inf(1))), "layers.0.self_attn.o_proj.weight holds +Inf at index 5", exit.Failed},
+		{"embed_tokens.weight", math.Float32bits(float32(math.NaN())), "embed_tokens.weight holds NaN", exit.Wrong},
 	} {
 		for _, mode := range []string{"", "non_finite: skip\n"} {
 			path := pictureRun(t, "llavanext", mode)
@@ -121,7 +121,7 @@ func TestDamagedWeightsAreNamed(t *testing.T) {
 			damage(t, backbone, name, test.bits)
 			c.Backbone = backbone
 			_, err = Train(context.Background(), Options{Config: c, Factory: OpenModel})
-			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), backbone) || cli.ExitCode(err) != test.code {
+			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), backbone) || exit.Code(err) != test.code {
 				t.Errorf("%s %s: %v", test.tensor, mode, err)
 			}
 		}

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"time"
 
+	"assay/internal/journal"
 	"assay/trainer/events"
 )
 
@@ -66,8 +66,7 @@ type ValidationMetrics struct {
 
 // recorder appends to metrics.jsonl and the TensorBoard file of a run.
 type recorder struct {
-	file   *os.File
-	size   int64
+	lines  *journal.File
 	events *events.Writer
 	name   string // of the event file
 }
@@ -75,24 +74,22 @@ type recorder struct {
 // newRecorder opens the files at the sizes a checkpoint noted: what was written after it is cut off, so that nothing is there
 // twice. name is the event file's; empty: a new one.
 func newRecorder(dir, name string, size, eventSize int64) (*recorder, error) {
-	f, err := os.OpenFile(filepath.Join(dir, MetricsFile), os.O_RDWR|os.O_CREATE, 0o666)
+	path := filepath.Join(dir, MetricsFile)
+	lines, err := journal.OpenFile(path, size)
+	if errors.Is(err, journal.ErrShort) {
+		return nil, fmt.Errorf("%s is shorter than the checkpoint says (%d bytes): it was changed; begin anew with --fresh", path, size)
+	}
 	if err != nil {
 		return nil, err
 	}
-	r := &recorder{file: f, size: size, name: name}
-	if info, e := f.Stat(); e != nil || info.Size() < size {
-		return nil, errors.Join(fmt.Errorf("%s is shorter than the checkpoint says (%d bytes): it was changed; begin anew with --fresh", f.Name(), size), f.Close())
+	if name == "" {
+		name = fmt.Sprintf("events.out.tfevents.%010d.assay", time.Now().Unix())
 	}
-	if err = f.Truncate(size); err == nil {
-		if r.name == "" {
-			r.name = fmt.Sprintf("events.out.tfevents.%010d.assay", time.Now().Unix())
-		}
-		r.events, err = events.Open(filepath.Join(dir, r.name), eventSize, wall())
-	}
+	curves, err := events.Open(filepath.Join(dir, name), eventSize, wall())
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(err, lines.Close())
 	}
-	return r, nil
+	return &recorder{lines: lines, events: curves, name: name}, nil
 }
 
 func wall() float64 { return float64(time.Now().UnixMicro()) / 1e6 }
@@ -103,14 +100,18 @@ func (r *recorder) line(v any) error {
 	if err != nil {
 		return err
 	}
-	n, err := r.file.WriteAt(append(text, '\n'), r.size)
-	r.size += int64(n)
+	_, err = r.lines.Write(append(text, '\n'))
 	return err
 }
 
 func (r *recorder) step(m *StepMetrics) error {
-	scalars := []events.Scalar{{Tag: "train/loss", Value: float64(m.Loss)}, {Tag: "train/score_loss", Value: float64(m.ScoreLoss)},
-		{Tag: "train/l1", Value: float64(m.L1)}, {Tag: "train/lr", Value: m.LR}, {Tag: "train/grad_norm", Value: float64(m.GradNorm)}}
+	scalars := []events.Scalar{
+		{Tag: "train/loss", Value: float64(m.Loss)},
+		{Tag: "train/score_loss", Value: float64(m.ScoreLoss)},
+		{Tag: "train/l1", Value: float64(m.L1)},
+		{Tag: "train/lr", Value: m.LR},
+		{Tag: "train/grad_norm", Value: float64(m.GradNorm)},
+	}
 	if m.Text != nil {
 		scalars = append(scalars, events.Scalar{Tag: "train/text_loss", Value: float64(*m.Text)})
 	}
@@ -118,8 +119,12 @@ func (r *recorder) step(m *StepMetrics) error {
 }
 
 func (r *recorder) validation(m *ValidationMetrics) error {
-	return r.told(errors.Join(r.line(m), r.events.Add(m.Step, wall(), events.Scalar{Tag: "validation/l1", Value: float64(m.L1)},
-		events.Scalar{Tag: "validation/spearman", Value: float64(m.Spearman)}, events.Scalar{Tag: "validation/accuracy", Value: float64(m.Accuracy)})))
+	scalars := []events.Scalar{
+		{Tag: "validation/l1", Value: float64(m.L1)},
+		{Tag: "validation/spearman", Value: float64(m.Spearman)},
+		{Tag: "validation/accuracy", Value: float64(m.Accuracy)},
+	}
+	return r.told(errors.Join(r.line(m), r.events.Add(m.Step, wall(), scalars...)))
 }
 
 func (r *recorder) told(err error) error {
@@ -130,6 +135,6 @@ func (r *recorder) told(err error) error {
 }
 
 // sync makes the lines so far as durable as the checkpoint that counts them.
-func (r *recorder) sync() error { return errors.Join(r.file.Sync(), r.events.Sync()) }
+func (r *recorder) sync() error { return errors.Join(r.lines.Sync(), r.events.Sync()) }
 
-func (r *recorder) close() error { return errors.Join(r.file.Close(), r.events.Close()) }
+func (r *recorder) close() error { return errors.Join(r.lines.Close(), r.events.Close()) }

@@ -9,32 +9,8 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/data"
+	"assay/optim"
 )
-
-// Param is one trainable tensor, float32, updated in place by the optimizer. The name is that of the scorer directory or
-// the checkpoint.
-type Param struct {
-	Name  string
-	Value *tensor.Dense
-}
-
-// NewParams joins names and tensors.
-func NewParams(names []string, values []*tensor.Dense) []Param {
-	params := make([]Param, len(names))
-	for i, n := range names {
-		params[i] = Param{n, values[i]}
-	}
-	return params
-}
-
-// Gradients puts the gradients of parameters into their order.
-func Gradients(params []Param, byName map[string]*tensor.Dense) []*tensor.Dense {
-	grads := make([]*tensor.Dense, len(params))
-	for i, p := range params {
-		grads[i] = byName[p.Name]
-	}
-	return grads
-}
 
 // Example is one labelled edit as a model is asked about it.
 type Example struct {
@@ -57,7 +33,7 @@ type StepResult struct {
 // Model is what the loop trains.
 type Model interface {
 	// Params are the trainable tensors, always the same ones in the same order.
-	Params() []Param
+	Params() []optim.Param
 	// Step runs forward and backward pass over a micro-batch. weight multiplies each example's loss, seed is that of the
 	// dropout. The result is a function of the arguments and of the parameters only.
 	Step(ctx context.Context, batch []Example, weight float64, seed uint64) (*StepResult, error)

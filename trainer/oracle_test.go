@@ -15,6 +15,7 @@ import (
 	"assay/data"
 	"assay/internal/oracle"
 	_ "assay/model/families"
+	"assay/optim"
 )
 
 // caseFiles are the fixtures' files of cases with what is expected of them.
@@ -67,14 +68,14 @@ func headOf(t *testing.T, c *Config) *GorgoniaHead {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var params []Param
+	var params []optim.Param
 	for i := range len(c.Head.Hidden) + 1 {
 		for _, part := range []string{"weight", "bias"} {
 			name := fmt.Sprintf("layers.%d.%s", i, part)
-			params = append(params, Param{name, own[name]})
+			params = append(params, optim.Param{Name: name, Value: own[name]})
 		}
 	}
-	h, err := NewGorgoniaHead(NewHeadSpec(c.Head, params[0].Value.Shape()[1]), params)
+	h, err := NewGorgoniaHead(c.Head, params)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func TestGorgoniaHeadOfTheOracle(t *testing.T) {
 	eachCase(t, func(t *testing.T, folder string, o oracle.Case, want map[string]*tensor.Dense) {
 		c := scorerConfig(t, folder, o.Scorer)
 		h := headOf(t, c)
-		r, err := h.Run([][]float32{floats(want["hidden_score"])}, []float64{o.Label / 10}, c.Loss.Score)
+		r, err := h.Run([][]float32{want["hidden_score"].Float32s()}, []float64{o.Label / 10}, c.Loss.Score)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +95,7 @@ func TestGorgoniaHeadOfTheOracle(t *testing.T) {
 			t.Errorf("%s, case %d: score %g, want %g", o.Scorer, o.ID, r.Score[0]*10, o.Score)
 		}
 		for i, p := range h.params {
-			if d := far(floats(r.Grads[i]), floats(want["grad."+p.Name])); d > 1e-5 {
+			if d := far(r.Grads[i].Float32s(), want["grad."+p.Name].Float32s()); d > 1e-5 {
 				t.Errorf("%s, case %d: gradient of %s is %g off", o.Scorer, o.ID, p.Name, d)
 			}
 		}
@@ -146,7 +147,7 @@ func TestGorgoniaHeadIsTheStepGraphs(t *testing.T) {
 				if p.Name != q.Name {
 					continue
 				}
-				if d := far(floats(r.Grads[i]), floats(step.Grads[j])); d > 1e-5 {
+				if d := far(r.Grads[i].Float32s(), step.Grads[j].Float32s()); d > 1e-5 {
 					t.Errorf("%s: gradient of %s is %g off", scorer, p.Name, d)
 				}
 			}

@@ -3,7 +3,7 @@ package trainer
 import (
 	"context"
 
-	"assay/internal/cli"
+	"assay/internal/exit"
 )
 
 // planSample is the number of examples a plan looks at.
@@ -35,7 +35,7 @@ func DryRun(ctx context.Context, c *Config, f Factory, more ...PlanOptions) (pla
 		return nil, err
 	}
 	if err := r.allow(); err != nil {
-		return nil, cli.Usage(err)
+		return nil, exit.Usage(err)
 	}
 	r.dropBad()
 	r.length()

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"assay/internal/cli"
+	"assay/internal/exit"
 )
 
 func child(t *testing.T, path string, slow int) *exec.Cmd {
@@ -72,7 +72,7 @@ func TestInterruptSavesAndGoesOn(t *testing.T) {
 		}
 	}
 	_, err := Train(ctx, Options{Config: load(t, path), Factory: f.factory})
-	if cli.ExitCode(err) != cli.Interrupted || !strings.Contains(err.Error(), "step 7 of") {
+	if exit.Code(err) != exit.Interrupted || !strings.Contains(err.Error(), "step 7 of") {
 		t.Fatal(err)
 	}
 	r := train(t, path, newFake())
@@ -106,8 +106,8 @@ func TestInterruptFromOutside(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := c.Wait()
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != cli.Interrupted {
+	var ended *exec.ExitError
+	if !errors.As(err, &ended) || ended.ExitCode() != exit.Interrupted {
 		t.Fatal("the child ended with", err)
 	}
 	if s, _, _, err := findState(filepath.Join(filepath.Dir(path), "out")); err != nil || s == nil || s.Step == 0 {
@@ -127,7 +127,7 @@ func TestResumeRefusesWhatDiffers(t *testing.T) {
 		switch {
 		case want == "" && err != nil:
 			t.Errorf("%s: %v", name, err)
-		case want != "" && (cli.ExitCode(err) != cli.Wrong || !strings.Contains(err.Error(), want)):
+		case want != "" && (exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), want)):
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 	}
@@ -170,7 +170,7 @@ func TestResumeRefusesWhatDiffers(t *testing.T) {
 		t.Errorf("%+v %v", r, err)
 	}
 	other := writeRun(t, 40, extra)
-	if _, err := Train(context.Background(), Options{Config: load(t, other), Factory: newFake().factory, Resume: true}); cli.ExitCode(err) != cli.Wrong {
+	if _, err := Train(context.Background(), Options{Config: load(t, other), Factory: newFake().factory, Resume: true}); exit.Code(err) != exit.Wrong {
 		t.Error("--resume without a checkpoint:", err)
 	}
 }
@@ -209,8 +209,8 @@ func TestFullDisk(t *testing.T) {
 	var said bytes.Buffer
 	c.Stderr = &said
 	err := c.Run()
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != cli.Failed || !strings.Contains(said.String(), "intact") {
+	var ended *exec.ExitError
+	if !errors.As(err, &ended) || ended.ExitCode() != exit.Failed || !strings.Contains(said.String(), "intact") {
 		t.Fatalf("the child ended with %v and said %q", err, said.String())
 	}
 	if s, _, problem, err := findState(filepath.Join(filepath.Dir(path), "out")); err != nil || problem != nil || s.Step < 3 {

@@ -18,7 +18,7 @@ import (
 	"strings"
 
 	"assay/data"
-	"assay/internal/cli"
+	"assay/internal/exit"
 )
 
 // Samples are the labelled rows of some label tables. Only labels and groups are held; rows are read when they are wanted.
@@ -161,17 +161,17 @@ func (d *Data) open(c *Config) error {
 		d.Train, d.Validation = rows.choose(train), rows.choose(held)
 	}
 	if err := errors.Join(s.problems...); err != nil {
-		return cli.Usage(fmt.Errorf("the label tables:\n%w", err))
+		return exit.Usage(fmt.Errorf("the label tables:\n%w", err))
 	}
 	if c.Data.Sampling == "group" && !all.grouped && d.Train.Len() > 0 {
-		return cli.Usagef("data.sampling: group, but no row of %s has a group: %s", strings.Join(c.Data.Train, ", "), s.cure("group"))
+		return exit.Usagef("data.sampling: group, but no row of %s has a group: %s", strings.Join(c.Data.Train, ", "), s.cure("group"))
 	}
 	if d.Train.Len() == 0 && len(d.bad) == 0 {
-		return cli.Usagef("data.train: no labelled rows%s in %s (%d rows, %d without a label)%s", ofSplit(c.Data.TrainSplit),
+		return exit.Usagef("data.train: no labelled rows%s in %s (%d rows, %d without a label)%s", ofSplit(c.Data.TrainSplit),
 			strings.Join(c.Data.Train, ", "), s.rows, d.Unlabelled, s.hint(all, c.Data.TrainSplit))
 	}
 	if d.Validation.Len() == 0 && len(d.bad) == 0 && (len(c.Data.Validation.Tables) > 0 || c.Data.ValidationSplit != "") {
-		return cli.Usagef("data.validation: no labelled rows%s", ofSplit(c.Data.ValidationSplit))
+		return exit.Usagef("data.validation: no labelled rows%s", ofSplit(c.Data.ValidationSplit))
 	}
 	return nil
 }

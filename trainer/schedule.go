@@ -1,42 +1,28 @@
 package trainer
 
-import "math"
+import (
+	"math"
 
-// Schedule gives the learning rate of every step. With w steps of warm-up, T steps in all, peak p and end e:
-//
-//	t < w:      p (t + 1)/w
-//	constant:   p
-//	linear:     e + (p - e) (1 - (t - w)/(T - w))
-//	cosine:     e + (p - e) (1 + cos(pi (t - w)/(T - w)))/2
-//
-// t counts from 0: the first step already moves, and e would be reached at t = T, the step after the last.
-type Schedule struct {
-	Kind      string
-	Peak, End float64
-	Warmup    int64 // w
-	Total     int64 // T
+	"assay/optim"
+)
+
+// newOptimizer makes the optimizer that the configuration describes.
+func (c *Config) newOptimizer(params []optim.Param) *optim.AdamW {
+	o := c.Optimizer
+	return optim.NewAdamW(params, [2]float64(o.Betas), o.Eps, o.WeightDecay)
 }
 
-// NewSchedule resolves the configuration for a run of total steps.
-func NewSchedule(c *Config, total int64) Schedule {
+// schedule resolves the learning rates of a run of total steps.
+func (c *Config) schedule(total int64) optim.Schedule {
 	w := c.Schedule.Warmup
 	if w < 1 {
 		w = math.Round(w * float64(total))
 	}
-	return Schedule{Kind: c.Schedule.Kind, Peak: c.Optimizer.LR, End: c.Schedule.MinLR, Warmup: int64(w), Total: total}
-}
-
-// LR is the learning rate of step t.
-func (s Schedule) LR(t int64) float64 {
-	if t < s.Warmup {
-		return s.Peak * float64(t+1) / float64(s.Warmup)
+	return optim.Schedule{
+		Kind:   c.Schedule.Kind,
+		Peak:   c.Optimizer.LR,
+		End:    c.Schedule.MinLR,
+		Warmup: int64(w),
+		Total:  total,
 	}
-	x := float64(t-s.Warmup) / math.Max(1, float64(s.Total-s.Warmup))
-	switch s.Kind {
-	case "linear":
-		return s.End + (s.Peak-s.End)*(1-x)
-	case "cosine":
-		return s.End + (s.Peak-s.End)*(1+math.Cos(math.Pi*x))/2
-	}
-	return s.Peak
 }

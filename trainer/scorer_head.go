@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"assay/model"
+	"assay/optim"
 )
 
 // openHead makes the model of mode head: the backbone (with the adapter of init, if there is one) gives the hidden states,
@@ -23,11 +24,11 @@ func openHead(c *Config, parts *model.ScorerState) (Model, error) {
 	if err := errors.Join(err, s.Close()); err != nil {
 		return nil, err
 	}
-	var params []Param
+	var params []optim.Param
 	for i := range len(c.Head.Hidden) + 1 {
 		for _, part := range []string{"weight", "bias"} {
 			name := fmt.Sprintf("layers.%d.%s", i, part)
-			params = append(params, Param{name, parts.Tensors[name]})
+			params = append(params, optim.Param{Name: name, Value: parts.Tensors[name]})
 		}
 	}
 	var head *HeadModel
@@ -36,13 +37,18 @@ func openHead(c *Config, parts *model.ScorerState) (Model, error) {
 		return nil, err
 	}
 	head, err = NewHeadModel(HeadOptions{
-		Spec: NewHeadSpec(c.Head, parts.Tensors["layers.0.weight"].Shape()[1]), Params: params, Weight: c.Loss.Score, Batch: 16,
-		Store: known, Backbone: map[string]string{"hidden states": states}, Memory: memory,
+		Head:     c.Head,
+		Params:   params,
+		Weight:   c.Loss.Score,
+		Batch:    16,
+		Store:    known,
+		Backbone: map[string]string{"hidden states": states},
+		Memory:   memory,
 		Open: func(context.Context) (Hidden, error) {
 			s, err := model.NewScorer(parts, modelOptions(c, known))
 			return hiddenScorer{s}, err
 		},
-		Save: func(dir string, _ []Param) error { return parts.Save(dir) }, // the parameters are the parts' own tensors
+		Save: func(dir string, _ []optim.Param) error { return parts.Save(dir) }, // the parameters are the parts' own tensors
 	})
 	if err != nil {
 		return nil, err

@@ -8,10 +8,11 @@ import (
 	"strings"
 
 	"assay/data"
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/workers"
 	"assay/lora"
 	"assay/model"
+	"assay/optim"
 	"assay/ort"
 	"assay/store"
 )
@@ -43,7 +44,7 @@ func openModel(c *Config, plan bool, memory int64) (_ Model, err error) {
 		}
 	}
 	c = &resolved
-	defer func() { err = cli.Usage(err) }()
+	defer func() { err = exit.Usage(err) }()
 	parts, err := newParts(c, plan)
 	if err != nil {
 		return nil, err
@@ -65,7 +66,7 @@ func openModel(c *Config, plan bool, memory int64) (_ Model, err error) {
 			return nil, errors.Join(err, m.Close())
 		}
 	}
-	m.params = NewParams(m.tuner.Params())
+	m.params = optim.NewParams(m.tuner.Params())
 	return m, nil
 }
 
@@ -156,7 +157,7 @@ type scorerModel struct {
 	tuner    *model.Tuner
 	store    *store.Store
 	backbone string // fingerprint
-	params   []Param
+	params   []optim.Param
 	warner
 
 	given    int64 // memory of the GPU that a plan is for; 0: as it is here
@@ -164,7 +165,7 @@ type scorerModel struct {
 	scoring  bool  // there are validation rows
 }
 
-func (m *scorerModel) Params() []Param { return m.params }
+func (m *scorerModel) Params() []optim.Param { return m.params }
 
 func (m *scorerModel) Step(ctx context.Context, batch []Example, weight float64, seed uint64) (*StepResult, error) {
 	samples, err := prepareExamples(m.tuner, batch)
@@ -179,7 +180,7 @@ func (m *scorerModel) Step(ctx context.Context, batch []Example, weight float64,
 	if err != nil {
 		return nil, fmt.Errorf("training on %s: %w", ids(batch), err)
 	}
-	return &StepResult{Loss: r.Loss, CE: r.CE, ScoreLoss: r.ScoreLoss, Score: r.Score, Tokens: r.Tokens, Grads: Gradients(m.params, r.Grads)}, nil
+	return &StepResult{Loss: r.Loss, CE: r.CE, ScoreLoss: r.ScoreLoss, Score: r.Score, Tokens: r.Tokens, Grads: optim.Gradients(m.params, r.Grads)}, nil
 }
 
 func (m *scorerModel) Score(ctx context.Context, batch []Example) ([]float64, error) {

@@ -11,6 +11,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/checkpoints"
+	"assay/internal/atomicfile"
 )
 
 // The files of a run directory and of a checkpoint.
@@ -52,7 +53,7 @@ func (r *run) save() error {
 		return r.record.told(err)
 	}
 	s := &r.state
-	s.Updates, s.Metrics, s.Events, s.EventsFile = r.optimizer.Step, r.record.size, r.record.events.Size(), r.record.name
+	s.Updates, s.Metrics, s.Events, s.EventsFile = r.optimizer.Step, r.record.lines.Size(), r.record.events.Size(), r.record.name
 	s.Seconds = r.seconds()
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -111,7 +112,7 @@ func (r *run) restore(dir string, s *state) error {
 	}
 	defer f.Close()
 	for i, p := range r.params {
-		for kind, into := range map[string][]float32{"parameter": floats(p.Value), "moment1": r.optimizer.M[i], "moment2": r.optimizer.V[i]} {
+		for kind, into := range map[string][]float32{"parameter": p.Floats(), "moment1": r.optimizer.M[i], "moment2": r.optimizer.V[i]} {
 			name := kind + "/" + p.Name
 			t, err := f.Dense(name)
 			if err != nil {
@@ -120,7 +121,7 @@ func (r *run) restore(dir string, s *state) error {
 			if !t.Shape().Eq(p.Value.Shape()) || t.Dtype() != tensor.Float32 {
 				return fmt.Errorf("%s: %s has shape %v, the model's %v", f.Path(), name, t.Shape(), p.Value.Shape())
 			}
-			copy(into, floats(t))
+			copy(into, t.Float32s())
 		}
 	}
 	if n := len(f.Names()); n != 3*len(r.params) {
@@ -136,7 +137,7 @@ func replaceDir(path string, write func(dir string) error) error {
 	if err := errors.Join(os.RemoveAll(fresh), os.RemoveAll(old)); err != nil {
 		return err
 	}
-	if err := checkpoints.WriteDir(fresh, write); err != nil {
+	if err := atomicfile.WriteDir(fresh, write); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	if err := os.Rename(path, old); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -181,7 +182,7 @@ func writeConfig(c *Config) error {
 	if err != nil {
 		return err
 	}
-	return checkpoints.WriteAtomic(filepath.Join(c.Out, ConfigFile), func(w io.Writer) error {
+	return atomicfile.Write(filepath.Join(c.Out, ConfigFile), func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
 	})

@@ -14,7 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"assay/internal/cli"
+	"assay/internal/exit"
+	"assay/optim"
 )
 
 // Progress is told how far a run is.
@@ -66,7 +67,7 @@ func (o *Options) bar(what string, total int64, unit string) Progress {
 
 // Train runs the training that the configuration describes, or goes on with it where the newest checkpoint of the run
 // directory stands. A cancelled ctx ends the run after the present step with the state saved and an error that wraps
-// cli.ErrInterrupted.
+// exit.ErrInterrupted.
 func Train(ctx context.Context, o Options) (*Result, error) {
 	c := o.Config
 	tables := o.Data
@@ -91,7 +92,7 @@ func Train(ctx context.Context, o Options) (*Result, error) {
 	r := &run{config: c, data: tables, valid: tables.Validation}
 	result, err := r.train(ctx, &o)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		err = fmt.Errorf("%w after step %d of %d in %s: the same command goes on from there", cli.ErrInterrupted, r.savedAt, r.total, c.Out)
+		err = fmt.Errorf("%w after step %d of %d in %s: the same command goes on from there", exit.ErrInterrupted, r.savedAt, r.total, c.Out)
 	}
 	return result, err
 }
@@ -161,7 +162,7 @@ func (r *run) find(o *Options) (*state, string, error) {
 		o.Warn(fmt.Sprintf("%v; going on from %s", problem, filepath.Base(dir)))
 	}
 	if old == nil && o.Resume {
-		return nil, "", cli.Usagef("--resume: there is no checkpoint in %s", filepath.Join(r.config.Out, CheckpointsDir))
+		return nil, "", exit.Usagef("--resume: there is no checkpoint in %s", filepath.Join(r.config.Out, CheckpointsDir))
 	}
 	return old, dir, nil
 }
@@ -170,7 +171,7 @@ func (r *run) find(o *Options) (*state, string, error) {
 func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) error {
 	c := r.config
 	r.params = r.model.Params()
-	if err := checkParams(r.params); err != nil {
+	if err := optim.Check(r.params); err != nil {
 		return err
 	}
 	if err := r.describe(); err != nil {
@@ -190,9 +191,9 @@ func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) err
 	if err := writeConfig(c); err != nil {
 		return err
 	}
-	r.optimizer = NewAdamW(c.Optimizer, r.params)
+	r.optimizer = c.newOptimizer(r.params)
 	for _, p := range r.params {
-		r.grads = append(r.grads, make([]float32, len(floats(p.Value))))
+		r.grads = append(r.grads, make([]float32, len(p.Floats())))
 	}
 	if old != nil {
 		if err := r.restore(dir, old); err != nil {
@@ -240,7 +241,7 @@ func (r *run) checkRows(ctx context.Context, o *Options, fresh bool) error {
 		if !fresh { // whoever repairs the tables may then change these rows
 			err = also(err, r.saveBadRows())
 		}
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	if fresh {
 		r.dropBad()
@@ -254,7 +255,7 @@ func (r *run) checkRows(ctx context.Context, o *Options, fresh bool) error {
 		o.Warn(fmt.Sprintf("%d rows cannot be used and are set aside: %s lists them", len(bad), filepath.Join(r.config.Out, BadRowsFile)))
 	}
 	if r.data.Train.Len() == 0 {
-		return cli.Usagef("data.train: no rows are left to train on")
+		return exit.Usagef("data.train: no rows are left to train on")
 	}
 	if r.moved {
 		if err := writeRows(r.config.Out, r.ledger); err != nil {
@@ -321,7 +322,7 @@ func (r *run) describe() error {
 func (r *run) vacant() error {
 	scorer := filepath.Join(r.config.Out, ScorerDir)
 	if _, err := os.Lstat(scorer); err == nil {
-		return cli.Usagef("%s is there, but no checkpoint to go on from: choose another out, or overwrite it with --fresh", scorer)
+		return exit.Usagef("%s is there, but no checkpoint to go on from: choose another out, or overwrite it with --fresh", scorer)
 	}
 	return removeRun(r.config.Out)
 }
@@ -333,7 +334,7 @@ func (r *run) compare(old *state, dir string, o *Options) error {
 		return err
 	}
 	if was.Digest != r.trains.Digest { // its tensors fit nothing else, whatever the user forces
-		return cli.Usage(fmt.Errorf("the run in %s trains\n  %v in the checkpoint of step %d,\n  %v now (lora.parts, lora.targets, mode, head and init decide)\nundo the change, choose another out, or begin anew with --fresh",
+		return exit.Usage(fmt.Errorf("the run in %s trains\n  %v in the checkpoint of step %d,\n  %v now (lora.parts, lora.targets, mode, head and init decide)\nundo the change, choose another out, or begin anew with --fresh",
 			r.config.Out, was, old.Step, r.trains))
 	}
 	diff, err := differences(old, &r.state)
@@ -367,7 +368,7 @@ func (r *run) compare(old *state, dir string, o *Options) error {
 		}
 		return nil
 	}
-	return cli.Usage(fmt.Errorf("the run in %s stands at step %d and was begun otherwise:\n  %s\nundo the change, choose another out, begin anew with --fresh, or go on all the same with --force-resume",
+	return exit.Usage(fmt.Errorf("the run in %s stands at step %d and was begun otherwise:\n  %s\nundo the change, choose another out, begin anew with --fresh, or go on all the same with --force-resume",
 		r.config.Out, old.Step, what))
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"assay/checkpoints"
+	"assay/internal/atomicfile"
 	"assay/lora"
 )
 
@@ -146,7 +147,7 @@ func (r *run) writePlan() error {
 	if m, ok := r.model.(Resolver); ok {
 		p.Auto = m.Resolved()
 	}
-	return checkpoints.WriteAtomic(filepath.Join(r.config.Out, PlanFile), func(w io.Writer) error {
+	return atomicfile.Write(filepath.Join(r.config.Out, PlanFile), func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		return e.Encode(p)

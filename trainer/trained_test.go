@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/oracle"
 	"assay/lora"
 )
@@ -109,7 +109,7 @@ func TestTrainedParts(t *testing.T) {
 		}
 	}
 	_, err := plainTrain(pictureRun(t, "llavanext", "lora: {targets: [linear_1]}\n"), Options{})
-	if cli.ExitCode(err) != cli.Wrong || !strings.Contains(err.Error(), "lora.parts is [language]; they match 0 adapters in the language model, 0 in vision, 1 in the projector") {
+	if exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), "lora.parts is [language]; they match 0 adapters in the language model, 0 in vision, 1 in the projector") {
 		t.Error(err)
 	}
 }
@@ -183,7 +183,7 @@ func TestAnotherPlanIsNotResumed(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, force := range []bool{false, true} {
-			if _, err := plainTrain(path, Options{Force: force}); cli.ExitCode(err) != cli.Wrong || !strings.Contains(err.Error(), want+"") || !strings.Contains(err.Error(), "in the checkpoint of step 1") {
+			if _, err := plainTrain(path, Options{Force: force}); exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), want+"") || !strings.Contains(err.Error(), "in the checkpoint of step 1") {
 				t.Errorf("%s: %v", extra, err)
 			}
 		}

@@ -23,6 +23,17 @@ func measure(scores, labels []float64) *ValidationMetrics {
 		Spearman: number(stats.Spearman(labels, scores)), Accuracy: number(stats.Accuracy(want, got)), Rows: len(scores)}
 }
 
+// nearest is the index of the value nearest to x, the lowest on a tie.
+func nearest(values []float64, x float64) int {
+	best := 0
+	for i, v := range values {
+		if math.Abs(v-x) < math.Abs(values[best]-x) {
+			best = i
+		}
+	}
+	return best
+}
+
 // due tells whether the validation rows are to be scored at the present step.
 func (r *run) due() bool {
 	s := &r.state

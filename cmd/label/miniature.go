@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/data/miniature"
 	"assay/internal/cli"
+	"assay/internal/miniature"
 )
 
 func init() { app.Register(newMiniature) }

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"assay/data"
-	"assay/data/miniature"
 	"assay/internal/cli"
+	"assay/internal/miniature"
 	"assay/labeling"
 )
 

@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/checkpoints"
 	"assay/data"
 	"assay/encoders"
 	"assay/heuristics"
+	"assay/internal/atomicfile"
 	"assay/internal/cli"
 	"assay/internal/journal"
 	"assay/store"
@@ -290,7 +290,7 @@ func counts(m *encoders.Measurer) (encoded, known int64) {
 func (r *similarityRun) write(t *data.Table, m *encoders.Measurer, format data.Format, done map[int]measured) (*similarityResult, error) {
 	result := &similarityResult{Out: r.out, Rows: t.Len(), Known: map[string]int{}}
 	result.Encoded, result.Cached = counts(m)
-	err := checkpoints.WriteAtomic(r.out, func(w io.Writer) error {
+	err := atomicfile.Write(r.out, func(w io.Writer) error {
 		tw, err := t.NewWriter(w, format, measuredColumns...)
 		if err != nil {
 			return err

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/checkpoints"
 	"assay/data"
+	"assay/internal/atomicfile"
 	"assay/internal/cli"
 	"assay/reward"
 )
@@ -129,7 +129,7 @@ func selectTriplets(c *cobra.Command, f *runtimeFlags, in, out string, s reward.
 		why[i] = reason
 	}
 	var examples []reward.Example
-	err = checkpoints.WriteDir(out, func(dir string) error {
+	err = atomicfile.WriteDir(out, func(dir string) error {
 		for _, tr := range chosen {
 			row, score := rows[tr.Row], 10*scores[tr.Row].Score01
 			e := reward.Example{ID: row.ID, Instruction: row.Instruction, Prompt: row.Instruction, Score: score, Level: reward.Level(score)}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/checkpoints"
 	"assay/data"
+	"assay/internal/atomicfile"
 	"assay/internal/cli"
 	"assay/internal/journal"
 	"assay/model"
@@ -149,7 +149,7 @@ func scoreBatch(c *cobra.Command, s *model.Scorer, in, out string, columns map[s
 
 func writeScores(t *data.Table, out string, format data.Format, cfg model.ScorerConfig, done map[int]outcome) (*batchResult, error) {
 	r := &batchResult{Out: out, Rows: t.Len()}
-	err := checkpoints.WriteAtomic(out, func(w io.Writer) error {
+	err := atomicfile.Write(out, func(w io.Writer) error {
 		tw, err := t.NewWriter(w, format, added...)
 		if err != nil {
 			return err

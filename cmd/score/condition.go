@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/checkpoints"
 	"assay/data"
+	"assay/internal/atomicfile"
 	"assay/internal/cli"
 	"assay/reward"
 )
@@ -96,7 +96,7 @@ func condition(c *cobra.Command, f *conditionFlags) error {
 	}
 	failed := []unscored{}
 	var examples []reward.Example
-	err = checkpoints.WriteDir(f.out, func(dir string) error {
+	err = atomicfile.WriteDir(f.out, func(dir string) error {
 		for i := range t.Len() {
 			row, err := t.Read(i)
 			if err == nil && scores[i].Error != "" {

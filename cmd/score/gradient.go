@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/checkpoints"
 	"assay/data"
+	"assay/internal/atomicfile"
 	"assay/internal/cli"
 	"assay/model"
 	"assay/reward"
@@ -87,7 +87,7 @@ func writeGradient(g *reward.ScoreGradient, out string) error {
 			return err
 		}
 	}
-	return checkpoints.WriteAtomic(out, func(w io.Writer) error {
+	return atomicfile.Write(out, func(w io.Writer) error {
 		_, err := w.Write(raw)
 		return err
 	})

@@ -9,13 +9,13 @@ import (
 	"slices"
 	"strings"
 
-	"assay/checkpoints"
 	"assay/data"
+	"assay/internal/atomicfile"
 	"assay/internal/cli"
 )
 
 func writeLines[T any](path string, rows []T) error {
-	return checkpoints.WriteAtomic(path, func(w io.Writer) error {
+	return atomicfile.Write(path, func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		e.SetEscapeHTML(false)
 		for _, r := range rows {
@@ -89,7 +89,7 @@ func writePreferences(t *data.Table, scores map[int]outcome, out string, margin 
 	}
 	n := 0
 	groups, _ := groupRows(t, scores)
-	err = checkpoints.WriteAtomic(out, func(to io.Writer) error {
+	err = atomicfile.Write(out, func(to io.Writer) error {
 		w, err := data.NewWriter(to, format, preferenceColumns)
 		if err != nil {
 			return err

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"assay/checkpoints"
+	"assay/internal/atomicfile"
 	"assay/onnx"
 )
 
@@ -40,7 +40,7 @@ func writeModel(ctx context.Context, m *onnx.Model, folder, path string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	return checkpoints.WriteAtomic(path, func(w io.Writer) error {
+	return atomicfile.Write(path, func(w io.Writer) error {
 		_, err := w.Write(data)
 		return err
 	})
@@ -51,7 +51,7 @@ func writeModel(ctx context.Context, m *onnx.Model, folder, path string) error {
 func copyWeights(ctx context.Context, tensors []*onnx.Tensor, folder, path string) error {
 	const align = 4096
 	offset, places := int64(0), map[onnx.External]int64{}
-	return checkpoints.WriteAtomic(path, func(w io.Writer) error {
+	return atomicfile.Write(path, func(w io.Writer) error {
 		for _, t := range tensors {
 			if err := context.Cause(ctx); err != nil {
 				return err

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/checkpoints"
+	"assay/internal/atomicfile"
 	"assay/internal/cli"
 	"assay/lora"
 )
@@ -99,7 +100,7 @@ func merge(c *cobra.Command, o mergeOptions) (*mergeResult, error) {
 	}
 	p := cli.NewProgress(c, "merging, bytes", r.Bytes, "bytes")
 	defer p.Close()
-	err = checkpoints.ReplaceDir(o.out, func(dir string) error {
+	err = atomicfile.ReplaceDir(o.out, func(dir string) error {
 		if err := lora.Merge(c.Context(), w, a, dir, func(n int64) { p.Add(n, "") }); err != nil {
 			return err
 		}
@@ -161,17 +162,17 @@ func copyScorer(scorer, dir string) error {
 	if err := at.ReplaceWithReader(file, strings.NewReader(".")); err != nil {
 		return err
 	}
-	err = checkpoints.WriteAtomic(filepath.Join(dir, scorerFile), func(w io.Writer) error {
+	err = atomicfile.Write(filepath.Join(dir, scorerFile), func(w io.Writer) error {
 		_, err := io.WriteString(w, file.String())
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if err := checkpoints.CopyFile(filepath.Join(scorer, headFile), filepath.Join(dir, headFile)); err != nil {
+	if err := atomicfile.Copy(filepath.Join(scorer, headFile), filepath.Join(dir, headFile)); err != nil {
 		return err
 	}
-	err = checkpoints.CopyFile(filepath.Join(scorer, cardFile), filepath.Join(dir, cardFile))
+	err = atomicfile.Copy(filepath.Join(scorer, cardFile), filepath.Join(dir, cardFile))
 	if errors.Is(err, os.ErrNotExist) { // a model card is not a must
 		return nil
 	}

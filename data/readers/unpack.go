@@ -17,7 +17,7 @@ import (
 	"slices"
 	"strings"
 
-	"assay/checkpoints"
+	"assay/internal/atomicfile"
 )
 
 // maxPicture is the size in bytes above which a file in an archive is no picture.
@@ -78,7 +78,7 @@ func unpack(ctx context.Context, paths []string, dir string, wanted *nameSet) er
 		}
 		paths = paths[n:]
 	}
-	return checkpoints.WriteAtomic(marker, func(w io.Writer) error {
+	return atomicfile.Write(marker, func(w io.Writer) error {
 		_, err := w.Write(done)
 		return err
 	})

@@ -16,7 +16,10 @@ import (
 // house lists the packages from the ground up, and what each may import: only what stands above it in the list, so that
 // no arrow points up. onnx and onnx/grad know nothing of scorers.
 const house = `
-internal/cli:
+internal/atomicfile:
+internal/exit:
+internal/version:
+internal/cli: internal/exit internal/version
 internal/fuzzing:
 internal/journal:
 internal/stats:
@@ -27,27 +30,28 @@ onnx/onnxpb:
 onnx:             onnx/onnxpb
 onnx/grad:        onnx
 ort:              onnx internal/workers
-checkpoints:      onnx internal/workers
-lora:             onnx checkpoints
-data:             onnx checkpoints
-internal/oracle:  checkpoints data
+checkpoints:      onnx internal/atomicfile internal/workers
+lora:             onnx checkpoints internal/atomicfile internal/workers
+data:             onnx internal/atomicfile
+internal/oracle:  checkpoints
 store:            data
 heuristics:       internal/stats
-data/readers:     onnx checkpoints data heuristics
-data/miniature:   checkpoints data internal/stats
+data/readers:     onnx data heuristics internal/atomicfile
+internal/miniature: data internal/atomicfile internal/stats internal/workers
 model/text:       internal/strictjson
-model:            onnx onnx/grad ort checkpoints lora data store model/text internal/strictjson internal/workers
+model:            onnx onnx/grad ort checkpoints lora data store model/text internal/strictjson internal/workers internal/atomicfile
 model/llavanext:  onnx checkpoints data model internal/strictjson
 model/qwen25vl:   onnx checkpoints data model internal/strictjson
 model/families:   model/llavanext model/qwen25vl
-model/fresh:      checkpoints model model/families
+model/fresh:      checkpoints model model/families internal/atomicfile
 encoders:         onnx ort checkpoints data store heuristics model internal/strictjson internal/workers
-trainer/events:
-trainer:          ort checkpoints lora data store model trainer/events internal/cli internal/stats internal/strictyaml internal/workers
-model/modeltest:  onnx ort checkpoints lora data model trainer internal/oracle
-benchmarks:       checkpoints data internal/stats
-labeling:         checkpoints data store heuristics data/readers encoders internal/strictyaml internal/workers
-reward:           checkpoints data model
+optim:            internal/workers
+trainer/events:   internal/journal
+trainer:          ort checkpoints lora data store model trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version internal/journal
+model/modeltest:  onnx ort checkpoints lora data model optim internal/oracle
+benchmarks:       data internal/stats internal/atomicfile
+labeling:         data store heuristics data/readers encoders internal/strictyaml internal/workers internal/atomicfile
+reward:           data model checkpoints internal/atomicfile
 `
 
 // Commands and tools stand on top, may import anything, and are imported by nobody.

@@ -1,10 +1,9 @@
-// Package cli is what the commands train, score and label share: exit codes, signals, JSON output and progress.
+// Package cli is what the commands train, score and label share: subcommands, signals, JSON output and progress.
 package cli
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,10 +13,13 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"assay/internal/exit"
+	"assay/internal/version"
 )
 
 // Version is the version of the three commands.
-const Version = "0.1.0"
+const Version = version.Version
 
 // App is one command: a root, and the subcommands that register themselves from init functions.
 type App struct {
@@ -121,12 +123,11 @@ func encode(w io.Writer, v any) error {
 
 // report tells the user about an error, unless that was done already.
 func report(err error, asJSON bool, stdout, stderr io.Writer) {
-	var told *reported
 	switch {
 	case err == nil:
 	case !asJSON:
 		fmt.Fprintln(stderr, "error:", err)
-	case !errors.As(err, &told):
+	case !exit.IsReported(err):
 		v := struct {
 			Error    string   `json:"error"`
 			Problems []string `json:"problems,omitempty"`

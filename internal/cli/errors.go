@@ -1,79 +1,29 @@
 package cli
 
-import (
-	"context"
-	"errors"
-	"fmt"
-)
+import "assay/internal/exit"
 
-// The exit codes of every command.
+// How a command ends, as package exit has it, for commands.
 const (
-	Done        = 0 // all went well
-	Failed      = 1 // something went wrong
-	Wrong       = 2 // wrong usage or configuration: nothing was begun
-	Interrupted = 3 // stopped by the user, state saved
+	Done        = exit.Done
+	Failed      = exit.Failed
+	Wrong       = exit.Wrong
+	Interrupted = exit.Interrupted
 )
 
-// ErrInterrupted is returned (wrapped, with the place of the state) by a command that was interrupted and can be resumed.
-var ErrInterrupted = errors.New("interrupted, state saved")
+// ErrInterrupted is exit.ErrInterrupted.
+var ErrInterrupted = exit.ErrInterrupted
 
-type usageError struct{ error }
+// Usage is exit.Usage.
+func Usage(err error) error { return exit.Usage(err) }
 
-func (e *usageError) Unwrap() error { return e.error }
+// Usagef is exit.Usagef.
+func Usagef(format string, args ...any) error { return exit.Usagef(format, args...) }
 
-// Usage marks err as the user's: wrong usage or configuration, exit code 2. Several problems come as one errors.Join, or
-// as an error with a method Problems() []string; --json lists them one by one.
-func Usage(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &usageError{err}
-}
+// Reported is exit.Reported.
+func Reported(err error) error { return exit.Reported(err) }
 
-// Usagef is Usage of a formatted error.
-func Usagef(format string, args ...any) error { return Usage(fmt.Errorf(format, args...)) }
+// ExitCode is exit.Code.
+func ExitCode(err error) int { return exit.Code(err) }
 
-type reported struct{ error }
-
-func (e *reported) Unwrap() error { return e.error }
-
-// Reported marks an error that the result printed by the command tells already (failed rows of a batch): with --json
-// nothing more is printed, so that stdout holds one document. The exit code is that of err.
-func Reported(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &reported{err}
-}
-
-// ExitCode returns the exit code of a command that ended with err.
-func ExitCode(err error) int {
-	var usage *usageError
-	switch {
-	case err == nil:
-		return Done
-	case errors.Is(err, ErrInterrupted):
-		return Interrupted
-	case errors.As(err, &usage) && !errors.Is(err, context.Canceled):
-		return Wrong
-	}
-	return Failed
-}
-
-// Problems returns the single problems of an error that holds several, nil for any other.
-func Problems(err error) []string {
-	for err != nil {
-		switch e := err.(type) {
-		case interface{ Problems() []string }:
-			return e.Problems()
-		case interface{ Unwrap() []error }:
-			var list []string
-			for _, p := range e.Unwrap() {
-				list = append(list, p.Error())
-			}
-			return list
-		}
-		err = errors.Unwrap(err)
-	}
-	return nil
-}
+// Problems is exit.Problems.
+func Problems(err error) []string { return exit.Problems(err) }

@@ -7,64 +7,58 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 )
 
 // Journal is an open journal of results.
-type Journal[Result any] struct{ f *os.File }
+type Journal[Result any] struct{ *File }
 
 // Open opens the journal at path, or begins one, and returns what it holds already. head says which work the results belong
 // to (inputs, models, options); a journal of other work is an error. A line that a crash cut off is dropped.
 func Open[Result any](path string, head any) (*Journal[Result], []Result, error) {
-	want, err := json.Marshal(head)
+	first, err := json.Marshal(head)
 	if err != nil {
 		return nil, nil, err
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
-	if err != nil {
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, err
 	}
-	j := &Journal[Result]{f}
-	done, err := j.read(want)
+	done, size, err := read[Result](text, first)
 	if err != nil {
-		f.Close()
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return j, done, nil
+	f, err := OpenFile(path, size)
+	if err != nil {
+		return nil, nil, err
+	}
+	if size == 0 {
+		if _, err := f.Write(append(first, '\n')); err != nil {
+			return nil, nil, errors.Join(err, f.Close())
+		}
+	}
+	return &Journal[Result]{f}, done, nil
 }
 
-func (j *Journal[Result]) read(head []byte) ([]Result, error) {
-	raw, err := io.ReadAll(j.f)
-	if err != nil {
-		return nil, err
-	}
-	first, rest, whole := bytes.Cut(raw, []byte{'\n'})
+// read returns the results in a journal, and how many bytes of it are whole lines; 0 if not even the head is.
+func read[Result any](text, head []byte) (done []Result, size int64, err error) {
+	first, rest, whole := bytes.Cut(text, []byte{'\n'})
 	if !whole {
-		if err := j.f.Truncate(0); err != nil {
-			return nil, err
-		}
-		_, err := j.f.WriteAt(append(head, '\n'), 0)
-		return nil, errors.Join(err, j.end(int64(len(head))+1))
+		return nil, 0, nil
 	}
 	if !bytes.Equal(first, head) {
-		return nil, fmt.Errorf("it belongs to another run (%.300s): remove it, or choose another output", first)
+		return nil, 0, fmt.Errorf("it belongs to another run (%.300s): remove it, or choose another output", first)
 	}
-	var done []Result
-	size := int64(len(first) + 1)
+	size = int64(len(first) + 1)
 	for {
 		line, more, whole := bytes.Cut(rest, []byte{'\n'})
 		var r Result
 		if !whole || json.Unmarshal(line, &r) != nil {
-			return done, errors.Join(j.f.Truncate(size), j.end(size))
+			return done, size, nil
 		}
 		done, rest, size = append(done, r), more, size+int64(len(line)+1)
 	}
-}
-
-func (j *Journal[Result]) end(size int64) error {
-	_, err := j.f.Seek(size, io.SeekStart)
-	return err
 }
 
 // Write adds results; they survive the end of the process.
@@ -77,9 +71,6 @@ func (j *Journal[Result]) Write(results ...Result) error {
 		}
 		b.Write(append(line, '\n'))
 	}
-	_, err := j.f.Write(b.Bytes())
+	_, err := j.File.Write(b.Bytes())
 	return err
 }
-
-// Close closes the file and leaves it.
-func (j *Journal[Result]) Close() error { return j.f.Close() }

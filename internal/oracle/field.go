@@ -1,10 +1,6 @@
 package oracle
 
-import (
-	"math"
-
-	"assay/data"
-)
+import "math"
 
 // Field is a picture in floating point, [Height, Width, 3]: what resizing would be without rounding, for finite differences.
 // Its bicubic filter is written from Pillow's description (a = -0.5, antialiased) and shares no code with package data.
@@ -18,10 +14,10 @@ func NewField(width, height int) *Field {
 	return &Field{width, height, make([]float64, 3*width*height)}
 }
 
-// FieldOf widens a picture.
-func FieldOf(p *data.Picture) *Field {
-	f := NewField(p.Width, p.Height)
-	for i, v := range p.Pix {
+// FieldOf widens an 8-bit picture, [height, width, 3].
+func FieldOf(width, height int, pixels []uint8) *Field {
+	f := NewField(width, height)
+	for i, v := range pixels {
 		f.V[i] = float64(v)
 	}
 	return f

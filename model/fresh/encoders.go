@@ -12,6 +12,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/checkpoints"
+	"assay/internal/atomicfile"
 	"assay/model"
 )
 
@@ -75,7 +76,7 @@ func CreateDINO(dir string, s DINOSizes, seed uint64) error {
 }
 
 func writeEncoder(dir string, files map[string]object, tensors map[string]*tensor.Dense) error {
-	return checkpoints.WriteDir(dir, func(dir string) error {
+	return atomicfile.WriteDir(dir, func(dir string) error {
 		for name, value := range files {
 			if err := writeJSON(filepath.Join(dir, name), value); err != nil {
 				return err
@@ -86,7 +87,7 @@ func writeEncoder(dir string, files map[string]object, tensors map[string]*tenso
 }
 
 func writeJSON(path string, value object) error {
-	return checkpoints.WriteAtomic(path, func(w io.Writer) error {
+	return atomicfile.Write(path, func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		e.SetEscapeHTML(false)
 		e.SetIndent("", "  ")

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"assay/checkpoints"
+	"assay/internal/atomicfile"
 	"assay/model"
 	_ "assay/model/families" // they know their parameters
 )
@@ -43,7 +44,7 @@ func Create(dir string, sizes Sizes, texts []string, seed uint64) (Facts, error)
 		return Facts{}, err
 	}
 	facts := Facts{Folder: dir, Vocab: v.size(), Merges: len(v.Merges), Rows: v.rows, TileTokens: sizes.TileTokens(), Seed: seed}
-	err = checkpoints.WriteDir(dir, func(dir string) error { return sizes.write(dir, v, &facts) })
+	err = atomicfile.WriteDir(dir, func(dir string) error { return sizes.write(dir, v, &facts) })
 	return facts, err
 }
 
@@ -55,7 +56,7 @@ func (s Sizes) write(dir string, v *vocabulary, facts *Facts) error {
 			return err
 		}
 	}
-	err := checkpoints.WriteAtomic(filepath.Join(dir, "chat_template.jinja"), func(w io.Writer) error {
+	err := atomicfile.Write(filepath.Join(dir, "chat_template.jinja"), func(w io.Writer) error {
 		_, err := io.WriteString(w, v.template)
 		return err
 	})

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"assay/checkpoints"
+	"assay/internal/atomicfile"
 	"assay/internal/oracle"
 	"assay/lora"
 	"assay/model"
@@ -29,7 +30,7 @@ func largeCheckpoint(t *testing.T) string {
 	dir := t.TempDir()
 	small := filepath.Join(oracle.Folders(t)[0], "llavanext", "backbone")
 	for _, name := range []string{"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"} {
-		if err := checkpoints.CopyFile(filepath.Join(small, name), filepath.Join(dir, name)); err != nil {
+		if err := atomicfile.Copy(filepath.Join(small, name), filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
 	}

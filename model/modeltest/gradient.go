@@ -65,7 +65,8 @@ func gradients(t *testing.T, dir string, c oracle.Case, prepare func(t *testing.
 	gradient := g.Data().([]float32)
 
 	// shown returns what the tower would see of the pictures moved along the two directions.
-	source, edit := oracle.FieldOf(pair.Source), oracle.FieldOf(pair.Edit)
+	source := oracle.FieldOf(pair.Source.Width, pair.Source.Height, pair.Source.Pix)
+	edit := oracle.FieldOf(pair.Edit.Width, pair.Edit.Height, pair.Edit.Pix)
 	shown := func(step float64, ds, de []float64) (pixels []float64) {
 		for _, frames := range oracle.JoinFields(cfg.Pair, cfg.PairSize, source.Shift(step, ds), edit.Shift(step, de)) {
 			pixels = append(pixels, prepare(t, b.Architecture, frames)...)

@@ -11,7 +11,7 @@ import (
 	"assay/internal/oracle"
 	"assay/lora"
 	"assay/model"
-	"assay/trainer"
+	"assay/optim"
 )
 
 // weights of the two losses in the fixtures.
@@ -126,11 +126,8 @@ func (f Family) trace(t *testing.T) {
 			cases[c.ID] = &reference{Case: c, family: family}
 		}
 		names, values := u.Params()
-		params := make([]trainer.Param, len(names))
-		for i := range names {
-			params[i] = trainer.Param{Name: names[i], Value: values[i]}
-		}
-		opt := trainer.NewAdamW(trainer.OptimizerConfig{Betas: tr.Betas[:], Eps: tr.Eps, WeightDecay: tr.WeightDecay}, params)
+		params := optim.NewParams(names, values)
+		opt := optim.NewAdamW(params, tr.Betas, tr.Eps, tr.WeightDecay)
 		for k, step := range tr.Steps {
 			var samples []*model.Sample
 			var labels []float64

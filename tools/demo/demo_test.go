@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"assay/checkpoints"
 	"assay/data"
-	"assay/data/miniature"
+	"assay/internal/atomicfile"
+	"assay/internal/miniature"
 )
 
 // newExam writes a small exam and its table of labels, and returns its folder and what it is made of.
@@ -268,7 +268,7 @@ func TestDistance(t *testing.T) {
 		p := data.NewPicture(width, 1)
 		copy(p.Pix, pix)
 		path := filepath.Join(dir, name)
-		if err := checkpoints.WriteAtomic(path, p.EncodePNG); err != nil {
+		if err := atomicfile.Write(path, p.EncodePNG); err != nil {
 			t.Fatal(err)
 		}
 		return path

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 
 	"assay/data"
-	"assay/data/miniature"
+	"assay/internal/miniature"
 )
 
 // output is one output of an exam.

@@ -8,7 +8,7 @@ import (
 	"os"
 	"slices"
 
-	"assay/data/miniature"
+	"assay/internal/miniature"
 	"assay/internal/stats"
 )
 

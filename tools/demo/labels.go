@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"assay/data"
-	"assay/data/miniature"
+	"assay/internal/miniature"
 	"assay/internal/stats"
 )
 

@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"assay/data/miniature"
+	"assay/internal/miniature"
 )
 
 //go:embed page.html

@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"assay/checkpoints"
-	"assay/data/miniature"
+	"assay/internal/atomicfile"
+	"assay/internal/miniature"
 	"assay/internal/stats"
 )
 
@@ -292,7 +292,7 @@ func (r *Report) write(dir string) error {
 			return e.Encode(r)
 		},
 	} {
-		if err := checkpoints.WriteAtomic(filepath.Join(dir, name), write); err != nil {
+		if err := atomicfile.Write(filepath.Join(dir, name), write); err != nil {
 			return err
 		}
 	}

@@ -5,8 +5,8 @@ import (
 	"io"
 	"path/filepath"
 
-	"assay/checkpoints"
 	"assay/data"
+	"assay/internal/atomicfile"
 	"assay/internal/stats"
 )
 
@@ -49,7 +49,7 @@ func shuffle(in, out string, seed uint64) (int, error) {
 	for i, g := range groups {
 		other[g] = instructions[groups[from[i]]]
 	}
-	return len(groups), checkpoints.WriteAtomic(out, func(w io.Writer) error {
+	return len(groups), atomicfile.Write(out, func(w io.Writer) error {
 		tw, err := t.NewWriter(w, data.FormatJSONL)
 		if err != nil {
 			return err

@@ -6,7 +6,7 @@ import (
 	"math"
 	"strings"
 
-	"assay/data/miniature"
+	"assay/internal/miniature"
 )
 
 // figure writes a number with two decimals, "-" if it is undefined.

@@ -1,4 +1,4 @@
-"""Makes trainer/testdata/*.json: AdamW with clipping from torch, heads and their gradients from torch.
+"""Makes optim/testdata/adamw.json (AdamW with clipping from torch) and trainer/testdata/heads.json (heads and their gradients).
 Run from the repository root."""
 
 import json
@@ -36,7 +36,7 @@ runs = [
     adamw([0.9, 0.95], 1e-8, 0.0, 1.0, [0.1 * (t + 1) / 4 for t in range(8)], 3.0),
     adamw([0.5, 0.7], 1e-3, 0.5, 0.25, [0.3] * 8, 0.05),
 ]
-json.dump(runs, open("trainer/testdata/adamw.json", "w"))
+json.dump(runs, open("optim/testdata/adamw.json", "w"))
 
 
 def head(kind, sizes, values, n, weight):

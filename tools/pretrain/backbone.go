@@ -12,11 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/data/miniature"
+	"assay/internal/miniature"
 	"assay/internal/strictyaml"
 	"assay/internal/workers"
 	"assay/model"
 	"assay/model/fresh"
+	"assay/optim"
 	"assay/trainer"
 )
 
@@ -104,7 +105,7 @@ type backboneModel struct {
 	tuner  *model.LanguageTuner
 	world  *miniature.World
 	seed   uint64
-	params []trainer.Param
+	params []optim.Param
 }
 
 // newBackboneModel opens the checkpoint that the configuration names; without one it makes it first.
@@ -118,10 +119,10 @@ func newBackboneModel(c *trainer.Config, world *miniature.World, dialogues int) 
 	if err != nil {
 		return nil, err
 	}
-	return &backboneModel{tuner: t, world: world, seed: c.Seed, params: trainer.NewParams(t.Params())}, nil
+	return &backboneModel{tuner: t, world: world, seed: c.Seed, params: optim.NewParams(t.Params())}, nil
 }
 
-func (m *backboneModel) Params() []trainer.Param { return m.params }
+func (m *backboneModel) Params() []optim.Param { return m.params }
 
 // prepare draws and tokenises dialogues.
 func (m *backboneModel) prepare(batch []trainer.Example, draw func(i int) (model.Dialogue, error)) ([]*model.DialogueSample, error) {
@@ -154,7 +155,7 @@ func (m *backboneModel) Step(ctx context.Context, batch []trainer.Example, weigh
 	if err != nil {
 		return nil, err
 	}
-	out := &trainer.StepResult{Loss: r.Loss, Tokens: r.Tokens, Score: make([]float64, len(batch)), ScoreLoss: make([]float64, len(batch)), Grads: trainer.Gradients(m.params, r.Grads)}
+	out := &trainer.StepResult{Loss: r.Loss, Tokens: r.Tokens, Score: make([]float64, len(batch)), ScoreLoss: make([]float64, len(batch)), Grads: optim.Gradients(m.params, r.Grads)}
 	for i, first := range r.First {
 		for _, nll := range first[:questions] {
 			out.ScoreLoss[i] += nll / questions

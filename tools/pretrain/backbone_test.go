@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"assay/data/miniature"
+	"assay/internal/miniature"
 	"assay/model"
 	"assay/trainer"
 )

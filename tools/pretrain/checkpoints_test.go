@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"assay/data"
-	"assay/data/miniature"
 	"assay/encoders"
 	"assay/heuristics"
+	"assay/internal/miniature"
 )
 
 // staysSmall complains about a checkpoint of more bytes than most.

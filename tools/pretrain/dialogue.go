@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 
 	"assay/data"
-	"assay/data/miniature"
+	"assay/internal/miniature"
 	"assay/model"
 )
 

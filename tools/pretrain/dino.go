@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/data"
-	"assay/data/miniature"
 	"assay/encoders"
 	"assay/heuristics"
+	"assay/internal/miniature"
 	"assay/internal/workers"
 	"assay/model/fresh"
 	"assay/trainer"

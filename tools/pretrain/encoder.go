@@ -10,16 +10,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/data"
-	"assay/data/miniature"
 	"assay/encoders"
+	"assay/internal/miniature"
 	"assay/internal/workers"
+	"assay/optim"
 	"assay/trainer"
 )
 
 // encoderModel is what the trainer trains: an encoder, by contrast, on examples drawn by their index.
 type encoderModel struct {
 	*encoders.Tuner
-	params []trainer.Param
+	params []optim.Param
 	rows   int // pictures of an example
 	// contrast runs forward and backward pass over the pictures of some examples; weights are their rows'.
 	contrast func(ctx context.Context, batch []trainer.Example, weights []float64) (*encoders.Contrast, error)
@@ -53,10 +54,10 @@ func openEncoder(dir string, make func(dir string) error, c *trainer.Config) (*e
 	if err != nil {
 		return nil, err
 	}
-	return &encoderModel{Tuner: t, params: trainer.NewParams(t.Params())}, nil
+	return &encoderModel{Tuner: t, params: optim.NewParams(t.Params())}, nil
 }
 
-func (m *encoderModel) Params() []trainer.Param { return m.params }
+func (m *encoderModel) Params() []optim.Param { return m.params }
 
 // Step reports as score the share of an example's pictures that do not find their partner, so that the metric l1 is 1 - top-1.
 func (m *encoderModel) Step(ctx context.Context, batch []trainer.Example, weight float64, _ uint64) (*trainer.StepResult, error) {
@@ -68,7 +69,7 @@ func (m *encoderModel) Step(ctx context.Context, batch []trainer.Example, weight
 	if err != nil {
 		return nil, err
 	}
-	out := &trainer.StepResult{Loss: make([]float64, len(batch)), Score: make([]float64, len(batch)), Grads: trainer.Gradients(m.params, r.Grads)}
+	out := &trainer.StepResult{Loss: make([]float64, len(batch)), Score: make([]float64, len(batch)), Grads: optim.Gradients(m.params, r.Grads)}
 	for i, found := range r.Found {
 		out.Loss[i/m.rows] += r.Loss[i] / float64(m.rows)
 		if !found {

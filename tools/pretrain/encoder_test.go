@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"assay/data"
-	"assay/data/miniature"
 	"assay/encoders"
 	"assay/internal/cli"
+	"assay/internal/miniature"
 	"assay/model/fresh"
 	"assay/trainer"
 )

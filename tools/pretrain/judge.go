@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/checkpoints"
 	"assay/data"
+	"assay/internal/atomicfile"
 	"assay/internal/cli"
 	"assay/internal/workers"
 	"assay/model"
@@ -49,7 +49,7 @@ func judgeTable(c *cobra.Command, backbone, in, out string) error {
 	bar := cli.NewProgress(c, "judging", int64(t.Len()), "edits")
 	defer bar.Close()
 	const batch = 64
-	return checkpoints.WriteAtomic(out, func(w io.Writer) error {
+	return atomicfile.Write(out, func(w io.Writer) error {
 		lines := json.NewEncoder(w)
 		for lo := 0; lo < t.Len(); lo += batch {
 			if err := c.Context().Err(); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/checkpoints"
+	"assay/internal/atomicfile"
 	"assay/internal/cli"
 	"assay/trainer"
 )
@@ -89,7 +90,7 @@ func publish(kind, run, out, notes string) error {
 		}
 		p.Parameters += n
 	}
-	return checkpoints.ReplaceDir(out, func(dir string) error {
+	return atomicfile.ReplaceDir(out, func(dir string) error {
 		if err := weights.SaveInto(dir, nil); err != nil {
 			return err
 		}
@@ -105,7 +106,7 @@ func publish(kind, run, out, notes string) error {
 		if err != nil {
 			return err
 		}
-		return checkpoints.WriteAtomic(filepath.Join(dir, "README.md"), func(w io.Writer) error { return card.Execute(w, p) })
+		return atomicfile.Write(filepath.Join(dir, "README.md"), func(w io.Writer) error { return card.Execute(w, p) })
 	})
 }
 

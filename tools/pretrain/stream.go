@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/data/miniature"
 	"assay/internal/cli"
+	"assay/internal/miniature"
 	"assay/trainer"
 )
 

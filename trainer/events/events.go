@@ -8,12 +8,12 @@ package events
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"math"
-	"os"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"assay/internal/journal"
 )
 
 // Scalar is one value of one curve.
@@ -23,56 +23,27 @@ type Scalar struct {
 }
 
 // Writer appends events to one file.
-type Writer struct {
-	file *os.File
-	size int64
-}
+type Writer struct{ *journal.File }
 
 // Open creates the file, or cuts an existing one back to size bytes and goes on after them. wall is the time of the file's
 // head, in seconds since 1970. TensorBoard looks for files with "tfevents" in their names.
 func Open(path string, size int64, wall float64) (*Writer, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
+	f, err := journal.OpenFile(path, size)
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{file: f, size: size}
-	info, err := f.Stat()
-	if err == nil && info.Size() < size {
-		err = fmt.Errorf("%s has %d bytes, %d were expected", path, info.Size(), size)
+	if size == 0 {
+		if _, err := f.Write(frame(versionEvent(wall))); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
 	}
-	if err == nil {
-		err = f.Truncate(size)
-	}
-	if err == nil && size == 0 {
-		err = w.write(versionEvent(wall))
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return w, nil
+	return &Writer{f}, nil
 }
-
-// Size is the number of bytes written, frames and all.
-func (w *Writer) Size() int64 { return w.size }
 
 // Add writes one event with scalars of a step.
 func (w *Writer) Add(step int64, wall float64, scalars ...Scalar) error {
-	return w.write(scalarEvent(step, wall, scalars))
-}
-
-// Sync makes what was written survive a loss of power.
-func (w *Writer) Sync() error { return w.file.Sync() }
-
-// Close ends the file.
-func (w *Writer) Close() error { return w.file.Close() }
-
-func (w *Writer) write(record []byte) error {
-	n, err := w.file.WriteAt(frame(record), w.size)
-	if err != nil {
-		return err
-	}
-	w.size += int64(n)
-	return nil
+	_, err := w.Write(frame(scalarEvent(step, wall, scalars)))
+	return err
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -1,4 +1,4 @@
-package checkpoints
+package atomicfile
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 func TestKilledWritersLeaveNothing(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "config.yaml")
-	f, err := createBeside(path)
+	f, err := Create(path)
 	if err == nil {
 		_, err = f.WriteString(strings.Repeat("half", 1000))
 	}
@@ -26,7 +26,7 @@ func TestKilledWritersLeaveNothing(t *testing.T) {
 	var wait sync.WaitGroup
 	for i := range 40 {
 		wait.Go(func() {
-			if err := WriteAtomic(path, func(w io.Writer) error {
+			if err := Write(path, func(w io.Writer) error {
 				_, err := fmt.Fprint(w, strings.Repeat(fmt.Sprintf("%02d", i), 50_000))
 				return err
 			}); err != nil {

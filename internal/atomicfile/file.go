@@ -1,4 +1,6 @@
-package checkpoints
+// Package atomicfile writes files and folders that are complete or absent, whenever the process or the machine stops:
+// into a temporary beside them, synced, renamed to their final name, the folder around them synced.
+package atomicfile
 
 import (
 	"bufio"
@@ -10,10 +12,9 @@ import (
 	"syscall"
 )
 
-// WriteAtomic writes a file that is complete or absent: into a temporary beside it, synced, renamed over path, the folder
-// synced. If anything fails, path is as it was before and the temporary is removed.
-func WriteAtomic(path string, write func(io.Writer) error) error {
-	f, err := createBeside(path)
+// Write writes a file that is complete or absent. If anything fails, path is as it was before and the temporary is removed.
+func Write(path string, write func(io.Writer) error) error {
+	f, err := Create(path)
 	if err != nil {
 		return err
 	}
@@ -21,12 +22,31 @@ func WriteAtomic(path string, write func(io.Writer) error) error {
 	if err = write(b); err == nil {
 		err = b.Flush()
 	}
-	return finish(f, path, err)
+	return f.Finish(err)
 }
 
-// createBeside opens a temporary file in the folder of path. It has one name for each path, and is locked as long as its process
+// Copy copies one file; to is complete or as it was before.
+func Copy(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	return Write(to, func(w io.Writer) error {
+		_, err := io.Copy(w, in)
+		return err
+	})
+}
+
+// File is a temporary file that gets its final name when it is finished.
+type File struct {
+	*os.File
+	path string // final
+}
+
+// Create opens a temporary file in the folder of path. It has one name for each path, and is locked as long as its process
 // lives: what a killed process left is used again. Where the file is in use, a new one gets a name of its own.
-func createBeside(path string) (*os.File, error) {
+func Create(path string) (*File, error) {
 	name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
 	for range 8 {
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
@@ -39,7 +59,7 @@ func createBeside(path string) (*os.File, error) {
 				f.Close()
 				return nil, fmt.Errorf("writing %s: %w", path, err)
 			}
-			return f, nil
+			return &File{f, path}, nil
 		}
 		f.Close()
 		if err != nil { // in use, or a file system without locks
@@ -50,7 +70,7 @@ func createBeside(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("writing %s: %w", path, err)
 	}
-	return f, nil
+	return &File{f, path}, nil
 }
 
 // isNamed tells whether an open file still has the name.
@@ -63,17 +83,19 @@ func isNamed(f *os.File, name string) bool {
 	return err == nil && os.SameFile(mine, there)
 }
 
+// temporary returns a hidden name beside path that nothing else has.
 func temporary(path string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+rand.Text()[:10]+".tmp")
 }
 
-// finish gives the temporary f its final name, or removes it if err or a step of its own fails.
-func finish(f *os.File, path string, err error) error {
+// Finish syncs and closes the file and gives it its final name. If err is not nil or one of these steps fails, the
+// temporary is removed instead, and the error is returned.
+func (f *File) Finish(err error) error {
 	if err == nil {
 		err = f.Sync()
 	}
 	if err == nil { // before the lock is given back
-		err = os.Rename(f.Name(), path)
+		err = os.Rename(f.Name(), f.path)
 	}
 	if err != nil {
 		os.Remove(f.Name())
@@ -82,20 +104,7 @@ func finish(f *os.File, path string, err error) error {
 		err = e
 	}
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
+		return fmt.Errorf("writing %s: %w", f.path, err)
 	}
-	return syncFolder(filepath.Dir(path))
-}
-
-// syncFolder makes the entries of a folder (new names, renamed files) survive a loss of power.
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil {
-		return fmt.Errorf("syncing %s: %w", dir, err)
-	}
-	return nil
+	return SyncDir(filepath.Dir(f.path))
 }

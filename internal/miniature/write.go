@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 
-	"assay/checkpoints"
 	"assay/data"
+	"assay/internal/atomicfile"
+	"assay/internal/workers"
 )
 
 // Files of a data set. The tables are .jsonl beside a folder of PNG files, or .parquet with the pictures inside.
@@ -59,7 +59,7 @@ func (w *World) Write(ctx context.Context, dir string, set Set, done func(pictur
 		return nil, fmt.Errorf("%d instructions and %d chains: want at least one of either", set.Instructions, set.Chains)
 	}
 	s := &Summary{Instructions: set.Instructions, Chains: set.Chains, Kinds: map[Kind]int{}}
-	err := checkpoints.WriteDir(dir, func(tmp string) error {
+	err := atomicfile.WriteDir(dir, func(tmp string) error {
 		truth, err := os.Create(filepath.Join(tmp, TruthFile))
 		if err != nil {
 			return err
@@ -134,15 +134,16 @@ func (b *builder) table(ctx context.Context, name string, columns []data.Column,
 	if err != nil {
 		return err
 	}
-	workers := runtime.GOMAXPROCS(0)
-	for first := 0; first < n; first += 16 * workers {
-		items := makeItems(workers, min(16*workers, n-first), func(i int) item {
+	most := 16 * runtime.GOMAXPROCS(0)
+	for first := 0; first < n; first += most {
+		items := make([]item, min(most, n-first))
+		workers.Do(len(items), func(i int) {
 			if err := ctx.Err(); err != nil {
-				return item{err: err}
+				items[i].err = err
+				return
 			}
-			it := one(generator(b.set.Seed, name, first+i), first+i)
-			b.done(it.pictures)
-			return it
+			items[i] = one(generator(b.set.Seed, name, first+i), first+i)
+			b.done(items[i].pictures)
 		})
 		for _, it := range items {
 			if it.err != nil {
@@ -154,26 +155,6 @@ func (b *builder) table(ctx context.Context, name string, columns []data.Column,
 		}
 	}
 	return out.Close()
-}
-
-// makeItems makes n items with several goroutines.
-func makeItems(workers, n int, one func(int) item) []item {
-	items := make([]item, n)
-	next := make(chan int)
-	var busy sync.WaitGroup
-	for range workers {
-		busy.Go(func() {
-			for i := range next {
-				items[i] = one(i)
-			}
-		})
-	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	busy.Wait()
-	return items
 }
 
 // generator returns the generator of item i of a table.

@@ -1,0 +1,114 @@
+package atomicfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// WriteDir makes the folder dir, complete or not at all: write fills a hidden sibling, its files are synced, and it gets
+// its name last. A folder that is there already is an error; an empty one is replaced.
+func WriteDir(dir string, write func(tmp string) error) error {
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		return fmt.Errorf("%s exists already and is not empty: choose another name, or remove it", dir)
+	}
+	return ReplaceDir(dir, write)
+}
+
+// ReplaceDir is WriteDir for a folder that may exist: it is removed once the new one is complete.
+func ReplaceDir(dir string, write func(tmp string) error) error {
+	dir = filepath.Clean(dir)
+	if err := os.MkdirAll(filepath.Dir(dir), 0o777); err != nil {
+		return err
+	}
+	if err := RemoveLeftovers(filepath.Dir(dir), QuoteGlob(filepath.Base(dir))); err != nil {
+		return err
+	}
+	return PlaceDir(dir, func(tmp string) error {
+		if err := write(tmp); err != nil {
+			return err
+		}
+		return syncTree(tmp)
+	})
+}
+
+// PlaceDir gives a folder that fill has filled and synced the name dir, instead of what bears it. What fill leaves behind
+// when it fails is removed.
+func PlaceDir(dir string, fill func(tmp string) error) (err error) {
+	tmp := temporary(dir)
+	if err := os.Mkdir(tmp, 0o777); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.RemoveAll(tmp)
+		}
+	}()
+	if err := fill(tmp); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(dir); err == nil {
+		if err := RemoveDir(dir); err != nil {
+			return err
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Rename(tmp, dir); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(dir))
+}
+
+// RemoveDir removes a folder so that a half-removed one never bears its name.
+func RemoveDir(dir string) error {
+	tmp := temporary(dir)
+	if err := os.Rename(dir, tmp); err != nil {
+		return err
+	}
+	return os.RemoveAll(tmp)
+}
+
+// RemoveLeftovers removes what killed processes left in root of the folders whose names match the pattern.
+func RemoveLeftovers(root, pattern string) error {
+	old, err := filepath.Glob(filepath.Join(QuoteGlob(root), "."+pattern+".??????????.tmp"))
+	for _, dir := range old {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	return err
+}
+
+// QuoteGlob returns the pattern of filepath.Glob that matches path alone.
+func QuoteGlob(path string) string {
+	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`).Replace(path)
+}
+
+// SyncDir makes the entries of a folder (new names, renamed files) survive a loss of power.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil {
+		return fmt.Errorf("syncing %s: %w", dir, err)
+	}
+	return nil
+}
+
+func syncTree(dir string) error {
+	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return f.Sync()
+	})
+}

@@ -1,0 +1,70 @@
+package atomicfile
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWriteDir(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "a[b]", "out")
+	if err := os.MkdirAll(filepath.Join(root, "a[b]", ".out.KILLED7890.tmp"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil { // an empty folder is no obstacle
+		t.Fatal(err)
+	}
+	if err := WriteDir(dir, writeFiles("one")); err != nil {
+		t.Fatal(err)
+	}
+	checkFiles(t, dir, "one")
+	if err := WriteDir(dir, writeFiles("two")); err == nil || !strings.Contains(err.Error(), "exists already") {
+		t.Error(err)
+	}
+	broken := errors.New("broken")
+	err := ReplaceDir(dir, func(tmp string) error { return errors.Join(writeFiles("two")(tmp), broken) })
+	if !errors.Is(err, broken) {
+		t.Error(err)
+	}
+	checkFiles(t, dir, "one")
+	if err := ReplaceDir(dir, writeFiles("two")); err != nil {
+		t.Fatal(err)
+	}
+	checkFiles(t, dir, "two")
+	entries, err := os.ReadDir(filepath.Dir(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if diff := cmp.Diff([]string{"out"}, names); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// writeFiles fills a folder with two files of this text, one of them in a folder of its own.
+func writeFiles(text string) func(dir string) error {
+	return func(dir string) error {
+		return errors.Join(
+			os.Mkdir(filepath.Join(dir, "sub"), 0o777),
+			os.WriteFile(filepath.Join(dir, "a.txt"), []byte(text), 0o666),
+			os.WriteFile(filepath.Join(dir, "sub", "b.txt"), []byte(text), 0o666),
+		)
+	}
+}
+
+func checkFiles(t *testing.T, dir, want string) {
+	t.Helper()
+	for _, name := range []string{"a.txt", "sub/b.txt"} {
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
+			t.Fatalf("%s holds %q, want %q (%v)", name, got, want, err)
+		}
+	}
+}

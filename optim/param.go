@@ -1,0 +1,57 @@
+// Package optim updates parameters by their gradients: AdamW, clipping by the norm, and the course of the learning rate.
+package optim
+
+import (
+	"errors"
+	"fmt"
+
+	"gorgonia.org/tensor"
+)
+
+// Param is one trainable tensor, float32, updated in place by the optimizer. The name is that of the scorer directory or
+// the checkpoint.
+type Param struct {
+	Name  string
+	Value *tensor.Dense
+}
+
+// NewParams joins names and tensors.
+func NewParams(names []string, values []*tensor.Dense) []Param {
+	params := make([]Param, len(names))
+	for i, n := range names {
+		params[i] = Param{n, values[i]}
+	}
+	return params
+}
+
+// Floats gives the elements, row-major, in place; one for a scalar.
+func (p Param) Floats() []float32 { return p.Value.Float32s() }
+
+// Gradients puts the gradients of parameters into their order.
+func Gradients(params []Param, byName map[string]*tensor.Dense) []*tensor.Dense {
+	grads := make([]*tensor.Dense, len(params))
+	for i, p := range params {
+		grads[i] = byName[p.Name]
+	}
+	return grads
+}
+
+// Check makes sure that the parameters are what an optimizer can update in place.
+func Check(params []Param) error {
+	if len(params) == 0 {
+		return errors.New("the model has no trainable parameters")
+	}
+	seen := map[string]bool{}
+	for _, p := range params {
+		switch {
+		case p.Value == nil || p.Value.Dtype() != tensor.Float32:
+			return fmt.Errorf("parameter %s: the optimizer wants float32", p.Name)
+		case p.Value.RequiresIterator():
+			return fmt.Errorf("parameter %s: the optimizer wants contiguous values, not a view", p.Name)
+		case seen[p.Name]:
+			return fmt.Errorf("two parameters have the name %s", p.Name)
+		}
+		seen[p.Name] = true
+	}
+	return nil
+}

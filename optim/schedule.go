@@ -1,0 +1,34 @@
+package optim
+
+import "math"
+
+// Schedule gives the learning rate of every step. With w steps of warm-up, T steps in all, peak p and end e:
+//
+//	t < w:      p (t + 1)/w
+//	constant:   p
+//	linear:     e + (p - e) (1 - (t - w)/(T - w))
+//	cosine:     e + (p - e) (1 + cos(pi (t - w)/(T - w)))/2
+//
+// t counts from 0: the first step already moves, and e would be reached at t = T, the step after the last.
+type Schedule struct {
+	Kind   string  // constant, linear, cosine
+	Peak   float64 // p
+	End    float64 // e
+	Warmup int64   // w
+	Total  int64   // T
+}
+
+// LR is the learning rate of step t.
+func (s Schedule) LR(t int64) float64 {
+	if t < s.Warmup {
+		return s.Peak * float64(t+1) / float64(s.Warmup)
+	}
+	x := float64(t-s.Warmup) / math.Max(1, float64(s.Total-s.Warmup))
+	switch s.Kind {
+	case "linear":
+		return s.End + (s.Peak-s.End)*(1-x)
+	case "cosine":
+		return s.End + (s.Peak-s.End)*(1+math.Cos(math.Pi*x))/2
+	}
+	return s.Peak
+}
