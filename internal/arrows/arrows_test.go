@@ -44,7 +44,7 @@ model/fresh:      checkpoints model model/families
 encoders:         onnx ort checkpoints data store heuristics model internal/strictjson internal/workers
 trainer/events:
 trainer:          ort checkpoints lora data store model trainer/events internal/cli internal/stats internal/strictyaml internal/workers
-model/modeltest:  onnx ort checkpoints lora data model trainer internal/oracle
+internal/modeltest:  onnx ort checkpoints lora data model trainer internal/oracle
 benchmarks:       checkpoints data internal/stats
 labeling:         checkpoints data store heuristics data/readers encoders internal/strictyaml internal/workers
 reward:           checkpoints data model
