@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/internal/modeltest"
 	"assay/model"
-	"assay/model/modeltest"
 )
 
 // The scorer that is shipped tells edits that were asked for from others, on pictures that it was not trained on.
@@ -47,7 +47,7 @@ func TestShippedScorer(t *testing.T) {
 }
 
 // The gradients of many pairs at once are, bit for bit, those of each pair alone.
-func TestShippedScorerSlopesTogether(t *testing.T) {
+func TestShippedScorerGradientsTogether(t *testing.T) {
 	s, err := model.OpenScorer("../backbones/tiny-scorer", model.Options{Threads: 2})
 	if err != nil {
 		t.Fatal(err)

@@ -48,7 +48,7 @@ encoders:         onnx ort checkpoints data store heuristics model internal/stri
 optim:            internal/workers
 trainer/events:   internal/journal
 trainer:          ort checkpoints lora data store model trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version internal/journal
-model/modeltest:  onnx ort checkpoints lora data model optim internal/oracle
+internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle
 benchmarks:       data internal/stats internal/atomicfile
 labeling:         data store heuristics data/readers encoders internal/strictyaml internal/workers internal/atomicfile
 reward:           data model checkpoints internal/atomicfile

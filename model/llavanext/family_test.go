@@ -3,9 +3,9 @@ package llavanext_test
 import (
 	"testing"
 
+	"assay/internal/modeltest"
 	"assay/model"
 	_ "assay/model/llavanext"
-	"assay/model/modeltest"
 )
 
 func TestFamily(t *testing.T) {

@@ -3,12 +3,12 @@ package llavanext
 import (
 	"testing"
 
+	"assay/internal/modeltest"
 	"assay/internal/oracle"
 	"assay/model"
-	"assay/model/modeltest"
 )
 
-func TestSlopes(t *testing.T) {
+func TestGradients(t *testing.T) {
 	modeltest.Gradients(t, "llavanext", []string{"cases.json", "cases_adiee.json"}, func(t *testing.T, m model.Architecture, frames []*oracle.Field) []float64 {
 		b, p := m.(*Architecture), frames[0]
 		pixels := p.Resize(b.crop, b.crop).Normalize(b.colours.Mean, b.colours.Std)
@@ -24,4 +24,4 @@ func TestSlopes(t *testing.T) {
 	})
 }
 
-func TestSlopesTogether(t *testing.T) { modeltest.GradientsTogether(t, "llavanext", "scorer_sequence") }
+func TestGradientsTogether(t *testing.T) { modeltest.GradientsTogether(t, "llavanext", "scorer_sequence") }

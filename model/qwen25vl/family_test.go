@@ -3,8 +3,8 @@ package qwen25vl_test
 import (
 	"testing"
 
+	"assay/internal/modeltest"
 	"assay/model"
-	"assay/model/modeltest"
 	_ "assay/model/qwen25vl"
 )
 

@@ -3,12 +3,12 @@ package qwen25vl
 import (
 	"testing"
 
+	"assay/internal/modeltest"
 	"assay/internal/oracle"
 	"assay/model"
-	"assay/model/modeltest"
 )
 
-func TestSlopes(t *testing.T) {
+func TestGradients(t *testing.T) {
 	modeltest.Gradients(t, "qwen2_5_vl", []string{"cases.json", "cases_frames.json"}, func(t *testing.T, m model.Architecture, frames []*oracle.Field) []float64 {
 		b := m.(*Architecture)
 		v := b.vision
@@ -31,4 +31,4 @@ func TestSlopes(t *testing.T) {
 	})
 }
 
-func TestSlopesTogether(t *testing.T) { modeltest.GradientsTogether(t, "qwen2_5_vl", "scorer") }
+func TestGradientsTogether(t *testing.T) { modeltest.GradientsTogether(t, "qwen2_5_vl", "scorer") }

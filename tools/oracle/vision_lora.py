@@ -1,4 +1,4 @@
-"""Adapters of vision towers and gradients of whole backbones, for model/modeltest: every linear layer of the tower, the projector
+"""Adapters of vision towers and gradients of whole backbones, for internal/modeltest: every linear layer of the tower, the projector
 and the language model gets a LoRA; one case's loss is differentiated with respect to it and to every parameter of the backbone.
 
     python vision_lora.py FOLDER_OF_SCORER_PY ../../testdata/oracle ../../model
