@@ -21,9 +21,9 @@ const (
 	KindText    Kind = iota // string
 	KindNumber              // double
 	KindInteger             // int64
-	KindBool
-	KindImage // {bytes: binary, path: string}, Hugging Face's Image feature
-	KindJSON  // anything else, as JSON text
+	KindBool                // boolean
+	KindImage               // {bytes: binary, path: string}, Hugging Face's Image feature
+	KindJSON                // anything else, as JSON text
 )
 
 // Column is a column that is written. Every one may be null.

@@ -89,13 +89,20 @@ type Dim struct {
 	Name string // symbol of an unknown size; two dimensions of the same non-empty name are equal
 }
 
-// Fixed and Symbol make dimensions.
-func Fixed(n int64) Dim      { return Dim{Size: n} }
+// Fixed makes a dimension of n elements.
+func Fixed(n int64) Dim { return Dim{Size: n} }
+
+// Symbol makes a dimension whose size is known when the model runs.
 func Symbol(name string) Dim { return Dim{Size: -1, Name: name} }
-func (d Dim) Known() bool    { return d.Size >= 0 }
+
+// Known tells a size from a symbol and from what is unknown.
+func (d Dim) Known() bool { return d.Size >= 0 }
+
+// Same says whether two dimensions are equal for certain: one size, or one symbol.
 func (d Dim) Same(e Dim) bool {
 	return d.Known() && d.Size == e.Size || !d.Known() && !e.Known() && d.Name != "" && d.Name == e.Name
 }
+
 func (d Dim) String() string {
 	switch {
 	case d.Known():

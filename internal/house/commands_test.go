@@ -1,0 +1,392 @@
+package house
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// command is what --help says of a command or a subcommand.
+type command struct {
+	flags, subcommands map[string]bool
+	examples           string
+}
+
+var (
+	flagLine  = regexp.MustCompile(`(?m)^ +(?:-(\w), |    )--([\w-]+)`)
+	listed    = regexp.MustCompile(`(?m)^  ([\w-]+) `)
+	variable  = regexp.MustCompile(`^[A-Z_]+=`)
+	inline    = regexp.MustCompile("`((?:train|score|label|make|go|tools/[\\w/]+\\.sh) [^`\n]*)`")
+	ourOwn    = regexp.MustCompile(`^(?:\$ )?(?:[A-Z_]+=\S* )*(train|score|label|make|go|(?:bin|tools)/\S+) `)
+	goTest    = regexp.MustCompile(`^-(?:run|fuzz|bench)$`)
+	makeNames = regexp.MustCompile(`(?m)^([a-z-]+):`)
+)
+
+// programs builds the commands into bin/, where nothing is done if they are new, and asks all of them for --help.
+var programs = sync.OnceValues(func() (map[string]*command, error) {
+	build := exec.Command("go", "build", "-o", "bin/", "./cmd/...")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("go build: %w (is CGO_LDFLAGS set, as CONTRIBUTING.md says?)\n%.500s", err, out)
+	}
+	known := map[string]*command{}
+	todo := []string{"train", "score", "label"}
+	for len(todo) > 0 {
+		name := todo[0]
+		todo = todo[1:]
+		args := strings.Fields(name)
+		out, err := exec.Command(filepath.Join(root, "bin", args[0]), append(args[1:], "--help")...).Output()
+		if err != nil {
+			return nil, fmt.Errorf("%s --help: %w", name, err)
+		}
+		help := string(out)
+		_, usage, _ := strings.Cut(help, "\nUsage:\n")
+		c := &command{flags: map[string]bool{}, subcommands: map[string]bool{}}
+		for _, m := range flagLine.FindAllStringSubmatch(usage, -1) {
+			c.flags["--"+m[2]] = true
+			if m[1] != "" {
+				c.flags["-"+m[1]] = true
+			}
+		}
+		_, list, _ := strings.Cut(usage, "\nAvailable Commands:\n")
+		list, _, _ = strings.Cut(list, "\n\n")
+		for _, m := range listed.FindAllStringSubmatch(list, -1) {
+			if m[1] != "help" {
+				c.subcommands[m[1]] = true
+				todo = append(todo, name+" "+m[1])
+			}
+		}
+		_, c.examples, _ = strings.Cut(usage, "\nExamples:\n")
+		c.examples, _, _ = strings.Cut(c.examples, "\n\n")
+		known[name] = c
+	}
+	return known, nil
+})
+
+// commands gives what programs gives.
+func commands(t *testing.T) map[string]*command {
+	t.Helper()
+	known, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return known
+}
+
+// wrong says what is wrong with a command line: a command, a subcommand, a flag, a target, a package or a test that
+// does not exist.
+func wrong(t *testing.T, line string) string {
+	args := words(strings.TrimPrefix(line, "$ "))
+	for len(args) > 0 && variable.MatchString(args[0]) {
+		args = args[1:]
+	}
+	if len(args) == 0 {
+		return ""
+	}
+	name, args := strings.TrimPrefix(args[0], "bin/"), args[1:]
+	switch {
+	case name == "make":
+		return wrongMake(t, args)
+	case name == "go":
+		return wrongGo(t, args)
+	case strings.HasPrefix(name, "tools/"):
+		script, err := os.ReadFile(filepath.Join(root, name))
+		for _, a := range args {
+			if err == nil && strings.HasPrefix(a, "--") && !bytes.Contains(script, []byte(a)) {
+				return name + " has no option " + a
+			}
+		}
+		return errorOrNone(err)
+	}
+	known := commands(t)
+	c := known[name]
+	if c == nil {
+		return "no command " + name
+	}
+	stands := false // a placeholder stands for a subcommand
+	for i, a := range args {
+		flag, _, _ := strings.Cut(a, "=")
+		isSub := known[name+" "+a] != nil
+		switch {
+		case a == "...": // some are left out
+		case strings.HasPrefix(a, "-"):
+			if !c.flags[flag] && !(stands && anyHas(known, name, flag)) {
+				return name + " has no flag " + a
+			}
+		case isSub:
+			name += " " + a
+			c = known[name]
+		case len(c.subcommands) > 0 && (i == 0 || !strings.HasPrefix(args[i-1], "-")):
+			if !placeholder.MatchString(a) {
+				return name + " has no subcommand " + a
+			}
+			stands = true
+		}
+	}
+	return ""
+}
+
+// anyHas says whether a subcommand has a flag.
+func anyHas(known map[string]*command, name, flag string) bool {
+	for sub := range known[name].subcommands {
+		if known[name+" "+sub].flags[flag] {
+			return true
+		}
+	}
+	return false
+}
+
+// placeholder is an argument that stands for others, as NAME or [DIR...].
+var placeholder = regexp.MustCompile(`^[\[A-Z|.\]]+$`)
+
+func errorOrNone(err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// wrongMake finds targets that the Makefile lacks.
+func wrongMake(t *testing.T, args []string) string {
+	makefile := string(read(t, "Makefile"))
+	for _, a := range args {
+		key, _, isVariable := strings.Cut(a, "=")
+		if isVariable && !regexp.MustCompile(`\b`+key+`\b`).MatchString(makefile) {
+			return "make knows nothing of " + key
+		}
+		found := isVariable
+		for _, m := range makeNames.FindAllStringSubmatch(makefile, -1) {
+			found = found || m[1] == a
+		}
+		if !found {
+			return "make has no target " + a
+		}
+	}
+	return ""
+}
+
+// wrongGo looks for the package that go test or go run names, for the tests, and for the flags of a program.
+func wrongGo(t *testing.T, args []string) string {
+	if len(args) == 0 || args[0] != "test" && args[0] != "run" {
+		return ""
+	}
+	var source strings.Builder
+	for i, a := range args[1:] {
+		switch {
+		case args[0] == "run" && strings.HasPrefix(a, "bin/"): // a program's own arguments
+			return ""
+		case strings.HasPrefix(a, "./") && strings.HasSuffix(a, "/..."):
+		case strings.HasPrefix(a, "./"):
+			found, err := filepath.Glob(filepath.Join(root, a, "*.go"))
+			if err != nil || len(found) == 0 {
+				return "no Go package " + a
+			}
+			for _, file := range found {
+				text, err := os.ReadFile(file)
+				if err != nil {
+					return err.Error()
+				}
+				source.Write(text)
+			}
+		case args[0] == "test" && goTest.MatchString(args[i]) && a != ".":
+			if !regexp.MustCompile(`func (Test|Fuzz|Benchmark)?` + strings.Trim(a, "^$")).MatchString(source.String()) {
+				return "the package has no test " + a
+			}
+		case args[0] == "run" && strings.HasPrefix(a, "-") && !strings.Contains(source.String(), `"`+strings.Trim(a, "-")+`"`):
+			return "the program has no flag " + a
+		}
+	}
+	return ""
+}
+
+// TestCommandsExist checks every command line of the documentation and of the examples in help texts: commands,
+// subcommands, flags, targets of make, packages and tests.
+func TestCommandsExist(t *testing.T) {
+	seen := 0
+	check := func(where, line string) {
+		seen++
+		if problem := wrong(t, line); problem != "" {
+			t.Errorf("%s: %s: %s", where, line, problem)
+		}
+	}
+	for _, page := range pages(t) {
+		code, prose := blocks(string(read(t, page)))
+		for _, b := range code {
+			for line := range strings.Lines(strings.ReplaceAll(b.text, "\\\n", " ")) {
+				if ourOwn.MatchString(line) {
+					check(page, strings.TrimSpace(line))
+				}
+			}
+		}
+		for _, m := range inline.FindAllStringSubmatch(prose, -1) {
+			if path.Base(page) != "CHANGELOG.md" {
+				check(page, m[1])
+			}
+		}
+	}
+	for name, c := range commands(t) {
+		for line := range strings.Lines(strings.ReplaceAll(c.examples, "\\\n", " ")) {
+			check(name+" --help", strings.TrimSpace(line))
+		}
+	}
+	if seen < 100 {
+		t.Errorf("only %d command lines were found", seen)
+	}
+}
+
+// TestPagesRun runs the commands of each page, in order, in a folder that looks like the repository. A file of
+// testdata/pages makes what a page takes for granted. A block that cannot run says why: <!-- not run: reason -->.
+func TestPagesRun(t *testing.T) {
+	commands(t)
+	for _, page := range pages(t) {
+		code, _ := blocks(string(read(t, page)))
+		var script strings.Builder
+		for _, b := range code {
+			if b.aside != "" {
+				continue
+			}
+			runs := false
+			for line := range strings.Lines(b.text) {
+				runs = runs || ourOwn.MatchString(line)
+			}
+			if runs {
+				fmt.Fprintf(&script, "echo '%s:%d' >&2\n%s\n", page, b.line, runnable(b.text))
+			}
+		}
+		if script.Len() > 0 {
+			t.Run(page, func(t *testing.T) { t.Parallel(); runIn(t, sandbox(t), given(t, page)+script.String()) })
+		}
+	}
+}
+
+// TestHelpRuns runs the examples of the help texts in the same way; those that cannot run are listed with the reason.
+func TestHelpRuns(t *testing.T) {
+	cannot := map[string]bool{}
+	for line := range strings.Lines(string(read(t, "internal/house/testdata/pages/help_not_run.txt"))) {
+		example, reason, _ := strings.Cut(line, "  # not run: ")
+		if strings.TrimSpace(reason) == "" {
+			t.Errorf("no reason: %s", line)
+		}
+		cannot[example] = true
+	}
+	for name, c := range commands(t) {
+		var script strings.Builder
+		for line := range strings.Lines(strings.ReplaceAll(c.examples, "\\\n", " ")) {
+			line = strings.TrimSpace(line)
+			example := strings.Join(strings.Fields(line), " ")
+			if !cannot[example] {
+				script.WriteString("echo " + name + " >&2\n" + line + "\n")
+			}
+			delete(cannot, example)
+		}
+		if script.Len() > 0 {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				runIn(t, sandbox(t), given(t, "help_"+strings.ReplaceAll(name, " ", "_"))+script.String())
+			})
+		}
+	}
+	for example := range cannot {
+		t.Errorf("help_not_run.txt has %q, which no help text has", example)
+	}
+}
+
+// runnable turns a block into a script: without prompts, without the output that a page shows after a prompt, and
+// without make, go and tools, which build all this or take minutes.
+func runnable(text string) string {
+	prompts := strings.HasPrefix(text, "$ ")
+	var script strings.Builder
+	for line := range strings.Lines(text) {
+		command, prompt := strings.CutPrefix(line, "$ ")
+		m := ourOwn.FindStringSubmatch(command)
+		building := m != nil && (m[1] == "make" || m[1] == "go" || strings.HasPrefix(m[1], "tools/"))
+		if prompt == prompts && !building {
+			script.WriteString(command)
+		}
+	}
+	return script.String()
+}
+
+// given is the script that makes what a page, or the help of a command, takes for granted: what all do, and what it
+// does itself.
+func given(t *testing.T, page string) string {
+	var script strings.Builder
+	for _, name := range []string{"all", strings.ReplaceAll(strings.TrimSuffix(page, ".md"), "/", "_")} {
+		text, err := os.ReadFile(filepath.Join("testdata", "pages", name+".sh"))
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		script.Write(text)
+	}
+	return script.String()
+}
+
+// sandbox makes a folder that looks like the repository, in which everything may be written: links to what is read
+// only, and copies of the folder in which commands write.
+func sandbox(t *testing.T) string {
+	dir := t.TempDir()
+	absolute, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"backbones", "bin", "clients", "testdata", "data/readers", "build/lib"} {
+		to := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(filepath.Join(absolute, name), to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	examples := filepath.Join(absolute, "examples")
+	err = filepath.WalkDir(examples, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(dir, strings.TrimPrefix(file, absolute))
+		if d.IsDir() {
+			return os.Mkdir(to, 0o755)
+		}
+		if path.Ext(file) == ".png" {
+			return os.Symlink(file, to)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(to, text, 0o644)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// runIn runs a script in a folder, and fails with its output.
+func runIn(t *testing.T, dir, script string) {
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer stop()
+	c := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
+	c.Dir = dir
+	pages, err := filepath.Abs(filepath.Join("testdata", "pages"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Env = append(os.Environ(), "PAGES="+pages, "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"), "ASSAY_STORE="+filepath.Join(dir, "store"))
+	start := time.Now()
+	out, err := c.CombinedOutput()
+	t.Logf("%.1f s", time.Since(start).Seconds())
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

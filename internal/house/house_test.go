@@ -1,0 +1,70 @@
+// Package house holds tests of habits: the length of lines, doc comments, and that links and commands of the
+// documentation work.
+package house
+
+import (
+	"bytes"
+	"flag"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the list of long lines anew")
+
+// root is the repository's folder.
+const root = "../.."
+
+var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
+
+// goFiles gives every Go file of the repository that is not generated, by its path below root.
+func goFiles(t *testing.T) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	for _, name := range filesBelow(t, ".go") {
+		text := read(t, name)
+		if !generated.Match(text) {
+			files[name] = text
+		}
+	}
+	return files
+}
+
+// filesBelow lists the repository's files with a name ending, by their paths below root.
+func filesBelow(t *testing.T, ending string) (names []string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() && file != root && (name == "build" || name == "bin" || name == "testdata" || name[0] == '.') {
+			return filepath.SkipDir
+		}
+		if !d.IsDir() && strings.HasSuffix(name, ending) {
+			inside, err := filepath.Rel(root, file)
+			if err != nil {
+				return err
+			}
+			names = append(names, filepath.ToSlash(inside))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// read gives a file of the repository, with line ends of one kind.
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
+}

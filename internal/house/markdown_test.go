@@ -1,0 +1,135 @@
+package house
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// pages lists the documentation that is held to its links and commands.
+func pages(t *testing.T) []string {
+	t.Helper()
+	return filesBelow(t, ".md")
+}
+
+// block is a code block of a page, fenced or indented.
+type block struct {
+	line  int // of its first line, from 1
+	text  string
+	aside string // the reason of a comment <!-- not run: reason --> right above it
+}
+
+var notRun = regexp.MustCompile(`^<!-- not run: (.+) -->$`)
+
+// blocks gives the code blocks of a page, and its prose with the blocks left out.
+func blocks(text string) (code []block, prose string) {
+	var open *block
+	var rest strings.Builder
+	fenced, blank, aside := false, true, ""
+	for i, line := range strings.Split(text, "\n") {
+		fence := strings.HasPrefix(line, "```")
+		inside, indented := strings.CutPrefix(line, "    ")
+		switch {
+		case fence && fenced:
+			fenced, open = false, nil
+		case fence:
+			fenced = true
+			code = append(code, block{line: i + 2, aside: aside})
+			open = &code[len(code)-1]
+		case fenced:
+			open.text += line + "\n"
+		case indented && (open != nil || blank):
+			if open == nil {
+				code = append(code, block{line: i + 1, aside: aside})
+				open = &code[len(code)-1]
+			}
+			open.text += inside + "\n"
+		case line == "" && open != nil:
+			open.text += "\n"
+		default:
+			open = nil
+			rest.WriteString(line + "\n")
+		}
+		blank = line == ""
+		if m := notRun.FindStringSubmatch(line); m != nil {
+			aside = m[1]
+		} else if !blank {
+			aside = ""
+		}
+	}
+	return code, rest.String()
+}
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	spans   = regexp.MustCompile("`[^`\n]*`")
+	heading = regexp.MustCompile(`(?m)^#+ +(.+)$`)
+	linked  = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+)
+
+// anchors gives the names that GitHub gives to a page's headings.
+func anchors(prose string) map[string]bool {
+	names := map[string]bool{}
+	for _, m := range heading.FindAllStringSubmatch(prose, -1) {
+		var name strings.Builder
+		for _, r := range strings.ToLower(linked.ReplaceAllString(m[1], "$1")) {
+			switch {
+			case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+				name.WriteRune(r)
+			case r == ' ':
+				name.WriteRune('-')
+			}
+		}
+		unique := name.String()
+		for n := 1; names[unique]; n++ {
+			unique = fmt.Sprintf("%s-%d", name.String(), n)
+		}
+		names[unique] = true
+	}
+	return names
+}
+
+// TestLinks follows every relative link of the documentation, to its heading if it names one.
+func TestLinks(t *testing.T) {
+	for _, page := range pages(t) {
+		_, prose := blocks(string(read(t, page)))
+		for _, m := range link.FindAllStringSubmatch(spans.ReplaceAllString(prose, ""), -1) {
+			to, err := url.Parse(m[1])
+			if err != nil {
+				t.Errorf("%s: link %s: %v", page, m[1], err)
+				continue
+			}
+			if to.Scheme != "" {
+				continue
+			}
+			target := page
+			if to.Path != "" {
+				target = path.Join(path.Dir(page), to.Path)
+			}
+			if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(target))); err != nil {
+				t.Errorf("%s: link %s leads nowhere", page, m[1])
+				continue
+			}
+			if to.Fragment == "" || path.Ext(target) != ".md" {
+				continue
+			}
+			if _, prose := blocks(string(read(t, target))); !anchors(prose)[to.Fragment] {
+				t.Errorf("%s: link %s: %s has no such heading", page, m[1], target)
+			}
+		}
+	}
+}
+
+func TestBlocks(t *testing.T) {
+	code, prose := blocks("# A b\n\n    one\n\n    two\n\ntext\n    no block\n<!-- not run: slow -->\n```\nthree\n```\n")
+	want := []block{{3, "one\n\ntwo\n\n", ""}, {11, "three\n", "slow"}}
+	if fmt.Sprint(code) != fmt.Sprint(want) || !strings.Contains(prose, "no block") || !anchors(prose)["a-b"] {
+		t.Errorf("%+v, prose %q", code, prose)
+	}
+}

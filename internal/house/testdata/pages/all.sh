@@ -1,0 +1,17 @@
+# What a page may take for granted: a scorer called DIR, three pictures, tables of edits, a folder of candidates.
+cp -r backbones/tiny-scorer DIR
+mkdir -p runs/adiee outputs
+ln -s ../../backbones/tiny-scorer runs/adiee/scorer
+for place in . runs/adiee; do ln -s "$PWD/backbones/tiny" $place/tiny; done
+cp testdata/oracle/images/coffee.png a.png
+cp testdata/oracle/images/coffee_blur.png b.png
+cp testdata/oracle/images/chelsea.png c.png
+cp b.png c.png outputs
+for edit in b c; do
+	echo '{"id": "'$edit'", "source": "a.png", "edit": "'$edit'.png", "instruction": "blur the picture"}'
+done >edits.jsonl
+cp edits.jsonl candidates.jsonl
+# Data sets are made in a short form.
+label() {
+	if [ "$1" = miniature ] && [ "$2" != evaluate ]; then command label "$@" --instructions 14; else command label "$@"; fi
+}

@@ -1,0 +1,1 @@
+cp "$PAGES/product.onnx" model.onnx

@@ -1,0 +1,1 @@
+ln -s testdata/oracle/llavanext/backbone BACKBONE

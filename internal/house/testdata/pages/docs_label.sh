@@ -1,0 +1,1 @@
+sed 's|\.\./||' examples/label.yaml >label.yaml

@@ -1,0 +1,1 @@
+label miniature --photos examples/photos --out data/exam --exam

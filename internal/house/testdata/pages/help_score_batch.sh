@@ -1,0 +1,1 @@
+label miniature --photos examples/photos --out build/demo/exam --exam

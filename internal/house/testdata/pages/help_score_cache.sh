@@ -1,0 +1,3 @@
+mkdir -p build/demo/labels/cache
+ln -s backbones/tiny-clip clip
+score drift --before edits.jsonl --after edits.jsonl --scorer DIR --clip clip

@@ -1,0 +1,2 @@
+score batch --scorer DIR --in edits.jsonl --out scores.parquet
+score() { rm -rf labels && command score "$@"; } # each example makes the same folder

@@ -1,0 +1,1 @@
+cp b.png edited.png

@@ -1,0 +1,2 @@
+cp "$PAGES/product.onnx" m.onnx
+cp "$PAGES/product.safetensors" in.safetensors
