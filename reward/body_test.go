@@ -191,10 +191,10 @@ func TestRanksWaitForMemory(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if !s.memory.TryAcquire(most) || !s.space.TryAcquire(s.places) {
+	if !s.memory.TryAcquire(most) || !s.slotPool.TryAcquire(s.slots) {
 		t.Error("memory was not given back")
 	}
-	if len(s.queue.tickets) > 0 {
+	if len(s.queue.reservations) > 0 {
 		t.Error("tickets are left")
 	}
 }

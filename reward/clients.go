@@ -50,7 +50,7 @@ func checkClients(all []Client) ([]*client, error) {
 }
 
 // who finds the client whose token a request bears; nil if there is none. It takes as long whatever the token is.
-func (s *Server) who(r *http.Request) (found *client) {
+func (s *Server) authenticate(r *http.Request) (found *client) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	bearer := strings.EqualFold(scheme, "Bearer") // schemes have no case (RFC 9110, 11.1)
 	digest := sha256.Sum256([]byte(token))
@@ -66,7 +66,7 @@ func (s *Server) who(r *http.Request) (found *client) {
 type clientKey struct{}
 
 // charge takes edits off the quota of a request's client.
-func (s *Server) charge(ctx context.Context, edits int) error {
+func (s *Server) chargeQuota(ctx context.Context, edits int) error {
 	c, _ := ctx.Value(clientKey{}).(*client)
 	if c == nil {
 		return nil
@@ -75,11 +75,11 @@ func (s *Server) charge(ctx context.Context, edits int) error {
 		now := time.Now()
 		claim := c.quota.ReserveN(now, edits)
 		if !claim.OK() {
-			return problem(http.StatusRequestEntityTooLarge, "too_many", "%d edits are more than the %d a minute of client %s", edits, c.quota.Burst(), c.name)
+			return apiErrorf(http.StatusRequestEntityTooLarge, "too_many", "%d edits are more than the %d a minute of client %s", edits, c.quota.Burst(), c.name)
 		}
 		if wait := claim.DelayFrom(now); wait > 0 {
 			claim.CancelAt(now)
-			return &failure{http.StatusTooManyRequests, "quota", fmt.Sprintf("client %s has used up its %d edits a minute", c.name, c.quota.Burst()), wait}
+			return &apiError{http.StatusTooManyRequests, "quota", fmt.Sprintf("client %s has used up its %d edits a minute", c.name, c.quota.Burst()), wait}
 		}
 	}
 	s.metrics.edits.WithLabelValues(c.name).Add(float64(edits))

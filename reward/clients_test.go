@@ -132,7 +132,7 @@ func TestTokenScheme(t *testing.T) {
 		"Basic a-token": false, "a-token": false, "Bearer": false, "Bearer  a-token": false, "": false} {
 		r, _ := http.NewRequest("POST", "/v1/score", nil)
 		r.Header.Set("Authorization", header)
-		if (s.who(r) != nil) != known {
+		if (s.authenticate(r) != nil) != known {
 			t.Errorf("%q: known is %v, want %v", header, !known, known)
 		}
 	}

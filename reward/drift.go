@@ -10,7 +10,7 @@ import (
 
 // Looks are plain facts of an edited picture beside its source, by which a reader notices an editor that pleases its reward and
 // nobody else. None needs a model.
-type Looks struct {
+type EditStats struct {
 	Change     float64 // mean absolute difference to the source, 0..1
 	Brightness float64 // mean luma, 0..1
 	Contrast   float64 // standard deviation of luma, 0..1
@@ -21,8 +21,8 @@ type Looks struct {
 }
 
 // LooksOf measures an edit. The source is resized to it for Change.
-func LooksOf(source, edit *data.Picture) Looks {
-	var l Looks
+func MeasureEdit(source, edit *data.Picture) EditStats {
+	var l EditStats
 	n := float64(edit.Width * edit.Height)
 	s := source.Resize(edit.Width, edit.Height, data.Bicubic)
 	luma := make([]float64, edit.Width*edit.Height)
@@ -61,7 +61,7 @@ func LooksOf(source, edit *data.Picture) Looks {
 }
 
 // Named lists the facts in their order.
-func (l Looks) Named() []Fact {
+func (l EditStats) Named() []Fact {
 	return []Fact{{"change", l.Change}, {"brightness", l.Brightness}, {"contrast", l.Contrast}, {"saturation", l.Saturation},
 		{"edges", l.Edges}, {"grain", l.Grain}, {"clipped", l.Clipped}}
 }
@@ -73,7 +73,7 @@ type Fact struct {
 }
 
 // Moment is what two checkpoints' outputs have of one fact.
-type Moment struct {
+type Comparison struct {
 	Name        string  `json:"name"`
 	Before      float64 `json:"before"` // means
 	After       float64 `json:"after"`
@@ -84,8 +84,8 @@ type Moment struct {
 }
 
 // Compare sets the facts of two checkpoints beside each other. scoreAfter are the scores of after, in order.
-func Compare(name string, before, after, scoreAfter []float64) Moment {
-	m := Moment{Name: name}
+func Compare(name string, before, after, scoreAfter []float64) Comparison {
+	m := Comparison{Name: name}
 	m.Before, m.Deviation = stat.PopMeanStdDev(before, nil)
 	m.After = stat.Mean(after, nil)
 	m.Difference = m.After - m.Before
@@ -105,7 +105,7 @@ func correlation(a, b []float64) float64 {
 }
 
 // Warnings says in words what of a comparison looks like reward hacking: the score rises while another fact leaves its place.
-func Warnings(score Moment, facts []Moment) []string {
+func Warnings(score Comparison, facts []Comparison) []string {
 	var out []string
 	if score.Difference <= 0 {
 		return nil

@@ -22,7 +22,7 @@ type fake struct {
 	mu     sync.Mutex
 	red    map[*model.Sample]float64
 	runs   []int // items of each run
-	damned float64
+	failing float64
 }
 
 func (f *fake) Config() model.ScorerConfig {
@@ -56,7 +56,7 @@ func (f *fake) Score(_ context.Context, samples []*model.Sample) ([]float64, err
 	f.runs = append(f.runs, len(samples))
 	var out []float64
 	for _, s := range samples {
-		if f.damned != 0 && f.red[s] == f.damned {
+		if f.failing != 0 && f.red[s] == f.failing {
 			return nil, errors.New("a damned picture")
 		}
 		out = append(out, f.red[s])
@@ -73,7 +73,7 @@ func (f *fake) Gradients(_ context.Context, pairs []model.Pair) (all []*model.Pi
 	f.mu.Unlock()
 	for _, p := range pairs {
 		s := &model.PixelGradients{Score01: red(p.Edit), Source: data.NewGradient(p.Source.Width, p.Source.Height), Edit: data.NewGradient(p.Edit.Width, p.Edit.Height)}
-		if f.damned != 0 && s.Score01 == f.damned {
+		if f.failing != 0 && s.Score01 == f.failing {
 			return nil, errors.New("a damned picture")
 		}
 		for i := 0; i < len(s.Edit.Values); i += 3 {

@@ -14,34 +14,34 @@ import (
 )
 
 // gradients is what /v1/gradient is asked for: a single edit, edits of one source, or pairs of their own.
-type gradients struct {
-	pairs
-	Edit   *blob      `json:"edit"`
-	Pairs  list[pair] `json:"pairs"`
+type gradientRequest struct {
+	scoreRequest
+	Edit   *encodedPicture      `json:"edit"`
+	Pairs  list[pairRequest] `json:"pairs"`
 	Format string     `json:"format"`
 }
 
-type pair struct {
-	Source      *blob  `json:"source"`
+type pairRequest struct {
+	Source      *encodedPicture  `json:"source"`
 	Instruction string `json:"instruction"`
-	Edit        *blob  `json:"edit"`
+	Edit        *encodedPicture  `json:"edit"`
 }
 
-func (g *gradients) field(name string, value []byte) (err error) {
+func (g *gradientRequest) field(name string, value []byte) (err error) {
 	switch name {
 	case "format":
-		g.Format, err = text(name, value)
+		g.Format, err = formText(name, value)
 	case "edit":
-		g.Edit = &blob{raw: value}
+		g.Edit = &encodedPicture{raw: value}
 	default:
-		err = g.pairs.field(name, value)
+		err = g.scoreRequest.field(name, value)
 	}
 	return err
 }
 
 // items returns what is asked for, and whether it is a single edit, whose answer has a form of its own.
-func (g *gradients) items() (items []*item, single bool, err error) {
-	bad := func(text string) error { return problem(http.StatusUnprocessableEntity, "bad_request", "%s", text) }
+func (g *gradientRequest) items() (items []*item, single bool, err error) {
+	bad := func(text string) error { return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "%s", text) }
 	if len(g.Pairs) > 0 {
 		if g.Source != nil || g.Edit != nil || len(g.Edits) > 0 || g.Instruction != "" {
 			return nil, false, bad("pairs have sources, instructions and edits of their own: source, instruction, edit and edits do not go with them")
@@ -71,16 +71,16 @@ func (g *gradients) items() (items []*item, single bool, err error) {
 }
 
 // mostAnswer bounds the bytes of the gradients of one answer.
-const mostAnswer = 256 << 20
+const maxAnswerBytes = 256 << 20
 
 // postGradient answers POST /v1/gradient with d score / d pixel of the edited pictures: float32 [H, W, 3], per 8-bit level of
 // the picture as decoded (upright, over white). Many pairs share passes.
 func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
-	if err := s.early(gradient); err != nil {
+	if err := s.probeQueue(gradient); err != nil {
 		return err
 	}
-	var g gradients
-	held, err := s.read(w, r, &g, g.field)
+	var g gradientRequest
+	held, err := s.readBody(w, r, &g, g.field)
 	if err != nil {
 		return err
 	}
@@ -94,10 +94,10 @@ func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
 	}
 	encode := encoders[g.Format]
 	if encode == nil {
-		return problem(http.StatusUnprocessableEntity, "bad_request", "format %q: safetensors, npy and png are served", g.Format)
+		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "format %q: safetensors, npy and png are served", g.Format)
 	}
 	if !single && g.Format != "" && g.Format != "safetensors" {
-		return problem(http.StatusUnprocessableEntity, "bad_request", "format %q is for one edit: several come as safetensors", g.Format)
+		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "format %q is for one edit: several come as safetensors", g.Format)
 	}
 	v, err := s.scorer(g.Scorer)
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		for name, value := range one.facts() {
+		for name, value := range one.metadata() {
 			w.Header().Set("X-"+name, value)
 		}
 		return writeBytes(w, kind, body)
@@ -136,7 +136,7 @@ func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
 // differentiate returns decoded edits and gradients of all items; what goes wrong with one is its error.
 func (s *Server) differentiate(ctx context.Context, v *served, items []*item) ([]*data.Picture, []*model.PixelGradients, error) {
 	edits, gradients := make([]*data.Picture, len(items)), make([]*model.PixelGradients, len(items))
-	groups := s.measure(items, func(*item) *served { return v })
+	groups := s.groupItems(items, func(*item) *served { return v })
 	if len(groups) == 0 {
 		return edits, gradients, nil
 	}
@@ -145,12 +145,12 @@ func (s *Server) differentiate(ctx context.Context, v *served, items []*item) ([
 		pixels += g.pixels
 		for _, it := range g.items {
 			answer += 3 * 4 * it.pixels
-			room = max(room, slopeBytes*it.pixels)
+			room = max(room, gradientBytes*it.pixels)
 		}
 	}
-	if answer > mostAnswer {
-		return nil, nil, problem(http.StatusRequestEntityTooLarge, "too_many",
-			"the gradients would take %d bytes, at most %d are sent: ask for fewer pairs at a time", answer, mostAnswer)
+	if answer > maxAnswerBytes {
+		return nil, nil, apiErrorf(http.StatusRequestEntityTooLarge, "too_many",
+			"the gradients would take %d bytes, at most %d are sent: ask for fewer pairs at a time", answer, maxAnswerBytes)
 	}
 	t, err := s.admit(ctx, groups, gradient)
 	if err != nil {
@@ -158,7 +158,7 @@ func (s *Server) differentiate(ctx context.Context, v *served, items []*item) ([
 	}
 	defer t.release()
 	batch := min(s.o.Batch, len(items))
-	free, err := s.occupy(ctx, batch, pictureBytes*pixels+int64(batch)*room+2*answer)
+	free, err := s.acquireSlots(ctx, batch, pictureBytes*pixels+int64(batch)*room+2*answer)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -178,7 +178,7 @@ func (s *Server) differentiate(ctx context.Context, v *served, items []*item) ([
 		}
 		for i, it := range of {
 			if it.err = j.errs[i]; it.err != nil { // what the prompt or the pictures' shapes make impossible
-				it.err = problem(http.StatusUnprocessableEntity, "bad_pair", "%v", it.err)
+				it.err = apiErrorf(http.StatusUnprocessableEntity, "bad_pair", "%v", it.err)
 				continue
 			}
 			gradients[at[it]] = &model.PixelGradients{Score01: j.gradients[i].Score01, Edit: j.gradients[i].Edit}
@@ -190,14 +190,14 @@ func (s *Server) differentiate(ctx context.Context, v *served, items []*item) ([
 		source, err := s.decodeOne(ctx, t, g.items[0].source, g.pixels)
 		if err != nil {
 			for _, it := range g.items {
-				it.err = named("source", err)
+				it.err = prefixError("source", err)
 			}
 			continue
 		}
 		for todo := g.items; len(todo) > 0; {
 			part := todo[:min(len(todo), s.o.Batch-len(of))]
 			todo = todo[len(part):]
-			s.each(ctx, t, part, func(i int, it *item, edit *data.Picture) error {
+			s.decodeEach(ctx, t, part, func(i int, it *item, edit *data.Picture) error {
 				edits[at[it]] = edit
 				return nil
 			})
@@ -229,11 +229,11 @@ func (s *Server) encodeMany(c model.ScorerConfig, items []*item, gradients []*mo
 	var first error
 	for i, it := range items {
 		if it.err != nil {
-			f := explain(it.err)
+			f := toAPIError(it.err)
 			s.metrics.errors.WithLabelValues(f.Kind).Inc()
 			facts[fmt.Sprint("error.", i)] = f.Message
 			if first == nil {
-				first = named(fmt.Sprint("pair ", i), it.err)
+				first = prefixError(fmt.Sprint("pair ", i), it.err)
 			}
 			continue
 		}
@@ -266,7 +266,7 @@ func Gradient(c model.ScorerConfig, s *model.PixelGradients) *ScoreGradient {
 // pixelUnit is what a gradient is per.
 const pixelUnit = "8-bit level"
 
-func (g *ScoreGradient) facts() map[string]string {
+func (g *ScoreGradient) metadata() map[string]string {
 	return map[string]string{"Score": fmt.Sprint(g.Score), "Score01": fmt.Sprint(g.Score01), "Pixel-Unit": pixelUnit}
 }
 

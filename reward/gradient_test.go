@@ -42,7 +42,7 @@ func tensors(t *testing.T, raw []byte) (facts map[string]string, values map[stri
 
 // Many pairs of one request share passes; what one of them lacks is its own error.
 func TestGradients(t *testing.T) {
-	f := &fake{damned: 0.8}
+	f := &fake{failing: 0.8}
 	_, h := start(t, Options{Batch: 4}, map[string]Scorer{"a": f}, "a")
 	a, b := png(t, 9, 8, 6), png(t, 10, 4, 4)
 	edit := func(red byte) []byte { return png(t, red, 5, 3) }

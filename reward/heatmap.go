@@ -17,8 +17,8 @@ func Heatmap(p *data.Picture, s *data.Gradient) *data.Picture {
 	}
 	radius := int(math.Hypot(float64(p.Width), float64(p.Height)) / 50)
 	for range 3 { // three boxes are close to a Gaussian
-		heat = boxRows(heat, p.Width, radius)
-		heat = transpose(boxRows(transpose(heat, p.Width), p.Height, radius), p.Height)
+		heat = boxBlurRows(heat, p.Width, radius)
+		heat = transpose(boxBlurRows(transpose(heat, p.Width), p.Height, radius), p.Height)
 	}
 	sorted := slices.Sorted(slices.Values(heat))
 	full := sorted[len(sorted)*99/100]
@@ -37,7 +37,7 @@ func Heatmap(p *data.Picture, s *data.Gradient) *data.Picture {
 }
 
 // boxRows averages each value with its neighbours in the row, as many as there are.
-func boxRows(v []float64, width, radius int) []float64 {
+func boxBlurRows(v []float64, width, radius int) []float64 {
 	out := make([]float64, len(v))
 	sums := make([]float64, width+1)
 	for y := 0; y < len(v); y += width {

@@ -24,14 +24,14 @@ type Scorer interface {
 // the time that a request may take. So callers who come together, as the ranks of a trainer do, wait for each other, and
 // who would wait in vain is told at once.
 type queue struct {
-	batch, most int // items of a run, and of all who wait
-	wait        time.Duration
+	batch, capacity int // items of a run, and of all who wait
+	maxWait        time.Duration
 	observe     func(items int)
 
 	mu       sync.Mutex
-	tickets  map[*ticket]bool // admitted, with work not yet begun
-	inside   int              // tickets not yet released
-	runs     time.Time        // predicted end of the run on the device; zero: none
+	reservations  map[*reservation]bool // admitted, with work not yet begun
+	active   int              // tickets not yet released
+	runEnds     time.Time        // predicted end of the run on the device; zero: none
 	ready    []*job           // prepared, in the order they came
 	wake     *sync.Cond
 	closed   bool
@@ -39,24 +39,24 @@ type queue struct {
 }
 
 func newQueue(o Options, observe func(int)) *queue {
-	q := &queue{batch: o.Batch, most: o.Queue, wait: o.Wait, observe: observe, tickets: map[*ticket]bool{}, finished: make(chan struct{})}
+	q := &queue{batch: o.Batch, capacity: o.Queue, maxWait: o.Wait, observe: observe, reservations: map[*reservation]bool{}, finished: make(chan struct{})}
 	q.wake = sync.NewCond(&q.mu)
 	go q.work()
 	return q
 }
 
 // kind is what is done with a pair.
-type kind int
+type jobKind int
 
 const (
-	scoring kind = iota
+	scoring jobKind = iota
 	gradient
 )
 
 // demand is how much is to be done at which paces: items of a run, and thousands of pixels to decode.
-type demand map[*pace]int
+type workload map[*estimator]int
 
-func (d demand) items() (n int) {
+func (d workload) items() (n int) {
 	for p, items := range d {
 		if !p.pixels {
 			n += items
@@ -66,106 +66,106 @@ func (d demand) items() (n int) {
 }
 
 // alone is the time it takes on an idle machine; more is what it adds to the decoding and to the runs that are there.
-func (d demand) alone() (t time.Duration) {
+func (d workload) duration() (t time.Duration) {
 	for p, n := range d {
-		t += p.predict(n)
+		t += p.estimate(n)
 	}
 	return t
 }
 
-func (d demand) more() (decoding, runs time.Duration) {
+func (d workload) marginal() (decoding, runs time.Duration) {
 	for p, n := range d {
 		if p.pixels {
-			decoding += p.more(n)
+			decoding += p.marginal(n)
 		} else {
-			runs += p.more(n)
+			runs += p.marginal(n)
 		}
 	}
 	return decoding, runs
 }
 
 // ticket is the right to an amount of work.
-type ticket struct {
+type reservation struct {
 	q    *queue
-	left demand // not yet begun
+	remaining workload // not yet begun
 }
 
 // busyError refuses a request for now.
 type busyError struct {
-	after time.Duration // when to ask again
-	why   string
+	retryAfter time.Duration // when to ask again
+	reason   string
 }
 
-func (e *busyError) Error() string { return e.why }
+func (e *busyError) Error() string { return e.reason }
 
 // admit lets a request in, or returns a busyError. A ticket must be released.
-func (q *queue) admit(d demand) (*ticket, error) {
+func (q *queue) admit(d workload) (*reservation, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err := q.refuse(d); err != nil {
+	if err := q.overload(d); err != nil {
 		return nil, err
 	}
-	t := &ticket{q: q, left: d}
-	q.tickets[t] = true
-	q.inside++
+	t := &reservation{q: q, remaining: d}
+	q.reservations[t] = true
+	q.active++
 	return t, nil
 }
 
 // full says whether a request of one item would be refused, so that its body need not be read.
-func (q *queue) full(p *pace) error {
+func (q *queue) probe(p *estimator) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.refuse(demand{p: 1})
+	return q.overload(workload{p: 1})
 }
 
 // refuse returns why a request may not come in, nil if it may. q.mu is held.
-func (q *queue) refuse(d demand) error {
-	if q.inside == 0 { // it takes what it takes
+func (q *queue) overload(d workload) error {
+	if q.active == 0 { // it takes what it takes
 		return nil
 	}
 	var decoding, runs time.Duration // of those before; one goes on beside the other
-	if !q.runs.IsZero() {            // a run that is late by some time is expected to take as long again
-		runs = time.Until(q.runs).Abs()
+	if !q.runEnds.IsZero() {            // a run that is late by some time is expected to take as long again
+		runs = time.Until(q.runEnds).Abs()
 	}
 	waiting := d.items()
-	for t := range q.tickets {
-		waiting += t.left.items()
-		a, b := t.left.more()
+	for t := range q.reservations {
+		waiting += t.remaining.items()
+		a, b := t.remaining.marginal()
 		decoding, runs = decoding+a, runs+b
 	}
-	finish := max(decoding, runs) + d.alone()
+	finish := max(decoding, runs) + d.duration()
 	switch {
-	case waiting > q.most:
-		return &busyError{max(finish-d.alone(), time.Second), fmt.Sprintf("%d edits would wait, at most %d may", waiting, q.most)}
-	case finish > q.wait:
-		return &busyError{max(finish-q.wait, time.Second), fmt.Sprintf("the answer would take %v, at most %v are allowed", finish.Round(time.Second), q.wait)}
+	case waiting > q.capacity:
+		return &busyError{max(finish-d.duration(), time.Second), fmt.Sprintf("%d edits would wait, at most %d may", waiting, q.capacity)}
+	case finish > q.maxWait:
+		return &busyError{max(finish-q.maxWait, time.Second), fmt.Sprintf("the answer would take %v, at most %v are allowed", finish.Round(time.Second), q.maxWait)}
 	}
 	return nil
 }
 
 // begun takes n off what is left of a ticket. q.mu is held.
-func (t *ticket) begun(p *pace, n int) {
-	if t.left[p] -= n; t.left[p] <= 0 {
-		delete(t.left, p)
+func (t *reservation) started(p *estimator, n int) {
+	if t.remaining[p] -= n; t.remaining[p] <= 0 {
+		delete(t.remaining, p)
 	}
-	if len(t.left) == 0 {
-		delete(t.q.tickets, t)
+	if len(t.remaining) == 0 {
+		delete(t.q.reservations, t)
 	}
 }
 
 // decoded notes that a picture of so many pixels is done.
-func (t *ticket) decoded(p *pace, pixels int64) {
+func (t *reservation) decoded(p *estimator, pixels int64) {
 	t.q.mu.Lock()
 	defer t.q.mu.Unlock()
-	t.begun(p, kilo(pixels))
+	t.started(p, kilopixels(pixels))
 }
 
 // release gives back what was not used of a ticket.
-func (t *ticket) release() {
+func (t *reservation) release() {
 	t.q.mu.Lock()
 	defer t.q.mu.Unlock()
-	delete(t.q.tickets, t)
-	t.q.inside--
+	delete(t.q.reservations, t)
+	t.q.active--
 }
 
 // waiting counts the items admitted but not yet on the device.
@@ -173,16 +173,16 @@ func (q *queue) waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := 0
-	for t := range q.tickets {
-		n += t.left.items()
+	for t := range q.reservations {
+		n += t.remaining.items()
 	}
 	return n
 }
 
 // job is prepared work: samples to be scored, or pairs to be differentiated.
 type job struct {
-	*ticket
-	kind    kind
+	*reservation
+	kind    jobKind
 	scorer  *served
 	samples []*model.Sample
 	pairs   []model.Pair
@@ -191,15 +191,15 @@ type job struct {
 	scores    []float64               // score01 of each sample
 	gradients []*model.PixelGradients // of each pair
 	errs      []error                 // of each
-	gone      bool                    // dropped: nobody waited for it any more
+	dropped      bool                    // dropped: nobody waited for it any more
 	done      chan struct{}
 }
 
-func (j *job) pace() *pace { return j.scorer.paces[j.kind] }
+func (j *job) estimator() *estimator { return j.scorer.estimators[j.kind] }
 
 // run waits for the device to do a job. When ctx ends before, the job is dropped if it has not begun.
-func (t *ticket) run(ctx context.Context, j *job) error {
-	j.ticket, j.ctx, j.done = t, ctx, make(chan struct{})
+func (t *reservation) run(ctx context.Context, j *job) error {
+	j.reservation, j.ctx, j.done = t, ctx, make(chan struct{})
 	n := len(j.samples) + len(j.pairs)
 	j.scores, j.gradients, j.errs = make([]float64, n), make([]*model.PixelGradients, n), make([]error, n)
 	t.q.mu.Lock()
@@ -212,7 +212,7 @@ func (t *ticket) run(ctx context.Context, j *job) error {
 	t.q.wake.Signal()
 	select {
 	case <-j.done:
-		if !j.gone {
+		if !j.dropped {
 			return nil
 		}
 	case <-ctx.Done():
@@ -241,10 +241,10 @@ func (q *queue) work() {
 		if jobs[0].kind == scoring {
 			q.observe(items)
 		}
-		run(jobs)
-		jobs[0].pace().learn(items, time.Since(begin))
+		runJobs(jobs)
+		jobs[0].estimator().observe(items, time.Since(begin))
 		q.mu.Lock()
-		q.runs = time.Time{}
+		q.runEnds = time.Time{}
 		q.mu.Unlock()
 		for _, j := range jobs {
 			close(j.done)
@@ -257,53 +257,53 @@ func (q *queue) next() (jobs []*job, items int) {
 	var rest []*job
 	for _, j := range q.ready {
 		n := len(j.errs)
-		fits := len(jobs) == 0 || j.pace() == jobs[0].pace() && items+n <= q.batch
+		fits := len(jobs) == 0 || j.estimator() == jobs[0].estimator() && items+n <= q.batch
 		switch {
 		case j.ctx.Err() != nil:
-			j.gone = true
+			j.dropped = true
 			close(j.done)
 		case fits:
 			jobs, items = append(jobs, j), items+n
-			j.ticket.begun(j.pace(), n)
+			j.reservation.started(j.estimator(), n)
 		default:
 			rest = append(rest, j)
 		}
 	}
 	q.ready = rest
 	if len(jobs) > 0 {
-		q.runs = time.Now().Add(jobs[0].pace().predict(items))
+		q.runEnds = time.Now().Add(jobs[0].estimator().estimate(items))
 	}
 	return jobs, items
 }
 
 // part is one sample or pair of a job.
-type part struct {
+type jobItem struct {
 	*job
 	i int
 }
 
 // run does several jobs at once. If that fails each sample is tried alone, so that one does not take the others with it.
-func run(jobs []*job) {
-	var all []part
+func runJobs(jobs []*job) {
+	var all []jobItem
 	for _, j := range jobs {
 		for i := range j.errs {
-			all = append(all, part{j, i})
+			all = append(all, jobItem{j, i})
 		}
 	}
-	err := together(all)
+	err := runBatch(all)
 	if err == nil {
 		return
 	}
 	for _, p := range all {
 		if len(all) > 1 {
-			err = together([]part{p})
+			err = runBatch([]jobItem{p})
 		}
 		p.errs[p.i] = err
 	}
 }
 
 // together does parts of one kind in one call of their scorer. A panic is their error: it must not end the process.
-func together(all []part) (err error) {
+func runBatch(all []jobItem) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("internal error, please report it: %v", p)

@@ -8,16 +8,16 @@ import (
 type result struct {
 	Score   *float64 `json:"score,omitempty"`
 	Score01 *float64 `json:"score01,omitempty"`
-	Error   *failure `json:"error,omitempty"`
+	Error   *apiError `json:"error,omitempty"`
 }
 
 // postScore answers POST /v1/score. If not one edit could be scored the status is that of the first one's error.
 func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
-	if err := s.early(scoring); err != nil {
+	if err := s.probeQueue(scoring); err != nil {
 		return err
 	}
-	var p pairs
-	held, err := s.read(w, r, &p, p.field)
+	var p scoreRequest
+	held, err := s.readBody(w, r, &p, p.field)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 	for i := range items {
 		items[i] = &item{source: p.Source, edit: &p.Edits[i], instruction: p.Instruction}
 	}
-	groups := s.measure(items, func(*item) *served { return v })
+	groups := s.groupItems(items, func(*item) *served { return v })
 	if len(groups) > 0 {
 		t, err := s.admit(r.Context(), groups, scoring)
 		if err != nil {
@@ -53,7 +53,7 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 	status, scored := 0, 0
 	for i, it := range items {
 		if it.err != nil {
-			f := explain(it.err)
+			f := toAPIError(it.err)
 			s.metrics.errors.WithLabelValues(f.Kind).Inc()
 			results[i].Error = f
 			if status == 0 {
@@ -72,4 +72,4 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 }
 
 // early refuses a request before its body is read, if even one item would be refused.
-func (s *Server) early(k kind) error { return s.queue.full(s.scorers[s.names[0]].paces[k]) }
+func (s *Server) probeQueue(k jobKind) error { return s.queue.probe(s.scorers[s.names[0]].estimators[k]) }

@@ -11,7 +11,7 @@ import (
 )
 
 // lull is how long nothing must have come from a connection before it is closed at the end: what is under way by then arrives.
-const lull = 2 * time.Second
+const idlePeriod = 2 * time.Second
 
 // Listen opens an address for [Server.Serve]. It is plain TCP: with multipath TCP, Go's choice, nobody can be held off at the end.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
@@ -33,7 +33,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration)
 		ReadHeaderTimeout: 30 * time.Second, // bodies and answers have deadlines of their own
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		ConnState:         open.note,
+		ConnState:         open.track,
 	}
 	failed := make(chan error, 1)
 	go func() {
@@ -41,7 +41,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration)
 			failed <- h.ServeTLS(l, s.o.Cert, s.o.Key)
 			return
 		}
-		failed <- h.Serve(plainListener{l})
+		failed <- h.Serve(jsonListener{l})
 	}()
 	select {
 	case err := <-failed:
@@ -51,7 +51,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration)
 	s.draining.Store(true)
 	limit, stop := context.WithTimeout(context.Background(), drain)
 	defer stop()
-	holdOff(limit, l)
+	dropNewConnections(limit, l)
 	open.wait(limit)
 	if err := h.Shutdown(limit); err != nil {
 		return errors.Join(fmt.Errorf("requests were not finished after %v: %w", drain, err), h.Close())
@@ -70,7 +70,7 @@ type connection struct {
 	since  time.Time
 }
 
-func (c *connections) note(conn net.Conn, state http.ConnState) {
+func (c *connections) track(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if state == http.StateClosed || state == http.StateHijacked {
@@ -84,7 +84,7 @@ func (c *connections) note(conn net.Conn, state http.ConnState) {
 func (c *connections) wait(ctx context.Context) {
 	begin := time.Now()
 	for tick := time.NewTicker(10 * time.Millisecond); ; {
-		if c.quiet(begin) {
+		if c.idle(begin) {
 			return
 		}
 		select {
@@ -95,14 +95,14 @@ func (c *connections) wait(ctx context.Context) {
 	}
 }
 
-func (c *connections) quiet(begin time.Time) bool {
+func (c *connections) idle(begin time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, o := range c.at {
 		if o.since.Before(begin) {
 			o.since = begin
 		}
-		if o.active || time.Since(o.since) < lull {
+		if o.active || time.Since(o.since) < idlePeriod {
 			return false
 		}
 	}

@@ -63,10 +63,10 @@ type Server struct {
 	queue    *queue
 	metrics  *metrics
 	memory   *semaphore.Weighted // bytes of requests, in the order they came
-	space    *semaphore.Weighted // places
-	places   int64               // how many there are
+	slotPool    *semaphore.Weighted // places
+	slots   int64               // how many there are
 	decoding chan struct{}       // a place for each picture that is decoded and resized
-	decoder  *pace               // of decoding and preparing
+	decoder  *estimator               // of decoding and preparing
 	draining atomic.Bool
 	handler  http.Handler
 }
@@ -75,7 +75,7 @@ type Server struct {
 type served struct {
 	Scorer
 	name  string
-	paces [2]*pace // by kind
+	estimators [2]*estimator // by kind
 }
 
 // NewServer makes a server of scorers by name; the first one answers requests that name none. Close ends it.
@@ -85,11 +85,11 @@ func NewServer(o Options, names []string, scorers []Scorer) (*Server, error) {
 		o:        o,
 		scorers:  map[string]*served{},
 		memory:   semaphore.NewWeighted(o.Memory),
-		places:   2 * int64(o.Batch),
+		slots:   2 * int64(o.Batch),
 		decoding: make(chan struct{}, runtime.NumCPU()),
-		decoder:  &pace{pixels: true},
+		decoder:  &estimator{pixels: true},
 	}
-	s.space = semaphore.NewWeighted(s.places)
+	s.slotPool = semaphore.NewWeighted(s.slots)
 	clients := o.Clients
 	if o.Token != "" {
 		clients = append(slices.Clone(clients), Client{Name: "token", Token: o.Token})
@@ -102,7 +102,7 @@ func NewServer(o Options, names []string, scorers []Scorer) (*Server, error) {
 		if name == "" || strings.ContainsAny(name, " \t\r\n/") || s.scorers[name] != nil {
 			return nil, fmt.Errorf("scorer name %q: want a name of its own, without spaces and slashes", name)
 		}
-		s.scorers[name] = &served{Scorer: scorers[i], name: name, paces: [2]*pace{{}, {}}}
+		s.scorers[name] = &served{Scorer: scorers[i], name: name, estimators: [2]*estimator{{}, {}}}
 		s.names = append(s.names, name)
 	}
 	if len(names) == 0 {
@@ -128,7 +128,7 @@ func (s *Server) Warm(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("scorer %s: %w", name, err)
 			}
-			t, err := s.queue.admit(demand{v.paces[scoring]: 1})
+			t, err := s.queue.admit(workload{v.estimators[scoring]: 1})
 			if err != nil {
 				return err
 			}
@@ -139,7 +139,7 @@ func (s *Server) Warm(ctx context.Context) error {
 				return fmt.Errorf("scorer %s: %w", name, err)
 			}
 			if i == 0 { // the first run builds the graph: no measure of what follows
-				*v.paces[scoring] = pace{}
+				*v.estimators[scoring] = estimator{}
 			}
 		}
 	}
@@ -157,7 +157,7 @@ func (s *Server) routes() http.Handler {
 		}
 	}
 	api := func(method, path string, h func(http.ResponseWriter, *http.Request) error) {
-		handle(method, path, s.answer(method+" "+path, h))
+		handle(method, path, s.handle(method+" "+path, h))
 	}
 	api("POST", "/v1/score", s.postScore)
 	api("POST", "/v1/gradient", s.postGradient)
@@ -174,16 +174,16 @@ func (s *Server) routes() http.Handler {
 	}
 	handle("GET", "/openapi.json", static("application/json", openapi))
 	handle("GET", "/{$}", static("text/html; charset=utf-8", page))
-	mux.Handle("/", s.answer("other", func(w http.ResponseWriter, r *http.Request) error {
+	mux.Handle("/", s.handle("other", func(w http.ResponseWriter, r *http.Request) error {
 		if allowed := methods[r.URL.Path]; allowed != nil {
 			w.Header().Set("Allow", strings.Join(allowed, ", "))
-			return problem(http.StatusMethodNotAllowed, "method", "%s takes %s, not %s", r.URL.Path, strings.Join(allowed, " and "), r.Method)
+			return apiErrorf(http.StatusMethodNotAllowed, "method", "%s takes %s, not %s", r.URL.Path, strings.Join(allowed, " and "), r.Method)
 		}
-		return problem(http.StatusNotFound, "not_found", "%s %s is not served; see /openapi.json", r.Method, r.URL.Path)
+		return apiErrorf(http.StatusNotFound, "not_found", "%s %s is not served; see /openapi.json", r.Method, r.URL.Path)
 	}))
 	same := http.NewCrossOriginProtection()
-	same.SetDenyHandler(s.answer("other", func(http.ResponseWriter, *http.Request) error {
-		return problem(http.StatusForbidden, "forbidden", "pages of other sites must not call this server")
+	same.SetDenyHandler(s.handle("other", func(http.ResponseWriter, *http.Request) error {
+		return apiErrorf(http.StatusForbidden, "forbidden", "pages of other sites must not call this server")
 	}))
 	return s.guard(same.Handler(mux))
 }
@@ -196,8 +196,8 @@ var openapi string
 
 // guard wants a token, except for the page (which holds nothing and asks for it), and headers that stop browsers from guessing.
 func (s *Server) guard(next http.Handler) http.Handler {
-	stop := func(f *failure) http.Handler {
-		return s.answer("other", func(http.ResponseWriter, *http.Request) error { return f })
+	stop := func(f *apiError) http.Handler {
+		return s.handle("other", func(http.ResponseWriter, *http.Request) error { return f })
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -206,15 +206,15 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			w.Header().Set("Connection", "close")
 		}
 		if len(s.clients) == 0 && !localName(r.Host) { // a page of another site that made its name point here
-			f := problem(http.StatusForbidden, "forbidden", "without a token only this machine's own names are answered, not %q", r.Host)
+			f := apiErrorf(http.StatusForbidden, "forbidden", "without a token only this machine's own names are answered, not %q", r.Host)
 			stop(f).ServeHTTP(w, r)
 			return
 		}
 		if len(s.clients) > 0 && r.URL.Path != "/" {
-			c := s.who(r)
+			c := s.authenticate(r)
 			if c == nil {
 				w.Header().Set("WWW-Authenticate", "Bearer")
-				stop(problem(http.StatusUnauthorized, "unauthorized", "a bearer token is wanted")).ServeHTTP(w, r)
+				stop(apiErrorf(http.StatusUnauthorized, "unauthorized", "a bearer token is wanted")).ServeHTTP(w, r)
 				return
 			}
 			r = r.WithContext(context.WithValue(r.Context(), clientKey{}, c))

@@ -13,7 +13,7 @@ import (
 // picture).
 type turn struct {
 	Text      string         `json:"text"`
-	Image     *blob          `json:"image_b64"`
+	Image     *encodedPicture          `json:"image_b64"`
 	Video     jsontext.Value `json:"video_b64"`
 	VideoPath jsontext.Value `json:"video_path"`
 }
@@ -24,9 +24,9 @@ type unirlRequest struct {
 }
 
 // edit takes the pair out of a request.
-func (q *unirlRequest) edit() (source, edit *blob, instruction string, err error) {
+func (q *unirlRequest) edit() (source, edit *encodedPicture, instruction string, err error) {
 	bad := func(format string, args ...any) error {
-		return problem(http.StatusUnprocessableEntity, "bad_request", format, args...)
+		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", format, args...)
 	}
 	given := func(raw jsontext.Value) bool { return len(raw) > 0 && string(raw) != "null" }
 	if len(q.History) != 2 {
@@ -48,18 +48,18 @@ func (q *unirlRequest) edit() (source, edit *blob, instruction string, err error
 
 // postUniRL answers POST /score. A reward that fails for a request is left out of its results and named in its errors.
 func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
-	if err := s.early(scoring); err != nil {
+	if err := s.probeQueue(scoring); err != nil {
 		return err
 	}
 	var body struct {
 		Requests list[unirlRequest] `json:"requests"`
 	}
-	held, err := s.read(w, r, &body, nil)
+	held, err := s.readBody(w, r, &body, nil)
 	if err != nil {
 		return err
 	}
 	defer held.release()
-	held.keep(once(body.Requests))
+	held.shrink(shareBytes(body.Requests))
 	results := make([]map[string]map[string]float64, len(body.Requests))
 	errs := make([]map[string]string, len(body.Requests))
 	type place struct {
@@ -91,7 +91,7 @@ func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
 			work, at[it] = append(work, it), place{i, v}
 		}
 	}
-	if groups := s.measure(work, func(it *item) *served { return at[it].scorer }); len(groups) > 0 {
+	if groups := s.groupItems(work, func(it *item) *served { return at[it].scorer }); len(groups) > 0 {
 		t, err := s.admit(r.Context(), groups, scoring)
 		if err != nil {
 			return err
@@ -109,7 +109,7 @@ func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
 	for _, it := range work {
 		p := at[it]
 		if it.err != nil {
-			f := explain(it.err)
+			f := toAPIError(it.err)
 			s.metrics.errors.WithLabelValues(f.Kind).Inc()
 			errs[p.request][p.scorer.name] = f.Message
 			continue
@@ -121,7 +121,7 @@ func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
 }
 
 // once lets pictures that are the same share their bytes, as the sources of a rank's edits are, and returns how many bytes are left.
-func once(requests []unirlRequest) (left int64) {
+func shareBytes(requests []unirlRequest) (left int64) {
 	seen := map[[sha256.Size]byte][]byte{}
 	for _, q := range requests {
 		left += 256

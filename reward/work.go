@@ -14,21 +14,21 @@ import (
 
 // A place is room for one prepared edit, or for this many bytes of decoded pictures and gradients. There are enough for two
 // batches: one on the device, one that is prepared meanwhile. Requests wait for places in the order they came.
-const placeBytes = 4 << 20
+const slotBytes = 4 << 20
 
 // Bytes a pixel takes: decoded, and as gradients of both pictures of a pair on the way to one that is sent.
 const (
 	pictureBytes = 3
-	slopeBytes   = 2*12 + 12
+	gradientBytes   = 2*12 + 12
 )
 
 // occupy waits for so many places, all of them if there are not as many.
-func (s *Server) occupy(ctx context.Context, edits int, bytes int64) (free func(), err error) {
-	n := min(int64(edits)+bytes/placeBytes, s.places)
-	if err := s.space.Acquire(ctx, n); err != nil {
+func (s *Server) acquireSlots(ctx context.Context, edits int, bytes int64) (free func(), err error) {
+	n := min(int64(edits)+bytes/slotBytes, s.slots)
+	if err := s.slotPool.Acquire(ctx, n); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	return func() { s.space.Release(n) }, nil
+	return func() { s.slotPool.Release(n) }, nil
 }
 
 // group are the items of a request that share scorer, source and instruction.
@@ -39,14 +39,14 @@ type group struct {
 }
 
 // measure groups items whose headers are in order; the others get their error. Sources are alike if their bytes are.
-func (s *Server) measure(items []*item, scorer func(*item) *served) (groups []*group) {
+func (s *Server) groupItems(items []*item, scorer func(*item) *served) (groups []*group) {
 	type key struct {
 		scorer      *served
 		source      [sha256.Size]byte
 		instruction string
 	}
 	at := map[key]*group{}
-	digests := map[*blob][sha256.Size]byte{}
+	digests := map[*encodedPicture][sha256.Size]byte{}
 	for _, it := range items {
 		if it.err != nil {
 			continue
@@ -75,17 +75,17 @@ func (s *Server) measure(items []*item, scorer func(*item) *served) (groups []*g
 }
 
 // admit takes groups in: the time of decoding and of running them is foreseen.
-func (s *Server) admit(ctx context.Context, groups []*group, k kind) (*ticket, error) {
-	d, edits := demand{}, 0
+func (s *Server) admit(ctx context.Context, groups []*group, k jobKind) (*reservation, error) {
+	d, edits := workload{}, 0
 	for _, g := range groups {
-		d[g.scorer.paces[k]] += len(g.items)
-		d[s.decoder] += kilo(g.pixels)
+		d[g.scorer.estimators[k]] += len(g.items)
+		d[s.decoder] += kilopixels(g.pixels)
 		edits += len(g.items)
 		for _, it := range g.items {
-			d[s.decoder] += kilo(it.pixels)
+			d[s.decoder] += kilopixels(it.pixels)
 		}
 	}
-	if err := s.charge(ctx, edits); err != nil {
+	if err := s.chargeQuota(ctx, edits); err != nil {
 		return nil, err
 	}
 	return s.queue.admit(d)
@@ -93,7 +93,7 @@ func (s *Server) admit(ctx context.Context, groups []*group, k kind) (*ticket, e
 
 // score scores a group. A batch of pictures at a time is decoded, prepared and scored, so that memory does not grow with the
 // number of edits.
-func (s *Server) score(ctx context.Context, t *ticket, g *group) {
+func (s *Server) score(ctx context.Context, t *reservation, g *group) {
 	todo := g.items
 	fail := func(err error) {
 		for _, it := range todo {
@@ -102,7 +102,7 @@ func (s *Server) score(ctx context.Context, t *ticket, g *group) {
 			}
 		}
 	}
-	free, err := s.occupy(ctx, min(len(todo), s.o.Batch), pictureBytes*g.pixels)
+	free, err := s.acquireSlots(ctx, min(len(todo), s.o.Batch), pictureBytes*g.pixels)
 	if err != nil {
 		fail(err)
 		return
@@ -110,13 +110,13 @@ func (s *Server) score(ctx context.Context, t *ticket, g *group) {
 	defer free()
 	before, err := s.decodeOne(ctx, t, todo[0].source, g.pixels)
 	if err != nil {
-		fail(named("source", err))
+		fail(prefixError("source", err))
 		return
 	}
 	for len(todo) > 0 {
 		batch := todo[:min(s.o.Batch, len(todo))]
 		samples := make([]*model.Sample, len(batch))
-		s.each(ctx, t, batch, func(i int, it *item, edit *data.Picture) (err error) {
+		s.decodeEach(ctx, t, batch, func(i int, it *item, edit *data.Picture) (err error) {
 			samples[i], err = g.scorer.Prepare(model.Pair{Source: before, Edit: edit, Instruction: it.instruction})
 			return err
 		})
@@ -143,8 +143,8 @@ func (s *Server) score(ctx context.Context, t *ticket, g *group) {
 }
 
 // decodeOne decodes a picture at one of the places for decoding.
-func (s *Server) decodeOne(ctx context.Context, t *ticket, b *blob, pixels int64) (p *data.Picture, err error) {
-	err = s.decoded(ctx, t, pixels, func() (err error) {
+func (s *Server) decodeOne(ctx context.Context, t *reservation, b *encodedPicture, pixels int64) (p *data.Picture, err error) {
+	err = s.timeDecoding(ctx, t, pixels, func() (err error) {
 		p, err = s.decode(ctx, b)
 		return err
 	})
@@ -153,20 +153,20 @@ func (s *Server) decodeOne(ctx context.Context, t *ticket, b *blob, pixels int64
 
 // each decodes the edits of items, several at a time, and calls use with them. Each picture is dropped at once. What goes wrong is
 // the item's error.
-func (s *Server) each(ctx context.Context, t *ticket, items []*item, use func(i int, it *item, edit *data.Picture) error) {
+func (s *Server) decodeEach(ctx context.Context, t *reservation, items []*item, use func(i int, it *item, edit *data.Picture) error) {
 	var all sync.WaitGroup
 	next := make(chan int)
 	for range min(cap(s.decoding), len(items)) {
 		all.Go(func() {
 			for i := range next {
 				it := items[i]
-				it.err = s.decoded(ctx, t, it.pixels, func() error {
+				it.err = s.timeDecoding(ctx, t, it.pixels, func() error {
 					edit, err := s.decode(ctx, it.edit)
 					if err != nil {
 						return err
 					}
 					if err := use(i, it, edit); err != nil {
-						return problem(http.StatusUnprocessableEntity, "bad_pair", "%v", err)
+						return apiErrorf(http.StatusUnprocessableEntity, "bad_pair", "%v", err)
 					}
 					return nil
 				})
@@ -182,7 +182,7 @@ func (s *Server) each(ctx context.Context, t *ticket, items []*item, use func(i 
 
 // decoded runs f at one of the places for decoding and learns how long pictures of so many pixels take. A panic of somebody's
 // decoder is an error of this picture.
-func (s *Server) decoded(ctx context.Context, t *ticket, pixels int64, f func() error) (err error) {
+func (s *Server) timeDecoding(ctx context.Context, t *reservation, pixels int64, f func() error) (err error) {
 	defer t.decoded(s.decoder, pixels)
 	select {
 	case s.decoding <- struct{}{}:
@@ -196,7 +196,7 @@ func (s *Server) decoded(ctx context.Context, t *ticket, pixels int64, f func() 
 			err = fmt.Errorf("internal error, please report it: %v", p)
 		}
 		if err == nil {
-			s.decoder.learnFast(kilo(pixels), time.Since(begin)/time.Duration(cap(s.decoding)))
+			s.decoder.observeFastest(kilopixels(pixels), time.Since(begin)/time.Duration(cap(s.decoding)))
 		}
 	}()
 	return f()

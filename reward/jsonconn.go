@@ -10,20 +10,20 @@ import (
 
 // plainListener gives connections on which net/http's own refusals (a request that is no HTTP, a head that is too large) are JSON
 // like all others.
-type plainListener struct{ net.Listener }
+type jsonListener struct{ net.Listener }
 
-func (l plainListener) Accept() (net.Conn, error) {
+func (l jsonListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return &plainConn{Conn: c}, nil
+	return &jsonConn{Conn: c}, nil
 }
 
-type plainConn struct{ net.Conn }
+type jsonConn struct{ net.Conn }
 
 // CloseWrite ends the sending half, so that a caller can read a refusal before the connection is gone.
-func (c *plainConn) CloseWrite() error {
+func (c *jsonConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
@@ -32,10 +32,10 @@ func (c *plainConn) CloseWrite() error {
 
 // ownHead is what net/http writes between the status and the text of a refusal of its own; nothing else here is text/plain with
 // such a head.
-var ownHead = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
+var plainTextHead = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
 
-func (c *plainConn) Write(b []byte) (int, error) {
-	line, text, own := bytes.Cut(b, ownHead)
+func (c *jsonConn) Write(b []byte) (int, error) {
+	line, text, own := bytes.Cut(b, plainTextHead)
 	if !own || !bytes.HasPrefix(line, []byte("HTTP/1.1 ")) || bytes.ContainsRune(line, '\n') || len(line) < 12 {
 		return c.Conn.Write(b)
 	}

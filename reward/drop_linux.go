@@ -9,11 +9,11 @@ import (
 )
 
 // handshake is how long a connection that has begun may take to be made.
-const handshake = 100 * time.Millisecond
+const handshakeTime = 100 * time.Millisecond
 
 // holdOff lets no new connection begin at a listener, and returns when all that had begun are accepted. Whoever tries to connect
 // meanwhile is not answered, tries again, and is refused by then. (Closing a listener resets the connections in its queue.)
-func holdOff(ctx context.Context, l net.Listener) {
+func dropNewConnections(ctx context.Context, l net.Listener) {
 	t, ok := l.(*net.TCPListener)
 	if !ok {
 		return
@@ -33,7 +33,7 @@ func holdOff(ctx context.Context, l net.Listener) {
 		}
 		unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
 	})
-	time.Sleep(handshake)
+	time.Sleep(handshakeTime)
 	for ctx.Err() == nil {
 		var queued uint32
 		raw.Control(func(fd uintptr) {
