@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	maxWholeGroup  = 16 << 20 // row groups of up to this many bytes are decoded whole
-	cachedBytes = 64 << 20 // as many of them are kept
+	maxWholeGroup = 16 << 20 // row groups of up to this many bytes are decoded whole
+	cachedBytes   = 64 << 20 // as many of them are kept
 )
 
 // parquetTable reads rows of a Parquet file. Small row groups are decoded whole and the last used are kept; in large
@@ -25,7 +25,7 @@ const (
 type parquetTable struct {
 	file   *os.File
 	data   *parquet.File
-	schema  []*parquetColumn
+	schema []*parquetColumn
 	starts []int64 // first row of every row group, and the number of rows
 
 	mutex  sync.Mutex

@@ -13,12 +13,12 @@ import (
 	"assay/data"
 )
 
-// failure is an error with its HTTP status and a word for programs.
+// apiError is an error with its HTTP status, and a word for programs.
 type apiError struct {
-	Status  int           `json:"-"`
-	Kind    string        `json:"kind"`
-	Message string        `json:"message"`
-	RetryAfter   time.Duration `json:"-"` // when to ask again; 0: not
+	Status     int           `json:"-"`
+	Kind       string        `json:"kind"`
+	Message    string        `json:"message"`
+	RetryAfter time.Duration `json:"-"` // when to ask again; 0: never
 }
 
 func (f *apiError) Error() string { return f.Message }
@@ -27,7 +27,7 @@ func apiErrorf(status int, kind, format string, args ...any) *apiError {
 	return &apiError{Status: status, Kind: kind, Message: fmt.Sprintf(format, args...)}
 }
 
-// explain gives any error a status and a kind.
+// toAPIError gives any error a status and a kind.
 func toAPIError(err error) *apiError {
 	var f *apiError
 	var busy *busyError
@@ -49,22 +49,22 @@ func toAPIError(err error) *apiError {
 	return apiErrorf(http.StatusInternalServerError, "internal", "%v", err)
 }
 
-// answer turns a handler into one that counts, bounds time and writes errors.
+// handle makes an http.Handler that counts requests, bounds their time and writes errors.
 func (s *Server) handle(pattern string, h func(http.ResponseWriter, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
 		ctx, stop := context.WithTimeout(r.Context(), s.o.Timeout)
 		defer stop()
-		http.NewResponseController(w).SetReadDeadline(deadline(0)) // of what no handler reads
-		w, quiet := keepAlive(w, r)
-		defer quiet()
+		http.NewResponseController(w).SetReadDeadline(deadline(0)) // for bodies that no handler reads
+		w, stopKeepAlive := keepAlive(w, r)
+		defer stopKeepAlive()
 		status := http.StatusOK
 		defer func() {
 			if p := recover(); p != nil { // a request must not end the process, nor its connection
-				err := apiErrorf(http.StatusInternalServerError, "internal", "internal error, please report it: %v", p)
-				s.metrics.errors.WithLabelValues(err.Kind).Inc()
-				status = err.Status
-				s.writeError(w, r, err)
+				f := s.countError(apiErrorf(http.StatusInternalServerError, "internal",
+					"internal error, please report it: %v", p))
+				status = f.Status
+				s.writeError(w, r, f)
 			}
 			s.metrics.requests.WithLabelValues(pattern, strconv.Itoa(status)).Inc()
 			if status < 400 {
@@ -72,15 +72,21 @@ func (s *Server) handle(pattern string, h func(http.ResponseWriter, *http.Reques
 			}
 		}()
 		if err := h(w, r.WithContext(ctx)); err != nil {
-			f := toAPIError(err)
+			f := s.countError(err)
 			status = f.Status
-			s.metrics.errors.WithLabelValues(f.Kind).Inc()
 			s.writeError(w, r, f)
 		}
 	})
 }
 
-// refuse writes why a request is not served, once all of it is there.
+// countError counts the error of an item, and returns it as it is sent.
+func (s *Server) countError(err error) *apiError {
+	f := toAPIError(err)
+	s.metrics.errors.WithLabelValues(f.Kind).Inc()
+	return f
+}
+
+// writeError says why a request is not served, once all of its body has arrived.
 func (s *Server) writeError(w http.ResponseWriter, r *http.Request, f *apiError) {
 	s.discardBody(w, r)
 	v := map[string]any{"kind": f.Kind, "message": f.Message}

@@ -8,8 +8,8 @@ import (
 	"assay/data"
 )
 
-// Looks are plain facts of an edited picture beside its source, by which a reader notices an editor that pleases its reward and
-// nobody else. None needs a model.
+// EditStats are simple statistics of an edited picture, by which a reader notices reward hacking: an editor that
+// pleases its reward and nobody else. None of them needs a model.
 type EditStats struct {
 	Change     float64 // mean absolute difference to the source, 0..1
 	Brightness float64 // mean luma, 0..1
@@ -20,7 +20,7 @@ type EditStats struct {
 	Clipped    float64 // share of channel values at 0 or 255
 }
 
-// LooksOf measures an edit. The source is resized to it for Change.
+// MeasureEdit computes the statistics of an edit. The source is resized to it for Change.
 func MeasureEdit(source, edit *data.Picture) EditStats {
 	var l EditStats
 	n := float64(edit.Width * edit.Height)
@@ -62,8 +62,15 @@ func MeasureEdit(source, edit *data.Picture) EditStats {
 
 // Named lists the facts in their order.
 func (l EditStats) Named() []Fact {
-	return []Fact{{"change", l.Change}, {"brightness", l.Brightness}, {"contrast", l.Contrast}, {"saturation", l.Saturation},
-		{"edges", l.Edges}, {"grain", l.Grain}, {"clipped", l.Clipped}}
+	return []Fact{
+		{"change", l.Change},
+		{"brightness", l.Brightness},
+		{"contrast", l.Contrast},
+		{"saturation", l.Saturation},
+		{"edges", l.Edges},
+		{"grain", l.Grain},
+		{"clipped", l.Clipped},
+	}
 }
 
 // Fact is a named number.
@@ -72,7 +79,7 @@ type Fact struct {
 	Value float64
 }
 
-// Moment is what two checkpoints' outputs have of one fact.
+// Comparison compares one fact of the outputs of two checkpoints.
 type Comparison struct {
 	Name        string  `json:"name"`
 	Before      float64 `json:"before"` // means
@@ -83,7 +90,7 @@ type Comparison struct {
 	Correlation float64 `json:"correlation"` // of the fact with the score, within after
 }
 
-// Compare sets the facts of two checkpoints beside each other. scoreAfter are the scores of after, in order.
+// Compare compares a fact of two checkpoints. scoreAfter are the scores of after, in order.
 func Compare(name string, before, after, scoreAfter []float64) Comparison {
 	m := Comparison{Name: name}
 	m.Before, m.Deviation = stat.PopMeanStdDev(before, nil)
@@ -104,7 +111,8 @@ func correlation(a, b []float64) float64 {
 	return 0
 }
 
-// Warnings says in words what of a comparison looks like reward hacking: the score rises while another fact leaves its place.
+// Warnings says which facts look like reward hacking: the score rises while the fact changes by more than half a
+// standard deviation.
 func Warnings(score Comparison, facts []Comparison) []string {
 	var out []string
 	if score.Difference <= 0 {

@@ -8,11 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// handshake is how long a connection that has begun may take to be made.
+// handshakeTime is how long the handshake of a connection may take.
 const handshakeTime = 100 * time.Millisecond
 
-// holdOff lets no new connection begin at a listener, and returns when all that had begun are accepted. Whoever tries to connect
-// meanwhile is not answered, tries again, and is refused by then. (Closing a listener resets the connections in its queue.)
+// dropNewConnections makes the kernel drop the SYN packets of new connections, and returns when all connections in the
+// listener's queue are accepted. A caller who connects meanwhile is not answered, tries again, and is then refused.
+// (Closing a listener with connections in its queue would reset them.)
 func dropNewConnections(ctx context.Context, l net.Listener) {
 	t, ok := l.(*net.TCPListener)
 	if !ok {
@@ -31,7 +32,8 @@ func dropNewConnections(ctx context.Context, l net.Listener) {
 			{Code: unix.BPF_RET | unix.BPF_K, K: 0},
 			{Code: unix.BPF_RET | unix.BPF_K, K: 1 << 16},
 		}
-		unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
+		program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+		unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program)
 	})
 	time.Sleep(handshakeTime)
 	for ctx.Err() == nil {

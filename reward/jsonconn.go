@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// plainListener gives connections on which net/http's own refusals (a request that is no HTTP, a head that is too large) are JSON
-// like all others.
+// jsonListener gives connections on which the refusals of net/http itself are JSON, like all others. Examples are a
+// request that is no HTTP, a head that is too large, and an unknown Expect header.
 type jsonListener struct{ net.Listener }
 
 func (l jsonListener) Accept() (net.Conn, error) {
@@ -30,13 +30,20 @@ func (c *jsonConn) CloseWrite() error {
 	return nil
 }
 
-// ownHead is what net/http writes between the status and the text of a refusal of its own; nothing else here is text/plain with
-// such a head.
+// plainTextHead is what net/http writes between the status and the text of its refusals. No answer of the server's own
+// has such a head.
 var plainTextHead = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
+
+// expectationFailed is how net/http begins its answer to an Expect header that it does not know. No answer of the
+// server's own has this status.
+var expectationFailed = []byte("HTTP/1.1 417 Expectation Failed\r\n")
 
 func (c *jsonConn) Write(b []byte) (int, error) {
 	line, text, own := bytes.Cut(b, plainTextHead)
-	if !own || !bytes.HasPrefix(line, []byte("HTTP/1.1 ")) || bytes.ContainsRune(line, '\n') || len(line) < 12 {
+	switch {
+	case bytes.HasPrefix(b, expectationFailed) && bytes.HasSuffix(b, []byte("\r\n\r\n")):
+		line, text = bytes.TrimSuffix(expectationFailed, []byte("\r\n")), []byte("Expect: only 100-continue is known")
+	case !own || !bytes.HasPrefix(line, []byte("HTTP/1.1 ")) || bytes.ContainsRune(line, '\n') || len(line) < 12:
 		return c.Conn.Write(b)
 	}
 	kind := "bad_request"
@@ -47,8 +54,8 @@ func (c *jsonConn) Write(b []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	head := fmt.Sprintf("%s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n", line, len(body))
-	if _, err := c.Conn.Write(append([]byte(head), body...)); err != nil {
+	const head = "%s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
+	if _, err := fmt.Fprintf(c.Conn, head, line, len(body), body); err != nil {
 		return 0, err
 	}
 	return len(b), nil

@@ -7,15 +7,18 @@ import (
 	"time"
 )
 
-// stillHere is how often a caller who waits hears of it. The shortest time after which a trainer's client gives up is a minute.
+// keepAliveInterval is the time between two signs of life. The most impatient client of a trainer gives up after a
+// minute.
 var keepAliveInterval = 15 * time.Second
 
-// patience lets a caller of Python's http.client (requests, urllib3, urllib) wait as long as it takes: it gives up when nothing
-// has come for its timeout, and takes any number of 100 Continue for a sign of life (RFC 9110, section 15.2). Other callers get
-// none: some take the first one for an answer. The answer goes to what is returned; quiet ends the signs.
-func keepAlive(w http.ResponseWriter, r *http.Request) (answer http.ResponseWriter, quiet func()) {
+// keepAlive lets callers that use Python's http.client (requests, urllib3, urllib) wait as long as it takes. These
+// give up when nothing has arrived for their timeout, but accept any number of 100 Continue (RFC 9110, section 15.2).
+// Other callers are sent none, since some take the first one for the answer. The answer goes to the returned writer;
+// stop ends the signs of life.
+func keepAlive(w http.ResponseWriter, r *http.Request) (answer http.ResponseWriter, stop func()) {
 	agent := strings.ToLower(r.UserAgent())
-	if r.ProtoMajor != 1 || r.ProtoMinor != 1 || !strings.HasPrefix(agent, "python-requests") && !strings.HasPrefix(agent, "python-urllib") {
+	python := strings.HasPrefix(agent, "python-requests") || strings.HasPrefix(agent, "python-urllib")
+	if r.ProtoMajor != 1 || r.ProtoMinor != 1 || !python {
 		return w, func() {}
 	}
 	p := &keepAliveWriter{ResponseWriter: w}
@@ -23,11 +26,11 @@ func keepAlive(w http.ResponseWriter, r *http.Request) (answer http.ResponseWrit
 	return p, func() { p.Header() }
 }
 
-// patient is an answer that is not there yet.
+// keepAliveWriter sends 100 Continue until the answer begins.
 type keepAliveWriter struct {
 	http.ResponseWriter
-	mu    sync.Mutex
-	timer *time.Timer
+	mu       sync.Mutex
+	timer    *time.Timer
 	answered bool
 }
 
@@ -40,7 +43,7 @@ func (p *keepAliveWriter) send() {
 	}
 }
 
-// Header is where every answer begins.
+// Header is what every answer calls first: it ends the signs of life.
 func (p *keepAliveWriter) Header() http.Header {
 	p.mu.Lock()
 	defer p.mu.Unlock()

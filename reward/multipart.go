@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// parts reads a form. Files and plain fields are alike.
+// readForm calls field for every part of a form, be it a file or a plain field.
 func readForm(m *multipart.Reader, field func(name string, value []byte) error) error {
 	for range maxListed {
 		p, err := m.NextPart()
@@ -29,7 +29,7 @@ func readForm(m *multipart.Reader, field func(name string, value []byte) error) 
 	return apiErrorf(http.StatusRequestEntityTooLarge, "too_many", "more than %d form fields", maxListed)
 }
 
-// damagedForm says that a form cannot be read, unless the connection is to blame.
+// formError says that a form cannot be read, unless the connection is to blame.
 func formError(err error) error {
 	if f := bodyError(err); toAPIError(f).Status != http.StatusBadRequest {
 		return f
@@ -37,7 +37,7 @@ func formError(err error) error {
 	return apiErrorf(http.StatusBadRequest, "bad_request", "damaged form: %v", err)
 }
 
-// text is a form's field as text.
+// formText is a form's field as text.
 func formText(name string, value []byte) (string, error) {
 	if !utf8.Valid(value) {
 		return "", apiErrorf(http.StatusBadRequest, "bad_request", "%s is not UTF-8", name)

@@ -18,166 +18,47 @@ type Scorer interface {
 	Gradients(context.Context, []model.Pair) ([]*model.PixelGradients, error)
 }
 
-// queue decides who may use the device, and forms micro-batches of those who wait. One run is on the device at a time.
+// queue admits requests to the device, and forms micro-batches of those that wait. One run is on the device at a time.
 //
-// A request is admitted before anything of it is decoded, by a prediction: it, and all who wait already, must be done within
-// the time that a request may take. So callers who come together, as the ranks of a trainer do, wait for each other, and
-// who would wait in vain is told at once.
+// A request is admitted, before anything of it is decoded, by an estimate: it and all that wait already must be done
+// within the time that a request may take. So callers who come together, as the ranks of a trainer do, wait for each
+// other. A request that would come too late is refused at once.
 type queue struct {
-	batch, capacity int // items of a run, and of all who wait
-	maxWait        time.Duration
-	observe     func(items int)
+	batch, capacity int // items of a run, and of all that wait
+	maxWait         time.Duration
+	observe         func(items int)
 
-	mu       sync.Mutex
-	reservations  map[*reservation]bool // admitted, with work not yet begun
-	active   int              // tickets not yet released
-	runEnds     time.Time        // predicted end of the run on the device; zero: none
-	ready    []*job           // prepared, in the order they came
-	wake     *sync.Cond
-	closed   bool
-	finished chan struct{}
+	mu           sync.Mutex
+	reservations map[*reservation]bool // admitted, with work not yet begun
+	active       int                   // reservations not yet released
+	runEnds      time.Time             // estimated end of the run on the device; zero: none
+	ready        []*job                // prepared, in the order they came
+	wake         *sync.Cond
+	closed       bool
+	finished     chan struct{}
 }
 
 func newQueue(o Options, observe func(int)) *queue {
-	q := &queue{batch: o.Batch, capacity: o.Queue, maxWait: o.Wait, observe: observe, reservations: map[*reservation]bool{}, finished: make(chan struct{})}
+	q := &queue{
+		batch:        o.Batch,
+		capacity:     o.Queue,
+		maxWait:      o.Wait,
+		observe:      observe,
+		reservations: map[*reservation]bool{},
+		finished:     make(chan struct{}),
+	}
 	q.wake = sync.NewCond(&q.mu)
 	go q.work()
 	return q
 }
 
-// kind is what is done with a pair.
+// jobKind is what is done with a pair.
 type jobKind int
 
 const (
 	scoring jobKind = iota
 	gradient
 )
-
-// demand is how much is to be done at which paces: items of a run, and thousands of pixels to decode.
-type workload map[*estimator]int
-
-func (d workload) items() (n int) {
-	for p, items := range d {
-		if !p.pixels {
-			n += items
-		}
-	}
-	return n
-}
-
-// alone is the time it takes on an idle machine; more is what it adds to the decoding and to the runs that are there.
-func (d workload) duration() (t time.Duration) {
-	for p, n := range d {
-		t += p.estimate(n)
-	}
-	return t
-}
-
-func (d workload) marginal() (decoding, runs time.Duration) {
-	for p, n := range d {
-		if p.pixels {
-			decoding += p.marginal(n)
-		} else {
-			runs += p.marginal(n)
-		}
-	}
-	return decoding, runs
-}
-
-// ticket is the right to an amount of work.
-type reservation struct {
-	q    *queue
-	remaining workload // not yet begun
-}
-
-// busyError refuses a request for now.
-type busyError struct {
-	retryAfter time.Duration // when to ask again
-	reason   string
-}
-
-func (e *busyError) Error() string { return e.reason }
-
-// admit lets a request in, or returns a busyError. A ticket must be released.
-func (q *queue) admit(d workload) (*reservation, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if err := q.overload(d); err != nil {
-		return nil, err
-	}
-	t := &reservation{q: q, remaining: d}
-	q.reservations[t] = true
-	q.active++
-	return t, nil
-}
-
-// full says whether a request of one item would be refused, so that its body need not be read.
-func (q *queue) probe(p *estimator) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.overload(workload{p: 1})
-}
-
-// refuse returns why a request may not come in, nil if it may. q.mu is held.
-func (q *queue) overload(d workload) error {
-	if q.active == 0 { // it takes what it takes
-		return nil
-	}
-	var decoding, runs time.Duration // of those before; one goes on beside the other
-	if !q.runEnds.IsZero() {            // a run that is late by some time is expected to take as long again
-		runs = time.Until(q.runEnds).Abs()
-	}
-	waiting := d.items()
-	for t := range q.reservations {
-		waiting += t.remaining.items()
-		a, b := t.remaining.marginal()
-		decoding, runs = decoding+a, runs+b
-	}
-	finish := max(decoding, runs) + d.duration()
-	switch {
-	case waiting > q.capacity:
-		return &busyError{max(finish-d.duration(), time.Second), fmt.Sprintf("%d edits would wait, at most %d may", waiting, q.capacity)}
-	case finish > q.maxWait:
-		return &busyError{max(finish-q.maxWait, time.Second), fmt.Sprintf("the answer would take %v, at most %v are allowed", finish.Round(time.Second), q.maxWait)}
-	}
-	return nil
-}
-
-// begun takes n off what is left of a ticket. q.mu is held.
-func (t *reservation) started(p *estimator, n int) {
-	if t.remaining[p] -= n; t.remaining[p] <= 0 {
-		delete(t.remaining, p)
-	}
-	if len(t.remaining) == 0 {
-		delete(t.q.reservations, t)
-	}
-}
-
-// decoded notes that a picture of so many pixels is done.
-func (t *reservation) decoded(p *estimator, pixels int64) {
-	t.q.mu.Lock()
-	defer t.q.mu.Unlock()
-	t.started(p, kilopixels(pixels))
-}
-
-// release gives back what was not used of a ticket.
-func (t *reservation) release() {
-	t.q.mu.Lock()
-	defer t.q.mu.Unlock()
-	delete(t.q.reservations, t)
-	t.q.active--
-}
-
-// waiting counts the items admitted but not yet on the device.
-func (q *queue) waiting() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	n := 0
-	for t := range q.reservations {
-		n += t.remaining.items()
-	}
-	return n
-}
 
 // job is prepared work: samples to be scored, or pairs to be differentiated.
 type job struct {
@@ -191,25 +72,25 @@ type job struct {
 	scores    []float64               // score01 of each sample
 	gradients []*model.PixelGradients // of each pair
 	errs      []error                 // of each
-	dropped      bool                    // dropped: nobody waited for it any more
+	dropped   bool                    // nobody waited for it any more
 	done      chan struct{}
 }
 
 func (j *job) estimator() *estimator { return j.scorer.estimators[j.kind] }
 
 // run waits for the device to do a job. When ctx ends before, the job is dropped if it has not begun.
-func (t *reservation) run(ctx context.Context, j *job) error {
-	j.reservation, j.ctx, j.done = t, ctx, make(chan struct{})
+func (r *reservation) run(ctx context.Context, j *job) error {
+	j.reservation, j.ctx, j.done = r, ctx, make(chan struct{})
 	n := len(j.samples) + len(j.pairs)
 	j.scores, j.gradients, j.errs = make([]float64, n), make([]*model.PixelGradients, n), make([]error, n)
-	t.q.mu.Lock()
-	if t.q.closed {
-		t.q.mu.Unlock()
+	r.q.mu.Lock()
+	if r.q.closed {
+		r.q.mu.Unlock()
 		return errors.New("the server is closed")
 	}
-	t.q.ready = append(t.q.ready, j)
-	t.q.mu.Unlock()
-	t.q.wake.Signal()
+	r.q.ready = append(r.q.ready, j)
+	r.q.mu.Unlock()
+	r.q.wake.Signal()
 	select {
 	case <-j.done:
 		if !j.dropped {
@@ -276,13 +157,13 @@ func (q *queue) next() (jobs []*job, items int) {
 	return jobs, items
 }
 
-// part is one sample or pair of a job.
+// jobItem is one sample or pair of a job.
 type jobItem struct {
 	*job
 	i int
 }
 
-// run does several jobs at once. If that fails each sample is tried alone, so that one does not take the others with it.
+// runJobs does several jobs at once. If that fails, each item is tried alone, so that one does not fail the others.
 func runJobs(jobs []*job) {
 	var all []jobItem
 	for _, j := range jobs {
@@ -302,37 +183,37 @@ func runJobs(jobs []*job) {
 	}
 }
 
-// together does parts of one kind in one call of their scorer. A panic is their error: it must not end the process.
-func runBatch(all []jobItem) (err error) {
+// runBatch does items of one kind in one call of their scorer. A panic is their error: it must not end the process.
+func runBatch(items []jobItem) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("internal error, please report it: %v", p)
 		}
 	}()
-	ctx, s := context.Background(), all[0].scorer
-	if all[0].kind == scoring {
-		samples := make([]*model.Sample, len(all))
-		for k, p := range all {
+	ctx, s := context.Background(), items[0].scorer
+	if items[0].kind == scoring {
+		samples := make([]*model.Sample, len(items))
+		for k, p := range items {
 			samples[k] = p.samples[p.i]
 		}
 		scores, err := s.Score(ctx, samples)
 		if err != nil {
 			return err
 		}
-		for k, p := range all {
+		for k, p := range items {
 			p.scores[p.i] = scores[k]
 		}
 		return nil
 	}
-	pairs := make([]model.Pair, len(all))
-	for k, p := range all {
+	pairs := make([]model.Pair, len(items))
+	for k, p := range items {
 		pairs[k] = p.pairs[p.i]
 	}
 	gradients, err := s.Gradients(ctx, pairs)
 	if err != nil {
 		return err
 	}
-	for k, p := range all {
+	for k, p := range items {
 		p.gradients[p.i] = gradients[k]
 	}
 	return nil

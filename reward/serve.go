@@ -10,22 +10,24 @@ import (
 	"time"
 )
 
-// lull is how long nothing must have come from a connection before it is closed at the end: what is under way by then arrives.
+// idlePeriod is how long a connection must have been idle before it is closed at the end, so that requests on their way
+// still arrive.
 const idlePeriod = 2 * time.Second
 
-// Listen opens an address for [Server.Serve]. It is plain TCP: with multipath TCP, Go's choice, nobody can be held off at the end.
+// Listen opens an address for [Server.Serve]. It is plain TCP: the packet filter that [Server.Serve] needs at the end
+// does not work with multipath TCP, which is Go's default.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	var c net.ListenConfig
 	c.SetMultipathTCP(false)
 	return c.Listen(ctx, "tcp", address)
 }
 
-// Serve answers on l, from [Listen], until ctx ends; then no connection is accepted any more, whoever was accepted is answered (for at most
-// drain), and Serve returns.
+// Serve answers on l, from [Listen], until ctx ends. Then it accepts no more connections, answers what was accepted,
+// for at most drain, and returns.
 //
-// To close the port, or a connection that waits for its next request, would lose what is under way. So callers who try to
-// connect are held off first (see holdOff), those in the system's queue are accepted, every answer says that its connection
-// ends, and what remains is closed when nothing has come for a while.
+// Closing the port, or a connection that waits for its next request, would lose requests that are on their way. So it
+// first drops new connections (see dropNewConnections) and accepts those in the system's queue. Every answer then says
+// that its connection ends, and what remains is closed when it has been idle for a while.
 func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration) error {
 	open := &connections{at: map[net.Conn]connection{}}
 	h := &http.Server{
@@ -59,7 +61,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration)
 	return nil
 }
 
-// connections knows what each connection does, and since when.
+// connections holds the state of each connection, and since when it has it.
 type connections struct {
 	mu sync.Mutex
 	at map[net.Conn]connection
@@ -80,7 +82,7 @@ func (c *connections) track(conn net.Conn, state http.ConnState) {
 	c.at[conn] = connection{state == http.StateActive, time.Now()}
 }
 
-// wait returns when no connection does anything and nothing has come from any for a lull, or when ctx ends.
+// wait returns when all connections have been idle for idlePeriod, or when ctx ends.
 func (c *connections) wait(ctx context.Context) {
 	begin := time.Now()
 	for tick := time.NewTicker(10 * time.Millisecond); ; {

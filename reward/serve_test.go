@@ -162,7 +162,7 @@ func TestNothingIsLostAtTheEnd(t *testing.T) {
 }
 
 // A caller of Python's requests who waits for long hears that its request is worked on; others hear the answer alone.
-func TestPatience(t *testing.T) {
+func TestKeepAlive(t *testing.T) {
 	f := &fake{gate: make(chan struct{})}
 	before := keepAliveInterval
 	keepAliveInterval = 5 * time.Millisecond

@@ -13,17 +13,17 @@ import (
 	"assay/data"
 )
 
-// maxText bounds instructions, in bytes.
+// maxInstruction bounds instructions, in bytes.
 const maxInstruction = 8 << 10
 
-// blob is an encoded picture. In JSON it is base64, with or without a data URL's head. What is no base64 is the item's error, not
-// the request's.
+// encodedPicture is the bytes of a picture file. In JSON it is base64, with or without the head of a data URL. Damaged
+// base64 is the error of one item, not of the request.
 type encodedPicture struct {
 	raw []byte
 	err error
 }
 
-// UnmarshalJSONFrom takes a base64 string out of the stream: no more than one picture is there as text.
+// UnmarshalJSONFrom takes a base64 string out of the stream, so that only one picture at a time is held as text.
 func (b *encodedPicture) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	value, err := d.ReadValue()
 	if err != nil {
@@ -79,11 +79,12 @@ func (s *Server) decode(ctx context.Context, b *encodedPicture) (*data.Picture, 
 	return p, err
 }
 
-// pairs is what /v1/score is asked for, and /v1/gradient if its pairs share a source: one source, one instruction, edits.
+// scoreRequest is what /v1/score is asked for, and /v1/gradient if its pairs share a source: one source, one
+// instruction, edits.
 type scoreRequest struct {
-	Scorer      string     `json:"scorer"`
+	Scorer      string               `json:"scorer"`
 	Source      *encodedPicture      `json:"source"`
-	Instruction string     `json:"instruction"`
+	Instruction string               `json:"instruction"`
 	Edits       list[encodedPicture] `json:"edits"`
 }
 
@@ -103,17 +104,8 @@ func (p *scoreRequest) field(name string, value []byte) (err error) {
 	return err
 }
 
-// item is one pair on its way to a score or a gradient.
-type item struct {
-	source, edit *encodedPicture
-	instruction  string
-	pixels       int64 // of the edit
-
-	score01 float64
-	err     error
-}
-
-// check looks at all that can be told of a source and an instruction without decoding a picture, and returns the pixels.
+// check finds what is wrong with a source and an instruction without decoding a picture, and returns the source's
+// pixels.
 func (s *Server) check(source *encodedPicture, instruction string) (pixels int64, err error) {
 	if err := checkInstruction(instruction); err != nil {
 		return 0, err
@@ -127,7 +119,7 @@ func (s *Server) check(source *encodedPicture, instruction string) (pixels int64
 	return pixels, nil
 }
 
-// named puts what an error is about before its message.
+// prefixError puts what an error is about before its message.
 func prefixError(what string, err error) error {
 	f := *toAPIError(err)
 	f.Message = what + ": " + f.Message
@@ -152,13 +144,15 @@ func (s *Server) scorer(name string) (*served, error) {
 	if v := s.scorers[name]; v != nil {
 		return v, nil
 	}
-	return nil, apiErrorf(http.StatusUnprocessableEntity, "unknown_scorer", "no scorer %q; there are %s", name, strings.Join(s.names, ", "))
+	return nil, apiErrorf(http.StatusUnprocessableEntity, "unknown_scorer", "no scorer %q; there are %s",
+		name, strings.Join(s.names, ", "))
 }
 
-// countItems wants between one and MaxItems.
+// countItems wants between one and MaxItems items.
 func (s *Server) countItems(what string, n int) error {
 	if n > s.o.MaxItems {
-		return apiErrorf(http.StatusRequestEntityTooLarge, "too_many", "%d %s, at most %d are taken at a time", n, what, s.o.MaxItems)
+		return apiErrorf(http.StatusRequestEntityTooLarge, "too_many", "%d %s, at most %d are taken at a time",
+			n, what, s.o.MaxItems)
 	}
 	if n == 0 {
 		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "%s is empty: at least one is wanted", what)

@@ -18,15 +18,15 @@ type Bucket struct {
 	kind, model string
 	folder      string
 
-	mu       sync.RWMutex // of what follows
-	segments map[string]*segment
-	index    map[addressPrefix]location
-	refreshed   time.Time // when the folder was last looked at for records of other processes
-	pinned     bool
-	closed   bool
+	mu        sync.RWMutex // of what follows
+	segments  map[string]*segment
+	index     map[addressPrefix]location
+	refreshed time.Time // when the folder was last looked at for records of other processes
+	pinned    bool
+	closed    bool
 
 	writing sync.Mutex // held while a record is written
-	current     *segment   // the one that is written to; nil before the first time
+	current *segment   // the one that is written to; nil before the first time
 }
 
 // short is the beginning of an address: whole ones stand in the records, and are compared there.

@@ -28,11 +28,11 @@ type segment struct {
 }
 
 const (
-	recordMagic = "asr1"
-	recordHead  = len(recordMagic) + 4 + len(Key{}) + 4
-	recordTail  = 4
-	segmentExt  = ".segment"
-	maxValueBytes   = 1 << 31 // of a value
+	recordMagic   = "asr1"
+	recordHead    = len(recordMagic) + 4 + len(Key{}) + 4
+	recordTail    = 4
+	segmentExt    = ".segment"
+	maxValueBytes = 1 << 31 // of a value
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -37,10 +37,10 @@ type Store struct {
 	limit  int64
 	warn   func(text string)
 
-	mu      sync.Mutex // of buckets; never taken while a bucket's is held
-	buckets map[[2]string]*Bucket
-	warned  sync.Once
-	disabled    atomic.Bool // or not to be written to: Remember does nothing any more
+	mu       sync.Mutex // of buckets; never taken while a bucket's is held
+	buckets  map[[2]string]*Bucket
+	warned   sync.Once
+	disabled atomic.Bool // or not to be written to: Remember does nothing any more
 }
 
 // segmentsOfLimit is how many segments a full folder holds: about that part of it is removed at a time.

@@ -47,7 +47,7 @@ trainer:          ort checkpoints lora data store model trainer/events internal/
 model/modeltest:  onnx ort checkpoints lora data model trainer internal/oracle
 benchmarks:       checkpoints data internal/stats
 labeling:         checkpoints data store heuristics data/readers encoders internal/strictyaml internal/workers
-reward:           checkpoints data model
+reward:           checkpoints data model internal/strictyaml
 `
 
 // Commands and tools stand on top, may import anything, and are imported by nobody.

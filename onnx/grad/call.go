@@ -13,18 +13,18 @@ type attrs = onnx.Attrs
 // call is what a rule sees: one node with the gradients of its outputs. Its methods emit nodes in the model's operator set.
 type call struct {
 	*onnx.Builder
-	e     *engine
-	n     *onnx.Node
-	x, y  []string // inputs and outputs (their second computation under recomputation)
-	dy    []string // gradients of the outputs, "" for outputs that nothing depends on
+	e         *engine
+	n         *onnx.Node
+	x, y      []string // inputs and outputs (their second computation under recomputation)
+	dy        []string // gradients of the outputs, "" for outputs that nothing depends on
 	needsGrad []bool   // inputs whose gradient is asked for
 	// covered are wanted inputs whose gradient the rule has put into that of another input (see mulRule).
-	covered  []bool
-	captures []string          // values that the node's subgraphs take from around them and whose gradient is asked for
-	captureGrads    map[string]string // gradients of captures
-	leaves   []string
+	covered      []bool
+	captures     []string          // values that the node's subgraphs take from around them and whose gradient is asked for
+	captureGrads map[string]string // gradients of captures
+	leaves       []string
 	recomputed   map[string]string // forward values computed a second time
-	err      error
+	err          error
 }
 
 // now is the forward value to use in the backward pass: the second computation where there is one.

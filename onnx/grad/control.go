@@ -50,14 +50,14 @@ func ifRule(c *call) []string {
 
 // scan is a Scan node taken apart.
 type scan struct {
-	body      *onnx.Graph
-	states    int // how many inputs and outputs are states; the others are scanned
-	inAxes    []int64
-	outAxes   []int64
-	inReverse    []bool
-	outReverse   []bool
-	slices    []onnx.ValueInfo // what the body sees of all inputs
-	gradients []bool           // inputs whose gradient is made: floating-point states, and scanned inputs that are asked for
+	body       *onnx.Graph
+	states     int // how many inputs and outputs are states; the others are scanned
+	inAxes     []int64
+	outAxes    []int64
+	inReverse  []bool
+	outReverse []bool
+	slices     []onnx.ValueInfo // what the body sees of all inputs
+	gradients  []bool           // inputs whose gradient is made: floating-point states, and scanned inputs that are asked for
 }
 
 func (c *call) scanned() scan {

@@ -60,17 +60,17 @@ func Append(m *onnx.Model, o Options) (map[string]string, error) {
 
 // engine is one call of Append.
 type engine struct {
-	b     *onnx.Builder
-	t     *onnx.Types
-	typed int                     // nodes of the model that are in t
-	inputs map[string]bool         // graph inputs and initializers of the model
-	emitted map[string]bool         // values of emitted nodes
-	producers  map[string]*onnx.Node   // value -> forward node that makes it
+	b         *onnx.Builder
+	t         *onnx.Types
+	typed     int                     // nodes of the model that are in t
+	inputs    map[string]bool         // graph inputs and initializers of the model
+	emitted   map[string]bool         // values of emitted nodes
+	producers map[string]*onnx.Node   // value -> forward node that makes it
 	consumers map[string][]*onnx.Node // value -> forward nodes that read it
-	totals  map[string]string       // value -> its whole gradient, once the nodes that read it are done
-	seeds map[string]bool         // values whose gradient is given
-	plan  map[string]*segment     // by name; nil: no recomputation
-	err   error                   // of typing an emitted node
+	totals    map[string]string       // value -> its whole gradient, once the nodes that read it are done
+	seeds     map[string]bool         // values whose gradient is given
+	plan      map[string]*segment     // by name; nil: no recomputation
+	err       error                   // of typing an emitted node
 }
 
 func newEngine(m *onnx.Model, types *onnx.Types) *engine {

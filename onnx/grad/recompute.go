@@ -9,8 +9,8 @@ import (
 
 // segment is one part of the model whose forward values the backward pass computes anew.
 type segment struct {
-	nodes  []*onnx.Node      // those that depend on the feeds, in order
-	inputs  []string          // values from outside that are made to depend on the incoming gradient
+	nodes      []*onnx.Node      // those that depend on the feeds, in order
+	inputs     []string          // values from outside that are made to depend on the incoming gradient
 	recomputed map[string]string // forward value -> its second computation; nil until the backward pass arrives
 }
 

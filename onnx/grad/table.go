@@ -9,11 +9,11 @@ import (
 
 // entry is one rule: how gradients pass through an operator, in a range of its versions.
 type entry struct {
-	domain string
-	op     string
-	since  int64 // first opset of the domain that the rule is valid in; 0: any
-	until  int64 // last one; 0: any
-	nonDifferentiable  []int // inputs that carry no gradient; allInputs: none does
+	domain            string
+	op                string
+	since             int64 // first opset of the domain that the rule is valid in; 0: any
+	until             int64 // last one; 0: any
+	nonDifferentiable []int // inputs that carry no gradient; allInputs: none does
 	// outputs is how many outputs, from the first on, the rule takes gradients of: 0 is the first alone, allOutputs any number.
 	outputs int
 	// captures says that the rule gives gradients of what the node's subgraphs take from around them (call.captures, call.give).
@@ -24,7 +24,7 @@ type entry struct {
 	rule func(c *call) []string
 	// expand emits the outputs by simpler operators, which are differentiated instead.
 	decompose func(c *call) []string
-	note   string // for docs/ops.md: what the rule does not cover
+	note      string // for docs/ops.md: what the rule does not cover
 }
 
 var allInputs = []int{-1}
