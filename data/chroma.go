@@ -14,7 +14,7 @@ import (
 // ("fancy upsampling", a triangle filter) and the conversion to RGB are libjpeg's, with its integers. What remains is
 // the rounding of the inverse DCT. Measured against Pillow 13 on photographs saved with qualities 75 and 95, with and
 // without subsampled chroma: 0.02 to 0.04 levels on average, 3 at most.
-func decodeJPEG(f file) (*Picture, error) {
+func decodeJPEG(f encodedFile) (*Picture, error) {
 	m, err := jpeg.Decode(f.reader())
 	if err != nil {
 		return nil, err
@@ -30,22 +30,22 @@ func decodeJPEG(f file) (*Picture, error) {
 
 // decodeWebP decodes still WebP pictures and the first frame of animated ones, with libwebp's chroma filter and colour
 // conversion: the same bytes.
-func decodeWebP(f file) (*Picture, error) {
+func decodeWebP(f encodedFile) (*Picture, error) {
 	frame, left, top, canvas := firstFrame(f.raw)
 	animated := canvas != image.Point{}
 	if c, err := webp.DecodeConfig(bytes.NewReader(frame)); animated && (err != nil || c.Width > canvas.X || c.Height > canvas.Y) {
 		return nil, errors.New("the first frame is broken or larger than the picture") // whose size was checked
 	}
-	m, err := webp.Decode(file{f.ctx, frame}.reader())
+	m, err := webp.Decode(encodedFile{f.ctx, frame}.reader())
 	if err != nil {
 		return nil, err
 	}
 	var p *Picture
 	switch m := m.(type) {
 	case *image.YCbCr:
-		p = convertPlanes(m, webpRow, webpBoth, 2, 2)
+		p = convertPlanes(m, webpRow, webpH2V2, 2, 2)
 	case *image.NYCbCrA:
-		p = convertPlanes(&m.YCbCr, webpRow, webpBoth, 2, 2)
+		p = convertPlanes(&m.YCbCr, webpRow, webpH2V2, 2, 2)
 		for y := range p.Height {
 			blendAlpha(p.row(y), m.A[y*m.AStride:][:p.Width])
 		}
@@ -95,11 +95,11 @@ type rowFilter func(dst, near, far []byte, lower bool)
 func jpegFilter(r image.YCbCrSubsampleRatio, samples int) (filter rowFilter, columns, rows int) {
 	switch {
 	case r == image.YCbCrSubsampleRatio440:
-		return jpegTall, 1, 2
+		return jpegH1V2, 1, 2
 	case r == image.YCbCrSubsampleRatio422 && samples > 2:
-		return jpegWide, 2, 1
+		return jpegH2V1, 2, 1
 	case r == image.YCbCrSubsampleRatio420 && samples > 2:
-		return jpegBoth, 2, 2
+		return jpegH2V2, 2, 2
 	}
 	columns, rows = factors(r)
 	return func(dst, near, _ []byte, _ bool) {
@@ -126,7 +126,7 @@ func factors(r image.YCbCrSubsampleRatio) (columns, rows int) {
 }
 
 // jpegTall: rows 3:1; the upper one of two rounds down at a half.
-func jpegTall(dst, near, far []byte, lower bool) {
+func jpegH1V2(dst, near, far []byte, lower bool) {
 	bias := 1
 	if lower {
 		bias = 2
@@ -137,7 +137,7 @@ func jpegTall(dst, near, far []byte, lower bool) {
 }
 
 // jpegWide: columns 3:1.
-func jpegWide(dst, near, _ []byte, _ bool) {
+func jpegH2V1(dst, near, _ []byte, _ bool) {
 	for x, v := range near {
 		left, right := near[max(x-1, 0)], near[min(x+1, len(near)-1)]
 		dst[2*x] = byte((3*int(v) + int(left) + 1) >> 2)
@@ -146,7 +146,7 @@ func jpegWide(dst, near, _ []byte, _ bool) {
 }
 
 // jpegBoth: columns and rows 3:1, rounded once.
-func jpegBoth(dst, near, far []byte, _ bool) {
+func jpegH2V2(dst, near, far []byte, _ bool) {
 	left := 3*int(near[0]) + int(far[0])
 	here := left
 	for x := range near {
@@ -159,7 +159,7 @@ func jpegBoth(dst, near, far []byte, _ bool) {
 }
 
 // webpBoth weighs like jpegBoth, but rounds twice.
-func webpBoth(dst, near, far []byte, _ bool) {
+func webpH2V2(dst, near, far []byte, _ bool) {
 	left, leftFar := int(near[0]), int(far[0])
 	here, hereFar := left, leftFar
 	for x := range near {

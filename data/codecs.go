@@ -14,7 +14,7 @@ import (
 	"golang.org/x/image/tiff"
 )
 
-func decodePNG(f file) (*Picture, error) {
+func decodePNG(f encodedFile) (*Picture, error) {
 	raw := f.raw
 	const depth, colours = 24, 25 // places in the header, which is the first chunk
 	if len(raw) > colours && raw[colours] == 0 {
@@ -31,7 +31,7 @@ func decodePNG(f file) (*Picture, error) {
 			}
 		}
 	}
-	m, err := png.Decode(file{f.ctx, raw}.reader())
+	m, err := png.Decode(encodedFile{f.ctx, raw}.reader())
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func chunk(raw []byte, kind string) int {
 	return 0
 }
 
-func decodeBMP(f file) (*Picture, error) {
+func decodeBMP(f encodedFile) (*Picture, error) {
 	m, err := bmp.Decode(f.reader())
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func decodeBMP(f file) (*Picture, error) {
 }
 
 // decodeTIFF decodes the first page.
-func decodeTIFF(f file) (*Picture, error) {
+func decodeTIFF(f encodedFile) (*Picture, error) {
 	m, err := tiff.Decode(f.reader())
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func flattened(m image.Image) (*Picture, error) {
 
 // decodeGIF decodes the first frame. It may be smaller than the picture: the rest is transparent (here white) if the
 // frame has a transparent colour, else the first colour of its palette, as in Pillow.
-func decodeGIF(f file) (*Picture, error) {
+func decodeGIF(f encodedFile) (*Picture, error) {
 	c, err := gif.DecodeConfig(f.reader())
 	if err != nil {
 		return nil, err

@@ -10,18 +10,18 @@ import (
 )
 
 // ordered is the root of a schema whose fields stand in a given order. (parquet.Group sorts them by name.)
-type ordered struct {
+type orderedGroup struct {
 	parquet.Group
 	fields []parquet.Field
 }
 
-func (o ordered) Fields() []parquet.Field { return o.fields }
+func (o orderedGroup) Fields() []parquet.Field { return o.fields }
 
 // GoType is what rows would be read into with reflection, which is not done here.
-func (o ordered) GoType() reflect.Type { return reflect.TypeFor[map[string]any]() }
+func (o orderedGroup) GoType() reflect.Type { return reflect.TypeFor[map[string]any]() }
 
 // binary returns the paths of the leaves that hold binary data.
-func (o ordered) binary() (paths [][]string) {
+func (o orderedGroup) binary() (paths [][]string) {
 	var walk func(path []string, n parquet.Node)
 	walk = func(path []string, n parquet.Node) {
 		if n.Leaf() {

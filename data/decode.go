@@ -70,12 +70,12 @@ func readLimited(path string, limit int64) ([]byte, error) {
 }
 
 // A file is a picture file in memory, whose readers fail once the context is done.
-type file struct {
+type encodedFile struct {
 	ctx context.Context
 	raw []byte
 }
 
-func (f file) reader() *reader { return &reader{f.ctx, bytes.NewReader(f.raw)} }
+func (f encodedFile) reader() *reader { return &reader{f.ctx, bytes.NewReader(f.raw)} }
 
 // A reader hands out little at a time, so that a file which costs much more than its size is left soon, too.
 type reader struct {
@@ -103,7 +103,7 @@ type codec struct {
 	name   string
 	magic  string // ? matches any byte
 	config func(io.Reader) (image.Config, error)
-	decode func(file) (*Picture, error)
+	decode func(encodedFile) (*Picture, error)
 	// metadata returns the file's EXIF block and its XMP packet, nil where there is none.
 	metadata func(raw []byte) (exif, xmp []byte)
 }
@@ -137,7 +137,7 @@ func Decode(raw []byte, l Limits) (*Picture, error) {
 // (A lossy WebP file and a strip of a TIFF file are read whole and decoded without a stop: tenths of a second for 10
 // megapixels.) Time and memory grow with the pixels, which Size tells beforehand.
 func DecodeContext(ctx context.Context, raw []byte, l Limits) (p *Picture, err error) {
-	f, err := sniff(raw)
+	f, err := detectFormat(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func DecodeContext(ctx context.Context, raw []byte, l Limits) (p *Picture, err e
 	if _, _, err := Size(raw, l); err != nil {
 		return nil, err
 	}
-	p, err = f.decode(file{ctx, raw})
+	p, err = f.decode(encodedFile{ctx, raw})
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -160,12 +160,12 @@ func DecodeContext(ctx context.Context, raw []byte, l Limits) (p *Picture, err e
 		return nil, damaged(f, err)
 	}
 	if f.metadata != nil {
-		p = p.upright(orientation(f.metadata(raw)))
+		p = p.applyOrientation(orientation(f.metadata(raw)))
 	}
 	return p, nil
 }
 
-func sniff(raw []byte) (codec, error) {
+func detectFormat(raw []byte) (codec, error) {
 next:
 	for _, f := range codecs {
 		if len(raw) < len(f.magic) {
@@ -181,14 +181,14 @@ next:
 	if len(raw) == 0 {
 		return codec{}, errors.New("empty file, want a picture")
 	}
-	if name := refused(raw); name != "" {
+	if name := unsupportedFormat(raw); name != "" {
 		return codec{}, fmt.Errorf("%s pictures are not read: convert it to PNG, for instance with Pillow", name)
 	}
 	return codec{}, fmt.Errorf("not a PNG, JPEG, WebP, GIF, BMP or TIFF picture (it begins with %q)", raw[:min(len(raw), 12)])
 }
 
 // refused names a picture format that is known and not read.
-func refused(raw []byte) string {
+func unsupportedFormat(raw []byte) string {
 	brands := map[string]string{"avif": "AVIF", "avis": "AVIF", "heic": "HEIC", "heix": "HEIC", "hevc": "HEIC", "mif1": "HEIF", "msf1": "HEIF",
 		"jp2 ": "JPEG 2000", "jxl ": "JPEG XL"}
 	switch {

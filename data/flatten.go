@@ -56,7 +56,7 @@ func rowsOf(m image.Image) func(dst []byte, y int) {
 			}
 		}
 	case *image.CMYK:
-		return func(dst []byte, y int) { inkRow(dst, m.Pix[y*m.Stride:]) }
+		return func(dst []byte, y int) { cmykRow(dst, m.Pix[y*m.Stride:]) }
 	case *image.Paletted:
 		var table [256][3]byte // an index beyond the palette is black
 		for i, c := range m.Palette {
@@ -90,7 +90,7 @@ func greyRow(dst, src []byte, step int) {
 func blendRow(dst, src []byte, step int) {
 	for x := 0; x+2 < len(dst); x += 3 {
 		a := src[3*step]
-		dst[x], dst[x+1], dst[x+2] = over(src[0], a), over(src[step], a), over(src[2*step], a)
+		dst[x], dst[x+1], dst[x+2] = blendOverWhite(src[0], a), blendOverWhite(src[step], a), blendOverWhite(src[2*step], a)
 		src = src[4*step:]
 	}
 }
@@ -100,14 +100,14 @@ func blendAlpha(dst, alpha []byte) {
 	for x, a := range alpha {
 		if a != 255 {
 			d := dst[3*x : 3*x+3]
-			d[0], d[1], d[2] = over(d[0], a), over(d[1], a), over(d[2], a)
+			d[0], d[1], d[2] = blendOverWhite(d[0], a), blendOverWhite(d[1], a), blendOverWhite(d[2], a)
 		}
 	}
 }
 
 // over is Pillow's alpha_composite of one channel over opaque white. With an opaque background its first coefficient,
 // a 255 255 128 / 65025, is 128 a.
-func over(s, a byte) byte {
+func blendOverWhite(s, a byte) byte {
 	if a == 255 {
 		return s
 	}
@@ -119,11 +119,11 @@ func over(s, a byte) byte {
 func overWhite(c color.Color) [3]byte {
 	n := color.NRGBA64Model.Convert(c).(color.NRGBA64)
 	a := byte(n.A >> 8)
-	return [3]byte{over(byte(n.R>>8), a), over(byte(n.G>>8), a), over(byte(n.B>>8), a)}
+	return [3]byte{blendOverWhite(byte(n.R>>8), a), blendOverWhite(byte(n.G>>8), a), blendOverWhite(byte(n.B>>8), a)}
 }
 
 // inkRow converts CMYK as Pillow does: r = (255 - k) - c (255 - k) / 255, the division rounded.
-func inkRow(dst, src []byte) {
+func cmykRow(dst, src []byte) {
 	for x := 0; x+2 < len(dst); x += 3 {
 		white := 255 - int(src[3])
 		for c := range 3 {

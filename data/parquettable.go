@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	smallGroup  = 16 << 20 // row groups of up to this many bytes are decoded whole
-	cachedBytes = 64 << 20 // as many of them are kept
+	maxWholeGroup = 16 << 20 // row groups of up to this many bytes are decoded whole
+	cachedBytes   = 64 << 20 // as many of them are kept
 )
 
 // parquetTable reads rows of a Parquet file. Small row groups are decoded whole and the last used are kept; in large
@@ -25,7 +25,7 @@ const (
 type parquetTable struct {
 	file   *os.File
 	data   *parquet.File
-	shape  []*shape
+	schema []*parquetColumn
 	starts []int64 // first row of every row group, and the number of rows
 
 	mutex  sync.Mutex
@@ -59,7 +59,7 @@ func openParquet(f *os.File) (*parquetTable, error) {
 	}
 	halves := halfFloats(t.data.Metadata().Schema)
 	for _, c := range t.data.Root().Columns() {
-		t.shape = append(t.shape, newShape(c, halves))
+		t.schema = append(t.schema, newParquetColumn(c, halves))
 	}
 	for i, g := range t.data.RowGroups() {
 		for _, c := range t.data.Metadata().RowGroups[i].Columns {
@@ -108,7 +108,7 @@ func guard(f func() error) (err error) {
 
 func (t *parquetTable) columns() []string {
 	names := []string{}
-	for _, s := range t.shape {
+	for _, s := range t.schema {
 		names = append(names, s.name)
 	}
 	return names
@@ -133,7 +133,7 @@ func (t *parquetTable) read(i int) (rec Record, err error) {
 }
 
 func (t *parquetTable) row(g int, i int64) (parquet.Row, error) {
-	if size := t.data.Metadata().RowGroups[g].TotalByteSize; size <= smallGroup {
+	if size := t.data.Metadata().RowGroups[g].TotalByteSize; size <= maxWholeGroup {
 		group, err := t.group(g, size)
 		if err != nil {
 			return nil, err
@@ -218,7 +218,7 @@ func (t *parquetTable) record(row parquet.Row) Record {
 		return true
 	})
 	rec := Record{raw: row}
-	for _, s := range t.shape {
+	for _, s := range t.schema {
 		rec.Fields = append(rec.Fields, Field{s.name, s.value(leaves[s.first:s.last])})
 	}
 	return rec

@@ -106,7 +106,7 @@ func (r *Record) UnmarshalJSON(raw []byte) error {
 		}
 		r.Fields = append(r.Fields, Field{name.(string), value})
 	}
-	if name, twice := repeated(r.names()); twice {
+	if name, twice := firstDuplicate(r.names()); twice {
 		return fmt.Errorf("two values of %q in one object", name)
 	}
 	return nil
@@ -243,7 +243,7 @@ func ToImage(v any) (Image, error) {
 	case string:
 		return Image{Path: v}, nil
 	case []byte:
-		if _, err := sniff(v); err != nil && len(v) < 4096 && utf8.Valid(v) {
+		if _, err := detectFormat(v); err != nil && len(v) < 4096 && utf8.Valid(v) {
 			return Image{Path: string(v)}, nil
 		}
 		return Image{Bytes: v}, nil

@@ -74,20 +74,20 @@ func sinc(x float64) float64 {
 }
 
 // fraction is the number of fractional bits of a weight: 32 bits less 8 for the pixel and 2 for sums above 1.
-const fraction = 22
+const precisionBits = 22
 
 // taps are the weights of one axis: output i is the sum of weights[start[i]:start[i+1]] times the source from first[i] on.
-type taps struct {
+type coefficients struct {
 	first, start []int
 	weights      []uint64 // two's complement, so that one product serves two packed sums
 }
 
 // newTaps is Pillow's precompute_coeffs and normalize_coeffs_8bpc for n source and m output pixels.
-func newTaps(n, m int, f Filter) taps {
+func newCoefficients(n, m int, f Filter) coefficients {
 	scale := float64(n) / float64(m)
 	stretch := max(scale, 1)
 	support := f.support * stretch
-	t := taps{first: make([]int, m), start: make([]int, m+1)}
+	t := coefficients{first: make([]int, m), start: make([]int, m+1)}
 	w := make([]float64, 0, 2*int(math.Ceil(support))+1)
 	for i := range m {
 		center := float64((float64(i) + 0.5) * scale)
@@ -103,7 +103,7 @@ func newTaps(n, m int, f Filter) taps {
 			if sum != 0 {
 				v /= sum
 			}
-			t.weights = append(t.weights, uint64(int64(float64(v*(1<<fraction))+math.Copysign(0.5, v))))
+			t.weights = append(t.weights, uint64(int64(float64(v*(1<<precisionBits))+math.Copysign(0.5, v))))
 		}
 		t.first[i], t.start[i+1] = lo, len(t.weights)
 	}
@@ -131,7 +131,7 @@ func (p *Picture) resizeColumns(width int, f Filter) *Picture {
 	if width == p.Width {
 		return p
 	}
-	t := newTaps(p.Width, width, f)
+	t := newCoefficients(p.Width, width, f)
 	out := NewPicture(width, p.Height)
 	parallel((p.Height+1)/2, 3*width*p.Height, func(from, to int) {
 		packed := make([][3]uint64, p.Width)
@@ -167,7 +167,7 @@ func (p *Picture) resizeRows(height int, f Filter) *Picture {
 	if height == p.Height {
 		return p
 	}
-	t := newTaps(p.Height, height, f)
+	t := newCoefficients(p.Height, height, f)
 	out := NewPicture(p.Width, height)
 	stride := 3 * p.Width
 	const low = 0x000000ff_000000ff
@@ -206,18 +206,18 @@ func (p *Picture) resizeRows(height int, f Filter) *Picture {
 }
 
 // half is one half in both packed sums: they are rounded by it.
-const half = 1<<(fraction-1) | 1<<(fraction-1+32)
+const half = 1<<(precisionBits-1) | 1<<(precisionBits-1+32)
 
 // unpack shifts the fractions off two packed signed sums and clips them to bytes.
 func unpack(v uint64) (lo, hi byte) {
 	l := int32(v)
 	h := int32((v - uint64(int64(l))) >> 32) // takes back what a negative lower sum borrowed
-	return byte(min(max(l>>fraction, 0), 255)), byte(min(max(h>>fraction, 0), 255))
+	return byte(min(max(l>>precisionBits, 0), 255)), byte(min(max(h>>precisionBits, 0), 255))
 }
 
 // nearest takes the source pixel under the middle of each output pixel. The middles are summed up, as Pillow does.
 func (p *Picture) nearest(width, height int) *Picture {
-	columns, rows := middles(p.Width, width), middles(p.Height, height)
+	columns, rows := nearestIndices(p.Width, width), nearestIndices(p.Height, height)
 	out := NewPicture(width, height)
 	for y, sy := range rows {
 		src, dst := p.row(sy), out.row(y)
@@ -228,7 +228,7 @@ func (p *Picture) nearest(width, height int) *Picture {
 	return out
 }
 
-func middles(n, m int) []int {
+func nearestIndices(n, m int) []int {
 	step := float64(n) / float64(m)
 	at := step * 0.5
 	out := make([]int, m)

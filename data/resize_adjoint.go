@@ -73,7 +73,7 @@ func (s *Gradient) resizeColumns(width int, f Filter) *Gradient {
 	if width == s.Width {
 		return s
 	}
-	t := newTaps(width, s.Width, f)
+	t := newCoefficients(width, s.Width, f)
 	out := NewGradient(width, s.Height)
 	parallel(s.Height, 12*width*s.Height, func(from, to int) {
 		sums := make([]float64, 3*width)
@@ -83,14 +83,14 @@ func (s *Gradient) resizeColumns(width int, f Filter) *Gradient {
 			for i, lo := range t.first {
 				r, g, b := float64(row[3*i]), float64(row[3*i+1]), float64(row[3*i+2])
 				for k, w := range t.weights[t.start[i]:t.start[i+1]] {
-					v := float64(int64(w)) / (1 << fraction)
+					v := float64(int64(w)) / (1 << precisionBits)
 					x := 3 * (lo + k)
 					sums[x] += v * r
 					sums[x+1] += v * g
 					sums[x+2] += v * b
 				}
 			}
-			narrow(out.Values[3*width*y:], sums)
+			toFloat32(out.Values[3*width*y:], sums)
 		}
 	})
 	return out
@@ -100,7 +100,7 @@ func (s *Gradient) resizeRows(height int, f Filter) *Gradient {
 	if height == s.Height {
 		return s
 	}
-	t := newTaps(height, s.Height, f)
+	t := newCoefficients(height, s.Height, f)
 	out := NewGradient(s.Width, height)
 	stride := 3 * s.Width
 	parallel(stride, 4*stride*height, func(from, to int) { // columns: a source row belongs to several output rows
@@ -108,27 +108,27 @@ func (s *Gradient) resizeRows(height int, f Filter) *Gradient {
 		for y, lo := range t.first {
 			row := s.Values[stride*y+from : stride*y+to]
 			for k, w := range t.weights[t.start[y]:t.start[y+1]] {
-				v := float64(int64(w)) / (1 << fraction)
+				v := float64(int64(w)) / (1 << precisionBits)
 				for i, x := range row {
 					sums[(lo+k)*(to-from)+i] += v * float64(x)
 				}
 			}
 		}
 		for y := range height {
-			narrow(out.Values[stride*y+from:], sums[y*(to-from):(y+1)*(to-from)])
+			toFloat32(out.Values[stride*y+from:], sums[y*(to-from):(y+1)*(to-from)])
 		}
 	})
 	return out
 }
 
-func narrow(to []float32, from []float64) {
+func toFloat32(to []float32, from []float64) {
 	for i, v := range from {
 		to[i] = float32(v)
 	}
 }
 
 func (s *Gradient) nearest(width, height int) *Gradient {
-	columns, rows := middles(width, s.Width), middles(height, s.Height)
+	columns, rows := nearestIndices(width, s.Width), nearestIndices(height, s.Height)
 	out := NewGradient(width, height)
 	for y, sy := range rows {
 		for x, sx := range columns {

@@ -180,7 +180,7 @@ type MissingColumnError struct {
 }
 
 func (e *MissingColumnError) Error() string {
-	return fmt.Sprintf("no column %q, only %s%s", e.Name, list(e.Have), separator(e.Have))
+	return fmt.Sprintf("no column %q, only %s%s", e.Name, list(e.Have), delimiterHint(e.Have))
 }
 
 func (r *Record) names() []string {

@@ -8,7 +8,7 @@ import (
 // Size reads a picture's width and height from its header, as stored (before any EXIF rotation), and checks them against
 // the limits. Nothing is decoded.
 func Size(raw []byte, l Limits) (width, height int, err error) {
-	f, err := sniff(raw)
+	f, err := detectFormat(raw)
 	if err != nil {
 		return 0, 0, err
 	}

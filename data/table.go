@@ -133,7 +133,7 @@ func (t *Table) check() error {
 	if have == nil {
 		return nil
 	}
-	if name, twice := repeated(have); twice {
+	if name, twice := firstDuplicate(have); twice {
 		return fmt.Errorf("two columns %q: rename one", name)
 	}
 	for _, column := range t.required {
@@ -149,7 +149,7 @@ func (t *Table) check() error {
 }
 
 // repeated returns the first name that stands twice.
-func repeated(names []string) (string, bool) {
+func firstDuplicate(names []string) (string, bool) {
 	seen := map[string]bool{}
 	for _, n := range names {
 		if seen[n] {
@@ -161,7 +161,7 @@ func repeated(names []string) (string, bool) {
 }
 
 // separator guesses why a text table has a single column.
-func separator(names []string) string {
+func delimiterHint(names []string) string {
 	if len(names) == 1 && strings.ContainsAny(names[0], ";\t|") {
 		return " (want commas between the columns, or tabs in a .tsv file)"
 	}

@@ -67,7 +67,7 @@ func WriteTable(path string, rows iter.Seq2[Row, error]) error {
 func NewWriter(out io.Writer, f Format, columns []Column) (Writer, error) {
 	switch f {
 	case FormatJSONL:
-		return newLines(out), nil
+		return newJSONLWriter(out), nil
 	case FormatParquet:
 		return newParquetWriter(out, nil, columns)
 	}
@@ -95,21 +95,21 @@ func (t *Table) NewWriter(out io.Writer, f Format, added ...Column) (Writer, err
 }
 
 // lines writes JSONL.
-type lines struct {
+type jsonlWriter struct {
 	out *bufio.Writer
 	to  *json.Encoder
 }
 
-func newLines(out io.Writer) *lines {
+func newJSONLWriter(out io.Writer) *jsonlWriter {
 	b := bufio.NewWriter(out)
-	l := &lines{b, json.NewEncoder(b)}
+	l := &jsonlWriter{b, json.NewEncoder(b)}
 	l.to.SetEscapeHTML(false)
 	return l
 }
 
-func (l *lines) Write(r Record) error { return l.to.Encode(r) }
+func (l *jsonlWriter) Write(r Record) error { return l.to.Encode(r) }
 
-func (l *lines) Close() error { return l.out.Flush() }
+func (l *jsonlWriter) Close() error { return l.out.Flush() }
 
 const (
 	groupBytes = 32 << 20 // of values in a row group, about
@@ -131,9 +131,9 @@ func newParquetWriter(out io.Writer, like *parquetTable, columns []Column) (*par
 		columns = append(like.halves(columns), columns...)
 	}
 	w := &parquetWriter{columns: columns}
-	var schema ordered
+	var schema orderedGroup
 	if like != nil {
-		for i, s := range like.shape {
+		for i, s := range like.schema {
 			drop := slices.ContainsFunc(columns, func(c Column) bool { return c.Name == s.name })
 			for range s.last - s.first {
 				to := -1
@@ -175,7 +175,7 @@ func newParquetWriter(out io.Writer, like *parquetTable, columns []Column) (*par
 // halves are the file's columns of half floats that added ones do not replace. They are written as doubles, for the library
 // does not write their type.
 func (t *parquetTable) halves(added []Column) (own []Column) {
-	for _, s := range t.shape {
+	for _, s := range t.schema {
 		if s.half && !s.column.Repeated() && !slices.ContainsFunc(added, func(c Column) bool { return c.Name == s.name }) {
 			own = append(own, Column{s.name, KindNumber})
 		}

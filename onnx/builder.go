@@ -32,12 +32,12 @@ func irVersion(opset int64) int64 {
 // Extend appends to an existing model; new names never collide with those in it.
 func Extend(m *Model) *Builder {
 	b := &Builder{M: m, used: map[string]int{}, consts: map[string]string{}}
-	b.know(&m.Graph)
+	b.reserveNames(&m.Graph)
 	return b
 }
 
 // know records the names that a graph and its subgraphs define.
-func (b *Builder) know(g *Graph) {
+func (b *Builder) reserveNames(g *Graph) {
 	for _, v := range g.Inputs {
 		b.used[v.Name] = 1
 	}
@@ -50,7 +50,7 @@ func (b *Builder) know(g *Graph) {
 		}
 		for _, a := range n.Attrs {
 			if sub, ok := a.(*Graph); ok {
-				b.know(sub)
+				b.reserveNames(sub)
 			}
 		}
 	}

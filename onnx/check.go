@@ -52,7 +52,7 @@ func schemaOf(op string, version int64) *schema {
 }
 
 // most is how many problems Check reports.
-const most = 20
+const maxProblems = 20
 
 // Check reports what is wrong with a model: unknown operators, versions and domains, wrong numbers of inputs and outputs,
 // missing attributes, names that are defined twice or not at all, nodes in the wrong order, cycles, constants whose bytes do
@@ -77,7 +77,7 @@ type checker struct {
 }
 
 func (c *checker) add(format string, args ...any) {
-	if len(c.problems) < most {
+	if len(c.problems) < maxProblems {
 		c.problems = append(c.problems, fmt.Errorf(format, args...))
 	}
 }

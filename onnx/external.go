@@ -19,7 +19,7 @@ func CheckExternal(m *Model, folder string) error {
 		size, seen := files[e.Location]
 		if !seen {
 			var err error
-			if size, err = plainFile(folder, e.Location); err != nil {
+			if size, err = regularFile(folder, e.Location); err != nil {
 				size = -1
 				problems = append(problems, fmt.Errorf("tensor %q: its external data %q: %w", t.Name, e.Location, err))
 			}
@@ -27,7 +27,7 @@ func CheckExternal(m *Model, folder string) error {
 		}
 		want := t.Count() * int64(t.Type.Size())
 		switch {
-		case size < 0 || len(problems) >= most:
+		case size < 0 || len(problems) >= maxProblems:
 		case e.Offset < 0 || e.Length < 0:
 			problems = append(problems, fmt.Errorf("tensor %q: offset %d and length %d of its external data must not be negative", t.Name, e.Offset, e.Length))
 		case e.Length != want:
@@ -64,7 +64,7 @@ func Externals(g *Graph) []*Tensor {
 }
 
 // plainFile returns the size of a file below folder.
-func plainFile(folder, location string) (int64, error) {
+func regularFile(folder, location string) (int64, error) {
 	if !filepath.IsLocal(location) || strings.Contains(location, "..") {
 		return 0, fmt.Errorf("wanted a path below the model's folder, without \"..\"")
 	}

@@ -178,7 +178,7 @@ func (t *Types) Add(n *Node) error {
 		}
 	}
 	if s != nil {
-		c.standard(s)
+		c.applySchema(s)
 	}
 	for i, name := range n.Outputs {
 		if name != "" {
@@ -190,7 +190,7 @@ func (t *Types) Add(n *Node) error {
 }
 
 // kind returns entry i of a schema's list of types.
-func kind(list []string, i int) string {
+func typeAt(list []string, i int) string {
 	if len(list) == 0 {
 		return "?"
 	}
@@ -204,25 +204,25 @@ func (c *inference) unify(s *schema) {
 	types := map[string]DType{}
 	for i, v := range c.in {
 		if v != nil && v.Type != Undefined {
-			types[kind(kinds, i)] = v.Type
+			types[typeAt(kinds, i)] = v.Type
 		}
 	}
 	for i, v := range c.in {
-		if k := kind(kinds, i); v != nil && v.Type == Undefined && k != "?" {
+		if k := typeAt(kinds, i); v != nil && v.Type == Undefined && k != "?" {
 			v.Type = types[k]
 		}
 	}
 }
 
 // standard types the outputs that no typing function did, as far as the standard's table of operators tells.
-func (c *inference) standard(s *schema) {
+func (c *inference) applySchema(s *schema) {
 	_, out, _ := strings.Cut(s.types, ">")
 	kinds := strings.Fields(out)
 	for i, v := range c.out {
 		if v.Type != Undefined {
 			continue
 		}
-		k := kind(kinds, i)
+		k := typeAt(kinds, i)
 		if j, err := strconv.Atoi(k); err == nil {
 			v.Type = c.arg(j).Type
 		} else if k != "?" {
@@ -350,7 +350,7 @@ func broadcastShapes(a, b []Dim) ([]Dim, error) {
 	return out, nil
 }
 
-func anonymous(n int) []Dim {
+func unknownDims(n int) []Dim {
 	dims := make([]Dim, n)
 	for i := range dims {
 		dims[i].Size = -1

@@ -39,7 +39,7 @@ func inferRecurrent(c *inference) error {
 }
 
 // inside types a subgraph, whose inputs are in, and returns what is known of its outputs.
-func (c *inference) inside(name string, in []*Value) ([]*Value, error) {
+func (c *inference) inferSubgraph(name string, in []*Value) ([]*Value, error) {
 	g, ok := c.n.Attrs[name].(*Graph)
 	if !ok {
 		return nil, fmt.Errorf("wants the attribute %q to be a graph", name)
@@ -69,11 +69,11 @@ func (c *inference) inside(name string, in []*Value) ([]*Value, error) {
 }
 
 // sized keeps of a shape in a subgraph what holds around it: the numbers. A symbol may mean something else there.
-func sized(v *Value) []Dim {
+func knownSizes(v *Value) []Dim {
 	if !v.Ranked {
 		return nil
 	}
-	dims := anonymous(len(v.Shape))
+	dims := unknownDims(len(v.Shape))
 	for i, d := range v.Shape {
 		if d.Known() {
 			dims[i] = d
@@ -84,11 +84,11 @@ func sized(v *Value) []Dim {
 
 // inferIf: what both branches agree on.
 func inferIf(c *inference) error {
-	yes, err := c.inside("then_branch", nil)
+	yes, err := c.inferSubgraph("then_branch", nil)
 	if err != nil {
 		return err
 	}
-	no, err := c.inside("else_branch", nil)
+	no, err := c.inferSubgraph("else_branch", nil)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func inferIf(c *inference) error {
 			}
 			continue // the type of one branch alone is not believed
 		}
-		shape := sized(a)
+		shape := knownSizes(a)
 		if !b.Ranked || len(b.Shape) != len(shape) {
 			shape = nil
 		}
@@ -155,7 +155,7 @@ func inferScan(c *inference) error {
 		}
 		in[i] = &v
 	}
-	out, err := c.inside("body", in)
+	out, err := c.inferSubgraph("body", in)
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func inferScan(c *inference) error {
 			c.set(i, v.Type, c.shape(i))
 			continue
 		}
-		shape := sized(v)
+		shape := knownSizes(v)
 		if v.Ranked {
 			a, err := axis(axes[i-states], len(shape)+1)
 			if err != nil {

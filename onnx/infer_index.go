@@ -73,7 +73,7 @@ func inferGatherND(c *inference) error {
 }
 
 // cut returns how many elements a slice of n elements has, by the rules of numpy.
-func cut(n, start, end, step int64) int64 {
+func sliceLength(n, start, end, step int64) int64 {
 	clip := func(v, low, high int64) int64 {
 		if v < 0 {
 			v += n
@@ -96,10 +96,10 @@ func inferSlice(c *inference) error {
 	}
 	out := append([]Dim{}, x...)
 	starts, ends := c.arg(1).Ints, c.arg(2).Ints
-	n := rankOf(c.arg(1))
+	n := vectorLength(c.arg(1))
 	axes, ok, absent := c.ints(3, "")
 	if !ok || n < 0 {
-		c.set(0, t, anonymous(len(x)))
+		c.set(0, t, unknownDims(len(x)))
 		return nil
 	}
 	if absent {
@@ -127,7 +127,7 @@ func inferSlice(c *inference) error {
 		if starts == nil || ends == nil || !known {
 			continue
 		}
-		out[a] = sliced(x[a], starts[i], ends[i], step)
+		out[a] = slicedDim(x[a], starts[i], ends[i], step)
 	}
 	c.set(0, t, out)
 	if v := c.arg(0).Ints; v != nil && len(x) == 1 && n == 1 && starts != nil && ends != nil && known && starts[0].Known && ends[0].Known {
@@ -145,7 +145,7 @@ func inferSlice(c *inference) error {
 		}
 		at = min(max(at, low), high)
 		ints := []Int{}
-		for k := cut(size, starts[0].Value, ends[0].Value, step); k > 0; k-- {
+		for k := sliceLength(size, starts[0].Value, ends[0].Value, step); k > 0; k-- {
 			ints = append(ints, v[at])
 			at += step
 		}
@@ -154,7 +154,7 @@ func inferSlice(c *inference) error {
 	return nil
 }
 
-func sliced(d Dim, start, end Int, step int64) Dim {
+func slicedDim(d Dim, start, end Int, step int64) Dim {
 	if !start.Known || !end.Known {
 		if step == 1 && start.Known && start.Value == 0 && end.same(d.integer()) {
 			return d
@@ -164,7 +164,7 @@ func sliced(d Dim, start, end Int, step int64) Dim {
 	s, e := start.Value, end.Value
 	switch {
 	case d.Known():
-		return Fixed(cut(d.Size, s, e, step))
+		return Fixed(sliceLength(d.Size, s, e, step))
 	case step == 1 && s == 0 && e >= 1<<31-1:
 		return d
 	case step == 1 && s >= 0 && e >= 1<<31-1: // the rest; assumed to exist
@@ -184,7 +184,7 @@ func inferPad(c *inference) error {
 	pads := c.arg(1).Ints
 	axes, ok, absent := c.ints(3, "")
 	if pads == nil || !ok {
-		c.set(0, t, anonymous(len(x)))
+		c.set(0, t, unknownDims(len(x)))
 		return nil
 	}
 	if absent {
@@ -212,7 +212,7 @@ func inferPad(c *inference) error {
 }
 
 func inferNonZero(c *inference) error {
-	out := anonymous(2)
+	out := unknownDims(2)
 	if x := c.shape(0); x != nil {
 		out[0] = Fixed(int64(len(x)))
 	}
@@ -264,7 +264,7 @@ func inferCompress(c *inference) error {
 	x := c.shape(0)
 	a, given := c.n.Attrs["axis"].(int64)
 	if !given || x == nil {
-		c.set(0, c.arg(0).Type, anonymous(1))
+		c.set(0, c.arg(0).Type, unknownDims(1))
 		return nil
 	}
 	i, err := axis(a, len(x))

@@ -7,7 +7,7 @@ func init() {
 	inferAs(inferTile, "Tile")
 	inferAs(inferConcat, "Concat")
 	inferAs(inferSplit, "Split")
-	inferAs(inferSpace, "DepthToSpace", "SpaceToDepth")
+	inferAs(inferDepthSpace, "DepthToSpace", "SpaceToDepth")
 	inferAs(inferRange, "Range")
 	inferAs(inferEyeLike, "EyeLike")
 }
@@ -16,12 +16,12 @@ func inferExpand(c *inference) error {
 	x, want := c.shape(0), c.arg(1)
 	t := c.arg(0).Type
 	c.set(0, t, nil)
-	r := rankOf(want)
+	r := vectorLength(want)
 	if x == nil || r < 0 {
 		return nil
 	}
 	if want.Ints == nil {
-		c.set(0, t, anonymous(max(r, len(x))))
+		c.set(0, t, unknownDims(max(r, len(x))))
 		return nil
 	}
 	dims := make([]Dim, r)
@@ -42,7 +42,7 @@ func inferTile(c *inference) error {
 	if x == nil {
 		return nil
 	}
-	out := anonymous(len(x))
+	out := unknownDims(len(x))
 	if reps != nil {
 		if len(reps) != len(x) {
 			return fmt.Errorf("%d repeats for rank %d", len(reps), len(x))
@@ -147,7 +147,7 @@ func inferSplit(c *inference) error {
 	return nil
 }
 
-func inferSpace(c *inference) error {
+func inferDepthSpace(c *inference) error {
 	x := c.shape(0)
 	c.set(0, c.arg(0).Type, nil)
 	if x == nil {
@@ -168,7 +168,7 @@ func inferSpace(c *inference) error {
 }
 
 func inferRange(c *inference) error {
-	c.set(0, c.arg(0).Type, anonymous(1))
+	c.set(0, c.arg(0).Type, unknownDims(1))
 	from, to, step := c.arg(0).Ints, c.arg(1).Ints, c.arg(2).Ints
 	if len(from) != 1 || len(to) != 1 || len(step) != 1 || !step[0].Known || step[0].Value == 0 {
 		return nil

@@ -62,7 +62,7 @@ func inferMatMul(c *inference) error {
 
 func inferGemm(c *inference) error {
 	a, b, t := c.shape(0), c.shape(1), c.arg(0).Type
-	c.set(0, t, anonymous(2))
+	c.set(0, t, unknownDims(2))
 	if a == nil || b == nil {
 		return nil
 	}
@@ -274,7 +274,7 @@ func inferConv(c *inference) error {
 	if group := c.n.Int("group", 1); x[1].Known() && f[1].Known() && x[1].Size != f[1].Size*group {
 		return fmt.Errorf("%v channels for a kernel of %v x %d groups", x[1], f[1], group)
 	}
-	out := append([]Dim{x[0], f[0]}, anonymous(len(x)-2)...)
+	out := append([]Dim{x[0], f[0]}, unknownDims(len(x)-2)...)
 	if k, ok := kernelOf(f); ok {
 		w, err := c.window(k, x)
 		if err != nil {
@@ -303,7 +303,7 @@ func inferConvTranspose(c *inference) error {
 	if x[1].Known() && f[0].Known() && x[1].Size != f[0].Size {
 		return fmt.Errorf("%v channels for a kernel of %v", x[1], f[0])
 	}
-	out := append([]Dim{x[0], f[1].integer().times(known(c.n.Int("group", 1))).dim()}, anonymous(len(x)-2)...)
+	out := append([]Dim{x[0], f[1].integer().times(known(c.n.Int("group", 1))).dim()}, unknownDims(len(x)-2)...)
 	shape, extra := c.n.Ints("output_shape"), c.n.Ints("output_padding")
 	mode := c.n.Str("auto_pad", "NOTSET")
 	if k, ok := kernelOf(f); ok {

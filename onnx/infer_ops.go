@@ -229,9 +229,9 @@ func inferReduce(c *inference) error {
 	}
 	if !ok {
 		if keep {
-			c.set(0, t, anonymous(len(x)))
+			c.set(0, t, unknownDims(len(x)))
 		} else if n := c.arg(1); len(n.Shape) == 1 && n.Shape[0].Known() && n.Shape[0].Size > 0 {
-			c.set(0, t, anonymous(max(0, len(x)-int(n.Shape[0].Size))))
+			c.set(0, t, unknownDims(max(0, len(x)-int(n.Shape[0].Size))))
 		}
 		return nil
 	}

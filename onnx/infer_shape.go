@@ -16,7 +16,7 @@ func init() {
 
 func inferShape(c *inference) error {
 	x := c.shape(0)
-	c.set(0, Int64, anonymous(1))
+	c.set(0, Int64, unknownDims(1))
 	if x == nil {
 		return nil
 	}
@@ -82,7 +82,7 @@ func inferConstant(c *inference) error {
 }
 
 // rankOf returns the number of elements of a shape vector, -1 if it is unknown.
-func rankOf(v *Value) int {
+func vectorLength(v *Value) int {
 	if v.Ints != nil {
 		return len(v.Ints)
 	}
@@ -100,8 +100,8 @@ func inferConstantOfShape(c *inference) error {
 	}
 	c.set(0, t, nil)
 	v := c.arg(0)
-	if r := rankOf(v); v.Ints == nil && r >= 0 {
-		c.set(0, t, anonymous(r))
+	if r := vectorLength(v); v.Ints == nil && r >= 0 {
+		c.set(0, t, unknownDims(r))
 	} else if r >= 0 {
 		dims := make([]Dim, r)
 		for i, n := range v.Ints {
@@ -124,11 +124,11 @@ func inferReshape(c *inference) error {
 	x, want := c.shape(0), c.arg(1)
 	t := c.arg(0).Type
 	c.set(0, t, nil)
-	r := rankOf(want)
+	r := vectorLength(want)
 	if r < 0 {
 		return nil
 	}
-	out := anonymous(r)
+	out := unknownDims(r)
 	if want.Ints == nil {
 		c.set(0, t, out)
 		return nil

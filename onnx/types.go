@@ -123,10 +123,10 @@ func (n Int) dim() Dim {
 func known(v int64) Int { return Int{Known: true, Value: v} }
 
 // Names of expressions stay short; a longer one is an unknown of its own.
-const maxName = 120
+const maxSymbol = 120
 
-func named(name string) Int {
-	if len(name) > maxName {
+func symbolic(name string) Int {
+	if len(name) > maxSymbol {
 		return Int{}
 	}
 	return Int{Name: name}
@@ -147,12 +147,12 @@ func (n Int) plus(m Int) Int {
 	}
 	a, b := n.text(), m.text()
 	if m.Known && m.Value < 0 {
-		return named("(" + a + b + ")")
+		return symbolic("(" + a + b + ")")
 	}
 	if n.Known || !m.Known && b < a {
 		a, b = b, a
 	}
-	return named("(" + a + "+" + b + ")")
+	return symbolic("(" + a + "+" + b + ")")
 }
 
 func (n Int) minus(m Int) Int {
@@ -164,7 +164,7 @@ func (n Int) minus(m Int) Int {
 	case n.Name == m.Name && !n.Known:
 		return known(0)
 	}
-	return named("(" + n.text() + "-" + m.text() + ")")
+	return symbolic("(" + n.text() + "-" + m.text() + ")")
 }
 
 func (n Int) times(m Int) Int {
@@ -199,7 +199,7 @@ func (n Int) over(m Int, floor bool) Int {
 		}
 		return known(q)
 	case floor:
-		return named("(" + n.text() + "//" + m.text() + ")")
+		return symbolic("(" + n.text() + "//" + m.text() + ")")
 	}
 	a, fa := n.factors()
 	b, fb := m.factors()
@@ -216,7 +216,7 @@ func (n Int) over(m Int, floor bool) Int {
 	if b == 1 && len(fb) == 0 {
 		return product(a, fa)
 	}
-	return named("(" + product(a, fa).text() + "/" + product(b, fb).text() + ")")
+	return symbolic("(" + product(a, fa).text() + "/" + product(b, fb).text() + ")")
 }
 
 // cancel removes what two lists of factors have in common.
@@ -303,7 +303,7 @@ func product(number int64, symbols []string) Int {
 	if number != 1 {
 		symbols = append([]string{strconv.FormatInt(number, 10)}, symbols...)
 	}
-	return named(strings.Join(symbols, "*"))
+	return symbolic(strings.Join(symbols, "*"))
 }
 
 // quotient takes "(a/b)" apart.

@@ -11,7 +11,8 @@ import (
 // Emotions are the eight categories of Mikels et al. (2005), as EmoSet and AIM-Bench use them.
 var Emotions = []string{"amusement", "anger", "awe", "contentment", "disgust", "excitement", "fear", "sadness"}
 
-// Triplet is a candidate of affective tuning: an input, an instruction, and the repainted target, with the judges' values.
+// Triplet is a candidate of affective tuning: an input, an instruction, and the repainted target, with the judges'
+// values.
 type Triplet struct {
 	Row       int
 	Target    string  // identifies the target: several inputs may lead to one
@@ -30,10 +31,14 @@ type Selection struct {
 	PerEmotion int     // triplets of each emotion; 0: as many as the rarest has
 }
 
-// Select applies the filters of AIM-Bench, sections 3.4 and 5.1: CLIP-I of original and repainted picture above a threshold;
-// quality = 0.5 VIE + 0.3 CLIP-T + 0.2 aesthetic, each min-max normalised over what is left (equation 3); the top k of each
-// target; and the same number for each of the eight emotions, best first. It returns the chosen ones by row, and a reason
-// for every other row.
+// Select applies the filters of AIM-Bench, sections 3.4 and 5.1, one after the other:
+//
+//   - CLIP-I of original and repainted picture is above a threshold.
+//   - Of each target the best k by quality = 0.5 VIE + 0.3 CLIP-T + 0.2 aesthetic, each min-max normalised over the rows
+//     that are left (equation 3).
+//   - Of each of the eight emotions the same number, best first.
+//
+// It returns the chosen triplets by row, and a reason for every other row.
 func (s Selection) Select(all []Triplet) (chosen []Triplet, dropped map[int]string, err error) {
 	dropped = map[int]string{}
 	var left []Triplet
@@ -50,10 +55,10 @@ func (s Selection) Select(all []Triplet) (chosen []Triplet, dropped map[int]stri
 	}
 	vie := minMax(left, func(t *Triplet) float64 { return t.VIE })
 	text := minMax(left, func(t *Triplet) float64 { return t.ClipT })
-	looks := minMax(left, func(t *Triplet) float64 { return t.Aesthetic })
+	aesthetic := minMax(left, func(t *Triplet) float64 { return t.Aesthetic })
 	for i := range left {
 		t := &left[i]
-		t.Quality = 0.5*vie(t.VIE) + 0.3*text(t.ClipT) + 0.2*looks(t.Aesthetic)
+		t.Quality = 0.5*vie(t.VIE) + 0.3*text(t.ClipT) + 0.2*aesthetic(t.Aesthetic)
 	}
 	slices.SortStableFunc(left, func(a, b Triplet) int { return cmp.Compare(b.Quality, a.Quality) })
 	of := map[string]int{}
@@ -79,7 +84,8 @@ func (s Selection) Select(all []Triplet) (chosen []Triplet, dropped map[int]stri
 		}
 	}
 	if len(short) > 0 {
-		return nil, nil, fmt.Errorf("the emotions cannot be balanced: of some too few are left (%s)", strings.Join(short, ", "))
+		return nil, nil, fmt.Errorf("the emotions cannot be balanced: of some too few are left (%s)",
+			strings.Join(short, ", "))
 	}
 	for _, e := range Emotions {
 		for i, t := range byEmotion[e] {

@@ -13,58 +13,58 @@ import (
 	"assay/data"
 )
 
-// failure is an error with its HTTP status and a word for programs.
-type failure struct {
-	Status  int           `json:"-"`
-	Kind    string        `json:"kind"`
-	Message string        `json:"message"`
-	After   time.Duration `json:"-"` // when to ask again; 0: not
+// apiError is an error with its HTTP status, and a word for programs.
+type apiError struct {
+	Status     int           `json:"-"`
+	Kind       string        `json:"kind"`
+	Message    string        `json:"message"`
+	RetryAfter time.Duration `json:"-"` // when to ask again; 0: never
 }
 
-func (f *failure) Error() string { return f.Message }
+func (f *apiError) Error() string { return f.Message }
 
-func problem(status int, kind, format string, args ...any) *failure {
-	return &failure{Status: status, Kind: kind, Message: fmt.Sprintf(format, args...)}
+func apiErrorf(status int, kind, format string, args ...any) *apiError {
+	return &apiError{Status: status, Kind: kind, Message: fmt.Sprintf(format, args...)}
 }
 
-// explain gives any error a status and a kind.
-func explain(err error) *failure {
-	var f *failure
+// toAPIError gives any error a status and a kind.
+func toAPIError(err error) *apiError {
+	var f *apiError
 	var busy *busyError
 	var body *http.MaxBytesError
 	switch {
 	case errors.As(err, &f):
 		return f
 	case errors.As(err, &busy):
-		return &failure{http.StatusTooManyRequests, "busy", busy.why + ": ask again later", busy.after}
+		return &apiError{http.StatusTooManyRequests, "busy", busy.reason + ": ask again later", busy.retryAfter}
 	case errors.As(err, &body):
-		return problem(http.StatusRequestEntityTooLarge, "too_large", "the request is larger than %d bytes", body.Limit)
+		return apiErrorf(http.StatusRequestEntityTooLarge, "too_large", "the request is larger than %d bytes", body.Limit)
 	case errors.Is(err, data.ErrLimit):
-		return problem(http.StatusRequestEntityTooLarge, "too_large", "%v", err)
+		return apiErrorf(http.StatusRequestEntityTooLarge, "too_large", "%v", err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return &failure{http.StatusServiceUnavailable, "timeout", "the request took too long", time.Second}
+		return &apiError{http.StatusServiceUnavailable, "timeout", "the request took too long", time.Second}
 	case errors.Is(err, context.Canceled):
-		return problem(499, "canceled", "the caller went away")
+		return apiErrorf(499, "canceled", "the caller went away")
 	}
-	return problem(http.StatusInternalServerError, "internal", "%v", err)
+	return apiErrorf(http.StatusInternalServerError, "internal", "%v", err)
 }
 
-// answer turns a handler into one that counts, bounds time and writes errors.
-func (s *Server) answer(pattern string, h func(http.ResponseWriter, *http.Request) error) http.Handler {
+// handle makes an http.Handler that counts requests, bounds their time and writes errors.
+func (s *Server) handle(pattern string, h func(http.ResponseWriter, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
 		ctx, stop := context.WithTimeout(r.Context(), s.o.Timeout)
 		defer stop()
-		http.NewResponseController(w).SetReadDeadline(until(0)) // of what no handler reads
-		w, quiet := patience(w, r)
-		defer quiet()
+		http.NewResponseController(w).SetReadDeadline(deadline(0)) // for bodies that no handler reads
+		w, stopKeepAlive := keepAlive(w, r)
+		defer stopKeepAlive()
 		status := http.StatusOK
 		defer func() {
 			if p := recover(); p != nil { // a request must not end the process, nor its connection
-				err := problem(http.StatusInternalServerError, "internal", "internal error, please report it: %v", p)
-				s.metrics.errors.WithLabelValues(err.Kind).Inc()
-				status = err.Status
-				s.refuse(w, r, err)
+				f := s.countError(apiErrorf(http.StatusInternalServerError, "internal",
+					"internal error, please report it: %v", p))
+				status = f.Status
+				s.writeError(w, r, f)
 			}
 			s.metrics.requests.WithLabelValues(pattern, strconv.Itoa(status)).Inc()
 			if status < 400 {
@@ -72,21 +72,27 @@ func (s *Server) answer(pattern string, h func(http.ResponseWriter, *http.Reques
 			}
 		}()
 		if err := h(w, r.WithContext(ctx)); err != nil {
-			f := explain(err)
+			f := s.countError(err)
 			status = f.Status
-			s.metrics.errors.WithLabelValues(f.Kind).Inc()
-			s.refuse(w, r, f)
+			s.writeError(w, r, f)
 		}
 	})
 }
 
-// refuse writes why a request is not served, once all of it is there.
-func (s *Server) refuse(w http.ResponseWriter, r *http.Request, f *failure) {
-	s.drain(w, r)
+// countError counts the error of an item, and returns it as it is sent.
+func (s *Server) countError(err error) *apiError {
+	f := toAPIError(err)
+	s.metrics.errors.WithLabelValues(f.Kind).Inc()
+	return f
+}
+
+// writeError says why a request is not served, once all of its body has arrived.
+func (s *Server) writeError(w http.ResponseWriter, r *http.Request, f *apiError) {
+	s.discardBody(w, r)
 	v := map[string]any{"kind": f.Kind, "message": f.Message}
-	if f.After > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int((f.After+time.Second-1)/time.Second)))
-		v["retry_after_ms"] = max(1, f.After.Milliseconds())
+	if f.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int((f.RetryAfter+time.Second-1)/time.Second)))
+		v["retry_after_ms"] = max(1, f.RetryAfter.Milliseconds())
 	}
 	writeJSON(w, f.Status, map[string]any{"error": v})
 }
@@ -106,7 +112,7 @@ func writeBytes(w http.ResponseWriter, kind string, body []byte) error {
 }
 
 func write(w http.ResponseWriter, status int, kind string, body []byte) error {
-	http.NewResponseController(w).SetWriteDeadline(until(int64(len(body))))
+	http.NewResponseController(w).SetWriteDeadline(deadline(int64(len(body))))
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)

@@ -17,41 +17,42 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A body must come, and an answer go, at this many bytes a second after a first while: else a caller who sleeps would hold the
-// memory of others.
+// A body must arrive, and an answer be taken, at minRate bytes a second after the grace period. Otherwise a caller who
+// sleeps would hold the memory of others.
 const (
-	slowest = 256 << 10
-	atFirst = 30 * time.Second
+	minRate = 256 << 10
+	grace   = 30 * time.Second
 )
 
-// until is when n bytes must have passed.
-func until(n int64) time.Time {
-	return time.Now().Add(atFirst + time.Duration(float64(n)/slowest*float64(time.Second)))
+// deadline is when n bytes must have passed.
+func deadline(n int64) time.Time {
+	return time.Now().Add(grace + time.Duration(float64(n)/minRate*float64(time.Second)))
 }
 
-// hold is memory that a request holds.
-type hold struct {
+// memoryHold is memory that a request holds.
+type memoryHold struct {
 	s *Server
 	n int64
 }
 
-// keep gives back all but n bytes.
-func (h *hold) keep(n int64) {
+// shrink gives back all but n bytes.
+func (h *memoryHold) shrink(n int64) {
 	if n < h.n {
 		h.s.memory.Release(h.n - n)
 		h.n = n
 	}
 }
 
-func (h *hold) release() { h.keep(0) }
+func (h *memoryHold) release() { h.shrink(0) }
 
-// largePicture is as much of a body as one picture in it may be, for the text of it that is there besides.
+// largePicture is the allowance for one picture that is held as base64 text while it is decoded.
 const largePicture = 8 << 20
 
-// read reads a request into v, a struct of JSON fields; with multipart/form-data through field, which gets every part. The body
-// is read only when there is memory for it: who comes together with others waits, with their bodies in the network, and nobody
-// is refused for it. (TCP holds back who sends.) The caller releases what is held when it is done with v.
-func (s *Server) read(w http.ResponseWriter, r *http.Request, v any, field func(name string, value []byte) error) (*hold, error) {
+// readBody reads a request into v, a struct of JSON fields. With multipart/form-data it calls field for every part.
+//
+// The body is read only when there is memory for it. Until then it stays in the network, held back by TCP, and no
+// caller is refused for that. The caller releases the memory when it is done with v.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request, v any, field func(name string, value []byte) error) (*memoryHold, error) {
 	form, err := contentType(r, field != nil)
 	if err != nil {
 		return nil, err
@@ -63,40 +64,40 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, v any, field func(
 	if n < 0 {
 		n = s.o.MaxBody
 	}
-	h := &hold{s, min(n+min(n, largePicture)+1, s.o.Memory)}
+	h := &memoryHold{s, min(n+min(n, largePicture)+1, s.o.Memory)}
 	wait, stop := context.WithTimeoutCause(r.Context(), s.o.Wait, &busyError{time.Second, "too many requests wait for memory"})
 	defer stop()
 	if err := s.memory.Acquire(wait, h.n); err != nil {
 		return nil, context.Cause(wait)
 	}
-	to := http.NewResponseController(w) // without deadlines in tests that have no connection
-	to.SetReadDeadline(until(n))
-	body := &counter{Reader: http.MaxBytesReader(w, r.Body, s.o.MaxBody)}
+	to := http.NewResponseController(w) // it sets no deadlines in tests without a connection
+	to.SetReadDeadline(deadline(n))
+	body := &countingReader{Reader: http.MaxBytesReader(w, r.Body, s.o.MaxBody)}
 	if form != "" {
-		err = parts(multipart.NewReader(body, form), field)
+		err = readForm(multipart.NewReader(body, form), field)
 	} else {
-		// Our own requests are strict; foreign ones may hold more than is of use here.
+		// Our own format is strict; requests in the format of others may have more fields than are used here.
 		err = json.UnmarshalRead(body, v, json.RejectUnknownMembers(field != nil))
 	}
 	if err == nil {
-		_, err = io.Copy(io.Discard, body) // what is behind a form
+		_, err = io.Copy(io.Discard, body) // what follows a form
 	}
 	if err != nil {
 		h.release()
-		return nil, unreadable(err)
+		return nil, bodyError(err)
 	}
-	to.SetReadDeadline(time.Time{}) // or it would end the request while it is worked on
-	h.keep(body.n)
+	to.SetReadDeadline(time.Time{}) // or it would end the request during its work
+	h.shrink(body.n)
 	return h, nil
 }
 
-// counter counts what is read.
-type counter struct {
+// countingReader counts what is read.
+type countingReader struct {
 	io.Reader
 	n int64
 }
 
-func (c *counter) Read(b []byte) (int, error) {
+func (c *countingReader) Read(b []byte) (int, error) {
 	n, err := c.Reader.Read(b)
 	c.n += int64(n)
 	return n, err
@@ -105,7 +106,8 @@ func (c *counter) Read(b []byte) (int, error) {
 // contentType wants JSON, or a form where one is taken, and returns a form's boundary.
 func contentType(r *http.Request, forms bool) (boundary string, err error) {
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
-		return "", problem(http.StatusUnsupportedMediaType, "media_type", "Content-Encoding %q is not taken: send the body as it is", e)
+		return "", apiErrorf(http.StatusUnsupportedMediaType, "media_type",
+			"Content-Encoding %q is not taken: send the body as it is", e)
 	}
 	given := r.Header.Get("Content-Type")
 	kind, params, err := mime.ParseMediaType(given)
@@ -114,18 +116,20 @@ func contentType(r *http.Request, forms bool) (boundary string, err error) {
 		return "", nil
 	case err == nil && kind == "multipart/form-data" && forms:
 		if params["boundary"] == "" {
-			return "", problem(http.StatusBadRequest, "bad_request", "multipart/form-data without a boundary")
+			return "", apiErrorf(http.StatusBadRequest, "bad_request", "multipart/form-data without a boundary")
 		}
 		return params["boundary"], nil
 	case forms:
-		return "", problem(http.StatusUnsupportedMediaType, "media_type", "Content-Type %q: application/json and multipart/form-data are taken", given)
+		return "", apiErrorf(http.StatusUnsupportedMediaType, "media_type",
+			"Content-Type %q: application/json and multipart/form-data are taken", given)
 	}
-	return "", problem(http.StatusUnsupportedMediaType, "media_type", "Content-Type %q: application/json is taken", given)
+	return "", apiErrorf(http.StatusUnsupportedMediaType, "media_type",
+		"Content-Type %q: application/json is taken", given)
 }
 
-// unreadable gives an error of reading a body its status.
-func unreadable(err error) error {
-	var known *failure
+// bodyError gives an error of reading a body its status.
+func bodyError(err error) error {
+	var known *apiError
 	var large *http.MaxBytesError
 	var syntax *jsontext.SyntacticError
 	var meaning *json.SemanticError
@@ -136,21 +140,26 @@ func unreadable(err error) error {
 	case errors.As(err, &large):
 		return large
 	case errors.As(err, &slow) && slow.Timeout():
-		return problem(http.StatusRequestTimeout, "timeout", "the body came at less than %d KiB a second", slowest>>10)
+		return apiErrorf(http.StatusRequestTimeout, "timeout",
+			"the body came at less than %d KiB a second", minRate>>10)
 	case errors.As(err, &meaning) && errors.Is(err, json.ErrUnknownName):
-		return problem(http.StatusUnprocessableEntity, "bad_request", "unknown field %q", meaning.JSONPointer.LastToken())
+		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
+			"unknown field %q", meaning.JSONPointer.LastToken())
 	case errors.As(err, &meaning):
-		return problem(http.StatusUnprocessableEntity, "bad_request", "%s: a JSON %v is not what is wanted", place(meaning.JSONPointer), meaning.JSONKind)
+		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
+			"%s: a JSON %v is not what is wanted", fieldPath(meaning.JSONPointer), meaning.JSONKind)
 	case errors.As(err, &syntax) && syntax.JSONPointer != "":
-		return problem(http.StatusBadRequest, "bad_request", "%s: %s", place(syntax.JSONPointer), why(syntax))
+		return apiErrorf(http.StatusBadRequest, "bad_request",
+			"%s: %s", fieldPath(syntax.JSONPointer), syntaxReason(syntax))
 	case errors.As(err, &syntax), errors.Is(err, io.EOF):
-		return problem(http.StatusBadRequest, "bad_request", "the body is not JSON: %s", strings.TrimPrefix(err.Error(), "jsontext: "))
+		return apiErrorf(http.StatusBadRequest, "bad_request",
+			"the body is not JSON: %s", strings.TrimPrefix(err.Error(), "jsontext: "))
 	}
-	return problem(http.StatusBadRequest, "bad_request", "the body could not be read: %v", err)
+	return apiErrorf(http.StatusBadRequest, "bad_request", "the body could not be read: %v", err)
 }
 
-// place names a field of the body: edits/0.
-func place(p jsontext.Pointer) string {
+// fieldPath names a field of the body: edits/0.
+func fieldPath(p jsontext.Pointer) string {
 	switch name := strings.TrimPrefix(string(p), "/"); {
 	case name == "":
 		return "the body"
@@ -161,18 +170,19 @@ func place(p jsontext.Pointer) string {
 	}
 }
 
-// why is what a syntactic error says besides where it is.
-func why(e *jsontext.SyntacticError) string {
+// syntaxReason is what a syntactic error says, without its position.
+func syntaxReason(e *jsontext.SyntacticError) string {
 	if errors.Is(e, jsontext.ErrDuplicateName) {
 		return "this field is there twice"
 	}
 	return fmt.Sprintf("%v, after %d bytes of the body", e.Err, e.ByteOffset)
 }
 
-// drain takes in what is left of a body, so that a caller who has sent all of it hears why it is refused: a connection that is
-// closed before is a broken pipe to him. More than twice what is taken, or what comes too slowly, is cut off.
-func (s *Server) drain(w http.ResponseWriter, r *http.Request) {
-	if r.Body == nil || r.Header.Get("Expect") != "" { // a caller who asks first has sent nothing
+// discardBody reads what is left of a body, so that a caller who sends all of it can read the refusal. If the
+// connection were closed before, the caller would see a broken pipe. It stops after twice the largest body, or at the
+// deadline.
+func (s *Server) discardBody(w http.ResponseWriter, r *http.Request) {
+	if r.Body == nil || r.Header.Get("Expect") != "" { // a caller who waits for 100 Continue has sent nothing
 		return
 	}
 	most := s.o.MaxBody
@@ -180,15 +190,15 @@ func (s *Server) drain(w http.ResponseWriter, r *http.Request) {
 		most *= 2
 	}
 	to := http.NewResponseController(w)
-	to.SetReadDeadline(until(min(most, max(r.ContentLength, 1<<20))))
-	io.CopyN(io.Discard, r.Body, most) // whatever comes of it, the answer is the same
+	to.SetReadDeadline(deadline(min(most, max(r.ContentLength, 1<<20))))
+	io.CopyN(io.Discard, r.Body, most) // an error changes nothing in the answer
 	to.SetReadDeadline(time.Time{})
 }
 
-// mostListed bounds the values of a JSON array and the parts of a form: each costs more than its bytes.
-const mostListed = 10000
+// maxListed bounds the values of a JSON array and the parts of a form: each costs more memory than its bytes.
+const maxListed = 10000
 
-// list is a JSON array of at most mostListed values.
+// list is a JSON array of at most maxListed values.
 type list[T any] []T
 
 // UnmarshalJSONFrom reads value by value.
@@ -197,14 +207,16 @@ func (l *list[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 		if err := d.SkipValue(); err != nil {
 			return err
 		}
-		return problem(http.StatusUnprocessableEntity, "bad_request", "%s: a list is wanted", place(d.StackPointer()))
+		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
+			"%s: a list is wanted", fieldPath(d.StackPointer()))
 	}
 	if _, err := d.ReadToken(); err != nil {
 		return err
 	}
 	for *l = nil; d.PeekKind() != ']'; {
-		if len(*l) == mostListed {
-			return problem(http.StatusRequestEntityTooLarge, "too_many", "%s: more than %d values", place(d.StackPointer().Parent()), mostListed)
+		if len(*l) == maxListed {
+			return apiErrorf(http.StatusRequestEntityTooLarge, "too_many",
+				"%s: more than %d values", fieldPath(d.StackPointer().Parent()), maxListed)
 		}
 		var v T
 		if err := json.UnmarshalDecode(d, &v); err != nil {

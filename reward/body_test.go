@@ -98,6 +98,9 @@ func TestRefusalsAreJSON(t *testing.T) {
 		{"damaged length", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n", 400, "bad_request", ""},
 		{"unknown transfer", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: x\r\n\r\n", 501, "bad_request", ""},
 		{"damaged chunks", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400, "bad_request", ""},
+		{"unclean path", "GET //v1/../health?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n", 307, "redirect", "Location: /health?x=1"},
+		{"unclean path of a body", "POST /v1//score HTTP/1.1\r\nHost: localhost\r\n" + body, 307, "redirect", "Location: /v1/score"},
+		{"expectation", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nExpect: a-cake\r\n" + body, 417, "bad_request", ""},
 		{"half a body", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{", 400, "bad_request", ""},
 	} {
 		conn, err := net.Dial("tcp", address)
@@ -191,11 +194,11 @@ func TestRanksWaitForMemory(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if !s.memory.TryAcquire(most) || !s.space.TryAcquire(s.places) {
+	if !s.memory.TryAcquire(most) || !s.slotPool.TryAcquire(s.slots) {
 		t.Error("memory was not given back")
 	}
-	if len(s.queue.tickets) > 0 {
-		t.Error("tickets are left")
+	if len(s.queue.reservations) > 0 {
+		t.Error("reservations are left")
 	}
 }
 

@@ -10,14 +10,21 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"assay/internal/strictyaml"
 )
 
 // Client is somebody who may call a server, by a bearer token of their own.
 type Client struct {
-	Name  string  `yaml:"name"`
-	Token string  `yaml:"token"`
-	Edits float64 `yaml:"edits_per_minute"` // scored or differentiated; 0: without a bound. A minute's worth may come at once
+	Name  string `yaml:"name"`
+	Token string `yaml:"token"` // of at least minToken characters
+	// Edits is how many edits a minute may be scored or differentiated; 0: any number. A minute's worth may come at
+	// once.
+	Edits float64 `yaml:"edits_per_minute"`
 }
+
+// minToken is the length of the shortest token of a client: a shorter one can be guessed.
+const minToken = 8
 
 // client is a Client as the server keeps it.
 type client struct {
@@ -26,19 +33,31 @@ type client struct {
 	quota  *rate.Limiter     // nil: none
 }
 
-// checkClients wants names and tokens of their own.
-func checkClients(all []Client) ([]*client, error) {
+// ParseClients reads a YAML file with a list clients. Its errors name file, line and key.
+func ParseClients(file string, raw []byte) ([]Client, error) {
+	var content struct {
+		Clients []Client `yaml:"clients"`
+	}
+	d := strictyaml.Decode(file, raw, &content)
+	if len(content.Clients) == 0 && !d.Bad("clients") {
+		d.Problem("clients", "a list of clients is wanted, each with name and token")
+	}
+	for i, c := range content.Clients {
+		if key := fmt.Sprintf("clients[%d].edits_per_minute", i); d.Has(key) && c.Edits == 0 && !d.Bad(key) {
+			d.Problem(key, "want more than 0 edits a minute; leave the key out for a client without a quota")
+		}
+	}
+	if _, err := checkClients(content.Clients, ""); err != nil && !d.Bad("clients") {
+		d.Problem("clients", "%v", err)
+	}
+	return content.Clients, d.Err()
+}
+
+// checkClients wants names and tokens of their own. token is that of callers without a name, "" for none.
+func checkClients(all []Client, token string) ([]*client, error) {
 	var out []*client
 	names, tokens := map[string]bool{}, map[string]bool{}
-	for i, c := range all {
-		switch {
-		case c.Name == "" || names[c.Name]:
-			return nil, fmt.Errorf("client %d: name %q: want a name of its own", i+1, c.Name)
-		case c.Token == "" || tokens[c.Token] || strings.TrimSpace(c.Token) != c.Token:
-			return nil, fmt.Errorf("client %s: want a token of its own, without spaces around it", c.Name)
-		case c.Edits < 0:
-			return nil, fmt.Errorf("client %s: edits_per_minute must not be negative", c.Name)
-		}
+	add := func(c Client) {
 		names[c.Name], tokens[c.Token] = true, true
 		k := &client{name: c.Name, digest: sha256.Sum256([]byte(c.Token))}
 		if c.Edits > 0 {
@@ -46,11 +65,29 @@ func checkClients(all []Client) ([]*client, error) {
 		}
 		out = append(out, k)
 	}
+	if token != "" {
+		add(Client{Name: "token", Token: token})
+	}
+	for i, c := range all {
+		switch {
+		case c.Name == "" || names[c.Name]:
+			return nil, fmt.Errorf("client %d: name %q: want a name of its own", i+1, c.Name)
+		case c.Token == "" || tokens[c.Token] || strings.TrimSpace(c.Token) != c.Token:
+			return nil, fmt.Errorf("client %s: want a token of its own, without spaces around it", c.Name)
+		case len(c.Token) < minToken:
+			return nil, fmt.Errorf("client %s: want a token of at least %d characters: one of %d can be guessed",
+				c.Name, minToken, len(c.Token))
+		case c.Edits < 0:
+			return nil, fmt.Errorf("client %s: edits_per_minute must not be negative", c.Name)
+		}
+		add(c)
+	}
 	return out, nil
 }
 
-// who finds the client whose token a request bears; nil if there is none. It takes as long whatever the token is.
-func (s *Server) who(r *http.Request) (found *client) {
+// authenticate finds the client whose token a request bears; nil if there is none. Its time does not depend on the
+// token.
+func (s *Server) authenticate(r *http.Request) (found *client) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	bearer := strings.EqualFold(scheme, "Bearer") // schemes have no case (RFC 9110, 11.1)
 	digest := sha256.Sum256([]byte(token))
@@ -62,11 +99,11 @@ func (s *Server) who(r *http.Request) (found *client) {
 	return found
 }
 
-// clientKey is the context's key of a request's client.
+// clientKey is the context key of a request's client.
 type clientKey struct{}
 
-// charge takes edits off the quota of a request's client.
-func (s *Server) charge(ctx context.Context, edits int) error {
+// chargeQuota takes edits off the quota of a request's client.
+func (s *Server) chargeQuota(ctx context.Context, edits int) error {
 	c, _ := ctx.Value(clientKey{}).(*client)
 	if c == nil {
 		return nil
@@ -75,11 +112,17 @@ func (s *Server) charge(ctx context.Context, edits int) error {
 		now := time.Now()
 		claim := c.quota.ReserveN(now, edits)
 		if !claim.OK() {
-			return problem(http.StatusRequestEntityTooLarge, "too_many", "%d edits are more than the %d a minute of client %s", edits, c.quota.Burst(), c.name)
+			return apiErrorf(http.StatusRequestEntityTooLarge, "too_many",
+				"%d edits are more than the %d a minute of client %s", edits, c.quota.Burst(), c.name)
 		}
 		if wait := claim.DelayFrom(now); wait > 0 {
 			claim.CancelAt(now)
-			return &failure{http.StatusTooManyRequests, "quota", fmt.Sprintf("client %s has used up its %d edits a minute", c.name, c.quota.Burst()), wait}
+			return &apiError{
+				Status:     http.StatusTooManyRequests,
+				Kind:       "quota",
+				Message:    fmt.Sprintf("client %s has used up its %d edits a minute", c.name, c.quota.Burst()),
+				RetryAfter: wait,
+			}
 		}
 	}
 	s.metrics.edits.WithLabelValues(c.name).Add(float64(edits))

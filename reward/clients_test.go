@@ -24,7 +24,7 @@ import (
 func TestClients(t *testing.T) {
 	_, h := start(t, Options{
 		Token:   "main",
-		Clients: []Client{{Name: "alice", Token: "a-token", Edits: 5}, {Name: "bob", Token: "b-token"}},
+		Clients: []Client{{Name: "alice", Token: "alice-token", Edits: 5}, {Name: "bob", Token: "bob-token"}},
 	}, map[string]Scorer{"a": &fake{}}, "a")
 	ask := func(token string, edits int) (int, http.Header, string) {
 		picture := png(t, 51, 4, 4)
@@ -52,19 +52,47 @@ func TestClients(t *testing.T) {
 		code  int
 		kind  string
 	}{
-		{"a-token", 3, 200, ""}, {"a-token", 2, 200, ""}, {"a-token", 2, 429, `"quota"`}, {"a-token", 6, 413, `"too_many"`},
-		{"b-token", 200, 200, ""}, {"main", 6, 200, ""}, {"c-token", 1, 401, `"unauthorized"`}, {"", 1, 401, `"unauthorized"`},
+		{"alice-token", 3, 200, ""}, {"alice-token", 2, 200, ""}, {"alice-token", 2, 429, `"quota"`}, {"alice-token", 6, 413, `"too_many"`},
+		{"bob-token", 200, 200, ""}, {"main", 6, 200, ""}, {"eve-token", 1, 401, `"unauthorized"`}, {"", 1, 401, `"unauthorized"`},
 	} {
 		code, header, raw := ask(c.token, c.edits)
 		if code != c.code || !strings.Contains(raw, c.kind) || code == 429 && header.Get("Retry-After") == "" || code == 401 && header.Get("WWW-Authenticate") == "" {
 			t.Errorf("request %d: %d %v %s", i, code, header, raw)
 		}
 	}
-	for _, bad := range [][]Client{{{Name: "a"}}, {{Token: "x"}}, {{Name: "a", Token: "x"}, {Name: "b", Token: "x"}}, {{Name: "a", Token: "x"}, {Name: "a", Token: "y"}},
-		{{Name: "a", Token: " x"}}, {{Name: "a", Token: "x", Edits: -1}}} {
+	const x, y = "token-of-x", "token-of-y"
+	for _, bad := range [][]Client{
+		{{Name: "a"}},
+		{{Token: x}},
+		{{Name: "a", Token: x}, {Name: "b", Token: x}},
+		{{Name: "a", Token: x}, {Name: "a", Token: y}},
+		{{Name: "a", Token: " " + x}},
+		{{Name: "a", Token: "seven.."}},
+		{{Name: "a", Token: x, Edits: -1}},
+	} {
 		if s, err := NewServer(Options{Clients: bad}, []string{"a"}, []Scorer{&fake{}}); err == nil {
 			s.Close()
 			t.Errorf("clients %v were taken", bad)
+		}
+	}
+}
+
+// A file of clients is refused with its line and what to do.
+func TestParseClients(t *testing.T) {
+	for _, c := range []struct{ file, want string }{
+		{"clients:\n  - {name: a, token: token-of-a, edits_per_minute: 30}\n  - {name: b, token: token-of-b}\n", ""},
+		{"clients: []\n", "clients.yaml:1:1: clients: a list of clients is wanted"},
+		{"clients:\n  - {name: a, token: x}\n", "client a: want a token of at least 8 characters: one of 1 can be guessed"},
+		{"clients:\n  - name: a\n    token: token-of-a\n    edits_per_minute: 0\n",
+			"clients.yaml:4:5: clients[0].edits_per_minute: want more than 0 edits a minute; leave the key out"},
+		{"clients:\n  - {name: a, token: token-of-a, rate: 3}\n", "clients[0].rate: unknown key"},
+	} {
+		clients, err := ParseClients("clients.yaml", []byte(c.file))
+		if c.want == "" && (err != nil || len(clients) != 2 || clients[0].Edits != 30) {
+			t.Errorf("%q: %v, %v", c.file, clients, err)
+		}
+		if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%q: %v, want %q", c.file, err, c.want)
 		}
 	}
 }
@@ -123,16 +151,16 @@ func TestTLS(t *testing.T) {
 
 // The scheme of a token has no case; another scheme is none.
 func TestTokenScheme(t *testing.T) {
-	s, err := NewServer(Options{Clients: []Client{{Name: "a", Token: "a-token"}}}, []string{"a"}, []Scorer{&fake{}})
+	s, err := NewServer(Options{Clients: []Client{{Name: "a", Token: "alice-token"}}}, []string{"a"}, []Scorer{&fake{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	for header, known := range map[string]bool{"Bearer a-token": true, "bearer a-token": true, "BEARER a-token": true,
-		"Basic a-token": false, "a-token": false, "Bearer": false, "Bearer  a-token": false, "": false} {
+	for header, known := range map[string]bool{"Bearer alice-token": true, "bearer alice-token": true, "BEARER alice-token": true,
+		"Basic alice-token": false, "alice-token": false, "Bearer": false, "Bearer  alice-token": false, "": false} {
 		r, _ := http.NewRequest("POST", "/v1/score", nil)
 		r.Header.Set("Authorization", header)
-		if (s.who(r) != nil) != known {
+		if (s.authenticate(r) != nil) != known {
 			t.Errorf("%q: known is %v, want %v", header, !known, known)
 		}
 	}

@@ -10,14 +10,14 @@ import (
 // Words are the five levels of a reward.
 var Words = [5]string{"one", "two", "three", "four", "five"}
 
-// Template writes the text that an editor is trained with. {instruction}, {word} (one to five), {level} (the same as 1 to 5),
-// {level5} (the score mapped from 0..10 to 1..5, rounded) and {score} (0 to 10, one decimal) are replaced. A full stop that
-// would follow the instruction's own is dropped.
+// Template writes the text that an editor is trained with. It replaces {instruction}, {word} (one to five), {level}
+// (the same as 1 to 5), {level5} (the score mapped from 0..10 to 1..5, rounded) and {score} (0 to 10, one decimal). A
+// full stop after an instruction that ends with one is dropped.
 type Template string
 
 // Presets are the templates of published editors.
 //
-//   - adiee: as ADIEE's released code has it; full stops that come to stand twice are one.
+//   - adiee: as in ADIEE's released code, but a doubled full stop becomes one.
 //   - hive: HIVE (Zhang et al. 2024).
 //   - paper: ADIEE's section 3.4, the score normalised to 1..5 in figures.
 var Presets = map[string]Template{
@@ -36,8 +36,12 @@ func (t Template) Text(instruction string, score10 float64) string {
 	instruction = strings.TrimSpace(instruction)
 	level := Level(score10)
 	clipped := min(max(score10, 0), 10)
-	text := strings.NewReplacer("{word}", Words[level-1], "{level}", strconv.Itoa(level),
-		"{level5}", strconv.Itoa(int(math.Round(1+4*clipped/10))), "{score}", strconv.FormatFloat(score10, 'f', 1, 64)).Replace(string(t))
+	text := strings.NewReplacer(
+		"{word}", Words[level-1],
+		"{level}", strconv.Itoa(level),
+		"{level5}", strconv.Itoa(int(math.Round(1+4*clipped/10))),
+		"{score}", strconv.FormatFloat(score10, 'f', 1, 64),
+	).Replace(string(t))
 	before, after, found := strings.Cut(text, "{instruction}")
 	if !found {
 		return text

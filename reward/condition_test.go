@@ -101,15 +101,15 @@ func TestLooks(t *testing.T) {
 		board.Pix[i] = byte(255 * ((i/3%20 + i/60) % 2))
 	}
 	for i, want := range []float64{0.5, 0.5, 0.5, 0, 0, 1, 1} {
-		if got := LooksOf(grey, board).Named()[i]; math.Abs(got.Value-want) > 1e-9 {
+		if got := MeasureEdit(grey, board).Named()[i]; math.Abs(got.Value-want) > 1e-9 {
 			t.Errorf("chessboard: %s %g, want %g", got.Name, got.Value, want)
 		}
 	}
-	if got := LooksOf(grey, grey); math.Abs(got.Brightness-0.2) > 1e-9 || got.Change+got.Contrast+got.Saturation+got.Edges+got.Grain+got.Clipped > 1e-6 {
+	if got := MeasureEdit(grey, grey); math.Abs(got.Brightness-0.2) > 1e-9 || got.Change+got.Contrast+got.Saturation+got.Edges+got.Grain+got.Clipped > 1e-6 {
 		t.Errorf("grey: %+v", got)
 	}
 	score := Compare("score", []float64{1, 2, 3}, []float64{4, 5, 6}, []float64{4, 5, 6})
-	facts := []Moment{Compare("clip_i", []float64{0.9, 0.8, 0.85}, []float64{0.6, 0.5, 0.4}, []float64{4, 5, 6}), Compare("grain", []float64{1, 2, 3}, []float64{1, 2, 3}, []float64{4, 5, 6})}
+	facts := []Comparison{Compare("clip_i", []float64{0.9, 0.8, 0.85}, []float64{0.6, 0.5, 0.4}, []float64{4, 5, 6}), Compare("grain", []float64{1, 2, 3}, []float64{1, 2, 3}, []float64{4, 5, 6})}
 	if w := Warnings(score, facts); len(w) != 1 || !strings.Contains(w[0], "CLIP-I") || math.Abs(facts[0].Correlation+1) > 1e-9 {
 		t.Errorf("%v %+v", w, facts)
 	}

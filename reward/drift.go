@@ -8,9 +8,9 @@ import (
 	"assay/data"
 )
 
-// Looks are plain facts of an edited picture beside its source, by which a reader notices an editor that pleases its reward and
-// nobody else. None needs a model.
-type Looks struct {
+// EditStats are simple statistics of an edited picture, by which a reader notices reward hacking: an editor that
+// pleases its reward and nobody else. None of them needs a model.
+type EditStats struct {
 	Change     float64 // mean absolute difference to the source, 0..1
 	Brightness float64 // mean luma, 0..1
 	Contrast   float64 // standard deviation of luma, 0..1
@@ -20,9 +20,9 @@ type Looks struct {
 	Clipped    float64 // share of channel values at 0 or 255
 }
 
-// LooksOf measures an edit. The source is resized to it for Change.
-func LooksOf(source, edit *data.Picture) Looks {
-	var l Looks
+// MeasureEdit computes the statistics of an edit. The source is resized to it for Change.
+func MeasureEdit(source, edit *data.Picture) EditStats {
+	var l EditStats
 	n := float64(edit.Width * edit.Height)
 	s := source.Resize(edit.Width, edit.Height, data.Bicubic)
 	luma := make([]float64, edit.Width*edit.Height)
@@ -61,9 +61,16 @@ func LooksOf(source, edit *data.Picture) Looks {
 }
 
 // Named lists the facts in their order.
-func (l Looks) Named() []Fact {
-	return []Fact{{"change", l.Change}, {"brightness", l.Brightness}, {"contrast", l.Contrast}, {"saturation", l.Saturation},
-		{"edges", l.Edges}, {"grain", l.Grain}, {"clipped", l.Clipped}}
+func (l EditStats) Named() []Fact {
+	return []Fact{
+		{"change", l.Change},
+		{"brightness", l.Brightness},
+		{"contrast", l.Contrast},
+		{"saturation", l.Saturation},
+		{"edges", l.Edges},
+		{"grain", l.Grain},
+		{"clipped", l.Clipped},
+	}
 }
 
 // Fact is a named number.
@@ -72,8 +79,8 @@ type Fact struct {
 	Value float64
 }
 
-// Moment is what two checkpoints' outputs have of one fact.
-type Moment struct {
+// Comparison compares one fact of the outputs of two checkpoints.
+type Comparison struct {
 	Name        string  `json:"name"`
 	Before      float64 `json:"before"` // means
 	After       float64 `json:"after"`
@@ -83,9 +90,9 @@ type Moment struct {
 	Correlation float64 `json:"correlation"` // of the fact with the score, within after
 }
 
-// Compare sets the facts of two checkpoints beside each other. scoreAfter are the scores of after, in order.
-func Compare(name string, before, after, scoreAfter []float64) Moment {
-	m := Moment{Name: name}
+// Compare compares a fact of two checkpoints. scoreAfter are the scores of after, in order.
+func Compare(name string, before, after, scoreAfter []float64) Comparison {
+	m := Comparison{Name: name}
 	m.Before, m.Deviation = stat.PopMeanStdDev(before, nil)
 	m.After = stat.Mean(after, nil)
 	m.Difference = m.After - m.Before
@@ -104,8 +111,9 @@ func correlation(a, b []float64) float64 {
 	return 0
 }
 
-// Warnings says in words what of a comparison looks like reward hacking: the score rises while another fact leaves its place.
-func Warnings(score Moment, facts []Moment) []string {
+// Warnings says which facts look like reward hacking: the score rises while the fact changes by more than half a
+// standard deviation.
+func Warnings(score Comparison, facts []Comparison) []string {
 	var out []string
 	if score.Difference <= 0 {
 		return nil

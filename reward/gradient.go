@@ -15,38 +15,40 @@ import (
 	"assay/model"
 )
 
-// gradients is what /v1/gradient is asked for: a single edit, edits of one source, or pairs of their own.
-type gradients struct {
-	pairs
-	Edit   *blob      `json:"edit"`
-	Pairs  list[pair] `json:"pairs"`
-	Format string     `json:"format"`
+// gradientRequest is what /v1/gradient is asked for: a single edit, edits of one source, or pairs of their own.
+type gradientRequest struct {
+	scoreRequest
+	Edit   *encodedPicture   `json:"edit"`
+	Pairs  list[pairRequest] `json:"pairs"`
+	Format string            `json:"format"`
 }
 
-type pair struct {
-	Source      *blob  `json:"source"`
-	Instruction string `json:"instruction"`
-	Edit        *blob  `json:"edit"`
+// pairRequest is one pair of a gradientRequest.
+type pairRequest struct {
+	Source      *encodedPicture `json:"source"`
+	Instruction string          `json:"instruction"`
+	Edit        *encodedPicture `json:"edit"`
 }
 
-func (g *gradients) field(name string, value []byte) (err error) {
+func (g *gradientRequest) field(name string, value []byte) (err error) {
 	switch name {
 	case "format":
-		g.Format, err = text(name, value)
+		g.Format, err = formText(name, value)
 	case "edit":
-		g.Edit = &blob{raw: value}
+		g.Edit = &encodedPicture{raw: value}
 	default:
-		err = g.pairs.field(name, value)
+		err = g.scoreRequest.field(name, value)
 	}
 	return err
 }
 
 // items returns what is asked for, and whether it is a single edit, whose answer has a form of its own.
-func (g *gradients) items() (items []*item, single bool, err error) {
-	bad := func(text string) error { return problem(http.StatusUnprocessableEntity, "bad_request", "%s", text) }
+func (g *gradientRequest) items() (items []*item, single bool, err error) {
+	bad := func(text string) error { return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "%s", text) }
 	if len(g.Pairs) > 0 {
 		if g.Source != nil || g.Edit != nil || len(g.Edits) > 0 || g.Instruction != "" {
-			return nil, false, bad("pairs have sources, instructions and edits of their own: source, instruction, edit and edits do not go with them")
+			return nil, false, bad("pairs have sources, instructions and edits of their own: " +
+				"source, instruction, edit and edits do not go with them")
 		}
 		for i, p := range g.Pairs {
 			if p.Edit == nil {
@@ -72,17 +74,17 @@ func (g *gradients) items() (items []*item, single bool, err error) {
 	return items, len(edits) == 1, nil
 }
 
-// mostAnswer bounds the bytes of the gradients of one answer.
-const mostAnswer = 256 << 20
+// maxAnswerBytes bounds the bytes of the gradients of one answer.
+const maxAnswerBytes = 256 << 20
 
-// postGradient answers POST /v1/gradient with d score / d pixel of the edited pictures: float32 [H, W, 3], per 8-bit level of
-// the picture as decoded (upright, over white). Many pairs share passes.
+// postGradient answers POST /v1/gradient with d score / d pixel of the edited pictures: float32 [H, W, 3], per 8-bit
+// level of the picture as decoded (upright, over white). Many pairs share passes.
 func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
-	if err := s.early(gradient); err != nil {
+	if err := s.probeQueue(gradient); err != nil {
 		return err
 	}
-	var g gradients
-	held, err := s.read(w, r, &g, g.field)
+	var g gradientRequest
+	held, err := s.readBody(w, r, &g, g.field)
 	if err != nil {
 		return err
 	}
@@ -96,158 +98,175 @@ func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
 	}
 	encode := encoders[g.Format]
 	if encode == nil {
-		return problem(http.StatusUnprocessableEntity, "bad_request", "format %q: safetensors, npy and png are served", g.Format)
+		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
+			"format %q: safetensors, npy and png are served", g.Format)
 	}
 	if !single && g.Format != "" && g.Format != "safetensors" {
-		return problem(http.StatusUnprocessableEntity, "bad_request", "format %q is for one edit: several come as safetensors", g.Format)
+		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
+			"format %q is for one edit: several come as safetensors", g.Format)
 	}
 	v, err := s.scorer(g.Scorer)
 	if err != nil {
 		return err
+	}
+	for _, it := range items {
+		it.scorer = v
 	}
 	if len(g.Pairs) == 0 {
 		if _, err := s.check(g.Source, g.Instruction); err != nil {
 			return err
 		}
 	}
-	edits, gradients, err := s.differentiate(r.Context(), v, items)
-	if err != nil {
+	if err := s.differentiate(r.Context(), v, items); err != nil {
 		return err
 	}
-	if single {
-		if items[0].err != nil {
-			return items[0].err
-		}
-		one := Gradient(v.Config(), gradients[0])
-		body, kind, err := encode(one, edits[0])
+	if !single {
+		body, err := s.encodeMany(v.Config(), items)
 		if err != nil {
 			return err
 		}
-		for name, value := range one.facts() {
-			w.Header().Set("X-"+name, value)
-		}
-		return writeBytes(w, kind, body)
+		return writeBytes(w, "application/octet-stream", body)
 	}
-	body, err := s.encodeMany(v.Config(), items, gradients)
+	if items[0].err != nil {
+		return items[0].err
+	}
+	one := Gradient(v.Config(), items[0].gradient)
+	body, kind, err := encode(one, items[0].picture)
 	if err != nil {
 		return err
 	}
-	return writeBytes(w, "application/octet-stream", body)
+	for name, value := range one.headers() {
+		w.Header().Set("X-"+name, value)
+	}
+	return writeBytes(w, kind, body)
 }
 
-// differentiate returns decoded edits and gradients of all items; what goes wrong with one is its error.
-func (s *Server) differentiate(ctx context.Context, v *served, items []*item) ([]*data.Picture, []*model.PixelGradients, error) {
-	edits, gradients := make([]*data.Picture, len(items)), make([]*model.PixelGradients, len(items))
-	groups := s.measure(items, func(*item) *served { return v })
+// differentiate computes the gradients of all items. An error of one item is kept in it.
+func (s *Server) differentiate(ctx context.Context, v *served, items []*item) error {
+	groups := s.groupItems(items)
 	if len(groups) == 0 {
-		return edits, gradients, nil
+		return nil
 	}
-	var pixels, room, answer int64 // of a batch the most room is taken: it is the largest pictures'
+	var pixels, most, answer int64 // of sources; bytes of the largest item's gradients; bytes of the answer
 	for _, g := range groups {
 		pixels += g.pixels
 		for _, it := range g.items {
 			answer += 3 * 4 * it.pixels
-			room = max(room, slopeBytes*it.pixels)
+			most = max(most, gradientBytes*it.pixels)
 		}
 	}
-	if answer > mostAnswer {
-		return nil, nil, problem(http.StatusRequestEntityTooLarge, "too_many",
-			"the gradients would take %d bytes, at most %d are sent: ask for fewer pairs at a time", answer, mostAnswer)
+	if answer > maxAnswerBytes {
+		return apiErrorf(http.StatusRequestEntityTooLarge, "too_many",
+			"the gradients would take %d bytes, at most %d are sent: ask for fewer pairs at a time", answer, maxAnswerBytes)
 	}
-	t, err := s.admit(ctx, groups, gradient)
+	r, err := s.admit(ctx, groups, gradient)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	defer t.release()
-	batch := min(s.o.Batch, len(items))
-	free, err := s.occupy(ctx, batch, pictureBytes*pixels+int64(batch)*room+2*answer)
+	defer r.release()
+	size := min(s.o.Batch, len(items))
+	free, err := s.acquireSlots(ctx, size, pictureBytes*pixels+int64(size)*most+2*answer)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	defer free()
-	at := map[*item]int{}
-	for i, it := range items {
-		at[it] = i
-	}
-	j := &job{kind: gradient, scorer: v}
-	var of []*item
-	send := func() error {
-		if len(of) == 0 {
-			return nil
-		}
-		if err := t.run(ctx, j); err != nil {
+	b := gradientBatch{s: s, r: r, scorer: v}
+	for _, g := range groups {
+		if err := b.add(ctx, g); err != nil {
 			return err
 		}
-		for i, it := range of {
-			if it.err = j.errs[i]; it.err != nil { // what the prompt or the pictures' shapes make impossible
-				it.err = problem(http.StatusUnprocessableEntity, "bad_pair", "%v", it.err)
-				continue
-			}
-			gradients[at[it]] = &model.PixelGradients{Score01: j.gradients[i].Score01, Edit: j.gradients[i].Edit}
-		}
-		j, of = &job{kind: gradient, scorer: v}, nil
-		return nil
 	}
-	for _, g := range groups {
-		source, err := s.decodeOne(ctx, t, g.items[0].source, g.pixels)
-		if err != nil {
-			for _, it := range g.items {
-				it.err = named("source", err)
-			}
-			continue
-		}
-		for todo := g.items; len(todo) > 0; {
-			part := todo[:min(len(todo), s.o.Batch-len(of))]
-			todo = todo[len(part):]
-			s.each(ctx, t, part, func(i int, it *item, edit *data.Picture) error {
-				edits[at[it]] = edit
-				return nil
-			})
-			for _, it := range part {
-				if it.err == nil {
-					j.pairs = append(j.pairs, model.Pair{Source: source, Edit: edits[at[it]], Instruction: it.instruction})
-					of = append(of, it)
-				}
-			}
-			if len(of) == s.o.Batch {
-				if err := send(); err != nil {
-					return nil, nil, err
-				}
-			}
-		}
+	if err := b.run(ctx); err != nil {
+		return err
 	}
-	if err := send(); err != nil {
-		return nil, nil, err
-	}
-	return edits, gradients, ctx.Err()
+	return ctx.Err()
 }
 
-// encodeMany writes the answer to several pairs: tensors gradient.0, gradient.1, ..., with score.N, score01.N, or error.N where
-// there is no tensor, as metadata. If not one could be differentiated the first one's error is returned.
-func (s *Server) encodeMany(c model.ScorerConfig, items []*item, gradients []*model.PixelGradients) ([]byte, error) {
-	facts := map[string]string{"pixel_unit": pixelUnit, "pairs": fmt.Sprint(len(items))}
+// gradientBatch collects the items of several groups, which need not share a source, until they fill a batch.
+type gradientBatch struct {
+	s      *Server
+	r      *reservation
+	scorer *served
+	items  []*item
+	pairs  []model.Pair
+}
+
+// add decodes the pictures of a group, and runs every batch that is full.
+func (b *gradientBatch) add(ctx context.Context, g *group) error {
+	source, err := b.s.decodeOne(ctx, b.r, g.items[0].source, g.pixels)
+	if err != nil {
+		for _, it := range g.items {
+			it.err = prefixError("source", err)
+		}
+		return nil
+	}
+	for todo := g.items; len(todo) > 0; {
+		part := todo[:min(len(todo), b.s.o.Batch-len(b.items))]
+		todo = todo[len(part):]
+		b.s.decodeEach(ctx, b.r, part, func(_ int, it *item, edit *data.Picture) error {
+			it.picture = edit
+			return nil
+		})
+		for _, it := range part {
+			if it.err == nil {
+				b.items = append(b.items, it)
+				b.pairs = append(b.pairs, model.Pair{Source: source, Edit: it.picture, Instruction: it.instruction})
+			}
+		}
+		if len(b.items) == b.s.o.Batch {
+			if err := b.run(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// run computes the gradients of the pairs collected so far, and empties the batch.
+func (b *gradientBatch) run(ctx context.Context) error {
+	if len(b.items) == 0 {
+		return nil
+	}
+	j := &job{kind: gradient, scorer: b.scorer, pairs: b.pairs}
+	if err := b.r.run(ctx, j); err != nil {
+		return err
+	}
+	for i, it := range b.items {
+		if it.err = j.errs[i]; it.err != nil { // what the prompt or the pictures' shapes make impossible
+			it.err = apiErrorf(http.StatusUnprocessableEntity, "bad_pair", "%v", it.err)
+			continue
+		}
+		it.gradient = &model.PixelGradients{Score01: j.gradients[i].Score01, Edit: j.gradients[i].Edit}
+	}
+	b.items, b.pairs = nil, nil
+	return nil
+}
+
+// encodeMany writes the answer to several pairs: tensors gradient.0, gradient.1, ..., with score.N and score01.N as
+// metadata, or error.N where there is no tensor. If no pair has a gradient, it returns the first pair's error.
+func (s *Server) encodeMany(c model.ScorerConfig, items []*item) ([]byte, error) {
+	metadata := map[string]string{"pixel_unit": pixelUnit, "pairs": fmt.Sprint(len(items))}
 	var names []string
-	var all []*data.Gradient
+	var tensors []*data.Gradient
 	var first error
 	for i, it := range items {
 		if it.err != nil {
-			f := explain(it.err)
-			s.metrics.errors.WithLabelValues(f.Kind).Inc()
-			facts[fmt.Sprint("error.", i)] = f.Message
+			metadata[fmt.Sprint("error.", i)] = s.countError(it.err).Message
 			if first == nil {
-				first = named(fmt.Sprint("pair ", i), it.err)
+				first = prefixError(fmt.Sprint("pair ", i), it.err)
 			}
 			continue
 		}
-		g := Gradient(c, gradients[i])
-		gradients[i] = nil
-		facts[fmt.Sprint("score.", i)], facts[fmt.Sprint("score01.", i)] = fmt.Sprint(g.Score), fmt.Sprint(g.Score01)
-		names, all = append(names, fmt.Sprint("gradient.", i)), append(all, g.Edit)
+		g := Gradient(c, it.gradient)
+		it.gradient = nil // the answer may take as much memory again
+		metadata[fmt.Sprint("score.", i)] = fmt.Sprint(g.Score)
+		metadata[fmt.Sprint("score01.", i)] = fmt.Sprint(g.Score01)
+		names, tensors = append(names, fmt.Sprint("gradient.", i)), append(tensors, g.Edit)
 	}
-	if len(all) == 0 {
+	if len(tensors) == 0 {
 		return nil, first
 	}
-	return safetensors(facts, names, all)
+	return safetensors(metadata, names, tensors)
 }
 
 // ScoreGradient is a score with its derivative with respect to the pixels of the edited picture, on the scorer's range.
@@ -258,7 +277,11 @@ type ScoreGradient struct {
 
 // Gradient puts gradients of score01 on the range that is reported.
 func Gradient(c model.ScorerConfig, s *model.PixelGradients) *ScoreGradient {
-	g := &ScoreGradient{Score: c.Range(s.Score01), Score01: s.Score01, Edit: data.NewGradient(s.Edit.Width, s.Edit.Height)}
+	g := &ScoreGradient{
+		Score:   c.Range(s.Score01),
+		Score01: s.Score01,
+		Edit:    data.NewGradient(s.Edit.Width, s.Edit.Height),
+	}
 	for i, v := range s.Edit.Values {
 		g.Edit.Values[i] = float32(c.ScoreRange[1]-c.ScoreRange[0]) * v
 	}
@@ -268,28 +291,32 @@ func Gradient(c model.ScorerConfig, s *model.PixelGradients) *ScoreGradient {
 // pixelUnit is what a gradient is per.
 const pixelUnit = "8-bit level"
 
-func (g *ScoreGradient) facts() map[string]string {
+func (g *ScoreGradient) headers() map[string]string {
 	return map[string]string{"Score": fmt.Sprint(g.Score), "Score01": fmt.Sprint(g.Score01), "Pixel-Unit": pixelUnit}
 }
 
-// encoders write a gradient in the formats that are served; "" is the default one.
+// encoders write a gradient in the formats that are served; "" is the default.
 var encoders = map[string]func(*ScoreGradient, *data.Picture) (body []byte, kind string, err error){
 	"": encodeSafetensors, "safetensors": encodeSafetensors, "npy": encodeNpy, "png": encodeHeatmap,
 }
 
 // Safetensors is the gradient as a safetensors file: the tensor gradient, with score, score01 and the unit as metadata.
 func (g *ScoreGradient) Safetensors() ([]byte, error) {
-	facts := map[string]string{"score": fmt.Sprint(g.Score), "score01": fmt.Sprint(g.Score01), "pixel_unit": pixelUnit}
-	return safetensors(facts, []string{"gradient"}, []*data.Gradient{g.Edit})
+	metadata := map[string]string{
+		"score":      fmt.Sprint(g.Score),
+		"score01":    fmt.Sprint(g.Score01),
+		"pixel_unit": pixelUnit,
+	}
+	return safetensors(metadata, []string{"gradient"}, []*data.Gradient{g.Edit})
 }
 
 // safetensors writes gradients as tensors float32 [H, W, 3].
-func safetensors(facts map[string]string, names []string, gradients []*data.Gradient) ([]byte, error) {
+func safetensors(metadata map[string]string, names []string, gradients []*data.Gradient) ([]byte, error) {
 	tensors := map[string]*tensor.Dense{}
 	for i, g := range gradients {
 		tensors[names[i]] = tensor.New(tensor.WithShape(g.Height, g.Width, 3), tensor.WithBacking(g.Values))
 	}
-	return checkpoints.Marshal(tensors, facts)
+	return checkpoints.Marshal(tensors, metadata)
 }
 
 // Npy is the gradient as a NumPy file, format 1.0.

@@ -42,7 +42,7 @@ func tensors(t *testing.T, raw []byte) (facts map[string]string, values map[stri
 
 // Many pairs of one request share passes; what one of them lacks is its own error.
 func TestGradients(t *testing.T) {
-	f := &fake{damned: 0.8}
+	f := &fake{failing: 0.8}
 	_, h := start(t, Options{Batch: 4}, map[string]Scorer{"a": f}, "a")
 	a, b := png(t, 9, 8, 6), png(t, 10, 4, 4)
 	edit := func(red byte) []byte { return png(t, red, 5, 3) }
@@ -62,7 +62,7 @@ func TestGradients(t *testing.T) {
 			t.Errorf("pair %d: %v", i, facts)
 		}
 	}
-	for i, why := range map[int]string{2: "truncated", 3: "a damned picture", 4: "instruction is missing", 5: "source: a picture is base64"} {
+	for i, why := range map[int]string{2: "truncated", 3: "a failing picture", 4: "instruction is missing", 5: "source: a picture is base64"} {
 		if e := facts[fmt.Sprint("error.", i)]; !strings.Contains(e, why) || values[fmt.Sprint("gradient.", i)] != nil || facts[fmt.Sprint("score.", i)] != "" {
 			t.Errorf("pair %d: %q, want %q and no number", i, e, why)
 		}
@@ -70,7 +70,7 @@ func TestGradients(t *testing.T) {
 	if len(values) != 4 || facts["pairs"] != "8" || facts["pixel_unit"] != "8-bit level" {
 		t.Errorf("%d tensors, %v", len(values), facts)
 	}
-	if got := fmt.Sprint(f.runs); len(f.runs) != 6 || f.runs[0]+f.runs[5] != 5 { // those of the damned one's batch are tried alone
+	if got := fmt.Sprint(f.runs); len(f.runs) != 6 || f.runs[0]+f.runs[5] != 5 { // the batch of the failing one is tried one by one
 		t.Errorf("runs of %s pairs, want a batch of four, its four alone, and the last", got)
 	}
 	for _, c := range []struct {

@@ -7,8 +7,9 @@ import (
 	"assay/data"
 )
 
-// Heatmap shows what a score looks at: the picture in pale grey, and over it, from nothing through yellow to red, the length of
-// the gradient at each pixel, smoothed over a fiftieth of the picture's diagonal. Full red is the 99th percentile.
+// Heatmap shows which pixels a score depends on. Over the picture in pale grey it lays the length of the gradient at
+// each pixel, from transparent through yellow to red, smoothed over a fiftieth of the picture's diagonal. Full red is
+// the 99th percentile.
 func Heatmap(p *data.Picture, s *data.Gradient) *data.Picture {
 	heat := make([]float64, p.Width*p.Height)
 	for i := range heat {
@@ -17,8 +18,8 @@ func Heatmap(p *data.Picture, s *data.Gradient) *data.Picture {
 	}
 	radius := int(math.Hypot(float64(p.Width), float64(p.Height)) / 50)
 	for range 3 { // three boxes are close to a Gaussian
-		heat = boxRows(heat, p.Width, radius)
-		heat = transpose(boxRows(transpose(heat, p.Width), p.Height, radius), p.Height)
+		heat = boxBlurRows(heat, p.Width, radius)
+		heat = transpose(boxBlurRows(transpose(heat, p.Width), p.Height, radius), p.Height)
 	}
 	sorted := slices.Sorted(slices.Values(heat))
 	full := sorted[len(sorted)*99/100]
@@ -36,8 +37,8 @@ func Heatmap(p *data.Picture, s *data.Gradient) *data.Picture {
 	return out
 }
 
-// boxRows averages each value with its neighbours in the row, as many as there are.
-func boxRows(v []float64, width, radius int) []float64 {
+// boxBlurRows averages each value with its neighbours in the row, as many as there are.
+func boxBlurRows(v []float64, width, radius int) []float64 {
 	out := make([]float64, len(v))
 	sums := make([]float64, width+1)
 	for y := 0; y < len(v); y += width {

@@ -14,8 +14,8 @@ import (
 	"assay/internal/atomicfile"
 )
 
-// Layouts are the forms that trainers of editors read, by name. Each writes files below a folder whose pictures are there
-// already, under the paths that the examples name.
+// Layouts are the forms that trainers of editors read, by name. Each writes files below a folder whose pictures are
+// there already, under the paths that the examples name.
 var Layouts = map[string]func(dir string, examples []Example) error{
 	"diffsynth":       writeDiffSynth,
 	"instructpix2pix": writeInstructPix2Pix,
@@ -98,8 +98,9 @@ func link(dir, from, to string) error {
 	return os.Symlink(target, to)
 }
 
-// writeInstructPix2Pix writes instructpix2pix/: a folder for each example with SEED_0.jpg, SEED_1.jpg and prompt.json, and
-// seeds.json, as EditDataset of InstructPix2Pix reads them. (The pictures keep their format: readers go by the content.)
+// writeInstructPix2Pix writes instructpix2pix/: a folder for each example with SEED_0.jpg, SEED_1.jpg and
+// prompt.json, and seeds.json, as EditDataset of InstructPix2Pix reads them. (The pictures keep their format: readers
+// go by the content.)
 func writeInstructPix2Pix(dir string, examples []Example) error {
 	var seeds []any
 	for i, e := range examples {
@@ -111,7 +112,8 @@ func writeInstructPix2Pix(dir string, examples []Example) error {
 		if err := link(dir, e.Edit, filepath.Join(at, "0_1.jpg")); err != nil {
 			return err
 		}
-		if err := writeJSONFile(filepath.Join(dir, at, "prompt.json"), map[string]any{"edit": e.Prompt, "score": e.Score, "weight": e.Weight}); err != nil {
+		prompt := map[string]any{"edit": e.Prompt, "score": e.Score, "weight": e.Weight}
+		if err := writeJSONFile(filepath.Join(dir, at, "prompt.json"), prompt); err != nil {
 			return err
 		}
 		seeds = append(seeds, []any{name, []string{"0"}})
@@ -119,8 +121,8 @@ func writeInstructPix2Pix(dir string, examples []Example) error {
 	return writeJSONFile(filepath.Join(dir, "instructpix2pix", "seeds.json"), seeds)
 }
 
-// writeMagicBrush writes magicbrush/: images/ID/ID-input.png and ID-output1.png, edit_turns.json and edit_sessions.json, as
-// MagicBrush's training split has them (without masks).
+// writeMagicBrush writes magicbrush/: images/ID/ID-input.png and ID-output1.png, edit_turns.json and
+// edit_sessions.json, as MagicBrush's training split has them (without masks).
 func writeMagicBrush(dir string, examples []Example) error {
 	turns := []map[string]any{}
 	sessions := map[string]any{}
@@ -146,9 +148,16 @@ func writeMagicBrush(dir string, examples []Example) error {
 
 // writeExamplesParquet writes data.parquet with the pictures inside, as Hugging Face `datasets` reads them.
 func writeExamplesParquet(dir string, examples []Example) error {
-	columns := []data.Column{{Name: "id", Kind: data.KindText}, {Name: "source", Kind: data.KindImage}, {Name: "edit", Kind: data.KindImage},
-		{Name: "instruction", Kind: data.KindText}, {Name: "prompt", Kind: data.KindText}, {Name: "score", Kind: data.KindNumber},
-		{Name: "level", Kind: data.KindInteger}, {Name: "weight", Kind: data.KindNumber}}
+	columns := []data.Column{
+		{Name: "id", Kind: data.KindText},
+		{Name: "source", Kind: data.KindImage},
+		{Name: "edit", Kind: data.KindImage},
+		{Name: "instruction", Kind: data.KindText},
+		{Name: "prompt", Kind: data.KindText},
+		{Name: "score", Kind: data.KindNumber},
+		{Name: "level", Kind: data.KindInteger},
+		{Name: "weight", Kind: data.KindNumber},
+	}
 	return atomicfile.Write(filepath.Join(dir, "data.parquet"), func(out io.Writer) error {
 		w, err := data.NewWriter(out, data.FormatParquet, columns)
 		if err != nil {
@@ -175,8 +184,8 @@ func writeExamplesParquet(dir string, examples []Example) error {
 	})
 }
 
-// Place puts a picture of a table into the folder of the labels as name (its extension is added): a symbolic link to the
-// file, or a copy. Pictures that lie in the table itself are always written out.
+// Place puts a picture of a table into the folder of the labels as name (its extension is added): a symbolic link to
+// the file, or a copy. Pictures that lie in the table itself are always written out.
 func Place(m data.Image, folder, dir, name string, copied bool) (string, error) {
 	if len(m.Bytes) == 0 && m.Path == "" {
 		return "", fmt.Errorf("no picture")

@@ -20,19 +20,30 @@ type metrics struct {
 }
 
 func newMetrics(waiting func() float64) *metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	histogram := func(name, help string, buckets []float64) prometheus.HistogramOpts {
+		return prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}
+	}
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "assay_requests_total", Help: "Requests by path and status."}, []string{"path", "code"}),
-		errors:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "assay_errors_total", Help: "Errors of requests and of items, by kind."}, []string{"kind"}),
-		batch:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: "assay_batch_items", Help: "Edits scored in one run.", Buckets: prometheus.ExponentialBuckets(1, 2, 9)}),
-		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "assay_latency_seconds", Help: "From a request to its answer, errors not counted.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 2, 17)}, []string{"path"}),
-		scores: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "assay_score01", Help: "Scores given, 0 to 1.", Buckets: prometheus.LinearBuckets(0, 0.1, 11)}, []string{"scorer"}),
+		requests: counter("assay_requests_total", "Requests by path and status.", "path", "code"),
+		errors:   counter("assay_errors_total", "Errors of requests and of items, by kind.", "kind"),
+		edits:    counter("assay_client_edits_total", "Edits admitted, by client.", "client"),
+		batch: prometheus.NewHistogram(histogram("assay_batch_items", "Edits scored in one run.",
+			prometheus.ExponentialBuckets(1, 2, 9))),
+		latency: prometheus.NewHistogramVec(histogram("assay_latency_seconds",
+			"From a request to its answer, errors not counted.", prometheus.ExponentialBuckets(0.001, 2, 17)), []string{"path"}),
+		scores: prometheus.NewHistogramVec(histogram("assay_score01", "Scores given, 0 to 1.",
+			prometheus.LinearBuckets(0, 0.1, 11)), []string{"scorer"}),
 	}
-	m.edits = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "assay_client_edits_total", Help: "Edits admitted, by client."}, []string{"client"})
-	queue := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "assay_queue_items", Help: "Edits admitted and not yet scored."}, waiting)
-	m.registry.MustRegister(m.requests, m.errors, m.batch, m.latency, m.scores, m.edits, queue, collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	queue := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "assay_queue_items",
+		Help: "Edits admitted and not yet scored.",
+	}, waiting)
+	m.registry.MustRegister(m.requests, m.errors, m.batch, m.latency, m.scores, m.edits, queue,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 

@@ -6,18 +6,18 @@ import (
 
 // result is one edit's answer: a score or an error.
 type result struct {
-	Score   *float64 `json:"score,omitempty"`
-	Score01 *float64 `json:"score01,omitempty"`
-	Error   *failure `json:"error,omitempty"`
+	Score   *float64  `json:"score,omitempty"`
+	Score01 *float64  `json:"score01,omitempty"`
+	Error   *apiError `json:"error,omitempty"`
 }
 
-// postScore answers POST /v1/score. If not one edit could be scored the status is that of the first one's error.
+// postScore answers POST /v1/score. If no edit could be scored, the status is that of the first edit's error.
 func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
-	if err := s.early(scoring); err != nil {
+	if err := s.probeQueue(scoring); err != nil {
 		return err
 	}
-	var p pairs
-	held, err := s.read(w, r, &p, p.field)
+	var p scoreRequest
+	held, err := s.readBody(w, r, &p, p.field)
 	if err != nil {
 		return err
 	}
@@ -34,18 +34,9 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 	}
 	items := make([]*item, len(p.Edits))
 	for i := range items {
-		items[i] = &item{source: p.Source, edit: &p.Edits[i], instruction: p.Instruction}
+		items[i] = &item{scorer: v, source: p.Source, edit: &p.Edits[i], instruction: p.Instruction}
 	}
-	groups := s.measure(items, func(*item) *served { return v })
-	if len(groups) > 0 {
-		t, err := s.admit(r.Context(), groups, scoring)
-		if err != nil {
-			return err
-		}
-		defer t.release()
-		s.score(r.Context(), t, groups[0])
-	}
-	if err := r.Context().Err(); err != nil {
+	if err := s.scoreItems(r.Context(), items); err != nil {
 		return err
 	}
 	cfg := v.Config()
@@ -53,11 +44,9 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 	status, scored := 0, 0
 	for i, it := range items {
 		if it.err != nil {
-			f := explain(it.err)
-			s.metrics.errors.WithLabelValues(f.Kind).Inc()
-			results[i].Error = f
+			results[i].Error = s.countError(it.err)
 			if status == 0 {
-				status = f.Status
+				status = results[i].Error.Status
 			}
 			continue
 		}
@@ -71,5 +60,7 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, status, map[string]any{"scorer": v.name, "score_range": cfg.ScoreRange, "results": results})
 }
 
-// early refuses a request before its body is read, if even one item would be refused.
-func (s *Server) early(k kind) error { return s.queue.full(s.scorers[s.names[0]].paces[k]) }
+// probeQueue refuses a request before its body is read, if even one item would be refused.
+func (s *Server) probeQueue(kind jobKind) error {
+	return s.queue.probe(s.scorers[s.names[0]].estimators[kind])
+}

@@ -10,22 +10,24 @@ import (
 	"time"
 )
 
-// lull is how long nothing must have come from a connection before it is closed at the end: what is under way by then arrives.
-const lull = 2 * time.Second
+// idlePeriod is how long a connection must have been idle before it is closed at the end, so that requests on their way
+// still arrive.
+const idlePeriod = 2 * time.Second
 
-// Listen opens an address for [Server.Serve]. It is plain TCP: with multipath TCP, Go's choice, nobody can be held off at the end.
+// Listen opens an address for [Server.Serve]. It is plain TCP: the packet filter that [Server.Serve] needs at the end
+// does not work with multipath TCP, which is Go's default.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	var c net.ListenConfig
 	c.SetMultipathTCP(false)
 	return c.Listen(ctx, "tcp", address)
 }
 
-// Serve answers on l, from [Listen], until ctx ends; then no connection is accepted any more, whoever was accepted is answered (for at most
-// drain), and Serve returns.
+// Serve answers on l, from [Listen], until ctx ends. Then it accepts no more connections, answers what was accepted,
+// for at most drain, and returns.
 //
-// To close the port, or a connection that waits for its next request, would lose what is under way. So callers who try to
-// connect are held off first (see holdOff), those in the system's queue are accepted, every answer says that its connection
-// ends, and what remains is closed when nothing has come for a while.
+// Closing the port, or a connection that waits for its next request, would lose requests that are on their way. So it
+// first drops new connections (see dropNewConnections) and accepts those in the system's queue. Every answer then says
+// that its connection ends, and what remains is closed when it has been idle for a while.
 func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration) error {
 	open := &connections{at: map[net.Conn]connection{}}
 	h := &http.Server{
@@ -33,7 +35,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration)
 		ReadHeaderTimeout: 30 * time.Second, // bodies and answers have deadlines of their own
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		ConnState:         open.note,
+		ConnState:         open.track,
 	}
 	failed := make(chan error, 1)
 	go func() {
@@ -41,7 +43,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration)
 			failed <- h.ServeTLS(l, s.o.Cert, s.o.Key)
 			return
 		}
-		failed <- h.Serve(plainListener{l})
+		failed <- h.Serve(jsonListener{l})
 	}()
 	select {
 	case err := <-failed:
@@ -51,7 +53,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration)
 	s.draining.Store(true)
 	limit, stop := context.WithTimeout(context.Background(), drain)
 	defer stop()
-	holdOff(limit, l)
+	dropNewConnections(limit, l)
 	open.wait(limit)
 	if err := h.Shutdown(limit); err != nil {
 		return errors.Join(fmt.Errorf("requests were not finished after %v: %w", drain, err), h.Close())
@@ -59,7 +61,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration)
 	return nil
 }
 
-// connections knows what each connection does, and since when.
+// connections holds the state of each connection, and since when it has it.
 type connections struct {
 	mu sync.Mutex
 	at map[net.Conn]connection
@@ -70,7 +72,7 @@ type connection struct {
 	since  time.Time
 }
 
-func (c *connections) note(conn net.Conn, state http.ConnState) {
+func (c *connections) track(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if state == http.StateClosed || state == http.StateHijacked {
@@ -80,11 +82,11 @@ func (c *connections) note(conn net.Conn, state http.ConnState) {
 	c.at[conn] = connection{state == http.StateActive, time.Now()}
 }
 
-// wait returns when no connection does anything and nothing has come from any for a lull, or when ctx ends.
+// wait returns when all connections have been idle for idlePeriod, or when ctx ends.
 func (c *connections) wait(ctx context.Context) {
 	begin := time.Now()
 	for tick := time.NewTicker(10 * time.Millisecond); ; {
-		if c.quiet(begin) {
+		if c.idle(begin) {
 			return
 		}
 		select {
@@ -95,14 +97,14 @@ func (c *connections) wait(ctx context.Context) {
 	}
 }
 
-func (c *connections) quiet(begin time.Time) bool {
+func (c *connections) idle(begin time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, o := range c.at {
 		if o.since.Before(begin) {
 			o.since = begin
 		}
-		if o.active || time.Since(o.since) < lull {
+		if o.active || time.Since(o.since) < idlePeriod {
 			return false
 		}
 	}

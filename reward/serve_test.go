@@ -85,7 +85,7 @@ func TestDrain(t *testing.T) {
 	eventually(t, "requests to come in", func() bool {
 		s.queue.mu.Lock()
 		defer s.queue.mu.Unlock()
-		return s.queue.inside == 4
+		return s.queue.active == 4
 	})
 	all.Go(stop)
 	eventually(t, "the signal", s.draining.Load)
@@ -162,11 +162,11 @@ func TestNothingIsLostAtTheEnd(t *testing.T) {
 }
 
 // A caller of Python's requests who waits for long hears that its request is worked on; others hear the answer alone.
-func TestPatience(t *testing.T) {
+func TestKeepAlive(t *testing.T) {
 	f := &fake{gate: make(chan struct{})}
-	before := stillHere
-	stillHere = 5 * time.Millisecond
-	defer func() { stillHere = before }()
+	before := keepAliveInterval
+	keepAliveInterval = 5 * time.Millisecond
+	defer func() { keepAliveInterval = before }()
 	s, err := NewServer(Options{}, []string{"a"}, []Scorer{f})
 	if err != nil {
 		t.Fatal(err)

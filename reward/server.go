@@ -1,5 +1,5 @@
-// Package reward is what trainers of image editors call: a server of scores and of their gradients, labels conditioned on
-// rewards, and reports on what an editor makes of its reward.
+// Package reward serves scorers to trainers of image editors: scores and gradients over HTTP, labels conditioned on
+// rewards, and reports that reveal reward hacking.
 package reward
 
 import (
@@ -9,8 +9,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
+	"path"
 	"runtime"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -32,7 +33,7 @@ type Options struct {
 	Queue     int           // edits that wait, of all requests; 65,536
 	Batch     int           // edits scored in one run; 32
 	Memory    int64         // bytes of requests held at a time; 2 GiB
-	Wait      time.Duration // up to which a request is admitted, as foreseen, and may wait for memory; 10 minutes
+	Wait      time.Duration // longest estimated time of an admitted request, and longest wait for memory; 10 minutes
 	Timeout   time.Duration // from the head of a request to its answer; 15 minutes
 }
 
@@ -63,10 +64,10 @@ type Server struct {
 	queue    *queue
 	metrics  *metrics
 	memory   *semaphore.Weighted // bytes of requests, in the order they came
-	space    *semaphore.Weighted // places
-	places   int64               // how many there are
-	decoding chan struct{}       // a place for each picture that is decoded and resized
-	decoder  *pace               // of decoding and preparing
+	slotPool *semaphore.Weighted // memory slots
+	slots    int64               // how many there are
+	decoding chan struct{}       // one entry for each picture that is being decoded
+	decoder  *estimator          // of decoding and preparing
 	draining atomic.Bool
 	handler  http.Handler
 }
@@ -74,8 +75,8 @@ type Server struct {
 // served is a scorer under a name.
 type served struct {
 	Scorer
-	name  string
-	paces [2]*pace // by kind
+	name       string
+	estimators [2]*estimator // by kind
 }
 
 // NewServer makes a server of scorers by name; the first one answers requests that name none. Close ends it.
@@ -85,24 +86,20 @@ func NewServer(o Options, names []string, scorers []Scorer) (*Server, error) {
 		o:        o,
 		scorers:  map[string]*served{},
 		memory:   semaphore.NewWeighted(o.Memory),
-		places:   2 * int64(o.Batch),
+		slots:    2 * int64(o.Batch),
 		decoding: make(chan struct{}, runtime.NumCPU()),
-		decoder:  &pace{pixels: true},
+		decoder:  &estimator{pixels: true},
 	}
-	s.space = semaphore.NewWeighted(s.places)
-	clients := o.Clients
-	if o.Token != "" {
-		clients = append(slices.Clone(clients), Client{Name: "token", Token: o.Token})
-	}
+	s.slotPool = semaphore.NewWeighted(s.slots)
 	var err error
-	if s.clients, err = checkClients(clients); err != nil {
+	if s.clients, err = checkClients(o.Clients, o.Token); err != nil {
 		return nil, err
 	}
 	for i, name := range names {
 		if name == "" || strings.ContainsAny(name, " \t\r\n/") || s.scorers[name] != nil {
 			return nil, fmt.Errorf("scorer name %q: want a name of its own, without spaces and slashes", name)
 		}
-		s.scorers[name] = &served{Scorer: scorers[i], name: name, paces: [2]*pace{{}, {}}}
+		s.scorers[name] = &served{Scorer: scorers[i], name: name, estimators: [2]*estimator{{}, {}}}
 		s.names = append(s.names, name)
 	}
 	if len(names) == 0 {
@@ -114,7 +111,7 @@ func NewServer(o Options, names []string, scorers []Scorer) (*Server, error) {
 	return s, nil
 }
 
-// Warm scores a small pair with every scorer, so that graphs are built, and paces known, before anybody waits.
+// Warm scores a small pair with every scorer, so that graphs are built, and times known, before the first request.
 func (s *Server) Warm(ctx context.Context) error {
 	p := data.NewPicture(64, 64)
 	for i := range p.Pix {
@@ -123,12 +120,12 @@ func (s *Server) Warm(ctx context.Context) error {
 	for _, name := range s.names {
 		v := s.scorers[name]
 		for i := range 3 {
-			p.Pix[0]++ // a new picture each time: its features are in no cache
+			p.Pix[0]++ // a new picture each time, whose features are not cached yet
 			sample, err := v.Prepare(model.Pair{Source: p, Edit: p.FlipHorizontal(), Instruction: "mirror it"})
 			if err != nil {
 				return fmt.Errorf("scorer %s: %w", name, err)
 			}
-			t, err := s.queue.admit(demand{v.paces[scoring]: 1})
+			t, err := s.queue.admit(workload{v.estimators[scoring]: 1})
 			if err != nil {
 				return err
 			}
@@ -138,54 +135,85 @@ func (s *Server) Warm(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("scorer %s: %w", name, err)
 			}
-			if i == 0 { // the first run builds the graph: no measure of what follows
-				*v.paces[scoring] = pace{}
+			if i == 0 { // the first run builds the graph: its time says nothing of later runs
+				*v.estimators[scoring] = estimator{}
 			}
 		}
 	}
 	return nil
 }
 
+// route is one path that is served, and how.
+type route struct {
+	method, path string
+	handler      http.Handler
+}
+
 func (s *Server) routes() http.Handler {
+	api := func(method, path string, h func(http.ResponseWriter, *http.Request) error) route {
+		return route{method, path, s.handle(method+" "+path, h)}
+	}
 	mux := http.NewServeMux()
 	methods := map[string][]string{} // of each path
-	handle := func(method, path string, h http.Handler) {
-		mux.Handle(method+" "+path, h)
-		name := strings.TrimSuffix(path, "{$}")
-		if methods[name] = append(methods[name], method); method == http.MethodGet {
+	for _, r := range []route{
+		api("POST", "/v1/score", s.postScore),
+		api("POST", "/v1/gradient", s.postGradient),
+		api("POST", "/score", s.postUniRL),
+		api("GET", "/rewards", s.getRewards),
+		api("GET", "/health", s.getHealth),
+		{"GET", "/metrics", s.metrics.handler()},
+		{"GET", "/openapi.json", static("application/json", openapi)},
+		{"GET", "/{$}", static("text/html; charset=utf-8", page)},
+	} {
+		mux.Handle(r.method+" "+r.path, r.handler)
+		name := strings.TrimSuffix(r.path, "{$}")
+		if methods[name] = append(methods[name], r.method); r.method == http.MethodGet {
 			methods[name] = append(methods[name], http.MethodHead)
 		}
 	}
-	api := func(method, path string, h func(http.ResponseWriter, *http.Request) error) {
-		handle(method, path, s.answer(method+" "+path, h))
-	}
-	api("POST", "/v1/score", s.postScore)
-	api("POST", "/v1/gradient", s.postGradient)
-	api("POST", "/score", s.postUniRL)
-	api("GET", "/rewards", s.getRewards)
-	api("GET", "/health", s.getHealth)
-	handle("GET", "/metrics", s.metrics.handler())
-	static := func(kind, body string) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "+
-				"img-src blob: data:; connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'")
-			writeBytes(w, kind, []byte(body))
-		}
-	}
-	handle("GET", "/openapi.json", static("application/json", openapi))
-	handle("GET", "/{$}", static("text/html; charset=utf-8", page))
-	mux.Handle("/", s.answer("other", func(w http.ResponseWriter, r *http.Request) error {
+	mux.Handle("/", s.handle("other", func(w http.ResponseWriter, r *http.Request) error {
 		if allowed := methods[r.URL.Path]; allowed != nil {
 			w.Header().Set("Allow", strings.Join(allowed, ", "))
-			return problem(http.StatusMethodNotAllowed, "method", "%s takes %s, not %s", r.URL.Path, strings.Join(allowed, " and "), r.Method)
+			return apiErrorf(http.StatusMethodNotAllowed, "method", "%s takes %s, not %s",
+				r.URL.Path, strings.Join(allowed, " and "), r.Method)
 		}
-		return problem(http.StatusNotFound, "not_found", "%s %s is not served; see /openapi.json", r.Method, r.URL.Path)
+		return apiErrorf(http.StatusNotFound, "not_found", "%s %s is not served; see /openapi.json", r.Method, r.URL.Path)
 	}))
 	same := http.NewCrossOriginProtection()
-	same.SetDenyHandler(s.answer("other", func(http.ResponseWriter, *http.Request) error {
-		return problem(http.StatusForbidden, "forbidden", "pages of other sites must not call this server")
+	same.SetDenyHandler(s.handle("other", func(http.ResponseWriter, *http.Request) error {
+		return apiErrorf(http.StatusForbidden, "forbidden", "pages of other sites must not call this server")
 	}))
-	return s.guard(same.Handler(mux))
+	return s.guard(same.Handler(s.redirect(mux)))
+}
+
+// redirect answers requests for paths such as //health with the clean path, as http.ServeMux does, but in JSON.
+func (s *Server) redirect(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		given := r.URL.EscapedPath()
+		clean := path.Clean("/" + given)
+		if strings.HasSuffix(given, "/") && clean != "/" {
+			clean += "/"
+		}
+		if clean == given || given == "*" || r.Method == http.MethodConnect {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		to := &url.URL{Path: clean, RawQuery: r.URL.RawQuery}
+		s.handle("other", func(w http.ResponseWriter, _ *http.Request) error {
+			w.Header().Set("Location", to.String())
+			return apiErrorf(http.StatusTemporaryRedirect, "redirect", "ask for %s", to)
+		}).ServeHTTP(w, r)
+	})
+}
+
+// static serves a text that needs nothing from elsewhere.
+func static(contentType, body string) http.HandlerFunc {
+	const policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; " +
+		"img-src blob: data:; connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", policy)
+		writeBytes(w, contentType, []byte(body))
+	}
 }
 
 //go:embed page.html
@@ -194,10 +222,11 @@ var page string
 //go:embed openapi.json
 var openapi string
 
-// guard wants a token, except for the page (which holds nothing and asks for it), and headers that stop browsers from guessing.
+// guard wants a token, except for the page, which holds no data and asks for the token. It sets headers that keep
+// browsers from guessing types and from caching.
 func (s *Server) guard(next http.Handler) http.Handler {
-	stop := func(f *failure) http.Handler {
-		return s.answer("other", func(http.ResponseWriter, *http.Request) error { return f })
+	stop := func(f *apiError) http.Handler {
+		return s.handle("other", func(http.ResponseWriter, *http.Request) error { return f })
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -205,16 +234,17 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		if s.draining.Load() {
 			w.Header().Set("Connection", "close")
 		}
-		if len(s.clients) == 0 && !localName(r.Host) { // a page of another site that made its name point here
-			f := problem(http.StatusForbidden, "forbidden", "without a token only this machine's own names are answered, not %q", r.Host)
+		if len(s.clients) == 0 && !localName(r.Host) { // DNS rebinding: another site's name that points here
+			f := apiErrorf(http.StatusForbidden, "forbidden",
+				"without a token only this machine's own names are answered, not %q", r.Host)
 			stop(f).ServeHTTP(w, r)
 			return
 		}
 		if len(s.clients) > 0 && r.URL.Path != "/" {
-			c := s.who(r)
+			c := s.authenticate(r)
 			if c == nil {
 				w.Header().Set("WWW-Authenticate", "Bearer")
-				stop(problem(http.StatusUnauthorized, "unauthorized", "a bearer token is wanted")).ServeHTTP(w, r)
+				stop(apiErrorf(http.StatusUnauthorized, "unauthorized", "a bearer token is wanted")).ServeHTTP(w, r)
 				return
 			}
 			r = r.WithContext(context.WithValue(r.Context(), clientKey{}, c))

@@ -15,7 +15,7 @@ import (
 )
 
 func TestScore(t *testing.T) {
-	_, h := start(t, Options{}, map[string]Scorer{"a": &fake{}, "b": &fake{damned: 1}}, "a", "b")
+	_, h := start(t, Options{}, map[string]Scorer{"a": &fake{}, "b": &fake{failing: 1}}, "a", "b")
 	source, dark, bright := png(t, 9, 8, 6), png(t, 51, 5, 5), png(t, 255, 5, 5)
 	code, _, raw := post(t, h.URL+"/v1/score", object{"source": source, "instruction": "brighter", "edits": []any{dark, bright, "no base64", bright[:40], "http://example.com/a.png", nil}})
 	got := decodeScores(t, raw)
@@ -146,7 +146,7 @@ func TestToken(t *testing.T) {
 }
 
 func TestUniRL(t *testing.T) {
-	_, h := start(t, Options{}, map[string]Scorer{"a": &fake{}, "b": &fake{damned: 1}}, "a", "b")
+	_, h := start(t, Options{}, map[string]Scorer{"a": &fake{}, "b": &fake{failing: 1}}, "a", "b")
 	source, bright := png(t, 9, 8, 6), png(t, 255, 5, 5)
 	two := []any{object{"text": "brighter", "image_b64": source}, object{"text": "brighter", "image_b64": bright}}
 	code, _, raw := post(t, h.URL+"/score", object{"requests": []any{
@@ -204,16 +204,16 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func (q *queue) running() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return !q.runs.IsZero()
+	return !q.runEnds.IsZero()
 }
 
-// Requests that come while a run is on the device share the next one; more than may wait, or than can be answered in time, are
-// refused at once and told when to come again.
+// Requests that come while a run is on the device share the next one; more than may wait, or than can be answered in
+// time, are refused at once and told when to come again.
 func TestQueue(t *testing.T) {
 	f := &fake{gate: make(chan struct{})}
 	s, h := start(t, Options{Batch: 4, Queue: 6}, map[string]Scorer{"a": f}, "a")
-	pace := s.scorers["a"].paces[scoring]
-	pace.learn(1, time.Second)
+	pace := s.scorers["a"].estimators[scoring]
+	pace.observe(1, time.Second)
 	source := png(t, 9, 8, 6)
 	var all sync.WaitGroup
 	codes := make([]int, 9)
@@ -261,10 +261,10 @@ func TestQueue(t *testing.T) {
 
 	// nobody waits who would wait too long
 	s.queue.mu.Lock()
-	s.queue.wait = 2500 * time.Millisecond
+	s.queue.maxWait = 2500 * time.Millisecond
 	s.queue.mu.Unlock()
 	for range 100 {
-		pace.learn(1, time.Second)
+		pace.observe(1, time.Second)
 	}
 	f.gate = make(chan struct{})
 	all.Go(func() { ask(5, 1) })

@@ -4,18 +4,17 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
-	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The wire of UniRL's reward service: an edit is a history of two turns, (instruction, source) and (instruction, edited
-// picture).
+// turn is half of an edit in the format of UniRL's reward service. An edit is a history of two turns, (instruction,
+// source) and (instruction, edited picture).
 type turn struct {
-	Text      string         `json:"text"`
-	Image     *blob          `json:"image_b64"`
-	Video     jsontext.Value `json:"video_b64"`
-	VideoPath jsontext.Value `json:"video_path"`
+	Text      string          `json:"text"`
+	Image     *encodedPicture `json:"image_b64"`
+	Video     jsontext.Value  `json:"video_b64"`
+	VideoPath jsontext.Value  `json:"video_path"`
 }
 
 type unirlRequest struct {
@@ -24,13 +23,14 @@ type unirlRequest struct {
 }
 
 // edit takes the pair out of a request.
-func (q *unirlRequest) edit() (source, edit *blob, instruction string, err error) {
+func (q *unirlRequest) edit() (source, edit *encodedPicture, instruction string, err error) {
 	bad := func(format string, args ...any) error {
-		return problem(http.StatusUnprocessableEntity, "bad_request", format, args...)
+		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", format, args...)
 	}
 	given := func(raw jsontext.Value) bool { return len(raw) > 0 && string(raw) != "null" }
 	if len(q.History) != 2 {
-		return nil, nil, "", bad("an edit is a history of two turns, (instruction, source) and (instruction, edited picture), not of %d", len(q.History))
+		return nil, nil, "", bad("an edit is a history of two turns, (instruction, source) and "+
+			"(instruction, edited picture), not of %d", len(q.History))
 	}
 	for i, t := range q.History {
 		if given(t.Video) || given(t.VideoPath) {
@@ -48,26 +48,22 @@ func (q *unirlRequest) edit() (source, edit *blob, instruction string, err error
 
 // postUniRL answers POST /score. A reward that fails for a request is left out of its results and named in its errors.
 func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
-	if err := s.early(scoring); err != nil {
+	if err := s.probeQueue(scoring); err != nil {
 		return err
 	}
 	var body struct {
 		Requests list[unirlRequest] `json:"requests"`
 	}
-	held, err := s.read(w, r, &body, nil)
+	held, err := s.readBody(w, r, &body, nil)
 	if err != nil {
 		return err
 	}
 	defer held.release()
-	held.keep(once(body.Requests))
+	held.shrink(shareBytes(body.Requests))
 	results := make([]map[string]map[string]float64, len(body.Requests))
 	errs := make([]map[string]string, len(body.Requests))
-	type place struct {
-		request int
-		scorer  *served
-	}
-	at := map[*item]place{}
-	var work []*item
+	request := map[*item]int{} // that an item belongs to
+	var items []*item
 	asked := 0
 	for i, q := range body.Requests {
 		if asked += len(q.Required); asked > s.o.MaxItems {
@@ -87,41 +83,28 @@ func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
 				errs[i][name] = e.Error()
 				continue
 			}
-			it := &item{source: source, edit: edit, instruction: instruction}
-			work, at[it] = append(work, it), place{i, v}
+			it := &item{scorer: v, source: source, edit: edit, instruction: instruction}
+			items, request[it] = append(items, it), i
 		}
 	}
-	if groups := s.measure(work, func(it *item) *served { return at[it].scorer }); len(groups) > 0 {
-		t, err := s.admit(r.Context(), groups, scoring)
-		if err != nil {
-			return err
-		}
-		defer t.release()
-		var all sync.WaitGroup
-		for _, g := range groups {
-			all.Go(func() { s.score(r.Context(), t, g) })
-		}
-		all.Wait()
-	}
-	if err := r.Context().Err(); err != nil {
+	if err := s.scoreItems(r.Context(), items); err != nil {
 		return err
 	}
-	for _, it := range work {
-		p := at[it]
+	for _, it := range items {
+		i, name := request[it], it.scorer.name
 		if it.err != nil {
-			f := explain(it.err)
-			s.metrics.errors.WithLabelValues(f.Kind).Inc()
-			errs[p.request][p.scorer.name] = f.Message
+			errs[i][name] = s.countError(it.err).Message
 			continue
 		}
-		cfg := p.scorer.Config()
-		results[p.request][p.scorer.name] = map[string]float64{"score": cfg.Range(it.score01)}
+		cfg := it.scorer.Config()
+		results[i][name] = map[string]float64{"score": cfg.Range(it.score01)}
 	}
 	return writeJSON(w, http.StatusOK, map[string]any{"results": results, "errors": errs})
 }
 
-// once lets pictures that are the same share their bytes, as the sources of a rank's edits are, and returns how many bytes are left.
-func once(requests []unirlRequest) (left int64) {
+// shareBytes lets equal pictures share their bytes, as the sources of a rank's edits are, and returns how many bytes
+// are left.
+func shareBytes(requests []unirlRequest) (left int64) {
 	seen := map[[sha256.Size]byte][]byte{}
 	for _, q := range requests {
 		left += 256

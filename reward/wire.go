@@ -13,24 +13,24 @@ import (
 	"assay/data"
 )
 
-// maxText bounds instructions, in bytes.
-const maxText = 8 << 10
+// maxInstruction bounds instructions, in bytes.
+const maxInstruction = 8 << 10
 
-// blob is an encoded picture. In JSON it is base64, with or without a data URL's head. What is no base64 is the item's error, not
-// the request's.
-type blob struct {
+// encodedPicture is the bytes of a picture file. In JSON it is base64, with or without the head of a data URL. Damaged
+// base64 is the error of one item, not of the request.
+type encodedPicture struct {
 	raw []byte
 	err error
 }
 
-// UnmarshalJSONFrom takes a base64 string out of the stream: no more than one picture is there as text.
-func (b *blob) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+// UnmarshalJSONFrom takes a base64 string out of the stream, so that only one picture at a time is held as text.
+func (b *encodedPicture) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	value, err := d.ReadValue()
 	if err != nil {
 		return err
 	}
 	if value.Kind() != '"' {
-		b.err = problem(http.StatusUnprocessableEntity, "bad_picture", "a picture is a base64 string")
+		b.err = apiErrorf(http.StatusUnprocessableEntity, "bad_picture", "a picture is a base64 string")
 		return nil
 	}
 	text := []byte(value[1 : len(value)-1])
@@ -47,7 +47,7 @@ func (b *blob) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	raw := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
 	n, err := base64.StdEncoding.Decode(raw, text)
 	if err != nil {
-		b.err = problem(http.StatusUnprocessableEntity, "bad_picture", "a picture is base64, not a URL or a path: %v", err)
+		b.err = apiErrorf(http.StatusUnprocessableEntity, "bad_picture", "a picture is base64, not a URL or a path: %v", err)
 		return nil
 	}
 	b.raw = raw[:n]
@@ -55,13 +55,13 @@ func (b *blob) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 }
 
 // size returns the number of pixels that the picture's header says; nothing is decoded.
-func (s *Server) size(b *blob) (pixels int64, err error) {
+func (s *Server) size(b *encodedPicture) (pixels int64, err error) {
 	if b.err != nil {
 		return 0, b.err
 	}
 	width, height, err := data.Size(b.raw, s.limits())
 	if err != nil && !errors.Is(err, data.ErrLimit) {
-		err = problem(http.StatusUnprocessableEntity, "bad_picture", "%v", err)
+		err = apiErrorf(http.StatusUnprocessableEntity, "bad_picture", "%v", err)
 	}
 	return int64(width) * int64(height), err
 }
@@ -71,75 +71,67 @@ func (s *Server) limits() data.Limits {
 }
 
 // decode decodes a picture whose size was checked.
-func (s *Server) decode(ctx context.Context, b *blob) (*data.Picture, error) {
+func (s *Server) decode(ctx context.Context, b *encodedPicture) (*data.Picture, error) {
 	p, err := data.DecodeContext(ctx, b.raw, s.limits())
 	if err != nil && ctx.Err() == nil {
-		err = problem(http.StatusUnprocessableEntity, "bad_picture", "%v", err)
+		err = apiErrorf(http.StatusUnprocessableEntity, "bad_picture", "%v", err)
 	}
 	return p, err
 }
 
-// pairs is what /v1/score is asked for, and /v1/gradient if its pairs share a source: one source, one instruction, edits.
-type pairs struct {
-	Scorer      string     `json:"scorer"`
-	Source      *blob      `json:"source"`
-	Instruction string     `json:"instruction"`
-	Edits       list[blob] `json:"edits"`
+// scoreRequest is what /v1/score is asked for, and /v1/gradient if its pairs share a source: one source, one
+// instruction, edits.
+type scoreRequest struct {
+	Scorer      string               `json:"scorer"`
+	Source      *encodedPicture      `json:"source"`
+	Instruction string               `json:"instruction"`
+	Edits       list[encodedPicture] `json:"edits"`
 }
 
-func (p *pairs) field(name string, value []byte) (err error) {
+func (p *scoreRequest) field(name string, value []byte) (err error) {
 	switch name {
 	case "scorer":
-		p.Scorer, err = text(name, value)
+		p.Scorer, err = formText(name, value)
 	case "instruction":
-		p.Instruction, err = text(name, value)
+		p.Instruction, err = formText(name, value)
 	case "source":
-		p.Source = &blob{raw: value}
+		p.Source = &encodedPicture{raw: value}
 	case "edits":
-		p.Edits = append(p.Edits, blob{raw: value})
+		p.Edits = append(p.Edits, encodedPicture{raw: value})
 	default:
-		err = problem(http.StatusUnprocessableEntity, "bad_request", "unknown field %q", name)
+		err = apiErrorf(http.StatusUnprocessableEntity, "bad_request", "unknown field %q", name)
 	}
 	return err
 }
 
-// item is one pair on its way to a score or a gradient.
-type item struct {
-	source, edit *blob
-	instruction  string
-	pixels       int64 // of the edit
-
-	score01 float64
-	err     error
-}
-
-// check looks at all that can be told of a source and an instruction without decoding a picture, and returns the pixels.
-func (s *Server) check(source *blob, instruction string) (pixels int64, err error) {
+// check finds what is wrong with a source and an instruction without decoding a picture, and returns the source's
+// pixels.
+func (s *Server) check(source *encodedPicture, instruction string) (pixels int64, err error) {
 	if err := checkInstruction(instruction); err != nil {
 		return 0, err
 	}
 	if source == nil {
-		return 0, problem(http.StatusUnprocessableEntity, "bad_request", "source is missing: a picture")
+		return 0, apiErrorf(http.StatusUnprocessableEntity, "bad_request", "source is missing: a picture")
 	}
 	if pixels, err = s.size(source); err != nil {
-		return 0, named("source", err)
+		return 0, prefixError("source", err)
 	}
 	return pixels, nil
 }
 
-// named puts what an error is about before its message.
-func named(what string, err error) error {
-	f := *explain(err)
+// prefixError puts what an error is about before its message.
+func prefixError(what string, err error) error {
+	f := *toAPIError(err)
 	f.Message = what + ": " + f.Message
 	return &f
 }
 
 func checkInstruction(text string) error {
 	if strings.TrimSpace(text) == "" {
-		return problem(http.StatusUnprocessableEntity, "bad_request", "instruction is missing: what the edit was to do")
+		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "instruction is missing: what the edit was to do")
 	}
-	if len(text) > maxText {
-		return problem(http.StatusUnprocessableEntity, "bad_request", "instruction: %d bytes, at most %d are taken", len(text), maxText)
+	if len(text) > maxInstruction {
+		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "instruction: %d bytes, at most %d are taken", len(text), maxInstruction)
 	}
 	return nil
 }
@@ -152,16 +144,18 @@ func (s *Server) scorer(name string) (*served, error) {
 	if v := s.scorers[name]; v != nil {
 		return v, nil
 	}
-	return nil, problem(http.StatusUnprocessableEntity, "unknown_scorer", "no scorer %q; there are %s", name, strings.Join(s.names, ", "))
+	return nil, apiErrorf(http.StatusUnprocessableEntity, "unknown_scorer", "no scorer %q; there are %s",
+		name, strings.Join(s.names, ", "))
 }
 
-// countItems wants between one and MaxItems.
+// countItems wants between one and MaxItems items.
 func (s *Server) countItems(what string, n int) error {
 	if n > s.o.MaxItems {
-		return problem(http.StatusRequestEntityTooLarge, "too_many", "%d %s, at most %d are taken at a time", n, what, s.o.MaxItems)
+		return apiErrorf(http.StatusRequestEntityTooLarge, "too_many", "%d %s, at most %d are taken at a time",
+			n, what, s.o.MaxItems)
 	}
 	if n == 0 {
-		return problem(http.StatusUnprocessableEntity, "bad_request", "%s is empty: at least one is wanted", what)
+		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "%s is empty: at least one is wanted", what)
 	}
 	return nil
 }

@@ -12,41 +12,56 @@ import (
 	"assay/model"
 )
 
-// A place is room for one prepared edit, or for this many bytes of decoded pictures and gradients. There are enough for two
-// batches: one on the device, one that is prepared meanwhile. Requests wait for places in the order they came.
-const placeBytes = 4 << 20
+// slotBytes is the size of a memory slot: room for one prepared edit, or for this many bytes of decoded pictures and
+// gradients. There are slots for two batches: one on the device, and one that is prepared meanwhile. Requests wait for
+// slots in the order they came.
+const slotBytes = 4 << 20
 
-// Bytes a pixel takes: decoded, and as gradients of both pictures of a pair on the way to one that is sent.
+// Bytes of a pixel: decoded, and as gradients of both pictures of a pair on the way to the one that is sent.
 const (
-	pictureBytes = 3
-	slopeBytes   = 2*12 + 12
+	pictureBytes  = 3
+	gradientBytes = 2*12 + 12
 )
 
-// occupy waits for so many places, all of them if there are not as many.
-func (s *Server) occupy(ctx context.Context, edits int, bytes int64) (free func(), err error) {
-	n := min(int64(edits)+bytes/placeBytes, s.places)
-	if err := s.space.Acquire(ctx, n); err != nil {
+// acquireSlots waits for so many slots, or for all of them if there are fewer.
+func (s *Server) acquireSlots(ctx context.Context, edits int, bytes int64) (free func(), err error) {
+	n := min(int64(edits)+bytes/slotBytes, s.slots)
+	if err := s.slotPool.Acquire(ctx, n); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	return func() { s.space.Release(n) }, nil
+	return func() { s.slotPool.Release(n) }, nil
 }
 
-// group are the items of a request that share scorer, source and instruction.
+// item is one pair on its way to a score or a gradient.
+type item struct {
+	scorer       *served
+	source, edit *encodedPicture
+	instruction  string
+	pixels       int64 // of the edit
+
+	score01  float64
+	picture  *data.Picture         // the edit, decoded; kept for gradients alone
+	gradient *model.PixelGradients // of the edit
+	err      error
+}
+
+// group holds the items of a request that share scorer, source and instruction.
 type group struct {
 	scorer *served
 	items  []*item
 	pixels int64 // of the source
 }
 
-// measure groups items whose headers are in order; the others get their error. Sources are alike if their bytes are.
-func (s *Server) measure(items []*item, scorer func(*item) *served) (groups []*group) {
+// groupItems groups the items whose headers are in order; the others get their error. Sources with equal bytes are
+// equal.
+func (s *Server) groupItems(items []*item) (groups []*group) {
 	type key struct {
 		scorer      *served
 		source      [sha256.Size]byte
 		instruction string
 	}
 	at := map[key]*group{}
-	digests := map[*blob][sha256.Size]byte{}
+	digests := map[*encodedPicture][sha256.Size]byte{}
 	for _, it := range items {
 		if it.err != nil {
 			continue
@@ -64,7 +79,7 @@ func (s *Server) measure(items []*item, scorer func(*item) *served) (groups []*g
 			digest = sha256.Sum256(it.source.raw)
 			digests[it.source] = digest
 		}
-		k := key{scorer(it), digest, it.instruction}
+		k := key{it.scorer, digest, it.instruction}
 		if at[k] == nil {
 			at[k] = &group{scorer: k.scorer, pixels: pixels}
 			groups = append(groups, at[k])
@@ -74,26 +89,43 @@ func (s *Server) measure(items []*item, scorer func(*item) *served) (groups []*g
 	return groups
 }
 
-// admit takes groups in: the time of decoding and of running them is foreseen.
-func (s *Server) admit(ctx context.Context, groups []*group, k kind) (*ticket, error) {
-	d, edits := demand{}, 0
+// admit reserves the time of decoding and running the groups.
+func (s *Server) admit(ctx context.Context, groups []*group, kind jobKind) (*reservation, error) {
+	w, edits := workload{}, 0
 	for _, g := range groups {
-		d[g.scorer.paces[k]] += len(g.items)
-		d[s.decoder] += kilo(g.pixels)
+		w[g.scorer.estimators[kind]] += len(g.items)
+		w[s.decoder] += kilopixels(g.pixels)
 		edits += len(g.items)
 		for _, it := range g.items {
-			d[s.decoder] += kilo(it.pixels)
+			w[s.decoder] += kilopixels(it.pixels)
 		}
 	}
-	if err := s.charge(ctx, edits); err != nil {
+	if err := s.chargeQuota(ctx, edits); err != nil {
 		return nil, err
 	}
-	return s.queue.admit(d)
+	return s.queue.admit(w)
 }
 
-// score scores a group. A batch of pictures at a time is decoded, prepared and scored, so that memory does not grow with the
-// number of edits.
-func (s *Server) score(ctx context.Context, t *ticket, g *group) {
+// scoreItems admits and scores items. An error of one item is kept in it; the error returned is the whole request's.
+func (s *Server) scoreItems(ctx context.Context, items []*item) error {
+	if groups := s.groupItems(items); len(groups) > 0 {
+		r, err := s.admit(ctx, groups, scoring)
+		if err != nil {
+			return err
+		}
+		defer r.release()
+		var all sync.WaitGroup
+		for _, g := range groups {
+			all.Go(func() { s.scoreGroup(ctx, r, g) })
+		}
+		all.Wait()
+	}
+	return ctx.Err()
+}
+
+// scoreGroup scores a group. It decodes, prepares and scores a batch of pictures at a time, so that memory does not
+// grow with the number of edits.
+func (s *Server) scoreGroup(ctx context.Context, r *reservation, g *group) {
 	todo := g.items
 	fail := func(err error) {
 		for _, it := range todo {
@@ -102,71 +134,83 @@ func (s *Server) score(ctx context.Context, t *ticket, g *group) {
 			}
 		}
 	}
-	free, err := s.occupy(ctx, min(len(todo), s.o.Batch), pictureBytes*g.pixels)
+	free, err := s.acquireSlots(ctx, min(len(todo), s.o.Batch), pictureBytes*g.pixels)
 	if err != nil {
 		fail(err)
 		return
 	}
 	defer free()
-	before, err := s.decodeOne(ctx, t, todo[0].source, g.pixels)
+	source, err := s.decodeOne(ctx, r, todo[0].source, g.pixels)
 	if err != nil {
-		fail(named("source", err))
+		fail(prefixError("source", err))
 		return
 	}
 	for len(todo) > 0 {
 		batch := todo[:min(s.o.Batch, len(todo))]
-		samples := make([]*model.Sample, len(batch))
-		s.each(ctx, t, batch, func(i int, it *item, edit *data.Picture) (err error) {
-			samples[i], err = g.scorer.Prepare(model.Pair{Source: before, Edit: edit, Instruction: it.instruction})
-			return err
-		})
-		j := &job{kind: scoring, scorer: g.scorer}
-		var of []*item
-		for i, it := range batch {
-			if it.err == nil {
-				j.samples, of = append(j.samples, samples[i]), append(of, it)
-			}
-		}
-		if len(of) > 0 {
-			if err := t.run(ctx, j); err != nil {
-				fail(err)
-				return
-			}
-			for i, it := range of {
-				if it.score01, it.err = j.scores[i], j.errs[i]; it.err == nil {
-					s.metrics.scores.WithLabelValues(g.scorer.name).Observe(it.score01)
-				}
-			}
+		if err := s.scoreBatch(ctx, r, g.scorer, source, batch); err != nil {
+			fail(err)
+			return
 		}
 		todo = todo[len(batch):]
 	}
 }
 
-// decodeOne decodes a picture at one of the places for decoding.
-func (s *Server) decodeOne(ctx context.Context, t *ticket, b *blob, pixels int64) (p *data.Picture, err error) {
-	err = s.decoded(ctx, t, pixels, func() (err error) {
+// scoreBatch scores the items of one batch, whose source is decoded.
+func (s *Server) scoreBatch(ctx context.Context, r *reservation, v *served, source *data.Picture,
+	batch []*item) error {
+	samples := make([]*model.Sample, len(batch))
+	s.decodeEach(ctx, r, batch, func(i int, it *item, edit *data.Picture) (err error) {
+		samples[i], err = v.Prepare(model.Pair{Source: source, Edit: edit, Instruction: it.instruction})
+		return err
+	})
+	j := &job{kind: scoring, scorer: v}
+	var scored []*item
+	for i, it := range batch {
+		if it.err == nil {
+			j.samples, scored = append(j.samples, samples[i]), append(scored, it)
+		}
+	}
+	if len(scored) == 0 {
+		return nil
+	}
+	if err := r.run(ctx, j); err != nil {
+		return err
+	}
+	for i, it := range scored {
+		if it.score01, it.err = j.scores[i], j.errs[i]; it.err == nil {
+			s.metrics.scores.WithLabelValues(v.name).Observe(it.score01)
+		}
+	}
+	return nil
+}
+
+// decodeOne decodes a picture once a decoder is free.
+func (s *Server) decodeOne(ctx context.Context, r *reservation, b *encodedPicture, pixels int64) (*data.Picture, error) {
+	var p *data.Picture
+	err := s.timeDecoding(ctx, r, pixels, func() (err error) {
 		p, err = s.decode(ctx, b)
 		return err
 	})
 	return p, err
 }
 
-// each decodes the edits of items, several at a time, and calls use with them. Each picture is dropped at once. What goes wrong is
-// the item's error.
-func (s *Server) each(ctx context.Context, t *ticket, items []*item, use func(i int, it *item, edit *data.Picture) error) {
+// decodeEach decodes the edits of items, several at a time, and calls use with each. It keeps no picture itself. An
+// error is kept in the item that it is about.
+func (s *Server) decodeEach(ctx context.Context, r *reservation, items []*item,
+	use func(i int, it *item, edit *data.Picture) error) {
 	var all sync.WaitGroup
 	next := make(chan int)
 	for range min(cap(s.decoding), len(items)) {
 		all.Go(func() {
 			for i := range next {
 				it := items[i]
-				it.err = s.decoded(ctx, t, it.pixels, func() error {
+				it.err = s.timeDecoding(ctx, r, it.pixels, func() error {
 					edit, err := s.decode(ctx, it.edit)
 					if err != nil {
 						return err
 					}
 					if err := use(i, it, edit); err != nil {
-						return problem(http.StatusUnprocessableEntity, "bad_pair", "%v", err)
+						return apiErrorf(http.StatusUnprocessableEntity, "bad_pair", "%v", err)
 					}
 					return nil
 				})
@@ -180,10 +224,10 @@ func (s *Server) each(ctx context.Context, t *ticket, items []*item, use func(i 
 	all.Wait()
 }
 
-// decoded runs f at one of the places for decoding and learns how long pictures of so many pixels take. A panic of somebody's
+// timeDecoding runs f once a decoder is free, and observes how long pictures of so many pixels take. A panic in a
 // decoder is an error of this picture.
-func (s *Server) decoded(ctx context.Context, t *ticket, pixels int64, f func() error) (err error) {
-	defer t.decoded(s.decoder, pixels)
+func (s *Server) timeDecoding(ctx context.Context, r *reservation, pixels int64, f func() error) (err error) {
+	defer r.decoded(s.decoder, pixels)
 	select {
 	case s.decoding <- struct{}{}:
 	case <-ctx.Done():
@@ -196,7 +240,7 @@ func (s *Server) decoded(ctx context.Context, t *ticket, pixels int64, f func() 
 			err = fmt.Errorf("internal error, please report it: %v", p)
 		}
 		if err == nil {
-			s.decoder.learnFast(kilo(pixels), time.Since(begin)/time.Duration(cap(s.decoding)))
+			s.decoder.observeFastest(kilopixels(pixels), time.Since(begin)/time.Duration(cap(s.decoding)))
 		}
 	}()
 	return f()

@@ -18,25 +18,25 @@ type Bucket struct {
 	kind, model string
 	folder      string
 
-	mu       sync.RWMutex // of what follows
-	segments map[string]*segment
-	index    map[short]place
-	looked   time.Time // when the folder was last looked at for records of other processes
-	held     bool
-	closed   bool
+	mu        sync.RWMutex // of what follows
+	segments  map[string]*segment
+	index     map[addressPrefix]location
+	refreshed time.Time // when the folder was last looked at for records of other processes
+	pinned    bool
+	closed    bool
 
 	writing sync.Mutex // held while a record is written
-	own     *segment   // the one that is written to; nil before the first time
+	current *segment   // the one that is written to; nil before the first time
 }
 
 // short is the beginning of an address: whole ones stand in the records, and are compared there.
-type short [16]byte
+type addressPrefix [16]byte
 
 // place is where a record stands. A record may have been written twice, by two processes or because the first one is damaged.
-type place struct {
+type location struct {
 	segment *segment
 	offset  int64
-	next    *place
+	next    *location
 }
 
 // Bucket opens what the model with that fingerprint computed. kind says what that is, and the version of its computation: a
@@ -51,9 +51,9 @@ func (s *Store) Bucket(kind, model string) (*Bucket, error) {
 		return b, nil
 	}
 	b := &Bucket{store: s, kind: kind, model: model, folder: filepath.Join(s.folder, kind, modelFolder(model)),
-		segments: map[string]*segment{}, index: map[short]place{}}
-	if err := b.look(); err != nil {
-		s.tell(err)
+		segments: map[string]*segment{}, index: map[addressPrefix]location{}}
+	if err := b.refresh(); err != nil {
+		s.warnOnce(err)
 	}
 	s.buckets[[2]string{kind, model}] = b
 	return b, nil
@@ -69,14 +69,14 @@ func (b *Bucket) address(k Key) Key { return KeyOf(b.kind, b.model, string(k[:])
 func (b *Bucket) Hold() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.held = true
+	b.pinned = true
 }
 
 // look finds the records that other processes wrote since the last time.
-func (b *Bucket) look() error {
+func (b *Bucket) refresh() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.looked = time.Now()
+	b.refreshed = time.Now()
 	names, err := os.ReadDir(b.folder)
 	if b.closed || err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -86,7 +86,7 @@ func (b *Bucket) look() error {
 		delete(gone, filepath.Join(b.folder, e.Name()))
 	}
 	for _, seg := range gone { // removed by another process
-		if seg != b.own {
+		if seg != b.current {
 			b.drop(seg)
 		}
 	}
@@ -104,7 +104,7 @@ func (b *Bucket) look() error {
 			}
 			b.segments[path] = seg
 		}
-		if seg != b.own {
+		if seg != b.current {
 			if err := b.scan(seg); err != nil {
 				return err
 			}
@@ -115,12 +115,12 @@ func (b *Bucket) look() error {
 
 // scan indexes what is new in a segment. b.mu is held.
 func (b *Bucket) scan(seg *segment) error {
-	return seg.scan(func(address Key, offset int64, _ int) { b.note(address, place{segment: seg, offset: offset}) })
+	return seg.scan(func(address Key, offset int64, _ int) { b.addLocation(address, location{segment: seg, offset: offset}) })
 }
 
 // note makes p the first place of an address. b.mu is held.
-func (b *Bucket) note(address Key, p place) {
-	k := short(address[:])
+func (b *Bucket) addLocation(address Key, p location) {
+	k := addressPrefix(address[:])
 	if old, ok := b.index[k]; ok {
 		second := old // only then on the heap
 		p.next = &second
@@ -131,22 +131,22 @@ func (b *Bucket) note(address Key, p place) {
 // Get returns the value of a key, nil if it is not there or not whole.
 func (b *Bucket) Get(k Key) []byte {
 	address := b.address(k)
-	if v := b.find(address); v != nil {
+	if v := b.lookup(address); v != nil {
 		return v
 	}
 	const often = time.Second
 	b.mu.RLock()
-	due := time.Since(b.looked) > often
+	due := time.Since(b.refreshed) > often
 	b.mu.RUnlock()
-	if !due || b.look() != nil {
+	if !due || b.refresh() != nil {
 		return nil
 	}
-	return b.find(address)
+	return b.lookup(address)
 }
 
 // find reads the first whole record of an address. Those that are not are forgotten.
-func (b *Bucket) find(address Key) []byte {
-	k := short(address[:])
+func (b *Bucket) lookup(address Key) []byte {
+	k := addressPrefix(address[:])
 	for {
 		b.mu.RLock()
 		p, ok := b.index[k]
@@ -179,18 +179,18 @@ func (b *Bucket) Put(k Key, value []byte) error {
 
 // Remember is Put for what can be computed again: that it could not be kept is said once to [Options].Warn.
 func (b *Bucket) Remember(k Key, value []byte) {
-	if b.store.full.Load() {
+	if b.store.disabled.Load() {
 		return
 	}
 	if err := b.Put(k, value); err != nil {
 		var disk *os.PathError
-		b.store.full.Store(errors.As(err, &disk))
-		b.store.tell(err)
+		b.store.disabled.Store(errors.As(err, &disk))
+		b.store.warnOnce(err)
 	}
 }
 
 func (b *Bucket) put(address Key, value []byte) error {
-	if len(value) == 0 || len(value) > mostBytes {
+	if len(value) == 0 || len(value) > maxValueBytes {
 		return fmt.Errorf("%s: a record of %d bytes cannot be kept", b.folder, len(value))
 	}
 	need := recordSize(len(value))
@@ -202,33 +202,33 @@ func (b *Bucket) put(address Key, value []byte) error {
 	if err := b.segment(need); err != nil {
 		return err
 	}
-	offset, err := b.own.append(address, value)
+	offset, err := b.current.append(address, value)
 	if err != nil {
 		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.note(address, place{segment: b.own, offset: offset})
+	b.addLocation(address, location{segment: b.current, offset: offset})
 	return nil
 }
 
 // segment finds one to write so many bytes to: ours while it is not full, one that another process left, or a new one.
 // b.writing is held.
 func (b *Bucket) segment(need int64) error {
-	most := b.store.limit / segmentsOfLimit
+	most := b.store.limit / segmentsPerStore
 	fits := func(s *segment) bool { return s.size == 0 || s.size+need <= most }
 	b.mu.RLock()
-	own, closed := b.own, b.closed
+	own, closed := b.current, b.closed
 	b.mu.RUnlock()
 	if closed {
 		return fmt.Errorf("%s: %w", b.folder, os.ErrClosed)
 	}
-	if own != nil && fits(own) && (b.held || own.there()) {
+	if own != nil && fits(own) && (b.pinned || own.exists()) {
 		return nil
 	}
 	if own != nil {
 		own.unlock()
-		b.setOwn(nil)
+		b.setCurrent(nil)
 	}
 	b.mu.RLock()
 	var candidates []*segment
@@ -242,13 +242,13 @@ func (b *Bucket) segment(need int64) error {
 		if !seg.lock() {
 			continue
 		}
-		if b.goOn(seg) && fits(seg) {
-			b.setOwn(seg)
+		if b.takeOver(seg) && fits(seg) {
+			b.setCurrent(seg)
 			return nil
 		}
 		seg.unlock()
 	}
-	if err := b.store.room(max(most, need)); err != nil {
+	if err := b.store.evict(max(most, need)); err != nil {
 		return err
 	}
 	seg, err := newSegment(b.folder)
@@ -258,22 +258,22 @@ func (b *Bucket) segment(need int64) error {
 	b.mu.Lock()
 	b.segments[seg.Name()] = seg
 	b.mu.Unlock()
-	b.setOwn(seg)
+	b.setCurrent(seg)
 	return nil
 }
 
-func (b *Bucket) setOwn(s *segment) {
+func (b *Bucket) setCurrent(s *segment) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.own = s
+	b.current = s
 }
 
 // goOn prepares a locked segment that another process left: what it wrote since we looked is indexed, and what stands behind
 // its last whole record is cut off.
-func (b *Bucket) goOn(seg *segment) bool {
+func (b *Bucket) takeOver(seg *segment) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !seg.there() || b.scan(seg) != nil {
+	if !seg.exists() || b.scan(seg) != nil {
 		return false
 	}
 	info, err := seg.Stat()
@@ -297,7 +297,7 @@ func (b *Bucket) forget(path string) {
 
 // drop forgets the records of a segment, unless they are held. b.mu is held.
 func (b *Bucket) drop(seg *segment) {
-	if b.held {
+	if b.pinned {
 		return
 	}
 	for k, p := range b.index {
@@ -312,7 +312,7 @@ func (b *Bucket) drop(seg *segment) {
 }
 
 // without is a list of places without those in a segment; false if nothing is left.
-func (p place) without(seg *segment) (place, bool) {
+func (p location) without(seg *segment) (location, bool) {
 	if p.next != nil {
 		if q, ok := p.next.without(seg); ok {
 			p.next = &q
@@ -326,7 +326,7 @@ func (p place) without(seg *segment) (place, bool) {
 	if p.next != nil {
 		return *p.next, true
 	}
-	return place{}, false
+	return location{}, false
 }
 
 // Len is the number of keys that are known here.
@@ -348,7 +348,7 @@ func (b *Bucket) close() error {
 	}
 	clear(b.index)
 	clear(b.segments)
-	b.own = nil
+	b.current = nil
 	return errors.Join(errs...)
 }
 

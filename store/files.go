@@ -74,7 +74,7 @@ func (f *Files) Digest(path string) (Key, error) {
 	}
 	defer file.Close()
 	h := sha256.New()
-	state, err := whole(file, func() error {
+	state, err := readUnchanged(file, func() error {
 		_, err := io.Copy(h, file)
 		return err
 	})
@@ -87,7 +87,7 @@ func (f *Files) Digest(path string) (Key, error) {
 }
 
 // whole calls read and returns the state that the file had before and after, an error if it changed meanwhile.
-func whole(file *os.File, read func() error) (fileState, error) {
+func readUnchanged(file *os.File, read func() error) (fileState, error) {
 	before, err := stateOf(file.Name(), file.Stat)
 	if err != nil {
 		return before, err

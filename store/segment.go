@@ -28,11 +28,11 @@ type segment struct {
 }
 
 const (
-	recordMagic = "asr1"
-	recordHead  = len(recordMagic) + 4 + len(Key{}) + 4
-	recordTail  = 4
-	segmentExt  = ".segment"
-	mostBytes   = 1 << 31 // of a value
+	recordMagic   = "asr1"
+	recordHead    = len(recordMagic) + 4 + len(Key{}) + 4
+	recordTail    = 4
+	segmentExt    = ".segment"
+	maxValueBytes = 1 << 31 // of a value
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -74,7 +74,7 @@ func (s *segment) lock() bool {
 func (s *segment) unlock() { syscall.Flock(int(s.Fd()), syscall.LOCK_UN) }
 
 // there reports whether the segment still lies under its name.
-func (s *segment) there() bool {
+func (s *segment) exists() bool {
 	at, err := os.Stat(s.Name())
 	if err != nil {
 		return false
@@ -142,7 +142,7 @@ func parseHead(h []byte) (address Key, value int, ok bool) {
 		return address, 0, false
 	}
 	value = int(binary.LittleEndian.Uint32(h[len(recordMagic):]))
-	return Key(h[len(recordMagic)+4 : sum]), value, value <= mostBytes
+	return Key(h[len(recordMagic)+4 : sum]), value, value <= maxValueBytes
 }
 
 // append writes a record and returns its offset.

@@ -37,14 +37,14 @@ type Store struct {
 	limit  int64
 	warn   func(text string)
 
-	mu      sync.Mutex // of buckets; never taken while a bucket's is held
-	buckets map[[2]string]*Bucket
-	warned  sync.Once
-	full    atomic.Bool // or not to be written to: Remember does nothing any more
+	mu       sync.Mutex // of buckets; never taken while a bucket's is held
+	buckets  map[[2]string]*Bucket
+	warned   sync.Once
+	disabled atomic.Bool // or not to be written to: Remember does nothing any more
 }
 
 // segmentsOfLimit is how many segments a full folder holds: about that part of it is removed at a time.
-const segmentsOfLimit = 16
+const segmentsPerStore = 16
 
 // Open opens a folder. It is made when there is something to keep; that it cannot be made or written to is no error of
 // [Bucket.Remember]: see the package's comment.
@@ -80,7 +80,7 @@ func (s *Store) open() []*Bucket {
 }
 
 // tell says once why nothing is remembered.
-func (s *Store) tell(err error) {
+func (s *Store) warnOnce(err error) {
 	s.warned.Do(func() {
 		if s.warn != nil {
 			s.warn(fmt.Sprintf("%v: what is computed cannot be kept in %s, and is computed again the next time", err, s.folder))
@@ -90,7 +90,7 @@ func (s *Store) tell(err error) {
 
 // room removes the segments that were used longest ago until so many bytes more fit. Segments that somebody writes to stay,
 // so a folder may exceed its limit by a sixteenth of it for each process that writes.
-func (s *Store) room(bytes int64) error {
+func (s *Store) evict(bytes int64) error {
 	files, err := segmentFiles(s.folder)
 	if err != nil {
 		return err

@@ -115,7 +115,7 @@ func TestTwoAtOnce(t *testing.T) {
 		t.Errorf("want a segment for each: %v", paths)
 	}
 	for _, o := range []*Bucket{a, b} {
-		o.looked = time.Time{}
+		o.refreshed = time.Time{}
 		for i, want := range map[int]string{1: "a", 2: "b", 3: "c"} {
 			if got := o.Get(keyOf(i)); string(got) != want {
 				t.Errorf("record %d is %q, want %q", i, got, want)

@@ -122,14 +122,14 @@ func (s *side) measure(ctx context.Context, folder string, row data.Row, score01
 	if encoder != nil {
 		s.add("clip_i", likeness)
 	}
-	for _, fact := range reward.LooksOf(source, edit).Named() {
+	for _, fact := range reward.MeasureEdit(source, edit).Named() {
 		s.add(fact.Name, fact.Value)
 	}
 	return nil
 }
 
 func reportDrift(c *cobra.Command, before, after *side) error {
-	var all []reward.Moment
+	var all []reward.Comparison
 	for _, name := range before.names {
 		all = append(all, reward.Compare(name, before.values[name], after.values[name], after.values["score"]))
 	}

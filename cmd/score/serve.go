@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/internal/cli"
-	"assay/internal/strictyaml"
 	"assay/model"
 	"assay/reward"
 )
@@ -112,14 +111,7 @@ func (f *serveFlags) check() error {
 		if err != nil {
 			return err
 		}
-		var file struct {
-			Clients []reward.Client `yaml:"clients"`
-		}
-		d := strictyaml.Decode(f.clients, raw, &file)
-		if f.o.Clients = file.Clients; len(file.Clients) == 0 && !d.Bad("clients") {
-			d.Problem("clients", "a list of clients is wanted, each with name and token")
-		}
-		if err := d.Err(); err != nil {
+		if f.o.Clients, err = reward.ParseClients(f.clients, raw); err != nil {
 			return cli.Usage(err)
 		}
 	}

@@ -51,7 +51,7 @@ trainer:          ort checkpoints lora data store model trainer/events optim int
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle
 benchmarks:       data internal/stats internal/atomicfile
 labeling:         data store heuristics data/readers encoders internal/strictyaml internal/workers internal/atomicfile
-reward:           data model checkpoints internal/atomicfile
+reward:           data model checkpoints internal/atomicfile internal/strictyaml
 `
 
 // Commands and tools stand on top, may import anything, and are imported by nobody.

@@ -95,7 +95,7 @@ type mutator struct {
 }
 
 // telling are numbers at which decoders err.
-var telling = []uint64{0, 1, 2, 127, 128, 255, 256, 32767, 32768, 65535, 65536, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 32, 1<<63 - 1, 1 << 63, 1<<64 - 1}
+var interestingNumbers = []uint64{0, 1, 2, 127, 128, 255, 256, 32767, 32768, 65535, 65536, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 32, 1<<63 - 1, 1 << 63, 1<<64 - 1}
 
 func (m *mutator) next() []byte {
 	raw := slices.Clone(m.seeds[m.IntN(len(m.seeds))])
@@ -124,7 +124,7 @@ func (m *mutator) next() []byte {
 			}
 		case 6:
 			var number [8]byte
-			v := telling[m.IntN(len(telling))]
+			v := interestingNumbers[m.IntN(len(interestingNumbers))]
 			width := 1 << m.IntN(4)
 			binary.LittleEndian.PutUint64(number[:], v)
 			if m.IntN(2) == 0 {

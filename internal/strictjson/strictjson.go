@@ -41,7 +41,7 @@ func Parse(file string, raw []byte) (*Object, error) {
 func (o *Object) Failf(key, format string, args ...any) {
 	where := o.path
 	if key != "" {
-		where = o.under(key)
+		where = o.childPath(key)
 	}
 	*o.problems = append(*o.problems, fmt.Errorf("%s: %w", where, fmt.Errorf(format, args...)))
 }
@@ -194,11 +194,11 @@ func (o *Object) Empty() bool { return len(o.fields) == 0 }
 
 // None is the object that Sub would return if it were there without keys.
 func (o *Object) None(key string) *Object {
-	return &Object{path: o.under(key), fields: map[string]json.RawMessage{}, read: map[string]bool{}, problems: o.problems}
+	return &Object{path: o.childPath(key), fields: map[string]json.RawMessage{}, read: map[string]bool{}, problems: o.problems}
 }
 
 // under is the path of a key.
-func (o *Object) under(key string) string {
+func (o *Object) childPath(key string) string {
 	if strings.HasSuffix(o.path, ".json") {
 		return o.path + ": " + key
 	}

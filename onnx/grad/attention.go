@@ -8,14 +8,14 @@ import (
 )
 
 var attentionRules = []entry{
-	{op: "RotaryEmbedding", since: 23, inert: []int{3}, rule: rotaryRule, expand: rotary},
-	{op: "RotaryEmbedding", domain: microsoft, inert: []int{1}, rule: microsoftRotaryRule, note: "with respect to the data"},
-	{op: "Attention", since: 23, outputs: 4, inert: []int{6}, expand: attention},
+	{op: "RotaryEmbedding", since: 23, nonDifferentiable: []int{3}, rule: rotaryRule, decompose: rotary},
+	{op: "RotaryEmbedding", domain: microsoft, nonDifferentiable: []int{1}, rule: microsoftRotaryRule, note: "with respect to the data"},
+	{op: "Attention", since: 23, outputs: 4, nonDifferentiable: []int{6}, decompose: attention},
 }
 
 // The inverse of a rotation is the rotation by the negative angle: dX = rotate(dY, cos, -sin).
 func rotaryRule(c *call) []string {
-	if c.want(1) || c.want(2) {
+	if c.needs(1) || c.needs(2) {
 		return nil
 	}
 	at := attrs{}
@@ -25,7 +25,7 @@ func rotaryRule(c *call) []string {
 
 // The older operator has the position ids before the tables.
 func microsoftRotaryRule(c *call) []string {
-	if c.want(2) || c.want(3) {
+	if c.needs(2) || c.needs(3) {
 		return c.fail("wanted no gradient with respect to the tables")
 	}
 	at := attrs{}
@@ -48,7 +48,7 @@ func rotary(c *call) []string {
 		cos, sin = c.Op("Gather", cos, c.x[3]), c.Op("Gather", sin, c.x[3])
 	}
 	cos, sin = c.unsqueeze(cos, 1), c.unsqueeze(sin, 1)
-	d := c.of(x).Shape[3]
+	d := c.value(x).Shape[3]
 	if c.err != nil || !d.Known() {
 		return c.fail("wanted the size of a head of %q", c.x[0])
 	}
@@ -99,7 +99,7 @@ func attention(c *call) []string {
 	if c.err != nil {
 		return nil
 	}
-	heads, kv, d := c.of(q).Shape[1], c.of(k).Shape[1], c.of(q).Shape[3]
+	heads, kv, d := c.value(q).Shape[1], c.value(k).Shape[1], c.value(q).Shape[3]
 	if !heads.Known() || !kv.Known() || !d.Known() {
 		return c.fail("wanted the numbers of heads and the size of a head")
 	}
@@ -126,7 +126,7 @@ func attention(c *call) []string {
 	}
 	masked := scores
 	if seen != "" {
-		hidden := c.like(scores, math.Inf(-1))
+		hidden := c.scalarLike(scores, math.Inf(-1))
 		masked = c.where(seen, scores, hidden)
 		if none != "" { // such a row stays finite, so that no NaN comes back through its softmax
 			scores = c.where(c.Op("Or", seen, none), scores, hidden)
@@ -134,7 +134,7 @@ func attention(c *call) []string {
 			scores = masked
 		}
 	}
-	t := c.of(scores).Type
+	t := c.value(scores).Type
 	p := c.OpA("Softmax", attrs{"axis": -1}, c.cast(scores, onnx.DType(c.n.Int("softmax_precision", int64(t)))))
 	if none != "" {
 		p = c.masked(c.Op("Not", none), p)
@@ -162,20 +162,20 @@ func (c *call) attentionMask(rows, columns, past string) (added, seen, none stri
 		}
 	}
 	if mask := c.in(3); mask != "" {
-		if c.of(mask).Type == onnx.Bool {
+		if c.value(mask).Type == onnx.Bool {
 			and(c.padMask(mask, columns, c.Scalar(onnx.Bool, 0)))
 		} else {
-			mask = c.padMask(mask, columns, c.like(mask, math.Inf(-1)))
+			mask = c.padMask(mask, columns, c.scalarLike(mask, math.Inf(-1)))
 			hidden := c.OpA("IsInf", attrs{"detect_positive": 0}, mask)
-			if t := c.of(mask).Type; t != onnx.Float && t != onnx.Double { // the runtime looks for infinities in these alone
+			if t := c.value(mask).Type; t != onnx.Float && t != onnx.Double { // the runtime looks for infinities in these alone
 				hidden = c.OpA("IsInf", attrs{"detect_positive": 0}, c.cast(mask, onnx.Float))
 			}
-			added = c.where(hidden, c.like(mask, 0), mask)
+			added = c.where(hidden, c.scalarLike(mask, 0), mask)
 			and(c.Op("Not", hidden))
 		}
 	}
 	// Query i stands at place i + offset among the keys: behind the past, or at the end of what is no padding.
-	place := c.unsqueeze(c.count(rows), 1)
+	place := c.unsqueeze(c.arange(rows), 1)
 	valid := ""
 	if c.in(6) != "" {
 		valid = c.unsqueeze(c.cast(c.x[6], onnx.Int64), 1, 2, 3)
@@ -186,7 +186,7 @@ func (c *call) attentionMask(rows, columns, past string) (added, seen, none stri
 	case valid != "":
 		place = c.add(place, c.sub(valid, rows))
 	}
-	key := c.count(columns)
+	key := c.arange(columns)
 	plain := seen == "" && valid == ""
 	if c.n.Int("is_causal", 0) != 0 {
 		and(c.Op("LessOrEqual", key, place))
@@ -215,8 +215,8 @@ func (c *call) padMask(mask, columns, hidden string) string {
 		c.fail("wanted a mask of rank 1 or more")
 		return mask
 	}
-	have := c.of(mask).Shape[r-1]
-	want, fixed := c.of(columns).Known()
+	have := c.value(mask).Shape[r-1]
+	want, fixed := c.value(columns).Known()
 	if fixed && have.Known() && have.Size == want[0] || have.Name != "" && have.Name == c.symbol(columns) {
 		return mask
 	}
@@ -226,7 +226,7 @@ func (c *call) padMask(mask, columns, hidden string) string {
 
 // symbol is the name of an unknown size, "" if it has none.
 func (c *call) symbol(size string) string {
-	if v := c.of(size).Ints; len(v) == 1 && !v[0].Known {
+	if v := c.value(size).Ints; len(v) == 1 && !v[0].Known {
 		return v[0].Name
 	}
 	return ""

@@ -70,7 +70,7 @@ func checkAttention(t *testing.T, m *onnx.Model, feeds map[string]*tensor.Dense,
 		t.Fatal(err)
 	}
 	e := newEngine(m, types)
-	c := &call{Builder: e.b, e: e, n: node, x: node.Inputs, y: node.Outputs, dy: node.Outputs, wants: make([]bool, len(node.Inputs))}
+	c := &call{Builder: e.b, e: e, n: node, x: node.Inputs, y: node.Outputs, dy: node.Outputs, needsGrad: make([]bool, len(node.Inputs))}
 	ys := attention(c)
 	if c.err != nil || e.sync() != nil {
 		t.Fatal(c.err, e.err)

@@ -13,23 +13,23 @@ type attrs = onnx.Attrs
 // call is what a rule sees: one node with the gradients of its outputs. Its methods emit nodes in the model's operator set.
 type call struct {
 	*onnx.Builder
-	e     *engine
-	n     *onnx.Node
-	x, y  []string // inputs and outputs (their second computation under recomputation)
-	dy    []string // gradients of the outputs, "" for outputs that nothing depends on
-	wants []bool   // inputs whose gradient is asked for
+	e         *engine
+	n         *onnx.Node
+	x, y      []string // inputs and outputs (their second computation under recomputation)
+	dy        []string // gradients of the outputs, "" for outputs that nothing depends on
+	needsGrad []bool   // inputs whose gradient is asked for
 	// covered are wanted inputs whose gradient the rule has put into that of another input (see mulRule).
-	covered  []bool
-	captures []string          // values that the node's subgraphs take from around them and whose gradient is asked for
-	given    map[string]string // gradients of captures
-	leaves   []string
-	rename   map[string]string // forward values computed a second time
-	err      error
+	covered      []bool
+	captures     []string          // values that the node's subgraphs take from around them and whose gradient is asked for
+	captureGrads map[string]string // gradients of captures
+	leaves       []string
+	recomputed   map[string]string // forward values computed a second time
+	err          error
 }
 
 // now is the forward value to use in the backward pass: the second computation where there is one.
-func (c *call) now(x string) string {
-	if y, ok := c.rename[x]; ok {
+func (c *call) current(x string) string {
+	if y, ok := c.recomputed[x]; ok {
 		return y
 	}
 	return x
@@ -44,14 +44,14 @@ func (c *call) fail(format string, args ...any) []string {
 }
 
 // give returns the gradient of a value that the node's subgraphs take from around them.
-func (c *call) give(x, g string) {
-	if c.given == nil {
-		c.given = map[string]string{}
+func (c *call) setCaptureGrad(x, g string) {
+	if c.captureGrads == nil {
+		c.captureGrads = map[string]string{}
 	}
-	c.given[x] = g
+	c.captureGrads[x] = g
 }
 
-func (c *call) want(i int) bool { return i < len(c.wants) && c.wants[i] }
+func (c *call) needs(i int) bool { return i < len(c.needsGrad) && c.needsGrad[i] }
 
 // in returns input i, "" if it is left out.
 func (c *call) in(i int) string {
@@ -61,11 +61,11 @@ func (c *call) in(i int) string {
 	return ""
 }
 
-func (c *call) of(name string) *onnx.Value { return c.e.of(name) }
+func (c *call) value(name string) *onnx.Value { return c.e.value(name) }
 
 // rank returns the rank of a value that the rule cannot do without.
 func (c *call) rank(name string) int {
-	r := c.of(name).Rank()
+	r := c.value(name).Rank()
 	if r < 0 {
 		c.fail("wanted the rank of %q, which shape inference does not find", name)
 		return 0
@@ -93,14 +93,14 @@ func (c *call) ints(input int, attr string) ([]int64, bool) {
 	if c.in(input) == "" {
 		return nil, true
 	}
-	return c.of(c.in(input)).Known()
+	return c.value(c.in(input)).Known()
 }
 
 // sizes returns the shape of a value that must be known before the model runs.
 func (c *call) sizes(name, why string) []int64 {
-	s, ok := c.of(name).Sizes()
+	s, ok := c.value(name).Sizes()
 	if !ok {
-		c.fail("wanted %s, but %q is %v", why, name, c.of(name))
+		c.fail("wanted %s, but %q is %v", why, name, c.value(name))
 	}
 	return s
 }
@@ -112,17 +112,17 @@ func (c *call) div(a, b string) string { return c.Op("Div", a, b) }
 func (c *call) neg(a string) string    { return c.Op("Neg", a) }
 
 // like is the scalar v in the type of x.
-func (c *call) like(x string, v float64) string { return c.Scalar(c.of(x).Type, v) }
+func (c *call) scalarLike(x string, v float64) string { return c.Scalar(c.value(x).Type, v) }
 
 // lowest is the lowest finite number of the type of x.
 func (c *call) lowest(x string) string {
-	switch c.of(x).Type {
+	switch c.value(x).Type {
 	case onnx.Float16:
-		return c.like(x, -65504)
+		return c.scalarLike(x, -65504)
 	case onnx.BFloat16:
-		return c.like(x, -3.3895e38)
+		return c.scalarLike(x, -3.3895e38)
 	}
-	return c.like(x, -math.MaxFloat32)
+	return c.scalarLike(x, -math.MaxFloat32)
 }
 
 // scale multiplies by a number; by 1 it is free.
@@ -130,16 +130,16 @@ func (c *call) scale(x string, v float64) string {
 	if v == 1 {
 		return x
 	}
-	return c.mul(x, c.like(x, v))
+	return c.mul(x, c.scalarLike(x, v))
 }
 
 func (c *call) where(cond, a, b string) string { return c.Op("Where", cond, a, b) }
 
 // masked is g where cond holds, else 0.
-func (c *call) masked(cond, g string) string { return c.where(cond, g, c.like(g, 0)) }
+func (c *call) masked(cond, g string) string { return c.where(cond, g, c.scalarLike(g, 0)) }
 
 func (c *call) cast(x string, t onnx.DType) string {
-	if c.of(x).Type == t {
+	if c.value(x).Type == t {
 		return x
 	}
 	return c.OpA("Cast", attrs{"to": t}, x)
@@ -149,7 +149,7 @@ var one = &onnx.Tensor{Name: "value", Type: onnx.Int64, Shape: []int64{1}, Data:
 
 // shapeOf is the shape of x as an int64 vector: a constant if it is known.
 func (c *call) shapeOf(x string) string {
-	if s, ok := c.of(x).Sizes(); ok {
+	if s, ok := c.value(x).Sizes(); ok {
 		return c.Ints(s...)
 	}
 	return c.Op("Shape", x)
@@ -157,7 +157,7 @@ func (c *call) shapeOf(x string) string {
 
 // size is dimension i of x as an int64 vector of one element.
 func (c *call) size(x string, i int) string {
-	if v := c.of(x); v.Ranked && v.Shape[i].Known() {
+	if v := c.value(x); v.Ranked && v.Shape[i].Known() {
 		return c.Ints(v.Shape[i].Size)
 	}
 	if c.Opset() >= 15 {
@@ -183,7 +183,7 @@ func (c *call) shape(parts ...any) string {
 		case int64:
 			numbers = append(numbers, p)
 		case string:
-			if v, ok := c.of(p).Known(); ok {
+			if v, ok := c.value(p).Known(); ok {
 				numbers = append(numbers, v...)
 				continue
 			}
@@ -202,7 +202,7 @@ func (c *call) reshape(x string, parts ...any) string { return c.Op("Reshape", x
 
 // reshapeLike gives g the shape of x, which has as many elements.
 func (c *call) reshapeLike(g, x string) string {
-	v := c.of(x)
+	v := c.value(x)
 	open, empty := 0, false
 	dims := make([]int64, len(v.Shape))
 	for i, d := range v.Shape {
@@ -219,20 +219,20 @@ func (c *call) reshapeLike(g, x string) string {
 }
 
 // filled is a tensor of the shape and type of x.
-func (c *call) filled(x string, v float64) string {
-	t := c.of(x).Type
-	if c.of(x).Rank() == 0 {
+func (c *call) fullLike(x string, v float64) string {
+	t := c.value(x).Type
+	if c.value(x).Rank() == 0 {
 		return c.Scalar(t, v)
 	}
-	return c.filledShape(c.shapeOf(x), t, v)
+	return c.full(c.shapeOf(x), t, v)
 }
 
-func (c *call) filledShape(shape string, t onnx.DType, v float64) string {
+func (c *call) full(shape string, t onnx.DType, v float64) string {
 	value := &onnx.Tensor{Name: "value", Type: t, Shape: []int64{1}, Data: onnx.ScalarBytes(t, v)}
 	return c.OpA("ConstantOfShape", attrs{"value": value}, shape)
 }
 
-func (c *call) zeros(x string) string { return c.filled(x, 0) }
+func (c *call) zerosLike(x string) string { return c.fullLike(x, 0) }
 
 // reduce applies a Reduce operator; no axes is a no-op.
 func (c *call) reduce(op, x string, axes []int64, keep bool) string {
@@ -264,8 +264,8 @@ func (c *call) transpose(x string, perm ...int64) string {
 }
 
 // swap exchanges the last two axes.
-func (c *call) swap(x string) string {
-	perm := iota64(c.rank(x))
+func (c *call) swapLastAxes(x string) string {
+	perm := axesUpTo(c.rank(x))
 	if n := len(perm); n >= 2 {
 		perm[n-1], perm[n-2] = perm[n-2], perm[n-1]
 	}
@@ -274,14 +274,14 @@ func (c *call) swap(x string) string {
 
 // toFront moves an axis to the front; fromFront moves it back.
 func (c *call) toFront(x string, axis int64) string {
-	perm := iota64(c.rank(x))
+	perm := axesUpTo(c.rank(x))
 	copy(perm[1:axis+1], perm[:axis])
 	perm[0] = axis
 	return c.transpose(x, perm...)
 }
 
 func (c *call) fromFront(x string, axis int64) string {
-	perm := iota64(c.rank(x))
+	perm := axesUpTo(c.rank(x))
 	copy(perm[:axis], perm[1:axis+1])
 	perm[axis] = 0
 	return c.transpose(x, perm...)
@@ -293,7 +293,7 @@ func (c *call) unsqueeze(x string, axes ...int64) string {
 func (c *call) squeeze(x string, axes ...int64) string { return c.Op("Squeeze", x, c.Ints(axes...)) }
 
 // iota64 is 0, 1, ..., n-1.
-func iota64(n int) []int64 {
+func axesUpTo(n int) []int64 {
 	v := make([]int64, n)
 	for i := range v {
 		v[i] = int64(i)
@@ -302,9 +302,9 @@ func iota64(n int) []int64 {
 }
 
 // count is 0, 1, ..., n-1 at run time; n is an int64 vector of one element.
-func (c *call) count(n string) string {
-	if v, ok := c.of(n).Known(); ok && v[0] <= 4096 {
-		return c.Ints(iota64(int(v[0]))...)
+func (c *call) arange(n string) string {
+	if v, ok := c.value(n).Known(); ok && v[0] <= 4096 {
+		return c.Ints(axesUpTo(int(v[0]))...)
 	}
 	return c.Op("Range", c.Int(0), c.Op("Squeeze", n), c.Int(1))
 }

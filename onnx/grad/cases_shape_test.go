@@ -137,7 +137,7 @@ func indexCases() []opCase {
 		{op: "Gather", from: 13, build: func(g *gen) { g.op("Gather", at{"axis": 1}, g.x(2, 3, g.k), g.i([]int64{}, -1)) }},
 		{op: "Gather", from: 13, build: func(g *gen) { g.op("Gather", at{"axis": -1}, g.x(2, 3, g.k+1), g.i([]int64{3}, 1, 0, 1)) }},
 		{op: "Gather", from: 13, build: func(g *gen) { // more rows than a one-hot product is for
-			g.op("Gather", nil, g.b.Op("Pad", g.x(3, g.k), g.c(0, 0, smallTable, 0)), g.i([]int64{5}, 0, 2, smallTable, 2, 0))
+			g.op("Gather", nil, g.b.Op("Pad", g.x(3, g.k), g.c(0, 0, maxOneHotRows, 0)), g.i([]int64{5}, 0, 2, maxOneHotRows, 2, 0))
 		}},
 		{op: "Gather", from: 13, build: func(g *gen) {
 			g.op("Gather", at{"axis": 1}, g.x(2, 3, g.k), g.i([]int64{2}, 2, 0))

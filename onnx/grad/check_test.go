@@ -323,7 +323,7 @@ func TestDecompositions(t *testing.T) {
 		m := g.b.M
 		node := m.Nodes[len(m.Nodes)-1]
 		r := lookup(node, m.Opset(node.Domain))
-		if r == nil || r.expand == nil {
+		if r == nil || r.decompose == nil {
 			continue
 		}
 		t.Run(fmt.Sprintf("%s/%d", c.op, n), func(t *testing.T) {
@@ -333,8 +333,8 @@ func TestDecompositions(t *testing.T) {
 			}
 			e := newEngine(m, types)
 			e.b = g.b
-			cl := &call{Builder: g.b, e: e, n: node, x: node.Inputs, y: node.Outputs, dy: node.Outputs, wants: make([]bool, len(node.Inputs))}
-			again := r.expand(cl)
+			cl := &call{Builder: g.b, e: e, n: node, x: node.Inputs, y: node.Outputs, dy: node.Outputs, needsGrad: make([]bool, len(node.Inputs))}
+			again := r.decompose(cl)
 			if cl.err != nil || e.sync() != nil {
 				t.Fatal(cl.err, e.err)
 			}

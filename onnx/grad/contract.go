@@ -8,7 +8,7 @@ import (
 )
 
 // missing is the refusal of a node that has no rule.
-func missing(m *onnx.Model, n *onnx.Node) error {
+func noRule(m *onnx.Model, n *onnx.Node) error {
 	return fmt.Errorf("%s lies between the outputs and the values to differentiate by, but there is no gradient rule for this operator "+
 		"at this version; wanted a rule for input %q (docs/ops.md lists the rules; differentiate with respect to a later value, or rewrite the node)",
 		m.Describe(n), strings.Join(n.Reads(), ", "))
@@ -16,37 +16,37 @@ func missing(m *onnx.Model, n *onnx.Node) error {
 
 // unknown is the refusal of an active value that is not known to be a floating-point tensor. It names the node that the
 // ignorance starts at.
-func (e *engine) unknown(x string) error {
-	v := e.of(x)
-	for v.Type == onnx.Undefined && e.made[x] != nil {
-		n := e.made[x]
+func (e *engine) untyped(x string) error {
+	v := e.value(x)
+	for v.Type == onnx.Undefined && e.producers[x] != nil {
+		n := e.producers[x]
 		before := ""
 		for _, y := range n.Inputs {
-			if y != "" && e.of(y).Type == onnx.Undefined {
+			if y != "" && e.value(y).Type == onnx.Undefined {
 				before = y
 				break
 			}
 		}
 		if before == "" || lookup(n, e.b.M.Opset(n.Domain)) == nil {
 			if lookup(n, e.b.M.Opset(n.Domain)) == nil {
-				return missing(e.b.M, n)
+				return noRule(e.b.M, n)
 			}
 			return fmt.Errorf("%s gives %q, of which neither the operator nor a declaration in the model tells the type", e.b.M.Describe(n), x)
 		}
-		x, v = before, e.of(before)
+		x, v = before, e.value(before)
 	}
 	return fmt.Errorf("%q is %v, and gradients of that are not known; wanted a float, float16, bfloat16 or double tensor", x, v)
 }
 
 // broken is a promise that a rule did not keep.
-func broken(format string, args ...any) error {
+func ruleErrorf(format string, args ...any) error {
 	return &onnx.InternalError{Doing: "checking what a rule gives", Cause: fmt.Errorf(format, args...)}
 }
 
 // fits checks that a gradient has the type and shape of its value, as far as they are known.
-func fits(g, x *onnx.Value) error {
+func checkGradient(g, x *onnx.Value) error {
 	if !compatible(g, x) {
-		return broken("the gradient is %v, wanted %v", g, x)
+		return ruleErrorf("the gradient is %v, wanted %v", g, x)
 	}
 	return nil
 }

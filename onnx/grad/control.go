@@ -35,7 +35,7 @@ func ifRule(c *call) []string {
 		var outputs []string
 		var known []*onnx.Value
 		for _, x := range c.captures {
-			outputs, known = append(outputs, grads[x]), append(known, c.of(x))
+			outputs, known = append(outputs, grads[x]), append(known, c.value(x))
 		}
 		if at[name], err = b.close(c, outputs, known); err != nil {
 			c.err = inSubgraph(name, err)
@@ -43,21 +43,21 @@ func ifRule(c *call) []string {
 		}
 	}
 	for i, g := range c.Node("", "If", len(c.captures), at, c.x[0]) {
-		c.give(c.captures[i], g)
+		c.setCaptureGrad(c.captures[i], g)
 	}
 	return make([]string, len(c.x))
 }
 
 // scan is a Scan node taken apart.
 type scan struct {
-	body      *onnx.Graph
-	states    int // how many inputs and outputs are states; the others are scanned
-	inAxes    []int64
-	outAxes   []int64
-	inBack    []bool
-	outBack   []bool
-	slices    []onnx.ValueInfo // what the body sees of all inputs
-	gradients []bool           // inputs whose gradient is made: floating-point states, and scanned inputs that are asked for
+	body       *onnx.Graph
+	states     int // how many inputs and outputs are states; the others are scanned
+	inAxes     []int64
+	outAxes    []int64
+	inReverse  []bool
+	outReverse []bool
+	slices     []onnx.ValueInfo // what the body sees of all inputs
+	gradients  []bool           // inputs whose gradient is made: floating-point states, and scanned inputs that are asked for
 }
 
 func (c *call) scanned() scan {
@@ -67,10 +67,10 @@ func (c *call) scanned() scan {
 		c.fail("wanted a body of as many inputs and outputs as the node")
 		return s
 	}
-	s.inAxes, s.inBack = onnx.ScanAxes(c.n, "input", len(c.x)-s.states)
-	s.outAxes, s.outBack = onnx.ScanAxes(c.n, "output", len(c.y)-s.states)
+	s.inAxes, s.inReverse = onnx.ScanAxes(c.n, "input", len(c.x)-s.states)
+	s.outAxes, s.outReverse = onnx.ScanAxes(c.n, "output", len(c.y)-s.states)
 	for i, x := range c.x {
-		v := *c.of(x)
+		v := *c.value(x)
 		if i >= s.states && v.Ranked {
 			a := int(s.inAxes[i-s.states])
 			if a < 0 {
@@ -79,7 +79,7 @@ func (c *call) scanned() scan {
 			v.Shape = slices.Delete(slices.Clone(v.Shape), a, a+1)
 		}
 		s.slices = append(s.slices, info(s.body.Inputs[i].Name, &v))
-		s.gradients = append(s.gradients, v.Type.IsFloat() && (i < s.states || c.want(i)))
+		s.gradients = append(s.gradients, v.Type.IsFloat() && (i < s.states || c.needs(i)))
 		if i < s.states && !v.Type.IsFloat() && !v.Type.Discrete() {
 			c.fail("state %d, %q, is %v: wanted its type", i, x, &v)
 		}
@@ -87,7 +87,7 @@ func (c *call) scanned() scan {
 	return s
 }
 
-func flags(back []bool) []int64 {
+func directionFlags(back []bool) []int64 {
 	d := make([]int64, len(back))
 	for i, b := range back {
 		if b {
@@ -125,18 +125,18 @@ func scanRule(c *call) []string {
 		if !s.gradients[i] {
 			continue
 		}
-		in := fresh("d", c.of(c.x[i]))
+		in := fresh("d", c.value(c.x[i]))
 		cotangents[i], inputs = in.Name, append(inputs, in)
 		g := c.dy[i]
 		if g == "" {
-			g = c.zeros(c.x[i])
+			g = c.zerosLike(c.x[i])
 		}
 		starts = append(starts, g)
 	}
 	sums := map[string]string{}
 	for _, x := range c.captures {
-		in := fresh("sum", c.of(x))
-		sums[x], inputs, starts = in.Name, append(inputs, in), append(starts, c.zeros(x))
+		in := fresh("sum", c.value(x))
+		sums[x], inputs, starts = in.Name, append(inputs, in), append(starts, c.zerosLike(x))
 	}
 	for i := range s.slices {
 		inputs = append(inputs, s.slices[i])
@@ -145,18 +145,18 @@ func scanRule(c *call) []string {
 			continue
 		}
 		k := i - s.states
-		read, axes, back = append(read, c.x[i]), append(axes, s.inAxes[k]), append(back, !s.inBack[k])
+		read, axes, back = append(read, c.x[i]), append(axes, s.inAxes[k]), append(back, !s.inReverse[k])
 	}
 	for j := s.states; j < len(c.y); j++ {
 		if c.dy[j] == "" {
 			continue
 		}
 		k := j - s.states
-		v := *c.of(c.y[j])
+		v := *c.value(c.y[j])
 		v.Ranked = false
 		in := fresh("dy", &v)
 		cotangents[j], inputs = in.Name, append(inputs, in)
-		read, axes, back = append(read, c.dy[j]), append(axes, s.outAxes[k]), append(back, !s.outBack[k])
+		read, axes, back = append(read, c.dy[j]), append(axes, s.outAxes[k]), append(back, !s.outReverse[k])
 	}
 	b.m.Inputs = append(inputs, b.m.Inputs[len(s.slices):]...)
 
@@ -185,7 +185,7 @@ func scanRule(c *call) []string {
 	}
 	summing := onnx.Extend(b.m)
 	for _, x := range c.captures {
-		put(summing.Op("Add", sums[x], grads[x]), c.of(x))
+		put(summing.Op("Add", sums[x], grads[x]), c.value(x))
 	}
 	var outAxes []int64
 	var outBack []bool
@@ -193,7 +193,7 @@ func scanRule(c *call) []string {
 		if s.gradients[i] {
 			k := i - s.states
 			put(grads[s.slices[i].Name], slice(i))
-			outAxes, outBack = append(outAxes, s.inAxes[k]), append(outBack, !s.inBack[k])
+			outAxes, outBack = append(outAxes, s.inAxes[k]), append(outBack, !s.inReverse[k])
 		}
 	}
 	g, err := b.close(c, outputs, known)
@@ -201,9 +201,9 @@ func scanRule(c *call) []string {
 		c.err = inSubgraph("body", err)
 		return nil
 	}
-	at := attrs{"body": g, "num_scan_inputs": len(read), "scan_input_axes": axes, "scan_input_directions": flags(back)}
+	at := attrs{"body": g, "num_scan_inputs": len(read), "scan_input_axes": axes, "scan_input_directions": directionFlags(back)}
 	if len(outAxes) > 0 {
-		at["scan_output_axes"], at["scan_output_directions"] = outAxes, flags(outBack)
+		at["scan_output_axes"], at["scan_output_directions"] = outAxes, directionFlags(outBack)
 	}
 	ys := c.Node("", "Scan", len(outputs), at, append(starts, read...)...)
 	dx := make([]string, len(c.x))
@@ -214,7 +214,7 @@ func scanRule(c *call) []string {
 		}
 	}
 	for _, x := range c.captures {
-		c.give(x, next())
+		c.setCaptureGrad(x, next())
 	}
 	for i := s.states; i < len(c.x); i++ {
 		if s.gradients[i] {
@@ -237,13 +237,13 @@ func (c *call) statesBefore(s scan) []string {
 		if i >= s.states {
 			y = s.slices[i-s.states].Name
 		}
-		outputs, known = append(outputs, y), append(known, c.of(c.x[i%s.states]))
+		outputs, known = append(outputs, y), append(known, c.value(c.x[i%s.states]))
 	}
 	g, err := b.close(c, outputs, known)
 	if err != nil {
 		c.err = inSubgraph("body", err)
 		return nil
 	}
-	at := attrs{"body": g, "num_scan_inputs": len(c.x) - s.states, "scan_input_axes": s.inAxes, "scan_input_directions": flags(s.inBack)}
+	at := attrs{"body": g, "num_scan_inputs": len(c.x) - s.states, "scan_input_axes": s.inAxes, "scan_input_directions": directionFlags(s.inReverse)}
 	return c.Node("", "Scan", 2*s.states, at, c.x...)[s.states:]
 }

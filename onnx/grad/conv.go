@@ -5,7 +5,7 @@ import "assay/onnx"
 var convRules = []entry{
 	{op: "Conv", rule: convRule},
 	{op: "ConvTranspose", rule: convTransposeRule},
-	{op: "Resize", inert: []int{1, 2, 3}, expand: resize, note: "antialias, exclude_outside and keep_aspect_ratio_policy where the sizes are known before the model runs"},
+	{op: "Resize", nonDifferentiable: []int{1, 2, 3}, decompose: resize, note: "antialias, exclude_outside and keep_aspect_ratio_policy where the sizes are known before the model runs"},
 }
 
 // window returns the geometry of the node's convolution or pooling over x.
@@ -14,7 +14,7 @@ func (c *call) window(x string, kernel []int64) onnx.Window {
 		c.fail("wanted data of rank 3 or more")
 		return onnx.Window{}
 	}
-	w := onnx.WindowOf(c.n, kernel, c.of(x).Shape[2:])
+	w := onnx.WindowOf(c.n, kernel, c.value(x).Shape[2:])
 	if w.Pads == nil {
 		c.fail("wanted the spatial sizes of %q, which auto_pad depends on", x)
 	}
@@ -42,13 +42,13 @@ func convRule(c *call) []string {
 		return nil
 	}
 	g := make([]string, len(c.x))
-	if c.want(0) {
+	if c.needs(0) {
 		g[0] = c.convInput(x, w, dy, win, group)
 	}
-	if c.want(1) {
+	if c.needs(1) {
 		g[1] = c.convKernel(x, dy, w, win, group)
 	}
-	if c.want(2) {
+	if c.needs(2) {
 		g[2] = c.channelSum(dy)
 	}
 	return g
@@ -56,7 +56,7 @@ func convRule(c *call) []string {
 
 // channelSum adds up everything but axis 1.
 func (c *call) channelSum(dy string) string {
-	axes := append([]int64{0}, iota64(c.rank(dy))[2:]...)
+	axes := append([]int64{0}, axesUpTo(c.rank(dy))[2:]...)
 	return c.sum(dy, axes, false)
 }
 
@@ -66,7 +66,7 @@ func (c *call) convInput(x, w, dy string, win onnx.Window, group int64) string {
 	at := attrs{"strides": win.Strides, "dilations": win.Dilations, "group": group}
 	pads, extra, fixed := make([]int64, 2*n), make([]int64, n), true
 	for i := range n {
-		in, out := c.of(x).Shape[2+i], c.of(dy).Shape[2+i]
+		in, out := c.value(x).Shape[2+i], c.value(dy).Shape[2+i]
 		fixed = fixed && in.Known() && out.Known()
 		full := (out.Size-1)*win.Strides[i] + (win.Kernel[i]-1)*win.Dilations[i] + 1
 		pads[i] = win.Pads[i]
@@ -87,14 +87,14 @@ func (c *call) convInput(x, w, dy string, win onnx.Window, group int64) string {
 	}
 	spatial := func(v string) string { return c.Op("Slice", c.Op("Shape", v), c.Ints(2), c.Ints(int64(2+n))) }
 	end := c.add(c.sub(spatial(x), spatial(full)), c.Ints(before...))
-	return c.Op("Pad", full, c.concat(0, c.Ints(0, 0), c.Ints(begin...), c.Ints(0, 0), end), c.like(full, 0))
+	return c.Op("Pad", full, c.concat(0, c.Ints(0, 0), c.Ints(begin...), c.Ints(0, 0), end), c.scalarLike(full, 0))
 }
 
 // convKernel is dW, of the shape of w [O, C/group, kernel], for data x [N, C, ...] and gradient dy [N, O, ...]: the convolution of x with dy,
 // batch and channels exchanged, strides and dilations exchanged.
 func (c *call) convKernel(x, dy, w string, win onnx.Window, group int64) string {
 	n := len(win.Kernel)
-	perm := iota64(n + 2)
+	perm := axesUpTo(n + 2)
 	perm[0], perm[1] = 1, 0
 	data := x
 	if group == 1 {
@@ -106,21 +106,21 @@ func (c *call) convKernel(x, dy, w string, win onnx.Window, group int64) string 
 			spatial[i] = c.size(x, 2+i)
 		}
 		data = c.reshape(x, append([]any{c.size(x, 0), group, channels}, spatial...)...)
-		mix := iota64(n + 3)
+		mix := axesUpTo(n + 3)
 		mix[0], mix[2] = 2, 0
 		data = c.reshape(c.transpose(data, mix...), append([]any{channels, -1}, spatial...)...)
 	}
 	at := attrs{"strides": win.Dilations, "dilations": win.Strides, "pads": win.Pads, "group": group}
 	g := c.transpose(c.OpA("Conv", at, data, c.transpose(dy, perm...)), perm...)
 	for i, k := range win.Kernel {
-		if d := c.of(g).Shape[2+i]; !d.Known() || d.Size != k { // places that the stride never reached
-			axes := iota64(n + 2)[2:]
+		if d := c.value(g).Shape[2+i]; !d.Known() || d.Size != k { // places that the stride never reached
+			axes := axesUpTo(n + 2)[2:]
 			g = c.Op("Slice", g, c.Ints(make([]int64, n)...), c.Ints(win.Kernel...), c.Ints(axes...))
 			break
 		}
 	}
-	if batch := c.of(x).Shape[0]; !batch.Known() { // ONNX Runtime's Conv leaves its output as it was where there are no channels
-		return c.Op("Where", c.Op("Equal", c.size(x, 0), c.Ints(0)), c.Scalar(c.of(g).Type, 0), g)
+	if batch := c.value(x).Shape[0]; !batch.Known() { // ONNX Runtime's Conv leaves its output as it was where there are no channels
+		return c.Op("Where", c.Op("Equal", c.size(x, 0), c.Ints(0)), c.Scalar(c.value(g).Type, 0), g)
 	}
 	return g
 }
@@ -137,14 +137,14 @@ func convTransposeRule(c *call) []string {
 		return nil
 	}
 	g := make([]string, len(c.x))
-	if c.want(0) {
+	if c.needs(0) {
 		at := attrs{"strides": win.Strides, "dilations": win.Dilations, "pads": win.Pads, "group": group}
 		g[0] = c.OpA("Conv", at, dy, w)
 	}
-	if c.want(1) {
+	if c.needs(1) {
 		g[1] = c.convKernel(dy, x, w, win, group)
 	}
-	if c.want(2) {
+	if c.needs(2) {
 		g[2] = c.channelSum(dy)
 	}
 	return g
@@ -168,7 +168,7 @@ func (c *call) transposedWindow(x string, kernel []int64) onnx.Window {
 			plain.Attrs[k] = v
 		}
 	}
-	win := onnx.WindowOf(&plain, kernel, c.of(x).Shape[2:])
+	win := onnx.WindowOf(&plain, kernel, c.value(x).Shape[2:])
 	if shape == nil && mode != "SAME_UPPER" && mode != "SAME_LOWER" {
 		return win
 	}
@@ -176,7 +176,7 @@ func (c *call) transposedWindow(x string, kernel []int64) onnx.Window {
 	for i := range n {
 		total := (kernel[i]-1)*win.Dilations[i] + 1 + extra[i] - win.Strides[i]
 		if shape != nil {
-			in := c.of(x).Shape[2+i]
+			in := c.value(x).Shape[2+i]
 			if !in.Known() {
 				c.fail("wanted the spatial sizes of %q, which output_shape depends on", x)
 				return win

@@ -55,9 +55,9 @@ Every rule is checked against central differences (onnx/grad/check_test.go), and
 		r := &table[i]
 		by := "rule"
 		switch {
-		case r.rule != nil && r.expand != nil:
+		case r.rule != nil && r.decompose != nil:
 			by = "rule, decomposition"
-		case r.expand != nil:
+		case r.decompose != nil:
 			by = "decomposition"
 		case r.rule == nil:
 			by = "zero"
@@ -67,7 +67,7 @@ Every rule is checked against central differences (onnx/grad/check_test.go), and
 			since = fmt.Sprint(r.since)
 		}
 		var inert []string
-		for _, k := range r.inert {
+		for _, k := range r.nonDifferentiable {
 			if k < 0 {
 				inert = append(inert, "all")
 				continue
@@ -79,7 +79,7 @@ Every rule is checked against central differences (onnx/grad/check_test.go), and
 			note = ""
 		}
 		if r.outputs != 0 {
-			note = strings.TrimPrefix(note+"; of "+r.taken(), "; ")
+			note = strings.TrimPrefix(note+"; of "+r.acceptedOutputs(), "; ")
 		}
 		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s | %s |\n", name(r), since, by, strings.Join(inert, ", "), note))
 	}

@@ -20,7 +20,7 @@ func einsumRule(c *call) []string {
 	}
 	g := make([]string, len(c.x))
 	for i, term := range terms {
-		if !c.want(i) {
+		if !c.needs(i) {
 			continue
 		}
 		inputs, from := []string{c.dy[0]}, []string{out}
@@ -112,7 +112,7 @@ func (c *call) diagonal(g string, i, j int) string {
 			shape[k] = 1
 		}
 		shape[axis] = -1
-		return c.reshape(c.count(c.size(g, axis)), shape...)
+		return c.reshape(c.arange(c.size(g, axis)), shape...)
 	}
 	return c.Op("Equal", along(i), along(j))
 }

@@ -17,7 +17,7 @@ func binary(op string, da, db func(c *call, a, b, y, dy string) string) entry {
 	return entry{op: op, broadcast: true, rule: func(c *call) []string {
 		g := make([]string, 2)
 		for i, d := range []func(c *call, a, b, y, dy string) string{da, db} {
-			if c.want(i) {
+			if c.needs(i) {
 				g[i] = d(c, c.x[0], c.x[1], c.y[0], c.dy[0])
 			}
 		}
@@ -44,20 +44,20 @@ var elementwiseRules = slices.Concat([]entry{
 	{op: "Mean", broadcast: true, rule: func(c *call) []string {
 		return slices.Repeat([]string{c.scale(c.dy[0], 1/float64(len(c.x)))}, len(c.x))
 	}},
-	{op: "Where", inert: []int{0}, broadcast: true, rule: func(c *call) []string {
-		zero := c.like(c.dy[0], 0)
+	{op: "Where", nonDifferentiable: []int{0}, broadcast: true, rule: func(c *call) []string {
+		zero := c.scalarLike(c.dy[0], 0)
 		g := make([]string, 3)
-		if c.want(1) {
+		if c.needs(1) {
 			g[1] = c.where(c.x[0], c.dy[0], zero)
 		}
-		if c.want(2) {
+		if c.needs(2) {
 			g[2] = c.where(c.x[0], zero, c.dy[0])
 		}
 		return g
 	}},
 	{op: "Clip", broadcast: true, rule: clipRule},
-	unary("Cast", func(c *call, x, y, dy string) string { return c.cast(dy, c.of(x).Type) }),
-	{op: "CastLike", inert: []int{1}, rule: func(c *call) []string { return []string{c.cast(c.dy[0], c.of(c.x[0]).Type), ""} }},
+	unary("Cast", func(c *call, x, y, dy string) string { return c.cast(dy, c.value(x).Type) }),
+	{op: "CastLike", nonDifferentiable: []int{1}, rule: func(c *call) []string { return []string{c.cast(c.dy[0], c.value(c.x[0]).Type), ""} }},
 	unary("Identity", func(c *call, x, y, dy string) string { return dy }),
 	unary("Neg", func(c *call, x, y, dy string) string { return c.neg(dy) }),
 	unary("Abs", func(c *call, x, y, dy string) string { return c.mul(dy, c.Op("Sign", x)) }),
@@ -73,14 +73,14 @@ var elementwiseRules = slices.Concat([]entry{
 	// dX = dY / sqrt(1 - x^2)
 	unary("Asin", func(c *call, x, y, dy string) string { return c.div(dy, c.Op("Sqrt", c.oneMinus(c.mul(x, x)))) }),
 	unary("Acos", func(c *call, x, y, dy string) string { return c.neg(c.div(dy, c.Op("Sqrt", c.oneMinus(c.mul(x, x))))) }),
-	unary("Atan", func(c *call, x, y, dy string) string { return c.div(dy, c.add(c.mul(x, x), c.like(x, 1))) }),
+	unary("Atan", func(c *call, x, y, dy string) string { return c.div(dy, c.add(c.mul(x, x), c.scalarLike(x, 1))) }),
 	unary("Sinh", func(c *call, x, y, dy string) string { return c.mul(dy, c.Op("Cosh", x)) }),
 	unary("Cosh", func(c *call, x, y, dy string) string { return c.mul(dy, c.Op("Sinh", x)) }),
 	unary("Asinh", func(c *call, x, y, dy string) string {
-		return c.div(dy, c.Op("Sqrt", c.add(c.mul(x, x), c.like(x, 1))))
+		return c.div(dy, c.Op("Sqrt", c.add(c.mul(x, x), c.scalarLike(x, 1))))
 	}),
 	unary("Acosh", func(c *call, x, y, dy string) string {
-		return c.div(dy, c.Op("Sqrt", c.sub(c.mul(x, x), c.like(x, 1))))
+		return c.div(dy, c.Op("Sqrt", c.sub(c.mul(x, x), c.scalarLike(x, 1))))
 	}),
 	unary("Atanh", func(c *call, x, y, dy string) string { return c.div(dy, c.oneMinus(c.mul(x, x))) }),
 	// dX = dY 2/sqrt(pi) exp(-x^2)
@@ -93,18 +93,18 @@ var elementwiseRules = slices.Concat([]entry{
 func zeroRules(ops ...string) []entry {
 	var out []entry
 	for _, op := range ops {
-		out = append(out, entry{op: op, inert: allInputs, note: "zero"})
+		out = append(out, entry{op: op, nonDifferentiable: allInputs, note: "zero"})
 	}
 	return out
 }
 
-func (c *call) oneMinus(x string) string { return c.sub(c.like(x, 1), x) }
+func (c *call) oneMinus(x string) string { return c.sub(c.scalarLike(x, 1), x) }
 
 // y = a b: dA = dY b, dB = dY a. SiLU, a sigmoid(a), is taken as one: dA = dY (s + y - y s), two passes over memory fewer.
 func mulRule(c *call) []string {
 	a, b, y, dy := c.x[0], c.x[1], c.y[0], c.dy[0]
 	for i := range 2 {
-		s := c.e.made[c.n.Inputs[1-i]]
+		s := c.e.producers[c.n.Inputs[1-i]]
 		if s != nil && s.Op == "Sigmoid" && s.Domain == "" && s.Inputs[0] == c.n.Inputs[i] && !slices.Contains(c.leaves, s.Outputs[0]) {
 			s := c.x[1-i]
 			g := make([]string, 2)
@@ -113,10 +113,10 @@ func mulRule(c *call) []string {
 		}
 	}
 	g := make([]string, 2)
-	if c.want(0) {
+	if c.needs(0) {
 		g[0] = c.mul(dy, b)
 	}
-	if c.want(1) {
+	if c.needs(1) {
 		g[1] = c.mul(dy, a)
 	}
 	return g
@@ -126,11 +126,11 @@ func mulRule(c *call) []string {
 func powRule(c *call) []string {
 	x, p, y, dy := c.x[0], c.x[1], c.y[0], c.dy[0]
 	g := make([]string, 2)
-	t := c.of(x).Type
-	if c.want(0) {
-		exponent := onnx.Floats(c.of(p).Const)
-		if k := c.of(p).Const; k != nil && (k.Type == onnx.Int64 || k.Type == onnx.Int32) {
-			if v, ok := c.of(p).Known(); ok && len(v) == 1 {
+	t := c.value(x).Type
+	if c.needs(0) {
+		exponent := onnx.Floats(c.value(p).Const)
+		if k := c.value(p).Const; k != nil && (k.Type == onnx.Int64 || k.Type == onnx.Int32) {
+			if v, ok := c.value(p).Known(); ok && len(v) == 1 {
 				exponent = []float64{float64(v[0])}
 			}
 		}
@@ -138,20 +138,20 @@ func powRule(c *call) []string {
 		case len(exponent) == 1 && exponent[0] == 2:
 			g[0] = c.mul(dy, c.add(x, x))
 		case len(exponent) == 1 && exponent[0] == 0:
-			g[0] = c.zeros(x)
+			g[0] = c.zerosLike(x)
 		case len(exponent) == 1:
 			g[0] = c.mul(dy, c.scale(c.Op("Pow", x, c.Scalar(t, exponent[0]-1)), exponent[0]))
 		default:
 			q := c.cast(p, t)
-			flat := c.Op("Equal", q, c.like(x, 0)) // not 0 times infinity at x = 0
-			slope := c.mul(q, c.Op("Pow", x, c.where(flat, c.like(x, 0), c.sub(q, c.like(x, 1)))))
+			flat := c.Op("Equal", q, c.scalarLike(x, 0)) // not 0 times infinity at x = 0
+			slope := c.mul(q, c.Op("Pow", x, c.where(flat, c.scalarLike(x, 0), c.sub(q, c.scalarLike(x, 1)))))
 			g[0] = c.mul(dy, slope)
 		}
 	}
-	if c.want(1) {
-		positive := c.Op("Greater", x, c.like(x, 0))
-		log := c.Op("Log", c.where(positive, x, c.like(x, 1)))
-		g[1] = c.cast(c.mul(c.cast(dy, t), c.mul(c.cast(y, t), log)), c.of(p).Type)
+	if c.needs(1) {
+		positive := c.Op("Greater", x, c.scalarLike(x, 0))
+		log := c.Op("Log", c.where(positive, x, c.scalarLike(x, 1)))
+		g[1] = c.cast(c.mul(c.cast(dy, t), c.mul(c.cast(y, t), log)), c.value(p).Type)
 	}
 	return g
 }
@@ -167,7 +167,7 @@ func extremeRule(c *call, wins string) []string {
 	}
 	for i := len(c.x) - 1; i > 0; i-- {
 		before := c.Op(wins, best[i-1], c.x[i])
-		zero := c.like(rest, 0)
+		zero := c.scalarLike(rest, 0)
 		g[i] = c.where(before, zero, rest)
 		rest = c.where(before, rest, zero)
 	}
@@ -185,14 +185,14 @@ func clipRule(c *call) []string {
 		if lo != "" {
 			below = c.Op("And", below, c.Op("LessOrEqual", lo, hi))
 		}
-		if c.want(2) {
+		if c.needs(2) {
 			g[2] = c.masked(c.Op("Not", below), dy)
 		}
 		rest = c.masked(below, dy)
 	}
 	if lo != "" {
 		above := c.Op("GreaterOrEqual", x, lo)
-		if c.want(1) {
+		if c.needs(1) {
 			g[1] = c.masked(c.Op("Not", above), rest)
 		}
 		rest = c.masked(above, rest)

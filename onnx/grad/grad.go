@@ -47,7 +47,7 @@ func Append(m *onnx.Model, o Options) (map[string]string, error) {
 	if o.Recompute {
 		e.plan = planSegments(m, types)
 	}
-	e.know(m.Nodes)
+	e.index(m.Nodes)
 	var grads map[string]string
 	e.b.Scoped("grad", func() { grads, err = e.run(m.Nodes[:nodes:nodes], o) })
 	if err != nil {
@@ -60,39 +60,39 @@ func Append(m *onnx.Model, o Options) (map[string]string, error) {
 
 // engine is one call of Append.
 type engine struct {
-	b     *onnx.Builder
-	t     *onnx.Types
-	typed int                     // nodes of the model that are in t
-	roots map[string]bool         // graph inputs and initializers of the model
-	added map[string]bool         // values of emitted nodes
-	made  map[string]*onnx.Node   // value -> forward node that makes it
-	users map[string][]*onnx.Node // value -> forward nodes that read it
-	sums  map[string]string       // value -> its whole gradient, once the nodes that read it are done
-	seeds map[string]bool         // values whose gradient is given
-	plan  map[string]*segment     // by name; nil: no recomputation
-	err   error                   // of typing an emitted node
+	b         *onnx.Builder
+	t         *onnx.Types
+	typed     int                     // nodes of the model that are in t
+	inputs    map[string]bool         // graph inputs and initializers of the model
+	emitted   map[string]bool         // values of emitted nodes
+	producers map[string]*onnx.Node   // value -> forward node that makes it
+	consumers map[string][]*onnx.Node // value -> forward nodes that read it
+	totals    map[string]string       // value -> its whole gradient, once the nodes that read it are done
+	seeds     map[string]bool         // values whose gradient is given
+	plan      map[string]*segment     // by name; nil: no recomputation
+	err       error                   // of typing an emitted node
 }
 
 func newEngine(m *onnx.Model, types *onnx.Types) *engine {
-	e := &engine{b: onnx.Extend(m), t: types, typed: len(m.Nodes), roots: map[string]bool{}, added: map[string]bool{},
-		made: map[string]*onnx.Node{}, users: map[string][]*onnx.Node{}, sums: map[string]string{}, seeds: map[string]bool{}}
+	e := &engine{b: onnx.Extend(m), t: types, typed: len(m.Nodes), inputs: map[string]bool{}, emitted: map[string]bool{},
+		producers: map[string]*onnx.Node{}, consumers: map[string][]*onnx.Node{}, totals: map[string]string{}, seeds: map[string]bool{}}
 	for _, v := range m.Inputs {
-		e.roots[v.Name] = true
+		e.inputs[v.Name] = true
 	}
 	for _, t := range m.Initializers {
-		e.roots[t.Name] = true
+		e.inputs[t.Name] = true
 	}
 	return e
 }
 
 // know records who makes and who reads the values of forward nodes.
-func (e *engine) know(nodes []*onnx.Node) {
+func (e *engine) index(nodes []*onnx.Node) {
 	for _, n := range nodes {
 		for _, y := range n.Outputs {
-			e.made[y] = n
+			e.producers[y] = n
 		}
 		for _, x := range n.Reads() {
-			e.users[x] = append(e.users[x], n)
+			e.consumers[x] = append(e.consumers[x], n)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func (e *engine) run(nodes []*onnx.Node, o Options) (map[string]string, error) {
 		}
 	}
 	for _, x := range o.Wrt {
-		v := e.of(x)
+		v := e.value(x)
 		switch {
 		case v.Type == onnx.Undefined && !e.exists(x):
 			return nil, fmt.Errorf("the model has no value %q to differentiate with respect to", x)
@@ -129,7 +129,7 @@ func (e *engine) run(nodes []*onnx.Node, o Options) (map[string]string, error) {
 		g := e.total(acc, x)
 		if g == "" {
 			c := &call{Builder: e.b, e: e}
-			g = c.zeros(x)
+			g = c.zerosLike(x)
 		}
 		if !e.isNode(g) { // the gradient is a graph input or a constant: give it a value of its own
 			g = e.b.Op("Identity", g)
@@ -139,28 +139,28 @@ func (e *engine) run(nodes []*onnx.Node, o Options) (map[string]string, error) {
 	return result, e.sync()
 }
 
-func (e *engine) exists(name string) bool { return e.isNode(name) || e.roots[name] }
+func (e *engine) exists(name string) bool { return e.isNode(name) || e.inputs[name] }
 
 // isNode reports whether a node makes the value.
-func (e *engine) isNode(name string) bool { return e.made[name] != nil || e.added[name] }
+func (e *engine) isNode(name string) bool { return e.producers[name] != nil || e.emitted[name] }
 
 // seed returns the cotangent of an output: the given value, or ones.
 func (e *engine) seed(y, cotangent string) (string, error) {
 	if !e.exists(y) {
 		return "", fmt.Errorf("the model has no value %q to differentiate", y)
 	}
-	v := e.of(y)
+	v := e.value(y)
 	if !v.Type.IsFloat() {
 		return "", fmt.Errorf("output %q is %v and cannot be differentiated", y, v)
 	}
 	if cotangent == "" {
 		c := &call{Builder: e.b, e: e}
-		return c.filled(y, 1), nil
+		return c.fullLike(y, 1), nil
 	}
 	if !e.exists(cotangent) {
 		return "", fmt.Errorf("the cotangent %q of %q is no value of the model", cotangent, y)
 	}
-	if ct := e.of(cotangent); !compatible(ct, v) {
+	if ct := e.value(cotangent); !compatible(ct, v) {
 		return "", fmt.Errorf("cotangent %q of output %q is %v, wanted %v", cotangent, y, ct, v)
 	}
 	return cotangent, nil

@@ -3,17 +3,17 @@ package grad
 import "assay/onnx"
 
 var indexRules = []entry{
-	{op: "Gather", inert: []int{1}, rule: gatherRule},
-	{op: "GatherElements", inert: []int{1}, rule: gatherElementsRule},
-	{op: "GatherND", inert: []int{1}, rule: gatherNDRule},
-	{op: "ScatterND", inert: []int{1}, rule: scatterNDRule, note: "reduction none or add"},
-	{op: "ScatterElements", inert: []int{1}, rule: scatterElementsRule, note: "reduction none or add"},
-	{op: "TopK", inert: []int{1}, rule: topKRule},
-	{op: "Compress", inert: []int{1}, rule: compressRule},
+	{op: "Gather", nonDifferentiable: []int{1}, rule: gatherRule},
+	{op: "GatherElements", nonDifferentiable: []int{1}, rule: gatherElementsRule},
+	{op: "GatherND", nonDifferentiable: []int{1}, rule: gatherNDRule},
+	{op: "ScatterND", nonDifferentiable: []int{1}, rule: scatterNDRule, note: "reduction none or add"},
+	{op: "ScatterElements", nonDifferentiable: []int{1}, rule: scatterElementsRule, note: "reduction none or add"},
+	{op: "TopK", nonDifferentiable: []int{1}, rule: topKRule},
+	{op: "Compress", nonDifferentiable: []int{1}, rule: compressRule},
 }
 
 // smallTable is the number of rows up to which the gradient of a gathered table is a product with one-hot rows.
-const smallTable = 4096
+const maxOneHotRows = 4096
 
 // Y = X[indices] along an axis: rows of dY are added up by index. No scattering with reduction: its order of addition, and so
 // the last bits, differ from run to run on some devices.
@@ -38,26 +38,26 @@ func gatherRule(c *call) []string {
 	}
 	idx = c.cast(idx, onnx.Int64)
 	if c.n.Meta[onnx.MetaUnique] == "true" {
-		return []string{c.scatterRows(g, idx, c.shapeOf(x), axis), ""}
+		return []string{c.indexCopy(g, idx, c.shapeOf(x), axis), ""}
 	}
-	return []string{c.collectRows(g, idx, c.size(x, int(axis)), axis), ""}
+	return []string{c.indexAdd(g, idx, c.size(x, int(axis)), axis), ""}
 }
 
 // scatterRows puts the rows of g along an axis at distinct indices into zeros of the given shape.
-func (c *call) scatterRows(g, idx, shape string, axis int64) string {
-	t := c.of(g).Type
+func (c *call) indexCopy(g, idx, shape string, axis int64) string {
+	t := c.value(g).Type
 	at := c.unsqueeze(idx, -1)
 	if axis == 0 {
-		return c.Op("ScatterND", c.filledShape(shape, t, 0), at, g)
+		return c.Op("ScatterND", c.full(shape, t, 0), at, g)
 	}
 	r := int64(c.rank(g))
-	perm := append([]int64{axis}, append(iota64(int(r))[:axis], iota64(int(r))[axis+1:]...)...)
+	perm := append([]int64{axis}, append(axesUpTo(int(r))[:axis], axesUpTo(int(r))[axis+1:]...)...)
 	front := c.Op("Gather", shape, c.Ints(perm...))
-	return c.fromFront(c.Op("ScatterND", c.filledShape(front, t, 0), at, c.toFront(g, axis)), axis)
+	return c.fromFront(c.Op("ScatterND", c.full(front, t, 0), at, c.toFront(g, axis)), axis)
 }
 
 // collectRows adds up the rows of g along an axis by index, to size rows.
-func (c *call) collectRows(g, idx, size string, axis int64) string {
+func (c *call) indexAdd(g, idx, size string, axis int64) string {
 	r := c.rank(g)
 	flat := c.toFront(g, axis)
 	rest := []any{} // shape of a row
@@ -68,13 +68,13 @@ func (c *call) collectRows(g, idx, size string, axis int64) string {
 	if r != 2 {
 		rows = c.reshape(flat, c.size(flat, 0), -1)
 	}
-	idx = c.positive(idx, size)
-	n, fixed := c.of(size).Known()
+	idx = c.nonNegative(idx, size)
+	n, fixed := c.value(size).Known()
 	var sum string
-	if fixed && n[0] <= smallTable {
-		sum = c.gemm(c.oneHot(idx, size, c.of(g).Type), rows, true, false, 1)
+	if fixed && n[0] <= maxOneHotRows {
+		sum = c.gemm(c.oneHot(idx, size, c.value(g).Type), rows, true, false, 1)
 	} else {
-		sum = c.collectDistinct(rows, idx, size)
+		sum = c.indexAddSparse(rows, idx, size)
 	}
 	if r != 2 {
 		sum = c.reshape(sum, append([]any{size}, rest...)...)
@@ -83,8 +83,8 @@ func (c *call) collectRows(g, idx, size string, axis int64) string {
 }
 
 // positive turns indices counted from the end into indices counted from the front.
-func (c *call) positive(idx, size string) string {
-	if v, ok := c.of(idx).Known(); ok {
+func (c *call) nonNegative(idx, size string) string {
+	if v, ok := c.value(idx).Known(); ok {
 		negative := false
 		for _, i := range v {
 			negative = negative || i < 0
@@ -98,19 +98,19 @@ func (c *call) positive(idx, size string) string {
 
 // oneHot is [indices, size] with a 1 in every row.
 func (c *call) oneHot(idx, size string, t onnx.DType) string {
-	return c.cast(c.Op("Equal", c.unsqueeze(idx, 1), c.count(size)), t)
+	return c.cast(c.Op("Equal", c.unsqueeze(idx, 1), c.arange(size)), t)
 }
 
 // collectDistinct is collectRows for tables with far more rows than there are indices (vocabularies): the rows of equal
 // indices are added to the first of them by a product, and these go to their distinct places.
-func (c *call) collectDistinct(rows, idx, size string) string {
+func (c *call) indexAddSparse(rows, idx, size string) string {
 	equal := c.Op("Equal", c.unsqueeze(idx, 1), c.unsqueeze(idx, 0)) // [N, N]
-	t := c.of(rows).Type
+	t := c.value(rows).Type
 	first := c.OpA("ArgMax", attrs{"axis": 1, "keepdims": 0}, c.cast(equal, onnx.Float))
-	isFirst := c.Op("Equal", first, c.count(c.size(idx, 0)))
+	isFirst := c.Op("Equal", first, c.arange(c.size(idx, 0)))
 	firsts := c.Op("Reshape", c.Op("NonZero", isFirst), c.Ints(-1))
 	sums := c.gemm(c.cast(c.Op("Gather", equal, firsts), t), rows, false, false, 1)
-	return c.Op("ScatterND", c.filledShape(c.shape(size, c.size(rows, 1)), t, 0), c.unsqueeze(c.Op("Gather", idx, firsts), -1), sums)
+	return c.Op("ScatterND", c.full(c.shape(size, c.size(rows, 1)), t, 0), c.unsqueeze(c.Op("Gather", idx, firsts), -1), sums)
 }
 
 // Y = X[.., indices, ..] element by element along an axis: dX = sum over the indices of dY where the index is the place.
@@ -122,8 +122,8 @@ func gatherElementsRule(c *call) []string {
 	}
 	idx = c.cast(idx, onnx.Int64)
 	size := c.size(x, int(axis))
-	idx = c.positive(idx, size)
-	k := c.of(idx).Shape[axis]
+	idx = c.nonNegative(idx, size)
+	k := c.value(idx).Shape[axis]
 	place := make([]any, r) // 0, 1, ... along the axis
 	for i := range place {
 		place[i] = 1
@@ -131,23 +131,23 @@ func gatherElementsRule(c *call) []string {
 	place[axis] = -1
 	var g string
 	if k.Known() && k.Size == 1 {
-		g = c.masked(c.Op("Equal", idx, c.reshape(c.count(size), place...)), c.dy[0])
+		g = c.masked(c.Op("Equal", idx, c.reshape(c.arange(size), place...)), c.dy[0])
 	} else { // [.., K, 1, ..] against [.., 1, size, ..]
-		hit := c.Op("Equal", c.unsqueeze(idx, axis+1), c.reshape(c.count(size), append([]any{1}, place...)...))
+		hit := c.Op("Equal", c.unsqueeze(idx, axis+1), c.reshape(c.arange(size), append([]any{1}, place...)...))
 		g = c.sum(c.masked(hit, c.unsqueeze(c.dy[0], axis+1)), []int64{axis}, false)
 	}
 	// Along the other axes the indices may be shorter than the data.
 	before, after := make([]int64, r), make([]any, r)
 	whole := true
 	for i := range r {
-		a, b := c.of(x).Shape[i], c.of(idx).Shape[i]
+		a, b := c.value(x).Shape[i], c.value(idx).Shape[i]
 		if after[i] = 0; int64(i) != axis && !a.Same(b) {
 			after[i] = c.sub(c.size(x, i), c.size(idx, i))
 			whole = false
 		}
 	}
 	if !whole {
-		g = c.Op("Pad", g, c.shape(append([]any{c.Ints(before...)}, after...)...), c.like(g, 0))
+		g = c.Op("Pad", g, c.shape(append([]any{c.Ints(before...)}, after...)...), c.scalarLike(g, 0))
 	}
 	return []string{g, ""}
 }
@@ -159,21 +159,21 @@ func gatherNDRule(c *call) []string {
 		return c.fail("wanted batch_dims = 0")
 	}
 	last := c.rank(idx) - 1
-	if last < 0 || !c.of(idx).Shape[last].Known() {
+	if last < 0 || !c.value(idx).Shape[last].Known() {
 		return c.fail("wanted the last size of the indices %q", idx)
 	}
-	k := int(c.of(idx).Shape[last].Size)
+	k := int(c.value(idx).Shape[last].Size)
 	total, rows := c.Ints(1), ""
 	for i := k - 1; i >= 0; i-- { // row = ((i0 n1 + i1) n2 + i2) ...
 		at := c.Op("Reshape", c.Op("Slice", idx, c.Ints(int64(i)), c.Ints(int64(i+1)), c.Ints(-1)), c.Ints(-1))
 		n := c.size(x, i)
-		at = c.mul(c.positive(at, n), total)
+		at = c.mul(c.nonNegative(at, n), total)
 		if rows != "" {
 			at = c.add(rows, at)
 		}
 		rows, total = at, c.mul(total, n)
 	}
-	g := c.collectRows(c.reshape(c.dy[0], c.size(rows, 0), -1), rows, total, 0)
+	g := c.indexAdd(c.reshape(c.dy[0], c.size(rows, 0), -1), rows, total, 0)
 	return []string{c.reshapeLike(g, x), ""}
 }
 
@@ -184,13 +184,13 @@ func scatterNDRule(c *call) []string {
 	case "add":
 		g[0] = c.dy[0]
 	case "none":
-		if c.want(0) {
-			g[0] = c.Op("ScatterND", c.dy[0], c.x[1], c.zeros(c.x[2]))
+		if c.needs(0) {
+			g[0] = c.Op("ScatterND", c.dy[0], c.x[1], c.zerosLike(c.x[2]))
 		}
 	default:
 		return c.fail("wanted reduction none or add")
 	}
-	if c.want(2) {
+	if c.needs(2) {
 		g[2] = c.Op("GatherND", c.dy[0], c.x[1])
 	}
 	return g
@@ -203,13 +203,13 @@ func scatterElementsRule(c *call) []string {
 	case "add":
 		g[0] = c.dy[0]
 	case "none":
-		if c.want(0) {
-			g[0] = c.OpA("ScatterElements", at, c.dy[0], c.x[1], c.zeros(c.x[2]))
+		if c.needs(0) {
+			g[0] = c.OpA("ScatterElements", at, c.dy[0], c.x[1], c.zerosLike(c.x[2]))
 		}
 	default:
 		return c.fail("wanted reduction none or add")
 	}
-	if c.want(2) {
+	if c.needs(2) {
 		g[2] = c.OpA("GatherElements", at, c.dy[0], c.x[1])
 	}
 	return g
@@ -220,7 +220,7 @@ func topKRule(c *call) []string {
 	if c.dy[0] == "" {
 		return []string{""}
 	}
-	return []string{c.OpA("ScatterElements", attrs{"axis": c.n.Int("axis", -1)}, c.zeros(c.x[0]), c.y[1], c.dy[0]), ""}
+	return []string{c.OpA("ScatterElements", attrs{"axis": c.n.Int("axis", -1)}, c.zerosLike(c.x[0]), c.y[1], c.dy[0]), ""}
 }
 
 // compressRule: the taken indices are distinct.
@@ -228,8 +228,8 @@ func compressRule(c *call) []string {
 	x := c.x[0]
 	taken := c.Op("Reshape", c.Op("NonZero", c.x[1]), c.Ints(-1))
 	if _, ok := c.n.Attrs["axis"]; !ok {
-		flat := c.scatterRows(c.dy[0], taken, c.Op("Reshape", c.Op("Size", x), c.Ints(-1)), 0)
+		flat := c.indexCopy(c.dy[0], taken, c.Op("Reshape", c.Op("Size", x), c.Ints(-1)), 0)
 		return []string{c.reshapeLike(flat, x), ""}
 	}
-	return []string{c.scatterRows(c.dy[0], taken, c.shapeOf(x), c.axis("axis", 0, x)), ""}
+	return []string{c.indexCopy(c.dy[0], taken, c.shapeOf(x), c.axis("axis", 0, x)), ""}
 }

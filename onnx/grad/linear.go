@@ -4,7 +4,7 @@ var linearRules = []entry{
 	{op: "Gemm", broadcast: true, rule: gemmRule},
 	{op: "MatMul", broadcast: true, rule: matMulRule},
 	{op: "Einsum", broadcast: true, rule: einsumRule, note: "an ellipsis stands at the front of every term that has one"},
-	{op: "FusedMatMul", domain: microsoft, expand: fusedMatMul},
+	{op: "FusedMatMul", domain: microsoft, decompose: fusedMatMul},
 }
 
 func (c *call) gemm(a, b string, transA, transB bool, alpha float32) string {
@@ -27,21 +27,21 @@ func gemmRule(c *call) []string {
 	a, b, dy := c.x[0], c.x[1], c.dy[0]
 	ta, tb, alpha := c.n.Int("transA", 0) != 0, c.n.Int("transB", 0) != 0, c.n.Float("alpha", 1)
 	g := make([]string, 3)
-	if c.want(0) {
+	if c.needs(0) {
 		if ta { // A: dA = alpha B' dY'
 			g[0] = c.gemm(b, dy, tb, true, alpha)
 		} else { // dA = alpha dY B''
 			g[0] = c.gemm(dy, b, false, !tb, alpha)
 		}
 	}
-	if c.want(1) {
+	if c.needs(1) {
 		if tb { // dB = alpha dY' A'
 			g[1] = c.gemm(dy, a, true, ta, alpha)
 		} else { // dB = alpha A'' dY
 			g[1] = c.gemm(a, dy, !ta, false, alpha)
 		}
 	}
-	if c.want(2) { // dC = beta dY
+	if c.needs(2) { // dC = beta dY
 		g[2] = c.scale(dy, float64(c.n.Float("beta", 1)))
 	}
 	return g[:len(c.x)]
@@ -63,13 +63,13 @@ func matMulRule(c *call) []string {
 		}
 		g := make([]string, 2)
 		flat := rows(dy, b, 1)
-		if c.want(0) {
+		if c.needs(0) {
 			g[0] = c.gemm(flat, b, false, true, 1)
 			if ra > 2 {
 				g[0] = c.reshapeLike(g[0], a)
 			}
 		}
-		if c.want(1) {
+		if c.needs(1) {
 			g[1] = c.gemm(rows(a, b, 0), flat, true, false, 1)
 		}
 		return g
@@ -82,11 +82,11 @@ func matMulRule(c *call) []string {
 		row, dy = c.unsqueeze(a, 0), c.unsqueeze(dy, -2)
 	}
 	g := make([]string, 2)
-	if c.want(0) {
-		g[0] = c.Op("MatMul", dy, c.swap(column))
+	if c.needs(0) {
+		g[0] = c.Op("MatMul", dy, c.swapLastAxes(column))
 	}
-	if c.want(1) {
-		g[1] = c.Op("MatMul", c.swap(row), dy)
+	if c.needs(1) {
+		g[1] = c.Op("MatMul", c.swapLastAxes(row), dy)
 		if rb == 1 {
 			g[1] = c.squeeze(g[1], -1)
 		}
@@ -101,10 +101,10 @@ func fusedMatMul(c *call) []string {
 		return c.fail("wanted transBatchA = transBatchB = 0")
 	}
 	if c.n.Int("transA", 0) != 0 {
-		a = c.swap(a)
+		a = c.swapLastAxes(a)
 	}
 	if c.n.Int("transB", 0) != 0 {
-		b = c.swap(b)
+		b = c.swapLastAxes(b)
 	}
 	return []string{c.scale(c.Op("MatMul", a, b), float64(c.n.Float("alpha", 1)))}
 }

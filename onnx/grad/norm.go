@@ -8,11 +8,11 @@ var normRules = []entry{
 	{op: "LayerNormalization", outputs: 3, broadcast: true, rule: layerNormRule},
 	{op: "RMSNormalization", since: 23, broadcast: true, rule: rmsNormRule},
 	{op: "SimplifiedLayerNormalization", outputs: 2, broadcast: true, rule: rmsNormRule, note: "ONNX Runtime's name of RMSNormalization"},
-	{op: "BatchNormalization", outputs: 3, expand: batchNorm},
-	{op: "InstanceNormalization", expand: instanceNorm},
-	{op: "GroupNormalization", since: 21, expand: groupNorm},
-	{op: "LpNormalization", expand: lpNorm},
-	{op: "MeanVarianceNormalization", expand: meanVarianceNorm},
+	{op: "BatchNormalization", outputs: 3, decompose: batchNorm},
+	{op: "InstanceNormalization", decompose: instanceNorm},
+	{op: "GroupNormalization", since: 21, decompose: groupNorm},
+	{op: "LpNormalization", decompose: lpNorm},
+	{op: "MeanVarianceNormalization", decompose: meanVarianceNorm},
 }
 
 // dX = (dY - sum dY y) y. In attention, Z = y V, that sum over the keys is the sum of dZ Z over the much fewer elements of a
@@ -20,7 +20,7 @@ var normRules = []entry{
 func softmaxRule(c *call) []string {
 	y, dy, axis := c.y[0], c.dy[0], c.axis("axis", -1, c.x[0])
 	if product := c.weightedSum(); product != "" && axis == int64(c.rank(y)-1) {
-		sum := c.sum(c.mul(c.e.sums[product], c.now(product)), []int64{axis}, true)
+		sum := c.sum(c.mul(c.e.totals[product], c.current(product)), []int64{axis}, true)
 		return []string{c.mul(c.sub(dy, sum), y)}
 	}
 	p := c.mul(dy, y)
@@ -30,13 +30,13 @@ func softmaxRule(c *call) []string {
 // weightedSum returns Z = y V if that is the only thing the node's output y is used for, and y is not stretched for it.
 func (c *call) weightedSum() string {
 	y := c.n.Outputs[0]
-	users := c.e.users[y]
+	users := c.e.consumers[y]
 	if len(users) != 1 || users[0].Op != "MatMul" || users[0].Inputs[0] != y || c.e.seeds[y] {
 		return ""
 	}
 	z := users[0].Outputs[0]
-	a, b := c.of(y), c.of(z)
-	if c.e.sums[z] == "" || a.Rank() < 2 || a.Rank() != b.Rank() {
+	a, b := c.value(y), c.value(z)
+	if c.e.totals[z] == "" || a.Rank() < 2 || a.Rank() != b.Rank() {
 		return ""
 	}
 	for i := range a.Rank() - 1 {
@@ -56,7 +56,7 @@ func logSoftmaxRule(c *call) []string {
 // lastAxes returns the axes from the node's axis attribute on.
 func (c *call) lastAxes() []int64 {
 	r := c.rank(c.x[0])
-	return iota64(r)[min(int64(r), c.axis("axis", -1, c.x[0])):]
+	return axesUpTo(r)[min(int64(r), c.axis("axis", -1, c.x[0])):]
 }
 
 // meanOf is the mean of a b over the axes, which stay with size 1.
@@ -66,7 +66,7 @@ func (c *call) meanOf(a, b string, axes []int64) string {
 
 // normType is the type that a normalisation computes in.
 func (c *call) normType() onnx.DType {
-	if c.of(c.x[0]).Type == onnx.Double {
+	if c.value(c.x[0]).Type == onnx.Double {
 		return onnx.Double
 	}
 	return onnx.DType(c.n.Int("stash_type", int64(onnx.Float)))
@@ -81,7 +81,7 @@ func (c *call) gradOf(i int, t onnx.DType) string {
 }
 
 // joined adds up gradients, of which some may be missing, to one of the shape of x.
-func (c *call) joined(x string, parts ...string) string {
+func (c *call) sumContributions(x string, parts ...string) string {
 	sum, whole := "", false
 	for i, p := range parts {
 		switch {
@@ -101,12 +101,12 @@ func (c *call) joined(x string, parts ...string) string {
 }
 
 // shared divides the gradient of a statistic by the number of elements that it is of, those of x along axes.
-func (c *call) shared(g, x string, axes []int64) string {
+func (c *call) averaged(g, x string, axes []int64) string {
 	n := int64(1)
 	for _, a := range axes {
-		d := c.of(x).Shape[a]
+		d := c.value(x).Shape[a]
 		if !d.Known() {
-			return c.div(g, c.cast(c.Op("Div", c.Op("Size", x), c.Op("Size", g)), c.of(g).Type))
+			return c.div(g, c.cast(c.Op("Div", c.Op("Size", x), c.Op("Size", g)), c.value(g).Type))
 		}
 		n *= d.Size
 	}
@@ -119,7 +119,7 @@ func rmsNormRule(c *call) []string {
 	x, dy, dr := c.cast(c.x[0], t), c.gradOf(0, t), c.gradOf(1, t)
 	inv := c.inverseRoot(c.meanOf(x, x, axes))
 	g := make([]string, 2)
-	if c.want(0) {
+	if c.needs(0) {
 		first, second := "", ""
 		if dy != "" {
 			d := c.mul(dy, c.cast(c.x[1], t))
@@ -128,14 +128,14 @@ func rmsNormRule(c *call) []string {
 		}
 		if dr != "" {
 			cube := c.mul(c.mul(inv, inv), inv)
-			second = c.neg(c.mul(x, c.mul(cube, c.shared(dr, x, axes))))
+			second = c.neg(c.mul(x, c.mul(cube, c.averaged(dr, x, axes))))
 		}
-		g[0] = c.cast(c.joined(x, first, second), c.of(c.x[0]).Type)
+		g[0] = c.cast(c.sumContributions(x, first, second), c.value(c.x[0]).Type)
 	}
-	if c.want(1) {
-		g[1] = c.zeros(c.x[1])
+	if c.needs(1) {
+		g[1] = c.zerosLike(c.x[1])
 		if dy != "" {
-			g[1] = c.cast(c.mul(dy, c.mul(x, inv)), c.of(c.x[1]).Type)
+			g[1] = c.cast(c.mul(dy, c.mul(x, inv)), c.value(c.x[1]).Type)
 		}
 	}
 	return g
@@ -143,7 +143,7 @@ func rmsNormRule(c *call) []string {
 
 // inverseRoot is 1/sqrt(v + epsilon).
 func (c *call) inverseRoot(v string) string {
-	return c.Op("Reciprocal", c.Op("Sqrt", c.add(v, c.like(v, float64(c.n.Float("epsilon", 1e-5))))))
+	return c.Op("Reciprocal", c.Op("Sqrt", c.add(v, c.scalarLike(v, float64(c.n.Float("epsilon", 1e-5))))))
 }
 
 // y = z w + b, z = (x - m) r, m = mean x, r = 1/sqrt(var x + eps): with t = dY w,
@@ -155,7 +155,7 @@ func layerNormRule(c *call) []string {
 	inv := c.inverseRoot(c.meanOf(centred, centred, axes))
 	z := c.mul(centred, inv)
 	g := make([]string, len(c.x))
-	if c.want(0) {
+	if c.needs(0) {
 		first, second, third := "", "", ""
 		if dy != "" {
 			d := c.mul(dy, c.cast(c.x[1], t))
@@ -163,22 +163,22 @@ func layerNormRule(c *call) []string {
 			first = c.mul(inner, inv)
 		}
 		if dm != "" {
-			second = c.shared(dm, x, axes)
+			second = c.averaged(dm, x, axes)
 		}
 		if dr != "" {
-			third = c.neg(c.mul(z, c.mul(c.mul(inv, inv), c.shared(dr, x, axes))))
+			third = c.neg(c.mul(z, c.mul(c.mul(inv, inv), c.averaged(dr, x, axes))))
 		}
-		g[0] = c.cast(c.joined(x, first, second, third), c.of(c.x[0]).Type)
+		g[0] = c.cast(c.sumContributions(x, first, second, third), c.value(c.x[0]).Type)
 	}
 	for i := 1; i < len(g); i++ {
 		switch {
-		case !c.want(i):
+		case !c.needs(i):
 		case dy == "":
-			g[i] = c.zeros(c.x[i])
+			g[i] = c.zerosLike(c.x[i])
 		case i == 1:
-			g[1] = c.cast(c.mul(dy, z), c.of(c.x[1]).Type)
+			g[1] = c.cast(c.mul(dy, z), c.value(c.x[1]).Type)
 		default:
-			g[2] = c.cast(dy, c.of(c.x[2]).Type)
+			g[2] = c.cast(dy, c.value(c.x[2]).Type)
 		}
 	}
 	return g
@@ -189,19 +189,19 @@ func (c *call) perChannel(v, x string) string {
 	if c.rank(x) <= 2 {
 		return v
 	}
-	return c.unsqueeze(v, iota64(c.rank(x) - 1)[1:]...)
+	return c.unsqueeze(v, axesUpTo(c.rank(x) - 1)[1:]...)
 }
 
 // y = (x - mean) scale / sqrt(var + eps) + bias with given statistics, or in training with those of the batch, which are also
 // mixed into the given ones.
 func batchNorm(c *call) []string {
-	t := c.of(c.x[4]).Type // data, scale and statistics may be of three types
+	t := c.value(c.x[4]).Type // data, scale and statistics may be of three types
 	x, scale, bias := c.cast(c.x[0], t), c.cast(c.x[1], t), c.cast(c.x[2], t)
 	per := func(v string) string { return c.perChannel(v, x) }
 	mean, variance, rest := c.x[3], c.x[4], []string{}
 	switch {
 	case c.n.Int("training_mode", 0) != 0:
-		axes := append([]int64{0}, iota64(c.rank(x))[min(2, c.rank(x)):]...)
+		axes := append([]int64{0}, axesUpTo(c.rank(x))[min(2, c.rank(x)):]...)
 		mean = c.reduce("ReduceMean", x, axes, false)
 		centred := c.sub(x, per(mean))
 		variance = c.reduce("ReduceMean", c.mul(centred, centred), axes, false)
@@ -215,7 +215,7 @@ func batchNorm(c *call) []string {
 	}
 	factor := c.mul(scale, c.inverseRoot(variance))
 	y := c.add(c.mul(c.sub(x, per(mean)), per(factor)), per(bias))
-	return append([]string{c.cast(y, c.of(c.x[0]).Type)}, rest...)
+	return append([]string{c.cast(y, c.value(c.x[0]).Type)}, rest...)
 }
 
 // standardised is (x - mean) / sqrt(var + eps) over axes.
@@ -226,7 +226,7 @@ func (c *call) standardised(x string, axes []int64) string {
 
 func instanceNorm(c *call) []string {
 	x := c.x[0]
-	z := c.standardised(x, iota64(c.rank(x))[2:])
+	z := c.standardised(x, axesUpTo(c.rank(x))[2:])
 	return []string{c.add(c.mul(z, c.perChannel(c.x[1], x)), c.perChannel(c.x[2], x))}
 }
 
@@ -253,5 +253,5 @@ func meanVarianceNorm(c *call) []string {
 		axes = []int64{0, 2, 3}
 	}
 	centred := c.sub(c.x[0], c.reduce("ReduceMean", c.x[0], axes, true))
-	return []string{c.div(centred, c.add(c.Op("Sqrt", c.meanOf(centred, centred, axes)), c.like(c.x[0], 1e-9)))}
+	return []string{c.div(centred, c.add(c.Op("Sqrt", c.meanOf(centred, centred, axes)), c.scalarLike(c.x[0], 1e-9)))}
 }

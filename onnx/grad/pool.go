@@ -3,18 +3,18 @@ package grad
 import "assay/onnx"
 
 var poolRules = []entry{
-	{op: "MaxPool", expand: maxPool},
-	{op: "AveragePool", expand: averagePool},
-	{op: "GlobalAveragePool", expand: func(c *call) []string {
-		return []string{c.reduce("ReduceMean", c.x[0], iota64(c.rank(c.x[0]))[2:], true)}
+	{op: "MaxPool", decompose: maxPool},
+	{op: "AveragePool", decompose: averagePool},
+	{op: "GlobalAveragePool", decompose: func(c *call) []string {
+		return []string{c.reduce("ReduceMean", c.x[0], axesUpTo(c.rank(c.x[0]))[2:], true)}
 	}},
-	{op: "GlobalMaxPool", expand: func(c *call) []string {
-		return []string{c.reduce("ReduceMax", c.x[0], iota64(c.rank(c.x[0]))[2:], true)}
+	{op: "GlobalMaxPool", decompose: func(c *call) []string {
+		return []string{c.reduce("ReduceMax", c.x[0], axesUpTo(c.rank(c.x[0]))[2:], true)}
 	}},
 }
 
 // mostWeights is the size of the largest constant that a rule makes up.
-const mostWeights = 1 << 22
+const maxConstant = 1 << 22
 
 // pooling is a pooling node over x, padded explicitly so that every window lies inside.
 type pooling struct {
@@ -33,7 +33,7 @@ func (c *call) pooling() pooling {
 	n := len(p.win.Kernel)
 	p.count = 1
 	for _, k := range p.win.Kernel {
-		if p.count *= k; k < 1 || p.count > mostWeights {
+		if p.count *= k; k < 1 || p.count > maxConstant {
 			c.fail("wanted a smaller window than %v", p.win.Kernel)
 			return p
 		}
@@ -42,7 +42,7 @@ func (c *call) pooling() pooling {
 	for i := range n {
 		before, after := p.win.Pads[i], p.win.Pads[n+i]
 		if c.n.Int("ceil_mode", 0) != 0 && p.win.Strides[i] > 1 {
-			in, out := c.of(x).Shape[2+i], c.of(c.y[0]).Shape[2+i]
+			in, out := c.value(x).Shape[2+i], c.value(c.y[0]).Shape[2+i]
 			if !in.Known() || !out.Known() {
 				c.fail("wanted the spatial sizes of %q, which ceil_mode depends on", x)
 				return p
@@ -65,12 +65,12 @@ func (p pooling) padded() bool {
 }
 
 // windows is the convolution of single channels [M, 1, ...] with a kernel [K, 1, ...]: one output channel for each kernel.
-func (c *call) windows(single, kernel string, p pooling) string {
+func (c *call) unfold(single, kernel string, p pooling) string {
 	return c.OpA("Conv", attrs{"strides": p.win.Strides, "dilations": p.win.Dilations}, single, kernel)
 }
 
 // singles makes every channel a sample of its own: [N, C, ...] -> [N*C, 1, ...].
-func (c *call) singles(x string) string {
+func (c *call) channelsAsBatch(x string) string {
 	dims := []any{-1, 1}
 	for i := 2; i < c.rank(x); i++ {
 		dims = append(dims, c.size(x, i))
@@ -90,15 +90,15 @@ func maxPool(c *call) []string {
 		x = c.Op("Pad", x, c.Ints(p.pads...), c.lowest(x))
 	}
 	count := p.count
-	if count*count > mostWeights {
+	if count*count > maxConstant {
 		return c.fail("wanted a smaller window than %v", p.win.Kernel)
 	}
 	eye := make([]float64, count*count)
 	for i := range count {
 		eye[i*count+i] = 1
 	}
-	kernel := c.Numbers(c.of(x).Type, append([]int64{count, 1}, p.win.Kernel...), eye...)
-	best := c.reduce("ReduceMax", c.windows(c.singles(x), kernel, p), []int64{1}, true)
+	kernel := c.Numbers(c.value(x).Type, append([]int64{count, 1}, p.win.Kernel...), eye...)
+	best := c.reduce("ReduceMax", c.unfold(c.channelsAsBatch(x), kernel, p), []int64{1}, true)
 	return []string{c.reshapeLike(best, c.y[0])}
 }
 
@@ -109,18 +109,18 @@ func averagePool(c *call) []string {
 		return nil
 	}
 	x := c.x[0]
-	t := c.of(x).Type
+	t := c.value(x).Type
 	ones := make([]float64, p.count)
 	for i := range ones {
 		ones[i] = 1
 	}
 	kernel := c.Numbers(t, append([]int64{1, 1}, p.win.Kernel...), ones...)
-	single := c.singles(x)
+	single := c.channelsAsBatch(x)
 	if !p.padded() {
-		return []string{c.scale(c.reshapeLike(c.windows(single, kernel, p), c.y[0]), 1/float64(p.count))}
+		return []string{c.scale(c.reshapeLike(c.unfold(single, kernel, p), c.y[0]), 1/float64(p.count))}
 	}
-	zero := c.like(x, 0)
-	sum := c.windows(c.Op("Pad", single, c.Ints(p.pads...), zero), kernel, p)
+	zero := c.scalarLike(x, 0)
+	sum := c.unfold(c.Op("Pad", single, c.Ints(p.pads...), zero), kernel, p)
 	real := []any{1, 1}
 	n := len(p.win.Kernel)
 	rest := make([]int64, len(p.pads)) // padding that does not count
@@ -128,18 +128,18 @@ func averagePool(c *call) []string {
 	for i := range n {
 		size := c.size(x, 2+i)
 		if c.n.Int("count_include_pad", 0) != 0 {
-			size = c.plus(size, p.pads[2+i]+p.pads[n+4+i]-p.ceil[i])
+			size = c.addToSize(size, p.pads[2+i]+p.pads[n+4+i]-p.ceil[i])
 			rest[2+i], rest[n+4+i] = 0, p.ceil[i]
 		}
 		real = append(real, size)
 	}
-	counts := c.windows(c.Op("Pad", c.filledShape(c.shape(real...), t, 1), c.Ints(rest...), zero), kernel, p)
+	counts := c.unfold(c.Op("Pad", c.full(c.shape(real...), t, 1), c.Ints(rest...), zero), kernel, p)
 	return []string{c.reshapeLike(c.div(sum, counts), c.y[0])}
 }
 
 // plus adds to a size.
-func (c *call) plus(size string, n int64) string {
-	if v, ok := c.of(size).Known(); ok {
+func (c *call) addToSize(size string, n int64) string {
+	if v, ok := c.value(size).Known(); ok {
 		return c.Ints(v[0] + n)
 	}
 	return c.add(size, c.Ints(n))

@@ -9,13 +9,13 @@ import (
 
 // segment is one part of the model whose forward values the backward pass computes anew.
 type segment struct {
-	nodes  []*onnx.Node      // those that depend on the feeds, in order
-	feeds  []string          // values from outside that are made to depend on the incoming gradient
-	rename map[string]string // forward value -> its second computation; nil until the backward pass arrives
+	nodes      []*onnx.Node      // those that depend on the feeds, in order
+	inputs     []string          // values from outside that are made to depend on the incoming gradient
+	recomputed map[string]string // forward value -> its second computation; nil until the backward pass arrives
 }
 
 // random operators give other values the second time; theirs are kept.
-var random = []string{"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+var randomOps = []string{"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 
 // planSegments finds what each segment has to compute anew. Its feeds are the floating-point values that other nodes make for
 // this segment alone: the activations that it continues. What several segments share (masks, rotary angles) is kept anyway,
@@ -35,7 +35,7 @@ func planSegments(m *onnx.Model, t *onnx.Types) map[string]*segment {
 	plan := map[string]*segment{}
 	reached := map[string]bool{} // value + segment
 	for _, n := range m.Nodes {
-		if n.Segment == "" || slices.Contains(random, n.Op) {
+		if n.Segment == "" || slices.Contains(randomOps, n.Op) {
 			continue
 		}
 		s := plan[n.Segment]
@@ -47,8 +47,8 @@ func planSegments(m *onnx.Model, t *onnx.Types) map[string]*segment {
 		for _, x := range n.Inputs {
 			from := maker[x]
 			if from != nil && from.Segment != n.Segment && len(users[x]) == 1 && t.Of(x).Type.IsFloat() && t.Of(x).Const == nil {
-				if !slices.Contains(s.feeds, x) {
-					s.feeds = append(s.feeds, x)
+				if !slices.Contains(s.inputs, x) {
+					s.inputs = append(s.inputs, x)
 				}
 				depends = true
 			}
@@ -67,41 +67,41 @@ func planSegments(m *onnx.Model, t *onnx.Types) map[string]*segment {
 // recomputed returns the second computation of the values around n, nil if there is none. The first call for a segment emits
 // it. Its feeds get zero times an element of the incoming gradient added: without this dependence the second computation
 // could run, or be merged with the first, before the gradient arrives, and nothing would be saved.
-func (e *engine) recomputed(n *onnx.Node, dy []string) map[string]string {
+func (e *engine) recompute(n *onnx.Node, dy []string) map[string]string {
 	s := e.plan[n.Segment]
 	if s == nil || n.Segment == "" {
 		return nil
 	}
-	if s.rename != nil {
-		return s.rename
+	if s.recomputed != nil {
+		return s.recomputed
 	}
-	s.rename = map[string]string{}
-	if len(s.feeds) == 0 {
-		return s.rename
+	s.recomputed = map[string]string{}
+	if len(s.inputs) == 0 {
+		return s.recomputed
 	}
-	c := &call{Builder: e.b, e: e, rename: s.rename}
+	c := &call{Builder: e.b, e: e, recomputed: s.recomputed}
 	i := slices.IndexFunc(dy, func(g string) bool { return g != "" })
 	// The sum of no elements: exactly zero whatever the gradient holds.
 	nothing := c.Op("Slice", c.Op("Reshape", dy[i], c.Ints(-1)), c.Ints(0), c.Ints(0))
 	zero := c.OpA("ReduceSum", attrs{"keepdims": 0}, nothing)
-	for _, x := range s.feeds {
-		s.rename[x] = c.add(x, c.cast(zero, e.of(x).Type))
+	for _, x := range s.inputs {
+		s.recomputed[x] = c.add(x, c.cast(zero, e.value(x).Type))
 	}
 	for _, n := range s.nodes {
 		twin := *n
 		twin.Name, twin.Segment = e.b.Name("again/"+strings.TrimPrefix(n.Name, "/")), ""
 		twin.Inputs = make([]string, len(n.Inputs))
 		for i, x := range n.Inputs {
-			twin.Inputs[i] = c.now(x)
+			twin.Inputs[i] = c.current(x)
 		}
 		twin.Outputs = make([]string, len(n.Outputs))
 		for i, y := range n.Outputs {
 			if y != "" {
 				twin.Outputs[i] = e.b.Name("again/" + y)
-				s.rename[y] = twin.Outputs[i]
+				s.recomputed[y] = twin.Outputs[i]
 			}
 		}
 		e.b.M.Nodes = append(e.b.M.Nodes, &twin)
 	}
-	return s.rename
+	return s.recomputed
 }

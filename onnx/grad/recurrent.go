@@ -8,13 +8,13 @@ import (
 )
 
 var recurrentRules = []entry{
-	{op: "LSTM", outputs: 3, expand: func(c *call) []string {
+	{op: "LSTM", outputs: 3, decompose: func(c *call) []string {
 		return c.recurrent(cell{gates: 4, states: 2, functions: []string{"Sigmoid", "Tanh", "Tanh"}, peepholes: 7, step: lstmStep})
 	}},
-	{op: "GRU", outputs: 2, expand: func(c *call) []string {
+	{op: "GRU", outputs: 2, decompose: func(c *call) []string {
 		return c.recurrent(cell{gates: 3, states: 1, functions: []string{"Sigmoid", "Tanh"}, step: gruStep})
 	}},
-	{op: "RNN", outputs: 2, expand: func(c *call) []string {
+	{op: "RNN", outputs: 2, decompose: func(c *call) []string {
 		return c.recurrent(cell{gates: 1, states: 1, functions: []string{"Tanh"}, step: rnnStep})
 	}},
 }
@@ -59,7 +59,7 @@ func (c *call) recurrent(k cell) []string {
 		return c.fail("wanted X, W and R of rank 3")
 	}
 	hidden := c.n.Int("hidden_size", 0)
-	switch r := c.of(c.x[2]).Shape[2]; {
+	switch r := c.value(c.x[2]).Shape[2]; {
 	case hidden == 0 && !r.Known():
 		return c.fail("wanted the attribute hidden_size, or the shape of R before the model runs")
 	case hidden == 0:
@@ -79,7 +79,7 @@ func (c *call) recurrent(k cell) []string {
 	}
 	mask, some := "", ""
 	if c.in(4) != "" { // [T, B, 1]: the steps that a sequence has; [B, 1]: whether it has any
-		steps, lengths := c.reshape(c.count(c.size(x, 0)), -1, 1), c.cast(c.x[4], onnx.Int64)
+		steps, lengths := c.reshape(c.arange(c.size(x, 0)), -1, 1), c.cast(c.x[4], onnx.Int64)
 		mask = c.unsqueeze(c.Op("Less", steps, lengths), 2)
 		some = c.unsqueeze(c.Op("Greater", lengths, c.Int(0)), 1)
 	}
@@ -149,7 +149,7 @@ func (c *call) directions(input, count int) []string {
 // initial is the state before the first step by direction, [B, H]: an input, or zeros.
 func (c *call) initial(input int, batchFirst bool, count int, hidden int64, x string) []string {
 	if c.in(input) == "" {
-		zeros := c.filledShape(c.shape(c.size(x, 1), hidden), c.of(x).Type, 0)
+		zeros := c.full(c.shape(c.size(x, 1), hidden), c.value(x).Type, 0)
 		return slices.Repeat([]string{zeros}, count)
 	}
 	if !batchFirst {
@@ -168,10 +168,10 @@ func (c *call) scanCell(k cell, back bool, z, r, rb, p, mask string, starts []st
 	var inputs []onnx.ValueInfo
 	names := []string{"h", "c"}[:k.states]
 	shape := []onnx.Dim{{Size: -1}, onnx.Fixed(hidden)}
-	if v := c.of(z); v.Ranked && v.Shape[1].Known() {
+	if v := c.value(z); v.Ranked && v.Shape[1].Known() {
 		shape[0] = v.Shape[1]
 	}
-	t := c.of(z).Type
+	t := c.value(z).Type
 	for _, name := range names {
 		inputs = append(inputs, onnx.ValueInfo{Name: name, Type: t, Shape: shape, Ranked: true})
 	}
@@ -217,21 +217,21 @@ func (c *call) scanCell(k cell, back bool, z, r, rb, p, mask string, starts []st
 		c.err = err
 		return nil
 	}
-	way := flags(slices.Repeat([]bool{back}, len(read)-k.states))
+	way := directionFlags(slices.Repeat([]bool{back}, len(read)-k.states))
 	return c.Node("", "Scan", k.states+1, attrs{"body": g, "num_scan_inputs": len(way), "scan_input_directions": way,
 		"scan_output_directions": way[:1]}, read...)
 }
 
 // split takes n gates apart.
 func (s *step) split(x string, n int) []string {
-	width := s.of(x).Shape[1].Size / int64(n)
+	width := s.value(x).Shape[1].Size / int64(n)
 	return s.Node("", "Split", n, attrs{"axis": 1}, x, s.Ints(slices.Repeat([]int64{width}, n)...))
 }
 
 // f is activation i of a gate's sum, which is clipped before.
 func (s *step) f(i int, x string) string {
 	if s.clip != 0 {
-		x = s.Op("Clip", x, s.like(x, -s.clip), s.like(x, s.clip))
+		x = s.Op("Clip", x, s.scalarLike(x, -s.clip), s.scalarLike(x, s.clip))
 	}
 	return s.functions[i].apply(s.call, x)
 }
@@ -245,7 +245,7 @@ func rnnStep(s *step) []string {
 // H = (1 - z) n + z H
 func gruStep(s *step) []string {
 	h := s.state[0]
-	hidden := s.of(h).Shape[1].Size
+	hidden := s.value(h).Shape[1].Size
 	gates := s.Node("", "Split", 2, attrs{"axis": 1}, s.z, s.Ints(2*hidden, hidden))
 	if s.n.Int("linear_before_reset", 0) != 0 {
 		hr := s.Op("MatMul", h, s.r)
@@ -290,7 +290,7 @@ type activation struct {
 }
 
 // takes says which of alpha and beta a function has, and their defaults.
-var takes = map[string][]float64{"relu": {}, "tanh": {}, "sigmoid": {}, "softsign": {}, "softplus": {}, "affine": {1, 0}, "leakyrelu": {0.01},
+var activationDefaults = map[string][]float64{"relu": {}, "tanh": {}, "sigmoid": {}, "softsign": {}, "softplus": {}, "affine": {1, 0}, "leakyrelu": {0.01},
 	"thresholdedrelu": {1}, "scaledtanh": {1, 1}, "hardsigmoid": {0.2, 0.5}, "elu": {1}}
 
 // activations reads the functions of all directions: alphas and betas go, in order, to the functions that have some.
@@ -308,7 +308,7 @@ func (c *call) activations(directions int, defaults []string) []activation {
 	out := make([]activation, len(names))
 	for i, name := range names {
 		a := activation{name: strings.ToLower(name)}
-		have, known := takes[a.name]
+		have, known := activationDefaults[a.name]
 		if !known {
 			c.fail("the activation %q is not known", name)
 			return nil
@@ -348,7 +348,7 @@ func (a activation) apply(c *call, x string) string {
 	case "softplus":
 		return c.Op("Softplus", x)
 	case "affine":
-		return c.add(c.scale(x, a.alpha), c.like(x, a.beta))
+		return c.add(c.scale(x, a.alpha), c.scalarLike(x, a.beta))
 	case "leakyrelu":
 		return c.OpA("LeakyRelu", attrs{"alpha": a.alpha}, x)
 	case "thresholdedrelu":

@@ -1,34 +1,34 @@
 package grad
 
 var reduceRules = []entry{
-	{op: "ReduceSum", inert: []int{1}, rule: func(c *call) []string { return []string{c.spread(c.dy[0])} }},
-	{op: "ReduceMean", inert: []int{1}, rule: func(c *call) []string {
-		return []string{c.spread(c.div(c.dy[0], c.reducedCount()))}
+	{op: "ReduceSum", nonDifferentiable: []int{1}, rule: func(c *call) []string { return []string{c.expandBack(c.dy[0])} }},
+	{op: "ReduceMean", nonDifferentiable: []int{1}, rule: func(c *call) []string {
+		return []string{c.expandBack(c.div(c.dy[0], c.reducedCount()))}
 	}},
-	{op: "ReduceMax", inert: []int{1}, rule: reduceExtremeRule},
-	{op: "ReduceMin", inert: []int{1}, rule: reduceExtremeRule},
+	{op: "ReduceMax", nonDifferentiable: []int{1}, rule: reduceExtremeRule},
+	{op: "ReduceMin", nonDifferentiable: []int{1}, rule: reduceExtremeRule},
 	// dX = dY sign(x)
-	{op: "ReduceL1", inert: []int{1}, rule: func(c *call) []string {
-		return []string{c.mul(c.kept(c.dy[0]), c.Op("Sign", c.x[0]))}
+	{op: "ReduceL1", nonDifferentiable: []int{1}, rule: func(c *call) []string {
+		return []string{c.mul(c.keepDims(c.dy[0]), c.Op("Sign", c.x[0]))}
 	}},
 	// dX = dY x / y, 0 where y is
-	{op: "ReduceL2", inert: []int{1}, rule: func(c *call) []string {
-		y := c.where(c.Op("Equal", c.y[0], c.like(c.y[0], 0)), c.like(c.y[0], 1), c.y[0])
-		return []string{c.mul(c.x[0], c.kept(c.div(c.dy[0], y)))}
+	{op: "ReduceL2", nonDifferentiable: []int{1}, rule: func(c *call) []string {
+		y := c.where(c.Op("Equal", c.y[0], c.scalarLike(c.y[0], 0)), c.scalarLike(c.y[0], 1), c.y[0])
+		return []string{c.mul(c.x[0], c.keepDims(c.div(c.dy[0], y)))}
 	}},
-	{op: "ReduceSumSquare", inert: []int{1}, rule: func(c *call) []string {
-		return []string{c.mul(c.x[0], c.kept(c.scale(c.dy[0], 2)))}
+	{op: "ReduceSumSquare", nonDifferentiable: []int{1}, rule: func(c *call) []string {
+		return []string{c.mul(c.x[0], c.keepDims(c.scale(c.dy[0], 2)))}
 	}},
 	// y = log sum x: dX = dY / e^y
-	{op: "ReduceLogSum", inert: []int{1}, rule: func(c *call) []string {
-		return []string{c.spread(c.div(c.dy[0], c.Op("Exp", c.y[0])))}
+	{op: "ReduceLogSum", nonDifferentiable: []int{1}, rule: func(c *call) []string {
+		return []string{c.expandBack(c.div(c.dy[0], c.Op("Exp", c.y[0])))}
 	}},
 	// y = log sum e^x: dX = dY e^(x - y)
-	{op: "ReduceLogSumExp", inert: []int{1}, rule: func(c *call) []string {
-		return []string{c.mul(c.Op("Exp", c.sub(c.x[0], c.kept(c.y[0]))), c.kept(c.dy[0]))}
+	{op: "ReduceLogSumExp", nonDifferentiable: []int{1}, rule: func(c *call) []string {
+		return []string{c.mul(c.Op("Exp", c.sub(c.x[0], c.keepDims(c.y[0]))), c.keepDims(c.dy[0]))}
 	}},
-	{op: "ReduceProd", inert: []int{1}, rule: reduceProdRule},
-	{op: "CumSum", inert: []int{1}, rule: func(c *call) []string {
+	{op: "ReduceProd", nonDifferentiable: []int{1}, rule: reduceProdRule},
+	{op: "CumSum", nonDifferentiable: []int{1}, rule: func(c *call) []string {
 		return []string{c.OpA("CumSum", attrs{"exclusive": c.n.Int("exclusive", 0), "reverse": 1 - c.n.Int("reverse", 0)}, c.dy[0], c.x[1]), ""}
 	}},
 }
@@ -46,7 +46,7 @@ func (c *call) reducedAxes() (axes []int64, all, none, ok bool) {
 
 // kept gives a reduced value (the output or its gradient) its reduced axes back, with size 1, so that it broadcasts to the
 // input.
-func (c *call) kept(v string) string {
+func (c *call) keepDims(v string) string {
 	axes, all, none, ok := c.reducedAxes()
 	switch {
 	case none || c.n.Int("keepdims", 1) != 0:
@@ -60,19 +60,19 @@ func (c *call) kept(v string) string {
 }
 
 // spread repeats a reduced gradient over the input's shape.
-func (c *call) spread(g string) string {
-	return c.Op("Expand", c.kept(g), c.shapeOf(c.x[0]))
+func (c *call) expandBack(g string) string {
+	return c.Op("Expand", c.keepDims(g), c.shapeOf(c.x[0]))
 }
 
 // reducedCount is how many elements go into each output element, in the type of the input.
 func (c *call) reducedCount() string {
-	x := c.of(c.x[0])
+	x := c.value(c.x[0])
 	axes, all, none, ok := c.reducedAxes()
 	if none {
-		return c.like(c.x[0], 1)
+		return c.scalarLike(c.x[0], 1)
 	}
 	if all && x.Ranked {
-		axes = iota64(len(x.Shape))
+		axes = axesUpTo(len(x.Shape))
 	}
 	if ok && x.Ranked {
 		n, fixed := int64(1), true
@@ -81,7 +81,7 @@ func (c *call) reducedCount() string {
 			n, fixed = n*d.Size, fixed && d.Known()
 		}
 		if fixed {
-			return c.like(c.x[0], float64(n))
+			return c.scalarLike(c.x[0], float64(n))
 		}
 	}
 	total := c.Op("Size", c.x[0])
@@ -93,22 +93,22 @@ func (c *call) reducedCount() string {
 func reduceProdRule(c *call) []string {
 	x := c.x[0]
 	over := func(op, v string) string {
-		return c.kept(c.Node("", op, 1, c.n.Attrs, append([]string{v}, c.x[1:]...)...)[0])
+		return c.keepDims(c.Node("", op, 1, c.n.Attrs, append([]string{v}, c.x[1:]...)...)[0])
 	}
-	zero, one := c.like(x, 0), c.like(x, 1)
+	zero, one := c.scalarLike(x, 0), c.scalarLike(x, 1)
 	hole := c.Op("Equal", x, zero)
 	filled := c.where(hole, one, x)
 	product := over("ReduceProd", filled)
 	// The product of 1 and, at zeros, 2 tells how many there are, in any operator set's way to name the axes.
-	holes := over("ReduceProd", c.where(hole, c.like(x, 2), one))
-	alone := c.masked(c.Op("Equal", holes, c.like(x, 2)), product)
+	holes := over("ReduceProd", c.where(hole, c.scalarLike(x, 2), one))
+	alone := c.masked(c.Op("Equal", holes, c.scalarLike(x, 2)), product)
 	whole := c.masked(c.Op("Equal", holes, one), c.div(product, filled))
-	return []string{c.mul(c.where(hole, alone, whole), c.kept(c.dy[0]))}
+	return []string{c.mul(c.where(hole, alone, whole), c.keepDims(c.dy[0]))}
 }
 
 // reduceExtremeRule: the extreme element takes the gradient; equal ones share it.
 func reduceExtremeRule(c *call) []string {
-	hit := c.cast(c.Op("Equal", c.x[0], c.kept(c.y[0])), c.of(c.x[0]).Type)
+	hit := c.cast(c.Op("Equal", c.x[0], c.keepDims(c.y[0])), c.value(c.x[0]).Type)
 	var ties string
 	axes, all, none, ok := c.reducedAxes()
 	switch {
@@ -121,5 +121,5 @@ func reduceExtremeRule(c *call) []string {
 	default:
 		ties = c.sum(hit, axes, true)
 	}
-	return []string{c.mul(c.div(hit, ties), c.kept(c.dy[0]))}
+	return []string{c.mul(c.div(hit, ties), c.keepDims(c.dy[0]))}
 }

@@ -12,23 +12,23 @@ func resize(c *call) []string {
 	r := c.rank(x)
 	axes := c.n.Ints("axes")
 	if axes == nil {
-		axes = iota64(r)
+		axes = axesUpTo(r)
 	}
-	scales := onnx.Floats(c.of(c.in(2)).Const)
+	scales := onnx.Floats(c.value(c.in(2)).Const)
 	y := x
 	for i, a := range axes {
 		a = (a + int64(r)) % int64(r)
-		in, out := c.of(x).Shape[a], c.of(c.y[0]).Shape[a]
+		in, out := c.value(x).Shape[a], c.value(c.y[0]).Shape[a]
 		if in.Same(out) && (scales == nil || scales[i] == 1) {
 			continue
 		}
 		if !in.Known() || !out.Known() || c.in(2) != "" && c.in(3) == "" && scales == nil {
-			if y = c.resizeOpen(y, int(a), i); c.err != nil {
+			if y = c.resizeDynamic(y, int(a), i); c.err != nil {
 				return nil
 			}
 			continue
 		}
-		if in.Size < 1 || out.Size < 1 || in.Size > mostWeights/out.Size {
+		if in.Size < 1 || out.Size < 1 || in.Size > maxConstant/out.Size {
 			return c.fail("wanted axis %d of a size that an interpolation matrix has room for, not %d to %d", a, in.Size, out.Size)
 		}
 		scale := float32(out.Size) / float32(in.Size)
@@ -49,7 +49,7 @@ func resize(c *call) []string {
 
 // alongAxis multiplies an axis of x by a matrix [out, in].
 func (c *call) alongAxis(x string, weights []float64, in, out, axis int) string {
-	t, r := c.of(x).Type, c.rank(x)
+	t, r := c.value(x).Type, c.rank(x)
 	if axis == r-2 {
 		return c.Op("MatMul", c.Numbers(t, []int64{int64(out), int64(in)}, weights...), x)
 	}
@@ -63,7 +63,7 @@ func (c *call) alongAxis(x string, weights []float64, in, out, axis int) string 
 	if axis == r-1 {
 		return c.Op("MatMul", x, m)
 	}
-	perm := iota64(r)
+	perm := axesUpTo(r)
 	perm[axis], perm[r-1] = perm[r-1], perm[axis]
 	return c.transpose(c.Op("MatMul", c.transpose(x, perm...), m), perm...)
 }
@@ -101,7 +101,7 @@ func (p interpolation) matrix() ([]float64, string) {
 }
 
 // splitCorners: the standard divides by in*scale - 1, ONNX Runtime by out - 1.
-const splitCorners = "wanted sizes, or scales that give whole sizes, with align_corners: ONNX Runtime and the standard differ otherwise"
+const alignCornersDiffer = "wanted sizes, or scales that give whole sizes, with align_corners: ONNX Runtime and the standard differ otherwise"
 
 // source is the coordinate in the input of output element o, in float32 as the runtime computes it.
 func (p interpolation) source(o int) (float32, string) {
@@ -121,7 +121,7 @@ func (p interpolation) source(o int) (float32, string) {
 		return x / p.scale, ""
 	case "align_corners":
 		if math.Abs(float64(p.scale*in-out)) > 1e-4*float64(out) {
-			return 0, splitCorners
+			return 0, alignCornersDiffer
 		}
 		if p.out == 1 {
 			return 0, ""

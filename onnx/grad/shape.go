@@ -1,11 +1,11 @@
 package grad
 
 var shapeRules = []entry{
-	{op: "Reshape", inert: []int{1}, rule: reshapedBack},
-	{op: "Flatten", rule: reshapedBack},
-	{op: "Squeeze", inert: []int{1}, rule: reshapedBack},
-	{op: "Unsqueeze", inert: []int{1}, rule: reshapedBack},
-	{op: "Expand", inert: []int{1}, broadcast: true, rule: func(c *call) []string { return []string{c.dy[0], ""} }},
+	{op: "Reshape", nonDifferentiable: []int{1}, rule: reshapeRule},
+	{op: "Flatten", rule: reshapeRule},
+	{op: "Squeeze", nonDifferentiable: []int{1}, rule: reshapeRule},
+	{op: "Unsqueeze", nonDifferentiable: []int{1}, rule: reshapeRule},
+	{op: "Expand", nonDifferentiable: []int{1}, broadcast: true, rule: func(c *call) []string { return []string{c.dy[0], ""} }},
 	{op: "Transpose", rule: func(c *call) []string {
 		perm := c.n.Ints("perm")
 		if perm == nil { // reversed: its own inverse
@@ -18,18 +18,18 @@ var shapeRules = []entry{
 		return []string{c.transpose(c.dy[0], back...)}
 	}},
 	{op: "Concat", rule: concatRule},
-	{op: "Split", outputs: allOutputs, inert: []int{1}, rule: splitRule},
-	{op: "Slice", inert: []int{1, 2, 3, 4}, rule: sliceRule},
-	{op: "Pad", inert: []int{1, 3}, rule: padRule},
-	{op: "Tile", inert: []int{1}, rule: tileRule},
-	{op: "Trilu", inert: []int{1}, rule: func(c *call) []string {
+	{op: "Split", outputs: allOutputs, nonDifferentiable: []int{1}, rule: splitRule},
+	{op: "Slice", nonDifferentiable: []int{1, 2, 3, 4}, rule: sliceRule},
+	{op: "Pad", nonDifferentiable: []int{1, 3}, rule: padRule},
+	{op: "Tile", nonDifferentiable: []int{1}, rule: tileRule},
+	{op: "Trilu", nonDifferentiable: []int{1}, rule: func(c *call) []string {
 		return []string{c.OpA("Trilu", attrs{"upper": c.n.Int("upper", 1)}, append([]string{c.dy[0]}, c.x[1:]...)...)}
 	}},
-	{op: "DepthToSpace", expand: depthToSpace},
-	{op: "SpaceToDepth", expand: spaceToDepth},
+	{op: "DepthToSpace", decompose: depthToSpace},
+	{op: "SpaceToDepth", decompose: spaceToDepth},
 }
 
-func reshapedBack(c *call) []string { return []string{c.reshapeLike(c.dy[0], c.x[0])} }
+func reshapeRule(c *call) []string { return []string{c.reshapeLike(c.dy[0], c.x[0])} }
 
 func concatRule(c *call) []string {
 	if len(c.x) == 1 {
@@ -51,7 +51,7 @@ func splitRule(c *call) []string {
 	parts := make([]string, len(c.y))
 	for i, g := range c.dy {
 		if parts[i] = g; g == "" {
-			parts[i] = c.zeros(c.y[i])
+			parts[i] = c.zerosLike(c.y[i])
 		}
 	}
 	return []string{c.concat(c.axis("axis", 0, c.x[0]), parts...)}
@@ -69,19 +69,19 @@ func sliceRule(c *call) []string {
 	if !known {
 		return c.fail("wanted constant axes")
 	}
-	starts, fixed := c.of(c.x[1]).Known()
+	starts, fixed := c.value(c.x[1]).Known()
 	steps, constant := c.ints(4, "")
 	if axes == nil {
-		n := c.of(c.x[1])
+		n := c.value(c.x[1])
 		if len(n.Shape) != 1 || !n.Shape[0].Known() {
 			return c.fail("wanted the number of starts")
 		}
-		axes = iota64(int(n.Shape[0].Size))
+		axes = axesUpTo(int(n.Shape[0].Size))
 	}
 	pads := make([]int64, 2*r)
 	for i, a := range axes {
 		a = (a + int64(r)) % int64(r)
-		before, after := c.of(x).Shape[a], c.of(c.y[0]).Shape[a]
+		before, after := c.value(x).Shape[a], c.value(c.y[0]).Shape[a]
 		if !fixed || !constant || steps != nil && steps[i] != 1 {
 			return c.sliceGather(axes)
 		}
@@ -97,7 +97,7 @@ func sliceRule(c *call) []string {
 		pads[a] = min(max(starts[i], 0), before.Size)
 		pads[a+int64(r)] = before.Size - after.Size - pads[a]
 	}
-	return []string{c.Op("Pad", c.dy[0], c.Ints(pads...), c.like(c.dy[0], 0))}
+	return []string{c.Op("Pad", c.dy[0], c.Ints(pads...), c.scalarLike(c.dy[0], 0))}
 }
 
 // sliceGather: one axis after the other, the last taken first, the rows go back to the indices that the slice took.
@@ -115,7 +115,7 @@ func (c *call) sliceGather(axes []int64) []string {
 	}
 	for i := range axes {
 		a := (axes[i] + r) % r
-		all := c.count(c.size(x, int(a)))
+		all := c.arange(c.size(x, int(a)))
 		taken[i] = c.Op("Slice", all, part(c.x[1], i), part(c.x[2], i), c.Ints(0), part(c.in(4), i))
 		dims := make([]any, r)
 		for k := range dims {
@@ -126,7 +126,7 @@ func (c *call) sliceGather(axes []int64) []string {
 	}
 	g := c.dy[0]
 	for i := len(axes) - 1; i >= 0; i-- {
-		g = c.scatterRows(g, taken[i], shapes[i], (axes[i]+r)%r)
+		g = c.indexCopy(g, taken[i], shapes[i], (axes[i]+r)%r)
 	}
 	return []string{g}
 }
@@ -139,16 +139,16 @@ func padRule(c *call) []string {
 	}
 	g := make([]string, len(c.x))
 	back := c.Op("Neg", c.x[1])
-	if v, ok := c.of(c.x[1]).Known(); ok {
+	if v, ok := c.value(c.x[1]).Known(); ok {
 		for i := range v {
 			v[i] = -v[i]
 		}
 		back = c.Ints(v...)
 	}
-	g[0] = c.Op("Pad", c.dy[0], back, c.like(c.dy[0], 0), c.in(3))
-	if c.want(2) {
-		inside := c.Op("Pad", c.filled(c.x[0], 0), c.x[1], c.like(c.dy[0], 1), c.in(3)) // 1 in the padding
-		g[2] = c.reshapeLike(c.total(c.mul(c.dy[0], inside)), c.x[2])
+	g[0] = c.Op("Pad", c.dy[0], back, c.scalarLike(c.dy[0], 0), c.in(3))
+	if c.needs(2) {
+		inside := c.Op("Pad", c.fullLike(c.x[0], 0), c.x[1], c.scalarLike(c.dy[0], 1), c.in(3)) // 1 in the padding
+		g[2] = c.reshapeLike(c.sumAll(c.mul(c.dy[0], inside)), c.x[2])
 	}
 	return g
 }
@@ -159,9 +159,9 @@ func (c *call) padGather() []string {
 	r := int64(c.rank(x))
 	axes, ok := c.ints(3, "")
 	if axes == nil {
-		axes = iota64(int(r))
+		axes = axesUpTo(int(r))
 	}
-	pads, fixed := c.of(c.x[1]).Known()
+	pads, fixed := c.value(c.x[1]).Known()
 	if !ok || !fixed || c.err != nil {
 		return c.fail("wanted constant pads and axes in mode %s", c.n.Str("mode", ""))
 	}
@@ -199,7 +199,7 @@ func (c *call) padGather() []string {
 	}
 	for i := len(axes) - 1; i >= 0; i-- {
 		if indices[i] != "" {
-			g = c.collectRows(g, indices[i], rows[i], (axes[i]+r)%r)
+			g = c.indexAdd(g, indices[i], rows[i], (axes[i]+r)%r)
 		}
 	}
 	return []string{g}
@@ -221,17 +221,17 @@ func tileRule(c *call) []string {
 func depthToSpace(c *call) []string {
 	x, b := c.x[0], c.n.Int("blocksize", 1)
 	h, w := c.size(x, 2), c.size(x, 3)
-	k := c.of(x).Shape[1]
+	k := c.value(x).Shape[1]
 	if !k.Known() {
 		return c.fail("wanted the number of channels of %q", x)
 	}
 	d := k.Size / (b * b)
 	if c.n.Str("mode", "DCR") == "CRD" {
 		t := c.transpose(c.reshape(x, 0, d, b, b, h, w), 0, 1, 4, 2, 5, 3)
-		return []string{c.reshape(t, 0, d, c.times(h, b), c.times(w, b))}
+		return []string{c.reshape(t, 0, d, c.multiplySize(h, b), c.multiplySize(w, b))}
 	}
 	t := c.transpose(c.reshape(x, 0, b, b, d, h, w), 0, 3, 4, 1, 5, 2)
-	return []string{c.reshape(t, 0, d, c.times(h, b), c.times(w, b))}
+	return []string{c.reshape(t, 0, d, c.multiplySize(h, b), c.multiplySize(w, b))}
 }
 
 func spaceToDepth(c *call) []string {
@@ -242,8 +242,8 @@ func spaceToDepth(c *call) []string {
 }
 
 // times multiplies a size.
-func (c *call) times(size string, by int64) string {
-	if v, ok := c.of(size).Known(); ok {
+func (c *call) multiplySize(size string, by int64) string {
+	if v, ok := c.value(size).Known(); ok {
 		return c.Ints(v[0] * by)
 	}
 	return c.Op("Mul", size, c.Ints(by))

@@ -39,7 +39,7 @@ func (b *body) capture(c *call, x string, wanted bool) {
 	if b.captured[x] && !wanted {
 		return
 	}
-	v := c.of(x)
+	v := c.value(x)
 	if k := v.Const; k != nil && !wanted && k.External == nil && k.Count() <= 64 {
 		copied := *k
 		copied.Name = x
@@ -86,7 +86,7 @@ func (b *body) derive(cotangents []string, wrt []string) (map[string]string, err
 func (b *body) close(c *call, outputs []string, known []*onnx.Value) (*onnx.Graph, error) {
 	types, err := onnx.Infer(b.m)
 	if err != nil {
-		return nil, broken("the subgraph made: %w", err)
+		return nil, ruleErrorf("the subgraph made: %w", err)
 	}
 	build := onnx.Extend(b.m)
 	b.m.Outputs, b.m.Values = nil, nil

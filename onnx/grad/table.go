@@ -9,11 +9,11 @@ import (
 
 // entry is one rule: how gradients pass through an operator, in a range of its versions.
 type entry struct {
-	domain string
-	op     string
-	since  int64 // first opset of the domain that the rule is valid in; 0: any
-	until  int64 // last one; 0: any
-	inert  []int // inputs that carry no gradient; allInputs: none does
+	domain            string
+	op                string
+	since             int64 // first opset of the domain that the rule is valid in; 0: any
+	until             int64 // last one; 0: any
+	nonDifferentiable []int // inputs that carry no gradient; allInputs: none does
 	// outputs is how many outputs, from the first on, the rule takes gradients of: 0 is the first alone, allOutputs any number.
 	outputs int
 	// captures says that the rule gives gradients of what the node's subgraphs take from around them (call.captures, call.give).
@@ -23,8 +23,8 @@ type entry struct {
 	// rule emits the gradients of the inputs; nil leaves this call to expand.
 	rule func(c *call) []string
 	// expand emits the outputs by simpler operators, which are differentiated instead.
-	expand func(c *call) []string
-	note   string // for docs/ops.md: what the rule does not cover
+	decompose func(c *call) []string
+	note      string // for docs/ops.md: what the rule does not cover
 }
 
 var allInputs = []int{-1}
@@ -32,10 +32,10 @@ var allInputs = []int{-1}
 const allOutputs = -1
 
 // takes reports whether the rule takes the gradient of output j.
-func (r *entry) takes(j int) bool { return r.outputs == allOutputs || j < max(1, r.outputs) }
+func (r *entry) acceptsOutput(j int) bool { return r.outputs == allOutputs || j < max(1, r.outputs) }
 
 // taken says which outputs the rule takes gradients of.
-func (r *entry) taken() string {
+func (r *entry) acceptedOutputs() string {
 	switch {
 	case r.outputs == allOutputs:
 		return "all outputs"
@@ -45,8 +45,8 @@ func (r *entry) taken() string {
 	return fmt.Sprintf("outputs 0 to %d", r.outputs-1)
 }
 
-func (r *entry) inertAt(i int) bool {
-	return slices.Contains(r.inert, i) || slices.Equal(r.inert, allInputs)
+func (r *entry) nonDifferentiableAt(i int) bool {
+	return slices.Contains(r.nonDifferentiable, i) || slices.Equal(r.nonDifferentiable, allInputs)
 }
 
 // table holds all rules, rules finds them by domain and operator. They are filled here since rules of control flow differentiate

@@ -55,7 +55,7 @@ func (e *engine) backward(nodes []*onnx.Node, acc gradients, leaves []string) er
 	for _, n := range nodes {
 		if e.depends(n, active) {
 			for _, y := range n.Outputs {
-				if y != "" && !e.of(y).Type.Discrete() {
+				if y != "" && !e.value(y).Type.Discrete() {
 					active[y] = true
 				}
 			}
@@ -68,7 +68,7 @@ func (e *engine) backward(nodes []*onnx.Node, acc gradients, leaves []string) er
 		for j, y := range n.Outputs {
 			if y != "" && active[y] && len(acc[y]) > 0 {
 				dy[j], found = e.total(acc, y), true
-				e.sums[y] = dy[j]
+				e.totals[y] = dy[j]
 			}
 		}
 		if !found || !e.depends(n, active) {
@@ -95,7 +95,7 @@ func (e *engine) carries(n *onnx.Node, x string) bool {
 	}
 	r := lookup(n, e.b.M.Opset(n.Domain))
 	for i, name := range n.Inputs {
-		if name == x && (r == nil || !r.inertAt(i)) {
+		if name == x && (r == nil || !r.nonDifferentiableAt(i)) {
 			return true
 		}
 	}
@@ -107,42 +107,42 @@ func (e *engine) visit(n *onnx.Node, dy []string, active map[string]bool, acc gr
 	m := e.b.M
 	r := lookup(n, m.Opset(n.Domain))
 	if r == nil {
-		return missing(m, n)
+		return noRule(m, n)
 	}
 	for j, g := range dy {
-		if g != "" && !r.takes(j) {
+		if g != "" && !r.acceptsOutput(j) {
 			return fmt.Errorf("gradient of %s: a gradient reaches its output %d, %q, but the rule takes those of %s only",
-				m.Describe(n), j, n.Outputs[j], r.taken())
+				m.Describe(n), j, n.Outputs[j], r.acceptedOutputs())
 		}
 	}
-	c := &call{Builder: e.b, e: e, n: n, dy: dy, wants: make([]bool, len(n.Inputs)), covered: make([]bool, len(n.Inputs)), leaves: leaves}
+	c := &call{Builder: e.b, e: e, n: n, dy: dy, needsGrad: make([]bool, len(n.Inputs)), covered: make([]bool, len(n.Inputs)), leaves: leaves}
 	for i, x := range n.Inputs {
-		if x == "" || !active[x] || r.inertAt(i) {
+		if x == "" || !active[x] || r.nonDifferentiableAt(i) {
 			continue
 		}
-		if !e.of(x).Type.IsFloat() {
-			return fmt.Errorf("gradient of %s with respect to input %d: %w", m.Describe(n), i, e.unknown(x))
+		if !e.value(x).Type.IsFloat() {
+			return fmt.Errorf("gradient of %s with respect to input %d: %w", m.Describe(n), i, e.untyped(x))
 		}
-		c.wants[i] = true
+		c.needsGrad[i] = true
 	}
 	for _, x := range n.Captures() {
 		switch {
 		case !active[x] || slices.Contains(c.captures, x):
 		case !r.captures:
 			return fmt.Errorf("gradient of %s: its subgraphs take %q from around them, and the rule has no gradient of that", m.Describe(n), x)
-		case !e.of(x).Type.IsFloat():
-			return fmt.Errorf("gradient of %s with respect to %q, which its subgraphs take: %w", m.Describe(n), x, e.unknown(x))
+		case !e.value(x).Type.IsFloat():
+			return fmt.Errorf("gradient of %s with respect to %q, which its subgraphs take: %w", m.Describe(n), x, e.untyped(x))
 		default:
 			c.captures = append(c.captures, x)
 		}
 	}
-	c.rename = e.recomputed(n, dy)
+	c.recomputed = e.recompute(n, dy)
 	from := len(m.Nodes)
 	for _, x := range n.Inputs {
-		c.x = append(c.x, c.now(x))
+		c.x = append(c.x, c.current(x))
 	}
 	for _, y := range n.Outputs {
-		c.y = append(c.y, c.now(y))
+		c.y = append(c.y, c.current(y))
 	}
 	dx, err := e.apply(r, c)
 	if err == nil {
@@ -159,11 +159,11 @@ func (e *engine) visit(n *onnx.Node, dy []string, active map[string]bool, acc gr
 		given[g]++
 	}
 	for i, g := range dx {
-		if g == "" || !c.wants[i] {
+		if g == "" || !c.needsGrad[i] {
 			continue
 		}
 		if r.broadcast {
-			g = e.fit(g, c.x[i])
+			g = e.unbroadcast(g, c.x[i])
 		}
 		if err := e.accept(g, n.Inputs[i]); err != nil {
 			return fmt.Errorf("gradient of %s with respect to input %d, %q: %w", m.Describe(n), i, n.Inputs[i], err)
@@ -171,7 +171,7 @@ func (e *engine) visit(n *onnx.Node, dy []string, active map[string]bool, acc gr
 		e.contribute(acc, n.Inputs[i], g, from, given[dx[i]] == 1)
 	}
 	for _, x := range c.captures {
-		g := c.given[x]
+		g := c.captureGrads[x]
 		if err := e.accept(g, x); err != nil {
 			return fmt.Errorf("gradient of %s with respect to %q, which its subgraphs take: %w", m.Describe(n), x, err)
 		}
@@ -184,16 +184,16 @@ func (e *engine) visit(n *onnx.Node, dy []string, active map[string]bool, acc gr
 func (e *engine) accept(g, x string) error {
 	err := e.sync()
 	if err == nil && g == "" {
-		err = broken("the rule gives no gradient")
+		err = ruleErrorf("the rule gives no gradient")
 	}
 	if err == nil {
-		err = fits(e.of(g), e.of(x))
+		err = checkGradient(e.value(g), e.value(x))
 	}
-	if err == nil && !e.of(g).Type.IsFloat() {
-		err = broken("the gradient is %v", e.of(g))
+	if err == nil && !e.value(g).Type.IsFloat() {
+		err = ruleErrorf("the gradient is %v", e.value(g))
 	}
 	if err == nil {
-		e.t.Assume(g, e.of(x))
+		e.t.Assume(g, e.value(x))
 	}
 	return err
 }
@@ -204,7 +204,7 @@ func (e *engine) empty(dy []string) bool {
 		if g == "" {
 			continue
 		}
-		if sizes, ok := e.of(g).Sizes(); !ok || !slices.Contains(sizes, 0) {
+		if sizes, ok := e.value(g).Sizes(); !ok || !slices.Contains(sizes, 0) {
 			return false
 		}
 	}
@@ -223,9 +223,9 @@ func (e *engine) apply(r *entry, c *call) (dx []string, err error) {
 	}()
 	if len(c.captures) == 0 && e.empty(c.dy) {
 		dx := make([]string, len(c.x))
-		for i, want := range c.wants {
+		for i, want := range c.needsGrad {
 			if want {
-				dx[i] = c.zeros(c.x[i])
+				dx[i] = c.zerosLike(c.x[i])
 			}
 		}
 		return dx, nil
@@ -235,20 +235,20 @@ func (e *engine) apply(r *entry, c *call) (dx []string, err error) {
 		switch {
 		case c.err != nil:
 			return nil, c.err
-		case dx != nil || r.expand == nil:
-			for i, want := range c.wants {
+		case dx != nil || r.decompose == nil:
+			for i, want := range c.needsGrad {
 				if want && !c.covered[i] && (i >= len(dx) || dx[i] == "") {
-					return nil, broken("the rule gives no gradient of input %d, %q", i, c.n.Inputs[i])
+					return nil, ruleErrorf("the rule gives no gradient of input %d, %q", i, c.n.Inputs[i])
 				}
 			}
 			return dx, nil
 		}
 	}
-	if r.expand == nil {
-		return nil, broken("a zero rule was asked for a gradient")
+	if r.decompose == nil {
+		return nil, ruleErrorf("a zero rule was asked for a gradient")
 	}
 	from := len(e.b.M.Nodes)
-	ys := r.expand(c)
+	ys := r.decompose(c)
 	if c.err != nil {
 		return nil, c.err
 	}
@@ -260,7 +260,7 @@ func (e *engine) apply(r *entry, c *call) (dx []string, err error) {
 		switch {
 		case dy == "":
 		case i >= len(ys) || ys[i] == "":
-			return nil, broken("the decomposition lacks output %d", i)
+			return nil, ruleErrorf("the decomposition lacks output %d", i)
 		default:
 			acc.put(ys[i], dy)
 			e.seeds[ys[i]] = true
@@ -268,19 +268,19 @@ func (e *engine) apply(r *entry, c *call) (dx []string, err error) {
 	}
 	var leaves []string
 	for i, x := range c.x {
-		if c.wants[i] && !slices.Contains(leaves, x) {
+		if c.needsGrad[i] && !slices.Contains(leaves, x) {
 			leaves = append(leaves, x)
 		}
 	}
 	part := slices.Clone(e.b.M.Nodes[from:])
-	e.know(part)
+	e.index(part)
 	if err := e.backward(part, acc, leaves); err != nil {
 		return nil, fmt.Errorf("in its decomposition: %w", err)
 	}
 	dx = make([]string, len(c.x))
 	done := map[string]bool{}
 	for i, x := range c.x {
-		if c.wants[i] && !done[x] {
+		if c.needsGrad[i] && !done[x] {
 			dx[i], done[x] = e.total(acc, x), true
 		}
 	}
@@ -295,14 +295,14 @@ func (e *engine) sync() error {
 			e.err = &onnx.InternalError{Doing: "typing an emitted node", Cause: err}
 		}
 		for _, y := range n.Outputs {
-			e.added[y] = true
+			e.emitted[y] = true
 		}
 	}
 	return e.err
 }
 
 // of returns what is known of a value, also of one just emitted.
-func (e *engine) of(name string) *onnx.Value {
+func (e *engine) value(name string) *onnx.Value {
 	_ = e.sync() // the error is kept and reported by visit
 	return e.t.Of(name)
 }

@@ -60,7 +60,7 @@ type load struct {
 }
 
 // one sends a request and returns its status (0: no answer) and time.
-func (l *load) one() (int, time.Duration) {
+func (l *load) post() (int, time.Duration) {
 	begin := time.Now()
 	r, err := l.client.Post(l.url+"/v1/score", "application/json", bytes.NewReader(l.body))
 	if err != nil {
@@ -73,11 +73,11 @@ func (l *load) one() (int, time.Duration) {
 
 func (l *load) measure(n int, factor float64) {
 	for range 20 {
-		l.one()
+		l.post()
 	}
 	var alone []time.Duration
 	for range 300 {
-		if code, d := l.one(); code == 200 {
+		if code, d := l.post(); code == 200 {
 			alone = append(alone, d)
 		}
 	}
@@ -90,7 +90,7 @@ func (l *load) measure(n int, factor float64) {
 	for range 2 {
 		all.Go(func() {
 			for time.Since(begin) < 4*time.Second {
-				if code, _ := l.one(); code == 200 {
+				if code, _ := l.post(); code == 200 {
 					mu.Lock()
 					done++
 					mu.Unlock()
@@ -109,7 +109,7 @@ func (l *load) measure(n int, factor float64) {
 	for i := range n {
 		time.Sleep(time.Until(begin.Add(time.Duration(i) * gap)))
 		all.Go(func() {
-			code, d := l.one()
+			code, d := l.post()
 			mu.Lock()
 			codes[code] = append(codes[code], d)
 			mu.Unlock()

@@ -18,7 +18,7 @@ import (
 )
 
 // ends is what became of requests when servers were ended under load.
-type ends struct {
+type outcomes struct {
 	answered, refused, lost atomic.Int64 // refused: with a status other than 200
 	bad                     atomic.Int64 // servers that did not end well
 	first                   sync.Once
@@ -28,7 +28,7 @@ type ends struct {
 // connection must get an answer.
 func terminate(command []string, body []byte, n, together int) error {
 	request := fmt.Appendf(nil, "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-	var e ends
+	var e outcomes
 	var all sync.WaitGroup
 	next := make(chan int)
 	for range together {
@@ -56,7 +56,7 @@ func terminate(command []string, body []byte, n, together int) error {
 }
 
 // round is one server's life.
-func (e *ends) round(command []string, request []byte) error {
+func (e *outcomes) round(command []string, request []byte) error {
 	c := exec.Command(command[0], append(command[1:], "--addr", "127.0.0.1:0", "--json")...)
 	c.Stderr = os.Stderr
 	out, err := c.StdoutPipe()
@@ -88,7 +88,7 @@ func (e *ends) round(command []string, request []byte) error {
 }
 
 // call asks until no connection can be made any more: on one connection as long as it lasts, or on a new one each time.
-func (e *ends) call(address string, request []byte, keep bool) {
+func (e *outcomes) call(address string, request []byte, keep bool) {
 	for {
 		conn, err := net.Dial("tcp", address)
 		if err != nil { // nobody is there

@@ -8,12 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// handshake is how long a connection that has begun may take to be made.
-const handshake = 100 * time.Millisecond
+// handshakeTime is how long the handshake of a connection may take.
+const handshakeTime = 100 * time.Millisecond
 
-// holdOff lets no new connection begin at a listener, and returns when all that had begun are accepted. Whoever tries to connect
-// meanwhile is not answered, tries again, and is refused by then. (Closing a listener resets the connections in its queue.)
-func holdOff(ctx context.Context, l net.Listener) {
+// dropNewConnections makes the kernel drop the SYN packets of new connections, and returns when all connections in the
+// listener's queue are accepted. A caller who connects meanwhile is not answered, tries again, and is then refused.
+// (Closing a listener with connections in its queue would reset them.)
+func dropNewConnections(ctx context.Context, l net.Listener) {
 	t, ok := l.(*net.TCPListener)
 	if !ok {
 		return
@@ -31,9 +32,10 @@ func holdOff(ctx context.Context, l net.Listener) {
 			{Code: unix.BPF_RET | unix.BPF_K, K: 0},
 			{Code: unix.BPF_RET | unix.BPF_K, K: 1 << 16},
 		}
-		unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
+		program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+		unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program)
 	})
-	time.Sleep(handshake)
+	time.Sleep(handshakeTime)
 	for ctx.Err() == nil {
 		var queued uint32
 		raw.Control(func(fd uintptr) {

@@ -8,7 +8,7 @@ import (
 
 // resizeOpen resizes an axis whose sizes are known only when the model runs: the interpolation matrix [out, in] is computed by the
 // graph, in float32 as the runtime computes coordinates. i is the axis's place in sizes and scales.
-func (c *call) resizeOpen(y string, axis, i int) string {
+func (c *call) resizeDynamic(y string, axis, i int) string {
 	if c.n.Int("antialias", 0) != 0 || c.n.Int("exclude_outside", 0) != 0 || c.n.Str("keep_aspect_ratio_policy", "stretch") != "stretch" {
 		c.fail("wanted the sizes of axis %d of %q before the model runs, which antialias, exclude_outside and "+
 			"keep_aspect_ratio_policy depend on", axis, c.x[0])
@@ -16,27 +16,27 @@ func (c *call) resizeOpen(y string, axis, i int) string {
 	}
 	in, out := c.size(c.x[0], axis), c.size(c.y[0], axis)
 	last := c.cast(c.sub(in, c.Ints(1)), onnx.Float)
-	at := c.sourceOpen(c.cast(in, onnx.Float), c.cast(out, onnx.Float), c.unsqueeze(c.cast(c.count(out), onnx.Float), 1), i)
-	place := c.cast(c.count(in), onnx.Float)
+	at := c.sourceDynamic(c.cast(in, onnx.Float), c.cast(out, onnx.Float), c.unsqueeze(c.cast(c.arange(out), onnx.Float), 1), i)
+	place := c.cast(c.arange(in), onnx.Float)
 	inside := func(v string) string { return c.Op("Min", c.Op("Max", v, c.float(0)), last) }
 	var m string
 	switch mode := c.n.Str("mode", "nearest"); mode {
 	case "nearest":
-		m = c.cast(c.Op("Equal", inside(c.nearestOpen(at)), place), onnx.Float)
+		m = c.cast(c.Op("Equal", inside(c.nearestDynamic(at)), place), onnx.Float)
 	case "linear": // taps outside count for the edge, as a coordinate at the edge does
 		m = c.Op("Max", c.sub(c.float(1), c.Op("Abs", c.sub(inside(at), place))), c.float(0))
 	case "cubic":
-		m = c.cubicOpen(at, place, inside)
+		m = c.cubicDynamic(at, place, inside)
 	default:
 		c.fail("wanted mode nearest, linear or cubic, not %s", mode)
 		return y
 	}
-	m = c.cast(m, c.of(y).Type)
+	m = c.cast(m, c.value(y).Type)
 	r := c.rank(y)
 	if axis == r-2 {
 		return c.Op("MatMul", m, y)
 	}
-	perm := iota64(r)
+	perm := axesUpTo(r)
 	perm[axis], perm[r-1] = perm[r-1], perm[axis]
 	return c.transpose(c.Op("MatMul", c.transpose(y, perm...), c.transpose(m, 1, 0)), perm...)
 }
@@ -44,7 +44,7 @@ func (c *call) resizeOpen(y string, axis, i int) string {
 func (c *call) float(v float64) string { return c.Scalar(onnx.Float, v) }
 
 // sourceOpen is interpolation.source for all output elements x, [out, 1].
-func (c *call) sourceOpen(in, out, x string, i int) string {
+func (c *call) sourceDynamic(in, out, x string, i int) string {
 	scale := c.div(out, in)
 	if c.in(2) != "" && c.in(3) == "" {
 		scale = c.Op("Slice", c.x[2], c.Ints(int64(i)), c.Ints(int64(i+1)))
@@ -63,7 +63,7 @@ func (c *call) sourceOpen(in, out, x string, i int) string {
 		return c.div(x, scale)
 	case "align_corners":
 		if c.in(2) != "" && c.in(3) == "" && !c.wholeScale(i) {
-			c.fail(splitCorners)
+			c.fail(alignCornersDiffer)
 			return x
 		}
 		apart := c.where(single, c.float(1), c.sub(out, c.float(1)))
@@ -76,12 +76,12 @@ func (c *call) sourceOpen(in, out, x string, i int) string {
 
 // wholeScale reports whether scale i is known to be a whole number.
 func (c *call) wholeScale(i int) bool {
-	scales := onnx.Floats(c.of(c.x[2]).Const)
+	scales := onnx.Floats(c.value(c.x[2]).Const)
 	return i < len(scales) && scales[i] == math.Trunc(scales[i])
 }
 
 // nearestOpen is interpolation.nearest.
-func (c *call) nearestOpen(x string) string {
+func (c *call) nearestDynamic(x string) string {
 	switch mode := c.n.Str("nearest_mode", "round_prefer_floor"); mode {
 	case "round_prefer_floor":
 		return c.Op("Ceil", c.sub(x, c.float(0.5)))
@@ -98,7 +98,7 @@ func (c *call) nearestOpen(x string) string {
 }
 
 // cubicOpen adds up four taps, with the kernel of interpolation.filter.
-func (c *call) cubicOpen(at, place string, inside func(string) string) string {
+func (c *call) cubicDynamic(at, place string, inside func(string) string) string {
 	a := float64(c.n.Float("cubic_coeff_a", -0.75))
 	base := c.Op("Floor", at)
 	m := ""

@@ -7,5 +7,5 @@ import (
 	"net"
 )
 
-// holdOff is for Linux. Elsewhere a connection that is made while the listener is closed may be lost.
+// dropNewConnections is for Linux. Elsewhere a connection that is made while the listener closes may be lost.
 func holdOff(context.Context, net.Listener) {}

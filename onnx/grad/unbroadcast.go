@@ -2,11 +2,11 @@ package grad
 
 // fit undoes broadcasting: it sums g, a gradient of the broadcast shape, to the shape of x. Statically where the shapes tell
 // which axes were stretched, else at run time by comparing the two shapes.
-func (e *engine) fit(g, x string) string {
+func (e *engine) unbroadcast(g, x string) string {
 	c := &call{Builder: e.b, e: e}
-	gv, xv := e.of(g), e.of(x)
+	gv, xv := e.value(g), e.value(x)
 	if !gv.Ranked || !xv.Ranked {
-		return c.fitDynamic(g, x)
+		return c.unbroadcastDynamic(g, x)
 	}
 	lead := len(gv.Shape) - len(xv.Shape)
 	if lead < 0 {
@@ -24,7 +24,7 @@ func (e *engine) fit(g, x string) string {
 			axes = append(axes, int64(lead+i))
 		case d.Known(), h.Known() && h.Size == 1: // the other one is the same when the model runs
 		default: // d may be 1
-			return c.fitDynamic(g, x)
+			return c.unbroadcastDynamic(g, x)
 		}
 	}
 	switch {
@@ -39,10 +39,10 @@ func (e *engine) fit(g, x string) string {
 }
 
 // fitDynamic: the axes to sum are those where the shape of g differs from the shape of x, padded in front with ones.
-func (c *call) fitDynamic(g, x string) string {
+func (c *call) unbroadcastDynamic(g, x string) string {
 	gs, xs := c.shapeOf(g), c.shapeOf(x)
 	padded := xs
-	gr, xr := c.of(g).Rank(), c.of(x).Rank()
+	gr, xr := c.value(g).Rank(), c.value(x).Rank()
 	if gr < 0 || xr < 0 {
 		lead := c.Op("Sub", c.Op("Shape", gs), c.Op("Shape", xs))
 		padded = c.concat(0, c.OpA("ConstantOfShape", attrs{"value": one}, lead), xs)

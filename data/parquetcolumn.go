@@ -13,19 +13,19 @@ import (
 
 // shape is one column of a Parquet schema, with the leaf columns below it: what is needed to put a value together out of
 // the leaves' values and levels (Melnik et al., Dremel, 2010).
-type shape struct {
+type parquetColumn struct {
 	name        string
 	column      *parquet.Column
 	first, last int // leaf columns [first, last)
 	half        bool
-	children    []*shape
+	children    []*parquetColumn
 }
 
 // newShape builds the shape of a column; halves are the leaf columns of half floats.
-func newShape(c *parquet.Column, halves map[int]bool) *shape {
-	s := &shape{name: c.Name(), column: c}
+func newParquetColumn(c *parquet.Column, halves map[int]bool) *parquetColumn {
+	s := &parquetColumn{name: c.Name(), column: c}
 	for _, child := range c.Columns() {
-		s.children = append(s.children, newShape(child, halves))
+		s.children = append(s.children, newParquetColumn(child, halves))
 	}
 	if c.Leaf() {
 		s.first, s.last = c.Index(), c.Index()+1
@@ -37,7 +37,7 @@ func newShape(c *parquet.Column, halves map[int]bool) *shape {
 }
 
 // value puts together one value. leaves: the values of leaf columns first to last that belong to it.
-func (s *shape) value(leaves [][]parquet.Value) any {
+func (s *parquetColumn) value(leaves [][]parquet.Value) any {
 	if len(leaves) == 0 || len(leaves[0]) == 0 {
 		return nil
 	}
@@ -78,7 +78,7 @@ func split(leaves [][]parquet.Value, level int) [][][]parquet.Value {
 	return parts
 }
 
-func (s *shape) content(leaves [][]parquet.Value) any {
+func (s *parquetColumn) content(leaves [][]parquet.Value) any {
 	if s.column.Leaf() {
 		return s.scalar(leaves[0][0])
 	}
@@ -98,7 +98,7 @@ func (s *shape) content(leaves [][]parquet.Value) any {
 	return rec
 }
 
-func (s *shape) scalar(v parquet.Value) any {
+func (s *parquetColumn) scalar(v parquet.Value) any {
 	switch v.Kind() {
 	case parquet.Boolean:
 		return v.Boolean()
@@ -131,7 +131,7 @@ func (s *shape) scalar(v parquet.Value) any {
 }
 
 // integer gives the value that the logical type makes of an integer, whose bits without a sign are given too.
-func (s *shape) integer(x int64, bits uint64) any {
+func (s *parquetColumn) integer(x int64, bits uint64) any {
 	if t := s.column.Type().LogicalType(); t != nil {
 		switch kind := t.Value.(type) {
 		case *format.DecimalType:

@@ -1,0 +1,142 @@
+package reward
+
+import (
+	"fmt"
+	"time"
+)
+
+// workload is how much is to be done, by the estimator that knows how long it takes: items of a run, and thousands of
+// pixels to decode.
+type workload map[*estimator]int
+
+func (w workload) items() (n int) {
+	for e, items := range w {
+		if !e.pixels {
+			n += items
+		}
+	}
+	return n
+}
+
+// duration is the time that the workload takes on an idle machine.
+func (w workload) duration() (t time.Duration) {
+	for e, n := range w {
+		t += e.estimate(n)
+	}
+	return t
+}
+
+// marginal is the time that the workload adds to the decoding and to the runs that are under way.
+func (w workload) marginal() (decoding, runs time.Duration) {
+	for e, n := range w {
+		if e.pixels {
+			decoding += e.marginal(n)
+		} else {
+			runs += e.marginal(n)
+		}
+	}
+	return decoding, runs
+}
+
+// reservation is the right of an admitted request to its workload.
+type reservation struct {
+	q         *queue
+	remaining workload // not yet begun
+}
+
+// busyError refuses a request for now.
+type busyError struct {
+	retryAfter time.Duration
+	reason     string
+}
+
+func (e *busyError) Error() string { return e.reason }
+
+// admit lets a request in, or returns a busyError. A reservation must be released.
+func (q *queue) admit(w workload) (*reservation, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.overload(w); err != nil {
+		return nil, err
+	}
+	r := &reservation{q: q, remaining: w}
+	q.reservations[r] = true
+	q.active++
+	return r, nil
+}
+
+// probe says whether a request of one item would be refused, so that its body need not be read.
+func (q *queue) probe(e *estimator) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.overload(workload{e: 1})
+}
+
+// overload returns why a request may not come in, nil if it may. q.mu is held.
+func (q *queue) overload(w workload) error {
+	if q.active == 0 { // an idle server takes any request
+		return nil
+	}
+	// Decoding and runs go on side by side, so the longer one of the two counts.
+	var decoding, runs time.Duration
+	if !q.runEnds.IsZero() { // a run that is late by some time is expected to take as long again
+		runs = time.Until(q.runEnds).Abs()
+	}
+	waiting := w.items()
+	for r := range q.reservations {
+		waiting += r.remaining.items()
+		a, b := r.remaining.marginal()
+		decoding, runs = decoding+a, runs+b
+	}
+	finish := max(decoding, runs) + w.duration()
+	switch {
+	case waiting > q.capacity:
+		return &busyError{
+			retryAfter: max(finish-w.duration(), time.Second),
+			reason:     fmt.Sprintf("%d edits would wait, at most %d may", waiting, q.capacity),
+		}
+	case finish > q.maxWait:
+		return &busyError{
+			retryAfter: max(finish-q.maxWait, time.Second),
+			reason: fmt.Sprintf("the answer would take %v, at most %v are allowed",
+				finish.Round(time.Second), q.maxWait),
+		}
+	}
+	return nil
+}
+
+// started takes n off what remains of a reservation. q.mu is held.
+func (r *reservation) started(e *estimator, n int) {
+	if r.remaining[e] -= n; r.remaining[e] <= 0 {
+		delete(r.remaining, e)
+	}
+	if len(r.remaining) == 0 {
+		delete(r.q.reservations, r)
+	}
+}
+
+// decoded notes that a picture of so many pixels is done.
+func (r *reservation) decoded(e *estimator, pixels int64) {
+	r.q.mu.Lock()
+	defer r.q.mu.Unlock()
+	r.started(e, kilopixels(pixels))
+}
+
+// release gives back what was not used of a reservation.
+func (r *reservation) release() {
+	r.q.mu.Lock()
+	defer r.q.mu.Unlock()
+	delete(r.q.reservations, r)
+	r.q.active--
+}
+
+// waiting counts the items admitted but not yet on the device.
+func (q *queue) waiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := 0
+	for r := range q.reservations {
+		n += r.remaining.items()
+	}
+	return n
+}

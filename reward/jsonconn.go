@@ -1,0 +1,62 @@
+package reward
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"strconv"
+)
+
+// jsonListener gives connections on which the refusals of net/http itself are JSON, like all others. Examples are a
+// request that is no HTTP, a head that is too large, and an unknown Expect header.
+type jsonListener struct{ net.Listener }
+
+func (l jsonListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &jsonConn{Conn: c}, nil
+}
+
+type jsonConn struct{ net.Conn }
+
+// CloseWrite ends the sending half, so that a caller can read a refusal before the connection is gone.
+func (c *jsonConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// plainTextHead is what net/http writes between the status and the text of its refusals. No answer of the server's own
+// has such a head.
+var plainTextHead = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
+
+// expectationFailed is how net/http begins its answer to an Expect header that it does not know. No answer of the
+// server's own has this status.
+var expectationFailed = []byte("HTTP/1.1 417 Expectation Failed\r\n")
+
+func (c *jsonConn) Write(b []byte) (int, error) {
+	line, text, own := bytes.Cut(b, plainTextHead)
+	switch {
+	case bytes.HasPrefix(b, expectationFailed) && bytes.HasSuffix(b, []byte("\r\n\r\n")):
+		line, text = bytes.TrimSuffix(expectationFailed, []byte("\r\n")), []byte("Expect: only 100-continue is known")
+	case !own || !bytes.HasPrefix(line, []byte("HTTP/1.1 ")) || bytes.ContainsRune(line, '\n') || len(line) < 12:
+		return c.Conn.Write(b)
+	}
+	kind := "bad_request"
+	if status, _ := strconv.Atoi(string(line[9:12])); status == 431 {
+		kind = "too_large"
+	}
+	body, err := json.Marshal(map[string]any{"error": map[string]string{"kind": kind, "message": string(text)}})
+	if err != nil {
+		return 0, err
+	}
+	const head = "%s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
+	if _, err := fmt.Fprintf(c.Conn, head, line, len(body), body); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}

@@ -1,0 +1,56 @@
+package reward
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// keepAliveInterval is the time between two signs of life. The most impatient client of a trainer gives up after a
+// minute.
+var keepAliveInterval = 15 * time.Second
+
+// keepAlive lets callers that use Python's http.client (requests, urllib3, urllib) wait as long as it takes. These
+// give up when nothing has arrived for their timeout, but accept any number of 100 Continue (RFC 9110, section 15.2).
+// Other callers are sent none, since some take the first one for the answer. The answer goes to the returned writer;
+// stop ends the signs of life.
+func keepAlive(w http.ResponseWriter, r *http.Request) (answer http.ResponseWriter, stop func()) {
+	agent := strings.ToLower(r.UserAgent())
+	python := strings.HasPrefix(agent, "python-requests") || strings.HasPrefix(agent, "python-urllib")
+	if r.ProtoMajor != 1 || r.ProtoMinor != 1 || !python {
+		return w, func() {}
+	}
+	p := &keepAliveWriter{ResponseWriter: w}
+	p.timer = time.AfterFunc(keepAliveInterval, p.send)
+	return p, func() { p.Header() }
+}
+
+// keepAliveWriter sends 100 Continue until the answer begins.
+type keepAliveWriter struct {
+	http.ResponseWriter
+	mu       sync.Mutex
+	timer    *time.Timer
+	answered bool
+}
+
+func (p *keepAliveWriter) send() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.answered {
+		p.ResponseWriter.WriteHeader(http.StatusContinue)
+		p.timer.Reset(keepAliveInterval)
+	}
+}
+
+// Header is what every answer calls first: it ends the signs of life.
+func (p *keepAliveWriter) Header() http.Header {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answered = true
+	p.timer.Stop()
+	return p.ResponseWriter.Header()
+}
+
+// Unwrap is for http.ResponseController.
+func (p *keepAliveWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
