@@ -24,4 +24,6 @@ func TestGradients(t *testing.T) {
 	})
 }
 
-func TestGradientsTogether(t *testing.T) { modeltest.GradientsTogether(t, "llavanext", "scorer_sequence") }
+func TestGradientsTogether(t *testing.T) {
+	modeltest.GradientsTogether(t, "llavanext", "scorer_sequence")
+}
