@@ -199,8 +199,8 @@ func buildDialogues(g *Graph, b Architecture, backward bool) (*built, error) {
 	var features string
 	g.Scoped("vision", func() { features = b.Vision(g) })
 	x := g.embed(keys, dec, ids, order, "", features)
-	cos, sin := dec.Rotary(g)
-	h := dec.Build(g, x, cos, sin, p)
+	r := dec.Rotary(g)
+	h := dec.Forward(g, x, r, p)
 	logits, own := g.logits(keys, g.Pick(h, predict, 0), targets)
 	lse := g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1}, logits, g.Ints(1))
 	nll := g.Op("Squeeze", g.Op("Sub", lse, own), g.Ints(1))
