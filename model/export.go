@@ -58,15 +58,14 @@ var about = map[string]string{
 const outLogits = "logits"
 
 // Export writes vision.onnx and score.onnx with the weights they refer to, the tokenizer's and processor's files, and
-// graphs.json, which documents every input and output. score.onnx gives score01 if the engine belongs to a scorer; of a
+// graphs.json, which documents every input and output. score.onnx gives score01 if it belongs to a scorer; of a
 // bare backbone (scorer false) it gives hidden states and logits of the selected rows. dir must not exist.
 func (s *Scorer) Export(dir string) (*Exported, error) {
-	e := s.engine
 	score := func(g *Graph) error {
-		_, err := buildGraph(g, e.backbone, &e.config.Head, graphSpec{Groups: 1, Hidden: true})
+		_, err := buildGraph(g, s.backbone, &s.config.Head, graphSpec{Groups: 1, Hidden: true})
 		return err
 	}
-	return exportTo(dir, e.backbone, e.graph, score)
+	return exportTo(dir, s.backbone, s.newGraph, score)
 }
 
 // ExportBackbone is Export for a checkpoint without a scorer.
@@ -80,8 +79,8 @@ func ExportBackbone(b *Backbone, dir string) (*Exported, error) {
 		features := g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.Hidden))
 		text := g.OpA("Gather", onnx.Attrs{"axis": 0}, g.Param(keys.Embedding), ids)
 		x := g.Pick(g.OpA("Concat", onnx.Attrs{"axis": 0}, text, features), order, 0)
-		cos, sin := dec.Rotary(g)
-		h := dec.Build(g, x, cos, sin, p)
+		r := dec.Rotary(g)
+		h := dec.Forward(g, x, r, p)
 		g.Output(outHidden, h, onnx.Float, onnx.Dims("selected", dec.Hidden))
 		g.Output(outLogits, g.OpA("Gemm", onnx.Attrs{"transB": 1}, h, g.Param(keys.Output)), onnx.Float, onnx.Dims("selected", dec.Vocab))
 		return g.Err()

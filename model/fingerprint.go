@@ -21,55 +21,55 @@ import (
 )
 
 // Fingerprint identifies a scorer's configuration, tensors and backbone.
-func (e *engine) Fingerprint() (string, error) {
-	return e.fingerprint(*e.config, all, all)
+func (n *network) Fingerprint() (string, error) {
+	return n.fingerprint(*n.config, all, all)
 }
 
 func all(string) bool { return true }
 
 // StateFingerprint identifies what the hidden states at the score token depend on: all but the head.
-func (e *engine) StateFingerprint() (string, error) {
-	c := *e.config
+func (n *network) StateFingerprint() (string, error) {
+	c := *n.config
 	c.Head, c.ScoreRange, c.TextLoss = HeadConfig{}, [2]float64{}, ""
-	print, err := e.fingerprint(c, func(name string) bool { return !strings.HasPrefix(name, "layers.") }, all)
-	return print + " " + e.arithmetic(), err
+	print, err := n.fingerprint(c, func(name string) bool { return !strings.HasPrefix(name, "layers.") }, all)
+	return print + " " + n.arithmetic(), err
 }
 
 // featureFingerprint identifies what image features depend on besides the picture: the backbone, and an adapter's layers in
 // its vision side.
-func (e *engine) featureFingerprint() (string, error) {
+func (n *network) featureFingerprint() (string, error) {
 	none := func(string) bool { return false }
-	print, err := e.fingerprint(ScorerConfig{}, none, func(module string) bool {
-		return !strings.HasPrefix(module, e.backbone.Decoder().Module)
+	print, err := n.fingerprint(ScorerConfig{}, none, func(module string) bool {
+		return !strings.HasPrefix(module, n.backbone.Decoder().Module)
 	})
-	return print + " " + e.arithmetic(), err
+	return print + " " + n.arithmetic(), err
 }
 
 // arithmetic says how values are computed: they are not the same to the last bit elsewhere.
-func (e *engine) arithmetic() string {
-	if e.onCUDA() {
-		return "cuda " + e.config.DType
+func (n *network) arithmetic() string {
+	if n.onCUDA() {
+		return "cuda " + n.config.DType
 	}
-	return "cpu " + e.config.DType
+	return "cpu " + n.config.DType
 }
 
 // fingerprint identifies a configuration, the scorer's own tensors that count by their names, the adapter's layers (with their
 // scales: they follow from alpha) that count by their modules, and the backbone.
-func (e *engine) fingerprint(c ScorerConfig, own, module func(name string) bool) (string, error) {
-	backbone, err := e.BackboneFingerprint()
+func (n *network) fingerprint(c ScorerConfig, own, module func(name string) bool) (string, error) {
+	backbone, err := n.BackboneFingerprint()
 	if err != nil {
 		return "", err
 	}
 	h := sha256.New()
 	c.Backbone = "" // its place does not matter
 	fmt.Fprintf(h, "%+v\n%s\n", c, backbone)
-	tensors := maps.Clone(e.own)
+	tensors := maps.Clone(n.tensors)
 	write := func(what string, t *tensor.Dense) {
 		fmt.Fprintln(h, what, t.Shape())
 		h.Write(onnx.Float32Bytes(t.Data().([]float32)))
 	}
-	if e.adapter != nil {
-		for _, t := range e.adapter.Targets {
+	if n.adapter != nil {
+		for _, t := range n.adapter.Targets {
 			for _, name := range []string{lora.NameA(t.Module), lora.NameB(t.Module)} {
 				if module(t.Module) {
 					write(fmt.Sprintf("%s %+v", name, t), tensors[name])
@@ -87,8 +87,8 @@ func (e *engine) fingerprint(c ScorerConfig, own, module func(name string) bool)
 }
 
 // BackboneFingerprint identifies the backbone; see Fingerprint.
-func (e *engine) BackboneFingerprint() (string, error) {
-	return Fingerprint(e.backbone.Dir, e.backbone.Weights)
+func (n *network) BackboneFingerprint() (string, error) {
+	return Fingerprint(n.backbone.Dir, n.backbone.Weights)
 }
 
 // describing are the files of a checkpoint, besides its weights, that what it computes depends on.

@@ -43,7 +43,7 @@ func (s *Scorer) Gradients(ctx context.Context, pairs []Pair) ([]*PixelGradients
 	}
 	pairs = slices.Clone(pairs)
 	samples := make([]*Sample, len(pairs))
-	err := workers.Each(len(pairs), s.lanes(), func(i int) (err error) {
+	err := workers.Each(len(pairs), s.limits.parallel, func(i int) (err error) {
 		p := &pairs[i]
 		if p.Load != nil {
 			if p.Source, p.Edit, err = p.Load(); err != nil {
@@ -60,11 +60,8 @@ func (s *Scorer) Gradients(ctx context.Context, pairs []Pair) ([]*PixelGradients
 	}
 	out := make([]*PixelGradients, len(pairs))
 	batches := s.gradientBatches(samples)
-	return out, workers.Each(len(batches), s.lanes(), func(k int) error {
-		part := make([]*Sample, len(batches[k]))
-		for i, j := range batches[k] {
-			part[i] = samples[j]
-		}
+	return out, workers.Each(len(batches), s.limits.parallel, func(k int) error {
+		part := pick(samples, batches[k])
 		scores, gradients, err := s.pixelGradients(ctx, part)
 		if err != nil {
 			return err
@@ -78,35 +75,24 @@ func (s *Scorer) Gradients(ctx context.Context, pairs []Pair) ([]*PixelGradients
 	})
 }
 
-// gradientBatches sorts sample indices into passes: samples of one length, whose pictures have the same layouts, within the bounds
+// gradientBatches sorts sample indices into passes: samples of one length, whose pictures have the same layouts, within the limits
 // of a forward pass of the language model and of the vision tower.
-func (e *engine) gradientBatches(samples []*Sample) [][]int {
+func (n *network) gradientBatches(samples []*Sample) [][]int {
 	type shape struct {
 		length  int
 		layouts [2]any
 	}
-	rows, pixels, pk := maxRows, mostPixels, e.packing()
-	if e.small() {
-		rows, pixels = smallRows, smallPixels
-	}
-	at := map[shape]int{}
-	var batches [][]int
-	for i, s := range samples {
-		k := shape{length: pk.span(s, i).length}
-		values := 0
-		for n, p := range s.Pictures {
-			k.layouts[n], values = p.Layout, values+len(p.Pixels)
+	pk := n.packing()
+	return batchesBy(len(samples), func(i int) (shape, int) {
+		k, values := shape{length: pk.span(samples[i], i).length}, 0
+		for m, p := range samples[i].Pictures {
+			k.layouts[m], values = p.Layout, values+len(p.Pixels)
 		}
-		j, ok := at[k]
-		if n := len(batches); !ok || (len(batches[j])+1)*k.length > rows || (len(batches[j])+1)*values > pixels {
-			batches, at[k], j = append(batches, nil), n, n
-		}
-		batches[j] = append(batches[j], i)
-	}
-	return batches
+		return k, min(n.limits.rows/k.length, n.limits.pixels/max(values, 1))
+	})
 }
 
-// slopesOf takes the gradient of a pair's pixel_values back to the pair.
+// backToPictures takes the gradient of a pair's pixel_values back to the pair.
 func (s *Scorer) backToPictures(adjoint PrepareAdjoint, p *Pair, sample *Sample, score float64, values []float32) (*PixelGradients, error) {
 	var joined []*data.Gradient
 	frames := 1

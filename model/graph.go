@@ -33,20 +33,25 @@ type Graph struct {
 	*onnx.Builder
 	Params []Param
 
-	weights Weights
-	trained func(name string) bool   // checkpoint parameters that are graph inputs
-	adapter *lora.Adapter            // nil: no LoRA
-	own     map[string]*tensor.Dense // tensors of the scorer directory by name: LoRA, head, score token
-	tuned   bool                     // own tensors are graph inputs, not constants
-	dropout *dropout                 // nil: none
-	compute onnx.DType               // of the large matrix products
-	values  map[string]string        // parameter -> float32 or compute-typed value
-	err     error
+	weights     Weights
+	trained     func(name string) bool   // checkpoint parameters that are graph inputs
+	adapter     *lora.Adapter            // nil: no LoRA
+	scorer      map[string]*tensor.Dense // tensors of the scorer directory by name: LoRA, head, score token
+	trainScorer bool                     // they are graph inputs, not constants
+	dropout     *dropout                 // nil: none
+	compute     onnx.DType               // of the large matrix products
+	values      map[string]string        // parameter -> float32 or compute-typed value
+	err         error
 }
 
 func newGraph(name string, w Weights) *Graph {
-	return &Graph{Builder: onnx.NewBuilder(name, Opset), weights: w, compute: onnx.Float, values: map[string]string{},
-		trained: func(string) bool { return false }}
+	return &Graph{
+		Builder: onnx.NewBuilder(name, Opset),
+		weights: w,
+		compute: onnx.Float,
+		values:  map[string]string{},
+		trained: func(string) bool { return false },
+	}
 }
 
 // Err returns the first error met while building.
@@ -104,7 +109,7 @@ func (g *Graph) ScorerTensor(name string) string {
 	if v, ok := g.values[name]; ok {
 		return v
 	}
-	t := g.own[name]
+	t := g.scorer[name]
 	if t == nil {
 		return g.fail("the scorer holds no tensor %q", name)
 	}
@@ -113,7 +118,7 @@ func (g *Graph) ScorerTensor(name string) string {
 		shape[i] = int64(d)
 	}
 	var v string
-	if g.tuned {
+	if g.trainScorer {
 		v = g.trainable(name, shape)
 	} else {
 		v = g.Weight(&onnx.Tensor{Name: name, Type: onnx.Float, Shape: shape, Data: onnx.Float32Bytes(t.Data().([]float32))})
@@ -148,7 +153,7 @@ func (g *Graph) Linear(x, key, module string) string {
 	if g.err != nil {
 		return y
 	}
-	return lora.Apply(g.Builder, x, y, a, b, site.Scale, g.dropoutMask(x, g.own[lora.NameA(module)].Shape()[1]))
+	return lora.Apply(g.Builder, x, y, a, b, site.Scale, g.dropoutMask(x, g.scorer[lora.NameA(module)].Shape()[1]))
 }
 
 // RMSNorm normalises the last axis: x / sqrt(mean(x^2) + eps) * weight, in float32.

@@ -2,6 +2,7 @@ package model
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -34,31 +35,46 @@ type DialogueSample struct {
 
 // LanguageTuner trains every weight of a backbone on dialogues. There is no score token and no head.
 type LanguageTuner struct {
-	*engine
-	params []Param // by name
+	*network
+	*sessions
+	prepare *preparer
+	params  []Param // by name
 }
 
 // NewLanguageTuner opens a backbone that sees pairs in one of the ways of Join, each picture first resized to size, [height,
 // width] in pixels, unless that is nil.
 func NewLanguageTuner(backbone, pair string, size []int, o Options) (*LanguageTuner, error) {
-	c := &ScorerConfig{Format: 1, Backbone: backbone, Pair: pair, PairSize: size, Question: InstructionMark, Answer: "[SCORE]", TextLoss: "answer",
-		ScoreRange: [2]float64{0, 10}, ScoreToken: "[SCORE]", ScorePosition: "at", DType: "float32",
-		Head: HeadConfig{Kind: "regression", Activation: "relu"}}
+	c := &ScorerConfig{
+		Format:   1,
+		Backbone: backbone,
+		Pair:     pair,
+		PairSize: size,
+		Question: InstructionMark,
+		Answer:   "[SCORE]",
+	}
 	p, err := NewScorerState(c, nil, 0)
 	if err != nil {
 		return nil, err
 	}
-	e, err := openEngine(p, o)
+	n, err := openNetwork(p, trainBackbone, o)
 	if err != nil {
 		return nil, err
 	}
-	e.tuned, e.full = true, true
-	t := &LanguageTuner{engine: e}
-	if t.params, err = e.trainable(t.step(true)); err != nil {
-		e.Close()
+	t := &LanguageTuner{network: n, sessions: newSessions(n)}
+	if t.prepare, err = newPreparer(n, newPictureCache(0)); err != nil {
+		n.backbone.Close()
+		return nil, err
+	}
+	if t.params, err = t.trainable(t.step(true)); err != nil {
+		t.Close()
 		return nil, err
 	}
 	return t, nil
+}
+
+// Close frees sessions, tokenizer and weights.
+func (t *LanguageTuner) Close() error {
+	return errors.Join(t.sessions.close(), t.prepare.text.Close(), t.backbone.Close())
 }
 
 // Params returns the trained tensors by name, in a fixed order.
@@ -85,11 +101,11 @@ func (t *LanguageTuner) Prepare(d Dialogue) (*DialogueSample, error) {
 		s.pictures, counts = append(s.pictures, q), append(counts, q.Tokens)
 	}
 	for _, turn := range d.Turns {
-		prompt, err := t.text.Prompt(len(s.pictures), turn.Question)
+		prompt, err := t.prepare.text.Prompt(len(s.pictures), turn.Question)
 		if err != nil {
 			return nil, err
 		}
-		tokens, err := t.text.EncodeText(prompt, turn.Answer, t.endOfTurn(), t.backbone.Placeholder(), counts)
+		tokens, err := t.prepare.text.EncodeText(prompt, turn.Answer, t.prepare.endOfTurn(), t.backbone.Placeholder(), counts)
 		if err != nil {
 			return nil, err
 		}
@@ -166,7 +182,7 @@ func (t *LanguageTuner) pass(ctx context.Context, samples []*DialogueSample, wei
 }
 
 // step is the forward pass over dialogues, with or without the backward pass.
-func (t *LanguageTuner) step(backward bool) (name string, build func(g *Graph) (*built, error)) {
+func (t *LanguageTuner) step(backward bool) (name string, build buildFunc) {
 	return fmt.Sprintf("dialogue backward=%v", backward), func(g *Graph) (*built, error) { return buildDialogues(g, t.backbone, backward) }
 }
 
@@ -183,8 +199,8 @@ func buildDialogues(g *Graph, b Architecture, backward bool) (*built, error) {
 	var features string
 	g.Scoped("vision", func() { features = b.Vision(g) })
 	x := g.embed(keys, dec, ids, order, "", features)
-	cos, sin := dec.Rotary(g)
-	h := dec.Build(g, x, cos, sin, p)
+	r := dec.Rotary(g)
+	h := dec.Forward(g, x, r, p)
 	logits, own := g.logits(keys, g.Pick(h, predict, 0), targets)
 	lse := g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1}, logits, g.Ints(1))
 	nll := g.Op("Squeeze", g.Op("Sub", lse, own), g.Ints(1))

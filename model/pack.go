@@ -44,8 +44,8 @@ type packing struct {
 	slack    int   // rows by which a sample may be filled up at its end to be in a group with longer ones
 }
 
-// fewSlack is the slack of training small models.
-const fewSlack = 8
+// smallSlack is the slack of training small models.
+const smallSlack = 8
 
 // span is the part of a sample that enters the graph.
 type span struct {
@@ -64,14 +64,16 @@ func (o packing) span(s *Sample, i int) span {
 		at--
 	}
 	switch {
-	case !o.loss: // Causal: what follows cannot change the score. Two rows are read, so that no product has a single row, which is summed in another order than many.
+	case !o.loss: // Causal: what follows cannot change the score.
+		// Two rows are read, so that no product has a single row, which is summed in another order than many.
 		return span{length: at + 1, first: at - 1, selected: 2, scorePos: at, index: i}
 	case o.all: // the last token predicts nothing
 		n := len(s.IDs) - 1
 		return span{length: n, first: 0, selected: n, scorePos: at, index: i, predicted: n}
 	}
 	n := len(s.IDs) - 1
-	return span{length: n, first: s.AnswerStart - 1, selected: n - s.AnswerStart + 1, scorePos: at, index: i, predicted: n - s.AnswerStart + 1}
+	first := s.AnswerStart - 1
+	return span{length: n, first: first, selected: n - first, scorePos: at, index: i, predicted: n - first}
 }
 
 // pack lays samples one after the other, shortest first, in groups of equal shape (see Packing).

@@ -65,7 +65,7 @@ func (p *Parameters) LayerNorm(name string, width int) {
 	p.Add(RoleBias, name+".bias", width)
 }
 
-// GatedMLP appends what [Graph.GatedMLP] reads.
+// GatedMLP appends what a [GatedMLP] reads.
 func (p *Parameters) GatedMLP(name string, hidden, intermediate int, bias bool, layers int) {
 	p.Linear(name+"gate_proj", intermediate, hidden, bias)
 	p.Linear(name+"up_proj", intermediate, hidden, bias)

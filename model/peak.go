@@ -153,32 +153,27 @@ func (l *liveness) done(x string) {
 
 // stepPeak is that of a training step over copies of a sample.
 func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
-	pk := t.packing()
-	pk.loss, pk.separate = true, t.o.Fixed
-	if t.few {
-		pk.slack = fewSlack
-	}
-	p, err := pk.pack(slices.Repeat([]*Sample{seen(s, t.backbone.Decoder().Hidden)}, micro), t.positions)
+	p, err := t.stepPacking().pack(slices.Repeat([]*Sample{withFeatures(s, t.backbone.Decoder().Hidden)}, micro), t.positions)
 	if err != nil {
 		return 0, err
 	}
-	sight, err := t.sight(p, t.visionTrained())
+	vision, err := t.visionFeeds(p)
 	if err != nil {
 		return 0, err
 	}
-	b, err := t.built(t.stepGraph(p.groups))
+	b, err := t.graph(t.stepGraph(p.groups))
 	if err != nil {
 		return 0, err
 	}
-	in := shapes(p.feeds, sight, t.lossFeeds(p, make([]float64, micro), 1))
+	in := shapes(p.feeds, vision, t.lossFeeds(p, make([]float64, micro), 1))
 	in["dropout_pool"] = &onnx.Tensor{Shape: []int64{2 * int64(p.rows) * int64(b.Widest)}}
 	in["dropout_offsets"] = &onnx.Tensor{Shape: []int64{int64(b.Sites)}}
 	bytes, _, err := peak(b.Model, in)
 	return bytes + 4*in["dropout_pool"].Shape[0], err
 }
 
-// seen is a sample whose pictures have features, of no value.
-func seen(s *Sample, hidden int) *Sample {
+// withFeatures is a sample whose pictures have features, of no value.
+func withFeatures(s *Sample, hidden int) *Sample {
 	out := *s
 	out.Pictures = nil
 	for _, p := range s.Pictures {
@@ -192,8 +187,8 @@ func seen(s *Sample, hidden int) *Sample {
 }
 
 // visionPeak is that of the frozen vision tower over the pictures of copies of a sample.
-func (e *engine) visionPeak(s *Sample, micro int) (int64, error) {
-	b, err := e.built("vision", e.visionGraph)
+func (e *sessions) visionPeak(s *Sample, micro int) (int64, error) {
+	b, err := e.graph("vision", e.visionGraph)
 	if err != nil {
 		return 0, err
 	}
@@ -201,7 +196,7 @@ func (e *engine) visionPeak(s *Sample, micro int) (int64, error) {
 	values := 0
 	for i := range len(s.Pictures) * micro {
 		p := s.Pictures[i%len(s.Pictures)]
-		if p.Layout != s.Pictures[0].Layout || len(run) > 0 && values+len(p.Pixels) > mostPixels {
+		if p.Layout != s.Pictures[0].Layout || len(run) > 0 && values+len(p.Pixels) > e.limits.pixels {
 			continue
 		}
 		run, values = append(run, p), values+len(p.Pixels)
@@ -215,23 +210,23 @@ func (e *engine) visionPeak(s *Sample, micro int) (int64, error) {
 }
 
 // scorePeak is that of scoring copies of a sample.
-func (e *engine) scorePeak(s *Sample, micro int) (int64, error) {
-	b, err := e.built(e.scoreGraph(false))
+func (e *sessions) scorePeak(s *Sample, micro int) (int64, error) {
+	b, err := e.graph(e.scoreGraph(false))
 	if err != nil {
 		return 0, err
 	}
 	pk := e.packing()
-	micro = min(micro, max(1, maxRows/len(s.IDs)))
-	p, err := pk.pack(slices.Repeat([]*Sample{seen(s, e.backbone.Decoder().Hidden)}, micro), e.positions)
+	micro = min(micro, max(1, e.limits.rows/len(s.IDs)))
+	p, err := pk.pack(slices.Repeat([]*Sample{withFeatures(s, e.backbone.Decoder().Hidden)}, micro), e.positions)
 	if err != nil {
 		return 0, err
 	}
-	sight, err := e.sight(p, e.visionTrained())
+	vision, err := e.visionFeeds(p)
 	if err != nil {
 		return 0, err
 	}
 	feeds := maps.Clone(p.feeds)
-	maps.Copy(feeds, sight)
+	maps.Copy(feeds, vision)
 	bytes, _, err := peak(b.Model, shapes(feeds))
 	return bytes, err
 }

@@ -23,7 +23,16 @@ type pictureCache struct {
 const mostPairs = 1 << 20
 
 func newPictureCache(limit int64) *pictureCache {
-	return &pictureCache{limit: limit, items: map[store.Key]*list.Element{}, order: list.New(), pairs: map[string][]store.Key{}}
+	c := &pictureCache{limit: limit}
+	c.clear()
+	return c
+}
+
+// clear forgets all pictures.
+func (c *pictureCache) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.items, c.order, c.pairs, c.used = map[store.Key]*list.Element{}, list.New(), map[string][]store.Key{}, 0
 }
 
 // digest identifies what the backbone is shown: a picture, or the frames of a pair.
@@ -100,25 +109,5 @@ func (c *pictureCache) put(p *Picture) {
 		old := c.order.Remove(c.order.Back()).(*Picture)
 		delete(c.items, old.key)
 		c.used -= old.bytes()
-	}
-}
-
-// kept are image features that outlive the process; the zero value keeps nothing.
-type kept struct{ *store.Bucket }
-
-// featureKind is what a store calls image features, with the version of their computation.
-const featureKind = "features-1"
-
-// load returns features [tokens, hidden] that were computed earlier; nil if there are none that fit.
-func (k kept) load(key store.Key, values int) []float32 {
-	if k.Bucket == nil {
-		return nil
-	}
-	return k.Floats(key, values)
-}
-
-func (k kept) save(key store.Key, features []float32) {
-	if k.Bucket != nil {
-		k.Remember(key, store.FloatBytes(features))
 	}
 }

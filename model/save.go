@@ -14,20 +14,20 @@ import (
 // SaveScorer writes the scorer as it is now into the existing folder dir: scorer.yaml, head.safetensors, and either the
 // adapter in PEFT's files or, of a fully trained backbone, the checkpoint under backbone/. scorer.yaml names the backbone
 // relative to dir, or to where dir's sibling will lie.
-func (e *engine) SaveScorer(dir string) error {
-	p := ScorerState{Config: e.config, Tensors: map[string]*tensor.Dense{}, Adapter: e.adapter}
-	for name, t := range e.own {
-		if e.adapter == nil || e.adapter.Tensors[name] == nil {
+func (s *sessions) SaveScorer(dir string) error {
+	p := ScorerState{Config: s.config, Tensors: map[string]*tensor.Dense{}, Adapter: s.adapter}
+	for name, t := range s.tensors {
+		if s.adapter == nil || s.adapter.Tensors[name] == nil {
 			p.Tensors[name] = t
 		}
 	}
-	if !e.full {
+	if s.training != trainBackbone {
 		return p.Save(dir)
 	}
-	if err := e.saveBackbone(filepath.Join(dir, "backbone")); err != nil {
+	if err := s.saveBackbone(filepath.Join(dir, "backbone")); err != nil {
 		return err
 	}
-	c := *e.config
+	c := *s.config
 	c.Backbone, p.Config = filepath.Join(dir, "backbone"), &c
 	return p.Save(dir)
 }
@@ -74,4 +74,4 @@ func relative(scorer, backbone string) string {
 
 // saveBackbone writes a checkpoint like the one that was opened into dir, which must not exist, with the trained parameters as
 // they are now. Parameters that no graph uses (a vision layer behind the features) are copied.
-func (e *engine) saveBackbone(dir string) error { return e.backbone.Weights.SaveAs(dir, e.trained) }
+func (s *sessions) saveBackbone(dir string) error { return s.backbone.Weights.SaveAs(dir, s.trained) }

@@ -67,8 +67,8 @@ func buildGraph(g *Graph, b Architecture, head *HeadConfig, s graphSpec) (*built
 		g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.Hidden))
 	}
 	x := g.embed(keys, dec, ids, order, scoreRows, features)
-	cos, sin := dec.Rotary(g)
-	h := dec.Build(g, x, cos, sin, p) // [selected, hidden]
+	r := dec.Rotary(g)
+	h := dec.Forward(g, x, r, p) // [selected, hidden]
 	hs := g.OpA("Gather", onnx.Attrs{"axis": 0}, h, scoreRows)
 	g.Last().Meta = map[string]string{onnx.MetaUnique: "true"}
 	z, score := head.Build(g, h) // of all selected rows: see packing.span

@@ -9,7 +9,7 @@ import (
 )
 
 // Scorer is an opened scorer directory. Its methods are safe for concurrent use.
-type Scorer struct{ *engine }
+type Scorer struct{ *pipeline }
 
 // OpenScorer reads a scorer directory and its backbone. Graphs are built when they are first needed. Close frees everything.
 func OpenScorer(dir string, o Options) (*Scorer, error) {
@@ -24,9 +24,9 @@ func OpenScorer(dir string, o Options) (*Scorer, error) {
 	return s, nil
 }
 
-// NewScorer makes a scorer of its parts.
+// NewScorer opens a scorer that has been read or made.
 func NewScorer(p *ScorerState, o Options) (*Scorer, error) {
-	e, err := openEngine(p, o)
+	e, err := openPipeline(p, trainNothing, o)
 	if err != nil {
 		return nil, err
 	}

@@ -124,8 +124,8 @@ func readScorerDir(dir string) (c *ScorerConfig, own map[string]*tensor.Dense, a
 	return c, own, a, err
 }
 
-// checkOwn compares the head's tensors with what scorer.yaml and the backbone ask for.
-func checkOwn(c *ScorerConfig, hidden int, own map[string]*tensor.Dense) error {
+// checkTensors compares the head's tensors with what scorer.yaml and the backbone ask for.
+func checkTensors(c *ScorerConfig, hidden int, own map[string]*tensor.Dense) error {
 	want := map[string][]int{"score_token.embedding": {hidden}, "score_token.lm_head": {hidden}}
 	sizes := c.Head.Sizes(hidden)
 	for i := range len(sizes) - 1 {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
-	"strings"
 
 	"gorgonia.org/tensor"
 )
@@ -18,46 +16,37 @@ type TuneOptions struct {
 	ScoreLoss float64 // weight of the score's loss (on 0..1)
 	Recompute bool    // recompute each layer in the backward pass
 	Dropout   float64 // of the LoRA layers' inputs
-	Fixed     bool    // one graph for all batches of the same number of samples: wanted where a second copy of the weights hurts (CUDA)
+	Fixed     bool    // one graph for all batches of as many samples: where a session has its own weights (CUDA)
 }
 
 // Tuner trains a scorer: one graph that holds forward pass, loss and backward pass.
 type Tuner struct {
-	*engine
+	*pipeline
 	o      TuneOptions
 	params []Param // by name
 }
 
-// NewTuner makes a tuner of a scorer's parts. Their tensors are updated in place by whoever optimises them.
+// NewTuner opens a scorer for training. Its tensors are updated in place by whoever optimises them.
 func NewTuner(p *ScorerState, o TuneOptions) (*Tuner, error) {
-	e, err := openEngine(p, o.Options)
+	train := trainScorer
+	if o.Full {
+		train = trainBackbone
+	}
+	e, err := openPipeline(p, train, o.Options)
 	if err != nil {
 		return nil, err
 	}
-	if p := e.backbone.Decoder().Dropout; p > 0 {
+	if rate := e.backbone.Decoder().Dropout; rate > 0 {
 		e.Close()
-		return nil, fmt.Errorf("%s: config.json: attention_dropout %g is not supported in training: set it to 0 to train without", e.config.Backbone, p)
+		return nil, fmt.Errorf("%s: config.json: attention_dropout %g is not supported in training: set it to 0 to train without",
+			p.Config.Backbone, rate)
 	}
-	e.tuned, e.full = true, o.Full
-	t := &Tuner{engine: e, o: o}
+	t := &Tuner{pipeline: e, o: o}
 	if t.params, err = e.trainable(t.stepGraph(1)); err != nil {
 		e.Close()
 		return nil, err
 	}
 	return t, nil
-}
-
-// trainable builds a graph for the names of its parameters, which it returns sorted, and reads their values; the runtime sees
-// the graph when training begins.
-func (e *engine) trainable(name string, build func(g *Graph) (*built, error)) ([]Param, error) {
-	b, err := e.built(name, build)
-	if err == nil && !e.backbone.Weights.Absent() {
-		err = e.readTrained(b.Params)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return slices.SortedFunc(slices.Values(b.Params), func(a, b Param) int { return strings.Compare(a.Name, b.Name) }), nil
 }
 
 // Params returns the trained tensors by name, in a fixed order.
@@ -73,9 +62,17 @@ func (t *Tuner) Shapes() map[string][]int64 {
 }
 
 // stepGraph is the training step over that many groups of sequences.
-func (t *Tuner) stepGraph(groups int) (name string, build func(g *Graph) (*built, error)) {
-	spec := graphSpec{Vision: t.visionTrained(), Groups: groups, Loss: true, AllRows: t.config.TextLoss == "all", Recompute: t.o.Recompute,
-		Dropout: t.o.Dropout > 0, TextLoss: t.o.TextLoss, ScoreLoss: t.o.ScoreLoss}
+func (t *Tuner) stepGraph(groups int) (name string, build buildFunc) {
+	spec := graphSpec{
+		Vision:    t.visionTrained(),
+		Groups:    groups,
+		Loss:      true,
+		AllRows:   t.config.TextLoss == "all",
+		Recompute: t.o.Recompute,
+		Dropout:   t.o.Dropout > 0,
+		TextLoss:  t.o.TextLoss,
+		ScoreLoss: t.o.ScoreLoss,
+	}
 	return fmt.Sprintf("training step, %d groups", groups), func(g *Graph) (*built, error) {
 		return buildGraph(g, t.backbone, &t.config.Head, spec)
 	}
@@ -90,18 +87,12 @@ type StepResult struct {
 
 // Step runs one micro-batch: labels on 0..1, weight of each sample's loss, seed of the dropout.
 func (t *Tuner) Step(ctx context.Context, samples []*Sample, labels []float64, weight float64, seed uint64) (*StepResult, error) {
-	inGraph := t.visionTrained()
-	if !inGraph {
-		if _, err := t.see(ctx, samples); err != nil {
+	if !t.visionTrained() {
+		if _, err := t.fill(ctx, samples); err != nil {
 			return nil, err
 		}
 	}
-	pk := t.packing()
-	pk.loss, pk.separate = true, t.o.Fixed
-	if t.few {
-		pk.slack = fewSlack
-	}
-	p, err := pk.pack(samples, t.positions)
+	p, err := t.stepPacking().pack(samples, t.positions)
 	if err != nil {
 		return nil, err
 	}
@@ -109,19 +100,40 @@ func (t *Tuner) Step(ctx context.Context, samples []*Sample, labels []float64, w
 	if err != nil {
 		return nil, err
 	}
-	sight, err := t.sight(p, inGraph)
+	vision, err := t.visionFeeds(p)
 	if err != nil {
 		return nil, err
 	}
-	out, err := t.run(ctx, s, p.feeds, sight, t.lossFeeds(p, labels, weight), t.dropoutFeeds(s, p.rows, seed))
+	out, err := t.run(ctx, s, p.feeds, vision, t.lossFeeds(p, labels, weight), t.dropoutFeeds(s, p.rows, seed))
 	if err != nil {
 		return nil, err
 	}
-	n := len(samples)
-	r := &StepResult{Loss: make([]float64, n), CE: make([]float64, n), ScoreLoss: make([]float64, n), Score: make([]float64, n), Tokens: p.rows,
-		Grads: map[string]*tensor.Dense{}}
-	nll, score, scoreLoss := out[outNLL].Data().([]float32), out[outScore].Data().([]float32), out[outScoreLoss].Data().([]float32)
-	at := 0
+	return t.stepResult(p, s, out), nil
+}
+
+// stepPacking says how samples are packed for a step.
+func (t *Tuner) stepPacking() packing {
+	pk := t.packing()
+	pk.loss, pk.separate = true, t.o.Fixed
+	if t.small {
+		pk.slack = smallSlack
+	}
+	return pk
+}
+
+// stepResult puts the outputs of a packed batch back into the order of the samples.
+func (t *Tuner) stepResult(p *packed, s *session, out map[string]*tensor.Dense) *StepResult {
+	n := len(p.order)
+	r := &StepResult{
+		Loss:      make([]float64, n),
+		CE:        make([]float64, n),
+		ScoreLoss: make([]float64, n),
+		Score:     make([]float64, n),
+		Tokens:    p.rows,
+		Grads:     map[string]*tensor.Dense{},
+	}
+	values := func(name string) []float32 { return out[name].Data().([]float32) }
+	nll, score, scoreLoss, at := values(outNLL), values(outScore), values(outScoreLoss), 0
 	for place, i := range p.order {
 		for range p.targets[place] {
 			r.CE[i] += float64(nll[at])
@@ -134,7 +146,7 @@ func (t *Tuner) Step(ctx context.Context, samples []*Sample, labels []float64, w
 	for name, as := range s.Grads {
 		r.Grads[name] = out[as]
 	}
-	return r, nil
+	return r
 }
 
 // lossFeeds writes labels and weights: a sample's text loss is the mean over its targets.
@@ -151,8 +163,12 @@ func (t *Tuner) lossFeeds(p *packed, labels []float64, weight float64) map[strin
 			tokens = append(tokens, float32(weight/float64(p.targets[place])))
 		}
 	}
-	return map[string]*tensor.Dense{inTargetWeight: vector(tokens), inExampleWeight: vector(each), "label": vector(label),
-		"label_class": tensor.New(tensor.WithShape(n, k), tensor.WithBacking(class))}
+	return map[string]*tensor.Dense{
+		inTargetWeight:  vector(tokens),
+		inExampleWeight: vector(each),
+		"label":         vector(label),
+		"label_class":   tensor.New(tensor.WithShape(n, k), tensor.WithBacking(class)),
+	}
 }
 
 // dropoutFeeds draws the pool of factors, and where each LoRA layer begins in it.

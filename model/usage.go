@@ -1,7 +1,5 @@
 package model
 
-import "assay/onnx"
-
 // Usage is what training needs.
 type Usage struct {
 	Parameters int64            // of backbone and scorer
@@ -17,30 +15,11 @@ func elements(shape []int64) int64 {
 	return n
 }
 
-// Device is where the graphs run: cpu or cuda:N.
-func (e *engine) Device() string { return e.options.Device }
-
-// Weights counts the backbone's parameters and the memory that they take: half precision is widened on the CPU.
-func (e *engine) Weights() (parameters, bytes int64) {
-	w := e.backbone.Weights
-	for _, name := range w.Names() {
-		info, _ := w.Info(name)
-		n := elements(info.Shape)
-		parameters += n
-		size := int64(info.Type.Size())
-		if !e.onCUDA() && info.Type.IsFloat() {
-			size = int64(onnx.Float.Size())
-		}
-		bytes += n * size
-	}
-	return parameters, bytes
-}
-
 // Counts returns the numbers of parameters, and the bytes of the weights.
 func (t *Tuner) Counts() Usage {
 	u := Usage{Bytes: map[string]int64{}}
 	u.Parameters, u.Bytes["weights"] = t.Weights()
-	for _, v := range t.own {
+	for _, v := range t.tensors {
 		u.Parameters += int64(v.DataSize())
 	}
 	for _, p := range t.params {
@@ -49,10 +28,10 @@ func (t *Tuner) Counts() Usage {
 	return u
 }
 
-// Usage estimates the memory of training over micro-batches of that many samples as long as s: weights (once for all graphs; on
-// CUDA once for each), what the optimizer holds, and of every graph that runs the values of its worst moment. They add up, for a
-// graph keeps its memory between its runs. pictures is how many distinct ones a run sees: a frozen tower's output is kept for
-// them, up to the cache's size.
+// Usage estimates the memory of training over micro-batches of that many samples as long as s: the weights (once for all
+// graphs; on CUDA once for each), what the optimizer holds, and of every graph the values of its worst moment. Those add up on
+// CUDA, where every session keeps its memory between its runs; on the CPU sessions share it, and the sum is on the safe side.
+// pictures is how many distinct ones a run sees: a frozen tower's output is kept for them, up to the cache's size.
 func (t *Tuner) Usage(s *Sample, micro, pictures int, scoring bool) (Usage, error) {
 	u := t.Counts()
 	if t.onCUDA() && scoring {
@@ -62,7 +41,7 @@ func (t *Tuner) Usage(s *Sample, micro, pictures int, scoring bool) (Usage, erro
 	u.Bytes["gradients and optimizer"] = u.Trainable * 4 * (4 + 2)
 	var err error
 	add := func(what string, n int64, e error) {
-		if e != nil && err == nil {
+		if err == nil {
 			err = e
 		}
 		u.Bytes[what] = n + n/arenaSlack
@@ -77,7 +56,7 @@ func (t *Tuner) Usage(s *Sample, micro, pictures int, scoring bool) (Usage, erro
 	if !t.visionTrained() {
 		n, e = t.visionPeak(s, micro)
 		add("vision tower", n, e)
-		u.Bytes["image features"] = min(features*int64(pictures), t.options.cacheSize())
+		u.Bytes["image features"] = min(features*int64(pictures), t.cache.limit)
 	}
 	if scoring {
 		n, e = t.scorePeak(s, micro)

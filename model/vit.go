@@ -22,11 +22,3 @@ func (g *Graph) Attend(q, k, v, mask string, heads, dim int) string {
 	y = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 2, 1, 3}}, y)
 	return g.Op("Reshape", y, g.Ints(-1, int64(heads*dim)))
 }
-
-// GatedMLP is down(act(gate(x)) up(x)) over rows x; key and module are the prefixes of gate_proj, up_proj and down_proj in the
-// checkpoint and for PEFT.
-func (g *Graph) GatedMLP(x, key, module, activation string) string {
-	linear := func(x, part string) string { return g.Linear(x, key+part, module+part) }
-	gate := g.Activation(linear(x, "gate_proj"), activation)
-	return linear(g.Op("Mul", gate, linear(x, "up_proj")), "down_proj")
-}

@@ -35,41 +35,71 @@ func (v *ViT) Embed(g *Graph, pixels string, patch int, conv, class, positions s
 	return g.Op("Add", g.OpA("Concat", onnx.Attrs{"axis": 1}, class, x), positions)
 }
 
-// Layer is layer i over x [segments*length, hidden]: x += attention(norm(x)), then x += mlp(norm(x)), each times DINOv2's
-// layer scale if the checkpoint has one. It returns [segments*length, hidden], or [segments, hidden] with s.Pick.
+// Layer is layer i over x [segments*length, hidden]. It returns [segments*length, hidden], or [segments, hidden] with s.Pick.
 func (v *ViT) Layer(g *Graph, x string, i int, s Span) string {
 	name := fmt.Sprintf("encoder.layers.%d", i)
-	g.Segment(name, func() { x = v.layer(g, x, name+".", s) })
+	layer := v.layer(g, Prefix{v.Key, v.Module}.Sub(name+"."))
+	g.Segment(name, func() { x = layer.Forward(g, x, s) })
 	return x
 }
 
-func (v *ViT) layer(g *Graph, x, name string, s Span) string {
-	key, module := v.Key+name, v.Module+name
-	linear := func(x, part string) string { return g.Linear(x, key+part, module+part) }
+// ViTLayer is a pre-norm layer: x += attention(norm(x)), then x += mlp(norm(x)), each times DINOv2's layer scale if the
+// checkpoint has one.
+type ViTLayer struct {
+	Norm1                     Module
+	Query, Key, Value, Output Module
+	Scale1                    string // parameter [hidden]; "": none
+	Norm2, MLP                Module
+	Scale2                    string
+	Heads, HeadDim            int
+}
+
+// layer makes a layer of the parts that the checkpoint has: DINOv2's giant has a gated MLP.
+func (v *ViT) layer(g *Graph, at Prefix) *ViTLayer {
+	attention, mlp := at.Sub("self_attn."), at.Sub("mlp.")
+	l := &ViTLayer{
+		Norm1:   &LayerNorm{at.Key + "layer_norm1", v.Eps},
+		Query:   attention.Linear("q_proj"),
+		Key:     attention.Linear("k_proj"),
+		Value:   attention.Linear("v_proj"),
+		Output:  attention.Linear("out_proj"),
+		Norm2:   &LayerNorm{at.Key + "layer_norm2", v.Eps},
+		MLP:     &MLP{mlp.Linear("fc1"), mlp.Linear("fc2"), v.Activation},
+		Heads:   v.Heads,
+		HeadDim: v.Hidden / v.Heads,
+	}
+	if g.Has(mlp.Key + "gate_proj.weight") {
+		l.MLP = mlp.GatedMLP("silu")
+	}
+	for key, scale := range map[string]*string{"layer_scale1.lambda1": &l.Scale1, "layer_scale2.lambda1": &l.Scale2} {
+		if g.Has(at.Key + key) {
+			*scale = at.Key + key
+		}
+	}
+	return l
+}
+
+// Forward runs the layer; see [ViT.Layer].
+func (l *ViTLayer) Forward(g *Graph, x string, s Span) string {
 	add := func(x, y, scale string) string {
-		if g.Has(key + scale) {
-			y = g.Op("Mul", y, g.Param(key+scale))
+		if scale != "" {
+			y = g.Op("Mul", y, g.Param(scale))
 		}
 		return g.Op("Add", x, y)
 	}
 	segments := func(t string) string { return g.Op("Reshape", t, s.Shape) }
-	y := g.LayerNorm(x, key+"layer_norm1", v.Eps)
-	k, value := segments(linear(y, "self_attn.k_proj")), segments(linear(y, "self_attn.v_proj"))
+	y := l.Norm1.Forward(g, x)
+	k, v := segments(l.Key.Forward(g, y)), segments(l.Value.Forward(g, y))
 	var q string
 	if s.Pick == "" {
-		q = segments(linear(y, "self_attn.q_proj"))
+		q = segments(l.Query.Forward(g, y))
 	} else {
 		x = g.Pick(x, s.Pick, 0)
-		q = g.Op("Unsqueeze", linear(g.Pick(y, s.Pick, 0), "self_attn.q_proj"), g.Ints(1))
+		q = g.Op("Unsqueeze", l.Query.Forward(g, g.Pick(y, s.Pick, 0)), g.Ints(1))
 	}
-	x = add(x, linear(g.Attend(q, k, value, s.Mask, v.Heads, v.Hidden/v.Heads), "self_attn.out_proj"), "layer_scale1.lambda1")
-	y = g.LayerNorm(x, key+"layer_norm2", v.Eps)
-	if g.Has(key + "mlp.gate_proj.weight") {
-		y = g.GatedMLP(y, key+"mlp.", module+"mlp.", "silu")
-	} else {
-		y = linear(g.Activation(linear(y, "mlp.fc1"), v.Activation), "mlp.fc2")
-	}
-	return add(x, y, "layer_scale2.lambda1")
+	y = g.Attend(q, k, v, s.Mask, l.Heads, l.HeadDim)
+	x = add(x, l.Output.Forward(g, y), l.Scale1)
+	return add(x, l.MLP.Forward(g, l.Norm2.Forward(g, x)), l.Scale2)
 }
 
 // ViTLayer appends the tensors of one of n layers of CLIP's towers; key stands before "layer_norm1".

@@ -20,8 +20,9 @@ type Options struct {
 	Threads int    // of one operator on the CPU; 0: one per physical core
 	Folder  string // that locations of external initializers are relative to
 
-	// LowMemory keeps no packed copies of the weights and plans no memory ahead: about half the peak of a training step,
-	// for the same time. Scoring many small inputs is faster without.
+	// LowMemory keeps no packed copies of the weights, plans no memory ahead, and takes memory from one arena for all such
+	// sessions of the process: about half the peak of a training step, for the same time, and sessions that run in turn use
+	// the same bytes. Scoring many small inputs is faster without.
 	LowMemory bool
 	// NoArena gives every buffer back to the C library at once instead of keeping it for the next one. Within a run the
 	// arena is smaller and faster; without it less memory is held between runs.
@@ -163,6 +164,10 @@ func sessionOptions(o Options) (*onnxruntime.SessionOptions, error) {
 	}
 	if o.LowMemory {
 		config("session.disable_prepacking", "1")
+		if !o.NoArena {
+			errs = append(errs, shareArena())
+			config("session.use_env_allocators", "1")
+		}
 	}
 	if o.NoSpin {
 		config("session.intra_op.allow_spinning", "0")

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -160,41 +161,60 @@ func TestWeightsCutShort(t *testing.T) {
 }
 
 // TestConvolutionsOfHalfPrecision: the runtime reads the weights of a convolution when it opens a session, to pack them anew.
+// Those of a transposed convolution it packs later, out of the memory that sessions share.
 func TestConvolutionsOfHalfPrecision(t *testing.T) {
-	const channels = 16
-	values := numbers()[:channels*channels*3*3*16]
-	input := make([]float32, channels*16*12*12)
-	for i := range input {
-		input[i] = float32(i%7) - 3
-	}
-	var want []float32
-	for _, typ := range []onnx.DType{onnx.Float, onnx.BFloat16, onnx.Float16} {
-		dir := t.TempDir()
-		w := weightFile(t, filepath.Join(dir, "model.safetensors"), typ, values)
-		w.Shape = []int64{channels, channels * 16, 3, 3}
-		b := onnx.NewBuilder("convolution", 21)
-		x, v := b.Input("x", onnx.Float, onnx.Dims(1, channels*16, 12, 12)), b.Weight(w)
-		if typ != onnx.Float {
-			v = b.OpA("Cast", onnx.Attrs{"to": onnx.Float}, v)
-		}
-		b.Output("y", b.Op("Conv", x, v), onnx.Float, onnx.Dims(1, channels, 10, 10))
-		s, err := Open(b.M, Options{Folder: dir, LowMemory: true})
-		if err != nil {
-			t.Fatal(typ, err)
-		}
-		out, err := s.Run(context.Background(), map[string]*tensor.Dense{"x": tensor.New(tensor.WithShape(1, channels*16, 12, 12), tensor.WithBacking(input))})
-		if err != nil {
-			t.Fatal(typ, err)
-		}
-		got := out["y"].Data().([]float32)
-		if want == nil {
-			want = append(want, got...)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%v: %s", typ, diff)
-		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
+	const channels, inputs, side = 16, 256, 12
+	for _, c := range []struct {
+		op    string
+		shape []int64 // of the weights
+		out   int     // side of the result
+	}{
+		{"Conv", []int64{channels, inputs, 3, 3}, side - 2},
+		{"ConvTranspose", []int64{inputs, channels, 3, 3}, side + 2},
+	} {
+		var want []float32
+		for _, typ := range []onnx.DType{onnx.Float, onnx.BFloat16, onnx.Float16} {
+			dir := t.TempDir()
+			w := weightFile(t, filepath.Join(dir, "model.safetensors"), typ, numbers()[:channels*inputs*3*3])
+			w.Shape = c.shape
+			b := onnx.NewBuilder("convolution", 21)
+			x, v := b.Input("x", onnx.Float, onnx.Dims(1, inputs, side, side)), b.Weight(w)
+			if typ != onnx.Float {
+				v = b.OpA("Cast", onnx.Attrs{"to": onnx.Float}, v)
+			}
+			b.Output("y", b.Op(c.op, x, v), onnx.Float, onnx.Dims(1, channels, c.out, c.out))
+			for _, low := range []bool{true, false} {
+				got := convolve(t, b.M, Options{Folder: dir, LowMemory: low}, []int{1, inputs, side, side})
+				if want == nil {
+					want = got
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%s of %v, low memory %v: %s", c.op, typ, low, diff)
+				}
+			}
 		}
 	}
+}
+
+// convolve runs a model of one convolution.
+func convolve(t *testing.T, m *onnx.Model, o Options, shape []int) []float32 {
+	t.Helper()
+	s, err := Open(m, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := make([]float32, tensor.Shape(shape).TotalSize())
+	for i := range x {
+		x[i] = float32(i%7) - 3
+	}
+	in := map[string]*tensor.Dense{"x": tensor.New(tensor.WithShape(shape...), tensor.WithBacking(x))}
+	out, err := s.Run(context.Background(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y := slices.Clone(out["y"].Data().([]float32))
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	return y
 }

@@ -24,18 +24,17 @@ func (b *Architecture) Vision(g *model.Graph) string {
 	// The convolution that embeds patches sees each one once: it is a product.
 	kernel := g.Op("Reshape", g.Param(b.patchKey()), g.Ints(int64(v.Hidden), int64(width)))
 	x := g.Pick(g.OpA("Gemm", onnx.Attrs{"transB": 1}, pixels, kernel), order, 0)
-	var windows, pictures *segments
+	divisions := map[string]*segments{} // declared where they are first used
 	for i := range v.Layers {
-		seen := &windows
-		name := "window"
+		division := "window"
 		if slices.Contains(v.Whole, i) {
-			seen, name = &pictures, "picture"
+			division = "picture"
 		}
-		if *seen == nil {
-			*seen = b.segments(g, name, cos, sin)
+		if divisions[division] == nil {
+			divisions[division] = b.segments(g, division, cos, sin)
 		}
-		block := fmt.Sprintf("blocks.%d", i)
-		g.Segment(block, func() { x = b.block(g, x, block+".", *seen) })
+		name, seen := fmt.Sprintf("blocks.%d", i), divisions[division]
+		g.Segment(name, func() { x = b.block(name).forward(g, x, seen) })
 	}
 	x = g.Op("Reshape", g.RMSNorm(x, b.tower+"merger.ln_q", eps), g.Ints(-1, int64(v.Hidden*v.unit())))
 	x = g.Linear(x, b.tower+"merger.mlp.0", "model.visual.merger.mlp.0")
@@ -58,15 +57,34 @@ func (b *Architecture) rotary(g *model.Graph) (cos, sin string) {
 	return g.Op("Cos", angle), g.Op("Sin", angle)
 }
 
-// block is one pre-norm block over x [patches, C].
-func (b *Architecture) block(g *model.Graph, x, name string, s *segments) string {
-	v, key, module := b.vision, b.tower+name, "model.visual."+name
-	qkv := g.Linear(g.RMSNorm(x, key+"norm1", eps), key+"attn.qkv", module+"attn.qkv")
-	parts := g.Node("", "Split", 2, onnx.Attrs{"axis": 2}, s.fill(g, qkv, 3*v.Hidden), g.Ints(int64(2*v.Hidden), int64(v.Hidden)))
+// block is a pre-norm block over x [patches, hidden]: x += attention(norm(x)), then x += mlp(norm(x)).
+type block struct {
+	norm1, qkv, proj, norm2, mlp model.Module
+	heads, dim                   int
+}
+
+func (b *Architecture) block(name string) *block {
+	v, at := b.vision, model.Prefix{Key: b.tower, Module: "model.visual."}.Sub(name+".")
+	return &block{
+		norm1: &model.RMSNorm{Key: at.Key + "norm1", Eps: eps},
+		qkv:   at.Linear("attn.qkv"),
+		proj:  at.Linear("attn.proj"),
+		norm2: &model.RMSNorm{Key: at.Key + "norm2", Eps: eps},
+		mlp:   at.Sub("mlp.").GatedMLP(v.Activation),
+		heads: v.Heads,
+		dim:   v.Hidden / v.Heads,
+	}
+}
+
+// forward lets every patch see those of its own segment.
+func (l *block) forward(g *model.Graph, x string, s *segments) string {
+	hidden := l.heads * l.dim
+	qkv := s.fill(g, l.qkv.Forward(g, l.norm1.Forward(g, x)), 3*hidden)
+	parts := g.Node("", "Split", 2, onnx.Attrs{"axis": 2}, qkv, g.Ints(int64(2*hidden), int64(hidden)))
 	// queries and keys lie side by side: twice as many heads
-	turned := g.OpA("RotaryEmbedding", onnx.Attrs{"num_heads": 2 * v.Heads}, parts[0], s.cos, s.sin)
+	turned := g.OpA("RotaryEmbedding", onnx.Attrs{"num_heads": 2 * l.heads}, parts[0], s.cos, s.sin)
 	qk := g.Node("", "Split", 2, onnx.Attrs{"axis": 2, "num_outputs": 2}, turned)
-	y := g.Pick(g.Attend(qk[0], qk[1], parts[1], s.mask, v.Heads, v.Hidden/v.Heads), s.back, 0)
-	x = g.Op("Add", x, g.Linear(y, key+"attn.proj", module+"attn.proj"))
-	return g.Op("Add", x, g.GatedMLP(g.RMSNorm(x, key+"norm2", eps), key+"mlp.", module+"mlp.", v.Activation))
+	y := g.Pick(g.Attend(qk[0], qk[1], parts[1], s.mask, l.heads, l.dim), s.back, 0)
+	x = g.Op("Add", x, l.proj.Forward(g, y))
+	return g.Op("Add", x, l.mlp.Forward(g, l.norm2.Forward(g, x)))
 }

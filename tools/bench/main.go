@@ -111,7 +111,7 @@ func run() error {
 			if _, err := s.Score(ctx, samples); err != nil {
 				return err
 			}
-			s.Forget()
+			s.ClearCache()
 		}
 		return nil
 	})

@@ -11,10 +11,10 @@ import (
 	"assay/store"
 )
 
-// TestKeptFeatures: image features that an earlier process kept are served for the same picture and backbone, wherever the
+// TestStoredFeatures: image features that an earlier process kept are served for the same picture and backbone, wherever the
 // backbone lies, and for no other: another picture, another pairing, a byte of the vision tower's weights or of the
 // preprocessor's configuration.
-func TestKeptFeatures(t *testing.T) {
+func TestStoredFeatures(t *testing.T) {
 	backbone, folder := t.TempDir(), t.TempDir()
 	if err := os.CopyFS(backbone, os.DirFS("../backbones/tiny")); err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestKeptFeatures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return s.sessions["vision"] != nil, scores[0]
+		return s.sessions.open["vision"] != nil, scores[0]
 	}
 	again, first := computed(coffee, blur, nil)
 	if !again {

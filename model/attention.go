@@ -1,0 +1,127 @@
+package model
+
+import (
+	"math"
+
+	"assay/onnx"
+)
+
+// SelfAttention is causal grouped-query attention with rotary positions. A family may replace any of its parts: queries with a
+// norm of their own are a [Module] in place of Query.
+type SelfAttention struct {
+	Query, Key, Value, Output Module
+	Heads, KVHeads, HeadDim   int
+	Rotate                    func(g *Graph, x string, r Rotation, heads int) string // [rows, heads*dim] -> [1, rows, heads*dim]
+}
+
+// Rotation are cosines and sines of rotary positions, [1, rows, head_dim/2].
+type Rotation struct{ Cos, Sin string }
+
+// at is the rotation of some rows.
+func (r Rotation) at(g *Graph, rows string) Rotation {
+	return Rotation{
+		Cos: g.OpA("Gather", onnx.Attrs{"axis": 1}, r.Cos, rows),
+		Sin: g.OpA("Gather", onnx.Attrs{"axis": 1}, r.Sin, rows),
+	}
+}
+
+// rotate turns every head of x [rows, heads*dim].
+func rotate(g *Graph, x string, r Rotation, heads int) string {
+	x = g.Op("Unsqueeze", x, g.Ints(0))
+	return g.OpA("RotaryEmbedding", onnx.Attrs{"num_heads": heads}, x, r.Cos, r.Sin)
+}
+
+// View says which rows of a layer ask, and what they see.
+type View struct {
+	*Packing
+	Rotation Rotation
+	Selected bool     // only the selected rows ask, and only they are delivered: those of the last layer
+	masks    []string // by group: added to the scores
+}
+
+// asking are the number of rows of each group that ask, and that of each sequence of the group, [groups] int64.
+func (v *View) asking() (rows, each string) {
+	if v.Selected {
+		return v.SelectRows, v.SelectEach
+	}
+	return v.Rows, v.Lengths
+}
+
+// Forward lets rows ask [asking, hidden] look at all rows [rows, hidden]: [asking, hidden].
+func (a *SelfAttention) Forward(g *Graph, ask, all string, v *View) string {
+	r := v.Rotation
+	if v.Selected {
+		r = r.at(g, v.Select)
+	}
+	q := a.Query.Forward(g, ask)
+	q = g.Op("Mul", q, g.Scalar(onnx.Float, 1/math.Sqrt(float64(a.HeadDim))))
+	q = a.Rotate(g, q, r, a.Heads)
+	k := a.Rotate(g, a.Key.Forward(g, all), v.Rotation, a.KVHeads)
+	value := g.Op("Unsqueeze", a.Value.Forward(g, all), g.Ints(0))
+	return a.Output.Forward(g, a.attend(g, q, k, value, v))
+}
+
+// attend: q [1, asking, heads*dim], k and v [1, rows, kv_heads*dim] -> [asking, heads*dim]. Query heads that share a key head
+// are stacked as rows of one product, so that keys are never repeated.
+func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
+	rows, each := view.asking()
+	qs, ks, vs := view.split(g, q, rows, 1), view.split(g, k, view.Rows, 1), view.split(g, v, view.Rows, 1)
+	rep := a.Heads / a.KVHeads
+	outs := make([]string, view.Groups)
+	for i := range outs {
+		length, each := g.element(view.Lengths, i), g.element(each, i)
+		heads := func(t string) string { // [1, n*L, kv*d] -> [n, kv, L, d]
+			t = g.Op("Reshape", t, g.Shape(-1, length, a.KVHeads, a.HeadDim))
+			return g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 2, 1, 3}}, t)
+		}
+		qi := g.Op("Reshape", qs[i], g.Shape(-1, each, a.KVHeads, rep, a.HeadDim))
+		qi = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 2, 3, 1, 4}}, qi)
+		qi = g.Op("Reshape", qi, g.Ints(0, int64(a.KVHeads), -1, int64(a.HeadDim)))
+		scores := g.Op("MatMul", qi, g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 1, 3, 2}}, heads(ks[i])))
+		prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", scores, view.masks[i]))
+		y := g.Op("MatMul", prob, heads(vs[i])) // [n, kv, rep*r, d]
+		y = g.Op("Reshape", y, g.Shape(0, a.KVHeads, rep, each, a.HeadDim))
+		y = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 3, 1, 2, 4}}, y)
+		outs[i] = g.Op("Reshape", y, g.Ints(-1, int64(a.Heads*a.HeadDim)))
+	}
+	if len(outs) == 1 {
+		return outs[0]
+	}
+	return g.OpA("Concat", onnx.Attrs{"axis": 0}, outs...)
+}
+
+// mask fills in what is added to the scores of every group [sequences or 1, 1, rep*asking rows, length]: 0 where a row may look
+// (itself and before, within the window of that many rows unless it is 0), the lowest float elsewhere. rep query heads share a
+// key head.
+func (v *View) mask(g *Graph, window, rep int) {
+	places := make([]string, v.Groups)
+	if v.Selected {
+		places = v.split(g, v.SelectPlace, v.SelectRows, 0)
+	}
+	v.masks = make([]string, v.Groups)
+	for i := range v.masks {
+		length := g.element(v.Lengths, i)
+		columns := g.Op("Range", g.Int(0), g.Op("Squeeze", length), g.Int(1))
+		rows, each := columns, length
+		if v.Selected {
+			rows, each = places[i], g.element(v.SelectEach, i)
+		}
+		rows = g.Op("Reshape", rows, g.Shape(-1, 1, each, 1)) // [n or 1, 1, r, 1]
+		seen := g.Op("LessOrEqual", columns, rows)
+		if window > 0 {
+			near := g.Op("Less", g.Op("Sub", rows, columns), g.Int(int64(window)))
+			seen = g.Op("And", seen, near)
+		}
+		if v.Segments != "" {
+			own := g.Op("Reshape", v.Segments, g.Shape(-1, 1, length, 1))
+			other := g.Op("Reshape", v.Segments, g.Shape(-1, 1, 1, length))
+			seen = g.Op("And", seen, g.Op("Or", g.Op("Equal", own, other), g.Op("Equal", other, g.Int(0))))
+		}
+		m := g.Op("Where", seen, g.Scalar(onnx.Float, 0), g.Scalar(onnx.Float, -math.MaxFloat32))
+		if rep > 1 {
+			m = g.Op("Expand", m, g.Shape(1, rep, 1, 1))
+			m = g.Op("Reshape", m, g.Shape(0, 1, -1, length))
+		}
+		v.masks[i] = m
+	}
+}

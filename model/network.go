@@ -1,0 +1,190 @@
+package model
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"gorgonia.org/tensor"
+
+	"assay/lora"
+	"assay/onnx"
+	"assay/ort"
+)
+
+// training says which tensors are trained: those are inputs of the graphs, all others are constants.
+type training int
+
+const (
+	trainNothing  training = iota
+	trainScorer            // adapter, head and score token
+	trainBackbone          // and every parameter of the backbone
+)
+
+// network is what is computed: a backbone with a scorer's tensors, and which of them are trained. All of it is decided when
+// it is opened. Only the values of trained tensors change.
+type network struct {
+	config   *ScorerConfig
+	backbone *Backbone
+	adapter  *lora.Adapter            // nil: none
+	tensors  map[string]*tensor.Dense // of the scorer directory: LoRA, head, score token
+	training training
+	device   string // cpu, cuda:N
+	small    bool   // few parameters, and on the CPU
+	limits   limits
+}
+
+// openNetwork opens the backbone of a scorer and compares the two.
+func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
+	b, err := p.backbone()
+	if err != nil {
+		return nil, err
+	}
+	n := &network{
+		config:   p.Config,
+		backbone: b,
+		adapter:  p.Adapter,
+		tensors:  maps.Clone(p.Tensors),
+		training: t,
+		device:   o.Device,
+	}
+	if err := n.check(o.Elsewhere); err != nil {
+		b.Close()
+		return nil, err
+	}
+	parameters, _ := n.Weights()
+	n.small = parameters <= smallParameters && !n.onCUDA()
+	n.limits = newLimits(n.small && t == trainNothing, o.Threads)
+	return n, nil
+}
+
+// check resolves the device, unless it is elsewhere, and compares backbone, scorer.yaml, head and adapter.
+func (n *network) check(elsewhere bool) (err error) {
+	c := n.config
+	if !elsewhere {
+		if n.device, err = ort.Resolve(n.device); err != nil {
+			return err
+		}
+	}
+	if !n.backbone.CanPair(c.Pair) {
+		return fmt.Errorf("pair: the backbone %s cannot show a source and its edit as %q", c.Backbone, c.Pair)
+	}
+	if err := checkTensors(c, n.backbone.Decoder().Hidden, n.tensors); err != nil {
+		return err
+	}
+	if n.adapter == nil {
+		return nil
+	}
+	if err := n.adapter.Check(lora.Modules(n.backbone.Weights)); err != nil {
+		return err
+	}
+	maps.Copy(n.tensors, n.adapter.Tensors)
+	return nil
+}
+
+// Device is where the graphs run: cpu or cuda:N.
+func (n *network) Device() string { return n.device }
+
+func (n *network) onCUDA() bool { return strings.HasPrefix(n.device, "cuda") }
+
+// Weights counts the backbone's parameters and the memory that they take: half precision is widened on the CPU.
+func (n *network) Weights() (parameters, bytes int64) {
+	w := n.backbone.Weights
+	for _, name := range w.Names() {
+		info, _ := w.Info(name)
+		count := elements(info.Shape)
+		parameters += count
+		size := int64(info.Type.Size())
+		if !n.onCUDA() && info.Type.IsFloat() {
+			size = int64(onnx.Float.Size())
+		}
+		bytes += count * size
+	}
+	return parameters, bytes
+}
+
+// Absent says what is missing of the backbone's weights; nil if they are there.
+func (n *network) Absent() error { return n.backbone.Weights.Why() }
+
+// Damage names a tensor of the backbone or the scorer that holds NaN or infinities; nil if there is none.
+func (n *network) Damage() error {
+	name, what, err := n.backbone.Weights.NonFinite()
+	if err != nil {
+		return err
+	}
+	if name != "" {
+		return fmt.Errorf("%s: tensor %s holds %s: the backbone's weights are damaged, load them again",
+			n.config.Backbone, name, what)
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.tensors)) {
+		for i, v := range n.tensors[name].Data().([]float32) {
+			if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
+				return fmt.Errorf("the scorer's tensor %s holds %v at index %d", name, v, i)
+			}
+		}
+	}
+	return nil
+}
+
+// newGraph starts a graph over the network's parameters.
+func (n *network) newGraph(name string) *Graph {
+	g := newGraph(name, n.backbone.Weights)
+	g.adapter, g.scorer, g.trainScorer = n.adapter, n.tensors, n.training != trainNothing
+	if n.training == trainBackbone {
+		g.trained = func(string) bool { return true }
+	}
+	if n.config.DType == "bfloat16" && n.onCUDA() {
+		g.compute = onnx.BFloat16
+	}
+	return g
+}
+
+// visionTrained reports whether the vision features depend on what is trained, so that they cannot be kept.
+func (n *network) visionTrained() bool {
+	if n.training != trainScorer || n.adapter == nil {
+		return n.training == trainBackbone
+	}
+	for _, t := range n.adapter.Targets {
+		if !strings.HasPrefix(t.Module, n.backbone.Decoder().Module) {
+			return true
+		}
+	}
+	return false
+}
+
+// visionGraph is the vision tower alone.
+func (n *network) visionGraph(g *Graph) (*built, error) {
+	f := n.backbone.Vision(g)
+	g.Output(inFeatures, f, onnx.Float, onnx.Dims("image_tokens", n.backbone.Decoder().Hidden))
+	return &built{Model: g.M, Params: g.Params}, g.Err()
+}
+
+// scoreGraph is the forward pass of scoring.
+func (n *network) scoreGraph(hidden bool) (name string, build buildFunc) {
+	spec := graphSpec{Groups: 1, Vision: n.visionTrained(), Hidden: hidden}
+	return fmt.Sprintf("score hidden=%v", hidden), func(g *Graph) (*built, error) {
+		return buildGraph(g, n.backbone, &n.config.Head, spec)
+	}
+}
+
+func (n *network) packing() packing {
+	return packing{
+		vocab:  int64(n.backbone.Decoder().Vocab),
+		before: n.config.ScorePosition == "before",
+		all:    n.config.TextLoss == "all",
+	}
+}
+
+// positions are the rotary positions of a sample on every axis, [axes][tokens].
+func (n *network) positions(s *Sample) [][]int64 {
+	if axes := n.backbone.Positions(s.IDs, s.Pictures); axes != nil {
+		return axes
+	}
+	axis := make([]int64, len(s.IDs))
+	for i := range axis {
+		axis[i] = int64(i)
+	}
+	return [][]int64{axis}
+}

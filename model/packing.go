@@ -1,0 +1,41 @@
+package model
+
+import "assay/onnx"
+
+// Packing describes the rows of a packed batch to the decoder: no padding is ever multiplied. The sequences of a batch lie
+// one after the other, sorted into groups; all sequences of a group have the same length and the same number of selected
+// rows, so that attention runs group by group as [sequences, heads, rows, columns].
+type Packing struct {
+	Groups      int
+	Rows        string // [groups] int64: rows of each group, sequences times length
+	Lengths     string // [groups] int64: length of each sequence of the group
+	Select      string // [selected] int64, ascending: rows that the last layer must deliver; "": all
+	SelectRows  string // [groups] int64: selected rows of each group
+	SelectEach  string // [groups] int64: selected rows of each sequence of the group
+	SelectPlace string // [selected] int64: place of each selected row within its sequence
+	Segments    string // [rows] int64: rows see rows of their own segment and of segment 0 only; "": all rows before them
+}
+
+func newPacking(g *Graph, groups int, selected bool) *Packing {
+	ints := func(name, dim string) string { return g.Input(name, onnx.Int64, onnx.Dims(dim)) }
+	vec := func(name string) string { return g.Input(name, onnx.Int64, onnx.Dims(groups)) }
+	p := &Packing{Groups: groups, Rows: vec("group_rows"), Lengths: vec("group_lengths")}
+	if selected {
+		p.Select, p.SelectPlace = ints("select", "selected"), ints("select_place", "selected")
+		p.SelectRows, p.SelectEach = vec("group_select_rows"), vec("group_select_each")
+	}
+	return p
+}
+
+// split cuts a value into one stretch for each group, along an axis, by the groups' numbers of rows.
+func (p *Packing) split(g *Graph, x, rows string, axis int) []string {
+	if p.Groups == 1 {
+		return []string{x}
+	}
+	return g.Node("", "Split", p.Groups, onnx.Attrs{"axis": axis}, x, rows)
+}
+
+// element returns entry i of an int64 vector as a vector of one element.
+func (g *Graph) element(v string, i int) string {
+	return g.Op("Slice", v, g.Ints(int64(i)), g.Ints(int64(i+1)))
+}

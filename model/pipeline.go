@@ -1,0 +1,54 @@
+package model
+
+import (
+	"errors"
+
+	"assay/store"
+)
+
+// Options say where and how graphs run.
+type Options struct {
+	Device    string       // cpu (default), cuda:N, auto
+	Threads   int          // 0: all cores
+	Cache     int64        // bytes of image features kept in memory; 0: 64 MiB
+	Store     *store.Store // where image features outlive the process; nil: nowhere
+	Elsewhere bool         // the device need not be here: graphs are planned, not run
+}
+
+// cacheSize is the bytes of image features kept in memory.
+func (o *Options) cacheSize() int64 {
+	if o.Cache == 0 {
+		return 64 << 20
+	}
+	return o.Cache
+}
+
+// pipeline is the way from pairs to numbers that scorers and tuners share: pairs become samples, pictures become features, and
+// sessions run the graphs of the network.
+type pipeline struct {
+	*network
+	*preparer
+	*sessions
+	*visionFeatures
+}
+
+// openPipeline opens a scorer, of which some tensors are trained.
+func openPipeline(p *ScorerState, t training, o Options) (*pipeline, error) {
+	n, err := openNetwork(p, t, o)
+	if err != nil {
+		return nil, err
+	}
+	pictures := newPictureCache(o.cacheSize())
+	prepare, err := newPreparer(n, pictures)
+	if err != nil {
+		n.backbone.Close()
+		return nil, err
+	}
+	s := newSessions(n)
+	return &pipeline{n, prepare, s, newVisionFeatures(s, pictures, o.Store)}, nil
+}
+
+// Close frees sessions, tokenizer and weights.
+func (p *pipeline) Close() error {
+	return errors.Join(p.sessions.close(), p.text.Close(), p.backbone.Close())
+}

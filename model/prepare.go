@@ -1,0 +1,182 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"assay/data"
+	"assay/model/text"
+)
+
+// Pair is a question about an edit.
+type Pair struct {
+	Source, Edit *data.Picture
+	Load         func() (source, edit *data.Picture, err error) // instead of the two: called only if they are not known by Key
+	Instruction  string
+	Question     string // template; "": the scorer's
+	Answer       string // template; "": the scorer's
+	Key          string // identifies the two pictures, so that Load is called once while they are in the cache. "": unknown
+	Pixels       bool   // keep the pixels, for PixelGradient
+}
+
+// preparer turns pairs into samples: the tokens of a text, and pictures as the vision tower takes them.
+type preparer struct {
+	*network
+	text     *text.Processor
+	pictures *pictureCache
+}
+
+// newPreparer opens the tokenizer and the chat template, and compares them with the network's configuration.
+func newPreparer(n *network, pictures *pictureCache) (*preparer, error) {
+	c, vocab := n.config, int64(n.backbone.Decoder().Vocab)
+	t, err := text.Open(c.Backbone, c.ScoreToken, vocab, text.WithTemplate(c.ChatTemplate))
+	if err != nil {
+		return nil, err
+	}
+	p := &preparer{network: n, text: t, pictures: pictures}
+	if err := p.checkTokens(); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return p, nil
+}
+
+// checkTokens compares the tokenizer's placeholder of pictures with that of config.json, by which transformers finds them, and
+// looks for the end of a turn.
+func (p *preparer) checkTokens() error {
+	id, err := p.text.ID(p.backbone.Placeholder())
+	if want := p.backbone.Decoder().ImageToken; err == nil && int64(id) != want {
+		err = fmt.Errorf("the tokenizer's %s is token %d, config.json's image token %d: they do not belong together",
+			p.backbone.Placeholder(), id, want)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: placeholder of pictures: %w", p.config.Backbone, err)
+	}
+	if p.config.EndOfTurn == "" {
+		return nil
+	}
+	if _, err = p.text.ID(p.config.EndOfTurn); err != nil {
+		return fmt.Errorf("end_of_turn: %w", err)
+	}
+	return nil
+}
+
+// Prepare turns a pair into tokens and pictures. It is safe for concurrent use.
+func (p *preparer) Prepare(pair Pair) (*Sample, error) {
+	if strings.TrimSpace(pair.Instruction) == "" {
+		return nil, fmt.Errorf("the instruction is empty")
+	}
+	s := &Sample{}
+	if !pair.Pixels {
+		s.Pictures = p.pictures.pair(pair.Key)
+	}
+	var err error
+	if s.Pictures == nil {
+		if s.Pictures, err = p.preparePictures(pair); err != nil {
+			return nil, err
+		}
+	}
+	counts := make([]int, len(s.Pictures))
+	for i, q := range s.Pictures {
+		counts[i] = q.Tokens
+	}
+	if s.Tokens, err = p.tokens(pair, counts); err != nil {
+		return nil, err
+	}
+	last := int64(0)
+	for _, axis := range p.positions(s) {
+		last = max(last, slices.Max(axis))
+	}
+	return s, p.backbone.Decoder().longest(last)
+}
+
+// preparePictures loads the pictures of a pair if need be, arranges them, and makes what the vision tower takes.
+func (p *preparer) preparePictures(pair Pair) (out []*Picture, err error) {
+	if pair.Load != nil {
+		if pair.Source, pair.Edit, err = pair.Load(); err != nil {
+			return nil, err
+		}
+	}
+	joined, err := Join(p.config.Pair, p.config.PairSize, pair.Source, pair.Edit)
+	if err != nil {
+		return nil, err
+	}
+	for _, frames := range joined {
+		q, err := p.picture(frames, pair.Pixels)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, q)
+	}
+	p.pictures.putPair(pair.Key, out)
+	return out, nil
+}
+
+// picture prepares what the backbone is shown, unless it is in the cache and its pixels are not wanted.
+func (p *preparer) picture(frames []*data.Picture, pixels bool) (*Picture, error) {
+	key := digest(frames)
+	if !pixels {
+		if known := p.pictures.get(key); known != nil {
+			return known, nil
+		}
+	}
+	q, err := p.backbone.Prepare(frames...)
+	if err != nil {
+		return nil, err
+	}
+	q.key = key
+	if p.visionTrained() { // features change with every step: what can be kept are the pixels
+		p.pictures.put(q)
+	}
+	return q, nil
+}
+
+// tokens asks about pictures of that many tokens each.
+func (p *preparer) tokens(pair Pair, counts []int) (t text.Tokens, err error) {
+	if strings.TrimSpace(pair.Instruction) == "" {
+		return t, fmt.Errorf("the instruction is empty")
+	}
+	question, answer := p.config.Question, p.config.Answer
+	if pair.Question != "" {
+		question = pair.Question
+	}
+	if pair.Answer != "" {
+		answer = pair.Answer
+	}
+	prompt, err := p.text.Prompt(len(counts), strings.ReplaceAll(question, InstructionMark, pair.Instruction))
+	if err != nil {
+		return t, err
+	}
+	if t, err = p.text.Encode(prompt, answer, p.endOfTurn(), p.backbone.Placeholder(), counts); err != nil {
+		return t, err
+	}
+	n := len(t.IDs)
+	for _, c := range counts {
+		n -= c
+	}
+	// Pictures are bounded by their tiles, and published checkpoints go beyond their positions with them; text is not.
+	if most := p.backbone.Decoder().MaxPositions; n > most {
+		return t, fmt.Errorf("the text has %d tokens, the model's max_position_embeddings are %d: shorten the instruction", n, most)
+	}
+	return t, nil
+}
+
+// CheckText gives the error that Prepare would give about the text of a pair, whatever the pictures are.
+func (p *preparer) CheckText(pair Pair) error {
+	counts := []int{1}
+	if p.config.Pair == Sequence {
+		counts = []int{1, 1}
+	}
+	_, err := p.tokens(pair, counts)
+	return err
+}
+
+func (p *preparer) endOfTurn() string {
+	for _, t := range []string{p.config.EndOfTurn, p.backbone.EndOfTurn()} {
+		if t != "" {
+			return t
+		}
+	}
+	return p.text.EndOfSequence()
+}

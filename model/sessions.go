@@ -1,0 +1,172 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"gorgonia.org/tensor"
+
+	"assay/ort"
+)
+
+// sessions are the graphs of a network and the runtime's sessions over them, by name, with the values of what is trained.
+type sessions struct {
+	*network
+
+	mu      sync.Mutex
+	graphs  map[string]*built   // built, not opened yet
+	open    map[string]*session // nil: closed
+	trained map[string]*tensor.Dense
+}
+
+// buildFunc assembles a graph.
+type buildFunc = func(g *Graph) (*built, error)
+
+// session is a graph that is ready to run.
+type session struct {
+	*built
+	*ort.Session
+	inputs map[string]bool
+}
+
+func newSessions(n *network) *sessions {
+	return &sessions{
+		network: n,
+		graphs:  map[string]*built{},
+		open:    map[string]*session{},
+		trained: map[string]*tensor.Dense{},
+	}
+}
+
+// graph returns the graph of that name without opening it.
+func (s *sessions) graph(name string, build buildFunc) (*built, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.build(name, build)
+}
+
+// build builds a graph, or takes it from those that wait for their session. s.mu is held.
+func (s *sessions) build(name string, build buildFunc) (*built, error) {
+	if b := s.graphs[name]; b != nil {
+		return b, nil
+	}
+	b, err := build(s.newGraph(name))
+	if err != nil {
+		return nil, fmt.Errorf("building the %s graph of %s: %w", name, s.config.Backbone, err)
+	}
+	s.graphs[name] = b
+	return b, nil
+}
+
+// session returns the session of that name, building and opening its graph the first time.
+func (s *sessions) session(name string, build buildFunc) (*session, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if have := s.open[name]; have != nil {
+		return have, nil
+	}
+	if s.open == nil {
+		return nil, fmt.Errorf("the scorer is closed")
+	}
+	if err := s.backbone.Weights.Present(); err != nil {
+		return nil, err
+	}
+	b, err := s.build(name, build)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.readTrained(b.Params); err != nil {
+		return nil, err
+	}
+	s.backbone.Weights.Forget() // what was looked at so far: the sessions have their own view
+	o, err := ort.Open(b.Model, ort.Options{
+		Device:    s.device,
+		Threads:   s.limits.threads,
+		Folder:    s.backbone.Weights.Folder(),
+		LowMemory: !s.small || s.training != trainNothing,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("opening the %s graph of %s: %w", name, s.config.Backbone, err)
+	}
+	opened := &session{built: b, Session: o, inputs: map[string]bool{}}
+	for _, in := range b.Model.Inputs {
+		opened.inputs[in.Name] = true
+	}
+	delete(s.graphs, name)
+	b.Model = nil // the runtime has its own
+	s.open[name] = opened
+	return opened, nil
+}
+
+// run feeds a session what it declares: the batch and the trained parameters.
+func (s *sessions) run(ctx context.Context, on *session, feeds ...map[string]*tensor.Dense) (map[string]*tensor.Dense, error) {
+	in := map[string]*tensor.Dense{}
+	for _, f := range feeds {
+		for name, v := range f {
+			if on.inputs[name] {
+				in[name] = v
+			}
+		}
+	}
+	for _, p := range on.Params {
+		in[p.Name] = s.param(p.Name)
+	}
+	return on.Session.Run(ctx, in)
+}
+
+// trainable builds a graph for the names of its parameters, which it returns sorted, and reads their values; the runtime sees
+// the graph when training begins.
+func (s *sessions) trainable(name string, build buildFunc) ([]Param, error) {
+	b, err := s.graph(name, build)
+	if err == nil && !s.backbone.Weights.Absent() {
+		err = s.readTrained(b.Params)
+	}
+	if err != nil {
+		return nil, err
+	}
+	byName := func(a, b Param) int { return strings.Compare(a.Name, b.Name) }
+	return slices.SortedFunc(slices.Values(b.Params), byName), nil
+}
+
+// readTrained reads the backbone's parameters that are trained, as float32.
+func (s *sessions) readTrained(params []Param) (err error) {
+	for _, p := range params {
+		if s.tensors[p.Name] == nil && s.trained[p.Name] == nil {
+			if s.trained[p.Name], err = s.backbone.Weights.Dense(p.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *sessions) param(name string) *tensor.Dense {
+	if t := s.tensors[name]; t != nil {
+		return t
+	}
+	return s.trained[name]
+}
+
+// values returns names and tensors of trained parameters.
+func (s *sessions) values(params []Param) (names []string, values []*tensor.Dense) {
+	for _, p := range params {
+		names, values = append(names, p.Name), append(values, s.param(p.Name))
+	}
+	return names, values
+}
+
+// close frees the sessions.
+func (s *sessions) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, o := range s.open {
+		errs = append(errs, o.Session.Close())
+	}
+	s.open = nil
+	return errors.Join(errs...)
+}
