@@ -33,6 +33,7 @@ ort:              onnx internal/workers
 checkpoints:      onnx internal/atomicfile internal/workers
 lora:             onnx checkpoints internal/atomicfile internal/workers
 data:             onnx internal/atomicfile
+onnx/gradjob:     onnx onnx/grad ort checkpoints internal/atomicfile internal/exit
 internal/oracle:  checkpoints
 store:            data
 heuristics:       internal/stats
