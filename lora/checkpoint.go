@@ -31,8 +31,8 @@ type Merged struct {
 	Bytes   int64 // of all weights
 }
 
-// MergeCheckpoint writes a Hugging Face checkpoint whose weights hold the adapter, see [Merge], with copies of the files
-// beside the weights.
+// MergeCheckpoint writes a Hugging Face checkpoint whose weights hold the adapter, see [Merge], with copies of the
+// files beside the weights.
 func MergeCheckpoint(ctx context.Context, o MergeOptions) (*Merged, error) {
 	if err := o.checkOut(); err != nil {
 		return nil, err
