@@ -240,7 +240,8 @@ func TestGradRefusesOtherInputs(t *testing.T) {
 	}
 }
 
-// TestGradModelOut: the model that is written computes the same outputs and gradients, and its outputs are declared whole.
+// TestGradModelOut: the model that is written computes the same outputs and gradients, and its outputs are declared
+// whole.
 func TestGradModelOut(t *testing.T) {
 	for _, where := range []string{"beside", "elsewhere"} {
 		folder := externalCase(t, func(*onnx.Model) {})
