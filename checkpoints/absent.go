@@ -8,8 +8,8 @@ import (
 	"assay/onnx"
 )
 
-// OpenOrAbsent is OpenWeights, but a directory without weights, or without all the shards that its index lists, gives Weights
-// that are Absent and hold nothing until they are declared.
+// OpenOrAbsent is OpenWeights, but a directory without weights, or without all the shards that its index lists, gives
+// Weights that are Absent and hold nothing until they are declared.
 func OpenOrAbsent(dir string) (*Weights, error) {
 	w, err := OpenWeights(dir)
 	if errors.Is(err, errNoWeights) || errors.Is(err, fs.ErrNotExist) {
@@ -19,7 +19,8 @@ func OpenOrAbsent(dir string) (*Weights, error) {
 	return w, err
 }
 
-// Absent tells whether only names, types and shapes are known: models can be built of such weights, but nothing can be run.
+// Absent tells whether only names, types and shapes are known: models can be built of such weights, but nothing can be
+// run.
 func (w *Weights) Absent() bool { return w.absent }
 
 // Why says what is missing of absent weights; nil if they are there.

@@ -96,8 +96,8 @@ func (f *File) Info(name string) (Info, bool) {
 	return t, true
 }
 
-// Bytes returns the tensor's bytes, little-endian and row-major, as they lie in the mapped file. They must not be written
-// to, and not be used after Close.
+// Bytes returns the tensor's bytes, little-endian and row-major, as they lie in the mapped file. They must not be
+// written to, and not be used after Close.
 func (f *File) Bytes(name string) ([]byte, error) {
 	i, ok := f.byName[name]
 	switch {
@@ -141,8 +141,8 @@ func ReadFile(path string) (map[string]*tensor.Dense, map[string]string, error) 
 	return out, f.Metadata(), nil
 }
 
-// Tensor returns a reference to the tensor's bytes in the file at location, which is relative to the folder that the model
-// will be run from.
+// Tensor returns a reference to the tensor's bytes in the file at location, which is relative to the folder that the
+// model will be run from.
 func (t Info) Tensor(location string) *onnx.Tensor {
 	return &onnx.Tensor{Name: t.Name, Type: t.Type, Shape: t.Shape,
 		External: &onnx.External{Location: location, Offset: t.Offset, Length: t.Length}}

@@ -1,8 +1,8 @@
 // Package checkpoints reads and writes tensors on disk: safetensors files, Hugging Face checkpoint directories, and the
 // state of a training run.
 //
-// Files are mapped into memory, never read whole: opening an 8B checkpoint costs its headers. Whatever is written appears
-// under its final name only when it is complete and on the disk.
+// Files are mapped into memory, never read whole: opening an 8B checkpoint costs its headers. Whatever is written
+// appears under its final name only when it is complete and on the disk.
 package checkpoints
 
 import (
@@ -90,8 +90,8 @@ type header struct {
 	metadata map[string]string
 }
 
-// readHeader parses and checks the front of a file of the given size. The tensors must fill the rest of the file without
-// gap and overlap, as the safetensors library demands.
+// readHeader parses and checks the front of a file of the given size. The tensors must fill the rest of the file
+// without gap and overlap, as the safetensors library demands.
 func readHeader(r io.ReaderAt, size int64) (*header, error) {
 	if size < 8 {
 		return nil, fmt.Errorf("not a safetensors file: it has %d bytes, the length of the header alone takes 8", size)

@@ -35,9 +35,9 @@ type manifestFile struct {
 }
 
 // Save writes the checkpoint root/step-N: complete or absent, whenever the process or the machine stops. write puts the
-// files into the folder that it is given. They are synced and listed with their SHA-256 in a manifest, the folder gets its
-// name, and only then older checkpoints are removed, but for the newest keep (0: all stay). If anything fails, nothing of
-// the new checkpoint is left and those before it are untouched.
+// files into the folder that it is given. They are synced and listed with their SHA-256 in a manifest, the folder gets
+// its name, and only then older checkpoints are removed, but for the newest keep (0: all stay). If anything fails,
+// nothing of the new checkpoint is left and those before it are untouched.
 func Save(root string, step int64, keep int, write func(dir string) error) error {
 	if err := save(root, step, write); err != nil {
 		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
@@ -143,7 +143,8 @@ func steps(root string) ([]int64, error) {
 	return out, nil
 }
 
-// prune removes all but the newest keep checkpoints up to step. Later ones are left: they are damaged, or another run's.
+// prune removes all but the newest keep checkpoints up to step. Later ones are left: they are damaged, or another
+// run's.
 func prune(root string, step int64, keep int) error {
 	if keep <= 0 {
 		return nil
@@ -176,8 +177,8 @@ func (e *DamagedError) Error() string {
 
 func (e *DamagedError) Unwrap() []error { return e.Problems }
 
-// Latest returns the newest checkpoint of root whose every file is as its manifest says. Damaged ones are skipped: then err
-// is a [*DamagedError], beside a good dir if there is one. Without any checkpoint dir is "" and err nil.
+// Latest returns the newest checkpoint of root whose every file is as its manifest says. Damaged ones are skipped: then
+// err is a [*DamagedError], beside a good dir if there is one. Without any checkpoint dir is "" and err nil.
 func Latest(root string) (dir string, step int64, err error) {
 	all, err := steps(root)
 	if err != nil {

@@ -188,8 +188,8 @@ func (w *Weights) Forget() {
 	}
 }
 
-// NonFinite looks for NaN and infinities in all tensors, in parallel, and names the first by name that holds one, with what is
-// at which index; "" if there is none.
+// NonFinite looks for NaN and infinities in all tensors, in parallel, and names the first by name that holds one, with
+// what is at which index; "" if there is none.
 func (w *Weights) NonFinite() (name, what string, err error) {
 	if w.absent {
 		return "", "", nil
@@ -234,15 +234,15 @@ func (w *Weights) NonFinite() (name, what string, err error) {
 func (w *Weights) Dir() string { return w.dir }
 
 // Folder is the absolute folder, free of symbolic links, that Tensor's locations are relative to. ONNX Runtime refuses
-// links and "..", and a Hugging Face cache is made of links (snapshots/x/model.safetensors -> ../../blobs/hash), so this is
-// the common parent of the real files.
+// links and "..", and a Hugging Face cache is made of links (snapshots/x/model.safetensors -> ../../blobs/hash), so
+// this is the common parent of the real files.
 func (w *Weights) Folder() string { return w.folder }
 
 // Shards returns the checkpoint's files in the order of their names.
 func (w *Weights) Shards() []*Shard { return w.shards }
 
-// Alias makes the stored tensor known under another name as well. One checkpoint layout exists in several spellings; the
-// reader decides on one and names the others.
+// Alias makes the stored tensor known under another name as well. One checkpoint layout exists in several spellings;
+// the reader decides on one and names the others.
 func (w *Weights) Alias(canonical, stored string) { w.alias[canonical] = stored }
 
 func (w *Weights) find(name string) (*Shard, string) {

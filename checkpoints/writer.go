@@ -22,8 +22,8 @@ type Writer struct {
 	written map[string]int64 // bytes
 }
 
-// NewWriter begins a file with these tensors (Offset and Length are computed, not read) and metadata (nil: none). Nothing
-// is seen under path before Close succeeds.
+// NewWriter begins a file with these tensors (Offset and Length are computed, not read) and metadata (nil: none).
+// Nothing is seen under path before Close succeeds.
 func NewWriter(path string, tensors []Info, metadata map[string]string) (*Writer, error) {
 	placed, front, err := layout(tensors, metadata)
 	if err != nil {

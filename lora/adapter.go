@@ -196,8 +196,8 @@ func parseName(name string) (module string, which byte, err error) {
 	return "", 0, fmt.Errorf("unexpected tensor %q; an adapter holds %s<module>.lora_A.weight and .lora_B.weight only", name, tensorPrefix)
 }
 
-// Check compares the adapter with the modules of a backbone: each of its modules must be there with fitting shapes, and it
-// must hold tensors for exactly those that its configuration selects.
+// Check compares the adapter with the modules of a backbone: each of its modules must be there with fitting shapes, and
+// it must hold tensors for exactly those that its configuration selects.
 func (a *Adapter) Check(modules []Module) error {
 	var errs []error
 	byName := index(modules)
@@ -236,8 +236,8 @@ func (a *Adapter) Check(modules []Module) error {
 	return shorten(errs)
 }
 
-// Select is [Config.MatchModules] for a configuration that is written for this adapter's spelling of the modules; those that it
-// returns have their paths in transformers 5.
+// Select is [Config.MatchModules] for a configuration that is written for this adapter's spelling of the modules; those
+// that it returns have their paths in transformers 5.
 func (a *Adapter) Select(c *Config, modules []Module) ([]Target, error) {
 	spelled := slices.Clone(modules)
 	back := map[string]string{}
@@ -277,8 +277,8 @@ func (a *Adapter) Delta(module string) (matA, matB *tensor.Dense, scale float64,
 	return a.Tensors[NameA(module)], a.Tensors[NameB(module)], t.Scale, ok
 }
 
-// Save writes adapter_config.json and adapter_model.safetensors into the folder, as PEFT does, byte for byte. Modules keep
-// the spelling they were read with, since the configuration's expressions are written for it.
+// Save writes adapter_config.json and adapter_model.safetensors into the folder, as PEFT does. Modules
+// keep the spelling they were read with, since the configuration's expressions are written for it.
 func (a *Adapter) Save(dir string) error {
 	out := make(map[string]*tensor.Dense, len(a.Tensors))
 	for _, t := range a.Targets {

@@ -14,7 +14,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -27,38 +26,25 @@ const (
 	WeightsFile = "adapter_model.safetensors"
 )
 
-// Names selects modules: List holds names or ends of names ("q_proj", "self_attn.q_proj"); Regex, in Python's syntax, must
-// match a whole name. As target modules, Regex "all-linear" stands for every linear layer but the output layer.
-type Names struct {
-	List  []string
-	Regex string
-}
-
-func (n Names) empty() bool { return len(n.List) == 0 && n.Regex == "" }
-
-// Override gives modules another rank or alpha: Key is a regular expression for a name, or for its end after a dot.
-type Override struct {
-	Key   string
-	Value float64
-}
-
 // Config is adapter_config.json. Fields of PEFT that are not here are kept when the file is rewritten.
 type Config struct {
-	Base      string // base_model_name_or_path; "" is null
-	TaskType  string // "CAUSAL_LM"; "" is null
-	Inference bool   // inference_mode: PEFT loads the adapter frozen; true in files
-	Rank      int
-	Alpha     float64
-	Dropout   float64 // probability of dropping an input element in training
-	RSLoRA    bool
+	Base      string  `json:"base_model_name_or_path,omitempty"` // "" is null
+	TaskType  string  `json:"task_type,omitempty"`               // "CAUSAL_LM"; "" is null
+	Inference bool    `json:"inference_mode"`                    // PEFT loads the adapter frozen; true in files
+	Rank      int     `json:"r"`
+	Alpha     float64 `json:"lora_alpha"`
+	Dropout   float64 `json:"lora_dropout"` // probability of dropping an input element in training
+	RSLoRA    bool    `json:"use_rslora"`
 
-	Targets, Exclude  Names
-	Ranks, Alphas     []Override // rank_pattern, alpha_pattern: the first that matches counts
-	LayersToTransform []int      // layer numbers; nil: all
-	LayersPattern     []string   // names of the lists of layers that LayersToTransform counts in; nil: any
+	Targets           Names             `json:"target_modules"`
+	Exclude           Names             `json:"exclude_modules"`
+	Ranks             Overrides         `json:"rank_pattern"`        // the first that matches counts
+	Alphas            Overrides         `json:"alpha_pattern"`       // the first that matches counts
+	LayersToTransform oneOrMore[int]    `json:"layers_to_transform"` // layer numbers; nil: all
+	LayersPattern     oneOrMore[string] `json:"layers_pattern"`      // names of the lists that these count in; nil: any
 
-	loaded *Config        // the fields as they were read
-	fields map[string]any // the file's object
+	fields map[string]any             // the file's object
+	read   map[string]json.RawMessage // the members as they were read
 }
 
 // NewConfig returns a configuration with PEFT's defaults for the rest.
@@ -105,35 +91,18 @@ func ParseConfig(text []byte) (*Config, error) {
 		return nil, errors.New("text follows the JSON object")
 	}
 	c := &Config{fields: fields, Rank: 8, Alpha: 8} // PEFT's defaults
-	r := reader{fields: fields}
-	r.str("base_model_name_or_path", &c.Base)
-	r.str("task_type", &c.TaskType)
-	r.boolean("inference_mode", &c.Inference)
-	r.boolean("use_rslora", &c.RSLoRA)
-	r.integer("r", &c.Rank)
-	r.number("lora_alpha", &c.Alpha)
-	r.number("lora_dropout", &c.Dropout)
-	r.names("target_modules", &c.Targets)
-	r.names("exclude_modules", &c.Exclude)
-	r.integers("layers_to_transform", &c.LayersToTransform)
-	var patterns Names
-	r.names("layers_pattern", &patterns)
-	if c.LayersPattern = patterns.List; patterns.Regex != "" {
-		c.LayersPattern = []string{patterns.Regex}
-	}
-	c.Ranks = r.overrides("rank_pattern", text)
-	c.Alphas = r.overrides("alpha_pattern", text)
+	problems := c.readMembers(text)
 	for _, err := range []error{c.unsupported(), c.Validate()} {
 		if err != nil {
-			r.problems = append(r.problems, err)
+			problems = append(problems, err)
 		}
 	}
-	if err := errors.Join(r.problems...); err != nil {
+	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
-	loaded := *c
-	c.loaded = &loaded
-	return c, nil
+	var err error
+	c.read, err = c.members()
+	return c, err
 }
 
 // changesTheModel lists the fields that make an adapter something else than W + s B A when they are set.
@@ -192,6 +161,8 @@ func (c *Config) Validate() error {
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Rank <= 0 {
 		add("r is %d; it must be positive", c.Rank)
+	} else if c.Rank > math.MaxInt32 {
+		add("r is %d; no layer is so wide", c.Rank)
 	}
 	if math.IsNaN(c.Alpha) || math.IsInf(c.Alpha, 0) {
 		add("lora_alpha is %v", c.Alpha)
@@ -219,33 +190,27 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Encode returns the file's text: all fields that PEFT 0.21.2 writes and those that were read, sorted, as Python writes JSON.
+// Encode returns the file's text: all fields that PEFT 0.21.2 writes and those that were read, sorted. What was not
+// changed since it was read is spelled as it was.
 func (c *Config) Encode() ([]byte, error) {
+	members, err := c.members()
+	if err != nil {
+		return nil, err
+	}
 	out := newFields()
 	maps.Copy(out, c.fields)
-	set := func(name string, value any, now, read any) {
-		if _, known := c.fields[name]; !known || c.loaded == nil || !reflect.DeepEqual(now, read) {
+	for _, name := range []string{"base_model_name_or_path", "task_type"} { // left out if they are empty
+		if members[name] == nil {
+			members[name] = json.RawMessage("null")
+		}
+	}
+	for name, value := range members {
+		was := c.read[name]
+		if _, known := c.fields[name]; !known || !bytes.Equal(value, was) {
 			out[name] = value
 		}
 	}
-	was := c.loaded
-	if was == nil {
-		was = &Config{}
-	}
-	set("base_model_name_or_path", orNull(c.Base), c.Base, was.Base)
-	set("task_type", orNull(c.TaskType), c.TaskType, was.TaskType)
-	set("inference_mode", c.Inference, c.Inference, was.Inference)
-	set("use_rslora", c.RSLoRA, c.RSLoRA, was.RSLoRA)
-	set("r", c.Rank, c.Rank, was.Rank)
-	set("lora_alpha", wholeOrFloat(c.Alpha), c.Alpha, was.Alpha)
-	set("lora_dropout", c.Dropout, c.Dropout, was.Dropout)
-	set("target_modules", c.Targets.field(), c.Targets, was.Targets)
-	set("exclude_modules", c.Exclude.field(), c.Exclude, was.Exclude)
-	set("layers_to_transform", fieldList(c.LayersToTransform), c.LayersToTransform, was.LayersToTransform)
-	set("layers_pattern", fieldList(c.LayersPattern), c.LayersPattern, was.LayersPattern)
-	set("rank_pattern", overridesField(c.Ranks), c.Ranks, was.Ranks)
-	set("alpha_pattern", overridesField(c.Alphas), c.Alphas, was.Alphas)
-	return pythonJSON(out)
+	return encode(out, "  ")
 }
 
 // Save writes dir/adapter_config.json.

@@ -1,6 +1,7 @@
 package lora
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,15 @@ func readFile(t *testing.T, parts ...string) string {
 	return string(text)
 }
 
+// parsed is a JSON object as Python would read it.
+func parsed(t *testing.T, text string) (object map[string]any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
 // TestConfigIsRewrittenAsPEFTWroteIt covers every field: those that are taken into members, and those kept as they are.
 func TestConfigIsRewrittenAsPEFTWroteIt(t *testing.T) {
 	for _, dir := range []string{"../testdata/oracle/llavanext/scorer", "../testdata/oracle/llavanext/scorer_adiee", "testdata/adapter"} {
@@ -29,7 +39,7 @@ func TestConfigIsRewrittenAsPEFTWroteIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(readFile(t, dir, ConfigFile), string(got)); diff != "" {
+		if diff := cmp.Diff(parsed(t, readFile(t, dir, ConfigFile)), parsed(t, string(got))); diff != "" {
 			t.Errorf("%s: %s", dir, diff)
 		}
 	}
@@ -43,7 +53,7 @@ func TestNewConfigIsWhatPEFTWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(readFile(t, "../testdata/oracle/llavanext/scorer", ConfigFile), string(got)); diff != "" {
+	if diff := cmp.Diff(parsed(t, readFile(t, "../testdata/oracle/llavanext/scorer", ConfigFile)), parsed(t, string(got))); diff != "" {
 		t.Error(diff)
 	}
 	c = NewConfig(2, 3, Names{List: []string{"layers.0.self_attn.q_proj"}})
@@ -59,7 +69,7 @@ func TestNewConfigIsWhatPEFTWrites(t *testing.T) {
 	want = strings.Replace(want, `"layers_pattern": "layers"`, "\"layers_pattern\": [\n    \"layers\"\n  ]", 1)
 	want = strings.Replace(want, `"init_lora_weights": false`, `"init_lora_weights": true`, 1)
 	want = strings.Replace(want, `"revision": "caf\u00e9"`, `"revision": null`, 1)
-	if diff := cmp.Diff(want, string(got)); diff != "" {
+	if diff := cmp.Diff(parsed(t, want), parsed(t, string(got))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -82,10 +92,18 @@ func TestOtherVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"zeta": {` + "\n    \"a\": \"\\u00e9\",\n    \"b\": [\n      1,\n      2.5\n    ]\n  }", `"lora_alpha": 16.0,`,
-		`"lora_dropout": 0.05,`, `"use_rslora": false`, `"base_model_name_or_path": "../backbone"`, `"r": 4,`, `"layers_to_transform": 3,`} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("%s is not in\n%s", want, text)
+	got := parsed(t, string(text))
+	for name, want := range map[string]any{
+		"zeta":                    map[string]any{"a": "é", "b": []any{1.0, 2.5}},
+		"lora_alpha":              16.0,
+		"lora_dropout":            0.05,
+		"use_rslora":              false,
+		"base_model_name_or_path": "../backbone",
+		"r":                       4.0,
+		"layers_to_transform":     3.0,
+	} {
+		if diff := cmp.Diff(want, got[name]); diff != "" {
+			t.Errorf("%s: %s", name, diff)
 		}
 	}
 	if again, err := ParseConfig(text); err != nil || again.Rank != 4 {
@@ -93,30 +111,56 @@ func TestOtherVersions(t *testing.T) {
 	}
 }
 
+// TestPatternsKeepTheirOrder: the first that matches counts, so that another order would be another adapter.
+func TestPatternsKeepTheirOrder(t *testing.T) {
+	c := NewConfig(2, 3, Names{Regex: "(?P<x>q)_proj"})
+	c.Ranks = Overrides{{"z.*", 4}, {"a.*", 2}}
+	text, err := c.Encode()
+	if err != nil || !strings.Contains(string(text), "(?P<x>q)_proj") {
+		t.Fatalf("%s, %v", text, err)
+	}
+	again, err := ParseConfig(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(c.Ranks, again.Ranks); diff != "" {
+		t.Error(diff)
+	}
+	twice, err := ParseConfig([]byte(`{"target_modules": ["q"], "rank_pattern": {"b": 1, "a": 2, "b": 3}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Overrides{{"b", 3}, {"a", 2}}, twice.Ranks); diff != "" { // as Python's dict
+		t.Error(diff)
+	}
+}
+
 func TestRefusedConfigs(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"target_modules": ["q"], "use_dora": true, "modules_to_save": ["lm_head"]}`:             "modules_to_save is set",
-		`{"target_modules": ["q"], "use_dora": true, "bias": "all"}`:                              "use_dora is set",
-		`{"target_modules": ["q"], "bias": "lora_only"}`:                                          `bias is "lora_only"`,
-		`{"target_modules": ["q"], "init_lora_weights": "pissa_niter_4"}`:                         "changes the base weights",
-		`{"target_modules": ["q"], "trainable_token_indices": [3]}`:                               "trainable_token_indices is set",
-		`{"target_modules": ["q"], "peft_type": "IA3"}`:                                           "peft_type is IA3",
-		`{"target_modules": null}`:                                                                "target_modules is empty",
-		`{"target_modules": 3}`:                                                                   "target_modules is 3",
-		`{"target_modules": ["q", 3]}`:                                                            "a list of strings",
-		`{"target_modules": ["q"], "r": 0}`:                                                       "r is 0",
-		`{"target_modules": ["q"], "r": 2.5}`:                                                     "r is 2.5",
-		`{"target_modules": ["q"], "lora_alpha": "x"}`:                                            "lora_alpha is x",
-		`{"target_modules": ["q"], "lora_dropout": 1}`:                                            "lora_dropout is 1",
-		`{"target_modules": ["q"], "rank_pattern": {"q": 1.5}}`:                                   `rank_pattern "q" is 1.5`,
-		`{"target_modules": ["q"], "alpha_pattern": ["q"]}`:                                       "alpha_pattern is [q]",
-		`{"target_modules": ["q"], "rank_pattern": {"(": 2}}`:                                     `rank_pattern: regular expression "("`,
-		`{"target_modules": ["q"], "inference_mode": "yes"}`:                                      "inference_mode is yes",
-		`{"target_modules": ["q"], "layers_to_transform": [1, "a"]}`:                              "layers_to_transform is",
-		`{"target_modules": ["q"], "layers_pattern": "layers"}`:                                   "needs layers_to_transform",
-		`{"target_modules": "q", "layers_to_transform": [1]}`:                                     "need a list of target_modules",
-		`{"target_modules": ["q"]} x`:                                                             "follows the JSON object",
-		`[]`:                                                                                      "cannot unmarshal",
+		`{"target_modules": ["q"], "use_dora": true, "modules_to_save": ["lm_head"]}`: "modules_to_save is set",
+		`{"target_modules": ["q"], "use_dora": true, "bias": "all"}`:                  "use_dora is set",
+		`{"target_modules": ["q"], "bias": "lora_only"}`:                              `bias is "lora_only"`,
+		`{"target_modules": ["q"], "init_lora_weights": "pissa_niter_4"}`:             "changes the base weights",
+		`{"target_modules": ["q"], "trainable_token_indices": [3]}`:                   "trainable_token_indices is set",
+		`{"target_modules": ["q"], "peft_type": "IA3"}`:                               "peft_type is IA3",
+		`{"target_modules": null}`:                                                    "target_modules is empty",
+		`{"target_modules": 3}`:                                                       "target_modules is 3",
+		`{"target_modules": ["q", 3]}`:                                                "a list of strings",
+		`{"target_modules": ["q"], "r": 0}`:                                           "r is 0",
+		`{"target_modules": ["q"], "r": 2.5}`:                                         "r is 2.5",
+		`{"target_modules": ["q"], "lora_alpha": "x"}`:                                "lora_alpha is x",
+		`{"target_modules": ["q"], "lora_dropout": 1}`:                                "lora_dropout is 1",
+		`{"target_modules": ["q"], "rank_pattern": {"q": 1.5}}`:                       `rank_pattern "q" is 1.5`,
+		`{"target_modules": ["q"], "alpha_pattern": ["q"]}`:                           "alpha_pattern is [q]",
+		`{"target_modules": ["q"], "rank_pattern": {"(": 2}}`:                         `rank_pattern: regular expression "("`,
+		`{"target_modules": ["q"], "inference_mode": "yes"}`:                          "inference_mode is yes",
+		`{"target_modules": ["q"], "layers_to_transform": [1, "a"]}`:                  "layers_to_transform is",
+		`{"target_modules": ["q"], "layers_pattern": "layers"}`:                       "needs layers_to_transform",
+		`{"target_modules": "q", "layers_to_transform": [1]}`:                         "need a list of target_modules",
+		`{"target_modules": ["q"]} x`:                                                 "follows the JSON object",
+		`{"target_modules": ["q", null]}`:                                             "a list of strings",
+		`{"target_modules": ["q"], "rank_pattern": {"q": null}}`:                      "rank_pattern is",
+		`[]`: "cannot unmarshal",
 		`{"target_modules": ["q"], "r": -1, "lora_dropout": 2, "use_dora": true, "task_type": 1}`: "r is -1",
 	} {
 		if _, err := ParseConfig([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {

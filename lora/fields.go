@@ -3,181 +3,175 @@ package lora
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"math"
+	"reflect"
+	"slices"
+	"strings"
 )
 
-// reader takes typed values out of a JSON object and collects what is wrong with them. Absent fields and nulls leave the
-// destination as it is.
-type reader struct {
-	fields   map[string]any
-	problems []error
+// Names selects modules: List holds names or ends of names ("q_proj", "self_attn.q_proj"); Regex, in Python's syntax,
+// must match a whole name. As target modules, Regex "all-linear" stands for every linear layer but the output layer. In
+// JSON it is a list of strings, or a string.
+type Names struct {
+	List  []string
+	Regex string
 }
 
-func (r *reader) wrong(name, want string) {
-	r.problems = append(r.problems, fmt.Errorf("%s is %v; it must be %s", name, r.fields[name], want))
-}
+func (n Names) empty() bool { return len(n.List) == 0 && n.Regex == "" }
 
-func (r *reader) str(name string, to *string) {
-	if v, ok := r.fields[name].(string); ok {
-		*to = v
-	} else if r.fields[name] != nil {
-		r.wrong(name, "a string")
+// MarshalJSON writes a string, a list of strings, or null.
+func (n Names) MarshalJSON() ([]byte, error) {
+	if n.Regex != "" {
+		return encode(n.Regex, "")
 	}
+	return encode(n.List, "")
 }
 
-func (r *reader) boolean(name string, to *bool) {
-	if v, ok := r.fields[name].(bool); ok {
-		*to = v
-	} else if r.fields[name] != nil {
-		r.wrong(name, "true or false")
+// UnmarshalJSON reads a string, a list of strings, or null.
+func (n *Names) UnmarshalJSON(text []byte) error {
+	if text[0] == '"' {
+		return json.Unmarshal(text, &n.Regex)
 	}
+	list, err := elements[string](text)
+	n.List = list
+	return err
 }
 
-func (r *reader) number(name string, to *float64) {
-	if v, ok := r.fields[name].(json.Number); ok {
-		f, err := v.Float64()
-		if err == nil {
-			*to = f
-			return
+// Override gives modules another rank or alpha: Key is a regular expression for a name, or for its end after a dot.
+type Override struct {
+	Key   string
+	Value float64
+}
+
+// Overrides are a JSON object of numbers, whose order decides between keys that both match.
+type Overrides []Override
+
+// MarshalJSON writes the object in the order of the list.
+func (o Overrides) MarshalJSON() ([]byte, error) {
+	b := []byte{'{'}
+	for i, x := range o {
+		if i > 0 {
+			b = append(b, ',')
 		}
-	} else if r.fields[name] == nil {
-		return
-	}
-	r.wrong(name, "a number")
-}
-
-func whole(v any) (int, bool) {
-	n, ok := v.(json.Number)
-	if !ok {
-		return 0, false
-	}
-	f, err := n.Float64()
-	if err != nil || f != math.Trunc(f) || math.Abs(f) > math.MaxInt32 {
-		return 0, false
-	}
-	return int(f), true
-}
-
-func (r *reader) integer(name string, to *int) {
-	if n, ok := whole(r.fields[name]); ok {
-		*to = n
-	} else if r.fields[name] != nil {
-		r.wrong(name, "a whole number")
-	}
-}
-
-// integers reads a number or a list of numbers. PEFT takes an empty list for none given.
-func (r *reader) integers(name string, to *[]int) {
-	v := r.fields[name]
-	if n, ok := whole(v); ok {
-		*to = []int{n}
-		return
-	}
-	list, ok := v.([]any)
-	for _, x := range list {
-		n, isInt := whole(x)
-		if !isInt {
-			ok = false
+		key, errKey := encode(x.Key, "")
+		value, err := json.Marshal(x.Value)
+		if err := errors.Join(errKey, err); err != nil {
+			return nil, err
 		}
-		*to = append(*to, n)
+		b = append(append(append(b, key...), ':'), value...)
 	}
-	if !ok && v != nil {
-		r.wrong(name, "a whole number or a list of them")
-	}
+	return append(b, '}'), nil
 }
 
-// names reads a string or a list of strings.
-func (r *reader) names(name string, to *Names) {
-	switch v := r.fields[name].(type) {
-	case nil:
-	case string:
-		to.Regex = v
-	case []any:
-		for _, x := range v {
-			s, ok := x.(string)
-			if !ok {
-				r.wrong(name, "a string or a list of strings")
-				return
-			}
-			to.List = append(to.List, s)
-		}
-	default:
-		r.wrong(name, "a string or a list of strings")
+// UnmarshalJSON reads the object. Of a key that occurs twice the last value counts, as in Python.
+func (o *Overrides) UnmarshalJSON(text []byte) error {
+	var values map[string]*float64
+	if err := json.Unmarshal(text, &values); err != nil || values == nil {
+		return err
 	}
-}
-
-// overrides reads an object of numbers in the order of the text, which decides between keys that both match.
-func (r *reader) overrides(name string, text []byte) []Override {
-	v := r.fields[name]
-	if v == nil {
-		return nil
-	}
-	object, ok := v.(map[string]any)
-	if !ok {
-		r.wrong(name, "an object of numbers")
-		return nil
-	}
-	var outer map[string]json.RawMessage
-	if err := json.Unmarshal(text, &outer); err != nil {
-		r.wrong(name, "an object of numbers")
-		return nil
-	}
-	var out []Override
-	d := json.NewDecoder(bytes.NewReader(outer[name]))
+	d := json.NewDecoder(bytes.NewReader(text))
 	d.Token() // the opening brace; the text was decoded once already
 	for d.More() {
-		key, _ := d.Token()
+		token, _ := d.Token()
 		var skipped any
 		d.Decode(&skipped)
-		n, ok := object[key.(string)].(json.Number)
-		f, err := n.Float64()
-		if !ok || err != nil {
-			r.wrong(name, "an object of numbers")
-			return nil
+		key := token.(string)
+		v := values[key]
+		if v == nil {
+			return errors.New("null is no number")
 		}
-		out = append(out, Override{key.(string), f})
+		if !slices.ContainsFunc(*o, func(x Override) bool { return x.Key == key }) {
+			*o = append(*o, Override{key, *v})
+		}
 	}
-	return out
+	return nil
 }
 
-func orNull(s string) any {
-	if s == "" {
-		return nil
+// oneOrMore is a list that may also be written as its only element. PEFT takes an empty list for none.
+type oneOrMore[T any] []T
+
+// UnmarshalJSON reads an element or a list of them.
+func (l *oneOrMore[T]) UnmarshalJSON(text []byte) error {
+	if text[0] == '[' {
+		list, err := elements[T](text)
+		*l = list
+		return err
 	}
-	return s
+	var one *T
+	err := json.Unmarshal(text, &one)
+	if one != nil {
+		*l = oneOrMore[T]{*one}
+	}
+	return err
 }
 
-// wholeOrFloat writes 16 and not 16.0, as a user of PEFT would have given it.
-func wholeOrFloat(f float64) any {
-	if f == math.Trunc(f) && math.Abs(f) < 1e15 {
-		return int(f)
+// elements reads a list in which no element is null.
+func elements[T any](text []byte) ([]T, error) {
+	var list []*T
+	if err := json.Unmarshal(text, &list); err != nil || list == nil {
+		return nil, err
 	}
-	return f
+	out := make([]T, len(list))
+	for i, x := range list {
+		if x == nil {
+			return nil, errors.New("an element is null")
+		}
+		out[i] = *x
+	}
+	return out, nil
 }
 
-func (n Names) field() any {
-	if n.Regex != "" {
-		return n.Regex
-	}
-	return fieldList(n.List)
+// wanted says what a member of Config is written as.
+var wanted = map[reflect.Type]string{
+	reflect.TypeFor[string]():            "a string",
+	reflect.TypeFor[bool]():              "true or false",
+	reflect.TypeFor[int]():               "a whole number",
+	reflect.TypeFor[float64]():           "a number",
+	reflect.TypeFor[Names]():             "a string or a list of strings",
+	reflect.TypeFor[Overrides]():         "an object of numbers",
+	reflect.TypeFor[oneOrMore[int]]():    "a whole number or a list of them",
+	reflect.TypeFor[oneOrMore[string]](): "a string or a list of strings",
 }
 
-func fieldList[T any](list []T) any {
-	if list == nil {
-		return nil
+// readMembers sets the tagged members of a configuration from a JSON object, and returns what is wrong with it. Absent
+// fields and nulls leave a member as it is.
+func (c *Config) readMembers(text []byte) (problems []error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return []error{err}
 	}
-	out := make([]any, len(list))
-	for i, v := range list {
-		out[i] = v
+	v := reflect.ValueOf(c).Elem()
+	for i := range v.NumField() {
+		tag, tagged := v.Type().Field(i).Tag.Lookup("json")
+		name, _, _ := strings.Cut(tag, ",")
+		raw, ok := fields[name]
+		if !tagged || !ok || string(raw) == "null" {
+			continue
+		}
+		if err := json.Unmarshal(raw, v.Field(i).Addr().Interface()); err != nil {
+			problems = append(problems, fmt.Errorf("%s is %v; it must be %s", name, c.fields[name], wanted[v.Field(i).Type()]))
+		}
 	}
-	return out
+	return problems
 }
 
-func overridesField(list []Override) any {
-	out := map[string]any{}
-	for _, o := range list {
-		out[o.Key] = wholeOrFloat(o.Value)
+// members are the tagged members of a configuration as JSON, by name.
+func (c *Config) members() (map[string]json.RawMessage, error) {
+	text, err := encode(c, "")
+	if err != nil {
+		return nil, err
 	}
-	return out
+	var out map[string]json.RawMessage
+	return out, json.Unmarshal(text, &out)
+}
+
+// encode returns v as JSON. Unlike json.Marshal's, its strings keep <, > and &, which regular expressions have.
+func encode(v any, indent string) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", indent)
+	err := e.Encode(v)
+	return bytes.TrimRight(b.Bytes(), "\n"), err
 }

@@ -24,8 +24,8 @@ type Target struct {
 }
 
 // Match returns the linear modules that the adapter applies to, in their order, by PEFT's rules (tuners_utils.py:
-// check_target_module_exists; other.py: get_pattern_key). others are the modules that are not linear layers; it is an error
-// if one of them is meant.
+// check_target_module_exists; other.py: get_pattern_key). others are the modules that are not linear layers; it is an
+// error if one of them is meant.
 func (c *Config) Match(linear []string, others ...string) ([]Target, error) {
 	m, err := newMatcher(c)
 	if err != nil {
@@ -130,7 +130,8 @@ func compileOverrides(field string, list []Override) ([]*regexp2.Regexp, error) 
 	return out, nil
 }
 
-// pythonOnly finds what Python's re spells differently from .NET, which regexp2 follows; escapes are matched to skip them.
+// pythonOnly finds what Python's re spells differently from .NET, which regexp2 follows; escapes are matched to skip
+// them.
 var pythonOnly = regexp.MustCompile(`\\.|\(\?P<|\(\?P=(\w+)\)`)
 
 func compile(field, pattern, before, after string) (*regexp2.Regexp, error) {

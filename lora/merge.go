@@ -28,11 +28,11 @@ type delta struct {
 	s    float64
 }
 
-// Merge writes the backbone's weights into the folder dir, with s B A added to those that the adapter changes: in float64,
-// rounded once to the stored type. Names, types, files, metadata and index stay as they are. It runs on all cores, holds a
-// few blocks of 4 MiB at a time, and calls progress (may be nil) with the bytes done since the last call, from any
-// goroutine. When ctx ends or something fails, the file at work is removed; a caller that wants all files or none merges into
-// a folder of [atomicfile.WriteDir].
+// Merge writes the backbone's weights into the folder dir, with s B A added to those that the adapter changes: in
+// float64, rounded once to the stored type. Names, types, files, metadata and index stay as they are. It runs on all
+// cores, holds a few blocks of 4 MiB at a time, and calls progress (may be nil) with the bytes done since the last
+// call, from any goroutine. When ctx ends or something fails, the file at work is removed; a caller that wants all
+// files or none merges into a folder of [atomicfile.WriteDir].
 func Merge(ctx context.Context, w *checkpoints.Weights, a *Adapter, dir string, progress func(bytes int64)) error {
 	if err := a.Check(Modules(w)); err != nil {
 		return err

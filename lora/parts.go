@@ -37,8 +37,9 @@ var partModules = map[string]string{
 	Projector: `(.*\.)?(multi_modal_projector|visual\.merger)\..*`,
 }
 
-// Within extends exclude_modules so that nothing outside the given parts is adapted: a list of target modules, or all-linear,
-// matches every part of the model ("q_proj" is in CLIP's tower, too), and PEFT knows no other way to say so.
+// Within extends exclude_modules so that nothing outside the given parts is adapted: a list of target modules, or
+// all-linear, matches every part of the model ("q_proj" is in CLIP's tower, too), and PEFT knows no other way to say
+// so.
 func (exclude Names) Within(parts []string) Names {
 	var out []string
 	for _, p := range Parts() {
@@ -64,8 +65,8 @@ func (exclude Names) Within(parts []string) Names {
 
 var globalFlags = regexp.MustCompile(`^\(\?[aimsux]+\)`)
 
-// Outside is the inverse of Within where nothing else is excluded: it returns the parts that such an exclude_modules leaves, and
-// what is excluded besides. Anything else leaves all parts.
+// Outside is the inverse of Within where nothing else is excluded: it returns the parts that such an exclude_modules
+// leaves, and what is excluded besides. Anything else leaves all parts.
 func (exclude Names) Outside() (parts []string, rest Names) {
 	all := Parts()
 	for set := 1; set < 1<<len(all)-1; set++ {
@@ -82,7 +83,8 @@ func (exclude Names) Outside() (parts []string, rest Names) {
 	return all, exclude
 }
 
-// ModuleOf returns the path of the module that a tensor of adapter_model.safetensors belongs to; ok is false for other tensors.
+// ModuleOf returns the path of the module that a tensor of adapter_model.safetensors belongs to; ok is false for other
+// tensors.
 func ModuleOf(tensor string) (path string, ok bool) {
 	name, _, err := parseName(tensor)
 	return Canonical(name), err == nil

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPartsKeepToThemselves restricts selections to parts on the modules of both families, in three spellings: what is left is
-// what the unrestricted selection has in these parts.
+// TestPartsKeepToThemselves restricts selections to parts on the modules of both families, in three spellings: what is
+// left is what the unrestricted selection has in these parts.
 func TestPartsKeepToThemselves(t *testing.T) {
 	p := readPEFT(t)
 	spell := map[string]func(string) string{

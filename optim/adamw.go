@@ -61,8 +61,8 @@ func (a *AdamW) Update(params []Param, grads [][]float32, lr float64) {
 // size nor the number of cores changes a bit of the result.
 const block = 1 << 16
 
-// kernel holds the factors of one update: keep of the parameter, b1 and c2 of what is new in the moments, b2 of the old second
-// moment, -size the corrected learning rate, root the correction of the second moment.
+// kernel holds the factors of one update: keep of the parameter, b1 and c2 of what is new in the moments, b2 of the old
+// second moment, -size the corrected learning rate, root the correction of the second moment.
 type kernel struct{ keep, b1, b2, c2, size, root, eps float32 }
 
 func (k *kernel) run(p, m, v, g []float32) {

@@ -1,4 +1,5 @@
-// Package optim updates parameters by their gradients: AdamW, clipping by the norm, and the course of the learning rate.
+// Package optim updates parameters by their gradients: AdamW, clipping by the norm, and the course of the learning
+// rate.
 package optim
 
 import (
@@ -8,8 +9,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Param is one trainable tensor, float32, updated in place by the optimizer. The name is that of the scorer directory or
-// the checkpoint.
+// Param is one trainable tensor, float32, updated in place by the optimizer. The name is that of the scorer directory
+// or the checkpoint.
 type Param struct {
 	Name  string
 	Value *tensor.Dense

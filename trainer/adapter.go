@@ -58,8 +58,8 @@ func loraOf(a *lora.Config) LoraConfig {
 	return l
 }
 
-// wider adds to an error about targets that match nothing where they would match.
-func wider(c *Config, err error) error {
+// suggestParts adds to an error about targets that match nothing where they would match.
+func suggestParts(c *Config, err error) error {
 	if err == nil || c.Mode != "lora" || len(c.Lora.Parts) == len(lora.Parts()) {
 		return err
 	}
@@ -88,9 +88,9 @@ func backboneModules(dir string) ([]lora.Module, error) {
 	return lora.Modules(b.Weights), nil
 }
 
-// keepsBackbone refuses to go on from a scorer on a backbone with other weights than its own: adapter, head and rows were made
-// for these. (Where the scorer's own is not there any more, nothing can be compared.)
-func keepsBackbone(c *Config, own string) error {
+// checkSameBackbone refuses to go on from a scorer on a backbone with other weights than its own: adapter, head and rows
+// were made for these. (Where the scorer's own is not there any more, nothing can be compared.)
+func checkSameBackbone(c *Config, own string) error {
 	if filepath.Clean(own) == filepath.Clean(c.Backbone) {
 		return nil
 	}
@@ -115,9 +115,9 @@ func keepsBackbone(c *Config, own string) error {
 	return fmt.Errorf("backbone: %s is not the backbone of the scorer of init, which is %s: leave the key out, or begin without init", c.Backbone, own)
 }
 
-// keepsAdapter compares the lora section with the adapter that init brings, which it trains further: they must select the same
-// layers with the same ranks and scales. Dropout is the run's own.
-func keepsAdapter(c *Config, a *lora.Adapter) error {
+// checkSameAdapter compares the lora section with the adapter that init brings, which it trains further: they must select
+// the same layers with the same ranks and scales. Dropout is the run's own.
+func checkSameAdapter(c *Config, a *lora.Adapter) error {
 	was := loraOf(a.Config)
 	was.Dropout = c.Lora.Dropout
 	x, errX := yaml.Marshal(was)

@@ -14,11 +14,12 @@ import (
 
 	"assay/data"
 	"assay/internal/atomicfile"
+	"assay/internal/exit"
 	"assay/internal/workers"
 )
 
-// BadRowsFile lists the rows that a run could not use, one JSON object a line: those that it set aside (data.skip), and those that
-// ended it.
+// BadRowsFile lists the rows that a run could not use, one JSON object a line: those that it set aside (data.skip), and
+// those that ended it.
 const BadRowsFile = "bad-rows.jsonl"
 
 // BadRow is a row of a label table that cannot be used, and why.
@@ -64,8 +65,8 @@ func (e *BadRowsError) Problems() []string {
 
 // Inspector is a model that can tell beforehand whether it can use an example.
 type Inspector interface {
-	// Inspector returns a function that reads what a step would read of an example, its pictures to their last byte, and gives
-	// the step's error; the templates are left to it. It is safe for concurrent use, and looks at each file once.
+	// Inspector returns a function that reads what a step would read of an example, its pictures to their last byte, and
+	// gives the step's error; the templates are left to it. It is safe for concurrent use, and looks at each file once.
 	Inspector() func(e *Example) error
 }
 
@@ -109,8 +110,8 @@ func (s *inspector) example(e *Example) error {
 	return nil
 }
 
-// inspect looks at all rows that the run will use, on all cores, and marks those that cannot be used. (Examples that a program
-// makes are left alone.)
+// inspect looks at all rows that the run will use, on all cores, and marks those that cannot be used. (Examples that a
+// program makes are left alone.)
 func (r *run) inspect(ctx context.Context, bar func(what string, total int64, unit string) Progress) error {
 	model, ok := r.model.(Inspector)
 	var rows []*sampleRow
@@ -127,9 +128,9 @@ func (r *run) inspect(ctx context.Context, bar func(what string, total int64, un
 			}
 		}
 	}
-	for i := range r.aside {
-		if r.aside[i].bad == "" {
-			rows = append(rows, &r.aside[i])
+	for i := range r.excluded {
+		if r.excluded[i].bad == "" {
+			rows = append(rows, &r.excluded[i])
 		}
 	}
 	if !ok || len(rows) == 0 {
@@ -153,9 +154,9 @@ func (r *run) inspect(ctx context.Context, bar func(what string, total int64, un
 	})
 }
 
-// met finds which rows of a batch that failed are bad themselves, and sets them aside if the budget allows it. It returns nil if
-// the step may be tried again without them, and err or a BadRowsError otherwise.
-func (r *run) met(batch []Example, valid bool, err error) error {
+// setAside finds which rows of a batch that failed are bad themselves, and sets them aside if the budget allows it. It
+// returns nil if the step may be tried again without them, and err or a BadRowsError otherwise.
+func (r *run) setAside(batch []Example, valid bool, err error) error {
 	model, ok := r.model.(Inspector)
 	part, isTable := r.data.Train.(*Samples)
 	if valid {
@@ -181,7 +182,7 @@ func (r *run) met(batch []Example, valid bool, err error) error {
 	if !found {
 		return err
 	}
-	return also(r.allow(), r.saveBadRows())
+	return joinErrors(r.allow(), r.saveBadRows())
 }
 
 // badRows lists what cannot be used: of the tables, and of the samples.
@@ -190,7 +191,7 @@ func (r *run) badRows() []BadRow {
 	for _, b := range r.data.bad {
 		out = append(out, b.BadRow)
 	}
-	for _, row := range r.aside {
+	for _, row := range r.excluded {
 		if !row.gone && row.bad != "" {
 			out = append(out, row.badRow())
 		}
@@ -234,4 +235,57 @@ func (r *run) saveBadRows() error {
 		}
 		return nil
 	})
+}
+
+// checkRows looks at every row before the first step, and sets aside those that cannot be used if the budget allows it.
+func (r *run) checkRows(ctx context.Context, o *Options, fresh bool) error {
+	if err := r.inspect(ctx, o.bar); err != nil {
+		return err
+	}
+	if err := r.allow(); err != nil {
+		if !fresh { // whoever repairs the tables may then change these rows
+			err = joinErrors(err, r.saveBadRows())
+		}
+		return exit.Usage(err)
+	}
+	if fresh {
+		r.dropBad()
+	}
+	if fresh || !r.hasLedger {
+		if err := r.writeLedger(); err != nil {
+			return err
+		}
+	}
+	if bad := r.badRows(); len(bad) > 0 && o.Warn != nil {
+		o.Warn(fmt.Sprintf("%d rows cannot be used and are set aside: %s lists them", len(bad), filepath.Join(r.config.Out, BadRowsFile)))
+	}
+	if r.data.Train.Len() == 0 {
+		return exit.Usagef("data.train: no rows are left to train on")
+	}
+	if r.repaired {
+		if err := writeRows(r.config.Out, r.ledger); err != nil {
+			return err
+		}
+	}
+	return r.saveBadRows()
+}
+
+// dropBad takes rows that cannot be used out of the samples, before there is an order.
+func (r *run) dropBad() {
+	keep := func(e Examples) Examples {
+		s, ok := e.(*Samples)
+		if !ok {
+			return e
+		}
+		out := &Samples{}
+		for _, row := range s.rows {
+			if row.bad == "" {
+				out.rows = append(out.rows, row)
+			} else {
+				r.excluded = append(r.excluded, row)
+			}
+		}
+		return out
+	}
+	r.data.Train, r.valid = keep(r.data.Train), keep(r.valid)
 }

@@ -103,7 +103,8 @@ func badRowsOf(t *testing.T, path string) []string {
 	return ids
 }
 
-// TestBadRowsAreFoundBeforeTheFirstStep: all of them at once, with file and reason; a budget sets them aside and lists them.
+// TestBadRowsAreFoundBeforeTheFirstStep: all of them at once, with file and reason; a budget sets them aside and lists
+// them.
 func TestBadRowsAreFoundBeforeTheFirstStep(t *testing.T) {
 	path := pictured(t, 30, "steps: 4\n")
 	dir := filepath.Dir(path)
@@ -156,8 +157,8 @@ func TestBadRowsAreFoundBeforeTheFirstStep(t *testing.T) {
 	}
 }
 
-// TestRepairedRunsEndTheSame damages a picture in the middle of a run: what was reached is saved, and after a repair the run ends
-// bit for bit as one that nothing happened to.
+// TestRepairedRunsEndTheSame damages a picture in the middle of a run: what was reached is saved, and after a repair
+// the run ends bit for bit as one that nothing happened to.
 func TestRepairedRunsEndTheSame(t *testing.T) {
 	extra := "epochs: 3\naugment: adiee\n"
 	quiet := pictured(t, 40, extra)
@@ -219,7 +220,8 @@ func TestRepairedRunsEndTheSame(t *testing.T) {
 	}
 }
 
-// TestRemovedAndForeignRows: a row that was noted as bad may be taken out of the table; no other may, none may be added or changed.
+// TestRemovedAndForeignRows: a row that was noted as bad may be taken out of the table; no other may, none may be added
+// or changed.
 func TestRemovedAndForeignRows(t *testing.T) {
 	path := pictured(t, 40, "epochs: 3\n")
 	table := filepath.Join(filepath.Dir(path), "table.jsonl")

@@ -123,8 +123,8 @@ func (c *Config) fromScorer(dir string) error {
 	return nil
 }
 
-// keepsScorer refuses what contradicts the weights that init brings: another head or score token. (The adapter needs the backbone
-// to compare: see keepsAdapter.)
+// keepsScorer refuses what contradicts the weights that init brings: another head or score token. (The adapter needs
+// the backbone to compare: see checkSameAdapter.)
 func keepsScorer(d *strictyaml.Document, c *Config, init string) {
 	was := Default()
 	if err := was.fromScorer(absolute(filepath.Dir(d.File), init)); err != nil {
@@ -143,8 +143,8 @@ func keepsScorer(d *strictyaml.Document, c *Config, init string) {
 	}
 }
 
-// Departures lists the settings of init's scorer that this run changes, as people read them: they are no contradiction to its
-// weights, which adapt, but a scorer knows best what it was trained with.
+// Departures lists the settings of init's scorer that this run changes, as people read them: they are no contradiction
+// to its weights, which adapt, but a scorer knows best what it was trained with.
 func (c *Config) Departures() []string {
 	was := Default()
 	if c.Init == "" || was.fromScorer(c.Init) != nil {

@@ -46,8 +46,8 @@ func texts(v any) ([]string, error) {
 	return nil, fmt.Errorf("want a text or a list of texts, not %v", v)
 }
 
-// Targets names linear layers as PEFT does: a list of name endings, or one regular expression that the whole module path
-// must match, or all-linear.
+// Targets names linear layers as PEFT does: a list of name endings, or one regular expression that the whole module
+// path must match, or all-linear.
 type Targets struct {
 	List    []string
 	Pattern string // "all-linear" or a regular expression; used if List is empty

@@ -9,11 +9,12 @@ import (
 	"assay/store"
 )
 
-// Contents are the digests of the encoded bytes of a row's source and edit: what tells a picture from another one under the
-// same name.
+// Contents are the digests of the encoded bytes of a row's source and edit: what tells a picture from another one under
+// the same name.
 type Contents [2]store.Key
 
-// contentsOf finds out what the pictures of a row are. A file is read only if it was not before: see [store.FileDigest].
+// contentsOf finds out what the pictures of a row are. A file is read only if it was not before: see
+// [store.FileDigest].
 func contentsOf(row *data.Row, folder string) (c Contents, err error) {
 	for i, m := range []data.Image{row.Source, row.Edit} {
 		if c[i], err = store.Content(folder, m); err != nil {

@@ -49,8 +49,8 @@ func ownPicture(t *testing.T, run, id string) string {
 	return path
 }
 
-// TestResumeRefusesReplacedPictures: the row whose picture was replaced under its name is named; with the former content, from
-// wherever, the run goes on.
+// TestResumeRefusesReplacedPictures: the row whose picture was replaced under its name is named; with the former
+// content, from wherever, the run goes on.
 func TestResumeRefusesReplacedPictures(t *testing.T) {
 	path := writeRun(t, 40, "steps: 6\n")
 	picture := ownPicture(t, path, "row7")
@@ -71,8 +71,8 @@ func TestResumeRefusesReplacedPictures(t *testing.T) {
 	}
 }
 
-// TestHeadStatesAreOfContent: hidden states are computed again for a picture that was replaced under its name, an instruction
-// that was edited in the table, another backbone; and for nothing else.
+// TestHeadStatesAreOfContent: hidden states are computed again for a picture that was replaced under its name, an
+// instruction that was edited in the table, another backbone; and for nothing else.
 func TestHeadStatesAreOfContent(t *testing.T) {
 	path := writeRun(t, 40, "mode: head\nsteps: 3\n")
 	picture := ownPicture(t, path, "row7")

@@ -22,7 +22,8 @@ import (
 	"assay/optim"
 )
 
-// fake is a linear model of features hashed from the instruction and the templates, with dropout: loss 10 |w x + b - label|.
+// fake is a linear model of features hashed from the instruction and the templates, with dropout: loss 10 |w x + b -
+// label|.
 type fake struct {
 	params []optim.Param
 	slow   time.Duration     // of a step
@@ -133,7 +134,8 @@ func (f *fake) Plan(_ context.Context, sample []Example) (*Plan, error) {
 
 func (f *fake) factory(context.Context, *Config) (Model, error) { return f, nil }
 
-// writeRun makes a table of n rows with pictures and a configuration over it; extra is YAML. It returns the file's path.
+// writeRun makes a table of n rows with pictures and a configuration over it; extra is YAML. It returns the file's
+// path.
 func writeRun(t *testing.T, n int, extra string) string {
 	t.Helper()
 	dir := t.TempDir()

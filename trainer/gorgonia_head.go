@@ -160,8 +160,8 @@ func elements(v G.Value) []float32 {
 	return nil
 }
 
-// build makes the graph of n rows: z = W_k relu(... W_0 h + b_0 ...) + b_k, the loss of each element and the gradients of
-// its sum. Classes use only LogSoftMax: Gorgonia takes SoftMax of the same node for the same operation.
+// build makes the graph of n rows: z = W_k relu(... W_0 h + b_0 ...) + b_k, the loss of each element and the gradients
+// of its sum. Classes use only LogSoftMax: Gorgonia takes SoftMax of the same node for the same operation.
 func (h *GorgoniaHead) build(n int) (*headGraph, error) {
 	b := &headBuilder{g: G.NewGraph()}
 	r := &headGraph{grads: make([]G.Value, len(h.params))}

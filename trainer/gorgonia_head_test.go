@@ -37,8 +37,8 @@ func far[A, B float32 | float64](got []A, want []B) float64 {
 	return worst / scale
 }
 
-// TestHeadIsTorchs compares scores, losses and gradients with tools/oracle/trainer.py's, twice, so that a graph which is
-// used again or which wrote into its inputs is noticed.
+// TestHeadIsTorchs compares scores, losses and gradients with tools/oracle/trainer.py's, twice, so that a graph which
+// is used again or which wrote into its inputs is noticed.
 func TestHeadIsTorchs(t *testing.T) {
 	var cases []struct {
 		Kind      string

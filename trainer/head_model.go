@@ -26,8 +26,8 @@ type HeadOptions struct {
 	Memory   int64                                        // bytes that the backbone takes while they are computed
 }
 
-// HeadModel trains the head alone, in Gorgonia, on hidden states that are computed once (linear probing). The backbone is
-// closed before training begins; there is no text loss.
+// HeadModel trains the head alone, in Gorgonia, on hidden states that are computed once (linear probing). The backbone
+// is closed before training begins; there is no text loss.
 type HeadModel struct {
 	o     HeadOptions
 	head  *GorgoniaHead
@@ -48,7 +48,8 @@ func NewHeadModel(o HeadOptions) (*HeadModel, error) {
 // Params are the head's tensors.
 func (m *HeadModel) Params() []optim.Param { return m.o.Params }
 
-// Prepare computes the hidden states that the cache lacks, and closes the backbone. Interrupted, it goes on where it was.
+// Prepare computes the hidden states that the cache lacks, and closes the backbone. Interrupted, it goes on where it
+// was.
 func (m *HeadModel) Prepare(ctx context.Context, examples iter.Seq2[Example, error], done func(n int)) (err error) {
 	if m.cache, err = openHidden(m.o.Store, m.head.In, m.o.Backbone); err != nil {
 		return err

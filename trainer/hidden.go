@@ -17,8 +17,8 @@ type Hidden interface {
 // stateKind is what a store calls hidden states, with the version of their computation.
 const stateKind = "states-1"
 
-// hiddenStates are the hidden states that a run trains on, in a store. They stay readable to its end, whatever else the store
-// has to make room for.
+// hiddenStates are the hidden states that a run trains on, in a store. They stay readable to its end, whatever else the
+// store has to make room for.
 type hiddenStates struct {
 	*store.Bucket
 	width int
@@ -49,7 +49,8 @@ func (h *hiddenStates) put(key store.Key, state []float32) error {
 	return h.Put(key, store.FloatBytes(state))
 }
 
-// hiddenKey identifies what a hidden state depends on besides the backbone: instruction, templates and the content of pictures.
+// hiddenKey identifies what a hidden state depends on besides the backbone: instruction, templates and the content of
+// pictures.
 func hiddenKey(e *Example) (store.Key, error) {
 	c, err := e.contents()
 	if err != nil {

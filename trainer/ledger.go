@@ -12,9 +12,9 @@ import (
 	"assay/internal/atomicfile"
 )
 
-// RowsFile is a run's list of its rows, in the order that its order of samples counts them in: one a line, as the JSON array [what
-// for, digest, group, table, row, twin, gone, id]. It is written when the run begins. A resumed run finds its rows again by it,
-// wherever they stand in the tables now.
+// RowsFile is a run's list of its rows, in the order that its order of samples counts them in: one a line, as the JSON
+// array [what for, digest, group, table, row, twin, gone, id]. It is written when the run begins. A resumed run finds
+// its rows again by it, wherever they stand in the tables now.
 const RowsFile = "rows.jsonl"
 
 // ledgerRow is a line of RowsFile.
@@ -86,7 +86,7 @@ func (r *run) writeLedger() error {
 	groups := map[string]int{}
 	rows := ledgerOf(forTrain, train.rows, groups)
 	rows = append(rows, ledgerOf(forValidation, valid.rows, groups)...)
-	rows = append(rows, ledgerOf(forNothing, r.aside, groups)...)
+	rows = append(rows, ledgerOf(forNothing, r.excluded, groups)...)
 	identify(rows)
 	for _, b := range r.data.bad { // could not be read: known by place only
 		rows = append(rows, ledgerRow{For: forNothing, Table: b.number, Row: b.Row - 1})
@@ -164,67 +164,30 @@ func wasBad(out string) (map[string]bool, error) {
 
 func place(table string, row int) string { return fmt.Sprintf("row %d of %s", row+1, table) }
 
-// arrange puts the rows of the tables into the order in which the run began, and lists what makes this another run. A row is the
-// same wherever it stands, in whatever format. What a repair may do: change or remove rows that were noted as bad. A row that
-// was good must be there with the same content, and there must be no new ones.
+// arrange puts the rows of the tables into the order in which the run began, and lists what makes this another run. A
+// row is the same wherever it stands, in whatever format. What a repair may do: change or remove rows that were noted
+// as bad. A row that was good must be there with the same content, and there must be no new ones.
 func (r *run) arrange(ledger []ledgerRow) (diff []string, err error) {
 	train, ok := r.data.Train.(*Samples)
 	valid, okValid := r.valid.(*Samples)
 	if !ok || !okValid {
 		return nil, nil
 	}
-	bad, err := wasBad(r.config.Out)
+	m, err := r.newMatcher(append(append([]sampleRow{}, train.rows...), valid.rows...))
 	if err != nil {
 		return nil, err
 	}
-	all := append(append([]sampleRow{}, train.rows...), valid.rows...)
-	now := ledgerOf("", all, map[string]int{})
-	identify(now)
-	at, byPlace := map[string]int{}, map[string]int{}
-	for i := range now {
-		at[now[i].key()] = i
-		at[(&ledgerRow{Digest: now[i].Digest, Twin: now[i].Twin}).key()] = i // an id may have become the only one's
-		byPlace[place(all[i].tableName(), all[i].index)] = i
-	}
-	unread := map[string]unreadRow{}
-	for _, b := range r.data.bad {
-		unread[place(filepath.Base(b.Table), b.Row-1)] = b
-	}
-	found, used := make([]int, len(ledger)), make([]bool, len(all))
-	for k := range ledger {
-		i, ok := at[ledger[k].key()]
-		if ok = ok && !used[i]; !ok {
-			i = -1
-		} else {
-			used[i] = true
-		}
-		found[k] = i
+	found := make([]int, len(ledger))
+	for k := range ledger { // all of them, before a place is given to another row
+		found[k] = m.find(&ledger[k])
 	}
 	newTrain, newValid := &Samples{}, &Samples{}
-	var newAside []sampleRow
+	var excluded []sampleRow
 	for k := range ledger {
 		l := &ledger[k]
-		where := place(r.tableName(l), l.Row)
-		known := l.For == forNothing || l.Gone || bad[where] || bad["id "+l.ID]
-		i := found[k]
-		if here, ok := byPlace[where]; i < 0 && known && ok && !used[here] { // repaired so that even its name is another
-			i, used[here] = here, true
-		}
-		row := sampleRow{gone: true, id: l.ID, index: l.Row, bad: "it is not in the tables any more"}
-		switch b, here := unread[where]; {
-		case i >= 0 && (known || now[i].Digest == l.Digest):
-			row = all[i]
-			r.moved = r.moved || now[i].Digest != l.Digest || now[i].Row != l.Row || now[i].Table != l.Table || l.Gone
-			l.Digest, l.Twin, l.Row, l.Table, l.Gone = now[i].Digest, now[i].Twin, now[i].Row, now[i].Table, false
-		case i >= 0:
-			diff = append(diff, fmt.Sprintf("data: %s changed: %s", l.name(), where))
-		case here: // counted among the tables' bad rows
-			row.bad = b.Reason
-		case known:
-			r.moved = r.moved || !l.Gone
-			l.Gone = true
-		default:
-			diff = append(diff, fmt.Sprintf("data: %s is not there any more: %s", l.name(), where))
+		row, problem := r.recall(m, l, found[k])
+		if problem != "" {
+			diff = append(diff, problem)
 		}
 		row.group = fmt.Sprint(l.Group)
 		switch l.For {
@@ -233,18 +196,93 @@ func (r *run) arrange(ledger []ledgerRow) (diff []string, err error) {
 		case forValidation:
 			newValid.rows = append(newValid.rows, row)
 		default:
-			newAside = append(newAside, row)
+			excluded = append(excluded, row)
 		}
 	}
-	for i := range all {
-		if !used[i] {
-			diff = append(diff, fmt.Sprintf("data: %s is new: %s", now[i].name(), place(all[i].tableName(), all[i].index)))
+	for i := range m.rows {
+		if !m.used[i] {
+			diff = append(diff, fmt.Sprintf("data: %s is new: %s", m.now[i].name(), m.rows[i].place()))
 		}
 	}
 	if len(diff) == 0 {
-		r.data.Train, r.valid, r.aside = newTrain, newValid, newAside
+		r.data.Train, r.valid, r.excluded = newTrain, newValid, excluded
 	}
 	return diff, nil
+}
+
+// matcher finds the rows of a ledger among those of the tables.
+type matcher struct {
+	rows    []sampleRow // of the tables
+	now     []ledgerRow // the same as a ledger has them
+	used    []bool      // which of them are found
+	byKey   map[string]int
+	byPlace map[string]int
+	unread  map[string]unreadRow // by place
+	bad     map[string]bool      // what the run has met as bad, by id and by place
+}
+
+func (r *run) newMatcher(rows []sampleRow) (*matcher, error) {
+	m := &matcher{
+		rows:    rows,
+		now:     ledgerOf("", rows, map[string]int{}),
+		used:    make([]bool, len(rows)),
+		byKey:   map[string]int{},
+		byPlace: map[string]int{},
+		unread:  map[string]unreadRow{},
+	}
+	identify(m.now)
+	for i := range m.now {
+		now := &m.now[i]
+		m.byKey[now.key()] = i
+		m.byKey[(&ledgerRow{Digest: now.Digest, Twin: now.Twin}).key()] = i // an id may have become the only one's
+		m.byPlace[rows[i].place()] = i
+	}
+	for _, b := range r.data.bad {
+		m.unread[place(filepath.Base(b.Table), b.Row-1)] = b
+	}
+	var err error
+	m.bad, err = wasBad(r.config.Out)
+	return m, err
+}
+
+// find gives the row with the id or the content of l, or -1.
+func (m *matcher) find(l *ledgerRow) int {
+	i, ok := m.byKey[l.key()]
+	if !ok || m.used[i] {
+		return -1
+	}
+	m.used[i] = true
+	return i
+}
+
+// recall gives the row that l stands for, where i is what find found, or says what is wrong with it. The ledger's row is
+// brought up to date.
+func (r *run) recall(m *matcher, l *ledgerRow, i int) (row sampleRow, problem string) {
+	where := place(r.tableName(l), l.Row)
+	known := l.For == forNothing || l.Gone || m.bad[where] || m.bad["id "+l.ID]
+	if here, ok := m.byPlace[where]; i < 0 && known && ok && !m.used[here] { // repaired so that even its name is another
+		i, m.used[here] = here, true
+	}
+	row = sampleRow{gone: true, id: l.ID, index: l.Row, bad: "it is not in the tables any more"}
+	if i >= 0 {
+		now := &m.now[i]
+		if !known && now.Digest != l.Digest {
+			return row, fmt.Sprintf("data: %s changed: %s", l.name(), where)
+		}
+		r.repaired = r.repaired || now.Digest != l.Digest || now.Row != l.Row || now.Table != l.Table || l.Gone
+		l.Digest, l.Twin, l.Row, l.Table, l.Gone = now.Digest, now.Twin, now.Row, now.Table, false
+		return m.rows[i], ""
+	}
+	if b, here := m.unread[where]; here { // counted among the tables' bad rows
+		row.bad = b.Reason
+		return row, ""
+	}
+	if !known {
+		return row, fmt.Sprintf("data: %s is not there any more: %s", l.name(), where)
+	}
+	r.repaired = r.repaired || !l.Gone
+	l.Gone = true
+	return row, ""
 }
 
 func (l *ledgerRow) name() string {

@@ -20,11 +20,12 @@ type run struct {
 	trains    Trained
 	hasLedger bool        // the order of the rows is that of the run directory's list
 	ledger    []ledgerRow // that list
-	moved     bool        // a repair changed what it says
-	aside     []sampleRow // set aside when the run began: not in the order
-	looked    bool        // for damaged weights
-	data      *Data
-	valid     Examples
+	repaired  bool        // a repair of the tables changed what it says
+	excluded  []sampleRow // set aside when the run began: not in the order
+
+	weightsChecked bool // for values that are not finite
+	data           *Data
+	valid          Examples
 
 	optimizer *optim.AdamW
 	schedule  optim.Schedule
@@ -61,11 +62,11 @@ func (r *run) seconds() float64 { return r.before + time.Since(r.began).Seconds(
 
 func (r *run) saved() { r.lastSave, r.savedAt = time.Now(), r.state.Step }
 
-// loop trains until all steps are done, or saves and returns context.Canceled's error when ctx is over: the step at hand is
-// finished first.
+// loop trains until all steps are done, or saves and returns context.Canceled's error when ctx is over: the step at
+// hand is finished first.
 func (r *run) loop(ctx context.Context) error {
 	for {
-		if r.due() {
+		if r.validationDue() {
 			if err := r.validate(ctx); err != nil {
 				return r.stop(ctx, err)
 			}
@@ -127,7 +128,7 @@ func (r *run) batch() ([]Example, error) {
 		}
 		e, err := r.data.Train.Example(row)
 		e.Index = row
-		if err != nil { // the row itself is bad: met finds out
+		if err != nil { // the row itself is bad: setAside finds out
 			return []Example{e}, err
 		}
 		c, seed := r.config, r.config.Seed
@@ -152,7 +153,7 @@ func (r *run) step(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if err := r.met(failed, false, err); err != nil {
+		if err := r.setAside(failed, false, err); err != nil {
 			return err
 		}
 	}
@@ -163,9 +164,9 @@ func (r *run) update(ctx context.Context, batch []Example) ([]Example, error) {
 	s := &r.state
 	m := &StepMetrics{Kind: "train", Step: s.Step + 1, LR: r.schedule.LR(s.Step)}
 	for i := range r.grads {
-		zero(r.grads[i])
+		clear(r.grads[i])
 	}
-	var sick []Example // whose loss is not finite
+	var notFinite []Example // by their losses
 	for lo := 0; lo < len(batch); lo += s.MicroBatch {
 		part := batch[lo:min(lo+s.MicroBatch, len(batch))]
 		out, err := r.model.Step(ctx, part, 1/float64(len(batch)), mix(r.config.Seed, forDropout, uint64(s.Step), uint64(lo)))
@@ -175,7 +176,7 @@ func (r *run) update(ctx context.Context, batch []Example) ([]Example, error) {
 		if err := r.add(out, len(part)); err != nil {
 			return nil, fmt.Errorf("step %d: %w", m.Step, err)
 		}
-		sick = append(sick, m.add(out, part, len(batch))...)
+		notFinite = append(notFinite, m.add(out, part, len(batch))...)
 		note := ""
 		if t := s.Train; t != nil {
 			note = fmt.Sprintf("loss %.4f", t.Loss)
@@ -184,25 +185,15 @@ func (r *run) update(ctx context.Context, batch []Example) ([]Example, error) {
 	}
 	n := optim.Norm(r.grads)
 	m.GradNorm = number(n)
-	if len(batch) == 0 {
-		m.Skipped = true // all of them were set aside
-	} else if len(sick) > 0 || math.IsNaN(n) || math.IsInf(n, 0) {
-		what, which := "the loss is", sick
-		if len(sick) == 0 {
-			what, which = "the losses are finite, but the gradient is", batch
-		}
-		if d, ok := r.model.(interface{ Damage() error }); ok && !r.looked { // whatever the samples are
-			r.looked = true
-			if err := d.Damage(); err != nil {
-				return nil, fmt.Errorf("step %d: %s not finite: %w", m.Step, what, err)
-			}
-		}
-		if r.config.NonFinite == "stop" {
-			return nil, fmt.Errorf("step %d: %s not finite (loss %v, gradient norm %v); samples %s: look at them, lower optimizer.lr, or leave such batches out with non_finite: skip",
-				m.Step, what, float64(m.Loss), n, ids(which))
+	switch {
+	case len(batch) == 0: // all of them were set aside
+		m.Skipped = true
+	case len(notFinite) > 0 || math.IsNaN(n) || math.IsInf(n, 0):
+		if err := r.checkSkip(m, batch, notFinite); err != nil {
+			return nil, err
 		}
 		m.Skipped = true
-	} else {
+	default:
 		optim.Clip(r.grads, n, r.config.ClipNorm)
 		r.optimizer.Update(r.params, r.grads, m.LR)
 	}
@@ -214,6 +205,27 @@ func (r *run) update(ctx context.Context, batch []Example) ([]Example, error) {
 		return nil, &unrecorded{err}
 	}
 	return nil, nil
+}
+
+// checkSkip says whether a batch whose loss or gradient is not finite may be left out. notFinite are the examples whose
+// losses are not.
+func (r *run) checkSkip(m *StepMetrics, batch, notFinite []Example) error {
+	what, which := "the loss is", notFinite
+	if len(notFinite) == 0 {
+		what, which = "the losses are finite, but the gradient is", batch
+	}
+	if d, ok := r.model.(interface{ Damage() error }); ok && !r.weightsChecked { // whatever the samples are
+		r.weightsChecked = true
+		if err := d.Damage(); err != nil {
+			return fmt.Errorf("step %d: %s not finite: %w", m.Step, what, err)
+		}
+	}
+	if r.config.NonFinite == "stop" {
+		return fmt.Errorf("step %d: %s not finite (loss %v, gradient norm %v); samples %s: "+
+			"look at them, lower optimizer.lr, or leave such batches out with non_finite: skip",
+			m.Step, what, float64(m.Loss), float64(m.GradNorm), ids(which))
+	}
+	return nil
 }
 
 // add sums a micro-batch's gradients into the batch's, after a look at their shapes.
@@ -236,10 +248,10 @@ func (r *run) add(out *StepResult, n int) error {
 }
 
 // add counts a micro-batch into the means over n samples, and returns the examples whose loss is not finite.
-func (m *StepMetrics) add(out *StepResult, part []Example, n int) (sick []Example) {
+func (m *StepMetrics) add(out *StepResult, part []Example, n int) (notFinite []Example) {
 	for i, e := range part {
 		if l := out.Loss[i]; math.IsNaN(l) || math.IsInf(l, 0) {
-			sick = append(sick, e)
+			notFinite = append(notFinite, e)
 		}
 		m.Loss += number(out.Loss[i] / float64(n))
 		m.ScoreLoss += number(out.ScoreLoss[i] / float64(n))
@@ -252,13 +264,7 @@ func (m *StepMetrics) add(out *StepResult, part []Example, n int) (sick []Exampl
 		}
 	}
 	m.Tokens += out.Tokens
-	return sick
-}
-
-func zero(x []float32) {
-	for i := range x {
-		x[i] = 0
-	}
+	return notFinite
 }
 
 // ids lists the ids of examples for people.

@@ -53,8 +53,8 @@ func (m *scorerModel) Plan(_ context.Context, sample []Example) (*Plan, error) {
 	return p, nil
 }
 
-// fit chooses the samples of a run of the graph, unless the configuration says: enough tokens for large matrix products, and no
-// more than fits into nine tenths of the memory.
+// fit chooses the samples of a run of the graph, unless the configuration says: enough tokens for large matrix
+// products, and no more than fits into nine tenths of the memory.
 func (m *scorerModel) fit(p *Plan, longest *model.Sample) (u model.Usage, err error) {
 	const enough = 2048
 	n := min(max(1, int(enough/p.Tokens.Mean)), m.config.BatchSize)
@@ -103,8 +103,8 @@ func freeMemory(device string) int64 {
 	return 0
 }
 
-// mainMemory is the memory in bytes that processes may still take: of the machine, or of the container if that has less. 0 where
-// neither is known.
+// mainMemory is the memory in bytes that processes may still take: of the machine, or of the container if that has
+// less. 0 where neither is known.
 func mainMemory() int64 {
 	free := int64(0)
 	if text, err := os.ReadFile("/proc/meminfo"); err == nil {

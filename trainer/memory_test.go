@@ -13,7 +13,8 @@ import (
 	"assay/internal/exit"
 )
 
-// TestPlansAreOfTheMicroBatchTheyPrint: what is wanted grows with micro_batch, with validation rows, and with a tower that trains.
+// TestPlansAreOfTheMicroBatchTheyPrint: what is wanted grows with micro_batch, with validation rows, and with a tower
+// that trains.
 func TestPlansAreOfTheMicroBatchTheyPrint(t *testing.T) {
 	plan := func(extra string, f Factory) *Plan {
 		t.Helper()

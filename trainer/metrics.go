@@ -71,8 +71,8 @@ type recorder struct {
 	name   string // of the event file
 }
 
-// newRecorder opens the files at the sizes a checkpoint noted: what was written after it is cut off, so that nothing is there
-// twice. name is the event file's; empty: a new one.
+// newRecorder opens the files at the sizes a checkpoint noted: what was written after it is cut off, so that nothing is
+// there twice. name is the event file's; empty: a new one.
 func newRecorder(dir, name string, size, eventSize int64) (*recorder, error) {
 	path := filepath.Join(dir, MetricsFile)
 	lines, err := journal.OpenFile(path, size)

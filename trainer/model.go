@@ -1,5 +1,5 @@
-// Package trainer trains scorers: configuration, order of samples, optimizer, schedule, the loop with its checkpoints and
-// metrics, and the head alone in Gorgonia. The model itself is behind an interface.
+// Package trainer trains scorers: configuration, order of samples, optimizer, schedule, the loop with its checkpoints
+// and metrics, and the head alone in Gorgonia. The model itself is behind an interface.
 package trainer
 
 import (
@@ -49,8 +49,8 @@ type Model interface {
 // Factory makes the model of a configuration, with the parameters that a fresh run begins with.
 type Factory func(ctx context.Context, c *Config) (Model, error)
 
-// Preparer is a model that wants to see the examples of a run before it begins (the head alone: hidden states are computed
-// once). done is called with the number of examples finished.
+// Preparer is a model that wants to see the examples of a run before it begins (the head alone: hidden states are
+// computed once). done is called with the number of examples finished.
 type Preparer interface {
 	Prepare(ctx context.Context, examples iter.Seq2[Example, error], done func(n int)) error
 }

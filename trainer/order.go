@@ -42,8 +42,8 @@ func pick(h uint64, n int) int {
 	return int(hi)
 }
 
-// Order says which sample comes when. An epoch visits every unit once, in an order of its own; a unit is a row, or a group
-// of rows of which one is drawn per epoch.
+// Order says which sample comes when. An epoch visits every unit once, in an order of its own; a unit is a row, or a
+// group of rows of which one is drawn per epoch.
 type Order struct {
 	Seed  uint64
 	Units [][]int // rows (indices into the training rows) of each unit

@@ -58,7 +58,8 @@ func TestOrderDependsOnSeedEpochAndIndexOnly(t *testing.T) {
 	}
 }
 
-// TestShuffleIsEven counts where each of four rows lands, chi-square with 9 degrees of freedom: 27.9 is its 99.9 % quantile.
+// TestShuffleIsEven counts where each of four rows lands, chi-square with 9 degrees of freedom: 27.9 is its 99.9 %
+// quantile.
 func TestShuffleIsEven(t *testing.T) {
 	o := NewOrder(7, make([]string, 4), "rows")
 	const epochs = 8000

@@ -30,7 +30,7 @@ func DryRun(ctx context.Context, c *Config, f Factory, more ...PlanOptions) (pla
 	if r.model, err = f(ctx, c); err != nil {
 		return nil, err
 	}
-	defer func() { err = also(err, r.model.Close()) }()
+	defer func() { err = joinErrors(err, r.model.Close()) }()
 	if err := r.inspect(ctx, (&Options{Progress: o.Progress}).bar); err != nil {
 		return nil, err
 	}

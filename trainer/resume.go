@@ -1,16 +1,24 @@
 package trainer
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
+
+	"assay/internal/exit"
 )
 
-// mayDiffer are the keys that a resumed run may have otherwise: they say where things lie, or change no number. What lies
-// at the paths is compared by content.
+// mayDiffer are the keys that a resumed run may have otherwise: they say where things lie, or change no number. What
+// lies at the paths is compared by content.
 var mayDiffer = []string{"out", "backbone", "init", "data.train", "data.validation", "data.skip", "checkpoint", "cache"}
 
 // differences lists what is no longer as the checkpoint has it.
@@ -98,4 +106,98 @@ func short(s string) string {
 		return s[:77] + "..."
 	}
 	return s
+}
+
+// describe notes what a resumed run must find again.
+func (r *run) describe() error {
+	text, err := r.config.YAML()
+	if err != nil {
+		return err
+	}
+	r.trains = describeModel(r.model)
+	r.trains.Departures = r.config.Departures()
+	r.state = state{Format: 1, Config: string(text), Model: maps.Clone(r.model.Fingerprint()), Data: r.data.fingerprint}
+	if r.state.Model == nil {
+		r.state.Model = map[string]string{}
+	}
+	if r.config.Init == "" {
+		return nil
+	}
+	for _, name := range []string{"head.safetensors", "adapter_model.safetensors"} {
+		f, err := os.Open(filepath.Join(r.config.Init, name))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		h := sha256.New()
+		_, err = io.Copy(h, f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+		r.state.Model["init "+name] = hex.EncodeToString(h.Sum(nil))[:32]
+	}
+	return nil
+}
+
+// checkVacant makes sure that a fresh run overwrites nothing but what a run without a checkpoint left. A scorer is written
+// after the last checkpoint, so one without it is not of such a run.
+func (r *run) checkVacant() error {
+	scorer := filepath.Join(r.config.Out, ScorerDir)
+	if _, err := os.Lstat(scorer); err == nil {
+		return exit.Usagef("%s is there, but no checkpoint to go on from: choose another out, or overwrite it with --fresh", scorer)
+	}
+	return removeRun(r.config.Out)
+}
+
+// compare refuses to go on with something else, unless told to.
+func (r *run) compare(old *state, dir string, o *Options) error {
+	was, err := trainedIn(dir)
+	if err != nil {
+		return err
+	}
+	if was.Digest != r.trains.Digest { // its tensors fit nothing else, whatever the user forces
+		return exit.Usage(fmt.Errorf("the run in %s trains\n  %v in the checkpoint of step %d,\n  %v now (lora.parts, lora.targets, mode, head and init decide)\nundo the change, choose another out, or begin anew with --fresh",
+			r.config.Out, was, old.Step, r.trains))
+	}
+	diff, err := differences(old, &r.state)
+	if err != nil {
+		return err
+	}
+	ledger, err := readLedger(r.config.Out)
+	if err != nil {
+		return err
+	}
+	if r.hasLedger = ledger != nil; r.hasLedger {
+		rows, err := r.arrange(ledger)
+		if err != nil {
+			return err
+		}
+		if r.hasLedger = len(rows) == 0; r.hasLedger { // the tables may be others, these are their rows
+			r.ledger = ledger
+			diff = slices.DeleteFunc(diff, func(s string) bool { return strings.HasPrefix(s, "data: ") })
+		} else if len(rows) > 10 {
+			rows = append(rows[:10], fmt.Sprintf("data: and %d more rows", len(rows)-10))
+		}
+		diff = append(diff, rows...)
+	}
+	if len(diff) == 0 {
+		return nil
+	}
+	what := strings.Join(diff, "\n  ")
+	if o.Force {
+		if o.Warn != nil {
+			o.Warn("going on although this differs:\n  " + what)
+		}
+		return nil
+	}
+	return exit.Usage(fmt.Errorf("the run in %s stands at step %d and was begun otherwise:\n  %s\nundo the change, choose another out, begin anew with --fresh, or go on all the same with --force-resume",
+		r.config.Out, old.Step, what))
+}
+
+// adopt takes over a checkpoint's counters.
+func (r *run) adopt(old *state) {
+	s := *old
+	s.Config, s.Model, s.Data = r.state.Config, r.state.Model, r.state.Data
+	r.state = s
 }

@@ -270,8 +270,8 @@ func TestSecondProcessIsRefused(t *testing.T) {
 	train(t, path, newFake())
 }
 
-// TestNothingIsLeftOfKilledRuns: what a SIGKILL leaves of files and folders is gone after the next start, and a folder that was
-// just moved away is back.
+// TestNothingIsLeftOfKilledRuns: what a SIGKILL leaves of files and folders is gone after the next start, and a folder
+// that was just moved away is back.
 func TestNothingIsLeftOfKilledRuns(t *testing.T) {
 	path := writeRun(t, 40, "steps: 4\n")
 	train(t, path, newFake())

@@ -1,19 +1,11 @@
 package trainer
 
 import (
-	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
-	"io/fs"
-	"maps"
-	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -21,7 +13,8 @@ import (
 	"assay/internal/exit"
 )
 
-// Samples are the labelled rows of some label tables. Only labels and groups are held; rows are read when they are wanted.
+// Samples are the labelled rows of some label tables. Only labels and groups are held; rows are read when they are
+// wanted.
 type Samples struct {
 	rows []sampleRow
 }
@@ -60,7 +53,8 @@ func (r *sampleRow) badRow() BadRow {
 	return BadRow{Table: r.table.Path(), Row: r.index + 1, ID: r.id, Reason: r.bad, Step: r.step}
 }
 
-func (r *sampleRow) tableName() string { return filepath.Base(r.table.Path()) }
+// place says where the row stands, for people.
+func (r *sampleRow) place() string { return place(filepath.Base(r.table.Path()), r.index) }
 
 // Len is the number of rows.
 func (s *Samples) Len() int { return len(s.rows) }
@@ -110,18 +104,12 @@ type Data struct {
 	fingerprint       map[string]string
 }
 
-// unreadRow is a row that is no row of a label table.
-type unreadRow struct {
-	BadRow
-	number int // of the table
-}
-
-// OpenData opens the tables of a configuration and looks at every row once. Rows that cannot be used are noted; what is wrong with
-// a table as a whole is an error (wrong usage).
+// OpenData opens the tables of a configuration and looks at every row once. Rows that cannot be used are noted; what is
+// wrong with a table as a whole is an error (wrong usage).
 func OpenData(c *Config) (*Data, error) {
 	d := &Data{fingerprint: map[string]string{}}
 	if err := d.open(c); err != nil {
-		return nil, also(err, d.Close())
+		return nil, joinErrors(err, d.Close())
 	}
 	return d, nil
 }
@@ -164,225 +152,19 @@ func (d *Data) open(c *Config) error {
 		return exit.Usage(fmt.Errorf("the label tables:\n%w", err))
 	}
 	if c.Data.Sampling == "group" && !all.grouped && d.Train.Len() > 0 {
-		return exit.Usagef("data.sampling: group, but no row of %s has a group: %s", strings.Join(c.Data.Train, ", "), s.cure("group"))
+		return exit.Usagef("data.sampling: group, but no row of %s has a group: %s", strings.Join(c.Data.Train, ", "), s.columnHint("group"))
 	}
 	if d.Train.Len() == 0 && len(d.bad) == 0 {
-		return exit.Usagef("data.train: no labelled rows%s in %s (%d rows, %d without a label)%s", ofSplit(c.Data.TrainSplit),
+		return exit.Usagef("data.train: no labelled rows%s in %s (%d rows, %d without a label)%s", withSplit(c.Data.TrainSplit),
 			strings.Join(c.Data.Train, ", "), s.rows, d.Unlabelled, s.hint(all, c.Data.TrainSplit))
 	}
 	if d.Validation.Len() == 0 && len(d.bad) == 0 && (len(c.Data.Validation.Tables) > 0 || c.Data.ValidationSplit != "") {
-		return exit.Usagef("data.validation: no labelled rows%s", ofSplit(c.Data.ValidationSplit))
+		return exit.Usagef("data.validation: no labelled rows%s", withSplit(c.Data.ValidationSplit))
 	}
 	return nil
-}
-
-// hint says why no row was found: the table has no column of that name, or other splits.
-func (s *scan) hint(all *splitSamples, split string) string {
-	if s.rows > 0 && s.unlabelled == s.rows {
-		return ": " + s.cure("label")
-	}
-	if split == "" || len(all.splits) == 0 {
-		return ""
-	}
-	have := slices.Clone(all.splits)
-	slices.Sort(have)
-	if have = slices.Compact(have); len(have) == 1 && have[0] == "" {
-		return ": " + s.cure("split")
-	}
-	return fmt.Sprintf(": its splits are %q", have)
-}
-
-// cure says how to name a column that was not found.
-func (s *scan) cure(column string) string {
-	names := "none"
-	for _, t := range s.data.tables {
-		if rec, err := t.Record(0); t.Len() > 0 && err == nil {
-			var list []string
-			for _, f := range rec.Fields {
-				list = append(list, f.Name)
-			}
-			names = strings.Join(list, ", ")
-			break
-		}
-	}
-	own := column
-	if name, ok := s.columns[column]; ok {
-		own = name
-	}
-	return fmt.Sprintf("is there a column %q? The columns are %s; name the right one with data: {columns: {%s: NAME}}", own, names, column)
-}
-
-func ofSplit(name string) string {
-	if name == "" {
-		return ""
-	}
-	return fmt.Sprintf(" with split %q", name)
 }
 
 func (d *Data) note(what string, s *scan) {
 	d.fingerprint[what+" rows"] = strconv.Itoa(s.rows)
 	d.fingerprint[what+" content"] = hex.EncodeToString(s.digest.Sum(nil))[:32]
-}
-
-// scan goes through tables once: it hashes them, keeps what is labelled, and notes what is wrong.
-type scan struct {
-	data       *Data
-	columns    map[string]string
-	digest     hash.Hash // over the content of all rows
-	rows       int
-	unlabelled int
-	problems   []error // of tables as a whole
-}
-
-// splitSamples are samples that still know their split.
-type splitSamples struct {
-	Samples
-	splits  []string
-	grouped bool // a row has a group
-}
-
-func (s *splitSamples) split(name string) *Samples {
-	var rows []int
-	for i, x := range s.splits {
-		if name == "" || x == name {
-			rows = append(rows, i)
-		}
-	}
-	return s.choose(rows)
-}
-
-func (s *scan) tables(paths []string) *splitSamples {
-	out := &splitSamples{}
-	for _, path := range paths {
-		t, err := data.OpenTable(path, data.WithColumns(s.columns))
-		if err != nil { // the configuration names no label table
-			s.problems = append(s.problems, withCure(err))
-			continue
-		}
-		s.data.tables = append(s.data.tables, t)
-		if err := s.mapped(t); err != nil {
-			s.problems = append(s.problems, withCure(err))
-			continue
-		}
-		s.table(t, out)
-	}
-	return out
-}
-
-// withCure adds to the error about a column that is not there how to name the right one.
-func withCure(err error) error {
-	var missing *data.MissingColumnError
-	if !errors.As(err, &missing) {
-		return err
-	}
-	return fmt.Errorf("%w: name the column that has it with data: {columns: {%s: NAME}}", err, missing.Column)
-}
-
-// mapped looks for the columns that data.columns names.
-func (s *scan) mapped(t *data.Table) error {
-	wanted := maps.Clone(s.columns)
-	var have []string
-	for rec, err := range t.Records() {
-		if len(wanted) == 0 {
-			return nil
-		}
-		if err != nil {
-			continue
-		}
-		if have == nil {
-			for _, f := range rec.Fields {
-				have = append(have, f.Name)
-			}
-		}
-		maps.DeleteFunc(wanted, func(_, name string) bool {
-			_, ok := rec.Get(name)
-			return ok
-		})
-	}
-	if have == nil || len(wanted) == 0 {
-		return nil
-	}
-	ours := slices.Sorted(maps.Keys(wanted))[0]
-	return fmt.Errorf("%s: %w", t.Path(), &data.MissingColumnError{Column: ours, Name: wanted[ours], Have: have})
-}
-
-// table goes through one table.
-func (s *scan) table(t *data.Table, out *splitSamples) {
-	number, lacks := len(s.data.tables)-1, map[string]int{}
-	var bad []unreadRow
-	var lack error
-	i := -1
-	for row, err := range t.All() {
-		i++
-		s.rows++
-		var missing *data.MissingColumnError
-		if errors.As(err, &missing) {
-			lacks[missing.Column]++
-			lack = missing
-		}
-		if err != nil {
-			bad = append(bad, unreadRow{BadRow{Table: t.Path(), Row: i + 1, ID: row.ID, Reason: err.Error()}, number})
-			continue
-		}
-		contents, unread := contentsOf(&row, t.Folder())
-		digest, err := s.content(&row, contents)
-		if err != nil {
-			bad = append(bad, unreadRow{BadRow{Table: t.Path(), Row: i + 1, ID: row.ID, Reason: err.Error()}, number})
-			continue
-		}
-		if row.Label == nil {
-			s.unlabelled++
-			continue
-		}
-		group := row.Group
-		out.grouped = out.grouped || group != ""
-		if group == "" { // on its own
-			group = fmt.Sprintf("\x00%d\x00%d", len(s.data.tables), i)
-		}
-		sample := sampleRow{table: t, number: number, index: i, group: group, label: *row.Label, id: row.ID, digest: digest, contents: contents}
-		if err := cmp.Or(s.row(t, &row), unread); err != nil {
-			sample.bad = err.Error()
-		}
-		out.rows = append(out.rows, sample)
-		out.splits = append(out.splits, row.Split)
-	}
-	for _, n := range lacks {
-		if n == t.Len() { // not the rows are wrong, but the name
-			s.problems = append(s.problems, withCure(fmt.Errorf("%s: %w", t.Path(), lack)))
-			return
-		}
-	}
-	s.data.bad = append(s.data.bad, bad...)
-}
-
-// content hashes a row with its pictures: into the table's digest, and on its own.
-func (s *scan) content(row *data.Row, pictures Contents) (string, error) {
-	var text bytes.Buffer
-	if err := json.NewEncoder(&text).Encode(row.Record()); err != nil {
-		return "", err
-	}
-	for _, k := range pictures {
-		text.Write(k[:])
-	}
-	s.digest.Write(text.Bytes())
-	sum := sha256.Sum256(text.Bytes())
-	return hex.EncodeToString(sum[:8]), nil
-}
-
-// row looks whether there is an instruction, and whether the pictures are there.
-func (s *scan) row(t *data.Table, row *data.Row) error {
-	if strings.TrimSpace(row.Instruction) == "" {
-		return errors.New("the instruction is empty")
-	}
-	for _, p := range []data.Image{row.Source, row.Edit} {
-		if len(p.Bytes) > 0 {
-			continue
-		}
-		if _, err := os.Stat(absolute(t.Folder(), p.Path)); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("picture %s is not there", p.Path)
-		} else if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestScheduleOfTheOracle has the learning rates of train_trace_frames.json (oracle README: linear warm-up of (t + 1)/4,
-// then half a cosine to 0 at step 10).
+// TestScheduleOfTheOracle has the learning rates of train_trace_frames.json (oracle README: linear warm-up of (t +
+// 1)/4, then half a cosine to 0 at step 10).
 func TestScheduleOfTheOracle(t *testing.T) {
 	c := Default()
 	c.Optimizer.LR = 0.002

@@ -9,8 +9,8 @@ import (
 	"assay/optim"
 )
 
-// openHead makes the model of mode head: the backbone (with the adapter of init, if there is one) gives the hidden states,
-// Gorgonia trains the head on them.
+// openHead makes the model of mode head: the backbone (with the adapter of init, if there is one) gives the hidden
+// states, Gorgonia trains the head on them.
 func openHead(c *Config, parts *model.ScorerState) (Model, error) {
 	s, err := model.NewScorer(parts, modelOptions(c, nil))
 	if err != nil {

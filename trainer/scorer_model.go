@@ -17,11 +17,12 @@ import (
 	"assay/store"
 )
 
-// OpenModel makes the model of a configuration: a backbone with a fresh scorer on it, or with that of `init`. It is the Factory of
-// the command train.
+// OpenModel makes the model of a configuration: a backbone with a fresh scorer on it, or with that of `init`. It is the
+// Factory of the command train.
 func OpenModel(_ context.Context, c *Config) (Model, error) { return openModel(c, false, 0) }
 
-// PlanModel makes a model that is only asked for its Plan: the backbone's weights may be absent. It is the Factory of dry runs.
+// PlanModel makes a model that is only asked for its Plan: the backbone's weights may be absent. It is the Factory of
+// dry runs.
 func PlanModel(_ context.Context, c *Config) (Model, error) { return openModel(c, true, 0) }
 
 // PlanModelFor is PlanModel for a GPU with that many bytes of memory, which need not be here.
@@ -70,8 +71,8 @@ func openModel(c *Config, plan bool, memory int64) (_ Model, err error) {
 	return m, nil
 }
 
-// newParts reads the scorer that training goes on from, or makes a fresh one. What the configuration says about the scorer
-// counts in both cases.
+// newParts reads the scorer that training goes on from, or makes a fresh one. What the configuration says about the
+// scorer counts in both cases.
 func newParts(c *Config, plan bool) (*model.ScorerState, error) {
 	sc := &model.ScorerConfig{
 		Format: 1, Backbone: c.Backbone, Pair: c.Pair, PairSize: c.PairSize, Question: c.Question[0], Answer: c.Answer[0], TextLoss: c.TextLoss,
@@ -92,7 +93,7 @@ func newParts(c *Config, plan bool) (*model.ScorerState, error) {
 			l = loraConfig(c)
 		}
 		p, err := begin(sc, l, c.Seed)
-		return p, wider(c, err)
+		return p, suggestParts(c, err)
 	}
 	p, err := model.LoadScorerState(c.Init)
 	if err != nil {
@@ -101,18 +102,18 @@ func newParts(c *Config, plan bool) (*model.ScorerState, error) {
 	if c.Mode == "full" && p.Adapter != nil {
 		return nil, fmt.Errorf("init: %s has an adapter, which mode full does not train; merge it first (train merge --scorer %s --out DIR)", c.Init, c.Init)
 	}
-	if err := keepsBackbone(c, p.Config.Backbone); err != nil {
+	if err := checkSameBackbone(c, p.Config.Backbone); err != nil {
 		return nil, err
 	}
 	switch {
 	case p.Adapter != nil:
-		if err := keepsAdapter(c, p.Adapter); err != nil {
+		if err := checkSameAdapter(c, p.Adapter); err != nil {
 			return nil, err
 		}
 	case c.Mode == "lora":
 		fresh, err := begin(sc, loraConfig(c), c.Seed)
 		if err != nil {
-			return nil, wider(c, err)
+			return nil, suggestParts(c, err)
 		}
 		p.Adapter = fresh.Adapter
 	}

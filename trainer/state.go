@@ -133,7 +133,7 @@ func (r *run) restore(dir string, s *state) error {
 
 // replaceDir puts a folder into place of one that may be there already: written beside, synced, renamed.
 func replaceDir(path string, write func(dir string) error) error {
-	fresh, old := beside(path, "new"), beside(path, "old")
+	fresh, old := hiddenSibling(path, "new"), hiddenSibling(path, "old")
 	if err := errors.Join(os.RemoveAll(fresh), os.RemoveAll(old)); err != nil {
 		return err
 	}
@@ -149,10 +149,11 @@ func replaceDir(path string, write func(dir string) error) error {
 	return os.RemoveAll(old)
 }
 
-// tidy removes what killed processes left of the folders that replaceDir writes. A folder that was just moved away comes back.
+// tidy removes what killed processes left of the folders that replaceDir writes. A folder that was just moved away
+// comes back.
 func tidy(out string) error {
 	var errs []error
-	files, err := filepath.Glob(filepath.Join(escapeGlob(out), ".*.tmp"))
+	files, err := filepath.Glob(filepath.Join(atomicfile.QuoteGlob(out), ".*.tmp"))
 	errs = append(errs, err)
 	for _, name := range files {
 		errs = append(errs, os.RemoveAll(name))
@@ -160,19 +161,19 @@ func tidy(out string) error {
 	for _, name := range []string{ScorerDir, BestDir} {
 		path := filepath.Join(out, name)
 		if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
-			if err := os.Rename(beside(path, "old"), path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			if err := os.Rename(hiddenSibling(path, "old"), path); err != nil && !errors.Is(err, os.ErrNotExist) {
 				errs = append(errs, err)
 			}
 		}
-		for _, dir := range []string{beside(path, "new"), beside(path, "old")} {
+		for _, dir := range []string{hiddenSibling(path, "new"), hiddenSibling(path, "old")} {
 			errs = append(errs, os.RemoveAll(dir))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// beside names a hidden sibling.
-func beside(path, what string) string {
+// hiddenSibling names a hidden sibling.
+func hiddenSibling(path, what string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+what)
 }
 
@@ -190,24 +191,13 @@ func writeConfig(c *Config) error {
 
 // removeRun removes what an earlier run left in a run directory.
 func removeRun(out string) error {
-	old, err := filepath.Glob(filepath.Join(escapeGlob(out), "events.out.tfevents.*.assay"))
+	old, err := filepath.Glob(filepath.Join(atomicfile.QuoteGlob(out), "events.out.tfevents.*.assay"))
 	for _, name := range []string{CheckpointsDir, ScorerDir, BestDir, MetricsFile, PlanFile, RowsFile, BadRowsFile} {
 		path := filepath.Join(out, name)
-		old = append(old, path, beside(path, "new"), beside(path, "old"))
+		old = append(old, path, hiddenSibling(path, "new"), hiddenSibling(path, "old"))
 	}
 	for _, path := range old {
 		err = errors.Join(err, os.RemoveAll(path))
 	}
 	return err
-}
-
-func escapeGlob(path string) string {
-	var out []rune
-	for _, c := range path {
-		if c == '*' || c == '?' || c == '[' || c == '\\' {
-			out = append(out, '\\')
-		}
-		out = append(out, c)
-	}
-	return string(out)
 }

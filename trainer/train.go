@@ -2,16 +2,10 @@ package trainer
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"assay/internal/exit"
@@ -97,8 +91,9 @@ func Train(ctx context.Context, o Options) (*Result, error) {
 	return result, err
 }
 
-// also joins an error with one of tidying up. (errors.Join would hide the list of problems of the first even if there is no second.)
-func also(err, second error) error {
+// joinErrors joins an error with one of tidying up. (errors.Join would hide the list of problems of the first even if there
+// is no second.)
+func joinErrors(err, second error) error {
 	if second == nil {
 		return err
 	}
@@ -113,7 +108,7 @@ func (r *run) train(ctx context.Context, o *Options) (result *Result, err error)
 	if r.model, err = o.Factory(ctx, r.config); err != nil {
 		return nil, err
 	}
-	defer func() { err = also(err, r.model.Close()) }()
+	defer func() { err = joinErrors(err, r.model.Close()) }()
 	if w, ok := r.model.(interface{ Warn(func(text string)) }); ok {
 		w.Warn(o.Warn)
 	}
@@ -125,7 +120,7 @@ func (r *run) train(ctx context.Context, o *Options) (result *Result, err error)
 	if err := r.begin(ctx, o, old, dir); err != nil {
 		return nil, err
 	}
-	defer func() { err = also(err, r.record.close()) }()
+	defer func() { err = joinErrors(err, r.record.close()) }()
 	r.progress = o.bar("train", r.limit-r.state.Samples, "samples")
 	defer func() { r.progress.Close() }()
 	if err := r.loop(ctx); err != nil {
@@ -182,7 +177,7 @@ func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) err
 		if err := r.compare(old, dir, o); err != nil {
 			return err
 		}
-	} else if err := r.vacant(); err != nil {
+	} else if err := r.checkVacant(); err != nil {
 		return err
 	}
 	if err := r.checkRows(ctx, o, old == nil); err != nil {
@@ -232,153 +227,6 @@ func (r *run) announce(o *Options) {
 	}
 }
 
-// checkRows looks at every row before the first step, and sets aside those that cannot be used if the budget allows it.
-func (r *run) checkRows(ctx context.Context, o *Options, fresh bool) error {
-	if err := r.inspect(ctx, o.bar); err != nil {
-		return err
-	}
-	if err := r.allow(); err != nil {
-		if !fresh { // whoever repairs the tables may then change these rows
-			err = also(err, r.saveBadRows())
-		}
-		return exit.Usage(err)
-	}
-	if fresh {
-		r.dropBad()
-	}
-	if fresh || !r.hasLedger {
-		if err := r.writeLedger(); err != nil {
-			return err
-		}
-	}
-	if bad := r.badRows(); len(bad) > 0 && o.Warn != nil {
-		o.Warn(fmt.Sprintf("%d rows cannot be used and are set aside: %s lists them", len(bad), filepath.Join(r.config.Out, BadRowsFile)))
-	}
-	if r.data.Train.Len() == 0 {
-		return exit.Usagef("data.train: no rows are left to train on")
-	}
-	if r.moved {
-		if err := writeRows(r.config.Out, r.ledger); err != nil {
-			return err
-		}
-	}
-	return r.saveBadRows()
-}
-
-// dropBad takes rows that cannot be used out of the samples, before there is an order.
-func (r *run) dropBad() {
-	keep := func(e Examples) Examples {
-		s, ok := e.(*Samples)
-		if !ok {
-			return e
-		}
-		out := &Samples{}
-		for _, row := range s.rows {
-			if row.bad == "" {
-				out.rows = append(out.rows, row)
-			} else {
-				r.aside = append(r.aside, row)
-			}
-		}
-		return out
-	}
-	r.data.Train, r.valid = keep(r.data.Train), keep(r.valid)
-}
-
-// describe notes what a resumed run must find again.
-func (r *run) describe() error {
-	text, err := r.config.YAML()
-	if err != nil {
-		return err
-	}
-	r.trains = describeModel(r.model)
-	r.trains.Departures = r.config.Departures()
-	r.state = state{Format: 1, Config: string(text), Model: maps.Clone(r.model.Fingerprint()), Data: r.data.fingerprint}
-	if r.state.Model == nil {
-		r.state.Model = map[string]string{}
-	}
-	if r.config.Init == "" {
-		return nil
-	}
-	for _, name := range []string{"head.safetensors", "adapter_model.safetensors"} {
-		f, err := os.Open(filepath.Join(r.config.Init, name))
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		} else if err != nil {
-			return err
-		}
-		h := sha256.New()
-		_, err = io.Copy(h, f)
-		if err = errors.Join(err, f.Close()); err != nil {
-			return err
-		}
-		r.state.Model["init "+name] = hex.EncodeToString(h.Sum(nil))[:32]
-	}
-	return nil
-}
-
-// vacant makes sure that a fresh run overwrites nothing but what a run without a checkpoint left. A scorer is written after
-// the last checkpoint, so one without it is not of such a run.
-func (r *run) vacant() error {
-	scorer := filepath.Join(r.config.Out, ScorerDir)
-	if _, err := os.Lstat(scorer); err == nil {
-		return exit.Usagef("%s is there, but no checkpoint to go on from: choose another out, or overwrite it with --fresh", scorer)
-	}
-	return removeRun(r.config.Out)
-}
-
-// compare refuses to go on with something else, unless told to.
-func (r *run) compare(old *state, dir string, o *Options) error {
-	was, err := trainedIn(dir)
-	if err != nil {
-		return err
-	}
-	if was.Digest != r.trains.Digest { // its tensors fit nothing else, whatever the user forces
-		return exit.Usage(fmt.Errorf("the run in %s trains\n  %v in the checkpoint of step %d,\n  %v now (lora.parts, lora.targets, mode, head and init decide)\nundo the change, choose another out, or begin anew with --fresh",
-			r.config.Out, was, old.Step, r.trains))
-	}
-	diff, err := differences(old, &r.state)
-	if err != nil {
-		return err
-	}
-	ledger, err := readLedger(r.config.Out)
-	if err != nil {
-		return err
-	}
-	if r.hasLedger = ledger != nil; r.hasLedger {
-		rows, err := r.arrange(ledger)
-		if err != nil {
-			return err
-		}
-		if r.hasLedger = len(rows) == 0; r.hasLedger { // the tables may be others, these are their rows
-			r.ledger = ledger
-			diff = slices.DeleteFunc(diff, func(s string) bool { return strings.HasPrefix(s, "data: ") })
-		} else if len(rows) > 10 {
-			rows = append(rows[:10], fmt.Sprintf("data: and %d more rows", len(rows)-10))
-		}
-		diff = append(diff, rows...)
-	}
-	if len(diff) == 0 {
-		return nil
-	}
-	what := strings.Join(diff, "\n  ")
-	if o.Force {
-		if o.Warn != nil {
-			o.Warn("going on although this differs:\n  " + what)
-		}
-		return nil
-	}
-	return exit.Usage(fmt.Errorf("the run in %s stands at step %d and was begun otherwise:\n  %s\nundo the change, choose another out, begin anew with --fresh, or go on all the same with --force-resume",
-		r.config.Out, old.Step, what))
-}
-
-// adopt takes over a checkpoint's counters.
-func (r *run) adopt(old *state) {
-	s := *old
-	s.Config, s.Model, s.Data = r.state.Config, r.state.Model, r.state.Data
-	r.state = s
-}
-
 // prepare lets a model that wants to see all examples do so.
 func (r *run) prepare(ctx context.Context, o *Options) error {
 	p, ok := r.model.(Preparer)
@@ -390,12 +238,12 @@ func (r *run) prepare(ctx context.Context, o *Options) error {
 	bar := o.bar("hidden states", total, "samples")
 	defer bar.Close()
 	return p.Prepare(ctx, func(yield func(Example, error) bool) {
-		_ = r.asked(r.data.Train, c.Question, c.Answer, yield) && r.asked(r.valid, c.Question[:1], c.Answer[:1], yield)
+		_ = r.eachPrompt(r.data.Train, c.Question, c.Answer, yield) && r.eachPrompt(r.valid, c.Question[:1], c.Answer[:1], yield)
 	}, func(n int) { bar.Add(int64(n), "") })
 }
 
-// asked yields every sample with every pair of templates. It is false when the consumer wants no more.
-func (r *run) asked(s Examples, questions, answers []string, yield func(Example, error) bool) bool {
+// eachPrompt yields every sample with every pair of templates. It is false when the consumer wants no more.
+func (r *run) eachPrompt(s Examples, questions, answers []string, yield func(Example, error) bool) bool {
 	for i := range s.Len() {
 		if !usable(s, i) {
 			continue
@@ -415,7 +263,8 @@ func (r *run) asked(s Examples, questions, answers []string, yield func(Example,
 	return true
 }
 
-// chooseMicroBatch resolves auto once per run: a resumed one keeps the number, since sums of other parts round otherwise.
+// chooseMicroBatch resolves auto once per run: a resumed one keeps the number, since sums of other parts round
+// otherwise.
 func (r *run) chooseMicroBatch(ctx context.Context) error {
 	batch := r.config.BatchSize
 	n := int(r.config.MicroBatch)

@@ -78,7 +78,8 @@ func headTensor(name string) bool {
 	return len(parts) == 3 && parts[0] == "layers" && (parts[2] == "weight" || parts[2] == "bias")
 }
 
-// String is what train prints: "24 adapters in the language model, 0 in vision, 0 in the projector; head; 2 token rows".
+// String is what train prints: "24 adapters in the language model, 0 in vision, 0 in the projector; head; 2 token
+// rows".
 func (t Trained) String() string {
 	words := []string{counted(t.Adapters, "adapter")}
 	if t.Backbone != nil {

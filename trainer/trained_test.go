@@ -114,8 +114,8 @@ func TestTrainedParts(t *testing.T) {
 	}
 }
 
-// TestInitKeepsItsAdapter goes on from a scorer: its adapter is what trains, config.yaml says so, and a section that asks for
-// anything else is refused with both named.
+// TestInitKeepsItsAdapter goes on from a scorer: its adapter is what trains, config.yaml says so, and a section that
+// asks for anything else is refused with both named.
 func TestInitKeepsItsAdapter(t *testing.T) {
 	first, err := plainTrain(pictureRun(t, "llavanext", "lora: {r: 4, alpha: 6, rank_pattern: {v_proj: 2}, layers: [0]}\n"), Options{})
 	if err != nil {

@@ -34,8 +34,8 @@ func nearest(values []float64, x float64) int {
 	return best
 }
 
-// due tells whether the validation rows are to be scored at the present step.
-func (r *run) due() bool {
+// validationDue tells whether the validation rows are to be scored at the present step.
+func (r *run) validationDue() bool {
 	s := &r.state
 	if r.valid.Len() == 0 || s.Step == 0 || s.Step == s.Validated {
 		return false
@@ -72,14 +72,14 @@ func (r *run) scoreRows(ctx context.Context, lo, hi int) (scores, labels []float
 			}
 			err = fmt.Errorf("scoring validation rows %s: %w", ids(batch), err)
 		}
-		if err = r.met(batch, true, err); err != nil {
+		if err = r.setAside(batch, true, err); err != nil {
 			return nil, nil, err
 		}
 	}
 }
 
-// validate scores the validation rows, with the first templates and without augmentation, and notes the result. It stops
-// when ctx does, and then nothing is noted.
+// validate scores the validation rows, with the first templates and without augmentation, and notes the result. It
+// stops when ctx does, and then nothing is noted.
 func (r *run) validate(ctx context.Context) error {
 	n := r.valid.Len()
 	if l := r.config.Validate.Limit; l > 0 {

@@ -15,6 +15,7 @@ import (
 	"assay/checkpoints"
 	"assay/internal/cli"
 	"assay/onnx"
+	"assay/onnx/gradjob"
 	"assay/ort"
 )
 
@@ -80,7 +81,7 @@ func TestGrad(t *testing.T) {
 		if code != 0 {
 			t.Fatalf("%s: exit code %d: %s%s", name, code, stdout, stderr)
 		}
-		var r gradResult
+		var r gradjob.Result
 		if err := json.Unmarshal([]byte(stdout), &r); err != nil || r.Out != out || len(r.Gradients) == 0 {
 			t.Errorf("%s: %v in %s", name, err, stdout)
 		}
@@ -239,7 +240,8 @@ func TestGradRefusesOtherInputs(t *testing.T) {
 	}
 }
 
-// TestGradModelOut: the model that is written computes the same outputs and gradients, and its outputs are declared whole.
+// TestGradModelOut: the model that is written computes the same outputs and gradients, and its outputs are declared
+// whole.
 func TestGradModelOut(t *testing.T) {
 	for _, where := range []string{"beside", "elsewhere"} {
 		folder := externalCase(t, func(*onnx.Model) {})

@@ -14,6 +14,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/cli"
+	"assay/model"
 )
 
 const llavanext = "../../testdata/oracle/llavanext"
@@ -49,14 +50,14 @@ func TestMergeScorer(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil || r.Merged != 21 || r.Out != out || !r.Scorer {
 		t.Errorf("%s: %v", stdout, err)
 	}
-	want := append(names(t, llavanext+"/backbone"), headFile, scorerFile)
+	want := append(names(t, llavanext+"/backbone"), model.HeadFile, model.ConfigFile)
 	slices.Sort(want)
 	if diff := cmp.Diff(want, names(t, out)); diff != "" {
 		t.Error(diff)
 	}
 	for _, file := range want {
 		from := filepath.Join(llavanext, "backbone", file)
-		if file == headFile || file == scorerFile {
+		if file == model.HeadFile || file == model.ConfigFile {
 			from = filepath.Join(llavanext, "scorer_sequence", file)
 		}
 		a, err := os.ReadFile(from)
@@ -67,7 +68,7 @@ func TestMergeScorer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if file == scorerFile {
+		if file == model.ConfigFile {
 			a = bytes.Replace(a, []byte(`"../backbone"`), []byte("."), 1)
 		}
 		if got, want := bytes.Equal(a, b), file != checkpoints.SingleFile; got != want {

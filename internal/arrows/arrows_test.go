@@ -31,8 +31,9 @@ onnx:             onnx/onnxpb
 onnx/grad:        onnx
 ort:              onnx internal/workers
 checkpoints:      onnx internal/atomicfile internal/workers
-lora:             onnx checkpoints internal/atomicfile internal/workers
+lora:             onnx checkpoints internal/atomicfile internal/workers internal/exit
 data:             onnx internal/atomicfile
+onnx/gradjob:     onnx onnx/grad ort checkpoints internal/atomicfile internal/exit
 internal/oracle:  checkpoints
 store:            data
 heuristics:       internal/stats

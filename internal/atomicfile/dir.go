@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// WriteDir makes the folder dir, complete or not at all: write fills a hidden sibling, its files are synced, and it gets
-// its name last. A folder that is there already is an error; an empty one is replaced.
+// WriteDir makes the folder dir, complete or not at all: write fills a hidden sibling, its files are synced, and it
+// gets its name last. A folder that is there already is an error; an empty one is replaced.
 func WriteDir(dir string, write func(tmp string) error) error {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return fmt.Errorf("%s exists already and is not empty: choose another name, or remove it", dir)
@@ -35,8 +35,8 @@ func ReplaceDir(dir string, write func(tmp string) error) error {
 	})
 }
 
-// PlaceDir gives a folder that fill has filled and synced the name dir, instead of what bears it. What fill leaves behind
-// when it fails is removed.
+// PlaceDir gives a folder that fill has filled and synced the name dir, instead of what bears it. What fill leaves
+// behind when it fails is removed.
 func PlaceDir(dir string, fill func(tmp string) error) (err error) {
 	tmp := temporary(dir)
 	if err := os.Mkdir(tmp, 0o777); err != nil {

@@ -12,7 +12,8 @@ import (
 	"syscall"
 )
 
-// Write writes a file that is complete or absent. If anything fails, path is as it was before and the temporary is removed.
+// Write writes a file that is complete or absent. If anything fails, path is as it was before and the temporary is
+// removed.
 func Write(path string, write func(io.Writer) error) error {
 	f, err := Create(path)
 	if err != nil {
@@ -44,8 +45,8 @@ type File struct {
 	path string // final
 }
 
-// Create opens a temporary file in the folder of path. It has one name for each path, and is locked as long as its process
-// lives: what a killed process left is used again. Where the file is in use, a new one gets a name of its own.
+// Create opens a temporary file in the folder of path. It has one name for each path, and is locked as long as its
+// process lives: what a killed process left is used again. Where the file is in use, a new one gets a name of its own.
 func Create(path string) (*File, error) {
 	name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
 	for range 8 {

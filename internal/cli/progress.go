@@ -15,8 +15,8 @@ import (
 // plainInterval is the time between two lines of progress where stderr is a file and not a terminal.
 const plainInterval = 15 * time.Second
 
-// Progress shows on stderr how far a command is: a bar with speed and time left on a terminal, a plain line now and then
-// elsewhere, nothing with --json. A nil Progress shows nothing. It is safe for concurrent use.
+// Progress shows on stderr how far a command is: a bar with speed and time left on a terminal, a plain line now and
+// then elsewhere, nothing with --json. A nil Progress shows nothing. It is safe for concurrent use.
 type Progress struct {
 	mu    sync.Mutex
 	bar   *progressbar.ProgressBar // nil: plain lines

@@ -16,15 +16,16 @@ const (
 	Interrupted = 3 // stopped by the user, state saved
 )
 
-// ErrInterrupted is returned (wrapped, with the place of the state) by a command that was interrupted and can be resumed.
+// ErrInterrupted is returned (wrapped, with the place of the state) by a command that was interrupted and can be
+// resumed.
 var ErrInterrupted = errors.New("interrupted, state saved")
 
 type usageError struct{ error }
 
 func (e *usageError) Unwrap() error { return e.error }
 
-// Usage marks err as the user's: wrong usage or configuration, exit code 2. Several problems come as one errors.Join, or
-// as an error with a method Problems() []string; --json lists them one by one.
+// Usage marks err as the user's: wrong usage or configuration, exit code 2. Several problems come as one errors.Join,
+// or as an error with a method Problems() []string; --json lists them one by one.
 func Usage(err error) error {
 	if err == nil {
 		return nil

@@ -6,7 +6,8 @@ import (
 	"os"
 )
 
-// File is a file that is only ever appended to, and that goes on after an interrupt at a size which is known to be good.
+// File is a file that is only ever appended to, and that goes on after an interrupt at a size which is known to be
+// good.
 type File struct {
 	file *os.File
 	size int64

@@ -1,5 +1,5 @@
-// Package journal keeps what a long command has done so far in a file beside its output, so that the same command goes on
-// there after an interrupt or a crash: one JSON line that says what the work is, then one for every result.
+// Package journal keeps what a long command has done so far in a file beside its output, so that the same command goes
+// on there after an interrupt or a crash: one JSON line that says what the work is, then one for every result.
 package journal
 
 import (
@@ -14,8 +14,8 @@ import (
 // Journal is an open journal of results.
 type Journal[Result any] struct{ *File }
 
-// Open opens the journal at path, or begins one, and returns what it holds already. head says which work the results belong
-// to (inputs, models, options); a journal of other work is an error. A line that a crash cut off is dropped.
+// Open opens the journal at path, or begins one, and returns what it holds already. head says which work the results
+// belong to (inputs, models, options); a journal of other work is an error. A line that a crash cut off is dropped.
 func Open[Result any](path string, head any) (*Journal[Result], []Result, error) {
 	first, err := json.Marshal(head)
 	if err != nil {

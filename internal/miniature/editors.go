@@ -25,7 +25,8 @@ func (t *Task) draw(rng *rand.Rand, m mixture) *Candidate {
 	return t.Target(rng) // a perfect one there always is
 }
 
-// Editor is a candidate editor: what its outputs are like. Only the truth file of a data set knows of what kind each is.
+// Editor is a candidate editor: what its outputs are like. Only the truth file of a data set knows of what kind each
+// is.
 type Editor struct {
 	Name   string
 	Weak   bool // known for bad outputs: ADIEE labels all of them 0

@@ -2,8 +2,8 @@ package miniature
 
 import "assay/data"
 
-// canvas is a square picture with values from 0 to 1, three a pixel. The float32 conversions of products in this package
-// forbid fused multiply-add, so that every machine draws the same pixels.
+// canvas is a square picture with values from 0 to 1, three a pixel. The float32 conversions of products in this
+// package forbid fused multiply-add, so that every machine draws the same pixels.
 type canvas struct {
 	side int
 	pix  []float32
@@ -32,8 +32,8 @@ func clip(v float32) float32 { return min(1, max(0, v)) }
 // mix is a + t (b - a).
 func mix(a, b, t float32) float32 { return a + float32(t*(b-a)) }
 
-// apply returns the canvas after an effect on the whole picture. What cannot be scaled (invert, blur, blocks, borders) is
-// done to half of the picture or with a smaller size when the step is not complete.
+// apply returns the canvas after an effect on the whole picture. What cannot be scaled (invert, blur, blocks, borders)
+// is done to half of the picture or with a smaller size when the step is not complete.
 func apply(c *canvas, step Step) *canvas {
 	s := float32(step.Strength)
 	switch step.Family {

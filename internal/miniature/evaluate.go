@@ -17,8 +17,8 @@ type Scored struct {
 	Score  float64
 }
 
-// Measure is a rank correlation (Spearman's, in [-1, 1]) or a share, NaN where it is undefined: of constant scores, or of
-// nothing. In JSON that is null.
+// Measure is a rank correlation (Spearman's, in [-1, 1]) or a share, NaN where it is undefined: of constant scores, or
+// of nothing. In JSON that is null.
 type Measure float64
 
 // MarshalJSON writes null for NaN.

@@ -37,8 +37,9 @@ func (w *World) Pair(rng *rand.Rand, questions int) (*Pair, error) {
 	return t.Pair(rng, questions), nil
 }
 
-// Pair draws a candidate of the task. All questions but the first are about other instructions for the same two pictures,
-// many of them what was really done or nearly that, so that no question is answered without looking at both pictures.
+// Pair draws a candidate of the task. All questions but the first are about other instructions for the same two
+// pictures, many of them what was really done or nearly that, so that no question is answered without looking at both
+// pictures.
 func (t *Task) Pair(rng *rand.Rand, questions int) *Pair {
 	c := t.draw(rng, pairKinds)
 	p := &Pair{Source: t.Source, Edit: c.Picture, Kind: c.Kind, SourceCaption: t.SourceCaption(), EditCaption: t.Caption(c), Difference: describe(c)}

@@ -58,8 +58,8 @@ const (
 	visible  = 0.01 // smallest mean absolute difference of an edit, of 1
 )
 
-// Task draws a task of a family ("": any), with one part or, in a quarter of all tasks, two. An edit that cannot be seen
-// in a picture (taking the colour out of a grey one) is not asked for.
+// Task draws a task of a family ("": any), with one part or, in a quarter of all tasks, two. An edit that cannot be
+// seen in a picture (taking the colour out of a grey one) is not asked for.
 func (w *World) Task(rng *rand.Rand, family Family) (*Task, error) {
 	for range 1000 {
 		f := family

@@ -8,8 +8,8 @@ import (
 	"assay/data"
 )
 
-// Truth is a line of the truth file: how well an output, or a picture of a chain, really is. The ids of outputs are those
-// of the edits table. Those of chains are <chain>/<from>-<to>/<shown>, the picture shown as the answer to the
+// Truth is a line of the truth file: how well an output, or a picture of a chain, really is. The ids of outputs are
+// those of the edits table. Those of chains are <chain>/<from>-<to>/<shown>, the picture shown as the answer to the
 // instructions that lead from one picture to another; pictures count from 0.
 type Truth struct {
 	ID         string
@@ -50,9 +50,9 @@ func ReadTruth(path string) ([]Truth, error) {
 	return all, err
 }
 
-// Join pairs the truth of outputs (not that of chains) with a table of scores: columns id and, for the score, one of the
-// given name, as `score batch` writes score01 beside an edits table. Rows of other ids are left alone; an output without
-// a score is an error.
+// Join pairs the truth of outputs (not that of chains) with a table of scores: columns id and, for the score, one of
+// the given name, as `score batch` writes score01 beside an edits table. Rows of other ids are left alone; an output
+// without a score is an error.
 func Join(truth []Truth, path, column string) ([]Scored, error) {
 	scores := map[string]float64{}
 	if err := eachRow(path, func(c *cells) { scores[c.text("id")] = c.number(column) }); err != nil {

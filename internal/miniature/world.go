@@ -33,7 +33,8 @@ type Selection struct {
 // pictureTypes are the extensions of photographs.
 var pictureTypes = []string{".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
 
-// ample is how many times as large as a picture the shorter side of a photograph is kept: crops have 35 % of it at least.
+// ample is how many times as large as a picture the shorter side of a photograph is kept: crops have 35 % of it at
+// least.
 const ample = 6
 
 // OpenPhotos reads the photographs of a folder, sorted by name, for pictures of size x size pixels; larger ones than
@@ -103,8 +104,8 @@ func photoCaption(path string) (string, error) {
 	}), " "), nil
 }
 
-// World makes tasks, pairs and chains out of photographs. It is not changed by that: several goroutines may use it, each
-// with its own generator. The same state of the generator gives the same result everywhere.
+// World makes tasks, pairs and chains out of photographs. It is not changed by that: several goroutines may use it,
+// each with its own generator. The same state of the generator gives the same result everywhere.
 type World struct {
 	Photos  []Photo
 	Size    int  // of pictures, in pixels: a multiple of 8

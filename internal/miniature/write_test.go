@@ -68,8 +68,8 @@ func TestDeterminism(t *testing.T) {
 	}
 }
 
-// The tables are read by the layouts that they are written for, in both forms, and the truth file knows every output and
-// nothing else.
+// The tables are read by the layouts that they are written for, in both forms, and the truth file knows every output
+// and nothing else.
 func TestTablesAreRead(t *testing.T) {
 	w := testWorld(t, true)
 	var digest []string

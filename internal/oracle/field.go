@@ -2,8 +2,9 @@ package oracle
 
 import "math"
 
-// Field is a picture in floating point, [Height, Width, 3]: what resizing would be without rounding, for finite differences.
-// Its bicubic filter is written from Pillow's description (a = -0.5, antialiased) and shares no code with package data.
+// Field is a picture in floating point, [Height, Width, 3]: what resizing would be without rounding, for finite
+// differences. Its bicubic filter is written from Pillow's description (a = -0.5, antialiased) and shares no code with
+// package data.
 type Field struct {
 	Width, Height int
 	V             []float64

@@ -1,5 +1,5 @@
-// Package oracle finds and reads the reference fixtures that tests compare with: testdata/oracle of the repository, or every
-// folder of the same layout named in ASSAY_ORACLE (separated as PATH is).
+// Package oracle finds and reads the reference fixtures that tests compare with: testdata/oracle of the repository, or
+// every folder of the same layout named in ASSAY_ORACLE (separated as PATH is).
 package oracle
 
 import (
@@ -100,7 +100,8 @@ func Floats(t testing.TB, m map[string]*tensor.Dense, name string) []float32 {
 	return d.Data().([]float32)
 }
 
-// Close fails unless every |got - want| <= atol + rtol * max |want|: relative to the tensor, since single entries may be near 0.
+// Close fails unless every |got - want| <= atol + rtol * max |want|: relative to the tensor, since single entries may
+// be near 0.
 func Close(t testing.TB, what string, got, want []float32, atol, rtol float64) {
 	t.Helper()
 	if len(got) != len(want) {

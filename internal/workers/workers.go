@@ -10,8 +10,8 @@ import (
 // Do calls f(0) to f(n-1) on all cores.
 func Do(n int, f func(i int)) { run(n, runtime.GOMAXPROCS(0), f) }
 
-// Each calls f(0) to f(n-1), at most so many at once, and returns the error of the lowest index. One error does not keep the
-// others from being called.
+// Each calls f(0) to f(n-1), at most so many at once, and returns the error of the lowest index. One error does not
+// keep the others from being called.
 func Each(n, most int, f func(i int) error) error {
 	errs := make([]error, n)
 	run(n, most, func(i int) { errs[i] = f(i) })

@@ -91,8 +91,8 @@ func (x *exam) scored(value func(output) float64) []miniature.Scored {
 	return all
 }
 
-// column reads a number of every output out of a table. Undefined ones, as the direction from a picture to itself, count as
-// 0; how many these are comes second.
+// column reads a number of every output out of a table. Undefined ones, as the direction from a picture to itself,
+// count as 0; how many these are comes second.
 func (x *exam) column(file, name string) (map[string]float64, int, error) {
 	t, err := data.OpenTable(file, data.WithRequired("id", name), data.WithOnly("id"))
 	if err != nil {

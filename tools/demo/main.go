@@ -1,5 +1,5 @@
-// Command demo does what only the demonstration (tools/demo.sh) needs: it gives outputs the instructions of other tasks, and
-// reports how a scorer did on an exam of the miniature world.
+// Command demo does what only the demonstration (tools/demo.sh) needs: it gives outputs the instructions of other
+// tasks, and reports how a scorer did on an exam of the miniature world.
 //
 //	demo shuffle --in build/demo/exam/edits.jsonl --out build/demo/exam/shuffled.jsonl
 //	demo report --data build/demo/data --labels build/demo/labels/table.parquet --exam build/demo/exam --out build/demo

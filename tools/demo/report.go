@@ -147,7 +147,8 @@ func newExamReport(f files) (*Report, error) {
 	return r, nil
 }
 
-// goals compares the figures with what they should be, and with the best of the others that see no more than a scorer does.
+// goals compares the figures with what they should be, and with the best of the others that see no more than a scorer
+// does.
 func (r *Report) goals() {
 	for _, g := range []struct {
 		name string
@@ -222,8 +223,8 @@ func (r *Report) kinds(rows []miniature.Scored) {
 	}
 }
 
-// readTimes reads what tools/demo.sh notes: lines of name, seconds and exit code. Runs of a step that did not come to their end
-// belong to the next one of the same step.
+// readTimes reads what tools/demo.sh notes: lines of name, seconds and exit code. Runs of a step that did not come to
+// their end belong to the next one of the same step.
 func readTimes(path string) ([]Step, error) {
 	if path == "" {
 		return nil, nil

@@ -44,7 +44,8 @@ func TestBackboneResumesToTheSameBits(t *testing.T) {
 	opened.Close()
 }
 
-// The shipped backbone stays small and knows a perfect edit from none, on photographs that it was trained on, in other crops.
+// The shipped backbone stays small and knows a perfect edit from none, on photographs that it was trained on, in other
+// crops.
 func TestShippedBackbone(t *testing.T) {
 	dir := "../../backbones/tiny"
 	staysSmall(t, dir, 8<<20)

@@ -59,7 +59,8 @@ func openEncoder(dir string, make func(dir string) error, c *trainer.Config) (*e
 
 func (m *encoderModel) Params() []optim.Param { return m.params }
 
-// Step reports as score the share of an example's pictures that do not find their partner, so that the metric l1 is 1 - top-1.
+// Step reports as score the share of an example's pictures that do not find their partner, so that the metric l1 is 1 -
+// top-1.
 func (m *encoderModel) Step(ctx context.Context, batch []trainer.Example, weight float64, _ uint64) (*trainer.StepResult, error) {
 	weights := make([]float64, len(batch)*m.rows)
 	for i := range weights {

@@ -44,7 +44,8 @@ func (u *until) Add(n int64, _ string) {
 
 func (u *until) Close() {}
 
-// resumes runs to the end in one go and in two, and compares a file of the two results. It returns the first run directory.
+// resumes runs to the end in one go and in two, and compares a file of the two results. It returns the first run
+// directory.
 func resumes(t *testing.T, run func(out string, stop int64) error, file string) string {
 	t.Helper()
 	whole, parts := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "parts")

@@ -43,8 +43,8 @@ func newPublishCommand() *cobra.Command {
 	return c
 }
 
-// provenance is the course of a finished run, as its last checkpoint and its resolved configuration have it, and what the card says
-// besides.
+// provenance is the course of a finished run, as its last checkpoint and its resolved configuration have it, and what
+// the card says besides.
 type provenance struct {
 	Step    int64             `json:"step"`
 	Samples int64             `json:"samples"`

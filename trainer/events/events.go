@@ -25,8 +25,8 @@ type Scalar struct {
 // Writer appends events to one file.
 type Writer struct{ *journal.File }
 
-// Open creates the file, or cuts an existing one back to size bytes and goes on after them. wall is the time of the file's
-// head, in seconds since 1970. TensorBoard looks for files with "tfevents" in their names.
+// Open creates the file, or cuts an existing one back to size bytes and goes on after them. wall is the time of the
+// file's head, in seconds since 1970. TensorBoard looks for files with "tfevents" in their names.
 func Open(path string, size int64, wall float64) (*Writer, error) {
 	f, err := journal.OpenFile(path, size)
 	if err != nil {

@@ -1,7 +1,8 @@
-package main
+package gradjob
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,8 +12,31 @@ import (
 	"assay/onnx"
 )
 
-// writeModel writes m, whose external weights lie in folder, to path. Next to them it refers to them; elsewhere they are copied
-// into path + ".data", which is complete before the model is.
+// readModel reads and checks a model and the files that its weights lie in, and returns their folder, free of symbolic
+// links.
+func readModel(path string) (*onnx.Model, string, error) {
+	m, err := onnx.Read(path)
+	if err != nil {
+		return nil, "", err
+	}
+	folder, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err == nil {
+		folder, err = filepath.Abs(folder)
+	}
+	if err == nil {
+		err = onnx.Sort(m)
+	}
+	if err == nil {
+		err = errors.Join(onnx.Check(m), onnx.CheckExternal(m, folder))
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", path, err)
+	}
+	return m, folder, nil
+}
+
+// writeModel writes m, whose external weights lie in folder, to path. Next to them it refers to them; elsewhere they
+// are copied into path + ".data", which is complete before the model is.
 func writeModel(ctx context.Context, m *onnx.Model, folder, path string) error {
 	external := onnx.Externals(&m.Graph)
 	there, err := filepath.EvalSymlinks(filepath.Dir(path))
@@ -46,8 +70,8 @@ func writeModel(ctx context.Context, m *onnx.Model, folder, path string) error {
 	})
 }
 
-// copyWeights writes the bytes of tensors one after the other, each at a multiple of 4,096 as a mapping of the file wants, and
-// makes the tensors refer to them. Tensors of the same bytes share the copy.
+// copyWeights writes the bytes of tensors one after the other, each at a multiple of 4,096 as a mapping of the file
+// wants, and makes the tensors refer to them. Tensors of the same bytes share the copy.
 func copyWeights(ctx context.Context, tensors []*onnx.Tensor, folder, path string) error {
 	const align = 4096
 	offset, places := int64(0), map[onnx.External]int64{}

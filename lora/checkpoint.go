@@ -1,0 +1,128 @@
+package lora
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"assay/checkpoints"
+	"assay/internal/atomicfile"
+	"assay/internal/exit"
+)
+
+// MergeOptions say what is merged into which new checkpoint.
+type MergeOptions struct {
+	Backbone string // Hugging Face checkpoint directory
+	Adapter  string // PEFT adapter directory
+	Out      string // directory to make: complete or not at all
+	Force    bool   // replace Out if it holds a checkpoint already
+
+	Total    func(bytes int64)      // told before the work how much it is; nil: nobody
+	Progress func(bytes int64)      // told what was done since the last call, from any goroutine; nil: nobody
+	Extra    func(dir string) error // adds files before Out gets its name; nil: none
+}
+
+// Merged says what a merge wrote.
+type Merged struct {
+	Weights int   // with an adapter
+	Bytes   int64 // of all weights
+}
+
+// MergeCheckpoint writes a Hugging Face checkpoint whose weights hold the adapter, see [Merge], with copies of the
+// files beside the weights.
+func MergeCheckpoint(ctx context.Context, o MergeOptions) (*Merged, error) {
+	if err := o.checkOut(); err != nil {
+		return nil, err
+	}
+	a, err := Load(o.Adapter)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%s holds no adapter (%s): there is nothing to merge", o.Adapter, ConfigFile)
+	} else if err != nil {
+		return nil, err
+	}
+	w, err := checkpoints.OpenWeights(o.Backbone)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	r := &Merged{Weights: len(a.Targets)}
+	for _, name := range w.Names() {
+		info, _ := w.Info(name)
+		r.Bytes += info.Length
+	}
+	if err := checkSpace(o.Out, r.Bytes); err != nil {
+		return nil, err
+	}
+	if o.Total != nil {
+		o.Total(r.Bytes)
+	}
+	err = atomicfile.ReplaceDir(o.Out, func(dir string) error {
+		if err := Merge(ctx, w, a, dir, o.Progress); err != nil {
+			return err
+		}
+		if err := checkpoints.CopyCompanions(o.Backbone, dir); err != nil || o.Extra == nil {
+			return err
+		}
+		return o.Extra(dir)
+	})
+	if errors.Is(err, context.Canceled) {
+		return nil, fmt.Errorf("interrupted, nothing was written to %s: %w", o.Out, err)
+	}
+	return r, err
+}
+
+// checkOut refuses to replace anything but, with Force, a checkpoint that is not being read.
+func (o *MergeOptions) checkOut() error {
+	entries, err := os.ReadDir(o.Out)
+	if errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0 {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if !o.Force {
+		return exit.Usagef("%s exists already and is not empty: choose another --out, or give --force to replace it", o.Out)
+	}
+	if _, err := os.Stat(filepath.Join(o.Out, "config.json")); err != nil {
+		return exit.Usagef("%s holds no checkpoint (config.json): --force does not remove it", o.Out)
+	}
+	out, err := filepath.EvalSymlinks(o.Out)
+	if err != nil {
+		return err
+	}
+	for _, source := range []string{o.Backbone, o.Adapter} {
+		if real, err := filepath.EvalSymlinks(source); err == nil && inside(real, out) {
+			return exit.Usagef("--out %s holds %s, which is being merged; choose another --out", o.Out, source)
+		}
+	}
+	return nil
+}
+
+// inside reports whether path is folder or lies in it.
+func inside(path, folder string) bool {
+	p, err1 := filepath.Abs(path)
+	f, err2 := filepath.Abs(folder)
+	below, err3 := filepath.Rel(f, p)
+	return err1 == nil && err2 == nil && err3 == nil && filepath.IsLocal(below)
+}
+
+// checkSpace compares the free space where out will lie with what will be written.
+func checkSpace(out string, need int64) error {
+	dir, err := filepath.Abs(out)
+	if err != nil {
+		return err
+	}
+	var st syscall.Statfs_t
+	for syscall.Statfs(dir, &st) != nil { // the folders may have to be made
+		if dir == filepath.Dir(dir) {
+			return nil
+		}
+		dir = filepath.Dir(dir)
+	}
+	if free := int64(st.Bavail) * st.Bsize; free < need {
+		return fmt.Errorf("%s: the merged weights take %.1f GB, %.1f GB are free", dir, float64(need)/1e9, float64(free)/1e9)
+	}
+	return nil
+}

@@ -1,0 +1,231 @@
+package trainer
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"assay/data"
+)
+
+// unreadRow is a row that is no row of a label table.
+type unreadRow struct {
+	BadRow
+	number int // of the table
+}
+
+// scan goes through tables once: it hashes them, keeps what is labelled, and notes what is wrong.
+type scan struct {
+	data       *Data
+	columns    map[string]string
+	digest     hash.Hash // over the content of all rows
+	rows       int
+	unlabelled int
+	problems   []error // of tables as a whole
+}
+
+// splitSamples are samples that still know their split.
+type splitSamples struct {
+	Samples
+	splits  []string
+	grouped bool // a row has a group
+}
+
+func (s *splitSamples) split(name string) *Samples {
+	var rows []int
+	for i, x := range s.splits {
+		if name == "" || x == name {
+			rows = append(rows, i)
+		}
+	}
+	return s.choose(rows)
+}
+
+func (s *scan) tables(paths []string) *splitSamples {
+	out := &splitSamples{}
+	for _, path := range paths {
+		t, err := data.OpenTable(path, data.WithColumns(s.columns))
+		if err != nil { // the configuration names no label table
+			s.problems = append(s.problems, withColumnHint(err))
+			continue
+		}
+		s.data.tables = append(s.data.tables, t)
+		if err := s.mapped(t); err != nil {
+			s.problems = append(s.problems, withColumnHint(err))
+			continue
+		}
+		s.table(t, out)
+	}
+	return out
+}
+
+// mapped looks for the columns that data.columns names.
+func (s *scan) mapped(t *data.Table) error {
+	wanted := maps.Clone(s.columns)
+	var have []string
+	for rec, err := range t.Records() {
+		if len(wanted) == 0 {
+			return nil
+		}
+		if err != nil {
+			continue
+		}
+		if have == nil {
+			for _, f := range rec.Fields {
+				have = append(have, f.Name)
+			}
+		}
+		maps.DeleteFunc(wanted, func(_, name string) bool {
+			_, ok := rec.Get(name)
+			return ok
+		})
+	}
+	if have == nil || len(wanted) == 0 {
+		return nil
+	}
+	ours := slices.Sorted(maps.Keys(wanted))[0]
+	return fmt.Errorf("%s: %w", t.Path(), &data.MissingColumnError{Column: ours, Name: wanted[ours], Have: have})
+}
+
+// withColumnHint adds to the error about a column that is not there how to name the right one.
+func withColumnHint(err error) error {
+	var missing *data.MissingColumnError
+	if !errors.As(err, &missing) {
+		return err
+	}
+	return fmt.Errorf("%w: name the column that has it with data: {columns: {%s: NAME}}", err, missing.Column)
+}
+
+// table goes through one table.
+func (s *scan) table(t *data.Table, out *splitSamples) {
+	number, lacks := len(s.data.tables)-1, map[string]int{}
+	var bad []unreadRow
+	var lack error
+	i := -1
+	for row, err := range t.All() {
+		i++
+		s.rows++
+		var missing *data.MissingColumnError
+		if errors.As(err, &missing) {
+			lacks[missing.Column]++
+			lack = missing
+		}
+		if err != nil {
+			bad = append(bad, unreadRow{BadRow{Table: t.Path(), Row: i + 1, ID: row.ID, Reason: err.Error()}, number})
+			continue
+		}
+		contents, unread := contentsOf(&row, t.Folder())
+		digest, err := s.content(&row, contents)
+		if err != nil {
+			bad = append(bad, unreadRow{BadRow{Table: t.Path(), Row: i + 1, ID: row.ID, Reason: err.Error()}, number})
+			continue
+		}
+		if row.Label == nil {
+			s.unlabelled++
+			continue
+		}
+		group := row.Group
+		out.grouped = out.grouped || group != ""
+		if group == "" { // on its own
+			group = fmt.Sprintf("\x00%d\x00%d", len(s.data.tables), i)
+		}
+		sample := sampleRow{table: t, number: number, index: i, group: group, label: *row.Label, id: row.ID, digest: digest, contents: contents}
+		if err := cmp.Or(s.row(t, &row), unread); err != nil {
+			sample.bad = err.Error()
+		}
+		out.rows = append(out.rows, sample)
+		out.splits = append(out.splits, row.Split)
+	}
+	for _, n := range lacks {
+		if n == t.Len() { // not the rows are wrong, but the name
+			s.problems = append(s.problems, withColumnHint(fmt.Errorf("%s: %w", t.Path(), lack)))
+			return
+		}
+	}
+	s.data.bad = append(s.data.bad, bad...)
+}
+
+// content hashes a row with its pictures: into the table's digest, and on its own.
+func (s *scan) content(row *data.Row, pictures Contents) (string, error) {
+	var text bytes.Buffer
+	if err := json.NewEncoder(&text).Encode(row.Record()); err != nil {
+		return "", err
+	}
+	for _, k := range pictures {
+		text.Write(k[:])
+	}
+	s.digest.Write(text.Bytes())
+	sum := sha256.Sum256(text.Bytes())
+	return hex.EncodeToString(sum[:8]), nil
+}
+
+// row looks whether there is an instruction, and whether the pictures are there.
+func (s *scan) row(t *data.Table, row *data.Row) error {
+	if strings.TrimSpace(row.Instruction) == "" {
+		return errors.New("the instruction is empty")
+	}
+	for _, p := range []data.Image{row.Source, row.Edit} {
+		if len(p.Bytes) > 0 {
+			continue
+		}
+		if _, err := os.Stat(absolute(t.Folder(), p.Path)); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("picture %s is not there", p.Path)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hint says why no row was found: the table has no column of that name, or other splits.
+func (s *scan) hint(all *splitSamples, split string) string {
+	if s.rows > 0 && s.unlabelled == s.rows {
+		return ": " + s.columnHint("label")
+	}
+	if split == "" || len(all.splits) == 0 {
+		return ""
+	}
+	have := slices.Clone(all.splits)
+	slices.Sort(have)
+	if have = slices.Compact(have); len(have) == 1 && have[0] == "" {
+		return ": " + s.columnHint("split")
+	}
+	return fmt.Sprintf(": its splits are %q", have)
+}
+
+// columnHint says how to name a column that was not found.
+func (s *scan) columnHint(column string) string {
+	names := "none"
+	for _, t := range s.data.tables {
+		if rec, err := t.Record(0); t.Len() > 0 && err == nil {
+			var list []string
+			for _, f := range rec.Fields {
+				list = append(list, f.Name)
+			}
+			names = strings.Join(list, ", ")
+			break
+		}
+	}
+	own := column
+	if name, ok := s.columns[column]; ok {
+		own = name
+	}
+	return fmt.Sprintf("is there a column %q? The columns are %s; name the right one with data: {columns: {%s: NAME}}", own, names, column)
+}
+
+func withSplit(name string) string {
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf(" with split %q", name)
+}
