@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"assay/model"
+	pipeline "assay/scoring"
 )
 
 // Scorer is what the server asks of a model.Scorer. It must be safe for concurrent use.
@@ -290,26 +291,22 @@ func run(jobs []*job) {
 			all = append(all, part{j, i})
 		}
 	}
-	err := together(all)
-	if err == nil {
-		return
-	}
-	for _, p := range all {
-		if len(all) > 1 {
-			err = together([]part{p})
-		}
-		p.errs[p.i] = err
+	_, errs, _ := pipeline.Batch(context.Background(), all, func(ctx context.Context, parts []part) ([]struct{}, error) {
+		return make([]struct{}, len(parts)), together(ctx, parts)
+	})
+	for k, p := range all {
+		p.errs[p.i] = errs[k]
 	}
 }
 
 // together does parts of one kind in one call of their scorer. A panic is their error: it must not end the process.
-func together(all []part) (err error) {
+func together(ctx context.Context, all []part) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("internal error, please report it: %v", p)
 		}
 	}()
-	ctx, s := context.Background(), all[0].scorer
+	s := all[0].scorer
 	if all[0].kind == scoring {
 		samples := make([]*model.Sample, len(all))
 		for k, p := range all {

@@ -45,9 +45,10 @@ encoders:         onnx ort checkpoints data store heuristics model internal/stri
 trainer/events:
 trainer:          ort checkpoints lora data store model trainer/events internal/cli internal/stats internal/strictyaml internal/workers
 model/modeltest:  onnx ort checkpoints lora data model trainer internal/oracle
-benchmarks:       checkpoints data internal/stats
+scoring:          checkpoints data store model internal/journal internal/workers
+benchmarks:       checkpoints data heuristics model encoders scoring internal/journal internal/stats
 labeling:         checkpoints data store heuristics data/readers encoders internal/strictyaml internal/workers
-reward:           checkpoints data model
+reward:           checkpoints data heuristics model scoring
 `
 
 // Commands and tools stand on top, may import anything, and are imported by nobody.
