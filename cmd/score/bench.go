@@ -150,4 +150,3 @@ func (f *benchFlags) add(c *cobra.Command, b *benchmarks.Benchmark) {
 		}
 	}
 }
-
