@@ -58,6 +58,17 @@ func onTop(pkg string) bool {
 	return strings.HasPrefix(pkg, "cmd/") || strings.HasPrefix(pkg, "tools/")
 }
 
+// modulePath reads the first line of go.mod.
+func modulePath(t *testing.T, root string) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _, _ := strings.Cut(string(raw), "\n")
+	return strings.TrimPrefix(line, "module ")
+}
+
 // ownModule tells folders that only use this module: examples.
 func ownModule(folder string) bool {
 	_, err := os.Stat(filepath.Join(folder, "go.mod"))
@@ -77,6 +88,7 @@ func TestArrowsPointDown(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	root := filepath.Join("..", "..")
+	module := modulePath(t, root)
 	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -102,8 +114,8 @@ func TestArrowsPointDown(t *testing.T) {
 		}
 		for _, s := range parsed.Imports {
 			name, _ := strconv.Unquote(s.Path.Value)
-			to, ours := strings.CutPrefix(name, "assay/")
-			if name == "assay" {
+			to, ours := strings.CutPrefix(name, module+"/")
+			if name == module {
 				to, ours = ".", true
 			}
 			if ours && !onTop(pkg) && !slices.Contains(may[pkg], to) {
