@@ -106,8 +106,8 @@ func parseVAD(raw json.RawMessage) (v [3]float64, err error) {
 	return v, errors.New("the numbers valence, arousal and dominance were expected")
 }
 
-// aimJudged holds the components of each sample: the columns of aimColumns but acc and f1, NaN where missing.
-type aimJudged struct {
+// aimPredictions holds the components of each sample: the columns of aimColumns but acc and f1, NaN where missing.
+type aimPredictions struct {
 	*aim
 	columns map[string][]float64
 	emotion []string // predicted, "" where missing
@@ -115,12 +115,12 @@ type aimJudged struct {
 }
 
 // Read implements Set.
-func (s *aim) Read(path string) (Judged, error) {
+func (s *aim) Read(path string) (Predictions, error) {
 	rows, err := readRows(path)
 	if err != nil {
 		return nil, err
 	}
-	j := &aimJudged{aim: s, columns: map[string][]float64{}, emotion: make([]string, len(s.kind))}
+	j := &aimPredictions{aim: s, columns: map[string][]float64{}, emotion: make([]string, len(s.kind))}
 	for _, c := range []string{"clip_t", "sc", "aesthetic", "pq", "s_gtc", "d_vad"} {
 		j.columns[c] = slices.Repeat([]float64{math.NaN()}, len(s.kind))
 	}
@@ -174,7 +174,7 @@ func (s *aim) find(r row) (int, error) {
 	return 0, fmt.Errorf("%q is no sample: a number from 0 to %d, or an edited_image such as %q, was expected", id, len(s.kind)-1, s.edited[0])
 }
 
-func (j *aimJudged) readSample(i int, r row) error {
+func (j *aimPredictions) readSample(i int, r row) error {
 	for _, c := range []struct {
 		column string
 		fields []string
@@ -212,9 +212,9 @@ func (j *aimJudged) readSample(i int, r row) error {
 	return nil
 }
 
-func (j *aimJudged) Units() int { return len(j.kind) }
+func (j *aimPredictions) Units() int { return len(j.kind) }
 
-func (j *aimJudged) Complete(i int) bool {
+func (j *aimPredictions) Complete(i int) bool {
 	for _, c := range j.columns {
 		if math.IsNaN(c[i]) {
 			return false
@@ -224,7 +224,7 @@ func (j *aimJudged) Complete(i int) bool {
 }
 
 // means computes all columns and the overall score over samples.
-func (j *aimJudged) means(units []int) map[string]float64 {
+func (j *aimPredictions) means(units []int) map[string]float64 {
 	out := map[string]float64{}
 	for name, column := range j.columns {
 		var list []float64
@@ -248,7 +248,7 @@ func (j *aimJudged) means(units []int) map[string]float64 {
 	return out
 }
 
-func (j *aimJudged) Numbers(units []int) []Number { return aimRow(j.means(units)) }
+func (j *aimPredictions) Numbers(units []int) []Number { return aimRow(j.means(units)) }
 
 // aimRow orders the columns as the paper does.
 func aimRow(means map[string]float64) []Number {
@@ -295,7 +295,7 @@ func toAIMMeans(samples int, m map[string]float64) aimMeansJSON {
 		Value(m["acc"]), Value(m["f1"]), Value(m["d_vad"]), Value(m["overall"])}
 }
 
-func (j *aimJudged) Result() *Result {
+func (j *aimPredictions) Result() *Result {
 	r := &Result{Notes: j.notes}
 	var all []int
 	var truth, predicted []string

@@ -57,9 +57,9 @@ func loadAuroraPair(o Options) (Set, error) {
 	s := &auroraPairs{epsilon: o.Epsilon}
 	s.pairs = pairs{side: threeSides, rules: auroraRules, answers: []string{"A>B", "B>A", "A=B"}}
 	s.find = s.slotsOf
-	s.show = func(i int) ([]Shown, string) {
+	s.show = func(i int) ([]CaptionedPicture, string) {
 		a, b := s.items[2*i], s.items[2*i+1]
-		return []Shown{{"source", a.Source}, {"left", a.Edit}, {"right", b.Edit}}, a.Instruction
+		return []CaptionedPicture{{"source", a.Source}, {"left", a.Edit}, {"right", b.Edit}}, a.Instruction
 	}
 	var p problems
 	for i, r := range rows {
@@ -127,12 +127,12 @@ func (s *auroraPairs) slotsOf(k Key) ([]slot, error) {
 func (s *auroraPairs) Items() ([]Item, error) { return s.items, checkFiles(s.items) }
 
 // Read implements Set.
-func (s *auroraPairs) Read(path string) (Judged, error) {
+func (s *auroraPairs) Read(path string) (Predictions, error) {
 	j, err := s.read(path, s.epsilon)
 	return namedPairs{j, "aurora-pair", false}, err
 }
 
 // Guess implements Guessable.
-func (s *auroraPairs) Guess(rng *rand.Rand) Judged {
+func (s *auroraPairs) Guess(rng *rand.Rand) Predictions {
 	return namedPairs{s.guess(rng, s.epsilon), "aurora-pair", false}
 }

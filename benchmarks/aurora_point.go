@@ -81,7 +81,7 @@ func loadAuroraPoint(o Options) (Set, error) {
 	return s, p.err()
 }
 
-func (s *aurora) Read(path string) (Judged, error) {
+func (s *aurora) Read(path string) (Predictions, error) {
 	scores, err := readScores(path, len(s.keys), []string{"score"}, func(k Key) (int, error) {
 		if i, err := strconv.Atoi(k.ID); err == nil && i >= 0 && i < len(s.keys) {
 			return i, nil
@@ -97,10 +97,12 @@ func (s *aurora) Read(path string) (Judged, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &auroraJudged{s, scores}, nil
+	return &auroraPredictions{s, scores}, nil
 }
 
-func (s *aurora) Guess(rng *rand.Rand) Judged { return &auroraJudged{s, guess(rng, len(s.keys))} }
+func (s *aurora) Guess(rng *rand.Rand) Predictions {
+	return &auroraPredictions{s, guess(rng, len(s.keys))}
+}
 
 // Items implements Scorable.
 func (s *aurora) Items() ([]Item, error) { return s.items, checkFiles(s.items) }
@@ -120,15 +122,15 @@ func checkFiles(items []Item) error {
 	return p.err()
 }
 
-type auroraJudged struct {
+type auroraPredictions struct {
 	*aurora
 	scores []float64
 }
 
-func (j *auroraJudged) Units() int             { return len(j.units) }
-func (j *auroraJudged) Complete(unit int) bool { return j.complete(j.scores, unit) }
+func (j *auroraPredictions) Units() int             { return len(j.units) }
+func (j *auroraPredictions) Complete(unit int) bool { return j.complete(j.scores, unit) }
 
-func (j *auroraJudged) Numbers(units []int) []Number {
+func (j *auroraPredictions) Numbers(units []int) []Number {
 	rho, global := j.correlations(j.scores, units)
 	return []Number{{"global", global}, {"per_model_mean", stats.Mean(defined(rho))}}
 }
@@ -142,7 +144,7 @@ type auroraJSON struct {
 	Undefined    []string         `json:"undefined"`
 }
 
-func (j *auroraJudged) Result() *Result {
+func (j *auroraPredictions) Result() *Result {
 	rho, _ := j.correlations(j.scores, j.all())
 	r := &Result{Missing: j.missing(j.scores), Numbers: j.Numbers(j.all()), Scatters: j.scatters(j.scores)}
 	r.N = len(j.keys) - len(r.Missing)

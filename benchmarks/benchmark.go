@@ -45,7 +45,7 @@ type Options struct {
 // Set is the published data of a benchmark.
 type Set interface {
 	// Read reads predictions. Its errors name the file, the line and what was expected.
-	Read(path string) (Judged, error)
+	Read(path string) (Predictions, error)
 }
 
 // Scorable is a Set on which a scorer can be run.
@@ -57,16 +57,16 @@ type Scorable interface {
 
 // Guessable is a Set for which predictions can be made up: drawn from rng, or all the same when rng is nil.
 type Guessable interface {
-	Guess(rng *rand.Rand) Judged
+	Guess(rng *rand.Rand) Predictions
 }
 
-// Answered is a Set whose published files may hold predictions themselves.
-type Answered interface {
-	Own() (j Judged, ok bool)
+// WithPredictions is a Set whose published files may hold predictions themselves.
+type WithPredictions interface {
+	Predictions() (p Predictions, ok bool)
 }
 
-// Judged is a set together with predictions for it.
-type Judged interface {
+// Predictions is a set together with predictions for it.
+type Predictions interface {
 	// Result computes everything.
 	Result() *Result
 	// Units is the number of independent units (sources, pairs, samples) of the data.
@@ -85,17 +85,17 @@ type Number struct {
 
 // Result is an evaluation.
 type Result struct {
-	JSON       any      // the machine-readable result
-	Apart      bool     // computed on other data or values than the published numbers: not to be put beside them
-	N          int      // predictions that were used
-	Missing    []Key    // rated items without a prediction
-	Numbers    []Number // headline numbers
-	Notes      []string // what the reader must know about them
-	Failed     []string // samples that could not be computed, and why
-	Tables     []Table
-	Confusions []Confusion
-	Scatters   []Scatter
-	Examples   []Example
+	JSON         any      // the machine-readable result
+	Incomparable bool     // computed on other data or values than the published numbers: not to be put beside them
+	N            int      // predictions that were used
+	Missing      []Key    // rated items without a prediction
+	Numbers      []Number // headline numbers
+	Notes        []string // what the reader must know about them
+	Failed       []string // samples that could not be computed, and why
+	Tables       []Table
+	Confusions   []Confusion
+	Scatters     []Scatter
+	Examples     []Example
 }
 
 // Key names an item: its id, and where several items share an id, its model (method, side, candidate).
@@ -122,11 +122,11 @@ type Example struct {
 	Kind        string // "agrees" or "disagrees"
 	Text        string
 	Instruction string
-	Pictures    []Shown
+	Pictures    []CaptionedPicture
 }
 
-// Shown is a picture with its caption.
-type Shown struct {
+// CaptionedPicture is a picture with its caption.
+type CaptionedPicture struct {
 	Caption string
 	Picture Picture
 }

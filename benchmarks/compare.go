@@ -33,7 +33,7 @@ type Comparison struct {
 
 // Compare compares systems with the first one, on the units that all of them have predictions for, by a paired
 // bootstrap: each of resamples draws units once and computes every system's numbers on them.
-func Compare(names []string, systems []Judged, resamples int, seed uint64) (*Comparison, error) {
+func Compare(names []string, systems []Predictions, resamples int, seed uint64) (*Comparison, error) {
 	if len(systems) < 2 {
 		return nil, errors.New("two or more files of predictions are needed for a comparison")
 	}
@@ -112,9 +112,9 @@ func (c *Comparison) Table() Table {
 	return t
 }
 
-// Baseline is a made-up judge.
+// Baseline is made-up predictions.
 type Baseline struct {
-	Judged
+	Predictions
 	Name        string
 	Expectation map[string]Value // of its numbers: the mean over chanceDraws random judges; nil for the constant one
 }
@@ -128,9 +128,9 @@ func NewBaseline(s Set, name string, seed uint64) (*Baseline, error) {
 	}
 	switch name {
 	case "constant":
-		return &Baseline{Judged: g.Guess(nil), Name: name}, nil
+		return &Baseline{Predictions: g.Guess(nil), Name: name}, nil
 	case "random":
-		return &Baseline{Judged: g.Guess(stats.NewRand(seed)), Name: name, Expectation: expectation(g, seed)}, nil
+		return &Baseline{Predictions: g.Guess(stats.NewRand(seed)), Name: name, Expectation: expectation(g, seed)}, nil
 	}
 	return nil, fmt.Errorf("baseline %q: random or constant was expected", name)
 }

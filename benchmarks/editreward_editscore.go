@@ -71,7 +71,7 @@ func (s *editScore) Items() ([]Item, error) {
 
 // Read reads {id: key, score} with an optional dimension, or a field per dimension; or {key: [two], score: [two]} as
 // EditScore's own result files hold, whose dimension is the file's name.
-func (s *editScore) Read(path string) (Judged, error) {
+func (s *editScore) Read(path string) (Predictions, error) {
 	rows, err := readRows(path)
 	if err != nil {
 		return nil, err
@@ -91,14 +91,14 @@ func (s *editScore) Read(path string) (Judged, error) {
 	return j, p.err()
 }
 
-func (s *editScore) blank() *editScoreJudged {
+func (s *editScore) blank() *editScorePredictions {
 	n := len(s.keys)
 	nan := slices.Repeat([]float64{math.NaN()}, 2*n)
-	return &editScoreJudged{s, [2][]float64{nan[:n:n], nan[n:]}}
+	return &editScorePredictions{s, [2][]float64{nan[:n:n], nan[n:]}}
 }
 
 // Guess implements Guessable.
-func (s *editScore) Guess(rng *rand.Rand) Judged {
+func (s *editScore) Guess(rng *rand.Rand) Predictions {
 	j := s.blank()
 	for side := range j.scores {
 		j.scores[side] = guess(rng, len(s.keys))
@@ -106,12 +106,12 @@ func (s *editScore) Guess(rng *rand.Rand) Judged {
 	return j
 }
 
-type editScoreJudged struct {
+type editScorePredictions struct {
 	*editScore
 	scores [2][]float64
 }
 
-func (j *editScoreJudged) readRow(r row, dimension string, seen map[slot]string) error {
+func (j *editScorePredictions) readRow(r row, dimension string, seen map[slot]string) error {
 	if r.has("dimension") {
 		var err error
 		if dimension, err = r.text("dimension"); err != nil {
@@ -163,7 +163,7 @@ func (j *editScoreJudged) readRow(r row, dimension string, seen map[slot]string)
 	return nil
 }
 
-func (j *editScoreJudged) readPair(r row, keys []string, dimension string, seen map[slot]string) error {
+func (j *editScorePredictions) readPair(r row, keys []string, dimension string, seen map[slot]string) error {
 	values, err := r.numbers("score")
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func (j *editScoreJudged) readPair(r row, keys []string, dimension string, seen 
 	return nil
 }
 
-func (j *editScoreJudged) set(r row, at slot, v float64, seen map[slot]string) error {
+func (j *editScorePredictions) set(r row, at slot, v float64, seen map[slot]string) error {
 	if first, ok := seen[at]; ok {
 		return fmt.Errorf("a second score for %q in the dimension %s (the first is in %s): one was expected", j.keys[at.pair][at.side], j.dim[at.pair], first)
 	}
@@ -198,14 +198,14 @@ func (j *editScoreJudged) set(r row, at slot, v float64, seen map[slot]string) e
 	return nil
 }
 
-func (j *editScoreJudged) Units() int { return len(j.keys) }
+func (j *editScorePredictions) Units() int { return len(j.keys) }
 
-func (j *editScoreJudged) Complete(i int) bool {
+func (j *editScorePredictions) Complete(i int) bool {
 	return !math.IsNaN(j.scores[0][i]) && !math.IsNaN(j.scores[1][i])
 }
 
 // perTask returns the accuracy of each task in a dimension: the first edit scores strictly higher.
-func (j *editScoreJudged) perTask(units []int, dimension string) map[string]float64 {
+func (j *editScorePredictions) perTask(units []int, dimension string) map[string]float64 {
 	right, n := map[string]int{}, map[string]int{}
 	for _, i := range units {
 		if j.dim[i] == dimension && j.Complete(i) {
@@ -222,7 +222,7 @@ func (j *editScoreJudged) perTask(units []int, dimension string) map[string]floa
 	return out
 }
 
-func (j *editScoreJudged) Numbers(units []int) []Number {
+func (j *editScorePredictions) Numbers(units []int) []Number {
 	var out []Number
 	for _, d := range j.dimensions {
 		out = append(out, Number{d, meanOver(j.perTask(units, d))})
@@ -261,9 +261,9 @@ type editScoreJSON struct {
 	Rules   map[string]editScoreDimension `json:"rules"`
 }
 
-func (j *editScoreJudged) Result() *Result {
+func (j *editScorePredictions) Result() *Result {
 	units := make([]int, len(j.keys))
-	r := &Result{Apart: true}
+	r := &Result{Incomparable: true}
 	missing := map[string]bool{}
 	n := map[string]int{}
 	for i := range units {

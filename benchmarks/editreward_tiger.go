@@ -193,29 +193,31 @@ func (s *tiger) Items() ([]Item, error) {
 }
 
 // Read implements Set.
-func (s *tiger) Read(path string) (Judged, error) {
+func (s *tiger) Read(path string) (Predictions, error) {
 	j, err := s.read(path, s.epsilon)
-	return &tigerJudged{s, j}, err
+	return &tigerPredictions{s, j}, err
 }
 
 // Guess implements Guessable.
-func (s *tiger) Guess(rng *rand.Rand) Judged { return &tigerJudged{s, s.guess(rng, s.epsilon)} }
-
-type tigerJudged struct {
-	*tiger
-	j *pairsJudged
+func (s *tiger) Guess(rng *rand.Rand) Predictions {
+	return &tigerPredictions{s, s.guess(rng, s.epsilon)}
 }
 
-func (t *tigerJudged) Units() int { return len(t.samples) }
+type tigerPredictions struct {
+	*tiger
+	j *pairsPredictions
+}
 
-func (t *tigerJudged) Complete(unit int) bool {
+func (t *tigerPredictions) Units() int { return len(t.samples) }
+
+func (t *tigerPredictions) Complete(unit int) bool {
 	return !slices.ContainsFunc(t.samples[unit].comparisons, func(i int) bool { return !t.has(i) })
 }
 
-func (t *tigerJudged) has(i int) bool { return t.j.hasScores(i) || t.j.answered[i] }
+func (t *tigerPredictions) has(i int) bool { return t.j.hasScores(i) || t.j.answered[i] }
 
 // predicted is the verdict on a comparison: the answer, or the scores with a margin of ties.
-func (t *tigerJudged) predicted(i int, eps float64) string {
+func (t *tigerPredictions) predicted(i int, eps float64) string {
 	if !t.j.hasScores(i) {
 		verdict, _ := tigerVerdict(t.j.answer[i], t.letters[i][0], t.letters[i][1])
 		return verdict
@@ -230,7 +232,7 @@ func (t *tigerJudged) predicted(i int, eps float64) string {
 }
 
 // margin is the tie margin of K=2.
-func (t *tigerJudged) margin(units []int) float64 {
+func (t *tigerPredictions) margin(units []int) float64 {
 	if !math.IsNaN(t.epsilon) {
 		return t.epsilon
 	}
@@ -252,7 +254,7 @@ type tally struct{ right, n, rightPairs, pairs int }
 
 func (t tally) accuracy() float64 { return float64(t.right) / float64(t.n) }
 
-func (t *tigerJudged) tally(units []int, k int, eps float64) tally {
+func (t *tigerPredictions) tally(units []int, k int, eps float64) tally {
 	var out tally
 	for _, u := range units {
 		g := t.samples[u]
@@ -285,7 +287,7 @@ var tigerNumbers = []struct {
 	k    int
 }{{"k2", 2}, {"k3", 3}, {"k4", 4}, {"overall", 0}}
 
-func (t *tigerJudged) Numbers(units []int) []Number {
+func (t *tigerPredictions) Numbers(units []int) []Number {
 	eps := t.margin(units)
 	var out []Number
 	for _, n := range tigerNumbers {
@@ -310,7 +312,7 @@ type tigerJSON struct {
 	Confusion Confusion            `json:"confusion"`
 }
 
-func (t *tigerJudged) Result() *Result {
+func (t *tigerPredictions) Result() *Result {
 	units := make([]int, len(t.samples))
 	for u := range units {
 		units[u] = u

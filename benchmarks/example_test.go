@@ -17,11 +17,11 @@ func ExampleFind() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	judged, err := set.Read("../testdata/golden/imagenhub/judges/gpt4o_0shot.jsonl")
+	predictions, err := set.Read("../testdata/golden/imagenhub/judges/gpt4o_0shot.jsonl")
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, n := range judged.Result().Numbers {
+	for _, n := range predictions.Result().Numbers {
 		fmt.Printf("%s %.4f\n", n.Name, n.Value)
 	}
 	// Output:

@@ -82,8 +82,8 @@ type fedSample struct {
 	err    error
 }
 
-// fedJudged are samples and the pairs that people compared.
-type fedJudged struct {
+// fedPredictions are samples and the pairs that people compared.
+type fedPredictions struct {
 	*fed
 	samples []fedSample
 	votes   []fedVote
@@ -93,12 +93,12 @@ type fedJudged struct {
 var fedTags = []string{"method", "expression", "instructions"}
 
 // Read implements Set.
-func (s *fed) Read(path string) (Judged, error) {
+func (s *fed) Read(path string) (Predictions, error) {
 	rows, err := readRows(path)
 	if err != nil {
 		return nil, err
 	}
-	j := &fedJudged{fed: s}
+	j := &fedPredictions{fed: s}
 	var p problems
 	seen := map[string]string{}
 	for n, r := range rows {
@@ -203,11 +203,11 @@ func (s *fed) compute(v map[string]float64) error {
 	return nil
 }
 
-func (j *fedJudged) Units() int             { return len(j.samples) }
-func (j *fedJudged) Complete(unit int) bool { return j.samples[unit].err == nil }
+func (j *fedPredictions) Units() int             { return len(j.samples) }
+func (j *fedPredictions) Complete(unit int) bool { return j.samples[unit].err == nil }
 
 // mean of a column over units without an error.
-func (j *fedJudged) mean(units []int, column string) float64 {
+func (j *fedPredictions) mean(units []int, column string) float64 {
 	var list []float64
 	for _, i := range units {
 		if s := j.samples[i]; s.err == nil {
@@ -217,7 +217,7 @@ func (j *fedJudged) mean(units []int, column string) float64 {
 	return stats.Mean(list)
 }
 
-func (j *fedJudged) Numbers(units []int) []Number {
+func (j *fedPredictions) Numbers(units []int) []Number {
 	var out []Number
 	for _, c := range fedColumns {
 		out = append(out, Number{c, j.mean(units, c)})
@@ -255,7 +255,7 @@ type fedJSON struct {
 	Samples         []fedSampleJSON             `json:"samples"`
 }
 
-func (j *fedJudged) Result() *Result {
+func (j *fedPredictions) Result() *Result {
 	r := &Result{Notes: []string{"the paper's normalisation of the background is not public: this is " + j.normName}}
 	out := fedJSON{BGNorm: j.normName, Sigma: j.sigma, Means: map[string]Value{}, Ablations: map[string]Value{}, Errors: []fedErrorJSON{}}
 	var units []int
@@ -300,7 +300,7 @@ func (j *fedJudged) Result() *Result {
 }
 
 // by computes the means for each value of a tag.
-func (j *fedJudged) by(tag string, units []int) (map[string]map[string]Value, Table) {
+func (j *fedPredictions) by(tag string, units []int) (map[string]map[string]Value, Table) {
 	groups := map[string][]int{}
 	for _, i := range units {
 		if v, ok := j.samples[i].tags[tag]; ok {

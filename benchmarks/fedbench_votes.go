@@ -16,7 +16,7 @@ type fedVote struct {
 
 // readVotes reads lines of {a, b, votes: [...]} or {a, b, winner}. a and b name samples; with "id" or "sample" in the
 // line they are the methods of that sample. A vote is "a" or "b", or the name itself.
-func (j *fedJudged) readVotes(path string) error {
+func (j *fedPredictions) readVotes(path string) error {
 	rows, err := readRows(path)
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (s *fed) lowerIsBetter(metric string) bool {
 
 // agreement computes the 2AFC accuracy of every metric that all compared samples have, for each aspect of the votes.
 // The gain itself counts by its closeness to 1, which is s_reg's order.
-func (j *fedJudged) agreement() (map[string]fedVotesJSON, Table) {
+func (j *fedPredictions) agreement() (map[string]fedVotesJSON, Table) {
 	hits, n := map[string]map[string]int{}, map[string]int{}
 	metrics := map[string]int{}
 	for _, v := range j.votes {

@@ -44,15 +44,15 @@ var genAIRules = []pairRule{
 // genAI is GenAI-Bench: the pairs, and where each lies (nothing with --votes).
 type genAI struct {
 	pairs
-	epsilon float64
-	images  string
-	apart   bool
-	places  []place
-	text    []string // the instructions
+	epsilon      float64
+	images       string
+	incomparable bool
+	places       []place
+	text         []string // the instructions
 }
 
 func loadGenAIBench(o Options) (Set, error) {
-	s := &genAI{epsilon: o.Epsilon, images: o.Images, apart: o.Subset != "" && o.Subset != "test_v1"}
+	s := &genAI{epsilon: o.Epsilon, images: o.Images, incomparable: o.Subset != "" && o.Subset != "test_v1"}
 	s.pairs = pairs{rules: genAIRules, answers: []string{"A>B", "B>A", "A=B=Good", "A=B=Bad"},
 		side: map[string]string{"leftvote": left, "rightvote": right, "tievote": tie, "bothbad_vote": tie}}
 	if o.Votes != "" {
@@ -73,9 +73,9 @@ func loadGenAIBench(o Options) (Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.show = func(i int) ([]Shown, string) {
+	s.show = func(i int) ([]CaptionedPicture, string) {
 		it := s.pair(i)
-		return []Shown{{"source", it[0].Source}, {"left", it[0].Edit}, {"right", it[1].Edit}}, it[0].Instruction
+		return []CaptionedPicture{{"source", it[0].Source}, {"left", it[0].Edit}, {"right", it[1].Edit}}, it[0].Instruction
 	}
 	return s, table.each([]string{"vote_type", "instruct_prompt"}, func(p place, text []string) error {
 		s.add(strconv.Itoa(len(s.ids)), text[0])
@@ -145,26 +145,26 @@ func (s *genAI) Items() ([]Item, error) {
 }
 
 // Read implements Set.
-func (s *genAI) Read(path string) (Judged, error) {
+func (s *genAI) Read(path string) (Predictions, error) {
 	j, err := s.read(path, s.epsilon)
-	return namedPairs{j, "genaibench", s.apart}, err
+	return namedPairs{j, "genaibench", s.incomparable}, err
 }
 
 // Guess implements Guessable.
-func (s *genAI) Guess(rng *rand.Rand) Judged {
-	return namedPairs{s.guess(rng, s.epsilon), "genaibench", s.apart}
+func (s *genAI) Guess(rng *rand.Rand) Predictions {
+	return namedPairs{s.guess(rng, s.epsilon), "genaibench", s.incomparable}
 }
 
-// namedPairs are judged pairs of a benchmark.
+// namedPairs are the predictions of a benchmark of pairs.
 type namedPairs struct {
-	*pairsJudged
-	name  string
-	apart bool // not the pairs that published numbers are computed on
+	*pairsPredictions
+	name         string
+	incomparable bool // not the pairs that published numbers are computed on
 }
 
-// Result implements Judged.
+// Result implements Predictions.
 func (j namedPairs) Result() *Result {
 	r := j.result(j.name)
-	r.Apart = j.apart
+	r.Incomparable = j.incomparable
 	return r
 }

@@ -162,7 +162,7 @@ func (s *hub) readRater(path, firstPath string, r int, value func(sc, pq float64
 	return nil
 }
 
-func (s *hub) Read(path string) (Judged, error) {
+func (s *hub) Read(path string) (Predictions, error) {
 	fields := []string{"score"}
 	if s.target != "O" {
 		fields = []string{strings.ToLower(s.target), s.target, "score"}
@@ -187,10 +187,10 @@ func (s *hub) Read(path string) (Judged, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &hubJudged{s, scores}, nil
+	return &hubPredictions{s, scores}, nil
 }
 
-func (s *hub) Guess(rng *rand.Rand) Judged { return &hubJudged{s, guess(rng, len(s.keys))} }
+func (s *hub) Guess(rng *rand.Rand) Predictions { return &hubPredictions{s, guess(rng, len(s.keys))} }
 
 // guess returns n scores: uniform on 0..10, or all 5 without a generator.
 func guess(rng *rand.Rand, n int) []float64 {
@@ -273,15 +273,15 @@ func (s *hub) humanCorrelation() float64 {
 	return stats.TanhMean(defined(perMethod))
 }
 
-type hubJudged struct {
+type hubPredictions struct {
 	*hub
 	scores []float64
 }
 
-func (j *hubJudged) Units() int             { return len(j.units) }
-func (j *hubJudged) Complete(unit int) bool { return j.complete(j.scores, unit) }
+func (j *hubPredictions) Units() int             { return len(j.units) }
+func (j *hubPredictions) Complete(unit int) bool { return j.complete(j.scores, unit) }
 
-func (j *hubJudged) Numbers(units []int) []Number {
+func (j *hubPredictions) Numbers(units []int) []Number {
 	rho, _ := j.correlations(j.scores, units)
 	rho = defined(rho)
 	return []Number{{"published", stats.TanhMean(rho)}, {"fisher", stats.FisherMean(rho)}}
@@ -299,10 +299,10 @@ type hubJSON struct {
 	Human        Value            `json:"human"`
 }
 
-func (j *hubJudged) Result() *Result {
+func (j *hubPredictions) Result() *Result {
 	rho, _ := j.correlations(j.scores, j.all())
 	human := j.humanCorrelation()
-	r := &Result{Apart: j.target != "O", Missing: j.missing(j.scores), Numbers: append(j.Numbers(j.all()), Number{"human", human}), Scatters: j.scatters(j.scores)}
+	r := &Result{Incomparable: j.target != "O", Missing: j.missing(j.scores), Numbers: append(j.Numbers(j.all()), Number{"human", human}), Scatters: j.scatters(j.scores)}
 	r.N = len(j.keys) - len(r.Missing)
 	perModel, t := map[string]Value{}, Table{Title: "per method", Columns: []string{"spearman"}}
 	undefined := []string{}
@@ -333,11 +333,11 @@ func undefinedNote(names []string, of int) string {
 }
 
 // showItems shows source and edit of an item; items may be nil.
-func showItems(items []Item) func(i int) ([]Shown, string) {
-	return func(i int) ([]Shown, string) {
+func showItems(items []Item) func(i int) ([]CaptionedPicture, string) {
+	return func(i int) ([]CaptionedPicture, string) {
 		if items == nil {
 			return nil, ""
 		}
-		return []Shown{{"source", items[i].Source}, {"edit", items[i].Edit}}, items[i].Instruction
+		return []CaptionedPicture{{"source", items[i].Source}, {"edit", items[i].Edit}}, items[i].Instruction
 	}
 }

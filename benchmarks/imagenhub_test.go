@@ -13,7 +13,7 @@ import (
 const golden = "../testdata/golden/"
 
 // resultOf evaluates predictions and reads the result back from its JSON.
-func resultOf(t *testing.T, j Judged) map[string]any {
+func resultOf(t *testing.T, j Predictions) map[string]any {
 	t.Helper()
 	b, err := json.Marshal(j.Result().JSON)
 	if err != nil {
@@ -76,7 +76,7 @@ func TestImagenHubGolden(t *testing.T) {
 		for target, want := range targets {
 			what := judge + " " + target
 			s := loadSet(t, imagenHub, Options{Data: golden + "imagenhub", Target: target})
-			got := resultOf(t, must[Judged](t)(s.Read(golden+"imagenhub/judges/"+judge+".jsonl")))
+			got := resultOf(t, must[Predictions](t)(s.Read(golden+"imagenhub/judges/"+judge+".jsonl")))
 			near(t, what+" n", got["n"], float64(want.N), 0)
 			near(t, what+" published", got["published"], want.Published, 1e-9)
 			near(t, what+" fisher", got["fisher"], want.Fisher, 1e-9)
@@ -108,7 +108,7 @@ func TestImagenHubConstantAndMissing(t *testing.T) {
 	}
 	lines = append(lines, `{"id": "sample_100081_1.jpg", "model": "Imagic", "score": 1}`)
 	s := loadSet(t, imagenHub, Options{Data: golden + "imagenhub/human_ratings"})
-	j := must[Judged](t)(s.Read(write(t, "p.jsonl", strings.Join(lines, "\n"))))
+	j := must[Predictions](t)(s.Read(write(t, "p.jsonl", strings.Join(lines, "\n"))))
 	got := resultOf(t, j)
 	near(t, "n", got["n"], 1431, 0)
 	if m := fmt.Sprint(got["missing"]); m != "[map[id:sample_100081_1.jpg model:CycleDiffusion]]" {

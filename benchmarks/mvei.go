@@ -27,14 +27,14 @@ var mvei = &Benchmark{
 	Load:  loadMVEI,
 }
 
-// statements are the judged statements of MVEI.
+// statements are the statements of MVEI with their truth.
 type statements struct {
 	keys         []Key // image_id#k
 	image, text  []string
 	label, class []string
 	classes      []string
 	index        map[string]int
-	own          *statementsJudged // answers that the data hold themselves
+	included     *statementsPredictions // answers that the data hold themselves
 }
 
 // entry is one picture of MVEI_metadata.json.
@@ -105,16 +105,16 @@ func loadMVEI(o Options) (Set, error) {
 		}
 	}
 	if len(answers) > 0 {
-		s.own = &statementsJudged{s, answers}
+		s.included = &statementsPredictions{s, answers}
 	}
 	return s, p.err()
 }
 
 // Own returns the answers that the data hold themselves (MVEI_predict.json), if there are any.
-func (s *statements) Own() (Judged, bool) { return s.own, s.own != nil }
+func (s *statements) Predictions() (Predictions, bool) { return s.included, s.included != nil }
 
 // Read implements Set.
-func (s *statements) Read(path string) (Judged, error) {
+func (s *statements) Read(path string) (Predictions, error) {
 	rows, err := readRows(path)
 	if err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ func (s *statements) Read(path string) (Judged, error) {
 		}
 		set(r.where, i, answer)
 	}
-	return &statementsJudged{s, answers}, p.err()
+	return &statementsPredictions{s, answers}, p.err()
 }
 
 func (s *statements) find(r row) (int, error) {
@@ -240,15 +240,15 @@ func parseTagged(answer string) string {
 	return abstain
 }
 
-// statementsJudged are answers by statement; one that is not there is missing, an empty one abstains.
-type statementsJudged struct {
+// statementsPredictions are answers by statement; one that is not there is missing, an empty one abstains.
+type statementsPredictions struct {
 	*statements
 	answers map[int]string
 }
 
-func (j *statementsJudged) Units() int { return len(j.keys) }
+func (j *statementsPredictions) Units() int { return len(j.keys) }
 
-func (j *statementsJudged) Complete(i int) bool {
+func (j *statementsPredictions) Complete(i int) bool {
 	_, ok := j.answers[i]
 	return ok
 }
@@ -261,7 +261,7 @@ type mveiStats struct {
 	GiveUpRatio   Value `json:"give_up_ratio"`
 }
 
-func (j *statementsJudged) stats(units []int, class string, parse func(string) string) mveiStats {
+func (j *statementsPredictions) stats(units []int, class string, parse func(string) string) mveiStats {
 	var n, right, yes, none int
 	for _, i := range units {
 		answer, ok := j.answers[i]
@@ -284,7 +284,7 @@ func (j *statementsJudged) stats(units []int, class string, parse func(string) s
 	return mveiStats{n, ratio(right), ratio(yes), ratio(none)}
 }
 
-func (j *statementsJudged) Numbers(units []int) []Number {
+func (j *statementsPredictions) Numbers(units []int) []Number {
 	keyword := j.stats(units, "", parseKeyword)
 	return []Number{{"keyword", float64(keyword.Accuracy)}, {"answer_tag", float64(j.stats(units, "", parseTagged).Accuracy)},
 		{"positive_ratio", float64(keyword.PositiveRatio)}, {"give_up_ratio", float64(keyword.GiveUpRatio)}}
@@ -306,7 +306,7 @@ type mveiJSON struct {
 	Rules         map[string]mveiRule  `json:"rules"`
 }
 
-func (j *statementsJudged) Result() *Result {
+func (j *statementsPredictions) Result() *Result {
 	r := &Result{}
 	var units []int
 	for i := range j.keys {

@@ -36,7 +36,7 @@ func bestMargin(human []int, d []float64) (eps, accuracy float64) {
 }
 
 // thresholdRule is the rule "threshold": three classes, a difference of at most eps is a tie.
-var thresholdRule = pairRule{name: "threshold", columns: []string{left, right, tie}, judge: func(p *pairs, j *pairsJudged, units []int) verdicts {
+var thresholdRule = pairRule{name: "threshold", columns: []string{left, right, tie}, decide: func(p *pairs, j *pairsPredictions, units []int) verdicts {
 	v := verdicts{rows: []string{left, right, tie}}
 	var human []int
 	var d []float64
@@ -66,7 +66,7 @@ var thresholdRule = pairRule{name: "threshold", columns: []string{left, right, t
 // adieeRule is the rule "adiee" for scores s on 0..10: t = round-half-to-even(s/5); the greater t wins, and equal ones
 // are what equal decides.
 func adieeRule(classes []string, leftName, rightName string, equal func(l, r float64) string) pairRule {
-	return pairRule{name: "adiee", columns: classes, judge: func(p *pairs, j *pairsJudged, units []int) verdicts {
+	return pairRule{name: "adiee", columns: classes, decide: func(p *pairs, j *pairsPredictions, units []int) verdicts {
 		v := verdicts{rows: classes}
 		for _, i := range units {
 			if !j.hasScores(i) {
@@ -90,7 +90,7 @@ func adieeRule(classes []string, leftName, rightName string, equal func(l, r flo
 // answerRule is a rule on answers: right lists the answers that are right for each verdict. Every pair counts, and no
 // answer is wrong.
 func answerRule(name string, classes []string, right map[string][]string) pairRule {
-	return pairRule{name: name, answers: true, judge: func(p *pairs, j *pairsJudged, units []int) verdicts {
+	return pairRule{name: name, answers: true, decide: func(p *pairs, j *pairsPredictions, units []int) verdicts {
 		v := verdicts{rows: classes}
 		for _, i := range units {
 			answer := j.answer[i]

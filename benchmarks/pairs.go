@@ -24,7 +24,7 @@ type pairs struct {
 	answers []string          // an answer per class for random guessing, nil where answers do not exist
 	rules   []pairRule
 	find    func(Key) ([]slot, error) // instead of bySide
-	show    func(pair int) ([]Shown, string)
+	show    func(pair int) ([]CaptionedPicture, string)
 	index   map[string]int
 }
 
@@ -36,7 +36,7 @@ type pairRule struct {
 	name    string
 	answers bool // works on answers, else on scores
 	columns []string
-	judge   func(p *pairs, j *pairsJudged, units []int) verdicts
+	decide  func(p *pairs, j *pairsPredictions, units []int) verdicts
 }
 
 // verdicts are a rule's decisions on units. truth may be coarser than the human verdicts.
@@ -58,9 +58,9 @@ func (v verdicts) accuracy() float64 {
 	return float64(n) / float64(len(v.right))
 }
 
-// pairsJudged holds the predictions of pairs: scores of the two sides (NaN where missing), answers ("" where there is
+// pairsPredictions holds the predictions of pairs: scores of the two sides (NaN where missing), answers ("" where there is
 // none; answered tells a missing answer from an empty one).
-type pairsJudged struct {
+type pairsPredictions struct {
 	*pairs
 	scores    [2][]float64
 	answer    []string
@@ -70,10 +70,10 @@ type pairsJudged struct {
 	epsilon   float64 // NaN: chosen on the pairs themselves
 }
 
-func (p *pairs) blank() *pairsJudged {
+func (p *pairs) blank() *pairsPredictions {
 	n := len(p.ids)
 	nan := slices.Repeat([]float64{math.NaN()}, 2*n)
-	return &pairsJudged{pairs: p, scores: [2][]float64{nan[:n:n], nan[n:]}, answer: make([]string, n), answered: make([]bool, n), epsilon: math.NaN()}
+	return &pairsPredictions{pairs: p, scores: [2][]float64{nan[:n:n], nan[n:]}, answer: make([]string, n), answered: make([]bool, n), epsilon: math.NaN()}
 }
 
 func (p *pairs) add(id, verdict string) {
@@ -109,7 +109,7 @@ func (p *pairs) bySide(k Key) ([]slot, error) {
 }
 
 // read reads lines of {id, answer}, {id, left, right}, or {id, model, score}, model being the side.
-func (p *pairs) read(path string, epsilon float64) (*pairsJudged, error) {
+func (p *pairs) read(path string, epsilon float64) (*pairsPredictions, error) {
 	rows, err := readRows(path)
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (p *pairs) read(path string, epsilon float64) (*pairsJudged, error) {
 	return j, list.err()
 }
 
-func (j *pairsJudged) readRow(r row, answered map[int]string, scored map[slot]string) error {
+func (j *pairsPredictions) readRow(r row, answered map[int]string, scored map[slot]string) error {
 	key, err := rowKey(r)
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func (j *pairsJudged) readRow(r row, answered map[int]string, scored map[slot]st
 	return nil
 }
 
-func (j *pairsJudged) readAnswer(r row, pair int, answered map[int]string) error {
+func (j *pairsPredictions) readAnswer(r row, pair int, answered map[int]string) error {
 	if first, ok := answered[pair]; ok {
 		return fmt.Errorf("a second answer for %s (the first is in %s): one was expected", j.ids[pair], first)
 	}
@@ -207,7 +207,7 @@ func rowKey(r row) (Key, error) {
 	return k, err
 }
 
-func (p *pairs) guess(rng *rand.Rand, epsilon float64) *pairsJudged {
+func (p *pairs) guess(rng *rand.Rand, epsilon float64) *pairsPredictions {
 	j := p.blank()
 	j.epsilon, j.anyScore = epsilon, true
 	for side := range j.scores {
@@ -223,25 +223,25 @@ func (p *pairs) guess(rng *rand.Rand, epsilon float64) *pairsJudged {
 }
 
 // hasScores reports whether both sides of a pair have a score.
-func (j *pairsJudged) hasScores(i int) bool {
+func (j *pairsPredictions) hasScores(i int) bool {
 	return !math.IsNaN(j.scores[0][i]) && !math.IsNaN(j.scores[1][i])
 }
 
-func (j *pairsJudged) Units() int { return len(j.ids) }
+func (j *pairsPredictions) Units() int { return len(j.ids) }
 
-func (j *pairsJudged) Complete(i int) bool {
+func (j *pairsPredictions) Complete(i int) bool {
 	return (!j.anyAnswer || j.answered[i]) && (!j.anyScore || j.hasScores(i))
 }
 
-func (j *pairsJudged) applies(r pairRule) bool {
+func (j *pairsPredictions) applies(r pairRule) bool {
 	return r.answers && j.anyAnswer || !r.answers && j.anyScore
 }
 
-func (j *pairsJudged) Numbers(units []int) []Number {
+func (j *pairsPredictions) Numbers(units []int) []Number {
 	var out []Number
 	for _, r := range j.rules {
 		if j.applies(r) {
-			out = append(out, Number{r.name, r.judge(j.pairs, j, units).accuracy()})
+			out = append(out, Number{r.name, r.decide(j.pairs, j, units).accuracy()})
 		}
 	}
 	return out
@@ -268,7 +268,7 @@ type pairsJSON struct {
 	Rules map[string]ruleJSON `json:"rules"`
 }
 
-func (j *pairsJudged) result(benchmark string) *Result {
+func (j *pairsPredictions) result(benchmark string) *Result {
 	units := make([]int, len(j.ids))
 	for i := range units {
 		units[i] = i
@@ -287,7 +287,7 @@ func (j *pairsJudged) result(benchmark string) *Result {
 		if !j.applies(rule) {
 			continue
 		}
-		v := rule.judge(j.pairs, j, units)
+		v := rule.decide(j.pairs, j, units)
 		out := ruleJSON{N: len(v.right), Accuracy: Value(v.accuracy()), Epsilon: v.epsilon, PerClass: map[string]classJSON{}}
 		out.Confusion = newConfusion(rule.name, v.truth, v.predicted, v.rows, rule.columns)
 		if v.epsilon != nil {
@@ -324,7 +324,7 @@ func (j *pairsJudged) result(benchmark string) *Result {
 }
 
 // examples shows the pairs decided most clearly, rightly and wrongly, by the difference of scores.
-func (j *pairsJudged) examples(each int) []Example {
+func (j *pairsPredictions) examples(each int) []Example {
 	if !j.anyScore || j.show == nil {
 		return nil
 	}

@@ -135,7 +135,7 @@ func (s *points) scatters(scores []float64) []Scatter {
 
 // examples picks the items on which predicted and human rank agree best and worst. Of equal agreement the outermost
 // human values come first: they say most.
-func (s *points) examples(scores []float64, each int, show func(i int) ([]Shown, string)) []Example {
+func (s *points) examples(scores []float64, each int, show func(i int) ([]CaptionedPicture, string)) []Example {
 	var with []int
 	for i, v := range scores {
 		if !math.IsNaN(v) {

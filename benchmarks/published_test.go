@@ -49,7 +49,7 @@ func same(t *testing.T, got, want map[string]any, paths ...[2]string) {
 
 func readSet(t *testing.T, s Set, path string) map[string]any {
 	t.Helper()
-	return resultOf(t, must[Judged](t)(s.Read(path)))
+	return resultOf(t, must[Predictions](t)(s.Read(path)))
 }
 
 // The benchmark's own count of right answers: 492 of 919, printed as 53.54.
@@ -256,7 +256,7 @@ func TestFEDBench(t *testing.T) {
 	same(t, readSet(t, loadSet(t, fedBench, options), "testdata/fed.jsonl"), want, [2]string{"fed_score", "exp20"})
 
 	zero := `{"id": "s", "identity": 0.5, "bg_rmse": 1, "pq": 5, "sc": 5, "gta": 5, "lpips_src_trg": 0.1, "lpips_src_gt": 0}`
-	r := must[Judged](t)(loadSet(t, fedBench, Options{BGNorm: "linear:255", Sigma: 0.5}).Read(write(t, "c.jsonl", zero))).Result()
+	r := must[Predictions](t)(loadSet(t, fedBench, Options{BGNorm: "linear:255", Sigma: 0.5}).Read(write(t, "c.jsonl", zero))).Result()
 	if len(r.Failed) != 1 || !strings.Contains(r.Failed[0], "c.jsonl:1: sample s: the LPIPS distance of source and ground truth is not positive") || r.N != 0 {
 		t.Errorf("failed %q, n %d", r.Failed, r.N)
 	}
@@ -272,7 +272,7 @@ func TestMVEI(t *testing.T) {
 		{"statement": "s2", "label": "incorrect", "class": "sentiment polarity", "subclass": "none", "predict": "maybe"},
 		{"statement": "s3", "label": "correct", "class": "sentiment polarity", "subclass": "none", "predict": "<think>it could be incorrect</think><answer>Correct</answer>"}]}]`
 	s := loadSet(t, mvei, Options{Data: write(t, "MVEI_metadata.json", meta)})
-	own, ok := s.(Answered).Own()
+	own, ok := s.(WithPredictions).Predictions()
 	if !ok {
 		t.Fatal("the answers of the data were not found")
 	}
@@ -306,26 +306,34 @@ type fake struct {
 	cancel context.CancelFunc
 }
 
-func (f *fake) Score(_ context.Context, group []Item) ([]Prediction, error) {
+func (f *fake) Prepare(it Item) (Item, error) { return it, nil }
+
+func (f *fake) Score(_ context.Context, group []Item) ([]float64, error) {
 	f.groups = append(f.groups, len(group))
 	if len(f.groups) == f.stop {
 		f.cancel()
 	}
-	var out []Prediction
+	var out []float64
 	for k, it := range group {
-		out = append(out, Prediction{it.Key, f.score(it) + 0.01*float64(k)})
+		out = append(out, f.score(it)+0.01*float64(k))
 	}
 	return out, nil
+}
+
+// scorer runs f on items whose pictures are not there.
+func (f *fake) scorer(fingerprint string) *Scorer {
+	s := newScorer(f, f.Prepare, nil)
+	s.Fingerprint = fingerprint
+	return s
 }
 
 func TestScoreResumes(t *testing.T) {
 	s := loadSet(t, genAIBench, Options{Data: "testdata"})
 	items := must[[]Item](t)(s.(Scorable).Items())
-	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &fake{score: func(it Item) float64 { return float64(len(it.ID)) }, stop: 3, cancel: cancel}
-	run := Run{Benchmark: "genaibench", Scorer: "fake"}
-	path, err := Score(ctx, f, items, run, dir, nil)
+	run := Run{Benchmark: "genaibench", Items: items, Dir: t.TempDir()}
+	path, err := run.Score(ctx, f.scorer("fake"))
 	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
@@ -334,7 +342,8 @@ func TestScoreResumes(t *testing.T) {
 	file.WriteString(`{"id":"3","mod`)
 	file.Close()
 	last := 0
-	if _, err := Score(context.Background(), f, items, run, dir, func(n int) { last = n }); err != nil {
+	run.Progress = func(n, _ int) { last = n }
+	if _, err := run.Score(context.Background(), f.scorer("fake")); err != nil {
 		t.Fatal(err)
 	}
 	if len(f.groups) != 40 || f.groups[0] != 2 || last != 80 {
@@ -342,15 +351,16 @@ func TestScoreResumes(t *testing.T) {
 	}
 	got := readSet(t, s, path)
 	near(t, "n", got["n"], 40, 0)
-	if _, err := Score(context.Background(), f, items, Run{Benchmark: "genaibench", Scorer: "another"}, dir, nil); err == nil || !strings.Contains(err.Error(), "predictions of another run") {
+	if _, err := run.Score(context.Background(), f.scorer("another")); err == nil || !strings.Contains(err.Error(), "predictions of another run") {
 		t.Error(err)
 	}
 	bad := &fake{score: func(Item) float64 { return math.NaN() }}
-	if _, err := Score(context.Background(), bad, items, run, t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), "scoring 0 of left: the score is NaN") {
+	run.Dir = t.TempDir()
+	if _, err := run.Score(context.Background(), bad.scorer("fake")); err == nil || !strings.Contains(err.Error(), "scoring 0 of left: the score is NaN") {
 		t.Error(err)
 	}
 	// equal scores plus 0.01 for the second one: the winner is always the second, so it always flips
-	o := must[*Order](t)(CheckOrder(context.Background(), f, items, nil))
+	o := must[*Order](t)(CheckOrder(context.Background(), f.scorer("fake"), items, nil))
 	if o.Pairs != 40 || o.Flips != 40 || o.Rate != 1 || math.Abs(o.Largest-0.01) > 1e-12 {
 		t.Errorf("order %+v", o)
 	}
@@ -358,10 +368,10 @@ func TestScoreResumes(t *testing.T) {
 
 func TestCompareAndBaselines(t *testing.T) {
 	s := loadSet(t, imagenHub, Options{Data: golden + "imagenhub"})
-	gpt := must[Judged](t)(s.Read(golden + "imagenhub/judges/gpt4o_0shot.jsonl"))
-	gemini := must[Judged](t)(s.Read(golden + "imagenhub/judges/gemini_0shot.jsonl"))
+	gpt := must[Predictions](t)(s.Read(golden + "imagenhub/judges/gpt4o_0shot.jsonl"))
+	gemini := must[Predictions](t)(s.Read(golden + "imagenhub/judges/gemini_0shot.jsonl"))
 	compare := func() *Comparison {
-		return must[*Comparison](t)(Compare([]string{"gpt", "gemini", "gpt again"}, []Judged{gpt, gemini, gpt}, 300, 7))
+		return must[*Comparison](t)(Compare([]string{"gpt", "gemini", "gpt again"}, []Predictions{gpt, gemini, gpt}, 300, 7))
 	}
 	c := compare()
 	if d := cmp.Diff(c, compare()); d != "" {

@@ -19,20 +19,6 @@ import (
 	"assay/internal/stats"
 )
 
-// System is a named evaluation.
-type System struct {
-	Name   string
-	Result *Result
-}
-
-// Report is what --report writes: one page, and its tables as files.
-type Report struct {
-	Benchmark  *Benchmark
-	Systems    []System
-	Comparison *Comparison // may be nil
-	Facts      []string    // about the run: scorer, question template, preprocessing, files
-}
-
 //go:embed report.html
 var reportHTML string
 
@@ -63,7 +49,7 @@ func (r *Report) Summary() Table {
 		t.Rows = append(t.Rows, row)
 	}
 	reported := r.Benchmark.Reported()
-	if slices.ContainsFunc(r.Systems, func(s System) bool { return s.Result.Apart }) {
+	if slices.ContainsFunc(r.Systems, func(s System) bool { return s.Result.Incomparable }) {
 		reported = nil
 	}
 	for _, p := range reported {

@@ -10,8 +10,8 @@ import (
 
 func TestReport(t *testing.T) {
 	s := loadSet(t, genAIBench, Options{Data: "testdata"})
-	j := must[Judged](t)(s.Read("testdata/genaibench_scores.jsonl"))
-	c := must[*Comparison](t)(Compare([]string{"<one>", "two"}, []Judged{j, s.(Guessable).Guess(nil)}, 20, 1))
+	j := must[Predictions](t)(s.Read("testdata/genaibench_scores.jsonl"))
+	c := must[*Comparison](t)(Compare([]string{"<one>", "two"}, []Predictions{j, s.(Guessable).Guess(nil)}, 20, 1))
 	dir := filepath.Join(t.TempDir(), "report")
 	r := &Report{Benchmark: genAIBench, Systems: []System{{"<one>", j.Result()}, {"two", s.(Guessable).Guess(nil).Result()}}, Comparison: c, Facts: []string{"question 'x'"}}
 	if err := r.Write(dir); err != nil {

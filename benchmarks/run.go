@@ -1,8 +1,6 @@
 package benchmarks
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,8 +9,10 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"assay/internal/atomicfile"
+	"assay/internal/journal"
 )
 
 // Picture is a picture of a benchmark: a file, or bytes inside a bigger file that are read when they are needed.
@@ -47,69 +47,61 @@ type Prediction struct {
 	Score float64 `json:"score"`
 }
 
-// Scorer scores edits of one source and one instruction, in the order given.
-type Scorer interface {
-	Score(ctx context.Context, group []Item) ([]Prediction, error)
+// Run is a benchmark that a scorer is run on.
+type Run struct {
+	Benchmark string
+	Items     []Item
+	Dir       string                // of predictions.jsonl and run.json
+	Progress  func(done, total int) // called with the items done so far; nil: not called
 }
 
-// Run identifies a run in its folder (run.json), so that it is only ever resumed by the same scorer on the same items.
-type Run struct {
+// runFile is run.json: a folder is only ever resumed by the same scorer on the same items.
+type runFile struct {
 	Benchmark string `json:"benchmark"`
-	Scorer    string `json:"scorer"`
+	Scorer    string `json:"scorer"` // fingerprint
 	Items     int    `json:"items"`
 	Settings  string `json:"settings,omitempty"` // question template, preprocessing
 }
 
-// Score runs a scorer over items, group by group, appending to dir/predictions.jsonl, whose path it returns. Items that
-// the file holds already are not scored again. progress (may be nil) is called with the number of items done so far.
-// When ctx ends, what was scored is on disk and the error is ctx's.
-func Score(ctx context.Context, s Scorer, items []Item, run Run, dir string, progress func(done int)) (string, error) {
-	if progress == nil {
-		progress = func(int) {}
-	}
-	run.Items = len(items)
-	path := filepath.Join(dir, "predictions.jsonl")
-	if err := identify(dir, run); err != nil {
+// Score runs a scorer over items, group by group, appending to predictions.jsonl, whose path it returns. Items that the file
+// holds already are not scored again. When ctx ends, what was scored is on disk and the error wraps ctx's.
+func (r *Run) Score(ctx context.Context, s *Scorer) (path string, err error) {
+	path = filepath.Join(r.Dir, "predictions.jsonl")
+	head := runFile{Benchmark: r.Benchmark, Scorer: s.Fingerprint, Items: len(r.Items), Settings: s.Settings}
+	if err := identify(r.Dir, head); err != nil {
 		return path, err
 	}
-	f, done, err := reopen(path, items)
+	file, done, err := reopen(path, r.Items)
 	if err != nil {
 		return path, err
 	}
-	defer f.Close()
-	progress(len(done))
-	for _, group := range groups(items) {
-		todo := 0
-		for _, it := range group {
-			if !done[it.Key] {
-				todo++
-			}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	told := func() {
+		if r.Progress != nil {
+			r.Progress(len(done), len(r.Items))
 		}
-		if todo == 0 {
-			continue
-		}
-		if err := ctx.Err(); err != nil {
-			return path, err
-		}
-		predictions, err := scoreGroup(ctx, s, group)
-		if err != nil {
-			return path, err
-		}
-		var lines bytes.Buffer
-		for _, p := range predictions {
-			if !done[p.Key] {
-				done[p.Key] = true
-				if err := json.NewEncoder(&lines).Encode(p); err != nil {
-					return path, err
-				}
-			}
-		}
-		if _, err := f.Write(lines.Bytes()); err != nil {
-			return path, err
-		}
-		progress(len(done))
 	}
-	return path, errors.Join(f.Sync(), f.Close())
+	told()
+	var todo [][]Item
+	for _, group := range groups(r.Items) {
+		if slices.ContainsFunc(group, func(it Item) bool { return !done[it.Key] }) {
+			todo = append(todo, group)
+		}
+	}
+	return path, s.score(ctx, todo, func(group []Item, scores []float64) error {
+		var lines []Prediction
+		for i, it := range group {
+			if !done[it.Key] {
+				done[it.Key] = true
+				lines = append(lines, Prediction{it.Key, scores[i]})
+			}
+		}
+		if err := file.Write(lines...); err != nil {
+			return err
+		}
+		told()
+		return nil
+	})
 }
 
 // groups cuts items into runs of one group.
@@ -128,27 +120,8 @@ func groups(items []Item) [][]Item {
 	return out
 }
 
-func scoreGroup(ctx context.Context, s Scorer, group []Item) ([]Prediction, error) {
-	predictions, err := s.Score(ctx, group)
-	if err != nil {
-		return nil, fmt.Errorf("scoring %v (and the %d edits of its source): %w", group[0].Key, len(group), err)
-	}
-	if len(predictions) != len(group) {
-		return nil, fmt.Errorf("scoring %v: %d scores for %d edits", group[0].Key, len(predictions), len(group))
-	}
-	for i, p := range predictions {
-		if p.Key != group[i].Key {
-			return nil, fmt.Errorf("scoring %v: the scorer answered for %v", group[i].Key, p.Key)
-		}
-		if math.IsNaN(p.Score) || math.IsInf(p.Score, 0) {
-			return nil, fmt.Errorf("scoring %v: the score is %v", p.Key, p.Score)
-		}
-	}
-	return predictions, nil
-}
-
 // identify writes run.json, or checks that the run in dir is this one.
-func identify(dir string, run Run) error {
+func identify(dir string, run runFile) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
@@ -160,7 +133,7 @@ func identify(dir string, run Run) error {
 	if err != nil {
 		return err
 	}
-	var old Run
+	var old runFile
 	if err := json.Unmarshal(b, &old); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -170,41 +143,30 @@ func identify(dir string, run Run) error {
 	return nil
 }
 
-// reopen opens predictions.jsonl for appending, cutting off a line that an interrupted write left unfinished, and
-// returns the items it holds.
-func reopen(path string, items []Item) (*os.File, map[Key]bool, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
-	if err != nil {
-		return nil, nil, err
-	}
+// reopen opens predictions.jsonl for appending and returns the items that it holds.
+func reopen(path string, items []Item) (*journal.Lines[Prediction], map[Key]bool, error) {
 	known := make(map[Key]bool, len(items))
 	for _, it := range items {
 		known[it.Key] = true
 	}
-	done := map[Key]bool{}
-	whole := int64(0)
-	lines := bufio.NewReader(f)
-	for n := 1; ; n++ {
-		line, readErr := lines.ReadBytes('\n')
-		if readErr != nil {
-			break
+	file, old, err := journal.OpenLines(path, func(p Prediction) error {
+		if !known[p.Key] {
+			return fmt.Errorf("%v is no item of it", p.Key)
 		}
-		var p Prediction
-		if err = json.Unmarshal(line, &p); err != nil || !known[p.Key] {
-			f.Close()
-			return nil, nil, fmt.Errorf("%s:%d: no prediction of this run: remove the file or give another --out", path, n)
-		}
-		done[p.Key] = true
-		whole += int64(len(line))
-	}
-	if err = f.Truncate(whole); err == nil {
-		_, err = f.Seek(whole, io.SeekStart)
+		return nil
+	})
+	var line *journal.LineError
+	if errors.As(err, &line) {
+		err = fmt.Errorf("%s:%d: no prediction of this run: remove the file or give another --out", path, line.Line)
 	}
 	if err != nil {
-		f.Close()
 		return nil, nil, err
 	}
-	return f, done, nil
+	done := make(map[Key]bool, len(old))
+	for _, p := range old {
+		done[p.Key] = true
+	}
+	return file, done, nil
 }
 
 // Order is the outcome of scoring pairs in both orders.
@@ -215,32 +177,35 @@ type Order struct {
 	Largest float64 `json:"largest"` // largest difference of one edit's score between the orders
 }
 
-// CheckOrder scores the first two candidates of every group in both orders and counts how often the winner flips.
-func CheckOrder(ctx context.Context, s Scorer, items []Item, progress func(done int)) (*Order, error) {
-	o := &Order{}
+// CheckOrder scores the first two candidates of every group in both orders and counts how often the winner flips. progress
+// (may be nil) is called after every pair.
+func CheckOrder(ctx context.Context, s *Scorer, items []Item, progress func(done int)) (*Order, error) {
+	var both [][]Item
 	for _, g := range groups(items) {
-		if len(g) < 2 {
-			continue
+		if len(g) >= 2 {
+			both = append(both, []Item{g[0], g[1]}, []Item{g[1], g[0]})
 		}
-		if err := ctx.Err(); err != nil {
-			return nil, err
+	}
+	o := &Order{}
+	var ab []float64 // of the pair in its own order
+	err := s.score(ctx, both, func(_ []Item, scores []float64) error {
+		if ab == nil {
+			ab = scores
+			return nil
 		}
-		ab, err := scoreGroup(ctx, s, []Item{g[0], g[1]})
-		if err != nil {
-			return nil, err
-		}
-		ba, err := scoreGroup(ctx, s, []Item{g[1], g[0]})
-		if err != nil {
-			return nil, err
-		}
-		if sign(ab[0].Score-ab[1].Score) != sign(ba[1].Score-ba[0].Score) {
+		if sign(ab[0]-ab[1]) != sign(scores[1]-scores[0]) {
 			o.Flips++
 		}
-		o.Largest = max(o.Largest, math.Abs(ab[0].Score-ba[1].Score), math.Abs(ab[1].Score-ba[0].Score))
+		o.Largest = max(o.Largest, math.Abs(ab[0]-scores[1]), math.Abs(ab[1]-scores[0]))
 		o.Pairs++
+		ab = nil
 		if progress != nil {
 			progress(o.Pairs)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	o.Rate = Value(float64(o.Flips) / float64(o.Pairs))
 	return o, nil

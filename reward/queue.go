@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"assay/model"
+	pipeline "assay/scoring"
 )
 
 // Scorer is what the server asks of a model.Scorer. It must be safe for concurrent use.
@@ -171,26 +172,22 @@ func runJobs(jobs []*job) {
 			all = append(all, jobItem{j, i})
 		}
 	}
-	err := runBatch(all)
-	if err == nil {
-		return
-	}
-	for _, p := range all {
-		if len(all) > 1 {
-			err = runBatch([]jobItem{p})
-		}
-		p.errs[p.i] = err
+	_, errs, _ := pipeline.Batch(context.Background(), all, func(ctx context.Context, items []jobItem) ([]struct{}, error) {
+		return make([]struct{}, len(items)), runBatch(ctx, items)
+	})
+	for k, p := range all {
+		p.errs[p.i] = errs[k]
 	}
 }
 
 // runBatch does items of one kind in one call of their scorer. A panic is their error: it must not end the process.
-func runBatch(items []jobItem) (err error) {
+func runBatch(ctx context.Context, items []jobItem) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("internal error, please report it: %v", p)
 		}
 	}()
-	ctx, s := context.Background(), items[0].scorer
+	s := items[0].scorer
 	if items[0].kind == scoring {
 		samples := make([]*model.Sample, len(items))
 		for k, p := range items {

@@ -13,6 +13,7 @@ import (
 	"assay/internal/atomicfile"
 	"assay/internal/cli"
 	"assay/reward"
+	"assay/scoring"
 )
 
 func init() { register(newAIMCommand) }
@@ -146,11 +147,11 @@ func selectTriplets(c *cobra.Command, f *runtimeFlags, in, out string, s reward.
 		if err := reward.Layouts["diffsynth"](dir, examples); err != nil {
 			return err
 		}
-		left := []unscored{}
+		left := []scoring.FailedRow{}
 		for i, reason := range why {
-			left = append(left, unscored{Row: i, ID: rows[i].ID, Error: reason})
+			left = append(left, scoring.FailedRow{Row: i, ID: rows[i].ID, Error: reason})
 		}
-		slices.SortFunc(left, func(a, b unscored) int { return a.Row - b.Row })
+		slices.SortFunc(left, func(a, b scoring.FailedRow) int { return a.Row - b.Row })
 		return writeLines(filepath.Join(dir, "dropped.jsonl"), left)
 	})
 	if err != nil {

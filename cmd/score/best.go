@@ -12,6 +12,7 @@ import (
 
 	"assay/data"
 	"assay/internal/cli"
+	"assay/scoring"
 )
 
 func init() { register(newBestCommand) }
@@ -84,16 +85,16 @@ func best(c *cobra.Command, f *bestFlags) error {
 	if err != nil {
 		return err
 	}
-	groups, failed := groupRows(t, scores)
+	groups, failed := scoring.Groups(t, scores)
 	list := []kept{}
 	for _, g := range groups {
-		for i, m := range g.members[:min(f.keep, len(g.members))] {
-			k := kept{Instruction: g.instruction, Source: g.source.Path, Edit: m.edit.Path, Rank: i + 1, Of: len(g.members), Score: 10 * m.score01}
+		for i, m := range g.Edits[:min(f.keep, len(g.Edits))] {
+			k := kept{Instruction: g.Instruction, Source: g.Source.Path, Edit: m.Edit.Path, Rank: i + 1, Of: len(g.Edits), Score: 10 * m.Score01}
 			if !single {
-				k.Row = &m.row
+				k.Row = &m.Row
 			}
-			if i+1 < len(g.members) {
-				lead := 10 * (m.score01 - g.members[i+1].score01)
+			if i+1 < len(g.Edits) {
+				lead := 10 * (m.Score01 - g.Edits[i+1].Score01)
 				k.Margin = &lead
 			}
 			list = append(list, k)

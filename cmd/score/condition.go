@@ -14,6 +14,7 @@ import (
 	"assay/internal/atomicfile"
 	"assay/internal/cli"
 	"assay/reward"
+	"assay/scoring"
 )
 
 func init() { register(newConditionCommand) }
@@ -24,13 +25,6 @@ type conditionFlags struct {
 	layouts                         []string
 	columns                         map[string]string
 	copied                          bool
-}
-
-// unscored is a row that could not be used.
-type unscored struct {
-	Row   int    `json:"row"`
-	ID    string `json:"id,omitempty"`
-	Error string `json:"error"`
 }
 
 func newConditionCommand() *cobra.Command {
@@ -94,7 +88,7 @@ func condition(c *cobra.Command, f *conditionFlags) error {
 	if err != nil {
 		return err
 	}
-	failed := []unscored{}
+	failed := []scoring.FailedRow{}
 	var examples []reward.Example
 	err = atomicfile.WriteDir(f.out, func(dir string) error {
 		for i := range t.Len() {
@@ -112,7 +106,7 @@ func condition(c *cobra.Command, f *conditionFlags) error {
 				}
 			}
 			if err != nil {
-				failed = append(failed, unscored{i, row.ID, err.Error()})
+				failed = append(failed, scoring.FailedRow{Row: i, ID: row.ID, Error: err.Error()})
 				continue
 			}
 			examples = append(examples, e)
@@ -146,7 +140,7 @@ func finishRows(c *cobra.Command, v any, failed int, where string, words func(io
 }
 
 // parseRange returns the map from score01 to 0..1 that --range asks for.
-func parseRange(text string, scores map[int]outcome) (func(float64) float64, error) {
+func parseRange(text string, scores scoring.Scores) (func(float64) float64, error) {
 	var lo, hi float64
 	if text == "auto" {
 		first := true

@@ -29,18 +29,27 @@ func (f *runtimeFlags) add(c *cobra.Command) {
 	c.Flags().IntVar(&f.threads, "threads", 0, "CPU threads (0: all cores)")
 }
 
-func (f *runtimeFlags) open() (*model.Scorer, error) {
+// options checks the flags.
+func (f *runtimeFlags) options() (model.Options, error) {
 	if f.scorer == "" {
-		return nil, cli.Usagef("--scorer is needed: a scorer directory")
+		return model.Options{}, cli.Usagef("--scorer is needed: a scorer directory")
 	}
 	if err := ort.CheckDevice(f.device); err != nil {
-		return nil, cli.Usage(err)
+		return model.Options{}, cli.Usage(err)
 	}
 	threads := f.threads
 	if threads == 0 {
 		threads = runtime.NumCPU()
 	}
-	return model.OpenScorer(f.scorer, model.Options{Device: f.device, Threads: threads})
+	return model.Options{Device: f.device, Threads: threads}, nil
+}
+
+func (f *runtimeFlags) open() (*model.Scorer, error) {
+	o, err := f.options()
+	if err != nil {
+		return nil, err
+	}
+	return model.OpenScorer(f.scorer, o)
 }
 
 func newPairCommand() *cobra.Command {

@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -50,14 +51,33 @@ optim:            internal/workers
 trainer/events:   internal/journal
 trainer:          ort checkpoints lora data store model trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version internal/journal
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle
-benchmarks:       data internal/stats internal/atomicfile
+scoring:          data store model internal/journal internal/workers internal/atomicfile
+benchmarks:       data heuristics model encoders scoring internal/journal internal/stats internal/atomicfile
 labeling:         data store heuristics data/readers encoders internal/strictyaml internal/workers internal/atomicfile
-reward:           data model checkpoints internal/atomicfile internal/strictyaml
+reward:           data heuristics model scoring checkpoints internal/atomicfile internal/strictyaml
+.:                data model model/families scoring trainer labeling
 `
 
 // Commands and tools stand on top, may import anything, and are imported by nobody.
 func onTop(pkg string) bool {
 	return strings.HasPrefix(pkg, "cmd/") || strings.HasPrefix(pkg, "tools/")
+}
+
+// modulePath reads the first line of go.mod.
+func modulePath(t *testing.T, root string) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _, _ := strings.Cut(string(raw), "\n")
+	return strings.TrimPrefix(line, "module ")
+}
+
+// ownModule tells folders that only use this module: examples.
+func ownModule(folder string) bool {
+	_, err := os.Stat(filepath.Join(folder, "go.mod"))
+	return err == nil
 }
 
 func TestArrowsPointDown(t *testing.T) {
@@ -73,9 +93,13 @@ func TestArrowsPointDown(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	root := filepath.Join("..", "..")
+	module := modulePath(t, root)
 	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
+		}
+		if d.IsDir() && file != root && ownModule(file) {
+			return filepath.SkipDir
 		}
 		if d.IsDir() && file != root && (d.Name() == "build" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".")) {
 			return filepath.SkipDir
@@ -95,7 +119,10 @@ func TestArrowsPointDown(t *testing.T) {
 		}
 		for _, s := range parsed.Imports {
 			name, _ := strconv.Unquote(s.Path.Value)
-			to, ours := strings.CutPrefix(name, "assay/")
+			to, ours := strings.CutPrefix(name, module+"/")
+			if name == module {
+				to, ours = ".", true
+			}
 			if ours && !onTop(pkg) && !slices.Contains(may[pkg], to) {
 				t.Errorf("%s: %s may not import %s; if it should, say so in the table of this test", path.Join(pkg, d.Name()), pkg, to)
 			}

@@ -1,0 +1,105 @@
+package assay
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"assay/data"
+	"assay/model"
+	"assay/trainer"
+)
+
+func openTiny(t *testing.T) *Scorer {
+	t.Helper()
+	s, err := Open(t.Context(), "backbones/tiny-scorer", Options{Device: "cpu"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func readCoffee(t *testing.T) Pair {
+	t.Helper()
+	p, err := ReadPair("testdata/oracle/images/coffee.png", "testdata/oracle/images/coffee_blur.png", "blur the picture")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestGradientRange: scores and derivatives are on the scorer's range, 0 to 10, and a step along the gradient is a better edit.
+func TestGradientRange(t *testing.T) {
+	s, p := openTiny(t), readCoffee(t)
+	g, err := s.Gradient(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of01, err := s.model.Gradient(t.Context(), model.Pair{Source: p.Source, Edit: p.Edit, Instruction: p.Instruction})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := s.Score(t.Context(), p)
+	if err != nil || math.Abs(before-g.Score) > 1e-4 || math.Abs(before-10*of01.Score01) > 1e-4 {
+		t.Fatalf("score %g, with its gradient %g, on 0..1 %g (%v)", before, g.Score, of01.Score01, err)
+	}
+	for what, pair := range map[string][2]*data.Gradient{"source": {g.Source, of01.Source}, "edit": {g.Edit, of01.Edit}} {
+		for i, v := range pair[1].Values {
+			if pair[0].Values[i] != 10*v {
+				t.Fatalf("%s: value %d is %g, want %g", what, i, pair[0].Values[i], 10*v)
+			}
+		}
+	}
+	better := data.NewPicture(p.Edit.Width, p.Edit.Height)
+	for i, d := range g.Edit.Values {
+		step := math.Copysign(4, float64(d))
+		better.Pix[i] = byte(min(max(float64(p.Edit.Pix[i])+step, 0), 255))
+	}
+	p.Edit = better
+	if after, err := s.Score(t.Context(), p); err != nil || after <= before {
+		t.Errorf("a step along the gradient changes the score from %g to %g (%v)", before, after, err)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	s, p := openTiny(t), readCoffee(t)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Open(cancelled, "backbones/tiny-scorer", Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Open: %v", err)
+	}
+	if _, err := s.Score(cancelled, p); !errors.Is(err, context.Canceled) {
+		t.Errorf("Score: %v", err)
+	}
+	if _, err := s.Gradient(cancelled, p); !errors.Is(err, context.Canceled) {
+		t.Errorf("Gradient: %v", err)
+	}
+	config, err := trainer.Load("examples/library/train.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Out = t.TempDir()
+	if _, err := Train(cancelled, Training{Config: config}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Train: %v", err)
+	}
+	for what, pair := range map[string]Pair{"lacks a picture": {Source: p.Source, Instruction: "x"}, "instruction": {Source: p.Source, Edit: p.Edit}} {
+		if _, err := s.Score(t.Context(), pair); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%v, want an error about %q", err, what)
+		}
+	}
+	if _, err := s.Gradient(t.Context(), Pair{}); err == nil {
+		t.Error("the gradient of nothing")
+	}
+	if _, err := ReadPair("nowhere.png", "nowhere.png", "x"); err == nil || !strings.Contains(err.Error(), "nowhere.png") {
+		t.Error(err)
+	}
+	if _, err := Train(t.Context(), Training{File: "nowhere.yaml"}); err == nil || !strings.Contains(err.Error(), "nowhere.yaml") {
+		t.Error(err)
+	}
+	if _, err := Label(t.Context(), Labeling{File: "nowhere.yaml"}); err == nil || !strings.Contains(err.Error(), "nowhere.yaml") {
+		t.Error(err)
+	}
+}

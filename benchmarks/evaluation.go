@@ -1,0 +1,87 @@
+package benchmarks
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+)
+
+// System is a named evaluation.
+type System struct {
+	Name   string
+	Result *Result
+}
+
+// Report is what was found: by one system, or by several and their differences. [Report.Write] makes files of it.
+type Report struct {
+	Benchmark  *Benchmark
+	Systems    []System
+	Comparison *Comparison    // may be nil
+	Facts      []string       // about the run: scorer, question template, preprocessing, files
+	Extra      map[string]any // added to the JSON of a single system
+
+	predictions []Predictions // of each system
+}
+
+// Add evaluates predictions under a name.
+func (r *Report) Add(name string, p Predictions) {
+	r.Systems = append(r.Systems, System{Name: name, Result: p.Result()})
+	r.predictions = append(r.predictions, p)
+}
+
+// Compare compares the systems, which were all added, with the first one: see [Compare]. Systems of one name are numbered.
+func (r *Report) Compare(resamples int, seed uint64) (err error) {
+	names := make([]string, len(r.Systems))
+	seen := map[string]int{}
+	for i := range r.Systems {
+		s := &r.Systems[i]
+		seen[s.Name]++
+		if n := seen[s.Name]; n > 1 {
+			s.Name = fmt.Sprintf("%s (%d)", s.Name, n)
+		}
+		names[i] = s.Name
+	}
+	r.Comparison, err = Compare(names, r.predictions, resamples, seed)
+	return err
+}
+
+// Failed counts the samples that could not be computed.
+func (r *Report) Failed() (n int) {
+	for _, s := range r.Systems {
+		n += len(s.Result.Failed)
+	}
+	return n
+}
+
+// JSON is the machine-readable report: the result of a single system with Extra, or all systems and their comparison.
+func (r *Report) JSON() (any, error) {
+	if r.Comparison != nil {
+		type system struct {
+			Name   string `json:"name"`
+			Result any    `json:"result"`
+		}
+		var list []system
+		for _, s := range r.Systems {
+			list = append(list, system{s.Name, s.Result.JSON})
+		}
+		return map[string]any{"benchmark": r.Benchmark.Name, "systems": list, "comparison": r.Comparison}, nil
+	}
+	if len(r.Systems) == 0 {
+		return nil, errors.New("nothing was evaluated")
+	}
+	result := r.Systems[0].Result.JSON
+	if len(r.Extra) == 0 {
+		return result, nil
+	}
+	raw, err := json.Marshal(result)
+	if err != nil {
+		return nil, err
+	}
+	merged := map[string]any{}
+	if err := json.Unmarshal(raw, &merged); err != nil {
+		return nil, fmt.Errorf("%s: the result is no object: %w", r.Benchmark.Name, err)
+	}
+	maps.Copy(merged, r.Extra)
+	return merged, nil
+}

@@ -1,0 +1,156 @@
+package benchmarks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+
+	"assay/data"
+	"assay/model"
+	"assay/scoring"
+)
+
+// Edit is an item with its pictures decoded.
+type Edit struct {
+	Item         Item
+	Source, Edit *data.Picture
+}
+
+// Scorer is what can be run on the items of a benchmark: a scorer directory, or a similarity of embeddings.
+type Scorer struct {
+	Name        string
+	Fingerprint string // of all that scores depend on
+	Settings    string // for readers: question, preprocessing
+
+	run   func(ctx context.Context, items []Item, batches [][]int, report func([]scoring.Result) error) error
+	close func() error
+}
+
+// NewScorer makes a scorer of anything that scores decoded items. closer (may be nil) is called by Close.
+func NewScorer[Sample any](s scoring.Scorer[Edit, Sample], closer func() error) *Scorer {
+	return newScorer(s, decode, closer)
+}
+
+func newScorer[In, Sample any](s scoring.Scorer[In, Sample], read func(Item) (In, error), closer func() error) *Scorer {
+	run := func(ctx context.Context, items []Item, batches [][]int, report func([]scoring.Result) error) error {
+		j := scoring.Job[In, Sample]{
+			Scorer:  s,
+			Batches: slices.Values(batches),
+			Read:    func(i int) (In, error) { return read(items[i]) },
+			Report:  report,
+		}
+		return j.Run(ctx)
+	}
+	return &Scorer{run: run, close: closer}
+}
+
+// OpenScorer opens a scorer directory. Its scores are on the scorer's range.
+func OpenScorer(dir string, o model.Options) (*Scorer, error) {
+	m, err := model.OpenScorer(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	s := NewScorer(modelScorer{m}, m.Close)
+	s.Name = filepath.Clean(dir)
+	cfg := m.Config()
+	s.Settings = fmt.Sprintf("question %q, answer %q, pair %s, pair_size %v, range %v",
+		cfg.Question, cfg.Answer, cfg.Pair, cfg.PairSize, cfg.ScoreRange)
+	if s.Fingerprint, err = m.Fingerprint(); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return s, nil
+}
+
+// Close frees the model.
+func (s *Scorer) Close() error {
+	if s.close == nil {
+		return nil
+	}
+	return s.close()
+}
+
+// score scores groups of items, each group together, and reports the scores of each. An item without a score ends it.
+func (s *Scorer) score(ctx context.Context, groups [][]Item, report func(group []Item, scores []float64) error) error {
+	var items []Item
+	var batches [][]int
+	for _, g := range groups {
+		var batch []int
+		for _, it := range g {
+			batch, items = append(batch, len(items)), append(items, it)
+		}
+		batches = append(batches, batch)
+	}
+	failed := func(group []Item, err error) error {
+		return fmt.Errorf("scoring %v (and the %d edits of its source): %w", group[0].Key, len(group), err)
+	}
+	next := 0
+	err := s.run(ctx, items, batches, func(results []scoring.Result) error {
+		group := groups[next]
+		next++
+		scores := make([]float64, len(results))
+		for i, r := range results {
+			if r.Err != nil {
+				return failed(group, r.Err)
+			}
+			if scores[i] = r.Score; math.IsNaN(r.Score) || math.IsInf(r.Score, 0) {
+				return fmt.Errorf("scoring %v: the score is %v", group[i].Key, r.Score)
+			}
+		}
+		return report(group, scores)
+	})
+	var batch *scoring.BatchError
+	if errors.As(err, &batch) {
+		return failed(groups[next], batch.Err)
+	}
+	return err
+}
+
+// decode reads the pictures of an item.
+func decode(it Item) (e Edit, err error) {
+	e.Item = it
+	if e.Source, err = decodePicture(it, "source", it.Source); err != nil {
+		return e, err
+	}
+	e.Edit, err = decodePicture(it, "edit", it.Edit)
+	return e, err
+}
+
+func decodePicture(it Item, what string, p Picture) (*data.Picture, error) {
+	raw, err := p.Bytes()
+	if err != nil {
+		return nil, fmt.Errorf("%v: %s: %w", it.Key, what, err)
+	}
+	pic, err := data.Decode(raw, data.Limits{})
+	if err != nil {
+		return nil, fmt.Errorf("%v: %s: %w", it.Key, what, err)
+	}
+	return pic, nil
+}
+
+// modelScorer gives scores on the range of a scorer directory.
+type modelScorer struct{ *model.Scorer }
+
+// Prepare implements scoring.Scorer.
+func (s modelScorer) Prepare(e Edit) (*model.Sample, error) {
+	sample, err := s.Scorer.Prepare(model.Pair{Source: e.Source, Edit: e.Edit, Instruction: e.Item.Instruction})
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", e.Item.Key, err)
+	}
+	return sample, nil
+}
+
+// Score implements scoring.Scorer.
+func (s modelScorer) Score(ctx context.Context, samples []*model.Sample) ([]float64, error) {
+	scores, err := s.Scorer.Score(ctx, samples)
+	if err != nil {
+		return nil, err
+	}
+	cfg := s.Config()
+	for i, v := range scores {
+		scores[i] = cfg.Range(v)
+	}
+	return scores, nil
+}

@@ -1,0 +1,51 @@
+// Command library scores an edit with package assay, as any Go program does:
+//
+//	library SCORER SOURCE EDIT INSTRUCTION
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"math"
+	"os"
+	"os/signal"
+
+	"assay"
+)
+
+func main() {
+	log.SetFlags(0)
+	if len(os.Args) != 5 {
+		log.Fatal("usage: library SCORER SOURCE EDIT INSTRUCTION")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1], os.Args[2], os.Args[3], os.Args[4]); err != nil {
+		log.Fatal("error: ", err)
+	}
+}
+
+// run prints the score of an edit, and the L2 norm of its gradient with respect to the edit's pixels.
+func run(ctx context.Context, scorer, source, edit, instruction string) error {
+	s, err := assay.Open(ctx, scorer, assay.Options{})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	pair, err := assay.ReadPair(source, edit, instruction)
+	if err != nil {
+		return err
+	}
+	g, err := s.Gradient(ctx, pair)
+	if err != nil {
+		return err
+	}
+	squares := 0.0
+	for _, v := range g.Edit.Values {
+		squares += float64(v) * float64(v)
+	}
+	worst, best := s.Range()
+	fmt.Printf("score %.4f (on %g to %g), gradient norm %.4g per 8-bit level\n", g.Score, worst, best, math.Sqrt(squares))
+	return nil
+}

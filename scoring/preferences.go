@@ -1,0 +1,140 @@
+package scoring
+
+import (
+	"cmp"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"assay/data"
+	"assay/internal/atomicfile"
+)
+
+// Group is the edits of one source by one instruction.
+type Group struct {
+	Source      data.Image
+	Instruction string
+	Edits       []Ranked // best first
+}
+
+// Ranked is an edit with its score.
+type Ranked struct {
+	Row     int // of the table
+	Edit    data.Image
+	Score01 float64
+}
+
+// Groups gathers the scored rows of a table by source and instruction, in the order of first appearance.
+func Groups(t *data.Table, scores Scores) (groups []*Group, failed []FailedRow) {
+	at := map[string]*Group{}
+	for i := range t.Len() {
+		row, err := t.Read(i)
+		if err == nil {
+			err = scores.Err(i)
+		}
+		if err != nil {
+			failed = append(failed, FailedRow{i, row.ID, err.Error()})
+			continue
+		}
+		key := row.Source.Path + "\x00" + string(row.Source.Bytes) + "\x00" + row.Instruction
+		g := at[key]
+		if g == nil {
+			g = &Group{Source: row.Source, Instruction: row.Instruction}
+			at[key], groups = g, append(groups, g)
+		}
+		g.Edits = append(g.Edits, Ranked{i, row.Edit, scores[i].Score01})
+	}
+	for _, g := range groups {
+		slices.SortStableFunc(g.Edits, func(a, b Ranked) int {
+			return cmp.Or(cmp.Compare(b.Score01, a.Score01), a.Row-b.Row)
+		})
+	}
+	return groups, failed
+}
+
+// preferenceColumns are those of TRL's preference data (prompt, chosen, rejected), with the source and the scores.
+var preferenceColumns = []data.Column{
+	{Name: "prompt", Kind: data.KindText},
+	{Name: "source", Kind: data.KindImage},
+	{Name: "chosen", Kind: data.KindImage},
+	{Name: "rejected", Kind: data.KindImage},
+	{Name: "score_chosen", Kind: data.KindNumber},
+	{Name: "score_rejected", Kind: data.KindNumber},
+	{Name: "margin", Kind: data.KindNumber},
+}
+
+// writePreferences writes pairs of edits of the same source and instruction, chosen and rejected, in TRL's columns, and
+// returns how many. Every edit is paired with the best of its group, if it is worse by more than margin (in score, 0 to 10).
+// Pictures stay relative to the input's folder in JSONL; Parquet holds them.
+func writePreferences(t *data.Table, scores Scores, out string, margin float64) (int, error) {
+	format, err := data.FormatOf(out)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	groups, _ := Groups(t, scores)
+	err = atomicfile.Write(out, func(to io.Writer) error {
+		w, err := data.NewWriter(to, format, preferenceColumns)
+		if err != nil {
+			return err
+		}
+		for _, g := range groups {
+			best := g.Edits[0]
+			for _, m := range g.Edits[1:] {
+				difference := 10 * (best.Score01 - m.Score01)
+				if difference <= margin {
+					continue
+				}
+				var pictures [3]data.Image
+				for i, p := range []data.Image{g.Source, best.Edit, m.Edit} {
+					pictures[i], err = portable(p, t.Folder(), filepath.Dir(out), format == data.FormatParquet)
+					if err != nil {
+						return err
+					}
+				}
+				var r data.Record
+				for i, v := range []any{
+					g.Instruction, pictures[0], pictures[1], pictures[2],
+					10 * best.Score01, 10 * m.Score01, difference,
+				} {
+					r.Set(preferenceColumns[i].Name, v)
+				}
+				if err := w.Write(r); err != nil {
+					return err
+				}
+				n++
+			}
+		}
+		return w.Close()
+	})
+	return n, err
+}
+
+// portable makes a picture of a table in one folder good for a table in another: as bytes, or with its path put right.
+func portable(m data.Image, from, to string, inside bool) (data.Image, error) {
+	if len(m.Bytes) > 0 || filepath.IsAbs(m.Path) && !inside {
+		return m, nil
+	}
+	path := m.Path
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(from, path)
+	}
+	if inside {
+		raw, err := os.ReadFile(path)
+		return data.Image{Path: filepath.Base(path), Bytes: raw}, err
+	}
+	a, err := filepath.Abs(path)
+	if err != nil {
+		return m, err
+	}
+	b, err := filepath.Abs(to)
+	if err != nil {
+		return m, err
+	}
+	if path, err = filepath.Rel(b, a); err != nil {
+		return m, err
+	}
+	return data.Image{Path: strings.ReplaceAll(path, "\\", "/")}, nil
+}

@@ -1,0 +1,165 @@
+package scoring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"assay/data"
+	"assay/model"
+	"assay/store"
+)
+
+// Row is what became of a row of a table: a score or an error. It is a line of OUT.progress.
+type Row struct {
+	Row     int     `json:"row"`
+	Content string  `json:"of"`      // digest of the instruction and of the content of the pictures
+	Score01 float64 `json:"score01"` // not clipped
+	Error   string  `json:"error,omitempty"`
+}
+
+// Scores are rows by their index in the table.
+type Scores map[int]Row
+
+// Err is why a row has no score, nil if it has one.
+func (s Scores) Err(row int) error {
+	if text := s[row].Error; text != "" {
+		return errors.New(text)
+	}
+	return nil
+}
+
+// FailedRow is a row that could not be used.
+type FailedRow struct {
+	Row   int    `json:"row"`
+	ID    string `json:"id,omitempty"`
+	Error string `json:"error"`
+}
+
+// Bounds of a batch of rows: their number, and the float values of their pixels.
+const (
+	batchRows   = 256
+	batchPixels = 32 << 20
+)
+
+// Rows scores the rows of a table that done does not hold yet, and adds them to it. report (may be nil) is told of every
+// batch; its error ends the run.
+func Rows(ctx context.Context, s PairScorer, t *data.Table, done Scores, report func([]Row) error) error {
+	content := make([]string, t.Len())
+	j := Job[model.Pair, *model.Sample]{
+		Scorer:  s,
+		Batches: batches(t.Len(), done),
+		Size:    pixels,
+		MaxSize: batchPixels,
+	}
+	j.Read = func(i int) (model.Pair, error) {
+		row, err := t.Read(i)
+		content[i] = Content(t.Folder(), &row, err)
+		if err != nil {
+			return model.Pair{}, err
+		}
+		return open(t.Folder(), &row)
+	}
+	j.Report = func(results []Result) error {
+		rows := make([]Row, len(results))
+		for k, r := range results {
+			rows[k] = Row{Row: r.Index, Content: content[r.Index]}
+			if r.Err != nil {
+				rows[k].Error = r.Err.Error()
+			} else {
+				rows[k].Score01 = r.Score
+			}
+			done[r.Index] = rows[k]
+		}
+		if report == nil {
+			return nil
+		}
+		return report(rows)
+	}
+	return j.Run(ctx)
+}
+
+// batches cuts the rows that are not done into batches.
+func batches(n int, done Scores) iter.Seq[[]int] {
+	var todo []int
+	for i := range n {
+		if _, ok := done[i]; !ok {
+			todo = append(todo, i)
+		}
+	}
+	return slices.Chunk(todo, batchRows)
+}
+
+func pixels(s *model.Sample) (n int) {
+	for _, p := range s.Pictures {
+		n += len(p.Pixels)
+	}
+	return n
+}
+
+// open decodes the pictures of a row.
+func open(folder string, row *data.Row) (p model.Pair, err error) {
+	if p.Source, err = row.Source.Open(folder, data.Limits{}); err != nil {
+		return p, fmt.Errorf("source: %w", err)
+	}
+	if p.Edit, err = row.Edit.Open(folder, data.Limits{}); err != nil {
+		return p, fmt.Errorf("edit: %w", err)
+	}
+	p.Instruction = row.Instruction
+	return p, nil
+}
+
+// Content identifies what a row's score depends on besides the scorer; err is why the row cannot be read, nil if it can.
+func Content(folder string, row *data.Row, err error) string {
+	parts := []string{fmt.Sprint(err), row.Instruction}
+	for _, m := range []data.Image{row.Source, row.Edit} {
+		k, err := store.Content(folder, m)
+		parts = append(parts, fmt.Sprint(k, err))
+	}
+	return store.KeyOf(parts...).String()
+}
+
+// ErrNoScores says that a table has no scores yet: [Rows] or [Table] makes them.
+var ErrNoScores = errors.New("has no column score01")
+
+// Read reads the scores that [Table] wrote into a table. A row without a number has the error of its column error.
+func Read(t *data.Table) (Scores, error) {
+	scores := Scores{}
+	for i := range t.Len() {
+		row := Row{Row: i}
+		rec, err := t.Record(i)
+		if err == nil {
+			row.Score01, err = readScore(rec)
+		}
+		if errors.Is(err, ErrNoScores) {
+			return nil, fmt.Errorf("%s %w", t.Path(), err)
+		}
+		if err != nil {
+			row.Error = err.Error()
+		}
+		scores[i] = row
+	}
+	return scores, nil
+}
+
+func readScore(rec data.Record) (float64, error) {
+	v, ok := rec.Get("score01")
+	if !ok {
+		return 0, ErrNoScores
+	}
+	n, err := data.Number(v)
+	if err != nil {
+		return 0, err
+	}
+	if n != nil {
+		return *n, nil
+	}
+	if why, ok := rec.Get("error"); ok {
+		if text, err := data.Text(why); err == nil && text != "" {
+			return 0, errors.New(text)
+		}
+	}
+	return 0, errors.New("no score")
+}

@@ -1,0 +1,182 @@
+package scoring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"assay/data"
+	"assay/internal/atomicfile"
+	"assay/internal/journal"
+	"assay/model"
+)
+
+// TableScorer scores tables. [model.Scorer] is one.
+type TableScorer interface {
+	PairScorer
+	Config() model.ScorerConfig
+	Fingerprint() (string, error) // of everything that scores depend on
+}
+
+// TableOptions say which table is scored, and what is written.
+type TableOptions struct {
+	In      string            // .jsonl, .csv or .parquet with source, edit and instruction; pictures relative to its folder
+	Out     string            // .jsonl or .parquet: the same rows in the same order
+	Columns map[string]string // our column: the table's, for other names
+
+	Preferences string  // table of preferences to write, too; "": none
+	Margin      float64 // least difference of the scores, 0 to 10, of a preference
+
+	Progress func(done, total int) // called with the rows done so far; nil: not called
+}
+
+// TableResult counts what [Table] did.
+type TableResult struct {
+	Out         string `json:"out"`
+	Rows        int    `json:"rows"`
+	Scored      int    `json:"scored"`
+	Failed      int    `json:"failed"`
+	Preferences int    `json:"pairs,omitempty"`
+}
+
+// InterruptedError says that the context ended, and how far the work is. The same call goes on there.
+type InterruptedError struct {
+	Done, Total int
+	Progress    string // file that holds what is done
+	Err         error  // the context's
+}
+
+func (e *InterruptedError) Error() string {
+	return fmt.Sprintf("%d of %d rows are kept in %s: %v", e.Done, e.Total, e.Progress, e.Err)
+}
+
+func (e *InterruptedError) Unwrap() error { return e.Err }
+
+// scoreColumns are the columns that scoring adds; they replace columns of the same names.
+var scoreColumns = []data.Column{
+	{Name: "score", Kind: data.KindNumber},
+	{Name: "score01", Kind: data.KindNumber},
+	{Name: "error", Kind: data.KindText},
+}
+
+// Table scores every row of a table and writes the rows with score (on the scorer's range), score01 and error added. A row
+// that cannot be scored has an error and no number.
+//
+// Results are kept in OUT.progress while it runs. When ctx is cancelled the error is an [InterruptedError], and the same call
+// goes on; rows that were changed meanwhile are scored anew.
+func Table(ctx context.Context, s TableScorer, o TableOptions) (*TableResult, error) {
+	format, err := data.FormatOf(o.Out)
+	if err == nil && o.Preferences != "" {
+		_, err = data.FormatOf(o.Preferences)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t, err := data.OpenTable(o.In, data.WithColumns(o.Columns), data.WithOnly("source", "edit", "instruction"))
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	progress := o.Out + ".progress"
+	j, done, err := openProgress(progress, t, s)
+	if err != nil {
+		return nil, err
+	}
+	told := func() {
+		if o.Progress != nil {
+			o.Progress(len(done), t.Len())
+		}
+	}
+	told()
+	err = Rows(ctx, s, t, done, func(rows []Row) error {
+		told()
+		return j.Write(rows...)
+	})
+	if e := j.Close(); err == nil {
+		err = e
+	}
+	if errors.Is(err, context.Canceled) {
+		return nil, &InterruptedError{Done: len(done), Total: t.Len(), Progress: progress, Err: err}
+	}
+	if err != nil {
+		return nil, err
+	}
+	r, err := writeScores(t, o.Out, format, s.Config(), done)
+	if err != nil {
+		return nil, err
+	}
+	if o.Preferences != "" {
+		if r.Preferences, err = writePreferences(t, done, o.Preferences, o.Margin); err != nil {
+			return nil, err
+		}
+	}
+	return r, os.Remove(progress)
+}
+
+// writeScores writes the rows with their scores.
+func writeScores(t *data.Table, out string, f data.Format, cfg model.ScorerConfig, done Scores) (*TableResult, error) {
+	r := &TableResult{Out: out, Rows: t.Len()}
+	err := atomicfile.Write(out, func(w io.Writer) error {
+		tw, err := t.NewWriter(w, f, scoreColumns...)
+		if err != nil {
+			return err
+		}
+		for i := range t.Len() {
+			rec, err := t.Record(i)
+			if err != nil { // the row cannot be read at all: its place is kept
+				rec = data.Record{}
+			}
+			row := done[i]
+			rec.Set("score", nil)
+			rec.Set("score01", nil)
+			rec.Set("error", nil)
+			if row.Error != "" {
+				r.Failed++
+				rec.Set("error", row.Error)
+			} else {
+				r.Scored++
+				rec.Set("score", cfg.Range(row.Score01))
+				rec.Set("score01", row.Score01)
+			}
+			if err := tw.Write(rec); err != nil {
+				return err
+			}
+		}
+		return tw.Close()
+	})
+	return r, err
+}
+
+// progressHead says what the rows of OUT.progress belong to; each says itself what it is of.
+type progressHead struct {
+	In     string `json:"in"`
+	Rows   int    `json:"rows"`
+	Scorer string `json:"scorer"`
+}
+
+// openProgress opens OUT.progress and returns the rows that it holds and that were not changed since.
+func openProgress(path string, t *data.Table, s TableScorer) (*journal.Journal[Row], Scores, error) {
+	in, err := filepath.Abs(t.Path())
+	if err != nil {
+		return nil, nil, err
+	}
+	print, err := s.Fingerprint()
+	if err != nil {
+		return nil, nil, err
+	}
+	j, old, err := journal.Open[Row](path, progressHead{in, t.Len(), print})
+	if err != nil {
+		return nil, nil, err
+	}
+	done := make(Scores, len(old))
+	for _, o := range old {
+		row, err := t.Read(o.Row)
+		if Content(t.Folder(), &row, err) == o.Content { // else it was changed since
+			done[o.Row] = o
+		}
+	}
+	return j, done, nil
+}

@@ -1,0 +1,167 @@
+package scoring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"assay/data"
+	"assay/model"
+)
+
+// redScorer scores an edit by the red of its first pixel, 0..1, and counts what it was asked.
+type redScorer struct {
+	print  string
+	asked  int
+	cancel func() // called by the first batch; nil: not
+}
+
+func (s *redScorer) Config() model.ScorerConfig {
+	return model.ScorerConfig{ScoreRange: [2]float64{0, 10}}
+}
+func (s *redScorer) Fingerprint() (string, error) { return s.print, nil }
+
+func (s *redScorer) Prepare(p model.Pair) (*model.Sample, error) {
+	if strings.TrimSpace(p.Instruction) == "" {
+		return nil, errors.New("the instruction is empty")
+	}
+	return &model.Sample{Pictures: []*model.Picture{{Pixels: []float32{float32(p.Edit.Pix[0]) / 255}}}}, nil
+}
+
+func (s *redScorer) Score(_ context.Context, samples []*model.Sample) ([]float64, error) {
+	s.asked += len(samples)
+	scores := make([]float64, len(samples))
+	for i, p := range samples {
+		scores[i] = float64(p.Pictures[0].Pixels[0])
+	}
+	if s.cancel != nil {
+		s.cancel()
+	}
+	return scores, nil
+}
+
+// writePicture writes a picture of one colour.
+func writePicture(t *testing.T, path string, red byte) {
+	t.Helper()
+	p := data.NewPicture(4, 4)
+	for i := 0; i < len(p.Pix); i += 3 {
+		p.Pix[i] = red
+	}
+	if err := p.WritePNG(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// writeTable writes a table of six edits of one source, the fourth of which is missing.
+func writeTable(t *testing.T) (in string) {
+	t.Helper()
+	dir := t.TempDir()
+	writePicture(t, filepath.Join(dir, "source.png"), 0)
+	var b strings.Builder
+	for i := range 6 {
+		name := fmt.Sprintf("edit%d.png", i)
+		if i != 3 {
+			writePicture(t, filepath.Join(dir, name), byte(51*i))
+		}
+		fmt.Fprintf(&b, `{"id": "%d", "source": "source.png", "edit": %q, "instruction": "more red", "kept": %d}`+"\n", i, name, i)
+	}
+	in = filepath.Join(dir, "in.jsonl")
+	if err := os.WriteFile(in, []byte(b.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+// checkScores wants the edits' red as their scores, and an error for the missing one.
+func checkScores(t *testing.T, out string, changed map[int]float64) {
+	t.Helper()
+	table, err := data.OpenTable(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	scores, err := Read(table)
+	if err != nil || len(scores) != 6 {
+		t.Fatalf("%d rows, %v", len(scores), err)
+	}
+	for i := range 6 {
+		want := float64(float32(51*i) / 255)
+		if v, ok := changed[i]; ok {
+			want = v
+		}
+		switch row := scores[i]; {
+		case i == 3 && !strings.Contains(row.Error, "edit3.png"):
+			t.Errorf("row 3 has the error %q", row.Error)
+		case i != 3 && (row.Error != "" || row.Score01 != want):
+			t.Errorf("row %d: %+v, want %g", i, row, want)
+		}
+		rec, err := table.Record(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, _ := rec.Get("kept"); fmt.Sprintf("%s", v) != fmt.Sprint(i) {
+			t.Errorf("row %d keeps %v", i, v)
+		}
+	}
+}
+
+func TestTable(t *testing.T) {
+	in := writeTable(t)
+	out, pairs := filepath.Join(filepath.Dir(in), "out.jsonl"), filepath.Join(filepath.Dir(in), "pairs.jsonl")
+	last := 0
+	o := TableOptions{In: in, Out: out, Preferences: pairs, Margin: 5, Progress: func(done, total int) { last = 10*done + total }}
+	r, err := Table(context.Background(), &redScorer{}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Rows != 6 || r.Scored != 5 || r.Failed != 1 || r.Preferences != 3 || last != 66 { // 10 is above 0, 2 and 4 by more than 5
+		t.Errorf("%+v, progress %d", r, last)
+	}
+	checkScores(t, out, nil)
+	if _, err := os.Stat(out + ".progress"); !errors.Is(err, os.ErrNotExist) {
+		t.Error("the progress is left behind")
+	}
+	table, err := data.OpenTable(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	if _, err := Read(table); !errors.Is(err, ErrNoScores) {
+		t.Errorf("a table without scores: %v", err)
+	}
+}
+
+// TestTableResumes: what was scored before an interrupt is not scored again, unless the row was changed since; a line that was
+// cut off does no harm, and the progress of another scorer is refused.
+func TestTableResumes(t *testing.T) {
+	in := writeTable(t)
+	dir := filepath.Dir(in)
+	o := TableOptions{In: in, Out: filepath.Join(dir, "out.jsonl")}
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &redScorer{print: "a", cancel: cancel}
+	_, err := Table(ctx, s, o)
+	var stopped *InterruptedError
+	if !errors.As(err, &stopped) || !errors.Is(err, context.Canceled) || stopped.Done != 6 || s.asked != 5 {
+		t.Fatalf("%v after %d samples", err, s.asked)
+	}
+	f, err := os.OpenFile(stopped.Progress, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.WriteString(`{"row":2,"of":"`)
+	f.Close()
+	if _, err := Table(context.Background(), &redScorer{print: "b"}, o); err == nil || !strings.Contains(err.Error(), "another run") {
+		t.Errorf("the progress of another scorer: %v", err)
+	}
+	writePicture(t, filepath.Join(dir, "edit1.png"), 255)
+	s = &redScorer{print: "a"}
+	r, err := Table(context.Background(), s, o)
+	if err != nil || s.asked != 1 || r.Scored != 5 {
+		t.Fatalf("%v: %d samples were scored again, want 1", err, s.asked)
+	}
+	checkScores(t, o.Out, map[int]float64{1: 1})
+}

@@ -1,0 +1,102 @@
+package assay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"assay/labeling"
+	"assay/trainer"
+)
+
+// Training is what [Train] trains. File or Config is needed.
+type Training struct {
+	File   string          // YAML file, as `train --config` takes it; docs/training.md has every key
+	Config *trainer.Config // instead of File: as trainer.Load gives it, or changed
+
+	Fresh    bool                                                         // begin anew, even if there are checkpoints to go on from
+	Progress func(what string, total int64, unit string) trainer.Progress // nil: not called
+	Warn     func(text string)                                            // nil: not called
+}
+
+// Train trains a scorer, or goes on from the newest checkpoint of the run directory. The result names the scorer directory,
+// which [Open] opens.
+//
+// When ctx is cancelled the run ends after the present step with its state saved, and the error wraps ctx's: the same call
+// goes on from there. What is wrong with a file is told all at once, with lines.
+func Train(ctx context.Context, t Training) (*trainer.Result, error) {
+	c := t.Config
+	if c == nil {
+		var err error
+		if c, err = trainer.Load(t.File); err != nil {
+			return nil, err
+		}
+	}
+	r, err := trainer.Train(ctx, trainer.Options{
+		Config:   c,
+		Factory:  trainer.OpenModel,
+		Fresh:    t.Fresh,
+		Progress: t.Progress,
+		Warn:     t.Warn,
+	})
+	return r, ended(ctx, err)
+}
+
+// Labeling is what [Label] labels. File or Config is needed.
+type Labeling struct {
+	File   string           // YAML file, as `label --config` takes it; docs/label.md has every key
+	Config *labeling.Config // instead of File: as labeling.Load gives it, or changed
+
+	// Progress is told how many more samples and pictures are done, from several goroutines; nil: not called.
+	Progress func(samples, pictures int)
+	Warn     func(text string) // nil: not called
+}
+
+// Label makes a label table of data sets of edits: it measures similarities with CLIP and DINOv2 and applies the rules. The
+// table and the report are in the output folder of the configuration; the result is the report.
+//
+// When ctx is cancelled the error wraps ctx's, and the same call goes on from the parts that are measured.
+func Label(ctx context.Context, l Labeling) (*labeling.Report, error) {
+	c := l.Config
+	if c == nil {
+		var err error
+		if c, err = labeling.Load(l.File); err != nil {
+			return nil, err
+		}
+	}
+	job, err := labeling.Open(ctx, c)
+	if err != nil {
+		return nil, ended(ctx, err)
+	}
+	defer job.Close()
+	if err := measure(ctx, job, l); err != nil {
+		return nil, ended(ctx, err)
+	}
+	r, err := job.Merge(ctx)
+	return r, ended(ctx, err)
+}
+
+// measure measures what is not measured yet.
+func measure(ctx context.Context, job *labeling.Job, l Labeling) error {
+	todo, err := job.Todo(ctx, labeling.Shard{})
+	if err != nil || todo == 0 { // then no encoder is needed
+		return err
+	}
+	e, closer, err := labeling.OpenEncoders(job.Config.Encoders, l.Warn)
+	if err != nil {
+		return err
+	}
+	progress := l.Progress
+	if progress == nil {
+		progress = func(int, int) {}
+	}
+	return errors.Join(job.Measure(ctx, e, labeling.Shard{}, progress), closer())
+}
+
+// ended makes the error of work that ctx ended wrap ctx's.
+func ended(ctx context.Context, err error) error {
+	if why := ctx.Err(); err != nil && why != nil && !errors.Is(err, why) {
+		return fmt.Errorf("%w (%w)", err, why)
+	}
+	return err
+}
