@@ -19,6 +19,7 @@ const house = `
 internal/cli:
 internal/fuzzing:
 internal/journal:
+internal/packed:
 internal/stats:
 internal/strictjson:
 internal/strictyaml:
