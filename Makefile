@@ -13,6 +13,19 @@ demo: build ## label, train, score and report on photographs (DEMO=short: in a s
 test: setup ## run all tests
 	@go run ./tools/testsum -timeout 20m ./...
 
+fmt: ## format the Go files
+	@git ls-files '*.go' | xargs gofmt -w
+
+lint: setup ## vet, staticcheck, dead code, functions that grew too large, misspellings (docs/decisions/lint.md)
+	@files=$$(git ls-files '*.go' | xargs gofmt -l) && [ -z "$$files" ] || { echo "error: make fmt is due for: $$files" >&2; exit 1; }
+	@go vet ./...
+	@tools/lint.sh
+
+cover: setup ## run all tests and measure what they cover, into build/cover.html
+	@go run ./tools/testsum -timeout 20m -coverprofile build/cover.out ./...
+	@go tool cover -html build/cover.out -o build/cover.html
+	@go tool cover -func build/cover.out | tail -1
+
 fuzz: setup ## run every fuzz target for millions of executions (hours; docs/fuzzing.md)
 	@tools/fuzz.sh
 
@@ -47,4 +60,4 @@ clean: ## remove what make build made
 distclean: clean ## remove what was installed, too
 	rm -rf build
 
-.PHONY: help demo pretrain test fuzz build bench parity setup cuda clean distclean
+.PHONY: help demo pretrain test fmt lint cover fuzz build bench parity setup cuda clean distclean

@@ -9,6 +9,8 @@ import (
 	"image/png"
 	"path/filepath"
 	"testing"
+
+	"assay/internal/packed"
 )
 
 // ending is a context that is done when it has been asked left times.
@@ -26,7 +28,7 @@ func (e *ending) Err() error {
 }
 
 func TestDecodeEndsWithItsContext(t *testing.T) {
-	files, err := filepath.Glob("testdata/decode/*")
+	files, err := filepath.Glob(filepath.Join(packed.Unpack(t, pictures), "*"))
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}

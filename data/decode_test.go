@@ -10,7 +10,12 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"assay/internal/packed"
 )
+
+// pictures are files in every format and colour type (tools/oracle/data_decode.py).
+const pictures = "testdata/decode.zip"
 
 // unread are pictures that Pillow reads and we refuse, with what the error says.
 var unread = map[string]string{
@@ -29,9 +34,10 @@ func TestDecodeIsPillows(t *testing.T) {
 		SHA256 string
 	}
 	readJSON(t, "testdata/decode.json", &expect)
+	dir := packed.Unpack(t, pictures)
 	for name, e := range expect {
 		t.Run(name, func(t *testing.T) {
-			p, err := Open(filepath.Join("testdata/decode", name), Limits{})
+			p, err := Open(filepath.Join(dir, name), Limits{})
 			if want, ok := unread[name]; ok {
 				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("%v, want %q", err, want)
@@ -45,7 +51,7 @@ func TestDecodeIsPillows(t *testing.T) {
 				t.Fatalf("%d x %d, want %v", p.Width, p.Height, e.Size)
 			}
 			if filepath.Ext(name) == ".jpg" {
-				closeToPillow(t, p, filepath.Join("testdata/decode", name+".png"))
+				closeToPillow(t, p, filepath.Join(dir, name+".png"))
 			} else if sum(p) != e.SHA256 {
 				t.Errorf("differs from Pillow")
 			}
@@ -117,7 +123,7 @@ func TestLimits(t *testing.T) {
 }
 
 func TestDamage(t *testing.T) {
-	files, err := filepath.Glob("testdata/decode/*")
+	files, err := filepath.Glob(filepath.Join(packed.Unpack(t, pictures), "*"))
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"assay/internal/packed"
 )
 
 // TestDigest: the digest is that of width, height and pixels, so it tells pictures of the same bytes in other shapes apart.
@@ -24,7 +26,7 @@ func TestDigest(t *testing.T) {
 // TestDecodingVersion: pixels of files are remembered under Decoding. If this fails because Decode gives other pixels than it
 // did, on purpose, raise Decoding and put in the new digest.
 func TestDecodingVersion(t *testing.T) {
-	paths, err := filepath.Glob("testdata/decode/*")
+	paths, err := filepath.Glob(filepath.Join(packed.Unpack(t, pictures), "*"))
 	if err != nil || len(paths) == 0 {
 		t.Fatal(paths, err)
 	}

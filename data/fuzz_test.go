@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"assay/internal/fuzzing"
+	"assay/internal/packed"
 )
 
 // FuzzDecode: any bytes are a picture of the size that the header says, or an error.
 func FuzzDecode(f *testing.F) {
 	x := fuzzing.New(f)
-	for _, raw := range fuzzing.Files(f, 1600, "testdata/decode/*") {
+	for _, raw := range fuzzing.Files(f, 1600, filepath.Join(packed.Unpack(f, pictures), "*")) {
 		x.Add(raw, raw[:len(raw)*3/4])
 	}
 	const pixels = 1 << 14

@@ -13,6 +13,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"assay/internal/fuzzing"
+	"assay/internal/packed"
 )
 
 func number(x float64) *float64 { return &x }
@@ -41,11 +42,7 @@ func rows(t testing.TB, table *Table) []Row {
 
 func picture(t testing.TB, name string) []byte {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("testdata/decode", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return raw
+	return packed.File(t, pictures, name)
 }
 
 // TestForeignParquet reads what pandas, pyarrow and datasets write.

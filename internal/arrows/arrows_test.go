@@ -23,6 +23,7 @@ internal/version:
 internal/cli: internal/exit internal/version
 internal/fuzzing:
 internal/journal:
+internal/packed:
 internal/stats:
 internal/strictjson:
 internal/strictyaml:

@@ -26,11 +26,14 @@ var (
 	flagLine  = regexp.MustCompile(`(?m)^ +(?:-(\w), |    )--([\w-]+)`)
 	listed    = regexp.MustCompile(`(?m)^  ([\w-]+) `)
 	variable  = regexp.MustCompile(`^[A-Z_]+=`)
-	inline    = regexp.MustCompile("`((?:train|score|label|make|go|tools/[\\w/]+\\.sh) [^`\n]*)`")
+	inline    = regexp.MustCompile("`((?:train|score|label|make|go|tools/[\\w/]+\\.sh) [^`]*)`")
 	ourOwn    = regexp.MustCompile(`^(?:\$ )?(?:[A-Z_]+=\S* )*(train|score|label|make|go|(?:bin|tools)/\S+) `)
 	goTest    = regexp.MustCompile(`^-(?:run|fuzz|bench)$`)
 	makeNames = regexp.MustCompile(`(?m)^([a-z-]+):`)
 )
+
+// joined makes a paragraph one line.
+var joined = strings.NewReplacer("\n\n", "\n\n", "\n", " ")
 
 // programs builds the commands into bin/, where nothing is done if they are new, and asks all of them for --help.
 var programs = sync.OnceValues(func() (map[string]*command, error) {
@@ -202,8 +205,10 @@ func wrongGo(t *testing.T, args []string) string {
 			if !regexp.MustCompile(`func (Test|Fuzz|Benchmark)?` + strings.Trim(a, "^$")).MatchString(source.String()) {
 				return "the package has no test " + a
 			}
-		case args[0] == "run" && strings.HasPrefix(a, "-") && !strings.Contains(source.String(), `"`+strings.Trim(a, "-")+`"`):
-			return "the program has no flag " + a
+		case args[0] == "run" && strings.HasPrefix(a, "-"):
+			if !strings.Contains(source.String(), `"`+strings.Trim(a, "-")+`"`) {
+				return "the program has no flag " + a
+			}
 		}
 	}
 	return ""
@@ -228,7 +233,7 @@ func TestCommandsExist(t *testing.T) {
 				}
 			}
 		}
-		for _, m := range inline.FindAllStringSubmatch(prose, -1) {
+		for _, m := range inline.FindAllStringSubmatch(joined.Replace(prose), -1) {
 			if path.Base(page) != "CHANGELOG.md" {
 				check(page, m[1])
 			}
@@ -382,7 +387,11 @@ func runIn(t *testing.T, dir, script string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Env = append(os.Environ(), "PAGES="+pages, "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"), "ASSAY_STORE="+filepath.Join(dir, "store"))
+	c.Env = append(os.Environ(),
+		"PAGES="+pages,
+		"PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"),
+		"ASSAY_STORE="+filepath.Join(dir, "store"),
+	)
 	start := time.Now()
 	out, err := c.CombinedOutput()
 	t.Logf("%.1f s", time.Since(start).Seconds())

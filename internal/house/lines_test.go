@@ -54,7 +54,8 @@ func TestLongLines(t *testing.T) {
 	for name, count := range found {
 		left += count
 		if count > allowed[name] {
-			t.Errorf("%s has %d lines of more than %d columns, and %s allows %d: break them", name, count, columns, longLines, allowed[name])
+			t.Errorf("%s has %d lines of more than %d columns, and %s allows %d: break them",
+				name, count, columns, longLines, allowed[name])
 		}
 	}
 	if left < all {

@@ -2,7 +2,6 @@ package grad
 
 import (
 	"os"
-	"path/filepath"
 	"testing"
 
 	"assay/onnx"
@@ -10,11 +9,7 @@ import (
 
 // FuzzAppend: whatever bytes come in, reading, checking and differentiating them ends with a result or an error.
 func FuzzAppend(f *testing.F) {
-	files, err := filepath.Glob("../../testdata/oracle/onnx/*/model.onnx")
-	if err != nil || len(files) == 0 {
-		f.Fatal("no models", err)
-	}
-	for _, path := range files {
+	for _, path := range oracleModels(f) {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			f.Fatal(err)

@@ -7,18 +7,29 @@ import (
 	"path/filepath"
 	"testing"
 
+	"assay/internal/packed"
 	"assay/onnx"
 )
 
 var oddNumbers = []int64{-1 << 62, -100, -2, -1, 0, 1, 2, 3, 4, 7, 100, 1 << 40}
 
+// oracleModels gives the files of the oracle's models, packed or not.
+func oracleModels(t testing.TB) (files []string) {
+	t.Helper()
+	const beside = "../../testdata/oracle/onnx"
+	for _, folder := range []string{beside, packed.Unpack(t, beside+".zip")} {
+		found, err := filepath.Glob(filepath.Join(folder, "*", "model.onnx"))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no models in %s (%v)", folder, err)
+		}
+		files = append(files, found...)
+	}
+	return files
+}
+
 // TestMutatedModels: whatever a model says, reading and differentiating it ends with gradients or an error, and never panics.
 func TestMutatedModels(t *testing.T) {
-	files, err := filepath.Glob("../../testdata/oracle/onnx/*/model.onnx")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no models", err)
-	}
-	for _, path := range files {
+	for _, path := range oracleModels(t) {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/checkpoints"
+	"assay/internal/packed"
 	"assay/onnx"
 	"assay/onnx/grad"
 	"assay/ort"
@@ -35,8 +36,18 @@ type oracleCase struct {
 func TestOracle(t *testing.T) {
 	for _, root := range oracleFolders() {
 		folders, err := filepath.Glob(filepath.Join(root, "onnx", "*"))
-		if err != nil || len(folders) == 0 {
-			t.Fatalf("no cases in %s/onnx: %v", root, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if archive := filepath.Join(root, "onnx.zip"); fileExists(archive) {
+			more, err := filepath.Glob(filepath.Join(packed.Unpack(t, archive), "*"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			folders = append(folders, more...)
+		}
+		if len(folders) < 32 {
+			t.Fatalf("%d cases in %s", len(folders), root)
 		}
 		for _, folder := range folders {
 			for _, recompute := range []bool{false, true} {
@@ -45,6 +56,11 @@ func TestOracle(t *testing.T) {
 			}
 		}
 	}
+}
+
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 func runOracle(t *testing.T, folder string, recompute bool) {

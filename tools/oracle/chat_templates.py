@@ -4,31 +4,26 @@ import sys
 
 from transformers.utils.chat_template_utils import render_jinja_template
 
-IMAGES = "{# Render all images first #}{% for content in message['content'] | selectattr('type', 'equalto', 'image') %}{{ '<image>\n' }}{% endfor %}"
-TEXTS = "{# Render all text next #}{% for content in message['content'] | selectattr('type', 'equalto', 'text') %}"
+PICTURES = "{# first the pictures #}{% for part in turn['content'] | selectattr('type', 'equalto', 'image') %}{{ '<image>\n' }}{% endfor %}"
+TEXTS = "{# then the texts #}{% for part in turn['content'] | selectattr('type', 'equalto', 'text') %}"
 TEMPLATES = {
-    # As published with llava-hf's checkpoints and Qwen2.5-VL.
-    "llama3-llava-next-8b": "{% for message in messages %}{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' }}" + IMAGES + TEXTS
-    + "{{ content['text'] + '<|eot_id|>' }}{% endfor %}{% endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}",
-    "llava-v1.6-mistral-7b": "{% for message in messages %}{% if message['role'] == 'system' %}{{ '<<SYS>>\n' + message['content'][0]['text'] + '\n<</SYS>>\n\n' }}"
-    "{% elif message['role'] == 'user' %}{{ '[INST] ' }}" + IMAGES + TEXTS + "{{ content['text'] }}{% endfor %}{{' [/INST]' }}"
-    "{% elif message['role'] == 'assistant' %}{{ ' ' + message['content'][0]['text'] + '<\\s> '}}{% else %}"
-    "{{ raise_exception('Only user and assistant roles are supported!') }}{% endif %}{% endfor %}",
-    "llava-v1.6-vicuna-7b": "{% for message in messages %}{% if message['role'] != 'system' %}{{ message['role'].upper() + ': '}}{% endif %}" + IMAGES
-    + "{# Render all text next #}{% if message['role'] != 'assistant' %}{% for content in message['content'] | selectattr('type', 'equalto', 'text') %}"
-    "{{ content['text'] + ' '}}{% endfor %}{% else %}{% for content in message['content'] | selectattr('type', 'equalto', 'text') %}"
-    "{% generation %}{{ content['text'] + ' '}}{% endgeneration %}{% endfor %}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %}",
-    "llava-v1.6-34b": "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n'}}" + IMAGES + TEXTS
-    + "{{ content['text'] }}{% endfor %}{{'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
-    "qwen2.5-vl": "{% set image_count = namespace(value=0) %}{% set video_count = namespace(value=0) %}{% for message in messages %}"
-    "{% if loop.first and message['role'] != 'system' %}<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n{% endif %}"
-    "<|im_start|>{{ message['role'] }}\n{% if message['content'] is string %}{{ message['content'] }}<|im_end|>\n{% else %}"
-    "{% for content in message['content'] %}{% if content['type'] == 'image' or 'image' in content or 'image_url' in content %}"
-    "{% set image_count.value = image_count.value + 1 %}{% if add_vision_id %}Picture {{ image_count.value }}: {% endif %}<|vision_start|><|image_pad|><|vision_end|>"
-    "{% elif content['type'] == 'video' or 'video' in content %}{% set video_count.value = video_count.value + 1 %}"
-    "{% if add_vision_id %}Video {{ video_count.value }}: {% endif %}<|vision_start|><|video_pad|><|vision_end|>"
-    "{% elif 'text' in content %}{{ content['text'] }}{% endif %}{% endfor %}<|im_end|>\n{% endif %}{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
+    # Worded here, and render as those published with llava-hf's checkpoints and Qwen2.5-VL.
+    "llama3-llava-next-8b": "{% for turn in messages %}{{ '<|start_header_id|>' + turn['role'] + '<|end_header_id|>\n\n' }}" + PICTURES + TEXTS
+    + "{{ part['text'] + '<|eot_id|>' }}{% endfor %}{% endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}",
+    "llava-v1.6-mistral-7b": "{% for turn in messages %}{% set role = turn['role'] %}{% if role == 'user' %}{{ '[INST] ' }}" + PICTURES + TEXTS
+    + "{{ part['text'] }}{% endfor %}{{' [/INST]' }}{% elif role == 'system' %}{{ '<<SYS>>\n' + turn['content'][0]['text'] + '\n<</SYS>>\n\n' }}"
+    "{% elif role == 'assistant' %}{{ ' ' + turn['content'][0]['text'] + '<\\s> '}}{% else %}{{ raise_exception('no turn of ' + role) }}{% endif %}{% endfor %}",
+    "llava-v1.6-vicuna-7b": "{% for turn in messages %}{% if turn['role'] != 'system' %}{{ turn['role'].upper() + ': '}}{% endif %}" + PICTURES + TEXTS
+    + "{% if turn['role'] == 'assistant' %}{% generation %}{{ part['text'] + ' '}}{% endgeneration %}{% else %}{{ part['text'] + ' '}}{% endif %}{% endfor %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %}",
+    "llava-v1.6-34b": "{% for turn in messages %}{{'<|im_start|>' + turn['role'] + '\n'}}" + PICTURES + TEXTS
+    + "{{ part['text'] }}{% endfor %}{{'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
+    "qwen2.5-vl": "{% set seen = namespace(images=0, videos=0) %}{% for turn in messages %}{% if loop.first and turn['role'] != 'system' %}"
+    "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n{% endif %}<|im_start|>{{ turn['role'] }}\n{% if turn['content'] is string %}{{ turn['content'] }}{% else %}"
+    "{% for part in turn['content'] %}{% if 'text' in part %}{{ part['text'] }}{% elif part['type'] == 'image' or 'image_url' in part %}{% set seen.images = seen.images + 1 %}"
+    "{% if add_vision_id %}Picture {{ seen.images }}: {% endif %}<|vision_start|><|image_pad|><|vision_end|>{% elif part['type'] == 'video' or 'video' in part %}"
+    "{% set seen.videos = seen.videos + 1 %}{% if add_vision_id %}Video {{ seen.videos }}: {% endif %}<|vision_start|><|video_pad|><|vision_end|>{% endif %}{% endfor %}{% endif %}"
+    "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
     # What published templates use here and there.
     "blocks on lines of their own": "{{ bos_token }}\n{% for message in messages %}\n  {% if message.role == 'user' %}\n  user:\n    {%- for c in message.content %}\n"
     "      {%- if c.type == 'image' %}\n        [pic]\n      {%- else %}\n        {{- c.text | trim }}\n      {%- endif %}\n    {%- endfor %}\n  {% endif %}\n"

@@ -1,4 +1,4 @@
-"""data/testdata/decode/: small pictures in every format and colour type, and what Pillow and transformers make of them.
+"""data/testdata/decode.zip: small pictures in every format and colour type, and what Pillow and transformers make of them.
 
     python tools/oracle/data_decode.py        # from the repository's root
 
@@ -15,6 +15,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 from transformers.image_transforms import convert_to_rgb
+
+from pack import pack
 
 OUT = Path("data/testdata/decode")
 PHOTOS = Path("testdata/oracle/images")
@@ -225,6 +227,11 @@ def main():
             Image.fromarray(got).save(f"{path}.png")
     lines = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in expect.items())
     Path("data/testdata/decode.json").write_text("{\n" + lines + "\n}\n")
+    beside = {n: (OUT / n).read_bytes() for n in ("grey.png", "rgb.png", "420.jpg")}  # data_tables.py's tables name these by path
+    pack(OUT, "data/testdata/decode.zip")
+    OUT.mkdir(exist_ok=True)
+    for name, raw in beside.items():
+        (OUT / name).write_bytes(raw)
 
 
 main()
