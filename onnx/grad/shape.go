@@ -205,17 +205,24 @@ func (c *call) padGather() []string {
 	return []string{g}
 }
 
-// tileRule: the repeats become axes of their own, which are summed.
+// tileRule: the repeats become axes of their own, which are summed. Reshape would read a repeat of 0 as "copy this size", so
+// where the repeats are only known at run time such an axis is padded with zeros to one repeat.
 func tileRule(c *call) []string {
-	x, r := c.x[0], c.rank(c.x[0])
+	x, dy, r := c.x[0], c.dy[0], c.rank(c.x[0])
+	repeats := c.x[1]
+	if _, known := c.value(repeats).Known(); !known && r > 0 {
+		least := c.Op("Max", repeats, c.Ints(1))
+		missing := c.mul(c.sub(least, repeats), c.Op("Shape", x)) // elements of an axis that is not repeated at all
+		dy = c.Op("Pad", dy, c.concat(0, c.Ints(make([]int64, r)...), missing), c.scalarLike(dy, 0))
+		repeats = least
+	}
 	parts := make([]any, 0, 2*r)
 	axes := make([]int64, r)
 	for i := range r {
-		repeat := c.Op("Slice", c.x[1], c.Ints(int64(i)), c.Ints(int64(i+1)))
-		parts = append(parts, repeat, c.size(x, i))
+		parts = append(parts, c.Op("Slice", repeats, c.Ints(int64(i)), c.Ints(int64(i+1))), c.size(x, i))
 		axes[i] = int64(2 * i)
 	}
-	return []string{c.sum(c.reshape(c.dy[0], parts...), axes, false), ""}
+	return []string{c.sum(c.reshape(dy, parts...), axes, false), ""}
 }
 
 func depthToSpace(c *call) []string {
