@@ -22,7 +22,8 @@ func decodePNG(f encodedFile) (*Picture, error) {
 			if raw[depth] == 16 {
 				return nil, errors.New("16-bit grey with a transparent value: save it with 8 bits a channel")
 			}
-			// Pillow compares the key with grey that it has scaled to 8 bits: below 8 bits a key other than 0 is never met
+			// Pillow compares the key with grey that it has scaled to 8 bits: below 8 bits a key other than 0 is
+			// never met
 			if v := binary.BigEndian.Uint16(raw[key+8:]); raw[depth] < 8 && v != 0 {
 				raw = bytes.Clone(raw)
 				copy(raw[key+4:], "noNe") // a chunk that decoders skip

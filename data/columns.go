@@ -68,8 +68,8 @@ func (k Kind) feature() map[string]string {
 	return map[string]string{"dtype": "string", "_type": "Value"}
 }
 
-// features is the metadata by which `datasets` knows the columns' types, that of like with columns added. A file that has
-// none gets none: its types speak for themselves.
+// features is the metadata by which `datasets` knows the columns' types, that of like with columns added. A file that
+// has none gets none: its types speak for themselves.
 func features(like *parquetTable, columns []Column) string {
 	var meta struct {
 		Info struct {

@@ -9,12 +9,12 @@ import (
 	"unicode/utf8"
 )
 
-// delimited is a text format of rows whose fields stand between a delimiter: CSV and TSV as Python's csv module reads them
-// with its default dialect. A field that begins with a quote ends with one, a doubled quote in it is one quote, and line ends
-// in it are data; any other quote is data. Rows end with \n, \r\n or \r, and empty lines are none.
+// delimited is a text format of rows whose fields stand between a delimiter: CSV and TSV as Python's csv module reads
+// them with its default dialect. A field that begins with a quote ends with one, a doubled quote in it is one quote,
+// and line ends in it are data; any other quote is data. Rows end with \n, \r\n or \r, and empty lines are none.
 //
-// Python takes a quoted field that the file's end cuts off; here it is an error, for it is a file that was cut off, or one
-// whose quotes mean something else.
+// Python takes a quoted field that the file's end cuts off; here it is an error, for it is a file that was cut off,
+// or one whose quotes mean something else.
 type delimited struct{ comma byte }
 
 // The states between two bytes of a row.
@@ -25,8 +25,8 @@ const (
 	quoteInQuotes // the end of the field, or the first of two
 )
 
-// next returns the state after a byte, whether the byte belongs to the field, and whether it ends the field. Line ends are
-// only met in quotes.
+// next returns the state after a byte, whether the byte belongs to the field, and whether it ends the field. Line
+// ends are only met in quotes.
 func (d delimited) next(state int, c byte) (after int, keep, ends bool) {
 	switch state {
 	case inQuotes:

@@ -133,9 +133,9 @@ func Decode(raw []byte, l Limits) (*Picture, error) {
 	return DecodeContext(context.Background(), raw, l)
 }
 
-// DecodeContext is Decode until ctx is done: then it stops within about a KiB of the file and returns the context's cause.
-// (A lossy WebP file and a strip of a TIFF file are read whole and decoded without a stop: tenths of a second for 10
-// megapixels.) Time and memory grow with the pixels, which Size tells beforehand.
+// DecodeContext is Decode until ctx is done: then it stops within about a KiB of the file and returns the context's
+// cause. (A lossy WebP file and a strip of a TIFF file are read whole and decoded without a stop: tenths of a second
+// for 10 megapixels.) Time and memory grow with the pixels, which Size tells beforehand.
 func DecodeContext(ctx context.Context, raw []byte, l Limits) (p *Picture, err error) {
 	f, err := detectFormat(raw)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"assay/onnx"
 )
 
-// shape is one column of a Parquet schema, with the leaf columns below it: what is needed to put a value together out of
-// the leaves' values and levels (Melnik et al., Dremel, 2010).
+// shape is one column of a Parquet schema, with the leaf columns below it: what is needed to put a value together out
+// of the leaves' values and levels (Melnik et al., Dremel, 2010).
 type parquetColumn struct {
 	name        string
 	column      *parquet.Column
@@ -163,7 +163,8 @@ func twosComplement(raw []byte) *big.Int {
 	return x
 }
 
-// halfFloats finds the leaf columns of half floats. The library knows the type in a file's schema, but not in its columns.
+// halfFloats finds the leaf columns of half floats. The library knows the type in a file's schema, but not in its
+// columns.
 func halfFloats(schema []format.SchemaElement) map[int]bool {
 	halves := map[int]bool{}
 	leaf := 0

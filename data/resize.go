@@ -76,7 +76,8 @@ func sinc(x float64) float64 {
 // fraction is the number of fractional bits of a weight: 32 bits less 8 for the pixel and 2 for sums above 1.
 const precisionBits = 22
 
-// taps are the weights of one axis: output i is the sum of weights[start[i]:start[i+1]] times the source from first[i] on.
+// taps are the weights of one axis: output i is the sum of weights[start[i]:start[i+1]] times the source from
+// first[i] on.
 type coefficients struct {
 	first, start []int
 	weights      []uint64 // two's complement, so that one product serves two packed sums
@@ -125,8 +126,8 @@ func (p *Picture) Resize(width, height int, f Filter) *Picture {
 	return p.resizeColumns(width, f).resizeRows(height, f)
 }
 
-// resizeColumns filters along x. Two rows are packed into the halves of uint64s, so that a product with a weight is two:
-// (a + b 2^32) w = a w + b w 2^32, exactly, modulo 2^64.
+// resizeColumns filters along x. Two rows are packed into the halves of uint64s, so that a product with a weight is
+// two: (a + b 2^32) w = a w + b w 2^32, exactly, modulo 2^64.
 func (p *Picture) resizeColumns(width int, f Filter) *Picture {
 	if width == p.Width {
 		return p

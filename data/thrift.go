@@ -7,8 +7,9 @@ import (
 
 var errThrift = errors.New("its metadata is damaged")
 
-// checkThrift walks over a struct in Thrift's compact protocol, in which Parquet's metadata are written, and checks that
-// each list and text has as many bytes as it says. The Parquet library takes memory for what a list announces first.
+// checkThrift walks over a struct in Thrift's compact protocol, in which Parquet's metadata are written, and checks
+// that each list and text has as many bytes as it says. The Parquet library takes memory for what a list announces
+// first.
 func checkThrift(b []byte) error {
 	_, err := skipThrift(b, 12, 0)
 	return err

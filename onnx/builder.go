@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Builder appends nodes to a model. Every method returns the name of the value it makes, so that calls nest like a formula.
-// Mistakes of the caller (an odd attribute type) panic: they are programming errors, not input errors.
+// Builder appends nodes to a model. Every method returns the name of the value it makes, so that calls nest like a
+// formula. Mistakes of the caller (an odd attribute type) panic: they are programming errors, not input errors.
 type Builder struct {
 	M       *Model
 	scope   []string

@@ -136,7 +136,8 @@ func typedLen(p *pb.TensorProto) int {
 	return len(p.FloatData) + len(p.Int32Data) + len(p.StringData) + len(p.Int64Data) + len(p.DoubleData) + len(p.Uint64Data)
 }
 
-// typedData turns the typed fields of a TensorProto into raw bytes: each type has one field, and nothing may be in others.
+// typedData turns the typed fields of a TensorProto into raw bytes: each type has one field, and nothing may be in
+// others.
 func typedData(p *pb.TensorProto, t DType) ([]byte, error) {
 	le := binary.LittleEndian
 	var b []byte

@@ -48,7 +48,8 @@ type Verified struct {
 	Lost    int64    `json:"lost"`    // bytes behind the last record of a file: cut off by a crash, or from a damaged head on
 }
 
-// Verify reads every record of a store's folder. Damaged ones are never served: they cost the time to compute them again.
+// Verify reads every record of a store's folder. Damaged ones are never served: they cost the time to compute them
+// again.
 func Verify(folder string) (*Verified, error) {
 	v := &Verified{Damaged: []string{}}
 	err := walk(folder, func(f segmentFile, seg *segment) error {
@@ -120,8 +121,8 @@ type Dropped struct {
 	Busy    int   `json:"busy"`    // damaged segments that had to stay: a process writes to them
 }
 
-// DropDamaged removes the damaged records of a store's folder and keeps the whole ones. A segment with damage is rewritten:
-// its whole records go to a new segment before it is removed, so that a crash loses none.
+// DropDamaged removes the damaged records of a store's folder and keeps the whole ones. A segment with damage is
+// rewritten: its whole records go to a new segment before it is removed, so that a crash loses none.
 func DropDamaged(folder string) (*Dropped, error) {
 	out := &Dropped{}
 	err := walk(folder, func(f segmentFile, seg *segment) error {

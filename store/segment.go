@@ -125,8 +125,8 @@ func (s *segment) scan(found func(address Key, offset int64, value int)) error {
 	}
 }
 
-// headDamaged says whether a head lies behind the last record that is not whole although all its bytes are there: a crash cuts
-// records off, and leaves the beginning of one that is whole.
+// headDamaged says whether a head lies behind the last record that is not whole although all its bytes are there: a
+// crash cuts records off, and leaves the beginning of one that is whole.
 func (s *segment) headDamaged() bool {
 	var head [recordHead]byte
 	if n, _ := s.ReadAt(head[:], s.size); n < recordHead {

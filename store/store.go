@@ -1,12 +1,12 @@
-// Package store keeps what was computed, in a folder that outlives the process: image features, hidden states, embeddings,
-// measurements. A record is addressed by content alone: what was computed (the bucket's kind), by which model (its
-// fingerprint, of the content of weights and configuration), and of what (a digest of pixels, bytes or text). Nothing is
-// ever found under the name of a file, so nothing stale can be.
+// Package store keeps what was computed, in a folder that outlives the process: image features, hidden states,
+// embeddings, measurements. A record is addressed by content alone: what was computed (the bucket's kind), by which
+// model (its fingerprint, of the content of weights and configuration), and of what (a digest of pixels, bytes or
+// text). Nothing is ever found under the name of a file, so nothing stale can be.
 //
-// The folder is bounded: what went unused longest is removed. Several processes may use it at once and see each other's
-// records. A process may be killed at any instant, and the disk may damage what it likes: every record is checked when it is
-// read, and one that is not whole is not there. Of a folder that cannot be written to, or a full disk, [Options].Warn is
-// told once, with the file's name, and the work goes on without remembering.
+// The folder is bounded: what went unused longest is removed. Several processes may use it at once and see each
+// other's records. A process may be killed at any instant, and the disk may damage what it likes: every record is
+// checked when it is read, and one that is not whole is not there. Of a folder that cannot be written to, or a full
+// disk, [Options].Warn is told once, with the file's name, and the work goes on without remembering.
 package store
 
 import (
@@ -88,8 +88,8 @@ func (s *Store) warnOnce(err error) {
 	})
 }
 
-// room removes the segments that were used longest ago until so many bytes more fit. Segments that somebody writes to stay,
-// so a folder may exceed its limit by a sixteenth of it for each process that writes.
+// room removes the segments that were used longest ago until so many bytes more fit. Segments that somebody writes to
+// stay, so a folder may exceed its limit by a sixteenth of it for each process that writes.
 func (s *Store) evict(bytes int64) error {
 	files, err := segmentFiles(s.folder)
 	if err != nil {

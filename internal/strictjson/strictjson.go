@@ -1,6 +1,6 @@
-// Package strictjson reads configuration files that other programs wrote, Hugging Face's above all: every key of an object is
-// read, declared harmless, or an error that names it. What is read follows from the reading code; [Object.Close] is given the
-// tables of what else may be there.
+// Package strictjson reads configuration files that other programs wrote, Hugging Face's above all: every key of an
+// object is read, declared harmless, or an error that names it. What is read follows from the reading code;
+// [Object.Close] is given the tables of what else may be there.
 package strictjson
 
 import (
@@ -63,8 +63,8 @@ func (o *Object) Raw(key string) json.RawMessage {
 	return o.fields[key]
 }
 
-// Get stores the value of a key in what into points to. An absent key leaves that alone; null is an error, and so is a value of
-// another type.
+// Get stores the value of a key in what into points to. An absent key leaves that alone; null is an error, and so is
+// a value of another type.
 func (o *Object) Get(key string, into any) {
 	raw := o.Raw(key)
 	if raw == nil {
@@ -127,8 +127,8 @@ func (o *Object) Same(other *Object) {
 	}
 }
 
-// Close says that nothing else will be read: keys that are neither read nor in a table, or have a value there that the table
-// does not list, are errors.
+// Close says that nothing else will be read: keys that are neither read nor in a table, or have a value there that
+// the table does not list, are errors.
 func (o *Object) Close(tables ...Harmless) {
 	var unknown []string
 	for _, key := range slices.Sorted(maps.Keys(o.fields)) {

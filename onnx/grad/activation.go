@@ -94,8 +94,8 @@ func geluRule(c *call, x, y, dy string) string {
 	return c.mul(dy, c.add(p, c.mul(x, density)))
 }
 
-// dropoutRule: without training it is the identity; in training the kept elements were scaled by 1/(1 - ratio). With respect
-// to the ratio it is the derivative at the elements kept this time: dR = sum dY y / (1 - ratio).
+// dropoutRule: without training it is the identity; in training the kept elements were scaled by 1/(1 - ratio). With
+// respect to the ratio it is the derivative at the elements kept this time: dR = sum dY y / (1 - ratio).
 func dropoutRule(c *call) []string {
 	g := make([]string, len(c.x))
 	v := c.value(c.in(2)).Const

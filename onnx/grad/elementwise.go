@@ -100,7 +100,8 @@ func zeroRules(ops ...string) []entry {
 
 func (c *call) oneMinus(x string) string { return c.sub(c.scalarLike(x, 1), x) }
 
-// y = a b: dA = dY b, dB = dY a. SiLU, a sigmoid(a), is taken as one: dA = dY (s + y - y s), two passes over memory fewer.
+// y = a b: dA = dY b, dB = dY a. SiLU, a sigmoid(a), is taken as one: dA = dY (s + y - y s), two passes over memory
+// fewer.
 func mulRule(c *call) []string {
 	a, b, y, dy := c.x[0], c.x[1], c.y[0], c.dy[0]
 	for i := range 2 {
@@ -175,7 +176,8 @@ func extremeRule(c *call, wins string) []string {
 	return g
 }
 
-// y = min(max(x, lo), hi): the gradient goes to x inside, to the bounds outside, and to hi alone where lo lies above it.
+// y = min(max(x, lo), hi): the gradient goes to x inside, to the bounds outside, and to hi alone where lo lies above
+// it.
 func clipRule(c *call) []string {
 	x, lo, hi, dy := c.x[0], c.in(1), c.in(2), c.dy[0]
 	g := make([]string, 3)

@@ -33,8 +33,8 @@ var reduceRules = []entry{
 	}},
 }
 
-// reducedAxes returns the axes that the node reduces, known before the model runs. all is true if it reduces every axis;
-// none if it reduces nothing (no axes, noop_with_empty_axes).
+// reducedAxes returns the axes that the node reduces, known before the model runs. all is true if it reduces every
+// axis; none if it reduces nothing (no axes, noop_with_empty_axes).
 func (c *call) reducedAxes() (axes []int64, all, none, ok bool) {
 	axes, ok = c.ints(1, "axes")
 	if ok && len(axes) == 0 {
@@ -44,8 +44,8 @@ func (c *call) reducedAxes() (axes []int64, all, none, ok bool) {
 	return axes, false, false, ok
 }
 
-// kept gives a reduced value (the output or its gradient) its reduced axes back, with size 1, so that it broadcasts to the
-// input.
+// kept gives a reduced value (the output or its gradient) its reduced axes back, with size 1, so that it broadcasts
+// to the input.
 func (c *call) keepDims(v string) string {
 	axes, all, none, ok := c.reducedAxes()
 	switch {
@@ -88,8 +88,8 @@ func (c *call) reducedCount() string {
 	return c.cast(c.Op("Div", total, c.Op("Size", c.y[0])), x.Type)
 }
 
-// reduceProdRule: dX is dY times the product of the other elements. P is the product of those that are not zero: P / x where none
-// is zero, P at the only zero, else 0.
+// reduceProdRule: dX is dY times the product of the other elements. P is the product of those that are not zero: P /
+// x where none is zero, P at the only zero, else 0.
 func reduceProdRule(c *call) []string {
 	x := c.x[0]
 	over := func(op, v string) string {

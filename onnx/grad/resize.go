@@ -6,7 +6,8 @@ import (
 	"assay/onnx"
 )
 
-// resize: along every axis the output is the product with an interpolation matrix that the attributes and sizes determine.
+// resize: along every axis the output is the product with an interpolation matrix that the attributes and sizes
+// determine.
 func resize(c *call) []string {
 	x := c.x[0]
 	r := c.rank(x)

@@ -6,8 +6,8 @@ import (
 	"assay/onnx"
 )
 
-// resizeOpen resizes an axis whose sizes are known only when the model runs: the interpolation matrix [out, in] is computed by the
-// graph, in float32 as the runtime computes coordinates. i is the axis's place in sizes and scales.
+// resizeOpen resizes an axis whose sizes are known only when the model runs: the interpolation matrix [out, in] is
+// computed by the graph, in float32 as the runtime computes coordinates. i is the axis's place in sizes and scales.
 func (c *call) resizeDynamic(y string, axis, i int) string {
 	if c.n.Int("antialias", 0) != 0 || c.n.Int("exclude_outside", 0) != 0 || c.n.Str("keep_aspect_ratio_policy", "stretch") != "stretch" {
 		c.fail("wanted the sizes of axis %d of %q before the model runs, which antialias, exclude_outside and "+

@@ -57,8 +57,8 @@ func splitRule(c *call) []string {
 	return []string{c.concat(c.axis("axis", 0, c.x[0]), parts...)}
 }
 
-// sliceRule pads the gradient with zeros. Steps other than 1, and slices whose place is only known when the model runs, go
-// back as a gather of the taken indices.
+// sliceRule pads the gradient with zeros. Steps other than 1, and slices whose place is only known when the model
+// runs, go back as a gather of the taken indices.
 func sliceRule(c *call) []string {
 	x := c.x[0]
 	r := c.rank(x)
@@ -187,7 +187,8 @@ func (c *call) padGather() []string {
 		}
 		indices[i] = at
 	}
-	// The output of an axis is the input of the next: gradients go back in reverse, each over the shape before its axis.
+	// The output of an axis is the input of the next: gradients go back in reverse, each over the shape before its
+	// axis.
 	g := c.dy[0]
 	shape := make([]any, r)
 	for k := range shape {
@@ -205,8 +206,8 @@ func (c *call) padGather() []string {
 	return []string{g}
 }
 
-// tileRule: the repeats become axes of their own, which are summed. Reshape would read a repeat of 0 as "copy this size", so
-// where the repeats are only known at run time such an axis is padded with zeros to one repeat.
+// tileRule: the repeats become axes of their own, which are summed. Reshape would read a repeat of 0 as "copy this
+// size", so where the repeats are only known at run time such an axis is padded with zeros to one repeat.
 func tileRule(c *call) []string {
 	x, dy, r := c.x[0], c.dy[0], c.rank(c.x[0])
 	repeats := c.x[1]

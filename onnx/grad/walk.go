@@ -28,8 +28,8 @@ func (e *engine) total(acc gradients, x string) string {
 	return acc[x][0]
 }
 
-// contribute adds g to the gradient of x. A matrix product that the rule just applied made for this alone (its nodes start at
-// from) takes the sum so far as its C.
+// contribute adds g to the gradient of x. A matrix product that the rule just applied made for this alone (its nodes
+// start at from) takes the sum so far as its C.
 func (e *engine) contribute(acc gradients, x, g string, from int, alone bool) {
 	if alone && len(acc[x]) == 1 {
 		for _, n := range slices.Backward(e.b.M.Nodes[from:]) {

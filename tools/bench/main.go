@@ -1,5 +1,5 @@
-// Command bench is our side of `make bench`: it times training steps and scoring on a checkpoint and prints one JSON line. bench.py
-// runs it beside PyTorch.
+// Command bench is our side of `make bench`: it times training steps and scoring on a checkpoint and prints one JSON
+// line. bench.py runs it beside PyTorch.
 //
 //	bench step  --backbone DIR --source A.png --edit B.png --steps 5 [--recompute]
 //	bench score --backbone DIR --source A.png --edit B.png --pairs 64
@@ -158,7 +158,8 @@ func other(p *data.Picture, i int) *data.Picture {
 	return q
 }
 
-// report runs f n times and prints the seconds of each with the facts; before that once to warm up, unless a run is long.
+// report runs f n times and prints the seconds of each with the facts; before that once to warm up, unless a run is
+// long.
 func report(n int, facts map[string]any, f func() error) error {
 	if n > 1 {
 		if err := f(); err != nil {
