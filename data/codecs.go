@@ -92,8 +92,10 @@ func flattened(m image.Image) (*Picture, error) {
 	}
 	for i := 0; i+1 < len(grey.Pix); i += 2 {
 		if high := grey.Pix[i]; high > 0 {
-			return nil, fmt.Errorf("16-bit grey of up to %d and more, which Pillow would clip to 255: save it with 8 bits a channel",
-				int(high)<<8|int(grey.Pix[i+1]))
+			return nil, fmt.Errorf(
+				"16-bit grey of up to %d and more, which Pillow would clip to 255: save it with 8 bits a channel",
+				int(high)<<8|int(grey.Pix[i+1]),
+			)
 		}
 	}
 	return flatten(grey), nil

@@ -48,7 +48,10 @@ func (k Kind) node() parquet.Node {
 	case KindBool:
 		n = parquet.Leaf(parquet.BooleanType)
 	case KindImage:
-		n = parquet.Group{"bytes": parquet.Optional(parquet.Leaf(parquet.ByteArrayType)), "path": parquet.Optional(parquet.String())}
+		n = parquet.Group{
+			"bytes": parquet.Optional(parquet.Leaf(parquet.ByteArrayType)),
+			"path":  parquet.Optional(parquet.String()),
+		}
 	}
 	return parquet.Optional(n)
 }

@@ -84,7 +84,8 @@ func (d delimited) rows(r io.Reader, found func(raw []byte, start int64, line in
 			ended = state != inQuotes
 		}
 		if !ended {
-			if state == fieldStart && at <= int64(len(bom)) && bytes.HasPrefix(bom, append(row[:len(row):len(row)], c)) {
+			if state == fieldStart && at <= int64(len(bom)) &&
+				bytes.HasPrefix(bom, append(row[:len(row):len(row)], c)) {
 				row = append(row, c) // a byte order mark stands before the first field
 				continue
 			}
@@ -126,7 +127,8 @@ func utf16(head []byte) string {
 		return "UTF-32"
 	case bytes.HasPrefix(head, []byte{0xff, 0xfe}), bytes.HasPrefix(head, []byte{0xfe, 0xff}):
 		return "UTF-16"
-	case len(head) >= 4 && head[0] != 0 && head[1] == 0 && head[2] != 0 && head[3] == 0, len(head) >= 4 && head[0] == 0 && head[1] != 0 && head[2] == 0 && head[3] != 0:
+	case len(head) >= 4 && head[0] != 0 && head[1] == 0 && head[2] != 0 && head[3] == 0,
+		len(head) >= 4 && head[0] == 0 && head[1] != 0 && head[2] == 0 && head[3] != 0:
 		return "UTF-16 without a byte order mark"
 	}
 	return ""
@@ -140,7 +142,10 @@ func checkText(raw []byte) error {
 	for i := 0; i < len(raw); {
 		r, n := utf8.DecodeRune(raw[i:])
 		if r == utf8.RuneError && n == 1 {
-			return fmt.Errorf("not UTF-8: byte %#02x after %.20q: save the file as UTF-8 (it may be Latin-1 or Windows-1252)", raw[i], raw[max(0, i-20):i])
+			return fmt.Errorf(
+				"not UTF-8: byte %#02x after %.20q: save the file as UTF-8 (it may be Latin-1 or Windows-1252)",
+				raw[i], raw[max(0, i-20):i],
+			)
 		}
 		if r == 0 {
 			return errors.New("a NUL byte, which is no text")

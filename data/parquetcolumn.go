@@ -87,7 +87,8 @@ func (s *parquetColumn) content(leaves [][]parquet.Value) any {
 		v := child.value(leaves[child.first-s.first : child.last-s.first])
 		rec.Fields = append(rec.Fields, Field{child.name, v})
 	}
-	if len(s.children) == 1 && s.children[0].column.Repeated() { // the two levels of LIST: {list: [{element: x}]} is [x]
+	if len(s.children) == 1 &&
+		s.children[0].column.Repeated() { // the two levels of LIST: {list: [{element: x}]} is [x]
 		if elements, ok := rec.Fields[0].Value.([]any); ok && len(s.children[0].children) == 1 {
 			for i, e := range elements {
 				elements[i] = e.(Record).Fields[0].Value

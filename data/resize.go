@@ -41,7 +41,8 @@ func hammingWeight(x float64) float64 {
 		return 0
 	}
 	x *= math.Pi
-	return math.Sin(x) / x * (float64(float32(0.54)) + float64(float64(float32(0.46))*math.Cos(x))) // single precision constants in Pillow
+	const a, b = float32(0.54), float32(0.46) // single precision in Pillow
+	return math.Sin(x) / x * (float64(a) + float64(float64(b)*math.Cos(x)))
 }
 
 // bicubicWeight is Keys' kernel with a = -0.5. The float64 conversions here and below forbid fused multiply-add, which
@@ -141,7 +142,11 @@ func (p *Picture) resizeColumns(width int, f Filter) *Picture {
 			r0, r1 := p.row(y0), p.row(y1)
 			for i := range packed {
 				u, v := r0[3*i:3*i+3], r1[3*i:3*i+3]
-				packed[i] = [3]uint64{uint64(u[0]) | uint64(v[0])<<32, uint64(u[1]) | uint64(v[1])<<32, uint64(u[2]) | uint64(v[2])<<32}
+				packed[i] = [3]uint64{
+					uint64(u[0]) | uint64(v[0])<<32,
+					uint64(u[1]) | uint64(v[1])<<32,
+					uint64(u[2]) | uint64(v[2])<<32,
+				}
 			}
 			d0, d1 := out.row(y0), out.row(y1)
 			for i, lo := range t.first {

@@ -125,7 +125,8 @@ func openSource(f *os.File) (source, error) {
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
 		return nil, errors.New("is packed with gzip: unpack it")
 	}
-	return nil, fmt.Errorf("not a table: want Parquet, JSON lines, a JSON array, .csv or .tsv (it begins with %.12q)", head)
+	return nil, fmt.Errorf("not a table: want Parquet, JSON lines, a JSON array, .csv or .tsv (it begins with %.12q)",
+		head)
 }
 
 // check looks for the required columns where the file has the same ones in every row.

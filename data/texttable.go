@@ -121,7 +121,8 @@ func arrayRows(r io.Reader, found func(raw []byte, start int64, line int) error)
 // jsonError says what Python's json writes and JSON has not.
 func jsonError(err error) error {
 	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) && (bytes.Contains([]byte(err.Error()), []byte("'N'")) || bytes.Contains([]byte(err.Error()), []byte("'I'"))) {
+	if errors.As(err, &syntax) &&
+		(bytes.Contains([]byte(err.Error()), []byte("'N'")) || bytes.Contains([]byte(err.Error()), []byte("'I'"))) {
 		return fmt.Errorf("%w: NaN and Infinity are no JSON: write null", err)
 	}
 	return err

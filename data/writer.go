@@ -177,7 +177,8 @@ func newParquetWriter(out io.Writer, like *parquetTable, columns []Column) (*par
 // library does not write their type.
 func (t *parquetTable) halves(added []Column) (own []Column) {
 	for _, s := range t.schema {
-		if s.half && !s.column.Repeated() && !slices.ContainsFunc(added, func(c Column) bool { return c.Name == s.name }) {
+		if s.half && !s.column.Repeated() &&
+			!slices.ContainsFunc(added, func(c Column) bool { return c.Name == s.name }) {
 			own = append(own, Column{s.name, KindNumber})
 		}
 	}

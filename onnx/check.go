@@ -61,7 +61,10 @@ const maxProblems = 20
 func Check(m *Model) error {
 	c := &checker{m: m}
 	if v, ok := m.Opsets[""]; ok && (v < OldestOpset || v > NewestOpset) {
-		return fmt.Errorf("the model is in ai.onnx opset %d, wanted %d to %d: convert it before (onnx.version_converter)", v, OldestOpset, NewestOpset)
+		return fmt.Errorf(
+			"the model is in ai.onnx opset %d, wanted %d to %d: convert it before (onnx.version_converter)",
+			v, OldestOpset, NewestOpset,
+		)
 	}
 	for _, d := range sortedKeys(m.Opsets) {
 		if !slices.Contains(domains, d) && !strings.HasPrefix(d, "ai.onnx") {
@@ -87,7 +90,8 @@ func (c *checker) add(format string, args ...any) {
 func (c *checker) used(domain string) {
 	for _, n := range c.m.Nodes {
 		if n.Domain == domain {
-			c.add("%s: ONNX Runtime does not bring the domain %q, wanted one of ai.onnx, %s", c.m.Describe(n), domain, strings.Join(domains[1:], ", "))
+			c.add("%s: ONNX Runtime does not bring the domain %q, wanted one of ai.onnx, %s",
+				c.m.Describe(n), domain, strings.Join(domains[1:], ", "))
 			return
 		}
 	}
@@ -127,15 +131,7 @@ func (c *checker) graph(g *Graph, outer map[string]bool) {
 	disordered := false
 	for _, n := range g.Nodes {
 		c.node(n)
-		for _, x := range n.Inputs {
-			switch {
-			case x == "" || known[x]:
-			case later[x]:
-				disordered = true
-			default:
-				c.add("%s: input %q is defined nowhere, wanted a graph input, an initializer or another node's output", c.m.Describe(n), x)
-			}
-		}
+		disordered = c.inputs(n, known, later) || disordered
 		for _, name := range sortedKeys(n.Attrs) {
 			switch a := n.Attrs[name].(type) {
 			case *Graph:
@@ -160,6 +156,21 @@ func (c *checker) graph(g *Graph, outer map[string]bool) {
 	}
 }
 
+// inputs checks that a node's inputs are known, or made later, which it reports.
+func (c *checker) inputs(n *Node, known, later map[string]bool) (madeLater bool) {
+	for _, x := range n.Inputs {
+		switch {
+		case x == "" || known[x]:
+		case later[x]:
+			madeLater = true
+		default:
+			c.add("%s: input %q is defined nowhere, wanted a graph input, an initializer or another node's output",
+				c.m.Describe(n), x)
+		}
+	}
+	return madeLater
+}
+
 // order tells a cycle from nodes that merely stand in the wrong order.
 func (c *checker) order(g *Graph) {
 	if _, err := sorted(c.m, g.Nodes); err != nil {
@@ -176,7 +187,8 @@ func (c *checker) order(g *Graph) {
 	for _, n := range g.Nodes {
 		for _, x := range n.Inputs {
 			if later[x] && !made[x] {
-				c.add("%s: input %q is made by a later node, wanted nodes in execution order (Sort does that)", c.m.Describe(n), x)
+				c.add("%s: input %q is made by a later node, wanted nodes in execution order (Sort does that)",
+					c.m.Describe(n), x)
 				return
 			}
 		}

@@ -51,7 +51,8 @@ func (t *Types) graph(m *Graph) error {
 			}
 			v, d := t.values[o], t.declared(h)
 			if v.Type != Undefined && d.Type != Undefined && v.Type != d.Type {
-				return fmt.Errorf("%s: its output %q is declared as %v, but it gives %v", t.m.Describe(n), o, d.Type, v.Type)
+				return fmt.Errorf("%s: its output %q is declared as %v, but it gives %v",
+					t.m.Describe(n), o, d.Type, v.Type)
 			}
 			v.refine(d)
 		}

@@ -136,7 +136,8 @@ func inferScan(c *inference) error {
 	scanned := int(c.n.Int("num_scan_inputs", 0))
 	states := len(c.in) - scanned
 	if scanned < 1 || states < 0 || len(c.out) < states {
-		return fmt.Errorf("has %d inputs and %d outputs, which does not fit %d scanned inputs", len(c.in), len(c.out), scanned)
+		return fmt.Errorf("has %d inputs and %d outputs, which does not fit %d scanned inputs",
+			len(c.in), len(c.out), scanned)
 	}
 	in := make([]*Value, len(c.in))
 	steps := Dim{Size: -1}

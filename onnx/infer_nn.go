@@ -246,7 +246,8 @@ func (c *inference) window(kernel []int64, x []Dim) (Window, error) {
 	w := WindowOf(c.n, kernel, x[2:])
 	k := len(x) - 2
 	if len(w.Kernel) != k || len(w.Strides) != k || len(w.Dilations) != k || w.Pads != nil && len(w.Pads) != 2*k {
-		return w, fmt.Errorf("kernel_shape %v, strides %v, dilations %v and pads %v do not fit %d spatial axes", w.Kernel, w.Strides, w.Dilations, w.Pads, k)
+		return w, fmt.Errorf("kernel_shape %v, strides %v, dilations %v and pads %v do not fit %d spatial axes",
+			w.Kernel, w.Strides, w.Dilations, w.Pads, k)
 	}
 	return w, nil
 }

@@ -104,7 +104,8 @@ func sorted(m *Model, nodes []*Node) ([]*Node, error) {
 						break
 					}
 				}
-				return nil, fmt.Errorf("the graph has a cycle, wanted none: %s needs its own output, by way of %s", m.Describe(before), strings.Join(path, ", "))
+				return nil, fmt.Errorf("the graph has a cycle, wanted none: %s needs its own output, by way of %s",
+					m.Describe(before), strings.Join(path, ", "))
 			}
 			state[before] = 1
 			stack = append(stack, frame{before, before.Reads()})

@@ -151,13 +151,8 @@ func TestRefusalsAreHeard(t *testing.T) {
 			t.Fatal(err)
 		}
 		conn.SetDeadline(time.Now().Add(30 * time.Second))
-		fmt.Fprintf(
-			conn,
-			"POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: %s\r\nContent-Length: %d\r\n\r\n",
-			c.path,
-			c.token,
-			c.size,
-		)
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: %s\r\nContent-Length: %d\r\n\r\n",
+			c.path, c.token, c.size)
 		if _, err := conn.Write(bytes.Repeat([]byte("x"), c.size)); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}

@@ -342,11 +342,8 @@ func safetensors(metadata map[string]string, names []string, tensors []*data.Gra
 
 // Npy is the gradient as a NumPy file, format 1.0.
 func (g *ScoreGradient) Npy() []byte {
-	header := fmt.Sprintf(
-		"{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d, 3), }",
-		g.Edit.Height,
-		g.Edit.Width,
-	)
+	header := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d, 3), }",
+		g.Edit.Height, g.Edit.Width)
 	header += string(bytes.Repeat([]byte(" "), 63-(10+len(header))%64)) + "\n"
 	out := append([]byte("\x93NUMPY\x01\x00"), byte(len(header)), byte(len(header)>>8))
 	return appendFloats(append(out, header...), g.Edit.Values)

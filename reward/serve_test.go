@@ -194,13 +194,9 @@ func TestKeepAlive(t *testing.T) {
 				return
 			}
 			defer conn.Close()
-			fmt.Fprintf(
-				conn,
+			fmt.Fprintf(conn,
 				"POST /v1/score HTTP/1.1\r\nHost: localhost\r\nUser-Agent: %s\r\nContent-Length: %d\r\n\r\n%s",
-				agent,
-				len(raw),
-				raw,
-			)
+				agent, len(raw), raw)
 			in, signs := bufio.NewReader(conn), 0
 			for {
 				r, err := http.ReadResponse(in, nil)

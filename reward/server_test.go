@@ -161,12 +161,8 @@ func TestToken(t *testing.T) {
 		}
 		answer.Body.Close()
 		if answer.StatusCode != 403 {
-			t.Errorf(
-				"%s %s: %d, want 403: a page of another site must not reach a server without a token",
-				header,
-				value,
-				answer.StatusCode,
-			)
+			t.Errorf("%s %s: %d, want 403: a page of another site must not reach a server without a token",
+				header, value, answer.StatusCode)
 		}
 	}
 }

@@ -116,7 +116,9 @@ func (b *Bucket) refresh() error {
 
 // scan indexes what is new in a segment. b.mu is held.
 func (b *Bucket) scan(seg *segment) error {
-	return seg.scan(func(address Key, offset int64, _ int) { b.addLocation(address, location{segment: seg, offset: offset}) })
+	return seg.scan(func(address Key, offset int64, _ int) {
+		b.addLocation(address, location{segment: seg, offset: offset})
+	})
 }
 
 // note makes p the first place of an address. b.mu is held.

@@ -66,7 +66,11 @@ func Verify(folder string) (*Verified, error) {
 			v.Lost += max(0, info.Size()-seg.size)
 		}
 		if err == nil && seg.headDamaged() {
-			v.Damaged = append(v.Damaged, fmt.Sprintf("%s: damaged head of a record at byte %d, and nothing is found behind it", seg.Name(), seg.size))
+			v.Damaged = append(
+				v.Damaged,
+				fmt.Sprintf("%s: damaged head of a record at byte %d, and nothing is found behind it",
+					seg.Name(), seg.size),
+			)
 		}
 		return err
 	})
@@ -94,7 +98,7 @@ func Prune(folder string, p Pruning) (*Pruned, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(list, func(a, b segmentFile) int { return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.path, b.path)) })
+	slices.SortFunc(list, byUse)
 	out := &Pruned{}
 	for _, f := range list {
 		out.Left += f.size

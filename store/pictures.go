@@ -55,7 +55,8 @@ func (p *Pictures) Open(folder string, m data.Image) (picture *data.Picture, con
 }
 
 // Decode is Open of bytes that were read already.
-func (p *Pictures) Decode(folder string, m data.Image, raw []byte) (picture *data.Picture, content, pixels Key, err error) {
+func (p *Pictures) Decode(folder string, m data.Image, raw []byte) (
+	picture *data.Picture, content, pixels Key, err error) {
 	content = sha256.Sum256(raw)
 	if picture, err = m.Decode(folder, raw, data.Limits{}); err != nil {
 		return nil, content, pixels, err

@@ -138,7 +138,8 @@ func (s *segment) headDamaged() bool {
 
 func parseHead(h []byte) (address Key, value int, ok bool) {
 	sum := recordHead - 4
-	if string(h[:len(recordMagic)]) != recordMagic || crc32.Checksum(h[:sum], castagnoli) != binary.LittleEndian.Uint32(h[sum:]) {
+	if string(h[:len(recordMagic)]) != recordMagic ||
+		crc32.Checksum(h[:sum], castagnoli) != binary.LittleEndian.Uint32(h[sum:]) {
 		return address, 0, false
 	}
 	value = int(binary.LittleEndian.Uint32(h[len(recordMagic):]))

@@ -83,7 +83,10 @@ func (s *Store) open() []*Bucket {
 func (s *Store) warnOnce(err error) {
 	s.warned.Do(func() {
 		if s.warn != nil {
-			s.warn(fmt.Sprintf("%v: what is computed cannot be kept in %s, and is computed again the next time", err, s.folder))
+			s.warn(
+				fmt.Sprintf("%v: what is computed cannot be kept in %s, and is computed again the next time",
+					err, s.folder),
+			)
 		}
 	})
 }
@@ -99,7 +102,7 @@ func (s *Store) evict(bytes int64) error {
 	for _, f := range files {
 		total += f.size
 	}
-	slices.SortFunc(files, func(a, b segmentFile) int { return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.path, b.path)) })
+	slices.SortFunc(files, byUse)
 	for _, f := range files {
 		if total <= s.limit {
 			break
@@ -129,6 +132,9 @@ type segmentFile struct {
 	size        int64
 	used        time.Time
 }
+
+// byUse orders segments from the one that was used longest ago.
+func byUse(a, b segmentFile) int { return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.path, b.path)) }
 
 // segmentFiles lists the segments of all buckets of a folder.
 func segmentFiles(folder string) ([]segmentFile, error) {

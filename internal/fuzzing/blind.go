@@ -95,7 +95,26 @@ type mutator struct {
 }
 
 // telling are numbers at which decoders err.
-var interestingNumbers = []uint64{0, 1, 2, 127, 128, 255, 256, 32767, 32768, 65535, 65536, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 32, 1<<63 - 1, 1 << 63, 1<<64 - 1}
+var interestingNumbers = []uint64{
+	0,
+	1,
+	2,
+	127,
+	128,
+	255,
+	256,
+	32767,
+	32768,
+	65535,
+	65536,
+	1<<31 - 1,
+	1 << 31,
+	1<<32 - 1,
+	1 << 32,
+	1<<63 - 1,
+	1 << 63,
+	1<<64 - 1,
+}
 
 func (m *mutator) next() []byte {
 	raw := slices.Clone(m.seeds[m.IntN(len(m.seeds))])

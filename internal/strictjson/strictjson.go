@@ -48,7 +48,11 @@ func (o *Object) Failf(key, format string, args ...any) {
 
 // Err returns all errors so far, of objects within each other too, sorted.
 func (o *Object) Err() error {
-	return errors.Join(slices.SortedFunc(slices.Values(*o.problems), func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })...)
+	return errors.Join(
+		slices.SortedFunc(
+			slices.Values(*o.problems),
+			func(a, b error) int { return strings.Compare(a.Error(), b.Error()) },
+		)...)
 }
 
 // Has reports whether the key is there with a value other than null.
@@ -144,7 +148,11 @@ func (o *Object) Close(tables ...Harmless) {
 		}
 	}
 	if len(unknown) > 0 {
-		o.Failf("", "nothing is known about %s: it may change every number; remove what certainly does not", strings.Join(unknown, ", "))
+		o.Failf(
+			"",
+			"nothing is known about %s: it may change every number; remove what certainly does not",
+			strings.Join(unknown, ", "),
+		)
 	}
 }
 
@@ -194,7 +202,12 @@ func (o *Object) Empty() bool { return len(o.fields) == 0 }
 
 // None is the object that Sub would return if it were there without keys.
 func (o *Object) None(key string) *Object {
-	return &Object{path: o.childPath(key), fields: map[string]json.RawMessage{}, read: map[string]bool{}, problems: o.problems}
+	return &Object{
+		path:     o.childPath(key),
+		fields:   map[string]json.RawMessage{},
+		read:     map[string]bool{},
+		problems: o.problems,
+	}
 }
 
 // under is the path of a key.

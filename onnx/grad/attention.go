@@ -9,7 +9,13 @@ import (
 
 var attentionRules = []entry{
 	{op: "RotaryEmbedding", since: 23, nonDifferentiable: []int{3}, rule: rotaryRule, decompose: rotary},
-	{op: "RotaryEmbedding", domain: microsoft, nonDifferentiable: []int{1}, rule: microsoftRotaryRule, note: "with respect to the data"},
+	{
+		op:                "RotaryEmbedding",
+		domain:            microsoft,
+		nonDifferentiable: []int{1},
+		rule:              microsoftRotaryRule,
+		note:              "with respect to the data",
+	},
 	{op: "Attention", since: 23, outputs: 4, nonDifferentiable: []int{6}, decompose: attention},
 }
 

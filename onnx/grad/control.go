@@ -201,7 +201,12 @@ func scanRule(c *call) []string {
 		c.err = inSubgraph("body", err)
 		return nil
 	}
-	at := attrs{"body": g, "num_scan_inputs": len(read), "scan_input_axes": axes, "scan_input_directions": directionFlags(back)}
+	at := attrs{
+		"body":                  g,
+		"num_scan_inputs":       len(read),
+		"scan_input_axes":       axes,
+		"scan_input_directions": directionFlags(back),
+	}
 	if len(outAxes) > 0 {
 		at["scan_output_axes"], at["scan_output_directions"] = outAxes, directionFlags(outBack)
 	}
@@ -244,6 +249,11 @@ func (c *call) statesBefore(s scan) []string {
 		c.err = inSubgraph("body", err)
 		return nil
 	}
-	at := attrs{"body": g, "num_scan_inputs": len(c.x) - s.states, "scan_input_axes": s.inAxes, "scan_input_directions": directionFlags(s.inReverse)}
+	at := attrs{
+		"body":                  g,
+		"num_scan_inputs":       len(c.x) - s.states,
+		"scan_input_axes":       s.inAxes,
+		"scan_input_directions": directionFlags(s.inReverse),
+	}
 	return c.Node("", "Scan", 2*s.states, at, c.x...)[s.states:]
 }

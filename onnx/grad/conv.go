@@ -5,7 +5,12 @@ import "assay/onnx"
 var convRules = []entry{
 	{op: "Conv", rule: convRule},
 	{op: "ConvTranspose", rule: convTransposeRule},
-	{op: "Resize", nonDifferentiable: []int{1, 2, 3}, decompose: resize, note: "antialias, exclude_outside and keep_aspect_ratio_policy where the sizes are known before the model runs"},
+	{
+		op:                "Resize",
+		nonDifferentiable: []int{1, 2, 3},
+		decompose:         resize,
+		note:              "antialias, exclude_outside and keep_aspect_ratio_policy where the sizes are known before the model runs",
+	},
 }
 
 // window returns the geometry of the node's convolution or pooling over x.

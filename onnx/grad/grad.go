@@ -75,8 +75,17 @@ type engine struct {
 }
 
 func newEngine(m *onnx.Model, types *onnx.Types) *engine {
-	e := &engine{b: onnx.Extend(m), t: types, typed: len(m.Nodes), inputs: map[string]bool{}, emitted: map[string]bool{},
-		producers: map[string]*onnx.Node{}, consumers: map[string][]*onnx.Node{}, totals: map[string]string{}, seeds: map[string]bool{}}
+	e := &engine{
+		b:         onnx.Extend(m),
+		t:         types,
+		typed:     len(m.Nodes),
+		inputs:    map[string]bool{},
+		emitted:   map[string]bool{},
+		producers: map[string]*onnx.Node{},
+		consumers: map[string][]*onnx.Node{},
+		totals:    map[string]string{},
+		seeds:     map[string]bool{},
+	}
 	for _, v := range m.Inputs {
 		e.inputs[v.Name] = true
 	}
@@ -110,7 +119,8 @@ func (e *engine) run(nodes []*onnx.Node, o Options) (map[string]string, error) {
 	}
 	for y := range o.Cotangents {
 		if !slices.Contains(o.Outputs, y) {
-			return nil, fmt.Errorf("a cotangent is given for %q, which is not among the outputs %s", y, strings.Join(o.Outputs, ", "))
+			return nil, fmt.Errorf("a cotangent is given for %q, which is not among the outputs %s",
+				y, strings.Join(o.Outputs, ", "))
 		}
 	}
 	for _, x := range o.Wrt {

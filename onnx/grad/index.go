@@ -110,7 +110,12 @@ func (c *call) indexAddSparse(rows, idx, size string) string {
 	isFirst := c.Op("Equal", first, c.arange(c.size(idx, 0)))
 	firsts := c.Op("Reshape", c.Op("NonZero", isFirst), c.Ints(-1))
 	sums := c.gemm(c.cast(c.Op("Gather", equal, firsts), t), rows, false, false, 1)
-	return c.Op("ScatterND", c.full(c.shape(size, c.size(rows, 1)), t, 0), c.unsqueeze(c.Op("Gather", idx, firsts), -1), sums)
+	return c.Op(
+		"ScatterND",
+		c.full(c.shape(size, c.size(rows, 1)), t, 0),
+		c.unsqueeze(c.Op("Gather", idx, firsts), -1),
+		sums,
+	)
 }
 
 // Y = X[.., indices, ..] element by element along an axis: dX = sum over the indices of dY where the index is the
@@ -221,7 +226,10 @@ func topKRule(c *call) []string {
 	if c.dy[0] == "" {
 		return []string{""}
 	}
-	return []string{c.OpA("ScatterElements", attrs{"axis": c.n.Int("axis", -1)}, c.zerosLike(c.x[0]), c.y[1], c.dy[0]), ""}
+	return []string{
+		c.OpA("ScatterElements", attrs{"axis": c.n.Int("axis", -1)}, c.zerosLike(c.x[0]), c.y[1], c.dy[0]),
+		"",
+	}
 }
 
 // compressRule: the taken indices are distinct.

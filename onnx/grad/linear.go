@@ -3,7 +3,12 @@ package grad
 var linearRules = []entry{
 	{op: "Gemm", broadcast: true, rule: gemmRule},
 	{op: "MatMul", broadcast: true, rule: matMulRule},
-	{op: "Einsum", broadcast: true, rule: einsumRule, note: "an ellipsis stands at the front of every term that has one"},
+	{
+		op:        "Einsum",
+		broadcast: true,
+		rule:      einsumRule,
+		note:      "an ellipsis stands at the front of every term that has one",
+	},
 	{op: "FusedMatMul", domain: microsoft, decompose: fusedMatMul},
 }
 

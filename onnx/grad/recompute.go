@@ -15,7 +15,15 @@ type segment struct {
 }
 
 // random operators give other values the second time; theirs are kept.
-var randomOps = []string{"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+var randomOps = []string{
+	"Bernoulli",
+	"Dropout",
+	"Multinomial",
+	"RandomNormal",
+	"RandomNormalLike",
+	"RandomUniform",
+	"RandomUniformLike",
+}
 
 // planSegments finds what each segment has to compute anew. Its feeds are the floating-point values that other nodes
 // make for this segment alone: the activations that it continues. What several segments share (masks, rotary angles)
@@ -46,7 +54,8 @@ func planSegments(m *onnx.Model, t *onnx.Types) map[string]*segment {
 		depends := false
 		for _, x := range n.Inputs {
 			from := maker[x]
-			if from != nil && from.Segment != n.Segment && len(users[x]) == 1 && t.Of(x).Type.IsFloat() && t.Of(x).Const == nil {
+			if from != nil && from.Segment != n.Segment && len(users[x]) == 1 && t.Of(x).Type.IsFloat() &&
+				t.Of(x).Const == nil {
 				if !slices.Contains(s.inputs, x) {
 					s.inputs = append(s.inputs, x)
 				}

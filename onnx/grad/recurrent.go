@@ -9,7 +9,9 @@ import (
 
 var recurrentRules = []entry{
 	{op: "LSTM", outputs: 3, decompose: func(c *call) []string {
-		return c.recurrent(cell{gates: 4, states: 2, functions: []string{"Sigmoid", "Tanh", "Tanh"}, peepholes: 7, step: lstmStep})
+		return c.recurrent(
+			cell{gates: 4, states: 2, functions: []string{"Sigmoid", "Tanh", "Tanh"}, peepholes: 7, step: lstmStep},
+		)
 	}},
 	{op: "GRU", outputs: 2, decompose: func(c *call) []string {
 		return c.recurrent(cell{gates: 3, states: 1, functions: []string{"Sigmoid", "Tanh"}, step: gruStep})
@@ -99,7 +101,18 @@ func (c *call) recurrent(k cell) []string {
 			starts[i] = initial[i][d]
 		}
 		of := len(k.functions)
-		out := c.scanCell(k, back, z, c.transpose(rs[d], 1, 0), rb, ps[d], mask, starts, functions[d*of:(d+1)*of], hidden)
+		out := c.scanCell(
+			k,
+			back,
+			z,
+			c.transpose(rs[d], 1, 0),
+			rb,
+			ps[d],
+			mask,
+			starts,
+			functions[d*of:(d+1)*of],
+			hidden,
+		)
 		if c.err != nil {
 			return nil
 		}
@@ -164,7 +177,14 @@ func (c *call) initial(input int, batchFirst bool, count int, hidden int64, x st
 }
 
 // scanCell emits the Scan of one direction; it gives the last states, and the hidden states of all steps.
-func (c *call) scanCell(k cell, back bool, z, r, rb, p, mask string, starts []string, functions []activation, hidden int64) []string {
+func (c *call) scanCell(
+	k cell,
+	back bool,
+	z, r, rb, p, mask string,
+	starts []string,
+	functions []activation,
+	hidden int64,
+) []string {
 	var inputs []onnx.ValueInfo
 	names := []string{"h", "c"}[:k.states]
 	shape := []onnx.Dim{{Size: -1}, onnx.Fixed(hidden)}
@@ -175,10 +195,16 @@ func (c *call) scanCell(k cell, back bool, z, r, rb, p, mask string, starts []st
 	for _, name := range names {
 		inputs = append(inputs, onnx.ValueInfo{Name: name, Type: t, Shape: shape, Ranked: true})
 	}
-	inputs = append(inputs, onnx.ValueInfo{Name: "z", Type: t, Shape: []onnx.Dim{shape[0], onnx.Fixed(k.gates * hidden)}, Ranked: true})
+	inputs = append(
+		inputs,
+		onnx.ValueInfo{Name: "z", Type: t, Shape: []onnx.Dim{shape[0], onnx.Fixed(k.gates * hidden)}, Ranked: true},
+	)
 	read := append(slices.Clone(starts), z)
 	if mask != "" {
-		inputs = append(inputs, onnx.ValueInfo{Name: "mask", Type: onnx.Bool, Shape: []onnx.Dim{shape[0], onnx.Fixed(1)}, Ranked: true})
+		inputs = append(
+			inputs,
+			onnx.ValueInfo{Name: "mask", Type: onnx.Bool, Shape: []onnx.Dim{shape[0], onnx.Fixed(1)}, Ranked: true},
+		)
 		read = append(read, mask)
 	}
 	b := c.newBody(nil, inputs)
@@ -193,7 +219,15 @@ func (c *call) scanCell(k cell, back bool, z, r, rb, p, mask string, starts []st
 		return nil
 	}
 	e := newEngine(b.m, types)
-	s := &step{call: &call{Builder: e.b, e: e, n: c.n}, z: "z", state: names, r: r, rb: rb, functions: functions, clip: float64(c.n.Float("clip", 0))}
+	s := &step{
+		call:      &call{Builder: e.b, e: e, n: c.n},
+		z:         "z",
+		state:     names,
+		r:         r,
+		rb:        rb,
+		functions: functions,
+		clip:      float64(c.n.Float("clip", 0)),
+	}
 	if p != "" {
 		s.peepholes = s.Node("", "Split", 3, attrs{"axis": 0}, p, s.Ints(hidden, hidden, hidden))
 	}
@@ -290,8 +324,19 @@ type activation struct {
 }
 
 // takes says which of alpha and beta a function has, and their defaults.
-var activationDefaults = map[string][]float64{"relu": {}, "tanh": {}, "sigmoid": {}, "softsign": {}, "softplus": {}, "affine": {1, 0}, "leakyrelu": {0.01},
-	"thresholdedrelu": {1}, "scaledtanh": {1, 1}, "hardsigmoid": {0.2, 0.5}, "elu": {1}}
+var activationDefaults = map[string][]float64{
+	"relu":            {},
+	"tanh":            {},
+	"sigmoid":         {},
+	"softsign":        {},
+	"softplus":        {},
+	"affine":          {1, 0},
+	"leakyrelu":       {0.01},
+	"thresholdedrelu": {1},
+	"scaledtanh":      {1, 1},
+	"hardsigmoid":     {0.2, 0.5},
+	"elu":             {1},
+}
 
 // activations reads the functions of all directions: alphas and betas go, in order, to the functions that have some.
 func (c *call) activations(directions int, defaults []string) []activation {
@@ -330,7 +375,8 @@ func (c *call) activations(directions int, defaults []string) []activation {
 		out[i] = a
 	}
 	if len(alphas)+len(betas) > 0 {
-		c.fail("%d values of activation_alpha and %d of activation_beta are left over after %s", len(alphas), len(betas), strings.Join(names, ", "))
+		c.fail("%d values of activation_alpha and %d of activation_beta are left over after %s",
+			len(alphas), len(betas), strings.Join(names, ", "))
 	}
 	return out
 }

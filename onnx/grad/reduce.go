@@ -1,7 +1,11 @@
 package grad
 
 var reduceRules = []entry{
-	{op: "ReduceSum", nonDifferentiable: []int{1}, rule: func(c *call) []string { return []string{c.expandBack(c.dy[0])} }},
+	{
+		op:                "ReduceSum",
+		nonDifferentiable: []int{1},
+		rule:              func(c *call) []string { return []string{c.expandBack(c.dy[0])} },
+	},
 	{op: "ReduceMean", nonDifferentiable: []int{1}, rule: func(c *call) []string {
 		return []string{c.expandBack(c.div(c.dy[0], c.reducedCount()))}
 	}},
@@ -29,7 +33,15 @@ var reduceRules = []entry{
 	}},
 	{op: "ReduceProd", nonDifferentiable: []int{1}, rule: reduceProdRule},
 	{op: "CumSum", nonDifferentiable: []int{1}, rule: func(c *call) []string {
-		return []string{c.OpA("CumSum", attrs{"exclusive": c.n.Int("exclusive", 0), "reverse": 1 - c.n.Int("reverse", 0)}, c.dy[0], c.x[1]), ""}
+		return []string{
+			c.OpA(
+				"CumSum",
+				attrs{"exclusive": c.n.Int("exclusive", 0), "reverse": 1 - c.n.Int("reverse", 0)},
+				c.dy[0],
+				c.x[1],
+			),
+			"",
+		}
 	}},
 }
 

@@ -5,7 +5,12 @@ var shapeRules = []entry{
 	{op: "Flatten", rule: reshapeRule},
 	{op: "Squeeze", nonDifferentiable: []int{1}, rule: reshapeRule},
 	{op: "Unsqueeze", nonDifferentiable: []int{1}, rule: reshapeRule},
-	{op: "Expand", nonDifferentiable: []int{1}, broadcast: true, rule: func(c *call) []string { return []string{c.dy[0], ""} }},
+	{
+		op:                "Expand",
+		nonDifferentiable: []int{1},
+		broadcast:         true,
+		rule:              func(c *call) []string { return []string{c.dy[0], ""} },
+	},
 	{op: "Transpose", rule: func(c *call) []string {
 		perm := c.n.Ints("perm")
 		if perm == nil { // reversed: its own inverse

@@ -21,8 +21,13 @@ func (c *call) newBody(g *onnx.Graph, inputs []onnx.ValueInfo) *body {
 	m := &onnx.Model{Graph: onnx.Graph{Name: "body"}, IRVersion: c.M.IRVersion, Opsets: maps.Clone(c.M.Opsets)}
 	b := &body{m: m, captured: map[string]bool{}}
 	if g != nil {
-		m.Graph = onnx.Graph{Name: g.Name, Outputs: slices.Clone(g.Outputs), Values: g.Values, Initializers: slices.Clone(g.Initializers),
-			Nodes: slices.Clone(g.Nodes)}
+		m.Graph = onnx.Graph{
+			Name:         g.Name,
+			Outputs:      slices.Clone(g.Outputs),
+			Values:       g.Values,
+			Initializers: slices.Clone(g.Initializers),
+			Nodes:        slices.Clone(g.Nodes),
+		}
 	}
 	m.Inputs = inputs
 	if g != nil {

@@ -59,8 +59,20 @@ var (
 )
 
 func init() {
-	table = slices.Concat(elementwiseRules, activationRules, linearRules, reduceRules, normRules, shapeRules, indexRules, convRules,
-		poolRules, attentionRules, controlRules, recurrentRules)
+	table = slices.Concat(
+		elementwiseRules,
+		activationRules,
+		linearRules,
+		reduceRules,
+		normRules,
+		shapeRules,
+		indexRules,
+		convRules,
+		poolRules,
+		attentionRules,
+		controlRules,
+		recurrentRules,
+	)
 	for i := range table {
 		r := &table[i]
 		rules[[2]string{r.domain, r.op}] = append(rules[[2]string{r.domain, r.op}], r)

@@ -111,11 +111,21 @@ func (e *engine) visit(n *onnx.Node, dy []string, active map[string]bool, acc gr
 	}
 	for j, g := range dy {
 		if g != "" && !r.acceptsOutput(j) {
-			return fmt.Errorf("gradient of %s: a gradient reaches its output %d, %q, but the rule takes those of %s only",
-				m.Describe(n), j, n.Outputs[j], r.acceptedOutputs())
+			return fmt.Errorf(
+				"gradient of %s: a gradient reaches its output %d, %q, but the rule takes those of %s only",
+				m.Describe(n), j, n.Outputs[j], r.acceptedOutputs(),
+			)
 		}
 	}
-	c := &call{Builder: e.b, e: e, n: n, dy: dy, needsGrad: make([]bool, len(n.Inputs)), covered: make([]bool, len(n.Inputs)), leaves: leaves}
+	c := &call{
+		Builder:   e.b,
+		e:         e,
+		n:         n,
+		dy:        dy,
+		needsGrad: make([]bool, len(n.Inputs)),
+		covered:   make([]bool, len(n.Inputs)),
+		leaves:    leaves,
+	}
 	for i, x := range n.Inputs {
 		if x == "" || !active[x] || r.nonDifferentiableAt(i) {
 			continue
@@ -129,9 +139,13 @@ func (e *engine) visit(n *onnx.Node, dy []string, active map[string]bool, acc gr
 		switch {
 		case !active[x] || slices.Contains(c.captures, x):
 		case !r.captures:
-			return fmt.Errorf("gradient of %s: its subgraphs take %q from around them, and the rule has no gradient of that", m.Describe(n), x)
+			return fmt.Errorf(
+				"gradient of %s: its subgraphs take %q from around them, and the rule has no gradient of that",
+				m.Describe(n), x,
+			)
 		case !e.value(x).Type.IsFloat():
-			return fmt.Errorf("gradient of %s with respect to %q, which its subgraphs take: %w", m.Describe(n), x, e.untyped(x))
+			return fmt.Errorf("gradient of %s with respect to %q, which its subgraphs take: %w",
+				m.Describe(n), x, e.untyped(x))
 		default:
 			c.captures = append(c.captures, x)
 		}
