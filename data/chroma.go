@@ -33,7 +33,8 @@ func decodeJPEG(f encodedFile) (*Picture, error) {
 func decodeWebP(f encodedFile) (*Picture, error) {
 	frame, left, top, canvas := firstFrame(f.raw)
 	animated := canvas != image.Point{}
-	if c, err := webp.DecodeConfig(bytes.NewReader(frame)); animated && (err != nil || c.Width > canvas.X || c.Height > canvas.Y) {
+	if c, err := webp.DecodeConfig(bytes.NewReader(frame)); animated &&
+		(err != nil || c.Width > canvas.X || c.Height > canvas.Y) {
 		return nil, errors.New("the first frame is broken or larger than the picture") // whose size was checked
 	}
 	m, err := webp.Decode(encodedFile{f.ctx, frame}.reader())
@@ -196,7 +197,12 @@ func webpRow(dst, luma, blue, red []byte) {
 func clip(v int) byte { return byte(min(max(v, 0), 255)) }
 
 // convertPlanes enlarges the chroma planes by filter, with its factors of columns and rows, and converts to RGB.
-func convertPlanes(m *image.YCbCr, toRGB func(dst, luma, blue, red []byte), filter rowFilter, columns, rows int) *Picture {
+func convertPlanes(
+	m *image.YCbCr,
+	toRGB func(dst, luma, blue, red []byte),
+	filter rowFilter,
+	columns, rows int,
+) *Picture {
 	p := NewPicture(m.Rect.Dx(), m.Rect.Dy())
 	samples := (p.Width + columns - 1) / columns
 	last := (p.Height+rows-1)/rows - 1

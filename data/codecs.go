@@ -22,7 +22,8 @@ func decodePNG(f encodedFile) (*Picture, error) {
 			if raw[depth] == 16 {
 				return nil, errors.New("16-bit grey with a transparent value: save it with 8 bits a channel")
 			}
-			// Pillow compares the key with grey that it has scaled to 8 bits: below 8 bits a key other than 0 is never met
+			// Pillow compares the key with grey that it has scaled to 8 bits: below 8 bits a key other than 0 is
+			// never met
 			if v := binary.BigEndian.Uint16(raw[key+8:]); raw[depth] < 8 && v != 0 {
 				raw = bytes.Clone(raw)
 				copy(raw[key+4:], "noNe") // a chunk that decoders skip
@@ -91,8 +92,10 @@ func flattened(m image.Image) (*Picture, error) {
 	}
 	for i := 0; i+1 < len(grey.Pix); i += 2 {
 		if high := grey.Pix[i]; high > 0 {
-			return nil, fmt.Errorf("16-bit grey of up to %d and more, which Pillow would clip to 255: save it with 8 bits a channel",
-				int(high)<<8|int(grey.Pix[i+1]))
+			return nil, fmt.Errorf(
+				"16-bit grey of up to %d and more, which Pillow would clip to 255: save it with 8 bits a channel",
+				int(high)<<8|int(grey.Pix[i+1]),
+			)
 		}
 	}
 	return flatten(grey), nil

@@ -48,7 +48,10 @@ func (k Kind) node() parquet.Node {
 	case KindBool:
 		n = parquet.Leaf(parquet.BooleanType)
 	case KindImage:
-		n = parquet.Group{"bytes": parquet.Optional(parquet.Leaf(parquet.ByteArrayType)), "path": parquet.Optional(parquet.String())}
+		n = parquet.Group{
+			"bytes": parquet.Optional(parquet.Leaf(parquet.ByteArrayType)),
+			"path":  parquet.Optional(parquet.String()),
+		}
 	}
 	return parquet.Optional(n)
 }
@@ -68,8 +71,8 @@ func (k Kind) feature() map[string]string {
 	return map[string]string{"dtype": "string", "_type": "Value"}
 }
 
-// features is the metadata by which `datasets` knows the columns' types, that of like with columns added. A file that has
-// none gets none: its types speak for themselves.
+// features is the metadata by which `datasets` knows the columns' types, that of like with columns added. A file that
+// has none gets none: its types speak for themselves.
 func features(like *parquetTable, columns []Column) string {
 	var meta struct {
 		Info struct {

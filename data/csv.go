@@ -9,12 +9,12 @@ import (
 	"unicode/utf8"
 )
 
-// delimited is a text format of rows whose fields stand between a delimiter: CSV and TSV as Python's csv module reads them
-// with its default dialect. A field that begins with a quote ends with one, a doubled quote in it is one quote, and line ends
-// in it are data; any other quote is data. Rows end with \n, \r\n or \r, and empty lines are none.
+// delimited is a text format of rows whose fields stand between a delimiter: CSV and TSV as Python's csv module reads
+// them with its default dialect. A field that begins with a quote ends with one, a doubled quote in it is one quote,
+// and line ends in it are data; any other quote is data. Rows end with \n, \r\n or \r, and empty lines are none.
 //
-// Python takes a quoted field that the file's end cuts off; here it is an error, for it is a file that was cut off, or one
-// whose quotes mean something else.
+// Python takes a quoted field that the file's end cuts off; here it is an error, for it is a file that was cut off,
+// or one whose quotes mean something else.
 type delimited struct{ comma byte }
 
 // The states between two bytes of a row.
@@ -25,8 +25,8 @@ const (
 	quoteInQuotes // the end of the field, or the first of two
 )
 
-// next returns the state after a byte, whether the byte belongs to the field, and whether it ends the field. Line ends are
-// only met in quotes.
+// next returns the state after a byte, whether the byte belongs to the field, and whether it ends the field. Line
+// ends are only met in quotes.
 func (d delimited) next(state int, c byte) (after int, keep, ends bool) {
 	switch state {
 	case inQuotes:
@@ -84,7 +84,8 @@ func (d delimited) rows(r io.Reader, found func(raw []byte, start int64, line in
 			ended = state != inQuotes
 		}
 		if !ended {
-			if state == fieldStart && at <= int64(len(bom)) && bytes.HasPrefix(bom, append(row[:len(row):len(row)], c)) {
+			if state == fieldStart && at <= int64(len(bom)) &&
+				bytes.HasPrefix(bom, append(row[:len(row):len(row)], c)) {
 				row = append(row, c) // a byte order mark stands before the first field
 				continue
 			}
@@ -126,7 +127,8 @@ func utf16(head []byte) string {
 		return "UTF-32"
 	case bytes.HasPrefix(head, []byte{0xff, 0xfe}), bytes.HasPrefix(head, []byte{0xfe, 0xff}):
 		return "UTF-16"
-	case len(head) >= 4 && head[0] != 0 && head[1] == 0 && head[2] != 0 && head[3] == 0, len(head) >= 4 && head[0] == 0 && head[1] != 0 && head[2] == 0 && head[3] != 0:
+	case len(head) >= 4 && head[0] != 0 && head[1] == 0 && head[2] != 0 && head[3] == 0,
+		len(head) >= 4 && head[0] == 0 && head[1] != 0 && head[2] == 0 && head[3] != 0:
 		return "UTF-16 without a byte order mark"
 	}
 	return ""
@@ -140,7 +142,10 @@ func checkText(raw []byte) error {
 	for i := 0; i < len(raw); {
 		r, n := utf8.DecodeRune(raw[i:])
 		if r == utf8.RuneError && n == 1 {
-			return fmt.Errorf("not UTF-8: byte %#02x after %.20q: save the file as UTF-8 (it may be Latin-1 or Windows-1252)", raw[i], raw[max(0, i-20):i])
+			return fmt.Errorf(
+				"not UTF-8: byte %#02x after %.20q: save the file as UTF-8 (it may be Latin-1 or Windows-1252)",
+				raw[i], raw[max(0, i-20):i],
+			)
 		}
 		if r == 0 {
 			return errors.New("a NUL byte, which is no text")

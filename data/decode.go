@@ -133,9 +133,9 @@ func Decode(raw []byte, l Limits) (*Picture, error) {
 	return DecodeContext(context.Background(), raw, l)
 }
 
-// DecodeContext is Decode until ctx is done: then it stops within about a KiB of the file and returns the context's cause.
-// (A lossy WebP file and a strip of a TIFF file are read whole and decoded without a stop: tenths of a second for 10
-// megapixels.) Time and memory grow with the pixels, which Size tells beforehand.
+// DecodeContext is Decode until ctx is done: then it stops within about a KiB of the file and returns the context's
+// cause. (A lossy WebP file and a strip of a TIFF file are read whole and decoded without a stop: tenths of a second
+// for 10 megapixels.) Time and memory grow with the pixels, which Size tells beforehand.
 func DecodeContext(ctx context.Context, raw []byte, l Limits) (p *Picture, err error) {
 	f, err := detectFormat(raw)
 	if err != nil {
@@ -184,13 +184,23 @@ next:
 	if name := unsupportedFormat(raw); name != "" {
 		return codec{}, fmt.Errorf("%s pictures are not read: convert it to PNG, for instance with Pillow", name)
 	}
-	return codec{}, fmt.Errorf("not a PNG, JPEG, WebP, GIF, BMP or TIFF picture (it begins with %q)", raw[:min(len(raw), 12)])
+	return codec{}, fmt.Errorf("not a PNG, JPEG, WebP, GIF, BMP or TIFF picture (it begins with %q)",
+		raw[:min(len(raw), 12)])
 }
 
 // refused names a picture format that is known and not read.
 func unsupportedFormat(raw []byte) string {
-	brands := map[string]string{"avif": "AVIF", "avis": "AVIF", "heic": "HEIC", "heix": "HEIC", "hevc": "HEIC", "mif1": "HEIF", "msf1": "HEIF",
-		"jp2 ": "JPEG 2000", "jxl ": "JPEG XL"}
+	brands := map[string]string{
+		"avif": "AVIF",
+		"avis": "AVIF",
+		"heic": "HEIC",
+		"heix": "HEIC",
+		"hevc": "HEIC",
+		"mif1": "HEIF",
+		"msf1": "HEIF",
+		"jp2 ": "JPEG 2000",
+		"jxl ": "JPEG XL",
+	}
 	switch {
 	case len(raw) >= 12 && string(raw[4:8]) == "ftyp":
 		return brands[string(raw[8:12])]

@@ -12,8 +12,8 @@ import (
 // before: what was remembered of the pixels of files is then looked up in vain.
 const Decoding = "1"
 
-// Digest identifies what a picture shows: the SHA-256 of width and height (uint64, little-endian) and of the RGB bytes. It is
-// the one identity of pictures: files with the same pixels have the same.
+// Digest identifies what a picture shows: the SHA-256 of width and height (uint64, little-endian) and of the RGB
+// bytes. It is the one identity of pictures: files with the same pixels have the same.
 func (p *Picture) Digest() [32]byte {
 	h := sha256.New()
 	size := binary.LittleEndian.AppendUint64(nil, uint64(p.Width))

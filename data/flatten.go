@@ -90,7 +90,9 @@ func greyRow(dst, src []byte, step int) {
 func blendRow(dst, src []byte, step int) {
 	for x := 0; x+2 < len(dst); x += 3 {
 		a := src[3*step]
-		dst[x], dst[x+1], dst[x+2] = blendOverWhite(src[0], a), blendOverWhite(src[step], a), blendOverWhite(src[2*step], a)
+		for c := range 3 {
+			dst[x+c] = blendOverWhite(src[c*step], a)
+		}
 		src = src[4*step:]
 	}
 }

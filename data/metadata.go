@@ -7,7 +7,8 @@ import (
 	"regexp"
 )
 
-// upright turns the picture as its EXIF orientation (1 to 8, anything else is 1) asks, like PIL.ImageOps.exif_transpose.
+// upright turns the picture as its EXIF orientation (1 to 8, anything else is 1) asks, like
+// PIL.ImageOps.exif_transpose.
 func (p *Picture) applyOrientation(orientation int) *Picture {
 	switch orientation {
 	case 2:

@@ -11,8 +11,8 @@ import (
 	"assay/onnx"
 )
 
-// shape is one column of a Parquet schema, with the leaf columns below it: what is needed to put a value together out of
-// the leaves' values and levels (Melnik et al., Dremel, 2010).
+// shape is one column of a Parquet schema, with the leaf columns below it: what is needed to put a value together out
+// of the leaves' values and levels (Melnik et al., Dremel, 2010).
 type parquetColumn struct {
 	name        string
 	column      *parquet.Column
@@ -87,7 +87,8 @@ func (s *parquetColumn) content(leaves [][]parquet.Value) any {
 		v := child.value(leaves[child.first-s.first : child.last-s.first])
 		rec.Fields = append(rec.Fields, Field{child.name, v})
 	}
-	if len(s.children) == 1 && s.children[0].column.Repeated() { // the two levels of LIST: {list: [{element: x}]} is [x]
+	if len(s.children) == 1 &&
+		s.children[0].column.Repeated() { // the two levels of LIST: {list: [{element: x}]} is [x]
 		if elements, ok := rec.Fields[0].Value.([]any); ok && len(s.children[0].children) == 1 {
 			for i, e := range elements {
 				elements[i] = e.(Record).Fields[0].Value
@@ -163,7 +164,8 @@ func twosComplement(raw []byte) *big.Int {
 	return x
 }
 
-// halfFloats finds the leaf columns of half floats. The library knows the type in a file's schema, but not in its columns.
+// halfFloats finds the leaf columns of half floats. The library knows the type in a file's schema, but not in its
+// columns.
 func halfFloats(schema []format.SchemaElement) map[int]bool {
 	halves := map[int]bool{}
 	leaf := 0

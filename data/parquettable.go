@@ -65,7 +65,9 @@ func openParquet(f *os.File) (*parquetTable, error) {
 		for _, c := range t.data.Metadata().RowGroups[i].Columns {
 			// on damaged data the library's LZ4 takes twice the memory again and again, until there is none
 			if c.MetaData.Codec == format.Lz4Raw {
-				return nil, errors.New("its columns are compressed with LZ4, which is not read: write the Parquet file with zstd or snappy")
+				return nil, errors.New(
+					"its columns are compressed with LZ4, which is not read: write the Parquet file with zstd or snappy",
+				)
 			}
 		}
 		if n := g.NumRows(); n < 0 || n > t.data.NumRows() {

@@ -97,8 +97,9 @@ func SideBySide(a, b *Picture) *Picture {
 	return out
 }
 
-// Normalize returns the picture as channels first, [3, Height, Width], the way transformers' PIL image processors do it:
-// v = float32(float64(x) / 255), then (v - mean) / std in float32. There are only 256 values a channel, so it is a table.
+// Normalize returns the picture as channels first, [3, Height, Width], the way transformers' PIL image processors do
+// it: v = float32(float64(x) / 255), then (v - mean) / std in float32. There are only 256 values a channel, so it is
+// a table.
 func (p *Picture) Normalize(mean, std [3]float32) []float32 {
 	n := p.Width * p.Height
 	out := make([]float32, 3*n)

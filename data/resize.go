@@ -41,7 +41,8 @@ func hammingWeight(x float64) float64 {
 		return 0
 	}
 	x *= math.Pi
-	return math.Sin(x) / x * (float64(float32(0.54)) + float64(float64(float32(0.46))*math.Cos(x))) // single precision constants in Pillow
+	const a, b = float32(0.54), float32(0.46) // single precision in Pillow
+	return math.Sin(x) / x * (float64(a) + float64(float64(b)*math.Cos(x)))
 }
 
 // bicubicWeight is Keys' kernel with a = -0.5. The float64 conversions here and below forbid fused multiply-add, which
@@ -76,7 +77,8 @@ func sinc(x float64) float64 {
 // fraction is the number of fractional bits of a weight: 32 bits less 8 for the pixel and 2 for sums above 1.
 const precisionBits = 22
 
-// taps are the weights of one axis: output i is the sum of weights[start[i]:start[i+1]] times the source from first[i] on.
+// taps are the weights of one axis: output i is the sum of weights[start[i]:start[i+1]] times the source from
+// first[i] on.
 type coefficients struct {
 	first, start []int
 	weights      []uint64 // two's complement, so that one product serves two packed sums
@@ -125,8 +127,8 @@ func (p *Picture) Resize(width, height int, f Filter) *Picture {
 	return p.resizeColumns(width, f).resizeRows(height, f)
 }
 
-// resizeColumns filters along x. Two rows are packed into the halves of uint64s, so that a product with a weight is two:
-// (a + b 2^32) w = a w + b w 2^32, exactly, modulo 2^64.
+// resizeColumns filters along x. Two rows are packed into the halves of uint64s, so that a product with a weight is
+// two: (a + b 2^32) w = a w + b w 2^32, exactly, modulo 2^64.
 func (p *Picture) resizeColumns(width int, f Filter) *Picture {
 	if width == p.Width {
 		return p
@@ -140,7 +142,11 @@ func (p *Picture) resizeColumns(width int, f Filter) *Picture {
 			r0, r1 := p.row(y0), p.row(y1)
 			for i := range packed {
 				u, v := r0[3*i:3*i+3], r1[3*i:3*i+3]
-				packed[i] = [3]uint64{uint64(u[0]) | uint64(v[0])<<32, uint64(u[1]) | uint64(v[1])<<32, uint64(u[2]) | uint64(v[2])<<32}
+				packed[i] = [3]uint64{
+					uint64(u[0]) | uint64(v[0])<<32,
+					uint64(u[1]) | uint64(v[1])<<32,
+					uint64(u[2]) | uint64(v[2])<<32,
+				}
 			}
 			d0, d1 := out.row(y0), out.row(y1)
 			for i, lo := range t.first {

@@ -3,9 +3,9 @@ package data
 // Gradient is the derivative of a number with respect to the pixels of a picture: Values has the layout of Picture.Pix,
 // [Height, Width, 3], and counts per 8-bit level.
 //
-// Its methods carry a gradient backward through what Picture's methods did: each is the transpose of the linear map behind
-// the method it is named after. Rounding to 8 bits counts as the identity; so does clipping, which the bicubic filter
-// needs at hard edges only.
+// Its methods carry a gradient backward through what Picture's methods did: each is the transpose of the linear map
+// behind the method it is named after. Rounding to 8 bits counts as the identity; so does clipping, which the bicubic
+// filter needs at hard edges only.
 type Gradient struct {
 	Width, Height int
 	Values        []float32
@@ -55,8 +55,8 @@ func (s *Gradient) Crop(left, top, width, height int) *Gradient {
 	return out
 }
 
-// Resize goes back through Picture.Resize from a picture of width x height: the gradient with respect to that picture, with
-// the transposed filters in the opposite order.
+// Resize goes back through Picture.Resize from a picture of width x height: the gradient with respect to that
+// picture, with the transposed filters in the opposite order.
 func (s *Gradient) Resize(width, height int, f Filter) *Gradient {
 	switch {
 	case width == s.Width && height == s.Height:

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Size reads a picture's width and height from its header, as stored (before any EXIF rotation), and checks them against
-// the limits. Nothing is decoded.
+// Size reads a picture's width and height from its header, as stored (before any EXIF rotation), and checks them
+// against the limits. Nothing is decoded.
 func Size(raw []byte, l Limits) (width, height int, err error) {
 	f, err := detectFormat(raw)
 	if err != nil {

@@ -32,9 +32,9 @@ func FormatOf(path string) (Format, error) {
 	return 0, fmt.Errorf("%s: tables are written as .jsonl or .parquet", path)
 }
 
-// Table is an open table of any format: a label table, or anything else with rows. Rows are read when they are asked for,
-// in any order; memory does not grow with their number (but for 16 bytes a row of text formats). It may be used by
-// several goroutines at once.
+// Table is an open table of any format: a label table, or anything else with rows. Rows are read when they are asked
+// for, in any order; memory does not grow with their number (but for 16 bytes a row of text formats). It may be used
+// by several goroutines at once.
 type Table struct {
 	path     string
 	source   source
@@ -63,11 +63,12 @@ func WithColumns(names map[string]string) Option { return func(t *Table) { t.nam
 // source, edit, instruction.
 func WithRequired(columns ...string) Option { return func(t *Table) { t.required = columns } }
 
-// WithOnly leaves all columns of the label table but these alone: whatever stands there is no error, and not in the rows.
+// WithOnly leaves all columns of the label table but these alone: whatever stands there is no error, and not in the
+// rows.
 func WithOnly(columns ...string) Option { return func(t *Table) { t.only = columns } }
 
-// OpenTable opens a Parquet, JSONL, JSON, CSV or TSV file; the content decides between them, the name only for CSV and TSV. Errors
-// name the file, and the column of the label table that it lacks.
+// OpenTable opens a Parquet, JSONL, JSON, CSV or TSV file; the content decides between them, the name only for CSV
+// and TSV. Errors name the file, and the column of the label table that it lacks.
 func OpenTable(path string, options ...Option) (*Table, error) {
 	t := &Table{path: path, required: []string{"source", "edit", "instruction"}}
 	for _, o := range options {
@@ -124,7 +125,8 @@ func openSource(f *os.File) (source, error) {
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
 		return nil, errors.New("is packed with gzip: unpack it")
 	}
-	return nil, fmt.Errorf("not a table: want Parquet, JSON lines, a JSON array, .csv or .tsv (it begins with %.12q)", head)
+	return nil, fmt.Errorf("not a table: want Parquet, JSON lines, a JSON array, .csv or .tsv (it begins with %.12q)",
+		head)
 }
 
 // check looks for the required columns where the file has the same ones in every row.

@@ -26,8 +26,8 @@ type span struct {
 	line   int32 // from 1; 0: not known
 }
 
-// A rowFinder calls found for the rows of a text file, one after the other, with their bytes, which it may reuse. The first
-// row of a CSV file is its header.
+// A rowFinder calls found for the rows of a text file, one after the other, with their bytes, which it may reuse. The
+// first row of a CSV file is its header.
 type rowFinder func(r io.Reader, found func(raw []byte, start int64, line int) error) error
 
 // openText finds the rows of a file and checks that they are text. format is nil for JSON.
@@ -121,7 +121,8 @@ func arrayRows(r io.Reader, found func(raw []byte, start int64, line int) error)
 // jsonError says what Python's json writes and JSON has not.
 func jsonError(err error) error {
 	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) && (bytes.Contains([]byte(err.Error()), []byte("'N'")) || bytes.Contains([]byte(err.Error()), []byte("'I'"))) {
+	if errors.As(err, &syntax) &&
+		(bytes.Contains([]byte(err.Error()), []byte("'N'")) || bytes.Contains([]byte(err.Error()), []byte("'I'"))) {
 		return fmt.Errorf("%w: NaN and Infinity are no JSON: write null", err)
 	}
 	return err

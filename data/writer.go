@@ -62,8 +62,9 @@ func WriteTable(path string, rows iter.Seq2[Row, error]) error {
 	})
 }
 
-// NewWriter writes a table of the given columns. JSONL writes records as they are; Parquet takes the values of the columns
-// out of them, null where there are none, and adds metadata by which Hugging Face `datasets` knows the pictures.
+// NewWriter writes a table of the given columns. JSONL writes records as they are; Parquet takes the values of the
+// columns out of them, null where there are none, and adds metadata by which Hugging Face `datasets` knows the
+// pictures.
 func NewWriter(out io.Writer, f Format, columns []Column) (Writer, error) {
 	switch f {
 	case FormatJSONL:
@@ -74,9 +75,9 @@ func NewWriter(out io.Writer, f Format, columns []Column) (Writer, error) {
 	return nil, fmt.Errorf("tables are written as JSONL or Parquet")
 }
 
-// NewWriter writes records of this table, with added columns that were Set on them. From Parquet to Parquet all columns
-// keep their types; one with the name of an added column is replaced. From text to Parquet the types are found by reading
-// the table once.
+// NewWriter writes records of this table, with added columns that were Set on them. From Parquet to Parquet all
+// columns keep their types; one with the name of an added column is replaced. From text to Parquet the types are
+// found by reading the table once.
 func (t *Table) NewWriter(out io.Writer, f Format, added ...Column) (Writer, error) {
 	if f != FormatParquet {
 		return NewWriter(out, f, nil)
@@ -172,11 +173,12 @@ func newParquetWriter(out io.Writer, like *parquetTable, columns []Column) (*par
 	})
 }
 
-// halves are the file's columns of half floats that added ones do not replace. They are written as doubles, for the library
-// does not write their type.
+// halves are the file's columns of half floats that added ones do not replace. They are written as doubles, for the
+// library does not write their type.
 func (t *parquetTable) halves(added []Column) (own []Column) {
 	for _, s := range t.schema {
-		if s.half && !s.column.Repeated() && !slices.ContainsFunc(added, func(c Column) bool { return c.Name == s.name }) {
+		if s.half && !s.column.Repeated() &&
+			!slices.ContainsFunc(added, func(c Column) bool { return c.Name == s.name }) {
 			own = append(own, Column{s.name, KindNumber})
 		}
 	}

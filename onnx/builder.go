@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Builder appends nodes to a model. Every method returns the name of the value it makes, so that calls nest like a formula.
-// Mistakes of the caller (an odd attribute type) panic: they are programming errors, not input errors.
+// Builder appends nodes to a model. Every method returns the name of the value it makes, so that calls nest like a
+// formula. Mistakes of the caller (an odd attribute type) panic: they are programming errors, not input errors.
 type Builder struct {
 	M       *Model
 	scope   []string
@@ -19,7 +19,12 @@ type Builder struct {
 
 // NewBuilder starts an empty model in the given ai.onnx operator set.
 func NewBuilder(name string, opset int64) *Builder {
-	return Extend(&Model{Graph: Graph{Name: name}, IRVersion: irVersion(opset), Producer: "assay", Opsets: map[string]int64{"": opset}})
+	return Extend(&Model{
+		Graph:     Graph{Name: name},
+		IRVersion: irVersion(opset),
+		Producer:  "assay",
+		Opsets:    map[string]int64{"": opset},
+	})
 }
 
 func irVersion(opset int64) int64 {
@@ -148,7 +153,15 @@ func (b *Builder) Node(domain, op string, n int, attrs Attrs, inputs ...string) 
 	for len(inputs) > 0 && inputs[len(inputs)-1] == "" {
 		inputs = inputs[:len(inputs)-1]
 	}
-	b.M.Nodes = append(b.M.Nodes, &Node{Name: name, Op: op, Domain: domain, Inputs: inputs, Outputs: outs, Attrs: attrs.normal(), Segment: b.segment})
+	b.M.Nodes = append(b.M.Nodes, &Node{
+		Name:    name,
+		Op:      op,
+		Domain:  domain,
+		Inputs:  inputs,
+		Outputs: outs,
+		Attrs:   attrs.normal(),
+		Segment: b.segment,
+	})
 	if domain != "" && b.M.Opsets[domain] == 0 {
 		b.M.Opsets[domain] = 1
 	}
@@ -177,7 +190,8 @@ func (b *Builder) Input(name string, t DType, shape []Dim) string {
 func (b *Builder) Output(name, value string, t DType, shape []Dim) {
 	if name != value {
 		b.used[name]++
-		b.M.Nodes = append(b.M.Nodes, &Node{Name: name, Op: "Identity", Inputs: []string{value}, Outputs: []string{name}})
+		n := &Node{Name: name, Op: "Identity", Inputs: []string{value}, Outputs: []string{name}}
+		b.M.Nodes = append(b.M.Nodes, n)
 	}
 	b.M.Outputs = append(b.M.Outputs, ValueInfo{Name: name, Type: t, Shape: shape, Ranked: shape != nil})
 }

@@ -30,9 +30,9 @@ type schema struct {
 	minOut     int
 	maxOut     int
 	required   []string // attributes
-	// types says for every input which input, the first of its kind, has the same type, and after ">" for every output which
-	// input's type it has, or the type's name. "?" is what attributes or subgraphs decide. The last one of inputs or outputs
-	// holds for all further ones.
+	// types says for every input which input, the first of its kind, has the same type, and after ">" for every
+	// output which input's type it has, or the type's name. "?" is what attributes or subgraphs decide. The last one
+	// of inputs or outputs holds for all further ones.
 	types string
 }
 
@@ -54,13 +54,17 @@ func schemaOf(op string, version int64) *schema {
 // most is how many problems Check reports.
 const maxProblems = 20
 
-// Check reports what is wrong with a model: unknown operators, versions and domains, wrong numbers of inputs and outputs,
-// missing attributes, names that are defined twice or not at all, nodes in the wrong order, cycles, constants whose bytes do
-// not fit their shape (of bytes in other files: CheckExternal). The errors name the node, its operator, domain and version, and are joined. Shapes are Infer's.
+// Check reports what is wrong with a model: unknown operators, versions and domains, wrong numbers of inputs and
+// outputs, missing attributes, names that are defined twice or not at all, nodes in the wrong order, cycles,
+// constants whose bytes do not fit their shape (of bytes in other files: CheckExternal). The errors name the node,
+// its operator, domain and version, and are joined. Shapes are Infer's.
 func Check(m *Model) error {
 	c := &checker{m: m}
 	if v, ok := m.Opsets[""]; ok && (v < OldestOpset || v > NewestOpset) {
-		return fmt.Errorf("the model is in ai.onnx opset %d, wanted %d to %d: convert it before (onnx.version_converter)", v, OldestOpset, NewestOpset)
+		return fmt.Errorf(
+			"the model is in ai.onnx opset %d, wanted %d to %d: convert it before (onnx.version_converter)",
+			v, OldestOpset, NewestOpset,
+		)
 	}
 	for _, d := range sortedKeys(m.Opsets) {
 		if !slices.Contains(domains, d) && !strings.HasPrefix(d, "ai.onnx") {
@@ -86,7 +90,8 @@ func (c *checker) add(format string, args ...any) {
 func (c *checker) used(domain string) {
 	for _, n := range c.m.Nodes {
 		if n.Domain == domain {
-			c.add("%s: ONNX Runtime does not bring the domain %q, wanted one of ai.onnx, %s", c.m.Describe(n), domain, strings.Join(domains[1:], ", "))
+			c.add("%s: ONNX Runtime does not bring the domain %q, wanted one of ai.onnx, %s",
+				c.m.Describe(n), domain, strings.Join(domains[1:], ", "))
 			return
 		}
 	}
@@ -126,15 +131,7 @@ func (c *checker) graph(g *Graph, outer map[string]bool) {
 	disordered := false
 	for _, n := range g.Nodes {
 		c.node(n)
-		for _, x := range n.Inputs {
-			switch {
-			case x == "" || known[x]:
-			case later[x]:
-				disordered = true
-			default:
-				c.add("%s: input %q is defined nowhere, wanted a graph input, an initializer or another node's output", c.m.Describe(n), x)
-			}
-		}
+		disordered = c.inputs(n, known, later) || disordered
 		for _, name := range sortedKeys(n.Attrs) {
 			switch a := n.Attrs[name].(type) {
 			case *Graph:
@@ -159,6 +156,21 @@ func (c *checker) graph(g *Graph, outer map[string]bool) {
 	}
 }
 
+// inputs checks that a node's inputs are known, or made later, which it reports.
+func (c *checker) inputs(n *Node, known, later map[string]bool) (madeLater bool) {
+	for _, x := range n.Inputs {
+		switch {
+		case x == "" || known[x]:
+		case later[x]:
+			madeLater = true
+		default:
+			c.add("%s: input %q is defined nowhere, wanted a graph input, an initializer or another node's output",
+				c.m.Describe(n), x)
+		}
+	}
+	return madeLater
+}
+
 // order tells a cycle from nodes that merely stand in the wrong order.
 func (c *checker) order(g *Graph) {
 	if _, err := sorted(c.m, g.Nodes); err != nil {
@@ -175,7 +187,8 @@ func (c *checker) order(g *Graph) {
 	for _, n := range g.Nodes {
 		for _, x := range n.Inputs {
 			if later[x] && !made[x] {
-				c.add("%s: input %q is made by a later node, wanted nodes in execution order (Sort does that)", c.m.Describe(n), x)
+				c.add("%s: input %q is made by a later node, wanted nodes in execution order (Sort does that)",
+					c.m.Describe(n), x)
 				return
 			}
 		}

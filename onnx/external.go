@@ -9,19 +9,23 @@ import (
 	"strings"
 )
 
-// CheckExternal looks at every tensor whose bytes lie in another file: the file must be a plain one below folder, reached
-// without symbolic links or "..", which ONNX Runtime refuses, and must hold the tensor's whole range. Problems are joined.
+// CheckExternal looks at every tensor whose bytes lie in another file: the file must be a plain one below folder,
+// reached without symbolic links or "..", which ONNX Runtime refuses, and must hold the tensor's whole range.
+// Problems are joined.
 func CheckExternal(m *Model, folder string) error {
 	var problems []error
 	files := map[string]int64{} // location -> size, -1 if it was reported
 	for _, t := range Externals(&m.Graph) {
 		e := t.External
+		bad := func(format string, args ...any) {
+			problems = append(problems, fmt.Errorf("tensor %q: %w", t.Name, fmt.Errorf(format, args...)))
+		}
 		size, seen := files[e.Location]
 		if !seen {
 			var err error
 			if size, err = regularFile(folder, e.Location); err != nil {
 				size = -1
-				problems = append(problems, fmt.Errorf("tensor %q: its external data %q: %w", t.Name, e.Location, err))
+				bad("its external data %q: %w", e.Location, err)
 			}
 			files[e.Location] = size
 		}
@@ -29,12 +33,12 @@ func CheckExternal(m *Model, folder string) error {
 		switch {
 		case size < 0 || len(problems) >= maxProblems:
 		case e.Offset < 0 || e.Length < 0:
-			problems = append(problems, fmt.Errorf("tensor %q: offset %d and length %d of its external data must not be negative", t.Name, e.Offset, e.Length))
+			bad("offset %d and length %d of its external data must not be negative", e.Offset, e.Length)
 		case e.Length != want:
-			problems = append(problems, fmt.Errorf("tensor %q: %v%v needs %d bytes, its external data in %q is %d bytes long", t.Name, t.Type, t.Shape, want, e.Location, e.Length))
+			bad("%v%v needs %d bytes, its external data in %q is %d bytes long", t.Type, t.Shape, want, e.Location, e.Length)
 		case e.Offset > size || e.Length > size-e.Offset:
-			problems = append(problems, fmt.Errorf("tensor %q: wanted %d bytes at offset %d of %q, the file has %d bytes: the offset is wrong or the file is cut short",
-				t.Name, e.Length, e.Offset, e.Location, size))
+			bad("wanted %d bytes at offset %d of %q, the file has %d bytes: the offset is wrong or the file is cut short",
+				e.Length, e.Offset, e.Location, size)
 		}
 	}
 	return errors.Join(problems...)

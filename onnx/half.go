@@ -25,7 +25,8 @@ func Float16Bits(f float32) uint16 {
 	case u >= 0x47800000: // 65536 and above, infinity
 		return sign | 0x7c00
 	case u < 0x38800000: // below 2^-14: subnormal half
-		// adding 0.5 aligns the 10 bits of a subnormal half (steps of 2^-24) at the end of the mantissa and rounds to even
+		// adding 0.5 aligns the 10 bits of a subnormal half (steps of 2^-24) at the end of the mantissa and rounds to
+		// even
 		return sign | uint16(math.Float32bits(math.Float32frombits(u)+0.5)-0x3f000000)
 	}
 	return sign | uint16((u-0x38000000+0xfff+(u>>13)&1)>>13)

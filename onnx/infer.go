@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Types is what is known of every value of a model before it runs: element types, shapes with symbols, and the contents of
-// the small integer vectors that shapes are computed with.
+// Types is what is known of every value of a model before it runs: element types, shapes with symbols, and the
+// contents of the small integer vectors that shapes are computed with.
 type Types struct {
 	m      *Model
 	values map[string]*Value
@@ -17,8 +17,8 @@ type Types struct {
 	outer  *Types         // of the graph around a subgraph; nil
 }
 
-// Infer computes the types of all values. Errors name the node and what does not fit. Values of operators that this package
-// does not know have an unknown type.
+// Infer computes the types of all values. Errors name the node and what does not fit. Values of operators that this
+// package does not know have an unknown type.
 func Infer(m *Model) (*Types, error) {
 	t := &Types{m: m, values: map[string]*Value{}, equal: map[string]Dim{}}
 	for _, in := range m.Inputs {
@@ -51,7 +51,8 @@ func (t *Types) graph(m *Graph) error {
 			}
 			v, d := t.values[o], t.declared(h)
 			if v.Type != Undefined && d.Type != Undefined && v.Type != d.Type {
-				return fmt.Errorf("%s: its output %q is declared as %v, but it gives %v", t.m.Describe(n), o, d.Type, v.Type)
+				return fmt.Errorf("%s: its output %q is declared as %v, but it gives %v",
+					t.m.Describe(n), o, d.Type, v.Type)
 			}
 			v.refine(d)
 		}
@@ -321,8 +322,8 @@ func axis(a int64, rank int) (int, error) {
 	return int(a), nil
 }
 
-// ints returns integers that are an input, or an attribute in older operator sets. ok is false if they are an input that
-// is not known before the model runs; absent is true if they are given neither way.
+// ints returns integers that are an input, or an attribute in older operator sets. ok is false if they are an input
+// that is not known before the model runs; absent is true if they are given neither way.
 func (c *inference) ints(input int, attr string) (v []int64, ok, absent bool) {
 	if a, is := c.n.Attrs[attr].([]int64); is {
 		return a, true, false

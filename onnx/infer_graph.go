@@ -8,7 +8,8 @@ func init() {
 	inferAs(inferScan, "Scan")
 }
 
-// inferRecurrent: X [T, B, I], R [D, gates*H, H] -> Y [T, D, B, H], Y_h and Y_c [D, B, H]; with layout 1 the batch stands in front.
+// inferRecurrent: X [T, B, I], R [D, gates*H, H] -> Y [T, D, B, H], Y_h and Y_c [D, B, H]; with layout 1 the batch
+// stands in front.
 func inferRecurrent(c *inference) error {
 	t := c.arg(0).Type
 	steps, batch := Dim{Size: -1}, Dim{Size: -1}
@@ -117,8 +118,8 @@ func inferIf(c *inference) error {
 	return nil
 }
 
-// ScanAxes returns, for each of n scanned inputs or outputs of a Scan node, the axis it is scanned along as the node says it,
-// which may be negative, and whether it is scanned backwards.
+// ScanAxes returns, for each of n scanned inputs or outputs of a Scan node, the axis it is scanned along as the node
+// says it, which may be negative, and whether it is scanned backwards.
 func ScanAxes(n *Node, kind string, count int) (axes []int64, backwards []bool) {
 	axes, backwards = make([]int64, count), make([]bool, count)
 	copy(axes, n.Ints("scan_"+kind+"_axes"))
@@ -135,7 +136,8 @@ func inferScan(c *inference) error {
 	scanned := int(c.n.Int("num_scan_inputs", 0))
 	states := len(c.in) - scanned
 	if scanned < 1 || states < 0 || len(c.out) < states {
-		return fmt.Errorf("has %d inputs and %d outputs, which does not fit %d scanned inputs", len(c.in), len(c.out), scanned)
+		return fmt.Errorf("has %d inputs and %d outputs, which does not fit %d scanned inputs",
+			len(c.in), len(c.out), scanned)
 	}
 	in := make([]*Value, len(c.in))
 	steps := Dim{Size: -1}

@@ -1,6 +1,9 @@
 package onnx
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 func init() {
 	inferAs(inferGather, "Gather")
@@ -72,7 +75,7 @@ func inferGatherND(c *inference) error {
 	return nil
 }
 
-// cut returns how many elements a slice of n elements has, by the rules of numpy.
+// sliceLength returns how many elements a slice of n elements has, by the rules of numpy.
 func sliceLength(n, start, end, step int64) int64 {
 	clip := func(v, low, high int64) int64 {
 		if v < 0 {
@@ -94,66 +97,91 @@ func inferSlice(c *inference) error {
 	if x == nil {
 		return nil
 	}
-	out := append([]Dim{}, x...)
-	starts, ends := c.arg(1).Ints, c.arg(2).Ints
-	n := vectorLength(c.arg(1))
-	axes, ok, absent := c.ints(3, "")
-	if !ok || n < 0 {
+	s, err := c.sliceArgs()
+	if err != nil {
+		return err
+	}
+	if s == nil {
 		c.set(0, t, unknownDims(len(x)))
 		return nil
 	}
-	if absent {
-		for i := 0; i < n; i++ {
-			axes = append(axes, int64(i))
-		}
-	}
-	steps, known, none := c.ints(4, "")
-	if len(axes) != n || starts != nil && ends != nil && len(starts) != len(ends) || !none && known && len(steps) != n {
-		return fmt.Errorf("starts, ends, axes and steps differ in length")
-	}
-	for i, at := range axes {
+	out := append([]Dim{}, x...)
+	for i, at := range s.axes {
 		a, err := axis(at, len(x))
 		if err != nil {
 			return err
 		}
-		step := int64(1)
-		if !none && known {
-			step = steps[i]
-		}
-		if step == 0 {
+		if s.steps != nil && s.steps[i] == 0 {
 			return fmt.Errorf("a step is 0")
 		}
 		out[a] = Dim{Size: -1}
-		if starts == nil || ends == nil || !known {
-			continue
+		if s.starts != nil && s.ends != nil && s.steps != nil {
+			out[a] = slicedDim(x[a], s.starts[i], s.ends[i], s.steps[i])
 		}
-		out[a] = slicedDim(x[a], starts[i], ends[i], step)
 	}
 	c.set(0, t, out)
-	if v := c.arg(0).Ints; v != nil && len(x) == 1 && n == 1 && starts != nil && ends != nil && known && starts[0].Known && ends[0].Known {
-		step := int64(1)
-		if !none {
-			step = steps[0]
-		}
-		size, at := int64(len(v)), starts[0].Value
-		if at < 0 {
-			at += size
-		}
-		low, high := int64(0), size
-		if step < 0 {
-			high--
-		}
-		at = min(max(at, low), high)
-		ints := []Int{}
-		for k := sliceLength(size, starts[0].Value, ends[0].Value, step); k > 0; k-- {
-			ints = append(ints, v[at])
-			at += step
-		}
-		c.out[0].Ints = ints
+	if v := c.arg(0).Ints; v != nil && len(x) == 1 && len(s.axes) == 1 && s.known() {
+		c.out[0].Ints = slicedInts(v, s.starts[0].Value, s.ends[0].Value, s.steps[0])
 	}
 	return nil
 }
 
+// sliceArgs are the inputs of a Slice node. starts, ends and steps are nil where they are not known before the model runs.
+type sliceArgs struct {
+	starts, ends []Int
+	axes, steps  []int64
+}
+
+// known reports whether the first axis's start, end and step are known numbers.
+func (s *sliceArgs) known() bool {
+	return s.starts != nil && s.ends != nil && s.steps != nil && s.starts[0].Known && s.ends[0].Known
+}
+
+// sliceArgs reads the inputs of a Slice node; nil if its axes are not known.
+func (c *inference) sliceArgs() (*sliceArgs, error) {
+	n := vectorLength(c.arg(1))
+	axes, ok, absent := c.ints(3, "")
+	if !ok || n < 0 {
+		return nil, nil
+	}
+	for i := 0; absent && i < n; i++ {
+		axes = append(axes, int64(i))
+	}
+	s := &sliceArgs{starts: c.arg(1).Ints, ends: c.arg(2).Ints, axes: axes}
+	steps, known, absent := c.ints(4, "")
+	switch {
+	case absent:
+		s.steps = slices.Repeat([]int64{1}, n)
+	case known:
+		s.steps = steps
+	}
+	if len(axes) != n || s.starts != nil && s.ends != nil && len(s.starts) != len(s.ends) ||
+		s.steps != nil && len(s.steps) != n {
+		return nil, fmt.Errorf("starts, ends, axes and steps differ in length")
+	}
+	return s, nil
+}
+
+// slicedInts are the elements of v from start to end, by the rules of numpy.
+func slicedInts(v []Int, start, end, step int64) []Int {
+	size, at := int64(len(v)), start
+	if at < 0 {
+		at += size
+	}
+	low, high := int64(0), size
+	if step < 0 {
+		high--
+	}
+	at = min(max(at, low), high)
+	ints := []Int{}
+	for k := sliceLength(size, start, end, step); k > 0; k-- {
+		ints = append(ints, v[at])
+		at += step
+	}
+	return ints
+}
+
+// slicedDim is the size of a dimension after slicing it.
 func slicedDim(d Dim, start, end Int, step int64) Dim {
 	if !start.Known || !end.Known {
 		if step == 1 && start.Known && start.Value == 0 && end.same(d.integer()) {
@@ -169,8 +197,6 @@ func slicedDim(d Dim, start, end Int, step int64) Dim {
 		return d
 	case step == 1 && s >= 0 && e >= 1<<31-1: // the rest; assumed to exist
 		return d.integer().minus(known(s)).dim()
-	case step == 1 && s < 0 && e >= 1<<31-1, step == 1 && s < 0 && e < 0:
-		return Dim{Size: -1}
 	}
 	return Dim{Size: -1}
 }

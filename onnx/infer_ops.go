@@ -15,17 +15,20 @@ func inferAs(f func(*inference) error, ops ...string) {
 }
 
 func init() {
-	inferAs(inferSame, strings.Fields(`Abs Acos Acosh Asin Asinh Atan Atanh BatchNormalization BitwiseNot Ceil Celu Clip
-		Cos Cosh CumProd CumSum Elu Erf Exp Floor Gelu GroupNormalization HardSigmoid HardSwish Hardmax Identity InstanceNormalization
-		LRN LeakyRelu Log LogSoftmax LpNormalization MeanVarianceNormalization Mish Neg PRelu Reciprocal Relu Round RMSNormalization
-		RotaryEmbedding ScatterElements ScatterND Selu Shrink Sigmoid Sign Sin Sinh Softmax Softplus Softsign Sqrt Swish Tan Tanh
-		ThresholdedRelu Trilu com.microsoft.FastGelu com.microsoft.Gelu com.microsoft.QuickGelu com.microsoft.RotaryEmbedding
-		ReverseSequence`)...)
+	inferAs(inferSame, strings.Fields(`
+		Abs Acos Acosh Asin Asinh Atan Atanh BatchNormalization BitwiseNot Ceil Celu Clip Cos Cosh CumProd CumSum Elu Erf
+		Exp Floor Gelu GroupNormalization HardSigmoid HardSwish Hardmax Identity InstanceNormalization LRN LeakyRelu Log
+		LogSoftmax LpNormalization MeanVarianceNormalization Mish Neg PRelu RMSNormalization Reciprocal Relu
+		ReverseSequence RotaryEmbedding Round ScatterElements ScatterND Selu Shrink Sigmoid Sign Sin Sinh Softmax Softplus
+		Softsign Sqrt Swish Tan Tanh ThresholdedRelu Trilu com.microsoft.FastGelu com.microsoft.Gelu
+		com.microsoft.QuickGelu com.microsoft.RotaryEmbedding`)...)
 	inferAs(inferLike, "Bernoulli", "RandomNormalLike", "RandomUniformLike")
-	inferAs(inferBroadcast, strings.Fields("Add Sub Mul Div Pow Mod Min Max Sum Mean BitwiseAnd BitwiseOr BitwiseXor BitShift")...)
+	inferAs(inferBroadcast, strings.Fields(`
+		Add Sub Mul Div Pow Mod Min Max Sum Mean BitwiseAnd BitwiseOr BitwiseXor BitShift`)...)
 	inferAs(inferCompare, strings.Fields("Equal Greater GreaterOrEqual Less LessOrEqual And Or Xor")...)
 	inferAs(func(c *inference) error { c.set(0, Bool, c.shape(0)); return nil }, "Not", "IsNaN", "IsInf")
-	inferAs(inferReduce, strings.Fields(`ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
+	inferAs(inferReduce, strings.Fields(`
+		ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
 		ReduceSumSquare`)...)
 	inferAs(inferWhere, "Where")
 	inferAs(inferCast, "Cast", "CastLike")
@@ -88,34 +91,37 @@ func inferBroadcast(c *inference) error {
 	}
 	c.set(0, c.arg(0).Type, shape)
 	if len(c.in) == 2 {
-		c.out[0].Ints = zipInts(c.arg(0).Ints, c.arg(1).Ints, shape, func(a, b Int) Int {
-			switch c.n.Op {
-			case "Add":
-				return a.plus(b)
-			case "Sub":
-				return a.minus(b)
-			case "Mul":
-				return a.times(b)
-			case "Div":
-				if a.Known && a.Value < 0 || b.Known && b.Value <= 0 {
-					return Int{}
-				}
-				return a.over(b, true)
-			case "Min", "Max":
-				if a.same(b) {
-					return a
-				}
-				if a.Known && b.Known {
-					if c.n.Op == "Min" {
-						return known(min(a.Value, b.Value))
-					}
-					return known(max(a.Value, b.Value))
-				}
-			}
-			return Int{}
-		})
+		c.out[0].Ints = zipInts(c.arg(0).Ints, c.arg(1).Ints, shape, func(a, b Int) Int { return compute(c.n.Op, a, b) })
 	}
 	return nil
+}
+
+// compute applies an elementwise operator to two integers, as far as the result is known.
+func compute(op string, a, b Int) Int {
+	switch op {
+	case "Add":
+		return a.plus(b)
+	case "Sub":
+		return a.minus(b)
+	case "Mul":
+		return a.times(b)
+	case "Div":
+		if a.Known && a.Value < 0 || b.Known && b.Value <= 0 {
+			return Int{}
+		}
+		return a.over(b, true)
+	case "Min", "Max":
+		switch {
+		case a.same(b):
+			return a
+		case !a.Known || !b.Known:
+		case op == "Min":
+			return known(min(a.Value, b.Value))
+		default:
+			return known(max(a.Value, b.Value))
+		}
+	}
+	return Int{}
 }
 
 // zipInts computes with the contents of two scalars or vectors; nil if nothing is known of the result.
@@ -240,27 +246,18 @@ func inferReduce(c *inference) error {
 		c.set(0, t, x)
 		return nil
 	}
-	gone := make([]bool, len(x))
-	for i := range gone {
-		gone[i] = all
-	}
-	for _, a := range axes {
-		i, err := axis(a, len(x))
-		if err != nil {
-			return err
+	if all {
+		axes = nil
+		for i := range x {
+			axes = append(axes, int64(i))
 		}
-		gone[i] = true
 	}
-	out := []Dim{}
-	for i, d := range x {
-		if !gone[i] {
-			out = append(out, d)
-		} else if keep {
-			out = append(out, Fixed(1))
-		}
+	out, err := reducedDims(x, axes, keep)
+	if err != nil {
+		return err
 	}
 	c.set(0, t, out)
-	if v := c.arg(0).Ints; c.n.Op == "ReduceProd" && len(x) == 1 && v != nil && gone[0] {
+	if v := c.arg(0).Ints; c.n.Op == "ReduceProd" && len(x) == 1 && v != nil && len(axes) > 0 {
 		p := known(1)
 		for _, n := range v {
 			p = p.times(n)
@@ -268,6 +265,27 @@ func inferReduce(c *inference) error {
 		c.out[0].Ints = []Int{p}
 	}
 	return nil
+}
+
+// reducedDims is x without the axes, or with size 1 there if they are kept.
+func reducedDims(x []Dim, axes []int64, keep bool) ([]Dim, error) {
+	reduced := make([]bool, len(x))
+	for _, a := range axes {
+		i, err := axis(a, len(x))
+		if err != nil {
+			return nil, err
+		}
+		reduced[i] = true
+	}
+	out := []Dim{}
+	for i, d := range x {
+		if !reduced[i] {
+			out = append(out, d)
+		} else if keep {
+			out = append(out, Fixed(1))
+		}
+	}
+	return out, nil
 }
 
 func inferArg(c *inference) error {

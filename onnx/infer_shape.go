@@ -81,7 +81,7 @@ func inferConstant(c *inference) error {
 	return nil
 }
 
-// rankOf returns the number of elements of a shape vector, -1 if it is unknown.
+// vectorLength returns the number of elements of a shape vector, -1 if it is unknown.
 func vectorLength(v *Value) int {
 	if v.Ints != nil {
 		return len(v.Ints)
@@ -128,51 +128,68 @@ func inferReshape(c *inference) error {
 	if r < 0 {
 		return nil
 	}
-	out := unknownDims(r)
 	if want.Ints == nil {
-		c.set(0, t, out)
+		c.set(0, t, unknownDims(r))
 		return nil
 	}
-	rest, open := -1, false
-	given := known(1)
-	for i, n := range want.Ints {
+	out, inferred, err := reshapeDims(x, want.Ints, c.n.Int("allowzero", 0) != 0)
+	if err == nil && x != nil {
+		err = matchCount(out, inferred, count(x))
+	}
+	if err != nil {
+		return err
+	}
+	c.set(0, t, out)
+	if r <= 1 && c.arg(0).Ints != nil && len(c.arg(0).Ints) > 0 {
+		c.out[0].Ints = c.arg(0).Ints
+	}
+	return nil
+}
+
+// reshapeDims turns the shape input of a Reshape of x into dimensions. inferred is the index of its -1, or -1 without one.
+func reshapeDims(x []Dim, shape []Int, allowZero bool) (out []Dim, inferred int, err error) {
+	out, inferred = unknownDims(len(shape)), -1
+	for i, n := range shape {
 		switch {
 		case n.Known && n.Value == -1:
-			if rest >= 0 {
-				return fmt.Errorf("the shape has two -1")
+			if inferred >= 0 {
+				return nil, 0, fmt.Errorf("the shape has two -1")
 			}
-			rest = i
-			continue
-		case n.Known && n.Value == 0 && c.n.Int("allowzero", 0) == 0:
+			inferred = i
+		case n.Known && n.Value == 0 && !allowZero:
 			if x != nil && i >= len(x) {
-				return fmt.Errorf("the shape copies dimension %d of an input of rank %d", i, len(x))
+				return nil, 0, fmt.Errorf("the shape copies dimension %d of an input of rank %d", i, len(x))
 			}
 			if x != nil {
 				out[i] = x[i]
 			}
 		case n.Known && n.Value < -1:
-			return fmt.Errorf("the shape holds %d", n.Value)
+			return nil, 0, fmt.Errorf("the shape holds %d", n.Value)
 		default:
 			out[i] = n.dim()
 		}
-		given = given.times(out[i].integer())
-		open = open || out[i].integer().unnamed()
 	}
-	if x != nil {
-		have := count(x)
-		switch {
-		case rest >= 0 && !open:
-			out[rest] = have.over(given, false).dim()
-			if have.Known && given.Known && given.Value > 0 && have.Value%given.Value != 0 {
-				return fmt.Errorf("%d elements do not divide by %d", have.Value, given.Value)
-			}
-		case rest < 0 && have.Known && given.Known && have.Value != given.Value:
-			return fmt.Errorf("%d elements do not make shape %v", have.Value, out)
+	return out, inferred, nil
+}
+
+// matchCount sets dimension inferred of out so that out has as many elements as the input, or checks that it has if
+// inferred is -1.
+func matchCount(out []Dim, inferred int, have Int) error {
+	given, unknown := known(1), false
+	for i, d := range out {
+		if i != inferred {
+			given = given.times(d.integer())
+			unknown = unknown || d.integer().unnamed()
 		}
 	}
-	c.set(0, t, out)
-	if r <= 1 && c.arg(0).Ints != nil && len(c.arg(0).Ints) > 0 {
-		c.out[0].Ints = c.arg(0).Ints
+	switch {
+	case inferred >= 0 && !unknown:
+		out[inferred] = have.over(given, false).dim()
+		if have.Known && given.Known && given.Value > 0 && have.Value%given.Value != 0 {
+			return fmt.Errorf("%d elements do not divide by %d", have.Value, given.Value)
+		}
+	case inferred < 0 && have.Known && given.Known && have.Value != given.Value:
+		return fmt.Errorf("%d elements do not make shape %v", have.Value, out)
 	}
 	return nil
 }

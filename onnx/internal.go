@@ -10,7 +10,10 @@ type InternalError struct {
 }
 
 func (e *InternalError) Error() string {
-	s := fmt.Sprintf("internal error of Assay while %s: %v (the mistake is in Assay, not in the model: please report it)", e.Doing, e.Cause)
+	s := fmt.Sprintf(
+		"internal error of Assay while %s: %v (the mistake is in Assay, not in the model: please report it)",
+		e.Doing, e.Cause,
+	)
 	if e.Stack != nil {
 		s += "\n" + string(e.Stack)
 	}

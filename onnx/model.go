@@ -65,8 +65,8 @@ func (t DType) IsFloat() bool {
 	return t == Float || t == Float16 || t == BFloat16 || t == Double
 }
 
-// Discrete reports whether the type is known to be of integers, booleans or strings: no gradient passes through it. It is false
-// for what is unknown, complex, or a floating-point type of 8 bits or fewer.
+// Discrete reports whether the type is known to be of integers, booleans or strings: no gradient passes through it.
+// It is false for what is unknown, complex, or a floating-point type of 8 bits or fewer.
 func (t DType) Discrete() bool {
 	switch t {
 	case Uint8, Int8, Uint16, Int16, Int32, Int64, Uint32, Uint64, String, Bool, uint4, int4, uint2, int2:

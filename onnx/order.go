@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Sort puts the nodes into execution order and keeps the given order where it can. A cycle is an error that names its nodes.
+// Sort puts the nodes into execution order and keeps the given order where it can. A cycle is an error that names its
+// nodes.
 func Sort(m *Model) error {
 	nodes, err := sorted(m, m.Nodes)
 	if err != nil {
@@ -103,7 +104,8 @@ func sorted(m *Model, nodes []*Node) ([]*Node, error) {
 						break
 					}
 				}
-				return nil, fmt.Errorf("the graph has a cycle, wanted none: %s needs its own output, by way of %s", m.Describe(before), strings.Join(path, ", "))
+				return nil, fmt.Errorf("the graph has a cycle, wanted none: %s needs its own output, by way of %s",
+					m.Describe(before), strings.Join(path, ", "))
 			}
 			state[before] = 1
 			stack = append(stack, frame{before, before.Reads()})
@@ -112,7 +114,8 @@ func sorted(m *Model, nodes []*Node) ([]*Node, error) {
 	return out, nil
 }
 
-// Prune removes the nodes and initializers that no graph output needs. Graph inputs stay: they are the model's interface.
+// Prune removes the nodes and initializers that no graph output needs. Graph inputs stay: they are the model's
+// interface.
 func Prune(m *Model) {
 	used := map[string]bool{}
 	for _, v := range m.Outputs {

@@ -33,14 +33,20 @@ func Decode(data []byte) (*Model, error) {
 	if p.Graph == nil {
 		return nil, fmt.Errorf("not an ONNX model: it holds no graph")
 	}
-	m := &Model{IRVersion: p.GetIrVersion(), Producer: p.GetProducerName(), Opsets: map[string]int64{}, Metadata: map[string]string{}}
+	m := &Model{
+		IRVersion: p.GetIrVersion(),
+		Producer:  p.GetProducerName(),
+		Opsets:    map[string]int64{},
+		Metadata:  map[string]string{},
+	}
 	for _, o := range p.OpsetImport {
 		d := o.GetDomain()
 		if d == "ai.onnx" {
 			d = ""
 		}
 		if v, twice := m.Opsets[d]; twice && v != o.GetVersion() {
-			return nil, fmt.Errorf("the model imports two versions of domain %q, %d and %d", o.GetDomain(), v, o.GetVersion())
+			return nil, fmt.Errorf("the model imports two versions of domain %q, %d and %d",
+				o.GetDomain(), v, o.GetVersion())
 		}
 		m.Opsets[d] = o.GetVersion()
 	}
@@ -48,7 +54,8 @@ func Decode(data []byte) (*Model, error) {
 		m.Metadata[e.GetKey()] = e.GetValue()
 	}
 	if len(p.Functions) > 0 {
-		return nil, fmt.Errorf("the model defines %d local functions (%s.%s first); inline them before (onnx.inliner)", len(p.Functions), p.Functions[0].GetDomain(), p.Functions[0].GetName())
+		return nil, fmt.Errorf("the model defines %d local functions (%s.%s first); inline them before (onnx.inliner)",
+			len(p.Functions), p.Functions[0].GetDomain(), p.Functions[0].GetName())
 	}
 	g, err := decodeGraph(p.Graph, maxDepth)
 	if err != nil {
@@ -78,7 +85,8 @@ func decodeGraph(p *pb.GraphProto, depth int) (*Graph, error) {
 		g.Initializers = append(g.Initializers, d)
 	}
 	if len(p.SparseInitializer) > 0 {
-		return nil, fmt.Errorf("sparse initializers are not read; store %q dense", p.SparseInitializer[0].GetValues().GetName())
+		return nil, fmt.Errorf("sparse initializers are not read; store %q dense",
+			p.SparseInitializer[0].GetValues().GetName())
 	}
 	for _, v := range p.Input {
 		g.Inputs = append(g.Inputs, decodeValue(v))
@@ -92,39 +100,48 @@ func decodeGraph(p *pb.GraphProto, depth int) (*Graph, error) {
 		}
 	}
 	for _, n := range p.Node {
-		node := &Node{Name: n.GetName(), Op: n.GetOpType(), Domain: n.GetDomain(), Inputs: n.Input, Outputs: n.Output}
-		if node.Domain == "ai.onnx" {
-			node.Domain = ""
-		}
-		if n.GetOverload() != "" {
-			return nil, fmt.Errorf("%v: it is the overload %q of a local function; inline functions before (onnx.inliner)", node, n.GetOverload())
-		}
-		for _, a := range n.Attribute {
-			v, err := decodeAttr(a, depth)
-			if _, twice := node.Attrs[a.GetName()]; twice && err == nil {
-				err = errors.New("it is given twice")
-			}
-			if err != nil {
-				return nil, fmt.Errorf("%v: attribute %q: %w", node, a.GetName(), err)
-			}
-			if node.Attrs == nil {
-				node.Attrs = map[string]any{}
-			}
-			node.Attrs[a.GetName()] = v
-		}
-		for _, e := range n.MetadataProps {
-			if e.GetKey() == metaSegment {
-				node.Segment = e.GetValue()
-				continue
-			}
-			if node.Meta == nil {
-				node.Meta = map[string]string{}
-			}
-			node.Meta[e.GetKey()] = e.GetValue()
+		node, err := decodeNode(n, depth)
+		if err != nil {
+			return nil, err
 		}
 		g.Nodes = append(g.Nodes, node)
 	}
 	return g, nil
+}
+
+func decodeNode(p *pb.NodeProto, depth int) (*Node, error) {
+	n := &Node{Name: p.GetName(), Op: p.GetOpType(), Domain: p.GetDomain(), Inputs: p.Input, Outputs: p.Output}
+	if n.Domain == "ai.onnx" {
+		n.Domain = ""
+	}
+	if p.GetOverload() != "" {
+		return nil, fmt.Errorf("%v: it is the overload %q of a local function; inline functions before (onnx.inliner)",
+			n, p.GetOverload())
+	}
+	for _, a := range p.Attribute {
+		v, err := decodeAttr(a, depth)
+		if _, twice := n.Attrs[a.GetName()]; twice && err == nil {
+			err = errors.New("it is given twice")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%v: attribute %q: %w", n, a.GetName(), err)
+		}
+		if n.Attrs == nil {
+			n.Attrs = map[string]any{}
+		}
+		n.Attrs[a.GetName()] = v
+	}
+	for _, e := range p.MetadataProps {
+		if e.GetKey() == metaSegment {
+			n.Segment = e.GetValue()
+			continue
+		}
+		if n.Meta == nil {
+			n.Meta = map[string]string{}
+		}
+		n.Meta[e.GetKey()] = e.GetValue()
+	}
+	return n, nil
 }
 
 const metaSegment = "assay.segment"
@@ -157,8 +174,8 @@ func decodeValue(p *pb.ValueInfoProto) ValueInfo {
 	return v
 }
 
-// decodeAttr reads the field that the attribute's type names. A writer may leave out a zero and an empty list, but nothing
-// may be in other fields.
+// decodeAttr reads the field that the attribute's type names. A writer may leave out a zero and an empty list, but
+// nothing may be in other fields.
 func decodeAttr(a *pb.AttributeProto, depth int) (any, error) {
 	if a.GetRefAttrName() != "" {
 		return nil, fmt.Errorf("it refers to %q of a function, outside of one", a.GetRefAttrName())
@@ -204,9 +221,16 @@ func decodeAttr(a *pb.AttributeProto, depth int) (any, error) {
 
 // Encode serializes the model; the same model always gives the same bytes.
 func (m *Model) Encode() ([]byte, error) {
-	p := &pb.ModelProto{IrVersion: proto.Int64(m.IRVersion), ProducerName: proto.String(m.Producer), Graph: encodeGraph(&m.Graph, m.IRVersion)}
+	p := &pb.ModelProto{
+		IrVersion:    proto.Int64(m.IRVersion),
+		ProducerName: proto.String(m.Producer),
+		Graph:        encodeGraph(&m.Graph, m.IRVersion),
+	}
 	for _, d := range sortedKeys(m.Opsets) {
-		p.OpsetImport = append(p.OpsetImport, &pb.OperatorSetIdProto{Domain: proto.String(d), Version: proto.Int64(m.Opsets[d])})
+		p.OpsetImport = append(
+			p.OpsetImport,
+			&pb.OperatorSetIdProto{Domain: proto.String(d), Version: proto.Int64(m.Opsets[d])},
+		)
 	}
 	for _, k := range sortedKeys(m.Metadata) {
 		p.MetadataProps = append(p.MetadataProps, entry(k, m.Metadata[k]))
@@ -233,7 +257,13 @@ func encodeGraph(g *Graph, ir int64) *pb.GraphProto {
 		p.ValueInfo = append(p.ValueInfo, encodeValue(v))
 	}
 	for _, n := range g.Nodes {
-		q := &pb.NodeProto{Name: proto.String(n.Name), OpType: proto.String(n.Op), Domain: proto.String(n.Domain), Input: n.Inputs, Output: n.Outputs}
+		q := &pb.NodeProto{
+			Name:   proto.String(n.Name),
+			OpType: proto.String(n.Op),
+			Domain: proto.String(n.Domain),
+			Input:  n.Inputs,
+			Output: n.Outputs,
+		}
 		for _, k := range sortedKeys(n.Attrs) {
 			q.Attribute = append(q.Attribute, encodeAttr(k, n.Attrs[k], ir))
 		}
@@ -274,7 +304,10 @@ func encodeValue(v ValueInfo) *pb.ValueInfoProto {
 	if v.Type == Undefined && !v.Ranked { // a type that says nothing is none
 		return &pb.ValueInfoProto{Name: proto.String(v.Name)}
 	}
-	return &pb.ValueInfoProto{Name: proto.String(v.Name), Type: &pb.TypeProto{Value: &pb.TypeProto_TensorType{TensorType: t}}}
+	return &pb.ValueInfoProto{
+		Name: proto.String(v.Name),
+		Type: &pb.TypeProto{Value: &pb.TypeProto_TensorType{TensorType: t}},
+	}
 }
 
 func encodeAttr(name string, value any, ir int64) *pb.AttributeProto {
@@ -317,8 +350,11 @@ func encodeTensor(t *Tensor) *pb.TensorProto {
 	case t.External != nil:
 		loc := pb.TensorProto_EXTERNAL
 		p.DataLocation = &loc
-		p.ExternalData = []*pb.StringStringEntryProto{entry("location", t.External.Location),
-			entry("offset", strconv.FormatInt(t.External.Offset, 10)), entry("length", strconv.FormatInt(t.External.Length, 10))}
+		p.ExternalData = []*pb.StringStringEntryProto{
+			entry("location", t.External.Location),
+			entry("offset", strconv.FormatInt(t.External.Offset, 10)),
+			entry("length", strconv.FormatInt(t.External.Length, 10)),
+		}
 	case t.Type == String:
 		for _, s := range t.Strings {
 			p.StringData = append(p.StringData, []byte(s))

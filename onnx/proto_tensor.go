@@ -73,7 +73,8 @@ func decodeTensor(p *pb.TensorProto) (*Tensor, error) {
 		return nil, fmt.Errorf("data location %d is not known", p.GetDataLocation())
 	case t.Type == String:
 		if n := t.Count(); int64(len(p.StringData)) != n || typedLen(p) != len(p.StringData) || len(p.RawData) > 0 {
-			return nil, fmt.Errorf("shape %v of strings needs %d in string_data, the file holds %d", t.Shape, n, len(p.StringData))
+			return nil, fmt.Errorf("shape %v of strings needs %d in string_data, the file holds %d",
+				t.Shape, n, len(p.StringData))
 		}
 		for _, s := range p.StringData {
 			t.Strings = append(t.Strings, string(s))
@@ -133,10 +134,12 @@ func decodeExternal(p *pb.TensorProto, t DType, size int64) (*External, error) {
 
 // typedLen counts the values in the typed fields.
 func typedLen(p *pb.TensorProto) int {
-	return len(p.FloatData) + len(p.Int32Data) + len(p.StringData) + len(p.Int64Data) + len(p.DoubleData) + len(p.Uint64Data)
+	return len(p.FloatData) + len(p.DoubleData) + len(p.Int32Data) + len(p.Int64Data) + len(p.Uint64Data) +
+		len(p.StringData)
 }
 
-// typedData turns the typed fields of a TensorProto into raw bytes: each type has one field, and nothing may be in others.
+// typedData turns the typed fields of a TensorProto into raw bytes: each type has one field, and nothing may be in
+// others.
 func typedData(p *pb.TensorProto, t DType) ([]byte, error) {
 	le := binary.LittleEndian
 	var b []byte

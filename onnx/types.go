@@ -132,8 +132,8 @@ func symbolic(name string) Int {
 	return Int{Name: name}
 }
 
-// plus, minus, times and over compute with symbols. Equal expressions get equal names, which is what lets a shape computed
-// twice be recognised as the same.
+// plus, minus, times and over compute with symbols. Equal expressions get equal names, which is what lets a shape
+// computed twice be recognised as the same.
 func (n Int) plus(m Int) Int {
 	switch {
 	case n.Known && m.Known:

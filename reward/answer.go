@@ -38,7 +38,8 @@ func toAPIError(err error) *apiError {
 	case errors.As(err, &busy):
 		return &apiError{http.StatusTooManyRequests, "busy", busy.reason + ": ask again later", busy.retryAfter}
 	case errors.As(err, &body):
-		return apiErrorf(http.StatusRequestEntityTooLarge, "too_large", "the request is larger than %d bytes", body.Limit)
+		return apiErrorf(http.StatusRequestEntityTooLarge, "too_large",
+			"the request is larger than %d bytes", body.Limit)
 	case errors.Is(err, data.ErrLimit):
 		return apiErrorf(http.StatusRequestEntityTooLarge, "too_large", "%v", err)
 	case errors.Is(err, context.DeadlineExceeded):

@@ -30,12 +30,20 @@ func FuzzBodies(f *testing.F) {
 	for path := range paths {
 		add(path, 0, `{"source":"`+coded+`","instruction":"x","edits":["`+coded+`","a"]}`)
 		add(path, 0, `{"source":"data:image/png;base64,`+coded+`","instruction":"\ud800","edit":"`+coded+`"}`)
-		add(path, 0, `{"requests":[{"required_rewards":["scorer"],"history":[{"text":"x","image_b64":"`+coded+`"},{"image_b64":"`+coded+`"}]}]}`)
+		add(
+			path,
+			0,
+			`{"requests":[{"required_rewards":["scorer"],"history":[{"text":"x","image_b64":"`+coded+`"},{"image_b64":"`+coded+`"}]}]}`,
+		)
 		add(path, 0, `{"input_images":["`+coded+`"],"output_image":"`+coded+`","meta_datas":[{"instruction":"x"}]}`)
 		add(path, 0, strings.Repeat(`{"requests":[`, 100))
 		part := "--b\r\nContent-Disposition: form-data; name=\""
-		add(path, 1, part+"source\"; filename=\"a.png\"\r\n\r\n"+string(picture)+"\r\n"+part+"instruction\"\r\n\r\nx\r\n"+
-			part+"edits\"; filename=\"b.png\"\r\n\r\n"+string(picture)+"\r\n--b--\r\n")
+		add(
+			path,
+			1,
+			part+"source\"; filename=\"a.png\"\r\n\r\n"+string(picture)+"\r\n"+part+"instruction\"\r\n\r\nx\r\n"+
+				part+"edits\"; filename=\"b.png\"\r\n\r\n"+string(picture)+"\r\n--b--\r\n",
+		)
 	}
 	x.Run(func(t testing.TB, raw []byte) {
 		if len(raw) < 2 {

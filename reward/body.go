@@ -52,7 +52,12 @@ const largePicture = 8 << 20
 //
 // The body is read only when there is memory for it. Until then it stays in the network, held back by TCP, and no
 // caller is refused for that. The caller releases the memory when it is done with v.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request, v any, field func(name string, value []byte) error) (*memoryHold, error) {
+func (s *Server) readBody(
+	w http.ResponseWriter,
+	r *http.Request,
+	v any,
+	field func(name string, value []byte) error,
+) (*memoryHold, error) {
 	form, err := contentType(r, field != nil)
 	if err != nil {
 		return nil, err
@@ -65,7 +70,11 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, v any, field f
 		n = s.o.MaxBody
 	}
 	h := &memoryHold{s, min(n+min(n, largePicture)+1, s.o.Memory)}
-	wait, stop := context.WithTimeoutCause(r.Context(), s.o.Wait, &busyError{time.Second, "too many requests wait for memory"})
+	wait, stop := context.WithTimeoutCause(
+		r.Context(),
+		s.o.Wait,
+		&busyError{time.Second, "too many requests wait for memory"},
+	)
 	defer stop()
 	if err := s.memory.Acquire(wait, h.n); err != nil {
 		return nil, context.Cause(wait)
@@ -112,7 +121,8 @@ func contentType(r *http.Request, forms bool) (boundary string, err error) {
 	given := r.Header.Get("Content-Type")
 	kind, params, err := mime.ParseMediaType(given)
 	switch {
-	case given == "", err == nil && (kind == "application/json" || kind == "text/json" || strings.HasSuffix(kind, "+json")):
+	case given == "",
+		err == nil && (kind == "application/json" || kind == "text/json" || strings.HasSuffix(kind, "+json")):
 		return "", nil
 	case err == nil && kind == "multipart/form-data" && forms:
 		if params["boundary"] == "" {

@@ -44,7 +44,8 @@ func TestUncleanJSON(t *testing.T) {
 		{"/score", `{"requests": [{"history": [], "required_rewards": ["a\ud800"]}]}`, "requests/0/required_rewards/0"},
 	} {
 		code, _, raw := post(t, h.URL+c.path, bytes.ReplaceAll([]byte(c.body), []byte("P"), picture))
-		if got := decodeScores(t, raw); code != 400 || got.Error == nil || !strings.HasPrefix(got.Error.Message, c.field+": ") {
+		if got := decodeScores(t, raw); code != 400 || got.Error == nil ||
+			!strings.HasPrefix(got.Error.Message, c.field+": ") {
 			t.Errorf("%s %q: %d %s; want 400 that names %s", c.path, c.body, code, raw, c.field)
 		}
 	}
@@ -122,7 +123,8 @@ func TestRefusalsAreJSON(t *testing.T) {
 		}
 		err = json.Unmarshal(raw, &v)
 		name, value, _ := strings.Cut(c.header, ": ")
-		if err != nil || r.StatusCode != c.code || v.Error.Kind != c.kind || v.Error.Message == "" || r.Header.Get("Content-Type") != "application/json" ||
+		if err != nil || r.StatusCode != c.code || v.Error.Kind != c.kind || v.Error.Message == "" ||
+			r.Header.Get("Content-Type") != "application/json" ||
 			r.Header.Get(name) != value {
 			t.Errorf("%s: %d %v %s", c.name, r.StatusCode, r.Header, raw)
 		}
@@ -149,7 +151,8 @@ func TestRefusalsAreHeard(t *testing.T) {
 			t.Fatal(err)
 		}
 		conn.SetDeadline(time.Now().Add(30 * time.Second))
-		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: %s\r\nContent-Length: %d\r\n\r\n", c.path, c.token, c.size)
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: %s\r\nContent-Length: %d\r\n\r\n",
+			c.path, c.token, c.size)
 		if _, err := conn.Write(bytes.Repeat([]byte("x"), c.size)); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -270,7 +273,10 @@ func TestSlowCallers(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		io.WriteString(conn, []string{"POST /v1/sc", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20000\r\n\r\n{\"source\": \""}[i%2])
+		io.WriteString(
+			conn,
+			[]string{"POST /v1/sc", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20000\r\n\r\n{\"source\": \""}[i%2],
+		)
 	}
 	picture := png(t, 51, 5, 5)
 	for range 8 {

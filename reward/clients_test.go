@@ -56,7 +56,8 @@ func TestClients(t *testing.T) {
 		{"bob-token", 200, 200, ""}, {"main", 6, 200, ""}, {"eve-token", 1, 401, `"unauthorized"`}, {"", 1, 401, `"unauthorized"`},
 	} {
 		code, header, raw := ask(c.token, c.edits)
-		if code != c.code || !strings.Contains(raw, c.kind) || code == 429 && header.Get("Retry-After") == "" || code == 401 && header.Get("WWW-Authenticate") == "" {
+		if code != c.code || !strings.Contains(raw, c.kind) || code == 429 && header.Get("Retry-After") == "" ||
+			code == 401 && header.Get("WWW-Authenticate") == "" {
 			t.Errorf("request %d: %d %v %s", i, code, header, raw)
 		}
 	}
@@ -103,7 +104,11 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotAfter:     time.Now().Add(time.Hour),
+	}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)

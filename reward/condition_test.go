@@ -58,8 +58,19 @@ func TestBalance(t *testing.T) {
 func TestSelection(t *testing.T) {
 	var all []Triplet
 	for i, e := range Emotions { // two targets of each emotion, with one input each
-		all = append(all, Triplet{Row: 2 * i, Target: e, Emotion: e, ClipI: 0.9, VIE: 4, ClipT: 0.2, Aesthetic: 5},
-			Triplet{Row: 2*i + 1, Target: e + "2", Emotion: strings.ToUpper(e), ClipI: 0.86, VIE: 8, ClipT: 0.3, Aesthetic: 4})
+		all = append(
+			all,
+			Triplet{Row: 2 * i, Target: e, Emotion: e, ClipI: 0.9, VIE: 4, ClipT: 0.2, Aesthetic: 5},
+			Triplet{
+				Row:       2*i + 1,
+				Target:    e + "2",
+				Emotion:   strings.ToUpper(e),
+				ClipI:     0.86,
+				VIE:       8,
+				ClipT:     0.3,
+				Aesthetic: 4,
+			},
+		)
 	}
 	all = append(all, Triplet{Row: 16, Target: "fear", Emotion: "fear", ClipI: 0.85, VIE: 10, ClipT: 1, Aesthetic: 10},
 		Triplet{Row: 17, Target: "fear", Emotion: "fear", ClipI: 0.99, VIE: 6, ClipT: 0.2, Aesthetic: 6},
@@ -105,12 +116,17 @@ func TestLooks(t *testing.T) {
 			t.Errorf("chessboard: %s %g, want %g", got.Name, got.Value, want)
 		}
 	}
-	if got := MeasureEdit(grey, grey); math.Abs(got.Brightness-0.2) > 1e-9 || got.Change+got.Contrast+got.Saturation+got.Edges+got.Grain+got.Clipped > 1e-6 {
+	if got := MeasureEdit(grey, grey); math.Abs(got.Brightness-0.2) > 1e-9 ||
+		got.Change+got.Contrast+got.Saturation+got.Edges+got.Grain+got.Clipped > 1e-6 {
 		t.Errorf("grey: %+v", got)
 	}
 	score := Compare("score", []float64{1, 2, 3}, []float64{4, 5, 6}, []float64{4, 5, 6})
-	facts := []Comparison{Compare("clip_i", []float64{0.9, 0.8, 0.85}, []float64{0.6, 0.5, 0.4}, []float64{4, 5, 6}), Compare("grain", []float64{1, 2, 3}, []float64{1, 2, 3}, []float64{4, 5, 6})}
-	if w := Warnings(score, facts); len(w) != 1 || !strings.Contains(w[0], "CLIP-I") || math.Abs(facts[0].Correlation+1) > 1e-9 {
+	facts := []Comparison{
+		Compare("clip_i", []float64{0.9, 0.8, 0.85}, []float64{0.6, 0.5, 0.4}, []float64{4, 5, 6}),
+		Compare("grain", []float64{1, 2, 3}, []float64{1, 2, 3}, []float64{4, 5, 6}),
+	}
+	if w := Warnings(score, facts); len(w) != 1 || !strings.Contains(w[0], "CLIP-I") ||
+		math.Abs(facts[0].Correlation+1) > 1e-9 {
 		t.Errorf("%v %+v", w, facts)
 	}
 }

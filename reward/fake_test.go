@@ -72,7 +72,11 @@ func (f *fake) Gradients(_ context.Context, pairs []model.Pair) (all []*model.Pi
 	f.runs = append(f.runs, len(pairs))
 	f.mu.Unlock()
 	for _, p := range pairs {
-		s := &model.PixelGradients{Score01: red(p.Edit), Source: data.NewGradient(p.Source.Width, p.Source.Height), Edit: data.NewGradient(p.Edit.Width, p.Edit.Height)}
+		s := &model.PixelGradients{
+			Score01: red(p.Edit),
+			Source:  data.NewGradient(p.Source.Width, p.Source.Height),
+			Edit:    data.NewGradient(p.Edit.Width, p.Edit.Height),
+		}
 		if f.failing != 0 && s.Score01 == f.failing {
 			return nil, errors.New("a failing picture")
 		}

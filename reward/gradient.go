@@ -156,8 +156,13 @@ func (s *Server) differentiate(ctx context.Context, v *served, items []*item) er
 		}
 	}
 	if answer > maxAnswerBytes {
-		return apiErrorf(http.StatusRequestEntityTooLarge, "too_many",
-			"the gradients would take %d bytes, at most %d are sent: ask for fewer pairs at a time", answer, maxAnswerBytes)
+		return apiErrorf(
+			http.StatusRequestEntityTooLarge,
+			"too_many",
+			"the gradients would take %d bytes, at most %d are sent: ask for fewer pairs at a time",
+			answer,
+			maxAnswerBytes,
+		)
 	}
 	r, err := s.admit(ctx, groups, gradient)
 	if err != nil {
@@ -321,7 +326,8 @@ func safetensors(metadata map[string]string, names []string, gradients []*data.G
 
 // Npy is the gradient as a NumPy file, format 1.0.
 func (g *ScoreGradient) Npy() []byte {
-	header := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d, 3), }", g.Edit.Height, g.Edit.Width)
+	header := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d, 3), }",
+		g.Edit.Height, g.Edit.Width)
 	header += string(bytes.Repeat([]byte(" "), 63-(10+len(header))%64)) + "\n"
 	out := append([]byte("\x93NUMPY\x01\x00"), byte(len(header)), byte(len(header)>>8))
 	return appendFloats(append(out, header...), g.Edit.Values)

@@ -50,7 +50,11 @@ func TestGradients(t *testing.T) {
 		return object{"source": source, "edit": edit, "instruction": instruction}
 	}
 	code, header, raw := post(t, h.URL+"/v1/gradient", object{"pairs": []any{
-		pair(a, edit(51), "x"), pair(b, edit(102), "y"), pair(a, edit(153)[:40], "x"), pair(a, edit(204), "x"), pair(a, edit(255), " "),
+		pair(
+			a,
+			edit(51),
+			"x",
+		), pair(b, edit(102), "y"), pair(a, edit(153)[:40], "x"), pair(a, edit(204), "x"), pair(a, edit(255), " "),
 		pair("no.ne", edit(255), "x"), pair(a, edit(255), "x"), pair(a, edit(0), "x"),
 	}})
 	if code != 200 || header.Get("Content-Type") != "application/octet-stream" {
@@ -58,19 +62,24 @@ func TestGradients(t *testing.T) {
 	}
 	facts, values := tensors(t, raw)
 	for i, score := range map[int]float64{0: 0.2, 1: 0.4, 6: 1, 7: 0} {
-		if facts[fmt.Sprint("score01.", i)] != fmt.Sprint(score) || facts[fmt.Sprint("score.", i)] != fmt.Sprint(10*score) || len(values[fmt.Sprint("gradient.", i)]) != 4*5*3*3 {
+		if facts[fmt.Sprint("score01.", i)] != fmt.Sprint(score) ||
+			facts[fmt.Sprint("score.", i)] != fmt.Sprint(10*score) ||
+			len(values[fmt.Sprint("gradient.", i)]) != 4*5*3*3 {
 			t.Errorf("pair %d: %v", i, facts)
 		}
 	}
 	for i, why := range map[int]string{2: "truncated", 3: "a failing picture", 4: "instruction is missing", 5: "source: a picture is base64"} {
-		if e := facts[fmt.Sprint("error.", i)]; !strings.Contains(e, why) || values[fmt.Sprint("gradient.", i)] != nil || facts[fmt.Sprint("score.", i)] != "" {
+		if e := facts[fmt.Sprint("error.", i)]; !strings.Contains(e, why) ||
+			values[fmt.Sprint("gradient.", i)] != nil ||
+			facts[fmt.Sprint("score.", i)] != "" {
 			t.Errorf("pair %d: %q, want %q and no number", i, e, why)
 		}
 	}
 	if len(values) != 4 || facts["pairs"] != "8" || facts["pixel_unit"] != "8-bit level" {
 		t.Errorf("%d tensors, %v", len(values), facts)
 	}
-	if got := fmt.Sprint(f.runs); len(f.runs) != 6 || f.runs[0]+f.runs[5] != 5 { // the batch of the failing one is tried one by one
+	if got := fmt.Sprint(f.runs); len(f.runs) != 6 ||
+		f.runs[0]+f.runs[5] != 5 { // the batch of the failing one is tried one by one
 		t.Errorf("runs of %s pairs, want a batch of four, its four alone, and the last", got)
 	}
 	for _, c := range []struct {
@@ -104,7 +113,10 @@ func TestOracleGradientsTogether(t *testing.T) {
 		_, h := start(t, Options{}, real(t, folder, "scorer"), "scorer")
 		var pairs []any
 		for _, c := range oracle.Read[[]oracle.Case](t, filepath.Join(dir, "cases.json")) {
-			pairs = append(pairs, object{"source": read(t, dir, c.Source), "edit": read(t, dir, c.Edited), "instruction": c.Instruction})
+			pairs = append(
+				pairs,
+				object{"source": read(t, dir, c.Source), "edit": read(t, dir, c.Edited), "instruction": c.Instruction},
+			)
 		}
 		code, _, raw := post(t, h.URL+"/v1/gradient", object{"pairs": pairs})
 		if code != http.StatusOK {
@@ -117,7 +129,8 @@ func TestOracleGradientsTogether(t *testing.T) {
 				t.Fatalf("%d %.300s", code, raw)
 			}
 			one, alone := tensors(t, raw)
-			if facts[fmt.Sprint("score01.", i)] != one["score01"] || !bytes.Equal(together[fmt.Sprint("gradient.", i)], alone["gradient"]) {
+			if facts[fmt.Sprint("score01.", i)] != one["score01"] ||
+				!bytes.Equal(together[fmt.Sprint("gradient.", i)], alone["gradient"]) {
 				t.Errorf("pair %d: %v among others, %v alone", i, facts[fmt.Sprint("score01.", i)], one["score01"])
 			}
 		}

@@ -136,7 +136,13 @@ func writeMagicBrush(dir string, examples []Example) error {
 		if err := link(dir, e.Edit, filepath.Join(at, out)); err != nil {
 			return err
 		}
-		turn := map[string]any{"input": in, "output": out, "instruction": e.Prompt, "score": e.Score, "weight": e.Weight}
+		turn := map[string]any{
+			"input":       in,
+			"output":      out,
+			"instruction": e.Prompt,
+			"score":       e.Score,
+			"weight":      e.Weight,
+		}
 		turns = append(turns, turn)
 		sessions[id] = []any{turn}
 	}

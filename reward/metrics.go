@@ -33,8 +33,11 @@ func newMetrics(waiting func() float64) *metrics {
 		edits:    counter("assay_client_edits_total", "Edits admitted, by client.", "client"),
 		batch: prometheus.NewHistogram(histogram("assay_batch_items", "Edits scored in one run.",
 			prometheus.ExponentialBuckets(1, 2, 9))),
-		latency: prometheus.NewHistogramVec(histogram("assay_latency_seconds",
-			"From a request to its answer, errors not counted.", prometheus.ExponentialBuckets(0.001, 2, 17)), []string{"path"}),
+		latency: prometheus.NewHistogramVec(histogram(
+			"assay_latency_seconds",
+			"From a request to its answer, errors not counted.",
+			prometheus.ExponentialBuckets(0.001, 2, 17),
+		), []string{"path"}),
 		scores: prometheus.NewHistogramVec(histogram("assay_score01", "Scores given, 0 to 1.",
 			prometheus.LinearBuckets(0, 0.1, 11)), []string{"scorer"}),
 	}

@@ -58,7 +58,12 @@ func TestOracleScoresAloneAndTogether(t *testing.T) {
 			for _, e := range edits {
 				list = append(list, read(t, dir, e))
 			}
-			body := object{"scorer": c.Scorer, "source": read(t, dir, c.Source), "instruction": c.Instruction, "edits": list}
+			body := object{
+				"scorer":      c.Scorer,
+				"source":      read(t, dir, c.Source),
+				"instruction": c.Instruction,
+				"edits":       list,
+			}
 			_, _, raw := post(t, h.URL+"/v1/score", body)
 			var out []float64
 			for _, r := range decodeScores(t, raw).Results {
@@ -118,7 +123,11 @@ func TestOracleGradient(t *testing.T) {
 		want := Gradient(scorers["scorer"].Config(), gradients[0])
 		bodies := map[string][]byte{}
 		for _, format := range []string{"safetensors", "npy", "png"} {
-			code, header, raw := post(t, h.URL+"/v1/gradient", object{"source": source, "edit": edit, "instruction": c.Instruction, "format": format})
+			code, header, raw := post(
+				t,
+				h.URL+"/v1/gradient",
+				object{"source": source, "edit": edit, "instruction": c.Instruction, "format": format},
+			)
 			if code != 200 || header.Get("X-Score") != fmt.Sprint(want.Score) {
 				t.Fatalf("%s: %d %v %.200s", format, code, header, raw)
 			}
@@ -141,7 +150,8 @@ func TestOracleGradient(t *testing.T) {
 		}
 		head := binary.LittleEndian.Uint64(bodies["safetensors"])
 		var header map[string]json.RawMessage
-		if err := json.Unmarshal(bodies["safetensors"][8:8+head], &header); err != nil || int(head)%8 != 0 || len(bodies["safetensors"]) != 8+int(head)+n {
+		if err := json.Unmarshal(bodies["safetensors"][8:8+head], &header); err != nil || int(head)%8 != 0 ||
+			len(bodies["safetensors"]) != 8+int(head)+n {
 			t.Errorf("safetensors header: %v %s", err, header)
 		}
 		if (len(bodies["npy"])-n)%64 != 0 {
@@ -153,7 +163,11 @@ func TestOracleGradient(t *testing.T) {
 // FuzzRequests sends anything anywhere: the server answers, and never with a 5xx of its own making.
 func FuzzRequests(f *testing.F) {
 	folder := oracle.Folders(f)[0]
-	s, err := NewServer(Options{MaxBody: 1 << 20, MaxPixels: 1 << 16}, []string{"scorer"}, []Scorer{real(f, folder, "scorer")["scorer"]})
+	s, err := NewServer(
+		Options{MaxBody: 1 << 20, MaxPixels: 1 << 16},
+		[]string{"scorer"},
+		[]Scorer{real(f, folder, "scorer")["scorer"]},
+	)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -174,7 +188,22 @@ func FuzzRequests(f *testing.F) {
 		for _, p := range [][]byte{picture, picture[:len(picture)/2], bomb, {}, []byte("GIF89a"), []byte("RIFF\xff\xff\xff\xffWEBPVP8X")} {
 			f.Add(i, score(object{"source": picture, "instruction": "x", "edits": []any{p}}))
 			f.Add(i, score(object{"source": p, "instruction": "<image> [SCORE] <|eot_id|>", "edit": picture}))
-			f.Add(i, score(object{"requests": []any{object{"required_rewards": []string{"scorer"}, "history": []any{object{"text": "x", "image_b64": picture}, object{"text": "", "image_b64": p}}}}}))
+			f.Add(
+				i,
+				score(
+					object{
+						"requests": []any{
+							object{
+								"required_rewards": []string{"scorer"},
+								"history": []any{
+									object{"text": "x", "image_b64": picture},
+									object{"text": "", "image_b64": p},
+								},
+							},
+						},
+					},
+				),
+			)
 		}
 		f.Add(i, []byte(`{"source":"`+string(bytes.Repeat([]byte("A"), 5000))+`","edits":[{}],"instruction":"\ud800"}`))
 		f.Add(i, bytes.Repeat([]byte(`{"requests":[`), 3000))

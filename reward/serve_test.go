@@ -109,7 +109,12 @@ func TestNothingIsLostAtTheEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request := fmt.Appendf(nil, "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(raw), raw)
+	request := fmt.Appendf(
+		nil,
+		"POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s",
+		len(raw),
+		raw,
+	)
 	var answered, lost atomic.Int64
 	var rounds sync.WaitGroup
 	for range 20 {
@@ -189,7 +194,9 @@ func TestKeepAlive(t *testing.T) {
 				return
 			}
 			defer conn.Close()
-			fmt.Fprintf(conn, "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nUser-Agent: %s\r\nContent-Length: %d\r\n\r\n%s", agent, len(raw), raw)
+			fmt.Fprintf(conn,
+				"POST /v1/score HTTP/1.1\r\nHost: localhost\r\nUser-Agent: %s\r\nContent-Length: %d\r\n\r\n%s",
+				agent, len(raw), raw)
 			in, signs := bufio.NewReader(conn), 0
 			for {
 				r, err := http.ReadResponse(in, nil)

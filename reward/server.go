@@ -177,7 +177,8 @@ func (s *Server) routes() http.Handler {
 			return apiErrorf(http.StatusMethodNotAllowed, "method", "%s takes %s, not %s",
 				r.URL.Path, strings.Join(allowed, " and "), r.Method)
 		}
-		return apiErrorf(http.StatusNotFound, "not_found", "%s %s is not served; see /openapi.json", r.Method, r.URL.Path)
+		return apiErrorf(http.StatusNotFound, "not_found",
+			"%s %s is not served; see /openapi.json", r.Method, r.URL.Path)
 	}))
 	same := http.NewCrossOriginProtection()
 	same.SetDenyHandler(s.handle("other", func(http.ResponseWriter, *http.Request) error {

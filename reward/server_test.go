@@ -17,7 +17,15 @@ import (
 func TestScore(t *testing.T) {
 	_, h := start(t, Options{}, map[string]Scorer{"a": &fake{}, "b": &fake{failing: 1}}, "a", "b")
 	source, dark, bright := png(t, 9, 8, 6), png(t, 51, 5, 5), png(t, 255, 5, 5)
-	code, _, raw := post(t, h.URL+"/v1/score", object{"source": source, "instruction": "brighter", "edits": []any{dark, bright, "no base64", bright[:40], "http://example.com/a.png", nil}})
+	code, _, raw := post(
+		t,
+		h.URL+"/v1/score",
+		object{
+			"source":      source,
+			"instruction": "brighter",
+			"edits":       []any{dark, bright, "no base64", bright[:40], "http://example.com/a.png", nil},
+		},
+	)
 	got := decodeScores(t, raw)
 	if code != 200 || got.Scorer != "a" || len(got.Results) != 6 {
 		t.Fatalf("%d %s", code, raw)
@@ -34,8 +42,13 @@ func TestScore(t *testing.T) {
 	}
 
 	// what fails on the device does not take the others with it
-	code, _, raw = post(t, h.URL+"/v1/score", object{"scorer": "b", "source": source, "instruction": "brighter", "edits": []any{dark, bright, dark}})
-	if got = decodeScores(t, raw); code != 200 || got.Results[0].Score == nil || got.Results[1].Error == nil || got.Results[2].Score == nil {
+	code, _, raw = post(
+		t,
+		h.URL+"/v1/score",
+		object{"scorer": "b", "source": source, "instruction": "brighter", "edits": []any{dark, bright, dark}},
+	)
+	if got = decodeScores(t, raw); code != 200 || got.Results[0].Score == nil || got.Results[1].Error == nil ||
+		got.Results[2].Score == nil {
 		t.Errorf("%d %s", code, raw)
 	}
 
@@ -57,7 +70,15 @@ func TestScore(t *testing.T) {
 	if got = decodeScores(t, raw); r.StatusCode != 200 || *got.Results[0].Score != 10 || *got.Results[1].Score != 2 {
 		t.Errorf("form: %d %s", r.StatusCode, raw)
 	}
-	code, _, raw = post(t, h.URL+"/v1/score", object{"source": "data:image/png;base64," + base64.StdEncoding.EncodeToString(source), "instruction": "x", "edits": []any{dark}})
+	code, _, raw = post(
+		t,
+		h.URL+"/v1/score",
+		object{
+			"source":      "data:image/png;base64," + base64.StdEncoding.EncodeToString(source),
+			"instruction": "x",
+			"edits":       []any{dark},
+		},
+	)
 	if code != 200 {
 		t.Errorf("data URL: %d %s", code, raw)
 	}
@@ -140,7 +161,8 @@ func TestToken(t *testing.T) {
 		}
 		answer.Body.Close()
 		if answer.StatusCode != 403 {
-			t.Errorf("%s %s: %d, want 403: a page of another site must not reach a server without a token", header, value, answer.StatusCode)
+			t.Errorf("%s %s: %d, want 403: a page of another site must not reach a server without a token",
+				header, value, answer.StatusCode)
 		}
 	}
 }
@@ -152,7 +174,10 @@ func TestUniRL(t *testing.T) {
 	code, _, raw := post(t, h.URL+"/score", object{"requests": []any{
 		object{"history": two, "required_rewards": []string{"a", "b", "c"}, "metadata": object{"k": 1}},
 		object{"history": two[:1], "required_rewards": []string{"a"}, "metadata": nil},
-		object{"history": []any{two[0], object{"text": "x", "image_b64": bright, "video_path": "/v.mp4"}}, "required_rewards": []string{"a"}},
+		object{
+			"history":          []any{two[0], object{"text": "x", "image_b64": bright, "video_path": "/v.mp4"}},
+			"required_rewards": []string{"a"},
+		},
 		object{"history": two, "required_rewards": []string{}},
 		object{"history": two, "required_rewards": []string{"a"}, "later": true},
 	}})
@@ -163,7 +188,9 @@ func TestUniRL(t *testing.T) {
 	if err := json.Unmarshal(raw, &got); err != nil || code != 200 || len(got.Results) != 5 || len(got.Errors) != 5 {
 		t.Fatalf("%d %s", code, raw)
 	}
-	if got.Results[0]["a"]["score"] != 10 || len(got.Results[0]) != 1 || got.Errors[0]["b"] == "" || got.Errors[0]["c"] == "" || len(got.Errors[0]) != 2 {
+	if got.Results[0]["a"]["score"] != 10 || len(got.Results[0]) != 1 || got.Errors[0]["b"] == "" ||
+		got.Errors[0]["c"] == "" ||
+		len(got.Errors[0]) != 2 {
 		t.Errorf("first request: %s", raw)
 	}
 	for _, i := range []int{1, 2} {
@@ -184,7 +211,8 @@ func TestUniRL(t *testing.T) {
 			t.Errorf("%s: %s", path, body)
 		}
 	}
-	if code, _, raw = post(t, h.URL+"/score", object{"requests": []any{}}); code != 200 || !bytes.Contains(raw, []byte(`"results":[]`)) {
+	if code, _, raw = post(t, h.URL+"/score", object{"requests": []any{}}); code != 200 ||
+		!bytes.Contains(raw, []byte(`"results":[]`)) {
 		t.Errorf("no requests: %d %s", code, raw)
 	}
 }
@@ -227,7 +255,8 @@ func TestQueue(t *testing.T) {
 		if code == 429 && (header.Get("Retry-After") == "" || !bytes.Contains(raw, []byte("retry_after_ms"))) {
 			t.Errorf("429 without a time: %v %s", header, raw)
 		}
-		if got := decodeScores(t, raw); code == 200 && (len(got.Results) != edits || *got.Results[0].Score01 != float64(10*i)/255) {
+		if got := decodeScores(t, raw); code == 200 &&
+			(len(got.Results) != edits || *got.Results[0].Score01 != float64(10*i)/255) {
 			t.Errorf("request %d got %s", i, raw)
 		}
 	}

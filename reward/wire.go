@@ -47,7 +47,8 @@ func (b *encodedPicture) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	raw := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
 	n, err := base64.StdEncoding.Decode(raw, text)
 	if err != nil {
-		b.err = apiErrorf(http.StatusUnprocessableEntity, "bad_picture", "a picture is base64, not a URL or a path: %v", err)
+		b.err = apiErrorf(http.StatusUnprocessableEntity, "bad_picture",
+			"a picture is base64, not a URL or a path: %v", err)
 		return nil
 	}
 	b.raw = raw[:n]
@@ -128,10 +129,12 @@ func prefixError(what string, err error) error {
 
 func checkInstruction(text string) error {
 	if strings.TrimSpace(text) == "" {
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "instruction is missing: what the edit was to do")
+		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
+			"instruction is missing: what the edit was to do")
 	}
 	if len(text) > maxInstruction {
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "instruction: %d bytes, at most %d are taken", len(text), maxInstruction)
+		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
+			"instruction: %d bytes, at most %d are taken", len(text), maxInstruction)
 	}
 	return nil
 }

@@ -185,7 +185,12 @@ func (s *Server) scoreBatch(ctx context.Context, r *reservation, v *served, sour
 }
 
 // decodeOne decodes a picture once a decoder is free.
-func (s *Server) decodeOne(ctx context.Context, r *reservation, b *encodedPicture, pixels int64) (*data.Picture, error) {
+func (s *Server) decodeOne(
+	ctx context.Context,
+	r *reservation,
+	b *encodedPicture,
+	pixels int64,
+) (*data.Picture, error) {
 	var p *data.Picture
 	err := s.timeDecoding(ctx, r, pixels, func() (err error) {
 		p, err = s.decode(ctx, b)

@@ -32,15 +32,16 @@ type Bucket struct {
 // short is the beginning of an address: whole ones stand in the records, and are compared there.
 type addressPrefix [16]byte
 
-// place is where a record stands. A record may have been written twice, by two processes or because the first one is damaged.
+// place is where a record stands. A record may have been written twice, by two processes or because the first one is
+// damaged.
 type location struct {
 	segment *segment
 	offset  int64
 	next    *location
 }
 
-// Bucket opens what the model with that fingerprint computed. kind says what that is, and the version of its computation: a
-// word of letters, digits and dashes, since it becomes a folder's name.
+// Bucket opens what the model with that fingerprint computed. kind says what that is, and the version of its
+// computation: a word of letters, digits and dashes, since it becomes a folder's name.
 func (s *Store) Bucket(kind, model string) (*Bucket, error) {
 	if kind == "" || kind != filepath.Base(kind) || kind[0] == '.' {
 		return nil, fmt.Errorf("store: %q names no kind of records", kind)
@@ -64,8 +65,8 @@ func modelFolder(model string) string { return KeyOf(model).String()[:24] }
 // address is the identity of a record: what was computed, by what, of what.
 func (b *Bucket) address(k Key) Key { return KeyOf(b.kind, b.model, string(k[:])) }
 
-// Hold makes this process's view of the bucket last: what it found or put stays readable until Close, whoever removes the
-// files meanwhile.
+// Hold makes this process's view of the bucket last: what it found or put stays readable until Close, whoever removes
+// the files meanwhile.
 func (b *Bucket) Hold() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -115,7 +116,9 @@ func (b *Bucket) refresh() error {
 
 // scan indexes what is new in a segment. b.mu is held.
 func (b *Bucket) scan(seg *segment) error {
-	return seg.scan(func(address Key, offset int64, _ int) { b.addLocation(address, location{segment: seg, offset: offset}) })
+	return seg.scan(func(address Key, offset int64, _ int) {
+		b.addLocation(address, location{segment: seg, offset: offset})
+	})
 }
 
 // note makes p the first place of an address. b.mu is held.
@@ -268,8 +271,8 @@ func (b *Bucket) setCurrent(s *segment) {
 	b.current = s
 }
 
-// goOn prepares a locked segment that another process left: what it wrote since we looked is indexed, and what stands behind
-// its last whole record is cut off.
+// goOn prepares a locked segment that another process left: what it wrote since we looked is indexed, and what stands
+// behind its last whole record is cut off.
 func (b *Bucket) takeOver(seg *segment) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

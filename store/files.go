@@ -27,9 +27,9 @@ func DefaultFolder() (string, error) {
 	return filepath.Join(dir, "assay", "store"), nil
 }
 
-// Files knows the SHA-256 of files: of each what it was when it had its present path, size, inode, time of modification and
-// time of change. Renaming, replacing and editing in place all set a new time of change, which no user can set back. Where
-// it is too young to tell two changes apart by it, nothing is remembered.
+// Files knows the SHA-256 of files: of each what it was when it had its present path, size, inode, time of
+// modification and time of change. Renaming, replacing and editing in place all set a new time of change, which no
+// user can set back. Where it is too young to tell two changes apart by it, nothing is remembered.
 type Files struct {
 	bucket *Bucket // nil: of this process only
 

@@ -48,7 +48,8 @@ type Verified struct {
 	Lost    int64    `json:"lost"`    // bytes behind the last record of a file: cut off by a crash, or from a damaged head on
 }
 
-// Verify reads every record of a store's folder. Damaged ones are never served: they cost the time to compute them again.
+// Verify reads every record of a store's folder. Damaged ones are never served: they cost the time to compute them
+// again.
 func Verify(folder string) (*Verified, error) {
 	v := &Verified{Damaged: []string{}}
 	err := walk(folder, func(f segmentFile, seg *segment) error {
@@ -65,7 +66,11 @@ func Verify(folder string) (*Verified, error) {
 			v.Lost += max(0, info.Size()-seg.size)
 		}
 		if err == nil && seg.headDamaged() {
-			v.Damaged = append(v.Damaged, fmt.Sprintf("%s: damaged head of a record at byte %d, and nothing is found behind it", seg.Name(), seg.size))
+			v.Damaged = append(
+				v.Damaged,
+				fmt.Sprintf("%s: damaged head of a record at byte %d, and nothing is found behind it",
+					seg.Name(), seg.size),
+			)
 		}
 		return err
 	})
@@ -93,7 +98,7 @@ func Prune(folder string, p Pruning) (*Pruned, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(list, func(a, b segmentFile) int { return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.path, b.path)) })
+	slices.SortFunc(list, byUse)
 	out := &Pruned{}
 	for _, f := range list {
 		out.Left += f.size
@@ -110,6 +115,89 @@ func Prune(folder string, p Pruning) (*Pruned, error) {
 		os.Remove(filepath.Dir(f.path)) // if it is empty now
 	}
 	return out, nil
+}
+
+// Dropped is what DropDamaged did.
+type Dropped struct {
+	Files   int   `json:"files"`   // segments that were rewritten, or removed where no whole record was left
+	Records int   `json:"records"` // whole ones, which were kept
+	Bytes   int64 `json:"bytes"`   // that the folder holds less
+	Busy    int   `json:"busy"`    // damaged segments that had to stay: a process writes to them
+}
+
+// DropDamaged removes the damaged records of a store's folder and keeps the whole ones. A segment with damage is
+// rewritten: its whole records go to a new segment before it is removed, so that a crash loses none.
+func DropDamaged(folder string) (*Dropped, error) {
+	out := &Dropped{}
+	err := walk(folder, func(f segmentFile, seg *segment) error {
+		whole, all, err := seg.wholeRecords()
+		if err != nil || len(whole) == all && !seg.headDamaged() {
+			return err
+		}
+		if !seg.lock() {
+			out.Busy++
+			return nil
+		}
+		seg.size = 0 // a process may have written since the first look
+		if whole, _, err = seg.wholeRecords(); err != nil {
+			return err
+		}
+		kept, err := seg.rewrite(whole, f.used)
+		if err != nil {
+			return err
+		}
+		if err := os.Remove(f.path); err != nil {
+			return err
+		}
+		out.Files, out.Records, out.Bytes = out.Files+1, out.Records+len(whole), out.Bytes+f.size-kept
+		return nil
+	})
+	return out, err
+}
+
+// record is where a record stands in a segment.
+type record struct {
+	address Key
+	offset  int64
+}
+
+// wholeRecords returns the records whose values can be read, and the number of all records. It does not count as a use.
+func (s *segment) wholeRecords() (whole []record, all int, err error) {
+	s.used.Store(time.Now().Unix())
+	err = s.scan(func(address Key, offset int64, _ int) {
+		all++
+		if _, err := s.read(address, offset); err == nil {
+			whole = append(whole, record{address, offset})
+		}
+	})
+	return whole, all, err
+}
+
+// rewrite copies records to a new segment, which looks as old as the given time, and returns its size.
+func (s *segment) rewrite(records []record, used time.Time) (size int64, err error) {
+	if len(records) == 0 {
+		return 0, nil
+	}
+	to, err := newSegment(filepath.Dir(s.Name()))
+	if err != nil {
+		return 0, err
+	}
+	defer to.Close()
+	for _, r := range records {
+		value, err := s.read(r.address, r.offset)
+		if err == nil {
+			_, err = to.append(r.address, value)
+		}
+		if err != nil {
+			os.Remove(to.Name())
+			return 0, err
+		}
+	}
+	if err := to.Sync(); err != nil {
+		os.Remove(to.Name())
+		return 0, err
+	}
+	return to.size, os.Chtimes(to.Name(), used, used)
 }
 
 // walk opens every segment of a folder.

@@ -7,8 +7,8 @@ import (
 	"assay/data"
 )
 
-// Pictures knows what pictures show without decoding them again: content, the digest of the encoded bytes, leads to pixels,
-// [data.Picture.Digest]. It is safe for concurrent use.
+// Pictures knows what pictures show without decoding them again: content, the digest of the encoded bytes, leads to
+// pixels, [data.Picture.Digest]. It is safe for concurrent use.
 type Pictures struct {
 	pixels  *Bucket
 	decoded atomic.Int64
@@ -44,7 +44,8 @@ func (p *Pictures) Pixels(content Key) (pixels Key, ok bool) {
 	return Key(raw), true
 }
 
-// Open decodes a picture and remembers what it shows. The digests are those of the very bytes and pixels that were read.
+// Open decodes a picture and remembers what it shows. The digests are those of the very bytes and pixels that were
+// read.
 func (p *Pictures) Open(folder string, m data.Image) (picture *data.Picture, content, pixels Key, err error) {
 	raw, err := m.Read(folder, data.Limits{})
 	if err != nil {
@@ -54,7 +55,8 @@ func (p *Pictures) Open(folder string, m data.Image) (picture *data.Picture, con
 }
 
 // Decode is Open of bytes that were read already.
-func (p *Pictures) Decode(folder string, m data.Image, raw []byte) (picture *data.Picture, content, pixels Key, err error) {
+func (p *Pictures) Decode(folder string, m data.Image, raw []byte) (
+	picture *data.Picture, content, pixels Key, err error) {
 	content = sha256.Sum256(raw)
 	if picture, err = m.Decode(folder, raw, data.Limits{}); err != nil {
 		return nil, content, pixels, err

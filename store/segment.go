@@ -125,8 +125,8 @@ func (s *segment) scan(found func(address Key, offset int64, value int)) error {
 	}
 }
 
-// headDamaged says whether a head lies behind the last record that is not whole although all its bytes are there: a crash cuts
-// records off, and leaves the beginning of one that is whole.
+// headDamaged says whether a head lies behind the last record that is not whole although all its bytes are there: a
+// crash cuts records off, and leaves the beginning of one that is whole.
 func (s *segment) headDamaged() bool {
 	var head [recordHead]byte
 	if n, _ := s.ReadAt(head[:], s.size); n < recordHead {
@@ -138,7 +138,8 @@ func (s *segment) headDamaged() bool {
 
 func parseHead(h []byte) (address Key, value int, ok bool) {
 	sum := recordHead - 4
-	if string(h[:len(recordMagic)]) != recordMagic || crc32.Checksum(h[:sum], castagnoli) != binary.LittleEndian.Uint32(h[sum:]) {
+	if string(h[:len(recordMagic)]) != recordMagic ||
+		crc32.Checksum(h[:sum], castagnoli) != binary.LittleEndian.Uint32(h[sum:]) {
 		return address, 0, false
 	}
 	value = int(binary.LittleEndian.Uint32(h[len(recordMagic):]))

@@ -1,12 +1,12 @@
-// Package store keeps what was computed, in a folder that outlives the process: image features, hidden states, embeddings,
-// measurements. A record is addressed by content alone: what was computed (the bucket's kind), by which model (its
-// fingerprint, of the content of weights and configuration), and of what (a digest of pixels, bytes or text). Nothing is
-// ever found under the name of a file, so nothing stale can be.
+// Package store keeps what was computed, in a folder that outlives the process: image features, hidden states,
+// embeddings, measurements. A record is addressed by content alone: what was computed (the bucket's kind), by which
+// model (its fingerprint, of the content of weights and configuration), and of what (a digest of pixels, bytes or
+// text). Nothing is ever found under the name of a file, so nothing stale can be.
 //
-// The folder is bounded: what went unused longest is removed. Several processes may use it at once and see each other's
-// records. A process may be killed at any instant, and the disk may damage what it likes: every record is checked when it is
-// read, and one that is not whole is not there. Of a folder that cannot be written to, or a full disk, [Options].Warn is
-// told once, with the file's name, and the work goes on without remembering.
+// The folder is bounded: what went unused longest is removed. Several processes may use it at once and see each
+// other's records. A process may be killed at any instant, and the disk may damage what it likes: every record is
+// checked when it is read, and one that is not whole is not there. Of a folder that cannot be written to, or a full
+// disk, [Options].Warn is told once, with the file's name, and the work goes on without remembering.
 package store
 
 import (
@@ -83,13 +83,16 @@ func (s *Store) open() []*Bucket {
 func (s *Store) warnOnce(err error) {
 	s.warned.Do(func() {
 		if s.warn != nil {
-			s.warn(fmt.Sprintf("%v: what is computed cannot be kept in %s, and is computed again the next time", err, s.folder))
+			s.warn(
+				fmt.Sprintf("%v: what is computed cannot be kept in %s, and is computed again the next time",
+					err, s.folder),
+			)
 		}
 	})
 }
 
-// room removes the segments that were used longest ago until so many bytes more fit. Segments that somebody writes to stay,
-// so a folder may exceed its limit by a sixteenth of it for each process that writes.
+// room removes the segments that were used longest ago until so many bytes more fit. Segments that somebody writes to
+// stay, so a folder may exceed its limit by a sixteenth of it for each process that writes.
 func (s *Store) evict(bytes int64) error {
 	files, err := segmentFiles(s.folder)
 	if err != nil {
@@ -99,7 +102,7 @@ func (s *Store) evict(bytes int64) error {
 	for _, f := range files {
 		total += f.size
 	}
-	slices.SortFunc(files, func(a, b segmentFile) int { return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.path, b.path)) })
+	slices.SortFunc(files, byUse)
 	for _, f := range files {
 		if total <= s.limit {
 			break
@@ -129,6 +132,9 @@ type segmentFile struct {
 	size        int64
 	used        time.Time
 }
+
+// byUse orders segments from the one that was used longest ago.
+func byUse(a, b segmentFile) int { return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.path, b.path)) }
 
 // segmentFiles lists the segments of all buckets of a folder.
 func segmentFiles(folder string) ([]segmentFile, error) {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
@@ -43,4 +44,73 @@ func TestVerifyHeads(t *testing.T) {
 			t.Errorf("%s: %+v (%v), want %d damaged", c.name, v, err, c.damaged)
 		}
 	}
+}
+
+// TestDropDamaged: what is damaged goes, what is whole stays, also for a process that has the folder open.
+func TestDropDamaged(t *testing.T) {
+	value := func(i int) []byte { return bytes.Repeat([]byte{byte(i + 1)}, 100) }
+	for _, c := range []struct {
+		name    string
+		at      int64 // of the byte that is changed
+		records int   // that are left
+	}{
+		{"a value", recordSize(100) + int64(recordHead), 3},
+		{"a head", recordSize(100) + 5, 1}, // nothing is found behind it
+		{"the first head", 5, 0},
+	} {
+		dir := t.TempDir()
+		s := open(t, dir, 0)
+		b := bucket(t, s, "things", "model")
+		for i := range 4 {
+			if err := b.Put(keyOf(i), value(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		files, err := filepath.Glob(filepath.Join(dir, "*", "*", "*.segment"))
+		if err != nil || len(files) != 1 {
+			t.Fatal(files, err)
+		}
+		if err := flip(files[0], c.at); err != nil {
+			t.Fatal(err)
+		}
+		if d, err := DropDamaged(dir); err != nil || d.Busy != 1 || d.Files != 0 {
+			t.Errorf("%s, while a process writes: %+v, %v", c.name, d, err)
+		}
+		s.Close()
+		reader := open(t, dir, 0)
+		kept := bucket(t, reader, "things", "model")
+		d, err := DropDamaged(dir)
+		if err != nil || d.Busy != 0 || d.Files != 1 || d.Records != c.records || d.Bytes != recordSize(100)*int64(4-c.records) {
+			t.Errorf("%s: %+v, %v", c.name, d, err)
+		}
+		if v, err := Verify(dir); err != nil || len(v.Damaged) > 0 || v.Records != c.records || v.Lost != 0 {
+			t.Errorf("%s: afterwards %+v, %v", c.name, v, err)
+		}
+		if d, err := DropDamaged(dir); err != nil || *d != (Dropped{}) {
+			t.Errorf("%s, again: %+v, %v", c.name, d, err)
+		}
+		if err := kept.refresh(); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 4 {
+			want := value(i)
+			if c.records == 3 && i == 1 || c.records < 3 && i >= c.records {
+				want = nil
+			}
+			if got := kept.Get(keyOf(i)); !bytes.Equal(got, want) {
+				t.Errorf("%s: record %d has %d bytes, want %d", c.name, i, len(got), len(want))
+			}
+		}
+		reader.Close()
+	}
+}
+
+// flip changes one byte of a file.
+func flip(path string, at int64) error {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	raw[at] ^= 1
+	return os.WriteFile(path, raw, 0o666)
 }

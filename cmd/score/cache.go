@@ -31,7 +31,8 @@ one in RUN/cache (or cache.folder), label jobs in OUT/cache (or encoders.cache).
 		Example: `  score cache list
   score cache list --folder build/demo/labels/cache --json
   score cache verify
-  score cache prune --older 30d --most 10GiB`,
+  score cache prune --older 30d --most 10GiB
+  score cache prune --damaged`,
 	}
 	var folder string
 	c.PersistentFlags().StringVar(&folder, "folder", "", "folder of the store (default: the user's own)")
@@ -49,13 +50,35 @@ one in RUN/cache (or cache.folder), label jobs in OUT/cache (or encoders.cache).
 	add("list", "What is kept, by kind and model", listCache)
 	add("verify", "Read every record and count the damaged ones (which are never served)", verifyCache)
 	var kind, older, most string
+	var damaged bool
 	prune := add("prune", "Remove what was used longest ago", func(c *cobra.Command, folder string) error {
+		if damaged {
+			if kind != "" || older != "" || most != "" {
+				return cli.Usagef("--damaged removes damaged records alone: it does not go with --kind, --older or --most")
+			}
+			return dropDamaged(c, folder)
+		}
 		return pruneCache(c, folder, kind, older, most)
 	})
 	prune.Flags().StringVar(&kind, "kind", "", "of this kind only, as list names it")
 	prune.Flags().StringVar(&older, "older", "", "what was not used for so long: 36h, 30d")
 	prune.Flags().StringVar(&most, "most", "", "until the folder holds no more than this: 500MiB, 10GiB; 0: nothing")
+	prune.Flags().BoolVar(&damaged, "damaged", false, "only the damaged records that verify finds")
 	return c
+}
+
+func dropDamaged(c *cobra.Command, folder string) error {
+	v, err := store.DropDamaged(folder)
+	if err != nil {
+		return err
+	}
+	return cli.Print(c, v, func(w io.Writer) {
+		fmt.Fprintf(w, "%d damaged files rewritten, %d whole records of them kept, %s removed from %s\n",
+			v.Files, v.Records, mebibytes(v.Bytes), folder)
+		if v.Busy > 0 {
+			fmt.Fprintf(w, "%d damaged files stay: a process writes to them\n", v.Busy)
+		}
+	})
 }
 
 func cacheFolder(folder string) (string, error) {
@@ -114,7 +137,7 @@ func verifyCache(c *cobra.Command, folder string) error {
 func pruneCache(c *cobra.Command, folder, kind, older, most string) error {
 	p := store.Pruning{Kind: kind, Most: -1}
 	if older == "" && most == "" {
-		return cli.Usagef("--older or --most is wanted: what is to be removed (--most 0 removes all)")
+		return cli.Usagef("--older, --most or --damaged is wanted: what is to be removed (--most 0 removes all)")
 	}
 	if older != "" {
 		age, err := parseAge(older)

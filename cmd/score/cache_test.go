@@ -57,7 +57,7 @@ func TestCacheCommand(t *testing.T) {
 	if code, out := cache("verify"); code != cli.Failed || !strings.Contains(out, paths[0]) {
 		t.Errorf("damaged: %d %s", code, out)
 	}
-	for _, wrong := range [][]string{{"prune"}, {"prune", "--older", "x"}, {"prune", "--most", "much"}, {"list", "--folder", filepath.Join(dir, "none")}} {
+	for _, wrong := range [][]string{{"prune"}, {"prune", "--older", "x"}, {"prune", "--most", "much"}, {"prune", "--damaged", "--most", "0"}, {"list", "--folder", filepath.Join(dir, "none")}} {
 		if code, stdout, stderr := run(t, append([]string{"cache"}, wrong...)...); code != cli.Wrong {
 			t.Errorf("%q: %d %s", wrong, code, stdout+stderr)
 		}
@@ -70,5 +70,22 @@ func TestCacheCommand(t *testing.T) {
 	}
 	if code, out := cache("list"); code != cli.Done || !strings.Contains(out, "embeddings-1") || strings.Contains(out, "states-1") {
 		t.Errorf("%d %s", code, out)
+	}
+	paths, err = filepath.Glob(filepath.Join(dir, "embeddings-1", "*", "*"))
+	if err != nil || len(paths) != 1 {
+		t.Fatal(paths, err)
+	}
+	if raw, err = os.ReadFile(paths[0]); err != nil {
+		t.Fatal(err)
+	}
+	raw[len(raw)-6] ^= 1
+	if err := os.WriteFile(paths[0], raw, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if code, out := cache("prune", "--damaged"); code != cli.Done || !strings.Contains(out, "1 damaged files rewritten, 0 whole") {
+		t.Errorf("%d %s", code, out)
+	}
+	if code, out := cache("verify"); code != cli.Done {
+		t.Errorf("after prune --damaged: %d %s", code, out)
 	}
 }

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// A Target is a fuzz test of bytes. Go's engine follows coverage, at the cost of a look at every counter of the binary for
-// each input. With FUZZ_BLIND=N in the environment the seeds, and what Go's engine found interesting (a corpus folder in
-// FUZZ_CORPUS), are mutated N times without that: ten to a hundred times as many inputs a second. FUZZ_BLIND may be a time
-// (30s), and FUZZ_SEED makes the inputs the same every time.
+// A Target is a fuzz test of bytes. Go's engine follows coverage, at the cost of a look at every counter of the
+// binary for each input. With FUZZ_BLIND=N in the environment the seeds, and what Go's engine found interesting (a
+// corpus folder in FUZZ_CORPUS), are mutated N times without that: ten to a hundred times as many inputs a second.
+// FUZZ_BLIND may be a time (30s), and FUZZ_SEED makes the inputs the same every time.
 type Target struct {
 	f     *testing.F
 	seeds [][]byte
@@ -95,7 +95,26 @@ type mutator struct {
 }
 
 // telling are numbers at which decoders err.
-var interestingNumbers = []uint64{0, 1, 2, 127, 128, 255, 256, 32767, 32768, 65535, 65536, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 32, 1<<63 - 1, 1 << 63, 1<<64 - 1}
+var interestingNumbers = []uint64{
+	0,
+	1,
+	2,
+	127,
+	128,
+	255,
+	256,
+	32767,
+	32768,
+	65535,
+	65536,
+	1<<31 - 1,
+	1 << 31,
+	1<<32 - 1,
+	1 << 32,
+	1<<63 - 1,
+	1 << 63,
+	1<<64 - 1,
+}
 
 func (m *mutator) next() []byte {
 	raw := slices.Clone(m.seeds[m.IntN(len(m.seeds))])

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Files returns the contents of the files that the patterns match and that have at most most bytes: a mutation of a long
-// file rarely hits what matters, and takes longer.
+// Files returns the contents of the files that the patterns match and that have at most most bytes: a mutation of a
+// long file rarely hits what matters, and takes longer.
 func Files(f *testing.F, most int64, patterns ...string) [][]byte {
 	f.Helper()
 	var seeds [][]byte
@@ -35,8 +35,8 @@ func Files(f *testing.F, most int64, patterns ...string) [][]byte {
 	return seeds
 }
 
-// Bounded runs decode and fails if it allocates more than limit bytes. What the fuzzing engine allocates meanwhile counts,
-// too, so a limit leaves it a few MiB.
+// Bounded runs decode and fails if it allocates more than limit bytes. What the fuzzing engine allocates meanwhile
+// counts, too, so a limit leaves it a few MiB.
 func Bounded(t testing.TB, limit uint64, decode func()) {
 	t.Helper()
 	before := allocated()
@@ -52,7 +52,8 @@ func allocated() uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// File returns a path of that name whose file the same process may write anew for every input: cheaper than a folder each.
+// File returns a path of that name whose file the same process may write anew for every input: cheaper than a folder
+// each.
 func File(f *testing.F, name string) string {
 	f.Helper()
 	return filepath.Join(f.TempDir(), name)

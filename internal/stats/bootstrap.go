@@ -40,8 +40,8 @@ func Bootstrap(rng *rand.Rand, n, resamples int, level float64, statistic func(u
 	return out
 }
 
-// Quantile is the q-quantile, q in [0, 1], of sorted values without NaN: that of NumPy, with its default method "linear", to the
-// last bit. NaN of nothing.
+// Quantile is the q-quantile, q in [0, 1], of sorted values without NaN: that of NumPy, with its default method
+// "linear", to the last bit. NaN of nothing.
 func Quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()

@@ -1,6 +1,6 @@
-// Package strictjson reads configuration files that other programs wrote, Hugging Face's above all: every key of an object is
-// read, declared harmless, or an error that names it. What is read follows from the reading code; [Object.Close] is given the
-// tables of what else may be there.
+// Package strictjson reads configuration files that other programs wrote, Hugging Face's above all: every key of an
+// object is read, declared harmless, or an error that names it. What is read follows from the reading code;
+// [Object.Close] is given the tables of what else may be there.
 package strictjson
 
 import (
@@ -48,7 +48,11 @@ func (o *Object) Failf(key, format string, args ...any) {
 
 // Err returns all errors so far, of objects within each other too, sorted.
 func (o *Object) Err() error {
-	return errors.Join(slices.SortedFunc(slices.Values(*o.problems), func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })...)
+	return errors.Join(
+		slices.SortedFunc(
+			slices.Values(*o.problems),
+			func(a, b error) int { return strings.Compare(a.Error(), b.Error()) },
+		)...)
 }
 
 // Has reports whether the key is there with a value other than null.
@@ -63,8 +67,8 @@ func (o *Object) Raw(key string) json.RawMessage {
 	return o.fields[key]
 }
 
-// Get stores the value of a key in what into points to. An absent key leaves that alone; null is an error, and so is a value of
-// another type.
+// Get stores the value of a key in what into points to. An absent key leaves that alone; null is an error, and so is
+// a value of another type.
 func (o *Object) Get(key string, into any) {
 	raw := o.Raw(key)
 	if raw == nil {
@@ -127,8 +131,8 @@ func (o *Object) Same(other *Object) {
 	}
 }
 
-// Close says that nothing else will be read: keys that are neither read nor in a table, or have a value there that the table
-// does not list, are errors.
+// Close says that nothing else will be read: keys that are neither read nor in a table, or have a value there that
+// the table does not list, are errors.
 func (o *Object) Close(tables ...Harmless) {
 	var unknown []string
 	for _, key := range slices.Sorted(maps.Keys(o.fields)) {
@@ -144,7 +148,11 @@ func (o *Object) Close(tables ...Harmless) {
 		}
 	}
 	if len(unknown) > 0 {
-		o.Failf("", "nothing is known about %s: it may change every number; remove what certainly does not", strings.Join(unknown, ", "))
+		o.Failf(
+			"",
+			"nothing is known about %s: it may change every number; remove what certainly does not",
+			strings.Join(unknown, ", "),
+		)
 	}
 }
 
@@ -194,7 +202,12 @@ func (o *Object) Empty() bool { return len(o.fields) == 0 }
 
 // None is the object that Sub would return if it were there without keys.
 func (o *Object) None(key string) *Object {
-	return &Object{path: o.childPath(key), fields: map[string]json.RawMessage{}, read: map[string]bool{}, problems: o.problems}
+	return &Object{
+		path:     o.childPath(key),
+		fields:   map[string]json.RawMessage{},
+		read:     map[string]bool{},
+		problems: o.problems,
+	}
 }
 
 // under is the path of a key.

@@ -1,6 +1,6 @@
 // Package strictyaml reads YAML files into Go structs and reports everything that is wrong with them at once, each
-// problem with file, line and column. A decoder that stops at the first mistake makes the user run a command as often as
-// there are mistakes.
+// problem with file, line and column. A decoder that stops at the first mistake makes the user run a command as often
+// as there are mistakes.
 //
 // Struct fields are named by their `yaml` tags, as goccy/go-yaml names them. Keys that are absent, or null, leave the
 // field as it is, so defaults are set before decoding.
@@ -41,8 +41,8 @@ func (p Problems) Error() string {
 	return strings.Join(p.Problems(), "\n")
 }
 
-// Unmarshaler is implemented by fields that accept more than one form (a number or a word, a string or a list). The value
-// is nil, bool, int64, uint64, float64, string, []any or map[string]any.
+// Unmarshaler is implemented by fields that accept more than one form (a number or a word, a string or a list). The
+// value is nil, bool, int64, uint64, float64, string, []any or map[string]any.
 type Unmarshaler interface {
 	UnmarshalValue(value any) error
 }
@@ -59,8 +59,8 @@ type Document struct {
 	Unreadable bool
 }
 
-// Decode reads text into v, a pointer to a struct. Mistakes are kept in the document: the caller adds those that it finds
-// itself and asks for all with Err.
+// Decode reads text into v, a pointer to a struct. Mistakes are kept in the document: the caller adds those that it
+// finds itself and asks for all with Err.
 func Decode(file string, text []byte, v any) *Document {
 	d := &Document{File: file, at: map[string]position{}}
 	tree, err := parser.ParseBytes(text, 0, parser.AllowDuplicateMapKey())

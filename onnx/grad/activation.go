@@ -4,7 +4,10 @@ import "math"
 
 var activationRules = []entry{
 	// The output tells the sign of the input: it is kept for the next operator anyway.
-	unary("Relu", func(c *call, x, y, dy string) string { return c.masked(c.Op("Greater", y, c.scalarLike(y, 0)), dy) }),
+	unary(
+		"Relu",
+		func(c *call, x, y, dy string) string { return c.masked(c.Op("Greater", y, c.scalarLike(y, 0)), dy) },
+	),
 	// dX = dY y (1 - y)
 	unary("Sigmoid", func(c *call, x, y, dy string) string { return c.mul(dy, c.mul(y, c.oneMinus(y))) }),
 	// dX = dY (1 - y^2)
@@ -26,11 +29,19 @@ var activationRules = []entry{
 	unary("Gelu", geluRule),
 	// dX = dY y' with y = alpha (e^x - 1) below 0: y' = y + alpha
 	unary("Elu", func(c *call, x, y, dy string) string {
-		return c.where(c.Op("Less", x, c.scalarLike(x, 0)), c.mul(dy, c.add(y, c.scalarLike(y, float64(c.n.Float("alpha", 1))))), dy)
+		return c.where(
+			c.Op("Less", x, c.scalarLike(x, 0)),
+			c.mul(dy, c.add(y, c.scalarLike(y, float64(c.n.Float("alpha", 1))))),
+			dy,
+		)
 	}),
 	unary("Selu", func(c *call, x, y, dy string) string {
 		alpha, gamma := float64(c.n.Float("alpha", 1.6732632)), float64(c.n.Float("gamma", 1.050701))
-		return c.where(c.Op("Less", x, c.scalarLike(x, 0)), c.mul(dy, c.add(y, c.scalarLike(y, alpha*gamma))), c.scale(dy, gamma))
+		return c.where(
+			c.Op("Less", x, c.scalarLike(x, 0)),
+			c.mul(dy, c.add(y, c.scalarLike(y, alpha*gamma))),
+			c.scale(dy, gamma),
+		)
 	}),
 	// y = alpha (e^(x/alpha) - 1) below 0: y' = e^(x/alpha) = y/alpha + 1
 	unary("Celu", func(c *call, x, y, dy string) string {
@@ -44,7 +55,10 @@ var activationRules = []entry{
 		return c.mul(dy, c.mul(s, s))
 	}),
 	// y = x tanh(softplus(x))
-	{op: "Mish", decompose: func(c *call) []string { return []string{c.mul(c.x[0], c.Op("Tanh", c.Op("Softplus", c.x[0])))} }},
+	{
+		op:        "Mish",
+		decompose: func(c *call) []string { return []string{c.mul(c.x[0], c.Op("Tanh", c.Op("Softplus", c.x[0])))} },
+	},
 	// y = max(0, min(1, alpha x + beta))
 	unary("HardSigmoid", func(c *call, x, y, dy string) string {
 		return c.masked(c.between(y, 0, 1), c.scale(dy, float64(c.n.Float("alpha", 0.2))))
@@ -54,8 +68,16 @@ var activationRules = []entry{
 		return []string{c.mul(c.x[0], c.OpA("HardSigmoid", attrs{"alpha": 1.0 / 6, "beta": 0.5}, c.x[0]))}
 	}},
 	{op: "Swish", since: 24, decompose: func(c *call) []string { return c.swish(float64(c.n.Float("alpha", 1))) }},
-	{op: "QuickGelu", domain: microsoft, decompose: func(c *call) []string { return c.swish(float64(c.n.Float("alpha", 1.702))) }},
-	{op: "Gelu", domain: microsoft, rule: func(c *call) []string { return []string{geluRule(c, c.x[0], c.y[0], c.dy[0])} }},
+	{
+		op:        "QuickGelu",
+		domain:    microsoft,
+		decompose: func(c *call) []string { return c.swish(float64(c.n.Float("alpha", 1.702))) },
+	},
+	{
+		op:     "Gelu",
+		domain: microsoft,
+		rule:   func(c *call) []string { return []string{geluRule(c, c.x[0], c.y[0], c.dy[0])} },
+	},
 	unary("ThresholdedRelu", func(c *call, x, y, dy string) string {
 		return c.masked(c.Op("Greater", x, c.scalarLike(x, float64(c.n.Float("alpha", 1)))), dy)
 	}),
@@ -94,8 +116,8 @@ func geluRule(c *call, x, y, dy string) string {
 	return c.mul(dy, c.add(p, c.mul(x, density)))
 }
 
-// dropoutRule: without training it is the identity; in training the kept elements were scaled by 1/(1 - ratio). With respect
-// to the ratio it is the derivative at the elements kept this time: dR = sum dY y / (1 - ratio).
+// dropoutRule: without training it is the identity; in training the kept elements were scaled by 1/(1 - ratio). With
+// respect to the ratio it is the derivative at the elements kept this time: dR = sum dY y / (1 - ratio).
 func dropoutRule(c *call) []string {
 	g := make([]string, len(c.x))
 	v := c.value(c.in(2)).Const

@@ -9,7 +9,13 @@ import (
 
 var attentionRules = []entry{
 	{op: "RotaryEmbedding", since: 23, nonDifferentiable: []int{3}, rule: rotaryRule, decompose: rotary},
-	{op: "RotaryEmbedding", domain: microsoft, nonDifferentiable: []int{1}, rule: microsoftRotaryRule, note: "with respect to the data"},
+	{
+		op:                "RotaryEmbedding",
+		domain:            microsoft,
+		nonDifferentiable: []int{1},
+		rule:              microsoftRotaryRule,
+		note:              "with respect to the data",
+	},
 	{op: "Attention", since: 23, outputs: 4, nonDifferentiable: []int{6}, decompose: attention},
 }
 
@@ -33,8 +39,8 @@ func microsoftRotaryRule(c *call) []string {
 	return c.Node(microsoft, "RotaryEmbedding", 1, at, c.dy[0], c.x[1], c.x[2], c.neg(c.x[3]))
 }
 
-// rotary: x [B, heads, S, D] or [B, S, heads*D]; the first r elements of a head are pairs (a, b), halves or neighbours, that
-// become (a cos - b sin, a sin + b cos).
+// rotary: x [B, heads, S, D] or [B, S, heads*D]; the first r elements of a head are pairs (a, b), halves or
+// neighbours, that become (a cos - b sin, a sin + b cos).
 func rotary(c *call) []string {
 	x, cos, sin := c.x[0], c.x[1], c.x[2]
 	flat := c.rank(x) == 3
@@ -82,8 +88,9 @@ func (c *call) heads(x string, n int64) string {
 	return c.transpose(c.reshape(x, 0, 0, n, -1), 0, 2, 1, 3)
 }
 
-// attention: softmax(softcap(q k' scale) + mask) v, in the order that ONNX Runtime computes it. Query heads that share a key head
-// are rows of one product, so that keys are not repeated. A row whose keys are all masked gives zeros.
+// attention: softmax(softcap(q k' scale) + mask) v, in the order that ONNX Runtime computes it. Query heads that
+// share a key head are rows of one product, so that keys are not repeated. A row whose keys are all masked gives
+// zeros.
 func attention(c *call) []string {
 	q, k, v := c.x[0], c.x[1], c.x[2]
 	flat := c.rank(q) == 3
@@ -151,8 +158,8 @@ func attention(c *call) []string {
 	return []string{y, k, v, steps[min(max(c.n.Int("qk_matmul_output_mode", 0), 0), 3)]}
 }
 
-// attentionMask returns what of an Attention's mask is added to the scores, which keys a row sees, and which rows see none; ""
-// for nothing, all, and no row. They broadcast to [B, heads, rows, columns].
+// attentionMask returns what of an Attention's mask is added to the scores, which keys a row sees, and which rows see
+// none; "" for nothing, all, and no row. They broadcast to [B, heads, rows, columns].
 func (c *call) attentionMask(rows, columns, past string) (added, seen, none string) {
 	and := func(cond string) {
 		if seen == "" {

@@ -10,7 +10,8 @@ import (
 
 type attrs = onnx.Attrs
 
-// call is what a rule sees: one node with the gradients of its outputs. Its methods emit nodes in the model's operator set.
+// call is what a rule sees: one node with the gradients of its outputs. Its methods emit nodes in the model's
+// operator set.
 type call struct {
 	*onnx.Builder
 	e         *engine

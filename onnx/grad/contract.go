@@ -9,9 +9,12 @@ import (
 
 // missing is the refusal of a node that has no rule.
 func noRule(m *onnx.Model, n *onnx.Node) error {
-	return fmt.Errorf("%s lies between the outputs and the values to differentiate by, but there is no gradient rule for this operator "+
-		"at this version; wanted a rule for input %q (docs/ops.md lists the rules; differentiate with respect to a later value, or rewrite the node)",
-		m.Describe(n), strings.Join(n.Reads(), ", "))
+	return fmt.Errorf(
+		"%s lies between the outputs and the values to differentiate by, but there is no gradient rule for this operator "+
+			"at this version; wanted a rule for input %q (docs/ops.md lists the rules; differentiate with respect to a later value, or rewrite the node)",
+		m.Describe(n),
+		strings.Join(n.Reads(), ", "),
+	)
 }
 
 // unknown is the refusal of an active value that is not known to be a floating-point tensor. It names the node that the
@@ -31,11 +34,17 @@ func (e *engine) untyped(x string) error {
 			if lookup(n, e.b.M.Opset(n.Domain)) == nil {
 				return noRule(e.b.M, n)
 			}
-			return fmt.Errorf("%s gives %q, of which neither the operator nor a declaration in the model tells the type", e.b.M.Describe(n), x)
+			return fmt.Errorf(
+				"%s gives %q, of which neither the operator nor a declaration in the model tells the type",
+				e.b.M.Describe(n), x,
+			)
 		}
 		x, v = before, e.value(before)
 	}
-	return fmt.Errorf("%q is %v, and gradients of that are not known; wanted a float, float16, bfloat16 or double tensor", x, v)
+	return fmt.Errorf(
+		"%q is %v, and gradients of that are not known; wanted a float, float16, bfloat16 or double tensor",
+		x, v,
+	)
 }
 
 // broken is a promise that a rule did not keep.

@@ -97,9 +97,9 @@ func directionFlags(back []bool) []int64 {
 	return d
 }
 
-// scanRule: a first Scan goes forward once more and keeps the states before every step; a second one goes through the steps in
-// reverse, and in each computes the vector-Jacobian product of the step. Its states are the gradients of the states, and sums
-// of the gradients of what the body takes from around it.
+// scanRule: a first Scan goes forward once more and keeps the states before every step. A second one goes through the steps
+// in reverse, and in each computes the vector-Jacobian product of the step. Its states are the gradients of the states, and
+// sums of the gradients of what the body takes from around it.
 func scanRule(c *call) []string {
 	s := c.scanned()
 	if c.err != nil {
@@ -113,99 +113,22 @@ func scanRule(c *call) []string {
 	for _, x := range c.captures {
 		b.capture(c, x, true)
 	}
-	given, cotangents := onnx.Extend(b.m), make([]string, len(c.y))
-	fresh := func(base string, like *onnx.Value) onnx.ValueInfo { return info(given.Name(base), like) }
-
-	// The body's inputs and the node's: gradients of states, sums, states before the step, scanned inputs, cotangents.
-	var inputs []onnx.ValueInfo
-	var starts, read []string
-	var axes []int64
-	var back []bool
-	for i := range s.states {
-		if !s.gradients[i] {
-			continue
-		}
-		in := fresh("d", c.value(c.x[i]))
-		cotangents[i], inputs = in.Name, append(inputs, in)
-		g := c.dy[i]
-		if g == "" {
-			g = c.zerosLike(c.x[i])
-		}
-		starts = append(starts, g)
-	}
-	sums := map[string]string{}
-	for _, x := range c.captures {
-		in := fresh("sum", c.value(x))
-		sums[x], inputs, starts = in.Name, append(inputs, in), append(starts, c.zerosLike(x))
-	}
-	for i := range s.slices {
-		inputs = append(inputs, s.slices[i])
-		if i < s.states {
-			read, axes, back = append(read, before[i]), append(axes, 0), append(back, true)
-			continue
-		}
-		k := i - s.states
-		read, axes, back = append(read, c.x[i]), append(axes, s.inAxes[k]), append(back, !s.inReverse[k])
-	}
-	for j := s.states; j < len(c.y); j++ {
-		if c.dy[j] == "" {
-			continue
-		}
-		k := j - s.states
-		v := *c.value(c.y[j])
-		v.Ranked = false
-		in := fresh("dy", &v)
-		cotangents[j], inputs = in.Name, append(inputs, in)
-		read, axes, back = append(read, c.dy[j]), append(axes, s.outAxes[k]), append(back, !s.outReverse[k])
-	}
-	b.m.Inputs = append(inputs, b.m.Inputs[len(s.slices):]...)
-
+	back := c.scanBack(s, b, before)
 	wrt := slices.Clone(c.captures)
 	for i, yes := range s.gradients {
 		if yes {
 			wrt = append(wrt, s.slices[i].Name)
 		}
 	}
-	grads, err := b.derive(cotangents, wrt)
+	grads, err := b.derive(back.cotangents, wrt)
 	if err != nil {
 		c.err = inSubgraph("body", err)
 		return nil
 	}
-	var outputs []string
-	var known []*onnx.Value
-	put := func(g string, like *onnx.Value) { outputs, known = append(outputs, g), append(known, like) }
-	slice := func(i int) *onnx.Value {
-		v := s.slices[i]
-		return &onnx.Value{Type: v.Type, Shape: v.Shape, Ranked: v.Ranked}
-	}
-	for i := range s.states {
-		if s.gradients[i] {
-			put(grads[s.slices[i].Name], slice(i))
-		}
-	}
-	summing := onnx.Extend(b.m)
-	for _, x := range c.captures {
-		put(summing.Op("Add", sums[x], grads[x]), c.value(x))
-	}
-	var outAxes []int64
-	var outBack []bool
-	for i := s.states; i < len(c.x); i++ {
-		if s.gradients[i] {
-			k := i - s.states
-			put(grads[s.slices[i].Name], slice(i))
-			outAxes, outBack = append(outAxes, s.inAxes[k]), append(outBack, !s.inReverse[k])
-		}
-	}
-	g, err := b.close(c, outputs, known)
-	if err != nil {
-		c.err = inSubgraph("body", err)
+	ys := c.emitScanBack(s, b, back, grads)
+	if c.err != nil {
 		return nil
 	}
-	at := attrs{"body": g, "num_scan_inputs": len(read), "scan_input_axes": axes, "scan_input_directions": directionFlags(back)}
-	if len(outAxes) > 0 {
-		at["scan_output_axes"], at["scan_output_directions"] = outAxes, directionFlags(outBack)
-	}
-	ys := c.Node("", "Scan", len(outputs), at, append(starts, read...)...)
 	dx := make([]string, len(c.x))
 	next := func() string { y := ys[0]; ys = ys[1:]; return y }
 	for i := range s.states {
@@ -222,6 +145,108 @@ func scanRule(c *call) []string {
 		}
 	}
 	return dx
+}
+
+// backwardScan is what the Scan in reverse reads.
+type backwardScan struct {
+	starts     []string          // its states before the first step: gradients of states, and zeros for the sums
+	read       []string          // scanned inputs: states before each step, the forward inputs, cotangents of the outputs
+	axes       []int64           // of read
+	reverse    []bool            // of read
+	cotangents []string          // by output of the forward body, "" for none: inputs of the backward body
+	sums       map[string]string // by capture: the input of the backward body that holds its sum
+}
+
+// scanBack gives the body the inputs of the Scan in reverse: gradients of states, sums, states before the step, scanned
+// inputs, and cotangents.
+func (c *call) scanBack(s scan, b *body, before []string) backwardScan {
+	w := backwardScan{cotangents: make([]string, len(c.y)), sums: map[string]string{}}
+	build := onnx.Extend(b.m)
+	fresh := func(base string, like *onnx.Value) onnx.ValueInfo { return info(build.Name(base), like) }
+	var inputs []onnx.ValueInfo
+	scanned := func(in onnx.ValueInfo, x string, axis int64, reverse bool) {
+		inputs = append(inputs, in)
+		w.read, w.axes, w.reverse = append(w.read, x), append(w.axes, axis), append(w.reverse, reverse)
+	}
+	for i := range s.states {
+		if !s.gradients[i] {
+			continue
+		}
+		in := fresh("d", c.value(c.x[i]))
+		w.cotangents[i], inputs = in.Name, append(inputs, in)
+		g := c.dy[i]
+		if g == "" {
+			g = c.zerosLike(c.x[i])
+		}
+		w.starts = append(w.starts, g)
+	}
+	for _, x := range c.captures {
+		in := fresh("sum", c.value(x))
+		w.sums[x], inputs, w.starts = in.Name, append(inputs, in), append(w.starts, c.zerosLike(x))
+	}
+	for i, in := range s.slices {
+		if k := i - s.states; k < 0 {
+			scanned(in, before[i], 0, true)
+		} else {
+			scanned(in, c.x[i], s.inAxes[k], !s.inReverse[k])
+		}
+	}
+	for j := s.states; j < len(c.y); j++ {
+		if c.dy[j] == "" {
+			continue
+		}
+		v := *c.value(c.y[j])
+		v.Ranked = false
+		in := fresh("dy", &v)
+		w.cotangents[j] = in.Name
+		scanned(in, c.dy[j], s.outAxes[j-s.states], !s.outReverse[j-s.states])
+	}
+	b.m.Inputs = append(inputs, b.m.Inputs[len(s.slices):]...)
+	return w
+}
+
+// emitScanBack emits the Scan in reverse. Its outputs are gradients of states, sums for the captures, and gradients of
+// scanned inputs.
+func (c *call) emitScanBack(s scan, b *body, w backwardScan, grads map[string]string) []string {
+	var outputs []string
+	var known []*onnx.Value
+	var axes []int64
+	var reverse []bool
+	put := func(g string, like *onnx.Value) { outputs, known = append(outputs, g), append(known, like) }
+	putSlice := func(i int) {
+		v := s.slices[i]
+		put(grads[v.Name], &onnx.Value{Type: v.Type, Shape: v.Shape, Ranked: v.Ranked})
+	}
+	for i := range s.states {
+		if s.gradients[i] {
+			putSlice(i)
+		}
+	}
+	build := onnx.Extend(b.m)
+	for _, x := range c.captures {
+		put(build.Op("Add", w.sums[x], grads[x]), c.value(x))
+	}
+	for i := s.states; i < len(c.x); i++ {
+		if s.gradients[i] {
+			putSlice(i)
+			axes, reverse = append(axes, s.inAxes[i-s.states]), append(reverse, !s.inReverse[i-s.states])
+		}
+	}
+	g, err := b.close(c, outputs, known)
+	if err != nil {
+		c.err = inSubgraph("body", err)
+		return nil
+	}
+	at := attrs{
+		"body":                  g,
+		"num_scan_inputs":       len(w.read),
+		"scan_input_axes":       w.axes,
+		"scan_input_directions": directionFlags(w.reverse),
+	}
+	if len(axes) > 0 {
+		at["scan_output_axes"], at["scan_output_directions"] = axes, directionFlags(reverse)
+	}
+	return c.Node("", "Scan", len(outputs), at, append(w.starts, w.read...)...)
 }
 
 // statesBefore emits a Scan that gives every state before every step, along axis 0.
@@ -244,6 +269,11 @@ func (c *call) statesBefore(s scan) []string {
 		c.err = inSubgraph("body", err)
 		return nil
 	}
-	at := attrs{"body": g, "num_scan_inputs": len(c.x) - s.states, "scan_input_axes": s.inAxes, "scan_input_directions": directionFlags(s.inReverse)}
+	at := attrs{
+		"body":                  g,
+		"num_scan_inputs":       len(c.x) - s.states,
+		"scan_input_axes":       s.inAxes,
+		"scan_input_directions": directionFlags(s.inReverse),
+	}
 	return c.Node("", "Scan", 2*s.states, at, c.x...)[s.states:]
 }

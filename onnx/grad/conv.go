@@ -5,7 +5,12 @@ import "assay/onnx"
 var convRules = []entry{
 	{op: "Conv", rule: convRule},
 	{op: "ConvTranspose", rule: convTransposeRule},
-	{op: "Resize", nonDifferentiable: []int{1, 2, 3}, decompose: resize, note: "antialias, exclude_outside and keep_aspect_ratio_policy where the sizes are known before the model runs"},
+	{
+		op:                "Resize",
+		nonDifferentiable: []int{1, 2, 3},
+		decompose:         resize,
+		note:              "antialias, exclude_outside and keep_aspect_ratio_policy where the sizes are known before the model runs",
+	},
 }
 
 // window returns the geometry of the node's convolution or pooling over x.
@@ -90,8 +95,8 @@ func (c *call) convInput(x, w, dy string, win onnx.Window, group int64) string {
 	return c.Op("Pad", full, c.concat(0, c.Ints(0, 0), c.Ints(begin...), c.Ints(0, 0), end), c.scalarLike(full, 0))
 }
 
-// convKernel is dW, of the shape of w [O, C/group, kernel], for data x [N, C, ...] and gradient dy [N, O, ...]: the convolution of x with dy,
-// batch and channels exchanged, strides and dilations exchanged.
+// convKernel is dW, of the shape of w [O, C/group, kernel], for data x [N, C, ...] and gradient dy [N, O, ...]: the
+// convolution of x with dy, batch and channels exchanged, strides and dilations exchanged.
 func (c *call) convKernel(x, dy, w string, win onnx.Window, group int64) string {
 	n := len(win.Kernel)
 	perm := axesUpTo(n + 2)

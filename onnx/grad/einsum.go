@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// einsumRule: the gradient of one operand is the einsum of the output's gradient and the other operands, with that operand's
-// letters as result. Letters that only this operand has were summed out: their gradient is the same along the axis.
+// einsumRule: the gradient of one operand is the einsum of the output's gradient and the other operands, with that
+// operand's letters as result. Letters that only this operand has were summed out: their gradient is the same along
+// the axis.
 func einsumRule(c *call) []string {
 	terms, out := einsumTerms(c.n.Str("equation", ""))
 	if len(terms) != len(c.x) {

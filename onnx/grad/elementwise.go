@@ -27,9 +27,17 @@ func binary(op string, da, db func(c *call, a, b, y, dy string) string) entry {
 
 var elementwiseRules = slices.Concat([]entry{
 	// y = a + b
-	binary("Add", func(c *call, a, b, y, dy string) string { return dy }, func(c *call, a, b, y, dy string) string { return dy }),
+	binary(
+		"Add",
+		func(c *call, a, b, y, dy string) string { return dy },
+		func(c *call, a, b, y, dy string) string { return dy },
+	),
 	// y = a - b
-	binary("Sub", func(c *call, a, b, y, dy string) string { return dy }, func(c *call, a, b, y, dy string) string { return c.neg(dy) }),
+	binary(
+		"Sub",
+		func(c *call, a, b, y, dy string) string { return dy },
+		func(c *call, a, b, y, dy string) string { return c.neg(dy) },
+	),
 	{op: "Mul", broadcast: true, rule: mulRule},
 	// y = a / b: dA = dY / b, dB = -dY y / b
 	binary("Div", func(c *call, a, b, y, dy string) string { return c.div(dy, b) },
@@ -57,7 +65,11 @@ var elementwiseRules = slices.Concat([]entry{
 	}},
 	{op: "Clip", broadcast: true, rule: clipRule},
 	unary("Cast", func(c *call, x, y, dy string) string { return c.cast(dy, c.value(x).Type) }),
-	{op: "CastLike", nonDifferentiable: []int{1}, rule: func(c *call) []string { return []string{c.cast(c.dy[0], c.value(c.x[0]).Type), ""} }},
+	{
+		op:                "CastLike",
+		nonDifferentiable: []int{1},
+		rule:              func(c *call) []string { return []string{c.cast(c.dy[0], c.value(c.x[0]).Type), ""} },
+	},
 	unary("Identity", func(c *call, x, y, dy string) string { return dy }),
 	unary("Neg", func(c *call, x, y, dy string) string { return c.neg(dy) }),
 	unary("Abs", func(c *call, x, y, dy string) string { return c.mul(dy, c.Op("Sign", x)) }),
@@ -72,7 +84,10 @@ var elementwiseRules = slices.Concat([]entry{
 	unary("Tan", func(c *call, x, y, dy string) string { return c.add(dy, c.mul(dy, c.mul(y, y))) }),
 	// dX = dY / sqrt(1 - x^2)
 	unary("Asin", func(c *call, x, y, dy string) string { return c.div(dy, c.Op("Sqrt", c.oneMinus(c.mul(x, x)))) }),
-	unary("Acos", func(c *call, x, y, dy string) string { return c.neg(c.div(dy, c.Op("Sqrt", c.oneMinus(c.mul(x, x))))) }),
+	unary(
+		"Acos",
+		func(c *call, x, y, dy string) string { return c.neg(c.div(dy, c.Op("Sqrt", c.oneMinus(c.mul(x, x))))) },
+	),
 	unary("Atan", func(c *call, x, y, dy string) string { return c.div(dy, c.add(c.mul(x, x), c.scalarLike(x, 1))) }),
 	unary("Sinh", func(c *call, x, y, dy string) string { return c.mul(dy, c.Op("Cosh", x)) }),
 	unary("Cosh", func(c *call, x, y, dy string) string { return c.mul(dy, c.Op("Sinh", x)) }),
@@ -100,12 +115,14 @@ func zeroRules(ops ...string) []entry {
 
 func (c *call) oneMinus(x string) string { return c.sub(c.scalarLike(x, 1), x) }
 
-// y = a b: dA = dY b, dB = dY a. SiLU, a sigmoid(a), is taken as one: dA = dY (s + y - y s), two passes over memory fewer.
+// y = a b: dA = dY b, dB = dY a. SiLU, a sigmoid(a), is taken as one: dA = dY (s + y - y s), two passes over memory
+// fewer.
 func mulRule(c *call) []string {
 	a, b, y, dy := c.x[0], c.x[1], c.y[0], c.dy[0]
 	for i := range 2 {
 		s := c.e.producers[c.n.Inputs[1-i]]
-		if s != nil && s.Op == "Sigmoid" && s.Domain == "" && s.Inputs[0] == c.n.Inputs[i] && !slices.Contains(c.leaves, s.Outputs[0]) {
+		if s != nil && s.Op == "Sigmoid" && s.Domain == "" && s.Inputs[0] == c.n.Inputs[i] &&
+			!slices.Contains(c.leaves, s.Outputs[0]) {
 			s := c.x[1-i]
 			g := make([]string, 2)
 			g[i], c.covered[1-i] = c.mul(dy, c.add(s, c.sub(y, c.mul(y, s)))), true
@@ -175,7 +192,8 @@ func extremeRule(c *call, wins string) []string {
 	return g
 }
 
-// y = min(max(x, lo), hi): the gradient goes to x inside, to the bounds outside, and to hi alone where lo lies above it.
+// y = min(max(x, lo), hi): the gradient goes to x inside, to the bounds outside, and to hi alone where lo lies above
+// it.
 func clipRule(c *call) []string {
 	x, lo, hi, dy := c.x[0], c.in(1), c.in(2), c.dy[0]
 	g := make([]string, 3)

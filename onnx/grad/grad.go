@@ -1,13 +1,14 @@
-// Package grad differentiates ONNX models in reverse mode: given outputs with cotangents and the values to differentiate
-// with respect to, it appends nodes to the graph that compute the vector-Jacobian products, of ordinary ONNX operators only.
+// Package grad differentiates ONNX models in reverse mode: given outputs with cotangents and the values to
+// differentiate with respect to, it appends nodes to the graph that compute the vector-Jacobian products, of ordinary
+// ONNX operators only.
 //
-// The derivatives are a table of rules (see docs/ops.md). A rule sees a node's inputs, outputs and output gradients, and
-// emits nodes in the model's own operator set. Everything that rules have in common lives in the engine: which nodes are
-// visited, sums where a value is used several times, undoing of broadcasting, recomputation, and the check of every gradient's
-// type and shape.
+// The derivatives are a table of rules (see docs/ops.md). A rule sees a node's inputs, outputs and output gradients,
+// and emits nodes in the model's own operator set. Everything that rules have in common lives in the engine: which
+// nodes are visited, sums where a value is used several times, undoing of broadcasting, recomputation, and the check
+// of every gradient's type and shape.
 //
-// A gradient is exact, or the model is refused with the node's name: see docs/gradients.md. A path from the outputs back to the
-// values asked for ends only at inputs that the table declares inert, and at values of a discrete type.
+// A gradient is exact, or the model is refused with the node's name: see docs/gradients.md. A path from the outputs
+// back to the values asked for ends only at inputs that the table declares inert, and at values of a discrete type.
 package grad
 
 import (
@@ -26,14 +27,14 @@ type Options struct {
 	Cotangents map[string]string
 	// Wrt are graph inputs, initializers or intermediate values of a floating-point type.
 	Wrt []string
-	// Recompute makes the backward pass of each segment (onnx.Node.Segment) compute that segment's forward values anew, from
-	// its inputs: memory for one segment at a time, one more forward pass.
+	// Recompute makes the backward pass of each segment (onnx.Node.Segment) compute that segment's forward values
+	// anew, from its inputs: memory for one segment at a time, one more forward pass.
 	Recompute bool
 }
 
-// Append appends to m the nodes that compute, for every name of o.Wrt, the gradient of sum(output * cotangent) with respect
-// to it, and returns the names of the gradients by name of Wrt. They have the type and shape of what they belong to; a value
-// that the outputs do not depend on gets zeros. The forward nodes of m stay as they are.
+// Append appends to m the nodes that compute, for every name of o.Wrt, the gradient of sum(output * cotangent) with
+// respect to it, and returns the names of the gradients by name of Wrt. They have the type and shape of what they
+// belong to; a value that the outputs do not depend on gets zeros. The forward nodes of m stay as they are.
 func Append(m *onnx.Model, o Options) (map[string]string, error) {
 	if err := onnx.Check(m); err != nil {
 		return nil, err
@@ -74,8 +75,17 @@ type engine struct {
 }
 
 func newEngine(m *onnx.Model, types *onnx.Types) *engine {
-	e := &engine{b: onnx.Extend(m), t: types, typed: len(m.Nodes), inputs: map[string]bool{}, emitted: map[string]bool{},
-		producers: map[string]*onnx.Node{}, consumers: map[string][]*onnx.Node{}, totals: map[string]string{}, seeds: map[string]bool{}}
+	e := &engine{
+		b:         onnx.Extend(m),
+		t:         types,
+		typed:     len(m.Nodes),
+		inputs:    map[string]bool{},
+		emitted:   map[string]bool{},
+		producers: map[string]*onnx.Node{},
+		consumers: map[string][]*onnx.Node{},
+		totals:    map[string]string{},
+		seeds:     map[string]bool{},
+	}
 	for _, v := range m.Inputs {
 		e.inputs[v.Name] = true
 	}
@@ -109,7 +119,8 @@ func (e *engine) run(nodes []*onnx.Node, o Options) (map[string]string, error) {
 	}
 	for y := range o.Cotangents {
 		if !slices.Contains(o.Outputs, y) {
-			return nil, fmt.Errorf("a cotangent is given for %q, which is not among the outputs %s", y, strings.Join(o.Outputs, ", "))
+			return nil, fmt.Errorf("a cotangent is given for %q, which is not among the outputs %s",
+				y, strings.Join(o.Outputs, ", "))
 		}
 	}
 	for _, x := range o.Wrt {

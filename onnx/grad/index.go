@@ -15,8 +15,8 @@ var indexRules = []entry{
 // smallTable is the number of rows up to which the gradient of a gathered table is a product with one-hot rows.
 const maxOneHotRows = 4096
 
-// Y = X[indices] along an axis: rows of dY are added up by index. No scattering with reduction: its order of addition, and so
-// the last bits, differ from run to run on some devices.
+// Y = X[indices] along an axis: rows of dY are added up by index. No scattering with reduction: its order of
+// addition, and so the last bits, differ from run to run on some devices.
 func gatherRule(c *call) []string {
 	x, idx := c.x[0], c.x[1]
 	axis := c.axis("axis", 0, x)
@@ -110,10 +110,16 @@ func (c *call) indexAddSparse(rows, idx, size string) string {
 	isFirst := c.Op("Equal", first, c.arange(c.size(idx, 0)))
 	firsts := c.Op("Reshape", c.Op("NonZero", isFirst), c.Ints(-1))
 	sums := c.gemm(c.cast(c.Op("Gather", equal, firsts), t), rows, false, false, 1)
-	return c.Op("ScatterND", c.full(c.shape(size, c.size(rows, 1)), t, 0), c.unsqueeze(c.Op("Gather", idx, firsts), -1), sums)
+	return c.Op(
+		"ScatterND",
+		c.full(c.shape(size, c.size(rows, 1)), t, 0),
+		c.unsqueeze(c.Op("Gather", idx, firsts), -1),
+		sums,
+	)
 }
 
-// Y = X[.., indices, ..] element by element along an axis: dX = sum over the indices of dY where the index is the place.
+// Y = X[.., indices, ..] element by element along an axis: dX = sum over the indices of dY where the index is the
+// place.
 func gatherElementsRule(c *call) []string {
 	x, idx := c.x[0], c.x[1]
 	axis, r := c.axis("axis", 0, x), c.rank(x)
@@ -220,7 +226,10 @@ func topKRule(c *call) []string {
 	if c.dy[0] == "" {
 		return []string{""}
 	}
-	return []string{c.OpA("ScatterElements", attrs{"axis": c.n.Int("axis", -1)}, c.zerosLike(c.x[0]), c.y[1], c.dy[0]), ""}
+	return []string{
+		c.OpA("ScatterElements", attrs{"axis": c.n.Int("axis", -1)}, c.zerosLike(c.x[0]), c.y[1], c.dy[0]),
+		"",
+	}
 }
 
 // compressRule: the taken indices are distinct.

@@ -3,7 +3,12 @@ package grad
 var linearRules = []entry{
 	{op: "Gemm", broadcast: true, rule: gemmRule},
 	{op: "MatMul", broadcast: true, rule: matMulRule},
-	{op: "Einsum", broadcast: true, rule: einsumRule, note: "an ellipsis stands at the front of every term that has one"},
+	{
+		op:        "Einsum",
+		broadcast: true,
+		rule:      einsumRule,
+		note:      "an ellipsis stands at the front of every term that has one",
+	},
 	{op: "FusedMatMul", domain: microsoft, decompose: fusedMatMul},
 }
 
@@ -21,8 +26,8 @@ func (c *call) gemm(a, b string, transA, transB bool, alpha float32) string {
 	return c.OpA("Gemm", at, a, b)
 }
 
-// Y = alpha A' B' + beta C, where ' transposes if the flag says so. The flags are toggled, no operand is ever transposed:
-// a frozen weight serves both directions from one copy.
+// Y = alpha A' B' + beta C, where ' transposes if the flag says so. The flags are toggled, no operand is ever
+// transposed: a frozen weight serves both directions from one copy.
 func gemmRule(c *call) []string {
 	a, b, dy := c.x[0], c.x[1], c.dy[0]
 	ta, tb, alpha := c.n.Int("transA", 0) != 0, c.n.Int("transB", 0) != 0, c.n.Float("alpha", 1)

@@ -7,7 +7,13 @@ var normRules = []entry{
 	{op: "LogSoftmax", rule: logSoftmaxRule},
 	{op: "LayerNormalization", outputs: 3, broadcast: true, rule: layerNormRule},
 	{op: "RMSNormalization", since: 23, broadcast: true, rule: rmsNormRule},
-	{op: "SimplifiedLayerNormalization", outputs: 2, broadcast: true, rule: rmsNormRule, note: "ONNX Runtime's name of RMSNormalization"},
+	{
+		op:        "SimplifiedLayerNormalization",
+		outputs:   2,
+		broadcast: true,
+		rule:      rmsNormRule,
+		note:      "ONNX Runtime's name of RMSNormalization",
+	},
 	{op: "BatchNormalization", outputs: 3, decompose: batchNorm},
 	{op: "InstanceNormalization", decompose: instanceNorm},
 	{op: "GroupNormalization", since: 21, decompose: groupNorm},
@@ -15,8 +21,8 @@ var normRules = []entry{
 	{op: "MeanVarianceNormalization", decompose: meanVarianceNorm},
 }
 
-// dX = (dY - sum dY y) y. In attention, Z = y V, that sum over the keys is the sum of dZ Z over the much fewer elements of a
-// head: dY = dZ V', so sum_k dZ_j V_kj y_k = dZ_j Z_j.
+// dX = (dY - sum dY y) y. In attention, Z = y V, that sum over the keys is the sum of dZ Z over the much fewer
+// elements of a head: dY = dZ V', so sum_k dZ_j V_kj y_k = dZ_j Z_j.
 func softmaxRule(c *call) []string {
 	y, dy, axis := c.y[0], c.dy[0], c.axis("axis", -1, c.x[0])
 	if product := c.weightedSum(); product != "" && axis == int64(c.rank(y)-1) {
@@ -192,8 +198,8 @@ func (c *call) perChannel(v, x string) string {
 	return c.unsqueeze(v, axesUpTo(c.rank(x) - 1)[1:]...)
 }
 
-// y = (x - mean) scale / sqrt(var + eps) + bias with given statistics, or in training with those of the batch, which are also
-// mixed into the given ones.
+// y = (x - mean) scale / sqrt(var + eps) + bias with given statistics, or in training with those of the batch, which
+// are also mixed into the given ones.
 func batchNorm(c *call) []string {
 	t := c.value(c.x[4]).Type // data, scale and statistics may be of three types
 	x, scale, bias := c.cast(c.x[0], t), c.cast(c.x[1], t), c.cast(c.x[2], t)

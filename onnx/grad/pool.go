@@ -64,7 +64,8 @@ func (p pooling) padded() bool {
 	return false
 }
 
-// windows is the convolution of single channels [M, 1, ...] with a kernel [K, 1, ...]: one output channel for each kernel.
+// windows is the convolution of single channels [M, 1, ...] with a kernel [K, 1, ...]: one output channel for each
+// kernel.
 func (c *call) unfold(single, kernel string, p pooling) string {
 	return c.OpA("Conv", attrs{"strides": p.win.Strides, "dilations": p.win.Dilations}, single, kernel)
 }
@@ -78,8 +79,8 @@ func (c *call) channelsAsBatch(x string) string {
 	return c.reshape(x, dims...)
 }
 
-// maxPool: a convolution with one-hot kernels lays the elements of every window out as channels, and the largest is taken.
-// Going back, the transposed convolution adds overlapping windows up in a fixed order.
+// maxPool: a convolution with one-hot kernels lays the elements of every window out as channels, and the largest is
+// taken. Going back, the transposed convolution adds overlapping windows up in a fixed order.
 func maxPool(c *call) []string {
 	p := c.pooling()
 	if c.err != nil {

@@ -15,11 +15,19 @@ type segment struct {
 }
 
 // random operators give other values the second time; theirs are kept.
-var randomOps = []string{"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+var randomOps = []string{
+	"Bernoulli",
+	"Dropout",
+	"Multinomial",
+	"RandomNormal",
+	"RandomNormalLike",
+	"RandomUniform",
+	"RandomUniformLike",
+}
 
-// planSegments finds what each segment has to compute anew. Its feeds are the floating-point values that other nodes make for
-// this segment alone: the activations that it continues. What several segments share (masks, rotary angles) is kept anyway,
-// and with it what is computed from shared values and constants only.
+// planSegments finds what each segment has to compute anew. Its feeds are the floating-point values that other nodes
+// make for this segment alone: the activations that it continues. What several segments share (masks, rotary angles)
+// is kept anyway, and with it what is computed from shared values and constants only.
 func planSegments(m *onnx.Model, t *onnx.Types) map[string]*segment {
 	maker, users := map[string]*onnx.Node{}, map[string][]string{}
 	for _, n := range m.Nodes {
@@ -46,7 +54,8 @@ func planSegments(m *onnx.Model, t *onnx.Types) map[string]*segment {
 		depends := false
 		for _, x := range n.Inputs {
 			from := maker[x]
-			if from != nil && from.Segment != n.Segment && len(users[x]) == 1 && t.Of(x).Type.IsFloat() && t.Of(x).Const == nil {
+			if from != nil && from.Segment != n.Segment && len(users[x]) == 1 && t.Of(x).Type.IsFloat() &&
+				t.Of(x).Const == nil {
 				if !slices.Contains(s.inputs, x) {
 					s.inputs = append(s.inputs, x)
 				}
@@ -64,9 +73,9 @@ func planSegments(m *onnx.Model, t *onnx.Types) map[string]*segment {
 	return plan
 }
 
-// recomputed returns the second computation of the values around n, nil if there is none. The first call for a segment emits
-// it. Its feeds get zero times an element of the incoming gradient added: without this dependence the second computation
-// could run, or be merged with the first, before the gradient arrives, and nothing would be saved.
+// recomputed returns the second computation of the values around n, nil if there is none. The first call for a
+// segment emits it. Its feeds get zero times an element of the incoming gradient added: without this dependence the
+// second computation could run, or be merged with the first, before the gradient arrives, and nothing would be saved.
 func (e *engine) recompute(n *onnx.Node, dy []string) map[string]string {
 	s := e.plan[n.Segment]
 	if s == nil || n.Segment == "" {

@@ -2,14 +2,15 @@ package grad
 
 import (
 	"slices"
-	"strings"
 
 	"assay/onnx"
 )
 
 var recurrentRules = []entry{
 	{op: "LSTM", outputs: 3, decompose: func(c *call) []string {
-		return c.recurrent(cell{gates: 4, states: 2, functions: []string{"Sigmoid", "Tanh", "Tanh"}, peepholes: 7, step: lstmStep})
+		return c.recurrent(
+			cell{gates: 4, states: 2, functions: []string{"Sigmoid", "Tanh", "Tanh"}, peepholes: 7, step: lstmStep},
+		)
 	}},
 	{op: "GRU", outputs: 2, decompose: func(c *call) []string {
 		return c.recurrent(cell{gates: 3, states: 1, functions: []string{"Sigmoid", "Tanh"}, step: gruStep})
@@ -47,32 +48,16 @@ func (c *call) recurrent(k cell) []string {
 	if batchFirst {
 		x = c.transpose(x, 1, 0, 2)
 	}
-	directions := []bool{c.n.Str("direction", "forward") == "reverse"}
-	switch d := c.n.Str("direction", "forward"); d {
-	case "bidirectional":
-		directions = []bool{false, true}
-	case "forward", "reverse":
-	default:
-		return c.fail("wanted direction forward, reverse or bidirectional, not %q", d)
+	reverse, hidden := c.recurrentAttrs(x)
+	if c.err != nil {
+		return nil
 	}
-	if c.rank(x) != 3 || c.rank(c.x[1]) != 3 || c.rank(c.x[2]) != 3 {
-		return c.fail("wanted X, W and R of rank 3")
-	}
-	hidden := c.n.Int("hidden_size", 0)
-	switch r := c.value(c.x[2]).Shape[2]; {
-	case hidden == 0 && !r.Known():
-		return c.fail("wanted the attribute hidden_size, or the shape of R before the model runs")
-	case hidden == 0:
-		hidden = r.Size
-	case r.Known() && r.Size != hidden:
-		return c.fail("hidden_size is %d, but R is for %d", hidden, r.Size)
-	}
-	functions := c.activations(len(directions), k.functions)
-	each := func(input int) []string { return c.directions(input, len(directions)) }
+	functions := c.activations(len(reverse), k.functions)
+	each := func(input int) []string { return c.directions(input, len(reverse)) }
 	ws, rs, bs, ps := each(1), each(2), each(3), each(k.peepholes)
 	initial := make([][]string, k.states)
 	for i := range initial {
-		initial[i] = c.initial(5+i, batchFirst, len(directions), hidden, x)
+		initial[i] = c.initial(5+i, batchFirst, len(reverse), hidden, x)
 	}
 	if c.err != nil {
 		return nil
@@ -83,33 +68,26 @@ func (c *call) recurrent(k cell) []string {
 		mask = c.unsqueeze(c.Op("Less", steps, lengths), 2)
 		some = c.unsqueeze(c.Op("Greater", lengths, c.Int(0)), 1)
 	}
-	ys, last := make([]string, len(directions)), make([][]string, k.states)
-	for d, back := range directions {
-		z, rb := c.Op("MatMul", x, c.transpose(ws[d], 1, 0)), ""
-		if bs[d] != "" {
-			halves := c.Node("", "Split", 2, attrs{"axis": 0}, bs[d], c.Ints(k.gates*hidden, k.gates*hidden))
-			if z = c.add(z, halves[0]); c.n.Op == "GRU" && c.n.Int("linear_before_reset", 0) != 0 {
-				rb = halves[1]
-			} else {
-				z = c.add(z, halves[1])
-			}
+	ys, last := make([]string, len(reverse)), make([][]string, k.states)
+	for i := range reverse {
+		d := direction{reverse: reverse[i], peepholes: ps[i], mask: mask, hidden: hidden}
+		d.z, d.rb = c.inputGates(k, x, ws[i], bs[i], hidden)
+		d.r = c.transpose(rs[i], 1, 0)
+		d.functions = functions[i*len(k.functions) : (i+1)*len(k.functions)]
+		for j := range k.states {
+			d.starts = append(d.starts, initial[j][i])
 		}
-		starts := make([]string, k.states)
-		for i := range starts {
-			starts[i] = initial[i][d]
-		}
-		of := len(k.functions)
-		out := c.scanCell(k, back, z, c.transpose(rs[d], 1, 0), rb, ps[d], mask, starts, functions[d*of:(d+1)*of], hidden)
+		out := c.scanCell(k, d)
 		if c.err != nil {
 			return nil
 		}
-		ys[d] = c.unsqueeze(out[k.states], 1)
-		for i := range k.states {
-			h := out[i]
+		ys[i] = c.unsqueeze(out[k.states], 1)
+		for j := range k.states {
+			h := out[j]
 			if some != "" { // ONNX Runtime gives zeros, and not the initial states, for a sequence without steps
 				h = c.masked(some, h)
 			}
-			last[i] = append(last[i], c.unsqueeze(h, 0))
+			last[j] = append(last[j], c.unsqueeze(h, 0))
 		}
 	}
 	result := []string{c.concat(1, ys...)}
@@ -124,6 +102,60 @@ func (c *call) recurrent(k cell) []string {
 		result = append(result, h)
 	}
 	return result
+}
+
+// recurrentAttrs returns which directions run in reverse, and the size of the hidden state.
+func (c *call) recurrentAttrs(x string) (reverse []bool, hidden int64) {
+	switch d := c.n.Str("direction", "forward"); d {
+	case "bidirectional":
+		reverse = []bool{false, true}
+	case "forward", "reverse":
+		reverse = []bool{d == "reverse"}
+	default:
+		c.fail("wanted direction forward, reverse or bidirectional, not %q", d)
+		return nil, 0
+	}
+	if c.rank(x) != 3 || c.rank(c.x[1]) != 3 || c.rank(c.x[2]) != 3 {
+		c.fail("wanted X, W and R of rank 3")
+		return nil, 0
+	}
+	hidden = c.n.Int("hidden_size", 0)
+	switch r := c.value(c.x[2]).Shape[2]; {
+	case hidden == 0 && !r.Known():
+		c.fail("wanted the attribute hidden_size, or the shape of R before the model runs")
+	case hidden == 0:
+		hidden = r.Size
+	case r.Known() && r.Size != hidden:
+		c.fail("hidden_size is %d, but R is for %d", hidden, r.Size)
+	}
+	return reverse, hidden
+}
+
+// inputGates is the inputs' part of the gates with their biases, [T, B, gates*H], and the bias of the recurrent part where
+// it must be added apart.
+func (c *call) inputGates(k cell, x, w, bias string, hidden int64) (z, rb string) {
+	z = c.Op("MatMul", x, c.transpose(w, 1, 0))
+	if bias == "" {
+		return z, ""
+	}
+	halves := c.Node("", "Split", 2, attrs{"axis": 0}, bias, c.Ints(k.gates*hidden, k.gates*hidden))
+	z = c.add(z, halves[0])
+	if c.n.Op == "GRU" && c.n.Int("linear_before_reset", 0) != 0 {
+		return z, halves[1]
+	}
+	return c.add(z, halves[1]), ""
+}
+
+// direction is what the Scan of one direction reads.
+type direction struct {
+	reverse   bool
+	z         string // [T, B, gates*H]: the inputs' part of the gates, with biases
+	r, rb     string // see step
+	peepholes string // [3*H]; "" for none
+	mask      string // [T, B, 1]: whether a sequence has a step; "" if all have all
+	starts    []string
+	functions []activation
+	hidden    int64
 }
 
 // directions takes an input with a leading axis of directions apart; "" for one that is left out.
@@ -163,26 +195,30 @@ func (c *call) initial(input int, batchFirst bool, count int, hidden int64, x st
 	return parts
 }
 
-// scanCell emits the Scan of one direction; it gives the last states, and the hidden states of all steps.
-func (c *call) scanCell(k cell, back bool, z, r, rb, p, mask string, starts []string, functions []activation, hidden int64) []string {
-	var inputs []onnx.ValueInfo
+// scanCell emits the Scan of one direction; it gives the last states, and the d.hidden states of all steps.
+func (c *call) scanCell(k cell, d direction) []string {
 	names := []string{"h", "c"}[:k.states]
-	shape := []onnx.Dim{{Size: -1}, onnx.Fixed(hidden)}
-	if v := c.value(z); v.Ranked && v.Shape[1].Known() {
+	shape := []onnx.Dim{{Size: -1}, onnx.Fixed(d.hidden)}
+	if v := c.value(d.z); v.Ranked && v.Shape[1].Known() {
 		shape[0] = v.Shape[1]
 	}
-	t := c.value(z).Type
-	for _, name := range names {
-		inputs = append(inputs, onnx.ValueInfo{Name: name, Type: t, Shape: shape, Ranked: true})
+	t := c.value(d.z).Type
+	var inputs []onnx.ValueInfo
+	input := func(name string, t onnx.DType, width int64) {
+		dims := []onnx.Dim{shape[0], onnx.Fixed(width)}
+		inputs = append(inputs, onnx.ValueInfo{Name: name, Type: t, Shape: dims, Ranked: true})
 	}
-	inputs = append(inputs, onnx.ValueInfo{Name: "z", Type: t, Shape: []onnx.Dim{shape[0], onnx.Fixed(k.gates * hidden)}, Ranked: true})
-	read := append(slices.Clone(starts), z)
-	if mask != "" {
-		inputs = append(inputs, onnx.ValueInfo{Name: "mask", Type: onnx.Bool, Shape: []onnx.Dim{shape[0], onnx.Fixed(1)}, Ranked: true})
-		read = append(read, mask)
+	for _, name := range names {
+		input(name, t, d.hidden)
+	}
+	input("z", t, k.gates*d.hidden)
+	read := append(slices.Clone(d.starts), d.z)
+	if d.mask != "" {
+		input("mask", onnx.Bool, 1)
+		read = append(read, d.mask)
 	}
 	b := c.newBody(nil, inputs)
-	for _, x := range []string{r, rb, p} {
+	for _, x := range []string{d.r, d.rb, d.peepholes} {
 		if x != "" {
 			b.capture(c, x, true)
 		}
@@ -193,13 +229,21 @@ func (c *call) scanCell(k cell, back bool, z, r, rb, p, mask string, starts []st
 		return nil
 	}
 	e := newEngine(b.m, types)
-	s := &step{call: &call{Builder: e.b, e: e, n: c.n}, z: "z", state: names, r: r, rb: rb, functions: functions, clip: float64(c.n.Float("clip", 0))}
-	if p != "" {
-		s.peepholes = s.Node("", "Split", 3, attrs{"axis": 0}, p, s.Ints(hidden, hidden, hidden))
+	s := &step{
+		call:      &call{Builder: e.b, e: e, n: c.n},
+		z:         "z",
+		state:     names,
+		r:         d.r,
+		rb:        d.rb,
+		functions: d.functions,
+		clip:      float64(c.n.Float("clip", 0)),
+	}
+	if d.peepholes != "" {
+		s.peepholes = s.Node("", "Split", 3, attrs{"axis": 0}, d.peepholes, s.Ints(d.hidden, d.hidden, d.hidden))
 	}
 	next := k.step(s)
 	y := next[0]
-	if mask != "" { // a sequence that has ended keeps its state and gives zeros
+	if d.mask != "" { // a sequence that has ended keeps its state and gives zeros
 		y = s.masked("mask", y)
 		for i := range next {
 			next[i] = s.where("mask", next[i], names[i])
@@ -217,9 +261,14 @@ func (c *call) scanCell(k cell, back bool, z, r, rb, p, mask string, starts []st
 		c.err = err
 		return nil
 	}
-	way := directionFlags(slices.Repeat([]bool{back}, len(read)-k.states))
-	return c.Node("", "Scan", k.states+1, attrs{"body": g, "num_scan_inputs": len(way), "scan_input_directions": way,
-		"scan_output_directions": way[:1]}, read...)
+	way := directionFlags(slices.Repeat([]bool{d.reverse}, len(read)-k.states))
+	at := attrs{
+		"body":                   g,
+		"num_scan_inputs":        len(way),
+		"scan_input_directions":  way,
+		"scan_output_directions": way[:1],
+	}
+	return c.Node("", "Scan", k.states+1, at, read...)
 }
 
 // split takes n gates apart.
@@ -281,82 +330,4 @@ func lstmStep(s *step) []string {
 	}
 	c := s.add(s.mul(forget, before), s.mul(in, s.f(1, g[3])))
 	return []string{s.mul(s.f(0, peep(1, 1, c)), s.functions[2].apply(s.call, c)), c}
-}
-
-// activation is one of the functions that recurrent operators name.
-type activation struct {
-	name        string
-	alpha, beta float64
-}
-
-// takes says which of alpha and beta a function has, and their defaults.
-var activationDefaults = map[string][]float64{"relu": {}, "tanh": {}, "sigmoid": {}, "softsign": {}, "softplus": {}, "affine": {1, 0}, "leakyrelu": {0.01},
-	"thresholdedrelu": {1}, "scaledtanh": {1, 1}, "hardsigmoid": {0.2, 0.5}, "elu": {1}}
-
-// activations reads the functions of all directions: alphas and betas go, in order, to the functions that have some.
-func (c *call) activations(directions int, defaults []string) []activation {
-	names, _ := c.n.Attrs["activations"].([]string)
-	if len(names) == 0 {
-		names = slices.Repeat(defaults, directions)
-	}
-	if len(names) != directions*len(defaults) {
-		c.fail("wanted %d activations, not %d", directions*len(defaults), len(names))
-		return nil
-	}
-	alphas, _ := c.n.Attrs["activation_alpha"].([]float32)
-	betas, _ := c.n.Attrs["activation_beta"].([]float32)
-	out := make([]activation, len(names))
-	for i, name := range names {
-		a := activation{name: strings.ToLower(name)}
-		have, known := activationDefaults[a.name]
-		if !known {
-			c.fail("the activation %q is not known", name)
-			return nil
-		}
-		take := func(list *[]float32, fallback float64) float64 {
-			if len(*list) == 0 {
-				return fallback
-			}
-			v := float64((*list)[0])
-			*list = (*list)[1:]
-			return v
-		}
-		if len(have) > 0 {
-			a.alpha = take(&alphas, have[0])
-		}
-		if len(have) > 1 {
-			a.beta = take(&betas, have[1])
-		}
-		out[i] = a
-	}
-	if len(alphas)+len(betas) > 0 {
-		c.fail("%d values of activation_alpha and %d of activation_beta are left over after %s", len(alphas), len(betas), strings.Join(names, ", "))
-	}
-	return out
-}
-
-func (a activation) apply(c *call, x string) string {
-	switch a.name {
-	case "relu":
-		return c.Op("Relu", x)
-	case "tanh":
-		return c.Op("Tanh", x)
-	case "sigmoid":
-		return c.Op("Sigmoid", x)
-	case "softsign":
-		return c.Op("Softsign", x)
-	case "softplus":
-		return c.Op("Softplus", x)
-	case "affine":
-		return c.add(c.scale(x, a.alpha), c.scalarLike(x, a.beta))
-	case "leakyrelu":
-		return c.OpA("LeakyRelu", attrs{"alpha": a.alpha}, x)
-	case "thresholdedrelu":
-		return c.OpA("ThresholdedRelu", attrs{"alpha": a.alpha}, x)
-	case "scaledtanh":
-		return c.scale(c.Op("Tanh", c.scale(x, a.beta)), a.alpha)
-	case "hardsigmoid":
-		return c.OpA("HardSigmoid", attrs{"alpha": a.alpha, "beta": a.beta}, x)
-	}
-	return c.OpA("Elu", attrs{"alpha": a.alpha}, x)
 }

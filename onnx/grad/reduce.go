@@ -1,7 +1,11 @@
 package grad
 
 var reduceRules = []entry{
-	{op: "ReduceSum", nonDifferentiable: []int{1}, rule: func(c *call) []string { return []string{c.expandBack(c.dy[0])} }},
+	{
+		op:                "ReduceSum",
+		nonDifferentiable: []int{1},
+		rule:              func(c *call) []string { return []string{c.expandBack(c.dy[0])} },
+	},
 	{op: "ReduceMean", nonDifferentiable: []int{1}, rule: func(c *call) []string {
 		return []string{c.expandBack(c.div(c.dy[0], c.reducedCount()))}
 	}},
@@ -29,12 +33,20 @@ var reduceRules = []entry{
 	}},
 	{op: "ReduceProd", nonDifferentiable: []int{1}, rule: reduceProdRule},
 	{op: "CumSum", nonDifferentiable: []int{1}, rule: func(c *call) []string {
-		return []string{c.OpA("CumSum", attrs{"exclusive": c.n.Int("exclusive", 0), "reverse": 1 - c.n.Int("reverse", 0)}, c.dy[0], c.x[1]), ""}
+		return []string{
+			c.OpA(
+				"CumSum",
+				attrs{"exclusive": c.n.Int("exclusive", 0), "reverse": 1 - c.n.Int("reverse", 0)},
+				c.dy[0],
+				c.x[1],
+			),
+			"",
+		}
 	}},
 }
 
-// reducedAxes returns the axes that the node reduces, known before the model runs. all is true if it reduces every axis;
-// none if it reduces nothing (no axes, noop_with_empty_axes).
+// reducedAxes returns the axes that the node reduces, known before the model runs. all is true if it reduces every
+// axis; none if it reduces nothing (no axes, noop_with_empty_axes).
 func (c *call) reducedAxes() (axes []int64, all, none, ok bool) {
 	axes, ok = c.ints(1, "axes")
 	if ok && len(axes) == 0 {
@@ -44,8 +56,8 @@ func (c *call) reducedAxes() (axes []int64, all, none, ok bool) {
 	return axes, false, false, ok
 }
 
-// kept gives a reduced value (the output or its gradient) its reduced axes back, with size 1, so that it broadcasts to the
-// input.
+// kept gives a reduced value (the output or its gradient) its reduced axes back, with size 1, so that it broadcasts
+// to the input.
 func (c *call) keepDims(v string) string {
 	axes, all, none, ok := c.reducedAxes()
 	switch {
@@ -88,8 +100,8 @@ func (c *call) reducedCount() string {
 	return c.cast(c.Op("Div", total, c.Op("Size", c.y[0])), x.Type)
 }
 
-// reduceProdRule: dX is dY times the product of the other elements. P is the product of those that are not zero: P / x where none
-// is zero, P at the only zero, else 0.
+// reduceProdRule: dX is dY times the product of the other elements. P is the product of those that are not zero: P /
+// x where none is zero, P at the only zero, else 0.
 func reduceProdRule(c *call) []string {
 	x := c.x[0]
 	over := func(op, v string) string {

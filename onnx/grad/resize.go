@@ -6,7 +6,8 @@ import (
 	"assay/onnx"
 )
 
-// resize: along every axis the output is the product with an interpolation matrix that the attributes and sizes determine.
+// resize: along every axis the output is the product with an interpolation matrix that the attributes and sizes
+// determine.
 func resize(c *call) []string {
 	x := c.x[0]
 	r := c.rank(x)
@@ -29,7 +30,8 @@ func resize(c *call) []string {
 			continue
 		}
 		if in.Size < 1 || out.Size < 1 || in.Size > maxConstant/out.Size {
-			return c.fail("wanted axis %d of a size that an interpolation matrix has room for, not %d to %d", a, in.Size, out.Size)
+			return c.fail("wanted axis %d of a size that an interpolation matrix has room for, not %d to %d",
+				a, in.Size, out.Size)
 		}
 		scale := float32(out.Size) / float32(in.Size)
 		if len(scales) > i {

@@ -6,17 +6,23 @@ import (
 	"assay/onnx"
 )
 
-// resizeOpen resizes an axis whose sizes are known only when the model runs: the interpolation matrix [out, in] is computed by the
-// graph, in float32 as the runtime computes coordinates. i is the axis's place in sizes and scales.
+// resizeOpen resizes an axis whose sizes are known only when the model runs: the interpolation matrix [out, in] is
+// computed by the graph, in float32 as the runtime computes coordinates. i is the axis's place in sizes and scales.
 func (c *call) resizeDynamic(y string, axis, i int) string {
-	if c.n.Int("antialias", 0) != 0 || c.n.Int("exclude_outside", 0) != 0 || c.n.Str("keep_aspect_ratio_policy", "stretch") != "stretch" {
+	if c.n.Int("antialias", 0) != 0 || c.n.Int("exclude_outside", 0) != 0 ||
+		c.n.Str("keep_aspect_ratio_policy", "stretch") != "stretch" {
 		c.fail("wanted the sizes of axis %d of %q before the model runs, which antialias, exclude_outside and "+
 			"keep_aspect_ratio_policy depend on", axis, c.x[0])
 		return y
 	}
 	in, out := c.size(c.x[0], axis), c.size(c.y[0], axis)
 	last := c.cast(c.sub(in, c.Ints(1)), onnx.Float)
-	at := c.sourceDynamic(c.cast(in, onnx.Float), c.cast(out, onnx.Float), c.unsqueeze(c.cast(c.arange(out), onnx.Float), 1), i)
+	at := c.sourceDynamic(
+		c.cast(in, onnx.Float),
+		c.cast(out, onnx.Float),
+		c.unsqueeze(c.cast(c.arange(out), onnx.Float), 1),
+		i,
+	)
 	place := c.cast(c.arange(in), onnx.Float)
 	inside := func(v string) string { return c.Op("Min", c.Op("Max", v, c.float(0)), last) }
 	var m string

@@ -5,7 +5,12 @@ var shapeRules = []entry{
 	{op: "Flatten", rule: reshapeRule},
 	{op: "Squeeze", nonDifferentiable: []int{1}, rule: reshapeRule},
 	{op: "Unsqueeze", nonDifferentiable: []int{1}, rule: reshapeRule},
-	{op: "Expand", nonDifferentiable: []int{1}, broadcast: true, rule: func(c *call) []string { return []string{c.dy[0], ""} }},
+	{
+		op:                "Expand",
+		nonDifferentiable: []int{1},
+		broadcast:         true,
+		rule:              func(c *call) []string { return []string{c.dy[0], ""} },
+	},
 	{op: "Transpose", rule: func(c *call) []string {
 		perm := c.n.Ints("perm")
 		if perm == nil { // reversed: its own inverse
@@ -57,8 +62,8 @@ func splitRule(c *call) []string {
 	return []string{c.concat(c.axis("axis", 0, c.x[0]), parts...)}
 }
 
-// sliceRule pads the gradient with zeros. Steps other than 1, and slices whose place is only known when the model runs, go
-// back as a gather of the taken indices.
+// sliceRule pads the gradient with zeros. Steps other than 1, and slices whose place is only known when the model
+// runs, go back as a gather of the taken indices.
 func sliceRule(c *call) []string {
 	x := c.x[0]
 	r := c.rank(x)
@@ -187,7 +192,8 @@ func (c *call) padGather() []string {
 		}
 		indices[i] = at
 	}
-	// The output of an axis is the input of the next: gradients go back in reverse, each over the shape before its axis.
+	// The output of an axis is the input of the next: gradients go back in reverse, each over the shape before its
+	// axis.
 	g := c.dy[0]
 	shape := make([]any, r)
 	for k := range shape {
@@ -205,17 +211,24 @@ func (c *call) padGather() []string {
 	return []string{g}
 }
 
-// tileRule: the repeats become axes of their own, which are summed.
+// tileRule: the repeats become axes of their own, which are summed. Reshape would read a repeat of 0 as "copy this
+// size", so where the repeats are only known at run time such an axis is padded with zeros to one repeat.
 func tileRule(c *call) []string {
-	x, r := c.x[0], c.rank(c.x[0])
+	x, dy, r := c.x[0], c.dy[0], c.rank(c.x[0])
+	repeats := c.x[1]
+	if _, known := c.value(repeats).Known(); !known && r > 0 {
+		least := c.Op("Max", repeats, c.Ints(1))
+		missing := c.mul(c.sub(least, repeats), c.Op("Shape", x)) // elements of an axis that is not repeated at all
+		dy = c.Op("Pad", dy, c.concat(0, c.Ints(make([]int64, r)...), missing), c.scalarLike(dy, 0))
+		repeats = least
+	}
 	parts := make([]any, 0, 2*r)
 	axes := make([]int64, r)
 	for i := range r {
-		repeat := c.Op("Slice", c.x[1], c.Ints(int64(i)), c.Ints(int64(i+1)))
-		parts = append(parts, repeat, c.size(x, i))
+		parts = append(parts, c.Op("Slice", repeats, c.Ints(int64(i)), c.Ints(int64(i+1))), c.size(x, i))
 		axes[i] = int64(2 * i)
 	}
-	return []string{c.sum(c.reshape(c.dy[0], parts...), axes, false), ""}
+	return []string{c.sum(c.reshape(dy, parts...), axes, false), ""}
 }
 
 func depthToSpace(c *call) []string {

@@ -8,20 +8,26 @@ import (
 	"assay/onnx"
 )
 
-// body is a subgraph in the making: a model of its own, whose inputs are those of the subgraph and, after them, the values that
-// it takes from around it.
+// body is a subgraph in the making: a model of its own, whose inputs are those of the subgraph and, after them, the
+// values that it takes from around it.
 type body struct {
 	m        *onnx.Model
 	captured map[string]bool
 }
 
-// newBody starts a body from a subgraph (an empty one: nil) with the given inputs, and lets it take what it reads from around it.
+// newBody starts a body from a subgraph (an empty one: nil) with the given inputs, and lets it take what it reads
+// from around it.
 func (c *call) newBody(g *onnx.Graph, inputs []onnx.ValueInfo) *body {
 	m := &onnx.Model{Graph: onnx.Graph{Name: "body"}, IRVersion: c.M.IRVersion, Opsets: maps.Clone(c.M.Opsets)}
 	b := &body{m: m, captured: map[string]bool{}}
 	if g != nil {
-		m.Graph = onnx.Graph{Name: g.Name, Outputs: slices.Clone(g.Outputs), Values: g.Values, Initializers: slices.Clone(g.Initializers),
-			Nodes: slices.Clone(g.Nodes)}
+		m.Graph = onnx.Graph{
+			Name:         g.Name,
+			Outputs:      slices.Clone(g.Outputs),
+			Values:       g.Values,
+			Initializers: slices.Clone(g.Initializers),
+			Nodes:        slices.Clone(g.Nodes),
+		}
 	}
 	m.Inputs = inputs
 	if g != nil {
@@ -33,8 +39,8 @@ func (c *call) newBody(g *onnx.Graph, inputs []onnx.ValueInfo) *body {
 	return b
 }
 
-// capture lets the body read a value of the graph around it. A small constant that nobody differentiates by is copied, so that
-// its contents are known inside.
+// capture lets the body read a value of the graph around it. A small constant that nobody differentiates by is
+// copied, so that its contents are known inside.
 func (b *body) capture(c *call, x string, wanted bool) {
 	if b.captured[x] && !wanted {
 		return
@@ -55,7 +61,8 @@ func (b *body) capture(c *call, x string, wanted bool) {
 	}
 }
 
-// info declares a value that is known from elsewhere. Symbols made up there are left out: they may mean something else here.
+// info declares a value that is known from elsewhere. Symbols made up there are left out: they may mean something
+// else here.
 func info(name string, v *onnx.Value) onnx.ValueInfo {
 	shape := make([]onnx.Dim, len(v.Shape))
 	for i, d := range v.Shape {
@@ -66,8 +73,8 @@ func info(name string, v *onnx.Value) onnx.ValueInfo {
 	return onnx.ValueInfo{Name: name, Type: v.Type, Shape: shape, Ranked: v.Ranked}
 }
 
-// derive appends the vector-Jacobian product of the body's outputs to it: cotangents[j] is the value of the body, made or
-// captured, that is the cotangent of output j, "" for none. The gradients come back by name of wrt.
+// derive appends the vector-Jacobian product of the body's outputs to it: cotangents[j] is the value of the body,
+// made or captured, that is the cotangent of output j, "" for none. The gradients come back by name of wrt.
 func (b *body) derive(cotangents []string, wrt []string) (map[string]string, error) {
 	o := Options{Cotangents: map[string]string{}, Wrt: wrt}
 	build := onnx.Extend(b.m)
@@ -81,8 +88,8 @@ func (b *body) derive(cotangents []string, wrt []string) (map[string]string, err
 	return Append(b.m, o)
 }
 
-// close makes the given values the outputs of the body and returns it as a subgraph, with names that occur nowhere else. What
-// is known of output i from elsewhere is known[i].
+// close makes the given values the outputs of the body and returns it as a subgraph, with names that occur nowhere
+// else. What is known of output i from elsewhere is known[i].
 func (b *body) close(c *call, outputs []string, known []*onnx.Value) (*onnx.Graph, error) {
 	types, err := onnx.Infer(b.m)
 	if err != nil {

@@ -14,9 +14,11 @@ type entry struct {
 	since             int64 // first opset of the domain that the rule is valid in; 0: any
 	until             int64 // last one; 0: any
 	nonDifferentiable []int // inputs that carry no gradient; allInputs: none does
-	// outputs is how many outputs, from the first on, the rule takes gradients of: 0 is the first alone, allOutputs any number.
+	// outputs is how many outputs, from the first on, the rule takes gradients of: 0 is the first alone, allOutputs
+	// any number.
 	outputs int
-	// captures says that the rule gives gradients of what the node's subgraphs take from around them (call.captures, call.give).
+	// captures says that the rule gives gradients of what the node's subgraphs take from around them (call.captures,
+	// call.give).
 	captures bool
 	// broadcast says that gradients come back in the broadcast shape; the engine sums them to the inputs' shapes.
 	broadcast bool
@@ -49,16 +51,28 @@ func (r *entry) nonDifferentiableAt(i int) bool {
 	return slices.Contains(r.nonDifferentiable, i) || slices.Equal(r.nonDifferentiable, allInputs)
 }
 
-// table holds all rules, rules finds them by domain and operator. They are filled here since rules of control flow differentiate
-// subgraphs, by the table.
+// table holds all rules, rules finds them by domain and operator. They are filled here since rules of control flow
+// differentiate subgraphs, by the table.
 var (
 	table []entry
 	rules = map[[2]string][]*entry{}
 )
 
 func init() {
-	table = slices.Concat(elementwiseRules, activationRules, linearRules, reduceRules, normRules, shapeRules, indexRules, convRules,
-		poolRules, attentionRules, controlRules, recurrentRules)
+	table = slices.Concat(
+		elementwiseRules,
+		activationRules,
+		linearRules,
+		reduceRules,
+		normRules,
+		shapeRules,
+		indexRules,
+		convRules,
+		poolRules,
+		attentionRules,
+		controlRules,
+		recurrentRules,
+	)
 	for i := range table {
 		r := &table[i]
 		rules[[2]string{r.domain, r.op}] = append(rules[[2]string{r.domain, r.op}], r)

@@ -1,7 +1,7 @@
 package grad
 
-// fit undoes broadcasting: it sums g, a gradient of the broadcast shape, to the shape of x. Statically where the shapes tell
-// which axes were stretched, else at run time by comparing the two shapes.
+// fit undoes broadcasting: it sums g, a gradient of the broadcast shape, to the shape of x. Statically where the
+// shapes tell which axes were stretched, else at run time by comparing the two shapes.
 func (e *engine) unbroadcast(g, x string) string {
 	c := &call{Builder: e.b, e: e}
 	gv, xv := e.value(g), e.value(x)

@@ -28,8 +28,8 @@ func (e *engine) total(acc gradients, x string) string {
 	return acc[x][0]
 }
 
-// contribute adds g to the gradient of x. A matrix product that the rule just applied made for this alone (its nodes start at
-// from) takes the sum so far as its C.
+// contribute adds g to the gradient of x. A matrix product that the rule just applied made for this alone (its nodes
+// start at from) takes the sum so far as its C.
 func (e *engine) contribute(acc gradients, x, g string, from int, alone bool) {
 	if alone && len(acc[x]) == 1 {
 		for _, n := range slices.Backward(e.b.M.Nodes[from:]) {
@@ -109,34 +109,10 @@ func (e *engine) visit(n *onnx.Node, dy []string, active map[string]bool, acc gr
 	if r == nil {
 		return noRule(m, n)
 	}
-	for j, g := range dy {
-		if g != "" && !r.acceptsOutput(j) {
-			return fmt.Errorf("gradient of %s: a gradient reaches its output %d, %q, but the rule takes those of %s only",
-				m.Describe(n), j, n.Outputs[j], r.acceptedOutputs())
-		}
+	c, err := e.newCall(r, n, dy, active, leaves)
+	if err != nil {
+		return err
 	}
-	c := &call{Builder: e.b, e: e, n: n, dy: dy, needsGrad: make([]bool, len(n.Inputs)), covered: make([]bool, len(n.Inputs)), leaves: leaves}
-	for i, x := range n.Inputs {
-		if x == "" || !active[x] || r.nonDifferentiableAt(i) {
-			continue
-		}
-		if !e.value(x).Type.IsFloat() {
-			return fmt.Errorf("gradient of %s with respect to input %d: %w", m.Describe(n), i, e.untyped(x))
-		}
-		c.needsGrad[i] = true
-	}
-	for _, x := range n.Captures() {
-		switch {
-		case !active[x] || slices.Contains(c.captures, x):
-		case !r.captures:
-			return fmt.Errorf("gradient of %s: its subgraphs take %q from around them, and the rule has no gradient of that", m.Describe(n), x)
-		case !e.value(x).Type.IsFloat():
-			return fmt.Errorf("gradient of %s with respect to %q, which its subgraphs take: %w", m.Describe(n), x, e.untyped(x))
-		default:
-			c.captures = append(c.captures, x)
-		}
-	}
-	c.recomputed = e.recompute(n, dy)
 	from := len(m.Nodes)
 	for _, x := range n.Inputs {
 		c.x = append(c.x, c.current(x))
@@ -154,9 +130,59 @@ func (e *engine) visit(n *onnx.Node, dy []string, active map[string]bool, acc gr
 	if err != nil {
 		return fmt.Errorf("gradient of %s: %w", m.Describe(n), err)
 	}
-	given := map[string]int{} // how many inputs a gradient is that of
+	return e.distribute(r, c, dx, from, acc)
+}
+
+// newCall finds which inputs and captures of a node need a gradient, and refuses what the rule does not cover.
+func (e *engine) newCall(r *entry, n *onnx.Node, dy []string, active map[string]bool, leaves []string) (*call, error) {
+	m := e.b.M
+	for j, g := range dy {
+		if g != "" && !r.acceptsOutput(j) {
+			return nil, fmt.Errorf("gradient of %s: a gradient reaches its output %d, %q, but the rule takes those of %s only",
+				m.Describe(n), j, n.Outputs[j], r.acceptedOutputs())
+		}
+	}
+	c := &call{
+		Builder:   e.b,
+		e:         e,
+		n:         n,
+		dy:        dy,
+		needsGrad: make([]bool, len(n.Inputs)),
+		covered:   make([]bool, len(n.Inputs)),
+		leaves:    leaves,
+	}
+	for i, x := range n.Inputs {
+		if x == "" || !active[x] || r.nonDifferentiableAt(i) {
+			continue
+		}
+		if !e.value(x).Type.IsFloat() {
+			return nil, fmt.Errorf("gradient of %s with respect to input %d: %w", m.Describe(n), i, e.untyped(x))
+		}
+		c.needsGrad[i] = true
+	}
+	for _, x := range n.Captures() {
+		switch {
+		case !active[x] || slices.Contains(c.captures, x):
+		case !r.captures:
+			return nil, fmt.Errorf("gradient of %s: its subgraphs take %q from around them, and the rule has no gradient of that",
+				m.Describe(n), x)
+		case !e.value(x).Type.IsFloat():
+			return nil, fmt.Errorf("gradient of %s with respect to %q, which its subgraphs take: %w",
+				m.Describe(n), x, e.untyped(x))
+		default:
+			c.captures = append(c.captures, x)
+		}
+	}
+	c.recomputed = e.recompute(n, dy)
+	return c, nil
+}
+
+// distribute adds the gradients that a rule gave to those of the node's inputs and captures. The rule's nodes start at from.
+func (e *engine) distribute(r *entry, c *call, dx []string, from int, acc gradients) error {
+	m, n := e.b.M, c.n
+	uses := map[string]int{} // how many inputs have this gradient
 	for _, g := range dx {
-		given[g]++
+		uses[g]++
 	}
 	for i, g := range dx {
 		if g == "" || !c.needsGrad[i] {
@@ -168,7 +194,7 @@ func (e *engine) visit(n *onnx.Node, dy []string, active map[string]bool, acc gr
 		if err := e.accept(g, n.Inputs[i]); err != nil {
 			return fmt.Errorf("gradient of %s with respect to input %d, %q: %w", m.Describe(n), i, n.Inputs[i], err)
 		}
-		e.contribute(acc, n.Inputs[i], g, from, given[dx[i]] == 1)
+		e.contribute(acc, n.Inputs[i], g, from, uses[dx[i]] == 1)
 	}
 	for _, x := range c.captures {
 		g := c.captureGrads[x]
@@ -211,11 +237,11 @@ func (e *engine) empty(dy []string) bool {
 	return true
 }
 
-// apply runs a rule, or differentiates the decomposition that stands in for it.
+// apply runs a rule, or differentiates the decomposition that replaces the node.
 func (e *engine) apply(r *entry, c *call) (dx []string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			if err = e.sync(); err != nil { // what it stumbled over
+			if err = e.sync(); err != nil { // the error that led to the panic
 				return
 			}
 			dx, err = nil, &onnx.InternalError{Doing: "applying the rule", Cause: p, Stack: debug.Stack()}
@@ -223,8 +249,8 @@ func (e *engine) apply(r *entry, c *call) (dx []string, err error) {
 	}()
 	if len(c.captures) == 0 && e.empty(c.dy) {
 		dx := make([]string, len(c.x))
-		for i, want := range c.needsGrad {
-			if want {
+		for i, needed := range c.needsGrad {
+			if needed {
 				dx[i] = c.zerosLike(c.x[i])
 			}
 		}
@@ -232,21 +258,31 @@ func (e *engine) apply(r *entry, c *call) (dx []string, err error) {
 	}
 	if r.rule != nil {
 		dx := r.rule(c)
-		switch {
-		case c.err != nil:
+		if c.err != nil {
 			return nil, c.err
-		case dx != nil || r.decompose == nil:
-			for i, want := range c.needsGrad {
-				if want && !c.covered[i] && (i >= len(dx) || dx[i] == "") {
-					return nil, ruleErrorf("the rule gives no gradient of input %d, %q", i, c.n.Inputs[i])
-				}
-			}
-			return dx, nil
+		}
+		if dx != nil || r.decompose == nil {
+			return dx, c.checkComplete(dx)
 		}
 	}
 	if r.decompose == nil {
 		return nil, ruleErrorf("a zero rule was asked for a gradient")
 	}
+	return e.applyDecomposition(r, c)
+}
+
+// checkComplete checks that a rule gave a gradient of every input that needs one.
+func (c *call) checkComplete(dx []string) error {
+	for i, needed := range c.needsGrad {
+		if needed && !c.covered[i] && (i >= len(dx) || dx[i] == "") {
+			return ruleErrorf("the rule gives no gradient of input %d, %q", i, c.n.Inputs[i])
+		}
+	}
+	return nil
+}
+
+// applyDecomposition emits simpler nodes that compute the outputs again, and differentiates these.
+func (e *engine) applyDecomposition(r *entry, c *call) ([]string, error) {
 	from := len(e.b.M.Nodes)
 	ys := r.decompose(c)
 	if c.err != nil {
@@ -277,7 +313,7 @@ func (e *engine) apply(r *entry, c *call) (dx []string, err error) {
 	if err := e.backward(part, acc, leaves); err != nil {
 		return nil, fmt.Errorf("in its decomposition: %w", err)
 	}
-	dx = make([]string, len(c.x))
+	dx := make([]string, len(c.x))
 	done := map[string]bool{}
 	for i, x := range c.x {
 		if c.needsGrad[i] && !done[x] {

@@ -1,5 +1,5 @@
-// Command bench is our side of `make bench`: it times training steps and scoring on a checkpoint and prints one JSON line. bench.py
-// runs it beside PyTorch.
+// Command bench is our side of `make bench`: it times training steps and scoring on a checkpoint and prints one JSON
+// line. bench.py runs it beside PyTorch.
 //
 //	bench step  --backbone DIR --source A.png --edit B.png --steps 5 [--recompute]
 //	bench score --backbone DIR --source A.png --edit B.png --pairs 64
@@ -40,10 +40,15 @@ func main() {
 func run() error {
 	what := os.Args[1]
 	f := flag.NewFlagSet(what, flag.ExitOnError)
-	backbone, source, edit := f.String("backbone", "", "checkpoint"), f.String("source", "", "picture"), f.String("edit", "", "picture")
-	steps, pairs, recompute := f.Int("steps", 5, "timed repetitions"), f.Int("pairs", 1, "pairs scored at a time"), f.Bool("recompute", false, "recompute layers")
+	backbone := f.String("backbone", "", "checkpoint")
+	source := f.String("source", "", "picture")
+	edit := f.String("edit", "", "picture")
+	steps := f.Int("steps", 5, "timed repetitions")
+	pairs := f.Int("pairs", 1, "pairs scored at a time")
+	recompute := f.Bool("recompute", false, "recompute layers")
 	save := f.String("save", "", "only write a scorer directory")
-	scorer, batch := f.String("scorer", "", "scorer directory"), f.Int("batch", 1, "pairs differentiated at a time")
+	scorer := f.String("scorer", "", "scorer directory")
+	batch := f.Int("batch", 1, "pairs differentiated at a time")
 	f.Parse(os.Args[2:])
 	if what == "gradient" {
 		return gradient(*scorer, *source, *edit, *steps, *pairs, *batch)
@@ -53,8 +58,16 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	config := &model.ScorerConfig{Format: 1, Backbone: abs, Pair: model.Sequence, Question: question, Answer: answer, Head: model.HeadConfig{Hidden: []int{256, 16}}}
-	parts, err := model.NewScorerState(config, lora.NewConfig(8, 16, lora.Names{Regex: `.*language_model.*\.(q_proj|v_proj)`}), 1)
+	config := &model.ScorerConfig{
+		Format:   1,
+		Backbone: abs,
+		Pair:     model.Sequence,
+		Question: question,
+		Answer:   answer,
+		Head:     model.HeadConfig{Hidden: []int{256, 16}},
+	}
+	adapter := lora.NewConfig(8, 16, lora.Names{Regex: `.*language_model.*\.(q_proj|v_proj)`})
+	state, err := model.NewScorerState(config, adapter, 1)
 	if err != nil {
 		return err
 	}
@@ -62,7 +75,7 @@ func run() error {
 		if err := os.MkdirAll(*save, 0o777); err != nil {
 			return err
 		}
-		return parts.Save(*save)
+		return state.Save(*save)
 	}
 	o := model.Options{Threads: runtime.NumCPU()}
 	a, err := data.Open(*source, data.Limits{})
@@ -75,7 +88,8 @@ func run() error {
 	}
 	ctx := context.Background()
 	if what == "step" {
-		t, err := model.NewTuner(parts, model.TuneOptions{Options: o, TextLoss: 1, ScoreLoss: 10, Recompute: *recompute})
+		tune := model.TuneOptions{Options: o, TextLoss: 1, ScoreLoss: 10, Recompute: *recompute}
+		t, err := model.NewTuner(state, tune)
 		if err != nil {
 			return err
 		}
@@ -93,17 +107,19 @@ func run() error {
 			return err
 		})
 	}
-	s, err := model.NewScorer(parts, o)
+	s, err := model.NewScorer(state, o)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	return report(*steps, map[string]any{"pairs": *pairs}, func() error { // pictures are prepared and seen anew every time, as PyTorch does
+	// Pictures are prepared, and go through the vision tower, anew every time, as in PyTorch.
+	return report(*steps, map[string]any{"pairs": *pairs}, func() error {
 		const chunk = 16 // as `score batch` prepares a part of its table at a time
 		for first := 0; first < *pairs; first += chunk {
 			samples := make([]*model.Sample, min(chunk, *pairs-first))
 			for i := range samples {
-				pair := model.Pair{Source: other(a, first+i), Edit: other(b, first+i), Instruction: fmt.Sprint(instruction, " ", first+i)}
+				n := first + i
+				pair := model.Pair{Source: other(a, n), Edit: other(b, n), Instruction: fmt.Sprint(instruction, " ", n)}
 				if samples[i], err = s.Prepare(pair); err != nil {
 					return err
 				}
@@ -151,14 +167,15 @@ func gradient(dir, source, edit string, steps, pairs, batch int) error {
 	})
 }
 
-// other is a picture that differs in one pixel: no two pairs share what the vision tower has seen.
+// other is a picture that differs in one pixel, so that no two pairs share vision features.
 func other(p *data.Picture, i int) *data.Picture {
 	q := p.Crop(0, 0, p.Width, p.Height)
 	q.Pix[0], q.Pix[1] = byte(i), byte(i>>8)
 	return q
 }
 
-// report runs f n times and prints the seconds of each with the facts; before that once to warm up, unless a run is long.
+// report runs f n times and prints the seconds of each with the facts; before that once to warm up, unless a run is
+// long.
 func report(n int, facts map[string]any, f func() error) error {
 	if n > 1 {
 		if err := f(); err != nil {

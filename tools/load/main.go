@@ -40,7 +40,11 @@ func main() {
 	}
 	l := &load{url: *url, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}}
 	var err error
-	l.body, err = json.Marshal(map[string]any{"source": pictures[0], "edits": [][]byte{pictures[1]}, "instruction": "blur the background"})
+	l.body, err = json.Marshal(map[string]any{
+		"source":      pictures[0],
+		"edits":       [][]byte{pictures[1]},
+		"instruction": "blur the background",
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -116,7 +120,8 @@ func (l *load) measure(n int, factor float64) {
 		})
 	}
 	all.Wait()
-	fmt.Printf("%d requests at %.0f/s in %.1f s\n", n, float64(n)/time.Since(begin).Seconds(), time.Since(begin).Seconds())
+	fmt.Printf("%d requests at %.0f/s in %.1f s\n",
+		n, float64(n)/time.Since(begin).Seconds(), time.Since(begin).Seconds())
 	for _, code := range []int{200, 429, 0} {
 		report(fmt.Sprintf("status %d", code), codes[code])
 		delete(codes, code)

@@ -24,10 +24,15 @@ type outcomes struct {
 	first                   sync.Once
 }
 
-// terminate starts score serve n times, so many side by side, and ends each with SIGTERM while callers ask. Whoever got a
-// connection must get an answer.
+// terminate starts score serve n times, so many side by side, and ends each with SIGTERM while callers ask. Whoever
+// got a connection must get an answer.
 func terminate(command []string, body []byte, n, together int) error {
-	request := fmt.Appendf(nil, "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	request := fmt.Appendf(
+		nil,
+		"POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		len(body),
+		body,
+	)
 	var e outcomes
 	var all sync.WaitGroup
 	next := make(chan int)
