@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"image"
 	"image/jpeg"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -60,9 +61,12 @@ func TestTurns(t *testing.T) {
 	s := wholeSpectrum(thumb)
 	seen := map[string]bool{}
 	for way := range turn(turns) {
-		turned := way.thumb(thumb)
-		seen[string(turned)] = true
-		want := wholeSpectrum(turned)
+		pixels := make([]byte, lookSize)
+		for i, from := range turned[way] {
+			pixels[i] = thumb[from]
+		}
+		seen[string(pixels)] = true
+		want := wholeSpectrum(pixels)
 		got := way.spectrum(&s)
 		for v := range want {
 			for u := range want[v] {
@@ -74,6 +78,43 @@ func TestTurns(t *testing.T) {
 	}
 	if len(seen) != turns {
 		t.Errorf("%d turns", len(seen))
+	}
+}
+
+// What an axisFit derives from sums of lines is the correlation of the resampled window, at any ends of its span.
+func TestAxisFit(t *testing.T) {
+	a := newClippedThumb(LookOf(photograph(t, "astronaut.png")))
+	b := newClippedThumb(LookOf(photograph(t, "chelsea.png")))
+	var f fitter
+	f.take(a)
+	for i, v := range b.pixels {
+		f.whole[i] = float64(v)
+	}
+	f.wholeAcross = f.whole.transposed()
+	rng := rand.New(rand.NewPCG(3, 4))
+	random := func() span { return span{rng.Float64() * 0.3, 1 - rng.Float64()*0.3} }
+	for range 50 {
+		x, y := random(), random()
+		f.alongX.hold(&f.across, &f.wholeAcross, y)
+		for range 5 {
+			var window plane
+			resample(&window, &f.pixels, x, y)
+			want := correlation(window[:], f.whole[:])
+			if got := f.alongX.correlation(x, b); math.Abs(got-want) > 1e-9 {
+				t.Fatalf("x %v, y %v, along x: %v, want %v", x, y, got, want)
+			}
+			f.alongY.hold(&f.pixels, &f.whole, x)
+			if got := f.alongY.correlation(y, b); math.Abs(got-want) > 1e-9 {
+				t.Fatalf("x %v, y %v, along y: %v, want %v", x, y, got, want)
+			}
+			x = random()
+		}
+	}
+	x, y := windowSpans(40)
+	var window plane
+	resample(&window, &f.pixels, x, y)
+	if got, want := f.start(40, b, 0), correlation(window[:], f.whole[:]); math.Abs(got-want) > 1e-9 {
+		t.Errorf("start: %v, want %v", got, want)
 	}
 }
 

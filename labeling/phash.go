@@ -14,10 +14,11 @@ const (
 	hashLow  = 8 // lowest frequencies of each axis that are hashed
 	hashBits = hashLow*hashLow - 1
 
-	blockSide   = 6   // of the 16 blocks of a thumbnail
-	blockFlat   = 1.5 // standard deviation of its detail, in grey levels, below which a block shows nothing
-	lookBlocks  = 4   // blocks that show something in any picture that has a look
-	clearBlocks = 12  // and in one that shows so much that only its copies are like it
+	blockSide    = 6 // of the 16 blocks of a thumbnail
+	blocksAcross = lookSide / blockSide
+	blockFlat    = 1.5 // standard deviation of its detail, in grey levels, below which a block shows nothing
+	lookBlocks   = 4   // blocks that show something in any picture that has a look
+	clearBlocks  = 12  // and in one that shows so much that only its copies are like it
 
 	borderLevels = 4    // by which a pixel of a uniform border may differ from the mean of the outermost line
 	borderShare  = 0.98 // of a line's pixels that must not differ by more
@@ -60,20 +61,14 @@ func clipped(thumb []byte) []byte {
 
 // telling counts the blocks of a thumbnail, of 16, that show something finer than 5 x 5 pixels.
 func telling(thumb []byte) (blocks int) {
-	var values [lookSize]float64
+	var values plane
 	for i, v := range thumb {
 		values[i] = float64(v)
 	}
 	fine := detail(&values)
-	for y := 0; y < lookSide; y += blockSide {
-		for x := 0; x < lookSide; x += blockSide {
-			var block [blockSide * blockSide]float64
-			for i := range block {
-				block[i] = fine[(y+i/blockSide)*lookSide+x+i%blockSide]
-			}
-			if deviation(block[:]) >= blockFlat {
-				blocks++
-			}
+	for b := range blocksAcross * blocksAcross {
+		if blockDeviation(&fine, b) >= blockFlat {
+			blocks++
 		}
 	}
 	return blocks
@@ -178,11 +173,15 @@ type spectrum [hashLow][hashLow]float64
 
 // along transforms the rows of a thumbnail over a span of x: [y][u].
 func along(thumb []byte, w *waves) (out [lookSide][hashLow]float64) {
+	var row [lookSide]float64
 	for y := range lookSide {
+		for x, v := range thumb[y*lookSide : (y+1)*lookSide] {
+			row[x] = float64(v)
+		}
 		for u := range hashLow {
 			sum := 0.0
-			for x, wave := range w[u] {
-				sum += wave * float64(thumb[y*lookSide+x])
+			for x, wave := range &w[u] {
+				sum += wave * row[x]
 			}
 			out[y][u] = sum
 		}
@@ -193,22 +192,30 @@ func along(thumb []byte, w *waves) (out [lookSide][hashLow]float64) {
 // across transforms what along returns over a span of y.
 func across(rows *[lookSide][hashLow]float64, w *waves) (s spectrum) {
 	for v := range hashLow {
-		for y, wave := range w[v] {
-			for u := range hashLow {
-				s[v][u] += wave * rows[y][u]
-			}
+		var a, b, c, d, e, f, g, h float64
+		for y, wave := range &w[v] {
+			r := &rows[y]
+			a, b, c, d = a+wave*r[0], b+wave*r[1], c+wave*r[2], d+wave*r[3]
+			e, f, g, h = e+wave*r[4], f+wave*r[5], g+wave*r[6], h+wave*r[7]
 		}
+		s[v] = [hashLow]float64{a, b, c, d, e, f, g, h}
 	}
 	return s
 }
 
+// windowCount is how many windows a crop may leave of a thumbnail.
+const windowCount = 81
+
+// windowSpans are the parts of the axes that a window shows. Window 0 is the whole thumbnail.
+func windowSpans(window int) (x, y span) { return spans[window/len(spans)], spans[window%len(spans)] }
+
 // spectra calls f with every window that a crop may leave of a thumbnail, and its spectrum.
-func spectra(thumb []byte, f func(x, y span, s *spectrum)) {
+func spectra(thumb []byte, f func(window int, s *spectrum)) {
 	for i := range spans {
 		rows := along(thumb, &spanWaves[i])
 		for j := range spans {
 			s := across(&rows, &spanWaves[j])
-			f(spans[i], spans[j], &s)
+			f(i*len(spans)+j, &s)
 		}
 	}
 }
@@ -264,23 +271,24 @@ func (t turn) spectrum(s *spectrum) (out spectrum) {
 	return out
 }
 
-// thumb is the turned thumbnail.
-func (t turn) thumb(thumb []byte) []byte {
-	out := make([]byte, lookSize)
-	for y := range lookSide {
-		for x := range lookSide {
-			fy, fx := y, x
-			if t&1 != 0 {
-				fx = lookSide - 1 - x
+// turned lists for each turn where the pixels of the turned thumbnail come from.
+var turned = func() (from [turns][lookSize]uint16) {
+	for t := range turns {
+		for y := range lookSide {
+			for x := range lookSide {
+				fy, fx := y, x
+				if t&1 != 0 {
+					fx = lookSide - 1 - x
+				}
+				if t&2 != 0 {
+					fy = lookSide - 1 - y
+				}
+				if t&4 != 0 {
+					fy, fx = fx, fy
+				}
+				from[t][y*lookSide+x] = uint16(fy*lookSide + fx)
 			}
-			if t&2 != 0 {
-				fy = lookSide - 1 - y
-			}
-			if t&4 != 0 {
-				fy, fx = fx, fy
-			}
-			out[y*lookSide+x] = thumb[fy*lookSide+fx]
 		}
 	}
-	return out
-}
+	return from
+}()

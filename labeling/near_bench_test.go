@@ -1,0 +1,84 @@
+package labeling
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"assay/data"
+)
+
+var thumbnails = flag.Int("thumbnails", 10000, "pictures of BenchmarkNearCopies")
+
+// BenchmarkNearCopies searches pictures of which every ten are one scene: a picture and nine edits and copies of it. Each
+// scene is a blend of two crops of photographs, so that there are as many different ones as are wanted.
+//
+//	go test ./labeling -run - -bench NearCopies -benchtime 1x -args -thumbnails 100000
+func BenchmarkNearCopies(b *testing.B) {
+	looks := syntheticLooks(b, *thumbnails)
+	for b.Loop() {
+		var n nearIndex
+		scenes := newScenes()
+		for i, l := range looks {
+			n.add(scenes.node(fmt.Sprint(i)), l)
+		}
+		before := processorTime(b)
+		joined := 0
+		skip := func(p, q int32) bool { return scenes.root(p) == scenes.root(q) }
+		err := n.pairs(b.Context(), skip, func(p, q int32, _ int) { joined++; scenes.join(p, q) })
+		if err != nil {
+			b.Fatal(err)
+		}
+		spent := processorTime(b) - before
+		b.ReportMetric(float64(spent.Microseconds())/1e3/float64(len(looks)), "CPU-ms/thumbnail")
+		b.ReportMetric(float64(joined), "joined")
+	}
+}
+
+func processorTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// syntheticLooks are those of pictures and their copies, ten of each.
+func syntheticLooks(tb testing.TB, n int) []Look {
+	const side = 64
+	names, err := filepath.Glob(filepath.Join(*photos, "*.png"))
+	if err != nil || len(names) < 2 {
+		tb.Fatalf("%d photographs in %s: %v", len(names), *photos, err)
+	}
+	var all []*data.Picture
+	for _, name := range names {
+		p, err := data.Open(name, data.Limits{})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	piece := func() *data.Picture {
+		p := all[rng.IntN(len(all))]
+		size := side/2 + rng.IntN(side)
+		p = p.Crop(rng.IntN(p.Width-size), rng.IntN(p.Height-size), size, size).Resize(side, side, data.Bilinear)
+		return p.Rotate90(rng.IntN(4))
+	}
+	var looks []Look
+	for len(looks) < n {
+		p, other := piece(), piece()
+		for i, v := range other.Pix {
+			p.Pix[i] = byte((3*int(p.Pix[i]) + 2*int(v)) / 5)
+		}
+		looks = append(looks, LookOf(p))
+		for range 9 {
+			looks = append(looks, LookOf(copying[rng.IntN(len(copying))].make(p, rng)))
+		}
+	}
+	return looks[:n]
+}
