@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"assay/checkpoints"
+	"assay/internal/packed"
 	"assay/onnx"
 	pb "assay/onnx/onnxpb"
 	"assay/ort"
@@ -17,12 +18,30 @@ import (
 
 // TestInferAgainstRuntime compares every type and shape found for the models of the oracle with what ONNX Runtime computes.
 func TestInferAgainstRuntime(t *testing.T) {
-	folders, err := filepath.Glob("../testdata/oracle*/onnx/*")
-	if err != nil || len(folders) < 60 {
-		t.Fatalf("%d cases, %v", len(folders), err)
+	suites, err := filepath.Glob("../testdata/oracle*/onnx")
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, folder := range folders {
-		t.Run(strings.TrimPrefix(folder, "../testdata/"), func(t *testing.T) { inferCase(t, folder) })
+	archives, err := filepath.Glob("../testdata/oracle*/onnx.zip")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, archive := range archives {
+		suites = append(suites, packed.Unpack(t, archive))
+	}
+	cases := 0
+	for _, suite := range suites {
+		folders, err := filepath.Glob(filepath.Join(suite, "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cases += len(folders)
+		for _, folder := range folders {
+			t.Run(filepath.Base(folder), func(t *testing.T) { inferCase(t, folder) })
+		}
+	}
+	if cases < 60 {
+		t.Fatalf("%d cases", cases)
 	}
 }
 
