@@ -139,7 +139,8 @@ func TestPlaces(t *testing.T) {
 		}
 		_, prose := blocks(string(read(t, page)))
 		for _, m := range place.FindAllStringSubmatch(prose, -1) {
-			if _, err := os.Stat(filepath.Join(root, m[1])); err != nil || m[1] == "build" || m[1] == "bin" || elsewhere[m[1]+m[2]] {
+			_, err := os.Stat(filepath.Join(root, m[1]))
+			if err != nil || m[1] == "build" || m[1] == "bin" || elsewhere[m[1]+m[2]] {
 				continue
 			}
 			if _, err := os.Stat(filepath.Join(root, m[1]+m[2])); err != nil {
@@ -150,7 +151,8 @@ func TestPlaces(t *testing.T) {
 }
 
 func TestBlocks(t *testing.T) {
-	code, prose := blocks("# A b\n\n    one\n\n    two\n\ntext\n    no block\n<!-- not run: slow -->\n```\nthree\n```\n")
+	code, prose := blocks("# A b\n\n    one\n\n    two\n\n" +
+		"text\n    no block\n<!-- not run: slow -->\n```\nthree\n```\n")
 	want := []block{{3, "one\n\ntwo\n\n", ""}, {11, "three\n", "slow"}}
 	if fmt.Sprint(code) != fmt.Sprint(want) || !strings.Contains(prose, "no block") || !anchors(prose)["a-b"] {
 		t.Errorf("%+v, prose %q", code, prose)

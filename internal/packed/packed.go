@@ -1,5 +1,5 @@
-// Package packed opens fixtures of tests that lie in zip files, since a suite has hundreds of them; tools/oracle/pack.py
-// packs them.
+// Package packed opens fixtures of tests that lie in zip files. Some suites have hundreds of files;
+// tools/oracle/pack.py packs them.
 package packed
 
 import (
