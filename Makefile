@@ -42,10 +42,11 @@ parity: build ## check from Python what is written and served (PyTorch, PEFT, da
 pretrain: build ## make the small checkpoints in backbones/ anew (hours; goes on where it stopped)
 	@tools/pretrain.sh
 
+# Cargo begins at once; downloads and Go's compiler use what it leaves idle.
 setup: ## install what building and running need into build/
-	@tools/setup/onnxruntime.sh
-	@tools/setup/modules.sh
-	@tools/setup/packages.sh & tools/setup/tokenizers.sh; cargo=$$?; wait $$! && exit $$cargo
+	@tools/setup/tokenizers.sh & cargo=$$!; \
+		tools/setup/onnxruntime.sh && tools/setup/modules.sh && tools/setup/packages.sh; code=$$?; \
+		wait $$cargo && exit $$code
 
 # Gorgonia has a tag cuda of its own, which wants cuBLAS and cuDNN to compile; whole commands take the tag gpu instead.
 cuda: setup ## make build/cuda/bin with the tag gpu: commands that list CUDA devices (compiled against CUDA 11's headers)

@@ -262,7 +262,8 @@ func TestPagesRun(t *testing.T) {
 			}
 			runs := false
 			for line := range strings.Lines(b.text) {
-				runs = runs || ourOwn.MatchString(line)
+				m := ourOwn.FindStringSubmatch(line)
+				runs = runs || m != nil && !builds(m[1])
 			}
 			if runs {
 				fmt.Fprintf(&script, "echo '%s:%d' >&2\n%s\n", page, b.line, runnable(b.text))
@@ -314,12 +315,16 @@ func runnable(text string) string {
 	for line := range strings.Lines(text) {
 		command, prompt := strings.CutPrefix(line, "$ ")
 		m := ourOwn.FindStringSubmatch(command)
-		building := m != nil && (m[1] == "make" || m[1] == "go" || strings.HasPrefix(m[1], "tools/"))
-		if prompt == prompts && !building {
+		if prompt == prompts && (m == nil || !builds(m[1])) {
 			script.WriteString(command)
 		}
 	}
 	return script.String()
+}
+
+// builds says whether a command builds or tests the repository.
+func builds(command string) bool {
+	return command == "make" || command == "go" || strings.HasPrefix(command, "tools/")
 }
 
 // given is the script that makes what a page, or the help of a command, takes for granted: what all do, and what it

@@ -16,8 +16,8 @@ const columns = 120
 // longLines lists the files that still have longer lines, and how many each.
 const longLines = "testdata/long_lines.txt"
 
-// TestLongLines lets no file have more long lines than the list says. The list may only shrink: after lines were
-// mended, or a file was renamed, run go test ./internal/house -run TestLongLines -args -update.
+// TestLongLines lets no file have more long lines than the list says. After lines were mended or moved to another file,
+// run go test ./internal/house -run TestLongLines -args -update: it writes the list anew unless their number grew.
 func TestLongLines(t *testing.T) {
 	found := map[string]int{}
 	for name, text := range goFiles(t) {
@@ -25,15 +25,6 @@ func TestLongLines(t *testing.T) {
 			if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > columns {
 				found[name]++
 			}
-		}
-	}
-	if *update {
-		var list strings.Builder
-		for _, name := range slices.Sorted(maps.Keys(found)) {
-			fmt.Fprintf(&list, "%d %s\n", found[name], name)
-		}
-		if err := os.WriteFile(longLines, []byte(list.String()), 0o644); err != nil {
-			t.Fatal(err)
 		}
 	}
 	text, err := os.ReadFile(longLines)
@@ -51,8 +42,20 @@ func TestLongLines(t *testing.T) {
 		all += count
 	}
 	left := 0
-	for name, count := range found {
+	for _, count := range found {
 		left += count
+	}
+	if *update && left <= all {
+		var list strings.Builder
+		for _, name := range slices.Sorted(maps.Keys(found)) {
+			fmt.Fprintf(&list, "%d %s\n", found[name], name)
+		}
+		if err := os.WriteFile(longLines, []byte(list.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	for name, count := range found {
 		if count > allowed[name] {
 			t.Errorf("%s has %d lines of more than %d columns, and %s allows %d: break them",
 				name, count, columns, longLines, allowed[name])

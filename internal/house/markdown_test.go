@@ -126,8 +126,33 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+var place = regexp.MustCompile("`([a-z_]+)(/[\\w./-]+)`")
+
+// elsewhere are places that are not in the repository: in a package, in a run directory.
+var elsewhere = map[string]bool{"testdata/fuzz": true, "checkpoints/step-N/": true}
+
+// TestPlaces looks for the files and packages of this repository that the documentation names in code quotes.
+func TestPlaces(t *testing.T) {
+	for _, page := range pages(t) {
+		if page == "CHANGELOG.md" {
+			continue // tells of what was
+		}
+		_, prose := blocks(string(read(t, page)))
+		for _, m := range place.FindAllStringSubmatch(prose, -1) {
+			_, err := os.Stat(filepath.Join(root, m[1]))
+			if err != nil || m[1] == "build" || m[1] == "bin" || elsewhere[m[1]+m[2]] {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(root, m[1]+m[2])); err != nil {
+				t.Errorf("%s names %s%s, which is not here", page, m[1], m[2])
+			}
+		}
+	}
+}
+
 func TestBlocks(t *testing.T) {
-	code, prose := blocks("# A b\n\n    one\n\n    two\n\ntext\n    no block\n<!-- not run: slow -->\n```\nthree\n```\n")
+	code, prose := blocks("# A b\n\n    one\n\n    two\n\n" +
+		"text\n    no block\n<!-- not run: slow -->\n```\nthree\n```\n")
 	want := []block{{3, "one\n\ntwo\n\n", ""}, {11, "three\n", "slow"}}
 	if fmt.Sprint(code) != fmt.Sprint(want) || !strings.Contains(prose, "no block") || !anchors(prose)["a-b"] {
 		t.Errorf("%+v, prose %q", code, prose)

@@ -1,4 +1,5 @@
-// Package packed opens the tests' fixtures that lie in zip files (tools/oracle/pack.py), where a suite has hundreds of them.
+// Package packed opens fixtures of tests that lie in zip files. Some suites have hundreds of files;
+// tools/oracle/pack.py packs them.
 package packed
 
 import (

@@ -195,7 +195,7 @@ def write(path, rows, encoders, gradients, tokens, a):
         "LoRA r 8 on q_proj and v_proj. The step is forward, loss and backward over given image features; scoring starts from decoded",
         "pictures (resizing, tiling, vision tower, language model). PyTorch runs eagerly with its fused attention; its logits are computed",
         "for the answer's tokens only, as ours are. The tiny scorer is backbones/tiny-scorer (Qwen2.5-VL's architecture, pairs as frames of",
-        "64 x 64 pixels); its 2,419 pairs are PNG files, in PyTorch in batches of 64, and without the start of the process, ours with it.", "",
+        "64 x 64 pixels). Its 2,419 pairs are PNG files. PyTorch takes batches of 64, without the start of the process; ours is timed with it.", "",
         "| what | ours | PyTorch | speed | our peak memory | PyTorch's | memory |", "|---|---|---|---|---|---|---|",
     ]
     for name, x, y in rows:
