@@ -103,7 +103,8 @@ func readHeader(r io.ReaderAt, size int64) (*header, error) {
 	n := binary.LittleEndian.Uint64(front[:])
 	switch {
 	case n > maxHeader:
-		return nil, fmt.Errorf("not a safetensors file: it announces a header of %d bytes, at most %d are allowed", n, maxHeader)
+		return nil, fmt.Errorf("not a safetensors file: it announces a header of %d bytes, at most %d are allowed", n,
+			maxHeader)
 	case int64(n) > size-8:
 		return nil, fmt.Errorf("cut short: the header takes %d bytes, the file has %d after its length", n, size-8)
 	}
@@ -126,13 +127,18 @@ func readHeader(r io.ReaderAt, size int64) (*header, error) {
 	for i := range h.tensors {
 		t := &h.tensors[i]
 		if t.Length > body-t.Offset {
-			return nil, fmt.Errorf("tensor %q ends %d bytes after the header, but only %d bytes follow it: the file is cut short or damaged", t.Name, t.Offset+t.Length, body)
+			return nil, fmt.Errorf("tensor %q ends %d bytes after the header, but only %d bytes follow it: the file is cut "+
+				"short or damaged",
+				t.Name, t.Offset+t.Length, body)
 		}
 		if t.Offset < end {
-			return nil, fmt.Errorf("tensor %q begins at byte %d of the data, inside tensor %q, which ends at %d", t.Name, t.Offset, before, end)
+			return nil, fmt.Errorf("tensor %q begins at byte %d of the data, inside tensor %q, which ends at %d", t.Name,
+				t.Offset, before, end)
 		}
 		if t.Offset > end {
-			return nil, fmt.Errorf("tensor %q begins at byte %d of the data, but what is before it ends at %d: bytes %d to %d belong to no tensor", t.Name, t.Offset, end, end, t.Offset)
+			return nil, fmt.Errorf("tensor %q begins at byte %d of the data, but what is before it ends at %d: bytes %d to "+
+				"%d belong to no tensor",
+				t.Name, t.Offset, end, end, t.Offset)
 		}
 		end, before = t.Offset+t.Length, t.Name
 		t.Offset += start
@@ -259,7 +265,8 @@ func parseInfo(d *json.Decoder, name string) (Info, error) {
 		return t, err
 	}
 	if want != t.Length {
-		return t, fmt.Errorf("shape %v of %s needs %d bytes, data_offsets %v hold %d", t.Shape, *dtype, want, offsets, t.Length)
+		return t, fmt.Errorf("shape %v of %s needs %d bytes, data_offsets %v hold %d", t.Shape, *dtype, want, offsets,
+			t.Length)
 	}
 	return t, nil
 }
@@ -331,7 +338,8 @@ func layout(tensors []Info, metadata map[string]string) ([]Info, []byte, error) 
 		text.WriteByte(' ')
 	}
 	if text.Len() > maxHeader {
-		return nil, nil, fmt.Errorf("a header of %d bytes for %d tensors: at most %d bytes are allowed", text.Len(), len(out), maxHeader)
+		return nil, nil, fmt.Errorf("a header of %d bytes for %d tensors: at most %d bytes are allowed", text.Len(), len(out),
+			maxHeader)
 	}
 	for i := range out {
 		out[i].Offset += int64(8 + text.Len())

@@ -50,7 +50,8 @@ type BadRowsError struct {
 }
 
 func (e *BadRowsError) Error() string {
-	return fmt.Sprintf("the label tables: %d rows cannot be used, data.skip allows %d:\n  %s\nrepair or remove them, or let the run set them aside: data: {skip: %d}",
+	return fmt.Sprintf("the label tables: %d rows cannot be used, data.skip allows %d:\n  %s\nrepair or remove them, "+
+		"or let the run set them aside: data: {skip: %d}",
 		len(e.Rows), e.Skip, strings.Join(e.Problems(), "\n  "), len(e.Rows))
 }
 
@@ -257,7 +258,8 @@ func (r *run) checkRows(ctx context.Context, o *Options, fresh bool) error {
 		}
 	}
 	if bad := r.badRows(); len(bad) > 0 && o.Warn != nil {
-		o.Warn(fmt.Sprintf("%d rows cannot be used and are set aside: %s lists them", len(bad), filepath.Join(r.config.Out, BadRowsFile)))
+		o.Warn(fmt.Sprintf("%d rows cannot be used and are set aside: %s lists them", len(bad),
+			filepath.Join(r.config.Out, BadRowsFile)))
 	}
 	if r.data.Train.Len() == 0 {
 		return exit.Usagef("data.train: no rows are left to train on")
