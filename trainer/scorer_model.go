@@ -53,7 +53,7 @@ func openModel(c *Config, plan bool, memory int64) (_ Model, err error) {
 	if c.Mode == "head" {
 		return openHead(c, parts)
 	}
-	m := &scorerModel{config: c, given: memory}
+	m := &scorerModel{config: c, plan: plan, given: memory}
 	if m.store, err = openStore(c, m.warn); err != nil {
 		return nil, err
 	}
@@ -179,6 +179,7 @@ type scorerModel struct {
 	params   []optim.Param
 	warner
 
+	plan     bool  // nothing will be trained
 	given    int64 // memory of the GPU that a plan is for; 0: as it is here
 	pictures int   // that the run sees
 	scoring  bool  // there are validation rows
@@ -225,7 +226,10 @@ func (m *scorerModel) Fingerprint() map[string]string {
 
 // Inspector decodes pictures and counts the tokens of the text, asked in every wording.
 func (m *scorerModel) Inspector() func(*Example) error {
-	var pictures inspector
+	pictures := newInspector(m.store)
+	if m.plan { // leaves nothing behind
+		pictures = &inspector{}
+	}
 	return func(e *Example) error {
 		if err := pictures.example(e); err != nil {
 			return err
