@@ -1,5 +1,6 @@
-// Package journal keeps what a long command has done so far in a file beside its output, so that the same command goes
-// on there after an interrupt or a crash: one JSON line that says what the work is, then one for every result.
+// Package journal keeps what a long command has done so far, so that the same command goes on there after an interrupt or
+// a crash. A [File] goes on at a size that is known to be good, [Lines] is such a file of JSON lines, and a [Journal]
+// begins with a line that says what the work is.
 package journal
 
 import (
@@ -11,8 +12,8 @@ import (
 	"os"
 )
 
-// Journal is an open journal of results.
-type Journal[Result any] struct{ *File }
+// Journal is an open journal of results: JSON lines behind one that says what the work is.
+type Journal[Result any] struct{ Lines[Result] }
 
 // Open opens the journal at path, or begins one, and returns what it holds already. head says which work the results
 // belong to (inputs, models, options); a journal of other work is an error. A line that a crash cut off is dropped.
@@ -38,7 +39,7 @@ func Open[Result any](path string, head any) (*Journal[Result], []Result, error)
 			return nil, nil, errors.Join(err, f.Close())
 		}
 	}
-	return &Journal[Result]{f}, done, nil
+	return &Journal[Result]{Lines[Result]{f}}, done, nil
 }
 
 // read returns the results in a journal, and how many bytes of it are whole lines; 0 if not even the head is.
@@ -51,7 +52,7 @@ func read[Result any](text, head []byte) (done []Result, size int64, err error) 
 		return nil, 0, fmt.Errorf("it belongs to another run (%.300s): remove it, or choose another output", first)
 	}
 	size = int64(len(first) + 1)
-	for {
+	for { // it is ours alone: what cannot be read, and what follows it, is done again
 		line, more, whole := bytes.Cut(rest, []byte{'\n'})
 		var r Result
 		if !whole || json.Unmarshal(line, &r) != nil {
@@ -59,18 +60,4 @@ func read[Result any](text, head []byte) (done []Result, size int64, err error) 
 		}
 		done, rest, size = append(done, r), more, size+int64(len(line)+1)
 	}
-}
-
-// Write adds results; they survive the end of the process.
-func (j *Journal[Result]) Write(results ...Result) error {
-	var b bytes.Buffer
-	for _, r := range results {
-		line, err := json.Marshal(r)
-		if err != nil {
-			return err
-		}
-		b.Write(append(line, '\n'))
-	}
-	_, err := j.File.Write(b.Bytes())
-	return err
 }

@@ -1,0 +1,74 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// Lines is a file of JSON lines that is only ever appended to. A line that a crash cut off is dropped when it is opened.
+type Lines[Row any] struct{ file *File }
+
+// LineError says which line of a file is refused.
+type LineError struct {
+	Path string
+	Line int // from 1
+	Err  error
+}
+
+func (e *LineError) Error() string { return fmt.Sprintf("%s:%d: %v", e.Path, e.Line, e.Err) }
+func (e *LineError) Unwrap() error { return e.Err }
+
+// OpenLines opens the file at path, or begins one, and returns the rows that it holds. check (may be nil) refuses a row:
+// then, and where a line is no row, the error is a [LineError], and the file stays as it is.
+func OpenLines[Row any](path string, check func(Row) error) (*Lines[Row], []Row, error) {
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, err
+	}
+	rows, size, err := readLines(path, text, check)
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := OpenFile(path, size)
+	return &Lines[Row]{f}, rows, err
+}
+
+// readLines reads whole lines and returns their length in bytes.
+func readLines[Row any](path string, raw []byte, check func(Row) error) (rows []Row, size int64, err error) {
+	for n := 1; ; n++ {
+		line, rest, whole := bytes.Cut(raw, []byte{'\n'})
+		if !whole {
+			return rows, size, nil
+		}
+		var r Row
+		err := json.Unmarshal(line, &r)
+		if err == nil && check != nil {
+			err = check(r)
+		}
+		if err != nil {
+			return nil, 0, &LineError{path, n, err}
+		}
+		rows, raw, size = append(rows, r), rest, size+int64(len(line)+1)
+	}
+}
+
+// Write adds rows; they survive the end of the process.
+func (l *Lines[Row]) Write(rows ...Row) error {
+	var b bytes.Buffer
+	for _, r := range rows {
+		line, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		b.Write(append(line, '\n'))
+	}
+	_, err := l.file.Write(b.Bytes())
+	return err
+}
+
+// Close writes what the system still holds to the disk, and closes the file.
+func (l *Lines[Row]) Close() error { return errors.Join(l.file.Sync(), l.file.Close()) }

@@ -1,0 +1,59 @@
+package journal
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestLines: rows go on behind those that are there, a line that was cut off is dropped, and a foreign one is refused.
+func TestLines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "predictions.jsonl")
+	var want []result
+	for i, torn := range []string{"", `{"Row":9,"Te`, ""} {
+		l, rows, err := OpenLines[result](path, nil)
+		if err != nil || !slices.Equal(rows, want) {
+			t.Fatalf("opening %d gives %v, want %v (%v)", i, rows, want, err)
+		}
+		more := []result{{2 * i, "a\nb"}, {2*i + 1, ""}}
+		if err := l.Write(more...); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, more...)
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.WriteString(torn)
+		f.Close()
+	}
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = OpenLines(path, func(r result) error {
+		if r.Row == 3 {
+			return errors.New("unknown row")
+		}
+		return nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "predictions.jsonl:4: unknown row") {
+		t.Errorf("a row that is refused: %v", err)
+	}
+	if err := os.WriteFile(path, append(before, "no row\n"...), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := OpenLines[result](path, nil); err == nil || !strings.Contains(err.Error(), "predictions.jsonl:7") {
+		t.Errorf("a line that is no row: %v", err)
+	}
+	after, err := os.ReadFile(path)
+	if err != nil || string(after) != string(before)+"no row\n" {
+		t.Errorf("a file that was refused was changed (%v)", err)
+	}
+}
