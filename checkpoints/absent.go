@@ -13,8 +13,20 @@ import (
 func OpenOrAbsent(dir string) (*Weights, error) {
 	w, err := OpenWeights(dir)
 	if errors.Is(err, errNoWeights) || errors.Is(err, fs.ErrNotExist) {
-		s := &Shard{File: &File{path: dir, header: &header{}, byName: map[string]int{}}, Name: SingleFile, location: SingleFile}
-		return &Weights{dir: dir, folder: dir, shards: []*Shard{s}, stored: map[string]*Shard{}, alias: map[string]string{}, absent: true, why: err}, nil
+		s := &Shard{
+			File:     &File{path: dir, header: &header{}, byName: map[string]int{}},
+			Name:     SingleFile,
+			location: SingleFile,
+		}
+		return &Weights{
+			dir:    dir,
+			folder: dir,
+			shards: []*Shard{s},
+			stored: map[string]*Shard{},
+			alias:  map[string]string{},
+			absent: true,
+			why:    err,
+		}, nil
 	}
 	return w, err
 }
@@ -44,7 +56,9 @@ func (w *Weights) Declare(name string, t onnx.DType, shape []int64) {
 // Present is an error if the weights are absent: for those who want their values.
 func (w *Weights) Present() error {
 	if w.absent {
-		return fmt.Errorf("%s holds only a configuration: without weights a run can be planned (train --dry-run), but nothing can be run", w.dir)
+		return fmt.Errorf("%s holds only a configuration: without weights a run can be planned (train --dry-run), but "+
+			"nothing can be run",
+			w.dir)
 	}
 	return nil
 }

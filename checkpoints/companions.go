@@ -52,5 +52,6 @@ func isCompanion(name string) bool {
 		return false
 	}
 	kinds := []string{".json", ".jinja", ".txt", ".model", ".tiktoken", ".md", ".py"}
-	return slices.Contains(kinds, filepath.Ext(name)) || strings.HasPrefix(name, "LICENSE") || strings.HasPrefix(name, "NOTICE")
+	return slices.Contains(kinds, filepath.Ext(name)) || strings.HasPrefix(name, "LICENSE") ||
+		strings.HasPrefix(name, "NOTICE")
 }

@@ -7,11 +7,13 @@ package checkpoints
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"math/bits"
 	"slices"
@@ -103,7 +105,8 @@ func readHeader(r io.ReaderAt, size int64) (*header, error) {
 	n := binary.LittleEndian.Uint64(front[:])
 	switch {
 	case n > maxHeader:
-		return nil, fmt.Errorf("not a safetensors file: it announces a header of %d bytes, at most %d are allowed", n, maxHeader)
+		return nil, fmt.Errorf("not a safetensors file: it announces a header of %d bytes, at most %d are allowed", n,
+			maxHeader)
 	case int64(n) > size-8:
 		return nil, fmt.Errorf("cut short: the header takes %d bytes, the file has %d after its length", n, size-8)
 	}
@@ -116,23 +119,26 @@ func readHeader(r io.ReaderAt, size int64) (*header, error) {
 		return nil, err
 	}
 	slices.SortStableFunc(h.tensors, func(a, b Info) int {
-		if a.Offset != b.Offset {
-			return cmpInt(a.Offset, b.Offset)
-		}
-		return cmpInt(a.Length, b.Length) // empty tensors come before the one that starts at the same place
+		// empty tensors come before the one that starts at the same place
+		return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Length, b.Length))
 	})
 	start, body := int64(8+n), size-8-int64(n)
 	end, before := int64(0), ""
 	for i := range h.tensors {
 		t := &h.tensors[i]
 		if t.Length > body-t.Offset {
-			return nil, fmt.Errorf("tensor %q ends %d bytes after the header, but only %d bytes follow it: the file is cut short or damaged", t.Name, t.Offset+t.Length, body)
+			return nil, fmt.Errorf("tensor %q ends %d bytes after the header, but only %d bytes follow it: the file is cut "+
+				"short or damaged",
+				t.Name, t.Offset+t.Length, body)
 		}
 		if t.Offset < end {
-			return nil, fmt.Errorf("tensor %q begins at byte %d of the data, inside tensor %q, which ends at %d", t.Name, t.Offset, before, end)
+			return nil, fmt.Errorf("tensor %q begins at byte %d of the data, inside tensor %q, which ends at %d", t.Name,
+				t.Offset, before, end)
 		}
 		if t.Offset > end {
-			return nil, fmt.Errorf("tensor %q begins at byte %d of the data, but what is before it ends at %d: bytes %d to %d belong to no tensor", t.Name, t.Offset, end, end, t.Offset)
+			return nil, fmt.Errorf("tensor %q begins at byte %d of the data, but what is before it ends at %d: bytes %d to "+
+				"%d belong to no tensor",
+				t.Name, t.Offset, end, end, t.Offset)
 		}
 		end, before = t.Offset+t.Length, t.Name
 		t.Offset += start
@@ -141,16 +147,6 @@ func readHeader(r io.ReaderAt, size int64) (*header, error) {
 		return nil, fmt.Errorf("the tensors take %d bytes after the header, the file holds %d", end, body)
 	}
 	return h, nil
-}
-
-func cmpInt(a, b int64) int {
-	if a < b {
-		return -1
-	}
-	if a > b {
-		return 1
-	}
-	return 0
 }
 
 // parseHeader reads the JSON of a header; offsets are still relative to the data.
@@ -259,7 +255,8 @@ func parseInfo(d *json.Decoder, name string) (Info, error) {
 		return t, err
 	}
 	if want != t.Length {
-		return t, fmt.Errorf("shape %v of %s needs %d bytes, data_offsets %v hold %d", t.Shape, *dtype, want, offsets, t.Length)
+		return t, fmt.Errorf("shape %v of %s needs %d bytes, data_offsets %v hold %d", t.Shape, *dtype, want, offsets,
+			t.Length)
 	}
 	return t, nil
 }
@@ -273,16 +270,55 @@ func layout(tensors []Info, metadata map[string]string) ([]Info, []byte, error) 
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
+	if err := place(out); err != nil {
+		return nil, nil, err
+	}
+	text := headerText(out, metadata)
+	if len(text) > maxHeader {
+		return nil, nil, fmt.Errorf("a header of %d bytes for %d tensors: at most %d bytes are allowed",
+			len(text), len(out), maxHeader)
+	}
+	for i := range out {
+		out[i].Offset += int64(8 + len(text))
+	}
+	front := binary.LittleEndian.AppendUint64(nil, uint64(len(text)))
+	return out, append(front, text...), nil
+}
+
+// place sets the tensors' lengths and their offsets from the start of the data, one behind the other.
+func place(tensors []Info) error {
+	seen := make(map[string]bool, len(tensors))
+	end := int64(0)
+	for i := range tensors {
+		t := &tensors[i]
+		if rankOf(t.Type) < 0 {
+			return fmt.Errorf("tensor %q: safetensors has no element type %v", t.Name, t.Type)
+		}
+		if seen[t.Name] || t.Name == "__metadata__" || !utf8.ValidString(t.Name) {
+			return fmt.Errorf("tensor %q: the name is taken or not allowed", t.Name)
+		}
+		seen[t.Name] = true
+		n, err := byteLength(t.Type, t.Shape)
+		if err != nil {
+			return fmt.Errorf("tensor %q: %w", t.Name, err)
+		}
+		if n > math.MaxInt64-maxHeader-8-end {
+			return fmt.Errorf("tensor %q: the tensors together are larger than any file", t.Name)
+		}
+		t.Offset, t.Length = end, n
+		end += n
+	}
+	return nil
+}
+
+// headerText is the JSON of a header, byte for byte as the safetensors library writes it, padded so that the data begins
+// at a multiple of 8. Offsets are from the start of the data.
+func headerText(tensors []Info, metadata map[string]string) []byte {
 	var text bytes.Buffer
 	text.WriteByte('{')
 	if metadata != nil {
 		text.WriteString(`"__metadata__":{`)
-		keys := make([]string, 0, len(metadata))
-		for k := range metadata {
-			keys = append(keys, k)
-		}
-		slices.Sort(keys)
-		for i, k := range keys {
+		for i, k := range slices.Sorted(maps.Keys(metadata)) {
 			if i > 0 {
 				text.WriteByte(',')
 			}
@@ -292,52 +328,25 @@ func layout(tensors []Info, metadata map[string]string) ([]Info, []byte, error) 
 		}
 		text.WriteByte('}')
 	}
-	seen := make(map[string]bool, len(out))
-	end := int64(0)
-	for i := range out {
-		t := &out[i]
-		rank := rankOf(t.Type)
-		if rank < 0 {
-			return nil, nil, fmt.Errorf("tensor %q: safetensors has no element type %v", t.Name, t.Type)
-		}
-		if seen[t.Name] || t.Name == "__metadata__" || !utf8.ValidString(t.Name) {
-			return nil, nil, fmt.Errorf("tensor %q: the name is taken or not allowed", t.Name)
-		}
-		seen[t.Name] = true
-		n, err := byteLength(t.Type, t.Shape)
-		if err != nil {
-			return nil, nil, fmt.Errorf("tensor %q: %w", t.Name, err)
-		}
-		if n > math.MaxInt64-maxHeader-8-end {
-			return nil, nil, fmt.Errorf("tensor %q: the tensors together are larger than any file", t.Name)
-		}
+	for _, t := range tensors {
 		if text.Len() > 1 {
 			text.WriteByte(',')
 		}
 		quote(&text, t.Name)
-		text.WriteString(`:{"dtype":"` + format[rank].name + `","shape":[`)
+		text.WriteString(`:{"dtype":"` + format[rankOf(t.Type)].name + `","shape":[`)
 		for k, d := range t.Shape {
 			if k > 0 {
 				text.WriteByte(',')
 			}
 			text.WriteString(strconv.FormatInt(d, 10))
 		}
-		fmt.Fprintf(&text, `],"data_offsets":[%d,%d]}`, end, end+n)
-		t.Offset, t.Length = end, n
-		end += n
+		fmt.Fprintf(&text, `],"data_offsets":[%d,%d]}`, t.Offset, t.Offset+t.Length)
 	}
 	text.WriteByte('}')
-	for text.Len()%8 != 0 { // the data begins at a multiple of 8
+	for text.Len()%8 != 0 {
 		text.WriteByte(' ')
 	}
-	if text.Len() > maxHeader {
-		return nil, nil, fmt.Errorf("a header of %d bytes for %d tensors: at most %d bytes are allowed", text.Len(), len(out), maxHeader)
-	}
-	for i := range out {
-		out[i].Offset += int64(8 + text.Len())
-	}
-	front := binary.LittleEndian.AppendUint64(nil, uint64(text.Len()))
-	return out, append(front, text.Bytes()...), nil
+	return text.Bytes()
 }
 
 // quote writes a JSON string with the escapes of Rust's serde_json: the fewest that JSON allows.

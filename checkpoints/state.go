@@ -219,7 +219,8 @@ func Verify(dir string) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if m.Format != 1 || stepName(m.Step) != filepath.Base(dir) {
-		return fmt.Errorf("%s: it is of format %d and step %d, wanted format 1 of %s", path, m.Format, m.Step, filepath.Base(dir))
+		return fmt.Errorf("%s: it is of format %d and step %d, wanted format 1 of %s", path, m.Format, m.Step,
+			filepath.Base(dir))
 	}
 	for _, f := range m.Files {
 		if !filepath.IsLocal(filepath.FromSlash(f.Path)) {

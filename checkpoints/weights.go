@@ -103,7 +103,9 @@ func missingCheckpoint(dir string) error {
 		return fmt.Errorf("checkpoint directory: %w", err)
 	}
 	if bins, _ := filepath.Glob(filepath.Join(dir, "pytorch_model*.bin")); len(bins) > 0 {
-		return fmt.Errorf("%s holds PyTorch pickles (%s), which are not read; save it with transformers' save_pretrained(safe_serialization=True)", dir, filepath.Base(bins[0]))
+		return fmt.Errorf("%s holds PyTorch pickles (%s), which are not read; save it with transformers' "+
+			"save_pretrained(safe_serialization=True)",
+			dir, filepath.Base(bins[0]))
 	}
 	return fmt.Errorf("%s holds neither %s nor %s: %w", dir, SingleFile, IndexFile, errNoWeights)
 }
@@ -114,8 +116,8 @@ func (w *Weights) open(names []string, listed map[string]string) error {
 		path := filepath.Join(w.dir, name)
 		full, err := filepath.EvalSymlinks(path)
 		if errors.Is(err, fs.ErrNotExist) && listed != nil {
-			return fmt.Errorf("%s: the shard %s of %s's %d is not there (%d of the %d tensors are in it); fetch it: %w", w.dir, name, IndexFile,
-				len(names), inShard(listed, name), len(listed), err)
+			return fmt.Errorf("%s: the shard %s of %s's %d is not there (%d of the %d tensors are in it); fetch it: %w", w.dir,
+				name, IndexFile, len(names), inShard(listed, name), len(listed), err)
 		} else if err != nil {
 			return fmt.Errorf("checkpoint shard: %w", err)
 		}
@@ -141,7 +143,8 @@ func (w *Weights) open(names []string, listed map[string]string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(listed)) {
 		if w.stored[name] == nil {
-			return fmt.Errorf("%s: tensor %q is listed in %s, but not in the file", filepath.Join(w.dir, IndexFile), name, listed[name])
+			return fmt.Errorf("%s: tensor %q is listed in %s, but not in the file", filepath.Join(w.dir, IndexFile), name,
+				listed[name])
 		}
 	}
 	w.folder = commonFolder(resolved)

@@ -62,7 +62,8 @@ func New(c *Config, modules []Module, seed uint64) (*Adapter, error) {
 			values[i] = float32((2*rng.Float64() - 1) * bound)
 		}
 		a.Tensors[nameA] = tensor.New(tensor.WithShape(t.Rank, int(m.In)), tensor.WithBacking(values))
-		a.Tensors[nameB] = tensor.New(tensor.WithShape(int(m.Out), t.Rank), tensor.WithBacking(make([]float32, int(m.Out)*t.Rank)))
+		a.Tensors[nameB] = tensor.New(tensor.WithShape(int(m.Out), t.Rank),
+			tensor.WithBacking(make([]float32, int(m.Out)*t.Rank)))
 	}
 	return a, nil
 }
@@ -93,7 +94,9 @@ func Load(dir string) (*Adapter, error) {
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		if _, e := os.Stat(filepath.Join(dir, "adapter_model.bin")); e == nil {
-			return nil, fmt.Errorf("%s: adapter_model.bin is a Python pickle and is not read; load it in PEFT and save it with save_pretrained (safe_serialization=True)", dir)
+			return nil, fmt.Errorf("%s: adapter_model.bin is a Python pickle and is not read; load it in PEFT and save it "+
+				"with save_pretrained (safe_serialization=True)",
+				dir)
 		}
 		return nil, fmt.Errorf("%s has %s, but %s is missing", dir, ConfigFile, WeightsFile)
 	}
@@ -123,7 +126,8 @@ func (a *Adapter) take(tensors map[string]*tensor.Dense) error {
 		}
 		d, path := tensors[name], Canonical(module)
 		if d.Dtype() != tensor.Float32 || d.Dims() != 2 {
-			errs = append(errs, fmt.Errorf("tensor %q: shape %v of %v, want a matrix of floating-point numbers", name, d.Shape(), d.Dtype()))
+			errs = append(errs,
+				fmt.Errorf("tensor %q: shape %v of %v, want a matrix of floating-point numbers", name, d.Shape(), d.Dtype()))
 			continue
 		}
 		canonical := NameA(path)
@@ -193,7 +197,8 @@ func parseName(name string) (module string, which byte, err error) {
 			}
 		}
 	}
-	return "", 0, fmt.Errorf("unexpected tensor %q; an adapter holds %s<module>.lora_A.weight and .lora_B.weight only", name, tensorPrefix)
+	return "", 0, fmt.Errorf("unexpected tensor %q; an adapter holds %s<module>.lora_A.weight and .lora_B.weight only",
+		name, tensorPrefix)
 }
 
 // Check compares the adapter with the modules of a backbone: each of its modules must be there with fitting shapes, and
@@ -211,10 +216,18 @@ func (a *Adapter) Check(modules []Module) error {
 			continue
 		}
 		if got := a.Tensors[nameA].Shape(); int64(got[1]) != m.In {
-			errs = append(errs, fmt.Errorf("tensor %q: shape %v, want (%d, %d) for the backbone's weight [%d, %d]", nameA, got, t.Rank, m.In, m.Out, m.In))
+			errs = append(
+				errs,
+				fmt.Errorf("tensor %q: shape %v, want (%d, %d) for the backbone's weight [%d, %d]", nameA, got, t.Rank, m.In, m.Out,
+					m.In),
+			)
 		}
 		if got := a.Tensors[nameB].Shape(); int64(got[0]) != m.Out {
-			errs = append(errs, fmt.Errorf("tensor %q: shape %v, want (%d, %d) for the backbone's weight [%d, %d]", nameB, got, m.Out, t.Rank, m.Out, m.In))
+			errs = append(
+				errs,
+				fmt.Errorf("tensor %q: shape %v, want (%d, %d) for the backbone's weight [%d, %d]", nameB, got, m.Out, t.Rank,
+					m.Out, m.In),
+			)
 		}
 	}
 	selected, err := a.Select(a.Config, modules)
@@ -264,7 +277,8 @@ func shorten(errs []error) error {
 
 // Target returns how a module is adapted, if it is.
 func (a *Adapter) Target(module string) (Target, bool) {
-	i, ok := slices.BinarySearchFunc(a.Targets, module, func(t Target, name string) int { return strings.Compare(t.Module, name) })
+	i, ok := slices.BinarySearchFunc(a.Targets, module,
+		func(t Target, name string) int { return strings.Compare(t.Module, name) })
 	if !ok {
 		return Target{}, false
 	}

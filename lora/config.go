@@ -106,9 +106,22 @@ func ParseConfig(text []byte) (*Config, error) {
 }
 
 // changesTheModel lists the fields that make an adapter something else than W + s B A when they are set.
-var changesTheModel = []string{"alora_invocation_tokens", "arrow_config", "kasa_config", "layer_replication", "lora_bias",
-	"megatron_config", "modules_to_save", "monteclora_config", "target_parameters", "trainable_token_indices",
-	"use_bdlora", "use_dora", "use_qalora", "velora_config"}
+var changesTheModel = []string{
+	"alora_invocation_tokens",
+	"arrow_config",
+	"kasa_config",
+	"layer_replication",
+	"lora_bias",
+	"megatron_config",
+	"modules_to_save",
+	"monteclora_config",
+	"target_parameters",
+	"trainable_token_indices",
+	"use_bdlora",
+	"use_dora",
+	"use_qalora",
+	"velora_config",
+}
 
 // unsupported refuses adapters that would give other numbers here than in PEFT.
 func (c *Config) unsupported() error {
@@ -118,7 +131,12 @@ func (c *Config) unsupported() error {
 	}
 	for _, name := range changesTheModel {
 		if truthy(c.fields[name]) {
-			errs = append(errs, fmt.Errorf("%s is set; adapters with it are not supported: train without it, or merge the adapter with PEFT and use the merged checkpoint", name))
+			errs = append(
+				errs,
+				fmt.Errorf("%s is set; adapters with it are not supported: train without it, or merge the adapter with PEFT and "+
+					"use the merged checkpoint",
+					name),
+			)
 		}
 	}
 	if bias, _ := c.fields["bias"].(string); bias != "" && bias != "none" {
@@ -128,7 +146,12 @@ func (c *Config) unsupported() error {
 	if init, _ := c.fields["init_lora_weights"].(string); init != "" {
 		for _, p := range []string{"pissa", "corda", "olora", "loftq", "lora_ga"} {
 			if strings.HasPrefix(strings.ToLower(init), p) {
-				errs = append(errs, fmt.Errorf("init_lora_weights is %q, which changes the base weights; save the adapter with PEFT's path_initial_model_for_weight_conversion", init))
+				errs = append(
+					errs,
+					fmt.Errorf("init_lora_weights is %q, which changes the base weights; save the adapter with PEFT's "+
+						"path_initial_model_for_weight_conversion",
+						init),
+				)
 			}
 		}
 	}

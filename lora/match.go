@@ -59,7 +59,9 @@ func (c *Config) Match(linear []string, others ...string) ([]Target, error) {
 			return nil, err
 		}
 		if hit {
-			return nil, fmt.Errorf("target_modules %v matches %s, which is not a linear layer; adapters go on linear layers only", c.Targets, name)
+			return nil, fmt.Errorf("target_modules %v matches %s, which is not a linear layer; adapters go on linear "+
+				"layers only",
+				c.Targets, name)
 		}
 	}
 	if len(out) == 0 {
@@ -67,7 +69,8 @@ func (c *Config) Match(linear []string, others ...string) ([]Target, error) {
 		if len(linear) > 0 {
 			hint = fmt.Sprintf(" (%s, ...)", linear[len(linear)/2])
 		}
-		return nil, fmt.Errorf("target_modules %v matches none of the model's %d linear layers%s; %d are excluded", c.Targets, len(linear), hint, excluded)
+		return nil, fmt.Errorf("target_modules %v matches none of the model's %d linear layers%s; %d are excluded", c.Targets,
+			len(linear), hint, excluded)
 	}
 	return out, nil
 }

@@ -66,17 +66,22 @@ func changedKeys(w *checkpoints.Weights, a *Adapter) (map[string]string, error) 
 	for _, t := range a.Targets {
 		key := byName[t.Module].Key
 		if key == "" {
-			return nil, fmt.Errorf("%s has no weight of its own in %s: it shares that of the embedding, which the adapter does not change; the two cannot be merged", t.Module, w.Dir())
+			return nil, fmt.Errorf("%s has no weight of its own in %s: it shares that of the embedding, which the adapter "+
+				"does not change; the two cannot be merged",
+				t.Module, w.Dir())
 		}
 		if info, _ := w.Info(key); !info.Type.IsFloat() {
-			return nil, fmt.Errorf("%s: tensor %q is of type %v; only floating-point weights can be merged", w.Dir(), key, info.Type)
+			return nil, fmt.Errorf("%s: tensor %q is of type %v; only floating-point weights can be merged", w.Dir(), key,
+				info.Type)
 		}
 		changes[key] = t.Module
 	}
 	return changes, nil
 }
 
-func mergeShard(ctx context.Context, shard *checkpoints.Shard, changes map[string]string, a *Adapter, path string, progress func(int64)) error {
+func mergeShard(
+	ctx context.Context, shard *checkpoints.Shard, changes map[string]string, a *Adapter, path string, progress func(int64),
+) error {
 	var infos []checkpoints.Info
 	for _, name := range shard.Names() {
 		info, _ := shard.Info(name)

@@ -76,7 +76,8 @@ func suggestParts(c *Config, err error) error {
 	if none != nil {
 		return err
 	}
-	return fmt.Errorf("%w\nlora.parts is %v; they match %s: name these parts, too, if they are meant", err, c.Lora.Parts, adapters(found))
+	return fmt.Errorf("%w\nlora.parts is %v; they match %s: name these parts, too, if they are meant", err, c.Lora.Parts,
+		adapters(found))
 }
 
 func backboneModules(dir string) ([]lora.Module, error) {
@@ -112,7 +113,9 @@ func checkSameBackbone(c *Config, own string) error {
 	if err := errors.Join(errX, errY); err != nil || x == y {
 		return err
 	}
-	return fmt.Errorf("backbone: %s is not the backbone of the scorer of init, which is %s: leave the key out, or begin without init", c.Backbone, own)
+	return fmt.Errorf("backbone: %s is not the backbone of the scorer of init, which is %s: leave the key out, or "+
+		"begin without init",
+		c.Backbone, own)
 }
 
 // checkSameAdapter compares the lora section with the adapter that init brings, which it trains further: they must select
@@ -151,7 +154,8 @@ func checkSameAdapter(c *Config, a *lora.Adapter) error {
 		case !ok:
 			differs = t.Module + ", which it has not"
 		case h.Rank != t.Rank || h.Scale != t.Scale:
-			differs = fmt.Sprintf("%s with rank %d and scale %.4g; there it has rank %d and scale %.4g", t.Module, t.Rank, t.Scale, h.Rank, h.Scale)
+			differs = fmt.Sprintf("%s with rank %d and scale %.4g; there it has rank %d and scale %.4g", t.Module, t.Rank,
+				t.Scale, h.Rank, h.Scale)
 		}
 		delete(has, t.Module)
 		if differs != "" {
@@ -166,7 +170,8 @@ func checkSameAdapter(c *Config, a *lora.Adapter) error {
 	if differs == "" {
 		return nil
 	}
-	return fmt.Errorf("lora: the adapter of init (%s) has %s; the lora section asks for %s, among them %s: leave the section out, or begin without init",
+	return fmt.Errorf("lora: the adapter of init (%s) has %s; the lora section asks for %s, among them %s: leave the "+
+		"section out, or begin without init",
 		c.Init, adapters(a.Targets), adapters(asked), differs)
 }
 
@@ -186,7 +191,11 @@ func adapters(targets []lora.Target) string {
 }
 
 // partNames are the parts of a model as people call them.
-var partNames = map[string]string{lora.Language: "the language model", lora.Vision: "vision", lora.Projector: "the projector"}
+var partNames = map[string]string{
+	lora.Language:  "the language model",
+	lora.Vision:    "vision",
+	lora.Projector: "the projector",
+}
 
 // counted says "24 adapters in the language model, 0 in vision, 0 in the projector".
 func counted(count map[string]int, what string) string {

@@ -16,6 +16,7 @@ import (
 	"assay/internal/atomicfile"
 	"assay/internal/exit"
 	"assay/internal/workers"
+	"assay/store"
 )
 
 // BadRowsFile lists the rows that a run could not use, one JSON object a line: those that it set aside (data.skip), and
@@ -50,7 +51,8 @@ type BadRowsError struct {
 }
 
 func (e *BadRowsError) Error() string {
-	return fmt.Sprintf("the label tables: %d rows cannot be used, data.skip allows %d:\n  %s\nrepair or remove them, or let the run set them aside: data: {skip: %d}",
+	return fmt.Sprintf("the label tables: %d rows cannot be used, data.skip allows %d:\n  %s\nrepair or remove them, "+
+		"or let the run set them aside: data: {skip: %d}",
 		len(e.Rows), e.Skip, strings.Join(e.Problems(), "\n  "), len(e.Rows))
 }
 
@@ -70,20 +72,43 @@ type Inspector interface {
 	Inspector() func(e *Example) error
 }
 
-// inspector looks at pictures, each distinct file once.
+// inspector checks pictures, each distinct file once.
 type inspector struct {
+	pictures *store.Pictures // those that were decoded before are known to be good; nil: none are
+
 	mu    sync.Mutex
 	known map[string]func() error
 }
 
-// picture decodes a picture and says what is wrong with it.
-func (s *inspector) picture(m data.Image, base string) error {
-	look := func() error {
+// newInspector makes an inspector that remembers in a store what it decoded, so that the next start need not.
+func newInspector(s *store.Store) *inspector {
+	pictures, err := s.Pictures()
+	if err != nil { // where nothing can be kept, everything is decoded
+		pictures = nil
+	}
+	return &inspector{pictures: pictures}
+}
+
+// decode decodes a picture, unless one of the same bytes was decoded before.
+func (s *inspector) decode(m data.Image, base string) error {
+	if s.pictures == nil {
 		_, err := m.Open(base, data.Limits{})
 		return err
 	}
+	if content, err := store.Content(base, m); err == nil {
+		if _, ok := s.pictures.Pixels(content); ok {
+			return nil
+		}
+	}
+	_, _, _, err := s.pictures.Open(base, m)
+	return err
+}
+
+// picture says what is wrong with a picture.
+func (s *inspector) picture(m data.Image, base string) error {
+	decode := func() error { return s.decode(m, base) }
 	if len(m.Bytes) > 0 {
-		return look()
+		return decode()
 	}
 	path := absolute(base, m.Path)
 	s.mu.Lock()
@@ -92,14 +117,14 @@ func (s *inspector) picture(m data.Image, base string) error {
 	}
 	once := s.known[path]
 	if once == nil {
-		once = sync.OnceValue(look)
+		once = sync.OnceValue(decode)
 		s.known[path] = once
 	}
 	s.mu.Unlock()
 	return once()
 }
 
-// example looks at both pictures.
+// example checks both pictures.
 func (s *inspector) example(e *Example) error {
 	if err := s.picture(e.Row.Source, e.Base); err != nil {
 		return fmt.Errorf("source: %w", err)
@@ -257,7 +282,8 @@ func (r *run) checkRows(ctx context.Context, o *Options, fresh bool) error {
 		}
 	}
 	if bad := r.badRows(); len(bad) > 0 && o.Warn != nil {
-		o.Warn(fmt.Sprintf("%d rows cannot be used and are set aside: %s lists them", len(bad), filepath.Join(r.config.Out, BadRowsFile)))
+		o.Warn(fmt.Sprintf("%d rows cannot be used and are set aside: %s lists them", len(bad),
+			filepath.Join(r.config.Out, BadRowsFile)))
 	}
 	if r.data.Train.Len() == 0 {
 		return exit.Usagef("data.train: no rows are left to train on")

@@ -43,11 +43,20 @@ func (r *run) card(train, valid *Samples) (string, error) {
 		return "", err
 	}
 	fmt.Fprintf(&b, "---\n%s---\n\n# Scorer of instruction-guided image edits\n\n", front)
-	fmt.Fprintf(&b, "Given a source picture, an instruction and an edited picture it says how well the edit was done, %g to %g.\n"+
-		"One forward pass over `%s` gives the score. Made with assay %s, mode %s.\n\n", c.ScoreRange[0], c.ScoreRange[1], c.Answer[0], version.Version, c.Mode)
+	fmt.Fprintf(
+		&b,
+		"Given a source picture, an instruction and an edited picture it says how well the edit was done, %g to %g.\n"+
+			"One forward pass over `%s` gives the score. Made with assay %s, mode %s.\n\n",
+		c.ScoreRange[0],
+		c.ScoreRange[1],
+		c.Answer[0],
+		version.Version,
+		c.Mode,
+	)
 	fmt.Fprintf(&b, "    score pair --scorer %s --source a.png --edit b.png --instruction \"make it blue\"\n\n", ScorerDir)
 
-	b.WriteString("## Data\n\n| | rows | label 0 | between | label 0.5 | between | label 1 |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("## Data\n\n| | rows | label 0 | between | label 0.5 | between | label 1 |\n" +
+		"|---|---|---|---|---|---|---|\n")
 	for _, part := range []struct {
 		name string
 		s    *Samples
@@ -55,12 +64,15 @@ func (r *run) card(train, valid *Samples) (string, error) {
 		n := part.s.labelCounts()
 		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d | %d |\n", part.name, part.s.Len(), n[0], n[1], n[2], n[3], n[4])
 	}
-	fmt.Fprintf(&b, "\n%d rows of the training tables have no label and were not used. Tables: %s.\n\n", r.data.Unlabelled, strings.Join(bases(c.Data.Train), ", "))
+	fmt.Fprintf(&b, "\n%d rows of the training tables have no label and were not used. Tables: %s.\n\n", r.data.Unlabelled,
+		strings.Join(bases(c.Data.Train), ", "))
 
 	b.WriteString("## Training\n\n")
-	fmt.Fprintf(&b, "%d of %d steps of %d samples, %.2f epochs, seed %d, %.0f s.", s.Step, r.total, c.BatchSize, float64(s.Samples)/float64(r.order.Len()), c.Seed, r.seconds())
+	fmt.Fprintf(&b, "%d of %d steps of %d samples, %.2f epochs, seed %d, %.0f s.", s.Step, r.total, c.BatchSize,
+		float64(s.Samples)/float64(r.order.Len()), c.Seed, r.seconds())
 	if s.Train != nil {
-		fmt.Fprintf(&b, " Last step: loss %.4f, |score - label| %.4f (labels 0 to 1).", float64(s.Train.Loss), float64(s.Train.L1))
+		fmt.Fprintf(&b, " Last step: loss %.4f, |score - label| %.4f (labels 0 to 1).", float64(s.Train.Loss),
+			float64(s.Train.L1))
 	}
 	b.WriteString("\n\n")
 	r.measures(&b)
@@ -78,13 +90,15 @@ func (r *run) measures(b *strings.Builder) {
 		b.WriteString("No validation so far.\n\n")
 		return
 	}
-	b.WriteString("| validation at step | rows | L1 (0 to 1) | Spearman | accuracy over 0, 0.5, 1 |\n|---|---|---|---|---|\n")
+	b.WriteString("| validation at step | rows | L1 (0 to 1) | Spearman | accuracy over 0, 0.5, 1 |\n" +
+		"|---|---|---|---|---|\n")
 	list := []*ValidationMetrics{r.state.Last}
 	if best := r.state.Best; best != nil && best.Step != r.state.Last.Step {
 		list = append(list, best)
 	}
 	for _, m := range list {
-		fmt.Fprintf(b, "| %d | %d | %.4f | %.4f | %.4f |\n", m.Step, m.Rows, float64(m.L1), float64(m.Spearman), float64(m.Accuracy))
+		fmt.Fprintf(b, "| %d | %d | %.4f | %.4f | %.4f |\n", m.Step, m.Rows, float64(m.L1), float64(m.Spearman),
+			float64(m.Accuracy))
 	}
 	fmt.Fprintf(b, "\nThe lowest L1 was at step %d; that scorer is in `%s`.\n\n", r.state.Best.Step, BestDir)
 }
@@ -138,7 +152,10 @@ func versions() string {
 	out = append(out, info.GoVersion)
 	for _, m := range info.Deps {
 		switch m.Path {
-		case "github.com/yalue/onnxruntime_go", "github.com/daulet/tokenizers", "gorgonia.org/gorgonia", "gorgonia.org/tensor":
+		case "github.com/yalue/onnxruntime_go",
+			"github.com/daulet/tokenizers",
+			"gorgonia.org/gorgonia",
+			"gorgonia.org/tensor":
 			out = append(out, m.Path+" "+m.Version)
 		}
 	}

@@ -121,10 +121,12 @@ type CacheConfig struct {
 // Default returns the configuration of an empty file. It lacks backbone, out and data.train.
 func Default() *Config {
 	return &Config{
-		Mode:          "lora",
-		Pair:          "sequence",
-		PairSize:      []int{},
-		Question:      Strings{`Can you rate how successful the edit instruction "[INSTRUCTION]" has been executed from the first image to the second image with a score from 0 to 10?`},
+		Mode:     "lora",
+		Pair:     "sequence",
+		PairSize: []int{},
+		Question: Strings{
+			`Can you rate how successful the edit instruction "[INSTRUCTION]" has been executed from the first image to the second image with a score from 0 to 10?`,
+		},
 		Answer:        Strings{"It is [SCORE]."},
 		TextLoss:      "answer",
 		ScoreRange:    []float64{0, 10},
@@ -132,8 +134,14 @@ func Default() *Config {
 		ScoreToken:    "[SCORE]",
 		ScorePosition: "at",
 		Dtype:         "auto",
-		Lora: LoraConfig{R: 8, Alpha: 16, Targets: Targets{List: []string{"q_proj", "v_proj"}}, Parts: []string{lora.Language},
-			RankPattern: map[string]int{}, AlphaPattern: map[string]float64{}},
+		Lora: LoraConfig{
+			R:            8,
+			Alpha:        16,
+			Targets:      Targets{List: []string{"q_proj", "v_proj"}},
+			Parts:        []string{lora.Language},
+			RankPattern:  map[string]int{},
+			AlphaPattern: map[string]float64{},
+		},
 		Data:       DataConfig{Columns: map[string]string{}, Sampling: "rows"},
 		Loss:       LossConfig{Text: 1, Score: 10},
 		Optimizer:  OptimizerConfig{Name: "adamw", LR: 1e-4, Betas: []float64{0.9, 0.999}, Eps: 1e-8},

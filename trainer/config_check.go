@@ -34,8 +34,10 @@ func (c *Config) check(doc *strictyaml.Document) {
 	d := checker{doc}
 	d.want(c.Backbone != "" || c.Init != "", "backbone", "the folder of a Hugging Face checkpoint is wanted")
 	d.want(c.Out != "", "out", "the run directory to write is wanted")
-	d.want(!c.replaces(c.Init), "init", "lies in what this run replaces (%s and %s of out): choose another out", ScorerDir, BestDir)
-	d.want(c.Init != "" || !c.replaces(c.Backbone), "backbone", "lies in what this run replaces (%s and %s of out): choose another out", ScorerDir, BestDir)
+	d.want(!c.replaces(c.Init), "init", "lies in what this run replaces (%s and %s of out): choose another out", ScorerDir,
+		BestDir)
+	d.want(c.Init != "" || !c.replaces(c.Backbone), "backbone",
+		"lies in what this run replaces (%s and %s of out): choose another out", ScorerDir, BestDir)
 	d.oneOf("mode", c.Mode, "lora", "full", "head")
 	d.oneOf("dtype", c.Dtype, "auto", "float32", "bfloat16")
 	d.want(deviceName.MatchString(c.Device), "device", "want auto, cpu or cuda:N, not %q", c.Device)
@@ -43,7 +45,8 @@ func (c *Config) check(doc *strictyaml.Document) {
 	d.oneOf("recompute", c.Recompute, "none", "layers")
 	d.oneOf("non_finite", c.NonFinite, "stop", "skip")
 	d.oneOf("augment", c.Augment, "none", "adiee")
-	d.want(c.Mode != "head" || c.Augment == "none", "augment", "mode head trains on hidden states that are computed once; it knows none")
+	d.want(c.Mode != "head" || c.Augment == "none", "augment",
+		"mode head trains on hidden states that are computed once; it knows none")
 	c.checkScorer(d)
 	c.checkLora(d)
 	c.checkData(d)
@@ -64,7 +67,8 @@ func (c *Config) checkScorer(d checker) {
 	d.want(len(c.PairSize) == 0 || len(c.PairSize) == 2 && slices.Min(c.PairSize) > 0, "pair_size",
 		"want [height, width] in pixels, not %v", c.PairSize)
 	d.oneOf("text_loss", c.TextLoss, "answer", "all")
-	d.want(len(c.ScoreRange) == 2 && c.ScoreRange[0] < c.ScoreRange[1], "score_range", "want [lowest, highest], not %v", c.ScoreRange)
+	d.want(len(c.ScoreRange) == 2 && c.ScoreRange[0] < c.ScoreRange[1], "score_range", "want [lowest, highest], not %v",
+		c.ScoreRange)
 	d.oneOf("score_position", c.ScorePosition, "at", "before")
 	d.want(c.ScoreToken != "", "score_token", "want a token, as [SCORE]")
 	d.want(len(c.Question) > 0, "question", "want a text or several")
@@ -73,14 +77,16 @@ func (c *Config) checkScorer(d checker) {
 	}
 	d.want(len(c.Answer) > 0, "answer", "want a text or several")
 	for _, a := range c.Answer {
-		d.want(c.ScoreToken == "" || strings.Count(a, c.ScoreToken) == 1, "answer", "want %s in it exactly once: %q", c.ScoreToken, a)
+		d.want(c.ScoreToken == "" || strings.Count(a, c.ScoreToken) == 1, "answer", "want %s in it exactly once: %q",
+			c.ScoreToken, a)
 	}
 	h := &c.Head
 	d.want(len(h.Hidden) == 0 || slices.Min(h.Hidden) > 0, "head.hidden", "want widths of at least 1, not %v", h.Hidden)
 	d.oneOf("head.activation", h.Activation, "relu")
 	d.oneOf("head.kind", h.Kind, "regression", "classification")
 	if h.Kind == "classification" {
-		d.want(len(h.Values) >= 2 && ascending(h.Values), "head.values", "want the scores (0..1) of at least two classes, ascending, not %v", h.Values)
+		d.want(len(h.Values) >= 2 && ascending(h.Values), "head.values",
+			"want the scores (0..1) of at least two classes, ascending, not %v", h.Values)
 	} else {
 		d.want(len(h.Values) == 0, "head.values", "only a head of kind classification has values")
 	}
@@ -100,7 +106,8 @@ func (c *Config) checkLora(d checker) {
 	d.want(l.R >= 1, "lora.r", "want a rank of at least 1, not %d", l.R)
 	d.want(l.Alpha > 0, "lora.alpha", "want more than 0, not %g", l.Alpha)
 	d.want(l.Dropout >= 0 && l.Dropout < 1, "lora.dropout", "want at least 0 and below 1, not %g", l.Dropout)
-	d.want(len(l.Targets.List) > 0 || l.Targets.Pattern != "", "lora.targets", "want layer names, a regular expression or all-linear")
+	d.want(len(l.Targets.List) > 0 || l.Targets.Pattern != "", "lora.targets",
+		"want layer names, a regular expression or all-linear")
 	d.want(len(l.Parts) > 0, "lora.parts", "want one or more of %s", strings.Join(lora.Parts(), ", "))
 	for _, p := range l.Parts {
 		d.oneOf("lora.parts", p, lora.Parts()...)
@@ -121,11 +128,14 @@ func (c *Config) checkData(d checker) {
 	d.want(len(t.Train) > 0, "data.train", "a label table (Parquet or JSONL), or several, is wanted")
 	d.oneOf("data.sampling", t.Sampling, "rows", "group")
 	d.want(t.Skip >= 0, "data.skip", "want at least 0, not %d", t.Skip)
-	d.want(t.ValidationSplit == "" || t.Validation.Fraction == 0, "data.validation_split", "give this or a fraction in data.validation, not both")
-	d.want(t.ValidationSplit == "" || len(t.Validation.Tables) > 0 || t.TrainSplit != "" && t.TrainSplit != t.ValidationSplit,
+	d.want(t.ValidationSplit == "" || t.Validation.Fraction == 0, "data.validation_split",
+		"give this or a fraction in data.validation, not both")
+	d.want(
+		t.ValidationSplit == "" || len(t.Validation.Tables) > 0 || t.TrainSplit != "" && t.TrainSplit != t.ValidationSplit,
 		"data.validation_split", "rows of the training tables for validation: data.train_split must then name another split")
 	for ours := range t.Columns {
-		d.want(slices.Contains(columnNames, ours), "data.columns."+ours, "want one of our columns: %s", strings.Join(columnNames, ", "))
+		d.want(slices.Contains(columnNames, ours), "data.columns."+ours, "want one of our columns: %s",
+			strings.Join(columnNames, ", "))
 	}
 }
 
@@ -142,13 +152,15 @@ func (c *Config) checkCourse(d checker) {
 	o, s := &c.Optimizer, &c.Schedule
 	d.oneOf("optimizer.name", o.Name, "adamw")
 	d.want(o.LR > 0, "optimizer.lr", "want more than 0, not %g", o.LR)
-	d.want(len(o.Betas) == 2 && slices.Min(o.Betas) >= 0 && slices.Max(o.Betas) < 1, "optimizer.betas", "want two numbers of at least 0 and below 1, not %v", o.Betas)
+	d.want(len(o.Betas) == 2 && slices.Min(o.Betas) >= 0 && slices.Max(o.Betas) < 1, "optimizer.betas",
+		"want two numbers of at least 0 and below 1, not %v", o.Betas)
 	d.want(o.Eps > 0, "optimizer.eps", "want more than 0, not %g", o.Eps)
 	d.want(o.WeightDecay >= 0, "optimizer.weight_decay", "want at least 0, not %g", o.WeightDecay)
 	d.oneOf("schedule.kind", s.Kind, "constant", "linear", "cosine")
 	d.want(s.Warmup >= 0 && (s.Warmup < 1 || s.Warmup == float64(int64(s.Warmup))), "schedule.warmup",
 		"want a whole number of steps, or below 1 a fraction of all steps, not %g", s.Warmup)
-	d.want(s.MinLR == 0 || s.MinLR > 0 && s.MinLR <= o.LR, "schedule.min_lr", "want at least 0 and at most optimizer.lr, not %g", s.MinLR)
+	d.want(s.MinLR == 0 || s.MinLR > 0 && s.MinLR <= o.LR, "schedule.min_lr",
+		"want at least 0 and at most optimizer.lr, not %g", s.MinLR)
 	d.want(c.Loss.Text >= 0, "loss.text", "want at least 0, not %g", c.Loss.Text)
 	d.want(c.Loss.Score >= 0, "loss.score", "want at least 0, not %g", c.Loss.Score)
 	d.want(c.Loss.Text+c.Loss.Score > 0, "loss", "with both weights 0 there is nothing to learn")

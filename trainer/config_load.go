@@ -131,7 +131,9 @@ func keepsScorer(d *strictyaml.Document, c *Config, init string) {
 		return // told already
 	}
 	if d.Has("score_token") && !d.Bad("score_token") && c.ScoreToken != was.ScoreToken {
-		d.Problem("score_token", "%q here, but the scorer of init was trained with %q, whose rows it brings: leave the key out", c.ScoreToken, was.ScoreToken)
+		d.Problem("score_token",
+			"%q here, but the scorer of init was trained with %q, whose rows it brings: leave the key out", c.ScoreToken,
+			was.ScoreToken)
 	}
 	if !d.Has("head") || d.Bad("head") {
 		return

@@ -39,7 +39,8 @@ func (e *Example) pictures(contents Contents) (source, edit *data.Picture, err e
 		what := [2]string{"source", "edit"}[i]
 		raw, err := m.Read(e.Base, data.Limits{})
 		if err == nil && sha256.Sum256(raw) != contents[i] {
-			err = fmt.Errorf("%s has changed since the run looked at its rows: a run sees the same pictures to its end", m.File(e.Base))
+			err = fmt.Errorf("%s has changed since the run looked at its rows: a run sees the same pictures to its end",
+				m.File(e.Base))
 		}
 		if err == nil {
 			out[i], err = m.Decode(e.Base, raw, data.Limits{})

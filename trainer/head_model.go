@@ -140,7 +140,8 @@ func (m *HeadModel) states(batch []Example) ([][]float32, []float64, error) {
 		}
 		s := m.cache.get(key)
 		if s == nil {
-			return nil, nil, fmt.Errorf("the hidden state of %s is not in %s any more, or damaged: the same command computes it again",
+			return nil, nil, fmt.Errorf("the hidden state of %s is not in %s any more, or damaged: the same command computes "+
+				"it again",
 				batch[i].Row.ID, m.o.Store.Folder())
 		}
 		states, labels = append(states, s), append(labels, batch[i].Label)

@@ -81,7 +81,8 @@ func (r *run) loop(ctx context.Context) error {
 			return r.fail(err)
 		}
 		c := r.config.Checkpoint
-		if c.Steps > 0 && r.state.Step-r.savedAt >= c.Steps || c.Minutes > 0 && time.Since(r.lastSave).Minutes() >= c.Minutes {
+		if c.Steps > 0 && r.state.Step-r.savedAt >= c.Steps ||
+			c.Minutes > 0 && time.Since(r.lastSave).Minutes() >= c.Minutes {
 			if err := r.save(); err != nil {
 				return err
 			}
@@ -230,8 +231,10 @@ func (r *run) checkSkip(m *StepMetrics, batch, notFinite []Example) error {
 
 // add sums a micro-batch's gradients into the batch's, after a look at their shapes.
 func (r *run) add(out *StepResult, n int) error {
-	if len(out.Grads) != len(r.params) || len(out.Loss) != n || len(out.ScoreLoss) != n || len(out.Score) != n || len(out.CE) != 0 && len(out.CE) != n {
-		return fmt.Errorf("the model gave %d losses and %d gradients for %d samples and %d parameters", len(out.Loss), len(out.Grads), n, len(r.params))
+	if len(out.Grads) != len(r.params) || len(out.Loss) != n || len(out.ScoreLoss) != n || len(out.Score) != n ||
+		len(out.CE) != 0 && len(out.CE) != n {
+		return fmt.Errorf("the model gave %d losses and %d gradients for %d samples and %d parameters", len(out.Loss),
+			len(out.Grads), n, len(r.params))
 	}
 	for i, g := range out.Grads {
 		if g == nil || len(g.Float32s()) != len(r.grads[i]) {

@@ -77,7 +77,8 @@ func newRecorder(dir, name string, size, eventSize int64) (*recorder, error) {
 	path := filepath.Join(dir, MetricsFile)
 	lines, err := journal.OpenFile(path, size)
 	if errors.Is(err, journal.ErrShort) {
-		return nil, fmt.Errorf("%s is shorter than the checkpoint says (%d bytes): it was changed; begin anew with --fresh", path, size)
+		return nil, fmt.Errorf("%s is shorter than the checkpoint says (%d bytes): it was changed; begin anew with --fresh",
+			path, size)
 	}
 	if err != nil {
 		return nil, err

@@ -38,7 +38,8 @@ func differences(old, now *state) ([]string, error) {
 	if err := yaml.Unmarshal(text, &usual); err != nil {
 		return nil, err
 	}
-	before, present := flatten("", usual), flatten("", is) // a checkpoint of an earlier version lacks newer keys: then they had their defaults
+	// A checkpoint of an earlier version lacks newer keys: then they had their defaults.
+	before, present := flatten("", usual), flatten("", is)
 	past := flatten("", was)
 	if _, ok := past["lora.parts"]; !ok { // but for this one, which had none: what is trained was compared already
 		before["lora.parts"] = present["lora.parts"]
@@ -145,7 +146,8 @@ func (r *run) describe() error {
 func (r *run) checkVacant() error {
 	scorer := filepath.Join(r.config.Out, ScorerDir)
 	if _, err := os.Lstat(scorer); err == nil {
-		return exit.Usagef("%s is there, but no checkpoint to go on from: choose another out, or overwrite it with --fresh", scorer)
+		return exit.Usagef("%s is there, but no checkpoint to go on from: choose another out, or overwrite it with --fresh",
+			scorer)
 	}
 	return removeRun(r.config.Out)
 }
@@ -157,7 +159,8 @@ func (r *run) compare(old *state, dir string, o *Options) error {
 		return err
 	}
 	if was.Digest != r.trains.Digest { // its tensors fit nothing else, whatever the user forces
-		return exit.Usage(fmt.Errorf("the run in %s trains\n  %v in the checkpoint of step %d,\n  %v now (lora.parts, lora.targets, mode, head and init decide)\nundo the change, choose another out, or begin anew with --fresh",
+		return exit.Usage(fmt.Errorf("the run in %s trains\n  %v in the checkpoint of step %d,\n  %v now (lora.parts, "+
+			"lora.targets, mode, head and init decide)\nundo the change, choose another out, or begin anew with --fresh",
 			r.config.Out, was, old.Step, r.trains))
 	}
 	diff, err := differences(old, &r.state)
@@ -191,7 +194,8 @@ func (r *run) compare(old *state, dir string, o *Options) error {
 		}
 		return nil
 	}
-	return exit.Usage(fmt.Errorf("the run in %s stands at step %d and was begun otherwise:\n  %s\nundo the change, choose another out, begin anew with --fresh, or go on all the same with --force-resume",
+	return exit.Usage(fmt.Errorf("the run in %s stands at step %d and was begun otherwise:\n  %s\nundo the change, "+
+		"choose another out, begin anew with --fresh, or go on all the same with --force-resume",
 		r.config.Out, old.Step, what))
 }
 

@@ -152,11 +152,12 @@ func (d *Data) open(c *Config) error {
 		return exit.Usage(fmt.Errorf("the label tables:\n%w", err))
 	}
 	if c.Data.Sampling == "group" && !all.grouped && d.Train.Len() > 0 {
-		return exit.Usagef("data.sampling: group, but no row of %s has a group: %s", strings.Join(c.Data.Train, ", "), s.columnHint("group"))
+		return exit.Usagef("data.sampling: group, but no row of %s has a group: %s", strings.Join(c.Data.Train, ", "),
+			s.columnHint("group"))
 	}
 	if d.Train.Len() == 0 && len(d.bad) == 0 {
-		return exit.Usagef("data.train: no labelled rows%s in %s (%d rows, %d without a label)%s", withSplit(c.Data.TrainSplit),
-			strings.Join(c.Data.Train, ", "), s.rows, d.Unlabelled, s.hint(all, c.Data.TrainSplit))
+		return exit.Usagef("data.train: no labelled rows%s in %s (%d rows, %d without a label)%s",
+			withSplit(c.Data.TrainSplit), strings.Join(c.Data.Train, ", "), s.rows, d.Unlabelled, s.hint(all, c.Data.TrainSplit))
 	}
 	if d.Validation.Len() == 0 && len(d.bad) == 0 && (len(c.Data.Validation.Tables) > 0 || c.Data.ValidationSplit != "") {
 		return exit.Usagef("data.validation: no labelled rows%s", withSplit(c.Data.ValidationSplit))

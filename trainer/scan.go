@@ -139,7 +139,16 @@ func (s *scan) table(t *data.Table, out *splitSamples) {
 		if group == "" { // on its own
 			group = fmt.Sprintf("\x00%d\x00%d", len(s.data.tables), i)
 		}
-		sample := sampleRow{table: t, number: number, index: i, group: group, label: *row.Label, id: row.ID, digest: digest, contents: contents}
+		sample := sampleRow{
+			table:    t,
+			number:   number,
+			index:    i,
+			group:    group,
+			label:    *row.Label,
+			id:       row.ID,
+			digest:   digest,
+			contents: contents,
+		}
 		if err := cmp.Or(s.row(t, &row), unread); err != nil {
 			sample.bad = err.Error()
 		}
@@ -220,7 +229,8 @@ func (s *scan) columnHint(column string) string {
 	if name, ok := s.columns[column]; ok {
 		own = name
 	}
-	return fmt.Sprintf("is there a column %q? The columns are %s; name the right one with data: {columns: {%s: NAME}}", own, names, column)
+	return fmt.Sprintf("is there a column %q? The columns are %s; name the right one with data: {columns: {%s: NAME}}",
+		own, names, column)
 }
 
 func withSplit(name string) string {

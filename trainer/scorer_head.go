@@ -53,14 +53,22 @@ func openHead(c *Config, parts *model.ScorerState) (Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tableHead{head}, nil
+	return tableHead{head, parts.Plan}, nil
 }
 
 // tableHead is a HeadModel whose examples are rows of tables.
-type tableHead struct{ *HeadModel }
+type tableHead struct {
+	*HeadModel
+	plan bool // nothing will be trained
+}
 
-// Inspector decodes the pictures.
-func (m tableHead) Inspector() func(*Example) error { return new(inspector).example }
+// Inspector decodes the pictures that no earlier run has.
+func (m tableHead) Inspector() func(*Example) error {
+	if m.plan { // leaves nothing behind
+		return new(inspector).example
+	}
+	return newInspector(m.o.Store).example
+}
 
 // hiddenScorer gives hidden states of examples.
 type hiddenScorer struct{ *model.Scorer }

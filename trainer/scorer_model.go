@@ -53,7 +53,7 @@ func openModel(c *Config, plan bool, memory int64) (_ Model, err error) {
 	if c.Mode == "head" {
 		return openHead(c, parts)
 	}
-	m := &scorerModel{config: c, given: memory}
+	m := &scorerModel{config: c, plan: plan, given: memory}
 	if m.store, err = openStore(c, m.warn); err != nil {
 		return nil, err
 	}
@@ -75,10 +75,20 @@ func openModel(c *Config, plan bool, memory int64) (_ Model, err error) {
 // scorer counts in both cases.
 func newParts(c *Config, plan bool) (*model.ScorerState, error) {
 	sc := &model.ScorerConfig{
-		Format: 1, Backbone: c.Backbone, Pair: c.Pair, PairSize: c.PairSize, Question: c.Question[0], Answer: c.Answer[0], TextLoss: c.TextLoss,
-		ScoreRange: [2]float64{c.ScoreRange[0], c.ScoreRange[1]}, ScoreToken: c.ScoreToken, ScorePosition: c.ScorePosition,
-		DType: dtype(c), ChatTemplate: c.ChatTemplate, EndOfTurn: c.EndOfTurn,
-		Head: c.Head,
+		Format:        1,
+		Backbone:      c.Backbone,
+		Pair:          c.Pair,
+		PairSize:      c.PairSize,
+		Question:      c.Question[0],
+		Answer:        c.Answer[0],
+		TextLoss:      c.TextLoss,
+		ScoreRange:    [2]float64{c.ScoreRange[0], c.ScoreRange[1]},
+		ScoreToken:    c.ScoreToken,
+		ScorePosition: c.ScorePosition,
+		DType:         dtype(c),
+		ChatTemplate:  c.ChatTemplate,
+		EndOfTurn:     c.EndOfTurn,
+		Head:          c.Head,
 	}
 	if err := sc.Normalize(); err != nil {
 		return nil, err
@@ -100,7 +110,9 @@ func newParts(c *Config, plan bool) (*model.ScorerState, error) {
 		return nil, err
 	}
 	if c.Mode == "full" && p.Adapter != nil {
-		return nil, fmt.Errorf("init: %s has an adapter, which mode full does not train; merge it first (train merge --scorer %s --out DIR)", c.Init, c.Init)
+		return nil, fmt.Errorf("init: %s has an adapter, which mode full does not train; merge it first (train merge "+
+			"--scorer %s --out DIR)",
+			c.Init, c.Init)
 	}
 	if err := checkSameBackbone(c, p.Config.Backbone); err != nil {
 		return nil, err
@@ -144,8 +156,14 @@ func modelOptions(c *Config, s *store.Store) model.Options {
 }
 
 func tuneOptions(c *Config, p *model.ScorerState, s *store.Store) model.TuneOptions {
-	o := model.TuneOptions{Options: modelOptions(c, s), Full: c.Mode == "full", TextLoss: c.Loss.Text, ScoreLoss: c.Loss.Score,
-		Recompute: c.Recompute == "layers", Fixed: strings.HasPrefix(c.Device, "cuda")}
+	o := model.TuneOptions{
+		Options:   modelOptions(c, s),
+		Full:      c.Mode == "full",
+		TextLoss:  c.Loss.Text,
+		ScoreLoss: c.Loss.Score,
+		Recompute: c.Recompute == "layers",
+		Fixed:     strings.HasPrefix(c.Device, "cuda"),
+	}
 	if p.Adapter != nil {
 		o.Dropout = c.Lora.Dropout
 	}
@@ -161,6 +179,7 @@ type scorerModel struct {
 	params   []optim.Param
 	warner
 
+	plan     bool  // nothing will be trained
 	given    int64 // memory of the GPU that a plan is for; 0: as it is here
 	pictures int   // that the run sees
 	scoring  bool  // there are validation rows
@@ -181,7 +200,14 @@ func (m *scorerModel) Step(ctx context.Context, batch []Example, weight float64,
 	if err != nil {
 		return nil, fmt.Errorf("training on %s: %w", ids(batch), err)
 	}
-	return &StepResult{Loss: r.Loss, CE: r.CE, ScoreLoss: r.ScoreLoss, Score: r.Score, Tokens: r.Tokens, Grads: optim.Gradients(m.params, r.Grads)}, nil
+	return &StepResult{
+		Loss:      r.Loss,
+		CE:        r.CE,
+		ScoreLoss: r.ScoreLoss,
+		Score:     r.Score,
+		Tokens:    r.Tokens,
+		Grads:     optim.Gradients(m.params, r.Grads),
+	}, nil
 }
 
 func (m *scorerModel) Score(ctx context.Context, batch []Example) ([]float64, error) {
@@ -200,7 +226,10 @@ func (m *scorerModel) Fingerprint() map[string]string {
 
 // Inspector decodes pictures and counts the tokens of the text, asked in every wording.
 func (m *scorerModel) Inspector() func(*Example) error {
-	var pictures inspector
+	pictures := newInspector(m.store)
+	if m.plan { // leaves nothing behind
+		pictures = &inspector{}
+	}
 	return func(e *Example) error {
 		if err := pictures.example(e); err != nil {
 			return err
@@ -261,6 +290,11 @@ func prepareExample(p preparer, e *Example) (*model.Sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.Prepare(model.Pair{Instruction: e.Row.Instruction, Question: e.Question, Answer: e.Answer, Key: e.pairKey(c).String(),
-		Load: func() (source, edit *data.Picture, err error) { return e.pictures(c) }})
+	return p.Prepare(model.Pair{
+		Instruction: e.Row.Instruction,
+		Question:    e.Question,
+		Answer:      e.Answer,
+		Key:         e.pairKey(c).String(),
+		Load:        func() (source, edit *data.Picture, err error) { return e.pictures(c) },
+	})
 }

@@ -66,7 +66,8 @@ func (r *run) save() error {
 		tensors["moment1/"+p.Name] = tensor.New(shape, tensor.WithBacking(r.optimizer.M[i]))
 		tensors["moment2/"+p.Name] = tensor.New(shape, tensor.WithBacking(r.optimizer.V[i]))
 	}
-	err = checkpoints.Save(filepath.Join(r.config.Out, CheckpointsDir), s.Step, r.config.Checkpoint.Keep, func(dir string) error {
+	root := filepath.Join(r.config.Out, CheckpointsDir)
+	err = checkpoints.Save(root, s.Step, r.config.Checkpoint.Keep, func(dir string) error {
 		if err := checkpoints.WriteFile(filepath.Join(dir, tensorFile), tensors, nil); err != nil {
 			return err
 		}
@@ -125,7 +126,8 @@ func (r *run) restore(dir string, s *state) error {
 		}
 	}
 	if n := len(f.Names()); n != 3*len(r.params) {
-		return fmt.Errorf("%s: it holds %d tensors, the model has %d parameters: it is of another model", f.Path(), n, len(r.params))
+		return fmt.Errorf("%s: it holds %d tensors, the model has %d parameters: it is of another model", f.Path(), n,
+			len(r.params))
 	}
 	r.optimizer.Step = s.Updates
 	return nil

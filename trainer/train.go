@@ -86,7 +86,8 @@ func Train(ctx context.Context, o Options) (*Result, error) {
 	r := &run{config: c, data: tables, valid: tables.Validation}
 	result, err := r.train(ctx, &o)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		err = fmt.Errorf("%w after step %d of %d in %s: the same command goes on from there", exit.ErrInterrupted, r.savedAt, r.total, c.Out)
+		err = fmt.Errorf("%w after step %d of %d in %s: the same command goes on from there", exit.ErrInterrupted, r.savedAt,
+			r.total, c.Out)
 	}
 	return result, err
 }
@@ -131,7 +132,16 @@ func (r *run) train(ctx context.Context, o *Options) (result *Result, err error)
 		return nil, err
 	}
 	s := &r.state
-	result = &Result{Scorer: out, Trains: r.trains, Run: r.config.Out, Steps: s.Step, Samples: s.Samples, Seconds: s.Seconds, Validation: s.Last, Best: s.Best}
+	result = &Result{
+		Scorer:     out,
+		Trains:     r.trains,
+		Run:        r.config.Out,
+		Steps:      s.Step,
+		Samples:    s.Samples,
+		Seconds:    s.Seconds,
+		Validation: s.Last,
+		Best:       s.Best,
+	}
 	if old != nil {
 		result.Resumed = old.Step
 	}
@@ -238,7 +248,8 @@ func (r *run) prepare(ctx context.Context, o *Options) error {
 	bar := o.bar("hidden states", total, "samples")
 	defer bar.Close()
 	return p.Prepare(ctx, func(yield func(Example, error) bool) {
-		_ = r.eachPrompt(r.data.Train, c.Question, c.Answer, yield) && r.eachPrompt(r.valid, c.Question[:1], c.Answer[:1], yield)
+		_ = r.eachPrompt(r.data.Train, c.Question, c.Answer, yield) &&
+			r.eachPrompt(r.valid, c.Question[:1], c.Answer[:1], yield)
 	}, func(n int) { bar.Add(int64(n), "") })
 }
 

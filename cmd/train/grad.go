@@ -50,11 +50,14 @@ A gradient is exact, or the model is refused with the name of the node that it c
 	f := c.Flags()
 	f.StringVar(&o.Model, "model", "", "ONNX model (ai.onnx opset 13 or later)")
 	f.StringVar(&o.Inputs, "inputs", "", "safetensors file with the graph inputs")
-	f.StringVar(&o.Cotangents, "cotangents", "", "safetensors file with dL/d(output), by output name (default: ones for every output)")
-	f.StringSliceVar(&o.Wrt, "wrt", nil, "names to differentiate with respect to (default: all floating-point inputs and initializers)")
+	f.StringVar(&o.Cotangents, "cotangents", "",
+		"safetensors file with dL/d(output), by output name (default: ones for every output)")
+	f.StringSliceVar(&o.Wrt, "wrt", nil,
+		"names to differentiate with respect to (default: all floating-point inputs and initializers)")
 	f.StringVar(&o.Out, "out", "", "safetensors file to write the gradients to")
 	f.StringVar(&o.OutputsOut, "outputs-out", "", "safetensors file to write the model's own outputs to")
-	f.StringVar(&o.ModelOut, "model-out", "", "ONNX file to write the model to that computes outputs and gradients; alone, nothing is run")
+	f.StringVar(&o.ModelOut, "model-out", "",
+		"ONNX file to write the model to that computes outputs and gradients; alone, nothing is run")
 	f.StringVar(&o.Device, "device", "cpu", "auto, cpu or cuda:N")
 	return c
 }

@@ -93,8 +93,10 @@ func sizeFlags(f *pflag.FlagSet, s *fresh.Sizes) {
 		f.IntVar(v.at, v.name, *v.at, v.usage)
 	}
 	f.StringVar(&s.Family, "family", s.Family, "architecture: "+fresh.LlavaNext+" or "+fresh.Qwen25VL)
-	f.IntSliceVar(&s.FullAttention, "full-attention", s.FullAttention, "vision layers that see the whole picture, from 0 (qwen2_5_vl)")
-	f.IntSliceVar(&s.MRopeSection, "mrope-section", s.MRopeSection, "rotary frequencies for time, row, column; default 2 : 3 : 3 (qwen2_5_vl)")
+	f.IntSliceVar(&s.FullAttention, "full-attention", s.FullAttention,
+		"vision layers that see the whole picture, from 0 (qwen2_5_vl)")
+	f.IntSliceVar(&s.MRopeSection, "mrope-section", s.MRopeSection,
+		"rotary frequencies for time, row, column; default 2 : 3 : 3 (qwen2_5_vl)")
 	f.Float64Var(&s.RopeTheta, "rope-theta", s.RopeTheta, "base of the rotary embedding's wavelengths")
 	f.Var((*gridFlag)(&s.Grid), "grid", "arrangements of tiles a picture may be cut into, ROWSxCOLUMNS,... (llava_next)")
 }

@@ -17,8 +17,10 @@ func init() {
 		var o runOptions
 		f := root.Flags()
 		f.StringVar(&o.config, "config", "", "YAML file of the run (docs/training.md has all keys)")
-		f.BoolVar(&o.dryRun, "dry-run", false, "print steps, tokens, memory and the device plan; train nothing. The backbone's weights may be absent")
-		f.StringVar(&o.memory, "device-memory", "", "with --dry-run: plan for a GPU with that much memory (80GB, 24GiB), which need not be here")
+		f.BoolVar(&o.dryRun, "dry-run", false,
+			"print steps, tokens, memory and the device plan; train nothing. The backbone's weights may be absent")
+		f.StringVar(&o.memory, "device-memory", "",
+			"with --dry-run: plan for a GPU with that much memory (80GB, 24GiB), which need not be here")
 		f.BoolVar(&o.fresh, "fresh", false, "remove what is in the run directory and begin anew")
 		f.BoolVar(&o.resume, "resume", false, "an error if there is no checkpoint to go on from")
 		f.BoolVar(&o.force, "force-resume", false, "go on although configuration, backbone or data differ")
@@ -46,6 +48,9 @@ func (o *runOptions) run(c *cobra.Command) error {
 	if o.memory != "" && !o.dryRun {
 		return cli.Usagef("--device-memory is for --dry-run: a run uses what is there")
 	}
+	progress := func(what string, total int64, unit string) trainer.Progress {
+		return cli.NewProgress(c, what, total, unit)
+	}
 	if o.dryRun {
 		factory := trainer.PlanModel
 		if o.memory != "" {
@@ -55,21 +60,21 @@ func (o *runOptions) run(c *cobra.Command) error {
 			}
 			factory = trainer.PlanModelFor(int64(size))
 		}
-		plan, err := trainer.DryRun(c.Context(), config, factory, trainer.PlanOptions{Progress: func(what string, total int64, unit string) trainer.Progress {
-			return cli.NewProgress(c, what, total, unit)
-		}})
+		plan, err := trainer.DryRun(c.Context(), config, factory, trainer.PlanOptions{Progress: progress})
 		if err != nil {
 			return err
 		}
 		return cli.Print(c, plan, func(w io.Writer) { printPlan(w, plan) })
 	}
 	r, err := trainer.Train(c.Context(), trainer.Options{
-		Config: config, Factory: trainer.OpenModel, Fresh: o.fresh, Resume: o.resume, Force: o.force,
-		Progress: func(what string, total int64, unit string) trainer.Progress {
-			return cli.NewProgress(c, what, total, unit)
-		},
-		Warn: cli.Warner(c),
-		Note: o.note(c),
+		Config:   config,
+		Factory:  trainer.OpenModel,
+		Fresh:    o.fresh,
+		Resume:   o.resume,
+		Force:    o.force,
+		Progress: progress,
+		Warn:     cli.Warner(c),
+		Note:     o.note(c),
 	})
 	if err != nil {
 		return err
@@ -97,8 +102,8 @@ func printPlan(w io.Writer, p *trainer.Plan) {
 		fmt.Fprintf(w, "             %v\n", b)
 	}
 	if p.Tokens.Max > 0 {
-		fmt.Fprintf(w, "tokens       %d to %d a sample, %.1f on average, about %.0f in all\n", p.Tokens.Min, p.Tokens.Max, p.Tokens.Mean,
-			p.Tokens.Mean*float64(p.Examples))
+		fmt.Fprintf(w, "tokens       %d to %d a sample, %.1f on average, about %.0f in all\n", p.Tokens.Min, p.Tokens.Max,
+			p.Tokens.Mean, p.Tokens.Mean*float64(p.Examples))
 	}
 	fmt.Fprintf(w, "parameters   %d, of which %d train\n", p.Parameters, p.Trainable)
 	fmt.Fprintf(w, "trains       %v\n", p.Trains)
@@ -117,7 +122,10 @@ func printPlan(w io.Writer, p *trainer.Plan) {
 	case *p.Fits:
 		fmt.Fprintf(w, "             %10.1f MiB  are free: it fits\n", float64(p.Memory)/(1<<20))
 	default:
-		fmt.Fprintf(w, "             %10.1f MiB  are free: IT DOES NOT FIT. A smaller micro_batch or pair_size, or recompute: layers, want less\n", float64(p.Memory)/(1<<20))
+		fmt.Fprintf(w,
+			"             %10.1f MiB  are free: IT DOES NOT FIT. A smaller micro_batch or pair_size, or recompute: layers, "+
+				"want less\n",
+			float64(p.Memory)/(1<<20))
 	}
 }
 
@@ -125,9 +133,11 @@ func printResult(w io.Writer, r *trainer.Result) {
 	if r.Resumed > 0 {
 		fmt.Fprintf(w, "resumed at step %d\n", r.Resumed)
 	}
-	fmt.Fprintf(w, "%d steps, %d samples, %.0f s, loss of the last step %.4f\n", r.Steps, r.Samples, r.Seconds, float64(r.Loss))
+	fmt.Fprintf(w, "%d steps, %d samples, %.0f s, loss of the last step %.4f\n", r.Steps, r.Samples, r.Seconds,
+		float64(r.Loss))
 	if v := r.Validation; v != nil {
-		fmt.Fprintf(w, "validation on %d rows: L1 %.4f, Spearman %.4f, accuracy %.4f\n", v.Rows, float64(v.L1), float64(v.Spearman), float64(v.Accuracy))
+		fmt.Fprintf(w, "validation on %d rows: L1 %.4f, Spearman %.4f, accuracy %.4f\n", v.Rows, float64(v.L1),
+			float64(v.Spearman), float64(v.Accuracy))
 	}
 	if b := r.Best; b != nil && b.Step != r.Steps {
 		fmt.Fprintf(w, "lowest validation L1 %.4f at step %d: %s\n", float64(b.L1), b.Step, r.BestScorer)

@@ -64,7 +64,8 @@ func apply(c *canvas, step Step) *canvas {
 		if step.Variant == "cooler" {
 			d = -d
 		}
-		return c.pixels(func(_ int, v []float32) { v[0], v[1], v[2] = clip(v[0]+d), clip(v[1]+float32(0.12*d)), clip(v[2]-d) })
+		return c.pixels(
+			func(_ int, v []float32) { v[0], v[1], v[2] = clip(v[0]+d), clip(v[1]+float32(0.12*d)), clip(v[2]-d) })
 	case Light:
 		factor, offset := 1+float32(0.45*s), float32(0.1*s)
 		if step.Variant == "darker" {

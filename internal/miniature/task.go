@@ -98,7 +98,8 @@ func (w *World) request(rng *rand.Rand, f Family, s *scene) []Edit {
 	if rng.Float64() >= twoParts {
 		return []Edit{first}
 	}
-	second, ok := drawEdit(rng, pick(rng, compatible([]Edit{first})), s.after(rng, []Step{{first, 1}}), touched([]Edit{first}))
+	second, ok := drawEdit(rng, pick(rng, compatible([]Edit{first})), s.after(rng, []Step{{first, 1}}),
+		touched([]Edit{first}))
 	if !ok {
 		return nil
 	}

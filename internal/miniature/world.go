@@ -125,7 +125,8 @@ func New(photos []Photo, size int, augment bool) (*World, error) {
 	}
 	for _, p := range photos {
 		if min(p.Picture.Width, p.Picture.Height) < 16 {
-			return nil, fmt.Errorf("photograph %s: %d x %d pixels are too small: want at least 16 x 16", p.Name, p.Picture.Width, p.Picture.Height)
+			return nil, fmt.Errorf("photograph %s: %d x %d pixels are too small: want at least 16 x 16", p.Name, p.Picture.Width,
+				p.Picture.Height)
 		}
 	}
 	return &World{photos, size, augment}, nil

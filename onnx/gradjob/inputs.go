@@ -39,7 +39,8 @@ func fixInputs(m *onnx.Model, feeds map[string]*tensor.Dense, file string) error
 		return fmt.Errorf("%s: %s", file, strings.Join(f.problems, "; "))
 	}
 	m.Inputs = inputs
-	m.Initializers = slices.DeleteFunc(m.Initializers, func(t *onnx.Tensor) bool { return replaced[t.Name] }) // the defaults
+	// the defaults
+	m.Initializers = slices.DeleteFunc(m.Initializers, func(t *onnx.Tensor) bool { return replaced[t.Name] })
 	// Declared for other sizes, maybe; inference knows better now. The types and ranks stay: of some operators nothing
 	// else tells them.
 	for _, list := range [][]onnx.ValueInfo{m.Outputs, m.Values} {

@@ -73,7 +73,8 @@ func choose(tasks [][]output, scores map[string]float64, seed uint64) ([]example
 			if err != nil {
 				return nil, err
 			}
-			e.Outputs = append(e.Outputs, shownOutput{o.truth.Kind, 10 * scores[o.truth.ID], 10 * o.truth.Degree, picture, o.edit})
+			e.Outputs = append(e.Outputs,
+				shownOutput{o.truth.Kind, 10 * scores[o.truth.ID], 10 * o.truth.Degree, picture, o.edit})
 		}
 		slices.SortStableFunc(e.Outputs, func(a, b shownOutput) int { return cmp.Compare(b.Score, a.Score) })
 		all = append(all, e)

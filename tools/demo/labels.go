@@ -46,55 +46,78 @@ func readLabels(table, dir string) (*LabelQuality, error) {
 		return nil, err
 	}
 	defer t.Close()
-	type pairs struct{ labels, truths []float64 }
-	var all, edits, chains pairs
-	type cell struct {
-		rule  string
-		label float64 // -1: none
-	}
-	rows, truths := map[cell]int{}, map[cell][]float64{}
-	q := &LabelQuality{}
+	tally := labelTally{count: map[ruleLabel]int{}, truths: map[ruleLabel][]float64{}}
 	for row, err := range t.All() {
 		if err != nil {
 			return nil, err
 		}
-		q.Rows++
-		c := cell{row.Why, -1}
-		if row.Label != nil {
-			c.label = *row.Label
-		}
-		rows[c]++
 		_, id, _ := strings.Cut(row.ID, "/")
-		k, ok := truth[id]
-		if !ok { // a source, or a target, shown as the result
-			continue
+		var known *miniature.Truth
+		if k, ok := truth[id]; ok { // else it is a source, or a target, shown as the result
+			known = &k
 		}
-		truths[c] = append(truths[c], k.Degree)
-		if row.Label == nil {
-			continue
-		}
-		some := &edits
-		if k.Kind == miniature.Chained {
-			some = &chains
-		}
-		for _, p := range []*pairs{&all, some} {
-			p.labels, p.truths = append(p.labels, *row.Label), append(p.truths, k.Degree)
-		}
+		tally.add(&row, known)
 	}
-	q.Known = len(all.labels)
+	return tally.quality(), nil
+}
+
+// ruleLabel is a rule with one of the labels that it gives.
+type ruleLabel struct {
+	rule  string
+	label float64 // -1: none
+}
+
+// labelPairs are labels beside the truth.
+type labelPairs struct{ labels, truths []float64 }
+
+func (p *labelPairs) add(label, truth float64) {
+	p.labels, p.truths = append(p.labels, label), append(p.truths, truth)
+}
+
+func (p *labelPairs) spearman() miniature.Measure {
+	return miniature.Measure(stats.Spearman(p.labels, p.truths))
+}
+
+// labelTally counts the rows of a label table.
+type labelTally struct {
+	rows               int
+	all, edits, chains labelPairs // rows with label and truth
+	count              map[ruleLabel]int
+	truths             map[ruleLabel][]float64
+}
+
+func (t *labelTally) add(row *data.Row, truth *miniature.Truth) {
+	t.rows++
+	c := ruleLabel{row.Why, -1}
+	if row.Label != nil {
+		c.label = *row.Label
+	}
+	t.count[c]++
+	if truth == nil {
+		return
+	}
+	t.truths[c] = append(t.truths[c], truth.Degree)
+	if row.Label == nil {
+		return
+	}
+	t.all.add(*row.Label, truth.Degree)
+	if truth.Kind == miniature.Chained {
+		t.chains.add(*row.Label, truth.Degree)
+	} else {
+		t.edits.add(*row.Label, truth.Degree)
+	}
+}
+
+func (t *labelTally) quality() *LabelQuality {
 	far := 0.0
-	for i := range all.labels {
-		far += math.Abs(all.labels[i] - all.truths[i])
+	for i := range t.all.labels {
+		far += math.Abs(t.all.labels[i] - t.all.truths[i])
 	}
+	q := &LabelQuality{Rows: t.rows, Known: len(t.all.labels)}
 	q.Distance = miniature.Measure(far / float64(q.Known))
-	for _, p := range []struct {
-		to *miniature.Measure
-		of pairs
-	}{{&q.Spearman, all}, {&q.Edits, edits}, {&q.Chains, chains}} {
-		*p.to = miniature.Measure(stats.Spearman(p.of.labels, p.of.truths))
-	}
-	for c, n := range rows {
-		r := RuleQuality{c.rule, miniature.Measure(c.label), n, miniature.Measure(stats.Mean(truths[c]))}
+	q.Spearman, q.Edits, q.Chains = t.all.spearman(), t.edits.spearman(), t.chains.spearman()
+	for c, n := range t.count {
+		r := RuleQuality{c.rule, miniature.Measure(c.label), n, miniature.Measure(stats.Mean(t.truths[c]))}
 		if c.label < 0 {
 			r.Rule, r.Label = "none", miniature.Measure(math.NaN())
 		}
@@ -103,5 +126,5 @@ func readLabels(table, dir string) (*LabelQuality, error) {
 	slices.SortFunc(q.Rules, func(a, b RuleQuality) int {
 		return cmp.Or(strings.Compare(a.Rule, b.Rule), cmp.Compare(a.Label, b.Label))
 	})
-	return q, nil
+	return q
 }

@@ -128,7 +128,14 @@ func newExamReport(f files) (*Report, error) {
 		result := miniature.Evaluate(x.scored(func(o output) float64 { return values[o.truth.ID] }))
 		r.Judges = append(r.Judges, Judge{s.name, s.sees, undefined, s.target, result})
 	}
-	r.Judges = append(r.Judges, Judge{Name: "- pixel distance", Sees: "source", Result: miniature.Evaluate(x.scored(func(o output) float64 { return -o.distance }))})
+	r.Judges = append(
+		r.Judges,
+		Judge{
+			Name:   "- pixel distance",
+			Sees:   "source",
+			Result: miniature.Evaluate(x.scored(func(o output) float64 { return -o.distance })),
+		},
+	)
 	r.Shuffled = miniature.Evaluate(x.scored(func(o output) float64 { return mixed[o.truth.ID] })).Spearman
 	r.goals()
 	r.kinds(scored)
@@ -173,7 +180,8 @@ func (r *Report) goals() {
 		goal.MetAbove = goal.Above >= above
 		r.Goals = append(r.Goals, goal)
 	}
-	r.Goals = append(r.Goals, newGoal("drop of Spearman with other instructions", r.Judges[0].Result.Spearman-r.Shuffled, 0.30))
+	r.Goals = append(r.Goals,
+		newGoal("drop of Spearman with other instructions", r.Judges[0].Result.Spearman-r.Shuffled, 0.30))
 }
 
 func newGoal(name string, value miniature.Measure, want float64) Goal {
@@ -272,7 +280,11 @@ func (r *Report) Seconds() (sum int) {
 func (r *Report) commands(f files, x *exam) {
 	o := x.outputs[0]
 	r.Commands = []Command{
-		{"one pair", fmt.Sprintf("bin/score pair --scorer %s --source %s --edit %s --instruction %q", f.scorer, o.source, o.edit, o.instruction)},
+		{
+			"one pair",
+			fmt.Sprintf("bin/score pair --scorer %s --source %s --edit %s --instruction %q", f.scorer, o.source, o.edit,
+				o.instruction),
+		},
 		{"a page to try", "bin/score serve --scorer " + f.scorer},
 		{"your photographs", "make demo DEMO_PHOTOS=folder"},
 		{"begin anew", "rm -r " + filepath.Dir(f.data)},

@@ -35,7 +35,8 @@ const shortNote = "The short form has little data and few steps: the figures mea
 
 // text writes the report for a terminal.
 func (r *Report) text(w io.Writer) {
-	fmt.Fprintf(w, "\n%d outputs for %d instructions, cut from these photographs: %s\n", r.Outputs, r.Tasks, strings.Join(r.Photos, ", "))
+	fmt.Fprintf(w, "\n%d outputs for %d instructions, cut from these photographs: %s\n", r.Outputs, r.Tasks,
+		strings.Join(r.Photos, ", "))
 	if r.Short {
 		fmt.Fprintln(w, shortNote)
 	}
@@ -43,13 +44,15 @@ func (r *Report) text(w io.Writer) {
 	for _, g := range r.Goals {
 		fmt.Fprintf(w, "  %-42s %5s   wanted %.2f: %s\n", g.Name, figure(g.Value), g.Want, met(g.Met))
 		if g.WantAbove > 0 {
-			fmt.Fprintf(w, "  %-42s %5s   wanted %.2f: %s\n", "  above the best of the others, "+g.Best, figure(g.Above), g.WantAbove, met(g.MetAbove))
+			fmt.Fprintf(w, "  %-42s %5s   wanted %.2f: %s\n", "  above the best of the others, "+g.Best, figure(g.Above),
+				g.WantAbove, met(g.MetAbove))
 		}
 	}
 	fmt.Fprintf(w, "\n%-18s %8s %9s %6s %9s   sees the output and\n", "", "Spearman", "families", "alive", "pairs")
 	for _, j := range r.Judges {
 		x := j.Result
-		fmt.Fprintf(w, "%-18s %8s %9s %6s %9s   %s\n", j.Name, figure(x.Spearman), figure(x.FamilyMean), figure(x.Alive), figure(x.PairAccuracy), j.Sees)
+		fmt.Fprintf(w, "%-18s %8s %9s %6s %9s   %s\n", j.Name, figure(x.Spearman), figure(x.FamilyMean), figure(x.Alive),
+			figure(x.PairAccuracy), j.Sees)
 	}
 	fmt.Fprintf(w, "\n%-18s", "Spearman")
 	for _, j := range r.Judges {
@@ -69,7 +72,9 @@ func (r *Report) text(w io.Writer) {
 		fmt.Fprintf(w, "  %-16s %7d %6s %6s   %s\n", k.Kind, k.Outputs, figure(k.Score), figure(k.Truth), figure(k.Below))
 	}
 	q := r.Labels
-	fmt.Fprintf(w, "\nlabels by the rules: %d rows; with the truth of %d of them: Spearman %s (outputs %s, chains %s), mean distance %s of 1\n",
+	fmt.Fprintf(w,
+		"\nlabels by the rules: %d rows; with the truth of %d of them: Spearman %s (outputs %s, chains %s), mean distance "+
+			"%s of 1\n",
 		q.Rows, q.Known, figure(q.Spearman), figure(q.Edits), figure(q.Chains), figure(q.Distance))
 	fmt.Fprintf(w, "%-22s %6s %6s   mean truth\n", "  rule", "label", "rows")
 	for _, l := range q.Rules {

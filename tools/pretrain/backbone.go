@@ -125,7 +125,9 @@ func newBackboneModel(c *trainer.Config, world *miniature.World, dialogues int) 
 func (m *backboneModel) Params() []optim.Param { return m.params }
 
 // prepare draws and tokenises dialogues.
-func (m *backboneModel) prepare(batch []trainer.Example, draw func(i int) (model.Dialogue, error)) ([]*model.DialogueSample, error) {
+func (m *backboneModel) prepare(
+	batch []trainer.Example, draw func(i int) (model.Dialogue, error),
+) ([]*model.DialogueSample, error) {
 	samples := make([]*model.DialogueSample, len(batch))
 	return samples, workers.Each(len(batch), runtime.NumCPU(), func(i int) error {
 		d, err := draw(i)
@@ -139,7 +141,9 @@ func (m *backboneModel) prepare(batch []trainer.Example, draw func(i int) (model
 // questions is the number of yes/no questions about a pair.
 const questions = 3
 
-func (m *backboneModel) Step(ctx context.Context, batch []trainer.Example, weight float64, _ uint64) (*trainer.StepResult, error) {
+func (m *backboneModel) Step(
+	ctx context.Context, batch []trainer.Example, weight float64, _ uint64,
+) (*trainer.StepResult, error) {
 	samples, err := m.prepare(batch, func(i int) (model.Dialogue, error) {
 		rng := generator(m.seed, forTraining, batch[i].Index)
 		pair, err := m.world.Pair(rng, questions)
@@ -155,7 +159,13 @@ func (m *backboneModel) Step(ctx context.Context, batch []trainer.Example, weigh
 	if err != nil {
 		return nil, err
 	}
-	out := &trainer.StepResult{Loss: r.Loss, Tokens: r.Tokens, Score: make([]float64, len(batch)), ScoreLoss: make([]float64, len(batch)), Grads: optim.Gradients(m.params, r.Grads)}
+	out := &trainer.StepResult{
+		Loss:      r.Loss,
+		Tokens:    r.Tokens,
+		Score:     make([]float64, len(batch)),
+		ScoreLoss: make([]float64, len(batch)),
+		Grads:     optim.Gradients(m.params, r.Grads),
+	}
 	for i, first := range r.First {
 		for _, nll := range first[:questions] {
 			out.ScoreLoss[i] += nll / questions

@@ -29,7 +29,9 @@ type encoderModel struct {
 }
 
 // trainEncoder runs the course on an encoder that open makes.
-func (o *course) trainEncoder(c *cobra.Command, what string, open func(c *trainer.Config, world *miniature.World) (*encoderModel, error)) error {
+func (o *course) trainEncoder(
+	c *cobra.Command, what string, open func(c *trainer.Config, world *miniature.World) (*encoderModel, error),
+) error {
 	world, err := o.world(true)
 	if err != nil {
 		return err
@@ -61,7 +63,9 @@ func (m *encoderModel) Params() []optim.Param { return m.params }
 
 // Step reports as score the share of an example's pictures that do not find their partner, so that the metric l1 is 1 -
 // top-1.
-func (m *encoderModel) Step(ctx context.Context, batch []trainer.Example, weight float64, _ uint64) (*trainer.StepResult, error) {
+func (m *encoderModel) Step(
+	ctx context.Context, batch []trainer.Example, weight float64, _ uint64,
+) (*trainer.StepResult, error) {
 	weights := make([]float64, len(batch)*m.rows)
 	for i := range weights {
 		weights[i] = weight / float64(m.rows)
@@ -70,7 +74,11 @@ func (m *encoderModel) Step(ctx context.Context, batch []trainer.Example, weight
 	if err != nil {
 		return nil, err
 	}
-	out := &trainer.StepResult{Loss: make([]float64, len(batch)), Score: make([]float64, len(batch)), Grads: optim.Gradients(m.params, r.Grads)}
+	out := &trainer.StepResult{
+		Loss:  make([]float64, len(batch)),
+		Score: make([]float64, len(batch)),
+		Grads: optim.Gradients(m.params, r.Grads),
+	}
 	for i, found := range r.Found {
 		out.Loss[i/m.rows] += r.Loss[i] / float64(m.rows)
 		if !found {

@@ -68,8 +68,10 @@ func publish(kind, run, out, notes string) error {
 	if err != nil {
 		return cli.Usagef("%q: want backbone, clip or dino", kind)
 	}
-	card, err := template.New(kind).Funcs(template.FuncMap{"minutes": func(s float64) string { return fmt.Sprintf("%.0f", s/60) },
-		"photos": func(s string) string { return strings.Join(strings.Fields(strings.Trim(s, "[]")), ", ") }}).Parse(string(text))
+	card, err := template.New(kind).
+		Funcs(template.FuncMap{"minutes": func(s float64) string { return fmt.Sprintf("%.0f", s/60) },
+			"photos": func(s string) string { return strings.Join(strings.Fields(strings.Trim(s, "[]")), ", ") }}).
+		Parse(string(text))
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,9 @@ func (o *course) world(augment bool) (*miniature.World, error) {
 // config is the course of the training: AdamW, a short warm-up, then a cosine.
 func (o *course) config() *trainer.Config {
 	c := trainer.Default()
-	c.Mode, c.Out, c.Seed, c.Steps, c.Epochs, c.BatchSize, c.MicroBatch = "full", o.out, o.seed, o.steps, 0, o.batch, trainer.MicroBatch(o.batch)
+	c.Mode, c.Out, c.Seed = "full", o.out, o.seed
+	c.Steps, c.Epochs = o.steps, 0
+	c.BatchSize, c.MicroBatch = o.batch, trainer.MicroBatch(o.batch)
 	c.Threads, c.Device = o.threads, "cpu"
 	if c.Threads == 0 {
 		c.Threads = runtime.NumCPU()
@@ -65,7 +67,9 @@ func (o *course) config() *trainer.Config {
 }
 
 // train runs the course on a model whose examples it draws itself, by their index.
-func (o *course) train(c *cobra.Command, config *trainer.Config, model trainer.Factory, validation drawn, what string) error {
+func (o *course) train(
+	c *cobra.Command, config *trainer.Config, model trainer.Factory, validation drawn, what string,
+) error {
 	known := map[string]string{"data": what, "photos": o.photos, "held": fmt.Sprint(o.held), "size": fmt.Sprint(o.size)}
 	r, err := trainer.Train(c.Context(), trainer.Options{Config: config, Factory: model,
 		Data: trainer.NewData(drawn{n: 1 << 20}, validation, known),
