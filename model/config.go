@@ -39,7 +39,8 @@ type textKind struct {
 	read     func(c *TextConfig, o *strictjson.Object) // the keys of this kind, after the common ones
 }
 
-// The kinds are transformers' configuration classes of 5.23, where a key that a class does not know is ignored, here refused.
+// The kinds are transformers' configuration classes of 5.23, where a key that a class does not know is ignored, here
+// refused.
 var textKinds = map[string]textKind{
 	"llama": {
 		defaults: TextConfig{
@@ -92,8 +93,8 @@ var textKinds = map[string]textKind{
 	},
 }
 
-// ParseText reads a text_config of one of the kinds, the first of which is meant where no model_type is given, or that of the
-// whole. What is wrong is added to the object's errors.
+// ParseText reads a text_config of one of the kinds, the first of which is meant where no model_type is given, or that
+// of the whole. What is wrong is added to the object's errors.
 func ParseText(o *strictjson.Object, kinds ...string) TextConfig {
 	kind := kinds[0]
 	o.Opt("model_type", &kind)
@@ -177,7 +178,8 @@ func (c *TextConfig) readMistral(o *strictjson.Object) {
 	c.readLayerTypes(o, func(int) bool { return window != nil }, false) // MistralModel goes by the window alone
 }
 
-// readQwen: windows are switched on by use_sliding_window, from layer max_window_layers on, unless layer_types says where.
+// readQwen: windows are switched on by use_sliding_window, from layer max_window_layers on, unless layer_types says
+// where.
 func (c *TextConfig) readQwen(o *strictjson.Object, first int) {
 	use := false
 	o.Opt("use_sliding_window", &use)
@@ -208,8 +210,8 @@ func (c *TextConfig) readWindow(o *strictjson.Object) *int {
 	return &window
 }
 
-// readLayerTypes finds the layers with a window: those of layer_types where it counts, and else those of the rule, which
-// layer_types must then agree with.
+// readLayerTypes finds the layers with a window: those of layer_types where it counts, and else those of the rule,
+// which layer_types must then agree with.
 func (c *TextConfig) readLayerTypes(o *strictjson.Object, rule func(layer int) bool, counts bool) {
 	c.Sliding = nil
 	sliding := make([]bool, c.Layers)

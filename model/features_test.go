@@ -11,9 +11,9 @@ import (
 	"assay/store"
 )
 
-// TestStoredFeatures: image features that an earlier process kept are served for the same picture and backbone, wherever the
-// backbone lies, and for no other: another picture, another pairing, a byte of the vision tower's weights or of the
-// preprocessor's configuration.
+// TestStoredFeatures: image features that an earlier process kept are served for the same picture and backbone,
+// wherever the backbone lies, and for no other: another picture, another pairing, a byte of the vision tower's weights
+// or of the preprocessor's configuration.
 func TestStoredFeatures(t *testing.T) {
 	backbone, folder := t.TempDir(), t.TempDir()
 	if err := os.CopyFS(backbone, os.DirFS("../backbones/tiny")); err != nil {

@@ -13,7 +13,8 @@ import (
 	"assay/onnx"
 )
 
-// Dialogue is a source and its edit with turns about them, each independent of the others: what a backbone is pretrained on.
+// Dialogue is a source and its edit with turns about them, each independent of the others: what a backbone is
+// pretrained on.
 type Dialogue struct {
 	Source, Edit *data.Picture
 	Turns        []Turn
@@ -41,8 +42,8 @@ type LanguageTuner struct {
 	params  []Param // by name
 }
 
-// NewLanguageTuner opens a backbone that sees pairs in one of the ways of Join, each picture first resized to size, [height,
-// width] in pixels, unless that is nil.
+// NewLanguageTuner opens a backbone that sees pairs in one of the ways of Join, each picture first resized to size,
+// [height, width] in pixels, unless that is nil.
 func NewLanguageTuner(backbone, pair string, size []int, o Options) (*LanguageTuner, error) {
 	c := &ScorerConfig{
 		Format:   1,
@@ -130,8 +131,8 @@ func (s *DialogueSample) share() error {
 	return nil
 }
 
-// DialogueResult holds of every sample the weighted loss and, for each turn, -log p of the answer's first token; and the gradients
-// of the weighted sum of losses by parameter.
+// DialogueResult holds of every sample the weighted loss and, for each turn, -log p of the answer's first token; and
+// the gradients of the weighted sum of losses by parameter.
 type DialogueResult struct {
 	Loss   []float64
 	First  [][]float64
@@ -216,8 +217,8 @@ func buildDialogues(g *Graph, b Architecture, backward bool) (*built, error) {
 // inSegments is the input [rows] int64 of Packing.Segments.
 const inSegments = "segments"
 
-// packDialogues lays samples one after the other, filled up at their ends to the length of the longest one: the turns of a
-// sample are segments 1, 2... behind the shared segment 0, and what fills up is a segment that nothing else sees.
+// packDialogues lays samples one after the other, filled up at their ends to the length of the longest one: the turns
+// of a sample are segments 1, 2... behind the shared segment 0, and what fills up is a segment that nothing else sees.
 func packDialogues(samples []*DialogueSample, weight float64, positions func(*Sample) [][]int64) *packed {
 	length := 0
 	for _, s := range samples {

@@ -10,8 +10,8 @@ import (
 	_ "assay/model/families"
 )
 
-// A turn's loss does not depend on the turns beside it, nor on the other dialogues of the batch; neither do gradients, which
-// are sums.
+// A turn's loss does not depend on the turns beside it, nor on the other dialogues of the batch; neither do gradients,
+// which are sums.
 func TestDialogueTurnsAreIndependent(t *testing.T) {
 	for _, c := range []struct{ name, pair string }{{"qwen2_5_vl", model.Frames}, {"qwen2_5_vl", model.Sequence}, {"llavanext", model.Sequence}} {
 		t.Run(c.name+" "+c.pair, func(t *testing.T) {

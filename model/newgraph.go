@@ -15,8 +15,8 @@ func NewTrainedGraph(name string, w Weights) *Graph {
 	return g
 }
 
-// Backward appends the gradients of the sum of an output with respect to values of the graph, and declares them as outputs. It
-// returns the outputs' names by name of wrt.
+// Backward appends the gradients of the sum of an output with respect to values of the graph, and declares them as
+// outputs. It returns the outputs' names by name of wrt.
 func (g *Graph) Backward(output string, wrt ...string) (map[string]string, error) {
 	return g.gradients(grad.Options{Outputs: []string{output}, Wrt: wrt})
 }

@@ -114,8 +114,8 @@ func (o packing) pack(samples []*Sample, positions func(*Sample) [][]int64) (*pa
 	return p, nil
 }
 
-// level decides what each sample is filled up to: to the length of a longer one of the same group that is at most slack rows
-// away. A small model spends more time on a group than on some more rows.
+// level decides what each sample is filled up to: to the length of a longer one of the same group that is at most slack
+// rows away. A small model spends more time on a group than on some more rows.
 func (o packing) level(spans []span) {
 	longest := map[int]int{} // by selected rows
 	order := make([]int, len(spans))

@@ -13,7 +13,8 @@ import (
 // shapesOf are the shapes of a run's inputs, and the contents of those that other shapes are computed from.
 type shapesOf map[string]*onnx.Tensor
 
-// mostContents is the length up to which an integer input counts as one that shapes are computed from (sizes of groups).
+// mostContents is the length up to which an integer input counts as one that shapes are computed from (sizes of
+// groups).
 const mostContents = 64
 
 func shapes(feeds ...map[string]*tensor.Dense) shapesOf {
@@ -37,9 +38,9 @@ func shapes(feeds ...map[string]*tensor.Dense) shapesOf {
 	return out
 }
 
-// peak simulates a run of a graph and returns the bytes of the values that are in memory at its worst moment: every value lives from
-// its node to its last reader, reshaped ones share memory, weights are not counted. unknown counts the values whose size could
-// not be worked out.
+// peak simulates a run of a graph and returns the bytes of the values that are in memory at its worst moment: every
+// value lives from its node to its last reader, reshaped ones share memory, weights are not counted. unknown counts the
+// values whose size could not be worked out.
 func peak(m *onnx.Model, inputs shapesOf) (bytes int64, unknown int, err error) {
 	c := *m
 	c.Inputs, c.Initializers = nil, slices.Clone(m.Initializers)

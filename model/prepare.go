@@ -42,8 +42,8 @@ func newPreparer(n *network, pictures *pictureCache) (*preparer, error) {
 	return p, nil
 }
 
-// checkTokens compares the tokenizer's placeholder of pictures with that of config.json, by which transformers finds them, and
-// looks for the end of a turn.
+// checkTokens compares the tokenizer's placeholder of pictures with that of config.json, by which transformers finds
+// them, and looks for the end of a turn.
 func (p *preparer) checkTokens() error {
 	id, err := p.text.ID(p.backbone.Placeholder())
 	if want := p.backbone.Decoder().ImageToken; err == nil && int64(id) != want {

@@ -35,9 +35,9 @@ var processorKeys = strictjson.Harmless{
 	"do_pad": nil, "pad_size": {nil}, // whole pictures of zeros behind the last one of a batch
 }
 
-// ReadImageProcessor reads the image processor of a checkpoint where transformers does: image_processor in processor_config.json,
-// else preprocessor_config.json. It returns the colours and the file's name for errors. Processors that do anything but a bicubic
-// resize, x/255 and normalisation are refused.
+// ReadImageProcessor reads the image processor of a checkpoint where transformers does: image_processor in
+// processor_config.json, else preprocessor_config.json. It returns the colours and the file's name for errors.
+// Processors that do anything but a bicubic resize, x/255 and normalisation are refused.
 func ReadImageProcessor(dir string, p ImageProcessor) (c Colours, file string, err error) {
 	o, outer, file, err := openProcessor(dir)
 	if err != nil {
@@ -113,8 +113,8 @@ func open(file string) (*strictjson.Object, error) {
 	return strictjson.Parse(file, raw)
 }
 
-// Size is a size in an image processor's configuration: {"shortest_edge": n}, {"height": h, "width": w}, or, in old files, n, which
-// is a resize's shortest edge or a crop's side.
+// Size is a size in an image processor's configuration: {"shortest_edge": n}, {"height": h, "width": w}, or, in old
+// files, n, which is a resize's shortest edge or a crop's side.
 type Size struct{ Shortest, Height, Width int }
 
 // ReadSize reads a size; the default stays where the key is absent.

@@ -23,8 +23,8 @@ type RopeConfig struct {
 	Attention float64 // what cosines and sines are multiplied by
 }
 
-// ropeKeys are all keys that transformers knows in rope_parameters. A rope type ignores those that it does not read, with a
-// warning, and so do we.
+// ropeKeys are all keys that transformers knows in rope_parameters. A rope type ignores those that it does not read,
+// with a warning, and so do we.
 var ropeKeys = strictjson.Harmless{
 	"factor": nil, "original_max_position_embeddings": nil, "attention_factor": nil, "beta_fast": nil, "beta_slow": nil,
 	"short_factor": nil, "long_factor": nil, "low_freq_factor": nil, "high_freq_factor": nil, "mscale": nil, "mscale_all_dim": nil,
@@ -221,8 +221,8 @@ func (r *RopeConfig) llama3(v float32) float32 {
 	return float32((1-smooth)*float64(v)/r.Factor + smooth*float64(v))
 }
 
-// ramp is how much of frequency i yarn interpolates: 0 for those that turn at least BetaFast times within the original context, 1
-// for those that turn at most BetaSlow times.
+// ramp is how much of frequency i yarn interpolates: 0 for those that turn at least BetaFast times within the original
+// context, 1 for those that turn at most BetaSlow times.
 func (r *RopeConfig) ramp(i, dim int) float32 {
 	at := func(turns float64) float64 {
 		return float64(dim) * math.Log(r.Original/(turns*2*math.Pi)) / (2 * math.Log(r.Theta))

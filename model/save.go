@@ -11,8 +11,8 @@ import (
 )
 
 // SaveScorer writes the scorer as it is now into the existing folder dir: scorer.yaml, head.safetensors, and either the
-// adapter in PEFT's files or, of a fully trained backbone, the checkpoint under backbone/. scorer.yaml names the backbone
-// relative to dir, or to where dir's sibling will lie.
+// adapter in PEFT's files or, of a fully trained backbone, the checkpoint under backbone/. scorer.yaml names the
+// backbone relative to dir, or to where dir's sibling will lie.
 func (s *sessions) SaveScorer(dir string) error {
 	p := ScorerState{Config: s.config, Tensors: map[string]*tensor.Dense{}, Adapter: s.adapter}
 	for name, t := range s.tensors {
@@ -71,6 +71,6 @@ func relative(scorer, backbone string) string {
 	return to
 }
 
-// saveBackbone writes a checkpoint like the one that was opened into dir, which must not exist, with the trained parameters as
-// they are now. Parameters that no graph uses (a vision layer behind the features) are copied.
+// saveBackbone writes a checkpoint like the one that was opened into dir, which must not exist, with the trained
+// parameters as they are now. Parameters that no graph uses (a vision layer behind the features) are copied.
 func (s *sessions) saveBackbone(dir string) error { return s.backbone.Weights.SaveAs(dir, s.trained) }

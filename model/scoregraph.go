@@ -94,8 +94,8 @@ func buildGraph(g *Graph, b Architecture, head *HeadConfig, s graphSpec) (*built
 	return out, g.differentiate(out, s)
 }
 
-// embed returns the rows that enter the decoder [rows, hidden]: token embeddings, the score token's row (without scoreRows there
-// is none), image features.
+// embed returns the rows that enter the decoder [rows, hidden]: token embeddings, the score token's row (without
+// scoreRows there is none), image features.
 func (g *Graph) embed(keys Keys, dec *Decoder, ids, order, scoreRows, features string) string {
 	text := g.OpA("Gather", onnx.Attrs{"axis": 0}, g.embeddingTable(keys.Embedding), ids)
 	if g.compute != onnx.Float {
@@ -139,8 +139,8 @@ func (g *Graph) losses(keys Keys, head *HeadConfig, h, z, score string, s graphS
 	g.Output(outLoss, loss, onnx.Float, onnx.Dims(1))
 }
 
-// logits returns those of the rows hp [targets, hidden] over the V ids of the table, [targets, V], and those of the ids alone,
-// [targets, 1]: a product of their own, so that no one-hot matrix of V columns is made.
+// logits returns those of the rows hp [targets, hidden] over the V ids of the table, [targets, V], and those of the ids
+// alone, [targets, 1]: a product of their own, so that no one-hot matrix of V columns is made.
 func (g *Graph) logits(keys Keys, hp, ids string) (all, own string) {
 	table := g.param(keys.Output, g.compute)
 	wide := hp

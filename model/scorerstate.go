@@ -13,8 +13,8 @@ import (
 	"assay/onnx"
 )
 
-// ScorerState are a scorer before it belongs to a graph: its configuration, the tensors of head.safetensors, and an adapter (nil:
-// none).
+// ScorerState are a scorer before it belongs to a graph: its configuration, the tensors of head.safetensors, and an
+// adapter (nil: none).
 type ScorerState struct {
 	Config  *ScorerConfig
 	Tensors map[string]*tensor.Dense
@@ -39,8 +39,9 @@ func LoadScorerState(dir string) (*ScorerState, error) {
 	return &ScorerState{Config: c, Tensors: own, Adapter: a}, nil
 }
 
-// NewScorerState makes a fresh scorer on a backbone: the head as torch initialises linear layers (uniform in +-1/sqrt(in)), the score
-// token's two rows as the mean of the table they stand beside, and, if l is not nil, an adapter as PEFT initialises it.
+// NewScorerState makes a fresh scorer on a backbone: the head as torch initialises linear layers (uniform in
+// +-1/sqrt(in)), the score token's two rows as the mean of the table they stand beside, and, if l is not nil, an
+// adapter as PEFT initialises it.
 func NewScorerState(c *ScorerConfig, l *lora.Config, seed uint64) (*ScorerState, error) {
 	p := &ScorerState{Config: c}
 	return p, p.begin(l, seed)

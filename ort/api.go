@@ -7,8 +7,8 @@ package ort
 #include <stdlib.h>
 #include <string.h>
 
-// Functions of ONNX Runtime's C interface that the Go binding does not wrap. OrtApi is a table of function pointers that
-// is only ever appended to, so that a position holds its function in every later release.
+// Functions of ONNX Runtime's C interface that the Go binding does not wrap. OrtApi is a table of function pointers
+// that is only ever appended to, so that a position holds its function in every later release.
 enum {
 	VERSION = 29,
 	GET_ERROR_MESSAGE = 2,
@@ -95,7 +95,8 @@ func failed(message *C.char) error {
 	return errors.New(C.GoString(message))
 }
 
-// tensorOver returns a runtime value over memory that it neither copies nor frees; element is ONNX Runtime's number of a type.
+// tensorOver returns a runtime value over memory that it neither copies nor frees; element is ONNX Runtime's number of
+// a type.
 func tensorOver(data []byte, shape []int64, element int) (unsafe.Pointer, error) {
 	table, err := api()
 	if err != nil {

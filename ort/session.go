@@ -21,8 +21,8 @@ type Options struct {
 	Folder  string // that locations of external initializers are relative to
 
 	// LowMemory keeps no packed copies of the weights, plans no memory ahead, and takes memory from one arena for all such
-	// sessions of the process: about half the peak of a training step, for the same time, and sessions that run in turn use
-	// the same bytes. Scoring many small inputs is faster without.
+	// sessions of the process: about half the peak of a training step, for the same time, and sessions that run in turn
+	// use the same bytes. Scoring many small inputs is faster without.
 	LowMemory bool
 	// NoArena gives every buffer back to the C library at once instead of keeping it for the next one. Within a run the
 	// arena is smaller and faster; without it less memory is held between runs.
@@ -184,7 +184,8 @@ func sessionOptions(o Options) (*onnxruntime.SessionOptions, error) {
 // Device returns the device that the session runs on: "cpu" or "cuda:N".
 func (s *Session) Device() string { return s.device }
 
-// Inputs and Outputs declare what Run takes and returns, in the model's order, with host types: half precision is float.
+// Inputs and Outputs declare what Run takes and returns, in the model's order, with host types: half precision is
+// float.
 func (s *Session) Inputs() []onnx.ValueInfo { return infos(s.inputs) }
 
 // Outputs declares what Run returns; see [Session.Inputs].

@@ -89,8 +89,8 @@ func share(m *onnx.Model, folder string) (*lease, error) {
 	return l, nil
 }
 
-// halfCasts finds the casts of half-precision initializers to float32, and how often each value is read. A cast that is read
-// by a constant expression is left to the runtime, which folds that.
+// halfCasts finds the casts of half-precision initializers to float32, and how often each value is read. A cast that is
+// read by a constant expression is left to the runtime, which folds that.
 func halfCasts(m *onnx.Model) (casts map[string][]*onnx.Node, read map[string]int) {
 	half, constant := map[string]bool{}, map[string]bool{"": true}
 	for _, t := range m.Initializers {
@@ -123,8 +123,8 @@ func halfCasts(m *onnx.Model) (casts map[string][]*onnx.Node, read map[string]in
 	return casts, read
 }
 
-// widen declares a float32 initializer in place of a cast of t. Its declared bytes begin where the file ends: should the
-// runtime read them instead of the pool's, it fails.
+// widen declares a float32 initializer in place of a cast of t. Its declared bytes begin where the file ends: should
+// the runtime read them instead of the pool's, it fails.
 func (l *lease) widen(path string, t *onnx.Tensor, name string) (*onnx.Tensor, error) {
 	if err := l.take(path, t, name, t.Type); err != nil {
 		return nil, err

@@ -160,8 +160,8 @@ func TestWeightsCutShort(t *testing.T) {
 	}
 }
 
-// TestConvolutionsOfHalfPrecision: the runtime reads the weights of a convolution when it opens a session, to pack them anew.
-// Those of a transposed convolution it packs later, out of the memory that sessions share.
+// TestConvolutionsOfHalfPrecision: the runtime reads the weights of a convolution when it opens a session, to pack them
+// anew. Those of a transposed convolution it packs later, out of the memory that sessions share.
 func TestConvolutionsOfHalfPrecision(t *testing.T) {
 	const channels, inputs, side = 16, 256, 12
 	for _, c := range []struct {

@@ -1,5 +1,5 @@
-// Package modeltest holds a backbone family against the reference fixtures: inputs, scores, losses, gradients, a training
-// trace, exports, and the spellings of checkpoints. A family's own tests call [Family.Run].
+// Package modeltest holds a backbone family against the reference fixtures: inputs, scores, losses, gradients, a
+// training trace, exports, and the spellings of checkpoints. A family's own tests call [Family.Run].
 package modeltest
 
 import (

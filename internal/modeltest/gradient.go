@@ -12,8 +12,9 @@ import (
 	"assay/model"
 )
 
-// Gradients checks the way from a family's pixels back to the given pictures, on all cases with gradients in the fixtures. prepare
-// is the family's Prepare in floating point, without any rounding: since it is affine, its differences are exact.
+// Gradients checks the way from a family's pixels back to the given pictures, on all cases with gradients in the
+// fixtures. prepare is the family's Prepare in floating point, without any rounding: since it is affine, its
+// differences are exact.
 func Gradients(t *testing.T, family string, files []string, prepare func(t *testing.T, b model.Architecture, frames []*oracle.Field) []float64) {
 	oracle.Each(t, func(t *testing.T, folder string) {
 		dir := filepath.Join(folder, family)
@@ -109,7 +110,8 @@ func gradients(t *testing.T, dir string, c oracle.Case, prepare func(t *testing.
 		if math.Abs(predicted-linear) > 1e-5*norm {
 			t.Errorf("%s: gradient %g, through the float pipeline %g (of length %g)", which, predicted, linear, norm)
 		}
-		// down to the score itself: central differences of the whole, along the gradient so that the change is well above rounding
+		// down to the score itself: central differences of the whole, along the gradient so that the change is well above
+		// rounding
 		for i, v := range pictureGradient.Values {
 			d[i] = math.Copysign(1, float64(v))
 		}

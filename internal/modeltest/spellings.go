@@ -27,8 +27,8 @@ type spelling struct {
 
 func same(name string) string { return name }
 
-// spellings scores checkpoints that say the same in other ways: as published ones do, by module paths, in half precision; all
-// in shards.
+// spellings scores checkpoints that say the same in other ways: as published ones do, by module paths, in half
+// precision; all in shards.
 func (f Family) spellings(t *testing.T) {
 	f.eachFile(t, func(t *testing.T, rs []*reference) {
 		r := rs[0]

@@ -41,8 +41,8 @@ const (
 	clipWord  = "</w>" // ends the last token of a word
 )
 
-// CreateCLIP makes the checkpoint directory dir of a CLIP whose tokenizer learns from lines of text. dir must not exist, or be
-// empty; it appears complete or not at all, and the same arguments give the same bytes.
+// CreateCLIP makes the checkpoint directory dir of a CLIP whose tokenizer learns from lines of text. dir must not
+// exist, or be empty; it appears complete or not at all, and the same arguments give the same bytes.
 func CreateCLIP(dir string, s CLIPSizes, text string, seed uint64) error {
 	if err := errors.Join(grid(s.Picture, s.Patch), s.Vision.check("vision"), s.Text.check("text")); err != nil {
 		return err

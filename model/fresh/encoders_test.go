@@ -12,8 +12,8 @@ import (
 
 var testCLIP = CLIPSizes{Picture: 32, Patch: 8, Vision: Tower{16, 2, 2, 32}, Text: Tower{8, 1, 2, 16}, Projection: 12, Context: 20, Vocab: 700}
 
-// The tokenizers library reads the tokenizer: words that were seen often are one token with CLIP's ending, and what was never seen
-// comes back from its bytes.
+// The tokenizers library reads the tokenizer: words that were seen often are one token with CLIP's ending, and what was
+// never seen comes back from its bytes.
 func TestCLIPTokenizer(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "clip")
 	if err := CreateCLIP(dir, testCLIP, strings.Repeat("a photo of Two red circles\n", 3), 1); err != nil {

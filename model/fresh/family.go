@@ -15,7 +15,8 @@ const (
 	Qwen25VL  = "qwen2_5_vl"
 )
 
-// family is what tells the checkpoints of one architecture from those of others. Their tensors are known to package model.
+// family is what tells the checkpoints of one architecture from those of others. Their tensors are known to package
+// model.
 type family struct {
 	words     string   // regular expression that cuts text into words
 	special   []string // tokens behind those of the BPE

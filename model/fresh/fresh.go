@@ -1,5 +1,6 @@
-// Package fresh makes new checkpoints: small models of the LLaVA-NeXT and Qwen2.5-VL architectures in Hugging Face files, with a tokenizer
-// trained on given text and weights ready to be trained from scratch. transformers loads them like any other.
+// Package fresh makes new checkpoints: small models of the LLaVA-NeXT and Qwen2.5-VL architectures in Hugging Face
+// files, with a tokenizer trained on given text and weights ready to be trained from scratch. transformers loads them
+// like any other.
 package fresh
 
 import (
@@ -28,8 +29,8 @@ type Facts struct {
 	Seed             uint64 `json:"seed"`
 }
 
-// Create makes the checkpoint directory dir from sizes, the UTF-8 text files that the tokenizer learns from, and a seed.
-// The same arguments give the same bytes. dir must not exist, or be empty; it appears complete or not at all.
+// Create makes the checkpoint directory dir from sizes, the UTF-8 text files that the tokenizer learns from, and a
+// seed. The same arguments give the same bytes. dir must not exist, or be empty; it appears complete or not at all.
 func Create(dir string, sizes Sizes, texts []string, seed uint64) (Facts, error) {
 	if err := sizes.Check(); err != nil {
 		return Facts{}, err

@@ -52,7 +52,8 @@ func eachFamily(t *testing.T, test func(t *testing.T, name string)) {
 	}
 }
 
-// The files, the keys in them and the names and shapes of the tensors are those that transformers saves for these sizes.
+// The files, the keys in them and the names and shapes of the tensors are those that transformers saves for these
+// sizes.
 func TestFilesAsTransformers(t *testing.T) {
 	eachFamily(t, func(t *testing.T, name string) {
 		dir, facts := create(t, name, 1)

@@ -11,8 +11,8 @@ import (
 	"assay/model"
 )
 
-// A fresh Qwen2.5-VL checkpoint has the states that transformers computes from it (tools/oracle/fresh_qwen.py), however the
-// pair is shown.
+// A fresh Qwen2.5-VL checkpoint has the states that transformers computes from it (tools/oracle/fresh_qwen.py), however
+// the pair is shown.
 func TestQwenStatesAsTransformers(t *testing.T) {
 	sizes, err := Defaults(Qwen25VL)
 	if err != nil {

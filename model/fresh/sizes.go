@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Sizes are the dimensions of a model: a Llama language model with a CLIP vision tower and a projector (llava_next), or a Qwen2
-// language model with a window-attention vision tower and a merger (qwen2_5_vl).
+// Sizes are the dimensions of a model: a Llama language model with a CLIP vision tower and a projector (llava_next), or
+// a Qwen2 language model with a window-attention vision tower and a merger (qwen2_5_vl).
 type Sizes struct {
 	Family string `yaml:"family"` // llava_next or qwen2_5_vl
 

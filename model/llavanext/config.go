@@ -1,5 +1,5 @@
-// Package llavanext is the LLaVA-NeXT family: a CLIP vision tower over any-resolution tiles, a two-layer projector, and a
-// Llama or Mistral language model.
+// Package llavanext is the LLaVA-NeXT family: a CLIP vision tower over any-resolution tiles, a two-layer projector, and
+// a Llama or Mistral language model.
 package llavanext
 
 import (
@@ -96,7 +96,8 @@ func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (model.Archit
 	return b, b.readPreprocessor(dir)
 }
 
-// readVision reads vision_config: that of a CLIP tower, whose class has smaller defaults than a configuration without the key.
+// readVision reads vision_config: that of a CLIP tower, whose class has smaller defaults than a configuration without
+// the key.
 func readVision(o *strictjson.Object) visionConfig {
 	v := visionConfig{Hidden: 768, Intermediate: 3072, Layers: 12, Heads: 12, ImageSize: 224, Patch: 32, Activation: "quick_gelu", Eps: 1e-5}
 	p := o.Sub("vision_config")
@@ -126,7 +127,8 @@ func readVision(o *strictjson.Object) visionConfig {
 	return v
 }
 
-// readFeatureLayers reads which hidden states the features are, one number or several: -2 of 24 layers is what 23 of them give.
+// readFeatureLayers reads which hidden states the features are, one number or several: -2 of 24 layers is what 23 of
+// them give.
 func (b *Architecture) readFeatureLayers(o *strictjson.Object) {
 	const key = "vision_feature_layer"
 	list, one := []int{-2}, 0
@@ -191,8 +193,8 @@ func (b *Architecture) findKeys(text *model.TextConfig, w *checkpoints.Weights) 
 	b.keys = text.Tables(w, b.text+"embed_tokens.weight", lm)
 }
 
-// readPreprocessor reads the image processor, which must fit the model: transformers takes the tiles' arrangement from the one and
-// their number from the other.
+// readPreprocessor reads the image processor, which must fit the model: transformers takes the tiles' arrangement from
+// the one and their number from the other.
 func (b *Architecture) readPreprocessor(dir string) error {
 	var file string
 	var err error

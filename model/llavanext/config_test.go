@@ -9,7 +9,8 @@ import (
 	"assay/model"
 )
 
-// changed copies the oracle's checkpoint and a scorer of it, with one thing in config.json or another file said otherwise.
+// changed copies the oracle's checkpoint and a scorer of it, with one thing in config.json or another file said
+// otherwise.
 func changed(t *testing.T, file, old, new string) (scorer string) {
 	t.Helper()
 	const from = "../../testdata/oracle/llavanext"

@@ -7,8 +7,8 @@ import (
 	"assay/model"
 )
 
-// PrepareAdjoint goes back through Prepare: the gradient of a picture is the sum of what comes back from the squashed tile and
-// from the grid of tiles.
+// PrepareAdjoint goes back through Prepare: the gradient of a picture is the sum of what comes back from the squashed
+// tile and from the grid of tiles.
 func (b *Architecture) PrepareAdjoint(p *model.Picture, frames int, grad []float32) ([]*data.Gradient, error) {
 	gridH, gridW := b.bestResolution(p.Height, p.Width)
 	tilesW := gridW / b.crop

@@ -1,5 +1,5 @@
-// Package qwen25vl is the Qwen2.5-VL family: a vision tower of dynamic resolution with window attention, and a Qwen2 language
-// model whose rotary positions follow the pictures' rows and columns.
+// Package qwen25vl is the Qwen2.5-VL family: a vision tower of dynamic resolution with window attention, and a Qwen2
+// language model whose rotary positions follow the pictures' rows and columns.
 package qwen25vl
 
 import (
@@ -153,8 +153,8 @@ func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (model.Archit
 	return b, b.readProcessor(dir)
 }
 
-// parseText reads text_config or, in published checkpoints, the same fields at top level. Files of transformers 4.52 to 4.57 have
-// both, and then they must agree.
+// parseText reads text_config or, in published checkpoints, the same fields at top level. Files of transformers 4.52 to
+// 4.57 have both, and then they must agree.
 func parseText(o *strictjson.Object) model.TextConfig {
 	t := o.Sub("text_config")
 	if t == nil {
@@ -199,8 +199,8 @@ func (b *Architecture) readProcessor(dir string) error {
 	return nil
 }
 
-// readLimits reads the least and the most pixels of a picture; the spelling that is read last counts. The edges of a size are
-// numbers of pixels in spite of their names.
+// readLimits reads the least and the most pixels of a picture; the spelling that is read last counts. The edges of a
+// size are numbers of pixels in spite of their names.
 func (b *Architecture) readLimits(o *strictjson.Object) {
 	if s := o.Sub("size"); s != nil {
 		if !s.Has("min_pixels") && !s.Has("shortest_edge") && !o.Has("min_pixels") || !s.Has("max_pixels") && !s.Has("longest_edge") && !o.Has("max_pixels") {

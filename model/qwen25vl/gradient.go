@@ -7,8 +7,8 @@ import (
 	"assay/model"
 )
 
-// PrepareAdjoint goes back through Prepare: patches to pictures, normalisation, resizing. One picture that filled all frames
-// gets the sum of their gradients.
+// PrepareAdjoint goes back through Prepare: patches to pictures, normalisation, resizing. One picture that filled all
+// frames gets the sum of their gradients.
 func (b *Architecture) PrepareAdjoint(p *model.Picture, frames int, grad []float32) ([]*data.Gradient, error) {
 	v := b.vision
 	at, ok := p.Layout.(grid)

@@ -11,8 +11,8 @@ import (
 	"github.com/nikolalohinski/gonja/v2/tokens"
 )
 
-// environment is Jinja as transformers sets it up: loop controls, raise_exception, tojson in Python's spelling and
-// {% generation %}. strftime_now is left undefined, for which templates have a fixed date: a score must not depend on the
+// environment is Jinja as transformers sets it up: loop controls, raise_exception, tojson in Python's spelling and {%
+// generation %}. strftime_now is left undefined, for which templates have a fixed date: a score must not depend on the
 // day. Besides it mends what differs from Jinja in the library: list[-1] of one element, replace without a count.
 var environment = &exec.Environment{
 	Context: exec.EmptyContext().Update(builtins.GlobalFunctions).Update(builtins.GlobalVariables).Update(
@@ -107,7 +107,8 @@ func toJSON(e *exec.Evaluator, in *exec.Value, params *exec.VarArgs) *exec.Value
 	return exec.AsSafeValue(pythonJSON(out.String(), indented))
 }
 
-// jsonEscapes are the characters that Go escapes for HTML and Python does not; an escaped backslash guards what follows it.
+// jsonEscapes are the characters that Go escapes for HTML and Python does not; an escaped backslash guards what follows
+// it.
 var jsonEscapes = strings.NewReplacer(`\\`, `\\`, `\u003c`, "<", `\u003e`, ">", `\u0026`, "&", `\u0027`, "'",
 	`\u2028`, "\u2028", `\u2029`, "\u2029")
 

@@ -32,8 +32,8 @@ var configHarmless = strictjson.Harmless{
 	"use_fast":                  nil,
 }
 
-// checkConfig holds tokenizer_config.json against tokenizer.json, which says all: transformers would add the tokens that only the
-// former names, and change the flags of others.
+// checkConfig holds tokenizer_config.json against tokenizer.json, which says all: transformers would add the tokens
+// that only the former names, and change the flags of others.
 func (t *tokenizer) checkConfig(dir string) error {
 	path := filepath.Join(dir, "tokenizer_config.json")
 	raw, err := os.ReadFile(path)

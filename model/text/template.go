@@ -14,8 +14,8 @@ import (
 	"github.com/nikolalohinski/gonja/v2/loaders"
 )
 
-// templateFiles is where checkpoints keep their chat template, in the order of preference: transformers 5, processors of
-// transformers 4 in two spellings, and tokenizers (which, beside a processor's, may know nothing of pictures).
+// templateFiles is where checkpoints keep their chat template, in the order of preference: transformers 5, processors
+// of transformers 4 in two spellings, and tokenizers (which, beside a processor's, may know nothing of pictures).
 var templateFiles = []string{"chat_template.jinja", "chat_template.json", "processor_config.json", "tokenizer_config.json"}
 
 // findTemplate returns the source of a checkpoint's chat template and the file it was in.

@@ -92,8 +92,8 @@ func (p *Processor) Prompt(pictures int, question string) (string, error) {
 	return prompt, p.checkSpecial(prompt, pictures, question)
 }
 
-// checkSpecial compares the special tokens of a prompt with those of another question's: a special token may also come of spellings
-// that the tokenizer normalises, or of the question's ends and what stands around it.
+// checkSpecial compares the special tokens of a prompt with those of another question's: a special token may also come
+// of spellings that the tokenizer normalises, or of the question's ends and what stands around it.
 func (p *Processor) checkSpecial(prompt string, pictures int, question string) error {
 	got, err := p.countSpecial(prompt)
 	if err != nil {
