@@ -11,7 +11,8 @@ import (
 type SelfAttention struct {
 	Query, Key, Value, Output Module
 	Heads, KVHeads, HeadDim   int
-	Rotate                    func(g *Graph, x string, r Rotation, heads int) string // [rows, heads*dim] -> [1, rows, heads*dim]
+	// Rotate turns every head of [rows, heads*dim], as [1, rows, heads*dim].
+	Rotate func(g *Graph, x string, r Rotation, heads int) string
 }
 
 // Rotation are cosines and sines of rotary positions, [1, rows, head_dim/2].

@@ -104,7 +104,8 @@ func openBackbone(dir string, weights func(dir string) (*checkpoints.Weights, er
 	file := filepath.Join(dir, "config.json")
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("backbone: %w (a Hugging Face checkpoint directory with config.json and *.safetensors is wanted)", err)
+		return nil, fmt.Errorf(
+			"backbone: %w (a Hugging Face checkpoint directory with config.json and *.safetensors is wanted)", err)
 	}
 	var head struct {
 		ModelType string `json:"model_type"`

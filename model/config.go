@@ -44,8 +44,15 @@ type textKind struct {
 var textKinds = map[string]textKind{
 	"llama": {
 		defaults: TextConfig{
-			Hidden: 4096, Intermediate: 11008, Layers: 32, Heads: 32, Vocab: 32000, Eps: 1e-6, Activation: "silu", MaxPositions: 2048,
-			Rope: RopeConfig{Theta: 1e4},
+			Hidden:       4096,
+			Intermediate: 11008,
+			Layers:       32,
+			Heads:        32,
+			Vocab:        32000,
+			Eps:          1e-6,
+			Activation:   "silu",
+			MaxPositions: 2048,
+			Rope:         RopeConfig{Theta: 1e4},
 		},
 		harmless: strictjson.Harmless{
 			"pretraining_tp": nil, // how a product was cut up; transformers 5 no longer does
@@ -55,25 +62,53 @@ var textKinds = map[string]textKind{
 	},
 	"mistral": {
 		defaults: TextConfig{
-			Hidden: 4096, Intermediate: 14336, Layers: 32, Heads: 32, KVHeads: 8, Vocab: 32000, Eps: 1e-6, Activation: "silu",
-			MaxPositions: 131072, SlidingWindow: 4096, Rope: RopeConfig{Theta: 1e4},
+			Hidden:        4096,
+			Intermediate:  14336,
+			Layers:        32,
+			Heads:         32,
+			KVHeads:       8,
+			Vocab:         32000,
+			Eps:           1e-6,
+			Activation:    "silu",
+			MaxPositions:  131072,
+			SlidingWindow: 4096,
+			Rope:          RopeConfig{Theta: 1e4},
 		},
 		harmless: strictjson.Harmless{"attention_bias": {false}, "mlp_bias": {false}},
 		read:     (*TextConfig).readMistral,
 	},
 	"qwen2": {
 		defaults: TextConfig{
-			Hidden: 4096, Intermediate: 22016, Layers: 32, Heads: 32, KVHeads: 32, Vocab: 151936, Eps: 1e-6, Activation: "silu",
-			MaxPositions: 32768, SlidingWindow: 4096, InBias: true, Rope: RopeConfig{Theta: 1e4},
+			Hidden:        4096,
+			Intermediate:  22016,
+			Layers:        32,
+			Heads:         32,
+			KVHeads:       32,
+			Vocab:         151936,
+			Eps:           1e-6,
+			Activation:    "silu",
+			MaxPositions:  32768,
+			SlidingWindow: 4096,
+			InBias:        true,
+			Rope:          RopeConfig{Theta: 1e4},
 		},
 		harmless: strictjson.Harmless{"attention_bias": {true}, "mlp_bias": {false}},
 		read:     func(c *TextConfig, o *strictjson.Object) { c.readQwen(o, 28) },
 	},
 	"qwen2_5_vl_text": {
 		defaults: TextConfig{
-			Hidden: 8192, Intermediate: 29568, Layers: 80, Heads: 64, KVHeads: 8, Vocab: 152064, Eps: 1e-5, Activation: "silu",
-			MaxPositions: 32768, SlidingWindow: 4096, InBias: true,
-			Rope: RopeConfig{Theta: 1e6, Sections: []int{16, 24, 24}},
+			Hidden:        8192,
+			Intermediate:  29568,
+			Layers:        80,
+			Heads:         64,
+			KVHeads:       8,
+			Vocab:         152064,
+			Eps:           1e-5,
+			Activation:    "silu",
+			MaxPositions:  32768,
+			SlidingWindow: 4096,
+			InBias:        true,
+			Rope:          RopeConfig{Theta: 1e6, Sections: []int{16, 24, 24}},
 		},
 		harmless: strictjson.Harmless{
 			"attention_bias":        {true},
@@ -110,8 +145,12 @@ func ParseText(o *strictjson.Object, kinds ...string) TextConfig {
 	c := k.defaults
 	c.ModelType = kind
 	for key, into := range map[string]*int{
-		"hidden_size": &c.Hidden, "intermediate_size": &c.Intermediate, "num_hidden_layers": &c.Layers, "num_attention_heads": &c.Heads,
-		"vocab_size": &c.Vocab, "max_position_embeddings": &c.MaxPositions,
+		"hidden_size":             &c.Hidden,
+		"intermediate_size":       &c.Intermediate,
+		"num_hidden_layers":       &c.Layers,
+		"num_attention_heads":     &c.Heads,
+		"vocab_size":              &c.Vocab,
+		"max_position_embeddings": &c.MaxPositions,
 	} {
 		if o.Get(key, into); *into < 1 {
 			o.Failf(key, "%d is not positive", *into)
@@ -248,8 +287,8 @@ func (c *TextConfig) slides(i int) bool { return c.Sliding != nil && c.Sliding[i
 // longest is an error if a sequence whose last rotary position is given is beyond what is computed exactly.
 func (c *TextConfig) longest(position int64) error {
 	if c.Rope.Type == "dynamic" && position >= int64(c.MaxPositions) {
-		return fmt.Errorf("the sample's positions reach %d: dynamic rope, whose frequencies change behind max_position_embeddings, %d, is not supported there",
-			position, c.MaxPositions)
+		return fmt.Errorf("the sample's positions reach %d: dynamic rope, whose frequencies change behind "+
+			"max_position_embeddings, %d, is not supported there", position, c.MaxPositions)
 	}
 	return nil
 }

@@ -57,7 +57,9 @@ func (f *visionFeatures) fill(ctx context.Context, samples []*Sample) (filled []
 		}
 	}
 	n := f.sessions.network
-	runs := batchesBy(len(todo), func(i int) (any, int) { return todo[i].Layout, n.limits.pixels / max(len(todo[i].Pixels), 1) })
+	runs := batchesBy(len(todo), func(i int) (any, int) {
+		return todo[i].Layout, n.limits.pixels / max(len(todo[i].Pixels), 1)
+	})
 	return filled, workers.Each(len(runs), n.limits.parallel, func(i int) error {
 		run := pick(todo, runs[i])
 		if err := f.compute(ctx, run); err != nil {

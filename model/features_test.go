@@ -88,7 +88,8 @@ func TestStoredFeatures(t *testing.T) {
 	}
 	var vision string
 	for _, name := range w.Names() {
-		if len(name) > 7 && name[:7] == "visual." || filepath.Base(name) == name && len(name) > 13 && name[:13] == "model.visual." {
+		if len(name) > 7 && name[:7] == "visual." ||
+			filepath.Base(name) == name && len(name) > 13 && name[:13] == "model.visual." {
 			vision = name
 			break
 		}

@@ -92,8 +92,18 @@ func (n *network) BackboneFingerprint() (string, error) {
 }
 
 // describing are the files of a checkpoint, besides its weights, that what it computes depends on.
-var describing = []string{"config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-	"chat_template.json", "chat_template.jinja", "preprocessor_config.json", "processor_config.json", checkpoints.IndexFile}
+var describing = []string{
+	"config.json",
+	"tokenizer.json",
+	"tokenizer_config.json",
+	"special_tokens_map.json",
+	"added_tokens.json",
+	"chat_template.json",
+	"chat_template.jinja",
+	"preprocessor_config.json",
+	"processor_config.json",
+	checkpoints.IndexFile,
+}
 
 // Fingerprint identifies a checkpoint by the whole content of its files. 16 GB are read once, at about a gigabyte a
 // second and core; after that the system's word that a file has not changed will do: see [store.Files]. Weights that

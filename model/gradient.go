@@ -93,7 +93,13 @@ func (n *network) gradientBatches(samples []*Sample) [][]int {
 }
 
 // backToPictures takes the gradient of a pair's pixel_values back to the pair.
-func (s *Scorer) backToPictures(adjoint PrepareAdjoint, p *Pair, sample *Sample, score float64, values []float32) (*PixelGradients, error) {
+func (s *Scorer) backToPictures(
+	adjoint PrepareAdjoint,
+	p *Pair,
+	sample *Sample,
+	score float64,
+	values []float32,
+) (*PixelGradients, error) {
 	var joined []*data.Gradient
 	frames := 1
 	if s.config.Pair == Frames {
@@ -119,7 +125,12 @@ func (s *Scorer) backToPictures(adjoint PrepareAdjoint, p *Pair, sample *Sample,
 
 // joinAdjoint goes back through [Join]: from the gradients of what it made, frame by frame, to those of source and
 // edit.
-func joinAdjoint(pair string, size []int, source, edit *data.Picture, joined []*data.Gradient) (*data.Gradient, *data.Gradient) {
+func joinAdjoint(
+	pair string,
+	size []int,
+	source, edit *data.Picture,
+	joined []*data.Gradient,
+) (*data.Gradient, *data.Gradient) {
 	var a, b *data.Gradient
 	if pair == Concat {
 		width, height := source.Width, joined[0].Height

@@ -164,7 +164,8 @@ func (g *Graph) RMSNorm(x, key string, eps float64) string {
 
 // LayerNorm normalises the last axis to mean 0 and variance 1, then scales and shifts, in float32.
 func (g *Graph) LayerNorm(x, key string, eps float64) string {
-	return g.OpA("LayerNormalization", onnx.Attrs{"axis": -1, "epsilon": eps}, x, g.Param(key+".weight"), g.Param(key+".bias"))
+	return g.OpA("LayerNormalization", onnx.Attrs{"axis": -1, "epsilon": eps}, x, g.Param(key+".weight"),
+		g.Param(key+".bias"))
 }
 
 // Pick returns the rows of x [n, ...] at distinct indices; its gradient scatters without adding.

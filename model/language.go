@@ -150,7 +150,12 @@ func (t *LanguageTuner) Judge(ctx context.Context, samples []*DialogueSample) (*
 	return t.pass(ctx, samples, 1, false)
 }
 
-func (t *LanguageTuner) pass(ctx context.Context, samples []*DialogueSample, weight float64, backward bool) (*DialogueResult, error) {
+func (t *LanguageTuner) pass(
+	ctx context.Context,
+	samples []*DialogueSample,
+	weight float64,
+	backward bool,
+) (*DialogueResult, error) {
 	s, err := t.session(t.step(backward))
 	if err != nil {
 		return nil, err
@@ -164,7 +169,12 @@ func (t *LanguageTuner) pass(ctx context.Context, samples []*DialogueSample, wei
 	if err != nil {
 		return nil, err
 	}
-	r := &DialogueResult{Loss: make([]float64, len(samples)), First: make([][]float64, len(samples)), Tokens: p.rows, Grads: map[string]*tensor.Dense{}}
+	r := &DialogueResult{
+		Loss:   make([]float64, len(samples)),
+		First:  make([][]float64, len(samples)),
+		Tokens: p.rows,
+		Grads:  map[string]*tensor.Dense{},
+	}
 	nll, at := out[outNLL].Data().([]float32), 0
 	for i, s := range samples {
 		for j, turn := range s.turns {
@@ -184,7 +194,8 @@ func (t *LanguageTuner) pass(ctx context.Context, samples []*DialogueSample, wei
 
 // step is the forward pass over dialogues, with or without the backward pass.
 func (t *LanguageTuner) step(backward bool) (name string, build buildFunc) {
-	return fmt.Sprintf("dialogue backward=%v", backward), func(g *Graph) (*built, error) { return buildDialogues(g, t.backbone, backward) }
+	return fmt.Sprintf("dialogue backward=%v",
+		backward), func(g *Graph) (*built, error) { return buildDialogues(g, t.backbone, backward) }
 }
 
 // buildDialogues assembles embedding, vision tower, decoder and cross-entropy.
@@ -235,8 +246,15 @@ func packDialogues(samples []*DialogueSample, weight float64, positions func(*Sa
 			d.order[i] = int64(len(d.ids)) - at - 1
 		}
 	}
-	for name, v := range map[string][]int64{inTextIDs: d.ids, inOrder: d.order, inSegments: d.segments, inPredict: d.predict, inTargets: d.targets,
-		"group_rows": {int64(p.rows)}, "group_lengths": {int64(length)}} {
+	for name, v := range map[string][]int64{
+		inTextIDs:       d.ids,
+		inOrder:         d.order,
+		inSegments:      d.segments,
+		inPredict:       d.predict,
+		inTargets:       d.targets,
+		"group_rows":    {int64(p.rows)},
+		"group_lengths": {int64(length)},
+	} {
 		p.feeds[name] = vector(v)
 	}
 	p.feeds[inTargetWeight] = vector(d.weights)

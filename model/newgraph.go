@@ -29,7 +29,8 @@ func (g *Graph) gradients(o grad.Options) (map[string]string, error) {
 	outputs := make(map[string]string, len(grads))
 	for _, name := range o.Wrt {
 		as := "grad." + name
-		g.M.Nodes = append(g.M.Nodes, &onnx.Node{Name: as, Op: "Identity", Inputs: []string{grads[name]}, Outputs: []string{as}})
+		g.M.Nodes = append(g.M.Nodes,
+			&onnx.Node{Name: as, Op: "Identity", Inputs: []string{grads[name]}, Outputs: []string{as}})
 		g.M.Outputs = append(g.M.Outputs, onnx.ValueInfo{Name: as, Type: onnx.Float})
 		outputs[name] = as
 	}

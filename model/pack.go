@@ -133,7 +133,13 @@ func (o packing) level(spans []span) {
 }
 
 // fillRows writes text ids, where each row of the packed batch comes from, and its position.
-func (o packing) fillRows(p *packed, spans []span, samples []*Sample, textTokens int, positions func(*Sample) [][]int64) {
+func (o packing) fillRows(
+	p *packed,
+	spans []span,
+	samples []*Sample,
+	textTokens int,
+	positions func(*Sample) [][]int64,
+) {
 	ids := make([]int64, 0, textTokens)
 	order := make([]int64, 0, p.rows)
 	var axes [][]int64

@@ -140,7 +140,8 @@ func (p Parameters) fit(w *checkpoints.Weights, t onnx.DType) error {
 		case !ok && !x.Unread:
 			wrong = append(wrong, fmt.Errorf("%s is missing; it should have shape %v", x.Name, x.Shape))
 		case ok && !floating[info.Type]:
-			wrong = append(wrong, fmt.Errorf("%s holds %v; float32, float16 or bfloat16 is read (are the weights quantised?)", x.Name, info.Type))
+			wrong = append(wrong,
+				fmt.Errorf("%s holds %v; float32, float16 or bfloat16 is read (are the weights quantised?)", x.Name, info.Type))
 		case ok && !slices.Equal(info.Shape, x.Shape):
 			wrong = append(wrong, fmt.Errorf("%s has shape %v; it should be %v", x.Name, info.Shape, x.Shape))
 		}

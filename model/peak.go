@@ -63,7 +63,12 @@ func peak(m *onnx.Model, inputs shapesOf) (bytes int64, unknown int, err error) 
 	if err != nil {
 		return 0, 0, err
 	}
-	l := liveness{owner: map[string]string{}, size: map[string]int64{}, readers: map[string]int{}, constant: map[string]bool{}}
+	l := liveness{
+		owner:    map[string]string{},
+		size:     map[string]int64{},
+		readers:  map[string]int{},
+		constant: map[string]bool{},
+	}
 	for _, t := range c.Initializers {
 		l.constant[t.Name] = true
 	}
@@ -154,7 +159,8 @@ func (l *liveness) done(x string) {
 
 // stepPeak is that of a training step over copies of a sample.
 func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
-	p, err := t.stepPacking().pack(slices.Repeat([]*Sample{withFeatures(s, t.backbone.Decoder().Hidden)}, micro), t.positions)
+	p, err := t.stepPacking().
+		pack(slices.Repeat([]*Sample{withFeatures(s, t.backbone.Decoder().Hidden)}, micro), t.positions)
 	if err != nil {
 		return 0, err
 	}

@@ -33,7 +33,8 @@ func (s *sessions) SaveScorer(dir string) error {
 
 // Save writes scorer.yaml, head.safetensors and the adapter's files into the existing folder dir.
 func (p *ScorerState) Save(dir string) error {
-	if err := checkpoints.WriteFile(filepath.Join(dir, HeadFile), p.Tensors, map[string]string{"format": "pt"}); err != nil {
+	metadata := map[string]string{"format": "pt"}
+	if err := checkpoints.WriteFile(filepath.Join(dir, HeadFile), p.Tensors, metadata); err != nil {
 		return err
 	}
 	if p.Adapter != nil {

@@ -21,7 +21,7 @@ type graphSpec struct {
 
 // Names of graph inputs and outputs that are not tensors of the checkpoint or the scorer.
 const (
-	inTextIDs       = "text_ids"       // [text tokens] int64: ordinary tokens of all sequences, without placeholders and score tokens
+	inTextIDs       = "text_ids"       // [text tokens] int64: ordinary tokens, without placeholders and score tokens
 	inFeatures      = "image_features" // [image tokens, hidden]
 	inOrder         = "order"          // [rows] int64: row of concat(text rows, score rows, image rows) at each place
 	inPositions     = "position_ids"   // [axes, rows] int64
@@ -127,7 +127,8 @@ func (g *Graph) losses(keys Keys, head *HeadConfig, h, z, score string, s graphS
 	logits, own := g.logits(keys, hp, ids)
 	row := g.Op("Unsqueeze", g.ScorerTensor("score_token.lm_head"), g.Ints(0))
 	scoreLogit := g.OpA("Gemm", onnx.Attrs{"transB": 1}, hp, row) // [targets, 1]
-	lse := g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1}, g.OpA("Concat", onnx.Attrs{"axis": 1}, logits, scoreLogit), g.Ints(1))
+	lse := g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1},
+		g.OpA("Concat", onnx.Attrs{"axis": 1}, logits, scoreLogit), g.Ints(1))
 	target := g.Op("Add", own, g.Op("Mul", isScore, g.Op("Sub", scoreLogit, own)))
 	nll := g.Op("Squeeze", g.Op("Sub", lse, target), g.Ints(1))
 	scoreLoss := head.Loss(g, z, score)

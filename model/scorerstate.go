@@ -70,7 +70,10 @@ func (p *ScorerState) begin(l *lora.Config, seed uint64) error {
 		p.uniform(fmt.Sprintf("layers.%d.weight", i), seed, in, out, in)
 		p.uniform(fmt.Sprintf("layers.%d.bias", i), seed, in, out)
 	}
-	for name, key := range map[string]string{"score_token.embedding": b.Keys().Embedding, "score_token.lm_head": b.Keys().Output} {
+	for name, key := range map[string]string{
+		"score_token.embedding": b.Keys().Embedding,
+		"score_token.lm_head":   b.Keys().Output,
+	} {
 		if p.Tensors[name], err = meanRow(b.Weights, key); err != nil {
 			return err
 		}
@@ -121,7 +124,9 @@ func meanRow(w *checkpoints.Weights, key string) (*tensor.Dense, error) {
 	}
 	for i := range mean {
 		if math.IsNaN(sum[i]) || math.IsInf(sum[i], 0) {
-			return nil, fmt.Errorf("%s: tensor %s holds NaN or infinities in column %d: the backbone's weights are damaged, load them again", w.Dir(), key, i)
+			return nil, fmt.Errorf(
+				"%s: tensor %s holds NaN or infinities in column %d: the backbone's weights are damaged, load them again",
+				w.Dir(), key, i)
 		}
 		mean[i] = float32(sum[i] / float64(rows))
 	}

@@ -104,7 +104,11 @@ func (s *sessions) session(name string, build buildFunc) (*session, error) {
 }
 
 // run feeds a session what it declares: the batch and the trained parameters.
-func (s *sessions) run(ctx context.Context, on *session, feeds ...map[string]*tensor.Dense) (map[string]*tensor.Dense, error) {
+func (s *sessions) run(
+	ctx context.Context,
+	on *session,
+	feeds ...map[string]*tensor.Dense,
+) (map[string]*tensor.Dense, error) {
 	in := map[string]*tensor.Dense{}
 	for _, f := range feeds {
 		for name, v := range f {

@@ -81,7 +81,8 @@ func adapt(m *onnx.Model) (*onnx.Model, []port, []port, error) {
 				&onnx.Node{Name: shape, Op: "Shape", Inputs: []string{p.inner}, Outputs: []string{shape}},
 				&onnx.Node{Name: flat, Op: "Reshape", Inputs: []string{p.inner, innerLine}, Outputs: []string{flat}})
 			p.inner, p.shapes = flat, len(m.Outputs)+len(shapes)
-			shapes = append(shapes, port{inner: shape, typ: onnx.Int64, shape: []onnx.Dim{{Size: -1}}, ranked: true, hidden: true})
+			shapes = append(shapes,
+				port{inner: shape, typ: onnx.Int64, shape: []onnx.Dim{{Size: -1}}, ranked: true, hidden: true})
 			flatten = true
 		}
 		outputs = append(outputs, p)
@@ -108,7 +109,13 @@ func adapt(m *onnx.Model) (*onnx.Model, []port, []port, error) {
 func isHalf(t onnx.DType) bool { return t == onnx.Float16 || t == onnx.BFloat16 }
 
 func cast(from, to string, t onnx.DType) *onnx.Node {
-	return &onnx.Node{Name: innerInput + "Cast/" + from, Op: "Cast", Inputs: []string{from}, Outputs: []string{to}, Attrs: map[string]any{"to": int64(t)}}
+	return &onnx.Node{
+		Name:    innerInput + "Cast/" + from,
+		Op:      "Cast",
+		Inputs:  []string{from},
+		Outputs: []string{to},
+		Attrs:   map[string]any{"to": int64(t)},
+	}
 }
 
 func (p port) supported(what string) error {

@@ -133,7 +133,8 @@ func (s *Session) start(adapted *onnx.Model, d device, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.s, err = onnxruntime.NewDynamicAdvancedSessionWithONNXData(data, inner(s.inputs), inner(s.outputs), so); err != nil {
+	s.s, err = onnxruntime.NewDynamicAdvancedSessionWithONNXData(data, inner(s.inputs), inner(s.outputs), so)
+	if err != nil {
 		return d.explain(err)
 	}
 	s.weights = l
@@ -274,7 +275,8 @@ func (s *Session) check(in map[string]*tensor.Dense) error {
 	}
 	for _, name := range sortedKeys(in) {
 		if !known[name] {
-			problems = append(problems, fmt.Errorf("there is no input %q: the model's inputs are %s", name, strings.Join(names(s.inputs), ", ")))
+			problems = append(problems,
+				fmt.Errorf("there is no input %q: the model's inputs are %s", name, strings.Join(names(s.inputs), ", ")))
 		}
 	}
 	return errors.Join(problems...)

@@ -66,7 +66,8 @@ func run(t *testing.T, s *Session) []float32 {
 	for i := range x {
 		x[i] = float32(i%13) - 6
 	}
-	out, err := s.Run(context.Background(), map[string]*tensor.Dense{"x": tensor.New(tensor.WithShape(2, wide), tensor.WithBacking(x))})
+	out, err := s.Run(context.Background(),
+		map[string]*tensor.Dense{"x": tensor.New(tensor.WithShape(2, wide), tensor.WithBacking(x))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,12 @@ import (
 // Gradients checks the way from a family's pixels back to the given pictures, on all cases with gradients in the
 // fixtures. prepare is the family's Prepare in floating point, without any rounding: since it is affine, its
 // differences are exact.
-func Gradients(t *testing.T, family string, files []string, prepare func(t *testing.T, b model.Architecture, frames []*oracle.Field) []float64) {
+func Gradients(
+	t *testing.T,
+	family string,
+	files []string,
+	prepare func(t *testing.T, b model.Architecture, frames []*oracle.Field) []float64,
+) {
 	oracle.Each(t, func(t *testing.T, folder string) {
 		dir := filepath.Join(folder, family)
 		for _, file := range files {
@@ -28,7 +33,12 @@ func Gradients(t *testing.T, family string, files []string, prepare func(t *test
 	})
 }
 
-func gradients(t *testing.T, dir string, c oracle.Case, prepare func(t *testing.T, b model.Architecture, frames []*oracle.Field) []float64) {
+func gradients(
+	t *testing.T,
+	dir string,
+	c oracle.Case,
+	prepare func(t *testing.T, b model.Architecture, frames []*oracle.Field) []float64,
+) {
 	s, err := model.OpenScorer(filepath.Join(dir, c.Scorer), model.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,9 @@ var byteLetters = func() (letters [256]rune) {
 
 // BPE is a byte-level byte-pair encoding. The ids of Tokens are their indices.
 type BPE struct {
-	Tokens []string    // the 256 bytes in the order of their letters, with a suffix these once more, then the merges, in byteLetters' spelling
+	// Tokens are, in byteLetters' spelling, the 256 bytes in the order of their letters, with a suffix these once more,
+	// then the merges.
+	Tokens []string
 	Merges [][2]string // in the order of their rank
 }
 

@@ -43,7 +43,14 @@ func Create(dir string, sizes Sizes, texts []string, seed uint64) (Facts, error)
 	if err != nil {
 		return Facts{}, err
 	}
-	facts := Facts{Folder: dir, Vocab: v.size(), Merges: len(v.Merges), Rows: v.rows, TileTokens: sizes.TileTokens(), Seed: seed}
+	facts := Facts{
+		Folder:     dir,
+		Vocab:      v.size(),
+		Merges:     len(v.Merges),
+		Rows:       v.rows,
+		TileTokens: sizes.TileTokens(),
+		Seed:       seed,
+	}
 	err = checkpoints.WriteDir(dir, func(dir string) error { return sizes.write(dir, v, &facts) })
 	return facts, err
 }

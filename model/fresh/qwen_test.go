@@ -47,7 +47,8 @@ func TestQwenStatesAsTransformers(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		sample, err := s.Prepare(model.Pair{Source: images["astronaut"], Edit: images["astronaut_purple"], Instruction: "make it purple"})
+		sample, err := s.Prepare(
+			model.Pair{Source: images["astronaut"], Edit: images["astronaut_purple"], Instruction: "make it purple"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -71,7 +71,8 @@ func TestAttentionDropout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tuner, err := model.NewTuner(p, model.TuneOptions{}); err == nil || !strings.Contains(err.Error(), "attention_dropout 0.1") {
+	if tuner, err := model.NewTuner(p, model.TuneOptions{}); err == nil ||
+		!strings.Contains(err.Error(), "attention_dropout 0.1") {
 		t.Errorf("error %v", err)
 		if err == nil {
 			tuner.Close()

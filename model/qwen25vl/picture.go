@@ -22,7 +22,8 @@ func (b *Architecture) Prepare(frames ...*data.Picture) (*model.Picture, error) 
 	first := frames[0]
 	for _, p := range frames[1:] {
 		if p.Width != first.Width || p.Height != first.Height {
-			return nil, fmt.Errorf("frames of one picture have different sizes: %dx%d and %dx%d", first.Width, first.Height, p.Width, p.Height)
+			return nil, fmt.Errorf("frames of one picture have different sizes: %dx%d and %dx%d", first.Width, first.Height,
+				p.Width, p.Height)
 		}
 	}
 	h, w, err := b.smartSize(first.Height, first.Width)
@@ -38,7 +39,14 @@ func (b *Architecture) Prepare(frames ...*data.Picture) (*model.Picture, error) 
 			b.repeat(pixels, f)
 		}
 	}
-	return &model.Picture{Height: first.Height, Width: first.Width, Pixels: pixels, Rows: at.rows * at.cols, Tokens: at.rows * at.cols / v.unit(), Layout: at}, nil
+	return &model.Picture{
+		Height: first.Height,
+		Width:  first.Width,
+		Pixels: pixels,
+		Rows:   at.rows * at.cols,
+		Tokens: at.rows * at.cols / v.unit(),
+		Layout: at,
+	}, nil
 }
 
 // patchify writes frame f of every patch from a picture [3, H, W].

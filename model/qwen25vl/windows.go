@@ -32,7 +32,10 @@ type segments struct {
 }
 
 func (b *Architecture) segments(g *model.Graph, name, cos, sin string) *segments {
-	s := &segments{rows: g.Input(name+"_rows", onnx.Int64, onnx.Dims(name+"s", name+"_length")), back: g.Input(name+"_back", onnx.Int64, onnx.Dims("patches"))}
+	s := &segments{
+		rows: g.Input(name+"_rows", onnx.Int64, onnx.Dims(name+"s", name+"_length")),
+		back: g.Input(name+"_back", onnx.Int64, onnx.Dims("patches")),
+	}
 	patches := g.SizeOf(cos, 0)
 	s.pads = g.Op("Sub", g.OpA("ReduceProd", onnx.Attrs{"keepdims": 1}, g.Op("Shape", s.rows)), patches)
 	real := g.Op("Unsqueeze", g.Op("Less", s.rows, patches), g.Ints(1, 2))

@@ -20,8 +20,9 @@ var environment = &exec.Environment{
 	Filters: exec.NewFilterSet(map[string]exec.FilterFunction{}).Update(builtins.Filters).Update(
 		exec.NewFilterSet(map[string]exec.FilterFunction{"tojson": toJSON})),
 	Tests: builtins.Tests,
-	ControlStructures: exec.NewControlStructureSet(map[string]parser.ControlStructureParser{"generation": parseGeneration}).
-		Update(builtins.ControlStructures),
+	ControlStructures: exec.NewControlStructureSet(map[string]parser.ControlStructureParser{
+		"generation": parseGeneration,
+	}).Update(builtins.ControlStructures),
 	Methods: exec.Methods{
 		Bool: builtins.Methods.Bool, Int: builtins.Methods.Int, Float: builtins.Methods.Float,
 		Dict: builtins.Methods.Dict, List: builtins.Methods.List, Str: stringMethods(),
@@ -46,9 +47,10 @@ func (l list) GetItem(key any) (*exec.Value, bool) {
 // stringMethods is the library's set, with Python's replace(old, new, count=-1).
 func stringMethods() *exec.MethodSet[string] {
 	set := map[string]exec.Method[string]{}
-	for _, name := range strings.Fields(`capitalize casefold center count encode endswith expandtabs find format index isalnum isalpha
-		isascii isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper join ljust lower lstrip partition
-		removeprefix removesuffix rfind rindex rjust rpartition rsplit rstrip split splitlines startswith strip swapcase title upper zfill`) {
+	for _, name := range strings.Fields(`capitalize casefold center count encode endswith expandtabs find format index
+		isalnum isalpha isascii isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper join
+		ljust lower lstrip partition removeprefix removesuffix rfind rindex rjust rpartition rsplit rstrip split
+		splitlines startswith strip swapcase title upper zfill`) {
 		if method, ok := builtins.Methods.Str.Get(name); ok {
 			set[name] = method
 		}
@@ -56,11 +58,9 @@ func stringMethods() *exec.MethodSet[string] {
 	set["replace"] = func(self string, _ *exec.Value, arguments *exec.VarArgs) (any, error) {
 		var from, to string
 		count := -1
-		if err := arguments.Take(
-			exec.PositionalArgument("old", nil, exec.StringArgument(&from)),
+		if err := arguments.Take(exec.PositionalArgument("old", nil, exec.StringArgument(&from)),
 			exec.PositionalArgument("new", nil, exec.StringArgument(&to)),
-			exec.PositionalArgument("count", exec.AsValue(-1), exec.IntArgument(&count)),
-		); err != nil {
+			exec.PositionalArgument("count", exec.AsValue(-1), exec.IntArgument(&count))); err != nil {
 			return nil, exec.ErrInvalidCall(err)
 		}
 		return strings.Replace(self, from, to, count), nil

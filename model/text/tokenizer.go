@@ -48,7 +48,8 @@ func openTokenizer(dir, scoreToken string, scoreID int64) (*tokenizer, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%s: no tokenizer.json; save the checkpoint's tokenizer with transformers' save_pretrained", dir)
+			return nil, fmt.Errorf("%s: no tokenizer.json; save the checkpoint's tokenizer with transformers' save_pretrained",
+				dir)
 		}
 		return nil, err
 	}
