@@ -10,8 +10,8 @@ import (
 	"assay/internal/workers"
 )
 
-// PrepareAdjoint is what a [Backbone] has besides if gradients can reach the given pictures: the transpose of the
-// linear map behind Prepare (resizing, tiling or patching, normalisation). From grad, in the layout of p.Pixels, it
+// PrepareAdjoint is implemented by an [Architecture] whose gradients reach the given pictures: it is the transpose of
+// the linear map behind Prepare (resizing, tiling or patching, normalisation). From grad, in the layout of p.Pixels, it
 // returns the gradient of each of the frames that p was prepared from.
 type PrepareAdjoint interface {
 	PrepareAdjoint(p *Picture, frames int, grad []float32) ([]*data.Gradient, error)
@@ -35,7 +35,7 @@ func (s *Scorer) Gradient(ctx context.Context, p Pair) (*PixelGradients, error) 
 }
 
 // Gradients is [Scorer.Gradient] of several pairs, in order: those of equal shape share passes. Neither a score nor a
-// gradient depends on the company, as [Scorer.Score] does not.
+// gradient depends on the other pairs, as in [Scorer.Score].
 func (s *Scorer) Gradients(ctx context.Context, pairs []Pair) ([]*PixelGradients, error) {
 	adjoint, ok := s.backbone.Architecture.(PrepareAdjoint)
 	if !ok {

@@ -13,13 +13,12 @@ import (
 	"assay/onnx"
 )
 
-// ScorerState are a scorer before it belongs to a graph: its configuration, the tensors of head.safetensors, and an
-// adapter (nil: none).
+// ScorerState is a scorer that is not opened: its configuration, the tensors of head.safetensors, and an adapter.
 type ScorerState struct {
 	Config  *ScorerConfig
 	Tensors map[string]*tensor.Dense
-	Adapter *lora.Adapter
-	Plan    bool // the backbone's weights may be absent: graphs are built and counted, not run
+	Adapter *lora.Adapter // nil: none
+	Plan    bool          // the backbone's weights may be absent: graphs are built and counted, not run
 }
 
 // backbone opens the backbone.
@@ -47,7 +46,7 @@ func NewScorerState(c *ScorerConfig, l *lora.Config, seed uint64) (*ScorerState,
 	return p, p.begin(l, seed)
 }
 
-// PlanScorerState are those of NewScorerState, for a plan: where weights are absent the score token's rows are zero.
+// PlanScorerState is NewScorerState for a plan: where weights are absent the score token's rows are zero.
 func PlanScorerState(c *ScorerConfig, l *lora.Config, seed uint64) (*ScorerState, error) {
 	p := &ScorerState{Config: c, Plan: true}
 	return p, p.begin(l, seed)

@@ -85,17 +85,17 @@ func open(m *onnx.Model, o Options) (*Session, error) {
 	if _, err := load(); err != nil {
 		return nil, err
 	}
-	adapted, inputs, outputs, err := adapt(m)
+	a, err := adapt(m)
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{inputs: inputs, outputs: outputs}
+	s := &Session{inputs: a.inputs, outputs: a.outputs}
 	candidates, err := devices(o.Device)
 	if err != nil {
 		return nil, err
 	}
 	for _, d := range candidates {
-		err = s.start(adapted, d, o)
+		err = s.start(&a.Model, d, o)
 		if err == nil {
 			s.device = d.String()
 			return s, nil
@@ -105,7 +105,7 @@ func open(m *onnx.Model, o Options) (*Session, error) {
 }
 
 // start makes the runtime's session on a device. On the CPU its weights are those of the process.
-func (s *Session) start(adapted *onnx.Model, d device, o Options) (err error) {
+func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 	so, err := sessionOptions(o)
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func (s *Session) start(adapted *onnx.Model, d device, o Options) (err error) {
 	if err := d.addTo(so); err != nil {
 		return err
 	}
-	m := *adapted
+	m := *model
 	var l *lease
 	if d == cpu && o.Folder != "" {
 		if l, err = share(&m, o.Folder); err != nil {
