@@ -46,8 +46,14 @@ func tanhGelu(g *Graph, x string) string {
 }
 
 func init() {
-	for name, same := range map[string]string{"swish": "silu", "gelu_python": "gelu", "gelu_fast": "gelu_new", "gelu_accurate": "gelu_new",
-		"gelu_pytorch_tanh": "gelu_new", "gelu_python_tanh": "gelu_new"} {
+	for name, same := range map[string]string{
+		"swish":             "silu",
+		"gelu_python":       "gelu",
+		"gelu_fast":         "gelu_new",
+		"gelu_accurate":     "gelu_new",
+		"gelu_pytorch_tanh": "gelu_new",
+		"gelu_python_tanh":  "gelu_new",
+	} {
 		activations[name] = activations[same]
 	}
 }
@@ -64,6 +70,7 @@ func (g *Graph) Activation(x, name string) string {
 // CheckActivation adds an error to a configuration if it names a function that is not known.
 func CheckActivation(o *strictjson.Object, key, name string) {
 	if activations[name] == nil {
-		o.Failf(key, "activation %q is not supported; %s are", name, strings.Join(slices.Sorted(maps.Keys(activations)), ", "))
+		o.Failf(key, "activation %q is not supported; %s are", name,
+			strings.Join(slices.Sorted(maps.Keys(activations)), ", "))
 	}
 }

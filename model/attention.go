@@ -6,12 +6,13 @@ import (
 	"assay/onnx"
 )
 
-// SelfAttention is causal grouped-query attention with rotary positions. A family may replace any of its parts: queries with a
-// norm of their own are a [Module] in place of Query.
+// SelfAttention is causal grouped-query attention with rotary positions. A family may replace any of its parts: queries
+// with a norm of their own are a [Module] in place of Query.
 type SelfAttention struct {
 	Query, Key, Value, Output Module
 	Heads, KVHeads, HeadDim   int
-	Rotate                    func(g *Graph, x string, r Rotation, heads int) string // [rows, heads*dim] -> [1, rows, heads*dim]
+	// Rotate turns every head of [rows, heads*dim], as [1, rows, heads*dim].
+	Rotate func(g *Graph, x string, r Rotation, heads int) string
 }
 
 // Rotation are cosines and sines of rotary positions, [1, rows, head_dim/2].
@@ -61,8 +62,8 @@ func (a *SelfAttention) Forward(g *Graph, ask, all string, v *View) string {
 	return a.Output.Forward(g, a.attend(g, q, k, value, v))
 }
 
-// attend: q [1, asking, heads*dim], k and v [1, rows, kv_heads*dim] -> [asking, heads*dim]. Query heads that share a key head
-// are stacked as rows of one product, so that keys are never repeated.
+// attend: q [1, asking, heads*dim], k and v [1, rows, kv_heads*dim] -> [asking, heads*dim]. Query heads that share a
+// key head are stacked as rows of one product, so that keys are never repeated.
 func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
 	rows, each := view.asking()
 	qs, ks, vs := view.split(g, q, rows, 1), view.split(g, k, view.Rows, 1), view.split(g, v, view.Rows, 1)
@@ -90,9 +91,9 @@ func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
 	return g.OpA("Concat", onnx.Attrs{"axis": 0}, outs...)
 }
 
-// mask fills in what is added to the scores of every group [sequences or 1, 1, rep*asking rows, length]: 0 where a row may look
-// (itself and before, within the window of that many rows unless it is 0), the lowest float elsewhere. rep query heads share a
-// key head.
+// mask fills in what is added to the scores of every group [sequences or 1, 1, rep*asking rows, length]: 0 where a row
+// may look (itself and before, within the window of that many rows unless it is 0), the lowest float elsewhere. rep
+// query heads share a key head.
 func (v *View) mask(g *Graph, window, rep int) {
 	places := make([]string, v.Groups)
 	if v.Selected {

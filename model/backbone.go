@@ -1,8 +1,8 @@
 // Package model turns Hugging Face checkpoints of vision-language models into ONNX graphs that score edits.
 //
-// An [Architecture] knows one architecture: how its pictures become patches, its vision tower, where its language model lies in
-// the checkpoint. Everything else is shared: prompts, the decoder, the head, the loss, scorer directories, scoring. A new
-// architecture is a new folder beside llavanext that calls [Register].
+// An [Architecture] knows one architecture: how its pictures become patches, its vision tower, where its language model
+// lies in the checkpoint. Everything else is shared: prompts, the decoder, the head, the loss, scorer directories,
+// scoring. A new architecture is a new folder beside llavanext that calls [Register].
 package model
 
 import (
@@ -27,7 +27,8 @@ type Architecture interface {
 	Decoder() *Decoder
 	// Keys names the parameters outside the decoder's layers.
 	Keys() Keys
-	// Placeholder is the text that stands for a picture in prompts; EndOfTurn closes the answer, "" if the tokenizer decides.
+	// Placeholder is the text that stands for a picture in prompts; EndOfTurn closes the answer, "" if the tokenizer
+	// decides.
 	Placeholder() string
 	EndOfTurn() string
 	// CanPair reports whether source and edit can be shown in that way.
@@ -89,12 +90,12 @@ type Backbone struct {
 	Weights *checkpoints.Weights
 }
 
-// OpenBackbone opens a Hugging Face checkpoint directory and compares its tensors with its configuration. Close releases the
-// mapped weights.
+// OpenBackbone opens a Hugging Face checkpoint directory and compares its tensors with its configuration. Close
+// releases the mapped weights.
 func OpenBackbone(dir string) (*Backbone, error) { return openBackbone(dir, checkpoints.OpenWeights) }
 
-// DescribeBackbone opens a checkpoint directory whose weights may be absent: their names and shapes then follow from its
-// configuration, so that graphs can be built.
+// DescribeBackbone opens a checkpoint directory whose weights may be absent: their names and shapes then follow from
+// its configuration, so that graphs can be built.
 func DescribeBackbone(dir string) (*Backbone, error) {
 	return openBackbone(dir, checkpoints.OpenOrAbsent)
 }
@@ -103,7 +104,8 @@ func openBackbone(dir string, weights func(dir string) (*checkpoints.Weights, er
 	file := filepath.Join(dir, "config.json")
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("backbone: %w (a Hugging Face checkpoint directory with config.json and *.safetensors is wanted)", err)
+		return nil, fmt.Errorf(
+			"backbone: %w (a Hugging Face checkpoint directory with config.json and *.safetensors is wanted)", err)
 	}
 	var head struct {
 		ModelType string `json:"model_type"`

@@ -39,12 +39,20 @@ type textKind struct {
 	read     func(c *TextConfig, o *strictjson.Object) // the keys of this kind, after the common ones
 }
 
-// The kinds are transformers' configuration classes of 5.23, where a key that a class does not know is ignored, here refused.
+// The kinds are transformers' configuration classes of 5.23, where a key that a class does not know is ignored, here
+// refused.
 var textKinds = map[string]textKind{
 	"llama": {
 		defaults: TextConfig{
-			Hidden: 4096, Intermediate: 11008, Layers: 32, Heads: 32, Vocab: 32000, Eps: 1e-6, Activation: "silu", MaxPositions: 2048,
-			Rope: RopeConfig{Theta: 1e4},
+			Hidden:       4096,
+			Intermediate: 11008,
+			Layers:       32,
+			Heads:        32,
+			Vocab:        32000,
+			Eps:          1e-6,
+			Activation:   "silu",
+			MaxPositions: 2048,
+			Rope:         RopeConfig{Theta: 1e4},
 		},
 		harmless: strictjson.Harmless{
 			"pretraining_tp": nil, // how a product was cut up; transformers 5 no longer does
@@ -54,25 +62,53 @@ var textKinds = map[string]textKind{
 	},
 	"mistral": {
 		defaults: TextConfig{
-			Hidden: 4096, Intermediate: 14336, Layers: 32, Heads: 32, KVHeads: 8, Vocab: 32000, Eps: 1e-6, Activation: "silu",
-			MaxPositions: 131072, SlidingWindow: 4096, Rope: RopeConfig{Theta: 1e4},
+			Hidden:        4096,
+			Intermediate:  14336,
+			Layers:        32,
+			Heads:         32,
+			KVHeads:       8,
+			Vocab:         32000,
+			Eps:           1e-6,
+			Activation:    "silu",
+			MaxPositions:  131072,
+			SlidingWindow: 4096,
+			Rope:          RopeConfig{Theta: 1e4},
 		},
 		harmless: strictjson.Harmless{"attention_bias": {false}, "mlp_bias": {false}},
 		read:     (*TextConfig).readMistral,
 	},
 	"qwen2": {
 		defaults: TextConfig{
-			Hidden: 4096, Intermediate: 22016, Layers: 32, Heads: 32, KVHeads: 32, Vocab: 151936, Eps: 1e-6, Activation: "silu",
-			MaxPositions: 32768, SlidingWindow: 4096, InBias: true, Rope: RopeConfig{Theta: 1e4},
+			Hidden:        4096,
+			Intermediate:  22016,
+			Layers:        32,
+			Heads:         32,
+			KVHeads:       32,
+			Vocab:         151936,
+			Eps:           1e-6,
+			Activation:    "silu",
+			MaxPositions:  32768,
+			SlidingWindow: 4096,
+			InBias:        true,
+			Rope:          RopeConfig{Theta: 1e4},
 		},
 		harmless: strictjson.Harmless{"attention_bias": {true}, "mlp_bias": {false}},
 		read:     func(c *TextConfig, o *strictjson.Object) { c.readQwen(o, 28) },
 	},
 	"qwen2_5_vl_text": {
 		defaults: TextConfig{
-			Hidden: 8192, Intermediate: 29568, Layers: 80, Heads: 64, KVHeads: 8, Vocab: 152064, Eps: 1e-5, Activation: "silu",
-			MaxPositions: 32768, SlidingWindow: 4096, InBias: true,
-			Rope: RopeConfig{Theta: 1e6, Sections: []int{16, 24, 24}},
+			Hidden:        8192,
+			Intermediate:  29568,
+			Layers:        80,
+			Heads:         64,
+			KVHeads:       8,
+			Vocab:         152064,
+			Eps:           1e-5,
+			Activation:    "silu",
+			MaxPositions:  32768,
+			SlidingWindow: 4096,
+			InBias:        true,
+			Rope:          RopeConfig{Theta: 1e6, Sections: []int{16, 24, 24}},
 		},
 		harmless: strictjson.Harmless{
 			"attention_bias":        {true},
@@ -92,8 +128,8 @@ var textKinds = map[string]textKind{
 	},
 }
 
-// ParseText reads a text_config of one of the kinds, the first of which is meant where no model_type is given, or that of the
-// whole. What is wrong is added to the object's errors.
+// ParseText reads a text_config of one of the kinds, the first of which is meant where no model_type is given, or that
+// of the whole. What is wrong is added to the object's errors.
 func ParseText(o *strictjson.Object, kinds ...string) TextConfig {
 	kind := kinds[0]
 	o.Opt("model_type", &kind)
@@ -109,8 +145,12 @@ func ParseText(o *strictjson.Object, kinds ...string) TextConfig {
 	c := k.defaults
 	c.ModelType = kind
 	for key, into := range map[string]*int{
-		"hidden_size": &c.Hidden, "intermediate_size": &c.Intermediate, "num_hidden_layers": &c.Layers, "num_attention_heads": &c.Heads,
-		"vocab_size": &c.Vocab, "max_position_embeddings": &c.MaxPositions,
+		"hidden_size":             &c.Hidden,
+		"intermediate_size":       &c.Intermediate,
+		"num_hidden_layers":       &c.Layers,
+		"num_attention_heads":     &c.Heads,
+		"vocab_size":              &c.Vocab,
+		"max_position_embeddings": &c.MaxPositions,
 	} {
 		if o.Get(key, into); *into < 1 {
 			o.Failf(key, "%d is not positive", *into)
@@ -177,7 +217,8 @@ func (c *TextConfig) readMistral(o *strictjson.Object) {
 	c.readLayerTypes(o, func(int) bool { return window != nil }, false) // MistralModel goes by the window alone
 }
 
-// readQwen: windows are switched on by use_sliding_window, from layer max_window_layers on, unless layer_types says where.
+// readQwen: windows are switched on by use_sliding_window, from layer max_window_layers on, unless layer_types says
+// where.
 func (c *TextConfig) readQwen(o *strictjson.Object, first int) {
 	use := false
 	o.Opt("use_sliding_window", &use)
@@ -208,8 +249,8 @@ func (c *TextConfig) readWindow(o *strictjson.Object) *int {
 	return &window
 }
 
-// readLayerTypes finds the layers with a window: those of layer_types where it counts, and else those of the rule, which
-// layer_types must then agree with.
+// readLayerTypes finds the layers with a window: those of layer_types where it counts, and else those of the rule,
+// which layer_types must then agree with.
 func (c *TextConfig) readLayerTypes(o *strictjson.Object, rule func(layer int) bool, counts bool) {
 	c.Sliding = nil
 	sliding := make([]bool, c.Layers)
@@ -246,8 +287,8 @@ func (c *TextConfig) slides(i int) bool { return c.Sliding != nil && c.Sliding[i
 // longest is an error if a sequence whose last rotary position is given is beyond what is computed exactly.
 func (c *TextConfig) longest(position int64) error {
 	if c.Rope.Type == "dynamic" && position >= int64(c.MaxPositions) {
-		return fmt.Errorf("the sample's positions reach %d: dynamic rope, whose frequencies change behind max_position_embeddings, %d, is not supported there",
-			position, c.MaxPositions)
+		return fmt.Errorf("the sample's positions reach %d: dynamic rope, whose frequencies change behind "+
+			"max_position_embeddings, %d, is not supported there", position, c.MaxPositions)
 	}
 	return nil
 }

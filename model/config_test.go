@@ -43,7 +43,8 @@ func TestRopeAsTransformers(t *testing.T) {
 		}
 		got := c.InvFreq()
 		if len(got) != len(want.InvFreq) || math.Abs(c.Rope.Attention-want.Attention) > 1e-9 {
-			t.Errorf("%s: %d frequencies times %g, want %d times %g", want.Config, len(got), c.Rope.Attention, len(want.InvFreq), want.Attention)
+			t.Errorf("%s: %d frequencies times %g, want %d times %g", want.Config, len(got), c.Rope.Attention,
+				len(want.InvFreq), want.Attention)
 			continue
 		}
 		for i, v := range got {
@@ -114,7 +115,8 @@ func TestTextRefused(t *testing.T) {
 }
 
 func TestDynamicRopeIsShort(t *testing.T) {
-	c, err := parseText(t, `{"max_position_embeddings": 10, "rope_parameters": {"rope_type": "dynamic", "factor": 2.0}}`, "llama")
+	c, err := parseText(t, `{"max_position_embeddings": 10, "rope_parameters": {"rope_type": "dynamic", "factor": 2.0}}`,
+		"llama")
 	if err != nil || c.longest(9) != nil || c.longest(10) == nil {
 		t.Error(err, c.longest(9), c.longest(10))
 	}

@@ -67,8 +67,8 @@ func (l *DecoderLayer) Forward(g *Graph, x string, v *View) string {
 	return g.Op("Add", x, l.MLP.Forward(g, l.PostAttentionNorm.Forward(g, x)))
 }
 
-// Rotary declares the positions [axes, rows] int64 and returns their cosines and sines. Every frequency turns with one axis:
-// it is zero for the others, and the sum over the axes is exact.
+// Rotary declares the positions [axes, rows] int64 and returns their cosines and sines. Every frequency turns with one
+// axis: it is zero for the others, and the sum over the axes is exact.
 func (d *Decoder) Rotary(g *Graph) Rotation {
 	axes, each := d.Rope.Axes(), d.HeadDim/2
 	table := make([]float32, axes*each)

@@ -30,8 +30,8 @@ func (l injected) Forward(g *Graph, x string, v *View) string {
 	return g.Op("Add", l.Layer.Forward(g, x, v), l.features)
 }
 
-// A family replaces one part of a layer, or wraps it, and everything else stays as it is: the graph without the new nodes is
-// the standard one.
+// A family replaces one part of a layer, or wraps it, and everything else stays as it is: the graph without the new
+// nodes is the standard one.
 func TestFamilyReplacesParts(t *testing.T) {
 	b, err := OpenBackbone("../backbones/tiny")
 	if err != nil {

@@ -37,10 +37,11 @@ type Exported struct {
 }
 
 var about = map[string]string{
-	inPixels:            "normalised pixels in the family's layout",
-	inFeatures:          "what replaces the picture placeholders, row by row",
-	inTextIDs:           "ids of the ordinary tokens of all sequences, without placeholders and score tokens",
-	inOrder:             "for every row of the packed batch its row in concat(text rows, one score row per sequence, image rows)",
+	inPixels:   "normalised pixels in the family's layout",
+	inFeatures: "what replaces the picture placeholders, row by row",
+	inTextIDs:  "ids of the ordinary tokens of all sequences, without placeholders and score tokens",
+	inOrder: "for every row of the packed batch its row in concat(text rows, " +
+		"one score row per sequence, image rows)",
 	inPositions:         "rotary position of every row within its sequence, on every axis",
 	inScoreRows:         "for every sequence the selected row that holds its score token",
 	"group_rows":        "rows of each group; an export has one group of sequences of equal length",
@@ -82,7 +83,8 @@ func ExportBackbone(b *Backbone, dir string) (*Exported, error) {
 		r := dec.Rotary(g)
 		h := dec.Forward(g, x, r, p)
 		g.Output(outHidden, h, onnx.Float, onnx.Dims("selected", dec.Hidden))
-		g.Output(outLogits, g.OpA("Gemm", onnx.Attrs{"transB": 1}, h, g.Param(keys.Output)), onnx.Float, onnx.Dims("selected", dec.Vocab))
+		g.Output(outLogits, g.OpA("Gemm", onnx.Attrs{"transB": 1}, h, g.Param(keys.Output)), onnx.Float,
+			onnx.Dims("selected", dec.Vocab))
 		return g.Err()
 	}
 	return exportTo(dir, b, graph, score)

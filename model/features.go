@@ -10,8 +10,8 @@ import (
 	"assay/store"
 )
 
-// visionFeatures computes what a frozen vision tower makes of pictures, once for each distinct one: features are kept in
-// memory, and in a store where they outlive the process.
+// visionFeatures computes what a frozen vision tower makes of pictures, once for each distinct one: features are kept
+// in memory, and in a store where they outlive the process.
 type visionFeatures struct {
 	sessions *sessions
 	cache    *pictureCache
@@ -37,9 +37,9 @@ func newVisionFeatures(s *sessions, cache *pictureCache, in *store.Store) *visio
 // ClearCache forgets all pictures in memory: for measurements.
 func (f *visionFeatures) ClearCache() { f.cache.clear() }
 
-// fill gives every picture its features. Each distinct one that has none runs through the tower once. Only pictures of one
-// layout run together: nothing is padded, and the features of a picture do not depend on the others. It returns the pictures
-// that got features.
+// fill gives every picture its features. Each distinct one that has none runs through the tower once. Only pictures of
+// one layout run together: nothing is padded, and the features of a picture do not depend on the others. It returns the
+// pictures that got features.
 func (f *visionFeatures) fill(ctx context.Context, samples []*Sample) (filled []*Picture, err error) {
 	same := map[store.Key][]*Picture{}
 	var todo []*Picture
@@ -57,7 +57,9 @@ func (f *visionFeatures) fill(ctx context.Context, samples []*Sample) (filled []
 		}
 	}
 	n := f.sessions.network
-	runs := batchesBy(len(todo), func(i int) (any, int) { return todo[i].Layout, n.limits.pixels / max(len(todo[i].Pixels), 1) })
+	runs := batchesBy(len(todo), func(i int) (any, int) {
+		return todo[i].Layout, n.limits.pixels / max(len(todo[i].Pixels), 1)
+	})
 	return filled, workers.Each(len(runs), n.limits.parallel, func(i int) error {
 		run := pick(todo, runs[i])
 		if err := f.compute(ctx, run); err != nil {

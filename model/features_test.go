@@ -11,9 +11,9 @@ import (
 	"assay/store"
 )
 
-// TestStoredFeatures: image features that an earlier process kept are served for the same picture and backbone, wherever the
-// backbone lies, and for no other: another picture, another pairing, a byte of the vision tower's weights or of the
-// preprocessor's configuration.
+// TestStoredFeatures: image features that an earlier process kept are served for the same picture and backbone,
+// wherever the backbone lies, and for no other: another picture, another pairing, a byte of the vision tower's weights
+// or of the preprocessor's configuration.
 func TestStoredFeatures(t *testing.T) {
 	backbone, folder := t.TempDir(), t.TempDir()
 	if err := os.CopyFS(backbone, os.DirFS("../backbones/tiny")); err != nil {
@@ -88,7 +88,8 @@ func TestStoredFeatures(t *testing.T) {
 	}
 	var vision string
 	for _, name := range w.Names() {
-		if len(name) > 7 && name[:7] == "visual." || filepath.Base(name) == name && len(name) > 13 && name[:13] == "model.visual." {
+		if len(name) > 7 && name[:7] == "visual." ||
+			filepath.Base(name) == name && len(name) > 13 && name[:13] == "model.visual." {
 			vision = name
 			break
 		}

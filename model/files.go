@@ -6,8 +6,8 @@ import (
 	"assay/checkpoints"
 )
 
-// Tables returns the names of the embedding table and of the output layer, which is the table itself in a tied checkpoint. As in
-// transformers, a checkpoint that stores two different tables is not tied, whatever config.json says.
+// Tables returns the names of the embedding table and of the output layer, which is the table itself in a tied
+// checkpoint. As in transformers, a checkpoint that stores two different tables is not tied, whatever config.json says.
 func (c *TextConfig) Tables(w *checkpoints.Weights, embedding, output string) Keys {
 	k := Keys{Embedding: embedding, Output: output}
 	if c.Tied && w.Has(output) && !w.Absent() {

@@ -35,8 +35,8 @@ func (n *network) StateFingerprint() (string, error) {
 	return print + " " + n.arithmetic(), err
 }
 
-// featureFingerprint identifies what image features depend on besides the picture: the backbone, and an adapter's layers in
-// its vision side.
+// featureFingerprint identifies what image features depend on besides the picture: the backbone, and an adapter's
+// layers in its vision side.
 func (n *network) featureFingerprint() (string, error) {
 	none := func(string) bool { return false }
 	print, err := n.fingerprint(ScorerConfig{}, none, func(module string) bool {
@@ -53,8 +53,8 @@ func (n *network) arithmetic() string {
 	return "cpu " + n.config.DType
 }
 
-// fingerprint identifies a configuration, the scorer's own tensors that count by their names, the adapter's layers (with their
-// scales: they follow from alpha) that count by their modules, and the backbone.
+// fingerprint identifies a configuration, the scorer's own tensors that count by their names, the adapter's layers
+// (with their scales: they follow from alpha) that count by their modules, and the backbone.
 func (n *network) fingerprint(c ScorerConfig, own, module func(name string) bool) (string, error) {
 	backbone, err := n.BackboneFingerprint()
 	if err != nil {
@@ -92,12 +92,22 @@ func (n *network) BackboneFingerprint() (string, error) {
 }
 
 // describing are the files of a checkpoint, besides its weights, that what it computes depends on.
-var describing = []string{"config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-	"chat_template.json", "chat_template.jinja", "preprocessor_config.json", "processor_config.json", checkpoints.IndexFile}
+var describing = []string{
+	"config.json",
+	"tokenizer.json",
+	"tokenizer_config.json",
+	"special_tokens_map.json",
+	"added_tokens.json",
+	"chat_template.json",
+	"chat_template.jinja",
+	"preprocessor_config.json",
+	"processor_config.json",
+	checkpoints.IndexFile,
+}
 
-// Fingerprint identifies a checkpoint by the whole content of its files. 16 GB are read once, at about a gigabyte a second
-// and core; after that the system's word that a file has not changed will do: see [store.Files]. Weights that are absent do
-// not count.
+// Fingerprint identifies a checkpoint by the whole content of its files. 16 GB are read once, at about a gigabyte a
+// second and core; after that the system's word that a file has not changed will do: see [store.Files]. Weights that
+// are absent do not count.
 func Fingerprint(dir string, w *checkpoints.Weights) (string, error) {
 	var parts, paths []string
 	for _, name := range describing {

@@ -10,22 +10,22 @@ import (
 	"assay/internal/workers"
 )
 
-// PrepareAdjoint is what a [Backbone] has besides if gradients can reach the given pictures: the transpose of the linear map
-// behind Prepare (resizing, tiling or patching, normalisation). From grad, in the layout of p.Pixels, it returns the
-// gradient of each of the frames that p was prepared from.
+// PrepareAdjoint is implemented by an [Architecture] whose gradients reach the given pictures: it is the transpose of
+// the linear map behind Prepare (resizing, tiling or patching, normalisation). From grad, in the layout of p.Pixels, it
+// returns the gradient of each of the frames that p was prepared from.
 type PrepareAdjoint interface {
 	PrepareAdjoint(p *Picture, frames int, grad []float32) ([]*data.Gradient, error)
 }
 
-// PixelGradients are the derivatives of score01 with respect to the pixels of the two pictures as they were given, before any
-// resizing: per 8-bit level.
+// PixelGradients are the derivatives of score01 with respect to the pixels of the two pictures as they were given,
+// before any resizing: per 8-bit level.
 type PixelGradients struct {
 	Score01      float64
 	Source, Edit *data.Gradient
 }
 
-// Gradient differentiates the score of a pair: through head, language model, vision tower, normalisation, tiles or patches and
-// resizing, down to the given pixels. Rounding to 8 bits between these counts as the identity.
+// Gradient differentiates the score of a pair: through head, language model, vision tower, normalisation, tiles or
+// patches and resizing, down to the given pixels. Rounding to 8 bits between these counts as the identity.
 func (s *Scorer) Gradient(ctx context.Context, p Pair) (*PixelGradients, error) {
 	all, err := s.Gradients(ctx, []Pair{p})
 	if err != nil {
@@ -34,8 +34,8 @@ func (s *Scorer) Gradient(ctx context.Context, p Pair) (*PixelGradients, error) 
 	return all[0], nil
 }
 
-// Gradients is [Scorer.Gradient] of several pairs, in order: those of equal shape share passes. Neither a score nor a gradient
-// depends on the company, as [Scorer.Score] does not.
+// Gradients is [Scorer.Gradient] of several pairs, in order: those of equal shape share passes. Neither a score nor a
+// gradient depends on the other pairs, as in [Scorer.Score].
 func (s *Scorer) Gradients(ctx context.Context, pairs []Pair) ([]*PixelGradients, error) {
 	adjoint, ok := s.backbone.Architecture.(PrepareAdjoint)
 	if !ok {
@@ -75,8 +75,8 @@ func (s *Scorer) Gradients(ctx context.Context, pairs []Pair) ([]*PixelGradients
 	})
 }
 
-// gradientBatches sorts sample indices into passes: samples of one length, whose pictures have the same layouts, within the limits
-// of a forward pass of the language model and of the vision tower.
+// gradientBatches sorts sample indices into passes: samples of one length, whose pictures have the same layouts, within
+// the limits of a forward pass of the language model and of the vision tower.
 func (n *network) gradientBatches(samples []*Sample) [][]int {
 	type shape struct {
 		length  int
@@ -93,7 +93,13 @@ func (n *network) gradientBatches(samples []*Sample) [][]int {
 }
 
 // backToPictures takes the gradient of a pair's pixel_values back to the pair.
-func (s *Scorer) backToPictures(adjoint PrepareAdjoint, p *Pair, sample *Sample, score float64, values []float32) (*PixelGradients, error) {
+func (s *Scorer) backToPictures(
+	adjoint PrepareAdjoint,
+	p *Pair,
+	sample *Sample,
+	score float64,
+	values []float32,
+) (*PixelGradients, error) {
 	var joined []*data.Gradient
 	frames := 1
 	if s.config.Pair == Frames {
@@ -117,8 +123,14 @@ func (s *Scorer) backToPictures(adjoint PrepareAdjoint, p *Pair, sample *Sample,
 	return out, nil
 }
 
-// joinAdjoint goes back through [Join]: from the gradients of what it made, frame by frame, to those of source and edit.
-func joinAdjoint(pair string, size []int, source, edit *data.Picture, joined []*data.Gradient) (*data.Gradient, *data.Gradient) {
+// joinAdjoint goes back through [Join]: from the gradients of what it made, frame by frame, to those of source and
+// edit.
+func joinAdjoint(
+	pair string,
+	size []int,
+	source, edit *data.Picture,
+	joined []*data.Gradient,
+) (*data.Gradient, *data.Gradient) {
 	var a, b *data.Gradient
 	if pair == Concat {
 		width, height := source.Width, joined[0].Height

@@ -26,9 +26,9 @@ type Param struct {
 	Shape []int64
 }
 
-// Graph builds one ONNX model from a checkpoint. Frozen parameters become initializers that refer to the checkpoint's own
-// bytes; trained ones become float32 graph inputs, listed in Params in order of first use. The first error is kept and
-// returned by Err: the building code reads like the model's formula.
+// Graph builds one ONNX model from a checkpoint. Frozen parameters become initializers that refer to the checkpoint's
+// own bytes; trained ones become float32 graph inputs, listed in Params in order of first use. The first error is kept
+// and returned by Err: the building code reads like the model's formula.
 type Graph struct {
 	*onnx.Builder
 	Params []Param
@@ -104,7 +104,8 @@ func (g *Graph) trainable(name string, shape []int64) string {
 	return g.Input(name, onnx.Float, dims)
 }
 
-// ScorerTensor returns the value of a tensor of the scorer directory: a graph input while it is trained, else a constant.
+// ScorerTensor returns the value of a tensor of the scorer directory: a graph input while it is trained, else a
+// constant.
 func (g *Graph) ScorerTensor(name string) string {
 	if v, ok := g.values[name]; ok {
 		return v
@@ -163,7 +164,8 @@ func (g *Graph) RMSNorm(x, key string, eps float64) string {
 
 // LayerNorm normalises the last axis to mean 0 and variance 1, then scales and shifts, in float32.
 func (g *Graph) LayerNorm(x, key string, eps float64) string {
-	return g.OpA("LayerNormalization", onnx.Attrs{"axis": -1, "epsilon": eps}, x, g.Param(key+".weight"), g.Param(key+".bias"))
+	return g.OpA("LayerNormalization", onnx.Attrs{"axis": -1, "epsilon": eps}, x, g.Param(key+".weight"),
+		g.Param(key+".bias"))
 }
 
 // Pick returns the rows of x [n, ...] at distinct indices; its gradient scatters without adding.
@@ -191,8 +193,9 @@ func (g *Graph) Shape(parts ...any) string {
 	return g.OpA("Concat", onnx.Attrs{"axis": 0}, names...)
 }
 
-// dropout of LoRA inputs: one pool of random factors (0 or 1/(1-p)) per step, in which every site takes its own stretch.
-// ONNX Runtime's random operators keep a state of their own, so that a resumed run would differ; these are inputs.
+// dropout of LoRA inputs: one pool of random factors (0 or 1/(1-p)) per step, in which every site takes its own
+// stretch. ONNX Runtime's random operators keep a state of their own, so that a resumed run would differ; these are
+// inputs.
 type dropout struct {
 	pool, offsets string
 	sites, widest int

@@ -65,8 +65,8 @@ func (h *HeadConfig) Build(g *Graph, x string) (z, score string) {
 	return x, g.Op("Squeeze", s, g.Ints(1))
 }
 
-// Loss returns the score loss per example [n]. Regression: |score01 - label| for labels [n] on 0..1. Classification: the
-// cross-entropy -log softmax(z)_class for one-hot classes [n, outputs].
+// Loss returns the score loss per example [n]. Regression: |score01 - label| for labels [n] on 0..1. Classification:
+// the cross-entropy -log softmax(z)_class for one-hot classes [n, outputs].
 func (h *HeadConfig) Loss(g *Graph, z, score string) string {
 	if !h.Classes() {
 		return g.Op("Abs", g.Op("Sub", score, g.Input("label", onnx.Float, onnx.Dims("examples"))))

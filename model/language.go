@@ -13,7 +13,8 @@ import (
 	"assay/onnx"
 )
 
-// Dialogue is a source and its edit with turns about them, each independent of the others: what a backbone is pretrained on.
+// Dialogue is a source and its edit with turns about them, each independent of the others: what a backbone is
+// pretrained on.
 type Dialogue struct {
 	Source, Edit *data.Picture
 	Turns        []Turn
@@ -41,8 +42,8 @@ type LanguageTuner struct {
 	params  []Param // by name
 }
 
-// NewLanguageTuner opens a backbone that sees pairs in one of the ways of Join, each picture first resized to size, [height,
-// width] in pixels, unless that is nil.
+// NewLanguageTuner opens a backbone that sees pairs in one of the ways of Join, each picture first resized to size,
+// [height, width] in pixels, unless that is nil.
 func NewLanguageTuner(backbone, pair string, size []int, o Options) (*LanguageTuner, error) {
 	c := &ScorerConfig{
 		Format:   1,
@@ -130,8 +131,8 @@ func (s *DialogueSample) share() error {
 	return nil
 }
 
-// DialogueResult holds of every sample the weighted loss and, for each turn, -log p of the answer's first token; and the gradients
-// of the weighted sum of losses by parameter.
+// DialogueResult holds of every sample the weighted loss and, for each turn, -log p of the answer's first token; and
+// the gradients of the weighted sum of losses by parameter.
 type DialogueResult struct {
 	Loss   []float64
 	First  [][]float64
@@ -149,7 +150,12 @@ func (t *LanguageTuner) Judge(ctx context.Context, samples []*DialogueSample) (*
 	return t.pass(ctx, samples, 1, false)
 }
 
-func (t *LanguageTuner) pass(ctx context.Context, samples []*DialogueSample, weight float64, backward bool) (*DialogueResult, error) {
+func (t *LanguageTuner) pass(
+	ctx context.Context,
+	samples []*DialogueSample,
+	weight float64,
+	backward bool,
+) (*DialogueResult, error) {
 	s, err := t.session(t.step(backward))
 	if err != nil {
 		return nil, err
@@ -163,7 +169,12 @@ func (t *LanguageTuner) pass(ctx context.Context, samples []*DialogueSample, wei
 	if err != nil {
 		return nil, err
 	}
-	r := &DialogueResult{Loss: make([]float64, len(samples)), First: make([][]float64, len(samples)), Tokens: p.rows, Grads: map[string]*tensor.Dense{}}
+	r := &DialogueResult{
+		Loss:   make([]float64, len(samples)),
+		First:  make([][]float64, len(samples)),
+		Tokens: p.rows,
+		Grads:  map[string]*tensor.Dense{},
+	}
 	nll, at := out[outNLL].Data().([]float32), 0
 	for i, s := range samples {
 		for j, turn := range s.turns {
@@ -183,7 +194,8 @@ func (t *LanguageTuner) pass(ctx context.Context, samples []*DialogueSample, wei
 
 // step is the forward pass over dialogues, with or without the backward pass.
 func (t *LanguageTuner) step(backward bool) (name string, build buildFunc) {
-	return fmt.Sprintf("dialogue backward=%v", backward), func(g *Graph) (*built, error) { return buildDialogues(g, t.backbone, backward) }
+	return fmt.Sprintf("dialogue backward=%v",
+		backward), func(g *Graph) (*built, error) { return buildDialogues(g, t.backbone, backward) }
 }
 
 // buildDialogues assembles embedding, vision tower, decoder and cross-entropy.
@@ -216,8 +228,8 @@ func buildDialogues(g *Graph, b Architecture, backward bool) (*built, error) {
 // inSegments is the input [rows] int64 of Packing.Segments.
 const inSegments = "segments"
 
-// packDialogues lays samples one after the other, filled up at their ends to the length of the longest one: the turns of a
-// sample are segments 1, 2... behind the shared segment 0, and what fills up is a segment that nothing else sees.
+// packDialogues lays samples one after the other, filled up at their ends to the length of the longest one: the turns
+// of a sample are segments 1, 2... behind the shared segment 0, and what fills up is a segment that nothing else sees.
 func packDialogues(samples []*DialogueSample, weight float64, positions func(*Sample) [][]int64) *packed {
 	length := 0
 	for _, s := range samples {
@@ -234,8 +246,15 @@ func packDialogues(samples []*DialogueSample, weight float64, positions func(*Sa
 			d.order[i] = int64(len(d.ids)) - at - 1
 		}
 	}
-	for name, v := range map[string][]int64{inTextIDs: d.ids, inOrder: d.order, inSegments: d.segments, inPredict: d.predict, inTargets: d.targets,
-		"group_rows": {int64(p.rows)}, "group_lengths": {int64(length)}} {
+	for name, v := range map[string][]int64{
+		inTextIDs:       d.ids,
+		inOrder:         d.order,
+		inSegments:      d.segments,
+		inPredict:       d.predict,
+		inTargets:       d.targets,
+		"group_rows":    {int64(p.rows)},
+		"group_lengths": {int64(length)},
+	} {
 		p.feeds[name] = vector(v)
 	}
 	p.feeds[inTargetWeight] = vector(d.weights)

@@ -10,12 +10,17 @@ import (
 	_ "assay/model/families"
 )
 
-// A turn's loss does not depend on the turns beside it, nor on the other dialogues of the batch; neither do gradients, which
-// are sums.
+// A turn's loss does not depend on the turns beside it, nor on the other dialogues of the batch; neither do gradients,
+// which are sums.
 func TestDialogueTurnsAreIndependent(t *testing.T) {
-	for _, c := range []struct{ name, pair string }{{"qwen2_5_vl", model.Frames}, {"qwen2_5_vl", model.Sequence}, {"llavanext", model.Sequence}} {
+	for _, c := range []struct{ name, pair string }{
+		{"qwen2_5_vl", model.Frames},
+		{"qwen2_5_vl", model.Sequence},
+		{"llavanext", model.Sequence},
+	} {
 		t.Run(c.name+" "+c.pair, func(t *testing.T) {
-			tuner, err := model.NewLanguageTuner("../testdata/oracle/"+c.name+"/backbone", c.pair, []int{56, 56}, model.Options{})
+			tuner, err := model.NewLanguageTuner("../testdata/oracle/"+c.name+"/backbone", c.pair, []int{56, 56},
+				model.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,7 +53,12 @@ func TestDialogueTurnsAreIndependent(t *testing.T) {
 				return r
 			}
 			together := step(prepare(a, b, turns...), prepare(b, a, turns[1]))
-			alone := []*model.DialogueResult{step(prepare(a, b, turns[0])), step(prepare(a, b, turns[1])), step(prepare(a, b, turns[2])), step(prepare(b, a, turns[1]))}
+			alone := []*model.DialogueResult{
+				step(prepare(a, b, turns[0])),
+				step(prepare(a, b, turns[1])),
+				step(prepare(a, b, turns[2])),
+				step(prepare(b, a, turns[1])),
+			}
 			for i := range 3 {
 				if d := math.Abs(together.First[0][i] - alone[i].First[0][0]); d > 1e-5 {
 					t.Errorf("turn %d: %g beside others, %g alone", i, together.First[0][i], alone[i].First[0][0])

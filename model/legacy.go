@@ -2,8 +2,8 @@ package model
 
 import "assay/internal/strictjson"
 
-// Legacy are the keys that transformers' PretrainedConfig put into every configuration before version 5, and those that say where
-// a file comes from. They change no number here, or not at the values listed.
+// Legacy are the keys that transformers' PretrainedConfig put into every configuration before version 5, and those that
+// say where a file comes from. They change no number here, or not at the values listed.
 var Legacy = strictjson.Harmless{
 	// where the file comes from
 	"_name_or_path":                nil,

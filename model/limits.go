@@ -16,9 +16,10 @@ type limits struct {
 // Large models, training and GPUs have one run at a time. 24 tiles of 336 x 336 pixels go through the tower together.
 var largeLimits = limits{rows: 4096, pixels: 24 * 3 * 336 * 336, parallel: 1}
 
-// newLimits returns the limits. Each run of a small scorer has a core to itself: that is faster than to share each matrix
-// product among cores, and its values stay in the core's cache. It also makes a score independent of the batch: ONNX Runtime
-// cuts a product for its threads by the number of rows, and sums in another order if a part is narrower than 128 columns.
+// newLimits returns the limits. Each run of a small scorer has a core to itself: that is faster than to share each
+// matrix product among cores, and its values stay in the core's cache. It also makes a score independent of the batch:
+// ONNX Runtime cuts a product for its threads by the number of rows, and sums in another order if a part is narrower
+// than 128 columns.
 func newLimits(smallScorer bool, threads int) limits {
 	l := largeLimits
 	l.threads = threads

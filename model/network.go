@@ -23,8 +23,8 @@ const (
 	trainBackbone          // and every parameter of the backbone
 )
 
-// network is what is computed: a backbone with a scorer's tensors, and which of them are trained. All of it is decided when
-// it is opened. Only the values of trained tensors change.
+// network is what is computed: a backbone with a scorer's tensors, and which of them are trained. All of it is decided
+// when it is opened. Only the values of trained tensors change.
 type network struct {
 	config   *ScorerConfig
 	backbone *Backbone

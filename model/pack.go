@@ -114,8 +114,8 @@ func (o packing) pack(samples []*Sample, positions func(*Sample) [][]int64) (*pa
 	return p, nil
 }
 
-// level decides what each sample is filled up to: to the length of a longer one of the same group that is at most slack rows
-// away. A small model spends more time on a group than on some more rows.
+// level decides what each sample is filled up to: to the length of a longer one of the same group that is at most slack
+// rows away. A small model spends more time on a group than on some more rows.
 func (o packing) level(spans []span) {
 	longest := map[int]int{} // by selected rows
 	order := make([]int, len(spans))
@@ -133,7 +133,13 @@ func (o packing) level(spans []span) {
 }
 
 // fillRows writes text ids, where each row of the packed batch comes from, and its position.
-func (o packing) fillRows(p *packed, spans []span, samples []*Sample, textTokens int, positions func(*Sample) [][]int64) {
+func (o packing) fillRows(
+	p *packed,
+	spans []span,
+	samples []*Sample,
+	textTokens int,
+	positions func(*Sample) [][]int64,
+) {
 	ids := make([]int64, 0, textTokens)
 	order := make([]int64, 0, p.rows)
 	var axes [][]int64

@@ -2,9 +2,9 @@ package model
 
 import "assay/onnx"
 
-// Packing describes the rows of a packed batch to the decoder: no padding is ever multiplied. The sequences of a batch lie
-// one after the other, sorted into groups; all sequences of a group have the same length and the same number of selected
-// rows, so that attention runs group by group as [sequences, heads, rows, columns].
+// Packing describes the rows of a packed batch to the decoder: no padding is ever multiplied. The sequences of a batch
+// lie one after the other, sorted into groups; all sequences of a group have the same length and the same number of
+// selected rows, so that attention runs group by group as [sequences, heads, rows, columns].
 type Packing struct {
 	Groups      int
 	Rows        string // [groups] int64: rows of each group, sequences times length

@@ -14,8 +14,8 @@ const (
 	Frames   = "frames"   // one picture entry of two frames
 )
 
-// Join arranges a source and an edit as pictures for the backbone, each a list of frames. size, [height, width], is what
-// both are first resized to, whatever pair is; nil: nothing. (Resizing is Pillow's bicubic throughout.)
+// Join arranges a source and an edit as pictures for the backbone, each a list of frames. size, [height, width], is
+// what both are first resized to, whatever pair is; nil: nothing. (Resizing is Pillow's bicubic throughout.)
 func Join(pair string, size []int, source, edit *data.Picture) ([][]*data.Picture, error) {
 	if len(size) == 2 {
 		source, edit = source.Resize(size[1], size[0], data.Bicubic), edit.Resize(size[1], size[0], data.Bicubic)

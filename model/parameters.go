@@ -122,8 +122,8 @@ var floating = map[onnx.DType]bool{onnx.Float: true, onnx.Float16: true, onnx.BF
 // leftovers are ends of names of buffers that older versions of transformers stored and newer ones compute.
 var leftovers = []string{".position_ids", ".rotary_emb.inv_freq", ".rotary_pos_emb.inv_freq", ".masked_bias"}
 
-// fit declares the parameters where weights are absent, and else reports every one that is missing or of another shape, and every
-// tensor that is stored for nothing: the configuration is then not that of the weights.
+// fit declares the parameters where weights are absent, and else reports every one that is missing or of another shape,
+// and every tensor that is stored for nothing: the configuration is then not that of the weights.
 func (p Parameters) fit(w *checkpoints.Weights, t onnx.DType) error {
 	if w.Absent() {
 		for _, x := range p {
@@ -140,7 +140,8 @@ func (p Parameters) fit(w *checkpoints.Weights, t onnx.DType) error {
 		case !ok && !x.Unread:
 			wrong = append(wrong, fmt.Errorf("%s is missing; it should have shape %v", x.Name, x.Shape))
 		case ok && !floating[info.Type]:
-			wrong = append(wrong, fmt.Errorf("%s holds %v; float32, float16 or bfloat16 is read (are the weights quantised?)", x.Name, info.Type))
+			wrong = append(wrong,
+				fmt.Errorf("%s holds %v; float32, float16 or bfloat16 is read (are the weights quantised?)", x.Name, info.Type))
 		case ok && !slices.Equal(info.Shape, x.Shape):
 			wrong = append(wrong, fmt.Errorf("%s has shape %v; it should be %v", x.Name, info.Shape, x.Shape))
 		}

@@ -13,7 +13,8 @@ import (
 // shapesOf are the shapes of a run's inputs, and the contents of those that other shapes are computed from.
 type shapesOf map[string]*onnx.Tensor
 
-// mostContents is the length up to which an integer input counts as one that shapes are computed from (sizes of groups).
+// mostContents is the length up to which an integer input counts as one that shapes are computed from (sizes of
+// groups).
 const mostContents = 64
 
 func shapes(feeds ...map[string]*tensor.Dense) shapesOf {
@@ -37,14 +38,30 @@ func shapes(feeds ...map[string]*tensor.Dense) shapesOf {
 	return out
 }
 
-// peak simulates a run of a graph and returns the bytes of the values that are in memory at its worst moment: every value lives from
-// its node to its last reader, reshaped ones share memory, weights are not counted. unknown counts the values whose size could
-// not be worked out.
+// peak simulates a run of a graph and returns the bytes of the values that are in memory at its worst moment: every
+// value lives from its node to its last reader, reshaped ones share memory, weights are not counted. unknown counts the
+// values whose size could not be worked out.
 func peak(m *onnx.Model, inputs shapesOf) (bytes int64, unknown int, err error) {
+	m = inputs.declare(m)
+	types, err := onnx.Infer(m)
+	if err != nil {
+		return 0, 0, err
+	}
+	l := newLiveness(m)
+	for _, n := range m.Nodes {
+		if !l.constant[n.Outputs[0]] {
+			l.run(n, types)
+		}
+	}
+	return l.peak, l.unknown, nil
+}
+
+// declare returns a copy of a model with inputs of these shapes; those whose contents count are constants.
+func (s shapesOf) declare(m *onnx.Model) *onnx.Model {
 	c := *m
 	c.Inputs, c.Initializers = nil, slices.Clone(m.Initializers)
 	for _, in := range m.Inputs {
-		x := inputs[in.Name]
+		x := s[in.Name]
 		switch {
 		case x == nil: // a parameter: its shape is declared
 			c.Inputs = append(c.Inputs, in)
@@ -58,53 +75,7 @@ func peak(m *onnx.Model, inputs shapesOf) (bytes int64, unknown int, err error) 
 			c.Inputs = append(c.Inputs, in)
 		}
 	}
-	types, err := onnx.Infer(&c)
-	if err != nil {
-		return 0, 0, err
-	}
-	l := liveness{owner: map[string]string{}, size: map[string]int64{}, readers: map[string]int{}, constant: map[string]bool{}}
-	for _, t := range c.Initializers {
-		l.constant[t.Name] = true
-	}
-	for _, n := range c.Nodes {
-		if !l.fold(n) {
-			for _, x := range n.Reads() {
-				l.readers[l.of(x)]++
-			}
-		}
-		l.alias(n)
-	}
-	for _, o := range c.Outputs {
-		l.readers[l.of(o.Name)]++ // lives to the end
-	}
-	for _, n := range c.Nodes {
-		if l.constant[n.Outputs[0]] {
-			continue
-		}
-		for _, y := range n.Outputs {
-			if y == "" || l.of(y) != y {
-				continue
-			}
-			sizes, ok := types.Of(y).Sizes()
-			if !ok {
-				unknown++
-				continue
-			}
-			l.size[y] = elements(sizes) * int64(types.Of(y).Type.Size())
-			l.live += l.size[y]
-		}
-		l.peak = max(l.peak, l.live)
-		for _, x := range n.Reads() {
-			l.done(l.of(x))
-		}
-		for _, y := range n.Outputs {
-			if l.of(y) == y && l.readers[y] == 0 { // nobody reads it
-				l.live -= l.size[y]
-				l.size[y] = 0
-			}
-		}
-	}
-	return l.peak, unknown, nil
+	return &c
 }
 
 // liveness counts who still reads which value.
@@ -114,6 +85,57 @@ type liveness struct {
 	readers    map[string]int
 	constant   map[string]bool // folded when the session is opened
 	live, peak int64
+	unknown    int // values of unknown size
+}
+
+func newLiveness(m *onnx.Model) *liveness {
+	l := &liveness{
+		owner:    map[string]string{},
+		size:     map[string]int64{},
+		readers:  map[string]int{},
+		constant: map[string]bool{},
+	}
+	for _, t := range m.Initializers {
+		l.constant[t.Name] = true
+	}
+	for _, n := range m.Nodes {
+		if !l.fold(n) {
+			for _, x := range n.Reads() {
+				l.readers[l.of(x)]++
+			}
+		}
+		l.alias(n)
+	}
+	for _, o := range m.Outputs {
+		l.readers[l.of(o.Name)]++ // lives to the end
+	}
+	return l
+}
+
+// run makes room for what a node computes, then frees what nobody reads any more.
+func (l *liveness) run(n *onnx.Node, types *onnx.Types) {
+	for _, y := range n.Outputs {
+		if y == "" || l.of(y) != y {
+			continue
+		}
+		sizes, ok := types.Of(y).Sizes()
+		if !ok {
+			l.unknown++
+			continue
+		}
+		l.size[y] = elements(sizes) * int64(types.Of(y).Type.Size())
+		l.live += l.size[y]
+	}
+	l.peak = max(l.peak, l.live)
+	for _, x := range n.Reads() {
+		l.done(l.of(x))
+	}
+	for _, y := range n.Outputs {
+		if l.of(y) == y && l.readers[y] == 0 { // nobody reads it
+			l.live -= l.size[y]
+			l.size[y] = 0
+		}
+	}
 }
 
 func (l *liveness) of(name string) string {
@@ -153,7 +175,8 @@ func (l *liveness) done(x string) {
 
 // stepPeak is that of a training step over copies of a sample.
 func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
-	p, err := t.stepPacking().pack(slices.Repeat([]*Sample{withFeatures(s, t.backbone.Decoder().Hidden)}, micro), t.positions)
+	p, err := t.stepPacking().
+		pack(slices.Repeat([]*Sample{withFeatures(s, t.backbone.Decoder().Hidden)}, micro), t.positions)
 	if err != nil {
 		return 0, err
 	}

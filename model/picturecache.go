@@ -8,8 +8,8 @@ import (
 	"assay/store"
 )
 
-// pictureCache keeps recently prepared pictures with their image features, up to a number of bytes, by the content of the
-// picture: a frozen vision tower runs once per distinct picture.
+// pictureCache keeps recently prepared pictures with their image features, up to a number of bytes, by the content of
+// the picture: a frozen vision tower runs once per distinct picture.
 type pictureCache struct {
 	mu    sync.Mutex
 	limit int64

@@ -23,8 +23,8 @@ func (o *Options) cacheSize() int64 {
 	return o.Cache
 }
 
-// pipeline is the way from pairs to numbers that scorers and tuners share: pairs become samples, pictures become features, and
-// sessions run the graphs of the network.
+// pipeline is the way from pairs to numbers that scorers and tuners share: pairs become samples, pictures become
+// features, and sessions run the graphs of the network.
 type pipeline struct {
 	*network
 	*preparer

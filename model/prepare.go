@@ -13,12 +13,14 @@ import (
 // Pair is a question about an edit.
 type Pair struct {
 	Source, Edit *data.Picture
-	Load         func() (source, edit *data.Picture, err error) // instead of the two: called only if they are not known by Key
 	Instruction  string
 	Question     string // template; "": the scorer's
 	Answer       string // template; "": the scorer's
-	Key          string // identifies the two pictures, so that Load is called once while they are in the cache. "": unknown
 	Pixels       bool   // keep the pixels, for PixelGradient
+
+	// Load reads the two pictures, instead of Source and Edit. It is not called while those of Key are in the cache.
+	Load func() (source, edit *data.Picture, err error)
+	Key  string // identifies the two pictures; "": nothing does
 }
 
 // preparer turns pairs into samples: the tokens of a text, and pictures as the vision tower takes them.
@@ -42,8 +44,8 @@ func newPreparer(n *network, pictures *pictureCache) (*preparer, error) {
 	return p, nil
 }
 
-// checkTokens compares the tokenizer's placeholder of pictures with that of config.json, by which transformers finds them, and
-// looks for the end of a turn.
+// checkTokens compares the tokenizer's placeholder of pictures with that of config.json, by which transformers finds
+// them, and looks for the end of a turn.
 func (p *preparer) checkTokens() error {
 	id, err := p.text.ID(p.backbone.Placeholder())
 	if want := p.backbone.Decoder().ImageToken; err == nil && int64(id) != want {
@@ -157,7 +159,8 @@ func (p *preparer) tokens(pair Pair, counts []int) (t text.Tokens, err error) {
 	}
 	// Pictures are bounded by their tiles, and published checkpoints go beyond their positions with them; text is not.
 	if most := p.backbone.Decoder().MaxPositions; n > most {
-		return t, fmt.Errorf("the text has %d tokens, the model's max_position_embeddings are %d: shorten the instruction", n, most)
+		return t, fmt.Errorf("the text has %d tokens, the model's max_position_embeddings are %d: shorten the instruction",
+			n, most)
 	}
 	return t, nil
 }

@@ -26,24 +26,41 @@ type ImageProcessor struct {
 
 // processorKeys change no number of an image processor.
 var processorKeys = strictjson.Harmless{
-	"processor_class": nil, "_processor_class": nil, "auto_map": {nil}, // names
+	// names
+	"processor_class":  nil,
+	"_processor_class": nil,
+	"auto_map":         {nil},
+	// of the caller
+	"return_tensors":   nil,
+	"device":           nil,
+	"disable_grouping": nil,
+
 	"_valid_processor_keys": nil,
-	"do_convert_rgb":        nil,                                         // pictures are RGB before
-	"default_to_square":     nil,                                         // what a size of one number means, which is refused or the same
-	"return_tensors":        nil, "device": nil, "disable_grouping": nil, // of the caller
-	"data_format": {"channels_first", nil}, "input_data_format": {nil},
-	"do_pad": nil, "pad_size": {nil}, // whole pictures of zeros behind the last one of a batch
+	"do_convert_rgb":        nil, // pictures are RGB before
+	"default_to_square":     nil, // what a size of one number means, which is refused or the same
+	"data_format":           {"channels_first", nil},
+	"input_data_format":     {nil},
+	"do_pad":                nil, // whole pictures of zeros behind the last one of a batch
+	"pad_size":              {nil},
 }
 
-// ReadImageProcessor reads the image processor of a checkpoint where transformers does: image_processor in processor_config.json,
-// else preprocessor_config.json. It returns the colours and the file's name for errors. Processors that do anything but a bicubic
-// resize, x/255 and normalisation are refused.
+// ReadImageProcessor reads the image processor of a checkpoint where transformers does: image_processor in
+// processor_config.json, else preprocessor_config.json. It returns the colours and the file's name for errors.
+// Processors that do anything but a bicubic resize, x/255 and normalisation are refused.
 func ReadImageProcessor(dir string, p ImageProcessor) (c Colours, file string, err error) {
 	o, outer, file, err := openProcessor(dir)
 	if err != nil {
 		return c, file, err
 	}
-	mean, std := []float64{0.48145466, 0.4578275, 0.40821073}, []float64{0.26862954, 0.26130258, 0.27577711} // OpenAI's CLIP
+	mean, std := []float64{
+		0.48145466,
+		0.4578275,
+		0.40821073,
+	}, []float64{
+		0.26862954,
+		0.26130258,
+		0.27577711,
+	} // OpenAI's CLIP
 	resample, factor := 3, 1.0/255
 	o.Opt("image_mean", &mean)
 	o.Opt("image_std", &std)
@@ -113,8 +130,8 @@ func open(file string) (*strictjson.Object, error) {
 	return strictjson.Parse(file, raw)
 }
 
-// Size is a size in an image processor's configuration: {"shortest_edge": n}, {"height": h, "width": w}, or, in old files, n, which
-// is a resize's shortest edge or a crop's side.
+// Size is a size in an image processor's configuration: {"shortest_edge": n}, {"height": h, "width": w}, or, in old
+// files, n, which is a resize's shortest edge or a crop's side.
 type Size struct{ Shortest, Height, Width int }
 
 // ReadSize reads a size; the default stays where the key is absent.
@@ -137,7 +154,15 @@ func ReadSize(o *strictjson.Object, key string, s *Size) {
 	p.Get("shortest_edge", &s.Shortest)
 	p.Get("height", &s.Height)
 	p.Get("width", &s.Width)
-	p.Close(strictjson.Harmless{"longest_edge": {nil}, "max_height": {nil}, "max_width": {nil}, "min_pixels": {nil}, "max_pixels": {nil}})
+	p.Close(
+		strictjson.Harmless{
+			"longest_edge": {nil},
+			"max_height":   {nil},
+			"max_width":    {nil},
+			"min_pixels":   {nil},
+			"max_pixels":   {nil},
+		},
+	)
 	if square := s.Height > 0 && s.Width > 0; (s.Shortest > 0) == square || s.Shortest < 0 || s.Height < 0 || s.Width < 0 {
 		o.Failf(key, "want a positive shortest_edge, or a positive height and width")
 	}

@@ -23,12 +23,22 @@ type RopeConfig struct {
 	Attention float64 // what cosines and sines are multiplied by
 }
 
-// ropeKeys are all keys that transformers knows in rope_parameters. A rope type ignores those that it does not read, with a
-// warning, and so do we.
+// ropeKeys are all keys that transformers knows in rope_parameters. A rope type ignores those that it does not read,
+// with a warning, and so do we.
 var ropeKeys = strictjson.Harmless{
-	"factor": nil, "original_max_position_embeddings": nil, "attention_factor": nil, "beta_fast": nil, "beta_slow": nil,
-	"short_factor": nil, "long_factor": nil, "low_freq_factor": nil, "high_freq_factor": nil, "mscale": nil, "mscale_all_dim": nil,
-	"truncate": nil, "mrope_section": nil,
+	"factor":                           nil,
+	"original_max_position_embeddings": nil,
+	"attention_factor":                 nil,
+	"beta_fast":                        nil,
+	"beta_slow":                        nil,
+	"short_factor":                     nil,
+	"long_factor":                      nil,
+	"low_freq_factor":                  nil,
+	"high_freq_factor":                 nil,
+	"mscale":                           nil,
+	"mscale_all_dim":                   nil,
+	"truncate":                         nil,
+	"mrope_section":                    nil,
 }
 
 // read fills in the rotary part of a text_config. Of both spellings only one may say something.
@@ -87,7 +97,8 @@ func (r *RopeConfig) readType(p *strictjson.Object, c *TextConfig) {
 	case "yarn":
 		r.readYarn(p, c)
 	default:
-		p.Failf("rope_type", "%q is not supported; default, linear, dynamic, llama3, yarn, proportional and (Qwen-VL) mrope are", r.Type)
+		p.Failf("rope_type",
+			"%q is not supported; default, linear, dynamic, llama3, yarn, proportional and (Qwen-VL) mrope are", r.Type)
 		r.Type = "default"
 	}
 }
@@ -146,7 +157,8 @@ func (r *RopeConfig) check(p *strictjson.Object, c *TextConfig) {
 	switch turned := int(float64(c.HeadDim) * r.Partial); {
 	case r.Type == "default": // transformers turns all of a head then
 	case r.Type == "proportional" && (r.Partial < 0 || r.Partial > 1), r.Type != "proportional" && turned != c.HeadDim:
-		p.Failf("partial_rotary_factor", "%g of a head of %d is not supported with a rope of type %s", r.Partial, c.HeadDim, r.Type)
+		p.Failf("partial_rotary_factor", "%g of a head of %d is not supported with a rope of type %s", r.Partial, c.HeadDim,
+			r.Type)
 	}
 	total := 0
 	for _, n := range r.Sections {
@@ -221,8 +233,8 @@ func (r *RopeConfig) llama3(v float32) float32 {
 	return float32((1-smooth)*float64(v)/r.Factor + smooth*float64(v))
 }
 
-// ramp is how much of frequency i yarn interpolates: 0 for those that turn at least BetaFast times within the original context, 1
-// for those that turn at most BetaSlow times.
+// ramp is how much of frequency i yarn interpolates: 0 for those that turn at least BetaFast times within the original
+// context, 1 for those that turn at most BetaSlow times.
 func (r *RopeConfig) ramp(i, dim int) float32 {
 	at := func(turns float64) float64 {
 		return float64(dim) * math.Log(r.Original/(turns*2*math.Pi)) / (2 * math.Log(r.Theta))

@@ -12,8 +12,8 @@ import (
 )
 
 // SaveScorer writes the scorer as it is now into the existing folder dir: scorer.yaml, head.safetensors, and either the
-// adapter in PEFT's files or, of a fully trained backbone, the checkpoint under backbone/. scorer.yaml names the backbone
-// relative to dir, or to where dir's sibling will lie.
+// adapter in PEFT's files or, of a fully trained backbone, the checkpoint under backbone/. scorer.yaml names the
+// backbone relative to dir, or to where dir's sibling will lie.
 func (s *sessions) SaveScorer(dir string) error {
 	p := ScorerState{Config: s.config, Tensors: map[string]*tensor.Dense{}, Adapter: s.adapter}
 	for name, t := range s.tensors {
@@ -34,7 +34,8 @@ func (s *sessions) SaveScorer(dir string) error {
 
 // Save writes scorer.yaml, head.safetensors and the adapter's files into the existing folder dir.
 func (p *ScorerState) Save(dir string) error {
-	if err := checkpoints.WriteFile(filepath.Join(dir, HeadFile), p.Tensors, map[string]string{"format": "pt"}); err != nil {
+	metadata := map[string]string{"format": "pt"}
+	if err := checkpoints.WriteFile(filepath.Join(dir, HeadFile), p.Tensors, metadata); err != nil {
 		return err
 	}
 	if p.Adapter != nil {
@@ -72,6 +73,6 @@ func relative(scorer, backbone string) string {
 	return to
 }
 
-// saveBackbone writes a checkpoint like the one that was opened into dir, which must not exist, with the trained parameters as
-// they are now. Parameters that no graph uses (a vision layer behind the features) are copied.
+// saveBackbone writes a checkpoint like the one that was opened into dir, which must not exist, with the trained
+// parameters as they are now. Parameters that no graph uses (a vision layer behind the features) are copied.
 func (s *sessions) saveBackbone(dir string) error { return s.backbone.Weights.SaveAs(dir, s.trained) }

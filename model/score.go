@@ -9,8 +9,9 @@ import (
 	"assay/internal/workers"
 )
 
-// score returns score01 of every sample, and the hidden states if they are wanted. All samples of one run have the same length,
-// so one graph serves every batch. A score does not depend on the batch: see newLimits and packing.span for what that takes.
+// score returns score01 of every sample, and the hidden states if they are wanted. All samples of one run have the same
+// length, so one graph serves every batch. A score does not depend on the batch: see newLimits and packing.span for
+// what that takes.
 func (p *pipeline) score(ctx context.Context, samples []*Sample, hidden bool) ([]float64, [][]float32, error) {
 	s, err := p.session(p.scoreGraph(hidden))
 	if err != nil {
@@ -85,8 +86,8 @@ func (p *pipeline) scoreBatch(ctx context.Context, s *session, samples []*Sample
 	return results, nil
 }
 
-// batchesBy sorts the indices 0..n-1 into batches of one kind. kind returns that of an index, and how many of it make a full
-// batch; one always fits.
+// batchesBy sorts the indices 0..n-1 into batches of one kind. kind returns that of an index, and how many of it make a
+// full batch; one always fits.
 func batchesBy[K comparable](n int, kind func(i int) (k K, most int)) [][]int {
 	at := map[K]int{}
 	var batches [][]int

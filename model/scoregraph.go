@@ -21,7 +21,7 @@ type graphSpec struct {
 
 // Names of graph inputs and outputs that are not tensors of the checkpoint or the scorer.
 const (
-	inTextIDs       = "text_ids"       // [text tokens] int64: ordinary tokens of all sequences, without placeholders and score tokens
+	inTextIDs       = "text_ids"       // [text tokens] int64: ordinary tokens, without placeholders and score tokens
 	inFeatures      = "image_features" // [image tokens, hidden]
 	inOrder         = "order"          // [rows] int64: row of concat(text rows, score rows, image rows) at each place
 	inPositions     = "position_ids"   // [axes, rows] int64
@@ -94,8 +94,8 @@ func buildGraph(g *Graph, b Architecture, head *HeadConfig, s graphSpec) (*built
 	return out, g.differentiate(out, s)
 }
 
-// embed returns the rows that enter the decoder [rows, hidden]: token embeddings, the score token's row (without scoreRows there
-// is none), image features.
+// embed returns the rows that enter the decoder [rows, hidden]: token embeddings, the score token's row (without
+// scoreRows there is none), image features.
 func (g *Graph) embed(keys Keys, dec *Decoder, ids, order, scoreRows, features string) string {
 	text := g.OpA("Gather", onnx.Attrs{"axis": 0}, g.embeddingTable(keys.Embedding), ids)
 	if g.compute != onnx.Float {
@@ -127,7 +127,8 @@ func (g *Graph) losses(keys Keys, head *HeadConfig, h, z, score string, s graphS
 	logits, own := g.logits(keys, hp, ids)
 	row := g.Op("Unsqueeze", g.ScorerTensor("score_token.lm_head"), g.Ints(0))
 	scoreLogit := g.OpA("Gemm", onnx.Attrs{"transB": 1}, hp, row) // [targets, 1]
-	lse := g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1}, g.OpA("Concat", onnx.Attrs{"axis": 1}, logits, scoreLogit), g.Ints(1))
+	lse := g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1},
+		g.OpA("Concat", onnx.Attrs{"axis": 1}, logits, scoreLogit), g.Ints(1))
 	target := g.Op("Add", own, g.Op("Mul", isScore, g.Op("Sub", scoreLogit, own)))
 	nll := g.Op("Squeeze", g.Op("Sub", lse, target), g.Ints(1))
 	scoreLoss := head.Loss(g, z, score)
@@ -139,8 +140,8 @@ func (g *Graph) losses(keys Keys, head *HeadConfig, h, z, score string, s graphS
 	g.Output(outLoss, loss, onnx.Float, onnx.Dims(1))
 }
 
-// logits returns those of the rows hp [targets, hidden] over the V ids of the table, [targets, V], and those of the ids alone,
-// [targets, 1]: a product of their own, so that no one-hot matrix of V columns is made.
+// logits returns those of the rows hp [targets, hidden] over the V ids of the table, [targets, V], and those of the ids
+// alone, [targets, 1]: a product of their own, so that no one-hot matrix of V columns is made.
 func (g *Graph) logits(keys Keys, hp, ids string) (all, own string) {
 	table := g.param(keys.Output, g.compute)
 	wide := hp

@@ -11,7 +11,8 @@ import (
 // Scorer is an opened scorer directory. Its methods are safe for concurrent use.
 type Scorer struct{ *pipeline }
 
-// OpenScorer reads a scorer directory and its backbone. Graphs are built when they are first needed. Close frees everything.
+// OpenScorer reads a scorer directory and its backbone. Graphs are built when they are first needed. Close frees
+// everything.
 func OpenScorer(dir string, o Options) (*Scorer, error) {
 	p, err := LoadScorerState(dir)
 	if err != nil {
@@ -49,8 +50,8 @@ func (s *Scorer) Hidden(ctx context.Context, samples []*Sample) ([][]float32, er
 	return states, err
 }
 
-// PixelGradient returns score01 of one sample and d score01 / d pixel_values in the family's layout (LLaVA-NeXT: [tiles,
-// 3, S, S] over all pictures in order).
+// PixelGradient returns score01 of one sample and d score01 / d pixel_values in the family's layout (LLaVA-NeXT:
+// [tiles, 3, S, S] over all pictures in order).
 func (s *Scorer) PixelGradient(ctx context.Context, sample *Sample) (float64, *tensor.Dense, error) {
 	scores, gradient, _, err := s.differentiate(ctx, []*Sample{sample})
 	if err != nil {
@@ -59,7 +60,8 @@ func (s *Scorer) PixelGradient(ctx context.Context, sample *Sample) (float64, *t
 	return scores[0], gradient, nil
 }
 
-// pixelGradients returns score01 of samples of one length and, for each, d score01 / d its own pixels, picture by picture.
+// pixelGradients returns score01 of samples of one length and, for each, d score01 / d its own pixels, picture by
+// picture.
 func (s *Scorer) pixelGradients(ctx context.Context, samples []*Sample) ([]float64, [][]float32, error) {
 	byPlace, gradient, order, err := s.differentiate(ctx, samples)
 	if err != nil {
@@ -77,8 +79,8 @@ func (s *Scorer) pixelGradients(ctx context.Context, samples []*Sample) ([]float
 	return scores, each, nil
 }
 
-// differentiate runs samples of one length, forth and back: scores and d their sum / d pixel_values in the order of the packed
-// batch. A score depends on its own pixels alone, so the sum's gradient is each one's.
+// differentiate runs samples of one length, forth and back: scores and d their sum / d pixel_values in the order of the
+// packed batch. A score depends on its own pixels alone, so the sum's gradient is each one's.
 func (s *Scorer) differentiate(ctx context.Context, samples []*Sample) ([]float64, *tensor.Dense, []int, error) {
 	for _, sample := range samples {
 		if sample.Pictures[0].Pixels == nil {

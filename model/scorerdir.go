@@ -72,7 +72,8 @@ func (c *ScorerConfig) Normalize() error {
 	wrong(!strings.Contains(c.Question, InstructionMark), "question: %s is missing in %q", InstructionMark, c.Question)
 	wrong(strings.Count(c.Answer, c.ScoreToken) != 1, "answer: %q must hold %s once", c.Answer, c.ScoreToken)
 	wrong(c.ScoreRange[0] == c.ScoreRange[1], "score_range: both ends are %g", c.ScoreRange[0])
-	wrong(len(c.PairSize) != 0 && (len(c.PairSize) != 2 || c.PairSize[0] < 1 || c.PairSize[1] < 1), "pair_size: [height, width] in pixels is wanted, not %v", c.PairSize)
+	wrong(len(c.PairSize) != 0 && (len(c.PairSize) != 2 || c.PairSize[0] < 1 || c.PairSize[1] < 1),
+		"pair_size: [height, width] in pixels is wanted, not %v", c.PairSize)
 	oneOf("pair", c.Pair, Sequence, Concat, Frames)
 	oneOf("text_loss", c.TextLoss, "answer", "all")
 	oneOf("score_position", c.ScorePosition, "at", "before")

@@ -13,13 +13,12 @@ import (
 	"assay/onnx"
 )
 
-// ScorerState are a scorer before it belongs to a graph: its configuration, the tensors of head.safetensors, and an adapter (nil:
-// none).
+// ScorerState is a scorer that is not opened: its configuration, the tensors of head.safetensors, and an adapter.
 type ScorerState struct {
 	Config  *ScorerConfig
 	Tensors map[string]*tensor.Dense
-	Adapter *lora.Adapter
-	Plan    bool // the backbone's weights may be absent: graphs are built and counted, not run
+	Adapter *lora.Adapter // nil: none
+	Plan    bool          // the backbone's weights may be absent: graphs are built and counted, not run
 }
 
 // backbone opens the backbone.
@@ -39,14 +38,15 @@ func LoadScorerState(dir string) (*ScorerState, error) {
 	return &ScorerState{Config: c, Tensors: own, Adapter: a}, nil
 }
 
-// NewScorerState makes a fresh scorer on a backbone: the head as torch initialises linear layers (uniform in +-1/sqrt(in)), the score
-// token's two rows as the mean of the table they stand beside, and, if l is not nil, an adapter as PEFT initialises it.
+// NewScorerState makes a fresh scorer on a backbone: the head as torch initialises linear layers (uniform in
+// +-1/sqrt(in)), the score token's two rows as the mean of the table they stand beside, and, if l is not nil, an
+// adapter as PEFT initialises it.
 func NewScorerState(c *ScorerConfig, l *lora.Config, seed uint64) (*ScorerState, error) {
 	p := &ScorerState{Config: c}
 	return p, p.begin(l, seed)
 }
 
-// PlanScorerState are those of NewScorerState, for a plan: where weights are absent the score token's rows are zero.
+// PlanScorerState is NewScorerState for a plan: where weights are absent the score token's rows are zero.
 func PlanScorerState(c *ScorerConfig, l *lora.Config, seed uint64) (*ScorerState, error) {
 	p := &ScorerState{Config: c, Plan: true}
 	return p, p.begin(l, seed)
@@ -69,7 +69,10 @@ func (p *ScorerState) begin(l *lora.Config, seed uint64) error {
 		p.uniform(fmt.Sprintf("layers.%d.weight", i), seed, in, out, in)
 		p.uniform(fmt.Sprintf("layers.%d.bias", i), seed, in, out)
 	}
-	for name, key := range map[string]string{"score_token.embedding": b.Keys().Embedding, "score_token.lm_head": b.Keys().Output} {
+	for name, key := range map[string]string{
+		"score_token.embedding": b.Keys().Embedding,
+		"score_token.lm_head":   b.Keys().Output,
+	} {
 		if p.Tensors[name], err = meanRow(b.Weights, key); err != nil {
 			return err
 		}
@@ -120,7 +123,9 @@ func meanRow(w *checkpoints.Weights, key string) (*tensor.Dense, error) {
 	}
 	for i := range mean {
 		if math.IsNaN(sum[i]) || math.IsInf(sum[i], 0) {
-			return nil, fmt.Errorf("%s: tensor %s holds NaN or infinities in column %d: the backbone's weights are damaged, load them again", w.Dir(), key, i)
+			return nil, fmt.Errorf(
+				"%s: tensor %s holds NaN or infinities in column %d: the backbone's weights are damaged, load them again",
+				w.Dir(), key, i)
 		}
 		mean[i] = float32(sum[i] / float64(rows))
 	}

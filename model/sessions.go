@@ -13,7 +13,8 @@ import (
 	"assay/ort"
 )
 
-// sessions are the graphs of a network and the runtime's sessions over them, by name, with the values of what is trained.
+// sessions are the graphs of a network and the runtime's sessions over them, by name, with the values of what is
+// trained.
 type sessions struct {
 	*network
 
@@ -103,7 +104,11 @@ func (s *sessions) session(name string, build buildFunc) (*session, error) {
 }
 
 // run feeds a session what it declares: the batch and the trained parameters.
-func (s *sessions) run(ctx context.Context, on *session, feeds ...map[string]*tensor.Dense) (map[string]*tensor.Dense, error) {
+func (s *sessions) run(
+	ctx context.Context,
+	on *session,
+	feeds ...map[string]*tensor.Dense,
+) (map[string]*tensor.Dense, error) {
 	in := map[string]*tensor.Dense{}
 	for _, f := range feeds {
 		for name, v := range f {
@@ -118,8 +123,8 @@ func (s *sessions) run(ctx context.Context, on *session, feeds ...map[string]*te
 	return on.Session.Run(ctx, in)
 }
 
-// trainable builds a graph for the names of its parameters, which it returns sorted, and reads their values; the runtime sees
-// the graph when training begins.
+// trainable builds a graph for the names of its parameters, which it returns sorted, and reads their values; the
+// runtime sees the graph when training begins.
 func (s *sessions) trainable(name string, build buildFunc) ([]Param, error) {
 	b, err := s.graph(name, build)
 	if err == nil && !s.backbone.Weights.Absent() {

@@ -38,7 +38,8 @@ func NewTuner(p *ScorerState, o TuneOptions) (*Tuner, error) {
 	}
 	if rate := e.backbone.Decoder().Dropout; rate > 0 {
 		e.Close()
-		return nil, fmt.Errorf("%s: config.json: attention_dropout %g is not supported in training: set it to 0 to train without",
+		return nil, fmt.Errorf(
+			"%s: config.json: attention_dropout %g is not supported in training: set it to 0 to train without",
 			p.Config.Backbone, rate)
 	}
 	t := &Tuner{pipeline: e, o: o}
@@ -86,7 +87,13 @@ type StepResult struct {
 }
 
 // Step runs one micro-batch: labels on 0..1, weight of each sample's loss, seed of the dropout.
-func (t *Tuner) Step(ctx context.Context, samples []*Sample, labels []float64, weight float64, seed uint64) (*StepResult, error) {
+func (t *Tuner) Step(
+	ctx context.Context,
+	samples []*Sample,
+	labels []float64,
+	weight float64,
+	seed uint64,
+) (*StepResult, error) {
 	if !t.visionTrained() {
 		if _, err := t.fill(ctx, samples); err != nil {
 			return nil, err

@@ -28,10 +28,11 @@ func (t *Tuner) Counts() Usage {
 	return u
 }
 
-// Usage estimates the memory of training over micro-batches of that many samples as long as s: the weights (once for all
-// graphs; on CUDA once for each), what the optimizer holds, and of every graph the values of its worst moment. Those add up on
-// CUDA, where every session keeps its memory between its runs; on the CPU sessions share it, and the sum is on the safe side.
-// pictures is how many distinct ones a run sees: a frozen tower's output is kept for them, up to the cache's size.
+// Usage estimates the memory of training over micro-batches of that many samples as long as s: the weights (once for
+// all graphs; on CUDA once for each), what the optimizer holds, and of every graph the values of its worst moment.
+// Those add up on CUDA, where every session keeps its memory between its runs; on the CPU sessions share it, and the
+// sum is on the safe side. pictures is how many distinct ones a run sees: a frozen tower's output is kept for them, up
+// to the cache's size.
 func (t *Tuner) Usage(s *Sample, micro, pictures int, scoring bool) (Usage, error) {
 	u := t.Counts()
 	if t.onCUDA() && scoring {

@@ -6,8 +6,8 @@ import (
 	"assay/onnx"
 )
 
-// Attend is self-attention without direction, of vision towers: q, k, v [segments, length, heads*dim] see their own segment
-// only. mask, broadcast to [segments, heads, length, length], is added to the scores; "": none. It returns rows
+// Attend is self-attention without direction, of vision towers: q, k, v [segments, length, heads*dim] see their own
+// segment only. mask, broadcast to [segments, heads, length, length], is added to the scores; "": none. It returns rows
 // [segments*length, heads*dim].
 func (g *Graph) Attend(q, k, v, mask string, heads, dim int) string {
 	split := func(t string, perm ...int) string {

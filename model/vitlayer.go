@@ -6,8 +6,8 @@ import (
 	"assay/onnx"
 )
 
-// ViT is the transformer of CLIP's towers and of DINOv2: pre-norm layers of attention and an MLP. Its parameters are named
-// as in CLIP; a checkpoint with other names is given aliases.
+// ViT is the transformer of CLIP's towers and of DINOv2: pre-norm layers of attention and an MLP. Its parameters are
+// named as in CLIP; a checkpoint with other names is given aliases.
 type ViT struct {
 	Hidden, Heads int
 	Activation    string
@@ -22,8 +22,9 @@ type Span struct {
 	Pick  string // int64 [segments], one row of each: the only ones that the layer must deliver; "": all rows
 }
 
-// Embed cuts pixels [segments, 3, H, W] into patches of patch x patch, projects them (weights conv, with a bias if there is
-// one), puts the class token [1, 1, hidden] in front and adds positions [1 + patches, hidden]: [segments, 1 + patches, hidden].
+// Embed cuts pixels [segments, 3, H, W] into patches of patch x patch, projects them (weights conv, with a bias if
+// there is one), puts the class token [1, 1, hidden] in front and adds positions [1 + patches, hidden]: [segments, 1 +
+// patches, hidden].
 func (v *ViT) Embed(g *Graph, pixels string, patch int, conv, class, positions string) string {
 	inputs := []string{pixels, g.Param(conv + ".weight")}
 	if g.Has(conv + ".bias") {
@@ -35,7 +36,8 @@ func (v *ViT) Embed(g *Graph, pixels string, patch int, conv, class, positions s
 	return g.Op("Add", g.OpA("Concat", onnx.Attrs{"axis": 1}, class, x), positions)
 }
 
-// Layer is layer i over x [segments*length, hidden]. It returns [segments*length, hidden], or [segments, hidden] with s.Pick.
+// Layer is layer i over x [segments*length, hidden]. It returns [segments*length, hidden], or [segments, hidden] with
+// s.Pick.
 func (v *ViT) Layer(g *Graph, x string, i int, s Span) string {
 	name := fmt.Sprintf("encoder.layers.%d", i)
 	layer := v.layer(g, Prefix{v.Key, v.Module}.Sub(name+"."))

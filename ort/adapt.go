@@ -29,19 +29,34 @@ const (
 	innerNone   = "assay.ort/none"
 )
 
-// adapt returns a copy of the model whose inputs and outputs the Go binding can carry, and how they map to the model's:
-// half precision is cast from and to float, an output of unknown rank comes flattened beside its shape, and a model
-// without inputs gets one that nothing reads.
-func adapt(m *onnx.Model) (*onnx.Model, []port, []port, error) {
-	c := *m
-	c.IRVersion = max(m.IRVersion, 4) // before 4 every initializer has to be an input
+// adapted is a copy of a model whose inputs and outputs the Go binding can carry, and how they map to the model's.
+type adapted struct {
+	onnx.Model
+	inputs, outputs []port
+	before, after   []*onnx.Node // the model's own nodes
+}
+
+// adapt makes a model that the Go binding can run: half precision is cast from and to float, an output of unknown rank
+// comes flattened beside its shape, and a model without inputs gets one that nothing reads.
+func adapt(m *onnx.Model) (*adapted, error) {
+	a := &adapted{Model: *m}
+	a.IRVersion = max(m.IRVersion, 4) // before 4 every initializer has to be an input
+	if err := a.adaptInputs(m); err != nil {
+		return nil, err
+	}
+	if err := a.adaptOutputs(m); err != nil {
+		return nil, err
+	}
+	a.Nodes = slices.Concat(a.before, m.Nodes, a.after)
+	return a, nil
+}
+
+func (a *adapted) adaptInputs(m *onnx.Model) error {
 	constant := map[string]bool{}
 	for _, t := range m.Initializers {
 		constant[t.Name] = true
 	}
-	var before, after []*onnx.Node
-	var inputs, outputs []port
-	c.Inputs, c.Outputs = nil, nil
+	a.Inputs = nil
 	for _, v := range m.Inputs {
 		if constant[v.Name] {
 			continue
@@ -49,66 +64,80 @@ func adapt(m *onnx.Model) (*onnx.Model, []port, []port, error) {
 		p := port{name: v.Name, inner: v.Name, typ: v.Type, shape: v.Shape, ranked: v.Ranked}
 		if isHalf(v.Type) {
 			p.inner, p.typ = innerInput+v.Name, onnx.Float
-			before = append(before, cast(p.inner, v.Name, v.Type))
-			c.Values = append(slices.Clip(c.Values), v)
+			a.before = append(a.before, cast(p.inner, v.Name, v.Type))
+			a.Values = append(slices.Clip(a.Values), v)
 			v.Name, v.Type = p.inner, p.typ
 		}
 		if err := p.supported("input"); err != nil {
-			return nil, nil, nil, err
+			return err
 		}
-		c.Inputs = append(c.Inputs, v)
-		inputs = append(inputs, p)
+		a.Inputs, a.inputs = append(a.Inputs, v), append(a.inputs, p)
 	}
-	if len(inputs) == 0 {
-		c.Inputs = []onnx.ValueInfo{{Name: innerNone, Type: onnx.Float, Shape: onnx.Dims(1), Ranked: true}}
-		inputs = []port{{inner: innerNone, typ: onnx.Float, shape: onnx.Dims(1), ranked: true, hidden: true}}
+	if len(a.inputs) == 0 {
+		p := port{inner: innerNone, typ: onnx.Float, shape: onnx.Dims(1), ranked: true, hidden: true}
+		a.Inputs, a.inputs = []onnx.ValueInfo{p.declaration()}, []port{p}
 	}
+	return nil
+}
+
+func (a *adapted) adaptOutputs(m *onnx.Model) error {
 	var shapes []port
-	flatten := false
 	for _, v := range m.Outputs {
 		p := port{name: v.Name, inner: v.Name, typ: v.Type, shape: v.Shape, ranked: v.Ranked}
 		if isHalf(v.Type) {
 			p.inner, p.typ = innerOutput+v.Name, onnx.Float
-			after = append(after, cast(v.Name, p.inner, p.typ))
-			c.Values = append(slices.Clip(c.Values), v)
+			a.after = append(a.after, cast(v.Name, p.inner, p.typ))
+			a.Values = append(slices.Clip(a.Values), v)
 		}
 		if err := p.supported("output"); err != nil {
-			return nil, nil, nil, err
+			return err
 		}
 		if !p.ranked {
 			flat, shape := innerFlat+v.Name, innerShape+v.Name
-			after = append(after,
+			a.after = append(a.after,
 				&onnx.Node{Name: shape, Op: "Shape", Inputs: []string{p.inner}, Outputs: []string{shape}},
 				&onnx.Node{Name: flat, Op: "Reshape", Inputs: []string{p.inner, innerLine}, Outputs: []string{flat}})
 			p.inner, p.shapes = flat, len(m.Outputs)+len(shapes)
-			shapes = append(shapes, port{inner: shape, typ: onnx.Int64, shape: []onnx.Dim{{Size: -1}}, ranked: true, hidden: true})
-			flatten = true
+			shapes = append(shapes, port{inner: shape, typ: onnx.Int64, shape: line, ranked: true, hidden: true})
 		}
-		outputs = append(outputs, p)
+		a.outputs = append(a.outputs, p)
 	}
-	if len(outputs) == 0 {
-		return nil, nil, nil, fmt.Errorf("the model has no outputs")
+	if len(a.outputs) == 0 {
+		return fmt.Errorf("the model has no outputs")
 	}
-	outputs = append(outputs, shapes...)
-	for _, p := range outputs {
-		v := onnx.ValueInfo{Name: p.inner, Type: p.typ, Shape: p.shape, Ranked: p.ranked}
-		if !p.ranked {
-			v.Shape, v.Ranked = []onnx.Dim{{Size: -1}}, true
-		}
-		c.Outputs = append(c.Outputs, v)
+	a.outputs, a.Outputs = append(a.outputs, shapes...), nil
+	for _, p := range a.outputs {
+		a.Outputs = append(a.Outputs, p.declaration())
 	}
-	if flatten {
-		minusOne := &onnx.Tensor{Name: innerLine, Type: onnx.Int64, Shape: []int64{1}, Data: onnx.ScalarBytes(onnx.Int64, -1)}
-		c.Initializers = append(slices.Clip(c.Initializers), minusOne)
+	if len(shapes) > 0 {
+		minusOne := onnx.ScalarBytes(onnx.Int64, -1)
+		t := &onnx.Tensor{Name: innerLine, Type: onnx.Int64, Shape: []int64{1}, Data: minusOne}
+		a.Initializers = append(slices.Clip(a.Initializers), t)
 	}
-	c.Nodes = slices.Concat(before, m.Nodes, after)
-	return &c, inputs, outputs, nil
+	return nil
+}
+
+// line is the shape of flattened values.
+var line = []onnx.Dim{{Size: -1}}
+
+// declaration is how the adapted graph declares a port.
+func (p port) declaration() onnx.ValueInfo {
+	if !p.ranked {
+		return onnx.ValueInfo{Name: p.inner, Type: p.typ, Shape: line, Ranked: true}
+	}
+	return onnx.ValueInfo{Name: p.inner, Type: p.typ, Shape: p.shape, Ranked: true}
 }
 
 func isHalf(t onnx.DType) bool { return t == onnx.Float16 || t == onnx.BFloat16 }
 
 func cast(from, to string, t onnx.DType) *onnx.Node {
-	return &onnx.Node{Name: innerInput + "Cast/" + from, Op: "Cast", Inputs: []string{from}, Outputs: []string{to}, Attrs: map[string]any{"to": int64(t)}}
+	return &onnx.Node{
+		Name:    innerInput + "Cast/" + from,
+		Op:      "Cast",
+		Inputs:  []string{from},
+		Outputs: []string{to},
+		Attrs:   map[string]any{"to": int64(t)},
+	}
 }
 
 func (p port) supported(what string) error {

@@ -7,8 +7,8 @@ package ort
 #include <stdlib.h>
 #include <string.h>
 
-// Functions of ONNX Runtime's C interface that the Go binding does not wrap. OrtApi is a table of function pointers that
-// is only ever appended to, so that a position holds its function in every later release.
+// Functions of ONNX Runtime's C interface that the Go binding does not wrap. OrtApi is a table of function pointers
+// that is only ever appended to, so that a position holds its function in every later release.
 enum {
 	VERSION = 29,
 	GET_ERROR_MESSAGE = 2,
@@ -43,7 +43,8 @@ static char *failure(void **api, void *status) {
 	return message;
 }
 
-static char *api_tensor(void **api, void *data, size_t bytes, const int64_t *shape, size_t rank, int type, void **value) {
+static char *api_tensor(void **api, void *data, size_t bytes, const int64_t *shape, size_t rank, int type,
+		void **value) {
 	void *memory = NULL;
 	char *failed = failure(api, ((void *(*)(int, int, void **))api[CREATE_CPU_MEMORY_INFO])(1, 0, &memory));
 	if (failed) return failed;
@@ -95,7 +96,8 @@ func failed(message *C.char) error {
 	return errors.New(C.GoString(message))
 }
 
-// tensorOver returns a runtime value over memory that it neither copies nor frees; element is ONNX Runtime's number of a type.
+// tensorOver returns a runtime value over memory that it neither copies nor frees; element is ONNX Runtime's number of
+// a type.
 func tensorOver(data []byte, shape []int64, element int) (unsafe.Pointer, error) {
 	table, err := api()
 	if err != nil {
@@ -106,7 +108,10 @@ func tensorOver(data []byte, shape []int64, element int) (unsafe.Pointer, error)
 	if len(shape) > 0 {
 		sizes = (*C.int64_t)(unsafe.Pointer(&shape[0]))
 	}
-	err = failed(C.api_tensor(table, unsafe.Pointer(&data[0]), C.size_t(len(data)), sizes, C.size_t(len(shape)), C.int(element), &value))
+	err = failed(
+		C.api_tensor(table, unsafe.Pointer(&data[0]), C.size_t(len(data)), sizes, C.size_t(len(shape)), C.int(element),
+			&value),
+	)
 	return value, err
 }
 
@@ -135,7 +140,8 @@ func addInitializer(so *onnxruntime.SessionOptions, name string, value unsafe.Po
 func handle(so *onnxruntime.SessionOptions) (unsafe.Pointer, error) {
 	t := reflect.TypeFor[onnxruntime.SessionOptions]()
 	if t.NumField() != 1 || t.Field(0).Type.Kind() != reflect.Pointer {
-		return nil, errors.New("the Go binding's SessionOptions are laid out otherwise than in version 1.35: ort/api.go must follow")
+		return nil, errors.New(
+			"the Go binding's SessionOptions are laid out otherwise than in version 1.35: ort/api.go must follow")
 	}
 	return *(*unsafe.Pointer)(unsafe.Pointer(so)), nil
 }

@@ -52,8 +52,15 @@ func devices(name string) ([]device, error) {
 		return nil, err
 	}
 	if !hasCUDA(library) {
-		return nil, fmt.Errorf("device %s: %s is not beside %s, which is a build for the CPU: install ONNX Runtime's GPU build "+
-			"(package onnxruntime-gpu) and let %s name its %s, or use device cpu", name, cudaProvider, library, LibraryEnv, libraryName)
+		return nil, fmt.Errorf(
+			"device %s: %s is not beside %s, which is a build for the CPU: install ONNX Runtime's GPU build "+
+				"(package onnxruntime-gpu) and let %s name its %s, or use device cpu",
+			name,
+			cudaProvider,
+			library,
+			LibraryEnv,
+			libraryName,
+		)
 	}
 	return []device{device(n)}, nil
 }

@@ -73,7 +73,8 @@ func libraryFolders() []string {
 			exe = real
 		}
 		d := filepath.Dir(exe)
-		folders = append(folders, d, filepath.Join(d, "lib"), filepath.Join(d, "..", "lib"), filepath.Join(d, "..", "build", "lib"))
+		folders = append(folders, d, filepath.Join(d, "lib"), filepath.Join(d, "..", "lib"),
+			filepath.Join(d, "..", "build", "lib"))
 	}
 	if root, ok := checkout(); ok { // go run and go test put their binaries elsewhere
 		folders = append(folders, filepath.Join(root, "build", "lib"))
@@ -83,7 +84,8 @@ func libraryFolders() []string {
 			folders = append(folders, d)
 		}
 	}
-	return append(folders, "/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
+	return append(folders, "/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
+		"/usr/lib")
 }
 
 // checkout returns the module's folder around the working directory. Only a folder with a go.mod counts, so that no

@@ -36,7 +36,8 @@ func TestFindLibrary(t *testing.T) {
 	t.Setenv("LD_LIBRARY_PATH", "/nowhere")
 	if path, err := findLibrary(); err == nil && strings.HasPrefix(path, dir) {
 		t.Errorf("%s was taken from the working directory", path)
-	} else if err != nil && (!strings.Contains(err.Error(), "/nowhere, /usr/local/lib") || !strings.Contains(err.Error(), "make setup")) {
+	} else if err != nil && (!strings.Contains(err.Error(), "/nowhere, /usr/local/lib") ||
+		!strings.Contains(err.Error(), "make setup")) {
 		t.Errorf("the error does not say where it looked and what to do: %v", err)
 	}
 }

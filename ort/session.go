@@ -21,8 +21,8 @@ type Options struct {
 	Folder  string // that locations of external initializers are relative to
 
 	// LowMemory keeps no packed copies of the weights, plans no memory ahead, and takes memory from one arena for all such
-	// sessions of the process: about half the peak of a training step, for the same time, and sessions that run in turn use
-	// the same bytes. Scoring many small inputs is faster without.
+	// sessions of the process: about half the peak of a training step, for the same time, and sessions that run in turn
+	// use the same bytes. Scoring many small inputs is faster without.
 	LowMemory bool
 	// NoArena gives every buffer back to the C library at once instead of keeping it for the next one. Within a run the
 	// arena is smaller and faster; without it less memory is held between runs.
@@ -85,17 +85,17 @@ func open(m *onnx.Model, o Options) (*Session, error) {
 	if _, err := load(); err != nil {
 		return nil, err
 	}
-	adapted, inputs, outputs, err := adapt(m)
+	a, err := adapt(m)
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{inputs: inputs, outputs: outputs}
+	s := &Session{inputs: a.inputs, outputs: a.outputs}
 	candidates, err := devices(o.Device)
 	if err != nil {
 		return nil, err
 	}
 	for _, d := range candidates {
-		err = s.start(adapted, d, o)
+		err = s.start(&a.Model, d, o)
 		if err == nil {
 			s.device = d.String()
 			return s, nil
@@ -105,7 +105,7 @@ func open(m *onnx.Model, o Options) (*Session, error) {
 }
 
 // start makes the runtime's session on a device. On the CPU its weights are those of the process.
-func (s *Session) start(adapted *onnx.Model, d device, o Options) (err error) {
+func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 	so, err := sessionOptions(o)
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func (s *Session) start(adapted *onnx.Model, d device, o Options) (err error) {
 	if err := d.addTo(so); err != nil {
 		return err
 	}
-	m := *adapted
+	m := *model
 	var l *lease
 	if d == cpu && o.Folder != "" {
 		if l, err = share(&m, o.Folder); err != nil {
@@ -133,7 +133,8 @@ func (s *Session) start(adapted *onnx.Model, d device, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.s, err = onnxruntime.NewDynamicAdvancedSessionWithONNXData(data, inner(s.inputs), inner(s.outputs), so); err != nil {
+	s.s, err = onnxruntime.NewDynamicAdvancedSessionWithONNXData(data, inner(s.inputs), inner(s.outputs), so)
+	if err != nil {
 		return d.explain(err)
 	}
 	s.weights = l
@@ -184,7 +185,8 @@ func sessionOptions(o Options) (*onnxruntime.SessionOptions, error) {
 // Device returns the device that the session runs on: "cpu" or "cuda:N".
 func (s *Session) Device() string { return s.device }
 
-// Inputs and Outputs declare what Run takes and returns, in the model's order, with host types: half precision is float.
+// Inputs and Outputs declare what Run takes and returns, in the model's order, with host types: half precision is
+// float.
 func (s *Session) Inputs() []onnx.ValueInfo { return infos(s.inputs) }
 
 // Outputs declares what Run returns; see [Session.Inputs].
@@ -273,7 +275,8 @@ func (s *Session) check(in map[string]*tensor.Dense) error {
 	}
 	for _, name := range sortedKeys(in) {
 		if !known[name] {
-			problems = append(problems, fmt.Errorf("there is no input %q: the model's inputs are %s", name, strings.Join(names(s.inputs), ", ")))
+			problems = append(problems,
+				fmt.Errorf("there is no input %q: the model's inputs are %s", name, strings.Join(names(s.inputs), ", ")))
 		}
 	}
 	return errors.Join(problems...)

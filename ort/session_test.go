@@ -87,7 +87,10 @@ func TestScalars(t *testing.T) {
 	for name, declared := range map[string][]onnx.Dim{"rank 0": {}, "unknown rank": nil} {
 		t.Run(name, func(t *testing.T) {
 			s := openTest(t, sum(onnx.Float, onnx.Dims(), declared), Options{})
-			in := map[string]*tensor.Dense{"a": tensor.New(tensor.FromScalar(float32(3))), "b": tensor.New(tensor.FromScalar(float32(4)))}
+			in := map[string]*tensor.Dense{
+				"a": tensor.New(tensor.FromScalar(float32(3))),
+				"b": tensor.New(tensor.FromScalar(float32(4))),
+			}
 			y := runTest(t, s, in)["y"]
 			if !y.IsScalar() || y.ScalarValue() != float32(7) {
 				t.Errorf("got %v of shape %v, want scalar 7", y, y.Shape())
@@ -116,6 +119,20 @@ func TestHalfPrecisionIsFloatOnTheHost(t *testing.T) {
 	}
 }
 
+// seven is 7 in every type.
+var seven = map[tensor.Dtype]any{
+	tensor.Float32: float32(7),
+	tensor.Float64: 7.0,
+	tensor.Int8:    int8(7),
+	tensor.Int16:   int16(7),
+	tensor.Int32:   int32(7),
+	tensor.Int64:   int64(7),
+	tensor.Uint8:   uint8(7),
+	tensor.Uint16:  uint16(7),
+	tensor.Uint32:  uint32(7),
+	tensor.Uint64:  uint64(7),
+}
+
 func TestEveryType(t *testing.T) {
 	for typ, k := range kinds {
 		b := onnx.NewBuilder("id", 18)
@@ -123,8 +140,7 @@ func TestEveryType(t *testing.T) {
 		x := tensor.New(tensor.WithShape(2, 3), tensor.Of(k.dtype))
 		if k.dtype == tensor.Bool {
 			x.SetAt(true, 1, 2)
-		} else if err := x.SetAt(map[tensor.Dtype]any{tensor.Float32: float32(7), tensor.Float64: 7.0, tensor.Int8: int8(7), tensor.Int16: int16(7),
-			tensor.Int32: int32(7), tensor.Int64: int64(7), tensor.Uint8: uint8(7), tensor.Uint16: uint16(7), tensor.Uint32: uint32(7), tensor.Uint64: uint64(7)}[k.dtype], 1, 2); err != nil {
+		} else if err := x.SetAt(seven[k.dtype], 1, 2); err != nil {
 			t.Fatal(err)
 		}
 		y := runTest(t, openTest(t, b.M, Options{}), map[string]*tensor.Dense{"x": x})["y"]
@@ -151,7 +167,12 @@ func TestViewsAreReadInRowMajorOrder(t *testing.T) {
 	tests := []struct {
 		x    *tensor.Dense
 		want []float32
-	}{{x, []float32{1, 2, 3, 4, 5, 6}}, {part.(*tensor.Dense), []float32{2, 3, 5, 6}}, {turned, []float32{1, 4, 2, 5, 3, 6}}, {fortran, []float32{1, 2, 3, 4, 5, 6}}}
+	}{
+		{x, []float32{1, 2, 3, 4, 5, 6}},
+		{part.(*tensor.Dense), []float32{2, 3, 5, 6}},
+		{turned, []float32{1, 4, 2, 5, 3, 6}},
+		{fortran, []float32{1, 2, 3, 4, 5, 6}},
+	}
 	for _, tt := range tests {
 		if diff := cmp.Diff(tt.want, runTest(t, s, map[string]*tensor.Dense{"x": tt.x})["y"].Data()); diff != "" {
 			t.Error(diff)
@@ -178,11 +199,19 @@ func TestExternalWeights(t *testing.T) {
 	}
 	model := func(offset int64) *onnx.Model {
 		b := onnx.NewBuilder("external", 18)
-		w := b.Weight(&onnx.Tensor{Name: "w", Type: onnx.Float, Shape: []int64{1}, External: &onnx.External{Location: "w.bin", Offset: offset, Length: 4}})
+		w := b.Weight(
+			&onnx.Tensor{
+				Name:     "w",
+				Type:     onnx.Float,
+				Shape:    []int64{1},
+				External: &onnx.External{Location: "w.bin", Offset: offset, Length: 4},
+			},
+		)
 		b.Output("y", b.Op("Mul", b.Input("x", onnx.Float, onnx.Dims(1)), w), onnx.Float, onnx.Dims(1))
 		return b.M
 	}
-	s := openTest(t, model(3), Options{Folder: dir, LowMemory: true, NoArena: true, NoSpin: true, Threads: 1, Optimize: OptimizeBasic})
+	s := openTest(t, model(3),
+		Options{Folder: dir, LowMemory: true, NoArena: true, NoSpin: true, Threads: 1, Optimize: OptimizeBasic})
 	if y := runTest(t, s, map[string]*tensor.Dense{"x": floats([]int{1}, 2)})["y"]; y.Data().([]float32)[0] != 5 {
 		t.Errorf("got %v, want 5", y)
 	}
@@ -195,7 +224,12 @@ func TestWrongInputs(t *testing.T) {
 	s := openTest(t, sum(onnx.Float, onnx.Dims("n", 2), onnx.Dims("n", 2)), Options{})
 	_, err := s.Run(context.Background(), map[string]*tensor.Dense{
 		"a": floats([]int{2, 3}, 1, 2, 3, 4, 5, 6), "c": floats([]int{1}, 1)})
-	for _, want := range []string{`run sum:`, `input "a" has shape [2, 3], want [n, 2]`, `input "b" (float [n, 2]) is missing`, `there is no input "c": the model's inputs are a, b`} {
+	for _, want := range []string{
+		`run sum:`,
+		`input "a" has shape [2, 3], want [n, 2]`,
+		`input "b" (float [n, 2]) is missing`,
+		`there is no input "c": the model's inputs are a, b`,
+	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %q lacks %q", err, want)
 		}
@@ -207,7 +241,8 @@ func TestWrongInputs(t *testing.T) {
 			t.Errorf("error %q lacks %q", err, want)
 		}
 	}
-	_, err = s.Run(context.Background(), map[string]*tensor.Dense{"a": floats([]int{2, 2}, 1, 2, 3, 4), "b": floats([]int{3, 2}, 1, 2, 3, 4, 5, 6)})
+	_, err = s.Run(context.Background(),
+		map[string]*tensor.Dense{"a": floats([]int{2, 2}, 1, 2, 3, 4), "b": floats([]int{3, 2}, 1, 2, 3, 4, 5, 6)})
 	if err == nil || !strings.Contains(err.Error(), "Add") {
 		t.Errorf("an error of the runtime names its node: %v", err)
 	}
@@ -224,14 +259,19 @@ func TestWrongModels(t *testing.T) {
 	if _, err := Open(b.M, Options{}); err == nil || !strings.Contains(err.Error(), `input "x" has type string`) {
 		t.Errorf("strings: %v", err)
 	}
-	if _, err := Open(&onnx.Model{IRVersion: 8, Opsets: map[string]int64{"": 18}}, Options{}); err == nil || !strings.Contains(err.Error(), "no outputs") {
+	if _, err := Open(&onnx.Model{IRVersion: 8, Opsets: map[string]int64{"": 18}}, Options{}); err == nil ||
+		!strings.Contains(err.Error(), "no outputs") {
 		t.Errorf("no outputs: %v", err)
 	}
 }
 
 func TestDevices(t *testing.T) {
 	m := sum(onnx.Float, onnx.Dims(1), onnx.Dims(1))
-	for name, want := range map[string]string{"cuda:x": "unknown", "gpu": "want cpu, auto, or cuda:N", "cuda:0": cudaProvider} {
+	for name, want := range map[string]string{
+		"cuda:x": "unknown",
+		"gpu":    "want cpu, auto, or cuda:N",
+		"cuda:0": cudaProvider,
+	} {
 		if _, err := Open(m, Options{Device: name}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("device %s: error %v lacks %q", name, err, want)
 		}
@@ -249,10 +289,17 @@ func TestDevices(t *testing.T) {
 // slow is a model that counts to its input n.
 func slow() *onnx.Model {
 	body := &onnx.Graph{Name: "body",
-		Inputs: []onnx.ValueInfo{{Name: "i", Type: onnx.Int64, Ranked: true}, {Name: "go_on", Type: onnx.Bool, Ranked: true}, {Name: "v", Type: onnx.Float, Ranked: true}},
+		Inputs: []onnx.ValueInfo{
+			{Name: "i", Type: onnx.Int64, Ranked: true},
+			{Name: "go_on", Type: onnx.Bool, Ranked: true},
+			{Name: "v", Type: onnx.Float, Ranked: true},
+		},
 		Nodes: []*onnx.Node{{Op: "Identity", Inputs: []string{"go_on"}, Outputs: []string{"go_on_out"}},
 			{Op: "Add", Inputs: []string{"v", "one"}, Outputs: []string{"v_out"}}},
-		Outputs: []onnx.ValueInfo{{Name: "go_on_out", Type: onnx.Bool, Ranked: true}, {Name: "v_out", Type: onnx.Float, Ranked: true}}}
+		Outputs: []onnx.ValueInfo{
+			{Name: "go_on_out", Type: onnx.Bool, Ranked: true},
+			{Name: "v_out", Type: onnx.Float, Ranked: true},
+		}}
 	b := onnx.NewBuilder("slow", 18)
 	n := b.Input("n", onnx.Int64, onnx.Dims())
 	b.Weight(&onnx.Tensor{Name: "one", Type: onnx.Float, Data: onnx.ScalarBytes(onnx.Float, 1)})
@@ -328,7 +375,10 @@ func resident(t *testing.T) int {
 
 func TestNoMemoryIsLost(t *testing.T) {
 	const n = 1 << 18 // 1 MB an array
-	x := map[string]*tensor.Dense{"a": floats([]int{n}, make([]float32, n)...), "b": floats([]int{n}, make([]float32, n)...)}
+	x := map[string]*tensor.Dense{
+		"a": floats([]int{n}, make([]float32, n)...),
+		"b": floats([]int{n}, make([]float32, n)...),
+	}
 	for _, declared := range [][]onnx.Dim{onnx.Dims(n), onnx.Dims("n"), nil} {
 		m := sum(onnx.Float, onnx.Dims("n"), declared)
 		s := openTest(t, m, Options{})

@@ -115,7 +115,8 @@ func (p port) feed(d *tensor.Dense) (onnxruntime.Value, error) {
 	return kinds[p.typ].wrap(d)
 }
 
-// room makes the value that the runtime writes an output into; nil leaves it to the runtime if the size is not known yet.
+// room makes the value that the runtime writes an output into; nil leaves it to the runtime if the size is not known
+// yet.
 func (p port) room() (onnxruntime.Value, error) {
 	if shape, ok := p.fixed(); ok {
 		return kinds[p.typ].make(shape)

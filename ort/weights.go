@@ -89,8 +89,8 @@ func share(m *onnx.Model, folder string) (*lease, error) {
 	return l, nil
 }
 
-// halfCasts finds the casts of half-precision initializers to float32, and how often each value is read. A cast that is read
-// by a constant expression is left to the runtime, which folds that.
+// halfCasts finds the casts of half-precision initializers to float32, and how often each value is read. A cast that is
+// read by a constant expression is left to the runtime, which folds that.
 func halfCasts(m *onnx.Model) (casts map[string][]*onnx.Node, read map[string]int) {
 	half, constant := map[string]bool{}, map[string]bool{"": true}
 	for _, t := range m.Initializers {
@@ -109,22 +109,24 @@ func halfCasts(m *onnx.Model) (casts map[string][]*onnx.Node, read map[string]in
 			all = all && constant[x]
 		}
 		for _, x := range n.Reads() {
-			folded[x] = folded[x] || all || n.Op == "Conv" // the runtime packs a convolution's weights anew, and reads them for it
+			folded[x] = folded[x] || all ||
+				n.Op == "Conv" // the runtime packs a convolution's weights anew, and reads them for it
 		}
 		for _, y := range n.Outputs {
 			constant[y] = constant[y] || all
 		}
 	}
 	for _, n := range m.Nodes {
-		if n.Op == "Cast" && n.Domain == "" && half[n.Inputs[0]] && n.Attrs["to"] == int64(onnx.Float) && !folded[n.Outputs[0]] {
+		if n.Op == "Cast" && n.Domain == "" && half[n.Inputs[0]] && n.Attrs["to"] == int64(onnx.Float) &&
+			!folded[n.Outputs[0]] {
 			casts[n.Inputs[0]] = append(casts[n.Inputs[0]], n)
 		}
 	}
 	return casts, read
 }
 
-// widen declares a float32 initializer in place of a cast of t. Its declared bytes begin where the file ends: should the
-// runtime read them instead of the pool's, it fails.
+// widen declares a float32 initializer in place of a cast of t. Its declared bytes begin where the file ends: should
+// the runtime read them instead of the pool's, it fails.
 func (l *lease) widen(path string, t *onnx.Tensor, name string) (*onnx.Tensor, error) {
 	if err := l.take(path, t, name, t.Type); err != nil {
 		return nil, err
@@ -150,7 +152,8 @@ func (l *lease) take(path string, t *onnx.Tensor, name string, widened onnx.DTyp
 	}
 	e := t.External
 	if e.Offset < 0 || e.Offset > info.Size()-e.Length {
-		return fmt.Errorf("tensor %q: %d bytes at offset %d of %s, which has %d: the file is cut short", t.Name, e.Length, e.Offset, path, info.Size())
+		return fmt.Errorf("tensor %q: %d bytes at offset %d of %s, which has %d: the file is cut short", t.Name, e.Length,
+			e.Offset, path, info.Size())
 	}
 	stat := info.Sys().(*syscall.Stat_t)
 	at := region{
@@ -185,9 +188,11 @@ func mapRegion(f *os.File, at region, t *onnx.Tensor) (w *weight, err error) {
 	}
 	data, typ := pages[skip:], t.Type
 	if at.widened != onnx.Undefined {
-		wide, err := syscall.Mmap(-1, 0, int(4*t.Count()), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+		wide, err := syscall.Mmap(-1, 0, int(4*t.Count()), syscall.PROT_READ|syscall.PROT_WRITE,
+			syscall.MAP_ANON|syscall.MAP_PRIVATE)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("%d bytes of memory for it as float32: %w", 4*t.Count(), err), syscall.Munmap(pages))
+			return nil, errors.Join(fmt.Errorf("%d bytes of memory for it as float32: %w", 4*t.Count(), err),
+				syscall.Munmap(pages))
 		}
 		widenInto(wide, data, at.widened)
 		if err := syscall.Munmap(pages); err != nil {

@@ -66,7 +66,8 @@ func run(t *testing.T, s *Session) []float32 {
 	for i := range x {
 		x[i] = float32(i%13) - 6
 	}
-	out, err := s.Run(context.Background(), map[string]*tensor.Dense{"x": tensor.New(tensor.WithShape(2, wide), tensor.WithBacking(x))})
+	out, err := s.Run(context.Background(),
+		map[string]*tensor.Dense{"x": tensor.New(tensor.WithShape(2, wide), tensor.WithBacking(x))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,8 +161,8 @@ func TestWeightsCutShort(t *testing.T) {
 	}
 }
 
-// TestConvolutionsOfHalfPrecision: the runtime reads the weights of a convolution when it opens a session, to pack them anew.
-// Those of a transposed convolution it packs later, out of the memory that sessions share.
+// TestConvolutionsOfHalfPrecision: the runtime reads the weights of a convolution when it opens a session, to pack them
+// anew. Those of a transposed convolution it packs later, out of the memory that sessions share.
 func TestConvolutionsOfHalfPrecision(t *testing.T) {
 	const channels, inputs, side = 16, 256, 12
 	for _, c := range []struct {

@@ -121,9 +121,15 @@ func sequence(b *model.Backbone, s *model.Sample) map[string]*tensor.Dense {
 	ints := func(v ...int64) *tensor.Dense { return tensor.New(tensor.WithShape(len(v)), tensor.WithBacking(v)) }
 	n := int64(length)
 	return map[string]*tensor.Dense{
-		"text_ids": ints(text...), "order": ints(order...),
-		"position_ids": tensor.New(tensor.WithShape(len(axes), length), tensor.WithBacking(positions)),
-		"group_rows":   ints(n), "group_lengths": ints(n), "score_rows": ints(0),
-		"select": ints(n - 1), "select_place": ints(n - 1), "group_select_rows": ints(1), "group_select_each": ints(1),
+		"text_ids":          ints(text...),
+		"order":             ints(order...),
+		"position_ids":      tensor.New(tensor.WithShape(len(axes), length), tensor.WithBacking(positions)),
+		"group_rows":        ints(n),
+		"group_lengths":     ints(n),
+		"score_rows":        ints(0),
+		"select":            ints(n - 1),
+		"select_place":      ints(n - 1),
+		"group_select_rows": ints(1),
+		"group_select_each": ints(1),
 	}
 }

@@ -1,5 +1,5 @@
-// Package modeltest holds a backbone family against the reference fixtures: inputs, scores, losses, gradients, a training
-// trace, exports, and the spellings of checkpoints. A family's own tests call [Family.Run].
+// Package modeltest holds a backbone family against the reference fixtures: inputs, scores, losses, gradients, a
+// training trace, exports, and the spellings of checkpoints. A family's own tests call [Family.Run].
 package modeltest
 
 import (
@@ -63,7 +63,12 @@ func (r *reference) scorer() string { return filepath.Join(r.family, r.Scorer) }
 
 func (r *reference) pair(t *testing.T) model.Pair {
 	t.Helper()
-	return model.Pair{Source: picture(t, filepath.Join(r.family, r.Source)), Edit: picture(t, filepath.Join(r.family, r.Edited)), Instruction: r.Instruction, Pixels: true}
+	return model.Pair{
+		Source:      picture(t, filepath.Join(r.family, r.Source)),
+		Edit:        picture(t, filepath.Join(r.family, r.Edited)),
+		Instruction: r.Instruction,
+		Pixels:      true,
+	}
 }
 
 func picture(t *testing.T, path string) *data.Picture {
@@ -105,7 +110,12 @@ func (f Family) eachFile(t *testing.T, do func(t *testing.T, rs []*reference)) {
 }
 
 // each calls do as a subtest for every reference, with something opened once for each scorer.
-func each[T any](t *testing.T, f Family, open func(t *testing.T, dir string) T, do func(t *testing.T, r *reference, opened T)) {
+func each[T any](
+	t *testing.T,
+	f Family,
+	open func(t *testing.T, dir string) T,
+	do func(t *testing.T, r *reference, opened T),
+) {
 	f.eachFile(t, func(t *testing.T, rs []*reference) {
 		opened := map[string]T{}
 		for _, r := range rs {

@@ -54,7 +54,8 @@ func TogetherAsAlone(t *testing.T, s *model.Scorer, pairs []model.Pair) {
 		if alone.Score01 != together[i].Score01 {
 			t.Errorf("pair %d of %d: score01 %v among others, %v alone", i, len(pairs), together[i].Score01, alone.Score01)
 		}
-		if !slices.Equal(alone.Edit.Values, together[i].Edit.Values) || !slices.Equal(alone.Source.Values, together[i].Source.Values) {
+		if !slices.Equal(alone.Edit.Values, together[i].Edit.Values) ||
+			!slices.Equal(alone.Source.Values, together[i].Source.Values) {
 			t.Errorf("pair %d of %d: the gradients among others are not those alone", i, len(pairs))
 		}
 	}

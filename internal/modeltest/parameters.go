@@ -17,8 +17,8 @@ import (
 	"assay/model"
 )
 
-// parameters compares the list that follows from the configuration with the tensors that transformers saved, takes some away,
-// and takes all away.
+// parameters compares the list that follows from the configuration with the tensors that transformers saved, takes some
+// away, and takes all away.
 func (f Family) parameters(t *testing.T) {
 	oracle.Each(t, func(t *testing.T, folder string) {
 		from := filepath.Join(folder, f.Folder, "backbone")

@@ -16,7 +16,8 @@ func (f Family) inputs(t *testing.T) {
 	each(t, f, openScorer, func(t *testing.T, r *reference, s *model.Scorer) {
 		got := r.sample(t, s)
 		if !slices.Equal(got.IDs, r.InputIDs) || got.AnswerStart != r.AnswerStart || got.ScoreIndex != r.ScoreIndex {
-			t.Errorf("tokens differ: answer starts at %d, want %d; score token at %d, want %d\n got %v\nwant %v", got.AnswerStart, r.AnswerStart, got.ScoreIndex, r.ScoreIndex, got.IDs, r.InputIDs)
+			t.Errorf("tokens differ: answer starts at %d, want %d; score token at %d, want %d\n got %v\nwant %v",
+				got.AnswerStart, r.AnswerStart, got.ScoreIndex, r.ScoreIndex, got.IDs, r.InputIDs)
 		}
 		if got.IDs[got.ScoreIndex] != r.ScoreTokenID {
 			t.Errorf("the score token's id is %d, want %d", got.IDs[got.ScoreIndex], r.ScoreTokenID)
@@ -27,7 +28,8 @@ func (f Family) inputs(t *testing.T) {
 		for i, pixels := range f.Split(r.floats(t, "pixel_values"), got.Pictures) {
 			p := got.Pictures[i]
 			if p.Tokens != r.ImageTokens[i] || p.Height != r.ImageSizes[i][0] || p.Width != r.ImageSizes[i][1] {
-				t.Errorf("picture %d: %dx%d with %d tokens, want %v with %d", i, p.Height, p.Width, p.Tokens, r.ImageSizes[i], r.ImageTokens[i])
+				t.Errorf("picture %d: %dx%d with %d tokens, want %v with %d", i, p.Height, p.Width, p.Tokens, r.ImageSizes[i],
+					r.ImageTokens[i])
 			}
 			oracle.Close(t, fmt.Sprintf("pixels of picture %d", i), p.Pixels, pixels, 1e-6, 0)
 		}
@@ -70,8 +72,8 @@ func checkScore(t *testing.T, s *model.Scorer, score01 float64, r *reference) {
 	}
 }
 
-// batch scores all cases of a scorer in one call, pictures of several sizes and sequences of several lengths together: a score is
-// the same number in any company.
+// batch scores all cases of a scorer in one call, pictures of several sizes and sequences of several lengths together:
+// a score is the same number in any company.
 func (f Family) batch(t *testing.T) {
 	f.eachFile(t, func(t *testing.T, rs []*reference) {
 		byScorer := map[string][]*reference{}

@@ -27,8 +27,8 @@ type spelling struct {
 
 func same(name string) string { return name }
 
-// spellings scores checkpoints that say the same in other ways: as published ones do, by module paths, in half precision; all
-// in shards.
+// spellings scores checkpoints that say the same in other ways: as published ones do, by module paths, in half
+// precision; all in shards.
 func (f Family) spellings(t *testing.T) {
 	f.eachFile(t, func(t *testing.T, rs []*reference) {
 		r := rs[0]
@@ -39,7 +39,10 @@ func (f Family) spellings(t *testing.T) {
 			}
 			return name
 		}
-		for _, s := range []spelling{{"config_hub.json", published, onnx.Float, onnx.Float}, {"config.json", lora.Canonical, onnx.Float, onnx.Float}} {
+		for _, s := range []spelling{
+			{"config_hub.json", published, onnx.Float, onnx.Float},
+			{"config.json", lora.Canonical, onnx.Float, onnx.Float},
+		} {
 			scorer := openScorer(t, respell(t, r, s))
 			checkScore(t, scorer, scoreOf(t, scorer, r), r)
 		}
@@ -83,7 +86,10 @@ func respell(t *testing.T, r *reference, s spelling) string {
 	tensors := oracle.Tensors(t, filepath.Join(from, checkpoints.SingleFile))
 	names := slices.Sorted(maps.Keys(tensors))
 	weightMap := map[string]string{}
-	for shard, part := range map[string][]string{"model-00001-of-00002.safetensors": names[:len(names)/2], "model-00002-of-00002.safetensors": names[len(names)/2:]} {
+	for shard, part := range map[string][]string{
+		"model-00001-of-00002.safetensors": names[:len(names)/2],
+		"model-00002-of-00002.safetensors": names[len(names)/2:],
+	} {
 		var infos []checkpoints.Info
 		for _, n := range part {
 			info := checkpoints.Info{Name: s.rename(n), Type: s.stored}

@@ -61,8 +61,8 @@ func (f Family) gradients(t *testing.T, o model.TuneOptions) {
 	})
 }
 
-// vision compares the gradients of adapters on every linear layer, the tower's too, and of parameters of the backbone, with
-// what tools/oracle/vision_lora.py has written to the family's testdata.
+// vision compares the gradients of adapters on every linear layer, the tower's too, and of parameters of the backbone,
+// with what tools/oracle/vision_lora.py has written to the family's testdata.
 func (f Family) vision(t *testing.T) {
 	const dir = "testdata/vision"
 	want := oracle.Read[struct {

@@ -10,7 +10,8 @@ import (
 	"github.com/dlclark/regexp2"
 )
 
-// byteLetters writes every byte as one printable letter, as GPT-2 does: printable bytes as themselves, the rest from 256 on.
+// byteLetters writes every byte as one printable letter, as GPT-2 does: printable bytes as themselves, the rest from
+// 256 on.
 var byteLetters = func() (letters [256]rune) {
 	next := rune(256)
 	for b := range letters {
@@ -26,7 +27,9 @@ var byteLetters = func() (letters [256]rune) {
 
 // BPE is a byte-level byte-pair encoding. The ids of Tokens are their indices.
 type BPE struct {
-	Tokens []string    // the 256 bytes in the order of their letters, with a suffix these once more, then the merges, in byteLetters' spelling
+	// Tokens are, in byteLetters' spelling, the 256 bytes in the order of their letters, with a suffix these once more,
+	// then the merges.
+	Tokens []string
 	Merges [][2]string // in the order of their rank
 }
 
@@ -57,10 +60,10 @@ func (q queue) Less(i, j int) bool {
 	return cmp.Or(cmp.Compare(q[j].count, q[i].count), slices.Compare(q[i].pair[:], q[j].pair[:])) < 0
 }
 
-// TrainBPE learns merges from documents, cut into words by a regular expression, until there are size tokens (at least the
-// 256 bytes) or no two tokens are neighbours any more. The result depends on the documents only, and equals that of the
-// tokenizers library (BpeTrainer with the byte-level alphabet and a pre-tokenizer of that expression). A suffix (CLIP's
-// "</w>") is written behind the last byte of every word, and makes it another token; 512 are then the least.
+// TrainBPE learns merges from documents, cut into words by a regular expression, until there are size tokens (at least
+// the 256 bytes) or no two tokens are neighbours any more. The result depends on the documents only, and equals that of
+// the tokenizers library (BpeTrainer with the byte-level alphabet and a pre-tokenizer of that expression). A suffix
+// (CLIP's "</w>") is written behind the last byte of every word, and makes it another token; 512 are then the least.
 func TrainBPE(documents []string, words, suffix string, size int) (*BPE, error) {
 	least := 256
 	if suffix != "" {

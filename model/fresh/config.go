@@ -22,7 +22,12 @@ func (s Sizes) files(v *vocabulary) map[string]object {
 	if begin == "" {
 		begin = v.padding
 	}
-	generation := object{"_from_model_config": true, "bos_token_id": v.id(begin), "eos_token_id": v.id(v.end), "use_cache": true}
+	generation := object{
+		"_from_model_config": true,
+		"bos_token_id":       v.id(begin),
+		"eos_token_id":       v.id(v.end),
+		"use_cache":          true,
+	}
 	if v.begin != "" {
 		generation["pad_token_id"] = v.id(v.padding)
 	}

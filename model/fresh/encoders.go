@@ -42,8 +42,8 @@ const (
 	clipWord  = "</w>" // ends the last token of a word
 )
 
-// CreateCLIP makes the checkpoint directory dir of a CLIP whose tokenizer learns from lines of text. dir must not exist, or be
-// empty; it appears complete or not at all, and the same arguments give the same bytes.
+// CreateCLIP makes the checkpoint directory dir of a CLIP whose tokenizer learns from lines of text. dir must not
+// exist, or be empty; it appears complete or not at all, and the same arguments give the same bytes.
 func CreateCLIP(dir string, s CLIPSizes, text string, seed uint64) error {
 	if err := errors.Join(grid(s.Picture, s.Patch), s.Vision.check("vision"), s.Text.check("text")); err != nil {
 		return err
@@ -53,10 +53,17 @@ func CreateCLIP(dir string, s CLIPSizes, text string, seed uint64) error {
 		return err
 	}
 	rows := len(b.Tokens) + 2
-	files := map[string]object{"config.json": s.config(rows), "preprocessor_config.json": pictures("CLIPImageProcessor", s.Picture, colourMean, colourStd),
-		"tokenizer.json": b.clipTokenizer(), "tokenizer_config.json": {
-			"backend": "tokenizers", "tokenizer_class": "CLIPTokenizer", "processor_class": "CLIPProcessor", "model_max_length": s.Context,
-			"bos_token": clipBegin, "eos_token": clipEnd, "pad_token": clipEnd, "unk_token": clipEnd}}
+	files := map[string]object{
+		"config.json":              s.config(rows),
+		"preprocessor_config.json": pictures("CLIPImageProcessor", s.Picture, colourMean, colourStd),
+		"tokenizer.json":           b.clipTokenizer(),
+		"tokenizer_config.json": {
+			"backend":          "tokenizers",
+			"tokenizer_class":  "CLIPTokenizer",
+			"processor_class":  "CLIPProcessor",
+			"model_max_length": s.Context,
+			"bos_token":        clipBegin, "eos_token": clipEnd, "pad_token": clipEnd, "unk_token": clipEnd},
+	}
 	tensors := Init(s.parameters(rows), seed)
 	tensors["logit_scale"] = tensor.New(tensor.FromScalar(float32(math.Log(1 / 0.07)))) // as CLIP's training began
 	return writeEncoder(dir, files, tensors)
@@ -71,7 +78,8 @@ func CreateDINO(dir string, s DINOSizes, seed uint64) error {
 		return Problem{"intermediate", fmt.Sprintf("%d is not a multiple of the width, %d", s.Intermediate, s.Hidden)}
 	}
 	files := map[string]object{"config.json": s.config(),
-		"preprocessor_config.json": pictures("BitImageProcessor", s.Picture, []float64{0.485, 0.456, 0.406}, []float64{0.229, 0.224, 0.225})}
+		"preprocessor_config.json": pictures("BitImageProcessor", s.Picture, []float64{0.485, 0.456, 0.406},
+			[]float64{0.229, 0.224, 0.225})}
 	return writeEncoder(dir, files, Init(s.parameters(), seed))
 }
 
@@ -104,7 +112,10 @@ func grid(picture, patch int) error {
 
 func (t Tower) check(which string) error {
 	if t.Hidden < 4 || t.Hidden%4 != 0 || t.Layers < 1 || t.Heads < 1 || t.Hidden%t.Heads != 0 || t.Intermediate < 1 {
-		return Problem{which, fmt.Sprintf("%+v: want a width that is a multiple of 4 and of the heads, and at least one of each", t)}
+		return Problem{
+			which,
+			fmt.Sprintf("%+v: want a width that is a multiple of 4 and of the heads, and at least one of each", t),
+		}
 	}
 	return nil
 }
@@ -120,16 +131,27 @@ func (t Tower) config(kind, activation string, eps float64, more object) object 
 
 func (s CLIPSizes) config(rows int) object {
 	common := func(t Tower) object {
-		return object{"intermediate_size": t.Intermediate, "projection_dim": s.Projection, "attention_dropout": decimal(0), "initializer_factor": decimal(1)}
+		return object{
+			"intermediate_size":  t.Intermediate,
+			"projection_dim":     s.Projection,
+			"attention_dropout":  decimal(0),
+			"initializer_factor": decimal(1),
+		}
 	}
 	text, vision := common(s.Text), common(s.Vision)
 	text["vocab_size"], text["max_position_embeddings"] = rows, s.Context
 	text["bos_token_id"], text["eos_token_id"], text["pad_token_id"] = rows-2, rows-1, rows-1
 	vision["image_size"], vision["patch_size"], vision["num_channels"] = s.Picture, s.Patch, 3
-	return object{"model_type": "clip", "architectures": []string{"CLIPModel"}, "dtype": "float32", "projection_dim": s.Projection,
-		"logit_scale_init_value": 2.6592, "initializer_factor": decimal(1),
-		"text_config":   s.Text.config("clip_text_model", "quick_gelu", 1e-5, text),
-		"vision_config": s.Vision.config("clip_vision_model", "quick_gelu", 1e-5, vision)}
+	return object{
+		"model_type":             "clip",
+		"architectures":          []string{"CLIPModel"},
+		"dtype":                  "float32",
+		"projection_dim":         s.Projection,
+		"logit_scale_init_value": 2.6592,
+		"initializer_factor":     decimal(1),
+		"text_config":            s.Text.config("clip_text_model", "quick_gelu", 1e-5, text),
+		"vision_config":          s.Vision.config("clip_vision_model", "quick_gelu", 1e-5, vision),
+	}
 }
 
 func (s DINOSizes) config() object {
@@ -139,17 +161,38 @@ func (s DINOSizes) config() object {
 		stages = append(stages, fmt.Sprintf("stage%d", i+1))
 	}
 	return s.Tower.config("dinov2", "gelu", 1e-6, object{"architectures": []string{"Dinov2Model"}, "dtype": "float32",
-		"image_size": s.Picture, "patch_size": s.Patch, "num_channels": 3, "mlp_ratio": s.Intermediate / s.Hidden, "qkv_bias": true,
-		"layerscale_value": decimal(1), "use_swiglu_ffn": false, "use_mask_token": true, "drop_path_rate": decimal(0),
-		"hidden_dropout_prob": decimal(0), "attention_probs_dropout_prob": decimal(0), "apply_layernorm": true, "reshape_hidden_states": true,
-		"stage_names": stages, "out_features": []string{last}, "out_indices": []int{s.Layers}})
+		"image_size":                   s.Picture,
+		"patch_size":                   s.Patch,
+		"num_channels":                 3,
+		"mlp_ratio":                    s.Intermediate / s.Hidden,
+		"qkv_bias":                     true,
+		"layerscale_value":             decimal(1),
+		"use_swiglu_ffn":               false,
+		"use_mask_token":               true,
+		"drop_path_rate":               decimal(0),
+		"hidden_dropout_prob":          decimal(0),
+		"attention_probs_dropout_prob": decimal(0),
+		"apply_layernorm":              true,
+		"reshape_hidden_states":        true,
+		"stage_names":                  stages, "out_features": []string{last}, "out_indices": []int{s.Layers}})
 }
 
 // pictures is preprocessor_config.json.
 func pictures(kind string, side int, mean, std []float64) object {
-	return object{"image_processor_type": kind, "do_convert_rgb": true, "do_resize": true, "size": object{"shortest_edge": side}, "resample": 3,
-		"do_center_crop": true, "crop_size": object{"height": side, "width": side}, "do_rescale": true, "rescale_factor": 1.0 / 255,
-		"do_normalize": true, "image_mean": mean, "image_std": std}
+	return object{
+		"image_processor_type": kind,
+		"do_convert_rgb":       true,
+		"do_resize":            true,
+		"size":                 object{"shortest_edge": side},
+		"resample":             3,
+		"do_center_crop":       true,
+		"crop_size":            object{"height": side, "width": side},
+		"do_rescale":           true,
+		"rescale_factor":       1.0 / 255,
+		"do_normalize":         true,
+		"image_mean":           mean,
+		"image_std":            std,
+	}
 }
 
 // clipTokenizer is the tokenizer as transformers saves CLIP's.
@@ -161,22 +204,48 @@ func (b *BPE) clipTokenizer() object {
 	begin, end := len(b.Tokens), len(b.Tokens)+1
 	vocab[clipBegin], vocab[clipEnd] = begin, end
 	added := func(id int, token string) object {
-		return object{"id": id, "content": token, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}
+		return object{
+			"id":          id,
+			"content":     token,
+			"single_word": false,
+			"lstrip":      false,
+			"rstrip":      false,
+			"normalized":  false,
+			"special":     true,
+		}
 	}
 	byteLevel := func(prefix bool) object {
 		return object{"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": true, "use_regex": true}
 	}
 	return object{
-		"version": "1.0", "truncation": nil, "padding": nil,
+		"version":      "1.0",
+		"truncation":   nil,
+		"padding":      nil,
 		"added_tokens": []object{added(begin, clipBegin), added(end, clipEnd)},
 		"normalizer": object{"type": "Sequence", "normalizers": []object{{"type": "NFC"},
 			{"type": "Replace", "pattern": object{"Regex": `\s+`}, "content": " "}, {"type": "Lowercase"}}},
 		"pre_tokenizer": object{"type": "Sequence", "pretokenizers": []object{
 			{"type": "Split", "pattern": object{"Regex": clipWords}, "behavior": "Removed", "invert": true}, byteLevel(false)}},
-		"post_processor": object{"type": "RobertaProcessing", "sep": []any{clipEnd, end}, "cls": []any{clipBegin, begin}, "trim_offsets": false, "add_prefix_space": false},
-		"decoder":        byteLevel(true),
-		"model": object{"type": "BPE", "dropout": nil, "unk_token": clipEnd, "continuing_subword_prefix": "", "end_of_word_suffix": clipWord,
-			"fuse_unk": false, "byte_fallback": false, "ignore_merges": false, "vocab": vocab, "merges": b.merges()},
+		"post_processor": object{
+			"type":             "RobertaProcessing",
+			"sep":              []any{clipEnd, end},
+			"cls":              []any{clipBegin, begin},
+			"trim_offsets":     false,
+			"add_prefix_space": false,
+		},
+		"decoder": byteLevel(true),
+		"model": object{
+			"type":                      "BPE",
+			"dropout":                   nil,
+			"unk_token":                 clipEnd,
+			"continuing_subword_prefix": "",
+			"end_of_word_suffix":        clipWord,
+			"fuse_unk":                  false,
+			"byte_fallback":             false,
+			"ignore_merges":             false,
+			"vocab":                     vocab,
+			"merges":                    b.merges(),
+		},
 	}
 }
 

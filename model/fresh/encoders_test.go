@@ -10,10 +10,18 @@ import (
 	"github.com/daulet/tokenizers"
 )
 
-var testCLIP = CLIPSizes{Picture: 32, Patch: 8, Vision: Tower{16, 2, 2, 32}, Text: Tower{8, 1, 2, 16}, Projection: 12, Context: 20, Vocab: 700}
+var testCLIP = CLIPSizes{
+	Picture:    32,
+	Patch:      8,
+	Vision:     Tower{16, 2, 2, 32},
+	Text:       Tower{8, 1, 2, 16},
+	Projection: 12,
+	Context:    20,
+	Vocab:      700,
+}
 
-// The tokenizers library reads the tokenizer: words that were seen often are one token with CLIP's ending, and what was never seen
-// comes back from its bytes.
+// The tokenizers library reads the tokenizer: words that were seen often are one token with CLIP's ending, and what was
+// never seen comes back from its bytes.
 func TestCLIPTokenizer(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "clip")
 	if err := CreateCLIP(dir, testCLIP, strings.Repeat("a photo of Two red circles\n", 3), 1); err != nil {
@@ -25,7 +33,16 @@ func TestCLIPTokenizer(t *testing.T) {
 	}
 	defer tokenizer.Close()
 	ids, tokens := tokenizer.Encode("A photo of  two RED circles", true)
-	want := []string{"<|startoftext|>", "a</w>", "photo</w>", "of</w>", "two</w>", "red</w>", "circles</w>", "<|endoftext|>"}
+	want := []string{
+		"<|startoftext|>",
+		"a</w>",
+		"photo</w>",
+		"of</w>",
+		"two</w>",
+		"red</w>",
+		"circles</w>",
+		"<|endoftext|>",
+	}
 	if !slices.Equal(tokens, want) {
 		t.Errorf("tokens %q, want %q", tokens, want)
 	}
@@ -61,7 +78,8 @@ func TestCreateEncoders(t *testing.T) {
 			weights = append(weights, string(raw))
 		}
 		if weights[0] != weights[1] || weights[1] == weights[2] {
-			t.Errorf("%s: equal seeds give equal bytes: %v, other ones too: %v", name, weights[0] == weights[1], weights[1] == weights[2])
+			t.Errorf("%s: equal seeds give equal bytes: %v, other ones too: %v", name, weights[0] == weights[1],
+				weights[1] == weights[2])
 		}
 	}
 	dir := filepath.Join(t.TempDir(), "bad")
@@ -71,7 +89,11 @@ func TestCreateEncoders(t *testing.T) {
 	few.Vocab = 500
 	uneven := dino
 	uneven.Intermediate = 40
-	for what, err := range map[string]error{"patch": CreateCLIP(dir, wrong, "a", 1), "vocabulary": CreateCLIP(dir, few, "a", 1), "ratio": CreateDINO(dir, uneven, 1)} {
+	for what, err := range map[string]error{
+		"patch":      CreateCLIP(dir, wrong, "a", 1),
+		"vocabulary": CreateCLIP(dir, few, "a", 1),
+		"ratio":      CreateDINO(dir, uneven, 1),
+	} {
 		if err == nil {
 			t.Errorf("a wrong %s was taken", what)
 		}

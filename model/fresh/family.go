@@ -15,7 +15,8 @@ const (
 	Qwen25VL  = "qwen2_5_vl"
 )
 
-// family is what tells the checkpoints of one architecture from those of others. Their tensors are known to package model.
+// family is what tells the checkpoints of one architecture from those of others. Their tensors are known to package
+// model.
 type family struct {
 	words     string   // regular expression that cuts text into words
 	special   []string // tokens behind those of the BPE
@@ -41,7 +42,10 @@ var families = map[string]*family{LlavaNext: &llavaNext, Qwen25VL: &qwen25VL}
 func familyOf(name string) (*family, error) {
 	f := families[name]
 	if f == nil {
-		return nil, Problem{"family", fmt.Sprintf("%q is not known; %s are", name, strings.Join(slices.Sorted(maps.Keys(families)), ", "))}
+		return nil, Problem{
+			"family",
+			fmt.Sprintf("%q is not known; %s are", name, strings.Join(slices.Sorted(maps.Keys(families)), ", ")),
+		}
 	}
 	return f, nil
 }
@@ -94,9 +98,19 @@ const initializerRange = decimal(0.02)
 // textConfig is what the families' language models have in common.
 func (s Sizes) textConfig(v *vocabulary, kind string, eps float64) object {
 	return object{
-		"model_type": kind, "hidden_act": "silu", "hidden_size": s.Hidden, "intermediate_size": s.Intermediate,
-		"num_hidden_layers": s.Layers, "num_attention_heads": s.Heads, "num_key_value_heads": s.KVHeads,
-		"vocab_size": v.rows, "max_position_embeddings": s.Context, "rms_norm_eps": decimal(eps), "use_cache": true,
-		"attention_dropout": decimal(0), "tie_word_embeddings": false, "initializer_range": initializerRange,
+		"model_type":              kind,
+		"hidden_act":              "silu",
+		"hidden_size":             s.Hidden,
+		"intermediate_size":       s.Intermediate,
+		"num_hidden_layers":       s.Layers,
+		"num_attention_heads":     s.Heads,
+		"num_key_value_heads":     s.KVHeads,
+		"vocab_size":              v.rows,
+		"max_position_embeddings": s.Context,
+		"rms_norm_eps":            decimal(eps),
+		"use_cache":               true,
+		"attention_dropout":       decimal(0),
+		"tie_word_embeddings":     false,
+		"initializer_range":       initializerRange,
 	}
 }

@@ -1,5 +1,6 @@
-// Package fresh makes new checkpoints: small models of the LLaVA-NeXT and Qwen2.5-VL architectures in Hugging Face files, with a tokenizer
-// trained on given text and weights ready to be trained from scratch. transformers loads them like any other.
+// Package fresh makes new checkpoints: small models of the LLaVA-NeXT and Qwen2.5-VL architectures in Hugging Face
+// files, with a tokenizer trained on given text and weights ready to be trained from scratch. transformers loads them
+// like any other.
 package fresh
 
 import (
@@ -29,8 +30,8 @@ type Facts struct {
 	Seed             uint64 `json:"seed"`
 }
 
-// Create makes the checkpoint directory dir from sizes, the UTF-8 text files that the tokenizer learns from, and a seed.
-// The same arguments give the same bytes. dir must not exist, or be empty; it appears complete or not at all.
+// Create makes the checkpoint directory dir from sizes, the UTF-8 text files that the tokenizer learns from, and a
+// seed. The same arguments give the same bytes. dir must not exist, or be empty; it appears complete or not at all.
 func Create(dir string, sizes Sizes, texts []string, seed uint64) (Facts, error) {
 	if err := sizes.Check(); err != nil {
 		return Facts{}, err
@@ -43,7 +44,14 @@ func Create(dir string, sizes Sizes, texts []string, seed uint64) (Facts, error)
 	if err != nil {
 		return Facts{}, err
 	}
-	facts := Facts{Folder: dir, Vocab: v.size(), Merges: len(v.Merges), Rows: v.rows, TileTokens: sizes.TileTokens(), Seed: seed}
+	facts := Facts{
+		Folder:     dir,
+		Vocab:      v.size(),
+		Merges:     len(v.Merges),
+		Rows:       v.rows,
+		TileTokens: sizes.TileTokens(),
+		Seed:       seed,
+	}
 	err = atomicfile.WriteDir(dir, func(dir string) error { return sizes.write(dir, v, &facts) })
 	return facts, err
 }

@@ -23,14 +23,40 @@ const oracle = "../../testdata/oracle/"
 func references() map[string]Sizes {
 	return map[string]Sizes{
 		"llavanext": {
-			Family: LlavaNext, Hidden: 64, Layers: 3, Heads: 4, KVHeads: 2, Intermediate: 160, Context: 8192, RopeTheta: 500000,
-			VisionHidden: 32, VisionLayers: 3, VisionHeads: 2, VisionIntermediate: 64,
-			ImageSize: 56, Patch: 14, Grid: [][]int{{1, 2}, {2, 1}, {2, 2}, {3, 1}, {1, 3}}, Vocab: 746,
+			Family:             LlavaNext,
+			Hidden:             64,
+			Layers:             3,
+			Heads:              4,
+			KVHeads:            2,
+			Intermediate:       160,
+			Context:            8192,
+			RopeTheta:          500000,
+			VisionHidden:       32,
+			VisionLayers:       3,
+			VisionHeads:        2,
+			VisionIntermediate: 64,
+			ImageSize:          56, Patch: 14, Grid: [][]int{{1, 2}, {2, 1}, {2, 2}, {3, 1}, {1, 3}}, Vocab: 746,
 		},
 		"qwen2_5_vl": {
-			Family: Qwen25VL, Hidden: 64, Layers: 3, Heads: 4, KVHeads: 2, Intermediate: 144, Context: 4096, RopeTheta: 1e6,
-			VisionHidden: 32, VisionLayers: 4, VisionHeads: 2, VisionIntermediate: 56,
-			Patch: 14, Merge: 2, Window: 56, FullAttention: []int{1, 3}, MinPixels: 3136, MaxPixels: 12544, Vocab: 751,
+			Family:             Qwen25VL,
+			Hidden:             64,
+			Layers:             3,
+			Heads:              4,
+			KVHeads:            2,
+			Intermediate:       144,
+			Context:            4096,
+			RopeTheta:          1e6,
+			VisionHidden:       32,
+			VisionLayers:       4,
+			VisionHeads:        2,
+			VisionIntermediate: 56,
+			Patch:              14,
+			Merge:              2,
+			Window:             56,
+			FullAttention:      []int{1, 3},
+			MinPixels:          3136,
+			MaxPixels:          12544,
+			Vocab:              751,
 		},
 	}
 }
@@ -52,13 +78,16 @@ func eachFamily(t *testing.T, test func(t *testing.T, name string)) {
 	}
 }
 
-// The files, the keys in them and the names and shapes of the tensors are those that transformers saves for these sizes.
+// The files, the keys in them and the names and shapes of the tensors are those that transformers saves for these
+// sizes.
 func TestFilesAsTransformers(t *testing.T) {
 	eachFamily(t, func(t *testing.T, name string) {
 		dir, facts := create(t, name, 1)
 		reference := filepath.Join(oracle, name, "backbone")
-		if total := compareTensors(t, reference, dir, int64(facts.Rows)); total != facts.Parameters || facts.TextParameters+facts.VisionParameters != total ||
-			facts.Vocab > facts.Rows || facts.Rows%64 != 0 {
+		if total := compareTensors(t, reference, dir, int64(facts.Rows)); total != facts.Parameters ||
+			facts.TextParameters+facts.VisionParameters != total ||
+			facts.Vocab > facts.Rows ||
+			facts.Rows%64 != 0 {
 			t.Errorf("%d parameters in the file, facts %+v", total, facts)
 		}
 		files, err := filepath.Glob(filepath.Join(reference, "*_config.json"))
@@ -74,7 +103,8 @@ func TestFilesAsTransformers(t *testing.T) {
 			}
 		}
 		// What is left of the tokenizer without its ids and merges is the way that text is cut.
-		want, got := readObject(t, filepath.Join(reference, "tokenizer.json")), readObject(t, filepath.Join(dir, "tokenizer.json"))
+		want := readObject(t, filepath.Join(reference, "tokenizer.json"))
+		got := readObject(t, filepath.Join(dir, "tokenizer.json"))
 		for _, o := range []map[string]any{want, got} {
 			o["model"].(map[string]any)["vocab"], o["model"].(map[string]any)["merges"] = nil, nil
 			for _, token := range o["added_tokens"].([]any) {
@@ -135,8 +165,10 @@ func forget(o map[string]any) {
 		switch {
 		case ok:
 			forget(inner)
-		case strings.HasSuffix(key, "_token_id"), slices.Contains([]string{"image_token_index", "transformers_version", "vocab_size",
-			"projection_dim", "output_attentions", "output_hidden_states", "max_window_layers", "processor_class", "model_max_length"}, key):
+		case strings.HasSuffix(key, "_token_id"),
+			slices.Contains([]string{"image_token_index", "transformers_version", "vocab_size",
+				"projection_dim", "output_attentions", "output_hidden_states", "max_window_layers", "processor_class",
+				"model_max_length"}, key):
 			delete(o, key)
 		}
 	}
@@ -252,7 +284,10 @@ func TestInit(t *testing.T) {
 	}
 	table := positions(3, 8) // row 1 + 3 y + x: sin x, sin x/10, cos x, cos x/10, the same of y
 	row := table[8*(1+3*2+1) : 8*(1+3*2+2)]
-	for i, v := range []float64{math.Sin(1), math.Sin(0.1), math.Cos(1), math.Cos(0.1), math.Sin(2), math.Sin(0.2), math.Cos(2), math.Cos(0.2)} {
+	for i, v := range []float64{
+		math.Sin(1), math.Sin(0.1), math.Cos(1), math.Cos(0.1),
+		math.Sin(2), math.Sin(0.2), math.Cos(2), math.Cos(0.2),
+	} {
 		if math.Abs(float64(row[i])-v) > 1e-6 {
 			t.Errorf("position (2, 1), column %d: %v, want %v", i, row[i], v)
 		}
@@ -263,7 +298,8 @@ func TestRefusals(t *testing.T) {
 	bad, _ := Defaults(LlavaNext)
 	bad.Heads, bad.KVHeads, bad.Patch, bad.Vocab, bad.Grid, bad.Merge = 5, 3, 13, 10, [][]int{{1, 2}, {0, 1}, {3}}, 2
 	wrong, _ := Defaults(Qwen25VL)
-	wrong.Window, wrong.FullAttention, wrong.MRopeSection, wrong.MinPixels, wrong.VisionHeads, wrong.ImageSize = 100, []int{4}, []int{8, 8}, 1<<20, 3, 84
+	wrong.Window, wrong.FullAttention, wrong.MRopeSection = 100, []int{4}, []int{8, 8}
+	wrong.MinPixels, wrong.VisionHeads, wrong.ImageSize = 1<<20, 3, 84
 	for s, want := range map[*Sizes][]string{
 		&bad:   {"hidden", "kv_heads", "image_size", "vocab", "entry 1", "entry 2", "merge: only qwen2_5_vl"},
 		&wrong: {"window", "full_attention", "mrope_section", "min_pixels", "vision_hidden", "image_size: only llava_next"},

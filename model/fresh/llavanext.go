@@ -19,15 +19,30 @@ const (
 )
 
 var llavaNext = family{
-	words:   `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`,
-	special: []string{beginOfText, "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", endOfTurn, picture, padding},
-	begin:   beginOfText, end: endOfTurn, padding: padding, whole: true, processor: llavaProcessor, template: llavaTemplate, image: picture,
+	words: `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`,
+	special: []string{
+		beginOfText,
+		"<|end_of_text|>",
+		"<|start_header_id|>",
+		"<|end_header_id|>",
+		endOfTurn,
+		picture,
+		padding,
+	},
+	begin:     beginOfText,
+	end:       endOfTurn,
+	padding:   padding,
+	whole:     true,
+	processor: llavaProcessor,
+	template:  llavaTemplate,
+	image:     picture,
 	defaults: func(s *Sizes) {
 		s.ImageSize, s.Grid = 84, [][]int{{1, 2}, {2, 1}, {2, 2}, {1, 3}, {3, 1}}
 	},
 	check: func(s Sizes, want wanted) {
 		want(s.ImageSize >= 1 && s.ImageSize <= 1<<20, "image_size", "%d is not between 1 and %d", s.ImageSize, 1<<20)
-		want(s.Patch < 1 || s.ImageSize%s.Patch == 0, "image_size", "%d is not a multiple of the patch, %d", s.ImageSize, s.Patch)
+		want(s.Patch < 1 || s.ImageSize%s.Patch == 0, "image_size", "%d is not a multiple of the patch, %d", s.ImageSize,
+			s.Patch)
 		want(s.VisionHidden%4 == 0, "vision_hidden", "%d is not a multiple of 4", s.VisionHidden)
 		want(s.VisionLayers != 1, "vision_layers", "1 leaves nothing: the features are those before the last layer")
 		want(len(s.Grid) > 0, "grid", "empty: name at least one arrangement of tiles")
@@ -37,7 +52,11 @@ var llavaNext = family{
 		}
 	},
 	files: func(s Sizes, v *vocabulary) map[string]object {
-		return map[string]object{"config.json": s.llavaConfig(v), "preprocessor_config.json": s.llavaPictures(), "processor_config.json": s.llavaJoined()}
+		return map[string]object{
+			"config.json":              s.llavaConfig(v),
+			"preprocessor_config.json": s.llavaPictures(),
+			"processor_config.json":    s.llavaJoined(),
+		}
 	},
 }
 
@@ -45,9 +64,12 @@ var llavaNext = family{
 func (s Sizes) llavaConfig(v *vocabulary) object {
 	text := s.textConfig(v, "llama", 1e-5)
 	maps.Copy(text, object{
-		"head_dim": s.Hidden / s.Heads, "rope_parameters": object{"rope_theta": decimal(s.RopeTheta), "rope_type": "default"},
-		"attention_bias": false, "mlp_bias": false, "pretraining_tp": 1,
-		"bos_token_id": v.id(beginOfText), "eos_token_id": v.id(endOfTurn), "pad_token_id": v.id(padding),
+		"head_dim":        s.Hidden / s.Heads,
+		"rope_parameters": object{"rope_theta": decimal(s.RopeTheta), "rope_type": "default"},
+		"attention_bias":  false,
+		"mlp_bias":        false,
+		"pretraining_tp":  1,
+		"bos_token_id":    v.id(beginOfText), "eos_token_id": v.id(endOfTurn), "pad_token_id": v.id(padding),
 	})
 	return object{
 		"architectures":                  []string{"LlavaNextForConditionalGeneration"},
@@ -63,10 +85,20 @@ func (s Sizes) llavaConfig(v *vocabulary) object {
 		"vision_feature_select_strategy": "default",
 		"text_config":                    text,
 		"vision_config": object{
-			"model_type": "clip_vision_model", "hidden_act": "quick_gelu", "hidden_size": s.VisionHidden, "intermediate_size": s.VisionIntermediate,
-			"num_hidden_layers": s.VisionLayers, "num_attention_heads": s.VisionHeads, "num_channels": 3,
-			"image_size": s.ImageSize, "patch_size": s.Patch, "projection_dim": s.VisionHidden,
-			"layer_norm_eps": decimal(1e-5), "attention_dropout": decimal(0), "initializer_factor": decimal(1), "initializer_range": initializerRange,
+			"model_type":          "clip_vision_model",
+			"hidden_act":          "quick_gelu",
+			"hidden_size":         s.VisionHidden,
+			"intermediate_size":   s.VisionIntermediate,
+			"num_hidden_layers":   s.VisionLayers,
+			"num_attention_heads": s.VisionHeads,
+			"num_channels":        3,
+			"image_size":          s.ImageSize,
+			"patch_size":          s.Patch,
+			"projection_dim":      s.VisionHidden,
+			"layer_norm_eps":      decimal(1e-5),
+			"attention_dropout":   decimal(0),
+			"initializer_factor":  decimal(1),
+			"initializer_range":   initializerRange,
 		},
 	}
 }
@@ -75,17 +107,31 @@ func (s Sizes) llavaConfig(v *vocabulary) object {
 func (s Sizes) llavaPictures() object {
 	return object{
 		"image_processor_type": "LlavaNextImageProcessor",
-		"do_convert_rgb":       true, "do_resize": true, "do_center_crop": true, "do_rescale": true, "do_normalize": true, "do_pad": true,
-		"size": object{"shortest_edge": s.ImageSize}, "crop_size": object{"height": s.ImageSize, "width": s.ImageSize},
-		"resample": 3, "rescale_factor": 1.0 / 255, "image_grid_pinpoints": s.pinpoints(), "image_mean": colourMean, "image_std": colourStd,
+		"do_convert_rgb":       true,
+		"do_resize":            true,
+		"do_center_crop":       true,
+		"do_rescale":           true,
+		"do_normalize":         true,
+		"do_pad":               true,
+		"size":                 object{"shortest_edge": s.ImageSize},
+		"crop_size":            object{"height": s.ImageSize, "width": s.ImageSize},
+		"resample":             3,
+		"rescale_factor":       1.0 / 255,
+		"image_grid_pinpoints": s.pinpoints(),
+		"image_mean":           colourMean,
+		"image_std":            colourStd,
 	}
 }
 
 // llavaJoined is processor_config.json.
 func (s Sizes) llavaJoined() object {
 	return object{
-		"processor_class": llavaProcessor, "image_processor": s.llavaPictures(), "image_token": picture,
-		"num_additional_image_tokens": 1, "patch_size": s.Patch, "vision_feature_select_strategy": "default",
+		"processor_class":                llavaProcessor,
+		"image_processor":                s.llavaPictures(),
+		"image_token":                    picture,
+		"num_additional_image_tokens":    1,
+		"patch_size":                     s.Patch,
+		"vision_feature_select_strategy": "default",
 	}
 }
 

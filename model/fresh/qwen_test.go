@@ -11,8 +11,8 @@ import (
 	"assay/model"
 )
 
-// A fresh Qwen2.5-VL checkpoint has the states that transformers computes from it (tools/oracle/fresh_qwen.py), however the
-// pair is shown.
+// A fresh Qwen2.5-VL checkpoint has the states that transformers computes from it (tools/oracle/fresh_qwen.py), however
+// the pair is shown.
 func TestQwenStatesAsTransformers(t *testing.T) {
 	sizes, err := Defaults(Qwen25VL)
 	if err != nil {
@@ -47,7 +47,8 @@ func TestQwenStatesAsTransformers(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		sample, err := s.Prepare(model.Pair{Source: images["astronaut"], Edit: images["astronaut_purple"], Instruction: "make it purple"})
+		sample, err := s.Prepare(
+			model.Pair{Source: images["astronaut"], Edit: images["astronaut_purple"], Instruction: "make it purple"})
 		if err != nil {
 			t.Fatal(err)
 		}

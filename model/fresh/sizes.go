@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Sizes are the dimensions of a model: a Llama language model with a CLIP vision tower and a projector (llava_next), or a Qwen2
-// language model with a window-attention vision tower and a merger (qwen2_5_vl).
+// Sizes are the dimensions of a model: a Llama language model with a CLIP vision tower and a projector (llava_next), or
+// a Qwen2 language model with a window-attention vision tower and a merger (qwen2_5_vl).
 type Sizes struct {
 	Family string `yaml:"family"` // llava_next or qwen2_5_vl
 
@@ -18,7 +18,7 @@ type Sizes struct {
 	Context      int     `yaml:"context"`      // positions, tokens
 	RopeTheta    float64 `yaml:"rope_theta"`   // base of the rotary embedding's wavelengths
 
-	VisionHidden       int `yaml:"vision_hidden"`       // width of the vision tower, a multiple of 4 (qwen2_5_vl: of 4 vision_heads)
+	VisionHidden       int `yaml:"vision_hidden"`       // width of the vision tower, a multiple of 4 (Qwen: of 4 vision_heads)
 	VisionLayers       int `yaml:"vision_layers"`       // its layers; the last one of llava_next is never used
 	VisionHeads        int `yaml:"vision_heads"`        // its attention heads
 	VisionIntermediate int `yaml:"vision_intermediate"` // width inside its MLPs
@@ -47,9 +47,19 @@ func Defaults(name string) (Sizes, error) {
 		return Sizes{}, err
 	}
 	s := Sizes{
-		Family: name, Hidden: 192, Layers: 4, Heads: 6, KVHeads: 2, Intermediate: 512, Context: 8192, RopeTheta: 10000,
-		VisionHidden: 128, VisionLayers: 4, VisionHeads: 4, VisionIntermediate: 512,
-		Patch: 14, Vocab: 1024,
+		Family:             name,
+		Hidden:             192,
+		Layers:             4,
+		Heads:              6,
+		KVHeads:            2,
+		Intermediate:       512,
+		Context:            8192,
+		RopeTheta:          10000,
+		VisionHidden:       128,
+		VisionLayers:       4,
+		VisionHeads:        4,
+		VisionIntermediate: 512,
+		Patch:              14, Vocab: 1024,
 	}
 	f.defaults(&s)
 	return s, nil
@@ -80,9 +90,17 @@ func (s Sizes) Check() error {
 		key   string
 		value int
 	}{
-		{"hidden", s.Hidden}, {"layers", s.Layers}, {"heads", s.Heads}, {"kv_heads", s.KVHeads}, {"intermediate", s.Intermediate}, {"context", s.Context},
-		{"vision_hidden", s.VisionHidden}, {"vision_layers", s.VisionLayers}, {"vision_heads", s.VisionHeads},
-		{"vision_intermediate", s.VisionIntermediate}, {"patch", s.Patch},
+		{"hidden", s.Hidden},
+		{"layers", s.Layers},
+		{"heads", s.Heads},
+		{"kv_heads", s.KVHeads},
+		{"intermediate", s.Intermediate},
+		{"context", s.Context},
+		{"vision_hidden", s.VisionHidden},
+		{"vision_layers", s.VisionLayers},
+		{"vision_heads", s.VisionHeads},
+		{"vision_intermediate", s.VisionIntermediate},
+		{"patch", s.Patch},
 	} {
 		bad(v.value >= 1 && v.value <= 1<<20, v.key, "%d is not between 1 and %d", v.value, 1<<20)
 		positive = positive && v.value >= 1
@@ -90,18 +108,25 @@ func (s Sizes) Check() error {
 	if positive {
 		bad(s.Hidden%(2*s.Heads) == 0, "hidden", "%d is not a multiple of twice the %d heads", s.Hidden, s.Heads)
 		bad(s.Heads%s.KVHeads == 0, "kv_heads", "%d does not divide the %d heads", s.KVHeads, s.Heads)
-		bad(s.VisionHidden%s.VisionHeads == 0, "vision_hidden", "%d is not a multiple of the %d vision_heads", s.VisionHidden, s.VisionHeads)
+		bad(s.VisionHidden%s.VisionHeads == 0, "vision_hidden", "%d is not a multiple of the %d vision_heads",
+			s.VisionHidden, s.VisionHeads)
 	}
 	bad(s.RopeTheta > 1, "rope_theta", "%v is not above 1", s.RopeTheta)
 	least := 256 + len(f.special)
-	bad(s.Vocab >= least && s.Vocab <= 1<<24, "vocab", "%d is not between %d (the bytes and the special tokens) and %d", s.Vocab, least, 1<<24)
+	bad(s.Vocab >= least && s.Vocab <= 1<<24, "vocab", "%d is not between %d (the bytes and the special tokens) and %d",
+		s.Vocab, least, 1<<24)
 	for _, v := range []struct {
 		key, family string
 		given       bool
 	}{
-		{"image_size", LlavaNext, s.ImageSize != 0}, {"grid", LlavaNext, s.Grid != nil},
-		{"merge", Qwen25VL, s.Merge != 0}, {"window", Qwen25VL, s.Window != 0}, {"full_attention", Qwen25VL, s.FullAttention != nil},
-		{"mrope_section", Qwen25VL, s.MRopeSection != nil}, {"min_pixels", Qwen25VL, s.MinPixels != 0}, {"max_pixels", Qwen25VL, s.MaxPixels != 0},
+		{"image_size", LlavaNext, s.ImageSize != 0},
+		{"grid", LlavaNext, s.Grid != nil},
+		{"merge", Qwen25VL, s.Merge != 0},
+		{"window", Qwen25VL, s.Window != 0},
+		{"full_attention", Qwen25VL, s.FullAttention != nil},
+		{"mrope_section", Qwen25VL, s.MRopeSection != nil},
+		{"min_pixels", Qwen25VL, s.MinPixels != 0},
+		{"max_pixels", Qwen25VL, s.MaxPixels != 0},
 	} {
 		bad(!v.given || v.family == s.Family, v.key, "only %s has it; the family is %s", v.family, s.Family)
 	}

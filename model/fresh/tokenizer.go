@@ -8,7 +8,15 @@ func (v *vocabulary) tokenizerJSON() object {
 	}
 	added := make([]object, len(v.special))
 	for i, token := range v.special {
-		added[i] = object{"id": v.id(token), "content": token, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}
+		added[i] = object{
+			"id":          v.id(token),
+			"content":     token,
+			"single_word": false,
+			"lstrip":      false,
+			"rstrip":      false,
+			"normalized":  false,
+			"special":     true,
+		}
 	}
 	byteLevel := func(prefix, trim, regex bool) object {
 		return object{"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": trim, "use_regex": regex}
@@ -41,8 +49,16 @@ func (v *vocabulary) tokenizerJSON() object {
 		"post_processor": post,
 		"decoder":        byteLevel(true, true, true),
 		"model": object{
-			"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": nil, "end_of_word_suffix": nil,
-			"fuse_unk": false, "byte_fallback": false, "ignore_merges": v.whole, "vocab": vocab, "merges": v.merges(),
+			"type":                      "BPE",
+			"dropout":                   nil,
+			"unk_token":                 nil,
+			"continuing_subword_prefix": nil,
+			"end_of_word_suffix":        nil,
+			"fuse_unk":                  false,
+			"byte_fallback":             false,
+			"ignore_merges":             v.whole,
+			"vocab":                     vocab,
+			"merges":                    v.merges(),
 		},
 	}
 }
@@ -53,8 +69,13 @@ func (b *BPE) merges() [][2]string { return append([][2]string{}, b.Merges...) }
 // tokenizerConfigJSON is what transformers wants to know besides.
 func (v *vocabulary) tokenizerConfigJSON(maxLength int) object {
 	o := object{
-		"backend": "tokenizers", "tokenizer_class": "TokenizersBackend", "processor_class": v.processor,
-		"eos_token": v.end, "pad_token": v.padding, "clean_up_tokenization_spaces": false, "model_max_length": maxLength,
+		"backend":                      "tokenizers",
+		"tokenizer_class":              "TokenizersBackend",
+		"processor_class":              v.processor,
+		"eos_token":                    v.end,
+		"pad_token":                    v.padding,
+		"clean_up_tokenization_spaces": false,
+		"model_max_length":             maxLength,
 	}
 	if v.begin != "" {
 		o["bos_token"] = v.begin

@@ -1,5 +1,5 @@
-// Package llavanext is the LLaVA-NeXT family: a CLIP vision tower over any-resolution tiles, a two-layer projector, and a
-// Llama or Mistral language model.
+// Package llavanext is the LLaVA-NeXT family: a CLIP vision tower over any-resolution tiles, a two-layer projector, and
+// a Llama or Mistral language model.
 package llavanext
 
 import (
@@ -65,7 +65,12 @@ func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (model.Archit
 	if err != nil {
 		return nil, err
 	}
-	b := &Architecture{weights: w, act: "gelu", bias: true, pinpoints: [][2]int{{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}}}
+	b := &Architecture{
+		weights:   w,
+		act:       "gelu",
+		bias:      true,
+		pinpoints: [][2]int{{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}},
+	}
 	b.vision = readVision(o)
 	t := o.Sub("text_config")
 	if t == nil {
@@ -96,9 +101,19 @@ func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (model.Archit
 	return b, b.readPreprocessor(dir)
 }
 
-// readVision reads vision_config: that of a CLIP tower, whose class has smaller defaults than a configuration without the key.
+// readVision reads vision_config: that of a CLIP tower, whose class has smaller defaults than a configuration without
+// the key.
 func readVision(o *strictjson.Object) visionConfig {
-	v := visionConfig{Hidden: 768, Intermediate: 3072, Layers: 12, Heads: 12, ImageSize: 224, Patch: 32, Activation: "quick_gelu", Eps: 1e-5}
+	v := visionConfig{
+		Hidden:       768,
+		Intermediate: 3072,
+		Layers:       12,
+		Heads:        12,
+		ImageSize:    224,
+		Patch:        32,
+		Activation:   "quick_gelu",
+		Eps:          1e-5,
+	}
 	p := o.Sub("vision_config")
 	if p == nil {
 		v.Hidden, v.Intermediate, v.Layers, v.Heads, v.ImageSize, v.Patch = 1024, 4096, 24, 16, 336, 14
@@ -108,8 +123,14 @@ func readVision(o *strictjson.Object) visionConfig {
 	if p.Get("model_type", &kind); kind != "clip_vision_model" {
 		p.Failf("model_type", "%q is not supported; clip_vision_model is", kind)
 	}
-	for key, into := range map[string]*int{"hidden_size": &v.Hidden, "intermediate_size": &v.Intermediate, "num_hidden_layers": &v.Layers,
-		"num_attention_heads": &v.Heads, "image_size": &v.ImageSize, "patch_size": &v.Patch} {
+	for key, into := range map[string]*int{
+		"hidden_size":         &v.Hidden,
+		"intermediate_size":   &v.Intermediate,
+		"num_hidden_layers":   &v.Layers,
+		"num_attention_heads": &v.Heads,
+		"image_size":          &v.ImageSize,
+		"patch_size":          &v.Patch,
+	} {
 		if p.Get(key, into); *into < 1 {
 			p.Failf(key, "%d is not positive", *into)
 			*into = 1
@@ -126,7 +147,8 @@ func readVision(o *strictjson.Object) visionConfig {
 	return v
 }
 
-// readFeatureLayers reads which hidden states the features are, one number or several: -2 of 24 layers is what 23 of them give.
+// readFeatureLayers reads which hidden states the features are, one number or several: -2 of 24 layers is what 23 of
+// them give.
 func (b *Architecture) readFeatureLayers(o *strictjson.Object) {
 	const key = "vision_feature_layer"
 	list, one := []int{-2}, 0
@@ -182,8 +204,13 @@ func (b *Architecture) findKeys(text *model.TextConfig, w *checkpoints.Weights) 
 	if w.Has(b.tower + "vision_model.embeddings.class_embedding") {
 		b.tower += "vision_model."
 	}
-	for _, n := range []string{"multi_modal_projector.linear_1.weight", "multi_modal_projector.linear_1.bias", "multi_modal_projector.linear_2.weight",
-		"multi_modal_projector.linear_2.bias", "image_newline"} {
+	for _, n := range []string{
+		"multi_modal_projector.linear_1.weight",
+		"multi_modal_projector.linear_1.bias",
+		"multi_modal_projector.linear_2.weight",
+		"multi_modal_projector.linear_2.bias",
+		"image_newline",
+	} {
 		if top != "" && w.Has(top+n) {
 			w.Alias(n, top+n)
 		}
@@ -191,8 +218,8 @@ func (b *Architecture) findKeys(text *model.TextConfig, w *checkpoints.Weights) 
 	b.keys = text.Tables(w, b.text+"embed_tokens.weight", lm)
 }
 
-// readPreprocessor reads the image processor, which must fit the model: transformers takes the tiles' arrangement from the one and
-// their number from the other.
+// readPreprocessor reads the image processor, which must fit the model: transformers takes the tiles' arrangement from
+// the one and their number from the other.
 func (b *Architecture) readPreprocessor(dir string) error {
 	var file string
 	var err error

@@ -9,7 +9,8 @@ import (
 	"assay/model"
 )
 
-// changed copies the oracle's checkpoint and a scorer of it, with one thing in config.json or another file said otherwise.
+// changed copies the oracle's checkpoint and a scorer of it, with one thing in config.json or another file said
+// otherwise.
 func changed(t *testing.T, file, old, new string) (scorer string) {
 	t.Helper()
 	const from = "../../testdata/oracle/llavanext"
@@ -70,7 +71,8 @@ func TestAttentionDropout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tuner, err := model.NewTuner(p, model.TuneOptions{}); err == nil || !strings.Contains(err.Error(), "attention_dropout 0.1") {
+	if tuner, err := model.NewTuner(p, model.TuneOptions{}); err == nil ||
+		!strings.Contains(err.Error(), "attention_dropout 0.1") {
 		t.Errorf("error %v", err)
 		if err == nil {
 			tuner.Close()

@@ -40,11 +40,25 @@ func largeCheckpoint(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	shapes := map[string][]int64{"image_newline": {4096}, "language_model.lm_head.weight": {128320, 4096}, "language_model.model.embed_tokens.weight": {128320, 4096},
-		"language_model.model.norm.weight": {4096}, "multi_modal_projector.linear_1.weight": {4096, 1024}, "multi_modal_projector.linear_1.bias": {4096},
-		"multi_modal_projector.linear_2.weight": {4096, 4096}, "multi_modal_projector.linear_2.bias": {4096}}
+	shapes := map[string][]int64{
+		"image_newline":                            {4096},
+		"language_model.lm_head.weight":            {128320, 4096},
+		"language_model.model.embed_tokens.weight": {128320, 4096},
+		"language_model.model.norm.weight":         {4096},
+		"multi_modal_projector.linear_1.weight":    {4096, 1024},
+		"multi_modal_projector.linear_1.bias":      {4096},
+		"multi_modal_projector.linear_2.weight":    {4096, 4096},
+		"multi_modal_projector.linear_2.bias":      {4096},
+	}
 	const tower = "vision_tower.vision_model."
-	shapes[tower+"embeddings.class_embedding"], shapes[tower+"embeddings.patch_embedding.weight"] = []int64{1024}, []int64{1024, 3, 14, 14}
+	shapes[tower+"embeddings.class_embedding"], shapes[tower+"embeddings.patch_embedding.weight"] = []int64{
+		1024,
+	}, []int64{
+		1024,
+		3,
+		14,
+		14,
+	}
 	shapes[tower+"embeddings.position_embedding.weight"] = []int64{577, 1024}
 	for _, n := range []string{"pre_layrnorm", "post_layernorm"} {
 		shapes[tower+n+".weight"], shapes[tower+n+".bias"] = []int64{1024}, []int64{1024}
@@ -107,8 +121,15 @@ func largeCheckpoint(t *testing.T) string {
 // TestLargeGraph builds the training graph of an 8B model: it refers to the weights, so that it takes a few megabytes.
 func TestLargeGraph(t *testing.T) {
 	dir := largeCheckpoint(t)
-	c := &model.ScorerConfig{Format: 1, Backbone: dir, Pair: model.Concat, PairSize: []int{512, 512}, Question: model.InstructionMark, Answer: "[SCORE]",
-		Head: model.HeadConfig{Hidden: []int{256, 16}}}
+	c := &model.ScorerConfig{
+		Format:   1,
+		Backbone: dir,
+		Pair:     model.Concat,
+		PairSize: []int{512, 512},
+		Question: model.InstructionMark,
+		Answer:   "[SCORE]",
+		Head:     model.HeadConfig{Hidden: []int{256, 16}},
+	}
 	p, err := model.NewScorerState(c, lora.NewConfig(8, 16, lora.Names{Regex: `.*language_model.*\.(q_proj|v_proj)`}), 1)
 	if err != nil {
 		t.Fatal(err)

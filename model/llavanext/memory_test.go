@@ -31,10 +31,19 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// oneStep runs a LoRA step over about 700 tokens and prints the peak of resident memory in KiB, then the gradients' sums.
+// oneStep runs a LoRA step over about 700 tokens and prints the peak of resident memory in KiB, then the gradients'
+// sums.
 func oneStep(dir string, recompute bool) error {
-	config := &model.ScorerConfig{Format: 1, Backbone: dir, Pair: model.Sequence, Question: model.InstructionMark, Answer: "[SCORE]", Head: model.HeadConfig{Hidden: []int{16}}}
-	p, err := model.NewScorerState(config, lora.NewConfig(8, 16, lora.Names{Regex: `.*language_model.*\.(q_proj|v_proj)`}), 1)
+	config := &model.ScorerConfig{
+		Format:   1,
+		Backbone: dir,
+		Pair:     model.Sequence,
+		Question: model.InstructionMark,
+		Answer:   "[SCORE]",
+		Head:     model.HeadConfig{Hidden: []int{16}},
+	}
+	p, err := model.NewScorerState(config,
+		lora.NewConfig(8, 16, lora.Names{Regex: `.*language_model.*\.(q_proj|v_proj)`}), 1)
 	if err != nil {
 		return err
 	}
@@ -43,7 +52,8 @@ func oneStep(dir string, recompute bool) error {
 			v[i] += 0.01 * float32(i%7)
 		}
 	}
-	u, err := model.NewTuner(p, model.TuneOptions{Options: model.Options{Threads: 1}, TextLoss: 1, ScoreLoss: 10, Recompute: recompute})
+	u, err := model.NewTuner(p,
+		model.TuneOptions{Options: model.Options{Threads: 1}, TextLoss: 1, ScoreLoss: 10, Recompute: recompute})
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,8 @@ func (b *Architecture) Prepare(frames ...*data.Picture) (*model.Picture, error) 
 // side is the features along one edge of a tile.
 func (b *Architecture) side() int { return b.crop / b.vision.Patch }
 
-// bestResolution picks the grid of pinpoints that keeps most of the picture, then wastes least (select_best_resolution).
+// bestResolution picks the grid of pinpoints that keeps most of the picture, then wastes least
+// (select_best_resolution).
 func (b *Architecture) bestResolution(h, w int) (gridH, gridW int) {
 	best, waste := -1, 0
 	for _, hw := range b.pinpoints {
@@ -89,8 +90,8 @@ func (b *Architecture) unpad(h, w, gridH, gridW int) layout {
 
 func round7(x float64) float64 { return math.RoundToEven(x*1e7) / 1e7 }
 
-// Feeds joins pictures: pixel_values [tiles, 3, S, S]; feature_order, the row of concat(features, newlines) at each image
-// token; newlines [1], how many newline rows there are.
+// Feeds joins pictures: pixel_values [tiles, 3, S, S]; feature_order, the row of concat(features, newlines) at each
+// image token; newlines [1], how many newline rows there are.
 func (b *Architecture) Feeds(pictures []*model.Picture) (map[string]*tensor.Dense, error) {
 	tiles, tokens := 0, 0
 	for _, p := range pictures {

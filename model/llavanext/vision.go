@@ -16,9 +16,17 @@ func (b *Architecture) Vision(g *model.Graph) string {
 	newlines := g.Input(inNewlines, onnx.Int64, onnx.Dims(1))
 
 	n, rows := b.side()*b.side()+1, g.Ints(-1, int64(v.Hidden))
-	tower := model.ViT{Hidden: v.Hidden, Heads: v.Heads, Activation: v.Activation, Eps: v.Eps, Key: b.tower, Module: "model.vision_tower."}
+	tower := model.ViT{
+		Hidden:     v.Hidden,
+		Heads:      v.Heads,
+		Activation: v.Activation,
+		Eps:        v.Eps,
+		Key:        b.tower,
+		Module:     "model.vision_tower.",
+	}
 	class := g.Op("Reshape", g.Param(b.tower+"embeddings.class_embedding"), g.Ints(1, 1, -1))
-	x := tower.Embed(g, pixels, v.Patch, b.tower+"embeddings.patch_embedding", class, g.Param(b.tower+"embeddings.position_embedding.weight"))
+	x := tower.Embed(g, pixels, v.Patch, b.tower+"embeddings.patch_embedding", class,
+		g.Param(b.tower+"embeddings.position_embedding.weight"))
 	x = g.LayerNorm(x, b.tower+"pre_layrnorm", v.Eps) // (sic)
 	x = g.Op("Reshape", x, rows)                      // [tiles*n, C]: linear layers see rows
 	tile := g.Ints(-1, int64(n), int64(v.Hidden))     // whose rows see each other

@@ -1,5 +1,5 @@
-// Package qwen25vl is the Qwen2.5-VL family: a vision tower of dynamic resolution with window attention, and a Qwen2 language
-// model whose rotary positions follow the pictures' rows and columns.
+// Package qwen25vl is the Qwen2.5-VL family: a vision tower of dynamic resolution with window attention, and a Qwen2
+// language model whose rotary positions follow the pictures' rows and columns.
 package qwen25vl
 
 import (
@@ -54,8 +54,20 @@ var visionHarmless = strictjson.Harmless{
 
 // readVision reads vision_config.
 func readVision(o *strictjson.Object) visionConfig {
-	v := visionConfig{Layers: 32, Hidden: 3584, Intermediate: 3420, Heads: 16, Out: 3584, Activation: "silu", Patch: 14, Frames: 2, Merge: 2,
-		Window: 112, Whole: []int{7, 15, 23, 31}, Theta: 1e4}
+	v := visionConfig{
+		Layers:       32,
+		Hidden:       3584,
+		Intermediate: 3420,
+		Heads:        16,
+		Out:          3584,
+		Activation:   "silu",
+		Patch:        14,
+		Frames:       2,
+		Merge:        2,
+		Window:       112,
+		Whole:        []int{7, 15, 23, 31},
+		Theta:        1e4,
+	}
 	p := o.Sub("vision_config")
 	if p == nil {
 		p = o.None("vision_config")
@@ -64,8 +76,17 @@ func readVision(o *strictjson.Object) visionConfig {
 	if p.Get("model_type", &kind); kind != visionType && kind != modelType { // published files have the latter
 		p.Failf("model_type", "%q is not supported; %s is", kind, visionType)
 	}
-	for key, into := range map[string]*int{"depth": &v.Layers, "hidden_size": &v.Hidden, "intermediate_size": &v.Intermediate, "num_heads": &v.Heads,
-		"out_hidden_size": &v.Out, "patch_size": &v.Patch, "temporal_patch_size": &v.Frames, "spatial_merge_size": &v.Merge, "window_size": &v.Window} {
+	for key, into := range map[string]*int{
+		"depth":               &v.Layers,
+		"hidden_size":         &v.Hidden,
+		"intermediate_size":   &v.Intermediate,
+		"num_heads":           &v.Heads,
+		"out_hidden_size":     &v.Out,
+		"patch_size":          &v.Patch,
+		"temporal_patch_size": &v.Frames,
+		"spatial_merge_size":  &v.Merge,
+		"window_size":         &v.Window,
+	} {
 		p.Get(key, into)
 	}
 	p.Get("fullatt_block_indexes", &v.Whole)
@@ -100,9 +121,11 @@ func readTheta(o *strictjson.Object, theta *float64) {
 func (v *visionConfig) check() error {
 	switch {
 	case v.Layers < 1 || v.Hidden < 1 || v.Heads < 1 || v.Hidden%v.Heads != 0 || v.Hidden/v.Heads%4 != 0:
-		return fmt.Errorf("%d layers of width %d with %d heads: a head's width must be a multiple of 4", v.Layers, v.Hidden, v.Heads)
+		return fmt.Errorf("%d layers of width %d with %d heads: a head's width must be a multiple of 4", v.Layers, v.Hidden,
+			v.Heads)
 	case v.Patch < 1 || v.Merge < 1 || v.Frames < 1:
-		return fmt.Errorf("patch_size %d, spatial_merge_size %d and temporal_patch_size %d must be positive", v.Patch, v.Merge, v.Frames)
+		return fmt.Errorf("patch_size %d, spatial_merge_size %d and temporal_patch_size %d must be positive", v.Patch,
+			v.Merge, v.Frames)
 	case v.cells() < 1:
 		return fmt.Errorf("window_size %d holds no token of %d pixels", v.Window, v.Patch*v.Merge)
 	}
@@ -153,8 +176,8 @@ func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (model.Archit
 	return b, b.readProcessor(dir)
 }
 
-// parseText reads text_config or, in published checkpoints, the same fields at top level. Files of transformers 4.52 to 4.57 have
-// both, and then they must agree.
+// parseText reads text_config or, in published checkpoints, the same fields at top level. Files of transformers 4.52 to
+// 4.57 have both, and then they must agree.
 func parseText(o *strictjson.Object) model.TextConfig {
 	t := o.Sub("text_config")
 	if t == nil {
@@ -191,7 +214,9 @@ func (b *Architecture) readProcessor(dir string) error {
 	}
 	v := b.vision
 	if p.Patch != v.Patch || p.Merge != v.Merge || p.Frames != v.Frames {
-		return fmt.Errorf("%s: patch_size %d, merge_size %d, temporal_patch_size %d do not fit the vision tower's %d, %d, %d", file, p.Patch, p.Merge, p.Frames, v.Patch, v.Merge, v.Frames)
+		return fmt.Errorf(
+			"%s: patch_size %d, merge_size %d, temporal_patch_size %d do not fit the vision tower's %d, %d, %d", file, p.Patch,
+			p.Merge, p.Frames, v.Patch, v.Merge, v.Frames)
 	}
 	if b.least < 1 || b.most < b.least {
 		return fmt.Errorf("%s: a picture cannot have at least %d and at most %d pixels", file, b.least, b.most)
@@ -199,11 +224,12 @@ func (b *Architecture) readProcessor(dir string) error {
 	return nil
 }
 
-// readLimits reads the least and the most pixels of a picture; the spelling that is read last counts. The edges of a size are
-// numbers of pixels in spite of their names.
+// readLimits reads the least and the most pixels of a picture; the spelling that is read last counts. The edges of a
+// size are numbers of pixels in spite of their names.
 func (b *Architecture) readLimits(o *strictjson.Object) {
 	if s := o.Sub("size"); s != nil {
-		if !s.Has("min_pixels") && !s.Has("shortest_edge") && !o.Has("min_pixels") || !s.Has("max_pixels") && !s.Has("longest_edge") && !o.Has("max_pixels") {
+		if !s.Has("min_pixels") && !s.Has("shortest_edge") && !o.Has("min_pixels") ||
+			!s.Has("max_pixels") && !s.Has("longest_edge") && !o.Has("max_pixels") {
 			o.Failf("size", "shortest_edge and longest_edge are both wanted")
 		}
 		s.Opt("min_pixels", &b.least)

@@ -12,7 +12,11 @@ func TestFamily(t *testing.T) {
 	modeltest.Family{
 		Folder: "qwen2_5_vl",
 		Cases:  [][2]string{{"cases.json", "expect.safetensors"}, {"cases_frames.json", "expect_frames.safetensors"}},
-		Trace:  modeltest.Trace{Steps: "train_trace_frames.json", Cases: "cases_frames.json", Final: "trace_frames_final.safetensors"},
+		Trace: modeltest.Trace{
+			Steps: "train_trace_frames.json",
+			Cases: "cases_frames.json",
+			Final: "trace_frames_final.safetensors",
+		},
 		Split: func(all []float32, pictures []*model.Picture) [][]float32 { // one after the other
 			var parts [][]float32
 			for _, p := range pictures {

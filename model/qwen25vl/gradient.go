@@ -7,13 +7,14 @@ import (
 	"assay/model"
 )
 
-// PrepareAdjoint goes back through Prepare: patches to pictures, normalisation, resizing. One picture that filled all frames
-// gets the sum of their gradients.
+// PrepareAdjoint goes back through Prepare: patches to pictures, normalisation, resizing. One picture that filled all
+// frames gets the sum of their gradients.
 func (b *Architecture) PrepareAdjoint(p *model.Picture, frames int, grad []float32) ([]*data.Gradient, error) {
 	v := b.vision
 	at, ok := p.Layout.(grid)
 	if !ok || frames != 1 && frames != v.Frames || len(grad) != at.rows*at.cols*3*v.Frames*v.Patch*v.Patch {
-		return nil, fmt.Errorf("qwen2_5_vl: a gradient of %d values and %d frames does not belong to a picture of %dx%d", len(grad), frames, p.Width, p.Height)
+		return nil, fmt.Errorf("qwen2_5_vl: a gradient of %d values and %d frames does not belong to a picture of %dx%d",
+			len(grad), frames, p.Width, p.Height)
 	}
 	out := make([]*data.Gradient, frames)
 	plane := make([]float32, len(grad)/v.Frames) // [3, H, W]

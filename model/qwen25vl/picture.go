@@ -11,9 +11,9 @@ import (
 // grid is a picture's size in patches.
 type grid struct{ rows, cols int }
 
-// Prepare resizes a picture to whole tokens and cuts it into patches (transformers' Qwen2VLImageProcessor with Pillow). Pixels
-// are [patches, 3*frames*patch*patch], normalised, each row laid out (channel, frame, y, x); the patches of a token follow each
-// other. One picture fills all frames of a patch; otherwise there is a picture for each.
+// Prepare resizes a picture to whole tokens and cuts it into patches (transformers' Qwen2VLImageProcessor with Pillow).
+// Pixels are [patches, 3*frames*patch*patch], normalised, each row laid out (channel, frame, y, x); the patches of a
+// token follow each other. One picture fills all frames of a patch; otherwise there is a picture for each.
 func (b *Architecture) Prepare(frames ...*data.Picture) (*model.Picture, error) {
 	v := b.vision
 	if len(frames) != 1 && len(frames) != v.Frames {
@@ -22,7 +22,8 @@ func (b *Architecture) Prepare(frames ...*data.Picture) (*model.Picture, error) 
 	first := frames[0]
 	for _, p := range frames[1:] {
 		if p.Width != first.Width || p.Height != first.Height {
-			return nil, fmt.Errorf("frames of one picture have different sizes: %dx%d and %dx%d", first.Width, first.Height, p.Width, p.Height)
+			return nil, fmt.Errorf("frames of one picture have different sizes: %dx%d and %dx%d", first.Width, first.Height,
+				p.Width, p.Height)
 		}
 	}
 	h, w, err := b.smartSize(first.Height, first.Width)
@@ -38,7 +39,14 @@ func (b *Architecture) Prepare(frames ...*data.Picture) (*model.Picture, error) 
 			b.repeat(pixels, f)
 		}
 	}
-	return &model.Picture{Height: first.Height, Width: first.Width, Pixels: pixels, Rows: at.rows * at.cols, Tokens: at.rows * at.cols / v.unit(), Layout: at}, nil
+	return &model.Picture{
+		Height: first.Height,
+		Width:  first.Width,
+		Pixels: pixels,
+		Rows:   at.rows * at.cols,
+		Tokens: at.rows * at.cols / v.unit(),
+		Layout: at,
+	}, nil
 }
 
 // patchify writes frame f of every patch from a picture [3, H, W].
@@ -65,8 +73,8 @@ func (b *Architecture) repeat(pixels []float32, f int) {
 	}
 }
 
-// eachPatch calls f with the place of every patch in pixel_values and in the picture: tokens row by row, and the patches of a
-// token row by row.
+// eachPatch calls f with the place of every patch in pixel_values and in the picture: tokens row by row, and the
+// patches of a token row by row.
 func (b *Architecture) eachPatch(at grid, f func(i, row, col int)) {
 	m, i := b.vision.Merge, 0
 	for row := 0; row < at.rows; row += m {
@@ -79,8 +87,8 @@ func (b *Architecture) eachPatch(at grid, f func(i, row, col int)) {
 	}
 }
 
-// smartSize is the size that a picture is resized to: multiples of a token's edge, between the two limits, near the picture's
-// aspect (transformers' smart_resize, with Python's rounding).
+// smartSize is the size that a picture is resized to: multiples of a token's edge, between the two limits, near the
+// picture's aspect (transformers' smart_resize, with Python's rounding).
 func (b *Architecture) smartSize(h, w int) (int, int, error) {
 	if h < 1 || w < 1 || max(h, w) > 200*min(h, w) {
 		return 0, 0, fmt.Errorf("a picture of %dx%d pixels: qwen2_5_vl takes sides of at most 200 to 1", w, h)
@@ -99,8 +107,8 @@ func (b *Architecture) smartSize(h, w int) (int, int, error) {
 	return hh, ww, nil
 }
 
-// Positions follow text on all three axes alike; a picture that begins at s has time s, and s plus row and column of each
-// token; what follows it goes on behind the longer side (get_rope_index).
+// Positions follow text on all three axes alike; a picture that begins at s has time s, and s plus row and column of
+// each token; what follows it goes on behind the longer side (get_rope_index).
 func (b *Architecture) Positions(ids []int64, pictures []*model.Picture) [][]int64 {
 	axes := make([][]int64, 3)
 	for a := range axes {

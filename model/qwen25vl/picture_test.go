@@ -6,7 +6,8 @@ import (
 	"assay/internal/oracle"
 )
 
-// TestSmartSize compares with transformers: rows of factor, least and most pixels, height and width before and after (0: refused).
+// TestSmartSize compares with transformers: rows of factor, least and most pixels, height and width before and after
+// (0: refused).
 func TestSmartSize(t *testing.T) {
 	for _, r := range oracle.Read[[][7]int](t, "testdata/sizes.json") {
 		b := &Architecture{vision: visionConfig{Patch: r[0] / 2, Merge: 2}, least: r[1], most: r[2]}

@@ -42,8 +42,8 @@ func (b *Architecture) Vision(g *model.Graph) string {
 	return g.Pick(x, tokens, 0)
 }
 
-// rotary returns cosines and sines [patches, head_dim/2]: the first half of the frequencies turns with the row, the other with
-// the column.
+// rotary returns cosines and sines [patches, head_dim/2]: the first half of the frequencies turns with the row, the
+// other with the column.
 func (b *Architecture) rotary(g *model.Graph) (cos, sin string) {
 	quarter := b.vision.Hidden / b.vision.Heads / 4
 	table := make([]float32, 2*2*quarter) // [axes, 1, head_dim/2], zero for the other axis

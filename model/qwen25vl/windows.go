@@ -10,8 +10,8 @@ import (
 	"assay/onnx"
 )
 
-// Inputs of the vision tower. Inside it patches are ordered window by window, so that windows and pictures are both stretches
-// of rows.
+// Inputs of the vision tower. Inside it patches are ordered window by window, so that windows and pictures are both
+// stretches of rows.
 const (
 	inPixels    = "pixel_values"
 	inPatches   = "patch_order"     // [patches] int64: row of pixel_values at each place
@@ -19,9 +19,9 @@ const (
 	inTokens    = "feature_order"   // [image tokens] int64: place of each image token
 )
 
-// segments is a division of the places into stretches that attend within themselves: the windows, or the pictures. All are
-// padded to the longest one, so that the graph does not depend on how many there are and of which sizes: windows are
-// smaller only at the right and bottom edges, and pictures of one size usually come together.
+// segments is a division of the places into stretches that attend within themselves: the windows, or the pictures. All
+// are padded to the longest one, so that the graph does not depend on how many there are and of which sizes: windows
+// are smaller only at the right and bottom edges, and pictures of one size usually come together.
 type segments struct {
 	rows string // [segments, length] int64: places, then distinct numbers from `patches` on where there is none
 	back string // [patches] int64: where each place is in the flat rows
@@ -32,7 +32,10 @@ type segments struct {
 }
 
 func (b *Architecture) segments(g *model.Graph, name, cos, sin string) *segments {
-	s := &segments{rows: g.Input(name+"_rows", onnx.Int64, onnx.Dims(name+"s", name+"_length")), back: g.Input(name+"_back", onnx.Int64, onnx.Dims("patches"))}
+	s := &segments{
+		rows: g.Input(name+"_rows", onnx.Int64, onnx.Dims(name+"s", name+"_length")),
+		back: g.Input(name+"_back", onnx.Int64, onnx.Dims("patches")),
+	}
 	patches := g.SizeOf(cos, 0)
 	s.pads = g.Op("Sub", g.OpA("ReduceProd", onnx.Attrs{"keepdims": 1}, g.Op("Shape", s.rows)), patches)
 	real := g.Op("Unsqueeze", g.Op("Less", s.rows, patches), g.Ints(1, 2))

@@ -17,7 +17,10 @@ func FuzzTemplate(f *testing.F) {
 			x.Add([]byte(c.Template))
 		}
 	}
-	x.Add([]byte("{% for m in messages %}{{ m['role'] | upper }}: {% generation %}{{ m.content[-1].text }}{% endgeneration %}{% endfor %}"))
+	x.Add(
+		[]byte(
+			"{% for m in messages %}{{ m['role'] | upper }}: {% generation %}{{ m.content[-1].text }}{% endgeneration %}{% endfor %}"),
+	)
 	x.Run(func(t testing.TB, raw []byte) {
 		source := string(raw)
 		fuzzing.Bounded(t, 64<<20+4096*uint64(len(source)), func() {
@@ -29,7 +32,10 @@ func FuzzTemplate(f *testing.F) {
 // FuzzTokenizerFile: a tokenizer.json gets the score token, or is refused, and a chat template is found in its entry.
 func FuzzTokenizerFile(f *testing.F) {
 	x := fuzzing.New(f)
-	x.Add([]byte(`{"version": "1.0", "added_tokens": [{"id": 3, "content": "[SCORE]", "special": false}], "model": {"type": "BPE"}}`))
+	x.Add(
+		[]byte(
+			`{"version": "1.0", "added_tokens": [{"id": 3, "content": "[SCORE]", "special": false}], "model": {"type": "BPE"}}`),
+	)
 	x.Add([]byte(`{"added_tokens": [{"id": 9223372036854775807, "content": "<s>", "special": true}]}`))
 	x.Add([]byte(`[{"name": "default", "template": "a"}, {"name": "tool_use", "template": "b"}]`))
 	x.Add([]byte(`{"default": "a", "other": "b"}`))

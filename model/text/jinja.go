@@ -11,8 +11,8 @@ import (
 	"github.com/nikolalohinski/gonja/v2/tokens"
 )
 
-// environment is Jinja as transformers sets it up: loop controls, raise_exception, tojson in Python's spelling and
-// {% generation %}. strftime_now is left undefined, for which templates have a fixed date: a score must not depend on the
+// environment is Jinja as transformers sets it up: loop controls, raise_exception, tojson in Python's spelling and {%
+// generation %}. strftime_now is left undefined, for which templates have a fixed date: a score must not depend on the
 // day. Besides it mends what differs from Jinja in the library: list[-1] of one element, replace without a count.
 var environment = &exec.Environment{
 	Context: exec.EmptyContext().Update(builtins.GlobalFunctions).Update(builtins.GlobalVariables).Update(
@@ -20,8 +20,9 @@ var environment = &exec.Environment{
 	Filters: exec.NewFilterSet(map[string]exec.FilterFunction{}).Update(builtins.Filters).Update(
 		exec.NewFilterSet(map[string]exec.FilterFunction{"tojson": toJSON})),
 	Tests: builtins.Tests,
-	ControlStructures: exec.NewControlStructureSet(map[string]parser.ControlStructureParser{"generation": parseGeneration}).
-		Update(builtins.ControlStructures),
+	ControlStructures: exec.NewControlStructureSet(map[string]parser.ControlStructureParser{
+		"generation": parseGeneration,
+	}).Update(builtins.ControlStructures),
 	Methods: exec.Methods{
 		Bool: builtins.Methods.Bool, Int: builtins.Methods.Int, Float: builtins.Methods.Float,
 		Dict: builtins.Methods.Dict, List: builtins.Methods.List, Str: stringMethods(),
@@ -46,9 +47,10 @@ func (l list) GetItem(key any) (*exec.Value, bool) {
 // stringMethods is the library's set, with Python's replace(old, new, count=-1).
 func stringMethods() *exec.MethodSet[string] {
 	set := map[string]exec.Method[string]{}
-	for _, name := range strings.Fields(`capitalize casefold center count encode endswith expandtabs find format index isalnum isalpha
-		isascii isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper join ljust lower lstrip partition
-		removeprefix removesuffix rfind rindex rjust rpartition rsplit rstrip split splitlines startswith strip swapcase title upper zfill`) {
+	for _, name := range strings.Fields(`capitalize casefold center count encode endswith expandtabs find format index
+		isalnum isalpha isascii isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper join
+		ljust lower lstrip partition removeprefix removesuffix rfind rindex rjust rpartition rsplit rstrip split
+		splitlines startswith strip swapcase title upper zfill`) {
 		if method, ok := builtins.Methods.Str.Get(name); ok {
 			set[name] = method
 		}
@@ -56,11 +58,9 @@ func stringMethods() *exec.MethodSet[string] {
 	set["replace"] = func(self string, _ *exec.Value, arguments *exec.VarArgs) (any, error) {
 		var from, to string
 		count := -1
-		if err := arguments.Take(
-			exec.PositionalArgument("old", nil, exec.StringArgument(&from)),
+		if err := arguments.Take(exec.PositionalArgument("old", nil, exec.StringArgument(&from)),
 			exec.PositionalArgument("new", nil, exec.StringArgument(&to)),
-			exec.PositionalArgument("count", exec.AsValue(-1), exec.IntArgument(&count)),
-		); err != nil {
+			exec.PositionalArgument("count", exec.AsValue(-1), exec.IntArgument(&count))); err != nil {
 			return nil, exec.ErrInvalidCall(err)
 		}
 		return strings.Replace(self, from, to, count), nil
@@ -107,7 +107,8 @@ func toJSON(e *exec.Evaluator, in *exec.Value, params *exec.VarArgs) *exec.Value
 	return exec.AsSafeValue(pythonJSON(out.String(), indented))
 }
 
-// jsonEscapes are the characters that Go escapes for HTML and Python does not; an escaped backslash guards what follows it.
+// jsonEscapes are the characters that Go escapes for HTML and Python does not; an escaped backslash guards what follows
+// it.
 var jsonEscapes = strings.NewReplacer(`\\`, `\\`, `\u003c`, "<", `\u003e`, ">", `\u0026`, "&", `\u0027`, "'",
 	`\u2028`, "\u2028", `\u2029`, "\u2029")
 

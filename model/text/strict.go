@@ -15,16 +15,36 @@ import (
 // configHarmless are keys of tokenizer_config.json that change no token, or not at the values listed.
 var configHarmless = strictjson.Harmless{
 	// names
-	"tokenizer_class": nil, "tokenizer_type": nil, "processor_class": nil, "backend": nil, "name_or_path": nil, "is_local": nil,
-	"local_files_only": nil, "special_tokens_map_file": nil, "trust_remote_code": nil, "auto_map": {nil}, "tokenizer_file": nil, "vocab_file": nil,
-	"model_input_names": nil, "from_slow": nil,
+	"tokenizer_class":         nil,
+	"tokenizer_type":          nil,
+	"processor_class":         nil,
+	"backend":                 nil,
+	"name_or_path":            nil,
+	"is_local":                nil,
+	"local_files_only":        nil,
+	"special_tokens_map_file": nil,
+	"trust_remote_code":       nil,
+	"auto_map":                {nil},
+	"tokenizer_file":          nil,
+	"vocab_file":              nil,
+	"model_input_names":       nil,
+	"from_slow":               nil,
 	// how SentencePiece files become a tokenizer.json, which is there already
 	"legacy": nil, "sp_model_kwargs": nil, "add_prefix_space": {nil, false},
 	// of decoding
 	"clean_up_tokenization_spaces": nil, "errors": nil, "spaces_between_special_tokens": nil,
 	// of batches and of callers
-	"padding_side": nil, "truncation_side": nil, "padding": nil, "truncation": nil, "max_length": nil, "model_max_length": nil, "stride": nil,
-	"truncation_strategy": nil, "pad_to_multiple_of": nil, "pad_token_type_id": nil, "return_token_type_ids": nil,
+	"padding_side":              nil,
+	"truncation_side":           nil,
+	"padding":                   nil,
+	"truncation":                nil,
+	"max_length":                nil,
+	"model_max_length":          nil,
+	"stride":                    nil,
+	"truncation_strategy":       nil,
+	"pad_to_multiple_of":        nil,
+	"pad_token_type_id":         nil,
+	"return_token_type_ids":     nil,
 	"use_default_system_prompt": nil, // of the template that old versions had for Llama
 	"split_special_tokens":      {false},
 	"chat_template":             nil, // findTemplate reads it
@@ -32,8 +52,8 @@ var configHarmless = strictjson.Harmless{
 	"use_fast":                  nil,
 }
 
-// checkConfig holds tokenizer_config.json against tokenizer.json, which says all: transformers would add the tokens that only the
-// former names, and change the flags of others.
+// checkConfig holds tokenizer_config.json against tokenizer.json, which says all: transformers would add the tokens
+// that only the former names, and change the flags of others.
 func (t *tokenizer) checkConfig(dir string) error {
 	path := filepath.Join(dir, "tokenizer_config.json")
 	raw, err := os.ReadFile(path)
@@ -63,8 +83,10 @@ func (t *tokenizer) checkConfig(dir string) error {
 			known(key, content)
 		}
 	}
-	for _, key := range []string{"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token", "image_token", "boi_token",
-		"eoi_token", "video_token", "vision_bos_token", "vision_eos_token"} {
+	for _, key := range []string{
+		"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token",
+		"image_token", "boi_token", "eoi_token", "video_token", "vision_bos_token", "vision_eos_token",
+	} {
 		for _, content := range contents(o.Raw(key)) {
 			known(key, content)
 		}
@@ -124,7 +146,8 @@ func (t *tokenizer) checkEnds(o *strictjson.Object) {
 		}
 		has := t.variables[token] != "" && err == nil && len(around) > len(plain) && around[at] == id
 		if has != *add {
-			o.Failf(key, "%v, but tokenizer.json's post_processor does %s the %s", *add, map[bool]string{true: "add", false: "not add"}[has], strings.TrimSuffix(token, "_token"))
+			o.Failf(key, "%v, but tokenizer.json's post_processor does %s the %s", *add,
+				map[bool]string{true: "add", false: "not add"}[has], strings.TrimSuffix(token, "_token"))
 		}
 	}
 }

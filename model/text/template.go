@@ -14,9 +14,14 @@ import (
 	"github.com/nikolalohinski/gonja/v2/loaders"
 )
 
-// templateFiles is where checkpoints keep their chat template, in the order of preference: transformers 5, processors of
-// transformers 4 in two spellings, and tokenizers (which, beside a processor's, may know nothing of pictures).
-var templateFiles = []string{"chat_template.jinja", "chat_template.json", "processor_config.json", "tokenizer_config.json"}
+// templateFiles is where checkpoints keep their chat template, in the order of preference: transformers 5, processors
+// of transformers 4 in two spellings, and tokenizers (which, beside a processor's, may know nothing of pictures).
+var templateFiles = []string{
+	"chat_template.jinja",
+	"chat_template.json",
+	"processor_config.json",
+	"tokenizer_config.json",
+}
 
 // findTemplate returns the source of a checkpoint's chat template and the file it was in.
 func findTemplate(dir string) (source, origin string, err error) {
@@ -42,7 +47,8 @@ func findTemplate(dir string) (source, origin string, err error) {
 		}
 		return source, path, nil
 	}
-	return "", "", fmt.Errorf("%s has no chat template (looked for %s, then \"chat_template\" in %s): add one, or give a template in scorer.yaml",
+	return "", "", fmt.Errorf(
+		"%s has no chat template (looked for %s, then \"chat_template\" in %s): add one, or give a template in scorer.yaml",
 		dir, templateFiles[0], strings.Join(templateFiles[1:], ", "))
 }
 

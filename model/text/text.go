@@ -92,8 +92,8 @@ func (p *Processor) Prompt(pictures int, question string) (string, error) {
 	return prompt, p.checkSpecial(prompt, pictures, question)
 }
 
-// checkSpecial compares the special tokens of a prompt with those of another question's: a special token may also come of spellings
-// that the tokenizer normalises, or of the question's ends and what stands around it.
+// checkSpecial compares the special tokens of a prompt with those of another question's: a special token may also come
+// of spellings that the tokenizer normalises, or of the question's ends and what stands around it.
 func (p *Processor) checkSpecial(prompt string, pictures int, question string) error {
 	got, err := p.countSpecial(prompt)
 	if err != nil {
@@ -114,7 +114,9 @@ func (p *Processor) checkSpecial(prompt string, pictures int, question string) e
 	want := known.(map[uint32]int)
 	for id, token := range p.specialIDs {
 		if got[id] != want[id] {
-			return fmt.Errorf("question %q makes %q, a special token of this model: it stands %d times in the prompt instead of %d", clip(question), token, got[id], want[id])
+			return fmt.Errorf(
+				"question %q makes %q, a special token of this model: it stands %d times in the prompt instead of %d",
+				clip(question), token, got[id], want[id])
 		}
 	}
 	return nil
@@ -215,16 +217,19 @@ func (p *Processor) expand(ids []uint32, start int, picture uint32, placeholder 
 			t.ScoreIndex = len(t.IDs)
 			t.IDs = append(t.IDs, p.scoreID)
 		case int64(id) >= p.scoreID:
-			return Tokens{}, fmt.Errorf("token %d of the tokenizer has no row: the checkpoint's embedding table has %d", id, p.scoreID)
+			return Tokens{}, fmt.Errorf("token %d of the tokenizer has no row: the checkpoint's embedding table has %d", id,
+				p.scoreID)
 		default:
 			t.IDs = append(t.IDs, int64(id))
 		}
 	}
 	switch {
 	case len(t.Pictures) != len(counts):
-		return Tokens{}, fmt.Errorf("prompt holds %d times %s for %d pictures: check the chat template", len(t.Pictures), placeholder, len(counts))
+		return Tokens{}, fmt.Errorf("prompt holds %d times %s for %d pictures: check the chat template", len(t.Pictures),
+			placeholder, len(counts))
 	case t.AnswerStart < 0:
-		return Tokens{}, fmt.Errorf("the answer has no token of its own: it and the end of the turn are empty, or the prompt ends in them")
+		return Tokens{}, fmt.Errorf(
+			"the answer has no token of its own: it and the end of the turn are empty, or the prompt ends in them")
 	}
 	return t, nil
 }

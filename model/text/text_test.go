@@ -130,7 +130,8 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	// A template that the question runs into: its ends make a special token that it does not contain.
-	joined, err := Open(llava+"/backbone", "[SCORE]", 759, WithTemplate("<image>\n<|eot_{{ messages[0].content[1].text }}|>"))
+	joined, err := Open(llava+"/backbone", "[SCORE]", 759,
+		WithTemplate("<image>\n<|eot_{{ messages[0].content[1].text }}|>"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,12 +157,14 @@ func TestRefusals(t *testing.T) {
 		"wrong model":     {"<image>", "[SCORE]", "<|image_pad|>", []int{1}, "does not know"},
 		"zero byte":       {"<image>", "[SCORE]\x00", "<image>", []int{1}, "zero byte"},
 	} {
-		if _, err := p.Encode(c.prompt, c.answer, "<|eot_id|>", c.placeholder, c.counts); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := p.Encode(c.prompt, c.answer, "<|eot_id|>", c.placeholder, c.counts); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got error %v, want one with %q", name, err, c.want)
 		}
 	}
 	small := open(t, llava, 700) // fewer rows than the tokenizer has tokens
-	if _, err := small.Encode("<|eot_id|><image>", "[SCORE]", "", "<image>", []int{1}); err == nil || !strings.Contains(err.Error(), "no row") {
+	if _, err := small.Encode("<|eot_id|><image>", "[SCORE]", "", "<image>", []int{1}); err == nil ||
+		!strings.Contains(err.Error(), "no row") {
 		t.Errorf("got error %v, want one about rows", err)
 	}
 }
@@ -197,7 +200,8 @@ func TestWithoutTemplate(t *testing.T) {
 	if _, err := p.Encode("<image>\nq", "[SCORE]", "", "<image>", []int{4}); err != nil {
 		t.Error(err)
 	}
-	own, err := Open(dir, "[SCORE]", 759, WithTemplate("{{ messages[0].content | length }}:{{ messages[0].content[1].text }}"))
+	own, err := Open(dir, "[SCORE]", 759,
+		WithTemplate("{{ messages[0].content | length }}:{{ messages[0].content[1].text }}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,13 +246,15 @@ func TestPublishedHabits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := strings.Replace(string(data), `"truncation": null`, `"truncation": {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}`, 1)
+	text := strings.Replace(string(data), `"truncation": null`,
+		`"truncation": {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}`, 1)
 	text = strings.Replace(text, `"content": "<pad>"`, `"content": "[SCORE]"`, 1)
 	if strings.Count(text, "max_length") != 1 || strings.Count(text, "[SCORE]") != 1 {
 		t.Fatal("the fixture is spelled differently now")
 	}
 	write(t, filepath.Join(dir, "tokenizer.json"), text)
-	write(t, filepath.Join(dir, "tokenizer_config.json"), `{"bos_token": {"content": "<|begin_of_text|>"}, "chat_template": "{{ bos_token }}<image>{{ messages[0].content[1].text }}"}`)
+	write(t, filepath.Join(dir, "tokenizer_config.json"),
+		`{"bos_token": {"content": "<|begin_of_text|>"}, "chat_template": "{{ bos_token }}<image>{{ messages[0].content[1].text }}"}`)
 	p, err := Open(dir, "[SCORE]", 759)
 	if err != nil {
 		t.Fatal(err)

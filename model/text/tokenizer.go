@@ -48,7 +48,8 @@ func openTokenizer(dir, scoreToken string, scoreID int64) (*tokenizer, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%s: no tokenizer.json; save the checkpoint's tokenizer with transformers' save_pretrained", dir)
+			return nil, fmt.Errorf("%s: no tokenizer.json; save the checkpoint's tokenizer with transformers' save_pretrained",
+				dir)
 		}
 		return nil, err
 	}
@@ -75,8 +76,8 @@ func openTokenizer(dir, scoreToken string, scoreID int64) (*tokenizer, error) {
 }
 
 // addScoreToken returns tokenizer.json with the score token appended to added_tokens, and without truncation and
-// padding, which transformers does not apply unless asked to. The id written is a suggestion: the library keeps that of a
-// token it already knows and otherwise takes the next free one, so it is asked afterwards.
+// padding, which transformers does not apply unless asked to. The id written is a suggestion: the library keeps that of
+// a token it already knows and otherwise takes the next free one, so it is asked afterwards.
 func (t *tokenizer) addScoreToken(data []byte) ([]byte, error) {
 	var file map[string]json.RawMessage
 	if err := json.Unmarshal(data, &file); err != nil {
@@ -171,8 +172,8 @@ func checkText(what, s string) error {
 	return nil
 }
 
-// readSpecialNames collects bos_token, eos_token, pad_token... of tokenizer_config.json (special_tokens_map.json in older
-// checkpoints), each a string or an object with "content". Both files may be absent.
+// readSpecialNames collects bos_token, eos_token, pad_token... of tokenizer_config.json (special_tokens_map.json in
+// older checkpoints), each a string or an object with "content". Both files may be absent.
 func readSpecialNames(dir string) (map[string]string, error) {
 	names := map[string]string{}
 	for _, file := range []string{"special_tokens_map.json", "tokenizer_config.json"} {
