@@ -3,15 +3,13 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"assay/data"
 	"assay/internal/cli"
+	"assay/reward"
 	"assay/scoring"
 )
 
@@ -21,18 +19,6 @@ type bestFlags struct {
 	runtime                              runtimeFlags
 	source, instruction, folder, in, out string
 	keep                                 int
-}
-
-// kept is an edit among those of its source and instruction. Margin is its lead over the next one, in score.
-type kept struct {
-	Row         *int     `json:"row,omitempty"` // of the table
-	Source      string   `json:"source,omitempty"`
-	Instruction string   `json:"instruction"`
-	Edit        string   `json:"edit"`
-	Rank        int      `json:"rank"`
-	Of          int      `json:"of"`
-	Score       float64  `json:"score"`
-	Margin      *float64 `json:"margin"` // null: there is no next one
 }
 
 func newBestCommand() *cobra.Command {
@@ -70,11 +56,12 @@ func best(c *cobra.Command, f *bestFlags) error {
 	}
 	path := f.in
 	if single {
-		var err error
-		if path, err = candidateTable(f); err != nil {
+		table, remove, err := reward.CandidateTable(f.folder, f.source, f.instruction)
+		if err != nil {
 			return err
 		}
-		defer os.RemoveAll(filepath.Dir(path))
+		defer remove()
+		path = table
 	}
 	t, err := data.OpenTable(path)
 	if err != nil {
@@ -86,32 +73,19 @@ func best(c *cobra.Command, f *bestFlags) error {
 		return err
 	}
 	groups, failed := scoring.Groups(t, scores)
-	list := []kept{}
-	for _, g := range groups {
-		for i, m := range g.Edits[:min(f.keep, len(g.Edits))] {
-			k := kept{Instruction: g.Instruction, Source: g.Source.Path, Edit: m.Edit.Path, Rank: i + 1, Of: len(g.Edits), Score: 10 * m.Score01}
-			if !single {
-				k.Row = &m.Row
-			}
-			if i+1 < len(g.Edits) {
-				lead := 10 * (m.Score01 - g.Edits[i+1].Score01)
-				k.Margin = &lead
-			}
-			list = append(list, k)
-		}
-	}
+	list := reward.Best(groups, f.keep, !single)
 	if f.out != "" {
-		if err := writeLines(f.out, list); err != nil {
+		if err := reward.WriteLines(f.out, list); err != nil {
 			return err
 		}
 	}
 	err = cli.Print(c, map[string]any{"best": list, "failed": failed}, func(w io.Writer) {
-		for _, k := range list {
+		for _, b := range list {
 			margin := "alone"
-			if k.Margin != nil {
-				margin = fmt.Sprintf("%+.4f", *k.Margin)
+			if b.Margin != nil {
+				margin = fmt.Sprintf("%+.4f", *b.Margin)
 			}
-			fmt.Fprintf(w, "%d of %d  %.4f  %s  %s\n", k.Rank, k.Of, k.Score, margin, k.Edit)
+			fmt.Fprintf(w, "%d of %d  %.4f  %s  %s\n", b.Rank, b.Of, b.Score, margin, b.Edit)
 		}
 		for _, u := range failed {
 			fmt.Fprintf(w, "not scored: row %d: %s\n", u.Row, u.Error)
@@ -121,41 +95,4 @@ func best(c *cobra.Command, f *bestFlags) error {
 		err = cli.Reported(fmt.Errorf("%d edits could not be scored", len(failed)))
 	}
 	return err
-}
-
-// candidateTable writes a table of a folder's pictures, absolute paths, into a temporary folder.
-func candidateTable(f *bestFlags) (string, error) {
-	entries, err := os.ReadDir(f.folder)
-	if err != nil {
-		return "", err
-	}
-	folder, err := filepath.Abs(f.folder)
-	if err != nil {
-		return "", err
-	}
-	source, err := filepath.Abs(f.source)
-	if err != nil {
-		return "", err
-	}
-	type row struct {
-		Source      string `json:"source"`
-		Edit        string `json:"edit"`
-		Instruction string `json:"instruction"`
-	}
-	var rows []row
-	known := []string{".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
-	for _, e := range entries {
-		if !e.IsDir() && slices.Contains(known, strings.ToLower(filepath.Ext(e.Name()))) {
-			rows = append(rows, row{source, filepath.Join(folder, e.Name()), f.instruction})
-		}
-	}
-	if len(rows) == 0 {
-		return "", fmt.Errorf("%s holds no pictures (%s)", f.folder, strings.Join(known, ", "))
-	}
-	dir, err := os.MkdirTemp("", "score-best-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "candidates.jsonl")
-	return path, writeLines(path, rows)
 }

@@ -93,16 +93,22 @@ func newPairCommand() *cobra.Command {
 	return c
 }
 
+// openPair reads the pictures of a pair.
+func openPair(source, edit, instruction string) (p model.Pair, err error) {
+	p.Instruction = instruction
+	if p.Source, err = data.Open(source, data.Limits{}); err != nil {
+		return p, err
+	}
+	p.Edit, err = data.Open(edit, data.Limits{})
+	return p, err
+}
+
 func scorePair(ctx context.Context, s *model.Scorer, source, edit, instruction string) (float64, error) {
-	before, err := data.Open(source, data.Limits{})
+	p, err := openPair(source, edit, instruction)
 	if err != nil {
 		return 0, err
 	}
-	after, err := data.Open(edit, data.Limits{})
-	if err != nil {
-		return 0, err
-	}
-	sample, err := s.Prepare(model.Pair{Source: before, Edit: after, Instruction: instruction})
+	sample, err := s.Prepare(p)
 	if err != nil {
 		return 0, err
 	}
