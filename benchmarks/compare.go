@@ -55,7 +55,8 @@ func Compare(names []string, systems []Predictions, resamples int, seed uint64) 
 		return nil, errors.New("no source, pair or sample has predictions in every file")
 	}
 	if c.Units < c.AllUnits {
-		c.Notes = append(c.Notes, fmt.Sprintf("compared on %d of %d units: the others lack predictions in some file", c.Units, c.AllUnits))
+		c.Notes = append(c.Notes,
+			fmt.Sprintf("compared on %d of %d units: the others lack predictions in some file", c.Units, c.AllUnits))
 	}
 	type pair struct{ system, number int }
 	var pairs []pair
@@ -66,7 +67,12 @@ func Compare(names []string, systems []Predictions, resamples int, seed uint64) 
 			for r, ref := range reference {
 				if n.Name == ref.Name {
 					pairs = append(pairs, pair{s, k})
-					c.Differences = append(c.Differences, Difference{System: names[s], Against: names[0], Number: n.Name, Difference: Value(n.Value - reference[r].Value)})
+					c.Differences = append(c.Differences, Difference{
+						System:     names[s],
+						Against:    names[0],
+						Number:     n.Name,
+						Difference: Value(n.Value - reference[r].Value),
+					})
 				}
 			}
 		}
@@ -103,7 +109,8 @@ func Compare(names []string, systems []Predictions, resamples int, seed uint64) 
 
 // Table lays the comparison out.
 func (c *Comparison) Table() Table {
-	t := Table{Title: fmt.Sprintf("differences, 95 %% intervals of %d paired resamples of %d units (seed %d)", c.Resamples, c.Units, c.Seed),
+	t := Table{Title: fmt.Sprintf("differences, 95 %% intervals of %d paired resamples of %d units (seed %d)",
+		c.Resamples, c.Units, c.Seed),
 		Columns: []string{"difference", "low", "high"}}
 	for _, d := range c.Differences {
 		t.Rows = append(t.Rows, TableRow{Name: fmt.Sprintf("%s: %s - %s", d.Number, d.System, d.Against),

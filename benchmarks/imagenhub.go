@@ -26,8 +26,9 @@ var imagenHub = &Benchmark{
 		"--ratings: a folder with Text-Guided_IE_rater1.tsv, ...rater2.tsv, ...rater3.tsv",
 		"--images (with --scorer): ImagenHub_Text-Guided_IE, with input/, one folder per method, and dataset_lookup.json",
 	},
-	Published: "TIGER-AI-Lab: ratings in the repository ImagenHub, pictures in the dataset ImagenHub/ImagenHub_Text-Guided_IE",
-	Predicts:  `{"id": "sample_100081_1.jpg", "model": "MagicBrush", "score": 7.5}; "sc" and "pq" for --target SC, PQ`,
+	Published: "TIGER-AI-Lab: ratings in the repository ImagenHub, pictures in the dataset " +
+		"ImagenHub/ImagenHub_Text-Guided_IE",
+	Predicts: `{"id": "sample_100081_1.jpg", "model": "MagicBrush", "score": 7.5}; "sc" and "pq" for --target SC, PQ`,
 	Rules: []string{
 		"published: tanh of the mean over methods of Spearman's rho; what VIEScore, ADIEE and EditReward print",
 		"fisher: tanh of the mean over methods of arctanh(rho), the true Fisher average",
@@ -98,7 +99,8 @@ func (s *hub) readRater(path, firstPath string, r int, value func(sc, pq float64
 	lines := strings.Split(strings.TrimSpace(string(bytes.TrimPrefix(b, []byte("\xef\xbb\xbf")))), "\n")
 	header := strings.Split(strings.TrimRight(lines[0], "\r"), "\t")
 	if header[0] != "uid" || len(header) < 2 {
-		return fmt.Errorf("%s:1: the header begins with %q: \"uid\" and the methods, separated by tabs, were expected", name, header[0])
+		return fmt.Errorf("%s:1: the header begins with %q: \"uid\" and the methods, separated by tabs, were expected", name,
+			header[0])
 	}
 	s.raters = append(s.raters, slices.Repeat([]float64{math.NaN()}, len(s.keys)))
 	if r == 0 {
@@ -135,7 +137,8 @@ func (s *hub) readRater(path, firstPath string, r int, value func(sc, pq float64
 			}
 			key := Key{cells[0], method}
 			var v []float64
-			if err := json.Unmarshal([]byte(cells[c+1]), &v); err != nil || len(v) != 2 || min(v[0], v[1]) < 0 || max(v[0], v[1]) > 1 {
+			if err := json.Unmarshal([]byte(cells[c+1]), &v); err != nil || len(v) != 2 || min(v[0], v[1]) < 0 ||
+				max(v[0], v[1]) > 1 {
 				p.add(where, "%s has %q: [SC, PQ], two numbers from 0 to 1, was expected", method, cells[c+1])
 				continue
 			}
@@ -206,7 +209,8 @@ func guess(rng *rand.Rand, n int) []float64 {
 // Items finds the pictures: input/ID, METHOD/ID, and the instructions of dataset_lookup.json.
 func (s *hub) Items() ([]Item, error) {
 	if s.images == "" {
-		return nil, errors.New("the pictures are not named: give --images, the folder with dataset_lookup.json, input and one folder per method")
+		return nil, errors.New("the pictures are not named: give --images, the folder with dataset_lookup.json, input and " +
+			"one folder per method")
 	}
 	lookupPath, err := locate(s.images, "dataset_lookup.json")
 	if err != nil {
@@ -228,8 +232,13 @@ func (s *hub) Items() ([]Item, error) {
 		if !ok && s.group[i] == 0 {
 			p.add(lookupPath, "there is no instruction for %s", k.ID)
 		}
-		items[i] = Item{Key: k, Group: k.ID, Instruction: entry.Instruction,
-			Source: filePicture(filepath.Join(root, "input", k.ID), s.group[i] == 0, &p), Edit: filePicture(filepath.Join(root, k.Model, k.ID), true, &p)}
+		items[i] = Item{
+			Key:         k,
+			Group:       k.ID,
+			Instruction: entry.Instruction,
+			Source:      filePicture(filepath.Join(root, "input", k.ID), s.group[i] == 0, &p),
+			Edit:        filePicture(filepath.Join(root, k.Model, k.ID), true, &p),
+		}
 	}
 	return items, p.err()
 }
@@ -302,7 +311,12 @@ type hubJSON struct {
 func (j *hubPredictions) Result() *Result {
 	rho, _ := j.correlations(j.scores, j.all())
 	human := j.humanCorrelation()
-	r := &Result{Incomparable: j.target != "O", Missing: j.missing(j.scores), Numbers: append(j.Numbers(j.all()), Number{"human", human}), Scatters: j.scatters(j.scores)}
+	r := &Result{
+		Incomparable: j.target != "O",
+		Missing:      j.missing(j.scores),
+		Numbers:      append(j.Numbers(j.all()), Number{"human", human}),
+		Scatters:     j.scatters(j.scores),
+	}
 	r.N = len(j.keys) - len(r.Missing)
 	perModel, t := map[string]Value{}, Table{Title: "per method", Columns: []string{"spearman"}}
 	undefined := []string{}
@@ -328,7 +342,8 @@ func (j *hubPredictions) Result() *Result {
 }
 
 func undefinedNote(names []string, of int) string {
-	return fmt.Sprintf("the correlation of %d of %d methods is undefined (constant or missing predictions) and left out of the means: %s",
+	return fmt.Sprintf("the correlation of %d of %d methods is undefined (constant or missing predictions) and left "+
+		"out of the means: %s",
 		len(names), of, strings.Join(names, ", "))
 }
 

@@ -54,8 +54,8 @@ func Best(groups []*pipeline.Group, keep int, rows bool) []BestEdit {
 // pictureEndings are those of the files that CandidateTable takes.
 var pictureEndings = []string{".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
 
-// CandidateTable writes a table of a folder's pictures as edits of one source, with absolute paths, into a temporary folder.
-// remove removes it.
+// CandidateTable writes a table of a folder's pictures as edits of one source, with absolute paths, into a temporary
+// folder. remove removes it.
 func CandidateTable(folder, source, instruction string) (path string, remove func() error, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {

@@ -43,7 +43,8 @@ type ConditioningResult struct {
 	Levels   [5]int // examples of the levels one to five
 }
 
-// Write makes the folder out: images/, labels in the layouts asked for, and failed.jsonl with the rows that could not be used.
+// Write makes the folder out: images/, labels in the layouts asked for, and failed.jsonl with the rows that could not
+// be used.
 func (c *Conditioning) Write(t *data.Table, scores pipeline.Scores, out string) (*ConditioningResult, error) {
 	r := &ConditioningResult{Rows: t.Len()}
 	err := checkpoints.WriteDir(out, func(dir string) error {

@@ -18,7 +18,8 @@ func CheckGradientFile(path string) error {
 	return fmt.Errorf("%s: .safetensors and .npy are written", path)
 }
 
-// WriteFile writes the gradient, float32 [height, width, 3] per 8-bit level, as .safetensors (the tensor gradient) or .npy.
+// WriteFile writes the gradient, float32 [height, width, 3] per 8-bit level, as .safetensors (the tensor gradient) or
+// .npy.
 func (g *ScoreGradient) WriteFile(path string) error {
 	if err := CheckGradientFile(path); err != nil {
 		return err

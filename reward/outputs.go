@@ -54,7 +54,8 @@ func (o *Outputs) add(name string, v float64) {
 	o.values[name] = append(o.values[name], v)
 }
 
-func (o *Outputs) measure(ctx context.Context, folder string, row data.Row, score01 float64, encoder ImageEncoder) error {
+func (o *Outputs) measure(ctx context.Context, folder string, row data.Row, score01 float64,
+	encoder ImageEncoder) error {
 	source, err := row.Source.Open(folder, data.Limits{})
 	if err != nil {
 		return err

@@ -23,11 +23,12 @@ func newAIMCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "aim --in FOLDER --out DIR",
 		Short: "Select triplets for affective tuning, as AIM-40k does, and write DiffSynth-Studio's metadata",
-		Long: `aim reads triplets from a table, or from metadata.jsonl of a folder: input, instruction, target (the repainted picture) and
-emotion, with the judges' values as columns: clip_i (original against repainted picture), vie (or sc and pq), clip_t,
-aesthetic. It keeps those with clip_i above the threshold, ranks them by 0.5 VIE + 0.3 CLIP-T + 0.2 aesthetic after min-max
-normalisation, keeps the top of each target, balances the eight emotions, and writes a folder for DiffSynth-Studio with the
-score of each triplet (--scorer, or a column score01). dropped.jsonl says why each of the others was left out.`,
+		Long: `aim reads triplets from a table, or from metadata.jsonl of a folder: input, instruction, target (the
+repainted picture) and emotion, with the judges' values as columns: clip_i (original against repainted picture), vie
+(or sc and pq), clip_t, aesthetic. It keeps those with clip_i above the threshold, ranks them by 0.5 VIE + 0.3
+CLIP-T + 0.2 aesthetic after min-max normalisation, keeps the top of each target, balances the eight emotions, and
+writes a folder for DiffSynth-Studio with the score of each triplet (--scorer, or a column score01). dropped.jsonl
+says why each of the others was left out.`,
 		Example: `  score aim --in triplets --scorer runs/adiee/scorer --out aim --top 5`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if in == "" || out == "" {
@@ -66,6 +67,7 @@ func selectTriplets(c *cobra.Command, f *runtimeFlags, in, out string, s reward.
 	}
 	v := map[string]any{"out": out, "rows": r.Rows, "chosen": r.Chosen, "dropped": r.Dropped}
 	return cli.Print(c, v, func(w io.Writer) {
-		fmt.Fprintf(w, "%d of %d triplets chosen, %d of each emotion, in %s\n", r.Chosen, r.Rows, r.Chosen/len(reward.Emotions), out)
+		fmt.Fprintf(w, "%d of %d triplets chosen, %d of each emotion, in %s\n", r.Chosen, r.Rows,
+			r.Chosen/len(reward.Emotions), out)
 	})
 }

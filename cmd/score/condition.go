@@ -31,15 +31,17 @@ func newConditionCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "condition --in TABLE --scorer DIR --out DIR",
 		Short: "Make reward-conditioned labels for the training of an editor",
-		Long: `condition scores the edits of a table and says each score in words behind the instruction, so that an editor trained on all
-of them, good and bad, learns what the words mean and can be asked for the best (HIVE; ADIEE, section 3.4). It writes the
-folder DIR: images/, labels in the layouts asked for, and failed.jsonl with the rows that could not be scored.
+		Long: `condition scores the edits of a table and says each score in words behind the instruction, so that an
+editor trained on all of them, good and bad, learns what the words mean and can be asked for the best (HIVE; ADIEE,
+section 3.4). It writes the folder DIR: images/, labels in the layouts asked for, and failed.jsonl with the rows
+that could not be scored.
 
-Presets: adiee ("... . The image quality is four out of five.", cuts at 2, 4, 6, 8, 10), hive, paper (a figure, 1 to 5); or
---template with {instruction} and {word}, {level}, {level5} or {score}. Without --scorer the column score01 is used, as score
-batch writes it. weight balances the levels: sample rows in proportion to it, or repeat them.`,
+Presets: adiee ("... . The image quality is four out of five.", cuts at 2, 4, 6, 8, 10), hive, paper (a figure, 1 to
+5); or --template with {instruction} and {word}, {level}, {level5} or {score}. Without --scorer the column score01
+is used, as score batch writes it. weight balances the levels: sample rows in proportion to it, or repeat them.`,
 		Example: `  score condition --in edits.jsonl --scorer backbones/tiny-scorer --out labels
-  score condition --in scores.parquet --out labels --template '{instruction} (quality {level}/5)' --layouts diffsynth,parquet`,
+  score condition --in scores.parquet --out labels --template '{instruction} (quality {level}/5)' \
+      --layouts diffsynth,parquet`,
 		RunE: func(c *cobra.Command, _ []string) error { return condition(c, &f) },
 	}
 	f.runtime.add(c)
@@ -101,7 +103,8 @@ func condition(c *cobra.Command, f *conditionFlags) error {
 	if err != nil || r.Failed == 0 {
 		return err
 	}
-	return cli.Reported(fmt.Errorf("%d rows could not be used; %s says why", r.Failed, filepath.Join(f.out, "failed.jsonl")))
+	return cli.Reported(fmt.Errorf("%d rows could not be used; %s says why", r.Failed,
+		filepath.Join(f.out, "failed.jsonl")))
 }
 
 // parseRange reads --range: the score01 that become 0 and 10.

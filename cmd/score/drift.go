@@ -21,11 +21,12 @@ func newDriftCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "drift --before TABLE --after TABLE --scorer DIR",
 		Short: "Compare two checkpoints' outputs: score, likeness to the source, and looks",
-		Long: `drift compares what two checkpoints of an editor made of the same inputs: tables with source, edit and instruction. Beside the
-mean score it sets CLIP-I to the source (with --clip) and plain facts of the pictures: change, brightness, contrast,
-saturation, edges, grain, clipped values. A fact that leaves its place while the score rises is how reward hacking looks;
-the correlation says whether, among the later outputs, the score goes with it.`,
-		Example: `  score drift --before step-0.jsonl --after step-500.jsonl --scorer runs/adiee/scorer --clip clip-vit-large-patch14`,
+		Long: `drift compares what two checkpoints of an editor made of the same inputs: tables with source, edit and
+instruction. Beside the mean score it sets CLIP-I to the source (with --clip) and plain facts of the pictures:
+change, brightness, contrast, saturation, edges, grain, clipped values. A fact that leaves its place while the score
+rises is how reward hacking looks; the correlation says whether, among the later outputs, the score goes with it.`,
+		Example: `  score drift --before step-0.jsonl --after step-500.jsonl --scorer runs/adiee/scorer --clip ` +
+			`clip-vit-large-patch14`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if before == "" || after == "" {
 				return cli.Usagef("--before and --after are needed: tables of edits")

@@ -18,11 +18,11 @@ func newGradientCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "gradient --scorer DIR --source FILE --edit FILE --instruction TEXT --out FILE",
 		Short: "Differentiate a score with respect to the edited picture",
-		Long: `gradient computes d score / d pixel of the edited picture, float32 [height, width, 3], per 8-bit level: through head,
-language model, vision tower, normalisation, tiles or patches and resizing. Rounding to 8 bits between them counts as the
-identity. The picture is meant as decoded: upright, transparency over white.`,
-		Example: `  score gradient --scorer backbones/tiny-scorer --source a.png --edit b.png --instruction "make it brighter" \
-      --out gradient.safetensors --heatmap heat.png`,
+		Long: `gradient computes d score / d pixel of the edited picture, float32 [height, width, 3], per 8-bit level:
+through head, language model, vision tower, normalisation, tiles or patches and resizing. Rounding to 8 bits between
+them counts as the identity. The picture is meant as decoded: upright, transparency over white.`,
+		Example: `  score gradient --scorer backbones/tiny-scorer --source a.png --edit b.png \
+      --instruction "make it brighter" --out gradient.safetensors --heatmap heat.png`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if source == "" || edit == "" || out == "" && heatmap == "" {
 				return cli.Usagef("--source and --edit are needed, and --out or --heatmap")

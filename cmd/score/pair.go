@@ -58,11 +58,12 @@ func newPairCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pair --scorer DIR --source FILE --edit FILE --instruction TEXT",
 		Short: "Score one edit",
-		Long: `pair says how well an edited picture follows an instruction: one deterministic forward pass, on the scorer's range
-(0 to 10 unless its scorer.yaml says otherwise; not clipped).`,
+		Long: `pair says how well an edited picture follows an instruction: one deterministic forward pass, on the
+scorer's range (0 to 10 unless its scorer.yaml says otherwise; not clipped).`,
 		Example: `  score pair --scorer backbones/tiny-scorer --source testdata/oracle/images/coffee.png \
       --edit testdata/oracle/images/coffee_blur.png --instruction "blur the picture" --json
-  score pair --scorer backbones/tiny-scorer --source examples/photos/coffee.png --edit edited.png --instruction "make it brighter"`,
+  score pair --scorer backbones/tiny-scorer --source examples/photos/coffee.png --edit edited.png \
+      --instruction "make it brighter"`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if source == "" || edit == "" {
 				return cli.Usagef("--source and --edit are needed: picture files")
@@ -81,7 +82,8 @@ func newPairCommand() *cobra.Command {
 			}
 			cfg := s.Config()
 			score := cfg.Range(score01)
-			return cli.Print(c, map[string]any{"score": score, "score01": score01, "score_range": cfg.ScoreRange, "scorer": f.scorer}, func(w io.Writer) {
+			return cli.Print(c, map[string]any{"score": score, "score01": score01, "score_range": cfg.ScoreRange,
+				"scorer": f.scorer}, func(w io.Writer) {
 				fmt.Fprintf(w, "%.4f (on %g to %g)\n", score, cfg.ScoreRange[0], cfg.ScoreRange[1])
 			})
 		},

@@ -1,5 +1,5 @@
-// Package journal keeps what a long command has done so far, so that the same command goes on there after an interrupt or a
-// crash. [Lines] is a file of JSON lines; a [Journal] begins with a line that says what the work is.
+// Package journal keeps what a long command has done so far, so that the same command goes on there after an
+// interrupt or a crash. [Lines] is a file of JSON lines; a [Journal] begins with a line that says what the work is.
 package journal
 
 import (
@@ -13,8 +13,8 @@ import (
 // Journal is an open journal of results: JSON lines behind one that says what the work is.
 type Journal[Result any] struct{ Lines[Result] }
 
-// Open opens the journal at path, or begins one, and returns what it holds already. head says which work the results belong
-// to (inputs, models, options); a journal of other work is an error. A line that a crash cut off is dropped.
+// Open opens the journal at path, or begins one, and returns what it holds already. head says which work the results
+// belong to (inputs, models, options); a journal of other work is an error. A line that a crash cut off is dropped.
 func Open[Result any](path string, head any) (*Journal[Result], []Result, error) {
 	want, err := json.Marshal(head)
 	if err != nil {

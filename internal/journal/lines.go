@@ -9,7 +9,8 @@ import (
 	"os"
 )
 
-// Lines is a file of JSON lines that is only ever appended to. A line that a crash cut off is dropped when it is opened.
+// Lines is a file of JSON lines that is only ever appended to. A line that a crash cut off is dropped when it is
+// opened.
 type Lines[Row any] struct{ f *os.File }
 
 // LineError says which line of a file is refused.
@@ -22,8 +23,8 @@ type LineError struct {
 func (e *LineError) Error() string { return fmt.Sprintf("%s:%d: %v", e.Path, e.Line, e.Err) }
 func (e *LineError) Unwrap() error { return e.Err }
 
-// OpenLines opens the file at path, or begins one, and returns the rows that it holds. check (may be nil) refuses a row: then,
-// and where a line is no row, the error is a [LineError], and the file stays as it is.
+// OpenLines opens the file at path, or begins one, and returns the rows that it holds. check (may be nil) refuses a
+// row: then, and where a line is no row, the error is a [LineError], and the file stays as it is.
 func OpenLines[Row any](path string, check func(Row) error) (*Lines[Row], []Row, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
