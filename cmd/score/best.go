@@ -44,18 +44,27 @@ source and instruction is ranked by itself.`,
 	return c
 }
 
-func best(c *cobra.Command, f *bestFlags) error {
-	single := f.source != "" || f.folder != "" || f.instruction != ""
+// single says that the edits of one source are ranked, not those of a table.
+func (f *bestFlags) single() bool { return f.source != "" || f.folder != "" || f.instruction != "" }
+
+func (f *bestFlags) check() error {
 	switch {
-	case single == (f.in != ""):
+	case f.single() == (f.in != ""):
 		return cli.Usagef("either --source, --instruction and --candidates are needed, or --in")
-	case single && (f.source == "" || f.folder == "" || strings.TrimSpace(f.instruction) == ""):
+	case f.single() && (f.source == "" || f.folder == "" || strings.TrimSpace(f.instruction) == ""):
 		return cli.Usagef("--source, --instruction and --candidates belong together")
 	case f.keep < 1:
 		return cli.Usagef("--keep must be at least 1")
 	}
+	return nil
+}
+
+func best(c *cobra.Command, f *bestFlags) error {
+	if err := f.check(); err != nil {
+		return err
+	}
 	path := f.in
-	if single {
+	if f.single() {
 		table, remove, err := reward.CandidateTable(f.folder, f.source, f.instruction)
 		if err != nil {
 			return err
@@ -73,26 +82,30 @@ func best(c *cobra.Command, f *bestFlags) error {
 		return err
 	}
 	groups, failed := scoring.Groups(t, scores)
-	list := reward.Best(groups, f.keep, !single)
+	list := reward.Best(groups, f.keep, !f.single())
 	if f.out != "" {
 		if err := reward.WriteLines(f.out, list); err != nil {
 			return err
 		}
 	}
 	err = cli.Print(c, map[string]any{"best": list, "failed": failed}, func(w io.Writer) {
-		for _, b := range list {
-			margin := "alone"
-			if b.Margin != nil {
-				margin = fmt.Sprintf("%+.4f", *b.Margin)
-			}
-			fmt.Fprintf(w, "%d of %d  %.4f  %s  %s\n", b.Rank, b.Of, b.Score, margin, b.Edit)
-		}
-		for _, u := range failed {
-			fmt.Fprintf(w, "not scored: row %d: %s\n", u.Row, u.Error)
-		}
+		printBest(w, list, failed)
 	})
 	if err == nil && len(failed) > 0 {
 		err = cli.Reported(fmt.Errorf("%d edits could not be scored", len(failed)))
 	}
 	return err
+}
+
+func printBest(w io.Writer, list []reward.BestEdit, failed []scoring.FailedRow) {
+	for _, b := range list {
+		margin := "alone"
+		if b.Margin != nil {
+			margin = fmt.Sprintf("%+.4f", *b.Margin)
+		}
+		fmt.Fprintf(w, "%d of %d  %.4f  %s  %s\n", b.Rank, b.Of, b.Score, margin, b.Edit)
+	}
+	for _, u := range failed {
+		fmt.Fprintf(w, "not scored: row %d: %s\n", u.Row, u.Error)
+	}
 }
