@@ -5,13 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 )
 
-// Lines is a file of JSON lines that is only ever appended to. A line that a crash cut off is dropped when it is
-// opened.
-type Lines[Row any] struct{ f *os.File }
+// Lines is a file of JSON lines that is only ever appended to. A line that a crash cut off is dropped when it is opened.
+type Lines[Row any] struct{ file *File }
 
 // LineError says which line of a file is refused.
 type LineError struct {
@@ -23,27 +22,19 @@ type LineError struct {
 func (e *LineError) Error() string { return fmt.Sprintf("%s:%d: %v", e.Path, e.Line, e.Err) }
 func (e *LineError) Unwrap() error { return e.Err }
 
-// OpenLines opens the file at path, or begins one, and returns the rows that it holds. check (may be nil) refuses a
-// row: then, and where a line is no row, the error is a [LineError], and the file stays as it is.
+// OpenLines opens the file at path, or begins one, and returns the rows that it holds. check (may be nil) refuses a row:
+// then, and where a line is no row, the error is a [LineError], and the file stays as it is.
 func OpenLines[Row any](path string, check func(Row) error) (*Lines[Row], []Row, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, err
+	}
+	rows, size, err := readLines(path, text, check)
 	if err != nil {
 		return nil, nil, err
 	}
-	raw, err := io.ReadAll(f)
-	var rows []Row
-	var size int64
-	if err == nil {
-		rows, size, err = readLines(path, raw, check)
-	}
-	if err == nil {
-		err = cut(f, size)
-	}
-	if err != nil {
-		f.Close()
-		return nil, nil, err
-	}
-	return &Lines[Row]{f}, rows, nil
+	f, err := OpenFile(path, size)
+	return &Lines[Row]{f}, rows, err
 }
 
 // readLines reads whole lines and returns their length in bytes.
@@ -65,15 +56,6 @@ func readLines[Row any](path string, raw []byte, check func(Row) error) (rows []
 	}
 }
 
-// cut ends the file after size bytes; what is written next follows there.
-func cut(f *os.File, size int64) error {
-	if err := f.Truncate(size); err != nil {
-		return err
-	}
-	_, err := f.Seek(size, io.SeekStart)
-	return err
-}
-
 // Write adds rows; they survive the end of the process.
 func (l *Lines[Row]) Write(rows ...Row) error {
 	var b bytes.Buffer
@@ -84,9 +66,9 @@ func (l *Lines[Row]) Write(rows ...Row) error {
 		}
 		b.Write(append(line, '\n'))
 	}
-	_, err := l.f.Write(b.Bytes())
+	_, err := l.file.Write(b.Bytes())
 	return err
 }
 
 // Close writes what the system still holds to the disk, and closes the file.
-func (l *Lines[Row]) Close() error { return errors.Join(l.f.Sync(), l.f.Close()) }
+func (l *Lines[Row]) Close() error { return errors.Join(l.file.Sync(), l.file.Close()) }
