@@ -1,9 +1,9 @@
-// Package assay trains and runs reward models for instruction-guided image editing. Given a picture, an instruction and an
-// edited picture, a scorer says how well the edit was done, and how that changes with every pixel.
+// Package assay trains and runs reward models for instruction-guided image editing. Given a picture, an instruction
+// and an edited picture, a scorer says how well the edit was done, and how that changes with every pixel.
 //
-// [Open] opens a scorer directory; its methods score and differentiate. [Label] makes a label table of edits, and [Train]
-// a scorer of a label table. The packages beneath do the work, and may be imported for what is not here: data reads pictures
-// and tables, scoring scores whole tables, reward serves scores to trainers of editing models.
+// [Open] opens a scorer directory; its methods score and differentiate. [Label] makes a label table of edits, and
+// [Train] a scorer of a label table. The packages beneath do the work, and may be imported for what is not here: data
+// reads pictures and tables, scoring scores whole tables, reward serves scores to trainers of editing models.
 package assay
 
 import (
@@ -24,8 +24,8 @@ type Pair struct {
 	Instruction  string
 }
 
-// ReadPair reads the pictures of a pair from files: PNG, JPEG, WebP, AVIF, GIF, BMP or TIFF, turned upright, transparency over
-// white. The error names the file.
+// ReadPair reads the pictures of a pair from files: PNG, JPEG, WebP, AVIF, GIF, BMP or TIFF, turned upright,
+// transparency over white. The error names the file.
 func ReadPair(source, edit, instruction string) (Pair, error) {
 	p := Pair{Instruction: instruction}
 	var err error
@@ -47,7 +47,8 @@ type Options struct {
 // Scorer is an opened scorer directory. It is safe for concurrent use.
 type Scorer struct{ model *model.Scorer }
 
-// Open opens a scorer directory, as [Train] writes it. The backbone's weights are read where they lie. Close frees everything.
+// Open opens a scorer directory, as [Train] writes it. The backbone's weights are read where they lie. Close frees
+// everything.
 func Open(ctx context.Context, dir string, o Options) (*Scorer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -68,14 +69,15 @@ func Open(ctx context.Context, dir string, o Options) (*Scorer, error) {
 // Close frees the scorer, which must not be used any more.
 func (s *Scorer) Close() error { return s.model.Close() }
 
-// Range is the worst and the best score, as scorer.yaml has them: 0 and 10 unless it says otherwise. Scores are not clipped.
+// Range is the worst and the best score, as scorer.yaml has them: 0 and 10 unless it says otherwise. Scores are not
+// clipped.
 func (s *Scorer) Range() (worst, best float64) {
 	r := s.model.Config().ScoreRange
 	return r[0], r[1]
 }
 
-// Score says how well an edit was done, on the scorer's range. The same pair always has the same score. The error is that of
-// the pair (an empty instruction, one that is too long), of the device, or ctx's.
+// Score says how well an edit was done, on the scorer's range. The same pair always has the same score. The error is
+// that of the pair (an empty instruction, one that is too long), of the device, or ctx's.
 func (s *Scorer) Score(ctx context.Context, p Pair) (float64, error) {
 	results, err := s.ScoreAll(ctx, []Pair{p})
 	if err != nil {
@@ -93,8 +95,8 @@ type Result struct {
 // scoredAtOnce bounds what is prepared ahead of many pairs.
 const scoredAtOnce = 32
 
-// ScoreAll scores many pairs, in batches, in their order. A pair that cannot be scored has an error of its own, and its score
-// is the same alone or among others. The error is ctx's, or that of a device that can do nothing.
+// ScoreAll scores many pairs, in batches, in their order. A pair that cannot be scored has an error of its own, and
+// its score is the same alone or among others. The error is ctx's, or that of a device that can do nothing.
 func (s *Scorer) ScoreAll(ctx context.Context, pairs []Pair) ([]Result, error) {
 	indices := make([]int, len(pairs))
 	for i := range indices {

@@ -31,7 +31,8 @@ func readCoffee(t *testing.T) Pair {
 	return p
 }
 
-// TestGradientRange: scores and derivatives are on the scorer's range, 0 to 10, and a step along the gradient is a better edit.
+// TestGradientRange: scores and derivatives are on the scorer's range, 0 to 10, and a step along the gradient is a
+// better edit.
 func TestGradientRange(t *testing.T) {
 	s, p := openTiny(t), readCoffee(t)
 	g, err := s.Gradient(t.Context(), p)
@@ -85,7 +86,8 @@ func TestErrors(t *testing.T) {
 	if _, err := Train(cancelled, Training{Config: config}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Train: %v", err)
 	}
-	for what, pair := range map[string]Pair{"lacks a picture": {Source: p.Source, Instruction: "x"}, "instruction": {Source: p.Source, Edit: p.Edit}} {
+	for what, pair := range map[string]Pair{"lacks a picture": {Source: p.Source, Instruction: "x"},
+		"instruction": {Source: p.Source, Edit: p.Edit}} {
 		if _, err := s.Score(t.Context(), pair); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%v, want an error about %q", err, what)
 		}
@@ -96,10 +98,12 @@ func TestErrors(t *testing.T) {
 	if _, err := ReadPair("nowhere.png", "nowhere.png", "x"); err == nil || !strings.Contains(err.Error(), "nowhere.png") {
 		t.Error(err)
 	}
-	if _, err := Train(t.Context(), Training{File: "nowhere.yaml"}); err == nil || !strings.Contains(err.Error(), "nowhere.yaml") {
+	if _, err := Train(t.Context(), Training{File: "nowhere.yaml"}); err == nil ||
+		!strings.Contains(err.Error(), "nowhere.yaml") {
 		t.Error(err)
 	}
-	if _, err := Label(t.Context(), Labeling{File: "nowhere.yaml"}); err == nil || !strings.Contains(err.Error(), "nowhere.yaml") {
+	if _, err := Label(t.Context(), Labeling{File: "nowhere.yaml"}); err == nil ||
+		!strings.Contains(err.Error(), "nowhere.yaml") {
 		t.Error(err)
 	}
 }

@@ -14,16 +14,18 @@ type Training struct {
 	File   string          // YAML file, as `train --config` takes it; docs/training.md has every key
 	Config *trainer.Config // instead of File: as trainer.Load gives it, or changed
 
-	Fresh    bool                                                         // begin anew, even if there are checkpoints to go on from
-	Progress func(what string, total int64, unit string) trainer.Progress // nil: not called
-	Warn     func(text string)                                            // nil: not called
+	Fresh bool // begin anew, even if there are checkpoints to go on from
+
+	// Progress begins the display of a part of the work: its name, its length and the unit of that; nil: none.
+	Progress func(what string, total int64, unit string) trainer.Progress
+	Warn     func(text string) // nil: not called
 }
 
-// Train trains a scorer, or goes on from the newest checkpoint of the run directory. The result names the scorer directory,
-// which [Open] opens.
+// Train trains a scorer, or goes on from the newest checkpoint of the run directory. The result names the scorer
+// directory, which [Open] opens.
 //
-// When ctx is cancelled the run ends after the present step with its state saved, and the error wraps ctx's: the same call
-// goes on from there. What is wrong with a file is told all at once, with lines.
+// When ctx is cancelled the run ends after the present step with its state saved, and the error wraps ctx's: the same
+// call goes on from there. What is wrong with a file is told all at once, with lines.
 func Train(ctx context.Context, t Training) (*trainer.Result, error) {
 	c := t.Config
 	if c == nil {
@@ -52,8 +54,8 @@ type Labeling struct {
 	Warn     func(text string) // nil: not called
 }
 
-// Label makes a label table of data sets of edits: it measures similarities with CLIP and DINOv2 and applies the rules. The
-// table and the report are in the output folder of the configuration; the result is the report.
+// Label makes a label table of data sets of edits: it measures similarities with CLIP and DINOv2 and applies the
+// rules. The table and the report are in the output folder of the configuration; the result is the report.
 //
 // When ctx is cancelled the error wraps ctx's, and the same call goes on from the parts that are measured.
 func Label(ctx context.Context, l Labeling) (*labeling.Report, error) {

@@ -17,17 +17,22 @@ var aimBench = &Benchmark{
 	Name:  "aim-bench",
 	Title: "AIM-Bench, affective image manipulation: 800 edits, 8 emotions, 5 kinds of edits",
 	Needs: []string{
-		"--ratings: Instructions.json, [{original_image, edited_image, edit_type, edit_prompt, source_emotion, target_emotion: {emotion, VAD}}], or its folder",
+		"--ratings: Instructions.json, [{original_image, edited_image, edit_type, edit_prompt, source_emotion, " +
+			"target_emotion: {emotion, VAD}}], or its folder",
 		"--components: JSON lines of each sample's components; or --means: a CSV with a method's means in each row",
 	},
 	Published: "the authors of AIM-Bench (arXiv 2604.10454): announced",
-	Predicts: `{"id": 0, "clip_t": 0.22, "sc": [8, 9], "aesthetic": 5.5, "pq": [7, 7], "s_sm": 7, "s_vs": 6, "emotion": "awe", "vad": {"valence": 7, "arousal": 5, "dominance": 5}}, ` +
+	Predicts: `{"id": 0, "clip_t": 0.22, "sc": [8, 9], "aesthetic": 5.5, "pq": [7, 7], "s_sm": 7, "s_vs": 6, ` +
+		`"emotion": "awe", "vad": {"valence": 7, "arousal": 5, "dominance": 5}}, ` +
 		`id counting the samples from 0, or being edited_image`,
 	Rules: []string{
-		"sc, pq: mean of the smallest sub-score; s_gtc: mean of min(s_sm, s_vs); d_vad: mean Euclidean distance to the target",
+		"sc, pq: mean of the smallest sub-score; s_gtc: mean of min(s_sm, s_vs); d_vad: mean Euclidean distance to the " +
+			"target",
 		"acc, f1: percent; f1 is the macro average over the 8 emotions",
-		"overall: 100 x the mean of eight values clipped to 0..1 between clip_t [0.20, 0.30], sc, pq, s_gtc [5, 10], aesthetic [0, 10], acc, f1 [0, 100], d_vad [3, 2]",
-		"positivity_bias: accuracy of positive targets minus that of negative ones; distance of negative targets minus that of positive ones",
+		"overall: 100 x the mean of eight values clipped to 0..1 between clip_t [0.20, 0.30], sc, pq, s_gtc [5, 10], " +
+			"aesthetic [0, 10], acc, f1 [0, 100], d_vad [3, 2]",
+		"positivity_bias: accuracy of positive targets minus that of negative ones; distance of negative targets minus " +
+			"that of positive ones",
 	},
 	Flags: []string{"components", "means"},
 	Load:  loadAIM,
@@ -171,14 +176,21 @@ func (s *aim) find(r row) (int, error) {
 			return at[0], nil
 		}
 	}
-	return 0, fmt.Errorf("%q is no sample: a number from 0 to %d, or an edited_image such as %q, was expected", id, len(s.kind)-1, s.edited[0])
+	return 0, fmt.Errorf("%q is no sample: a number from 0 to %d, or an edited_image such as %q, was expected", id,
+		len(s.kind)-1, s.edited[0])
 }
 
 func (j *aimPredictions) readSample(i int, r row) error {
 	for _, c := range []struct {
 		column string
 		fields []string
-	}{{"clip_t", []string{"clip_t"}}, {"aesthetic", []string{"aesthetic"}}, {"sc", []string{"sc"}}, {"pq", []string{"pq"}}, {"s_gtc", []string{"s_sm", "s_vs"}}} {
+	}{
+		{"clip_t", []string{"clip_t"}},
+		{"aesthetic", []string{"aesthetic"}},
+		{"sc", []string{"sc"}},
+		{"pq", []string{"pq"}},
+		{"s_gtc", []string{"s_sm", "s_vs"}},
+	} {
 		var values []float64
 		for _, f := range c.fields {
 			if !r.has(f) {
@@ -291,8 +303,18 @@ type aimMeansJSON struct {
 }
 
 func toAIMMeans(samples int, m map[string]float64) aimMeansJSON {
-	return aimMeansJSON{samples, Value(m["clip_t"]), Value(m["sc"]), Value(m["aesthetic"]), Value(m["pq"]), Value(m["s_gtc"]),
-		Value(m["acc"]), Value(m["f1"]), Value(m["d_vad"]), Value(m["overall"])}
+	return aimMeansJSON{
+		samples,
+		Value(m["clip_t"]),
+		Value(m["sc"]),
+		Value(m["aesthetic"]),
+		Value(m["pq"]),
+		Value(m["s_gtc"]),
+		Value(m["acc"]),
+		Value(m["f1"]),
+		Value(m["d_vad"]),
+		Value(m["overall"]),
+	}
 }
 
 func (j *aimPredictions) Result() *Result {
@@ -322,8 +344,14 @@ func (j *aimPredictions) Result() *Result {
 		return aimHalf{len(units), Value(m["acc"]), Value(m["d_vad"])}
 	}
 	means := j.means(all)
-	out := aimJSON{aimMeansJSON: toAIMMeans(len(all), means), Positive: half(positiveEmotions), Negative: half(negativeEmotions),
-		PerEmotion: map[string]Value{}, PerEditType: map[string]aimMeansJSON{}, Confusion: newConfusion("emotions", truth, predicted, emotions, emotions)}
+	out := aimJSON{
+		aimMeansJSON: toAIMMeans(len(all), means),
+		Positive:     half(positiveEmotions),
+		Negative:     half(negativeEmotions),
+		PerEmotion:   map[string]Value{},
+		PerEditType:  map[string]aimMeansJSON{},
+		Confusion:    newConfusion("emotions", truth, predicted, emotions, emotions),
+	}
 	out.Bias = aimHalf{Acc: out.Positive.Acc - out.Negative.Acc, DVAD: out.Negative.DVAD - out.Positive.DVAD}
 	r.Numbers = aimRow(means)
 	halves := Table{Title: "positive and negative targets", Columns: []string{"acc", "d_vad"}, Rows: []TableRow{
@@ -349,7 +377,8 @@ func (j *aimPredictions) Result() *Result {
 		perKind.Rows = append(perKind.Rows, line)
 	}
 	if other := out.Confusion.Predicted[len(emotions):]; len(other) > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("predicted emotions outside the eight count as wrong: %s", strings.Join(other, ", ")))
+		r.Notes = append(r.Notes,
+			fmt.Sprintf("predicted emotions outside the eight count as wrong: %s", strings.Join(other, ", ")))
 	}
 	out.Common = r.common("aim-bench")
 	r.JSON, r.Tables, r.Confusions = out, []Table{halves, perKind}, []Confusion{out.Confusion}

@@ -16,7 +16,8 @@ var aimColumns = []struct {
 	name     string
 	from, to float64
 }{
-	{"clip_t", 0.20, 0.30}, {"sc", 5, 10}, {"aesthetic", 0, 10}, {"pq", 5, 10}, {"s_gtc", 5, 10}, {"acc", 0, 100}, {"f1", 0, 100}, {"d_vad", 3, 2},
+	{"clip_t", 0.20, 0.30}, {"sc", 5, 10}, {"aesthetic", 0, 10}, {"pq", 5, 10},
+	{"s_gtc", 5, 10}, {"acc", 0, 100}, {"f1", 0, 100}, {"d_vad", 3, 2},
 }
 
 // aimOverall is 100 times the mean of the normalised columns; NaN if one is missing.

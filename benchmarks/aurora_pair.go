@@ -12,11 +12,13 @@ var auroraPair = &Benchmark{
 	Name:  "aurora-pair",
 	Title: "AURORA-Bench, pair-wise: 1,600 pairs, left, right or tie",
 	Needs: []string{
-		"--ratings: human_ratings_pairwise.json, [{input, gens: [a, b], prompt, winner: model or \"tie\", models: [a, b]}], or its folder",
+		"--ratings: human_ratings_pairwise.json, [{input, gens: [a, b], prompt, winner: model or \"tie\", models: [a, " +
+			"b]}], or its folder",
 		"--images (with --scorer): the folder that input and gens start at; the ratings' folder if left out",
 	},
 	Published: "McGill-NLP: the repository AURORA, its human ratings",
-	Predicts:  `{"id": 0, "left": 7.5, "right": 3}, or {"id": 0, "model": "left", "score": 7.5}, or {"id": 0, "answer": "A>B"}, id counting the ratings from 0`,
+	Predicts: `{"id": 0, "left": 7.5, "right": 3}, or {"id": 0, "model": "left", "score": 7.5}, or {"id": 0, ` +
+		`"answer": "A>B"}, id counting the ratings from 0`,
 	Rules: []string{
 		"adiee (scores on 0..10): t = round-half-to-even(s/5); the greater t wins, else a tie",
 		"threshold (scores): |left - right| <= eps is a tie; eps maximises the accuracy (Deutsch et al. 2023), or --epsilon",
@@ -30,7 +32,8 @@ var (
 	threeClasses = []string{left, right, tie}
 	threeAnswers = map[string][]string{left: {"A>B", "A>>B"}, right: {"B>A", "B>>A"}, tie: {"A=B", "A=B=Good", "A=B=Bad"}}
 	threeSides   = map[string]string{left: left, right: right, tie: tie}
-	auroraRules  = []pairRule{adieeRule(threeClasses, left, right, func(l, r float64) string { return tie }), thresholdRule, answerRule("answers", threeClasses, threeAnswers)}
+	auroraRules  = []pairRule{adieeRule(threeClasses, left, right, func(l, r float64) string { return tie }),
+		thresholdRule, answerRule("answers", threeClasses, threeAnswers)}
 )
 
 // auroraPairs is AURORA-Bench's pair-wise part.

@@ -88,11 +88,13 @@ func (s *aurora) Read(path string) (Predictions, error) {
 		}
 		switch at := s.byGen[k.ID]; len(at) {
 		case 0:
-			return 0, fmt.Errorf("the id %q is not rated: a number from 0 to %d, or a path such as %q, was expected", k.ID, len(s.keys)-1, s.items[0].Edit.Path)
+			return 0, fmt.Errorf("the id %q is not rated: a number from 0 to %d, or a path such as %q, was expected", k.ID,
+				len(s.keys)-1, s.items[0].Edit.Path)
 		case 1:
 			return at[0], nil
 		}
-		return 0, fmt.Errorf("the id %q is the path of several ratings: a number from 0 to %d was expected", k.ID, len(s.keys)-1)
+		return 0, fmt.Errorf("the id %q is the path of several ratings: a number from 0 to %d was expected", k.ID,
+			len(s.keys)-1)
 	}, nil)
 	if err != nil {
 		return nil, err
@@ -163,7 +165,8 @@ func (j *auroraPredictions) Result() *Result {
 	} else if len(undefined) > 0 {
 		r.Notes = append(r.Notes, undefinedNote(undefined, len(j.names)))
 	}
-	r.JSON = auroraJSON{r.common("aurora-point"), Value(r.Numbers[0].Value), Value(r.Numbers[1].Value), values(perModel), undefined}
+	r.JSON = auroraJSON{r.common("aurora-point"), Value(r.Numbers[0].Value), Value(r.Numbers[1].Value), values(perModel),
+		undefined}
 	r.Examples = j.examples(j.scores, 4, showItems(j.items))
 	return r
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"assay/internal/stats"
 )
@@ -40,37 +41,16 @@ func Compare(names []string, systems []Predictions, resamples int, seed uint64) 
 	if resamples < 1 {
 		return nil, fmt.Errorf("%d resamples: at least one was expected", resamples)
 	}
-	c := &Comparison{AllUnits: systems[0].Units(), Resamples: resamples, Seed: seed}
-	var common []int
-	for u := range c.AllUnits {
-		ok := true
-		for _, s := range systems {
-			ok = ok && u < s.Units() && s.Complete(u)
-		}
-		if ok {
-			common = append(common, u)
-		}
-	}
-	if c.Units = len(common); c.Units == 0 {
+	common := commonUnits(systems)
+	c := &Comparison{Units: len(common), AllUnits: systems[0].Units(), Resamples: resamples, Seed: seed}
+	if c.Units == 0 {
 		return nil, errors.New("no source, pair or sample has predictions in every file")
 	}
 	if c.Units < c.AllUnits {
-		c.Notes = append(c.Notes, fmt.Sprintf("compared on %d of %d units: the others lack predictions in some file", c.Units, c.AllUnits))
+		c.Notes = append(c.Notes,
+			fmt.Sprintf("compared on %d of %d units: the others lack predictions in some file", c.Units, c.AllUnits))
 	}
-	type pair struct{ system, number int }
-	var pairs []pair
-	reference := systems[0].Numbers(common)
-	for s := 1; s < len(systems); s++ {
-		numbers := systems[s].Numbers(common)
-		for k, n := range numbers {
-			for r, ref := range reference {
-				if n.Name == ref.Name {
-					pairs = append(pairs, pair{s, k})
-					c.Differences = append(c.Differences, Difference{System: names[s], Against: names[0], Number: n.Name, Difference: Value(n.Value - reference[r].Value)})
-				}
-			}
-		}
-	}
+	pairs := c.addDifferences(names, systems, common)
 	drawn := make([]int, len(common))
 	intervals := stats.Bootstrap(stats.NewRand(seed), len(common), resamples, 0.95, func(units []int) []float64 {
 		for i, u := range units {
@@ -82,13 +62,7 @@ func Compare(names []string, systems []Predictions, resamples int, seed uint64) 
 		}
 		out := make([]float64, len(pairs))
 		for i, p := range pairs {
-			n := numbers[p.system][p.number]
-			out[i] = math.NaN()
-			for _, ref := range numbers[0] {
-				if ref.Name == n.Name {
-					out[i] = n.Value - ref.Value
-				}
-			}
+			out[i] = difference(numbers[p.system][p.number], numbers[0])
 		}
 		return out
 	})
@@ -101,9 +75,54 @@ func Compare(names []string, systems []Predictions, resamples int, seed uint64) 
 	return c, nil
 }
 
+// commonUnits are the units that all systems have predictions for.
+func commonUnits(systems []Predictions) (common []int) {
+	for u := range systems[0].Units() {
+		lacks := func(s Predictions) bool { return u >= s.Units() || !s.Complete(u) }
+		if !slices.ContainsFunc(systems, lacks) {
+			common = append(common, u)
+		}
+	}
+	return common
+}
+
+// comparedNumber is a number of a system that the first system has, too.
+type comparedNumber struct{ system, number int }
+
+// addDifferences adds the differences on the common units, without intervals, and returns what they are of.
+func (c *Comparison) addDifferences(names []string, systems []Predictions, common []int) (compared []comparedNumber) {
+	reference := systems[0].Numbers(common)
+	for s := 1; s < len(systems); s++ {
+		for k, n := range systems[s].Numbers(common) {
+			if !slices.ContainsFunc(reference, func(r Number) bool { return r.Name == n.Name }) {
+				continue
+			}
+			compared = append(compared, comparedNumber{s, k})
+			c.Differences = append(c.Differences, Difference{
+				System:     names[s],
+				Against:    names[0],
+				Number:     n.Name,
+				Difference: Value(difference(n, reference)),
+			})
+		}
+	}
+	return compared
+}
+
+// difference is a number minus the reference's of the same name; NaN if there is none.
+func difference(n Number, reference []Number) float64 {
+	for _, r := range reference {
+		if r.Name == n.Name {
+			return n.Value - r.Value
+		}
+	}
+	return math.NaN()
+}
+
 // Table lays the comparison out.
 func (c *Comparison) Table() Table {
-	t := Table{Title: fmt.Sprintf("differences, 95 %% intervals of %d paired resamples of %d units (seed %d)", c.Resamples, c.Units, c.Seed),
+	t := Table{Title: fmt.Sprintf("differences, 95 %% intervals of %d paired resamples of %d units (seed %d)",
+		c.Resamples, c.Units, c.Seed),
 		Columns: []string{"difference", "low", "high"}}
 	for _, d := range c.Differences {
 		t.Rows = append(t.Rows, TableRow{Name: fmt.Sprintf("%s: %s - %s", d.Number, d.System, d.Against),

@@ -10,15 +10,18 @@ var editRewardBench = &Benchmark{
 	Title: "EditReward-Bench, both of this name: TIGER-Lab's rankings of 2, 3 and 4 edits, EditScore's pairs of 13 tasks",
 	Needs: []string{
 		"--ratings: Parquet, JSON lines or JSON in a folder, or such a file; the columns found decide which benchmark it is",
-		"TIGER-Lab: id, dataset (2pair, 3pair, 4pair), ranking, comparison_type; instruction, source_image, candidate_1, candidate_2",
+		"TIGER-Lab: id, dataset (2pair, 3pair, 4pair), ranking, comparison_type; instruction, source_image, candidate_1, " +
+			"candidate_2",
 		"EditScore: key (two), task_type, dimension; instruction, input_image, output_images (two, the first preferred)",
 	},
 	Published: "TIGER-Lab: the dataset EditReward-Bench; EditScore: the dataset EditReward-Bench",
-	Predicts: `TIGER-Lab: {"id", "left", "right"} or {"id", "answer": "A>C"} per comparison, or {"id": group, "model": "A", "score"} per candidate; ` +
+	Predicts: `TIGER-Lab: {"id", "left", "right"} or {"id", "answer": "A>C"} per comparison, or {"id": group, "model": ` +
+		`"A", "score"} per candidate; ` +
 		`EditScore: {"id": key, "score"}, optionally with "dimension", or {"key": [two], "score": [two]}`,
 	Rules: []string{
 		"k2 (TIGER-Lab): accuracy of three classes, a difference of at most eps being a tie; eps maximises it, or --epsilon",
-		"k3, k4 (TIGER-Lab): share of groups whose comparisons are all right, that is the whole ranking; equal scores are wrong",
+		"k3, k4 (TIGER-Lab): share of groups whose comparisons are all right, that is the whole ranking; equal scores are " +
+			"wrong",
 		"overall (TIGER-Lab): right samples of all, those of k2 and groups of k3 and k4 counting one each",
 		"prompt_following, consistency, overall (EditScore): the first edit scores strictly higher; mean over tasks",
 	},
@@ -41,6 +44,7 @@ func loadEditReward(o Options) (Set, error) {
 	case s.has("ranking") && s.has("comparison_type") && s.has("dataset"):
 		return loadTiger(s, o)
 	}
-	return nil, fmt.Errorf("%s is neither EditReward-Bench: TIGER-Lab's has the columns id, dataset, ranking and comparison_type, EditScore's key, task_type and dimension",
+	return nil, fmt.Errorf("%s is neither EditReward-Bench: TIGER-Lab's has the columns id, dataset, ranking and "+
+		"comparison_type, EditScore's key, task_type and dimension",
 		strings.Join(files, ", "))
 }

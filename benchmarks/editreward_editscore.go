@@ -61,8 +61,13 @@ func (s *editScore) Items() ([]Item, error) {
 		for side, k := range keys {
 			if !seen[k] {
 				seen[k] = true
-				items = append(items, Item{Key: Key{ID: k}, Group: strconv.Itoa(i), Instruction: s.text[i],
-					Source: s.places[i].picture("input_image", -1, s.images), Edit: s.places[i].picture("output_images", side, s.images)})
+				items = append(items, Item{
+					Key:         Key{ID: k},
+					Group:       strconv.Itoa(i),
+					Instruction: s.text[i],
+					Source:      s.places[i].picture("input_image", -1, s.images),
+					Edit:        s.places[i].picture("output_images", side, s.images),
+				})
 			}
 		}
 	}
@@ -118,7 +123,8 @@ func (j *editScorePredictions) readRow(r row, dimension string, seen map[slot]st
 			return err
 		}
 		if !slices.Contains(j.dimensions, dimension) {
-			return fmt.Errorf("the dimension %q is not in the data: one of %s was expected", dimension, strings.Join(j.dimensions, ", "))
+			return fmt.Errorf("the dimension %q is not in the data: one of %s was expected", dimension,
+				strings.Join(j.dimensions, ", "))
 		}
 	}
 	if _, both := r.fields["key"]; both {
@@ -133,7 +139,8 @@ func (j *editScorePredictions) readRow(r row, dimension string, seen map[slot]st
 	}
 	slots := j.byKey[id]
 	if slots == nil {
-		return fmt.Errorf("the id %q is not one of the %d edits: a key such as %q was expected", id, len(j.byKey), j.keys[0][0])
+		return fmt.Errorf("the id %q is not one of the %d edits: a key such as %q was expected", id, len(j.byKey),
+			j.keys[0][0])
 	}
 	used := false
 	for _, d := range j.dimensions {
@@ -191,7 +198,8 @@ func (j *editScorePredictions) readPair(r row, keys []string, dimension string, 
 
 func (j *editScorePredictions) set(r row, at slot, v float64, seen map[slot]string) error {
 	if first, ok := seen[at]; ok {
-		return fmt.Errorf("a second score for %q in the dimension %s (the first is in %s): one was expected", j.keys[at.pair][at.side], j.dim[at.pair], first)
+		return fmt.Errorf("a second score for %q in the dimension %s (the first is in %s): one was expected",
+			j.keys[at.pair][at.side], j.dim[at.pair], first)
 	}
 	seen[at] = r.where
 	j.scores[at.side][at.pair] = v

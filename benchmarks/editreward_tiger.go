@@ -29,33 +29,45 @@ type tigerSample struct {
 
 var tigerParts = map[string]int{"2pair": 2, "3pair": 3, "4pair": 4}
 
+// addRow adds a comparison: the texts of id, dataset, ranking, comparison_type and instruction.
+func (s *tiger) addRow(p place, text []string) error {
+	id, dataset, ranking, kind, instruction := text[0], text[1], text[2], text[3], text[4]
+	k, ok := tigerParts[dataset]
+	if !ok {
+		return fmt.Errorf("dataset is %q: 2pair, 3pair or 4pair was expected", dataset)
+	}
+	a, b, ok := strings.Cut(kind, "vs")
+	if k == 2 && kind == "" {
+		a, b, ok = "A", "B", true
+	}
+	if !ok || !strings.Contains("ABCD"[:k], a) || !strings.Contains("ABCD"[:k], b) || len(a)*len(b) != 1 || a == b {
+		return fmt.Errorf("comparison_type is %q: two candidates such as AvsB were expected", kind)
+	}
+	verdict, ok := tigerVerdict(ranking, a, b)
+	if !ok {
+		return fmt.Errorf("ranking is %q: %s>%s, %s>%s or %s=%s was expected", ranking, a, b, b, a, a, b)
+	}
+	if _, twice := s.index[id]; twice {
+		return fmt.Errorf("a second row with the id %q", id)
+	}
+	s.add(id, verdict)
+	s.places, s.text = append(s.places, p), append(s.text, instruction)
+	s.letters, s.k = append(s.letters, [2]string{a, b}), append(s.k, k)
+	return nil
+}
+
 func loadTiger(table *samples, o Options) (Set, error) {
 	s := &tiger{epsilon: o.Epsilon, images: o.Images}
 	s.pairs = pairs{side: threeSides}
 	s.find = s.slotsOf
 	groupOf := map[int][]int{} // k -> comparisons
-	err := table.each([]string{"id", "dataset", "ranking", "comparison_type", "instruction"}, func(p place, text []string) error {
-		k, ok := tigerParts[text[1]]
-		if !ok {
-			return fmt.Errorf("dataset is %q: 2pair, 3pair or 4pair was expected", text[1])
+	columns := []string{"id", "dataset", "ranking", "comparison_type", "instruction"}
+	err := table.each(columns, func(p place, text []string) error {
+		at := len(s.ids)
+		if err := s.addRow(p, text); err != nil {
+			return err
 		}
-		a, b, ok := strings.Cut(text[3], "vs")
-		if k == 2 && text[3] == "" {
-			a, b, ok = "A", "B", true
-		}
-		if !ok || !strings.Contains("ABCD"[:k], a) || !strings.Contains("ABCD"[:k], b) || len(a)*len(b) != 1 || a == b {
-			return fmt.Errorf("comparison_type is %q: two candidates such as AvsB were expected", text[3])
-		}
-		verdict, ok := tigerVerdict(text[2], a, b)
-		if !ok {
-			return fmt.Errorf("ranking is %q: %s>%s, %s>%s or %s=%s was expected", text[2], a, b, b, a, a, b)
-		}
-		if _, twice := s.index[text[0]]; twice {
-			return fmt.Errorf("a second row with the id %q", text[0])
-		}
-		groupOf[k] = append(groupOf[k], len(s.ids))
-		s.add(text[0], verdict)
-		s.places, s.text, s.letters, s.k = append(s.places, p), append(s.text, text[4]), append(s.letters, [2]string{a, b}), append(s.k, k)
+		groupOf[s.k[at]] = append(groupOf[s.k[at]], at)
 		return nil
 	})
 	if err != nil {
@@ -149,7 +161,8 @@ func (s *tiger) slotsOf(k Key) ([]slot, error) {
 		case right, s.letters[i][1]:
 			return []slot{{i, 1}}, nil
 		}
-		return nil, fmt.Errorf("the model %q is no candidate: %s or %s was expected", k.Model, s.letters[i][0], s.letters[i][1])
+		return nil, fmt.Errorf("the model %q is no candidate: %s or %s was expected", k.Model, s.letters[i][0],
+			s.letters[i][1])
 	}
 	var out []slot
 	for _, g := range s.samples {
@@ -165,7 +178,8 @@ func (s *tiger) slotsOf(k Key) ([]slot, error) {
 		}
 	}
 	if out == nil {
-		return nil, fmt.Errorf("%v is neither a comparison nor a group with a candidate: an id such as %q was expected", k, s.ids[0])
+		return nil, fmt.Errorf("%v is neither a comparison nor a group with a candidate: an id such as %q was expected", k,
+			s.ids[0])
 	}
 	return out, nil
 }
@@ -183,8 +197,14 @@ func (s *tiger) Items() ([]Item, error) {
 			for side, letter := range s.letters[i] {
 				if !seen[letter] {
 					seen[letter] = true
-					items = append(items, Item{Key: Key{g.name, letter}, Group: fmt.Sprint(g.k, " ", g.name), Instruction: s.text[i],
-						Source: s.places[i].picture("source_image", -1, s.images), Edit: s.places[i].picture([]string{"candidate_1", "candidate_2"}[side], -1, s.images)})
+					column := []string{"candidate_1", "candidate_2"}[side]
+					items = append(items, Item{
+						Key:         Key{g.name, letter},
+						Group:       fmt.Sprint(g.k, " ", g.name),
+						Instruction: s.text[i],
+						Source:      s.places[i].picture("source_image", -1, s.images),
+						Edit:        s.places[i].picture(column, -1, s.images),
+					})
 				}
 			}
 		}
@@ -330,7 +350,8 @@ func (t *tigerPredictions) Result() *Result {
 		}
 	}
 	eps := t.margin(units)
-	rules, table := map[string]tigerRule{}, Table{Title: "samples", Columns: []string{"n", "right", "accuracy", "pair-wise"}}
+	rules := map[string]tigerRule{}
+	table := Table{Title: "samples", Columns: []string{"n", "right", "accuracy", "pair-wise"}}
 	for _, n := range tigerNumbers {
 		c := t.tally(units, n.k, eps)
 		rule := tigerRule{N: c.n, Accuracy: Value(c.accuracy()), Pairwise: Value(float64(c.rightPairs) / float64(c.pairs))}
@@ -338,11 +359,16 @@ func (t *tigerPredictions) Result() *Result {
 			rule.Epsilon, rule.From = &eps, "option"
 			if math.IsNaN(t.epsilon) {
 				rule.From = "test set"
-				r.Notes = append(r.Notes, fmt.Sprintf("k2: a difference of up to %.6g is a tie; this margin was chosen on the test set itself, where it maximises the accuracy", eps))
+				r.Notes = append(r.Notes, fmt.Sprintf("k2: a difference of up to %.6g is a tie; this margin was chosen on the "+
+					"test set itself, where it maximises the accuracy", eps))
 			}
 		}
 		rules[n.name] = rule
-		table.Rows = append(table.Rows, TableRow{n.name, []float64{0, 0, c.accuracy(), float64(rule.Pairwise)}, []string{fmt.Sprint(c.n), fmt.Sprint(c.right)}})
+		table.Rows = append(table.Rows, TableRow{
+			Name:  n.name,
+			Cells: []float64{0, 0, c.accuracy(), float64(rule.Pairwise)},
+			Text:  []string{fmt.Sprint(c.n), fmt.Sprint(c.right)},
+		})
 	}
 	r.Notes = append(r.Notes, "this is TIGER-Lab's EditReward-Bench (the columns ranking and comparison_type were found)")
 	var truth, predicted []string

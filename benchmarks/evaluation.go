@@ -30,7 +30,8 @@ func (r *Report) Add(name string, p Predictions) {
 	r.predictions = append(r.predictions, p)
 }
 
-// Compare compares the systems, which were all added, with the first one: see [Compare]. Systems of one name are numbered.
+// Compare compares the systems, which were all added, with the first one: see [Compare]. Systems of one name are
+// numbered.
 func (r *Report) Compare(resamples int, seed uint64) (err error) {
 	names := make([]string, len(r.Systems))
 	seen := map[string]int{}

@@ -16,16 +16,21 @@ var fedBench = &Benchmark{
 	Title: "FED-Bench, facial expression editing: 747 triplets, FED-Score",
 	Needs: []string{
 		"--components: JSON lines of each sample's components",
-		"--votes: JSON lines of {a, b, votes: [\"a\", \"b\", ...]}, pairs of samples with their annotators' choices, for the 2AFC accuracy of every metric",
+		"--votes: JSON lines of {a, b, votes: [\"a\", \"b\", ...]}, pairs of samples with their annotators' choices, for " +
+			"the 2AFC accuracy of every metric",
 	},
 	Published: "the authors of FED-Bench (arXiv 2603.29697): announced",
-	Predicts: `{"sample": "s1", "id": 0.6, "bg_rmse": 12.5, "pq": 9, "sc": 8, "gta": 6, "lpips_src_trg": 0.12, "lpips_src_gt": 0.1}, ` +
+	Predicts: `{"sample": "s1", "id": 0.6, "bg_rmse": 12.5, "pq": 9, "sc": 8, "gta": 6, "lpips_src_trg": 0.12, ` +
+		`"lpips_src_gt": 0.1}, ` +
 		`id being the cosine of the identities; optionally "method", "expression", "instructions", and other metrics`,
 	Rules: []string{
-		"s_fid = mean(id, BG, pq/10), s_align = mean(sc, gta)/10, reg = lpips_src_trg / lpips_src_gt, s_reg = exp(-(reg-1)^2 / (2 sigma^2))",
+		"s_fid = mean(id, BG, pq/10), s_align = mean(sc, gta)/10, reg = lpips_src_trg / lpips_src_gt, s_reg = " +
+			"exp(-(reg-1)^2 / (2 sigma^2))",
 		"fed_score = s_fid x s_align x s_reg, per sample; the mean over samples is reported",
-		"BG = Norm(bg_rmse): the paper's Norm is not public; --bg-norm linear:255 (1 - rmse/255, from 0 to 1), exp:K (e^(-rmse/K)) or inverse:K (1/(1 + rmse/K))",
-		"without rule: pq/10 x s_align; without model: mean(id, BG) x s_reg; without fidelity, alignment or reg: the product of the other two",
+		"BG = Norm(bg_rmse): the paper's Norm is not public; --bg-norm linear:255 (1 - rmse/255, from 0 to 1), exp:K " +
+			"(e^(-rmse/K)) or inverse:K (1/(1 + rmse/K))",
+		"without rule: pq/10 x s_align; without model: mean(id, BG) x s_reg; without fidelity, alignment or reg: the " +
+			"product of the other two",
 		"2AFC: share of pairs where the better value of a metric is the majority's choice; equal values are wrong",
 	},
 	Flags: []string{"components", "votes", "bg-norm", "sigma", "lower"},
@@ -70,7 +75,8 @@ func parseNorm(name string) (func(float64) float64, error) {
 			return func(v float64) float64 { return 1 / (1 + v/k) }, nil
 		}
 	}
-	return nil, fmt.Errorf("background normalisation %q: linear:K, exp:K or inverse:K with a positive K was expected", name)
+	return nil, fmt.Errorf("background normalisation %q: linear:K, exp:K or inverse:K with a positive K was expected",
+		name)
 }
 
 // fedSample is one sample with all its numeric values.
@@ -126,8 +132,13 @@ func (s *fed) Read(path string) (Predictions, error) {
 
 // fedNames are the other names that a component may have.
 var fedNames = map[string][]string{
-	"id": {"identity", "ID", "arcface", "id"}, "bg_rmse": {"bg_rmse", "bg", "BG"}, "pq": {"pq", "PQ"}, "sc": {"sc", "SC"}, "gta": {"gta", "GTA"},
-	"lpips_src_trg": {"lpips_src_trg", "lpips_trg", "lpips_edit"}, "lpips_src_gt": {"lpips_src_gt", "lpips_gt"},
+	"id":            {"identity", "ID", "arcface", "id"},
+	"bg_rmse":       {"bg_rmse", "bg", "BG"},
+	"pq":            {"pq", "PQ"},
+	"sc":            {"sc", "SC"},
+	"gta":           {"gta", "GTA"},
+	"lpips_src_trg": {"lpips_src_trg", "lpips_trg", "lpips_edit"},
+	"lpips_src_gt":  {"lpips_src_gt", "lpips_gt"},
 }
 
 // readSample reads a line. "id" is the sample's name if it is text or if the identity has a name of its own.
@@ -186,7 +197,8 @@ func (s *fed) compute(v map[string]float64) error {
 		}
 	}
 	if v["lpips_src_gt"] <= 0 {
-		return errors.New("the LPIPS distance of source and ground truth is not positive: the relative expression gain is undefined")
+		return errors.New("the LPIPS distance of source and ground truth is not positive: the relative expression gain is " +
+			"undefined")
 	}
 	v["bg"] = s.norm(v["bg_rmse"])
 	v["s_fid"] = (v["id"] + v["bg"] + v["pq"]/10) / 3
@@ -257,7 +269,13 @@ type fedJSON struct {
 
 func (j *fedPredictions) Result() *Result {
 	r := &Result{Notes: []string{"the paper's normalisation of the background is not public: this is " + j.normName}}
-	out := fedJSON{BGNorm: j.normName, Sigma: j.sigma, Means: map[string]Value{}, Ablations: map[string]Value{}, Errors: []fedErrorJSON{}}
+	out := fedJSON{
+		BGNorm:    j.normName,
+		Sigma:     j.sigma,
+		Means:     map[string]Value{},
+		Ablations: map[string]Value{},
+		Errors:    []fedErrorJSON{},
+	}
 	var units []int
 	for i, s := range j.samples {
 		sample := fedSampleJSON{Key: s.key, Instructions: s.tags["instructions"], Expression: s.tags["expression"]}
@@ -307,7 +325,8 @@ func (j *fedPredictions) by(tag string, units []int) (map[string]map[string]Valu
 			groups[v] = append(groups[v], i)
 		}
 	}
-	out, t := map[string]map[string]Value{}, Table{Title: "per " + tag, Columns: slices.Concat([]string{"n"}, fedColumns[:11])}
+	out := map[string]map[string]Value{}
+	t := Table{Title: "per " + tag, Columns: slices.Concat([]string{"n"}, fedColumns[:11])}
 	for _, name := range sortedNames(groups) {
 		out[name] = map[string]Value{"n": Value(len(groups[name]))}
 		line := TableRow{Name: name, Cells: []float64{0}, Text: []string{strconv.Itoa(len(groups[name]))}}

@@ -62,7 +62,8 @@ func readVote(r row, index map[string][]int) (v fedVote, err error) {
 			at = index[prefix+"\n"+name]
 		}
 		if len(at) != 1 {
-			return v, fmt.Errorf("%s is %q: %d samples have this name, one was expected (\"sample\" and the method tell them apart)", side, name, len(at))
+			return v, fmt.Errorf("%s is %q: %d samples have this name, one was expected (\"sample\" and the method tell them "+
+				"apart)", side, name, len(at))
 		}
 		*to = at[0]
 	}
@@ -104,7 +105,8 @@ type fedVotesJSON struct {
 
 // lowerIsBetter reports whether the smaller value of a metric is the better one: distances, and what --lower names.
 func (s *fed) lowerIsBetter(metric string) bool {
-	return metric == "bg_rmse" || strings.HasPrefix(metric, "lpips") || strings.HasPrefix(metric, "l2") || slices.Contains(s.lower, metric)
+	return metric == "bg_rmse" || strings.HasPrefix(metric, "lpips") || strings.HasPrefix(metric, "l2") ||
+		slices.Contains(s.lower, metric)
 }
 
 // agreement computes the 2AFC accuracy of every metric that all compared samples have, for each aspect of the votes.

@@ -16,11 +16,14 @@ var genAIBench = &Benchmark{
 		"--votes: without pictures, JSON lines of {id, vote_type}, id counting the rows from 0",
 	},
 	Published: "TIGER-Lab: the dataset GenAI-Bench, configuration image_edition",
-	Predicts:  `{"id": 0, "answer": "A>B"}, or {"id": 0, "left": 7.5, "right": 3}, or {"id": 0, "model": "left", "score": 7.5}`,
+	Predicts: `{"id": 0, "answer": "A>B"}, or {"id": 0, "left": 7.5, "right": 3}, or {"id": 0, "model": "left", ` +
+		`"score": 7.5}`,
 	Rules: []string{
-		"official (answers): leftvote is right on A>B, A>>B; rightvote on B>A, B>>A; tievote on A=B, A=B=Good; bothbad_vote on A=B, A=B=Bad; no answer is wrong",
+		"official (answers): leftvote is right on A>B, A>>B; rightvote on B>A, B>>A; tievote on A=B, A=B=Good; " +
+			"bothbad_vote on A=B, A=B=Bad; no answer is wrong",
 		"adiee (scores on 0..10): t = round-half-to-even(s/5); the greater t wins; equal: tie if both s >= 9, else both bad",
-		"threshold (scores): tie and both bad are one class; |left - right| <= eps is a tie; eps maximises the accuracy (Deutsch et al. 2023), or --epsilon",
+		"threshold (scores): tie and both bad are one class; |left - right| <= eps is a tie; eps maximises the accuracy " +
+			"(Deutsch et al. 2023), or --epsilon",
 	},
 	Flags: []string{"votes", "subset", "epsilon", "images"},
 	Load:  loadGenAIBench,
@@ -30,7 +33,10 @@ var genAIVotes = []string{"leftvote", "rightvote", "tievote", "bothbad_vote"}
 
 var genAIRules = []pairRule{
 	answerRule("official", genAIVotes, map[string][]string{
-		"leftvote": {"A>B", "A>>B"}, "rightvote": {"B>A", "B>>A"}, "tievote": {"A=B", "A=B=Good"}, "bothbad_vote": {"A=B", "A=B=Bad"},
+		"leftvote":     {"A>B", "A>>B"},
+		"rightvote":    {"B>A", "B>>A"},
+		"tievote":      {"A=B", "A=B=Good"},
+		"bothbad_vote": {"A=B", "A=B=Bad"},
 	}),
 	adieeRule(genAIVotes, "leftvote", "rightvote", func(l, r float64) string {
 		if l >= 9 && r >= 9 {
@@ -66,7 +72,8 @@ func loadGenAIBench(o Options) (Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	if edits := slices.DeleteFunc(slices.Clone(files), func(f string) bool { return !strings.Contains(f, "image_edition") }); len(edits) > 0 {
+	generation := func(f string) bool { return !strings.Contains(f, "image_edition") }
+	if edits := slices.DeleteFunc(slices.Clone(files), generation); len(edits) > 0 {
 		files = edits // the whole dataset: not the parts on generation
 	}
 	table, err := openSamples(files, "vote_type")

@@ -26,8 +26,9 @@ var imagenHub = &Benchmark{
 		"--ratings: a folder with Text-Guided_IE_rater1.tsv, ...rater2.tsv, ...rater3.tsv",
 		"--images (with --scorer): ImagenHub_Text-Guided_IE, with input/, one folder per method, and dataset_lookup.json",
 	},
-	Published: "TIGER-AI-Lab: ratings in the repository ImagenHub, pictures in the dataset ImagenHub/ImagenHub_Text-Guided_IE",
-	Predicts:  `{"id": "sample_100081_1.jpg", "model": "MagicBrush", "score": 7.5}; "sc" and "pq" for --target SC, PQ`,
+	Published: "TIGER-AI-Lab: ratings in the repository ImagenHub, pictures in the dataset " +
+		"ImagenHub/ImagenHub_Text-Guided_IE",
+	Predicts: `{"id": "sample_100081_1.jpg", "model": "MagicBrush", "score": 7.5}; "sc" and "pq" for --target SC, PQ`,
 	Rules: []string{
 		"published: tanh of the mean over methods of Spearman's rho; what VIEScore, ADIEE and EditReward print",
 		"fisher: tanh of the mean over methods of arctanh(rho), the true Fisher average",
@@ -87,6 +88,15 @@ func loadImagenHub(o Options) (Set, error) {
 	return s, nil
 }
 
+// raterFile is the file of one rater.
+type raterFile struct {
+	name, first string // of this file and of the first one, which names the items
+	rater       int
+	header      []string
+	value       func(sc, pq float64) float64
+	problems    *problems
+}
+
 // readRater reads one file: a header "uid, method, ...", then one line per source with a cell "[SC, PQ]" per method.
 // The first file names the items, the others must have the same.
 func (s *hub) readRater(path, firstPath string, r int, value func(sc, pq float64) float64, p *problems) error {
@@ -94,27 +104,34 @@ func (s *hub) readRater(path, firstPath string, r int, value func(sc, pq float64
 	if err != nil {
 		return err
 	}
-	name, first := filepath.Base(path), filepath.Base(firstPath)
 	lines := strings.Split(strings.TrimSpace(string(bytes.TrimPrefix(b, []byte("\xef\xbb\xbf")))), "\n")
-	header := strings.Split(strings.TrimRight(lines[0], "\r"), "\t")
-	if header[0] != "uid" || len(header) < 2 {
-		return fmt.Errorf("%s:1: the header begins with %q: \"uid\" and the methods, separated by tabs, were expected", name, header[0])
+	f := &raterFile{
+		name:     filepath.Base(path),
+		first:    filepath.Base(firstPath),
+		rater:    r,
+		header:   strings.Split(strings.TrimRight(lines[0], "\r"), "\t"),
+		value:    value,
+		problems: p,
+	}
+	if f.header[0] != "uid" || len(f.header) < 2 {
+		return fmt.Errorf("%s:1: the header begins with %q: \"uid\" and the methods, separated by tabs, were expected",
+			f.name, f.header[0])
 	}
 	s.raters = append(s.raters, slices.Repeat([]float64{math.NaN()}, len(s.keys)))
 	if r == 0 {
-		s.names = slices.DeleteFunc(slices.Clone(header[1:]), func(m string) bool { return m == leftOut })
+		s.names = slices.DeleteFunc(slices.Clone(f.header[1:]), func(m string) bool { return m == leftOut })
 	}
 	for _, m := range s.names {
-		if !slices.Contains(header, m) {
-			p.add(name+":1", "the column %q of %s is not there", m, first)
+		if !slices.Contains(f.header, m) {
+			p.add(f.name+":1", "the column %q of %s is not there", m, f.first)
 		}
 	}
-	rated := map[string]int{}
+	rated := map[string]int{} // line of each source
 	for n, line := range lines[1:] {
-		where := fmt.Sprintf("%s:%d", name, n+2)
+		where := fmt.Sprintf("%s:%d", f.name, n+2)
 		cells := strings.Split(strings.TrimRight(line, "\r"), "\t")
-		if len(cells) != len(header) {
-			p.add(where, "%d columns: %d were expected, as in the header", len(cells), len(header))
+		if len(cells) != len(f.header) {
+			p.add(where, "%d columns: %d were expected, as in the header", len(cells), len(f.header))
 			continue
 		}
 		if before, ok := rated[cells[0]]; ok {
@@ -122,44 +139,50 @@ func (s *hub) readRater(path, firstPath string, r int, value func(sc, pq float64
 			continue
 		}
 		rated[cells[0]] = n + 2
-		if r == 0 {
-			s.units = append(s.units, nil)
-		}
-		for c, method := range header[1:] {
-			g := slices.Index(s.names, method)
-			if g < 0 {
-				if method != leftOut {
-					p.add(where, "the column %q is not in %s", method, first)
-				}
-				continue
-			}
-			key := Key{cells[0], method}
-			var v []float64
-			if err := json.Unmarshal([]byte(cells[c+1]), &v); err != nil || len(v) != 2 || min(v[0], v[1]) < 0 || max(v[0], v[1]) > 1 {
-				p.add(where, "%s has %q: [SC, PQ], two numbers from 0 to 1, was expected", method, cells[c+1])
-				continue
-			}
-			i, ok := s.index[key]
-			if r == 0 {
-				i, ok = len(s.keys), true
-				s.index[key] = i
-				s.keys, s.group = append(s.keys, key), append(s.group, g)
-				s.units[len(s.units)-1] = append(s.units[len(s.units)-1], i)
-				s.raters[0] = append(s.raters[0], 0)
-			}
-			if !ok {
-				p.add(where, "%v is not rated in %s", key, first)
-				continue
-			}
-			s.raters[r][i] = value(v[0], v[1])
-		}
+		s.readRatings(f, where, cells)
 	}
 	for i, v := range s.raters[r] {
 		if math.IsNaN(v) && rated[s.keys[i].ID] == 0 && s.group[i] == 0 {
-			p.add(name, "there is no row for %s, which %s has", s.keys[i].ID, first)
+			p.add(f.name, "there is no row for %s, which %s has", s.keys[i].ID, f.first)
 		}
 	}
 	return nil
+}
+
+// readRatings reads the ratings of one source.
+func (s *hub) readRatings(f *raterFile, where string, cells []string) {
+	if f.rater == 0 {
+		s.units = append(s.units, nil)
+	}
+	for c, method := range f.header[1:] {
+		g := slices.Index(s.names, method)
+		if g < 0 {
+			if method != leftOut {
+				f.problems.add(where, "the column %q is not in %s", method, f.first)
+			}
+			continue
+		}
+		var v []float64
+		if err := json.Unmarshal([]byte(cells[c+1]), &v); err != nil || len(v) != 2 || min(v[0], v[1]) < 0 ||
+			max(v[0], v[1]) > 1 {
+			f.problems.add(where, "%s has %q: [SC, PQ], two numbers from 0 to 1, was expected", method, cells[c+1])
+			continue
+		}
+		key := Key{cells[0], method}
+		i, ok := s.index[key]
+		if f.rater == 0 {
+			i, ok = len(s.keys), true
+			s.index[key] = i
+			s.keys, s.group = append(s.keys, key), append(s.group, g)
+			s.units[len(s.units)-1] = append(s.units[len(s.units)-1], i)
+			s.raters[0] = append(s.raters[0], 0)
+		}
+		if !ok {
+			f.problems.add(where, "%v is not rated in %s", key, f.first)
+			continue
+		}
+		s.raters[f.rater][i] = f.value(v[0], v[1])
+	}
 }
 
 func (s *hub) Read(path string) (Predictions, error) {
@@ -206,7 +229,8 @@ func guess(rng *rand.Rand, n int) []float64 {
 // Items finds the pictures: input/ID, METHOD/ID, and the instructions of dataset_lookup.json.
 func (s *hub) Items() ([]Item, error) {
 	if s.images == "" {
-		return nil, errors.New("the pictures are not named: give --images, the folder with dataset_lookup.json, input and one folder per method")
+		return nil, errors.New("the pictures are not named: give --images, the folder with dataset_lookup.json, input and " +
+			"one folder per method")
 	}
 	lookupPath, err := locate(s.images, "dataset_lookup.json")
 	if err != nil {
@@ -228,8 +252,13 @@ func (s *hub) Items() ([]Item, error) {
 		if !ok && s.group[i] == 0 {
 			p.add(lookupPath, "there is no instruction for %s", k.ID)
 		}
-		items[i] = Item{Key: k, Group: k.ID, Instruction: entry.Instruction,
-			Source: filePicture(filepath.Join(root, "input", k.ID), s.group[i] == 0, &p), Edit: filePicture(filepath.Join(root, k.Model, k.ID), true, &p)}
+		items[i] = Item{
+			Key:         k,
+			Group:       k.ID,
+			Instruction: entry.Instruction,
+			Source:      filePicture(filepath.Join(root, "input", k.ID), s.group[i] == 0, &p),
+			Edit:        filePicture(filepath.Join(root, k.Model, k.ID), true, &p),
+		}
 	}
 	return items, p.err()
 }
@@ -302,7 +331,12 @@ type hubJSON struct {
 func (j *hubPredictions) Result() *Result {
 	rho, _ := j.correlations(j.scores, j.all())
 	human := j.humanCorrelation()
-	r := &Result{Incomparable: j.target != "O", Missing: j.missing(j.scores), Numbers: append(j.Numbers(j.all()), Number{"human", human}), Scatters: j.scatters(j.scores)}
+	r := &Result{
+		Incomparable: j.target != "O",
+		Missing:      j.missing(j.scores),
+		Numbers:      append(j.Numbers(j.all()), Number{"human", human}),
+		Scatters:     j.scatters(j.scores),
+	}
 	r.N = len(j.keys) - len(r.Missing)
 	perModel, t := map[string]Value{}, Table{Title: "per method", Columns: []string{"spearman"}}
 	undefined := []string{}
@@ -328,7 +362,8 @@ func (j *hubPredictions) Result() *Result {
 }
 
 func undefinedNote(names []string, of int) string {
-	return fmt.Sprintf("the correlation of %d of %d methods is undefined (constant or missing predictions) and left out of the means: %s",
+	return fmt.Sprintf("the correlation of %d of %d methods is undefined (constant or missing predictions) and left "+
+		"out of the means: %s",
 		len(names), of, strings.Join(names, ", "))
 }
 

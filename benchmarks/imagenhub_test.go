@@ -117,7 +117,8 @@ func TestImagenHubConstantAndMissing(t *testing.T) {
 	if v, ok := got["per_model"].(map[string]any)["SDEdit"]; !ok || v != nil {
 		t.Errorf("a constant method has the correlation %v, want null", v)
 	}
-	if u := fmt.Sprint(got["undefined"], got["notes"]); !strings.Contains(u, "[SDEdit]") || !strings.Contains(u, "1 of 8 methods is undefined") {
+	if u := fmt.Sprint(got["undefined"], got["notes"]); !strings.Contains(u, "[SDEdit]") ||
+		!strings.Contains(u, "1 of 8 methods is undefined") {
 		t.Errorf("undefined methods are told as %s", u)
 	}
 	// the other seven of the golden file, one item short in CycleDiffusion
@@ -133,10 +134,13 @@ func TestImagenHubErrors(t *testing.T) {
 	tests := []struct{ file, want string }{
 		{ok + "\n" + ok, `p.jsonl:2: a second prediction for sample_100081_1.jpg of SDEdit (the first is in p.jsonl:1)`},
 		{`{"id": "x.jpg", "model": "SDEdit", "score": 1}`, `p.jsonl:1: the id "x.jpg" is not rated`},
-		{`{"id": "sample_100081_1.jpg", "model": "Nobody", "score": 1}`, `the model "Nobody" is not rated: one of CycleDiffusion,`},
+		{`{"id": "sample_100081_1.jpg", "model": "Nobody", "score": 1}`,
+			`the model "Nobody" is not rated: one of CycleDiffusion,`},
 		{`{"id": "sample_100081_1.jpg", "score": 1}`, `there is no "model"`},
-		{"\xef\xbb\xbf" + `{"id": "sample_100081_1.jpg", "model": "SDEdit", "score": true}`, "score is true: a finite number"},
-		{"\n" + `{"id": "sample_100081_1.jpg", "model": "SDEdit", "score": NaN}`, "p.jsonl:2: NaN or Infinity: finite numbers"},
+		{"\xef\xbb\xbf" + `{"id": "sample_100081_1.jpg", "model": "SDEdit", "score": true}`,
+			"score is true: a finite number"},
+		{"\n" + `{"id": "sample_100081_1.jpg", "model": "SDEdit", "score": NaN}`,
+			"p.jsonl:2: NaN or Infinity: finite numbers"},
 		{`{"id": "sample_100081_1.jpg", "model": "SDEdit", "score": "8"}`, `score is "8": a finite number was expected`},
 		{`{"id": "sample_100081_1.jpg", "model": "SDEdit"}`, `there is no "score"`},
 		{`{"id": "sample_100081_1.jpg", `, "p.jsonl:1: unexpected end of JSON input"},
@@ -173,7 +177,8 @@ func TestImagenHubBrokenRatings(t *testing.T) {
 			t.Errorf("%q:\n got %v\nwant %s", tt.second, err, tt.want)
 		}
 	}
-	if _, err := loadImagenHub(Options{Data: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "holds no Text-Guided_IE_rater*.tsv") {
+	if _, err := loadImagenHub(Options{Data: t.TempDir()}); err == nil ||
+		!strings.Contains(err.Error(), "holds no Text-Guided_IE_rater*.tsv") {
 		t.Error(err)
 	}
 	if _, err := loadImagenHub(Options{Data: golden + "imagenhub", Target: "X"}); err == nil {

@@ -13,14 +13,18 @@ var mvei = &Benchmark{
 	Name:  "mvei",
 	Title: "MVEI, visual emotion: 3,086 statements about pictures, correct or incorrect",
 	Needs: []string{
-		"--ratings: MVEI_metadata.json, [{image_id, ov_emotion, statement_list: [{statement, label, class, subclass, predict}]}], or its folder",
+		"--ratings: MVEI_metadata.json, [{image_id, ov_emotion, statement_list: [{statement, label, class, subclass, " +
+			"predict}]}], or its folder",
 	},
 	Published: "wudq: the dataset MVEI",
-	Predicts: `the same file with "predict" in every statement, or {"id": "image_id#0", "answer": "Correct"} (statements of a picture count from 0), ` +
+	Predicts: `the same file with "predict" in every statement, or {"id": "image_id#0", "answer": "Correct"} ` +
+		`(statements of a picture count from 0), ` +
 		`or {"image_id": ..., "statement": ..., "answer": ...}`,
 	Rules: []string{
-		"keyword: lower case; \"incorrect\" anywhere is incorrect, else \"correct\" anywhere is correct, else the model abstains, which is wrong",
-		"answer_tag: the same inside <answer>...</answer>, or after the last <answer> or </think>, or anywhere; then the letters A (correct) and B (incorrect)",
+		"keyword: lower case; \"incorrect\" anywhere is incorrect, else \"correct\" anywhere is correct, else the model " +
+			"abstains, which is wrong",
+		"answer_tag: the same inside <answer>...</answer>, or after the last <answer> or </think>, or anywhere; then the " +
+			"letters A (correct) and B (incorrect)",
 		"positive_ratio: share of answers read as correct; give_up_ratio: share of abstentions",
 	},
 	Flags: []string{"components"},
@@ -190,7 +194,8 @@ func (s *statements) find(r row) (int, error) {
 	if i, err := strconv.Atoi(id); err == nil && field == "id" && i >= 0 && i < len(s.keys) {
 		return i, nil
 	}
-	return 0, fmt.Errorf("%q is no statement: an id such as %q, or image_id and statement, were expected", id, s.keys[0].ID)
+	return 0, fmt.Errorf("%q is no statement: an id such as %q, or image_id and statement, were expected", id,
+		s.keys[0].ID)
 }
 
 // The readings of an answer.
@@ -286,7 +291,8 @@ func (j *statementsPredictions) stats(units []int, class string, parse func(stri
 
 func (j *statementsPredictions) Numbers(units []int) []Number {
 	keyword := j.stats(units, "", parseKeyword)
-	return []Number{{"keyword", float64(keyword.Accuracy)}, {"answer_tag", float64(j.stats(units, "", parseTagged).Accuracy)},
+	return []Number{{"keyword", float64(keyword.Accuracy)},
+		{"answer_tag", float64(j.stats(units, "", parseTagged).Accuracy)},
 		{"positive_ratio", float64(keyword.PositiveRatio)}, {"give_up_ratio", float64(keyword.GiveUpRatio)}}
 }
 
@@ -325,7 +331,11 @@ func (j *statementsPredictions) Result() *Result {
 		out := mveiRule{mveiStats: j.stats(units, "", rule.parse), PerClass: map[string]mveiStats{}}
 		t := Table{Title: rule.name, Columns: []string{"n", "accuracy", "positive ratio", "give-up ratio"}}
 		line := func(name string, s mveiStats) {
-			t.Rows = append(t.Rows, TableRow{name, []float64{0, float64(s.Accuracy), float64(s.PositiveRatio), float64(s.GiveUpRatio)}, []string{strconv.Itoa(s.N)}})
+			t.Rows = append(t.Rows, TableRow{
+				Name:  name,
+				Cells: []float64{0, float64(s.Accuracy), float64(s.PositiveRatio), float64(s.GiveUpRatio)},
+				Text:  []string{strconv.Itoa(s.N)},
+			})
 		}
 		for _, c := range j.classes {
 			out.PerClass[c] = j.stats(units, c, rule.parse)
@@ -336,7 +346,8 @@ func (j *statementsPredictions) Result() *Result {
 		for _, i := range units {
 			truth, predicted = append(truth, j.label[i]), append(predicted, rule.parse(j.answers[i]))
 		}
-		out.Confusion = newConfusion(rule.name, truth, predicted, []string{positive, negative}, []string{positive, negative, abstain})
+		out.Confusion = newConfusion(rule.name, truth, predicted, []string{positive, negative},
+			[]string{positive, negative, abstain})
 		rules[rule.name] = out
 		r.Tables, r.Confusions = append(r.Tables, t), append(r.Confusions, out.Confusion)
 	}

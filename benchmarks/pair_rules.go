@@ -36,7 +36,9 @@ func bestMargin(human []int, d []float64) (eps, accuracy float64) {
 }
 
 // thresholdRule is the rule "threshold": three classes, a difference of at most eps is a tie.
-var thresholdRule = pairRule{name: "threshold", columns: []string{left, right, tie}, decide: func(p *pairs, j *pairsPredictions, units []int) verdicts {
+var thresholdRule = pairRule{name: "threshold", columns: []string{left, right, tie}, decide: decideByThreshold}
+
+func decideByThreshold(p *pairs, j *pairsPredictions, units []int) verdicts {
 	v := verdicts{rows: []string{left, right, tie}}
 	var human []int
 	var d []float64
@@ -61,7 +63,7 @@ var thresholdRule = pairRule{name: "threshold", columns: []string{left, right, t
 		v.right = append(v.right, human[i] == predicted)
 	}
 	return v
-}}
+}
 
 // adieeRule is the rule "adiee" for scores s on 0..10: t = round-half-to-even(s/5); the greater t wins, and equal ones
 // are what equal decides.

@@ -58,8 +58,8 @@ func (v verdicts) accuracy() float64 {
 	return float64(n) / float64(len(v.right))
 }
 
-// pairsPredictions holds the predictions of pairs: scores of the two sides (NaN where missing), answers ("" where there is
-// none; answered tells a missing answer from an empty one).
+// pairsPredictions holds the predictions of pairs: scores of the two sides (NaN where missing), answers ("" where
+// there is none; answered tells a missing answer from an empty one).
 type pairsPredictions struct {
 	*pairs
 	scores    [2][]float64
@@ -73,7 +73,13 @@ type pairsPredictions struct {
 func (p *pairs) blank() *pairsPredictions {
 	n := len(p.ids)
 	nan := slices.Repeat([]float64{math.NaN()}, 2*n)
-	return &pairsPredictions{pairs: p, scores: [2][]float64{nan[:n:n], nan[n:]}, answer: make([]string, n), answered: make([]bool, n), epsilon: math.NaN()}
+	return &pairsPredictions{
+		pairs:    p,
+		scores:   [2][]float64{nan[:n:n], nan[n:]},
+		answer:   make([]string, n),
+		answered: make([]bool, n),
+		epsilon:  math.NaN(),
+	}
 }
 
 func (p *pairs) add(id, verdict string) {
@@ -95,7 +101,8 @@ func (p *pairs) slots(k Key) ([]slot, error) {
 func (p *pairs) bySide(k Key) ([]slot, error) {
 	i, ok := p.index[k.ID]
 	if !ok {
-		return nil, fmt.Errorf("the id %q is not one of the %d pairs: an id such as %q was expected", k.ID, len(p.ids), p.ids[0])
+		return nil, fmt.Errorf("the id %q is not one of the %d pairs: an id such as %q was expected", k.ID, len(p.ids),
+			p.ids[0])
 	}
 	switch k.Model {
 	case "":
@@ -284,43 +291,54 @@ func (j *pairsPredictions) result(benchmark string) *Result {
 	r.N = len(j.ids) - len(r.Missing)
 	rules := map[string]ruleJSON{}
 	for _, rule := range j.rules {
-		if !j.applies(rule) {
-			continue
+		if j.applies(rule) {
+			rules[rule.name] = j.applyRule(rule, units, r)
 		}
-		v := rule.decide(j.pairs, j, units)
-		out := ruleJSON{N: len(v.right), Accuracy: Value(v.accuracy()), Epsilon: v.epsilon, PerClass: map[string]classJSON{}}
-		out.Confusion = newConfusion(rule.name, v.truth, v.predicted, v.rows, rule.columns)
-		if v.epsilon != nil {
-			out.EpsilonOn = "option"
-			if v.chosenHere {
-				out.EpsilonOn = "test set"
-				r.Notes = append(r.Notes, fmt.Sprintf("%s: a difference of up to %.6g is a tie; this margin was chosen on the test set itself, where it maximises the accuracy", rule.name, *v.epsilon))
-			}
-		}
-		t := Table{Title: rule.name + ": accuracy per class", Columns: []string{"n", "accuracy"}}
-		for _, c := range v.rows {
-			n, hits := 0, 0
-			for i := range v.truth {
-				if v.truth[i] == c {
-					n++
-					if v.right[i] {
-						hits++
-					}
-				}
-			}
-			acc := float64(hits) / float64(n)
-			out.PerClass[c] = classJSON{n, Value(acc)}
-			t.Rows = append(t.Rows, TableRow{Name: c, Cells: []float64{float64(n), acc}, Text: []string{fmt.Sprint(n)}})
-		}
-		rules[rule.name] = out
-		r.Tables, r.Confusions = append(r.Tables, t), append(r.Confusions, out.Confusion)
 	}
-	if j.anyScore && slices.ContainsFunc(slices.Concat(j.scores[0], j.scores[1]), func(v float64) bool { return v < 0 || v > 10 }) && rules["adiee"].N > 0 {
+	outside := func(v float64) bool { return v < 0 || v > 10 }
+	if j.anyScore && rules["adiee"].N > 0 && slices.ContainsFunc(slices.Concat(j.scores[0], j.scores[1]), outside) {
 		r.Notes = append(r.Notes, "adiee: some scores lie outside 0..10, the range this rule is made for")
 	}
 	r.JSON = pairsJSON{r.common(benchmark), votes, rules}
 	r.Examples = j.examples(4)
 	return r
+}
+
+// applyRule computes one rule, and adds its tables and notes to the result.
+func (j *pairsPredictions) applyRule(rule pairRule, units []int, r *Result) ruleJSON {
+	v := rule.decide(j.pairs, j, units)
+	out := ruleJSON{
+		N:         len(v.right),
+		Accuracy:  Value(v.accuracy()),
+		Epsilon:   v.epsilon,
+		PerClass:  map[string]classJSON{},
+		Confusion: newConfusion(rule.name, v.truth, v.predicted, v.rows, rule.columns),
+	}
+	if v.epsilon != nil {
+		out.EpsilonOn = "option"
+		if v.chosenHere {
+			out.EpsilonOn = "test set"
+			r.Notes = append(r.Notes, fmt.Sprintf("%s: a difference of up to %.6g is a tie; this margin was chosen on the "+
+				"test set itself, where it maximises the accuracy", rule.name, *v.epsilon))
+		}
+	}
+	t := Table{Title: rule.name + ": accuracy per class", Columns: []string{"n", "accuracy"}}
+	for _, c := range v.rows {
+		n, hits := 0, 0
+		for i := range v.truth {
+			if v.truth[i] == c {
+				n++
+				if v.right[i] {
+					hits++
+				}
+			}
+		}
+		acc := float64(hits) / float64(n)
+		out.PerClass[c] = classJSON{n, Value(acc)}
+		t.Rows = append(t.Rows, TableRow{Name: c, Cells: []float64{float64(n), acc}, Text: []string{fmt.Sprint(n)}})
+	}
+	r.Tables, r.Confusions = append(r.Tables, t), append(r.Confusions, out.Confusion)
+	return out
 }
 
 // examples shows the pairs decided most clearly, rightly and wrongly, by the difference of scores.
@@ -344,7 +362,8 @@ func (j *pairsPredictions) examples(each int) []Example {
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(margin(b), margin(a)) })
 	var out []Example
 	add := func(kind string, i int) {
-		e := Example{Kind: kind, Text: fmt.Sprintf("%s: scores %.4g and %.4g, human %s", j.ids[i], j.scores[0][i], j.scores[1][i], j.human[i])}
+		e := Example{Kind: kind, Text: fmt.Sprintf("%s: scores %.4g and %.4g, human %s",
+			j.ids[i], j.scores[0][i], j.scores[1][i], j.human[i])}
 		e.Pictures, e.Instruction = j.show(i)
 		out = append(out, e)
 	}

@@ -20,7 +20,9 @@ type points struct {
 
 // readScores reads lines of {id, model, field: number} into one score per item, NaN where missing. find returns the
 // item of an id and model, or says what would have been right; ignored (nil for none) leaves lines out.
-func readScores(path string, n int, fields []string, find func(Key) (int, error), ignored func(Key) bool) ([]float64, error) {
+func readScores(
+	path string, n int, fields []string, find func(Key) (int, error), ignored func(Key) bool,
+) ([]float64, error) {
 	rows, err := readRows(path)
 	if err != nil {
 		return nil, err
@@ -156,12 +158,14 @@ func (s *points) examples(scores []float64, each int, show func(i int) ([]Captio
 		order[k] = k
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(math.Abs(rx[a]-ry[a]), math.Abs(rx[b]-ry[b])), cmp.Compare(math.Abs(ry[b]-middle), math.Abs(ry[a]-middle)))
+		return cmp.Or(cmp.Compare(math.Abs(rx[a]-ry[a]), math.Abs(rx[b]-ry[b])),
+			cmp.Compare(math.Abs(ry[b]-middle), math.Abs(ry[a]-middle)))
 	})
 	var out []Example
 	add := func(kind string, k int) {
 		i := with[k]
-		e := Example{Kind: kind, Text: fmt.Sprintf("%v: score %.4g, human %.4g (ranks %.0f and %.0f of %d)", s.keys[i], x[k], y[k], rx[k], ry[k], len(with))}
+		e := Example{Kind: kind, Text: fmt.Sprintf("%v: score %.4g, human %.4g (ranks %.0f and %.0f of %d)",
+			s.keys[i], x[k], y[k], rx[k], ry[k], len(with))}
 		e.Pictures, e.Instruction = show(i)
 		out = append(out, e)
 	}

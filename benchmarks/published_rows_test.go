@@ -27,7 +27,8 @@ func TestPublished(t *testing.T) {
 			adiee[b.Name] = v
 		}
 	}
-	for name, want := range map[string]float64{"imagenhub": 0.3450, "genaibench": 0.5996, "aurora-point": 0.4734, "aurora-pair": 0.5556} {
+	for name, want := range map[string]float64{"imagenhub": 0.3450, "genaibench": 0.5996, "aurora-point": 0.4734,
+		"aurora-pair": 0.5556} {
 		near(t, name, adiee[name], want, 0)
 	}
 }

@@ -79,19 +79,24 @@ func TestGenAIBenchParquet(t *testing.T) {
 	s := loadSet(t, genAIBench, Options{Data: "testdata"})
 	for _, file := range []string{"testdata/genaibench_scores.jsonl", "testdata/genaibench_sides.jsonl"} {
 		got := readSet(t, s, file)
-		same(t, got, want, [2]string{"rules.adiee.accuracy", "adiee"}, [2]string{"rules.threshold.accuracy", "threshold.accuracy"}, [2]string{"rules.threshold.epsilon", "threshold.epsilon"})
-		if at(got, "rules", "threshold", "epsilon_from") != "test set" || !strings.Contains(fmt.Sprint(got["notes"]), "chosen on the test set itself") {
+		same(t, got, want, [2]string{"rules.adiee.accuracy", "adiee"},
+			[2]string{"rules.threshold.accuracy", "threshold.accuracy"}, [2]string{"rules.threshold.epsilon",
+				"threshold.epsilon"})
+		if at(got, "rules", "threshold", "epsilon_from") != "test set" ||
+			!strings.Contains(fmt.Sprint(got["notes"]), "chosen on the test set itself") {
 			t.Error("it is not said that the margin was chosen on the test set")
 		}
 		for i, truth := range genAIVotes {
 			for k, predicted := range genAIVotes {
-				near(t, truth+" as "+predicted, at(got, "rules", "adiee", "confusion", truth, predicted), want["adiee_confusion"].([]any)[i].([]any)[k].(float64), 0)
+				near(t, truth+" as "+predicted, at(got, "rules", "adiee", "confusion", truth, predicted),
+					want["adiee_confusion"].([]any)[i].([]any)[k].(float64), 0)
 			}
 		}
 	}
 	fixed := loadSet(t, genAIBench, Options{Data: "testdata", Epsilon: 0.5})
 	got := readSet(t, fixed, "testdata/genaibench_scores.jsonl")
-	if near(t, "epsilon", at(got, "rules", "threshold", "epsilon"), 0.5, 0); at(got, "rules", "threshold", "epsilon_from") != "option" {
+	if near(t, "epsilon", at(got, "rules", "threshold", "epsilon"), 0.5, 0); at(got, "rules", "threshold",
+		"epsilon_from") != "option" {
 		t.Error("a given margin is not told from one chosen here")
 	}
 	items := must[[]Item](t)(s.(Scorable).Items())
@@ -111,7 +116,8 @@ func TestPairErrors(t *testing.T) {
 		{`{"id": 1, "left": 1}`, `there is no "right"`},
 		{`{"id": 1, "left": 1, "right": "x"}`, `right is "x": a finite number`},
 		{`{"id": 1}`, "no prediction: \"answer\", \"left\" and \"right\""},
-		{"{\"id\": 1, \"left\": 1, \"right\": 2}\n{\"id\": 1, \"model\": \"left\", \"score\": 2}", "p.jsonl:2: a second prediction for 1 of left (the first is in p.jsonl:1)"},
+		{"{\"id\": 1, \"left\": 1, \"right\": 2}\n{\"id\": 1, \"model\": \"left\", \"score\": 2}",
+			"p.jsonl:2: a second prediction for 1 of left (the first is in p.jsonl:1)"},
 		{"{\"id\": 1, \"answer\": \"A>B\"}\n{\"id\": 1, \"answer\": \"A>B\"}", "a second answer for 1"},
 		{`{"id": 1, "model": "top", "score": 2}`, `the model "top" is no side`},
 		{`{"left": 1, "right": 2}`, `there is no "id"`},
@@ -127,10 +133,12 @@ func TestPairErrors(t *testing.T) {
 	if n := len(got["missing"].([]any)); n != 38 {
 		t.Errorf("%d missing, want 38", n)
 	}
-	if _, err := genAIBench.Load(Options{Votes: write(t, "v.jsonl", `{"id": 1, "vote_type": "up"}`)}); err == nil || !strings.Contains(err.Error(), "v.jsonl:1: vote_type is \"up\"") {
+	if _, err := genAIBench.Load(Options{Votes: write(t, "v.jsonl", `{"id": 1, "vote_type": "up"}`)}); err == nil ||
+		!strings.Contains(err.Error(), "v.jsonl:1: vote_type is \"up\"") {
 		t.Error(err)
 	}
-	if _, err := genAIBench.Load(Options{Data: "testdata/tiger.parquet"}); err == nil || !strings.Contains(err.Error(), `there is no column "vote_type"`) {
+	if _, err := genAIBench.Load(Options{Data: "testdata/tiger.parquet"}); err == nil ||
+		!strings.Contains(err.Error(), `there is no column "vote_type"`) {
 		t.Error(err)
 	}
 }
@@ -139,7 +147,8 @@ func TestAurora(t *testing.T) {
 	want := expected(t, "aurora_point")
 	point := loadSet(t, auroraPoint, Options{Data: "testdata"})
 	got := readSet(t, point, "testdata/aurora_point.jsonl")
-	same(t, got, want, [2]string{"global", "global"}, [2]string{"per_model_mean", "per_model_mean"}, [2]string{"per_model.aurora", "per_model.aurora"})
+	same(t, got, want, [2]string{"global", "global"}, [2]string{"per_model_mean", "per_model_mean"},
+		[2]string{"per_model.aurora", "per_model.aurora"})
 	byPath := readSet(t, point, write(t, "p.jsonl", `{"id": "out/3.png", "score": 4}`))
 	if m := fmt.Sprint(byPath["missing"]); strings.Contains(m, "id:3]") || !strings.Contains(m, "id:4]") {
 		t.Error("a prediction by path was not found")
@@ -147,21 +156,27 @@ func TestAurora(t *testing.T) {
 	want = expected(t, "aurora_pair")
 	pair := loadSet(t, auroraPair, Options{Data: "testdata/human_ratings_pairwise.json"})
 	got = readSet(t, pair, "testdata/aurora_pair.jsonl")
-	same(t, got, want, [2]string{"rules.adiee.accuracy", "adiee"}, [2]string{"rules.threshold.accuracy", "threshold.accuracy"}, [2]string{"rules.threshold.epsilon", "threshold.epsilon"})
+	same(t, got, want, [2]string{"rules.adiee.accuracy", "adiee"},
+		[2]string{"rules.threshold.accuracy", "threshold.accuracy"}, [2]string{"rules.threshold.epsilon",
+			"threshold.epsilon"})
 	for _, tt := range []struct {
 		b          *Benchmark
 		data, want string
 	}{
-		{auroraPair, `[{"input": "i", "prompt": "p", "gens": ["a", "b"], "models": ["x", "y"], "winner": "z"}]`, `d.json[0]: winner is "z": "tie", "x" or "y" was expected`},
-		{auroraPair, `[{"input": "i", "prompt": "p", "gens": ["a"], "models": ["x", "y"], "winner": "x"}]`, "1 gens and 2 models"},
+		{auroraPair, `[{"input": "i", "prompt": "p", "gens": ["a", "b"], "models": ["x", "y"], "winner": "z"}]`,
+			`d.json[0]: winner is "z": "tie", "x" or "y" was expected`},
+		{auroraPair, `[{"input": "i", "prompt": "p", "gens": ["a"], "models": ["x", "y"], "winner": "x"}]`,
+			"1 gens and 2 models"},
 		{auroraPoint, `[{"input": "i", "prompt": "p", "gen": "g", "score": "2"}]`, `d.json[0]: score`},
 		{auroraPoint, `[{"input": "i", "prompt": "p", "score": 2}]`, `d.json[0]: there is no "gen"`},
 	} {
-		if _, err := tt.b.Load(Options{Data: write(t, "d.json", tt.data), Epsilon: math.NaN()}); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := tt.b.Load(Options{Data: write(t, "d.json", tt.data), Epsilon: math.NaN()}); err == nil ||
+			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s:\n got %v\nwant %s", tt.data, err, tt.want)
 		}
 	}
-	if _, err := point.(Scorable).Items(); err == nil || !strings.Contains(err.Error(), "in/0.png: the picture is not there") {
+	if _, err := point.(Scorable).Items(); err == nil ||
+		!strings.Contains(err.Error(), "in/0.png: the picture is not there") {
 		t.Error(err)
 	}
 }
@@ -171,7 +186,8 @@ func TestEditReward(t *testing.T) {
 	s := loadSet(t, editRewardBench, Options{Data: "testdata/tiger.parquet"})
 	for _, file := range []string{"testdata/tiger_rows.jsonl", "testdata/tiger_candidates.jsonl"} {
 		got := readSet(t, s, file)
-		same(t, got, want, [2]string{"rules.k2.accuracy", "k2.accuracy"}, [2]string{"rules.k2.epsilon", "k2.epsilon"}, [2]string{"rules.k3.accuracy", "k3"},
+		same(t, got, want, [2]string{"rules.k2.accuracy", "k2.accuracy"}, [2]string{"rules.k2.epsilon", "k2.epsilon"},
+			[2]string{"rules.k3.accuracy", "k3"},
 			[2]string{"rules.k4.accuracy", "k4"}, [2]string{"rules.overall.accuracy", "overall"})
 		if got["variant"] != "TIGER-Lab" || len(got["missing"].([]any)) != 0 {
 			t.Errorf("variant %v, missing %v", got["variant"], got["missing"])
@@ -197,11 +213,13 @@ func TestEditReward(t *testing.T) {
 	if items := must[[]Item](t)(s.(Scorable).Items()); len(items) != 40 {
 		t.Errorf("%d items", len(items))
 	}
-	if _, err := editRewardBench.Load(Options{Data: "testdata/aim.jsonl"}); err == nil || !strings.Contains(err.Error(), "is neither EditReward-Bench") {
+	if _, err := editRewardBench.Load(Options{Data: "testdata/aim.jsonl"}); err == nil ||
+		!strings.Contains(err.Error(), "is neither EditReward-Bench") {
 		t.Error(err)
 	}
 	partial := `{"id": "g_AvsB", "dataset": "3pair", "ranking": "A>B", "comparison_type": "AvsB", "instruction": "x"}`
-	if _, err := editRewardBench.Load(Options{Data: write(t, "d.jsonl", partial)}); err == nil || !strings.Contains(err.Error(), `the group "g" of 3pair has 1 comparisons`) {
+	if _, err := editRewardBench.Load(Options{Data: write(t, "d.jsonl", partial)}); err == nil ||
+		!strings.Contains(err.Error(), `the group "g" of 3pair has 1 comparisons`) {
 		t.Error(err)
 	}
 }
@@ -214,13 +232,15 @@ func TestAIMBench(t *testing.T) {
 		same(t, got, want, [2]string{c.name, c.name})
 	}
 	same(t, got, want, [2]string{"positive.acc", "positive.acc"}, [2]string{"negative.d_vad", "negative.d_vad"})
-	near(t, "bias", at(got, "positivity_bias", "acc"), at(want, "positive", "acc").(float64)-at(want, "negative", "acc").(float64), 1e-9)
+	near(t, "bias", at(got, "positivity_bias", "acc"),
+		at(want, "positive", "acc").(float64)-at(want, "negative", "acc").(float64), 1e-9)
 	for i, truth := range emotions {
 		for k, predicted := range emotions {
 			near(t, truth, at(got, "confusion", truth, predicted), want["confusion"].([]any)[i].([]any)[k].(float64), 0)
 		}
 	}
-	if _, err := s.Read(write(t, "c.jsonl", `{"id": "e3.jpg", "sc": "8"}`)); err == nil || !strings.Contains(err.Error(), `c.jsonl:1: sc is "8"`) {
+	if _, err := s.Read(write(t, "c.jsonl", `{"id": "e3.jpg", "sc": "8"}`)); err == nil ||
+		!strings.Contains(err.Error(), `c.jsonl:1: sc is "8"`) {
 		t.Error(err)
 	}
 }
@@ -235,7 +255,8 @@ func TestAIMBenchMeans(t *testing.T) {
 		t.Errorf("%d methods", len(methods))
 	}
 	near(t, "largest difference", got["largest_difference"], 0, 0.09)
-	if _, err := aimMeans(write(t, "m.csv", "method,clip_t\na,0.2\n")); err == nil || !strings.Contains(err.Error(), `m.csv:1: there is no column "sc"`) {
+	if _, err := aimMeans(write(t, "m.csv", "method,clip_t\na,0.2\n")); err == nil ||
+		!strings.Contains(err.Error(), `m.csv:1: there is no column "sc"`) {
 		t.Error(err)
 	}
 }
@@ -250,14 +271,18 @@ func TestFEDBench(t *testing.T) {
 	for m := range want["two_afc"].(map[string]any) {
 		same(t, got, want, [2]string{"two_afc.all.accuracy." + m, "two_afc." + m})
 	}
-	same(t, got, want, [2]string{"per_expression.happy.fed_score", "happy"}, [2]string{"per_instructions.dense.fed_score", "dense"})
+	same(t, got, want, [2]string{"per_expression.happy.fed_score", "happy"},
+		[2]string{"per_instructions.dense.fed_score", "dense"})
 	near(t, "first sample", at(got["samples"].([]any)[0], "values", "fed_score"), want["first"].(float64), 1e-12)
 	options.BGNorm = "exp:20"
 	same(t, readSet(t, loadSet(t, fedBench, options), "testdata/fed.jsonl"), want, [2]string{"fed_score", "exp20"})
 
-	zero := `{"id": "s", "identity": 0.5, "bg_rmse": 1, "pq": 5, "sc": 5, "gta": 5, "lpips_src_trg": 0.1, "lpips_src_gt": 0}`
-	r := must[Predictions](t)(loadSet(t, fedBench, Options{BGNorm: "linear:255", Sigma: 0.5}).Read(write(t, "c.jsonl", zero))).Result()
-	if len(r.Failed) != 1 || !strings.Contains(r.Failed[0], "c.jsonl:1: sample s: the LPIPS distance of source and ground truth is not positive") || r.N != 0 {
+	zero := `{"id": "s", "identity": 0.5, "bg_rmse": 1, "pq": 5, "sc": 5, "gta": 5, "lpips_src_trg": 0.1, ` +
+		`"lpips_src_gt": 0}`
+	r := must[Predictions](t)(loadSet(t, fedBench,
+		Options{BGNorm: "linear:255", Sigma: 0.5}).Read(write(t, "c.jsonl", zero))).Result()
+	if len(r.Failed) != 1 || !strings.Contains(r.Failed[0], "c.jsonl:1: sample s: the LPIPS distance of source and "+
+		"ground truth is not positive") || r.N != 0 {
 		t.Errorf("failed %q, n %d", r.Failed, r.N)
 	}
 	if _, err := fedBench.Load(Options{BGNorm: "cubic:1", Sigma: 0.5}); err == nil {
@@ -282,18 +307,21 @@ func TestMVEI(t *testing.T) {
 	}
 	near(t, "class", at(got, "per_class", "scene context", "accuracy"), 1, 0)
 	near(t, "answer_tag", at(got, "rules", "answer_tag", "accuracy"), 0.75, 0)
-	answers := `{"id": "a.jpg#0", "answer": "correct"}` + "\n" + `{"image_id": "a.jpg", "statement": "s1", "answer": "correct"}` + "\n" + `{"id": 2, "answer": ""}`
+	answers := `{"id": "a.jpg#0", "answer": "correct"}` + "\n" + `{"image_id": "a.jpg", "statement": "s1", "answer": ` +
+		`"correct"}` + "\n" + `{"id": 2, "answer": ""}`
 	got = readSet(t, s, write(t, "p.jsonl", answers))
 	near(t, "accuracy", got["accuracy"], 1.0/3, 1e-12)
 	if m := fmt.Sprint(got["missing"]); m != "[map[id:a.jpg#3]]" {
 		t.Errorf("missing %s", m)
 	}
-	for answer, want := range map[string]string{"B": negative, "answer: a": positive, "<answer> incorrect </answer> correct": negative, "x</think> A": positive, "": abstain, "none": abstain} {
+	for answer, want := range map[string]string{"B": negative, "answer: a": positive,
+		"<answer> incorrect </answer> correct": negative, "x</think> A": positive, "": abstain, "none": abstain} {
 		if read := parseTagged(answer); read != want {
 			t.Errorf("%q is read as %s, want %s", answer, read, want)
 		}
 	}
-	if _, err := s.Read(write(t, "p.jsonl", `{"id": "b.jpg#0", "answer": "x"}`)); err == nil || !strings.Contains(err.Error(), `p.jsonl:1: "b.jpg#0" is no statement`) {
+	if _, err := s.Read(write(t, "p.jsonl", `{"id": "b.jpg#0", "answer": "x"}`)); err == nil ||
+		!strings.Contains(err.Error(), `p.jsonl:1: "b.jpg#0" is no statement`) {
 		t.Error(err)
 	}
 }
@@ -351,12 +379,14 @@ func TestScoreResumes(t *testing.T) {
 	}
 	got := readSet(t, s, path)
 	near(t, "n", got["n"], 40, 0)
-	if _, err := run.Score(context.Background(), f.scorer("another")); err == nil || !strings.Contains(err.Error(), "predictions of another run") {
+	if _, err := run.Score(context.Background(), f.scorer("another")); err == nil ||
+		!strings.Contains(err.Error(), "predictions of another run") {
 		t.Error(err)
 	}
 	bad := &fake{score: func(Item) float64 { return math.NaN() }}
 	run.Dir = t.TempDir()
-	if _, err := run.Score(context.Background(), bad.scorer("fake")); err == nil || !strings.Contains(err.Error(), "scoring 0 of left: the score is NaN") {
+	if _, err := run.Score(context.Background(), bad.scorer("fake")); err == nil ||
+		!strings.Contains(err.Error(), "scoring 0 of left: the score is NaN") {
 		t.Error(err)
 	}
 	// equal scores plus 0.01 for the second one: the winner is always the second, so it always flips

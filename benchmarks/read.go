@@ -223,7 +223,8 @@ func locate(path string, patterns ...string) (string, error) {
 // stands for itself.
 func locateAll(path string, patterns ...string) ([]string, error) {
 	if path == "" {
-		return nil, fmt.Errorf("the published data are not named: give --ratings (a folder or file with %s)", strings.Join(patterns, " or "))
+		return nil, fmt.Errorf("the published data are not named: give --ratings (a folder or file with %s)",
+			strings.Join(patterns, " or "))
 	}
 	info, err := os.Stat(path)
 	if err != nil {

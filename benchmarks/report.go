@@ -172,9 +172,11 @@ func scatterSVG(s Scatter) template.HTML {
 		x := scale(s.Human[i], x0, x1, pad+8, width-14) + 8*(rng.Float64()-0.5)
 		fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="2"/>`, x, scale(s.Score[i], y0, y1, height-pad-6, 12))
 	}
-	fmt.Fprintf(&b, `<text x="%g" y="%g">%.3g</text><text x="%g" y="%g" text-anchor="end">%.3g</text>`, pad+4, height-10, x0, width-6, height-10, x1)
+	fmt.Fprintf(&b, `<text x="%g" y="%g">%.3g</text><text x="%g" y="%g" text-anchor="end">%.3g</text>`, pad+4, height-10,
+		x0, width-6, height-10, x1)
 	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="middle">human</text>`, width/2, height-10)
-	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="end">%.3g</text><text x="%g" y="16" text-anchor="end">%.3g</text></svg>`, pad-3, height-pad, y0, pad-3, y1)
+	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="end">%.3g</text><text x="%g" y="16" `+
+		`text-anchor="end">%.3g</text></svg>`, pad-3, height-pad, y0, pad-3, y1)
 	return template.HTML(b.String())
 }
 

@@ -13,7 +13,9 @@ func TestReport(t *testing.T) {
 	j := must[Predictions](t)(s.Read("testdata/genaibench_scores.jsonl"))
 	c := must[*Comparison](t)(Compare([]string{"<one>", "two"}, []Predictions{j, s.(Guessable).Guess(nil)}, 20, 1))
 	dir := filepath.Join(t.TempDir(), "report")
-	r := &Report{Benchmark: genAIBench, Systems: []System{{"<one>", j.Result()}, {"two", s.(Guessable).Guess(nil).Result()}}, Comparison: c, Facts: []string{"question 'x'"}}
+	r := &Report{Benchmark: genAIBench,
+		Systems: []System{{"<one>", j.Result()},
+			{"two", s.(Guessable).Guess(nil).Result()}}, Comparison: c, Facts: []string{"question 'x'"}}
 	if err := r.Write(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +24,8 @@ func TestReport(t *testing.T) {
 	if m := regexp.MustCompile(`(?i)(src|href|url\()\s*=?\s*["']?(https?:|//)|https?:|<script|<link|@import`).FindString(page); m != "" {
 		t.Errorf("the page asks for something outside: %q", m)
 	}
-	for _, want := range []string{"&lt;one&gt;", `src="data:image/png;base64,`, "ADIEE (in ADIEE)", "edit 3", "bothbad_vote", "95 % intervals of 20 paired resamples", "viewport"} {
+	for _, want := range []string{"&lt;one&gt;", `src="data:image/png;base64,`, "ADIEE (in ADIEE)", "edit 3",
+		"bothbad_vote", "95 % intervals of 20 paired resamples", "viewport"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -30,7 +33,8 @@ func TestReport(t *testing.T) {
 	if csv := read("results.csv"); !strings.HasPrefix(csv, "name,adiee,threshold\n<one>,0.35,0.45\ntwo,") {
 		t.Errorf("results.csv is\n%s", csv)
 	}
-	if md := read("results.md"); !strings.Contains(md, "| <one> | 0.3500 | 0.4500 |") || !strings.Contains(md, "confusion (rows: truth, columns: predicted)") {
+	if md := read("results.md"); !strings.Contains(md, "| <one> | 0.3500 | 0.4500 |") ||
+		!strings.Contains(md, "confusion (rows: truth, columns: predicted)") {
 		t.Errorf("results.md is\n%s", md)
 	}
 	if !strings.Contains(read("results.json"), `"epsilon_from": "test set"`) {

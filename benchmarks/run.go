@@ -63,8 +63,8 @@ type runFile struct {
 	Settings  string `json:"settings,omitempty"` // question template, preprocessing
 }
 
-// Score runs a scorer over items, group by group, appending to predictions.jsonl, whose path it returns. Items that the file
-// holds already are not scored again. When ctx ends, what was scored is on disk and the error wraps ctx's.
+// Score runs a scorer over items, group by group, appending to predictions.jsonl, whose path it returns. Items that
+// the file holds already are not scored again. When ctx ends, what was scored is on disk and the error wraps ctx's.
 func (r *Run) Score(ctx context.Context, s *Scorer) (path string, err error) {
 	path = filepath.Join(r.Dir, "predictions.jsonl")
 	head := runFile{Benchmark: r.Benchmark, Scorer: s.Fingerprint, Items: len(r.Items), Settings: s.Settings}
@@ -138,7 +138,8 @@ func identify(dir string, run runFile) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if old != run {
-		return fmt.Errorf("%s holds predictions of another run (%+v, not %+v): give another --out, or remove it", dir, old, run)
+		return fmt.Errorf("%s holds predictions of another run (%+v, not %+v): give another --out, or remove it", dir, old,
+			run)
 	}
 	return nil
 }
@@ -177,8 +178,8 @@ type Order struct {
 	Largest float64 `json:"largest"` // largest difference of one edit's score between the orders
 }
 
-// CheckOrder scores the first two candidates of every group in both orders and counts how often the winner flips. progress
-// (may be nil) is called after every pair.
+// CheckOrder scores the first two candidates of every group in both orders and counts how often the winner flips.
+// progress (may be nil) is called after every pair.
 func CheckOrder(ctx context.Context, s *Scorer, items []Item, progress func(done int)) (*Order, error) {
 	var both [][]Item
 	for _, g := range groups(items) {

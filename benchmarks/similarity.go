@@ -13,7 +13,8 @@ import (
 	"assay/heuristics"
 )
 
-// Similarities are the baselines that encoders give. A higher value means a better edit; predictions are 10 times the cosine.
+// Similarities are the baselines that encoders give. A higher value means a better edit; predictions are 10 times the
+// cosine.
 //
 //   - clip_t: of the instruction (or, where captions are given, the caption of the wanted result) and the edit
 //   - clip_i, dino_i: of source and edit, since benchmarks have no target

@@ -59,7 +59,8 @@ func (t Table) WriteCSV(w io.Writer) error {
 // Markdown writes the table as a Markdown table.
 func (t Table) Markdown(w io.Writer) {
 	escape := strings.NewReplacer("|", `\|`)
-	fmt.Fprintf(w, "### %s\n\n| | %s |\n|---|%s\n", t.Title, strings.Join(t.Columns, " | "), strings.Repeat("---|", len(t.Columns)))
+	fmt.Fprintf(w, "### %s\n\n| | %s |\n|---|%s\n", t.Title, strings.Join(t.Columns, " | "),
+		strings.Repeat("---|", len(t.Columns)))
 	for _, r := range t.Rows {
 		fmt.Fprintf(w, "| %s |", escape.Replace(r.Name))
 		for i := range t.Columns {

@@ -65,9 +65,9 @@ var preferenceColumns = []data.Column{
 	{Name: "margin", Kind: data.KindNumber},
 }
 
-// writePreferences writes pairs of edits of the same source and instruction, chosen and rejected, in TRL's columns, and
-// returns how many. Every edit is paired with the best of its group, if it is worse by more than margin (in score, 0 to 10).
-// Pictures stay relative to the input's folder in JSONL; Parquet holds them.
+// writePreferences writes pairs of edits of the same source and instruction, chosen and rejected, in TRL's columns,
+// and returns how many. Every edit is paired with the best of its group, if it is worse by more than margin (in
+// score, 0 to 10). Pictures stay relative to the input's folder in JSONL; Parquet holds them.
 func writePreferences(t *data.Table, scores Scores, out string, margin float64) (int, error) {
 	format, err := data.FormatOf(out)
 	if err != nil {

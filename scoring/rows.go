@@ -44,8 +44,8 @@ const (
 	batchPixels = 32 << 20
 )
 
-// Rows scores the rows of a table that done does not hold yet, and adds them to it. report (may be nil) is told of every
-// batch; its error ends the run.
+// Rows scores the rows of a table that done does not hold yet, and adds them to it. report (may be nil) is told of
+// every batch; its error ends the run.
 func Rows(ctx context.Context, s PairScorer, t *data.Table, done Scores, report func([]Row) error) error {
 	content := make([]string, t.Len())
 	j := Job[model.Pair, *model.Sample]{
@@ -111,7 +111,8 @@ func open(folder string, row *data.Row) (p model.Pair, err error) {
 	return p, nil
 }
 
-// Content identifies what a row's score depends on besides the scorer; err is why the row cannot be read, nil if it can.
+// Content identifies what a row's score depends on besides the scorer; err is why the row cannot be read, nil if it
+// can.
 func Content(folder string, row *data.Row, err error) string {
 	parts := []string{fmt.Sprint(err), row.Instruction}
 	for _, m := range []data.Image{row.Source, row.Edit} {

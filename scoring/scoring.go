@@ -1,5 +1,5 @@
-// Package scoring is the way from edits to scores: items are read, decoded and prepared ahead, several at once, then scored
-// in batches. Results come in the order of the items, each a score or an error of its own.
+// Package scoring is the way from edits to scores: items are read, decoded and prepared ahead, several at once, then
+// scored in batches. Results come in the order of the items, each a score or an error of its own.
 //
 // [Job] is the pipeline. [Rows] scores the rows of a table with it, and [Table] does so from file to file and resumes.
 package scoring
@@ -14,8 +14,8 @@ import (
 	"assay/model"
 )
 
-// Scorer prepares items and scores what it prepared. [model.Scorer] is one, of pairs of pictures. Its methods are called
-// from several goroutines at once.
+// Scorer prepares items and scores what it prepared. [model.Scorer] is one, of pairs of pictures. Its methods are
+// called from several goroutines at once.
 type Scorer[Item, Sample any] interface {
 	// Prepare makes the inputs of the model. Its error is that of the item.
 	Prepare(Item) (Sample, error)
@@ -161,8 +161,8 @@ func (j *Job[Item, Sample]) score(ctx context.Context, batch []prepared[Sample])
 // Batch runs all samples at once or, where that fails, one by one: a sample that cannot be done, for want of memory or
 // because its score is no number, has an error of its own. It returns a result or an error for each.
 //
-// If none of several can be done, that is not the samples' fault: err is the error of all at once. It is also set when ctx
-// ends; then there are no results.
+// If none of several can be done, that is not the samples' fault: err is the error of all at once. It is also set
+// when ctx ends; then there are no results.
 func Batch[Sample, R any](
 	ctx context.Context, samples []Sample, run func(context.Context, []Sample) ([]R, error),
 ) (results []R, errs []error, err error) {

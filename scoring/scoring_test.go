@@ -175,7 +175,8 @@ func TestBatch(t *testing.T) {
 		})
 	}
 	f := &fake{failing: map[int]bool{1: true}}
-	if _, errs, err := Batch(context.Background(), []int{1}, f.Score); err != nil || errs[0] == nil || len(f.batches) != 1 {
+	if _, errs, err := Batch(context.Background(), []int{1}, f.Score); err != nil || errs[0] == nil ||
+		len(f.batches) != 1 {
 		t.Errorf("one sample alone: %v, %v, %d calls", errs, err, len(f.batches))
 	}
 	ctx, stop := context.WithCancel(context.Background())

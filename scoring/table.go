@@ -23,7 +23,7 @@ type TableScorer interface {
 
 // TableOptions say which table is scored, and what is written.
 type TableOptions struct {
-	In      string            // .jsonl, .csv or .parquet with source, edit and instruction; pictures relative to its folder
+	In      string            // .jsonl, .csv or .parquet: source, edit (relative to its folder) and instruction
 	Out     string            // .jsonl or .parquet: the same rows in the same order
 	Columns map[string]string // our column: the table's, for other names
 
@@ -62,11 +62,11 @@ var scoreColumns = []data.Column{
 	{Name: "error", Kind: data.KindText},
 }
 
-// Table scores every row of a table and writes the rows with score (on the scorer's range), score01 and error added. A row
-// that cannot be scored has an error and no number.
+// Table scores every row of a table and writes the rows with score (on the scorer's range), score01 and error added.
+// A row that cannot be scored has an error and no number.
 //
-// Results are kept in OUT.progress while it runs. When ctx is cancelled the error is an [InterruptedError], and the same call
-// goes on; rows that were changed meanwhile are scored anew.
+// Results are kept in OUT.progress while it runs. When ctx is cancelled the error is an [InterruptedError], and the
+// same call goes on; rows that were changed meanwhile are scored anew.
 func Table(ctx context.Context, s TableScorer, o TableOptions) (*TableResult, error) {
 	format, err := data.FormatOf(o.Out)
 	if err == nil && o.Preferences != "" {

@@ -67,7 +67,8 @@ func writeTable(t *testing.T) (in string) {
 		if i != 3 {
 			writePicture(t, filepath.Join(dir, name), byte(51*i))
 		}
-		fmt.Fprintf(&b, `{"id": "%d", "source": "source.png", "edit": %q, "instruction": "more red", "kept": %d}`+"\n", i, name, i)
+		fmt.Fprintf(&b, `{"id": "%d", "source": "source.png", "edit": %q, "instruction": "more red", "kept": %d}`+"\n", i,
+			name, i)
 	}
 	in = filepath.Join(dir, "in.jsonl")
 	if err := os.WriteFile(in, []byte(b.String()), 0o666); err != nil {
@@ -113,12 +114,14 @@ func TestTable(t *testing.T) {
 	in := writeTable(t)
 	out, pairs := filepath.Join(filepath.Dir(in), "out.jsonl"), filepath.Join(filepath.Dir(in), "pairs.jsonl")
 	last := 0
-	o := TableOptions{In: in, Out: out, Preferences: pairs, Margin: 5, Progress: func(done, total int) { last = 10*done + total }}
+	o := TableOptions{In: in, Out: out, Preferences: pairs, Margin: 5,
+		Progress: func(done, total int) { last = 10*done + total }}
 	r, err := Table(context.Background(), &redScorer{}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Rows != 6 || r.Scored != 5 || r.Failed != 1 || r.Preferences != 3 || last != 66 { // 10 is above 0, 2 and 4 by more than 5
+	// 10 is above 0, 2 and 4 by more than 5
+	if r.Rows != 6 || r.Scored != 5 || r.Failed != 1 || r.Preferences != 3 || last != 66 {
 		t.Errorf("%+v, progress %d", r, last)
 	}
 	checkScores(t, out, nil)
@@ -135,8 +138,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestTableResumes: what was scored before an interrupt is not scored again, unless the row was changed since; a line that was
-// cut off does no harm, and the progress of another scorer is refused.
+// TestTableResumes: what was scored before an interrupt is not scored again, unless the row was changed since; a line
+// that was cut off does no harm, and the progress of another scorer is refused.
 func TestTableResumes(t *testing.T) {
 	in := writeTable(t)
 	dir := filepath.Dir(in)
@@ -154,7 +157,8 @@ func TestTableResumes(t *testing.T) {
 	}
 	f.WriteString(`{"row":2,"of":"`)
 	f.Close()
-	if _, err := Table(context.Background(), &redScorer{print: "b"}, o); err == nil || !strings.Contains(err.Error(), "another run") {
+	if _, err := Table(context.Background(), &redScorer{print: "b"}, o); err == nil ||
+		!strings.Contains(err.Error(), "another run") {
 		t.Errorf("the progress of another scorer: %v", err)
 	}
 	writePicture(t, filepath.Join(dir, "edit1.png"), 255)

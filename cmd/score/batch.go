@@ -20,12 +20,12 @@ func newBatchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "batch --scorer DIR --in FILE --out FILE",
 		Short: "Score every edit of a table",
-		Long: `batch reads a table (JSONL, CSV or Parquet) with the columns source, edit and instruction, and writes the same rows in
-the same order with score (on the scorer's range), score01 and error added (a .jsonl or .parquet file). A row that cannot be
-scored gets an error and no number; the others go on, and the exit code is 1 at the end.
+		Long: `batch reads a table (JSONL, CSV or Parquet) with the columns source, edit and instruction, and writes the
+same rows in the same order with score (on the scorer's range), score01 and error added (a .jsonl or .parquet file).
+A row that cannot be scored gets an error and no number; the others go on, and the exit code is 1 at the end.
 
-Paths of pictures are relative to the input's folder. Results are kept in OUT.progress while it runs: after Ctrl-C (exit code
-3) or a crash the same command goes on where it was.`,
+Paths of pictures are relative to the input's folder. Results are kept in OUT.progress while it runs: after Ctrl-C
+(exit code 3) or a crash the same command goes on where it was.`,
 		Example: `  score batch --scorer backbones/tiny-scorer --in build/demo/exam/edits.jsonl --out scores.jsonl
   score batch --scorer DIR --in edits.parquet --out scores.parquet --columns source=input_image,edit=output_image`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -80,11 +80,12 @@ func scoreTable(c *cobra.Command, f *runtimeFlags, o scoring.TableOptions) error
 	if err != nil || r.Failed == 0 {
 		return err
 	}
-	return cli.Reported(fmt.Errorf("%d of %d rows could not be scored; the column error of %s says why", r.Failed, r.Rows, o.Out))
+	return cli.Reported(fmt.Errorf("%d of %d rows could not be scored; the column error of %s says why", r.Failed, r.Rows,
+		o.Out))
 }
 
-// rateRows finds the score01 of every row of a table: with --scorer by scoring them, without from the column score01 that
-// score batch has written.
+// rateRows finds the score01 of every row of a table: with --scorer by scoring them, without from the column score01
+// that score batch has written.
 func rateRows(c *cobra.Command, f *runtimeFlags, t *data.Table) (scoring.Scores, error) {
 	if f.scorer == "" {
 		scores, err := scoring.Read(t)

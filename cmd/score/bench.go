@@ -34,10 +34,11 @@ func newBenchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Judge a scorer, or predictions, by the rules of a published benchmark",
-		Long: `bench computes the numbers that papers print for a benchmark, each by the name of its rule, from predictions in a file, a
-scorer, or a baseline. score bench list says what every benchmark needs on disk.`,
+		Long: `bench computes the numbers that papers print for a benchmark, each by the name of its rule, from
+predictions in a file, a scorer, or a baseline. score bench list says what every benchmark needs on disk.`,
 		Example: `  score bench list
-  score bench imagenhub --ratings testdata/golden/imagenhub --predictions testdata/golden/imagenhub/judges/gpt4o_0shot.jsonl
+  score bench imagenhub --ratings testdata/golden/imagenhub \
+      --predictions testdata/golden/imagenhub/judges/gpt4o_0shot.jsonl
   score bench genaibench --ratings GenAI-Bench --scorer backbones/tiny-scorer --report report`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
@@ -68,7 +69,8 @@ func newBenchListCommand() *cobra.Command {
 			}
 			return cli.Print(c, list, func(w io.Writer) {
 				for _, e := range list {
-					fmt.Fprintf(w, "%s\n  %s\n  needs\n    %s\n  published by %s\n  predictions\n    %s\n  numbers\n    %s\n\n", e.Name, e.Title,
+					fmt.Fprintf(w, "%s\n  %s\n  needs\n    %s\n  published by %s\n  predictions\n    %s\n  numbers\n    %s\n\n",
+						e.Name, e.Title,
 						strings.Join(e.Needs, "\n    "), e.Published, e.Predicts, strings.Join(e.Rules, "\n    "))
 				}
 			})
@@ -81,7 +83,8 @@ func newBenchmarkCommand(b *benchmarks.Benchmark) *cobra.Command {
 	c := &cobra.Command{
 		Use:   b.Name,
 		Short: b.Title,
-		Long: fmt.Sprintf("%s.\n\nNeeds\n  %s\n\nPredictions, JSON lines\n  %s\n\nNumbers\n  %s", b.Title, strings.Join(b.Needs, "\n  "),
+		Long: fmt.Sprintf("%s.\n\nNeeds\n  %s\n\nPredictions, JSON lines\n  %s\n\nNumbers\n  %s", b.Title,
+			strings.Join(b.Needs, "\n  "),
 			b.Predicts, strings.Join(b.Rules, "\n  ")),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 && len(f.compare) == 0 {

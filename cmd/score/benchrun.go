@@ -56,7 +56,8 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *benchmarks.Report, set benchm
 	similarity := slices.Contains(benchmarks.Similarities, f.baseline)
 	switch {
 	case similarity && f.runtime.scorer != "":
-		return cli.Usagef("--scorer and --baseline %s both run a model: run one after the other and put their predictions.jsonl into --compare",
+		return cli.Usagef("--scorer and --baseline %s both run a model: run one after the other and put their "+
+			"predictions.jsonl into --compare",
 			f.baseline)
 	case similarity || f.runtime.scorer != "":
 		if err := f.score(c, r, set, similarity); err != nil {
@@ -106,7 +107,8 @@ func systemName(path string) string {
 func (f *benchFlags) score(c *cobra.Command, r *benchmarks.Report, set benchmarks.Set, similarity bool) (err error) {
 	scorable, ok := set.(benchmarks.Scorable)
 	if !ok {
-		return cli.Usagef("%s is computed from components or answers (--components): no scorer can be run on it", r.Benchmark.Name)
+		return cli.Usagef("%s is computed from components or answers (--components): no scorer can be run on it",
+			r.Benchmark.Name)
 	}
 	items, err := scorable.Items()
 	if err != nil {
@@ -127,7 +129,8 @@ func (f *benchFlags) score(c *cobra.Command, r *benchmarks.Report, set benchmark
 	path, err := run.Score(c.Context(), s)
 	bar.close()
 	if errors.Is(err, context.Canceled) {
-		return fmt.Errorf("%d of %d edits are scored in %s; the same command goes on: %w", bar.done, len(items), path, cli.ErrInterrupted)
+		return fmt.Errorf("%d of %d edits are scored in %s; the same command goes on: %w", bar.done, len(items), path,
+			cli.ErrInterrupted)
 	}
 	if err != nil {
 		return err
@@ -173,7 +176,8 @@ func (f *benchFlags) openScorer(similarity bool) (*benchmarks.Scorer, error) {
 		path, flag = f.dino, "--dino"
 	}
 	if path == "" {
-		return nil, cli.Usagef("--baseline %s needs %s: a Hugging Face checkpoint directory or an .onnx file", f.baseline, flag)
+		return nil, cli.Usagef("--baseline %s needs %s: a Hugging Face checkpoint directory or an .onnx file", f.baseline,
+			flag)
 	}
 	if f.baseline == "clip_d" && f.captions == "" {
 		return nil, cli.Usagef("--baseline clip_d needs --captions: JSON lines of id, source_caption and target_caption")

@@ -23,8 +23,9 @@ func newCache() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cache",
 		Short: "List, verify or prune what was computed and kept",
-		Long: `cache looks after the folders in which train, score and label keep image features, hidden states, embeddings and digests. What
-lies there is found by content alone and computed again where it is missing, so any of it may be removed at any time.
+		Long: `cache looks after the folders in which train, score and label keep image features, hidden states,
+embeddings and digests. What lies there is found by content alone and computed again where it is missing, so any of
+it may be removed at any time.
 
 Without --folder it is the user's own store: ` + store.FolderVariable + `, or assay/store in the user's cache folder. Runs have
 one in RUN/cache (or cache.folder), label jobs in OUT/cache (or encoders.cache).`,
@@ -111,7 +112,8 @@ func listCache(c *cobra.Command, folder string) error {
 	}{folder, total, append([]store.Contents{}, list...)}
 	return cli.Print(c, v, func(w io.Writer) {
 		for _, l := range list {
-			fmt.Fprintf(w, "%-14s %s %9d records %12s, last used %s\n", l.Kind, l.Model, l.Records, mebibytes(l.Bytes), l.Used.Format("2006-01-02 15:04"))
+			fmt.Fprintf(w, "%-14s %s %9d records %12s, last used %s\n", l.Kind, l.Model, l.Records, mebibytes(l.Bytes),
+				l.Used.Format("2006-01-02 15:04"))
 		}
 		fmt.Fprintf(w, "%s in %s\n", mebibytes(total), folder)
 	})
@@ -126,12 +128,14 @@ func verifyCache(c *cobra.Command, folder string) error {
 		for _, d := range v.Damaged {
 			fmt.Fprintln(w, d)
 		}
-		fmt.Fprintf(w, "%d whole records in %d files of %s, %d damaged, %d bytes behind the last records\n", v.Records, v.Files, folder, len(v.Damaged), v.Lost)
+		fmt.Fprintf(w, "%d whole records in %d files of %s, %d damaged, %d bytes behind the last records\n", v.Records,
+			v.Files, folder, len(v.Damaged), v.Lost)
 	}
 	if err := cli.Print(c, v, words); err != nil || len(v.Damaged) == 0 {
 		return err
 	}
-	return cli.Reported(fmt.Errorf("%d records are damaged: they are computed again when they are wanted; the disk may be failing", len(v.Damaged)))
+	return cli.Reported(fmt.Errorf("%d records are damaged: they are computed again when they are wanted; the disk may "+
+		"be failing", len(v.Damaged)))
 }
 
 func pruneCache(c *cobra.Command, folder, kind, older, most string) error {

@@ -58,11 +58,12 @@ func newPairCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pair --scorer DIR --source FILE --edit FILE --instruction TEXT",
 		Short: "Score one edit",
-		Long: `pair says how well an edited picture follows an instruction: one deterministic forward pass, on the scorer's range
-(0 to 10 unless its scorer.yaml says otherwise; not clipped).`,
+		Long: `pair says how well an edited picture follows an instruction: one deterministic forward pass, on the
+scorer's range (0 to 10 unless its scorer.yaml says otherwise; not clipped).`,
 		Example: `  score pair --scorer backbones/tiny-scorer --source testdata/oracle/images/coffee.png \
       --edit testdata/oracle/images/coffee_blur.png --instruction "blur the picture" --json
-  score pair --scorer backbones/tiny-scorer --source examples/photos/coffee.png --edit edited.png --instruction "make it brighter"`,
+  score pair --scorer backbones/tiny-scorer --source examples/photos/coffee.png --edit edited.png \
+      --instruction "make it brighter"`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if source == "" || edit == "" {
 				return cli.Usagef("--source and --edit are needed: picture files")
@@ -81,7 +82,8 @@ func newPairCommand() *cobra.Command {
 			}
 			cfg := s.Config()
 			score := cfg.Range(score01)
-			return cli.Print(c, map[string]any{"score": score, "score01": score01, "score_range": cfg.ScoreRange, "scorer": f.scorer}, func(w io.Writer) {
+			return cli.Print(c, map[string]any{"score": score, "score01": score01, "score_range": cfg.ScoreRange,
+				"scorer": f.scorer}, func(w io.Writer) {
 				fmt.Fprintf(w, "%.4f (on %g to %g)\n", score, cfg.ScoreRange[0], cfg.ScoreRange[1])
 			})
 		},
@@ -93,16 +95,22 @@ func newPairCommand() *cobra.Command {
 	return c
 }
 
+// openPair reads the pictures of a pair.
+func openPair(source, edit, instruction string) (p model.Pair, err error) {
+	p.Instruction = instruction
+	if p.Source, err = data.Open(source, data.Limits{}); err != nil {
+		return p, err
+	}
+	p.Edit, err = data.Open(edit, data.Limits{})
+	return p, err
+}
+
 func scorePair(ctx context.Context, s *model.Scorer, source, edit, instruction string) (float64, error) {
-	before, err := data.Open(source, data.Limits{})
+	p, err := openPair(source, edit, instruction)
 	if err != nil {
 		return 0, err
 	}
-	after, err := data.Open(edit, data.Limits{})
-	if err != nil {
-		return 0, err
-	}
-	sample, err := s.Prepare(model.Pair{Source: before, Edit: after, Instruction: instruction})
+	sample, err := s.Prepare(p)
 	if err != nil {
 		return 0, err
 	}

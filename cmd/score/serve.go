@@ -36,18 +36,18 @@ func newServeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve --scorer [NAME=]DIR",
 		Short: "Serve scores and their gradients over HTTP",
-		Long: `serve answers trainers of image editors: POST /v1/score, POST /v1/gradient, and /score, /rewards and /health as UniRL's reward
-service has them; GET /openapi.json describes all, GET / is a page to try a pair with, GET /metrics is for Prometheus.
-docs/reward.md says what to run for which trainer.
+		Long: `serve answers trainers of image editors: POST /v1/score, POST /v1/gradient, and /score, /rewards and
+/health as UniRL's reward service has them; GET /openapi.json describes all, GET / is a page to try a pair with, GET
+/metrics is for Prometheus. docs/reward.md says what to run for which trainer.
 
 Several scorers are served by name: --scorer adiee=DIR --scorer strict=DIR2; without a name it is the folder's.
 
-On any address but loopback a bearer token is required: the variable ASSAY_TOKEN, --token-file, or --clients, a YAML file that
-gives each of several clients a token and a quota. --cert and --key serve HTTPS.
+On any address but loopback a bearer token is required: the variable ASSAY_TOKEN, --token-file, or --clients, a YAML
+file that gives each of several clients a token and a quota. --cert and --key serve HTTPS.
 
-Callers who come together wait for each other: bodies are read when there is memory for them (--memory), and a request is
-accepted if its answer is foreseen within --wait; the others get 429 with Retry-After. SIGTERM or Ctrl-C: no new connection is
-accepted, what was accepted is answered.`,
+Callers who come together wait for each other: bodies are read when there is memory for them (--memory), and a
+request is accepted if its answer is foreseen within --wait; the others get 429 with Retry-After. SIGTERM or Ctrl-C:
+no new connection is accepted, what was accepted is answered.`,
 		Example: `  score serve --scorer backbones/tiny-scorer
   ASSAY_TOKEN=$(cat token) score serve --scorer adiee=runs/adiee/scorer --addr 0.0.0.0:8100
   score serve --scorer runs/adiee/scorer --addr 0.0.0.0:8100 --clients clients.yaml --cert cert.pem --key key.pem`,
@@ -66,9 +66,11 @@ accepted, what was accepted is answered.`,
 	flags.IntVar(&f.o.Queue, "queue", 1<<16, "edits that may wait")
 	flags.IntVar(&f.o.Batch, "batch", 32, "edits scored in one run")
 	flags.Int64Var(&f.o.Memory, "memory", 2<<30, "bytes of requests held at a time")
-	flags.DurationVar(&f.o.Wait, "wait", 10*time.Minute, "how long an answer may take, as foreseen, for its request to be accepted")
+	flags.DurationVar(&f.o.Wait, "wait", 10*time.Minute, "how long an answer may take, as foreseen, for its request to "+
+		"be accepted")
 	flags.DurationVar(&f.o.Timeout, "timeout", 15*time.Minute, "of a request")
-	flags.StringVar(&f.clients, "clients", "", "YAML file of clients: a list of name, token and, for a quota, edits_per_minute")
+	flags.StringVar(&f.clients, "clients", "", "YAML file of clients: a list of name, token and, for a quota, "+
+		"edits_per_minute")
 	flags.StringVar(&f.o.Cert, "cert", "", "certificate (PEM): serve HTTPS")
 	flags.StringVar(&f.o.Key, "key", "", "private key (PEM) of --cert")
 	for _, name := range []string{"patience", "burst"} { // of earlier versions
@@ -89,7 +91,8 @@ func (f *serveFlags) check() error {
 	case (f.o.Cert == "") != (f.o.Key == ""):
 		return cli.Usagef("--cert and --key go together")
 	}
-	for name, v := range map[string]int64{"max-body": f.o.MaxBody, "max-pixels": f.o.MaxPixels, "max-items": int64(f.o.MaxItems), "queue": int64(f.o.Queue),
+	for name, v := range map[string]int64{"max-body": f.o.MaxBody, "max-pixels": f.o.MaxPixels,
+		"max-items": int64(f.o.MaxItems), "queue": int64(f.o.Queue),
 		"batch": int64(f.o.Batch), "memory": f.o.Memory, "timeout": int64(f.o.Timeout), "wait": int64(f.o.Wait),
 		"drain": int64(f.drain)} {
 		if v <= 0 {
@@ -116,7 +119,8 @@ func (f *serveFlags) check() error {
 		}
 	}
 	if f.o.Token == "" && len(f.o.Clients) == 0 && !reward.Loopback(host) {
-		return cli.Usagef("--addr %s can be reached from other machines: set a bearer token (ASSAY_TOKEN, --token-file or --clients)", f.addr)
+		return cli.Usagef("--addr %s can be reached from other machines: set a bearer token (ASSAY_TOKEN, --token-file or "+
+			"--clients)", f.addr)
 	}
 	if f.o.Cert != "" {
 		if _, err := tls.LoadX509KeyPair(f.o.Cert, f.o.Key); err != nil {

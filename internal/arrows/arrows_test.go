@@ -125,7 +125,8 @@ func TestArrowsPointDown(t *testing.T) {
 				to, ours = ".", true
 			}
 			if ours && !onTop(pkg) && !slices.Contains(may[pkg], to) {
-				t.Errorf("%s: %s may not import %s; if it should, say so in the table of this test", path.Join(pkg, d.Name()), pkg, to)
+				t.Errorf("%s: %s may not import %s; if it should, say so in the table of this test",
+					path.Join(pkg, d.Name()), pkg, to)
 			}
 		}
 		return nil

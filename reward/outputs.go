@@ -1,0 +1,108 @@
+package reward
+
+import (
+	"context"
+	"fmt"
+
+	"assay/data"
+	"assay/heuristics"
+	pipeline "assay/scoring"
+)
+
+// ImageEncoder embeds pictures: CLIP, for CLIP-I between edit and source.
+type ImageEncoder interface {
+	Images(ctx context.Context, pictures []*data.Picture) ([][]float32, error)
+}
+
+// Outputs are facts of what one checkpoint of an editor made: a column for each.
+type Outputs struct {
+	Failed int // rows that could not be scored or read
+
+	names  []string // of the facts, in order
+	values map[string][]float64
+}
+
+// Measure measures the edits of a table whose scores are known. encoder may be nil: then there is no CLIP-I. A row that
+// cannot be read counts as failed; it is an error if all fail.
+func Measure(ctx context.Context, t *data.Table, scores pipeline.Scores, encoder ImageEncoder) (*Outputs, error) {
+	o := &Outputs{values: map[string][]float64{}}
+	for i := range t.Len() {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		row, err := t.Read(i)
+		if err == nil {
+			err = scores.Err(i)
+		}
+		if err == nil {
+			err = o.measure(ctx, t.Folder(), row, scores[i].Score01, encoder)
+		}
+		if err != nil {
+			o.Failed++
+		}
+	}
+	if len(o.names) == 0 {
+		return nil, fmt.Errorf("%s: no row could be scored", t.Path())
+	}
+	return o, nil
+}
+
+func (o *Outputs) add(name string, v float64) {
+	if _, ok := o.values[name]; !ok {
+		o.names = append(o.names, name)
+	}
+	o.values[name] = append(o.values[name], v)
+}
+
+func (o *Outputs) measure(ctx context.Context, folder string, row data.Row, score01 float64,
+	encoder ImageEncoder) error {
+	source, err := row.Source.Open(folder, data.Limits{})
+	if err != nil {
+		return err
+	}
+	edit, err := row.Edit.Open(folder, data.Limits{})
+	if err != nil {
+		return err
+	}
+	clipI := 0.0
+	if encoder != nil {
+		e, err := encoder.Images(ctx, []*data.Picture{source, edit})
+		if err != nil {
+			return err
+		}
+		clipI = heuristics.Cosine(e[0], e[1])
+	}
+	o.add("score", 10*score01)
+	if encoder != nil {
+		o.add("clip_i", clipI)
+	}
+	for _, fact := range MeasureEdit(source, edit).Named() {
+		o.add(fact.Name, fact.Value)
+	}
+	return nil
+}
+
+// Drift sets the outputs of two checkpoints beside each other.
+type Drift struct {
+	Facts        []Comparison `json:"facts"` // the score first
+	FailedAfter  int      `json:"failed_after"`
+	FailedBefore int      `json:"failed_before"`
+	RowsAfter    int      `json:"rows_after"`
+	RowsBefore   int      `json:"rows_before"`
+	Warnings     []string `json:"warnings"`
+}
+
+// CompareOutputs compares what two checkpoints made.
+func CompareOutputs(before, after *Outputs) *Drift {
+	d := &Drift{
+		RowsBefore:   len(before.values["score"]),
+		RowsAfter:    len(after.values["score"]),
+		FailedBefore: before.Failed,
+		FailedAfter:  after.Failed,
+	}
+	for _, name := range before.names {
+		d.Facts = append(d.Facts, Compare(name, before.values[name], after.values[name], after.values["score"]))
+	}
+	d.Warnings = Warnings(d.Facts[0], d.Facts[1:])
+	return d
+}

@@ -1,0 +1,131 @@
+package reward
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"assay/data"
+	"assay/internal/atomicfile"
+	pipeline "assay/scoring"
+)
+
+// TripletColumns are the names of a triplet's columns, for [data.WithColumns].
+var TripletColumns = map[string]string{"source": "input", "edit": "target", "target": "original"}
+
+// SelectionResult counts what [Selection.Write] did.
+type SelectionResult struct {
+	Rows, Chosen, Dropped int
+}
+
+// Write selects triplets of a table with the columns of [TripletColumns] and the judges' values, and makes a folder for
+// DiffSynth-Studio of them. dropped.jsonl says why each of the others was left out.
+func (s Selection) Write(t *data.Table, scores pipeline.Scores, out string, copied bool) (*SelectionResult, error) {
+	rows := map[int]data.Row{}
+	why := map[int]string{}
+	var all []Triplet
+	for i := range t.Len() {
+		row, triplet, err := readTriplet(t, i)
+		if err == nil {
+			err = scores.Err(i)
+		}
+		if err != nil {
+			why[i] = err.Error()
+			continue
+		}
+		rows[i], all = row, append(all, triplet)
+	}
+	chosen, dropped, err := s.Select(all)
+	if err != nil {
+		return nil, err
+	}
+	for i, reason := range dropped {
+		why[i] = reason
+	}
+	left := []pipeline.FailedRow{}
+	for i, reason := range why {
+		left = append(left, pipeline.FailedRow{Row: i, ID: rows[i].ID, Error: reason})
+	}
+	slices.SortFunc(left, func(a, b pipeline.FailedRow) int { return a.Row - b.Row })
+	err = atomicfile.WriteDir(out, func(dir string) error {
+		var examples []Example
+		for _, triplet := range chosen {
+			e, err := exampleOf(t, rows[triplet.Row], scores[triplet.Row], dir, copied)
+			if err != nil {
+				return err
+			}
+			examples = append(examples, e)
+		}
+		Balance(examples)
+		if err := Layouts["diffsynth"](dir, examples); err != nil {
+			return err
+		}
+		return WriteLines(filepath.Join(dir, "dropped.jsonl"), left)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &SelectionResult{Rows: t.Len(), Chosen: len(chosen), Dropped: len(why)}, nil
+}
+
+// exampleOf makes the metadata of one triplet, and puts its pictures into the folder.
+func exampleOf(t *data.Table, row data.Row, s pipeline.Row, dir string, copied bool) (e Example, err error) {
+	score := 10 * s.Score01
+	e = Example{ID: row.ID, Instruction: row.Instruction, Prompt: row.Instruction, Score: score, Level: Level(score)}
+	name := filepath.Join("images", fmt.Sprintf("%07d", s.Row))
+	if e.Source, err = Place(row.Source, t.Folder(), dir, name+"-input", copied); err != nil {
+		return e, err
+	}
+	e.Edit, err = Place(row.Edit, t.Folder(), dir, name+"-target", copied)
+	return e, err
+}
+
+// readTriplet reads a row and the judges' values in it.
+func readTriplet(t *data.Table, i int) (data.Row, Triplet, error) {
+	triplet := Triplet{Row: i}
+	rec, err := t.Record(i)
+	if err != nil {
+		return data.Row{}, triplet, err
+	}
+	row, err := t.Row(rec)
+	if err != nil {
+		return row, triplet, err
+	}
+	number := func(name string) (v float64, ok bool) {
+		raw, _ := rec.Get(name)
+		n, e := data.Number(raw)
+		if e != nil && err == nil {
+			err = fmt.Errorf("column %q: %w", name, e)
+		}
+		if n == nil {
+			return 0, false
+		}
+		return *n, true
+	}
+	var ok bool
+	if triplet.VIE, ok = number("vie"); !ok {
+		sc, hasSC := number("sc")
+		pq, hasPQ := number("pq")
+		if !hasSC || !hasPQ {
+			return row, triplet, errors.New("vie is missing (or sc and pq)")
+		}
+		triplet.VIE = (sc + pq) / 2
+	}
+	for name, v := range map[string]*float64{
+		"clip_i":    &triplet.ClipI,
+		"clip_t":    &triplet.ClipT,
+		"aesthetic": &triplet.Aesthetic,
+	} {
+		if *v, ok = number(name); !ok && err == nil {
+			err = fmt.Errorf("%s is missing", name)
+		}
+	}
+	if emotion, _ := rec.Get("emotion"); err == nil {
+		triplet.Emotion, err = data.Text(emotion)
+	}
+	if triplet.Target = row.Edit.Path; triplet.Target == "" {
+		triplet.Target = string(row.Edit.Bytes)
+	}
+	return row, triplet, err
+}
