@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 )
 
-// Decoding is the version of what Decode makes of bytes. It is to be raised whenever any picture gets other pixels than
-// before: what was remembered of the pixels of files is then looked up in vain.
+// Decoding is the version of Decode's results. Raise it whenever any picture gets other pixels than before, so that
+// stored digests of pixels are not used any more.
 const Decoding = "1"
 
-// Digest identifies what a picture shows: the SHA-256 of width and height (uint64, little-endian) and of the RGB
-// bytes. It is the one identity of pictures: files with the same pixels have the same.
+// Digest identifies the pixels of a picture: the SHA-256 of width and height (uint64, little-endian) and of the RGB
+// bytes. Files with the same pixels have the same digest.
 func (p *Picture) Digest() [32]byte {
 	h := sha256.New()
 	size := binary.LittleEndian.AppendUint64(nil, uint64(p.Width))

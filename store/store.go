@@ -3,10 +3,10 @@
 // model (its fingerprint, of the content of weights and configuration), and of what (a digest of pixels, bytes or
 // text). Nothing is ever found under the name of a file, so nothing stale can be.
 //
-// The folder is bounded: what went unused longest is removed. Several processes may use it at once and see each
-// other's records. A process may be killed at any instant, and the disk may damage what it likes: every record is
-// checked when it is read, and one that is not whole is not there. Of a folder that cannot be written to, or a full
-// disk, [Options].Warn is told once, with the file's name, and the work goes on without remembering.
+// The folder's size is bounded: the least recently used records are removed first. Several processes may use it at
+// once and see each other's records. A process may be killed at any instant, and the disk may damage any byte: every
+// record is checked when it is read, and one that is not whole counts as absent. If the folder cannot be written to,
+// or the disk is full, [Options].Warn is called once with the file's name, and nothing more is stored.
 package store
 
 import (
@@ -79,7 +79,7 @@ func (s *Store) open() []*Bucket {
 	return slices.Collect(maps.Values(s.buckets))
 }
 
-// tell says once why nothing is remembered.
+// warnOnce says once why nothing is stored.
 func (s *Store) warnOnce(err error) {
 	s.warned.Do(func() {
 		if s.warn != nil {
@@ -91,8 +91,8 @@ func (s *Store) warnOnce(err error) {
 	})
 }
 
-// room removes the segments that were used longest ago until so many bytes more fit. Segments that somebody writes to
-// stay, so a folder may exceed its limit by a sixteenth of it for each process that writes.
+// evict removes the least recently used segments until so many bytes more fit. Segments that a process writes to
+// stay, so a folder may exceed its limit by a sixteenth for each such process.
 func (s *Store) evict(bytes int64) error {
 	files, err := segmentFiles(s.folder)
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Store) evict(bytes int64) error {
 	return nil
 }
 
-// drop removes a segment unless somebody, here or elsewhere, writes to it.
+// drop removes a segment unless some process writes to it.
 func (s *Store) drop(path string) bool {
 	if !removeSegment(path) {
 		return false

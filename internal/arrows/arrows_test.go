@@ -19,6 +19,7 @@ const house = `
 internal/cli:
 internal/fuzzing:
 internal/journal:
+internal/page:
 internal/stats:
 internal/strictjson:
 internal/strictyaml:
@@ -45,7 +46,7 @@ encoders:         onnx ort checkpoints data store heuristics model internal/stri
 trainer/events:
 trainer:          ort checkpoints lora data store model trainer/events internal/cli internal/stats internal/strictyaml internal/workers
 model/modeltest:  onnx ort checkpoints lora data model trainer internal/oracle
-benchmarks:       checkpoints data internal/stats
+benchmarks:       checkpoints data internal/page internal/stats
 labeling:         checkpoints data store heuristics data/readers encoders internal/strictyaml internal/workers
 reward:           checkpoints data model internal/strictyaml
 `

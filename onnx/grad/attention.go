@@ -158,8 +158,9 @@ func attention(c *call) []string {
 	return []string{y, k, v, steps[min(max(c.n.Int("qk_matmul_output_mode", 0), 0), 3)]}
 }
 
-// attentionMask returns what of an Attention's mask is added to the scores, which keys a row sees, and which rows see
-// none; "" for nothing, all, and no row. They broadcast to [B, heads, rows, columns].
+// attentionMask returns the part of an Attention's mask that is added to the scores, which keys a row attends to, and
+// which rows attend to none. "" stands for nothing, all keys, and no row. They broadcast to [B, heads, rows,
+// columns].
 func (c *call) attentionMask(rows, columns, past string) (added, seen, none string) {
 	and := func(cond string) {
 		if seen == "" {
@@ -215,7 +216,7 @@ func (c *call) attentionMask(rows, columns, past string) (added, seen, none stri
 	return added, seen, c.Op("Less", any, c.Scalar(onnx.Float, 0.5))
 }
 
-// padMask: a mask may be shorter than the keys; what it does not tell of is masked.
+// padMask pads a mask that is shorter than the keys: the other keys are masked.
 func (c *call) padMask(mask, columns, hidden string) string {
 	r := c.rank(mask)
 	if r < 1 {

@@ -97,9 +97,9 @@ func directionFlags(back []bool) []int64 {
 	return d
 }
 
-// scanRule: a first Scan goes forward once more and keeps the states before every step. A second one goes through the steps
-// in reverse, and in each computes the vector-Jacobian product of the step. Its states are the gradients of the states, and
-// sums of the gradients of what the body takes from around it.
+// scanRule: a first Scan goes forward once more and keeps the states before every step. A second one goes through the
+// steps in reverse, and in each computes the vector-Jacobian product of the step. Its states are the gradients of the
+// states, and sums of the gradients of what the body takes from around it.
 func scanRule(c *call) []string {
 	s := c.scanned()
 	if c.err != nil {
