@@ -9,7 +9,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// ordered is the root of a schema whose fields stand in a given order. (parquet.Group sorts them by name.)
+// orderedGroup is the root of a schema whose fields have a given order. (parquet.Group sorts them by name.)
 type orderedGroup struct {
 	parquet.Group
 	fields []parquet.Field

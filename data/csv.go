@@ -9,9 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// delimited is a text format of rows whose fields stand between a delimiter: CSV and TSV as Python's csv module reads
-// them with its default dialect. A field that begins with a quote ends with one, a doubled quote in it is one quote,
-// and line ends in it are data; any other quote is data. Rows end with \n, \r\n or \r, and empty lines are skipped.
+// delimited is a text format of rows whose fields are separated by a delimiter: CSV and TSV as Python's csv module
+// reads them with its default dialect. A field that begins with a quote ends with one, a doubled quote in it is one
+// quote, and line ends in it are data; any other quote is data. Rows end with \n, \r\n or \r, and empty lines are
+// skipped.
 //
 // Python accepts a quoted field that the end of the file cuts off. Here it is an error: the file was cut off, or its
 // quotes mean something else.

@@ -122,10 +122,10 @@ var codecs = []codec{
 // convert_to_rgb do. It turns the picture upright by its EXIF orientation, expands palettes and grey, and puts
 // transparency over white. It ignores colour profiles, as they do.
 //
-//   - 16-bit channels lose their lower byte. 16-bit grey, which Pillow's conversion to RGB clips to 255 and so turns white,
-//     is refused, unless nothing in it is above 255.
-//   - PNG, GIF, BMP, TIFF and WebP, lossy or not, give Pillow's bytes. JPEG differs from libjpeg-turbo by the rounding of
-//     the inverse DCT only: see decodeJPEG.
+//   - 16-bit channels lose their lower byte. 16-bit grey, which Pillow's conversion to RGB clips to 255 and so turns
+//     white, is refused, unless nothing in it is above 255.
+//   - PNG, GIF, BMP, TIFF and WebP, lossy or not, give Pillow's bytes. JPEG differs from libjpeg-turbo by the rounding
+//     of the inverse DCT only: see decodeJPEG.
 //   - AVIF, HEIC and JPEG 2000 are refused by name, and so is what the decoders do not know (in TIFF: JPEG, CMYK, alpha
 //     beside grey).
 //   - The size is read from the header and checked before anything is decoded; truncated or damaged data is an error.
@@ -204,9 +204,11 @@ func unsupportedFormat(raw []byte) string {
 	switch {
 	case len(raw) >= 12 && string(raw[4:8]) == "ftyp":
 		return brands[string(raw[8:12])]
-	case bytes.HasPrefix(raw, []byte("\x00\x00\x00\x0cjP  \r\n\x87\n")) || bytes.HasPrefix(raw, []byte("\xff\x4f\xff\x51")):
+	case bytes.HasPrefix(raw, []byte("\x00\x00\x00\x0cjP  \r\n\x87\n")),
+		bytes.HasPrefix(raw, []byte("\xff\x4f\xff\x51")):
 		return "JPEG 2000"
-	case bytes.HasPrefix(raw, []byte("\x00\x00\x00\x0cJXL \r\n\x87\n")) || bytes.HasPrefix(raw, []byte("\xff\x0a")):
+	case bytes.HasPrefix(raw, []byte("\x00\x00\x00\x0cJXL \r\n\x87\n")),
+		bytes.HasPrefix(raw, []byte("\xff\x0a")):
 		return "JPEG XL"
 	}
 	return ""

@@ -22,7 +22,7 @@ func (p *Picture) Digest() [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// File is the path of a picture that lies in a file of its own, "" if it does not. Relative paths start at folder.
+// File is the path of a picture that has a file of its own, "" for others. Relative paths start at folder.
 func (m Image) File(folder string) string {
 	switch {
 	case len(m.Bytes) > 0 || m.Path == "":

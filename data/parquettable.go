@@ -65,9 +65,8 @@ func openParquet(f *os.File) (*parquetTable, error) {
 		for _, c := range t.data.Metadata().RowGroups[i].Columns {
 			// on damaged data the library's LZ4 doubles its buffer until memory runs out
 			if c.MetaData.Codec == format.Lz4Raw {
-				return nil, errors.New(
-					"its columns are compressed with LZ4, which is not read: write the Parquet file with zstd or snappy",
-				)
+				return nil, errors.New("its columns are compressed with LZ4, which is not read: " +
+					"write the Parquet file with zstd or snappy")
 			}
 		}
 		if n := g.NumRows(); n < 0 || n > t.data.NumRows() {

@@ -19,7 +19,7 @@ type textTable struct {
 	header []string   // of CSV
 }
 
-// span is where one row lies.
+// span is the position of one row in the file.
 type span struct {
 	start  int64
 	length int32

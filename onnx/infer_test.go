@@ -15,7 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// TestInferAgainstRuntime compares every type and shape found for the models of the oracle with what ONNX Runtime computes.
+// TestInferAgainstRuntime compares every type and shape found for the models of the oracle with what ONNX Runtime
+// computes.
 func TestInferAgainstRuntime(t *testing.T) {
 	folders, err := filepath.Glob("../testdata/oracle*/onnx/*")
 	if err != nil || len(folders) < 60 {

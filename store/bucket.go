@@ -21,7 +21,7 @@ type Bucket struct {
 	mu        sync.RWMutex // of what follows
 	segments  map[string]*segment
 	index     map[addressPrefix]location
-	refreshed time.Time // when the folder was last looked at for records of other processes
+	refreshed time.Time // the time of the last refresh
 	pinned    bool
 	closed    bool
 

@@ -25,7 +25,7 @@ import (
 // Options bound a store.
 type Options struct {
 	Limit int64             // bytes of the whole folder; 0: DefaultLimit
-	Warn  func(text string) // told once that nothing can be remembered any more; nil: nobody
+	Warn  func(text string) // called once if nothing can be stored any more; may be nil
 }
 
 // DefaultLimit is the bound of a folder for which none is given.
@@ -61,7 +61,7 @@ func Open(folder string, o Options) (*Store, error) {
 	return &Store{folder: folder, limit: o.Limit, warn: o.Warn, buckets: map[[2]string]*Bucket{}}, nil
 }
 
-// Folder is where the store lies.
+// Folder is the folder of the store.
 func (s *Store) Folder() string { return s.folder }
 
 // Close closes the files.
@@ -125,7 +125,7 @@ func (s *Store) drop(path string) bool {
 	return true
 }
 
-// segmentFile is a segment of a folder as it lies there.
+// segmentFile is a segment of a folder.
 type segmentFile struct {
 	path        string
 	kind, model string // names of the folders it lies in

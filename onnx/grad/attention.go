@@ -175,14 +175,15 @@ func (c *call) attentionMask(rows, columns, past string) (added, seen, none stri
 		} else {
 			mask = c.padMask(mask, columns, c.scalarLike(mask, math.Inf(-1)))
 			hidden := c.OpA("IsInf", attrs{"detect_positive": 0}, mask)
-			if t := c.value(mask).Type; t != onnx.Float && t != onnx.Double { // the runtime looks for infinities in these alone
+			// The runtime's IsInf takes these types alone.
+			if t := c.value(mask).Type; t != onnx.Float && t != onnx.Double {
 				hidden = c.OpA("IsInf", attrs{"detect_positive": 0}, c.cast(mask, onnx.Float))
 			}
 			added = c.where(hidden, c.scalarLike(mask, 0), mask)
 			and(c.Op("Not", hidden))
 		}
 	}
-	// Query i stands at place i + offset among the keys: behind the past, or at the end of what is no padding.
+	// Query i stands at place i + offset among the keys: after the past, or at the end of what is not padding.
 	place := c.unsqueeze(c.arange(rows), 1)
 	valid := ""
 	if c.in(6) != "" {

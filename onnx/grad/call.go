@@ -21,7 +21,7 @@ type call struct {
 	needsGrad []bool   // inputs whose gradient is asked for
 	// covered are inputs whose gradient the rule has included in that of another input (see mulRule).
 	covered      []bool
-	captures     []string          // values that the node's subgraphs take from around them and whose gradient is asked for
+	captures     []string          // of the node's subgraphs, those that need a gradient
 	captureGrads map[string]string // gradients of captures
 	leaves       []string
 	recomputed   map[string]string // forward values computed a second time

@@ -12,7 +12,8 @@ import (
 
 var oddNumbers = []int64{-1 << 62, -100, -2, -1, 0, 1, 2, 3, 4, 7, 100, 1 << 40}
 
-// TestMutatedModels: whatever a model says, reading and differentiating it ends with gradients or an error, and never panics.
+// TestMutatedModels: whatever a model says, reading and differentiating it ends with gradients or an error, and never
+// panics.
 func TestMutatedModels(t *testing.T) {
 	files, err := filepath.Glob("../../testdata/oracle/onnx/*/model.onnx")
 	if err != nil || len(files) == 0 {

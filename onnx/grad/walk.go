@@ -138,7 +138,8 @@ func (e *engine) newCall(r *entry, n *onnx.Node, dy []string, active map[string]
 	m := e.b.M
 	for j, g := range dy {
 		if g != "" && !r.acceptsOutput(j) {
-			return nil, fmt.Errorf("gradient of %s: a gradient reaches its output %d, %q, but the rule takes those of %s only",
+			return nil, fmt.Errorf(
+				"gradient of %s: a gradient reaches its output %d, %q, but the rule takes those of %s only",
 				m.Describe(n), j, n.Outputs[j], r.acceptedOutputs())
 		}
 	}
@@ -164,7 +165,8 @@ func (e *engine) newCall(r *entry, n *onnx.Node, dy []string, active map[string]
 		switch {
 		case !active[x] || slices.Contains(c.captures, x):
 		case !r.captures:
-			return nil, fmt.Errorf("gradient of %s: its subgraphs take %q from around them, and the rule has no gradient of that",
+			return nil, fmt.Errorf(
+				"gradient of %s: its subgraphs take %q from around them, and the rule has no gradient of that",
 				m.Describe(n), x)
 		case !e.value(x).Type.IsFloat():
 			return nil, fmt.Errorf("gradient of %s with respect to %q, which its subgraphs take: %w",
