@@ -95,7 +95,7 @@ func (t *Table) NewWriter(out io.Writer, f Format, added ...Column) (Writer, err
 	return newParquetWriter(out, nil, append(columns, added...))
 }
 
-// lines writes JSONL.
+// jsonlWriter writes JSONL.
 type jsonlWriter struct {
 	out *bufio.Writer
 	to  *json.Encoder

@@ -68,7 +68,7 @@ func Externals(g *Graph) []*Tensor {
 	return out
 }
 
-// plainFile returns the size of a file below folder.
+// regularFile returns the size of a file below folder.
 func regularFile(folder, location string) (int64, error) {
 	if !filepath.IsLocal(location) || strings.Contains(location, "..") {
 		return 0, fmt.Errorf("wanted a path below the model's folder, without \"..\"")

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// oldFiles opens digests whose files are old enough to be remembered at once: the clock cannot be set, so the time is
+// openFiles opens digests whose files are old enough to be remembered at once: the clock cannot be set, so the time is
 // waited.
 func openFiles(t *testing.T, folder string) *Files {
 	return &Files{bucket: openBucket(t, folder, 1<<20), known: map[Key]Key{}, busy: map[string]*sync.Mutex{}}

@@ -43,7 +43,7 @@ type Store struct {
 	disabled atomic.Bool // or not to be written to: Remember does nothing any more
 }
 
-// segmentsOfLimit is how many segments a full folder holds: about that part of it is removed at a time.
+// segmentsPerStore is how many segments a full folder holds: about that part of it is removed at a time.
 const segmentsPerStore = 16
 
 // Open opens a folder. It is made when there is something to keep; that it cannot be made or written to is no error of

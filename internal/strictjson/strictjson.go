@@ -210,7 +210,7 @@ func (o *Object) None(key string) *Object {
 	}
 }
 
-// under is the path of a key.
+// childPath is the path of a key.
 func (o *Object) childPath(key string) string {
 	if strings.HasSuffix(o.path, ".json") {
 		return o.path + ": " + key

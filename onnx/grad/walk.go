@@ -340,7 +340,7 @@ func (e *engine) sync() error {
 	return e.err
 }
 
-// of returns what is known of a value, also of one just emitted.
+// value returns what is known of a value, also of one just emitted.
 func (e *engine) value(name string) *onnx.Value {
 	_ = e.sync() // the error is kept and reported by visit
 	return e.t.Of(name)
