@@ -22,7 +22,7 @@ func dots(s *Gradient, p *Picture) (out [3]float64) {
 	return out
 }
 
-func TestSlopeResizeIsTheTransposeOfPillows(t *testing.T) {
+func TestGradientResizeIsTheTransposeOfPillows(t *testing.T) {
 	var cases []struct {
 		Size, Resized []int
 		Filter        string
@@ -70,7 +70,7 @@ func TestGradientOfCopies(t *testing.T) {
 	}
 }
 
-func TestSlopeNormalize(t *testing.T) {
+func TestGradientNormalize(t *testing.T) {
 	mean, std := [3]float32{0.5, 0.4, 0.3}, [3]float32{0.25, 0.2, 0.5}
 	p := noise(6, 5)
 	u := p.Rotate90(2).Normalize(mean, std) // any numbers
