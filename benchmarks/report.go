@@ -16,20 +16,21 @@ import (
 
 	"assay/data"
 	"assay/internal/atomicfile"
+	"assay/internal/page"
 	"assay/internal/stats"
 )
 
 //go:embed report.html
 var reportHTML string
 
-var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
+var reportTemplate = page.Parse(reportHTML, template.FuncMap{
 	"cell":    func(r TableRow, i int) string { return r.cell(i, "–") },
 	"scatter": scatterSVG,
 	"shade":   shade,
 	"picture": thumbnail,
 	"rest":    func(list []Key, n int) int { return max(0, len(list)-n) },
 	"first":   func(list []Key, n int) []Key { return list[:min(n, len(list))] },
-}).Parse(reportHTML))
+})
 
 // Summary is the table of the systems' headline numbers with the published results below them.
 func (r *Report) Summary() Table {

@@ -64,8 +64,8 @@ func decodeWebP(f encodedFile) (*Picture, error) {
 	return out, nil
 }
 
-// firstFrame rewrites an animated WebP file as a still one of its first frame, which lies at (left, top) of the canvas.
-// Other files come back as they are.
+// firstFrame rewrites an animated WebP file as a still one of its first frame, whose place on the canvas is (left,
+// top). Other files are returned unchanged.
 func firstFrame(raw []byte) (still []byte, left, top int, canvas image.Point) {
 	uint24 := func(b []byte) int { return int(b[0]) | int(b[1])<<8 | int(b[2])<<16 }
 	for id, body := range riffChunks(raw) {
@@ -87,9 +87,9 @@ func firstFrame(raw []byte) (still []byte, left, top int, canvas image.Point) {
 	return raw, 0, 0, image.Point{}
 }
 
-// A rowFilter enlarges a row of chroma samples to dst. near is the closest row, far the one on the other side of the
-// picture row's middle, lower says that far is below near. Beyond an edge the edge is repeated, which is what the
-// libraries' special cases at the edges come to.
+// A rowFilter upsamples a row of chroma samples to dst. near is the closest row, far the next closest, and lower says
+// that far is below near. Beyond an edge the edge is repeated, which equals the libraries' special cases at the
+// edges.
 type rowFilter func(dst, near, far []byte, lower bool)
 
 // jpegFilter chooses as libjpeg does: triangle filters for factors of 2 and more than 2 samples a row, else repetition.
@@ -126,7 +126,7 @@ func factors(r image.YCbCrSubsampleRatio) (columns, rows int) {
 	return 1, 1
 }
 
-// jpegTall: rows 3:1; the upper one of two rounds down at a half.
+// jpegH1V2 is libjpeg's h1v2_fancy_upsample: rows 3:1; the upper one of two rounds down at a half.
 func jpegH1V2(dst, near, far []byte, lower bool) {
 	bias := 1
 	if lower {
@@ -137,7 +137,7 @@ func jpegH1V2(dst, near, far []byte, lower bool) {
 	}
 }
 
-// jpegWide: columns 3:1.
+// jpegH2V1 is libjpeg's h2v1_fancy_upsample: columns 3:1.
 func jpegH2V1(dst, near, _ []byte, _ bool) {
 	for x, v := range near {
 		left, right := near[max(x-1, 0)], near[min(x+1, len(near)-1)]
@@ -146,7 +146,7 @@ func jpegH2V1(dst, near, _ []byte, _ bool) {
 	}
 }
 
-// jpegBoth: columns and rows 3:1, rounded once.
+// jpegH2V2 is libjpeg's h2v2_fancy_upsample: columns and rows 3:1, rounded once.
 func jpegH2V2(dst, near, far []byte, _ bool) {
 	left := 3*int(near[0]) + int(far[0])
 	here := left
@@ -159,7 +159,7 @@ func jpegH2V2(dst, near, far []byte, _ bool) {
 	}
 }
 
-// webpBoth weighs like jpegBoth, but rounds twice.
+// webpH2V2 has the weights of jpegH2V2, but rounds twice.
 func webpH2V2(dst, near, far []byte, _ bool) {
 	left, leftFar := int(near[0]), int(far[0])
 	here, hereFar := left, leftFar

@@ -9,7 +9,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// ordered is the root of a schema whose fields stand in a given order. (parquet.Group sorts them by name.)
+// orderedGroup is the root of a schema whose fields have a given order. (parquet.Group sorts them by name.)
 type orderedGroup struct {
 	parquet.Group
 	fields []parquet.Field
@@ -17,7 +17,7 @@ type orderedGroup struct {
 
 func (o orderedGroup) Fields() []parquet.Field { return o.fields }
 
-// GoType is what rows would be read into with reflection, which is not done here.
+// GoType is needed by the interface alone: rows are not read by reflection here.
 func (o orderedGroup) GoType() reflect.Type { return reflect.TypeFor[map[string]any]() }
 
 // binary returns the paths of the leaves that hold binary data.
@@ -71,8 +71,8 @@ func (k Kind) feature() map[string]string {
 	return map[string]string{"dtype": "string", "_type": "Value"}
 }
 
-// features is the metadata by which `datasets` knows the columns' types, that of like with columns added. A file that
-// has none gets none: its types speak for themselves.
+// features is the metadata in which `datasets` keeps the columns' types: that of like, with columns added. A file
+// without such metadata gets none.
 func features(like *parquetTable, columns []Column) string {
 	var meta struct {
 		Info struct {
@@ -162,8 +162,8 @@ type kindError struct {
 
 func (e *kindError) Error() string { return "want " + e.want + ", have " + kindOf(e.have) }
 
-// inferColumns finds the columns of a text table, in the order in which they first appear, and the narrowest kinds that
-// hold all their values. Rows that cannot be read are passed over: they are errors when they are read again.
+// inferColumns finds the columns of a text table, in the order in which they first appear, and the narrowest kinds
+// that hold all their values. It skips rows that cannot be read, which are reported when they are read again.
 func (t *Table) inferColumns() ([]Column, error) {
 	var columns []Column
 	at := map[string]int{}

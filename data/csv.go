@@ -9,12 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// delimited is a text format of rows whose fields stand between a delimiter: CSV and TSV as Python's csv module reads
-// them with its default dialect. A field that begins with a quote ends with one, a doubled quote in it is one quote,
-// and line ends in it are data; any other quote is data. Rows end with \n, \r\n or \r, and empty lines are none.
+// delimited is a text format of rows whose fields are separated by a delimiter: CSV and TSV as Python's csv module
+// reads them with its default dialect. A field that begins with a quote ends with one, a doubled quote in it is one
+// quote, and line ends in it are data; any other quote is data. Rows end with \n, \r\n or \r, and empty lines are
+// skipped.
 //
-// Python takes a quoted field that the file's end cuts off; here it is an error, for it is a file that was cut off,
-// or one whose quotes mean something else.
+// Python accepts a quoted field that the end of the file cuts off. Here it is an error: the file was cut off, or its
+// quotes mean something else.
 type delimited struct{ comma byte }
 
 // The states between two bytes of a row.
@@ -120,7 +121,7 @@ func (d delimited) fields(row []byte) []string {
 
 var bom = []byte("\ufeff")
 
-// utf16 says in words that a file begins like UTF-16 or UTF-32, "" if it does not.
+// utf16 names the encoding of a file that begins like UTF-16 or UTF-32, "" for others.
 func utf16(head []byte) string {
 	switch {
 	case bytes.HasPrefix(head, []byte{0xff, 0xfe, 0, 0}), bytes.HasPrefix(head, []byte{0, 0, 0xfe, 0xff}):
@@ -134,7 +135,7 @@ func utf16(head []byte) string {
 	return ""
 }
 
-// checkText refuses bytes that are no UTF-8, and NUL, which text has not.
+// checkText refuses bytes that are not UTF-8, and NUL.
 func checkText(raw []byte) error {
 	if utf8.Valid(raw) && bytes.IndexByte(raw, 0) < 0 {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/image/webp"
 )
 
-// Limits bounds what a picture of unknown origin may cost. Zero values stand for the defaults.
+// Limits bounds the memory that an untrusted picture may take. Zero values stand for the defaults.
 type Limits struct {
 	MaxPixels int64 // width x height as the header says; default 64 Mi
 	MaxBytes  int64 // of the file; default 256 MiB
@@ -69,7 +69,7 @@ func readLimited(path string, limit int64) ([]byte, error) {
 	return raw, err
 }
 
-// A file is a picture file in memory, whose readers fail once the context is done.
+// encodedFile is a picture file in memory, whose readers fail once the context is done.
 type encodedFile struct {
 	ctx context.Context
 	raw []byte
@@ -77,7 +77,7 @@ type encodedFile struct {
 
 func (f encodedFile) reader() *reader { return &reader{f.ctx, bytes.NewReader(f.raw)} }
 
-// A reader hands out little at a time, so that a file which costs much more than its size is left soon, too.
+// A reader returns few bytes at a time, so that the decoding of a small file that takes long can be stopped, too.
 type reader struct {
 	ctx context.Context
 	raw *bytes.Reader
@@ -118,14 +118,14 @@ var codecs = []codec{
 	{"TIFF", "MM\x00*", tiff.DecodeConfig, decodeTIFF, tiffMetadata},
 }
 
-// Decode decodes a PNG, JPEG, WebP, GIF (the first frame), BMP or TIFF picture into what Pillow and transformers'
-// convert_to_rgb make of it: turned upright by its EXIF orientation, palettes and grey expanded, transparency put over
-// white. Colour profiles are ignored, as they are there.
+// Decode decodes a PNG, JPEG, WebP, GIF (the first frame), BMP or TIFF picture as Pillow and transformers'
+// convert_to_rgb do. It turns the picture upright by its EXIF orientation, expands palettes and grey, and puts
+// transparency over white. It ignores colour profiles, as they do.
 //
-//   - 16-bit channels lose their lower byte. 16-bit grey, which Pillow's conversion to RGB clips to 255 and so turns white,
-//     is refused, unless nothing in it is above 255.
-//   - PNG, GIF, BMP, TIFF and WebP, lossy or not, give Pillow's bytes. JPEG differs from libjpeg-turbo by the rounding of
-//     the inverse DCT only: see decodeJPEG.
+//   - 16-bit channels lose their lower byte. 16-bit grey, which Pillow's conversion to RGB clips to 255 and so turns
+//     white, is refused, unless nothing in it is above 255.
+//   - PNG, GIF, BMP, TIFF and WebP, lossy or not, give Pillow's bytes. JPEG differs from libjpeg-turbo by the rounding
+//     of the inverse DCT only: see decodeJPEG.
 //   - AVIF, HEIC and JPEG 2000 are refused by name, and so is what the decoders do not know (in TIFF: JPEG, CMYK, alpha
 //     beside grey).
 //   - The size is read from the header and checked before anything is decoded; truncated or damaged data is an error.
@@ -133,7 +133,7 @@ func Decode(raw []byte, l Limits) (*Picture, error) {
 	return DecodeContext(context.Background(), raw, l)
 }
 
-// DecodeContext is Decode until ctx is done: then it stops within about a KiB of the file and returns the context's
+// DecodeContext is Decode, but stops when ctx is done, within about a KiB of the file, and returns the context's
 // cause. (A lossy WebP file and a strip of a TIFF file are read whole and decoded without a stop: tenths of a second
 // for 10 megapixels.) Time and memory grow with the pixels, which Size tells beforehand.
 func DecodeContext(ctx context.Context, raw []byte, l Limits) (p *Picture, err error) {
@@ -141,7 +141,7 @@ func DecodeContext(ctx context.Context, raw []byte, l Limits) (p *Picture, err e
 	if err != nil {
 		return nil, err
 	}
-	defer func() { // the decoders are other people's and the bytes anybody's: a panic is this picture's error
+	defer func() { // the bytes are untrusted: a panic in a decoder is an error of this picture
 		if r := recover(); r != nil {
 			p, err = nil, fmt.Errorf("damaged %s: %v", f.name, r)
 		}
@@ -188,7 +188,7 @@ next:
 		raw[:min(len(raw), 12)])
 }
 
-// refused names a picture format that is known and not read.
+// unsupportedFormat names a picture format that is known and not read.
 func unsupportedFormat(raw []byte) string {
 	brands := map[string]string{
 		"avif": "AVIF",
@@ -204,9 +204,11 @@ func unsupportedFormat(raw []byte) string {
 	switch {
 	case len(raw) >= 12 && string(raw[4:8]) == "ftyp":
 		return brands[string(raw[8:12])]
-	case bytes.HasPrefix(raw, []byte("\x00\x00\x00\x0cjP  \r\n\x87\n")) || bytes.HasPrefix(raw, []byte("\xff\x4f\xff\x51")):
+	case bytes.HasPrefix(raw, []byte("\x00\x00\x00\x0cjP  \r\n\x87\n")),
+		bytes.HasPrefix(raw, []byte("\xff\x4f\xff\x51")):
 		return "JPEG 2000"
-	case bytes.HasPrefix(raw, []byte("\x00\x00\x00\x0cJXL \r\n\x87\n")) || bytes.HasPrefix(raw, []byte("\xff\x0a")):
+	case bytes.HasPrefix(raw, []byte("\x00\x00\x00\x0cJXL \r\n\x87\n")),
+		bytes.HasPrefix(raw, []byte("\xff\x0a")):
 		return "JPEG XL"
 	}
 	return ""

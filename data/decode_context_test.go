@@ -60,7 +60,8 @@ func TestDecodeEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Pictures of many rows: if each row cost a look at the whole picture, as once the opaque ones did, this would take hours.
+// Pictures of many rows: if each row cost a look at the whole picture, as once the opaque ones did, this would take
+// hours.
 func TestFlattenLooksOnceAtAPixel(t *testing.T) {
 	r := image.Rect(0, 0, 2, 1<<20)
 	last := image.Pt(1, 1<<20-1)

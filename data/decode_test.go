@@ -110,14 +110,17 @@ func TestLimits(t *testing.T) {
 	animated := picture(t, "animated.webp")
 	canvas := bytes.Index(animated, []byte("VP8X")) + 12
 	animated[canvas], animated[canvas+3] = 1, 1 // two by two pixels, and larger frames
-	if _, err := Decode(animated, Limits{MaxPixels: 4}); err == nil || !strings.Contains(err.Error(), "larger than the picture") {
+	if _, err := Decode(animated, Limits{MaxPixels: 4}); err == nil ||
+		!strings.Contains(err.Error(), "larger than the picture") {
 		t.Errorf("a frame larger than its animation: %v", err)
 	}
 	photo := "../testdata/oracle/images/coffee.png"
-	if _, err := Open(photo, Limits{MaxBytes: 1000}); !errors.Is(err, ErrLimit) || !strings.Contains(err.Error(), photo) {
+	if _, err := Open(photo, Limits{MaxBytes: 1000}); !errors.Is(err, ErrLimit) ||
+		!strings.Contains(err.Error(), photo) {
 		t.Errorf("long file: %v", err)
 	}
-	if _, err := Open(photo, Limits{MaxPixels: 100}); !errors.Is(err, ErrLimit) || !strings.Contains(err.Error(), photo) {
+	if _, err := Open(photo, Limits{MaxPixels: 100}); !errors.Is(err, ErrLimit) ||
+		!strings.Contains(err.Error(), photo) {
 		t.Errorf("large picture: %v", err)
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 )
 
-// Decoding is the version of what Decode makes of bytes. It is to be raised whenever any picture gets other pixels than
-// before: what was remembered of the pixels of files is then looked up in vain.
+// Decoding is the version of Decode's results. Raise it whenever any picture gets other pixels than before, so that
+// stored digests of pixels are not used any more.
 const Decoding = "1"
 
-// Digest identifies what a picture shows: the SHA-256 of width and height (uint64, little-endian) and of the RGB
-// bytes. It is the one identity of pictures: files with the same pixels have the same.
+// Digest identifies the pixels of a picture: the SHA-256 of width and height (uint64, little-endian) and of the RGB
+// bytes. Files with the same pixels have the same digest.
 func (p *Picture) Digest() [32]byte {
 	h := sha256.New()
 	size := binary.LittleEndian.AppendUint64(nil, uint64(p.Width))
@@ -22,7 +22,7 @@ func (p *Picture) Digest() [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// File is the path of a picture that lies in a file of its own, "" if it does not. Relative paths start at folder.
+// File is the path of a picture that has a file of its own, "" for others. Relative paths start at folder.
 func (m Image) File(folder string) string {
 	switch {
 	case len(m.Bytes) > 0 || m.Path == "":

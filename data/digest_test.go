@@ -10,7 +10,8 @@ import (
 	"assay/internal/packed"
 )
 
-// TestDigest: the digest is that of width, height and pixels, so it tells pictures of the same bytes in other shapes apart.
+// TestDigest: the digest is that of width, height and pixels, so it tells pictures of the same bytes in other shapes
+// apart.
 func TestDigest(t *testing.T) {
 	p := &Picture{Width: 2, Height: 1, Pix: []byte{1, 2, 3, 4, 5, 6}}
 	want := sha256.Sum256([]byte{2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6})
@@ -23,8 +24,8 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// TestDecodingVersion: pixels of files are remembered under Decoding. If this fails because Decode gives other pixels than it
-// did, on purpose, raise Decoding and put in the new digest.
+// TestDecodingVersion: pixels of files are remembered under Decoding. If this fails because Decode gives other pixels
+// than it did, on purpose, raise Decoding and put in the new digest.
 func TestDecodingVersion(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(packed.Unpack(t, pictures), "*"))
 	if err != nil || len(paths) == 0 {

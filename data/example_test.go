@@ -46,5 +46,6 @@ func ExampleTable_NewWriter() {
 	}
 	line, _ := out.ReadString('\n')
 	fmt.Print(line)
-	// Output: {"a":1,"list":[1,2,3],"lists":[["x"],[],null,["y",null]],"struct":{"u":1.5,"v":[{"w":true}]},"last":"q","score":7.5}
+	// Output:
+	// {"a":1,"list":[1,2,3],"lists":[["x"],[],null,["y",null]],"struct":{"u":1.5,"v":[{"w":true}]},"last":"q","score":7.5}
 }

@@ -5,8 +5,8 @@ import (
 	"image/color"
 )
 
-// flatten converts a decoded picture to RGB, with transparency over white. Each pixel is looked at once, whatever the
-// type: nothing here may ask a question about the whole picture for every row.
+// flatten converts a decoded picture to RGB, with transparency over white. It reads each pixel once: no conversion of
+// a row may look at the whole picture.
 func flatten(m image.Image) *Picture {
 	p := NewPicture(m.Bounds().Dx(), m.Bounds().Dy())
 	convert := rowsOf(m)
@@ -70,7 +70,7 @@ func rowsOf(m image.Image) func(dst []byte, y int) {
 		}
 	}
 	b := m.Bounds()
-	return func(dst []byte, y int) { // the slow way for any picture; no decoder in use returns such a one
+	return func(dst []byte, y int) { // the slow way, for types that no decoder in use returns
 		for x := range len(dst) / 3 {
 			c := overWhite(m.At(b.Min.X+x, b.Min.Y+y))
 			copy(dst[3*x:], c[:])
@@ -107,8 +107,8 @@ func blendAlpha(dst, alpha []byte) {
 	}
 }
 
-// over is Pillow's alpha_composite of one channel over opaque white. With an opaque background its first coefficient,
-// a 255 255 128 / 65025, is 128 a.
+// blendOverWhite is Pillow's alpha_composite of one channel over opaque white. With an opaque background its first
+// coefficient, a 255 255 128 / 65025, is 128 a.
 func blendOverWhite(s, a byte) byte {
 	if a == 255 {
 		return s
@@ -124,7 +124,7 @@ func overWhite(c color.Color) [3]byte {
 	return [3]byte{blendOverWhite(byte(n.R>>8), a), blendOverWhite(byte(n.G>>8), a), blendOverWhite(byte(n.B>>8), a)}
 }
 
-// inkRow converts CMYK as Pillow does: r = (255 - k) - c (255 - k) / 255, the division rounded.
+// cmykRow converts CMYK as Pillow does: r = (255 - k) - c (255 - k) / 255, the division rounded.
 func cmykRow(dst, src []byte) {
 	for x := 0; x+2 < len(dst); x += 3 {
 		white := 255 - int(src[3])

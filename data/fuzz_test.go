@@ -25,7 +25,8 @@ func FuzzDecode(f *testing.F) {
 			case refused != nil:
 				t.Errorf("decoded, although its size is refused: %v", refused)
 			case len(p.Pix) != 3*p.Width*p.Height || p.Width*p.Height != width*height || p.Width != width && p.Width != height:
-				t.Errorf("%d x %d pixels in %d bytes, the header says %d x %d", p.Width, p.Height, len(p.Pix), width, height)
+				t.Errorf("%d x %d pixels in %d bytes, the header says %d x %d",
+					p.Width, p.Height, len(p.Pix), width, height)
 			}
 		})
 	})

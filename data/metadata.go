@@ -7,8 +7,8 @@ import (
 	"regexp"
 )
 
-// upright turns the picture as its EXIF orientation (1 to 8, anything else is 1) asks, like
-// PIL.ImageOps.exif_transpose.
+// applyOrientation turns the picture by its EXIF orientation (1 to 8, anything else is 1), like
+// PIL.ImageOps.exif_transpose. docs/decisions/metadata.md says why no library reads it.
 func (p *Picture) applyOrientation(orientation int) *Picture {
 	switch orientation {
 	case 2:
@@ -31,8 +31,8 @@ func (p *Picture) applyOrientation(orientation int) *Picture {
 
 var xmpOrientation = regexp.MustCompile(`tiff:Orientation(?:="|>)([0-9])`)
 
-// orientation looks into the EXIF block (a TIFF header and directory) and, if there is none in it, into the XMP packet.
-// 1 (upright) if neither says.
+// orientation reads the EXIF block (a TIFF header and directory) and, without one there, the XMP packet. It is 1
+// (upright) if neither has one.
 func orientation(exif, xmp []byte) int {
 	if v, ok := exifOrientation(bytes.TrimPrefix(exif, []byte("Exif\x00\x00"))); ok {
 		return v

@@ -11,8 +11,8 @@ import (
 	"assay/onnx"
 )
 
-// shape is one column of a Parquet schema, with the leaf columns below it: what is needed to put a value together out
-// of the leaves' values and levels (Melnik et al., Dremel, 2010).
+// parquetColumn is one column of a Parquet schema with the leaf columns below it. It assembles values from the
+// leaves' values and levels (Melnik et al., Dremel, 2010).
 type parquetColumn struct {
 	name        string
 	column      *parquet.Column
@@ -21,7 +21,7 @@ type parquetColumn struct {
 	children    []*parquetColumn
 }
 
-// newShape builds the shape of a column; halves are the leaf columns of half floats.
+// newParquetColumn describes a column; halves are the leaf columns of half floats.
 func newParquetColumn(c *parquet.Column, halves map[int]bool) *parquetColumn {
 	s := &parquetColumn{name: c.Name(), column: c}
 	for _, child := range c.Columns() {
@@ -36,7 +36,7 @@ func newParquetColumn(c *parquet.Column, halves map[int]bool) *parquetColumn {
 	return s
 }
 
-// value puts together one value. leaves: the values of leaf columns first to last that belong to it.
+// value assembles one value. leaves: the values of leaf columns first to last that belong to it.
 func (s *parquetColumn) value(leaves [][]parquet.Value) any {
 	if len(leaves) == 0 || len(leaves[0]) == 0 {
 		return nil
@@ -131,7 +131,7 @@ func (s *parquetColumn) scalar(v parquet.Value) any {
 	return v.String()
 }
 
-// integer gives the value that the logical type makes of an integer, whose bits without a sign are given too.
+// integer converts an integer by its logical type. bits is the same number read as unsigned.
 func (s *parquetColumn) integer(x int64, bits uint64) any {
 	if t := s.column.Type().LogicalType(); t != nil {
 		switch kind := t.Value.(type) {

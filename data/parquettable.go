@@ -19,9 +19,9 @@ const (
 	cachedBytes   = 64 << 20 // as many of them are kept
 )
 
-// parquetTable reads rows of a Parquet file. Small row groups are decoded whole and the last used are kept; in large
-// ones a reader stays where the last row was, so that reading in order is fast and reading at random needs a seek: with
-// the page index that Parquet writers add (ours does) one page per column, without it the row group up to the row.
+// parquetTable reads rows of a Parquet file. Small row groups are decoded whole, and the last used are kept. In large
+// ones a reader stays at the last row: reading in order is fast, and any other row needs a seek. With a page index,
+// which our writer adds, a seek decodes one page per column; without it, the row group up to the row.
 type parquetTable struct {
 	file   *os.File
 	data   *parquet.File
@@ -63,11 +63,10 @@ func openParquet(f *os.File) (*parquetTable, error) {
 	}
 	for i, g := range t.data.RowGroups() {
 		for _, c := range t.data.Metadata().RowGroups[i].Columns {
-			// on damaged data the library's LZ4 takes twice the memory again and again, until there is none
+			// on damaged data the library's LZ4 doubles its buffer until memory runs out
 			if c.MetaData.Codec == format.Lz4Raw {
-				return nil, errors.New(
-					"its columns are compressed with LZ4, which is not read: write the Parquet file with zstd or snappy",
-				)
+				return nil, errors.New("its columns are compressed with LZ4, which is not read: " +
+					"write the Parquet file with zstd or snappy")
 			}
 		}
 		if n := g.NumRows(); n < 0 || n > t.data.NumRows() {
@@ -78,7 +77,8 @@ func openParquet(f *os.File) (*parquetTable, error) {
 	return t, nil
 }
 
-// checkFooter looks at the lengths of and in the metadata, which the library would take memory for before it reads any.
+// checkFooter checks the length of the metadata and those in it, since the library would allocate them before it
+// reads any.
 func checkFooter(f io.ReaderAt, size int64) error {
 	var tail [8]byte
 	if size < 12 {

@@ -15,8 +15,8 @@ import (
 )
 
 // Record is one row of any table: named values in the table's order. Values are nil, string, bool, int64, float64,
-// []byte, Image, []any, Record (a nested one), or the json.RawMessage that stood in a JSON file. What is not touched is
-// written back as it was read.
+// []byte, Image, []any, Record (a nested one), or the json.RawMessage that stood in a JSON file. Values that are not
+// changed are written back as they were read.
 type Record struct {
 	Fields []Field
 	raw    parquet.Row // the same as Parquet values, if it comes from a Parquet file
@@ -49,7 +49,8 @@ func (r *Record) Set(name string, value any) {
 	r.Fields = append(r.Fields, Field{name, value})
 }
 
-// MarshalJSON writes an object with the fields in their order. Numbers that JSON has not (NaN) become null.
+// MarshalJSON writes an object with the fields in their order. NaN and infinities, which JSON does not have, become
+// null.
 func (r Record) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -227,9 +228,9 @@ func AnyNumber(v any) (*float64, error) {
 	return &x, nil
 }
 
-// ToImage returns a value as a picture: text is a path, binary data an encoded picture, an object may have both ("path"
-// and "bytes", base64 in JSON); null is the zero Image. Binary data that is no known picture but short text is a path,
-// for some writers do not mark text as such.
+// ToImage returns a value as a picture: text is a path, binary data an encoded picture, an object may have both
+// ("path" and "bytes", base64 in JSON); null is the zero Image. Binary data that is short UTF-8 text and no known
+// picture is a path, since some writers do not mark text as such.
 func ToImage(v any) (Image, error) {
 	v, err := unwrap(v)
 	if err != nil {

@@ -74,17 +74,18 @@ func sinc(x float64) float64 {
 	return math.Sin(x) / x
 }
 
-// fraction is the number of fractional bits of a weight: 32 bits less 8 for the pixel and 2 for sums above 1.
+// precisionBits is the number of fractional bits of a weight (Pillow's PRECISION_BITS): 32 bits less 8 for the pixel
+// and 2 for sums above 1.
 const precisionBits = 22
 
-// taps are the weights of one axis: output i is the sum of weights[start[i]:start[i+1]] times the source from
+// coefficients are the weights of one axis: output i is the sum of weights[start[i]:start[i+1]] times the source from
 // first[i] on.
 type coefficients struct {
 	first, start []int
 	weights      []uint64 // two's complement, so that one product serves two packed sums
 }
 
-// newTaps is Pillow's precompute_coeffs and normalize_coeffs_8bpc for n source and m output pixels.
+// newCoefficients is Pillow's precompute_coeffs and normalize_coeffs_8bpc for n source and m output pixels.
 func newCoefficients(n, m int, f Filter) coefficients {
 	scale := float64(n) / float64(m)
 	stretch := max(scale, 1)
@@ -211,7 +212,7 @@ func (p *Picture) resizeRows(height int, f Filter) *Picture {
 	return out
 }
 
-// half is one half in both packed sums: they are rounded by it.
+// half is one half in both packed sums, for rounding.
 const half = 1<<(precisionBits-1) | 1<<(precisionBits-1+32)
 
 // unpack shifts the fractions off two packed signed sums and clips them to bytes.

@@ -3,15 +3,15 @@ package data
 // Gradient is the derivative of a number with respect to the pixels of a picture: Values has the layout of Picture.Pix,
 // [Height, Width, 3], and counts per 8-bit level.
 //
-// Its methods carry a gradient backward through what Picture's methods did: each is the transpose of the linear map
-// behind the method it is named after. Rounding to 8 bits counts as the identity; so does clipping, which the bicubic
-// filter needs at hard edges only.
+// Its methods pass a gradient backward through Picture's methods: each is the transpose of the linear map of the
+// method of the same name. Rounding to 8 bits counts as the identity; so does clipping, which the bicubic filter
+// needs at hard edges only.
 type Gradient struct {
 	Width, Height int
 	Values        []float32
 }
 
-// NewSlope returns the gradient of a constant: zeros.
+// NewGradient returns a gradient of zeros.
 func NewGradient(width, height int) *Gradient {
 	return &Gradient{width, height, make([]float32, 3*width*height)}
 }
@@ -34,7 +34,7 @@ func (s *Gradient) Normalize(grad []float32, std [3]float32) {
 	}
 }
 
-// Paste adds the gradient of Crop(left, top, o.Width, o.Height): what lay outside the picture has no part in it.
+// Paste adds o, a gradient of Crop(left, top, o.Width, o.Height). What lay outside the picture is dropped.
 func (s *Gradient) Paste(o *Gradient, left, top int) {
 	from, to := max(left, 0), min(left+o.Width, s.Width)
 	for y := max(top, 0); y < min(top+o.Height, s.Height) && from < to; y++ {
@@ -46,7 +46,7 @@ func (s *Gradient) Paste(o *Gradient, left, top int) {
 	}
 }
 
-// Crop copies a rectangle: the way back through pasting. It must lie inside.
+// Crop copies a rectangle, the gradient of pasting. It must lie inside.
 func (s *Gradient) Crop(left, top, width, height int) *Gradient {
 	out := NewGradient(width, height)
 	for y := range height {

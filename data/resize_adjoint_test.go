@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// slopeOf is a picture's values as a gradient.
+// gradientOf is a picture's values as a gradient.
 func gradientOf(p *Picture) *Gradient {
 	s := NewGradient(p.Width, p.Height)
 	for i, v := range p.Pix {
@@ -22,7 +22,7 @@ func dots(s *Gradient, p *Picture) (out [3]float64) {
 	return out
 }
 
-func TestSlopeResizeIsTheTransposeOfPillows(t *testing.T) {
+func TestGradientResizeIsTheTransposeOfPillows(t *testing.T) {
 	var cases []struct {
 		Size, Resized []int
 		Filter        string
@@ -47,7 +47,7 @@ func TestSlopeResizeIsTheTransposeOfPillows(t *testing.T) {
 }
 
 // The others copy values, so that both sides of <u, A x> = <A' u, x> are exact.
-func TestSlopeOfCopies(t *testing.T) {
+func TestGradientOfCopies(t *testing.T) {
 	x := noise(17, 11)
 	for _, r := range [][4]int{{0, 0, 17, 11}, {3, 2, 5, 4}, {-4, -3, 30, 20}, {10, 8, 12, 9}, {20, 0, 3, 3}} {
 		y := x.Crop(r[0], r[1], r[2], r[3])
@@ -70,7 +70,7 @@ func TestSlopeOfCopies(t *testing.T) {
 	}
 }
 
-func TestSlopeNormalize(t *testing.T) {
+func TestGradientNormalize(t *testing.T) {
 	mean, std := [3]float32{0.5, 0.4, 0.3}, [3]float32{0.25, 0.2, 0.5}
 	p := noise(6, 5)
 	u := p.Rotate90(2).Normalize(mean, std) // any numbers

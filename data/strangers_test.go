@@ -73,7 +73,12 @@ func TestStrangers(t *testing.T) {
 			continue
 		}
 		for i, w := range want {
-			r := Row{Source: Image{Path: w.Source}, Edit: Image{Path: w.Edit}, Instruction: w.Instruction, Label: w.Label}
+			r := Row{
+				Source:      Image{Path: w.Source},
+				Edit:        Image{Path: w.Edit},
+				Instruction: w.Instruction,
+				Label:       w.Label,
+			}
 			if d := cmp.Diff(r, got[i]); d != "" {
 				t.Errorf("%s: row %d: %s", name, i+1, d)
 			}

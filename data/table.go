@@ -32,9 +32,9 @@ func FormatOf(path string) (Format, error) {
 	return 0, fmt.Errorf("%s: tables are written as .jsonl or .parquet", path)
 }
 
-// Table is an open table of any format: a label table, or anything else with rows. Rows are read when they are asked
-// for, in any order; memory does not grow with their number (but for 16 bytes a row of text formats). It may be used
-// by several goroutines at once.
+// Table is an open table of any format: a label table, or any other with rows. Rows can be read in any order, and are
+// read from the file each time. In text formats each row takes 16 bytes of memory, in Parquet none. It is safe for
+// concurrent use.
 type Table struct {
 	path     string
 	source   source
@@ -55,16 +55,13 @@ type source interface {
 // Option changes how OpenTable reads.
 type Option func(*Table)
 
-// WithColumns tells under which names the columns of the label table stand in the file: label table name -> name in the
-// file. Others keep their names.
+// WithColumns maps columns of the label table to their names in the file. Others have their own names.
 func WithColumns(names map[string]string) Option { return func(t *Table) { t.names = names } }
 
-// WithRequired says which columns of the label table rows cannot do without: missing or null, they are errors. Default:
-// source, edit, instruction.
+// WithRequired says which columns of the label table must be there and not null. Default: source, edit, instruction.
 func WithRequired(columns ...string) Option { return func(t *Table) { t.required = columns } }
 
-// WithOnly leaves all columns of the label table but these alone: whatever stands there is no error, and not in the
-// rows.
+// WithOnly reads only these columns of the label table. The others are neither checked nor in the rows.
 func WithOnly(columns ...string) Option { return func(t *Table) { t.only = columns } }
 
 // OpenTable opens a Parquet, JSONL, JSON, CSV or TSV file; the content decides between them, the name only for CSV
@@ -150,7 +147,7 @@ func (t *Table) check() error {
 	return nil
 }
 
-// repeated returns the first name that stands twice.
+// firstDuplicate returns the first name that occurs twice.
 func firstDuplicate(names []string) (string, bool) {
 	seen := map[string]bool{}
 	for _, n := range names {
@@ -162,7 +159,7 @@ func firstDuplicate(names []string) (string, bool) {
 	return "", false
 }
 
-// separator guesses why a text table has a single column.
+// delimiterHint guesses why a text table has a single column.
 func delimiterHint(names []string) string {
 	if len(names) == 1 && strings.ContainsAny(names[0], ";\t|") {
 		return " (want commas between the columns, or tabs in a .tsv file)"
@@ -225,7 +222,7 @@ func (t *Table) Read(i int) (Row, error) {
 	return row, nil
 }
 
-// Row reads a record of this table as a row of a label table. Its errors do not know which record it was.
+// Row reads a record of this table as a row of a label table. Its errors do not say which record it is.
 func (t *Table) Row(rec Record) (Row, error) { return rowOf(&rec, t.names, t.required, t.only) }
 
 func (t *Table) at(i int, err error) error { return fmt.Errorf("%s: %w", t.source.where(i), err) }

@@ -57,10 +57,16 @@ func TestForeignParquet(t *testing.T) {
 	for i := range names {
 		want["pandas"] = append(want["pandas"], Row{ID: string(rune('a' + i)), Source: beside(i), Edit: beside(2 - i),
 			Instruction: texts[i], Label: []*float64{number(0), number(0.5), nil}[i], ClipD: similar[i], Split: splits[i]})
-		want["binary"] = append(want["binary"], Row{ID: fmt.Sprint(i + 1), Source: Image{Bytes: picture(t, names[i])}, Edit: beside(i),
-			Instruction: texts[i], Label: []*float64{number(0), number(1), nil}[i], ClipD: similar[i], Split: splits[i]})
-		want["datasets"] = append(want["datasets"], Row{ID: string(rune('a' + i)), Source: embedded(i), Edit: embedded(i),
-			Instruction: texts[i], Label: []*float64{number(0), number(0.5), nil}[i]})
+		want["binary"] = append(
+			want["binary"],
+			Row{ID: fmt.Sprint(i + 1), Source: Image{Bytes: picture(t, names[i])}, Edit: beside(i),
+				Instruction: texts[i], Label: []*float64{number(0), number(1), nil}[i], ClipD: similar[i], Split: splits[i]},
+		)
+		want["datasets"] = append(
+			want["datasets"],
+			Row{ID: string(rune('a' + i)), Source: embedded(i), Edit: embedded(i),
+				Instruction: texts[i], Label: []*float64{number(0), number(0.5), nil}[i]},
+		)
 	}
 	for name, rowsWanted := range want {
 		table := open(t, "testdata/tables/"+name+".parquet")
@@ -112,8 +118,19 @@ func write(t testing.TB, name, text string) string {
 
 func TestTextTables(t *testing.T) {
 	want := []Row{
-		{ID: "1", Source: Image{Path: "a.png"}, Edit: Image{Path: "b.png"}, Instruction: `say "hi", twice`, Label: number(0.5)},
-		{ID: "x", Source: Image{Path: "c.png", Bytes: []byte("abc")}, Edit: Image{Path: "d.png"}, Instruction: "two\nlines"},
+		{
+			ID:          "1",
+			Source:      Image{Path: "a.png"},
+			Edit:        Image{Path: "b.png"},
+			Instruction: `say "hi", twice`,
+			Label:       number(0.5),
+		},
+		{
+			ID:          "x",
+			Source:      Image{Path: "c.png", Bytes: []byte("abc")},
+			Edit:        Image{Path: "d.png"},
+			Instruction: "two\nlines",
+		},
 	}
 	first := `{"id": 1, "source": "a.png", "edit": {"path": "b.png"}, "instruction": "say \"hi\", twice", "label": 0.5, "other": [1, {}]}`
 	second := `{"id": "x", "source": {"bytes": "YWJj", "path": "c.png"}, "edit": "d.png", "instruction": "two\nlines", "label": null}`
@@ -140,7 +157,11 @@ func TestTextTables(t *testing.T) {
 
 // TestOnly: what is not looked at is no error.
 func TestOnly(t *testing.T) {
-	path := write(t, "t.jsonl", `{"source": "a", "edit": "b", "instruction": "c", "label": 7, "clip_d": "good", "id": "x"}`)
+	path := write(
+		t,
+		"t.jsonl",
+		`{"source": "a", "edit": "b", "instruction": "c", "label": 7, "clip_d": "good", "id": "x"}`,
+	)
 	want := []Row{{Source: Image{Path: "a"}, Edit: Image{Path: "b"}, Instruction: "c"}}
 	if d := cmp.Diff(want, rows(t, open(t, path, WithOnly("source", "edit", "instruction")))); d != "" {
 		t.Error(d)
@@ -178,7 +199,8 @@ func TestTableErrors(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.text, err, c.want)
 		}
 	}
-	if _, err := OpenTable("testdata/tables/nested.parquet"); err == nil || !strings.Contains(err.Error(), `no column "source"`) {
+	if _, err := OpenTable("testdata/tables/nested.parquet"); err == nil ||
+		!strings.Contains(err.Error(), `no column "source"`) {
 		t.Error(err)
 	}
 	if _, err := OpenTable("testdata/tables/none.parquet"); !os.IsNotExist(err) {

@@ -19,7 +19,7 @@ type textTable struct {
 	header []string   // of CSV
 }
 
-// span is where one row lies.
+// span is the position of one row in the file.
 type span struct {
 	start  int64
 	length int32
@@ -118,7 +118,7 @@ func arrayRows(r io.Reader, found func(raw []byte, start int64, line int) error)
 	return nil
 }
 
-// jsonError says what Python's json writes and JSON has not.
+// jsonError explains NaN and Infinity, which Python writes and JSON does not have.
 func jsonError(err error) error {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) &&

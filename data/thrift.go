@@ -15,7 +15,8 @@ func checkThrift(b []byte) error {
 	return err
 }
 
-// Types of Thrift's compact protocol. Booleans have two types as fields, which hold their value; in lists they are a byte.
+// Types of Thrift's compact protocol. Booleans have two types as fields, which hold their value; in lists they are a
+// byte.
 const (
 	thriftTrue   = 1
 	thriftFalse  = 2

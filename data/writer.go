@@ -95,7 +95,7 @@ func (t *Table) NewWriter(out io.Writer, f Format, added ...Column) (Writer, err
 	return newParquetWriter(out, nil, append(columns, added...))
 }
 
-// lines writes JSONL.
+// jsonlWriter writes JSONL.
 type jsonlWriter struct {
 	out *bufio.Writer
 	to  *json.Encoder
@@ -161,7 +161,7 @@ func newParquetWriter(out io.Writer, like *parquetTable, columns []Column) (*par
 		parquet.CreatedBy("assay", "1", ""),
 		parquet.DataPageStatistics(false),
 	}
-	for _, path := range schema.binary() { // a smallest and a largest picture would only swell the file
+	for _, path := range schema.binary() { // bounds of pictures would only make the file larger
 		options = append(options, parquet.SkipPageBounds(path...), parquet.SkipPageStatistics(path...))
 	}
 	if features := features(like, columns); features != "" {
@@ -173,8 +173,8 @@ func newParquetWriter(out io.Writer, like *parquetTable, columns []Column) (*par
 	})
 }
 
-// halves are the file's columns of half floats that added ones do not replace. They are written as doubles, for the
-// library does not write their type.
+// halves are the file's columns of half floats that added ones do not replace. They are written as doubles, since the
+// library does not write half floats.
 func (t *parquetTable) halves(added []Column) (own []Column) {
 	for _, s := range t.schema {
 		if s.half && !s.column.Repeated() &&

@@ -152,7 +152,10 @@ func TestPassThrough(t *testing.T) {
 	added := []Column{{"score", KindNumber}, {"error", KindText}}
 	score := func(from *Table, format Format) *Table {
 		t.Helper()
-		path := filepath.Join(t.TempDir(), map[Format]string{FormatJSONL: "t.jsonl", FormatParquet: "t.parquet"}[format])
+		path := filepath.Join(
+			t.TempDir(),
+			map[Format]string{FormatJSONL: "t.jsonl", FormatParquet: "t.parquet"}[format],
+		)
 		var out bytes.Buffer
 		w, err := from.NewWriter(&out, format, added...)
 		if err != nil {
@@ -176,10 +179,14 @@ func TestPassThrough(t *testing.T) {
 		}
 		return open(t, path, WithRequired())
 	}
-	text := write(t, "t.jsonl", `{"source":"a","z":1.50,"b":[1,{"c":null}],"instruction":"i","edit":{"path":"p","bytes":"YQ=="},"n":12345678901234567890}
+	text := write(
+		t,
+		"t.jsonl",
+		`{"source":"a","z":1.50,"b":[1,{"c":null}],"instruction":"i","edit":{"path":"p","bytes":"YQ=="},"n":12345678901234567890}
 {"edit":"q","new":true,"score":"old","source":"<b>","z":2,"mixed":1}
 {"mixed":"text"}
-`)
+`,
+	)
 	want := `{"source":"a","z":1.50,"b":[1,{"c":null}],"instruction":"i","edit":{"path":"p","bytes":"YQ=="},"n":12345678901234567890,"score":7.5,"error":null}
 {"edit":"q","new":true,"score":7.5,"source":"<b>","z":2,"mixed":1,"error":null}
 {"mixed":"text","score":7.5,"error":null}
@@ -208,19 +215,25 @@ func TestPassThrough(t *testing.T) {
 		b, errB := twice.Record(i)
 		a.Set("score", 7.5)
 		a.Set("error", nil)
-		if d := cmp.Diff(a.Fields, b.Fields, cmpopts.IgnoreUnexported(Record{})); d != "" || errA != nil || errB != nil {
+		if d := cmp.Diff(a.Fields, b.Fields, cmpopts.IgnoreUnexported(Record{})); d != "" || errA != nil ||
+			errB != nil {
 			t.Errorf("row %d: %v, %v, %s", i, errA, errB, d)
 		}
 	}
 }
 
 func TestWrongValues(t *testing.T) {
-	w, err := NewWriter(new(bytes.Buffer), FormatParquet, []Column{{"n", KindInteger}, {"b", KindBool}, {"x", KindNumber}, {"i", KindImage}})
+	w, err := NewWriter(
+		new(bytes.Buffer),
+		FormatParquet,
+		[]Column{{"n", KindInteger}, {"b", KindBool}, {"x", KindNumber}, {"i", KindImage}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, v := range map[string]any{"n": 1.5, "b": "yes", "x": "much", "i": 5.0} {
-		if err := w.Write(Record{Fields: []Field{{name, v}}}); err == nil || !strings.Contains(err.Error(), `column "`+name+`"`) {
+		if err := w.Write(Record{Fields: []Field{{name, v}}}); err == nil ||
+			!strings.Contains(err.Error(), `column "`+name+`"`) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // Builder appends nodes to a model. Every method returns the name of the value it makes, so that calls nest like a
-// formula. Mistakes of the caller (an odd attribute type) panic: they are programming errors, not input errors.
+// formula. A programming error of the caller, such as an unknown attribute type, panics.
 type Builder struct {
 	M       *Model
 	scope   []string
@@ -41,7 +41,7 @@ func Extend(m *Model) *Builder {
 	return b
 }
 
-// know records the names that a graph and its subgraphs define.
+// reserveNames records the names that a graph and its subgraphs define.
 func (b *Builder) reserveNames(g *Graph) {
 	for _, v := range g.Inputs {
 		b.used[v.Name] = 1
@@ -64,7 +64,7 @@ func (b *Builder) reserveNames(g *Graph) {
 // Opset returns the ai.onnx version that nodes are written in.
 func (b *Builder) Opset() int64 { return b.M.Opsets[""] }
 
-// Scoped runs body with names prefixed by name and a slash: for reading graphs, and for error messages.
+// Scoped runs body with names prefixed by name and a slash, for people who read graphs and error messages.
 func (b *Builder) Scoped(name string, body func()) {
 	b.scope = append(b.scope, name)
 	body()

@@ -16,12 +16,12 @@ const (
 // domains are the operator domains that a stock ONNX Runtime brings.
 var domains = []string{"", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc"}
 
-// extensions are operators that ONNX Runtime adds to ai.onnx itself.
+// extensions are operators that ONNX Runtime adds to the domain ai.onnx.
 var extensions = map[string][]schema{
 	"SimplifiedLayerNormalization": {{1, false, 2, 2, 1, 2, nil, "0 0 > 0 ?"}},
 }
 
-// schema is what ai.onnx says of one version of an operator. -1 is any number of inputs or outputs.
+// schema is ai.onnx's definition of one version of an operator. -1 is any number of inputs or outputs.
 type schema struct {
 	since      int64
 	deprecated bool
@@ -36,7 +36,7 @@ type schema struct {
 	types string
 }
 
-// schemaOf finds what ai.onnx says of an operator in a version, nil if it says nothing.
+// schemaOf finds the definition of an operator in an opset, nil if there is none.
 func schemaOf(op string, version int64) *schema {
 	versions := schemas[op]
 	if versions == nil {
@@ -51,7 +51,7 @@ func schemaOf(op string, version int64) *schema {
 	return s
 }
 
-// most is how many problems Check reports.
+// maxProblems is how many problems Check reports.
 const maxProblems = 20
 
 // Check reports what is wrong with a model: unknown operators, versions and domains, wrong numbers of inputs and
@@ -86,7 +86,7 @@ func (c *checker) add(format string, args ...any) {
 	}
 }
 
-// used reports the first node of an unknown domain.
+// used reports the first node that uses an unknown domain.
 func (c *checker) used(domain string) {
 	for _, n := range c.m.Nodes {
 		if n.Domain == domain {
@@ -171,7 +171,7 @@ func (c *checker) inputs(n *Node, known, later map[string]bool) (madeLater bool)
 	return madeLater
 }
 
-// order tells a cycle from nodes that merely stand in the wrong order.
+// order tells a cycle from nodes that are merely in the wrong order.
 func (c *checker) order(g *Graph) {
 	if _, err := sorted(c.m, g.Nodes); err != nil {
 		c.add("%w", err)

@@ -80,7 +80,16 @@ func TestPrune(t *testing.T) {
 	b := Extend(tower())
 	b.Op("Exp", b.Weight(&Tensor{Name: "unused", Type: Float, Shape: []int64{1}, Data: make([]byte, 4)}))
 	body := &Graph{Outputs: []ValueInfo{{Name: "MatMul"}}} // a subgraph that reads from around it
-	b.M.Nodes = append(b.M.Nodes, &Node{Name: "branch", Op: "If", Inputs: []string{"yes"}, Outputs: []string{"z"}, Attrs: map[string]any{"then_branch": body, "else_branch": body}})
+	b.M.Nodes = append(
+		b.M.Nodes,
+		&Node{
+			Name:    "branch",
+			Op:      "If",
+			Inputs:  []string{"yes"},
+			Outputs: []string{"z"},
+			Attrs:   map[string]any{"then_branch": body, "else_branch": body},
+		},
+	)
 	b.M.Initializers = append(b.M.Initializers, &Tensor{Name: "yes", Type: Bool, Shape: []int64{}, Data: []byte{1}})
 	b.M.Outputs = []ValueInfo{{Name: "z"}}
 	Prune(b.M)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// CheckExternal looks at every tensor whose bytes lie in another file: the file must be a plain one below folder,
+// CheckExternal checks every tensor whose bytes are in another file: the file must be a plain one below folder,
 // reached without symbolic links or "..", which ONNX Runtime refuses, and must hold the tensor's whole range.
 // Problems are joined.
 func CheckExternal(m *Model, folder string) error {
@@ -35,10 +35,11 @@ func CheckExternal(m *Model, folder string) error {
 		case e.Offset < 0 || e.Length < 0:
 			bad("offset %d and length %d of its external data must not be negative", e.Offset, e.Length)
 		case e.Length != want:
-			bad("%v%v needs %d bytes, its external data in %q is %d bytes long", t.Type, t.Shape, want, e.Location, e.Length)
+			bad("%v%v needs %d bytes, its external data in %q is %d bytes long",
+				t.Type, t.Shape, want, e.Location, e.Length)
 		case e.Offset > size || e.Length > size-e.Offset:
-			bad("wanted %d bytes at offset %d of %q, the file has %d bytes: the offset is wrong or the file is cut short",
-				e.Length, e.Offset, e.Location, size)
+			bad("wanted %d bytes at offset %d of %q, the file has %d bytes: "+
+				"the offset is wrong or the file is cut short", e.Length, e.Offset, e.Location, size)
 		}
 	}
 	return errors.Join(problems...)
@@ -67,7 +68,7 @@ func Externals(g *Graph) []*Tensor {
 	return out
 }
 
-// plainFile returns the size of a file below folder.
+// regularFile returns the size of a file below folder.
 func regularFile(folder, location string) (int64, error) {
 	if !filepath.IsLocal(location) || strings.Contains(location, "..") {
 		return 0, fmt.Errorf("wanted a path below the model's folder, without \"..\"")

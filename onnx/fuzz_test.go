@@ -7,8 +7,8 @@ import (
 	"assay/internal/fuzzing"
 )
 
-// FuzzDecodeModel: bytes are read as a model or refused. A model that was read is written and read back as the same one.
-// (Checking, typing and differentiating what was read is FuzzAppend's, in onnx/grad.)
+// FuzzDecodeModel: bytes are read as a model or refused. A model that was read is written and read back as the same
+// one. (Checking, typing and differentiating what was read is FuzzAppend's, in onnx/grad.)
 func FuzzDecodeModel(f *testing.F) {
 	x := fuzzing.New(f)
 	x.Add(fuzzing.Files(f, 2<<10, "../testdata/oracle*/onnx/*/model.onnx")...)

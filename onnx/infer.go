@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Types is what is known of every value of a model before it runs: element types, shapes with symbols, and the
-// contents of the small integer vectors that shapes are computed with.
+// Types holds what is known of every value of a model before it runs: element types, shapes with symbols, and the
+// contents of small integer vectors, from which shapes are computed.
 type Types struct {
 	m      *Model
 	values map[string]*Value
@@ -17,8 +17,8 @@ type Types struct {
 	outer  *Types         // of the graph around a subgraph; nil
 }
 
-// Infer computes the types of all values. Errors name the node and what does not fit. Values of operators that this
-// package does not know have an unknown type.
+// Infer computes the types of all values. Errors name the node and what does not fit. Values of unknown operators
+// have an unknown type.
 func Infer(m *Model) (*Types, error) {
 	t := &Types{m: m, values: map[string]*Value{}, equal: map[string]Dim{}}
 	for _, in := range m.Inputs {
@@ -88,7 +88,7 @@ func (t *Types) symbols(name string, v *Value) {
 	}
 }
 
-// refine takes over from a declaration what inference did not find.
+// refine fills in from a declaration what inference did not find.
 func (v *Value) refine(d *Value) {
 	if v.Type == Undefined {
 		v.Type = d.Type
@@ -122,7 +122,7 @@ func (t *Types) sync() {
 	}
 }
 
-// Of returns what is known of a value; of a name that nothing defines, nothing is known.
+// Of returns what is known of a value. For an undefined name it returns an empty Value.
 func (t *Types) Of(name string) *Value {
 	if v, ok := t.values[name]; ok {
 		return v
@@ -137,7 +137,7 @@ func (t *Types) Of(name string) *Value {
 	return &Value{}
 }
 
-// Assume takes over what another value's shape says of a value that is known to have the same one.
+// Assume gives a value the shape of another value that is known to have the same shape.
 func (t *Types) Assume(name string, same *Value) {
 	v, ok := t.values[name]
 	switch {
@@ -190,7 +190,7 @@ func (t *Types) Add(n *Node) error {
 	return nil
 }
 
-// kind returns entry i of a schema's list of types.
+// typeAt returns entry i of a schema's list of types.
 func typeAt(list []string, i int) string {
 	if len(list) == 0 {
 		return "?"
@@ -198,7 +198,7 @@ func typeAt(list []string, i int) string {
 	return list[min(i, len(list)-1)]
 }
 
-// unify gives inputs whose type is not known yet the type of the other inputs that must have the same.
+// unify gives inputs of unknown type the type of the other inputs that must have the same type.
 func (c *inference) unify(s *schema) {
 	in, _, _ := strings.Cut(s.types, ">")
 	kinds := strings.Fields(in)
@@ -215,7 +215,7 @@ func (c *inference) unify(s *schema) {
 	}
 }
 
-// standard types the outputs that no typing function did, as far as the standard's table of operators tells.
+// applySchema types the outputs that no inference function typed, as far as the operator's schema tells.
 func (c *inference) applySchema(s *schema) {
 	_, out, _ := strings.Cut(s.types, ">")
 	kinds := strings.Fields(out)
@@ -263,7 +263,7 @@ func opKey(domain, op string) string {
 	return domain + "." + op
 }
 
-// inference is one node whose outputs are to be typed. in[i] is nil for inputs left out.
+// inference is one node whose outputs are to be typed. in[i] is nil for an input that is left out.
 type inference struct {
 	t     *Types
 	n     *Node
@@ -272,7 +272,7 @@ type inference struct {
 	out   []*Value
 }
 
-// run calls a typing function. A panic in it is a mistake of this package, and is said to be one.
+// run calls an inference function. A panic in it is a mistake of this package, and is reported as one.
 func (c *inference) run(f func(*inference) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -39,7 +39,7 @@ func inferRecurrent(c *inference) error {
 	return nil
 }
 
-// inside types a subgraph, whose inputs are in, and returns what is known of its outputs.
+// inferSubgraph types a subgraph with the given inputs, and returns what is known of its outputs.
 func (c *inference) inferSubgraph(name string, in []*Value) ([]*Value, error) {
 	g, ok := c.n.Attrs[name].(*Graph)
 	if !ok {
@@ -69,7 +69,7 @@ func (c *inference) inferSubgraph(name string, in []*Value) ([]*Value, error) {
 	return out, nil
 }
 
-// sized keeps of a shape in a subgraph what holds around it: the numbers. A symbol may mean something else there.
+// knownSizes keeps the numbers of a subgraph's shape. A symbol may mean something else outside of it.
 func knownSizes(v *Value) []Dim {
 	if !v.Ranked {
 		return nil

@@ -126,7 +126,8 @@ func inferSlice(c *inference) error {
 	return nil
 }
 
-// sliceArgs are the inputs of a Slice node. starts, ends and steps are nil where they are not known before the model runs.
+// sliceArgs are the inputs of a Slice node. starts, ends and steps are nil where they are not known before the model
+// runs.
 type sliceArgs struct {
 	starts, ends []Int
 	axes, steps  []int64

@@ -16,11 +16,11 @@ func inferAs(f func(*inference) error, ops ...string) {
 
 func init() {
 	inferAs(inferSame, strings.Fields(`
-		Abs Acos Acosh Asin Asinh Atan Atanh BatchNormalization BitwiseNot Ceil Celu Clip Cos Cosh CumProd CumSum Elu Erf
-		Exp Floor Gelu GroupNormalization HardSigmoid HardSwish Hardmax Identity InstanceNormalization LRN LeakyRelu Log
-		LogSoftmax LpNormalization MeanVarianceNormalization Mish Neg PRelu RMSNormalization Reciprocal Relu
-		ReverseSequence RotaryEmbedding Round ScatterElements ScatterND Selu Shrink Sigmoid Sign Sin Sinh Softmax Softplus
-		Softsign Sqrt Swish Tan Tanh ThresholdedRelu Trilu com.microsoft.FastGelu com.microsoft.Gelu
+		Abs Acos Acosh Asin Asinh Atan Atanh BatchNormalization BitwiseNot Ceil Celu Clip Cos Cosh CumProd CumSum Elu
+		Erf Exp Floor Gelu GroupNormalization HardSigmoid HardSwish Hardmax Identity InstanceNormalization LRN LeakyRelu
+		Log LogSoftmax LpNormalization MeanVarianceNormalization Mish Neg PRelu RMSNormalization Reciprocal Relu
+		ReverseSequence RotaryEmbedding Round ScatterElements ScatterND Selu Shrink Sigmoid Sign Sin Sinh Softmax
+		Softplus Softsign Sqrt Swish Tan Tanh ThresholdedRelu Trilu com.microsoft.FastGelu com.microsoft.Gelu
 		com.microsoft.QuickGelu com.microsoft.RotaryEmbedding`)...)
 	inferAs(inferLike, "Bernoulli", "RandomNormalLike", "RandomUniformLike")
 	inferAs(inferBroadcast, strings.Fields(`
@@ -91,7 +91,8 @@ func inferBroadcast(c *inference) error {
 	}
 	c.set(0, c.arg(0).Type, shape)
 	if len(c.in) == 2 {
-		c.out[0].Ints = zipInts(c.arg(0).Ints, c.arg(1).Ints, shape, func(a, b Int) Int { return compute(c.n.Op, a, b) })
+		f := func(a, b Int) Int { return compute(c.n.Op, a, b) }
+		c.out[0].Ints = zipInts(c.arg(0).Ints, c.arg(1).Ints, shape, f)
 	}
 	return nil
 }

@@ -146,7 +146,8 @@ func inferReshape(c *inference) error {
 	return nil
 }
 
-// reshapeDims turns the shape input of a Reshape of x into dimensions. inferred is the index of its -1, or -1 without one.
+// reshapeDims turns the shape input of a Reshape of x into dimensions. inferred is the index of its -1, or -1 without
+// one.
 func reshapeDims(x []Dim, shape []Int, allowZero bool) (out []Dim, inferred int, err error) {
 	out, inferred = unknownDims(len(shape)), -1
 	for i, n := range shape {

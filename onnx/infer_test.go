@@ -16,7 +16,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// TestInferAgainstRuntime compares every type and shape found for the models of the oracle with what ONNX Runtime computes.
+// TestInferAgainstRuntime compares every type and shape found for the models of the oracle with what ONNX Runtime
+// computes.
 func TestInferAgainstRuntime(t *testing.T) {
 	suites, err := filepath.Glob("../testdata/oracle*/onnx")
 	if err != nil {

@@ -2,7 +2,7 @@ package onnx
 
 import "fmt"
 
-// InternalError is a mistake in Assay that a model brought to light. It keeps what went wrong and where, for a report.
+// InternalError is a mistake in Assay itself, with what went wrong and where, for a bug report.
 type InternalError struct {
 	Doing string // what was being done
 	Cause any    // an error, or the value of a panic

@@ -65,8 +65,8 @@ func (t DType) IsFloat() bool {
 	return t == Float || t == Float16 || t == BFloat16 || t == Double
 }
 
-// Discrete reports whether the type is known to be of integers, booleans or strings: no gradient passes through it.
-// It is false for what is unknown, complex, or a floating-point type of 8 bits or fewer.
+// Discrete reports whether the type is known to be an integer, boolean or string type, through which no gradient
+// passes. It is false for unknown and complex types, and for floating-point types of 8 bits or fewer.
 func (t DType) Discrete() bool {
 	switch t {
 	case Uint8, Int8, Uint16, Int16, Int32, Int64, Uint32, Uint64, String, Bool, uint4, int4, uint2, int2:
@@ -75,7 +75,7 @@ func (t DType) Discrete() bool {
 	return false
 }
 
-// Integers of fewer than 8 bits, which are carried along but not read.
+// Integers of fewer than 8 bits. Tensors of them are kept, but not read.
 const (
 	uint4 DType = 21
 	int4  DType = 22
@@ -140,7 +140,8 @@ type ValueInfo struct {
 	Shape []Dim // nil together with Ranked == false: rank unknown
 	// Ranked tells an unknown rank from a scalar.
 	Ranked bool
-	// Other is the serialized type of what is no tensor: a sequence, an optional, a map. It is carried along, not read.
+	// Other is the serialized type of a value that is no tensor: a sequence, an optional or a map. It is kept, not
+	// read.
 	Other []byte
 }
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Sort puts the nodes into execution order and keeps the given order where it can. A cycle is an error that names its
-// nodes.
+// Sort puts the nodes into execution order, and keeps the given order where possible. A cycle is an error that names
+// its nodes.
 func Sort(m *Model) error {
 	nodes, err := sorted(m, m.Nodes)
 	if err != nil {
@@ -16,12 +16,12 @@ func Sort(m *Model) error {
 	return nil
 }
 
-// Reads returns the names that a node reads: its inputs, and what its subgraphs take from around them.
+// Reads returns the names that a node reads: its inputs, and the captures of its subgraphs.
 func (n *Node) Reads() []string {
 	return append(n.Inputs[:len(n.Inputs):len(n.Inputs)], n.Captures()...)
 }
 
-// Captures returns the names that a node's subgraphs take from around them.
+// Captures returns the names that a node's subgraphs read from the graphs around them.
 func (n *Node) Captures() []string {
 	var names []string
 	if len(n.Attrs) == 0 {

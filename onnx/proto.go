@@ -174,8 +174,8 @@ func decodeValue(p *pb.ValueInfoProto) ValueInfo {
 	return v
 }
 
-// decodeAttr reads the field that the attribute's type names. A writer may leave out a zero and an empty list, but
-// nothing may be in other fields.
+// decodeAttr reads the field that belongs to the attribute's type. A writer may leave out a zero or an empty list. A
+// value in any other field is an error.
 func decodeAttr(a *pb.AttributeProto, depth int) (any, error) {
 	if a.GetRefAttrName() != "" {
 		return nil, fmt.Errorf("it refers to %q of a function, outside of one", a.GetRefAttrName())

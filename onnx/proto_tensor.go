@@ -12,8 +12,8 @@ import (
 	pb "assay/onnx/onnxpb"
 )
 
-// packed are the bits of one element of the types that are carried through but not computed with: their tensors are
-// read and written as they are.
+// packed are the bits of one element of types that this package does not compute with. Their tensors are read and
+// written unchanged.
 var packed = map[DType]uint64{
 	14: 64, 15: 128, // complex64, complex128
 	17: 8, 18: 8, 19: 8, 20: 8, 24: 8, // float8
@@ -138,8 +138,8 @@ func typedLen(p *pb.TensorProto) int {
 		len(p.StringData)
 }
 
-// typedData turns the typed fields of a TensorProto into raw bytes: each type has one field, and nothing may be in
-// others.
+// typedData turns the typed fields of a TensorProto into raw bytes. Each type has one field; a value in any other is
+// an error.
 func typedData(p *pb.TensorProto, t DType) ([]byte, error) {
 	le := binary.LittleEndian
 	var b []byte

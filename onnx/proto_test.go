@@ -86,31 +86,52 @@ func protoCases() map[string][]byte {
 			Functions: []*pb.FunctionProto{{Name: proto.String("f")}}}),
 		"overload": serialized(&pb.ModelProto{Graph: &pb.GraphProto{
 			Node: []*pb.NodeProto{{OpType: proto.String("f"), Overload: proto.String("o")}}}}),
-		"two versions of domain": serialized(&pb.ModelProto{Graph: &pb.GraphProto{}, OpsetImport: []*pb.OperatorSetIdProto{
-			{Domain: proto.String(""), Version: proto.Int64(17)}, {Domain: proto.String("ai.onnx"), Version: proto.Int64(18)}}}),
+		"two versions of domain": serialized(
+			&pb.ModelProto{Graph: &pb.GraphProto{}, OpsetImport: []*pb.OperatorSetIdProto{
+				{
+					Domain:  proto.String(""),
+					Version: proto.Int64(17),
+				}, {Domain: proto.String("ai.onnx"), Version: proto.Int64(18)}}},
+		),
 		"sparse initializers are not read": serialized(&pb.ModelProto{Graph: &pb.GraphProto{
 			SparseInitializer: []*pb.SparseTensorProto{{}}}}),
 		"elements of type 0 are not read":   withTensor(tensor(Undefined)),
 		"elements of type 99 are not read":  withTensor(tensor(99)),
 		"negative dimension":                withTensor(tensor(Float, 2, -1)),
 		"more elements than can be counted": withTensor(tensor(Float, 1<<32, 1<<32)),
-		"needs 16 bytes, the file holds 3":  withTensor(with(tensor(Float, 4), func(t *pb.TensorProto) { t.RawData = []byte{1, 2, 3} })),
-		"needs 16 bytes, the file holds 4":  withTensor(with(tensor(Float, 4), func(t *pb.TensorProto) { t.FloatData = []float32{1} })),
-		"needs 8 bytes, the file holds 0":   withTensor(tensor(Int64, 1)),
-		"needs 2 bytes, the file holds 3":   withTensor(with(tensor(22, 3), func(t *pb.TensorProto) { t.RawData = []byte{1, 2, 3} })),
+		"needs 16 bytes, the file holds 3": withTensor(
+			with(tensor(Float, 4), func(t *pb.TensorProto) { t.RawData = []byte{1, 2, 3} }),
+		),
+		"needs 16 bytes, the file holds 4": withTensor(
+			with(tensor(Float, 4), func(t *pb.TensorProto) { t.FloatData = []float32{1} }),
+		),
+		"needs 8 bytes, the file holds 0": withTensor(tensor(Int64, 1)),
+		"needs 2 bytes, the file holds 3": withTensor(
+			with(tensor(22, 3), func(t *pb.TensorProto) { t.RawData = []byte{1, 2, 3} }),
+		),
 		"raw_data and typed values": withTensor(with(tensor(Float, 1),
 			func(t *pb.TensorProto) { t.RawData, t.FloatData = []byte{0, 0, 0, 0}, []float32{1} })),
-		"in fields of other types": withTensor(with(tensor(Float, 1), func(t *pb.TensorProto) { t.Int32Data = []int32{1} })),
-		"300 is no uint8":          withTensor(with(tensor(Uint8, 1), func(t *pb.TensorProto) { t.Int32Data = []int32{300} })),
-		"70000 is no float16":      withTensor(with(tensor(Float16, 1), func(t *pb.TensorProto) { t.Int32Data = []int32{70000} })),
-		"4294967296 is no uint32":  withTensor(with(tensor(Uint32, 1), func(t *pb.TensorProto) { t.Uint64Data = []uint64{1 << 32} })),
-		"needs 2 in string_data":   withTensor(with(tensor(String, 2), func(t *pb.TensorProto) { t.StringData = [][]byte{{'a'}} })),
-		"segments of tensors":      withTensor(with(tensor(Float, 1), func(t *pb.TensorProto) { t.Segment = segment })),
-		"without a location":       withTensor(external()),
-		`length "-5"`:              withTensor(external("location", "w", "length", "-5")),
-		`offset "x"`:               withTensor(external("location", "w", "offset", "x")),
-		"location is given twice":  withTensor(external("location", "w", "location", "v")),
-		`the entry "Offset"`:       withTensor(external("location", "w", "Offset", "4")),
+		"in fields of other types": withTensor(
+			with(tensor(Float, 1), func(t *pb.TensorProto) { t.Int32Data = []int32{1} }),
+		),
+		"300 is no uint8": withTensor(
+			with(tensor(Uint8, 1), func(t *pb.TensorProto) { t.Int32Data = []int32{300} }),
+		),
+		"70000 is no float16": withTensor(
+			with(tensor(Float16, 1), func(t *pb.TensorProto) { t.Int32Data = []int32{70000} }),
+		),
+		"4294967296 is no uint32": withTensor(
+			with(tensor(Uint32, 1), func(t *pb.TensorProto) { t.Uint64Data = []uint64{1 << 32} }),
+		),
+		"needs 2 in string_data": withTensor(
+			with(tensor(String, 2), func(t *pb.TensorProto) { t.StringData = [][]byte{{'a'}} }),
+		),
+		"segments of tensors":     withTensor(with(tensor(Float, 1), func(t *pb.TensorProto) { t.Segment = segment })),
+		"without a location":      withTensor(external()),
+		`length "-5"`:             withTensor(external("location", "w", "length", "-5")),
+		`offset "x"`:              withTensor(external("location", "w", "offset", "x")),
+		"location is given twice": withTensor(external("location", "w", "location", "v")),
+		`the entry "Offset"`:      withTensor(external("location", "w", "Offset", "4")),
 		"external, and it holds some": withTensor(with(external("location", "w"),
 			func(t *pb.TensorProto) { t.RawData = make([]byte, 8) })),
 		"strings cannot be external": withTensor(with(external("location", "w"),

@@ -1,7 +1,7 @@
 package onnx
 
-// Rename gives values other names, everywhere in the nodes: also where subgraphs take them from around them. The new
-// names must be free. Inputs, initializers and declarations of the graph keep theirs.
+// Rename gives values other names everywhere in the nodes, and where subgraphs capture them. The new names must be
+// unused. Inputs, initializers and declarations of the graph keep their names.
 func Rename(nodes []*Node, names map[string]string) {
 	for _, n := range nodes {
 		rename(n.Inputs, names)

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Floats reads a floating-point constant whose bytes are at hand; nil otherwise.
+// Floats reads a floating-point constant whose bytes are in memory; nil otherwise.
 func Floats(t *Tensor) []float64 {
 	if t == nil || t.Data == nil {
 		return nil

@@ -81,7 +81,7 @@ func (v *Value) String() string {
 	return t + "[" + strings.Join(parts, ",") + "]"
 }
 
-// Contents longer than this are not followed: shapes are short.
+// maxInts is the length of the longest contents that inference tracks: shapes are short.
 const maxInts = 64
 
 // contents reads a small integer or bool tensor.
@@ -122,7 +122,7 @@ func (n Int) dim() Dim {
 
 func known(v int64) Int { return Int{Known: true, Value: v} }
 
-// Names of expressions stay short; a longer one is an unknown of its own.
+// maxSymbol bounds the names of expressions; a longer one becomes an unknown without a name.
 const maxSymbol = 120
 
 func symbolic(name string) Int {
@@ -132,8 +132,8 @@ func symbolic(name string) Int {
 	return Int{Name: name}
 }
 
-// plus, minus, times and over compute with symbols. Equal expressions get equal names, which is what lets a shape
-// computed twice be recognised as the same.
+// plus, minus, times and over compute with symbols. Equal expressions get equal names, so that a shape that is
+// computed twice is recognised as the same.
 func (n Int) plus(m Int) Int {
 	switch {
 	case n.Known && m.Known:
@@ -185,7 +185,7 @@ func (n Int) times(m Int) Int {
 	return product(a*b, append(append([]string{}, fa...), fb...))
 }
 
-// over divides; the division is meant to have no rest unless floor is set.
+// over divides. Unless floor is set, the division has no remainder.
 func (n Int) over(m Int, floor bool) Int {
 	switch {
 	case m.Known && m.Value == 1:

@@ -34,8 +34,8 @@ type Selection struct {
 // Select applies the filters of AIM-Bench, sections 3.4 and 5.1, one after the other:
 //
 //   - CLIP-I of original and repainted picture is above a threshold.
-//   - Of each target the best k by quality = 0.5 VIE + 0.3 CLIP-T + 0.2 aesthetic, each min-max normalised over the rows
-//     that are left (equation 3).
+//   - Of each target the best k by quality = 0.5 VIE + 0.3 CLIP-T + 0.2 aesthetic, each min-max normalised over the
+//     rows that are left (equation 3).
 //   - Of each of the eight emotions the same number, best first.
 //
 // It returns the chosen triplets by row, and a reason for every other row.

@@ -14,7 +14,7 @@ import (
 	"assay/internal/strictyaml"
 )
 
-// Client is somebody who may call a server, by a bearer token of their own.
+// Client is a caller with a bearer token of its own.
 type Client struct {
 	Name  string `yaml:"name"`
 	Token string `yaml:"token"` // of at least minToken characters

@@ -179,7 +179,10 @@ func writeExamplesParquet(dir string, examples []Example) error {
 				pictures[i] = data.Image{Path: path, Bytes: raw}
 			}
 			var r data.Record
-			for i, v := range []any{e.ID, pictures[0], pictures[1], e.Instruction, e.Prompt, e.Score, int64(e.Level), e.Weight} {
+			values := []any{
+				e.ID, pictures[0], pictures[1], e.Instruction, e.Prompt, e.Score, int64(e.Level), e.Weight,
+			}
+			for i, v := range values {
 				r.Set(columns[i].Name, v)
 			}
 			if err := w.Write(r); err != nil {

@@ -240,8 +240,8 @@ func (q *queue) running() bool {
 func TestQueue(t *testing.T) {
 	f := &fake{gate: make(chan struct{})}
 	s, h := start(t, Options{Batch: 4, Queue: 6}, map[string]Scorer{"a": f}, "a")
-	pace := s.scorers["a"].estimators[scoring]
-	pace.observe(1, time.Second)
+	estimator := s.scorers["a"].estimators[scoring]
+	estimator.observe(1, time.Second)
 	source := png(t, 9, 8, 6)
 	var all sync.WaitGroup
 	codes := make([]int, 9)
@@ -293,7 +293,7 @@ func TestQueue(t *testing.T) {
 	s.queue.maxWait = 2500 * time.Millisecond
 	s.queue.mu.Unlock()
 	for range 100 {
-		pace.observe(1, time.Second)
+		estimator.observe(1, time.Second)
 	}
 	f.gate = make(chan struct{})
 	all.Go(func() { ask(5, 1) })

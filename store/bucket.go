@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Bucket is what one model computed of one kind.
+// Bucket holds the records of one kind that one model computed.
 type Bucket struct {
 	store       *Store
 	kind, model string
@@ -21,7 +21,7 @@ type Bucket struct {
 	mu        sync.RWMutex // of what follows
 	segments  map[string]*segment
 	index     map[addressPrefix]location
-	refreshed time.Time // when the folder was last looked at for records of other processes
+	refreshed time.Time // the time of the last refresh
 	pinned    bool
 	closed    bool
 
@@ -29,10 +29,11 @@ type Bucket struct {
 	current *segment   // the one that is written to; nil before the first time
 }
 
-// short is the beginning of an address: whole ones stand in the records, and are compared there.
+// addressPrefix is the beginning of an address. The records hold whole addresses, which are compared when a record is
+// read.
 type addressPrefix [16]byte
 
-// place is where a record stands. A record may have been written twice, by two processes or because the first one is
+// location is where a record is. A record may have been written twice: by two processes, or because the first one is
 // damaged.
 type location struct {
 	segment *segment
@@ -40,8 +41,8 @@ type location struct {
 	next    *location
 }
 
-// Bucket opens what the model with that fingerprint computed. kind says what that is, and the version of its
-// computation: a word of letters, digits and dashes, since it becomes a folder's name.
+// Bucket opens the records of the model with that fingerprint. kind says what they are, with the version of their
+// computation. It becomes the name of a folder, so it consists of letters, digits and dashes.
 func (s *Store) Bucket(kind, model string) (*Bucket, error) {
 	if kind == "" || kind != filepath.Base(kind) || kind[0] == '.' {
 		return nil, fmt.Errorf("store: %q names no kind of records", kind)
@@ -62,18 +63,18 @@ func (s *Store) Bucket(kind, model string) (*Bucket, error) {
 
 func modelFolder(model string) string { return KeyOf(model).String()[:24] }
 
-// address is the identity of a record: what was computed, by what, of what.
+// address identifies a record: what was computed, by which model, of what.
 func (b *Bucket) address(k Key) Key { return KeyOf(b.kind, b.model, string(k[:])) }
 
-// Hold makes this process's view of the bucket last: what it found or put stays readable until Close, whoever removes
-// the files meanwhile.
+// Hold keeps the records that this process found or wrote readable until Close, even if another process removes the
+// files.
 func (b *Bucket) Hold() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.pinned = true
 }
 
-// look finds the records that other processes wrote since the last time.
+// refresh finds the records that other processes wrote since the last time.
 func (b *Bucket) refresh() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,7 +122,7 @@ func (b *Bucket) scan(seg *segment) error {
 	})
 }
 
-// note makes p the first place of an address. b.mu is held.
+// addLocation makes p the first location of an address. b.mu is held.
 func (b *Bucket) addLocation(address Key, p location) {
 	k := addressPrefix(address[:])
 	if old, ok := b.index[k]; ok {
@@ -147,7 +148,7 @@ func (b *Bucket) Get(k Key) []byte {
 	return b.lookup(address)
 }
 
-// find reads the first whole record of an address. Those that are not are forgotten.
+// lookup reads the first whole record of an address, and forgets damaged ones.
 func (b *Bucket) lookup(address Key) []byte {
 	k := addressPrefix(address[:])
 	for {
@@ -180,7 +181,7 @@ func (b *Bucket) Put(k Key, value []byte) error {
 	return nil
 }
 
-// Remember is Put for what can be computed again: that it could not be kept is said once to [Options].Warn.
+// Remember is Put for what can be computed again: an error is reported once to [Options].Warn, and not returned.
 func (b *Bucket) Remember(k Key, value []byte) {
 	if b.store.disabled.Load() {
 		return
@@ -215,8 +216,8 @@ func (b *Bucket) put(address Key, value []byte) error {
 	return nil
 }
 
-// segment finds one to write so many bytes to: ours while it is not full, one that another process left, or a new one.
-// b.writing is held.
+// segment finds a segment for so many bytes: the current one while it is not full, one that another process left, or
+// a new one. b.writing is held.
 func (b *Bucket) segment(need int64) error {
 	most := b.store.limit / segmentsPerStore
 	fits := func(s *segment) bool { return s.size == 0 || s.size+need <= most }
@@ -271,8 +272,8 @@ func (b *Bucket) setCurrent(s *segment) {
 	b.current = s
 }
 
-// goOn prepares a locked segment that another process left: what it wrote since we looked is indexed, and what stands
-// behind its last whole record is cut off.
+// takeOver prepares a locked segment that another process left. It indexes the records that were written since the
+// last refresh, and cuts off what follows the last whole record.
 func (b *Bucket) takeOver(seg *segment) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -289,7 +290,7 @@ func (b *Bucket) takeOver(seg *segment) bool {
 	return info.Size() == seg.size || seg.Truncate(seg.size) == nil
 }
 
-// forget drops a segment that was removed.
+// forget drops a removed segment.
 func (b *Bucket) forget(path string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -314,7 +315,7 @@ func (b *Bucket) drop(seg *segment) {
 	seg.Close() // only read
 }
 
-// without is a list of places without those in a segment; false if nothing is left.
+// without is a list of locations without those in a segment; false if none is left.
 func (p location) without(seg *segment) (location, bool) {
 	if p.next != nil {
 		if q, ok := p.next.without(seg); ok {

@@ -27,9 +27,9 @@ func DefaultFolder() (string, error) {
 	return filepath.Join(dir, "assay", "store"), nil
 }
 
-// Files knows the SHA-256 of files: of each what it was when it had its present path, size, inode, time of
-// modification and time of change. Renaming, replacing and editing in place all set a new time of change, which no
-// user can set back. Where it is too young to tell two changes apart by it, nothing is remembered.
+// Files caches the SHA-256 of files by path, size, inode, time of modification (mtime) and time of change (ctime).
+// Renaming, replacing and editing in place all set a new ctime, which no user can set back. A file whose ctime is too
+// recent to tell two changes apart is not cached.
 type Files struct {
 	bucket *Bucket // nil: of this process only
 
@@ -38,10 +38,10 @@ type Files struct {
 	busy  map[string]*sync.Mutex // by path: what several ask for is read once
 }
 
-// settled is the age from which a file's times tell its states apart: file systems count up to two seconds as one.
+// settled is the age from which a file's times tell its states apart: file systems may round times to two seconds.
 const settled = 2 * time.Second
 
-// userFiles are the files that this process asked about, with those of earlier processes in the user's own store.
+// userFiles caches digests in memory and in the user's own store.
 var userFiles = sync.OnceValue(func() *Files {
 	f := &Files{known: map[Key]Key{}, busy: map[string]*sync.Mutex{}}
 	if folder, err := DefaultFolder(); err == nil {
@@ -86,7 +86,7 @@ func (f *Files) Digest(path string) (Key, error) {
 	return k, nil
 }
 
-// whole calls read and returns the state that the file had before and after, an error if it changed meanwhile.
+// readUnchanged calls read and returns the state of the file, or an error if it changed meanwhile.
 func readUnchanged(file *os.File, read func() error) (fileState, error) {
 	before, err := stateOf(file.Name(), file.Stat)
 	if err != nil {
@@ -132,7 +132,7 @@ func (f *Files) remember(state fileState, k Key) {
 	}
 }
 
-// keep bounds the memory: when there are too many files all are forgotten.
+// keep bounds the memory: with too many files it forgets all.
 func (f *Files) keep(state, k Key) {
 	const most = 1 << 20
 	f.mu.Lock()

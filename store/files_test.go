@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// oldFiles opens digests whose files are old enough to be remembered at once: the clock cannot be set, so the time is waited.
+// openFiles opens digests whose files are old enough to be remembered at once: the clock cannot be set, so the time is
+// waited.
 func openFiles(t *testing.T, folder string) *Files {
 	return &Files{bucket: openBucket(t, folder, 1<<20), known: map[Key]Key{}, busy: map[string]*sync.Mutex{}}
 }
@@ -21,8 +22,8 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// TestFileChanges: a file that was renamed over, replaced, edited in place or touched back in time has the digest of what it
-// holds; one that was not changed is not read again.
+// TestFileChanges: a file that was renamed over, replaced, edited in place or touched back in time has the digest of
+// what it holds; one that was not changed is not read again.
 func TestFileChanges(t *testing.T) {
 	dir := t.TempDir()
 	names := map[string]func(t *testing.T, path string){

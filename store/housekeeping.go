@@ -45,7 +45,7 @@ type Verified struct {
 	Files   int      `json:"files"`
 	Records int      `json:"records"` // whole ones
 	Damaged []string `json:"damaged"` // files and places of records that are not whole
-	Lost    int64    `json:"lost"`    // bytes behind the last record of a file: cut off by a crash, or from a damaged head on
+	Lost    int64    `json:"lost"`    // bytes after the last record of a file: cut off by a crash, or after damage
 }
 
 // Verify reads every record of a store's folder. Damaged ones are never served: they cost the time to compute them
@@ -54,7 +54,7 @@ func Verify(folder string) (*Verified, error) {
 	v := &Verified{Damaged: []string{}}
 	err := walk(folder, func(f segmentFile, seg *segment) error {
 		v.Files++
-		seg.used.Store(time.Now().Unix()) // to look is not to use
+		seg.used.Store(time.Now().Unix()) // to verify is not to use
 		err := seg.scan(func(address Key, offset int64, _ int) {
 			if _, err := seg.read(address, offset); err != nil {
 				v.Damaged = append(v.Damaged, err.Error())

@@ -7,14 +7,14 @@ import (
 	"assay/data"
 )
 
-// Pictures knows what pictures show without decoding them again: content, the digest of the encoded bytes, leads to
-// pixels, [data.Picture.Digest]. It is safe for concurrent use.
+// Pictures maps content, the digest of a picture's encoded bytes, to the digest of its pixels
+// ([data.Picture.Digest]), so that pictures need not be decoded again. It is safe for concurrent use.
 type Pictures struct {
 	pixels  *Bucket
 	decoded atomic.Int64
 }
 
-// Pictures opens what is known of the pictures of files.
+// Pictures opens the digests of pixels that are stored.
 func (s *Store) Pictures() (*Pictures, error) {
 	b, err := s.Bucket("pixels-1", "decoding "+data.Decoding)
 	if err != nil {
@@ -23,7 +23,7 @@ func (s *Store) Pictures() (*Pictures, error) {
 	return &Pictures{pixels: b}, nil
 }
 
-// Content is the digest of a picture's encoded bytes. A file is read only if it was not before: see [FileDigest].
+// Content is the digest of a picture's encoded bytes. A file that was read before is not read again: see [FileDigest].
 func Content(folder string, m data.Image) (Key, error) {
 	if path := m.File(folder); path != "" {
 		return FileDigest(path)
@@ -35,7 +35,7 @@ func Content(folder string, m data.Image) (Key, error) {
 	return sha256.Sum256(raw), nil
 }
 
-// Pixels returns what the picture of a content shows, if that is known.
+// Pixels returns the digest of the pixels of a content, if it is stored.
 func (p *Pictures) Pixels(content Key) (pixels Key, ok bool) {
 	raw := p.pixels.Get(content)
 	if len(raw) != len(Key{}) {
@@ -44,7 +44,7 @@ func (p *Pictures) Pixels(content Key) (pixels Key, ok bool) {
 	return Key(raw), true
 }
 
-// Open decodes a picture and remembers what it shows. The digests are those of the very bytes and pixels that were
+// Open decodes a picture and stores the digest of its pixels. The digests are those of the bytes and pixels that were
 // read.
 func (p *Pictures) Open(folder string, m data.Image) (picture *data.Picture, content, pixels Key, err error) {
 	raw, err := m.Read(folder, data.Limits{})

@@ -31,7 +31,8 @@ const (
 	processValue   = 20_000
 )
 
-// writer gets or puts all records, until it is killed or done. full: no file may grow beyond some size, as on a full disk.
+// writer gets or puts all records, until it is killed or done. full: no file may grow beyond some size, as on a full
+// disk.
 func writer(folder string, full bool) error {
 	var told []string
 	s, err := Open(folder, Options{Limit: 1 << 30, Warn: func(text string) { told = append(told, text) }})
@@ -177,7 +178,11 @@ func TestReadOnly(t *testing.T) {
 		t.Errorf("%q", v)
 	}
 	again.Remember(keyOf(2), []byte("two"))
-	if probe := os.WriteFile(filepath.Join(filepath.Dir(paths[0]), "probe"), nil, 0o666); errors.Is(probe, os.ErrPermission) && len(told) != 1 {
+	if probe := os.WriteFile(filepath.Join(filepath.Dir(paths[0]), "probe"), nil, 0o666); errors.Is(
+		probe,
+		os.ErrPermission,
+	) &&
+		len(told) != 1 {
 		t.Errorf("warnings: %q", told)
 	}
 }

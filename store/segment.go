@@ -19,8 +19,8 @@ import (
 //	"asr1", length of the value (uint32), address (32 bytes), CRC-32C of these
 //	value, CRC-32C of it
 //
-// It only grows, by the one process that holds its lock. A record that a crash cut off, and what stands behind it, is
-// removed before the next one is written.
+// Only the process that holds its lock appends to it. A record that a crash cut off is removed, with all that
+// follows, before the next one is written.
 type segment struct {
 	*os.File
 	size int64        // of the records that are known here
@@ -62,7 +62,7 @@ func newSegment(folder string) (*segment, error) {
 	}
 	s := &segment{File: f}
 	s.used.Store(time.Now().Unix())
-	s.lock() // where locks are unknown, nobody goes on with another's segment
+	s.lock() // where the file system has no locks, no process appends to another's segment
 	return s, nil
 }
 
@@ -73,7 +73,7 @@ func (s *segment) lock() bool {
 
 func (s *segment) unlock() { syscall.Flock(int(s.Fd()), syscall.LOCK_UN) }
 
-// there reports whether the segment still lies under its name.
+// exists reports whether the file of that name is still this segment.
 func (s *segment) exists() bool {
 	at, err := os.Stat(s.Name())
 	if err != nil {
@@ -125,8 +125,7 @@ func (s *segment) scan(found func(address Key, offset int64, value int)) error {
 	}
 }
 
-// headDamaged says whether a head lies behind the last record that is not whole although all its bytes are there: a
-// crash cuts records off, and leaves the beginning of one that is whole.
+// headDamaged reports whether the head after the last record is damaged, and not merely cut off by a crash.
 func (s *segment) headDamaged() bool {
 	var head [recordHead]byte
 	if n, _ := s.ReadAt(head[:], s.size); n < recordHead {
@@ -195,6 +194,6 @@ func (s *segment) touch() {
 	const often = 60 // seconds
 	now := time.Now()
 	if last := s.used.Load(); now.Unix()-last >= often && s.used.CompareAndSwap(last, now.Unix()) {
-		os.Chtimes(s.Name(), now, now) // fails where others own the file: then it looks older than it is
+		os.Chtimes(s.Name(), now, now) // fails where another user owns the file, which then looks less recently used
 	}
 }

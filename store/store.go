@@ -3,10 +3,10 @@
 // model (its fingerprint, of the content of weights and configuration), and of what (a digest of pixels, bytes or
 // text). Nothing is ever found under the name of a file, so nothing stale can be.
 //
-// The folder is bounded: what went unused longest is removed. Several processes may use it at once and see each
-// other's records. A process may be killed at any instant, and the disk may damage what it likes: every record is
-// checked when it is read, and one that is not whole is not there. Of a folder that cannot be written to, or a full
-// disk, [Options].Warn is told once, with the file's name, and the work goes on without remembering.
+// The folder's size is bounded: the least recently used records are removed first. Several processes may use it at
+// once and see each other's records. A process may be killed at any instant, and the disk may damage any byte: every
+// record is checked when it is read, and one that is not whole counts as absent. If the folder cannot be written to,
+// or the disk is full, [Options].Warn is called once with the file's name, and nothing more is stored.
 package store
 
 import (
@@ -25,7 +25,7 @@ import (
 // Options bound a store.
 type Options struct {
 	Limit int64             // bytes of the whole folder; 0: DefaultLimit
-	Warn  func(text string) // told once that nothing can be remembered any more; nil: nobody
+	Warn  func(text string) // called once if nothing can be stored any more; may be nil
 }
 
 // DefaultLimit is the bound of a folder for which none is given.
@@ -43,7 +43,7 @@ type Store struct {
 	disabled atomic.Bool // or not to be written to: Remember does nothing any more
 }
 
-// segmentsOfLimit is how many segments a full folder holds: about that part of it is removed at a time.
+// segmentsPerStore is how many segments a full folder holds: about that part of it is removed at a time.
 const segmentsPerStore = 16
 
 // Open opens a folder. It is made when there is something to keep; that it cannot be made or written to is no error of
@@ -61,7 +61,7 @@ func Open(folder string, o Options) (*Store, error) {
 	return &Store{folder: folder, limit: o.Limit, warn: o.Warn, buckets: map[[2]string]*Bucket{}}, nil
 }
 
-// Folder is where the store lies.
+// Folder is the folder of the store.
 func (s *Store) Folder() string { return s.folder }
 
 // Close closes the files.
@@ -79,7 +79,7 @@ func (s *Store) open() []*Bucket {
 	return slices.Collect(maps.Values(s.buckets))
 }
 
-// tell says once why nothing is remembered.
+// warnOnce says once why nothing is stored.
 func (s *Store) warnOnce(err error) {
 	s.warned.Do(func() {
 		if s.warn != nil {
@@ -91,8 +91,8 @@ func (s *Store) warnOnce(err error) {
 	})
 }
 
-// room removes the segments that were used longest ago until so many bytes more fit. Segments that somebody writes to
-// stay, so a folder may exceed its limit by a sixteenth of it for each process that writes.
+// evict removes the least recently used segments until so many bytes more fit. Segments that a process writes to
+// stay, so a folder may exceed its limit by a sixteenth for each such process.
 func (s *Store) evict(bytes int64) error {
 	files, err := segmentFiles(s.folder)
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Store) evict(bytes int64) error {
 	return nil
 }
 
-// drop removes a segment unless somebody, here or elsewhere, writes to it.
+// drop removes a segment unless some process writes to it.
 func (s *Store) drop(path string) bool {
 	if !removeSegment(path) {
 		return false
@@ -125,7 +125,7 @@ func (s *Store) drop(path string) bool {
 	return true
 }
 
-// segmentFile is a segment of a folder as it lies there.
+// segmentFile is a segment of a folder.
 type segmentFile struct {
 	path        string
 	kind, model string // names of the folders it lies in

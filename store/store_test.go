@@ -202,8 +202,8 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestDamage: with one byte of a file changed, a few cut off or some behind it, every record is as it was or not there; what is
-// lost can be written again, and is found from then on.
+// TestDamage: with one byte of a file changed, a few cut off or some behind it, every record is as it was or not
+// there; what is lost can be written again, and is found from then on.
 func TestDamage(t *testing.T) {
 	const records = 4
 	write := func(t *testing.T) (dir, path string, raw []byte) {

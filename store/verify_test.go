@@ -80,7 +80,8 @@ func TestDropDamaged(t *testing.T) {
 		reader := open(t, dir, 0)
 		kept := bucket(t, reader, "things", "model")
 		d, err := DropDamaged(dir)
-		if err != nil || d.Busy != 0 || d.Files != 1 || d.Records != c.records || d.Bytes != recordSize(100)*int64(4-c.records) {
+		if err != nil || d.Busy != 0 || d.Files != 1 || d.Records != c.records ||
+			d.Bytes != recordSize(100)*int64(4-c.records) {
 			t.Errorf("%s: %+v, %v", c.name, d, err)
 		}
 		if v, err := Verify(dir); err != nil || len(v.Damaged) > 0 || v.Records != c.records || v.Lost != 0 {

@@ -24,6 +24,7 @@ internal/cli: internal/exit internal/version
 internal/fuzzing:
 internal/journal:
 internal/packed:
+internal/page:
 internal/stats:
 internal/strictjson:
 internal/strictyaml:
@@ -53,7 +54,7 @@ trainer/events:   internal/journal
 trainer:          ort checkpoints lora data store model trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version internal/journal
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle
 scoring:          data store model internal/journal internal/workers internal/atomicfile
-benchmarks:       data heuristics model encoders scoring internal/journal internal/stats internal/atomicfile
+benchmarks:       internal/page data heuristics model encoders scoring internal/journal internal/stats internal/atomicfile
 labeling:         data store heuristics data/readers encoders internal/strictyaml internal/workers internal/atomicfile
 reward:           data heuristics model scoring checkpoints internal/atomicfile internal/strictyaml
 .:                data model model/families scoring trainer labeling

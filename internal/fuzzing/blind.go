@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// A Target is a fuzz test of bytes. Go's engine follows coverage, at the cost of a look at every counter of the
-// binary for each input. With FUZZ_BLIND=N in the environment the seeds, and what Go's engine found interesting (a
-// corpus folder in FUZZ_CORPUS), are mutated N times without that: ten to a hundred times as many inputs a second.
-// FUZZ_BLIND may be a time (30s), and FUZZ_SEED makes the inputs the same every time.
+// A Target is a fuzz test of bytes. Go's engine is guided by coverage, and reads every counter of the binary for each
+// input. With FUZZ_BLIND=N in the environment, N mutations of the seeds, and of a corpus folder in FUZZ_CORPUS, run
+// without that: ten to a hundred times as many inputs a second. FUZZ_BLIND may be a time (30s), and FUZZ_SEED makes
+// the inputs the same every time.
 type Target struct {
 	f     *testing.F
 	seeds [][]byte
@@ -94,7 +94,7 @@ type mutator struct {
 	seeds [][]byte
 }
 
-// telling are numbers at which decoders err.
+// interestingNumbers are numbers at which decoders often fail.
 var interestingNumbers = []uint64{
 	0,
 	1,

@@ -1,6 +1,6 @@
-// Package strictjson reads configuration files that other programs wrote, Hugging Face's above all: every key of an
-// object is read, declared harmless, or an error that names it. What is read follows from the reading code;
-// [Object.Close] is given the tables of what else may be there.
+// Package strictjson reads configuration files of other programs, above all Hugging Face's. Every key of an object is
+// read, declared harmless, or an error that names it. The reading code determines which keys are read, and
+// [Object.Close] takes the tables of harmless ones.
 package strictjson
 
 import (
@@ -22,7 +22,7 @@ type Object struct {
 	problems *[]error
 }
 
-// Harmless lists keys that may be there besides those that are read: at any value, or only at the values listed.
+// Harmless lists keys that are ignored: with any value, or only with the values listed.
 type Harmless map[string][]any
 
 // Parse reads a file's content.
@@ -210,7 +210,7 @@ func (o *Object) None(key string) *Object {
 	}
 }
 
-// under is the path of a key.
+// childPath is the path of a key.
 func (o *Object) childPath(key string) string {
 	if strings.HasSuffix(o.path, ".json") {
 		return o.path + ": " + key

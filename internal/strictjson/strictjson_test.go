@@ -23,8 +23,12 @@ func TestEveryKeyCounts(t *testing.T) {
 	if layers != 3 || absent != 5 || width != 7 {
 		t.Errorf("got %d, %d, %d", layers, absent, width)
 	}
-	want := []string{`config.json: inner.width: "4": want int`, `config.json: inner: nothing is known about "odd" ([1,2])`,
-		`config.json: nothing is known about "new" ({"a":1})`, `config.json: on: true is not supported; false or null is`}
+	want := []string{
+		`config.json: inner.width: "4": want int`,
+		`config.json: inner: nothing is known about "odd" ([1,2])`,
+		`config.json: nothing is known about "new" ({"a":1})`,
+		`config.json: on: true is not supported; false or null is`,
+	}
 	got := strings.Split(o.Err().Error(), "\n")
 	if len(got) != len(want) {
 		t.Fatalf("got %q", got)
@@ -39,7 +43,8 @@ func TestEveryKeyCounts(t *testing.T) {
 func TestNull(t *testing.T) {
 	o, _ := Parse("config.json", []byte(`{"layers": null}`))
 	n := 2
-	if o.Get("layers", &n); o.Err() == nil || !strings.Contains(o.Err().Error(), "layers: null is not allowed") || n != 2 {
+	if o.Get("layers", &n); o.Err() == nil || !strings.Contains(o.Err().Error(), "layers: null is not allowed") ||
+		n != 2 {
 		t.Errorf("n is %d, error %v", n, o.Err())
 	}
 	for _, text := range []string{"null", "[]", "3", "{", ""} {

@@ -49,7 +49,7 @@ type Unmarshaler interface {
 
 type position struct{ line, column int }
 
-// Document is a decoded file: it remembers where every key stands, so that later checks can point at it.
+// Document is a decoded file: it keeps the position of every key, for the messages of later checks.
 type Document struct {
 	File     string
 	at       map[string]position
@@ -111,7 +111,7 @@ func (d *Document) Has(key string) bool {
 	return ok
 }
 
-// Problem notes a mistake at a key, or where the nearest key above it stands if the file does not name it.
+// Problem notes a mistake at a key, or at the nearest key above it if the file does not have it.
 func (d *Document) Problem(key, format string, args ...any) {
 	p := Problem{File: d.File, Line: 1, Column: 1, Key: key, Text: fmt.Sprintf(format, args...)}
 	for k := key; k != ""; {

@@ -156,7 +156,11 @@ func TestSyntaxAndShape(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	x := fuzzing.New(f)
-	x.Add([]byte("name: a\nlora: {r: 1, targets: [a, b]}\n"), []byte("a: &x [*x]\n"), []byte("? [a]\n: b\n<<: {name: 1}\n!!str 1: 2\n"))
+	x.Add(
+		[]byte("name: a\nlora: {r: 1, targets: [a, b]}\n"),
+		[]byte("a: &x [*x]\n"),
+		[]byte("? [a]\n: b\n<<: {name: 1}\n!!str 1: 2\n"),
+	)
 	x.Run(func(t testing.TB, text []byte) {
 		fuzzing.Bounded(t, 64<<20+16<<10*uint64(len(text)), func() {
 			var c config

@@ -144,5 +144,5 @@ func dropoutRule(c *call) []string {
 	return g
 }
 
-// total is the sum of all elements, a scalar.
+// sumAll is the sum of all elements, a scalar.
 func (c *call) sumAll(x string) string { return c.OpA("ReduceSum", attrs{"keepdims": 0}, x) }

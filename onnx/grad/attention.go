@@ -158,8 +158,9 @@ func attention(c *call) []string {
 	return []string{y, k, v, steps[min(max(c.n.Int("qk_matmul_output_mode", 0), 0), 3)]}
 }
 
-// attentionMask returns what of an Attention's mask is added to the scores, which keys a row sees, and which rows see
-// none; "" for nothing, all, and no row. They broadcast to [B, heads, rows, columns].
+// attentionMask returns the part of an Attention's mask that is added to the scores, which keys a row attends to, and
+// which rows attend to none. "" stands for nothing, all keys, and no row. They broadcast to [B, heads, rows,
+// columns].
 func (c *call) attentionMask(rows, columns, past string) (added, seen, none string) {
 	and := func(cond string) {
 		if seen == "" {
@@ -174,14 +175,15 @@ func (c *call) attentionMask(rows, columns, past string) (added, seen, none stri
 		} else {
 			mask = c.padMask(mask, columns, c.scalarLike(mask, math.Inf(-1)))
 			hidden := c.OpA("IsInf", attrs{"detect_positive": 0}, mask)
-			if t := c.value(mask).Type; t != onnx.Float && t != onnx.Double { // the runtime looks for infinities in these alone
+			// The runtime's IsInf takes these types alone.
+			if t := c.value(mask).Type; t != onnx.Float && t != onnx.Double {
 				hidden = c.OpA("IsInf", attrs{"detect_positive": 0}, c.cast(mask, onnx.Float))
 			}
 			added = c.where(hidden, c.scalarLike(mask, 0), mask)
 			and(c.Op("Not", hidden))
 		}
 	}
-	// Query i stands at place i + offset among the keys: behind the past, or at the end of what is no padding.
+	// Query i stands at place i + offset among the keys: after the past, or at the end of what is not padding.
 	place := c.unsqueeze(c.arange(rows), 1)
 	valid := ""
 	if c.in(6) != "" {
@@ -215,7 +217,7 @@ func (c *call) attentionMask(rows, columns, past string) (added, seen, none stri
 	return added, seen, c.Op("Less", any, c.Scalar(onnx.Float, 0.5))
 }
 
-// padMask: a mask may be shorter than the keys; what it does not tell of is masked.
+// padMask pads a mask that is shorter than the keys: the other keys are masked.
 func (c *call) padMask(mask, columns, hidden string) string {
 	r := c.rank(mask)
 	if r < 1 {

@@ -14,9 +14,9 @@ import (
 	"assay/ort"
 )
 
-// TestAttentionIsTheOperator: what stands in for Attention gives what the onnx package's reference evaluator gives (see
-// tools/oracle/onnx_attention.py), where the runtime's kernel does not always: rows that see no key, windows, padding. The
-// gradients are finite and those of it.
+// TestAttentionIsTheOperator: what stands in for Attention gives what the onnx package's reference evaluator gives
+// (see tools/oracle/onnx_attention.py), where the runtime's kernel does not always: rows that see no key, windows,
+// padding. The gradients are finite and those of it.
 func TestAttentionIsTheOperator(t *testing.T) {
 	files, err := filepath.Glob("testdata/attention/*.onnx")
 	if err != nil || len(files) < 15 {
@@ -70,7 +70,15 @@ func checkAttention(t *testing.T, m *onnx.Model, feeds map[string]*tensor.Dense,
 		t.Fatal(err)
 	}
 	e := newEngine(m, types)
-	c := &call{Builder: e.b, e: e, n: node, x: node.Inputs, y: node.Outputs, dy: node.Outputs, needsGrad: make([]bool, len(node.Inputs))}
+	c := &call{
+		Builder:   e.b,
+		e:         e,
+		n:         node,
+		x:         node.Inputs,
+		y:         node.Outputs,
+		dy:        node.Outputs,
+		needsGrad: make([]bool, len(node.Inputs)),
+	}
 	ys := attention(c)
 	if c.err != nil || e.sync() != nil {
 		t.Fatal(c.err, e.err)
@@ -82,7 +90,10 @@ func checkAttention(t *testing.T, m *onnx.Model, feeds map[string]*tensor.Dense,
 	}
 	for i, y := range node.Outputs {
 		if y != "" {
-			m.Nodes = append(m.Nodes, &onnx.Node{Name: y, Op: "Identity", Inputs: []string{ys[i]}, Outputs: []string{y}})
+			m.Nodes = append(
+				m.Nodes,
+				&onnx.Node{Name: y, Op: "Identity", Inputs: []string{ys[i]}, Outputs: []string{y}},
+			)
 			m.Outputs = append(m.Outputs, onnx.ValueInfo{Name: y, Type: onnx.Float})
 		}
 	}

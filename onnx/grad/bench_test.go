@@ -13,7 +13,9 @@ func chain(n int) (*onnx.Model, Options) {
 	x := b.Input("x", onnx.Float, onnx.Dims(2, 4))
 	o := Options{Wrt: []string{"x"}}
 	for i := range n / 2 {
-		w := b.Weight(&onnx.Tensor{Name: fmt.Sprint("w", i), Type: onnx.Float, Shape: []int64{4}, Data: make([]byte, 16)})
+		w := b.Weight(
+			&onnx.Tensor{Name: fmt.Sprint("w", i), Type: onnx.Float, Shape: []int64{4}, Data: make([]byte, 16)},
+		)
 		o.Wrt = append(o.Wrt, w)
 		x = b.Op("Tanh", b.Op("Mul", x, w))
 	}
@@ -27,7 +29,9 @@ func wide(n int) (*onnx.Model, Options) {
 	o := Options{Wrt: []string{"x"}}
 	parts := make([]string, n)
 	for i := range parts {
-		w := b.Weight(&onnx.Tensor{Name: fmt.Sprint("w", i), Type: onnx.Float, Shape: []int64{4}, Data: make([]byte, 16)})
+		w := b.Weight(
+			&onnx.Tensor{Name: fmt.Sprint("w", i), Type: onnx.Float, Shape: []int64{4}, Data: make([]byte, 16)},
+		)
 		o.Wrt = append(o.Wrt, w)
 		parts[i] = b.Op("Mul", x, w)
 	}

@@ -10,8 +10,8 @@ import (
 
 type attrs = onnx.Attrs
 
-// call is what a rule sees: one node with the gradients of its outputs. Its methods emit nodes in the model's
-// operator set.
+// call is one application of a rule: a node with the gradients of its outputs. Its methods emit nodes in the model's
+// opset.
 type call struct {
 	*onnx.Builder
 	e         *engine
@@ -19,16 +19,16 @@ type call struct {
 	x, y      []string // inputs and outputs (their second computation under recomputation)
 	dy        []string // gradients of the outputs, "" for outputs that nothing depends on
 	needsGrad []bool   // inputs whose gradient is asked for
-	// covered are wanted inputs whose gradient the rule has put into that of another input (see mulRule).
+	// covered are inputs whose gradient the rule has included in that of another input (see mulRule).
 	covered      []bool
-	captures     []string          // values that the node's subgraphs take from around them and whose gradient is asked for
+	captures     []string          // of the node's subgraphs, those that need a gradient
 	captureGrads map[string]string // gradients of captures
 	leaves       []string
 	recomputed   map[string]string // forward values computed a second time
 	err          error
 }
 
-// now is the forward value to use in the backward pass: the second computation where there is one.
+// current is the forward value to use in the backward pass: the recomputed one if there is one.
 func (c *call) current(x string) string {
 	if y, ok := c.recomputed[x]; ok {
 		return y
@@ -36,7 +36,7 @@ func (c *call) current(x string) string {
 	return x
 }
 
-// fail records what the rule wanted and did not find.
+// fail records why the rule cannot be applied.
 func (c *call) fail(format string, args ...any) []string {
 	if c.err == nil {
 		c.err = fmt.Errorf(format, args...)
@@ -44,7 +44,7 @@ func (c *call) fail(format string, args ...any) []string {
 	return nil
 }
 
-// give returns the gradient of a value that the node's subgraphs take from around them.
+// setCaptureGrad sets the gradient of a value that the node's subgraphs capture.
 func (c *call) setCaptureGrad(x, g string) {
 	if c.captureGrads == nil {
 		c.captureGrads = map[string]string{}
@@ -64,7 +64,7 @@ func (c *call) in(i int) string {
 
 func (c *call) value(name string) *onnx.Value { return c.e.value(name) }
 
-// rank returns the rank of a value that the rule cannot do without.
+// rank returns the rank of a value, and fails if it is not known.
 func (c *call) rank(name string) int {
 	r := c.value(name).Rank()
 	if r < 0 {
@@ -112,7 +112,7 @@ func (c *call) mul(a, b string) string { return c.Op("Mul", a, b) }
 func (c *call) div(a, b string) string { return c.Op("Div", a, b) }
 func (c *call) neg(a string) string    { return c.Op("Neg", a) }
 
-// like is the scalar v in the type of x.
+// scalarLike is the scalar v in the type of x.
 func (c *call) scalarLike(x string, v float64) string { return c.Scalar(c.value(x).Type, v) }
 
 // lowest is the lowest finite number of the type of x.
@@ -219,7 +219,7 @@ func (c *call) reshapeLike(g, x string) string {
 	return c.Op("Reshape", g, c.Ints(dims...))
 }
 
-// filled is a tensor of the shape and type of x.
+// fullLike is a tensor of the shape and type of x, filled with v.
 func (c *call) fullLike(x string, v float64) string {
 	t := c.value(x).Type
 	if c.value(x).Rank() == 0 {
@@ -264,7 +264,7 @@ func (c *call) transpose(x string, perm ...int64) string {
 	return c.OpA("Transpose", attrs{"perm": perm}, x)
 }
 
-// swap exchanges the last two axes.
+// swapLastAxes exchanges the last two axes.
 func (c *call) swapLastAxes(x string) string {
 	perm := axesUpTo(c.rank(x))
 	if n := len(perm); n >= 2 {
@@ -293,7 +293,7 @@ func (c *call) unsqueeze(x string, axes ...int64) string {
 }
 func (c *call) squeeze(x string, axes ...int64) string { return c.Op("Squeeze", x, c.Ints(axes...)) }
 
-// iota64 is 0, 1, ..., n-1.
+// axesUpTo is 0, 1, ..., n-1.
 func axesUpTo(n int) []int64 {
 	v := make([]int64, n)
 	for i := range v {
@@ -302,7 +302,7 @@ func axesUpTo(n int) []int64 {
 	return v
 }
 
-// count is 0, 1, ..., n-1 at run time; n is an int64 vector of one element.
+// arange is 0, 1, ..., n-1 at run time; n is an int64 vector of one element.
 func (c *call) arange(n string) string {
 	if v, ok := c.value(n).Known(); ok && v[0] <= 4096 {
 		return c.Ints(axesUpTo(int(v[0]))...)

@@ -46,7 +46,12 @@ func convCases() []opCase {
 		}})
 	}
 	cases = append(cases, opCase{op: "ConvTranspose", from: 13, static: true, build: func(g *gen) {
-		g.op("ConvTranspose", at{"strides": []int{2, 2}, "output_shape": []int{6, 5}}, g.x(1, 1, 3, 3), g.wide(1, 1, 3, 3))
+		g.op(
+			"ConvTranspose",
+			at{"strides": []int{2, 2}, "output_shape": []int{6, 5}},
+			g.x(1, 1, 3, 3),
+			g.wide(1, 1, 3, 3),
+		)
 	}})
 	return append(append(cases, poolCases()...), resizeCases()...)
 }
@@ -69,16 +74,61 @@ func poolCases() []opCase {
 		pool("MaxPool", false, 13, at{"kernel_shape": []int{2, 2}, "strides": []int{2, 2}}, 2, 4, 5),
 		pool("MaxPool", false, 13, at{"kernel_shape": []int{3, 2}, "pads": []int{1, 1, 1, 0}}, 1, 4, 3),
 		pool("MaxPool", false, 13, at{"kernel_shape": []int{2, 3}, "dilations": []int{2, 1}}, 1, 4, 4),
-		pool("MaxPool", true, 13, at{"kernel_shape": []int{3, 3}, "strides": []int{2, 2}, "pads": []int{1, 1, 1, 1}, "ceil_mode": 1}, 1, 4, 5),
+		pool(
+			"MaxPool",
+			true,
+			13,
+			at{"kernel_shape": []int{3, 3}, "strides": []int{2, 2}, "pads": []int{1, 1, 1, 1}, "ceil_mode": 1},
+			1,
+			4,
+			5,
+		),
 		pool("MaxPool", true, 13, at{"kernel_shape": []int{3}, "strides": []int{2}, "auto_pad": "SAME_UPPER"}, 2, 6),
 		pool("MaxPool", false, 13, at{"kernel_shape": []int{2, 2, 2}}, 1, 2, 3, 3),
 		pool("AveragePool", false, 13, at{"kernel_shape": []int{2, 2}, "strides": []int{2, 2}}, 2, 4, 5),
 		pool("AveragePool", false, 13, at{"kernel_shape": []int{3, 3}, "pads": []int{1, 0, 1, 1}}, 1, 4, 4),
-		pool("AveragePool", false, 13, at{"kernel_shape": []int{3, 3}, "pads": []int{1, 0, 1, 1}, "count_include_pad": 1}, 1, 4, 4),
-		pool("AveragePool", true, 19, at{"kernel_shape": []int{3, 2}, "strides": []int{2, 2}, "pads": []int{1, 0, 0, 0}, "ceil_mode": 1, "count_include_pad": 1}, 1, 4, 5),
-		pool("AveragePool", true, 19, at{"kernel_shape": []int{3, 2}, "strides": []int{2, 2}, "pads": []int{1, 0, 0, 0}, "ceil_mode": 1}, 1, 4, 5),
+		pool(
+			"AveragePool",
+			false,
+			13,
+			at{"kernel_shape": []int{3, 3}, "pads": []int{1, 0, 1, 1}, "count_include_pad": 1},
+			1,
+			4,
+			4,
+		),
+		pool(
+			"AveragePool",
+			true,
+			19,
+			at{
+				"kernel_shape":      []int{3, 2},
+				"strides":           []int{2, 2},
+				"pads":              []int{1, 0, 0, 0},
+				"ceil_mode":         1,
+				"count_include_pad": 1,
+			},
+			1,
+			4,
+			5,
+		),
+		pool(
+			"AveragePool",
+			true,
+			19,
+			at{"kernel_shape": []int{3, 2}, "strides": []int{2, 2}, "pads": []int{1, 0, 0, 0}, "ceil_mode": 1},
+			1,
+			4,
+			5,
+		),
 		pool("AveragePool", false, 19, at{"kernel_shape": []int{2}, "dilations": []int{2}}, 1, 5),
-		pool("AveragePool", true, 13, at{"kernel_shape": []int{3}, "strides": []int{2}, "auto_pad": "SAME_LOWER"}, 2, 6),
+		pool(
+			"AveragePool",
+			true,
+			13,
+			at{"kernel_shape": []int{3}, "strides": []int{2}, "auto_pad": "SAME_LOWER"},
+			2,
+			6,
+		),
 		pool("GlobalAveragePool", false, 13, nil, 2, 3, 2), pool("GlobalMaxPool", false, 13, nil, 2, 3, 2),
 	}
 }
@@ -129,7 +179,13 @@ func resizeCases() []opCase {
 		}}, opCase{op: "Resize", from: 13, build: func(g *gen) {
 			x := g.x(1, 1, 3, 4)
 			scales := g.input([]int64{4}, func(i int) float64 { return []float64{1, 1, 1.7, 0.6}[i] }, false)
-			g.op("Resize", at{"mode": mode, "coordinate_transformation_mode": "asymmetric"}, x, "", g.b.OpA("Cast", at{"to": onnx.Float}, scales))
+			g.op(
+				"Resize",
+				at{"mode": mode, "coordinate_transformation_mode": "asymmetric"},
+				x,
+				"",
+				g.b.OpA("Cast", at{"to": onnx.Float}, scales),
+			)
 		}})
 	}
 	return cases
@@ -161,7 +217,16 @@ func attentionCases() []opCase {
 		rotary(at{"num_heads": 2, "rotary_embedding_dim": 2}, []int64{1, 3, 8}, plain(1)),
 		rotary(at{"rotary_embedding_dim": 4}, []int64{1, 1, 3, 6}, plain(2)),
 		{op: "com.microsoft.RotaryEmbedding", from: 17, build: func(g *gen) {
-			g.nodes(microsoft, "RotaryEmbedding", 1, nil, g.wide(g.k, 2, 3, 4), g.index(5, g.k, 3), g.wideFixed(5, 2), g.wideFixed(5, 2))
+			g.nodes(
+				microsoft,
+				"RotaryEmbedding",
+				1,
+				nil,
+				g.wide(g.k, 2, 3, 4),
+				g.index(5, g.k, 3),
+				g.wideFixed(5, 2),
+				g.wideFixed(5, 2),
+			)
 		}},
 	}
 	attend := func(a onnx.Attrs, n int, q, k, v []int64, more func(g *gen) []string) {
@@ -178,23 +243,65 @@ func attentionCases() []opCase {
 	attend(at{"is_causal": 1}, 1, []int64{2, 3, 2}, []int64{1, 3, 2}, []int64{1, 3, 2}, nil)
 	attend(at{"scale": 0.7, "softcap": 0.9}, 1, []int64{2, 2, 2}, []int64{2, 3, 2}, []int64{2, 3, 1}, nil)
 	attend(at{"q_num_heads": 2, "kv_num_heads": 1}, 1, []int64{3, 4}, []int64{2, 2}, []int64{2, 2}, nil)
-	attend(nil, 1, []int64{2, 2, 2}, []int64{1, 3, 2}, []int64{1, 3, 2}, func(g *gen) []string { return []string{g.wide(2, 3)} })
-	attend(nil, 1, []int64{2, 2, 2}, []int64{1, 3, 2}, []int64{1, 3, 2}, func(g *gen) []string { return []string{g.wide(g.k, 1, 2, 3)} })
+	attend(
+		nil,
+		1,
+		[]int64{2, 2, 2},
+		[]int64{1, 3, 2},
+		[]int64{1, 3, 2},
+		func(g *gen) []string { return []string{g.wide(2, 3)} },
+	)
+	attend(
+		nil,
+		1,
+		[]int64{2, 2, 2},
+		[]int64{1, 3, 2},
+		[]int64{1, 3, 2},
+		func(g *gen) []string { return []string{g.wide(g.k, 1, 2, 3)} },
+	)
 	attend(nil, 1, []int64{1, 2, 2}, []int64{1, 3, 2}, []int64{1, 3, 2}, func(g *gen) []string {
 		return []string{g.b.Numbers(onnx.Bool, []int64{2, 3}, 1, 0, 1, 1, 1, 0)}
 	})
 	past := func(g *gen) []string { return []string{"", g.wide(g.k, 1, 2, 2), g.wide(g.k, 1, 2, 2)} }
 	attend(nil, 3, []int64{2, 2, 2}, []int64{1, 1, 2}, []int64{1, 1, 2}, past)
-	attend(at{"qk_matmul_output_mode": 0}, 4, []int64{1, 2, 2}, []int64{1, 3, 2}, []int64{1, 3, 2}, func(g *gen) []string {
-		return append([]string{}, "", g.wide(g.k, 1, 1, 2), g.wide(g.k, 1, 1, 2))
-	})
-	attend(at{"softcap": 0.9}, 1, []int64{1, 2, 2}, []int64{1, 3, 2}, []int64{1, 3, 2}, func(g *gen) []string { return []string{g.wide(2, 3)} })
+	attend(
+		at{"qk_matmul_output_mode": 0},
+		4,
+		[]int64{1, 2, 2},
+		[]int64{1, 3, 2},
+		[]int64{1, 3, 2},
+		func(g *gen) []string {
+			return append([]string{}, "", g.wide(g.k, 1, 1, 2), g.wide(g.k, 1, 1, 2))
+		},
+	)
+	attend(
+		at{"softcap": 0.9},
+		1,
+		[]int64{1, 2, 2},
+		[]int64{1, 3, 2},
+		[]int64{1, 3, 2},
+		func(g *gen) []string { return []string{g.wide(2, 3)} },
+	)
 	attend(at{"is_causal": 1}, 3, []int64{2, 2, 2}, []int64{1, 1, 2}, []int64{1, 1, 2}, past)
-	attend(at{"is_causal": 1}, 1, []int64{2, 2, 2}, []int64{1, 3, 2}, []int64{1, 3, 2}, func(g *gen) []string { return []string{g.wide(2, 3)} })
+	attend(
+		at{"is_causal": 1},
+		1,
+		[]int64{2, 2, 2},
+		[]int64{1, 3, 2},
+		[]int64{1, 3, 2},
+		func(g *gen) []string { return []string{g.wide(2, 3)} },
+	)
 	for mode := range 4 {
-		attend(at{"qk_matmul_output_mode": mode, "softcap": 0.8}, 4, []int64{1, 2, 2}, []int64{1, 1, 2}, []int64{1, 1, 2}, func(g *gen) []string {
-			return []string{g.wide(2, 3), g.wide(g.k, 1, 2, 2), g.wide(g.k, 1, 2, 2)}
-		})
+		attend(
+			at{"qk_matmul_output_mode": mode, "softcap": 0.8},
+			4,
+			[]int64{1, 2, 2},
+			[]int64{1, 1, 2},
+			[]int64{1, 1, 2},
+			func(g *gen) []string {
+				return []string{g.wide(2, 3), g.wide(g.k, 1, 2, 2), g.wide(g.k, 1, 2, 2)}
+			},
+		)
 	}
 	cases = append(cases, opCase{op: "Attention", from: 24, to: 24, build: func(g *gen) {
 		kv := func() string { return g.wide(g.k, 1, 3, 2) }

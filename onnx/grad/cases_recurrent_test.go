@@ -31,16 +31,76 @@ func recurrentCases() []opCase {
 		gates, states int64
 		variants      []variant
 	}{
-		{"RNN", 1, 1, []variant{{}, {a: at{"direction": "reverse"}, optional: true}, {a: at{"direction": "bidirectional", "clip": 0.9}, directed: 2, optional: true},
-			{a: at{"activations": []string{"Affine"}, "activation_alpha": []float32{0.7}, "activation_beta": []float32{0.2}}},
-			{a: at{"activations": []string{"Elu", "Softsign"}, "activation_alpha": []float32{0.7}, "direction": "bidirectional"}, directed: 2},
-			{a: at{"activations": []string{"HardSigmoid", "LeakyRelu"}, "activation_alpha": []float32{0.1, 0.3}, "activation_beta": []float32{0.45}, "direction": "bidirectional"}, directed: 2}}},
-		{"GRU", 3, 1, []variant{{}, {optional: true}, {a: at{"linear_before_reset": 1}, optional: true}, {optional: true, empty: true},
-			{a: at{"direction": "bidirectional", "linear_before_reset": 1}, directed: 2, optional: true}, {a: at{"direction": "reverse", "clip": 0.9}, optional: true},
-			{a: at{"activations": []string{"HardSigmoid", "Softplus"}, "activation_alpha": []float32{0.3}}, optional: true}}},
+		{
+			"RNN",
+			1,
+			1,
+			[]variant{
+				{},
+				{a: at{"direction": "reverse"}, optional: true},
+				{a: at{"direction": "bidirectional", "clip": 0.9}, directed: 2, optional: true},
+				{
+					a: at{
+						"activations":      []string{"Affine"},
+						"activation_alpha": []float32{0.7},
+						"activation_beta":  []float32{0.2},
+					},
+				},
+				{
+					a: at{
+						"activations":      []string{"Elu", "Softsign"},
+						"activation_alpha": []float32{0.7},
+						"direction":        "bidirectional",
+					},
+					directed: 2,
+				},
+				{
+					a: at{
+						"activations":      []string{"HardSigmoid", "LeakyRelu"},
+						"activation_alpha": []float32{0.1, 0.3},
+						"activation_beta":  []float32{0.45},
+						"direction":        "bidirectional",
+					},
+					directed: 2,
+				},
+			},
+		},
+		{
+			"GRU",
+			3,
+			1,
+			[]variant{
+				{},
+				{optional: true},
+				{a: at{"linear_before_reset": 1}, optional: true},
+				{optional: true, empty: true},
+				{
+					a:        at{"direction": "bidirectional", "linear_before_reset": 1},
+					directed: 2,
+					optional: true,
+				},
+				{a: at{"direction": "reverse", "clip": 0.9}, optional: true},
+				{
+					a: at{
+						"activations":      []string{"HardSigmoid", "Softplus"},
+						"activation_alpha": []float32{0.3},
+					},
+					optional: true,
+				},
+			},
+		},
 		{"LSTM", 4, 2, []variant{{}, {optional: true}, {a: at{"direction": "reverse"}, optional: true, peepholes: true},
-			{a: at{"direction": "bidirectional"}, directed: 2, optional: true, peepholes: true}, {a: at{"input_forget": 1}, optional: true, empty: true},
-			{a: at{"clip": 0.9}, optional: true, peepholes: true}, {a: at{"activations": []string{"Sigmoid", "Softsign", "ScaledTanh"},
+			{
+				a:         at{"direction": "bidirectional"},
+				directed:  2,
+				optional:  true,
+				peepholes: true,
+			}, {a: at{"input_forget": 1}, optional: true, empty: true},
+			{
+				a:         at{"clip": 0.9},
+				optional:  true,
+				peepholes: true,
+			}, {a: at{"activations": []string{"Sigmoid", "Softsign", "ScaledTanh"},
 				"activation_alpha": []float32{1.2}, "activation_beta": []float32{0.6}}}}},
 	}
 	for _, o := range operators {
@@ -54,8 +114,16 @@ func recurrentCases() []opCase {
 				scale := func(s float64) func(int) float64 { return func(int) float64 { return s * (2*g.rng.Float64() - 1) } }
 				inputs := []string{"", "", "", "", "", "", "", ""}
 				if _, clipped := a["clip"]; clipped { // the sums are well inside of the bounds, or well outside
-					inputs[0] = g.input([]int64{steps, batch, 1}, func(int) float64 { return []float64{2, -2, 0.05, -0.05}[g.rng.IntN(4)] }, true)
-					inputs[1] = g.input([]int64{d, o.gates * hidden, 1}, func(int) float64 { return 0.8 + 0.4*g.rng.Float64() }, true)
+					inputs[0] = g.input(
+						[]int64{steps, batch, 1},
+						func(int) float64 { return []float64{2, -2, 0.05, -0.05}[g.rng.IntN(4)] },
+						true,
+					)
+					inputs[1] = g.input(
+						[]int64{d, o.gates * hidden, 1},
+						func(int) float64 { return 0.8 + 0.4*g.rng.Float64() },
+						true,
+					)
 					inputs[2] = g.input([]int64{d, o.gates * hidden, hidden}, scale(0.1), true)
 				} else {
 					inputs[0], inputs[1], inputs[2] = g.x(steps, batch, in), g.unit(d, o.gates*hidden, in), g.unit(d, o.gates*hidden, hidden)
@@ -113,7 +181,13 @@ func controlCases() []opCase {
 			x, w := g.x(2, 2*g.k), g.pos(2, 2*g.k)
 			inner := func(name, op string) *onnx.Graph { return branchOf(name, node(op, name+"_y", "middle", w)) }
 			a, b := inner("a", "Mul"), inner("b", "Div")
-			nested := &onnx.Node{Op: "If", Name: "nested", Inputs: []string{"flag"}, Outputs: []string{"yes_y"}, Attrs: map[string]any{"then_branch": a, "else_branch": b}}
+			nested := &onnx.Node{
+				Op:      "If",
+				Name:    "nested",
+				Inputs:  []string{"flag"},
+				Outputs: []string{"yes_y"},
+				Attrs:   map[string]any{"then_branch": a, "else_branch": b},
+			}
 			yes, no := branchOf("yes", node("Exp", "middle", x), nested), branchOf("no", node("Identity", "no_y", x))
 			g.declare(a, b, yes, no)
 			flag := g.b.Op("Identity", g.b.Scalar(onnx.Bool, 1))
@@ -125,8 +199,18 @@ func controlCases() []opCase {
 		cases = append(cases, opCase{op: "Scan", from: 13, build: func(g *gen) {
 			w, steps := g.unit(2, 2), 2+g.k
 			body := &onnx.Graph{Name: "body", Nodes: []*onnx.Node{
-				node("MatMul", "sw", "s", w), node("Mul", "ab", "a", "b"), node("Add", "sum", "sw", "ab"), node("Tanh", "s_next", "sum"),
-				node("Add", "n_next", "n", g.b.Int(1)), {Op: "Cast", Name: "cast", Inputs: []string{"n"}, Outputs: []string{"nf"}, Attrs: map[string]any{"to": int64(g.t)}},
+				node(
+					"MatMul",
+					"sw",
+					"s",
+					w,
+				), node("Mul", "ab", "a", "b"), node("Add", "sum", "sw", "ab"), node("Tanh", "s_next", "sum"),
+				node(
+					"Add",
+					"n_next",
+					"n",
+					g.b.Int(1),
+				), {Op: "Cast", Name: "cast", Inputs: []string{"n"}, Outputs: []string{"nf"}, Attrs: map[string]any{"to": int64(g.t)}},
 				node("Mul", "scaled", "s_next", "nf"), node("Add", "y", "scaled", "b"), node("Mul", "y2", "s", "s"),
 			}}
 			for _, v := range []string{"s", "n", "a", "b"} {
@@ -138,9 +222,23 @@ func controlCases() []opCase {
 			}
 			body.Outputs[1].Type = onnx.Int64
 			start := g.b.Numbers(onnx.Int64, []int64{1}, 2)
-			g.nodes("", "Scan", 4, at{"body": body, "num_scan_inputs": 2, "scan_input_axes": []int64{0, 1}, "scan_input_directions": way[:2],
-				"scan_output_axes": []int64{1, 0}, "scan_output_directions": []int64{way[2], 0}},
-				g.unit(3, 2), start, g.x(steps, 3, 2), g.x(3, steps, 2))
+			g.nodes(
+				"",
+				"Scan",
+				4,
+				at{
+					"body":                   body,
+					"num_scan_inputs":        2,
+					"scan_input_axes":        []int64{0, 1},
+					"scan_input_directions":  way[:2],
+					"scan_output_axes":       []int64{1, 0},
+					"scan_output_directions": []int64{way[2], 0},
+				},
+				g.unit(3, 2),
+				start,
+				g.x(steps, 3, 2),
+				g.x(3, steps, 2),
+			)
 		}})
 	}
 	return slices.Concat(cases)

@@ -54,7 +54,15 @@ func open(t *testing.T, c opCase, opset, k int64, dynamic bool, seed uint64) *pr
 			t.Fatal(err)
 		}
 		for _, x := range g.wrt {
-			m.Nodes = append(m.Nodes, &onnx.Node{Name: "grad_" + x, Op: "Identity", Inputs: []string{grads[x]}, Outputs: []string{"grad_" + x}})
+			m.Nodes = append(
+				m.Nodes,
+				&onnx.Node{
+					Name:    "grad_" + x,
+					Op:      "Identity",
+					Inputs:  []string{grads[x]},
+					Outputs: []string{"grad_" + x},
+				},
+			)
 			m.Outputs = append(m.Outputs, onnx.ValueInfo{Name: "grad_" + x, Type: dtype})
 		}
 		if err := onnx.Check(m); err != nil {
@@ -64,7 +72,8 @@ func open(t *testing.T, c opCase, opset, k int64, dynamic bool, seed uint64) *pr
 			t.Cleanup(func() { p.s.Close() })
 			return p
 		}
-		if failures = append(failures, err); !strings.Contains(err.Error(), "Could not find an implementation") && !strings.Contains(err.Error(), "Type Error") {
+		if failures = append(failures, err); !strings.Contains(err.Error(), "Could not find an implementation") &&
+			!strings.Contains(err.Error(), "Type Error") {
 			break
 		}
 	}
@@ -73,7 +82,12 @@ func open(t *testing.T, c opCase, opset, k int64, dynamic bool, seed uint64) *pr
 }
 
 // run evaluates the program; cotangents default to zero.
-func (p *program) run(t *testing.T, feeds map[string]*tensor.Dense, ct map[string][]float64, shapes map[string][]int) map[string]*tensor.Dense {
+func (p *program) run(
+	t *testing.T,
+	feeds map[string]*tensor.Dense,
+	ct map[string][]float64,
+	shapes map[string][]int,
+) map[string]*tensor.Dense {
 	t.Helper()
 	in := map[string]*tensor.Dense{}
 	for k, v := range feeds {
@@ -201,7 +215,8 @@ func TestJacobians(t *testing.T) {
 						for j := range a {
 							numeric, got := (a[j]-b[j])/(2*h), analytic[[2]string{y, x}][j][i]
 							if !(math.Abs(numeric-got) <= tol*(1+math.Abs(numeric))) {
-								t.Fatalf("seed %d: d %s[%d] / d %s[%d] is %g, differences give %g", seed, y, j, x, i, got, numeric)
+								t.Fatalf("seed %d: d %s[%d] / d %s[%d] is %g, differences give %g",
+									seed, y, j, x, i, got, numeric)
 							}
 						}
 					}
@@ -225,8 +240,8 @@ func product(shape []int) int {
 	return n
 }
 
-// TestDirections compares, on larger shapes, the derivative along one random direction with a central difference: with all
-// sizes known, and with none.
+// TestDirections compares, on larger shapes, the derivative along one random direction with a central difference:
+// with all sizes known, and with none.
 func TestDirections(t *testing.T) {
 	for n, c := range opCases() {
 		for _, dynamic := range []bool{false, true} {
@@ -301,7 +316,10 @@ func TestEveryRuleIsChecked(t *testing.T) {
 		r := &table[i]
 		found := slices.ContainsFunc(opCases(), func(c opCase) bool {
 			g := newGen(c, c.from, 1, onnx.Float, false, 1)
-			return slices.ContainsFunc(g.b.M.Nodes, func(n *onnx.Node) bool { return n.Op == r.op && n.Domain == r.domain && c.op == name(r) })
+			return slices.ContainsFunc(
+				g.b.M.Nodes,
+				func(n *onnx.Node) bool { return n.Op == r.op && n.Domain == r.domain && c.op == name(r) },
+			)
 		})
 		if !found {
 			t.Errorf("the rule of %s has no check in opCases", name(r))
@@ -333,7 +351,15 @@ func TestDecompositions(t *testing.T) {
 			}
 			e := newEngine(m, types)
 			e.b = g.b
-			cl := &call{Builder: g.b, e: e, n: node, x: node.Inputs, y: node.Outputs, dy: node.Outputs, needsGrad: make([]bool, len(node.Inputs))}
+			cl := &call{
+				Builder:   g.b,
+				e:         e,
+				n:         node,
+				x:         node.Inputs,
+				y:         node.Outputs,
+				dy:        node.Outputs,
+				needsGrad: make([]bool, len(node.Inputs)),
+			}
 			again := r.decompose(cl)
 			if cl.err != nil || e.sync() != nil {
 				t.Fatal(cl.err, e.err)
@@ -342,8 +368,20 @@ func TestDecompositions(t *testing.T) {
 				if !types.Of(y).Type.IsFloat() || !slices.Contains(g.outputs, y) {
 					continue
 				}
-				m.Nodes = append(m.Nodes, &onnx.Node{Name: "again" + y, Op: "Identity", Inputs: []string{again[i]}, Outputs: []string{"again" + y}})
-				m.Outputs = append(m.Outputs, onnx.ValueInfo{Name: y, Type: onnx.Float}, onnx.ValueInfo{Name: "again" + y, Type: onnx.Float})
+				m.Nodes = append(
+					m.Nodes,
+					&onnx.Node{
+						Name:    "again" + y,
+						Op:      "Identity",
+						Inputs:  []string{again[i]},
+						Outputs: []string{"again" + y},
+					},
+				)
+				m.Outputs = append(
+					m.Outputs,
+					onnx.ValueInfo{Name: y, Type: onnx.Float},
+					onnx.ValueInfo{Name: "again" + y, Type: onnx.Float},
+				)
 			}
 			s, err := ort.Open(m, ort.Options{Threads: 1})
 			if err != nil {

@@ -7,18 +7,19 @@ import (
 	"assay/onnx"
 )
 
-// missing is the refusal of a node that has no rule.
+// noRule refuses a node that has no rule.
 func noRule(m *onnx.Model, n *onnx.Node) error {
 	return fmt.Errorf(
-		"%s lies between the outputs and the values to differentiate by, but there is no gradient rule for this operator "+
-			"at this version; wanted a rule for input %q (docs/ops.md lists the rules; differentiate with respect to a later value, or rewrite the node)",
+		"%s lies between the outputs and the values to differentiate by, but there is no gradient rule for this "+
+			"operator at this version; wanted a rule for input %q (docs/ops.md lists the rules; "+
+			"differentiate with respect to a later value, or rewrite the node)",
 		m.Describe(n),
 		strings.Join(n.Reads(), ", "),
 	)
 }
 
-// unknown is the refusal of an active value that is not known to be a floating-point tensor. It names the node that the
-// ignorance starts at.
+// untyped refuses an active value that is not known to be a floating-point tensor. It names the first node whose type
+// is not known.
 func (e *engine) untyped(x string) error {
 	v := e.value(x)
 	for v.Type == onnx.Undefined && e.producers[x] != nil {
@@ -47,12 +48,12 @@ func (e *engine) untyped(x string) error {
 	)
 }
 
-// broken is a promise that a rule did not keep.
+// ruleErrorf says that a rule broke its contract.
 func ruleErrorf(format string, args ...any) error {
 	return &onnx.InternalError{Doing: "checking what a rule gives", Cause: fmt.Errorf(format, args...)}
 }
 
-// fits checks that a gradient has the type and shape of its value, as far as they are known.
+// checkGradient checks that a gradient has the type and shape of its value, as far as they are known.
 func checkGradient(g, x *onnx.Value) error {
 	if !compatible(g, x) {
 		return ruleErrorf("the gradient is %v, wanted %v", g, x)

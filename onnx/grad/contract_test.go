@@ -19,10 +19,17 @@ func through(opset int64, n *onnx.Node, aside bool, more func(m *onnx.Model)) *o
 		b.M.Opsets[n.Domain] = 1
 	}
 	last := "h"
-	b.M.Nodes = append(b.M.Nodes, n, &onnx.Node{Name: "after", Op: "Sigmoid", Inputs: []string{last}, Outputs: []string{"s"}})
+	b.M.Nodes = append(
+		b.M.Nodes,
+		n,
+		&onnx.Node{Name: "after", Op: "Sigmoid", Inputs: []string{last}, Outputs: []string{"s"}},
+	)
 	last = "s"
 	if aside {
-		b.M.Nodes = append(b.M.Nodes, &onnx.Node{Name: "sum", Op: "Add", Inputs: []string{"x", "s"}, Outputs: []string{"t"}})
+		b.M.Nodes = append(
+			b.M.Nodes,
+			&onnx.Node{Name: "sum", Op: "Add", Inputs: []string{"x", "s"}, Outputs: []string{"t"}},
+		)
 		last = "t"
 	}
 	b.M.Outputs = []onnx.ValueInfo{{Name: last, Type: onnx.Float}}
@@ -32,15 +39,22 @@ func through(opset int64, n *onnx.Node, aside bool, more func(m *onnx.Model)) *o
 	return b.M
 }
 
-// TestNothingEndsSilently: a gradient that reaches something without a rule is refused with the node's name, whether or not
-// the types around it are known.
+// TestNothingEndsSilently: a gradient that reaches something without a rule is refused with the node's name, whether
+// or not the types around it are known.
 func TestNothingEndsSilently(t *testing.T) {
 	branch := func(op string) *onnx.Graph {
-		return &onnx.Graph{Name: op, Nodes: []*onnx.Node{{Op: op, Inputs: []string{"x"}, Outputs: []string{"in_" + op}}},
-			Outputs: []onnx.ValueInfo{{Name: "in_" + op, Type: onnx.Float}}}
+		return &onnx.Graph{
+			Name:    op,
+			Nodes:   []*onnx.Node{{Op: op, Inputs: []string{"x"}, Outputs: []string{"in_" + op}}},
+			Outputs: []onnx.ValueInfo{{Name: "in_" + op, Type: onnx.Float}},
+		}
 	}
-	body := &onnx.Graph{Name: "body", Inputs: []onnx.ValueInfo{{Name: "e", Type: onnx.Float}}, Outputs: []onnx.ValueInfo{{Name: "f", Type: onnx.Float}},
-		Nodes: []*onnx.Node{{Op: "Mul", Inputs: []string{"e", "w"}, Outputs: []string{"f"}}}}
+	body := &onnx.Graph{
+		Name:    "body",
+		Inputs:  []onnx.ValueInfo{{Name: "e", Type: onnx.Float}},
+		Outputs: []onnx.ValueInfo{{Name: "f", Type: onnx.Float}},
+		Nodes:   []*onnx.Node{{Op: "Mul", Inputs: []string{"e", "w"}, Outputs: []string{"f"}}},
+	}
 	node := func(op string, in ...string) *onnx.Node {
 		return &onnx.Node{Op: op, Inputs: in, Outputs: []string{"h"}}
 	}
@@ -57,7 +71,9 @@ func TestNothingEndsSilently(t *testing.T) {
 	sequence := func(m *onnx.Model) {
 		at := &onnx.Tensor{Name: "at", Type: onnx.Int64, Shape: []int64{}, Data: make([]byte, 8)}
 		m.Initializers = append(m.Initializers, at)
-		m.Nodes = append([]*onnx.Node{{Name: "pack", Op: "SequenceConstruct", Inputs: []string{"x", "x"}, Outputs: []string{"q"}}}, m.Nodes...)
+		m.Nodes = append(
+			[]*onnx.Node{{Name: "pack", Op: "SequenceConstruct", Inputs: []string{"x", "x"}, Outputs: []string{"q"}}},
+			m.Nodes...)
 	}
 	for name, c := range map[string]struct {
 		opset int64
@@ -100,7 +116,8 @@ func TestNothingEndsSilently(t *testing.T) {
 			m := through(c.opset, c.n, aside, c.more)
 			grads, err := Append(m, Options{Outputs: []string{m.Outputs[0].Name}, Wrt: []string{"x"}})
 			if err == nil || !strings.Contains(err.Error(), `"`+c.at+`"`) {
-				t.Errorf("%s, aside %v: gradients %v, error %v; wanted a refusal that names node %q", name, aside, grads, err, c.at)
+				t.Errorf("%s, aside %v: gradients %v, error %v; wanted a refusal that names node %q",
+					name, aside, grads, err, c.at)
 			}
 			if errors.As(err, new(*onnx.InternalError)) {
 				t.Errorf("%s: the refusal calls itself a mistake of ours: %v", name, err)
@@ -109,18 +126,35 @@ func TestNothingEndsSilently(t *testing.T) {
 	}
 }
 
-// TestDiscreteValuesEndPaths: what has been an integer on its way carries no gradient, also behind an operator without a rule.
+// TestDiscreteValuesEndPaths: what has been an integer on its way carries no gradient, also behind an operator
+// without a rule.
 func TestDiscreteValuesEndPaths(t *testing.T) {
-	m := through(17, &onnx.Node{Op: "ArgMax", Inputs: []string{"x"}, Outputs: []string{"i"}}, true, func(m *onnx.Model) {
-		m.Nodes = append([]*onnx.Node{m.Nodes[0], {Name: "hashed", Op: "Cast", Inputs: []string{"i"}, Outputs: []string{"h"}, Attrs: map[string]any{"to": int64(1)}}}, m.Nodes[1:]...)
-	})
+	m := through(
+		17,
+		&onnx.Node{Op: "ArgMax", Inputs: []string{"x"}, Outputs: []string{"i"}},
+		true,
+		func(m *onnx.Model) {
+			m.Nodes = append(
+				[]*onnx.Node{
+					m.Nodes[0],
+					{
+						Name:    "hashed",
+						Op:      "Cast",
+						Inputs:  []string{"i"},
+						Outputs: []string{"h"},
+						Attrs:   map[string]any{"to": int64(1)},
+					},
+				},
+				m.Nodes[1:]...)
+		},
+	)
 	if _, err := Append(m, Options{Outputs: []string{"t"}, Wrt: []string{"x"}}); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestUnknownTypesOfFrozenValues: an operator without a rule is no matter where nothing flows into it, and its type follows
-// from what it is combined with.
+// TestUnknownTypesOfFrozenValues: an operator without a rule is no matter where nothing flows into it, and its type
+// follows from what it is combined with.
 func TestUnknownTypesOfFrozenValues(t *testing.T) {
 	for _, op := range []string{"Mul", "Max", "Concat"} {
 		b := onnx.NewBuilder("frozen", 17)
@@ -156,8 +190,8 @@ func TestOutputsThatARuleDoesNotTake(t *testing.T) {
 	}
 }
 
-// TestMistakesInRulesAreOurs: a panic, a gradient that does not fit, a missing one and an emitted node that cannot be are called
-// what they are, with what the rule said.
+// TestMistakesInRulesAreOurs: a panic, a gradient that does not fit, a missing one and an emitted node that cannot be
+// are called what they are, with what the rule said.
 func TestMistakesInRulesAreOurs(t *testing.T) {
 	key := [2]string{"", "Tanh"}
 	old := rules[key]
@@ -177,11 +211,13 @@ func TestMistakesInRulesAreOurs(t *testing.T) {
 		rules[key] = []*entry{{op: "Tanh", rule: c.rule}}
 		_, err := Append(line().M, Options{Outputs: []string{"y"}, Wrt: []string{"x"}})
 		var internal *onnx.InternalError
-		if !errors.As(err, &internal) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), `node "bend"`) {
+		if !errors.As(err, &internal) || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), `node "bend"`) {
 			t.Errorf("%s: %v; wanted an internal error that names the node and holds %q", name, err, c.want)
 			continue
 		}
-		if _, panicked := internal.Cause.(error); (name == "panic" || name == "own words") && (internal.Stack == nil || !strings.Contains(err.Error(), "contract_test.go")) {
+		if _, panicked := internal.Cause.(error); (name == "panic" || name == "own words") &&
+			(internal.Stack == nil || !strings.Contains(err.Error(), "contract_test.go")) {
 			t.Errorf("%s: the stack does not show the rule (%v): %v", name, panicked, err)
 		}
 	}

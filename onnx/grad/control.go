@@ -57,7 +57,7 @@ type scan struct {
 	inReverse  []bool
 	outReverse []bool
 	slices     []onnx.ValueInfo // what the body sees of all inputs
-	gradients  []bool           // inputs whose gradient is made: floating-point states, and scanned inputs that are asked for
+	gradients  []bool           // inputs that get a gradient: floating-point states, and scanned inputs that need one
 }
 
 func (c *call) scanned() scan {
@@ -97,9 +97,9 @@ func directionFlags(back []bool) []int64 {
 	return d
 }
 
-// scanRule: a first Scan goes forward once more and keeps the states before every step. A second one goes through the steps
-// in reverse, and in each computes the vector-Jacobian product of the step. Its states are the gradients of the states, and
-// sums of the gradients of what the body takes from around it.
+// scanRule: a first Scan goes forward once more and keeps the states before every step. A second one goes through the
+// steps in reverse, and in each computes the vector-Jacobian product of the step. Its states are the gradients of the
+// states, and sums of the gradients of the captures of the body.
 func scanRule(c *call) []string {
 	s := c.scanned()
 	if c.err != nil {
@@ -150,7 +150,7 @@ func scanRule(c *call) []string {
 // backwardScan is what the Scan in reverse reads.
 type backwardScan struct {
 	starts     []string          // its states before the first step: gradients of states, and zeros for the sums
-	read       []string          // scanned inputs: states before each step, the forward inputs, cotangents of the outputs
+	read       []string          // scanned: states before each step, the forward inputs, cotangents
 	axes       []int64           // of read
 	reverse    []bool            // of read
 	cotangents []string          // by output of the forward body, "" for none: inputs of the backward body

@@ -9,7 +9,8 @@ var convRules = []entry{
 		op:                "Resize",
 		nonDifferentiable: []int{1, 2, 3},
 		decompose:         resize,
-		note:              "antialias, exclude_outside and keep_aspect_ratio_policy where the sizes are known before the model runs",
+		note: "antialias, exclude_outside and keep_aspect_ratio_policy where the sizes are known before the model " +
+			"runs",
 	},
 }
 
@@ -124,7 +125,8 @@ func (c *call) convKernel(x, dy, w string, win onnx.Window, group int64) string 
 			break
 		}
 	}
-	if batch := c.value(x).Shape[0]; !batch.Known() { // ONNX Runtime's Conv leaves its output as it was where there are no channels
+	// Without channels, which is an empty batch here, ONNX Runtime's Conv does not set its output.
+	if batch := c.value(x).Shape[0]; !batch.Known() {
 		return c.Op("Where", c.Op("Equal", c.size(x, 0), c.Ints(0)), c.Scalar(c.value(g).Type, 0), g)
 	}
 	return g

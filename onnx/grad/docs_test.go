@@ -66,13 +66,13 @@ Every rule is checked against central differences (onnx/grad/check_test.go), and
 		if r.since > onnx.OldestOpset {
 			since = fmt.Sprint(r.since)
 		}
-		var inert []string
+		var inputs []string
 		for _, k := range r.nonDifferentiable {
 			if k < 0 {
-				inert = append(inert, "all")
+				inputs = append(inputs, "all")
 				continue
 			}
-			inert = append(inert, fmt.Sprint(k))
+			inputs = append(inputs, fmt.Sprint(k))
 		}
 		note := r.note
 		if note == "zero" {
@@ -81,7 +81,10 @@ Every rule is checked against central differences (onnx/grad/check_test.go), and
 		if r.outputs != 0 {
 			note = strings.TrimPrefix(note+"; of "+r.acceptedOutputs(), "; ")
 		}
-		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s | %s |\n", name(r), since, by, strings.Join(inert, ", "), note))
+		rows = append(
+			rows,
+			fmt.Sprintf("| %s | %s | %s | %s | %s |\n", name(r), since, by, strings.Join(inputs, ", "), note),
+		)
 	}
 	sort.Slice(rows, func(i, j int) bool { return strings.ToLower(rows[i]) < strings.ToLower(rows[j]) })
 	fmt.Fprint(&b, strings.Join(rows, ""))

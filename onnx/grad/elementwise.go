@@ -104,7 +104,7 @@ var elementwiseRules = slices.Concat([]entry{
 	}),
 }, zeroRules("Floor", "Ceil", "Round", "Sign", "Bernoulli", "RandomNormalLike", "RandomUniformLike"))
 
-// zeroRules are piecewise constant operators: nothing flows through them.
+// zeroRules are those of piecewise constant operators, whose derivative is zero.
 func zeroRules(ops ...string) []entry {
 	var out []entry
 	for _, op := range ops {
@@ -115,8 +115,8 @@ func zeroRules(ops ...string) []entry {
 
 func (c *call) oneMinus(x string) string { return c.sub(c.scalarLike(x, 1), x) }
 
-// y = a b: dA = dY b, dB = dY a. SiLU, a sigmoid(a), is taken as one: dA = dY (s + y - y s), two passes over memory
-// fewer.
+// y = a b: dA = dY b, dB = dY a. SiLU, y = a s with s = sigmoid(a), has one formula, which saves two passes over
+// memory: dA = dY (s + y - y s).
 func mulRule(c *call) []string {
 	a, b, y, dy := c.x[0], c.x[1], c.y[0], c.dy[0]
 	for i := range 2 {

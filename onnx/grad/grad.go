@@ -8,7 +8,8 @@
 // of every gradient's type and shape.
 //
 // A gradient is exact, or the model is refused with the node's name: see docs/gradients.md. A path from the outputs
-// back to the values asked for ends only at inputs that the table declares inert, and at values of a discrete type.
+// back to the Wrt values ends only at inputs that the table declares not differentiable, and at values of a discrete
+// type.
 package grad
 
 import (
@@ -95,7 +96,7 @@ func newEngine(m *onnx.Model, types *onnx.Types) *engine {
 	return e
 }
 
-// know records who makes and who reads the values of forward nodes.
+// index records which forward nodes make and read each value.
 func (e *engine) index(nodes []*onnx.Node) {
 	for _, n := range nodes {
 		for _, y := range n.Outputs {

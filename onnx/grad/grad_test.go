@@ -17,8 +17,11 @@ func line() *onnx.Builder {
 	b := onnx.NewBuilder("line", 17)
 	b.Input("x", onnx.Float, onnx.Dims(2, 3))
 	b.Input("w", onnx.Float, onnx.Dims(3, 4))
-	b.M.Nodes = append(b.M.Nodes, &onnx.Node{Name: "product", Op: "MatMul", Inputs: []string{"x", "w"}, Outputs: []string{"h"}},
-		&onnx.Node{Name: "bend", Op: "Tanh", Inputs: []string{"h"}, Outputs: []string{"y"}})
+	b.M.Nodes = append(
+		b.M.Nodes,
+		&onnx.Node{Name: "product", Op: "MatMul", Inputs: []string{"x", "w"}, Outputs: []string{"h"}},
+		&onnx.Node{Name: "bend", Op: "Tanh", Inputs: []string{"h"}, Outputs: []string{"y"}},
+	)
 	return onnx.Extend(b.M)
 }
 
@@ -106,7 +109,8 @@ func TestFrozenWeightsCostNothing(t *testing.T) {
 	}
 }
 
-// TestLeaves: intermediate values, values used several times, a value that is output and leaf, unused values, default ones.
+// TestLeaves: intermediate values, values used several times, a value that is output and leaf, unused values, default
+// ones.
 func TestLeaves(t *testing.T) {
 	b := line()
 	b.Input("unused", onnx.Float, onnx.Dims("n"))
@@ -125,7 +129,11 @@ func TestLeaves(t *testing.T) {
 	}
 	defer s.Close()
 	out, err := s.Run(context.Background(), map[string]*tensor.Dense{
-		"x": dense(onnx.Float, []int{2, 3}, []float64{0, 0, 0, 0, 0, 0}), "w": dense(onnx.Float, []int{3, 4}, make([]float64, 12)),
+		"x": dense(
+			onnx.Float,
+			[]int{2, 3},
+			[]float64{0, 0, 0, 0, 0, 0},
+		), "w": dense(onnx.Float, []int{3, 4}, make([]float64, 12)),
 		"unused": dense(onnx.Float, []int{2}, []float64{1, 2}),
 	})
 	if err != nil {
@@ -182,7 +190,11 @@ func TestEmpty(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := onnx.NewBuilder("empty", 17)
 			b.Input("x", onnx.Float, c.x)
-			in, inputs := map[string]*tensor.Dense{"x": dense(onnx.Float, c.empty, make([]float64, tensor.Shape(c.empty).TotalSize()))}, []string{"x"}
+			in, inputs := map[string]*tensor.Dense{
+				"x": dense(onnx.Float, c.empty, make([]float64, tensor.Shape(c.empty).TotalSize())),
+			}, []string{
+				"x",
+			}
 			if c.ints != nil {
 				inputs = append(inputs, b.Ints(c.ints...))
 			} else {

@@ -12,11 +12,11 @@ var indexRules = []entry{
 	{op: "Compress", nonDifferentiable: []int{1}, rule: compressRule},
 }
 
-// smallTable is the number of rows up to which the gradient of a gathered table is a product with one-hot rows.
+// maxOneHotRows is the number of rows up to which the gradient of a gathered table is a product with one-hot rows.
 const maxOneHotRows = 4096
 
-// Y = X[indices] along an axis: rows of dY are added up by index. No scattering with reduction: its order of
-// addition, and so the last bits, differ from run to run on some devices.
+// Y = X[indices] along an axis: rows of dY are added up by index. ScatterND with reduction "add" would do, but its
+// order of addition, and so the last bits, differ from run to run on some devices.
 func gatherRule(c *call) []string {
 	x, idx := c.x[0], c.x[1]
 	axis := c.axis("axis", 0, x)
@@ -43,7 +43,7 @@ func gatherRule(c *call) []string {
 	return []string{c.indexAdd(g, idx, c.size(x, int(axis)), axis), ""}
 }
 
-// scatterRows puts the rows of g along an axis at distinct indices into zeros of the given shape.
+// indexCopy puts the rows of g along an axis at distinct indices into zeros of the given shape.
 func (c *call) indexCopy(g, idx, shape string, axis int64) string {
 	t := c.value(g).Type
 	at := c.unsqueeze(idx, -1)
@@ -56,7 +56,7 @@ func (c *call) indexCopy(g, idx, shape string, axis int64) string {
 	return c.fromFront(c.Op("ScatterND", c.full(front, t, 0), at, c.toFront(g, axis)), axis)
 }
 
-// collectRows adds up the rows of g along an axis by index, to size rows.
+// indexAdd adds up the rows of g along an axis by index, to size rows.
 func (c *call) indexAdd(g, idx, size string, axis int64) string {
 	r := c.rank(g)
 	flat := c.toFront(g, axis)
@@ -82,7 +82,7 @@ func (c *call) indexAdd(g, idx, size string, axis int64) string {
 	return c.fromFront(sum, axis)
 }
 
-// positive turns indices counted from the end into indices counted from the front.
+// nonNegative turns indices counted from the end into indices counted from the front.
 func (c *call) nonNegative(idx, size string) string {
 	if v, ok := c.value(idx).Known(); ok {
 		negative := false
@@ -101,8 +101,8 @@ func (c *call) oneHot(idx, size string, t onnx.DType) string {
 	return c.cast(c.Op("Equal", c.unsqueeze(idx, 1), c.arange(size)), t)
 }
 
-// collectDistinct is collectRows for tables with far more rows than there are indices (vocabularies): the rows of equal
-// indices are added to the first of them by a product, and these go to their distinct places.
+// indexAddSparse is indexAdd for tables with many more rows than there are indices (vocabularies). A product adds the
+// rows of equal indices to the first of them, and these go to their distinct places.
 func (c *call) indexAddSparse(rows, idx, size string) string {
 	equal := c.Op("Equal", c.unsqueeze(idx, 1), c.unsqueeze(idx, 0)) // [N, N]
 	t := c.value(rows).Type

@@ -27,7 +27,8 @@ func oracleModels(t testing.TB) (files []string) {
 	return files
 }
 
-// TestMutatedModels: whatever a model says, reading and differentiating it ends with gradients or an error, and never panics.
+// TestMutatedModels: whatever a model says, reading and differentiating it ends with gradients or an error, and never
+// panics.
 func TestMutatedModels(t *testing.T) {
 	for _, path := range oracleModels(t) {
 		data, err := os.ReadFile(path)

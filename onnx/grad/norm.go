@@ -86,7 +86,7 @@ func (c *call) gradOf(i int, t onnx.DType) string {
 	return c.cast(c.dy[i], t)
 }
 
-// joined adds up gradients, of which some may be missing, to one of the shape of x.
+// sumContributions adds up gradients, of which some may be missing, to one of the shape of x.
 func (c *call) sumContributions(x string, parts ...string) string {
 	sum, whole := "", false
 	for i, p := range parts {
@@ -106,7 +106,7 @@ func (c *call) sumContributions(x string, parts ...string) string {
 	return sum
 }
 
-// shared divides the gradient of a statistic by the number of elements that it is of, those of x along axes.
+// averaged divides the gradient of a statistic by the number of elements of x along axes that it is computed from.
 func (c *call) averaged(g, x string, axes []int64) string {
 	n := int64(1)
 	for _, a := range axes {

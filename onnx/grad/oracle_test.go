@@ -81,7 +81,12 @@ func runOracle(t *testing.T, folder string, recompute bool) {
 			n.Segment = fmt.Sprint("part", 3*i/len(m.Nodes))
 		}
 	}
-	o := grad.Options{Outputs: c.Outputs, Cotangents: map[string]string{}, Wrt: append(c.Wrt.Inputs, c.Wrt.Initializers...), Recompute: recompute}
+	o := grad.Options{
+		Outputs:    c.Outputs,
+		Cotangents: map[string]string{},
+		Wrt:        append(c.Wrt.Inputs, c.Wrt.Initializers...),
+		Recompute:  recompute,
+	}
 	for _, out := range m.Outputs {
 		ct := out
 		ct.Name = "cotangent/" + out.Name

@@ -13,7 +13,7 @@ var poolRules = []entry{
 	}},
 }
 
-// mostWeights is the size of the largest constant that a rule makes up.
+// maxConstant is the number of elements of the largest constant that a rule adds.
 const maxConstant = 1 << 22
 
 // pooling is a pooling node over x, padded explicitly so that every window lies inside.
@@ -64,13 +64,13 @@ func (p pooling) padded() bool {
 	return false
 }
 
-// windows is the convolution of single channels [M, 1, ...] with a kernel [K, 1, ...]: one output channel for each
+// unfold is the convolution of single channels [M, 1, ...] with a kernel [K, 1, ...]: one output channel for each
 // kernel.
 func (c *call) unfold(single, kernel string, p pooling) string {
 	return c.OpA("Conv", attrs{"strides": p.win.Strides, "dilations": p.win.Dilations}, single, kernel)
 }
 
-// singles makes every channel a sample of its own: [N, C, ...] -> [N*C, 1, ...].
+// channelsAsBatch makes every channel a sample: [N, C, ...] -> [N*C, 1, ...].
 func (c *call) channelsAsBatch(x string) string {
 	dims := []any{-1, 1}
 	for i := 2; i < c.rank(x); i++ {
@@ -138,7 +138,7 @@ func averagePool(c *call) []string {
 	return []string{c.reshapeLike(c.div(sum, counts), c.y[0])}
 }
 
-// plus adds to a size.
+// addToSize adds a number to a size.
 func (c *call) addToSize(size string, n int64) string {
 	if v, ok := c.value(size).Known(); ok {
 		return c.Ints(v[0] + n)

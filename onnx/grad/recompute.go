@@ -7,14 +7,14 @@ import (
 	"assay/onnx"
 )
 
-// segment is one part of the model whose forward values the backward pass computes anew.
+// segment is one part of the model (a layer) whose forward values the backward pass computes again.
 type segment struct {
 	nodes      []*onnx.Node      // those that depend on the feeds, in order
 	inputs     []string          // values from outside that are made to depend on the incoming gradient
 	recomputed map[string]string // forward value -> its second computation; nil until the backward pass arrives
 }
 
-// random operators give other values the second time; theirs are kept.
+// randomOps give other values the second time, so their values are kept.
 var randomOps = []string{
 	"Bernoulli",
 	"Dropout",
@@ -25,9 +25,9 @@ var randomOps = []string{
 	"RandomUniformLike",
 }
 
-// planSegments finds what each segment has to compute anew. Its feeds are the floating-point values that other nodes
-// make for this segment alone: the activations that it continues. What several segments share (masks, rotary angles)
-// is kept anyway, and with it what is computed from shared values and constants only.
+// planSegments finds what each segment has to recompute. The inputs of a segment are the floating-point values that
+// other nodes make for it alone: its incoming activations. Values that several segments share (masks, rotary angles)
+// are kept, and so is what is computed from these and constants alone.
 func planSegments(m *onnx.Model, t *onnx.Types) map[string]*segment {
 	maker, users := map[string]*onnx.Node{}, map[string][]string{}
 	for _, n := range m.Nodes {
@@ -73,9 +73,9 @@ func planSegments(m *onnx.Model, t *onnx.Types) map[string]*segment {
 	return plan
 }
 
-// recomputed returns the second computation of the values around n, nil if there is none. The first call for a
-// segment emits it. Its feeds get zero times an element of the incoming gradient added: without this dependence the
-// second computation could run, or be merged with the first, before the gradient arrives, and nothing would be saved.
+// recompute returns the recomputed values of n's segment, nil if there are none. The first call for a segment emits
+// them. It adds zero, computed from the incoming gradient, to the segment's inputs. Without this dependence the
+// runtime could recompute before the gradient arrives, or merge both computations, and no memory would be saved.
 func (e *engine) recompute(n *onnx.Node, dy []string) map[string]string {
 	s := e.plan[n.Segment]
 	if s == nil || n.Segment == "" {

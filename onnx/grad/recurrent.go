@@ -131,8 +131,8 @@ func (c *call) recurrentAttrs(x string) (reverse []bool, hidden int64) {
 	return reverse, hidden
 }
 
-// inputGates is the inputs' part of the gates with their biases, [T, B, gates*H], and the bias of the recurrent part where
-// it must be added apart.
+// inputGates is the inputs' part of the gates with their biases, [T, B, gates*H], and the bias of the recurrent part
+// where it must be added apart.
 func (c *call) inputGates(k cell, x, w, bias string, hidden int64) (z, rb string) {
 	z = c.Op("MatMul", x, c.transpose(w, 1, 0))
 	if bias == "" {

@@ -11,7 +11,7 @@ type activation struct {
 	alpha, beta float64
 }
 
-// takes says which of alpha and beta a function has, and their defaults.
+// activationDefaults says which of alpha and beta a function has, and their defaults.
 var activationDefaults = map[string][]float64{
 	"relu":            {},
 	"tanh":            {},

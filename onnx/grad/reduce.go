@@ -56,8 +56,8 @@ func (c *call) reducedAxes() (axes []int64, all, none, ok bool) {
 	return axes, false, false, ok
 }
 
-// kept gives a reduced value (the output or its gradient) its reduced axes back, with size 1, so that it broadcasts
-// to the input.
+// keepDims gives a reduced value (the output or its gradient) its reduced axes back, with size 1, so that it
+// broadcasts to the input.
 func (c *call) keepDims(v string) string {
 	axes, all, none, ok := c.reducedAxes()
 	switch {
@@ -71,7 +71,7 @@ func (c *call) keepDims(v string) string {
 	return c.unsqueeze(v, axes...)
 }
 
-// spread repeats a reduced gradient over the input's shape.
+// expandBack repeats a reduced gradient over the input's shape.
 func (c *call) expandBack(g string) string {
 	return c.Op("Expand", c.keepDims(g), c.shapeOf(c.x[0]))
 }

@@ -102,8 +102,10 @@ func (p interpolation) matrix() ([]float64, string) {
 	return m, ""
 }
 
-// splitCorners: the standard divides by in*scale - 1, ONNX Runtime by out - 1.
-const alignCornersDiffer = "wanted sizes, or scales that give whole sizes, with align_corners: ONNX Runtime and the standard differ otherwise"
+// alignCornersDiffer refuses sizes for which the standard, which divides by in*scale - 1, and ONNX Runtime, which
+// divides by out - 1, differ.
+const alignCornersDiffer = "wanted sizes, or scales that give whole sizes, with align_corners: " +
+	"ONNX Runtime and the standard differ otherwise"
 
 // source is the coordinate in the input of output element o, in float32 as the runtime computes it.
 func (p interpolation) source(o int) (float32, string) {

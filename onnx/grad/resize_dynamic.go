@@ -6,8 +6,8 @@ import (
 	"assay/onnx"
 )
 
-// resizeOpen resizes an axis whose sizes are known only when the model runs: the interpolation matrix [out, in] is
-// computed by the graph, in float32 as the runtime computes coordinates. i is the axis's place in sizes and scales.
+// resizeDynamic resizes an axis whose sizes are known only when the model runs. The graph computes the interpolation
+// matrix [out, in], in float32 as the runtime computes coordinates. i is the axis's index in sizes and scales.
 func (c *call) resizeDynamic(y string, axis, i int) string {
 	if c.n.Int("antialias", 0) != 0 || c.n.Int("exclude_outside", 0) != 0 ||
 		c.n.Str("keep_aspect_ratio_policy", "stretch") != "stretch" {
@@ -49,7 +49,7 @@ func (c *call) resizeDynamic(y string, axis, i int) string {
 
 func (c *call) float(v float64) string { return c.Scalar(onnx.Float, v) }
 
-// sourceOpen is interpolation.source for all output elements x, [out, 1].
+// sourceDynamic is interpolation.source for all output elements x, [out, 1].
 func (c *call) sourceDynamic(in, out, x string, i int) string {
 	scale := c.div(out, in)
 	if c.in(2) != "" && c.in(3) == "" {
@@ -86,7 +86,7 @@ func (c *call) wholeScale(i int) bool {
 	return i < len(scales) && scales[i] == math.Trunc(scales[i])
 }
 
-// nearestOpen is interpolation.nearest.
+// nearestDynamic is interpolation.nearest.
 func (c *call) nearestDynamic(x string) string {
 	switch mode := c.n.Str("nearest_mode", "round_prefer_floor"); mode {
 	case "round_prefer_floor":
@@ -103,7 +103,7 @@ func (c *call) nearestDynamic(x string) string {
 	}
 }
 
-// cubicOpen adds up four taps, with the kernel of interpolation.filter.
+// cubicDynamic adds up four taps, with the kernel of interpolation.filter.
 func (c *call) cubicDynamic(at, place string, inside func(string) string) string {
 	a := float64(c.n.Float("cubic_coeff_a", -0.75))
 	base := c.Op("Floor", at)

@@ -51,7 +51,7 @@ func concatRule(c *call) []string {
 	return c.Node("", "Split", len(c.x), attrs{"axis": axis}, c.dy[0], c.shape(sizes...))
 }
 
-// Parts that nothing depends on count as zeros.
+// splitRule: outputs without a gradient count as zeros.
 func splitRule(c *call) []string {
 	parts := make([]string, len(c.y))
 	for i, g := range c.dy {
@@ -254,7 +254,7 @@ func spaceToDepth(c *call) []string {
 	return []string{c.reshape(t, 0, c.Op("Mul", c.size(x, 1), c.Ints(b*b)), h, w)}
 }
 
-// times multiplies a size.
+// multiplySize multiplies a size.
 func (c *call) multiplySize(size string, by int64) string {
 	if v, ok := c.value(size).Known(); ok {
 		return c.Ints(v[0] * by)

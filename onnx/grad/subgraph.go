@@ -8,15 +8,13 @@ import (
 	"assay/onnx"
 )
 
-// body is a subgraph in the making: a model of its own, whose inputs are those of the subgraph and, after them, the
-// values that it takes from around it.
+// body is a subgraph under construction: a model whose inputs are those of the subgraph and, after them, its captures.
 type body struct {
 	m        *onnx.Model
 	captured map[string]bool
 }
 
-// newBody starts a body from a subgraph (an empty one: nil) with the given inputs, and lets it take what it reads
-// from around it.
+// newBody starts a body from a subgraph (nil: an empty one) with the given inputs and its captures.
 func (c *call) newBody(g *onnx.Graph, inputs []onnx.ValueInfo) *body {
 	m := &onnx.Model{Graph: onnx.Graph{Name: "body"}, IRVersion: c.M.IRVersion, Opsets: maps.Clone(c.M.Opsets)}
 	b := &body{m: m, captured: map[string]bool{}}
@@ -39,8 +37,8 @@ func (c *call) newBody(g *onnx.Graph, inputs []onnx.ValueInfo) *body {
 	return b
 }
 
-// capture lets the body read a value of the graph around it. A small constant that nobody differentiates by is
-// copied, so that its contents are known inside.
+// capture lets the body read a value of the graph around it. A small constant without a gradient is copied, so that
+// its contents are known inside.
 func (b *body) capture(c *call, x string, wanted bool) {
 	if b.captured[x] && !wanted {
 		return
@@ -61,8 +59,7 @@ func (b *body) capture(c *call, x string, wanted bool) {
 	}
 }
 
-// info declares a value that is known from elsewhere. Symbols made up there are left out: they may mean something
-// else here.
+// info declares a value of another graph. Its symbols are left out, since they may mean something else here.
 func info(name string, v *onnx.Value) onnx.ValueInfo {
 	shape := make([]onnx.Dim, len(v.Shape))
 	for i, d := range v.Shape {
@@ -88,8 +85,8 @@ func (b *body) derive(cotangents []string, wrt []string) (map[string]string, err
 	return Append(b.m, o)
 }
 
-// close makes the given values the outputs of the body and returns it as a subgraph, with names that occur nowhere
-// else. What is known of output i from elsewhere is known[i].
+// close makes the given values the outputs of the body, and returns it as a subgraph with unique names. known[i] has
+// the type and shape of output i, as far as they are known.
 func (b *body) close(c *call, outputs []string, known []*onnx.Value) (*onnx.Graph, error) {
 	types, err := onnx.Infer(b.m)
 	if err != nil {

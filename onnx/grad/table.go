@@ -17,14 +17,14 @@ type entry struct {
 	// outputs is how many outputs, from the first on, the rule takes gradients of: 0 is the first alone, allOutputs
 	// any number.
 	outputs int
-	// captures says that the rule gives gradients of what the node's subgraphs take from around them (call.captures,
-	// call.give).
+	// captures says that the rule gives gradients of the captures of the node's subgraphs (call.captures,
+	// call.setCaptureGrad).
 	captures bool
 	// broadcast says that gradients come back in the broadcast shape; the engine sums them to the inputs' shapes.
 	broadcast bool
-	// rule emits the gradients of the inputs; nil leaves this call to expand.
+	// rule emits the gradients of the inputs. If it returns nil, decompose is used.
 	rule func(c *call) []string
-	// expand emits the outputs by simpler operators, which are differentiated instead.
+	// decompose computes the outputs by simpler operators, which are differentiated instead.
 	decompose func(c *call) []string
 	note      string // for docs/ops.md: what the rule does not cover
 }
@@ -33,10 +33,10 @@ var allInputs = []int{-1}
 
 const allOutputs = -1
 
-// takes reports whether the rule takes the gradient of output j.
+// acceptsOutput reports whether the rule takes the gradient of output j.
 func (r *entry) acceptsOutput(j int) bool { return r.outputs == allOutputs || j < max(1, r.outputs) }
 
-// taken says which outputs the rule takes gradients of.
+// acceptedOutputs says which outputs the rule takes gradients of.
 func (r *entry) acceptedOutputs() string {
 	switch {
 	case r.outputs == allOutputs:

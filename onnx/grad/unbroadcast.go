@@ -1,7 +1,7 @@
 package grad
 
-// fit undoes broadcasting: it sums g, a gradient of the broadcast shape, to the shape of x. Statically where the
-// shapes tell which axes were stretched, else at run time by comparing the two shapes.
+// unbroadcast sums g, a gradient of the broadcast shape, to the shape of x. Where the shapes tell which axes were
+// broadcast, these are constants; else they are found at run time by comparing the two shapes.
 func (e *engine) unbroadcast(g, x string) string {
 	c := &call{Builder: e.b, e: e}
 	gv, xv := e.value(g), e.value(x)
@@ -38,7 +38,7 @@ func (e *engine) unbroadcast(g, x string) string {
 	return c.reshapeLike(c.sum(g, axes, false), x)
 }
 
-// fitDynamic: the axes to sum are those where the shape of g differs from the shape of x, padded in front with ones.
+// unbroadcastDynamic sums the axes where the shape of g differs from the shape of x, padded in front with ones.
 func (c *call) unbroadcastDynamic(g, x string) string {
 	gs, xs := c.shapeOf(g), c.shapeOf(x)
 	padded := xs

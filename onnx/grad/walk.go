@@ -28,8 +28,8 @@ func (e *engine) total(acc gradients, x string) string {
 	return acc[x][0]
 }
 
-// contribute adds g to the gradient of x. A matrix product that the rule just applied made for this alone (its nodes
-// start at from) takes the sum so far as its C.
+// contribute adds g to the gradient of x. If g is a Gemm that the last rule made for x alone (its nodes start at
+// from), the sum so far becomes the Gemm's input C.
 func (e *engine) contribute(acc gradients, x, g string, from int, alone bool) {
 	if alone && len(acc[x]) == 1 {
 		for _, n := range slices.Backward(e.b.M.Nodes[from:]) {
@@ -88,7 +88,7 @@ func (e *engine) depends(n *onnx.Node, active map[string]bool) bool {
 	return slices.ContainsFunc(n.Reads(), func(x string) bool { return active[x] && e.carries(n, x) })
 }
 
-// carries reports whether what n reads as x may carry a gradient: an input by the table, what a subgraph takes always.
+// carries reports whether x may carry a gradient where n reads it: an input by the table, a capture always.
 func (e *engine) carries(n *onnx.Node, x string) bool {
 	if !slices.Contains(n.Inputs, x) || slices.Contains(n.Captures(), x) {
 		return true
@@ -138,7 +138,8 @@ func (e *engine) newCall(r *entry, n *onnx.Node, dy []string, active map[string]
 	m := e.b.M
 	for j, g := range dy {
 		if g != "" && !r.acceptsOutput(j) {
-			return nil, fmt.Errorf("gradient of %s: a gradient reaches its output %d, %q, but the rule takes those of %s only",
+			return nil, fmt.Errorf(
+				"gradient of %s: a gradient reaches its output %d, %q, but the rule takes those of %s only",
 				m.Describe(n), j, n.Outputs[j], r.acceptedOutputs())
 		}
 	}
@@ -164,7 +165,8 @@ func (e *engine) newCall(r *entry, n *onnx.Node, dy []string, active map[string]
 		switch {
 		case !active[x] || slices.Contains(c.captures, x):
 		case !r.captures:
-			return nil, fmt.Errorf("gradient of %s: its subgraphs take %q from around them, and the rule has no gradient of that",
+			return nil, fmt.Errorf(
+				"gradient of %s: its subgraphs take %q from around them, and the rule has no gradient of that",
 				m.Describe(n), x)
 		case !e.value(x).Type.IsFloat():
 			return nil, fmt.Errorf("gradient of %s with respect to %q, which its subgraphs take: %w",
@@ -177,7 +179,8 @@ func (e *engine) newCall(r *entry, n *onnx.Node, dy []string, active map[string]
 	return c, nil
 }
 
-// distribute adds the gradients that a rule gave to those of the node's inputs and captures. The rule's nodes start at from.
+// distribute adds the gradients that a rule gave to those of the node's inputs and captures. The rule's nodes start
+// at from.
 func (e *engine) distribute(r *entry, c *call, dx []string, from int, acc gradients) error {
 	m, n := e.b.M, c.n
 	uses := map[string]int{} // how many inputs have this gradient
@@ -224,7 +227,7 @@ func (e *engine) accept(g, x string) error {
 	return err
 }
 
-// empty reports whether none of the gradients has an element, so that nothing passes.
+// empty reports whether all gradients are known to have no elements.
 func (e *engine) empty(dy []string) bool {
 	for _, g := range dy {
 		if g == "" {
@@ -337,7 +340,7 @@ func (e *engine) sync() error {
 	return e.err
 }
 
-// of returns what is known of a value, also of one just emitted.
+// value returns what is known of a value, also of one just emitted.
 func (e *engine) value(name string) *onnx.Value {
 	_ = e.sync() // the error is kept and reported by visit
 	return e.t.Of(name)

@@ -7,16 +7,19 @@ import (
 	"strings"
 
 	"assay/internal/miniature"
+	"assay/internal/page"
 )
 
 //go:embed page.html
 var pageText string
 
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"figure": figure, "met": met, "join": strings.Join,
+var pageTemplate = page.Parse(pageText, template.FuncMap{
+	"figure":  figure,
+	"met":     met,
+	"join":    strings.Join,
 	"percent": func(tenths float64) float64 { return 10 * min(10, max(0, tenths)) },
 	"family":  func(j Judge, f miniature.Family) string { return figure(j.Result.Families[f]) },
-}).Parse(pageText))
+})
 
 // page writes the report as one HTML file that loads nothing.
 func (r *Report) page(w io.Writer) error {

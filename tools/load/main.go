@@ -63,7 +63,7 @@ type load struct {
 	client *http.Client
 }
 
-// one sends a request and returns its status (0: no answer) and time.
+// post sends a request and returns its status (0: no answer) and time.
 func (l *load) post() (int, time.Duration) {
 	begin := time.Now()
 	r, err := l.client.Post(l.url+"/v1/score", "application/json", bytes.NewReader(l.body))

@@ -17,15 +17,15 @@ import (
 	"time"
 )
 
-// ends is what became of requests when servers were ended under load.
+// outcomes counts what became of requests when servers were ended under load.
 type outcomes struct {
 	answered, refused, lost atomic.Int64 // refused: with a status other than 200
 	bad                     atomic.Int64 // servers that did not end well
 	first                   sync.Once
 }
 
-// terminate starts score serve n times, so many side by side, and ends each with SIGTERM while callers ask. Whoever
-// got a connection must get an answer.
+// terminate starts score serve n times, so many side by side, and ends each with SIGTERM under load. Every request on
+// an accepted connection must get an answer.
 func terminate(command []string, body []byte, n, together int) error {
 	request := fmt.Appendf(
 		nil,

@@ -74,7 +74,7 @@ def moved(rng, x):
     return numpy.asarray(wide + 0.01 * rng.uniform(-1, 1, x.shape) * numpy.maximum(numpy.abs(finite), 0.1)).astype(x.dtype)
 
 
-def check(name, case, inert, work):
+def check(name, case, non_differentiable, work):
     """The verdict on one case: ("right" | "refused" | "wrong" | "unchecked", why)."""
     rng = numpy.random.default_rng(zlib.crc32(name.encode()))
     m = prepared(case)
@@ -87,7 +87,7 @@ def check(name, case, inert, work):
     if random(m.graph, feeds):
         return "unchecked", "it draws random numbers"
     wants = [-a if floating(v) else a for v, a in zip(m.graph.output, made)]
-    wrt = [k for k, a in feeds.items() if is_float(a) and k not in inert(case.model.graph)]
+    wrt = [k for k, a in feeds.items() if is_float(a) and k not in non_differentiable(case.model.graph)]
     if not wrt:
         return "refused", "all floating-point inputs are declared to carry no gradient"
     at = feeds | {k: moved(rng, feeds[k]) for k in wrt}
@@ -162,8 +162,8 @@ def main():
     p.add_argument("--update", action="store_true", help="write the list of refusals anew")
     a = p.parse_args()
     found = {n: c for n, c in cases().items() if fnmatch.fnmatch(n, a.only)}
-    inert = strangers.inert_inputs()
-    report = strangers.run_all({n: (check, n, c, inert, a.work) for n, c in found.items()})
+    non_differentiable = strangers.non_differentiable_inputs()
+    report = strangers.run_all({n: (check, n, c, non_differentiable, a.work) for n, c in found.items()})
     sys.exit(strangers.judge(report, Path(__file__).with_name("onnx_refusals.txt"), a.update, whole=a.only == "*"))
 
 

@@ -81,17 +81,17 @@ def plain(message):
     return re.sub(r"(axis|run|open) \w+", r"\1", text)[:200]
 
 
-def inert_inputs():
+def non_differentiable_inputs():
     """A function from a graph of one node to its inputs that docs/ops.md says carry no gradient."""
     table = {}
     for line in (ROOT / "docs/ops.md").read_text().splitlines():
         cells = [c.strip() for c in line.split("|")]
         if len(cells) == 7 and cells[4] and cells[4] != "no gradient for inputs" and "all" not in cells[4] and "-" not in cells[4]:
             table[cells[1]] = [int(i) for i in cells[4].split(",")]
-    return Inert(table)
+    return NonDifferentiable(table)
 
 
-class Inert:
+class NonDifferentiable:
     def __init__(self, table):
         self.table = table
 

@@ -4,9 +4,10 @@
     scores = Client("http://127.0.0.1:8100").score(source, "make it brighter", [edit_a, edit_b])
 
 Pictures are paths, bytes of picture files, PIL images, or uint8 arrays and tensors [H, W, 3]. Scores are floats on the
-scorer's range, 0 to 10 unless its scorer.yaml says otherwise. A picture that cannot be scored raises: there is no default
-score.
+scorer's range, 0 to 10 unless its scorer.yaml says otherwise. A picture that cannot be scored raises an error: there is
+no default score.
 """
+
 from .client import Client, Gradient, ItemError, ServerError
 from .pictures import encode
 

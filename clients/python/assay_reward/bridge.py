@@ -2,25 +2,28 @@
 
     python -m assay_reward.bridge --server http://127.0.0.1:8100 --port 12341
 
-Each POST is a pickled dict with `images` (picture files, the edits), `prompts` (instructions) and, for the sources, one of
-`ref_images`, `metadata["ref_images"]`, a `ref_image` in each entry of `metadatas`, or prompts that are JSON objects
-{"instruction": .., "source": <path or base64>} for wires that carry nothing else. EditScore's has `input_images` (a list of PIL
-images for each edit, of which one is the source), `output_image` (PIL images) and `meta_datas` (JSON with `instruction`). The
+Each POST is a pickled dict with `images` (picture files, the edits), `prompts` (instructions) and the sources. These
+are in `ref_images`, in `metadata["ref_images"]`, as `ref_image` in each entry of `metadatas`, or in prompts that are
+JSON objects {"instruction": .., "source": <path or base64>}. EditScore's dict has `input_images` (for each edit a
+list with one PIL image, the source), `output_image` (PIL images) and `meta_datas` (JSON with `instruction`). The
 answer is a pickled dict:
 
     path or field   trainer                                     answer
     /mode/...       Edit-R1 (logits_non_cot)                    {"scores": [0..1]}
     /flow_grpo      Flow-GRPO (deqa, unifiedreward)             {"outputs": [..]}
-    output_image    EditScore's RewardClient                    {"scores": [0 or 1], "rewards": [0..1], "reasoning": [..], ..}
+    output_image    EditScore's RewardClient                    {"scores": [0 or 1], "rewards": [0..1], ..}
     any other       verl-omni and its scorer services           {"scores": [..]}
 
-Edit-R1 sends above 64 images the prompts of all with each part, and not which part it is. Where the part's size, or prompts that
-repeat, leave one answer it is given; else the request is refused: see docs/reward.md for the cure.
+Edit-R1 cuts more than 64 images into parts, and sends with each part the prompts of all images, but not which part it
+is. The bridge answers if the part's size, or prompts that repeat, leave one possibility. Else it refuses the request,
+since the prompts would be guesses: call the reward with at most 64 images at a time (see docs/reward.md).
 
-Unpickling runs code in general. Here only plain containers, numbers, text, bytes, NumPy arrays and PIL images are let in; still,
-the bridge listens on the loopback interface and belongs on the trainer's machine. Failures are {"error": ..}, never numbers: with
-status 400 if the request is to blame, which no client sends again, and 500 if the server is, which all of them do.
+Unpickling runs code in general. Here only plain containers, numbers, text, bytes, NumPy arrays and PIL images are
+allowed. Still, the bridge listens on the loopback interface, and belongs on the trainer's machine. Failures are
+{"error": ..}, never numbers. Their status is 400 if the request is to blame, which no client sends again, and 500 if
+the server is to blame, which all clients send again.
 """
+
 import argparse
 import base64
 import io
@@ -31,11 +34,29 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from .client import Client, ServerError
 from .pictures import png
 
-_ALLOWED = {
-    ("builtins", n) for n in ("dict", "list", "tuple", "set", "frozenset", "str", "bytes", "bytearray", "int", "float", "bool", "complex")
-} | {("collections", "OrderedDict"), ("_codecs", "encode")} | {
-    (m + ".multiarray", n) for m in ("numpy.core", "numpy._core") for n in ("_reconstruct", "scalar")
-} | {("numpy", "ndarray"), ("numpy", "dtype")} | {("numpy._core.numeric", "_frombuffer"), ("numpy.core.numeric", "_frombuffer")}
+_ALLOWED = (
+    {
+        ("builtins", n)
+        for n in (
+            "dict",
+            "list",
+            "tuple",
+            "set",
+            "frozenset",
+            "str",
+            "bytes",
+            "bytearray",
+            "int",
+            "float",
+            "bool",
+            "complex",
+        )
+    }
+    | {("collections", "OrderedDict"), ("_codecs", "encode")}
+    | {(m + ".multiarray", n) for m in ("numpy.core", "numpy._core") for n in ("_reconstruct", "scalar")}
+    | {("numpy", "ndarray"), ("numpy", "dtype")}
+    | {("numpy._core.numeric", "_frombuffer"), ("numpy.core.numeric", "_frombuffer")}
+)
 
 
 class _Picture:
@@ -87,7 +108,10 @@ def pairs(payload):
     if sources is None:
         parsed = [json.loads(p) if p.lstrip().startswith("{") else {} for p in prompts]
         if not parsed or any("source" not in p for p in parsed):
-            raise ValueError("no sources: ref_images, metadata['ref_images'], metadatas[i]['ref_image'], or prompts as JSON with a source are wanted")
+            raise ValueError(
+                "no sources: ref_images, metadata['ref_images'], metadatas[i]['ref_image'], "
+                "or prompts as JSON with a source are wanted"
+            )
         sources, prompts = [_picture(p["source"]) for p in parsed], [p["instruction"] for p in parsed]
     sources = list(sources)
     if len(images) == len(sources) < len(prompts):
@@ -98,14 +122,16 @@ def pairs(payload):
 
 
 def _part(prompts, n, most=64):
-    """The prompts of a part of n images: Edit-R1 cuts by numpy.array_split into parts of at most 64, and sends all prompts with
-    each. Every part of that size is looked at; if they differ nobody can tell which one is meant."""
+    """The prompts of a part of n images. Edit-R1 cuts by numpy.array_split into parts of at most 64, and sends all
+    prompts with each. If the parts of this size have different prompts, it cannot be told which one is meant."""
     count = -(-len(prompts) // most)
     sizes = [len(prompts) // count + (i < len(prompts) % count) for i in range(count)]
-    parts = {tuple(prompts[sum(sizes[:i]):sum(sizes[:i + 1])]) for i, size in enumerate(sizes) if size == n}
+    parts = {tuple(prompts[sum(sizes[:i]) : sum(sizes[: i + 1])]) for i, size in enumerate(sizes) if size == n}
     if len(parts) != 1:
-        raise ValueError(f"{len(prompts)} prompts came with {n} images, and not which of them are meant: call the reward with at most "
-                         f"{most} images at a time, or send the prompts of the part alone")
+        raise ValueError(
+            f"{len(prompts)} prompts came with {n} images, and not which of them are meant: "
+            f"call the reward with at most {most} images at a time, or send the prompts of the part alone"
+        )
     return list(parts.pop())
 
 
@@ -148,7 +174,7 @@ def score(client, payload, unit=False, most=128):
         groups.setdefault((bytes(source), instruction), []).append((i, edit))
     for (source, instruction), all in groups.items():
         for first in range(0, len(all), most):
-            edits = all[first:first + most]
+            edits = all[first : first + most]
             for (i, _), s in zip(edits, client.score(source, instruction, [e for _, e in edits])):
                 out[i] = s / 10 if unit else s
     return [out[i] for i in range(len(out))]
@@ -166,9 +192,19 @@ def answer(client, path, payload):
     rows = [json.loads(r) if isinstance(r, str) else r for r in rows]
     scores = [1.0 if r >= 0.5 else 0.0 for r in rewards]  # as EditScore's own server has it
     if "meta_datas" not in payload:  # its proxy asks its workers with another name, and wants a list
-        return [{"score": s, "reward": r, "strict_reward": r, "reasoning": "", "meta_data": m} for s, r, m in zip(scores, rewards, rows)]
-    return {"scores": scores, "rewards": rewards, "strict_rewards": rewards, "reasoning": [""] * len(rewards), "meta_data": rows,
-            "group_rewards": {}, "group_strict_rewards": {}}
+        return [
+            {"score": s, "reward": r, "strict_reward": r, "reasoning": "", "meta_data": m}
+            for s, r, m in zip(scores, rewards, rows)
+        ]
+    return {
+        "scores": scores,
+        "rewards": rewards,
+        "strict_rewards": rewards,
+        "reasoning": [""] * len(rewards),
+        "meta_data": rows,
+        "group_rewards": {},
+        "group_strict_rewards": {},
+    }
 
 
 def serve(client, host="127.0.0.1", port=12341):
@@ -178,7 +214,10 @@ def serve(client, host="127.0.0.1", port=12341):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self):
-            self.reply(200 if self.path == "/ping" else 404, {"ping": "pong"} if self.path == "/ping" else {"error": f"{self.path} is not served"})
+            self.reply(
+                200 if self.path == "/ping" else 404,
+                {"ping": "pong"} if self.path == "/ping" else {"error": f"{self.path} is not served"},
+            )
 
         def do_POST(self):
             try:
@@ -186,7 +225,10 @@ def serve(client, host="127.0.0.1", port=12341):
                 try:
                     self.reply(200, answer(client, self.path, loads(raw)))
                 except (ServerError, OSError) as e:
-                    self.reply(500 if getattr(e, "status", 0) in (0, 429) or getattr(e, "status", 0) >= 500 else 400, {"error": f"{type(e).__name__}: {e}"})
+                    self.reply(
+                        500 if getattr(e, "status", 0) in (0, 429) or getattr(e, "status", 0) >= 500 else 400,
+                        {"error": f"{type(e).__name__}: {e}"},
+                    )
             except Exception as e:  # whatever it was, the trainer must see an error and no number
                 self.reply(400, {"error": f"{type(e).__name__}: {e}"})
 

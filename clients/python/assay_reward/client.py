@@ -1,4 +1,5 @@
 """HTTP, retries and errors."""
+
 import base64
 import json
 import os
@@ -14,7 +15,9 @@ from .pictures import encode
 
 
 class ServerError(Exception):
-    """The server refused a request, or could not be reached. `kind` is a word for programs, `status` 0 without an answer."""
+    """The server refused a request, or could not be reached.
+
+    `kind` is a word for programs; `status` is 0 without an answer."""
 
     def __init__(self, message, status=0, kind=""):
         super().__init__(message)
@@ -31,7 +34,10 @@ class ItemError(Exception):
 
 @dataclass
 class Gradient:
-    """A score with its derivative by the edited picture, per 8-bit level. `values` is float32, row-major [height, width, 3]."""
+    """A score with its derivative by the edited picture, per 8-bit level.
+
+    `values` is float32, row-major [height, width, 3]."""
+
     score: float
     score01: float
     shape: tuple
@@ -39,18 +45,32 @@ class Gradient:
 
 
 class Client:
-    """A server at `url`. `retries` more attempts are made after 429, 5xx and lost connections, with growing pauses of at
-    least what the server asks for. `token` defaults to the variable ASSAY_TOKEN."""
+    """A server at `url`. `retries` more attempts are made after 429, 5xx and lost connections, with growing pauses
+    of at least what the server asks for. `token` defaults to the variable ASSAY_TOKEN."""
 
     def __init__(self, url="http://127.0.0.1:8100", token=None, scorer=None, timeout=120.0, retries=8, pause=0.1):
-        self.url, self.scorer, self.timeout, self.retries, self.pause = url.rstrip("/"), scorer, timeout, retries, pause
+        self.url, self.scorer, self.timeout, self.retries, self.pause = (
+            url.rstrip("/"),
+            scorer,
+            timeout,
+            retries,
+            pause,
+        )
         self.token = os.environ.get("ASSAY_TOKEN") if token is None else token
-        self._open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open  # a proxy is not asked for a reward
+        self._open = urllib.request.build_opener(
+            urllib.request.ProxyHandler({})
+        ).open  # a proxy is not asked for a reward
 
     def score(self, source, instruction, edits, partial=False):
-        """Scores of edits of one source, in order, on the scorer's range. Raises ItemError if any could not be scored; with
-        `partial` those are None."""
-        answer = json.loads(self._post("/v1/score", self._body(source=_text(source), instruction=instruction, edits=[_text(e) for e in edits]), items=True))
+        """Scores of edits of one source, in order, on the scorer's range. Raises ItemError if any could not be
+        scored; with `partial` those are None."""
+        answer = json.loads(
+            self._post(
+                "/v1/score",
+                self._body(source=_text(source), instruction=instruction, edits=[_text(e) for e in edits]),
+                items=True,
+            )
+        )
         scores = [r.get("score") for r in answer["results"]]
         errors = {i: r["error"]["message"] for i, r in enumerate(answer["results"]) if "error" in r}
         if errors and not partial:
@@ -59,13 +79,15 @@ class Client:
 
     def gradient(self, source, instruction, edit):
         """d score / d pixel of an edited picture."""
-        header, data = _safetensors(self._post("/v1/gradient", self._body(source=_text(source), instruction=instruction, edit=_text(edit))))
+        header, data = _safetensors(
+            self._post("/v1/gradient", self._body(source=_text(source), instruction=instruction, edit=_text(edit)))
+        )
         facts = header["__metadata__"]
         return _gradient(facts["score"], facts["score01"], header["gradient"], data)
 
     def gradients(self, pairs):
-        """Scores and gradients of many pairs (source, instruction, edit), in order, in one request: they share passes. Raises
-        ItemError, with the gradients that there are as `scores`, if there is none for some."""
+        """Scores and gradients of many pairs (source, instruction, edit), in order, in one request: they share
+        passes. Raises ItemError, with the gradients that there are as `scores`, if there is none for some."""
         body = [{"source": _text(s), "instruction": i, "edit": _text(e)} for s, i, e in pairs]
         header, data = _safetensors(self._post("/v1/gradient", self._body(pairs=body)))
         facts, out, errors = header["__metadata__"], [], {}
@@ -116,13 +138,13 @@ class Client:
             except (urllib.error.URLError, ConnectionError, TimeoutError) as e:
                 failure = ServerError(f"{self.url}: {getattr(e, 'reason', e)}")
             if attempt < self.retries:
-                time.sleep(max(wait, self.pause * 2 ** attempt * random.uniform(0.5, 1)))
+                time.sleep(max(wait, self.pause * 2**attempt * random.uniform(0.5, 1)))
         raise failure
 
 
 def _safetensors(raw):
     n = struct.unpack("<Q", raw[:8])[0]
-    return json.loads(raw[8:8 + n]), memoryview(raw)[8 + n:]
+    return json.loads(raw[8 : 8 + n]), memoryview(raw)[8 + n :]
 
 
 def _gradient(score, score01, tensor, data):
