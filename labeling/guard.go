@@ -25,7 +25,7 @@ type guard struct {
 type guarded struct {
 	name   string // where it is
 	pixels string
-	look   Look
+	look   Thumbnail
 }
 
 // leak is the benchmark picture that a picture shows.
@@ -62,7 +62,7 @@ func openGuard(ctx context.Context, c GuardConfig, bad func(name string, err err
 			bad(name, err)
 			return
 		}
-		seen := guarded{name, pixelsName(p.Digest()), LookOf(p)}
+		seen := guarded{name, pixelsName(p.Digest()), ThumbnailOf(p)}
 		mu.Lock()
 		defer mu.Unlock()
 		g.pictures = append(g.pictures, seen)

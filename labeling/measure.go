@@ -19,18 +19,18 @@ type measurer struct {
 	encoders Encoders
 	workers  int
 	counted  func(samples, pictures int)
-	pools    map[int][]lent // of the data sets so far
+	pools    map[int][]foreignInstruction // of the data sets so far
 }
 
-// draft is a sample whose pictures are being loaded.
-type draft struct {
+// measuredSample is a sample whose pictures are being loaded.
+type measuredSample struct {
 	sample  int
 	s       *readers.Sample
-	source  *shot
-	target  *shot // nil: none
-	outputs []*shot
-	chain   []*shot
-	foreign []*shot // of the foreign turns, in their order
+	source  *measuredImage
+	target  *measuredImage // nil: none
+	outputs []*measuredImage
+	chain   []*measuredImage
+	foreign []*measuredImage // of the foreign turns, in their order
 	turns   []heuristics.Turn
 	err     error
 	left    string
@@ -43,13 +43,13 @@ func (m *measurer) part(ctx context.Context, id partID, r readers.Reader, in inp
 	if err != nil {
 		return nil, err
 	}
-	var drafts []*draft
+	var measured []*measuredSample
 	for i := first; i < min(first+samplesPerPart, r.Len()); i++ {
 		if ctx.Err() != nil {
 			break
 		}
 		d := m.begin(id.source, i, r, load)
-		drafts = append(drafts, d)
+		measured = append(measured, d)
 		if d.s != nil { // the encoded pictures are not needed any more once they are loaded
 			d.s.Source.Bytes, d.s.Target.Bytes = nil, nil
 			for i := range d.s.Outputs {
@@ -64,7 +64,7 @@ func (m *measurer) part(ctx context.Context, id partID, r readers.Reader, in inp
 		return nil, err
 	}
 	var samples []*readers.Sample
-	for _, d := range drafts {
+	for _, d := range measured {
 		if d.err == nil && d.s != nil {
 			samples = append(samples, d.s)
 		}
@@ -78,9 +78,9 @@ func (m *measurer) part(ctx context.Context, id partID, r readers.Reader, in inp
 		return nil, err
 	}
 	var entries []entry
-	for i, d := range drafts {
+	for i, d := range measured {
 		entries = append(entries, m.entries(id.source, d, texts)...)
-		entries = append(entries, m.foreign(id.source, drafts, i, pool)...)
+		entries = append(entries, m.foreign(id.source, measured, i, pool)...)
 		m.counted(1, 0)
 	}
 	lookOnce(entries)
@@ -88,8 +88,8 @@ func (m *measurer) part(ctx context.Context, id partID, r readers.Reader, in inp
 }
 
 // begin reads a sample and starts to load its pictures.
-func (m *measurer) begin(source, i int, r readers.Reader, load *loader) *draft {
-	d := &draft{sample: i}
+func (m *measurer) begin(source, i int, r readers.Reader, load *loader) *measuredSample {
+	d := &measuredSample{sample: i}
 	s, err := r.Read(i)
 	var left readers.Left
 	if errors.As(err, &left) {
@@ -108,17 +108,17 @@ func (m *measurer) begin(source, i int, r readers.Reader, load *loader) *draft {
 		d.err = errors.New("no source picture")
 		return d
 	}
-	d.s, d.source = s, load.add(s.Source, needOfSource)
+	d.s, d.source = s, load.add(s.Source, true)
 	if !s.Target.IsZero() {
-		d.target = load.add(s.Target, needOfTarget)
+		d.target = load.add(s.Target, true)
 	}
 	for _, o := range s.Outputs {
-		d.outputs = append(d.outputs, load.add(o.Picture, m.config.needOf(&o)))
+		d.outputs = append(d.outputs, load.add(o.Picture, m.config.embeds(&o)))
 	}
 	return d
 }
 
-func (m *measurer) beginChain(d *draft, source int, s *readers.Sample, r readers.Reader, load *loader) error {
+func (m *measurer) beginChain(d *measuredSample, source int, s *readers.Sample, r readers.Reader, load *loader) error {
 	n := len(s.Chain.Pictures)
 	if n < 2 || len(s.Chain.Instructions) != n-1 {
 		return fmt.Errorf("a chain of %d pictures with %d instructions", n, len(s.Chain.Instructions))
@@ -129,14 +129,14 @@ func (m *measurer) beginChain(d *draft, source int, s *readers.Sample, r readers
 		return err
 	}
 	for _, p := range s.Chain.Pictures {
-		d.chain = append(d.chain, load.add(p, needInChain))
+		d.chain = append(d.chain, load.add(p, false))
 	}
 	for _, p := range m.config.foreignPictures(source, d.sample, s, r) {
 		if p == nil {
 			d.foreign = append(d.foreign, nil)
 			continue
 		}
-		d.foreign = append(d.foreign, load.add(*p, need{}))
+		d.foreign = append(d.foreign, load.add(*p, false))
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func (m *measurer) texts(ctx context.Context, samples []*readers.Sample) (map[st
 }
 
 // entries writes down what became of a sample.
-func (m *measurer) entries(source int, d *draft, texts map[string][]float32) []entry {
+func (m *measurer) entries(source int, d *measuredSample, texts map[string][]float32) []entry {
 	id := fmt.Sprintf("%s/%d", m.config.Sources[source].Name, d.sample)
 	if d.s != nil {
 		id = fmt.Sprintf("%s/%s", m.config.Sources[source].Name, d.s.ID)
@@ -221,7 +221,7 @@ func (m *measurer) entries(source int, d *draft, texts map[string][]float32) []e
 		base.Target = &d.target.picture
 	}
 	var out []entry
-	add := func(r row, name string, edit *shot) {
+	add := func(r row, name string, edit *measuredImage) {
 		r.ID, r.Edit = id+"/"+name, edit.picture
 		m.similarities(&r, d, edit, texts)
 		out = append(out, entry{Sample: d.sample, Row: &r})
@@ -268,7 +268,7 @@ func (m *measurer) entries(source int, d *draft, texts map[string][]float32) []e
 }
 
 // similarities measures what is not known yet and has all its ingredients.
-func (m *measurer) similarities(r *row, d *draft, edit *shot, texts map[string][]float32) {
+func (m *measurer) similarities(r *row, d *measuredSample, edit *measuredImage, texts map[string][]float32) {
 	set := func(to *heuristics.Similarity, x float64) {
 		if to.Unknown() {
 			*to = heuristics.Measured(x)
@@ -291,7 +291,7 @@ func (m *measurer) similarities(r *row, d *draft, edit *shot, texts map[string][
 }
 
 // chainEntries are the rows of a chain. A picture that cannot be read costs the rows that need it.
-func (m *measurer) chainEntries(id string, d *draft) []entry {
+func (m *measurer) chainEntries(id string, d *measuredSample) []entry {
 	var out []entry
 	for k, s := range d.chain {
 		if s.err != nil {
@@ -300,12 +300,12 @@ func (m *measurer) chainEntries(id string, d *draft) []entry {
 	}
 	foreign := d.foreign
 	for _, t := range d.turns {
-		var edit *shot
+		var edit *measuredImage
 		name := fmt.Sprintf("%s/%d-%d/%d", id, t.From, t.To, t.Shown)
 		if t.Foreign {
 			edit, foreign = foreign[0], foreign[1:]
 			name = fmt.Sprintf("%s/%d-%d/foreign%d", id, t.From, t.To, t.Shown)
-			if edit != nil && slices.ContainsFunc(d.chain, func(s *shot) bool { return s.Pixels == edit.Pixels }) {
+			if edit != nil && slices.ContainsFunc(d.chain, func(s *measuredImage) bool { return s.Pixels == edit.Pixels }) {
 				edit = nil // the two chains share a picture, so it is not foreign
 			}
 		} else {

@@ -45,8 +45,8 @@ func (e *BadError) Error() string {
 	return fmt.Sprintf("%d of %d rows cannot be used, more than max_bad, %v of them: see %s", e.Bad, e.Rows, e.Share, e.List)
 }
 
-// fate is what the first pass decided for a row.
-type fate struct {
+// outcome is what the first pass decided for a row.
+type outcome struct {
 	scene   int32
 	foreign int32 // scene of a foreign picture, -1: it has none
 	drop    bool
@@ -76,7 +76,7 @@ type merger struct {
 	looked       int32           // nodes below it are pictures with a look
 	leaked       map[int32]leak  // pictures that show a benchmark's, by node
 	blank        map[string]leak // pictures of benchmarks that have no look, by pixels
-	fates        []fate
+	outcomes     []outcome
 	perScene     map[int32]*scene // by root
 	clipI, dinoI []float64        // of the sources shown as results
 	kept         map[[16]byte]string
@@ -146,14 +146,14 @@ func (m *merger) skip(source int, sample int, id, kind, reason string) error {
 }
 
 // became notes what became of a row.
-func (m *merger) became(e located, s state) {
+func (m *merger) became(e entry, s state) {
 	m.report.Candidates.add(s)
 	rest := e.Row != nil && e.Row.Chain == "" && e.Row.Kind != heuristics.Output
 	m.ledger.note(e.source, e.Sample, rest, s)
 }
 
 // bad lists a row, or what should have been one, that cannot be used.
-func (m *merger) bad(e located, id, reason string) error {
+func (m *merger) bad(e entry, id, reason string) error {
 	m.report.Bad++
 	m.became(e, state{stateSkipped, "bad"})
 	return m.skip(e.source, e.Sample, id, "bad", reason)
@@ -186,14 +186,14 @@ func (m *merger) survey(ctx context.Context) error {
 		}
 	}
 	// Only now it is known which scenes are one.
-	for i, f := range m.fates {
+	for i, f := range m.outcomes {
 		if f.drop {
 			continue
 		}
 		root := m.scenes.root(f.scene)
-		m.fates[i].scene = root
+		m.outcomes[i].scene = root
 		if f.foreign >= 0 {
-			m.fates[i].foreign = m.scenes.root(f.foreign)
+			m.outcomes[i].foreign = m.scenes.root(f.foreign)
 		}
 		sc := m.perScene[root]
 		if sc == nil {
@@ -208,14 +208,14 @@ func (m *merger) survey(ctx context.Context) error {
 
 // demanded gives scenes the splits that data sets demand, if any does.
 func (m *merger) demanded(ctx context.Context) error {
-	any, foreign := false, slices.ContainsFunc(m.fates, func(f fate) bool { return f.foreign >= 0 })
+	any, foreign := false, slices.ContainsFunc(m.outcomes, func(f outcome) bool { return f.foreign >= 0 })
 	for _, s := range m.job.Config.Sources {
 		any = any || s.Split != ""
 	}
 	if any {
-		err := m.rows(ctx, func(i int, e located) error {
+		err := m.rows(ctx, func(i int, e entry) error {
 			if want := m.demand(e); want != "" {
-				sc := m.perScene[m.fates[i].scene]
+				sc := m.perScene[m.outcomes[i].scene]
 				// Held-out data stay whole: what is also in them leaves the training data, not the other way round.
 				if sc.fixed == "" || sc.fixed == splitTrain || want != splitTrain && want < sc.fixed {
 					sc.fixed = want
@@ -231,8 +231,8 @@ func (m *merger) demanded(ctx context.Context) error {
 	if !any && !foreign {
 		return nil
 	}
-	return m.rows(ctx, func(i int, e located) error {
-		f := m.fates[i]
+	return m.rows(ctx, func(i int, e entry) error {
+		f := m.outcomes[i]
 		have, other := m.splits[f.scene], ""
 		if f.foreign >= 0 {
 			other = m.splits[f.foreign]
@@ -245,7 +245,7 @@ func (m *merger) demanded(ctx context.Context) error {
 		} else {
 			return nil
 		}
-		m.fates[i].drop = true
+		m.outcomes[i].drop = true
 		m.renamed[e.Row.ID] = ""
 		m.became(e, state{stateSkipped, "split"})
 		return m.skip(e.source, e.Sample, e.Row.ID, "split", reason)
@@ -253,23 +253,23 @@ func (m *merger) demanded(ctx context.Context) error {
 }
 
 // demand is the split that a row's data set asks for, "" if it leaves that to the program.
-func (m *merger) demand(e located) string {
+func (m *merger) demand(e entry) string {
 	s := m.job.Config.Sources[e.source].Split
-	if s == "own" {
+	if s == splitOwn {
 		return e.Row.Split
 	}
 	return s
 }
 
 // rows calls f for each row that is kept, with its number among all rows.
-func (m *merger) rows(ctx context.Context, f func(i int, e located) error) error {
+func (m *merger) rows(ctx context.Context, f func(i int, e entry) error) error {
 	i := -1
 	for e, err := range readParts(m.job.Config.Out, m.job.plan) {
 		if err == nil {
 			err = ctx.Err()
 		}
 		if err == nil && e.Row != nil {
-			if i++; i < len(m.fates) && !m.fates[i].drop {
+			if i++; i < len(m.outcomes) && !m.outcomes[i].drop {
 				err = f(i, e)
 			}
 		}
@@ -281,10 +281,14 @@ func (m *merger) rows(ctx context.Context, f func(i int, e located) error) error
 }
 
 // row decides about one row in the first pass.
-func (m *merger) row(e located) error {
+func (m *merger) row(e entry) error {
 	r := e.Row
-	f := fate{foreign: -1, drop: true}
-	defer func() { m.fates = append(m.fates, f) }()
+	f := outcome{foreign: -1, drop: true}
+	defer func() { m.outcomes = append(m.outcomes, f) }()
+	if want := m.demand(e); m.job.Config.Sources[e.source].Split == splitOwn && want != "" && !slices.Contains(splitNames, want) {
+		m.report.Rows--
+		return m.bad(e, r.ID, fmt.Sprintf("split %q is none of %v: map another column, or name the split of all its rows", want, splitNames))
+	}
 	if reason := m.leak(r); reason != "" {
 		m.renamed[r.ID] = ""
 		m.report.Guard.Rows++

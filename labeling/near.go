@@ -64,7 +64,7 @@ type nearIndex struct {
 }
 
 // add gives a picture to the index; pair calls it by its number.
-func (n *nearIndex) add(picture int32, l Look) {
+func (n *nearIndex) add(picture int32, l Thumbnail) {
 	if len(l) == 0 {
 		return
 	}

@@ -25,14 +25,14 @@ const (
 	borderLeft   = 0.2  // share of a side that is at least left when borders are cut off
 )
 
-// Look is what a picture has in common with its near copies: a grey thumbnail of 24 x 24 bytes of what is inside its
+// Thumbnail is what a picture has in common with its near copies: a grey thumbnail of 24 x 24 bytes of what is inside its
 // uniform borders. It is empty if that shows too little to be told from others, as one of a single colour.
-type Look []byte
+type Thumbnail []byte
 
-// LookOf makes a Look: the picture in grey (Pillow's L), resized with Pillow's bilinear filter.
-func LookOf(p *data.Picture) Look {
+// ThumbnailOf makes a Thumbnail: the picture in grey (Pillow's L), resized with Pillow's bilinear filter.
+func ThumbnailOf(p *data.Picture) Thumbnail {
 	small := withoutBorders(grey(p)).Resize(lookSide, lookSide, data.Bilinear)
-	l := make(Look, lookSize)
+	l := make(Thumbnail, lookSize)
 	for i := range l {
 		l[i] = small.Pix[3*i]
 	}

@@ -142,7 +142,7 @@ func (r *Report) skip(kind, reason, id string) {
 const unlabelled = "none"
 
 // count takes a row that is kept, labelled or not.
-func (r *Report) count(e located, d heuristics.Decision, labelled bool, dataset, split string) {
+func (r *Report) count(e entry, d heuristics.Decision, labelled bool, dataset, split string) {
 	why, label := unlabelled, unlabelled
 	if labelled {
 		r.Labelled++

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -55,7 +56,7 @@ var errEmpty = errors.New("there is no sample in it")
 
 func (j *Job) open(ctx context.Context) (err error) {
 	c := j.Config
-	if j.plan.Made, err = c.digest(); err != nil {
+	if j.plan.Made, j.plan.Keys, err = c.digest(); err != nil {
 		return err
 	}
 	if j.inputs, err = newIdentifier(c); err != nil {
@@ -169,12 +170,15 @@ func (j *Job) AddShard(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("%s is not the output folder of a shard: %w", dir, err)
 	}
-	own, err := json.Marshal(j.plan)
-	if err != nil {
+	var other plan
+	if json.Unmarshal(raw, &other) != nil {
+		return &PlanError{Folder: filepath.Join(dir, partsFolder)}
+	}
+	if err := j.plan.differs(&other, filepath.Join(dir, partsFolder)); err != nil {
 		return err
 	}
-	if string(raw) != string(own) {
-		return &PlanError{filepath.Join(dir, partsFolder)}
+	if !slices.Equal(other.Sources, j.plan.Sources) {
+		return &PlanError{filepath.Join(dir, partsFolder), []string{"the samples of sources"}}
 	}
 	wanted := map[string]bool{} // parts here that are missing, or were made of something else
 	list, err := j.lacking(ctx)

@@ -58,7 +58,11 @@ type scene struct {
 const (
 	splitTrain      = "train"
 	splitValidation = "validation"
+	splitOwn        = "own" // as the data set says
 )
+
+// splitNames are the words that data sets use for splits. Any other word in their column is no split.
+var splitNames = []string{splitTrain, splitValidation, "val", "dev", "test"}
 
 // assign gives every scene (by its root) a split: that which its data set demands, or else validation for scenes in the
 // order of a hash of their names and the seed, as long as they fit into the share of the rows (one, if it is at most half
