@@ -118,7 +118,7 @@ func measure(c *cobra.Command, job *labeling.Job, shard labeling.Shard) error {
 	if err != nil || todo == 0 { // then no encoder is needed
 		return err
 	}
-	e, closeEncoders, err := openEncoders(job.Config.Encoders, cli.Warner(c))
+	e, closeEncoders, err := labeling.OpenEncoders(job.Config.Encoders, cli.Warner(c))
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ model/llavanext:  onnx checkpoints data model internal/strictjson
 model/qwen25vl:   onnx checkpoints data model internal/strictjson
 model/families:   model/llavanext model/qwen25vl
 model/fresh:      checkpoints model model/families
-encoders:         onnx ort checkpoints data store heuristics model internal/strictjson internal/workers
+encoders:         onnx ort checkpoints data store heuristics model internal/journal internal/strictjson internal/workers
 trainer/events:
 trainer:          ort checkpoints lora data store model trainer/events internal/cli internal/stats internal/strictyaml internal/workers
 model/modeltest:  onnx ort checkpoints lora data model trainer internal/oracle

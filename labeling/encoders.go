@@ -1,15 +1,15 @@
-package main
+package labeling
 
 import (
 	"context"
 
 	"assay/encoders"
-	"assay/labeling"
 	"assay/store"
 )
 
-// openEncoders opens the models that a configuration names, each behind the store of embeddings.
-func openEncoders(c labeling.EncoderConfig, warn func(string)) (e labeling.Encoders, closer func() error, err error) {
+// OpenEncoders opens the models that a configuration names, each behind the store of embeddings; warn is told what the store
+// could not do. closer frees them.
+func OpenEncoders(c EncoderConfig, warn func(string)) (e Encoders, closer func() error, err error) {
 	var open []func() error
 	closeAll := func() error {
 		var first error
@@ -36,7 +36,7 @@ func openEncoders(c labeling.EncoderConfig, warn func(string)) (e labeling.Encod
 	e.Store = cache
 	for _, model := range []struct {
 		path string
-		to   *labeling.Encoder
+		to   *Encoder
 	}{{c.Clip, &e.Clip}, {c.Dino, &e.Dino}} {
 		if model.path == "" {
 			continue
