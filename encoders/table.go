@@ -16,7 +16,8 @@ import (
 )
 
 // measuredColumns are the columns that MeasureTable adds; they replace columns of the same names.
-var measuredColumns = []data.Column{{Name: "clip_d", Kind: data.KindNumber}, {Name: "clip_i", Kind: data.KindNumber}, {Name: "dino_i", Kind: data.KindNumber},
+var measuredColumns = []data.Column{{Name: "clip_d", Kind: data.KindNumber}, {Name: "clip_i", Kind: data.KindNumber},
+	{Name: "dino_i", Kind: data.KindNumber},
 	{Name: "clip_t", Kind: data.KindNumber}, {Name: "profile", Kind: data.KindText}, {Name: "error", Kind: data.KindText}}
 
 // measuredProfile is the one whose CLIP-D a Measurer computes.
@@ -71,8 +72,8 @@ type tableHead struct {
 	CLIP, DINO string
 }
 
-// Measure measures the edits of the table, which is r.In opened, and writes the same rows with what was measured. Rows whose
-// pictures or captions cannot be read say so in the column error. If ctx ends it, the error is a *KeptError.
+// Measure measures the edits of the table, which is r.In opened, and writes the same rows with what was measured. Rows
+// whose pictures or captions cannot be read say so in the column error. If ctx ends it, the error is a *KeptError.
 func (r *TableRun) Measure(ctx context.Context, t *data.Table, m *Measurer) (*TableResult, error) {
 	head := tableHead{In: r.In, Rows: t.Len(), Columns: r.Columns}
 	if abs, err := filepath.Abs(r.In); err == nil {
@@ -113,7 +114,8 @@ func (r *TableRun) Measure(ctx context.Context, t *data.Table, m *Measurer) (*Ta
 const rowsAtOnce = 32
 
 // measure measures the rows that are not done.
-func (r *TableRun) measure(ctx context.Context, t *data.Table, m *Measurer, done map[int]measured, j *journal.Journal[measured]) error {
+func (r *TableRun) measure(ctx context.Context, t *data.Table, m *Measurer, done map[int]measured,
+	j *journal.Journal[measured]) error {
 	r.progress(len(done))
 	for i := 0; i < t.Len(); {
 		var rows []measured
@@ -155,8 +157,8 @@ func (r *TableRun) progress(rows int) {
 	}
 }
 
-// Digest identifies what an edit's numbers depend on besides the encoders: its captions, and its pictures' content. folder is
-// where relative paths start, err is why the edit cannot be read.
+// Digest identifies what an edit's numbers depend on besides the encoders: its captions, and its pictures' content.
+// folder is where relative paths start, err is why the edit cannot be read.
 func (e Edit) Digest(folder string, err error) string {
 	parts := []string{fmt.Sprint(err), e.Before, e.After}
 	for _, m := range []data.Image{e.Source, e.Edit, e.Target} {

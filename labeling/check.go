@@ -21,7 +21,8 @@ type CheckReport struct {
 	Mixes   []string      `json:"warnings"` // profiles that are mixed
 	// Problems are why the run would fail: thresholds that nothing measures.
 	Problems []string `json:"problems,omitempty"`
-	// OK: there are no problems, every source opens, and of the samples that were read no more are bad than max_bad, nor all.
+	// OK: there are no problems, every source opens, and of the samples that were read no more are bad than max_bad, nor
+	// all.
 	OK bool `json:"ok"`
 
 	readable bool // OK but for problems
@@ -62,14 +63,15 @@ type SourceCheck struct {
 const shownReasons = 5
 
 // Check looks at the data sets of a configuration without measuring and writing anything (but for pictures that lie in
-// archives): it opens each, resolves its columns, and reads samples and their pictures, about as many of each as rows says.
-// Its error is ctx's.
+// archives): it opens each, resolves its columns, and reads samples and their pictures, about as many of each as rows
+// says. Its error is ctx's.
 func Check(ctx context.Context, c *Config, rows int) (*CheckReport, error) {
 	report := &CheckReport{Profile: c.profileName(), ClipD: string(c.Encoders.ClipD), Mixes: c.Mixes(), OK: true}
 	given := map[givenKey]int{}
 	for i := range c.Sources {
 		s := &c.Sources[i]
-		found := SourceCheck{Name: s.Name, Layout: s.Layout, Nulls: map[string]int{}, Known: map[string]int{}, Not: map[string]int{}, Pictures: map[string]int{}}
+		found := SourceCheck{Name: s.Name, Layout: s.Layout, Nulls: map[string]int{}, Known: map[string]int{},
+			Not: map[string]int{}, Pictures: map[string]int{}}
 		r, err := readers.Open(ctx, s.Layout, s.options(c.Out))
 		if err == nil {
 			err = found.look(ctx, r, rows, func(by string) { given[givenKey{i, by}]++ })
@@ -95,8 +97,8 @@ func Check(ctx context.Context, c *Config, rows int) (*CheckReport, error) {
 	return report, nil
 }
 
-// unmeasured lists the thresholds that are percentiles of the sources' similarities where there will be none: no encoder
-// measures them, or no source has a target.
+// unmeasured lists the thresholds that are percentiles of the sources' similarities where there will be none: no
+// encoder measures them, or no source has a target.
 func (c *Config) unmeasured(sources []SourceCheck) []string {
 	if !slices.Contains(c.Rules.Order, heuristics.RuleDissimilar) {
 		return nil
@@ -110,13 +112,16 @@ func (c *Config) unmeasured(sources []SourceCheck) []string {
 		of           heuristics.Threshold
 		key, encoder string
 		path         string
-	}{{c.Rules.ClipI, "rules.clip_i", "encoders.clip", c.Encoders.Clip}, {c.Rules.DinoI, "rules.dino_i", "encoders.dino", c.Encoders.Dino}} {
+	}{{c.Rules.ClipI, "rules.clip_i", "encoders.clip", c.Encoders.Clip}, {c.Rules.DinoI, "rules.dino_i", "encoders.dino",
+		c.Encoders.Dino}} {
 		switch {
 		case !t.of.Percentile:
 		case t.path == "":
-			out = append(out, fmt.Sprintf("%s is a percentile of the sources, and no encoder measures it: give %s, or a fixed threshold, or off", t.key, t.encoder))
+			out = append(out, fmt.Sprintf("%s is a percentile of the sources, and no encoder measures it: give %s, or a "+
+				"fixed threshold, or off", t.key, t.encoder))
 		case targets == 0:
-			out = append(out, t.key+" is a percentile of the sources' similarities to their targets, and no sample that was read has a target: "+
+			out = append(out, t.key+" is a percentile of the sources' similarities to their targets, and no sample that was "+
+				"read has a target: "+
 				"give a fixed threshold, or off")
 		}
 	}

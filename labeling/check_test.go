@@ -102,7 +102,8 @@ func TestOwnSplit(t *testing.T) {
 	}
 }
 
-// A picture of another chain does not join the two chains' scenes. Where they are on different sides, its row is left out.
+// A picture of another chain does not join the two chains' scenes. Where they are on different sides, its row is left
+// out.
 func TestForeignPictureOnAnotherSide(t *testing.T) {
 	dir := t.TempDir()
 	var rows strings.Builder
@@ -139,7 +140,8 @@ func TestForeignPictureOnAnotherSide(t *testing.T) {
 		t.Fatal(err)
 	}
 	left := strings.Count(string(listed), "its foreign picture is in split ")
-	if kept[heuristics.ChainForeign] == 0 || left == 0 || r.Skipped["split"] != left || kept[heuristics.ChainForeign]+left+r.Candidates.Duplicates != 16 {
+	if kept[heuristics.ChainForeign] == 0 || left == 0 || r.Skipped["split"] != left ||
+		kept[heuristics.ChainForeign]+left+r.Candidates.Duplicates != 16 {
 		t.Errorf("%v kept, %d left out, %v\n%s", kept, left, r.Skipped, listed)
 	}
 	// No picture is on two sides.

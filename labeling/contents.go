@@ -17,8 +17,8 @@ import (
 	"assay/store"
 )
 
-// identifier finds out what parts are made of: texts, the content of pictures, the content of encoders' weights. A part says in
-// its first line what it was made of; it is measured again when that is no longer so.
+// identifier finds out what parts are made of: texts, the content of pictures, the content of encoders' weights. A part
+// says in its first line what it was made of; it is measured again when that is no longer so.
 type identifier struct {
 	config *Config
 	models string            // of the encoders
@@ -156,7 +156,8 @@ func (d *identifier) pool(ctx context.Context, source int, r readers.Reader) (st
 	return d.pools[source], nil
 }
 
-// foreignPictures draws, for each turn of a chain that shows a picture of another chain, that picture; nil if there is none.
+// foreignPictures draws, for each turn of a chain that shows a picture of another chain, that picture; nil if there is
+// none.
 func (c *Config) foreignPictures(source, sample int, s *readers.Sample, r readers.Reader) []*data.Image {
 	turns, err := c.Chains.Turns(c.Seed, fmt.Sprintf("%s/%s", c.Sources[source].Name, s.ID), len(s.Chain.Pictures))
 	if err != nil { // measuring says so

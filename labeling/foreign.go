@@ -12,8 +12,8 @@ import (
 	"assay/heuristics"
 )
 
-// poolSize is how many samples of a data set lend their instructions: enough for another colour or place of most edits, few
-// enough to compare each target with all of them.
+// poolSize is how many samples of a data set lend their instructions: enough for another colour or place of most edits,
+// few enough to compare each target with all of them.
 const poolSize = 512
 
 // foreignInstruction is an instruction of one sample that is asked of others' targets.
@@ -41,7 +41,8 @@ func (m *measurer) pool(ctx context.Context, source int, r readers.Reader) ([]fo
 	}
 	var p []foreignInstruction
 	for _, s := range samples {
-		p = append(p, foreignInstruction{s.Instruction, wordSet(s.Instruction), texts[s.SourceCaption], texts[s.TargetCaption]})
+		p = append(p, foreignInstruction{s.Instruction, wordSet(s.Instruction), texts[s.SourceCaption],
+			texts[s.TargetCaption]})
 	}
 	if m.pools == nil {
 		m.pools = map[int][]foreignInstruction{}
@@ -69,17 +70,19 @@ func (c *Config) lenders(ctx context.Context, source int, r readers.Reader) ([]*
 			continue
 		}
 		seen[words(s.Instruction)] = true
-		samples = append(samples, &readers.Sample{Instruction: s.Instruction, SourceCaption: s.SourceCaption, TargetCaption: s.TargetCaption}) // not its pictures
+		// not its pictures
+		samples = append(samples, &readers.Sample{Instruction: s.Instruction, SourceCaption: s.SourceCaption,
+			TargetCaption: s.TargetCaption})
 	}
 	return samples, nil
 }
 
-// foreign asks instructions of other samples of the target of measured[i]: label 0. In ADIEE's data targets are always right and
-// sources always wrong, so that much of a label can be told without reading the instruction; these rows look like any target,
-// and only the instruction is wrong. Half of the instructions are those that share the most words with the right one: another
-// attribute of the same edit. One that the target fulfils all the same, or a rewording of the right one, is known by its
-// CLIP-D: that of source and target with the captions of the instruction's own sample. Where that cannot be measured,
-// instructions are drawn.
+// foreign asks instructions of other samples of the target of measured[i]: label 0. In ADIEE's data targets are always
+// right and sources always wrong, so that much of a label can be told without reading the instruction; these rows look
+// like any target, and only the instruction is wrong. Half of the instructions are those that share the most words with
+// the right one: another attribute of the same edit. One that the target fulfils all the same, or a rewording of the
+// right one, is known by its CLIP-D: that of source and target with the captions of the instruction's own sample. Where
+// that cannot be measured, instructions are drawn.
 func (m *measurer) foreign(source int, measured []*measuredSample, i int, pool []foreignInstruction) []entry {
 	d := measured[i]
 	if len(pool) == 0 || !d.usable() || d.target == nil || slices.ContainsFunc(measured[:i], d.sameTask) {
@@ -99,7 +102,8 @@ func (m *measurer) foreign(source int, measured []*measuredSample, i int, pool [
 			if want == 0 {
 				break
 			}
-			r := row{Kind: heuristics.Foreign, Session: d.s.Session, Split: d.s.Split, Source: d.source.picture, Edit: d.target.picture, Instruction: pool[j].instruction}
+			r := row{Kind: heuristics.Foreign, Session: d.s.Session, Split: d.s.Split, Source: d.source.picture,
+				Edit: d.target.picture, Instruction: pool[j].instruction}
 			if taken[j] || words(r.Instruction) == words(d.s.Instruction) || !m.unfulfilled(&r, d, &pool[j], k == 0) {
 				continue
 			}
@@ -112,7 +116,8 @@ func (m *measurer) foreign(source int, measured []*measuredSample, i int, pool [
 	return out
 }
 
-// unfulfilled measures the row's CLIP-D. Where there is none, only instructions that were drawn are taken to be unfulfilled.
+// unfulfilled measures the row's CLIP-D. Where there is none, only instructions that were drawn are taken to be
+// unfulfilled.
 func (m *measurer) unfulfilled(r *row, d *measuredSample, l *foreignInstruction, near bool) bool {
 	if l.before == nil || l.after == nil || d.target.clip == nil {
 		return !near
@@ -124,7 +129,8 @@ func (m *measurer) unfulfilled(r *row, d *measuredSample, l *foreignInstruction,
 
 // usable tells that a sample is a source with an instruction, and its pictures could be read.
 func (d *measuredSample) usable() bool {
-	return d.err == nil && d.left == "" && d.s != nil && d.chain == nil && d.source.err == nil && (d.target == nil || d.target.err == nil)
+	return d.err == nil && d.left == "" && d.s != nil && d.chain == nil && d.source.err == nil &&
+		(d.target == nil || d.target.err == nil)
 }
 
 // sameTask tells that a sample is about the same source and instruction: a table may have a row for every output.
@@ -134,7 +140,8 @@ func (d *measuredSample) sameTask(o *measuredSample) bool {
 
 // words is an instruction without case and punctuation.
 func words(text string) string {
-	return strings.Join(strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return strings.ContainsRune(" .,;:!?\"'\t\n", r) }), " ")
+	return strings.Join(strings.FieldsFunc(strings.ToLower(text),
+		func(r rune) bool { return strings.ContainsRune(" .,;:!?\"'\t\n", r) }), " ")
 }
 
 func wordSet(text string) map[string]bool {

@@ -45,8 +45,8 @@ type measuredImage struct {
 }
 
 // loader reads and embeds the pictures of one part. Pictures are decoded by several workers at once and embedded in
-// batches, one after the other, while the next one is decoded; not more than two batches and one picture per worker are in
-// memory.
+// batches, one after the other, while the next one is decoded; not more than two batches and one picture per worker are
+// in memory.
 type loader struct {
 	ctx      context.Context
 	out      string
@@ -76,8 +76,10 @@ type batch struct {
 	pictures []*data.Picture
 }
 
-func newLoader(ctx context.Context, out string, in inputs, e Encoders, size, workers int, counted func(int)) (*loader, error) {
-	l := &loader{ctx: ctx, out: out, inputs: in, encoders: e, size: size, counted: counted, known: map[string]*measuredImage{},
+func newLoader(ctx context.Context, out string, in inputs, e Encoders, size, workers int,
+	counted func(int)) (*loader, error) {
+	l := &loader{ctx: ctx, out: out, inputs: in, encoders: e, size: size, counted: counted,
+		known:  map[string]*measuredImage{},
 		tokens: make(chan struct{}, 2*size+workers), decode: make(chan struct{}, workers)}
 	if e.Store == nil {
 		return l, nil
@@ -249,7 +251,8 @@ func (l *loader) embed(b batch) {
 	for _, e := range []struct {
 		encoder Encoder
 		set     func(*measuredImage, []float32)
-	}{{l.encoders.Clip, func(s *measuredImage, v []float32) { s.clip = v }}, {l.encoders.Dino, func(s *measuredImage, v []float32) { s.dino = v }}} {
+	}{{l.encoders.Clip, func(s *measuredImage, v []float32) { s.clip = v }}, {l.encoders.Dino,
+		func(s *measuredImage, v []float32) { s.dino = v }}} {
 		if e.encoder == nil || l.failed() != nil {
 			continue
 		}
@@ -295,14 +298,15 @@ func (l *loader) failed() error {
 func finite(vector []float32, of string) error {
 	for _, x := range vector {
 		if y := float64(x); math.IsNaN(y) || math.IsInf(y, 0) {
-			return fmt.Errorf("%s: an encoder gave the embedding %v: its weights are broken, or its precision does not suffice", of, x)
+			return fmt.Errorf("%s: an encoder gave the embedding %v: its weights are broken, or its precision does not suffice",
+				of, x)
 		}
 	}
 	return nil
 }
 
-// keepPicture stores a picture that lies inside another file under a name made of its content, and returns its path from
-// the output folder.
+// keepPicture stores a picture that lies inside another file under a name made of its content, and returns its path
+// from the output folder.
 func keepPicture(out string, raw []byte) (string, error) {
 	sum := sha256.Sum256(raw)
 	name := hex.EncodeToString(sum[:16])

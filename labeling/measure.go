@@ -39,7 +39,8 @@ type measuredSample struct {
 // part measures the samples of one part. The error is none of a sample.
 func (m *measurer) part(ctx context.Context, id partID, r readers.Reader, in inputs) ([]entry, error) {
 	first := id.part * samplesPerPart
-	load, err := newLoader(ctx, m.config.Out, in, m.encoders, m.config.Encoders.Batch, m.workers, func(n int) { m.counted(0, n) })
+	load, err := newLoader(ctx, m.config.Out, in, m.encoders, m.config.Encoders.Batch, m.workers,
+		func(n int) { m.counted(0, n) })
 	if err != nil {
 		return nil, err
 	}
@@ -274,7 +275,8 @@ func (m *measurer) similarities(r *row, d *measuredSample, edit *measuredImage, 
 			*to = heuristics.Measured(x)
 		}
 	}
-	if before, after := texts[d.s.SourceCaption], texts[d.s.TargetCaption]; before != nil && after != nil && edit.clip != nil {
+	if before, after := texts[d.s.SourceCaption], texts[d.s.TargetCaption]; before != nil && after != nil &&
+		edit.clip != nil {
 		set(&r.ClipD, m.config.Encoders.ClipD.Of(d.source.clip, edit.clip, before, after))
 	} else if d.s.SourceCaption != "" && d.s.SourceCaption == d.s.TargetCaption {
 		set(&r.ClipD, math.NaN()) // of no model equal captions have a direction
@@ -295,7 +297,8 @@ func (m *measurer) chainEntries(id string, d *measuredSample) []entry {
 	var out []entry
 	for k, s := range d.chain {
 		if s.err != nil {
-			out = append(out, entry{Sample: d.sample, Bad: &bad{fmt.Sprintf("%s/%d", id, k), "picture of a chain: " + s.err.Error()}})
+			out = append(out, entry{Sample: d.sample, Bad: &bad{fmt.Sprintf("%s/%d", id, k), "picture of a chain: " +
+				s.err.Error()}})
 		}
 	}
 	foreign := d.foreign
@@ -315,8 +318,10 @@ func (m *measurer) chainEntries(id string, d *measuredSample) []entry {
 		if edit == nil || from.err != nil || to.err != nil || edit.err != nil {
 			continue
 		}
-		out = append(out, entry{Sample: d.sample, Row: &row{ID: name, Session: d.s.Session, Split: d.s.Split, Source: from.picture,
-			Edit: edit.picture, Target: &to.picture, Instruction: m.config.Chains.Join(t, d.s.Chain.Instructions), Chain: t.Why, Label: t.Label}})
+		out = append(out, entry{Sample: d.sample, Row: &row{ID: name, Session: d.s.Session, Split: d.s.Split,
+			Source: from.picture,
+			Edit:   edit.picture, Target: &to.picture, Instruction: m.config.Chains.Join(t,
+				d.s.Chain.Instructions), Chain: t.Why, Label: t.Label}})
 	}
 	return out
 }
@@ -329,7 +334,8 @@ func cosines(o *readers.Output) error {
 		s    heuristics.Similarity
 	}{{"clip_d", o.ClipD}, {"clip_i", o.ClipI}, {"dino_i", o.DinoI}} {
 		if x, ok := c.s.Value(); ok && math.Abs(x) > 1+rounding {
-			return fmt.Errorf("%s is %v, and a cosine lies in -1..1: map another column, or measure it with encoders.given: replace", c.name, x)
+			return fmt.Errorf("%s is %v, and a cosine lies in -1..1: map another column, or measure it with encoders.given: "+
+				"replace", c.name, x)
 		}
 	}
 	return nil

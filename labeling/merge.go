@@ -31,7 +31,8 @@ const (
 type MissingError struct{ Parts, Of int }
 
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("%d of %d parts are not measured yet, or something has changed since: run the other shards, or give their output folders", e.Parts, e.Of)
+	return fmt.Sprintf("%d of %d parts are not measured yet, or something has changed since: run the other shards, or "+
+		"give their output folders", e.Parts, e.Of)
 }
 
 // BadError says that too many rows cannot be used.
@@ -42,7 +43,8 @@ type BadError struct {
 }
 
 func (e *BadError) Error() string {
-	return fmt.Sprintf("%d of %d rows cannot be used, more than max_bad, %v of them: see %s", e.Bad, e.Rows, e.Share, e.List)
+	return fmt.Sprintf("%d of %d rows cannot be used, more than max_bad, %v of them: see %s", e.Bad, e.Rows, e.Share,
+		e.List)
 }
 
 // outcome is what the first pass decided for a row.
@@ -90,8 +92,8 @@ type merger struct {
 	skipped      *json.Encoder
 }
 
-// Merge writes the table and the reports from the parts of all shards. With too many bad rows it writes their list only,
-// and the error is a *BadError; with parts missing it is a *MissingError.
+// Merge writes the table and the reports from the parts of all shards. With too many bad rows it writes their list
+// only, and the error is a *BadError; with parts missing it is a *MissingError.
 func (j *Job) Merge(ctx context.Context) (*Report, error) {
 	out := j.Config.Out
 	lacking, err := j.lacking(ctx)
@@ -105,9 +107,13 @@ func (j *Job) Merge(ctx context.Context) (*Report, error) {
 		}
 		return nil, &MissingError{len(lacking), all}
 	}
-	m := &merger{job: j, scenes: newScenes(), leaked: map[int32]leak{}, blank: map[string]leak{}, perScene: map[int32]*scene{}, kept: map[[16]byte]string{}, ids: map[string]sampleID{},
+	m := &merger{job: j, scenes: newScenes(), leaked: map[int32]leak{}, blank: map[string]leak{},
+		perScene: map[int32]*scene{}, kept: map[[16]byte]string{}, ids: map[string]sampleID{},
 		renamed: map[string]string{}, report: newReport(j), ledger: newLedger(j.plan), given: map[givenKey]int{}}
-	if m.guard, err = openGuard(ctx, j.Config.Guard, func(name string, err error) { m.report.Guard.unreadable(name, err) }); err != nil {
+	if m.guard, err = openGuard(ctx, j.Config.Guard, func(name string,
+		err error) {
+		m.report.Guard.unreadable(name, err)
+	}); err != nil {
 		return nil, err
 	}
 	m.report.Guard.Pictures = len(m.guard.pictures)
@@ -142,7 +148,8 @@ func (j *Job) Merge(ctx context.Context) (*Report, error) {
 // skip lists what does not come into the table.
 func (m *merger) skip(source int, sample int, id, kind, reason string) error {
 	m.report.skip(kind, reason, id)
-	return m.skipped.Encode(map[string]any{"dataset": m.job.plan.Sources[source].Name, "sample": sample, "id": id, "kind": kind, "reason": reason})
+	return m.skipped.Encode(map[string]any{"dataset": m.job.plan.Sources[source].Name, "sample": sample, "id": id,
+		"kind": kind, "reason": reason})
 }
 
 // became notes what became of a row.
@@ -285,9 +292,11 @@ func (m *merger) row(e entry) error {
 	r := e.Row
 	f := outcome{foreign: -1, drop: true}
 	defer func() { m.outcomes = append(m.outcomes, f) }()
-	if want := m.demand(e); m.job.Config.Sources[e.source].Split == splitOwn && want != "" && !slices.Contains(splitNames, want) {
+	if want := m.demand(e); m.job.Config.Sources[e.source].Split == splitOwn && want != "" &&
+		!slices.Contains(splitNames, want) {
 		m.report.Rows--
-		return m.bad(e, r.ID, fmt.Sprintf("split %q is none of %v: map another column, or name the split of all its rows", want, splitNames))
+		return m.bad(e, r.ID, fmt.Sprintf("split %q is none of %v: map another column, or name the split of all its rows",
+			want, splitNames))
 	}
 	if reason := m.leak(r); reason != "" {
 		m.renamed[r.ID] = ""
@@ -296,7 +305,8 @@ func (m *merger) row(e entry) error {
 		return m.skip(e.source, e.Sample, r.ID, "guard", reason)
 	}
 	// The same output of the same editor may come with several rows (pairs), the source and target with each output.
-	sum := sha256.Sum256([]byte(strings.Join([]string{r.group(), strconv.Itoa(int(r.Kind)), r.Editor, r.Edit.Pixels, r.Chain}, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{r.group(), strconv.Itoa(int(r.Kind)), r.Editor, r.Edit.Pixels,
+		r.Chain}, "\x00")))
 	key := [16]byte(sum[:16])
 	if first, ok := m.kept[key]; ok {
 		if first != r.ID {
@@ -313,7 +323,8 @@ func (m *merger) row(e entry) error {
 			return nil
 		}
 		m.report.Rows--
-		return m.bad(e, r.ID, fmt.Sprintf("sample %d of source %q has the same id and is another edit: ids must be unique, or no column id be named",
+		return m.bad(e, r.ID, fmt.Sprintf("sample %d of source %q has the same id and is another edit: ids must be "+
+			"unique, or no column id be named",
 			first.sample, m.job.plan.Sources[first.source].Name))
 	}
 	m.ids[r.ID] = sampleID{e.source, e.Sample}

@@ -14,8 +14,8 @@ import (
 
 var thumbnails = flag.Int("thumbnails", 10000, "pictures of BenchmarkNearCopies")
 
-// BenchmarkNearCopies searches pictures of which every ten are one scene: a picture and nine edits and copies of it. Each
-// scene is a blend of two crops of photographs, so that there are as many different ones as are wanted.
+// BenchmarkNearCopies searches pictures of which every ten are one scene: a picture and nine edits and copies of it.
+// Each scene is a blend of two crops of photographs, so that there are as many different ones as are wanted.
 //
 //	go test ./labeling -run - -bench NearCopies -benchtime 1x -args -thumbnails 100000
 func BenchmarkNearCopies(b *testing.B) {

@@ -140,7 +140,8 @@ func TestBlankHasNoLook(t *testing.T) {
 		ramp.Pix[i] = byte(100 + i/3%200/40)
 	}
 	dot := laid(filled(200, 100, 9, 9, 9), filled(5, 5, 200, 10, 10), 50, 50)
-	for name, p := range map[string]*data.Picture{"black": data.NewPicture(64, 64), "one pixel": filled(1, 1, 3, 4, 5), "red": filled(500, 2, 255, 0, 0),
+	for name, p := range map[string]*data.Picture{"black": data.NewPicture(64, 64), "one pixel": filled(1, 1, 3, 4, 5),
+		"red":        filled(500, 2, 255, 0, 0),
 		"faint ramp": ramp, "dot": dot} {
 		if l := ThumbnailOf(p); len(l) != 0 {
 			t.Errorf("%s: a look of %d bytes", name, len(l))
@@ -201,7 +202,10 @@ var copying = []struct {
 	recall float64 // at least, of the small set
 	make   func(p *data.Picture, rng *rand.Rand) *data.Picture
 }{
-	{"5 % cut off each side", 0.95, func(p *data.Picture, _ *rand.Rand) *data.Picture { return crop(p, .05, .05, .05, .05) }},
+	{"5 % cut off each side", 0.95, func(p *data.Picture,
+		_ *rand.Rand) *data.Picture {
+		return crop(p, .05, .05, .05, .05)
+	}},
 	{"10 % cut off each side", 0.9, func(p *data.Picture, _ *rand.Rand) *data.Picture { return crop(p, .1, .1, .1, .1) }},
 	{"0 to 10 % cut off each side", 0.95, func(p *data.Picture, r *rand.Rand) *data.Picture {
 		return crop(p, r.Float64()/10, r.Float64()/10, r.Float64()/10, r.Float64()/10)
@@ -302,7 +306,8 @@ func TestNearCopies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d pictures: %d clear, %d unclear, %d without a look", len(all), clearOnes, len(seen)-clearOnes, len(all)-len(seen))
+	t.Logf("%d pictures: %d clear, %d unclear, %d without a look", len(all), clearOnes, len(seen)-clearOnes,
+		len(all)-len(seen))
 	for k, c := range copying {
 		hits, others := 0, 0
 		for i := range seen {
@@ -313,7 +318,8 @@ func TestNearCopies(t *testing.T) {
 			}
 		}
 		rest := len(seen) - clearOnes
-		t.Logf("| %s | %.1f %% | %.0f %% |", c.name, 100*float64(hits)/float64(clearOnes), 100*float64(others)/float64(max(rest, 1)))
+		t.Logf("| %s | %.1f %% | %.0f %% |", c.name, 100*float64(hits)/float64(clearOnes),
+			100*float64(others)/float64(max(rest, 1)))
 		if float64(hits) < c.recall*float64(clearOnes) {
 			t.Errorf("%s: %d of %d were found", c.name, hits, clearOnes)
 		}
@@ -324,7 +330,8 @@ func TestNearCopies(t *testing.T) {
 		a, b := int(p[0])/kinds, int(p[1])/kinds
 		between[[2]int32{int32(min(a, b)), int32(max(a, b))}] = true
 	}
-	t.Logf("false alarms: %d among %d pairs of pictures and copies, between %d of %d pairs of pictures", len(alarms), pairs*kinds*kinds, len(between), pairs)
+	t.Logf("false alarms: %d among %d pairs of pictures and copies, between %d of %d pairs of pictures", len(alarms),
+		pairs*kinds*kinds, len(between), pairs)
 	if len(between) > pairs/1000 {
 		t.Errorf("%d false alarms", len(between))
 	}

@@ -21,8 +21,8 @@ import (
 	"assay/heuristics"
 )
 
-// The work is cut into parts of as many samples of one source each. A part is measured by one machine, in one go, and is
-// a file: parts/<source>-<part>.jsonl. Which machine made it, and how many there were, cannot be seen in it.
+// The work is cut into parts of as many samples of one source each. A part is measured by one machine, in one go, and
+// is a file: parts/<source>-<part>.jsonl. Which machine made it, and how many there were, cannot be seen in it.
 const samplesPerPart = 64
 
 const (
@@ -31,8 +31,8 @@ const (
 	planFile       = "plan.json"
 )
 
-// plan says what parts there are and what they depend on. It lies beside them, so that parts of another configuration are
-// not mistaken for this one's.
+// plan says what parts there are and what they depend on. It lies beside them, so that parts of another configuration
+// are not mistaken for this one's.
 type plan struct {
 	Made    string            `json:"made"`           // digest of all that the content of parts depends on
 	Keys    map[string]string `json:"keys,omitempty"` // and of each key of the configuration among that
@@ -86,7 +86,8 @@ func (c *Config) digest() (all string, keys map[string]string, err error) {
 	}
 	sum := sha256.Sum256(raw)
 	keys = map[string]string{}
-	for name, key := range map[string]string{"sources": "sources", "chains": "chains", "seed": "seed", "clip": "encoders.clip",
+	for name, key := range map[string]string{"sources": "sources", "chains": "chains", "seed": "seed",
+		"clip": "encoders.clip",
 		"dino": "encoders.dino", "given": "encoders.given", "clip_d": "encoders.clip_d", "foreign": "foreign"} {
 		raw, err := json.Marshal(made[name])
 		if err != nil {
@@ -164,7 +165,8 @@ func (e *PlanError) Error() string {
 	if len(e.Keys) > 0 {
 		what = " (" + strings.Join(e.Keys, ", ") + ")"
 	}
-	return e.Folder + ": was measured with another configuration" + what + ": take another out, or remove the folder to measure anew"
+	return e.Folder + ": was measured with another configuration" + what +
+		": take another out, or remove the folder to measure anew"
 }
 
 func writeFile(path string, raw []byte) error {

@@ -41,8 +41,8 @@ type SourceError struct {
 func (e *SourceError) Error() string { return fmt.Sprintf("source %q: %v", e.Source, e.Err) }
 func (e *SourceError) Unwrap() error { return e.Err }
 
-// Open opens the data sets of a configuration (else the error is a *SourceError), and checks that what was measured already
-// belongs to it (else the error is a *PlanError). Unpacking an archive may take long; ctx ends it.
+// Open opens the data sets of a configuration (else the error is a *SourceError), and checks that what was measured
+// already belongs to it (else the error is a *PlanError). Unpacking an archive may take long; ctx ends it.
 func Open(ctx context.Context, c *Config) (*Job, error) {
 	j := &Job{Config: c, plan: &plan{}}
 	if err := j.open(ctx); err != nil {
@@ -136,9 +136,9 @@ func (j *Job) todo(ctx context.Context, s Shard) ([]partID, error) {
 	return todo, nil
 }
 
-// Measure makes the parts of a shard that are not there yet, or of which something has changed: an instruction, a caption, the
-// content of a picture, an encoder's weights. What is finished stays if it is stopped at any time; the next
-// call goes on from there.
+// Measure makes the parts of a shard that are not there yet, or of which something has changed: an instruction, a
+// caption, the content of a picture, an encoder's weights. What is finished stays if it is stopped at any time; the
+// next call goes on from there.
 func (j *Job) Measure(ctx context.Context, e Encoders, s Shard, progress Progress) error {
 	todo, err := j.todo(ctx, s)
 	if err != nil {

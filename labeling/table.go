@@ -23,7 +23,8 @@ func (m *merger) write(ctx context.Context) error {
 				became = state{stateUnlabelled, m.labeler.Unlabelled(e.Row.candidate())}
 			}
 			m.became(e, became)
-			if e.Row.Kind == heuristics.Output && e.Row.Chain == "" && e.Row.ClipD.Unknown() && m.labeler.PromptGuided(e.Row.Editor) {
+			if e.Row.Kind == heuristics.Output && e.Row.Chain == "" && e.Row.ClipD.Unknown() &&
+				m.labeler.PromptGuided(e.Row.Editor) {
 				m.report.unmeasured++
 			}
 			m.report.count(e, d, labelled, m.job.plan.Sources[e.source].Name, m.splits[m.outcomes[i].scene])
@@ -66,7 +67,8 @@ func (m *merger) label(r *row) (heuristics.Decision, bool) {
 
 // candidate is the row as rules see it.
 func (r *row) candidate() heuristics.Candidate {
-	return heuristics.Candidate{Kind: r.Kind, Editor: r.Editor, Given: r.Given, ClipD: r.ClipD, ClipI: r.ClipI, DinoI: r.DinoI}
+	return heuristics.Candidate{Kind: r.Kind, Editor: r.Editor, Given: r.Given, ClipD: r.ClipD, ClipI: r.ClipI,
+		DinoI: r.DinoI}
 }
 
 func (m *merger) tableRow(i int, e entry, d heuristics.Decision, labelled bool) (row data.Row, err error) {

@@ -43,7 +43,8 @@ func printCheck(w io.Writer, r *labeling.CheckReport) {
 			fmt.Fprintf(w, "  cannot be opened: %s\n", s.Error)
 			continue
 		}
-		fmt.Fprintf(w, "  %d samples, %d read: %d outputs, %d samples left out on purpose, %d bad\n", s.Samples, s.Read, s.Outputs, s.Left, s.Bad)
+		fmt.Fprintf(w, "  %d samples, %d read: %d outputs, %d samples left out on purpose, %d bad\n", s.Samples, s.Read,
+			s.Outputs, s.Left, s.Bad)
 		for _, reason := range s.Reasons {
 			fmt.Fprintf(w, "    bad: %s\n", reason)
 		}

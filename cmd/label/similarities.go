@@ -58,7 +58,8 @@ after Ctrl-C (exit code 3) or a crash the same command goes on where it was.`,
 	f.StringVar(&r.dino, "dino", "", "DINOv2 checkpoint directory, or .onnx file")
 	f.StringVar(&r.table.In, "in", "", "table to read")
 	f.StringVar(&r.table.Out, "out", "", "table to write")
-	f.StringVar(&r.cache, "cache", "", "folder of the store of embeddings that are known (default: assay/store in the user's cache folder)")
+	f.StringVar(&r.cache, "cache", "", "folder of the store of embeddings that are known (default: assay/store in the "+
+		"user's cache folder)")
 	f.Int64Var(&r.cacheMiB, "cache-size", 4096, "most MiB of that folder; what went unused longest is removed")
 	f.StringVar(&r.options.Device, "device", "auto", "auto, cpu or cuda:N")
 	f.IntVar(&r.options.Threads, "threads", 0, "CPU threads (0: all cores)")
@@ -115,13 +116,16 @@ func runSimilarities(c *cobra.Command, r *similarityRun) error {
 		return err
 	}
 	words := func(w io.Writer) {
-		fmt.Fprintf(w, "%d rows written to %s: clip_d %d, clip_i %d, dino_i %d, clip_t %d; %d encoded, %d known from the cache\n", result.Rows, result.Out,
-			result.Known["clip_d"], result.Known["clip_i"], result.Known["dino_i"], result.Known["clip_t"], result.Encoded, result.Cached)
+		fmt.Fprintf(w, "%d rows written to %s: clip_d %d, clip_i %d, dino_i %d, clip_t %d; %d encoded, %d known from the "+
+			"cache\n", result.Rows, result.Out,
+			result.Known["clip_d"], result.Known["clip_i"], result.Known["dino_i"], result.Known["clip_t"], result.Encoded,
+			result.Cached)
 	}
 	if err := cli.Print(c, result, words); err != nil || result.Failed == 0 {
 		return err
 	}
-	return cli.Reported(fmt.Errorf("%d of %d rows have pictures or captions that cannot be read; the column error of %s says which", result.Failed, result.Rows, r.table.Out))
+	return cli.Reported(fmt.Errorf("%d of %d rows have pictures or captions that cannot be read; the column error of "+
+		"%s says which", result.Failed, result.Rows, r.table.Out))
 }
 
 // measure measures the table, and shows how far it is.
