@@ -245,18 +245,11 @@ func (m *measurer) entries(source int, d *measuredSample, texts map[string][]flo
 			ids = append(ids, "")
 			continue
 		}
-		r := base
-		r.Kind, r.Editor, r.Given = heuristics.Output, o.Editor, o.Label
-		if m.config.Encoders.Given == "keep" {
-			if err := cosines(&o); err != nil {
-				out = append(out, entry{Sample: d.sample, Bad: &bad{id + "/" + name, err.Error()}})
-				ids = append(ids, "")
-				continue
-			}
-			r.ClipD, r.ClipI, r.DinoI = o.ClipD, o.ClipI, o.DinoI
-			if !o.ClipD.Unknown() || !o.ClipI.Unknown() || !o.DinoI.Unknown() {
-				r.By = orElse(measuredWith(o.Profile), unsaid)
-			}
+		r, err := m.output(base, &o)
+		if err != nil {
+			out = append(out, entry{Sample: d.sample, Bad: &bad{id + "/" + name, err.Error()}})
+			ids = append(ids, "")
+			continue
 		}
 		add(r, name, edit)
 		ids = append(ids, id+"/"+name)
@@ -266,6 +259,22 @@ func (m *measurer) entries(source int, d *measuredSample, texts map[string][]flo
 		out = append(out, entry{Sample: d.sample, Prefer: &prefer{ids[0], ids[1], orElse(winner, "tie")}})
 	}
 	return out
+}
+
+// output is the row of an editor's output, with the similarities that came with it if they are kept.
+func (m *measurer) output(r row, o *readers.Output) (row, error) {
+	r.Kind, r.Editor, r.Given = heuristics.Output, o.Editor, o.Label
+	if m.config.Encoders.Given != "keep" {
+		return r, nil
+	}
+	if err := cosines(o); err != nil {
+		return r, err
+	}
+	r.ClipD, r.ClipI, r.DinoI = o.ClipD, o.ClipI, o.DinoI
+	if !o.ClipD.Unknown() || !o.ClipI.Unknown() || !o.DinoI.Unknown() {
+		r.By = orElse(measuredWith(o.Profile), unsaid)
+	}
+	return r, nil
 }
 
 // similarities measures what is not known yet and has all its ingredients.
