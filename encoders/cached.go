@@ -12,8 +12,8 @@ import (
 	"assay/store"
 )
 
-// Cached is a model that encodes every distinct picture and text once, in this process or a later one: what it knows lies in
-// a store.
+// Cached is a model that encodes every distinct picture and text once, in this process or a later one: what it knows
+// lies in a store.
 type Cached struct {
 	model          *Model
 	known          *store.Bucket
@@ -45,8 +45,8 @@ func (c *Cached) HasTexts() bool { return c.model.HasTexts() }
 // Fingerprint identifies the model.
 func (c *Cached) Fingerprint() string { return c.model.Fingerprint() }
 
-// Counts returns how many pictures and texts were encoded, and how many were known: by an earlier run, or because they came
-// again.
+// Counts returns how many pictures and texts were encoded, and how many were known: by an earlier run, or because they
+// came again.
 func (c *Cached) Counts() (encoded, found int64) { return c.encoded.Load(), c.found.Load() }
 
 // Known returns the embedding of the picture that has a digest, nil if it was not encoded yet.
@@ -68,7 +68,8 @@ func (c *Cached) Images(ctx context.Context, pictures []*data.Picture) ([][]floa
 }
 
 // Files is Images of picture files; see Model.Files. Those whose content is known are not decoded.
-func (c *Cached) Files(ctx context.Context, folder string, images []data.Image) (embeddings [][]float32, problems []error, err error) {
+func (c *Cached) Files(ctx context.Context, folder string, images []data.Image) (embeddings [][]float32,
+	problems []error, err error) {
 	out, problems, err := files(ctx, []*Cached{c}, folder, images, func(int, int) bool { return true })
 	if err != nil {
 		return nil, nil, err
@@ -76,9 +77,9 @@ func (c *Cached) Files(ctx context.Context, folder string, images []data.Image) 
 	return out[0], problems, nil
 }
 
-// files embeds the pictures of files by several models that share a store: wants(k, i) says whether model k is to see picture
-// i. Each distinct picture is decoded once for all of them, and not at all if all know it. It returns embeddings by model
-// and picture.
+// files embeds the pictures of files by several models that share a store: wants(k, i) says whether model k is to see
+// picture i. Each distinct picture is decoded once for all of them, and not at all if all know it. It returns
+// embeddings by model and picture.
 func files(ctx context.Context, models []*Cached, folder string, images []data.Image, wants func(k, i int) bool) (
 	embeddings [][][]float32, problems []error, err error) {
 	contents, problems := make([]store.Key, len(images)), make([]error, len(images))
@@ -194,7 +195,8 @@ type work struct {
 }
 
 func (c *Cached) start(n int) *work {
-	return &work{c: c, keys: make([]store.Key, n), out: make([][]float32, n), first: map[store.Key]int{}, same: slices.Repeat([]int{-1}, n)}
+	return &work{c: c, keys: make([]store.Key, n), out: make([][]float32, n), first: map[store.Key]int{},
+		same: slices.Repeat([]int{-1}, n)}
 }
 
 // known notes what entry i is and reports whether its embedding is there or will be.

@@ -46,7 +46,8 @@ func TestEncodedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	images := []data.Image{{Path: e.Pictures[0]}, {Path: copied}, {Path: "missing.png"}, {Path: e.Pictures[1]}, {Bytes: raw}, {Path: e.Pictures[0]}}
+	images := []data.Image{{Path: e.Pictures[0]}, {Path: copied}, {Path: "missing.png"}, {Path: e.Pictures[1]},
+		{Bytes: raw}, {Path: e.Pictures[0]}}
 	for i, encoded := range []int64{2 + 2, 0} {
 		c := openCached(t, m, dir)
 		got, problems, err := c.Files(ctx, "../testdata/oracle/images", images)
@@ -73,7 +74,8 @@ func TestEncodedOnce(t *testing.T) {
 		if n, found := c.Counts(); n != encoded || found != 10-encoded {
 			t.Errorf("run %d encoded %d and found %d, want %d and %d", i, n, found, encoded, 10-encoded)
 		}
-		if decoded := c.pictures.Decoded(); decoded != encoded/4*3 { // two pictures, one of them also as bytes of another file
+		// two pictures, one of them also as bytes of another file
+		if decoded := c.pictures.Decoded(); decoded != encoded/4*3 {
 			t.Errorf("run %d decoded %d pictures", i, decoded)
 		}
 	}
@@ -91,9 +93,11 @@ func TestDecodedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	m := &Measurer{CLIP: cachedIn(t, open(t, "testdata/clip_half"), s), DINO: cachedIn(t, open(t, "testdata/dino_registers"), s)}
+	m := &Measurer{CLIP: cachedIn(t, open(t, "testdata/clip_half"), s),
+		DINO: cachedIn(t, open(t, "testdata/dino_registers"), s)}
 	a, b := data.Image{Path: e.Pictures[0]}, data.Image{Path: e.Pictures[1]}
-	edits := []Edit{{Source: a, Edit: b, Target: a, Before: "a", After: "b"}, {Source: b, Edit: a, Target: b}, {Edit: a, Target: a}}
+	edits := []Edit{{Source: a, Edit: b, Target: a, Before: "a", After: "b"}, {Source: b, Edit: a, Target: b},
+		{Edit: a, Target: a}}
 	for range 2 {
 		if _, err := m.Measure(t.Context(), "../testdata/oracle/images", edits); err != nil {
 			t.Fatal(err)
@@ -119,8 +123,8 @@ func copyDir(t *testing.T, from string) string {
 	return to
 }
 
-// TestChanged: after a picture was replaced under its name, or a file of the encoder changed by one byte in place with its times
-// set back, nothing of before is served.
+// TestChanged: after a picture was replaced under its name, or a file of the encoder changed by one byte in place with
+// its times set back, nothing of before is served.
 func TestChanged(t *testing.T) {
 	dir, known := t.TempDir(), t.TempDir()
 	e, pictures := readExpectation(t)

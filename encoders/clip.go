@@ -27,7 +27,8 @@ func (c *towerConfig) vit(key string) *model.ViT {
 
 // read reads the keys that all towers have.
 func (c *towerConfig) read(o *strictjson.Object, dropouts ...string) {
-	for key, into := range map[string]*int{"hidden_size": &c.Hidden, "num_hidden_layers": &c.Layers, "num_attention_heads": &c.Heads} {
+	for key, into := range map[string]*int{"hidden_size": &c.Hidden, "num_hidden_layers": &c.Layers,
+		"num_attention_heads": &c.Heads} {
 		if o.Get(key, into); *into < 1 {
 			o.Failf(key, "%d is not positive", *into)
 			*into = 1
@@ -79,7 +80,8 @@ func readCLIPConfig(o *strictjson.Object) clipConfig {
 		return c
 	}
 	o.Get("projection_dim", &c.projection)
-	// Files of 2022 have a second copy of what they were made from; transformers lets it, with the class's defaults, go before.
+	// Files of 2022 have a second copy of what they were made from; transformers lets it, with the class's defaults, go
+	// before.
 	for key, read := range map[string]func(*strictjson.Object){"text_config": c.readText, "vision_config": c.readVision} {
 		part, older := o.Sub(key), o.Sub(key+"_dict")
 		if older != nil {
@@ -121,14 +123,18 @@ func readCLIP(m *Model, o *strictjson.Object) (towers, error) {
 	}
 	w := m.weights
 	m.dropout = max(c.text.Dropout, c.vision.Dropout)
-	t := towers{weights: w, images: func(g *model.Graph) (string, int64, error) { return clipVision(g, w, &c, m.processor) }}
+	t := towers{weights: w, images: func(g *model.Graph) (string, int64, error) {
+		return clipVision(g, w, &c, m.processor)
+	}}
 	if !w.Has("text_projection.weight") {
 		return t, nil // a vision tower alone
 	}
-	if _, err := shape(w, "text_model.embeddings.position_embedding.weight", int64(c.context), int64(c.text.Hidden)); err != nil {
+	if _, err := shape(w, "text_model.embeddings.position_embedding.weight", int64(c.context),
+		int64(c.text.Hidden)); err != nil {
 		return t, err
 	}
-	if _, err := shape(w, "text_model.embeddings.token_embedding.weight", int64(c.vocab), int64(c.text.Hidden)); err != nil {
+	if _, err := shape(w, "text_model.embeddings.token_embedding.weight", int64(c.vocab),
+		int64(c.text.Hidden)); err != nil {
 		return t, err
 	}
 	tokenizer, err := openTokenizer(m.path, c.context)
@@ -159,7 +165,8 @@ func clipVision(g *model.Graph, w model.Weights, c *clipConfig, p *processor) (s
 	const key = "vision_model."
 	hidden, patch, side := int64(c.vision.Hidden), int64(c.patch), c.image/c.patch
 	if p.height != c.image || p.width != c.image {
-		return "", 0, fmt.Errorf("the preprocessor makes pictures of %dx%d pixels: crop_size does not fit the model's image_size %d", p.height, p.width, c.image)
+		return "", 0, fmt.Errorf("the preprocessor makes pictures of %dx%d pixels: crop_size does not fit the model's "+
+			"image_size %d", p.height, p.width, c.image)
 	}
 	rows := side*side + 1
 	_, err := shape(w, key+"embeddings.patch_embedding.weight", hidden, 3, patch, patch)
@@ -175,14 +182,15 @@ func clipVision(g *model.Graph, w model.Weights, c *clipConfig, p *processor) (s
 	v := c.vision.vit(key)
 	pixels := g.Input(inPixels, onnx.Float, onnx.Dims("pictures", 3, p.height, p.width))
 	class := g.Op("Reshape", g.Param(key+"embeddings.class_embedding"), g.Ints(1, 1, -1))
-	x := v.Embed(g, pixels, c.patch, key+"embeddings.patch_embedding", class, g.Param(key+"embeddings.position_embedding.weight"))
+	x := v.Embed(g, pixels, c.patch, key+"embeddings.patch_embedding", class,
+		g.Param(key+"embeddings.position_embedding.weight"))
 	x = g.LayerNorm(x, key+"pre_layrnorm", v.Eps) // (sic)
 	x = g.LayerNorm(classTokens(g, v, x, pixels, rows, c.vision.Layers), key+"post_layernorm", v.Eps)
 	return project(g, w, x, "visual_projection", c.projection, hidden)
 }
 
-// classTokens runs x [pictures, rows, hidden] through the layers and returns the first row of each: [pictures, hidden]. The
-// last layer computes no others.
+// classTokens runs x [pictures, rows, hidden] through the layers and returns the first row of each: [pictures, hidden].
+// The last layer computes no others.
 func classTokens(g *model.Graph, v *model.ViT, x, pixels string, rows, layers int) string {
 	x = g.Op("Reshape", x, g.Ints(-1, int64(v.Hidden)))
 	n := g.Op("Squeeze", g.SizeOf(pixels, 0))
@@ -218,7 +226,8 @@ func clipText(g *model.Graph, w model.Weights, c *clipConfig) (string, int64, er
 
 	places := g.Op("Range", g.Int(0), g.Op("Squeeze", length), g.Int(1))
 	upTo := func(last string) string { // 0 for places up to last, minus infinity, almost, behind
-		return g.Op("Where", g.Op("LessOrEqual", places, last), g.Scalar(onnx.Float, 0), g.Scalar(onnx.Float, -math.MaxFloat32))
+		return g.Op("Where", g.Op("LessOrEqual", places, last), g.Scalar(onnx.Float, 0),
+			g.Scalar(onnx.Float, -math.MaxFloat32))
 	}
 	causal := upTo(g.Op("Unsqueeze", places, g.Ints(1)))                           // [length, length]
 	toEnd := upTo(g.Op("Reshape", g.Op("Mod", ends, length), g.Ints(-1, 1, 1, 1))) // [texts, 1, 1, length]
@@ -236,8 +245,8 @@ func project(g *model.Graph, w model.Weights, x, matrix string, width int, hidde
 	return g.Linear(x, matrix, ""), size[0], nil
 }
 
-// endOfText returns the rule by which transformers finds a text's end token: at the first eos_token_id, but where that is 2,
-// as in OpenAI's published files, at the first of the highest ids.
+// endOfText returns the rule by which transformers finds a text's end token: at the first eos_token_id, but where that
+// is 2, as in OpenAI's published files, at the first of the highest ids.
 func endOfText(token int64) func(ids []int64) (int, error) {
 	return func(ids []int64) (int, error) {
 		best := 0
@@ -250,7 +259,8 @@ func endOfText(token int64) func(ids []int64) (int, error) {
 			}
 		}
 		if token != 2 {
-			return 0, fmt.Errorf("the tokenizer puts no token %d (text_config.eos_token_id) at the end of texts: tokenizer and config.json do not belong together", token)
+			return 0, fmt.Errorf("the tokenizer puts no token %d (text_config.eos_token_id) at the end of texts: tokenizer "+
+				"and config.json do not belong together", token)
 		}
 		if len(ids) == 0 {
 			return 0, errors.New("the text has no tokens")

@@ -30,7 +30,8 @@ func TestPublishedConfigs(t *testing.T) {
 		end                                int64
 	}{
 		{"clip-vit-base-patch16", 224, 768, 512, 77, 14, 2},
-		{"clip-vit-large-patch14", 224, 1024, 768, 77, 16, 49407}, // text_config_dict goes before text_config, with the class's default
+		// text_config_dict goes before text_config, with the class's default
+		{"clip-vit-large-patch14", 224, 1024, 768, 77, 16, 49407},
 		{"dinov2-base", 256, 768, 0, 0, 37, 0},
 	} {
 		dir := filepath.Join("testdata/published", c.name)
@@ -49,7 +50,8 @@ func TestPublishedConfigs(t *testing.T) {
 			continue
 		}
 		d := readCLIPConfig(o)
-		if o.Err() != nil || d.vision.Hidden != c.width || d.text.Hidden != c.text || d.context != c.context || d.image/d.patch != c.grid || d.end != c.end {
+		if o.Err() != nil || d.vision.Hidden != c.width || d.text.Hidden != c.text || d.context != c.context ||
+			d.image/d.patch != c.grid || d.end != c.end {
 			t.Errorf("%s: %+v, %v", c.name, d, o.Err())
 		}
 	}
@@ -59,7 +61,8 @@ func TestPublishedConfigs(t *testing.T) {
 func TestRefusedConfigs(t *testing.T) {
 	for _, c := range []struct{ from, old, new, want string }{
 		{"tiny-clip", `"vocab_size": `, `"vocab_size": 1`, "token_embedding"},
-		{"tiny-clip", `"model_type": "clip_text_model",`, `"model_type": "clip_text_model", "rope_theta": 10000,`, "rope_theta"},
+		{"tiny-clip", `"model_type": "clip_text_model",`, `"model_type": "clip_text_model", "rope_theta": 10000,`,
+			"rope_theta"},
 		{"tiny-clip", `"hidden_act": "quick_gelu"`, `"hidden_act": "prelu"`, "prelu"},
 		{"tiny-clip", `"dtype": "float32"`, `"dtype": "float32", "quantization_config": {}`, "quantization_config"},
 		{"tiny-dino", `"qkv_bias": true`, `"qkv_bias": false`, "qkv_bias"},

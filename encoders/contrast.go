@@ -9,7 +9,8 @@ import (
 
 // Names of what a contrastive loss reads and gives.
 const (
-	inMasked    = "masked"   // [n, n] float, added to the logits: 0, or apart where a row and a column are no negatives of each other
+	// [n, n] float, added to the logits: 0, or apart where a row and a column are no negatives of each other
+	inMasked    = "masked"
 	inPartner   = "partner"  // [n] int64: the other view of each row's picture
 	inRowWeight = "weight"   // [n] float, of each row's loss
 	outLogits   = "logits"   // [n, n], without what is masked
@@ -24,8 +25,8 @@ const apart = -1e9
 // Temperature divides the similarities of two views' embeddings in the NT-Xent loss.
 const Temperature = 0.1
 
-// clipLoss adds the symmetric InfoNCE loss of CLIP (Radford et al. 2021, figure 3) of pictures a and texts b, [n, width], row by
-// row a pair:
+// clipLoss adds the symmetric InfoNCE loss of CLIP (Radford et al. 2021, figure 3) of pictures a and texts b, [n,
+// width], row by row a pair:
 //
 //	l = exp(logit_scale) a/|a| (b/|b|)' + masked
 //	row_loss_i = (logsumexp_j l_ij + logsumexp_j l_ji)/2 - l_ii
@@ -37,7 +38,8 @@ func clipLoss(g *model.Graph, a, b string) {
 	contrast(g, g.Op("Mul", both, g.Scalar(onnx.Float, 0.5)), dot(g, a, b))
 }
 
-// viewLoss adds SimCLR's NT-Xent loss (Chen et al. 2020, equation 1) of views z [n, width]; masked must keep a row from itself:
+// viewLoss adds SimCLR's NT-Xent loss (Chen et al. 2020, equation 1) of views z [n, width]; masked must keep a row from
+// itself:
 //
 //	l = z/|z| (z/|z|)'/Temperature + masked
 //	row_loss_i = logsumexp_j l_ij - l_i,partner(i)

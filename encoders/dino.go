@@ -31,12 +31,14 @@ var dinoHarmless = strictjson.Harmless{
 	"use_mask_token":      nil, // of training
 	"tie_word_embeddings": nil, // there is no output layer
 	// of feature maps for detectors
-	"apply_layernorm": nil, "reshape_hidden_states": nil, "out_features": nil, "out_indices": nil, "_out_features": nil, "_out_indices": nil,
-	"stage_names": nil,
+	"apply_layernorm": nil, "reshape_hidden_states": nil, "out_features": nil, "out_indices": nil, "_out_features": nil,
+	"_out_indices": nil,
+	"stage_names":  nil,
 }
 
 func readDINOConfig(o *strictjson.Object) dinoConfig {
-	c := dinoConfig{towerConfig: towerConfig{Hidden: 768, Layers: 12, Heads: 12, Activation: "gelu", Eps: 1e-6}, patch: 14, bias: true}
+	c := dinoConfig{towerConfig: towerConfig{Hidden: 768, Layers: 12, Heads: 12, Activation: "gelu", Eps: 1e-6}, patch: 14,
+		bias: true}
 	kind, ratio := "", 4
 	if o.Get("model_type", &kind); kind == "dinov2_with_registers" {
 		c.patch, c.registers = 16, 4
@@ -136,9 +138,9 @@ func dinoVision(g *model.Graph, w model.Weights, c *dinoConfig, p *processor) (s
 	return g.LayerNorm(classTokens(g, v, x, pixels, rows, c.Layers), "layernorm", v.Eps), hidden, nil
 }
 
-// dinoPositions returns the positions [1, 1 + height*length, hidden] of a grid of patches: the stored square table, for other
-// grids resampled, since published models are trained on larger pictures (518 pixels) than they are used with. A resampled
-// table is a constant.
+// dinoPositions returns the positions [1, 1 + height*length, hidden] of a grid of patches: the stored square table, for
+// other grids resampled, since published models are trained on larger pictures (518 pixels) than they are used with. A
+// resampled table is a constant.
 func dinoPositions(g *model.Graph, w model.Weights, hidden int64, height, length int, antialias bool) (string, error) {
 	const name = "embeddings.position_embeddings"
 	size, err := shape(w, name, 1, 0, hidden)
@@ -164,10 +166,11 @@ func dinoPositions(g *model.Graph, w model.Weights, hidden int64, height, length
 // (mlp.weights_in: gate, then up) seen as halves of it.
 type dinoWeights struct{ *checkpoints.Weights }
 
-// rename makes every layer's parameters, in the published spelling or in that of transformers 5, known as model.ViT asks for
-// them. The tower of a larger model has its name in front.
+// rename makes every layer's parameters, in the published spelling or in that of transformers 5, known as model.ViT
+// asks for them. The tower of a larger model has its name in front.
 func (w dinoWeights) rename() {
-	names := strings.NewReplacer("encoder.layer.", "encoder.layers.", ".norm1.", ".layer_norm1.", ".norm2.", ".layer_norm2.",
+	names := strings.NewReplacer("encoder.layer.", "encoder.layers.", ".norm1.", ".layer_norm1.", ".norm2.",
+		".layer_norm2.",
 		".attention.attention.query.", ".self_attn.q_proj.", ".attention.attention.key.", ".self_attn.k_proj.",
 		".attention.attention.value.", ".self_attn.v_proj.", ".attention.output.dense.", ".self_attn.out_proj.",
 		".attention.o_proj.", ".self_attn.out_proj.", ".attention.", ".self_attn.", ".mlp.weights_out.", ".mlp.down_proj.")

@@ -1,6 +1,6 @@
-// Package encoders turns pictures and texts into embeddings with CLIP and DINOv2: Hugging Face checkpoints, built as ONNX
-// graphs here, or graphs that somebody exported. On top of it lie embeddings that outlive the process ([Cached]) and the
-// similarities that edits are labelled with ([Measurer]).
+// Package encoders turns pictures and texts into embeddings with CLIP and DINOv2: Hugging Face checkpoints, built as
+// ONNX graphs here, or graphs that somebody exported. On top of it lie embeddings that outlive the process ([Cached])
+// and the similarities that edits are labelled with ([Measurer]).
 package encoders
 
 import (
@@ -28,8 +28,8 @@ import (
 
 // Encoder turns pictures and texts into vectors of one space. They are not normalised.
 type Encoder interface {
-	// Images returns one embedding per picture; of CLIP visual_projection(post_layernorm(class token)), of DINOv2 the final
-	// LayerNorm of the class token.
+	// Images returns one embedding per picture; of CLIP visual_projection(post_layernorm(class token)), of DINOv2 the
+	// final LayerNorm of the class token.
 	Images(ctx context.Context, pictures []*data.Picture) ([][]float32, error)
 	// Texts returns one embedding per text: text_projection(final_layer_norm(state at the end token)). An encoder of
 	// pictures alone answers ErrNoTexts.
@@ -61,8 +61,8 @@ type Model struct {
 
 var _ Encoder = (*Model)(nil)
 
-// Open opens a CLIP or DINOv2 checkpoint directory (model_type clip, clip_vision_model, dinov2, dinov2_with_registers), or a
-// graph of one in an .onnx file: see openFile for what that needs.
+// Open opens a CLIP or DINOv2 checkpoint directory (model_type clip, clip_vision_model, dinov2, dinov2_with_registers),
+// or a graph of one in an .onnx file: see openFile for what that needs.
 func Open(path string, o Options) (*Model, error) {
 	if o.Batch == 0 {
 		o.Batch = 32
@@ -84,8 +84,8 @@ func Open(path string, o Options) (*Model, error) {
 	return m, nil
 }
 
-// towers build the parts of a checkpoint's architecture into a graph over weights: they declare the inputs and return the
-// embedding, [pictures or texts, width].
+// towers build the parts of a checkpoint's architecture into a graph over weights: they declare the inputs and return
+// the embedding, [pictures or texts, width].
 type towers struct {
 	weights model.Weights
 	images  func(g *model.Graph) (embedding string, width int64, err error)
@@ -95,7 +95,8 @@ type towers struct {
 // family reads the configuration of one architecture, config.json, and opens the tokenizer if there is one.
 type family func(m *Model, o *strictjson.Object) (towers, error)
 
-var families = map[string]family{"clip": readCLIP, "clip_vision_model": readCLIP, "dinov2": readDINO, "dinov2_with_registers": readDINO}
+var families = map[string]family{"clip": readCLIP, "clip_vision_model": readCLIP, "dinov2": readDINO,
+	"dinov2_with_registers": readDINO}
 
 func openCheckpoint(dir string, o Options) (*Model, error) {
 	m, t, err := readCheckpoint(dir, o)
@@ -134,7 +135,8 @@ func readCheckpoint(dir string, o Options) (*Model, towers, error) {
 	}
 	read := families[c.ModelType]
 	if read == nil {
-		return nil, towers{}, fmt.Errorf("%s: model_type %q is no encoder that is known (clip, clip_vision_model, dinov2, dinov2_with_registers are)", file, c.ModelType)
+		return nil, towers{}, fmt.Errorf("%s: model_type %q is no encoder that is known (clip, clip_vision_model, dinov2, "+
+			"dinov2_with_registers are)", file, c.ModelType)
 	}
 	m := &Model{path: dir, batch: o.Batch}
 	if m.processor, err = readProcessor(dir); err != nil {
@@ -156,8 +158,8 @@ func readCheckpoint(dir string, o Options) (*Model, towers, error) {
 	return m, t, nil
 }
 
-// besides matches tensors that are no part of the towers: CLIP's logit scale, DINOv2's token of masked patches, buffers that older
-// versions of transformers stored, and classifiers.
+// besides matches tensors that are no part of the towers: CLIP's logit scale, DINOv2's token of masked patches, buffers
+// that older versions of transformers stored, and classifiers.
 var besides = regexp.MustCompile(`^logit_scale$|mask_token$|position_ids$|^classifier\.`)
 
 // unread is an error if the checkpoint holds tensors that the towers have no use for: the configuration is not theirs.
@@ -185,7 +187,8 @@ func (m *Model) openTowers(t towers, o Options) (err error) {
 	return nil
 }
 
-func (m *Model) openTower(t towers, of, input string, build func(*model.Graph) (string, int64, error), o Options) (*tower, error) {
+func (m *Model) openTower(t towers, of, input string, build func(*model.Graph) (string, int64, error),
+	o Options) (*tower, error) {
 	g := m.graph(of, t)
 	x, width, err := build(g)
 	if err != nil {

@@ -36,8 +36,8 @@ func readExpectation(t *testing.T) (e expectation, pictures []*data.Picture) {
 	return e, pictures
 }
 
-// TestSpellings opens what published checkpoints look like: half precision, shards, the module names of transformers 5 and the
-// older ones, SwiGLU as one matrix and as two, registers, pictures that are not square, text_config_dict.
+// TestSpellings opens what published checkpoints look like: half precision, shards, the module names of transformers 5
+// and the older ones, SwiGLU as one matrix and as two, registers, pictures that are not square, text_config_dict.
 func TestSpellings(t *testing.T) {
 	e, pictures := readExpectation(t)
 	for name, want := range e.Expect {
@@ -66,8 +66,8 @@ func TestSpellings(t *testing.T) {
 	}
 }
 
-// TestExportedGraphs runs torch's own exports: CLIP's towers in one graph whose embeddings are normalised, and a DINOv2 that
-// takes one picture at a time and gives all hidden states.
+// TestExportedGraphs runs torch's own exports: CLIP's towers in one graph whose embeddings are normalised, and a DINOv2
+// that takes one picture at a time and gives all hidden states.
 func TestExportedGraphs(t *testing.T) {
 	e, pictures := readExpectation(t)
 	ctx := context.Background()
@@ -96,8 +96,9 @@ func TestExportedGraphs(t *testing.T) {
 	}
 }
 
-// TestSplitGraphs runs the same export cut in two, as transformers.js has it: vision_model.onnx and text_model.onnx in a folder
-// below the checkpoint's other files, the latter for one text of 20 tokens at a time, so that texts are padded and masked.
+// TestSplitGraphs runs the same export cut in two, as transformers.js has it: vision_model.onnx and text_model.onnx in
+// a folder below the checkpoint's other files, the latter for one text of 20 tokens at a time, so that texts are padded
+// and masked.
 func TestSplitGraphs(t *testing.T) {
 	e, pictures := readExpectation(t)
 	dir := t.TempDir()
@@ -149,7 +150,8 @@ func TestSplitGraphs(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "onnx", "text_model.onnx")); err != nil {
 		t.Fatal(err)
 	}
-	if alone := open(t, filepath.Join(dir, "onnx", "vision_model.onnx")); alone.HasTexts() || alone.Fingerprint() == m.Fingerprint() {
+	if alone := open(t, filepath.Join(dir, "onnx", "vision_model.onnx")); alone.HasTexts() ||
+		alone.Fingerprint() == m.Fingerprint() {
 		t.Error("without text_model.onnx the encoder still has texts, or is taken for the same")
 	}
 }
@@ -180,13 +182,18 @@ func TestOpenErrors(t *testing.T) {
 		change     func(t *testing.T, dir string)
 		want       string
 	}{
-		{"architecture", "clip_half", change("config.json", `"model_type": "clip"`, `"model_type": "siglip"`), `model_type "siglip"`},
-		{"crop", "clip_half", change("preprocessor_config.json", `"crop_size": 12`, `"crop_size": 16`), "crop_size does not fit"},
-		{"heads", "clip_half", change("config.json", `"num_attention_heads": 3`, `"num_attention_heads": 5`), "5 attention heads"},
-		{"layers", "clip_half", change("config.json", `"num_hidden_layers": 2`, `"num_hidden_layers": 3`), "encoder.layers.2"},
+		{"architecture", "clip_half", change("config.json", `"model_type": "clip"`, `"model_type": "siglip"`),
+			`model_type "siglip"`},
+		{"crop", "clip_half", change("preprocessor_config.json", `"crop_size": 12`, `"crop_size": 16`),
+			"crop_size does not fit"},
+		{"heads", "clip_half", change("config.json", `"num_attention_heads": 3`, `"num_attention_heads": 5`),
+			"5 attention heads"},
+		{"layers", "clip_half", change("config.json", `"num_hidden_layers": 2`, `"num_hidden_layers": 3`),
+			"encoder.layers.2"},
 		{"tokenizer", "clip_half", remove("tokenizer.json"), "save_pretrained"},
 		{"weights", "clip_half", remove("model.safetensors"), "model.safetensors"},
-		{"no crop", "dino_giant", change("preprocessor_config.json", `"do_center_crop": true`, `"do_center_crop": false`), "do_center_crop"},
+		{"no crop", "dino_giant", change("preprocessor_config.json", `"do_center_crop": true`, `"do_center_crop": false`),
+			"do_center_crop"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -15,10 +15,11 @@ import (
 	"assay/store"
 )
 
-// openFile opens an exported graph, named as Optimum and transformers.js name things: an input pixel_values and an output
-// image_embeds, pooler_output or last_hidden_state (then its class token), or the only output. Texts need input_ids (and
-// perhaps attention_mask) and text_embeds in the same graph, or in text_model.onnx beside vision_model.onnx; without them the
-// encoder knows pictures alone. preprocessor_config.json and tokenizer.json lie beside the file or one folder above it.
+// openFile opens an exported graph, named as Optimum and transformers.js name things: an input pixel_values and an
+// output image_embeds, pooler_output or last_hidden_state (then its class token), or the only output. Texts need
+// input_ids (and perhaps attention_mask) and text_embeds in the same graph, or in text_model.onnx beside
+// vision_model.onnx; without them the encoder knows pictures alone. preprocessor_config.json and tokenizer.json lie
+// beside the file or one folder above it.
 func openFile(path string, o Options) (*Model, error) {
 	m := &Model{path: path, batch: o.Batch}
 	folder, err := filepath.Abs(filepath.Dir(path))
@@ -44,7 +45,8 @@ func (m *Model) openFiles(path, folder string, o Options) error {
 	m.images.fixed = images.size(inPixels, 0)
 	p := m.processor
 	if h, w := images.size(inPixels, 2), images.size(inPixels, 3); h > 0 && h != p.height || w > 0 && w != p.width {
-		return fmt.Errorf("the graph takes pictures of %dx%d pixels, the preprocessor's crop_size is %dx%d", h, w, p.height, p.width)
+		return fmt.Errorf("the graph takes pictures of %dx%d pixels, the preprocessor's crop_size is %dx%d", h, w, p.height,
+			p.width)
 	}
 	m.fingerprint = fmt.Sprintf("%s %+v", images.digest, *p)
 	texts := path
@@ -150,12 +152,14 @@ func openTower(path string, o Options, input string, outputs ...string) (*fileTo
 		}
 	}
 	g.Inputs = slices.DeleteFunc(g.Inputs, func(v onnx.ValueInfo) bool { return !used[v.Name] })
-	if t.Session, err = ort.Open(g, ort.Options{Device: o.Device, Threads: o.Threads, Folder: folder, NoSpin: true}); err != nil {
+	if t.Session, err = ort.Open(g, ort.Options{Device: o.Device, Threads: o.Threads, Folder: folder,
+		NoSpin: true}); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	for _, in := range t.Inputs() {
 		if in.Name != input && in.Name != inMask {
-			return nil, errors.Join(fmt.Errorf("%s: %s depends on the input %s, which nobody knows here", path, t.output, in.Name), t.Close())
+			return nil, errors.Join(fmt.Errorf("%s: %s depends on the input %s, which nobody knows here", path, t.output,
+				in.Name), t.Close())
 		}
 	}
 	return t, nil

@@ -11,8 +11,8 @@ import (
 	"assay/store"
 )
 
-// Fingerprint identifies what Open would open at a path by the content of its files, without opening it. That of an .onnx file
-// covers the files beside it, and the JSON files one folder above, where its configuration may lie.
+// Fingerprint identifies what Open would open at a path by the content of its files, without opening it. That of an
+// .onnx file covers the files beside it, and the JSON files one folder above, where its configuration may lie.
 func Fingerprint(path string) (string, error) {
 	if !strings.EqualFold(filepath.Ext(path), ".onnx") {
 		w, err := checkpoints.OpenWeights(path)

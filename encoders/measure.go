@@ -20,7 +20,8 @@ type Edit struct {
 	Before, After        string // captions of the source and of the target
 }
 
-// Similarities of an edit; nil where an ingredient is missing or the number is undefined (equal captions have no direction).
+// Similarities of an edit; nil where an ingredient is missing or the number is undefined (equal captions have no
+// direction).
 type Similarities struct {
 	ClipD *float64 // direction: source to edit, Before to After
 	ClipI *float64 // edit and target
@@ -30,9 +31,9 @@ type Similarities struct {
 	Problems []error
 }
 
-// Measure computes the similarities of some edits; folder is where relative paths of pictures start. Each distinct picture is
-// decoded once for both encoders, and each distinct picture and caption encoded once, so a few hundred edits at a time are
-// better than one.
+// Measure computes the similarities of some edits; folder is where relative paths of pictures start. Each distinct
+// picture is decoded once for both encoders, and each distinct picture and caption encoded once, so a few hundred edits
+// at a time are better than one.
 func (m *Measurer) Measure(ctx context.Context, folder string, edits []Edit) ([]Similarities, error) {
 	out := make([]Similarities, len(edits))
 	var models []*Cached
@@ -71,7 +72,8 @@ func (m *Measurer) Measure(ctx context.Context, folder string, edits []Edit) ([]
 			return nil, err
 		}
 		for i, e := range edits {
-			out[i].clip(text(e.Before, &out[i]), text(e.After, &out[i]), func(name string) []float32 { return image(at[c], i, name) })
+			out[i].clip(text(e.Before, &out[i]), text(e.After, &out[i]),
+				func(name string) []float32 { return image(at[c], i, name) })
 		}
 	}
 	if c := m.DINO; c != nil {
@@ -133,7 +135,8 @@ func (p *pictures) add(edit int, name string, m data.Image, model int, wanted bo
 	p.by[i][model] = true
 }
 
-// embed returns a function that gives a model's embedding of an edit's picture, nil if there is none, and notes problems.
+// embed returns a function that gives a model's embedding of an edit's picture, nil if there is none, and notes
+// problems.
 func (p *pictures) embed(ctx context.Context, models []*Cached, folder string, out []Similarities) (
 	func(model, edit int, name string) []float32, error) {
 	got, problems, err := files(ctx, models, folder, p.images, func(k, i int) bool { return p.by[i][k] })

@@ -19,7 +19,8 @@ func TestMeasureOracle(t *testing.T) {
 		m := &Measurer{CLIP: openCached(t, clip.model, cache), DINO: openCached(t, dino.model, cache)}
 		var edits []Edit
 		for _, p := range clip.pairs {
-			edits = append(edits, Edit{Source: data.Image{Path: p.Input}, Edit: data.Image{Path: p.Edited}, Target: data.Image{Path: p.GT}, Before: p.Before, After: p.After})
+			edits = append(edits, Edit{Source: data.Image{Path: p.Input}, Edit: data.Image{Path: p.Edited},
+				Target: data.Image{Path: p.GT}, Before: p.Before, After: p.After})
 		}
 		got, err := m.Measure(context.Background(), clip.dir, edits)
 		if err != nil {
@@ -27,12 +28,14 @@ func TestMeasureOracle(t *testing.T) {
 		}
 		for i, s := range got {
 			name := fmt.Sprintf("pair%d.", i)
-			want := heuristics.Cosine(oracle.Floats(t, clip.expect, name+"edited.image_embed"), oracle.Floats(t, clip.expect, name+"after.text_embed"))
+			want := heuristics.Cosine(oracle.Floats(t, clip.expect, name+"edited.image_embed"),
+				oracle.Floats(t, clip.expect, name+"after.text_embed"))
 			for _, v := range []struct {
 				what string
 				got  *float64
 				want float64
-			}{{"clip_i", s.ClipI, clip.pairs[i].ClipI}, {"clip_d", s.ClipD, clip.pairs[i].ClipD}, {"dino_i", s.DinoI, dino.pairs[i].DinoI}, {"clip_t", s.ClipT, want}} {
+			}{{"clip_i", s.ClipI, clip.pairs[i].ClipI}, {"clip_d", s.ClipD, clip.pairs[i].ClipD}, {"dino_i", s.DinoI,
+				dino.pairs[i].DinoI}, {"clip_t", s.ClipT, want}} {
 				if v.got == nil {
 					t.Errorf("%s%s is not known: %v", name, v.what, s.Problems)
 					continue
@@ -52,7 +55,8 @@ func TestMissingIngredients(t *testing.T) {
 	cache := t.TempDir()
 	clip, dino := openCached(t, open(t, "testdata/clip_half"), cache), openCached(t, open(t, "testdata/dino_giant"), cache)
 	at := func(name string) data.Image { return data.Image{Path: name} }
-	all := Edit{Source: at("coffee.png"), Edit: at("coffee_blur.png"), Target: at("hubble.png"), Before: "a cup", After: "stars"}
+	all := Edit{Source: at("coffee.png"), Edit: at("coffee_blur.png"), Target: at("hubble.png"), Before: "a cup",
+		After: "stars"}
 	change := func(f func(e *Edit)) Edit {
 		e := all
 		f(&e)
@@ -78,7 +82,8 @@ func TestMissingIngredients(t *testing.T) {
 		{"CLIP without texts", Measurer{dino, nil}, all, "i", 0},
 		{"missing target", Measurer{clip, dino}, change(func(e *Edit) { e.Target = at("none.png") }), "dt", 1},
 		{"missing edit", Measurer{clip, dino}, change(func(e *Edit) { e.Edit = at("none.png") }), "", 1},
-		{"broken source", Measurer{clip, dino}, change(func(e *Edit) { e.Source = data.Image{Bytes: []byte("no picture")} }), "iot", 1},
+		{"broken source", Measurer{clip, dino}, change(func(e *Edit) { e.Source = data.Image{Bytes: []byte("no picture")} }),
+			"iot", 1},
 		{"caption with a zero byte", Measurer{clip, dino}, change(func(e *Edit) { e.After = "a\x00" }), "io", 1},
 		{"nothing", Measurer{clip, dino}, Edit{}, "", 0},
 	}

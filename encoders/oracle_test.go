@@ -55,7 +55,8 @@ func openReference(t *testing.T, folder, name string) *reference {
 	t.Helper()
 	dir := filepath.Join(folder, name)
 	return &reference{dir: dir, model: open(t, filepath.Join(dir, "model")),
-		pairs: oracle.Read[[]oraclePair](t, filepath.Join(dir, "pairs.json")), expect: oracle.Tensors(t, filepath.Join(dir, "expect.safetensors"))}
+		pairs: oracle.Read[[]oraclePair](t, filepath.Join(dir, "pairs.json")), expect: oracle.Tensors(t,
+			filepath.Join(dir, "expect.safetensors"))}
 }
 
 func (r *reference) picture(t *testing.T, path string) *data.Picture {
@@ -79,7 +80,8 @@ func (r *reference) embed(t *testing.T) map[string][]float32 {
 				continue
 			}
 			x := r.picture(t, path)
-			oracle.Close(t, name+" pixels", r.model.processor.pixels(x), oracle.Floats(t, r.expect, name+".pixel_values"), 1e-6, 0)
+			oracle.Close(t, name+" pixels", r.model.processor.pixels(x), oracle.Floats(t, r.expect, name+".pixel_values"), 1e-6,
+				0)
 			names, pictures = append(names, name), append(pictures, x)
 		}
 	}

@@ -2,8 +2,8 @@ package encoders
 
 import "math"
 
-// resample returns a position table [side*side, width] on a grid of height x length cells, as torch's bicubic interpolate
-// with align_corners false does. antialias selects its other filter, the one of DINOv2 with registers.
+// resample returns a position table [side*side, width] on a grid of height x length cells, as torch's bicubic
+// interpolate with align_corners false does. antialias selects its other filter, the one of DINOv2 with registers.
 func resample(table []float32, side, height, length, width int, antialias bool) []float32 {
 	taps := bicubicTaps
 	if antialias {
@@ -36,8 +36,8 @@ func resample(table []float32, side, height, length, width int, antialias bool) 
 	return out
 }
 
-// bicubicTaps returns for every one of out cells the weight of each of in cells: four neighbours, a = -0.75, those beyond
-// the edge counted to the edge.
+// bicubicTaps returns for every one of out cells the weight of each of in cells: four neighbours, a = -0.75, those
+// beyond the edge counted to the edge.
 func bicubicTaps(in, out int) [][]float64 {
 	rows := make([][]float64, out)
 	for i := range rows {

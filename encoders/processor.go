@@ -8,8 +8,8 @@ import (
 	"assay/model"
 )
 
-// processor prepares pictures as transformers' CLIPImageProcessorPil and BitImageProcessorPil do: bicubic resize, centre
-// crop, x/255, normalise.
+// processor prepares pictures as transformers' CLIPImageProcessorPil and BitImageProcessorPil do: bicubic resize,
+// centre crop, x/255, normalise.
 type processor struct {
 	colours       model.Colours
 	resize        model.Size

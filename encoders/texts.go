@@ -85,7 +85,8 @@ func (m *Model) read(ctx context.Context, texts []string) (out [][]float32, prob
 	return out, problems, nil
 }
 
-// together returns how many of the next texts share a run: all of a batch where they may be padded, else those of one length.
+// together returns how many of the next texts share a run: all of a batch where they may be padded, else those of one
+// length.
 func (t *textTower) together(ids [][]int64, order []int, batch int) int {
 	if t.fixed > 0 {
 		batch = t.fixed
@@ -106,8 +107,8 @@ func (t *textTower) encodeIDs(ctx context.Context, texts [][]int64) ([][]float32
 	return t.run(ctx, len(texts), in)
 }
 
-// feeds lays texts out, padded behind their ends to the longest or to the graph's length. The first text fills up what a
-// graph of a fixed number lacks.
+// feeds lays texts out, padded behind their ends to the longest or to the graph's length. The first text fills up what
+// a graph of a fixed number lacks.
 func (t *textTower) feeds(texts [][]int64) (map[string]*tensor.Dense, error) {
 	length := t.length
 	for _, ids := range texts {
@@ -156,8 +157,9 @@ type tokenizer struct {
 	most   int // tokens of a text, with begin and end
 }
 
-// openTokenizer reads tokenizer.json. Texts are cut, before begin and end are added, so that at most limit tokens remain, or
-// model_max_length of tokenizer_config.json if that is less: by the library itself, which knows what is added.
+// openTokenizer reads tokenizer.json. Texts are cut, before begin and end are added, so that at most limit tokens
+// remain, or model_max_length of tokenizer_config.json if that is less: by the library itself, which knows what is
+// added.
 func openTokenizer(dir string, limit int) (*tokenizer, error) {
 	path := filepath.Join(dir, "tokenizer.json")
 	raw, err := os.ReadFile(path)
@@ -184,7 +186,8 @@ func openTokenizer(dir string, limit int) (*tokenizer, error) {
 		t.most = int(config.Most)
 	}
 	file["padding"] = json.RawMessage("null")
-	file["truncation"] = fmt.Appendf(nil, `{"direction":"Right","max_length":%d,"strategy":"LongestFirst","stride":0}`, t.most)
+	file["truncation"] = fmt.Appendf(nil, `{"direction":"Right","max_length":%d,"strategy":"LongestFirst","stride":0}`,
+		t.most)
 	if raw, err = json.Marshal(file); err == nil {
 		t.handle, err = tokenizers.FromBytes(raw)
 	}

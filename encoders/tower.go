@@ -54,9 +54,10 @@ func (m *Model) Images(ctx context.Context, pictures []*data.Picture) ([][]float
 	return whole(m.look(ctx, len(pictures), func(i int) (*data.Picture, error) { return pictures[i], nil }))
 }
 
-// Files is Images of picture files; folder is where relative paths start. problems[i] says why picture i has no embedding.
-// However many they are, few are in memory at a time.
-func (m *Model) Files(ctx context.Context, folder string, images []data.Image) (embeddings [][]float32, problems []error, err error) {
+// Files is Images of picture files; folder is where relative paths start. problems[i] says why picture i has no
+// embedding. However many they are, few are in memory at a time.
+func (m *Model) Files(ctx context.Context, folder string, images []data.Image) (embeddings [][]float32,
+	problems []error, err error) {
 	return m.look(ctx, len(images), func(i int) (*data.Picture, error) { return images[i].Open(folder, data.Limits{}) })
 }
 
@@ -65,10 +66,11 @@ func whole(out [][]float32, problems []error, err error) ([][]float32, error) {
 	return out, errors.Join(err, errors.Join(problems...))
 }
 
-// look loads n pictures and embeds them, batch by batch: while one is on the runtime the next is decoded and resized, on all
-// cores. load may be called at once for several i; it returns nil for a picture that is not wanted. problems[i] says why
-// picture i could not be loaded; err ends everything.
-func (m *Model) look(ctx context.Context, n int, load func(i int) (*data.Picture, error)) (out [][]float32, problems []error, err error) {
+// look loads n pictures and embeds them, batch by batch: while one is on the runtime the next is decoded and resized,
+// on all cores. load may be called at once for several i; it returns nil for a picture that is not wanted. problems[i]
+// says why picture i could not be loaded; err ends everything.
+func (m *Model) look(ctx context.Context, n int, load func(i int) (*data.Picture, error)) (out [][]float32,
+	problems []error, err error) {
 	all, problems, err := lookTogether(ctx, []*Model{m}, n, func(i int) (*data.Picture, []int, error) {
 		p, err := load(i)
 		return p, []int{0}, err
@@ -128,7 +130,8 @@ func (m *Model) size() int {
 }
 
 // prepare loads pictures and sends them in full batches, the last ones perhaps smaller.
-func prepare(ctx context.Context, models []*Model, n int, load func(i int) (*data.Picture, []int, error), problems []error, batches chan<- batch) {
+func prepare(ctx context.Context, models []*Model, n int, load func(i int) (*data.Picture, []int, error),
+	problems []error, batches chan<- batch) {
 	ready := make([][]prepared, len(models))
 	send := func(k, count int) bool {
 		select {

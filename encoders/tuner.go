@@ -14,8 +14,8 @@ import (
 	"assay/ort"
 )
 
-// Tuner trains every weight of an encoder by contrast: of a CLIP by pictures and their captions, of another by two views of
-// each picture. As an [Encoder] it embeds with the weights as they are.
+// Tuner trains every weight of an encoder by contrast: of a CLIP by pictures and their captions, of another by two
+// views of each picture. As an [Encoder] it embeds with the weights as they are.
 type Tuner struct {
 	*Model
 	session *ort.Session
@@ -35,7 +35,8 @@ func NewTuner(dir string, o Options) (*Tuner, error) {
 	}
 	if m.dropout > 0 {
 		m.Close()
-		return nil, fmt.Errorf("encoder %s: config.json: dropout (%g) is not supported in training: set it to 0 to train without", dir, m.dropout)
+		return nil, fmt.Errorf("encoder %s: config.json: dropout (%g) is not supported in training: set it to 0 to train "+
+			"without", dir, m.dropout)
 	}
 	m.trained = map[string]*tensor.Dense{}
 	tuner := &Tuner{Model: m}
@@ -100,9 +101,10 @@ type Contrast struct {
 	Grads map[string]*tensor.Dense // of the weighted sum of losses, by parameter
 }
 
-// Captions runs forward and backward pass of a CLIP over pictures with a caption each: symmetric InfoNCE, in which equal captions
-// are no negatives of each other. weights multiply the rows' losses.
-func (t *Tuner) Captions(ctx context.Context, pictures []*data.Picture, captions []string, weights []float64) (*Contrast, error) {
+// Captions runs forward and backward pass of a CLIP over pictures with a caption each: symmetric InfoNCE, in which
+// equal captions are no negatives of each other. weights multiply the rows' losses.
+func (t *Tuner) Captions(ctx context.Context, pictures []*data.Picture, captions []string,
+	weights []float64) (*Contrast, error) {
 	if t.texts == nil {
 		return nil, ErrNoTexts
 	}
@@ -137,7 +139,8 @@ func (t *Tuner) Views(ctx context.Context, views []*data.Picture, weights []floa
 	return t.step(ctx, in, views, partner, weights, func(i, j int) bool { return i == j })
 }
 
-func (t *Tuner) step(ctx context.Context, in map[string]*tensor.Dense, pictures []*data.Picture, partner []int64, weights []float64, masked func(i, j int) bool) (*Contrast, error) {
+func (t *Tuner) step(ctx context.Context, in map[string]*tensor.Dense, pictures []*data.Picture, partner []int64,
+	weights []float64, masked func(i, j int) bool) (*Contrast, error) {
 	n := len(partner)
 	if len(pictures) != n || len(weights) != n || n == 0 {
 		return nil, fmt.Errorf("%d pictures and %d weights for %d rows", len(pictures), len(weights), n)

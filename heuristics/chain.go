@@ -23,8 +23,8 @@ const (
 // MaxChain is the largest number of pictures in a chain. Published chains have six.
 const MaxChain = 64
 
-// ChainLabel is the paper's equation 4: how well picture k of a chain answers the instructions that lead from picture j1
-// to picture j2. Pictures count from 0, and instruction j, from 1, turns picture j-1 into picture j.
+// ChainLabel is the paper's equation 4: how well picture k of a chain answers the instructions that lead from picture
+// j1 to picture j2. Pictures count from 0, and instruction j, from 1, turns picture j-1 into picture j.
 //
 //	f = 0                      k < j1
 //	    (k - j1) / (j2 - j1)   j1 <= k <= j2

@@ -12,8 +12,8 @@ import (
 	"assay/internal/stats"
 )
 
-// Equation 4 for a chain of five edits, pictures 0 to 5: every (j1, j2, k), worked out by hand. Fifths, thirds and so on
-// are written as quotients.
+// Equation 4 for a chain of five edits, pictures 0 to 5: every (j1, j2, k), worked out by hand. Fifths, thirds and so
+// on are written as quotients.
 var chainOfFive = map[[2]int][6]float64{
 	{0, 1}: {0, 1, 0.5, 0.5, 0.5, 0.5},
 	{0, 2}: {0, 1. / 2, 1, 0.5, 0.5, 0.5},
@@ -70,7 +70,8 @@ func TestAllTurns(t *testing.T) {
 	if d := cmp.Diff(want, why); d != "" {
 		t.Error(d)
 	}
-	if got := c.Join(turns[6*2], []string{"Make it red.", " add a hat. ", "Remove the dog."}); got != "Make it red. add a hat. Remove the dog." {
+	if got := c.Join(turns[6*2], []string{"Make it red.", " add a hat. ",
+		"Remove the dog."}); got != "Make it red. add a hat. Remove the dog." {
 		t.Errorf("joined: %q", got)
 	}
 	if _, err := c.Turns(1, "a", MaxChain+1); err == nil {

@@ -165,7 +165,8 @@ func (t Threshold) fix(name string, sources []float64) (float64, error) {
 	}
 	sources = slices.DeleteFunc(slices.Clone(sources), math.IsNaN)
 	if len(sources) == 0 {
-		return 0, fmt.Errorf("%s: no source has one, so there is no percentile: give the encoders that measure it, or a fixed threshold", name)
+		return 0, fmt.Errorf("%s: no source has one, so there is no percentile: give the encoders that measure it, or a "+
+			"fixed threshold", name)
 	}
 	return stats.Quantile(slices.Sorted(slices.Values(sources)), t.Value/100), nil
 }

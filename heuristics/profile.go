@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Profile is what belongs together when edits are labelled: how similarities are defined, the encoders that the thresholds
-// were measured with, the rules and the chains. A threshold means nothing without the rest. Name and version stand in every
-// label table; a profile that is changed gets a new version.
+// Profile is what belongs together when edits are labelled: how similarities are defined, the encoders that the
+// thresholds were measured with, the rules and the chains. A threshold means nothing without the rest. Name and version
+// stand in every label table; a profile that is changed gets a new version.
 type Profile struct {
 	Name    string
 	Version int
 	About   string
 	ClipD   Direction
-	// Clip and Dino are the encoders that the fixed thresholds belong to; empty: the thresholds are percentiles of the data's
-	// own similarities, and any encoders will do.
+	// Clip and Dino are the encoders that the fixed thresholds belong to; empty: the thresholds are percentiles of the
+	// data's own similarities, and any encoders will do.
 	Clip, Dino Architecture
 	Rules      Rules
 	Chains     Chains
@@ -68,9 +68,9 @@ const (
 //   - joined instructions: shuffled (released); in order.
 //   - pictures of other chains: one for each (j1, j2), label 0 (released); none.
 //
-// The paper says "negative" of a CLIP-D that fails and "below 0.2" of a partial success, the code compares with <=. Here
-// every threshold is inclusive: the source's own CLIP-D is 0, and it is a failure. The code's test for an undefined CLIP-D
-// compares NaN with ==, so its rule never fires; here it does, in every profile.
+// The paper says "negative" of a CLIP-D that fails and "below 0.2" of a partial success, the code compares with <=.
+// Here every threshold is inclusive: the source's own CLIP-D is 0, and it is a failure. The code's test for an
+// undefined CLIP-D compares NaN with ==, so its rule never fires; here it does, in every profile.
 var Profiles = map[string]Profile{
 	ProfileReleased: {
 		Name:    ProfileReleased,
@@ -112,7 +112,8 @@ func ParseProfile(text string) (Profile, error) {
 		return Profile{}, fmt.Errorf("no profile %q, only %v", name, ProfileNames())
 	}
 	if versioned && version != fmt.Sprint(p.Version) {
-		return Profile{}, fmt.Errorf("profile %s has version %d here, not %q: its definitions may differ", name, p.Version, version)
+		return Profile{}, fmt.Errorf("profile %s has version %d here, not %q: its definitions may differ", name, p.Version,
+			version)
 	}
 	return p, nil
 }

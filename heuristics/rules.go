@@ -8,15 +8,16 @@ import (
 
 // Names of the rules, in the order of all profiles. They are what a label table says under "why".
 const (
-	RuleGiven      = "given"               // the data brought a label
-	RuleSource     = "source"              // the source shown as the result: 0
-	RuleTarget     = "target"              // the target: 1
-	RuleForeign    = "foreign_instruction" // the target of another instruction: 0
-	RuleNoClipD    = "no_clip_d"           // a prompt-guided editor whose CLIP-D is undefined (its two captions are equal): 0
-	RuleClipD      = "clip_d"              // CLIP-D at or below FailedClipD: 0
-	RuleDissimilar = "dissimilar"          // CLIP-I and (or) DINO-I at or below their thresholds: 0
-	RuleWeakEditor = "weak_editor"         // an editor whose results are bad as a rule: 0
-	RulePartial    = "partial"             // a strong editor's CLIP-D at or below PartialClipD: 0.5
+	RuleGiven   = "given"               // the data brought a label
+	RuleSource  = "source"              // the source shown as the result: 0
+	RuleTarget  = "target"              // the target: 1
+	RuleForeign = "foreign_instruction" // the target of another instruction: 0
+	// a prompt-guided editor whose CLIP-D is undefined (its two captions are equal): 0
+	RuleNoClipD    = "no_clip_d"
+	RuleClipD      = "clip_d"      // CLIP-D at or below FailedClipD: 0
+	RuleDissimilar = "dissimilar"  // CLIP-I and (or) DINO-I at or below their thresholds: 0
+	RuleWeakEditor = "weak_editor" // an editor whose results are bad as a rule: 0
+	RulePartial    = "partial"     // a strong editor's CLIP-D at or below PartialClipD: 0.5
 )
 
 // A rule looks at one candidate and says its label, or that it has nothing to say.
@@ -55,8 +56,8 @@ func noClipD(c Candidate, l *Labeler) (float64, bool) {
 	return 0, c.Kind == Output && c.ClipD.Undefined() && l.promptGuided[editorKey(c.Editor)]
 }
 
-// A negative CLIP-D is farther from the wanted edit than the source, whose CLIP-D is 0. What is not known never fails an
-// edit, here, above and below.
+// A negative CLIP-D is farther from the wanted edit than the source, whose CLIP-D is 0. What is not known never fails
+// an edit, here, above and below.
 func failedClipD(c Candidate, l *Labeler) (float64, bool) {
 	return 0, c.Kind == Output && c.ClipD.atMost(l.FailedClipD)
 }
@@ -88,9 +89,9 @@ type Labeler struct {
 	promptGuided, weak, strong map[string]bool
 }
 
-// Labeler fixes the thresholds: clipI and dinoI are the similarities of the sources, shown as results, to their targets,
-// one each for every source and instruction of the data (NaN: not known). They are only looked at if a threshold is a
-// percentile of them; that there are none is then an error.
+// Labeler fixes the thresholds: clipI and dinoI are the similarities of the sources, shown as results, to their
+// targets, one each for every source and instruction of the data (NaN: not known). They are only looked at if a
+// threshold is a percentile of them; that there are none is then an error.
 func (r Rules) Labeler(clipI, dinoI []float64) (*Labeler, error) {
 	l := &Labeler{Rules: r, promptGuided: editorSet(r.PromptGuided), weak: editorSet(r.Weak), strong: editorSet(r.Strong)}
 	for _, name := range r.Order {

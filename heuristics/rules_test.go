@@ -36,16 +36,20 @@ func TestRules(t *testing.T) {
 		want Decision
 	}{
 		{"source as output", Candidate{Kind: Source}, Decision{0, RuleSource}},
-		{"source, whatever its similarities", Candidate{Kind: Source, ClipD: num(0.9), ClipI: num(1), DinoI: num(1)}, Decision{0, RuleSource}},
+		{"source, whatever its similarities", Candidate{Kind: Source, ClipD: num(0.9), ClipI: num(1), DinoI: num(1)},
+			Decision{0, RuleSource}},
 		{"target", Candidate{Kind: Target}, Decision{1, RuleTarget}},
-		{"target, whatever its similarities", Candidate{Kind: Target, ClipD: num(-1), ClipI: num(0), DinoI: num(0)}, Decision{1, RuleTarget}},
-		{"a person's vote goes first", Candidate{Kind: Output, Editor: "sdedit", Given: vote(0.75)}, Decision{0.75, RuleGiven}},
+		{"target, whatever its similarities", Candidate{Kind: Target, ClipD: num(-1), ClipI: num(0), DinoI: num(0)},
+			Decision{1, RuleTarget}},
+		{"a person's vote goes first", Candidate{Kind: Output, Editor: "sdedit", Given: vote(0.75)},
+			Decision{0.75, RuleGiven}},
 
 		{"undefined CLIP-D, prompt-guided", Candidate{Editor: "pr2pr", ClipD: nan}, Decision{0, RuleNoClipD}},
 		{"a CLIP-D that nobody measured is no failure", Candidate{Editor: "pr2pr"}, none},
 		{"nor with other similarities", Candidate{Editor: "cyclediff", ClipI: num(0.99), DinoI: num(0.99)}, none},
 		{"unknown CLIP-D, weak and prompt-guided", Candidate{Editor: "DiffEdit"}, Decision{0, RuleWeakEditor}},
-		{"NaN CLIP-D, prompt-guided", Candidate{Editor: "cyclediff", ClipD: nan, ClipI: num(0.99), DinoI: num(0.99)}, Decision{0, RuleNoClipD}},
+		{"NaN CLIP-D, prompt-guided", Candidate{Editor: "cyclediff", ClipD: nan, ClipI: num(0.99), DinoI: num(0.99)},
+			Decision{0, RuleNoClipD}},
 		{"undefined CLIP-D, weak and prompt-guided", Candidate{Editor: "DiffEdit", ClipD: nan}, Decision{0, RuleNoClipD}},
 		{"no CLIP-D, instruction-guided", Candidate{Editor: "magicbrush"}, none},
 		{"NaN CLIP-D is no partial success", Candidate{Editor: "aurora", ClipD: nan}, none},
@@ -56,23 +60,30 @@ func TestRules(t *testing.T) {
 		{"CLIP-D at 0, weak editor", Candidate{Editor: "sdedit", ClipD: num(0)}, Decision{0, RuleClipD}},
 		{"CLIP-D just above 0", Candidate{Editor: "ip2p", ClipD: num(1e-9)}, none},
 
-		{"both below", Candidate{Editor: "ip2p", ClipD: num(0.3), ClipI: num(0.5), DinoI: num(0.1)}, Decision{0, RuleDissimilar}},
-		{"both at their thresholds", Candidate{Editor: "ip2p", ClipD: num(0.3), ClipI: num(0.83), DinoI: num(0.4)}, Decision{0, RuleDissimilar}},
+		{"both below", Candidate{Editor: "ip2p", ClipD: num(0.3), ClipI: num(0.5), DinoI: num(0.1)},
+			Decision{0, RuleDissimilar}},
+		{"both at their thresholds", Candidate{Editor: "ip2p", ClipD: num(0.3), ClipI: num(0.83), DinoI: num(0.4)},
+			Decision{0, RuleDissimilar}},
 		{"only CLIP-I", Candidate{Editor: "ip2p", ClipD: num(0.3), ClipI: num(0.83), DinoI: num(0.41)}, none},
 		{"only DINO-I", Candidate{Editor: "ip2p", ClipD: num(0.3), ClipI: num(0.84), DinoI: num(0.4)}, none},
 		{"CLIP-I below, DINO-I not known", Candidate{Editor: "ip2p", ClipD: num(0.3), ClipI: num(0.1)}, none},
 		{"DINO-I below, CLIP-I NaN", Candidate{Editor: "ip2p", ClipD: num(0.3), ClipI: nan, DinoI: num(0.1)}, none},
-		{"before partial", Candidate{Editor: "aurora", ClipD: num(0.1), ClipI: num(0.5), DinoI: num(0.1)}, Decision{0, RuleDissimilar}},
-		{"before weak", Candidate{Editor: "t2l", ClipD: num(0.1), ClipI: num(0.5), DinoI: num(0.1)}, Decision{0, RuleDissimilar}},
-		{"similarities alone, without CLIP-D", Candidate{Editor: "ip2p", ClipI: num(0.5), DinoI: num(0.1)}, Decision{0, RuleDissimilar}},
+		{"before partial", Candidate{Editor: "aurora", ClipD: num(0.1), ClipI: num(0.5), DinoI: num(0.1)},
+			Decision{0, RuleDissimilar}},
+		{"before weak", Candidate{Editor: "t2l", ClipD: num(0.1), ClipI: num(0.5), DinoI: num(0.1)},
+			Decision{0, RuleDissimilar}},
+		{"similarities alone, without CLIP-D", Candidate{Editor: "ip2p", ClipI: num(0.5), DinoI: num(0.1)},
+			Decision{0, RuleDissimilar}},
 
-		{"DiffEdit", Candidate{Editor: "diffedit", ClipD: num(0.9), ClipI: num(0.99), DinoI: num(0.99)}, Decision{0, RuleWeakEditor}},
+		{"DiffEdit", Candidate{Editor: "diffedit", ClipD: num(0.9), ClipI: num(0.99), DinoI: num(0.99)},
+			Decision{0, RuleWeakEditor}},
 		{"Pix2Pix-Zero", Candidate{Editor: "Pix2Pix-Zero", ClipD: num(0.9)}, Decision{0, RuleWeakEditor}},
 		{"p2p0", Candidate{Editor: "p2p0", ClipD: num(0.9)}, Decision{0, RuleWeakEditor}},
 		{"SDEdit", Candidate{Editor: "SDEdit", ClipD: num(0.9)}, Decision{0, RuleWeakEditor}},
 		{"Text2LIVE", Candidate{Editor: "Text2LIVE", ClipD: num(0.9)}, Decision{0, RuleWeakEditor}},
 
-		{"strong, below 0.2", Candidate{Editor: "MagicBrush", ClipD: num(0.1), ClipI: num(0.95), DinoI: num(0.9)}, Decision{0.5, RulePartial}},
+		{"strong, below 0.2", Candidate{Editor: "MagicBrush", ClipD: num(0.1), ClipI: num(0.95), DinoI: num(0.9)},
+			Decision{0.5, RulePartial}},
 		{"strong, at 0.2", Candidate{Editor: "AURORA", ClipD: num(0.2)}, Decision{0.5, RulePartial}},
 		{"strong, above 0.2", Candidate{Editor: "aurora", ClipD: num(math.Nextafter(0.2, 1))}, none},
 		{"neither weak nor strong", Candidate{Editor: "cyclediff", ClipD: num(0.1), ClipI: num(0.95), DinoI: num(0.9)}, none},
@@ -95,7 +106,8 @@ func TestConfiguredRules(t *testing.T) {
 	}{
 		{"or", func(r *Rules) { r.Join = JoinOr }, Decision{0, RuleDissimilar}},
 		{"and", nil, Decision{0.5, RulePartial}},
-		{"order", func(r *Rules) { r.Join, r.Order = JoinOr, []string{RulePartial, RuleDissimilar} }, Decision{0.5, RulePartial}},
+		{"order", func(r *Rules) { r.Join, r.Order = JoinOr, []string{RulePartial, RuleDissimilar} },
+			Decision{0.5, RulePartial}},
 		{"lists", func(r *Rules) { r.Weak, r.Strong = []string{"Magic-Brush"}, nil }, Decision{0, RuleWeakEditor}},
 		{"CLIP-D", func(r *Rules) { r.FailedClipD = 0.1 }, Decision{0, RuleClipD}},
 		{"partial", func(r *Rules) { r.PartialLabel = 0.25 }, Decision{0.25, RulePartial}},
@@ -156,7 +168,8 @@ func TestCheck(t *testing.T) {
 	r.Weak = append(r.Weak, "Aurora")
 	r.Check(note)
 	Chains{Samples: -1, Foreign: -1, ForeignLabel: -1, OverEditedLabel: math.NaN()}.Check(note)
-	want := []string{"order", "order", "join", "partial_label", "clip_i", "weak", "samples", "foreign", "foreign_label", "over_edited_label"}
+	want := []string{"order", "order", "join", "partial_label", "clip_i", "weak", "samples", "foreign", "foreign_label",
+		"over_edited_label"}
 	if !slices.Equal(keys, want) {
 		t.Errorf("problems at %v, want %v", keys, want)
 	}

@@ -7,9 +7,9 @@ import (
 	"math"
 )
 
-// Similarity is a number between two embeddings or directions: measured, or undefined (it was to be measured, and there is
-// no such number: CLIP-D of two equal captions), or unknown (nobody measured it). The zero Similarity is unknown. In JSON
-// they are a number, "undefined" and null.
+// Similarity is a number between two embeddings or directions: measured, or undefined (it was to be measured, and there
+// is no such number: CLIP-D of two equal captions), or unknown (nobody measured it). The zero Similarity is unknown. In
+// JSON they are a number, "undefined" and null.
 type Similarity struct {
 	state similarityState
 	value float64
@@ -123,8 +123,8 @@ func Cosine(a, b []float32) float64 {
 // e(after) - e(before) of CLIP embeddings of pictures and of the captions before and after the edit.
 type Direction string
 
-// The definitions differ in what e is. Lengths of CLIP embeddings differ by a tenth and more, so the two numbers are not one:
-// of every hundred edits some two have another sign.
+// The definitions differ in what e is. Lengths of CLIP embeddings differ by a tenth and more, so the two numbers are
+// not one: of every hundred edits some two have another sign.
 const (
 	// DirectionRaw subtracts embeddings as the model gives them: section 3.1 of the ADIEE paper, and its code.
 	DirectionRaw Direction = "raw"
@@ -132,7 +132,8 @@ const (
 	DirectionUnit Direction = "unit"
 )
 
-// Of computes CLIP-D. It is 0 if the pictures are the same (section 3.1), and NaN, for it is undefined, if the captions are.
+// Of computes CLIP-D. It is 0 if the pictures are the same (section 3.1), and NaN, for it is undefined, if the captions
+// are.
 func (d Direction) Of(source, edit, before, after []float32) float64 {
 	n := len(source)
 	if len(edit) != n || len(before) != n || len(after) != n {

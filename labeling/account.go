@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Account says what became of each of Total things: they are labelled, unlabelled, skipped or duplicates, and nothing else.
+// Account says what became of each of Total things: they are labelled, unlabelled, skipped or duplicates, and nothing
+// else.
 type Account struct {
 	Total      int            `json:"total"`
 	Labelled   int            `json:"labelled"`
@@ -56,7 +57,8 @@ func (a *Account) check(what string) error {
 		}
 	}
 	if sum != a.Total {
-		return fmt.Errorf("internal error, please report it: %d %s came in, and %d are accounted for: %s", a.Total, what, sum, a)
+		return fmt.Errorf("internal error, please report it: %d %s came in, and %d are accounted for: %s", a.Total, what, sum,
+			a)
 	}
 	return nil
 }
@@ -77,7 +79,8 @@ func (a *Account) String() string {
 	}
 	without, n := list(a.Unlabelled)
 	skipped, m := list(a.Skipped)
-	return fmt.Sprintf("%d: %d labelled, %d without a label%s, %d skipped%s, %d duplicates", a.Total, a.Labelled, n, without, m, skipped, a.Duplicates)
+	return fmt.Sprintf("%d: %d labelled, %d without a label%s, %d skipped%s, %d duplicates", a.Total, a.Labelled, n,
+		without, m, skipped, a.Duplicates)
 }
 
 // ledger keeps the best state of every sample: of its outputs if it has any, else of its source and target, which are

@@ -172,7 +172,8 @@ func TestLabels(t *testing.T) {
 	if _, again := got["turns/100-1/source"]; again || r.Duplicates < 3 {
 		t.Errorf("adiee's sources are in the table twice, %d duplicates", r.Duplicates)
 	}
-	if r.Rows != r.TableRows+r.Duplicates || r.TableRows != len(got) || r.Labelled+r.Unlabelled != r.TableRows || r.Bad != 1 || r.Skipped["left out"] != 2 {
+	if r.Rows != r.TableRows+r.Duplicates || r.TableRows != len(got) || r.Labelled+r.Unlabelled != r.TableRows ||
+		r.Bad != 1 || r.Skipped["left out"] != 2 {
 		t.Errorf("counts: %+v", r)
 	}
 	votes, err := os.ReadFile(filepath.Join(c.Out, PreferencesFile))
@@ -214,7 +215,8 @@ func many(t *testing.T) string {
 		if i == 77 {
 			edit = "none.png"
 		}
-		fmt.Fprintf(&b, "%s,%s,%s,%s,edit %d,a man,a man %d,\n", p(i), p(i+1), edit, []string{"aurora", "sdedit", "ip2p"}[i%3], i/3, i%7)
+		fmt.Fprintf(&b, "%s,%s,%s,%s,edit %d,a man,a man %d,\n", p(i), p(i+1), edit,
+			[]string{"aurora", "sdedit", "ip2p"}[i%3], i/3, i%7)
 	}
 	abs, err := filepath.Abs(fixtures)
 	if err != nil {
@@ -236,7 +238,8 @@ func TestSameBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := files(t, one.Out)
-	if n := measured.pictures.Load(); n > 2*5*5+11 { // per part once as a source, once as anything else; a cache would know more
+	// per part once as a source, once as anything else; a cache would know more
+	if n := measured.pictures.Load(); n > 2*5*5+11 {
 		t.Errorf("%d pictures were embedded, though there are few", n)
 	}
 
@@ -358,7 +361,8 @@ func TestThresholdsOfSources(t *testing.T) {
 			t.Errorf("%s: CLIP-I of a target is %v", row.ID, *row.ClipI)
 		}
 	}
-	if want := stats.Quantile(slices.Sorted(slices.Values(clip)), 0.05); r.Thresholds.ClipI == nil || *r.Thresholds.ClipI != want {
+	if want := stats.Quantile(slices.Sorted(slices.Values(clip)), 0.05); r.Thresholds.ClipI == nil ||
+		*r.Thresholds.ClipI != want {
 		t.Errorf("threshold %v, want %v of %d sources", r.Thresholds.ClipI, want, len(clip))
 	}
 	if _, err := run(t, load(t, many(t)), Encoders{}, 1); err == nil || !strings.Contains(err.Error(), "fixed threshold") {
@@ -380,7 +384,8 @@ func TestBad(t *testing.T) {
 		Sample           int
 		ID, Kind, Reason string
 	}
-	if err := json.Unmarshal(raw, &line); err != nil || line.Sample != 77 || line.ID != "many/000077/ip2p" || line.Kind != "bad" ||
+	if err := json.Unmarshal(raw, &line); err != nil || line.Sample != 77 || line.ID != "many/000077/ip2p" ||
+		line.Kind != "bad" ||
 		!strings.Contains(line.Reason, "none.png: no such file") {
 		t.Errorf("%s %v", raw, err)
 	}

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"assay/data"
 	"assay/data/readers"
+	"assay/heuristics"
 )
 
 // CheckReport is what Check found.
@@ -17,7 +19,24 @@ type CheckReport struct {
 	ClipD   string        `json:"clip_d"`
 	Sources []SourceCheck `json:"sources"`
 	Mixes   []string      `json:"warnings"` // profiles that are mixed
-	OK      bool          `json:"ok"`       // every source opens, and of the samples that were read no more are bad than max_bad, nor all
+	// Problems are why the run would fail: thresholds that nothing measures.
+	Problems []string `json:"problems,omitempty"`
+	// OK: there are no problems, every source opens, and of the samples that were read no more are bad than max_bad, nor
+	// all.
+	OK bool `json:"ok"`
+
+	readable bool // OK but for problems
+}
+
+// Err says in a few words why the run would fail; nil if it is OK.
+func (r *CheckReport) Err() error {
+	switch {
+	case r.OK:
+		return nil
+	case !r.readable:
+		return errors.New("not every data set can be labelled as it is")
+	}
+	return errors.New("the run would fail: a threshold needs what nothing measures")
 }
 
 // SourceCheck is what was found of one data set.
@@ -36,20 +55,23 @@ type SourceCheck struct {
 	Known    map[string]int      `json:"known,omitempty"`     // similarity -> outputs that came with one
 	Not      map[string]int      `json:"undefined,omitempty"` // similarity -> outputs of which it is undefined
 	Pictures map[string]int      `json:"pictures,omitempty"`  // format -> how many
+
+	targets int // samples with a source and a target, of those read
 }
 
 // shownReasons is how many bad samples a check describes.
 const shownReasons = 5
 
 // Check looks at the data sets of a configuration without measuring and writing anything (but for pictures that lie in
-// archives): it opens each, resolves its columns, and reads samples and their pictures, about as many of each as rows says.
-// Its error is ctx's.
+// archives): it opens each, resolves its columns, and reads samples and their pictures, about as many of each as rows
+// says. Its error is ctx's.
 func Check(ctx context.Context, c *Config, rows int) (*CheckReport, error) {
 	report := &CheckReport{Profile: c.profileName(), ClipD: string(c.Encoders.ClipD), Mixes: c.Mixes(), OK: true}
 	given := map[givenKey]int{}
 	for i := range c.Sources {
 		s := &c.Sources[i]
-		found := SourceCheck{Name: s.Name, Layout: s.Layout, Nulls: map[string]int{}, Known: map[string]int{}, Not: map[string]int{}, Pictures: map[string]int{}}
+		found := SourceCheck{Name: s.Name, Layout: s.Layout, Nulls: map[string]int{}, Known: map[string]int{},
+			Not: map[string]int{}, Pictures: map[string]int{}}
 		r, err := readers.Open(ctx, s.Layout, s.options(c.Out))
 		if err == nil {
 			err = found.look(ctx, r, rows, func(by string) { given[givenKey{i, by}]++ })
@@ -67,10 +89,43 @@ func Check(ctx context.Context, c *Config, rows int) (*CheckReport, error) {
 		}
 		report.Sources = append(report.Sources, found)
 	}
+	report.Problems = c.unmeasured(report.Sources)
+	report.readable, report.OK = report.OK, report.OK && len(report.Problems) == 0
 	if c.Encoders.Given == "keep" {
 		report.Mixes = append(report.Mixes, c.givenMixes(given)...)
 	}
 	return report, nil
+}
+
+// unmeasured lists the thresholds that are percentiles of the sources' similarities where there will be none: no
+// encoder measures them, or no source has a target.
+func (c *Config) unmeasured(sources []SourceCheck) []string {
+	if !slices.Contains(c.Rules.Order, heuristics.RuleDissimilar) {
+		return nil
+	}
+	targets := 0
+	for _, s := range sources {
+		targets += s.targets
+	}
+	var out []string
+	for _, t := range []struct {
+		of           heuristics.Threshold
+		key, encoder string
+		path         string
+	}{{c.Rules.ClipI, "rules.clip_i", "encoders.clip", c.Encoders.Clip}, {c.Rules.DinoI, "rules.dino_i", "encoders.dino",
+		c.Encoders.Dino}} {
+		switch {
+		case !t.of.Percentile:
+		case t.path == "":
+			out = append(out, fmt.Sprintf("%s is a percentile of the sources, and no encoder measures it: give %s, or a "+
+				"fixed threshold, or off", t.key, t.encoder))
+		case targets == 0:
+			out = append(out, t.key+" is a percentile of the sources' similarities to their targets, and no sample that was "+
+				"read has a target: "+
+				"give a fixed threshold, or off")
+		}
+	}
+	return out
 }
 
 // look reads samples that are spread over the data set.
@@ -116,6 +171,9 @@ func (f *SourceCheck) bad(err error) {
 
 func (f *SourceCheck) sample(s *readers.Sample, given func(by string)) {
 	pictures := map[string]data.Image{"source": s.Source, "target": s.Target}
+	if s.Chain == nil && !s.Source.IsZero() && !s.Target.IsZero() {
+		f.targets++
+	}
 	if s.Chain != nil {
 		clear(pictures)
 		for i, p := range s.Chain.Pictures {

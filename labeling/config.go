@@ -16,9 +16,10 @@ import (
 
 // Config is one run: data sets in, one label table out.
 type Config struct {
-	Out        string            `yaml:"out"`     // folder
-	Profile    string            `yaml:"profile"` // name, or name/version: the defaults of rules, chains and encoders.clip_d
-	Preset     string            `yaml:"preset"`  // its old name: paper, released
+	Out string `yaml:"out"` // folder
+	// name, or name/version: the defaults of rules, chains and encoders.clip_d
+	Profile    string            `yaml:"profile"`
+	Preset     string            `yaml:"preset"` // its old name: paper, released
 	Seed       uint64            `yaml:"seed"`
 	Sources    []SourceConfig    `yaml:"sources"`
 	Encoders   EncoderConfig     `yaml:"encoders"`
@@ -199,8 +200,10 @@ func (c *Config) check(doc *strictyaml.Document) {
 	c.Chains.Check(d.under("chains"))
 	d.want(c.Foreign.Instructions >= 0, "foreign.instructions", "want at least 0, not %d", c.Foreign.Instructions)
 	c.Encoders.check(d)
-	d.want(0 <= c.Split.Validation && c.Split.Validation < 1, "split.validation", "want a share from 0 to below 1, not %v", c.Split.Validation)
-	d.want(0 <= c.Guard.Distance && c.Guard.Distance <= MaxDistance, "guard.distance", "want 0 to %d bits, not %d", MaxDistance, c.Guard.Distance)
+	d.want(0 <= c.Split.Validation && c.Split.Validation < 1, "split.validation", "want a share from 0 to below 1, not %v",
+		c.Split.Validation)
+	d.want(0 <= c.Guard.Distance && c.Guard.Distance <= MaxDistance, "guard.distance", "want 0 to %d bits, not %d",
+		MaxDistance, c.Guard.Distance)
 	for i, folder := range c.Guard.Folders {
 		d.there(folder, fmt.Sprintf("guard.folders[%d]", i))
 	}
@@ -250,14 +253,16 @@ func (e *EncoderConfig) check(d checker) {
 	d.want(e.Threads >= 0, "encoders.threads", "want at least 0 (all cores), not %d", e.Threads)
 	d.want(e.Batch > 0, "encoders.batch", "want at least 1, not %d", e.Batch)
 	d.want(e.CacheSize >= 1, "encoders.cache_size", "want a number of bytes, not %v", e.CacheSize)
-	d.want(e.ClipD == heuristics.DirectionRaw || e.ClipD == heuristics.DirectionUnit, "encoders.clip_d", "want raw, unit, not %q", e.ClipD)
+	d.want(e.ClipD == heuristics.DirectionRaw || e.ClipD == heuristics.DirectionUnit, "encoders.clip_d",
+		"want raw, unit, not %q", e.ClipD)
 	d.want(e.Given == "keep" || e.Given == "replace", "encoders.given", "want keep, replace, not %q", e.Given)
 }
 
 // options are what the reader of the source is opened with.
 func (s *SourceConfig) options(out string) readers.Options {
-	o := readers.Options{Path: s.Path, Pictures: s.Pictures, Columns: s.Columns, Editor: s.Editor, Tasks: s.Tasks, Chains: s.Chains,
-		Drop: s.Drop, Profile: s.Profile, Unpack: filepath.Join(out, "unpacked", s.Name)}
+	o := readers.Options{Path: s.Path, Pictures: s.Pictures, Columns: s.Columns, Editor: s.Editor, Tasks: s.Tasks,
+		Chains: s.Chains,
+		Drop:   s.Drop, Profile: s.Profile, Unpack: filepath.Join(out, "unpacked", s.Name)}
 	if len(s.LabelRange) == 2 {
 		o.LabelRange = [2]float64(s.LabelRange)
 	}

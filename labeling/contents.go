@@ -17,8 +17,8 @@ import (
 	"assay/store"
 )
 
-// identifier finds out what parts are made of: texts, the content of pictures, the content of encoders' weights. A part says in
-// its first line what it was made of; it is measured again when that is no longer so.
+// identifier finds out what parts are made of: texts, the content of pictures, the content of encoders' weights. A part
+// says in its first line what it was made of; it is measured again when that is no longer so.
 type identifier struct {
 	config *Config
 	models string            // of the encoders
@@ -30,20 +30,13 @@ type identifier struct {
 type inputs struct {
 	of    string               // digest of all
 	files map[string]store.Key // content of the picture files, by path
-	needs map[store.Key]need   // what is wanted of each content
+	// embedded are the contents of pictures whose embeddings are wanted.
+	embedded map[store.Key]bool
 }
 
-// What pictures are wanted for, by their places in samples.
-var (
-	needOfSource = need{embedding: true}
-	needOfTarget = need{embedding: true}
-	needInChain  = need{}
-)
-
-// needOf says what an output is wanted for.
-func (c *Config) needOf(o *readers.Output) need {
-	given := c.Encoders.Given == "keep" && !o.ClipD.Unknown() && !o.ClipI.Unknown() && !o.DinoI.Unknown()
-	return need{embedding: !given}
+// embeds tells whether an output has to be embedded. Sources and targets always are, pictures of chains never.
+func (c *Config) embeds(o *readers.Output) bool {
+	return c.Encoders.Given != "keep" || o.ClipD.Unknown() || o.ClipI.Unknown() || o.DinoI.Unknown()
 }
 
 func newIdentifier(c *Config) (*identifier, error) {
@@ -66,7 +59,7 @@ func (d *identifier) part(ctx context.Context, id partID, r readers.Reader) (inp
 	if in, ok := d.parts[id]; ok {
 		return in, nil
 	}
-	in := inputs{files: map[string]store.Key{}, needs: map[store.Key]need{}}
+	in := inputs{files: map[string]store.Key{}, embedded: map[store.Key]bool{}}
 	pool, err := d.pool(ctx, id.source, r)
 	if err != nil {
 		return in, err
@@ -103,21 +96,21 @@ func (d *identifier) sample(in *inputs, source, i int, r readers.Reader) (string
 		foreign = d.config.foreignPictures(source, i, s, r)
 	}
 	copied := *s
-	copied.Source, copied.Target = d.image(in, s.Source, needOfSource), d.image(in, s.Target, needOfTarget)
+	copied.Source, copied.Target = d.image(in, s.Source, true), d.image(in, s.Target, true)
 	copied.Outputs = append([]readers.Output(nil), s.Outputs...)
 	for k := range copied.Outputs {
-		copied.Outputs[k].Picture = d.image(in, s.Outputs[k].Picture, d.config.needOf(&s.Outputs[k]))
+		copied.Outputs[k].Picture = d.image(in, s.Outputs[k].Picture, d.config.embeds(&s.Outputs[k]))
 	}
 	if s.Chain != nil {
 		chain := readers.Chain{Instructions: s.Chain.Instructions}
 		for _, m := range s.Chain.Pictures {
-			chain.Pictures = append(chain.Pictures, d.image(in, m, needInChain))
+			chain.Pictures = append(chain.Pictures, d.image(in, m, false))
 		}
 		for _, m := range foreign {
 			if m == nil {
 				m = &data.Image{}
 			}
-			chain.Pictures = append(chain.Pictures, d.image(in, *m, need{}))
+			chain.Pictures = append(chain.Pictures, d.image(in, *m, false))
 		}
 		copied.Chain = &chain
 	}
@@ -126,17 +119,16 @@ func (d *identifier) sample(in *inputs, source, i int, r readers.Reader) (string
 }
 
 // image names a picture by its place and content.
-func (d *identifier) image(in *inputs, m data.Image, n need) data.Image {
+func (d *identifier) image(in *inputs, m data.Image, embed bool) data.Image {
 	if m.IsZero() {
 		return m
 	}
 	path := m.File("")
 	k, err := store.Content("", m)
-	switch {
-	case err != nil:
+	if err != nil {
 		return data.Image{Path: "unreadable " + d.config.relative(path)}
 	}
-	in.needs[k] = in.needs[k].and(n)
+	in.embedded[k] = in.embedded[k] || embed
 	if path == "" {
 		return data.Image{Path: k.String()}
 	}
@@ -164,7 +156,8 @@ func (d *identifier) pool(ctx context.Context, source int, r readers.Reader) (st
 	return d.pools[source], nil
 }
 
-// foreignPictures draws, for each turn of a chain that shows a picture of another chain, that picture; nil if there is none.
+// foreignPictures draws, for each turn of a chain that shows a picture of another chain, that picture; nil if there is
+// none.
 func (c *Config) foreignPictures(source, sample int, s *readers.Sample, r readers.Reader) []*data.Image {
 	turns, err := c.Chains.Turns(c.Seed, fmt.Sprintf("%s/%s", c.Sources[source].Name, s.ID), len(s.Chain.Pictures))
 	if err != nil { // measuring says so

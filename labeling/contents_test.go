@@ -26,9 +26,9 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// TestChangedInputs: after a picture was replaced under its name, or an instruction or a caption was edited in the table, the part
-// that it is in is measured again, and the table says what is so now; a table of more rows is measured as far as it is new;
-// what has not changed is not measured.
+// TestChangedInputs: after a picture was replaced under its name, or an instruction or a caption was edited in the
+// table, the part that it is in is measured again, and the table says what is so now; a table of more rows is measured
+// as far as it is new; what has not changed is not measured.
 func TestChangedInputs(t *testing.T) {
 	dir := t.TempDir()
 	picture := func(name string, red byte) {
@@ -148,8 +148,8 @@ func (r *remembering) Known(pixels store.Key) []float32 {
 	return r.known[pixels]
 }
 
-// TestDecodedOnce: a picture that is a source here and an output there, in several parts, is decoded and encoded once, and the
-// table is the same as without a store; a second job decodes nothing.
+// TestDecodedOnce: a picture that is a source here and an output there, in several parts, is decoded and encoded once,
+// and the table is the same as without a store; a second job decodes nothing.
 func TestDecodedOnce(t *testing.T) {
 	yaml := many(t)
 	plain := load(t, yaml)
@@ -166,14 +166,16 @@ func TestDecodedOnce(t *testing.T) {
 	for i, want := range []int64{5, 0} { // distinct pictures
 		e := &remembering{colours: &colours{}, known: known}
 		c := load(t, yaml)
-		if _, err := run(t, c, Encoders{Clip: e, Dino: &remembering{colours: &colours{}, known: knownDino}, Store: kept}, 1); err != nil {
+		if _, err := run(t, c, Encoders{Clip: e, Dino: &remembering{colours: &colours{}, known: knownDino}, Store: kept},
+			1); err != nil {
 			t.Fatal(err)
 		}
 		if n := e.pictures.Load(); n != want {
 			t.Errorf("job %d decoded and encoded %d pictures, want %d", i, n, want)
 		}
 		for k, row := range table(t, c) {
-			if w := wanted[k]; row.ID != w.ID || (row.ClipI == nil) != (w.ClipI == nil) || row.ClipI != nil && *row.ClipI != *w.ClipI {
+			if w := wanted[k]; row.ID != w.ID || (row.ClipI == nil) != (w.ClipI == nil) || row.ClipI != nil &&
+				*row.ClipI != *w.ClipI {
 				t.Fatalf("row %d is %+v, want %+v", k, row, w)
 			}
 		}

@@ -77,8 +77,8 @@ func (f *fitter) start(window int, other *clippedThumb, t turn) float64 {
 	return pearson(even+odd-f.sums[window]*other.sum/lookSize, f.spreads[window]*other.spread)
 }
 
-// pearson is a correlation: a sum of products of distances from the means, divided by the root of the product of the sums
-// of their squares. It is 0 if either does not vary.
+// pearson is a correlation: a sum of products of distances from the means, divided by the root of the product of the
+// sums of their squares. It is 0 if either does not vary.
 func pearson(products, squares float64) float64 {
 	if squares <= 1e-9 {
 		return 0
@@ -103,8 +103,8 @@ func (f *fitter) fit(window int, other *clippedThumb, t turn, as *sameness) bool
 	return as.holds(&laid, &f.whole)
 }
 
-// climb moves one edge at a time by a step, wherever that raises the correlation with the other thumbnail. As only one axis
-// is resampled anew then, each try costs a few numbers for every line across it, not for every pixel.
+// climb moves one edge at a time by a step, wherever that raises the correlation with the other thumbnail. As only one
+// axis is resampled anew then, each try costs a few numbers for every line across it, not for every pixel.
 func (f *fitter) climb(x, y span, other *clippedThumb) (span, span) {
 	f.wholeAcross = f.whole.transposed()
 	f.alongX.hold(&f.across, &f.wholeAcross, y)
@@ -338,8 +338,8 @@ func detail(thumb *plane) (out plane) {
 	return out
 }
 
-// places are where the pixels of a span that is stretched over an axis come from: the pixel before, and the share of the
-// next one.
+// places are where the pixels of a span that is stretched over an axis come from: the pixel before, and the share of
+// the next one.
 func places(s span) (at [lookSide]int, share [lookSide]float64) {
 	step := s.to - s.from
 	for i := range lookSide {

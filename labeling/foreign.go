@@ -12,19 +12,19 @@ import (
 	"assay/heuristics"
 )
 
-// poolSize is how many samples of a data set lend their instructions: enough for another colour or place of most edits, few
-// enough to compare each target with all of them.
+// poolSize is how many samples of a data set lend their instructions: enough for another colour or place of most edits,
+// few enough to compare each target with all of them.
 const poolSize = 512
 
-// lent is an instruction of one sample that is asked of others' targets.
-type lent struct {
+// foreignInstruction is an instruction of one sample that is asked of others' targets.
+type foreignInstruction struct {
 	instruction   string
 	words         map[string]bool
 	before, after []float32 // embeddings of its captions; nil: none, or no encoder
 }
 
 // pool draws the samples of a data set that lend their instructions, in their order there.
-func (m *measurer) pool(ctx context.Context, source int, r readers.Reader) ([]lent, error) {
+func (m *measurer) pool(ctx context.Context, source int, r readers.Reader) ([]foreignInstruction, error) {
 	if m.config.Foreign.Instructions == 0 {
 		return nil, nil
 	}
@@ -39,12 +39,13 @@ func (m *measurer) pool(ctx context.Context, source int, r readers.Reader) ([]le
 	if err != nil {
 		return nil, err
 	}
-	var p []lent
+	var p []foreignInstruction
 	for _, s := range samples {
-		p = append(p, lent{s.Instruction, wordSet(s.Instruction), texts[s.SourceCaption], texts[s.TargetCaption]})
+		p = append(p, foreignInstruction{s.Instruction, wordSet(s.Instruction), texts[s.SourceCaption],
+			texts[s.TargetCaption]})
 	}
 	if m.pools == nil {
-		m.pools = map[int][]lent{}
+		m.pools = map[int][]foreignInstruction{}
 	}
 	m.pools[source] = p
 	return p, nil
@@ -69,20 +70,22 @@ func (c *Config) lenders(ctx context.Context, source int, r readers.Reader) ([]*
 			continue
 		}
 		seen[words(s.Instruction)] = true
-		samples = append(samples, &readers.Sample{Instruction: s.Instruction, SourceCaption: s.SourceCaption, TargetCaption: s.TargetCaption}) // not its pictures
+		// not its pictures
+		samples = append(samples, &readers.Sample{Instruction: s.Instruction, SourceCaption: s.SourceCaption,
+			TargetCaption: s.TargetCaption})
 	}
 	return samples, nil
 }
 
-// foreign asks instructions of other samples of the target of drafts[i]: label 0. In ADIEE's data targets are always right and
-// sources always wrong, so that much of a label can be told without reading the instruction; these rows look like any target,
-// and only the instruction is wrong. Half of the instructions are those that share the most words with the right one: another
-// attribute of the same edit. One that the target fulfils all the same, or a rewording of the right one, is known by its
-// CLIP-D: that of source and target with the captions of the instruction's own sample. Where that cannot be measured,
-// instructions are drawn.
-func (m *measurer) foreign(source int, drafts []*draft, i int, pool []lent) []entry {
-	d := drafts[i]
-	if len(pool) == 0 || !d.usable() || d.target == nil || slices.ContainsFunc(drafts[:i], d.sameTask) {
+// foreign asks instructions of other samples of the target of measured[i]: label 0. In ADIEE's data targets are always
+// right and sources always wrong, so that much of a label can be told without reading the instruction; these rows look
+// like any target, and only the instruction is wrong. Half of the instructions are those that share the most words with
+// the right one: another attribute of the same edit. One that the target fulfils all the same, or a rewording of the
+// right one, is known by its CLIP-D: that of source and target with the captions of the instruction's own sample. Where
+// that cannot be measured, instructions are drawn.
+func (m *measurer) foreign(source int, measured []*measuredSample, i int, pool []foreignInstruction) []entry {
+	d := measured[i]
+	if len(pool) == 0 || !d.usable() || d.target == nil || slices.ContainsFunc(measured[:i], d.sameTask) {
 		return nil
 	}
 	rng := rand.New(rand.NewPCG(m.config.Seed, uint64(source)<<40|1<<39|uint64(d.sample)))
@@ -99,7 +102,8 @@ func (m *measurer) foreign(source int, drafts []*draft, i int, pool []lent) []en
 			if want == 0 {
 				break
 			}
-			r := row{Kind: heuristics.Foreign, Session: d.s.Session, Split: d.s.Split, Source: d.source.picture, Edit: d.target.picture, Instruction: pool[j].instruction}
+			r := row{Kind: heuristics.Foreign, Session: d.s.Session, Split: d.s.Split, Source: d.source.picture,
+				Edit: d.target.picture, Instruction: pool[j].instruction}
 			if taken[j] || words(r.Instruction) == words(d.s.Instruction) || !m.unfulfilled(&r, d, &pool[j], k == 0) {
 				continue
 			}
@@ -112,8 +116,9 @@ func (m *measurer) foreign(source int, drafts []*draft, i int, pool []lent) []en
 	return out
 }
 
-// unfulfilled measures the row's CLIP-D. Where there is none, only instructions that were drawn are taken to be unfulfilled.
-func (m *measurer) unfulfilled(r *row, d *draft, l *lent, near bool) bool {
+// unfulfilled measures the row's CLIP-D. Where there is none, only instructions that were drawn are taken to be
+// unfulfilled.
+func (m *measurer) unfulfilled(r *row, d *measuredSample, l *foreignInstruction, near bool) bool {
 	if l.before == nil || l.after == nil || d.target.clip == nil {
 		return !near
 	}
@@ -123,18 +128,20 @@ func (m *measurer) unfulfilled(r *row, d *draft, l *lent, near bool) bool {
 }
 
 // usable tells that a sample is a source with an instruction, and its pictures could be read.
-func (d *draft) usable() bool {
-	return d.err == nil && d.left == "" && d.s != nil && d.chain == nil && d.source.err == nil && (d.target == nil || d.target.err == nil)
+func (d *measuredSample) usable() bool {
+	return d.err == nil && d.left == "" && d.s != nil && d.chain == nil && d.source.err == nil &&
+		(d.target == nil || d.target.err == nil)
 }
 
 // sameTask tells that a sample is about the same source and instruction: a table may have a row for every output.
-func (d *draft) sameTask(o *draft) bool {
+func (d *measuredSample) sameTask(o *measuredSample) bool {
 	return o.usable() && o.source.Pixels == d.source.Pixels && o.s.Instruction == d.s.Instruction
 }
 
 // words is an instruction without case and punctuation.
 func words(text string) string {
-	return strings.Join(strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return strings.ContainsRune(" .,;:!?\"'\t\n", r) }), " ")
+	return strings.Join(strings.FieldsFunc(strings.ToLower(text),
+		func(r rune) bool { return strings.ContainsRune(" .,;:!?\"'\t\n", r) }), " ")
 }
 
 func wordSet(text string) map[string]bool {

@@ -41,7 +41,8 @@ func (named) Texts(_ context.Context, texts []string) ([][]float32, error) {
 	return out, nil
 }
 
-// Targets are asked instructions that they do not fulfil, the ones nearest in words among them; never a rewording of their own.
+// Targets are asked instructions that they do not fulfil, the ones nearest in words among them; never a rewording of
+// their own.
 func TestForeignInstructions(t *testing.T) {
 	dir := t.TempDir()
 	paint := func(name string, r, g, b byte) string {
@@ -58,7 +59,8 @@ func TestForeignInstructions(t *testing.T) {
 	var lines bytes.Buffer
 	paint("grey", 100, 100, 100)
 	for i, c := range []struct{ instruction, colour string }{
-		{"Make the big wall red.", "red"}, {"make the big wall green", "green"}, {"make the big wall blue", "blue"}, {"make the big wall all red", "red"}, {"something quite different, and blue", "blue"},
+		{"Make the big wall red.", "red"}, {"make the big wall green", "green"}, {"make the big wall blue",
+			"blue"}, {"make the big wall all red", "red"}, {"something quite different, and blue", "blue"},
 	} {
 		target := paint(c.colour, 100, 100, 100)
 		for k, name := range []string{"red", "green", "blue"} {
@@ -69,7 +71,8 @@ func TestForeignInstructions(t *testing.T) {
 			}
 		}
 		for _, editor := range []string{"one", "two"} { // a row for each output: still one task
-			json.NewEncoder(&lines).Encode(map[string]any{"id": fmt.Sprint(i), "source": "grey.png", "edit": "grey.png", "target": target, "method": editor,
+			json.NewEncoder(&lines).Encode(map[string]any{"id": fmt.Sprint(i), "source": "grey.png", "edit": "grey.png",
+				"target": target, "method": editor,
 				"instruction": c.instruction, "source_caption": "a wall", "target_caption": "a " + c.colour + " wall"})
 		}
 	}
@@ -78,7 +81,8 @@ func TestForeignInstructions(t *testing.T) {
 	}
 	config := fmt.Sprintf("out: out\nsources:\n  - {layout: table, path: %s}\nforeign: {instructions: 3}\nsplit: {validation: 0}\n", filepath.Join(dir, "edits.jsonl"))
 	asked := func(e Encoders, shards int) map[string][]string {
-		c := load(t, strings.Replace(config, "out: out", "out: "+filepath.Join(t.TempDir(), "out")+"\nrules: {clip_i: off, dino_i: off}", 1))
+		c := load(t, strings.Replace(config, "out: out",
+			"out: "+filepath.Join(t.TempDir(), "out")+"\nrules: {clip_i: off, dino_i: off}", 1))
 		if _, err := run(t, c, e, shards); err != nil {
 			t.Fatal(err)
 		}

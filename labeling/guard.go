@@ -25,7 +25,7 @@ type guard struct {
 type guarded struct {
 	name   string // where it is
 	pixels string
-	look   Look
+	look   Thumbnail
 }
 
 // leak is the benchmark picture that a picture shows.
@@ -34,10 +34,11 @@ type leak struct {
 	distance int // of their hashes, in bits
 }
 
-var pictureFile = map[string]bool{".png": true, ".jpg": true, ".jpeg": true, ".webp": true, ".gif": true, ".bmp": true, ".tif": true, ".tiff": true}
+var pictureFile = map[string]bool{".png": true, ".jpg": true, ".jpeg": true, ".webp": true, ".gif": true, ".bmp": true,
+	".tif": true, ".tiff": true}
 
-// openGuard looks at every picture in folders: picture files, and the pictures inside Parquet and JSON tables. What cannot be
-// read is passed to bad.
+// openGuard looks at every picture in folders: picture files, and the pictures inside Parquet and JSON tables. What
+// cannot be read is passed to bad.
 func openGuard(ctx context.Context, c GuardConfig, bad func(name string, err error)) (*guard, error) {
 	g := &guard{distance: c.Distance}
 	var paths []string
@@ -62,7 +63,7 @@ func openGuard(ctx context.Context, c GuardConfig, bad func(name string, err err
 			bad(name, err)
 			return
 		}
-		seen := guarded{name, pixelsName(p.Digest()), LookOf(p)}
+		seen := guarded{name, pixelsName(p.Digest()), ThumbnailOf(p)}
 		mu.Lock()
 		defer mu.Unlock()
 		g.pictures = append(g.pictures, seen)
@@ -93,8 +94,8 @@ func openGuard(ctx context.Context, c GuardConfig, bad func(name string, err err
 	return g, nil
 }
 
-// tablePictures calls add for every picture that lies inside a table. Those that a table names by their paths are files,
-// found as such.
+// tablePictures calls add for every picture that lies inside a table. Those that a table names by their paths are
+// files, found as such.
 func tablePictures(ctx context.Context, path string, add func(string, data.Image)) error {
 	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
 		return err

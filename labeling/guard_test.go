@@ -57,8 +57,9 @@ func TestGuard(t *testing.T) {
 	var rows strings.Builder
 	rows.WriteString("source,edit,instruction\n")
 	for _, name := range []string{"astronaut", "chelsea", "coffee", "rocket"} {
-		fmt.Fprintf(&rows, "%s.png,%s.png,edit\n", name, map[string]string{"astronaut": "astronaut_purple", "chelsea": "chelsea_mirror",
-			"coffee": "coffee_blur", "rocket": "rocket_grey"}[name])
+		fmt.Fprintf(&rows, "%s.png,%s.png,edit\n", name,
+			map[string]string{"astronaut": "astronaut_purple", "chelsea": "chelsea_mirror",
+				"coffee": "coffee_blur", "rocket": "rocket_grey"}[name])
 	}
 	if err := os.WriteFile(filepath.Join(dir, "rows.csv"), []byte(rows.String()), 0o644); err != nil {
 		t.Fatal(err)
@@ -73,7 +74,8 @@ func TestGuard(t *testing.T) {
 		t.Errorf("%+v, %d rows", r.Guard, r.TableRows)
 	}
 	listed, err := os.ReadFile(filepath.Join(c.Out, SkippedFile))
-	if err != nil || strings.Count(string(listed), "1.png") != 2 || !strings.Contains(string(listed), `"table/000000/edit"`) {
+	if err != nil || strings.Count(string(listed), "1.png") != 2 ||
+		!strings.Contains(string(listed), `"table/000000/edit"`) {
 		t.Errorf("%s %v", listed, err)
 	}
 	// The page shows the pictures and asks nobody for anything.
@@ -137,14 +139,16 @@ max_bad: 2
 		t.Fatalf("%v", err)
 	}
 	all := strings.Join(problems.Problems(), "\n")
-	for _, want := range []string{"out:", ":1:", "profile:", "sources[0].layout", "sources[1].path", "sources[1].columns", "sources[2].label_range",
+	for _, want := range []string{"out:", ":1:", "profile:", "sources[0].layout", "sources[1].path", "sources[1].columns",
+		"sources[2].label_range",
 		"sources[3].name", "rules.join", "rules.clip_i", "rules.order", "chains.samples", "encoders.device", "encoders.clip", "split.validation",
 		"picture: unknown key (did you mean pictures?)", "max_bad"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no word of %s in\n%s", want, all)
 		}
 	}
-	for text, want := range map[string]string{"1/4": "{1 4}", "0/4": "{0 4}", "4/4": "{4 4}", "": "{0 0}", "5/4": "", "1": "", "-1/4": "", "1/0": "", "1/2/3": "", " 1/2": ""} {
+	for text, want := range map[string]string{"1/4": "{1 4}", "0/4": "{0 4}", "4/4": "{4 4}", "": "{0 0}", "5/4": "",
+		"1": "", "-1/4": "", "1/0": "", "1/2/3": "", " 1/2": ""} {
 		s, err := ParseShard(text)
 		if got := fmt.Sprint(s); (err == nil) != (want != "") || err == nil && got != want {
 			t.Errorf("shard %q: %s %v, want %s", text, got, err, want)
@@ -160,11 +164,13 @@ sources: [{layout: folder, path: FIXTURES/folder}]
 rules: {clip_i: {percentile: 2.5}, dino_i: off, weak: [cosxl]}
 chains: {samples: 3}
 `)
-	if c.Rules.ClipI != (heuristics.Threshold{Value: 2.5, Percentile: true}) || c.Rules.DinoI != (heuristics.Threshold{Off: true}) {
+	if c.Rules.ClipI != (heuristics.Threshold{Value: 2.5, Percentile: true}) ||
+		c.Rules.DinoI != (heuristics.Threshold{Off: true}) {
 		t.Errorf("thresholds: %+v %+v", c.Rules.ClipI, c.Rules.DinoI)
 	}
 	released := heuristics.Profiles[heuristics.ProfileReleased]
-	if len(c.Rules.Weak) != 1 || len(c.Rules.Strong) != len(released.Rules.Strong) || !c.Chains.Shuffle || c.Chains.Samples != 3 {
+	if len(c.Rules.Weak) != 1 || len(c.Rules.Strong) != len(released.Rules.Strong) || !c.Chains.Shuffle ||
+		c.Chains.Samples != 3 {
 		t.Errorf("what the file does not say is the profile's: %+v %+v", c.Rules, c.Chains)
 	}
 	if !filepath.IsAbs(c.Out) || c.Sources[0].Name != "folder" || c.Encoders.Cache != filepath.Join(c.Out, "cache") {
@@ -189,7 +195,8 @@ func TestGuardLooksAtAllPictures(t *testing.T) {
 	p := open("astronaut")
 	writePNG(t, filepath.Join(bench, "cropped.png"), crop(p, .1, .05, .1, .05).FlipHorizontal())
 	p = open("chelsea")
-	writePNG(t, filepath.Join(bench, "framed.png"), laid(filled(p.Width+60, p.Height+100, 200, 30, 30), p.FlipVertical(), 30, 50))
+	writePNG(t, filepath.Join(bench, "framed.png"), laid(filled(p.Width+60, p.Height+100, 200, 30, 30), p.FlipVertical(),
+		30, 50))
 	writePNG(t, filepath.Join(bench, "turned.png"), asJPEG(watermark(open("coffee")).Rotate90(1), 40))
 	writePNG(t, filepath.Join(bench, "black.png"), data.NewPicture(64, 64))
 	writePNG(t, filepath.Join(dir, "black.png"), data.NewPicture(64, 64))
@@ -220,11 +227,13 @@ hubble.png,rocket.png,black.png,an editor that gave nothing
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left["its source"] != 0 || left["its target"] != 0 || left["none"] != 3 || left["an editor that gave nothing"] == 0 ||
+	if left["its source"] != 0 || left["its target"] != 0 || left["none"] != 3 ||
+		left["an editor that gave nothing"] == 0 ||
 		left["its output"] != 2 { // the source and the target are no benchmark's
 		t.Errorf("%v, guard %+v\n%s", left, r.Guard, raw)
 	}
-	for _, want := range []string{"its source picture is ", "its target picture is ", "its edited picture is ", "cropped.png", "framed.png", "turned.png"} {
+	for _, want := range []string{"its source picture is ", "its target picture is ", "its edited picture is ",
+		"cropped.png", "framed.png", "turned.png"} {
 		if !strings.Contains(string(raw), want) {
 			t.Errorf("no %q in\n%s", want, raw)
 		}
@@ -242,7 +251,7 @@ func TestSplitOfNearCopies(t *testing.T) {
 	}
 	n := 0
 	for i, p := range all {
-		if l := LookOf(p); len(l) == 0 || telling(clipped(l)) < clearBlocks || n >= 32 {
+		if l := ThumbnailOf(p); len(l) == 0 || telling(clipped(l)) < clearBlocks || n >= 32 {
 			continue
 		}
 		k := []int{1, 4, 6, 9, 10}[n%5] // crop, mirror, turn, border, letterbox

@@ -37,22 +37,16 @@ type rememberer interface {
 // lookKind is what a store calls looks, with the version of their computation.
 const lookKind = "look-1"
 
-// shot is a picture of a sample on its way: read and, if that is wanted, hashed and embedded.
-type shot struct {
+// measuredImage is a picture of a sample on its way: read and, if that is wanted, hashed and embedded.
+type measuredImage struct {
 	picture
 	err        error
 	clip, dino []float32
 }
 
-// need says what a picture is wanted for besides its pixels.
-type need struct{ embedding bool }
-
-// and joins two needs of one picture.
-func (n need) and(o need) need { return need{n.embedding || o.embedding} }
-
 // loader reads and embeds the pictures of one part. Pictures are decoded by several workers at once and embedded in
-// batches, one after the other, while the next one is decoded; not more than two batches and one picture per worker are in
-// memory.
+// batches, one after the other, while the next one is decoded; not more than two batches and one picture per worker are
+// in memory.
 type loader struct {
 	ctx      context.Context
 	out      string
@@ -67,7 +61,7 @@ type loader struct {
 	tokens chan struct{} // of pictures in memory
 	decode chan struct{} // of pictures being decoded
 	busy   sync.WaitGroup
-	known  map[string]*shot // by content, or name where that is not known
+	known  map[string]*measuredImage // by content, or name where that is not known
 
 	encode sync.Mutex // held while a batch is embedded
 
@@ -78,12 +72,14 @@ type loader struct {
 
 // batch are pictures that wait to be embedded.
 type batch struct {
-	shots    []*shot
+	images   []*measuredImage
 	pictures []*data.Picture
 }
 
-func newLoader(ctx context.Context, out string, in inputs, e Encoders, size, workers int, counted func(int)) (*loader, error) {
-	l := &loader{ctx: ctx, out: out, inputs: in, encoders: e, size: size, counted: counted, known: map[string]*shot{},
+func newLoader(ctx context.Context, out string, in inputs, e Encoders, size, workers int,
+	counted func(int)) (*loader, error) {
+	l := &loader{ctx: ctx, out: out, inputs: in, encoders: e, size: size, counted: counted,
+		known:  map[string]*measuredImage{},
 		tokens: make(chan struct{}, 2*size+workers), decode: make(chan struct{}, workers)}
 	if e.Store == nil {
 		return l, nil
@@ -95,9 +91,9 @@ func newLoader(ctx context.Context, out string, in inputs, e Encoders, size, wor
 	return l, err
 }
 
-// add begins to load a picture. The shot is ready when wait has returned. A picture that was asked for before is not
-// loaded again: what anybody in the part needs of it is known beforehand.
-func (l *loader) add(m data.Image, n need) *shot {
+// add begins to load a picture. The image is ready when wait has returned. A picture that was asked for before is not
+// loaded again: whether anything in the part needs its embedding is known beforehand.
+func (l *loader) add(m data.Image, embed bool) *measuredImage {
 	path := m.File("")
 	content, ok := l.inputs.files[path]
 	if path == "" {
@@ -105,21 +101,21 @@ func (l *loader) add(m data.Image, n need) *shot {
 	}
 	key := path
 	if ok {
-		key, n = string(content[:]), n.and(l.inputs.needs[content])
+		key, embed = string(content[:]), embed || l.inputs.embedded[content]
 	}
-	n.embedding = n.embedding && (l.encoders.Clip != nil || l.encoders.Dino != nil)
+	embed = embed && (l.encoders.Clip != nil || l.encoders.Dino != nil)
 	if s := l.known[key]; s != nil {
 		return s
 	}
-	s := &shot{}
+	s := &measuredImage{}
 	l.known[key] = s
 	l.tokens <- struct{}{}
 	l.busy.Go(func() {
-		p := l.load(s, m, n)
+		p := l.load(s, m, embed)
 		switch {
 		case p == nil:
 			<-l.tokens
-		case !n.embedding:
+		case !embed:
 			<-l.tokens
 			l.counted(1)
 		default:
@@ -130,7 +126,7 @@ func (l *loader) add(m data.Image, n need) *shot {
 }
 
 // load reads a picture; nil: it cannot be used, or all that is needed is known.
-func (l *loader) load(s *shot, m data.Image, n need) *data.Picture {
+func (l *loader) load(s *measuredImage, m data.Image, embed bool) *data.Picture {
 	l.decode <- struct{}{}
 	defer func() { <-l.decode }()
 	if s.err = l.ctx.Err(); s.err != nil {
@@ -146,8 +142,8 @@ func (l *loader) load(s *shot, m data.Image, n need) *data.Picture {
 		return nil
 	}
 	var p *data.Picture
-	if !l.recall(s, content, n) {
-		if p, err = l.look(s, m, raw, n); err != nil {
+	if !l.recall(s, content, embed) {
+		if p, err = l.look(s, m, raw); err != nil {
 			s.err = err
 			return nil
 		}
@@ -168,8 +164,8 @@ func (l *loader) load(s *shot, m data.Image, n need) *data.Picture {
 	return p
 }
 
-// recall fills a shot with what is known of a content, and reports whether that is all that is needed.
-func (l *loader) recall(s *shot, content store.Key, n need) bool {
+// recall fills an image with what is known of a content, and reports whether that is all that is needed.
+func (l *loader) recall(s *measuredImage, content store.Key, embed bool) bool {
 	if l.pictures == nil {
 		return false
 	}
@@ -181,7 +177,7 @@ func (l *loader) recall(s *shot, content store.Key, n need) bool {
 	if len(look) == 0 {
 		return false
 	}
-	if n.embedding {
+	if embed {
 		for _, e := range []struct {
 			encoder Encoder
 			to      *[]float32
@@ -198,12 +194,12 @@ func (l *loader) recall(s *shot, content store.Key, n need) bool {
 			}
 		}
 	}
-	s.Pixels, s.Look = pixelsName(pixels), Look(look[1:])
+	s.Pixels, s.Look = pixelsName(pixels), Thumbnail(look[1:])
 	return true
 }
 
 // look decodes a picture and measures what needs no encoder.
-func (l *loader) look(s *shot, m data.Image, raw []byte, n need) (p *data.Picture, err error) {
+func (l *loader) look(s *measuredImage, m data.Image, raw []byte) (p *data.Picture, err error) {
 	var pixels store.Key
 	if l.pictures == nil {
 		if p, err = m.Decode("", raw, data.Limits{}); err == nil {
@@ -215,7 +211,7 @@ func (l *loader) look(s *shot, m data.Image, raw []byte, n need) (p *data.Pictur
 	if err != nil {
 		return nil, err
 	}
-	s.Pixels, s.Look = pixelsName(pixels), LookOf(p)
+	s.Pixels, s.Look = pixelsName(pixels), ThumbnailOf(p)
 	if l.looks != nil { // behind a byte, since a look may be empty
 		l.looks.Remember(pixels, append([]byte{1}, s.Look...))
 	}
@@ -226,11 +222,11 @@ func (l *loader) look(s *shot, m data.Image, raw []byte, n need) (p *data.Pictur
 func pixelsName(digest store.Key) string { return hex.EncodeToString(digest[:16]) }
 
 // collect adds a picture to the batch, and returns the batch if that makes it full.
-func (l *loader) collect(s *shot, p *data.Picture) (full batch) {
+func (l *loader) collect(s *measuredImage, p *data.Picture) (full batch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.batch.shots, l.batch.pictures = append(l.batch.shots, s), append(l.batch.pictures, p)
-	if len(l.batch.shots) >= l.size {
+	l.batch.images, l.batch.pictures = append(l.batch.images, s), append(l.batch.pictures, p)
+	if len(l.batch.images) >= l.size {
 		full, l.batch = l.batch, batch{}
 	}
 	return full
@@ -246,7 +242,7 @@ func (l *loader) fail(err error) {
 
 // embed runs the encoders on a batch.
 func (l *loader) embed(b batch) {
-	n := len(b.shots)
+	n := len(b.images)
 	if n == 0 {
 		return
 	}
@@ -254,8 +250,9 @@ func (l *loader) embed(b batch) {
 	defer l.encode.Unlock()
 	for _, e := range []struct {
 		encoder Encoder
-		set     func(*shot, []float32)
-	}{{l.encoders.Clip, func(s *shot, v []float32) { s.clip = v }}, {l.encoders.Dino, func(s *shot, v []float32) { s.dino = v }}} {
+		set     func(*measuredImage, []float32)
+	}{{l.encoders.Clip, func(s *measuredImage, v []float32) { s.clip = v }}, {l.encoders.Dino,
+		func(s *measuredImage, v []float32) { s.dino = v }}} {
 		if e.encoder == nil || l.failed() != nil {
 			continue
 		}
@@ -264,13 +261,13 @@ func (l *loader) embed(b batch) {
 			err = fmt.Errorf("an encoder gave %d vectors for %d pictures", len(vectors), n)
 		}
 		for i := 0; err == nil && i < n; i++ {
-			err = finite(vectors[i], b.shots[i].Path)
+			err = finite(vectors[i], b.images[i].Path)
 		}
 		if err != nil {
 			l.fail(err)
 			continue
 		}
-		for i, s := range b.shots {
+		for i, s := range b.images {
 			e.set(s, vectors[i])
 		}
 	}
@@ -301,14 +298,15 @@ func (l *loader) failed() error {
 func finite(vector []float32, of string) error {
 	for _, x := range vector {
 		if y := float64(x); math.IsNaN(y) || math.IsInf(y, 0) {
-			return fmt.Errorf("%s: an encoder gave the embedding %v: its weights are broken, or its precision does not suffice", of, x)
+			return fmt.Errorf("%s: an encoder gave the embedding %v: its weights are broken, or its precision does not suffice",
+				of, x)
 		}
 	}
 	return nil
 }
 
-// keepPicture stores a picture that lies inside another file under a name made of its content, and returns its path from
-// the output folder.
+// keepPicture stores a picture that lies inside another file under a name made of its content, and returns its path
+// from the output folder.
 func keepPicture(out string, raw []byte) (string, error) {
 	sum := sha256.Sum256(raw)
 	name := hex.EncodeToString(sum[:16])

@@ -19,18 +19,18 @@ type measurer struct {
 	encoders Encoders
 	workers  int
 	counted  func(samples, pictures int)
-	pools    map[int][]lent // of the data sets so far
+	pools    map[int][]foreignInstruction // of the data sets so far
 }
 
-// draft is a sample whose pictures are being loaded.
-type draft struct {
+// measuredSample is a sample whose pictures are being loaded.
+type measuredSample struct {
 	sample  int
 	s       *readers.Sample
-	source  *shot
-	target  *shot // nil: none
-	outputs []*shot
-	chain   []*shot
-	foreign []*shot // of the foreign turns, in their order
+	source  *measuredImage
+	target  *measuredImage // nil: none
+	outputs []*measuredImage
+	chain   []*measuredImage
+	foreign []*measuredImage // of the foreign turns, in their order
 	turns   []heuristics.Turn
 	err     error
 	left    string
@@ -39,17 +39,18 @@ type draft struct {
 // part measures the samples of one part. The error is none of a sample.
 func (m *measurer) part(ctx context.Context, id partID, r readers.Reader, in inputs) ([]entry, error) {
 	first := id.part * samplesPerPart
-	load, err := newLoader(ctx, m.config.Out, in, m.encoders, m.config.Encoders.Batch, m.workers, func(n int) { m.counted(0, n) })
+	load, err := newLoader(ctx, m.config.Out, in, m.encoders, m.config.Encoders.Batch, m.workers,
+		func(n int) { m.counted(0, n) })
 	if err != nil {
 		return nil, err
 	}
-	var drafts []*draft
+	var measured []*measuredSample
 	for i := first; i < min(first+samplesPerPart, r.Len()); i++ {
 		if ctx.Err() != nil {
 			break
 		}
 		d := m.begin(id.source, i, r, load)
-		drafts = append(drafts, d)
+		measured = append(measured, d)
 		if d.s != nil { // the encoded pictures are not needed any more once they are loaded
 			d.s.Source.Bytes, d.s.Target.Bytes = nil, nil
 			for i := range d.s.Outputs {
@@ -64,7 +65,7 @@ func (m *measurer) part(ctx context.Context, id partID, r readers.Reader, in inp
 		return nil, err
 	}
 	var samples []*readers.Sample
-	for _, d := range drafts {
+	for _, d := range measured {
 		if d.err == nil && d.s != nil {
 			samples = append(samples, d.s)
 		}
@@ -78,9 +79,9 @@ func (m *measurer) part(ctx context.Context, id partID, r readers.Reader, in inp
 		return nil, err
 	}
 	var entries []entry
-	for i, d := range drafts {
+	for i, d := range measured {
 		entries = append(entries, m.entries(id.source, d, texts)...)
-		entries = append(entries, m.foreign(id.source, drafts, i, pool)...)
+		entries = append(entries, m.foreign(id.source, measured, i, pool)...)
 		m.counted(1, 0)
 	}
 	lookOnce(entries)
@@ -88,8 +89,8 @@ func (m *measurer) part(ctx context.Context, id partID, r readers.Reader, in inp
 }
 
 // begin reads a sample and starts to load its pictures.
-func (m *measurer) begin(source, i int, r readers.Reader, load *loader) *draft {
-	d := &draft{sample: i}
+func (m *measurer) begin(source, i int, r readers.Reader, load *loader) *measuredSample {
+	d := &measuredSample{sample: i}
 	s, err := r.Read(i)
 	var left readers.Left
 	if errors.As(err, &left) {
@@ -108,17 +109,17 @@ func (m *measurer) begin(source, i int, r readers.Reader, load *loader) *draft {
 		d.err = errors.New("no source picture")
 		return d
 	}
-	d.s, d.source = s, load.add(s.Source, needOfSource)
+	d.s, d.source = s, load.add(s.Source, true)
 	if !s.Target.IsZero() {
-		d.target = load.add(s.Target, needOfTarget)
+		d.target = load.add(s.Target, true)
 	}
 	for _, o := range s.Outputs {
-		d.outputs = append(d.outputs, load.add(o.Picture, m.config.needOf(&o)))
+		d.outputs = append(d.outputs, load.add(o.Picture, m.config.embeds(&o)))
 	}
 	return d
 }
 
-func (m *measurer) beginChain(d *draft, source int, s *readers.Sample, r readers.Reader, load *loader) error {
+func (m *measurer) beginChain(d *measuredSample, source int, s *readers.Sample, r readers.Reader, load *loader) error {
 	n := len(s.Chain.Pictures)
 	if n < 2 || len(s.Chain.Instructions) != n-1 {
 		return fmt.Errorf("a chain of %d pictures with %d instructions", n, len(s.Chain.Instructions))
@@ -129,14 +130,14 @@ func (m *measurer) beginChain(d *draft, source int, s *readers.Sample, r readers
 		return err
 	}
 	for _, p := range s.Chain.Pictures {
-		d.chain = append(d.chain, load.add(p, needInChain))
+		d.chain = append(d.chain, load.add(p, false))
 	}
 	for _, p := range m.config.foreignPictures(source, d.sample, s, r) {
 		if p == nil {
 			d.foreign = append(d.foreign, nil)
 			continue
 		}
-		d.foreign = append(d.foreign, load.add(*p, need{}))
+		d.foreign = append(d.foreign, load.add(*p, false))
 	}
 	return nil
 }
@@ -195,7 +196,7 @@ func (m *measurer) texts(ctx context.Context, samples []*readers.Sample) (map[st
 }
 
 // entries writes down what became of a sample.
-func (m *measurer) entries(source int, d *draft, texts map[string][]float32) []entry {
+func (m *measurer) entries(source int, d *measuredSample, texts map[string][]float32) []entry {
 	id := fmt.Sprintf("%s/%d", m.config.Sources[source].Name, d.sample)
 	if d.s != nil {
 		id = fmt.Sprintf("%s/%s", m.config.Sources[source].Name, d.s.ID)
@@ -221,7 +222,7 @@ func (m *measurer) entries(source int, d *draft, texts map[string][]float32) []e
 		base.Target = &d.target.picture
 	}
 	var out []entry
-	add := func(r row, name string, edit *shot) {
+	add := func(r row, name string, edit *measuredImage) {
 		r.ID, r.Edit = id+"/"+name, edit.picture
 		m.similarities(&r, d, edit, texts)
 		out = append(out, entry{Sample: d.sample, Row: &r})
@@ -244,18 +245,11 @@ func (m *measurer) entries(source int, d *draft, texts map[string][]float32) []e
 			ids = append(ids, "")
 			continue
 		}
-		r := base
-		r.Kind, r.Editor, r.Given = heuristics.Output, o.Editor, o.Label
-		if m.config.Encoders.Given == "keep" {
-			if err := cosines(&o); err != nil {
-				out = append(out, entry{Sample: d.sample, Bad: &bad{id + "/" + name, err.Error()}})
-				ids = append(ids, "")
-				continue
-			}
-			r.ClipD, r.ClipI, r.DinoI = o.ClipD, o.ClipI, o.DinoI
-			if !o.ClipD.Unknown() || !o.ClipI.Unknown() || !o.DinoI.Unknown() {
-				r.By = orElse(measuredWith(o.Profile), unsaid)
-			}
+		r, err := m.output(base, &o)
+		if err != nil {
+			out = append(out, entry{Sample: d.sample, Bad: &bad{id + "/" + name, err.Error()}})
+			ids = append(ids, "")
+			continue
 		}
 		add(r, name, edit)
 		ids = append(ids, id+"/"+name)
@@ -267,14 +261,31 @@ func (m *measurer) entries(source int, d *draft, texts map[string][]float32) []e
 	return out
 }
 
+// output is the row of an editor's output, with the similarities that came with it if they are kept.
+func (m *measurer) output(r row, o *readers.Output) (row, error) {
+	r.Kind, r.Editor, r.Given = heuristics.Output, o.Editor, o.Label
+	if m.config.Encoders.Given != "keep" {
+		return r, nil
+	}
+	if err := cosines(o); err != nil {
+		return r, err
+	}
+	r.ClipD, r.ClipI, r.DinoI = o.ClipD, o.ClipI, o.DinoI
+	if !o.ClipD.Unknown() || !o.ClipI.Unknown() || !o.DinoI.Unknown() {
+		r.By = orElse(measuredWith(o.Profile), unsaid)
+	}
+	return r, nil
+}
+
 // similarities measures what is not known yet and has all its ingredients.
-func (m *measurer) similarities(r *row, d *draft, edit *shot, texts map[string][]float32) {
+func (m *measurer) similarities(r *row, d *measuredSample, edit *measuredImage, texts map[string][]float32) {
 	set := func(to *heuristics.Similarity, x float64) {
 		if to.Unknown() {
 			*to = heuristics.Measured(x)
 		}
 	}
-	if before, after := texts[d.s.SourceCaption], texts[d.s.TargetCaption]; before != nil && after != nil && edit.clip != nil {
+	if before, after := texts[d.s.SourceCaption], texts[d.s.TargetCaption]; before != nil && after != nil &&
+		edit.clip != nil {
 		set(&r.ClipD, m.config.Encoders.ClipD.Of(d.source.clip, edit.clip, before, after))
 	} else if d.s.SourceCaption != "" && d.s.SourceCaption == d.s.TargetCaption {
 		set(&r.ClipD, math.NaN()) // of no model equal captions have a direction
@@ -291,21 +302,22 @@ func (m *measurer) similarities(r *row, d *draft, edit *shot, texts map[string][
 }
 
 // chainEntries are the rows of a chain. A picture that cannot be read costs the rows that need it.
-func (m *measurer) chainEntries(id string, d *draft) []entry {
+func (m *measurer) chainEntries(id string, d *measuredSample) []entry {
 	var out []entry
 	for k, s := range d.chain {
 		if s.err != nil {
-			out = append(out, entry{Sample: d.sample, Bad: &bad{fmt.Sprintf("%s/%d", id, k), "picture of a chain: " + s.err.Error()}})
+			out = append(out, entry{Sample: d.sample, Bad: &bad{fmt.Sprintf("%s/%d", id, k), "picture of a chain: " +
+				s.err.Error()}})
 		}
 	}
 	foreign := d.foreign
 	for _, t := range d.turns {
-		var edit *shot
+		var edit *measuredImage
 		name := fmt.Sprintf("%s/%d-%d/%d", id, t.From, t.To, t.Shown)
 		if t.Foreign {
 			edit, foreign = foreign[0], foreign[1:]
 			name = fmt.Sprintf("%s/%d-%d/foreign%d", id, t.From, t.To, t.Shown)
-			if edit != nil && slices.ContainsFunc(d.chain, func(s *shot) bool { return s.Pixels == edit.Pixels }) {
+			if edit != nil && slices.ContainsFunc(d.chain, func(s *measuredImage) bool { return s.Pixels == edit.Pixels }) {
 				edit = nil // the two chains share a picture, so it is not foreign
 			}
 		} else {
@@ -315,8 +327,10 @@ func (m *measurer) chainEntries(id string, d *draft) []entry {
 		if edit == nil || from.err != nil || to.err != nil || edit.err != nil {
 			continue
 		}
-		out = append(out, entry{Sample: d.sample, Row: &row{ID: name, Session: d.s.Session, Split: d.s.Split, Source: from.picture,
-			Edit: edit.picture, Target: &to.picture, Instruction: m.config.Chains.Join(t, d.s.Chain.Instructions), Chain: t.Why, Label: t.Label}})
+		out = append(out, entry{Sample: d.sample, Row: &row{ID: name, Session: d.s.Session, Split: d.s.Split,
+			Source: from.picture,
+			Edit:   edit.picture, Target: &to.picture, Instruction: m.config.Chains.Join(t,
+				d.s.Chain.Instructions), Chain: t.Why, Label: t.Label}})
 	}
 	return out
 }
@@ -329,7 +343,8 @@ func cosines(o *readers.Output) error {
 		s    heuristics.Similarity
 	}{{"clip_d", o.ClipD}, {"clip_i", o.ClipI}, {"dino_i", o.DinoI}} {
 		if x, ok := c.s.Value(); ok && math.Abs(x) > 1+rounding {
-			return fmt.Errorf("%s is %v, and a cosine lies in -1..1: map another column, or measure it with encoders.given: replace", c.name, x)
+			return fmt.Errorf("%s is %v, and a cosine lies in -1..1: map another column, or measure it with encoders.given: "+
+				"replace", c.name, x)
 		}
 	}
 	return nil

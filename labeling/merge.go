@@ -31,7 +31,8 @@ const (
 type MissingError struct{ Parts, Of int }
 
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("%d of %d parts are not measured yet, or something has changed since: run the other shards, or give their output folders", e.Parts, e.Of)
+	return fmt.Sprintf("%d of %d parts are not measured yet, or something has changed since: run the other shards, or "+
+		"give their output folders", e.Parts, e.Of)
 }
 
 // BadError says that too many rows cannot be used.
@@ -42,11 +43,12 @@ type BadError struct {
 }
 
 func (e *BadError) Error() string {
-	return fmt.Sprintf("%d of %d rows cannot be used, more than max_bad, %v of them: see %s", e.Bad, e.Rows, e.Share, e.List)
+	return fmt.Sprintf("%d of %d rows cannot be used, more than max_bad, %v of them: see %s", e.Bad, e.Rows, e.Share,
+		e.List)
 }
 
-// fate is what the first pass decided for a row.
-type fate struct {
+// outcome is what the first pass decided for a row.
+type outcome struct {
 	scene   int32
 	foreign int32 // scene of a foreign picture, -1: it has none
 	drop    bool
@@ -76,7 +78,7 @@ type merger struct {
 	looked       int32           // nodes below it are pictures with a look
 	leaked       map[int32]leak  // pictures that show a benchmark's, by node
 	blank        map[string]leak // pictures of benchmarks that have no look, by pixels
-	fates        []fate
+	outcomes     []outcome
 	perScene     map[int32]*scene // by root
 	clipI, dinoI []float64        // of the sources shown as results
 	kept         map[[16]byte]string
@@ -90,8 +92,8 @@ type merger struct {
 	skipped      *json.Encoder
 }
 
-// Merge writes the table and the reports from the parts of all shards. With too many bad rows it writes their list only,
-// and the error is a *BadError; with parts missing it is a *MissingError.
+// Merge writes the table and the reports from the parts of all shards. With too many bad rows it writes their list
+// only, and the error is a *BadError; with parts missing it is a *MissingError.
 func (j *Job) Merge(ctx context.Context) (*Report, error) {
 	out := j.Config.Out
 	lacking, err := j.lacking(ctx)
@@ -105,9 +107,13 @@ func (j *Job) Merge(ctx context.Context) (*Report, error) {
 		}
 		return nil, &MissingError{len(lacking), all}
 	}
-	m := &merger{job: j, scenes: newScenes(), leaked: map[int32]leak{}, blank: map[string]leak{}, perScene: map[int32]*scene{}, kept: map[[16]byte]string{}, ids: map[string]sampleID{},
+	m := &merger{job: j, scenes: newScenes(), leaked: map[int32]leak{}, blank: map[string]leak{},
+		perScene: map[int32]*scene{}, kept: map[[16]byte]string{}, ids: map[string]sampleID{},
 		renamed: map[string]string{}, report: newReport(j), ledger: newLedger(j.plan), given: map[givenKey]int{}}
-	if m.guard, err = openGuard(ctx, j.Config.Guard, func(name string, err error) { m.report.Guard.unreadable(name, err) }); err != nil {
+	if m.guard, err = openGuard(ctx, j.Config.Guard, func(name string,
+		err error) {
+		m.report.Guard.unreadable(name, err)
+	}); err != nil {
 		return nil, err
 	}
 	m.report.Guard.Pictures = len(m.guard.pictures)
@@ -142,18 +148,19 @@ func (j *Job) Merge(ctx context.Context) (*Report, error) {
 // skip lists what does not come into the table.
 func (m *merger) skip(source int, sample int, id, kind, reason string) error {
 	m.report.skip(kind, reason, id)
-	return m.skipped.Encode(map[string]any{"dataset": m.job.plan.Sources[source].Name, "sample": sample, "id": id, "kind": kind, "reason": reason})
+	return m.skipped.Encode(map[string]any{"dataset": m.job.plan.Sources[source].Name, "sample": sample, "id": id,
+		"kind": kind, "reason": reason})
 }
 
 // became notes what became of a row.
-func (m *merger) became(e located, s state) {
+func (m *merger) became(e entry, s state) {
 	m.report.Candidates.add(s)
 	rest := e.Row != nil && e.Row.Chain == "" && e.Row.Kind != heuristics.Output
 	m.ledger.note(e.source, e.Sample, rest, s)
 }
 
 // bad lists a row, or what should have been one, that cannot be used.
-func (m *merger) bad(e located, id, reason string) error {
+func (m *merger) bad(e entry, id, reason string) error {
 	m.report.Bad++
 	m.became(e, state{stateSkipped, "bad"})
 	return m.skip(e.source, e.Sample, id, "bad", reason)
@@ -186,14 +193,14 @@ func (m *merger) survey(ctx context.Context) error {
 		}
 	}
 	// Only now it is known which scenes are one.
-	for i, f := range m.fates {
+	for i, f := range m.outcomes {
 		if f.drop {
 			continue
 		}
 		root := m.scenes.root(f.scene)
-		m.fates[i].scene = root
+		m.outcomes[i].scene = root
 		if f.foreign >= 0 {
-			m.fates[i].foreign = m.scenes.root(f.foreign)
+			m.outcomes[i].foreign = m.scenes.root(f.foreign)
 		}
 		sc := m.perScene[root]
 		if sc == nil {
@@ -208,14 +215,14 @@ func (m *merger) survey(ctx context.Context) error {
 
 // demanded gives scenes the splits that data sets demand, if any does.
 func (m *merger) demanded(ctx context.Context) error {
-	any, foreign := false, slices.ContainsFunc(m.fates, func(f fate) bool { return f.foreign >= 0 })
+	any, foreign := false, slices.ContainsFunc(m.outcomes, func(f outcome) bool { return f.foreign >= 0 })
 	for _, s := range m.job.Config.Sources {
 		any = any || s.Split != ""
 	}
 	if any {
-		err := m.rows(ctx, func(i int, e located) error {
+		err := m.rows(ctx, func(i int, e entry) error {
 			if want := m.demand(e); want != "" {
-				sc := m.perScene[m.fates[i].scene]
+				sc := m.perScene[m.outcomes[i].scene]
 				// Held-out data stay whole: what is also in them leaves the training data, not the other way round.
 				if sc.fixed == "" || sc.fixed == splitTrain || want != splitTrain && want < sc.fixed {
 					sc.fixed = want
@@ -231,8 +238,8 @@ func (m *merger) demanded(ctx context.Context) error {
 	if !any && !foreign {
 		return nil
 	}
-	return m.rows(ctx, func(i int, e located) error {
-		f := m.fates[i]
+	return m.rows(ctx, func(i int, e entry) error {
+		f := m.outcomes[i]
 		have, other := m.splits[f.scene], ""
 		if f.foreign >= 0 {
 			other = m.splits[f.foreign]
@@ -245,7 +252,7 @@ func (m *merger) demanded(ctx context.Context) error {
 		} else {
 			return nil
 		}
-		m.fates[i].drop = true
+		m.outcomes[i].drop = true
 		m.renamed[e.Row.ID] = ""
 		m.became(e, state{stateSkipped, "split"})
 		return m.skip(e.source, e.Sample, e.Row.ID, "split", reason)
@@ -253,23 +260,23 @@ func (m *merger) demanded(ctx context.Context) error {
 }
 
 // demand is the split that a row's data set asks for, "" if it leaves that to the program.
-func (m *merger) demand(e located) string {
+func (m *merger) demand(e entry) string {
 	s := m.job.Config.Sources[e.source].Split
-	if s == "own" {
+	if s == splitOwn {
 		return e.Row.Split
 	}
 	return s
 }
 
 // rows calls f for each row that is kept, with its number among all rows.
-func (m *merger) rows(ctx context.Context, f func(i int, e located) error) error {
+func (m *merger) rows(ctx context.Context, f func(i int, e entry) error) error {
 	i := -1
 	for e, err := range readParts(m.job.Config.Out, m.job.plan) {
 		if err == nil {
 			err = ctx.Err()
 		}
 		if err == nil && e.Row != nil {
-			if i++; i < len(m.fates) && !m.fates[i].drop {
+			if i++; i < len(m.outcomes) && !m.outcomes[i].drop {
 				err = f(i, e)
 			}
 		}
@@ -281,10 +288,16 @@ func (m *merger) rows(ctx context.Context, f func(i int, e located) error) error
 }
 
 // row decides about one row in the first pass.
-func (m *merger) row(e located) error {
+func (m *merger) row(e entry) error {
 	r := e.Row
-	f := fate{foreign: -1, drop: true}
-	defer func() { m.fates = append(m.fates, f) }()
+	f := outcome{foreign: -1, drop: true}
+	defer func() { m.outcomes = append(m.outcomes, f) }()
+	if want := m.demand(e); m.job.Config.Sources[e.source].Split == splitOwn && want != "" &&
+		!slices.Contains(splitNames, want) {
+		m.report.Rows--
+		return m.bad(e, r.ID, fmt.Sprintf("split %q is none of %v: map another column, or name the split of all its rows",
+			want, splitNames))
+	}
 	if reason := m.leak(r); reason != "" {
 		m.renamed[r.ID] = ""
 		m.report.Guard.Rows++
@@ -292,7 +305,8 @@ func (m *merger) row(e located) error {
 		return m.skip(e.source, e.Sample, r.ID, "guard", reason)
 	}
 	// The same output of the same editor may come with several rows (pairs), the source and target with each output.
-	sum := sha256.Sum256([]byte(strings.Join([]string{r.group(), strconv.Itoa(int(r.Kind)), r.Editor, r.Edit.Pixels, r.Chain}, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{r.group(), strconv.Itoa(int(r.Kind)), r.Editor, r.Edit.Pixels,
+		r.Chain}, "\x00")))
 	key := [16]byte(sum[:16])
 	if first, ok := m.kept[key]; ok {
 		if first != r.ID {
@@ -309,7 +323,8 @@ func (m *merger) row(e located) error {
 			return nil
 		}
 		m.report.Rows--
-		return m.bad(e, r.ID, fmt.Sprintf("sample %d of source %q has the same id and is another edit: ids must be unique, or no column id be named",
+		return m.bad(e, r.ID, fmt.Sprintf("sample %d of source %q has the same id and is another edit: ids must be "+
+			"unique, or no column id be named",
 			first.sample, m.job.plan.Sources[first.source].Name))
 	}
 	m.ids[r.ID] = sampleID{e.source, e.Sample}

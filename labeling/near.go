@@ -12,10 +12,10 @@ import (
 	"assay/internal/workers"
 )
 
-// The index of near copies. The whole of each thumbnail is indexed in its eight turns by a hash of the signs of its lowest
-// frequencies. Every window of every thumbnail that may be left by a crop is then looked up: the four bands that a hash
-// consists of are its keys, also with their least certain bits changed (multi-probe hashing), and what agrees in most
-// bits is compared pixel by pixel. The work grows with the pictures, and with the pairs that are alike.
+// The index of near copies. The whole of each thumbnail is indexed in its eight turns by a hash of the signs of its
+// lowest frequencies. Every window of every thumbnail that may be left by a crop is then looked up: the four bands that
+// a hash consists of are its keys, also with their least certain bits changed (multi-probe hashing), and what agrees in
+// most bits is compared pixel by pixel. The work grows with the pictures, and with the pairs that are alike.
 const (
 	bandBits   = 16
 	bandCount  = 4
@@ -64,7 +64,7 @@ type nearIndex struct {
 }
 
 // add gives a picture to the index; pair calls it by its number.
-func (n *nearIndex) add(picture int32, l Look) {
+func (n *nearIndex) add(picture int32, l Thumbnail) {
 	if len(l) == 0 {
 		return
 	}
@@ -101,8 +101,8 @@ func (n *nearIndex) build() {
 }
 
 // pairs calls found for pictures that are near copies of each other, perhaps several times for two of them and in any
-// order, with the bits in which their hashes differ. Those for which skip is true are not compared. Both are called by one
-// goroutine at a time.
+// order, with the bits in which their hashes differ. Those for which skip is true are not compared. Both are called by
+// one goroutine at a time.
 func (n *nearIndex) pairs(ctx context.Context, skip func(a, b int32) bool, found func(a, b int32, distance int)) error {
 	n.build()
 	searches := sync.Pool{New: func() any { return newSearch(n) }}
@@ -210,7 +210,8 @@ func (s *search) meet(entry uint32, distance, window uint8) {
 	s.distance[entry], s.window[entry] = distance, window
 }
 
-// shows compares the candidate's window with the whole of the candidate, pixel by pixel, after it has fitted the window.
+// shows compares the candidate's window with the whole of the candidate, pixel by pixel, after it has fitted the
+// window.
 func (s *search) shows(c candidate) bool {
 	other := s.index.thumbs[c.entry/turns]
 	t := turn(c.entry % turns)

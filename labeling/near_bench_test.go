@@ -14,8 +14,8 @@ import (
 
 var thumbnails = flag.Int("thumbnails", 10000, "pictures of BenchmarkNearCopies")
 
-// BenchmarkNearCopies searches pictures of which every ten are one scene: a picture and nine edits and copies of it. Each
-// scene is a blend of two crops of photographs, so that there are as many different ones as are wanted.
+// BenchmarkNearCopies searches pictures of which every ten are one scene: a picture and nine edits and copies of it.
+// Each scene is a blend of two crops of photographs, so that there are as many different ones as are wanted.
 //
 //	go test ./labeling -run - -bench NearCopies -benchtime 1x -args -thumbnails 100000
 func BenchmarkNearCopies(b *testing.B) {
@@ -48,7 +48,7 @@ func processorTime(b *testing.B) time.Duration {
 }
 
 // syntheticLooks are those of pictures and their copies, ten of each.
-func syntheticLooks(tb testing.TB, n int) []Look {
+func syntheticLooks(tb testing.TB, n int) []Thumbnail {
 	const side = 64
 	names, err := filepath.Glob(filepath.Join(*photos, "*.png"))
 	if err != nil || len(names) < 2 {
@@ -69,15 +69,15 @@ func syntheticLooks(tb testing.TB, n int) []Look {
 		p = p.Crop(rng.IntN(p.Width-size), rng.IntN(p.Height-size), size, size).Resize(side, side, data.Bilinear)
 		return p.Rotate90(rng.IntN(4))
 	}
-	var looks []Look
+	var looks []Thumbnail
 	for len(looks) < n {
 		p, other := piece(), piece()
 		for i, v := range other.Pix {
 			p.Pix[i] = byte((3*int(p.Pix[i]) + 2*int(v)) / 5)
 		}
-		looks = append(looks, LookOf(p))
+		looks = append(looks, ThumbnailOf(p))
 		for range 9 {
-			looks = append(looks, LookOf(copying[rng.IntN(len(copying))].make(p, rng)))
+			looks = append(looks, ThumbnailOf(copying[rng.IntN(len(copying))].make(p, rng)))
 		}
 	}
 	return looks[:n]

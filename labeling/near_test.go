@@ -40,7 +40,7 @@ func TestLookAgainstPillow(t *testing.T) {
 		t.Fatalf("%d looks", len(reference.Looks))
 	}
 	for name, want := range reference.Looks {
-		l := LookOf(photograph(t, name))
+		l := ThumbnailOf(photograph(t, name))
 		if len(l) == 0 {
 			t.Fatalf("%s: no look", name)
 		}
@@ -57,7 +57,7 @@ func TestLookAgainstPillow(t *testing.T) {
 
 // The spectrum of a turned thumbnail is the turned spectrum, and the eight turns are all there are.
 func TestTurns(t *testing.T) {
-	thumb := LookOf(photograph(t, "astronaut.png"))
+	thumb := ThumbnailOf(photograph(t, "astronaut.png"))
 	s := wholeSpectrum(thumb)
 	seen := map[string]bool{}
 	for way := range turn(turns) {
@@ -83,8 +83,8 @@ func TestTurns(t *testing.T) {
 
 // What an axisFit derives from sums of lines is the correlation of the resampled window, at any ends of its span.
 func TestAxisFit(t *testing.T) {
-	a := newClippedThumb(LookOf(photograph(t, "astronaut.png")))
-	b := newClippedThumb(LookOf(photograph(t, "chelsea.png")))
+	a := newClippedThumb(ThumbnailOf(photograph(t, "astronaut.png")))
+	b := newClippedThumb(ThumbnailOf(photograph(t, "chelsea.png")))
 	var f fitter
 	f.take(a)
 	for i, v := range b.pixels {
@@ -140,9 +140,10 @@ func TestBlankHasNoLook(t *testing.T) {
 		ramp.Pix[i] = byte(100 + i/3%200/40)
 	}
 	dot := laid(filled(200, 100, 9, 9, 9), filled(5, 5, 200, 10, 10), 50, 50)
-	for name, p := range map[string]*data.Picture{"black": data.NewPicture(64, 64), "one pixel": filled(1, 1, 3, 4, 5), "red": filled(500, 2, 255, 0, 0),
+	for name, p := range map[string]*data.Picture{"black": data.NewPicture(64, 64), "one pixel": filled(1, 1, 3, 4, 5),
+		"red":        filled(500, 2, 255, 0, 0),
 		"faint ramp": ramp, "dot": dot} {
-		if l := LookOf(p); len(l) != 0 {
+		if l := ThumbnailOf(p); len(l) != 0 {
 			t.Errorf("%s: a look of %d bytes", name, len(l))
 		}
 	}
@@ -201,8 +202,11 @@ var copying = []struct {
 	recall float64 // at least, of the small set
 	make   func(p *data.Picture, rng *rand.Rand) *data.Picture
 }{
-	{"5 % cut off each side", 0.95, func(p *data.Picture, _ *rand.Rand) *data.Picture { return crop(p, .05, .05, .05, .05) }},
-	{"10 % cut off each side", 0.9, func(p *data.Picture, _ *rand.Rand) *data.Picture { return crop(p, .1, .1, .1, .1) }},
+	{"5 % cut off each side", 0.95, func(p *data.Picture,
+		_ *rand.Rand) *data.Picture {
+		return crop(p, .05, .05, .05, .05)
+	}},
+	{"10 % cut off each side", 0.94, func(p *data.Picture, _ *rand.Rand) *data.Picture { return crop(p, .1, .1, .1, .1) }},
 	{"0 to 10 % cut off each side", 0.95, func(p *data.Picture, r *rand.Rand) *data.Picture {
 		return crop(p, r.Float64()/10, r.Float64()/10, r.Float64()/10, r.Float64()/10)
 	}},
@@ -222,7 +226,7 @@ var copying = []struct {
 	{"bars left and right, JPEG of quality 60", 0.95, func(p *data.Picture, _ *rand.Rand) *data.Picture {
 		return asJPEG(laid(data.NewPicture(p.Width*4/3, p.Height), p, p.Width/6, 0), 60)
 	}},
-	{"watermark in a corner", 0.9, func(p *data.Picture, _ *rand.Rand) *data.Picture { return watermark(p) }},
+	{"watermark in a corner", 0.95, func(p *data.Picture, _ *rand.Rand) *data.Picture { return watermark(p) }},
 	{"JPEG of quality 30", 0.95, func(p *data.Picture, _ *rand.Rand) *data.Picture { return asJPEG(p, 30) }},
 	{"half as large", 0.95, func(p *data.Picture, _ *rand.Rand) *data.Picture {
 		return p.Resize(p.Width/2, p.Height/2, data.Bilinear)
@@ -230,7 +234,7 @@ var copying = []struct {
 	{"brighter, warmer, less contrast", 0.95, func(p *data.Picture, _ *rand.Rand) *data.Picture {
 		return mapped(p, func(v float64, c int) float64 { return v*(0.9-0.04*float64(c)) + 20 })
 	}},
-	{"mirrored, 5 % cut off, watermark, JPEG of quality 60", 0.8, func(p *data.Picture, _ *rand.Rand) *data.Picture {
+	{"mirrored, 5 % cut off, watermark, JPEG of quality 60", 0.9, func(p *data.Picture, _ *rand.Rand) *data.Picture {
 		return asJPEG(watermark(crop(p.FlipHorizontal(), .05, .05, .05, .05)), 60)
 	}},
 }
@@ -271,7 +275,7 @@ func TestNearCopies(t *testing.T) {
 	var clear []bool
 	clearOnes := 0
 	for _, p := range all {
-		if l := LookOf(p); len(l) > 0 {
+		if l := ThumbnailOf(p); len(l) > 0 {
 			seen = append(seen, p)
 			isClear := telling(clipped(l)) >= clearBlocks
 			if clear = append(clear, isClear); isClear {
@@ -281,10 +285,10 @@ func TestNearCopies(t *testing.T) {
 	}
 	kinds := len(copying) + 1 // the first is the picture itself
 	for i, p := range seen {
-		n.add(int32(i*kinds), LookOf(p))
+		n.add(int32(i*kinds), ThumbnailOf(p))
 		rng := rand.New(rand.NewPCG(1, uint64(i)))
 		for k, c := range copying {
-			n.add(int32(i*kinds+k+1), LookOf(c.make(p, rng)))
+			n.add(int32(i*kinds+k+1), ThumbnailOf(c.make(p, rng)))
 		}
 	}
 	found := map[[2]int32]bool{}
@@ -302,7 +306,8 @@ func TestNearCopies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d pictures: %d clear, %d unclear, %d without a look", len(all), clearOnes, len(seen)-clearOnes, len(all)-len(seen))
+	t.Logf("%d pictures: %d clear, %d unclear, %d without a look", len(all), clearOnes, len(seen)-clearOnes,
+		len(all)-len(seen))
 	for k, c := range copying {
 		hits, others := 0, 0
 		for i := range seen {
@@ -313,7 +318,8 @@ func TestNearCopies(t *testing.T) {
 			}
 		}
 		rest := len(seen) - clearOnes
-		t.Logf("| %s | %.1f %% | %.0f %% |", c.name, 100*float64(hits)/float64(clearOnes), 100*float64(others)/float64(max(rest, 1)))
+		t.Logf("| %s | %.1f %% | %.0f %% |", c.name, 100*float64(hits)/float64(clearOnes),
+			100*float64(others)/float64(max(rest, 1)))
 		if float64(hits) < c.recall*float64(clearOnes) {
 			t.Errorf("%s: %d of %d were found", c.name, hits, clearOnes)
 		}
@@ -324,8 +330,9 @@ func TestNearCopies(t *testing.T) {
 		a, b := int(p[0])/kinds, int(p[1])/kinds
 		between[[2]int32{int32(min(a, b)), int32(max(a, b))}] = true
 	}
-	t.Logf("false alarms: %d among %d pairs of pictures and copies, between %d of %d pairs of pictures", len(alarms), pairs*kinds*kinds, len(between), pairs)
-	if len(between) > pairs/1000 {
+	t.Logf("false alarms: %d among %d pairs of pictures and copies, between %d of %d pairs of pictures", len(alarms),
+		pairs*kinds*kinds, len(between), pairs)
+	if len(between) > pairs/1500 {
 		t.Errorf("%d false alarms", len(between))
 	}
 }

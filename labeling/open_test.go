@@ -9,9 +9,11 @@ import (
 	"testing"
 )
 
-// broken are data sets of every layout that cannot be opened: what to write where ("" removes it), and what is said of it.
+// broken are data sets of every layout that cannot be opened: what to write where ("" removes it), and what is said of
+// it.
 var broken = []struct{ layout, path, file, content, want string }{
-	{"table", "t.csv", "t.csv", "source,edit\na,b\n", `source "mine": table: DIR/t.csv: no column "instruction", only source, edit`},
+	{"table", "t.csv", "t.csv", "source,edit\na,b\n",
+		`source "mine": table: DIR/t.csv: no column "instruction", only source, edit`},
 	{"table", "t.csv", "t.csv", "source,instruction\na,b\n", `t.csv: no column "edit"`},
 	{"table", "t.csv", "t.csv", "source,edit,instruction\na,\xe9,c\n", "t.csv: line 2: not UTF-8"},
 	{"table", "t.csv", "t.csv", "source,edit,instruction,edit\n", `t.csv: two columns "edit"`},
@@ -57,11 +59,13 @@ func TestOpenBroken(t *testing.T) {
 			j.Close()
 		}
 		var source *SourceError
-		if !errors.As(err, &source) || source.Source != "mine" || !strings.Contains(err.Error(), strings.ReplaceAll(c.want, "DIR", dir)) {
+		if !errors.As(err, &source) || source.Source != "mine" ||
+			!strings.Contains(err.Error(), strings.ReplaceAll(c.want, "DIR", dir)) {
 			t.Errorf("%s of %q: %v, want %s", c.layout, c.content, err, c.want)
 		}
 		report, err := Check(t.Context(), cfg, 10)
-		if err != nil || report.OK || report.Sources[0].Error != "" || !strings.Contains(report.Sources[1].Error, source.Err.Error()) {
+		if err != nil || report.OK || report.Sources[0].Error != "" ||
+			!strings.Contains(report.Sources[1].Error, source.Err.Error()) {
 			t.Errorf("%s of %q: checked: %+v %v", c.layout, c.content, report, err)
 		}
 		if _, err := os.Stat(filepath.Join(cfg.Out, partsFolder)); err == nil {
@@ -91,7 +95,8 @@ func TestCheckReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := r.Sources[0]
-	if r.OK || s.Samples != 4 || s.Read != 4 || s.Bad != 2 || s.Nulls["method"] != 1 || s.Nulls["clip_d"] != 2 || s.Known["clip_d"] != 1 || s.Not["clip_i"] != 1 {
+	if r.OK || s.Samples != 4 || s.Read != 4 || s.Bad != 2 || s.Nulls["method"] != 1 || s.Nulls["clip_d"] != 2 ||
+		s.Known["clip_d"] != 1 || s.Not["clip_i"] != 1 {
 		t.Errorf("%+v", s)
 	}
 	reasons := strings.Join(s.Reasons, "\n")

@@ -32,7 +32,8 @@ func (r *Report) page(read func(picture) ([]byte, error)) ([]byte, error) {
 		EditorRows                                                         []editorRow
 		Plots                                                              []template.HTML
 		Shown                                                              []shownRule
-	}{Report: r, RuleCounts: counts(r.Rules), LabelCounts: counts(r.Labels), SplitCounts: counts(r.Splits), DatasetCounts: counts(r.Datasets),
+	}{Report: r, RuleCounts: counts(r.Rules), LabelCounts: counts(r.Labels), SplitCounts: counts(r.Splits),
+		DatasetCounts: counts(r.Datasets),
 		SkippedCounts: counts(r.Skipped)}
 	labels := map[string]bool{}
 	for _, by := range r.Editors {
@@ -197,13 +198,15 @@ func (h *Histogram) svg() template.HTML {
 			}
 			tall := float64(n) / float64(most[series]) * (height - top - bottom)
 			left := x(-1 + histWidth*float64(i))
-			fmt.Fprintf(&b, `<rect class="s%d" x="%.1f" y="%.1f" width="%.1f" height="%.1f"><title>%d</title></rect>`, series, left, height-bottom-tall,
+			fmt.Fprintf(&b, `<rect class="s%d" x="%.1f" y="%.1f" width="%.1f" height="%.1f"><title>%d</title></rect>`, series,
+				left, height-bottom-tall,
 				width/float64(last-first+1)-1, tall, n)
 		}
 	}
 	for _, m := range h.marks {
 		if !math.IsNaN(m) {
-			fmt.Fprintf(&b, `<line class="mark" x1="%.1f" x2="%.1f" y1="%g" y2="%g"/><text x="%.1f" y="%g">%.4g</text>`, x(m), x(m), top, height-bottom,
+			fmt.Fprintf(&b, `<line class="mark" x1="%.1f" x2="%.1f" y1="%g" y2="%g"/><text x="%.1f" y="%g">%.4g</text>`, x(m),
+				x(m), top, height-bottom,
 				min(x(m)+3, width-40), top-3, m)
 		}
 	}

@@ -11,15 +11,18 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"assay/heuristics"
 	"assay/internal/atomicfile"
 )
 
-// The work is cut into parts of as many samples of one source each. A part is measured by one machine, in one go, and is
-// a file: parts/<source>-<part>.jsonl. Which machine made it, and how many there were, cannot be seen in it.
+// The work is cut into parts of as many samples of one source each. A part is measured by one machine, in one go, and
+// is a file: parts/<source>-<part>.jsonl. Which machine made it, and how many there were, cannot be seen in it.
 const samplesPerPart = 64
 
 const (
@@ -28,11 +31,12 @@ const (
 	planFile       = "plan.json"
 )
 
-// plan says what parts there are and what they depend on. It lies beside them, so that parts of another configuration are
-// not mistaken for this one's.
+// plan says what parts there are and what they depend on. It lies beside them, so that parts of another configuration
+// are not mistaken for this one's.
 type plan struct {
-	Made    string       `json:"made"` // digest of all that the content of parts depends on
-	Sources []planSource `json:"sources"`
+	Made    string            `json:"made"`           // digest of all that the content of parts depends on
+	Keys    map[string]string `json:"keys,omitempty"` // and of each key of the configuration among that
+	Sources []planSource      `json:"sources"`
 }
 
 type planSource struct {
@@ -59,9 +63,9 @@ func (p *plan) parts() iter.Seq[partID] {
 	}
 }
 
-// digest covers the parts of the configuration that the measured rows depend on; rules, split, guard and report do not
-// belong to it and can be changed without measuring again.
-func (c *Config) digest() (string, error) {
+// digest covers the parts of the configuration that the measured rows depend on, together and key by key; rules, split,
+// guard and report do not belong to it and can be changed without measuring again.
+func (c *Config) digest() (all string, keys map[string]string, err error) {
 	sources := append([]SourceConfig(nil), c.Sources...)
 	for i := range sources {
 		s := &sources[i]
@@ -78,10 +82,35 @@ func (c *Config) digest() (string, error) {
 	}
 	raw, err := json.Marshal(made)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:]), nil
+	keys = map[string]string{}
+	for name, key := range map[string]string{"sources": "sources", "chains": "chains", "seed": "seed",
+		"clip": "encoders.clip",
+		"dino": "encoders.dino", "given": "encoders.given", "clip_d": "encoders.clip_d", "foreign": "foreign"} {
+		raw, err := json.Marshal(made[name])
+		if err != nil {
+			return "", nil, err
+		}
+		own := sha256.Sum256(raw)
+		keys[key] = hex.EncodeToString(own[:8])
+	}
+	return hex.EncodeToString(sum[:]), keys, nil
+}
+
+// differs is nil if the parts of another plan belong to this one too: the same configuration, whatever the samples.
+func (p *plan) differs(other *plan, folder string) error {
+	if other.Made == p.Made {
+		return nil
+	}
+	e := &PlanError{Folder: folder}
+	for _, key := range slices.Sorted(maps.Keys(p.Keys)) {
+		if have, ok := other.Keys[key]; ok && have != p.Keys[key] {
+			e.Keys = append(e.Keys, key)
+		}
+	}
+	return e
 }
 
 // relative names a path from the output folder, as machines with different roots agree on.
@@ -109,8 +138,11 @@ func keepPlan(out string, p *plan) error {
 		return nil
 	case err == nil:
 		var before plan
-		if json.Unmarshal(have, &before) != nil || before.Made != p.Made {
-			return &PlanError{filepath.Dir(path)}
+		if json.Unmarshal(have, &before) != nil {
+			return &PlanError{Folder: filepath.Dir(path)}
+		}
+		if err := p.differs(&before, filepath.Dir(path)); err != nil {
+			return err
 		}
 		return writeFile(path, raw) // there are more samples, or fewer: parts say themselves what they were made of
 	case !errors.Is(err, fs.ErrNotExist):
@@ -123,10 +155,18 @@ func keepPlan(out string, p *plan) error {
 }
 
 // PlanError says that the parts in a folder were measured with another configuration.
-type PlanError struct{ Folder string }
+type PlanError struct {
+	Folder string
+	Keys   []string // that differ; none: it is not known which
+}
 
 func (e *PlanError) Error() string {
-	return e.Folder + ": was measured with another configuration: take another out, or remove the folder to measure anew"
+	what := ""
+	if len(e.Keys) > 0 {
+		what = " (" + strings.Join(e.Keys, ", ") + ")"
+	}
+	return e.Folder + ": was measured with another configuration" + what +
+		": take another out, or remove the folder to measure anew"
 }
 
 func writeFile(path string, raw []byte) error {
@@ -138,6 +178,8 @@ func writeFile(path string, raw []byte) error {
 
 // entry is one line of a part: a row, or what is said instead of one.
 type entry struct {
+	source int // number of its source, as its part says
+
 	Of     string  `json:"of,omitempty"` // of the first line, which says nothing else: what the part was made of
 	Sample int     `json:"sample"`       // number in its source, from 0
 	Row    *row    `json:"row,omitempty"`
@@ -176,9 +218,9 @@ func (r *row) group() string {
 
 // picture is where a picture lies and what it looks like.
 type picture struct {
-	Path   string `json:"path"`           // relative to the output folder
-	Pixels string `json:"pixels"`         // digest of width, height and pixels
-	Look   Look   `json:"look,omitempty"` // where the part first speaks of the picture
+	Path   string    `json:"path"`           // relative to the output folder
+	Pixels string    `json:"pixels"`         // digest of width, height and pixels
+	Look   Thumbnail `json:"look,omitempty"` // where the part first speaks of the picture
 }
 
 // pictures yields the pictures of a row.
@@ -235,19 +277,18 @@ func writePart(path string, entries []entry) error {
 }
 
 // readParts yields the entries of all parts in order, with the number of their source.
-func readParts(out string, p *plan) iter.Seq2[located, error] {
-	return func(yield func(located, error) bool) {
+func readParts(out string, p *plan) iter.Seq2[entry, error] {
+	return func(yield func(entry, error) bool) {
 		for id := range p.parts() {
-			if !readPart(id.file(out), func(e entry, err error) bool { return yield(located{id.source, e}, err) }) {
+			more := readPart(id.file(out), func(e entry, err error) bool {
+				e.source = id.source
+				return yield(e, err)
+			})
+			if !more {
 				return
 			}
 		}
 	}
-}
-
-type located struct {
-	source int
-	entry
 }
 
 func readPart(path string, yield func(entry, error) bool) bool {

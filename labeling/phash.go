@@ -25,14 +25,14 @@ const (
 	borderLeft   = 0.2  // share of a side that is at least left when borders are cut off
 )
 
-// Look is what a picture has in common with its near copies: a grey thumbnail of 24 x 24 bytes of what is inside its
-// uniform borders. It is empty if that shows too little to be told from others, as one of a single colour.
-type Look []byte
+// Thumbnail is what a picture has in common with its near copies: a grey thumbnail of 24 x 24 bytes of what is inside
+// its uniform borders. It is empty if that shows too little to be told from others, as one of a single colour.
+type Thumbnail []byte
 
-// LookOf makes a Look: the picture in grey (Pillow's L), resized with Pillow's bilinear filter.
-func LookOf(p *data.Picture) Look {
+// ThumbnailOf makes a Thumbnail: the picture in grey (Pillow's L), resized with Pillow's bilinear filter.
+func ThumbnailOf(p *data.Picture) Thumbnail {
 	small := withoutBorders(grey(p)).Resize(lookSide, lookSide, data.Bilinear)
-	l := make(Look, lookSize)
+	l := make(Thumbnail, lookSize)
 	for i := range l {
 		l[i] = small.Pix[3*i]
 	}
@@ -42,8 +42,8 @@ func LookOf(p *data.Picture) Look {
 	return l
 }
 
-// clipped cuts off values that are further than 1.3 standard deviations from the mean, so that a small bright or dark mark
-// does not outweigh the rest.
+// clipped cuts off values that are further than 1.3 standard deviations from the mean, so that a small bright or dark
+// mark does not outweigh the rest.
 func clipped(thumb []byte) []byte {
 	values := make([]float64, len(thumb))
 	mean := 0.0
@@ -116,7 +116,8 @@ func withoutBorders(g *data.Picture) *data.Picture {
 		}
 	}
 	w, h := x1-x0, y1-y0
-	if !some() || w == g.Width && h == g.Height || float64(w) < borderLeft*float64(g.Width) || float64(h) < borderLeft*float64(g.Height) {
+	if !some() || w == g.Width && h == g.Height || float64(w) < borderLeft*float64(g.Width) ||
+		float64(h) < borderLeft*float64(g.Height) {
 		return g
 	}
 	return g.Crop(x0, y0, w, h)
@@ -145,8 +146,9 @@ var spans = func() (s []span) {
 	return s
 }()
 
-// waves are the lowest cosines over a span, integrated over each pixel of the axis: the type II DCT of the span as if it
-// were resampled. [k][n] = integral over pixel n, as far as it is in the span, of cos(pi k (t - from) / (to - from)) dt.
+// waves are the lowest cosines over a span, integrated over each pixel of the axis: the type II DCT of the span as if
+// it were resampled. [k][n] = integral over pixel n, as far as it is in the span, of cos(pi k (t - from) / (to - from))
+// dt.
 type waves [hashLow][lookSide]float64
 
 var spanWaves = func() (out []waves) {

@@ -51,8 +51,8 @@ func measuredWith(text string) string {
 const unsaid = "?"
 
 // Mixes tells what of the configuration does not belong together: thresholds mean nothing with other definitions and
-// encoders than those they were measured with. Encoders are judged by their architecture, which config.json tells; weights
-// of the same architecture from another source cannot be told apart.
+// encoders than those they were measured with. Encoders are judged by their architecture, which config.json tells;
+// weights of the same architecture from another source cannot be told apart.
 func (c *Config) Mixes() []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -64,7 +64,8 @@ func (c *Config) Mixes() []string {
 		p = heuristics.Profiles[old.rules]
 	}
 	if c.Encoders.ClipD != p.ClipD {
-		say("profiles are mixed: the thresholds are those of %s, whose CLIP-D is %s, and CLIP-D is measured %s", p.ID(), p.ClipD, c.Encoders.ClipD)
+		say("profiles are mixed: the thresholds are those of %s, whose CLIP-D is %s, and CLIP-D is measured %s", p.ID(),
+			p.ClipD, c.Encoders.ClipD)
 	}
 	for _, e := range []struct {
 		key, path string
@@ -76,7 +77,8 @@ func (c *Config) Mixes() []string {
 		have, err := architecture(e.path)
 		switch {
 		case err != nil:
-			say("profiles may be mixed: the thresholds of %s were measured with %s, and what %s is cannot be told: %v", p.ID(), e.want, e.key, err)
+			say("profiles may be mixed: the thresholds of %s were measured with %s, and what %s is cannot be told: %v", p.ID(),
+				e.want, e.key, err)
 		case !have.Same(e.want):
 			say("profiles are mixed: the thresholds of %s were measured with %s, and %s is %s", p.ID(), e.want, e.key, have)
 		}
@@ -84,8 +86,8 @@ func (c *Config) Mixes() []string {
 	return out
 }
 
-// architecture reads an encoder's shape out of the config.json of its checkpoint, or of the one beside an .onnx file. The
-// defaults are those of transformers' CLIPConfig and Dinov2Config.
+// architecture reads an encoder's shape out of the config.json of its checkpoint, or of the one beside an .onnx file.
+// The defaults are those of transformers' CLIPConfig and Dinov2Config.
 func architecture(path string) (a heuristics.Architecture, err error) {
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
 		path = filepath.Dir(path)
@@ -123,7 +125,8 @@ func architecture(path string) (a heuristics.Architecture, err error) {
 		}
 		s.ModelType = "clip"
 	}
-	return heuristics.Architecture{Family: s.ModelType, Hidden: s.Hidden, Layers: s.Layers, Patch: s.Patch, Projection: s.Projection}, nil
+	return heuristics.Architecture{Family: s.ModelType, Hidden: s.Hidden, Layers: s.Layers, Patch: s.Patch,
+		Projection: s.Projection}, nil
 }
 
 // givenMixes tells which rows came with similarities that were measured otherwise than this run measures them: rows by
@@ -137,7 +140,8 @@ func (c *Config) givenMixes(given map[givenKey]int) []string {
 			}
 			n := given[key]
 			if key.by == unsaid {
-				out = append(out, fmt.Sprintf("%d rows of source %q bring similarities, and nobody says how they were measured: say it with sources[].profile, or take encoders.given: replace", n, s.Name))
+				out = append(out, fmt.Sprintf("%d rows of source %q bring similarities, and nobody says how they were measured: "+
+					"say it with sources[].profile, or take encoders.given: replace", n, s.Name))
 				continue
 			}
 			p, err := heuristics.ParseProfile(key.by)
@@ -145,7 +149,8 @@ func (c *Config) givenMixes(given map[givenKey]int) []string {
 			case err != nil:
 				out = append(out, fmt.Sprintf("%d rows of source %q bring similarities of another profile: %v", n, s.Name, err))
 			case p.ClipD != c.Encoders.ClipD || p.Name != c.profile.Name:
-				out = append(out, fmt.Sprintf("profiles are mixed: %d rows of source %q bring similarities of %s (CLIP-D %s), and the rules are those of %s (CLIP-D %s)",
+				out = append(out, fmt.Sprintf("profiles are mixed: %d rows of source %q bring similarities of %s (CLIP-D %s), "+
+					"and the rules are those of %s (CLIP-D %s)",
 					n, s.Name, p.ID(), p.ClipD, c.profileName(), c.Encoders.ClipD))
 			}
 		}

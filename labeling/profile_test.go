@@ -43,7 +43,8 @@ func TestClipDOfProfiles(t *testing.T) {
 	source := colouredTable(t, "source,edit,target,method,instruction,source_caption,target_caption",
 		one+","+three+","+two+",aurora,edit,a man,two men")
 	values := map[string]float64{}
-	for profile, d := range map[string]heuristics.Direction{"adiee-paper": heuristics.DirectionRaw, "adiee-released/1": heuristics.DirectionRaw, "assay": heuristics.DirectionUnit} {
+	for profile, d := range map[string]heuristics.Direction{"adiee-paper": heuristics.DirectionRaw,
+		"adiee-released/1": heuristics.DirectionRaw, "assay": heuristics.DirectionUnit} {
 		c := load(t, "out: out\nprofile: "+profile+"\nsources: ["+source+"]\n")
 		e := &colours{}
 		if _, err := run(t, c, Encoders{Clip: e, Dino: e}, 1); err != nil {
@@ -110,11 +111,15 @@ func TestMixes(t *testing.T) {
 			[]string{"measured with clip-vit-base-patch16, and encoders.clip is clip of 12 layers, width 768, patches of 32"}},
 		{"larger", fmt.Sprintf("profile: adiee-released\nencoders: {clip: %s, dino: %s}\n", large, registers),
 			[]string{"encoders.clip is clip of 24 layers", "measured with dinov2-base, and encoders.dino is dinov2_with_registers"}},
-		{"percentiles go with any", fmt.Sprintf("profile: adiee-paper\nencoders: {clip: %s, dino: %s}\n", large, registers), nil},
-		{"another definition", "profile: adiee-released\nencoders: {clip_d: unit}\n", []string{"CLIP-D is raw, and CLIP-D is measured unit"}},
-		{"no config", "profile: adiee-released\nencoders: {clip: FIXTURES}\n", []string{"what encoders.clip is cannot be told"}},
+		{"percentiles go with any", fmt.Sprintf("profile: adiee-paper\nencoders: {clip: %s, dino: %s}\n", large, registers),
+			nil},
+		{"another definition", "profile: adiee-released\nencoders: {clip_d: unit}\n",
+			[]string{"CLIP-D is raw, and CLIP-D is measured unit"}},
+		{"no config", "profile: adiee-released\nencoders: {clip: FIXTURES}\n",
+			[]string{"what encoders.clip is cannot be told"}},
 		{"old name", "preset: paper\n", []string{"preset is the old name of profile: paper is profile assay/1"}},
-		{"old mix", "preset: released\n", []string{"old name", "profiles are mixed: the thresholds are those of adiee-released/1"}},
+		{"old mix", "preset: released\n", []string{"old name",
+			"profiles are mixed: the thresholds are those of adiee-released/1"}},
 	} {
 		got := load(t, "out: out\n"+sources+c.yaml).Mixes()
 		if len(got) != len(c.want) {
@@ -149,7 +154,8 @@ func TestGivenMixes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		said := strings.Join(slices.DeleteFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "held out") }), "\n")
+		said := strings.Join(slices.DeleteFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "held out") }),
+			"\n")
 		if (said == "") != (c.want == "") || !strings.Contains(said, c.want) {
 			t.Errorf("%+v: %q", c, said)
 		}
@@ -232,7 +238,8 @@ sources:
 	for _, row := range table(t, c) {
 		got[row.ID] = row.Why
 	}
-	want := map[string]string{"shards/0000/a/source": "source", "shards/0000/a/target": "target", "shards/0000/a/mgie": "given",
+	want := map[string]string{"shards/0000/a/source": "source", "shards/0000/a/target": "target",
+		"shards/0000/a/mgie":   "given",
 		"shards/0000/b/source": "source", "shards/0000/b/sdedit": "weak_editor", "shards/0001/a/source": "source", "shards/0001/a/edit": "given",
 		"hub/000001/source": "source", "hub/000001/target": "target"} // hub/000000 shows what shards/0000/a does
 	if d := cmp.Diff(want, got); d != "" {
@@ -242,7 +249,8 @@ sources:
 		t.Error(s)
 	}
 	path := filepath.Join(t.TempDir(), "label.yaml")
-	if err := os.WriteFile(path, []byte("out: out\nsources: [{layout: webdataset, path: 'none-{0..3}.tar'}]\n"), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte("out: out\nsources: [{layout: webdataset, path: 'none-{0..3}.tar'}]\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), "none-0.tar: no such file") {
@@ -252,7 +260,8 @@ sources:
 
 // TestGivenSimilaritiesAreCosines: a percentage would pass every threshold.
 func TestGivenSimilaritiesAreCosines(t *testing.T) {
-	for _, o := range []readers.Output{{ClipI: heuristics.Measured(83)}, {DinoI: heuristics.Measured(-2)}, {ClipD: heuristics.Measured(1.1)}} {
+	for _, o := range []readers.Output{{ClipI: heuristics.Measured(83)}, {DinoI: heuristics.Measured(-2)},
+		{ClipD: heuristics.Measured(1.1)}} {
 		if err := cosines(&o); err == nil || !strings.Contains(err.Error(), "a cosine lies in -1..1") {
 			t.Errorf("%+v: %v", o, err)
 		}

@@ -78,7 +78,8 @@ type SkippedRow struct {
 	Reason string `json:"reason"`
 }
 
-// Histogram counts a similarity of outputs, and of the sources shown as results. Bin i is [-1 + 0.02 i, -1 + 0.02 (i+1)).
+// Histogram counts a similarity of outputs, and of the sources shown as results. Bin i is [-1 + 0.02 i, -1 + 0.02
+// (i+1)).
 type Histogram struct {
 	Similarity string        `json:"similarity"`
 	Outputs    [histBins]int `json:"outputs"`
@@ -121,9 +122,12 @@ const (
 )
 
 func newReport(j *Job) *Report {
-	return &Report{Profile: j.Config.profileName(), ClipD: j.Config.Encoders.ClipD, config: j.Config, Candidates: newAccount(), Table: TableFile, MaxBad: j.Config.MaxBad, Rules: map[string]int{}, Labels: map[string]int{},
+	return &Report{Profile: j.Config.profileName(), ClipD: j.Config.Encoders.ClipD, config: j.Config,
+		Candidates: newAccount(), Table: TableFile, MaxBad: j.Config.MaxBad, Rules: map[string]int{},
+		Labels:  map[string]int{},
 		Editors: map[string]map[string]int{}, Datasets: map[string]int{}, Splits: map[string]int{}, Skipped: map[string]int{},
-		validation: j.Config.Split.Validation, unlabelledDropped: j.Config.Unlabelled == "drop", shown: map[string][]example{},
+		validation: j.Config.Split.Validation, unlabelledDropped: j.Config.Unlabelled == "drop",
+		shown: map[string][]example{},
 		Histograms: []*Histogram{
 			{Similarity: "CLIP-D", of: func(r *row) heuristics.Similarity { return r.ClipD }},
 			{Similarity: "CLIP-I", of: func(r *row) heuristics.Similarity { return r.ClipI }},
@@ -142,7 +146,7 @@ func (r *Report) skip(kind, reason, id string) {
 const unlabelled = "none"
 
 // count takes a row that is kept, labelled or not.
-func (r *Report) count(e located, d heuristics.Decision, labelled bool, dataset, split string) {
+func (r *Report) count(e entry, d heuristics.Decision, labelled bool, dataset, split string) {
 	why, label := unlabelled, unlabelled
 	if labelled {
 		r.Labelled++
@@ -200,7 +204,8 @@ func (r *Report) finish(l *heuristics.Labeler, given map[givenKey]int) {
 	r.Histograms[2].marks = []float64{dinoI}
 	slices.Sort(r.Guard.Unreadable)
 	if r.unmeasured > 0 {
-		r.warn("nobody measured CLIP-D of %d outputs of prompt-guided editors: rule %s takes only those whose captions are equal; give an encoder and captions",
+		r.warn("nobody measured CLIP-D of %d outputs of prompt-guided editors: rule %s takes only those whose captions "+
+			"are equal; give an encoder and captions",
 			r.unmeasured, heuristics.RuleNoClipD)
 	}
 	if r.TableRows == 0 {
@@ -224,7 +229,10 @@ func (r *Report) save(out string) error {
 	if err := writeFile(filepath.Join(out, ReportFile), append(raw, '\n')); err != nil {
 		return err
 	}
-	page, err := r.page(func(p picture) ([]byte, error) { return os.ReadFile(filepath.Join(out, filepath.FromSlash(p.Path))) })
+	page, err := r.page(func(p picture) ([]byte, error) {
+		return os.ReadFile(filepath.Join(out,
+			filepath.FromSlash(p.Path)))
+	})
 	if err != nil {
 		return err
 	}

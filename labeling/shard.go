@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -40,8 +41,8 @@ type SourceError struct {
 func (e *SourceError) Error() string { return fmt.Sprintf("source %q: %v", e.Source, e.Err) }
 func (e *SourceError) Unwrap() error { return e.Err }
 
-// Open opens the data sets of a configuration (else the error is a *SourceError), and checks that what was measured already
-// belongs to it (else the error is a *PlanError). Unpacking an archive may take long; ctx ends it.
+// Open opens the data sets of a configuration (else the error is a *SourceError), and checks that what was measured
+// already belongs to it (else the error is a *PlanError). Unpacking an archive may take long; ctx ends it.
 func Open(ctx context.Context, c *Config) (*Job, error) {
 	j := &Job{Config: c, plan: &plan{}}
 	if err := j.open(ctx); err != nil {
@@ -55,7 +56,7 @@ var errEmpty = errors.New("there is no sample in it")
 
 func (j *Job) open(ctx context.Context) (err error) {
 	c := j.Config
-	if j.plan.Made, err = c.digest(); err != nil {
+	if j.plan.Made, j.plan.Keys, err = c.digest(); err != nil {
 		return err
 	}
 	if j.inputs, err = newIdentifier(c); err != nil {
@@ -135,9 +136,9 @@ func (j *Job) todo(ctx context.Context, s Shard) ([]partID, error) {
 	return todo, nil
 }
 
-// Measure makes the parts of a shard that are not there yet, or of which something has changed: an instruction, a caption, the
-// content of a picture, an encoder's weights. What is finished stays if it is stopped at any time; the next
-// call goes on from there.
+// Measure makes the parts of a shard that are not there yet, or of which something has changed: an instruction, a
+// caption, the content of a picture, an encoder's weights. What is finished stays if it is stopped at any time; the
+// next call goes on from there.
 func (j *Job) Measure(ctx context.Context, e Encoders, s Shard, progress Progress) error {
 	todo, err := j.todo(ctx, s)
 	if err != nil {
@@ -169,12 +170,15 @@ func (j *Job) AddShard(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("%s is not the output folder of a shard: %w", dir, err)
 	}
-	own, err := json.Marshal(j.plan)
-	if err != nil {
+	var other plan
+	if json.Unmarshal(raw, &other) != nil {
+		return &PlanError{Folder: filepath.Join(dir, partsFolder)}
+	}
+	if err := j.plan.differs(&other, filepath.Join(dir, partsFolder)); err != nil {
 		return err
 	}
-	if string(raw) != string(own) {
-		return &PlanError{filepath.Join(dir, partsFolder)}
+	if !slices.Equal(other.Sources, j.plan.Sources) {
+		return &PlanError{filepath.Join(dir, partsFolder), []string{"the samples of sources"}}
 	}
 	wanted := map[string]bool{} // parts here that are missing, or were made of something else
 	list, err := j.lacking(ctx)

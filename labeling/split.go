@@ -58,11 +58,15 @@ type scene struct {
 const (
 	splitTrain      = "train"
 	splitValidation = "validation"
+	splitOwn        = "own" // as the data set says
 )
 
+// splitNames are the words that data sets use for splits. Any other word in their column is no split.
+var splitNames = []string{splitTrain, splitValidation, "val", "dev", "test"}
+
 // assign gives every scene (by its root) a split: that which its data set demands, or else validation for scenes in the
-// order of a hash of their names and the seed, as long as they fit into the share of the rows (one, if it is at most half
-// of them, in any case), and train for the rest.
+// order of a hash of their names and the seed, as long as they fit into the share of the rows (one, if it is at most
+// half of them, in any case), and train for the rest.
 func (s *scenes) assign(all map[int32]*scene, share float64, seed uint64) map[int32]string {
 	out := map[int32]string{}
 	type draw struct {
@@ -79,7 +83,10 @@ func (s *scenes) assign(all map[int32]*scene, share float64, seed uint64) map[in
 		total += sc.rows
 		free = append(free, draw{root, sha256.Sum256(binary.LittleEndian.AppendUint64(s.keys[root][:], seed))})
 	}
-	slices.SortFunc(free, func(a, b draw) int { return cmp.Or(slices.Compare(a.hash[:], b.hash[:]), cmp.Compare(a.root, b.root)) })
+	slices.SortFunc(free, func(a, b draw) int {
+		return cmp.Or(slices.Compare(a.hash[:], b.hash[:]),
+			cmp.Compare(a.root, b.root))
+	})
 	for _, d := range free {
 		out[d.root] = splitTrain
 		n := held + all[d.root].rows

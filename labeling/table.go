@@ -16,17 +16,18 @@ import (
 // write is the second pass: it labels the rows and writes the table and the votes.
 func (m *merger) write(ctx context.Context) error {
 	err := data.WriteTable(filepath.Join(m.job.Config.Out, TableFile), func(yield func(data.Row, error) bool) {
-		err := m.rows(ctx, func(i int, e located) error {
+		err := m.rows(ctx, func(i int, e entry) error {
 			d, labelled := m.label(e.Row)
 			became := state{class: stateLabelled}
 			if !labelled {
 				became = state{stateUnlabelled, m.labeler.Unlabelled(e.Row.candidate())}
 			}
 			m.became(e, became)
-			if e.Row.Kind == heuristics.Output && e.Row.Chain == "" && e.Row.ClipD.Unknown() && m.labeler.PromptGuided(e.Row.Editor) {
+			if e.Row.Kind == heuristics.Output && e.Row.Chain == "" && e.Row.ClipD.Unknown() &&
+				m.labeler.PromptGuided(e.Row.Editor) {
 				m.report.unmeasured++
 			}
-			m.report.count(e, d, labelled, m.job.plan.Sources[e.source].Name, m.splits[m.fates[i].scene])
+			m.report.count(e, d, labelled, m.job.plan.Sources[e.source].Name, m.splits[m.outcomes[i].scene])
 			if !labelled && m.job.Config.Unlabelled == "drop" {
 				m.renamed[e.Row.ID] = ""
 				return nil
@@ -66,10 +67,11 @@ func (m *merger) label(r *row) (heuristics.Decision, bool) {
 
 // candidate is the row as rules see it.
 func (r *row) candidate() heuristics.Candidate {
-	return heuristics.Candidate{Kind: r.Kind, Editor: r.Editor, Given: r.Given, ClipD: r.ClipD, ClipI: r.ClipI, DinoI: r.DinoI}
+	return heuristics.Candidate{Kind: r.Kind, Editor: r.Editor, Given: r.Given, ClipD: r.ClipD, ClipI: r.ClipI,
+		DinoI: r.DinoI}
 }
 
-func (m *merger) tableRow(i int, e located, d heuristics.Decision, labelled bool) (row data.Row, err error) {
+func (m *merger) tableRow(i int, e entry, d heuristics.Decision, labelled bool) (row data.Row, err error) {
 	r := e.Row
 	row = data.Row{
 		ID:          r.ID,
@@ -80,7 +82,7 @@ func (m *merger) tableRow(i int, e located, d heuristics.Decision, labelled bool
 		ClipD:       r.ClipD.Cell(),
 		ClipI:       r.ClipI.Cell(),
 		DinoI:       r.DinoI.Cell(),
-		Split:       m.splits[m.fates[i].scene],
+		Split:       m.splits[m.outcomes[i].scene],
 		Dataset:     m.job.plan.Sources[e.source].Name,
 		Profile:     m.report.Profile,
 	}

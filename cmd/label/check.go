@@ -32,7 +32,7 @@ func runCheck(c *cobra.Command, config string, rows int) error {
 	if err := cli.Print(c, report, func(w io.Writer) { printCheck(w, report) }); err != nil || report.OK {
 		return err
 	}
-	return cli.Usage(cli.Reported(fmt.Errorf("%s: not every data set can be labelled as it is", config)))
+	return cli.Usage(cli.Reported(fmt.Errorf("%s: %w", config, report.Err())))
 }
 
 func printCheck(w io.Writer, r *labeling.CheckReport) {
@@ -43,7 +43,8 @@ func printCheck(w io.Writer, r *labeling.CheckReport) {
 			fmt.Fprintf(w, "  cannot be opened: %s\n", s.Error)
 			continue
 		}
-		fmt.Fprintf(w, "  %d samples, %d read: %d outputs, %d samples left out on purpose, %d bad\n", s.Samples, s.Read, s.Outputs, s.Left, s.Bad)
+		fmt.Fprintf(w, "  %d samples, %d read: %d outputs, %d samples left out on purpose, %d bad\n", s.Samples, s.Read,
+			s.Outputs, s.Left, s.Bad)
 		for _, reason := range s.Reasons {
 			fmt.Fprintf(w, "    bad: %s\n", reason)
 		}
@@ -81,6 +82,9 @@ func printCheck(w io.Writer, r *labeling.CheckReport) {
 				fmt.Fprintf(w, "  %s: %s\n", list.what, tally(list.counts))
 			}
 		}
+	}
+	for _, problem := range r.Problems {
+		fmt.Fprintf(w, "\nproblem: %s\n", problem)
 	}
 	for _, mix := range r.Mixes {
 		fmt.Fprintf(w, "\nwarning: %s\n", mix)

@@ -12,8 +12,8 @@ import (
 	"assay/labeling"
 )
 
-// TestChangedEncoder: a job whose encoder's weights were changed in place, with the former times, is measured again; one whose
-// encoder is the same is not.
+// TestChangedEncoder: a job whose encoder's weights were changed in place, with the former times, is measured again;
+// one whose encoder is the same is not.
 func TestChangedEncoder(t *testing.T) {
 	folder := oracle.Folders(t)[0]
 	dir := t.TempDir()

@@ -154,7 +154,8 @@ func merge(c *cobra.Command, job *labeling.Job) error {
 	}
 	out := job.Config.Out
 	return cli.Print(c, report, func(w io.Writer) {
-		fmt.Fprintf(w, "%d rows in %s: %d labelled, %d without a label\n", report.TableRows, filepath.Join(out, labeling.TableFile), report.Labelled, report.Unlabelled)
+		fmt.Fprintf(w, "%d rows in %s: %d labelled, %d without a label\n", report.TableRows,
+			filepath.Join(out, labeling.TableFile), report.Labelled, report.Unlabelled)
 		var counts []string
 		for _, rule := range report.RuleNames() {
 			counts = append(counts, fmt.Sprintf("%s %d", rule, report.Rules[rule]))
@@ -166,7 +167,8 @@ func merge(c *cobra.Command, job *labeling.Job) error {
 			fmt.Fprintf(w, "warning: %s\n", warning)
 		}
 		if report.Bad > 0 || len(report.Skipped) > 0 {
-			fmt.Fprintf(w, "%d could not be used; all that is not in the table: %s\n", report.Bad, filepath.Join(out, labeling.SkippedFile))
+			fmt.Fprintf(w, "%d could not be used; all that is not in the table: %s\n", report.Bad,
+				filepath.Join(out, labeling.SkippedFile))
 		}
 		fmt.Fprintf(w, "report: %s\n", filepath.Join(out, labeling.PageFile))
 	})

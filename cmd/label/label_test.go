@@ -93,7 +93,8 @@ encoders: {given: replace, clip: %[1]s/clip/model, dino: %[1]s/dinov2/model, dev
 				continue
 			}
 			found++
-			for name, v := range map[string][2]float64{"clip_i": {*row.ClipI, p.ClipI}, "clip_d": {*row.ClipD, p.ClipD}, "dino_i": {*row.DinoI, p.DinoI}} {
+			for name, v := range map[string][2]float64{"clip_i": {*row.ClipI, p.ClipI}, "clip_d": {*row.ClipD, p.ClipD},
+				"dino_i": {*row.DinoI, p.DinoI}} {
 				if !(math.Abs(v[0]-v[1]) < 1e-5) {
 					t.Errorf("%s: %s %v, want %v", row.ID, name, v[0], v[1])
 				}
@@ -154,7 +155,8 @@ func TestCheck(t *testing.T) {
 	table := write(t, "rows.csv", "source,after,instruction,note\ncoffee.png,rocket.png,x,\ncoffee.png,none.png,y,\n")
 	config := write(t, "label.yaml", fmt.Sprintf("out: out\nsources: [{layout: table, path: %s, pictures: %s, columns: {edit: after}}]\n", table, photos))
 	code, out, errs := label(t, "--config", config, "--check")
-	for _, want := range []string{"profile adiee-paper/1, CLIP-D raw", "2 samples, 2 read: 2 outputs", "1 bad", "none.png: no such file",
+	for _, want := range []string{"profile adiee-paper/1, CLIP-D raw", "2 samples, 2 read: 2 outputs", "1 bad",
+		"none.png: no such file",
 		"edit            column after (as configured)", "without a column: clip_d,", "columns that are not used: note", "pictures: png 3"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no word of %q in\n%s%s", want, out, errs)
@@ -165,7 +167,8 @@ func TestCheck(t *testing.T) {
 	}
 	code, out, _ = label(t, "--config", config, "--check", "--json")
 	var report labeling.CheckReport
-	if err := json.Unmarshal([]byte(out), &report); err != nil || code != cli.Wrong || report.OK || report.Sources[0].Bad != 1 {
+	if err := json.Unmarshal([]byte(out), &report); err != nil || code != cli.Wrong || report.OK ||
+		report.Sources[0].Bad != 1 {
 		t.Errorf("%d %v %s", code, err, out)
 	}
 	if _, err := os.Stat(filepath.Join(filepath.Dir(config), "out")); err == nil {
@@ -204,7 +207,8 @@ func TestKilled(t *testing.T) {
 	rows.WriteString("source,edit,target,method,instruction,clip_d,clip_i,dino_i\n")
 	names := []string{"coffee", "chelsea", "rocket", "tissue", "retina"}
 	for i := range 640 {
-		fmt.Fprintf(&rows, "%s.png,%s.png,%s.png,aurora,edit %d,0.%d,0.9,0.%d\n", names[i%5], names[(i+1)%5], names[(i+2)%5], i, i%7, i%9)
+		fmt.Fprintf(&rows, "%s.png,%s.png,%s.png,aurora,edit %d,0.%d,0.9,0.%d\n", names[i%5], names[(i+1)%5], names[(i+2)%5],
+			i, i%7, i%9)
 	}
 	table := write(t, "rows.csv", rows.String())
 	config := func() (string, string) {

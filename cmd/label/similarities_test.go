@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/encoders"
 	"assay/internal/cli"
 	"assay/internal/oracle"
 )
@@ -53,7 +54,8 @@ func edits(t *testing.T, folder string, more ...string) (path string, want []map
 // run runs the command on the fixture's encoders.
 func run(ctx context.Context, folder, cache, in, out string, more ...string) (code int, stdout string) {
 	var o, e strings.Builder
-	args := []string{"similarities", "--clip", filepath.Join(folder, "clip", "model"), "--dino", filepath.Join(folder, "dinov2", "model"),
+	args := []string{"similarities", "--clip", filepath.Join(folder, "clip", "model"), "--dino",
+		filepath.Join(folder, "dinov2", "model"),
 		"--cache", cache, "--in", in, "--out", out, "--json"}
 	code = app.Run(ctx, append(args, more...), &o, &e)
 	return code, o.String() + e.String()
@@ -86,11 +88,12 @@ func number(t *testing.T, rec data.Record, name string) *float64 {
 	return x
 }
 
-// TestSimilarities: the fixture's numbers in both formats, a table's own columns kept, broken rows named, and nothing encoded
-// twice.
+// TestSimilarities: the fixture's numbers in both formats, a table's own columns kept, broken rows named, and nothing
+// encoded twice.
 func TestSimilarities(t *testing.T) {
 	oracle.Each(t, func(t *testing.T, folder string) {
-		in, want := edits(t, folder, `{"id": 8, "source": "none.png", "edit": "none.png", "target": "none.png"}`, `{"id": 9, "edit": "x.png"}`, `{"broken`)
+		in, want := edits(t, folder, `{"id": 8, "source": "none.png", "edit": "none.png", "target": "none.png"}`,
+			`{"id": 9, "edit": "x.png"}`, `{"broken`)
 		cache := t.TempDir()
 		for i, name := range []string{"measured.jsonl", "measured.parquet"} {
 			out := filepath.Join(t.TempDir(), name)
@@ -99,7 +102,8 @@ func TestSimilarities(t *testing.T) {
 			if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != cli.Failed {
 				t.Fatalf("exit code %d: %s (%v)", code, stdout, err)
 			}
-			if result.Rows != len(want)+3 || result.Failed != 3 || result.Known["clip_d"] != len(want) || i > 0 && result.Encoded != 0 || i == 0 && result.Encoded == 0 {
+			if result.Rows != len(want)+3 || result.Failed != 3 || result.Known["clip_d"] != len(want) || i > 0 &&
+				result.Encoded != 0 || i == 0 && result.Encoded == 0 {
 				t.Errorf("%s: %s", name, stdout)
 			}
 			got := records(t, out)
@@ -167,8 +171,8 @@ func TestSimilaritiesResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer table.Close()
-	e, err := (&similarityRun{}).edit(table, 3)
-	of := contentOf(table.Folder(), e, err)
+	e, err := encoders.ReadEdit(table, nil, 3)
+	of := e.Digest(table.Folder(), err)
 	// as if row 3 had been measured before the interrupt, and row 4 when it was what row 3 is
 	row := fmt.Sprintf(`{"row":3,"of":%q,"clip_d":0.5}`+"\n"+`{"row":4,"of":%q,"clip_d":0.25}`+"\n", of, of)
 	if err := os.WriteFile(part+".progress", append(journal, row...), 0o666); err != nil {
@@ -214,7 +218,8 @@ func TestSimilaritiesUsage(t *testing.T) {
 	} {
 		var stdout, stderr strings.Builder
 		args := append([]string{"similarities", "--cache", t.TempDir()}, strings.Fields(tt.args)...)
-		if code := app.Run(context.Background(), args, &stdout, &stderr); code != tt.code || !strings.Contains(stderr.String(), tt.want) {
+		if code := app.Run(context.Background(), args, &stdout, &stderr); code != tt.code ||
+			!strings.Contains(stderr.String(), tt.want) {
 			t.Errorf("%s: exit code %d, want %d: %s", tt.args, code, tt.code, stderr.String())
 		}
 	}

@@ -11,9 +11,11 @@ import (
 
 func init() {
 	register(Layout{
-		Name:  "adiee-magicbrush",
-		About: "ADIEE-MagicBrush-Data: for each editor <m>_img, <m>_clipdir, <m>_clipsim, <m>_dinosim; arrow files or Parquet",
-		Fields: map[string]string{"id": "id", "session": "img_id", "source": "source_img", "target": "target_img", "instruction": "instruction",
+		Name: "adiee-magicbrush",
+		About: "ADIEE-MagicBrush-Data: for each editor <m>_img, <m>_clipdir, <m>_clipsim, <m>_dinosim; arrow files or " +
+			"Parquet",
+		Fields: map[string]string{"id": "id", "session": "img_id", "source": "source_img", "target": "target_img",
+			"instruction":    "instruction",
 			"source_caption": "source_caption", "target_caption": "target_caption", "split": "split"},
 		Needed: []string{"source", "instruction"},
 		open: func(_ context.Context, o Options) (Reader, error) {
@@ -46,7 +48,8 @@ func (r *adiee) Read(i int) (*Sample, error) {
 			continue
 		}
 		out := Output{Editor: editor, Picture: c.picture(f.Name), ClipD: c.similarity(editor + "_clipdir"),
-			ClipI: c.similarity(editor + "_clipsim"), DinoI: c.similarity(editor + "_dinosim"), Profile: orElse(r.o.Profile, heuristics.ProfileReleased)}
+			ClipI: c.similarity(editor + "_clipsim"), DinoI: c.similarity(editor + "_dinosim"), Profile: orElse(r.o.Profile,
+				heuristics.ProfileReleased)}
 		if !out.Picture.IsZero() {
 			s.Outputs = append(s.Outputs, out)
 		}

@@ -21,8 +21,8 @@ import (
 	"assay/onnx"
 )
 
-// arrowRows reads what `datasets` saves to disk: data-00000-of-0000N.arrow, IPC streams. The files are mapped, not read:
-// batches hold a thousand rows of pictures, and only the rows that are asked for cost memory.
+// arrowRows reads what `datasets` saves to disk: data-00000-of-0000N.arrow, IPC streams. The files are mapped, not
+// read: batches hold a thousand rows of pictures, and only the rows that are asked for cost memory.
 type arrowRows struct {
 	dir     string
 	files   []arrowFile

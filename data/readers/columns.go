@@ -64,8 +64,8 @@ type ColumnUse struct {
 	Mapped bool   `json:"mapped,omitempty"` // by the configuration
 }
 
-// Columns tells which columns of a table a reader looks at, in the order of the fields' names, and then those that it does
-// not. The names of tables without a header are those of the first records. Readers of other layouts have none.
+// Columns tells which columns of a table a reader looks at, in the order of the fields' names, and then those that it
+// does not. The names of tables without a header are those of the first records. Readers of other layouts have none.
 func Columns(layout string, r Reader) []ColumnUse {
 	t, ok := r.(interface{ table() *tabular })
 	if !ok {

@@ -33,9 +33,11 @@ func (r *editReward) Read(i int) (*Sample, error) {
 		return nil, err
 	}
 	c.need("source", "instruction", "left", "right", "vote")
-	s := &Sample{ID: fmt.Sprintf("%s-%06d", orElse(c.text("id"), "row"), i), Split: c.text("split"), Source: c.picture("source"), Instruction: c.text("instruction")}
+	s := &Sample{ID: fmt.Sprintf("%s-%06d", orElse(c.text("id"), "row"), i), Split: c.text("split"),
+		Source: c.picture("source"), Instruction: c.text("instruction")}
 	for _, side := range []string{"left", "right"} {
-		s.Outputs = append(s.Outputs, Output{Editor: orElse(c.text(side+"_model"), side), Picture: c.picture(side), Label: c.label(side+"_score", 2, 8)})
+		s.Outputs = append(s.Outputs, Output{Editor: orElse(c.text(side+"_model"), side), Picture: c.picture(side),
+			Label: c.label(side+"_score", 2, 8)})
 	}
 	vote := strings.ToLower(c.text("vote"))
 	switch {

@@ -8,10 +8,12 @@ import (
 
 func init() {
 	register(Layout{
-		Name:  "emu-edit",
-		About: "Emu-Edit test sets: instruction, image, task, input_caption, output_caption; generations add edited_image, model",
+		Name: "emu-edit",
+		About: "Emu-Edit test sets: instruction, image, task, input_caption, output_caption; generations add " +
+			"edited_image, model",
 		Fields: map[string]string{"id": "hash", "number": "idx", "source": "image", "edit": "edited_image", "method": "model",
-			"instruction": "instruction", "task": "task", "split": "split", "source_caption": "input_caption", "target_caption": "output_caption"},
+			"instruction": "instruction", "task": "task", "split": "split", "source_caption": "input_caption",
+			"target_caption": "output_caption"},
 		Needed: []string{"source", "instruction"},
 		open: func(_ context.Context, o Options) (Reader, error) {
 			r, err := openRows(o.Path)
@@ -35,7 +37,8 @@ func (r *emuEdit) Read(i int) (*Sample, error) {
 		return nil, Left("task " + task)
 	}
 	c.need("source", "instruction")
-	s := &Sample{ID: fmt.Sprintf("%s-%06d", orElse(c.text("id"), c.text("number"), "row"), i), Split: c.text("split"), Source: c.picture("source"),
+	s := &Sample{ID: fmt.Sprintf("%s-%06d", orElse(c.text("id"), c.text("number"), "row"), i), Split: c.text("split"),
+		Source:      c.picture("source"),
 		Instruction: c.text("instruction"), SourceCaption: c.text("source_caption"), TargetCaption: c.text("target_caption")}
 	if edit := c.picture("edit"); !edit.IsZero() {
 		s.Outputs = []Output{{Editor: orElse(c.text("method"), r.o.Editor), Picture: edit}}

@@ -15,9 +15,10 @@ import (
 
 func init() {
 	register(Layout{
-		Name:  "folder",
-		About: "one folder per sample: source.png, instruction.txt, target.png, edits/<editor>.png, source_caption.txt, target_caption.txt",
-		open:  openFolder,
+		Name: "folder",
+		About: "one folder per sample: source.png, instruction.txt, target.png, edits/<editor>.png, source_caption.txt, " +
+			"target_caption.txt",
+		open: openFolder,
 	})
 }
 
@@ -56,7 +57,8 @@ func (r *folder) Read(i int) (*Sample, error) {
 	name := r.names[i]
 	dir := filepath.Join(r.root, name)
 	s := &Sample{ID: filepath.ToSlash(name)}
-	for file, to := range map[string]*string{"instruction.txt": &s.Instruction, "source_caption.txt": &s.SourceCaption, "target_caption.txt": &s.TargetCaption} {
+	for file, to := range map[string]*string{"instruction.txt": &s.Instruction, "source_caption.txt": &s.SourceCaption,
+		"target_caption.txt": &s.TargetCaption} {
 		raw, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
@@ -77,7 +79,8 @@ func (r *folder) Read(i int) (*Sample, error) {
 	for _, e := range edits {
 		ext := filepath.Ext(e.Name())
 		if slices.Contains(pictureNames, strings.ToLower(ext)) {
-			s.Outputs = append(s.Outputs, Output{Editor: strings.TrimSuffix(e.Name(), ext), Picture: data.Image{Path: filepath.Join(dir, "edits", e.Name())}})
+			s.Outputs = append(s.Outputs, Output{Editor: strings.TrimSuffix(e.Name(), ext),
+				Picture: data.Image{Path: filepath.Join(dir, "edits", e.Name())}})
 		}
 	}
 	return s, nil

@@ -102,7 +102,8 @@ func TestArrowSchemaLists(t *testing.T) {
 // A big-endian stream is refused: turned round in the mapped file, it would end the process.
 func TestArrowBigEndian(t *testing.T) {
 	var b bytes.Buffer
-	schema := arrow.NewSchemaWithEndian([]arrow.Field{{Name: "a", Type: arrow.PrimitiveTypes.Int64}}, nil, endian.BigEndian)
+	schema := arrow.NewSchemaWithEndian([]arrow.Field{{Name: "a", Type: arrow.PrimitiveTypes.Int64}}, nil,
+		endian.BigEndian)
 	w := ipc.NewWriter(&b, ipc.WithSchema(schema))
 	column := array.NewInt64Builder(memory.DefaultAllocator)
 	column.AppendValues([]int64{1, 2, 3}, nil)

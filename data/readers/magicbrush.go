@@ -103,8 +103,8 @@ func (r *magicBrushTable) Read(i int) (*Sample, error) {
 	return s, nil
 }
 
-// magicBrushFiles reads the zip layout, unpacked or not: edit_turns.json, edit_sessions.json, images/<id>/ and, if it is
-// there, global_descriptions.json with a caption for each picture.
+// magicBrushFiles reads the zip layout, unpacked or not: edit_turns.json, edit_sessions.json, images/<id>/ and, if it
+// is there, global_descriptions.json with a caption for each picture.
 type magicBrushFiles struct {
 	files    fs.FS
 	folder   string // on disk; "": in the archive
@@ -175,9 +175,11 @@ func (r *magicBrushFiles) Read(i int) (*Sample, error) {
 	t := r.turns[i]
 	session, _, ok := strings.Cut(t.Input, "-")
 	if !ok || t.Output == "" || t.Instruction == "" {
-		return nil, fmt.Errorf("edit_turns.json: entry %d: want input (<id>-input.png), output and instruction, have %+v", i+1, t)
+		return nil, fmt.Errorf("edit_turns.json: entry %d: want input (<id>-input.png), output and instruction, have %+v",
+			i+1, t)
 	}
-	s := &Sample{ID: strings.TrimSuffix(t.Output, path.Ext(t.Output)), Session: session, Split: r.split, Instruction: t.Instruction,
+	s := &Sample{ID: strings.TrimSuffix(t.Output, path.Ext(t.Output)), Session: session, Split: r.split,
+		Instruction:   t.Instruction,
 		SourceCaption: r.captions[session][t.Input], TargetCaption: r.captions[session][t.Output]}
 	var err error
 	if s.Source, err = r.picture(session, t.Input); err == nil {
@@ -217,7 +219,8 @@ func (r *magicBrushFiles) picture(session, name string) (data.Image, error) {
 	}
 	f, err := r.files.Open(inside)
 	if errors.Is(err, zip.ErrAlgorithm) {
-		return data.Image{}, fmt.Errorf("%s: packed in a way that cannot be read (a password?): unpack the archive and name its folder", inside)
+		return data.Image{}, fmt.Errorf("%s: packed in a way that cannot be read (a password?): unpack the archive and "+
+			"name its folder", inside)
 	} else if err != nil {
 		return data.Image{}, err
 	}

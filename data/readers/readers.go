@@ -1,5 +1,5 @@
-// Package readers reads data sets of edited pictures in the layouts in which they are published. A reader is one file: it
-// opens what was downloaded, and yields samples. It knows nothing of labels, models and tables that are written.
+// Package readers reads data sets of edited pictures in the layouts in which they are published. A reader is one file:
+// it opens what was downloaded, and yields samples. It knows nothing of labels, models and tables that are written.
 package readers
 
 import (
@@ -13,8 +13,8 @@ import (
 	"assay/heuristics"
 )
 
-// Sample is one item of a data set: an instruction for a source picture with all that is known of its results, or a chain
-// of edits. Pictures are bytes, or paths that can be opened from anywhere.
+// Sample is one item of a data set: an instruction for a source picture with all that is known of its results, or a
+// chain of edits. Pictures are bytes, or paths that can be opened from anywhere.
 type Sample struct {
 	ID      string // unique in the data set
 	Session string // samples of one session show the same scene, so they belong on one side of a split; may be empty
@@ -120,7 +120,8 @@ func Open(ctx context.Context, layout string, o Options) (Reader, error) {
 	o.mapped = map[string]bool{}
 	for field, column := range o.Columns {
 		if _, ok := columns[field]; !ok {
-			return nil, fmt.Errorf("columns: layout %s has no field %q, only %v", layout, field, slices.Sorted(maps.Keys(columns)))
+			return nil, fmt.Errorf("columns: layout %s has no field %q, only %v", layout, field,
+				slices.Sorted(maps.Keys(columns)))
 		}
 		columns[field] = column
 		o.mapped[field] = true

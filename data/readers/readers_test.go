@@ -105,7 +105,8 @@ func all(t *testing.T, layout string, o Options) []string {
 }
 
 func TestLayouts(t *testing.T) {
-	magicbrush := []string{"100-1|100|10 >add a hat> 11", "100-2|100|11 >make it red> 12", "200-1|200|20 >remove the dog> 21"}
+	magicbrush := []string{"100-1|100|10 >add a hat> 11", "100-2|100|11 >make it red> 12",
+		"200-1|200|20 >remove the dog> 21"}
 	adiee := []string{
 		"000000||10 >add a hat> 11|cyclediff 30 0.1 0.9 0.5|diffedit 31 0.3 0.9 0.5|magicbrush 32 0.5 0.9 0.5",
 		"000001||11 >make it red> 12|cyclediff 40 undefined 0.8 0.4|diffedit 41 undefined 0.8 0.4|magicbrush 42 undefined 0.8 0.4",
@@ -118,7 +119,8 @@ func TestLayouts(t *testing.T) {
 	}{
 		{"magicbrush", "magicbrush", Options{Path: "magicbrush"}, magicbrush},
 		{"magicbrush chains", "magicbrush", Options{Path: "magicbrush", Chains: true},
-			[]string{"100|100|10 >add a hat> 11 >make it red> 12", "left: a later turn of a chain", "200|200|20 >remove the dog> 21"}},
+			[]string{"100|100|10 >add a hat> 11 >make it red> 12", "left: a later turn of a chain",
+				"200|200|20 >remove the dog> 21"}},
 		{"magicbrush files", "magicbrush", Options{Path: "magicbrush_files"}, []string{
 			"100-output1|100|10 >add a hat> 11|a man > a man with a hat", "100-output2|100|11 >make it red> 12|a man with a hat > ",
 			"200-output1|200|20 >remove the dog> 21"}},
@@ -127,9 +129,11 @@ func TestLayouts(t *testing.T) {
 		{"adiee as datasets saves it", "adiee-magicbrush", Options{Path: "adiee"}, adiee},
 		{"adiee, one split", "adiee-magicbrush", Options{Path: "adiee/train"}, adiee},
 		{"adiee, Parquet", "adiee-magicbrush", Options{Path: "adiee.parquet"}, adiee},
-		{"emu-edit", "emu-edit", Options{Path: "emu.parquet"}, []string{"h0-000000||test|10 >add a hat> -|a man > a man with a hat",
-			"h1-000001||test|20 >make it a painting> -|a dog > a painting of a dog"}},
-		{"emu-edit generations, styles", "emu-edit", Options{Path: "emu_generations.parquet", Tasks: []string{"global", "style"}},
+		{"emu-edit", "emu-edit", Options{Path: "emu.parquet"},
+			[]string{"h0-000000||test|10 >add a hat> -|a man > a man with a hat",
+				"h1-000001||test|20 >make it a painting> -|a dog > a painting of a dog"}},
+		{"emu-edit generations, styles", "emu-edit", Options{Path: "emu_generations.parquet",
+			Tasks: []string{"global", "style"}},
 			[]string{"left: task add", "h1-000001||test|20 >make it a painting> -|a dog > a painting of a dog|hive 62"}},
 		{"seed part 3", "seed-data-edit", Options{Path: "seed3"}, []string{
 			"000000|20240401_1turns/Data/1/0.jpg|10 >add a hat> 11 >make it red> 12",
@@ -147,7 +151,8 @@ func TestLayouts(t *testing.T) {
 		{"folder", "folder", Options{Path: "folder"}, []string{"dog||20 >edit the dog> -|magicbrush 70",
 			"hat||10 >edit the hat> 11|a man > a man with a hat|magicbrush 60|sdedit 70"}},
 		{"table by a column map", "table", Options{Path: "table.csv", LabelRange: [2]float64{0, 10},
-			Columns: map[string]string{"source": "before", "edit": "after", "instruction": "text", "method": "who", "label": "mark"}},
+			Columns: map[string]string{"source": "before", "edit": "after", "instruction": "text", "method": "who",
+				"label": "mark"}},
 			[]string{"000000||10 >add a hat> -|sdedit 70 label 0.4", "000001||20 >remove the dog> -"}},
 		{"triplets by a column map", "triplets", Options{Path: "magicbrush",
 			Columns: map[string]string{"source": "source_img", "target": "target_img", "id": "img_id"}},
@@ -182,16 +187,20 @@ func TestColumns(t *testing.T) {
 		{"table", "table.csv", with("label", "marks"), `columns: label: testdata/table.csv: no column "marks", only before`},
 		{"table", "table.csv", with("picture", "before"), `no field "picture"`},
 		{"editreward", "editreward.parquet", map[string]string{"left_score": "points"}, `no column "points"`},
-		{"magicbrush", "magicbrush", map[string]string{"source": "picture"}, `dev-00000-of-00002.parquet: no column "picture"`},
-		{"adiee-magicbrush", "adiee", map[string]string{"session": "img_id"}, `data-00000-of-00002.arrow: no column "img_id"`},
-		{"seed-data-edit", "seed2", map[string]string{"source": "before"}, `part2.jsonl: no column "before", only source_image`},
+		{"magicbrush", "magicbrush", map[string]string{"source": "picture"},
+			`dev-00000-of-00002.parquet: no column "picture"`},
+		{"adiee-magicbrush", "adiee", map[string]string{"session": "img_id"},
+			`data-00000-of-00002.arrow: no column "img_id"`},
+		{"seed-data-edit", "seed2", map[string]string{"source": "before"},
+			`part2.jsonl: no column "before", only source_image`},
 	} {
 		_, err := Open(t.Context(), c.layout, Options{Path: "testdata/" + c.path, Columns: c.columns, Unpack: t.TempDir()})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s %v: %v, want %s", c.path, c.columns, err, c.want)
 		}
 	}
-	for layout, path := range map[string]string{"luck": "testdata", "folder": "testdata/adiee", "magicbrush": "testdata/none", "table": "testdata/folder",
+	for layout, path := range map[string]string{"luck": "testdata", "folder": "testdata/adiee",
+		"magicbrush": "testdata/none", "table": "testdata/folder",
 		"seed-data-edit": "testdata/folder", "instructpix2pix": "testdata"} {
 		if _, err := Open(t.Context(), layout, Options{Path: path}); err == nil {
 			t.Errorf("%s opens %s", layout, path)

@@ -17,8 +17,9 @@ import (
 
 func init() {
 	register(Layout{
-		Name:  "seed-data-edit",
-		About: "SEED-Data-Edit parts 2 (source_image, target_image) and 3 (instruction_1.., edit_image_1..), pictures unpacked or in tar parts",
+		Name: "seed-data-edit",
+		About: "SEED-Data-Edit parts 2 (source_image, target_image) and 3 (instruction_1.., edit_image_1..), pictures " +
+			"unpacked or in tar parts",
 		Fields: map[string]string{"source": "source_image", "target": "target_image", "instruction": "instruction",
 			"turn_instruction": "instruction_", "turn_image": "edit_image_"},
 		Needed: []string{"source"},
@@ -27,7 +28,8 @@ func init() {
 }
 
 // corrupt are folders of part 3 whose pictures do not belong together.
-var corrupt = []string{"20240330_315P_1323turns/Data/208", "20240330_315P_1323turns/Data/209", "20240330_315P_1323turns/Data/210",
+var corrupt = []string{"20240330_315P_1323turns/Data/208", "20240330_315P_1323turns/Data/209",
+	"20240330_315P_1323turns/Data/210",
 	"20240330_315P_1323turns/Data/211", "20240330_315P_1323turns/Data/212"}
 
 // seed reads annotations/*.jsonl (or one .jsonl file). A row with instruction_1 is a chain, any other one edit.
@@ -119,7 +121,8 @@ func (r *seed) unpack(ctx context.Context, root string) error {
 
 // owns tells the columns of turns.
 func (r *seed) owns(column string, _ []string) bool {
-	return strings.HasPrefix(column, r.o.Columns["turn_instruction"]) || strings.HasPrefix(column, r.o.Columns["turn_image"])
+	return strings.HasPrefix(column, r.o.Columns["turn_instruction"]) ||
+		strings.HasPrefix(column, r.o.Columns["turn_image"])
 }
 
 // turn names the columns of turn j, from 1.

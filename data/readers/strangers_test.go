@@ -29,15 +29,18 @@ func expectation(t *testing.T, path string, v any) {
 
 // Shards by webdataset's own writer, in the forms in which they are named.
 func TestWebDataset(t *testing.T) {
-	want := []string{"0000/a||10 >add a hat> 11|a man > a man with a hat|mgie 61 label 0.5", "0000/b||20 >remove the “dog”> -|sdedit 62",
+	want := []string{"0000/a||10 >add a hat> 11|a man > a man with a hat|mgie 61 label 0.5",
+		"0000/b||20 >remove the “dog”> -|sdedit 62",
 		"0001/a||11 >make it red> -|edit 63 label 1"}
-	for _, path := range []string{"webdataset", "webdataset/shard-{000..001}.tar", "webdataset/shard-{000,001}.tar", "webdataset/shard-*.tar"} {
+	for _, path := range []string{"webdataset", "webdataset/shard-{000..001}.tar", "webdataset/shard-{000,001}.tar",
+		"webdataset/shard-*.tar"} {
 		got := all(t, "webdataset", Options{Path: filepath.Join(strangers, path), Editor: "edit"})
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("%s: %s", path, d)
 		}
 	}
-	if got := all(t, "webdataset", Options{Path: filepath.Join(strangers, "webdataset/shard-001.tar"), Editor: "edit"}); cmp.Diff(want[2:], got) != "" {
+	if got := all(t, "webdataset", Options{Path: filepath.Join(strangers, "webdataset/shard-001.tar"),
+		Editor: "edit"}); cmp.Diff(want[2:], got) != "" {
 		t.Error(got)
 	}
 	var expect []map[string]any // what webdataset reads
@@ -112,7 +115,8 @@ func TestBrokenTars(t *testing.T) {
 		{tarOf(t, "a.source.png=p", "b.edit.png=p", "a.edit.png=q"), `the key "a" was met before`},
 		{tarOf(t, "a.source.png=p", "a.txt=i"), `no column "instruction", only __key__, source, txt`},
 		{tarOf(t, "a.source.png=p", "a.instruction.txt=i"), `no column "edit"`},
-		{tarOf(t, "a.source.png=p", "a.edit.png=e", "a.instruction.txt=i", `a.json={"instruction": "j"}`), `two values of "instruction"`},
+		{tarOf(t, "a.source.png=p", "a.edit.png=e", "a.instruction.txt=i", `a.json={"instruction": "j"}`),
+			`two values of "instruction"`},
 		{tarOf(t, "a.source.png=p", "a.edit.png=e", "a.instruction.txt=i", "a.json=no"), "a.json: invalid"},
 		{tarOf(t, "a.source.png=p", "a.edit.png=e", "a.instruction.txt=\xff"), "not UTF-8"},
 		{cut, "unexpected EOF"},
@@ -161,7 +165,8 @@ func TestBrokenTars(t *testing.T) {
 
 func TestHubInstructPix2Pix(t *testing.T) {
 	got := all(t, "instructpix2pix-hub", Options{Path: strangers + "/hub"})
-	want := []string{"000000|a man|10 >add a hat> 11|a man > a man with a hat", "000001|a dog|20 >make it red> 21|a dog > a red dog"}
+	want := []string{"000000|a man|10 >add a hat> 11|a man > a man with a hat",
+		"000001|a dog|20 >make it red> 21|a dog > a red dog"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
@@ -197,7 +202,8 @@ func TestHalfFloats(t *testing.T) {
 
 // Labels that are no numbers are errors of their rows in every format.
 func TestNoNumbers(t *testing.T) {
-	for _, name := range []string{"nan.csv", "nan.jsonl", "nan.parquet", "nan_half.parquet", "infinity.csv", "infinity.parquet", "outside.parquet"} {
+	for _, name := range []string{"nan.csv", "nan.jsonl", "nan.parquet", "nan_half.parquet", "infinity.csv",
+		"infinity.parquet", "outside.parquet"} {
 		r, err := Open(t.Context(), "table", Options{Path: "../testdata/strangers/" + name})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -9,8 +9,9 @@ import (
 )
 
 // tableFields are what a table of outputs may have.
-var tableFields = map[string]string{"id": "id", "session": "session", "split": "split", "source": "source", "target": "target",
-	"edit": "edit", "method": "method", "instruction": "instruction", "source_caption": "source_caption",
+var tableFields = map[string]string{"id": "id", "session": "session", "split": "split", "source": "source",
+	"target": "target",
+	"edit":   "edit", "method": "method", "instruction": "instruction", "source_caption": "source_caption",
 	"target_caption": "target_caption", "label": "label", "clip_d": "clip_d", "clip_i": "clip_i", "dino_i": "dino_i",
 	"profile": "profile"}
 
@@ -23,9 +24,10 @@ func init() {
 		open:   openTable(openRows, "source", "instruction"),
 	})
 	register(Layout{
-		Name:   "triplets",
-		About:  "benchmarks with a source, an instruction and a target, by a column map",
-		Fields: map[string]string{"id": "id", "session": "session", "split": "split", "source": "source", "target": "target", "instruction": "instruction"},
+		Name:  "triplets",
+		About: "benchmarks with a source, an instruction and a target, by a column map",
+		Fields: map[string]string{"id": "id", "session": "session", "split": "split", "source": "source", "target": "target",
+			"instruction": "instruction"},
 		Needed: []string{"source", "instruction", "target"},
 		open:   openTable(openRows, "source", "instruction", "target"),
 	})
@@ -52,8 +54,9 @@ func init() {
 	fields := maps.Clone(tableFields)
 	fields["id"] = "__key__"
 	register(Layout{
-		Name:   "webdataset",
-		About:  "tar files of webdataset: <key>.source.png, .edit.png, .target.png, .instruction.txt, .json with any of the other fields",
+		Name: "webdataset",
+		About: "tar files of webdataset: <key>.source.png, .edit.png, .target.png, .instruction.txt, .json with any of " +
+			"the other fields",
 		Fields: fields,
 		Needed: []string{"source", "instruction", "edit|target"},
 		Many:   true,
@@ -83,7 +86,8 @@ func (r *table) Read(i int) (*Sample, error) {
 		return nil, err
 	}
 	c.need(r.needed...)
-	s := &Sample{ID: fmt.Sprintf("%06d", i), Source: c.picture("source"), Target: c.picture("target"), Instruction: c.text("instruction")}
+	s := &Sample{ID: fmt.Sprintf("%06d", i), Source: c.picture("source"), Target: c.picture("target"),
+		Instruction: c.text("instruction")}
 	for field, to := range map[string]*string{"id": &s.ID, "session": &s.Session, "split": &s.Split,
 		"source_caption": &s.SourceCaption, "target_caption": &s.TargetCaption} {
 		if _, ok := r.o.Columns[field]; ok {
@@ -92,7 +96,8 @@ func (r *table) Read(i int) (*Sample, error) {
 	}
 	if _, outputs := r.o.Columns["edit"]; outputs {
 		out := Output{Editor: orElse(c.text("method"), r.o.Editor), Picture: c.picture("edit"), Label: c.label("label", 0, 1),
-			ClipD: c.similarity("clip_d"), ClipI: c.similarity("clip_i"), DinoI: c.similarity("dino_i"), Profile: orElse(c.text("profile"), r.o.Profile)}
+			ClipD: c.similarity("clip_d"), ClipI: c.similarity("clip_i"), DinoI: c.similarity("dino_i"),
+			Profile: orElse(c.text("profile"), r.o.Profile)}
 		if !out.Picture.IsZero() {
 			s.Outputs = []Output{out}
 		}

@@ -52,9 +52,9 @@ func (s *nameSet) find(member string) (found []string) {
 	return found
 }
 
-// unpack copies the wanted files of archives, each a tar file, whole or cut into parts, into dir. It reads every archive
-// once, from its start to its end. What is there already, from a run that was stopped, is not written again; when all is
-// there, no archive is read.
+// unpack copies the wanted files of archives, each a tar file, whole or cut into parts, into dir. It reads every
+// archive once, from its start to its end. What is there already, from a run that was stopped, is not written again;
+// when all is there, no archive is read.
 func unpack(ctx context.Context, paths []string, dir string, wanted *nameSet) error {
 	slices.Sort(paths)
 	done, err := archiveSizes(paths)
@@ -155,8 +155,8 @@ func unpackOne(ctx context.Context, parts []string, dir string, wanted *nameSet)
 	}
 }
 
-// putFile writes a file that is complete or absent, unless it is there. It is not synced: there are many, and one that a
-// crash of the machine made shorter is written again.
+// putFile writes a file that is complete or absent, unless it is there. It is not synced: there are many, and one that
+// a crash of the machine made shorter is written again.
 func putFile(to string, from io.Reader, size int64) (err error) {
 	if info, err := os.Stat(to); err == nil && info.Size() == size {
 		return nil

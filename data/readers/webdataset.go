@@ -16,8 +16,9 @@ import (
 	"assay/data"
 )
 
-// tars reads the samples of webdataset's tar files at random: which files are where is found once, by their headers. Files
-// that follow each other and have one key, their name up to the first dot, are a sample; what follows the dot is the field:
+// tars reads the samples of webdataset's tar files at random: which files are where is found once, by their headers.
+// Files that follow each other and have one key, their name up to the first dot, are a sample; what follows the dot is
+// the field:
 //
 //	<key>.source.png     the picture "source"           <key>.png        the picture "png"
 //	<key>.instruction.txt the text "instruction"        <key>.txt        the text "txt"
@@ -40,8 +41,8 @@ type tarMember struct {
 	offset, size int64
 }
 
-// Files lists the files that a path names: itself, those of a folder that end with .tar, or those of a pattern with braces
-// ({000..012}, {a,b}) as in webdataset, or with *, ? and [] as in a shell. They must be there.
+// Files lists the files that a path names: itself, those of a folder that end with .tar, or those of a pattern with
+// braces ({000..012}, {a,b}) as in webdataset, or with *, ? and [] as in a shell. They must be there.
 func Files(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -230,7 +231,8 @@ func (t *tars) scan(shard int, seen map[string]int) error {
 	}
 }
 
-// keyOf cuts a member's name at the first dot of its last part. Names like __meta__ and those without a dot are no samples.
+// keyOf cuts a member's name at the first dot of its last part. Names like __meta__ and those without a dot are no
+// samples.
 func keyOf(name string) (key, field string, ok bool) {
 	base := strings.LastIndexByte(name, '/') + 1
 	dot := strings.IndexByte(name[base:], '.')
@@ -262,7 +264,8 @@ func (t *tars) close() error {
 	return errors.Join(errs...)
 }
 
-// record reads a sample. Its values are as webdataset decodes them: pictures as bytes, texts, numbers of .cls, and .json.
+// record reads a sample. Its values are as webdataset decodes them: pictures as bytes, texts, numbers of .cls, and
+// .json.
 func (t *tars) record(i int) (data.Record, error) {
 	row := t.rows[i]
 	key := row.key

@@ -48,7 +48,7 @@ model/llavanext:  onnx checkpoints data model internal/strictjson
 model/qwen25vl:   onnx checkpoints data model internal/strictjson
 model/families:   model/llavanext model/qwen25vl
 model/fresh:      checkpoints model model/families internal/atomicfile
-encoders:         onnx ort checkpoints data store heuristics model internal/strictjson internal/workers
+encoders:         onnx ort checkpoints data store heuristics model internal/strictjson internal/workers internal/atomicfile internal/journal
 optim:            internal/workers
 trainer/events:   internal/journal
 trainer:          ort checkpoints lora data store model trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version internal/journal

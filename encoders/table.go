@@ -1,0 +1,252 @@
+package encoders
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"assay/data"
+	"assay/heuristics"
+	"assay/internal/atomicfile"
+	"assay/internal/journal"
+	"assay/store"
+)
+
+// measuredColumns are the columns that MeasureTable adds; they replace columns of the same names.
+var measuredColumns = []data.Column{{Name: "clip_d", Kind: data.KindNumber}, {Name: "clip_i", Kind: data.KindNumber},
+	{Name: "dino_i", Kind: data.KindNumber},
+	{Name: "clip_t", Kind: data.KindNumber}, {Name: "profile", Kind: data.KindText}, {Name: "error", Kind: data.KindText}}
+
+// measuredProfile is the one whose CLIP-D a Measurer computes.
+var measuredProfile = heuristics.Profiles[heuristics.ProfileAssay].ID()
+
+// TableRun measures the edits of a table.
+type TableRun struct {
+	In, Out string            // tables; results are kept in Out + ".progress" until all are there
+	Columns map[string]string // our column -> the table's, for other names
+	Format  data.Format       // of Out
+	// Progress is told how many rows are done since the last time; the first time, how many an earlier run had done. It
+	// may be nil.
+	Progress func(rows int)
+}
+
+// TableResult says what a TableRun wrote.
+type TableResult struct {
+	Out     string         `json:"out"`
+	Rows    int            `json:"rows"`
+	Failed  int            `json:"failed"`
+	Known   map[string]int `json:"known"`   // rows that have a number, by column
+	Encoded int64          `json:"encoded"` // pictures and captions, by each encoder
+	Cached  int64          `json:"cached"`  // that were known
+}
+
+// KeptError says that a run was interrupted, and what of it is kept.
+type KeptError struct {
+	Done, Rows int
+	Journal    string // file
+}
+
+func (e *KeptError) Error() string {
+	return fmt.Sprintf("%d of %d rows are kept in %s; the same command goes on", e.Done, e.Rows, e.Journal)
+}
+
+// measured is what became of a row.
+type measured struct {
+	Row   int      `json:"row"`
+	Of    string   `json:"of"` // digest of its captions and of the content of its pictures
+	ClipD *float64 `json:"clip_d,omitempty"`
+	ClipI *float64 `json:"clip_i,omitempty"`
+	DinoI *float64 `json:"dino_i,omitempty"`
+	ClipT *float64 `json:"clip_t,omitempty"`
+	Error string   `json:"error,omitempty"`
+}
+
+// tableHead says what a journal's results belong to.
+type tableHead struct {
+	In         string            `json:"in"`
+	Rows       int               `json:"rows"`
+	Columns    map[string]string `json:"columns,omitempty"`
+	CLIP, DINO string
+}
+
+// Measure measures the edits of the table, which is r.In opened, and writes the same rows with what was measured. Rows
+// whose pictures or captions cannot be read say so in the column error. If ctx ends it, the error is a *KeptError.
+func (r *TableRun) Measure(ctx context.Context, t *data.Table, m *Measurer) (*TableResult, error) {
+	head := tableHead{In: r.In, Rows: t.Len(), Columns: r.Columns}
+	if abs, err := filepath.Abs(r.In); err == nil {
+		head.In = abs
+	}
+	if m.CLIP != nil {
+		head.CLIP = m.CLIP.Fingerprint()
+	}
+	if m.DINO != nil {
+		head.DINO = m.DINO.Fingerprint()
+	}
+	progress := r.Out + ".progress"
+	j, known, err := journal.Open[measured](progress, head)
+	if err != nil {
+		return nil, err
+	}
+	done := map[int]measured{}
+	for _, v := range known {
+		if e, err := ReadEdit(t, r.Columns, v.Row); e.Digest(t.Folder(), err) == v.Of { // else it was changed since
+			done[v.Row] = v
+		}
+	}
+	err = r.measure(ctx, t, m, done, j)
+	err = errors.Join(err, j.Close())
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil, &KeptError{len(done), t.Len(), progress}
+	} else if err != nil {
+		return nil, err
+	}
+	result, err := r.write(t, m, done)
+	if err != nil {
+		return nil, err
+	}
+	return result, os.Remove(progress)
+}
+
+// rowsAtOnce are measured together: what an interrupt may cost.
+const rowsAtOnce = 32
+
+// measure measures the rows that are not done.
+func (r *TableRun) measure(ctx context.Context, t *data.Table, m *Measurer, done map[int]measured,
+	j *journal.Journal[measured]) error {
+	r.progress(len(done))
+	for i := 0; i < t.Len(); {
+		var rows []measured
+		var edits []Edit
+		for ; i < t.Len() && len(rows) < rowsAtOnce; i++ {
+			if _, ok := done[i]; ok {
+				continue
+			}
+			e, err := ReadEdit(t, r.Columns, i)
+			v := measured{Row: i, Of: e.Digest(t.Folder(), err)}
+			if err != nil {
+				v.Error = err.Error()
+			}
+			rows, edits = append(rows, v), append(edits, e)
+		}
+		got, err := m.Measure(ctx, t.Folder(), edits)
+		if err != nil {
+			return err
+		}
+		for k, s := range got {
+			v := &rows[k]
+			v.ClipD, v.ClipI, v.DinoI, v.ClipT = s.ClipD, s.ClipI, s.DinoI, s.ClipT
+			if err := s.Err(); err != nil {
+				v.Error = err.Error()
+			}
+			done[v.Row] = *v
+		}
+		if err := j.Write(rows...); err != nil {
+			return err
+		}
+		r.progress(len(rows))
+	}
+	return nil
+}
+
+func (r *TableRun) progress(rows int) {
+	if r.Progress != nil {
+		r.Progress(rows)
+	}
+}
+
+// Digest identifies what an edit's numbers depend on besides the encoders: its captions, and its pictures' content.
+// folder is where relative paths start, err is why the edit cannot be read.
+func (e Edit) Digest(folder string, err error) string {
+	parts := []string{fmt.Sprint(err), e.Before, e.After}
+	for _, m := range []data.Image{e.Source, e.Edit, e.Target} {
+		k, err := store.Content(folder, m)
+		parts = append(parts, fmt.Sprint(k, err))
+	}
+	return store.KeyOf(parts...).String()
+}
+
+// ReadEdit reads an edit out of row i of a table; columns are other names of the captions' columns.
+func ReadEdit(t *data.Table, columns map[string]string, i int) (e Edit, err error) {
+	rec, err := t.Record(i)
+	if err != nil {
+		return e, err
+	}
+	row, err := t.Row(rec)
+	if err != nil {
+		return e, err
+	}
+	e = Edit{Source: row.Source, Edit: row.Edit, Target: row.Target}
+	for name, to := range map[string]*string{"source_caption": &e.Before, "target_caption": &e.After} {
+		column := name
+		if other := columns[name]; other != "" {
+			column = other
+		}
+		v, _ := rec.Get(column)
+		if *to, err = data.Text(v); err != nil {
+			return Edit{}, fmt.Errorf("column %q: %w", column, err)
+		}
+	}
+	return e, nil
+}
+
+// Counts are how many pictures and captions were encoded, by each encoder, and how many were known.
+func (m *Measurer) Counts() (encoded, known int64) {
+	for _, c := range []*Cached{m.CLIP, m.DINO} {
+		if c != nil {
+			e, k := c.Counts()
+			encoded, known = encoded+e, known+k
+		}
+	}
+	return encoded, known
+}
+
+func (r *TableRun) write(t *data.Table, m *Measurer, done map[int]measured) (*TableResult, error) {
+	result := &TableResult{Out: r.Out, Rows: t.Len(), Known: map[string]int{}}
+	result.Encoded, result.Cached = m.Counts()
+	err := atomicfile.Write(r.Out, func(w io.Writer) error {
+		tw, err := t.NewWriter(w, r.Format, measuredColumns...)
+		if err != nil {
+			return err
+		}
+		for i := range t.Len() {
+			rec, err := t.Record(i)
+			if err != nil { // the row cannot be read at all: its place is kept
+				rec = data.Record{}
+			}
+			v := done[i]
+			set := func(name string, by *Cached, x *float64) {
+				if by == nil { // nobody measured it: what the table says
+					old, _ := rec.Get(name)
+					if n, err := data.Number(old); err == nil {
+						x = n
+					}
+				}
+				rec.Set(name, nil)
+				if x != nil {
+					rec.Set(name, *x)
+					result.Known[name]++
+				}
+			}
+			set("clip_d", m.CLIP, v.ClipD)
+			set("clip_i", m.CLIP, v.ClipI)
+			set("dino_i", m.DINO, v.DinoI)
+			set("clip_t", m.CLIP, v.ClipT)
+			if m.CLIP != nil {
+				rec.Set("profile", measuredProfile)
+			}
+			rec.Set("error", nil)
+			if v.Error != "" {
+				result.Failed++
+				rec.Set("error", v.Error)
+			}
+			if err := tw.Write(rec); err != nil {
+				return err
+			}
+		}
+		return tw.Close()
+	})
+	return result, err
+}
