@@ -21,7 +21,8 @@ func TestReport(t *testing.T) {
 	}
 	read := func(name string) string { return string(must[[]byte](t)(os.ReadFile(filepath.Join(dir, name)))) }
 	page := read("index.html")
-	if m := regexp.MustCompile(`(?i)(src|href|url\()\s*=?\s*["']?(https?:|//)|https?:|<script|<link|@import`).FindString(page); m != "" {
+	if m := regexp.MustCompile(`(?i)(src|href|url\()\s*=?\s*["']?(https?:|//)|https?:|<script|<link|@import`).
+		FindString(page); m != "" {
 		t.Errorf("the page asks for something outside: %q", m)
 	}
 	for _, want := range []string{"&lt;one&gt;", `src="data:image/png;base64,`, "ADIEE (in ADIEE)", "edit 3",

@@ -35,7 +35,8 @@ func TestAbsent(t *testing.T) {
 		w.Declare("b", onnx.Float, []int64{4})
 		w.Alias("c", "b")
 		info, ok := w.Info("c")
-		if !w.Absent() || !ok || info.Type != onnx.Float || !slices.Equal(info.Shape, []int64{4}) || info.Offset != 12 || !slices.Equal(w.Names(), []string{"a", "b"}) {
+		if !w.Absent() || !ok || info.Type != onnx.Float || !slices.Equal(info.Shape, []int64{4}) || info.Offset != 12 ||
+			!slices.Equal(w.Names(), []string{"a", "b"}) {
 			t.Errorf("%+v %v", info, w.Names())
 		}
 		if x, err := w.Tensor("a"); err != nil || x.External.Length != 12 {

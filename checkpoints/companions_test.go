@@ -23,8 +23,12 @@ func TestCopyCompanions(t *testing.T) {
 		}
 	}
 	blob := filepath.Join(root, "blob")
-	if err := errors.Join(os.Rename(filepath.Join(from, "config.json"), blob), os.Symlink("../blob", filepath.Join(from, "config.json")),
-		os.Mkdir(to, 0o777), CopyCompanions(from, to)); err != nil {
+	if err := errors.Join(
+		os.Rename(filepath.Join(from, "config.json"), blob),
+		os.Symlink("../blob", filepath.Join(from, "config.json")),
+		os.Mkdir(to, 0o777),
+		CopyCompanions(from, to),
+	); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"LICENSE", "additional_chat_templates", "config.json", "tokenizer.model", "vocab.txt"}
@@ -34,7 +38,11 @@ func TestCopyCompanions(t *testing.T) {
 	if st, err := os.Lstat(filepath.Join(to, "config.json")); err != nil || !st.Mode().IsRegular() {
 		t.Error("a link was copied as a link", err)
 	}
-	if got, err := os.ReadFile(filepath.Join(to, "additional_chat_templates", "tools.jinja")); string(got) != "additional_chat_templates/tools.jinja" {
+	if got, err := os.ReadFile(
+		filepath.Join(to, "additional_chat_templates", "tools.jinja"),
+	); string(
+		got,
+	) != "additional_chat_templates/tools.jinja" {
 		t.Error(err)
 	}
 }

@@ -311,8 +311,8 @@ func place(tensors []Info) error {
 	return nil
 }
 
-// headerText is the JSON of a header, byte for byte as the safetensors library writes it, padded so that the data begins
-// at a multiple of 8. Offsets are from the start of the data.
+// headerText is the JSON of a header, byte for byte as the safetensors library writes it, padded so that the data
+// begins at a multiple of 8. Offsets are from the start of the data.
 func headerText(tensors []Info, metadata map[string]string) []byte {
 	var text bytes.Buffer
 	text.WriteByte('{')

@@ -20,8 +20,11 @@ import (
 
 // pythonFiles were written by the safetensors library (tools/oracle/safetensors_files.py and the oracle's fixtures).
 var pythonFiles = []string{
-	"testdata/types.safetensors", "testdata/plain.safetensors", "testdata/half.safetensors",
-	"../testdata/oracle/llavanext/scorer/adapter_model.safetensors", "../testdata/oracle/llavanext/scorer/head.safetensors",
+	"testdata/types.safetensors",
+	"testdata/plain.safetensors",
+	"testdata/half.safetensors",
+	"../testdata/oracle/llavanext/scorer/adapter_model.safetensors",
+	"../testdata/oracle/llavanext/scorer/head.safetensors",
 	"../testdata/oracle/llavanext/backbone/model.safetensors",
 }
 
@@ -147,7 +150,8 @@ func TestWriteViewsAndEmptyTensors(t *testing.T) {
 	if err := d.T(); err != nil {
 		t.Fatal(err)
 	}
-	column, err := tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]int64{1, 2, 3, 4, 5, 6})).Slice(nil, tensor.S(1, 2))
+	column, err := tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]int64{1, 2, 3, 4, 5, 6})).
+		Slice(nil, tensor.S(1, 2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +170,11 @@ func TestWriteViewsAndEmptyTensors(t *testing.T) {
 		}
 	}
 	empty := filepath.Join(t.TempDir(), "empty.safetensors")
-	w, err := NewWriter(empty, []Info{{Name: "e", Type: onnx.Float, Shape: []int64{0, 4}}, {Name: "f", Type: onnx.Float, Shape: []int64{}}}, nil)
+	w, err := NewWriter(
+		empty,
+		[]Info{{Name: "e", Type: onnx.Float, Shape: []int64{0, 4}}, {Name: "f", Type: onnx.Float, Shape: []int64{}}},
+		nil,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +272,10 @@ func TestDamagedFiles(t *testing.T) {
 		if err := os.WriteFile(path, c.data, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := OpenFile(path); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
+		if _, err := OpenFile(
+			path,
+		); err == nil || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
 	}

@@ -120,7 +120,8 @@ func TestDamagedCheckpointsAreSkipped(t *testing.T) {
 		}
 		dir, step, err := Latest(root)
 		var damaged *DamagedError
-		if step != 1 || !errors.As(err, &damaged) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), newest) {
+		if step != 1 || !errors.As(err, &damaged) || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), newest) {
 			t.Errorf("%s: step %d, error %v; want step 1 and %q", name, step, err, c.want)
 			continue
 		}
@@ -151,13 +152,31 @@ func TestFailuresLeaveNothing(t *testing.T) {
 		t.Error(diff)
 	}
 	file := filepath.Join(root, "step-1", "a.bin") // a file where a folder is needed: nobody can write below it
-	if err := Save(filepath.Join(file, "x"), 2, 1, writeState(2, 10)); !errors.Is(err, syscall.ENOTDIR) || !strings.Contains(err.Error(), file) {
+	if err := Save(
+		filepath.Join(file, "x"),
+		2,
+		1,
+		writeState(2, 10),
+	); !errors.Is(err, syscall.ENOTDIR) ||
+		!strings.Contains(err.Error(), file) {
 		t.Error(err)
 	}
-	if err := atomicfile.Write(filepath.Join(file, "x"), func(io.Writer) error { return nil }); !errors.Is(err, syscall.ENOTDIR) {
+	if err := atomicfile.Write(
+		filepath.Join(file, "x"),
+		func(io.Writer) error { return nil },
+	); !errors.Is(
+		err,
+		syscall.ENOTDIR,
+	) {
 		t.Error(err)
 	}
-	if err := atomicfile.Write(file, func(w io.Writer) error { fmt.Fprint(w, "half"); return broken }); !errors.Is(err, broken) {
+	if err := atomicfile.Write(
+		file,
+		func(w io.Writer) error { fmt.Fprint(w, "half"); return broken },
+	); !errors.Is(
+		err,
+		broken,
+	) {
 		t.Error(err)
 	}
 	checkState(t, filepath.Join(root, "step-1"), 1, 10)
@@ -192,7 +211,11 @@ func TestMain(m *testing.M) {
 			_, err := w.Write(make([]byte, childSize))
 			return err
 		}))
-		w, err := NewWriter(filepath.Join(root, "x.safetensors"), []Info{{Name: "t", Type: 2, Shape: []int64{childSize}}}, nil)
+		w, err := NewWriter(
+			filepath.Join(root, "x.safetensors"),
+			[]Info{{Name: "t", Type: 2, Shape: []int64{childSize}}},
+			nil,
+		)
 		if err == nil {
 			err = w.Write("t", make([]byte, childSize))
 			w.Abort()

@@ -260,7 +260,9 @@ func TestThriftLengths(t *testing.T) {
 		}
 	}
 	// a boolean, a list of two integers, a text, a struct of a double
-	if err := checkThrift([]byte{0x11, 0x19, 0x25, 2, 4, 0x18, 1, 'a', 0x1c, 0x17, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}); err != nil {
+	if err := checkThrift(
+		[]byte{0x11, 0x19, 0x25, 2, 4, 0x18, 1, 'a', 0x1c, 0x17, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+	); err != nil {
 		t.Error(err)
 	}
 }

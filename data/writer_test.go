@@ -16,9 +16,22 @@ import (
 
 func samples(t testing.TB) []Row {
 	return []Row{
-		{ID: "0", Group: "g", Source: Image{Path: "a/b.png"}, Edit: Image{Path: "c.png", Bytes: picture(t, "grey.png")},
-			Target: Image{Bytes: picture(t, "420.jpg")}, Instruction: "Größer & <klein>\n\"x\"", Label: number(0.5),
-			Why: "clip_d", Method: "ip2p", ClipD: number(-0.25), ClipI: number(1), DinoI: number(0.1), Split: "train", Dataset: "d"},
+		{
+			ID:          "0",
+			Group:       "g",
+			Source:      Image{Path: "a/b.png"},
+			Edit:        Image{Path: "c.png", Bytes: picture(t, "grey.png")},
+			Target:      Image{Bytes: picture(t, "420.jpg")},
+			Instruction: "Größer & <klein>\n\"x\"",
+			Label:       number(0.5),
+			Why:         "clip_d",
+			Method:      "ip2p",
+			ClipD:       number(-0.25),
+			ClipI:       number(1),
+			DinoI:       number(0.1),
+			Split:       "train",
+			Dataset:     "d",
+		},
 		{ID: "1", Source: Image{Path: "a"}, Edit: Image{Path: "b"}, Instruction: "i", Label: number(0)},
 		{ID: "2", Source: Image{Path: "a"}, Edit: Image{Path: "b"}},
 	}

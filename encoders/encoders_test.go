@@ -117,7 +117,10 @@ func TestSplitGraphs(t *testing.T) {
 		}
 		g.Outputs = slices.DeleteFunc(g.Outputs, func(v onnx.ValueInfo) bool { return v.Name != output })
 		onnx.Prune(g)
-		g.Inputs = slices.DeleteFunc(g.Inputs, func(v onnx.ValueInfo) bool { return (v.Name == inPixels) != (output == "image_embeds") })
+		g.Inputs = slices.DeleteFunc(
+			g.Inputs,
+			func(v onnx.ValueInfo) bool { return (v.Name == inPixels) != (output == "image_embeds") },
+		)
 		if output == "text_embeds" {
 			for i := range g.Inputs {
 				g.Inputs[i].Shape = onnx.Dims(1, 20)

@@ -88,7 +88,14 @@ func TestOwnSplit(t *testing.T) {
 	if err := os.WriteFile(rows, []byte(text), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	c := load(t, fmt.Sprintf("out: out\nprofile: adiee-released\nmax_bad: 0.5\nsources: [{layout: table, path: %s, pictures: %s, split: own}]\n", rows, abs))
+	c := load(
+		t,
+		fmt.Sprintf(
+			"out: out\nprofile: adiee-released\nmax_bad: 0.5\nsources: [{layout: table, path: %s, pictures: %s, split: own}]\n",
+			rows,
+			abs,
+		),
+	)
 	r, err := run(t, c, Encoders{}, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +130,14 @@ func TestForeignPictureOnAnotherSide(t *testing.T) {
 	if err := os.WriteFile(chains, []byte(rows.String()), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	c := load(t, fmt.Sprintf("out: out\nprofile: adiee-released\nseed: 3\nchains: {foreign: 2}\nsources:\n  - {layout: magicbrush, path: %s, pictures: %s, chains: true, split: own}\n", chains, dir))
+	c := load(
+		t,
+		fmt.Sprintf(
+			"out: out\nprofile: adiee-released\nseed: 3\nchains: {foreign: 2}\nsources:\n  - {layout: magicbrush, path: %s, pictures: %s, chains: true, split: own}\n",
+			chains,
+			dir,
+		),
+	)
 	r, err := run(t, c, Encoders{}, 1)
 	if err != nil {
 		t.Fatal(err)

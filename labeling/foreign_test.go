@@ -79,7 +79,10 @@ func TestForeignInstructions(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "edits.jsonl"), lines.Bytes(), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	config := fmt.Sprintf("out: out\nsources:\n  - {layout: table, path: %s}\nforeign: {instructions: 3}\nsplit: {validation: 0}\n", filepath.Join(dir, "edits.jsonl"))
+	config := fmt.Sprintf(
+		"out: out\nsources:\n  - {layout: table, path: %s}\nforeign: {instructions: 3}\nsplit: {validation: 0}\n",
+		filepath.Join(dir, "edits.jsonl"),
+	)
 	asked := func(e Encoders, shards int) map[string][]string {
 		c := load(t, strings.Replace(config, "out: out",
 			"out: "+filepath.Join(t.TempDir(), "out")+"\nrules: {clip_i: off, dino_i: off}", 1))

@@ -64,8 +64,15 @@ func TestGuard(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "rows.csv"), []byte(rows.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c := load(t, fmt.Sprintf("out: out\nprofile: adiee-released\nsources:\n  - {layout: table, path: %s, pictures: %s}\nguard: {folders: [%s]}\n",
-		filepath.Join(dir, "rows.csv"), abs, filepath.Join(dir, "bench")))
+	c := load(
+		t,
+		fmt.Sprintf(
+			"out: out\nprofile: adiee-released\nsources:\n  - {layout: table, path: %s, pictures: %s}\nguard: {folders: [%s]}\n",
+			filepath.Join(dir, "rows.csv"),
+			abs,
+			filepath.Join(dir, "bench"),
+		),
+	)
 	r, err := run(t, c, Encoders{}, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -213,8 +220,15 @@ hubble.png,rocket.png,black.png,an editor that gave nothing
 	if err := os.WriteFile(filepath.Join(dir, "rows.csv"), []byte(rows), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c := load(t, fmt.Sprintf("out: out\nprofile: adiee-released\nsources:\n  - {layout: table, path: %s, pictures: %s}\nguard: {folders: [%s]}\n",
-		filepath.Join(dir, "rows.csv"), dir, bench))
+	c := load(
+		t,
+		fmt.Sprintf(
+			"out: out\nprofile: adiee-released\nsources:\n  - {layout: table, path: %s, pictures: %s}\nguard: {folders: [%s]}\n",
+			filepath.Join(dir, "rows.csv"),
+			dir,
+			bench,
+		),
+	)
 	r, err := run(t, c, Encoders{}, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -279,8 +293,14 @@ func TestSplitOfNearCopies(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "rows.csv"), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		c := load(t, fmt.Sprintf("out: out\nprofile: adiee-released\nsources:\n  - {layout: table, path: %s, pictures: %s}\nsplit: {validation: 0.5}\n",
-			filepath.Join(dir, "rows.csv"), dir))
+		c := load(
+			t,
+			fmt.Sprintf(
+				"out: out\nprofile: adiee-released\nsources:\n  - {layout: table, path: %s, pictures: %s}\nsplit: {validation: 0.5}\n",
+				filepath.Join(dir, "rows.csv"),
+				dir,
+			),
+		)
 		if _, err := run(t, c, Encoders{}, 1); err != nil {
 			t.Fatal(err)
 		}

@@ -53,7 +53,14 @@ func TestOpenBroken(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, c.file), []byte(c.content), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		cfg := load(t, fmt.Sprintf("out: out\nsources: [{layout: folder, path: FIXTURES/folder}, {layout: %s, path: %s, name: mine}]\n", c.layout, filepath.Join(dir, c.path)))
+		cfg := load(
+			t,
+			fmt.Sprintf(
+				"out: out\nsources: [{layout: folder, path: FIXTURES/folder}, {layout: %s, path: %s, name: mine}]\n",
+				c.layout,
+				filepath.Join(dir, c.path),
+			),
+		)
 		j, err := Open(t.Context(), cfg)
 		if err == nil {
 			j.Close()
@@ -89,7 +96,10 @@ func TestCheckReport(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "t.csv"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c := load(t, "out: out\nsources: [{layout: table, path: "+dir+"/t.csv, columns: {source: before}}, {layout: adiee-magicbrush, path: FIXTURES/adiee}]\n")
+	c := load(
+		t,
+		"out: out\nsources: [{layout: table, path: "+dir+"/t.csv, columns: {source: before}}, {layout: adiee-magicbrush, path: FIXTURES/adiee}]\n",
+	)
 	r, err := Check(t.Context(), c, 100)
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +125,8 @@ func TestCheckReport(t *testing.T) {
 			t.Errorf("%+v", u)
 		}
 	}
-	if fmt.Sprint(unused) != "[note]" || fmt.Sprint(missing) != "[dino_i id label profile session source_caption split target target_caption]" {
+	if fmt.Sprint(unused) != "[note]" ||
+		fmt.Sprint(missing) != "[dino_i id label profile session source_caption split target target_caption]" {
 		t.Errorf("unused %v, missing %v", unused, missing)
 	}
 	s = r.Sources[1]

@@ -94,11 +94,20 @@ func checkpoint(t *testing.T, config string) string {
 }
 
 func TestMixes(t *testing.T) {
-	base16 := checkpoint(t, `{"model_type": "clip", "projection_dim": 512, "vision_config": {"hidden_size": 768, "num_hidden_layers": 12, "patch_size": 16}}`)
+	base16 := checkpoint(
+		t,
+		`{"model_type": "clip", "projection_dim": 512, "vision_config": {"hidden_size": 768, "num_hidden_layers": 12, "patch_size": 16}}`,
+	)
 	short16 := checkpoint(t, `{"model_type": "clip", "vision_config": {"patch_size": 16}}`) // the rest are defaults
 	base32 := checkpoint(t, `{"model_type": "clip", "vision_config": {}}`)
-	large := checkpoint(t, `{"model_type": "clip", "projection_dim": 768, "vision_config": {"hidden_size": 1024, "num_hidden_layers": 24, "patch_size": 14, "projection_dim": 768}}`)
-	dino := checkpoint(t, `{"model_type": "dinov2", "hidden_size": 768, "num_hidden_layers": 12, "patch_size": 14, "image_size": 518}`)
+	large := checkpoint(
+		t,
+		`{"model_type": "clip", "projection_dim": 768, "vision_config": {"hidden_size": 1024, "num_hidden_layers": 24, "patch_size": 14, "projection_dim": 768}}`,
+	)
+	dino := checkpoint(
+		t,
+		`{"model_type": "dinov2", "hidden_size": 768, "num_hidden_layers": 12, "patch_size": 14, "image_size": 518}`,
+	)
 	registers := checkpoint(t, `{"model_type": "dinov2_with_registers"}`)
 	sources := "sources: [{layout: folder, path: FIXTURES/folder}]\n"
 	for _, c := range []struct {
@@ -238,10 +247,17 @@ sources:
 	for _, row := range table(t, c) {
 		got[row.ID] = row.Why
 	}
-	want := map[string]string{"shards/0000/a/source": "source", "shards/0000/a/target": "target",
+	want := map[string]string{
+		"shards/0000/a/source": "source",
+		"shards/0000/a/target": "target",
 		"shards/0000/a/mgie":   "given",
-		"shards/0000/b/source": "source", "shards/0000/b/sdedit": "weak_editor", "shards/0001/a/source": "source", "shards/0001/a/edit": "given",
-		"hub/000001/source": "source", "hub/000001/target": "target"} // hub/000000 shows what shards/0000/a does
+		"shards/0000/b/source": "source",
+		"shards/0000/b/sdedit": "weak_editor",
+		"shards/0001/a/source": "source",
+		"shards/0001/a/edit":   "given",
+		"hub/000001/source":    "source",
+		"hub/000001/target":    "target",
+	} // hub/000000 shows what shards/0000/a does
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}

@@ -72,7 +72,11 @@ func rewrite(t *testing.T, from string, config func(string) string, rename func(
 	if err := checkpoints.WriteFile(filepath.Join(dir, WeightsFile), out, metadata); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, ConfigFile), []byte(config(readFile(t, from, ConfigFile))), 0o666); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(dir, ConfigFile),
+		[]byte(config(readFile(t, from, ConfigFile))),
+		0o666,
+	); err != nil {
 		t.Fatal(err)
 	}
 	return dir

@@ -53,11 +53,16 @@ func TestNewConfigIsWhatPEFTWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(parsed(t, readFile(t, "../testdata/oracle/llavanext/scorer", ConfigFile)), parsed(t, string(got))); diff != "" {
+	if diff := cmp.Diff(
+		parsed(t, readFile(t, "../testdata/oracle/llavanext/scorer", ConfigFile)),
+		parsed(t, string(got)),
+	); diff != "" {
 		t.Error(diff)
 	}
 	c = NewConfig(2, 3, Names{List: []string{"layers.0.self_attn.q_proj"}})
-	c.Base, c.Dropout, c.RSLoRA, c.Exclude = "testdata/oracle/llavanext/backbone", 1e-5, true, Names{List: []string{"k_proj"}}
+	c.Base, c.Dropout, c.RSLoRA, c.Exclude = "testdata/oracle/llavanext/backbone", 1e-5, true, Names{
+		List: []string{"k_proj"},
+	}
 	c.LayersToTransform, c.LayersPattern = []int{0, 1}, []string{"layers"}
 	c.Ranks = []Override{{"vision_tower.*q_proj", 1}}
 	c.Alphas = []Override{{`model\.vision.*\.q_proj`, 5}}

@@ -201,7 +201,10 @@ func TestPythonExpressions(t *testing.T) {
 			}
 		}
 	}
-	if _, err := ParseConfig([]byte(`{"target_modules": "a(b"}`)); err == nil || !strings.Contains(err.Error(), `target_modules: regular expression "a(b"`) {
+	if _, err := ParseConfig(
+		[]byte(`{"target_modules": "a(b"}`),
+	); err == nil ||
+		!strings.Contains(err.Error(), `target_modules: regular expression "a(b"`) {
 		t.Error(err)
 	}
 }

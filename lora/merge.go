@@ -80,7 +80,12 @@ func changedKeys(w *checkpoints.Weights, a *Adapter) (map[string]string, error) 
 }
 
 func mergeShard(
-	ctx context.Context, shard *checkpoints.Shard, changes map[string]string, a *Adapter, path string, progress func(int64),
+	ctx context.Context,
+	shard *checkpoints.Shard,
+	changes map[string]string,
+	a *Adapter,
+	path string,
+	progress func(int64),
 ) error {
 	var infos []checkpoints.Info
 	for _, name := range shard.Names() {

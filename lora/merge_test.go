@@ -165,7 +165,10 @@ func TestMergeAgreesWithPEFT(t *testing.T) {
 			t.Errorf("%s: progress said %d of %d bytes", prefix, done.Load(), all.Load())
 		}
 		for _, s := range w.Shards() {
-			if !slices.ContainsFunc(merged.Shards(), func(m *checkpoints.Shard) bool { return m.Name == s.Name && m.Metadata()["format"] == "pt" }) {
+			if !slices.ContainsFunc(
+				merged.Shards(),
+				func(m *checkpoints.Shard) bool { return m.Name == s.Name && m.Metadata()["format"] == "pt" },
+			) {
 				t.Errorf("%s: shard %s is missing", prefix, s.Name)
 			}
 		}
@@ -190,7 +193,9 @@ func TestMergeRefuses(t *testing.T) {
 	}
 	// An output layer tied to the embedding has no weight that could change alone.
 	tied := t.TempDir()
-	tensors := map[string]*tensor.Dense{"model.embed_tokens.weight": tensor.New(tensor.WithShape(3, 2), tensor.Of(tensor.Float32))}
+	tensors := map[string]*tensor.Dense{
+		"model.embed_tokens.weight": tensor.New(tensor.WithShape(3, 2), tensor.Of(tensor.Float32)),
+	}
 	if err := checkpoints.WriteFile(filepath.Join(tied, checkpoints.SingleFile), tensors, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +208,14 @@ func TestMergeRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Merge(context.Background(), small, head, out, nil); err == nil || !strings.Contains(err.Error(), "no weight of its own") {
+	if err := Merge(
+		context.Background(),
+		small,
+		head,
+		out,
+		nil,
+	); err == nil ||
+		!strings.Contains(err.Error(), "no weight of its own") {
 		t.Error(err)
 	}
 	if left, _ := os.ReadDir(out); len(left) > 0 {

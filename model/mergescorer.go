@@ -19,9 +19,9 @@ import (
 // cardFile is the model card.
 const cardFile = "README.md"
 
-// MergeScorer merges the adapter of the scorer directory dir into its backbone, see [lora.MergeCheckpoint]. The result is
-// a checkpoint and a scorer directory in one, whose backbone is the folder itself. Backbone, Adapter and Extra of the
-// options are set here.
+// MergeScorer merges the adapter of the scorer directory dir into its backbone, see [lora.MergeCheckpoint]. The result
+// is a checkpoint and a scorer directory in one, whose backbone is the folder itself. Backbone, Adapter and Extra of
+// the options are set here.
 func MergeScorer(ctx context.Context, dir string, o lora.MergeOptions) (*lora.Merged, error) {
 	backbone, err := scorerBackbone(dir)
 	if err != nil {
@@ -32,7 +32,8 @@ func MergeScorer(ctx context.Context, dir string, o lora.MergeOptions) (*lora.Me
 	return lora.MergeCheckpoint(ctx, o)
 }
 
-// scorerBackbone returns the path of a scorer's backbone, and reads nothing else: whatever else the file says is copied.
+// scorerBackbone returns the path of a scorer's backbone, and reads nothing else: whatever else the file says is
+// copied.
 func scorerBackbone(dir string) (string, error) {
 	path := filepath.Join(dir, ConfigFile)
 	text, err := os.ReadFile(path)

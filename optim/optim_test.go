@@ -35,7 +35,10 @@ func TestAdamWIsTorchs(t *testing.T) {
 	for r, run := range runs {
 		var params []Param
 		for i, s := range run.Start {
-			params = append(params, Param{string(rune('a' + i)), tensor.New(tensor.WithShape(run.Shapes[i]...), tensor.WithBacking(s))})
+			params = append(
+				params,
+				Param{string(rune('a' + i)), tensor.New(tensor.WithShape(run.Shapes[i]...), tensor.WithBacking(s))},
+			)
 		}
 		a := NewAdamW(params, run.Betas, run.Eps, run.WeightDecay)
 		for i, s := range run.Steps {

@@ -49,7 +49,11 @@ func TestUncleanJSON(t *testing.T) {
 			t.Errorf("%s %q: %d %s; want 400 that names %s", c.path, c.body, code, raw, c.field)
 		}
 	}
-	if code, _, raw := post(t, h.URL+"/v1/score", bytes.ReplaceAll([]byte(`{"source": P, "edits": [P], "instruction": "\ud83d\ude00 é"}`), []byte("P"), picture)); code != 200 {
+	if code, _, raw := post(
+		t,
+		h.URL+"/v1/score",
+		bytes.ReplaceAll([]byte(`{"source": P, "edits": [P], "instruction": "\ud83d\ude00 é"}`), []byte("P"), picture),
+	); code != 200 {
 		t.Errorf("a pair of surrogates: %d %s", code, raw)
 	}
 	var form bytes.Buffer
@@ -280,7 +284,11 @@ func TestSlowCallers(t *testing.T) {
 	}
 	picture := png(t, 51, 5, 5)
 	for range 8 {
-		if code, _, raw := post(t, url+"/v1/score", object{"source": picture, "instruction": "x", "edits": []any{picture}}); code != 200 {
+		if code, _, raw := post(
+			t,
+			url+"/v1/score",
+			object{"source": picture, "instruction": "x", "edits": []any{picture}},
+		); code != 200 {
 			t.Errorf("%d %s", code, raw)
 		}
 	}

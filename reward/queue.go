@@ -172,9 +172,13 @@ func runJobs(jobs []*job) {
 			all = append(all, jobItem{j, i})
 		}
 	}
-	_, errs, _ := pipeline.Batch(context.Background(), all, func(ctx context.Context, items []jobItem) ([]struct{}, error) {
-		return make([]struct{}, len(items)), runBatch(ctx, items)
-	})
+	_, errs, _ := pipeline.Batch(
+		context.Background(),
+		all,
+		func(ctx context.Context, items []jobItem) ([]struct{}, error) {
+			return make([]struct{}, len(items)), runBatch(ctx, items)
+		},
+	)
 	for k, p := range all {
 		p.errs[p.i] = errs[k]
 	}

@@ -89,8 +89,8 @@ func backboneModules(dir string) ([]lora.Module, error) {
 	return lora.Modules(b.Weights), nil
 }
 
-// checkSameBackbone refuses to go on from a scorer on a backbone with other weights than its own: adapter, head and rows
-// were made for these. (Where the scorer's own is not there any more, nothing can be compared.)
+// checkSameBackbone refuses to go on from a scorer on a backbone with other weights than its own: adapter, head and
+// rows were made for these. (Where the scorer's own is not there any more, nothing can be compared.)
 func checkSameBackbone(c *Config, own string) error {
 	if filepath.Clean(own) == filepath.Clean(c.Backbone) {
 		return nil
@@ -118,8 +118,8 @@ func checkSameBackbone(c *Config, own string) error {
 		c.Backbone, own)
 }
 
-// checkSameAdapter compares the lora section with the adapter that init brings, which it trains further: they must select
-// the same layers with the same ranks and scales. Dropout is the run's own.
+// checkSameAdapter compares the lora section with the adapter that init brings, which it trains further: they must
+// select the same layers with the same ranks and scales. Dropout is the run's own.
 func checkSameAdapter(c *Config, a *lora.Adapter) error {
 	was := loraOf(a.Config)
 	was.Dropout = c.Lora.Dropout

@@ -137,10 +137,14 @@ func TestBadRowsAreFoundBeforeTheFirstStep(t *testing.T) {
 	}
 	rewrite(t, path, func(s string) string { return strings.Replace(s, "data: {", "data: {skip: 4, ", 1) })
 	warned, shown := "", map[string]int64{}
-	r, err := lookingRun(path, m, Options{Warn: func(s string) { warned += s }, Progress: func(what string, total int64, _ string) Progress {
-		shown[what] = total
-		return silent{}
-	}})
+	r, err := lookingRun(
+		path,
+		m,
+		Options{Warn: func(s string) { warned += s }, Progress: func(what string, total int64, _ string) Progress {
+			shown[what] = total
+			return silent{}
+		}},
+	)
 	if err != nil || r.Steps != 4 || !strings.Contains(warned, "4 rows cannot be used") || shown["checking rows"] != 28-1 {
 		t.Fatalf("%v, %q, %v", err, warned, shown)
 	}
@@ -149,7 +153,11 @@ func TestBadRowsAreFoundBeforeTheFirstStep(t *testing.T) {
 			t.Error("trained on", e.Row.ID)
 		}
 	}
-	if got := badRowsOf(t, path); !slices.Equal(got, []string{"row10", "row7", "row8"}) && !slices.Equal(got, []string{"row10", "row12", "row7", "row8"}) {
+	if got := badRowsOf(
+		t,
+		path,
+	); !slices.Equal(got, []string{"row10", "row7", "row8"}) &&
+		!slices.Equal(got, []string{"row10", "row12", "row7", "row8"}) {
 		t.Errorf("%s lists %v", BadRowsFile, got)
 	}
 	if plan, err := DryRun(context.Background(), load(t, path), m.factory); err != nil || len(plan.BadRows) != 4 {
@@ -189,14 +197,20 @@ func TestRepairedRunsEndTheSame(t *testing.T) {
 			}
 		}
 		_, err := lookingRun(path, m, Options{})
-		if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), "row9.png: damaged") || !strings.Contains(err.Error(), "steps are saved in") {
+		if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), "row9.png: damaged") ||
+			!strings.Contains(err.Error(), "steps are saved in") {
 			t.Fatalf("%s: %v", what, err)
 		}
 		s, _, _, err := findState(filepath.Join(filepath.Dir(path), "out"))
 		if err != nil || s == nil || s.Step < 2 || !slices.Equal(badRowsOf(t, path), []string{"row9"}) {
 			t.Fatalf("%s: %+v, %v, %v", what, s, err, badRowsOf(t, path))
 		}
-		if _, err := lookingRun(path, &looking{fake: newFake()}, Options{}); exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), "row9.png: damaged") {
+		if _, err := lookingRun(
+			path,
+			&looking{fake: newFake()},
+			Options{},
+		); exit.Code(err) != exit.Wrong ||
+			!strings.Contains(err.Error(), "row9.png: damaged") {
 			t.Fatalf("%s: not yet repaired: %v", what, err)
 		}
 		repair(path)
@@ -249,7 +263,12 @@ func TestRemovedAndForeignRows(t *testing.T) {
 		},
 	} {
 		rewrite(t, table, change)
-		if _, err := lookingRun(path, &looking{fake: newFake()}, Options{}); exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), want) {
+		if _, err := lookingRun(
+			path,
+			&looking{fake: newFake()},
+			Options{},
+		); exit.Code(err) != exit.Wrong ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("want %q: %v", want, err)
 		}
 		if err := os.WriteFile(table, before, 0o666); err != nil {
@@ -298,8 +317,12 @@ func TestErrorsSaveWhatWasReached(t *testing.T) {
 	train(t, quiet, newFake())
 	f := &failing{fake: newFake(), at: 8}
 	c := load(t, path)
-	_, err := Train(context.Background(), Options{Config: c, Factory: func(context.Context, *Config) (Model, error) { return f, nil }})
-	if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), "out of memory") || !strings.Contains(err.Error(), "3 steps are saved in "+c.Out) {
+	_, err := Train(
+		context.Background(),
+		Options{Config: c, Factory: func(context.Context, *Config) (Model, error) { return f, nil }},
+	)
+	if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), "out of memory") ||
+		!strings.Contains(err.Error(), "3 steps are saved in "+c.Out) {
 		t.Fatal(err)
 	}
 	if r := train(t, path, newFake()); r.Resumed != 3 {

@@ -36,7 +36,15 @@ func TestDefaultsAndPaths(t *testing.T) {
 	}
 	dir := filepath.Dir(c.Out)
 	want := Default()
-	want.Backbone, want.Out, want.Data.Train = filepath.Join(dir, "b"), filepath.Join(dir, "o"), Strings{filepath.Join(dir, "t.jsonl")}
+	want.Backbone, want.Out, want.Data.Train = filepath.Join(
+		dir,
+		"b",
+	), filepath.Join(
+		dir,
+		"o",
+	), Strings{
+		filepath.Join(dir, "t.jsonl"),
+	}
 	if d := cmp.Diff(want, c); d != "" {
 		t.Error(d)
 	}
@@ -62,7 +70,9 @@ device: cuda:1
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.MicroBatch != 3 || c.Lora.Targets.Pattern != ".*q_proj" || c.Cache.Vision != Disk || len(c.Question) != 2 || c.Data.Validation.Tables[0] != "/c.jsonl" || c.Epochs != 0 {
+	if c.MicroBatch != 3 || c.Lora.Targets.Pattern != ".*q_proj" || c.Cache.Vision != Disk || len(c.Question) != 2 ||
+		c.Data.Validation.Tables[0] != "/c.jsonl" ||
+		c.Epochs != 0 {
 		t.Errorf("%+v", c)
 	}
 	text, err := c.YAML()
@@ -115,9 +125,27 @@ device: gpu
 	for _, x := range p {
 		got = append(got, fmt.Sprintf("%d %s", x.Line, x.Key))
 	}
-	want := []string{"1 out", "2 outt", "3 mode", "4 question", "5 answer", "6 epochs", "7 batchsize", "8 lora.r", "8 lora.dropout", "8 lora.target",
-		"10 optimizer.lr", "11 optimizer.betas", "12 micro_batch", "13 cache.vision", "14 data.train", "15 data.validation", "16 data.columns.score",
-		"17 head.values", "18 device"}
+	want := []string{
+		"1 out",
+		"2 outt",
+		"3 mode",
+		"4 question",
+		"5 answer",
+		"6 epochs",
+		"7 batchsize",
+		"8 lora.r",
+		"8 lora.dropout",
+		"8 lora.target",
+		"10 optimizer.lr",
+		"11 optimizer.betas",
+		"12 micro_batch",
+		"13 cache.vision",
+		"14 data.train",
+		"15 data.validation",
+		"16 data.columns.score",
+		"17 head.values",
+		"18 device",
+	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("%s\n%v", d, err)
 	}
@@ -149,17 +177,28 @@ func TestInitBringsTheScorersSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := model.HeadConfig{Hidden: []int{20, 8}, Activation: "relu", Kind: "classification", Values: []float64{0, 0.5, 1}}
+	want := model.HeadConfig{
+		Hidden:     []int{20, 8},
+		Activation: "relu",
+		Kind:       "classification",
+		Values:     []float64{0, 0.5, 1},
+	}
 	if d := cmp.Diff(want, c.Head); d != "" {
 		t.Error(d)
 	}
-	if c.Backbone != filepath.Join(dir, "backbone") || c.Pair != "concat" || c.PairSize[0] != 56 || c.TextLoss != "all" || c.Answer[0] != "Sure, [SCORE]" || !strings.HasPrefix(c.Question[0], "How successfully") {
+	if c.Backbone != filepath.Join(dir, "backbone") || c.Pair != "concat" || c.PairSize[0] != 56 || c.TextLoss != "all" ||
+		c.Answer[0] != "Sure, [SCORE]" ||
+		!strings.HasPrefix(c.Question[0], "How successfully") {
 		t.Errorf("%+v", c)
 	}
 	if _, err := loadText(t, text+"head: {hidden: [4]}\n"); err == nil || !strings.Contains(err.Error(), "another head") {
 		t.Error(err)
 	}
-	if _, err := loadText(t, "init: nowhere\nout: o\ndata: {train: t.jsonl}\n"); err == nil || !strings.Contains(err.Error(), "run.yaml:1:1: init: not a scorer directory") {
+	if _, err := loadText(
+		t,
+		"init: nowhere\nout: o\ndata: {train: t.jsonl}\n",
+	); err == nil ||
+		!strings.Contains(err.Error(), "run.yaml:1:1: init: not a scorer directory") {
 		t.Error(err)
 	}
 }
@@ -229,7 +268,9 @@ func defaults(t *testing.T, prefix string, v reflect.Value) map[string]string {
 			t.Fatal(err)
 		}
 		s := "`" + strings.TrimSpace(wholeFloat.ReplaceAllString(string(text), "$1$2")) + "`"
-		if f.Kind() == reflect.Slice && f.Len() == 0 || f.Kind() == reflect.Map && f.Len() == 0 || f.Kind() == reflect.String && f.Len() == 0 || s == "`[]`" {
+		if f.Kind() == reflect.Slice && f.Len() == 0 || f.Kind() == reflect.Map && f.Len() == 0 ||
+			f.Kind() == reflect.String && f.Len() == 0 ||
+			s == "`[]`" {
 			s = "none"
 		}
 		out[key] = s

@@ -82,7 +82,10 @@ func TestHeadStatesAreOfContent(t *testing.T) {
 		b.computed = 0
 		c := load(t, path)
 		c.Head.Hidden = []int{16}
-		if _, err := Train(context.Background(), Options{Config: c, Factory: headFactory(b, print), Fresh: true}); err != nil {
+		if _, err := Train(
+			context.Background(),
+			Options{Config: c, Factory: headFactory(b, print), Fresh: true},
+		); err != nil {
 			t.Fatal(err)
 		}
 		return b.computed

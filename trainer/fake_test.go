@@ -93,7 +93,10 @@ func (f *fake) Step(_ context.Context, batch []Example, weight float64, seed uin
 		}
 		db[0] += sign
 	}
-	r.Grads = []*tensor.Dense{tensor.New(tensor.WithShape(1, fakeWidth), tensor.WithBacking(dw)), tensor.New(tensor.WithShape(1), tensor.WithBacking(db))}
+	r.Grads = []*tensor.Dense{
+		tensor.New(tensor.WithShape(1, fakeWidth), tensor.WithBacking(dw)),
+		tensor.New(tensor.WithShape(1), tensor.WithBacking(db)),
+	}
 	if f.done++; f.steps != nil {
 		f.steps(f.done)
 	}
@@ -128,8 +131,14 @@ func (f *fake) SaveScorer(dir string) error {
 }
 
 func (f *fake) Plan(_ context.Context, sample []Example) (*Plan, error) {
-	return &Plan{Device: "cpu", MicroBatch: f.micro, Tokens: TokenCount{7, 7, 7}, Parameters: fakeWidth + 1, Trainable: fakeWidth + 1,
-		Bytes: map[string]int64{"sample": int64(len(sample))}}, nil
+	return &Plan{
+		Device:     "cpu",
+		MicroBatch: f.micro,
+		Tokens:     TokenCount{7, 7, 7},
+		Parameters: fakeWidth + 1,
+		Trainable:  fakeWidth + 1,
+		Bytes:      map[string]int64{"sample": int64(len(sample))},
+	}, nil
 }
 
 func (f *fake) factory(context.Context, *Config) (Model, error) { return f, nil }
@@ -149,7 +158,15 @@ func writeRun(t *testing.T, n int, extra string) string {
 		if i == 3 {
 			label = "null"
 		}
-		fmt.Fprintf(&rows, `{"id": "row%d", "group": "g%d", "source": "a.png", "edit": "a.png", "instruction": "do thing %d", "label": %s, "split": %q}`+"\n", i, i/3, i, label, split)
+		fmt.Fprintf(
+			&rows,
+			`{"id": "row%d", "group": "g%d", "source": "a.png", "edit": "a.png", "instruction": "do thing %d", "label": %s, "split": %q}`+"\n",
+			i,
+			i/3,
+			i,
+			label,
+			split,
+		)
 	}
 	write := func(name, text string) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {

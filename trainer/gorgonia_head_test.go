@@ -63,7 +63,13 @@ func TestHeadIsTorchs(t *testing.T) {
 			for _, k := range []string{"weight", "bias"} {
 				name := fmt.Sprintf("layers.%d.%s", l, k)
 				p := c.Params[name]
-				params = append(params, optim.Param{Name: name, Value: tensor.New(tensor.WithShape(p.Shape...), tensor.WithBacking(append([]float32{}, p.Value...)))})
+				params = append(
+					params,
+					optim.Param{
+						Name:  name,
+						Value: tensor.New(tensor.WithShape(p.Shape...), tensor.WithBacking(append([]float32{}, p.Value...))),
+					},
+				)
 			}
 		}
 		h, err := NewGorgoniaHead(head, params)

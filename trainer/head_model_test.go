@@ -37,8 +37,17 @@ func headFactory(b *countingBackbone, fingerprint string) Factory {
 			for j := range w {
 				w[j] = float32(math.Sin(float64(7*i+j))) / 4
 			}
-			params = append(params, optim.Param{Name: name + ".weight", Value: tensor.New(tensor.WithShape(sizes[i+1], sizes[i]), tensor.WithBacking(w))},
-				optim.Param{Name: name + ".bias", Value: tensor.New(tensor.WithShape(sizes[i+1]), tensor.WithBacking(make([]float32, sizes[i+1])))})
+			params = append(
+				params,
+				optim.Param{
+					Name:  name + ".weight",
+					Value: tensor.New(tensor.WithShape(sizes[i+1], sizes[i]), tensor.WithBacking(w)),
+				},
+				optim.Param{
+					Name:  name + ".bias",
+					Value: tensor.New(tensor.WithShape(sizes[i+1]), tensor.WithBacking(make([]float32, sizes[i+1]))),
+				},
+			)
 		}
 		known, err := openStore(c, nil)
 		if err != nil {
@@ -108,7 +117,14 @@ func TestHeadPreparationIsInterruptible(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &countingBackbone{}
 	inner := headFactory(b, "a")
-	_, err := Train(ctx, Options{Config: c, Factory: inner, Progress: func(string, int64, string) Progress { return cancelAfter{cancel, new(int)} }})
+	_, err := Train(
+		ctx,
+		Options{
+			Config:   c,
+			Factory:  inner,
+			Progress: func(string, int64, string) Progress { return cancelAfter{cancel, new(int)} },
+		},
+	)
 	if exit.Code(err) != exit.Interrupted {
 		t.Fatal(err)
 	}

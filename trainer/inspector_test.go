@@ -9,8 +9,8 @@ import (
 	"assay/store"
 )
 
-// TestInspectorDecodesOnce: a start finds out from the store which pictures an earlier one has decoded, and decodes what
-// changed since.
+// TestInspectorDecodesOnce: a start finds out from the store which pictures an earlier one has decoded, and decodes
+// what changed since.
 func TestInspectorDecodesOnce(t *testing.T) {
 	dir := t.TempDir()
 	kept, err := store.Open(filepath.Join(dir, "store"), store.Options{})

@@ -36,21 +36,39 @@ var larges = []large{
 		// Vision: 24 layers of 12,596,224, embeddings and norms 1,198,080. Projector 20,979,712, newline 4096.
 		// Trained: 32 (8 (4096 + 4096) + 8 (4096 + 1024)), head 4096-256-16-3, two rows of 4096.
 		// Pictures: 24 x 24 overview, two tiles side by side with a newline a row: 576 + 24 (48 + 1).
-		example: "adiee.yaml", backbone: "llama3-llava-next-8b-hf", tokenizer: "llavanext", placeholder: "<image>", end: "<|eot_id|>", vocab: 128320,
-		imageToken: map[string]string{`"image_token_index": 128256`: `"image_token_index": 744`},
-		pictures:   1752, backboneSize: 8_030_785_536 + 24*12_596_224 + 1_198_080 + 20_979_712 + 4096,
-		trainable: 32*8*(8192+5120) + (4096+1)*256 + (256+1)*16 + (16+1)*3 + 2*4096,
-		layer:     6*4096 + 2*(32+8)*128 + 5*14336, stream: 32 * 4096, heads: 32, layers: 32,
+		example:      "adiee.yaml",
+		backbone:     "llama3-llava-next-8b-hf",
+		tokenizer:    "llavanext",
+		placeholder:  "<image>",
+		end:          "<|eot_id|>",
+		vocab:        128320,
+		imageToken:   map[string]string{`"image_token_index": 128256`: `"image_token_index": 744`},
+		pictures:     1752,
+		backboneSize: 8_030_785_536 + 24*12_596_224 + 1_198_080 + 20_979_712 + 4096,
+		trainable:    32*8*(8192+5120) + (4096+1)*256 + (256+1)*16 + (16+1)*3 + 2*4096,
+		layer:        6*4096 + 2*(32+8)*128 + 5*14336,
+		stream:       32 * 4096,
+		heads:        32,
+		layers:       32,
 	},
 	{
 		// Text: 2 tables of 152064 x 3584, 28 layers of 233,057,792, a norm: 7,615,616,512. Vision: 32 blocks of 19,702,200,
 		// patches 1280 3 2 14², merger 44,574,464.
 		// Trained: 28 (8 (3584 + 3584) + 8 (3584 + 512)), head 3584-256-16-3, two rows of 3584.
-		example: "qwen2.5-vl-7b-frames.yaml", backbone: "Qwen2.5-VL-7B-Instruct", tokenizer: "qwen2_5_vl", placeholder: "<|image_pad|>", end: "<|im_end|>", vocab: 152064,
-		imageToken: map[string]string{`"image_token_id": 151655`: `"image_token_id": 749`},
-		pictures:   18 * 18, backboneSize: 7_615_616_512 + 32*19_702_200 + 1280*3*2*14*14 + 44_574_464,
-		trainable: 28*8*(7168+4096) + (3584+1)*256 + (256+1)*16 + (16+1)*3 + 2*3584,
-		layer:     6*3584 + 2*(28+4)*128 + 5*18944, stream: 28 * 3584, heads: 28, layers: 28,
+		example:      "qwen2.5-vl-7b-frames.yaml",
+		backbone:     "Qwen2.5-VL-7B-Instruct",
+		tokenizer:    "qwen2_5_vl",
+		placeholder:  "<|image_pad|>",
+		end:          "<|im_end|>",
+		vocab:        152064,
+		imageToken:   map[string]string{`"image_token_id": 151655`: `"image_token_id": 749`},
+		pictures:     18 * 18,
+		backboneSize: 7_615_616_512 + 32*19_702_200 + 1280*3*2*14*14 + 44_574_464,
+		trainable:    28*8*(7168+4096) + (3584+1)*256 + (256+1)*16 + (16+1)*3 + 2*3584,
+		layer:        6*3584 + 2*(28+4)*128 + 5*18944,
+		stream:       28 * 3584,
+		heads:        28,
+		layers:       28,
 	},
 }
 
@@ -64,7 +82,10 @@ func (l *large) run(t *testing.T) (*Config, string) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"} {
-		if err := atomicfile.Copy(filepath.Join(root, l.tokenizer, "backbone", name), filepath.Join(backbone, name)); err != nil {
+		if err := atomicfile.Copy(
+			filepath.Join(root, l.tokenizer, "backbone", name),
+			filepath.Join(backbone, name),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -86,8 +107,17 @@ func (l *large) run(t *testing.T) (*Config, string) {
 			split = "validation"
 		}
 		for label := range 2 {
-			fmt.Fprintf(&rows, `{"id": "%d-%d", "group": "%d", "source": %q, "edit": %q, "instruction": "make it purple", "label": %d, "split": %q}`+"\n",
-				group, label, group, filepath.Join(root, pair.Input), filepath.Join(root, pair.Edited), label, split)
+			fmt.Fprintf(
+				&rows,
+				`{"id": "%d-%d", "group": "%d", "source": %q, "edit": %q, "instruction": "make it purple", "label": %d, "split": %q}`+"\n",
+				group,
+				label,
+				group,
+				filepath.Join(root, pair.Input),
+				filepath.Join(root, pair.Edited),
+				label,
+				split,
+			)
 		}
 	}
 	table := filepath.Join(dir, "labels.jsonl")
@@ -142,9 +172,27 @@ func TestLargeDryRuns(t *testing.T) {
 			if p.Tokens.Min < least || p.Tokens.Max > most || p.Tokens.Min > p.Tokens.Max {
 				t.Errorf("%+v tokens, want %d to %d", p.Tokens, least, most)
 			}
-			want := &Plan{Device: "cpu", Steps: 10, Examples: 1920, Rows: 128, Validation: 2, BatchSize: 192, // 30 epochs of 64 groups
-				MicroBatch: max(1, int(2048/p.Tokens.Mean)), Tokens: p.Tokens, Parameters: l.backboneSize + l.trainable, Trainable: l.trainable, Trains: p.Trains,
-				Absent: p.Absent, Bytes: p.Bytes, Need: p.Need, Memory: p.Memory, Fits: p.Fits}
+			want := &Plan{
+				Device:     "cpu",
+				Steps:      10,
+				Examples:   1920,
+				Rows:       128,
+				Validation: 2,
+				BatchSize:  192, // 30 epochs of 64 groups
+				MicroBatch: max(
+					1,
+					int(2048/p.Tokens.Mean),
+				),
+				Tokens:     p.Tokens,
+				Parameters: l.backboneSize + l.trainable,
+				Trainable:  l.trainable,
+				Trains:     p.Trains,
+				Absent:     p.Absent,
+				Bytes:      p.Bytes,
+				Need:       p.Need,
+				Memory:     p.Memory,
+				Fits:       p.Fits,
+			}
 			if p.Memory < 64<<30 { // what is free here decides
 				want.MicroBatch = p.MicroBatch
 			}
@@ -152,12 +200,17 @@ func TestLargeDryRuns(t *testing.T) {
 			// recomputation: at least one layer with scores and softmax, and the inputs of all
 			floor := 4 * rows * (l.layer + 2*l.heads*int64(p.Tokens.Max) + l.stream) * 8 / 10
 			if got := p.Bytes["training step"]; p.Bytes["weights"] != 4*l.backboneSize || p.Bytes["gradients and optimizer"] != 24*l.trainable ||
-				got < floor || got > 3*floor || p.Bytes["scoring"] == 0 || p.Bytes["vision tower"] == 0 || p.Need != total(p.Bytes) {
+				got < floor || got > 3*floor || p.Bytes["scoring"] == 0 ||
+				p.Bytes["vision tower"] == 0 ||
+				p.Need != total(p.Bytes) {
 				t.Errorf("memory %v, the step at least %d", p.Bytes, floor)
 			}
 			// q_proj and v_proj of every layer of the language model; CLIP's tower, whose names end the same, is left alone
-			if says := fmt.Sprintf("%d adapters in the language model, 0 in vision, 0 in the projector; head; 2 token rows; %d parameters",
-				2*l.layers, l.trainable); p.Trains.String() != says {
+			if says := fmt.Sprintf(
+				"%d adapters in the language model, 0 in vision, 0 in the projector; head; 2 token rows; %d parameters",
+				2*l.layers,
+				l.trainable,
+			); p.Trains.String() != says {
 				t.Errorf("the run trains %v, want %s", p.Trains, says)
 			}
 			if d := cmp.Diff(want, p); d != "" {
@@ -166,7 +219,11 @@ func TestLargeDryRuns(t *testing.T) {
 			if _, err := os.Stat(c.Out); !os.IsNotExist(err) {
 				t.Error("the dry run wrote something")
 			}
-			if _, err := OpenModel(context.Background(), c); err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "safetensors") {
+			if _, err := OpenModel(
+				context.Background(),
+				c,
+			); err == nil || !strings.Contains(err.Error(), dir) ||
+				!strings.Contains(err.Error(), "safetensors") {
 				t.Errorf("training without weights: %v", err)
 			}
 		})

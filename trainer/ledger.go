@@ -255,8 +255,8 @@ func (m *matcher) find(l *ledgerRow) int {
 	return i
 }
 
-// recall gives the row that l stands for, where i is what find found, or says what is wrong with it. The ledger's row is
-// brought up to date.
+// recall gives the row that l stands for, where i is what find found, or says what is wrong with it. The ledger's row
+// is brought up to date.
 func (r *run) recall(m *matcher, l *ledgerRow, i int) (row sampleRow, problem string) {
 	where := place(r.tableName(l), l.Row)
 	known := l.For == forNothing || l.Gone || m.bad[where] || m.bad["id "+l.ID]

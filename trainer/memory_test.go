@@ -48,7 +48,13 @@ func TestPlansAreOfTheMicroBatchTheyPrint(t *testing.T) {
 		t.Errorf("with the tower a step takes %d bytes, %d without", b, a)
 	}
 	// a GPU that is not here: as many samples as fit
-	small, large := plan("micro_batch: auto\n", PlanModelFor(one.Need-one.Bytes["weights"]/2)), plan("", PlanModelFor(80e9))
+	small, large := plan(
+		"micro_batch: auto\n",
+		PlanModelFor(one.Need-one.Bytes["weights"]/2),
+	), plan(
+		"",
+		PlanModelFor(80e9),
+	)
 	if large.Device != "cuda:0" || large.Memory != 80e9 || !*large.Fits || small.MicroBatch > large.MicroBatch {
 		t.Errorf("%+v %+v", small, large)
 	}
@@ -59,7 +65,9 @@ func TestPlansAreOfTheMicroBatchTheyPrint(t *testing.T) {
 }
 
 func TestAvailable(t *testing.T) {
-	if got := available("MemTotal:       24680000 kB\nMemFree:  1 kB\nMemAvailable:   12340000 kB\n"); got != 12340000<<10 {
+	if got := available(
+		"MemTotal:       24680000 kB\nMemFree:  1 kB\nMemAvailable:   12340000 kB\n",
+	); got != 12340000<<10 {
 		t.Error(got)
 	}
 	if got := mainMemory(); got <= 0 || got > 1<<50 {
@@ -122,7 +130,8 @@ func TestDamagedWeightsAreNamed(t *testing.T) {
 			damage(t, backbone, name, test.bits)
 			c.Backbone = backbone
 			_, err = Train(context.Background(), Options{Config: c, Factory: OpenModel})
-			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), backbone) || exit.Code(err) != test.code {
+			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), backbone) ||
+				exit.Code(err) != test.code {
 				t.Errorf("%s %s: %v", test.tensor, mode, err)
 			}
 		}

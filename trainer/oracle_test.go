@@ -49,7 +49,10 @@ func eachCase(t *testing.T, f func(t *testing.T, folder string, c oracle.Case, w
 func scorerConfig(t *testing.T, folder, scorer string) *Config {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "run.yaml")
-	text := fmt.Sprintf("init: %s\nout: out\ndata: {train: t.jsonl}\ndevice: cpu\nthreads: 2\n", filepath.Join(folder, scorer))
+	text := fmt.Sprintf(
+		"init: %s\nout: out\ndata: {train: t.jsonl}\ndevice: cpu\nthreads: 2\n",
+		filepath.Join(folder, scorer),
+	)
 	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -57,8 +60,18 @@ func scorerConfig(t *testing.T, folder, scorer string) *Config {
 }
 
 func caseExample(c *Config, folder string, o oracle.Case) Example {
-	return Example{Base: folder, Question: c.Question[0], Answer: c.Answer[0], Label: o.Label / 10,
-		Row: data.Row{ID: fmt.Sprint(o.ID), Source: data.Image{Path: o.Source}, Edit: data.Image{Path: o.Edited}, Instruction: o.Instruction}}
+	return Example{
+		Base:     folder,
+		Question: c.Question[0],
+		Answer:   c.Answer[0],
+		Label:    o.Label / 10,
+		Row: data.Row{
+			ID:          fmt.Sprint(o.ID),
+			Source:      data.Image{Path: o.Source},
+			Edit:        data.Image{Path: o.Edited},
+			Instruction: o.Instruction,
+		},
+	}
 }
 
 // headOf reads the head of a scorer directory.

@@ -141,8 +141,8 @@ func (r *run) describe() error {
 	return nil
 }
 
-// checkVacant makes sure that a fresh run overwrites nothing but what a run without a checkpoint left. A scorer is written
-// after the last checkpoint, so one without it is not of such a run.
+// checkVacant makes sure that a fresh run overwrites nothing but what a run without a checkpoint left. A scorer is
+// written after the last checkpoint, so one without it is not of such a run.
 func (r *run) checkVacant() error {
 	scorer := filepath.Join(r.config.Out, ScorerDir)
 	if _, err := os.Lstat(scorer); err == nil {

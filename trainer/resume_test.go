@@ -134,7 +134,11 @@ func TestResumeRefusesWhatDiffers(t *testing.T) {
 	try("nothing", "", func(*Config, *fake) {})
 	try("keep", "", func(c *Config, _ *fake) { c.Checkpoint.Keep = 5; c.Cache.Vision = Disk })
 	try("lr", "optimizer.lr: 0.01 in the checkpoint, 0.02 now", func(c *Config, _ *fake) { c.Optimizer.LR = 0.02 })
-	try("backbone", "model: backbone: fake in the checkpoint, other now", func(_ *Config, f *fake) { f.print = map[string]string{"backbone": "other"} })
+	try(
+		"backbone",
+		"model: backbone: fake in the checkpoint, other now",
+		func(_ *Config, f *fake) { f.print = map[string]string{"backbone": "other"} },
+	)
 	table := filepath.Join(filepath.Dir(path), "table.jsonl")
 	rows, _ := os.ReadFile(table)
 	if err := os.WriteFile(table, bytes.Replace(rows, []byte("do thing 7"), []byte("do thing 8"), 1), 0o666); err != nil {
@@ -149,7 +153,10 @@ func TestResumeRefusesWhatDiffers(t *testing.T) {
 	c, f := load(t, path), newFake()
 	c.Steps = 9
 	warned := ""
-	r, err := Train(context.Background(), Options{Config: c, Factory: f.factory, Force: true, Warn: func(s string) { warned += s }})
+	r, err := Train(
+		context.Background(),
+		Options{Config: c, Factory: f.factory, Force: true, Warn: func(s string) { warned += s }},
+	)
 	if err != nil || r.Steps != 9 || r.Resumed != 6 || !strings.Contains(warned, "steps: 6 in the checkpoint, 9 now") {
 		t.Errorf("%+v %v %q", r, err, warned)
 	}
@@ -166,11 +173,20 @@ func TestResumeRefusesWhatDiffers(t *testing.T) {
 	}
 	// begun anew it is the same as the first time
 	c = load(t, path)
-	if r, err = Train(context.Background(), Options{Config: c, Factory: newFake().factory, Fresh: true}); err != nil || r.Resumed != 0 || r.Steps != 6 {
+	if r, err = Train(
+		context.Background(),
+		Options{Config: c, Factory: newFake().factory, Fresh: true},
+	); err != nil || r.Resumed != 0 ||
+		r.Steps != 6 {
 		t.Errorf("%+v %v", r, err)
 	}
 	other := writeRun(t, 40, extra)
-	if _, err := Train(context.Background(), Options{Config: load(t, other), Factory: newFake().factory, Resume: true}); exit.Code(err) != exit.Wrong {
+	if _, err := Train(
+		context.Background(),
+		Options{Config: load(t, other), Factory: newFake().factory, Resume: true},
+	); exit.Code(
+		err,
+	) != exit.Wrong {
 		t.Error("--resume without a checkpoint:", err)
 	}
 }
@@ -190,7 +206,10 @@ func TestDamagedCheckpointIsPassedOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	warned := ""
-	r, err := Train(context.Background(), Options{Config: load(t, path), Factory: newFake().factory, Warn: func(s string) { warned += s }})
+	r, err := Train(
+		context.Background(),
+		Options{Config: load(t, path), Factory: newFake().factory, Warn: func(s string) { warned += s }},
+	)
 	if err != nil || r.Resumed != 6 || !strings.Contains(warned, "step-9") {
 		t.Errorf("%+v %v %q", r, err, warned)
 	}
@@ -213,7 +232,10 @@ func TestFullDisk(t *testing.T) {
 	if !errors.As(err, &ended) || ended.ExitCode() != exit.Failed || !strings.Contains(said.String(), "intact") {
 		t.Fatalf("the child ended with %v and said %q", err, said.String())
 	}
-	if s, _, problem, err := findState(filepath.Join(filepath.Dir(path), "out")); err != nil || problem != nil || s.Step < 3 {
+	if s, _, problem, err := findState(
+		filepath.Join(filepath.Dir(path), "out"),
+	); err != nil || problem != nil ||
+		s.Step < 3 {
 		t.Fatalf("state %+v, %v, %v", s, problem, err)
 	}
 	train(t, path, newFake())
@@ -226,7 +248,11 @@ func TestUnwritableFolder(t *testing.T) {
 	path := writeRun(t, 40, "steps: 2\n")
 	c := load(t, path)
 	c.Out = filepath.Join(path, "below a file")
-	if _, err := Train(context.Background(), Options{Config: c, Factory: newFake().factory}); err == nil || !strings.Contains(err.Error(), c.Out) {
+	if _, err := Train(
+		context.Background(),
+		Options{Config: c, Factory: newFake().factory},
+	); err == nil ||
+		!strings.Contains(err.Error(), c.Out) {
 		t.Error(err)
 	}
 	// a checkpoint that cannot be written leaves the one before
@@ -236,12 +262,19 @@ func TestUnwritableFolder(t *testing.T) {
 	checkpoints := filepath.Join(c.Out, CheckpointsDir)
 	f.steps = func(n int) {
 		if n == 7 { // two micro-batches a step: after the checkpoint of step 2
-			if err := errors.Join(os.Rename(checkpoints, checkpoints+".aside"), os.WriteFile(checkpoints, nil, 0o666)); err != nil {
+			if err := errors.Join(
+				os.Rename(checkpoints, checkpoints+".aside"),
+				os.WriteFile(checkpoints, nil, 0o666),
+			); err != nil {
 				t.Error(err)
 			}
 		}
 	}
-	if _, err := Train(context.Background(), Options{Config: c, Factory: f.factory}); err == nil || !strings.Contains(err.Error(), "checkpoint step-4") {
+	if _, err := Train(
+		context.Background(),
+		Options{Config: c, Factory: f.factory},
+	); err == nil ||
+		!strings.Contains(err.Error(), "checkpoint step-4") {
 		t.Error(err)
 	}
 	if err := errors.Join(os.Remove(checkpoints), os.Rename(checkpoints+".aside", checkpoints)); err != nil {
@@ -263,7 +296,11 @@ func TestSecondProcessIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Train(context.Background(), Options{Config: c, Factory: newFake().factory}); err == nil || !strings.Contains(err.Error(), "another process trains") {
+	if _, err := Train(
+		context.Background(),
+		Options{Config: c, Factory: newFake().factory},
+	); err == nil ||
+		!strings.Contains(err.Error(), "another process trains") {
 		t.Error(err)
 	}
 	unlock()
@@ -277,11 +314,17 @@ func TestNothingIsLeftOfKilledRuns(t *testing.T) {
 	train(t, path, newFake())
 	out := filepath.Join(filepath.Dir(path), "out")
 	for _, name := range []string{".config.yaml.ABCDEFGHIJ.tmp", ".plan.json.tmp", "..best.new.ABCDEFGHIJ.tmp/half", ".scorer.new/half", ".best.old/half"} {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(out, name)), 0o777), os.WriteFile(filepath.Join(out, name), []byte("x"), 0o666)); err != nil {
+		if err := errors.Join(
+			os.MkdirAll(filepath.Dir(filepath.Join(out, name)), 0o777),
+			os.WriteFile(filepath.Join(out, name), []byte("x"), 0o666),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(os.RemoveAll(filepath.Join(out, ".best.old")), os.Rename(filepath.Join(out, BestDir), filepath.Join(out, ".best.old"))); err != nil {
+	if err := errors.Join(
+		os.RemoveAll(filepath.Join(out, ".best.old")),
+		os.Rename(filepath.Join(out, BestDir), filepath.Join(out, ".best.old")),
+	); err != nil {
 		t.Fatal(err)
 	}
 	train(t, path, newFake())

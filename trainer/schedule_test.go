@@ -12,7 +12,18 @@ func TestScheduleOfTheOracle(t *testing.T) {
 	c.Optimizer.LR = 0.002
 	c.Schedule = ScheduleConfig{Kind: "cosine", Warmup: 4}
 	s := c.schedule(10)
-	want := []float64{0.0005, 0.001, 0.0015, 0.002, 0.002, 0.001866025403784439, 0.0015, 0.001, 0.0005000000000000002, 0.0001339745962155613}
+	want := []float64{
+		0.0005,
+		0.001,
+		0.0015,
+		0.002,
+		0.002,
+		0.001866025403784439,
+		0.0015,
+		0.001,
+		0.0005000000000000002,
+		0.0001339745962155613,
+	}
 	for i, w := range want {
 		if got := s.LR(int64(i)); math.Abs(got-w) > 1e-18 {
 			t.Errorf("step %d: %v, want %v", i, got, w)

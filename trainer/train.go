@@ -92,8 +92,8 @@ func Train(ctx context.Context, o Options) (*Result, error) {
 	return result, err
 }
 
-// joinErrors joins an error with one of tidying up. (errors.Join would hide the list of problems of the first even if there
-// is no second.)
+// joinErrors joins an error with one of tidying up. (errors.Join would hide the list of problems of the first even if
+// there is no second.)
 func joinErrors(err, second error) error {
 	if second == nil {
 		return err

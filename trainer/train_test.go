@@ -108,13 +108,20 @@ func TestMicroBatchesSumToTheBatch(t *testing.T) {
 	for _, micro := range []string{"auto", "1", "2", "6"} {
 		path := writeRun(t, 30, "steps: 4\n")
 		text, _ := os.ReadFile(path)
-		if err := os.WriteFile(path, bytes.Replace(text, []byte("micro_batch: 4"), []byte("micro_batch: "+micro), 1), 0o666); err != nil {
+		if err := os.WriteFile(
+			path,
+			bytes.Replace(text, []byte("micro_batch: 4"), []byte("micro_batch: "+micro), 1),
+			0o666,
+		); err != nil {
 			t.Fatal(err)
 		}
 		f := newFake()
 		f.micro = 3
 		c, g := load(t, path), &plain{f}
-		if _, err := Train(context.Background(), Options{Config: c, Factory: func(context.Context, *Config) (Model, error) { return g, nil }}); err != nil {
+		if _, err := Train(
+			context.Background(),
+			Options{Config: c, Factory: func(context.Context, *Config) (Model, error) { return g, nil }},
+		); err != nil {
 			t.Fatal(err)
 		}
 		got := f.params[0].Value.Float32s()
@@ -181,8 +188,21 @@ func TestDryRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &Plan{Device: "cpu", Steps: 16, Examples: 93, Rows: 31, Validation: 8, BatchSize: 6, MicroBatch: 4, Tokens: TokenCount{7, 7, 7},
-		Parameters: 13, Trainable: 13, Trains: describeModel(newFake()), Bytes: map[string]int64{"sample": 64}, Need: 64}
+	want := &Plan{
+		Device:     "cpu",
+		Steps:      16,
+		Examples:   93,
+		Rows:       31,
+		Validation: 8,
+		BatchSize:  6,
+		MicroBatch: 4,
+		Tokens:     TokenCount{7, 7, 7},
+		Parameters: 13,
+		Trainable:  13,
+		Trains:     describeModel(newFake()),
+		Bytes:      map[string]int64{"sample": 64},
+		Need:       64,
+	}
 	if d := cmp.Diff(want, p); d != "" {
 		t.Error(d)
 	}
@@ -195,7 +215,12 @@ func TestBadTablesAreToldOfTogether(t *testing.T) {
 	path := writeRun(t, 20, "steps: 2\n")
 	table := filepath.Join(filepath.Dir(path), "table.jsonl")
 	text, _ := os.ReadFile(table)
-	s := strings.Replace(string(text), `"edit": "a.png", "instruction": "do thing 4"`, `"edit": "gone.png", "instruction": "do thing 4"`, 1)
+	s := strings.Replace(
+		string(text),
+		`"edit": "a.png", "instruction": "do thing 4"`,
+		`"edit": "gone.png", "instruction": "do thing 4"`,
+		1,
+	)
 	s = strings.Replace(s, "do thing 6", " ", 1)
 	s = strings.Replace(s, `"do thing 9", "label": 0.5`, `"do thing 9", "label": 5`, 1)
 	if err := os.WriteFile(table, []byte(s), 0o666); err != nil {
@@ -212,7 +237,9 @@ func TestBadTablesAreToldOfTogether(t *testing.T) {
 func TestMeasure(t *testing.T) {
 	got := measure([]float64{0.1, 0.2, 0.8, 0.9, -0.3}, []float64{0, 0.5, 1, 0.5, 0})
 	// ranks 2 3 4 5 1 and 1.5 3.5 5 3.5 1.5: rho from scipy.stats.spearmanr
-	if math.Abs(float64(got.L1)-0.26) > 1e-12 || got.Accuracy != 0.6 || math.Abs(float64(got.Spearman)-0.7905694150420948) > 1e-12 || got.Rows != 5 {
+	if math.Abs(float64(got.L1)-0.26) > 1e-12 || got.Accuracy != 0.6 ||
+		math.Abs(float64(got.Spearman)-0.7905694150420948) > 1e-12 ||
+		got.Rows != 5 {
 		t.Errorf("%+v", got)
 	}
 	text, err := json.Marshal(measure([]float64{0.5, 0.5}, []float64{0, 1}))

@@ -22,8 +22,17 @@ func pictureRun(t *testing.T, family, extra string) string {
 	var rows strings.Builder
 	for i, p := range oracle.Read[[]struct{ Input, Edited string }](t, filepath.Join(root, "images", "pairs.json")) {
 		for label, edit := range []string{p.Input, p.Edited} {
-			fmt.Fprintf(&rows, `{"id": "%d-%d", "group": "g%d", "source": %q, "edit": %q, "instruction": "edit number %d", "label": %d}`+"\n",
-				i, label, i, filepath.Join(root, p.Input), filepath.Join(root, edit), i, label)
+			fmt.Fprintf(
+				&rows,
+				`{"id": "%d-%d", "group": "g%d", "source": %q, "edit": %q, "instruction": "edit number %d", "label": %d}`+"\n",
+				i,
+				label,
+				i,
+				filepath.Join(root, p.Input),
+				filepath.Join(root, edit),
+				i,
+				label,
+			)
 		}
 	}
 	text := fmt.Sprintf("out: out\ndata: {train: table.jsonl}\nbatch_size: 2\nsteps: 1\ndevice: cpu\n%s", extra)
@@ -79,7 +88,10 @@ func TestTrainedParts(t *testing.T) {
 		var modules []string
 		for _, x := range a.Targets {
 			count[lora.Part(x.Module)]++
-			if !strings.Contains(x.Module, "vision_tower.encoder.layers.2.") { // PEFT adapts CLIP's last layer, which nothing reads
+			if !strings.Contains(
+				x.Module,
+				"vision_tower.encoder.layers.2.",
+			) { // PEFT adapts CLIP's last layer, which nothing reads
 				modules = append(modules, x.Module)
 			}
 		}
@@ -87,8 +99,13 @@ func TestTrainedParts(t *testing.T) {
 		if test.language != (count[lora.Language] > 0) || (others > 0) != (test.others > 0) {
 			t.Errorf("%s %s: the adapter is on %v", test.family, test.lora, count)
 		}
-		want := fmt.Sprintf("trains %d adapters in the language model, %d in vision, %d in the projector; head; 2 token rows; %d parameters\n",
-			count[lora.Language], r.Trains.Adapters[lora.Vision], count[lora.Projector], r.Trains.Parameters)
+		want := fmt.Sprintf(
+			"trains %d adapters in the language model, %d in vision, %d in the projector; head; 2 token rows; %d parameters\n",
+			count[lora.Language],
+			r.Trains.Adapters[lora.Vision],
+			count[lora.Projector],
+			r.Trains.Parameters,
+		)
 		if said != want {
 			t.Errorf("%s %s: it said %q, want %q", test.family, test.lora, said, want)
 		}
@@ -109,7 +126,11 @@ func TestTrainedParts(t *testing.T) {
 		}
 	}
 	_, err := plainTrain(pictureRun(t, "llavanext", "lora: {targets: [linear_1]}\n"), Options{})
-	if exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), "lora.parts is [language]; they match 0 adapters in the language model, 0 in vision, 1 in the projector") {
+	if exit.Code(err) != exit.Wrong ||
+		!strings.Contains(
+			err.Error(),
+			"lora.parts is [language]; they match 0 adapters in the language model, 0 in vision, 1 in the projector",
+		) {
 		t.Error(err)
 	}
 }
@@ -117,7 +138,10 @@ func TestTrainedParts(t *testing.T) {
 // TestInitKeepsItsAdapter goes on from a scorer: its adapter is what trains, config.yaml says so, and a section that
 // asks for anything else is refused with both named.
 func TestInitKeepsItsAdapter(t *testing.T) {
-	first, err := plainTrain(pictureRun(t, "llavanext", "lora: {r: 4, alpha: 6, rank_pattern: {v_proj: 2}, layers: [0]}\n"), Options{})
+	first, err := plainTrain(
+		pictureRun(t, "llavanext", "lora: {r: 4, alpha: 6, rank_pattern: {v_proj: 2}, layers: [0]}\n"),
+		Options{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +159,9 @@ func TestInitKeepsItsAdapter(t *testing.T) {
 			continue
 		}
 		c := load(t, filepath.Join(r.Run, ConfigFile))
-		if c.Lora.R != 4 || c.Lora.Alpha != 6 || c.Lora.RankPattern["v_proj"] != 2 || !slices.Equal(c.Lora.Parts, []string{"language"}) || !slices.Equal(c.Lora.Layers, []int{0}) {
+		if c.Lora.R != 4 || c.Lora.Alpha != 6 || c.Lora.RankPattern["v_proj"] != 2 ||
+			!slices.Equal(c.Lora.Parts, []string{"language"}) ||
+			!slices.Equal(c.Lora.Layers, []int{0}) {
 			t.Errorf("%q: config.yaml has %+v", same, c.Lora)
 		}
 	}
@@ -158,8 +184,13 @@ func TestInitKeepsItsAdapter(t *testing.T) {
 		}
 	}
 	said := ""
-	r, err := plainTrain(pictureRun(t, "llavanext", init+"pair: concat\nscore_range: [0, 100]\n"), Options{Note: func(s string) { said += s + "\n" }})
-	if err != nil || !strings.Contains(said, `pair: "sequence" in the scorer of init, "concat" in this run`) || !strings.Contains(said, "score_range") || len(r.Trains.Departures) != 2 {
+	r, err := plainTrain(
+		pictureRun(t, "llavanext", init+"pair: concat\nscore_range: [0, 100]\n"),
+		Options{Note: func(s string) { said += s + "\n" }},
+	)
+	if err != nil || !strings.Contains(said, `pair: "sequence" in the scorer of init, "concat" in this run`) ||
+		!strings.Contains(said, "score_range") ||
+		len(r.Trains.Departures) != 2 {
 		t.Errorf("%v %q", err, said)
 	}
 	a, err := lora.LoadConfig(first.Scorer)
@@ -183,7 +214,11 @@ func TestAnotherPlanIsNotResumed(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, force := range []bool{false, true} {
-			if _, err := plainTrain(path, Options{Force: force}); exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), want+"") || !strings.Contains(err.Error(), "in the checkpoint of step 1") {
+			if _, err := plainTrain(
+				path,
+				Options{Force: force},
+			); exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), want+"") ||
+				!strings.Contains(err.Error(), "in the checkpoint of step 1") {
 				t.Errorf("%s: %v", extra, err)
 			}
 		}

@@ -111,7 +111,11 @@ func TestUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := write(t, "label.yaml", fmt.Sprintf("out: out\nprofile: adiee-released\nsources: [{layout: folder, path: %s}]\n", folder))
+	good := write(
+		t,
+		"label.yaml",
+		fmt.Sprintf("out: out\nprofile: adiee-released\nsources: [{layout: folder, path: %s}]\n", folder),
+	)
 	wrong := write(t, "wrong.yaml", "profile: both\nsource: []\n")
 	latin := write(t, "latin1.csv", "source,edit,instruction\na,b,gr\xf6\xdfer\n")
 	unreadable := write(t, "label.yaml", fmt.Sprintf("out: out\nsources: [{layout: table, path: %s}]\n", latin))
@@ -153,7 +157,11 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	table := write(t, "rows.csv", "source,after,instruction,note\ncoffee.png,rocket.png,x,\ncoffee.png,none.png,y,\n")
-	config := write(t, "label.yaml", fmt.Sprintf("out: out\nsources: [{layout: table, path: %s, pictures: %s, columns: {edit: after}}]\n", table, photos))
+	config := write(
+		t,
+		"label.yaml",
+		fmt.Sprintf("out: out\nsources: [{layout: table, path: %s, pictures: %s, columns: {edit: after}}]\n", table, photos),
+	)
 	code, out, errs := label(t, "--config", config, "--check")
 	for _, want := range []string{"profile adiee-paper/1, CLIP-D raw", "2 samples, 2 read: 2 outputs", "1 bad",
 		"none.png: no such file",
@@ -212,7 +220,15 @@ func TestKilled(t *testing.T) {
 	}
 	table := write(t, "rows.csv", rows.String())
 	config := func() (string, string) {
-		path := write(t, "label.yaml", fmt.Sprintf("out: out\nprofile: adiee-released\npictures: files\nsources: [{layout: table, path: %s, pictures: %s}]\n", table, photos))
+		path := write(
+			t,
+			"label.yaml",
+			fmt.Sprintf(
+				"out: out\nprofile: adiee-released\npictures: files\nsources: [{layout: table, path: %s, pictures: %s}]\n",
+				table,
+				photos,
+			),
+		)
 		return path, filepath.Join(filepath.Dir(path), "out")
 	}
 	command := func(path string) *exec.Cmd {

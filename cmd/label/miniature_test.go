@@ -19,8 +19,21 @@ import (
 func TestMiniature(t *testing.T) {
 	for _, form := range []string{"files", "embed"} {
 		dir := filepath.Join(t.TempDir(), "set")
-		args := []string{"miniature", "--photos", "../../examples/photos", "--out", dir, "--instructions", "28", "--chains", "8", "--held",
-			"tissue,rocket", "--pictures", form}
+		args := []string{
+			"miniature",
+			"--photos",
+			"../../examples/photos",
+			"--out",
+			dir,
+			"--instructions",
+			"28",
+			"--chains",
+			"8",
+			"--held",
+			"tissue,rocket",
+			"--pictures",
+			form,
+		}
 		code, out, errs := label(t, append(args, "--json")...)
 		var summary struct {
 			miniature.Summary
@@ -84,7 +97,9 @@ func checkLabels(t *testing.T, dir string) {
 		if !ok {
 			t.Errorf("no truth for %s (%s)", row.ID, row.Why)
 		}
-		if exact := strings.HasPrefix(row.Why, "chain_") && row.Why != "chain_over_edited"; exact && math.Abs(degree-*row.Label) > 1e-12 {
+		if exact := strings.HasPrefix(row.Why, "chain_") &&
+			row.Why != "chain_over_edited"; exact &&
+			math.Abs(degree-*row.Label) > 1e-12 {
 			t.Errorf("%s: %s is labelled %v, the truth is %v", row.ID, row.Why, *row.Label, degree)
 		}
 	}
@@ -97,7 +112,19 @@ func checkLabels(t *testing.T, dir string) {
 
 func TestMiniatureExam(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "exam")
-	if code, _, errs := label(t, "miniature", "--photos", "../../examples/photos", "--out", dir, "--instructions", "14", "--only", "tissue", "--exam"); code != cli.Done {
+	if code, _, errs := label(
+		t,
+		"miniature",
+		"--photos",
+		"../../examples/photos",
+		"--out",
+		dir,
+		"--instructions",
+		"14",
+		"--only",
+		"tissue",
+		"--exam",
+	); code != cli.Done {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
 	truth := filepath.Join(dir, miniature.TruthFile)
@@ -112,7 +139,11 @@ func TestMiniatureExam(t *testing.T) {
 	scores := write(t, "scores.jsonl", rows.String())
 	code, out, errs := label(t, "miniature", "evaluate", "--truth", truth, "--scores", scores, "--json")
 	var r miniature.Result
-	if err := json.Unmarshal([]byte(out), &r); code != cli.Done || err != nil || r.Spearman < 0.999999 || r.PairAccuracy != 1 || r.Outputs != len(all) {
+	if err := json.Unmarshal(
+		[]byte(out),
+		&r,
+	); code != cli.Done || err != nil || r.Spearman < 0.999999 || r.PairAccuracy != 1 ||
+		r.Outputs != len(all) {
 		t.Errorf("the truth as scores: exit code %d: %v %s%s", code, err, out, errs)
 	}
 	code, out, _ = label(t, "miniature", "evaluate", "--truth", truth, "--scores", scores)
@@ -136,7 +167,10 @@ func TestMiniatureUsage(t *testing.T) {
 		{"--photos " + photos + " --out " + out + " --instructions 0", "want at least 1"},
 		{"evaluate --truth t.jsonl", "--truth and --scores are needed"},
 	} {
-		if code, _, errs := label(t, append([]string{"miniature"}, strings.Fields(c.args)...)...); code != cli.Wrong || !strings.Contains(errs, c.want) {
+		if code, _, errs := label(
+			t,
+			append([]string{"miniature"}, strings.Fields(c.args)...)...); code != cli.Wrong ||
+			!strings.Contains(errs, c.want) {
 			t.Errorf("label miniature %s: exit code %d, want %d and %q\n%s", c.args, code, cli.Wrong, c.want, errs)
 		}
 	}

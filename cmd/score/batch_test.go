@@ -51,7 +51,8 @@ func bomb() []byte {
 	return b.Bytes()
 }
 
-// writeBatch makes a table of the oracle's cases with bad rows in between, and returns the scores that the good rows must get.
+// writeBatch makes a table of the oracle's cases with bad rows in between, and returns the scores that the good rows
+// must get.
 func writeBatch(t *testing.T, dir string) (table, scorer string, want map[string]float64) {
 	t.Helper()
 	family := filepath.Join(oracle.Folders(t)[0], "llavanext")
@@ -63,7 +64,16 @@ func writeBatch(t *testing.T, dir string) (table, scorer string, want map[string
 	var text strings.Builder
 	want = map[string]float64{}
 	row := func(id, source, edit, instruction string) {
-		line, err := json.Marshal(map[string]any{"id": id, "source": source, "edit": edit, "instruction": instruction, "label": 7, "mine": map[string]any{"kept": id}})
+		line, err := json.Marshal(
+			map[string]any{
+				"id":          id,
+				"source":      source,
+				"edit":        edit,
+				"instruction": instruction,
+				"label":       7,
+				"mine":        map[string]any{"kept": id},
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +167,8 @@ func (m moody) Score(_ context.Context, samples []*model.Sample) ([]float64, err
 	return scores, nil
 }
 
-// TestBatchGoesOn: a row that fails on the runtime does not take its chunk along, a runtime that does nothing is no row's error.
+// TestBatchGoesOn: a row that fails on the runtime does not take its chunk along, a runtime that does nothing is no
+// row's error.
 func TestBatchGoesOn(t *testing.T) {
 	var samples []*model.Sample
 	for i := range 4 {
@@ -189,7 +200,11 @@ func TestBatch(t *testing.T) {
 			out := filepath.Join(dir, name)
 			code, stdout, stderr := run(t, "batch", "--scorer", scorer, "--in", in, "--out", out, "--json")
 			var r batchResult
-			if err := json.Unmarshal([]byte(stdout), &r); err != nil || code != cli.Failed || r.Scored != len(want) || r.Failed != 5*len(want) {
+			if err := json.Unmarshal(
+				[]byte(stdout),
+				&r,
+			); err != nil || code != cli.Failed || r.Scored != len(want) ||
+				r.Failed != 5*len(want) {
 				t.Fatalf("%d %q %q", code, stdout, stderr)
 			}
 			checkBatch(t, out, in, want)
@@ -213,7 +228,12 @@ func TestBatchResumes(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	var stdout, stderr bytes.Buffer
-	if code := app.Run(ctx, []string{"batch", "--scorer", scorer, "--in", in, "--out", out}, &stdout, &stderr); code != cli.Interrupted {
+	if code := app.Run(
+		ctx,
+		[]string{"batch", "--scorer", scorer, "--in", in, "--out", out},
+		&stdout,
+		&stderr,
+	); code != cli.Interrupted {
 		t.Fatalf("%d %q %q", code, stdout.String(), stderr.String())
 	}
 	if _, err := os.Stat(out); !os.IsNotExist(err) {
@@ -230,7 +250,10 @@ func TestBatchResumes(t *testing.T) {
 	defer table.Close()
 	row, err := table.Read(0)
 	scored := fmt.Sprintf(`{"row":0,"of":%q,"score01":0.25}`, contentOf(table.Folder(), &row, err))
-	other := fmt.Sprintf(`{"row":1,"of":%q,"score01":0.25}`, contentOf(table.Folder(), &row, err)) // row 1 was changed since
+	other := fmt.Sprintf(
+		`{"row":1,"of":%q,"score01":0.25}`,
+		contentOf(table.Folder(), &row, err),
+	) // row 1 was changed since
 	if _, err := f.WriteString(scored + "\n" + other + "\n" + `{"row":5,"sco`); err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +268,17 @@ func TestBatchResumes(t *testing.T) {
 	if err := os.WriteFile(out+".progress", []byte(`{"in":"x","rows":3,"scorer":"y"}`+"\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := run(t, "batch", "--scorer", scorer, "--in", in, "--out", out); code != cli.Failed || !strings.Contains(stderr, "another run") {
+	if code, _, stderr := run(
+		t,
+		"batch",
+		"--scorer",
+		scorer,
+		"--in",
+		in,
+		"--out",
+		out,
+	); code != cli.Failed ||
+		!strings.Contains(stderr, "another run") {
 		t.Errorf("%d %q", code, stderr)
 	}
 }
@@ -253,14 +286,41 @@ func TestBatchResumes(t *testing.T) {
 func TestPair(t *testing.T) {
 	family := filepath.Join(oracle.Folders(t)[0], "llavanext")
 	for _, c := range oracle.Read[[]oracle.Case](t, filepath.Join(family, "cases_adiee.json")) {
-		code, stdout, stderr := run(t, "pair", "--scorer", filepath.Join(family, c.Scorer), "--source", filepath.Join(family, c.Source),
-			"--edit", filepath.Join(family, c.Edited), "--instruction", c.Instruction, "--json")
+		code, stdout, stderr := run(
+			t,
+			"pair",
+			"--scorer",
+			filepath.Join(family, c.Scorer),
+			"--source",
+			filepath.Join(family, c.Source),
+			"--edit",
+			filepath.Join(family, c.Edited),
+			"--instruction",
+			c.Instruction,
+			"--json",
+		)
 		var got struct{ Score *float64 }
-		if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != cli.Done || got.Score == nil || math.Abs(*got.Score-c.Score) > 1e-4 {
+		if err := json.Unmarshal(
+			[]byte(stdout),
+			&got,
+		); err != nil || code != cli.Done || got.Score == nil ||
+			math.Abs(*got.Score-c.Score) > 1e-4 {
 			t.Errorf("case %d: %d %q %q, want %g", c.ID, code, stdout, stderr, c.Score)
 		}
 	}
-	if code, _, stderr := run(t, "pair", "--scorer", "nowhere", "--source", "a", "--edit", "b", "--instruction", "c"); code != cli.Failed || !strings.Contains(stderr, "nowhere") {
+	if code, _, stderr := run(
+		t,
+		"pair",
+		"--scorer",
+		"nowhere",
+		"--source",
+		"a",
+		"--edit",
+		"b",
+		"--instruction",
+		"c",
+	); code != cli.Failed ||
+		!strings.Contains(stderr, "nowhere") {
 		t.Errorf("%d %q", code, stderr)
 	}
 	for _, args := range [][]string{nil, {"--source", "a", "--edit", "b", "--scorer", "c"},

@@ -36,7 +36,19 @@ func TestBench(t *testing.T) {
 		t.Errorf("published %v", p)
 	}
 	dir := filepath.Join(t.TempDir(), "report")
-	v = benchJSON(t, "imagenhub", "--ratings", golden+"imagenhub", "--resamples", "50", "--report", dir, "--compare", judges+"gpt4o_0shot.jsonl", judges+"gemini_0shot.jsonl")
+	v = benchJSON(
+		t,
+		"imagenhub",
+		"--ratings",
+		golden+"imagenhub",
+		"--resamples",
+		"50",
+		"--report",
+		dir,
+		"--compare",
+		judges+"gpt4o_0shot.jsonl",
+		judges+"gemini_0shot.jsonl",
+	)
 	if d := v["comparison"].(map[string]any)["differences"].([]any); len(d) != 2 {
 		t.Errorf("%d differences", len(d))
 	}
@@ -44,7 +56,8 @@ func TestBench(t *testing.T) {
 		t.Error(err)
 	}
 	v = benchJSON(t, "genaibench", "--votes", golden+"genaibench/gpt4o.jsonl", "--baseline", "random", "--seed", "3")
-	if e := v["expectation"].(map[string]any)["official"].(float64); math.Abs(e-0.25) > 0.003 || v["baseline"] != "random" {
+	if e := v["expectation"].(map[string]any)["official"].(float64); math.Abs(e-0.25) > 0.003 ||
+		v["baseline"] != "random" {
 		t.Errorf("expectation %v", e)
 	}
 	v = benchJSON(t, "aim-bench", "--means", golden+"aimbench/table1.csv")
@@ -64,12 +77,18 @@ func TestBenchUsage(t *testing.T) {
 		{"imagenhub --ratings /nowhere --baseline random", 2, "/nowhere"},
 		{"imagenhub --baseline random", 2, "give --ratings"},
 		{"imagenhub stray", 2, "only --compare takes several files"},
-		{"imagenhub --ratings " + golden + "imagenhub --predictions " + golden + "genaibench/gpt4o.jsonl", 1, `gpt4o.jsonl:1: the id "0" is not rated`},
+		{
+			"imagenhub --ratings " + golden + "imagenhub --predictions " + golden + "genaibench/gpt4o.jsonl",
+			1,
+			`gpt4o.jsonl:1: the id "0" is not rated`,
+		},
 		{"nosuch", 2, `unknown command "nosuch"`},
 		{"fed-bench --components x --sigma 0", 2, "sigma is 0"},
 	}
 	for _, tt := range tests {
-		if code, stdout, stderr := bench(strings.Fields(tt.args)...); code != tt.code || !strings.Contains(stdout+stderr, tt.want) {
+		if code, stdout, stderr := bench(
+			strings.Fields(tt.args)...); code != tt.code ||
+			!strings.Contains(stdout+stderr, tt.want) {
 			t.Errorf("bench %s: exit code %d, want %d and %q:\n%s%s", tt.args, code, tt.code, tt.want, stdout, stderr)
 		}
 	}

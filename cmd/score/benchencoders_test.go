@@ -12,8 +12,8 @@ import (
 	"assay/internal/oracle"
 )
 
-// TestEncoderBaselines runs the CLIP and DINO baselines over AURORA-Bench's layout, with the oracle's pictures and captions:
-// predictions must be ten times the similarities that transformers gives.
+// TestEncoderBaselines runs the CLIP and DINO baselines over AURORA-Bench's layout, with the oracle's pictures and
+// captions: predictions must be ten times the similarities that transformers gives.
 func TestEncoderBaselines(t *testing.T) {
 	root := oracle.Folders(t)[0]
 	type pair struct {
@@ -29,8 +29,13 @@ func TestEncoderBaselines(t *testing.T) {
 	var ratings []map[string]any
 	var captions strings.Builder
 	for i, p := range pairs {
-		ratings = append(ratings, map[string]any{"input": filepath.Base(p.Input), "gen": filepath.Base(p.Edited), "prompt": "edit it", "score": i % 3})
-		line, err := json.Marshal(map[string]string{"id": fmt.Sprint(i), "source_caption": p.CaptionBefore, "target_caption": p.CaptionAfter})
+		ratings = append(
+			ratings,
+			map[string]any{"input": filepath.Base(p.Input), "gen": filepath.Base(p.Edited), "prompt": "edit it", "score": i % 3},
+		)
+		line, err := json.Marshal(
+			map[string]string{"id": fmt.Sprint(i), "source_caption": p.CaptionBefore, "target_caption": p.CaptionAfter},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +54,24 @@ func TestEncoderBaselines(t *testing.T) {
 	clip, dino := filepath.Join(root, "clip", "model"), filepath.Join(root, "dinov2", "model")
 	for _, name := range similarities {
 		out := filepath.Join(dir, name)
-		v := benchJSON(t, "aurora-point", "--data", data, "--images", filepath.Join(root, "images"), "--baseline", name, "--clip", clip, "--dino", dino, "--captions", caps, "--out", out)
+		v := benchJSON(
+			t,
+			"aurora-point",
+			"--data",
+			data,
+			"--images",
+			filepath.Join(root, "images"),
+			"--baseline",
+			name,
+			"--clip",
+			clip,
+			"--dino",
+			dino,
+			"--captions",
+			caps,
+			"--out",
+			out,
+		)
 		if v["n"] != float64(len(pairs)) {
 			t.Errorf("%s: n %v", name, v["n"])
 		}
@@ -72,7 +94,10 @@ func TestEncoderBaselines(t *testing.T) {
 		"--baseline clip_d --clip " + clip:            "needs --captions",
 		"--baseline dino_i --scorer x --dino " + dino: "--compare",
 	} {
-		code, stdout, stderr := bench(append([]string{"aurora-point", "--data", data, "--images", filepath.Join(root, "images")}, strings.Fields(args)...)...)
+		code, stdout, stderr := bench(
+			append(
+				[]string{"aurora-point", "--data", data, "--images", filepath.Join(root, "images")},
+				strings.Fields(args)...)...)
 		if code != 2 || !strings.Contains(stdout+stderr, want) {
 			t.Errorf("%s: exit code %d, want 2 and %q:\n%s%s", args, code, want, stdout, stderr)
 		}

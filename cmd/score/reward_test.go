@@ -66,13 +66,29 @@ func TestConditionBestAndPairs(t *testing.T) {
 	dir := t.TempDir()
 	table, scorer := edits(t, dir)
 	labels := filepath.Join(dir, "labels")
-	code, v := command(t, "condition", "--in", table, "--scorer", scorer, "--out", labels, "--layouts", strings.Join(reward.LayoutNames(), ","), "--copy")
+	code, v := command(
+		t,
+		"condition",
+		"--in",
+		table,
+		"--scorer",
+		scorer,
+		"--out",
+		labels,
+		"--layouts",
+		strings.Join(reward.LayoutNames(), ","),
+		"--copy",
+	)
 	if code != cli.Failed || v["labelled"] != 4.0 || v["failed"] != 2.0 {
 		t.Fatalf("exit code %d, %v", code, v)
 	}
 	rows := lines(t, filepath.Join(labels, "metadata.jsonl"))
 	for _, row := range rows {
-		if want := reward.Presets["adiee"].Text("blur it.", row["score"].(float64)); row["prompt"] != want || strings.Contains(want, "..") {
+		if want := reward.Presets["adiee"].Text(
+			"blur it.",
+			row["score"].(float64),
+		); row["prompt"] != want ||
+			strings.Contains(want, "..") {
 			t.Errorf("prompt %q, want %q", row["prompt"], want)
 		}
 		for _, field := range []string{"image", "edit_image"} {
@@ -87,16 +103,33 @@ func TestConditionBestAndPairs(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if failed := lines(t, filepath.Join(labels, "failed.jsonl")); len(failed) != 2 || !strings.Contains(failed[0]["error"].(string), "missing.png") {
+	if failed := lines(
+		t,
+		filepath.Join(labels, "failed.jsonl"),
+	); len(failed) != 2 ||
+		!strings.Contains(failed[0]["error"].(string), "missing.png") {
 		t.Errorf("failed: %v", failed)
 	}
 
 	scores, pairs := filepath.Join(dir, "scores.jsonl"), filepath.Join(dir, "pairs.jsonl")
-	if code, v = command(t, "batch", "--in", table, "--scorer", scorer, "--out", scores, "--pairs", pairs); code != cli.Failed || v["pairs"] != 2.0 {
+	if code, v = command(
+		t,
+		"batch",
+		"--in",
+		table,
+		"--scorer",
+		scorer,
+		"--out",
+		scores,
+		"--pairs",
+		pairs,
+	); code != cli.Failed ||
+		v["pairs"] != 2.0 {
 		t.Fatalf("exit code %d, %v", code, v)
 	}
 	for _, p := range lines(t, pairs) {
-		if p["margin"].(float64) != p["score_chosen"].(float64)-p["score_rejected"].(float64) || p["margin"].(float64) <= 0 || p["chosen"] == p["rejected"] {
+		if p["margin"].(float64) != p["score_chosen"].(float64)-p["score_rejected"].(float64) || p["margin"].(float64) <= 0 ||
+			p["chosen"] == p["rejected"] {
 			t.Errorf("%v", p)
 		}
 	}
@@ -106,10 +139,19 @@ func TestConditionBestAndPairs(t *testing.T) {
 		t.Fatalf("exit code %d, %v", code, v)
 	}
 	first, second := list[0].(map[string]any), list[1].(map[string]any)
-	if lead := first["score"].(float64) - second["score"].(float64); lead < 0 || first["margin"].(float64)-lead > 1e-9 || second["margin"] != nil {
+	if lead := first["score"].(float64) - second["score"].(float64); lead < 0 || first["margin"].(float64)-lead > 1e-9 ||
+		second["margin"] != nil {
 		t.Errorf("%v", list)
 	}
-	if code, v = command(t, "drift", "--before", scores, "--after", scores); code != cli.Failed || v["rows_after"] != 4.0 || v["failed_after"] != 2.0 {
+	if code, v = command(
+		t,
+		"drift",
+		"--before",
+		scores,
+		"--after",
+		scores,
+	); code != cli.Failed || v["rows_after"] != 4.0 ||
+		v["failed_after"] != 2.0 {
 		t.Errorf("exit code %d, %v", code, v)
 	}
 }
@@ -123,8 +165,20 @@ func TestAIM(t *testing.T) {
 		if i == 9 {
 			clip = 0.8
 		}
-		fmt.Fprintf(&b, "{\"input\": %q, \"target\": %q, \"instruction\": \"evoke %s\", \"emotion\": %q, \"clip_i\": %g, \"sc\": %d, \"pq\": 6, \"clip_t\": 0.25, \"aesthetic\": 5, \"score01\": 0.7}\n",
-			filepath.Join(folder, "images", "coffee.png"), filepath.Join(folder, "images", []string{"chelsea.png", "rocket.png"}[i%2]), emotion, emotion, clip, i)
+		fmt.Fprintf(
+			&b,
+			"{\"input\": %q, \"target\": %q, \"instruction\": \"evoke %s\", \"emotion\": %q, \"clip_i\": %g, \"sc\": %d, \"pq\": 6, \"clip_t\": 0.25, \"aesthetic\": 5, \"score01\": 0.7}\n",
+			filepath.Join(
+				folder,
+				"images",
+				"coffee.png",
+			),
+			filepath.Join(folder, "images", []string{"chelsea.png", "rocket.png"}[i%2]),
+			emotion,
+			emotion,
+			clip,
+			i,
+		)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "metadata.jsonl"), []byte(b.String()), 0o666); err != nil {
 		t.Fatal(err)
@@ -139,7 +193,8 @@ func TestAIM(t *testing.T) {
 		t.Errorf("%v", rows)
 	}
 	dropped := lines(t, filepath.Join(out, "dropped.jsonl"))
-	if dropped[0]["row"] != 2.0 || dropped[1]["row"] != 9.0 { // awe's better triplet is the later one; fear's is below the threshold
+	if dropped[0]["row"] != 2.0 ||
+		dropped[1]["row"] != 9.0 { // awe's better triplet is the later one; fear's is below the threshold
 		t.Errorf("%v", dropped)
 	}
 }
@@ -148,7 +203,11 @@ func TestServeRefusesBadFlags(t *testing.T) {
 	t.Setenv("ASSAY_TOKEN", "")
 	_, scorer := edits(t, t.TempDir())
 	clients := filepath.Join(t.TempDir(), "clients.yaml")
-	if err := os.WriteFile(clients, []byte("clients:\n  - {name: a, token: x}\n  - {name: b, token: x, rate: 3}\n"), 0o666); err != nil {
+	if err := os.WriteFile(
+		clients,
+		[]byte("clients:\n  - {name: a, token: x}\n  - {name: b, token: x, rate: 3}\n"),
+		0o666,
+	); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{}, {"--scorer", scorer, "--addr", "0.0.0.0:0"}, {"--scorer", scorer, "--addr", ":0"}, {"--scorer", scorer, "--addr", "x"},

@@ -25,7 +25,17 @@ const gradCases = "../../testdata/oracle/onnx/"
 func trainGrad(t *testing.T, folder string, flags ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	in := func(name string) string { return filepath.Join(folder, name) }
-	args := append([]string{"grad", "--model", in("model.onnx"), "--inputs", in("inputs.safetensors"), "--cotangents", in("cotangent.safetensors")}, flags...)
+	args := append(
+		[]string{
+			"grad",
+			"--model",
+			in("model.onnx"),
+			"--inputs",
+			in("inputs.safetensors"),
+			"--cotangents",
+			in("cotangent.safetensors"),
+		},
+		flags...)
 	var out, errs bytes.Buffer
 	code = app.Run(context.Background(), args, &out, &errs)
 	return code, out.String(), errs.String()
@@ -115,7 +125,14 @@ func TestGradOfChosenNames(t *testing.T) {
 func TestGradOfExternalWeights(t *testing.T) {
 	dir := externalCase(t, func(*onnx.Model) {})
 	out := filepath.Join(dir, "grads.safetensors")
-	if code, _, stderr := trainGrad(t, gradCases+"llama", "--model", filepath.Join(dir, "model.onnx"), "--out", out); code != 0 {
+	if code, _, stderr := trainGrad(
+		t,
+		gradCases+"llama",
+		"--model",
+		filepath.Join(dir, "model.onnx"),
+		"--out",
+		out,
+	); code != 0 {
 		t.Fatal(stderr)
 	}
 	sameTensors(t, out, gradCases+"llama/grads.safetensors", true)
@@ -220,7 +237,8 @@ func TestGradErrors(t *testing.T) {
 func TestGradRefusesOtherInputs(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "grads.safetensors")
 	code, _, stderr := trainGrad(t, gradCases+"llama", "--inputs", gradCases+"vit/inputs.safetensors", "--out", out)
-	if code != cli.Failed || !strings.Contains(stderr, `input "input_ids" is missing`) || !strings.Contains(stderr, `no input "pixel_values"`) {
+	if code != cli.Failed || !strings.Contains(stderr, `input "input_ids" is missing`) ||
+		!strings.Contains(stderr, `no input "pixel_values"`) {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	code, _, stderr = trainGrad(t, gradCases+"llama", "--wrt", "nothing", "--out", out)
@@ -228,7 +246,11 @@ func TestGradRefusesOtherInputs(t *testing.T) {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	cotangents := filepath.Join(t.TempDir(), "ct.safetensors")
-	if err := checkpoints.WriteFile(cotangents, map[string]*tensor.Dense{"t103": tensor.New(tensor.WithShape(2), tensor.Of(tensor.Float32))}, nil); err != nil {
+	if err := checkpoints.WriteFile(
+		cotangents,
+		map[string]*tensor.Dense{"t103": tensor.New(tensor.WithShape(2), tensor.Of(tensor.Float32))},
+		nil,
+	); err != nil {
 		t.Fatal(err)
 	}
 	code, _, stderr = trainGrad(t, gradCases+"llama", "--cotangents", cotangents, "--out", out)
@@ -250,7 +272,19 @@ func TestGradModelOut(t *testing.T) {
 			dir = t.TempDir()
 		}
 		written := filepath.Join(dir, "gradients.onnx")
-		code, stdout, stderr := trainGrad(t, gradCases+"llama", "--model", filepath.Join(folder, "model.onnx"), "--inputs", "", "--model-out", written, "--wrt", "norm.weight,k.weight", "--json")
+		code, stdout, stderr := trainGrad(
+			t,
+			gradCases+"llama",
+			"--model",
+			filepath.Join(folder, "model.onnx"),
+			"--inputs",
+			"",
+			"--model-out",
+			written,
+			"--wrt",
+			"norm.weight,k.weight",
+			"--json",
+		)
 		if code != 0 {
 			t.Fatal(stdout, stderr)
 		}
@@ -310,7 +344,9 @@ func TestGradModelOut(t *testing.T) {
 func TestGradOfNoElements(t *testing.T) {
 	b := onnx.NewBuilder("empty", 17)
 	b.Input("x", onnx.Float, onnx.Dims("n", 3))
-	w := b.Weight(&onnx.Tensor{Name: "w", Type: onnx.Float, Shape: []int64{3}, Data: onnx.Float32Bytes([]float32{1, 2, 3})})
+	w := b.Weight(
+		&onnx.Tensor{Name: "w", Type: onnx.Float, Shape: []int64{3}, Data: onnx.Float32Bytes([]float32{1, 2, 3})},
+	)
 	b.Output("y", b.Op("Tanh", b.Op("Mul", "x", w)), onnx.Float, onnx.Dims("n", 3))
 	data, err := b.M.Encode()
 	if err != nil {

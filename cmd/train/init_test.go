@@ -15,11 +15,21 @@ func TestInit(t *testing.T) {
 	if err := os.WriteFile(texts, []byte(strings.Repeat("Make the sky purple. ", 20)), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(sizes, []byte("hidden: 32\nheads: 4\nlayers: 1\ngrid: [[1, 2]]\nimage_size: 90\n"), 0o666); err != nil {
+	if err := os.WriteFile(
+		sizes,
+		[]byte("hidden: 32\nheads: 4\nlayers: 1\ngrid: [[1, 2]]\nimage_size: 90\n"),
+		0o666,
+	); err != nil {
 		t.Fatal(err)
 	}
 	qwen := filepath.Join(dir, "qwen.yaml")
-	if err := os.WriteFile(qwen, []byte("family: qwen2_5_vl\nhidden: 32\nheads: 2\nlayers: 1\nvision_hidden: 32\nvision_layers: 2\nfull_attention: [1]\n"), 0o666); err != nil {
+	if err := os.WriteFile(
+		qwen,
+		[]byte(
+			"family: qwen2_5_vl\nhidden: 32\nheads: 2\nlayers: 1\nvision_hidden: 32\nvision_layers: 2\nfull_attention: [1]\n",
+		),
+		0o666,
+	); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -39,7 +49,12 @@ func TestInit(t *testing.T) {
 		{[]string{"--text", texts, "--sizes", qwen, "--full-attention", "0,1", "--out", filepath.Join(dir, "frames"), "--json"}, 0, `"parameters":`},
 	} {
 		var stdout, stderr strings.Builder
-		code := app.Run(context.Background(), append([]string{"init", "--out", filepath.Join(dir, "new")}, c.args...), &stdout, &stderr)
+		code := app.Run(
+			context.Background(),
+			append([]string{"init", "--out", filepath.Join(dir, "new")}, c.args...),
+			&stdout,
+			&stderr,
+		)
 		if code != c.code || !strings.Contains(stdout.String()+stderr.String(), c.want) {
 			t.Errorf("%v: exit code %d, want %d with %q\n%s%s", c.args, code, c.code, c.want, stdout.String(), stderr.String())
 		}

@@ -35,7 +35,10 @@ func train(config string) *exec.Cmd {
 func TestKilledRunsEndTheSame(t *testing.T) {
 	for _, mode := range []string{"lora", "full"} {
 		t.Run(mode, func(t *testing.T) {
-			config, out := writeRun(t, "mode: "+mode+"\nsteps: 12\naugment: adiee\nlora: {dropout: 0.1}\noptimizer: {lr: 1.0e-3}\ncheckpoint: {steps: 2, keep: 2}\nthreads: 1\n")
+			config, out := writeRun(
+				t,
+				"mode: "+mode+"\nsteps: 12\naugment: adiee\nlora: {dropout: 0.1}\noptimizer: {lr: 1.0e-3}\ncheckpoint: {steps: 2, keep: 2}\nthreads: 1\n",
+			)
 			start := time.Now()
 			if msg, err := train(config).CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, msg)

@@ -76,7 +76,15 @@ func TestMergeScorer(t *testing.T) {
 		}
 	}
 	plain := filepath.Join(t.TempDir(), "plain")
-	if code, _, stderr := runMerge(t.Context(), "--backbone", llavanext+"/backbone", "--adapter", llavanext+"/scorer_sequence", "--out", plain); code != cli.Done {
+	if code, _, stderr := runMerge(
+		t.Context(),
+		"--backbone",
+		llavanext+"/backbone",
+		"--adapter",
+		llavanext+"/scorer_sequence",
+		"--out",
+		plain,
+	); code != cli.Done {
 		t.Fatal(code, stderr)
 	}
 	if diff := cmp.Diff(names(t, llavanext+"/backbone"), names(t, plain)); diff != "" {
@@ -127,7 +135,14 @@ func TestMergeRefusals(t *testing.T) {
 	}
 	// --force replaces an earlier result
 	for range 2 {
-		if code, _, stderr := runMerge(t.Context(), "--scorer", adapter, "--out", filepath.Join(root, "m"), "--force"); code != cli.Done {
+		if code, _, stderr := runMerge(
+			t.Context(),
+			"--scorer",
+			adapter,
+			"--out",
+			filepath.Join(root, "m"),
+			"--force",
+		); code != cli.Done {
 			t.Fatal(stderr)
 		}
 	}

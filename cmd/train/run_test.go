@@ -29,13 +29,25 @@ func writeRun(t *testing.T, extra string) (config, out string) {
 	var rows strings.Builder
 	for i, p := range oracle.Read[[]struct{ Input, Edited string }](t, filepath.Join(root, "images", "pairs.json")) {
 		for label, edit := range map[int]string{0: p.Input, 1: p.Edited} {
-			fmt.Fprintf(&rows, `{"id": "%d-%d", "group": "g%d", "source": %q, "edit": %q, "instruction": "edit number %d", "label": %d}`+"\n",
-				i, label, i, filepath.Join(root, p.Input), filepath.Join(root, edit), i, label)
+			fmt.Fprintf(
+				&rows,
+				`{"id": "%d-%d", "group": "g%d", "source": %q, "edit": %q, "instruction": "edit number %d", "label": %d}`+"\n",
+				i,
+				label,
+				i,
+				filepath.Join(root, p.Input),
+				filepath.Join(root, edit),
+				i,
+				label,
+			)
 		}
 	}
 	config, out = filepath.Join(dir, "run.yaml"), filepath.Join(dir, "out")
-	text := fmt.Sprintf("backbone: %s\nout: out\ndata: {train: table.jsonl, validation: 0.25}\nbatch_size: 4\nhead: {hidden: [8]}\n%s",
-		filepath.Join(root, "llavanext", "backbone"), extra)
+	text := fmt.Sprintf(
+		"backbone: %s\nout: out\ndata: {train: table.jsonl, validation: 0.25}\nbatch_size: 4\nhead: {hidden: [8]}\n%s",
+		filepath.Join(root, "llavanext", "backbone"),
+		extra,
+	)
 	for path, text := range map[string]string{config: text, filepath.Join(dir, "table.jsonl"): rows.String()} {
 		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
 			t.Fatal(err)
@@ -48,7 +60,11 @@ func TestTrainCommand(t *testing.T) {
 	config, out := writeRun(t, "steps: 2\n")
 	code, stdout, stderr := call(t, "--config", config, "--dry-run", "--json")
 	var plan struct{ Steps, Trainable int64 }
-	if err := json.Unmarshal([]byte(stdout), &plan); err != nil || code != cli.Done || plan.Steps != 2 || plan.Trainable == 0 {
+	if err := json.Unmarshal(
+		[]byte(stdout),
+		&plan,
+	); err != nil || code != cli.Done || plan.Steps != 2 ||
+		plan.Trainable == 0 {
 		t.Fatalf("%d %q %q", code, stdout, stderr)
 	}
 	if _, err := os.Stat(out); !os.IsNotExist(err) {
@@ -60,7 +76,11 @@ func TestTrainCommand(t *testing.T) {
 		Scorer  string
 		Resumed int64
 	}
-	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != cli.Done || result.Steps != 2 || stderr != "" {
+	if err := json.Unmarshal(
+		[]byte(stdout),
+		&result,
+	); err != nil || code != cli.Done || result.Steps != 2 ||
+		stderr != "" {
 		t.Fatalf("%d %q %q", code, stdout, stderr)
 	}
 	for _, name := range []string{"scorer.yaml", "adapter_config.json", "adapter_model.safetensors", "head.safetensors", "README.md"} {
@@ -87,7 +107,11 @@ func TestWrongUsage(t *testing.T) {
 	config, _ := writeRun(t, "batchsize: 3\nseed: -1\n")
 	code, stdout, _ := call(t, "--config", config, "--json")
 	var problem struct{ Problems []string }
-	if err := json.Unmarshal([]byte(stdout), &problem); err != nil || code != cli.Wrong || len(problem.Problems) != 2 || !strings.Contains(problem.Problems[0], "run.yaml:6:1: batchsize") {
+	if err := json.Unmarshal(
+		[]byte(stdout),
+		&problem,
+	); err != nil || code != cli.Wrong || len(problem.Problems) != 2 ||
+		!strings.Contains(problem.Problems[0], "run.yaml:6:1: batchsize") {
 		t.Errorf("%d %q", code, stdout)
 	}
 	good, _ := writeRun(t, "steps: 1\n")
@@ -105,7 +129,13 @@ func TestWrongUsage(t *testing.T) {
 	} {
 		for _, dry := range []string{"--json", "--dry-run"} {
 			config, _ := writeRun(t, "steps: 1\n"+key+"\n")
-			if code, stdout, stderr := call(t, "--config", config, dry); code != cli.Wrong || !strings.Contains(strings.ReplaceAll(stdout, `\"`, `"`)+stderr, want) {
+			if code, stdout, stderr := call(
+				t,
+				"--config",
+				config,
+				dry,
+			); code != cli.Wrong ||
+				!strings.Contains(strings.ReplaceAll(stdout, `\"`, `"`)+stderr, want) {
 				t.Errorf("%s %s: %d %q %q", key, dry, code, stdout, stderr)
 			}
 		}

@@ -37,7 +37,11 @@ func TestGoesOn(t *testing.T) {
 		f.WriteString(cut)
 		f.Close()
 	}
-	if _, _, err := Open[result](path, map[string]string{"in": "b.jsonl"}); err == nil || !strings.Contains(err.Error(), "a.jsonl") {
+	if _, _, err := Open[result](
+		path,
+		map[string]string{"in": "b.jsonl"},
+	); err == nil ||
+		!strings.Contains(err.Error(), "a.jsonl") {
 		t.Errorf("a journal of other work: %v", err)
 	}
 }

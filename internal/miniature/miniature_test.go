@@ -138,7 +138,13 @@ func TestChains(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(c.Pictures) != n+1 || len(c.Captions) != n+1 || len(c.Instructions) != n || len(c.Edits) != n {
-			t.Fatalf("%d pictures, %d captions, %d instructions of %d turns", len(c.Pictures), len(c.Captions), len(c.Instructions), n)
+			t.Fatalf(
+				"%d pictures, %d captions, %d instructions of %d turns",
+				len(c.Pictures),
+				len(c.Captions),
+				len(c.Instructions),
+				n,
+			)
 		}
 		for j := range n {
 			if far(c.Pictures[j], c.Pictures[j+1]) < 255*visible/2 || c.Captions[j] == c.Captions[j+1] {
@@ -182,7 +188,10 @@ func TestScene(t *testing.T) {
 	if got, want := turned.render().picture(), with.render().picture().FlipHorizontal(); far(got, want) != 0 {
 		t.Error("the flipped scene is not the flipped picture")
 	}
-	if got := caption(&Photo{Caption: "a cat"}, turned); got != "a photo of a cat with a red circle at the top right, flipped left to right" {
+	if got := caption(
+		&Photo{Caption: "a cat"},
+		turned,
+	); got != "a photo of a cat with a red circle at the top right, flipped left to right" {
 		t.Error(got)
 	}
 	for variant, turns := range map[string]int{"clockwise": 3, "counterclockwise": 1, "half": 2} {

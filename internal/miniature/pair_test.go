@@ -16,7 +16,8 @@ func TestPairs(t *testing.T) {
 			t.Fatal(err)
 		}
 		kinds[p.Kind]++
-		if len(p.Questions) != 3 || p.Difference == "" || p.SourceCaption == "" || (p.EditCaption == "") != (p.Kind == Corrupt || p.Kind == Foreign) {
+		if len(p.Questions) != 3 || p.Difference == "" || p.SourceCaption == "" ||
+			(p.EditCaption == "") != (p.Kind == Corrupt || p.Kind == Foreign) {
 			t.Fatalf("%+v", p)
 		}
 		for k, q := range p.Questions {

@@ -44,8 +44,11 @@ func (t Truth) record() data.Record {
 func ReadTruth(path string) ([]Truth, error) {
 	var all []Truth
 	err := eachRow(path, func(c *cells) {
-		all = append(all, Truth{c.text("id"), c.number("degree"), Kind(c.text("kind")), Family(c.text("family")), int(c.number("parts")),
-			c.text("photo"), c.text("difference")})
+		all = append(
+			all,
+			Truth{c.text("id"), c.number("degree"), Kind(c.text("kind")), Family(c.text("family")), int(c.number("parts")),
+				c.text("photo"), c.text("difference")},
+		)
 	})
 	return all, err
 }

@@ -197,12 +197,28 @@ func caption(photo *Photo, s *scene) string {
 }
 
 // changes are what descriptions of differences say, always in the same words: what is left to learn is in the pictures.
-var changes = map[string]string{"grey": "grey", "sepia": "sepia", "invert": "negative", "pixelate": "pixelated",
-	"temperature/warmer": "warmer", "temperature/cooler": "cooler", "light/brighter": "brighter", "light/darker": "darker",
-	"focus/blur": "blurry", "focus/sharpen": "sharper", "flip/horizontally": "flipped horizontally", "flip/vertically": "flipped vertically",
-	"rotate/clockwise": "turned clockwise", "rotate/counterclockwise": "turned counterclockwise", "rotate/half": "turned by 180 degrees",
-	"border": "{colour} border", "add": "{colour} {shape} added at the {place}", "remove": "{shape} removed",
-	"recolour": "{shape} changed to {colour}", "move": "{shape} moved to the {place}"}
+var changes = map[string]string{
+	"grey":                    "grey",
+	"sepia":                   "sepia",
+	"invert":                  "negative",
+	"pixelate":                "pixelated",
+	"temperature/warmer":      "warmer",
+	"temperature/cooler":      "cooler",
+	"light/brighter":          "brighter",
+	"light/darker":            "darker",
+	"focus/blur":              "blurry",
+	"focus/sharpen":           "sharper",
+	"flip/horizontally":       "flipped horizontally",
+	"flip/vertically":         "flipped vertically",
+	"rotate/clockwise":        "turned clockwise",
+	"rotate/counterclockwise": "turned counterclockwise",
+	"rotate/half":             "turned by 180 degrees",
+	"border":                  "{colour} border",
+	"add":                     "{colour} {shape} added at the {place}",
+	"remove":                  "{shape} removed",
+	"recolour":                "{shape} changed to {colour}",
+	"move":                    "{shape} moved to the {place}",
+}
 
 // describe says what was done, in the order of Families.
 func describe(c *Candidate) string {

@@ -51,7 +51,12 @@ func TestBadWorlds(t *testing.T) {
 		}
 	}
 	for _, s := range []Selection{{Held: []string{"nobody"}}, {Only: []string{"nobody"}}} {
-		if _, err := OpenPhotos("../../examples/photos", DefaultSize, s); err == nil || !strings.Contains(err.Error(), `no photograph named "nobody"`) {
+		if _, err := OpenPhotos(
+			"../../examples/photos",
+			DefaultSize,
+			s,
+		); err == nil ||
+			!strings.Contains(err.Error(), `no photograph named "nobody"`) {
 			t.Errorf("%+v: %v", s, err)
 		}
 	}

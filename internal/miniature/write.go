@@ -93,14 +93,38 @@ type builder struct {
 	done    func(int)
 }
 
-var editColumns = []data.Column{{Name: "id", Kind: data.KindText}, {Name: "group", Kind: data.KindText}, {Name: "photo", Kind: data.KindText},
-	{Name: "source", Kind: data.KindImage}, {Name: "edit", Kind: data.KindImage}, {Name: "target", Kind: data.KindImage},
-	{Name: "instruction", Kind: data.KindText}, {Name: "source_caption", Kind: data.KindText}, {Name: "target_caption", Kind: data.KindText},
-	{Name: "method", Kind: data.KindText}}
+var editColumns = []data.Column{
+	{Name: "id", Kind: data.KindText},
+	{Name: "group", Kind: data.KindText},
+	{Name: "photo", Kind: data.KindText},
+	{Name: "source", Kind: data.KindImage},
+	{Name: "edit", Kind: data.KindImage},
+	{Name: "target", Kind: data.KindImage},
+	{
+		Name: "instruction",
+		Kind: data.KindText,
+	},
+	{Name: "source_caption", Kind: data.KindText},
+	{Name: "target_caption", Kind: data.KindText},
+	{Name: "method", Kind: data.KindText},
+}
 
-var chainColumns = []data.Column{{Name: "img_id", Kind: data.KindText}, {Name: "turn_index", Kind: data.KindInteger},
-	{Name: "source_img", Kind: data.KindImage}, {Name: "target_img", Kind: data.KindImage}, {Name: "instruction", Kind: data.KindText},
-	{Name: "source_caption", Kind: data.KindText}, {Name: "target_caption", Kind: data.KindText}, {Name: "photo", Kind: data.KindText}}
+var chainColumns = []data.Column{
+	{Name: "img_id", Kind: data.KindText},
+	{Name: "turn_index", Kind: data.KindInteger},
+	{
+		Name: "source_img",
+		Kind: data.KindImage,
+	},
+	{Name: "target_img", Kind: data.KindImage},
+	{Name: "instruction", Kind: data.KindText},
+	{
+		Name: "source_caption",
+		Kind: data.KindText,
+	},
+	{Name: "target_caption", Kind: data.KindText},
+	{Name: "photo", Kind: data.KindText},
+}
 
 // record pairs the columns with their values.
 func record(columns []data.Column, values ...any) data.Record {
@@ -113,7 +137,13 @@ func record(columns []data.Column, values ...any) data.Record {
 
 // table writes n items in their order. They are made by several goroutines, a batch at a time, each with a generator of
 // its own.
-func (b *builder) table(ctx context.Context, name string, columns []data.Column, n int, one func(*rand.Rand, int) item) (err error) {
+func (b *builder) table(
+	ctx context.Context,
+	name string,
+	columns []data.Column,
+	n int,
+	one func(*rand.Rand, int) item,
+) (err error) {
 	if n == 0 {
 		return nil
 	}
@@ -218,14 +248,20 @@ func (b *builder) chain(rng *rand.Rand, i int) (it item) {
 	}
 	n := len(c.Edits)
 	for j := range n {
-		it.rows = append(it.rows, record(chainColumns, id, int64(j+1), pictures[j], pictures[j+1], c.Instructions[j], c.Captions[j],
-			c.Captions[j+1], c.Photo.Name))
+		it.rows = append(
+			it.rows,
+			record(chainColumns, id, int64(j+1), pictures[j], pictures[j+1], c.Instructions[j], c.Captions[j],
+				c.Captions[j+1], c.Photo.Name),
+		)
 	}
 	for from := range n {
 		for to := from + 1; to <= n; to++ {
 			for shown := range n + 1 {
-				it.truth = append(it.truth, Truth{fmt.Sprintf("%s/%d-%d/%d", id, from, to, shown), c.Degree(from, to, shown), Chained,
-					c.Edits[from].Family, to - from, c.Photo.Name, ""})
+				it.truth = append(
+					it.truth,
+					Truth{fmt.Sprintf("%s/%d-%d/%d", id, from, to, shown), c.Degree(from, to, shown), Chained,
+						c.Edits[from].Family, to - from, c.Photo.Name, ""},
+				)
 			}
 		}
 	}
@@ -280,13 +316,40 @@ func (w *World) about(set Set, s *Summary) string {
 		ext = ".parquet"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "# A miniature world of edits\n\nWritten by `label miniature` from the photographs %s with seed %d: ", strings.Join(names, ", "), set.Seed)
-	fmt.Fprintf(&b, "%d instructions with %d outputs, %d chains; pictures of %d x %d pixels.\n\n", s.Instructions, s.Outputs, s.Chains, w.Size, w.Size)
-	fmt.Fprintf(&b, "- `%s%s`: one row per output: id, group, photo, source, edit, target, instruction, source_caption, target_caption, method.\n", EditsTable, ext)
+	fmt.Fprintf(
+		&b,
+		"# A miniature world of edits\n\nWritten by `label miniature` from the photographs %s with seed %d: ",
+		strings.Join(names, ", "),
+		set.Seed,
+	)
+	fmt.Fprintf(
+		&b,
+		"%d instructions with %d outputs, %d chains; pictures of %d x %d pixels.\n\n",
+		s.Instructions,
+		s.Outputs,
+		s.Chains,
+		w.Size,
+		w.Size,
+	)
+	fmt.Fprintf(
+		&b,
+		"- `%s%s`: one row per output: id, group, photo, source, edit, target, instruction, source_caption, target_caption, method.\n",
+		EditsTable,
+		ext,
+	)
 	if set.Chains > 0 {
-		fmt.Fprintf(&b, "- `%s%s`: one row per turn of a chain: img_id, turn_index, source_img, target_img, instruction, source_caption, target_caption, photo.\n", ChainsTable, ext)
+		fmt.Fprintf(
+			&b,
+			"- `%s%s`: one row per turn of a chain: img_id, turn_index, source_img, target_img, instruction, source_caption, target_caption, photo.\n",
+			ChainsTable,
+			ext,
+		)
 	}
-	fmt.Fprintf(&b, "- `%s`: the true degree of success of every output and of every picture of a chain. Not for training.\n", TruthFile)
+	fmt.Fprintf(
+		&b,
+		"- `%s`: the true degree of success of every output and of every picture of a chain. Not for training.\n",
+		TruthFile,
+	)
 	if !set.Embed {
 		fmt.Fprintf(&b, "- `%s/`: PNG files.\n", picturesFolder)
 	}
@@ -294,8 +357,18 @@ func (w *World) about(set Set, s *Summary) string {
 	if set.Exam {
 		b.WriteString("It is an exam: every instruction has one output of each kind, under names that do not tell which.\n")
 	} else {
-		fmt.Fprintf(&b, "Weak editors: %s. Strong editors: %s. A configuration for `label`:\n\n", strings.Join(weak, ", "), strings.Join(strong, ", "))
-		fmt.Fprintf(&b, "    sources:\n      - {layout: table, path: %s%s, name: edits, columns: {id: group}}\n", EditsTable, ext)
+		fmt.Fprintf(
+			&b,
+			"Weak editors: %s. Strong editors: %s. A configuration for `label`:\n\n",
+			strings.Join(weak, ", "),
+			strings.Join(strong, ", "),
+		)
+		fmt.Fprintf(
+			&b,
+			"    sources:\n      - {layout: table, path: %s%s, name: edits, columns: {id: group}}\n",
+			EditsTable,
+			ext,
+		)
 		if set.Chains > 0 {
 			fmt.Fprintf(&b, "      - {layout: magicbrush, path: %s%s, name: chains, chains: true}\n", ChainsTable, ext)
 		}

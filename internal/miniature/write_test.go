@@ -118,7 +118,8 @@ func TestTablesAreRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			known, ok := degrees[s.ID]
-			if !ok || known.Group()+"/"+s.Outputs[0].Editor != s.ID || s.SourceCaption == s.TargetCaption || s.SourceCaption == "" {
+			if !ok || known.Group()+"/"+s.Outputs[0].Editor != s.ID || s.SourceCaption == s.TargetCaption ||
+				s.SourceCaption == "" {
 				t.Errorf("%+v: %+v", s, known)
 			}
 			source, edit := show(s.Source), show(s.Outputs[0].Picture)
@@ -201,7 +202,12 @@ func TestExam(t *testing.T) {
 	if err := os.WriteFile(scores, []byte("id,mine\n000000/editor-1,1\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Join(truth, scores, "mine"); err == nil || !strings.Contains(err.Error(), "no score for 000000/editor-2") {
+	if _, err := Join(
+		truth,
+		scores,
+		"mine",
+	); err == nil ||
+		!strings.Contains(err.Error(), "no score for 000000/editor-2") {
 		t.Errorf("missing scores: %v", err)
 	}
 }

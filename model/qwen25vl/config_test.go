@@ -36,7 +36,10 @@ func TestRefused(t *testing.T) {
 		{"preprocessor_config.json", `"shortest_edge": 3136`, `"shortest_edge": 20000`, "pixels"},
 	} {
 		dir := t.TempDir()
-		if err := atomicfile.Copy(filepath.Join(good, checkpoints.SingleFile), filepath.Join(dir, checkpoints.SingleFile)); err != nil {
+		if err := atomicfile.Copy(
+			filepath.Join(good, checkpoints.SingleFile),
+			filepath.Join(dir, checkpoints.SingleFile),
+		); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"config.json", "preprocessor_config.json"} {

@@ -253,8 +253,11 @@ func TestPublishedHabits(t *testing.T) {
 		t.Fatal("the fixture is spelled differently now")
 	}
 	write(t, filepath.Join(dir, "tokenizer.json"), text)
-	write(t, filepath.Join(dir, "tokenizer_config.json"),
-		`{"bos_token": {"content": "<|begin_of_text|>"}, "chat_template": "{{ bos_token }}<image>{{ messages[0].content[1].text }}"}`)
+	write(
+		t,
+		filepath.Join(dir, "tokenizer_config.json"),
+		`{"bos_token": {"content": "<|begin_of_text|>"}, "chat_template": "{{ bos_token }}<image>{{ messages[0].content[1].text }}"}`,
+	)
 	p, err := Open(dir, "[SCORE]", 759)
 	if err != nil {
 		t.Fatal(err)

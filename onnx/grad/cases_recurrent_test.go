@@ -126,7 +126,19 @@ func recurrentCases() []opCase {
 					)
 					inputs[2] = g.input([]int64{d, o.gates * hidden, hidden}, scale(0.1), true)
 				} else {
-					inputs[0], inputs[1], inputs[2] = g.x(steps, batch, in), g.unit(d, o.gates*hidden, in), g.unit(d, o.gates*hidden, hidden)
+					inputs[0], inputs[1], inputs[2] = g.x(
+						steps,
+						batch,
+						in,
+					), g.unit(
+						d,
+						o.gates*hidden,
+						in,
+					), g.unit(
+						d,
+						o.gates*hidden,
+						hidden,
+					)
 				}
 				if v.optional {
 					inputs[3] = g.input([]int64{d, 2 * o.gates * hidden}, scale(0.1), true)

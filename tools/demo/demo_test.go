@@ -19,7 +19,11 @@ import (
 // newExam writes a small exam and its table of labels, and returns its folder and what it is made of.
 func newExam(t *testing.T) (dir string, truth []miniature.Truth, rows []data.Row) {
 	t.Helper()
-	photos, err := miniature.OpenPhotos("../../examples/photos", miniature.DefaultSize, miniature.Selection{Only: []string{"tissue", "rocket"}})
+	photos, err := miniature.OpenPhotos(
+		"../../examples/photos",
+		miniature.DefaultSize,
+		miniature.Selection{Only: []string{"tissue", "rocket"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +32,12 @@ func newExam(t *testing.T) (dir string, truth []miniature.Truth, rows []data.Row
 		t.Fatal(err)
 	}
 	dir = filepath.Join(t.TempDir(), "exam")
-	if _, err := world.Write(t.Context(), dir, miniature.Set{Seed: 777, Instructions: 14, Exam: true}, func(int) {}); err != nil {
+	if _, err := world.Write(
+		t.Context(),
+		dir,
+		miniature.Set{Seed: 777, Instructions: 14, Exam: true},
+		func(int) {},
+	); err != nil {
 		t.Fatal(err)
 	}
 	if truth, err = miniature.ReadTruth(filepath.Join(dir, miniature.TruthFile)); err != nil {
@@ -130,7 +139,10 @@ func answer(t *testing.T, dir string, truth []miniature.Truth, score, shuffled f
 		if k.Kind == miniature.Noop {
 			clip = nil
 		}
-		similar = append(similar, map[string]any{"id": k.ID, "clip_d": clip, "clip_t": 0.5, "clip_i": float64(i % 3), "dino_i": float64(i % 2)})
+		similar = append(
+			similar,
+			map[string]any{"id": k.ID, "clip_d": clip, "clip_t": 0.5, "clip_i": float64(i % 3), "dino_i": float64(i % 2)},
+		)
 	}
 	writeLines(t, filepath.Join(dir, "scores.jsonl"), scores)
 	writeLines(t, filepath.Join(dir, "shuffled-scores.jsonl"), mixed)
@@ -144,7 +156,11 @@ func answer(t *testing.T, dir string, truth []miniature.Truth, score, shuffled f
 		{"id": "edits/" + truth[0].Group() + "/source", "label": 0, "why": "source"},
 	})
 	times := filepath.Join(dir, "times.tsv")
-	if err := os.WriteFile(times, []byte("data\t4\t0\ntraining\t30\t3\ntraining\t100\t0\nscores\t9\t0\nscores\t5\t0\n"), 0o666); err != nil {
+	if err := os.WriteFile(
+		times,
+		[]byte("data\t4\t0\ntraining\t30\t3\ntraining\t100\t0\nscores\t9\t0\nscores\t5\t0\n"),
+		0o666,
+	); err != nil {
 		t.Fatal(err)
 	}
 	r, err := newExamReport(files{data: dir, labels: labels, exam: dir, scorer: "run/scorer", times: times, seed: 1})
@@ -160,7 +176,8 @@ func TestReport(t *testing.T) {
 	blind := func(k miniature.Truth) float64 { return float64(len(k.ID)%2) + float64(k.ID[len(k.ID)-1])/1000 }
 
 	r := answer(t, dir, truth, perfect, blind)
-	if r.Outputs != len(rows) || r.Tasks != 14 || strings.Join(r.Photos, " ") != "rocket tissue" && strings.Join(r.Photos, " ") != "tissue rocket" {
+	if r.Outputs != len(rows) || r.Tasks != 14 ||
+		strings.Join(r.Photos, " ") != "rocket tissue" && strings.Join(r.Photos, " ") != "tissue rocket" {
 		t.Errorf("%d outputs, %d tasks of %v", r.Outputs, r.Tasks, r.Photos)
 	}
 	own := r.Judges[0].Result
@@ -197,7 +214,9 @@ func TestReport(t *testing.T) {
 		t.Errorf("times: %s", got)
 	}
 	q := r.Labels
-	if q.Rows != 4 || q.Known != 2 || math.Abs(float64(q.Distance)-(math.Abs(0.5-truth[0].Degree)+math.Abs(1-truth[1].Degree))/2) > 1e-12 || len(q.Rules) != 4 {
+	if q.Rows != 4 || q.Known != 2 ||
+		math.Abs(float64(q.Distance)-(math.Abs(0.5-truth[0].Degree)+math.Abs(1-truth[1].Degree))/2) > 1e-12 ||
+		len(q.Rules) != 4 {
 		t.Errorf("labels: %+v", q)
 	}
 }
@@ -206,7 +225,13 @@ var outside = regexp.MustCompile(`(?i)(?:src|href|srcset|action)\s*=\s*"?([^"\s>
 
 func TestPage(t *testing.T) {
 	dir, truth, rows := newExam(t)
-	r := answer(t, dir, truth, func(k miniature.Truth) float64 { return k.Degree }, func(k miniature.Truth) float64 { return 0.5 })
+	r := answer(
+		t,
+		dir,
+		truth,
+		func(k miniature.Truth) float64 { return k.Degree },
+		func(k miniature.Truth) float64 { return 0.5 },
+	)
 	r.Labels.Rules[0].Rule = "<script>alert(1)</script>"
 	out := filepath.Join(t.TempDir(), "report")
 	if err := r.write(out); err != nil {

@@ -21,11 +21,17 @@ func TestBackboneResumesToTheSameBits(t *testing.T) {
 		c.Backbone, c.Pair, c.PairSize = filepath.Join(t.TempDir(), "fresh"), model.Frames, []int{32, 32}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		_, err := trainer.Train(ctx, trainer.Options{Config: c,
-			Factory:  func(context.Context, *trainer.Config) (trainer.Model, error) { return newBackboneModel(c, world, 100) },
-			Data:     trainer.NewData(drawn{n: 100}, drawn{4, degreeAsked(world, o.seed)}, map[string]string{"photos": "patterns", "held": "[others]"}),
+		_, err := trainer.Train(ctx, trainer.Options{
+			Config:  c,
+			Factory: func(context.Context, *trainer.Config) (trainer.Model, error) { return newBackboneModel(c, world, 100) },
+			Data: trainer.NewData(
+				drawn{n: 100},
+				drawn{4, degreeAsked(world, o.seed)},
+				map[string]string{"photos": "patterns", "held": "[others]"},
+			),
 			Force:    true, // the path of the fresh checkpoint differs
-			Progress: func(string, int64, string) trainer.Progress { return &until{stop, cancel} }})
+			Progress: func(string, int64, string) trainer.Progress { return &until{stop, cancel} },
+		})
 		return err
 	}
 	whole := resumes(t, run, "model.safetensors")
@@ -34,7 +40,8 @@ func TestBackboneResumesToTheSameBits(t *testing.T) {
 		t.Fatal(err)
 	}
 	card, err := os.ReadFile(filepath.Join(out, "README.md"))
-	if err != nil || !strings.Contains(string(card), "4 steps, 8 pairs") || !strings.Contains(string(card), "seed: 3") || strings.Contains(string(card), "no value") {
+	if err != nil || !strings.Contains(string(card), "4 steps, 8 pairs") || !strings.Contains(string(card), "seed: 3") ||
+		strings.Contains(string(card), "no value") {
 		t.Errorf("%v, card:\n%s", err, card)
 	}
 	opened, err := model.OpenBackbone(out)

@@ -61,7 +61,10 @@ func candidates(t *testing.T, kind miniature.Kind) []edit {
 		}
 		target := task.Target(rng)
 		if c, ok := task.Candidate(rng, kind); ok {
-			edits = append(edits, edit{task.Source, c.Picture, target.Picture, task.SourceCaption(), task.Caption(target), c.Degree})
+			edits = append(
+				edits,
+				edit{task.Source, c.Picture, target.Picture, task.SourceCaption(), task.Caption(target), c.Degree},
+			)
 		}
 	}
 	return edits

@@ -31,9 +31,13 @@ of drawn pairs with their true degree of success; l1 of a training step is the s
 		Example: "  pretrain clip --photos examples/photos --out build/pretrain/clip",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.trainEncoder(c, "miniature captions 1", func(c *trainer.Config, world *miniature.World) (*encoderModel, error) {
-				return newCLIPModel(c, world, clipSizes(o.size))
-			})
+			return o.trainEncoder(
+				c,
+				"miniature captions 1",
+				func(c *trainer.Config, world *miniature.World) (*encoderModel, error) {
+					return newCLIPModel(c, world, clipSizes(o.size))
+				},
+			)
 		},
 	}
 	o.flags(c, course{out: "build/pretrain/clip", steps: 2400, batch: 24, lr: 1e-3, every: 200})
@@ -57,7 +61,12 @@ func newCLIPModel(c *trainer.Config, world *miniature.World, sizes fresh.CLIPSiz
 		pictures, captions := make([]*data.Picture, len(weights)), make([]string, len(weights))
 		err := workers.Each(len(batch), runtime.NumCPU(), func(i int) error {
 			at := i * variants
-			return drawVariants(world, generator(c.Seed, forTraining, batch[i].Index), pictures[at:at+variants], captions[at:at+variants])
+			return drawVariants(
+				world,
+				generator(c.Seed, forTraining, batch[i].Index),
+				pictures[at:at+variants],
+				captions[at:at+variants],
+			)
 		})
 		if err != nil {
 			return nil, err
@@ -91,7 +100,13 @@ func makeCLIP(dir string, sizes fresh.CLIPSizes, world *miniature.World, seed ui
 const variants = 4
 
 // otherKinds are what the other edits are. Their captions say all that there is to see.
-var otherKinds = []miniature.Kind{miniature.WrongAttribute, miniature.WrongAttribute, miniature.WrongFamily, miniature.Over, miniature.Half}
+var otherKinds = []miniature.Kind{
+	miniature.WrongAttribute,
+	miniature.WrongAttribute,
+	miniature.WrongFamily,
+	miniature.Over,
+	miniature.Half,
+}
 
 // drawVariants draws a source and edits of it with their captions.
 func drawVariants(world *miniature.World, rng *rand.Rand, pictures []*data.Picture, captions []string) error {

@@ -69,7 +69,8 @@ func TestGoesOnWhereItWasCut(t *testing.T) {
 	}
 	w.Close()
 	got, _ := os.ReadFile(path)
-	if bytes.Contains(got, []byte("doubled")) || !bytes.Contains(got, []byte("once")) || bytes.Count(got, []byte("brain")) != 1 {
+	if bytes.Contains(got, []byte("doubled")) || !bytes.Contains(got, []byte("once")) ||
+		bytes.Count(got, []byte("brain")) != 1 {
 		t.Errorf("%q", got)
 	}
 	if _, err := Open(path, 1<<20, 0); err == nil {

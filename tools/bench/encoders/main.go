@@ -1,5 +1,5 @@
-// Command encoders is our side of the encoders' part of `make bench`: it embeds picture files, decoding included, and prints
-// one JSON line. encoders_torch.py does the same with transformers.
+// Command encoders is our side of the encoders' part of `make bench`: it embeds picture files, decoding included, and
+// prints one JSON line. encoders_torch.py does the same with transformers.
 //
 //	encoders --model DIR --batch 16 --repeat 64 --steps 3 A.png B.png...
 package main
@@ -19,7 +19,19 @@ import (
 func main() {
 	log.SetFlags(0)
 	path := flag.String("model", "", "CLIP or DINOv2 checkpoint")
-	batch, repeat, steps := flag.Int("batch", 16, "pictures of one run"), flag.Int("repeat", 64, "pictures of a repetition"), flag.Int("steps", 3, "timed repetitions")
+	batch, repeat, steps := flag.Int(
+		"batch",
+		16,
+		"pictures of one run",
+	), flag.Int(
+		"repeat",
+		64,
+		"pictures of a repetition",
+	), flag.Int(
+		"steps",
+		3,
+		"timed repetitions",
+	)
 	flag.Parse()
 	if err := run(*path, *batch, *repeat, *steps, flag.Args()); err != nil {
 		log.Fatal("encoders: ", err)
@@ -60,5 +72,6 @@ func run(path string, batch, repeat, steps int, files []string) error {
 		}
 		seconds = append(seconds, time.Since(start).Seconds())
 	}
-	return json.NewEncoder(os.Stdout).Encode(map[string]any{"seconds": seconds, "pictures": repeat, "embedding": first[:4]})
+	return json.NewEncoder(os.Stdout).
+		Encode(map[string]any{"seconds": seconds, "pictures": repeat, "embedding": first[:4]})
 }
