@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"assay/internal/atomicfile"
-	pipeline "assay/scoring"
+	"assay/scoring"
 )
 
 // BestEdit is an edit among those of its source and instruction.
@@ -26,7 +26,7 @@ type BestEdit struct {
 }
 
 // Best keeps the best edits of every group, so many of each. rows says whether they name their rows.
-func Best(groups []*pipeline.Group, keep int, rows bool) []BestEdit {
+func Best(groups []*scoring.Group, keep int, rows bool) []BestEdit {
 	best := []BestEdit{}
 	for _, g := range groups {
 		for i, edit := range g.Edits[:min(keep, len(g.Edits))] {

@@ -6,18 +6,18 @@ import (
 	"testing"
 
 	"assay/data"
-	pipeline "assay/scoring"
+	"assay/scoring"
 )
 
 // TestBest: of every group the best come first, with their lead over the next one.
 func TestBest(t *testing.T) {
-	groups := []*pipeline.Group{
-		{Source: data.Image{Path: "a.png"}, Instruction: "x", Edits: []pipeline.Ranked{
+	groups := []*scoring.Group{
+		{Source: data.Image{Path: "a.png"}, Instruction: "x", Edits: []scoring.Ranked{
 			{Row: 4, Edit: data.Image{Path: "good.png"}, Score01: 0.75},
 			{Row: 0, Edit: data.Image{Path: "fair.png"}, Score01: 0.5},
 			{Row: 2, Edit: data.Image{Path: "bad.png"}, Score01: 0.25},
 		}},
-		{Source: data.Image{Path: "b.png"}, Instruction: "x", Edits: []pipeline.Ranked{
+		{Source: data.Image{Path: "b.png"}, Instruction: "x", Edits: []scoring.Ranked{
 			{Row: 1, Edit: data.Image{Path: "alone.png"}, Score01: 0.5},
 		}},
 	}
@@ -42,7 +42,7 @@ func TestBest(t *testing.T) {
 }
 
 func TestScoreRange(t *testing.T) {
-	scores := pipeline.Scores{0: {Score01: 0.25}, 1: {Row: 1, Error: "missing"}, 2: {Row: 2, Score01: 0.75}}
+	scores := scoring.Scores{0: {Score01: 0.25}, 1: {Row: 1, Error: "missing"}, 2: {Row: 2, Score01: 0.75}}
 	if low, high, err := ScoreRange(scores); low != 0.25 || high != 0.75 || err != nil {
 		t.Errorf("%g to %g (%v)", low, high, err)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"assay/data"
 	"assay/internal/atomicfile"
-	pipeline "assay/scoring"
+	"assay/scoring"
 )
 
 // Conditioning makes labels that say the score of each edit in words.
@@ -18,7 +18,7 @@ type Conditioning struct {
 }
 
 // ScoreRange returns the lowest and the highest score01 of a table.
-func ScoreRange(scores pipeline.Scores) (low, high float64, err error) {
+func ScoreRange(scores scoring.Scores) (low, high float64, err error) {
 	first := true
 	for _, row := range scores {
 		if row.Error != "" {
@@ -45,11 +45,11 @@ type ConditioningResult struct {
 
 // Write makes the folder out: images/, labels in the layouts asked for, and failed.jsonl with the rows that could not
 // be used.
-func (c *Conditioning) Write(t *data.Table, scores pipeline.Scores, out string) (*ConditioningResult, error) {
+func (c *Conditioning) Write(t *data.Table, scores scoring.Scores, out string) (*ConditioningResult, error) {
 	r := &ConditioningResult{Rows: t.Len()}
 	err := atomicfile.WriteDir(out, func(dir string) error {
 		var examples []Example
-		failed := []pipeline.FailedRow{}
+		failed := []scoring.FailedRow{}
 		for i := range t.Len() {
 			row, err := t.Read(i)
 			if err == nil {
@@ -60,7 +60,7 @@ func (c *Conditioning) Write(t *data.Table, scores pipeline.Scores, out string) 
 				e, err = c.example(t, &row, scores[i], dir)
 			}
 			if err != nil {
-				failed = append(failed, pipeline.FailedRow{Row: i, ID: row.ID, Error: err.Error()})
+				failed = append(failed, scoring.FailedRow{Row: i, ID: row.ID, Error: err.Error()})
 				continue
 			}
 			examples = append(examples, e)
@@ -79,7 +79,7 @@ func (c *Conditioning) Write(t *data.Table, scores pipeline.Scores, out string) 
 }
 
 // example makes the label of one row, and puts its pictures into the folder.
-func (c *Conditioning) example(t *data.Table, row *data.Row, s pipeline.Row, dir string) (e Example, err error) {
+func (c *Conditioning) example(t *data.Table, row *data.Row, s scoring.Row, dir string) (e Example, err error) {
 	score := 10 * ((s.Score01 - c.Low) / (c.High - c.Low))
 	e = Example{
 		ID:          row.ID,

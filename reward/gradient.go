@@ -80,7 +80,7 @@ const maxAnswerBytes = 256 << 20
 // postGradient answers POST /v1/gradient with d score / d pixel of the edited pictures: float32 [H, W, 3], per 8-bit
 // level of the picture as decoded (upright, over white). Many pairs share passes.
 func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
-	if err := s.probeQueue(gradient); err != nil {
+	if err := s.probeQueue(gradientKind); err != nil {
 		return err
 	}
 	var g gradientRequest
@@ -164,7 +164,7 @@ func (s *Server) differentiate(ctx context.Context, v *served, items []*item) er
 			maxAnswerBytes,
 		)
 	}
-	r, err := s.admit(ctx, groups, gradient)
+	r, err := s.admit(ctx, groups, gradientKind)
 	if err != nil {
 		return err
 	}
@@ -232,7 +232,7 @@ func (b *gradientBatch) run(ctx context.Context) error {
 	if len(b.items) == 0 {
 		return nil
 	}
-	j := &job{kind: gradient, scorer: b.scorer, pairs: b.pairs}
+	j := &job{kind: gradientKind, scorer: b.scorer, pairs: b.pairs}
 	if err := b.r.run(ctx, j); err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 
 	"assay/data"
 	"assay/heuristics"
-	pipeline "assay/scoring"
+	"assay/scoring"
 )
 
 // ImageEncoder embeds pictures: CLIP, for CLIP-I between edit and source.
@@ -24,7 +24,7 @@ type Outputs struct {
 
 // Measure measures the edits of a table whose scores are known. encoder may be nil: then there is no CLIP-I. A row that
 // cannot be read counts as failed; it is an error if all fail.
-func Measure(ctx context.Context, t *data.Table, scores pipeline.Scores, encoder ImageEncoder) (*Outputs, error) {
+func Measure(ctx context.Context, t *data.Table, scores scoring.Scores, encoder ImageEncoder) (*Outputs, error) {
 	o := &Outputs{values: map[string][]float64{}}
 	for i := range t.Len() {
 		if err := ctx.Err(); err != nil {

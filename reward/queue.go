@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"assay/model"
-	pipeline "assay/scoring"
+	"assay/scoring"
 )
 
 // Scorer is what the server asks of a model.Scorer. It must be safe for concurrent use.
@@ -57,8 +57,8 @@ func newQueue(o Options, observe func(int)) *queue {
 type jobKind int
 
 const (
-	scoring jobKind = iota
-	gradient
+	scoreKind jobKind = iota
+	gradientKind
 )
 
 // job is prepared work: samples to be scored, or pairs to be differentiated.
@@ -120,7 +120,7 @@ func (q *queue) work() {
 			continue
 		}
 		begin := time.Now()
-		if jobs[0].kind == scoring {
+		if jobs[0].kind == scoreKind {
 			q.observe(items)
 		}
 		runJobs(jobs)
@@ -172,7 +172,7 @@ func runJobs(jobs []*job) {
 			all = append(all, jobItem{j, i})
 		}
 	}
-	_, errs, _ := pipeline.Batch(
+	_, errs, _ := scoring.Batch(
 		context.Background(),
 		all,
 		func(ctx context.Context, items []jobItem) ([]struct{}, error) {
@@ -192,7 +192,7 @@ func runBatch(ctx context.Context, items []jobItem) (err error) {
 		}
 	}()
 	s := items[0].scorer
-	if items[0].kind == scoring {
+	if items[0].kind == scoreKind {
 		samples := make([]*model.Sample, len(items))
 		for k, p := range items {
 			samples[k] = p.samples[p.i]

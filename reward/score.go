@@ -13,7 +13,7 @@ type result struct {
 
 // postScore answers POST /v1/score. If no edit could be scored, the status is that of the first edit's error.
 func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
-	if err := s.probeQueue(scoring); err != nil {
+	if err := s.probeQueue(scoreKind); err != nil {
 		return err
 	}
 	var p scoreRequest

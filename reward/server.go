@@ -125,18 +125,18 @@ func (s *Server) Warm(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("scorer %s: %w", name, err)
 			}
-			t, err := s.queue.admit(workload{v.estimators[scoring]: 1})
+			t, err := s.queue.admit(workload{v.estimators[scoreKind]: 1})
 			if err != nil {
 				return err
 			}
-			j := &job{kind: scoring, scorer: v, samples: []*model.Sample{sample}}
+			j := &job{kind: scoreKind, scorer: v, samples: []*model.Sample{sample}}
 			err = errors.Join(t.run(ctx, j), j.errs[0])
 			t.release()
 			if err != nil {
 				return fmt.Errorf("scorer %s: %w", name, err)
 			}
 			if i == 0 { // the first run builds the graph: its time says nothing of later runs
-				*v.estimators[scoring] = estimator{}
+				*v.estimators[scoreKind] = estimator{}
 			}
 		}
 	}

@@ -240,7 +240,7 @@ func (q *queue) running() bool {
 func TestQueue(t *testing.T) {
 	f := &fake{gate: make(chan struct{})}
 	s, h := start(t, Options{Batch: 4, Queue: 6}, map[string]Scorer{"a": f}, "a")
-	estimator := s.scorers["a"].estimators[scoring]
+	estimator := s.scorers["a"].estimators[scoreKind]
 	estimator.observe(1, time.Second)
 	source := png(t, 9, 8, 6)
 	var all sync.WaitGroup

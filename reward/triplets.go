@@ -8,7 +8,7 @@ import (
 
 	"assay/data"
 	"assay/internal/atomicfile"
-	pipeline "assay/scoring"
+	"assay/scoring"
 )
 
 // TripletColumns are the names of a triplet's columns, for [data.WithColumns].
@@ -21,7 +21,7 @@ type SelectionResult struct {
 
 // Write selects triplets of a table with the columns of [TripletColumns] and the judges' values, and makes a folder for
 // DiffSynth-Studio of them. dropped.jsonl says why each of the others was left out.
-func (s Selection) Write(t *data.Table, scores pipeline.Scores, out string, copied bool) (*SelectionResult, error) {
+func (s Selection) Write(t *data.Table, scores scoring.Scores, out string, copied bool) (*SelectionResult, error) {
 	rows := map[int]data.Row{}
 	why := map[int]string{}
 	var all []Triplet
@@ -43,11 +43,11 @@ func (s Selection) Write(t *data.Table, scores pipeline.Scores, out string, copi
 	for i, reason := range dropped {
 		why[i] = reason
 	}
-	left := []pipeline.FailedRow{}
+	left := []scoring.FailedRow{}
 	for i, reason := range why {
-		left = append(left, pipeline.FailedRow{Row: i, ID: rows[i].ID, Error: reason})
+		left = append(left, scoring.FailedRow{Row: i, ID: rows[i].ID, Error: reason})
 	}
-	slices.SortFunc(left, func(a, b pipeline.FailedRow) int { return a.Row - b.Row })
+	slices.SortFunc(left, func(a, b scoring.FailedRow) int { return a.Row - b.Row })
 	err = atomicfile.WriteDir(out, func(dir string) error {
 		var examples []Example
 		for _, triplet := range chosen {
@@ -70,7 +70,7 @@ func (s Selection) Write(t *data.Table, scores pipeline.Scores, out string, copi
 }
 
 // exampleOf makes the metadata of one triplet, and puts its pictures into the folder.
-func exampleOf(t *data.Table, row data.Row, s pipeline.Row, dir string, copied bool) (e Example, err error) {
+func exampleOf(t *data.Table, row data.Row, s scoring.Row, dir string, copied bool) (e Example, err error) {
 	score := 10 * s.Score01
 	e = Example{ID: row.ID, Instruction: row.Instruction, Prompt: row.Instruction, Score: score, Level: Level(score)}
 	name := filepath.Join("images", fmt.Sprintf("%07d", s.Row))

@@ -48,7 +48,7 @@ func (q *unirlRequest) edit() (source, edit *encodedPicture, instruction string,
 
 // postUniRL answers POST /score. A reward that fails for a request is left out of its results and named in its errors.
 func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
-	if err := s.probeQueue(scoring); err != nil {
+	if err := s.probeQueue(scoreKind); err != nil {
 		return err
 	}
 	var body struct {

@@ -109,7 +109,7 @@ func (s *Server) admit(ctx context.Context, groups []*group, kind jobKind) (*res
 // scoreItems admits and scores items. An error of one item is kept in it; the error returned is the whole request's.
 func (s *Server) scoreItems(ctx context.Context, items []*item) error {
 	if groups := s.groupItems(items); len(groups) > 0 {
-		r, err := s.admit(ctx, groups, scoring)
+		r, err := s.admit(ctx, groups, scoreKind)
 		if err != nil {
 			return err
 		}
@@ -163,7 +163,7 @@ func (s *Server) scoreBatch(ctx context.Context, r *reservation, v *served, sour
 		samples[i], err = v.Prepare(model.Pair{Source: source, Edit: edit, Instruction: it.instruction})
 		return err
 	})
-	j := &job{kind: scoring, scorer: v}
+	j := &job{kind: scoreKind, scorer: v}
 	var scored []*item
 	for i, it := range batch {
 		if it.err == nil {
