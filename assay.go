@@ -24,7 +24,7 @@ type Pair struct {
 	Instruction  string
 }
 
-// ReadPair reads the pictures of a pair from files: PNG, JPEG, WebP, AVIF, GIF, BMP or TIFF, turned upright,
+// ReadPair reads the pictures of a pair from files: PNG, JPEG, WebP, GIF, BMP or TIFF, turned upright,
 // transparency over white. The error names the file.
 func ReadPair(source, edit, instruction string) (Pair, error) {
 	p := Pair{Instruction: instruction}
