@@ -42,7 +42,7 @@ var ErrNoTexts = errors.New("the encoder has no text tower")
 // Options say where and how an encoder runs.
 type Options struct {
 	Device  string // cpu (default), cuda:N, auto
-	Threads int    // 0: all cores
+	Threads int    // of the CPU; 0: ONNX Runtime's choice, one for each physical core
 	Batch   int    // pictures, or texts, of one run; 0: 32
 }
 

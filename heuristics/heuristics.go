@@ -32,9 +32,7 @@ type Decision struct {
 	Why   string
 }
 
-// SameEditor compares editors' names by their letters and digits alone: "Pix2Pix-Zero" is "pix2pix_zero".
-func SameEditor(a, b string) bool { return editorKey(a) == editorKey(b) }
-
+// editorKey is an editor's name by its letters and digits alone: "Pix2Pix-Zero" is "pix2pix_zero".
 func editorKey(name string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) {

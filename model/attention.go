@@ -32,29 +32,29 @@ func rotate(g *Graph, x string, r Rotation, heads int) string {
 	return g.OpA("RotaryEmbedding", onnx.Attrs{"num_heads": heads}, x, r.Cos, r.Sin)
 }
 
-// View says which rows of a layer ask, and what they see.
+// View says which rows of a layer are queries, and which rows they attend to.
 type View struct {
 	*Packing
 	Rotation Rotation
-	Selected bool     // only the selected rows ask, and only they are delivered: those of the last layer
+	Selected bool     // only the selected rows are queries, and only they are returned: those of the last layer
 	masks    []string // by group: added to the scores
 }
 
-// asking are the number of rows of each group that ask, and that of each sequence of the group, [groups] int64.
-func (v *View) asking() (rows, each string) {
+// queries are the number of query rows of each group, and of each sequence of the group, [groups] int64.
+func (v *View) queries() (rows, each string) {
 	if v.Selected {
 		return v.SelectRows, v.SelectEach
 	}
 	return v.Rows, v.Lengths
 }
 
-// Forward lets rows ask [asking, hidden] look at all rows [rows, hidden]: [asking, hidden].
-func (a *SelfAttention) Forward(g *Graph, ask, all string, v *View) string {
+// Forward attends from rows queries [queries, hidden] to all rows [rows, hidden], and returns [queries, hidden].
+func (a *SelfAttention) Forward(g *Graph, queries, all string, v *View) string {
 	r := v.Rotation
 	if v.Selected {
 		r = r.at(g, v.Select)
 	}
-	q := a.Query.Forward(g, ask)
+	q := a.Query.Forward(g, queries)
 	q = g.Op("Mul", q, g.Scalar(onnx.Float, 1/math.Sqrt(float64(a.HeadDim))))
 	q = a.Rotate(g, q, r, a.Heads)
 	k := a.Rotate(g, a.Key.Forward(g, all), v.Rotation, a.KVHeads)
@@ -62,10 +62,10 @@ func (a *SelfAttention) Forward(g *Graph, ask, all string, v *View) string {
 	return a.Output.Forward(g, a.attend(g, q, k, value, v))
 }
 
-// attend: q [1, asking, heads*dim], k and v [1, rows, kv_heads*dim] -> [asking, heads*dim]. Query heads that share a
+// attend: q [1, queries, heads*dim], k and v [1, rows, kv_heads*dim] -> [queries, heads*dim]. Query heads that share a
 // key head are stacked as rows of one product, so that keys are never repeated.
 func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
-	rows, each := view.asking()
+	rows, each := view.queries()
 	qs, ks, vs := view.split(g, q, rows, 1), view.split(g, k, view.Rows, 1), view.split(g, v, view.Rows, 1)
 	rep := a.Heads / a.KVHeads
 	outs := make([]string, view.Groups)
@@ -91,7 +91,7 @@ func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
 	return g.OpA("Concat", onnx.Attrs{"axis": 0}, outs...)
 }
 
-// mask fills in what is added to the scores of every group [sequences or 1, 1, rep*asking rows, length]: 0 where a row
+// mask fills in what is added to the scores of every group [sequences or 1, 1, rep*query rows, length]: 0 where a row
 // may look (itself and before, within the window of that many rows unless it is 0), the lowest float elsewhere. rep
 // query heads share a key head.
 func (v *View) mask(g *Graph, window, rep int) {

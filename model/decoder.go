@@ -59,11 +59,11 @@ func (d *Decoder) layer(i int, name string) Layer {
 // Forward runs the layer.
 func (l *DecoderLayer) Forward(g *Graph, x string, v *View) string {
 	all := l.InputNorm.Forward(g, x)
-	ask := all
-	if v.Selected { // only the rows that are read later ask; all rows answer
-		ask, x = g.Pick(all, v.Select, 0), g.Pick(x, v.Select, 0)
+	queries := all
+	if v.Selected { // the last layer: only rows that are read later are queries
+		queries, x = g.Pick(all, v.Select, 0), g.Pick(x, v.Select, 0)
 	}
-	x = g.Op("Add", x, l.Attention.Forward(g, ask, all, v))
+	x = g.Op("Add", x, l.Attention.Forward(g, queries, all, v))
 	return g.Op("Add", x, l.MLP.Forward(g, l.PostAttentionNorm.Forward(g, x)))
 }
 
@@ -92,7 +92,7 @@ func (d *Decoder) Forward(g *Graph, x string, r Rotation, p *Packing) string {
 		window   int
 		selected bool
 	}
-	views := map[kind]*View{} // layers that see alike share their masks
+	views := map[kind]*View{} // layers of one kind share their masks
 	for i := range d.Layers {
 		k := kind{selected: i == d.Layers-1 && p.Select != ""}
 		if d.slides(i) {

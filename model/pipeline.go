@@ -9,7 +9,7 @@ import (
 // Options say where and how graphs run.
 type Options struct {
 	Device    string       // cpu (default), cuda:N, auto
-	Threads   int          // 0: all cores
+	Threads   int          // of the CPU; 0: ONNX Runtime's choice, one for each physical core
 	Cache     int64        // bytes of image features kept in memory; 0: 64 MiB
 	Store     *store.Store // where image features outlive the process; nil: nowhere
 	Elsewhere bool         // the device need not be here: graphs are planned, not run

@@ -18,7 +18,7 @@ type ViT struct {
 // Span says which rows of x [segments*length, hidden] see each other: those of one segment.
 type Span struct {
 	Shape string // int64 vector [-1, length, hidden]
-	Mask  string // added to the scores, broadcast to [segments, heads, asking rows, length]; "": all see all
+	Mask  string // added to the scores, broadcast to [segments, heads, query rows, length]; "": none
 	Pick  string // int64 [segments], one row of each: the only ones that the layer must deliver; "": all rows
 }
 

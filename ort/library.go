@@ -33,9 +33,6 @@ var load = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// Library loads ONNX Runtime, once per process, and returns the path of its library.
-func Library() (string, error) { return load() }
-
 // Version returns the version of the loaded ONNX Runtime.
 func Version() (string, error) {
 	if _, err := load(); err != nil {

@@ -53,8 +53,7 @@ type Job[Item, Sample any] struct {
 }
 
 // Run scores all items. While one batch is scored the next one is prepared. An item that cannot be read, prepared or
-// scored does not keep the others from it. The error is that of
-// Report or of ctx, or a [BatchError].
+// scored does not keep the others from it. The error is that of Report or of ctx, or a [BatchError].
 func (j *Job[Item, Sample]) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

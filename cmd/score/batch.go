@@ -44,7 +44,7 @@ Paths of pictures are relative to the input's folder. Results are kept in OUT.pr
 
 func scoreTable(c *cobra.Command, f *runtimeFlags, o scoring.TableOptions) error {
 	if o.In == "" || o.Out == "" {
-		return cli.Usagef("--in and --out are needed: tables (.jsonl, .csv or .parquet)")
+		return cli.Usagef("--in and --out are needed: a table of any format, and one ending in .jsonl or .parquet")
 	}
 	s, err := f.open()
 	if err != nil {

@@ -5,5 +5,5 @@
 sums=$(sha256sum <go.sum)
 if done_already packages "$sums"; then exit 0; fi
 say "compiling the packages that Assay stands on"
-go list -deps ./cmd/... | grep -v -e '^assay/' -e '^github.com/daulet/tokenizers$' -e '^unsafe$' | xargs go build
+go list -deps ./cmd/... | grep -v -e "^$(go list -m)/" -e '^github.com/daulet/tokenizers$' -e '^unsafe$' | xargs go build
 finished "$sums"
