@@ -56,6 +56,9 @@ func Open(ctx context.Context, dir string, o Options) (*Scorer, error) {
 	if o.Device == "" {
 		o.Device = "auto"
 	}
+	if o.Threads < 0 {
+		return nil, fmt.Errorf("threads: want 0 (all cores) or more, not %d", o.Threads)
+	}
 	if o.Threads == 0 {
 		o.Threads = runtime.NumCPU()
 	}

@@ -107,3 +107,40 @@ func TestErrors(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestMalformedPictures: a picture that a program put together wrongly is an error of its pair, not a crash or a score.
+func TestMalformedPictures(t *testing.T) {
+	s, p := openTiny(t), readCoffee(t)
+	short, long := *p.Edit, *p.Edit
+	short.Pix = short.Pix[:100] // with capacity left
+	long.Pix = append(append([]byte{}, long.Pix...), 1, 2, 3)
+	for name, edit := range map[string]*data.Picture{
+		"0 x 0":          {},
+		"-5 x -5":        {Width: -5, Height: -5},
+		"50 x 50 pixels": {Width: 50, Height: 50, Pix: make([]byte, 100)},
+		"has 100 bytes":  &short,
+		"three for each": &long,
+	} {
+		bad := Pair{Source: p.Source, Edit: edit, Instruction: p.Instruction}
+		if _, err := s.Score(t.Context(), bad); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("Score of %s: %v", name, err)
+		}
+		if _, err := s.Gradient(t.Context(), bad); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("Gradient of %s: %v", name, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Gradient(ctx, p); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled gradient: %v", err)
+	}
+	if _, err := Open(t.Context(), "backbones/tiny-scorer", Options{Threads: -1}); err == nil {
+		t.Error("-1 threads were taken")
+	}
+	if _, err := Train(t.Context(), Training{}); err == nil || !strings.Contains(err.Error(), "Training.File") {
+		t.Errorf("training of nothing: %v", err)
+	}
+	if _, err := Label(t.Context(), Labeling{}); err == nil || !strings.Contains(err.Error(), "Labeling.File") {
+		t.Errorf("labelling of nothing: %v", err)
+	}
+}

@@ -28,6 +28,9 @@ type Training struct {
 // call goes on from there. What is wrong with a file is told all at once, with lines.
 func Train(ctx context.Context, t Training) (*trainer.Result, error) {
 	c := t.Config
+	if c == nil && t.File == "" {
+		return nil, errors.New("nothing says what to train: Training.File or Training.Config is needed")
+	}
 	if c == nil {
 		var err error
 		if c, err = trainer.Load(t.File); err != nil {
@@ -60,6 +63,9 @@ type Labeling struct {
 // When ctx is cancelled the error wraps ctx's, and the same call goes on from the parts that are measured.
 func Label(ctx context.Context, l Labeling) (*labeling.Report, error) {
 	c := l.Config
+	if c == nil && l.File == "" {
+		return nil, errors.New("nothing says what to label: Labeling.File or Labeling.Config is needed")
+	}
 	if c == nil {
 		var err error
 		if c, err = labeling.Load(l.File); err != nil {

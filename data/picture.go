@@ -3,9 +3,12 @@
 package data
 
 import (
+	"errors"
+	"fmt"
 	"image"
 	"image/png"
 	"io"
+	"math"
 
 	"assay/internal/atomicfile"
 )
@@ -14,6 +17,21 @@ import (
 type Picture struct {
 	Width, Height int
 	Pix           []byte
+}
+
+// Check says what is wrong with a picture that somebody put together: there must be 3 bytes for each of its pixels.
+func (p *Picture) Check() error {
+	if p == nil {
+		return errors.New("there is no picture")
+	}
+	if p.Width <= 0 || p.Height <= 0 {
+		return fmt.Errorf("a picture of %d x %d pixels: both sides must be positive", p.Width, p.Height)
+	}
+	if p.Height > math.MaxInt/3/p.Width || len(p.Pix) != 3*p.Width*p.Height {
+		return fmt.Errorf("a picture of %d x %d pixels has %d bytes: three for each pixel are wanted",
+			p.Width, p.Height, len(p.Pix))
+	}
+	return nil
 }
 
 // NewPicture returns a black picture of width x height pixels.

@@ -37,8 +37,8 @@ type leak struct {
 var pictureFile = map[string]bool{".png": true, ".jpg": true, ".jpeg": true, ".webp": true, ".gif": true, ".bmp": true,
 	".tif": true, ".tiff": true}
 
-// openGuard looks at every picture in folders: picture files, and the pictures inside Parquet and JSON-lines tables. What
-// cannot be read is passed to bad.
+// openGuard looks at every picture in folders: picture files, and the pictures inside Parquet and JSON-lines tables.
+// What cannot be read is passed to bad.
 func openGuard(ctx context.Context, c GuardConfig, bad func(name string, err error)) (*guard, error) {
 	g := &guard{distance: c.Distance}
 	var paths []string

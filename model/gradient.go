@@ -41,6 +41,9 @@ func (s *Scorer) Gradients(ctx context.Context, pairs []Pair) ([]*PixelGradients
 	if !ok {
 		return nil, fmt.Errorf("the backbone %s has no gradient with respect to given pictures", s.config.Backbone)
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	pairs = slices.Clone(pairs)
 	samples := make([]*Sample, len(pairs))
 	err := workers.Each(len(pairs), s.limits.parallel, func(i int) (err error) {

@@ -17,6 +17,11 @@ const (
 // Join arranges a source and an edit as pictures for the backbone, each a list of frames. size, [height, width], is
 // what both are first resized to, whatever pair is; nil: nothing. (Resizing is Pillow's bicubic throughout.)
 func Join(pair string, size []int, source, edit *data.Picture) ([][]*data.Picture, error) {
+	for what, p := range map[string]*data.Picture{"source": source, "edit": edit} {
+		if err := p.Check(); err != nil {
+			return nil, fmt.Errorf("%s: %w", what, err)
+		}
+	}
 	if len(size) == 2 {
 		source, edit = source.Resize(size[1], size[0], data.Bicubic), edit.Resize(size[1], size[0], data.Bicubic)
 	}

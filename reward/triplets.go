@@ -112,13 +112,16 @@ func readTriplet(t *data.Table, i int) (data.Row, Triplet, error) {
 		}
 		triplet.VIE = (sc + pq) / 2
 	}
-	for name, v := range map[string]*float64{
-		"clip_i":    &triplet.ClipI,
-		"clip_t":    &triplet.ClipT,
-		"aesthetic": &triplet.Aesthetic,
+	for _, column := range []struct {
+		name string
+		to   *float64
+	}{
+		{"clip_i", &triplet.ClipI},
+		{"clip_t", &triplet.ClipT},
+		{"aesthetic", &triplet.Aesthetic},
 	} {
-		if *v, ok = number(name); !ok && err == nil {
-			err = fmt.Errorf("%s is missing", name)
+		if *column.to, ok = number(column.name); !ok && err == nil {
+			err = fmt.Errorf("%s is missing", column.name)
 		}
 	}
 	if emotion, _ := rec.Get("emotion"); err == nil {

@@ -46,6 +46,9 @@ func scoreTable(c *cobra.Command, f *runtimeFlags, o scoring.TableOptions) error
 	if o.In == "" || o.Out == "" {
 		return cli.Usagef("--in and --out are needed: a table of any format, and one ending in .jsonl or .parquet")
 	}
+	if !(o.Margin >= 0) {
+		return cli.Usagef("--margin is a difference of scores, 0 or more, not %v", o.Margin)
+	}
 	s, err := f.open()
 	if err != nil {
 		return err

@@ -37,6 +37,9 @@ func (f *runtimeFlags) options() (model.Options, error) {
 	if err := ort.CheckDevice(f.device); err != nil {
 		return model.Options{}, cli.Usage(err)
 	}
+	if f.threads < 0 {
+		return model.Options{}, cli.Usagef("--threads is 0 (all cores) or more, not %d", f.threads)
+	}
 	threads := f.threads
 	if threads == 0 {
 		threads = runtime.NumCPU()

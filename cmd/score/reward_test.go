@@ -218,3 +218,16 @@ func TestServeRefusesBadFlags(t *testing.T) {
 		}
 	}
 }
+
+// TestBatchRefusesBadNumbers: a margin that no pair can be compared with would write ties as preferences.
+func TestBatchRefusesBadNumbers(t *testing.T) {
+	dir := t.TempDir()
+	table, scorer := edits(t, dir)
+	for _, more := range [][]string{{"--margin", "NaN"}, {"--margin", "-1"}, {"--threads", "-1"}} {
+		args := []string{"batch", "--scorer", scorer, "--in", table, "--out", filepath.Join(dir, "o.jsonl"),
+			"--pairs", filepath.Join(dir, "p.jsonl")}
+		if code, v := command(t, append(args, more...)...); code != cli.Wrong || v["error"] == nil {
+			t.Errorf("%v: exit code %d, %v", more, code, v)
+		}
+	}
+}
