@@ -70,7 +70,7 @@ after Ctrl-C (exit code 3) or a crash the same command goes on where it was.`,
 
 func runSimilarities(c *cobra.Command, r *similarityRun) error {
 	if r.table.In == "" || r.table.Out == "" || r.clip == "" && r.dino == "" {
-		return cli.Usagef("--in and --out are needed, a table of any format and one in .jsonl or .parquet, "+
+		return cli.Usagef("--in and --out are needed, a table of any format and one in .jsonl or .parquet, " +
 			"and --clip or --dino, encoders")
 	}
 	var err error
