@@ -3,6 +3,7 @@ package onnx
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -66,7 +67,7 @@ func Check(m *Model) error {
 			v, OldestOpset, NewestOpset,
 		)
 	}
-	for _, d := range sortedKeys(m.Opsets) {
+	for _, d := range slices.Sorted(maps.Keys(m.Opsets)) {
 		if !slices.Contains(domains, d) && !strings.HasPrefix(d, "ai.onnx") {
 			c.used(d)
 		}
@@ -132,7 +133,7 @@ func (c *checker) graph(g *Graph, outer map[string]bool) {
 	for _, n := range g.Nodes {
 		c.node(n)
 		disordered = c.inputs(n, known, later) || disordered
-		for _, name := range sortedKeys(n.Attrs) {
+		for _, name := range slices.Sorted(maps.Keys(n.Attrs)) {
 			switch a := n.Attrs[name].(type) {
 			case *Graph:
 				c.graph(a, known)

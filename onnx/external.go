@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -54,7 +56,7 @@ func Externals(g *Graph) []*Tensor {
 		}
 	}
 	for _, n := range g.Nodes {
-		for _, key := range sortedKeys(n.Attrs) {
+		for _, key := range slices.Sorted(maps.Keys(n.Attrs)) {
 			switch a := n.Attrs[key].(type) {
 			case *Tensor:
 				if a.External != nil {

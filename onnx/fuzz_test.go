@@ -2,6 +2,8 @@ package onnx
 
 import (
 	"bytes"
+	"maps"
+	"slices"
 	"testing"
 
 	"assay/internal/fuzzing"
@@ -13,7 +15,7 @@ func FuzzDecodeModel(f *testing.F) {
 	x := fuzzing.New(f)
 	x.Add(fuzzing.Files(f, 2<<10, "../testdata/oracle*/onnx/*/model.onnx")...)
 	cases := protoCases()
-	for _, name := range sortedKeys(cases) {
+	for _, name := range slices.Sorted(maps.Keys(cases)) {
 		x.Add(cases[name])
 	}
 	x.Run(func(t testing.TB, raw []byte) {

@@ -2,6 +2,8 @@ package onnx
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -142,7 +144,7 @@ func inferEinsum(c *inference) error {
 	}
 	if !explicit {
 		right = "..."
-		for _, s := range sortedKeys(seen) {
+		for _, s := range slices.Sorted(maps.Keys(seen)) {
 			if seen[s] == 1 {
 				right += s
 			}

@@ -7,7 +7,6 @@ package onnx
 
 import (
 	"fmt"
-	"sort"
 )
 
 // DType is the element type of a tensor, numbered as TensorProto.DataType.
@@ -282,13 +281,4 @@ func (m *Model) Opset(domain string) int64 {
 		domain = ""
 	}
 	return m.Opsets[domain]
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	return keys
 }

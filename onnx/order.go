@@ -2,6 +2,8 @@ package onnx
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -27,7 +29,7 @@ func (n *Node) Captures() []string {
 	if len(n.Attrs) == 0 {
 		return nil
 	}
-	for _, key := range sortedKeys(n.Attrs) {
+	for _, key := range slices.Sorted(maps.Keys(n.Attrs)) {
 		g, ok := n.Attrs[key].(*Graph)
 		if !ok {
 			continue

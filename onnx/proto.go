@@ -3,7 +3,9 @@ package onnx
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 
 	"google.golang.org/protobuf/proto"
@@ -226,13 +228,13 @@ func (m *Model) Encode() ([]byte, error) {
 		ProducerName: proto.String(m.Producer),
 		Graph:        encodeGraph(&m.Graph, m.IRVersion),
 	}
-	for _, d := range sortedKeys(m.Opsets) {
+	for _, d := range slices.Sorted(maps.Keys(m.Opsets)) {
 		p.OpsetImport = append(
 			p.OpsetImport,
 			&pb.OperatorSetIdProto{Domain: proto.String(d), Version: proto.Int64(m.Opsets[d])},
 		)
 	}
-	for _, k := range sortedKeys(m.Metadata) {
+	for _, k := range slices.Sorted(maps.Keys(m.Metadata)) {
 		p.MetadataProps = append(p.MetadataProps, entry(k, m.Metadata[k]))
 	}
 	return proto.MarshalOptions{Deterministic: true}.Marshal(p)
@@ -264,14 +266,14 @@ func encodeGraph(g *Graph, ir int64) *pb.GraphProto {
 			Input:  n.Inputs,
 			Output: n.Outputs,
 		}
-		for _, k := range sortedKeys(n.Attrs) {
+		for _, k := range slices.Sorted(maps.Keys(n.Attrs)) {
 			q.Attribute = append(q.Attribute, encodeAttr(k, n.Attrs[k], ir))
 		}
 		if ir >= 10 { // metadata_props of nodes came with IR version 10
 			if n.Segment != "" {
 				q.MetadataProps = append(q.MetadataProps, entry(metaSegment, n.Segment))
 			}
-			for _, k := range sortedKeys(n.Meta) {
+			for _, k := range slices.Sorted(maps.Keys(n.Meta)) {
 				q.MetadataProps = append(q.MetadataProps, entry(k, n.Meta[k]))
 			}
 		}

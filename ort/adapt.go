@@ -3,7 +3,6 @@ package ort
 import (
 	"fmt"
 	"slices"
-	"sort"
 
 	"assay/onnx"
 )
@@ -188,13 +187,4 @@ func infos(ports []port) []onnx.ValueInfo {
 		}
 	}
 	return list
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	return keys
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -273,7 +275,7 @@ func (s *Session) check(in map[string]*tensor.Dense) error {
 			problems = append(problems, err)
 		}
 	}
-	for _, name := range sortedKeys(in) {
+	for _, name := range slices.Sorted(maps.Keys(in)) {
 		if !known[name] {
 			problems = append(problems,
 				fmt.Errorf("there is no input %q: the model's inputs are %s", name, strings.Join(names(s.inputs), ", ")))
