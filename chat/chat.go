@@ -1,0 +1,72 @@
+// Package chat asks vision-language models questions and takes answers in words. One interface, two implementations: a
+// checkpoint on this machine, and a server that speaks OpenAI's chat protocol.
+package chat
+
+import (
+	"context"
+	"errors"
+
+	"assay/data"
+)
+
+// Model answers messages. Its methods are safe for concurrent use.
+type Model interface {
+	// Chat returns the model's answer to the messages. An answer that was cut off is no error: see Answer.Finish.
+	// Errors that wrap ErrRequest are the request's fault: asking again does not help.
+	Chat(ctx context.Context, messages []Message, o Options) (*Answer, error)
+	// Fingerprint is a digest of what decides the answers: the weights and the prompt's template of a local model, the
+	// URL and the model's name of a remote one.
+	Fingerprint() string
+	Close() error
+}
+
+// ErrRequest is wrapped by errors that are the request's own fault: a picture that cannot be read, a prompt that is too
+// long, an option out of range.
+var ErrRequest = errors.New("bad request")
+
+// Message is one turn of a conversation.
+type Message struct {
+	Role    string // system, user or assistant
+	Content []Part // in order
+}
+
+// Part is a text or a picture.
+type Part struct {
+	Text  string
+	Image *data.Picture // nil: a text
+}
+
+// Options say how an answer is made. The zero value leaves everything to the model's generation_config.json.
+type Options struct {
+	MaxNewTokens      int      // 0: the model's default
+	Temperature       *float64 // 0: greedy
+	TopK              *int     // 0: all
+	TopP              *float64 // 1: all
+	RepetitionPenalty *float64 // 1: none
+	Seed              uint64   // of sampling: an answer is a function of it and of the request
+	Stop              []string // texts that end the answer; they are not part of it
+	StopTokenIDs      []int64  // besides the model's own
+	LogProbs          bool     // fill in Answer.LogProbs
+}
+
+// Reasons why an answer ended.
+const (
+	FinishStop   = "stop"   // an end token or a stop text
+	FinishLength = "length" // MaxNewTokens, or the model's context
+)
+
+// Answer is what a model said.
+type Answer struct {
+	Text     string
+	TokenIDs []int64   // of local models: with the end token
+	LogProbs []float64 // by token: log softmax of the raw logits, before penalty and temperature; nil if not asked for
+	Finish   string    // FinishStop or FinishLength; others as a server gives them
+	Usage    Usage
+}
+
+// Usage counts tokens.
+type Usage struct {
+	Prompt     int // with those of the pictures
+	Completion int
+	Cached     int // of the prompt, not computed again
+}
