@@ -34,7 +34,8 @@ onnx:             onnx/onnxpb
 onnx/grad:        onnx
 ort:              onnx internal/workers
 checkpoints:      onnx internal/atomicfile internal/workers
-lora:             onnx checkpoints internal/atomicfile internal/workers internal/exit
+quant:            onnx checkpoints internal/strictjson internal/workers internal/atomicfile internal/exit
+lora:             onnx checkpoints quant internal/atomicfile internal/workers internal/exit
 data:             onnx internal/atomicfile
 onnx/gradjob:     onnx onnx/grad ort checkpoints internal/atomicfile internal/exit
 internal/oracle:  checkpoints
@@ -44,7 +45,7 @@ heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
 internal/miniature: data internal/atomicfile internal/stats internal/workers
 model/text:       internal/strictjson
-model:            onnx onnx/grad ort checkpoints lora data store model/text internal/strictjson internal/workers internal/atomicfile
+model:            onnx onnx/grad ort checkpoints quant lora data store model/text internal/strictjson internal/workers internal/atomicfile
 model/llavanext:  onnx checkpoints data model internal/strictjson
 model/qwen25vl:   onnx checkpoints data model internal/strictjson
 model/families:   model/llavanext model/qwen25vl
@@ -53,7 +54,7 @@ encoders:         onnx ort checkpoints data store heuristics model internal/stri
 optim:            internal/workers
 trainer/events:   internal/journal
 trainer:          ort checkpoints lora data store model trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version internal/journal
-internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle
+internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed
 scoring:          data store model internal/journal internal/workers internal/atomicfile
 benchmarks:       internal/page data heuristics model encoders scoring internal/journal internal/stats internal/atomicfile
 labeling:         data store heuristics data/readers encoders internal/strictyaml internal/workers internal/atomicfile
