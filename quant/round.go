@@ -1,6 +1,14 @@
 package quant
 
-import "math"
+import (
+	"fmt"
+	"math"
+	"runtime"
+
+	"assay/checkpoints"
+	"assay/internal/workers"
+	"assay/onnx"
+)
 
 // Rounded is a matrix rounded to nearest in blocks along its columns.
 type Rounded struct {
@@ -85,4 +93,70 @@ func (r *Rounded) Layer(key, near string, symmetric bool) *Layer {
 		l.zeros = func() ([]byte, error) { return r.Zeros, nil }
 	}
 	return l
+}
+
+// Stored is a rounded matrix with what the rounding cost.
+type Stored struct {
+	*Rounded
+	Relative float64 // |W - W'| / |W|, roots of the sums of squares
+	Largest  float64 // largest |w - w'|
+}
+
+// RoundStored is Round of a matrix as a checkpoint stores it. NaN and infinities are errors.
+func RoundStored(data []byte, t onnx.DType, out, in, bits, block int, symmetric bool) (*Stored, error) {
+	blocks := (in + block - 1) / block
+	r := &Rounded{Out: out, In: in, Bits: bits, Block: block,
+		Q: make([]byte, out*in), Scales: make([]float32, out*blocks), Zeros: make([]byte, out*blocks)}
+	size := in * t.Size()
+	sums := make([]struct{ off, all, most float64 }, out)
+	err := workers.Each(out, runtime.GOMAXPROCS(0), func(n int) error {
+		w, err := checkpoints.Float32s(t, data[n*size:(n+1)*size])
+		if err != nil {
+			return err
+		}
+		row := Round(w, 1, in, bits, block, symmetric)
+		copy(r.Q[n*in:], row.Q)
+		copy(r.Scales[n*blocks:], row.Scales)
+		copy(r.Zeros[n*blocks:], row.Zeros)
+		s := &sums[n]
+		for k, v := range w {
+			d := math.Abs(float64(v) - float64(row.Value(0, k)))
+			s.off, s.all, s.most = s.off+d*d, s.all+float64(v)*float64(v), max(s.most, d)
+		}
+		if math.IsNaN(s.all) || math.IsInf(s.all, 0) {
+			return fmt.Errorf("row %d holds NaN or infinities", n)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	result := &Stored{Rounded: r}
+	var off, all float64
+	for _, s := range sums {
+		off, all, result.Largest = off+s.off, all+s.all, max(result.Largest, s.most)
+	}
+	if all > 0 {
+		result.Relative = math.Sqrt(off / all)
+	}
+	return result, nil
+}
+
+// GPTQ is a matrix in GPTQ's layout, version 2.
+type GPTQ struct {
+	In     int
+	Weight []byte    // int32 [in bits/32, out]
+	Zeros  []byte    // int32 [groups, out bits/32]
+	Scales []float32 // [groups, out]
+}
+
+// GPTQ lays the matrix out: out and in fill whole words.
+func (r *Rounded) GPTQ() GPTQ {
+	blocks := (r.In + r.Block - 1) / r.Block
+	return GPTQ{
+		In:     r.In,
+		Weight: packAlongIn(r.Q, r.Out, r.In, r.Bits),
+		Zeros:  packAlongRow(transpose(r.Zeros, blocks, r.Out), blocks, r.Out, r.Bits),
+		Scales: transpose(r.Scales, blocks, r.Out),
+	}
 }

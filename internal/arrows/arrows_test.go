@@ -49,6 +49,7 @@ model:            onnx onnx/grad ort checkpoints quant lora data store model/tex
 model/llavanext:  onnx checkpoints data model internal/strictjson
 model/qwen25vl:   onnx checkpoints data model internal/strictjson
 model/families:   model/llavanext model/qwen25vl
+model/quantize:   onnx checkpoints quant model internal/atomicfile internal/exit
 model/fresh:      checkpoints model model/families internal/atomicfile
 encoders:         onnx ort checkpoints data store heuristics model internal/strictjson internal/workers internal/atomicfile internal/journal
 optim:            internal/workers
