@@ -239,6 +239,7 @@ func (c *Config) readCompressed(o *strictjson.Object) {
 		"kv_cache_scheme":          {nil},
 		"global_compression_ratio": nil,
 		"sparsity_config":          {nil, map[string]any{}},
+		"moe_sparsity_config":      {nil},
 		"transform_config":         {nil, map[string]any{}},
 		"version":                  nil,
 		"run_compressed":           nil,
