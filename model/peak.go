@@ -176,7 +176,7 @@ func (l *liveness) done(x string) {
 // stepPeak is that of a training step over copies of a sample.
 func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
 	p, err := t.stepPacking().
-		pack(slices.Repeat([]*Sample{withFeatures(s, t.backbone.Decoder().Hidden)}, micro), t.positions)
+		pack(slices.Repeat([]*Sample{withFeatures(s, t.backbone.Decoder().FeatureWidth())}, micro), t.positions)
 	if err != nil {
 		return 0, err
 	}
@@ -196,13 +196,13 @@ func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
 }
 
 // withFeatures is a sample whose pictures have features, of no value.
-func withFeatures(s *Sample, hidden int) *Sample {
+func withFeatures(s *Sample, width int) *Sample {
 	out := *s
 	out.Pictures = nil
 	for _, p := range s.Pictures {
 		q := *p
 		if q.features == nil {
-			q.features = make([]float32, q.Tokens*hidden)
+			q.features = make([]float32, q.Tokens*width)
 		}
 		out.Pictures = append(out.Pictures, &q)
 	}
@@ -240,7 +240,7 @@ func (e *sessions) scorePeak(s *Sample, micro int) (int64, error) {
 	}
 	pk := e.packing()
 	micro = min(micro, max(1, e.limits.rows/len(s.IDs)))
-	p, err := pk.pack(slices.Repeat([]*Sample{withFeatures(s, e.backbone.Decoder().Hidden)}, micro), e.positions)
+	p, err := pk.pack(slices.Repeat([]*Sample{withFeatures(s, e.backbone.Decoder().FeatureWidth())}, micro), e.positions)
 	if err != nil {
 		return 0, err
 	}

@@ -22,7 +22,7 @@ type graphSpec struct {
 // Names of graph inputs and outputs that are not tensors of the checkpoint or the scorer.
 const (
 	inTextIDs       = "text_ids"       // [text tokens] int64: ordinary tokens, without placeholders and score tokens
-	inFeatures      = "image_features" // [image tokens, hidden]
+	inFeatures      = "image_features" // [image tokens, feature width]
 	inOrder         = "order"          // [rows] int64: row of concat(text rows, score rows, image rows) at each place
 	inPositions     = "position_ids"   // [axes, rows] int64
 	inScoreRows     = "score_rows"     // [examples] int64: selected rows that hold the score tokens
@@ -64,9 +64,9 @@ func buildGraph(g *Graph, b Architecture, head *HeadConfig, s graphSpec) (*built
 	if s.Vision {
 		g.Scoped("vision", func() { features = b.Vision(g) })
 	} else {
-		g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.Hidden))
+		g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.FeatureWidth()))
 	}
-	x := g.embed(keys, dec, ids, order, scoreRows, features)
+	x := g.embed(keys, dec, p, ids, order, scoreRows, features)
 	r := dec.Rotary(g)
 	h := dec.Forward(g, x, r, p) // [selected, hidden]
 	hs := g.OpA("Gather", onnx.Attrs{"axis": 0}, h, scoreRows)
@@ -95,19 +95,32 @@ func buildGraph(g *Graph, b Architecture, head *HeadConfig, s graphSpec) (*built
 }
 
 // embed returns the rows that enter the decoder [rows, hidden]: token embeddings, the score token's row (without
-// scoreRows there is none), image features.
-func (g *Graph) embed(keys Keys, dec *Decoder, ids, order, scoreRows, features string) string {
+// scoreRows there is none), image features. What of the features is added behind layers becomes part of p.
+func (g *Graph) embed(keys Keys, dec *Decoder, p *Packing, ids, order, scoreRows, features string) string {
 	text := g.OpA("Gather", onnx.Attrs{"axis": 0}, g.embeddingTable(keys.Embedding), ids)
 	if g.compute != onnx.Float {
 		text = g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, text)
 	}
-	parts := []string{text, features}
+	parts := []string{text}
 	if scoreRows != "" {
 		row := g.Op("Unsqueeze", g.ScorerTensor("score_token.embedding"), g.Ints(0))
 		row = g.Op("Expand", row, g.Shape(g.SizeOf(scoreRows, 0), dec.Hidden))
-		parts = []string{text, row, features}
+		parts = append(parts, row)
 	}
-	return g.Pick(g.OpA("Concat", onnx.Attrs{"axis": 0}, parts...), order, 0)
+	rows := func(parts ...string) string {
+		return g.Pick(g.OpA("Concat", onnx.Attrs{"axis": 0}, parts...), order, 0)
+	}
+	if dec.Deepstack > 0 {
+		n := 1 + dec.Deepstack
+		blocks := g.Node("", "Split", n, onnx.Attrs{"axis": 1, "num_outputs": n}, features)
+		words := g.Op("Sub", g.SizeOf(order, 0), g.SizeOf(features, 0))
+		nothing := g.Op("Expand", g.Scalar(onnx.Float, 0), g.Shape(words, dec.Hidden))
+		for _, block := range blocks[1:min(n, 1+dec.Layers)] {
+			p.Deepstack = append(p.Deepstack, rows(nothing, block))
+		}
+		features = blocks[0]
+	}
+	return rows(append(parts, features)...)
 }
 
 // embeddingTable leaves the table in its stored type where it can: rows are widened after they are gathered.

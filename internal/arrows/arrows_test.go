@@ -46,8 +46,11 @@ internal/miniature: data internal/atomicfile internal/stats internal/workers
 model/text:       internal/strictjson
 model:            onnx onnx/grad ort checkpoints lora data store model/text internal/strictjson internal/workers internal/atomicfile
 model/llavanext:  onnx checkpoints data model internal/strictjson
-model/qwen25vl:   onnx checkpoints data model internal/strictjson
-model/families:   model/llavanext model/qwen25vl
+model/qwenvl:     onnx checkpoints data model internal/strictjson
+model/qwen2vl:    checkpoints model model/qwenvl internal/strictjson
+model/qwen25vl:   onnx checkpoints model model/qwenvl internal/strictjson
+model/qwen3vl:    onnx checkpoints model model/qwenvl internal/strictjson
+model/families:   model/llavanext model/qwen2vl model/qwen25vl model/qwen3vl
 model/fresh:      checkpoints model model/families internal/atomicfile
 encoders:         onnx ort checkpoints data store heuristics model internal/strictjson internal/workers internal/atomicfile internal/journal
 optim:            internal/workers
