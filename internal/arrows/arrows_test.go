@@ -32,6 +32,7 @@ internal/workers:
 onnx/onnxpb:
 onnx:             onnx/onnxpb
 onnx/grad:        onnx
+losses:           onnx
 ort:              onnx internal/workers
 checkpoints:      onnx internal/atomicfile internal/workers
 lora:             onnx checkpoints internal/atomicfile internal/workers internal/exit
@@ -44,7 +45,7 @@ heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
 internal/miniature: data internal/atomicfile internal/stats internal/workers
 model/text:       internal/strictjson
-model:            onnx onnx/grad ort checkpoints lora data store model/text internal/strictjson internal/workers internal/atomicfile
+model:            onnx onnx/grad losses ort checkpoints lora data store model/text internal/strictjson internal/workers internal/atomicfile
 model/llavanext:  onnx checkpoints data model internal/strictjson
 model/qwenvl:     onnx checkpoints data model internal/strictjson
 model/qwen2vl:    checkpoints model model/qwenvl internal/strictjson
@@ -55,7 +56,7 @@ model/fresh:      checkpoints model model/families internal/atomicfile
 encoders:         onnx ort checkpoints data store heuristics model internal/strictjson internal/workers internal/atomicfile internal/journal
 optim:            internal/workers
 trainer/events:   internal/journal
-trainer:          ort checkpoints lora data store model trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version internal/journal
+trainer:          losses ort checkpoints lora data store model trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version internal/journal
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle
 scoring:          data store model internal/journal internal/workers internal/atomicfile
 benchmarks:       internal/page data heuristics model encoders scoring internal/journal internal/stats internal/atomicfile
