@@ -106,7 +106,8 @@ func open(m *onnx.Model, o Options) (*Session, error) {
 	return nil, err
 }
 
-// start makes the runtime's session on a device. On the CPU its weights are those of the process.
+// start makes the runtime's session on a device. On the CPU its weights are those of the process; so are, everywhere,
+// those that are made.
 func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 	so, err := sessionOptions(o)
 	if err != nil {
@@ -118,8 +119,8 @@ func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 	}
 	m := *model
 	var l *lease
-	if d == cpu && o.Folder != "" {
-		if l, err = share(&m, o.Folder); err != nil {
+	if o.Folder != "" {
+		if l, err = share(&m, o.Folder, d == cpu); err != nil {
 			return err
 		}
 		defer func() {
