@@ -47,6 +47,8 @@ type built struct {
 	PixelGrad string            // output name
 	Sites     int               // LoRA layers with dropout
 	Widest    int               // widest input among them
+
+	packed bool // weights are kept as the processor multiplies them: one row as fast as it can be, and as exact as many
 }
 
 // buildGraph assembles embedding, vision tower, decoder, head and losses around g.

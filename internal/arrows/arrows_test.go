@@ -49,6 +49,7 @@ model/llavanext:  onnx checkpoints data model internal/strictjson
 model/qwen25vl:   onnx checkpoints data model internal/strictjson
 model/families:   model/llavanext model/qwen25vl
 model/fresh:      checkpoints model model/families internal/atomicfile
+generate:         chat data model model/text internal/strictjson internal/workers
 encoders:         onnx ort checkpoints data store heuristics model internal/strictjson internal/workers internal/atomicfile internal/journal
 optim:            internal/workers
 trainer/events:   internal/journal
