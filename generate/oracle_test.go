@@ -53,7 +53,7 @@ type turn struct {
 }
 
 // families are those of the fixtures.
-var families = []string{"llavanext", "qwen2_5_vl"}
+var families = []string{"llavanext", "qwen2_5_vl", "qwen2_vl", "qwen3_vl"}
 
 // eachFamily runs f on the fixtures of every family.
 func eachFamily(t *testing.T, f func(t *testing.T, r *reference)) {

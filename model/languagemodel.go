@@ -207,9 +207,9 @@ func (l *LanguageModel) stepGraph(g *Graph) (*built, error) {
 	dec, keys := l.backbone.Decoder(), l.backbone.Keys()
 	ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
 	order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
-	features := g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.Hidden))
+	features := g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.FeatureWidth()))
 	p := &Packing{Groups: 1, Select: g.Input("select", onnx.Int64, onnx.Dims("selected")), cached: newCached(g)}
-	x := g.embed(keys, dec, ids, order, "", features)
+	x := g.embed(keys, dec, p, ids, order, "", features)
 	h := dec.Forward(g, x, dec.Rotary(g), p)
 	logits := g.Linear(h, strings.TrimSuffix(keys.Output, ".weight"), "")
 	g.Output(outLogit, logits, onnx.Float, onnx.Dims("selected", dec.Vocab))

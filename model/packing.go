@@ -15,7 +15,8 @@ type Packing struct {
 	SelectPlace string // [selected] int64: place of each selected row within its sequence
 	Segments    string // [rows] int64: rows see rows of their own segment and of segment 0 only; "": all rows before them
 
-	cached *cached // not nil: keys and values enter a cache, and there are no groups
+	Deepstack []string // [rows, hidden] each: entry k is added behind layer k; see Graph.embed
+	cached    *cached  // not nil: keys and values enter a cache, and there are no groups
 }
 
 func newPacking(g *Graph, groups int, selected bool) *Packing {

@@ -150,7 +150,7 @@ func (l *LanguageModel) stretchFeatures(p *packed) (map[string]*tensor.Dense, er
 	if len(p.pictures) > 0 {
 		return l.visionFeeds(p)
 	}
-	hidden := l.backbone.Decoder().Hidden
-	none := tensor.New(tensor.WithShape(1, hidden), tensor.WithBacking(make([]float32, hidden)))
+	width := l.backbone.Decoder().FeatureWidth()
+	none := tensor.New(tensor.WithShape(1, width), tensor.WithBacking(make([]float32, width)))
 	return map[string]*tensor.Dense{inFeatures: none}, nil
 }
