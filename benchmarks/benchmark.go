@@ -39,6 +39,7 @@ type Options struct {
 	Data    string  // folder or file of the published data (human ratings)
 	Images  string  // folder of the pictures
 	Votes   string  // file of votes in place of, or beside, the published data
+	Targets string  // folder of the wanted results, where they are published apart
 	Subset  string  // part of the benchmark, "" for the usual one
 	Target  string  // which human value, "" for the usual one
 	Epsilon float64 // margin of a tie chosen beforehand, NaN to choose it on the test set

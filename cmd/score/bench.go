@@ -109,11 +109,11 @@ func (f *benchFlags) add(c *cobra.Command, b *benchmarks.Benchmark) {
 	flags.StringSliceVar(&f.compare, "compare", nil,
 		"files of predictions to put into one table; the first one, or --predictions, is compared with the others")
 	flags.StringVar(&f.baseline, "baseline", "",
-		"a judge to compare with: random, constant, clip_d, clip_t, clip_i or dino_i")
+		"a judge to compare with: random, constant, "+strings.Join(benchmarks.Similarities, ", "))
 	flags.StringVar(&f.clip, "clip", "", "CLIP checkpoint (directory or .onnx) of the clip_ baselines")
-	flags.StringVar(&f.dino, "dino", "", "DINOv2 checkpoint of the baseline dino_i")
+	flags.StringVar(&f.dino, "dino", "", "DINOv2 checkpoint of the dino_ baselines")
 	flags.StringVar(&f.captions, "captions", "",
-		"JSON lines of id, source_caption, target_caption for clip_d (and clip_t, instead of the instruction)")
+		"JSON lines of id, source_caption, target_caption for clip_d and clip_t, where the data have none")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the bootstrap and of random predictions")
 	flags.IntVar(&f.resamples, "resamples", 2000, "bootstrap resamples")
 	flags.StringVar(&f.report, "report", "",
@@ -128,6 +128,8 @@ func (f *benchFlags) add(c *cobra.Command, b *benchmarks.Benchmark) {
 		switch name {
 		case "images":
 			flags.StringVar(&f.Images, name, "", "folder of the pictures")
+		case "targets":
+			flags.StringVar(&f.Targets, name, "", "ImagenHub's pictures with GroundTruth/, for clip_i and dino_i")
 		case "target":
 			flags.StringVar(&f.Target, name, "O", "human value: O (the square root of SC x PQ), SC or PQ")
 		case "votes":

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -54,14 +53,14 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *benchmarks.Report, set benchm
 			return err
 		}
 	}
-	similarity := slices.Contains(benchmarks.Similarities, f.baseline)
+	kind, similarity := benchmarks.FindSimilarity(f.baseline)
 	switch {
 	case similarity && f.runtime.scorer != "":
 		return cli.Usagef("--scorer and --baseline %s both run a model: run one after the other and put their "+
 			"predictions.jsonl into --compare",
 			f.baseline)
 	case similarity || f.runtime.scorer != "":
-		if err := f.score(c, r, set, similarity); err != nil {
+		if err := f.score(c, r, set, kind); err != nil {
 			return err
 		}
 	}
@@ -105,7 +104,9 @@ func systemName(path string) string {
 }
 
 // score runs a scorer over the benchmark, keeping its predictions in the folder --out.
-func (f *benchFlags) score(c *cobra.Command, r *benchmarks.Report, set benchmarks.Set, similarity bool) (err error) {
+func (f *benchFlags) score(
+	c *cobra.Command, r *benchmarks.Report, set benchmarks.Set, kind benchmarks.Similarity,
+) (err error) {
 	scorable, ok := set.(benchmarks.Scorable)
 	if !ok {
 		return cli.Usagef("%s is computed from components or answers (--components): no scorer can be run on it",
@@ -115,7 +116,15 @@ func (f *benchFlags) score(c *cobra.Command, r *benchmarks.Report, set benchmark
 	if err != nil {
 		return cli.Usage(err)
 	}
-	s, err := f.openScorer(similarity)
+	if kind.Name != "" {
+		if err := f.encoder(kind); err != nil {
+			return err
+		}
+		if err := kind.Caption(items, f.captions); err != nil {
+			return cli.Usage(err)
+		}
+	}
+	s, err := f.openScorer(kind)
 	if err != nil {
 		return err
 	}
@@ -140,7 +149,11 @@ func (f *benchFlags) score(c *cobra.Command, r *benchmarks.Report, set benchmark
 	if err != nil {
 		return err
 	}
-	r.Add(systemName(s.Name), p)
+	name := s.Name
+	if kind.Name == "" {
+		name = systemName(name)
+	}
+	r.Add(name, p)
 	r.Facts = append(r.Facts, "predictions: "+path)
 	r.Extra["scorer"], r.Extra["settings"], r.Extra["predictions"] = s.Name, s.Settings, path
 	if f.checkOrder {
@@ -163,26 +176,30 @@ func compareOrders(c *cobra.Command, r *benchmarks.Report, s *benchmarks.Scorer,
 	return nil
 }
 
+// encoder says which flag names the encoder of a similarity, if it is not there.
+func (f *benchFlags) encoder(kind benchmarks.Similarity) error {
+	path, flag := f.clip, "--clip"
+	if kind.DINO() {
+		path, flag = f.dino, "--dino"
+	}
+	if path == "" {
+		return cli.Usagef("--baseline %s needs %s: a Hugging Face checkpoint directory or an .onnx file", f.baseline, flag)
+	}
+	return nil
+}
+
 // openScorer opens what the flags name: a scorer directory, or the encoder of a baseline.
-func (f *benchFlags) openScorer(similarity bool) (*benchmarks.Scorer, error) {
-	if !similarity {
+func (f *benchFlags) openScorer(kind benchmarks.Similarity) (*benchmarks.Scorer, error) {
+	if kind.Name == "" {
 		o, err := f.runtime.options()
 		if err != nil {
 			return nil, err
 		}
 		return benchmarks.OpenScorer(f.runtime.scorer, o)
 	}
-	path, flag := f.clip, "--clip"
-	if f.baseline == "dino_i" {
-		path, flag = f.dino, "--dino"
+	path := f.clip
+	if kind.DINO() {
+		path = f.dino
 	}
-	if path == "" {
-		return nil, cli.Usagef("--baseline %s needs %s: a Hugging Face checkpoint directory or an .onnx file", f.baseline,
-			flag)
-	}
-	if f.baseline == "clip_d" && f.captions == "" {
-		return nil, cli.Usagef("--baseline clip_d needs --captions: JSON lines of id, source_caption and target_caption")
-	}
-	o := encoders.Options{Device: f.runtime.device, Threads: f.runtime.threads}
-	return benchmarks.OpenSimilarity(f.baseline, path, f.captions, o)
+	return benchmarks.OpenSimilarity(kind, path, encoders.Options{Device: f.runtime.device, Threads: f.runtime.threads})
 }
