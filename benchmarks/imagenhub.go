@@ -330,7 +330,8 @@ func (j *hubPredictions) Numbers(units []int) []Number {
 	if len(rho) < of {
 		terms.Normalisation = fmt.Sprintf("the mean over %d of %d methods", len(rho), of)
 	}
-	return []Number{{"published", stats.TanhMean(rho), terms}, {"fisher", stats.FisherMean(rho), terms}}
+	return []Number{{Name: "published", Value: stats.TanhMean(rho), Terms: terms},
+		{Name: "fisher", Value: stats.FisherMean(rho), Terms: terms}}
 }
 
 // hubJSON is the JSON result of ImagenHub.

@@ -19,6 +19,8 @@ type benchFlags struct {
 	benchmarks.Options
 	runtime     runtimeFlags
 	predictions string
+	components  []string
+	writeTo     string // folder of the authors' files
 	means       string
 	baseline    string
 	clip, dino  string // encoders of the baselines
@@ -141,8 +143,17 @@ func (f *benchFlags) add(c *cobra.Command, b *benchmarks.Benchmark) {
 				"margin of a tie, chosen elsewhere (default: the best one on the test set)")
 			flags.Lookup(name).DefValue = "0" // the help prints no default then
 		case "components":
-			flags.StringVar(&f.predictions, name, "",
-				"file of every sample's components or answers (JSON lines); the same as --predictions")
+			flags.StringSliceVar(&f.components, name, nil,
+				"files of every sample's components or answers (JSON lines), which are put together")
+		case "editors":
+			flags.StringSliceVar(&f.Editors, name, nil, "folders of the editors' pictures, and of what was measured of them")
+		case "by":
+			flags.StringToStringVar(&f.By, name, nil,
+				"what measured a component, where files do not say it, such as sc=gpt-4o: tables compare by it")
+		case "human":
+			flags.StringVar(&f.Human, name, "", "file of human ratings of the samples (JSON lines) to correlate with")
+		case "write-authors":
+			flags.StringVar(&f.writeTo, name, "", "folder to write the files of the benchmark's authors to")
 		case "means":
 			flags.StringVar(&f.means, name, "", "CSV of published means: the overall score from them alone")
 		case "bg-norm":
