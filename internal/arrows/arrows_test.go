@@ -25,6 +25,7 @@ internal/fuzzing:
 internal/journal:
 internal/packed:
 internal/page:
+internal/pystring:
 internal/stats:
 internal/strictjson:
 internal/strictyaml:
@@ -44,6 +45,7 @@ heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
 internal/miniature: data internal/atomicfile internal/stats internal/workers
 model/text:       internal/strictjson
+textjudge:        chat data store model/text internal/pystring internal/strictyaml internal/journal internal/atomicfile
 model:            onnx onnx/grad ort checkpoints lora data store model/text internal/strictjson internal/workers internal/atomicfile
 model/llavanext:  onnx checkpoints data model internal/strictjson
 model/qwen25vl:   onnx checkpoints data model internal/strictjson
