@@ -25,6 +25,7 @@ internal/fuzzing:
 internal/journal:
 internal/packed:
 internal/page:
+internal/pystring:
 internal/stats:
 internal/strictjson:
 internal/strictyaml:
@@ -50,10 +51,11 @@ model:           onnx onnx/grad losses ort checkpoints lora data store model/tex
 model/llavanext: onnx checkpoints data model internal/strictjson
 model/qwenvl:    onnx checkpoints data model internal/strictjson
 model/qwen2vl:   checkpoints model model/qwenvl internal/strictjson
-model/qwen25vl:  onnx checkpoints model model/qwenvl internal/strictjson
+model/qwen25vl:  onnx checkpoints model model/qwenvl internal/strictjson data
 model/qwen3vl:   onnx checkpoints model model/qwenvl internal/strictjson
 model/families:  model/llavanext model/qwen2vl model/qwen25vl model/qwen3vl
 model/quantize:  onnx checkpoints quant model internal/atomicfile internal/exit
+textjudge:       chat data store model/text internal/pystring internal/strictyaml internal/journal internal/atomicfile
 model/fresh:      checkpoints model model/families internal/atomicfile
 generate:         chat data model model/text internal/strictjson internal/workers
 encoders:         onnx ort checkpoints data store heuristics model internal/strictjson internal/workers internal/atomicfile internal/journal
