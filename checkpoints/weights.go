@@ -36,6 +36,8 @@ type Weights struct {
 	absent bool     // see OpenOrAbsent
 	why    error    // what is missing then
 	read   sync.Map // stored names that were asked for: see Unread
+
+	names map[string]string // name -> that in the file, where it is another: see Rename
 }
 
 // Shard is one file of a checkpoint.
@@ -259,6 +261,14 @@ func (w *Weights) find(name string) (*Shard, string) {
 	return w.stored[stored], stored
 }
 
+// inFile is the name under which a file holds a stored tensor.
+func (w *Weights) inFile(stored string) string {
+	if name, ok := w.names[stored]; ok {
+		return name
+	}
+	return stored
+}
+
 // Names returns the stored names, sorted.
 func (w *Weights) Names() []string { return slices.Sorted(maps.Keys(w.stored)) }
 
@@ -282,7 +292,9 @@ func (w *Weights) Info(name string) (Info, bool) {
 	if s == nil {
 		return Info{}, false
 	}
-	return s.Info(stored)
+	info, ok := s.Info(w.inFile(stored))
+	info.Name = stored
+	return info, ok
 }
 
 // Bytes returns a tensor's mapped bytes; see [File.Bytes].
@@ -294,7 +306,7 @@ func (w *Weights) Bytes(name string) ([]byte, error) {
 	if err := w.Present(); err != nil {
 		return nil, err
 	}
-	return s.Bytes(stored)
+	return s.Bytes(w.inFile(stored))
 }
 
 // Dense returns a copy of a tensor; see [File.Dense].
@@ -307,7 +319,7 @@ func (w *Weights) Dense(name string) (*tensor.Dense, error) {
 		return nil, err
 	}
 	w.read.Store(stored, true)
-	return s.Dense(stored)
+	return s.Dense(w.inFile(stored))
 }
 
 // Tensor returns a tensor, named as asked for, that refers to its bytes in the checkpoint. Its location is relative to
@@ -318,7 +330,7 @@ func (w *Weights) Tensor(name string) (*onnx.Tensor, error) {
 		return nil, w.missing(name)
 	}
 	w.read.Store(stored, true)
-	info, _ := s.Info(stored)
+	info, _ := s.Info(w.inFile(stored))
 	t := info.Tensor(s.location)
 	t.Name = name
 	return t, nil

@@ -46,15 +46,20 @@ func (b *Architecture) Vision(g *model.Graph) string {
 // other with the column.
 func (b *Architecture) rotary(g *model.Graph) (cos, sin string) {
 	quarter := b.vision.Hidden / b.vision.Heads / 4
+	round := func(x string) string { return x }
+	if b.decoder.Rope.Rounded {
+		round = g.RoundBFloat16
+	}
 	table := make([]float32, 2*2*quarter) // [axes, 1, head_dim/2], zero for the other axis
 	for i := range quarter {
 		f := 1 / float32(math.Pow(b.vision.Theta, float64(float32(2*i)/float32(2*quarter))))
 		table[i], table[2*quarter+quarter+i] = f, f
 	}
-	at := g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, g.Input(inPositions, onnx.Int64, onnx.Dims(2, "patches")))
-	angle := g.Op("Mul", g.Op("Unsqueeze", at, g.Ints(2)), g.Floats([]int64{2, 1, int64(2 * quarter)}, table...))
-	angle = g.OpA("ReduceSum", onnx.Attrs{"keepdims": 0}, angle, g.Ints(0))
-	return g.Op("Cos", angle), g.Op("Sin", angle)
+	at := round(g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, g.Input(inPositions, onnx.Int64, onnx.Dims(2, "patches"))))
+	frequencies := round(g.Floats([]int64{2, 1, int64(2 * quarter)}, table...))
+	angle := g.Op("Mul", g.Op("Unsqueeze", at, g.Ints(2)), frequencies)
+	angle = round(g.OpA("ReduceSum", onnx.Attrs{"keepdims": 0}, angle, g.Ints(0)))
+	return round(g.Op("Cos", angle)), round(g.Op("Sin", angle))
 }
 
 // block is a pre-norm block over x [patches, hidden]: x += attention(norm(x)), then x += mlp(norm(x)).
