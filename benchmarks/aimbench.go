@@ -91,24 +91,37 @@ func loadAIM(o Options) (Set, error) {
 	return s, p.err()
 }
 
+// aimBounds are the scales of the components: a cosine, judges' scales of 0 to 10, the aesthetic predictor's, and that
+// of valence, arousal and dominance.
+var aimBounds = map[string]bounds{"clip_t": {-1, 1}, "sc": {0, 10}, "pq": {0, 10}, "aesthetic": {0, 10},
+	"s_sm": {0, 10}, "s_vs": {0, 10}, "s_gtc": {0, 10}, "valence": {1, 9}, "arousal": {1, 9}, "dominance": {1, 9},
+	"acc": {0, 100}, "f1": {0, 100}, "overall": {0, 100}, "d_vad": {0, 8 * math.Sqrt(3)}}
+
 // parseVAD reads {valence, arousal, dominance} or a list of the three.
 func parseVAD(raw json.RawMessage) (v [3]float64, err error) {
+	names := []string{"valence", "arousal", "dominance"}
 	var list []float64
-	if json.Unmarshal(raw, &list) == nil && len(list) == 3 {
-		return [3]float64(list), nil
-	}
-	var m map[string]float64
-	if json.Unmarshal(raw, &m) == nil {
-		for i, name := range []string{"valence", "arousal", "dominance"} {
-			x, ok := m[name]
+	var m map[string]any
+	switch {
+	case json.Unmarshal(raw, &list) == nil && len(list) == 3:
+	case json.Unmarshal(raw, &m) == nil && m != nil:
+		list = nil
+		for _, name := range names {
+			x, ok := m[name].(float64)
 			if !ok {
-				return v, fmt.Errorf("there is no %q", name)
+				return v, fmt.Errorf("there is no number %q", name)
 			}
-			v[i] = x
+			list = append(list, x)
 		}
-		return v, nil
+	default:
+		return v, errors.New("the numbers valence, arousal and dominance were expected")
 	}
-	return v, errors.New("the numbers valence, arousal and dominance were expected")
+	for i, name := range names {
+		if err := aimBounds[name].check(name, list[i]); err != nil {
+			return v, err
+		}
+	}
+	return [3]float64(list), nil
 }
 
 // aimPredictions holds the components of each sample: the columns of aimColumns but acc and f1, NaN where missing.
@@ -200,6 +213,11 @@ func (j *aimPredictions) readSample(i int, r row) error {
 			if err != nil {
 				return err
 			}
+			for _, x := range v {
+				if err := aimBounds[f].check(f, x); err != nil {
+					return err
+				}
+			}
 			values = append(values, v...)
 		}
 		if len(values) >= len(c.fields) {
@@ -266,9 +284,9 @@ func (j *aimPredictions) Numbers(units []int) []Number { return aimRow(j.means(u
 func aimRow(means map[string]float64) []Number {
 	var out []Number
 	for _, c := range aimColumns {
-		out = append(out, Number{c.name, means[c.name]})
+		out = append(out, Number{Name: c.name, Value: means[c.name]})
 	}
-	return append(out, Number{"overall", means["overall"]})
+	return append(out, Number{Name: "overall", Value: means["overall"]})
 }
 
 // aimJSON is the JSON result of AIM-Bench.

@@ -27,6 +27,11 @@ type Benchmark struct {
 	Flags     []string                      // options beyond the common ones: fields of Options, by flag name
 	Load      func(Options) (Set, error)    // reads the published data
 	Means     func(string) (*Result, error) // the overall numbers from published means, where that is possible
+	Size      int                           // items of the whole benchmark, as printed numbers cover them; 0: not known
+	Counted   []string                      // numbers for which what is absent counts as wrong
+	Lower     []string                      // numbers of which less is better, and those that begin so
+	Neutral   []string                      // numbers of which neither is better
+	Headline  string                        // the number that tables are sorted by; "": the first one
 }
 
 // Options are the inputs of one evaluation. Fields that a benchmark does not list in Flags are empty.
@@ -77,25 +82,26 @@ type Predictions interface {
 	Numbers(units []int) []Number
 }
 
-// Number is one figure of a table. An undefined one is NaN.
+// Number is one figure of a table, and what it depends on. An undefined one is NaN.
 type Number struct {
 	Name  string
 	Value float64
+	Terms
 }
 
 // Result is an evaluation.
 type Result struct {
-	JSON         any      // the machine-readable result
-	Incomparable bool     // computed on other data or values than the published numbers: not to be put beside them
-	N            int      // predictions that were used
-	Missing      []Key    // rated items without a prediction
-	Numbers      []Number // headline numbers
-	Notes        []string // what the reader must know about them
-	Failed       []string // samples that could not be computed, and why
-	Tables       []Table
-	Confusions   []Confusion
-	Scatters     []Scatter
-	Examples     []Example
+	JSON       any      // the machine-readable result
+	Subset     string   // part of the benchmark, or of its human values; "" is the usual one
+	N          int      // predictions that were used
+	Missing    []Key    // rated items without a prediction
+	Numbers    []Number // headline numbers
+	Notes      []string // what the reader must know about them
+	Failed     []string // samples that could not be computed, and why
+	Tables     []Table
+	Confusions []Confusion
+	Scatters   []Scatter
+	Examples   []Example
 }
 
 // Key names an item: its id, and where several items share an id, its model (method, side, candidate).

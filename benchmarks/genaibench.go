@@ -25,8 +25,10 @@ var genAIBench = &Benchmark{
 		"threshold (scores): tie and both bad are one class; |left - right| <= eps is a tie; eps maximises the accuracy " +
 			"(Deutsch et al. 2023), or --epsilon",
 	},
-	Flags: []string{"votes", "subset", "epsilon", "images"},
-	Load:  loadGenAIBench,
+	Flags:   []string{"votes", "subset", "epsilon", "images"},
+	Load:    loadGenAIBench,
+	Size:    919,
+	Counted: []string{"official"},
 }
 
 var genAIVotes = []string{"leftvote", "rightvote", "tievote", "bothbad_vote"}
@@ -50,15 +52,18 @@ var genAIRules = []pairRule{
 // genAI is GenAI-Bench: the pairs, and where each lies (nothing with --votes).
 type genAI struct {
 	pairs
-	epsilon      float64
-	images       string
-	incomparable bool
-	places       []place
-	text         []string // the instructions
+	epsilon float64
+	images  string
+	subset  string // "" is the usual one
+	places  []place
+	text    []string // the instructions
 }
 
 func loadGenAIBench(o Options) (Set, error) {
-	s := &genAI{epsilon: o.Epsilon, images: o.Images, incomparable: o.Subset != "" && o.Subset != "test_v1"}
+	s := &genAI{epsilon: o.Epsilon, images: o.Images}
+	if o.Subset != "test_v1" {
+		s.subset = o.Subset
+	}
 	s.pairs = pairs{rules: genAIRules, answers: []string{"A>B", "B>A", "A=B=Good", "A=B=Bad"},
 		side: map[string]string{"leftvote": left, "rightvote": right, "tievote": tie, "bothbad_vote": tie}}
 	if o.Votes != "" {
@@ -154,24 +159,24 @@ func (s *genAI) Items() ([]Item, error) {
 // Read implements Set.
 func (s *genAI) Read(path string) (Predictions, error) {
 	j, err := s.read(path, s.epsilon)
-	return namedPairs{j, "genaibench", s.incomparable}, err
+	return namedPairs{j, "genaibench", s.subset}, err
 }
 
 // Guess implements Guessable.
 func (s *genAI) Guess(rng *rand.Rand) Predictions {
-	return namedPairs{s.guess(rng, s.epsilon), "genaibench", s.incomparable}
+	return namedPairs{s.guess(rng, s.epsilon), "genaibench", s.subset}
 }
 
 // namedPairs are the predictions of a benchmark of pairs.
 type namedPairs struct {
 	*pairsPredictions
-	name         string
-	incomparable bool // not the pairs that published numbers are computed on
+	name   string
+	subset string // "": the pairs that published numbers are computed on
 }
 
 // Result implements Predictions.
 func (j namedPairs) Result() *Result {
 	r := j.result(j.name)
-	r.Incomparable = j.incomparable
+	r.Subset = j.subset
 	return r
 }

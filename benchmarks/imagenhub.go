@@ -34,8 +34,10 @@ var imagenHub = &Benchmark{
 		"fisher: tanh of the mean over methods of arctanh(rho), the true Fisher average",
 		"human: each rater against the mean of the others, tanh of means as in published",
 	},
-	Flags: []string{"images", "target"},
-	Load:  loadImagenHub,
+	Flags:   []string{"images", "target"},
+	Load:    loadImagenHub,
+	Size:    1432,
+	Counted: []string{"human"},
 }
 
 // hub is ImagenHub's ratings. raters[r][i] is rater r's value of item i.
@@ -312,8 +314,13 @@ func (j *hubPredictions) Complete(unit int) bool { return j.complete(j.scores, u
 
 func (j *hubPredictions) Numbers(units []int) []Number {
 	rho, _ := j.correlations(j.scores, units)
+	of := len(rho)
 	rho = defined(rho)
-	return []Number{{"published", stats.TanhMean(rho)}, {"fisher", stats.FisherMean(rho)}}
+	terms := Terms{}
+	if len(rho) < of {
+		terms.Normalisation = fmt.Sprintf("the mean over %d of %d methods", len(rho), of)
+	}
+	return []Number{{"published", stats.TanhMean(rho), terms}, {"fisher", stats.FisherMean(rho), terms}}
 }
 
 // hubJSON is the JSON result of ImagenHub.
@@ -332,10 +339,12 @@ func (j *hubPredictions) Result() *Result {
 	rho, _ := j.correlations(j.scores, j.all())
 	human := j.humanCorrelation()
 	r := &Result{
-		Incomparable: j.target != "O",
-		Missing:      j.missing(j.scores),
-		Numbers:      append(j.Numbers(j.all()), Number{"human", human}),
-		Scatters:     j.scatters(j.scores),
+		Missing:  j.missing(j.scores),
+		Numbers:  append(j.Numbers(j.all()), Number{Name: "human", Value: human, Terms: Terms{Counted: true}}),
+		Scatters: j.scatters(j.scores),
+	}
+	if j.target != "O" {
+		r.Subset = "target " + j.target
 	}
 	r.N = len(j.keys) - len(r.Missing)
 	perModel, t := map[string]Value{}, Table{Title: "per method", Columns: []string{"spearman"}}

@@ -37,7 +37,8 @@ type Architecture interface {
 	Prepare(frames ...*data.Picture) (*Picture, error)
 	// Feeds joins prepared pictures into the inputs that Vision declares.
 	Feeds(pictures []*Picture) (map[string]*tensor.Dense, error)
-	// Vision declares its inputs (pixel_values first) and returns the image features [sum of tokens, hidden].
+	// Vision declares its inputs (pixel_values first) and returns the image features [sum of tokens, feature width]: see
+	// [Decoder.FeatureWidth].
 	Vision(g *Graph) string
 	// Inputs says what Vision's inputs besides pixel_values are, by name, for those who run an export.
 	Inputs() map[string]string
@@ -65,7 +66,7 @@ type Picture struct {
 	Layout        any       // what else the family must remember, comparable: pictures of equal layouts make equal graphs
 
 	key      store.Key // digest of the content
-	features []float32 // [tokens, hidden] once the vision tower has run
+	features []float32 // [tokens, feature width] once the vision tower has run
 }
 
 // Family opens checkpoints of one model_type.
@@ -132,7 +133,8 @@ func openBackbone(
 	familiesMu.RUnlock()
 	if open == nil {
 		sort.Strings(known)
-		return nil, fmt.Errorf("%s: model_type %q is not supported; %s are", file, head.ModelType, strings.Join(known, ", "))
+		return nil, fmt.Errorf("%s: model_type %q is not supported%s; %s are", file, head.ModelType, lacking(head.ModelType),
+			strings.Join(known, ", "))
 	}
 	w, err := weights(dir)
 	if err != nil {

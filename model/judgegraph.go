@@ -39,10 +39,11 @@ func buildJudge(g *Graph, n *network, s judgeSpec) (*built, error) {
 	if s.Pixels || n.visionTrained() {
 		g.Scoped("vision", func() { features = b.Vision(g) })
 	} else {
-		g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.Hidden))
+		g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.FeatureWidth()))
 	}
-	h := dec.Forward(g, g.embed(keys, dec, ids, order, "", features), dec.Rotary(g), p) // [selected, hidden]
-	read := func(x string) string {                                                     // heads see all selected rows: see packing.span
+	x := g.embed(keys, dec, p, ids, order, "", features)
+	h := dec.Forward(g, x, dec.Rotary(g), p) // [selected, hidden]
+	read := func(x string) string {          // heads see all selected rows: see packing.span
 		y := g.OpA("Gather", onnx.Attrs{"axis": 0}, x, rows)
 		g.Last().Meta = map[string]string{onnx.MetaUnique: "true"}
 		return y

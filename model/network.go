@@ -172,7 +172,7 @@ func (n *network) visionTrained() bool {
 // visionGraph is the vision tower alone.
 func (n *network) visionGraph(g *Graph) (*built, error) {
 	f := n.backbone.Vision(g)
-	g.Output(inFeatures, f, onnx.Float, onnx.Dims("image_tokens", n.backbone.Decoder().Hidden))
+	g.Output(inFeatures, f, onnx.Float, onnx.Dims("image_tokens", n.backbone.Decoder().FeatureWidth()))
 	return &built{Model: g.M, Params: g.Params}, g.Err()
 }
 

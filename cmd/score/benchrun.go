@@ -38,6 +38,7 @@ func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
 	if len(r.Systems) == 0 {
 		return cli.Usagef("nothing to judge: give --predictions FILE, --scorer DIR, --baseline NAME, or --compare FILE FILE")
 	}
+	r.Measure(set, f.resamples, f.seed)
 	if len(f.compare) > 0 || len(r.Systems) > 1 {
 		if err := r.Compare(f.resamples, f.seed); err != nil {
 			return cli.Usage(err)
