@@ -113,7 +113,10 @@ func (g *Graph) embed(keys Keys, dec *Decoder, p *Packing, ids, order, scoreRows
 	if dec.Deepstack > 0 {
 		n := 1 + dec.Deepstack
 		blocks := g.Node("", "Split", n, onnx.Attrs{"axis": 1, "num_outputs": n}, features)
-		words := g.Op("Sub", g.SizeOf(order, 0), g.SizeOf(features, 0))
+		words := g.SizeOf(parts[0], 0)
+		for _, p := range parts[1:] {
+			words = g.Op("Add", words, g.SizeOf(p, 0))
+		}
 		nothing := g.Op("Expand", g.Scalar(onnx.Float, 0), g.Shape(words, dec.Hidden))
 		for _, block := range blocks[1:min(n, 1+dec.Layers)] {
 			p.Deepstack = append(p.Deepstack, rows(nothing, block))
