@@ -7,6 +7,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/losses"
 	"assay/onnx"
 )
 
@@ -188,7 +189,13 @@ func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	in := shapes(p.feeds, vision, t.lossFeeds(p, make([]float64, micro), 1))
+	targets := t.lossFeeds(p, make([]float64, micro), 1)
+	if len(t.o.Terms) > 0 {
+		if targets, err = t.termFeeds(p, losses.AllItems(t.o.Terms, micro), 1, 0, make([]*losses.Rows, len(t.o.Terms))); err != nil {
+			return 0, err
+		}
+	}
+	in := shapes(p.feeds, vision, targets)
 	in["dropout_pool"] = &onnx.Tensor{Shape: []int64{2 * int64(p.rows) * int64(b.Widest)}}
 	in["dropout_offsets"] = &onnx.Tensor{Shape: []int64{int64(b.Sites)}}
 	bytes, _, err := peak(b.Model, in)
