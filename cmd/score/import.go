@@ -35,9 +35,8 @@ other texts are taken, with a warning that the score is then not the published o
 		Example: `  score import editreward --base Qwen2.5-VL-7B-Instruct --weights EditReward-Qwen2.5-VL-7B \
       --prompts EditReward/EditReward/dataset/prompts.py --out scorers/editreward
   score import adiee --weights ADIEE --prompts question.txt --out scorers/adiee
-  score import choices --base Qwen2.5-VL-7B-Instruct --prompts question.txt --choices 0,1,2,3,4,5 --out scorers/digits
-  score import choices --base Qwen2.5-VL-7B-Instruct --prompts question.txt --choices Yes,No --values 1,0 \
-      --out scorers/yes`,
+  score import choices --base backbones/tiny --prompts question.txt --choices 0,1,2,3,4,5 --out digits
+  score import choices --base backbones/tiny --prompts question.txt --choices Y,N --values 1,0 --out fulfilled`,
 		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 		ValidArgs: judges.Kinds(),
 		RunE: func(c *cobra.Command, args []string) error {
