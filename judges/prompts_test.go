@@ -9,7 +9,8 @@ import (
 
 func TestPythonString(t *testing.T) {
 	const source = "import os\nA = \"\"\"\nline {text_prompt}  \n\n\"quoted\" \\\"three\\\" \\n\"\"\"\n" +
-		"# B = 'commented'\nB: str = 'it\\'s'  # a comment\nC = r'\\d'\nD = f'{x}'\nE = 'a' 'b'\nF = ('in')\nG = 'one'\nG = 'two'\n" +
+		"# B = 'commented'\nB: str = 'it\\'s'  # a comment\nC = r'\\d'\nD = f'{x}'\nE = 'a' 'b'\n" +
+		"F = ('in')\nG = 'one'\nG = 'two'\n" +
 		"def f():\n    H = 'inside'\nI = 'no end\nJ = '\\u00e4'\n"
 	for name, want := range map[string]string{
 		"A": "\nline {text_prompt}  \n\n\"quoted\" \"three\" \n",
@@ -38,7 +39,9 @@ func TestPythonFormat(t *testing.T) {
 	if err != nil || got != "{a} [INSTRUCTION] }" {
 		t.Errorf("%q, %v", got, err)
 	}
-	for _, bad := range []string{"{other} {text_prompt}", "nothing", "[INSTRUCTION] {text_prompt}", "} {text_prompt}", "{0}"} {
+	for _, bad := range []string{
+		"{other} {text_prompt}", "nothing", "[INSTRUCTION] {text_prompt}", "} {text_prompt}", "{0}",
+	} {
 		if got, err := pythonFormat(bad, "text_prompt", "[INSTRUCTION]"); err == nil {
 			t.Errorf("%q becomes %q", bad, got)
 		}
@@ -54,8 +57,10 @@ func TestPublished(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	file("prompts.py", "INSTRUCTION_EDIT_FOLLOWING = '''a {text_prompt}'''\nINSTRUCTION_EDIT_QUALITY = '''b {text_prompt}'''\n")
-	if _, err := readPrompts(code, rewardToken, editRewardPrompts); err == nil || !strings.Contains(err.Error(), collator) {
+	file("prompts.py", "INSTRUCTION_EDIT_FOLLOWING = '''a {text_prompt}'''\n"+
+		"INSTRUCTION_EDIT_QUALITY = '''b {text_prompt}'''\n")
+	_, err := readPrompts(code, rewardToken, editRewardPrompts)
+	if err == nil || !strings.Contains(err.Error(), collator) {
 		t.Errorf("error %v, want one about %s", err, collator)
 	}
 	file(collator, "prompt_with_special_token = ' <|Reward|>'\n")
@@ -72,7 +77,8 @@ func TestPublished(t *testing.T) {
 	}
 	file("following.txt", "no token {text_prompt}")
 	file("quality.txt", "<|Reward|> {text_prompt} <|Reward|>")
-	if _, err := readPrompts(dir, rewardToken, editRewardPrompts); err == nil || !strings.Contains(err.Error(), "0 times") {
+	_, err = readPrompts(dir, rewardToken, editRewardPrompts)
+	if err == nil || !strings.Contains(err.Error(), "0 times") {
 		t.Errorf("error %v, want one about the token", err)
 	}
 }

@@ -56,7 +56,8 @@ other texts are taken, with a warning that the score is then not the published o
 	flags.Float64SliceVar(&o.Values, "values", nil, "choices: value of each (default: the answers are numbers)")
 	flags.Float64SliceVar(&o.Range, "range", nil, "choices: lowest,highest score (default: those of the values)")
 	flags.StringSliceVar(&o.Pictures, "pictures", nil, "choices: what is shown (default source,edit)")
-	flags.StringVar(&o.Fusion, "fusion", "", "choices: of several prompts: mean (default), min, sum, product, sqrt_product")
+	flags.StringVar(&o.Fusion, "fusion", "",
+		"choices: of several prompts: mean (default), min, sum, product, sqrt_product")
 	flags.StringVar(&o.Alpha, "alpha", "", "choices: transparency is put over white (default), or drop")
 	return c
 }

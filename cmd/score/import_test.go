@@ -79,7 +79,8 @@ func TestImported(t *testing.T) {
 		_, one := command(t, append([]string{"pair", "--dimension", p.Name}, pair...)...)
 		near("pair --dimension "+p.Name, one["score"], p.Mu)
 	}
-	if code, _, stderr := run(t, "pair", "--scorer", scorer, "--edit", picture(c.Edited), "--instruction", "x"); code != 2 {
+	code, _, stderr := run(t, "pair", "--scorer", scorer, "--edit", picture(c.Edited), "--instruction", "x")
+	if code != 2 {
 		t.Errorf("without --source: exit code %d, %s", code, stderr)
 	}
 
@@ -101,7 +102,8 @@ func TestImported(t *testing.T) {
 	}
 	for i, row := range lines(t, out) {
 		near("batch", row["score"], want[i])
-		if row["score01"] != nil || row["sigma"].(float64) <= 0 || row["score_following"] == nil || row["sigma_quality"] == nil {
+		if row["score01"] != nil || row["sigma"].(float64) <= 0 || row["score_following"] == nil ||
+			row["sigma_quality"] == nil {
 			t.Errorf("row %d: %v", i, row)
 		}
 	}
@@ -166,8 +168,8 @@ func TestImportedOnePicture(t *testing.T) {
 		t.Errorf("batch: exit code %d, %v", code, v)
 	}
 	edit := filepath.Join(images, filepath.Base(all.Cases[0].Picture))
-	if code, _, stderr := run(t, "pair", "--scorer", scorer, "--source", edit, "--edit", edit, "--instruction", "x"); code != 2 ||
-		!strings.Contains(stderr, "one picture") {
+	code, _, stderr := run(t, "pair", "--scorer", scorer, "--source", edit, "--edit", edit, "--instruction", "x")
+	if code != 2 || !strings.Contains(stderr, "one picture") {
 		t.Errorf("with --source: exit code %d, %s", code, stderr)
 	}
 }
@@ -180,7 +182,7 @@ func TestImportRefuses(t *testing.T) {
 		"belongs to":       {"import", "adiee", "--out", "x", "--choices", "a,b"},
 		"two numbers":      {"import", "adiee", "--out", "x", "--pair-size", "512"},
 		"no number":        {"import", "choices", "--base", "b", "--prompts", "p", "--choices", "Y,N", "--out", "x"},
-		"for 2 choices":    {"import", "choices", "--base", "b", "--prompts", "p", "--choices", "Y,N", "--values", "1", "--out", "x"},
+		"for 2 choices":    {"import", "choices", "--base", "b", "--choices", "Y,N", "--values", "1", "--out", "x"},
 		"have a width":     {"import", "choices", "--base", "b", "--choices", "Y,N", "--values", "1,1", "--out", "x"},
 	} {
 		if code, _, stderr := run(t, args...); code != 2 || !strings.Contains(stderr, want) {

@@ -56,12 +56,8 @@ model/fresh:      checkpoints model model/families internal/atomicfile
 encoders:         onnx ort checkpoints data store heuristics model internal/strictjson internal/workers internal/atomicfile internal/journal
 optim:            internal/workers
 trainer/events:   internal/journal
-<<<<<<< HEAD
-trainer:          ort checkpoints lora data store model trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version internal/journal
-judges:           checkpoints model store internal/atomicfile internal/exit
-=======
 trainer:          losses ort checkpoints lora data store model trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version internal/journal
->>>>>>> integ
+judges:           checkpoints model store internal/atomicfile internal/exit
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle
 scoring:          data store model internal/journal internal/workers internal/atomicfile
 benchmarks:       internal/page data heuristics model encoders scoring internal/journal internal/stats internal/atomicfile
