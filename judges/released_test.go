@@ -194,7 +194,8 @@ func TestEditReward(t *testing.T) {
 		if _, err := os.Stat(flat); err != nil {
 			writeFlat(t, filepath.Join(dir, "weights", "model.safetensors"), flat)
 		}
-		for _, weights := range []string{filepath.Join(dir, "weights"), filepath.Join(dir, "weights", "model.safetensors"), flat} {
+		whole := filepath.Join(dir, "weights")
+		for _, weights := range []string{whole, filepath.Join(whole, "model.safetensors"), flat} {
 			scorers := map[string]*model.Scorer{}
 			for _, c := range all.Cases {
 				if scorers[c.Config] == nil {
