@@ -52,6 +52,20 @@ func (r *Report) Compare(resamples int, seed uint64) (err error) {
 	return err
 }
 
+// WriteAuthors writes the predictions of all systems as the benchmark's authors do, into a folder.
+func (r *Report) WriteAuthors(dir string) error {
+	for i, p := range r.predictions {
+		w, ok := p.(Writer)
+		if !ok {
+			return fmt.Errorf("%s: its authors have no files that could be written", r.Benchmark.Name)
+		}
+		if err := w.WriteAuthors(dir); err != nil {
+			return fmt.Errorf("%s: %w", r.Systems[i].Name, err)
+		}
+	}
+	return nil
+}
+
 // Failed counts the samples that could not be computed.
 func (r *Report) Failed() (n int) {
 	for _, s := range r.Systems {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"assay/internal/stats"
 )
@@ -86,6 +87,9 @@ func (r *Report) figures(system int) []Figure {
 		if f.Subset == "" {
 			f.Subset = s.Result.Subset
 		}
+		if n.Coverage != nil {
+			f.Coverage = *n.Coverage
+		}
 		if n.Counted {
 			f.Coverage = Coverage{Used: c.Of, Of: c.Of}
 		}
@@ -121,6 +125,7 @@ func (b *Benchmark) printed() []Figure {
 			f := Figure{System: fmt.Sprintf("%s (in %s)", p.Method, p.Paper), Value: Value(n.Value), Paper: p.Paper,
 				Place: n.Place, Contradictions: n.Contradictions,
 				Basis: Basis{Benchmark: b.Name, Rule: n.Name, Coverage: Coverage{Used: b.Size, Of: b.Size}, Terms: n.Terms}}
+			f.Judge = strings.ToLower(f.Judge)
 			f.Counted, f.Name = counted(n.Name), n.Name
 			f.again = slices.ContainsFunc(out, func(g Figure) bool { return g.System == f.System && g.Basis == f.Basis })
 			out = append(out, f)

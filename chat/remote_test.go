@@ -54,8 +54,8 @@ func newFakeServer(t *testing.T, answer func(w http.ResponseWriter, n int64)) *f
 // says is an answer as servers give it.
 func says(text string) string {
 	raw, _ := json.Marshal(text)
-	return fmt.Sprintf(`{"id": "1", "object": "chat.completion", "created": 1, "model": "judge-7b", "choices": [{"index": 0,
-		"message": {"role": "assistant", "content": %s}, "finish_reason": "stop"}],
+	return fmt.Sprintf(`{"id": "1", "object": "chat.completion", "created": 1, "model": "judge-7b",
+		"choices": [{"index": 0, "message": {"role": "assistant", "content": %s}, "finish_reason": "stop"}],
 		"usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120,
 		"prompt_tokens_details": {"cached_tokens": 40}}}`, raw)
 }
@@ -203,10 +203,11 @@ func TestWeather(t *testing.T) {
 		{"another model", status(200, strings.Replace(ok, "judge-7b", "other", 1)), 99, `one of "other"`, false, true},
 		{"wrong key", status(401, `{"error": {"message": "bad key secret-1"}}`), 99, "401: bad key (the key)", false, true},
 		{"no such model", status(404, `{"error": {"message": "no judge-7b"}}`), 99, "404: no judge-7b", false, true},
-		{"no money", status(429, `{"error": {"message": "pay", "code": "insufficient_quota"}}`), 99, "429: pay", false, true},
-		{"elsewhere", status(307, "", "Location", "http://example.org/"), 99, "redirects to http://example.org/", false, true},
-		{"bad picture", status(400, `{"error": {"message": "cannot identify image"}}`), 99, "400: cannot identify image", true,
-			false},
+		{"no money", status(429, `{"error": {"message": "pay", "code": "insufficient_quota"}}`), 99, "429: pay",
+			false, true},
+		{"elsewhere", status(307, "", "Location", "http://a.org/"), 99, "redirects to http://a.org/", false, true},
+		{"bad picture", status(400, `{"error": {"message": "cannot identify image"}}`), 99, "400: cannot identify image",
+			true, false},
 		{"too large", status(413, ""), 99, "413: Request Entity Too Large", true, false},
 		{"tomorrow", status(429, "", "Retry-After", "86400"), 99, "try again in 24h0m0s", false, true},
 	}
@@ -258,8 +259,9 @@ func TestLogProbs(t *testing.T) {
 	f := newFakeServer(t, func(w http.ResponseWriter, n int64) {
 		text := says("fine")
 		if n == 0 {
-			text = strings.Replace(text, `"finish_reason"`, `"logprobs": {"content": [{"token": "fi", "logprob": -0.5, "bytes": null,
-				"top_logprobs": []}, {"token": "ne", "logprob": -0.25, "bytes": null, "top_logprobs": []}]}, "finish_reason"`, 1)
+			text = strings.Replace(text, `"finish_reason"`, `"logprobs": {"content": [
+				{"token": "fi", "logprob": -0.5, "bytes": null, "top_logprobs": []},
+				{"token": "ne", "logprob": -0.25, "bytes": null, "top_logprobs": []}]}, "finish_reason"`, 1)
 		}
 		io.WriteString(w, text)
 	})
@@ -392,7 +394,9 @@ func TestBadRequests(t *testing.T) {
 // TestCheck: wrong settings are all named.
 func TestCheck(t *testing.T) {
 	_, err := OpenRemote(Server{URL: "https://user:pw@host/v1?key=1", Extra: Object{"model": "x"}, MaxCost: 1})
-	for _, key := range []string{"url", "model", "concurrency", "timeout", "max_wait", "limit_field", "extra", "max_cost"} {
+	for _, key := range []string{
+		"url", "model", "concurrency", "timeout", "max_wait", "limit_field", "extra", "max_cost",
+	} {
 		if err == nil || !strings.Contains(err.Error(), key+": ") {
 			t.Errorf("%s is not named: %v", key, err)
 		}

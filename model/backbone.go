@@ -18,6 +18,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/data"
+	"assay/quant"
 	"assay/store"
 )
 
@@ -128,12 +129,23 @@ func openBackbone(dir string, weights func(dir string) (*checkpoints.Weights, er
 		return nil, fmt.Errorf("%s: model_type %q is not supported%s; %s are", file, head.ModelType, lacking(head.ModelType),
 			strings.Join(known, ", "))
 	}
+	packing, raw, err := quant.Split(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
 	w, err := weights(dir)
 	if err != nil {
 		return nil, err
 	}
-	b, err := open(dir, raw, w)
+	if packing != nil {
+		err = packing.Find(w)
+	}
+	var b Architecture
 	if err == nil {
+		b, err = open(dir, raw, w)
+	}
+	if err == nil {
+		declarePacked(b, w, packing)
 		err = b.Parameters().fit(w, head.storedType.or(head.Text))
 	}
 	if err != nil {

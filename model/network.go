@@ -50,7 +50,11 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 		training: t,
 		device:   o.Device,
 	}
-	if err := n.check(o.Elsewhere); err != nil {
+	err = n.check(o.Elsewhere)
+	if err == nil && t == trainBackbone {
+		err = n.backbone.unpacked("its own weights cannot be trained, only an adapter over them")
+	}
+	if err != nil {
 		b.Close()
 		return nil, err
 	}
@@ -96,6 +100,10 @@ func (n *network) Weights() (parameters, bytes int64) {
 		info, _ := w.Info(name)
 		count := elements(info.Shape)
 		parameters += count
+		if d := w.Derived(name); d != nil { // packed
+			bytes += d.Memory()
+			continue
+		}
 		size := int64(info.Type.Size())
 		if !n.onCUDA() && info.Type.IsFloat() {
 			size = int64(onnx.Float.Size())

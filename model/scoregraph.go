@@ -49,6 +49,8 @@ type built struct {
 	PixelGrad string            // output name
 	Sites     int               // LoRA layers with dropout
 	Widest    int               // widest input among them
+
+	packed bool // weights are kept as the processor multiplies them: one row as fast as it can be, and as exact as many
 }
 
 // buildGraph assembles embedding, vision tower, decoder, head and losses around g.
@@ -115,7 +117,10 @@ func (g *Graph) embed(keys Keys, dec *Decoder, p *Packing, ids, order, scoreRows
 	if dec.Deepstack > 0 {
 		n := 1 + dec.Deepstack
 		blocks := g.Node("", "Split", n, onnx.Attrs{"axis": 1, "num_outputs": n}, features)
-		words := g.Op("Sub", g.SizeOf(order, 0), g.SizeOf(features, 0))
+		words := g.SizeOf(text, 0)
+		if scoreRows != "" {
+			words = g.Op("Add", words, g.SizeOf(scoreRows, 0))
+		}
 		nothing := g.Op("Expand", g.Scalar(onnx.Float, 0), g.Shape(words, dec.Hidden))
 		for _, block := range blocks[1:min(n, 1+dec.Layers)] {
 			p.Deepstack = append(p.Deepstack, rows(nothing, block))
