@@ -99,7 +99,7 @@ func (l *LanguageModel) Prompt(messages []text.Message, pictures []*data.Picture
 		}
 		s.Pictures, counts[i] = append(s.Pictures, q), q.Tokens
 	}
-	if s.Tokens, err = l.text.EncodePrompt(prompt, l.backbone.Placeholder(), counts); err != nil {
+	if s.Tokens, err = l.text.EncodePrompt(prompt, "", l.backbone.Placeholder(), counts); err != nil {
 		return nil, err
 	}
 	s.prompt, s.axes = len(s.IDs), l.positions(&s.Sample)
