@@ -103,6 +103,9 @@ func (m *Model) Stream(
 	piece func(text string) error,
 ) (*chat.Answer, error) {
 	r, err := m.request(ctx, messages, o)
+	if m.engine.ctx.Err() != nil {
+		return nil, errClosed
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", chat.ErrRequest, err)
 	}

@@ -53,6 +53,7 @@ model/qwen25vl:   onnx checkpoints model model/qwenvl internal/strictjson
 model/qwen3vl:    onnx checkpoints model model/qwenvl internal/strictjson
 model/families:   model/llavanext model/qwen2vl model/qwen25vl model/qwen3vl
 model/fresh:      checkpoints model model/families internal/atomicfile
+chat/table:       chat data store internal/atomicfile internal/exit internal/journal internal/strictjson internal/workers
 generate:         chat data model model/text internal/strictjson internal/workers
 encoders:         onnx ort checkpoints data store heuristics model internal/strictjson internal/workers internal/atomicfile internal/journal
 optim:            internal/workers
