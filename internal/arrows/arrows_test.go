@@ -63,7 +63,7 @@ internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle
 scoring:          data store model internal/journal internal/workers internal/atomicfile
 benchmarks:       internal/page data heuristics model encoders scoring internal/journal internal/stats internal/atomicfile
 labeling:         data store heuristics data/readers encoders internal/strictyaml internal/workers internal/atomicfile
-reward:           data heuristics model scoring checkpoints internal/atomicfile internal/strictyaml
+reward:           chat data heuristics model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
 .:                data model model/families scoring trainer labeling
 `
 
