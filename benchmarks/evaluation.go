@@ -27,12 +27,46 @@ type Report struct {
 	predictions []Predictions // of each system
 	intervals   []measured    // of each system, nil if they were not measured
 	chance      map[string]Value
+	boards      []*Report // of the systems that are of several methods
 }
 
 // Add evaluates predictions under a name.
 func (r *Report) Add(name string, p Predictions) {
 	r.Systems = append(r.Systems, System{Name: name, Result: p.Result()})
 	r.predictions = append(r.predictions, p)
+	board, ok := p.(Board)
+	if !ok {
+		return
+	}
+	list := board.Leaderboard()
+	var parts []string
+	for _, e := range list {
+		if !slices.Contains(parts, e.Subset) {
+			parts = append(parts, e.Subset)
+		}
+	}
+	for _, part := range parts {
+		sub := &Report{Benchmark: r.Benchmark}
+		for _, e := range list {
+			if e.Subset == part {
+				sub.Add(e.Name, e.Predictions)
+			}
+		}
+		r.boards = append(r.boards, sub)
+	}
+}
+
+// Boards are the leaderboards of the systems that are of several methods, one for each part of the benchmark.
+func (r *Report) Boards() []*Report { return r.boards }
+
+// Title is the benchmark's, with the part that all systems are of.
+func (r *Report) Title() string {
+	title := r.Benchmark.Title
+	if columns := r.columns(); len(columns) > 0 && columns[0].Subset != "" &&
+		!slices.ContainsFunc(columns, func(b Basis) bool { return b.Subset != columns[0].Subset }) {
+		title += ": " + columns[0].Subset
+	}
+	return title
 }
 
 // Compare compares the systems, which were all added, with the first one: see [Compare]. Systems of one name are

@@ -44,11 +44,14 @@ func (r *Result) number(name string) float64 {
 // tables are all tables of the report: the summary, the differences, and each system's own.
 func (r *Report) tables() []Table {
 	out := append([]Table{r.Summary()}, r.Apart()...)
+	for _, b := range r.boards {
+		out = append(append(out, b.Summary()), b.Apart()...)
+	}
 	if r.Comparison != nil {
 		out = append(out, r.Comparison.Table())
 	}
 	for _, s := range r.Systems {
-		own := slices.Clone(s.Result.Tables)
+		own := slices.Concat(s.Result.Agreement, s.Result.Tables)
 		for _, c := range s.Result.Confusions {
 			t := c.Table()
 			t.Title = "confusion (rows: truth, columns: predicted): " + t.Title
