@@ -43,6 +43,8 @@ var aimBench = &Benchmark{
 	Size:     800,
 	Lower:    []string{"d_vad"},
 	Headline: "overall",
+	Axes: []Axis{{"clip_t", 0.20, 0.30}, {"sc", 5, 10}, {"aesthetic", 0, 10}, {"pq", 5, 10}, {"s_gtc", 5, 10},
+		{"acc", 0, 100}, {"f1", 0, 100}, {"d_vad", 3, 2}},
 }
 
 var (
@@ -381,6 +383,7 @@ func (j *aimPredictions) Result() *Result {
 			fmt.Sprintf("predicted emotions outside the eight count as wrong: %s", strings.Join(other, ", ")))
 	}
 	out.Common = r.common("aim-bench")
+	r.Examples = j.disagreements()
 	var err error
 	if r.Agreement, err = j.agreement(); err != nil {
 		r.Failed = append(r.Failed, err.Error())

@@ -7,10 +7,13 @@ import (
 	"strings"
 )
 
-// Apart are the numbers that must not stand in the columns of the summary, in tables of their own, each with the reason
+// Apart are the numbers that must not stand in the columns of the summary or of a leaderboard, in tables of their own, each with the reason
 // as its title.
 func (r *Report) Apart() []Table {
 	columns := r.columns()
+	for _, b := range r.boards {
+		columns = append(columns, b.columns()...)
+	}
 	if len(columns) == 0 {
 		return nil
 	}

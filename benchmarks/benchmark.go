@@ -32,6 +32,7 @@ type Benchmark struct {
 	Lower     []string                      // numbers of which less is better, and those that begin so
 	Neutral   []string                      // numbers of which neither is better
 	Headline  string                        // the number that tables are sorted by; "": the first one
+	Axes      []Axis                        // of the radar chart
 }
 
 // Options are the inputs of one evaluation. Fields that a benchmark does not list in Flags are empty.

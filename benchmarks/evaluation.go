@@ -61,12 +61,19 @@ func (r *Report) Boards() []*Report { return r.boards }
 
 // Title is the benchmark's, with the part that all systems are of.
 func (r *Report) Title() string {
-	title := r.Benchmark.Title
-	if columns := r.columns(); len(columns) > 0 && columns[0].Subset != "" &&
-		!slices.ContainsFunc(columns, func(b Basis) bool { return b.Subset != columns[0].Subset }) {
-		title += ": " + columns[0].Subset
+	if part := r.Part(); part != "" {
+		return r.Benchmark.Title + ": " + part
 	}
-	return title
+	return r.Benchmark.Title
+}
+
+// Part is the part of the benchmark that all systems are of, "" for the usual one or several.
+func (r *Report) Part() string {
+	columns := r.columns()
+	if len(columns) == 0 || slices.ContainsFunc(columns, func(b Basis) bool { return b.Subset != columns[0].Subset }) {
+		return ""
+	}
+	return columns[0].Subset
 }
 
 // Compare compares the systems, which were all added, with the first one: see [Compare]. Systems of one name are

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"assay/internal/stats"
 )
 
 var fedBench = &Benchmark{
@@ -41,6 +39,7 @@ var fedBench = &Benchmark{
 	Load:  loadFED,
 	Size:  747,
 	Lower: []string{"bg_rmse"}, Neutral: []string{"reg"}, Headline: "fed_score",
+	Axes: []Axis{{"id", 0, 1}, {"bg", 0, 1}, {"pq", 0, 10}, {"sc", 0, 10}, {"gta", 0, 10}, {"s_reg", 0, 1}},
 }
 
 // fedColumns are the values of a sample, given and computed, in the order of tables.
@@ -116,6 +115,9 @@ type fedPredictions struct {
 	votes   []fedVote
 	undone  int               // pairs without a majority
 	by      map[string]string // component: what measured it
+	columns map[string][]float64
+	kinds   string // of the samples' instructions, see subset
+	part    bool   // of a leaderboard: its numbers alone are shown
 }
 
 var fedTags = []string{"method", "expression", "instructions"}
@@ -153,13 +155,36 @@ func (j *fedPredictions) Complete(unit int) bool {
 
 // mean of a column over units without an error.
 func (j *fedPredictions) mean(units []int, column string) float64 {
-	var list []float64
+	values := j.column(column)
+	sum, n := 0.0, 0
 	for _, i := range units {
-		if s := j.samples[i]; s.err == nil {
-			list = append(list, s.values[column])
+		if v := values[i]; v == v {
+			sum += v
+			n++
 		}
 	}
-	return stats.Mean(defined(list))
+	return sum / float64(n)
+}
+
+// column is a value of every sample, NaN where it is missing or the sample has an error. It is gathered once: a
+// bootstrap asks often.
+func (j *fedPredictions) column(name string) []float64 {
+	if list, ok := j.columns[name]; ok {
+		return list
+	}
+	list := make([]float64, len(j.samples))
+	for i, s := range j.samples {
+		v, ok := s.values[name]
+		if !ok || s.err != nil {
+			v = math.NaN()
+		}
+		list[i] = v
+	}
+	if j.columns == nil {
+		j.columns = map[string][]float64{}
+	}
+	j.columns[name] = list
+	return list
 }
 
 func (j *fedPredictions) Numbers(units []int) []Number {
@@ -191,12 +216,14 @@ func (j *fedPredictions) terms(number string) Terms {
 
 // subset is the kind of the samples' instructions, dense or simple, or how they mix.
 func (j *fedPredictions) subset() string {
-	kinds := map[string]bool{}
-	for _, s := range j.samples {
-		kinds[s.tags["instructions"]] = true
+	if j.kinds == "" {
+		kinds := map[string]bool{}
+		for _, s := range j.samples {
+			kinds[s.tags["instructions"]] = true
+		}
+		j.kinds = strings.Join(sortedNames(kinds), " and ")
 	}
-	names := sortedNames(kinds)
-	return strings.Join(names, " and ")
+	return j.kinds
 }
 
 type fedSampleJSON struct {
@@ -270,6 +297,10 @@ func (j *fedPredictions) Result() *Result {
 		}
 	}
 	out.FEDScore = out.Means["fed_score"]
+	if j.part {
+		r.JSON = out
+		return r
+	}
 	for k, per := range []*map[string]map[string]Value{&out.PerMethod, &out.PerExpression, &out.PerInstructions} {
 		var t Table
 		*per, t = j.perTag(fedTags[k], units)

@@ -30,7 +30,7 @@ func (j *fedPredictions) Leaderboard() []Entry {
 		k := part{s.tags["method"], s.tags["instructions"]}
 		if groups[k] == nil {
 			order = append(order, k)
-			groups[k] = &fedPredictions{fed: j.fed, by: j.by}
+			groups[k] = &fedPredictions{fed: j.fed, by: j.by, part: true}
 		}
 		groups[k].samples = append(groups[k].samples, s)
 	}
@@ -126,15 +126,7 @@ func (j *fedPredictions) byExpression() []Table {
 // scorerAgreement are the tables of a scorer's agreement with the components, and of all of them with human ratings.
 func (j *fedPredictions) scorerAgreement() (out []Table, err error) {
 	take := func(name string) column {
-		c := column{name: name, lower: j.lowerIsBetter(name)}
-		for _, s := range j.samples {
-			v, ok := s.values[name]
-			if !ok || s.err != nil {
-				v = math.NaN()
-			}
-			c.values = append(c.values, v)
-		}
-		return c
+		return column{name, j.column(name), j.lowerIsBetter(name)}
 	}
 	var components []column
 	for _, name := range []string{"id", "bg_rmse", "pq", "sc", "gta", "s_reg", "s_fid", "s_align", "fed_score"} {

@@ -36,11 +36,19 @@ func printReport(w io.Writer, r *benchmarks.Report, folder string) {
 	if len(summary.Columns) > 0 {
 		summary.Print(w)
 	}
-	printApart(w, r)
+	printRemarks(w, r)
 	for _, b := range r.Boards() {
 		fmt.Fprintln(w)
 		b.Summary().Print(w)
-		printApart(w, b)
+		printRemarks(w, b)
+	}
+	for _, t := range r.Apart() {
+		fmt.Fprintf(w, "\n%s\n", t.Title)
+		for _, note := range t.Notes {
+			fmt.Fprintln(w, "  "+note)
+		}
+		t.Title = ""
+		t.Print(w)
 	}
 	for _, s := range r.Systems {
 		fmt.Fprintln(w)
@@ -68,18 +76,10 @@ func printReport(w io.Writer, r *benchmarks.Report, folder string) {
 	}
 }
 
-// printApart prints why columns are several, and what stands apart from all of them.
-func printApart(w io.Writer, r *benchmarks.Report) {
+// printRemarks prints why columns are several, and what their marks mean.
+func printRemarks(w io.Writer, r *benchmarks.Report) {
 	for _, remark := range r.Remarks() {
 		fmt.Fprintln(w, remark)
-	}
-	for _, t := range r.Apart() {
-		fmt.Fprintf(w, "\n%s\n", t.Title)
-		for _, note := range t.Notes {
-			fmt.Fprintln(w, "  "+note)
-		}
-		t.Title = ""
-		t.Print(w)
 	}
 }
 
