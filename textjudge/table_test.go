@@ -275,7 +275,7 @@ func TestCapStops(t *testing.T) {
 	dir := t.TempDir()
 	c := newCounting(t, nil)
 	o := TableOptions{In: makeTable(t, dir, 50), Out: filepath.Join(dir, "out.jsonl"), Workers: 1}
-	j, _ := c.asks(t, filepath.Join(dir, "answers"), func(s *chat.Server) { s.MaxTokens = 150 })
+	j, _ := c.asks(t, filepath.Join(dir, "answers"), func(s *chat.Server) { s.TokenCap = 150 })
 	_, err := j.Table(t.Context(), o)
 	var stopped *StoppedError
 	if !errors.As(err, &stopped) || !errors.Is(err, chat.ErrCap) || stopped.Done != 9 {

@@ -40,7 +40,7 @@ data:             onnx internal/atomicfile
 onnx/gradjob:     onnx onnx/grad ort checkpoints internal/atomicfile internal/exit
 internal/oracle:  checkpoints
 store:            data
-chat:             data store
+chat:             data store internal/strictyaml
 heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
 internal/miniature: data internal/atomicfile internal/stats internal/workers
