@@ -131,9 +131,9 @@ func runJudge(c *cobra.Command, f *judgeFlags) error {
 	}
 	v := struct {
 		*textjudge.TableResult
-		asked
+		Asked asked `json:"asked"`
 	}{r, m.asked()}
-	if err := cli.Print(c, v, func(w io.Writer) { printJudged(w, r, v.asked) }); err != nil || r.Failed == 0 {
+	if err := cli.Print(c, v, func(w io.Writer) { printJudged(w, r, v.Asked) }); err != nil || r.Failed == 0 {
 		return err
 	}
 	return cli.Reported(fmt.Errorf("%d of %d rows could not be judged; the column error of %s says why", r.Failed, r.Rows,
@@ -195,21 +195,20 @@ func judgeOne(c *cobra.Command, f *judgeFlags, j *textjudge.Judge, m *chatModel)
 		item.Pictures[role] = p
 	}
 	r, err := j.Judge(c.Context(), item)
-	v := struct {
-		Judge string `json:"judge"`
-		Rule  string `json:"rule"`
-		*textjudge.Result
-		Error    string   `json:"error,omitempty"`
-		Warnings []string `json:"warnings,omitempty"`
-		asked
-	}{j.Config.Name, j.Config.Rule, r, "", j.Warnings, m.asked()}
-	var answer *textjudge.AnswerError
-	if err != nil && !errors.As(err, &answer) {
+	var unread *textjudge.AnswerError
+	if err != nil && !errors.As(err, &unread) {
 		return err
 	}
-	if err != nil {
-		v.Error = err.Error()
+	v := map[string]any{
+		"judge": j.Config.Name, "rule": j.Config.Rule, "answers": r.Answers, "warnings": j.Warnings, "asked": m.asked(),
+	}
+	if err != nil { // no number
+		v["error"] = err.Error()
 		return errors.Join(cli.Print(c, v, func(w io.Writer) { printAnswers(w, r) }), cli.Reported(err))
+	}
+	v["score"], v["score01"], v["dimensions"] = r.Score, r.Score01, r.Dimensions
+	if r.Agree != nil {
+		v["agree"] = *r.Agree
 	}
 	return cli.Print(c, v, func(w io.Writer) {
 		fmt.Fprintf(w, "%.4f  (%s, rule %s)\n", r.Score, j.Config.Name, j.Config.Rule)

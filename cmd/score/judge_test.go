@@ -57,13 +57,15 @@ func TestJudgeCommand(t *testing.T) {
 		var r struct {
 			Judged, Failed int
 			Rule           string
-			Found          int64
-			Spent          struct{ Requests int64 }
+			Asked          struct {
+				Found int64
+				Spent struct{ Requests int64 }
+			}
 		}
 		if err := json.Unmarshal([]byte(stdout), &r); err != nil || code != 0 || r.Judged != 2 || r.Rule != "edited" {
 			t.Fatalf("exit code %d: %s%s (%v)", code, stdout, stderr, err)
 		}
-		if n.Load() != want || r.Found != int64(1+3*try) || r.Spent.Requests != int64(3-3*try) {
+		if n.Load() != want || r.Asked.Found != int64(1+3*try) || r.Asked.Spent.Requests != int64(3-3*try) {
 			t.Errorf("try %d: %d requests: %s", try, n.Load(), stdout)
 		}
 	}
@@ -83,7 +85,8 @@ func TestJudgeCommand(t *testing.T) {
 		t.Errorf("unreadable answers: exit code %d: %s", code, stdout)
 	}
 	code, stdout, _ = run(t, append(args, "--source", source, "--edit", edit, "--instruction", "a", "--json")...)
-	if code != 1 || !strings.Contains(stdout, "no idea") || strings.Count(stdout, "\n") != 1 {
+	if code != 1 || !strings.Contains(stdout, "no idea") || strings.Contains(stdout, `"score`) ||
+		strings.Count(stdout, "\n") != 1 {
 		t.Errorf("one unreadable answer: exit code %d: %s", code, stdout)
 	}
 }
