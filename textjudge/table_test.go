@@ -140,6 +140,9 @@ func TestPairTable(t *testing.T) {
 	}
 	want := []string{"edit true", "edit2 true", "neither false", "neither false"}
 	for i, rec := range records(t, out) {
+		if rec["score01"] != nil || rec["preference"] == nil {
+			t.Errorf("a preference is no score: %v", rec)
+		}
 		if got := fmt.Sprint(rec["preferred"], " ", rec["agree"]); got != want[i] {
 			t.Errorf("row %d: %s, want %s", i, got, want[i])
 		}

@@ -206,9 +206,11 @@ func judgeOne(c *cobra.Command, f *judgeFlags, j *textjudge.Judge, m *chatModel)
 		v["error"] = err.Error()
 		return errors.Join(cli.Print(c, v, func(w io.Writer) { printAnswers(w, r) }), cli.Reported(err))
 	}
-	v["score"], v["score01"], v["dimensions"] = r.Score, r.Score01, r.Dimensions
+	v["dimensions"] = r.Dimensions
 	if r.Agree != nil {
-		v["agree"] = *r.Agree
+		v["preference"], v["agree"] = r.Score, *r.Agree
+	} else {
+		v["score"], v["score01"] = r.Score, r.Score01
 	}
 	return cli.Print(c, v, func(w io.Writer) {
 		fmt.Fprintf(w, "%.4f  (%s, rule %s)\n", r.Score, j.Config.Name, j.Config.Rule)

@@ -13,7 +13,7 @@ import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-MODEL = ROOT / "backbones/tiny"
+MODELS = (ROOT / "backbones/tiny", ROOT / "testdata/oracle/qwen2_5_vl/backbone")  # one that was trained; random weights, whose words differ
 QUESTION = "{}"
 TEXTS = ["What does the second picture show?", "The first picture shows", "Was the picture made red?", "Can you rate the edit from 0 to 10?",
          "Describe both pictures in one sentence.", "a a a a", "turn the cup blue", "no no yes"]
@@ -32,13 +32,13 @@ print(json.dumps(said))
 
 
 @contextlib.contextmanager
-def serving(log):
+def serving(model, log):
     """transformers serve on a free port, with one thread; yields the base URL."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     env = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    args = ["-m", "transformers.cli.transformers", "serve", str(MODEL), "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
+    args = ["-m", "transformers.cli.transformers", "serve", str(model), "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
     with open(log, "w") as out:
         p = subprocess.Popen([ROOT / "build/serving/bin/python", *args], env=env, stdout=out, stderr=out)
     try:
@@ -63,8 +63,13 @@ def serving(log):
 
 def run(work, score, pairs):
     subprocess.run([ROOT / "tools/setup/serving.sh"], check=True)
+    return "; ".join(beside_client(work / str(i), model, score, pairs) for i, model in enumerate(MODELS))
+
+
+def beside_client(work, model, score, pairs):
+    """Asks the same of one model twice, as score judge does and as OpenAI's client does."""
     judge = work / "judge"
-    judge.mkdir(exist_ok=True)
+    judge.mkdir(parents=True, exist_ok=True)
     (judge / "question.jinja").write_text(QUESTION.format("{{ instruction }}"))
     (judge / "judge.yaml").write_text(json.dumps({
         "format": 1, "kind": "text", "name": "parity", "rule": "none", "score": {"by": "mean", "of": ["x"]}, "score_range": [0, 10],
@@ -73,18 +78,18 @@ def run(work, score, pairs):
     rows = [{"source": str(s), "edit": str(e), "instruction": TEXTS[i % len(TEXTS)]} for i, (s, e, _) in enumerate(pairs * 2)
             if "alpha" not in f"{s}{e}"]
     (work / "in.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-    with serving(work / "serve.log") as url:
+    with serving(model, work / "serve.log") as url:
         def content(row):
             pictures = [base64.b64encode(Path(row[k]).read_bytes()).decode() for k in ("source", "edit")]
             return [*({"type": "image_url", "image_url": {"url": f"data:image/png;base64,{p}"}} for p in pictures),
                     {"type": "text", "text": QUESTION.format(row["instruction"])}]
 
         done = subprocess.run([ROOT / "build/serving/bin/python", "-c", CLIENT], text=True, capture_output=True,
-                              input=json.dumps([url, str(MODEL), [content(r) for r in rows]]))
+                              input=json.dumps([url, str(model), [content(r) for r in rows]]))
         if done.returncode:
             sys.exit(done.stderr)
         want = json.loads(done.stdout)
-        (work / "server.yaml").write_text(json.dumps({"url": url, "model": str(MODEL), "answers_as": [want[0][4]], "concurrency": 2}))
+        (work / "server.yaml").write_text(json.dumps({"url": url, "model": str(model), "answers_as": [want[0][4]], "concurrency": 2}))
         command = [score, "judge", "--config", judge, "--server", work / "server.yaml", "--answers", work / "answers", "--in", work / "in.jsonl",
                    "--out", work / "out.jsonl", "--json"]
         for repeat in range(2):
@@ -98,4 +103,4 @@ def run(work, score, pairs):
         a = row["answers"][0]
         if [a["text"], a["finish"], a["prompt_tokens"], a["completion_tokens"]] != [text, finish, prompt, completion]:
             sys.exit(f"{row['instruction']}: score judge {a}, OpenAI's client {text!r}, {finish}, {prompt} + {completion} tokens")
-    return f"{len(rows)} questions to transformers serve as OpenAI's client asks them, {len({w[0] for w in want})} different texts; none asked twice"
+    return f"{model.parent.name}/{model.name}: {len(rows)} questions to transformers serve as OpenAI's client asks them, {len({w[0] for w in want})} different texts"
