@@ -141,6 +141,10 @@ var fedNames = map[string][]string{
 	"lpips_src_gt":  {"lpips_src_gt", "lpips_gt"},
 }
 
+// fedBounds are the scales of the components: a cosine, a difference of 8-bit values, a judge's 0 to 10, distances.
+var fedBounds = map[string]bounds{"id": {-1, 1}, "bg_rmse": {0, 255}, "pq": {0, 10}, "sc": {0, 10}, "gta": {0, 10},
+	"lpips_src_trg": {0, math.Inf(1)}, "lpips_src_gt": {0, math.Inf(1)}}
+
 // readSample reads a line. "id" is the sample's name if it is text or if the identity has a name of its own.
 func (s *fed) readSample(r row, n int) (fedSample, error) {
 	out := fedSample{tags: map[string]string{}, values: map[string]float64{}, where: r.where}
@@ -178,6 +182,9 @@ func (s *fed) readSample(r row, n int) (fedSample, error) {
 		if err != nil {
 			return out, err
 		}
+		if err := fedBounds[component].check(component, v); err != nil {
+			return out, err
+		}
 		out.values[component], known[field] = v, true
 	}
 	for field, raw := range r.fields { // other metrics, for the comparison with votes
@@ -191,11 +198,6 @@ func (s *fed) readSample(r row, n int) (fedSample, error) {
 
 // compute adds what follows from the components (equations 3 to 8 of the paper).
 func (s *fed) compute(v map[string]float64) error {
-	for _, c := range []string{"pq", "sc", "gta"} {
-		if v[c] < 0 || v[c] > 10 {
-			return fmt.Errorf("%s is %v: 0 to 10 was expected", c, v[c])
-		}
-	}
 	if v["lpips_src_gt"] <= 0 {
 		return errors.New("the LPIPS distance of source and ground truth is not positive: the relative expression gain is " +
 			"undefined")
@@ -232,7 +234,7 @@ func (j *fedPredictions) mean(units []int, column string) float64 {
 func (j *fedPredictions) Numbers(units []int) []Number {
 	var out []Number
 	for _, c := range fedColumns {
-		out = append(out, Number{c, j.mean(units, c)})
+		out = append(out, Number{Name: c, Value: j.mean(units, c)})
 	}
 	return out
 }

@@ -310,7 +310,8 @@ func TestMVEI(t *testing.T) {
 	answers := `{"id": "a.jpg#0", "answer": "correct"}` + "\n" + `{"image_id": "a.jpg", "statement": "s1", "answer": ` +
 		`"correct"}` + "\n" + `{"id": 2, "answer": ""}`
 	got = readSet(t, s, write(t, "p.jsonl", answers))
-	near(t, "accuracy", got["accuracy"], 1.0/3, 1e-12)
+	near(t, "accuracy: no answer is wrong", got["accuracy"], 1.0/4, 1e-12)
+	near(t, "give-up ratio", got["give_up_ratio"], 2.0/4, 1e-12)
 	if m := fmt.Sprint(got["missing"]); m != "[map[id:a.jpg#3]]" {
 		t.Errorf("missing %s", m)
 	}

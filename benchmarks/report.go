@@ -32,44 +32,6 @@ var reportTemplate = page.Parse(reportHTML, template.FuncMap{
 	"first":   func(list []Key, n int) []Key { return list[:min(n, len(list))] },
 })
 
-// Summary is the table of the systems' headline numbers with the published results below them.
-func (r *Report) Summary() Table {
-	t := Table{Title: r.Benchmark.Title}
-	for _, s := range r.Systems {
-		for _, n := range s.Result.Numbers {
-			if !slices.Contains(t.Columns, n.Name) {
-				t.Columns = append(t.Columns, n.Name)
-			}
-		}
-	}
-	for _, s := range r.Systems {
-		row := TableRow{Name: s.Name}
-		for _, c := range t.Columns {
-			row.Cells = append(row.Cells, s.Result.number(c))
-		}
-		t.Rows = append(t.Rows, row)
-	}
-	reported := r.Benchmark.Reported()
-	if slices.ContainsFunc(r.Systems, func(s System) bool { return s.Result.Incomparable }) {
-		reported = nil
-	}
-	for _, p := range reported {
-		row, any := TableRow{Name: fmt.Sprintf("%s (in %s)", p.Method, p.Paper)}, false
-		for _, c := range t.Columns {
-			v, ok := p.Values[c]
-			if !ok {
-				v = math.NaN()
-			}
-			any = any || ok
-			row.Cells = append(row.Cells, v)
-		}
-		if any {
-			t.Rows = append(t.Rows, row)
-		}
-	}
-	return t
-}
-
 func (r *Result) number(name string) float64 {
 	for _, n := range r.Numbers {
 		if n.Name == name {
@@ -81,7 +43,7 @@ func (r *Result) number(name string) float64 {
 
 // tables are all tables of the report: the summary, the differences, and each system's own.
 func (r *Report) tables() []Table {
-	out := []Table{r.Summary()}
+	out := append([]Table{r.Summary()}, r.Apart()...)
 	if r.Comparison != nil {
 		out = append(out, r.Comparison.Table())
 	}
@@ -102,8 +64,8 @@ func (r *Report) tables() []Table {
 	return out
 }
 
-// Write writes index.html (one page that loads nothing), results.csv (the summary), results.md (all tables) and
-// results.json into a folder.
+// Write writes index.html (one page that loads nothing), results.csv (the summary), apart-N.csv (what must not stand in
+// its columns, a table each), results.md (all tables) and results.json into a folder.
 func (r *Report) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
@@ -113,12 +75,18 @@ func (r *Report) Write(dir string) error {
 	for _, s := range r.Systems {
 		results[s.Name] = s.Result.JSON
 	}
-	for name, write := range map[string]func(io.Writer) error{
+	files := map[string]func(io.Writer) error{
 		"index.html":  func(w io.Writer) error { return reportTemplate.Execute(w, r) },
 		"results.csv": summary.WriteCSV,
 		"results.md": func(w io.Writer) error {
-			for _, t := range r.tables() {
+			for i, t := range r.tables() {
 				t.Markdown(w)
+				if i > 0 {
+					continue
+				}
+				for _, remark := range r.Remarks() {
+					fmt.Fprintf(w, "- %s\n\n", remark)
+				}
 			}
 			return nil
 		},
@@ -128,9 +96,15 @@ func (r *Report) Write(dir string) error {
 			return e.Encode(struct {
 				Systems    map[string]any `json:"systems"`
 				Comparison *Comparison    `json:"comparison,omitempty"`
-			}{results, r.Comparison})
+				Figures    []Figure       `json:"figures"`
+				Printed    []Figure       `json:"printed"`
+			}{results, r.Comparison, r.Figures(), r.Benchmark.printed()})
 		},
-	} {
+	}
+	for i, t := range r.Apart() {
+		files[fmt.Sprintf("apart-%d.csv", i+1)] = t.WriteCSV
+	}
+	for name, write := range files {
 		if err := atomicfile.Write(filepath.Join(dir, name), write); err != nil {
 			return err
 		}

@@ -29,7 +29,7 @@ const (
 	RoleBias                  // bias [out]
 	RoleNorm                  // of a norm [width]
 	RoleEmbedding             // one or more embeddings [..., width]
-	RolePositions             // position table [..., 1 + side*side, width], the first row is the class token's
+	RolePositions             // position table [..., side*side, width], with one more row the first is the class token's
 	RoleOutput                // lm_head [V, hidden]
 )
 
@@ -127,7 +127,9 @@ var leftovers = []string{".position_ids", ".rotary_emb.inv_freq", ".rotary_pos_e
 func (p Parameters) fit(w *checkpoints.Weights, t onnx.DType) error {
 	if w.Absent() {
 		for _, x := range p {
-			w.Declare(x.Name, t, x.Shape)
+			if w.Derived(x.Name) == nil {
+				w.Declare(x.Name, t, x.Shape)
+			}
 		}
 		return nil
 	}

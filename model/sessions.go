@@ -88,7 +88,7 @@ func (s *sessions) session(name string, build buildFunc) (*session, error) {
 		Device:    s.device,
 		Threads:   s.limits.threads,
 		Folder:    s.backbone.Weights.Folder(),
-		LowMemory: !s.small || s.training != trainNothing,
+		LowMemory: !b.packed && (!s.small || s.training != trainNothing),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("opening the %s graph of %s: %w", name, s.config.Backbone, err)

@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"assay/lora"
+	"assay/losses"
 	"assay/model"
 	"assay/store"
 )
@@ -30,6 +31,8 @@ type Config struct {
 	Lora LoraConfig `yaml:"lora"`
 	Data DataConfig `yaml:"data"`
 	Loss LossConfig `yaml:"loss"`
+
+	Losses []losses.Spec `yaml:"losses,omitempty"` // terms of the objective, instead of Loss
 
 	Optimizer  OptimizerConfig `yaml:"optimizer"`
 	Schedule   ScheduleConfig  `yaml:"schedule"`
@@ -67,13 +70,14 @@ type LoraConfig struct {
 
 // DataConfig names the label tables.
 type DataConfig struct {
-	Train           Strings           `yaml:"train"`            // tables
-	TrainSplit      string            `yaml:"train_split"`      // only rows with this in their split column
-	Validation      Validation        `yaml:"validation"`       // tables, or a fraction of the training groups
-	ValidationSplit string            `yaml:"validation_split"` // only rows with this in their split column
-	Columns         map[string]string `yaml:"columns"`          // our name: the table's
-	Sampling        string            `yaml:"sampling"`         // rows, group
-	Skip            int               `yaml:"skip"`             // rows that cannot be used and may be set aside
+	Train           Strings           `yaml:"train"`                 // tables
+	TrainSplit      string            `yaml:"train_split"`           // only rows with this in their split column
+	Validation      Validation        `yaml:"validation"`            // tables, or a fraction of the training groups
+	ValidationSplit string            `yaml:"validation_split"`      // only rows with this in their split column
+	Columns         map[string]string `yaml:"columns"`               // our name: the table's
+	Sampling        string            `yaml:"sampling"`              // rows, group, whole_groups
+	GroupEdits      int               `yaml:"group_edits,omitempty"` // most edits of a group in a step; 0: batch_size
+	Skip            int               `yaml:"skip"`                  // rows that cannot be used and may be set aside
 }
 
 // LossConfig weighs the two parts of the loss.
@@ -107,8 +111,9 @@ type CheckpointConfig struct {
 
 // ValidateConfig says when the validation rows are scored; at the end they always are.
 type ValidateConfig struct {
-	Every int64 `yaml:"every"` // steps; 0: after every epoch
-	Limit int   `yaml:"limit"` // rows; 0: all
+	Every int64  `yaml:"every"` // steps; 0: after every epoch
+	Limit int    `yaml:"limit"` // rows; 0: all
+	By    string `yaml:"by"`    // auto, l1, spearman, pair_accuracy: what is best
 }
 
 // CacheConfig bounds what is kept of what the frozen parts compute.
@@ -155,6 +160,7 @@ func Default() *Config {
 		Device:     "auto",
 		Recompute:  "none",
 		Checkpoint: CheckpointConfig{Minutes: 10, Keep: 2},
+		Validate:   ValidateConfig{By: "auto"},
 		Cache:      CacheConfig{Vision: 1 << 30, Size: store.DefaultLimit},
 	}
 }

@@ -28,13 +28,14 @@ const (
 // functions of seed and step, so no generator is saved.
 type state struct {
 	Format     int     `json:"format"`
-	Step       int64   `json:"step"`        // optimizer steps done, skipped ones included
-	Updates    int64   `json:"updates"`     // updates of the optimizer, t of Adam
-	Samples    int64   `json:"samples"`     // seen: epoch times samples of an epoch plus index
-	MicroBatch int     `json:"micro_batch"` // as chosen when the run began
-	Seconds    float64 `json:"seconds"`     // of training so far
-	Metrics    int64   `json:"metrics"`     // bytes of metrics.jsonl
-	Events     int64   `json:"events"`      // bytes of the event file
+	Step       int64   `json:"step"`             // optimizer steps done, skipped ones included
+	Updates    int64   `json:"updates"`          // updates of the optimizer, t of Adam
+	Samples    int64   `json:"samples"`          // seen: epoch times samples of an epoch plus index
+	Before     int64   `json:"before,omitempty"` // Samples before the last step
+	MicroBatch int     `json:"micro_batch"`      // as chosen when the run began
+	Seconds    float64 `json:"seconds"`          // of training so far
+	Metrics    int64   `json:"metrics"`          // bytes of metrics.jsonl
+	Events     int64   `json:"events"`           // bytes of the event file
 	EventsFile string  `json:"events_file"`
 
 	Validated int64              `json:"validated"` // last step whose validation is in the metrics

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -38,13 +36,13 @@ func printReport(w io.Writer, r *benchmarks.Report, folder string) {
 	if len(summary.Columns) > 0 {
 		summary.Print(w)
 	}
-	if expectation, ok := r.Extra["expectation"].(map[string]benchmarks.Value); ok {
-		var parts []string
-		for name, v := range expectation {
-			parts = append(parts, fmt.Sprintf("%s %.4f", name, float64(v)))
-		}
-		slices.Sort(parts)
-		fmt.Fprintf(w, "expected of random predictions: %s\n", strings.Join(parts, ", "))
+	for _, remark := range r.Remarks() {
+		fmt.Fprintln(w, remark)
+	}
+	for _, t := range r.Apart() {
+		fmt.Fprintf(w, "\n%s\n", t.Title)
+		t.Title = ""
+		t.Print(w)
 	}
 	for _, s := range r.Systems {
 		fmt.Fprintln(w)
