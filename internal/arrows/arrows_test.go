@@ -40,9 +40,9 @@ quant:            onnx checkpoints internal/strictjson internal/workers internal
 lora:             onnx checkpoints quant internal/atomicfile internal/workers internal/exit
 data:             onnx internal/atomicfile
 onnx/gradjob:     onnx onnx/grad ort checkpoints internal/atomicfile internal/exit
-internal/oracle:  checkpoints
+internal/oracle:  checkpoints internal/packed
 store:            data
-chat:             data store
+chat:             data store internal/strictyaml
 heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
 internal/miniature: data internal/atomicfile internal/stats internal/workers
