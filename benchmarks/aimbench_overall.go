@@ -86,6 +86,11 @@ func aimMeans(path string) (*Result, error) {
 				p.add(fmt.Sprintf("%s:%d", filepath.Base(path), n+2), "%s is %q: a number was expected", column, record[c])
 			} else if err == nil {
 				m[column] = v
+				if b, ok := aimBounds[column]; ok {
+					if err := b.check(column, v); err != nil {
+						p.add(fmt.Sprintf("%s:%d", filepath.Base(path), n+2), "%v", err)
+					}
+				}
 			}
 		}
 		overall := aimOverall(m)

@@ -24,8 +24,10 @@ var auroraPair = &Benchmark{
 		"threshold (scores): |left - right| <= eps is a tie; eps maximises the accuracy (Deutsch et al. 2023), or --epsilon",
 		"answers: left is right on A>B, A>>B; right on B>A, B>>A; tie on A=B, A=B=Good, A=B=Bad; no answer is wrong",
 	},
-	Flags: []string{"images", "epsilon"},
-	Load:  loadAuroraPair,
+	Flags:   []string{"images", "epsilon"},
+	Load:    loadAuroraPair,
+	Size:    1600,
+	Counted: []string{"answers"},
 }
 
 var (
@@ -132,10 +134,10 @@ func (s *auroraPairs) Items() ([]Item, error) { return s.items, checkFiles(s.ite
 // Read implements Set.
 func (s *auroraPairs) Read(path string) (Predictions, error) {
 	j, err := s.read(path, s.epsilon)
-	return namedPairs{j, "aurora-pair", false}, err
+	return namedPairs{j, "aurora-pair", ""}, err
 }
 
 // Guess implements Guessable.
 func (s *auroraPairs) Guess(rng *rand.Rand) Predictions {
-	return namedPairs{s.guess(rng, s.epsilon), "aurora-pair", false}
+	return namedPairs{s.guess(rng, s.epsilon), "aurora-pair", ""}
 }

@@ -25,6 +25,7 @@ var auroraPoint = &Benchmark{
 	},
 	Flags: []string{"images"},
 	Load:  loadAuroraPoint,
+	Size:  2000,
 }
 
 // aurora is AURORA-Bench's point-wise part.
@@ -134,7 +135,7 @@ func (j *auroraPredictions) Complete(unit int) bool { return j.complete(j.scores
 
 func (j *auroraPredictions) Numbers(units []int) []Number {
 	rho, global := j.correlations(j.scores, units)
-	return []Number{{"global", global}, {"per_model_mean", stats.Mean(defined(rho))}}
+	return []Number{{Name: "global", Value: global}, {Name: "per_model_mean", Value: stats.Mean(defined(rho))}}
 }
 
 // auroraJSON is the JSON result of AURORA-Bench's point-wise part.

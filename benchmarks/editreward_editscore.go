@@ -233,7 +233,7 @@ func (j *editScorePredictions) perTask(units []int, dimension string) map[string
 func (j *editScorePredictions) Numbers(units []int) []Number {
 	var out []Number
 	for _, d := range j.dimensions {
-		out = append(out, Number{d, meanOver(j.perTask(units, d))})
+		out = append(out, Number{Name: d, Value: meanOver(j.perTask(units, d))})
 	}
 	return out
 }
@@ -271,7 +271,7 @@ type editScoreJSON struct {
 
 func (j *editScorePredictions) Result() *Result {
 	units := make([]int, len(j.keys))
-	r := &Result{Incomparable: true}
+	r := &Result{Subset: "EditScore"}
 	missing := map[string]bool{}
 	n := map[string]int{}
 	for i := range units {

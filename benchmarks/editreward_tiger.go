@@ -311,7 +311,11 @@ func (t *tigerPredictions) Numbers(units []int) []Number {
 	eps := t.margin(units)
 	var out []Number
 	for _, n := range tigerNumbers {
-		out = append(out, Number{n.name, t.tally(units, n.k, eps).accuracy()})
+		number := Number{Name: n.name, Value: t.tally(units, n.k, eps).accuracy()}
+		if n.k == 0 || n.k == 2 { // the others have no ties
+			number.Normalisation = marginTerm(&eps, math.IsNaN(t.epsilon))
+		}
+		out = append(out, number)
 	}
 	return out
 }
@@ -337,7 +341,7 @@ func (t *tigerPredictions) Result() *Result {
 	for u := range units {
 		units[u] = u
 	}
-	r := &Result{Numbers: t.Numbers(units)}
+	r := &Result{Numbers: t.Numbers(units), Subset: "TIGER-Lab"}
 	for u, g := range t.samples {
 		if t.Complete(u) {
 			r.N++

@@ -1,10 +1,13 @@
 package benchmarks
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strconv"
 )
 
 // System is a named evaluation.
@@ -22,12 +25,55 @@ type Report struct {
 	Extra      map[string]any // added to the JSON of a single system
 
 	predictions []Predictions // of each system
+	intervals   []measured    // of each system, nil if they were not measured
+	chance      map[string]Value
+	boards      []*Report // of the systems that are of several methods
 }
 
 // Add evaluates predictions under a name.
 func (r *Report) Add(name string, p Predictions) {
 	r.Systems = append(r.Systems, System{Name: name, Result: p.Result()})
 	r.predictions = append(r.predictions, p)
+	board, ok := p.(Board)
+	if !ok {
+		return
+	}
+	list := board.Leaderboard()
+	var parts []string
+	for _, e := range list {
+		if !slices.Contains(parts, e.Subset) {
+			parts = append(parts, e.Subset)
+		}
+	}
+	for _, part := range parts {
+		sub := &Report{Benchmark: r.Benchmark}
+		for _, e := range list {
+			if e.Subset == part {
+				sub.Add(e.Name, e.Predictions)
+			}
+		}
+		r.boards = append(r.boards, sub)
+	}
+}
+
+// Boards are the leaderboards of the systems that are of several methods, one for each part of the benchmark.
+func (r *Report) Boards() []*Report { return r.boards }
+
+// Title is the benchmark's, with the part that all systems are of.
+func (r *Report) Title() string {
+	if part := r.Part(); part != "" {
+		return r.Benchmark.Title + ": " + part
+	}
+	return r.Benchmark.Title
+}
+
+// Part is the part of the benchmark that all systems are of, "" for the usual one or several.
+func (r *Report) Part() string {
+	columns := r.columns()
+	if len(columns) == 0 || slices.ContainsFunc(columns, func(b Basis) bool { return b.Subset != columns[0].Subset }) {
+		return ""
+	}
+	return columns[0].Subset
 }
 
 // Compare compares the systems, which were all added, with the first one: see [Compare]. Systems of one name are
@@ -47,6 +93,20 @@ func (r *Report) Compare(resamples int, seed uint64) (err error) {
 	return err
 }
 
+// WriteAuthors writes the predictions of all systems as the benchmark's authors do, into a folder.
+func (r *Report) WriteAuthors(dir string) error {
+	for i, p := range r.predictions {
+		w, ok := p.(Writer)
+		if !ok {
+			return fmt.Errorf("%s: its authors have no files that could be written", r.Benchmark.Name)
+		}
+		if err := w.WriteAuthors(dir); err != nil {
+			return fmt.Errorf("%s: %w", r.Systems[i].Name, err)
+		}
+	}
+	return nil
+}
+
 // Failed counts the samples that could not be computed.
 func (r *Report) Failed() (n int) {
 	for _, s := range r.Systems {
@@ -59,12 +119,13 @@ func (r *Report) Failed() (n int) {
 func (r *Report) JSON() (any, error) {
 	if r.Comparison != nil {
 		type system struct {
-			Name   string `json:"name"`
-			Result any    `json:"result"`
+			Name    string   `json:"name"`
+			Result  any      `json:"result"`
+			Numbers []Figure `json:"numbers"`
 		}
 		var list []system
-		for _, s := range r.Systems {
-			list = append(list, system{s.Name, s.Result.JSON})
+		for i, s := range r.Systems {
+			list = append(list, system{s.Name, s.Result.JSON, r.figures(i)})
 		}
 		return map[string]any{"benchmark": r.Benchmark.Name, "systems": list, "comparison": r.Comparison}, nil
 	}
@@ -72,17 +133,42 @@ func (r *Report) JSON() (any, error) {
 		return nil, errors.New("nothing was evaluated")
 	}
 	result := r.Systems[0].Result.JSON
-	if len(r.Extra) == 0 {
+	fields := []field{}
+	if figures := r.figures(0); len(figures) > 0 {
+		fields = append(fields, field{"numbers", figures})
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Extra)) {
+		fields = append(fields, field{name, r.Extra[name]})
+	}
+	if len(fields) == 0 {
 		return result, nil
 	}
-	raw, err := json.Marshal(result)
+	return withFields(result, fields)
+}
+
+type field struct {
+	name  string
+	value any
+}
+
+// withFields adds fields behind those of an object, whose order stays.
+func withFields(object any, fields []field) (json.RawMessage, error) {
+	raw, err := json.Marshal(object)
 	if err != nil {
 		return nil, err
 	}
-	merged := map[string]any{}
-	if err := json.Unmarshal(raw, &merged); err != nil {
-		return nil, fmt.Errorf("%s: the result is no object: %w", r.Benchmark.Name, err)
+	if raw = bytes.TrimSuffix(raw, []byte("}")); len(raw) == 0 || raw[0] != '{' {
+		return nil, errors.New("the result is no object")
 	}
-	maps.Copy(merged, r.Extra)
-	return merged, nil
+	for _, f := range fields {
+		value, err := json.Marshal(f.value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.name, err)
+		}
+		if len(raw) > 1 {
+			raw = append(raw, ',')
+		}
+		raw = append(append(strconv.AppendQuote(raw, f.name), ':'), value...)
+	}
+	return append(raw, '}'), nil
 }

@@ -13,6 +13,8 @@ var genAIBench = &Benchmark{
 	Title: "GenAI-Bench, image editing: 919 pairs with votes",
 	Needs: []string{
 		"--ratings: a folder with test_v1-*.parquet (919 pairs; --subset test: test-*.parquet), or such a file",
+		"--targets (for clip_i and dino_i): ImagenHub_Text-Guided_IE with dataset_lookup.json and GroundTruth/, whose edits " +
+			"these are",
 		"--votes: without pictures, JSON lines of {id, vote_type}, id counting the rows from 0",
 	},
 	Published: "TIGER-Lab: the dataset GenAI-Bench, configuration image_edition",
@@ -25,8 +27,10 @@ var genAIBench = &Benchmark{
 		"threshold (scores): tie and both bad are one class; |left - right| <= eps is a tie; eps maximises the accuracy " +
 			"(Deutsch et al. 2023), or --epsilon",
 	},
-	Flags: []string{"votes", "subset", "epsilon", "images"},
-	Load:  loadGenAIBench,
+	Flags:   []string{"votes", "subset", "epsilon", "images", "targets"},
+	Load:    loadGenAIBench,
+	Size:    919,
+	Counted: []string{"official"},
 }
 
 var genAIVotes = []string{"leftvote", "rightvote", "tievote", "bothbad_vote"}
@@ -50,15 +54,20 @@ var genAIRules = []pairRule{
 // genAI is GenAI-Bench: the pairs, and where each lies (nothing with --votes).
 type genAI struct {
 	pairs
-	epsilon      float64
-	images       string
-	incomparable bool
-	places       []place
-	text         []string // the instructions
+	epsilon float64
+	images  string
+	subset  string // "" is the usual one
+	places  []place
+	text    []string    // the instructions
+	prompts [][2]string // captions of source and target, "" where the columns are not there
+	targets *hubTargets // nil without --targets
 }
 
 func loadGenAIBench(o Options) (Set, error) {
-	s := &genAI{epsilon: o.Epsilon, images: o.Images, incomparable: o.Subset != "" && o.Subset != "test_v1"}
+	s := &genAI{epsilon: o.Epsilon, images: o.Images}
+	if o.Subset != "test_v1" {
+		s.subset = o.Subset
+	}
 	s.pairs = pairs{rules: genAIRules, answers: []string{"A>B", "B>A", "A=B=Good", "A=B=Bad"},
 		side: map[string]string{"leftvote": left, "rightvote": right, "tievote": tie, "bothbad_vote": tie}}
 	if o.Votes != "" {
@@ -84,9 +93,24 @@ func loadGenAIBench(o Options) (Set, error) {
 		it := s.pair(i)
 		return []CaptionedPicture{{"source", it[0].Source}, {"left", it[0].Edit}, {"right", it[1].Edit}}, it[0].Instruction
 	}
-	return s, table.each([]string{"vote_type", "instruct_prompt"}, func(p place, text []string) error {
+	if o.Targets != "" {
+		if s.targets, err = openHubTargets(o.Targets); err != nil {
+			return nil, err
+		}
+	}
+	columns := []string{"vote_type", "instruct_prompt"}
+	captioned := table.has("source_prompt") && table.has("target_prompt")
+	if captioned {
+		columns = append(columns, "source_prompt", "target_prompt")
+	}
+	return s, table.each(columns, func(p place, text []string) error {
 		s.add(strconv.Itoa(len(s.ids)), text[0])
 		s.places, s.text = append(s.places, p), append(s.text, text[1])
+		prompts := [2]string{}
+		if captioned {
+			prompts = [2]string(text[2:4])
+		}
+		s.prompts = append(s.prompts, prompts)
 		if !slices.Contains(genAIVotes, text[0]) {
 			return fmt.Errorf("vote_type is %q: one of %s was expected", text[0], strings.Join(genAIVotes, ", "))
 		}
@@ -129,7 +153,8 @@ func (s *genAI) pair(i int) [2]Item {
 	p := s.places[i]
 	side := func(name string) Item {
 		return Item{Key: Key{s.ids[i], name}, Group: s.ids[i], Instruction: s.text[i],
-			Source: p.picture("source_image", -1, s.images), Edit: p.picture(name+"_output_image", -1, s.images)}
+			Source: p.picture("source_image", -1, s.images), Edit: p.picture(name+"_output_image", -1, s.images),
+			Captions: s.prompts[i], Target: s.targets.of(s.text[i], s.prompts[i])}
 	}
 	return [2]Item{side(left), side(right)}
 }
@@ -154,24 +179,24 @@ func (s *genAI) Items() ([]Item, error) {
 // Read implements Set.
 func (s *genAI) Read(path string) (Predictions, error) {
 	j, err := s.read(path, s.epsilon)
-	return namedPairs{j, "genaibench", s.incomparable}, err
+	return namedPairs{j, "genaibench", s.subset}, err
 }
 
 // Guess implements Guessable.
 func (s *genAI) Guess(rng *rand.Rand) Predictions {
-	return namedPairs{s.guess(rng, s.epsilon), "genaibench", s.incomparable}
+	return namedPairs{s.guess(rng, s.epsilon), "genaibench", s.subset}
 }
 
 // namedPairs are the predictions of a benchmark of pairs.
 type namedPairs struct {
 	*pairsPredictions
-	name         string
-	incomparable bool // not the pairs that published numbers are computed on
+	name   string
+	subset string // "": the pairs that published numbers are computed on
 }
 
 // Result implements Predictions.
 func (j namedPairs) Result() *Result {
 	r := j.result(j.name)
-	r.Incomparable = j.incomparable
+	r.Subset = j.subset
 	return r
 }

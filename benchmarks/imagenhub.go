@@ -16,6 +16,9 @@ import (
 	"assay/internal/stats"
 )
 
+// groundTruth is the folder of the wanted results.
+const groundTruth = "GroundTruth"
+
 // leftOut is a method whose ratings are in the published files but not in the published numbers.
 const leftOut = "Imagic"
 
@@ -24,7 +27,8 @@ var imagenHub = &Benchmark{
 	Title: "ImagenHub, text-guided image editing: 179 sources x 8 methods, three raters",
 	Needs: []string{
 		"--ratings: a folder with Text-Guided_IE_rater1.tsv, ...rater2.tsv, ...rater3.tsv",
-		"--images (with --scorer): ImagenHub_Text-Guided_IE, with input/, one folder per method, and dataset_lookup.json",
+		"--images (with --scorer): ImagenHub_Text-Guided_IE, with input/, one folder per method, and dataset_lookup.json; " +
+			"GroundTruth/ for clip_i and dino_i",
 	},
 	Published: "TIGER-AI-Lab: ratings in the repository ImagenHub, pictures in the dataset " +
 		"ImagenHub/ImagenHub_Text-Guided_IE",
@@ -34,8 +38,10 @@ var imagenHub = &Benchmark{
 		"fisher: tanh of the mean over methods of arctanh(rho), the true Fisher average",
 		"human: each rater against the mean of the others, tanh of means as in published",
 	},
-	Flags: []string{"images", "target"},
-	Load:  loadImagenHub,
+	Flags:   []string{"images", "target"},
+	Load:    loadImagenHub,
+	Size:    1432,
+	Counted: []string{"human"},
 }
 
 // hub is ImagenHub's ratings. raters[r][i] is rater r's value of item i.
@@ -240,7 +246,11 @@ func (s *hub) Items() ([]Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	var lookup map[string]struct{ Instruction string }
+	var lookup map[string]struct {
+		Instruction string
+		Before      string `json:"source_global_caption"`
+		After       string `json:"target_global_caption"`
+	}
 	if err := json.Unmarshal(b, &lookup); err != nil {
 		return nil, fmt.Errorf("%s: %w: {id: {\"instruction\": ...}} was expected", lookupPath, err)
 	}
@@ -258,6 +268,8 @@ func (s *hub) Items() ([]Item, error) {
 			Instruction: entry.Instruction,
 			Source:      filePicture(filepath.Join(root, "input", k.ID), s.group[i] == 0, &p),
 			Edit:        filePicture(filepath.Join(root, k.Model, k.ID), true, &p),
+			Target:      Picture{Path: filepath.Join(root, groundTruth, k.ID)},
+			Captions:    [2]string{entry.Before, entry.After},
 		}
 	}
 	return items, p.err()
@@ -312,8 +324,14 @@ func (j *hubPredictions) Complete(unit int) bool { return j.complete(j.scores, u
 
 func (j *hubPredictions) Numbers(units []int) []Number {
 	rho, _ := j.correlations(j.scores, units)
+	of := len(rho)
 	rho = defined(rho)
-	return []Number{{"published", stats.TanhMean(rho)}, {"fisher", stats.FisherMean(rho)}}
+	terms := Terms{}
+	if len(rho) < of {
+		terms.Normalisation = fmt.Sprintf("the mean over %d of %d methods", len(rho), of)
+	}
+	return []Number{{Name: "published", Value: stats.TanhMean(rho), Terms: terms},
+		{Name: "fisher", Value: stats.FisherMean(rho), Terms: terms}}
 }
 
 // hubJSON is the JSON result of ImagenHub.
@@ -332,10 +350,12 @@ func (j *hubPredictions) Result() *Result {
 	rho, _ := j.correlations(j.scores, j.all())
 	human := j.humanCorrelation()
 	r := &Result{
-		Incomparable: j.target != "O",
-		Missing:      j.missing(j.scores),
-		Numbers:      append(j.Numbers(j.all()), Number{"human", human}),
-		Scatters:     j.scatters(j.scores),
+		Missing:  j.missing(j.scores),
+		Numbers:  append(j.Numbers(j.all()), Number{Name: "human", Value: human, Terms: Terms{Counted: true}}),
+		Scatters: j.scatters(j.scores),
+	}
+	if j.target != "O" {
+		r.Subset = "target " + j.target
 	}
 	r.N = len(j.keys) - len(r.Missing)
 	perModel, t := map[string]Value{}, Table{Title: "per method", Columns: []string{"spearman"}}

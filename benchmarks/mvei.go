@@ -3,6 +3,10 @@ package benchmarks
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -22,13 +26,18 @@ var mvei = &Benchmark{
 		`or {"image_id": ..., "statement": ..., "answer": ...}`,
 	Rules: []string{
 		"keyword: lower case; \"incorrect\" anywhere is incorrect, else \"correct\" anywhere is correct, else the model " +
-			"abstains, which is wrong",
+			"abstains, which is wrong; so is no answer",
 		"answer_tag: the same inside <answer>...</answer>, or after the last <answer> or </think>, or anywhere; then the " +
 			"letters A (correct) and B (incorrect)",
 		"positive_ratio: share of answers read as correct; give_up_ratio: share of abstentions",
 	},
-	Flags: []string{"components"},
+	Flags: []string{"components", "write-authors"},
 	Load:  loadMVEI,
+	Size:  3086,
+	Counted: []string{"keyword", "keyword: sentiment polarity", "keyword: emotion interpretation",
+		"keyword: scene context", "keyword: perception subjectivity"},
+	Lower:   []string{"give_up_ratio"},
+	Neutral: []string{"positive_ratio"},
 }
 
 // statements are the statements of MVEI with their truth.
@@ -39,6 +48,7 @@ type statements struct {
 	classes      []string
 	index        map[string]int
 	included     *statementsPredictions // answers that the data hold themselves
+	entries      []row                  // as they were read
 }
 
 // entry is one picture of MVEI_metadata.json.
@@ -81,6 +91,7 @@ func loadMVEI(o Options) (Set, error) {
 			p.add(r.where, "%v", err)
 			continue
 		}
+		s.entries = append(s.entries, r)
 		for k, st := range e.Statements {
 			where := fmt.Sprintf("%s, statement %d", r.where, k)
 			label := strings.ToLower(st.Label)
@@ -266,15 +277,15 @@ type mveiStats struct {
 	GiveUpRatio   Value `json:"give_up_ratio"`
 }
 
+// stats counts statements; one without an answer is an abstention, as in the authors' code, and so it is wrong.
 func (j *statementsPredictions) stats(units []int, class string, parse func(string) string) mveiStats {
 	var n, right, yes, none int
 	for _, i := range units {
-		answer, ok := j.answers[i]
-		if !ok || class != "" && j.class[i] != class {
+		if class != "" && j.class[i] != class {
 			continue
 		}
 		n++
-		read := parse(answer)
+		read := parse(j.answers[i])
 		if read == j.label[i] {
 			right++
 		}
@@ -291,9 +302,63 @@ func (j *statementsPredictions) stats(units []int, class string, parse func(stri
 
 func (j *statementsPredictions) Numbers(units []int) []Number {
 	keyword := j.stats(units, "", parseKeyword)
-	return []Number{{"keyword", float64(keyword.Accuracy)},
-		{"answer_tag", float64(j.stats(units, "", parseTagged).Accuracy)},
-		{"positive_ratio", float64(keyword.PositiveRatio)}, {"give_up_ratio", float64(keyword.GiveUpRatio)}}
+	out := []Number{{Name: "keyword", Value: float64(keyword.Accuracy)},
+		{Name: "answer_tag", Value: float64(j.stats(units, "", parseTagged).Accuracy)},
+		{Name: "positive_ratio", Value: float64(keyword.PositiveRatio)},
+		{Name: "give_up_ratio", Value: float64(keyword.GiveUpRatio)}}
+	for _, c := range j.classes {
+		out = append(out, Number{Name: "keyword: " + c, Value: float64(j.stats(units, c, parseKeyword).Accuracy)})
+	}
+	for i := range out {
+		out[i].Counted = true
+	}
+	return out
+}
+
+// Guess implements Guessable: coins, or always "Correct".
+func (s *statements) Guess(rng *rand.Rand) Predictions {
+	j := &statementsPredictions{s, map[int]string{}}
+	for i := range s.keys {
+		j.answers[i] = "Correct"
+		if rng != nil && rng.IntN(2) == 0 {
+			j.answers[i] = "Incorrect"
+		}
+	}
+	return j
+}
+
+// WriteAuthors implements Writer: MVEI_predict.json, the data with the answers as "predict".
+func (j *statementsPredictions) WriteAuthors(dir string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	at := 0
+	var out []map[string]json.RawMessage
+	for _, r := range j.entries {
+		var list []map[string]json.RawMessage
+		if err := json.Unmarshal(r.fields["statement_list"], &list); err != nil {
+			return fmt.Errorf("%s: %w", r.where, err)
+		}
+		for _, st := range list {
+			delete(st, "predict")
+			if answer, ok := j.answers[at]; ok {
+				raw, err := json.Marshal(answer)
+				if err != nil {
+					return err
+				}
+				st["predict"] = raw
+			}
+			at++
+		}
+		raw, err := json.Marshal(list)
+		if err != nil {
+			return err
+		}
+		entry := maps.Clone(r.fields)
+		entry["statement_list"] = raw
+		out = append(out, entry)
+	}
+	return writeIndented(filepath.Join(dir, "MVEI_predict.json"), out)
 }
 
 type mveiRule struct {
@@ -316,13 +381,18 @@ func (j *statementsPredictions) Result() *Result {
 	r := &Result{}
 	var units []int
 	for i := range j.keys {
+		units = append(units, i)
 		if j.Complete(i) {
-			units = append(units, i)
+			r.N++
 		} else {
 			r.Missing = append(r.Missing, j.keys[i])
 		}
 	}
-	r.N, r.Numbers = len(units), j.Numbers(units)
+	r.Numbers = j.Numbers(units)
+	if n := len(r.Missing); n > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("%d of %d statements have no answer, which counts as an abstention and so as "+
+			"wrong", n, len(units)))
+	}
 	rules := map[string]mveiRule{}
 	for _, rule := range []struct {
 		name  string

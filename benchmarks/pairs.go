@@ -248,10 +248,23 @@ func (j *pairsPredictions) Numbers(units []int) []Number {
 	var out []Number
 	for _, r := range j.rules {
 		if j.applies(r) {
-			out = append(out, Number{r.name, r.decide(j.pairs, j, units).accuracy()})
+			v := r.decide(j.pairs, j, units)
+			out = append(out, Number{Name: r.name, Value: v.accuracy(), Terms: Terms{Counted: r.answers,
+				Normalisation: marginTerm(v.epsilon, v.chosenHere)}})
 		}
 	}
 	return out
+}
+
+// marginTerm says where a margin of ties comes from; "" where there is none.
+func marginTerm(eps *float64, chosenHere bool) string {
+	switch {
+	case eps == nil:
+		return ""
+	case chosenHere:
+		return "tie margin chosen on the test set"
+	}
+	return fmt.Sprintf("tie margin %v", *eps)
 }
 
 // ruleJSON is the JSON of one rule.

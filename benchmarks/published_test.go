@@ -310,9 +310,19 @@ func TestMVEI(t *testing.T) {
 	answers := `{"id": "a.jpg#0", "answer": "correct"}` + "\n" + `{"image_id": "a.jpg", "statement": "s1", "answer": ` +
 		`"correct"}` + "\n" + `{"id": 2, "answer": ""}`
 	got = readSet(t, s, write(t, "p.jsonl", answers))
-	near(t, "accuracy", got["accuracy"], 1.0/3, 1e-12)
+	near(t, "accuracy: no answer is wrong", got["accuracy"], 1.0/4, 1e-12)
+	near(t, "give-up ratio", got["give_up_ratio"], 2.0/4, 1e-12)
 	if m := fmt.Sprint(got["missing"]); m != "[map[id:a.jpg#3]]" {
 		t.Errorf("missing %s", m)
+	}
+	// the authors' own file, written and read back
+	dir := t.TempDir()
+	if err := own.(Writer).WriteAuthors(dir); err != nil {
+		t.Fatal(err)
+	}
+	again, ok := loadSet(t, mvei, Options{Data: dir}).(WithPredictions).Predictions()
+	if !ok || cmp.Diff(own.Result().Numbers, again.Result().Numbers) != "" {
+		t.Error("MVEI_predict.json reads back to other numbers")
 	}
 	for answer, want := range map[string]string{"B": negative, "answer: a": positive,
 		"<answer> incorrect </answer> correct": negative, "x</think> A": positive, "": abstain, "none": abstain} {

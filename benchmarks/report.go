@@ -12,63 +12,29 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"assay/data"
 	"assay/internal/atomicfile"
 	"assay/internal/page"
-	"assay/internal/stats"
 )
 
 //go:embed report.html
 var reportHTML string
 
 var reportTemplate = page.Parse(reportHTML, template.FuncMap{
-	"cell":    func(r TableRow, i int) string { return r.cell(i, "–") },
-	"scatter": scatterSVG,
-	"shade":   shade,
-	"picture": thumbnail,
-	"rest":    func(list []Key, n int) int { return max(0, len(list)-n) },
-	"first":   func(list []Key, n int) []Key { return list[:min(n, len(list))] },
+	"plain":    plainView,
+	"sorted":   sortedView,
+	"bars":     barsOf,
+	"radar":    radarOf,
+	"scatters": scattersOf,
+	"paired":   pairedConfusions,
+	"gallery":  gallery,
+	"rules":    rulesOf,
+	"shade":    shade,
+	"picture":  thumbnail,
+	"rest":     func(list []Key, n int) int { return max(0, len(list)-n) },
+	"first":    func(list []Key, n int) []Key { return list[:min(n, len(list))] },
 })
-
-// Summary is the table of the systems' headline numbers with the published results below them.
-func (r *Report) Summary() Table {
-	t := Table{Title: r.Benchmark.Title}
-	for _, s := range r.Systems {
-		for _, n := range s.Result.Numbers {
-			if !slices.Contains(t.Columns, n.Name) {
-				t.Columns = append(t.Columns, n.Name)
-			}
-		}
-	}
-	for _, s := range r.Systems {
-		row := TableRow{Name: s.Name}
-		for _, c := range t.Columns {
-			row.Cells = append(row.Cells, s.Result.number(c))
-		}
-		t.Rows = append(t.Rows, row)
-	}
-	reported := r.Benchmark.Reported()
-	if slices.ContainsFunc(r.Systems, func(s System) bool { return s.Result.Incomparable }) {
-		reported = nil
-	}
-	for _, p := range reported {
-		row, any := TableRow{Name: fmt.Sprintf("%s (in %s)", p.Method, p.Paper)}, false
-		for _, c := range t.Columns {
-			v, ok := p.Values[c]
-			if !ok {
-				v = math.NaN()
-			}
-			any = any || ok
-			row.Cells = append(row.Cells, v)
-		}
-		if any {
-			t.Rows = append(t.Rows, row)
-		}
-	}
-	return t
-}
 
 func (r *Result) number(name string) float64 {
 	for _, n := range r.Numbers {
@@ -81,12 +47,15 @@ func (r *Result) number(name string) float64 {
 
 // tables are all tables of the report: the summary, the differences, and each system's own.
 func (r *Report) tables() []Table {
-	out := []Table{r.Summary()}
+	out := append([]Table{r.Summary()}, r.Apart()...)
+	for _, b := range r.boards {
+		out = append(out, b.Summary())
+	}
 	if r.Comparison != nil {
 		out = append(out, r.Comparison.Table())
 	}
 	for _, s := range r.Systems {
-		own := slices.Clone(s.Result.Tables)
+		own := slices.Concat(s.Result.Agreement, s.Result.Tables)
 		for _, c := range s.Result.Confusions {
 			t := c.Table()
 			t.Title = "confusion (rows: truth, columns: predicted): " + t.Title
@@ -102,8 +71,8 @@ func (r *Report) tables() []Table {
 	return out
 }
 
-// Write writes index.html (one page that loads nothing), results.csv (the summary), results.md (all tables) and
-// results.json into a folder.
+// Write writes index.html (one page that loads nothing), results.csv (the summary), apart-N.csv (what must not stand in
+// its columns, a table each), results.md (all tables) and results.json into a folder.
 func (r *Report) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
@@ -113,12 +82,18 @@ func (r *Report) Write(dir string) error {
 	for _, s := range r.Systems {
 		results[s.Name] = s.Result.JSON
 	}
-	for name, write := range map[string]func(io.Writer) error{
+	files := map[string]func(io.Writer) error{
 		"index.html":  func(w io.Writer) error { return reportTemplate.Execute(w, r) },
 		"results.csv": summary.WriteCSV,
 		"results.md": func(w io.Writer) error {
-			for _, t := range r.tables() {
+			for i, t := range r.tables() {
 				t.Markdown(w)
+				if i > 0 {
+					continue
+				}
+				for _, remark := range r.Remarks() {
+					fmt.Fprintf(w, "- %s\n\n", remark)
+				}
 			}
 			return nil
 		},
@@ -128,9 +103,15 @@ func (r *Report) Write(dir string) error {
 			return e.Encode(struct {
 				Systems    map[string]any `json:"systems"`
 				Comparison *Comparison    `json:"comparison,omitempty"`
-			}{results, r.Comparison})
+				Figures    []Figure       `json:"figures"`
+				Printed    []Figure       `json:"printed"`
+			}{results, r.Comparison, r.Figures(), r.Benchmark.printed()})
 		},
-	} {
+	}
+	for i, t := range r.Apart() {
+		files[fmt.Sprintf("apart-%d.csv", i+1)] = t.WriteCSV
+	}
+	for name, write := range files {
 		if err := atomicfile.Write(filepath.Join(dir, name), write); err != nil {
 			return err
 		}
@@ -149,36 +130,6 @@ func shade(row []int, n int) template.CSS {
 		share = float64(n) / float64(sum)
 	}
 	return template.CSS(fmt.Sprintf("background: color-mix(in srgb, var(--accent) %.0f%%, transparent)", 75*share))
-}
-
-// scatterSVG draws score against human value, with a little spread on the human axis, whose values repeat.
-func scatterSVG(s Scatter) template.HTML {
-	const width, height, pad = 240.0, 170.0, 26.0
-	if len(s.Score) == 0 {
-		return ""
-	}
-	x0, x1 := slices.Min(s.Human), slices.Max(s.Human)
-	y0, y1 := slices.Min(s.Score), slices.Max(s.Score)
-	scale := func(v, lo, hi, from, to float64) float64 {
-		if hi == lo {
-			return (from + to) / 2
-		}
-		return from + (v-lo)/(hi-lo)*(to-from)
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="score against human value">`, width, height)
-	fmt.Fprintf(&b, `<path class="axis" d="M%g 6V%gH%g"/>`, pad, height-pad, width-6)
-	rng := stats.NewRand(1)
-	for i := range s.Score {
-		x := scale(s.Human[i], x0, x1, pad+8, width-14) + 8*(rng.Float64()-0.5)
-		fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="2"/>`, x, scale(s.Score[i], y0, y1, height-pad-6, 12))
-	}
-	fmt.Fprintf(&b, `<text x="%g" y="%g">%.3g</text><text x="%g" y="%g" text-anchor="end">%.3g</text>`, pad+4, height-10,
-		x0, width-6, height-10, x1)
-	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="middle">human</text>`, width/2, height-10)
-	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="end">%.3g</text><text x="%g" y="16" `+
-		`text-anchor="end">%.3g</text></svg>`, pad-3, height-pad, y0, pad-3, y1)
-	return template.HTML(b.String())
 }
 
 // thumbnailSide bounds the pictures of a report, which lie inside the page.

@@ -8,20 +8,37 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"assay/internal/stats"
 )
 
 // Table is a table of a report: named rows of numbers (NaN prints as undefined).
 type Table struct {
 	Title   string
 	Columns []string // without the column of row names
+	Better  []int    // of a column: 1 if more is better, -1 if less is, 0 if neither; may be shorter than Columns
 	Rows    []TableRow
+	Notes   []string // shown below the title
 }
 
 // TableRow is one row: Cells holds one value per column of the table.
 type TableRow struct {
-	Name  string
-	Cells []float64
-	Text  []string // shown instead of Cells[i] where it is not ""
+	Name    string
+	Cells   []float64
+	Text    []string         // shown instead of Cells[i] where it is not ""
+	Marks   []string         // shown behind a cell
+	Bounds  []stats.Interval // of the cells, NaN where there are none
+	Printed bool             // the numbers are not of a system but printed in a paper, or expected
+}
+
+// ranked reports whether a row takes part in a ranking: what people and guesses get is for orientation.
+func (r TableRow) ranked() bool {
+	for _, reference := range []string{"human", "Human", "random", "expected of"} {
+		if strings.HasPrefix(r.Name, reference) {
+			return false
+		}
+	}
+	return true
 }
 
 func (r TableRow) cell(i int, undefined string) string {
@@ -31,23 +48,69 @@ func (r TableRow) cell(i int, undefined string) string {
 	if i >= len(r.Cells) || math.IsNaN(r.Cells[i]) {
 		return undefined
 	}
-	return fmt.Sprintf("%.4f", r.Cells[i])
+	return fmt.Sprintf("%.4f", r.Cells[i]) + r.mark(i) + r.bounds(i)
 }
 
-// WriteCSV writes the table with full precision; undefined cells are empty.
+func (r TableRow) mark(i int) string {
+	if i < len(r.Marks) {
+		return r.Marks[i]
+	}
+	return ""
+}
+
+// bounds prints the interval of a cell, "" if there is none.
+func (r TableRow) bounds(i int) string {
+	if !r.bounded(i) {
+		return ""
+	}
+	digits := 2
+	for math.Abs(r.Bounds[i].High-r.Bounds[i].Low) < 2*math.Pow10(-digits) && digits < 4 {
+		digits++
+	}
+	return fmt.Sprintf(" [%.*f, %.*f]", digits, r.Bounds[i].Low, digits, r.Bounds[i].High)
+}
+
+func (r TableRow) bounded(i int) bool { return i < len(r.Bounds) && !math.IsNaN(r.Bounds[i].Low) }
+
+// bounded reports whether a cell of a column has an interval.
+func (t Table) bounded(i int) bool {
+	return slices.ContainsFunc(t.Rows, func(r TableRow) bool { return r.bounded(i) })
+}
+
+// WriteCSV writes the table with full precision; undefined cells are empty. A column with intervals has two more, "low"
+// and "high".
 func (t Table) WriteCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
-	c.Write(append([]string{"name"}, t.Columns...)) // errors are kept by the writer
+	header := []string{"name"}
+	for i, name := range t.Columns {
+		header = append(header, name)
+		if t.bounded(i) {
+			header = append(header, name+" low", name+" high")
+		}
+	}
+	c.Write(header) // errors are kept by the writer
+	number := func(v float64) string {
+		if math.IsNaN(v) {
+			return ""
+		}
+		return fmt.Sprint(v)
+	}
 	for _, r := range t.Rows {
 		record := []string{r.Name}
 		for i := range t.Columns {
 			switch {
 			case i < len(r.Text) && r.Text[i] != "":
 				record = append(record, r.Text[i])
-			case i >= len(r.Cells) || math.IsNaN(r.Cells[i]):
+			case i >= len(r.Cells):
 				record = append(record, "")
 			default:
-				record = append(record, fmt.Sprint(r.Cells[i]))
+				record = append(record, number(r.Cells[i]))
+			}
+			switch {
+			case r.bounded(i):
+				record = append(record, number(r.Bounds[i].Low), number(r.Bounds[i].High))
+			case t.bounded(i):
+				record = append(record, "", "")
 			}
 		}
 		c.Write(record)
@@ -56,10 +119,32 @@ func (t Table) WriteCSV(w io.Writer) error {
 	return c.Error()
 }
 
+// arrow says which way a column is better.
+func (t Table) arrow(i int) string {
+	switch {
+	case i >= len(t.Better) || t.Better[i] == 0:
+		return ""
+	case t.Better[i] > 0:
+		return " ↑"
+	}
+	return " ↓"
+}
+
 // Markdown writes the table as a Markdown table.
 func (t Table) Markdown(w io.Writer) {
 	escape := strings.NewReplacer("|", `\|`)
-	fmt.Fprintf(w, "### %s\n\n| | %s |\n|---|%s\n", t.Title, strings.Join(t.Columns, " | "),
+	var columns []string
+	for i, c := range t.Columns {
+		columns = append(columns, escape.Replace(c)+t.arrow(i))
+	}
+	fmt.Fprintf(w, "### %s\n\n", t.Title)
+	for _, note := range t.Notes {
+		fmt.Fprintf(w, "- %s\n", note)
+	}
+	if len(t.Notes) > 0 {
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintf(w, "| | %s |\n|---|%s\n", strings.Join(columns, " | "),
 		strings.Repeat("---|", len(t.Columns)))
 	for _, r := range t.Rows {
 		fmt.Fprintf(w, "| %s |", escape.Replace(r.Name))

@@ -38,7 +38,8 @@ type Architecture interface {
 	Prepare(frames ...*data.Picture) (*Picture, error)
 	// Feeds joins prepared pictures into the inputs that Vision declares.
 	Feeds(pictures []*Picture) (map[string]*tensor.Dense, error)
-	// Vision declares its inputs (pixel_values first) and returns the image features [sum of tokens, hidden].
+	// Vision declares its inputs (pixel_values first) and returns the image features [sum of tokens, feature width]: see
+	// [Decoder.FeatureWidth].
 	Vision(g *Graph) string
 	// Inputs says what Vision's inputs besides pixel_values are, by name, for those who run an export.
 	Inputs() map[string]string
@@ -66,7 +67,7 @@ type Picture struct {
 	Layout        any       // what else the family must remember, comparable: pictures of equal layouts make equal graphs
 
 	key      store.Key // digest of the content
-	features []float32 // [tokens, hidden] once the vision tower has run
+	features []float32 // [tokens, feature width] once the vision tower has run
 }
 
 // Family opens checkpoints of one model_type.
@@ -93,15 +94,23 @@ type Backbone struct {
 
 // OpenBackbone opens a Hugging Face checkpoint directory and compares its tensors with its configuration. Close
 // releases the mapped weights.
-func OpenBackbone(dir string) (*Backbone, error) { return openBackbone(dir, checkpoints.OpenWeights) }
+func OpenBackbone(dir string) (*Backbone, error) {
+	return openBackbone(dir, checkpoints.OpenWeights, nil)
+}
 
 // DescribeBackbone opens a checkpoint directory whose weights may be absent: their names and shapes then follow from
 // its configuration, so that graphs can be built.
 func DescribeBackbone(dir string) (*Backbone, error) {
-	return openBackbone(dir, checkpoints.OpenOrAbsent)
+	return openBackbone(dir, checkpoints.OpenOrAbsent, nil)
 }
 
-func openBackbone(dir string, weights func(dir string) (*checkpoints.Weights, error)) (*Backbone, error) {
+// openBackbone opens a checkpoint directory with the weights that the function opens. amend (may be nil) makes another
+// config.json of the one that is there.
+func openBackbone(
+	dir string,
+	weights func(dir string) (*checkpoints.Weights, error),
+	amend func(config json.RawMessage, w *checkpoints.Weights) (json.RawMessage, error),
+) (*Backbone, error) {
 	file := filepath.Join(dir, "config.json")
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -125,7 +134,8 @@ func openBackbone(dir string, weights func(dir string) (*checkpoints.Weights, er
 	familiesMu.RUnlock()
 	if open == nil {
 		sort.Strings(known)
-		return nil, fmt.Errorf("%s: model_type %q is not supported; %s are", file, head.ModelType, strings.Join(known, ", "))
+		return nil, fmt.Errorf("%s: model_type %q is not supported%s; %s are", file, head.ModelType, lacking(head.ModelType),
+			strings.Join(known, ", "))
 	}
 	packing, raw, err := quant.Split(raw)
 	if err != nil {
@@ -135,12 +145,16 @@ func openBackbone(dir string, weights func(dir string) (*checkpoints.Weights, er
 	if err != nil {
 		return nil, err
 	}
-	if packing != nil {
+	config := json.RawMessage(raw)
+	if amend != nil {
+		config, err = amend(config, w)
+	}
+	if err == nil && packing != nil {
 		err = packing.Find(w)
 	}
 	var b Architecture
 	if err == nil {
-		b, err = open(dir, raw, w)
+		b, err = open(dir, config, w)
 	}
 	if err == nil {
 		declarePacked(b, w, packing)

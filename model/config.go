@@ -95,36 +95,61 @@ var textKinds = map[string]textKind{
 		harmless: strictjson.Harmless{"attention_bias": {true}, "mlp_bias": {false}},
 		read:     func(c *TextConfig, o *strictjson.Object) { c.readQwen(o, 28) },
 	},
-	"qwen2_5_vl_text": {
+	"qwen2_vl_text":   qwen2VL,
+	"qwen2_5_vl_text": qwen2VL,
+	"qwen3_vl_text": {
 		defaults: TextConfig{
-			Hidden:        8192,
-			Intermediate:  29568,
-			Layers:        80,
-			Heads:         64,
-			KVHeads:       8,
-			Vocab:         152064,
-			Eps:           1e-5,
-			Activation:    "silu",
-			MaxPositions:  32768,
-			SlidingWindow: 4096,
-			InBias:        true,
-			Rope:          RopeConfig{Theta: 1e6, Sections: []int{16, 24, 24}},
+			Hidden:       4096,
+			Intermediate: 22016,
+			Layers:       32,
+			Heads:        32,
+			KVHeads:      32,
+			HeadDim:      128,
+			Vocab:        151936,
+			Eps:          1e-6,
+			Activation:   "silu",
+			MaxPositions: 128000,
+			Rope:         RopeConfig{Theta: 5e5, Sections: []int{24, 20, 20}, Woven: true},
 		},
-		harmless: strictjson.Harmless{
-			"attention_bias":        {true},
-			"mlp_bias":              {false},
-			"image_token_id":        nil, // of the whole; older files repeat these here
-			"video_token_id":        nil,
-			"vision_start_token_id": nil,
-			"vision_end_token_id":   nil,
-			"vision_token_id":       nil,
-		},
+		harmless: strictjson.Harmless{"mlp_bias": {false}, "sliding_window": {nil}, "use_sliding_window": {false}},
 		read: func(c *TextConfig, o *strictjson.Object) {
-			c.readQwen(o, 80)
-			if c.HeadDim*c.Heads != c.Hidden { // the attention divides, only the rotary part would look at head_dim
-				o.Failf("head_dim", "%d heads of %d do not make up hidden_size %d", c.Heads, c.HeadDim, c.Hidden)
-			}
+			o.Get("attention_bias", &c.InBias)
+			c.OutBias = c.InBias
+			c.readLayerTypes(o, func(int) bool { return false }, false)
 		},
+	},
+}
+
+// qwen2VL is the text model of Qwen2-VL and of Qwen2.5-VL: Qwen2 with positions on three axes.
+var qwen2VL = textKind{
+	defaults: TextConfig{
+		Hidden:        8192,
+		Intermediate:  29568,
+		Layers:        80,
+		Heads:         64,
+		KVHeads:       8,
+		Vocab:         152064,
+		Eps:           1e-5,
+		Activation:    "silu",
+		MaxPositions:  32768,
+		SlidingWindow: 4096,
+		InBias:        true,
+		Rope:          RopeConfig{Theta: 1e6, Sections: []int{16, 24, 24}},
+	},
+	harmless: strictjson.Harmless{
+		"attention_bias":        {true},
+		"mlp_bias":              {false},
+		"image_token_id":        nil, // of the whole; older files repeat these here
+		"video_token_id":        nil,
+		"vision_start_token_id": nil,
+		"vision_end_token_id":   nil,
+		"vision_token_id":       nil,
+	},
+	read: func(c *TextConfig, o *strictjson.Object) {
+		c.readQwen(o, 80)
+		if c.HeadDim*c.Heads != c.Hidden { // the attention divides, only the rotary part would look at head_dim
+			o.Failf("head_dim", "%d heads of %d do not make up hidden_size %d", c.Heads, c.HeadDim, c.Hidden)
+		}
 	},
 }
 
@@ -134,7 +159,7 @@ func ParseText(o *strictjson.Object, kinds ...string) TextConfig {
 	kind := kinds[0]
 	o.Opt("model_type", &kind)
 	if !slices.Contains(kinds, kind) {
-		o.Failf("model_type", "%q is not supported; %s are", kind, strings.Join(kinds, ", "))
+		o.Failf("model_type", "%q is not supported%s; %s are", kind, lacking(kind), strings.Join(kinds, ", "))
 		kind = kinds[0]
 	}
 	k, ok := textKinds[kind]
@@ -167,8 +192,9 @@ func ParseText(o *strictjson.Object, kinds ...string) TextConfig {
 	if c.KVHeads < 1 || c.Heads%c.KVHeads != 0 {
 		o.Failf("num_key_value_heads", "%d attention heads do not share %d key heads evenly", c.Heads, c.KVHeads)
 	}
-	o.Opt("head_dim", &c.HeadDim)
-	if c.HeadDim == 0 {
+	if c.HeadDim > 0 { // a default of its own
+		o.Get("head_dim", &c.HeadDim)
+	} else if o.Opt("head_dim", &c.HeadDim); c.HeadDim == 0 {
 		c.HeadDim = c.Hidden / c.Heads
 	}
 	if c.HeadDim%2 != 0 || c.HeadDim <= 0 {

@@ -13,10 +13,15 @@ type Decoder struct {
 	Key        string // checkpoint prefix of the layers, e.g. "language_model.model."
 	Module     string // PEFT's prefix of the same, e.g. "model.language_model."
 	ImageToken int64  // id that config.json gives a picture's placeholder
+	Deepstack  int    // blocks of image features that are added behind the first layers, see FeatureWidth
 
 	// Layer makes layer i of the standard one: a family replaces parts of it, or wraps it. nil: all are standard.
 	Layer func(i int, standard *DecoderLayer) Layer
 }
+
+// FeatureWidth is the width of an image token's features. The first Hidden stand in the placeholder's place; block k of
+// the others is added to its row behind layer k (DeepStack, arXiv 2406.04334).
+func (d *Decoder) FeatureWidth() int { return d.Hidden * (1 + d.Deepstack) }
 
 // Layer is one layer of a decoder: x [rows, hidden] becomes [rows, hidden], or with v.Selected [selected, hidden].
 type Layer interface {
@@ -45,6 +50,7 @@ func (d *Decoder) layer(i int, name string) Layer {
 			Heads:   d.Heads,
 			KVHeads: d.KVHeads,
 			HeadDim: d.HeadDim,
+			Layer:   i,
 			Rotate:  rotate,
 		},
 		PostAttentionNorm: &RMSNorm{at.Key + "post_attention_layernorm", d.Eps},
@@ -105,6 +111,13 @@ func (d *Decoder) Forward(g *Graph, x string, r Rotation, p *Packing) string {
 		name := "layers." + strconv.Itoa(i)
 		layer := d.layer(i, name)
 		g.Segment(name, func() { x = layer.Forward(g, x, views[k]) })
+		if i < len(p.Deepstack) {
+			added := p.Deepstack[i]
+			if k.selected {
+				added = g.Pick(added, p.Select, 0)
+			}
+			x = g.Op("Add", x, added)
+		}
 	}
 	if d.Layers == 0 && p.Select != "" {
 		x = g.Pick(x, p.Select, 0)

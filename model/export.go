@@ -38,7 +38,7 @@ type Exported struct {
 
 var about = map[string]string{
 	inPixels:   "normalised pixels in the family's layout",
-	inFeatures: "what replaces the picture placeholders, row by row",
+	inFeatures: "what replaces the picture placeholders, row by row; of a wider row the rest is added behind layers 0, 1...",
 	inTextIDs:  "ids of the ordinary tokens of all sequences, without placeholders and score tokens",
 	inOrder: "for every row of the packed batch its row in concat(text rows, " +
 		"one score row per sequence, image rows)",
@@ -62,6 +62,10 @@ const outLogits = "logits"
 // graphs.json, which documents every input and output. score.onnx gives score01 if it belongs to a scorer; of a
 // bare backbone (scorer false) it gives hidden states and logits of the selected rows. dir must not exist.
 func (s *Scorer) Export(dir string) (*Exported, error) {
+	if s.config.Format == 2 {
+		return nil, fmt.Errorf("a scorer of format 2 is not exported yet: " +
+			"its passes and heads are not one graph with one score")
+	}
 	score := func(g *Graph) error {
 		_, err := buildGraph(g, s.backbone, &s.config.Head, graphSpec{Groups: 1, Hidden: true})
 		return err
@@ -77,9 +81,8 @@ func ExportBackbone(b *Backbone, dir string) (*Exported, error) {
 		ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
 		order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
 		p := newPacking(g, 1, true)
-		features := g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.Hidden))
-		text := g.OpA("Gather", onnx.Attrs{"axis": 0}, g.Param(keys.Embedding), ids)
-		x := g.Pick(g.OpA("Concat", onnx.Attrs{"axis": 0}, text, features), order, 0)
+		features := g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.FeatureWidth()))
+		x := g.embed(keys, dec, p, ids, order, "", features)
 		r := dec.Rotary(g)
 		h := dec.Forward(g, x, r, p)
 		g.Output(outHidden, h, onnx.Float, onnx.Dims("selected", dec.Hidden))
@@ -92,7 +95,7 @@ func ExportBackbone(b *Backbone, dir string) (*Exported, error) {
 
 func exportTo(dir string, b *Backbone, graph func(string) *Graph, score func(*Graph) error) (*Exported, error) {
 	vision := graph("vision")
-	vision.Output(inFeatures, b.Vision(vision), onnx.Float, onnx.Dims("image_tokens", b.Decoder().Hidden))
+	vision.Output(inFeatures, b.Vision(vision), onnx.Float, onnx.Dims("image_tokens", b.Decoder().FeatureWidth()))
 	if err := vision.Err(); err != nil {
 		return nil, err
 	}

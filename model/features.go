@@ -83,11 +83,11 @@ func (f *visionFeatures) compute(ctx context.Context, pictures []*Picture) error
 	if err != nil {
 		return err
 	}
-	hidden := f.sessions.backbone.Decoder().Hidden
+	width := f.sessions.backbone.Decoder().FeatureWidth()
 	var todo []*Picture
 	for _, p := range pictures {
 		if stored != nil {
-			p.features = stored.Floats(p.key, p.Tokens*hidden)
+			p.features = stored.Floats(p.key, p.Tokens*width)
 		}
 		if p.features == nil {
 			todo = append(todo, p)
@@ -110,7 +110,7 @@ func (f *visionFeatures) compute(ctx context.Context, pictures []*Picture) error
 	}
 	all := out[inFeatures].Data().([]float32)
 	for _, p := range todo {
-		n := p.Tokens * hidden
+		n := p.Tokens * width
 		p.features, all = append([]float32(nil), all[:n]...), all[n:] // its own memory: the run's is freed as a whole
 		if stored != nil {
 			stored.Remember(p.key, store.FloatBytes(p.features))
@@ -129,7 +129,7 @@ func (n *network) visionFeeds(p *packed) (map[string]*tensor.Dense, error) {
 	for _, q := range p.pictures {
 		all = append(all, q.features...)
 	}
-	hidden := n.backbone.Decoder().Hidden
-	features := tensor.New(tensor.WithShape(len(all)/hidden, hidden), tensor.WithBacking(all))
+	width := n.backbone.Decoder().FeatureWidth()
+	features := tensor.New(tensor.WithShape(len(all)/width, width), tensor.WithBacking(all))
 	return map[string]*tensor.Dense{inFeatures: features}, nil
 }

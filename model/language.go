@@ -210,7 +210,7 @@ func buildDialogues(g *Graph, b Architecture, backward bool) (*built, error) {
 	weight := g.Input(inTargetWeight, onnx.Float, onnx.Dims("targets"))
 	var features string
 	g.Scoped("vision", func() { features = b.Vision(g) })
-	x := g.embed(keys, dec, ids, order, "", features)
+	x := g.embed(keys, dec, p, ids, order, "", features)
 	r := dec.Rotary(g)
 	h := dec.Forward(g, x, r, p)
 	logits, own := g.logits(keys, g.Pick(h, predict, 0), targets)

@@ -38,18 +38,28 @@ type network struct {
 
 // openNetwork opens the backbone of a scorer and compares the two.
 func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
+	config, err := p.Config.of(o.Dimension)
+	if err != nil {
+		return nil, err
+	}
 	b, err := p.backbone()
 	if err != nil {
 		return nil, err
 	}
+	if p.Config.Rotary == "bfloat16" {
+		b.Decoder().Rope.Rounded = true
+	}
 	n := &network{
-		config:   p.Config,
+		config:   config,
 		backbone: b,
 		adapter:  p.Adapter,
 		tensors:  maps.Clone(p.Tensors),
 		training: t,
 		device:   o.Device,
 	}
+	maps.DeleteFunc(n.tensors, func(name string, _ *tensor.Dense) bool { // heads of other dimensions
+		return o.Dimension != "" && strings.HasPrefix(name, "heads.") && !strings.HasPrefix(name, headPrefix(o.Dimension))
+	})
 	err = n.check(o.Elsewhere)
 	if err == nil && t == trainBackbone {
 		err = n.backbone.unpacked("its own weights cannot be trained, only an adapter over them")
@@ -75,8 +85,13 @@ func (n *network) check(elsewhere bool) (err error) {
 			return err
 		}
 	}
-	if !n.backbone.CanPair(c.Pair) {
-		return fmt.Errorf("pair: the backbone %s cannot show a source and its edit as %q", c.Backbone, c.Pair)
+	for _, pair := range c.pairs() {
+		if !n.backbone.CanPair(pair) {
+			return fmt.Errorf("pair: the backbone %s cannot show a source and its edit as %q", c.Backbone, pair)
+		}
+	}
+	if c.Format == 2 && n.training != trainNothing {
+		return fmt.Errorf("a scorer of format 2 is not trained yet: only its scores and their gradients are computed")
 	}
 	if err := checkTensors(c, n.backbone.Decoder().Hidden, n.tensors); err != nil {
 		return err
@@ -176,7 +191,7 @@ func (n *network) visionTrained() bool {
 // visionGraph is the vision tower alone.
 func (n *network) visionGraph(g *Graph) (*built, error) {
 	f := n.backbone.Vision(g)
-	g.Output(inFeatures, f, onnx.Float, onnx.Dims("image_tokens", n.backbone.Decoder().Hidden))
+	g.Output(inFeatures, f, onnx.Float, onnx.Dims("image_tokens", n.backbone.Decoder().FeatureWidth()))
 	return &built{Model: g.M, Params: g.Params}, g.Err()
 }
 
@@ -189,6 +204,9 @@ func (n *network) scoreGraph(hidden bool) (name string, build buildFunc) {
 }
 
 func (n *network) packing() packing {
+	if n.config.Format == 2 { // all tokens have rows of the table, and samples say which state is read
+		return packing{vocab: int64(n.backbone.Decoder().Vocab), table: true}
+	}
 	return packing{
 		vocab:  int64(n.backbone.Decoder().Vocab),
 		before: n.config.ScorePosition == "before",
@@ -198,12 +216,18 @@ func (n *network) packing() packing {
 
 // positions are the rotary positions of a sample on every axis, [axes][tokens].
 func (n *network) positions(s *Sample) [][]int64 {
-	if axes := n.backbone.Positions(s.IDs, s.Pictures); axes != nil {
-		return axes
+	plain := n.config.Positions == "plain"
+	if !plain {
+		if axes := n.backbone.Positions(s.IDs, s.Pictures); axes != nil {
+			return axes
+		}
 	}
 	axis := make([]int64, len(s.IDs))
 	for i := range axis {
 		axis[i] = int64(i)
+	}
+	if plain {
+		return slices.Repeat([][]int64{axis}, n.backbone.Decoder().Rope.Axes())
 	}
 	return [][]int64{axis}
 }

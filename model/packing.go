@@ -14,6 +14,9 @@ type Packing struct {
 	SelectEach  string // [groups] int64: selected rows of each sequence of the group
 	SelectPlace string // [selected] int64: place of each selected row within its sequence
 	Segments    string // [rows] int64: rows see rows of their own segment and of segment 0 only; "": all rows before them
+
+	Deepstack []string // [rows, hidden] each: entry k is added behind layer k; see Graph.embed
+	cached    *cached  // not nil: keys and values enter a cache, and there are no groups
 }
 
 func newPacking(g *Graph, groups int, selected bool) *Packing {

@@ -29,7 +29,7 @@ const (
 	RoleBias                  // bias [out]
 	RoleNorm                  // of a norm [width]
 	RoleEmbedding             // one or more embeddings [..., width]
-	RolePositions             // position table [..., 1 + side*side, width], the first row is the class token's
+	RolePositions             // position table [..., side*side, width], with one more row the first is the class token's
 	RoleOutput                // lm_head [V, hidden]
 )
 

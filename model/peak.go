@@ -7,6 +7,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/losses"
 	"assay/onnx"
 )
 
@@ -184,7 +185,7 @@ func (l *liveness) done(x string) {
 // stepPeak is that of a training step over copies of a sample.
 func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
 	p, err := t.stepPacking().
-		pack(slices.Repeat([]*Sample{withFeatures(s, t.backbone.Decoder().Hidden)}, micro), t.positions)
+		pack(slices.Repeat([]*Sample{withFeatures(s, t.backbone.Decoder().FeatureWidth())}, micro), t.positions)
 	if err != nil {
 		return 0, err
 	}
@@ -196,7 +197,13 @@ func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	in := shapes(p.feeds, vision, t.lossFeeds(p, make([]float64, micro), 1))
+	targets := t.lossFeeds(p, make([]float64, micro), 1)
+	if len(t.o.Terms) > 0 {
+		if targets, err = t.termFeeds(p, losses.AllItems(t.o.Terms, micro), 1, 0, make([]*losses.Rows, len(t.o.Terms))); err != nil {
+			return 0, err
+		}
+	}
+	in := shapes(p.feeds, vision, targets)
 	in["dropout_pool"] = &onnx.Tensor{Shape: []int64{2 * int64(p.rows) * int64(b.Widest)}}
 	in["dropout_offsets"] = &onnx.Tensor{Shape: []int64{int64(b.Sites)}}
 	bytes, _, err := peak(b.Model, in)
@@ -204,13 +211,13 @@ func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
 }
 
 // withFeatures is a sample whose pictures have features, of no value.
-func withFeatures(s *Sample, hidden int) *Sample {
+func withFeatures(s *Sample, width int) *Sample {
 	out := *s
 	out.Pictures = nil
 	for _, p := range s.Pictures {
 		q := *p
 		if q.features == nil {
-			q.features = make([]float32, q.Tokens*hidden)
+			q.features = make([]float32, q.Tokens*width)
 		}
 		out.Pictures = append(out.Pictures, &q)
 	}
@@ -248,7 +255,7 @@ func (e *sessions) scorePeak(s *Sample, micro int) (int64, error) {
 	}
 	pk := e.packing()
 	micro = min(micro, max(1, e.limits.rows/len(s.IDs)))
-	p, err := pk.pack(slices.Repeat([]*Sample{withFeatures(s, e.backbone.Decoder().Hidden)}, micro), e.positions)
+	p, err := pk.pack(slices.Repeat([]*Sample{withFeatures(s, e.backbone.Decoder().FeatureWidth())}, micro), e.positions)
 	if err != nil {
 		return 0, err
 	}

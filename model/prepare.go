@@ -16,6 +16,7 @@ type Pair struct {
 	Instruction  string
 	Question     string // template; "": the scorer's
 	Answer       string // template; "": the scorer's
+	Requirement  string // what the edit must also fulfil, for scorers whose prompts ask about it
 	Pixels       bool   // keep the pixels, for PixelGradient
 
 	// Load reads the two pictures, instead of Source and Edit. It is not called while those of Key are in the cache.
@@ -33,7 +34,11 @@ type preparer struct {
 // newPreparer opens the tokenizer and the chat template, and compares them with the network's configuration.
 func newPreparer(n *network, pictures *pictureCache) (*preparer, error) {
 	c, vocab := n.config, int64(n.backbone.Decoder().Vocab)
-	t, err := text.Open(c.Backbone, c.ScoreToken, vocab, text.WithTemplate(c.ChatTemplate))
+	options := []text.Option{text.WithTemplate(c.ChatTemplate)}
+	if c.Format == 2 {
+		options = append(options, text.WithOwnToken())
+	}
+	t, err := text.Open(c.Backbone, c.token(), vocab, options...)
 	if err != nil {
 		return nil, err
 	}
@@ -44,28 +49,39 @@ func newPreparer(n *network, pictures *pictureCache) (*preparer, error) {
 	return p, nil
 }
 
-// checkTokens compares the tokenizer's placeholder of pictures with that of config.json, by which transformers finds
-// them, and looks for the end of a turn.
+// checkTokens compares the tokenizer's placeholder of pictures with the model's, and looks for the end of a turn.
 func (p *preparer) checkTokens() error {
-	id, err := p.text.ID(p.backbone.Placeholder())
-	if want := p.backbone.Decoder().ImageToken; err == nil && int64(id) != want {
-		err = fmt.Errorf("the tokenizer's %s is token %d, config.json's image token %d: they do not belong together",
-			p.backbone.Placeholder(), id, want)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: placeholder of pictures: %w", p.config.Backbone, err)
+	if err := checkPlaceholder(p.text, p.backbone); err != nil {
+		return err
 	}
 	if p.config.EndOfTurn == "" {
 		return nil
 	}
-	if _, err = p.text.ID(p.config.EndOfTurn); err != nil {
+	if _, err := p.text.ID(p.config.EndOfTurn); err != nil {
 		return fmt.Errorf("end_of_turn: %w", err)
+	}
+	return nil
+}
+
+// checkPlaceholder compares the tokenizer's placeholder of pictures with that of config.json, by which transformers
+// finds them.
+func checkPlaceholder(t *text.Processor, b *Backbone) error {
+	id, err := t.ID(b.Placeholder())
+	if want := b.Decoder().ImageToken; err == nil && int64(id) != want {
+		err = fmt.Errorf("the tokenizer's %s is token %d, config.json's image token %d: they do not belong together",
+			b.Placeholder(), id, want)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: placeholder of pictures: %w", b.Dir, err)
 	}
 	return nil
 }
 
 // Prepare turns a pair into tokens and pictures. It is safe for concurrent use.
 func (p *preparer) Prepare(pair Pair) (*Sample, error) {
+	if p.config.Format == 2 {
+		return p.prepareJudge(pair)
+	}
 	if strings.TrimSpace(pair.Instruction) == "" {
 		return nil, fmt.Errorf("the instruction is empty")
 	}
@@ -167,6 +183,9 @@ func (p *preparer) tokens(pair Pair, counts []int) (t text.Tokens, err error) {
 
 // CheckText gives the error that Prepare would give about the text of a pair, whatever the pictures are.
 func (p *preparer) CheckText(pair Pair) error {
+	if p.config.Format == 2 {
+		return p.checkJudgeText(pair)
+	}
 	counts := []int{1}
 	if p.config.Pair == Sequence {
 		counts = []int{1, 1}

@@ -20,7 +20,9 @@ type RopeConfig struct {
 	Truncate  bool    // yarn: the ramp begins and ends at whole frequencies
 	Partial   float64 // partial_rotary_factor: of proportional the part of the frequencies that turn at all
 	Sections  []int   // mrope_section: how many frequencies turn with each axis in turn; empty: all with the only one
+	Woven     bool    // mrope_interleaved: the axes take turns, frequency by frequency
 	Attention float64 // what cosines and sines are multiplied by
+	Rounded   bool    // frequencies are rounded to bfloat16, as a cast of the whole model leaves them
 }
 
 // ropeKeys are all keys that transformers knows in rope_parameters. A rope type ignores those that it does not read,
@@ -62,7 +64,12 @@ func (r *RopeConfig) read(o *strictjson.Object, c *TextConfig) {
 	p.Opt("partial_rotary_factor", &r.Partial)
 	if mrope {
 		p.Get("mrope_section", &r.Sections)
-		if r.Type == "mrope" {
+		if r.Woven {
+			woven := true // transformers does not look at it
+			if p.Get("mrope_interleaved", &woven); !woven {
+				p.Failf("mrope_interleaved", "false is not supported; a %s takes turns", c.ModelType)
+			}
+		} else if r.Type == "mrope" {
 			r.Type = "default"
 		}
 	}
@@ -164,7 +171,10 @@ func (r *RopeConfig) check(p *strictjson.Object, c *TextConfig) {
 	for _, n := range r.Sections {
 		total += n
 	}
-	if len(r.Sections) > 0 && (2*total != c.HeadDim || slices.Min(r.Sections) < 0) {
+	switch n := len(r.Sections); {
+	case r.Woven && (n != 3 || slices.Min(r.Sections) < 0): // they may be more than there are
+		p.Failf("mrope_section", "%v must be three numbers of frequencies", r.Sections)
+	case !r.Woven && n > 0 && (2*total != c.HeadDim || slices.Min(r.Sections) < 0):
 		p.Failf("mrope_section", "%v must share out head_dim/2 = %d frequencies", r.Sections, c.HeadDim/2)
 	}
 }
@@ -177,8 +187,15 @@ func (r *RopeConfig) Axes() int {
 	return 1
 }
 
-// axis returns the axis that frequency i turns with: sections belong to the axes in turn.
+// axis returns the axis that frequency i turns with: sections belong to the axes in turn. Woven, frequencies do, until
+// the section of rows or columns is used up; what is left turns with time.
 func (r *RopeConfig) axis(i int) int {
+	if r.Woven {
+		if axis := i % 3; i < 3*r.Sections[axis] {
+			return axis
+		}
+		return 0
+	}
 	for s, n := range r.Sections {
 		if i < n {
 			return s % r.Axes()
@@ -215,7 +232,9 @@ func (c *TextConfig) InvFreq() []float32 {
 			keep := 1 - r.ramp(i, c.HeadDim)
 			v = 1/(float32(r.Factor)*power)*(1-keep) + v*keep
 		}
-		f[i] = v
+		if f[i] = v; r.Rounded {
+			f[i] = bfloat16(v)
+		}
 	}
 	return f
 }

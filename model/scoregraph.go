@@ -1,6 +1,7 @@
 package model
 
 import (
+	"assay/losses"
 	"assay/onnx"
 	"assay/onnx/grad"
 )
@@ -17,12 +18,13 @@ type graphSpec struct {
 	Dropout   bool
 	TextLoss  float64 // weights of the two losses
 	ScoreLoss float64
+	Terms     []losses.Spec // instead of ScoreLoss
 }
 
 // Names of graph inputs and outputs that are not tensors of the checkpoint or the scorer.
 const (
 	inTextIDs       = "text_ids"       // [text tokens] int64: ordinary tokens, without placeholders and score tokens
-	inFeatures      = "image_features" // [image tokens, hidden]
+	inFeatures      = "image_features" // [image tokens, feature width]
 	inOrder         = "order"          // [rows] int64: row of concat(text rows, score rows, image rows) at each place
 	inPositions     = "position_ids"   // [axes, rows] int64
 	inScoreRows     = "score_rows"     // [examples] int64: selected rows that hold the score tokens
@@ -47,6 +49,8 @@ type built struct {
 	PixelGrad string            // output name
 	Sites     int               // LoRA layers with dropout
 	Widest    int               // widest input among them
+
+	packed bool // weights are kept as the processor multiplies them: one row as fast as it can be, and as exact as many
 }
 
 // buildGraph assembles embedding, vision tower, decoder, head and losses around g.
@@ -64,9 +68,9 @@ func buildGraph(g *Graph, b Architecture, head *HeadConfig, s graphSpec) (*built
 	if s.Vision {
 		g.Scoped("vision", func() { features = b.Vision(g) })
 	} else {
-		g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.Hidden))
+		g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.FeatureWidth()))
 	}
-	x := g.embed(keys, dec, ids, order, scoreRows, features)
+	x := g.embed(keys, dec, p, ids, order, scoreRows, features)
 	r := dec.Rotary(g)
 	h := dec.Forward(g, x, r, p) // [selected, hidden]
 	hs := g.OpA("Gather", onnx.Attrs{"axis": 0}, h, scoreRows)
@@ -95,20 +99,36 @@ func buildGraph(g *Graph, b Architecture, head *HeadConfig, s graphSpec) (*built
 }
 
 // embed returns the rows that enter the decoder [rows, hidden]: token embeddings, the score token's row (without
-// scoreRows there is none), image features.
-func (g *Graph) embed(keys Keys, dec *Decoder, ids, order, scoreRows, features string) string {
+// scoreRows there is none), image features. What of the features is added behind layers becomes part of p.
+func (g *Graph) embed(keys Keys, dec *Decoder, p *Packing, ids, order, scoreRows, features string) string {
 	table, stored := g.embeddingTable(keys.Embedding)
 	text := g.OpA("Gather", onnx.Attrs{"axis": 0}, table, ids)
 	if stored != onnx.Float {
 		text = g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, text)
 	}
-	parts := []string{text, features}
+	parts := []string{text}
 	if scoreRows != "" {
 		row := g.Op("Unsqueeze", g.ScorerTensor("score_token.embedding"), g.Ints(0))
 		row = g.Op("Expand", row, g.Shape(g.SizeOf(scoreRows, 0), dec.Hidden))
-		parts = []string{text, row, features}
+		parts = append(parts, row)
 	}
-	return g.Pick(g.OpA("Concat", onnx.Attrs{"axis": 0}, parts...), order, 0)
+	rows := func(parts ...string) string {
+		return g.Pick(g.OpA("Concat", onnx.Attrs{"axis": 0}, parts...), order, 0)
+	}
+	if dec.Deepstack > 0 {
+		n := 1 + dec.Deepstack
+		blocks := g.Node("", "Split", n, onnx.Attrs{"axis": 1, "num_outputs": n}, features)
+		words := g.SizeOf(text, 0)
+		if scoreRows != "" {
+			words = g.Op("Add", words, g.SizeOf(scoreRows, 0))
+		}
+		nothing := g.Op("Expand", g.Scalar(onnx.Float, 0), g.Shape(words, dec.Hidden))
+		for _, block := range blocks[1:min(n, 1+dec.Layers)] {
+			p.Deepstack = append(p.Deepstack, rows(nothing, block))
+		}
+		features = blocks[0]
+	}
+	return rows(append(parts, features)...)
 }
 
 // embeddingTable leaves the table in its stored type where that is wanted: rows are widened after they are gathered.
@@ -126,7 +146,6 @@ func (g *Graph) losses(keys Keys, head *HeadConfig, h, z, score string, s graphS
 	ids := g.Input(inTargets, onnx.Int64, onnx.Dims("targets"))
 	isScore := g.Input(inTargetScore, onnx.Float, onnx.Dims("targets", 1))
 	tokenWeight := g.Input(inTargetWeight, onnx.Float, onnx.Dims("targets"))
-	weight := g.Input(inExampleWeight, onnx.Float, onnx.Dims("examples"))
 
 	hp := g.Pick(h, predict, 0)
 	logits, own := g.logits(keys, hp, ids)
@@ -136,13 +155,17 @@ func (g *Graph) losses(keys Keys, head *HeadConfig, h, z, score string, s graphS
 		g.OpA("Concat", onnx.Attrs{"axis": 1}, logits, scoreLogit), g.Ints(1))
 	target := g.Op("Add", own, g.Op("Mul", isScore, g.Op("Sub", scoreLogit, own)))
 	nll := g.Op("Squeeze", g.Op("Sub", lse, target), g.Ints(1))
-	scoreLoss := head.Loss(g, z, score)
 	text := g.Op("Mul", g.weighted(nll, tokenWeight), g.Floats([]int64{1}, float32(s.TextLoss)))
-	score = g.Op("Mul", g.weighted(scoreLoss, weight), g.Floats([]int64{1}, float32(s.ScoreLoss)))
-	loss := g.Op("Add", text, score)
 	g.Output(outNLL, nll, onnx.Float, onnx.Dims("targets"))
+	if len(s.Terms) > 0 {
+		g.Output(outLoss, g.terms(text, head.output(z, score), s.Terms), onnx.Float, onnx.Dims(1))
+		return
+	}
+	scoreLoss := head.Loss(g, z, score)
+	weight := g.Input(inExampleWeight, onnx.Float, onnx.Dims("examples"))
+	score = g.Op("Mul", g.weighted(scoreLoss, weight), g.Floats([]int64{1}, float32(s.ScoreLoss)))
 	g.Output(outScoreLoss, scoreLoss, onnx.Float, onnx.Dims("examples"))
-	g.Output(outLoss, loss, onnx.Float, onnx.Dims(1))
+	g.Output(outLoss, g.Op("Add", text, score), onnx.Float, onnx.Dims(1))
 }
 
 // logits returns those of the rows hp [targets, hidden] over the V ids of the table, [targets, V], and those of the ids

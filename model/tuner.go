@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 
 	"gorgonia.org/tensor"
+
+	"assay/losses"
 )
 
 // TuneOptions say what a Tuner trains and how.
@@ -14,6 +16,9 @@ type TuneOptions struct {
 	Full      bool    // every weight of the backbone trains, not only adapter, head and score token
 	TextLoss  float64 // weight of the cross-entropy over the answer
 	ScoreLoss float64 // weight of the score's loss (on 0..1)
+
+	// Terms are the objective instead of ScoreLoss: see Tuner.Compare. TextLoss stays the weight of the text.
+	Terms     []losses.Spec
 	Recompute bool    // recompute each layer in the backward pass
 	Dropout   float64 // of the LoRA layers' inputs
 	Fixed     bool    // one graph for all batches of as many samples: where a session has its own weights (CUDA)
@@ -73,6 +78,7 @@ func (t *Tuner) stepGraph(groups int) (name string, build buildFunc) {
 		Dropout:   t.o.Dropout > 0,
 		TextLoss:  t.o.TextLoss,
 		ScoreLoss: t.o.ScoreLoss,
+		Terms:     t.o.Terms,
 	}
 	return fmt.Sprintf("training step, %d groups", groups), func(g *Graph) (*built, error) {
 		return buildGraph(g, t.backbone, &t.config.Head, spec)
@@ -84,6 +90,7 @@ type StepResult struct {
 	Loss, CE, ScoreLoss, Score []float64
 	Tokens                     int
 	Grads                      map[string]*tensor.Dense
+	Terms                      [][]float64 // of each term of the objective the losses of its items; see Tuner.Compare
 }
 
 // Step runs one micro-batch: labels on 0..1, weight of each sample's loss, seed of the dropout.
@@ -94,28 +101,48 @@ func (t *Tuner) Step(
 	weight float64,
 	seed uint64,
 ) (*StepResult, error) {
+	out, p, s, err := t.step(ctx, samples, seed, func(p *packed) (map[string]*tensor.Dense, error) {
+		return t.lossFeeds(p, labels, weight), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := t.stepResult(p, s, out)
+	for place, i := range p.order {
+		r.ScoreLoss[i] = float64(out[outScoreLoss].Data().([]float32)[place])
+		r.Loss[i] = t.o.TextLoss*r.CE[i] + t.o.ScoreLoss*r.ScoreLoss[i]
+	}
+	return r, nil
+}
+
+// step runs the training graph over packed samples; feeds gives what it learns from.
+func (t *Tuner) step(
+	ctx context.Context,
+	samples []*Sample,
+	seed uint64,
+	feeds func(p *packed) (map[string]*tensor.Dense, error),
+) (out map[string]*tensor.Dense, p *packed, s *session, err error) {
 	if !t.visionTrained() {
 		if _, err := t.fill(ctx, samples); err != nil {
-			return nil, err
+			return nil, nil, nil, err
 		}
 	}
-	p, err := t.stepPacking().pack(samples, t.positions)
-	if err != nil {
-		return nil, err
+	if p, err = t.stepPacking().pack(samples, t.positions); err != nil {
+		return nil, nil, nil, err
 	}
-	s, err := t.session(t.stepGraph(p.groups))
-	if err != nil {
-		return nil, err
+	if s, err = t.session(t.stepGraph(p.groups)); err != nil {
+		return nil, nil, nil, err
 	}
 	vision, err := t.visionFeeds(p)
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
-	out, err := t.run(ctx, s, p.feeds, vision, t.lossFeeds(p, labels, weight), t.dropoutFeeds(s, p.rows, seed))
+	targets, err := feeds(p)
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
-	return t.stepResult(p, s, out), nil
+	out, err = t.run(ctx, s, p.feeds, vision, targets, t.dropoutFeeds(s, p.rows, seed))
+	return out, p, s, err
 }
 
 // stepPacking says how samples are packed for a step.
@@ -128,7 +155,7 @@ func (t *Tuner) stepPacking() packing {
 	return pk
 }
 
-// stepResult puts the outputs of a packed batch back into the order of the samples.
+// stepResult puts the outputs of a packed batch back into the order of the samples; the losses are the caller's.
 func (t *Tuner) stepResult(p *packed, s *session, out map[string]*tensor.Dense) *StepResult {
 	n := len(p.order)
 	r := &StepResult{
@@ -140,15 +167,14 @@ func (t *Tuner) stepResult(p *packed, s *session, out map[string]*tensor.Dense) 
 		Grads:     map[string]*tensor.Dense{},
 	}
 	values := func(name string) []float32 { return out[name].Data().([]float32) }
-	nll, score, scoreLoss, at := values(outNLL), values(outScore), values(outScoreLoss), 0
+	nll, score, at := values(outNLL), values(outScore), 0
 	for place, i := range p.order {
 		for range p.targets[place] {
 			r.CE[i] += float64(nll[at])
 			at++
 		}
 		r.CE[i] /= float64(p.targets[place])
-		r.Score[i], r.ScoreLoss[i] = float64(score[place]), float64(scoreLoss[place])
-		r.Loss[i] = t.o.TextLoss*r.CE[i] + t.o.ScoreLoss*r.ScoreLoss[i]
+		r.Score[i] = float64(score[place])
 	}
 	for name, as := range s.Grads {
 		r.Grads[name] = out[as]
@@ -156,26 +182,33 @@ func (t *Tuner) stepResult(p *packed, s *session, out map[string]*tensor.Dense) 
 	return r
 }
 
-// lossFeeds writes labels and weights: a sample's text loss is the mean over its targets.
+// lossFeeds writes labels and weights.
 func (t *Tuner) lossFeeds(p *packed, labels []float64, weight float64) map[string]*tensor.Dense {
 	n, k := len(p.order), t.config.Head.Outputs()
-	var tokens []float32
 	each, label, class := make([]float32, n), make([]float32, n), make([]float32, n*k)
 	for place, i := range p.order {
 		each[place], label[place] = float32(weight), float32(labels[i])
 		if t.config.Head.Classes() {
 			class[place*k+t.config.Head.Class(labels[i])] = 1
 		}
-		for range p.targets[place] {
-			tokens = append(tokens, float32(weight/float64(p.targets[place])))
-		}
 	}
 	return map[string]*tensor.Dense{
-		inTargetWeight:  vector(tokens),
+		inTargetWeight:  p.tokenWeights(weight),
 		inExampleWeight: vector(each),
 		"label":         vector(label),
 		"label_class":   tensor.New(tensor.WithShape(n, k), tensor.WithBacking(class)),
 	}
+}
+
+// tokenWeights makes the text loss of every sample the mean over its targets, times weight.
+func (p *packed) tokenWeights(weight float64) *tensor.Dense {
+	var tokens []float32
+	for place := range p.order {
+		for range p.targets[place] {
+			tokens = append(tokens, float32(weight/float64(p.targets[place])))
+		}
+	}
+	return vector(tokens)
 }
 
 // dropoutFeeds draws the pool of factors, and where each LoRA layer begins in it.

@@ -52,7 +52,7 @@ func (t *Tuner) Usage(s *Sample, micro, pictures int, scoring bool) (Usage, erro
 	var pixels, features int64
 	for _, p := range s.Pictures {
 		pixels += 4 * int64(len(p.Pixels))
-		features = max(features, 4*int64(p.Tokens*t.backbone.Decoder().Hidden))
+		features = max(features, 4*int64(p.Tokens*t.backbone.Decoder().FeatureWidth()))
 	}
 	if !t.visionTrained() {
 		n, e = t.visionPeak(s, micro)

@@ -205,14 +205,24 @@ func (s *Session) Outputs() []onnx.ValueInfo { return infos(s.outputs) }
 // empty shape product, and its Data must not be asked for (tensor.Dense panics).
 // A cancelled context ends the run between two nodes and is returned as the context's error.
 func (s *Session) Run(ctx context.Context, in map[string]*tensor.Dense) (map[string]*tensor.Dense, error) {
-	out, err := s.run(ctx, in)
+	return s.RunInto(ctx, in, nil)
+}
+
+// RunInto is Run with room for some of the outputs, by name: arrays of the right type and shape that the runtime
+// writes to. One may be an input at the same time, if the operator that makes the output can work in place. These
+// outputs are not among the results. An output whose type the model converts cannot be given room.
+func (s *Session) RunInto(
+	ctx context.Context,
+	in, room map[string]*tensor.Dense,
+) (map[string]*tensor.Dense, error) {
+	out, err := s.run(ctx, in, room)
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", s.name, err)
 	}
 	return out, nil
 }
 
-func (s *Session) run(ctx context.Context, in map[string]*tensor.Dense) (map[string]*tensor.Dense, error) {
+func (s *Session) run(ctx context.Context, in, room map[string]*tensor.Dense) (map[string]*tensor.Dense, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.s == nil {
@@ -235,18 +245,26 @@ func (s *Session) run(ctx context.Context, in map[string]*tensor.Dense) (map[str
 		}
 		inputs[i] = v
 	}
+	given := 0
 	for i, p := range s.outputs {
-		v, err := p.room()
+		v, err := p.room(room[p.name])
 		if err != nil {
 			return nil, fmt.Errorf("output %q: %w", p.name, err)
 		}
 		outputs[i] = v
+		if room[p.name] != nil {
+			given++
+		}
+	}
+	if given != len(room) {
+		return nil, fmt.Errorf("room for %d outputs, of which the model has %d", len(room), given)
 	}
 	if err := s.call(ctx, inputs, outputs); err != nil {
 		return nil, err
 	}
 	runtime.KeepAlive(in)
-	return collect(s.outputs, outputs)
+	runtime.KeepAlive(room)
+	return collect(s.outputs, outputs, room)
 }
 
 // call runs the session and stops it when the context ends.

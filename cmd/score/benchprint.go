@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -38,13 +36,19 @@ func printReport(w io.Writer, r *benchmarks.Report, folder string) {
 	if len(summary.Columns) > 0 {
 		summary.Print(w)
 	}
-	if expectation, ok := r.Extra["expectation"].(map[string]benchmarks.Value); ok {
-		var parts []string
-		for name, v := range expectation {
-			parts = append(parts, fmt.Sprintf("%s %.4f", name, float64(v)))
+	printRemarks(w, r)
+	for _, b := range r.Boards() {
+		fmt.Fprintln(w)
+		b.Summary().Print(w)
+		printRemarks(w, b)
+	}
+	for _, t := range r.Apart() {
+		fmt.Fprintf(w, "\n%s\n", t.Title)
+		for _, note := range t.Notes {
+			fmt.Fprintln(w, "  "+note)
 		}
-		slices.Sort(parts)
-		fmt.Fprintf(w, "expected of random predictions: %s\n", strings.Join(parts, ", "))
+		t.Title = ""
+		t.Print(w)
 	}
 	for _, s := range r.Systems {
 		fmt.Fprintln(w)
@@ -52,6 +56,10 @@ func printReport(w io.Writer, r *benchmarks.Report, folder string) {
 			fmt.Fprintf(w, "%s: ", s.Name)
 		}
 		printResult(w, s.Result)
+		for _, t := range s.Result.Agreement {
+			fmt.Fprintln(w)
+			t.Print(w)
+		}
 		if len(r.Systems) == 1 {
 			printTables(w, s.Result)
 		}
@@ -65,6 +73,13 @@ func printReport(w io.Writer, r *benchmarks.Report, folder string) {
 	}
 	if folder != "" {
 		fmt.Fprintf(w, "\nreport: %s\n", filepath.Join(folder, "index.html"))
+	}
+}
+
+// printRemarks prints why columns are several, and what their marks mean.
+func printRemarks(w io.Writer, r *benchmarks.Report) {
+	for _, remark := range r.Remarks() {
+		fmt.Fprintln(w, remark)
 	}
 }
 

@@ -68,7 +68,7 @@ func (r *reference) export(t *testing.T, e *exported) {
 		t.Fatal(err)
 	}
 	features := out["image_features"]
-	oracle.Close(t, "image features", features.Data().([]float32), r.floats(t, "image_features"), 0, 1e-4)
+	oracle.Close(t, "image features", features.Data().([]float32), r.features(t), 0, 1e-4)
 
 	feeds = sequence(e.backbone, sample)
 	feeds["image_features"] = features

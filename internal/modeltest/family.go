@@ -19,9 +19,17 @@ import (
 type Family struct {
 	Folder string
 	Cases  [][2]string // case files with the tensors beside them
-	Trace  Trace
+	Trace  Trace       // optional
 	// Split cuts the reference's pixel_values (or their gradient) of a case into one stretch per picture.
 	Split func(all []float32, pictures []*model.Picture) [][]float32
+}
+
+// InTurn is a Split for pixels that lie picture after picture.
+func InTurn(all []float32, pictures []*model.Picture) (parts [][]float32) {
+	for _, p := range pictures {
+		parts, all = append(parts, all[:len(p.Pixels)]), all[len(p.Pixels):]
+	}
+	return parts
 }
 
 // Trace names the files of a training trace.
@@ -31,6 +39,7 @@ type Trace struct{ Steps, Cases, Final string }
 func (f Family) Run(t *testing.T) {
 	t.Run("inputs", f.inputs)
 	t.Run("score", f.score)
+	t.Run("before", f.before)
 	t.Run("batch", f.batch)
 	t.Run("pixel gradient", f.pixelGradient)
 	t.Run("export", f.export)
@@ -40,7 +49,9 @@ func (f Family) Run(t *testing.T) {
 		t.Run(fmt.Sprintf("gradients,recompute=%v,fixed=%v", o.Recompute, o.Fixed), func(t *testing.T) { f.gradients(t, o) })
 	}
 	t.Run("vision", f.vision)
-	t.Run("trace", f.trace)
+	if f.Trace != (Trace{}) {
+		t.Run("trace", f.trace)
+	}
 }
 
 // reference is a case with what it must give.
@@ -56,6 +67,23 @@ func (r *reference) name(tensor string) string { return fmt.Sprintf("case%d.%s",
 func (r *reference) floats(t *testing.T, tensor string) []float32 {
 	t.Helper()
 	return oracle.Floats(t, r.expect, r.name(tensor))
+}
+
+// features are those of the case's pictures with what is injected behind them, row by row.
+func (r *reference) features(t *testing.T) []float32 {
+	t.Helper()
+	blocks := [][]float32{r.floats(t, "image_features")}
+	for k := 0; r.expect[r.name(fmt.Sprint("deepstack_features.", k))] != nil; k++ {
+		blocks = append(blocks, r.floats(t, fmt.Sprint("deepstack_features.", k)))
+	}
+	width := r.expect[r.name("image_features")].Shape()[1]
+	var all []float32
+	for at := 0; at < len(blocks[0]); at += width {
+		for _, b := range blocks {
+			all = append(all, b[at:at+width]...)
+		}
+	}
+	return all
 }
 
 // scorer is the case's scorer directory.

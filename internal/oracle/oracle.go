@@ -3,7 +3,11 @@
 package oracle
 
 import (
+	"compress/gzip"
 	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -12,6 +16,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/checkpoints"
+	"assay/internal/packed"
 )
 
 // Case is one entry of a family's cases*.json; see the fixtures' README for the fields.
@@ -80,14 +85,37 @@ func Read[T any](t testing.TB, path string) T {
 	return v
 }
 
-// Tensors reads a safetensors fixture.
+// Tensors reads a safetensors file, or the one that is packed as PATH.gz.
 func Tensors(t testing.TB, path string) map[string]*tensor.Dense {
 	t.Helper()
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		path = unzip(t, path+".gz")
+	}
 	m, _, err := checkpoints.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m
+}
+
+// unzip copies what is in a gzip file into a folder of the test.
+func unzip(t testing.TB, path string) string {
+	t.Helper()
+	from, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	r, err := gzip.NewReader(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := io.ReadAll(r)
+	to := filepath.Join(t.TempDir(), "tensors")
+	if err = errors.Join(err, os.WriteFile(to, raw, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	return to
 }
 
 // Floats returns the values of a float32 tensor.
@@ -121,4 +149,14 @@ func Close(t testing.TB, what string, got, want []float32, atol, rtol float64) {
 	if !(worst <= atol+rtol*scale) {
 		t.Errorf("%s: value %d is %g, want %g; allowed %g + %g * %g", what, at, got[at], want[at], atol, rtol, scale)
 	}
+}
+
+// Released returns the folder of released judges' fixtures: in the repository they are packed.
+func Released(t testing.TB, folder string) string {
+	t.Helper()
+	dir := filepath.Join(folder, "released")
+	if _, err := os.Stat(dir); err != nil {
+		return packed.Unpack(t, dir+".zip")
+	}
+	return dir
 }

@@ -4,4 +4,6 @@ package families
 import (
 	_ "assay/model/llavanext"
 	_ "assay/model/qwen25vl"
+	_ "assay/model/qwen2vl"
+	_ "assay/model/qwen3vl"
 )

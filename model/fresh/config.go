@@ -1,6 +1,9 @@
 package fresh
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"maps"
+)
 
 // decimal is a number that JSON spells with a point, as Python spells a float.
 type decimal float64
@@ -30,6 +33,11 @@ func (s Sizes) files(v *vocabulary) map[string]object {
 	}
 	if v.begin != "" {
 		generation["pad_token_id"] = v.id(v.padding)
+	}
+	if v.generate != nil {
+		generation = maps.Clone(v.generate)
+		generation["bos_token_id"], generation["pad_token_id"] = v.id(begin), v.id(v.padding)
+		generation["eos_token_id"] = []int{v.id(v.end), v.id(v.padding)}
 	}
 	files["generation_config.json"] = generation
 	files["tokenizer.json"], files["tokenizer_config.json"] = v.tokenizerJSON(), v.tokenizerConfigJSON(s.Context)

@@ -12,7 +12,9 @@ import (
 // Families that a checkpoint can be of, by their model_type.
 const (
 	LlavaNext = "llava_next"
+	Qwen2VL   = "qwen2_vl"
 	Qwen25VL  = "qwen2_5_vl"
+	Qwen3VL   = "qwen3_vl"
 )
 
 // family is what tells the checkpoints of one architecture from those of others. Their tensors are known to package
@@ -20,6 +22,7 @@ const (
 type family struct {
 	words     string   // regular expression that cuts text into words
 	special   []string // tokens behind those of the BPE
+	added     []string // tokens behind the special ones, which stay when ids become text
 	begin     string   // token in front of every text; "": none
 	end       string   // of a turn
 	padding   string
@@ -32,20 +35,26 @@ type family struct {
 	defaults func(s *Sizes)                                 // sizes that only this family has
 	check    func(s Sizes, want wanted)                     // of them
 	files    func(s Sizes, v *vocabulary) map[string]object // config.json, the processors'
+	generate object                                         // how published checkpoints draw tokens; nil: nothing is said
 }
 
 // wanted notes a problem with the size of that key unless ok.
 type wanted func(ok bool, key, format string, args ...any)
 
-var families = map[string]*family{LlavaNext: &llavaNext, Qwen25VL: &qwen25VL}
+var families = map[string]*family{
+	LlavaNext: &llavaNext,
+	Qwen2VL:   &qwen2VL,
+	Qwen25VL:  &qwen25VL,
+	Qwen3VL:   &qwen3VL,
+}
+
+// Families are the names of all of them, sorted.
+func Families() []string { return slices.Sorted(maps.Keys(families)) }
 
 func familyOf(name string) (*family, error) {
 	f := families[name]
 	if f == nil {
-		return nil, Problem{
-			"family",
-			fmt.Sprintf("%q is not known; %s are", name, strings.Join(slices.Sorted(maps.Keys(families)), ", ")),
-		}
+		return nil, Problem{"family", fmt.Sprintf("%q is not known; %s are", name, strings.Join(Families(), ", "))}
 	}
 	return f, nil
 }
@@ -68,7 +77,7 @@ func (f *family) train(documents []string, size int) (*vocabulary, error) {
 			documents[i] = norm.NFC.String(documents[i])
 		}
 	}
-	b, err := TrainBPE(documents, f.words, "", size-len(f.special))
+	b, err := TrainBPE(documents, f.words, "", size-len(f.special)-len(f.added))
 	if err != nil {
 		return nil, err
 	}
@@ -81,12 +90,12 @@ func (f *family) train(documents []string, size int) (*vocabulary, error) {
 func (v *vocabulary) id(special string) int { return len(v.Tokens) + slices.Index(v.special, special) }
 
 // size is the number of all tokens.
-func (v *vocabulary) size() int { return len(v.Tokens) + len(v.special) }
+func (v *vocabulary) size() int { return len(v.Tokens) + len(v.special) + len(v.added) }
 
 // object is a JSON object; its keys are written sorted.
 type object = map[string]any
 
-// CLIP's colours, which both families use.
+// CLIP's colours, which the older families use.
 var (
 	colourMean = []float64{0.48145466, 0.4578275, 0.40821073}
 	colourStd  = []float64{0.26862954, 0.26130258, 0.27577711}

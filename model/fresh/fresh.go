@@ -1,4 +1,4 @@
-// Package fresh makes new checkpoints: small models of the LLaVA-NeXT and Qwen2.5-VL architectures in Hugging Face
+// Package fresh makes new checkpoints: small models of the LLaVA-NeXT and Qwen-VL architectures in Hugging Face
 // files, with a tokenizer trained on given text and weights ready to be trained from scratch. transformers loads them
 // like any other.
 package fresh

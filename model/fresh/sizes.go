@@ -3,12 +3,15 @@ package fresh
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 )
 
-// Sizes are the dimensions of a model: a Llama language model with a CLIP vision tower and a projector (llava_next), or
-// a Qwen2 language model with a window-attention vision tower and a merger (qwen2_5_vl).
+// Sizes are the dimensions of a model: a Llama language model with a CLIP vision tower and a projector (llava_next); a
+// Qwen2 language model with a vision tower and a merger (qwen2_vl; qwen2_5_vl, with window attention); or a Qwen3
+// language model that a vision tower reaches into (qwen3_vl).
 type Sizes struct {
-	Family string `yaml:"family"` // llava_next or qwen2_5_vl
+	Family string `yaml:"family"` // llava_next, qwen2_vl, qwen2_5_vl or qwen3_vl
 
 	Hidden       int     `yaml:"hidden"`       // width of the language model
 	Layers       int     `yaml:"layers"`       // its layers
@@ -29,13 +32,20 @@ type Sizes struct {
 	ImageSize int     `yaml:"image_size"` // height and width of a tile, pixels
 	Grid      [][]int `yaml:"grid"`       // arrangements of tiles a picture may be cut into, [rows, columns]
 
+	// of the Qwens
+	Merge        int   `yaml:"merge"`         // patches along the edge of a token
+	MRopeSection []int `yaml:"mrope_section"` // rotary frequencies for time, row, column; empty: as published
+	MinPixels    int   `yaml:"min_pixels"`    // that a picture is enlarged to
+	MaxPixels    int   `yaml:"max_pixels"`    // that a picture is reduced to
+
 	// of qwen2_5_vl
-	Merge         int   `yaml:"merge"`          // patches along the edge of a token
 	Window        int   `yaml:"window"`         // edge of an attention window, pixels
 	FullAttention []int `yaml:"full_attention"` // vision layers that see the whole picture, from 0
-	MRopeSection  []int `yaml:"mrope_section"`  // rotary frequencies for time, row, column; empty: 2 : 3 : 3
-	MinPixels     int   `yaml:"min_pixels"`     // that a picture is enlarged to
-	MaxPixels     int   `yaml:"max_pixels"`     // that a picture is reduced to
+
+	// of qwen3_vl
+	HeadDim      int   `yaml:"head_dim"`      // width of the language model's heads
+	PositionSide int   `yaml:"position_side"` // edge of the vision tower's position table
+	Deepstack    []int `yaml:"deepstack"`     // vision layers that reach into the language model, from 0
 
 	Vocab int `yaml:"vocab"` // tokens at most, special ones included; a short text may give fewer
 }
@@ -106,29 +116,35 @@ func (s Sizes) Check() error {
 		positive = positive && v.value >= 1
 	}
 	if positive {
-		bad(s.Hidden%(2*s.Heads) == 0, "hidden", "%d is not a multiple of twice the %d heads", s.Hidden, s.Heads)
+		bad(s.HeadDim != 0 || s.Hidden%(2*s.Heads) == 0, "hidden", "%d is not a multiple of twice the %d heads", s.Hidden,
+			s.Heads)
 		bad(s.Heads%s.KVHeads == 0, "kv_heads", "%d does not divide the %d heads", s.KVHeads, s.Heads)
 		bad(s.VisionHidden%s.VisionHeads == 0, "vision_hidden", "%d is not a multiple of the %d vision_heads",
 			s.VisionHidden, s.VisionHeads)
 	}
 	bad(s.RopeTheta > 1, "rope_theta", "%v is not above 1", s.RopeTheta)
-	least := 256 + len(f.special)
+	least := 256 + len(f.special) + len(f.added)
 	bad(s.Vocab >= least && s.Vocab <= 1<<24, "vocab", "%d is not between %d (the bytes and the special tokens) and %d",
 		s.Vocab, least, 1<<24)
+	const qwens = Qwen25VL + ", " + Qwen2VL + ", " + Qwen3VL
 	for _, v := range []struct {
-		key, family string
-		given       bool
+		key, families string
+		given         bool
 	}{
 		{"image_size", LlavaNext, s.ImageSize != 0},
 		{"grid", LlavaNext, s.Grid != nil},
-		{"merge", Qwen25VL, s.Merge != 0},
+		{"merge", qwens, s.Merge != 0},
+		{"mrope_section", qwens, s.MRopeSection != nil},
+		{"min_pixels", qwens, s.MinPixels != 0},
+		{"max_pixels", qwens, s.MaxPixels != 0},
 		{"window", Qwen25VL, s.Window != 0},
 		{"full_attention", Qwen25VL, s.FullAttention != nil},
-		{"mrope_section", Qwen25VL, s.MRopeSection != nil},
-		{"min_pixels", Qwen25VL, s.MinPixels != 0},
-		{"max_pixels", Qwen25VL, s.MaxPixels != 0},
+		{"head_dim", Qwen3VL, s.HeadDim != 0},
+		{"position_side", Qwen3VL, s.PositionSide != 0},
+		{"deepstack", Qwen3VL, s.Deepstack != nil},
 	} {
-		bad(!v.given || v.family == s.Family, v.key, "only %s has it; the family is %s", v.family, s.Family)
+		has := slices.Contains(strings.Split(v.families, ", "), s.Family)
+		bad(!v.given || has, v.key, "only %s has it; the family is %s", v.families, s.Family)
 	}
 	f.check(s, bad)
 	return errors.Join(problems...)

@@ -1,21 +1,23 @@
 package fresh
 
+import "slices"
+
 // tokenizerJSON is the tokenizer as the tokenizers library saves it: the family's words, then bytes.
 func (v *vocabulary) tokenizerJSON() object {
 	vocab := make(map[string]int, len(v.Tokens))
 	for id, token := range v.Tokens {
 		vocab[token] = id
 	}
-	added := make([]object, len(v.special))
-	for i, token := range v.special {
+	added := make([]object, len(v.special)+len(v.added))
+	for i, token := range slices.Concat(v.special, v.added) {
 		added[i] = object{
-			"id":          v.id(token),
+			"id":          len(v.Tokens) + i,
 			"content":     token,
 			"single_word": false,
 			"lstrip":      false,
 			"rstrip":      false,
 			"normalized":  false,
-			"special":     true,
+			"special":     i < len(v.special),
 		}
 	}
 	byteLevel := func(prefix, trim, regex bool) object {

@@ -36,7 +36,8 @@ func Init(parameters model.Parameters, seed uint64) map[string]*tensor.Dense {
 			}
 		case model.RolePositions:
 			rows, width := shape[len(shape)-2], shape[len(shape)-1]
-			values = positions(int(math.Sqrt(float64(rows))), width)
+			side := int(math.Sqrt(float64(rows)))
+			values = positions(side, width)[(side*side+1-rows)*width:]
 		case model.RoleEmbedding:
 			normal(values, p.Name, seed, 1)
 		case model.RoleOutput:

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"assay/internal/modeltest"
-	"assay/model"
 	_ "assay/model/qwen25vl"
 )
 
@@ -17,12 +16,6 @@ func TestFamily(t *testing.T) {
 			Cases: "cases_frames.json",
 			Final: "trace_frames_final.safetensors",
 		},
-		Split: func(all []float32, pictures []*model.Picture) [][]float32 { // one after the other
-			var parts [][]float32
-			for _, p := range pictures {
-				parts, all = append(parts, all[:len(p.Pixels)]), all[len(p.Pixels):]
-			}
-			return parts
-		},
+		Split: modeltest.InTurn,
 	}.Run(t)
 }

@@ -16,8 +16,9 @@ type Processor struct {
 	template *chatTemplate
 	// templateErr is what Prompt answers when the checkpoint has no chat template: token ids do not need one.
 	templateErr error
-	specialIDs  map[uint32]string // contents of special tokens
-	usual       sync.Map          // number of pictures -> special tokens of a prompt, map[uint32]int
+	decoder     func() (*decoder, error) // read when it is first wanted
+	specialIDs  map[uint32]string        // contents of special tokens
+	usual       sync.Map                 // usualKey -> special tokens of the prompt, map[uint32]int
 }
 
 // Tokens is one tokenised sample.
@@ -31,10 +32,18 @@ type Tokens struct {
 // Option changes what Open reads.
 type Option func(*options)
 
-type options struct{ template string }
+type options struct {
+	template string
+	own      bool
+}
 
 // WithTemplate renders prompts with this Jinja source instead of the checkpoint's chat template. Empty: no change.
 func WithTemplate(source string) Option { return func(o *options) { o.template = source } }
+
+// WithOwnToken takes the score token as a token of the checkpoint, which has a row of its embedding table: one that the
+// tokenizer knows, or the next free one. "" stands for no score token at all. scoreID of Open is then only the number
+// of rows.
+func WithOwnToken() Option { return func(o *options) { o.own = true } }
 
 // Open reads tokenizer.json, tokenizer_config.json and the chat template of a Hugging Face checkpoint directory.
 // scoreToken is added to the tokenizer as a special token, not normalised, nothing stripped around it; its id becomes
@@ -47,11 +56,12 @@ func Open(dir, scoreToken string, scoreID int64, opts ...Option) (*Processor, er
 	for _, set := range opts {
 		set(&o)
 	}
-	t, err := openTokenizer(dir, scoreToken, scoreID)
+	t, err := openTokenizer(dir, scoreToken, scoreID, o.own)
 	if err != nil {
 		return nil, err
 	}
 	p := &Processor{tokenizer: t, specialIDs: map[uint32]string{}}
+	p.decoder = sync.OnceValues(func() (*decoder, error) { return openDecoder(dir) })
 	for _, token := range t.special {
 		if id, err := t.ID(token); err == nil {
 			p.specialIDs[id] = token
@@ -89,19 +99,26 @@ func (p *Processor) Prompt(pictures int, question string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return prompt, p.checkSpecial(prompt, pictures, question)
+	return prompt, p.checkSpecial(prompt, pictures, question, "x")
 }
 
-// checkSpecial compares the special tokens of a prompt with those of another question's: a special token may also come
-// of spellings that the tokenizer normalises, or of the question's ends and what stands around it.
-func (p *Processor) checkSpecial(prompt string, pictures int, question string) error {
+// usualKey is a question whose special tokens are known.
+type usualKey struct {
+	pictures int
+	question string
+}
+
+// checkSpecial compares the special tokens of a prompt with those of another question's, a plain one: a special token
+// may also come of spellings that the tokenizer normalises, or of the question's ends and what stands around it.
+func (p *Processor) checkSpecial(prompt string, pictures int, question, plain string) error {
 	got, err := p.countSpecial(prompt)
 	if err != nil {
 		return err
 	}
-	known, ok := p.usual.Load(pictures)
+	key := usualKey{pictures, plain}
+	known, ok := p.usual.Load(key)
 	if !ok {
-		plain, err := p.template.render(pictures, "x")
+		plain, err := p.template.render(pictures, plain)
 		if err != nil {
 			return err
 		}
@@ -109,7 +126,7 @@ func (p *Processor) checkSpecial(prompt string, pictures int, question string) e
 		if err != nil {
 			return err
 		}
-		known, _ = p.usual.LoadOrStore(pictures, counts)
+		known, _ = p.usual.LoadOrStore(key, counts)
 	}
 	want := known.(map[uint32]int)
 	for id, token := range p.specialIDs {
@@ -173,7 +190,7 @@ func (p *Processor) tokens(prompt, answer, endOfTurn, placeholder string, counts
 		return Tokens{}, fmt.Errorf("placeholder of pictures: %w", err)
 	}
 	// The template may have put the beginning of the text there itself; transformers then adds no special tokens.
-	special := p.bos == "" || !strings.HasPrefix(prompt, p.bos)
+	special := !p.begins(prompt)
 	ids, err := p.encode(prompt+answer+endOfTurn, special)
 	if err != nil {
 		return Tokens{}, err
@@ -186,7 +203,12 @@ func (p *Processor) tokens(prompt, answer, endOfTurn, placeholder string, counts
 	for start < len(head) && start < len(ids) && ids[start] == head[start] {
 		start++
 	}
-	return p.expand(ids, start, picture, placeholder, counts)
+	t, err := p.expand(ids, start, picture, placeholder, counts)
+	if err == nil && t.AnswerStart < 0 {
+		err = fmt.Errorf(
+			"the answer has no token of its own: it and the end of the turn are empty, or the prompt ends in them")
+	}
+	return t, err
 }
 
 // expand repeats placeholders, finds the score token and gives it its row.
@@ -216,20 +238,16 @@ func (p *Processor) expand(ids []uint32, start int, picture uint32, placeholder 
 			}
 			t.ScoreIndex = len(t.IDs)
 			t.IDs = append(t.IDs, p.scoreID)
-		case int64(id) >= p.scoreID:
+		case int64(id) >= p.rows:
 			return Tokens{}, fmt.Errorf("token %d of the tokenizer has no row: the checkpoint's embedding table has %d", id,
-				p.scoreID)
+				p.rows)
 		default:
 			t.IDs = append(t.IDs, int64(id))
 		}
 	}
-	switch {
-	case len(t.Pictures) != len(counts):
+	if len(t.Pictures) != len(counts) {
 		return Tokens{}, fmt.Errorf("prompt holds %d times %s for %d pictures: check the chat template", len(t.Pictures),
 			placeholder, len(counts))
-	case t.AnswerStart < 0:
-		return Tokens{}, fmt.Errorf(
-			"the answer has no token of its own: it and the end of the turn are empty, or the prompt ends in them")
 	}
 	return t, nil
 }

@@ -24,6 +24,8 @@ type tokenizer struct {
 	scoreToken       string
 	scoreInTokenizer uint32 // what the tokenizer hands out for it
 	scoreID          int64  // what the model knows it as
+	rows             int64  // of the checkpoint's embedding table: every other token lies below
+	own              bool   // the score token is a token of the checkpoint like any other, or there is none
 
 	bos       string            // beginning of text, "" if there is none
 	variables map[string]string // bos_token, eos_token, ...: what templates may refer to
@@ -40,8 +42,8 @@ type addedToken struct {
 	Special    bool   `json:"special"`
 }
 
-func openTokenizer(dir, scoreToken string, scoreID int64) (*tokenizer, error) {
-	if scoreToken == "" || strings.TrimSpace(scoreToken) != scoreToken {
+func openTokenizer(dir, scoreToken string, rows int64, own bool) (*tokenizer, error) {
+	if !own && scoreToken == "" || strings.TrimSpace(scoreToken) != scoreToken {
 		return nil, fmt.Errorf("score token %q: it must not be empty or begin or end with white space", scoreToken)
 	}
 	path := filepath.Join(dir, "tokenizer.json")
@@ -53,7 +55,13 @@ func openTokenizer(dir, scoreToken string, scoreID int64) (*tokenizer, error) {
 		}
 		return nil, err
 	}
-	t := &tokenizer{scoreToken: scoreToken, scoreID: scoreID, added: map[string]addedToken{}}
+	t := &tokenizer{
+		scoreToken: scoreToken,
+		scoreID:    rows,
+		rows:       rows,
+		own:        own,
+		added:      map[string]addedToken{},
+	}
 	if data, err = t.addScoreToken(data); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -64,7 +72,7 @@ func openTokenizer(dir, scoreToken string, scoreID int64) (*tokenizer, error) {
 	if t.handle, err = tokenizers.FromBytes(data); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if t.scoreInTokenizer, err = t.ID(scoreToken); err != nil {
+	if err := t.findScoreToken(); err != nil {
 		t.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -89,14 +97,16 @@ func (t *tokenizer) addScoreToken(data []byte) ([]byte, error) {
 			return nil, fmt.Errorf("added_tokens: %w", err)
 		}
 	}
-	score := addedToken{Content: t.scoreToken, Special: true}
+	score, known := addedToken{Content: t.scoreToken, Special: true}, false
 	kept := make([]json.RawMessage, 0, len(raw)+1)
 	for _, r := range raw {
 		var a addedToken
 		if err := json.Unmarshal(r, &a); err != nil {
 			return nil, fmt.Errorf("added_tokens: %w", err)
 		}
-		if a.Content == t.scoreToken {
+		if a.Content == t.scoreToken && t.own {
+			known = true
+		} else if a.Content == t.scoreToken {
 			score.ID = a.ID // known already: it keeps its id, in its place, with our flags
 			continue
 		}
@@ -107,16 +117,38 @@ func (t *tokenizer) addScoreToken(data []byte) ([]byte, error) {
 			t.special = append(t.special, a.Content)
 		}
 	}
-	t.special = append(t.special, t.scoreToken)
-	entry, err := json.Marshal(score)
-	if err != nil {
-		return nil, err
+	if t.scoreToken != "" && !known {
+		entry, err := json.Marshal(score)
+		if err != nil {
+			return nil, err
+		}
+		kept = append(kept, entry)
 	}
-	if file["added_tokens"], err = json.Marshal(append(kept, entry)); err != nil {
+	if t.scoreToken != "" {
+		t.special = append(t.special, t.scoreToken)
+	}
+	var err error
+	if file["added_tokens"], err = json.Marshal(kept); err != nil {
 		return nil, err
 	}
 	file["truncation"], file["padding"] = json.RawMessage("null"), json.RawMessage("null")
 	return json.Marshal(file)
+}
+
+// findScoreToken asks for the score token's id. One of the checkpoint's own must have a row of its table.
+func (t *tokenizer) findScoreToken() (err error) {
+	if t.scoreToken == "" {
+		t.scoreInTokenizer = ^uint32(0) // no token has it
+		return nil
+	}
+	if t.scoreInTokenizer, err = t.ID(t.scoreToken); err != nil || !t.own {
+		return err
+	}
+	if t.scoreID = int64(t.scoreInTokenizer); t.scoreID >= t.rows {
+		return fmt.Errorf("%s becomes token %d, but the embedding table has %d rows: tokenizer and weights do not belong "+
+			"together", t.scoreToken, t.scoreID, t.rows)
+	}
+	return nil
 }
 
 // ID returns the id that the tokenizer has for one token, for instance a placeholder; an error if it knows none. The

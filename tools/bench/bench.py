@@ -187,6 +187,8 @@ def heading():
 def write(path, rows, encoders, gradients, tokens, a):
     versions, _, _ = child([a.python, "-c", "import json,torch,transformers,peft;print(json.dumps({'torch':torch.__version__,'transformers':transformers.__version__,'peft':peft.__version__}))"])
     cpu = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), "")
+    flags = next((l.split() for l in open("/proc/cpuinfo") if l.startswith("flags")), [])
+    sets = ", ".join(f for f in ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile") if f in flags)
     lines = [
         "# Measured beside PyTorch", "",
         "Made by `make bench` on the machine named below: ratios in one run, each side in fresh processes that take turns. Speed above",
@@ -206,7 +208,7 @@ def write(path, rows, encoders, gradients, tokens, a):
         lines.append(f"| {name} | {ours:.1f} pictures/s | {theirs:.1f} pictures/s | **{ours / theirs:.2f}x** | {x.memory:,.0f} MB | {y.memory:,.0f} MB |")
     lines += heading() + [new for _, new in gradients]
     facts = ", ".join(f"{k} {v}" for k, v in versions.items())
-    lines += ["", f"{cpu}, {os.cpu_count()} cores, {os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB, Linux {platform.release()}; {facts}; ONNX Runtime 1.31.1.",
+    lines += ["", f"{cpu} ({sets}), {os.cpu_count()} cores, {os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB, Linux {platform.release()}; {facts}; ONNX Runtime 1.31.1.",
               f"Medians over {a.rounds} rounds (64 pairs: one). Load of the machine when it ended: {os.getloadavg()[0]:.1f}.", ""]
     text = "\n".join(lines)
     old = path.read_text() if path.exists() else ""

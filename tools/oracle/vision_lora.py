@@ -1,7 +1,7 @@
 """Adapters of vision towers and gradients of whole backbones, for internal/modeltest: every linear layer of the tower, the projector
 and the language model gets a LoRA; one case's loss is differentiated with respect to it and to every parameter of the backbone.
 
-    python vision_lora.py FOLDER_OF_SCORER_PY ../../testdata/oracle ../../model
+    python vision_lora.py FOLDER_OF_SCORER_PY ../../testdata/oracle ../../model [FAMILY...]
 """
 import json
 import shutil
@@ -17,9 +17,11 @@ from scorer import FAMILIES, Preprocessor, Scorer, head_tensors, make_head, pair
 
 fixtures, out = Path(sys.argv[2]), Path(sys.argv[3])
 # the package, a case with two pictures of different sizes, its scorer
-CASES = {"llavanext": ("llavanext", 8, "scorer_sequence"), "qwen2_5_vl": ("qwen25vl", 3, "scorer_sequence")}
+CASES = {"llavanext": ("llavanext", 8, "scorer_sequence"), "qwen2_5_vl": ("qwen25vl", 3, "scorer_sequence"),
+         "qwen2_vl": ("qwen2vl", 1, "scorer_sequence"), "qwen3_vl": ("qwen3vl", 3, "scorer_sequence")}
 
-for family, (package, number, scorer_name) in CASES.items():
+for family in sys.argv[4:] or CASES:
+    package, number, scorer_name = CASES[family]
     torch.manual_seed(7)
     source = fixtures / family
     case = next(c for c in json.loads((source / "cases.json").read_text()) if c["id"] == number)

@@ -1,0 +1,188 @@
+package benchmarks
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Apart are the numbers that must not stand in the columns of the summary or of a leaderboard, in tables of their own, each with the reason
+// as its title.
+func (r *Report) Apart() []Table {
+	columns := r.columns()
+	for _, b := range r.boards {
+		columns = append(columns, b.columns()...)
+	}
+	if len(columns) == 0 {
+		return nil
+	}
+	type place struct{ paper, place string }
+	var order []place
+	groups := map[place][]Figure{}
+	for _, f := range r.Benchmark.printed() {
+		fits := slices.ContainsFunc(columns, func(c Basis) bool { return r.Benchmark.matches(c, f.Basis) })
+		switch {
+		case !fits:
+			f.why = r.why(columns, f)
+		case f.again:
+			f.why = "the paper prints another value for the same at an earlier place"
+		default:
+			continue
+		}
+		k := place{f.Paper, f.Place}
+		if groups[k] == nil {
+			order = append(order, k)
+		}
+		groups[k] = append(groups[k], f)
+	}
+	var out []Table
+	for _, k := range order {
+		out = append(out, apartTable(groups[k], r.Benchmark))
+	}
+	return out
+}
+
+// why says why a printed number has no column here.
+func (r *Report) why(columns []Basis, f Figure) string {
+	best := ""
+	for _, c := range columns {
+		if c.Rule != f.Rule {
+			continue
+		}
+		if r.Benchmark.Size == 0 {
+			f.Coverage = Coverage{Used: c.Coverage.Of, Of: c.Coverage.Of}
+		}
+		if d := f.Basis.Differs(c); best == "" || len(d) < len(best) {
+			best = d
+		}
+	}
+	if best == "" {
+		return "there is no such number here"
+	}
+	return best
+}
+
+// apartTable lays printed numbers out by their names, with the reasons as notes.
+func apartTable(figures []Figure, b *Benchmark) Table {
+	t := Table{Title: fmt.Sprintf("printed in %s, %s; stands apart", figures[0].Paper, figures[0].Place)}
+	if figures[0].Place == "" {
+		t.Title = fmt.Sprintf("printed in %s; stands apart", figures[0].Paper)
+	}
+	var columns []Basis
+	for _, f := range figures {
+		if !slices.Contains(columns, f.Basis) {
+			columns = append(columns, f.Basis)
+		}
+	}
+	for _, c := range columns {
+		t.Columns, t.Better = append(t.Columns, columnName(c, columns)), append(t.Better, b.direction(c.Rule))
+	}
+	t.Notes = apartNotes(figures, columns)
+	var rows [][]Figure
+	for _, f := range figures {
+		at := slices.IndexFunc(rows, func(row []Figure) bool {
+			has := func(g Figure) bool { return g.Basis == f.Basis }
+			return row[0].System == f.System && !slices.ContainsFunc(row, has)
+		})
+		if at < 0 {
+			at, rows = len(rows), append(rows, nil)
+		}
+		rows[at] = append(rows[at], f)
+	}
+	for _, row := range rows {
+		line := rowOf(row[0].System, row, columns, nil)
+		line.Printed = true
+		t.Rows = append(t.Rows, line)
+	}
+	return t
+}
+
+// apartNotes says why the columns stand apart; columns of one reason share a note.
+func apartNotes(figures []Figure, columns []Basis) (notes []string) {
+	var order []string
+	names := map[string][]string{}
+	for _, c := range columns {
+		for _, f := range figures {
+			if f.Basis != c {
+				continue
+			}
+			if names[f.why] == nil {
+				order = append(order, f.why)
+			}
+			if name := columnName(c, columns); !slices.Contains(names[f.why], name) {
+				names[f.why] = append(names[f.why], name)
+			}
+		}
+	}
+	for _, why := range order {
+		notes = append(notes, strings.Join(names[why], "; ")+": "+why)
+	}
+	return notes
+}
+
+// Remarks explain the marks of the summary and why its columns are several.
+func (r *Report) Remarks() (out []string) {
+	columns := r.columns()
+	for i, c := range columns {
+		for _, first := range columns[:i] {
+			if first.Rule == c.Rule {
+				out = append(out, fmt.Sprintf("%s stands apart from %s: %s", columnName(c, columns),
+					columnName(first, columns), c.Differs(first)))
+				break
+			}
+		}
+	}
+	for _, f := range r.Benchmark.printed() {
+		in := func(c Basis) bool { return r.Benchmark.matches(c, f.Basis) }
+		if len(f.Contradictions) > 0 && !f.again && slices.ContainsFunc(columns, in) {
+			out = append(out, fmt.Sprintf("† %s: %s prints %v for %s in %s, but %s", f.System, f.Paper,
+				float64(f.Value), f.Rule, f.Place, strings.Join(f.Contradictions, " and ")))
+		}
+	}
+	return out
+}
+
+// direction is 1 if more of a number is better, -1 if less is, 0 if neither or not known.
+func (b *Benchmark) direction(number string) int {
+	for _, lower := range b.Lower {
+		if number == lower || strings.HasPrefix(number, lower+"_") {
+			return -1
+		}
+	}
+	if slices.Contains(b.Neutral, number) {
+		return 0
+	}
+	return 1
+}
+
+// ranks marks of every column the best and the second best row: 1, 2 or 0, by row and column.
+func (t Table) ranks() [][]int {
+	out := make([][]int, len(t.Rows))
+	for i := range out {
+		out[i] = make([]int, len(t.Columns))
+	}
+	for c := range t.Columns {
+		if c >= len(t.Better) || t.Better[c] == 0 {
+			continue
+		}
+		var list []float64
+		for _, r := range t.Rows {
+			if c < len(r.Cells) && !math.IsNaN(r.Cells[c]) && r.ranked() {
+				list = append(list, float64(t.Better[c])*r.Cells[c])
+			}
+		}
+		slices.Sort(list)
+		slices.Reverse(list)
+		list = slices.Compact(list)
+		for i, r := range t.Rows {
+			if c >= len(r.Cells) || !r.ranked() || len(list) < 2 {
+				continue
+			}
+			if at := slices.Index(list, float64(t.Better[c])*r.Cells[c]); at >= 0 && at < 2 {
+				out[i][c] = at + 1
+			}
+		}
+	}
+	return out
+}

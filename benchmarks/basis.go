@@ -1,0 +1,131 @@
+package benchmarks
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"strings"
+)
+
+// Basis is what a number was computed on, and how. Numbers may be compared, and share a column of a table, if their
+// bases are equal; [Basis.Differs] says why two must not.
+type Basis struct {
+	Benchmark string   `json:"benchmark"`
+	Rule      string   `json:"rule"` // one of Benchmark.Rules, or a component
+	Coverage  Coverage `json:"coverage"`
+	Terms
+}
+
+// Terms are what a number depends on beside its rule and the items it covers.
+type Terms struct {
+	Subset        string `json:"subset,omitempty"`        // part of the benchmark or of its values; "" is the usual one
+	Judge         string `json:"judge,omitempty"`         // where editors are ranked: what measured them
+	Normalisation string `json:"normalisation,omitempty"` // where a rule leaves it open
+	// Counted: what is absent counts as wrong, so that the number stands on everything.
+	Counted bool `json:"absent_counts_as_wrong,omitempty"`
+}
+
+// Coverage is how many of the rated items a number stands on.
+type Coverage struct {
+	Used    int    `json:"used"`
+	Of      int    `json:"of"`
+	Without string `json:"without,omitempty"` // digest of the items that are left out: two halves are not one half
+}
+
+// Whole reports whether nothing is left out.
+func (c Coverage) Whole() bool { return c.Used == c.Of }
+
+func (c Coverage) String() string { return fmt.Sprintf("%d of %d items", c.Used, c.Of) }
+
+// coverageOf is the coverage of a result: everything that has a prediction, of everything that is rated.
+func coverageOf(r *Result) Coverage {
+	return coverage(r.N+len(r.Missing), r.Missing)
+}
+
+// coverage is that of all items but the missing ones.
+func coverage(of int, missing []Key) Coverage {
+	c := Coverage{Used: of - len(missing), Of: of}
+	if len(missing) > 0 {
+		h := sha256.New()
+		for _, k := range missing {
+			fmt.Fprintf(h, "%q %q\n", k.ID, k.Model)
+		}
+		c.Without = hex.EncodeToString(h.Sum(nil)[:8])
+	}
+	return c
+}
+
+// Name is the rule, and the coverage where something is left out: a number on half of the items has another name.
+func (b Basis) Name() string {
+	if b.Coverage.Whole() {
+		return b.Rule
+	}
+	percent := 100 * float64(b.Coverage.Used) / float64(b.Coverage.Of)
+	return fmt.Sprintf("%s (%s%% of %d)", b.Rule, percentDigits(percent), b.Coverage.Of)
+}
+
+// percentDigits prints a percentage below 100 with as many digits as it takes not to become 100.
+func percentDigits(v float64) string {
+	for digits := 0; ; digits++ {
+		if s := fmt.Sprintf("%.*f", digits, v); !strings.HasPrefix(s, "100") || digits > 6 {
+			return s
+		}
+	}
+}
+
+// Differs says in words why a number on another basis of the same rule must not stand beside one on b: "" if it may.
+func (b Basis) Differs(other Basis) string {
+	var why []string
+	add := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
+	if b.Benchmark != other.Benchmark {
+		add("it is of %s, not of %s", b.Benchmark, other.Benchmark)
+	}
+	if b.Rule != other.Rule {
+		add("its rule is %s, not %s", b.Rule, other.Rule)
+	}
+	switch {
+	case b.Coverage == other.Coverage:
+	case b.Coverage.Whole() && other.Coverage.Whole():
+		add("it is computed on %d items, not on %d", b.Coverage.Of, other.Coverage.Of)
+	case b.Coverage.Whole():
+		add("it covers all %d items, not %s", b.Coverage.Of, other.Coverage)
+	case b.Coverage.Used == other.Coverage.Used && b.Coverage.Of == other.Coverage.Of:
+		add("it covers %s, but others of them", b.Coverage)
+	default:
+		add("it covers %s", b.Coverage)
+	}
+	for _, t := range []struct{ what, mine, its string }{
+		{"part", b.Subset, other.Subset}, {"judge", b.Judge, other.Judge},
+		{"normalisation", b.Normalisation, other.Normalisation},
+	} {
+		if t.mine != t.its {
+			add("its %s is %s, not %s", t.what, stated(t.mine), stated(t.its))
+		}
+	}
+	if b.Counted != other.Counted {
+		add("absent answers count as wrong in one of them only")
+	}
+	return strings.Join(why, "; ")
+}
+
+func stated(s string) string {
+	if s == "" {
+		return "not stated"
+	}
+	return s
+}
+
+// bounds are the values that a measure can have; what lies outside was computed otherwise, in percent for instance.
+type bounds struct{ low, high float64 }
+
+// check refuses a value outside of the bounds by the measure's name.
+func (b bounds) check(name string, v float64) error {
+	if v >= b.low && v <= b.high || v != v {
+		return nil
+	}
+	if math.IsInf(b.high, 1) {
+		return fmt.Errorf("%s is %v: %v or more was expected", name, v, b.low)
+	}
+	return fmt.Errorf("%s is %v: a number from %v to %v was expected", name, v, b.low, b.high)
+}

@@ -1,0 +1,271 @@
+package benchmarks
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"assay/internal/stats"
+)
+
+// Figure is a number with everything that it needs to be compared.
+type Figure struct {
+	System string `json:"system"`
+	Name   string `json:"name"` // of the basis: coverage below 100 % is part of it
+	Basis
+	Value  Value  `json:"value"`
+	Low    *Value `json:"low,omitempty"` // 95 % bootstrap interval
+	High   *Value `json:"high,omitempty"`
+	Chance *Value `json:"chance,omitempty"` // what guessing is expected to get
+
+	Paper          string   `json:"paper,omitempty"` // of a printed number, and its place there
+	Place          string   `json:"place,omitempty"`
+	Contradictions []string `json:"contradictions,omitempty"` // what the paper prints for the same elsewhere
+
+	again bool   // the paper prints another value for it at an earlier place
+	why   string // it stands apart
+}
+
+// measured holds the intervals of a system's numbers by name.
+type measured map[string]stats.Interval
+
+// Expecting is a Set that knows what guessing is expected to get, by the numbers' names. A Set that is Guessable is
+// asked for many guesses instead.
+type Expecting interface {
+	Chance(seed uint64) map[string]Value
+}
+
+// Measure adds to every number its 95 % interval, from resamples of the units with replacement, and what guessing is
+// expected to get. Systems on the same units see the same resamples. With resamples of 0 there are no intervals.
+func (r *Report) Measure(s Set, resamples int, seed uint64) {
+	switch set := s.(type) {
+	case Expecting:
+		r.chance = set.Chance(seed)
+	case Guessable:
+		r.chance = expectation(set, seed)
+	}
+	for _, b := range r.boards {
+		b.Measure(s, resamples, seed)
+	}
+	if resamples < 1 {
+		return
+	}
+	r.intervals = nil
+	for _, p := range r.predictions {
+		r.intervals = append(r.intervals, intervalsOf(p, resamples, seed))
+	}
+}
+
+func intervalsOf(p Predictions, resamples int, seed uint64) measured {
+	all := make([]int, p.Units())
+	for u := range all {
+		all[u] = u
+	}
+	names := p.Numbers(all)
+	intervals := stats.Bootstrap(stats.NewRand(seed), len(all), resamples, 0.95, func(units []int) []float64 {
+		numbers := p.Numbers(units)
+		out := make([]float64, len(numbers))
+		for i, n := range numbers {
+			out[i] = n.Value
+		}
+		return out
+	})
+	out := measured{}
+	for i, n := range names {
+		if !math.IsNaN(n.Value) && i < len(intervals) {
+			out[n.Name] = intervals[i]
+		}
+	}
+	return out
+}
+
+// figures are the numbers of one system.
+func (r *Report) figures(system int) []Figure {
+	s := r.Systems[system]
+	c := coverageOf(s.Result)
+	var out []Figure
+	for _, n := range s.Result.Numbers {
+		f := Figure{System: s.Name, Value: Value(n.Value),
+			Basis: Basis{Benchmark: r.Benchmark.Name, Rule: n.Name, Coverage: c, Terms: n.Terms}}
+		if f.Subset == "" {
+			f.Subset = s.Result.Subset
+		}
+		if n.Coverage != nil {
+			f.Coverage = *n.Coverage
+		}
+		if n.Counted {
+			f.Coverage = Coverage{Used: c.Of, Of: c.Of}
+		}
+		f.Name = f.Basis.Name()
+		if system < len(r.intervals) {
+			if in, ok := r.intervals[system][n.Name]; ok {
+				low, high := Value(in.Low), Value(in.High)
+				f.Low, f.High = &low, &high
+			}
+		}
+		if v, ok := r.chance[n.Name]; ok {
+			f.Chance = &v
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// Figures are the numbers of all systems, each with its basis.
+func (r *Report) Figures() (out []Figure) {
+	for i := range r.Systems {
+		out = append(out, r.figures(i)...)
+	}
+	return out
+}
+
+// printed are the numbers that papers print for the benchmark, on the basis that they state.
+func (b *Benchmark) printed() []Figure {
+	counted := func(rule string) bool { return slices.Contains(b.Counted, rule) }
+	var out []Figure
+	for _, p := range b.Reported() {
+		for _, n := range p.Numbers {
+			f := Figure{System: fmt.Sprintf("%s (in %s)", p.Method, p.Paper), Value: Value(n.Value), Paper: p.Paper,
+				Place: n.Place, Contradictions: n.Contradictions,
+				Basis: Basis{Benchmark: b.Name, Rule: n.Name, Coverage: Coverage{Used: b.Size, Of: b.Size}, Terms: n.Terms}}
+			f.Judge = strings.ToLower(f.Judge)
+			f.Counted, f.Name = counted(n.Name), n.Name
+			f.again = slices.ContainsFunc(out, func(g Figure) bool { return g.System == f.System && g.Basis == f.Basis })
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// matches reports whether a printed number may stand in a column: as [Basis.Differs], but for benchmarks without a
+// known size.
+func (b *Benchmark) matches(column, printed Basis) bool {
+	if b.Size == 0 && column.Coverage.Whole() {
+		printed.Coverage = column.Coverage
+	}
+	return column == printed
+}
+
+// columns are the bases of all numbers of the systems, each once, in the order of the numbers.
+func (r *Report) columns() []Basis {
+	var out []Basis
+	for i := range r.Systems {
+		at := 0 // behind the column of the number before
+		for _, f := range r.figures(i) {
+			if k := slices.Index(out, f.Basis); k >= 0 {
+				at = k + 1
+				continue
+			}
+			for at < len(out) && out[at].Rule == f.Rule {
+				at++
+			}
+			out = slices.Insert(out, min(at, len(out)), f.Basis)
+			at++
+		}
+	}
+	return out
+}
+
+// Summary is the table of the systems' numbers, each column on one basis, with the printed numbers of that very basis
+// below them.
+func (r *Report) Summary() Table {
+	columns := r.columns()
+	t := Table{Title: r.Title()}
+	for _, c := range columns {
+		t.Columns, t.Better = append(t.Columns, columnName(c, columns)), append(t.Better, r.Benchmark.direction(c.Rule))
+	}
+	for i, s := range r.Systems {
+		t.Rows = append(t.Rows, rowOf(s.Name, r.figures(i), columns, nil))
+	}
+	if chance := r.chanceRow(columns); chance != nil {
+		t.Rows = append(t.Rows, *chance)
+	}
+	for _, group := range r.printedRows() {
+		if group[0].again {
+			continue
+		}
+		row := rowOf(group[0].System, group, columns, r.Benchmark.matches)
+		if !slices.ContainsFunc(row.Cells, func(v float64) bool { return !math.IsNaN(v) }) {
+			continue
+		}
+		row.Printed = true
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// columnName names a column so that no two have one name: by its parts, judge and normalisation where these differ.
+func columnName(c Basis, all []Basis) string {
+	name := c.Name()
+	for _, differ := range []func(Basis) string{
+		func(b Basis) string { return b.Subset },
+		func(b Basis) string { return b.Judge },
+		func(b Basis) string { return b.Normalisation },
+		func(b Basis) string { return b.Coverage.Without },
+	} {
+		same := func(b Basis) bool { return b.Name() == c.Name() && differ(b) != differ(c) }
+		if slices.ContainsFunc(all, same) {
+			name += ", " + stated(differ(c))
+		}
+	}
+	return name
+}
+
+// rowOf lays figures out by columns. matches (nil: equality) says which column a figure belongs to.
+func rowOf(name string, figures []Figure, columns []Basis, matches func(column, f Basis) bool) TableRow {
+	row := TableRow{Name: name}
+	for _, c := range columns {
+		cell, mark, in := math.NaN(), "", stats.Interval{Low: math.NaN(), High: math.NaN()}
+		for _, f := range figures {
+			if f.Basis != c && (matches == nil || !matches(c, f.Basis)) {
+				continue
+			}
+			cell = float64(f.Value)
+			if f.Low != nil {
+				in = stats.Interval{Low: float64(*f.Low), High: float64(*f.High)}
+			}
+			if len(f.Contradictions) > 0 {
+				mark = "†"
+			}
+			break
+		}
+		row.Cells, row.Marks, row.Bounds = append(row.Cells, cell), append(row.Marks, mark), append(row.Bounds, in)
+	}
+	return row
+}
+
+// chanceRow is what guessing is expected to get; nil if that is not known.
+func (r *Report) chanceRow(columns []Basis) *TableRow {
+	if len(r.chance) == 0 {
+		return nil
+	}
+	row := TableRow{Name: "expected of guessing", Printed: true}
+	any := false
+	for _, c := range columns {
+		v, ok := r.chance[c.Rule]
+		if !ok || !c.Coverage.Whole() {
+			v = Value(math.NaN())
+		}
+		any = any || v == v
+		row.Cells = append(row.Cells, float64(v))
+	}
+	if !any {
+		return nil
+	}
+	return &row
+}
+
+// printedRows groups the printed numbers by method, paper and part; a contradiction begins another row.
+func (r *Report) printedRows() (out [][]Figure) {
+	for _, f := range r.Benchmark.printed() {
+		n := len(out)
+		has := func(g Figure) bool { return g.Rule == f.Rule }
+		if n == 0 || out[n-1][0].System != f.System || out[n-1][0].Subset != f.Subset ||
+			slices.ContainsFunc(out[n-1], has) {
+			out, n = append(out, nil), n+1
+		}
+		out[n-1] = append(out[n-1], f)
+	}
+	return out
+}

@@ -1,0 +1,450 @@
+package chat
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"assay/data"
+)
+
+// fakeServer answers requests as a function of their number, from 0, and keeps their bodies.
+type fakeServer struct {
+	*httptest.Server
+	mu     sync.Mutex
+	bodies []map[string]any
+	header http.Header // of the last one
+	n      atomic.Int64
+}
+
+func newFakeServer(t *testing.T, answer func(w http.ResponseWriter, n int64)) *fakeServer {
+	f := &fakeServer{}
+	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		raw, err := io.ReadAll(q.Body)
+		body := map[string]any{}
+		if err == nil {
+			err = json.Unmarshal(raw, &body)
+		}
+		if err != nil || q.URL.Path != "/v1/chat/completions" {
+			t.Errorf("%s %s: %v", q.Method, q.URL, err)
+		}
+		f.mu.Lock()
+		f.bodies, f.header = append(f.bodies, body), q.Header
+		f.mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		answer(w, f.n.Add(1)-1)
+	}))
+	t.Cleanup(f.Close)
+	return f
+}
+
+// says is an answer as servers give it.
+func says(text string) string {
+	raw, _ := json.Marshal(text)
+	return fmt.Sprintf(`{"id": "1", "object": "chat.completion", "created": 1, "model": "judge-7b",
+		"choices": [{"index": 0, "message": {"role": "assistant", "content": %s}, "finish_reason": "stop"}],
+		"usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120,
+		"prompt_tokens_details": {"cached_tokens": 40}}}`, raw)
+}
+
+func (f *fakeServer) open(t *testing.T, change func(*Server)) *Remote {
+	t.Helper()
+	s := DefaultServer()
+	s.URL, s.Model, s.Timeout = f.URL+"/v1", "judge-7b", 20
+	if change != nil {
+		change(&s)
+	}
+	r, err := OpenRemote(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+func ask(text string) []Message { return []Message{{Role: "user", Content: []Part{{Text: text}}}} }
+
+func pointer[T any](v T) *T { return &v }
+
+// gradient is a picture in which every pixel differs.
+func gradient(w, h int) *data.Picture {
+	p := &data.Picture{Width: w, Height: h, Pix: make([]byte, 3*w*h)}
+	for i := range p.Pix {
+		p.Pix[i] = byte(i*7 + i/256)
+	}
+	return p
+}
+
+// TestRequest: what is sent is what was asked, greedy decoding included, pictures with all their pixels, and no key but
+// the one that is named.
+func TestRequest(t *testing.T) {
+	t.Setenv("OPENAI_API_KEY", "another key")
+	t.Setenv("OPENAI_BASE_URL", "http://127.0.0.1:1")
+	t.Setenv("JUDGE_KEY", "secret-1")
+	f := newFakeServer(t, func(w http.ResponseWriter, _ int64) { io.WriteString(w, says("fine")) })
+	r := f.open(t, func(s *Server) {
+		s.KeyVariable = "JUDGE_KEY"
+		s.Extra = Object{"chat_template_kwargs": map[string]any{"enable_thinking": false}}
+	})
+	picture := gradient(31, 17)
+	messages := []Message{
+		{"system", []Part{{Text: "Judge."}}},
+		{"user", []Part{{Image: picture}, {Text: "How good?"}}},
+	}
+	a, err := r.Chat(t.Context(), messages, Options{
+		MaxNewTokens: 64, Temperature: pointer(0.0), TopK: pointer(20), TopP: pointer(0.9),
+		RepetitionPenalty: pointer(1.05), Seed: 7, Stop: []string{"\n\n"}, StopTokenIDs: []int64{3},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (&Answer{Text: "fine", Finish: "stop", Usage: Usage{100, 20, 40}}); !cmp.Equal(a, want) {
+		t.Errorf("answer %v, want %v", a, want)
+	}
+	body := f.bodies[0]
+	content := body["messages"].([]any)[1].(map[string]any)["content"].([]any)
+	url := content[0].(map[string]any)["image_url"].(map[string]any)["url"].(string)
+	content[0] = "picture"
+	want := map[string]any{
+		"model": "judge-7b", "max_tokens": 64.0, "temperature": 0.0, "top_p": 0.9, "top_k": 20.0,
+		"repetition_penalty": 1.05, "stop": []any{"\n\n"}, "stop_token_ids": []any{3.0},
+		"chat_template_kwargs": map[string]any{"enable_thinking": false},
+		"messages": []any{
+			map[string]any{"role": "system", "content": "Judge."},
+			map[string]any{"role": "user", "content": []any{
+				"picture", map[string]any{"type": "text", "text": "How good?"},
+			}},
+		},
+	}
+	if d := cmp.Diff(want, body); d != "" {
+		t.Errorf("request (-want +got):\n%s", d)
+	}
+	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(url, "data:image/png;base64,"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := data.Decode(raw, data.Limits{})
+	if err != nil || !cmp.Equal(got, picture) {
+		t.Errorf("the picture did not arrive as it was (%v)", err)
+	}
+	if got := f.header.Get("Authorization"); got != "Bearer secret-1" {
+		t.Errorf("Authorization: %q", got)
+	}
+	if _, err := f.open(t, nil).Chat(t.Context(), ask("a"), Options{Seed: 5}); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.header.Get("Authorization"); got != "" {
+		t.Errorf("a key that nobody named is sent: %q", got)
+	}
+	if got := f.bodies[1]["seed"]; got != 5.0 {
+		t.Errorf("seed %v of a sampled answer, want 5", got)
+	}
+}
+
+// TestWeather: every way in which a server can fail ends in an answer after another try, or in an error that says what
+// it was and whose fault.
+func TestWeather(t *testing.T) {
+	status := func(code int, body string, header ...string) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) {
+			for i := 0; i+1 < len(header); i += 2 {
+				w.Header().Set(header[i], header[i+1])
+			}
+			w.WriteHeader(code)
+			io.WriteString(w, body)
+		}
+	}
+	ok := says("fine")
+	half := func(w http.ResponseWriter) {
+		w.Header().Set("Content-Length", fmt.Sprint(len(ok)))
+		io.WriteString(w, ok[:len(ok)/2])
+	}
+	slow := func(w http.ResponseWriter) {
+		for range 100 { // a body that never ends
+			io.WriteString(w, " ")
+			w.(http.Flusher).Flush()
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	cases := []struct {
+		name    string
+		answer  func(http.ResponseWriter)
+		times   int64  // then it answers
+		fails   string // "": it answers in the end
+		request bool   // the fault of the request
+		ends    bool   // no other request will do better
+	}{
+		{"429", status(429, `{"error": {"message": "slow down"}}`, "Retry-After", "0.01"), 2, "", false, false},
+		{"429 in milliseconds", status(429, "", "Retry-After-Ms", "5"), 2, "", false, false},
+		{"500 without JSON", status(500, "<html>oops"), 1, "", false, false},
+		{"500 for ever", status(500, "<html>oops"), 99, "500: Internal Server Error (tried 3 times)", false, false},
+		{"503", status(503, `{"error": {"message": "loading"}}`), 1, "", false, false},
+		{"half a body", half, 1, "", false, false},
+		{"half a body for ever", half, 99, "tried 3 times", false, false},
+		{"nonsense", status(200, "{]"), 1, "", false, false},
+		{"nonsense for ever", status(200, "hello"), 99, "tried 3 times", false, false},
+		{"another object", status(200, `{"detail": "hello"}`), 99, "want one choice", false, false},
+		{"null", status(200, `null`), 99, "does not follow the protocol (tried 3 times)", false, false},
+		{"no content", status(200, strings.Replace(ok, `"content": "fine"`, `"content": null`, 1)), 99, "without content",
+			false, false},
+		{"never stops", slow, 99, "no answer within 0.3 seconds (tried 3 times)", false, false},
+		{"another model", status(200, strings.Replace(ok, "judge-7b", "other", 1)), 99, `one of "other"`, false, true},
+		{"wrong key", status(401, `{"error": {"message": "bad key secret-1"}}`), 99, "401: bad key (the key)", false, true},
+		{"no such model", status(404, `{"error": {"message": "no judge-7b"}}`), 99, "404: no judge-7b", false, true},
+		{"no money", status(429, `{"error": {"message": "pay", "code": "insufficient_quota"}}`), 99, "429: pay",
+			false, true},
+		{"elsewhere", status(307, "", "Location", "http://a.org/"), 99, "redirects to http://a.org/", false, true},
+		{"bad picture", status(400, `{"error": {"message": "cannot identify image"}}`), 99, "400: cannot identify image",
+			true, false},
+		{"too large", status(413, ""), 99, "413: Request Entity Too Large", true, false},
+		{"tomorrow", status(429, "", "Retry-After", "86400"), 99, "try again in 24h0m0s", false, true},
+	}
+	t.Setenv("JUDGE_KEY", "secret-1")
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFakeServer(t, func(w http.ResponseWriter, n int64) {
+				if n < c.times {
+					c.answer(w)
+					return
+				}
+				io.WriteString(w, ok)
+			})
+			r := f.open(t, func(s *Server) { s.Timeout, s.Retries, s.KeyVariable = 0.3, 2, "JUDGE_KEY" })
+			a, err := r.Chat(t.Context(), ask("a"), Options{})
+			if c.times < 99 {
+				if err != nil || a.Text != "fine" {
+					t.Fatalf("%v, %v", a, err)
+				}
+				return
+			}
+			var server *ServerError
+			if err == nil || !strings.Contains(err.Error(), c.fails) {
+				t.Fatalf("error %v, want one with %q", err, c.fails)
+			}
+			if errors.Is(err, ErrRequest) != c.request || errors.Is(err, ErrUnavailable) != c.ends ||
+				errors.As(err, &server) != (!c.request && !c.ends) {
+				t.Errorf("%v: the request's fault %v, the end %v", err, errors.Is(err, ErrRequest), errors.Is(err, ErrUnavailable))
+			}
+			if strings.Contains(err.Error(), "secret-1") {
+				t.Errorf("the key is in the error: %v", err)
+			}
+		})
+	}
+}
+
+// TestAnswersAs: an alias may answer by the names that are listed.
+func TestAnswersAs(t *testing.T) {
+	f := newFakeServer(t, func(w http.ResponseWriter, _ int64) { io.WriteString(w, says("fine")) })
+	r := f.open(t, func(s *Server) { s.Model, s.AnswersAs = "judge", []string{"judge-7b"} })
+	if _, err := r.Chat(t.Context(), ask("a"), Options{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLogProbs: log-probabilities are returned where they are, and missed where they are not.
+func TestLogProbs(t *testing.T) {
+	f := newFakeServer(t, func(w http.ResponseWriter, n int64) {
+		text := says("fine")
+		if n == 0 {
+			text = strings.Replace(text, `"finish_reason"`, `"logprobs": {"content": [
+				{"token": "fi", "logprob": -0.5, "bytes": null, "top_logprobs": []},
+				{"token": "ne", "logprob": -0.25, "bytes": null, "top_logprobs": []}]}, "finish_reason"`, 1)
+		}
+		io.WriteString(w, text)
+	})
+	r := f.open(t, nil)
+	a, err := r.Chat(t.Context(), ask("a"), Options{LogProbs: true})
+	if err != nil || !cmp.Equal(a.LogProbs, []float64{-0.5, -0.25}) {
+		t.Errorf("%v, %v", a, err)
+	}
+	if _, err = r.Chat(t.Context(), ask("a"), Options{LogProbs: true}); !errors.Is(err, ErrUnavailable) ||
+		!strings.Contains(err.Error(), "logprobs") {
+		t.Errorf("no log-probabilities: %v", err)
+	}
+}
+
+// TestCaps: a cap on tokens or costs ends the run near it, and the counters say what was spent.
+func TestCaps(t *testing.T) {
+	for _, change := range []func(*Server){
+		func(s *Server) { s.TokenCap = 600 },
+		func(s *Server) { s.Price, s.CostCap = Price{Prompt: 10, Cached: 5, Completion: 10}, 0.005 },
+	} {
+		f := newFakeServer(t, func(w http.ResponseWriter, _ int64) { io.WriteString(w, says("fine")) })
+		r := f.open(t, change)
+		var err error
+		n := 0
+		for ; err == nil && n < 100; n++ {
+			_, err = r.Chat(t.Context(), ask("a"), Options{})
+		}
+		if !errors.Is(err, ErrCap) || f.n.Load() != 5 {
+			t.Errorf("ends with %v after %d requests, want 5", err, f.n.Load())
+		}
+		want := Spent{Requests: 5, Answers: 5, Prompt: 500, Cached: 200, Completion: 100}
+		if r.server.CostCap > 0 {
+			want.Cost = 0.005
+		}
+		if got := r.Spent(); !cmp.Equal(got, want) {
+			t.Errorf("spent %v, want %v", got, want)
+		}
+	}
+	f := newFakeServer(t, func(w http.ResponseWriter, _ int64) {
+		io.WriteString(w, strings.Replace(says("fine"), "usage", "use", 1))
+	})
+	if _, err := f.open(t, nil).Chat(t.Context(), ask("a"), Options{}); err != nil {
+		t.Errorf("no usage, no cap: %v", err)
+	}
+	_, err := f.open(t, func(s *Server) { s.TokenCap = 600 }).Chat(t.Context(), ask("a"), Options{})
+	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "usage") {
+		t.Errorf("no usage, a cap: %v", err)
+	}
+}
+
+// TestConcurrency: so many requests at a time, and no more.
+func TestConcurrency(t *testing.T) {
+	var now, most atomic.Int64
+	f := newFakeServer(t, func(w http.ResponseWriter, _ int64) {
+		n := now.Add(1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		time.Sleep(10 * time.Millisecond)
+		now.Add(-1)
+		io.WriteString(w, says("fine"))
+	})
+	r := f.open(t, func(s *Server) { s.Concurrency = 3 })
+	var wg sync.WaitGroup
+	for range 24 {
+		wg.Go(func() {
+			if _, err := r.Chat(t.Context(), ask("a"), Options{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if most.Load() != 3 {
+		t.Errorf("%d requests at a time, want 3", most.Load())
+	}
+}
+
+// TestGone: a server that fails for many requests in a row ends the run, instead of every row of it.
+func TestGone(t *testing.T) {
+	f := newFakeServer(t, func(w http.ResponseWriter, _ int64) { w.WriteHeader(500) })
+	r := f.open(t, func(s *Server) { s.Retries, s.Concurrency = 0, 1 })
+	for n := 1; ; n++ {
+		_, err := r.Chat(t.Context(), ask("a"), Options{})
+		if errors.Is(err, ErrUnavailable) {
+			if n != 11 {
+				t.Errorf("given up after %d requests", n)
+			}
+			return
+		}
+		if n > 50 {
+			t.Fatal("never given up")
+		}
+	}
+}
+
+// TestCancel: what was sent is waited for and returned when the context ends; nothing more is sent.
+func TestCancel(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	f := newFakeServer(t, func(w http.ResponseWriter, _ int64) {
+		cancel()
+		time.Sleep(50 * time.Millisecond)
+		io.WriteString(w, says("fine"))
+	})
+	r := f.open(t, nil)
+	if a, err := r.Chat(ctx, ask("a"), Options{}); err != nil || a.Text != "fine" {
+		t.Errorf("%v, %v", a, err)
+	}
+	if _, err := r.Chat(ctx, ask("a"), Options{}); !errors.Is(err, context.Canceled) || f.n.Load() != 1 {
+		t.Errorf("%v after %d requests", err, f.n.Load())
+	}
+}
+
+// TestBadRequests: requests that no server could answer are not sent.
+func TestBadRequests(t *testing.T) {
+	f := newFakeServer(t, func(w http.ResponseWriter, _ int64) { io.WriteString(w, says("fine")) })
+	r := f.open(t, nil)
+	for _, m := range [][]Message{
+		nil, {{Role: "user"}}, {{Role: "tool", Content: []Part{{Text: "a"}}}},
+		{{Role: "system", Content: []Part{{Image: gradient(2, 2)}}}},
+		{{Role: "user", Content: []Part{{Image: &data.Picture{Width: 2, Height: 2}}}}},
+	} {
+		if _, err := r.Chat(t.Context(), m, Options{}); !errors.Is(err, ErrRequest) {
+			t.Errorf("%v: %v", m, err)
+		}
+	}
+	if f.n.Load() != 0 {
+		t.Errorf("%d requests were sent", f.n.Load())
+	}
+}
+
+// TestCheck: wrong settings are all named.
+func TestCheck(t *testing.T) {
+	_, err := OpenRemote(Server{URL: "https://user:pw@host/v1?key=1", Extra: Object{"model": "x"}, CostCap: 1})
+	for _, key := range []string{
+		"url", "model", "concurrency", "timeout", "max_wait", "limit_field", "extra", "cost_cap",
+	} {
+		if err == nil || !strings.Contains(err.Error(), key+": ") {
+			t.Errorf("%s is not named: %v", key, err)
+		}
+	}
+	s := DefaultServer()
+	s.URL, s.Model, s.KeyVariable = "http://localhost/v1", "m", "NO_SUCH_VARIABLE"
+	if _, err := OpenRemote(s); err == nil || !strings.Contains(err.Error(), "NO_SUCH_VARIABLE") {
+		t.Errorf("no key: %v", err)
+	}
+}
+
+// TestEndlessBody: a body without an end is cut off.
+func TestEndlessBody(t *testing.T) {
+	junk := bytes.Repeat([]byte(" "), 1<<20)
+	f := newFakeServer(t, func(w http.ResponseWriter, _ int64) {
+		for range 64 {
+			if _, err := w.Write(junk); err != nil {
+				return
+			}
+		}
+	})
+	_, err := f.open(t, func(s *Server) { s.Retries = 0 }).Chat(t.Context(), ask("a"), Options{})
+	if err == nil || !strings.Contains(err.Error(), "longer than") {
+		t.Error(err)
+	}
+}
+
+// TestReadServer: a file of settings is read strictly.
+func TestReadServer(t *testing.T) {
+	s, err := ReadServer("s.yaml", []byte(`url: http://localhost:8000/v1
+model: judge
+timeout: 2.5
+extra: {chat_template_kwargs: {enable_thinking: false}}
+price: {prompt: 0.1, completion: 0.4}
+cost_cap: 2
+`), func(s *Server) { s.Concurrency = 3 })
+	want := Server{
+		URL: "http://localhost:8000/v1", Model: "judge", Concurrency: 3, Timeout: 2.5, Retries: 5, MaxWait: 120,
+		LimitField: "max_tokens", Extra: Object{"chat_template_kwargs": map[string]any{"enable_thinking": false}},
+		Price: Price{Prompt: 0.1, Completion: 0.4}, CostCap: 2,
+	}
+	if err != nil || !cmp.Equal(s, want) {
+		t.Errorf("%+v, %v", s, err)
+	}
+	_, err = ReadServer("s.yaml", []byte("url: localhost\nkey: secret\n"), nil)
+	for _, want := range []string{"s.yaml:1:1: url", "s.yaml:2:1: key: unknown key", "model"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing: %v", want, err)
+		}
+	}
+}

@@ -1,0 +1,434 @@
+package data
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Majority is the outcome with most votes: for the first, for neither, for the second. Where two
+// outcomes have as many it is a tie.
+func (p *Pair) Majority() [3]float64 {
+	switch v := p.Votes; {
+	case v[0] > v[1] && v[0] > v[2]:
+		return [3]float64{1, 0, 0}
+	case v[2] > v[1] && v[2] > v[0]:
+		return [3]float64{0, 0, 1}
+	}
+	return [3]float64{0, 1, 0}
+}
+
+// Edit is one edit as training reads it: a row of a label table with all that people said about it.
+type Edit struct {
+	Row
+	Labels map[string]float64 // label_<dimension>, on 0..1
+	Ranks  map[string]float64 // rank ("") and rank_<dimension> within the group: lower is better, equal is a tie
+	Votes  float64            // how many people the labels are of; 0: not known
+	Pair   *Pair              // the comparison that the edit comes from; nil: it stands alone
+}
+
+// Pair is a comparison of two edits, the first and the second of a row of preferences.
+type Pair struct {
+	Second    bool // which of the two the edit is
+	Dimension string
+	Votes     [3]float64 // for the first, for neither, for the second: counts, or a single 1
+	Counted   bool       // they are counts
+	Margin    *float64   // by how much the better one is better; nil: not known
+}
+
+// Labelled tells whether there is anything to learn from the edit.
+func (e *Edit) Labelled() bool {
+	return e.Label != nil || len(e.Labels) > 0 || len(e.Ranks) > 0 || e.Pair != nil
+}
+
+// The layouts of tables that training reads.
+const (
+	LayoutLabels      = "labels"      // a row per edit: source, edit, instruction, label, label_<dimension>, rank, votes, group
+	LayoutPreferences = "preferences" // TRL's: prompt, source, chosen, rejected, margin; votes_chosen, votes_tie, votes_rejected
+	LayoutEditReward  = "editreward"  // EditReward-Data: left and right outputs, scores on two dimensions, a vote
+)
+
+// PreferenceColumns are the columns of preferences that a label table does not have.
+var PreferenceColumns = []Column{
+	{"prompt", KindText}, {"chosen", KindImage}, {"rejected", KindImage}, {"margin", KindNumber}, {"votes_chosen", KindNumber},
+	{"votes_tie", KindNumber}, {"votes_rejected", KindNumber}, {"dimension", KindText},
+}
+
+// Edits is a table of edits in any of the layouts. Rows of two edits count twice: row i of the edits is in row
+// i/2 of the table.
+type Edits struct {
+	*Table
+	Layout string
+	names  map[string]string // our column -> the table's
+	own    map[string]string // the table's column -> ours, of those that names renames
+}
+
+// OpenEdits opens a table; its columns tell the layout. columns maps our names to those of the table: those of the
+// label table, label_<dimension>, rank, rank_<dimension>, votes, and PreferenceColumns.
+func OpenEdits(path string, columns map[string]string) (*Edits, error) {
+	e := &Edits{Layout: LayoutLabels, names: columns, own: map[string]string{}}
+	known := map[string]string{}
+	for ours, name := range columns {
+		e.own[name] = ours
+		if slices.ContainsFunc(LabelColumns, func(c Column) bool { return c.Name == ours }) {
+			known[ours] = name
+		}
+	}
+	probe, err := OpenTable(path, WithRequired())
+	if err != nil {
+		return nil, err
+	}
+	have := probe.Columns()
+	if have == nil && probe.Len() > 0 {
+		if rec, err := probe.Record(0); err == nil {
+			have = rec.names()
+		}
+	}
+	has := func(ours string) bool { return slices.Contains(have, e.name(ours)) }
+	switch {
+	case has("chosen") && has("rejected") && !has("edit"):
+		e.Layout = LayoutPreferences
+	case slices.Contains(have, "left_output_image") && slices.Contains(have, "right_output_image"):
+		e.Layout = LayoutEditReward
+	}
+	var options []Option
+	if e.Layout != LayoutLabels {
+		options = append(options, WithRequired())
+	}
+	if err := probe.Close(); err != nil {
+		return nil, err
+	}
+	e.Table, err = OpenTable(path, append(options, WithColumns(known))...)
+	return e, err
+}
+
+// name is the table's name of a column of ours.
+func (e *Edits) name(ours string) string {
+	if own, ok := e.names[ours]; ok {
+		return own
+	}
+	return ours
+}
+
+// Each is the number of edits of a row of the table.
+func (e *Edits) Each() int {
+	if e.Layout == LayoutLabels {
+		return 1
+	}
+	return 2
+}
+
+// Len is the number of edits.
+func (e *Edits) Len() int { return e.Each() * e.Table.Len() }
+
+// Read returns edit i, from 0.
+func (e *Edits) Read(i int) (Edit, error) {
+	if i < 0 || i >= e.Len() {
+		return Edit{}, fmt.Errorf("%s: no edit %d, there are %d", e.Path(), i, e.Len())
+	}
+	rec, err := e.Record(i / e.Each())
+	if err != nil {
+		return Edit{}, err
+	}
+	var out Edit
+	switch e.Layout {
+	case LayoutPreferences:
+		out, err = e.preference(&rec, i%2 == 1)
+	case LayoutEditReward:
+		out, err = e.editReward(&rec, i%2 == 1)
+	default:
+		out, err = e.labels(rec)
+	}
+	if err != nil {
+		return out, e.at(i/e.Each(), err)
+	}
+	return out, nil
+}
+
+// All yields every edit in the table's order. One that cannot be read comes as an error, and the next ones follow.
+func (e *Edits) All() iter.Seq2[Edit, error] { return each(e.Len(), e.Read) }
+
+// labels reads a row of a label table, with its dimensions.
+func (e *Edits) labels(rec Record) (Edit, error) {
+	row, err := e.Row(rec)
+	out := Edit{Row: row}
+	if err != nil {
+		return out, err
+	}
+	for _, f := range rec.Fields {
+		name := f.Name
+		if ours, ok := e.own[name]; ok {
+			name = ours
+		}
+		dimension, isLabel := strings.CutPrefix(name, "label_")
+		rank, isRank := strings.CutPrefix(name, "rank_")
+		switch {
+		case isLabel && dimension != "":
+			err = put(&out.Labels, dimension, f.Value, 0, 1)
+		case isRank && rank != "":
+			err = put(&out.Ranks, rank, f.Value, math.Inf(-1), math.Inf(1))
+		case name == "rank":
+			err = put(&out.Ranks, "", f.Value, math.Inf(-1), math.Inf(1))
+		case name == "votes":
+			out.Votes, err = count(f.Value)
+		}
+		if err != nil {
+			return out, fmt.Errorf("column %q: %w", f.Name, err)
+		}
+	}
+	return out, nil
+}
+
+// put notes a number unless it is null.
+func put(into *map[string]float64, key string, v any, lo, hi float64) error {
+	x, err := Finite(v)
+	if err != nil || x == nil {
+		return err
+	}
+	if *x < lo || *x > hi {
+		return fmt.Errorf("%v is outside %g..%g: divide the labels by their largest value", *x, lo, hi)
+	}
+	if *into == nil {
+		*into = map[string]float64{}
+	}
+	(*into)[key] = *x
+	return nil
+}
+
+// count is a number of votes; null is none.
+func count(v any) (float64, error) {
+	x, err := Finite(v)
+	if err != nil || x == nil {
+		return 0, err
+	}
+	if *x < 0 {
+		return 0, fmt.Errorf("want a number of votes, have %v", *x)
+	}
+	return *x, nil
+}
+
+// preference reads one of the two edits of a row in TRL's columns.
+func (e *Edits) preference(rec *Record, second bool) (out Edit, err error) {
+	c := cells{rec: rec, edits: e}
+	out.Instruction = c.prompt()
+	out.Source = c.picture("source")
+	side := "chosen"
+	if second {
+		side = "rejected"
+	}
+	out.Edit = c.picture(side)
+	out.ID, out.Group, out.Split, out.Dataset = c.text("id"), c.text("group"), c.text("split"), c.text("dataset")
+	if out.ID != "" {
+		out.ID += "/" + side
+	}
+	p := &Pair{Second: second, Dimension: c.text("dimension"), Margin: c.number("margin")}
+	for i, name := range []string{"votes_chosen", "votes_tie", "votes_rejected"} {
+		if x := c.number(name); x != nil {
+			p.Votes[i], p.Counted = *x, true
+			if *x < 0 {
+				c.fail(name, fmt.Errorf("want a number of votes, have %v", *x))
+			}
+		}
+	}
+	if !p.Counted {
+		p.Votes[0] = 1
+	} else if p.Votes[0]+p.Votes[1]+p.Votes[2] == 0 {
+		c.fail("votes_chosen", errors.New("nobody voted: all counts are 0"))
+	}
+	if p.Margin != nil && *p.Margin < 0 {
+		c.fail("margin", fmt.Errorf("%v is below 0: exchange chosen and rejected", *p.Margin))
+	}
+	out.Pair = p
+	return out, c.done(&out)
+}
+
+// EditReward-Data's marks by dimension, with their range; the overall one is the sum of the two.
+var editRewardMarks = []struct {
+	dimension, column string
+	lo, hi            float64
+}{
+	{"", "overall_score", 2, 8},
+	{"following", "instruction_following_score", 1, 4},
+	{"quality", "quality_aesthetic_score", 1, 4},
+}
+
+// editReward reads one of the two outputs of a row of EditReward-Data.
+func (e *Edits) editReward(rec *Record, second bool) (out Edit, err error) {
+	c := cells{rec: rec, edits: e}
+	side := "left"
+	if second {
+		side = "right"
+	}
+	out.Instruction = c.text("instruction")
+	out.Source, out.Edit = c.picture("source_img"), c.picture(side+"_output_image")
+	if out.Source.IsZero() {
+		out.Source = c.picture("source_image")
+	}
+	out.ID, out.Method, out.Split = c.text("unique_key"), c.text(side+"_model"), c.text("split")
+	if out.ID != "" {
+		out.ID += "/" + side
+	}
+	for _, m := range editRewardMarks {
+		x := c.number(side + "_" + m.column)
+		if x == nil {
+			continue
+		}
+		y := (*x - m.lo) / (m.hi - m.lo)
+		if y < 0 || y > 1 {
+			c.fail(side+"_"+m.column, fmt.Errorf("%v is outside %g..%g", *x, m.lo, m.hi))
+		}
+		if m.dimension == "" {
+			out.Label = &y
+			continue
+		}
+		c.fail(side+"_"+m.column, put(&out.Labels, m.dimension, y, 0, 1))
+	}
+	p := &Pair{Second: second}
+	switch vote := strings.ToLower(c.text("vote_type")); {
+	case strings.HasPrefix(vote, "left"):
+		p.Votes[0] = 1
+	case strings.HasPrefix(vote, "right"):
+		p.Votes[2] = 1
+	case strings.HasPrefix(vote, "tie"), strings.HasPrefix(vote, "both"):
+		p.Votes[1] = 1
+	default:
+		c.fail("vote_type", fmt.Errorf("want leftvote, rightvote or tie, have %q", vote))
+	}
+	out.Pair = p
+	return out, c.done(&out)
+}
+
+// cells reads values of a record by our names, and keeps the first error.
+type cells struct {
+	rec   *Record
+	edits *Edits
+	err   error
+}
+
+func (c *cells) fail(ours string, err error) {
+	if err != nil && c.err == nil {
+		c.err = fmt.Errorf("column %q: %w", c.edits.name(ours), err)
+	}
+}
+
+func (c *cells) get(ours string) any {
+	v, _ := c.rec.Get(c.edits.name(ours))
+	return v
+}
+
+func (c *cells) text(ours string) string {
+	s, err := Text(c.get(ours))
+	c.fail(ours, err)
+	return s
+}
+
+func (c *cells) number(ours string) *float64 {
+	x, err := Finite(c.get(ours))
+	c.fail(ours, err)
+	return x
+}
+
+func (c *cells) picture(ours string) Image {
+	m, err := ToImage(c.get(ours))
+	c.fail(ours, err)
+	return m
+}
+
+// done looks for what every edit has.
+func (c *cells) done(e *Edit) error {
+	if c.err == nil && e.Source.IsZero() {
+		c.err = &MissingColumnError{Column: "source", Name: c.edits.name("source"), Have: c.rec.names()}
+	}
+	if c.err == nil && e.Edit.IsZero() {
+		c.err = errors.New("the picture of an edit is missing")
+	}
+	return c.err
+}
+
+// prompt is a text, or messages as TRL's conversational format has them: the texts of the user's.
+func (c *cells) prompt() string {
+	name := "prompt"
+	if _, ok := c.rec.Get(c.edits.name(name)); !ok {
+		name = "instruction"
+	}
+	v, err := unwrap(c.get(name))
+	if list, ok := v.([]any); ok && err == nil {
+		var parts []string
+		for _, m := range list {
+			parts = append(parts, messageText(m)...)
+		}
+		return strings.Join(parts, "\n")
+	}
+	return c.text(name)
+}
+
+// messageText are the texts of a user's message {role, content}, whose content is a text or parts {type, text}.
+func messageText(m any) (texts []string) {
+	raw, err := json.Marshal(m)
+	var message struct {
+		Role    string
+		Content any
+		Text    *string
+	}
+	if err != nil || json.Unmarshal(raw, &message) != nil {
+		return nil
+	}
+	if message.Text != nil {
+		texts = append(texts, *message.Text)
+	}
+	switch content := message.Content.(type) {
+	case string:
+		if message.Role == "user" || message.Role == "" {
+			texts = append(texts, content)
+		}
+	case []any:
+		if message.Role == "user" || message.Role == "" {
+			for _, part := range content {
+				texts = append(texts, messageText(part)...)
+			}
+		}
+	}
+	return texts
+}
+
+// Dimensions are the dimensions of an edit's labels and ranks, sorted; "" is the score.
+func (e *Edit) Dimensions() []string {
+	set := map[string]bool{}
+	if e.Label != nil {
+		set[""] = true
+	}
+	for d := range e.Labels {
+		set[d] = true
+	}
+	for d := range e.Ranks {
+		set[d] = true
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+// GroupOf names the group of an edit without a group of its own: those of one source and instruction. picture is what
+// identifies the source.
+func GroupOf(picture []byte, instruction string) string {
+	h := sha256.New()
+	h.Write(picture)
+	h.Write([]byte{0})
+	h.Write([]byte(instruction))
+	return "\x01" + hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// Place names edit i for people: its row, and which of two it is.
+func (e *Edits) Place(i int) string {
+	base := filepath.Base(e.Path())
+	if e.Each() == 1 {
+		return fmt.Sprintf("%s row %d", base, i+1)
+	}
+	return fmt.Sprintf("%s row %d/%d", base, i/2+1, i%2+1)
+}

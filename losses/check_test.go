@@ -1,0 +1,91 @@
+package losses
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestCheck(t *testing.T) {
+	half := -0.5
+	for want, s := range map[string]Spec{
+		"":                                  {Kind: "bradley_terry"},
+		"kind: want one of l1":              {Kind: "l3"},
+		"scale: a loss of kind l1":          {Kind: "l1", Scale: 2},
+		"weight: want at least 0":           {Kind: "l1", Weight: &half},
+		"votes: want weight or soft":        {Kind: "bradley_terry", Votes: "all"},
+		"votes: soft is for":                {Kind: "l1", Votes: "soft"},
+		"theta: want more than 1":           {Kind: "rao_kupper", Theta: 1},
+		"nu: want more than 0":              {Kind: "davidson", Nu: -1},
+		"values: want the labels":           {Kind: "ordinal", Values: []float64{1, 0}},
+		"ties: want breslow":                {Kind: "plackett_luce", Ties: "efron"},
+		"dimension: text has no dimensions": {Kind: "text", Dimension: "quality"},
+		"draws: want at least 1":            {Kind: "gaussian_draws", Draws: -1},
+		"center: a loss of kind huber":      {Kind: "huber", Center: &half},
+	} {
+		problems := s.Check()
+		got := fmt.Sprint(problems)
+		key, text, _ := strings.Cut(want, ": ")
+		switch {
+		case want == "" && len(problems) > 0:
+			t.Errorf("%+v: %s", s, got)
+		case want != "" && (len(problems) != 1 || problems[0].Key != key || !strings.HasPrefix(problems[0].Text, text)):
+			t.Errorf("%+v: %s, want %s", s, got, want)
+		}
+	}
+	s := Spec{Kind: "gaussian_draws"}
+	if s.Check(); s.Scale != 10 || s.Draws != 1000 || s.Factor() != 1 {
+		t.Errorf("defaults: %+v", s)
+	}
+}
+
+// TestOptionsAreKnown: every option that a row names is one of an entry.
+func TestOptionsAreKnown(t *testing.T) {
+	known := (&Spec{}).given()
+	for _, r := range Table() {
+		for _, o := range r.Options {
+			if _, ok := known[o]; !ok {
+				t.Errorf("%s has an option %s that no entry has", r.Kind, o)
+			}
+		}
+		if r.Formula == "" || r.Source == "" {
+			t.Errorf("%s has no formula or source", r.Kind)
+		}
+	}
+}
+
+func TestTiesRefused(t *testing.T) {
+	s := Spec{Kind: "plackett_luce", Ties: "refuse"}
+	s.Check()
+	place := func(e int) int { return e }
+	one := []Item{{Edits: []int{0, 1}, Ranks: []int{1, 2}}}
+	if _, _, err := Feeds(0, s, Head{}, one, 2, place, 0); err != nil {
+		t.Error(err)
+	}
+	one[0].Ranks[1] = 1
+	if _, _, err := Feeds(0, s, Head{}, one, 2, place, 0); err == nil || !strings.Contains(err.Error(), "share a rank") {
+		t.Error(err)
+	}
+}
+
+// TestDocumented holds the table in docs/training.md to this one.
+func TestDocumented(t *testing.T) {
+	raw, err := os.ReadFile("../docs/training.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := func(words ...string) string {
+		if len(words) == 0 {
+			return ""
+		}
+		return "`" + strings.Join(words, "`, `") + "`"
+	}
+	for _, r := range Table() {
+		line := fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s |\n", r.Kind, r.Over, r.Outputs, code(r.Options...),
+			strings.ReplaceAll(r.Formula, "|", `\|`), r.Source)
+		if !strings.Contains(string(raw), line) {
+			t.Errorf("docs/training.md lacks\n%s", line)
+		}
+	}
+}

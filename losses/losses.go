@@ -1,0 +1,224 @@
+// Package losses holds what scorers are trained on: one table of losses, a row each, with its formula and where it comes
+// from. A loss is a small function that emits ONNX nodes over the heads' outputs of the edits of one run of the graph and
+// over inputs that say what people found; onnx/grad differentiates it. Any weighted sum of them is an objective.
+//
+// Every loss is a mean over its items: edits that have a label, pairs of edits, or orders of several edits of a group.
+// The items' weights are inputs, so that the mean is that of the whole batch, however it is cut.
+package losses
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Unit is what a loss has one value for.
+type Unit string
+
+// The units.
+const (
+	Edits  Unit = "edits"  // each edit that has a label
+	Pairs  Unit = "pairs"  // two edits of a group, of which one is better, or neither
+	Orders Unit = "orders" // the edits of a group in an order, with ties or without
+	Tokens Unit = "tokens" // of the answer; built by package model
+)
+
+// Spec is one term of an objective: an entry of `losses` in a run's configuration. Options that are left out have the
+// defaults of their kind.
+type Spec struct {
+	Kind      string    `yaml:"kind" json:"kind"`
+	Weight    *float64  `yaml:"weight,omitempty" json:"weight,omitempty"`       // of its mean in the sum; default 1
+	Dimension string    `yaml:"dimension,omitempty" json:"dimension,omitempty"` // of the labels and of the head; "": the score
+	Votes     string    `yaml:"votes,omitempty" json:"votes,omitempty"`         // weight, soft; "": they count for nothing
+	Scale     float64   `yaml:"scale,omitempty" json:"scale,omitempty"`         // logits for a difference of 1 in score01
+	Center    *float64  `yaml:"center,omitempty" json:"center,omitempty"`       // score01 whose logit is 0
+	Delta     float64   `yaml:"delta,omitempty" json:"delta,omitempty"`         // huber: where it turns linear
+	Margin    float64   `yaml:"margin,omitempty" json:"margin,omitempty"`       // factor of the data's margins
+	Theta     float64   `yaml:"theta,omitempty" json:"theta,omitempty"`         // rao_kupper: threshold, above 1
+	Nu        float64   `yaml:"nu,omitempty" json:"nu,omitempty"`               // davidson: frequency of ties, above 0
+	Draws     int       `yaml:"draws,omitempty" json:"draws,omitempty"`         // gaussian_draws: how many
+	Values    []float64 `yaml:"values,omitempty" json:"values,omitempty"`       // ordinal: of the classes, on 0..1, ascending
+	Ties      string    `yaml:"ties,omitempty" json:"ties,omitempty"`           // plackett_luce: breslow, refuse
+}
+
+// Factor is the weight of the term in the sum.
+func (s *Spec) Factor() float64 {
+	if s.Weight == nil {
+		return 1
+	}
+	return *s.Weight
+}
+
+// Row is one row of the table of losses.
+type Row struct {
+	Kind    string
+	Over    Unit
+	Outputs string   // of the head that it reads: value (any head's score), classes, mu_sigma; none
+	Options []string // that its entry may have besides kind, weight, dimension and votes
+	Formula string   // for people; x are logits: scale (score01 - center)
+	Source  string
+	build   func(t *term) string // loss of each item [items]
+}
+
+// What a loss reads of a head.
+const (
+	Value   = "value"
+	Classes = "classes"
+	MuSigma = "mu_sigma"
+	None    = "none"
+)
+
+// table holds all losses.
+var table = slices.Concat(pointwise, pairwise, listwise, []Row{{
+	Kind: "text", Over: Tokens, Outputs: None,
+	Formula: "mean over the answer's tokens of -log softmax(logits)_token",
+	Source:  "cross-entropy of the language model over its V ids and the score token",
+}})
+
+// Table returns all losses in the order of the documentation.
+func Table() []Row { return slices.Clone(table) }
+
+// Lookup returns the loss of a kind.
+func Lookup(kind string) (Row, bool) {
+	i := slices.IndexFunc(table, func(r Row) bool { return r.Kind == kind })
+	if i < 0 {
+		return Row{}, false
+	}
+	return table[i], true
+}
+
+// Kinds lists the names of all losses.
+func Kinds() []string {
+	names := make([]string, len(table))
+	for i, r := range table {
+		names[i] = r.Kind
+	}
+	return names
+}
+
+// Over is the unit of a term's kind; "" if there is none.
+func (s *Spec) Over() Unit {
+	r, _ := Lookup(s.Kind)
+	return r.Over
+}
+
+// Problem is something wrong with an entry of `losses`.
+type Problem struct{ Key, Text string }
+
+// Check fills in defaults, and lists what is wrong.
+func (s *Spec) Check() []Problem {
+	var out []Problem
+	bad := func(key, format string, args ...any) { out = append(out, Problem{key, fmt.Sprintf(format, args...)}) }
+	r, ok := Lookup(s.Kind)
+	if !ok {
+		bad("kind", "want one of %s, not %q", strings.Join(Kinds(), ", "), s.Kind)
+		return out
+	}
+	given := s.given()
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		if given[key] && !slices.Contains(r.Options, key) {
+			bad(key, "a loss of kind %s has no such option (it has %s)", s.Kind,
+				strings.Join(append([]string{"weight", "dimension"}, r.Options...), ", "))
+		}
+	}
+	if w := s.Factor(); !(w >= 0) || math.IsInf(w, 0) {
+		bad("weight", "want at least 0, not %g", w)
+	}
+	if s.Votes != "" && s.Votes != VotesWeight && s.Votes != VotesSoft {
+		bad("votes", "want weight or soft, not %q", s.Votes)
+	}
+	if s.Votes == VotesSoft && r.Over == Edits {
+		bad("votes", "soft is for comparisons: a label of an edit is the mean of its votes already")
+	}
+	if s.Dimension != "" && r.Over == Tokens {
+		bad("dimension", "text has no dimensions")
+	}
+	s.fill(r.Options)
+	positive := func(key string, x float64) {
+		if !(x > 0) || math.IsInf(x, 0) {
+			bad(key, "want more than 0, not %g", x)
+		}
+	}
+	for key, x := range map[string]float64{"scale": s.Scale, "delta": s.Delta, "nu": s.Nu, "margin": s.Margin} {
+		if slices.Contains(r.Options, key) {
+			positive(key, x)
+		}
+	}
+	if slices.Contains(r.Options, "theta") && !(s.Theta > 1) {
+		bad("theta", "want more than 1, not %g: at 1 there are no ties", s.Theta)
+	}
+	if s.Draws < 0 {
+		bad("draws", "want at least 1, not %d", s.Draws)
+	}
+	if slices.Contains(r.Options, "values") && (len(s.Values) < 2 || !ascending(s.Values)) {
+		bad("values", "want the labels (0..1) of at least two classes, ascending, not %v", s.Values)
+	}
+	if s.Ties != "" && s.Ties != "breslow" && s.Ties != "refuse" {
+		bad("ties", "want breslow or refuse, not %q", s.Ties)
+	}
+	return out
+}
+
+// How votes count.
+const (
+	VotesWeight = "weight" // the outcome with most votes counts, with its share of them
+	VotesSoft   = "soft"   // every outcome counts with its share
+)
+
+// given tells which options stand in an entry.
+func (s *Spec) given() map[string]bool {
+	return map[string]bool{
+		"votes": s.Votes != "", "scale": s.Scale != 0, "center": s.Center != nil, "delta": s.Delta != 0,
+		"margin": s.Margin != 0, "theta": s.Theta != 0, "nu": s.Nu != 0, "draws": s.Draws != 0,
+		"values": len(s.Values) > 0, "ties": s.Ties != "",
+	}
+}
+
+// fill gives the options of a kind that were left out their defaults.
+func (s *Spec) fill(options []string) {
+	number := func(key string, x *float64, value float64) {
+		if *x == 0 && slices.Contains(options, key) {
+			*x = value
+		}
+	}
+	number("scale", &s.Scale, 10)
+	number("delta", &s.Delta, 0.1)
+	number("margin", &s.Margin, 1)
+	number("theta", &s.Theta, 1.5)
+	number("nu", &s.Nu, 1)
+	if s.Center == nil && slices.Contains(options, "center") {
+		half := 0.5
+		s.Center = &half
+	}
+	if s.Draws == 0 && slices.Contains(options, "draws") {
+		s.Draws = 1000
+	}
+	if s.Values == nil && slices.Contains(options, "values") {
+		s.Values = []float64{0, 0.5, 1}
+	}
+	if s.Ties == "" && slices.Contains(options, "ties") {
+		s.Ties = "breslow"
+	}
+}
+
+func ascending(v []float64) bool {
+	for i := 1; i < len(v); i++ {
+		if !(v[i] > v[i-1]) {
+			return false
+		}
+	}
+	return true
+}
+
+// nearest is the index of the value nearest to x, the lowest on a tie.
+func nearest(values []float64, x float64) int {
+	best := 0
+	for i, v := range values {
+		if math.Abs(v-x) < math.Abs(values[best]-x) {
+			best = i
+		}
+	}
+	return best
+}

@@ -1,0 +1,112 @@
+package model
+
+import (
+	"context"
+
+	"gorgonia.org/tensor"
+
+	"assay/losses"
+	"assay/onnx"
+)
+
+// output is the head as losses read it, over z [examples, outputs] and score [examples].
+func (h *HeadConfig) output(z, score string) losses.Head {
+	kind := losses.Value
+	if h.Classes() {
+		kind = losses.Classes
+	}
+	return losses.Head{Outputs: kind, Z: z, Score: score, Values: h.Values}
+}
+
+// terms adds the terms over heads to the text's loss [1].
+func (g *Graph) terms(text string, head losses.Head, terms []losses.Spec) string {
+	sum := text
+	for i, s := range terms {
+		if s.Over() == losses.Tokens {
+			continue
+		}
+		one, err := losses.Build(g.Builder, i, s, head, onnx.Float)
+		if err != nil {
+			return g.fail("%w", err)
+		}
+		sum = g.Op("Add", sum, one)
+	}
+	return sum
+}
+
+// Compare runs one micro-batch of an objective of several terms (TuneOptions.Terms). items has the items of each term;
+// their edits are indices into samples, and their weights those in the whole batch. weight is that of each sample's text
+// loss, seed that of the dropout, draws that of the terms that draw. A sample's ScoreLoss is its share of the terms,
+// divided by weight, so that the mean over a batch is their sum.
+func (t *Tuner) Compare(
+	ctx context.Context,
+	samples []*Sample,
+	items [][]losses.Item,
+	weight float64,
+	seed, draws uint64,
+) (*StepResult, error) {
+	rows := make([]*losses.Rows, len(t.o.Terms))
+	out, p, s, err := t.step(ctx, samples, seed, func(p *packed) (map[string]*tensor.Dense, error) {
+		return t.termFeeds(p, items, weight, draws, rows)
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := t.stepResult(p, s, out)
+	r.Terms = make([][]float64, len(t.o.Terms))
+	for k, term := range t.o.Terms {
+		if rows[k] == nil {
+			continue
+		}
+		r.Terms[k] = rows[k].Sum(widened(out[losses.Name(k, losses.Out)]), len(items[k]))
+		for j, it := range items[k] {
+			share := term.Factor() * it.Weight * r.Terms[k][j] / float64(len(it.Edits)) / weight
+			for _, e := range it.Edits {
+				r.ScoreLoss[e] += share
+			}
+		}
+	}
+	for i := range samples {
+		r.Loss[i] = t.o.TextLoss*r.CE[i] + r.ScoreLoss[i]
+	}
+	return r, nil
+}
+
+// termFeeds writes the inputs of all terms, and which rows they have.
+func (t *Tuner) termFeeds(
+	p *packed,
+	items [][]losses.Item,
+	weight float64,
+	draws uint64,
+	rows []*losses.Rows,
+) (map[string]*tensor.Dense, error) {
+	place := make([]int, len(p.order))
+	for at, i := range p.order {
+		place[i] = at
+	}
+	feeds := map[string]*tensor.Dense{inTargetWeight: p.tokenWeights(weight)}
+	for k, s := range t.o.Terms {
+		if s.Over() == losses.Tokens {
+			continue
+		}
+		in, r, err := losses.Feeds(k, s, t.config.Head.output("", ""), items[k], len(place),
+			func(e int) int { return place[e] }, draws)
+		if err != nil {
+			return nil, err
+		}
+		rows[k] = r
+		for name, v := range in {
+			feeds[name] = v
+		}
+	}
+	return feeds, nil
+}
+
+func widened(t *tensor.Dense) []float64 {
+	values := t.Data().([]float32)
+	out := make([]float64, len(values))
+	for i, v := range values {
+		out[i] = float64(v)
+	}
+	return out
+}

@@ -1,0 +1,83 @@
+// Package qwen2vl is the Qwen2-VL family: Qwen2.5-VL's language model behind an older vision tower, which sees whole
+// pictures.
+package qwen2vl
+
+import (
+	"encoding/json"
+
+	"assay/checkpoints"
+	"assay/internal/strictjson"
+	"assay/model"
+	"assay/model/qwenvl"
+)
+
+func init() { model.Register("qwen2_vl", open) }
+
+// Architecture is an opened Qwen2-VL checkpoint.
+type Architecture struct{ *qwenvl.Family }
+
+func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (model.Architecture, error) {
+	f, err := qwenvl.Open(dir, raw, w, qwenvl.Spec{
+		ModelType: "qwen2_vl",
+		Width:     "embed_dim",
+		Out:       "hidden_size",
+		Flat:      true,
+		Tower: qwenvl.Tower{ // transformers' Qwen2VLVisionConfig
+			Layers:     32,
+			Hidden:     1280,
+			Heads:      16,
+			Out:        3584,
+			Activation: "quick_gelu",
+			Patch:      14,
+			Frames:     2,
+			Merge:      2,
+			Theta:      1e4,
+		},
+		Read: readVision,
+		Harmless: strictjson.Harmless{ // published files; in_channels and patch_size count
+			"in_chans":           {3},
+			"spatial_patch_size": nil,
+		},
+	})
+	return &Architecture{f}, err
+}
+
+// readVision reads how much wider the blocks' MLPs are than the patches.
+func readVision(o *strictjson.Object, t *qwenvl.Tower) {
+	ratio := 4
+	if o.Get("mlp_ratio", &ratio); ratio < 1 {
+		o.Failf("mlp_ratio", "%d is not positive", ratio)
+	}
+	t.Intermediate = ratio * t.Hidden
+}
+
+// Vision builds the tower and the merger of patches into tokens: [image tokens, hidden].
+func (b *Architecture) Vision(g *model.Graph) string {
+	x := b.Whole(g, b.Patches(g), func(at model.Prefix) *qwenvl.Block {
+		mlp := at.Sub("mlp.")
+		return b.Block(at, norm, &model.MLP{
+			First:      mlp.Linear("fc1"),
+			Second:     mlp.Linear("fc2"),
+			Activation: b.Tower.Activation,
+		})
+	}, nil)
+	merger := b.Prefix.Sub("merger.")
+	return b.Merger(merger, norm(merger.Key+"ln_q"), "mlp.0", "mlp.2").Forward(g, x)
+}
+
+func norm(key string) model.Module { return &model.LayerNorm{Key: key, Eps: qwenvl.Eps} }
+
+// Parameters lists the tensors of language model, tower and merger.
+func (b *Architecture) Parameters() model.Parameters {
+	t := b.Tower
+	p := b.Family.Parameters(false, func(p *model.Parameters, key string) {
+		p.LayerNorm(key+"norm1", t.Hidden)
+		p.LayerNorm(key+"norm2", t.Hidden)
+		p.Linear(key+"mlp.fc1", t.Intermediate, t.Hidden, true)
+		p.Residual(key+"mlp.fc2", t.Hidden, t.Intermediate, true, t.Layers)
+	})
+	merger := b.Prefix.Key + "merger."
+	p.LayerNorm(merger+"ln_q", t.Hidden)
+	b.MergerParameters(&p, merger+"mlp.0", merger+"mlp.2")
+	return p
+}

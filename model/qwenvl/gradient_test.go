@@ -1,0 +1,42 @@
+package qwenvl_test
+
+import (
+	"testing"
+
+	"assay/internal/modeltest"
+	"assay/internal/oracle"
+	"assay/model"
+	_ "assay/model/families"
+)
+
+// folders are the fixtures of the members, with their files of cases.
+var folders = map[string][]string{
+	"qwen2_vl":   {"cases.json"},
+	"qwen2_5_vl": {"cases.json", "cases_frames.json"},
+	"qwen3_vl":   {"cases.json"},
+}
+
+func TestGradients(t *testing.T) {
+	prepare := func(t *testing.T, m model.Architecture, frames []*oracle.Field) []float64 {
+		pixels, err := m.(interface {
+			PrepareFloat([]*oracle.Field) ([]float64, error)
+		}).PrepareFloat(frames)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pixels
+	}
+	for name, files := range folders {
+		t.Run(name, func(t *testing.T) { modeltest.Gradients(t, name, files, prepare) })
+	}
+}
+
+func TestGradientsTogether(t *testing.T) {
+	for name, scorer := range map[string]string{
+		"qwen2_vl":   "scorer_sequence",
+		"qwen2_5_vl": "scorer",
+		"qwen3_vl":   "scorer",
+	} {
+		t.Run(name, func(t *testing.T) { modeltest.GradientsTogether(t, name, scorer) })
+	}
+}
