@@ -30,7 +30,9 @@ func TestRenamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer w.Close()
-		err = w.Rename(func(stored string) (string, bool) { return strings.Replace(stored, "layer.", "model.layer.", 1), true })
+		err = w.Rename(func(stored string) (string, bool) {
+			return strings.Replace(stored, "layer.", "model.layer.", 1), true
+		})
 		if err == nil {
 			err = c.Find(w)
 		}
