@@ -24,8 +24,9 @@ func (c *ScorerConfig) joint(q *PassConfig) *DimensionConfig {
 }
 
 // choiceSamples are the sequences of a pass's choices behind its prompt, which s is the sample of.
-func (p *preparer) choiceSamples(q *PassConfig, h *DimensionConfig, pair Pair, s *Sample, counts []int) ([]*Sample, error) {
-	var out []*Sample
+func (p *preparer) choiceSamples(q *PassConfig, h *DimensionConfig, pair Pair, s *Sample, counts []int) (
+	out []*Sample, err error,
+) {
 	for _, choice := range h.Choices {
 		with := *q
 		with.Answer = Text(choice)
@@ -130,8 +131,13 @@ func (s *Scorer) readJoint(ctx context.Context, samples []*Sample, into []*Readi
 	for i, one := range samples {
 		q := &s.config.Passes[one.pass]
 		h, n := s.config.joint(q), len(one.choices)
-		*into[i] = Reading{Pass: q.Name, IDs: one.IDs, At: one.ScoreIndex, Outputs: map[string][]float32{q.Heads[0]: logs[:n]}}
-		into[i].dimensions = map[string]float64{q.Heads[0]: h.expectation(h.probabilities(logs[:n]))}
+		*into[i] = Reading{
+			Pass:       q.Name,
+			IDs:        one.IDs,
+			At:         one.ScoreIndex,
+			Outputs:    map[string][]float32{q.Heads[0]: logs[:n]},
+			dimensions: map[string]float64{q.Heads[0]: h.expectation(h.probabilities(logs[:n]))},
+		}
 		logs = logs[n:]
 	}
 	return nil

@@ -223,7 +223,8 @@ func (h *DimensionConfig) normalize(p *problems, at string) {
 	default:
 		p.wrong(len(h.Values) > 0, "%s.values: only classes and choices have values", at)
 	}
-	p.wrong(h.Joint && (h.Outputs != OutputChoices || len(h.Scale) > 0), "%s.joint belongs to choices, without a scale", at)
+	p.wrong(h.Joint && (h.Outputs != OutputChoices || len(h.Scale) > 0), "%s.joint belongs to choices without a scale",
+		at)
 	p.wrong(h.Outputs != OutputChoices && len(h.Choices) > 0, "%s.choices: outputs: choices is wanted for them", at)
 	if h.Outputs != OutputChoices {
 		p.oneOf(at+".activation", h.Activation, "relu", "gelu", "silu")

@@ -15,7 +15,8 @@ import (
 // TestPromptsStay writes and reads prompts in which every blank and line break counts.
 func TestPromptsStay(t *testing.T) {
 	for _, text := range []Text{
-		"\n\nline with blanks at its end  \n\n- **list**\n\ttab\n\n", " ", "a: b # no comment", "'quotes' \"and\" \\n", "{text} [x]",
+		"\n\nline with blanks at its end  \n\n- **list**\n\ttab\n\n", " ", "a: b # no comment", "'quotes' \"and\" \\n",
+		"{text} [x]",
 		"把天空换成紫色 \u00a0\u2028é", "<|Reward|>\n\nEND\n", "none", "0", "%d --- ...",
 		"very long " + Text(strings.Repeat("word ", 400)),
 	} {
@@ -83,9 +84,9 @@ dtype: float32
 	if string(raw) != want {
 		t.Errorf("scorer.yaml is\n%s, want\n%s", raw, want)
 	}
-	const identity = "{Format:1 Backbone: Pair:sequence PairSize:[8 9] Question:Is it [INSTRUCTION]? Answer:It is [SCORE]. " +
-		"TextLoss:answer ScoreRange:[0 10] Head:{Hidden:[] Activation:relu Kind:regression Values:[]} ScoreToken:[SCORE] " +
-		"ScorePosition:at DType:float32 ChatTemplate: EndOfTurn:}"
+	const identity = "{Format:1 Backbone: Pair:sequence PairSize:[8 9] Question:Is it [INSTRUCTION]? " +
+		"Answer:It is [SCORE]. TextLoss:answer ScoreRange:[0 10] Head:{Hidden:[] Activation:relu Kind:regression Values:[]} " +
+		"ScoreToken:[SCORE] ScorePosition:at DType:float32 ChatTemplate: EndOfTurn:}"
 	if got := c.identity(); got != identity {
 		t.Errorf("its identity is\n%s, want\n%s", got, identity)
 	}

@@ -33,8 +33,8 @@ func (p *pipeline) score(ctx context.Context, samples []*Sample, hidden bool) ([
 	return scores, states, nil
 }
 
-// eachBatch runs a session over samples, packed in batches of one length, each with the features of its pictures, and calls
-// read, several times at once, for every sample with its place in its batch's outputs.
+// eachBatch runs a session over samples, packed in batches of one length, each with the features of its pictures, and
+// calls read, several times at once, for every sample with its place in its batch's outputs.
 func (p *pipeline) eachBatch(
 	ctx context.Context,
 	s *session,
