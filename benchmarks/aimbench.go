@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"assay/internal/stats"
@@ -19,12 +19,15 @@ var aimBench = &Benchmark{
 	Needs: []string{
 		"--ratings: Instructions.json, [{original_image, edited_image, edit_type, edit_prompt, source_emotion, " +
 			"target_emotion: {emotion, VAD}}], or its folder",
-		"--components: JSON lines of each sample's components; or --means: a CSV with a method's means in each row",
+		"--editors: folders MODEL in the authors' layout: MODEL/edited_output/BASE_edited_EMOTION.png, and MODEL/eval/ with " +
+			"their result files (longclip_scores, evaluation_scores, aesthetic, evaluation_results, " +
+			"evaluation_vad_results_JUDGE)",
+		"--components: files of each sample's components; or --means: a CSV with a method's means in each row",
 	},
-	Published: "the authors of AIM-Bench (arXiv 2604.10454): announced",
+	Published: "chenshi221: the repository AIM-bench (200 of the 800 samples of arXiv 2604.10454)",
 	Predicts: `{"id": 0, "clip_t": 0.22, "sc": [8, 9], "aesthetic": 5.5, "pq": [7, 7], "s_sm": 7, "s_vs": 6, ` +
 		`"emotion": "awe", "vad": {"valence": 7, "arousal": 5, "dominance": 5}}, ` +
-		`id counting the samples from 0, or being edited_image`,
+		`id counting the samples from 0, or being edited_image; optionally "method" (the editor) and "score"`,
 	Rules: []string{
 		"sc, pq: mean of the smallest sub-score; s_gtc: mean of min(s_sm, s_vs); d_vad: mean Euclidean distance to the " +
 			"target",
@@ -34,9 +37,14 @@ var aimBench = &Benchmark{
 		"positivity_bias: accuracy of positive targets minus that of negative ones; distance of negative targets minus " +
 			"that of positive ones",
 	},
-	Flags: []string{"components", "means"},
-	Load:  loadAIM,
-	Means: aimMeans,
+	Flags:    []string{"components", "means", "editors", "by", "human", "write-authors"},
+	Load:     loadAIM,
+	Means:    aimMeans,
+	Size:     800,
+	Lower:    []string{"d_vad"},
+	Headline: "overall",
+	Axes: []Axis{{"clip_t", 0.20, 0.30}, {"sc", 5, 10}, {"aesthetic", 0, 10}, {"pq", 5, 10}, {"s_gtc", 5, 10},
+		{"acc", 0, 100}, {"f1", 0, 100}, {"d_vad", 3, 2}},
 }
 
 var (
@@ -48,7 +56,12 @@ var (
 // aim is AIM-Bench's data.
 type aim struct {
 	original, edited, kind, emotion []string
+	prompt                          []string
 	vad                             [][3]float64
+	root                            string            // folder of Instructions.json and benchmark/
+	editors                         []string          // folders of editors in the authors' layout
+	by                              map[string]string // what measured a component, where files do not say it
+	human                           string            // file of human ratings
 }
 
 func loadAIM(o Options) (Set, error) {
@@ -60,7 +73,10 @@ func loadAIM(o Options) (Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &aim{}
+	s := &aim{root: filepath.Dir(path), editors: o.Editors, by: o.By, human: o.Human}
+	if err := checkNames("--by", sortedNames(o.By), aimComponents); err != nil {
+		return nil, err
+	}
 	var p problems
 	for _, r := range rows {
 		original, err1 := r.text("original_image")
@@ -85,6 +101,8 @@ func loadAIM(o Options) (Set, error) {
 		} else if err5 != nil {
 			p.add(r.where, "target_emotion.VAD: %v", err5)
 		}
+		prompt, _ := r.text("edit_prompt") // what a scorer needs; Items misses it
+		s.prompt = append(s.prompt, prompt)
 		s.original, s.edited, s.kind = append(s.original, original), append(s.edited, edited), append(s.kind, kind)
 		s.emotion, s.vad = append(s.emotion, target.Emotion), append(s.vad, vad)
 	}
@@ -124,134 +142,48 @@ func parseVAD(raw json.RawMessage) (v [3]float64, err error) {
 	return [3]float64(list), nil
 }
 
-// aimPredictions holds the components of each sample: the columns of aimColumns but acc and f1, NaN where missing.
+// aimPredictions holds the components of each sample of one editor: the columns of aimColumns but acc and f1, and
+// "score", a scorer's; NaN where missing.
 type aimPredictions struct {
 	*aim
+	name    string // of the editor, "" if the files name none
 	columns map[string][]float64
-	emotion []string // predicted, "" where missing
+	sub     map[string][][]float64 // the judges' sub-scores of sc, pq and s_gtc, nil where missing
+	emotion []string               // predicted, "" where missing
+	point   [][3]float64           // predicted valence, arousal and dominance, NaN where missing
+	by      map[string]string      // component: what measured it
 	notes   []string
-}
-
-// Read implements Set.
-func (s *aim) Read(path string) (Predictions, error) {
-	rows, err := readRows(path)
-	if err != nil {
-		return nil, err
-	}
-	j := &aimPredictions{aim: s, columns: map[string][]float64{}, emotion: make([]string, len(s.kind))}
-	for _, c := range []string{"clip_t", "sc", "aesthetic", "pq", "s_gtc", "d_vad"} {
-		j.columns[c] = slices.Repeat([]float64{math.NaN()}, len(s.kind))
-	}
-	inOrder := len(rows) == len(s.kind) && !slices.ContainsFunc(rows, func(r row) bool { return r.has(aimID(r)) })
-	if inOrder {
-		j.notes = append(j.notes, "the components name no samples: their lines are taken in the order of the data")
-	}
-	var p problems
-	seen := map[int]string{}
-	for n, r := range rows {
-		i, err := n, error(nil)
-		if !inOrder {
-			i, err = s.find(r)
-		}
-		if err == nil {
-			if first, ok := seen[i]; ok {
-				err = fmt.Errorf("a second line for sample %d (the first is in %s)", i, first)
-			} else {
-				seen[i] = r.where
-				err = j.readSample(i, r)
-			}
-		}
-		if err != nil {
-			p.add(r.where, "%v", err)
-		}
-	}
-	return j, p.err()
-}
-
-func aimID(r row) string { return r.first("id", "edited_image", "original_image", "image") }
-
-func (s *aim) find(r row) (int, error) {
-	id, err := r.id(aimID(r))
-	if err != nil {
-		return 0, err
-	}
-	if i, err := strconv.Atoi(id); err == nil && i >= 0 && i < len(s.kind) {
-		return i, nil
-	}
-	for _, names := range [][]string{s.edited, s.original} {
-		var at []int
-		for i, name := range names {
-			if name == id || filepath.Base(name) == id {
-				at = append(at, i)
-			}
-		}
-		if len(at) == 1 {
-			return at[0], nil
-		}
-	}
-	return 0, fmt.Errorf("%q is no sample: a number from 0 to %d, or an edited_image such as %q, was expected", id,
-		len(s.kind)-1, s.edited[0])
-}
-
-func (j *aimPredictions) readSample(i int, r row) error {
-	for _, c := range []struct {
-		column string
-		fields []string
-	}{
-		{"clip_t", []string{"clip_t"}},
-		{"aesthetic", []string{"aesthetic"}},
-		{"sc", []string{"sc"}},
-		{"pq", []string{"pq"}},
-		{"s_gtc", []string{"s_sm", "s_vs"}},
-	} {
-		var values []float64
-		for _, f := range c.fields {
-			if !r.has(f) {
-				continue
-			}
-			v, err := r.numbers(f)
-			if err != nil {
-				return err
-			}
-			for _, x := range v {
-				if err := aimBounds[f].check(f, x); err != nil {
-					return err
-				}
-			}
-			values = append(values, v...)
-		}
-		if len(values) >= len(c.fields) {
-			j.columns[c.column][i] = slices.Min(values)
-		}
-	}
-	if r.has("emotion") {
-		e, err := r.text("emotion")
-		if err != nil {
-			return err
-		}
-		j.emotion[i] = strings.ToLower(strings.TrimSpace(e))
-	}
-	if r.has("vad") {
-		v, err := parseVAD(r.fields["vad"])
-		if err != nil {
-			return fmt.Errorf("vad: %w", err)
-		}
-		t := j.vad[i]
-		j.columns["d_vad"][i] = math.Sqrt((v[0]-t[0])*(v[0]-t[0]) + (v[1]-t[1])*(v[1]-t[1]) + (v[2]-t[2])*(v[2]-t[2]))
-	}
-	return nil
 }
 
 func (j *aimPredictions) Units() int { return len(j.kind) }
 
 func (j *aimPredictions) Complete(i int) bool {
-	for _, c := range j.columns {
-		if math.IsNaN(c[i]) {
+	for name, c := range j.columns {
+		if name != "score" && math.IsNaN(c[i]) {
 			return false
 		}
 	}
 	return j.emotion[i] != ""
 }
+
+// lacking lists the samples that a column does not stand on.
+func (j *aimPredictions) lacking(column string) (out []Key) {
+	for i := range j.kind {
+		has := j.emotion[i] != ""
+		if c, ok := j.columns[strings.TrimSuffix(strings.TrimSuffix(column, "_positive"), "_negative")]; ok {
+			has = !math.IsNaN(c[i])
+		}
+		if column == "overall" {
+			has = j.Complete(i)
+		}
+		if !has {
+			out = append(out, Key{ID: j.edited[i]})
+		}
+	}
+	return out
+}
+
+func (j *aimPredictions) used(column string) int { return len(j.kind) - len(j.lacking(column)) }
 
 // means computes all columns and the overall score over samples.
 func (j *aimPredictions) means(units []int) map[string]float64 {
@@ -278,7 +210,55 @@ func (j *aimPredictions) means(units []int) map[string]float64 {
 	return out
 }
 
-func (j *aimPredictions) Numbers(units []int) []Number { return aimRow(j.means(units)) }
+func (j *aimPredictions) Numbers(units []int) []Number {
+	out := aimRow(j.means(units))
+	for _, half := range []struct {
+		name     string
+		emotions []string
+	}{{"positive", positiveEmotions}, {"negative", negativeEmotions}} {
+		var in []int
+		for _, i := range units {
+			if slices.Contains(half.emotions, j.aim.emotion[i]) {
+				in = append(in, i)
+			}
+		}
+		m := j.means(in)
+		out = append(out, Number{Name: "acc_" + half.name, Value: m["acc"]},
+			Number{Name: "d_vad_" + half.name, Value: m["d_vad"]})
+	}
+	for k := range out {
+		out[k].Judge = j.judge(out[k].Name)
+	}
+	return out
+}
+
+// judge is what measured a number: of the overall score, everything that measured a component; "" if one is not known.
+func (j *aimPredictions) judge(number string) string {
+	var of []string
+	if number == "overall" {
+		for _, c := range aimColumns {
+			of = append(of, c.name)
+		}
+	} else {
+		of = []string{strings.TrimSuffix(strings.TrimSuffix(number, "_positive"), "_negative")}
+	}
+	return judges(j.by, of)
+}
+
+// judges joins what measured components; "" if that is not known of one of them.
+func judges(by map[string]string, components []string) string {
+	var names []string
+	for _, c := range components {
+		name := strings.ToLower(by[c])
+		if name == "" {
+			return ""
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, "; ")
+}
 
 // aimRow orders the columns as the paper does.
 func aimRow(means map[string]float64) []Number {
@@ -371,7 +351,11 @@ func (j *aimPredictions) Result() *Result {
 		Confusion:    newConfusion("emotions", truth, predicted, emotions, emotions),
 	}
 	out.Bias = aimHalf{Acc: out.Positive.Acc - out.Negative.Acc, DVAD: out.Negative.DVAD - out.Positive.DVAD}
-	r.Numbers = aimRow(means)
+	r.Numbers = j.Numbers(all)
+	for k := range r.Numbers {
+		c := coverage(len(j.kind), j.lacking(r.Numbers[k].Name))
+		r.Numbers[k].Coverage = &c
+	}
 	halves := Table{Title: "positive and negative targets", Columns: []string{"acc", "d_vad"}, Rows: []TableRow{
 		{Name: "positive", Cells: []float64{float64(out.Positive.Acc), float64(out.Positive.DVAD)}},
 		{Name: "negative", Cells: []float64{float64(out.Negative.Acc), float64(out.Negative.DVAD)}},
@@ -382,7 +366,7 @@ func (j *aimPredictions) Result() *Result {
 		}
 	}
 	perKind := Table{Title: "per edit type"}
-	for _, n := range r.Numbers {
+	for _, n := range aimRow(means) {
 		perKind.Columns = append(perKind.Columns, n.Name)
 	}
 	for _, k := range sortedNames(kinds) {
@@ -399,6 +383,35 @@ func (j *aimPredictions) Result() *Result {
 			fmt.Sprintf("predicted emotions outside the eight count as wrong: %s", strings.Join(other, ", ")))
 	}
 	out.Common = r.common("aim-bench")
+	r.Examples = j.disagreements()
+	var err error
+	if r.Agreement, err = j.agreement(); err != nil {
+		r.Failed = append(r.Failed, err.Error())
+	}
 	r.JSON, r.Tables, r.Confusions = out, []Table{halves, perKind}, []Confusion{out.Confusion}
 	return r
+}
+
+// Chance implements Expecting: of emotions that are guessed.
+func (s *aim) Chance(seed uint64) map[string]Value {
+	rng := stats.NewRand(seed + 1)
+	guessed := func(rng *rand.Rand, only []string) (acc, f1 float64) {
+		var truth, predicted []string
+		for _, e := range s.emotion {
+			if only == nil || slices.Contains(only, e) {
+				truth, predicted = append(truth, e), append(predicted, emotions[rng.IntN(len(emotions))])
+			}
+		}
+		return 100 * stats.Accuracy(truth, predicted), 100 * stats.MacroF1(truth, predicted, emotions)
+	}
+	sum := map[string]Value{}
+	for range chanceDraws {
+		acc, f1 := guessed(rng, nil)
+		positive, _ := guessed(rng, positiveEmotions)
+		negative, _ := guessed(rng, negativeEmotions)
+		for name, v := range map[string]float64{"acc": acc, "f1": f1, "acc_positive": positive, "acc_negative": negative} {
+			sum[name] += Value(v / chanceDraws)
+		}
+	}
+	return sum
 }

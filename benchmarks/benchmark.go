@@ -32,6 +32,7 @@ type Benchmark struct {
 	Lower     []string                      // numbers of which less is better, and those that begin so
 	Neutral   []string                      // numbers of which neither is better
 	Headline  string                        // the number that tables are sorted by; "": the first one
+	Axes      []Axis                        // of the radar chart
 }
 
 // Options are the inputs of one evaluation. Fields that a benchmark does not list in Flags are empty.
@@ -39,12 +40,16 @@ type Options struct {
 	Data    string  // folder or file of the published data (human ratings)
 	Images  string  // folder of the pictures
 	Votes   string  // file of votes in place of, or beside, the published data
+	Targets string  // folder of the wanted results, where they are published apart
 	Subset  string  // part of the benchmark, "" for the usual one
 	Target  string  // which human value, "" for the usual one
 	Epsilon float64 // margin of a tie chosen beforehand, NaN to choose it on the test set
 	BGNorm  string  // normalisation of background differences
 	Sigma   float64 // tolerance of the expression gain
 	Lower   []string
+	Editors []string          // folders of the editors that are measured
+	By      map[string]string // component: what measured it
+	Human   string            // file of human ratings of the samples
 }
 
 // Set is the published data of a benchmark.
@@ -70,6 +75,38 @@ type WithPredictions interface {
 	Predictions() (p Predictions, ok bool)
 }
 
+// Mixed is a Set whose predictions are components: they come from several files, of several editors.
+type Mixed interface {
+	Set
+	// ReadAll reads files of components or scores, and folders of editors in the authors' layout. Every editor has
+	// predictions of its own; the name is "" if the files name none.
+	ReadAll(paths []string) ([]Editor, error)
+}
+
+// Editor is the predictions of one editor.
+type Editor struct {
+	Name string
+	Predictions
+}
+
+// Board is predictions of several methods, which tables show a row each.
+type Board interface {
+	// Leaderboard lists them; nothing if there is one only.
+	Leaderboard() []Entry
+}
+
+// Entry is a method of a leaderboard.
+type Entry struct {
+	Name   string
+	Subset string // part of the benchmark
+	Predictions
+}
+
+// Writer is predictions that can be written as the benchmark's authors write them, for their own programs to read.
+type Writer interface {
+	WriteAuthors(dir string) error
+}
+
 // Predictions is a set together with predictions for it.
 type Predictions interface {
 	// Result computes everything.
@@ -87,6 +124,7 @@ type Number struct {
 	Name  string
 	Value float64
 	Terms
+	Coverage *Coverage // of a result's numbers that stand on other items than its N; nil: on these
 }
 
 // Result is an evaluation.
@@ -98,6 +136,7 @@ type Result struct {
 	Numbers    []Number // headline numbers
 	Notes      []string // what the reader must know about them
 	Failed     []string // samples that could not be computed, and why
+	Agreement  []Table  // of a scorer's column with the others, and of all with people
 	Tables     []Table
 	Confusions []Confusion
 	Scatters   []Scatter

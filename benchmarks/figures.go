@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"assay/internal/stats"
 )
@@ -22,7 +23,8 @@ type Figure struct {
 	Place          string   `json:"place,omitempty"`
 	Contradictions []string `json:"contradictions,omitempty"` // what the paper prints for the same elsewhere
 
-	again bool // the paper prints another value for it at an earlier place
+	again bool   // the paper prints another value for it at an earlier place
+	why   string // it stands apart
 }
 
 // measured holds the intervals of a system's numbers by name.
@@ -42,6 +44,9 @@ func (r *Report) Measure(s Set, resamples int, seed uint64) {
 		r.chance = set.Chance(seed)
 	case Guessable:
 		r.chance = expectation(set, seed)
+	}
+	for _, b := range r.boards {
+		b.Measure(s, resamples, seed)
 	}
 	if resamples < 1 {
 		return
@@ -86,6 +91,9 @@ func (r *Report) figures(system int) []Figure {
 		if f.Subset == "" {
 			f.Subset = s.Result.Subset
 		}
+		if n.Coverage != nil {
+			f.Coverage = *n.Coverage
+		}
 		if n.Counted {
 			f.Coverage = Coverage{Used: c.Of, Of: c.Of}
 		}
@@ -121,6 +129,7 @@ func (b *Benchmark) printed() []Figure {
 			f := Figure{System: fmt.Sprintf("%s (in %s)", p.Method, p.Paper), Value: Value(n.Value), Paper: p.Paper,
 				Place: n.Place, Contradictions: n.Contradictions,
 				Basis: Basis{Benchmark: b.Name, Rule: n.Name, Coverage: Coverage{Used: b.Size, Of: b.Size}, Terms: n.Terms}}
+			f.Judge = strings.ToLower(f.Judge)
 			f.Counted, f.Name = counted(n.Name), n.Name
 			f.again = slices.ContainsFunc(out, func(g Figure) bool { return g.System == f.System && g.Basis == f.Basis })
 			out = append(out, f)
@@ -162,7 +171,7 @@ func (r *Report) columns() []Basis {
 // below them.
 func (r *Report) Summary() Table {
 	columns := r.columns()
-	t := Table{Title: r.Benchmark.Title}
+	t := Table{Title: r.Title()}
 	for _, c := range columns {
 		t.Columns, t.Better = append(t.Columns, columnName(c, columns)), append(t.Better, r.Benchmark.direction(c.Rule))
 	}

@@ -13,6 +13,8 @@ var genAIBench = &Benchmark{
 	Title: "GenAI-Bench, image editing: 919 pairs with votes",
 	Needs: []string{
 		"--ratings: a folder with test_v1-*.parquet (919 pairs; --subset test: test-*.parquet), or such a file",
+		"--targets (for clip_i and dino_i): ImagenHub_Text-Guided_IE with dataset_lookup.json and GroundTruth/, whose edits " +
+			"these are",
 		"--votes: without pictures, JSON lines of {id, vote_type}, id counting the rows from 0",
 	},
 	Published: "TIGER-Lab: the dataset GenAI-Bench, configuration image_edition",
@@ -25,7 +27,7 @@ var genAIBench = &Benchmark{
 		"threshold (scores): tie and both bad are one class; |left - right| <= eps is a tie; eps maximises the accuracy " +
 			"(Deutsch et al. 2023), or --epsilon",
 	},
-	Flags:   []string{"votes", "subset", "epsilon", "images"},
+	Flags:   []string{"votes", "subset", "epsilon", "images", "targets"},
 	Load:    loadGenAIBench,
 	Size:    919,
 	Counted: []string{"official"},
@@ -56,7 +58,9 @@ type genAI struct {
 	images  string
 	subset  string // "" is the usual one
 	places  []place
-	text    []string // the instructions
+	text    []string    // the instructions
+	prompts [][2]string // captions of source and target, "" where the columns are not there
+	targets *hubTargets // nil without --targets
 }
 
 func loadGenAIBench(o Options) (Set, error) {
@@ -89,9 +93,24 @@ func loadGenAIBench(o Options) (Set, error) {
 		it := s.pair(i)
 		return []CaptionedPicture{{"source", it[0].Source}, {"left", it[0].Edit}, {"right", it[1].Edit}}, it[0].Instruction
 	}
-	return s, table.each([]string{"vote_type", "instruct_prompt"}, func(p place, text []string) error {
+	if o.Targets != "" {
+		if s.targets, err = openHubTargets(o.Targets); err != nil {
+			return nil, err
+		}
+	}
+	columns := []string{"vote_type", "instruct_prompt"}
+	captioned := table.has("source_prompt") && table.has("target_prompt")
+	if captioned {
+		columns = append(columns, "source_prompt", "target_prompt")
+	}
+	return s, table.each(columns, func(p place, text []string) error {
 		s.add(strconv.Itoa(len(s.ids)), text[0])
 		s.places, s.text = append(s.places, p), append(s.text, text[1])
+		prompts := [2]string{}
+		if captioned {
+			prompts = [2]string(text[2:4])
+		}
+		s.prompts = append(s.prompts, prompts)
 		if !slices.Contains(genAIVotes, text[0]) {
 			return fmt.Errorf("vote_type is %q: one of %s was expected", text[0], strings.Join(genAIVotes, ", "))
 		}
@@ -134,7 +153,8 @@ func (s *genAI) pair(i int) [2]Item {
 	p := s.places[i]
 	side := func(name string) Item {
 		return Item{Key: Key{s.ids[i], name}, Group: s.ids[i], Instruction: s.text[i],
-			Source: p.picture("source_image", -1, s.images), Edit: p.picture(name+"_output_image", -1, s.images)}
+			Source: p.picture("source_image", -1, s.images), Edit: p.picture(name+"_output_image", -1, s.images),
+			Captions: s.prompts[i], Target: s.targets.of(s.text[i], s.prompts[i])}
 	}
 	return [2]Item{side(left), side(right)}
 }

@@ -16,6 +16,9 @@ import (
 	"assay/internal/stats"
 )
 
+// groundTruth is the folder of the wanted results.
+const groundTruth = "GroundTruth"
+
 // leftOut is a method whose ratings are in the published files but not in the published numbers.
 const leftOut = "Imagic"
 
@@ -24,7 +27,8 @@ var imagenHub = &Benchmark{
 	Title: "ImagenHub, text-guided image editing: 179 sources x 8 methods, three raters",
 	Needs: []string{
 		"--ratings: a folder with Text-Guided_IE_rater1.tsv, ...rater2.tsv, ...rater3.tsv",
-		"--images (with --scorer): ImagenHub_Text-Guided_IE, with input/, one folder per method, and dataset_lookup.json",
+		"--images (with --scorer): ImagenHub_Text-Guided_IE, with input/, one folder per method, and dataset_lookup.json; " +
+			"GroundTruth/ for clip_i and dino_i",
 	},
 	Published: "TIGER-AI-Lab: ratings in the repository ImagenHub, pictures in the dataset " +
 		"ImagenHub/ImagenHub_Text-Guided_IE",
@@ -242,7 +246,11 @@ func (s *hub) Items() ([]Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	var lookup map[string]struct{ Instruction string }
+	var lookup map[string]struct {
+		Instruction string
+		Before      string `json:"source_global_caption"`
+		After       string `json:"target_global_caption"`
+	}
 	if err := json.Unmarshal(b, &lookup); err != nil {
 		return nil, fmt.Errorf("%s: %w: {id: {\"instruction\": ...}} was expected", lookupPath, err)
 	}
@@ -260,6 +268,8 @@ func (s *hub) Items() ([]Item, error) {
 			Instruction: entry.Instruction,
 			Source:      filePicture(filepath.Join(root, "input", k.ID), s.group[i] == 0, &p),
 			Edit:        filePicture(filepath.Join(root, k.Model, k.ID), true, &p),
+			Target:      Picture{Path: filepath.Join(root, groundTruth, k.ID)},
+			Captions:    [2]string{entry.Before, entry.After},
 		}
 	}
 	return items, p.err()
@@ -320,7 +330,8 @@ func (j *hubPredictions) Numbers(units []int) []Number {
 	if len(rho) < of {
 		terms.Normalisation = fmt.Sprintf("the mean over %d of %d methods", len(rho), of)
 	}
-	return []Number{{"published", stats.TanhMean(rho), terms}, {"fisher", stats.FisherMean(rho), terms}}
+	return []Number{{Name: "published", Value: stats.TanhMean(rho), Terms: terms},
+		{Name: "fisher", Value: stats.FisherMean(rho), Terms: terms}}
 }
 
 // hubJSON is the JSON result of ImagenHub.

@@ -200,6 +200,15 @@ func (r row) texts(field string) ([]string, error) {
 	return s, nil
 }
 
+// object returns an object of strings.
+func (r row) object(field string) (map[string]string, error) {
+	var m map[string]string
+	if err := json.Unmarshal(r.fields[field], &m); err != nil || m == nil {
+		return nil, fmt.Errorf("%s is %s: an object of strings was expected", field, brief(r.fields[field]))
+	}
+	return m, nil
+}
+
 func brief(v json.RawMessage) string {
 	if s := string(v); len(s) <= 60 {
 		return s

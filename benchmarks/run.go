@@ -39,6 +39,8 @@ type Item struct {
 	Source      Picture
 	Edit        Picture
 	Instruction string
+	Target      Picture   // the wanted result, where a benchmark has it
+	Captions    [2]string // of the source and of the wanted result, "" where a benchmark has none
 }
 
 // Prediction is one line of predictions.jsonl.

@@ -7,48 +7,125 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"assay/data"
 	"assay/encoders"
 	"assay/heuristics"
 )
 
-// Similarities are the baselines that encoders give. A higher value means a better edit; predictions are 10 times the
+// Similarity is a baseline that an encoder gives. A higher value means a better edit; predictions are 10 times the
 // cosine.
-//
-//   - clip_t: of the instruction (or, where captions are given, the caption of the wanted result) and the edit
-//   - clip_i, dino_i: of source and edit, since benchmarks have no target
-//   - clip_d: of the change of the picture and the change of the captions
-var Similarities = []string{"clip_d", "clip_t", "clip_i", "dino_i"}
+type Similarity struct {
+	Name       string
+	Definition string // of what the cosine is
+	dino       bool   // of DINOv2's embeddings, not of CLIP's
+	target     bool   // needs the wanted result
+	captions   int    // of how many captions it needs: 1 is the target's
+}
+
+// Similarities are the names of the baselines: those of the papers (CLIP-I and DINO-I compare with the wanted result,
+// CLIP-T with its caption), and the similarities to the source and to the instruction under names of their own.
+var Similarities = similarityNames()
+
+var similarityKinds = []Similarity{
+	{Name: "clip_d", Definition: "change of the picture, change of the captions (embeddings of length 1)", captions: 2},
+	{Name: "clip_d_raw", Definition: "change of the picture, change of the captions (embeddings as they are, as in ADIEE)",
+		captions: 2},
+	{Name: "clip_t", Definition: "edit, caption of the wanted result", captions: 1},
+	{Name: "clip_t_instruction", Definition: "edit, instruction"},
+	{Name: "clip_i", Definition: "edit, wanted result", target: true},
+	{Name: "clip_i_source", Definition: "edit, source"},
+	{Name: "dino_i", Definition: "edit, wanted result", dino: true, target: true},
+	{Name: "dino_i_source", Definition: "edit, source", dino: true},
+}
+
+func similarityNames() (names []string) {
+	for _, s := range similarityKinds {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// FindSimilarity returns the similarity of a name.
+func FindSimilarity(name string) (Similarity, bool) {
+	for _, s := range similarityKinds {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return Similarity{}, false
+}
+
+// DINO reports whether a similarity is of DINOv2's embeddings; else it is of CLIP's.
+func (s Similarity) DINO() bool { return s.dino }
 
 // similarity scores edits by one similarity of CLIP's or DINOv2's embeddings.
 type similarity struct {
-	name     string
-	model    *encoders.Model
-	captions map[string][2]string // by item id: before, after
+	Similarity
+	model *encoders.Model
 }
 
-// OpenSimilarity opens an encoder, a Hugging Face checkpoint directory or an .onnx file, for the similarity of a name.
-// captions is a file of JSON lines of id, source_caption and target_caption; "": none.
-func OpenSimilarity(name, encoder, captions string, o encoders.Options) (*Scorer, error) {
-	s := &similarity{name: name}
+// OpenSimilarity opens an encoder, a Hugging Face checkpoint directory or an .onnx file, for a similarity. Its name says
+// encoder and definition.
+func OpenSimilarity(kind Similarity, encoder string, o encoders.Options) (*Scorer, error) {
+	s := &similarity{Similarity: kind}
 	var err error
-	if captions != "" {
-		if s.captions, err = readCaptions(captions); err != nil {
-			return nil, err
-		}
-	}
 	if s.model, err = encoders.Open(encoder, o); err != nil {
 		return nil, err
 	}
-	if (name == "clip_t" || name == "clip_d") && !s.model.HasTexts() {
-		return nil, errors.Join(fmt.Errorf("%s has no text encoder: %s needs one", encoder, name), s.model.Close())
+	if strings.HasPrefix(kind.Name, "clip_t") || kind.captions > 0 {
+		if !s.model.HasTexts() {
+			return nil, errors.Join(fmt.Errorf("%s has no text encoder: %s needs one", encoder, kind.Name), s.model.Close())
+		}
 	}
 	scorer := NewScorer(s, s.model.Close)
-	scorer.Name = name
-	scorer.Fingerprint = name + " " + s.model.Fingerprint()
+	scorer.Name = fmt.Sprintf("%s: cosine of %s; %s", kind.Name, kind.Definition, filepath.Base(filepath.Clean(encoder)))
+	scorer.Fingerprint = kind.Name + " " + s.model.Fingerprint()
 	scorer.Settings = "10 times the cosine of embeddings"
 	return scorer, nil
+}
+
+// Caption gives items the captions of a file of JSON lines of id, source_caption and target_caption ("": none), and
+// says which items lack what a similarity needs.
+func (s Similarity) Caption(items []Item, file string) error {
+	captions := map[string][2]string{}
+	if file != "" {
+		var err error
+		if captions, err = readCaptions(file); err != nil {
+			return err
+		}
+	}
+	var p problems
+	none := map[string]bool{}
+	for i := range items {
+		it := &items[i]
+		if c, ok := captions[it.ID]; ok {
+			it.Captions = c
+		}
+		lacks := func(what string) {
+			if !none[it.ID] {
+				none[it.ID] = true
+				p.add(it.ID, "%s needs %s", s.Name, what)
+			}
+		}
+		switch {
+		case s.captions > 1 && it.Captions[0] == "":
+			lacks("--captions: JSON lines of id, source_caption and target_caption, which the data do not have")
+		case s.captions > 0 && it.Captions[1] == "":
+			lacks("--captions: JSON lines of id and target_caption, which the data do not have")
+		case s.target && it.Target.None():
+			lacks("the picture of the wanted result, which this benchmark does not have; " + s.Name + "_source compares " +
+				"with the source instead")
+		case s.target && it.Target.Read == nil:
+			if !none[it.ID] {
+				none[it.ID] = true
+				filePicture(it.Target.Path, true, &p)
+			}
+		}
+	}
+	return p.err()
 }
 
 func readCaptions(path string) (map[string][2]string, error) {
@@ -74,14 +151,35 @@ func readCaptions(path string) (map[string][2]string, error) {
 	}
 }
 
+// similar is an edit with the pictures that a similarity needs.
+type similar struct {
+	Edit
+	target *data.Picture
+}
+
 // Prepare implements scoring.Scorer: the encoder takes pictures as they are.
-func (s *similarity) Prepare(e Edit) (Edit, error) { return e, nil }
+func (s *similarity) Prepare(e Edit) (similar, error) {
+	out := similar{Edit: e}
+	var err error
+	if s.target {
+		out.target, err = decodePicture(e.Item, "wanted result", e.Item.Target)
+	}
+	return out, err
+}
+
+// other is the picture that an edit is compared with, or changed from.
+func (s *similarity) other(e similar) *data.Picture {
+	if s.target {
+		return e.target
+	}
+	return e.Source
+}
 
 // Score implements scoring.Scorer.
-func (s *similarity) Score(ctx context.Context, edits []Edit) ([]float64, error) {
+func (s *similarity) Score(ctx context.Context, edits []similar) ([]float64, error) {
 	var pictures []*data.Picture
 	for _, e := range edits {
-		pictures = append(pictures, e.Source, e.Edit)
+		pictures = append(pictures, s.other(e), e.Edit.Edit)
 	}
 	images, err := s.model.Images(ctx, pictures)
 	if err != nil {
@@ -98,24 +196,28 @@ func (s *similarity) Score(ctx context.Context, edits []Edit) ([]float64, error)
 	return scores, nil
 }
 
-// of is the similarity of one item.
-func (s *similarity) of(ctx context.Context, it Item, source, edit []float32) (float64, error) {
-	if s.name == "clip_i" || s.name == "dino_i" {
-		return heuristics.Cosine(source, edit), nil
-	}
-	caption, known := s.captions[it.ID]
-	texts := []string{it.Instruction}
-	if known {
-		texts = caption[:]
-	} else if s.name == "clip_d" {
-		return 0, fmt.Errorf("no captions for id %q", it.ID)
+// of is the similarity of one item, by the embeddings of the other picture and the edit.
+func (s *similarity) of(ctx context.Context, it Item, other, edit []float32) (float64, error) {
+	var texts []string
+	switch {
+	case s.captions == 2:
+		texts = it.Captions[:]
+	case s.captions == 1:
+		texts = it.Captions[1:]
+	case s.Name == "clip_t_instruction":
+		texts = []string{it.Instruction}
+	default:
+		return heuristics.Cosine(other, edit), nil
 	}
 	text, err := s.model.Texts(ctx, texts)
 	if err != nil {
 		return 0, err
 	}
-	if s.name == "clip_t" {
-		return heuristics.Cosine(edit, text[len(text)-1]), nil
+	switch s.Name {
+	case "clip_d":
+		return heuristics.DirectionUnit.Of(other, edit, text[0], text[1]), nil
+	case "clip_d_raw":
+		return heuristics.DirectionRaw.Of(other, edit, text[0], text[1]), nil
 	}
-	return heuristics.ClipDirection(source, edit, text[0], text[1]), nil
+	return heuristics.Cosine(edit, text[0]), nil
 }

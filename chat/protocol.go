@@ -1,13 +1,15 @@
 package chat
 
 import (
-	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"image"
+	"image/png"
 	"math"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
@@ -106,16 +108,36 @@ func messageOf(m Message) (turn openai.ChatCompletionMessageParamUnion, err erro
 	return openai.UserMessage(parts), nil
 }
 
+// encoder writes PNG. Pictures are sent once and not kept, so speed counts more than size.
+var encoder = png.Encoder{CompressionLevel: png.BestSpeed, BufferPool: &buffers{}}
+
+// buffers implements png.EncoderBufferPool.
+type buffers struct{ sync.Pool }
+
+func (b *buffers) Get() *png.EncoderBuffer {
+	e, _ := b.Pool.Get().(*png.EncoderBuffer)
+	return e // nil at first: the encoder makes one
+}
+
+func (b *buffers) Put(e *png.EncoderBuffer) { b.Pool.Put(e) }
+
 // dataURL is a picture as PNG in a URL: nothing is lost, as it would be in JPEG.
 func dataURL(p *data.Picture) (string, error) {
 	if err := p.Check(); err != nil {
 		return "", err
 	}
-	var file bytes.Buffer
-	if err := p.EncodePNG(&file); err != nil {
+	m := image.NewNRGBA(image.Rect(0, 0, p.Width, p.Height))
+	for i, j := 0, 0; i < len(p.Pix); i, j = i+3, j+4 {
+		m.Pix[j], m.Pix[j+1], m.Pix[j+2], m.Pix[j+3] = p.Pix[i], p.Pix[i+1], p.Pix[i+2], 255
+	}
+	var url strings.Builder
+	url.WriteString("data:image/png;base64,")
+	text := base64.NewEncoder(base64.StdEncoding, &url)
+	if err := encoder.Encode(text, m); err != nil {
 		return "", err
 	}
-	return "data:image/png;base64," + base64.StdEncoding.EncodeToString(file.Bytes()), nil
+	err := text.Close()
+	return url.String(), err
 }
 
 // usageOf reads the usage counts of an answer, if they are there and make sense.

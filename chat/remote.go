@@ -21,7 +21,8 @@ import (
 // server serves another model, it has failed many times in a row, answers cannot be kept. A run ends there.
 var ErrUnavailable = errors.New("no more answers")
 
-// ErrCap is wrapped by errors of requests for which the caps on tokens and costs leave no room. It wraps ErrUnavailable.
+// ErrCap is wrapped by errors of requests for which the caps on tokens and costs leave no room. It wraps
+// ErrUnavailable.
 var ErrCap = fmt.Errorf("%w: the cap is reached", ErrUnavailable)
 
 // Remote is a model on a server that speaks OpenAI's chat protocol.
@@ -72,7 +73,7 @@ func OpenRemote(s Server) (*Remote, error) {
 		completions: openai.NewChatCompletionService(options...), // which, unlike a client, reads no variables
 		fingerprint: store.KeyOf("remote-1", identity).String(),
 		slots:       make(chan struct{}, s.Concurrency),
-		meter:       meter{price: s.Price, maxTokens: s.MaxTokens, maxCost: s.MaxCost},
+		meter:       meter{price: s.Price, tokenCap: s.TokenCap, costCap: s.CostCap},
 		idle:        client,
 	}, nil
 }
@@ -93,7 +94,8 @@ func (r *Remote) Spent() Spent { return r.meter.total() }
 func (r *Remote) Concurrency() int { return r.server.Concurrency }
 
 // Chat sends a request, and sends it again after failures that may pass: 408, 409, 429 and 5xx, a broken connection, no
-// answer in time, an answer that is cut off or no JSON. It waits as long as Retry-After says, or twice as long each time.
+// answer in time, an answer that is cut off or no JSON. It waits as long as Retry-After says, or twice as long each
+// time.
 //
 // When ctx ends nothing more is sent, but what was sent already is waited for: it is paid for, and its answer is
 // returned.

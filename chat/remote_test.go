@@ -54,8 +54,8 @@ func newFakeServer(t *testing.T, answer func(w http.ResponseWriter, n int64)) *f
 // says is an answer as servers give it.
 func says(text string) string {
 	raw, _ := json.Marshal(text)
-	return fmt.Sprintf(`{"id": "1", "object": "chat.completion", "created": 1, "model": "judge-7b", "choices": [{"index": 0,
-		"message": {"role": "assistant", "content": %s}, "finish_reason": "stop"}],
+	return fmt.Sprintf(`{"id": "1", "object": "chat.completion", "created": 1, "model": "judge-7b",
+		"choices": [{"index": 0, "message": {"role": "assistant", "content": %s}, "finish_reason": "stop"}],
 		"usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120,
 		"prompt_tokens_details": {"cached_tokens": 40}}}`, raw)
 }
@@ -203,10 +203,11 @@ func TestWeather(t *testing.T) {
 		{"another model", status(200, strings.Replace(ok, "judge-7b", "other", 1)), 99, `one of "other"`, false, true},
 		{"wrong key", status(401, `{"error": {"message": "bad key secret-1"}}`), 99, "401: bad key (the key)", false, true},
 		{"no such model", status(404, `{"error": {"message": "no judge-7b"}}`), 99, "404: no judge-7b", false, true},
-		{"no money", status(429, `{"error": {"message": "pay", "code": "insufficient_quota"}}`), 99, "429: pay", false, true},
-		{"elsewhere", status(307, "", "Location", "http://example.org/"), 99, "redirects to http://example.org/", false, true},
-		{"bad picture", status(400, `{"error": {"message": "cannot identify image"}}`), 99, "400: cannot identify image", true,
-			false},
+		{"no money", status(429, `{"error": {"message": "pay", "code": "insufficient_quota"}}`), 99, "429: pay",
+			false, true},
+		{"elsewhere", status(307, "", "Location", "http://a.org/"), 99, "redirects to http://a.org/", false, true},
+		{"bad picture", status(400, `{"error": {"message": "cannot identify image"}}`), 99, "400: cannot identify image",
+			true, false},
 		{"too large", status(413, ""), 99, "413: Request Entity Too Large", true, false},
 		{"tomorrow", status(429, "", "Retry-After", "86400"), 99, "try again in 24h0m0s", false, true},
 	}
@@ -258,8 +259,9 @@ func TestLogProbs(t *testing.T) {
 	f := newFakeServer(t, func(w http.ResponseWriter, n int64) {
 		text := says("fine")
 		if n == 0 {
-			text = strings.Replace(text, `"finish_reason"`, `"logprobs": {"content": [{"token": "fi", "logprob": -0.5, "bytes": null,
-				"top_logprobs": []}, {"token": "ne", "logprob": -0.25, "bytes": null, "top_logprobs": []}]}, "finish_reason"`, 1)
+			text = strings.Replace(text, `"finish_reason"`, `"logprobs": {"content": [
+				{"token": "fi", "logprob": -0.5, "bytes": null, "top_logprobs": []},
+				{"token": "ne", "logprob": -0.25, "bytes": null, "top_logprobs": []}]}, "finish_reason"`, 1)
 		}
 		io.WriteString(w, text)
 	})
@@ -277,8 +279,8 @@ func TestLogProbs(t *testing.T) {
 // TestCaps: a cap on tokens or costs ends the run near it, and the counters say what was spent.
 func TestCaps(t *testing.T) {
 	for _, change := range []func(*Server){
-		func(s *Server) { s.MaxTokens = 600 },
-		func(s *Server) { s.Price, s.MaxCost = Price{Prompt: 10, Cached: 5, Completion: 10}, 0.005 },
+		func(s *Server) { s.TokenCap = 600 },
+		func(s *Server) { s.Price, s.CostCap = Price{Prompt: 10, Cached: 5, Completion: 10}, 0.005 },
 	} {
 		f := newFakeServer(t, func(w http.ResponseWriter, _ int64) { io.WriteString(w, says("fine")) })
 		r := f.open(t, change)
@@ -291,7 +293,7 @@ func TestCaps(t *testing.T) {
 			t.Errorf("ends with %v after %d requests, want 5", err, f.n.Load())
 		}
 		want := Spent{Requests: 5, Answers: 5, Prompt: 500, Cached: 200, Completion: 100}
-		if r.server.MaxCost > 0 {
+		if r.server.CostCap > 0 {
 			want.Cost = 0.005
 		}
 		if got := r.Spent(); !cmp.Equal(got, want) {
@@ -304,7 +306,7 @@ func TestCaps(t *testing.T) {
 	if _, err := f.open(t, nil).Chat(t.Context(), ask("a"), Options{}); err != nil {
 		t.Errorf("no usage, no cap: %v", err)
 	}
-	_, err := f.open(t, func(s *Server) { s.MaxTokens = 600 }).Chat(t.Context(), ask("a"), Options{})
+	_, err := f.open(t, func(s *Server) { s.TokenCap = 600 }).Chat(t.Context(), ask("a"), Options{})
 	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "usage") {
 		t.Errorf("no usage, a cap: %v", err)
 	}
@@ -391,8 +393,10 @@ func TestBadRequests(t *testing.T) {
 
 // TestCheck: wrong settings are all named.
 func TestCheck(t *testing.T) {
-	_, err := OpenRemote(Server{URL: "https://user:pw@host/v1?key=1", Extra: Object{"model": "x"}, MaxCost: 1})
-	for _, key := range []string{"url", "model", "concurrency", "timeout", "max_wait", "limit_field", "extra", "max_cost"} {
+	_, err := OpenRemote(Server{URL: "https://user:pw@host/v1?key=1", Extra: Object{"model": "x"}, CostCap: 1})
+	for _, key := range []string{
+		"url", "model", "concurrency", "timeout", "max_wait", "limit_field", "extra", "cost_cap",
+	} {
 		if err == nil || !strings.Contains(err.Error(), key+": ") {
 			t.Errorf("%s is not named: %v", key, err)
 		}
@@ -417,5 +421,30 @@ func TestEndlessBody(t *testing.T) {
 	_, err := f.open(t, func(s *Server) { s.Retries = 0 }).Chat(t.Context(), ask("a"), Options{})
 	if err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Error(err)
+	}
+}
+
+// TestReadServer: a file of settings is read strictly.
+func TestReadServer(t *testing.T) {
+	s, err := ReadServer("s.yaml", []byte(`url: http://localhost:8000/v1
+model: judge
+timeout: 2.5
+extra: {chat_template_kwargs: {enable_thinking: false}}
+price: {prompt: 0.1, completion: 0.4}
+cost_cap: 2
+`), func(s *Server) { s.Concurrency = 3 })
+	want := Server{
+		URL: "http://localhost:8000/v1", Model: "judge", Concurrency: 3, Timeout: 2.5, Retries: 5, MaxWait: 120,
+		LimitField: "max_tokens", Extra: Object{"chat_template_kwargs": map[string]any{"enable_thinking": false}},
+		Price: Price{Prompt: 0.1, Completion: 0.4}, CostCap: 2,
+	}
+	if err != nil || !cmp.Equal(s, want) {
+		t.Errorf("%+v, %v", s, err)
+	}
+	_, err = ReadServer("s.yaml", []byte("url: localhost\nkey: secret\n"), nil)
+	for _, want := range []string{"s.yaml:1:1: url", "s.yaml:2:1: key: unknown key", "model"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing: %v", want, err)
+		}
 	}
 }

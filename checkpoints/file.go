@@ -16,6 +16,7 @@ import (
 // File is one safetensors file, mapped into memory.
 type File struct {
 	path   string
+	id     string
 	data   []byte
 	header *header
 	byName map[string]int
@@ -46,12 +47,22 @@ func OpenFile(path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: mapping it into memory: %w", path, err)
 	}
-	file := &File{path: path, data: data, header: h, byName: make(map[string]int, len(h.tensors))}
+	file := &File{path: path, id: identity(st), data: data, header: h, byName: make(map[string]int, len(h.tensors))}
 	for i, t := range h.tensors {
 		file.byName[t.Name] = i
 	}
 	return file, nil
 }
+
+// identity is another one for a file that was replaced or written to.
+func identity(st os.FileInfo) string {
+	s := st.Sys().(*syscall.Stat_t)
+	return fmt.Sprint(s.Dev, s.Ino, s.Ctim, s.Size)
+}
+
+// ID identifies the file as it was when it was opened, on this machine: one that was replaced or written to since has
+// another.
+func (f *File) ID() string { return f.id }
 
 // Close unmaps the file; slices that Bytes returned must not be used any more.
 func (f *File) Close() error {

@@ -44,7 +44,7 @@ var format = []struct {
 }{
 	{"U64", onnx.Uint64}, {"I64", onnx.Int64}, {"F64", onnx.Double}, {"F32", onnx.Float}, {"U32", onnx.Uint32},
 	{"I32", onnx.Int32}, {"BF16", onnx.BFloat16}, {"F16", onnx.Float16}, {"U16", onnx.Uint16}, {"I16", onnx.Int16},
-	{"I8", onnx.Int8}, {"U8", onnx.Uint8}, {"BOOL", onnx.Bool},
+	{"F8_E4M3", onnx.Float8E4M3}, {"I8", onnx.Int8}, {"U8", onnx.Uint8}, {"BOOL", onnx.Bool},
 }
 
 func rankOf(t onnx.DType) int {

@@ -261,7 +261,7 @@ func TestDamagedFiles(t *testing.T) {
 		"negative dim":    {file("{"+entry("a", "F32", "[-1]", 0, 4)+"}", 4), "negative"},
 		"overflow":        {file("{"+entry("a", "F32", "[4611686018427387904,4]", 0, 0)+"}", 0), "larger than any file"},
 		"backward":        {file("{"+entry("a", "F32", "[1]", 4, 0)+"}", 4), "not a range"},
-		"unknown type":    {file("{"+entry("a", "F8_E4M3", "[4]", 0, 4)+"}", 4), `"F8_E4M3" is not read`},
+		"unknown type":    {file("{"+entry("a", "F8_E5M2", "[4]", 0, 4)+"}", 4), `"F8_E5M2" is not read`},
 		"missing shape":   {file(`{"a":{"dtype":"F32","data_offsets":[0,4]}}`, 4), "needs dtype"},
 		"fraction":        {file(`{"a":{"dtype":"F32","shape":[1.5],"data_offsets":[0,4]}}`, 4), "shape"},
 		"unknown field":   {file(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"x":1}}`, 4), "unknown field"},

@@ -33,9 +33,11 @@ type Weights struct {
 	shards []*Shard
 	stored map[string]*Shard
 	alias  map[string]string
-	absent bool     // see OpenOrAbsent
-	why    error    // what is missing then
-	read   sync.Map // stored names that were asked for: see Unread
+	parts  map[string]bool    // stored tensors that derived ones are made of
+	made   map[string]Derived // see Derive
+	absent bool               // see OpenOrAbsent
+	why    error              // what is missing then
+	read   sync.Map           // stored names that were asked for: see Unread
 
 	names map[string]string // name -> that in the file, where it is another: see Rename
 }
@@ -199,14 +201,14 @@ func (w *Weights) NonFinite() (name, what string, err error) {
 	if w.absent {
 		return "", "", nil
 	}
-	names := w.Names()
+	names := slices.Sorted(maps.Keys(w.stored))
 	found := make([]string, len(names))
 	err = workers.Each(len(names), runtime.GOMAXPROCS(0), func(i int) error {
-		info, _ := w.Info(names[i])
+		info, _ := w.stored[names[i]].Info(names[i])
 		if !info.Type.IsFloat() {
 			return nil
 		}
-		raw, err := w.Bytes(names[i])
+		raw, err := w.stored[names[i]].Bytes(names[i])
 		if err != nil {
 			return err
 		}
@@ -261,6 +263,18 @@ func (w *Weights) find(name string) (*Shard, string) {
 	return w.stored[stored], stored
 }
 
+// Names returns the stored names, sorted; derived tensors stand for their parts.
+func (w *Weights) Names() []string {
+	names := slices.Collect(maps.Keys(w.made))
+	for name := range w.stored {
+		if !w.parts[name] {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // inFile is the name under which a file holds a stored tensor.
 func (w *Weights) inFile(stored string) string {
 	if name, ok := w.names[stored]; ok {
@@ -268,9 +282,6 @@ func (w *Weights) inFile(stored string) string {
 	}
 	return stored
 }
-
-// Names returns the stored names, sorted.
-func (w *Weights) Names() []string { return slices.Sorted(maps.Keys(w.stored)) }
 
 // Unread returns the stored names, sorted, that neither Tensor nor Dense was asked for.
 func (w *Weights) Unread() []string {
@@ -282,12 +293,18 @@ func (w *Weights) Unread() []string {
 
 // Has tells whether the tensor, or what its alias stands for, exists.
 func (w *Weights) Has(name string) bool {
+	if w.made[name] != nil {
+		return true
+	}
 	s, _ := w.find(name)
 	return s != nil
 }
 
-// Info describes a tensor; Name is the stored one.
+// Info describes a tensor; Name is the stored one. A derived one has its own name, and the bytes of its parts.
 func (w *Weights) Info(name string) (Info, bool) {
+	if d := w.made[name]; d != nil {
+		return Info{Name: name, Type: onnx.Float, Shape: d.Shape(), Length: d.Stored()}, true
+	}
 	s, stored := w.find(name)
 	if s == nil {
 		return Info{}, false
@@ -297,8 +314,11 @@ func (w *Weights) Info(name string) (Info, bool) {
 	return info, ok
 }
 
-// Bytes returns a tensor's mapped bytes; see [File.Bytes].
+// Bytes returns a tensor's mapped bytes; see [File.Bytes]. Derived ones have none.
 func (w *Weights) Bytes(name string) ([]byte, error) {
+	if w.made[name] != nil {
+		return nil, fmt.Errorf("%s: tensor %q is stored packed: its numbers lie nowhere as they are", w.dir, name)
+	}
 	s, stored := w.find(name)
 	if s == nil {
 		return nil, w.missing(name)
@@ -311,6 +331,9 @@ func (w *Weights) Bytes(name string) ([]byte, error) {
 
 // Dense returns a copy of a tensor; see [File.Dense].
 func (w *Weights) Dense(name string) (*tensor.Dense, error) {
+	if d := w.made[name]; d != nil {
+		return w.derivedDense(d)
+	}
 	s, stored := w.find(name)
 	if s == nil {
 		return nil, w.missing(name)
@@ -325,6 +348,9 @@ func (w *Weights) Dense(name string) (*tensor.Dense, error) {
 // Tensor returns a tensor, named as asked for, that refers to its bytes in the checkpoint. Its location is relative to
 // Folder.
 func (w *Weights) Tensor(name string) (*onnx.Tensor, error) {
+	if d := w.made[name]; d != nil {
+		return w.derivedTensor(name, d), nil
+	}
 	s, stored := w.find(name)
 	if s == nil {
 		return nil, w.missing(name)

@@ -14,6 +14,18 @@ import (
 	"strings"
 )
 
+// Majority is the outcome with most votes: for the first, for neither, for the second. Where two
+// outcomes have as many it is a tie.
+func (p *Pair) Majority() [3]float64 {
+	switch v := p.Votes; {
+	case v[0] > v[1] && v[0] > v[2]:
+		return [3]float64{1, 0, 0}
+	case v[2] > v[1] && v[2] > v[0]:
+		return [3]float64{0, 0, 1}
+	}
+	return [3]float64{0, 1, 0}
+}
+
 // Edit is one edit as training reads it: a row of a label table with all that people said about it.
 type Edit struct {
 	Row
@@ -70,13 +82,13 @@ func OpenEdits(path string, columns map[string]string) (*Edits, error) {
 			known[ours] = name
 		}
 	}
-	any, err := OpenTable(path, WithRequired())
+	probe, err := OpenTable(path, WithRequired())
 	if err != nil {
 		return nil, err
 	}
-	have := any.Columns()
-	if have == nil && any.Len() > 0 {
-		if rec, err := any.Record(0); err == nil {
+	have := probe.Columns()
+	if have == nil && probe.Len() > 0 {
+		if rec, err := probe.Record(0); err == nil {
 			have = rec.names()
 		}
 	}
@@ -91,7 +103,7 @@ func OpenEdits(path string, columns map[string]string) (*Edits, error) {
 	if e.Layout != LayoutLabels {
 		options = append(options, WithRequired())
 	}
-	if err := any.Close(); err != nil {
+	if err := probe.Close(); err != nil {
 		return nil, err
 	}
 	e.Table, err = OpenTable(path, append(options, WithColumns(known))...)

@@ -14,7 +14,6 @@ import (
 	"assay/checkpoints"
 	"assay/data"
 	"assay/internal/oracle"
-	"assay/internal/packed"
 	"assay/judges"
 	"assay/model"
 	_ "assay/model/families"
@@ -29,11 +28,7 @@ type suite struct {
 // each runs f on every fixture folder; in the repository the judges are packed, without the weights under flat names.
 func each(t *testing.T, f func(t *testing.T, s suite)) {
 	oracle.Each(t, func(t *testing.T, folder string) {
-		s := suite{filepath.Join(folder, "released"), folder}
-		if _, err := os.Stat(s.dir); err != nil {
-			s.dir = packed.Unpack(t, s.dir+".zip")
-		}
-		f(t, s)
+		f(t, suite{oracle.Released(t, folder), folder})
 	})
 }
 

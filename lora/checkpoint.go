@@ -11,6 +11,7 @@ import (
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
 	"assay/internal/exit"
+	"assay/quant"
 )
 
 // MergeOptions say what is merged into which new checkpoint.
@@ -35,6 +36,9 @@ type Merged struct {
 // files beside the weights.
 func MergeCheckpoint(ctx context.Context, o MergeOptions) (*Merged, error) {
 	if err := o.checkOut(); err != nil {
+		return nil, err
+	}
+	if err := checkUnpacked(o.Backbone); err != nil {
 		return nil, err
 	}
 	a, err := Load(o.Adapter)
@@ -72,6 +76,20 @@ func MergeCheckpoint(ctx context.Context, o MergeOptions) (*Merged, error) {
 		return nil, fmt.Errorf("interrupted, nothing was written to %s: %w", o.Out, err)
 	}
 	return r, err
+}
+
+// checkUnpacked refuses a backbone whose weights are stored in few bits: what is added to them would not be.
+func checkUnpacked(backbone string) error {
+	raw, err := os.ReadFile(filepath.Join(backbone, "config.json"))
+	if err != nil {
+		return nil // whoever needs the file says so
+	}
+	packing, _, err := quant.Split(raw)
+	if packing == nil || err != nil {
+		return err
+	}
+	return exit.Usagef("%s is packed (%s in its config.json): an adapter cannot be merged into weights of few bits; merge it "+
+		"into the checkpoint that they were made of, and quantise the result (train quantize)", backbone, packing.Method)
 }
 
 // checkOut refuses to replace anything but, with Force, a checkpoint that is not being read.

@@ -2,6 +2,7 @@ package losses
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 )
@@ -65,5 +66,26 @@ func TestTiesRefused(t *testing.T) {
 	one[0].Ranks[1] = 1
 	if _, _, err := Feeds(0, s, Head{}, one, 2, place, 0); err == nil || !strings.Contains(err.Error(), "share a rank") {
 		t.Error(err)
+	}
+}
+
+// TestDocumented holds the table in docs/training.md to this one.
+func TestDocumented(t *testing.T) {
+	raw, err := os.ReadFile("../docs/training.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := func(words ...string) string {
+		if len(words) == 0 {
+			return ""
+		}
+		return "`" + strings.Join(words, "`, `") + "`"
+	}
+	for _, r := range Table() {
+		line := fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s |\n", r.Kind, r.Over, r.Outputs, code(r.Options...),
+			strings.ReplaceAll(r.Formula, "|", `\|`), r.Source)
+		if !strings.Contains(string(raw), line) {
+			t.Errorf("docs/training.md lacks\n%s", line)
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 type SelfAttention struct {
 	Query, Key, Value, Output Module
 	Heads, KVHeads, HeadDim   int
+	Layer                     int // of the decoder: which keys and values of a cache are its own
 	// Rotate turns every head of [rows, heads*dim], as [1, rows, heads*dim].
 	Rotate func(g *Graph, x string, r Rotation, heads int) string
 }
@@ -38,6 +39,7 @@ type View struct {
 	Rotation Rotation
 	Selected bool     // only the selected rows are queries, and only they are returned: those of the last layer
 	masks    []string // by group: added to the scores
+	sliding  int      // rows that a row sees, itself included; 0: all before it
 }
 
 // queries are the number of query rows of each group, and of each sequence of the group, [groups] int64.
@@ -50,6 +52,12 @@ func (v *View) queries() (rows, each string) {
 
 // Forward attends from rows queries [queries, hidden] to all rows [rows, hidden], and returns [queries, hidden].
 func (a *SelfAttention) Forward(g *Graph, queries, all string, v *View) string {
+	if v.cached != nil { // keys and values enter the cache with queries of the same rows
+		q := a.Rotate(g, a.Query.Forward(g, all), v.Rotation, a.Heads)
+		k := a.Rotate(g, a.Key.Forward(g, all), v.Rotation, a.KVHeads)
+		value := g.Op("Unsqueeze", a.Value.Forward(g, all), g.Ints(0))
+		return a.Output.Forward(g, a.attendCached(g, q, k, value, v))
+	}
 	r := v.Rotation
 	if v.Selected {
 		r = r.at(g, v.Select)
@@ -95,6 +103,9 @@ func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
 // may look (itself and before, within the window of that many rows unless it is 0), the lowest float elsewhere. rep
 // query heads share a key head.
 func (v *View) mask(g *Graph, window, rep int) {
+	if v.sliding = window; v.cached != nil { // attention over a cache has its own
+		return
+	}
 	places := make([]string, v.Groups)
 	if v.Selected {
 		places = v.split(g, v.SelectPlace, v.SelectRows, 0)

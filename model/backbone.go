@@ -18,6 +18,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/data"
+	"assay/quant"
 	"assay/store"
 )
 
@@ -136,6 +137,10 @@ func openBackbone(
 		return nil, fmt.Errorf("%s: model_type %q is not supported%s; %s are", file, head.ModelType, lacking(head.ModelType),
 			strings.Join(known, ", "))
 	}
+	packing, raw, err := quant.Split(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
 	w, err := weights(dir)
 	if err != nil {
 		return nil, err
@@ -144,11 +149,15 @@ func openBackbone(
 	if amend != nil {
 		config, err = amend(config, w)
 	}
+	if err == nil && packing != nil {
+		err = packing.Find(w)
+	}
 	var b Architecture
 	if err == nil {
 		b, err = open(dir, config, w)
 	}
 	if err == nil {
+		declarePacked(b, w, packing)
 		err = b.Parameters().fit(w, head.storedType.or(head.Text))
 	}
 	if err != nil {

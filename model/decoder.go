@@ -50,6 +50,7 @@ func (d *Decoder) layer(i int, name string) Layer {
 			Heads:   d.Heads,
 			KVHeads: d.KVHeads,
 			HeadDim: d.HeadDim,
+			Layer:   i,
 			Rotate:  rotate,
 		},
 		PostAttentionNorm: &RMSNorm{at.Key + "post_attention_layernorm", d.Eps},

@@ -103,6 +103,7 @@ func exportTo(dir string, b *Backbone, graph func(string) *Graph, score func(*Gr
 	if err := score(language); err != nil {
 		return nil, err
 	}
+	packed := packedFile{graphs: []*onnx.Model{vision.M, language.M}}
 	out := &Exported{Format: 1, Backbone: filepath.Base(b.Dir), Opset: Opset}
 	err := atomicfile.WriteDir(dir, func(tmp string) error {
 		renamed, err := placeWeights(b.Weights, tmp)
@@ -111,6 +112,11 @@ func exportTo(dir string, b *Backbone, graph func(string) *Graph, score func(*Gr
 		}
 		for _, n := range renamed {
 			out.Weights = append(out.Weights, n)
+		}
+		if err := packed.write(tmp, renamed); err != nil {
+			return err
+		} else if packed.size > 0 {
+			out.Weights = append(out.Weights, packedName)
 		}
 		for _, g := range []*Graph{vision, language} {
 			if err := writeGraph(g.M, filepath.Join(tmp, g.M.Name+".onnx"), renamed); err != nil {

@@ -40,6 +40,7 @@ type Graph struct {
 	trainScorer bool                     // they are graph inputs, not constants
 	dropout     *dropout                 // nil: none
 	compute     onnx.DType               // of the large matrix products
+	lean        bool                     // memory is scarce: a table stays in its stored type
 	values      map[string]string        // parameter -> float32 or compute-typed value
 	err         error
 }
@@ -131,18 +132,7 @@ func (g *Graph) ScorerTensor(name string) string {
 // Linear returns x W' + b for x [rows, in] and W [out, in] stored under key+".weight"; the bias is there if the
 // checkpoint has one. module is the path that PEFT knows the layer by: an adapter for it is added.
 func (g *Graph) Linear(x, key, module string) string {
-	w := g.param(key+".weight", g.compute)
-	inputs := []string{x, w}
-	if g.compute != onnx.Float {
-		inputs[0] = g.OpA("Cast", onnx.Attrs{"to": g.compute}, x)
-	}
-	if g.Has(key + ".bias") {
-		inputs = append(inputs, g.param(key+".bias", g.compute))
-	}
-	y := g.OpA("Gemm", onnx.Attrs{"transB": 1}, inputs...)
-	if g.compute != onnx.Float {
-		y = g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, y)
-	}
+	y := g.product(x, key)
 	if g.adapter == nil {
 		return y
 	}
@@ -155,6 +145,29 @@ func (g *Graph) Linear(x, key, module string) string {
 		return y
 	}
 	return lora.Apply(g.Builder, x, y, a, b, site.Scale, g.dropoutMask(x, g.scorer[lora.NameA(module)].Shape()[1]))
+}
+
+// product is x W' + b without an adapter.
+func (g *Graph) product(x, key string) string {
+	if l := g.packed(key + ".weight"); l != nil {
+		y := g.packedProduct(x, key, l)
+		if g.Has(key + ".bias") {
+			y = g.Op("Add", y, g.Param(key+".bias"))
+		}
+		return y
+	}
+	inputs := []string{x, g.param(key+".weight", g.compute)}
+	if g.compute != onnx.Float {
+		inputs[0] = g.OpA("Cast", onnx.Attrs{"to": g.compute}, x)
+	}
+	if g.Has(key + ".bias") {
+		inputs = append(inputs, g.param(key+".bias", g.compute))
+	}
+	y := g.OpA("Gemm", onnx.Attrs{"transB": 1}, inputs...)
+	if g.compute != onnx.Float {
+		y = g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, y)
+	}
+	return y
 }
 
 // RMSNorm normalises the last axis: x / sqrt(mean(x^2) + eps) * weight, in float32.

@@ -60,7 +60,11 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 	maps.DeleteFunc(n.tensors, func(name string, _ *tensor.Dense) bool { // heads of other dimensions
 		return o.Dimension != "" && strings.HasPrefix(name, "heads.") && !strings.HasPrefix(name, headPrefix(o.Dimension))
 	})
-	if err := n.check(o.Elsewhere); err != nil {
+	err = n.check(o.Elsewhere)
+	if err == nil && t == trainBackbone {
+		err = n.backbone.unpacked("its own weights cannot be trained, only an adapter over them")
+	}
+	if err != nil {
 		b.Close()
 		return nil, err
 	}
@@ -106,12 +110,23 @@ func (n *network) onCUDA() bool { return strings.HasPrefix(n.device, "cuda") }
 
 // Weights counts the backbone's parameters and the memory that they take: half precision is widened on the CPU.
 func (n *network) Weights() (parameters, bytes int64) {
-	w := n.backbone.Weights
+	w, lean := n.backbone.Weights, n.lean()
 	for _, name := range w.Names() {
 		info, _ := w.Info(name)
 		count := elements(info.Shape)
 		parameters += count
+		if d := w.Derived(name); d != nil { // packed
+			bytes += d.Memory()
+			continue
+		}
 		size := int64(info.Type.Size())
+		if lean && name == n.backbone.Keys().Embedding {
+			bytes += count * size
+			continue
+		}
+		if lean && name == n.backbone.Keys().Output && n.training == trainNothing { // scoring does not read it
+			continue
+		}
 		if !n.onCUDA() && info.Type.IsFloat() {
 			size = int64(onnx.Float.Size())
 		}
@@ -146,6 +161,7 @@ func (n *network) Damage() error {
 // newGraph starts a graph over the network's parameters.
 func (n *network) newGraph(name string) *Graph {
 	g := newGraph(name, n.backbone.Weights)
+	g.lean = n.lean()
 	g.adapter, g.scorer, g.trainScorer = n.adapter, n.tensors, n.training != trainNothing
 	if n.training == trainBackbone {
 		g.trained = func(string) bool { return true }

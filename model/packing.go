@@ -16,6 +16,7 @@ type Packing struct {
 	Segments    string // [rows] int64: rows see rows of their own segment and of segment 0 only; "": all rows before them
 
 	Deepstack []string // [rows, hidden] each: entry k is added behind layer k; see Graph.embed
+	cached    *cached  // not nil: keys and values enter a cache, and there are no groups
 }
 
 func newPacking(g *Graph, groups int, selected bool) *Packing {

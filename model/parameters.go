@@ -127,7 +127,9 @@ var leftovers = []string{".position_ids", ".rotary_emb.inv_freq", ".rotary_pos_e
 func (p Parameters) fit(w *checkpoints.Weights, t onnx.DType) error {
 	if w.Absent() {
 		for _, x := range p {
-			w.Declare(x.Name, t, x.Shape)
+			if w.Derived(x.Name) == nil {
+				w.Declare(x.Name, t, x.Shape)
+			}
 		}
 		return nil
 	}

@@ -49,22 +49,30 @@ func newPreparer(n *network, pictures *pictureCache) (*preparer, error) {
 	return p, nil
 }
 
-// checkTokens compares the tokenizer's placeholder of pictures with that of config.json, by which transformers finds
-// them, and looks for the end of a turn.
+// checkTokens compares the tokenizer's placeholder of pictures with the model's, and looks for the end of a turn.
 func (p *preparer) checkTokens() error {
-	id, err := p.text.ID(p.backbone.Placeholder())
-	if want := p.backbone.Decoder().ImageToken; err == nil && int64(id) != want {
-		err = fmt.Errorf("the tokenizer's %s is token %d, config.json's image token %d: they do not belong together",
-			p.backbone.Placeholder(), id, want)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: placeholder of pictures: %w", p.config.Backbone, err)
+	if err := checkPlaceholder(p.text, p.backbone); err != nil {
+		return err
 	}
 	if p.config.EndOfTurn == "" {
 		return nil
 	}
-	if _, err = p.text.ID(p.config.EndOfTurn); err != nil {
+	if _, err := p.text.ID(p.config.EndOfTurn); err != nil {
 		return fmt.Errorf("end_of_turn: %w", err)
+	}
+	return nil
+}
+
+// checkPlaceholder compares the tokenizer's placeholder of pictures with that of config.json, by which transformers
+// finds them.
+func checkPlaceholder(t *text.Processor, b *Backbone) error {
+	id, err := t.ID(b.Placeholder())
+	if want := b.Decoder().ImageToken; err == nil && int64(id) != want {
+		err = fmt.Errorf("the tokenizer's %s is token %d, config.json's image token %d: they do not belong together",
+			b.Placeholder(), id, want)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: placeholder of pictures: %w", b.Dir, err)
 	}
 	return nil
 }

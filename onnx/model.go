@@ -29,6 +29,8 @@ const (
 	Uint32    DType = 12
 	Uint64    DType = 13
 	BFloat16  DType = 16
+	// Float8E4M3 has a sign, 4 bits of exponent, 3 of fraction and no infinities. Its values are kept, not computed with.
+	Float8E4M3 DType = 17
 )
 
 var dtypes = map[DType]struct {
@@ -38,6 +40,7 @@ var dtypes = map[DType]struct {
 	Float: {"float", 4}, Uint8: {"uint8", 1}, Int8: {"int8", 1}, Uint16: {"uint16", 2}, Int16: {"int16", 2},
 	Int32: {"int32", 4}, Int64: {"int64", 8}, String: {"string", 0}, Bool: {"bool", 1}, Float16: {"float16", 2},
 	Double: {"double", 8}, Uint32: {"uint32", 4}, Uint64: {"uint64", 8}, BFloat16: {"bfloat16", 2},
+	Float8E4M3: {"float8e4m3fn", 1},
 }
 
 var dtypeNames = func() map[string]DType {
@@ -159,6 +162,26 @@ type Tensor struct {
 	Data     []byte    // little-endian, row-major; nil if External is set
 	Strings  []string  // of Type String
 	External *External // where the bytes lie; nil if Data holds them
+	Made     *Made     // how the bytes are made; nil if they exist
+}
+
+// Made is the content of a tensor that is computed when somebody wants it: a session, or a file that it is written to.
+type Made struct {
+	Key  string                  // tensors of equal keys have equal bytes
+	Near string                  // path, relative to the folder the model is run from, of a file that exists
+	Fill func(into []byte) error // writes the whole content: little-endian, row-major
+}
+
+// Bytes returns the tensor's content if it is in memory or can be made.
+func (t *Tensor) Bytes() ([]byte, error) {
+	if t.Made == nil {
+		return t.Data, nil
+	}
+	data := make([]byte, t.Count()*int64(t.Type.Size()))
+	if err := t.Made.Fill(data); err != nil {
+		return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
+	}
+	return data, nil
 }
 
 // Count returns the number of elements.

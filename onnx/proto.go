@@ -223,6 +223,11 @@ func decodeAttr(a *pb.AttributeProto, depth int) (any, error) {
 
 // Encode serializes the model; the same model always gives the same bytes.
 func (m *Model) Encode() ([]byte, error) {
+	for _, t := range m.Initializers {
+		if t.Made != nil {
+			return nil, fmt.Errorf("tensor %q is made when a session wants it: its bytes lie nowhere yet", t.Name)
+		}
+	}
 	p := &pb.ModelProto{
 		IrVersion:    proto.Int64(m.IRVersion),
 		ProducerName: proto.String(m.Producer),

@@ -26,6 +26,8 @@ type Options struct {
 	// sessions of the process: about half the peak of a training step, for the same time, and sessions that run in turn
 	// use the same bytes. Scoring many small inputs is faster without.
 	LowMemory bool
+	// Prepack keeps packed copies in spite of LowMemory.
+	Prepack bool
 	// NoArena gives every buffer back to the C library at once instead of keeping it for the next one. Within a run the
 	// arena is smaller and faster; without it less memory is held between runs.
 	NoArena bool
@@ -106,7 +108,8 @@ func open(m *onnx.Model, o Options) (*Session, error) {
 	return nil, err
 }
 
-// start makes the runtime's session on a device. On the CPU its weights are those of the process.
+// start makes the runtime's session on a device. On the CPU its weights are those of the process; so are, everywhere,
+// those that are made.
 func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 	so, err := sessionOptions(o)
 	if err != nil {
@@ -118,8 +121,8 @@ func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 	}
 	m := *model
 	var l *lease
-	if d == cpu && o.Folder != "" {
-		if l, err = share(&m, o.Folder); err != nil {
+	if o.Folder != "" {
+		if l, err = share(&m, o.Folder, d == cpu); err != nil {
 			return err
 		}
 		defer func() {
@@ -139,6 +142,7 @@ func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 	if err != nil {
 		return d.explain(err)
 	}
+	l.forget()
 	s.weights = l
 	return nil
 }
@@ -166,7 +170,9 @@ func sessionOptions(o Options) (*onnxruntime.SessionOptions, error) {
 		config("session.model_external_initializers_file_folder_path", o.Folder)
 	}
 	if o.LowMemory {
-		config("session.disable_prepacking", "1")
+		if !o.Prepack {
+			config("session.disable_prepacking", "1")
+		}
 		if !o.NoArena {
 			errs = append(errs, shareArena())
 			config("session.use_env_allocators", "1")
@@ -199,14 +205,24 @@ func (s *Session) Outputs() []onnx.ValueInfo { return infos(s.outputs) }
 // empty shape product, and its Data must not be asked for (tensor.Dense panics).
 // A cancelled context ends the run between two nodes and is returned as the context's error.
 func (s *Session) Run(ctx context.Context, in map[string]*tensor.Dense) (map[string]*tensor.Dense, error) {
-	out, err := s.run(ctx, in)
+	return s.RunInto(ctx, in, nil)
+}
+
+// RunInto is Run with room for some of the outputs, by name: arrays of the right type and shape that the runtime
+// writes to. One may be an input at the same time, if the operator that makes the output can work in place. These
+// outputs are not among the results. An output whose type the model converts cannot be given room.
+func (s *Session) RunInto(
+	ctx context.Context,
+	in, room map[string]*tensor.Dense,
+) (map[string]*tensor.Dense, error) {
+	out, err := s.run(ctx, in, room)
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", s.name, err)
 	}
 	return out, nil
 }
 
-func (s *Session) run(ctx context.Context, in map[string]*tensor.Dense) (map[string]*tensor.Dense, error) {
+func (s *Session) run(ctx context.Context, in, room map[string]*tensor.Dense) (map[string]*tensor.Dense, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.s == nil {
@@ -229,18 +245,26 @@ func (s *Session) run(ctx context.Context, in map[string]*tensor.Dense) (map[str
 		}
 		inputs[i] = v
 	}
+	given := 0
 	for i, p := range s.outputs {
-		v, err := p.room()
+		v, err := p.room(room[p.name])
 		if err != nil {
 			return nil, fmt.Errorf("output %q: %w", p.name, err)
 		}
 		outputs[i] = v
+		if room[p.name] != nil {
+			given++
+		}
+	}
+	if given != len(room) {
+		return nil, fmt.Errorf("room for %d outputs, of which the model has %d", len(room), given)
 	}
 	if err := s.call(ctx, inputs, outputs); err != nil {
 		return nil, err
 	}
 	runtime.KeepAlive(in)
-	return collect(s.outputs, outputs)
+	runtime.KeepAlive(room)
+	return collect(s.outputs, outputs, room)
 }
 
 // call runs the session and stops it when the context ends.

@@ -411,3 +411,31 @@ func TestNoMemoryIsLost(t *testing.T) {
 		t.Errorf("150 sessions grew the process by %d MB", grown)
 	}
 }
+
+// TestRunInto: an output is written where its room is, also over an input of the same run.
+func TestRunInto(t *testing.T) {
+	b := onnx.NewBuilder("double", 21)
+	x := b.Input("x", onnx.Float, onnx.Dims("n"))
+	b.Output("twice", b.Op("Add", x, x), onnx.Float, onnx.Dims("n"))
+	b.Output("square", b.Op("Mul", x, x), onnx.Float, onnx.Dims("n"))
+	s := openTest(t, b.M, Options{})
+	ctx, in, room := context.Background(), floats([]int{3}, 1, 2, 3), floats([]int{3}, 0, 0, 0)
+	for range 2 { // the room is used again
+		out, err := s.RunInto(ctx, map[string]*tensor.Dense{"x": in}, map[string]*tensor.Dense{"twice": room})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]float32{2, 4, 6}, room.Data()); diff != "" || len(out) != 1 {
+			t.Errorf("%s; %d other outputs", diff, len(out))
+		}
+	}
+	for _, wrong := range []map[string]*tensor.Dense{
+		{"nothing": room},
+		{"twice": tensor.New(tensor.WithShape(3), tensor.WithBacking([]int64{1, 2, 3}))},
+		{"twice": floats([]int{4}, 0, 0, 0, 0)},
+	} {
+		if _, err := s.RunInto(ctx, map[string]*tensor.Dense{"x": in}, wrong); err == nil {
+			t.Errorf("room %v is taken", wrong)
+		}
+	}
+}

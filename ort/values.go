@@ -115,9 +115,20 @@ func (p port) feed(d *tensor.Dense) (onnxruntime.Value, error) {
 	return kinds[p.typ].wrap(d)
 }
 
-// room makes the value that the runtime writes an output into; nil leaves it to the runtime if the size is not known
-// yet.
-func (p port) room() (onnxruntime.Value, error) {
+// room makes the value that the runtime writes an output into, over the caller's array if there is one; nil leaves it to
+// the runtime if the size is not known yet.
+func (p port) room(given *tensor.Dense) (onnxruntime.Value, error) {
+	if given != nil {
+		switch {
+		case p.inner != p.name || !p.ranked:
+			return nil, errors.New("it is converted: there can be no room for it")
+		case given.Dtype() != kinds[p.typ].dtype:
+			return nil, fmt.Errorf("there is room for %v, want %v", given.Dtype(), kinds[p.typ].dtype)
+		case !rowMajor(sizes(given.Shape()), given.Strides()):
+			return nil, errors.New("the room for it is no row-major array")
+		}
+		return kinds[p.typ].wrap(given)
+	}
 	if shape, ok := p.fixed(); ok {
 		return kinds[p.typ].make(shape)
 	}
@@ -170,11 +181,11 @@ func sizes(s tensor.Shape) []int64 {
 	return list
 }
 
-// collect turns the values of a run into arrays by name.
-func collect(ports []port, values []onnxruntime.Value) (map[string]*tensor.Dense, error) {
+// collect turns the values of a run into arrays by name, without those that are the caller's already.
+func collect(ports []port, values []onnxruntime.Value, room map[string]*tensor.Dense) (map[string]*tensor.Dense, error) {
 	out := make(map[string]*tensor.Dense, len(ports))
 	for i, p := range ports {
-		if p.hidden {
+		if p.hidden || room[p.name] != nil {
 			continue
 		}
 		var shape []int64

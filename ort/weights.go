@@ -31,14 +31,17 @@ type region struct {
 	changed        syscall.Timespec
 	offset, length int64
 	widened        onnx.DType // from this type to float32; Undefined: the bytes as they lie
+	made           string     // key of a tensor that lies in no file; see onnx.Made
 }
 
 // weight is a tensor in memory that sessions share.
 type weight struct {
 	region region
 	users  int
-	pages  []byte         // what is unmapped in the end
-	value  unsafe.Pointer // the runtime's view of it
+	pages  []byte // what is unmapped in the end
+	// evictable pages lie in a file of their own.
+	evictable bool
+	value     unsafe.Pointer // the runtime's view of it
 }
 
 var pool = struct {
@@ -56,15 +59,20 @@ type lease struct {
 }
 
 // share replaces what the model (a copy of the caller's) reads from files below folder by tensors of the pool: large
-// weights, and their casts from half precision to float32. The lease is to be returned after the session is closed.
-func share(m *onnx.Model, folder string) (*lease, error) {
+// weights, and their casts from half precision to float32; those only if files is set. Tensors that are made are the
+// pool's on every device. The lease is to be returned after the session is closed.
+func share(m *onnx.Model, folder string, files bool) (*lease, error) {
 	l := &lease{}
 	casts, read := halfCasts(m)
 	var initializers []*onnx.Tensor
 	done := map[*onnx.Node]bool{}
 	for _, t := range m.Initializers {
 		e := t.External
-		if e == nil || e.Length < leastShared || e.Length != t.Count()*int64(t.Type.Size()) || elements[t.Type] == 0 {
+		if !files || e == nil {
+			initializers = append(initializers, t)
+			continue
+		}
+		if e.Length < leastShared || e.Length != t.Count()*int64(t.Type.Size()) || elements[t.Type] == 0 {
 			initializers = append(initializers, t)
 			continue
 		}
@@ -86,6 +94,9 @@ func share(m *onnx.Model, folder string) (*lease, error) {
 	}
 	m.Initializers = initializers
 	m.Nodes = slices.DeleteFunc(slices.Clone(m.Nodes), func(n *onnx.Node) bool { return done[n] })
+	if err := l.takeMade(m, folder); err != nil {
+		return nil, errors.Join(err, l.release())
+	}
 	return l, nil
 }
 

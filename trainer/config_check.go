@@ -50,6 +50,7 @@ func (c *Config) check(doc *strictyaml.Document) {
 	c.checkScorer(d)
 	c.checkLora(d)
 	c.checkData(d)
+	c.checkLosses(d)
 	c.checkCourse(d)
 }
 
@@ -126,7 +127,10 @@ func (c *Config) checkLora(d checker) {
 func (c *Config) checkData(d checker) {
 	t := &c.Data
 	d.want(len(t.Train) > 0, "data.train", "a label table (Parquet or JSONL), or several, is wanted")
-	d.oneOf("data.sampling", t.Sampling, "rows", "group")
+	d.oneOf("data.sampling", t.Sampling, "rows", "group", WholeGroups)
+	d.want(t.GroupEdits >= 0 && t.GroupEdits <= c.BatchSize, "data.group_edits", "want at most batch_size (%d), not %d; "+
+		"0: as many", c.BatchSize, t.GroupEdits)
+	d.want(t.GroupEdits == 0 || t.Sampling == WholeGroups, "data.group_edits", "is for data.sampling: %s", WholeGroups)
 	d.want(t.Skip >= 0, "data.skip", "want at least 0, not %d", t.Skip)
 	d.want(t.ValidationSplit == "" || t.Validation.Fraction == 0, "data.validation_split",
 		"give this or a fraction in data.validation, not both")
@@ -134,7 +138,7 @@ func (c *Config) checkData(d checker) {
 		t.ValidationSplit == "" || len(t.Validation.Tables) > 0 || t.TrainSplit != "" && t.TrainSplit != t.ValidationSplit,
 		"data.validation_split", "rows of the training tables for validation: data.train_split must then name another split")
 	for ours := range t.Columns {
-		d.want(slices.Contains(columnNames, ours), "data.columns."+ours, "want one of our columns: %s",
+		d.want(knownColumn(ours), "data.columns."+ours, "want one of our columns: %s",
 			strings.Join(columnNames, ", "))
 	}
 }
@@ -147,18 +151,33 @@ var columnNames = func() (names []string) {
 	return names
 }()
 
+// knownColumn tells columns of label tables and of preferences; dimensions have names of their own.
+func knownColumn(name string) bool {
+	return slices.Contains(columnNames, name) || name == "rank" || name == "votes" ||
+		strings.HasPrefix(name, "label_") || strings.HasPrefix(name, "rank_") ||
+		slices.ContainsFunc(data.PreferenceColumns, func(c data.Column) bool { return c.Name == name })
+}
+
+// steps looks at a number of steps or a fraction of all of them.
+func steps(d checker, key string, n float64) {
+	d.want(n >= 0 && (n < 1 || n == float64(int64(n))), key,
+		"want a whole number of steps, or below 1 a fraction of all steps, not %g", n)
+}
+
 // checkCourse looks at the optimizer and the length of the run.
 func (c *Config) checkCourse(d checker) {
 	o, s := &c.Optimizer, &c.Schedule
-	d.oneOf("optimizer.name", o.Name, "adamw")
+	d.oneOf("optimizer.name", o.Name, "adamw", "lion", "adafactor")
+	d.oneOf("optimizer.decay", o.Decay, "all", "weights")
 	d.want(o.LR > 0, "optimizer.lr", "want more than 0, not %g", o.LR)
 	d.want(len(o.Betas) == 2 && slices.Min(o.Betas) >= 0 && slices.Max(o.Betas) < 1, "optimizer.betas",
 		"want two numbers of at least 0 and below 1, not %v", o.Betas)
 	d.want(o.Eps > 0, "optimizer.eps", "want more than 0, not %g", o.Eps)
 	d.want(o.WeightDecay >= 0, "optimizer.weight_decay", "want at least 0, not %g", o.WeightDecay)
-	d.oneOf("schedule.kind", s.Kind, "constant", "linear", "cosine")
-	d.want(s.Warmup >= 0 && (s.Warmup < 1 || s.Warmup == float64(int64(s.Warmup))), "schedule.warmup",
-		"want a whole number of steps, or below 1 a fraction of all steps, not %g", s.Warmup)
+	d.oneOf("schedule.kind", s.Kind, "constant", "linear", "cosine", "restarts", "wsd")
+	d.want(s.Cycles >= 1, "schedule.cycles", "want at least 1, not %d", s.Cycles)
+	steps(d, "schedule.decay", s.Decay)
+	steps(d, "schedule.warmup", s.Warmup)
 	d.want(s.MinLR == 0 || s.MinLR > 0 && s.MinLR <= o.LR, "schedule.min_lr",
 		"want at least 0 and at most optimizer.lr, not %g", s.MinLR)
 	d.want(c.Loss.Text >= 0, "loss.text", "want at least 0, not %g", c.Loss.Text)
@@ -174,5 +193,7 @@ func (c *Config) checkCourse(d checker) {
 	d.want(c.Checkpoint.Keep >= 1, "checkpoint.keep", "want at least 1, not %d", c.Checkpoint.Keep)
 	d.want(c.Cache.Size > 0, "cache.size", "want a size like 20GB")
 	d.want(c.Validate.Every >= 0, "validate.every", "want at least 0 (after every epoch), not %d", c.Validate.Every)
+	d.oneOf("validate.by", c.Validate.By, "auto", byL1, bySpearman, byPairs)
+	d.want(c.Validate.Patience >= 0, "validate.patience", "want at least 0 (to the end), not %d", c.Validate.Patience)
 	d.want(c.Validate.Limit >= 0, "validate.limit", "want at least 0 (all rows), not %d", c.Validate.Limit)
 }

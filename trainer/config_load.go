@@ -58,6 +58,12 @@ func Load(path string) (*Config, error) {
 	if c.Steps > 0 && !d.Has("epochs") {
 		c.Epochs = 0
 	}
+	if c.compares() && !d.Has("data.sampling") {
+		c.Data.Sampling = WholeGroups
+	}
+	if d.Has("losses") && d.Has("loss") {
+		d.Problem("loss", "losses is there as well: it says all of the objective (the text's part is {kind: text})")
+	}
 	c.check(d)
 	if err := d.Err(); err != nil {
 		return nil, err

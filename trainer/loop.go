@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"assay/internal/workers"
+	"assay/losses"
 	"assay/optim"
 )
 
@@ -27,11 +28,13 @@ type run struct {
 	data           *Data
 	valid          Examples
 
-	optimizer *optim.AdamW
+	optimizer optim.Optimizer
 	schedule  optim.Schedule
 	order     *Order
-	total     int64 // steps
-	limit     int64 // samples over the whole run
+	groups    *groups // nil: batches are cut between rows
+	total     int64   // steps
+	edits     int64   // over the whole run; with whole groups alone, whose positions count groups
+	limit     int64   // samples over the whole run
 
 	state    state
 	record   *recorder
@@ -49,6 +52,11 @@ func (r *run) length() {
 	c, done := r.config, &r.state
 	r.order = NewOrder(c.Seed, r.data.Train.Groups(), c.Data.Sampling)
 	batch := int64(c.BatchSize)
+	r.groups = nil
+	if c.Data.Sampling == WholeGroups {
+		r.wholeGroups()
+		return
+	}
 	if c.Steps > 0 {
 		r.total, r.limit = c.Steps, done.Samples+(c.Steps-done.Step)*batch
 	} else {
@@ -56,6 +64,41 @@ func (r *run) length() {
 		r.total = done.Step + max(0, r.limit-done.Samples+batch-1)/batch
 	}
 	r.schedule = c.schedule(r.total)
+}
+
+// wholeGroups is length for batches of whole groups, whose numbers of edits differ: positions and samples are groups.
+func (r *run) wholeGroups() {
+	c, done := r.config, &r.state
+	rows, _ := r.data.Train.(*Samples)
+	bound := c.Data.GroupEdits
+	if bound == 0 {
+		bound = c.BatchSize
+	}
+	r.groups = newGroups(r.order, rows, bound)
+	r.total, r.limit = c.Steps, math.MaxInt64
+	if c.Steps == 0 {
+		r.total, r.limit = math.MaxInt64, int64(c.Epochs)*r.order.Len()
+	}
+	step, at := done.Step, done.Samples
+	r.edits = 0
+	for step < r.total && at < r.limit {
+		next := r.groups.cut(r.order, at, r.limit, c.BatchSize)
+		for ; at < next; at++ {
+			unit, _ := r.order.Unit(at)
+			r.edits += int64(r.groups.size(r.order, unit))
+		}
+		step++
+	}
+	r.total, r.limit = step, at
+	r.schedule = c.schedule(r.total)
+}
+
+// next is the position after the present step.
+func (r *run) next() int64 {
+	if r.groups != nil {
+		return r.groups.cut(r.order, r.state.Samples, r.limit, r.config.BatchSize)
+	}
+	return min(r.state.Samples+int64(r.config.BatchSize), r.limit)
 }
 
 func (r *run) seconds() float64 { return r.before + time.Since(r.began).Seconds() }
@@ -71,7 +114,7 @@ func (r *run) loop(ctx context.Context) error {
 				return r.stop(ctx, err)
 			}
 		}
-		if r.state.Step >= r.total {
+		if r.state.Step >= r.total || r.exhausted() {
 			return r.stop(ctx, nil)
 		}
 		if err := ctx.Err(); err != nil {
@@ -88,6 +131,12 @@ func (r *run) loop(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// exhausted tells whether as many validations as validate.patience were no better than the best one before them.
+func (r *run) exhausted() bool {
+	n := r.config.Validate.Patience
+	return n > 0 && r.state.Worse >= n
 }
 
 // unrecorded is an error that came after the parameters had changed: what the state says would not be in the metrics.
@@ -120,27 +169,75 @@ func (r *run) stop(ctx context.Context, err error) error {
 
 // batch gives the examples of the present step; those in front of an error with it.
 func (r *run) batch() ([]Example, error) {
-	last := min(r.state.Samples+int64(r.config.BatchSize), r.limit)
+	last := r.next()
 	var out []Example
 	for at := r.state.Samples; at < last; at++ {
-		row, epoch := r.order.At(at)
-		if !usable(r.data.Train, row) { // set aside: it keeps its place, which stays empty
-			continue
+		var unit int
+		var epoch int64
+		var rows []int
+		if r.groups != nil {
+			unit, rows, epoch = r.groups.rows(r.order, at)
+		} else {
+			rows = make([]int, 1)
+			rows[0], epoch = r.order.At(at)
 		}
-		e, err := r.data.Train.Example(row)
-		e.Index = row
-		if err != nil { // the row itself is bad: setAside finds out
-			return []Example{e}, err
+		for _, row := range rows {
+			if !usable(r.data.Train, row) { // set aside: it keeps its place, which stays empty
+				continue
+			}
+			e, err := r.data.Train.Example(row)
+			e.Index, e.Unit, e.Group = row, int(at-r.state.Samples), unit
+			if err != nil { // the row itself is bad: setAside finds out
+				return []Example{e}, err
+			}
+			r.draw(&e, epoch, uint64(r.first(unit, row)))
+			out = append(out, e)
 		}
-		c, seed := r.config, r.config.Seed
-		e.Question = c.Question[pick(mix(seed, forQuestion, uint64(epoch), uint64(row)), len(c.Question))]
-		e.Answer = c.Answer[pick(mix(seed, forAnswer, uint64(epoch), uint64(row)), len(c.Answer))]
-		if c.Augment != "none" {
-			e.Augment = max(1, mix(seed, forAugment, uint64(epoch), uint64(row)))
-		}
-		out = append(out, e)
 	}
 	return out, nil
+}
+
+// first is the row that the draws of an example are made by: its own, or the first one of its whole group, whose edits
+// are asked about in the same words.
+func (r *run) first(unit, row int) int {
+	if r.groups != nil {
+		return r.order.Units[unit][0]
+	}
+	return row
+}
+
+// draw chooses templates and augmentation.
+func (r *run) draw(e *Example, epoch int64, row uint64) {
+	c, seed := r.config, r.config.Seed
+	e.Question = c.Question[pick(mix(seed, forQuestion, uint64(epoch), row), len(c.Question))]
+	e.Answer = c.Answer[pick(mix(seed, forAnswer, uint64(epoch), row), len(c.Answer))]
+	if c.Augment != "none" {
+		e.Augment = max(1, mix(seed, forAugment, uint64(epoch), row))
+	}
+	if e.Said.none() { // all that is known of what a program made
+		e.Said.Labels = map[string]float64{"": e.Label}
+	}
+}
+
+// parts cuts a batch into micro-batches, which hold whole groups where the run has them: one with more edits than a
+// micro-batch is one by itself.
+func (r *run) parts(batch []Example) (parts [][]Example) {
+	lo := 0
+	for i := range batch {
+		begins := r.groups == nil || i == 0 || batch[i].Unit != batch[i-1].Unit
+		end := i + 1
+		for r.groups != nil && end < len(batch) && batch[end].Unit == batch[i].Unit {
+			end++
+		}
+		if begins && i > lo && end-lo > r.state.MicroBatch {
+			parts = append(parts, batch[lo:i])
+			lo = i
+		}
+	}
+	if lo < len(batch) {
+		parts = append(parts, batch[lo:])
+	}
+	return parts
 }
 
 // step does one update: gradients of the mean loss over the batch, summed over micro-batches, clipped, AdamW.
@@ -168,21 +265,36 @@ func (r *run) update(ctx context.Context, batch []Example) ([]Example, error) {
 		clear(r.grads[i])
 	}
 	var notFinite []Example // by their losses
-	for lo := 0; lo < len(batch); lo += s.MicroBatch {
-		part := batch[lo:min(lo+s.MicroBatch, len(batch))]
-		out, err := r.model.Step(ctx, part, 1/float64(len(batch)), mix(r.config.Seed, forDropout, uint64(s.Step), uint64(lo)))
+	parts, labelled := r.parts(batch), 0
+	for i := range batch {
+		if batch[i].labelled() {
+			labelled++
+		}
+	}
+	items := make([][][]losses.Item, len(parts))
+	for i, part := range parts {
+		items[i] = r.items(part)
+	}
+	normalise(items)
+	for i, part := range parts {
+		out, err := r.forward(ctx, batch, part, items[i])
 		if err != nil {
 			return part, fmt.Errorf("step %d, samples %s: %w", m.Step, ids(part), err)
 		}
 		if err := r.add(out, len(part)); err != nil {
 			return nil, fmt.Errorf("step %d: %w", m.Step, err)
 		}
-		notFinite = append(notFinite, m.add(out, part, len(batch))...)
+		notFinite = append(notFinite, m.add(out, part, len(batch), labelled)...)
+		r.addTerms(m, out, items[i])
 		note := ""
 		if t := s.Train; t != nil {
 			note = fmt.Sprintf("loss %.4f", t.Loss)
 		}
-		r.progress.Add(int64(len(part)), note)
+		if r.groups == nil {
+			r.progress.Add(int64(len(part)), note)
+		} else {
+			r.progress.Add(int64(part[len(part)-1].Unit-part[0].Unit+1), note)
+		}
 	}
 	n := optim.Norm(r.grads)
 	m.GradNorm = number(n)
@@ -198,14 +310,47 @@ func (r *run) update(ctx context.Context, batch []Example) ([]Example, error) {
 		optim.Clip(r.grads, n, r.config.ClipNorm)
 		r.optimizer.Update(r.params, r.grads, m.LR)
 	}
-	s.Step++
-	s.Samples = min(s.Samples+int64(r.config.BatchSize), r.limit) // those that were set aside count
+	s.Step, s.Before, s.Samples = s.Step+1, s.Samples, r.next() // those that were set aside count
 	m.Samples, m.Epoch, m.Seconds = s.Samples, float64(s.Samples)/float64(r.order.Len()), r.seconds()
 	s.Train = m
 	if err := r.record.step(m); err != nil {
 		return nil, &unrecorded{err}
 	}
 	return nil, nil
+}
+
+// forward runs the model, forward and backward, over a part of a batch.
+func (r *run) forward(ctx context.Context, batch, part []Example, items [][]losses.Item) (*StepResult, error) {
+	s, weight := &r.state, 1/float64(len(batch))
+	lo := 0
+	for &batch[lo] != &part[0] {
+		lo++
+	}
+	seed := mix(r.config.Seed, forDropout, uint64(s.Step), uint64(lo))
+	if len(r.config.Losses) == 0 {
+		return r.model.Step(ctx, part, weight, seed)
+	}
+	m, ok := r.model.(Comparer)
+	if !ok {
+		return nil, errors.New("this model does not train on losses of several terms")
+	}
+	return m.Compare(ctx, part, items, weight, seed, mix(r.config.Seed, forDraws, uint64(s.Step)))
+}
+
+// addTerms counts a micro-batch's terms into the means over the batch.
+func (r *run) addTerms(m *StepMetrics, out *StepResult, items [][]losses.Item) {
+	if len(items) > 0 && m.Terms == nil {
+		m.Terms, m.Items = map[string]number{}, map[string]int{}
+	}
+	for t := range items {
+		name := r.config.termName(t)
+		for i, it := range items[t] {
+			m.Terms[name] += number(it.Weight * out.Terms[t][i])
+		}
+		if n := len(items[t]); n > 0 {
+			m.Items[name] += n
+		}
+	}
 }
 
 // checkSkip says whether a batch whose loss or gradient is not finite may be left out. notFinite are the examples whose
@@ -250,15 +395,21 @@ func (r *run) add(out *StepResult, n int) error {
 	return nil
 }
 
-// add counts a micro-batch into the means over n samples, and returns the examples whose loss is not finite.
-func (m *StepMetrics) add(out *StepResult, part []Example, n int) (notFinite []Example) {
+// add counts a micro-batch into the means over n samples, of which some are labelled, and returns the examples whose loss
+// is not finite.
+func (m *StepMetrics) add(out *StepResult, part []Example, n, labelled int) (notFinite []Example) {
 	for i, e := range part {
 		if l := out.Loss[i]; math.IsNaN(l) || math.IsInf(l, 0) {
 			notFinite = append(notFinite, e)
 		}
 		m.Loss += number(out.Loss[i] / float64(n))
 		m.ScoreLoss += number(out.ScoreLoss[i] / float64(n))
-		m.L1 += number(math.Abs(out.Score[i]-e.Label) / float64(n))
+		switch {
+		case labelled == 0:
+			m.L1 = number(math.NaN())
+		case e.labelled():
+			m.L1 += number(math.Abs(out.Score[i]-e.Label) / float64(labelled))
+		}
 		if len(out.CE) > 0 {
 			if m.Text == nil {
 				m.Text = new(number)

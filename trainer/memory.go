@@ -20,6 +20,9 @@ func (m *scorerModel) Expect(rows, validation int) {
 	}
 }
 
+// ExpectGroup tells the model how many edits the largest group has: they are in one run of the graph.
+func (m *scorerModel) ExpectGroup(edits int) { m.least = edits }
+
 // Plan counts tokens, parameters and memory.
 func (m *scorerModel) Plan(_ context.Context, sample []Example) (*Plan, error) {
 	p := &Plan{Device: m.tuner.Device()}
@@ -62,10 +65,11 @@ func (m *scorerModel) fit(p *Plan, longest *model.Sample) (u model.Usage, err er
 	if fixed {
 		n = min(int(m.config.MicroBatch), m.config.BatchSize)
 	}
+	n = max(n, m.least)
 	for ; ; n-- {
 		p.MicroBatch = n
 		u, err = m.tuner.Usage(longest, n, m.pictures, m.scoring)
-		if err != nil || fixed || n == 1 || p.Memory == 0 || total(u.Bytes) <= p.Memory/10*9 {
+		if err != nil || fixed || n <= max(1, m.least) || p.Memory == 0 || total(u.Bytes) <= p.Memory/10*9 {
 			return u, err
 		}
 	}

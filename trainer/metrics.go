@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"assay/internal/journal"
@@ -45,11 +47,15 @@ type StepMetrics struct {
 	Text      *number `json:"text_loss,omitempty"`
 	ScoreLoss number  `json:"score_loss"`
 	L1        number  `json:"l1"` // |score01 - label|
-	LR        float64 `json:"lr"`
-	GradNorm  number  `json:"grad_norm"` // before clipping
-	Tokens    int     `json:"tokens"`
-	Skipped   bool    `json:"skipped,omitempty"` // something was not finite: no update
-	Seconds   float64 `json:"seconds"`           // of training so far
+
+	Terms map[string]number `json:"losses,omitempty"` // mean of each term of the objective, before its weight
+	Items map[string]int    `json:"items,omitempty"`  // edits, pairs or orders that it had
+
+	LR       float64 `json:"lr"`
+	GradNorm number  `json:"grad_norm"` // before clipping
+	Tokens   int     `json:"tokens"`
+	Skipped  bool    `json:"skipped,omitempty"` // something was not finite: no update
+	Seconds  float64 `json:"seconds"`           // of training so far
 }
 
 // ValidationMetrics are the measures over the validation rows.
@@ -60,8 +66,11 @@ type ValidationMetrics struct {
 	Spearman number  `json:"spearman"` // rank correlation; null if one side is constant
 	Accuracy number  `json:"accuracy"` // share of scores whose nearest of 0, 0.5, 1 is the label's
 	Rows     int     `json:"rows"`
-	Best     bool    `json:"best"`    // the lowest L1 so far
-	Seconds  float64 `json:"seconds"` // of training so far
+	PairRows int     `json:"pairs,omitempty"`         // pairs of edits of a group of which one is better
+	Pairs    *number `json:"pair_accuracy,omitempty"` // share of them that the scores have the right way; equal scores are half
+	By       string  `json:"by,omitempty"`            // what is best, where that is not L1
+	Best     bool    `json:"best"`                    // the lowest L1 so far
+	Seconds  float64 `json:"seconds"`                 // of training so far
 }
 
 // recorder appends to metrics.jsonl and the TensorBoard file of a run.
@@ -116,6 +125,9 @@ func (r *recorder) step(m *StepMetrics) error {
 	if m.Text != nil {
 		scalars = append(scalars, events.Scalar{Tag: "train/text_loss", Value: float64(*m.Text)})
 	}
+	for _, name := range slices.Sorted(maps.Keys(m.Terms)) {
+		scalars = append(scalars, events.Scalar{Tag: "train/losses/" + name, Value: float64(m.Terms[name])})
+	}
 	return r.told(errors.Join(r.line(m), r.events.Add(m.Step, wall(), scalars...)))
 }
 
@@ -124,6 +136,9 @@ func (r *recorder) validation(m *ValidationMetrics) error {
 		{Tag: "validation/l1", Value: float64(m.L1)},
 		{Tag: "validation/spearman", Value: float64(m.Spearman)},
 		{Tag: "validation/accuracy", Value: float64(m.Accuracy)},
+	}
+	if m.Pairs != nil {
+		scalars = append(scalars, events.Scalar{Tag: "validation/pair_accuracy", Value: float64(*m.Pairs)})
 	}
 	return r.told(errors.Join(r.line(m), r.events.Add(m.Step, wall(), scalars...)))
 }

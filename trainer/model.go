@@ -9,6 +9,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/data"
+	"assay/losses"
 	"assay/optim"
 )
 
@@ -21,6 +22,16 @@ type Example struct {
 	Augment          uint64   // 0: none, else seed of the augmentation
 	Contents         Contents // of the pictures, found when the run began; zero: not yet known
 	Label            float64  // 0..1
+
+	Said  Said // all that people said about it; without it Label is all
+	Unit  int  // number of its group in the batch
+	Group int  // unit of the order that it is of
+}
+
+// labelled tells whether Label is one: what only comparisons speak of has none.
+func (e *Example) labelled() bool {
+	_, ok := e.Said.Labels[""]
+	return ok || e.Said.none()
 }
 
 // StepResult is what one run of forward and backward pass gives.
@@ -28,6 +39,7 @@ type StepResult struct {
 	Loss, CE, ScoreLoss, Score []float64       // per example; Score is score01; CE may be empty if there is no text
 	Tokens                     int             // of all examples
 	Grads                      []*tensor.Dense // in the order of Params, of sum_i weight loss_i
+	Terms                      [][]float64     // of a Comparer: for each term the losses of its items
 }
 
 // Model is what the loop trains.
@@ -44,6 +56,13 @@ type Model interface {
 	// Fingerprint names and hashes what a resumed run must find again: the backbone and so on.
 	Fingerprint() map[string]string
 	Close() error
+}
+
+// Comparer is a model that trains on an objective of several terms (Config.Losses).
+type Comparer interface {
+	// Compare is Step for items of each term: edits are indices into batch, weights those in the mean over the whole batch.
+	// weight is that of each example's text loss, draws the seed of the terms that draw.
+	Compare(ctx context.Context, batch []Example, items [][]losses.Item, weight float64, seed, draws uint64) (*StepResult, error)
 }
 
 // Factory makes the model of a configuration, with the parameters that a fresh run begins with.
@@ -69,6 +88,7 @@ type Plan struct {
 	Rows       int              `json:"rows"`               // labelled training rows
 	Validation int              `json:"validation"`         // validation rows
 	BadRows    []BadRow         `json:"bad_rows,omitempty"` // rows that would be set aside
+	Found      *Found           `json:"found,omitempty"`    // groups and what compares their edits, where the run uses them
 	BatchSize  int              `json:"batch_size"`         // samples per step
 	MicroBatch int              `json:"micro_batch"`        // samples per run of the graph; from the model if it is auto
 	Tokens     TokenCount       `json:"tokens"`             // of an example, over the sample looked at

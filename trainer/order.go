@@ -19,6 +19,7 @@ const (
 	forAugment
 	forDropout
 	forHoldOut
+	forDraws
 )
 
 // mix hashes numbers to 64 even bits, by the finaliser of SplitMix64 (Steele, Lea and Flood, 2014) after each.
@@ -57,7 +58,7 @@ func NewOrder(seed uint64, groups []string, sampling string) *Order {
 	o := &Order{Seed: seed, epoch: -1}
 	at := map[string]int{}
 	for i, g := range groups {
-		if sampling == "group" {
+		if sampling == "group" || sampling == WholeGroups {
 			if u, ok := at[g]; ok {
 				o.Units[u] = append(o.Units[u], i)
 				continue
@@ -72,13 +73,18 @@ func NewOrder(seed uint64, groups []string, sampling string) *Order {
 // Len is the number of samples of an epoch.
 func (o *Order) Len() int64 { return int64(len(o.Units)) }
 
-// At gives the row at a position of the run (epoch times Len plus index).
-func (o *Order) At(position int64) (row int, epoch int64) {
+// Unit gives the unit at a position of the run (epoch times Len plus index).
+func (o *Order) Unit(position int64) (unit int, epoch int64) {
 	epoch = position / o.Len()
 	if epoch != o.epoch {
 		o.shuffle(epoch)
 	}
-	unit := int(o.perm[position%o.Len()])
+	return int(o.perm[position%o.Len()]), epoch
+}
+
+// At gives the row at a position of the run.
+func (o *Order) At(position int64) (row int, epoch int64) {
+	unit, epoch := o.Unit(position)
 	rows := o.Units[unit]
 	return rows[pick(mix(o.Seed, forGroupRow, uint64(epoch), uint64(unit)), len(rows))], epoch
 }

@@ -50,7 +50,7 @@ func DryRun(ctx context.Context, c *Config, f Factory, more ...PlanOptions) (pla
 
 // plan asks the model about the first examples of the run.
 func (r *run) plan(ctx context.Context, p Planner) (*Plan, error) {
-	one := &run{config: r.config, data: r.data, order: r.order, limit: r.limit}
+	one := &run{config: r.config, data: r.data, order: r.order, groups: r.groups, limit: r.limit}
 	var sample []Example
 	for len(sample) < planSample && one.state.Samples < r.limit {
 		batch, err := one.batch()
@@ -58,10 +58,13 @@ func (r *run) plan(ctx context.Context, p Planner) (*Plan, error) {
 			return nil, err
 		}
 		sample = append(sample, batch...)
-		one.state.Samples += int64(r.config.BatchSize)
+		one.state.Samples = one.next()
 	}
 	if e, ok := p.(interface{ Expect(rows, validation int) }); ok {
 		e.Expect(r.data.Train.Len(), r.valid.Len())
+	}
+	if e, ok := p.(interface{ ExpectGroup(edits int) }); ok && r.groups != nil {
+		e.ExpectGroup(r.groups.largest(r.order))
 	}
 	plan, err := p.Plan(ctx, sample[:min(len(sample), planSample)])
 	if err != nil {
@@ -73,12 +76,16 @@ func (r *run) plan(ctx context.Context, p Planner) (*Plan, error) {
 func (r *run) complete(p *Plan) *Plan {
 	c := r.config
 	p.Steps, p.Examples, p.BatchSize, p.Trains = r.total, r.limit, c.BatchSize, r.trains
+	if r.groups != nil {
+		p.Examples = r.edits
+	}
 	p.BadRows = r.badRows()
 	p.Rows, p.Validation = r.data.Train.Len(), r.valid.Len()
 	if c.MicroBatch != Auto {
 		p.MicroBatch = int(c.MicroBatch)
 	}
 	p.MicroBatch = min(max(p.MicroBatch, 1), c.BatchSize)
+	p.Found = r.found()
 	if p.Need = total(p.Bytes); p.Memory > 0 {
 		fits := p.Need <= p.Memory
 		p.Fits = &fits

@@ -20,11 +20,12 @@ type Samples struct {
 }
 
 type sampleRow struct {
-	table  *data.Table
+	table  *data.Edits
 	number int // of the table
 	index  int
 	group  string
-	label  float64
+	label  float64 // 0 without one
+	Said   Said
 	id     string
 	digest string // of the content, pictures included
 	bad    string // why it cannot be used; "": it can
@@ -44,9 +45,9 @@ func (r *sampleRow) example() (Example, error) {
 		return Example{}, err
 	}
 	if row.ID == "" {
-		row.ID = fmt.Sprintf("%s row %d", filepath.Base(r.table.Path()), r.index+1)
+		row.ID = r.table.Place(r.index)
 	}
-	return Example{Row: row, Base: r.table.Folder(), Label: r.label, Contents: r.contents}, nil
+	return Example{Row: row.Row, Base: r.table.Folder(), Label: r.label, Contents: r.contents, Said: r.Said}, nil
 }
 
 func (r *sampleRow) badRow() BadRow {
@@ -99,7 +100,7 @@ type Examples interface {
 type Data struct {
 	Train, Validation Examples
 	Unlabelled        int // rows of the training tables without a label: not used
-	tables            []*data.Table
+	tables            []*data.Edits
 	bad               []unreadRow // rows that could not even be read, of the tables that are used
 	fingerprint       map[string]string
 }
@@ -129,7 +130,7 @@ func (d *Data) Close() error {
 }
 
 func (d *Data) open(c *Config) error {
-	s := scan{data: d, columns: c.Data.Columns, digest: sha256.New()}
+	s := scan{data: d, columns: c.Data.Columns, digest: sha256.New(), wanted: c.learnsFrom, compares: len(c.Losses) > 0}
 	all := s.tables(c.Data.Train)
 	d.Unlabelled = s.unlabelled
 	d.Train = all.split(c.Data.TrainSplit)
@@ -137,7 +138,7 @@ func (d *Data) open(c *Config) error {
 	d.note("train", &s)
 	switch {
 	case len(c.Data.Validation.Tables) > 0:
-		v := scan{data: d, columns: c.Data.Columns, digest: sha256.New()}
+		v := scan{data: d, columns: c.Data.Columns, digest: sha256.New(), wanted: c.measures, compares: len(c.Losses) > 0}
 		d.Validation = v.tables(c.Data.Validation.Tables).split(c.Data.ValidationSplit)
 		d.note("validation", &v)
 		s.problems = append(s.problems, v.problems...)
@@ -151,8 +152,8 @@ func (d *Data) open(c *Config) error {
 	if err := errors.Join(s.problems...); err != nil {
 		return exit.Usage(fmt.Errorf("the label tables:\n%w", err))
 	}
-	if c.Data.Sampling == "group" && !all.grouped && d.Train.Len() > 0 {
-		return exit.Usagef("data.sampling: group, but no row of %s has a group: %s", strings.Join(c.Data.Train, ", "),
+	if c.Data.Sampling != "rows" && !all.grouped && d.Train.Len() > 0 {
+		return exit.Usagef("data.sampling: "+c.Data.Sampling+", but no row of %s has a group: %s", strings.Join(c.Data.Train, ", "),
 			s.columnHint("group"))
 	}
 	if d.Train.Len() == 0 && len(d.bad) == 0 {

@@ -28,7 +28,9 @@ type unreadRow struct {
 type scan struct {
 	data       *Data
 	columns    map[string]string
-	digest     hash.Hash // over the content of all rows
+	compares   bool                    // the run learns from more than labels
+	wanted     func(e *data.Edit) bool // whether the run can use what is said about an edit
+	digest     hash.Hash               // over the content of all rows
 	rows       int
 	unlabelled int
 	problems   []error // of tables as a whole
@@ -54,7 +56,7 @@ func (s *splitSamples) split(name string) *Samples {
 func (s *scan) tables(paths []string) *splitSamples {
 	out := &splitSamples{}
 	for _, path := range paths {
-		t, err := data.OpenTable(path, data.WithColumns(s.columns))
+		t, err := data.OpenEdits(path, s.columns)
 		if err != nil { // the configuration names no label table
 			s.problems = append(s.problems, withColumnHint(err))
 			continue
@@ -70,7 +72,7 @@ func (s *scan) tables(paths []string) *splitSamples {
 }
 
 // mapped looks for the columns that data.columns names.
-func (s *scan) mapped(t *data.Table) error {
+func (s *scan) mapped(t *data.Edits) error {
 	wanted := maps.Clone(s.columns)
 	var have []string
 	for rec, err := range t.Records() {
@@ -107,7 +109,7 @@ func withColumnHint(err error) error {
 }
 
 // table goes through one table.
-func (s *scan) table(t *data.Table, out *splitSamples) {
+func (s *scan) table(t *data.Edits, out *splitSamples) {
 	number, lacks := len(s.data.tables)-1, map[string]int{}
 	var bad []unreadRow
 	var lack error
@@ -124,17 +126,17 @@ func (s *scan) table(t *data.Table, out *splitSamples) {
 			bad = append(bad, unreadRow{BadRow{Table: t.Path(), Row: i + 1, ID: row.ID, Reason: err.Error()}, number})
 			continue
 		}
-		contents, unread := contentsOf(&row, t.Folder())
+		contents, unread := contentsOf(&row.Row, t.Folder())
 		digest, err := s.content(&row, contents)
 		if err != nil {
 			bad = append(bad, unreadRow{BadRow{Table: t.Path(), Row: i + 1, ID: row.ID, Reason: err.Error()}, number})
 			continue
 		}
-		if row.Label == nil {
+		if !s.wanted(&row) {
 			s.unlabelled++
 			continue
 		}
-		group := row.Group
+		group := groupOf(&row, contents)
 		out.grouped = out.grouped || group != ""
 		if group == "" { // on its own
 			group = fmt.Sprintf("\x00%d\x00%d", len(s.data.tables), i)
@@ -144,12 +146,15 @@ func (s *scan) table(t *data.Table, out *splitSamples) {
 			number:   number,
 			index:    i,
 			group:    group,
-			label:    *row.Label,
+			Said:     saidOf(&row),
 			id:       row.ID,
 			digest:   digest,
 			contents: contents,
 		}
-		if err := cmp.Or(s.row(t, &row), unread); err != nil {
+		if row.Label != nil {
+			sample.label = *row.Label
+		}
+		if err := cmp.Or(s.row(t, &row.Row), unread); err != nil {
 			sample.bad = err.Error()
 		}
 		out.rows = append(out.rows, sample)
@@ -165,10 +170,15 @@ func (s *scan) table(t *data.Table, out *splitSamples) {
 }
 
 // content hashes a row with its pictures: into the table's digest, and on its own.
-func (s *scan) content(row *data.Row, pictures Contents) (string, error) {
+func (s *scan) content(row *data.Edit, pictures Contents) (string, error) {
 	var text bytes.Buffer
 	if err := json.NewEncoder(&text).Encode(row.Record()); err != nil {
 		return "", err
+	}
+	if said := saidOf(row); s.compares { // without it a row has the digest that it always had
+		if err := json.NewEncoder(&text).Encode(said); err != nil {
+			return "", err
+		}
 	}
 	for _, k := range pictures {
 		text.Write(k[:])
@@ -179,7 +189,7 @@ func (s *scan) content(row *data.Row, pictures Contents) (string, error) {
 }
 
 // row looks whether there is an instruction, and whether the pictures are there.
-func (s *scan) row(t *data.Table, row *data.Row) error {
+func (s *scan) row(t *data.Edits, row *data.Row) error {
 	if strings.TrimSpace(row.Instruction) == "" {
 		return errors.New("the instruction is empty")
 	}

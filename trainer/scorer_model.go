@@ -11,6 +11,7 @@ import (
 	"assay/internal/exit"
 	"assay/internal/workers"
 	"assay/lora"
+	"assay/losses"
 	"assay/model"
 	"assay/optim"
 	"assay/ort"
@@ -159,7 +160,8 @@ func tuneOptions(c *Config, p *model.ScorerState, s *store.Store) model.TuneOpti
 	o := model.TuneOptions{
 		Options:   modelOptions(c, s),
 		Full:      c.Mode == "full",
-		TextLoss:  c.Loss.Text,
+		TextLoss:  c.textWeight(),
+		Terms:     c.Losses,
 		ScoreLoss: c.Loss.Score,
 		Recompute: c.Recompute == "layers",
 		Fixed:     strings.HasPrefix(c.Device, "cuda"),
@@ -183,6 +185,7 @@ type scorerModel struct {
 	given    int64 // memory of the GPU that a plan is for; 0: as it is here
 	pictures int   // that the run sees
 	scoring  bool  // there are validation rows
+	least    int   // edits of the largest group, which a run of the graph must hold
 }
 
 func (m *scorerModel) Params() []optim.Param { return m.params }
@@ -200,6 +203,29 @@ func (m *scorerModel) Step(ctx context.Context, batch []Example, weight float64,
 	if err != nil {
 		return nil, fmt.Errorf("training on %s: %w", ids(batch), err)
 	}
+	return m.result(r), nil
+}
+
+// Compare trains on an objective of several terms.
+func (m *scorerModel) Compare(
+	ctx context.Context,
+	batch []Example,
+	items [][]losses.Item,
+	weight float64,
+	seed, draws uint64,
+) (*StepResult, error) {
+	samples, err := prepareExamples(m.tuner, batch)
+	if err != nil {
+		return nil, err
+	}
+	r, err := m.tuner.Compare(ctx, samples, items, weight, seed, draws)
+	if err != nil {
+		return nil, fmt.Errorf("training on %s: %w", ids(batch), err)
+	}
+	return m.result(r), nil
+}
+
+func (m *scorerModel) result(r *model.StepResult) *StepResult {
 	return &StepResult{
 		Loss:      r.Loss,
 		CE:        r.CE,
@@ -207,7 +233,8 @@ func (m *scorerModel) Step(ctx context.Context, batch []Example, weight float64,
 		Score:     r.Score,
 		Tokens:    r.Tokens,
 		Grads:     optim.Gradients(m.params, r.Grads),
-	}, nil
+		Terms:     r.Terms,
+	}
 }
 
 func (m *scorerModel) Score(ctx context.Context, batch []Example) ([]float64, error) {

@@ -46,14 +46,17 @@ func (r *run) validationDue() bool {
 	if every := r.config.Validate.Every; every > 0 {
 		return s.Step%every == 0
 	}
-	return s.Samples/r.order.Len() > max(0, s.Samples-int64(r.config.BatchSize))/r.order.Len()
+	before := max(0, s.Samples-int64(r.config.BatchSize))
+	if r.groups != nil {
+		before = s.Before
+	}
+	return s.Samples/r.order.Len() > before/r.order.Len()
 }
 
 // scoreRows scores the validation rows lo to hi-1 but for those that are set aside.
-func (r *run) scoreRows(ctx context.Context, lo, hi int) (scores, labels []float64, err error) {
+func (r *run) scoreRows(ctx context.Context, lo, hi int) (scores []float64, batch []Example, err error) {
 	for {
-		var batch []Example
-		labels = nil
+		batch = nil
 		for i := lo; i < hi && err == nil; i++ {
 			if !usable(r.valid, i) {
 				continue
@@ -61,14 +64,14 @@ func (r *run) scoreRows(ctx context.Context, lo, hi int) (scores, labels []float
 			var e Example
 			e, err = r.valid.Example(i)
 			e.Index, e.Question, e.Answer = i, r.config.Question[0], r.config.Answer[0]
-			batch, labels = append(batch, e), append(labels, e.Label)
+			batch = append(batch, e)
 		}
 		if len(batch) == 0 {
 			return nil, nil, nil
 		}
 		if err == nil {
 			if scores, err = r.model.Score(ctx, batch); err == nil {
-				return scores, labels, nil
+				return scores, batch, nil
 			}
 			err = fmt.Errorf("scoring validation rows %s: %w", ids(batch), err)
 		}
@@ -81,32 +84,41 @@ func (r *run) scoreRows(ctx context.Context, lo, hi int) (scores, labels []float
 // validate scores the validation rows, with the first templates and without augmentation, and notes the result. It
 // stops when ctx does, and then nothing is noted.
 func (r *run) validate(ctx context.Context) error {
+	var err error
 	n := r.valid.Len()
 	if l := r.config.Validate.Limit; l > 0 {
 		n = min(n, l)
 	}
-	var scores, labels []float64
+	var scores []float64
+	var examples []Example
 	for lo := 0; lo < n; lo += r.state.MicroBatch {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		s, l, err := r.scoreRows(context.WithoutCancel(ctx), lo, min(lo+r.state.MicroBatch, n))
+		s, e, err := r.scoreRows(context.WithoutCancel(ctx), lo, min(lo+r.state.MicroBatch, n))
 		if err != nil {
 			return err
 		}
-		scores, labels = append(scores, s...), append(labels, l...)
+		scores = append(scores, s...)
+		for i := range e { // without the pictures of rows that have them inside
+			examples = append(examples, Example{Index: e[i].Index, Label: e[i].Label, Said: e[i].Said})
+		}
 	}
 	if len(scores) == 0 {
 		return errors.New("every validation row was set aside")
 	}
-	m := measure(scores, labels)
+	m := r.measureAll(scores, examples)
 	m.Step, m.Seconds = r.state.Step, r.seconds()
-	m.Best = r.state.Best == nil || m.L1 < r.state.Best.L1
+	if m.Best, err = r.better(m); err != nil {
+		return err
+	}
 	if m.Best {
 		if err := replaceDir(filepath.Join(r.config.Out, BestDir), r.writeScorer); err != nil {
 			return err
 		}
-		r.state.Best = m
+		r.state.Best, r.state.Worse = m, 0
+	} else {
+		r.state.Worse++
 	}
 	if err := r.record.validation(m); err != nil {
 		return err

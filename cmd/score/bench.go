@@ -19,6 +19,8 @@ type benchFlags struct {
 	benchmarks.Options
 	runtime     runtimeFlags
 	predictions string
+	components  []string
+	writeTo     string // folder of the authors' files
 	means       string
 	baseline    string
 	clip, dino  string // encoders of the baselines
@@ -109,11 +111,11 @@ func (f *benchFlags) add(c *cobra.Command, b *benchmarks.Benchmark) {
 	flags.StringSliceVar(&f.compare, "compare", nil,
 		"files of predictions to put into one table; the first one, or --predictions, is compared with the others")
 	flags.StringVar(&f.baseline, "baseline", "",
-		"a judge to compare with: random, constant, clip_d, clip_t, clip_i or dino_i")
+		"a judge to compare with: random, constant, "+strings.Join(benchmarks.Similarities, ", "))
 	flags.StringVar(&f.clip, "clip", "", "CLIP checkpoint (directory or .onnx) of the clip_ baselines")
-	flags.StringVar(&f.dino, "dino", "", "DINOv2 checkpoint of the baseline dino_i")
+	flags.StringVar(&f.dino, "dino", "", "DINOv2 checkpoint of the dino_ baselines")
 	flags.StringVar(&f.captions, "captions", "",
-		"JSON lines of id, source_caption, target_caption for clip_d (and clip_t, instead of the instruction)")
+		"JSON lines of id, source_caption, target_caption for clip_d and clip_t, where the data have none")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the bootstrap and of random predictions")
 	flags.IntVar(&f.resamples, "resamples", 2000, "bootstrap resamples")
 	flags.StringVar(&f.report, "report", "",
@@ -128,6 +130,8 @@ func (f *benchFlags) add(c *cobra.Command, b *benchmarks.Benchmark) {
 		switch name {
 		case "images":
 			flags.StringVar(&f.Images, name, "", "folder of the pictures")
+		case "targets":
+			flags.StringVar(&f.Targets, name, "", "ImagenHub's pictures with GroundTruth/, for clip_i and dino_i")
 		case "target":
 			flags.StringVar(&f.Target, name, "O", "human value: O (the square root of SC x PQ), SC or PQ")
 		case "votes":
@@ -139,8 +143,17 @@ func (f *benchFlags) add(c *cobra.Command, b *benchmarks.Benchmark) {
 				"margin of a tie, chosen elsewhere (default: the best one on the test set)")
 			flags.Lookup(name).DefValue = "0" // the help prints no default then
 		case "components":
-			flags.StringVar(&f.predictions, name, "",
-				"file of every sample's components or answers (JSON lines); the same as --predictions")
+			flags.StringSliceVar(&f.components, name, nil,
+				"files of every sample's components or answers (JSON lines), which are put together")
+		case "editors":
+			flags.StringSliceVar(&f.Editors, name, nil, "folders of the editors' pictures, and of what was measured of them")
+		case "by":
+			flags.StringToStringVar(&f.By, name, nil,
+				"what measured a component, where files do not say it, such as sc=gpt-4o: tables compare by it")
+		case "human":
+			flags.StringVar(&f.Human, name, "", "file of human ratings of the samples (JSON lines) to correlate with")
+		case "write-authors":
+			flags.StringVar(&f.writeTo, name, "", "folder to write the files of the benchmark's authors to")
 		case "means":
 			flags.StringVar(&f.means, name, "", "CSV of published means: the overall score from them alone")
 		case "bg-norm":

@@ -53,6 +53,9 @@ func TestEncoderBaselines(t *testing.T) {
 	}
 	clip, dino := filepath.Join(root, "clip", "model"), filepath.Join(root, "dinov2", "model")
 	for _, name := range similarities {
+		if name == "clip_i" || name == "dino_i" {
+			continue // AURORA-Bench has no wanted results
+		}
 		out := filepath.Join(dir, name)
 		v := benchJSON(
 			t,
@@ -93,6 +96,7 @@ func TestEncoderBaselines(t *testing.T) {
 		"--baseline clip_t":                           "needs --clip",
 		"--baseline clip_d --clip " + clip:            "needs --captions",
 		"--baseline dino_i --scorer x --dino " + dino: "--compare",
+		"--baseline dino_i --dino " + dino:            "dino_i needs the picture of the wanted result",
 	} {
 		code, stdout, stderr := bench(
 			append(
@@ -100,6 +104,101 @@ func TestEncoderBaselines(t *testing.T) {
 				strings.Fields(args)...)...)
 		if code != 2 || !strings.Contains(stdout+stderr, want) {
 			t.Errorf("%s: exit code %d, want 2 and %q:\n%s%s", args, code, want, stdout, stderr)
+		}
+	}
+}
+
+// ImagenHub's similarities are those to the wanted results and their captions, without --captions: transformers' values
+// of the oracle's triplets. An output that is its source unedited scores 10 under the name clip_i_source alone.
+func TestImagenHubSimilarities(t *testing.T) {
+	root := oracle.Folders(t)[0]
+	type pair struct {
+		ID            int     `json:"id"`
+		Input         string  `json:"input"`
+		Edited        string  `json:"edited"`
+		GT            string  `json:"gt"`
+		CaptionBefore string  `json:"caption_before"`
+		CaptionAfter  string  `json:"caption_after"`
+		ClipD         float64 `json:"clip_d"`
+		ClipRaw       float64 `json:"clip_d_unnormalised"`
+		ClipI         float64 `json:"clip_i"`
+		DinoI         float64 `json:"dino_i"`
+	}
+	pairs := oracle.Read[[]pair](t, filepath.Join(root, "clip", "pairs.json"))
+	dinos := oracle.Read[[]pair](t, filepath.Join(root, "dinov2", "pairs.json"))
+	dir := t.TempDir()
+	lookup := map[string]map[string]string{}
+	rating := "uid\tEdited\tUnedited\n"
+	copyTo := func(from, folder, id string) {
+		raw, err := os.ReadFile(filepath.Join(root, "clip", from))
+		if err == nil {
+			err = os.MkdirAll(filepath.Join(dir, folder), 0o777)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, folder, id), raw, 0o666)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range pairs {
+		id := fmt.Sprintf("sample_%d.png", p.ID)
+		lookup[id] = map[string]string{"instruction": "edit it", "source_global_caption": p.CaptionBefore,
+			"target_global_caption": p.CaptionAfter}
+		rating += fmt.Sprintf("%s\t[%v, 1]\t[0, 1]\n", id, 0.5*float64(p.ID%3))
+		copyTo(p.Input, "input", id)
+		copyTo(p.Edited, "Edited", id)
+		copyTo(p.Input, "Unedited", id)
+		copyTo(p.GT, "GroundTruth", id)
+	}
+	text, err := json.Marshal(lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"dataset_lookup.json": string(text),
+		"Text-Guided_IE_rater1.tsv": rating, "Text-Guided_IE_rater2.tsv": rating} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	scores := func(name string) map[[2]string]float64 {
+		out := filepath.Join(t.TempDir(), name)
+		v := benchJSON(t, "imagenhub", "--ratings", dir, "--images", dir, "--baseline", name, "--out", out, "--resamples", "20",
+			"--clip", filepath.Join(root, "clip", "model"), "--dino", filepath.Join(root, "dinov2", "model"))
+		if numbers := v["numbers"].([]any); !strings.Contains(fmt.Sprint(numbers[0]), name+": cosine of edit") &&
+			!strings.Contains(fmt.Sprint(numbers[0]), name+": cosine of change") {
+			t.Errorf("the definition is not in the name: %v", numbers[0])
+		}
+		raw, err := os.ReadFile(filepath.Join(out, "predictions.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[[2]string]float64{}
+		for _, line := range strings.Split(strings.TrimSpace(string(raw)), "\n") {
+			var p struct {
+				ID, Model string
+				Score     float64
+			}
+			if err := json.Unmarshal([]byte(line), &p); err != nil {
+				t.Fatal(err)
+			}
+			got[[2]string{p.ID, p.Model}] = p.Score
+		}
+		return got
+	}
+	clipI, dinoI, source := scores("clip_i"), scores("dino_i"), scores("clip_i_source")
+	clipD, raw := scores("clip_d"), scores("clip_d_raw")
+	for i, p := range pairs {
+		key := [2]string{fmt.Sprintf("sample_%d.png", p.ID), "Edited"}
+		for what, d := range map[string]float64{"clip_i": clipI[key] - 10*p.ClipI, "dino_i": dinoI[key] - 10*dinos[i].DinoI,
+			"clip_d": clipD[key] - 10*p.ClipD, "clip_d_raw": raw[key] - 10*p.ClipRaw} {
+			if !(math.Abs(d) < 1e-4) {
+				t.Errorf("%s of %v differs by %v from transformers'", what, key, d)
+			}
+		}
+		unedited := [2]string{key[0], "Unedited"}
+		if clipI[unedited] > 9.9999 || dinoI[unedited] > 9.9999 || !(math.Abs(source[unedited]-10) < 1e-5) {
+			t.Errorf("%v: clip_i %v, dino_i %v, clip_i_source %v", unedited, clipI[unedited], dinoI[unedited], source[unedited])
 		}
 	}
 }

@@ -38,6 +38,11 @@ func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
 	if len(r.Systems) == 0 {
 		return cli.Usagef("nothing to judge: give --predictions FILE, --scorer DIR, --baseline NAME, or --compare FILE FILE")
 	}
+	if f.writeTo != "" {
+		if err := r.WriteAuthors(f.writeTo); err != nil {
+			return err
+		}
+	}
 	r.Measure(set, f.resamples, f.seed)
 	if len(f.compare) > 0 || len(r.Systems) > 1 {
 		if err := r.Compare(f.resamples, f.seed); err != nil {
@@ -49,19 +54,41 @@ func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
 
 // evaluate adds all systems that the flags name, or the predictions that the data hold themselves.
 func (f *benchFlags) evaluate(c *cobra.Command, r *benchmarks.Report, set benchmarks.Set) error {
+	mixed, isMixed := set.(benchmarks.Mixed)
+	paths := slices.Clone(f.components)
 	if f.predictions != "" {
-		if err := addFile(r, set, f.predictions); err != nil {
-			return err
+		paths = append(paths, f.predictions)
+	}
+	if !isMixed {
+		for _, path := range paths {
+			if err := addFile(r, set, path); err != nil {
+				return err
+			}
 		}
 	}
-	similarity := slices.Contains(benchmarks.Similarities, f.baseline)
+	kind, similarity := benchmarks.FindSimilarity(f.baseline)
 	switch {
 	case similarity && f.runtime.scorer != "":
 		return cli.Usagef("--scorer and --baseline %s both run a model: run one after the other and put their "+
 			"predictions.jsonl into --compare",
 			f.baseline)
 	case similarity || f.runtime.scorer != "":
-		if err := f.score(c, r, set, similarity); err != nil {
+		name, path, err := f.score(c, r, set, kind)
+		switch {
+		case err != nil:
+			return err
+		case isMixed:
+			paths = append(paths, path)
+		default:
+			p, err := set.Read(path)
+			if err != nil {
+				return err
+			}
+			r.Add(name, p)
+		}
+	}
+	if isMixed && len(paths)+len(f.Editors) > 0 {
+		if err := addMixed(r, mixed, append(paths, f.Editors...)); err != nil {
 			return err
 		}
 	}
@@ -89,7 +116,26 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *benchmarks.Report, set benchm
 	return nil
 }
 
+// addMixed adds the editors whose components several files hold.
+func addMixed(r *benchmarks.Report, set benchmarks.Mixed, paths []string) error {
+	editors, err := set.ReadAll(paths)
+	if err != nil {
+		return err
+	}
+	for _, e := range editors {
+		name := e.Name
+		if name == "" {
+			name = systemName(paths[0])
+		}
+		r.Add(name, e.Predictions)
+	}
+	return nil
+}
+
 func addFile(r *benchmarks.Report, set benchmarks.Set, path string) error {
+	if mixed, ok := set.(benchmarks.Mixed); ok {
+		return addMixed(r, mixed, []string{path})
+	}
 	p, err := set.Read(path)
 	if err != nil {
 		return err
@@ -104,20 +150,31 @@ func systemName(path string) string {
 	return strings.TrimSuffix(base, filepath.Ext(base))
 }
 
-// score runs a scorer over the benchmark, keeping its predictions in the folder --out.
-func (f *benchFlags) score(c *cobra.Command, r *benchmarks.Report, set benchmarks.Set, similarity bool) (err error) {
+// score runs a scorer over the benchmark, keeping its predictions in the folder --out, and returns its name and their
+// file.
+func (f *benchFlags) score(
+	c *cobra.Command, r *benchmarks.Report, set benchmarks.Set, kind benchmarks.Similarity,
+) (name, path string, err error) {
 	scorable, ok := set.(benchmarks.Scorable)
 	if !ok {
-		return cli.Usagef("%s is computed from components or answers (--components): no scorer can be run on it",
+		return "", "", cli.Usagef("%s is computed from components or answers (--components): no scorer can be run on it",
 			r.Benchmark.Name)
 	}
 	items, err := scorable.Items()
 	if err != nil {
-		return cli.Usage(err)
+		return "", "", cli.Usage(err)
 	}
-	s, err := f.openScorer(similarity)
+	if kind.Name != "" {
+		if err := f.encoder(kind); err != nil {
+			return "", "", err
+		}
+		if err := kind.Caption(items, f.captions); err != nil {
+			return "", "", cli.Usage(err)
+		}
+	}
+	s, err := f.openScorer(kind)
 	if err != nil {
-		return err
+		return "", "", err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	r.Facts = append(r.Facts, "scorer "+s.Name+": "+s.Settings)
@@ -127,26 +184,25 @@ func (f *benchFlags) score(c *cobra.Command, r *benchmarks.Report, set benchmark
 	bar := progress{c: c, what: r.Benchmark.Name, unit: "edits"}
 	bar.set(0, len(items))
 	run := benchmarks.Run{Benchmark: r.Benchmark.Name, Items: items, Dir: f.out, Progress: bar.set}
-	path, err := run.Score(c.Context(), s)
+	path, err = run.Score(c.Context(), s)
 	bar.close()
 	if errors.Is(err, context.Canceled) {
-		return fmt.Errorf("%d of %d edits are scored in %s; the same command goes on: %w", bar.done, len(items), path,
+		return "", "", fmt.Errorf("%d of %d edits are scored in %s; the same command goes on: %w", bar.done, len(items), path,
 			cli.ErrInterrupted)
 	}
 	if err != nil {
-		return err
+		return "", "", err
 	}
-	p, err := set.Read(path)
-	if err != nil {
-		return err
-	}
-	r.Add(systemName(s.Name), p)
 	r.Facts = append(r.Facts, "predictions: "+path)
 	r.Extra["scorer"], r.Extra["settings"], r.Extra["predictions"] = s.Name, s.Settings, path
-	if f.checkOrder {
-		return compareOrders(c, r, s, items)
+	name = s.Name
+	if kind.Name == "" {
+		name = systemName(name)
 	}
-	return nil
+	if f.checkOrder {
+		err = compareOrders(c, r, s, items)
+	}
+	return name, path, err
 }
 
 func compareOrders(c *cobra.Command, r *benchmarks.Report, s *benchmarks.Scorer, items []benchmarks.Item) error {
@@ -163,26 +219,30 @@ func compareOrders(c *cobra.Command, r *benchmarks.Report, s *benchmarks.Scorer,
 	return nil
 }
 
+// encoder says which flag names the encoder of a similarity, if it is not there.
+func (f *benchFlags) encoder(kind benchmarks.Similarity) error {
+	path, flag := f.clip, "--clip"
+	if kind.DINO() {
+		path, flag = f.dino, "--dino"
+	}
+	if path == "" {
+		return cli.Usagef("--baseline %s needs %s: a Hugging Face checkpoint directory or an .onnx file", f.baseline, flag)
+	}
+	return nil
+}
+
 // openScorer opens what the flags name: a scorer directory, or the encoder of a baseline.
-func (f *benchFlags) openScorer(similarity bool) (*benchmarks.Scorer, error) {
-	if !similarity {
+func (f *benchFlags) openScorer(kind benchmarks.Similarity) (*benchmarks.Scorer, error) {
+	if kind.Name == "" {
 		o, err := f.runtime.options()
 		if err != nil {
 			return nil, err
 		}
 		return benchmarks.OpenScorer(f.runtime.scorer, o)
 	}
-	path, flag := f.clip, "--clip"
-	if f.baseline == "dino_i" {
-		path, flag = f.dino, "--dino"
+	path := f.clip
+	if kind.DINO() {
+		path = f.dino
 	}
-	if path == "" {
-		return nil, cli.Usagef("--baseline %s needs %s: a Hugging Face checkpoint directory or an .onnx file", f.baseline,
-			flag)
-	}
-	if f.baseline == "clip_d" && f.captions == "" {
-		return nil, cli.Usagef("--baseline clip_d needs --captions: JSON lines of id, source_caption and target_caption")
-	}
-	o := encoders.Options{Device: f.runtime.device, Threads: f.runtime.threads}
-	return benchmarks.OpenSimilarity(f.baseline, path, f.captions, o)
+	return benchmarks.OpenSimilarity(kind, path, encoders.Options{Device: f.runtime.device, Threads: f.runtime.threads})
 }

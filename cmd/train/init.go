@@ -29,18 +29,20 @@ func newInitCommand() *cobra.Command {
 	o := initOptions{flags: shownSizes()}
 	c := &cobra.Command{
 		Use:   "init --out DIR --text FILE...",
-		Short: "Make a fresh small checkpoint of the LLaVA-NeXT or Qwen2.5-VL architecture",
+		Short: "Make a fresh small checkpoint of the LLaVA-NeXT or a Qwen-VL architecture",
 		Long: `init makes a new backbone with random weights, and a byte-level BPE tokenizer trained on the text files, all in
 Hugging Face files that transformers loads too. Of family llava_next it has a Llama language model, a CLIP vision tower
-and a projector; of qwen2_5_vl a Qwen2 language model and a vision tower with window attention, which can also see
-source and edit as two frames of one picture.
+and a projector. The Qwens can also see source and edit as two frames of one picture: qwen2_vl and qwen2_5_vl have a
+Qwen2 language model, the latter behind a vision tower with window attention; qwen3_vl has a Qwen3 that several layers
+of the tower reach into.
 The same sizes, text and seed give the same bytes. DIR appears complete or not at all.
 
 Sizes come from the defaults, then from the YAML file, then from the flags. The file has the flags' names with
 underscores as keys, and lists as lists: grid: [[1, 2], [2, 1]].`,
 		Example: `  train init --out backbone --text instructions.txt
   train init --out backbone --text texts/*.txt --sizes small.yaml --layers 6 --seed 7 --json
-  train init --family qwen2_5_vl --out backbone --text texts/*.txt --full-attention 2,5 --vision-layers 6`,
+  train init --family qwen2_5_vl --out backbone --text texts/*.txt --full-attention 2,5 --vision-layers 6
+  train init --family qwen3_vl --out backbone --text texts/*.txt --deepstack 1,3`,
 		Args: cobra.ArbitraryArgs, // --text *.txt leaves all but the first here
 		RunE: func(c *cobra.Command, args []string) error {
 			o.texts = append(o.texts, args...)
@@ -63,6 +65,8 @@ func shownSizes() fresh.Sizes {
 	s, _ := fresh.Defaults(fresh.Qwen25VL)
 	llava, _ := fresh.Defaults(fresh.LlavaNext)
 	s.Family, s.ImageSize, s.Grid = llava.Family, llava.ImageSize, llava.Grid
+	qwen3, _ := fresh.Defaults(fresh.Qwen3VL)
+	s.HeadDim, s.PositionSide, s.Deepstack = qwen3.HeadDim, qwen3.PositionSide, qwen3.Deepstack
 	return s
 }
 
@@ -83,20 +87,24 @@ func sizeFlags(f *pflag.FlagSet, s *fresh.Sizes) {
 		{"vision-heads", "attention heads of the vision tower", &s.VisionHeads},
 		{"vision-intermediate", "width inside the vision tower's MLPs", &s.VisionIntermediate},
 		{"image-size", "height and width of a tile, pixels (llava_next)", &s.ImageSize},
-		{"merge", "patches along the edge of a token (qwen2_5_vl)", &s.Merge},
+		{"merge", "patches along the edge of a token (Qwens)", &s.Merge},
 		{"window", "edge of an attention window, pixels (qwen2_5_vl)", &s.Window},
-		{"min-pixels", "pixels that a picture is enlarged to (qwen2_5_vl)", &s.MinPixels},
-		{"max-pixels", "pixels that a picture is reduced to (qwen2_5_vl)", &s.MaxPixels},
+		{"min-pixels", "pixels that a picture is enlarged to (Qwens)", &s.MinPixels},
+		{"max-pixels", "pixels that a picture is reduced to (Qwens)", &s.MaxPixels},
+		{"head-dim", "width of the language model's heads (qwen3_vl)", &s.HeadDim},
+		{"position-side", "edge of the vision tower's position table (qwen3_vl)", &s.PositionSide},
 		{"patch", "height and width of a patch, pixels", &s.Patch},
 		{"vocab", "tokens at most, special ones included", &s.Vocab},
 	} {
 		f.IntVar(v.at, v.name, *v.at, v.usage)
 	}
-	f.StringVar(&s.Family, "family", s.Family, "architecture: "+fresh.LlavaNext+" or "+fresh.Qwen25VL)
+	f.StringVar(&s.Family, "family", s.Family, "architecture: "+strings.Join(fresh.Families(), ", "))
 	f.IntSliceVar(&s.FullAttention, "full-attention", s.FullAttention,
 		"vision layers that see the whole picture, from 0 (qwen2_5_vl)")
+	f.IntSliceVar(&s.Deepstack, "deepstack", s.Deepstack,
+		"vision layers that reach into the language model, from 0 (qwen3_vl)")
 	f.IntSliceVar(&s.MRopeSection, "mrope-section", s.MRopeSection,
-		"rotary frequencies for time, row, column; default 2 : 3 : 3 (qwen2_5_vl)")
+		"rotary frequencies for time, row, column; default 2 : 3 : 3, of qwen3_vl 6 : 5 : 5 (Qwens)")
 	f.Float64Var(&s.RopeTheta, "rope-theta", s.RopeTheta, "base of the rotary embedding's wavelengths")
 	f.Var((*gridFlag)(&s.Grid), "grid", "arrangements of tiles a picture may be cut into, ROWSxCOLUMNS,... (llava_next)")
 }

@@ -95,6 +95,9 @@ func printPlan(w io.Writer, p *trainer.Plan) {
 	fmt.Fprintf(w, "steps        %d of %d samples, %d samples in all\n", p.Steps, p.BatchSize, p.Examples)
 	fmt.Fprintf(w, "micro-batch  %d samples\n", p.MicroBatch)
 	fmt.Fprintf(w, "rows         %d for training, %d for validation\n", p.Rows, p.Validation)
+	if p.Found != nil {
+		p.Found.Print(w)
+	}
 	for i, b := range p.BadRows {
 		if i == 0 {
 			fmt.Fprintf(w, "set aside    %d rows that cannot be used\n", len(p.BadRows))

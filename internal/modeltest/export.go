@@ -53,33 +53,36 @@ func session(t *testing.T, dir, name string) *ort.Session {
 
 // export runs the exported graphs on inputs made here, after what graphs.json says of them.
 func (f Family) export(t *testing.T) {
-	each(t, f, openExport, func(t *testing.T, r *reference, e *exported) {
-		sample := r.sample(t, e)
-		feeds, err := e.backbone.Feeds(sample.Pictures)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := e.vision.Run(context.Background(), feeds)
-		if err != nil {
-			t.Fatal(err)
-		}
-		features := out["image_features"]
-		oracle.Close(t, "image features", features.Data().([]float32), r.features(t), 0, 1e-4)
+	each(t, f, openExport, func(t *testing.T, r *reference, e *exported) { r.export(t, e) })
+}
 
-		feeds = sequence(e.backbone, sample)
-		feeds["image_features"] = features
-		if out, err = e.score.Run(context.Background(), feeds); err != nil {
-			t.Fatal(err)
-		}
-		checkScore(t, e.Scorer, float64(out["score01"].Data().([]float32)[0]), r)
-		oracle.Close(t, "hidden state", out["hidden_score"].Data().([]float32), r.floats(t, "hidden_score"), 0, 1e-4)
-		if want := r.expect[r.name("head")]; want != nil {
-			oracle.Close(t, "head", out["head"].Data().([]float32), want.Data().([]float32), 1e-6, 1e-4)
-		}
-		if got := out["score01"].Data().([]float32)[0]; math.Abs(float64(got-r.floats(t, "score01")[0])) > 1e-5 {
-			t.Errorf("score01 %g, want %g", got, r.floats(t, "score01")[0])
-		}
-	})
+// export runs the exported graphs of the case's scorer.
+func (r *reference) export(t *testing.T, e *exported) {
+	sample := r.sample(t, e)
+	feeds, err := e.backbone.Feeds(sample.Pictures)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := e.vision.Run(context.Background(), feeds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	features := out["image_features"]
+	oracle.Close(t, "image features", features.Data().([]float32), r.features(t), 0, 1e-4)
+
+	feeds = sequence(e.backbone, sample)
+	feeds["image_features"] = features
+	if out, err = e.score.Run(context.Background(), feeds); err != nil {
+		t.Fatal(err)
+	}
+	checkScore(t, e.Scorer, float64(out["score01"].Data().([]float32)[0]), r)
+	oracle.Close(t, "hidden state", out["hidden_score"].Data().([]float32), r.floats(t, "hidden_score"), 0, 1e-4)
+	if want := r.expect[r.name("head")]; want != nil {
+		oracle.Close(t, "head", out["head"].Data().([]float32), want.Data().([]float32), 1e-6, 1e-4)
+	}
+	if got := out["score01"].Data().([]float32)[0]; math.Abs(float64(got-r.floats(t, "score01")[0])) > 1e-5 {
+		t.Errorf("score01 %g, want %g", got, r.floats(t, "score01")[0])
+	}
 }
 
 // sequence writes the language inputs of one sample up to its score token.

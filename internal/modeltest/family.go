@@ -19,7 +19,7 @@ import (
 type Family struct {
 	Folder string
 	Cases  [][2]string // case files with the tensors beside them
-	Trace  Trace // optional
+	Trace  Trace       // optional
 	// Split cuts the reference's pixel_values (or their gradient) of a case into one stretch per picture.
 	Split func(all []float32, pictures []*model.Picture) [][]float32
 }
@@ -39,6 +39,7 @@ type Trace struct{ Steps, Cases, Final string }
 func (f Family) Run(t *testing.T) {
 	t.Run("inputs", f.inputs)
 	t.Run("score", f.score)
+	t.Run("before", f.before)
 	t.Run("batch", f.batch)
 	t.Run("pixel gradient", f.pixelGradient)
 	t.Run("export", f.export)

@@ -197,6 +197,9 @@ func clip(raw json.RawMessage) string {
 	return b.String()
 }
 
+// Keys returns the object's keys, sorted.
+func (o *Object) Keys() []string { return slices.Sorted(maps.Keys(o.fields)) }
+
 // Empty reports whether the object has no keys.
 func (o *Object) Empty() bool { return len(o.fields) == 0 }
 

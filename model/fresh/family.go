@@ -48,13 +48,13 @@ var families = map[string]*family{
 	Qwen3VL:   &qwen3VL,
 }
 
+// Families are the names of all of them, sorted.
+func Families() []string { return slices.Sorted(maps.Keys(families)) }
+
 func familyOf(name string) (*family, error) {
 	f := families[name]
 	if f == nil {
-		return nil, Problem{
-			"family",
-			fmt.Sprintf("%q is not known; %s are", name, strings.Join(slices.Sorted(maps.Keys(families)), ", ")),
-		}
+		return nil, Problem{"family", fmt.Sprintf("%q is not known; %s are", name, strings.Join(Families(), ", "))}
 	}
 	return f, nil
 }

@@ -11,10 +11,16 @@ import (
 	"assay/model"
 )
 
-// A fresh Qwen2.5-VL checkpoint has the states that transformers computes from it (tools/oracle/fresh_qwen.py), however
+// A fresh Qwen-VL checkpoint has the states that transformers computes from it (tools/oracle/fresh_qwen.py), however
 // the pair is shown.
 func TestQwenStatesAsTransformers(t *testing.T) {
-	sizes, err := Defaults(Qwen25VL)
+	for _, family := range []string{Qwen2VL, Qwen25VL, Qwen3VL} {
+		t.Run(family, func(t *testing.T) { testStates(t, family) })
+	}
+}
+
+func testStates(t *testing.T, family string) {
+	sizes, err := Defaults(family)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +32,7 @@ func TestQwenStatesAsTransformers(t *testing.T) {
 		Tokens int
 		State  []float64
 	}
-	if err := json.Unmarshal([]byte(read(t, "testdata", "qwen_states.json")), &want); err != nil {
+	if err := json.Unmarshal([]byte(read(t, "testdata", family+"_states.json")), &want); err != nil {
 		t.Fatal(err)
 	}
 	images := map[string]*data.Picture{}

@@ -82,14 +82,12 @@ func Open(dir string, raw json.RawMessage, w *checkpoints.Weights, s Spec) (*Fam
 }
 
 // parseText reads text_config or, in published checkpoints of older members, the same fields at top level. Files of
-// transformers 4.52 to 4.57 have both, and then they must agree.
+// transformers 4.52 to 4.57 may have both, and then they must agree.
 func (s *Spec) parseText(o *strictjson.Object) model.TextConfig {
 	kind := s.ModelType + "_text"
 	t := o.Sub("text_config")
 	if t != nil {
-		if s.Flat {
-			o.Same(t)
-		}
+		o.Same(t)
 		o.Close(harmless, model.Legacy)
 		return model.ParseText(t, kind, s.ModelType)
 	}

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,20 +62,24 @@ func (p *Processor) Ask(pictures int, q Question) (string, error) {
 }
 
 // EncodePrompt tokenises prompt and answer, which may be empty, as [Processor.Encode] does, with or without a score
-// token somewhere in them. AnswerStart is -1.
+// token somewhere in them. AnswerStart is behind the last token if there is no answer, else -1.
 func (p *Processor) EncodePrompt(prompt, answer, placeholder string, counts []int) (Tokens, error) {
-	if err := checkText("answer", answer); err != nil {
+	if err := errors.Join(checkText("prompt", prompt), checkText("answer", answer)); err != nil {
 		return Tokens{}, err
 	}
 	picture, err := p.ID(placeholder)
 	if err != nil {
 		return Tokens{}, fmt.Errorf("placeholder of pictures: %w", err)
 	}
-	ids, err := p.encode(prompt+answer, p.bos == "" || !strings.HasPrefix(prompt, p.bos))
+	ids, err := p.encode(prompt+answer, !p.begins(prompt))
 	if err != nil {
 		return Tokens{}, err
 	}
-	return p.expand(ids, -1, picture, placeholder, counts)
+	t, err := p.expand(ids, -1, picture, placeholder, counts)
+	if answer == "" {
+		t.AnswerStart = len(t.IDs)
+	}
+	return t, err
 }
 
 // Row returns the row of the embedding table that one token has; an error if the text is not one token.

@@ -101,24 +101,11 @@ func compileTemplate(source, origin string, variables map[string]string) (t *cha
 
 // render writes one user turn with the pictures first and the generation prompt after it.
 func (t *chatTemplate) render(pictures int, question string) (prompt string, err error) {
-	defer recoverTemplate(t.origin, &err)
-	content := make(list, 0, pictures+1)
-	for range pictures {
-		content = append(content, map[string]any{"type": "image"})
+	content := make([]Content, pictures, pictures+1)
+	for i := range content {
+		content[i].Image = true
 	}
-	content = append(content, map[string]any{"type": "text", "text": question})
-	data := map[string]any{
-		"messages":              list{map[string]any{"role": "user", "content": content}},
-		"add_generation_prompt": true,
-	}
-	for name, value := range t.variables {
-		data[name] = value
-	}
-	prompt, err = t.template.ExecuteToString(exec.NewContext(data))
-	if err != nil {
-		return "", fmt.Errorf("%s: chat template: %w", t.origin, cause(err))
-	}
-	return prompt, nil
+	return t.renderMessages([]Message{{Role: "user", Content: append(content, Content{Text: question})}})
 }
 
 // recoverTemplate turns a panic of the template engine into an error: templates come from outside.

@@ -16,8 +16,9 @@ type Processor struct {
 	template *chatTemplate
 	// templateErr is what Prompt answers when the checkpoint has no chat template: token ids do not need one.
 	templateErr error
-	specialIDs  map[uint32]string // contents of special tokens
-	usual       sync.Map          // usualKey -> special tokens of the prompt, map[uint32]int
+	decoder     func() (*decoder, error) // read when it is first wanted
+	specialIDs  map[uint32]string        // contents of special tokens
+	usual       sync.Map                 // usualKey -> special tokens of the prompt, map[uint32]int
 }
 
 // Tokens is one tokenised sample.
@@ -60,6 +61,7 @@ func Open(dir, scoreToken string, scoreID int64, opts ...Option) (*Processor, er
 		return nil, err
 	}
 	p := &Processor{tokenizer: t, specialIDs: map[uint32]string{}}
+	p.decoder = sync.OnceValues(func() (*decoder, error) { return openDecoder(dir) })
 	for _, token := range t.special {
 		if id, err := t.ID(token); err == nil {
 			p.specialIDs[id] = token
@@ -188,7 +190,7 @@ func (p *Processor) tokens(prompt, answer, endOfTurn, placeholder string, counts
 		return Tokens{}, fmt.Errorf("placeholder of pictures: %w", err)
 	}
 	// The template may have put the beginning of the text there itself; transformers then adds no special tokens.
-	special := p.bos == "" || !strings.HasPrefix(prompt, p.bos)
+	special := !p.begins(prompt)
 	ids, err := p.encode(prompt+answer+endOfTurn, special)
 	if err != nil {
 		return Tokens{}, err

@@ -226,6 +226,7 @@ func linearCases() []opCase {
 		}},
 		{op: "Gemm", from: 13, build: func(g *gen) { x := g.x(2*g.k, 2*g.k); g.op("Gemm", nil, x, x) }},
 	}
+	cases = append(cases, packedCases()...)
 	for _, ta := range []int64{0, 1} {
 		for _, tb := range []int64{0, 1} {
 			cases = append(cases, opCase{op: "Gemm", from: 13, build: func(g *gen) {

@@ -10,6 +10,21 @@ var linearRules = []entry{
 		note:      "an ellipsis stands at the front of every term that has one",
 	},
 	{op: "FusedMatMul", domain: microsoft, decompose: fusedMatMul},
+	{
+		op:                "MatMulNBits",
+		domain:            microsoft,
+		nonDifferentiable: []int{1, 2, 3, 4},
+		broadcast:         true,
+		rule:              matMulNBitsRule,
+		note:              "the packed weight and its scales are constants; 4 and 8 bits, blocks of 16 and more, no g_idx",
+	},
+	{
+		op:                "MatMulBnb4",
+		domain:            microsoft,
+		nonDifferentiable: []int{1, 2},
+		rule:              matMulBnb4Rule,
+		note:              "the packed weight is a constant; transB = 1",
+	},
 }
 
 func (c *call) gemm(a, b string, transA, transB bool, alpha float32) string {

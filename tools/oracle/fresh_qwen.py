@@ -1,7 +1,7 @@
-"""States that transformers gives for a fresh Qwen2.5-VL checkpoint: model/fresh/testdata/qwen_states.json.
+"""States that transformers gives for a fresh Qwen-VL checkpoint: model/fresh/testdata/FAMILY_states.json.
 
-    train init --family qwen2_5_vl --seed 3 --text model/fresh/testdata/corpus.txt --out BACKBONE
-    python tools/oracle/fresh_qwen.py BACKBONE testdata/oracle/images > model/fresh/testdata/qwen_states.json
+    train init --family FAMILY --seed 3 --text model/fresh/testdata/corpus.txt --out BACKBONE
+    python tools/oracle/fresh_qwen.py BACKBONE testdata/oracle/images > model/fresh/testdata/FAMILY_states.json
 
 The checkpoint must load without a missing or an unexpected key. A score token's row is the mean of the embedding table.
 """
@@ -11,7 +11,7 @@ import sys
 import torch
 from PIL import Image
 from tokenizers import AddedToken
-from transformers import AutoTokenizer, Qwen2_5_VLForConditionalGeneration
+from transformers import AutoModelForImageTextToText, AutoTokenizer
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 QUESTION, ANSWER, FIRST = "How well was this done: make it purple?", "[SCORE]", 8
@@ -29,7 +29,7 @@ def pictures(folder, pair):
 
 @torch.no_grad()
 def states(backbone, folder):
-    model, info = Qwen2_5_VLForConditionalGeneration.from_pretrained(backbone, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+    model, info = AutoModelForImageTextToText.from_pretrained(backbone, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
     assert not any(info.values()), info
     model.eval()
     images, tokenizer = Qwen2VLImageProcessorPil.from_pretrained(backbone), AutoTokenizer.from_pretrained(backbone)

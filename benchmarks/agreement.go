@@ -1,0 +1,170 @@
+package benchmarks
+
+import (
+	"fmt"
+	"math"
+
+	"assay/internal/stats"
+)
+
+// agreementResamples (fewer on many samples, whose intervals are narrow) and agreementSeed are those of the intervals of
+// agreement.
+const (
+	agreementResamples = 500
+	agreementSeed      = 1
+)
+
+// column is a measure of every sample, NaN where it is missing.
+type column struct {
+	name   string
+	values []float64
+	lower  bool // less is better
+}
+
+// agreementOf correlates a measure with each of others over the samples that have both: Spearman and Pearson, with 95 %
+// intervals of a bootstrap over samples. A measure of which less is better is turned round.
+func agreementOf(title string, measure column, others []column) Table {
+	t := Table{Title: title, Columns: []string{"n", "spearman", "pearson"}, Better: []int{0, 1, 1}}
+	for _, other := range others {
+		var x, y []float64
+		for i, v := range measure.values {
+			if math.IsNaN(v) || math.IsNaN(other.values[i]) {
+				continue
+			}
+			w := other.values[i]
+			if measure.lower != other.lower {
+				w = -w
+			}
+			x, y = append(x, v), append(y, w)
+		}
+		if len(x) < 2 {
+			continue
+		}
+		a, b := make([]float64, len(x)), make([]float64, len(x))
+		resamples := min(agreementResamples, max(100, 1_000_000/len(x)))
+		in := stats.Bootstrap(stats.NewRand(agreementSeed), len(x), resamples, 0.95, func(units []int) []float64 {
+			for k, u := range units {
+				a[k], b[k] = x[u], y[u]
+			}
+			return []float64{stats.Spearman(a, b), stats.Pearson(a, b)}
+		})
+		none := stats.Interval{Low: math.NaN(), High: math.NaN()}
+		name := other.name
+		if measure.lower != other.lower {
+			name += ", turned round (less is better)"
+		}
+		t.Rows = append(t.Rows, TableRow{Name: name, Text: []string{fmt.Sprint(len(x))},
+			Cells:  []float64{float64(len(x)), stats.Spearman(x, y), stats.Pearson(x, y)},
+			Bounds: append([]stats.Interval{none}, in...)})
+	}
+	return t
+}
+
+// humanColumns reads a file of human ratings, lines of {id, method, name: number}: a column per name. find says which
+// sample a line is of.
+func humanColumns(path string, n int, find func(row) (int, error)) ([]column, error) {
+	rows, err := readRows(path)
+	if err != nil {
+		return nil, err
+	}
+	var p problems
+	columns := map[string][]float64{}
+	for _, r := range rows {
+		i, err := find(r)
+		if err != nil {
+			p.add(r.where, "%v", err)
+			continue
+		}
+		if i < 0 {
+			continue // of another editor
+		}
+		for name, raw := range r.fields {
+			v, err := parseNumber(name, raw)
+			if err != nil || name == "id" || name == "index" {
+				continue
+			}
+			if columns[name] == nil {
+				columns[name] = make([]float64, n)
+				for k := range columns[name] {
+					columns[name][k] = math.NaN()
+				}
+			}
+			if !math.IsNaN(columns[name][i]) {
+				p.add(r.where, "a second %s of sample %d", name, i)
+			}
+			columns[name][i] = v
+		}
+	}
+	var out []column
+	for _, name := range sortedNames(columns) {
+		out = append(out, column{name: name, values: columns[name]})
+	}
+	return out, p.err()
+}
+
+// agreement are the tables of a scorer's agreement with the components, and of all of them with human ratings.
+func (j *aimPredictions) agreement() (out []Table, err error) {
+	var components []column
+	for _, c := range []string{"clip_t", "sc", "aesthetic", "pq", "s_gtc", "d_vad"} {
+		components = append(components, column{c, j.columns[c], c == "d_vad"})
+	}
+	right := make([]float64, len(j.kind))
+	for i, e := range j.emotion {
+		switch {
+		case e == "":
+			right[i] = math.NaN()
+		case e == j.aim.emotion[i]:
+			right[i] = 1
+		}
+	}
+	components = append(components, column{name: "emotion is right", values: right})
+	score := column{name: "score", values: j.columns["score"]}
+	if j.used("score") > 0 {
+		out = append(out, agreementOf("agreement of the scorer with each component", score, components))
+	}
+	if j.human == "" {
+		return out, nil
+	}
+	ratings, err := humanColumns(j.human, len(j.kind), func(r row) (int, error) {
+		if field := r.first("method", "model", "editor"); r.has(field) {
+			if name, err := r.text(field); err != nil || name != j.name {
+				return -1, err
+			}
+		}
+		return j.find(r)
+	})
+	for _, h := range ratings {
+		out = append(out, agreementOf("agreement with the human rating "+h.name, h, append(components, score)))
+	}
+	return out, err
+}
+
+// disagreements are the samples on whose semantic consistency a scorer and the judge disagree most, and least, with their
+// pictures if the editor's folder is known.
+func (j *aimPredictions) disagreements() []Example {
+	pictures := map[string]Item{}
+	items, err := j.Items()
+	if err != nil {
+		items = nil // the report has no pictures then
+	}
+	for _, it := range items {
+		if it.Model == j.name {
+			pictures[it.ID] = it
+		}
+	}
+	var p points
+	var scores []float64
+	for i, v := range j.columns["score"] {
+		if sc := j.columns["sc"][i]; !math.IsNaN(v) && !math.IsNaN(sc) {
+			p.keys, p.human = append(p.keys, Key{j.edited[i], j.name}), append(p.human, sc)
+			scores = append(scores, v)
+		}
+	}
+	return p.examples(scores, 4, func(i int) ([]CaptionedPicture, string) {
+		it, ok := pictures[p.keys[i].ID]
+		if !ok {
+			return nil, ""
+		}
+		return []CaptionedPicture{{"source", it.Source}, {"edit", it.Edit}, {"wanted", it.Target}}, it.Instruction
+	})
+}

@@ -1,0 +1,320 @@
+package benchmarks
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// aimComponents are the names of the components and of what follows from the emotion.
+var aimComponents = []string{"clip_t", "sc", "aesthetic", "pq", "s_gtc", "acc", "f1", "d_vad", "score"}
+
+// checkNames refuses names that are not among the known ones.
+func checkNames(where string, names, known []string) error {
+	for _, n := range names {
+		if !slices.Contains(known, n) {
+			return fmt.Errorf("%s: %q is no component: one of %s was expected", where, n, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// aimReader gathers the components of several files.
+type aimReader struct {
+	*aim
+	editors map[string]*aimPredictions
+	order   []string
+	set     map[string]string // editor, sample and component: where it was read
+	outputs map[string]int    // the name that an editor's output has, by the authors' rule
+}
+
+// Read implements Set.
+func (s *aim) Read(path string) (Predictions, error) {
+	list, err := s.ReadAll([]string{path})
+	if err != nil {
+		return nil, err
+	}
+	if len(list) > 1 {
+		return nil, fmt.Errorf("%s holds %d editors: give it as --components", filepath.Base(path), len(list))
+	}
+	return list[0].Predictions, nil
+}
+
+// ReadAll implements Mixed.
+func (s *aim) ReadAll(paths []string) ([]Editor, error) {
+	m := &aimReader{aim: s, editors: map[string]*aimPredictions{}, set: map[string]string{}, outputs: map[string]int{}}
+	for i := range s.kind {
+		m.outputs[s.output(i)] = i
+	}
+	var p problems
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		switch {
+		case err != nil:
+			return nil, err
+		case info.IsDir():
+			err = m.readEditor(path, &p)
+		default:
+			err = m.readFile(path, &p)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	var out []Editor
+	for _, name := range m.order {
+		out = append(out, Editor{name, m.editors[name]})
+	}
+	return out, nil
+}
+
+// base is a sample's name in the authors' layout: original_image without its extension.
+func (s *aim) base(i int) string {
+	return strings.TrimSuffix(s.original[i], filepath.Ext(s.original[i]))
+}
+
+// output is the name of an editor's picture of a sample.
+func (s *aim) output(i int) string { return s.base(i) + "_edited_" + s.emotion[i] + ".png" }
+
+// editor returns the predictions of an editor, new ones for a new name.
+func (m *aimReader) editor(name string) *aimPredictions {
+	if j, ok := m.editors[name]; ok {
+		return j
+	}
+	n := len(m.kind)
+	j := &aimPredictions{aim: m.aim, name: name, columns: map[string][]float64{}, sub: map[string][][]float64{},
+		emotion: make([]string, n), point: slices.Repeat([][3]float64{{math.NaN()}}, n), by: map[string]string{}}
+	for _, c := range []string{"clip_t", "sc", "aesthetic", "pq", "s_gtc", "d_vad", "score"} {
+		j.columns[c] = slices.Repeat([]float64{math.NaN()}, n)
+	}
+	for _, c := range []string{"sc", "pq", "s_gtc"} {
+		j.sub[c] = make([][]float64, n)
+	}
+	for c, by := range m.by {
+		j.by[c] = by
+	}
+	m.editors[name], m.order = j, append(m.order, name)
+	return j
+}
+
+// claim notes where a component of a sample was read; a second place is an error.
+func (m *aimReader) claim(j *aimPredictions, i int, component, where string) error {
+	key := fmt.Sprintf("%s\n%d\n%s", j.name, i, component)
+	if first, ok := m.set[key]; ok {
+		return fmt.Errorf("a second value of %s for sample %d (the first is in %s)", component, i, first)
+	}
+	m.set[key] = where
+	return nil
+}
+
+func (m *aimReader) readFile(path string, p *problems) error {
+	rows, err := readRows(path)
+	if err != nil {
+		return err
+	}
+	inOrder := len(rows) == len(m.kind) && !slices.ContainsFunc(rows, func(r row) bool { return r.has(aimID(r)) })
+	if inOrder {
+		j := m.editor("")
+		j.notes = append(j.notes, "the components name no samples: their lines are taken in the order of the data")
+	}
+	seen := map[string]string{}
+	for n, r := range rows {
+		if err := m.readRow(r, n, inOrder, seen); err != nil {
+			p.add(r.where, "%v", err)
+		}
+	}
+	return nil
+}
+
+func (m *aimReader) readRow(r row, n int, inOrder bool, seen map[string]string) error {
+	i, err := n, error(nil)
+	if !inOrder {
+		if i, err = m.find(r); err != nil {
+			return err
+		}
+	}
+	name := ""
+	if field := r.first("method", "model", "editor"); r.has(field) {
+		if name, err = r.text(field); err != nil {
+			return err
+		}
+	}
+	key := fmt.Sprint(i, "\n", name)
+	if first, ok := seen[key]; ok {
+		return fmt.Errorf("a second line for sample %d (the first is in %s)", i, first)
+	}
+	seen[key] = r.where
+	j := m.editor(name)
+	if err := readBy(r, j.by, aimComponents); err != nil {
+		return err
+	}
+	return m.readSample(j, i, r)
+}
+
+// readBy reads the field "by", {component: what measured it}; two answers for one component are an error.
+func readBy(r row, by map[string]string, known []string) error {
+	if !r.has("by") {
+		return nil
+	}
+	raw, err := r.object("by")
+	if err != nil {
+		return err
+	}
+	if err := checkNames("by", sortedNames(raw), known); err != nil {
+		return err
+	}
+	for c, name := range raw {
+		if first, ok := by[c]; ok && first != name {
+			return fmt.Errorf("%s is measured by %s here, by %s before: one judge was expected", c, name, first)
+		}
+		by[c] = name
+	}
+	return nil
+}
+
+func aimID(r row) string { return r.first("id", "edited_image", "original_image", "image") }
+
+func (s *aim) find(r row) (int, error) {
+	id, err := r.id(aimID(r))
+	if err != nil {
+		return 0, err
+	}
+	if i, err := strconv.Atoi(id); err == nil && i >= 0 && i < len(s.kind) {
+		return i, nil
+	}
+	for _, names := range [][]string{s.edited, s.original} {
+		var at []int
+		for i, name := range names {
+			if name == id || filepath.Base(name) == id {
+				at = append(at, i)
+			}
+		}
+		if len(at) == 1 {
+			return at[0], nil
+		}
+	}
+	return 0, fmt.Errorf("%q is no sample: a number from 0 to %d, or an edited_image such as %q, was expected", id,
+		len(s.kind)-1, s.edited[0])
+}
+
+func (m *aimReader) readSample(j *aimPredictions, i int, r row) error {
+	for _, c := range []struct {
+		column string
+		fields []string
+	}{
+		{"clip_t", []string{"clip_t"}},
+		{"aesthetic", []string{"aesthetic"}},
+		{"sc", []string{"sc"}},
+		{"pq", []string{"pq"}},
+		{"s_gtc", []string{"s_sm", "s_vs"}},
+		{"s_gtc", []string{"s_gtc"}},
+		{"score", []string{"score"}},
+	} {
+		var values []float64
+		for _, f := range c.fields {
+			if !r.has(f) {
+				continue
+			}
+			v, err := r.numbers(f)
+			if err != nil {
+				return err
+			}
+			values = append(values, v...)
+			if b, ok := aimBounds[f]; ok {
+				for _, x := range v {
+					if err := b.check(f, x); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		if len(values) < len(c.fields) {
+			continue
+		}
+		if err := m.setValues(j, i, c.column, values, r.where); err != nil {
+			return err
+		}
+	}
+	if r.has("emotion") {
+		e, err := r.text("emotion")
+		if err == nil {
+			err = m.setEmotion(j, i, e, r.where)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if r.has("vad") {
+		v, err := parseVAD(r.fields["vad"])
+		if err != nil {
+			return fmt.Errorf("vad: %w", err)
+		}
+		return m.setVAD(j, i, v, r.where)
+	}
+	return nil
+}
+
+// setValues sets a component to the smallest of a judge's sub-scores.
+func (m *aimReader) setValues(j *aimPredictions, i int, column string, values []float64, where string) error {
+	if err := m.claim(j, i, column, where); err != nil {
+		return err
+	}
+	j.columns[column][i] = slices.Min(values)
+	if sub, ok := j.sub[column]; ok {
+		sub[i] = values
+	}
+	return nil
+}
+
+func (m *aimReader) setEmotion(j *aimPredictions, i int, emotion, where string) error {
+	j.emotion[i] = strings.ToLower(strings.TrimSpace(emotion))
+	return m.claim(j, i, "emotion", where)
+}
+
+// setVAD sets the predicted point and its distance from the target.
+func (m *aimReader) setVAD(j *aimPredictions, i int, v [3]float64, where string) error {
+	t := j.vad[i]
+	j.point[i] = v
+	j.columns["d_vad"][i] = math.Sqrt((v[0]-t[0])*(v[0]-t[0]) + (v[1]-t[1])*(v[1]-t[1]) + (v[2]-t[2])*(v[2]-t[2]))
+	return m.claim(j, i, "vad", where)
+}
+
+// Items implements Scorable: the outputs of all editors, in the authors' layout.
+func (s *aim) Items() ([]Item, error) {
+	if len(s.editors) == 0 {
+		return nil, errors.New("the pictures are not named: give --editors, folders MODEL with edited_output/")
+	}
+	var p problems
+	var items []Item
+	for _, dir := range s.editors {
+		for i := range s.kind {
+			source := filepath.Join(s.root, "benchmark", s.original[i])
+			if _, err := os.Stat(source); err != nil { // a copy lies beside the outputs
+				source = filepath.Join(dir, "edited_output", s.base(i)+"_original.jpg")
+			}
+			if s.prompt[i] == "" {
+				p.add(s.edited[i], "there is no edit_prompt")
+			}
+			items = append(items, Item{
+				Key:         Key{s.edited[i], editorName(dir)},
+				Group:       s.edited[i],
+				Instruction: s.prompt[i],
+				Source:      filePicture(source, true, &p),
+				Edit:        filePicture(filepath.Join(dir, "edited_output", s.output(i)), true, &p),
+				Target:      Picture{Path: filepath.Join(s.root, "benchmark", s.edited[i])},
+			})
+		}
+	}
+	return items, p.err()
+}
+
+// editorName is the name of an editor's folder.
+func editorName(dir string) string { return filepath.Base(filepath.Clean(dir)) }

@@ -1,0 +1,127 @@
+package benchmarks
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What is written as the authors' programs write it reads back to the same numbers, whichever way it came.
+func TestAIMBenchAuthorsFiles(t *testing.T) {
+	s := loadSet(t, aimBench, Options{Data: "testdata", By: map[string]string{"d_vad": "some/judge"}})
+	j := must[Predictions](t)(s.Read("testdata/aim.jsonl"))
+	dir := t.TempDir()
+	if err := j.(Writer).WriteAuthors(dir); err != nil {
+		t.Fatal(err)
+	}
+	model := filepath.Join(dir, "editor")
+	for _, file := range []string{"longclip_scores.json", "evaluation_scores.json", "aesthetic.json",
+		"evaluation_results.json", "emotion_metrics.json", "vad_metrics.json", "evaluation_vad_results_some_judge.json"} {
+		if _, err := os.Stat(filepath.Join(model, "eval", file)); err != nil {
+			t.Error(err)
+		}
+	}
+	plain := loadSet(t, aimBench, Options{Data: "testdata"})
+	editors := must[[]Editor](t)(plain.(Mixed).ReadAll([]string{model}))
+	if len(editors) != 1 || editors[0].Name != "editor" {
+		t.Fatalf("%d editors", len(editors))
+	}
+	want, got := j.Result(), editors[0].Result()
+	if got.N != want.N || len(got.Notes) != len(want.Notes) {
+		t.Errorf("n %d, notes %q; want %d, %q", got.N, got.Notes, want.N, want.Notes)
+	}
+	for i, n := range want.Numbers {
+		if !(math.Abs(got.Numbers[i].Value-n.Value) < 1e-12) {
+			t.Errorf("%s = %v, want %v", n.Name, got.Numbers[i].Value, n.Value)
+		}
+		if n.Name == "d_vad" && got.Numbers[i].Judge != "some_judge" {
+			t.Errorf("the judge of the file's name is lost: %q", got.Numbers[i].Judge)
+		}
+	}
+	totals := filepath.Join(model, "eval", "emotion_metrics.json")
+	if err := os.WriteFile(totals, []byte(`{"emotion_accuracy": 99}`), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	editors = must[[]Editor](t)(plain.(Mixed).ReadAll([]string{model}))
+	if notes := strings.Join(editors[0].Result().Notes, " "); !strings.Contains(notes, "emotion_accuracy of the authors'") {
+		t.Errorf("a total that the list contradicts is not told: %q", notes)
+	}
+}
+
+// Files of components mix: halves of the components, and a scorer's column, give the numbers of the whole.
+func TestAIMBenchMixes(t *testing.T) {
+	s := loadSet(t, aimBench, Options{Data: "testdata"}).(Mixed)
+	whole := must[[]Editor](t)(s.ReadAll([]string{"testdata/aim.jsonl"}))[0].Result()
+	rows := must[[]row](t)(readRows("testdata/aim.jsonl"))
+	var a, b, scores strings.Builder
+	for i, r := range rows {
+		one, two := map[string]any{"method": "m"}, map[string]any{"method": "m", "by": map[string]string{"pq": "p"}}
+		for name, raw := range r.fields {
+			switch name {
+			case "id":
+				one[name], two[name] = raw, raw
+			case "sc", "pq":
+				two[name] = raw
+			default:
+				one[name] = raw
+			}
+		}
+		for w, v := range map[*strings.Builder]any{&a: one, &b: two,
+			&scores: map[string]any{"id": i, "model": "m", "score": float64(i % 7)}} {
+			w.Write(append(must[[]byte](t)(json.Marshal(v)), '\n'))
+		}
+	}
+	paths := []string{write(t, "a.jsonl", a.String()), write(t, "b.jsonl", b.String()), write(t, "s.jsonl", scores.String())}
+	editors := must[[]Editor](t)(s.ReadAll(paths))
+	if len(editors) != 1 || editors[0].Name != "m" {
+		t.Fatalf("%d editors", len(editors))
+	}
+	r := editors[0].Result()
+	for i, n := range whole.Numbers {
+		if got := r.Numbers[i]; got.Value != n.Value || got.Name == "pq" && got.Judge != "p" {
+			t.Errorf("%s = %v by %q, want %v", n.Name, got.Value, got.Judge, n.Value)
+		}
+	}
+	last := r.Agreement[0]
+	if last.Title != "agreement of the scorer with each component" || len(last.Rows) != 7 || !last.Rows[0].bounded(1) {
+		t.Errorf("%+v", last)
+	}
+	_, err := s.ReadAll(append(paths, paths[1]))
+	if err == nil || !strings.Contains(err.Error(), "a second value of sc for sample 0 (the first is in b.jsonl:1)") {
+		t.Error(err)
+	}
+}
+
+// The pictures of an editor are found in the authors' layout, and what is not there is named.
+func TestAIMBenchItems(t *testing.T) {
+	root := t.TempDir()
+	const data = `[{"original_image": "fear_1.jpg", "edited_image": "fear_1_awe_instruction_2.png", "edit_type": "x",
+		"edit_prompt": "calm it", "target_emotion": {"emotion": "awe", "VAD": [5, 5, 5]}}]`
+	for _, file := range []string{"benchmark/fear_1.jpg", "M/edited_output/fear_1_edited_awe.png"} {
+		path := filepath.Join(root, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "Instructions.json"), []byte(data), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	load := func(editors ...string) Scorable {
+		return loadSet(t, aimBench, Options{Data: root, Editors: editors}).(Scorable)
+	}
+	items := must[[]Item](t)(load(filepath.Join(root, "M")).Items())
+	if len(items) != 1 || items[0].Key != (Key{"fear_1_awe_instruction_2.png", "M"}) || items[0].Instruction != "calm it" ||
+		items[0].Target.Path != filepath.Join(root, "benchmark", "fear_1_awe_instruction_2.png") {
+		t.Errorf("%+v", items)
+	}
+	if _, err := load(filepath.Join(root, "N")).Items(); err == nil ||
+		!strings.Contains(err.Error(), "N/edited_output/fear_1_edited_awe.png: the picture is not there") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,171 @@
+package generate
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// sampler chooses the tokens of one answer.
+type sampler struct {
+	*Config
+	random *rand.Rand
+	scores []float32 // scratch
+}
+
+func newSampler(c *Config, seed uint64) *sampler {
+	return &sampler{Config: c, random: rand.New(rand.NewPCG(seed, 0x6173736179))}
+}
+
+// next chooses the token behind ids: the best one, or one drawn. Every draw takes one number, so that an answer is a
+// function of its seed and its logits.
+func (s *sampler) next(logits []float32, ids []int64) int64 {
+	s.scores = append(s.scores[:0], logits...)
+	s.process(s.scores, ids)
+	if !s.Sample {
+		return argmax(s.scores)
+	}
+	return draw(s.scores, s.random.Float64())
+}
+
+// process turns raw logits into what transformers samples from, in its order and in float32: repetition penalty,
+// temperature, top_k, top_p. What cannot be chosen is -inf.
+func (s *sampler) process(z []float32, ids []int64) {
+	penalize(z, ids, float32(s.RepetitionPenalty))
+	if !s.Sample {
+		return
+	}
+	if t := float32(s.Temperature); t != 1 {
+		for i := range z {
+			z[i] /= t
+		}
+	}
+	if s.TopK > 0 && s.TopK < len(z) {
+		keepTop(z, s.TopK)
+	}
+	if s.TopP < 1 {
+		keepMass(z, s.TopP)
+	}
+}
+
+// penalize divides the positive scores of ids that occurred by r, and multiplies the others, once each.
+func penalize(z []float32, ids []int64, r float32) {
+	if r == 1 {
+		return
+	}
+	done := make(map[int64]bool, len(ids))
+	for _, id := range ids {
+		if done[id] || id >= int64(len(z)) {
+			continue
+		}
+		if done[id] = true; z[id] < 0 {
+			z[id] *= r
+		} else {
+			z[id] /= r
+		}
+	}
+}
+
+var never = float32(math.Inf(-1))
+
+// keepTop rules out what is below the k-th largest score; equals of it stay.
+func keepTop(z []float32, k int) {
+	top := make([]float32, 0, k) // a heap: its first is the smallest
+	sift := func(i int) {
+		for {
+			c := 2*i + 1
+			if c >= len(top) {
+				return
+			}
+			if c+1 < len(top) && top[c+1] < top[c] {
+				c++
+			}
+			if top[i] <= top[c] {
+				return
+			}
+			top[i], top[c] = top[c], top[i]
+			i = c
+		}
+	}
+	for _, v := range z {
+		if len(top) < k {
+			if top = append(top, v); len(top) == k {
+				slices.Sort(top)
+			}
+		} else if v > top[0] {
+			top[0] = v
+			sift(0)
+		}
+	}
+	for i, v := range z {
+		if v < top[0] {
+			z[i] = never
+		}
+	}
+}
+
+// keepMass rules out, from the smallest score up, everything whose cumulated probability is at most 1 - p; the largest
+// stays. Of equals the ones with lower ids go first.
+func keepMass(z []float32, p float64) {
+	order := make([]int, 0, len(z))
+	for i, v := range z {
+		if v > never { // the others have no mass, and are ruled out already
+			order = append(order, i)
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(z[a], z[b]), cmp.Compare(a, b)) })
+	top := float64(z[order[len(order)-1]])
+	total := 0.0
+	for _, i := range order {
+		total += math.Exp(float64(z[i]) - top)
+	}
+	sum, out := 0.0, float32(1-p)
+	for _, i := range order[:len(order)-1] {
+		sum += float64(float32(math.Exp(float64(z[i])-top) / total)) // torch adds up float32 in float64
+		if float32(sum) > out {
+			return
+		}
+		z[i] = never
+	}
+}
+
+// argmax is the first of the largest.
+func argmax(z []float32) int64 {
+	best := 0
+	for i, v := range z {
+		if v > z[best] {
+			best = i
+		}
+	}
+	return int64(best)
+}
+
+// draw returns the token that u in [0, 1) falls on, in the order of ids.
+func draw(z []float32, u float64) int64 {
+	top := float64(z[argmax(z)])
+	total := 0.0
+	for _, v := range z {
+		total += math.Exp(float64(v) - top)
+	}
+	sum, last := 0.0, int64(0)
+	for i, v := range z {
+		if v == never {
+			continue
+		}
+		last = int64(i)
+		if sum += math.Exp(float64(v) - top); sum > u*total {
+			break
+		}
+	}
+	return last
+}
+
+// logProb is the log softmax of raw logits at an id.
+func logProb(logits []float32, id int64) float64 {
+	top, sum := float64(logits[argmax(logits)]), 0.0
+	for _, v := range logits {
+		sum += math.Exp(float64(v) - top)
+	}
+	return float64(logits[id]) - top - math.Log(sum)
+}

@@ -1,0 +1,111 @@
+package model
+
+import (
+	"fmt"
+	"math"
+
+	"assay/onnx"
+)
+
+// headUnit is what the runtime's attention over a cache wants the width of a head to be a multiple of. Heads are filled
+// up with zeros, which add nothing to a product.
+const headUnit = 8
+
+// cached is the part of a graph that reads and writes keys and values of a [Cache]. Rows of several sequences are
+// packed one after the other for all products; attention alone sees them apart, as [sequences, rows of the longest].
+type cached struct {
+	spread string // [sequences, longest] int64: the packed row at each place; any row where there is none
+	gather string // [rows] int64: the place of each packed row among sequences * longest
+	last   string // [sequences] int32: rows of a sequence in the cache afterwards, less one
+	most   string // [1] int32: rows of the longest
+}
+
+// Names of the inputs and outputs of a graph with a cache.
+const (
+	inSpread = "spread_rows"
+	inGather = "gather_rows"
+	inLast   = "seqlens_k"
+	inMost   = "total_sequence_length"
+	outLogit = "logits" // [selected, V]
+)
+
+// cacheNames are the input and the output that hold a layer's keys or values.
+func cacheNames(layer int, what string) (past, present string) {
+	return fmt.Sprintf("past.%d.%s", layer, what), fmt.Sprintf("present.%d.%s", layer, what)
+}
+
+func newCached(g *Graph) *cached {
+	return &cached{
+		spread: g.Input(inSpread, onnx.Int64, onnx.Dims("sequences", "longest")),
+		gather: g.Input(inGather, onnx.Int64, onnx.Dims("rows")),
+		last:   g.Input(inLast, onnx.Int32, onnx.Dims("sequences")),
+		most:   g.Input(inMost, onnx.Int32, onnx.Dims(1)),
+	}
+}
+
+// cachedWidth is the width of a head in the cache.
+func (c *TextConfig) cachedWidth() int { return (c.HeadDim + headUnit - 1) / headUnit * headUnit }
+
+// attendCached appends k and v to the cache and attends from q to all that is there: q [1, rows, heads*dim], k and v
+// [1, rows, kv_heads*dim] -> [queries, heads*dim]. Queries are not scaled yet.
+func (a *SelfAttention) attendCached(g *Graph, q, k, v string, view *View) string {
+	c, width := view.cached, (a.HeadDim+headUnit-1)/headUnit*headUnit
+	shape := onnx.Dims("sequences", a.KVHeads, "capacity", width)
+	inputs := []string{
+		c.apart(g, q, a.Heads, a.HeadDim, width),
+		c.apart(g, k, a.KVHeads, a.HeadDim, width),
+		c.apart(g, v, a.KVHeads, a.HeadDim, width),
+	}
+	var outputs []string
+	for _, what := range []string{"key", "value"} {
+		past, present := cacheNames(a.Layer, what)
+		inputs, outputs = append(inputs, g.Input(past, onnx.Float, shape)), append(outputs, present)
+	}
+	y := g.Node("com.microsoft", "GroupQueryAttention", 3, onnx.Attrs{
+		"num_heads":         a.Heads,
+		"kv_num_heads":      a.KVHeads,
+		"scale":             1 / math.Sqrt(float64(a.HeadDim)),
+		"local_window_size": view.window(),
+	}, append(inputs, c.last, c.most)...)
+	node := g.Last()
+	for i, name := range outputs { // written in place: the cache itself is the graph's output
+		node.Outputs[1+i] = name
+		g.M.Outputs = append(g.M.Outputs, onnx.ValueInfo{Name: name, Type: onnx.Float, Shape: shape, Ranked: true})
+	}
+	return c.together(g, y[0], a.Heads, a.HeadDim, width, view)
+}
+
+// window is the number of rows that GroupQueryAttention lets a row see, itself included; -1: all before it.
+func (v *View) window() int {
+	if v.sliding > 0 {
+		return v.sliding
+	}
+	return -1
+}
+
+// apart lays packed rows [1, rows, heads*dim] out as [sequences, longest, heads*width].
+func (c *cached) apart(g *Graph, x string, heads, dim, width int) string {
+	x = g.Op("Squeeze", x, g.Ints(0))
+	if width != dim {
+		x = g.Op("Reshape", x, g.Ints(-1, int64(heads), int64(dim)))
+		x = g.Op("Pad", x, g.Ints(0, 0, 0, 0, 0, int64(width-dim)))
+		x = g.Op("Reshape", x, g.Ints(-1, int64(heads*width)))
+	}
+	return g.OpA("Gather", onnx.Attrs{"axis": 0}, x, c.spread)
+}
+
+// together packs the rows of [sequences, longest, heads*width] again: those that are queries.
+func (c *cached) together(g *Graph, y string, heads, dim, width int, v *View) string {
+	y = g.Op("Reshape", y, g.Ints(-1, int64(heads*width)))
+	rows := c.gather
+	if v.Selected {
+		rows = g.OpA("Gather", onnx.Attrs{"axis": 0}, c.gather, v.Select)
+	}
+	y = g.OpA("Gather", onnx.Attrs{"axis": 0}, y, rows)
+	if width == dim {
+		return y
+	}
+	y = g.Op("Reshape", y, g.Ints(-1, int64(heads), int64(width)))
+	y = g.Op("Slice", y, g.Ints(0), g.Ints(int64(dim)), g.Ints(2))
+	return g.Op("Reshape", y, g.Ints(-1, int64(heads*dim)))
+}

@@ -1,0 +1,222 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"assay/data"
+	"assay/model/text"
+	"assay/onnx"
+)
+
+// LanguageModel is a backbone that continues texts: it gives the logits of what comes next, and keeps keys and values
+// of what came before in a [Cache].
+type LanguageModel struct {
+	*network
+	*sessions
+	*visionFeatures
+	text     *text.Processor
+	pictures *pictureCache
+}
+
+// OpenLanguageModel opens a Hugging Face checkpoint directory with its tokenizer and chat template.
+func OpenLanguageModel(dir string, o Options) (*LanguageModel, error) {
+	b, err := OpenBackbone(dir)
+	if err != nil {
+		return nil, err
+	}
+	n := &network{config: &ScorerConfig{Backbone: dir, DType: "float32"}, backbone: b, device: o.Device}
+	l := &LanguageModel{network: n, pictures: newPictureCache(o.cacheSize())}
+	if err := l.open(dir, o); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return l, nil
+}
+
+func (l *LanguageModel) open(dir string, o Options) (err error) {
+	n := l.network
+	if n.device == "" || n.device == "auto" {
+		n.device = "cpu"
+	}
+	if n.device != "cpu" {
+		return fmt.Errorf("device %s: texts are generated on the cpu only, so far", n.device)
+	}
+	parameters, _ := n.Weights()
+	n.small = parameters <= smallParameters
+	n.limits = newLimits(n.small, o.Threads)
+	d := n.backbone.Decoder()
+	if l.text, err = text.Open(dir, "", int64(d.Vocab), text.WithOwnToken()); err != nil {
+		return err
+	}
+	if err = checkPlaceholder(l.text, n.backbone); err != nil {
+		return errors.Join(err, l.text.Close())
+	}
+	l.sessions = newSessions(n)
+	l.visionFeatures = newVisionFeatures(l.sessions, l.pictures, o.Store)
+	return nil
+}
+
+// Close frees sessions, tokenizer and weights.
+func (l *LanguageModel) Close() error {
+	return errors.Join(l.sessions.close(), l.text.Close(), l.backbone.Close())
+}
+
+// Dir is the checkpoint's directory.
+func (l *LanguageModel) Dir() string { return l.backbone.Dir }
+
+// Vocab is the number of ids that have logits.
+func (l *LanguageModel) Vocab() int { return l.backbone.Decoder().Vocab }
+
+// MaxPositions is the model's max_position_embeddings.
+func (l *LanguageModel) MaxPositions() int { return l.backbone.Decoder().MaxPositions }
+
+// Fingerprint identifies the checkpoint: configuration, tokenizer, template and weights.
+func (l *LanguageModel) Fingerprint() (string, error) { return l.BackboneFingerprint() }
+
+// Decode returns the text of ids, without special tokens.
+func (l *LanguageModel) Decode(ids []int64) (string, error) { return l.text.Decode(ids) }
+
+// Encode returns the ids of a text alone, without the tokens that the tokenizer puts around one.
+func (l *LanguageModel) Encode(s string) ([]int64, error) { return l.text.Plain(s) }
+
+// Prompt turns messages into a sequence, with the prompt for an answer at its end. pictures are those that the
+// messages show, in their order. It is safe for concurrent use.
+func (l *LanguageModel) Prompt(messages []text.Message, pictures []*data.Picture) (*Prompt, error) {
+	prompt, err := l.text.Chat(messages)
+	if err != nil {
+		return nil, err
+	}
+	s := &Prompt{}
+	counts := make([]int, len(pictures))
+	for i, p := range pictures {
+		q, err := l.picture(p)
+		if err != nil {
+			return nil, fmt.Errorf("picture %d: %w", i+1, err)
+		}
+		s.Pictures, counts[i] = append(s.Pictures, q), q.Tokens
+	}
+	if s.Tokens, err = l.text.EncodePrompt(prompt, "", l.backbone.Placeholder(), counts); err != nil {
+		return nil, err
+	}
+	s.prompt, s.axes = len(s.IDs), l.positions(&s.Sample)
+	for _, axis := range s.axes {
+		s.next = max(s.next, slices.Max(axis)+1)
+	}
+	s.words = len(s.IDs) - s.imageTokens()
+	if most := l.MaxPositions(); s.words >= most { // as for scores: pictures are bounded otherwise
+		return nil, fmt.Errorf("the text has %d tokens, the model's max_position_embeddings are %d: shorten it", s.words,
+			most)
+	}
+	return s, l.backbone.Decoder().longest(s.next)
+}
+
+// Room is the number of tokens that may follow a sequence before the model's context ends.
+func (l *LanguageModel) Room(s *Prompt) int {
+	d := l.backbone.Decoder()
+	room := d.MaxPositions - s.words
+	if d.Rope.Type == "dynamic" {
+		room = min(room, d.MaxPositions-int(s.next))
+	}
+	return room
+}
+
+// picture prepares a picture unless it is in the cache.
+func (l *LanguageModel) picture(p *data.Picture) (*Picture, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	key := digest([]*data.Picture{p})
+	if known := l.pictures.get(key); known != nil {
+		shared := *known // features are taken away from a sequence's picture when its prompt is in the cache
+		return &shared, nil
+	}
+	q, err := l.backbone.Prepare(p)
+	if err != nil {
+		return nil, err
+	}
+	q.key = key
+	return q, nil
+}
+
+// Look runs the vision tower over the pictures of sequences, once for each distinct one.
+func (l *LanguageModel) Look(ctx context.Context, sequences ...*Prompt) error {
+	samples := make([]*Sample, len(sequences))
+	for i, s := range sequences {
+		samples[i] = &s.Sample
+	}
+	_, err := l.fill(ctx, samples)
+	return err
+}
+
+// Stretch is a part of a sequence: its tokens From to To follow those that are in the cache. The logits behind the last
+// Logits of them are wanted, at least 1.
+type Stretch struct {
+	*Prompt
+	From, To, Logits int
+}
+
+// Forward appends stretches to the first slots of a cache, from one on, and returns the logits of each stretch, [Logits*V].
+// Several stretches must all begin with their sequences, or be of one token: the runtime's attention over a cache
+// wants it.
+func (l *LanguageModel) Forward(ctx context.Context, c *Cache, first int, stretches ...Stretch) ([][]float32, error) {
+	s, err := l.session("generate", l.stepGraph)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range stretches {
+		if end := t.From + attended(stretches); end > c.capacity || first+len(stretches) > c.slots {
+			return nil, fmt.Errorf("%d rows in slot %d do not fit a cache of %d slots of %d", end, first, c.slots, c.capacity)
+		}
+	}
+	p := l.packStretches(stretches)
+	vision, err := l.stretchFeatures(p)
+	if err != nil {
+		return nil, err
+	}
+	past, room := c.feeds(first, len(stretches))
+	for name, t := range p.feeds {
+		past[name] = t
+	}
+	for name, t := range vision {
+		past[name] = t
+	}
+	out, err := s.Session.RunInto(ctx, past, room)
+	if err != nil {
+		return nil, err
+	}
+	all, results := out[outLogit].Data().([]float32), make([][]float32, len(stretches))
+	for i, stretch := range stretches {
+		n := stretch.Logits * l.Vocab()
+		results[i], all = all[:n:n], all[n:]
+		if v := results[i][0]; math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+			return nil, l.overflow(v)
+		}
+	}
+	return results, nil
+}
+
+// overflow says why logits are no numbers.
+func (l *LanguageModel) overflow(v float32) error {
+	if err := l.Damage(); err != nil {
+		return fmt.Errorf("a logit is %g: %w", v, err)
+	}
+	return fmt.Errorf("a logit is %g, though all weights are finite: the numbers overflow", v)
+}
+
+// stepGraph embeds rows, runs the decoder over them and the cache, and gives the logits of the selected ones.
+func (l *LanguageModel) stepGraph(g *Graph) (*built, error) {
+	dec, keys := l.backbone.Decoder(), l.backbone.Keys()
+	ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
+	order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
+	features := g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.FeatureWidth()))
+	p := &Packing{Groups: 1, Select: g.Input("select", onnx.Int64, onnx.Dims("selected")), cached: newCached(g)}
+	x := g.embed(keys, dec, p, ids, order, "", features)
+	h := dec.Forward(g, x, dec.Rotary(g), p)
+	logits := g.Linear(h, strings.TrimSuffix(keys.Output, ".weight"), "")
+	g.Output(outLogit, logits, onnx.Float, onnx.Dims("selected", dec.Vocab))
+	return &built{Model: g.M, packed: true}, g.Err()
+}

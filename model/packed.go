@@ -1,0 +1,90 @@
+package model
+
+import (
+	"fmt"
+	"strings"
+
+	"assay/checkpoints"
+	"assay/onnx"
+	"assay/quant"
+)
+
+// declarePacked derives the packed layers of absent weights: the language model's linear layers, and the tower's where
+// bitsandbytes, which packs all that it is not told to leave alone, does.
+func declarePacked(b Architecture, w *checkpoints.Weights, packing *quant.Config) {
+	if packing == nil || !w.Absent() {
+		return
+	}
+	for _, p := range b.Parameters() {
+		layer := strings.HasPrefix(p.Name, b.Decoder().Key+"layers.") || packing.Everywhere() && b.VisionKey(p.Name)
+		if layer && p.Role == RoleWeight && len(p.Shape) == 2 && !packing.Skips(p.Name) {
+			packing.Declare(w, p.Name, p.Shape[0], p.Shape[1])
+		}
+	}
+}
+
+// packed returns a linear layer's weight if graphs compute with it packed, else nil.
+func (g *Graph) packed(key string) *quant.Layer {
+	w, ok := g.weights.(interface {
+		Derived(name string) checkpoints.Derived
+	})
+	if !ok || g.trained(key) {
+		return nil
+	}
+	l, _ := w.Derived(key).(*quant.Layer)
+	if l == nil || !l.Packed() {
+		return nil
+	}
+	return l
+}
+
+// packedProduct is x W' for a packed weight, in float32: x [rows, in] becomes [rows, out].
+func (g *Graph) packedProduct(x, key string, l *quant.Layer) string {
+	if l.Bnb != nil {
+		b, most := l.Bnb4(key)
+		return g.Node(microsoft, "MatMulBnb4", 1, onnx.Attrs{"K": l.In, "N": l.Out, "block_size": l.Bnb.Block,
+			"quant_type": l.Bnb.Kind, "transB": 1}, x, g.Weight(b), g.Weight(most))[0]
+	}
+	if l.Order != nil {
+		x = g.Pick(x, g.Ints(l.Order...), 1)
+	}
+	b, scales, zeros := l.NBits(key)
+	inputs := []string{x, g.Weight(b), g.Weight(scales)}
+	if zeros != nil {
+		inputs = append(inputs, g.Weight(zeros))
+	}
+	return g.Node(microsoft, "MatMulNBits", 1, onnx.Attrs{"K": l.In, "N": l.Out, "bits": l.Bits, "block_size": l.Block,
+		"accuracy_level": 1}, inputs...)[0] // float32
+}
+
+const microsoft = "com.microsoft"
+
+// unpacked is an error if the backbone has packed layers, which says what cannot be done.
+func (o *Backbone) unpacked(what string) error {
+	for _, name := range o.Weights.Names() {
+		if o.Weights.Derived(name) != nil {
+			return fmt.Errorf("%s: the backbone is packed (%s is stored in few bits): %s", o.Dir, name, what)
+		}
+	}
+	return nil
+}
+
+// lean reports whether the backbone is packed, and so memory scarce: the embedding table is then not widened.
+func (n *network) lean() bool { return n.training != trainBackbone && n.backbone.unpacked("") != nil }
+
+// Usage estimates the memory of scoring so many samples as long as s at once, by what for; see [Tuner.Usage].
+func (s *Scorer) Usage(sample *Sample, batch int) (map[string]int64, error) {
+	_, weights := s.Weights()
+	bytes := map[string]int64{"weights": weights, "program": program}
+	for what, peak := range map[string]func(*Sample, int) (int64, error){
+		"vision tower": s.visionPeak,
+		"scoring":      s.scorePeak,
+	} {
+		n, err := peak(sample, batch)
+		if err != nil {
+			return nil, err
+		}
+		bytes[what] = n + n/arenaSlack
+	}
+	return bytes, nil
+}

@@ -1,0 +1,284 @@
+// Package quantize rounds the linear layers of a checkpoint's language model to four or eight bits, and writes them in
+// GPTQ's layout, version 2, which this program and others read. Tower, projector, embeddings, output layer, norms and
+// biases stay as they are.
+package quantize
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"assay/checkpoints"
+	"assay/internal/atomicfile"
+	"assay/internal/exit"
+	"assay/model"
+	"assay/onnx"
+	"assay/quant"
+)
+
+// Options say what is rounded, how, and where it goes.
+type Options struct {
+	Backbone  string // Hugging Face checkpoint directory
+	Out       string // directory to make: complete or not at all
+	Bits      int    // 4 or 8
+	Block     int    // columns that share a scale: a power of two, 16 to 256
+	Symmetric bool   // no zero points: the middle of the range stands for 0
+
+	Total    func(bytes int64) // told before the work how many bytes of weights are read; nil: nobody
+	Progress func(bytes int64) // told what was read since the last call; nil: nobody
+}
+
+// Layer is what happened to one layer.
+type Layer struct {
+	Name     string  `json:"name"` // of the weight
+	Out      int64   `json:"out"`
+	In       int64   `json:"in"`
+	Relative float64 `json:"relative_error"` // |W - W'| / |W|, root of the sum of squares
+	Largest  float64 `json:"largest_error"`  // largest |w - w'|
+	Kept     string  `json:"kept,omitempty"` // why it is stored as it was; "": it is packed
+}
+
+// Result says what was written.
+type Result struct {
+	Layers []Layer `json:"layers"`
+	Bytes  int64   `json:"bytes"`         // of all weights
+	Before int64   `json:"bytes_before"`  // the same of the checkpoint that was read
+	Packed int64   `json:"bytes_packed"`  // of the packed layers
+	Float  int64   `json:"bytes_float32"` // what these take as float32
+}
+
+// Run writes the checkpoint. One layer at a time is in memory. What a run leaves that is interrupted is removed, by
+// itself or by the next one.
+func Run(ctx context.Context, o Options) (*Result, error) {
+	if o.Bits != 4 && o.Bits != 8 {
+		return nil, exit.Usagef("--bits %d: 4 or 8 is wanted", o.Bits)
+	}
+	if o.Block < 16 || o.Block > 256 || o.Block&(o.Block-1) != 0 {
+		return nil, exit.Usagef("--block %d: a power of two from 16 to 256 is wanted (32 and 128 are usual)", o.Block)
+	}
+	b, err := model.OpenBackbone(o.Backbone)
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	config, err := newConfig(o)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{Options: o, ctx: ctx, w: b.Weights, layers: languageLayers(b), result: &Result{}}
+	for _, name := range b.Weights.Names() {
+		info, _ := b.Weights.Info(name)
+		r.result.Before += info.Length
+	}
+	if o.Total != nil {
+		o.Total(r.result.Before)
+	}
+	err = atomicfile.WriteDir(o.Out, func(dir string) error {
+		if err := checkpoints.CopyCompanions(o.Backbone, dir); err != nil {
+			return err
+		}
+		if err := r.shards(dir); err != nil {
+			return err
+		}
+		return atomicfile.Write(filepath.Join(dir, "config.json"), func(w io.Writer) error {
+			_, err := w.Write(config)
+			return err
+		})
+	})
+	if errors.Is(err, context.Canceled) {
+		return nil, fmt.Errorf("interrupted, nothing was written to %s: %w", o.Out, err)
+	}
+	return r.result, err
+}
+
+// languageLayers are the weights of the language model's linear layers.
+func languageLayers(b *model.Backbone) map[string]bool {
+	layers := map[string]bool{}
+	for _, p := range b.Parameters() {
+		if strings.HasPrefix(p.Name, b.Decoder().Key+"layers.") && p.Role == model.RoleWeight && len(p.Shape) == 2 {
+			layers[p.Name] = true
+		}
+	}
+	return layers
+}
+
+// newConfig is config.json with a quantization_config at its end.
+func newConfig(o Options) ([]byte, error) {
+	path := filepath.Join(o.Backbone, "config.json")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	had, _, err := quant.Split(text)
+	if err != nil {
+		return nil, err
+	}
+	if had != nil {
+		return nil, exit.Usagef("%s is packed already (quant_method %s): quantise the checkpoint that it was made of",
+			o.Backbone, had.Method)
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if _, null := fields["quantization_config"]; null {
+		return nil, fmt.Errorf("%s: quantization_config is null: remove the key", path)
+	}
+	own, err := json.MarshalIndent(map[string]any{
+		"quant_method":      "gptq",
+		"checkpoint_format": "gptq_v2",
+		"bits":              o.Bits,
+		"group_size":        o.Block,
+		"sym":               o.Symmetric,
+		"desc_act":          false,
+		"lm_head":           false,
+		"meta":              map[string]any{"quantizer": []string{"assay"}, "rounding": "nearest"},
+	}, "  ", "  ")
+	if err != nil {
+		return nil, err
+	}
+	end := strings.LastIndexByte(string(text), '}')
+	front := strings.TrimRight(string(text[:end]), " \t\r\n")
+	return fmt.Appendf(nil, "%s,\n  \"quantization_config\": %s\n}\n", front, own), nil
+}
+
+// run is the work on all shards.
+type run struct {
+	Options
+	ctx    context.Context
+	w      *checkpoints.Weights
+	layers map[string]bool
+	result *Result
+}
+
+// shards writes one file for each of the checkpoint's, and the index.
+func (r *run) shards(dir string) error {
+	index := map[string]string{}
+	for _, s := range r.w.Shards() {
+		if err := r.shard(s, filepath.Join(dir, s.Name), index); err != nil {
+			return err
+		}
+	}
+	if r.w.Shards()[0].Name == checkpoints.SingleFile {
+		return nil
+	}
+	return atomicfile.Write(filepath.Join(dir, checkpoints.IndexFile), func(w io.Writer) error {
+		j := json.NewEncoder(w)
+		j.SetIndent("", "  ")
+		return j.Encode(map[string]any{
+			"metadata":   map[string]any{"total_size": r.result.Bytes},
+			"weight_map": index,
+		})
+	})
+}
+
+func (r *run) shard(s *checkpoints.Shard, path string, index map[string]string) error {
+	var infos []checkpoints.Info
+	for _, name := range s.Names() {
+		if r.w.ShardOf(name) != s {
+			continue // the index has it elsewhere
+		}
+		info, _ := s.Info(name)
+		infos = append(infos, r.becomes(info)...)
+	}
+	for _, info := range infos {
+		index[info.Name] = s.Name
+	}
+	out, err := checkpoints.NewWriter(path, infos, s.Metadata())
+	if err != nil {
+		return err
+	}
+	for _, name := range s.Names() {
+		if r.w.ShardOf(name) != s {
+			continue
+		}
+		if err := r.tensor(s, name, out); err != nil {
+			out.Abort()
+			return err
+		}
+	}
+	s.Forget()
+	return out.Close()
+}
+
+// why says why a layer stays as it is; "": it is packed.
+func (r *run) why(info checkpoints.Info) string {
+	each := int64(32 / r.Bits)
+	if info.Shape[0]%each != 0 || info.Shape[1]%each != 0 {
+		return fmt.Sprintf("%d x %d values do not fill words of %d", info.Shape[0], info.Shape[1], each)
+	}
+	return ""
+}
+
+// becomes are the tensors that are written for one.
+func (r *run) becomes(info checkpoints.Info) []checkpoints.Info {
+	if !r.layers[info.Name] || r.why(info) != "" {
+		return []checkpoints.Info{info}
+	}
+	base := strings.TrimSuffix(info.Name, ".weight")
+	out, in, each := info.Shape[0], info.Shape[1], int64(32/r.Bits)
+	groups := (in + int64(r.Block) - 1) / int64(r.Block)
+	return []checkpoints.Info{
+		{Name: base + ".qweight", Type: onnx.Int32, Shape: []int64{in / each, out}},
+		{Name: base + ".qzeros", Type: onnx.Int32, Shape: []int64{groups, out / each}},
+		{Name: base + ".scales", Type: onnx.Float, Shape: []int64{groups, out}},
+		{Name: base + ".g_idx", Type: onnx.Int32, Shape: []int64{in}},
+	}
+}
+
+// tensor writes one tensor, rounded or as it is.
+func (r *run) tensor(s *checkpoints.Shard, name string, out *checkpoints.Writer) error {
+	if r.ctx.Err() != nil {
+		return context.Cause(r.ctx)
+	}
+	info, _ := s.Info(name)
+	data, err := s.Bytes(name)
+	if err != nil {
+		return err
+	}
+	defer s.Forget()
+	if r.Progress != nil {
+		defer r.Progress(info.Length)
+	}
+	if !r.layers[name] {
+		r.result.Bytes += info.Length
+		return out.Write(name, data)
+	}
+	l := Layer{Name: name, Out: info.Shape[0], In: info.Shape[1], Kept: r.why(info)}
+	if l.Kept != "" {
+		r.result.Layers = append(r.result.Layers, l)
+		r.result.Bytes += info.Length
+		return out.Write(name, data)
+	}
+	rounded, err := quant.RoundStored(data, info.Type, int(l.Out), int(l.In), r.Bits, r.Block, r.Symmetric)
+	if err != nil {
+		return fmt.Errorf("%s: tensor %q: %w", s.Path(), name, err)
+	}
+	l.Relative, l.Largest = rounded.Relative, rounded.Largest
+	r.result.Layers = append(r.result.Layers, l)
+	r.result.Float += 4 * l.Out * l.In
+	return r.write(out, strings.TrimSuffix(name, ".weight"), rounded.GPTQ())
+}
+
+// write writes the four tensors of a packed layer.
+func (r *run) write(out *checkpoints.Writer, base string, parts quant.GPTQ) error {
+	index := make([]byte, 0, 4*parts.In)
+	for k := range parts.In {
+		index = binary.LittleEndian.AppendUint32(index, uint32(k/r.Block))
+	}
+	for name, data := range map[string][]byte{".qweight": parts.Weight, ".qzeros": parts.Zeros,
+		".scales": onnx.Float32Bytes(parts.Scales), ".g_idx": index} {
+		if err := out.Write(base+name, data); err != nil {
+			return err
+		}
+		r.result.Bytes += int64(len(data))
+		r.result.Packed += int64(len(data))
+	}
+	return nil
+}

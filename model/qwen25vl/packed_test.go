@@ -1,0 +1,17 @@
+package qwen25vl_test
+
+import (
+	"path"
+	"testing"
+
+	"assay/internal/modeltest"
+)
+
+// TestPacked: GPTQ's and AWQ's checkpoints as published. int4 is what train quantize makes: see its own test.
+func TestPacked(t *testing.T) {
+	for name, dir := range modeltest.PackedFolders(t) {
+		if path.Base(name) != "int4" {
+			t.Run(name, func(t *testing.T) { modeltest.Packed(t, dir) })
+		}
+	}
+}

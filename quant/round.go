@@ -1,0 +1,162 @@
+package quant
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+
+	"assay/checkpoints"
+	"assay/internal/workers"
+	"assay/onnx"
+)
+
+// Rounded is a matrix rounded to nearest in blocks along its columns.
+type Rounded struct {
+	Out, In, Bits, Block int
+	Q                    []byte    // [out, in]
+	Scales               []float32 // [out, blocks]
+	Zeros                []byte    // [out, blocks]
+}
+
+// Round rounds w [out, in] in blocks of so many columns, the last one may be short, as ONNX Runtime's own quantiser
+// does. With lo = min(0, least) and hi = max(0, greatest) of a block,
+//
+//	symmetric: scale = (the one of larger magnitude, lo when equal) / -2^(bits-1), with its sign; zero = 2^(bits-1)
+//	otherwise: scale = (hi - lo) / (2^bits - 1); zero = round(-lo / scale), 0 if the scale is 0
+//
+// q = round(w (1/scale) + zero), 0 for 1/0; all is cut to 0 .. 2^bits - 1, and halves round away from zero.
+func Round(w []float32, out, in, bits, block int, symmetric bool) *Rounded {
+	blocks := (in + block - 1) / block
+	r := &Rounded{Out: out, In: in, Bits: bits, Block: block,
+		Q: make([]byte, out*in), Scales: make([]float32, out*blocks), Zeros: make([]byte, out*blocks)}
+	for n := range out {
+		for b := range blocks {
+			from, to := n*in+b*block, n*in+min(in, (b+1)*block)
+			r.Scales[n*blocks+b], r.Zeros[n*blocks+b] = roundBlock(w[from:to], r.Q[from:to], bits, symmetric)
+		}
+	}
+	return r
+}
+
+func roundBlock(w []float32, q []byte, bits int, symmetric bool) (scale float32, zero byte) {
+	var lo, hi float32
+	for _, v := range w {
+		lo, hi = min(lo, v), max(hi, v)
+	}
+	top, middle := float32(int(1)<<bits-1), float32(int(1)<<(bits-1))
+	if symmetric {
+		if zero = byte(middle); hi > -lo {
+			scale = hi / -middle
+		} else {
+			scale = lo / -middle
+		}
+	} else if scale = (hi - lo) / top; scale != 0 {
+		zero = byte(cut(halfAway(-lo/scale), top))
+	}
+	var r float32
+	if scale != 0 {
+		r = 1 / scale
+	}
+	for i, v := range w {
+		product := v * r // rounded to float32 before the sum
+		q[i] = byte(cut(halfAway(product+float32(zero)), top))
+	}
+	return scale, zero
+}
+
+// halfAway rounds to an integer, halves away from zero, with the sum in float32.
+func halfAway(x float32) float32 {
+	if x < 0 {
+		return -float32(math.Floor(float64(-x + 0.5)))
+	}
+	return float32(math.Floor(float64(x + 0.5)))
+}
+
+func cut(x, top float32) float32 { return min(max(x, 0), top) }
+
+// Value is element [n, k] of what the rounded matrix stands for.
+func (r *Rounded) Value(n, k int) float32 {
+	blocks := (r.In + r.Block - 1) / r.Block
+	b := n*blocks + k/r.Block
+	return r.Scales[b] * (float32(r.Q[n*r.In+k]) - float32(r.Zeros[b]))
+}
+
+// Layer is the rounded matrix as a packed weight; zero points are left out where they are all those of a symmetric one.
+func (r *Rounded) Layer(key, near string, symmetric bool) *Layer {
+	l := &Layer{Out: r.Out, In: r.In, Bits: r.Bits, key: key, near: near,
+		codes:  func() ([]byte, error) { return r.Q, nil },
+		scales: func() ([]float32, error) { return r.Scales, nil },
+	}
+	l.stored = int64(len(r.Q)*r.Bits/8 + 4*len(r.Scales))
+	l.setBlock(r.Block)
+	if !symmetric {
+		l.zeros = func() ([]byte, error) { return r.Zeros, nil }
+	}
+	return l
+}
+
+// Stored is a rounded matrix with what the rounding cost.
+type Stored struct {
+	*Rounded
+	Relative float64 // |W - W'| / |W|, roots of the sums of squares
+	Largest  float64 // largest |w - w'|
+}
+
+// RoundStored is Round of a matrix as a checkpoint stores it. NaN and infinities are errors.
+func RoundStored(data []byte, t onnx.DType, out, in, bits, block int, symmetric bool) (*Stored, error) {
+	blocks := (in + block - 1) / block
+	r := &Rounded{Out: out, In: in, Bits: bits, Block: block,
+		Q: make([]byte, out*in), Scales: make([]float32, out*blocks), Zeros: make([]byte, out*blocks)}
+	size := in * t.Size()
+	sums := make([]struct{ off, all, most float64 }, out)
+	err := workers.Each(out, runtime.GOMAXPROCS(0), func(n int) error {
+		w, err := checkpoints.Float32s(t, data[n*size:(n+1)*size])
+		if err != nil {
+			return err
+		}
+		row := Round(w, 1, in, bits, block, symmetric)
+		copy(r.Q[n*in:], row.Q)
+		copy(r.Scales[n*blocks:], row.Scales)
+		copy(r.Zeros[n*blocks:], row.Zeros)
+		s := &sums[n]
+		for k, v := range w {
+			d := math.Abs(float64(v) - float64(row.Value(0, k)))
+			s.off, s.all, s.most = s.off+d*d, s.all+float64(v)*float64(v), max(s.most, d)
+		}
+		if math.IsNaN(s.all) || math.IsInf(s.all, 0) {
+			return fmt.Errorf("row %d holds NaN or infinities", n)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	result := &Stored{Rounded: r}
+	var off, all float64
+	for _, s := range sums {
+		off, all, result.Largest = off+s.off, all+s.all, max(result.Largest, s.most)
+	}
+	if all > 0 {
+		result.Relative = math.Sqrt(off / all)
+	}
+	return result, nil
+}
+
+// GPTQ is a matrix in GPTQ's layout, version 2.
+type GPTQ struct {
+	In     int
+	Weight []byte    // int32 [in bits/32, out]
+	Zeros  []byte    // int32 [groups, out bits/32]
+	Scales []float32 // [groups, out]
+}
+
+// GPTQ lays the matrix out: out and in fill whole words.
+func (r *Rounded) GPTQ() GPTQ {
+	blocks := (r.In + r.Block - 1) / r.Block
+	return GPTQ{
+		In:     r.In,
+		Weight: packAlongIn(r.Q, r.Out, r.In, r.Bits),
+		Zeros:  packAlongRow(transpose(r.Zeros, blocks, r.Out), blocks, r.Out, r.Bits),
+		Scales: transpose(r.Scales, blocks, r.Out),
+	}
+}

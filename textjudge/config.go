@@ -1,0 +1,252 @@
+// Package textjudge has judges that answer in words: a vision-language model is asked about an edit, its answers are
+// read by a strict grammar, and a rule makes a score of their numbers.
+//
+// A judge is a folder: judge.yaml and the prompts it names. Some ship with the program, by name. An answer that does
+// not follow the grammar, is out of range or was cut off is asked again with other seeds, and then is an error, with
+// its text kept; it never becomes a number.
+package textjudge
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"assay/internal/strictyaml"
+)
+
+// Config is a judge.yaml.
+type Config struct {
+	Format int    `yaml:"format"` // 1
+	Kind   string `yaml:"kind"`   // text
+	Name   string `yaml:"name"`
+	Rule   string `yaml:"rule"`  // the name of the rule by which scores are made
+	About  string `yaml:"about"` // what it is, for people
+	Pair   bool   `yaml:"pair"`  // which of edit and edit2 is better; asked in both orders
+
+	Questions    []Question `yaml:"questions"`
+	Scale        []float64  `yaml:"scale"`          // onto which the numbers' ranges are put; none: they stay
+	Dimensions   []Derived  `yaml:"dimensions"`     // of each pass, besides the answers' own numbers
+	Score        Formula    `yaml:"score"`          // of each pass
+	ScoreOfMeans Formula    `yaml:"score_of_means"` // for average: first
+	ScoreRange   []float64  `yaml:"score_range"`    // what becomes 0 and 1
+
+	Passes  int    `yaml:"passes"`  // how often every question is asked
+	Average string `yaml:"average"` // last or first
+	Repeats int    `yaml:"repeats"` // of a question whose answer cannot be read, with other seeds
+	Seed    uint64 `yaml:"seed"`    // of the first pass; the next one has the next seed
+
+	Options Sampling `yaml:"options"`
+}
+
+// Question is asked in every pass.
+type Question struct {
+	Name     string    `yaml:"name"`
+	Pictures []string  `yaml:"pictures"` // roles: source, edit, edit2 ..., reference; or files, as ./example.png
+	Prompt   string    `yaml:"prompt"`   // a Jinja file of the folder, with {{ instruction }}
+	Last     bool      `yaml:"pictures_last"`
+	Answer   Grammar   `yaml:"answer"`
+	Released *Released `yaml:"released"` // the published prompt, for those who have a copy of its code
+}
+
+// Sampling says how answers are drawn. What is not set is left to the model.
+type Sampling struct {
+	MaxNewTokens      int      `yaml:"max_new_tokens" json:"max_new_tokens"`
+	Temperature       *float64 `yaml:"temperature" json:"temperature"`
+	TopK              *int     `yaml:"top_k" json:"top_k"`
+	TopP              *float64 `yaml:"top_p" json:"top_p"`
+	RepetitionPenalty *float64 `yaml:"repetition_penalty" json:"repetition_penalty"`
+	Stop              []string `yaml:"stop" json:"stop"`
+}
+
+//go:embed shipped
+var shipped embed.FS
+
+// Shipped are the names of the judges that ship with the program: a folder's name for its judge.yaml, folder/name for
+// another name.yaml in it.
+func Shipped() []string {
+	files, _ := fs.Glob(shipped, "shipped/*/*.yaml") // the pattern is no bad one
+	var names []string
+	for _, f := range files {
+		f = strings.TrimPrefix(f, "shipped/")
+		names = append(names, strings.TrimSuffix(strings.TrimSuffix(f, ".yaml"), "/judge"))
+	}
+	slices.Sort(names)
+	return names
+}
+
+// find opens the folder of a judge: a folder or file on disk, or a shipped one by its name.
+func find(name string) (folder fs.FS, file string, err error) {
+	info, err := os.Stat(name)
+	switch {
+	case err == nil && info.IsDir():
+		return os.DirFS(name), "judge.yaml", nil
+	case err == nil:
+		return os.DirFS(filepath.Dir(name)), filepath.Base(name), nil
+	case !slices.Contains(Shipped(), name):
+		return nil, "", fmt.Errorf("%s: no such file or folder, and no judge of that name ships (there are %s)",
+			name, strings.Join(Shipped(), ", "))
+	}
+	dir, file := path.Split(name)
+	if file += ".yaml"; dir == "" {
+		dir, file = name, "judge.yaml"
+	}
+	folder, err = fs.Sub(shipped, path.Join("shipped", dir))
+	return folder, file, err
+}
+
+// readConfig reads a judge.yaml; all problems at once.
+func readConfig(folder fs.FS, file, shown string) (*Config, error) {
+	raw, err := fs.ReadFile(folder, file)
+	if err != nil {
+		return nil, err
+	}
+	c := &Config{Passes: 1, Average: AverageLast}
+	d := strictyaml.Decode(shown, raw, c)
+	if !d.Unreadable {
+		c.check(d.Problem)
+	}
+	return c, d.Err()
+}
+
+// role matches the pictures that a question may show besides files.
+var role = regexp.MustCompile(`^(source|edit|edit[2-9]|reference)$`)
+
+// isFile tells pictures of the folder from roles.
+func isFile(picture string) bool { return strings.HasPrefix(picture, "./") }
+
+// check looks at all that the types do not say.
+func (c *Config) check(problem func(key, format string, args ...any)) {
+	if c.Format != 1 {
+		problem("format", "%d: want 1", c.Format)
+	}
+	if c.Kind != "text" {
+		problem("kind", "%q: want text", c.Kind)
+	}
+	if c.Name == "" || c.Rule == "" {
+		problem("name", "name and rule are needed: results bear them")
+	}
+	if len(c.Questions) == 0 {
+		problem("questions", "there is none")
+	}
+	known := map[string]bool{}
+	for i := range c.Questions {
+		c.checkQuestion(fmt.Sprintf("questions[%d]", i), &c.Questions[i], known, problem)
+	}
+	if len(c.Scale) != 0 && (len(c.Scale) != 2 || !(c.Scale[0] < c.Scale[1])) {
+		problem("scale", "%v: want the least and the largest number", c.Scale)
+	}
+	for i, d := range c.Dimensions {
+		key := fmt.Sprintf("dimensions[%d]", i)
+		checkFormula(key, d.formula(), known, problem)
+		if d.Name == "" || known[d.Name] {
+			problem(key+".name", "%q: want a name that no other number has", d.Name)
+		}
+		known[d.Name] = true
+	}
+	checkFormula("score", &c.Score, known, problem)
+	if c.ScoreOfMeans.By != "" || c.Average == AverageFirst {
+		checkFormula("score_of_means", &c.ScoreOfMeans, known, problem)
+	}
+	if len(c.ScoreRange) != 2 || !(c.ScoreRange[0] < c.ScoreRange[1]) {
+		problem("score_range", "%v: want what becomes 0 and what becomes 1", c.ScoreRange)
+	}
+	if c.Pair && !slices.Equal(c.ScoreRange, []float64{0, 1}) {
+		problem("score_range", "of a pair: want [0, 1]: 1 says that the first edit shown is better")
+	}
+	c.checkPasses(problem)
+}
+
+func (c *Config) checkPasses(problem func(key, format string, args ...any)) {
+	greedy := c.Options.Temperature != nil && *c.Options.Temperature == 0
+	if c.Passes < 1 || c.Passes > 1 && greedy {
+		problem("passes", "%d: want 1 or more, and only 1 at temperature 0: all would be the same", c.Passes)
+	}
+	if c.Average != AverageLast && c.Average != AverageFirst {
+		problem("average", "%q: want last (the mean of the passes' scores) or first (the score of their means)", c.Average)
+	}
+	if c.Repeats < 0 || c.Repeats > 0 && greedy {
+		problem("repeats", "%d: want 0 or more, and 0 at temperature 0: the answer would be the same", c.Repeats)
+	}
+	if c.Options.MaxNewTokens < 0 {
+		problem("options.max_new_tokens", "%d: want 0 (as the model has it) or more", c.Options.MaxNewTokens)
+	}
+}
+
+func (c *Config) checkQuestion(
+	key string, q *Question, known map[string]bool, problem func(key, format string, args ...any),
+) {
+	if q.Name == "" {
+		problem(key+".name", "is needed")
+	}
+	if q.Prompt == "" {
+		problem(key+".prompt", "is needed: a Jinja file of this folder")
+	}
+	for _, p := range q.Pictures {
+		if !isFile(p) && !role.MatchString(p) {
+			problem(key+".pictures", "%q: want source, edit, edit2 to edit9, reference, or a file, as ./example.png", p)
+		}
+	}
+	if c.Pair && (!slices.Contains(q.Pictures, "edit") || !slices.Contains(q.Pictures, "edit2")) {
+		problem(key+".pictures", "of a pair: want edit and edit2 among them")
+	}
+	if (q.Answer.Value == nil) == (len(q.Answer.Object) == 0) {
+		problem(key+".answer", "want object or value, one of them")
+	}
+	for name, v := range q.Answer.values() {
+		at := key + ".answer.object." + name
+		if q.Answer.Value != nil {
+			at = key + ".answer.value"
+		}
+		v.check(at, problem)
+		for _, n := range v.names() {
+			if known[n] || n == "" {
+				problem(at, "%q: want a name that no other number has", n)
+			}
+			known[n] = true
+		}
+	}
+	if _, one, _ := q.Answer.two(); q.Answer.Forgiving && one == "" {
+		problem(key+".answer.forgiving", "want an object of a text and one value of numbers")
+	}
+}
+
+func (v *Value) check(key string, problem func(key, format string, args ...any)) {
+	kinds := 0
+	for _, is := range []bool{len(v.List) > 0, v.Number != "", len(v.Choice) > 0, v.Text} {
+		if is {
+			kinds++
+		}
+	}
+	if kinds != 1 {
+		problem(key, "want one of list, number, choice and text")
+	}
+	ranged := len(v.List) > 0 || v.Number != ""
+	if ranged != (len(v.Range) == 2) || len(v.Range) == 2 && !(v.Range[0] < v.Range[1]) {
+		problem(key+".range", "%v: want the least and the largest number, of lists and numbers", v.Range)
+	}
+	if (v.As != "") != (len(v.Choice) > 0) || v.Within && len(v.Choice) == 0 {
+		problem(key+".as", "%q: want the name of a choice's number", v.As)
+	}
+}
+
+func checkFormula(key string, f *Formula, known map[string]bool, problem func(key, format string, args ...any)) {
+	if formulas[f.By] == nil {
+		problem(key+".by", "%q: want one of %s", f.By, strings.Join(slices.Sorted(maps.Keys(formulas)), ", "))
+	}
+	if len(f.Of) == 0 {
+		problem(key+".of", "want names of numbers")
+	}
+	for _, name := range f.Of {
+		if !known[name] {
+			problem(key+".of", "%q: no number has that name (there are %s)", name,
+				strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		}
+	}
+}

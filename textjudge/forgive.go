@@ -1,0 +1,90 @@
+package textjudge
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+)
+
+// straight are the quotes that curly ones stand for.
+var straight = strings.NewReplacer("\u201c", `"`, "\u201d", `"`, "\u2018", "'", "\u2019", "'")
+
+const (
+	blanks  = `[\s\v\p{Z}\x{85}\x{1c}-\x{1f}]*`
+	decimal = `-?[0-9]+(?:\.[0-9]+)?`
+)
+
+// forgive reads an object of a text and one value that is no JSON. Curly quotes become straight ones. Then the whole
+// must be the two keys in either order, each string in one kind of quotes, and the value plain decimals. In the text
+// anything may stand, quotes and line breaks too, but not the value's key in quotes with a colon: then two readings
+// would be possible.
+func (g *Grammar) forgive(span string) (map[string]json.RawMessage, error) {
+	text, key, value := g.two()
+	if key == "" {
+		return nil, unreadable("bad_json", "what stands in braces is no JSON")
+	}
+	shape := decimal
+	if len(value.List) > 0 {
+		shape = `\[` + blanks + decimal + `(?:` + blanks + `,` + blanks + decimal + `)*` + blanks + `\]`
+	}
+	colon, comma := blanks+":"+blanks, blanks+","+blanks
+	words := quoted(text) + colon + `(?:"((?s:.*))"|'((?s:.*))')`
+	numbers := quoted(key) + colon + `(` + shape + `)`
+	plain := straight.Replace(span)
+	for _, order := range []struct {
+		pattern string
+		first   int // group of the first kind of text
+		numbers int
+	}{
+		{words + comma + numbers, 1, 3},
+		{numbers + comma + words, 2, 1},
+	} {
+		m := regexp.MustCompile(`^\{` + blanks + order.pattern + blanks + `\}$`).FindStringSubmatch(plain)
+		if m == nil {
+			continue
+		}
+		if regexp.MustCompile(quoted(key) + blanks + ":").MatchString(m[order.first] + m[order.first+1]) {
+			return nil, unreadable("ambiguous", "%q is there more than once", key)
+		}
+		return map[string]json.RawMessage{key: json.RawMessage(trimZeros(m[order.numbers]))}, nil
+	}
+	return nil, unreadable("bad_json", "what stands in braces is no JSON")
+}
+
+// two names the keys of a grammar that has a text and one value of numbers; "" if it has not.
+func (g *Grammar) two() (text, key string, value Value) {
+	if len(g.Object) != 2 {
+		return "", "", value
+	}
+	for name, v := range g.Object {
+		switch {
+		case v.Text:
+			text = name
+		case len(v.Choice) == 0:
+			key, value = name, v
+		}
+	}
+	if text == "" {
+		key = ""
+	}
+	return text, key, value
+}
+
+func quoted(key string) string {
+	key = regexp.QuoteMeta(key)
+	return `(?:"` + key + `"|'` + key + `')`
+}
+
+// leadingZeros are what a plain decimal may have and JSON may not.
+var leadingZeros = regexp.MustCompile(`(^|[^0-9.])0+([0-9])`)
+
+// trimZeros makes plain decimals JSON.
+func trimZeros(numbers string) string {
+	numbers = leadingZeros.ReplaceAllString(numbers, "$1$2")
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune("0123456789.-,[]", r) {
+			return r
+		}
+		return -1
+	}, numbers)
+}

@@ -1,0 +1,279 @@
+package textjudge
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Grammar says what an answer must look like. It is an object with these keys, or else a bare value.
+//
+// An object is what stands from the first { to the last }: JSON without doubled keys. Keys besides those of the grammar
+// may be there. A bare value is the whole answer, blanks around it left aside.
+type Grammar struct {
+	Object map[string]Value `yaml:"object"`
+
+	// Forgiving reads an object that is no JSON because of quotes or line breaks in its one text, if the rest leaves no
+	// doubt: see forgive.
+	Forgiving bool `yaml:"forgiving"`
+	// TrailingComma allows a comma before the last }, as some prompts show it.
+	TrailingComma bool `yaml:"trailing_comma"`
+
+	Value *Value `yaml:"value"`
+}
+
+// Value is one of: a list of numbers, a number, a choice, a text. Numbers get names, by which rules refer to them.
+type Value struct {
+	List   []string           `yaml:"list"`   // names of its numbers: the list has as many
+	Number string             `yaml:"number"` // the name
+	Range  []float64          `yaml:"range"`  // least and largest, of lists and numbers
+	Choice map[string]float64 `yaml:"choice"` // answers and the numbers that they stand for
+	As     string             `yaml:"as"`     // the name of the choice's number
+	Within bool               `yaml:"within"` // exactly one of the choices occurs in the text, instead of being it
+	Text   bool               `yaml:"text"`   // any text: it may be absent, and is not read
+}
+
+// names are the numbers that a value gives.
+func (v *Value) names() []string {
+	switch {
+	case len(v.List) > 0:
+		return v.List
+	case v.Number != "":
+		return []string{v.Number}
+	case len(v.Choice) > 0:
+		return []string{v.As}
+	}
+	return nil
+}
+
+// values are those of the grammar, by key; a bare one has none.
+func (g *Grammar) values() map[string]Value {
+	if g.Value != nil {
+		return map[string]Value{"": *g.Value}
+	}
+	return g.Object
+}
+
+// UnreadableError says why an answer does not follow the grammar.
+type UnreadableError struct {
+	Code string // no_json, truncated, bad_json, duplicate_key, ambiguous, wrong_count, out_of_range, ...
+	Text string
+}
+
+func (e *UnreadableError) Error() string { return e.Text }
+
+func unreadable(code, format string, args ...any) error {
+	return &UnreadableError{code, fmt.Sprintf(format, args...)}
+}
+
+// Read reads an answer: numbers by their names, on the grammar's own ranges, or an UnreadableError. Nothing is guessed.
+func (g *Grammar) Read(text string) (map[string]float64, error) {
+	numbers := map[string]float64{}
+	if g.Value != nil {
+		return numbers, g.Value.bare(strings.TrimSpace(text), numbers)
+	}
+	start, end := strings.IndexByte(text, '{'), strings.LastIndexByte(text, '}')
+	switch {
+	case start < 0:
+		return nil, unreadable("no_json", "no JSON object in it")
+	case end < start:
+		return nil, unreadable("truncated", "the JSON object has no end")
+	}
+	fields, err := g.fields(text[start : end+1])
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range slices.Sorted(maps.Keys(g.Object)) {
+		v := g.Object[key]
+		raw, ok := fields[key]
+		switch {
+		case v.Text:
+			continue
+		case !ok:
+			return nil, unreadable("no_"+key, "no key %q", key)
+		}
+		if err := v.read(raw, numbers); err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	return numbers, nil
+}
+
+// fields takes an object apart.
+func (g *Grammar) fields(span string) (map[string]json.RawMessage, error) {
+	if g.TrailingComma {
+		span = lastComma.ReplaceAllString(span, "}")
+	}
+	if !json.Valid([]byte(span)) {
+		if g.Forgiving {
+			return g.forgive(span)
+		}
+		return nil, unreadable("bad_json", "what stands in braces is no JSON")
+	}
+	if key, twice := doubled(span); twice {
+		return nil, unreadable("duplicate_key", "key %q is there twice", key)
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(span), &fields); err != nil {
+		return nil, unreadable("bad_json", "%v", err)
+	}
+	return fields, nil
+}
+
+var lastComma = regexp.MustCompile(`,\s*\}$`)
+
+// doubled finds a key that an object, or one within it, has twice. The text is valid JSON.
+func doubled(text string) (string, bool) {
+	type level struct {
+		keys map[string]bool // nil: a list
+		want bool            // the next token is a key
+	}
+	var stack []level
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return "", false
+		}
+		top := len(stack) - 1
+		switch token {
+		case json.Delim('{'), json.Delim('['):
+			if top >= 0 {
+				stack[top].want = stack[top].keys != nil
+			}
+			next := level{}
+			if token == json.Delim('{') {
+				next = level{map[string]bool{}, true}
+			}
+			stack = append(stack, next)
+			continue
+		case json.Delim('}'), json.Delim(']'):
+			stack = stack[:top]
+			continue
+		}
+		if top < 0 || stack[top].keys == nil {
+			continue
+		}
+		if key, ok := token.(string); ok && stack[top].want {
+			if stack[top].keys[key] {
+				return key, true
+			}
+			stack[top].keys[key] = true
+		}
+		stack[top].want = !stack[top].want
+	}
+}
+
+// read reads a value of a JSON object.
+func (v *Value) read(raw json.RawMessage, numbers map[string]float64) error {
+	switch {
+	case len(v.List) > 0:
+		var items []json.RawMessage
+		if raw[0] != '[' || json.Unmarshal(raw, &items) != nil {
+			return unreadable("not_a_list", "%.40s is no list", raw)
+		}
+		found := make([]float64, len(items))
+		for i, item := range items {
+			var err error
+			if found[i], err = number(item); err != nil {
+				return err
+			}
+		}
+		return v.list(found, numbers)
+	case v.Number != "":
+		x, err := number(raw)
+		if err != nil {
+			return err
+		}
+		return v.set(v.Number, x, numbers)
+	}
+	var word string
+	if json.Unmarshal(raw, &word) != nil {
+		word = string(bytes.TrimSpace(raw)) // a number: 1 for the choice '1'
+	}
+	return v.choose(word, numbers)
+}
+
+// list takes the numbers of a list.
+func (v *Value) list(found []float64, numbers map[string]float64) error {
+	if len(found) != len(v.List) {
+		return unreadable("wrong_count", "%d numbers, want %d", len(found), len(v.List))
+	}
+	for i, name := range v.List {
+		if err := v.set(name, found[i], numbers); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// number reads a JSON number.
+func number(raw []byte) (float64, error) {
+	if len(raw) == 0 || raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') {
+		return 0, unreadable("not_a_number", "%.40s is no number", raw)
+	}
+	x, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
+		return 0, unreadable("not_a_number", "%.40s is no number", raw)
+	}
+	return x, nil
+}
+
+func (v *Value) set(name string, x float64, numbers map[string]float64) error {
+	if math.IsInf(x, 0) || len(v.Range) == 2 && !(v.Range[0] <= x && x <= v.Range[1]) {
+		return unreadable("out_of_range", "%v is outside %v", x, v.Range)
+	}
+	numbers[name] = x
+	return nil
+}
+
+func (v *Value) choose(word string, numbers map[string]float64) error {
+	x, ok := v.Choice[word]
+	if !ok {
+		return unreadable("no_choice", "%.40q is none of %s", word, v.choices())
+	}
+	numbers[v.As] = x
+	return nil
+}
+
+func (v *Value) choices() string { return strings.Join(slices.Sorted(maps.Keys(v.Choice)), ", ") }
+
+var plainNumber = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
+
+// bare reads a value that is the whole answer.
+func (v *Value) bare(text string, numbers map[string]float64) error {
+	switch {
+	case len(v.List) > 0 && json.Valid([]byte(text)):
+		return v.read(json.RawMessage(text), numbers)
+	case len(v.List) > 0:
+		return unreadable("not_a_list", "%.40q is no list", text)
+	case v.Number != "" && plainNumber.MatchString(text):
+		return v.read(json.RawMessage(text), numbers)
+	case v.Number != "":
+		return unreadable("not_a_number", "%.40q is no number", text)
+	case !v.Within:
+		return v.choose(strings.TrimSuffix(text, "."), numbers)
+	}
+	var found []string
+	for choice := range v.Choice {
+		if strings.Contains(text, choice) {
+			found = append(found, choice)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return unreadable("no_choice", "none of %s occurs in it", v.choices())
+	case 1:
+		return v.choose(found[0], numbers)
+	}
+	slices.Sort(found)
+	return unreadable("ambiguous", "%s occur in it", strings.Join(found, ", "))
+}

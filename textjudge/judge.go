@@ -1,0 +1,308 @@
+package textjudge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"assay/chat"
+	"assay/data"
+	"assay/store"
+)
+
+// Judge asks a model about edits. It is safe for concurrent use.
+type Judge struct {
+	Config   Config
+	Warnings []string // of prompts that are not the published ones
+
+	model       chat.Model
+	prompts     []*prompt                // by question
+	files       map[string]*data.Picture // pictures of the folder
+	fingerprint string
+}
+
+// Settings choose among what a judge.yaml leaves open.
+type Settings struct {
+	Copy    string // folder of the code that the prompts were published with; "": our own prompts
+	Passes  int    // instead of the configured number; 0: as configured
+	Average string // instead of the configured one; "": as configured
+}
+
+// Open opens a judge, a folder, a judge.yaml or the name of one that ships, over a model, which stays the caller's.
+func Open(name string, m chat.Model, s Settings) (*Judge, error) {
+	folder, file, err := find(name)
+	if err != nil {
+		return nil, err
+	}
+	c, err := readConfig(folder, file, shown(name, file))
+	if err != nil {
+		return nil, err
+	}
+	if err := c.set(s); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	j := &Judge{Config: *c, model: m, files: map[string]*data.Picture{}}
+	parts := []string{"textjudge-1", m.Fingerprint()}
+	for i := range c.Questions {
+		q := &c.Questions[i]
+		p, err := q.open(folder, s.Copy)
+		if err != nil {
+			return nil, fmt.Errorf("%s: question %s: %w", name, q.Name, err)
+		}
+		if p.warning != "" {
+			j.Warnings = append(j.Warnings, p.warning)
+		}
+		j.prompts = append(j.prompts, p)
+		parts = append(parts, p.source)
+		for _, file := range q.Pictures {
+			if !isFile(file) {
+				continue
+			}
+			raw, err := fs.ReadFile(folder, path.Clean(file))
+			if err == nil {
+				j.files[file], err = data.Decode(raw, data.Limits{})
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", name, file, err)
+			}
+			digest := store.Key(j.files[file].Digest())
+			parts = append(parts, digest.String())
+		}
+	}
+	settings, err := json.Marshal(c) // keys of maps come sorted
+	if err != nil {
+		return nil, err
+	}
+	j.fingerprint = store.KeyOf(append(parts, string(settings))...).String()
+	return j, nil
+}
+
+// shown is how a judge's file is called in messages.
+func shown(name, file string) string {
+	if strings.HasSuffix(name, ".yaml") {
+		return name
+	}
+	return path.Join(name, file)
+}
+
+// set applies settings, and checks what they change.
+func (c *Config) set(s Settings) error {
+	if s.Passes != 0 {
+		c.Passes = s.Passes
+	}
+	if s.Average != "" {
+		c.Average = s.Average
+	}
+	var errs []error
+	problem := func(key, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
+	}
+	c.checkPasses(problem)
+	if c.Average == AverageFirst && c.ScoreOfMeans.By == "" {
+		problem("average", "first: this judge has no score_of_means")
+	}
+	return errors.Join(errs...)
+}
+
+func (q *Question) open(folder fs.FS, copied string) (*prompt, error) {
+	if copied == "" {
+		return ownPrompt(folder, q.Prompt)
+	}
+	if q.Released == nil {
+		return nil, errors.New("it has no published prompt")
+	}
+	return q.Released.prompt(copied)
+}
+
+// Fingerprint is a digest of all that results depend on: configuration, prompts, pictures of the folder, and the model.
+func (j *Judge) Fingerprint() string { return j.fingerprint }
+
+// Roles are the pictures that an item must have.
+func (j *Judge) Roles() []string {
+	roles := map[string]bool{}
+	for _, q := range j.Config.Questions {
+		for _, p := range q.Pictures {
+			if !isFile(p) {
+				roles[p] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(roles))
+}
+
+// Item is what is judged.
+type Item struct {
+	Instruction string
+	Pictures    map[string]*data.Picture // by role
+}
+
+// Result is a judgement.
+type Result struct {
+	Score      float64            `json:"score"`   // on the judge's score_range
+	Score01    float64            `json:"score01"` // on 0..1
+	Dimensions map[string]float64 `json:"dimensions,omitempty"`
+	Agree      *bool              `json:"agree,omitempty"` // of a pair: both orders say the same
+	Answers    []Answer           `json:"answers"`         // all that were read, or could not be
+}
+
+// Answer is what the model said to a question.
+type Answer struct {
+	Question   string `json:"question"`
+	Pass       int    `json:"pass"`              // from 0
+	Try        int    `json:"try,omitempty"`     // from 0; later ones have other seeds
+	Swapped    bool   `json:"swapped,omitempty"` // of a pair: edit2 was shown as the first
+	Text       string `json:"text"`
+	Finish     string `json:"finish"`
+	Prompt     int    `json:"prompt_tokens"`
+	Completion int    `json:"completion_tokens"`
+	Error      string `json:"error,omitempty"` // why it cannot be read
+}
+
+// AnswerError says that an answer could not be read, after all repeats. The texts are in the result's answers.
+type AnswerError struct {
+	Question string
+	Tries    int
+	Err      error // an UnreadableError, or that it was cut off
+}
+
+func (e *AnswerError) Error() string {
+	return fmt.Sprintf("question %s: %v (asked %d times)", e.Question, e.Err, e.Tries)
+}
+
+func (e *AnswerError) Unwrap() error { return e.Err }
+
+// Judge asks all questions about an item. With an error the result holds the answers so far, and no score.
+func (j *Judge) Judge(ctx context.Context, item Item) (*Result, error) {
+	for _, r := range j.Roles() {
+		if item.Pictures[r] == nil {
+			return &Result{}, fmt.Errorf("%w: there is no picture %q", chat.ErrRequest, r)
+		}
+	}
+	r := &Result{}
+	score, dimensions, err := j.passes(ctx, item, false, r)
+	if err != nil {
+		return r, err
+	}
+	if j.Config.Pair {
+		swapped := maps.Clone(item.Pictures)
+		swapped["edit"], swapped["edit2"] = swapped["edit2"], swapped["edit"]
+		other, _, err := j.passes(ctx, Item{item.Instruction, swapped}, true, r)
+		if err != nil {
+			return r, err
+		}
+		agree := side(score) == side(1-other)
+		r.Agree = &agree
+		dimensions = map[string]float64{"shown_first": score, "shown_second": 1 - other}
+		score = (score + 1 - other) / 2
+	}
+	r.Score, r.Score01, r.Dimensions = score, j.Config.score01(score), dimensions
+	return r, nil
+}
+
+// side is which of two edits a score of a pair prefers: 1 the first, -1 the second, 0 none.
+func side(score float64) int {
+	switch {
+	case score > 0.5:
+		return 1
+	case score < 0.5:
+		return -1
+	}
+	return 0
+}
+
+// passes asks all questions in all passes.
+func (j *Judge) passes(ctx context.Context, item Item, swapped bool, r *Result) (
+	score float64, dimensions map[string]float64, err error) {
+	var passes []map[string]float64
+	for pass := range j.Config.Passes {
+		numbers := map[string]float64{}
+		for i := range j.Config.Questions {
+			found, err := j.ask(ctx, i, item, Answer{Pass: pass, Swapped: swapped}, r)
+			if err != nil {
+				return 0, nil, err
+			}
+			maps.Copy(numbers, found)
+		}
+		passes = append(passes, numbers)
+	}
+	dimensions, score, err = j.Config.Combine(passes)
+	return score, dimensions, err
+}
+
+// ask asks a question until its answer can be read.
+func (j *Judge) ask(ctx context.Context, question int, item Item, a Answer, r *Result) (map[string]float64, error) {
+	q, c := &j.Config.Questions[question], &j.Config
+	a.Question = q.Name
+	messages, err := j.messages(question, item)
+	if err != nil {
+		return nil, err
+	}
+	for ; ; a.Try++ {
+		answer, err := j.model.Chat(ctx, messages, c.options(a.Pass, a.Try))
+		if err != nil {
+			return nil, fmt.Errorf("question %s: %w", q.Name, err)
+		}
+		a.Text, a.Finish, a.Error = answer.Text, answer.Finish, ""
+		a.Prompt, a.Completion = answer.Usage.Prompt, answer.Usage.Completion
+		numbers, err := q.read(answer)
+		if err != nil {
+			a.Error = err.Error()
+		}
+		r.Answers = append(r.Answers, a)
+		if err == nil {
+			return numbers, nil
+		}
+		if a.Try == c.Repeats {
+			return nil, &AnswerError{q.Name, a.Try + 1, err}
+		}
+	}
+}
+
+// read reads an answer that ended as it should.
+func (q *Question) read(a *chat.Answer) (map[string]float64, error) {
+	switch a.Finish {
+	case chat.FinishStop:
+		return q.Answer.Read(a.Text)
+	case chat.FinishLength:
+		return nil, unreadable("cut_off", "the answer was cut off after %d tokens", a.Usage.Completion)
+	}
+	return nil, unreadable("cut_off", "the answer ended with %q", a.Finish)
+}
+
+// options are those of a try of a pass: seed, seed+1, ... are the first tries' of the passes, the next ones the second
+// tries', and so on.
+func (c *Config) options(pass, try int) chat.Options {
+	s := c.Options
+	return chat.Options{
+		MaxNewTokens: s.MaxNewTokens, Temperature: s.Temperature, TopK: s.TopK, TopP: s.TopP,
+		RepetitionPenalty: s.RepetitionPenalty, Stop: s.Stop, Seed: c.Seed + uint64(try*c.Passes+pass),
+	}
+}
+
+func (j *Judge) messages(question int, item Item) ([]chat.Message, error) {
+	q := &j.Config.Questions[question]
+	text, err := j.prompts[question].render(item.Instruction)
+	if err != nil {
+		return nil, fmt.Errorf("%w: question %s: %w", chat.ErrRequest, q.Name, err)
+	}
+	var parts []chat.Part
+	for _, p := range q.Pictures {
+		picture := j.files[p]
+		if !isFile(p) {
+			picture = item.Pictures[p]
+		}
+		parts = append(parts, chat.Part{Image: picture})
+	}
+	if q.Last {
+		parts = append([]chat.Part{{Text: text}}, parts...)
+	} else {
+		parts = append(parts, chat.Part{Text: text})
+	}
+	return []chat.Message{{Role: "user", Content: parts}}, nil
+}

@@ -1,0 +1,315 @@
+package textjudge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"assay/chat"
+	"assay/data"
+	"assay/internal/oracle"
+)
+
+// scripted is a model that answers by a function.
+type scripted func(m []chat.Message, o chat.Options) (chat.Answer, error)
+
+func (s scripted) Chat(ctx context.Context, m []chat.Message, o chat.Options) (*chat.Answer, error) {
+	a, err := s(m, o)
+	if a.Finish == "" {
+		a.Finish = chat.FinishStop
+	}
+	return &a, err
+}
+
+func (s scripted) Fingerprint() string { return "scripted" }
+func (s scripted) Close() error        { return nil }
+
+// always says the same.
+func always(text string) scripted {
+	return func([]chat.Message, chat.Options) (chat.Answer, error) { return chat.Answer{Text: text}, nil }
+}
+
+func open(t *testing.T, name string, m chat.Model, s Settings) *Judge {
+	t.Helper()
+	j, err := Open(name, m, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// plain is a picture of one colour.
+func plain(v byte) *data.Picture {
+	p := &data.Picture{Width: 8, Height: 8, Pix: make([]byte, 192)}
+	for i := range p.Pix {
+		p.Pix[i] = v
+	}
+	return p
+}
+
+func item() Item {
+	return Item{"make it red", map[string]*data.Picture{
+		"source": plain(1), "edit": plain(2), "edit2": plain(3), "reference": plain(4),
+	}}
+}
+
+// editscoreCases are the texts and rows of the fixtures.
+type editscoreCases struct {
+	Texts []struct {
+		Name, Text, Error string
+		Score             []float64
+	}
+	Rows []struct {
+		Passes []map[string]string
+		Expect []struct {
+			Rule, Average, Error string
+			Following            float64 `json:"prompt_following"`
+			Consistency          float64
+			Semantic             float64
+			Perceptual           float64
+			Overall              float64
+			Reward               float64
+		}
+	}
+}
+
+// TestReading: the shipped grammar reads every text as the fixtures do, or refuses it as they do.
+func TestReading(t *testing.T) {
+	oracle.Each(t, func(t *testing.T, folder string) {
+		cases := oracle.Read[editscoreCases](t, filepath.Join(oracle.Released(t, folder), "editscore/cases.json"))
+		answer := open(t, "editscore", always(""), Settings{}).Config.Questions[0].Answer
+		for _, c := range cases.Texts {
+			got, err := answer.Read(c.Text)
+			if (err != nil) != (c.Error != "") {
+				t.Errorf("%s: %v, error %v, want %v, error %q", c.Name, got, err, c.Score, c.Error)
+				continue
+			}
+			if err == nil && (got["prompt_following"] != c.Score[0] || got["consistency"] != c.Score[1]) {
+				t.Errorf("%s: %v, want %v", c.Name, got, c.Score)
+			}
+		}
+	})
+}
+
+// TestRules: both rules and both averages give the fixtures' numbers, or an error where they have one.
+func TestRules(t *testing.T) {
+	oracle.Each(t, func(t *testing.T, folder string) {
+		cases := oracle.Read[editscoreCases](t, filepath.Join(oracle.Released(t, folder), "editscore/cases.json"))
+		names := map[string]string{"edited": "editscore", "both": "editscore/both"}
+		for i, row := range cases.Rows {
+			for _, e := range row.Expect {
+				what := fmt.Sprintf("row %d, rule %s, average %s", i, e.Rule, e.Average)
+				s := Settings{Passes: len(row.Passes), Average: e.Average}
+				m := scripted(func(m []chat.Message, o chat.Options) (chat.Answer, error) {
+					question := "PQ"
+					if text := m[0].Content[len(m[0].Content)-1].Text; strings.Contains(text, "make it red") {
+						question = "SC"
+					}
+					return chat.Answer{Text: row.Passes[(int(o.Seed)-42)%len(row.Passes)][question]}, nil
+				})
+				r, err := open(t, names[e.Rule], m, s).Judge(t.Context(), item())
+				if e.Error != "" {
+					var unread *AnswerError
+					if !errors.As(err, &unread) || r.Score != 0 || len(r.Answers) == 0 || unread.Tries != 3 {
+						t.Errorf("%s: %v, %v, want an error", what, r, err)
+					}
+					continue
+				}
+				if err != nil {
+					t.Errorf("%s: %v", what, err)
+					continue
+				}
+				for name, want := range map[string]float64{
+					"prompt_following": e.Following, "consistency": e.Consistency, "semantic": e.Semantic,
+					"perceptual": e.Perceptual,
+				} {
+					if got := r.Dimensions[name]; !(math.Abs(got-want) < 1e-6) {
+						t.Errorf("%s: %s %v, want %v", what, name, got, want)
+					}
+				}
+				if !(math.Abs(r.Score-e.Overall) < 1e-6) || !(math.Abs(r.Score01-e.Reward) < 1e-6) {
+					t.Errorf("%s: %v, %v, want %v, %v", what, r.Score, r.Score01, e.Overall, e.Reward)
+				}
+			}
+		}
+	})
+}
+
+// TestShipped: every judge that ships can be opened, shows its pictures in order, and scores an answer.
+func TestShipped(t *testing.T) {
+	answers := map[string]string{"unifiedreward-edit/pair": "Cleaner. Image 1 is better."}
+	for _, name := range Shipped() {
+		text := answers[name]
+		if text == "" {
+			text = `{"score": [5, 10], "reasoning": "so"}`
+		}
+		var mu sync.Mutex
+		shown := 0
+		m := scripted(func(m []chat.Message, _ chat.Options) (chat.Answer, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, p := range m[0].Content {
+				if p.Image != nil {
+					shown++
+				}
+			}
+			return chat.Answer{Text: text}, nil
+		})
+		j := open(t, name, m, Settings{})
+		r, err := j.Judge(t.Context(), item())
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		pictures := 0
+		for _, q := range j.Config.Questions {
+			pictures += len(q.Pictures)
+		}
+		if j.Config.Pair {
+			pictures *= 2
+		}
+		if shown != pictures || !(r.Score01 >= 0 && r.Score01 <= 1) {
+			t.Errorf("%s: %d pictures shown, want %d; score %v", name, shown, pictures, r.Score01)
+		}
+	}
+}
+
+// TestPair: both orders are asked; an edit that wins both is preferred, and a judge that always prefers the first one
+// shown prefers none.
+func TestPair(t *testing.T) {
+	better := func(second bool) string {
+		if second {
+			return "Image 2 is better"
+		}
+		return "Image 1 is better."
+	}
+	for name, c := range map[string]struct {
+		second func(first byte) bool // says the second, shown the first
+		score  float64
+		agree  bool
+	}{
+		"edit":        {func(first byte) bool { return first == 3 }, 1, true},
+		"edit2":       {func(first byte) bool { return first == 2 }, 0, true},
+		"first shown": {func(byte) bool { return false }, 0.5, false},
+	} {
+		m := scripted(func(m []chat.Message, _ chat.Options) (chat.Answer, error) {
+			return chat.Answer{Text: better(c.second(m[0].Content[1].Image.Pix[0]))}, nil
+		})
+		r, err := open(t, "unifiedreward-edit/pair", m, Settings{}).Judge(t.Context(), item())
+		if err != nil || r.Score != c.score || *r.Agree != c.agree || len(r.Answers) != 2 || !r.Answers[1].Swapped {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
+}
+
+// TestRepeats: an answer that cannot be read, or was cut off, is asked for again with another seed that no pass has.
+func TestRepeats(t *testing.T) {
+	seeds := map[uint64]int{}
+	m := scripted(func(_ []chat.Message, o chat.Options) (chat.Answer, error) {
+		seeds[o.Seed]++
+		a := chat.Answer{Text: `{"score": [10, 20]}`}
+		switch o.Seed {
+		case 42, 44:
+			a.Text = "no"
+		case 43:
+			a.Finish = chat.FinishLength
+		}
+		return a, nil
+	})
+	r, err := open(t, "editscore", m, Settings{Passes: 2}).Judge(t.Context(), item())
+	if err != nil || r.Score != 4 {
+		t.Fatalf("%v, %v", r, err)
+	}
+	// pass 0: 42, 44, 46; pass 1: 43, 45; two questions each
+	for seed, want := range map[uint64]int{42: 2, 43: 2, 44: 2, 45: 2, 46: 2} {
+		if seeds[seed] != want {
+			t.Errorf("seed %d is used %d times, want %d", seed, seeds[seed], want)
+		}
+	}
+	if len(r.Answers) != 10 || r.Answers[0].Error == "" || r.Answers[0].Text != "no" {
+		t.Errorf("answers: %+v", r.Answers)
+	}
+}
+
+// TestConfigProblems: all that is wrong with a judge.yaml is said at once, with its line.
+func TestConfigProblems(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "judge.yaml", `format: 2
+kind: texts
+name: x
+rule: r
+questions:
+  - name: a
+    pictures: [source, edits]
+    prompt: a.jinja
+    answer:
+      object: {score: {list: [a, b]}, c: {choice: {yes: 1}}}
+scale: [1, 0]
+score: {by: median, of: [a, z]}
+score_range: [1]
+average: middle
+options: {temperature: 0}
+passes: 2
+`)
+	_, err := Open(dir, always(""), Settings{})
+	for _, want := range []string{
+		"judge.yaml:1:1: format", "kind", "pictures", "range", ".as", "scale", "median", `"z"`, "score_range", "average",
+		"passes",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is not named:\n%v", want, err)
+		}
+	}
+	if _, err := Open("nobody", always(""), Settings{}); err == nil || !strings.Contains(err.Error(), "viescore/1shot") {
+		t.Errorf("an unknown name: %v", err)
+	}
+}
+
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReleasedPrompts: prompts are taken from a copy of code; a text that is not the published one has a warning. The
+// published ones are looked for in the folders named in ASSAY_PROMPTS, as judge=folder.
+func TestReleasedPrompts(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "viescore/vie_prompts.py", `_context_no_delimit = """Context"""
+_prompts_0shot_two_image_edit_rule = """Rule"""
+_prompts_0shot_tie_rule_SC = """Do: <instruction>"""
+_prompts_0shot_rule_PQ = "Quality"
+`)
+	var asked []string
+	m := scripted(func(m []chat.Message, _ chat.Options) (chat.Answer, error) {
+		asked = append(asked, m[0].Content[len(m[0].Content)-1].Text)
+		return chat.Answer{Text: `{"score": [5, 10]}`}, nil
+	})
+	j := open(t, "viescore", m, Settings{Copy: dir})
+	if _, err := j.Judge(t.Context(), item()); err != nil {
+		t.Fatal(err)
+	}
+	if len(j.Warnings) != 2 || strings.Join(asked, "|") != "Context\nRule\nDo: make it red|Context\nQuality" {
+		t.Errorf("%q, warnings %q", asked, j.Warnings)
+	}
+	if own := open(t, "viescore", m, Settings{}); own.Fingerprint() == j.Fingerprint() {
+		t.Error("other prompts, the same fingerprint")
+	}
+	for _, pair := range filepath.SplitList(os.Getenv("ASSAY_PROMPTS")) {
+		name, folder, _ := strings.Cut(pair, "=")
+		if j := open(t, name, m, Settings{Copy: folder}); len(j.Warnings) > 0 {
+			t.Errorf("%s: %q", name, j.Warnings)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package textjudge
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+)
+
+// Formula computes a number from named ones.
+type Formula struct {
+	By string   `yaml:"by"` // mean, min, product, sqrt_product
+	Of []string `yaml:"of"`
+}
+
+// formulas are the ways of combining numbers.
+var formulas = map[string]func([]float64) float64{
+	"mean": mean,
+	"min":  slices.Min[[]float64],
+	"product": func(v []float64) float64 {
+		p := 1.0
+		for _, x := range v {
+			p *= x
+		}
+		return p
+	},
+}
+
+func init() {
+	product := formulas["product"]
+	formulas["sqrt_product"] = func(v []float64) float64 { return math.Sqrt(product(v)) }
+}
+
+func mean(v []float64) float64 {
+	sum := 0.0
+	for _, x := range v {
+		sum += x
+	}
+	return sum / float64(len(v))
+}
+
+// compute applies a formula. Its names are known to be there: see Config.check.
+func (f *Formula) compute(numbers map[string]float64) (float64, error) {
+	v := make([]float64, len(f.Of))
+	for i, name := range f.Of {
+		v[i] = numbers[name]
+	}
+	x := formulas[f.By](v)
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return 0, fmt.Errorf("%s of %v is %v", f.By, v, x)
+	}
+	return x, nil
+}
+
+// Derived is a number of a pass that follows from others.
+type Derived struct {
+	Name string   `yaml:"name"`
+	By   string   `yaml:"by"` // as of a Formula
+	Of   []string `yaml:"of"`
+}
+
+// formula is how it is computed.
+func (d *Derived) formula() *Formula { return &Formula{d.By, d.Of} }
+
+// The two ways of averaging passes.
+const (
+	AverageLast  = "last"  // the mean of the passes' scores
+	AverageFirst = "first" // the score of the passes' means
+)
+
+// Combine computes the dimensions, means over the passes, and the score, on score_range, from the numbers that each
+// pass's answers gave (on the ranges of the grammars). The arithmetic is the whole of a rule: the same numbers give the
+// same score.
+func (c *Config) Combine(passes []map[string]float64) (dimensions map[string]float64, score float64, err error) {
+	all := map[string][]float64{}
+	var scores []float64
+	for _, raw := range passes {
+		numbers := c.scaled(raw)
+		for _, d := range c.Dimensions {
+			if numbers[d.Name], err = d.formula().compute(numbers); err != nil {
+				return nil, 0, fmt.Errorf("%s: %w", d.Name, err)
+			}
+		}
+		for name, x := range numbers {
+			all[name] = append(all[name], x)
+		}
+		s, err := c.Score.compute(numbers)
+		if err != nil {
+			return nil, 0, fmt.Errorf("score: %w", err)
+		}
+		scores = append(scores, s)
+	}
+	dimensions = map[string]float64{}
+	for name, v := range all {
+		dimensions[name] = mean(v)
+	}
+	if c.Average == AverageFirst {
+		score, err = c.ScoreOfMeans.compute(dimensions)
+		return dimensions, score, err
+	}
+	return dimensions, mean(scores), nil
+}
+
+// scaled puts numbers of a range onto the scale: lo and hi of the range become lo and hi of the scale.
+func (c *Config) scaled(raw map[string]float64) map[string]float64 {
+	numbers := maps.Clone(raw)
+	if len(c.Scale) != 2 {
+		return numbers
+	}
+	for _, q := range c.Questions {
+		for _, v := range q.Answer.values() {
+			if len(v.Range) != 2 {
+				continue
+			}
+			for _, name := range v.names() {
+				share := (raw[name] - v.Range[0]) / (v.Range[1] - v.Range[0])
+				numbers[name] = c.Scale[0] + (c.Scale[1]-c.Scale[0])*share
+			}
+		}
+	}
+	return numbers
+}
+
+// score01 puts a score onto 0..1.
+func (c *Config) score01(score float64) float64 {
+	return (score - c.ScoreRange[0]) / (c.ScoreRange[1] - c.ScoreRange[0])
+}

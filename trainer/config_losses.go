@@ -1,0 +1,93 @@
+package trainer
+
+import (
+	"fmt"
+	"slices"
+
+	"assay/losses"
+)
+
+// WholeGroups is the data.sampling that keeps the edits of a group together.
+const WholeGroups = "whole_groups"
+
+// What validate.by may name.
+const (
+	byL1       = "l1"
+	bySpearman = "spearman"
+	byPairs    = "pair_accuracy"
+)
+
+// compares tells whether a term of the objective is over several edits of a group.
+func (c *Config) compares() bool {
+	return slices.ContainsFunc(c.Losses, func(s losses.Spec) bool {
+		over := s.Over()
+		return over == losses.Pairs || over == losses.Orders
+	})
+}
+
+// checkLosses looks at the terms of the objective, and fills in what they leave out.
+func (c *Config) checkLosses(d checker) {
+	texts := 0
+	for i := range c.Losses {
+		s, key := &c.Losses[i], fmt.Sprintf("losses[%d]", i)
+		if d.Bad(key) {
+			continue
+		}
+		for _, p := range s.Check() {
+			d.Problem(key+"."+p.Key, "%s", p.Text)
+		}
+		row, ok := losses.Lookup(s.Kind)
+		if !ok {
+			continue
+		}
+		if row.Over == losses.Tokens {
+			texts++
+		}
+		d.want(s.Dimension == "", key+".dimension", "the scorer has one head, the score's: it has no dimension %q", s.Dimension)
+		d.want(row.Outputs != losses.Classes || c.Head.Classes(), key+".kind", "%s wants head.kind: classification", s.Kind)
+		d.want(row.Outputs != losses.MuSigma, key+".kind", "%s wants a head with mu and log sigma; this one has %s", s.Kind,
+			c.Head.Kind)
+	}
+	d.want(texts < 2, "losses", "two terms of kind text: one is enough")
+	d.want(len(c.Losses) == 0 || c.Mode != "head", "losses",
+		"mode head trains the head alone, on loss.score: use mode lora or full, or leave losses out")
+	d.want(!c.compares() || c.Data.Sampling == WholeGroups, "data.sampling",
+		"losses compare edits of a group: want %s, not %s", WholeGroups, c.Data.Sampling)
+	total := 0.0
+	for i := range c.Losses {
+		total += c.Losses[i].Factor()
+	}
+	d.want(len(c.Losses) == 0 || total > 0, "losses", "with all weights 0 there is nothing to learn")
+}
+
+// textWeight is the weight of the text's loss.
+func (c *Config) textWeight() float64 {
+	if len(c.Losses) == 0 {
+		return c.Loss.Text
+	}
+	w := 0.0
+	for i := range c.Losses {
+		if c.Losses[i].Over() == losses.Tokens {
+			w += c.Losses[i].Factor()
+		}
+	}
+	return w
+}
+
+// termName is what a term is called in metrics: its kind, and its dimension if it has one. Kinds that are there twice
+// have their number.
+func (c *Config) termName(i int) string {
+	name := func(s *losses.Spec) string {
+		if s.Dimension != "" {
+			return s.Kind + "." + s.Dimension
+		}
+		return s.Kind
+	}
+	out := name(&c.Losses[i])
+	for j := range c.Losses {
+		if j != i && name(&c.Losses[j]) == out {
+			return fmt.Sprintf("%s.%d", out, i)
+		}
+	}
+	return out
+}

@@ -1,0 +1,150 @@
+package trainer
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"assay/losses"
+)
+
+// Found is what a run found in its training tables: edits, groups, and what people said when they compared edits.
+type Found struct {
+	Layouts     map[string]int `json:"layouts"`     // tables by layout
+	Edits       int            `json:"edits"`       // distinct ones
+	Groups      int            `json:"groups"`      //
+	Sizes       [3]float64     `json:"sizes"`       // edits of a group: least, mean, most
+	Sampled     int            `json:"sampled"`     // groups of which an epoch sees only data.group_edits
+	Dimensions  []string       `json:"dimensions"`  // of labels and ranks; score is the score itself
+	Labels      int            `json:"labels"`      // edits with a label of any dimension
+	Ranks       int            `json:"ranks"`       // edits with a rank
+	Preferences int            `json:"preferences"` // comparisons that people made
+	Ties        int            `json:"ties"`        // of them, those without a winner
+	Margins     int            `json:"margins"`     // those with a margin
+	Votes       int            `json:"votes"`       // those with counts of votes
+	Items       map[string]int `json:"items"`       // of each term of the objective in an epoch: edits, pairs, orders
+	EqualPairs  map[string]int `json:"equal_pairs"` // of each term over pairs those that are ties
+}
+
+// found counts; nil where the run neither compares edits nor keeps groups together.
+func (r *run) found() *Found {
+	table, ok := r.data.Train.(*Samples)
+	if !ok || r.groups == nil && len(r.config.Losses) == 0 {
+		return nil
+	}
+	f := &Found{Layouts: map[string]int{}, Items: map[string]int{}, EqualPairs: map[string]int{}}
+	for _, t := range r.data.tables {
+		f.Layouts[t.Layout]++
+	}
+	all := *r
+	all.order = NewOrder(0, table.Groups(), WholeGroups)
+	all.groups = newGroups(all.order, table, math.MaxInt)
+	f.Groups, f.Sizes[0] = len(all.order.Units), math.Inf(1)
+	dimensions := map[string]bool{}
+	for u, rows := range all.order.Units {
+		n := float64(len(rows))
+		f.Edits += len(rows)
+		f.Sizes[0], f.Sizes[2] = min(f.Sizes[0], n), max(f.Sizes[2], n)
+		if r.groups != nil && len(rows) > r.groups.bound {
+			f.Sampled++
+		}
+		f.group(table, rows, dimensions)
+		for _, c := range all.groups.pairs[u] {
+			f.compare(&c)
+		}
+		if r.groups != nil {
+			rows = rows[:r.groups.size(all.order, u)]
+		}
+		f.terms(&all, table, u, rows)
+	}
+	f.Sizes[1] = float64(f.Edits) / float64(max(1, f.Groups))
+	for d := range dimensions {
+		if d == "" {
+			d = "score"
+		}
+		f.Dimensions = append(f.Dimensions, d)
+	}
+	slices.Sort(f.Dimensions)
+	return f
+}
+
+func (f *Found) group(table *Samples, rows []int, dimensions map[string]bool) {
+	for _, i := range rows {
+		s := &table.rows[i].Said
+		if len(s.Labels) > 0 {
+			f.Labels++
+		}
+		if len(s.Ranks) > 0 {
+			f.Ranks++
+		}
+		for d := range s.Labels {
+			dimensions[d] = true
+		}
+		for d := range s.Ranks {
+			dimensions[d] = true
+		}
+	}
+}
+
+func (f *Found) compare(c *comparison) {
+	f.Preferences++
+	if c.pair.Majority()[1] == 1 {
+		f.Ties++
+	}
+	if c.pair.Margin != nil {
+		f.Margins++
+	}
+	if c.pair.Counted {
+		f.Votes++
+	}
+}
+
+// terms counts what each term compares in a group.
+func (f *Found) terms(all *run, table *Samples, unit int, rows []int) {
+	part := make([]Example, len(rows))
+	for k, i := range rows {
+		part[k] = Example{Index: i, Said: table.rows[i].Said, Group: unit}
+	}
+	for t, items := range all.items(part) {
+		name := all.config.termName(t)
+		f.Items[name] += len(items)
+		if all.config.Losses[t].Over() != losses.Pairs {
+			continue
+		}
+		for _, it := range items {
+			if it.Outcome[1] == 1 {
+				f.EqualPairs[name]++
+			}
+		}
+	}
+}
+
+// Print writes what was found for people.
+func (f *Found) Print(w io.Writer) {
+	fmt.Fprintf(w, "groups       %d of %g to %g edits, %.1f on average; %d distinct edits\n", f.Groups, f.Sizes[0], f.Sizes[2],
+		f.Sizes[1], f.Edits)
+	if f.Sampled > 0 {
+		fmt.Fprintf(w, "             %d are larger than a step takes: each epoch draws some of their edits\n", f.Sampled)
+	}
+	if len(f.Dimensions) > 0 {
+		fmt.Fprintf(w, "judged       %d edits with labels, %d with ranks; dimensions: %s\n", f.Labels, f.Ranks,
+			strings.Join(f.Dimensions, ", "))
+	}
+	if f.Preferences > 0 {
+		fmt.Fprintf(w, "preferences  %d; %d ties, %d with margins, %d with votes\n", f.Preferences, f.Ties, f.Margins, f.Votes)
+	}
+	names := make([]string, 0, len(f.Items))
+	for name := range f.Items {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		ties := ""
+		if n := f.EqualPairs[name]; n > 0 {
+			ties = fmt.Sprintf(", %d of them ties", n)
+		}
+		fmt.Fprintf(w, "loss         %s: %d in an epoch%s\n", name, f.Items[name], ties)
+	}
+}

@@ -1,0 +1,70 @@
+package trainer
+
+import (
+	"maps"
+
+	"assay/data"
+	"assay/losses"
+)
+
+// Said is all that people said about an edit.
+type Said struct {
+	Labels map[string]float64 `json:"labels,omitempty"` // by dimension; "" is the score
+	Ranks  map[string]float64 `json:"ranks,omitempty"`  // likewise, within the group: lower is better
+	Votes  float64            `json:"votes,omitempty"`  // how many people the labels are of
+	Pair   *data.Pair         `json:"pair,omitempty"`   // the comparison that it is of
+}
+
+// none tells that nothing was said but, perhaps, a plain label.
+func (s *Said) none() bool { return len(s.Labels) == 0 && len(s.Ranks) == 0 && s.Pair == nil }
+
+func saidOf(e *data.Edit) Said {
+	s := Said{Labels: maps.Clone(e.Labels), Ranks: e.Ranks, Votes: e.Votes, Pair: e.Pair}
+	if e.Label != nil {
+		if s.Labels == nil {
+			s.Labels = map[string]float64{}
+		}
+		s.Labels[""] = *e.Label
+	}
+	return s
+}
+
+// learnsFrom tells whether the objective has a use for what is said about an edit.
+func (c *Config) learnsFrom(e *data.Edit) bool {
+	if len(c.Losses) == 0 {
+		return e.Label != nil
+	}
+	s := saidOf(e)
+	for i := range c.Losses {
+		t := &c.Losses[i]
+		_, labelled := s.Labels[t.Dimension]
+		_, ranked := s.Ranks[t.Dimension]
+		switch t.Over() {
+		case losses.Edits:
+			if labelled {
+				return true
+			}
+		case losses.Pairs:
+			if labelled || ranked || s.Pair != nil && s.Pair.Dimension == t.Dimension {
+				return true
+			}
+		case losses.Orders:
+			if labelled || ranked {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// measures tells whether an edit says anything about how good a score is.
+func (c *Config) measures(e *data.Edit) bool { return e.Label != nil || c.learnsFrom(e) }
+
+// groupOf is the group of an edit: its own word for it, or that of comparisons, which are of one source and
+// instruction; "": it is on its own.
+func groupOf(e *data.Edit, contents Contents) string {
+	if e.Group != "" || e.Pair == nil {
+		return e.Group
+	}
+	return data.GroupOf(contents[0][:], e.Instruction)
+}
