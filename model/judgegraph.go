@@ -2,8 +2,6 @@ package model
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	"assay/onnx"
 )
@@ -49,7 +47,7 @@ func buildJudge(g *Graph, n *network, s judgeSpec) (*built, error) {
 		return y
 	}
 	var dimensions []string
-	for _, name := range slices.Sorted(maps.Keys(n.config.Heads)) {
+	for _, name := range n.config.heads() {
 		head := n.config.Heads[name]
 		z, d := head.build(g, name, h)
 		z, d = read(z), read(d)
