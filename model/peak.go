@@ -199,7 +199,8 @@ func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
 	}
 	targets := t.lossFeeds(p, make([]float64, micro), 1)
 	if len(t.o.Terms) > 0 {
-		if targets, err = t.termFeeds(p, losses.AllItems(t.o.Terms, micro), 1, 0, make([]*losses.Rows, len(t.o.Terms))); err != nil {
+		rows := make([]*losses.Rows, len(t.o.Terms))
+		if targets, err = t.termFeeds(p, losses.AllItems(t.o.Terms, micro), 1, 0, rows); err != nil {
 			return 0, err
 		}
 	}
