@@ -27,12 +27,12 @@ func (f *modelFlags) add(c *cobra.Command, name string) {
 	flags := c.Flags()
 	flags.StringVar(&f.backbone, name, "", "Hugging Face checkpoint directory that answers")
 	flags.Int64Var(&f.o.Cache, "cache", 2<<30, "bytes of keys and values; a request that takes more is refused")
-	flags.IntVar(&f.o.Batch, "answers", 8, "answers that are made at a time")
+	flags.IntVar(&f.o.Batch, "batch-answers", 8, "answers that are made at a time")
 }
 
 func (f *modelFlags) open() (*generate.Model, error) {
 	if f.o.Cache <= 0 || f.o.Batch <= 0 || f.o.Threads < 0 {
-		return nil, cli.Usagef("--cache %d and --answers %d must be positive, --threads %d not negative", f.o.Cache,
+		return nil, cli.Usagef("--cache %d and --batch-answers %d must be positive, --threads %d not negative", f.o.Cache,
 			f.o.Batch, f.o.Threads)
 	}
 	if f.o.Threads == 0 {
@@ -41,8 +41,8 @@ func (f *modelFlags) open() (*generate.Model, error) {
 	return generate.Open(f.backbone, f.o)
 }
 
-// chatFlags are a question, or a table of them.
-type chatFlags struct {
+// questionFlags are a question, or a table of them.
+type questionFlags struct {
 	modelFlags
 	table                         table.Options
 	images, stop                  []string
@@ -54,7 +54,7 @@ type chatFlags struct {
 }
 
 func newChatCommand() *cobra.Command {
-	var f chatFlags
+	var f questionFlags
 	c := &cobra.Command{
 		Use:   "chat --backbone DIR --text QUESTION | --in FILE --out FILE",
 		Short: "Ask a vision-language model in words",
@@ -111,7 +111,7 @@ var askingFlags = []string{"text", "image", "system", "max-new-tokens", "tempera
 	"repetition-penalty", "stop", "stop-token", "seed"}
 
 // check finds out whether there is a question or a table.
-func (f *chatFlags) check(c *cobra.Command) error {
+func (f *questionFlags) check(c *cobra.Command) error {
 	if f.backbone == "" {
 		return cli.Usagef("--backbone is needed: a Hugging Face checkpoint directory")
 	}
@@ -133,7 +133,7 @@ func (f *chatFlags) check(c *cobra.Command) error {
 }
 
 // options are the flags that were given.
-func (f *chatFlags) options(c *cobra.Command) chat.Options {
+func (f *questionFlags) options(c *cobra.Command) chat.Options {
 	o := chat.Options{MaxNewTokens: f.maxNewTokens, Seed: f.seed, Stop: f.stop, StopTokenIDs: f.stopTokens}
 	if c.Flags().Changed("temperature") {
 		o.Temperature = &f.temperature
@@ -152,7 +152,7 @@ func (f *chatFlags) options(c *cobra.Command) chat.Options {
 }
 
 // ask prints the answer to one question while it is made.
-func (f *chatFlags) ask(c *cobra.Command, m *generate.Model) error {
+func (f *questionFlags) ask(c *cobra.Command, m *generate.Model) error {
 	var messages []chat.Message
 	if f.system != "" {
 		messages = append(messages, chat.Message{Role: "system", Content: []chat.Part{{Text: f.system}}})
