@@ -27,12 +27,12 @@ func (f *modelFlags) add(c *cobra.Command, name string) {
 	flags := c.Flags()
 	flags.StringVar(&f.backbone, name, "", "Hugging Face checkpoint directory that answers")
 	flags.Int64Var(&f.o.Cache, "cache", 2<<30, "bytes of keys and values; a request that takes more is refused")
-	flags.IntVar(&f.o.Batch, "batch-answers", 8, "answers that are made at a time")
+	flags.IntVar(&f.o.Batch, "answers", 8, "answers that are made at a time")
 }
 
 func (f *modelFlags) open() (*generate.Model, error) {
 	if f.o.Cache <= 0 || f.o.Batch <= 0 || f.o.Threads < 0 {
-		return nil, cli.Usagef("--cache %d and --batch-answers %d must be positive, --threads %d not negative", f.o.Cache,
+		return nil, cli.Usagef("--cache %d and --answers %d must be positive, --threads %d not negative", f.o.Cache,
 			f.o.Batch, f.o.Threads)
 	}
 	if f.o.Threads == 0 {
