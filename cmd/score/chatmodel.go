@@ -10,15 +10,15 @@ import (
 	"assay/store"
 )
 
-// chatFlags say which model answers in words.
-type chatFlags struct {
+// answerFlags say which model answers in words.
+type answerFlags struct {
 	server, url, model, keyVariable, answers string
 	concurrency                              int
 	tokenCap                                 int64
 	costCap                                  float64
 }
 
-func (f *chatFlags) add(c *cobra.Command) {
+func (f *answerFlags) add(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.server, "server", "", "YAML file of a server's settings; the flags below stand above it")
 	flags.StringVar(&f.url, "url", "", "server that speaks OpenAI's chat protocol, as http://localhost:8000/v1")
@@ -38,7 +38,7 @@ type chatModel struct {
 }
 
 // open opens the model; the caller closes it.
-func (f *chatFlags) open(c *cobra.Command) (*chatModel, error) {
+func (f *answerFlags) open(c *cobra.Command) (*chatModel, error) {
 	if f.server == "" && f.url == "" {
 		return nil, cli.Usagef("--url and --model are needed, or --server: which model is asked")
 	}
@@ -72,7 +72,7 @@ func (f *chatFlags) open(c *cobra.Command) (*chatModel, error) {
 }
 
 // apply puts the flags that were given above the file's settings.
-func (f *chatFlags) apply(c *cobra.Command, s *chat.Server) {
+func (f *answerFlags) apply(c *cobra.Command, s *chat.Server) {
 	for name, set := range map[string]func(){
 		"url":          func() { s.URL = f.url },
 		"model":        func() { s.Model = f.model },

@@ -21,7 +21,7 @@ func init() { register(newJudgeCommand) }
 
 // judgeFlags are those of score judge.
 type judgeFlags struct {
-	chat     chatFlags
+	chat     answerFlags
 	config   string
 	settings textjudge.Settings
 	table    textjudge.TableOptions
