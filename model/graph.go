@@ -156,7 +156,7 @@ func (g *Graph) product(x, key string) string {
 		}
 		return y
 	}
-	inputs := []string{x, g.param(key+".weight", g.compute)}
+	inputs := []string{x, g.matrix(x, key+".weight")}
 	if g.compute != onnx.Float {
 		inputs[0] = g.OpA("Cast", onnx.Attrs{"to": g.compute}, x)
 	}

@@ -49,9 +49,7 @@ func lower(b *onnx.Builder, n *onnx.Node) {
 	out, in, bits, block := n.Int("N", 0), n.Int("K", 0), n.Int("bits", 4), n.Int("block_size", 0)
 	blocks := (in + block - 1) / block
 	x := n.Inputs[0]
-	// A zero that is known when x is there: of constants alone the runtime would make the weight once and keep it.
-	none := b.Op("Slice", b.Op("Reshape", x, b.Ints(-1)), b.Ints(0), b.Ints(0))
-	none = b.OpA("Cast", onnx.Attrs{"to": onnx.Int64}, b.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, none))
+	none := none(b, x)
 	inputs := append([]string{
 		b.Op("Reshape", n.Inputs[1], b.Op("Add", b.Ints(out, blocks*block*bits/8), none)),
 		b.Op("Add", b.Count(out), none),

@@ -71,6 +71,9 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 	parameters, _ := n.Weights()
 	n.small = parameters <= smallParameters && !n.onCUDA()
 	n.limits = newLimits(n.small && t == trainNothing, o.Threads)
+	if n.lean() && !n.small {
+		n.limits.pixels = 1 // pictures go through the tower one by one
+	}
 	return n, nil
 }
 
@@ -120,11 +123,11 @@ func (n *network) Weights() (parameters, bytes int64) {
 			continue
 		}
 		size := int64(info.Type.Size())
-		if lean && name == n.backbone.Keys().Embedding {
-			bytes += count * size
+		if lean && name == n.backbone.Keys().Output && n.training == trainNothing { // scoring does not read it
 			continue
 		}
-		if lean && name == n.backbone.Keys().Output && n.training == trainNothing { // scoring does not read it
+		if lean && len(info.Shape) == 2 && name != n.backbone.Keys().Output { // see Graph.matrix
+			bytes += count * size
 			continue
 		}
 		if !n.onCUDA() && info.Type.IsFloat() {

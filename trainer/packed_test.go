@@ -31,8 +31,6 @@ func pack(t *testing.T, backbone, quantization string) {
 func TestLargePackedDryRun(t *testing.T) {
 	for name, quantization := range map[string]string{
 		"gptq": `{"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": false}`,
-		"awq":  `{"quant_method": "awq", "bits": 4, "group_size": 128, "modules_to_not_convert": ["visual"]}`,
-		"nf4":  `{"quant_method": "bitsandbytes", "load_in_4bit": true, "bnb_4bit_quant_type": "nf4", "llm_int8_skip_modules": ["visual", "lm_head"]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := larges[1]
