@@ -99,8 +99,8 @@ func TestBasisDiffers(t *testing.T) {
 	}
 }
 
-// The paper prints 59.96 and 59.41 for one number, 55.56, 52.88 and 52.38 for another: one stands in the column, marked,
-// the others apart.
+// The paper prints 59.96 and 59.41 for one number, 55.56, 52.88 and 52.38 for another: one stands in the column,
+// marked, the others apart.
 func TestContradictionsOfPapers(t *testing.T) {
 	places := func(b *Benchmark, number string) (out []string) {
 		for _, f := range b.printed() {
@@ -136,7 +136,8 @@ func TestContradictionsOfPapers(t *testing.T) {
 	for _, table := range r.Apart() {
 		apart = append(append(apart, table.Title), table.Notes...)
 	}
-	if !strings.Contains(strings.Join(apart, "\n"), "adiee: the paper prints another value for the same at an earlier place") {
+	const why = "adiee: the paper prints another value for the same at an earlier place"
+	if !strings.Contains(strings.Join(apart, "\n"), why) {
 		t.Errorf("apart: %q", apart)
 	}
 }
@@ -265,7 +266,8 @@ func TestGenAIBenchCaptionsAndTargets(t *testing.T) {
 		t.Error(err)
 	}
 	clipI, _ := FindSimilarity("clip_i")
-	if err := clipI.Caption(items, ""); err == nil || !strings.Contains(err.Error(), "sample_1.jpg: the picture is not there") {
+	err := clipI.Caption(items, "")
+	if err == nil || !strings.Contains(err.Error(), "sample_1.jpg: the picture is not there") {
 		t.Error(err)
 	}
 }
