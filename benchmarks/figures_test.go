@@ -49,6 +49,9 @@ func TestCoverageStandsApart(t *testing.T) {
 	if remarks := strings.Join(r.Remarks(), "\n"); !strings.Contains(remarks, "it covers 716 of 1432 items") {
 		t.Errorf("the reason is not told: %s", remarks)
 	}
+	if err := r.Compare(20, 1); err != nil || len(r.Comparison.Notes) != 1 {
+		t.Errorf("%v: %+v: no source has all of its edits in both", err, r.Comparison)
+	}
 	dir := t.TempDir()
 	if err := r.Write(dir); err != nil {
 		t.Fatal(err)
@@ -61,7 +64,8 @@ func TestCoverageStandsApart(t *testing.T) {
 	}
 	v := must[any](t)((&Report{Benchmark: imagenHub, Systems: r.Systems[1:]}).JSON())
 	if b := string(must[[]byte](t)(json.Marshal(v))); !strings.Contains(b, `"name":"published (50% of 1432)"`) ||
-		!strings.Contains(b, `"coverage":{"used":716,"of":1432,"without":"`) {
+		!strings.Contains(b, `"coverage":{"used":716,"of":1432,"without":"`) ||
+		!strings.Contains(b, `"target":"O","published (50% of 1432)":0.4`) || strings.Contains(b, `"published":`) {
 		t.Errorf("the JSON does not name the coverage: %.300s", b)
 	}
 }
