@@ -69,6 +69,15 @@ func TestJudgeCommand(t *testing.T) {
 			t.Errorf("try %d: %d requests: %s", try, n.Load(), stdout)
 		}
 	}
+	for _, next := range [][]string{
+		{"best", "--in", out, "--json"}, {"condition", "--in", out, "--out", filepath.Join(dir, "labels"), "--json"},
+		{"drift", "--before", out, "--after", out, "--json"},
+	} { // what judge wrote is scored, to the others
+		code, stdout, stderr := run(t, next...)
+		if code != 0 || next[0] == "best" && strings.Count(stdout, `"score":4`) != 2 {
+			t.Errorf("%v: exit code %d: %s%s", next, code, stdout, stderr)
+		}
+	}
 	single := append(args, "--source", source, "--edit", edit, "--instruction", "blur it")
 	code, stdout, _ := run(t, single...)
 	if code != 0 || !strings.HasPrefix(stdout, "4.0000") || n.Load() != 3 {
@@ -134,8 +143,8 @@ func TestJudgeCancelled(t *testing.T) {
 	url, _ := judgeServer(t, "no idea")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	code := app.Run(ctx, []string{"judge", "--config", "viescore", "--url", url, "--model", "m", "--answers", dir, "--in", in,
-		"--out", filepath.Join(dir, "out.jsonl")}, io.Discard, io.Discard)
+	code := app.Run(ctx, []string{"judge", "--config", "viescore", "--url", url, "--model", "m", "--answers", dir,
+		"--in", in, "--out", filepath.Join(dir, "out.jsonl")}, io.Discard, io.Discard)
 	if code != 3 {
 		t.Errorf("exit code %d, want 3", code)
 	}

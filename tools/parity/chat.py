@@ -42,7 +42,7 @@ def serving(model, log):
     with open(log, "w") as out:
         p = subprocess.Popen([ROOT / "build/serving/bin/python", *args], env=env, stdout=out, stderr=out)
     try:
-        for _ in range(240):
+        for _ in range(600):
             if p.poll() is not None:
                 sys.exit(f"transformers serve ended with {p.returncode}: see {log}")
             try:
