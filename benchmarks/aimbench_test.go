@@ -85,7 +85,7 @@ func TestAIMBenchMixes(t *testing.T) {
 			t.Errorf("%s = %v by %q, want %v", n.Name, got.Value, got.Judge, n.Value)
 		}
 	}
-	last := r.Tables[len(r.Tables)-1]
+	last := r.Agreement[0]
 	if last.Title != "agreement of the scorer with each component" || len(last.Rows) != 7 || !last.Rows[0].bounded(1) {
 		t.Errorf("%+v", last)
 	}

@@ -27,12 +27,53 @@ type Report struct {
 	predictions []Predictions // of each system
 	intervals   []measured    // of each system, nil if they were not measured
 	chance      map[string]Value
+	boards      []*Report // of the systems that are of several methods
 }
 
 // Add evaluates predictions under a name.
 func (r *Report) Add(name string, p Predictions) {
 	r.Systems = append(r.Systems, System{Name: name, Result: p.Result()})
 	r.predictions = append(r.predictions, p)
+	board, ok := p.(Board)
+	if !ok {
+		return
+	}
+	list := board.Leaderboard()
+	var parts []string
+	for _, e := range list {
+		if !slices.Contains(parts, e.Subset) {
+			parts = append(parts, e.Subset)
+		}
+	}
+	for _, part := range parts {
+		sub := &Report{Benchmark: r.Benchmark}
+		for _, e := range list {
+			if e.Subset == part {
+				sub.Add(e.Name, e.Predictions)
+			}
+		}
+		r.boards = append(r.boards, sub)
+	}
+}
+
+// Boards are the leaderboards of the systems that are of several methods, one for each part of the benchmark.
+func (r *Report) Boards() []*Report { return r.boards }
+
+// Title is the benchmark's, with the part that all systems are of.
+func (r *Report) Title() string {
+	if part := r.Part(); part != "" {
+		return r.Benchmark.Title + ": " + part
+	}
+	return r.Benchmark.Title
+}
+
+// Part is the part of the benchmark that all systems are of, "" for the usual one or several.
+func (r *Report) Part() string {
+	columns := r.columns()
+	if len(columns) == 0 || slices.ContainsFunc(columns, func(b Basis) bool { return b.Subset != columns[0].Subset }) {
+		return ""
+	}
+	return columns[0].Subset
 }
 
 // Compare compares the systems, which were all added, with the first one: see [Compare]. Systems of one name are

@@ -35,7 +35,7 @@ type choicesJudge struct {
 // options writes the prompt with our marks, and says how a judge of the fixtures is imported.
 func (c *choicesJudge) options(t *testing.T, s suite, dir string) judges.Options {
 	t.Helper()
-	text := strings.NewReplacer("{prompt}", model.InstructionMark, "{requirement}", model.RequirementMark).Replace(c.Prompt)
+	marks := strings.NewReplacer("{prompt}", model.InstructionMark, "{requirement}", model.RequirementMark)
 	o := judges.Options{
 		Base:    filepath.Join(dir, c.Backbone),
 		Prompts: filepath.Join(t.TempDir(), "question.txt"),
@@ -48,7 +48,7 @@ func (c *choicesJudge) options(t *testing.T, s suite, dir string) judges.Options
 	if c.Alpha == "dropped" {
 		o.Alpha = "drop"
 	}
-	if err := os.WriteFile(o.Prompts, []byte(text), 0o666); err != nil {
+	if err := os.WriteFile(o.Prompts, []byte(marks.Replace(c.Prompt)), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	return o

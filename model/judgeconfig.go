@@ -16,8 +16,8 @@ import (
 type Judge struct {
 	Kind      string                     `yaml:"kind,omitempty"`      // heads or choices: of the heads, for readers
 	Weights   string                     `yaml:"weights,omitempty"`   // directory or file; "": the backbone's own
-	Positions string                     `yaml:"positions,omitempty"` // own (the family's) or plain (0, 1, 2... on all axes)
-	Rotary    string                     `yaml:"rotary,omitempty"`    // float32, or bfloat16: rounded as a cast model has them
+	Positions string                     `yaml:"positions,omitempty"` // own (the family's), plain (0, 1... on all axes)
+	Rotary    string                     `yaml:"rotary,omitempty"`    // float32, or bfloat16: rounded as in a cast model
 	Alpha     string                     `yaml:"alpha,omitempty"`     // white, or drop: the colours below the transparency
 	Pixels    *PixelLimits               `yaml:"pixels,omitempty"`    // what each picture is first resized to
 	Passes    []PassConfig               `yaml:"passes,omitempty"`
@@ -27,7 +27,9 @@ type Judge struct {
 }
 
 // judgeKeys are the keys of Judge.
-var judgeKeys = []string{"kind", "weights", "positions", "rotary", "alpha", "pixels", "passes", "heads", "score", "origin"}
+var judgeKeys = []string{
+	"kind", "weights", "positions", "rotary", "alpha", "pixels", "passes", "heads", "score", "origin",
+}
 
 // PassConfig is one forward pass: what is shown and asked, and where the state is read.
 type PassConfig struct {
@@ -127,8 +129,8 @@ func (c *ScorerConfig) normalizeJudge() error {
 		c.ScoreRange = ScoreRange{0, 10}
 	}
 	p.wrong(c.Pair+c.Question+c.Answer+c.TextLoss+c.ScoreToken+c.ScorePosition != "" || c.Head.Kind != "" ||
-		len(c.Head.Hidden) > 0, "pair, question, answer, text_loss, head, score_token and score_position belong to format 1: "+
-		"format 2 has passes and heads")
+		len(c.Head.Hidden) > 0, "pair, question, answer, text_loss, head, score_token and score_position "+
+		"belong to format 1: format 2 has passes and heads")
 	p.wrong(c.Backbone == "", "backbone: a checkpoint directory is needed")
 	p.wrong(len(c.PairSize) != 0 && (len(c.PairSize) != 2 || c.PairSize[0] < 1 || c.PairSize[1] < 1),
 		"pair_size: [height, width] in pixels is wanted, not %v", c.PairSize)

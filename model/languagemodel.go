@@ -167,6 +167,11 @@ func (l *LanguageModel) Forward(ctx context.Context, c *Cache, first int, stretc
 	if err != nil {
 		return nil, err
 	}
+	for _, t := range stretches {
+		if end := t.From + attended(stretches); end > c.capacity || first+len(stretches) > c.slots {
+			return nil, fmt.Errorf("%d rows in slot %d do not fit a cache of %d slots of %d", end, first, c.slots, c.capacity)
+		}
+	}
 	p := l.packStretches(stretches)
 	vision, err := l.stretchFeatures(p)
 	if err != nil {

@@ -98,7 +98,8 @@ def check_parts(work):
     ways = {"llavanext": ["", "lora: {targets: all-linear}", "lora: {targets: [q_proj, linear_1], parts: [language, projector], exclude: [layers.1.self_attn.q_proj]}",
                           "lora: {parts: [language, vision, projector]}", "lora: {targets: all-linear, parts: [vision]}", "lora: {layers: [1], rank_pattern: {v_proj: 2}}"],
             "qwen2_5_vl": ["", "lora: {targets: all-linear, exclude: '.*v_proj'}", "lora: {targets: [qkv, q_proj], parts: [language, vision]}",
-                           "lora: {targets: all-linear, parts: [projector]}"]}
+                           "lora: {targets: all-linear, parts: [projector]}"],
+            "qwen2_vl": ["lora: {targets: all-linear, parts: [vision, projector]}"], "qwen3_vl": ["", "lora: {targets: all-linear, parts: [vision, projector]}"]}
     counts, worst = [], 0
     edits, _ = table(work)
     source, edit, _ = pairs()[0]
