@@ -90,7 +90,7 @@ def beside_client(work, model, score, pairs):
             sys.exit(done.stderr)
         want = json.loads(done.stdout)
         (work / "server.yaml").write_text(json.dumps({"url": url, "model": str(model), "answers_as": [want[0][4]], "concurrency": 2}))
-        command = [score, "judge", "--config", judge, "--server", work / "server.yaml", "--answers", work / "answers", "--in", work / "in.jsonl",
+        command = [score, "judge", "--config", judge, "--server", work / "server.yaml", "--store", work / "answers", "--in", work / "in.jsonl",
                    "--out", work / "out.jsonl", "--json"]
         for repeat in range(2):
             done = subprocess.run(command, text=True, capture_output=True)
