@@ -40,6 +40,7 @@ type Graph struct {
 	trainScorer bool                     // they are graph inputs, not constants
 	dropout     *dropout                 // nil: none
 	compute     onnx.DType               // of the large matrix products
+	lean        bool                     // memory is scarce: a table stays in its stored type
 	values      map[string]string        // parameter -> float32 or compute-typed value
 	err         error
 }

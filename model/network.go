@@ -110,7 +110,7 @@ func (n *network) onCUDA() bool { return strings.HasPrefix(n.device, "cuda") }
 
 // Weights counts the backbone's parameters and the memory that they take: half precision is widened on the CPU.
 func (n *network) Weights() (parameters, bytes int64) {
-	w := n.backbone.Weights
+	w, lean := n.backbone.Weights, n.lean()
 	for _, name := range w.Names() {
 		info, _ := w.Info(name)
 		count := elements(info.Shape)
@@ -120,6 +120,13 @@ func (n *network) Weights() (parameters, bytes int64) {
 			continue
 		}
 		size := int64(info.Type.Size())
+		if lean && name == n.backbone.Keys().Embedding {
+			bytes += count * size
+			continue
+		}
+		if lean && name == n.backbone.Keys().Output && n.training == trainNothing { // scoring does not read it
+			continue
+		}
 		if !n.onCUDA() && info.Type.IsFloat() {
 			size = int64(onnx.Float.Size())
 		}
@@ -154,6 +161,7 @@ func (n *network) Damage() error {
 // newGraph starts a graph over the network's parameters.
 func (n *network) newGraph(name string) *Graph {
 	g := newGraph(name, n.backbone.Weights)
+	g.lean = n.lean()
 	g.adapter, g.scorer, g.trainScorer = n.adapter, n.tensors, n.training != trainNothing
 	if n.training == trainBackbone {
 		g.trained = func(string) bool { return true }

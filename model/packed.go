@@ -68,3 +68,23 @@ func (o *Backbone) unpacked(what string) error {
 	}
 	return nil
 }
+
+// lean reports whether the backbone is packed, and so memory scarce: the embedding table is then not widened.
+func (n *network) lean() bool { return n.training != trainBackbone && n.backbone.unpacked("") != nil }
+
+// Usage estimates the memory of scoring so many samples as long as s at once, by what for; see [Tuner.Usage].
+func (s *Scorer) Usage(sample *Sample, batch int) (map[string]int64, error) {
+	_, weights := s.Weights()
+	bytes := map[string]int64{"weights": weights, "program": program}
+	for what, peak := range map[string]func(*Sample, int) (int64, error){
+		"vision tower": s.visionPeak,
+		"scoring":      s.scorePeak,
+	} {
+		n, err := peak(sample, batch)
+		if err != nil {
+			return nil, err
+		}
+		bytes[what] = n + n/arenaSlack
+	}
+	return bytes, nil
+}
