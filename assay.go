@@ -40,11 +40,12 @@ func ReadPair(source, edit, instruction string) (Pair, error) {
 
 // Options say where a scorer runs.
 type Options struct {
-	Device  string // cpu, cuda:N or auto; "": auto
-	Threads int    // of the CPU; 0: all cores
+	Device    string // cpu, cuda:N or auto; "": auto
+	Threads   int    // of the CPU; 0: all cores
+	Dimension string // what is reported as the score of a scorer of several heads; "": their fusion
 }
 
-// Scorer is an opened scorer directory. It is safe for concurrent use.
+// Scorer is an opened scorer directory: one that was trained, or an imported judge. It is safe for concurrent use.
 type Scorer struct{ model *model.Scorer }
 
 // Open opens a scorer directory, as [Train] writes it. The backbone's weights are read where they lie. Close frees
@@ -62,7 +63,7 @@ func Open(ctx context.Context, dir string, o Options) (*Scorer, error) {
 	if o.Threads == 0 {
 		o.Threads = runtime.NumCPU()
 	}
-	m, err := model.OpenScorer(dir, model.Options{Device: o.Device, Threads: o.Threads})
+	m, err := model.OpenScorer(dir, model.Options{Device: o.Device, Threads: o.Threads, Dimension: o.Dimension})
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +74,7 @@ func Open(ctx context.Context, dir string, o Options) (*Scorer, error) {
 func (s *Scorer) Close() error { return s.model.Close() }
 
 // Range is the worst and the best score, as scorer.yaml has them: 0 and 10 unless it says otherwise. Scores are not
-// clipped.
+// clipped. The scores of some imported judges have no range: their worst and best are infinite.
 func (s *Scorer) Range() (worst, best float64) {
 	r := s.model.Config().ScoreRange
 	return r[0], r[1]
@@ -91,8 +92,26 @@ func (s *Scorer) Score(ctx context.Context, p Pair) (float64, error) {
 
 // Result is a score or an error.
 type Result struct {
-	Score float64 // on the scorer's range
-	Err   error
+	Score      float64              // on the scorer's range
+	Sigma      float64              // standard deviation of Score, as the scorer sees it; 0: it says none
+	Dimensions map[string]Dimension // of a scorer of several heads, by name
+	Err        error
+}
+
+// Dimension is what one head of a scorer says.
+type Dimension struct {
+	Score, Sigma float64 // as those of a Result
+}
+
+func dimensions(r model.Report) map[string]Dimension {
+	if r.Dimensions == nil {
+		return nil
+	}
+	out := make(map[string]Dimension, len(r.Dimensions))
+	for name, d := range r.Dimensions {
+		out[name] = Dimension{d.Score, d.Sigma}
+	}
+	return out
 }
 
 // scoredAtOnce bounds what is prepared ahead of many pairs.
@@ -110,11 +129,13 @@ func (s *Scorer) ScoreAll(ctx context.Context, pairs []Pair) ([]Result, error) {
 	j := scoring.Job[model.Pair, *model.Sample]{
 		Scorer:  s.model,
 		Batches: slices.Chunk(indices, scoredAtOnce),
-		Read:    func(i int) (model.Pair, error) { return pairs[i].model() },
+		Read:    func(i int) (model.Pair, error) { return pairs[i].model(cfg.NeedsSource()) },
 		Report: func(results []scoring.Result) error {
 			for _, r := range results {
 				if all[r.Index].Err = r.Err; r.Err == nil {
-					all[r.Index].Score = cfg.Range(r.Score)
+					report := cfg.Report(r.Judgement)
+					all[r.Index] = Result{Score: report.Score, Sigma: report.Sigma}
+					all[r.Index].Dimensions = dimensions(report)
 				}
 			}
 			return nil
@@ -136,7 +157,7 @@ type Gradient struct {
 // Gradient differentiates the score of a pair with respect to every pixel: through head, language model, vision tower,
 // normalisation and resizing. Rounding to 8 bits counts as the identity.
 func (s *Scorer) Gradient(ctx context.Context, p Pair) (*Gradient, error) {
-	pair, err := p.model()
+	pair, err := p.model(s.needsSource())
 	if err != nil {
 		return nil, err
 	}
@@ -145,8 +166,11 @@ func (s *Scorer) Gradient(ctx context.Context, p Pair) (*Gradient, error) {
 		return nil, err
 	}
 	cfg := s.model.Config()
-	span := float32(cfg.ScoreRange[1] - cfg.ScoreRange[0])
+	span := float32(cfg.ScoreRange.Width())
 	for _, part := range []*data.Gradient{g.Source, g.Edit} {
+		if part == nil { // a judge of one picture
+			continue
+		}
 		for i := range part.Values {
 			part.Values[i] *= span
 		}
@@ -154,9 +178,14 @@ func (s *Scorer) Gradient(ctx context.Context, p Pair) (*Gradient, error) {
 	return &Gradient{Score: cfg.Range(g.Score01), Source: g.Source, Edit: g.Edit}, nil
 }
 
-// model is the pair as the model takes it.
-func (p Pair) model() (model.Pair, error) {
-	if p.Source == nil || p.Edit == nil {
+func (s *Scorer) needsSource() bool {
+	cfg := s.model.Config()
+	return cfg.NeedsSource()
+}
+
+// model is the pair as the model takes it. A judge of one picture needs no source.
+func (p Pair) model(needsSource bool) (model.Pair, error) {
+	if p.Source == nil && needsSource || p.Edit == nil {
 		return model.Pair{}, fmt.Errorf("the pair lacks a picture: Source and Edit are needed")
 	}
 	return model.Pair{Source: p.Source, Edit: p.Edit, Instruction: p.Instruction}, nil

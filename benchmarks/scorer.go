@@ -7,6 +7,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"assay/data"
 	"assay/model"
@@ -56,12 +57,29 @@ func OpenScorer(dir string, o model.Options) (*Scorer, error) {
 	s := NewScorer(modelScorer{m}, m.Close)
 	s.Name = filepath.Clean(dir)
 	cfg := m.Config()
-	s.Settings = fmt.Sprintf("question %q, answer %q, pair %s, pair_size %v, range %v",
-		cfg.Question, cfg.Answer, cfg.Pair, cfg.PairSize, cfg.ScoreRange)
+	s.Settings = settings(&cfg, o.Dimension)
 	if s.Fingerprint, err = m.Fingerprint(); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return s, nil
+}
+
+// settings says for readers what a scorer is asked.
+func settings(c *model.ScorerConfig, dimension string) string {
+	if c.Format != 2 {
+		return fmt.Sprintf("question %q, answer %q, pair %s, pair_size %v, range %v",
+			c.Question, c.Answer, c.Pair, c.PairSize, c.ScoreRange)
+	}
+	var passes []string
+	for _, q := range c.Passes {
+		passes = append(passes, fmt.Sprintf("%s of %s", q.Name, strings.Join(q.Pictures, " and ")))
+	}
+	text := fmt.Sprintf("passes %s; the score is the %s of %s, %s", strings.Join(passes, ", "), c.Score.Fusion,
+		strings.Join(c.Score.Of, ", "), c.ScoreRange.Words())
+	if dimension != "" {
+		text += "; the dimension " + dimension + " alone"
+	}
+	return text
 }
 
 // Close frees the model.
@@ -131,11 +149,11 @@ func decodePicture(it Item, what string, p Picture) (*data.Picture, error) {
 }
 
 // modelScorer gives scores on the range of a scorer directory.
-type modelScorer struct{ *model.Scorer }
+type modelScorer struct{ scorer *model.Scorer }
 
 // Prepare implements scoring.Scorer.
 func (s modelScorer) Prepare(e Edit) (*model.Sample, error) {
-	sample, err := s.Scorer.Prepare(model.Pair{Source: e.Source, Edit: e.Edit, Instruction: e.Item.Instruction})
+	sample, err := s.scorer.Prepare(model.Pair{Source: e.Source, Edit: e.Edit, Instruction: e.Item.Instruction})
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", e.Item.Key, err)
 	}
@@ -144,11 +162,11 @@ func (s modelScorer) Prepare(e Edit) (*model.Sample, error) {
 
 // Score implements scoring.Scorer.
 func (s modelScorer) Score(ctx context.Context, samples []*model.Sample) ([]float64, error) {
-	scores, err := s.Scorer.Score(ctx, samples)
+	scores, err := s.scorer.Score(ctx, samples)
 	if err != nil {
 		return nil, err
 	}
-	cfg := s.Config()
+	cfg := s.scorer.Config()
 	for i, v := range scores {
 		scores[i] = cfg.Range(v)
 	}

@@ -31,7 +31,16 @@ func (w *Weights) SaveInto(dir string, changed map[string]*tensor.Dense) error {
 		values[info.Name] = t
 	}
 	var infos []Info
+	if w.names != nil { // in the order of the names that count
+		for _, name := range w.Names() {
+			info, _ := w.Info(name)
+			infos = append(infos, info)
+		}
+	}
 	for _, s := range w.shards {
+		if w.names != nil {
+			break
+		}
 		for _, name := range s.Names() {
 			info, _ := s.Info(name)
 			infos = append(infos, info)

@@ -38,6 +38,8 @@ type Weights struct {
 	absent bool               // see OpenOrAbsent
 	why    error              // what is missing then
 	read   sync.Map           // stored names that were asked for: see Unread
+
+	names map[string]string // name -> that in the file, where it is another: see Rename
 }
 
 // Shard is one file of a checkpoint.
@@ -273,6 +275,14 @@ func (w *Weights) Names() []string {
 	return names
 }
 
+// inFile is the name under which a file holds a stored tensor.
+func (w *Weights) inFile(stored string) string {
+	if name, ok := w.names[stored]; ok {
+		return name
+	}
+	return stored
+}
+
 // Unread returns the stored names, sorted, that neither Tensor nor Dense was asked for.
 func (w *Weights) Unread() []string {
 	return slices.DeleteFunc(w.Names(), func(name string) bool {
@@ -299,7 +309,9 @@ func (w *Weights) Info(name string) (Info, bool) {
 	if s == nil {
 		return Info{}, false
 	}
-	return s.Info(stored)
+	info, ok := s.Info(w.inFile(stored))
+	info.Name = stored
+	return info, ok
 }
 
 // Bytes returns a tensor's mapped bytes; see [File.Bytes]. Derived ones have none.
@@ -314,7 +326,7 @@ func (w *Weights) Bytes(name string) ([]byte, error) {
 	if err := w.Present(); err != nil {
 		return nil, err
 	}
-	return s.Bytes(stored)
+	return s.Bytes(w.inFile(stored))
 }
 
 // Dense returns a copy of a tensor; see [File.Dense].
@@ -330,7 +342,7 @@ func (w *Weights) Dense(name string) (*tensor.Dense, error) {
 		return nil, err
 	}
 	w.read.Store(stored, true)
-	return s.Dense(stored)
+	return s.Dense(w.inFile(stored))
 }
 
 // Tensor returns a tensor, named as asked for, that refers to its bytes in the checkpoint. Its location is relative to
@@ -344,7 +356,7 @@ func (w *Weights) Tensor(name string) (*onnx.Tensor, error) {
 		return nil, w.missing(name)
 	}
 	w.read.Store(stored, true)
-	info, _ := s.Info(stored)
+	info, _ := s.Info(w.inFile(stored))
 	t := info.Tensor(s.location)
 	t.Name = name
 	return t, nil

@@ -47,6 +47,9 @@ func decodeWebP(f encodedFile) (*Picture, error) {
 		p = convertPlanes(m, webpRow, webpH2V2, 2, 2)
 	case *image.NYCbCrA:
 		p = convertPlanes(&m.YCbCr, webpRow, webpH2V2, 2, 2)
+		if !m.Opaque() {
+			p.bare = bytes.Clone(p.Pix)
+		}
 		for y := range p.Height {
 			blendAlpha(p.row(y), m.A[y*m.AStride:][:p.Width])
 		}
@@ -61,6 +64,7 @@ func decodeWebP(f encodedFile) (*Picture, error) {
 		out.Pix[i] = 255
 	}
 	out.paste(p, left, top)
+	out.bareLost = true
 	return out, nil
 }
 

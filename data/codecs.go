@@ -116,17 +116,19 @@ func decodeGIF(f encodedFile) (*Picture, error) {
 	if frame.Rect == image.Rect(0, 0, c.Width, c.Height) {
 		return flatten(frame), nil
 	}
-	rest := overWhite(frame.Palette[0])
+	rest, clear := overWhite(frame.Palette[0]), false
 	for _, entry := range frame.Palette {
 		if _, _, _, a := entry.RGBA(); a == 0 {
-			rest = [3]byte{255, 255, 255}
+			rest, clear = [3]byte{255, 255, 255}, true
 		}
 	}
 	out := NewPicture(c.Width, c.Height)
 	for i := 0; i < len(out.Pix); i += 3 {
 		copy(out.Pix[i:i+3], rest[:])
 	}
-	out.paste(flatten(frame), frame.Rect.Min.X, frame.Rect.Min.Y)
+	inside := flatten(frame)
+	out.paste(inside, frame.Rect.Min.X, frame.Rect.Min.Y)
+	out.bareLost = inside.bareLost || clear
 	return out, nil
 }
 

@@ -160,7 +160,7 @@ func DecodeContext(ctx context.Context, raw []byte, l Limits) (p *Picture, err e
 		return nil, damaged(f, err)
 	}
 	if f.metadata != nil {
-		p = p.applyOrientation(orientation(f.metadata(raw)))
+		p = p.upright(orientation(f.metadata(raw)))
 	}
 	return p, nil
 }

@@ -15,6 +15,7 @@ func flatten(m image.Image) *Picture {
 			convert(p.row(y), y)
 		}
 	})
+	p.keepBare(m)
 	return p
 }
 

@@ -17,6 +17,9 @@ import (
 type Picture struct {
 	Width, Height int
 	Pix           []byte
+
+	bare     []byte // like Pix, but without what transparency made of it; nil: there was none. See DropAlpha
+	bareLost bool   // there was some, and the decoder did not keep the colours
 }
 
 // Check says what is wrong with a picture that somebody put together: there must be 3 bytes for each of its pixels.

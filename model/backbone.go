@@ -94,15 +94,23 @@ type Backbone struct {
 
 // OpenBackbone opens a Hugging Face checkpoint directory and compares its tensors with its configuration. Close
 // releases the mapped weights.
-func OpenBackbone(dir string) (*Backbone, error) { return openBackbone(dir, checkpoints.OpenWeights) }
+func OpenBackbone(dir string) (*Backbone, error) {
+	return openBackbone(dir, checkpoints.OpenWeights, nil)
+}
 
 // DescribeBackbone opens a checkpoint directory whose weights may be absent: their names and shapes then follow from
 // its configuration, so that graphs can be built.
 func DescribeBackbone(dir string) (*Backbone, error) {
-	return openBackbone(dir, checkpoints.OpenOrAbsent)
+	return openBackbone(dir, checkpoints.OpenOrAbsent, nil)
 }
 
-func openBackbone(dir string, weights func(dir string) (*checkpoints.Weights, error)) (*Backbone, error) {
+// openBackbone opens a checkpoint directory with the weights that the function opens. amend (may be nil) makes another
+// config.json of the one that is there.
+func openBackbone(
+	dir string,
+	weights func(dir string) (*checkpoints.Weights, error),
+	amend func(config json.RawMessage, w *checkpoints.Weights) (json.RawMessage, error),
+) (*Backbone, error) {
 	file := filepath.Join(dir, "config.json")
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -137,12 +145,16 @@ func openBackbone(dir string, weights func(dir string) (*checkpoints.Weights, er
 	if err != nil {
 		return nil, err
 	}
-	if packing != nil {
+	config := json.RawMessage(raw)
+	if amend != nil {
+		config, err = amend(config, w)
+	}
+	if err == nil && packing != nil {
 		err = packing.Find(w)
 	}
 	var b Architecture
 	if err == nil {
-		b, err = open(dir, raw, w)
+		b, err = open(dir, config, w)
 	}
 	if err == nil {
 		declarePacked(b, w, packing)

@@ -3,6 +3,7 @@ package model
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -29,6 +30,10 @@ func all(string) bool { return true }
 
 // StateFingerprint identifies what the hidden states at the score token depend on: all but the head.
 func (n *network) StateFingerprint() (string, error) {
+	if n.config.Format == 2 {
+		print, err := n.Fingerprint()
+		return print + " " + n.arithmetic(), err
+	}
 	c := *n.config
 	c.Head, c.ScoreRange, c.TextLoss = HeadConfig{}, [2]float64{}, ""
 	print, err := n.fingerprint(c, func(name string) bool { return !strings.HasPrefix(name, "layers.") }, all)
@@ -39,7 +44,11 @@ func (n *network) StateFingerprint() (string, error) {
 // layers in its vision side.
 func (n *network) featureFingerprint() (string, error) {
 	none := func(string) bool { return false }
-	print, err := n.fingerprint(ScorerConfig{}, none, func(module string) bool {
+	c := ScorerConfig{}
+	if n.config.Rotary == "bfloat16" {
+		c.Rotary = n.config.Rotary
+	}
+	print, err := n.fingerprint(c, none, func(module string) bool {
 		return !strings.HasPrefix(module, n.backbone.Decoder().Module)
 	})
 	return print + " " + n.arithmetic(), err
@@ -61,8 +70,7 @@ func (n *network) fingerprint(c ScorerConfig, own, module func(name string) bool
 		return "", err
 	}
 	h := sha256.New()
-	c.Backbone = "" // its place does not matter
-	fmt.Fprintf(h, "%+v\n%s\n", c, backbone)
+	fmt.Fprintf(h, "%s\n%s\n", c.identity(), backbone)
 	tensors := maps.Clone(n.tensors)
 	write := func(what string, t *tensor.Dense) {
 		fmt.Fprintln(h, what, t.Shape())
@@ -84,6 +92,35 @@ func (n *network) fingerprint(c ScorerConfig, own, module func(name string) bool
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)[:12]), nil
+}
+
+// identity is all that a configuration says about scores, in words that stay the same: fingerprints of scorers of
+// format 1 are older than format 2. Where backbone and weights lie does not matter, nor where they come from.
+func (c ScorerConfig) identity() string {
+	one := struct {
+		Format                  int
+		Backbone, Pair          string
+		PairSize                []int
+		Question, Answer        string
+		TextLoss                string
+		ScoreRange              [2]float64
+		Head                    HeadConfig
+		ScoreToken              string
+		ScorePosition           string
+		DType                   string
+		ChatTemplate, EndOfTurn string
+	}{
+		c.Format, "", c.Pair, c.PairSize, c.Question, c.Answer, c.TextLoss, c.ScoreRange, c.Head, c.ScoreToken,
+		c.ScorePosition, c.DType, c.ChatTemplate, c.EndOfTurn,
+	}
+	text := fmt.Sprintf("%+v", one)
+	if c.Judge.empty() {
+		return text
+	}
+	j := c.Judge
+	j.Weights, j.Origin = "", nil
+	raw, err := json.Marshal(j)
+	return fmt.Sprint(text, string(raw), err)
 }
 
 // BackboneFingerprint identifies the backbone; see Fingerprint.
@@ -118,6 +155,14 @@ func Fingerprint(dir string, w *checkpoints.Weights) (string, error) {
 			return "", err
 		}
 		parts = append(parts, name, k.String())
+	}
+	if w.Dir() != dir { // weights of their own: their index says which tensors of a file count
+		switch k, err := store.FileDigest(filepath.Join(w.Dir(), checkpoints.IndexFile)); {
+		case err == nil:
+			parts = append(parts, "weights", k.String())
+		case !errors.Is(err, fs.ErrNotExist):
+			return "", err
+		}
 	}
 	for _, s := range w.Shards() {
 		paths = append(paths, s.Path())

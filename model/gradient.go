@@ -21,7 +21,18 @@ type PrepareAdjoint interface {
 // before any resizing: per 8-bit level.
 type PixelGradients struct {
 	Score01      float64
-	Source, Edit *data.Gradient
+	Judgement    Judgement      // of format 2; its Score01 is the same
+	Source, Edit *data.Gradient // Source is nil if the scorer does not look at it
+}
+
+// check refuses gradients that are no numbers.
+func (g *PixelGradients) check() error {
+	for _, v := range g.Edit.Values {
+		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
+			return fmt.Errorf("the gradient is %g: the scorer's or the backbone's weights are damaged", f)
+		}
+	}
+	return nil
 }
 
 // Gradient differentiates the score of a pair: through head, language model, vision tower, normalisation, tiles or
@@ -61,6 +72,9 @@ func (s *Scorer) Gradients(ctx context.Context, pairs []Pair) ([]*PixelGradients
 	if err != nil {
 		return nil, err
 	}
+	if s.config.Format == 2 {
+		return s.judgeGradients(ctx, adjoint, pairs, samples)
+	}
 	out := make([]*PixelGradients, len(pairs))
 	batches := s.gradientBatches(samples)
 	return out, workers.Each(len(batches), s.limits.parallel, func(k int) error {
@@ -83,13 +97,13 @@ func (s *Scorer) Gradients(ctx context.Context, pairs []Pair) ([]*PixelGradients
 func (n *network) gradientBatches(samples []*Sample) [][]int {
 	type shape struct {
 		length  int
-		layouts [2]any
+		layouts [4]any
 	}
 	pk := n.packing()
 	return batchesBy(len(samples), func(i int) (shape, int) {
 		k, values := shape{length: pk.span(samples[i], i).length}, 0
 		for m, p := range samples[i].Pictures {
-			k.layouts[m], values = p.Layout, values+len(p.Pixels)
+			k.layouts[m%len(k.layouts)], values = p.Layout, values+len(p.Pixels)
 		}
 		if !n.backbone.Decoder().aligned(k.length) {
 			return k, 1
@@ -123,9 +137,24 @@ func (s *Scorer) backToPictures(
 	score float64,
 	values []float32,
 ) (*PixelGradients, error) {
-	var joined []*data.Gradient
+	joined, err := s.backThroughPictures(adjoint, sample, values, s.config.Pair == Frames)
+	if err != nil {
+		return nil, err
+	}
+	out := &PixelGradients{Score01: score}
+	out.Source, out.Edit = joinAdjoint(s.config.Pair, s.config.PairSize, p.Source, p.Edit, joined)
+	return out, out.check()
+}
+
+// backThroughPictures takes the gradient of a sample's pixel_values back to its pictures, frame by frame.
+func (s *Scorer) backThroughPictures(
+	adjoint PrepareAdjoint,
+	sample *Sample,
+	values []float32,
+	bothFrames bool,
+) (joined []*data.Gradient, err error) {
 	frames := 1
-	if s.config.Pair == Frames {
+	if bothFrames {
 		frames = 2
 	}
 	for _, q := range sample.Pictures {
@@ -136,14 +165,7 @@ func (s *Scorer) backToPictures(
 		}
 		joined, values = append(joined, back...), values[n:]
 	}
-	out := &PixelGradients{Score01: score}
-	out.Source, out.Edit = joinAdjoint(s.config.Pair, s.config.PairSize, p.Source, p.Edit, joined)
-	for _, v := range out.Edit.Values {
-		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
-			return nil, fmt.Errorf("the gradient is %g: the scorer's or the backbone's weights are damaged", f)
-		}
-	}
-	return out, nil
+	return joined, nil
 }
 
 // joinAdjoint goes back through [Join]: from the gradients of what it made, frame by frame, to those of source and

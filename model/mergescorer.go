@@ -42,12 +42,16 @@ func scorerBackbone(dir string) (string, error) {
 	}
 	var s struct {
 		Backbone string `yaml:"backbone"`
+		Weights  string `yaml:"weights"`
 	}
 	if err := yaml.Unmarshal(text, &s); err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	if s.Backbone == "" {
 		return "", fmt.Errorf("%s: backbone is missing", path)
+	}
+	if s.Weights != "" {
+		return "", fmt.Errorf("%s: a scorer with weights apart from its backbone is not merged", path)
 	}
 	if filepath.IsAbs(s.Backbone) {
 		return s.Backbone, nil

@@ -38,18 +38,28 @@ type network struct {
 
 // openNetwork opens the backbone of a scorer and compares the two.
 func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
+	config, err := p.Config.of(o.Dimension)
+	if err != nil {
+		return nil, err
+	}
 	b, err := p.backbone()
 	if err != nil {
 		return nil, err
 	}
+	if p.Config.Rotary == "bfloat16" {
+		b.Decoder().Rope.Rounded = true
+	}
 	n := &network{
-		config:   p.Config,
+		config:   config,
 		backbone: b,
 		adapter:  p.Adapter,
 		tensors:  maps.Clone(p.Tensors),
 		training: t,
 		device:   o.Device,
 	}
+	maps.DeleteFunc(n.tensors, func(name string, _ *tensor.Dense) bool { // heads of other dimensions
+		return o.Dimension != "" && strings.HasPrefix(name, "heads.") && !strings.HasPrefix(name, headPrefix(o.Dimension))
+	})
 	err = n.check(o.Elsewhere)
 	if err == nil && t == trainBackbone {
 		err = n.backbone.unpacked("its own weights cannot be trained, only an adapter over them")
@@ -61,6 +71,9 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 	parameters, _ := n.Weights()
 	n.small = parameters <= smallParameters && !n.onCUDA()
 	n.limits = newLimits(n.small && t == trainNothing, o.Threads)
+	if n.lean() && !n.small {
+		n.limits.pixels = 1 // pictures go through the tower one by one
+	}
 	return n, nil
 }
 
@@ -72,8 +85,13 @@ func (n *network) check(elsewhere bool) (err error) {
 			return err
 		}
 	}
-	if !n.backbone.CanPair(c.Pair) {
-		return fmt.Errorf("pair: the backbone %s cannot show a source and its edit as %q", c.Backbone, c.Pair)
+	for _, pair := range c.pairs() {
+		if !n.backbone.CanPair(pair) {
+			return fmt.Errorf("pair: the backbone %s cannot show a source and its edit as %q", c.Backbone, pair)
+		}
+	}
+	if c.Format == 2 && n.training != trainNothing {
+		return fmt.Errorf("a scorer of format 2 is not trained yet: only its scores and their gradients are computed")
 	}
 	if err := checkTensors(c, n.backbone.Decoder().Hidden, n.tensors); err != nil {
 		return err
@@ -95,7 +113,7 @@ func (n *network) onCUDA() bool { return strings.HasPrefix(n.device, "cuda") }
 
 // Weights counts the backbone's parameters and the memory that they take: half precision is widened on the CPU.
 func (n *network) Weights() (parameters, bytes int64) {
-	w := n.backbone.Weights
+	w, lean := n.backbone.Weights, n.lean()
 	for _, name := range w.Names() {
 		info, _ := w.Info(name)
 		count := elements(info.Shape)
@@ -105,6 +123,13 @@ func (n *network) Weights() (parameters, bytes int64) {
 			continue
 		}
 		size := int64(info.Type.Size())
+		if lean && name == n.backbone.Keys().Output && n.training == trainNothing { // scoring does not read it
+			continue
+		}
+		if lean && len(info.Shape) == 2 && name != n.backbone.Keys().Output { // see Graph.matrix
+			bytes += count * size
+			continue
+		}
 		if !n.onCUDA() && info.Type.IsFloat() {
 			size = int64(onnx.Float.Size())
 		}
@@ -139,6 +164,7 @@ func (n *network) Damage() error {
 // newGraph starts a graph over the network's parameters.
 func (n *network) newGraph(name string) *Graph {
 	g := newGraph(name, n.backbone.Weights)
+	g.lean = n.lean()
 	g.adapter, g.scorer, g.trainScorer = n.adapter, n.tensors, n.training != trainNothing
 	if n.training == trainBackbone {
 		g.trained = func(string) bool { return true }
@@ -178,6 +204,9 @@ func (n *network) scoreGraph(hidden bool) (name string, build buildFunc) {
 }
 
 func (n *network) packing() packing {
+	if n.config.Format == 2 { // all tokens have rows of the table, and samples say which state is read
+		return packing{vocab: int64(n.backbone.Decoder().Vocab), table: true}
+	}
 	return packing{
 		vocab:  int64(n.backbone.Decoder().Vocab),
 		before: n.config.ScorePosition == "before",
@@ -187,12 +216,18 @@ func (n *network) packing() packing {
 
 // positions are the rotary positions of a sample on every axis, [axes][tokens].
 func (n *network) positions(s *Sample) [][]int64 {
-	if axes := n.backbone.Positions(s.IDs, s.Pictures); axes != nil {
-		return axes
+	plain := n.config.Positions == "plain"
+	if !plain {
+		if axes := n.backbone.Positions(s.IDs, s.Pictures); axes != nil {
+			return axes
+		}
 	}
 	axis := make([]int64, len(s.IDs))
 	for i := range axis {
 		axis[i] = int64(i)
+	}
+	if plain {
+		return slices.Repeat([][]int64{axis}, n.backbone.Decoder().Rope.Axes())
 	}
 	return [][]int64{axis}
 }

@@ -35,9 +35,9 @@ func (g *Graph) terms(text string, head losses.Head, terms []losses.Spec) string
 }
 
 // Compare runs one micro-batch of an objective of several terms (TuneOptions.Terms). items has the items of each term;
-// their edits are indices into samples, and their weights those in the whole batch. weight is that of each sample's text
-// loss, seed that of the dropout, draws that of the terms that draw. A sample's ScoreLoss is its share of the terms,
-// divided by weight, so that the mean over a batch is their sum.
+// their edits are indices into samples, and their weights those in the whole batch. weight is that of each sample's
+// text loss, seed that of the dropout, draws that of the terms that draw. A sample's ScoreLoss is its share of the
+// terms, divided by weight, so that the mean over a batch is their sum.
 func (t *Tuner) Compare(
 	ctx context.Context,
 	samples []*Sample,

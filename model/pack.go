@@ -10,10 +10,15 @@ import (
 	"assay/model/text"
 )
 
-// Sample is one pair ready for the graph: tokens and pictures.
+// Sample is one pair ready for the graph: tokens and pictures. In format 2 ScoreIndex is the state that is read.
 type Sample struct {
 	text.Tokens
 	Pictures []*Picture
+
+	pass int       // index of the pass that it is made for
+	rest []*Sample // of the other passes
+
+	choices []*Sample // of joint choices: each behind the prompt
 }
 
 func (s *Sample) imageTokens() int {
@@ -38,6 +43,7 @@ type packed struct {
 type packing struct {
 	vocab    int64 // id of the score token
 	before   bool  // read the state before the score token
+	table    bool  // the score token, if there is one, is a row of the embedding table
 	loss     bool  // keep what the text loss needs; otherwise nothing behind the score token is looked at
 	all      bool  // text loss over all tokens
 	separate bool  // a group for every sample, so that the number of groups does not depend on lengths
@@ -144,6 +150,9 @@ func (o packing) fillRows(
 	order := make([]int64, 0, p.rows)
 	var axes [][]int64
 	image := textTokens + len(spans)
+	if o.table {
+		image = textTokens
+	}
 	for i, sp := range spans {
 		s := samples[sp.index]
 		next, picture := 0, 0 // end of the picture we are in, next picture

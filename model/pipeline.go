@@ -13,6 +13,7 @@ type Options struct {
 	Cache     int64        // bytes of image features kept in memory; 0: 64 MiB
 	Store     *store.Store // where image features outlive the process; nil: nowhere
 	Elsewhere bool         // the device need not be here: graphs are planned, not run
+	Dimension string       // head of a scorer of format 2 whose dimension is the score; "": the scorer's fusion
 }
 
 // cacheSize is the bytes of image features kept in memory.
@@ -43,6 +44,9 @@ func openPipeline(p *ScorerState, t training, o Options) (*pipeline, error) {
 	if err != nil {
 		n.backbone.Close()
 		return nil, err
+	}
+	if err := n.resolveChoices(prepare.text); err != nil {
+		return nil, errors.Join(err, prepare.text.Close(), n.backbone.Close())
 	}
 	s := newSessions(n)
 	return &pipeline{n, prepare, s, newVisionFeatures(s, pictures, o.Store)}, nil

@@ -16,6 +16,7 @@ type Pair struct {
 	Instruction  string
 	Question     string // template; "": the scorer's
 	Answer       string // template; "": the scorer's
+	Requirement  string // what the edit must also fulfil, for scorers whose prompts ask about it
 	Pixels       bool   // keep the pixels, for PixelGradient
 
 	// Load reads the two pictures, instead of Source and Edit. It is not called while those of Key are in the cache.
@@ -33,7 +34,11 @@ type preparer struct {
 // newPreparer opens the tokenizer and the chat template, and compares them with the network's configuration.
 func newPreparer(n *network, pictures *pictureCache) (*preparer, error) {
 	c, vocab := n.config, int64(n.backbone.Decoder().Vocab)
-	t, err := text.Open(c.Backbone, c.ScoreToken, vocab, text.WithTemplate(c.ChatTemplate))
+	options := []text.Option{text.WithTemplate(c.ChatTemplate)}
+	if c.Format == 2 {
+		options = append(options, text.WithOwnToken())
+	}
+	t, err := text.Open(c.Backbone, c.token(), vocab, options...)
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +79,9 @@ func checkPlaceholder(t *text.Processor, b *Backbone) error {
 
 // Prepare turns a pair into tokens and pictures. It is safe for concurrent use.
 func (p *preparer) Prepare(pair Pair) (*Sample, error) {
+	if p.config.Format == 2 {
+		return p.prepareJudge(pair)
+	}
 	if strings.TrimSpace(pair.Instruction) == "" {
 		return nil, fmt.Errorf("the instruction is empty")
 	}
@@ -175,6 +183,9 @@ func (p *preparer) tokens(pair Pair, counts []int) (t text.Tokens, err error) {
 
 // CheckText gives the error that Prepare would give about the text of a pair, whatever the pictures are.
 func (p *preparer) CheckText(pair Pair) error {
+	if p.config.Format == 2 {
+		return p.checkJudgeText(pair)
+	}
 	counts := []int{1}
 	if p.config.Pair == Sequence {
 		counts = []int{1, 1}

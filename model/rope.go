@@ -22,6 +22,7 @@ type RopeConfig struct {
 	Sections  []int   // mrope_section: how many frequencies turn with each axis in turn; empty: all with the only one
 	Woven     bool    // mrope_interleaved: the axes take turns, frequency by frequency
 	Attention float64 // what cosines and sines are multiplied by
+	Rounded   bool    // frequencies are rounded to bfloat16, as a cast of the whole model leaves them
 }
 
 // ropeKeys are all keys that transformers knows in rope_parameters. A rope type ignores those that it does not read,
@@ -231,7 +232,9 @@ func (c *TextConfig) InvFreq() []float32 {
 			keep := 1 - r.ramp(i, c.HeadDim)
 			v = 1/(float32(r.Factor)*power)*(1-keep) + v*keep
 		}
-		f[i] = v
+		if f[i] = v; r.Rounded {
+			f[i] = bfloat16(v)
+		}
 	}
 	return f
 }

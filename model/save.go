@@ -35,8 +35,10 @@ func (s *sessions) SaveScorer(dir string) error {
 // Save writes scorer.yaml, head.safetensors and the adapter's files into the existing folder dir.
 func (p *ScorerState) Save(dir string) error {
 	metadata := map[string]string{"format": "pt"}
-	if err := checkpoints.WriteFile(filepath.Join(dir, HeadFile), p.Tensors, metadata); err != nil {
-		return err
+	if len(p.Tensors) > 0 {
+		if err := checkpoints.WriteFile(filepath.Join(dir, HeadFile), p.Tensors, metadata); err != nil {
+			return err
+		}
 	}
 	if p.Adapter != nil {
 		if err := p.Adapter.Save(dir); err != nil {
@@ -45,6 +47,9 @@ func (p *ScorerState) Save(dir string) error {
 	}
 	c := *p.Config
 	c.Backbone = relative(dir, c.Backbone)
+	if c.Weights != "" {
+		c.Weights = relative(dir, c.Weights)
+	}
 	return WriteConfig(filepath.Join(dir, ConfigFile), &c)
 }
 

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 
+	"gorgonia.org/tensor"
+
 	"assay/internal/workers"
 )
 
@@ -18,7 +20,28 @@ func (p *pipeline) score(ctx context.Context, samples []*Sample, hidden bool) ([
 		return nil, nil, err
 	}
 	scores, states := make([]float64, len(samples)), make([][]float32, len(samples))
-	pk := p.packing()
+	width := p.backbone.Decoder().Hidden
+	err = p.eachBatch(ctx, s, p.packing(), samples, func(i, place int, out map[string]*tensor.Dense) (err error) {
+		if scores[i], err = p.finite(out[outScore].Data().([]float32)[place]); err == nil && out[outHidden] != nil {
+			states[i] = out[outHidden].Data().([]float32)[place*width : (place+1)*width]
+		}
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return scores, states, nil
+}
+
+// eachBatch runs a session over samples, packed in batches of one length, each with the features of its pictures, and
+// calls read, several times at once, for every sample with its place in its batch's outputs.
+func (p *pipeline) eachBatch(
+	ctx context.Context,
+	s *session,
+	pk packing,
+	samples []*Sample,
+	read func(i, place int, out map[string]*tensor.Dense) error,
+) error {
 	batches := batchesBy(len(samples), func(i int) (span, int) {
 		sp := pk.span(samples[i], 0)
 		return span{length: sp.length, selected: sp.selected}, p.limits.rows / sp.length
@@ -27,63 +50,56 @@ func (p *pipeline) score(ctx context.Context, samples []*Sample, hidden bool) ([
 	for part := range slices.Chunk(batches, p.limits.parallel) {
 		var filled []*Picture
 		if !p.visionTrained() {
+			var err error
 			if filled, err = p.fill(ctx, pick(samples, slices.Concat(part...))); err != nil {
-				return nil, nil, err
+				return err
 			}
 		}
 		err := workers.Each(len(part), p.limits.parallel, func(k int) error {
-			results, err := p.scoreBatch(ctx, s, pick(samples, part[k]))
-			for i, r := range results {
-				scores[part[k][i]], states[part[k][i]] = r.score, r.state
+			order, out, err := p.runBatch(ctx, s, pk, pick(samples, part[k]))
+			for place, i := range order {
+				if err == nil {
+					err = read(part[k][i], place, out)
+				}
 			}
 			return err
 		})
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
 		for _, q := range filled { // the cache keeps what fits
 			q.features = nil
 		}
 	}
-	return scores, states, nil
+	return nil
 }
 
-// scored is a sample's score, with the state that it was read from if the graph returns it.
-type scored struct {
-	score float64
-	state []float32
-}
-
-// scoreBatch scores samples of one length.
-func (p *pipeline) scoreBatch(ctx context.Context, s *session, samples []*Sample) ([]scored, error) {
-	batch, err := p.packing().pack(samples, p.positions)
+// runBatch runs samples of one length; order[place] is the index of the sample at that place of the outputs.
+func (p *pipeline) runBatch(ctx context.Context, s *session, pk packing, samples []*Sample) (
+	order []int, out map[string]*tensor.Dense, err error,
+) {
+	batch, err := pk.pack(samples, p.positions)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	vision, err := p.visionFeeds(batch)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	out, err := p.run(ctx, s, batch.feeds, vision)
-	if err != nil {
-		return nil, err
-	}
-	results := make([]scored, len(samples))
-	for place, i := range batch.order {
-		v := float64(out[outScore].Data().([]float32)[place])
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			if err := p.Damage(); err != nil {
-				return nil, fmt.Errorf("the score is %g: %w", v, err)
-			}
-			return nil, fmt.Errorf("the score is %g, though all weights are finite: the numbers overflow on these pictures", v)
+	out, err = p.run(ctx, s, batch.feeds, vision)
+	return batch.order, out, err
+}
+
+// finite refuses a score that is no number.
+func (n *network) finite(score float32) (float64, error) {
+	v := float64(score)
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		if err := n.Damage(); err != nil {
+			return 0, fmt.Errorf("the score is %g: %w", v, err)
 		}
-		results[i].score = v
-		if hidden := out[outHidden]; hidden != nil {
-			n := p.backbone.Decoder().Hidden
-			results[i].state = hidden.Data().([]float32)[place*n : (place+1)*n]
-		}
+		return 0, fmt.Errorf("the score is %g, though all weights are finite: the numbers overflow on these pictures", v)
 	}
-	return results, nil
+	return v, nil
 }
 
 // batchesBy sorts the indices 0..n-1 into batches of one kind. kind returns that of an index, and how many of it make a

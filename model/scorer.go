@@ -40,12 +40,26 @@ func (s *Scorer) Config() ScorerConfig { return *s.config }
 // Score returns score01 of every sample: one deterministic forward pass each, 0..1 and not clipped.
 // [ScorerConfig.Range] maps it to what is reported.
 func (s *Scorer) Score(ctx context.Context, samples []*Sample) ([]float64, error) {
-	scores, _, err := s.score(ctx, samples, false)
-	return scores, err
+	if s.config.Format != 2 {
+		scores, _, err := s.score(ctx, samples, false)
+		return scores, err
+	}
+	judgements, err := s.Judge(ctx, samples)
+	if err != nil {
+		return nil, err
+	}
+	scores := make([]float64, len(judgements))
+	for i, j := range judgements {
+		scores[i] = j.Score01
+	}
+	return scores, nil
 }
 
 // Hidden returns the state at the score token [hidden] of every sample: what the head sees.
 func (s *Scorer) Hidden(ctx context.Context, samples []*Sample) ([][]float32, error) {
+	if s.config.Format == 2 {
+		return nil, fmt.Errorf("a scorer of format 2 may read several states: see Readings")
+	}
 	_, states, err := s.score(ctx, samples, true)
 	return states, err
 }
@@ -53,6 +67,9 @@ func (s *Scorer) Hidden(ctx context.Context, samples []*Sample) ([][]float32, er
 // PixelGradient returns score01 of one sample and d score01 / d pixel_values in the family's layout (LLaVA-NeXT:
 // [tiles, 3, S, S] over all pictures in order).
 func (s *Scorer) PixelGradient(ctx context.Context, sample *Sample) (float64, *tensor.Dense, error) {
+	if s.config.Format == 2 {
+		return s.judgePixelGradient(ctx, sample)
+	}
 	scores, gradient, _, err := s.differentiate(ctx, []*Sample{sample})
 	if err != nil {
 		return 0, nil, err

@@ -15,22 +15,24 @@ import (
 	"assay/lora"
 )
 
-// ScorerConfig is scorer.yaml.
+// ScorerConfig is scorer.yaml, of format 1 or 2.
 type ScorerConfig struct {
 	Format        int        `yaml:"format"`
 	Backbone      string     `yaml:"backbone"` // checkpoint directory, absolute or relative to the scorer's
-	Pair          string     `yaml:"pair"`
+	Pair          string     `yaml:"pair,omitempty"`
 	PairSize      []int      `yaml:"pair_size,omitempty,flow"` // [height, width]
-	Question      string     `yaml:"question"`                 // [INSTRUCTION] is replaced
-	Answer        string     `yaml:"answer"`                   // holds the score token once
+	Question      string     `yaml:"question,omitempty"`       // [INSTRUCTION] is replaced
+	Answer        string     `yaml:"answer,omitempty"`         // holds the score token once
 	TextLoss      string     `yaml:"text_loss,omitempty"`      // answer (default) or all
-	ScoreRange    [2]float64 `yaml:"score_range,flow"`         // reported: lo + (hi - lo) * score01
-	Head          HeadConfig `yaml:"head"`
-	ScoreToken    string     `yaml:"score_token"`
-	ScorePosition string     `yaml:"score_position"`          // at (the score token) or before it
-	DType         string     `yaml:"dtype"`                   // of the large products: float32 or bfloat16
-	ChatTemplate  string     `yaml:"chat_template,omitempty"` // Jinja; instead of the checkpoint's
-	EndOfTurn     string     `yaml:"end_of_turn,omitempty"`   // instead of the tokenizer's end of sequence
+	ScoreRange    ScoreRange `yaml:"score_range,flow"`         // reported: lo + (hi - lo) * score01
+	Head          HeadConfig `yaml:"head,omitempty"`
+	ScoreToken    string     `yaml:"score_token,omitempty"`
+	ScorePosition string     `yaml:"score_position,omitempty"` // at (the score token) or before it
+	DType         string     `yaml:"dtype"`                    // of the large products: float32 or bfloat16
+	ChatTemplate  string     `yaml:"chat_template,omitempty"`  // Jinja; instead of the checkpoint's
+	EndOfTurn     string     `yaml:"end_of_turn,omitempty"`    // instead of the tokenizer's end of sequence
+
+	Judge `yaml:",inline"` // what format 2 has instead of pair, question, answer, head and score token
 }
 
 // InstructionMark is replaced by the instruction in a question.
@@ -38,6 +40,9 @@ const InstructionMark = "[INSTRUCTION]"
 
 // Normalize fills in what a short scorer.yaml leaves out and reports what is wrong.
 func (c *ScorerConfig) Normalize() error {
+	if c.Format == 2 {
+		return c.normalizeJudge()
+	}
 	fill := func(s *string, v string) {
 		if *s == "" {
 			*s = v
@@ -50,8 +55,8 @@ func (c *ScorerConfig) Normalize() error {
 	fill(&c.DType, "float32")
 	fill(&c.Head.Activation, "relu")
 	fill(&c.Head.Kind, "regression")
-	if c.ScoreRange == [2]float64{} {
-		c.ScoreRange = [2]float64{0, 10}
+	if c.ScoreRange == (ScoreRange{}) {
+		c.ScoreRange = ScoreRange{0, 10}
 	}
 	var problems []error
 	wrong := func(bad bool, format string, args ...any) {
@@ -67,11 +72,13 @@ func (c *ScorerConfig) Normalize() error {
 		}
 		wrong(true, "%s: %q is none of %s", key, v, strings.Join(allowed, ", "))
 	}
-	wrong(c.Format != 1, "format: %d is not supported; this program reads format 1", c.Format)
+	wrong(c.Format != 1, "format: %d is not supported; this program reads formats 1 and 2", c.Format)
+	wrong(!c.Judge.empty(), "format 1 has no %s: these belong to format: 2", strings.Join(judgeKeys, ", "))
 	wrong(c.Backbone == "", "backbone: a checkpoint directory is needed")
 	wrong(!strings.Contains(c.Question, InstructionMark), "question: %s is missing in %q", InstructionMark, c.Question)
 	wrong(strings.Count(c.Answer, c.ScoreToken) != 1, "answer: %q must hold %s once", c.Answer, c.ScoreToken)
 	wrong(c.ScoreRange[0] == c.ScoreRange[1], "score_range: both ends are %g", c.ScoreRange[0])
+	wrong(!c.ScoreRange.Bounded(), "score_range: none belongs to format: 2")
 	wrong(len(c.PairSize) != 0 && (len(c.PairSize) != 2 || c.PairSize[0] < 1 || c.PairSize[1] < 1),
 		"pair_size: [height, width] in pixels is wanted, not %v", c.PairSize)
 	oneOf("pair", c.Pair, Sequence, Concat, Frames)
@@ -87,8 +94,11 @@ func (c *ScorerConfig) Normalize() error {
 	return errors.Join(problems...)
 }
 
-// Range maps score01 to what is reported.
+// Range maps score01 to what is reported. Without a range they are the same.
 func (c *ScorerConfig) Range(score01 float64) float64 {
+	if !c.ScoreRange.Bounded() {
+		return score01
+	}
 	return c.ScoreRange[0] + (c.ScoreRange[1]-c.ScoreRange[0])*score01
 }
 
@@ -115,7 +125,12 @@ func readScorerDir(dir string) (c *ScorerConfig, own map[string]*tensor.Dense, a
 	if !filepath.IsAbs(c.Backbone) {
 		c.Backbone = filepath.Join(dir, filepath.FromSlash(c.Backbone))
 	}
-	if own, _, err = checkpoints.ReadFile(filepath.Join(dir, HeadFile)); err != nil {
+	if c.Weights != "" && !filepath.IsAbs(c.Weights) {
+		c.Weights = filepath.Join(dir, filepath.FromSlash(c.Weights))
+	}
+	if _, err := os.Stat(filepath.Join(dir, HeadFile)); c.Format == 2 && errors.Is(err, fs.ErrNotExist) {
+		own = map[string]*tensor.Dense{} // all heads are rows of the backbone's table
+	} else if own, _, err = checkpoints.ReadFile(filepath.Join(dir, HeadFile)); err != nil {
 		return nil, nil, nil, err
 	}
 	a, err = lora.Load(dir)
@@ -125,18 +140,30 @@ func readScorerDir(dir string) (c *ScorerConfig, own map[string]*tensor.Dense, a
 	return c, own, a, err
 }
 
+// layerShapes adds the shapes of the layers of an MLP of these widths.
+func layerShapes(to map[string][]int, prefix string, sizes []int) {
+	for i := range len(sizes) - 1 {
+		to[fmt.Sprintf("%slayers.%d.weight", prefix, i)] = []int{sizes[i+1], sizes[i]}
+		to[fmt.Sprintf("%slayers.%d.bias", prefix, i)] = []int{sizes[i+1]}
+	}
+}
+
 // checkTensors compares the head's tensors with what scorer.yaml and the backbone ask for.
 func checkTensors(c *ScorerConfig, hidden int, own map[string]*tensor.Dense) error {
 	want := map[string][]int{"score_token.embedding": {hidden}, "score_token.lm_head": {hidden}}
-	sizes := c.Head.Sizes(hidden)
-	for i := range len(sizes) - 1 {
-		want[fmt.Sprintf("layers.%d.weight", i)] = []int{sizes[i+1], sizes[i]}
-		want[fmt.Sprintf("layers.%d.bias", i)] = []int{sizes[i+1]}
+	var optional func(name string) bool
+	if c.Format == 2 {
+		want = c.headShapes(hidden)
+		optional = isChoiceRows
+	} else {
+		layerShapes(want, "", c.Head.Sizes(hidden))
 	}
 	var problems []error
 	for name, shape := range want {
 		t := own[name]
-		if t == nil {
+		if t == nil && optional != nil && optional(name) {
+			continue
+		} else if t == nil {
 			problems = append(problems, fmt.Errorf("%s is missing", name))
 		} else if t.Dtype() != tensor.Float32 || fmt.Sprint([]int(t.Shape())) != fmt.Sprint(shape) {
 			problems = append(problems, fmt.Errorf("%s is %v %v, float32 %v is wanted", name, t.Dtype(), t.Shape(), shape))

@@ -23,6 +23,9 @@ type ScorerState struct {
 
 // backbone opens the backbone.
 func (p *ScorerState) backbone() (*Backbone, error) {
+	if p.Config.Weights != "" {
+		return OpenBackboneWith(p.Config.Backbone, p.Config.Weights)
+	}
 	if p.Plan {
 		return DescribeBackbone(p.Config.Backbone)
 	}
@@ -56,6 +59,9 @@ func (p *ScorerState) begin(l *lora.Config, seed uint64) error {
 	c := p.Config
 	if err := c.Normalize(); err != nil {
 		return err
+	}
+	if c.Format != 1 {
+		return fmt.Errorf("a fresh scorer has format 1, not %d", c.Format)
 	}
 	b, err := p.backbone()
 	if err != nil {

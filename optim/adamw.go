@@ -16,9 +16,12 @@ type AdamW struct {
 	Betas       [2]float64
 	Eps         float64
 	WeightDecay float64
+	Decayed     []bool // parameters that decay; nil: all
 
 	Step int64       // updates so far, t
 	M, V [][]float32 // moments, in the order of the parameters
+
+	shape [][]int
 }
 
 // NewAdamW makes the optimizer of params with zero moments.
@@ -28,6 +31,7 @@ func NewAdamW(params []Param, betas [2]float64, eps, weightDecay float64) *AdamW
 		n := len(p.Floats())
 		a.M = append(a.M, make([]float32, n))
 		a.V = append(a.V, make([]float32, n))
+		a.shape = append(a.shape, p.shape())
 	}
 	return a
 }
@@ -38,7 +42,6 @@ func (a *AdamW) Update(params []Param, grads [][]float32, lr float64) {
 	c1 := 1 - math.Pow(a.Betas[0], float64(a.Step))
 	c2 := 1 - math.Pow(a.Betas[1], float64(a.Step))
 	k := kernel{
-		keep: float32(1 - lr*a.WeightDecay),
 		b1:   float32(1 - a.Betas[0]),
 		b2:   float32(a.Betas[1]),
 		c2:   float32(1 - a.Betas[1]),
@@ -48,7 +51,8 @@ func (a *AdamW) Update(params []Param, grads [][]float32, lr float64) {
 	}
 	var jobs []func()
 	for i, p := range params {
-		values := p.Floats()
+		k, values := k, p.Floats()
+		k.keep = keep(a.Decayed, i, lr, a.WeightDecay)
 		for lo := 0; lo < len(values); lo += block {
 			hi := min(lo+block, len(values))
 			jobs = append(jobs, func() { k.run(values[lo:hi], a.M[i][lo:hi], a.V[i][lo:hi], grads[i][lo:hi]) })
@@ -56,6 +60,21 @@ func (a *AdamW) Update(params []Param, grads [][]float32, lr float64) {
 	}
 	parallel(jobs)
 }
+
+// State is the two moments.
+func (a *AdamW) State() []State {
+	var out []State
+	for i := range a.M {
+		out = append(out, State{"moment1", i, a.shape[i], a.M[i]}, State{"moment2", i, a.shape[i], a.V[i]})
+	}
+	return out
+}
+
+// Updates is the number of updates so far.
+func (a *AdamW) Updates() int64 { return a.Step }
+
+// SetUpdates sets it.
+func (a *AdamW) SetUpdates(n int64) { a.Step = n }
 
 // block is the number of elements one goroutine updates at a time. Elements do not depend on each other, so neither the
 // size nor the number of cores changes a bit of the result.

@@ -8,14 +8,18 @@ import "math"
 //	constant:   p
 //	linear:     e + (p - e) (1 - (t - w)/(T - w))
 //	cosine:     e + (p - e) (1 + cos(pi (t - w)/(T - w)))/2
+//	restarts:   e + (p - e) (1 + cos(pi (n (t - w)/(T - w) mod 1)))/2, n cycles, each from the peak
+//	wsd:        p until the last d steps, then e + (p - e) (T - t)/d (warm-up, stable, decay)
 //
 // t counts from 0: the first step already moves, and e would be reached at t = T, the step after the last.
 type Schedule struct {
-	Kind   string  // constant, linear, cosine
+	Kind   string  // constant, linear, cosine, restarts, wsd
 	Peak   float64 // p
 	End    float64 // e
 	Warmup int64   // w
 	Total  int64   // T
+	Cycles int64   // n
+	Decay  int64   // d
 }
 
 // LR is the learning rate of step t.
@@ -29,6 +33,13 @@ func (s Schedule) LR(t int64) float64 {
 		return s.End + (s.Peak-s.End)*(1-x)
 	case "cosine":
 		return s.End + (s.Peak-s.End)*(1+math.Cos(math.Pi*x))/2
+	case "restarts":
+		_, x = math.Modf(x * float64(s.Cycles))
+		return s.End + (s.Peak-s.End)*(1+math.Cos(math.Pi*x))/2
+	case "wsd":
+		if left := s.Total - t; left < s.Decay {
+			return s.End + (s.Peak-s.End)*float64(left)/float64(s.Decay)
+		}
 	}
 	return s.Peak
 }

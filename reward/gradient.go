@@ -109,8 +109,11 @@ func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	cfg := v.Config()
 	for _, it := range items {
-		it.scorer = v
+		if it.scorer = v; it.source == nil && !cfg.NeedsSource() {
+			it.source, g.Source = it.edit, it.edit // the scorer does not look at it
+		}
 	}
 	if len(g.Pairs) == 0 {
 		if _, err := s.check(g.Source, g.Instruction); err != nil {
@@ -288,7 +291,7 @@ func Gradient(c model.ScorerConfig, s *model.PixelGradients) *ScoreGradient {
 		Edit:    data.NewGradient(s.Edit.Width, s.Edit.Height),
 	}
 	for i, v := range s.Edit.Values {
-		g.Edit.Values[i] = float32(c.ScoreRange[1]-c.ScoreRange[0]) * v
+		g.Edit.Values[i] = float32(c.ScoreRange.Width()) * v
 	}
 	return g
 }

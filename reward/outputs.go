@@ -35,7 +35,7 @@ func Measure(ctx context.Context, t *data.Table, scores scoring.Scores, encoder 
 			err = scores.Err(i)
 		}
 		if err == nil {
-			err = o.measure(ctx, t.Folder(), row, scores[i].Score01, encoder)
+			err = o.measure(ctx, t.Folder(), row, scores[i], encoder)
 		}
 		if err != nil {
 			o.Failed++
@@ -54,7 +54,7 @@ func (o *Outputs) add(name string, v float64) {
 	o.values[name] = append(o.values[name], v)
 }
 
-func (o *Outputs) measure(ctx context.Context, folder string, row data.Row, score01 float64,
+func (o *Outputs) measure(ctx context.Context, folder string, row data.Row, scored scoring.Row,
 	encoder ImageEncoder) error {
 	source, err := row.Source.Open(folder, data.Limits{})
 	if err != nil {
@@ -72,7 +72,7 @@ func (o *Outputs) measure(ctx context.Context, folder string, row data.Row, scor
 		}
 		clipI = heuristics.Cosine(e[0], e[1])
 	}
-	o.add("score", 10*score01)
+	o.add("score", scored.Score10())
 	if encoder != nil {
 		o.add("clip_i", clipI)
 	}

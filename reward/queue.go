@@ -70,7 +70,7 @@ type job struct {
 	pairs   []model.Pair
 
 	ctx       context.Context
-	scores    []float64               // score01 of each sample
+	scores    []model.Judgement       // of each sample
 	gradients []*model.PixelGradients // of each pair
 	errs      []error                 // of each
 	dropped   bool                    // nobody waited for it any more
@@ -83,7 +83,7 @@ func (j *job) estimator() *estimator { return j.scorer.estimators[j.kind] }
 func (r *reservation) run(ctx context.Context, j *job) error {
 	j.reservation, j.ctx, j.done = r, ctx, make(chan struct{})
 	n := len(j.samples) + len(j.pairs)
-	j.scores, j.gradients, j.errs = make([]float64, n), make([]*model.PixelGradients, n), make([]error, n)
+	j.scores, j.gradients, j.errs = make([]model.Judgement, n), make([]*model.PixelGradients, n), make([]error, n)
 	r.q.mu.Lock()
 	if r.q.closed {
 		r.q.mu.Unlock()
@@ -197,7 +197,7 @@ func runBatch(ctx context.Context, items []jobItem) (err error) {
 		for k, p := range items {
 			samples[k] = p.samples[p.i]
 		}
-		scores, err := s.Score(ctx, samples)
+		scores, err := scoring.JudgeWith(s.Scorer)(ctx, samples)
 		if err != nil {
 			return err
 		}

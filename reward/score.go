@@ -2,13 +2,17 @@ package reward
 
 import (
 	"net/http"
+
+	"assay/model"
 )
 
-// result is one edit's answer: a score or an error.
+// result is one edit's answer: a score, with all else that the scorer says, or an error.
 type result struct {
-	Score   *float64  `json:"score,omitempty"`
-	Score01 *float64  `json:"score01,omitempty"`
-	Error   *apiError `json:"error,omitempty"`
+	Score      *float64                         `json:"score,omitempty"`
+	Score01    *float64                         `json:"score01,omitempty"`
+	Sigma      float64                          `json:"sigma,omitempty"`
+	Dimensions map[string]model.DimensionReport `json:"dimensions,omitempty"`
+	Error      *apiError                        `json:"error,omitempty"`
 }
 
 // postScore answers POST /v1/score. If no edit could be scored, the status is that of the first edit's error.
@@ -28,6 +32,9 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 	v, err := s.scorer(p.Scorer)
 	if err != nil {
 		return err
+	}
+	if cfg := v.Config(); p.Source == nil && !cfg.NeedsSource() {
+		p.Source = &p.Edits[0] // the scorer does not look at it
 	}
 	if _, err := s.check(p.Source, p.Instruction); err != nil {
 		return err
@@ -51,8 +58,8 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 			continue
 		}
 		scored++
-		score := cfg.Range(it.score01)
-		results[i] = result{Score: &score, Score01: &it.score01}
+		one := cfg.Report(it.scored)
+		results[i] = result{Score: &one.Score, Score01: one.Score01, Sigma: one.Sigma, Dimensions: one.Dimensions}
 	}
 	if scored > 0 {
 		status = http.StatusOK
@@ -62,5 +69,9 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 
 // probeQueue refuses a request before its body is read, if even one item would be refused.
 func (s *Server) probeQueue(kind jobKind) error {
-	return s.queue.probe(s.scorers[s.names[0]].estimators[kind])
+	first, err := s.scorer("")
+	if err != nil {
+		return err
+	}
+	return s.queue.probe(first.estimators[kind])
 }

@@ -71,6 +71,9 @@ func (s Selection) Write(t *data.Table, scores scoring.Scores, out string, copie
 
 // exampleOf makes the metadata of one triplet, and puts its pictures into the folder.
 func exampleOf(t *data.Table, row data.Row, s scoring.Row, dir string, copied bool) (e Example, err error) {
+	if s.Unbounded {
+		return e, errors.New("its score has no range: levels need one")
+	}
 	score := 10 * s.Score01
 	e = Example{ID: row.ID, Instruction: row.Instruction, Prompt: row.Instruction, Score: score, Level: Level(score)}
 	name := filepath.Join("images", fmt.Sprintf("%07d", s.Row))

@@ -97,7 +97,7 @@ func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
 			continue
 		}
 		cfg := it.scorer.Config()
-		results[i][name] = map[string]float64{"score": cfg.Range(it.score01)}
+		results[i][name] = map[string]float64{"score": cfg.Range(it.scored.Score01)}
 	}
 	return writeJSON(w, http.StatusOK, map[string]any{"results": results, "errors": errs})
 }

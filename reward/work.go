@@ -39,7 +39,7 @@ type item struct {
 	instruction  string
 	pixels       int64 // of the edit
 
-	score01  float64
+	scored   model.Judgement
 	picture  *data.Picture         // the edit, decoded; kept for gradients alone
 	gradient *model.PixelGradients // of the edit
 	err      error
@@ -177,8 +177,9 @@ func (s *Server) scoreBatch(ctx context.Context, r *reservation, v *served, sour
 		return err
 	}
 	for i, it := range scored {
-		if it.score01, it.err = j.scores[i], j.errs[i]; it.err == nil {
-			s.metrics.scores.WithLabelValues(v.name).Observe(it.score01)
+		it.scored, it.err = j.scores[i], j.errs[i]
+		if cfg := v.Config(); it.err == nil && cfg.ScoreRange.Bounded() {
+			s.metrics.scores.WithLabelValues(v.name).Observe(it.scored.Score01)
 		}
 	}
 	return nil

@@ -21,10 +21,14 @@ type Group struct {
 
 // Ranked is an edit with its score.
 type Ranked struct {
-	Row     int // of the table
-	Edit    data.Image
-	Score01 float64
+	Row       int // of the table
+	Edit      data.Image
+	Score01   float64
+	Unbounded bool // Score01 is a score without a range
 }
+
+// Score10 is the score on 0 to 10, or as it is where it has no range.
+func (r *Ranked) Score10() float64 { return score10(r.Score01, r.Unbounded) }
 
 // Groups gathers the scored rows of a table by source and instruction, in the order of first appearance.
 func Groups(t *data.Table, scores Scores) (groups []*Group, failed []FailedRow) {
@@ -44,7 +48,7 @@ func Groups(t *data.Table, scores Scores) (groups []*Group, failed []FailedRow) 
 			g = &Group{Source: row.Source, Instruction: row.Instruction}
 			at[key], groups = g, append(groups, g)
 		}
-		g.Edits = append(g.Edits, Ranked{i, row.Edit, scores[i].Score01})
+		g.Edits = append(g.Edits, Ranked{i, row.Edit, scores[i].Score01, scores[i].Unbounded})
 	}
 	for _, g := range groups {
 		slices.SortStableFunc(g.Edits, func(a, b Ranked) int {
@@ -67,7 +71,7 @@ var preferenceColumns = []data.Column{
 
 // writePreferences writes pairs of edits of the same source and instruction, chosen and rejected, in TRL's columns,
 // and returns how many. Every edit is paired with the best of its group, if it is worse by more than margin (in
-// score, 0 to 10). Pictures stay relative to the input's folder in JSONL; Parquet holds them.
+// score, 0 to 10 where it has a range). Pictures stay relative to the input's folder in JSONL; Parquet holds them.
 func writePreferences(t *data.Table, scores Scores, out string, margin float64) (int, error) {
 	format, err := data.FormatOf(out)
 	if err != nil {
@@ -83,7 +87,7 @@ func writePreferences(t *data.Table, scores Scores, out string, margin float64) 
 		for _, g := range groups {
 			best := g.Edits[0]
 			for _, m := range g.Edits[1:] {
-				difference := 10 * (best.Score01 - m.Score01)
+				difference := score10(best.Score01-m.Score01, best.Unbounded)
 				if difference <= margin {
 					continue
 				}
@@ -97,7 +101,7 @@ func writePreferences(t *data.Table, scores Scores, out string, margin float64) 
 				var r data.Record
 				for i, v := range []any{
 					g.Instruction, pictures[0], pictures[1], pictures[2],
-					10 * best.Score01, 10 * m.Score01, difference,
+					best.Score10(), m.Score10(), difference,
 				} {
 					r.Set(preferenceColumns[i].Name, v)
 				}

@@ -18,7 +18,24 @@ type Row struct {
 	Content string  `json:"of"`      // digest of the instruction and of the content of the pictures
 	Score01 float64 `json:"score01"` // not clipped
 	Error   string  `json:"error,omitempty"`
+
+	Unbounded  bool              `json:"unbounded,omitempty"` // Score01 is a score without a range
+	Sigma01    float64           `json:"sigma01,omitempty"`
+	Dimensions []model.Dimension `json:"dimensions,omitempty"`
 }
+
+// Score10 is the score on 0 to 10, or as it is where it has no range.
+func (r *Row) Score10() float64 { return score10(r.Score01, r.Unbounded) }
+
+func score10(score01 float64, unbounded bool) float64 {
+	if unbounded {
+		return score01
+	}
+	return 10 * score01
+}
+
+// configured is a scorer that says what it is.
+type configured interface{ Config() model.ScorerConfig }
 
 // Scores are rows by their index in the table.
 type Scores map[int]Row
@@ -54,13 +71,18 @@ func Rows(ctx context.Context, s PairScorer, t *data.Table, done Scores, report 
 		Size:    pixels,
 		MaxSize: batchPixels,
 	}
+	cfg := model.ScorerConfig{}
+	if c, ok := s.(configured); ok {
+		cfg = c.Config()
+	}
+	unbounded := !cfg.ScoreRange.Bounded()
 	j.Read = func(i int) (model.Pair, error) {
 		row, err := t.Read(i)
 		content[i] = Content(t.Folder(), &row, err)
 		if err != nil {
 			return model.Pair{}, err
 		}
-		return open(t.Folder(), &row)
+		return open(t.Folder(), &row, cfg.NeedsSource())
 	}
 	j.Report = func(results []Result) error {
 		rows := make([]Row, len(results))
@@ -69,7 +91,8 @@ func Rows(ctx context.Context, s PairScorer, t *data.Table, done Scores, report 
 			if r.Err != nil {
 				rows[k].Error = r.Err.Error()
 			} else {
-				rows[k].Score01 = r.Score
+				rows[k].Score01, rows[k].Unbounded = r.Score, unbounded
+				rows[k].Sigma01, rows[k].Dimensions = r.Judgement.Sigma01, r.Judgement.Dimensions
 			}
 			done[r.Index] = rows[k]
 		}
@@ -99,10 +122,12 @@ func pixels(s *model.Sample) (n int) {
 	return n
 }
 
-// open decodes the pictures of a row.
-func open(folder string, row *data.Row) (p model.Pair, err error) {
-	if p.Source, err = row.Source.Open(folder, data.Limits{}); err != nil {
-		return p, fmt.Errorf("source: %w", err)
+// open decodes the pictures of a row; a judge of one picture needs no source.
+func open(folder string, row *data.Row, source bool) (p model.Pair, err error) {
+	if source {
+		if p.Source, err = row.Source.Open(folder, data.Limits{}); err != nil {
+			return p, fmt.Errorf("source: %w", err)
+		}
 	}
 	if p.Edit, err = row.Edit.Open(folder, data.Limits{}); err != nil {
 		return p, fmt.Errorf("edit: %w", err)
@@ -132,7 +157,7 @@ func Read(t *data.Table) (Scores, error) {
 		row := Row{Row: i}
 		rec, err := t.Record(i)
 		if err == nil {
-			row.Score01, err = readScore(rec)
+			row.Score01, row.Unbounded, err = readScore(rec)
 		}
 		if errors.Is(err, ErrNoScores) {
 			return nil, fmt.Errorf("%s %w", t.Path(), err)
@@ -145,22 +170,27 @@ func Read(t *data.Table) (Scores, error) {
 	return scores, nil
 }
 
-func readScore(rec data.Record) (float64, error) {
+func readScore(rec data.Record) (score float64, unbounded bool, err error) {
 	v, ok := rec.Get("score01")
 	if !ok {
-		return 0, ErrNoScores
+		return 0, false, ErrNoScores
 	}
 	n, err := data.Number(v)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	if n != nil {
-		return *n, nil
+		return *n, false, nil
 	}
 	if why, ok := rec.Get("error"); ok {
 		if text, err := data.Text(why); err == nil && text != "" {
-			return 0, errors.New(text)
+			return 0, false, errors.New(text)
 		}
 	}
-	return 0, errors.New("no score")
+	if v, ok := rec.Get("score"); ok { // of a scorer without a range
+		if n, err := data.Number(v); err == nil && n != nil {
+			return *n, true, nil
+		}
+	}
+	return 0, false, errors.New("no score")
 }

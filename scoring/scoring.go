@@ -23,14 +23,35 @@ type Scorer[Item, Sample any] interface {
 	Score(context.Context, []Sample) ([]float64, error)
 }
 
+// Judge is a [Scorer] that says more than a score; [model.Scorer] is one.
+type Judge[Sample any] interface {
+	Judge(context.Context, []Sample) ([]model.Judgement, error)
+}
+
+// JudgeWith returns what scores samples with all that a scorer says: its method Judge, or Score if it has none.
+func JudgeWith[Item, Sample any](s Scorer[Item, Sample]) func(context.Context, []Sample) ([]model.Judgement, error) {
+	if j, ok := s.(Judge[Sample]); ok {
+		return j.Judge
+	}
+	return func(ctx context.Context, samples []Sample) ([]model.Judgement, error) {
+		scores, err := s.Score(ctx, samples)
+		judgements := make([]model.Judgement, len(scores))
+		for i, v := range scores {
+			judgements[i].Score01 = v
+		}
+		return judgements, err
+	}
+}
+
 // PairScorer scores pairs of pictures; [model.Scorer] is one. Scores are score01: 0..1, not clipped.
 type PairScorer = Scorer[model.Pair, *model.Sample]
 
 // Result is what became of an item: a score or an error.
 type Result struct {
-	Index int     // of the item
-	Score float64 // as the scorer gives it
-	Err   error   // why there is none
+	Index     int             // of the item
+	Score     float64         // as the scorer gives it
+	Judgement model.Judgement // the same, with all else that it says
+	Err       error           // why there is none
 }
 
 // BatchError says that not one item of a batch could be scored, which is not the items' fault.
@@ -144,7 +165,7 @@ func (j *Job[Item, Sample]) score(ctx context.Context, batch []prepared[Sample])
 			samples, at = append(samples, p.sample), append(at, i)
 		}
 	}
-	scores, errs, err := Batch(ctx, samples, j.Scorer.Score)
+	judgements, errs, err := Batch(ctx, samples, JudgeWith(j.Scorer))
 	if err != nil && ctx.Err() == nil {
 		err = &BatchError{Index: batch[0].index, Err: err}
 	}
@@ -152,7 +173,7 @@ func (j *Job[Item, Sample]) score(ctx context.Context, batch []prepared[Sample])
 		return nil, err
 	}
 	for k, i := range at {
-		results[i].Score, results[i].Err = scores[k], errs[k]
+		results[i].Score, results[i].Judgement, results[i].Err = judgements[k].Score01, judgements[k], errs[k]
 	}
 	return results, nil
 }

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"assay/data"
 	"assay/internal/atomicfile"
@@ -55,11 +57,42 @@ func (e *InterruptedError) Error() string {
 
 func (e *InterruptedError) Unwrap() error { return e.Err }
 
-// scoreColumns are the columns that scoring adds; they replace columns of the same names.
-var scoreColumns = []data.Column{
-	{Name: "score", Kind: data.KindNumber},
-	{Name: "score01", Kind: data.KindNumber},
-	{Name: "error", Kind: data.KindText},
+// scoreColumns are the columns that scoring adds; they replace columns of the same names. A scorer of format 2 adds the
+// standard deviations that it gives, and its dimensions.
+func scoreColumns(c *model.ScorerConfig) []data.Column {
+	columns := []data.Column{
+		{Name: "score", Kind: data.KindNumber},
+		{Name: "score01", Kind: data.KindNumber},
+		{Name: "error", Kind: data.KindText},
+	}
+	sigma := false
+	for _, name := range slices.Sorted(maps.Keys(c.Heads)) {
+		columns = append(columns, data.Column{Name: "score_" + name, Kind: data.KindNumber})
+		if c.Heads[name].Outputs == model.OutputMuSigma {
+			columns, sigma = append(columns, data.Column{Name: "sigma_" + name, Kind: data.KindNumber}), true
+		}
+	}
+	if sigma {
+		columns = append(columns, data.Column{Name: "sigma", Kind: data.KindNumber})
+	}
+	return columns
+}
+
+// setScore writes a row's score into its columns.
+func setScore(rec *data.Record, c *model.ScorerConfig, row *Row) {
+	report := c.Report(model.Judgement{Score01: row.Score01, Sigma01: row.Sigma01, Dimensions: row.Dimensions})
+	rec.Set("score", report.Score)
+	if report.Score01 != nil {
+		rec.Set("score01", *report.Score01)
+	}
+	if report.Sigma > 0 {
+		rec.Set("sigma", report.Sigma)
+	}
+	for name, d := range report.Dimensions {
+		if rec.Set("score_"+name, d.Score); d.Sigma > 0 {
+			rec.Set("sigma_"+name, d.Sigma)
+		}
+	}
 }
 
 // Table scores every row of a table and writes the rows with score (on the scorer's range), score01 and error added.
@@ -75,7 +108,12 @@ func Table(ctx context.Context, s TableScorer, o TableOptions) (*TableResult, er
 	if err != nil {
 		return nil, err
 	}
-	t, err := data.OpenTable(o.In, data.WithColumns(o.Columns), data.WithOnly("source", "edit", "instruction"))
+	columns := []string{"source", "edit", "instruction"}
+	if cfg := s.Config(); !cfg.NeedsSource() {
+		columns = columns[1:]
+	}
+	t, err := data.OpenTable(o.In, data.WithColumns(o.Columns), data.WithOnly("source", "edit", "instruction"),
+		data.WithRequired(columns...))
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +158,8 @@ func Table(ctx context.Context, s TableScorer, o TableOptions) (*TableResult, er
 func writeScores(t *data.Table, out string, f data.Format, cfg model.ScorerConfig, done Scores) (*TableResult, error) {
 	r := &TableResult{Out: out, Rows: t.Len()}
 	err := atomicfile.Write(out, func(w io.Writer) error {
-		tw, err := t.NewWriter(w, f, scoreColumns...)
+		columns := scoreColumns(&cfg)
+		tw, err := t.NewWriter(w, f, columns...)
 		if err != nil {
 			return err
 		}
@@ -130,16 +169,15 @@ func writeScores(t *data.Table, out string, f data.Format, cfg model.ScorerConfi
 				rec = data.Record{}
 			}
 			row := done[i]
-			rec.Set("score", nil)
-			rec.Set("score01", nil)
-			rec.Set("error", nil)
+			for _, column := range columns {
+				rec.Set(column.Name, nil)
+			}
 			if row.Error != "" {
 				r.Failed++
 				rec.Set("error", row.Error)
 			} else {
 				r.Scored++
-				rec.Set("score", cfg.Range(row.Score01))
-				rec.Set("score01", row.Score01)
+				setScore(&rec, &cfg, &row)
 			}
 			if err := tw.Write(rec); err != nil {
 				return err

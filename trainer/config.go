@@ -86,20 +86,23 @@ type LossConfig struct {
 	Score float64 `yaml:"score"` // |score01 - label|, or the cross-entropy of the classes
 }
 
-// OptimizerConfig is AdamW with decoupled weight decay.
+// OptimizerConfig is an optimizer with decoupled weight decay.
 type OptimizerConfig struct {
 	Name        string    `yaml:"name"`
 	LR          float64   `yaml:"lr"`
 	Betas       []float64 `yaml:"betas"`
 	Eps         float64   `yaml:"eps"`
 	WeightDecay float64   `yaml:"weight_decay"`
+	Decay       string    `yaml:"decay"` // all, weights: which tensors decay
 }
 
 // ScheduleConfig is the course of the learning rate; see Schedule.
 type ScheduleConfig struct {
-	Kind   string  `yaml:"kind"`   // constant, linear, cosine
+	Kind   string  `yaml:"kind"`   // constant, linear, cosine, restarts, wsd
 	Warmup float64 `yaml:"warmup"` // steps, or below 1 the fraction of all steps
-	MinLR  float64 `yaml:"min_lr"` // where linear and cosine end
+	MinLR  float64 `yaml:"min_lr"` // where all but constant end
+	Cycles int64   `yaml:"cycles"` // of restarts
+	Decay  float64 `yaml:"decay"`  // of wsd: steps at the end, or below 1 the fraction of all steps
 }
 
 // CheckpointConfig says how often the run's state is saved; whichever interval is over first. 0 switches one off.
@@ -114,6 +117,8 @@ type ValidateConfig struct {
 	Every int64  `yaml:"every"` // steps; 0: after every epoch
 	Limit int    `yaml:"limit"` // rows; 0: all
 	By    string `yaml:"by"`    // auto, l1, spearman, pair_accuracy: what is best
+
+	Patience int64 `yaml:"patience"` // the run ends after so many validations that were not better; 0: it does not
 }
 
 // CacheConfig bounds what is kept of what the frozen parts compute.
@@ -149,8 +154,8 @@ func Default() *Config {
 		},
 		Data:       DataConfig{Columns: map[string]string{}, Sampling: "rows"},
 		Loss:       LossConfig{Text: 1, Score: 10},
-		Optimizer:  OptimizerConfig{Name: "adamw", LR: 1e-4, Betas: []float64{0.9, 0.999}, Eps: 1e-8},
-		Schedule:   ScheduleConfig{Kind: "constant"},
+		Optimizer:  OptimizerConfig{Name: "adamw", LR: 1e-4, Betas: []float64{0.9, 0.999}, Eps: 1e-8, Decay: "all"},
+		Schedule:   ScheduleConfig{Kind: "constant", Cycles: 1, Decay: 0.1},
 		BatchSize:  16,
 		MicroBatch: Auto,
 		ClipNorm:   1,

@@ -158,18 +158,26 @@ func knownColumn(name string) bool {
 		slices.ContainsFunc(data.PreferenceColumns, func(c data.Column) bool { return c.Name == name })
 }
 
+// steps looks at a number of steps or a fraction of all of them.
+func steps(d checker, key string, n float64) {
+	d.want(n >= 0 && (n < 1 || n == float64(int64(n))), key,
+		"want a whole number of steps, or below 1 a fraction of all steps, not %g", n)
+}
+
 // checkCourse looks at the optimizer and the length of the run.
 func (c *Config) checkCourse(d checker) {
 	o, s := &c.Optimizer, &c.Schedule
-	d.oneOf("optimizer.name", o.Name, "adamw")
+	d.oneOf("optimizer.name", o.Name, "adamw", "lion", "adafactor")
+	d.oneOf("optimizer.decay", o.Decay, "all", "weights")
 	d.want(o.LR > 0, "optimizer.lr", "want more than 0, not %g", o.LR)
 	d.want(len(o.Betas) == 2 && slices.Min(o.Betas) >= 0 && slices.Max(o.Betas) < 1, "optimizer.betas",
 		"want two numbers of at least 0 and below 1, not %v", o.Betas)
 	d.want(o.Eps > 0, "optimizer.eps", "want more than 0, not %g", o.Eps)
 	d.want(o.WeightDecay >= 0, "optimizer.weight_decay", "want at least 0, not %g", o.WeightDecay)
-	d.oneOf("schedule.kind", s.Kind, "constant", "linear", "cosine")
-	d.want(s.Warmup >= 0 && (s.Warmup < 1 || s.Warmup == float64(int64(s.Warmup))), "schedule.warmup",
-		"want a whole number of steps, or below 1 a fraction of all steps, not %g", s.Warmup)
+	d.oneOf("schedule.kind", s.Kind, "constant", "linear", "cosine", "restarts", "wsd")
+	d.want(s.Cycles >= 1, "schedule.cycles", "want at least 1, not %d", s.Cycles)
+	steps(d, "schedule.decay", s.Decay)
+	steps(d, "schedule.warmup", s.Warmup)
 	d.want(s.MinLR == 0 || s.MinLR > 0 && s.MinLR <= o.LR, "schedule.min_lr",
 		"want at least 0 and at most optimizer.lr, not %g", s.MinLR)
 	d.want(c.Loss.Text >= 0, "loss.text", "want at least 0, not %g", c.Loss.Text)
@@ -186,5 +194,6 @@ func (c *Config) checkCourse(d checker) {
 	d.want(c.Cache.Size > 0, "cache.size", "want a size like 20GB")
 	d.want(c.Validate.Every >= 0, "validate.every", "want at least 0 (after every epoch), not %d", c.Validate.Every)
 	d.oneOf("validate.by", c.Validate.By, "auto", byL1, bySpearman, byPairs)
+	d.want(c.Validate.Patience >= 0, "validate.patience", "want at least 0 (to the end), not %d", c.Validate.Patience)
 	d.want(c.Validate.Limit >= 0, "validate.limit", "want at least 0 (all rows), not %d", c.Validate.Limit)
 }

@@ -43,7 +43,8 @@ func (c *Config) checkLosses(d checker) {
 		if row.Over == losses.Tokens {
 			texts++
 		}
-		d.want(s.Dimension == "", key+".dimension", "the scorer has one head, the score's: it has no dimension %q", s.Dimension)
+		d.want(s.Dimension == "", key+".dimension", "the scorer has one head, the score's: it has no dimension %q",
+			s.Dimension)
 		d.want(row.Outputs != losses.Classes || c.Head.Classes(), key+".kind", "%s wants head.kind: classification", s.Kind)
 		d.want(row.Outputs != losses.MuSigma, key+".kind", "%s wants a head with mu and log sigma; this one has %s", s.Kind,
 			c.Head.Kind)

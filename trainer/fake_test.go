@@ -34,6 +34,7 @@ type fake struct {
 	done   int
 	micro  int // answered to auto
 	seen   []Example
+	parts  []int // edits of each Compare
 }
 
 const fakeWidth = 12

@@ -28,11 +28,12 @@ type run struct {
 	data           *Data
 	valid          Examples
 
-	optimizer *optim.AdamW
+	optimizer optim.Optimizer
 	schedule  optim.Schedule
 	order     *Order
 	groups    *groups // nil: batches are cut between rows
 	total     int64   // steps
+	edits     int64   // over the whole run; with whole groups alone, whose positions count groups
 	limit     int64   // samples over the whole run
 
 	state    state
@@ -79,8 +80,13 @@ func (r *run) wholeGroups() {
 		r.total, r.limit = math.MaxInt64, int64(c.Epochs)*r.order.Len()
 	}
 	step, at := done.Step, done.Samples
+	r.edits = 0
 	for step < r.total && at < r.limit {
-		at = r.groups.cut(r.order, at, r.limit, c.BatchSize)
+		next := r.groups.cut(r.order, at, r.limit, c.BatchSize)
+		for ; at < next; at++ {
+			unit, _ := r.order.Unit(at)
+			r.edits += int64(r.groups.size(r.order, unit))
+		}
 		step++
 	}
 	r.total, r.limit = step, at
@@ -108,7 +114,7 @@ func (r *run) loop(ctx context.Context) error {
 				return r.stop(ctx, err)
 			}
 		}
-		if r.state.Step >= r.total {
+		if r.state.Step >= r.total || r.exhausted() {
 			return r.stop(ctx, nil)
 		}
 		if err := ctx.Err(); err != nil {
@@ -125,6 +131,12 @@ func (r *run) loop(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// exhausted tells whether as many validations as validate.patience were no better than the best one before them.
+func (r *run) exhausted() bool {
+	n := r.config.Validate.Patience
+	return n > 0 && r.state.Worse >= n
 }
 
 // unrecorded is an error that came after the parameters had changed: what the state says would not be in the metrics.
@@ -383,8 +395,8 @@ func (r *run) add(out *StepResult, n int) error {
 	return nil
 }
 
-// add counts a micro-batch into the means over n samples, of which some are labelled, and returns the examples whose loss
-// is not finite.
+// add counts a micro-batch into the means over n samples, of which some are labelled, and returns the examples whose
+// loss is not finite.
 func (m *StepMetrics) add(out *StepResult, part []Example, n, labelled int) (notFinite []Example) {
 	for i, e := range part {
 		if l := out.Loss[i]; math.IsNaN(l) || math.IsInf(l, 0) {

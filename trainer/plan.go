@@ -76,6 +76,9 @@ func (r *run) plan(ctx context.Context, p Planner) (*Plan, error) {
 func (r *run) complete(p *Plan) *Plan {
 	c := r.config
 	p.Steps, p.Examples, p.BatchSize, p.Trains = r.total, r.limit, c.BatchSize, r.trains
+	if r.groups != nil {
+		p.Examples = r.edits
+	}
 	p.BadRows = r.badRows()
 	p.Rows, p.Validation = r.data.Train.Len(), r.valid.Len()
 	if c.MicroBatch != Auto {

@@ -12,6 +12,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
+	"assay/optim"
 )
 
 // The files of a run directory and of a checkpoint.
@@ -41,6 +42,7 @@ type state struct {
 	Validated int64              `json:"validated"` // last step whose validation is in the metrics
 	Last      *ValidationMetrics `json:"last,omitempty"`
 	Best      *ValidationMetrics `json:"best,omitempty"`
+	Worse     int64              `json:"worse,omitempty"` // validations since the best one
 	Train     *StepMetrics       `json:"train,omitempty"` // of the last step
 
 	Config string            `json:"config"` // YAML
@@ -54,18 +56,18 @@ func (r *run) save() error {
 		return r.record.told(err)
 	}
 	s := &r.state
-	s.Updates, s.Metrics, s.Events, s.EventsFile = r.optimizer.Step, r.record.lines.Size(), r.record.events.Size(), r.record.name
+	s.Updates, s.Metrics, s.Events, s.EventsFile = r.optimizer.Updates(), r.record.lines.Size(), r.record.events.Size(), r.record.name
 	s.Seconds = r.seconds()
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return err
 	}
 	tensors := map[string]*tensor.Dense{}
-	for i, p := range r.params {
-		shape := tensor.WithShape(p.Value.Shape()...)
+	for _, p := range r.params {
 		tensors["parameter/"+p.Name] = p.Value
-		tensors["moment1/"+p.Name] = tensor.New(shape, tensor.WithBacking(r.optimizer.M[i]))
-		tensors["moment2/"+p.Name] = tensor.New(shape, tensor.WithBacking(r.optimizer.V[i]))
+	}
+	for _, s := range r.optimizer.State() {
+		tensors[s.Kind+"/"+r.params[s.Param].Name] = tensor.New(tensor.WithShape(s.Shape...), tensor.WithBacking(s.Values))
 	}
 	root := filepath.Join(r.config.Out, CheckpointsDir)
 	err = checkpoints.Save(root, s.Step, r.config.Checkpoint.Keep, func(dir string) error {
@@ -113,24 +115,26 @@ func (r *run) restore(dir string, s *state) error {
 		return err
 	}
 	defer f.Close()
+	kept := r.optimizer.State()
 	for i, p := range r.params {
-		for kind, into := range map[string][]float32{"parameter": p.Floats(), "moment1": r.optimizer.M[i], "moment2": r.optimizer.V[i]} {
-			name := kind + "/" + p.Name
-			t, err := f.Dense(name)
-			if err != nil {
-				return fmt.Errorf("the checkpoint is of another model: %w", err)
-			}
-			if !t.Shape().Eq(p.Value.Shape()) || t.Dtype() != tensor.Float32 {
-				return fmt.Errorf("%s: %s has shape %v, the model's %v", f.Path(), name, t.Shape(), p.Value.Shape())
-			}
-			copy(into, t.Float32s())
-		}
+		kept = append(kept, optim.State{Kind: "parameter", Param: i, Shape: p.Value.Shape(), Values: p.Floats()})
 	}
-	if n := len(f.Names()); n != 3*len(r.params) {
+	for _, k := range kept {
+		name := k.Kind + "/" + r.params[k.Param].Name
+		t, err := f.Dense(name)
+		if err != nil {
+			return fmt.Errorf("the checkpoint is of another model or optimizer: %w", err)
+		}
+		if !t.Shape().Eq(tensor.Shape(k.Shape)) || t.Dtype() != tensor.Float32 {
+			return fmt.Errorf("%s: %s has shape %v, the model's %v", f.Path(), name, t.Shape(), k.Shape)
+		}
+		copy(k.Values, t.Float32s())
+	}
+	if n := len(f.Names()); n != len(kept) {
 		return fmt.Errorf("%s: it holds %d tensors, the model has %d parameters: it is of another model", f.Path(), n,
 			len(r.params))
 	}
-	r.optimizer.Step = s.Updates
+	r.optimizer.SetUpdates(s.Updates)
 	return nil
 }
 

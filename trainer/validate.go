@@ -116,7 +116,9 @@ func (r *run) validate(ctx context.Context) error {
 		if err := replaceDir(filepath.Join(r.config.Out, BestDir), r.writeScorer); err != nil {
 			return err
 		}
-		r.state.Best = m
+		r.state.Best, r.state.Worse = m, 0
+	} else {
+		r.state.Worse++
 	}
 	if err := r.record.validation(m); err != nil {
 		return err

@@ -91,6 +91,9 @@ func scoreTable(c *cobra.Command, f *runtimeFlags, o scoring.TableOptions) error
 // that score batch has written.
 func rateRows(c *cobra.Command, f *runtimeFlags, t *data.Table) (scoring.Scores, error) {
 	if f.scorer == "" {
+		if f.dimension != "" {
+			return nil, cli.Usagef("--dimension is one of a --scorer: name that, too")
+		}
 		scores, err := scoring.Read(t)
 		if errors.Is(err, scoring.ErrNoScores) {
 			err = cli.Usagef("%w: name a --scorer, or score it first with score batch", err)

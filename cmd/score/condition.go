@@ -50,8 +50,8 @@ is used, as score batch writes it. weight balances the levels: sample rows in pr
 	flags.StringVar(&f.out, "out", "", "folder to make")
 	flags.StringVar(&f.preset, "preset", "adiee", presets())
 	flags.StringVar(&f.template, "template", "", "text instead of a preset's")
-	flags.StringVar(&f.span, "range", "0,1",
-		"score01 that become 0 and 10 before the cuts; auto: the lowest and the highest of the table")
+	flags.StringVar(&f.span, "range", "",
+		"score01 that become 0 and 10 before the cuts; auto: the lowest and the highest of the table (default 0,1)")
 	flags.StringSliceVar(&f.layouts, "layouts", []string{"diffsynth"}, strings.Join(reward.LayoutNames(), ", "))
 	flags.BoolVar(&f.copied, "copy", false, "copy pictures instead of linking to them")
 	flags.StringToStringVar(&f.columns, "columns", nil, "our column=the table's, for other names")
@@ -114,6 +114,14 @@ func parseRange(text string, scores scoring.Scores) (low, high float64, err erro
 			err = fmt.Errorf("--range auto: %w", err)
 		}
 		return low, high, err
+	}
+	if text == "" {
+		for _, row := range scores {
+			if row.Unbounded {
+				return 0, 0, cli.Usagef("--range is needed: low,high or auto, since the scores have no bounds of their own")
+			}
+		}
+		text = "0,1"
 	}
 	if n, err := fmt.Sscanf(text, "%g,%g", &low, &high); n != 2 || err != nil || !(high > low) {
 		return 0, 0, cli.Usagef("--range %q: two numbers, low,high, or auto", text)

@@ -24,7 +24,7 @@ them counts as the identity. The picture is meant as decoded: upright, transpare
 		Example: `  score gradient --scorer backbones/tiny-scorer --source a.png --edit b.png \
       --instruction "make it brighter" --out gradient.safetensors --heatmap heat.png`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if source == "" || edit == "" || out == "" && heatmap == "" {
+			if edit == "" || out == "" && heatmap == "" {
 				return cli.Usagef("--source and --edit are needed, and --out or --heatmap")
 			}
 			if out != "" {
@@ -32,7 +32,7 @@ them counts as the identity. The picture is meant as decoded: upright, transpare
 					return cli.Usagef("--out %w", err)
 				}
 			}
-			return writeGradient(c, &f, [2]string{source, edit}, instruction, out, heatmap)
+			return writeGradient(c, &f, &pairQuestion{source: source, edit: edit, instruction: instruction}, out, heatmap)
 		},
 	}
 	f.add(c)
@@ -45,16 +45,16 @@ them counts as the identity. The picture is meant as decoded: upright, transpare
 }
 
 // writeGradient differentiates the score of a pair of files, and writes what is asked for.
-func writeGradient(c *cobra.Command, f *runtimeFlags, files [2]string, instruction, out, heatmap string) error {
-	pair, err := openPair(files[0], files[1], instruction)
-	if err != nil {
-		return err
-	}
+func writeGradient(c *cobra.Command, f *runtimeFlags, q *pairQuestion, out, heatmap string) error {
 	s, err := f.open()
 	if err != nil {
 		return err
 	}
 	defer s.Close()
+	pair, err := q.open(s)
+	if err != nil {
+		return err
+	}
 	gradients, err := s.Gradient(c.Context(), pair)
 	if err != nil {
 		return err
@@ -71,6 +71,9 @@ func writeGradient(c *cobra.Command, f *runtimeFlags, files [2]string, instructi
 		}
 	}
 	v := map[string]any{"score": g.Score, "score01": g.Score01, "out": out, "heatmap": heatmap}
+	if cfg := s.Config(); !cfg.ScoreRange.Bounded() {
+		delete(v, "score01")
+	}
 	return cli.Print(c, v, func(w io.Writer) {
 		fmt.Fprintf(w, "%.4f; gradient of %dx%d pixels\n", g.Score, g.Edit.Width, g.Edit.Height)
 	})

@@ -1,10 +1,11 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
+	"maps"
 	"runtime"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -19,14 +20,16 @@ func init() { register(newPairCommand) }
 
 // runtimeFlags are where scoring runs; the same for every command that scores.
 type runtimeFlags struct {
-	scorer, device string
-	threads        int
+	scorer, device, dimension string
+	threads                   int
 }
 
 func (f *runtimeFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.scorer, "scorer", "", "scorer directory, as training writes it")
 	c.Flags().StringVar(&f.device, "device", "auto", "auto, cpu or cuda:N")
 	c.Flags().IntVar(&f.threads, "threads", 0, "CPU threads (0: all cores)")
+	c.Flags().StringVar(&f.dimension, "dimension", "", "dimension of a scorer of several that is reported as the score "+
+		"(default: what its scorer.yaml makes of all)")
 }
 
 // options checks the flags.
@@ -44,7 +47,7 @@ func (f *runtimeFlags) options() (model.Options, error) {
 	if threads == 0 {
 		threads = runtime.NumCPU()
 	}
-	return model.Options{Device: f.device, Threads: threads}, nil
+	return model.Options{Device: f.device, Threads: threads, Dimension: f.dimension}, nil
 }
 
 func (f *runtimeFlags) open() (*model.Scorer, error) {
@@ -57,69 +60,99 @@ func (f *runtimeFlags) open() (*model.Scorer, error) {
 
 func newPairCommand() *cobra.Command {
 	var f runtimeFlags
-	var source, edit, instruction string
+	var q pairQuestion
 	c := &cobra.Command{
 		Use:   "pair --scorer DIR --source FILE --edit FILE --instruction TEXT",
 		Short: "Score one edit",
-		Long: `pair says how well an edited picture follows an instruction: one deterministic forward pass, on the
-scorer's range (0 to 10 unless its scorer.yaml says otherwise; not clipped).`,
+		Long: `pair says how well an edited picture follows an instruction: one deterministic forward pass, or one for each
+prompt of the scorer, on the scorer's range (0 to 10 unless its scorer.yaml says otherwise; not clipped). With --json
+there are all dimensions of the score, and sigma, its standard deviation, where the scorer says one. An imported judge
+of one picture (docs/judges.md) is called without --source.`,
 		Example: `  score pair --scorer backbones/tiny-scorer --source testdata/oracle/images/coffee.png \
       --edit testdata/oracle/images/coffee_blur.png --instruction "blur the picture" --json
   score pair --scorer backbones/tiny-scorer --source examples/photos/coffee.png --edit edited.png \
       --instruction "make it brighter"`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if source == "" || edit == "" {
+			if q.edit == "" {
 				return cli.Usagef("--source and --edit are needed: picture files")
 			}
 			if !c.Flags().Changed("instruction") {
 				return cli.Usagef("--instruction is needed: what was asked for")
 			}
-			s, err := f.open()
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			score01, err := scorePair(c.Context(), s, source, edit, instruction)
-			if err != nil {
-				return err
-			}
-			cfg := s.Config()
-			score := cfg.Range(score01)
-			return cli.Print(c, map[string]any{"score": score, "score01": score01, "score_range": cfg.ScoreRange,
-				"scorer": f.scorer}, func(w io.Writer) {
-				fmt.Fprintf(w, "%.4f (on %g to %g)\n", score, cfg.ScoreRange[0], cfg.ScoreRange[1])
-			})
+			return scorePair(c, &f, &q)
 		},
 	}
 	f.add(c)
-	c.Flags().StringVar(&source, "source", "", "picture before the edit")
-	c.Flags().StringVar(&edit, "edit", "", "picture after the edit")
-	c.Flags().StringVar(&instruction, "instruction", "", "what was asked for")
+	c.Flags().StringVar(&q.source, "source", "", "picture before the edit")
+	c.Flags().StringVar(&q.edit, "edit", "", "picture after the edit")
+	c.Flags().StringVar(&q.instruction, "instruction", "", "what was asked for")
+	c.Flags().StringVar(&q.requirement, "requirement", "", "what the edit must also fulfil, for scorers that ask for it")
 	return c
 }
 
-// openPair reads the pictures of a pair.
-func openPair(source, edit, instruction string) (p model.Pair, err error) {
-	p.Instruction = instruction
-	if p.Source, err = data.Open(source, data.Limits{}); err != nil {
-		return p, err
+// pairQuestion is a pair of picture files with what was asked for.
+type pairQuestion struct{ source, edit, instruction, requirement string }
+
+// open reads the pictures of a pair for a scorer.
+func (q *pairQuestion) open(s *model.Scorer) (p model.Pair, err error) {
+	cfg := s.Config()
+	p.Instruction, p.Requirement = q.instruction, q.requirement
+	switch {
+	case cfg.NeedsSource() && q.source == "":
+		return p, cli.Usagef("--source and --edit are needed: picture files")
+	case !cfg.NeedsSource() && q.source != "":
+		return p, cli.Usagef("--source: this scorer judges one picture, and looks at no source: leave it out")
+	case q.requirement != "" && !cfg.Asks(model.RequirementMark):
+		return p, cli.Usagef("--requirement: no prompt of this scorer has %s", model.RequirementMark)
 	}
-	p.Edit, err = data.Open(edit, data.Limits{})
+	if cfg.NeedsSource() {
+		if p.Source, err = data.Open(q.source, data.Limits{}); err != nil {
+			return p, err
+		}
+	}
+	p.Edit, err = data.Open(q.edit, data.Limits{})
 	return p, err
 }
 
-func scorePair(ctx context.Context, s *model.Scorer, source, edit, instruction string) (float64, error) {
-	p, err := openPair(source, edit, instruction)
+func scorePair(c *cobra.Command, f *runtimeFlags, q *pairQuestion) error {
+	s, err := f.open()
 	if err != nil {
-		return 0, err
+		return err
+	}
+	defer s.Close()
+	p, err := q.open(s)
+	if err != nil {
+		return err
 	}
 	sample, err := s.Prepare(p)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	scores, err := s.Score(ctx, []*model.Sample{sample})
+	judgements, err := s.Judge(c.Context(), []*model.Sample{sample})
 	if err != nil {
-		return 0, err
+		return err
 	}
-	return scores[0], nil
+	cfg := s.Config()
+	r := cfg.Report(judgements[0])
+	v := map[string]any{"score": r.Score, "score01": r.Score01, "score_range": cfg.ScoreRange, "scorer": f.scorer}
+	if r.Sigma > 0 {
+		v["sigma"] = r.Sigma
+	}
+	if r.Dimensions != nil {
+		v["dimensions"] = r.Dimensions
+	}
+	return cli.Print(c, v, func(w io.Writer) {
+		fmt.Fprintf(w, "%.4f (%s)\n", r.Score, cfg.ScoreRange.Words())
+		for _, name := range slices.Sorted(maps.Keys(r.Dimensions)) {
+			fmt.Fprintf(w, "  %s %s\n", name, withSigma(r.Dimensions[name].Score, r.Dimensions[name].Sigma))
+		}
+	})
+}
+
+// withSigma is a number with its standard deviation, if there is one.
+func withSigma(v, sigma float64) string {
+	if sigma == 0 {
+		return fmt.Sprintf("%.4f", v)
+	}
+	return fmt.Sprintf("%.4f, sigma %.4f", v, sigma)
 }

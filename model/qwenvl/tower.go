@@ -37,18 +37,23 @@ func (b *Family) patchKey() string { return b.Prefix.Key + "patch_embed.proj" }
 type Turns struct{ Cos, Sin string }
 
 // Rotary declares rows and columns of the patches: the first half of the frequencies turns with the row, the other with
-// the column.
+// the column. In a model that was cast to bfloat16 as a whole each step is rounded.
 func (b *Family) Rotary(g *model.Graph) Turns {
 	quarter := b.Tower.Hidden / b.Tower.Heads / 4
+	round := func(x string) string { return x }
+	if b.decoder.Rope.Rounded {
+		round = g.RoundBFloat16
+	}
 	table := make([]float32, 2*2*quarter) // [axes, 1, head_dim/2], zero for the other axis
 	for i := range quarter {
 		v := 1 / float32(math.Pow(b.Tower.Theta, float64(float32(2*i)/float32(2*quarter))))
 		table[i], table[2*quarter+quarter+i] = v, v
 	}
-	at := g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, g.Input(inPositions, onnx.Int64, onnx.Dims(2, "patches")))
-	angle := g.Op("Mul", g.Op("Unsqueeze", at, g.Ints(2)), g.Floats([]int64{2, 1, int64(2 * quarter)}, table...))
-	angle = g.OpA("ReduceSum", onnx.Attrs{"keepdims": 0}, angle, g.Ints(0))
-	return Turns{g.Op("Cos", angle), g.Op("Sin", angle)}
+	at := round(g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, g.Input(inPositions, onnx.Int64, onnx.Dims(2, "patches"))))
+	frequencies := round(g.Floats([]int64{2, 1, int64(2 * quarter)}, table...))
+	angle := g.Op("Mul", g.Op("Unsqueeze", at, g.Ints(2)), frequencies)
+	angle = round(g.OpA("ReduceSum", onnx.Attrs{"keepdims": 0}, angle, g.Ints(0)))
+	return Turns{round(g.Op("Cos", angle)), round(g.Op("Sin", angle))}
 }
 
 // Block is a pre-norm block over x [patches, hidden]: x += attention(norm(x)), then x += mlp(norm(x)).

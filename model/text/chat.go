@@ -114,27 +114,8 @@ func (t *chatTemplate) renderMessages(messages []Message) (prompt string, err er
 	return prompt, nil
 }
 
-// EncodePrompt tokenises a prompt with what the tokenizer's post-processor puts around it. It holds one placeholder per
-// picture; placeholder i counts counts[i] times.
-func (p *Processor) EncodePrompt(prompt, placeholder string, counts []int) (Tokens, error) {
-	if err := checkText("prompt", prompt); err != nil {
-		return Tokens{}, err
-	}
-	picture, err := p.ID(placeholder)
-	if err != nil {
-		return Tokens{}, fmt.Errorf("placeholder of pictures: %w", err)
-	}
-	ids, err := p.encode(prompt, !p.begins(prompt))
-	if err != nil {
-		return Tokens{}, err
-	}
-	t, err := p.expand(ids, len(ids), picture, placeholder, counts)
-	t.AnswerStart = len(t.IDs)
-	return t, err
-}
-
-// begins reports whether a prompt has the beginning of a text already, put there by the template; transformers then adds
-// no special tokens.
+// begins reports whether a prompt has the beginning of a text already, put there by the template; transformers then
+// adds no special tokens.
 func (p *Processor) begins(prompt string) bool {
 	return p.bos != "" && strings.HasPrefix(prompt, p.bos)
 }

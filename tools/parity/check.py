@@ -346,8 +346,14 @@ def check_configs(work):
     return configs.run(work / "backbones", draws=40, seed=11) + "; " + encoderconfigs.run(work / "encoders", draws=12, seed=11)
 
 
+def check_chat(work):
+    """score judge asks transformers serve as OpenAI's own client does, and gets the same answers."""
+    import chat
+    return chat.run(work, SCORE, pairs())
+
+
 CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_parts, check_tables, check_encoders,
-    check_backbone, check_configs, check_client, check_toy, check_page)}
+    check_backbone, check_configs, check_client, check_toy, check_page, check_chat)}
 
 
 def main():

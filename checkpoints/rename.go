@@ -1,0 +1,50 @@
+package checkpoints
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// OpenWeightsAt is OpenWeights of a directory, or of one .safetensors file of any name.
+func OpenWeightsAt(path string) (*Weights, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("weights: %w", err)
+	}
+	if info.IsDir() {
+		return OpenWeights(path)
+	}
+	if ext := filepath.Ext(path); ext != ".safetensors" {
+		return nil, fmt.Errorf("weights: %s: a .safetensors file or a folder is wanted; PyTorch pickles (.pth, .bin) are "+
+			"not read: save it with safetensors.torch.save_file", path)
+	}
+	w := &Weights{dir: filepath.Dir(path), stored: map[string]*Shard{}, alias: map[string]string{}}
+	if err := w.open([]string{filepath.Base(path)}, nil); err != nil {
+		w.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// Rename gives every stored tensor the name that it is known by from now on, or hides it. It is called before anything
+// is read, at most once.
+func (w *Weights) Rename(name func(stored string) (as string, keep bool)) error {
+	stored, names := map[string]*Shard{}, map[string]string{}
+	for _, old := range slices.Sorted(maps.Keys(w.stored)) {
+		as, keep := name(old)
+		if !keep {
+			continue
+		}
+		if stored[as] != nil {
+			return fmt.Errorf("%s: tensor %q and another one both mean %q", w.dir, old, as)
+		}
+		if stored[as] = w.stored[old]; as != old {
+			names[as] = old
+		}
+	}
+	w.stored, w.names = stored, names
+	return nil
+}

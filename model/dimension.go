@@ -1,0 +1,177 @@
+package model
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"gorgonia.org/tensor"
+
+	"assay/checkpoints"
+	"assay/model/text"
+	"assay/onnx"
+)
+
+// headPrefix begins the names of a head's tensors in head.safetensors.
+func headPrefix(name string) string { return "heads." + name + "." }
+
+// isChoiceRows reports whether a tensor is the rows of a head of choices. A scorer may have rows of its own; without
+// them they are those of the backbone's output layer.
+func isChoiceRows(name string) bool { return strings.HasSuffix(name, ".rows") }
+
+// width is how many numbers a head gives.
+func (h *DimensionConfig) width() int {
+	switch h.Outputs {
+	case OutputClasses, OutputChoices:
+		return len(h.Values)
+	case OutputMuSigma:
+		return 2
+	}
+	return 1
+}
+
+// heads are the names of the heads that read a state, sorted: not those of joint choices.
+func (c *ScorerConfig) heads() []string {
+	names := slices.Sorted(maps.Keys(c.Heads))
+	return slices.DeleteFunc(names, func(name string) bool { return c.Heads[name].Joint })
+}
+
+// headShapes are the shapes of the tensors of all heads, choices' rows included.
+func (c *ScorerConfig) headShapes(hidden int) map[string][]int {
+	want := map[string][]int{}
+	for name, h := range c.Heads {
+		if h.Joint {
+			continue
+		}
+		if h.Outputs == OutputChoices {
+			want[headPrefix(name)+"rows"] = []int{len(h.Choices), hidden}
+			continue
+		}
+		layerShapes(want, headPrefix(name), append(append([]int{hidden}, h.Hidden...), h.width()))
+	}
+	return want
+}
+
+// build returns z [n, width], what the head gives for states x [n, hidden], and the dimension [n] that is made of it,
+// where the head's scale is 0..1.
+func (h *DimensionConfig) build(g *Graph, name, x string) (z, dimension string) {
+	prefix := headPrefix(name)
+	if h.Outputs == OutputChoices {
+		z = g.OpA("Gemm", onnx.Attrs{"transB": 1}, x, g.ScorerTensor(prefix+"rows"))
+	} else {
+		z = x
+		for i := range len(h.Hidden) + 1 {
+			layer := fmt.Sprintf("%slayers.%d.", prefix, i)
+			z = g.OpA("Gemm", onnx.Attrs{"transB": 1}, z, g.ScorerTensor(layer+"weight"), g.ScorerTensor(layer+"bias"))
+			if i < len(h.Hidden) {
+				z = g.Activation(z, h.Activation)
+			}
+		}
+	}
+	switch h.Outputs {
+	case OutputClasses, OutputChoices:
+		values := make([]float32, len(h.Values))
+		for i, v := range h.Values {
+			values[i] = float32(v)
+		}
+		p := g.OpA("Softmax", onnx.Attrs{"axis": -1}, z)
+		dimension = g.Op("MatMul", p, g.Floats([]int64{int64(len(values)), 1}, values...))
+	case OutputMuSigma:
+		dimension = g.Op("Slice", z, g.Ints(0), g.Ints(1), g.Ints(1))
+	default:
+		dimension = z
+	}
+	if len(h.Scale) == 2 {
+		dimension = g.Op("Sub", dimension, g.Scalar(onnx.Float, h.Scale[0]))
+		dimension = g.Op("Div", dimension, g.Scalar(onnx.Float, h.Scale[1]-h.Scale[0]))
+	}
+	return z, g.Op("Squeeze", dimension, g.Ints(1))
+}
+
+// sigma is the standard deviation that belongs to the outputs z of a head, on the dimension's scale; 0: it gives none.
+func (h *DimensionConfig) sigma(z []float32) float64 {
+	if h.Outputs != OutputMuSigma {
+		return 0
+	}
+	s := math.Exp(float64(z[1]))
+	if len(h.Scale) == 2 {
+		s /= math.Abs(h.Scale[1] - h.Scale[0])
+	}
+	return s
+}
+
+// probabilities are those of classes or choices, nil of other heads.
+func (h *DimensionConfig) probabilities(z []float32) []float64 {
+	if h.Outputs != OutputClasses && h.Outputs != OutputChoices {
+		return nil
+	}
+	top := float64(z[0])
+	for _, v := range z {
+		top = max(top, float64(v))
+	}
+	sum, p := 0.0, make([]float64, len(z))
+	for i, v := range z {
+		p[i] = math.Exp(float64(v) - top)
+		sum += p[i]
+	}
+	for i := range p {
+		p[i] /= sum
+	}
+	return p
+}
+
+// resolveChoices takes the rows of choices out of the backbone's output layer, where the scorer has none of its own.
+func (n *network) resolveChoices(t *text.Processor) error {
+	for name, h := range n.config.Heads {
+		if h.Outputs != OutputChoices || h.Joint {
+			continue
+		}
+		seen, ids := map[int64]string{}, make([]int64, len(h.Choices))
+		for i, choice := range h.Choices {
+			id, err := t.Row(choice)
+			if other, twice := seen[id]; err == nil && twice {
+				err = fmt.Errorf("%q and %q are the same token", other, choice)
+			}
+			if err != nil {
+				return fmt.Errorf("heads.%s.choices: every choice must be one token, and all different "+
+					"(joint choices may be of several): %w", name, err)
+			}
+			ids[i], seen[id] = id, choice
+		}
+		key := headPrefix(name) + "rows"
+		if n.tensors[key] != nil || n.backbone.Weights.Absent() {
+			continue
+		}
+		rows, err := tableRows(n.backbone.Weights, n.backbone.Keys().Output, ids)
+		if err != nil {
+			return err
+		}
+		n.tensors[key] = rows
+	}
+	return nil
+}
+
+// tableRows reads some rows of a table [V, H] as float32.
+func tableRows(w *checkpoints.Weights, key string, ids []int64) (*tensor.Dense, error) {
+	info, ok := w.Info(key)
+	if !ok || len(info.Shape) != 2 {
+		return nil, fmt.Errorf("the checkpoint holds no table %q", key)
+	}
+	raw, err := w.Bytes(key)
+	if err != nil {
+		return nil, err
+	}
+	width := int(info.Shape[1])
+	size := int64(width * info.Type.Size())
+	var out []float32
+	for _, id := range ids {
+		values, err := checkpoints.Float32s(info.Type, raw[id*size:(id+1)*size])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+		out = append(out, values...)
+	}
+	return tensor.New(tensor.WithShape(len(ids), width), tensor.WithBacking(out)), nil
+}

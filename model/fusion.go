@@ -1,0 +1,127 @@
+package model
+
+import (
+	"fmt"
+	"math"
+)
+
+// fusion makes one number of the dimensions d, and says how it changes with each of them. sigma (may be nil) makes one
+// standard deviation of those of all dimensions.
+type fusion struct {
+	score  func(d, weights []float64) float64
+	slopes func(d, weights []float64) []float64
+	sigma  func(s, weights []float64) float64
+	linear bool // the slopes do not depend on d
+}
+
+// fusions by name. mean, min and sum are EditReward's for pairs (mu, log sigma): the mean and the least of both
+// numbers; mu_1 + mu_2 with sqrt(sigma_1^2 + sigma_2^2).
+var fusions = map[string]fusion{
+	"mean": {
+		score:  func(d, _ []float64) float64 { return total(d) / float64(len(d)) },
+		slopes: func(d, _ []float64) []float64 { return each(d, func(int) float64 { return 1 / float64(len(d)) }) },
+		sigma: func(s, _ []float64) float64 {
+			logs := each(s, func(i int) float64 { return math.Log(s[i]) })
+			return math.Exp(total(logs) / float64(len(s)))
+		},
+		linear: true,
+	},
+	"sum": {
+		score:  func(d, _ []float64) float64 { return total(d) },
+		slopes: func(d, _ []float64) []float64 { return each(d, func(int) float64 { return 1 }) },
+		sigma: func(s, _ []float64) float64 {
+			return math.Sqrt(total(each(s, func(i int) float64 { return s[i] * s[i] })))
+		},
+		linear: true,
+	},
+	"weights": {
+		score:  func(d, w []float64) float64 { return total(each(d, func(i int) float64 { return w[i] * d[i] })) },
+		slopes: func(d, w []float64) []float64 { return each(d, func(i int) float64 { return w[i] }) },
+		linear: true,
+	},
+	"min": {
+		score: func(d, _ []float64) float64 { return d[least(d)] },
+		slopes: func(d, _ []float64) []float64 {
+			return each(d, func(i int) float64 {
+				if i == least(d) {
+					return 1
+				}
+				return 0
+			})
+		},
+		sigma: func(s, _ []float64) float64 { return s[least(s)] },
+	},
+	"product": {
+		score:  func(d, _ []float64) float64 { return product(d, -1) },
+		slopes: func(d, _ []float64) []float64 { return each(d, func(i int) float64 { return product(d, i) }) },
+	},
+	"sqrt_product": {
+		score: func(d, _ []float64) float64 { return math.Sqrt(product(d, -1)) },
+		slopes: func(d, _ []float64) []float64 { // d sqrt(p)/d d_i = (p/d_i) / (2 sqrt(p))
+			return each(d, func(i int) float64 { return product(d, i) / (2 * math.Sqrt(product(d, -1))) })
+		},
+	},
+}
+
+// fuse makes the score01 of the dimensions of all heads, and its slope with each of them. Its standard deviation is 0
+// where there is none: of a fusion that defines none, or of heads that give none.
+func (c *ScorerConfig) fuse(dimensions, sigmas map[string]float64) (score, sigma float64, slopes map[string]float64,
+	err error) {
+	f, how := c.Score, fusions[c.Score.Fusion]
+	d, s, all := make([]float64, len(f.Of)), make([]float64, len(f.Of)), true
+	for i, name := range f.Of {
+		d[i], s[i] = dimensions[name], sigmas[name]
+		all = all && s[i] > 0
+	}
+	if score = how.score(d, f.Weights); math.IsNaN(score) || math.IsInf(score, 0) {
+		return 0, 0, nil, fmt.Errorf("the %s of %v, the dimensions %v, is no number", f.Fusion, d, f.Of)
+	}
+	slopes = map[string]float64{}
+	for i, v := range how.slopes(d, f.Weights) {
+		slopes[f.Of[i]] = v
+	}
+	switch {
+	case all && len(f.Of) == 1 && f.Fusion != "weights":
+		sigma = s[0]
+	case all && how.sigma != nil:
+		sigma = how.sigma(s, f.Weights)
+	}
+	return score, sigma, slopes, nil
+}
+
+func total(v []float64) (sum float64) {
+	for _, x := range v {
+		sum += x
+	}
+	return sum
+}
+
+// product of all but one; without: -1 for all.
+func product(v []float64, without int) float64 {
+	p := 1.0
+	for i, x := range v {
+		if i != without {
+			p *= x
+		}
+	}
+	return p
+}
+
+// least is the index of the smallest value, the first one on a tie.
+func least(v []float64) int {
+	at := 0
+	for i, x := range v {
+		if x < v[at] {
+			at = i
+		}
+	}
+	return at
+}
+
+func each(v []float64, f func(i int) float64) []float64 {
+	out := make([]float64, len(v))
+	for i := range v {
+		out[i] = f(i)
+	}
+	return out
+}

@@ -1,0 +1,218 @@
+package model
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"gorgonia.org/tensor"
+)
+
+// Judgement is what a scorer says of a pair.
+type Judgement struct {
+	Score01    float64     // not clipped; see ScorerConfig.Range
+	Sigma01    float64     // standard deviation of Score01, as the scorer sees it; 0: it says none
+	Dimensions []Dimension // of format 2, sorted by name
+}
+
+// Dimension is what one head of a scorer says.
+type Dimension struct {
+	Name          string    `json:"name"`
+	Score01       float64   `json:"score01"` // as those of a Judgement
+	Sigma01       float64   `json:"sigma01,omitempty"`
+	Probabilities []float64 `json:"probabilities,omitempty"` // of classes or choices
+}
+
+// Judge is Score with all that a scorer says.
+func (s *Scorer) Judge(ctx context.Context, samples []*Sample) ([]Judgement, error) {
+	out := make([]Judgement, len(samples))
+	if s.config.Format != 2 {
+		scores, _, err := s.score(ctx, samples, false)
+		for i, v := range scores {
+			out[i].Score01 = v
+		}
+		return out, err
+	}
+	readings, err := s.readAll(ctx, samples, false)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range readings {
+		if out[i], _, err = s.judgement(r); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Reading is what was read of a pass.
+type Reading struct {
+	Pass    string
+	IDs     []int64              // tokens of the prompt, and of the answer if it was given
+	Said    []int64              // tokens that the model said
+	At      int                  // the state that was read
+	State   []float32            // [hidden]
+	Outputs map[string][]float32 // of every head that reads there: mu and log sigma, logits, or a value
+
+	dimensions map[string]float64
+}
+
+// Readings returns what the passes of a scorer of format 2 read of a sample: for those who look inside.
+func (s *Scorer) Readings(ctx context.Context, sample *Sample) ([]Reading, error) {
+	if s.config.Format != 2 {
+		return nil, fmt.Errorf("readings are those of a scorer of format 2: see Hidden")
+	}
+	all, err := s.readAll(ctx, []*Sample{sample}, true)
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// readAll runs all passes of all samples, those that are said step by step after the others.
+func (s *Scorer) readAll(ctx context.Context, samples []*Sample, state bool) ([][]Reading, error) {
+	out := make([][]Reading, len(samples))
+	var given, said, joint []*Sample
+	var intoGiven, intoSaid, intoJoint []*Reading
+	for i, sample := range samples {
+		out[i] = make([]Reading, 1+len(sample.rest))
+		for k, one := range sample.sequences() {
+			switch into := &out[i][k]; {
+			case one.choices != nil:
+				joint, intoJoint = append(joint, one), append(intoJoint, into)
+			case s.config.Passes[one.pass].Steps > 0:
+				said, intoSaid = append(said, one), append(intoSaid, into)
+			default:
+				given, intoGiven = append(given, one), append(intoGiven, into)
+			}
+		}
+	}
+	if err := s.read(ctx, judgeSpec{State: state}, given, func(i int, r Reading) { *intoGiven[i] = r }); err != nil {
+		return nil, err
+	}
+	if err := s.readJoint(ctx, joint, intoJoint); err != nil {
+		return nil, err
+	}
+	return out, s.answer(ctx, state, said, intoSaid)
+}
+
+// sequences are the samples of all passes.
+func (s *Sample) sequences() []*Sample { return append([]*Sample{s}, s.rest...) }
+
+// read runs samples of any pass once, and calls each, several times at once, with what was read of each.
+func (s *Scorer) read(ctx context.Context, spec judgeSpec, samples []*Sample, each func(i int, r Reading)) error {
+	if len(samples) == 0 {
+		return nil
+	}
+	ses, err := s.session(s.judgeGraph(spec))
+	if err != nil {
+		return err
+	}
+	return s.eachBatch(ctx, ses, s.packing(), samples, func(i, place int, out map[string]*tensor.Dense) error {
+		r, err := s.reading(samples[i], place, out)
+		if err == nil {
+			each(i, r)
+		}
+		return err
+	})
+}
+
+// reading takes one sample's out of the outputs of a batch.
+func (s *Scorer) reading(sample *Sample, place int, out map[string]*tensor.Dense) (Reading, error) {
+	q := &s.config.Passes[sample.pass]
+	r := Reading{
+		Pass:       q.Name,
+		IDs:        sample.IDs,
+		At:         sample.ScoreIndex,
+		Outputs:    map[string][]float32{},
+		dimensions: map[string]float64{},
+	}
+	row := func(name string, width int) []float32 {
+		return slices.Clone(out[name].Data().([]float32)[place*width : (place+1)*width])
+	}
+	for _, name := range q.Heads {
+		head := s.config.Heads[name]
+		r.Outputs[name] = row(ofHead+name, head.width())
+		var err error
+		if r.dimensions[name], err = s.finite(row(ofScore+name, 1)[0]); err != nil {
+			return r, err
+		}
+	}
+	if out[outHidden] != nil {
+		r.State = row(outHidden, s.backbone.Decoder().Hidden)
+	}
+	if out[outSaid] != nil {
+		r.Said = []int64{out[outSaid].Data().([]int64)[place]}
+	}
+	return r, nil
+}
+
+// answer lets the model answer, the likeliest token each time, and reads the state that predicts the last score token
+// that it said, or the last token if it said none. Every step runs the whole sequence anew.
+func (s *Scorer) answer(ctx context.Context, state bool, samples []*Sample, into []*Reading) error {
+	found := make([]bool, len(samples))
+	texts := make([][]int64, len(samples))
+	todo := make([]int, len(samples))
+	for i := range todo {
+		todo[i] = i
+	}
+	token := int64(-1)
+	if t := s.config.token(); t != "" && len(samples) > 0 {
+		var err error
+		if token, err = s.text.Row(t); err != nil {
+			return err
+		}
+	}
+	for step := 0; len(todo) > 0; step++ {
+		now := make([]*Sample, len(todo))
+		for k, i := range todo {
+			now[k] = samples[i].saying(texts[i])
+		}
+		readings := make([]Reading, len(todo))
+		err := s.read(ctx, judgeSpec{State: state, Say: true}, now, func(k int, r Reading) { readings[k] = r })
+		if err != nil {
+			return err
+		}
+		var next []int
+		for k, i := range todo {
+			q, id := &s.config.Passes[samples[i].pass], readings[k].Said[0]
+			texts[i] = append(texts[i], id)
+			if id == token || !found[i] {
+				*into[i], found[i] = readings[k], found[i] || id == token
+			}
+			if step+1 < q.Steps && !slices.Contains(q.End, id) {
+				next = append(next, i)
+			}
+		}
+		todo = next
+	}
+	for i, r := range into {
+		r.IDs, r.Said = samples[i].IDs, texts[i]
+	}
+	return nil
+}
+
+// saying is the sample after the model has said some tokens.
+func (s *Sample) saying(said []int64) *Sample {
+	out := *s
+	out.IDs = slices.Concat(s.IDs, said)
+	out.ScoreIndex = len(out.IDs) - 1
+	return &out
+}
+
+// judgement fuses what was read of a sample. slopes are d Score01 / d dimension.
+func (s *Scorer) judgement(readings []Reading) (j Judgement, slopes map[string]float64, err error) {
+	dimensions, sigmas := map[string]float64{}, map[string]float64{}
+	for _, r := range readings {
+		for name, z := range r.Outputs {
+			head := s.config.Heads[name]
+			d := Dimension{Name: name, Score01: r.dimensions[name], Sigma01: head.sigma(z), Probabilities: head.probabilities(z)}
+			dimensions[name], sigmas[name] = d.Score01, d.Sigma01
+			j.Dimensions = append(j.Dimensions, d)
+		}
+	}
+	slices.SortFunc(j.Dimensions, func(a, b Dimension) int { return cmp.Compare(a.Name, b.Name) })
+	j.Score01, j.Sigma01, slopes, err = s.config.fuse(dimensions, sigmas)
+	return j, slopes, err
+}

@@ -1,0 +1,297 @@
+package model
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Judge is what scorer.yaml of format 2 says: one or several passes over pictures and prompts, heads that read a state
+// of each, and what is made of their numbers. All passes share one set of weights.
+type Judge struct {
+	Kind      string                     `yaml:"kind,omitempty"`      // heads or choices: of the heads, for readers
+	Weights   string                     `yaml:"weights,omitempty"`   // directory or file; "": the backbone's own
+	Positions string                     `yaml:"positions,omitempty"` // own (the family's), plain (0, 1... on all axes)
+	Rotary    string                     `yaml:"rotary,omitempty"`    // float32, or bfloat16: rounded as in a cast model
+	Alpha     string                     `yaml:"alpha,omitempty"`     // white, or drop: the colours below the transparency
+	Pixels    *PixelLimits               `yaml:"pixels,omitempty"`    // what each picture is first resized to
+	Passes    []PassConfig               `yaml:"passes,omitempty"`
+	Heads     map[string]DimensionConfig `yaml:"heads,omitempty"`
+	Score     *FusionConfig              `yaml:"score,omitempty"`
+	Origin    *Origin                    `yaml:"origin,omitempty"`
+}
+
+// judgeKeys are the keys of Judge.
+var judgeKeys = []string{
+	"kind", "weights", "positions", "rotary", "alpha", "pixels", "passes", "heads", "score", "origin",
+}
+
+// PassConfig is one forward pass: what is shown and asked, and where the state is read.
+type PassConfig struct {
+	Name     string   `yaml:"name"`
+	Pictures []string `yaml:"pictures,flow"`      // source and edit in any number; or concat, or frames, of both
+	Prompt   Text     `yaml:"prompt"`             // [INSTRUCTION] and [REQUIREMENT] are replaced
+	Answer   Text     `yaml:"answer,omitempty"`   // follows the prompt, as if the model had said it
+	Steps    int      `yaml:"steps,omitempty"`    // or: tokens that the model says, the likeliest each time
+	End      []int64  `yaml:"end,omitempty,flow"` // ids that end what it says
+	Token    string   `yaml:"token,omitempty"`    // stands once in prompt or answer, or is said
+	Position string   `yaml:"position"`           // at or before the token; last: the last token of all
+	Heads    []string `yaml:"heads,flow"`         // that read there
+}
+
+// PixelLimits are numbers of pixels: a picture is resized to multiples of Factor, near its aspect, with at least Least
+// and at most Most pixels; the smaller of the two ways to break that (rounding up to Least may exceed it) is as Qwen's
+// smart_resize has it.
+type PixelLimits struct {
+	Least  int `yaml:"least"`
+	Most   int `yaml:"most"`
+	Factor int `yaml:"factor"`
+}
+
+// Kinds of what a head gives.
+const (
+	OutputValue   = "value"    // one number
+	OutputClasses = "classes"  // the expectation of Values over a softmax
+	OutputMuSigma = "mu_sigma" // two numbers: a mean, and the logarithm of a standard deviation
+	OutputChoices = "choices"  // the expectation of Values over the likelihoods of tokens; no MLP
+)
+
+// DimensionConfig is one head and the dimension that it gives.
+type DimensionConfig struct {
+	Hidden     []int     `yaml:"hidden,omitempty,flow"` // widths of the hidden layers
+	Activation string    `yaml:"activation,omitempty"`  // between layers: relu, gelu or silu
+	Outputs    string    `yaml:"outputs"`
+	Values     []float64 `yaml:"values,omitempty,flow"`  // of classes or choices, on 0..1
+	Choices    []string  `yaml:"choices,omitempty,flow"` // each one token, unless they are joint
+	Joint      bool      `yaml:"joint,omitempty"`        // choices of any number of tokens, by their joint likelihoods
+	Scale      []float64 `yaml:"scale,omitempty,flow"`   // [lo, hi]: outputs that are 0 and 1; absent: 0 and 1 themselves
+}
+
+// FusionConfig says what is reported as the score.
+type FusionConfig struct {
+	Fusion  string    `yaml:"fusion"`                 // mean, min, sum, product, sqrt_product, weights
+	Of      []string  `yaml:"of,omitempty,flow"`      // heads; absent: all, in the order of the passes
+	Weights []float64 `yaml:"weights,omitempty,flow"` // of the fusion weights, one for each of Of
+}
+
+// Origin says where an imported scorer comes from.
+type Origin struct {
+	Name      string            `yaml:"name"`
+	Licence   string            `yaml:"licence,omitempty"`
+	Source    string            `yaml:"source,omitempty"`
+	Published bool              `yaml:"published"`         // the prompts are those that were published with the weights
+	Prompts   map[string]string `yaml:"prompts,omitempty"` // SHA-256 by name
+	Weights   map[string]string `yaml:"weights,omitempty"` // SHA-256 by file
+}
+
+// Text is written to YAML in double quotes: every blank and line break of a prompt counts.
+type Text string
+
+// MarshalYAML writes the text in double quotes.
+func (t Text) MarshalYAML() ([]byte, error) {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(string(t))
+	return []byte(strings.TrimSuffix(b.String(), "\n")), err
+}
+
+// empty reports whether nothing of format 2 is said.
+func (j *Judge) empty() bool {
+	return j.Kind+j.Weights+j.Positions+j.Rotary+j.Alpha == "" && j.Pixels == nil && len(j.Passes)+len(j.Heads) == 0 &&
+		j.Score == nil && j.Origin == nil
+}
+
+// RequirementMark is replaced by what a pair's edit must also fulfil.
+const RequirementMark = "[REQUIREMENT]"
+
+// normalizeJudge is Normalize of format 2.
+func (c *ScorerConfig) normalizeJudge() error {
+	p := problems{}
+	fill := func(s *string, v string) {
+		if *s == "" {
+			*s = v
+		}
+	}
+	fill(&c.Kind, "heads")
+	fill(&c.Positions, "own")
+	fill(&c.Rotary, "float32")
+	fill(&c.Alpha, "white")
+	fill(&c.DType, "float32")
+	if c.ScoreRange == (ScoreRange{}) {
+		c.ScoreRange = ScoreRange{0, 10}
+	}
+	p.wrong(c.Pair+c.Question+c.Answer+c.TextLoss+c.ScoreToken+c.ScorePosition != "" || c.Head.Kind != "" ||
+		len(c.Head.Hidden) > 0, "pair, question, answer, text_loss, head, score_token and score_position "+
+		"belong to format 1: format 2 has passes and heads")
+	p.wrong(c.Backbone == "", "backbone: a checkpoint directory is needed")
+	p.wrong(len(c.PairSize) != 0 && (len(c.PairSize) != 2 || c.PairSize[0] < 1 || c.PairSize[1] < 1),
+		"pair_size: [height, width] in pixels is wanted, not %v", c.PairSize)
+	p.wrong(c.ScoreRange[0] == c.ScoreRange[1], "score_range: both ends are %g", c.ScoreRange[0])
+	p.oneOf("kind", c.Kind, "heads", "choices")
+	p.oneOf("positions", c.Positions, "own", "plain")
+	p.oneOf("rotary", c.Rotary, "float32", "bfloat16")
+	p.oneOf("alpha", c.Alpha, "white", "drop")
+	p.oneOf("dtype", c.DType, "float32", "bfloat16")
+	if l := c.Pixels; l != nil {
+		p.wrong(l.Least < 1 || l.Most < l.Least || l.Factor < 1,
+			"pixels: at least %d and at most %d pixels in multiples of %d cannot be", l.Least, l.Most, l.Factor)
+	}
+	c.normalizePasses(&p)
+	for _, name := range slices.Sorted(maps.Keys(c.Heads)) {
+		h := c.Heads[name]
+		h.normalize(&p, "heads."+name)
+		c.Heads[name] = h
+	}
+	c.normalizeFusion(&p)
+	return errors.Join(p.list...)
+}
+
+// normalizePasses checks passes, and that every head is read once.
+func (c *ScorerConfig) normalizePasses(p *problems) {
+	p.wrong(len(c.Passes) == 0, "passes: at least one is needed")
+	read, names, token := map[string]bool{}, map[string]bool{}, ""
+	for i := range c.Passes {
+		q := &c.Passes[i]
+		if q.Name == "" && len(c.Passes) == 1 {
+			q.Name = "score"
+		}
+		at := fmt.Sprintf("passes[%d]", i)
+		p.wrong(q.Name == "" || names[q.Name], "%s.name: %q is empty or there already", at, q.Name)
+		names[q.Name] = true
+		q.check(p, at)
+		if q.Token != "" {
+			p.wrong(token != "" && token != q.Token, "%s.token: %q, after %q: all passes share one", at, q.Token, token)
+			token = q.Token
+		}
+		for _, h := range q.Heads {
+			_, known := c.Heads[h]
+			p.wrong(!known, "%s.heads: there is no head %q", at, h)
+			p.wrong(c.Heads[h].Joint && (len(q.Heads) > 1 || q.Position != "last" || q.Steps > 0 || q.Answer != ""),
+				"%s: joint choices want a pass of their own, position last and no answer", at)
+			p.wrong(read[h], "%s.heads: %q is read twice", at, h)
+			read[h] = true
+		}
+	}
+	for _, h := range slices.Sorted(maps.Keys(c.Heads)) {
+		p.wrong(!read[h], "heads.%s: no pass reads it", h)
+	}
+}
+
+func (q *PassConfig) check(p *problems, at string) {
+	joined := len(q.Pictures) == 1 && (q.Pictures[0] == Concat || q.Pictures[0] == Frames)
+	for _, name := range q.Pictures {
+		if !joined {
+			p.oneOf(at+".pictures", name, "source", "edit")
+		}
+	}
+	p.wrong(len(q.Pictures) == 0, "%s.pictures: want [source, edit], [edit], [concat] or [frames]", at)
+	p.wrong(q.Prompt == "", "%s.prompt is empty", at)
+	p.oneOf(at+".position", q.Position, "at", "before", "last")
+	p.wrong((q.Position == "last") != (q.Token == ""), "%s: position %q and token %q do not go together", at, q.Position,
+		q.Token)
+	stands := strings.Count(string(q.Prompt), q.Token) + strings.Count(string(q.Answer), q.Token)
+	if q.Steps > 0 {
+		p.wrong(q.Answer != "", "%s: answer and steps: one of them is wanted", at)
+		p.wrong(q.Token == "" || stands != 0 || q.Position != "before",
+			"%s: with steps the token %q is said, not given, and position is before", at, q.Token)
+	} else if q.Token != "" {
+		p.wrong(stands != 1, "%s: prompt and answer hold the token %s %d times: once is wanted", at, q.Token, stands)
+	}
+	p.wrong(q.Steps < 0, "%s.steps: %d", at, q.Steps)
+	p.wrong(len(q.Heads) == 0, "%s.heads: at least one is needed", at)
+}
+
+func (h *DimensionConfig) normalize(p *problems, at string) {
+	if h.Activation == "" && h.Outputs != OutputChoices {
+		h.Activation = "relu"
+	}
+	p.oneOf(at+".outputs", h.Outputs, OutputValue, OutputClasses, OutputMuSigma, OutputChoices)
+	for _, w := range h.Hidden {
+		p.wrong(w < 1, "%s.hidden: width %d", at, w)
+	}
+	switch h.Outputs {
+	case OutputChoices:
+		p.wrong(len(h.Choices) < 2, "%s.choices: at least two are needed", at)
+		p.wrong(len(h.Values) != len(h.Choices), "%s: %d values for %d choices", at, len(h.Values), len(h.Choices))
+		p.wrong(len(h.Hidden) > 0 || h.Activation != "", "%s: choices have no layers of their own", at)
+	case OutputClasses:
+		p.wrong(len(h.Values) < 2, "%s.values: a head of classes needs at least two", at)
+	default:
+		p.wrong(len(h.Values) > 0, "%s.values: only classes and choices have values", at)
+	}
+	p.wrong(h.Joint && (h.Outputs != OutputChoices || len(h.Scale) > 0), "%s.joint belongs to choices without a scale",
+		at)
+	p.wrong(h.Outputs != OutputChoices && len(h.Choices) > 0, "%s.choices: outputs: choices is wanted for them", at)
+	if h.Outputs != OutputChoices {
+		p.oneOf(at+".activation", h.Activation, "relu", "gelu", "silu")
+	}
+	p.wrong(len(h.Scale) != 0 && (len(h.Scale) != 2 || h.Scale[0] == h.Scale[1]), "%s.scale: want [lo, hi], not %v", at,
+		h.Scale)
+}
+
+func (c *ScorerConfig) normalizeFusion(p *problems) {
+	if c.Score == nil {
+		c.Score = &FusionConfig{Fusion: "mean"}
+	}
+	f := c.Score
+	p.oneOf("score.fusion", f.Fusion, slices.Sorted(maps.Keys(fusions))...)
+	if len(f.Of) == 0 {
+		for _, q := range c.Passes {
+			f.Of = append(f.Of, q.Heads...)
+		}
+	}
+	seen := map[string]bool{}
+	for _, name := range f.Of {
+		_, known := c.Heads[name]
+		p.wrong(!known || seen[name], "score.of: %q is no head, or is there twice", name)
+		seen[name] = true
+	}
+	p.wrong(f.Fusion == "weights" && len(f.Weights) != len(f.Of), "score.weights: %d for %d heads", len(f.Weights),
+		len(f.Of))
+	p.wrong(f.Fusion != "weights" && len(f.Weights) > 0, "score.weights belong to fusion: weights")
+}
+
+// of is the configuration whose score is one dimension: the passes that it needs, and no fusion. "": as it is.
+func (c *ScorerConfig) of(dimension string) (*ScorerConfig, error) {
+	if dimension == "" {
+		return c, nil
+	}
+	if _, ok := c.Heads[dimension]; !ok {
+		return nil, fmt.Errorf("the scorer has no dimension %q; it has %s", dimension, c.dimensions())
+	}
+	one := *c
+	one.Heads = map[string]DimensionConfig{dimension: c.Heads[dimension]}
+	one.Score = &FusionConfig{Fusion: "mean", Of: []string{dimension}}
+	one.Passes = nil
+	for _, q := range c.Passes {
+		if slices.Contains(q.Heads, dimension) {
+			q.Heads = []string{dimension}
+			one.Passes = append(one.Passes, q)
+		}
+	}
+	return &one, nil
+}
+
+func (c *ScorerConfig) dimensions() string {
+	if len(c.Heads) == 0 {
+		return "none with a name: its only score is reported without one"
+	}
+	return strings.Join(slices.Sorted(maps.Keys(c.Heads)), ", ")
+}
+
+// problems collects what is wrong.
+type problems struct{ list []error }
+
+func (p *problems) wrong(bad bool, format string, args ...any) {
+	if bad {
+		p.list = append(p.list, fmt.Errorf(format, args...))
+	}
+}
+
+func (p *problems) oneOf(key, v string, allowed ...string) {
+	p.wrong(!slices.Contains(allowed, v), "%s: %q is none of %s", key, v, strings.Join(allowed, ", "))
+}

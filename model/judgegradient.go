@@ -1,0 +1,214 @@
+package model
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"gorgonia.org/tensor"
+
+	"assay/internal/workers"
+)
+
+// sequence is a pass of one of several samples, on its way to a gradient.
+type sequence struct {
+	*Sample
+	slopes   []float32 // d score / d dimension, heads sorted by name
+	joint    bool      // a choice of joint ones: then
+	weight   float32   // is d score / d (-log softmax) of each of its tokens
+	reading  Reading
+	gradient []float32 // d score / d pixel_values, picture by picture
+}
+
+// differentiateJudge differentiates samples of format 2: judgements, and of every sample the passes with their
+// gradients. What a model said is taken as given.
+func (s *Scorer) differentiateJudge(ctx context.Context, samples []*Sample) ([]Judgement, [][]*sequence, error) {
+	each, all := make([][]*sequence, len(samples)), []*sequence(nil)
+	slopes, err := s.slopesOf(ctx, samples)
+	if err != nil {
+		return nil, nil, err
+	}
+	names := s.config.heads()
+	var joint []*sequence
+	for i, sample := range samples {
+		for k, one := range sample.sequences() {
+			if one.Pictures[0].Pixels == nil {
+				return nil, nil, fmt.Errorf("the sample has no pixels: prepare it with Pair.Pixels")
+			}
+			if one.choices != nil {
+				choices := s.jointSequences(one, slopes[i].readings[k], slopes[i].slopes)
+				each[i], joint = append(each[i], choices...), append(joint, choices...)
+				continue
+			}
+			q := &sequence{Sample: slopes[i].at[k], slopes: make([]float32, len(names))}
+			for h, name := range names {
+				if slices.Contains(s.config.Passes[one.pass].Heads, name) {
+					q.slopes[h] = float32(slopes[i].slopes[name])
+				}
+			}
+			each[i], all = append(each[i], q), append(all, q)
+		}
+	}
+	if err := s.plainGradients(ctx, all); err != nil {
+		return nil, nil, err
+	}
+	if err := s.jointGradients(ctx, joint); err != nil {
+		return nil, nil, err
+	}
+	out := make([]Judgement, len(samples))
+	for i, sequences := range each {
+		var readings []Reading
+		for _, q := range sequences {
+			readings = append(readings, q.reading)
+		}
+		if out[i], _, err = s.judgement(readings); err != nil {
+			return nil, nil, err
+		}
+	}
+	return out, each, nil
+}
+
+// plainGradients differentiates sequences whose state is read once, forth and back.
+func (s *Scorer) plainGradients(ctx context.Context, all []*sequence) error {
+	if len(all) == 0 {
+		return nil
+	}
+	ses, err := s.session(s.judgeGraph(judgeSpec{Pixels: true}))
+	if err != nil {
+		return err
+	}
+	samples := make([]*Sample, len(all))
+	for i, q := range all {
+		samples[i] = q.Sample
+	}
+	batches := s.gradientBatches(samples)
+	return workers.Each(len(batches), s.limits.parallel, func(k int) error {
+		return s.sequenceGradients(ctx, ses, pick(all, batches[k]))
+	})
+}
+
+// slope is how the score of a sample changes with its dimensions, and its sequences with what the model said.
+type slope struct {
+	slopes   map[string]float64
+	at       []*Sample
+	readings []Reading // nil where none were needed
+}
+
+// slopesOf finds them. Without a forward pass where they are always the same.
+func (s *Scorer) slopesOf(ctx context.Context, samples []*Sample) ([]slope, error) {
+	out := make([]slope, len(samples))
+	said := slices.ContainsFunc(s.config.Passes, func(q PassConfig) bool {
+		return q.Steps > 0 || s.config.joint(&q) != nil
+	})
+	var readings [][]Reading
+	if said || !fusions[s.config.Score.Fusion].linear {
+		var err error
+		if readings, err = s.readAll(ctx, samples, false); err != nil {
+			return nil, err
+		}
+	}
+	for i, sample := range samples {
+		out[i].at = sample.sequences()
+		if readings == nil {
+			_, _, slopes, err := s.config.fuse(map[string]float64{}, map[string]float64{})
+			if err != nil {
+				return nil, err
+			}
+			out[i].slopes = slopes
+			continue
+		}
+		var err error
+		out[i].readings = readings[i]
+		if _, out[i].slopes, err = s.judgement(readings[i]); err != nil {
+			return nil, err
+		}
+		for k, one := range out[i].at {
+			if s.config.Passes[one.pass].Steps > 0 {
+				r := readings[i][k]
+				out[i].at[k] = one.saying(r.Said[:r.At-one.ScoreIndex])
+			}
+		}
+	}
+	return out, nil
+}
+
+// sequenceGradients differentiates sequences of one length, forth and back.
+func (s *Scorer) sequenceGradients(ctx context.Context, ses *session, part []*sequence) error {
+	samples := make([]*Sample, len(part))
+	for i, q := range part {
+		samples[i] = q.Sample
+	}
+	p, err := s.packing().pack(samples, s.positions)
+	if err != nil {
+		return err
+	}
+	vision, err := s.backbone.Feeds(p.pictures)
+	if err != nil {
+		return err
+	}
+	width := len(s.config.heads())
+	slopes := make([]float32, 0, width*len(part))
+	for _, i := range p.order {
+		slopes = append(slopes, part[i].slopes...)
+	}
+	of := tensor.New(tensor.WithShape(len(part), width), tensor.WithBacking(slopes))
+	out, err := s.run(ctx, ses, p.feeds, vision, map[string]*tensor.Dense{inSlopes: of})
+	if err != nil {
+		return err
+	}
+	takeGradients(part, p.order, out[ses.Grads[inPixels]].Data().([]float32))
+	for place, i := range p.order {
+		if part[i].reading, err = s.reading(part[i].Sample, place, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judgeGradients is Gradients of format 2, of samples prepared with their pixels: the sum of the passes' gradients.
+func (s *Scorer) judgeGradients(ctx context.Context, adjoint PrepareAdjoint, pairs []Pair, samples []*Sample) (
+	[]*PixelGradients, error,
+) {
+	judgements, each, err := s.differentiateJudge(ctx, samples)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*PixelGradients, len(pairs))
+	return out, workers.Each(len(pairs), s.limits.parallel, func(i int) error {
+		g := &PixelGradients{Score01: judgements[i].Score01, Judgement: judgements[i]}
+		for _, q := range each[i] {
+			shown, err := s.backThroughPictures(adjoint, q.Sample, q.gradient, s.config.Passes[q.pass].Pictures[0] == Frames)
+			if err != nil {
+				return err
+			}
+			s.config.showAdjoint(&s.config.Passes[q.pass], &pairs[i], shown, g)
+		}
+		out[i] = g
+		return g.check()
+	})
+}
+
+// judgePixelGradient is PixelGradient of format 2, whose passes must all show the same pictures.
+func (s *Scorer) judgePixelGradient(ctx context.Context, sample *Sample) (float64, *tensor.Dense, error) {
+	for _, one := range sample.rest {
+		if !slices.Equal(one.Pictures, sample.Pictures) {
+			return 0, nil, fmt.Errorf("the passes show different pictures: their gradients have no common pixel_values")
+		}
+	}
+	judgements, each, err := s.differentiateJudge(ctx, []*Sample{sample})
+	if err != nil {
+		return 0, nil, err
+	}
+	sum := slices.Clone(each[0][0].gradient)
+	for _, q := range each[0][1:] {
+		for i, v := range q.gradient {
+			sum[i] += v
+		}
+	}
+	feeds, err := s.backbone.Feeds(sample.Pictures)
+	if err != nil {
+		return 0, nil, err
+	}
+	shape := feeds[inPixels].Shape().Clone()
+	return judgements[0].Score01, tensor.New(tensor.WithShape(shape...), tensor.WithBacking(sum)), nil
+}

@@ -1,0 +1,72 @@
+package optim
+
+// Lion moves every element by the learning rate, in the direction of the sign of a momentum (Chen et al., Symbolic
+// Discovery of Optimization Algorithms, 2023), with decoupled weight decay:
+//
+//	p -= lr wd p
+//	p -= lr sign(b1 m + (1 - b1) g)
+//	m  = b2 m + (1 - b2) g
+//
+// It wants a learning rate three to ten times smaller than AdamW's, and a decay larger by as much.
+type Lion struct {
+	Betas       [2]float64
+	WeightDecay float64
+	Decayed     []bool // parameters that decay; nil: all
+
+	M     [][]float32 // momentum, in the order of the parameters
+	count int64
+	shape [][]int
+}
+
+// NewLion makes the optimizer of params with zero momentum.
+func NewLion(params []Param, betas [2]float64, weightDecay float64) *Lion {
+	l := &Lion{Betas: betas, WeightDecay: weightDecay, M: zeros(params)}
+	for _, p := range params {
+		l.shape = append(l.shape, p.shape())
+	}
+	return l
+}
+
+// Update changes params in place by their gradients at learning rate lr.
+func (l *Lion) Update(params []Param, grads [][]float32, lr float64) {
+	l.count++
+	b1, c1, b2, c2 := float32(l.Betas[0]), float32(1-l.Betas[0]), float32(l.Betas[1]), float32(1-l.Betas[1])
+	rate := float32(lr)
+	var jobs []func()
+	for i, p := range params {
+		stay := keep(l.Decayed, i, lr, l.WeightDecay)
+		values, m, g := p.Floats(), l.M[i], grads[i]
+		for lo := 0; lo < len(values); lo += block {
+			hi := min(lo+block, len(values))
+			jobs = append(jobs, func() {
+				for j := lo; j < hi; j++ {
+					x := values[j] * stay
+					switch c := m[j]*b1 + g[j]*c1; {
+					case c > 0:
+						x -= rate
+					case c < 0:
+						x += rate
+					}
+					values[j] = x
+					m[j] = m[j]*b2 + g[j]*c2
+				}
+			})
+		}
+	}
+	parallel(jobs)
+}
+
+// State is the momentum.
+func (l *Lion) State() []State {
+	var out []State
+	for i := range l.M {
+		out = append(out, State{"momentum", i, l.shape[i], l.M[i]})
+	}
+	return out
+}
+
+// Updates is the number of updates so far.
+func (l *Lion) Updates() int64 { return l.count }
+
+// SetUpdates sets it.
+func (l *Lion) SetUpdates(n int64) { l.count = n }

@@ -1,0 +1,50 @@
+package optim
+
+// Optimizer updates parameters by their gradients.
+type Optimizer interface {
+	// Update changes params in place by their gradients at learning rate lr. params are always those it was made for.
+	Update(params []Param, grads [][]float32, lr float64)
+	// State lists what the optimizer keeps for each parameter, in place.
+	State() []State
+	// Updates is the number of updates so far. SetUpdates puts it back to what it was when the state was saved.
+	Updates() int64
+	SetUpdates(n int64)
+}
+
+// State is a tensor that an optimizer keeps for a parameter.
+type State struct {
+	Kind   string // moment1, ...
+	Param  int    // index of the parameter
+	Shape  []int
+	Values []float32
+}
+
+// shape is that of a parameter; a scalar has none.
+func (p Param) shape() []int { return p.Value.Shape() }
+
+// zeros makes the state of one kind for all parameters, of their shapes.
+func zeros(params []Param) [][]float32 {
+	out := make([][]float32, len(params))
+	for i, p := range params {
+		out[i] = make([]float32, len(p.Floats()))
+	}
+	return out
+}
+
+// Decayed tells for each parameter whether weight decay is for it, if it is for weights alone: not for vectors, which
+// are norms and biases, but for the rows of a score token.
+func Decayed(params []Param, isRow func(name string) bool) []bool {
+	out := make([]bool, len(params))
+	for i, p := range params {
+		out[i] = len(p.shape()) > 1 || isRow(p.Name)
+	}
+	return out
+}
+
+// keep is the factor of a parameter in an update with decoupled decay. decayed is nil if all of them decay.
+func keep(decayed []bool, i int, lr, decay float64) float32 {
+	if decayed != nil && !decayed[i] {
+		return 1
+	}
+	return float32(1 - lr*decay)
+}

@@ -1,0 +1,132 @@
+package optim
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"testing"
+
+	"gorgonia.org/tensor"
+)
+
+// TestOthersAreTheirReferences follows torch.optim.Adafactor, lion-pytorch and transformers' schedules, see
+// tools/oracle/optim.py.
+func TestOthersAreTheirReferences(t *testing.T) {
+	var all struct {
+		Runs []struct {
+			Name        string
+			WeightDecay float64 `json:"weight_decay"`
+			Shapes      [][]int
+			Start       [][]float32
+			Steps       []struct {
+				LR            float64
+				Grads, Params [][]float32
+			}
+		}
+		Schedules []struct {
+			Kind string
+			LRs  []float64
+		}
+	}
+	text, err := os.ReadFile("testdata/others.json")
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range all.Runs {
+		var params []Param
+		for i, s := range run.Start {
+			v := tensor.New(tensor.WithShape(run.Shapes[i]...), tensor.WithBacking(s))
+			params = append(params, Param{string(rune('a' + i)), v})
+		}
+		var o Optimizer = NewLion(params, [2]float64{0.9, 0.99}, run.WeightDecay)
+		if run.Name == "adafactor" {
+			o = NewAdafactor(params, run.WeightDecay)
+		}
+		for i, s := range run.Steps {
+			o.Update(params, s.Grads, s.LR)
+			for k, p := range params {
+				if d := far(p.Floats(), s.Params[k]); d > 1e-6 {
+					t.Errorf("%s, step %d, parameter %d: %g from the reference's", run.Name, i, k, d)
+				}
+			}
+		}
+		if n := o.Updates(); n != int64(len(run.Steps)) {
+			t.Error(n, "updates")
+		}
+	}
+	for _, c := range all.Schedules {
+		s := Schedule{Kind: c.Kind, Peak: 2, Total: 30, Cycles: 3, Decay: 8}
+		if c.Kind == "wsd" {
+			s.End = 0.2
+		}
+		for i, want := range c.LRs {
+			if got := s.LR(int64(i)); math.Abs(got-want) > 1e-12 {
+				t.Errorf("%s, step %d: %v, transformers has %v", c.Kind, i, got, want)
+			}
+		}
+	}
+}
+
+// TestStateIsAllOfIt: an optimizer that takes over another's state goes on as that one does.
+func TestStateIsAllOfIt(t *testing.T) {
+	makers := map[string]func([]Param) Optimizer{
+		"adamw":     func(p []Param) Optimizer { return NewAdamW(p, [2]float64{0.9, 0.99}, 1e-8, 0.1) },
+		"lion":      func(p []Param) Optimizer { return NewLion(p, [2]float64{0.9, 0.99}, 0.1) },
+		"adafactor": func(p []Param) Optimizer { return NewAdafactor(p, 0.1) },
+	}
+	for name, make := range makers {
+		fresh := func() []Param {
+			return []Param{
+				{"a", tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float32{1, 2, 3, 4, 5, 6}))},
+				{"b", tensor.New(tensor.WithShape(2), tensor.WithBacking([]float32{1, -1}))},
+			}
+		}
+		grads := func(i int) [][]float32 {
+			x := float32(i + 1)
+			return [][]float32{{x, -1, 2, 0.5 * x, 3, -x}, {x, 0.25}}
+		}
+		p, q := fresh(), fresh()
+		a, b := make(p), make(q)
+		for i := range 6 {
+			a.Update(p, grads(i), 0.1)
+			if i < 3 {
+				b.Update(q, grads(i), 0.1)
+			} else if i == 3 {
+				c := make(q)
+				for k, s := range c.State() {
+					copy(s.Values, b.State()[k].Values)
+				}
+				c.SetUpdates(b.Updates())
+				b = c
+			}
+			if i >= 3 {
+				b.Update(q, grads(i), 0.1)
+			}
+		}
+		for k := range p {
+			if far(p[k].Floats(), q[k].Floats()) != 0 {
+				t.Errorf("%s: %v, want %v", name, q[k].Floats(), p[k].Floats())
+			}
+		}
+	}
+}
+
+func TestDecayed(t *testing.T) {
+	p := []Param{
+		{"layers.0.weight", tensor.New(tensor.WithShape(1, 1), tensor.WithBacking([]float32{1}))},
+		{"layers.0.bias", tensor.New(tensor.WithShape(1), tensor.WithBacking([]float32{1}))},
+		{"score_token.embedding", tensor.New(tensor.WithShape(1), tensor.WithBacking([]float32{1}))},
+	}
+	d := Decayed(p, func(name string) bool { return name == "score_token.embedding" })
+	a := NewAdamW(p, [2]float64{0.9, 0.99}, 1e-8, 0.5)
+	a.Decayed = d
+	a.Update(p, [][]float32{{0}, {0}, {0}}, 0.1)
+	for i, want := range []float32{0.95, 1, 0.95} {
+		if got := p[i].Floats()[0]; math.Abs(float64(got-want)) > 1e-6 {
+			t.Errorf("%s: %g, want %g", p[i].Name, got, want)
+		}
+	}
+}

@@ -1,0 +1,340 @@
+package trainer
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"gorgonia.org/tensor"
+
+	"assay/losses"
+)
+
+// Compare gives every kind of loss the gradient of a Bradley-Terry model or of a distance: enough to see whether a run
+// goes the same way twice.
+func (f *fake) Compare(
+	_ context.Context, batch []Example, items [][]losses.Item, weight float64, seed, draws uint64,
+) (*StepResult, error) {
+	time.Sleep(f.slow)
+	f.seen = append(f.seen, batch...)
+	f.parts = append(f.parts, len(batch))
+	n := len(batch)
+	r := &StepResult{
+		Loss: make([]float64, n), ScoreLoss: make([]float64, n), Tokens: n, Terms: make([][]float64, len(items)),
+	}
+	slope := make([]float64, n)
+	for i := range batch {
+		r.Score = append(r.Score, f.score(features(&batch[i])))
+	}
+	for t := range items {
+		for _, it := range items[t] {
+			l := 0.0
+			for k := 1; k < len(it.Edits); k++ {
+				a, b := it.Edits[k-1], it.Edits[k]
+				d := r.Score[a] - r.Score[b]
+				g := it.Weight * (it.Outcome[0] + it.Outcome[1]/2 - 1/(1+math.Exp(-d))) * (1 + float64(draws%7)/100)
+				slope[a], slope[b] = slope[a]-g, slope[b]+g
+				l += math.Log1p(math.Exp(-d))
+			}
+			if len(it.Edits) == 1 {
+				d := r.Score[it.Edits[0]] - it.Label
+				slope[it.Edits[0]] += it.Weight * d
+				l = d * d / 2
+			}
+			r.Terms[t] = append(r.Terms[t], l)
+		}
+	}
+	dw, db := make([]float32, fakeWidth), make([]float32, 1)
+	for i := range batch {
+		for j, x := range features(&batch[i]) {
+			dw[j] += float32(slope[i]) * x
+		}
+		db[0] += float32(slope[i])
+	}
+	r.Grads = []*tensor.Dense{
+		tensor.New(tensor.WithShape(1, fakeWidth), tensor.WithBacking(dw)),
+		tensor.New(tensor.WithShape(1), tensor.WithBacking(db)),
+	}
+	if f.done++; f.steps != nil {
+		f.steps(f.done)
+	}
+	return r, nil
+}
+
+// writeGroups makes a run over a table with groups of 1 to 6 edits (text says which keys its file has besides).
+func writeGroups(t *testing.T, groups int, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	var rows strings.Builder
+	for g := range groups {
+		for k := range 1 + g%6 {
+			fmt.Fprintf(&rows, `{"id": "g%d-%d", "group": "g%d", "source": "a.png", "edit": "a.png", "instruction": `+
+				`"do %d, %d", "label": %g, "label_quality": %g}`+"\n", g, k, g, g, k, float64((g+k)%5)/4, float64(k%3)/2)
+		}
+	}
+	for name, text := range map[string]string{"a.png": "", "table.jsonl": rows.String(),
+		"run.yaml": "backbone: backbone\n" +
+			"out: out\nhead: {hidden: []}\nquestion: ['[INSTRUCTION]?', 'Is [INSTRUCTION] done?']\n" +
+			"optimizer: {lr: 0.01}\nseed: 3\n" + text} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "run.yaml")
+}
+
+// TestWholeGroups: steps hold whole groups within their bounds, an epoch has every group once, and of larger groups
+// each epoch draws its own edits.
+func TestWholeGroups(t *testing.T) {
+	f := newFake()
+	path := writeGroups(t, 60, "data: {train: table.jsonl, group_edits: 4}\nlosses: [{kind: bradley_terry}]\n"+
+		"batch_size: 9\nmicro_batch: 3\nepochs: 2\naugment: adiee\n")
+	train(t, path, f)
+	count, drawn, at := map[string]int{}, map[string]map[string]bool{}, 0
+	for _, n := range f.parts {
+		part := f.seen[at : at+n]
+		at += n
+		groups := map[string][]Example{}
+		for _, e := range part {
+			groups[e.Row.Group] = append(groups[e.Row.Group], e)
+		}
+		if len(part) > 4 || len(part) > 3 && len(groups) > 1 {
+			t.Fatalf("a part has %d edits of %d groups", len(part), len(groups))
+		}
+		for g, edits := range groups {
+			var i, size int
+			fmt.Sscanf(g, "g%d", &i)
+			if size = min(1+i%6, 4); len(edits) != size {
+				t.Fatalf("%d of the %d edits of %s are in a part", len(edits), size, g)
+			}
+			for _, e := range edits {
+				if e.Question != edits[0].Question || e.Augment != edits[0].Augment {
+					t.Fatal("edits of a group are asked about in other words")
+				}
+			}
+			count[g]++
+			if drawn[g] == nil {
+				drawn[g] = map[string]bool{}
+			}
+			for _, e := range edits {
+				drawn[g][e.Row.ID] = true
+			}
+		}
+	}
+	more := 0
+	for g, n := range count {
+		if n != 2 {
+			t.Errorf("%s came %d times in 2 epochs", g, n)
+		}
+		if len(drawn[g]) > 4 {
+			more++
+		}
+	}
+	if len(count) != 60 || more < 10 {
+		t.Errorf("%d groups, %d of which other edits were drawn", len(count), more)
+	}
+}
+
+// TestGroupsOfOneAreSamples: where every edit is a group, whole groups give the run of rows, bit for bit.
+func TestGroupsOfOneAreSamples(t *testing.T) {
+	weights := func(sampling string) (string, []Example) {
+		path := writeRun(t, 40, "epochs: 3\naugment: adiee\n")
+		table := filepath.Join(filepath.Dir(path), "table.jsonl")
+		text, _ := os.ReadFile(table)
+		for i := range 40 {
+			from, to := fmt.Sprintf(`"row%d", "group": "g%d"`, i, i/3), fmt.Sprintf(`"row%d", "group": "own%d"`, i, i)
+			text = []byte(strings.Replace(string(text), from, to, 1))
+		}
+		config, _ := os.ReadFile(path)
+		config = []byte(strings.Replace(string(config), "data: {", "data: {sampling: "+sampling+", ", 1))
+		if os.WriteFile(table, text, 0o666) != nil || os.WriteFile(path, config, 0o666) != nil {
+			t.Fatal("writing")
+		}
+		f := newFake()
+		r := train(t, path, f)
+		out, err := os.ReadFile(filepath.Join(r.Scorer, "weights.txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range f.seen {
+			f.seen[i].Base, f.seen[i].Group = "", 0
+		}
+		return string(out), f.seen
+	}
+	a, rows := weights("rows")
+	b, groups := weights(WholeGroups)
+	if d := cmp.Diff(rows, groups); d != "" || a != b {
+		t.Errorf("same weights: %v; %s", a == b, d)
+	}
+}
+
+// TestGroupsResume interrupts a run over whole groups and compares with an undisturbed one.
+func TestGroupsResume(t *testing.T) {
+	text := "data: {train: table.jsonl, validation: 0.2, group_edits: 4}\n" +
+		"losses: [{kind: bradley_terry}, {kind: l1, weight: 2}]\nbatch_size: 9\n" +
+		"micro_batch: 3\nepochs: 3\nschedule: {kind: cosine}\nvalidate: {by: pair_accuracy}\n"
+	quiet := writeGroups(t, 60, text)
+	whole := train(t, quiet, newFake())
+	path := writeGroups(t, 60, text)
+	for _, stop := range []int{5, 9, 2} {
+		ctx, cancel := context.WithCancel(context.Background())
+		f := newFake()
+		f.steps = func(n int) {
+			if n == stop {
+				cancel()
+			}
+		}
+		if _, err := Train(ctx, Options{Config: load(t, path), Factory: f.factory}); err == nil {
+			t.Fatal("not interrupted")
+		}
+	}
+	r := train(t, path, newFake())
+	if d := cmp.Diff(outcome(t, quiet), outcome(t, path)); d != "" || r.Resumed == 0 || r.Steps != whole.Steps {
+		t.Error(r.Resumed, r.Steps, whole.Steps, d)
+	}
+	if v := r.Validation; v.Pairs == nil || v.By != byPairs || v.PairRows == 0 {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestItems: what terms compare in groups with labels of two dimensions.
+func TestItems(t *testing.T) {
+	label := func(y, q float64) Said { return Said{Labels: map[string]float64{"": y, "quality": q}, Votes: 3} }
+	part := []Example{
+		{Index: 0, Said: label(0, 1)}, {Index: 1, Said: label(0.5, 1)}, {Index: 2, Said: label(0.5, 0)},
+		{Index: 3, Unit: 1, Said: Said{Ranks: map[string]float64{"": 2}}},
+		{Index: 4, Unit: 1, Said: Said{Ranks: map[string]float64{"": 1}}},
+	}
+	r := &run{config: &Config{Losses: []losses.Spec{
+		{Kind: "l1", Votes: "weight"}, {Kind: "bradley_terry_margin", Scale: 10},
+		{Kind: "bradley_terry", Dimension: "quality"},
+		{Kind: "plackett_luce"},
+	}}}
+	items := r.items(part)
+	normalise([][][]losses.Item{items})
+	third, quarter, a, b, tie := 1.0/3, 1.0/4, [3]float64{1, 0, 0}, [3]float64{0, 0, 1}, [3]float64{0, 1, 0}
+	want := [][]losses.Item{
+		{{Edits: []int{0}, Weight: third}, {Edits: []int{1}, Label: 0.5, Weight: third},
+			{Edits: []int{2}, Label: 0.5, Weight: third}},
+		{
+			{Edits: []int{0, 1}, Outcome: b, Margin: 5, Weight: quarter},
+			{Edits: []int{0, 2}, Outcome: b, Margin: 5, Weight: quarter},
+			{Edits: []int{1, 2}, Outcome: tie, Weight: quarter}, {Edits: []int{3, 4}, Outcome: b, Weight: quarter},
+		},
+		{
+			{Edits: []int{0, 1}, Outcome: tie, Weight: third}, {Edits: []int{0, 2}, Outcome: a, Weight: third},
+			{Edits: []int{1, 2}, Outcome: a, Weight: third},
+		},
+		{{Edits: []int{0, 1, 2}, Ranks: []int{1, 0, 0}, Weight: 0.5}, {Edits: []int{3, 4}, Ranks: []int{1, 0}, Weight: 0.5}},
+	}
+	if d := cmp.Diff(want, items); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestPreferences: tables of comparisons become groups, an edit in several of them is one, and votes count as they
+// should.
+func TestPreferences(t *testing.T) {
+	path := writeGroups(t, 6, "data: {train: [table.jsonl, pairs.jsonl], group_edits: 4}\n"+
+		"losses: [{kind: bradley_terry, votes: soft}, {kind: bradley_terry, votes: weight, weight: 2}, "+
+		"{kind: l1}]\nbatch_size: 8\n")
+	var rows strings.Builder
+	for _, line := range []string{
+		`"chosen": "b.png", "rejected": "c.png", "votes_chosen": 6, "votes_tie": 1, "votes_rejected": 1`,
+		`"chosen": "b.png", "rejected": "d.png", "votes_chosen": 1, "votes_tie": 2, "votes_rejected": 1, "margin": 2.5`,
+		`"chosen": "d.png", "rejected": "c.png"`,
+	} {
+		fmt.Fprintf(&rows, `{"prompt": [{"role": "user", "content": [{"type": "image"}, `+
+			`{"type": "text", "text": "turn it"}]}], "source": "a.png", %s}`+"\n", line)
+	}
+	folder := filepath.Dir(path)
+	for name, text := range map[string]string{"pairs.jsonl": rows.String(), "b.png": "b", "c.png": "c", "d.png": "d"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := load(t, path)
+	plan, err := DryRun(context.Background(), c, newFake().factory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := plan.Found
+	if f.Groups != 7 || f.Edits != 1+2+3+4+5+6+3 || f.Preferences != 3 || f.Ties != 1 || f.Margins != 1 || f.Votes != 2 ||
+		f.Sizes != [3]float64{1, 24.0 / 7, 6} || f.Sampled != 2 || f.Layouts["preferences"] != 1 || f.Labels != 21 {
+		t.Errorf("%+v", f)
+	}
+	tables, err := OpenData(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tables.Close()
+	r := &run{config: c, data: tables, valid: tables.Validation}
+	r.length()
+	for r.state.Samples = 0; r.state.Samples < r.limit; r.state.Samples = r.next() {
+		batch, err := r.batch()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, e := range batch {
+			if e.Row.Instruction != "turn it" || i > 0 && batch[i-1].Unit == e.Unit {
+				continue
+			}
+			checkPreferences(t, r.items(batch[i:i+3]))
+			return
+		}
+	}
+	t.Error("the comparisons did not come")
+}
+
+func checkPreferences(t *testing.T, items [][]losses.Item) {
+	want := [][]losses.Item{
+		{
+			{Edits: []int{0, 1}, Outcome: [3]float64{0.75, 0.125, 0.125}, Weight: 1},
+			{Edits: []int{0, 2}, Outcome: [3]float64{0.25, 0.5, 0.25}, Weight: 1, Margin: 2.5},
+			{Edits: []int{2, 1}, Outcome: [3]float64{1, 0, 0}, Weight: 1},
+		},
+		{
+			{Edits: []int{0, 1}, Outcome: [3]float64{1, 0, 0}, Weight: 6},
+			{Edits: []int{0, 2}, Outcome: [3]float64{0, 1, 0}, Weight: 4, Margin: 2.5},
+			{Edits: []int{2, 1}, Outcome: [3]float64{1, 0, 0}, Weight: 1},
+		},
+		nil,
+	}
+	if d := cmp.Diff(want, items); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestLossesConfig(t *testing.T) {
+	for want, text := range map[string]string{
+		"losses[1].delta: want more than 0":              "losses: [{kind: l1}, {kind: huber, delta: -1}]\n",
+		"losses[0].kind: want one of l1":                 "losses: [{kind: margin}]\n",
+		"loss: losses is there as well":                  "losses: [{kind: l1}]\nloss: {text: 1}\n",
+		"data.sampling: losses compare edits of a group": "losses: [{kind: davidson}]\n",
+		"classes wants head.kind: classification":        "losses: [{kind: classes}]\n",
+		"thurstone wants a head with mu and log sigma":   "losses: [{kind: thurstone}]\n",
+		"losses: mode head":                              "losses: [{kind: l1}]\nmode: head\n",
+		"losses[0].wight: unknown key":                   "losses: [{kind: l1, wight: 2}]\n",
+		"validate.by: want one of auto, l1":              "validate: {by: accuracy}\n",
+		"data.group_edits: want at most batch_size (16)": "data: {train: t.jsonl, sampling: whole_groups, group_edits: 17}\n",
+		"it has no dimension \"quality\"":                "losses: [{kind: l1, dimension: quality}]\n",
+	} {
+		path := filepath.Join(t.TempDir(), "run.yaml")
+		all := "backbone: b\nout: out\n" + text
+		if !strings.Contains(text, "data:") {
+			all += "data: {train: t.jsonl, sampling: rows}\n"
+		}
+		if err := os.WriteFile(path, []byte(all), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Load(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q in %v", want, err)
+		}
+	}
+}
