@@ -85,7 +85,8 @@ dtype: float32
 		t.Errorf("scorer.yaml is\n%s, want\n%s", raw, want)
 	}
 	const identity = "{Format:1 Backbone: Pair:sequence PairSize:[8 9] Question:Is it [INSTRUCTION]? " +
-		"Answer:It is [SCORE]. TextLoss:answer ScoreRange:[0 10] Head:{Hidden:[] Activation:relu Kind:regression Values:[]} " +
+		"Answer:It is [SCORE]. TextLoss:answer ScoreRange:[0 10] " +
+		"Head:{Hidden:[] Activation:relu Kind:regression Values:[]} " +
 		"ScoreToken:[SCORE] ScorePosition:at DType:float32 ChatTemplate: EndOfTurn:}"
 	if got := c.identity(); got != identity {
 		t.Errorf("its identity is\n%s, want\n%s", got, identity)
