@@ -13,7 +13,7 @@ type Config struct {
 	Backbone string `yaml:"backbone"` // Hugging Face checkpoint directory
 	Init     string `yaml:"init"`     // scorer directory to go on from; gives the defaults of what a scorer.yaml says
 
-	Scorer string `yaml:"scorer,omitempty"` // scorer.yaml of format 2 to begin with, instead of the keys from pair to dtype
+	Scorer string `yaml:"scorer,omitempty"` // scorer.yaml of format 2 to begin with, instead of what pair to dtype say
 	Out    string `yaml:"out"`              // run directory
 	Mode   string `yaml:"mode"`             // lora, full, head
 
@@ -55,7 +55,7 @@ type Config struct {
 	Validate   ValidateConfig   `yaml:"validate"`
 	Cache      CacheConfig      `yaml:"cache"`
 
-	judge *model.ScorerConfig // what scorer or init says, if that is of format 2
+	Judge *model.ScorerConfig `yaml:"-"` // what scorer or init says, if that is of format 2
 }
 
 // LoraConfig says which linear layers get an adapter. The meaning of each key is PEFT's.

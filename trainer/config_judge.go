@@ -12,8 +12,8 @@ import (
 )
 
 // formatOneKeys are the keys of a run that say what a scorer of format 1 is.
-var formatOneKeys = []string{"pair", "pair_size", "question", "answer", "text_loss", "score_range", "head", "score_token",
-	"score_position", "chat_template", "end_of_turn"}
+var formatOneKeys = []string{"pair", "pair_size", "question", "answer", "text_loss", "score_range", "head",
+	"score_token", "score_position", "chat_template", "end_of_turn"}
 
 // readJudge looks whether the run is about a scorer of format 2: scorer is the file of a fresh one, init a directory.
 func (c *Config) readJudge(d *strictyaml.Document, folder string) error {
@@ -49,7 +49,7 @@ func (c *Config) readJudge(d *strictyaml.Document, folder string) error {
 			d.Problem(k, "belongs to a scorer of format 1; here %s says it", file)
 		}
 	}
-	c.judge = judge
+	c.Judge = judge
 	if c.Backbone == "" {
 		c.Backbone = judge.Backbone
 	}
@@ -97,7 +97,7 @@ func (c *Config) checkTerm(d checker, key string, s *losses.Spec, row *losses.Ro
 	if row.Over == losses.Tokens {
 		return
 	}
-	name, head, err := c.judge.HeadOf(s.Dimension)
+	name, head, err := c.Judge.HeadOf(s.Dimension)
 	if err != nil {
 		d.Problem(key+".dimension", "%v", err)
 		return
@@ -108,7 +108,7 @@ func (c *Config) checkTerm(d checker, key string, s *losses.Spec, row *losses.Ro
 
 // newJudgeParts reads the scorer of format 2 that training goes on from, or makes a fresh one.
 func newJudgeParts(c *Config, plan bool) (*model.ScorerState, error) {
-	sc := *c.judge
+	sc := *c.Judge
 	sc.Backbone = c.Backbone
 	begin := model.NewScorerState
 	if plan {

@@ -34,7 +34,7 @@ func Load(path string) (*Config, error) {
 	if err := c.readJudge(d, folder); err != nil {
 		return nil, err
 	}
-	if c.Init != "" && !d.Bad("init") && c.judge == nil {
+	if c.Init != "" && !d.Bad("init") && c.Judge == nil {
 		base := Default()
 		if err := base.fromScorer(absolute(folder, c.Init)); err != nil {
 			d.Problem("init", "%v", err)
@@ -158,7 +158,7 @@ func keepsScorer(d *strictyaml.Document, c *Config, init string) {
 // to its weights, which adapt, but a scorer knows best what it was trained with.
 func (c *Config) Departures() []string {
 	was := Default()
-	if c.Init == "" || c.judge != nil || was.fromScorer(c.Init) != nil {
+	if c.Init == "" || c.Judge != nil || was.fromScorer(c.Init) != nil {
 		return nil
 	}
 	var out []string

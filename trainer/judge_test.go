@@ -38,8 +38,9 @@ score_range: [0, 10]
 				filepath.Join(root, edit), g, k, k, float64(g%3)/2)
 		}
 	}
-	for name, text := range map[string]string{"scorer.yaml": scorer, "t.jsonl": rows.String(), "run.yaml": "scorer: scorer.yaml\n" +
-		"out: out\ndata: {train: t.jsonl, validation: 0.25}\ndevice: cpu\nthreads: 2\nbatch_size: 4\nsteps: 4\n" + text} {
+	for name, text := range map[string]string{"scorer.yaml": scorer, "t.jsonl": rows.String(),
+		"run.yaml": "scorer: scorer.yaml\nout: out\ndata: {train: t.jsonl, validation: 0.25}\n" +
+			"device: cpu\nthreads: 2\nbatch_size: 4\nsteps: 4\n" + text} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
 			t.Fatal(err)
 		}
@@ -47,8 +48,8 @@ score_range: [0, 10]
 	return filepath.Join(dir, "run.yaml")
 }
 
-const judgeLosses = "losses: [{kind: gaussian_draws, dimension: following, draws: 50}, {kind: gaussian, dimension: quality, " +
-	"weight: 0.5}, {kind: thurstone, dimension: quality, weight: 2}]\n"
+const judgeLosses = "losses: [{kind: gaussian_draws, dimension: following, draws: 50}, " +
+	"{kind: gaussian, dimension: quality, weight: 0.5}, {kind: thurstone, dimension: quality, weight: 2}]\n"
 
 // TestJudgeGradient compares the gradient of an objective over two heads of mu and log sigma with central differences.
 func TestJudgeGradient(t *testing.T) {
@@ -113,7 +114,8 @@ func TestJudgeGradient(t *testing.T) {
 	}
 }
 
-// TestJudgeTrains: a run over heads of format 2 learns, goes on bit for bit, and leaves a scorer that says what it said.
+// TestJudgeTrains: a run over heads of format 2 learns, goes on bit for bit, and leaves a scorer
+// that can be opened and gone on from.
 func TestJudgeTrains(t *testing.T) {
 	ctx := context.Background()
 	path := writeJudge(t, judgeLosses+"optimizer: {lr: 0.01}\nvalidate: {every: 2}\n")
@@ -187,7 +189,7 @@ func TestJudgeConfig(t *testing.T) {
 		"it has [following quality]: say which":         "losses: [{kind: bradley_terry}]\n",
 		"a scorer of format 2 has no text":              "losses: [{kind: text}, {kind: l1, dimension: quality}]\n",
 		"classes wants a head with outputs: classes":    "losses: [{kind: classes, dimension: quality}]\n",
-		"question: belongs to a scorer of format 1":     "losses: [{kind: l1, dimension: quality}]\nquestion: 'Done? [INSTRUCTION]'\n",
+		"question: belongs to a scorer of format 1":     "losses: [{kind: mse, dimension: quality}]\nquestion: 'So?'\n",
 		"losses: a scorer of format 2 trains on losses": "seed: 1\n",
 		"the scorer has no head \"beauty\"":             "losses: [{kind: l1, dimension: beauty}]\n",
 	} {

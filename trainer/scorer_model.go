@@ -79,7 +79,7 @@ func openModel(c *Config, plan bool, memory int64) (_ Model, err error) {
 // newParts reads the scorer that training goes on from, or makes a fresh one. What the configuration says about the
 // scorer counts in both cases.
 func newParts(c *Config, plan bool) (*model.ScorerState, error) {
-	if c.judge != nil {
+	if c.Judge != nil {
 		return newJudgeParts(c, plan)
 	}
 	sc := &model.ScorerConfig{
@@ -256,8 +256,8 @@ func (m *scorerModel) SaveScorer(dir string) error { return m.tuner.SaveScorer(d
 
 func (m *scorerModel) Fingerprint() map[string]string {
 	out := map[string]string{"backbone": m.backbone}
-	if m.config.judge != nil {
-		sc := *m.config.judge
+	if m.config.Judge != nil {
+		sc := *m.config.Judge
 		sc.Backbone, sc.Weights = "", ""
 		if text, err := yaml.Marshal(&sc); err == nil {
 			sum := sha256.Sum256(text)
