@@ -7,9 +7,10 @@ import (
 	"assay/internal/stats"
 )
 
-// agreementResamples and agreementSeed are those of the intervals of agreement.
+// agreementResamples (fewer on many samples, whose intervals are narrow) and agreementSeed are those of the intervals
+// of agreement.
 const (
-	agreementResamples = 1000
+	agreementResamples = 500
 	agreementSeed      = 1
 )
 
@@ -40,7 +41,8 @@ func agreementOf(title string, measure column, others []column) Table {
 			continue
 		}
 		a, b := make([]float64, len(x)), make([]float64, len(x))
-		in := stats.Bootstrap(stats.NewRand(agreementSeed), len(x), agreementResamples, 0.95, func(units []int) []float64 {
+		resamples := min(agreementResamples, max(100, 1_000_000/len(x)))
+		in := stats.Bootstrap(stats.NewRand(agreementSeed), len(x), resamples, 0.95, func(units []int) []float64 {
 			for k, u := range units {
 				a[k], b[k] = x[u], y[u]
 			}
@@ -52,7 +54,8 @@ func agreementOf(title string, measure column, others []column) Table {
 			name += ", turned round (less is better)"
 		}
 		t.Rows = append(t.Rows, TableRow{Name: name, Text: []string{fmt.Sprint(len(x))},
-			Cells: []float64{float64(len(x)), stats.Spearman(x, y), stats.Pearson(x, y)}, Bounds: append([]stats.Interval{none}, in...)})
+			Cells:  []float64{float64(len(x)), stats.Spearman(x, y), stats.Pearson(x, y)},
+			Bounds: append([]stats.Interval{none}, in...)})
 	}
 	return t
 }
@@ -134,4 +137,34 @@ func (j *aimPredictions) agreement() (out []Table, err error) {
 		out = append(out, agreementOf("agreement with the human rating "+h.name, h, append(components, score)))
 	}
 	return out, err
+}
+
+// disagreements are the samples on whose semantic consistency a scorer and the judge disagree most, and least, with
+// their pictures if the editor's folder is known.
+func (j *aimPredictions) disagreements() []Example {
+	pictures := map[string]Item{}
+	items, err := j.Items()
+	if err != nil {
+		items = nil // the report has no pictures then
+	}
+	for _, it := range items {
+		if it.Model == j.name {
+			pictures[it.ID] = it
+		}
+	}
+	p := points{truth: "sc"}
+	var scores []float64
+	for i, v := range j.columns["score"] {
+		if sc := j.columns["sc"][i]; !math.IsNaN(v) && !math.IsNaN(sc) {
+			p.keys, p.human = append(p.keys, Key{j.edited[i], j.name}), append(p.human, sc)
+			scores = append(scores, v)
+		}
+	}
+	return p.examples(scores, 4, func(i int) ([]CaptionedPicture, string) {
+		it, ok := pictures[p.keys[i].ID]
+		if !ok {
+			return nil, ""
+		}
+		return []CaptionedPicture{{"source", it.Source}, {"edit", it.Edit}, {"wanted", it.Target}}, it.Instruction
+	})
 }

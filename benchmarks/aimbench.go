@@ -19,8 +19,8 @@ var aimBench = &Benchmark{
 	Needs: []string{
 		"--ratings: Instructions.json, [{original_image, edited_image, edit_type, edit_prompt, source_emotion, " +
 			"target_emotion: {emotion, VAD}}], or its folder",
-		"--editors: folders MODEL in the authors' layout: MODEL/edited_output/BASE_edited_EMOTION.png, and MODEL/eval/ with " +
-			"their result files (longclip_scores, evaluation_scores, aesthetic, evaluation_results, " +
+		"--editors: folders MODEL in the authors' layout: MODEL/edited_output/BASE_edited_EMOTION.png, and MODEL/eval/ " +
+			"with their result files (longclip_scores, evaluation_scores, aesthetic, evaluation_results, " +
 			"evaluation_vad_results_JUDGE)",
 		"--components: files of each sample's components; or --means: a CSV with a method's means in each row",
 	},
@@ -43,6 +43,8 @@ var aimBench = &Benchmark{
 	Size:     800,
 	Lower:    []string{"d_vad"},
 	Headline: "overall",
+	Axes: []Axis{{"clip_t", 0.20, 0.30}, {"sc", 5, 10}, {"aesthetic", 0, 10}, {"pq", 5, 10}, {"s_gtc", 5, 10},
+		{"acc", 0, 100}, {"f1", 0, 100}, {"d_vad", 3, 2}},
 }
 
 var (
@@ -164,8 +166,8 @@ func (j *aimPredictions) Complete(i int) bool {
 	return j.emotion[i] != ""
 }
 
-// used counts the samples that a column stands on.
-func (j *aimPredictions) used(column string) (n int) {
+// lacking lists the samples that a column does not stand on.
+func (j *aimPredictions) lacking(column string) (out []Key) {
 	for i := range j.kind {
 		has := j.emotion[i] != ""
 		if c, ok := j.columns[strings.TrimSuffix(strings.TrimSuffix(column, "_positive"), "_negative")]; ok {
@@ -174,12 +176,14 @@ func (j *aimPredictions) used(column string) (n int) {
 		if column == "overall" {
 			has = j.Complete(i)
 		}
-		if has {
-			n++
+		if !has {
+			out = append(out, Key{ID: j.edited[i]})
 		}
 	}
-	return n
+	return out
 }
+
+func (j *aimPredictions) used(column string) int { return len(j.kind) - len(j.lacking(column)) }
 
 // means computes all columns and the overall score over samples.
 func (j *aimPredictions) means(units []int) map[string]float64 {
@@ -349,12 +353,8 @@ func (j *aimPredictions) Result() *Result {
 	out.Bias = aimHalf{Acc: out.Positive.Acc - out.Negative.Acc, DVAD: out.Negative.DVAD - out.Positive.DVAD}
 	r.Numbers = j.Numbers(all)
 	for k := range r.Numbers {
-		n := &r.Numbers[k]
-		of := len(j.kind)
-		if strings.HasSuffix(n.Name, "_positive") || strings.HasSuffix(n.Name, "_negative") {
-			n.Subset = "" // a name of its own
-		}
-		n.Coverage = &Coverage{Used: j.used(n.Name), Of: of}
+		c := coverage(len(j.kind), j.lacking(r.Numbers[k].Name))
+		r.Numbers[k].Coverage = &c
 	}
 	halves := Table{Title: "positive and negative targets", Columns: []string{"acc", "d_vad"}, Rows: []TableRow{
 		{Name: "positive", Cells: []float64{float64(out.Positive.Acc), float64(out.Positive.DVAD)}},
@@ -383,11 +383,12 @@ func (j *aimPredictions) Result() *Result {
 			fmt.Sprintf("predicted emotions outside the eight count as wrong: %s", strings.Join(other, ", ")))
 	}
 	out.Common = r.common("aim-bench")
-	agreement, err := j.agreement()
-	if err != nil {
+	r.Examples = j.disagreements()
+	var err error
+	if r.Agreement, err = j.agreement(); err != nil {
 		r.Failed = append(r.Failed, err.Error())
 	}
-	r.JSON, r.Tables, r.Confusions = out, append([]Table{halves, perKind}, agreement...), []Confusion{out.Confusion}
+	r.JSON, r.Tables, r.Confusions = out, []Table{halves, perKind}, []Confusion{out.Confusion}
 	return r
 }
 

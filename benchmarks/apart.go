@@ -7,25 +7,30 @@ import (
 	"strings"
 )
 
-// Apart are the numbers that must not stand in the columns of the summary, in tables of their own, each with the reason
-// as its title.
+// Apart are the numbers that must not stand in the columns of the summary or of a leaderboard, in tables of their own,
+// each with the reason as its title.
 func (r *Report) Apart() []Table {
 	columns := r.columns()
+	for _, b := range r.boards {
+		columns = append(columns, b.columns()...)
+	}
 	if len(columns) == 0 {
 		return nil
 	}
-	type key struct{ why, place string }
-	var order []key
-	groups := map[key][]Figure{}
+	type place struct{ paper, place string }
+	var order []place
+	groups := map[place][]Figure{}
 	for _, f := range r.Benchmark.printed() {
 		fits := slices.ContainsFunc(columns, func(c Basis) bool { return r.Benchmark.matches(c, f.Basis) })
-		if fits && !f.again {
+		switch {
+		case !fits:
+			f.why = r.why(columns, f)
+		case f.again:
+			f.why = "the paper prints another value for the same at an earlier place"
+		default:
 			continue
 		}
-		k := key{r.why(columns, f), f.Place}
-		if fits {
-			k.why = "the paper prints another value for the same at an earlier place"
-		}
+		k := place{f.Paper, f.Place}
 		if groups[k] == nil {
 			order = append(order, k)
 		}
@@ -33,14 +38,14 @@ func (r *Report) Apart() []Table {
 	}
 	var out []Table
 	for _, k := range order {
-		out = append(out, apartTable(k.why, groups[k], r.Benchmark))
+		out = append(out, apartTable(groups[k], r.Benchmark))
 	}
 	return out
 }
 
 // why says why a printed number has no column here.
 func (r *Report) why(columns []Basis, f Figure) string {
-	why := ""
+	best := ""
 	for _, c := range columns {
 		if c.Rule != f.Rule {
 			continue
@@ -48,21 +53,21 @@ func (r *Report) why(columns []Basis, f Figure) string {
 		if r.Benchmark.Size == 0 {
 			f.Coverage = Coverage{Used: c.Coverage.Of, Of: c.Coverage.Of}
 		}
-		if d := f.Basis.Differs(c); why == "" || len(d) < len(why) {
-			why = d
+		if d := f.Basis.Differs(c); best == "" || len(d) < len(best) {
+			best = d
 		}
 	}
-	if why == "" {
+	if best == "" {
 		return "there is no such number here"
 	}
-	return why
+	return best
 }
 
-// apartTable lays printed numbers out by their names.
-func apartTable(why string, figures []Figure, b *Benchmark) Table {
-	t := Table{Title: fmt.Sprintf("printed in %s, %s; stands apart: %s", figures[0].Paper, figures[0].Place, why)}
+// apartTable lays printed numbers out by their names, with the reasons as notes.
+func apartTable(figures []Figure, b *Benchmark) Table {
+	t := Table{Title: fmt.Sprintf("printed in %s, %s; stands apart", figures[0].Paper, figures[0].Place)}
 	if figures[0].Place == "" {
-		t.Title = fmt.Sprintf("printed in %s; stands apart: %s", figures[0].Paper, why)
+		t.Title = fmt.Sprintf("printed in %s; stands apart", figures[0].Paper)
 	}
 	var columns []Basis
 	for _, f := range figures {
@@ -73,12 +78,17 @@ func apartTable(why string, figures []Figure, b *Benchmark) Table {
 	for _, c := range columns {
 		t.Columns, t.Better = append(t.Columns, columnName(c, columns)), append(t.Better, b.direction(c.Rule))
 	}
+	t.Notes = apartNotes(figures, columns)
 	var rows [][]Figure
 	for _, f := range figures {
-		if n := len(rows); n == 0 || rows[n-1][0].System != f.System {
-			rows = append(rows, nil)
+		at := slices.IndexFunc(rows, func(row []Figure) bool {
+			has := func(g Figure) bool { return g.Basis == f.Basis }
+			return row[0].System == f.System && !slices.ContainsFunc(row, has)
+		})
+		if at < 0 {
+			at, rows = len(rows), append(rows, nil)
 		}
-		rows[len(rows)-1] = append(rows[len(rows)-1], f)
+		rows[at] = append(rows[at], f)
 	}
 	for _, row := range rows {
 		line := rowOf(row[0].System, row, columns, nil)
@@ -86,6 +96,29 @@ func apartTable(why string, figures []Figure, b *Benchmark) Table {
 		t.Rows = append(t.Rows, line)
 	}
 	return t
+}
+
+// apartNotes says why the columns stand apart; columns of one reason share a note.
+func apartNotes(figures []Figure, columns []Basis) (notes []string) {
+	var order []string
+	names := map[string][]string{}
+	for _, c := range columns {
+		for _, f := range figures {
+			if f.Basis != c {
+				continue
+			}
+			if names[f.why] == nil {
+				order = append(order, f.why)
+			}
+			if name := columnName(c, columns); !slices.Contains(names[f.why], name) {
+				names[f.why] = append(names[f.why], name)
+			}
+		}
+	}
+	for _, why := range order {
+		notes = append(notes, strings.Join(names[why], "; ")+": "+why)
+	}
+	return notes
 }
 
 // Remarks explain the marks of the summary and why its columns are several.

@@ -40,10 +40,15 @@ func (c Coverage) String() string { return fmt.Sprintf("%d of %d items", c.Used,
 
 // coverageOf is the coverage of a result: everything that has a prediction, of everything that is rated.
 func coverageOf(r *Result) Coverage {
-	c := Coverage{Used: r.N, Of: r.N + len(r.Missing)}
-	if !c.Whole() {
+	return coverage(r.N+len(r.Missing), r.Missing)
+}
+
+// coverage is that of all items but the missing ones.
+func coverage(of int, missing []Key) Coverage {
+	c := Coverage{Used: of - len(missing), Of: of}
+	if len(missing) > 0 {
 		h := sha256.New()
-		for _, k := range r.Missing {
+		for _, k := range missing {
 			fmt.Fprintf(h, "%q %q\n", k.ID, k.Model)
 		}
 		c.Without = hex.EncodeToString(h.Sum(nil)[:8])

@@ -32,6 +32,7 @@ type Benchmark struct {
 	Lower     []string                      // numbers of which less is better, and those that begin so
 	Neutral   []string                      // numbers of which neither is better
 	Headline  string                        // the number that tables are sorted by; "": the first one
+	Axes      []Axis                        // of the radar chart
 }
 
 // Options are the inputs of one evaluation. Fields that a benchmark does not list in Flags are empty.
@@ -88,6 +89,19 @@ type Editor struct {
 	Predictions
 }
 
+// Board is predictions of several methods, which tables show a row each.
+type Board interface {
+	// Leaderboard lists them; nothing if there is one only.
+	Leaderboard() []Entry
+}
+
+// Entry is a method of a leaderboard.
+type Entry struct {
+	Name   string
+	Subset string // part of the benchmark
+	Predictions
+}
+
 // Writer is predictions that can be written as the benchmark's authors write them, for their own programs to read.
 type Writer interface {
 	WriteAuthors(dir string) error
@@ -122,6 +136,7 @@ type Result struct {
 	Numbers    []Number // headline numbers
 	Notes      []string // what the reader must know about them
 	Failed     []string // samples that could not be computed, and why
+	Agreement  []Table  // of a scorer's column with the others, and of all with people
 	Tables     []Table
 	Confusions []Confusion
 	Scatters   []Scatter

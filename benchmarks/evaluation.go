@@ -27,12 +27,53 @@ type Report struct {
 	predictions []Predictions // of each system
 	intervals   []measured    // of each system, nil if they were not measured
 	chance      map[string]Value
+	boards      []*Report // of the systems that are of several methods
 }
 
 // Add evaluates predictions under a name.
 func (r *Report) Add(name string, p Predictions) {
 	r.Systems = append(r.Systems, System{Name: name, Result: p.Result()})
 	r.predictions = append(r.predictions, p)
+	board, ok := p.(Board)
+	if !ok {
+		return
+	}
+	list := board.Leaderboard()
+	var parts []string
+	for _, e := range list {
+		if !slices.Contains(parts, e.Subset) {
+			parts = append(parts, e.Subset)
+		}
+	}
+	for _, part := range parts {
+		sub := &Report{Benchmark: r.Benchmark}
+		for _, e := range list {
+			if e.Subset == part {
+				sub.Add(e.Name, e.Predictions)
+			}
+		}
+		r.boards = append(r.boards, sub)
+	}
+}
+
+// Boards are the leaderboards of the systems that are of several methods, one for each part of the benchmark.
+func (r *Report) Boards() []*Report { return r.boards }
+
+// Title is the benchmark's, with the part that all systems are of.
+func (r *Report) Title() string {
+	if part := r.Part(); part != "" {
+		return r.Benchmark.Title + ": " + part
+	}
+	return r.Benchmark.Title
+}
+
+// Part is the part of the benchmark that all systems are of, "" for the usual one or several.
+func (r *Report) Part() string {
+	columns := r.columns()
+	if len(columns) == 0 || slices.ContainsFunc(columns, func(b Basis) bool { return b.Subset != columns[0].Subset }) {
+		return ""
+	}
+	return columns[0].Subset
 }
 
 // Compare compares the systems, which were all added, with the first one: see [Compare]. Systems of one name are
@@ -48,7 +89,10 @@ func (r *Report) Compare(resamples int, seed uint64) (err error) {
 		}
 		names[i] = s.Name
 	}
-	r.Comparison, err = Compare(names, r.predictions, resamples, seed)
+	if r.Comparison, err = Compare(names, r.predictions, resamples, seed); errors.Is(err, errNothingCommon) {
+		r.Comparison, err = &Comparison{AllUnits: r.predictions[0].Units(), Resamples: resamples, Seed: seed,
+			Differences: []Difference{}, Notes: []string{err.Error() + ": there are no differences"}}, nil
+	}
 	return err
 }
 
@@ -84,14 +128,21 @@ func (r *Report) JSON() (any, error) {
 		}
 		var list []system
 		for i, s := range r.Systems {
-			list = append(list, system{s.Name, s.Result.JSON, r.figures(i)})
+			result, err := r.named(i)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, system{s.Name, result, r.figures(i)})
 		}
 		return map[string]any{"benchmark": r.Benchmark.Name, "systems": list, "comparison": r.Comparison}, nil
 	}
 	if len(r.Systems) == 0 {
 		return nil, errors.New("nothing was evaluated")
 	}
-	result := r.Systems[0].Result.JSON
+	result, err := r.named(0)
+	if err != nil {
+		return nil, err
+	}
 	fields := []field{}
 	if figures := r.figures(0); len(figures) > 0 {
 		fields = append(fields, field{"numbers", figures})
@@ -103,6 +154,61 @@ func (r *Report) JSON() (any, error) {
 		return result, nil
 	}
 	return withFields(result, fields)
+}
+
+// named is a system's JSON, in which a number that does not cover everything has the coverage in its key.
+func (r *Report) named(system int) (any, error) {
+	renamed := map[string]string{}
+	for _, f := range r.figures(system) {
+		if !f.Coverage.Whole() {
+			renamed[f.Rule] = f.Name
+		}
+	}
+	result := r.Systems[system].Result.JSON
+	if len(renamed) == 0 {
+		return result, nil
+	}
+	raw, err := json.Marshal(result)
+	if err != nil {
+		return nil, err
+	}
+	return renameKeys(raw, renamed)
+}
+
+// renameKeys renames keys of an object and of its objects of numbers, in place.
+func renameKeys(raw json.RawMessage, renamed map[string]string) (json.RawMessage, error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return raw, err
+	}
+	out := []byte("{")
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		key, ok := t.(string)
+		if !ok {
+			return nil, fmt.Errorf("the key %v is no string", t)
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, err
+		}
+		if slices.Contains([]string{"rules", "means", "ablations"}, key) {
+			if value, err = renameKeys(value, renamed); err != nil {
+				return nil, err
+			}
+		}
+		if name, ok := renamed[key]; ok {
+			key = name
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(strconv.AppendQuote(out, key), ':'), value...)
+	}
+	return append(out, '}'), nil
 }
 
 type field struct {

@@ -7,22 +7,24 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"assay/internal/stats"
 )
 
 var fedBench = &Benchmark{
 	Name:  "fed-bench",
 	Title: "FED-Bench, facial expression editing: 747 triplets, FED-Score",
 	Needs: []string{
-		"--components: JSON lines of each sample's components",
+		"--ratings (with --scorer): a table of the triplets (Parquet, CSV, JSON lines): sample, source, gt, expression, " +
+			"simple_instruction, dense_instruction; pictures start at --images",
+		"--editors (with --scorer): folders MODEL with dense/SAMPLE.png and simple/SAMPLE.png, or one of these",
+		"--components: files of each sample's components",
 		"--votes: JSON lines of {a, b, votes: [\"a\", \"b\", ...]}, pairs of samples with their annotators' choices, for " +
 			"the 2AFC accuracy of every metric",
 	},
-	Published: "the authors of FED-Bench (arXiv 2603.29697): announced",
+	Published: "hiixfj: the gated dataset FED-Bench (ground truths of 747 triplets; the sources are SFEW 2.0's)",
 	Predicts: `{"sample": "s1", "id": 0.6, "bg_rmse": 12.5, "pq": 9, "sc": 8, "gta": 6, "lpips_src_trg": 0.12, ` +
 		`"lpips_src_gt": 0.1}, ` +
-		`id being the cosine of the identities; optionally "method", "expression", "instructions", and other metrics`,
+		`id being the cosine of the identities; optionally "method", "expression", "instructions" (dense or simple), ` +
+		`"score", "by": {"pq": "judge"} and other metrics`,
 	Rules: []string{
 		"s_fid = mean(id, BG, pq/10), s_align = mean(sc, gta)/10, reg = lpips_src_trg / lpips_src_gt, s_reg = " +
 			"exp(-(reg-1)^2 / (2 sigma^2))",
@@ -33,21 +35,29 @@ var fedBench = &Benchmark{
 			"product of the other two",
 		"2AFC: share of pairs where the better value of a metric is the majority's choice; equal values are wrong",
 	},
-	Flags: []string{"components", "votes", "bg-norm", "sigma", "lower"},
+	Flags: []string{"components", "votes", "bg-norm", "sigma", "lower", "images", "editors", "by", "human"},
 	Load:  loadFED,
+	Size:  747,
+	Lower: []string{"bg_rmse"}, Neutral: []string{"reg"}, Headline: "fed_score",
+	Axes: []Axis{{"id", 0, 1}, {"bg", 0, 1}, {"pq", 0, 10}, {"sc", 0, 10}, {"gta", 0, 10}, {"s_reg", 0, 1}},
 }
 
 // fedColumns are the values of a sample, given and computed, in the order of tables.
 var fedColumns = []string{"id", "bg_rmse", "bg", "pq", "sc", "gta", "reg", "s_fid", "s_align", "s_reg", "fed_score",
 	"without_rule", "without_reg", "without_fidelity", "without_alignment", "without_model"}
 
-// fed is FED-Score's settings: the data are all in the components.
+// fed is FED-Score's settings, and the triplets where they are given.
 type fed struct {
 	normName string
 	norm     func(rmse float64) float64
 	sigma    float64
 	votes    string
 	lower    []string
+	editors  []string          // folders of the editors' pictures
+	by       map[string]string // what measured a component, where files do not say it
+	human    string            // file of human ratings
+	triplets []fedTriplet
+	index    map[string]int // of the triplets, by name
 }
 
 func loadFED(o Options) (Set, error) {
@@ -58,7 +68,15 @@ func loadFED(o Options) (Set, error) {
 	if !(o.Sigma > 0) {
 		return nil, fmt.Errorf("sigma is %v: a positive number was expected", o.Sigma)
 	}
-	return &fed{o.BGNorm, norm, o.Sigma, o.Votes, o.Lower}, nil
+	s := &fed{normName: o.BGNorm, norm: norm, sigma: o.Sigma, votes: o.Votes, lower: o.Lower, editors: o.Editors, by: o.By,
+		human: o.Human, index: map[string]int{}}
+	if err := checkNames("--by", sortedNames(o.By), fedComponents); err != nil {
+		return nil, err
+	}
+	if o.Data != "" {
+		err = s.readTriplets(o.Data, o.Images)
+	}
+	return s, err
 }
 
 // parseNorm reads the name of a normalisation of background differences (RMSE of 8-bit values, 0..255) to 0..1.
@@ -85,119 +103,32 @@ type fedSample struct {
 	tags   map[string]string // method, expression, instructions
 	values map[string]float64
 	where  string
-	err    error
+	lacks  []string // components that no file has; the sample counts where it can
+	err    error    // it cannot be computed
 }
 
 // fedPredictions are samples and the pairs that people compared.
 type fedPredictions struct {
 	*fed
 	samples []fedSample
+	missing []Key // triplets of the data without a line
 	votes   []fedVote
-	undone  int // pairs without a majority
+	undone  int               // pairs without a majority
+	by      map[string]string // component: what measured it
+	columns map[string][]float64
+	kinds   string // of the samples' instructions, see subset
+	part    bool   // of a leaderboard: its numbers alone are shown
 }
 
 var fedTags = []string{"method", "expression", "instructions"}
 
-// Read implements Set.
-func (s *fed) Read(path string) (Predictions, error) {
-	rows, err := readRows(path)
-	if err != nil {
-		return nil, err
-	}
-	j := &fedPredictions{fed: s}
-	var p problems
-	seen := map[string]string{}
-	for n, r := range rows {
-		sample, err := s.readSample(r, n)
-		if err != nil {
-			p.add(r.where, "%v", err)
-			continue
-		}
-		name := fmt.Sprint(sample.key, sample.tags["instructions"])
-		if first, ok := seen[name]; ok {
-			p.add(r.where, "a second line for %v (the first is in %s)", sample.key, first)
-			continue
-		}
-		seen[name] = r.where
-		j.samples = append(j.samples, sample)
-	}
-	if err := p.err(); err != nil {
-		return nil, err
-	}
-	if s.votes != "" {
-		err = j.readVotes(s.votes)
-	}
-	return j, err
-}
-
-// fedNames are the other names that a component may have.
-var fedNames = map[string][]string{
-	"id":            {"identity", "ID", "arcface", "id"},
-	"bg_rmse":       {"bg_rmse", "bg", "BG"},
-	"pq":            {"pq", "PQ"},
-	"sc":            {"sc", "SC"},
-	"gta":           {"gta", "GTA"},
-	"lpips_src_trg": {"lpips_src_trg", "lpips_trg", "lpips_edit"},
-	"lpips_src_gt":  {"lpips_src_gt", "lpips_gt"},
-}
-
-// fedBounds are the scales of the components: a cosine, a difference of 8-bit values, a judge's 0 to 10, distances.
-var fedBounds = map[string]bounds{"id": {-1, 1}, "bg_rmse": {0, 255}, "pq": {0, 10}, "sc": {0, 10}, "gta": {0, 10},
-	"lpips_src_trg": {0, math.Inf(1)}, "lpips_src_gt": {0, math.Inf(1)}}
-
-// readSample reads a line. "id" is the sample's name if it is text or if the identity has a name of its own.
-func (s *fed) readSample(r row, n int) (fedSample, error) {
-	out := fedSample{tags: map[string]string{}, values: map[string]float64{}, where: r.where}
-	identity := r.first(fedNames["id"]...)
-	name := r.first("sample", "key", "name", "image")
-	if !r.has(name) && r.has("id") && (identity != "id" || r.fields["id"][0] == '"') {
-		name = "id"
-	}
-	if r.has(name) {
-		id, err := r.id(name)
-		if err != nil {
-			return out, err
-		}
-		out.key.ID = id
-	} else {
-		out.key.ID = strconv.Itoa(n)
-	}
-	for _, tag := range fedTags {
-		if r.has(tag) {
-			text, err := r.text(tag)
-			if err != nil {
-				return out, err
-			}
-			out.tags[tag] = text
-		}
-	}
-	out.key.Model = out.tags["method"]
-	known := map[string]bool{name: true}
-	for component, names := range fedNames {
-		field := r.first(names...)
-		if !r.has(field) || field == name {
-			return out, fmt.Errorf("there is no %q", component)
-		}
-		v, err := r.number(field)
-		if err != nil {
-			return out, err
-		}
-		if err := fedBounds[component].check(component, v); err != nil {
-			return out, err
-		}
-		out.values[component], known[field] = v, true
-	}
-	for field, raw := range r.fields { // other metrics, for the comparison with votes
-		if v, err := parseNumber(field, raw); err == nil && !known[field] && !math.IsNaN(v) {
-			out.values[field] = v
-		}
-	}
-	out.err = s.compute(out.values)
-	return out, nil
-}
-
-// compute adds what follows from the components (equations 3 to 8 of the paper).
+// compute adds what follows from the components (equations 3 to 8 of the paper); NaN from what is missing.
 func (s *fed) compute(v map[string]float64) error {
+	for c := range fedNames {
+		if _, ok := v[c]; !ok {
+			v[c] = math.NaN()
+		}
+	}
 	if v["lpips_src_gt"] <= 0 {
 		return errors.New("the LPIPS distance of source and ground truth is not positive: the relative expression gain is " +
 			"undefined")
@@ -217,26 +148,82 @@ func (s *fed) compute(v map[string]float64) error {
 	return nil
 }
 
-func (j *fedPredictions) Units() int             { return len(j.samples) }
-func (j *fedPredictions) Complete(unit int) bool { return j.samples[unit].err == nil }
+func (j *fedPredictions) Units() int { return len(j.samples) }
+func (j *fedPredictions) Complete(unit int) bool {
+	return len(j.samples[unit].lacks) == 0 && j.samples[unit].err == nil
+}
 
 // mean of a column over units without an error.
 func (j *fedPredictions) mean(units []int, column string) float64 {
-	var list []float64
+	values := j.column(column)
+	sum, n := 0.0, 0
 	for _, i := range units {
-		if s := j.samples[i]; s.err == nil {
-			list = append(list, s.values[column])
+		if v := values[i]; v == v {
+			sum += v
+			n++
 		}
 	}
-	return stats.Mean(list)
+	return sum / float64(n)
+}
+
+// column is a value of every sample, NaN where it is missing or the sample has an error. It is gathered once: a
+// bootstrap asks often.
+func (j *fedPredictions) column(name string) []float64 {
+	if list, ok := j.columns[name]; ok {
+		return list
+	}
+	list := make([]float64, len(j.samples))
+	for i, s := range j.samples {
+		v, ok := s.values[name]
+		if !ok || s.err != nil {
+			v = math.NaN()
+		}
+		list[i] = v
+	}
+	if j.columns == nil {
+		j.columns = map[string][]float64{}
+	}
+	j.columns[name] = list
+	return list
 }
 
 func (j *fedPredictions) Numbers(units []int) []Number {
 	var out []Number
 	for _, c := range fedColumns {
-		out = append(out, Number{Name: c, Value: j.mean(units, c)})
+		out = append(out, Number{Name: c, Value: j.mean(units, c), Terms: j.terms(c)})
 	}
 	return out
+}
+
+// fedParts are the components that a number stands on.
+var fedParts = map[string][]string{"id": {"id"}, "bg_rmse": {"bg_rmse"}, "bg": {"bg_rmse"}, "pq": {"pq"}, "sc": {"sc"},
+	"gta": {"gta"}, "reg": {"reg"}, "s_reg": {"reg"}, "s_fid": {"id", "bg_rmse", "pq"}, "s_align": {"sc", "gta"},
+	"fed_score": {"id", "bg_rmse", "pq", "sc", "gta", "reg"}, "without_rule": {"pq", "sc", "gta"},
+	"without_reg": {"id", "bg_rmse", "pq", "sc", "gta"}, "without_fidelity": {"sc", "gta", "reg"},
+	"without_alignment": {"id", "bg_rmse", "pq", "reg"}, "without_model": {"id", "bg_rmse", "reg"}}
+
+// terms are what a number depends on: its judges, the part of the instructions, and the normalisation.
+func (j *fedPredictions) terms(number string) Terms {
+	t := Terms{Judge: judges(j.by, fedParts[number]), Subset: j.subset()}
+	if parts := fedParts[number]; len(parts) > 1 && slices.Contains(parts, "bg_rmse") || number == "bg" {
+		t.Normalisation = j.normName
+	}
+	if slices.Contains(fedParts[number], "reg") && number != "reg" && j.sigma != 0.5 {
+		t.Normalisation = strings.TrimPrefix(fmt.Sprintf("%s, sigma %v", t.Normalisation, j.sigma), ", ")
+	}
+	return t
+}
+
+// subset is the kind of the samples' instructions, dense or simple, or how they mix.
+func (j *fedPredictions) subset() string {
+	if j.kinds == "" {
+		kinds := map[string]bool{}
+		for _, s := range j.samples {
+			kinds[s.tags["instructions"]] = true
+		}
+		j.kinds = strings.Join(sortedNames(kinds), " and ")
+	}
+	return j.kinds
 }
 
 type fedSampleJSON struct {
@@ -281,6 +268,9 @@ func (j *fedPredictions) Result() *Result {
 	var units []int
 	for i, s := range j.samples {
 		sample := fedSampleJSON{Key: s.key, Instructions: s.tags["instructions"], Expression: s.tags["expression"]}
+		if len(s.lacks) > 0 {
+			r.Missing = append(r.Missing, s.key)
+		}
 		if s.err != nil {
 			sample.Error = s.err.Error()
 			r.Failed = append(r.Failed, fmt.Sprintf("%s: sample %v: %v", s.where, s.key, s.err))
@@ -288,10 +278,17 @@ func (j *fedPredictions) Result() *Result {
 		} else {
 			sample.Values = values(s.values)
 			units = append(units, i)
+			if len(s.lacks) == 0 {
+				r.N++
+			}
 		}
 		out.Samples = append(out.Samples, sample)
 	}
-	r.N, r.Numbers = len(units), j.Numbers(units)
+	r.Missing = append(r.Missing, j.missing...)
+	r.Numbers = j.Numbers(units)
+	for k := range r.Numbers {
+		r.Numbers[k].Coverage = j.coverage(r.Numbers[k].Name)
+	}
 	out.Common = r.common("fed-bench")
 	for _, n := range r.Numbers {
 		out.Means[n.Name] = Value(n.Value)
@@ -300,12 +297,21 @@ func (j *fedPredictions) Result() *Result {
 		}
 	}
 	out.FEDScore = out.Means["fed_score"]
+	if j.part {
+		r.JSON = out
+		return r
+	}
 	for k, per := range []*map[string]map[string]Value{&out.PerMethod, &out.PerExpression, &out.PerInstructions} {
 		var t Table
-		*per, t = j.by(fedTags[k], units)
+		*per, t = j.perTag(fedTags[k], units)
 		if len(t.Rows) > 0 {
 			r.Tables = append(r.Tables, t)
 		}
+	}
+	r.Tables = append(r.Tables, j.byExpression()...)
+	var err error
+	if r.Agreement, err = j.scorerAgreement(); err != nil {
+		r.Failed = append(r.Failed, err.Error())
 	}
 	if j.fed.votes != "" {
 		var t Table
@@ -319,8 +325,8 @@ func (j *fedPredictions) Result() *Result {
 	return r
 }
 
-// by computes the means for each value of a tag.
-func (j *fedPredictions) by(tag string, units []int) (map[string]map[string]Value, Table) {
+// perTag computes the means for each value of a tag.
+func (j *fedPredictions) perTag(tag string, units []int) (map[string]map[string]Value, Table) {
 	groups := map[string][]int{}
 	for _, i := range units {
 		if v, ok := j.samples[i].tags[tag]; ok {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"assay/internal/stats"
 )
 
 // fedVote is a pair of samples that people compared, and the majority's choice: 1 the first, -1 the second.
@@ -109,10 +111,10 @@ func (s *fed) lowerIsBetter(metric string) bool {
 		slices.Contains(s.lower, metric)
 }
 
-// agreement computes the 2AFC accuracy of every metric that all compared samples have, for each aspect of the votes.
-// The gain itself counts by its closeness to 1, which is s_reg's order.
+// agreement computes the 2AFC accuracy of every metric that all compared samples have, for each aspect of the votes,
+// with 95 % intervals of a bootstrap over pairs. The gain itself counts by its closeness to 1, which is s_reg's order.
 func (j *fedPredictions) agreement() (map[string]fedVotesJSON, Table) {
-	hits, n := map[string]map[string]int{}, map[string]int{}
+	hits, n := map[string]map[string][]float64{}, map[string]int{} // by aspect and metric: 1 where they agree
 	metrics := map[string]int{}
 	for _, v := range j.votes {
 		a, b := j.samples[v.a], j.samples[v.b]
@@ -120,21 +122,23 @@ func (j *fedPredictions) agreement() (map[string]fedVotesJSON, Table) {
 			continue
 		}
 		if hits[v.aspect] == nil {
-			hits[v.aspect] = map[string]int{}
+			hits[v.aspect] = map[string][]float64{}
 		}
 		n[v.aspect]++
 		for m, x := range a.values {
 			y, ok := b.values[m]
-			if !ok || m == "reg" {
+			if !ok || m == "reg" || x != x || y != y {
 				continue
 			}
 			metrics[m]++
 			if j.lowerIsBetter(m) {
 				x, y = y, x
 			}
+			hit := 0.0
 			if sign(x-y) == v.choice {
-				hits[v.aspect][m]++
+				hit = 1
 			}
+			hits[v.aspect][m] = append(hits[v.aspect][m], hit)
 		}
 	}
 	total := 0
@@ -149,7 +153,7 @@ func (j *fedPredictions) agreement() (map[string]fedVotesJSON, Table) {
 		if name == "" {
 			name = "all"
 		}
-		t.Columns = append(t.Columns, name)
+		t.Columns, t.Better = append(t.Columns, name), append(t.Better, 1)
 		out[name] = fedVotesJSON{n[aspect], map[string]Value{}}
 	}
 	for _, m := range sortedNames(metrics) {
@@ -158,11 +162,29 @@ func (j *fedPredictions) agreement() (map[string]fedVotesJSON, Table) {
 		}
 		line := TableRow{Name: m}
 		for k, aspect := range aspects {
-			acc := float64(hits[aspect][m]) / float64(n[aspect])
+			list := hits[aspect][m]
+			acc := stats.Mean(list)
 			out[t.Columns[k]].Accuracy[m] = Value(acc)
 			line.Cells = append(line.Cells, acc)
+			line.Bounds = append(line.Bounds, meanInterval(list))
 		}
 		t.Rows = append(t.Rows, line)
 	}
+	if len(t.Rows) > 0 {
+		t.Rows = append(t.Rows, TableRow{Name: "expected of guessing", Cells: slices.Repeat([]float64{0.5}, len(aspects)),
+			Printed: true})
+	}
 	return out, t
+}
+
+// meanInterval is the 95 % bootstrap interval of a mean.
+func meanInterval(list []float64) stats.Interval {
+	return stats.Bootstrap(stats.NewRand(agreementSeed), len(list), agreementResamples, 0.95,
+		func(units []int) []float64 {
+			sum := 0.0
+			for _, u := range units {
+				sum += list[u]
+			}
+			return []float64{sum / float64(len(units))}
+		})[0]
 }

@@ -23,7 +23,8 @@ type Figure struct {
 	Place          string   `json:"place,omitempty"`
 	Contradictions []string `json:"contradictions,omitempty"` // what the paper prints for the same elsewhere
 
-	again bool // the paper prints another value for it at an earlier place
+	again bool   // the paper prints another value for it at an earlier place
+	why   string // it stands apart
 }
 
 // measured holds the intervals of a system's numbers by name.
@@ -43,6 +44,9 @@ func (r *Report) Measure(s Set, resamples int, seed uint64) {
 		r.chance = set.Chance(seed)
 	case Guessable:
 		r.chance = expectation(set, seed)
+	}
+	for _, b := range r.boards {
+		b.Measure(s, resamples, seed)
 	}
 	if resamples < 1 {
 		return
@@ -167,7 +171,7 @@ func (r *Report) columns() []Basis {
 // below them.
 func (r *Report) Summary() Table {
 	columns := r.columns()
-	t := Table{Title: r.Benchmark.Title}
+	t := Table{Title: r.Title()}
 	for _, c := range columns {
 		t.Columns, t.Better = append(t.Columns, columnName(c, columns)), append(t.Better, r.Benchmark.direction(c.Rule))
 	}

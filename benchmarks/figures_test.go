@@ -49,6 +49,9 @@ func TestCoverageStandsApart(t *testing.T) {
 	if remarks := strings.Join(r.Remarks(), "\n"); !strings.Contains(remarks, "it covers 716 of 1432 items") {
 		t.Errorf("the reason is not told: %s", remarks)
 	}
+	if err := r.Compare(20, 1); err != nil || len(r.Comparison.Notes) != 1 {
+		t.Errorf("%v: %+v: no source has all of its edits in both", err, r.Comparison)
+	}
 	dir := t.TempDir()
 	if err := r.Write(dir); err != nil {
 		t.Fatal(err)
@@ -61,7 +64,8 @@ func TestCoverageStandsApart(t *testing.T) {
 	}
 	v := must[any](t)((&Report{Benchmark: imagenHub, Systems: r.Systems[1:]}).JSON())
 	if b := string(must[[]byte](t)(json.Marshal(v))); !strings.Contains(b, `"name":"published (50% of 1432)"`) ||
-		!strings.Contains(b, `"coverage":{"used":716,"of":1432,"without":"`) {
+		!strings.Contains(b, `"coverage":{"used":716,"of":1432,"without":"`) ||
+		!strings.Contains(b, `"target":"O","published (50% of 1432)":0.4`) || strings.Contains(b, `"published":`) {
 		t.Errorf("the JSON does not name the coverage: %.300s", b)
 	}
 }
@@ -99,8 +103,8 @@ func TestBasisDiffers(t *testing.T) {
 	}
 }
 
-// The paper prints 59.96 and 59.41 for one number, 55.56, 52.88 and 52.38 for another: one stands in the column, marked,
-// the others apart.
+// The paper prints 59.96 and 59.41 for one number, 55.56, 52.88 and 52.38 for another: one stands in the column,
+// marked, the others apart.
 func TestContradictionsOfPapers(t *testing.T) {
 	places := func(b *Benchmark, number string) (out []string) {
 		for _, f := range b.printed() {
@@ -134,9 +138,10 @@ func TestContradictionsOfPapers(t *testing.T) {
 	}
 	var apart []string
 	for _, table := range r.Apart() {
-		apart = append(apart, table.Title)
+		apart = append(append(apart, table.Title), table.Notes...)
 	}
-	if !strings.Contains(strings.Join(apart, "\n"), "Table 7 (appendix); stands apart: the paper prints another value") {
+	const why = "adiee: the paper prints another value for the same at an earlier place"
+	if !strings.Contains(strings.Join(apart, "\n"), why) {
 		t.Errorf("apart: %q", apart)
 	}
 }
@@ -265,7 +270,8 @@ func TestGenAIBenchCaptionsAndTargets(t *testing.T) {
 		t.Error(err)
 	}
 	clipI, _ := FindSimilarity("clip_i")
-	if err := clipI.Caption(items, ""); err == nil || !strings.Contains(err.Error(), "sample_1.jpg: the picture is not there") {
+	err := clipI.Caption(items, "")
+	if err == nil || !strings.Contains(err.Error(), "sample_1.jpg: the picture is not there") {
 		t.Error(err)
 	}
 }

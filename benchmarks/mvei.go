@@ -3,7 +3,10 @@ package benchmarks
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -28,7 +31,7 @@ var mvei = &Benchmark{
 			"letters A (correct) and B (incorrect)",
 		"positive_ratio: share of answers read as correct; give_up_ratio: share of abstentions",
 	},
-	Flags: []string{"components"},
+	Flags: []string{"components", "write-authors"},
 	Load:  loadMVEI,
 	Size:  3086,
 	Counted: []string{"keyword", "keyword: sentiment polarity", "keyword: emotion interpretation",
@@ -45,6 +48,7 @@ type statements struct {
 	classes      []string
 	index        map[string]int
 	included     *statementsPredictions // answers that the data hold themselves
+	entries      []row                  // as they were read
 }
 
 // entry is one picture of MVEI_metadata.json.
@@ -87,6 +91,7 @@ func loadMVEI(o Options) (Set, error) {
 			p.add(r.where, "%v", err)
 			continue
 		}
+		s.entries = append(s.entries, r)
 		for k, st := range e.Statements {
 			where := fmt.Sprintf("%s, statement %d", r.where, k)
 			label := strings.ToLower(st.Label)
@@ -320,6 +325,40 @@ func (s *statements) Guess(rng *rand.Rand) Predictions {
 		}
 	}
 	return j
+}
+
+// WriteAuthors implements Writer: MVEI_predict.json, the data with the answers as "predict".
+func (j *statementsPredictions) WriteAuthors(dir string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	at := 0
+	var out []map[string]json.RawMessage
+	for _, r := range j.entries {
+		var list []map[string]json.RawMessage
+		if err := json.Unmarshal(r.fields["statement_list"], &list); err != nil {
+			return fmt.Errorf("%s: %w", r.where, err)
+		}
+		for _, st := range list {
+			delete(st, "predict")
+			if answer, ok := j.answers[at]; ok {
+				raw, err := json.Marshal(answer)
+				if err != nil {
+					return err
+				}
+				st["predict"] = raw
+			}
+			at++
+		}
+		raw, err := json.Marshal(list)
+		if err != nil {
+			return err
+		}
+		entry := maps.Clone(r.fields)
+		entry["statement_list"] = raw
+		out = append(out, entry)
+	}
+	return writeIndented(filepath.Join(dir, "MVEI_predict.json"), out)
 }
 
 type mveiRule struct {

@@ -315,6 +315,15 @@ func TestMVEI(t *testing.T) {
 	if m := fmt.Sprint(got["missing"]); m != "[map[id:a.jpg#3]]" {
 		t.Errorf("missing %s", m)
 	}
+	// the authors' own file, written and read back
+	dir := t.TempDir()
+	if err := own.(Writer).WriteAuthors(dir); err != nil {
+		t.Fatal(err)
+	}
+	again, ok := loadSet(t, mvei, Options{Data: dir}).(WithPredictions).Predictions()
+	if !ok || cmp.Diff(own.Result().Numbers, again.Result().Numbers) != "" {
+		t.Error("MVEI_predict.json reads back to other numbers")
+	}
 	for answer, want := range map[string]string{"B": negative, "answer: a": positive,
 		"<answer> incorrect </answer> correct": negative, "x</think> A": positive, "": abstain, "none": abstain} {
 		if read := parseTagged(answer); read != want {

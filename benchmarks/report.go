@@ -12,24 +12,28 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"assay/data"
 	"assay/internal/atomicfile"
 	"assay/internal/page"
-	"assay/internal/stats"
 )
 
 //go:embed report.html
 var reportHTML string
 
 var reportTemplate = page.Parse(reportHTML, template.FuncMap{
-	"cell":    func(r TableRow, i int) string { return r.cell(i, "–") },
-	"scatter": scatterSVG,
-	"shade":   shade,
-	"picture": thumbnail,
-	"rest":    func(list []Key, n int) int { return max(0, len(list)-n) },
-	"first":   func(list []Key, n int) []Key { return list[:min(n, len(list))] },
+	"plain":    plainView,
+	"sorted":   sortedView,
+	"bars":     barsOf,
+	"radar":    radarOf,
+	"scatters": scattersOf,
+	"paired":   pairedConfusions,
+	"gallery":  gallery,
+	"rules":    rulesOf,
+	"shade":    shade,
+	"picture":  thumbnail,
+	"rest":     func(list []Key, n int) int { return max(0, len(list)-n) },
+	"first":    func(list []Key, n int) []Key { return list[:min(n, len(list))] },
 })
 
 func (r *Result) number(name string) float64 {
@@ -44,11 +48,14 @@ func (r *Result) number(name string) float64 {
 // tables are all tables of the report: the summary, the differences, and each system's own.
 func (r *Report) tables() []Table {
 	out := append([]Table{r.Summary()}, r.Apart()...)
+	for _, b := range r.boards {
+		out = append(out, b.Summary())
+	}
 	if r.Comparison != nil {
 		out = append(out, r.Comparison.Table())
 	}
 	for _, s := range r.Systems {
-		own := slices.Clone(s.Result.Tables)
+		own := slices.Concat(s.Result.Agreement, s.Result.Tables)
 		for _, c := range s.Result.Confusions {
 			t := c.Table()
 			t.Title = "confusion (rows: truth, columns: predicted): " + t.Title
@@ -72,8 +79,12 @@ func (r *Report) Write(dir string) error {
 	}
 	summary := r.Summary()
 	results := map[string]any{}
-	for _, s := range r.Systems {
-		results[s.Name] = s.Result.JSON
+	for i, s := range r.Systems {
+		result, err := r.named(i)
+		if err != nil {
+			return err
+		}
+		results[s.Name] = result
 	}
 	files := map[string]func(io.Writer) error{
 		"index.html":  func(w io.Writer) error { return reportTemplate.Execute(w, r) },
@@ -123,36 +134,6 @@ func shade(row []int, n int) template.CSS {
 		share = float64(n) / float64(sum)
 	}
 	return template.CSS(fmt.Sprintf("background: color-mix(in srgb, var(--accent) %.0f%%, transparent)", 75*share))
-}
-
-// scatterSVG draws score against human value, with a little spread on the human axis, whose values repeat.
-func scatterSVG(s Scatter) template.HTML {
-	const width, height, pad = 240.0, 170.0, 26.0
-	if len(s.Score) == 0 {
-		return ""
-	}
-	x0, x1 := slices.Min(s.Human), slices.Max(s.Human)
-	y0, y1 := slices.Min(s.Score), slices.Max(s.Score)
-	scale := func(v, lo, hi, from, to float64) float64 {
-		if hi == lo {
-			return (from + to) / 2
-		}
-		return from + (v-lo)/(hi-lo)*(to-from)
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="score against human value">`, width, height)
-	fmt.Fprintf(&b, `<path class="axis" d="M%g 6V%gH%g"/>`, pad, height-pad, width-6)
-	rng := stats.NewRand(1)
-	for i := range s.Score {
-		x := scale(s.Human[i], x0, x1, pad+8, width-14) + 8*(rng.Float64()-0.5)
-		fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="2"/>`, x, scale(s.Score[i], y0, y1, height-pad-6, 12))
-	}
-	fmt.Fprintf(&b, `<text x="%g" y="%g">%.3g</text><text x="%g" y="%g" text-anchor="end">%.3g</text>`, pad+4, height-10,
-		x0, width-6, height-10, x1)
-	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="middle">human</text>`, width/2, height-10)
-	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="end">%.3g</text><text x="%g" y="16" `+
-		`text-anchor="end">%.3g</text></svg>`, pad-3, height-pad, y0, pad-3, y1)
-	return template.HTML(b.String())
 }
 
 // thumbnailSide bounds the pictures of a report, which lie inside the page.

@@ -52,3 +52,57 @@ func TestScatter(t *testing.T) {
 		t.Error("a single point has no place")
 	}
 }
+
+// The page sorts by the headline, marks the best and the second of every column in its better direction, and leads from
+// every column to a rule that is on the page.
+func TestReportRanks(t *testing.T) {
+	s := loadSet(t, aimBench, Options{Data: "testdata"})
+	better := func(text string) string { // every sub-score of sc one higher, the point nearer to the target
+		return strings.NewReplacer(`"sc": [`, `"sc": [9, `, `"clip_t": 0.3`, `"clip_t": 0.2`).Replace(text)
+	}
+	text := string(must[[]byte](t)(os.ReadFile("testdata/aim.jsonl")))
+	r := &Report{Benchmark: aimBench}
+	r.Add("as it is", must[Predictions](t)(s.Read("testdata/aim.jsonl")))
+	r.Add("worse clip_t", must[Predictions](t)(s.Read(write(t, "b.jsonl", better(text)))))
+	view := sortedView(r, r.Summary())
+	column := func(name string) int {
+		for i, h := range view.Head {
+			if h.Name == name {
+				return i
+			}
+		}
+		t.Fatalf("no column %s", name)
+		return -1
+	}
+	if view.Rows[0].Name != "as it is" {
+		t.Errorf("the first row is %s: the greater overall score comes first", view.Rows[0].Name)
+	}
+	if c := view.Rows[0].Cells[column("clip_t")]; c.Rank != 1 || view.Rows[1].Cells[column("clip_t")].Rank != 2 {
+		t.Errorf("clip_t %+v", c)
+	}
+	if h := view.Head[column("d_vad")]; h.Arrow != " ↓" {
+		t.Errorf("d_vad has the arrow %q", h.Arrow)
+	}
+	// of distances the smaller one is the better one
+	low := Table{Columns: []string{"d"}, Better: []int{-1}, Rows: []TableRow{{Name: "a", Cells: []float64{3}},
+		{Name: "b", Cells: []float64{2}}, {Name: "human", Cells: []float64{1}}}}
+	if got := low.ranks(); got[0][0] != 2 || got[1][0] != 1 || got[2][0] != 0 {
+		t.Errorf("ranks %v", got)
+	}
+	var page strings.Builder
+	if err := reportTemplate.Execute(&page, r); err != nil {
+		t.Fatal(err)
+	}
+	links := regexp.MustCompile(`<a href="#([^"]+)"`).FindAllStringSubmatch(page.String(), -1)
+	if len(links) < len(view.Head) {
+		t.Errorf("%d links", len(links))
+	}
+	for _, l := range links {
+		if !strings.Contains(page.String(), `id="`+l[1]+`"`) {
+			t.Errorf("the page has no %s", l[1])
+		}
+	}
+	if !strings.Contains(page.String(), "<polygon") || !strings.Contains(page.String(), `class="bars"`) {
+		t.Error("the page has no charts")
+	}
+}

@@ -67,8 +67,8 @@ type similarity struct {
 	model *encoders.Model
 }
 
-// OpenSimilarity opens an encoder, a Hugging Face checkpoint directory or an .onnx file, for a similarity. Its name says
-// encoder and definition.
+// OpenSimilarity opens an encoder, a Hugging Face checkpoint directory or an .onnx file, for a similarity. Its name
+// says encoder and definition.
 func OpenSimilarity(kind Similarity, encoder string, o encoders.Options) (*Scorer, error) {
 	s := &similarity{Similarity: kind}
 	var err error

@@ -18,6 +18,7 @@ type Table struct {
 	Columns []string // without the column of row names
 	Better  []int    // of a column: 1 if more is better, -1 if less is, 0 if neither; may be shorter than Columns
 	Rows    []TableRow
+	Notes   []string // shown below the title
 }
 
 // TableRow is one row: Cells holds one value per column of the table.
@@ -136,7 +137,14 @@ func (t Table) Markdown(w io.Writer) {
 	for i, c := range t.Columns {
 		columns = append(columns, escape.Replace(c)+t.arrow(i))
 	}
-	fmt.Fprintf(w, "### %s\n\n| | %s |\n|---|%s\n", t.Title, strings.Join(columns, " | "),
+	fmt.Fprintf(w, "### %s\n\n", t.Title)
+	for _, note := range t.Notes {
+		fmt.Fprintf(w, "- %s\n", note)
+	}
+	if len(t.Notes) > 0 {
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintf(w, "| | %s |\n|---|%s\n", strings.Join(columns, " | "),
 		strings.Repeat("---|", len(t.Columns)))
 	for _, r := range t.Rows {
 		fmt.Fprintf(w, "| %s |", escape.Replace(r.Name))

@@ -90,7 +90,7 @@ func (r *Remote) try(
 	}
 	usage = usageOf(completion)
 	answer, err := r.answer(completion, o)
-	if err == nil && !usage.known && (r.meter.maxTokens > 0 || r.meter.maxCost > 0) {
+	if err == nil && !usage.known && (r.meter.tokenCap > 0 || r.meter.costCap > 0) {
 		err = fmt.Errorf("%w: it gives no usage counts, so the caps cannot be kept", ErrUnavailable)
 	}
 	if err != nil {

@@ -21,9 +21,9 @@ func (s Spent) Tokens() int64 { return s.Prompt + s.Completion }
 
 // meter counts, and refuses requests once a cap is reached. It is safe for concurrent use.
 type meter struct {
-	price     Price
-	maxTokens int64
-	maxCost   float64
+	price    Price
+	tokenCap int64
+	costCap  float64
 
 	mu      sync.Mutex
 	spent   Spent
@@ -39,10 +39,10 @@ func (m *meter) begin() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch tokens, cost := m.spent.Tokens()+m.flying*m.tokens, m.spent.Cost+float64(m.flying)*m.dearest; {
-	case m.maxTokens > 0 && tokens >= m.maxTokens:
-		return fmt.Errorf("%w: %d tokens are used of at most %d", ErrCap, m.spent.Tokens(), m.maxTokens)
-	case m.maxCost > 0 && cost >= m.maxCost:
-		return fmt.Errorf("%w: %.4g is spent of at most %.4g", ErrCap, m.spent.Cost, m.maxCost)
+	case m.tokenCap > 0 && tokens >= m.tokenCap:
+		return fmt.Errorf("%w: %d tokens are used of at most %d", ErrCap, m.spent.Tokens(), m.tokenCap)
+	case m.costCap > 0 && cost >= m.costCap:
+		return fmt.Errorf("%w: %.4g is spent of at most %.4g", ErrCap, m.spent.Cost, m.costCap)
 	}
 	m.spent.Requests++
 	m.flying++

@@ -73,7 +73,7 @@ func OpenRemote(s Server) (*Remote, error) {
 		completions: openai.NewChatCompletionService(options...), // which, unlike a client, reads no variables
 		fingerprint: store.KeyOf("remote-1", identity).String(),
 		slots:       make(chan struct{}, s.Concurrency),
-		meter:       meter{price: s.Price, maxTokens: s.MaxTokens, maxCost: s.MaxCost},
+		meter:       meter{price: s.Price, tokenCap: s.TokenCap, costCap: s.CostCap},
 		idle:        client,
 	}, nil
 }

@@ -279,8 +279,8 @@ func TestLogProbs(t *testing.T) {
 // TestCaps: a cap on tokens or costs ends the run near it, and the counters say what was spent.
 func TestCaps(t *testing.T) {
 	for _, change := range []func(*Server){
-		func(s *Server) { s.MaxTokens = 600 },
-		func(s *Server) { s.Price, s.MaxCost = Price{Prompt: 10, Cached: 5, Completion: 10}, 0.005 },
+		func(s *Server) { s.TokenCap = 600 },
+		func(s *Server) { s.Price, s.CostCap = Price{Prompt: 10, Cached: 5, Completion: 10}, 0.005 },
 	} {
 		f := newFakeServer(t, func(w http.ResponseWriter, _ int64) { io.WriteString(w, says("fine")) })
 		r := f.open(t, change)
@@ -293,7 +293,7 @@ func TestCaps(t *testing.T) {
 			t.Errorf("ends with %v after %d requests, want 5", err, f.n.Load())
 		}
 		want := Spent{Requests: 5, Answers: 5, Prompt: 500, Cached: 200, Completion: 100}
-		if r.server.MaxCost > 0 {
+		if r.server.CostCap > 0 {
 			want.Cost = 0.005
 		}
 		if got := r.Spent(); !cmp.Equal(got, want) {
@@ -306,7 +306,7 @@ func TestCaps(t *testing.T) {
 	if _, err := f.open(t, nil).Chat(t.Context(), ask("a"), Options{}); err != nil {
 		t.Errorf("no usage, no cap: %v", err)
 	}
-	_, err := f.open(t, func(s *Server) { s.MaxTokens = 600 }).Chat(t.Context(), ask("a"), Options{})
+	_, err := f.open(t, func(s *Server) { s.TokenCap = 600 }).Chat(t.Context(), ask("a"), Options{})
 	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "usage") {
 		t.Errorf("no usage, a cap: %v", err)
 	}
@@ -393,9 +393,9 @@ func TestBadRequests(t *testing.T) {
 
 // TestCheck: wrong settings are all named.
 func TestCheck(t *testing.T) {
-	_, err := OpenRemote(Server{URL: "https://user:pw@host/v1?key=1", Extra: Object{"model": "x"}, MaxCost: 1})
+	_, err := OpenRemote(Server{URL: "https://user:pw@host/v1?key=1", Extra: Object{"model": "x"}, CostCap: 1})
 	for _, key := range []string{
-		"url", "model", "concurrency", "timeout", "max_wait", "limit_field", "extra", "max_cost",
+		"url", "model", "concurrency", "timeout", "max_wait", "limit_field", "extra", "cost_cap",
 	} {
 		if err == nil || !strings.Contains(err.Error(), key+": ") {
 			t.Errorf("%s is not named: %v", key, err)
@@ -421,5 +421,30 @@ func TestEndlessBody(t *testing.T) {
 	_, err := f.open(t, func(s *Server) { s.Retries = 0 }).Chat(t.Context(), ask("a"), Options{})
 	if err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Error(err)
+	}
+}
+
+// TestReadServer: a file of settings is read strictly.
+func TestReadServer(t *testing.T) {
+	s, err := ReadServer("s.yaml", []byte(`url: http://localhost:8000/v1
+model: judge
+timeout: 2.5
+extra: {chat_template_kwargs: {enable_thinking: false}}
+price: {prompt: 0.1, completion: 0.4}
+cost_cap: 2
+`), func(s *Server) { s.Concurrency = 3 })
+	want := Server{
+		URL: "http://localhost:8000/v1", Model: "judge", Concurrency: 3, Timeout: 2.5, Retries: 5, MaxWait: 120,
+		LimitField: "max_tokens", Extra: Object{"chat_template_kwargs": map[string]any{"enable_thinking": false}},
+		Price: Price{Prompt: 0.1, Completion: 0.4}, CostCap: 2,
+	}
+	if err != nil || !cmp.Equal(s, want) {
+		t.Errorf("%+v, %v", s, err)
+	}
+	_, err = ReadServer("s.yaml", []byte("url: localhost\nkey: secret\n"), nil)
+	for _, want := range []string{"s.yaml:1:1: url", "s.yaml:2:1: key: unknown key", "model"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing: %v", want, err)
+		}
 	}
 }

@@ -31,9 +31,9 @@ type Server struct {
 	// Extra are more fields of a request, as chat_template_kwargs.
 	Extra Object `yaml:"extra"`
 
-	Price     Price   `yaml:"price"`
-	MaxTokens int64   `yaml:"max_tokens"` // of all answers of this process, prompts included; 0: no cap
-	MaxCost   float64 `yaml:"max_cost"`   // in the currency of Price; 0: no cap
+	Price    Price   `yaml:"price"`
+	TokenCap int64   `yaml:"token_cap"` // of all answers of this process, prompts included; 0: no cap
+	CostCap  float64 `yaml:"cost_cap"`  // in the currency of Price; 0: no cap
 }
 
 // Price is what a million tokens cost.
@@ -101,11 +101,11 @@ func (s *Server) Check() map[string]string {
 	if s.Price.Prompt < 0 || s.Price.Cached < 0 || s.Price.Completion < 0 {
 		wrong["price"] = "want prices of a million tokens, 0 or more"
 	}
-	if s.MaxTokens < 0 {
-		wrong["max_tokens"] = "want 0 (no cap) or more"
+	if s.TokenCap < 0 {
+		wrong["token_cap"] = "want 0 (no cap) or more"
 	}
-	if s.MaxCost < 0 || s.MaxCost > 0 && s.Price == (Price{}) {
-		wrong["max_cost"] = "want 0 (no cap) or more, and a price: without one nothing costs anything"
+	if s.CostCap < 0 || s.CostCap > 0 && s.Price == (Price{}) {
+		wrong["cost_cap"] = "want 0 (no cap) or more, and a price: without one nothing costs anything"
 	}
 	return wrong
 }

@@ -86,6 +86,9 @@ func (m *Model) Fingerprint() string {
 // Config is the checkpoint's generation_config.json.
 func (m *Model) Config() Config { return *m.config }
 
+// Decode returns the text of tokens, without special ones.
+func (m *Model) Decode(ids []int64) (string, error) { return m.lm.Decode(ids) }
+
 // Close ends all answers with an error and frees the model.
 func (m *Model) Close() error { return errors.Join(m.engine.close(), m.lm.Close()) }
 
@@ -103,6 +106,9 @@ func (m *Model) Stream(
 	piece func(text string) error,
 ) (*chat.Answer, error) {
 	r, err := m.request(ctx, messages, o)
+	if m.engine.ctx.Err() != nil {
+		return nil, errClosed
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", chat.ErrRequest, err)
 	}

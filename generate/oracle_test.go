@@ -41,6 +41,7 @@ type answered struct {
 	Name             string
 	Messages         []turn
 	Pictures         []string
+	Prompt           string
 	InputIDs         []int64 `json:"input_ids"`
 	NewIDs           []int64 `json:"new_ids"`
 	Text             string

@@ -35,8 +35,9 @@ func (s *slots) close() error {
 	return s.cache.Close()
 }
 
-// rounded is a number of rows as the cache is cut: similar requests need no other cache.
-func rounded(rows int) int { return (rows + 63) / 64 * 64 }
+// rounded is a number of rows as the cache is cut: similar requests need no other cache, and an odd stretch is filled
+// up.
+func rounded(rows int) int { return rows/64*64 + 64 }
 
 // room reports whether a request can enter, and makes another cache where that lets it in, or lets more in.
 func (s *slots) room(r *request) (bool, error) {
@@ -82,14 +83,15 @@ func (s *slots) resize(n, capacity int) error {
 const leastShared = 32
 
 // source finds the slot that has most of a prompt's beginning in the cache. The prompt's last token is always
-// computed: its logits are wanted.
+// computed: its logits are wanted. Answers are not shared: rows that came one at a time are not, to the last bit, those
+// that come together.
 func (s *slots) source(p *model.Prompt) (best, shared int) {
 	best = -1
 	for i, at := range s.all {
 		if at.prompt == nil {
 			continue
 		}
-		if n := min(at.prompt.Shared(p), at.rows, len(p.IDs)-1); n > shared {
+		if n := min(at.prompt.Shared(p), at.prompt.Begin(), at.rows, len(p.IDs)-1); n > shared {
 			best, shared = i, n
 		}
 	}

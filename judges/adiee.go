@@ -64,17 +64,20 @@ func adiee(o *Options) (*judge, error) {
 	case 3:
 		head.Outputs, head.Values = model.OutputClasses, []float64{0, 0.5, 1}
 	default:
-		return nil, fmt.Errorf("%s: %s has %d outputs; 1 (regression) and 3 (classes) are known", w.Dir(), adieeHead, m.outputs)
+		return nil, fmt.Errorf("%s: %s has %d outputs; 1 (regression) and 3 (classes) are known", w.Dir(), adieeHead,
+			m.outputs)
 	}
 	pass := model.PassConfig{
 		Name: "success", Pictures: []string{model.Concat}, Prompt: model.Text(question), Token: adieeToken,
 		Position: "before", Heads: []string{"success"},
 	}
-	warnings := []string{"the released code draws one of four questions at random for every picture: here it is always yours"}
+	warnings := []string{
+		"the released code draws one of four questions at random for every picture: here it is always yours",
+	}
 	if c.Answer != "" {
 		pass.Answer = model.Text(c.Answer)
-		warnings = append(warnings, fmt.Sprintf("the model is taken to answer %q: where it would say something else, the score "+
-			"is not the released code's", c.Answer))
+		warnings = append(warnings, fmt.Sprintf("the model is taken to answer %q: where it would say something else, "+
+			"the score is not the released code's", c.Answer))
 	} else {
 		pass.Steps = c.Steps
 		if pass.End, err = endTokens(base); err != nil {

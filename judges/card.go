@@ -24,8 +24,9 @@ var editRewardCard = card{
 	source:  "https://github.com/TIGER-AI-Lab/EditReward",
 	trained: "EditReward-Data: pairs of edits with votes of people on following the instruction and on quality, as a " +
 		"ranking with uncertainty",
-	scale: "The score is mu of a Gaussian without bounds: only differences between scores mean anything, and they have no " +
-		"zero and no best. sigma is that Gaussian's standard deviation. Both prompts speak of 1 to 4; the numbers do not.",
+	scale: "The score is mu of a Gaussian without bounds: only differences between scores mean anything, and they " +
+		"have no zero and no best. sigma is that Gaussian's standard deviation. Both prompts speak of 1 to 4; " +
+		"the numbers do not.",
 	cannot: []string{
 		"how good an edit is on any fixed scale",
 		"pictures in detail: each is reduced, or enlarged, to about 200,000 pixels",
@@ -50,8 +51,8 @@ var adieeCard = card{
 	licence: "see the weights' own page",
 	source:  "ADIEE: Automatic Dataset Creation and Scorer for Instruction-Guided Image Editing Evaluation",
 	trained: "outputs of editors on MagicBrush and others, labelled by rules",
-	scale: "0 to 10: of the classifier the expectation of 0, 5 and 10, of the regressor its output, which is not clipped. " +
-		"The released code draws one of four questions at random, so that its own scores are not repeatable.",
+	scale: "0 to 10: of the classifier the expectation of 0, 5 and 10, of the regressor its output, which is not " +
+		"clipped. The released code draws one of four questions at random, so that its own scores are not repeatable.",
 	cannot: []string{"pictures in detail: each is resized to a square"},
 }
 
@@ -60,8 +61,8 @@ func choicesCard(o *Options, r model.ScoreRange) card {
 		name:    "the choices of " + filepath.Base(o.Base),
 		licence: "that of the checkpoint",
 		trained: "nothing: it is a stock model, asked for its next token",
-		scale: fmt.Sprintf("%g to %g: the expectation of the choices' values over their likelihoods alone; all other answers "+
-			"that the model would give are left out", r[0], r[1]),
+		scale: fmt.Sprintf("%g to %g: the expectation of the choices' values over their likelihoods alone; all other "+
+			"answers that the model would give are left out", r[0], r[1]),
 		cannot: []string{"more than the model says in one token: it does not reason before it answers"},
 	}
 }

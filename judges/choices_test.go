@@ -35,7 +35,7 @@ type choicesJudge struct {
 // options writes the prompt with our marks, and says how a judge of the fixtures is imported.
 func (c *choicesJudge) options(t *testing.T, s suite, dir string) judges.Options {
 	t.Helper()
-	text := strings.NewReplacer("{prompt}", model.InstructionMark, "{requirement}", model.RequirementMark).Replace(c.Prompt)
+	marks := strings.NewReplacer("{prompt}", model.InstructionMark, "{requirement}", model.RequirementMark)
 	o := judges.Options{
 		Base:    filepath.Join(dir, c.Backbone),
 		Prompts: filepath.Join(t.TempDir(), "question.txt"),
@@ -48,7 +48,7 @@ func (c *choicesJudge) options(t *testing.T, s suite, dir string) judges.Options
 	if c.Alpha == "dropped" {
 		o.Alpha = "drop"
 	}
-	if err := os.WriteFile(o.Prompts, []byte(text), 0o666); err != nil {
+	if err := os.WriteFile(o.Prompts, []byte(marks.Replace(c.Prompt)), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	return o
@@ -61,6 +61,9 @@ func TestChoices(t *testing.T) {
 		for name, c := range oracle.Read[map[string]*choicesJudge](t, filepath.Join(dir, "judges.json")) {
 			o := c.options(t, s, dir)
 			scorer := open(t, "choices", o)
+			o.Joint = true
+			joint := open(t, "choices", o)
+			o.Joint = false
 			for _, want := range c.Cases {
 				t.Run(fmt.Sprintf("%s/%d", name, want.ID), func(t *testing.T) {
 					sample := prepare(t, scorer, model.Pair{
@@ -79,6 +82,13 @@ func TestChoices(t *testing.T) {
 					floats(t, expect, at+".hidden", r.State)
 					floats(t, expect, at+".answer_logits", r.Outputs["question"])
 					pixels(t, scorer, expect, at, sample)
+					// The joint likelihoods of single tokens are theirs.
+					sample = prepare(t, joint, model.Pair{
+						Source: s.picture(t, want.Source), Edit: s.picture(t, want.Edited),
+						Instruction: want.Instruction, Requirement: want.Requirement,
+					})
+					near(t, "joint score", judge(t, joint, sample).Score01, want.Score)
+					pixels(t, joint, expect, at, sample)
 				})
 			}
 			for _, e := range c.Errors {

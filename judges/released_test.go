@@ -14,7 +14,6 @@ import (
 	"assay/checkpoints"
 	"assay/data"
 	"assay/internal/oracle"
-	"assay/internal/packed"
 	"assay/judges"
 	"assay/model"
 	_ "assay/model/families"
@@ -29,11 +28,7 @@ type suite struct {
 // each runs f on every fixture folder; in the repository the judges are packed, without the weights under flat names.
 func each(t *testing.T, f func(t *testing.T, s suite)) {
 	oracle.Each(t, func(t *testing.T, folder string) {
-		s := suite{filepath.Join(folder, "released"), folder}
-		if _, err := os.Stat(s.dir); err != nil {
-			s.dir = packed.Unpack(t, s.dir+".zip")
-		}
-		f(t, s)
+		f(t, suite{oracle.Released(t, folder), folder})
 	})
 }
 
@@ -194,7 +189,8 @@ func TestEditReward(t *testing.T) {
 		if _, err := os.Stat(flat); err != nil {
 			writeFlat(t, filepath.Join(dir, "weights", "model.safetensors"), flat)
 		}
-		for _, weights := range []string{filepath.Join(dir, "weights"), filepath.Join(dir, "weights", "model.safetensors"), flat} {
+		whole := filepath.Join(dir, "weights")
+		for _, weights := range []string{whole, filepath.Join(whole, "model.safetensors"), flat} {
 			scorers := map[string]*model.Scorer{}
 			for _, c := range all.Cases {
 				if scorers[c.Config] == nil {

@@ -160,7 +160,9 @@ func reward(o *Options, c *rewardConfig, r rewardJudge) (*judge, error) {
 		Pixels: &model.PixelLimits{Least: *c.MaxPixels, Most: *c.MaxPixels, Factor: 28},
 		Heads:  map[string]model.DimensionConfig{},
 		Score:  &model.FusionConfig{Fusion: r.fusion},
-		Origin: &model.Origin{Name: r.card.name, Licence: r.card.licence, Source: r.card.source, Published: same, Prompts: digests},
+		Origin: &model.Origin{
+			Name: r.card.name, Licence: r.card.licence, Source: r.card.source, Published: same, Prompts: digests,
+		},
 	}}
 	state := &model.ScorerState{Config: config, Tensors: map[string]*tensor.Dense{}}
 	for i, p := range r.prompts {

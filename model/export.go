@@ -63,7 +63,8 @@ const outLogits = "logits"
 // bare backbone (scorer false) it gives hidden states and logits of the selected rows. dir must not exist.
 func (s *Scorer) Export(dir string) (*Exported, error) {
 	if s.config.Format == 2 {
-		return nil, fmt.Errorf("a scorer of format 2 is not exported yet: its passes and heads are not one graph with one score")
+		return nil, fmt.Errorf("a scorer of format 2 is not exported yet: " +
+			"its passes and heads are not one graph with one score")
 	}
 	score := func(g *Graph) error {
 		_, err := buildGraph(g, s.backbone, &s.config.Head, graphSpec{Groups: 1, Hidden: true})

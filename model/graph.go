@@ -40,6 +40,7 @@ type Graph struct {
 	trainScorer bool                     // they are graph inputs, not constants
 	dropout     *dropout                 // nil: none
 	compute     onnx.DType               // of the large matrix products
+	lean        bool                     // memory is scarce: a table stays in its stored type
 	values      map[string]string        // parameter -> float32 or compute-typed value
 	err         error
 }
@@ -155,7 +156,7 @@ func (g *Graph) product(x, key string) string {
 		}
 		return y
 	}
-	inputs := []string{x, g.param(key+".weight", g.compute)}
+	inputs := []string{x, g.matrix(x, key+".weight")}
 	if g.compute != onnx.Float {
 		inputs[0] = g.OpA("Cast", onnx.Attrs{"to": g.compute}, x)
 	}

@@ -7,8 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/goccy/go-yaml"
 )
 
 // Judge is what scorer.yaml of format 2 says: one or several passes over pictures and prompts, heads that read a state
@@ -16,8 +14,8 @@ import (
 type Judge struct {
 	Kind      string                     `yaml:"kind,omitempty"`      // heads or choices: of the heads, for readers
 	Weights   string                     `yaml:"weights,omitempty"`   // directory or file; "": the backbone's own
-	Positions string                     `yaml:"positions,omitempty"` // own (the family's) or plain (0, 1, 2... on all axes)
-	Rotary    string                     `yaml:"rotary,omitempty"`    // float32, or bfloat16: rounded as a cast model has them
+	Positions string                     `yaml:"positions,omitempty"` // own (the family's), plain (0, 1... on all axes)
+	Rotary    string                     `yaml:"rotary,omitempty"`    // float32, or bfloat16: rounded as in a cast model
 	Alpha     string                     `yaml:"alpha,omitempty"`     // white, or drop: the colours below the transparency
 	Pixels    *PixelLimits               `yaml:"pixels,omitempty"`    // what each picture is first resized to
 	Passes    []PassConfig               `yaml:"passes,omitempty"`
@@ -27,7 +25,9 @@ type Judge struct {
 }
 
 // judgeKeys are the keys of Judge.
-var judgeKeys = []string{"kind", "weights", "positions", "rotary", "alpha", "pixels", "passes", "heads", "score", "origin"}
+var judgeKeys = []string{
+	"kind", "weights", "positions", "rotary", "alpha", "pixels", "passes", "heads", "score", "origin",
+}
 
 // PassConfig is one forward pass: what is shown and asked, and where the state is read.
 type PassConfig struct {
@@ -65,7 +65,8 @@ type DimensionConfig struct {
 	Activation string    `yaml:"activation,omitempty"`  // between layers: relu, gelu or silu
 	Outputs    string    `yaml:"outputs"`
 	Values     []float64 `yaml:"values,omitempty,flow"`  // of classes or choices, on 0..1
-	Choices    []string  `yaml:"choices,omitempty,flow"` // each one token
+	Choices    []string  `yaml:"choices,omitempty,flow"` // each one token, unless they are joint
+	Joint      bool      `yaml:"joint,omitempty"`        // choices of any number of tokens, by their joint likelihoods
 	Scale      []float64 `yaml:"scale,omitempty,flow"`   // [lo, hi]: outputs that are 0 and 1; absent: 0 and 1 themselves
 }
 
@@ -98,9 +99,6 @@ func (t Text) MarshalYAML() ([]byte, error) {
 	return []byte(strings.TrimSuffix(b.String(), "\n")), err
 }
 
-// UnmarshalYAML reads a text in any style.
-func (t *Text) UnmarshalYAML(raw []byte) error { return yaml.Unmarshal(raw, (*string)(t)) }
-
 // empty reports whether nothing of format 2 is said.
 func (j *Judge) empty() bool {
 	return j.Kind+j.Weights+j.Positions+j.Rotary+j.Alpha == "" && j.Pixels == nil && len(j.Passes)+len(j.Heads) == 0 &&
@@ -127,8 +125,8 @@ func (c *ScorerConfig) normalizeJudge() error {
 		c.ScoreRange = ScoreRange{0, 10}
 	}
 	p.wrong(c.Pair+c.Question+c.Answer+c.TextLoss+c.ScoreToken+c.ScorePosition != "" || c.Head.Kind != "" ||
-		len(c.Head.Hidden) > 0, "pair, question, answer, text_loss, head, score_token and score_position belong to format 1: "+
-		"format 2 has passes and heads")
+		len(c.Head.Hidden) > 0, "pair, question, answer, text_loss, head, score_token and score_position "+
+		"belong to format 1: format 2 has passes and heads")
 	p.wrong(c.Backbone == "", "backbone: a checkpoint directory is needed")
 	p.wrong(len(c.PairSize) != 0 && (len(c.PairSize) != 2 || c.PairSize[0] < 1 || c.PairSize[1] < 1),
 		"pair_size: [height, width] in pixels is wanted, not %v", c.PairSize)
@@ -172,6 +170,8 @@ func (c *ScorerConfig) normalizePasses(p *problems) {
 		for _, h := range q.Heads {
 			_, known := c.Heads[h]
 			p.wrong(!known, "%s.heads: there is no head %q", at, h)
+			p.wrong(c.Heads[h].Joint && (len(q.Heads) > 1 || q.Position != "last" || q.Steps > 0 || q.Answer != ""),
+				"%s: joint choices want a pass of their own, position last and no answer", at)
 			p.wrong(read[h], "%s.heads: %q is read twice", at, h)
 			read[h] = true
 		}
@@ -223,6 +223,8 @@ func (h *DimensionConfig) normalize(p *problems, at string) {
 	default:
 		p.wrong(len(h.Values) > 0, "%s.values: only classes and choices have values", at)
 	}
+	p.wrong(h.Joint && (h.Outputs != OutputChoices || len(h.Scale) > 0), "%s.joint belongs to choices without a scale",
+		at)
 	p.wrong(h.Outputs != OutputChoices && len(h.Choices) > 0, "%s.choices: outputs: choices is wanted for them", at)
 	if h.Outputs != OutputChoices {
 		p.oneOf(at+".activation", h.Activation, "relu", "gelu", "silu")

@@ -2,8 +2,6 @@ package model
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	"assay/onnx"
 )
@@ -32,7 +30,7 @@ func buildJudge(g *Graph, n *network, s judgeSpec) (*built, error) {
 	keys := n.backbone.Keys()
 	h, read := n.judgeStates(g, 1, s.Pixels || n.visionTrained())
 	var dimensions []string
-	for _, name := range slices.Sorted(maps.Keys(n.config.Heads)) {
+	for _, name := range n.config.heads() {
 		head := n.config.Heads[name]
 		z, d := head.build(g, name, h)
 		z, d = read(z), read(d)

@@ -16,6 +16,7 @@ func TestDialogueTurnsAreIndependent(t *testing.T) {
 	for _, c := range []struct{ name, pair string }{
 		{"qwen2_5_vl", model.Frames},
 		{"qwen2_5_vl", model.Sequence},
+		{"qwen3_vl", model.Sequence},
 		{"llavanext", model.Sequence},
 	} {
 		t.Run(c.name+" "+c.pair, func(t *testing.T) {

@@ -159,13 +159,18 @@ type Stretch struct {
 	From, To, Logits int
 }
 
-// Forward appends stretches to the first slots of a cache, from one on, and returns the logits of each stretch, [Logits*V].
-// Several stretches must all begin with their sequences, or be of one token: the runtime's attention over a cache
-// wants it.
+// Forward appends stretches to the first slots of a cache, from one on, and returns the logits of each stretch,
+// [Logits*V]. Several stretches must all begin with their sequences, or be of one token: the runtime's attention over a
+// cache wants it.
 func (l *LanguageModel) Forward(ctx context.Context, c *Cache, first int, stretches ...Stretch) ([][]float32, error) {
 	s, err := l.session("generate", l.stepGraph)
 	if err != nil {
 		return nil, err
+	}
+	for _, t := range stretches {
+		if end := t.From + attended(stretches); end > c.capacity || first+len(stretches) > c.slots {
+			return nil, fmt.Errorf("%d rows in slot %d do not fit a cache of %d slots of %d", end, first, c.slots, c.capacity)
+		}
 	}
 	p := l.packStretches(stretches)
 	vision, err := l.stretchFeatures(p)

@@ -71,6 +71,9 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 	parameters, _ := n.Weights()
 	n.small = parameters <= smallParameters && !n.onCUDA()
 	n.limits = newLimits(n.small && t == trainNothing, o.Threads)
+	if n.lean() && !n.small {
+		n.limits.pixels = 1 // pictures go through the tower one by one
+	}
 	return n, nil
 }
 
@@ -112,7 +115,7 @@ func (n *network) onCUDA() bool { return strings.HasPrefix(n.device, "cuda") }
 
 // Weights counts the backbone's parameters and the memory that they take: half precision is widened on the CPU.
 func (n *network) Weights() (parameters, bytes int64) {
-	w := n.backbone.Weights
+	w, lean := n.backbone.Weights, n.lean()
 	for _, name := range w.Names() {
 		info, _ := w.Info(name)
 		count := elements(info.Shape)
@@ -122,6 +125,13 @@ func (n *network) Weights() (parameters, bytes int64) {
 			continue
 		}
 		size := int64(info.Type.Size())
+		if lean && name == n.backbone.Keys().Output && n.training == trainNothing { // scoring does not read it
+			continue
+		}
+		if lean && len(info.Shape) == 2 && name != n.backbone.Keys().Output { // see Graph.matrix
+			bytes += count * size
+			continue
+		}
 		if !n.onCUDA() && info.Type.IsFloat() {
 			size = int64(onnx.Float.Size())
 		}
@@ -156,6 +166,7 @@ func (n *network) Damage() error {
 // newGraph starts a graph over the network's parameters.
 func (n *network) newGraph(name string) *Graph {
 	g := newGraph(name, n.backbone.Weights)
+	g.lean = n.lean()
 	g.adapter, g.scorer, g.trainScorer = n.adapter, n.tensors, n.training != trainNothing
 	if n.training == trainBackbone {
 		g.trained = func(string) bool { return true }

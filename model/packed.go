@@ -68,3 +68,46 @@ func (o *Backbone) unpacked(what string) error {
 	}
 	return nil
 }
+
+// lean reports whether the backbone is packed, and so memory scarce: half precision is then not widened for good.
+func (n *network) lean() bool { return n.training != trainBackbone && n.backbone.unpacked("") != nil }
+
+// Usage estimates the memory of scoring so many samples as long as s at once, by what for; see [Tuner.Usage].
+func (s *Scorer) Usage(sample *Sample, batch int) (map[string]int64, error) {
+	_, weights := s.Weights()
+	bytes := map[string]int64{"weights": weights, "program": program}
+	for what, peak := range map[string]func(*Sample, int) (int64, error){
+		"vision tower": s.visionPeak,
+		"scoring":      s.scorePeak,
+	} {
+		n, err := peak(sample, batch)
+		if err != nil {
+			return nil, err
+		}
+		bytes[what] = n + n/arenaSlack
+	}
+	return bytes, nil
+}
+
+// matrix is the weight of x W' in the type of the product. Where memory is scarce, half precision stays as it lies, and
+// is widened for each product.
+func (g *Graph) matrix(x, key string) string {
+	t, err := g.weights.Tensor(key)
+	if err != nil {
+		return g.fail("%w", err)
+	}
+	if !g.lean || g.compute != onnx.Float || t.Type == onnx.Float || g.trained(key) || len(t.Shape) != 2 {
+		return g.param(key, g.compute)
+	}
+	stored := g.Op("Reshape", g.param(key, t.Type), g.Op("Add", g.Ints(t.Shape...), none(g.Builder, x)))
+	dims := onnx.Dims(int(t.Shape[0]), int(t.Shape[1]))
+	g.M.Values = append(g.M.Values, onnx.ValueInfo{Name: stored, Type: t.Type, Shape: dims, Ranked: true})
+	return g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, stored)
+}
+
+// none is an int64 vector of one zero that is known when x is there. What depends on constants alone the runtime would
+// compute once, and keep.
+func none(b *onnx.Builder, x string) string {
+	nothing := b.Op("Slice", b.Op("Reshape", x, b.Ints(-1)), b.Ints(0), b.Ints(0))
+	return b.OpA("Cast", onnx.Attrs{"to": onnx.Int64}, b.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, nothing))
+}

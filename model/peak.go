@@ -127,7 +127,7 @@ func (l *liveness) run(n *onnx.Node, types *onnx.Types) {
 		l.size[y] = elements(sizes) * int64(types.Of(y).Type.Size())
 		l.live += l.size[y]
 	}
-	l.peak = max(l.peak, l.live)
+	l.peak = max(l.peak, l.live+scratch(n))
 	for _, x := range n.Reads() {
 		l.done(l.of(x))
 	}
@@ -137,6 +137,14 @@ func (l *liveness) run(n *onnx.Node, types *onnx.Types) {
 			l.size[y] = 0
 		}
 	}
+}
+
+// scratch is what a node takes besides its outputs while it runs: products with a packed weight make that float32.
+func scratch(n *onnx.Node) int64 {
+	if n.Domain != microsoft || n.Op != "MatMulNBits" && n.Op != "MatMulBnb4" {
+		return 0
+	}
+	return 4 * n.Int("N", 0) * n.Int("K", 0)
 }
 
 func (l *liveness) of(name string) string {

@@ -62,18 +62,16 @@ func (s *Prompt) Forget() {
 	}
 }
 
-// packStretches lays stretches one after the other: where each row comes from, its position, and its place in attention.
+// packStretches lays stretches one after the other: where each row comes from, its position, and its place in
+// attention.
 func (l *LanguageModel) packStretches(stretches []Stretch) *packed {
 	p := &packed{feeds: map[string]*tensor.Dense{}}
-	var texts, images, longest int
-	for _, s := range stretches {
-		p.rows += s.To - s.From
-		longest = max(longest, s.To-s.From)
-	}
+	var texts, images int
+	longest := attended(stretches)
 	ids, axes := []int64{}, make([][]int64, l.backbone.Decoder().Rope.Axes())
 	var order, selected, gather []int64
 	var last []int32
-	spread, most := make([]int64, len(stretches)*longest), 0
+	spread, most := make([]int64, len(stretches)*longest), longest
 	for i, s := range stretches {
 		kind := s.kinds(images)
 		for k := s.From; k < s.To; k++ {
@@ -93,7 +91,11 @@ func (l *LanguageModel) packStretches(stretches []Stretch) *packed {
 		for a := range axes {
 			axes[a] = append(axes[a], s.axes[a][s.From:s.To]...)
 		}
-		last, most = append(last, int32(s.To-1)), max(most, s.To)
+		end := s.To
+		if s.From > 0 && longest > 1 { // behind others: rows that fill up are appended, and written over by the next
+			end = s.From + longest
+		}
+		last, most = append(last, int32(end-1)), max(most, end)
 		for _, q := range s.seen() {
 			p.pictures, images = append(p.pictures, q), images+q.Tokens
 		}
@@ -114,6 +116,21 @@ func (l *LanguageModel) packStretches(stretches []Stretch) *packed {
 	return p
 }
 
+// attended is the number of rows of the longest stretch as attention sees it. The runtime takes rows in tiles of an
+// even number, and sums a tile of one row in another order: an odd number is filled up, so that a row of a prompt does
+// not depend on what runs with it. Tokens of answers always come one at a time.
+func attended(stretches []Stretch) int {
+	longest, prompts := 0, false
+	for _, s := range stretches {
+		longest = max(longest, s.To-s.From)
+		prompts = prompts || s.From < s.prompt
+	}
+	if longest == 1 && !prompts {
+		return 1
+	}
+	return (longest + 1) / 2 * 2
+}
+
 // seen are the pictures of which the stretch has tokens.
 func (s Stretch) seen() []*Picture {
 	var out []*Picture
@@ -125,8 +142,8 @@ func (s Stretch) seen() []*Picture {
 	return out
 }
 
-// kinds says for each token of the stretch which row of the image features it is, of those of the pictures seen after so
-// many rows of others; -1: it is a word.
+// kinds says for each token of the stretch which row of the image features it is, of those of the pictures seen after
+// so many rows of others; -1: it is a word.
 func (s Stretch) kinds(images int) []int64 {
 	out := make([]int64, s.To-s.From)
 	for i := range out {

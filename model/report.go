@@ -4,7 +4,7 @@ package model
 type Report struct {
 	Score      float64                    `json:"score"`
 	Score01    *float64                   `json:"score01,omitempty"` // nil: the scores have no bounds
-	Sigma      float64                    `json:"sigma,omitempty"`   // standard deviation of Score; 0: the scorer says none
+	Sigma      float64                    `json:"sigma,omitempty"`   // standard deviation of Score; 0: none
 	Dimensions map[string]DimensionReport `json:"dimensions,omitempty"`
 }
 

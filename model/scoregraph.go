@@ -101,8 +101,9 @@ func buildGraph(g *Graph, b Architecture, head *HeadConfig, s graphSpec) (*built
 // embed returns the rows that enter the decoder [rows, hidden]: token embeddings, the score token's row (without
 // scoreRows there is none), image features. What of the features is added behind layers becomes part of p.
 func (g *Graph) embed(keys Keys, dec *Decoder, p *Packing, ids, order, scoreRows, features string) string {
-	text := g.OpA("Gather", onnx.Attrs{"axis": 0}, g.embeddingTable(keys.Embedding), ids)
-	if g.compute != onnx.Float {
+	table, stored := g.embeddingTable(keys.Embedding)
+	text := g.OpA("Gather", onnx.Attrs{"axis": 0}, table, ids)
+	if stored != onnx.Float {
 		text = g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, text)
 	}
 	parts := []string{text}
@@ -130,9 +131,13 @@ func (g *Graph) embed(keys Keys, dec *Decoder, p *Packing, ids, order, scoreRows
 	return rows(append(parts, features)...)
 }
 
-// embeddingTable leaves the table in its stored type where it can: rows are widened after they are gathered.
-func (g *Graph) embeddingTable(key string) string {
-	return g.param(key, g.compute)
+// embeddingTable leaves the table in its stored type where that is wanted: rows are widened after they are gathered.
+func (g *Graph) embeddingTable(key string) (table string, t onnx.DType) {
+	t = g.compute
+	if w, err := g.weights.Tensor(key); err == nil && g.lean && !g.trained(key) {
+		t = w.Type
+	}
+	return g.param(key, t), t
 }
 
 // losses adds per token -log softmax over the V+1 ids and per example score loss, and their weighted sum.

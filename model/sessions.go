@@ -59,6 +59,9 @@ func (s *sessions) build(name string, build buildFunc) (*built, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the %s graph of %s: %w", name, s.config.Backbone, err)
 	}
+	if !s.onCUDA() {
+		lowerPacked(b.Model)
+	}
 	s.graphs[name] = b
 	return b, nil
 }
@@ -88,7 +91,8 @@ func (s *sessions) session(name string, build buildFunc) (*session, error) {
 		Device:    s.device,
 		Threads:   s.limits.threads,
 		Folder:    s.backbone.Weights.Folder(),
-		LowMemory: !b.packed && (!s.small || s.training != trainNothing),
+		LowMemory: !s.small || s.training != trainNothing,
+		Prepack:   packsWeights(b.Model),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("opening the %s graph of %s: %w", name, s.config.Backbone, err)

@@ -226,6 +226,20 @@ func (b *Builder) Ints(v ...int64) string {
 	return b.constant(Int64, []int64{int64(len(v))}, int64Bytes(v))
 }
 
+// Count adds the constant int64 vector 0, 1, ..., n-1, once however often it is asked for.
+func (b *Builder) Count(n int64) string {
+	key := fmt.Sprint("count ", n)
+	if name, ok := b.consts[key]; ok {
+		return name
+	}
+	v := make([]int64, n)
+	for i := range v {
+		v[i] = int64(i)
+	}
+	b.consts[key] = b.Ints(v...)
+	return b.consts[key]
+}
+
 // Int adds a constant int64 scalar.
 func (b *Builder) Int(v int64) string { return b.constant(Int64, []int64{}, int64Bytes([]int64{v})) }
 

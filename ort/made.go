@@ -65,8 +65,7 @@ func (l *lease) made(t *onnx.Tensor, folder string) (*onnx.Tensor, error) {
 
 // makeRegion fills memory of its own.
 func makeRegion(at region, t *onnx.Tensor) (*weight, error) {
-	pages, err := syscall.Mmap(-1, 0, int(at.length), syscall.PROT_READ|syscall.PROT_WRITE,
-		syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	pages, made, err := ownPages(at.length)
 	if err != nil {
 		return nil, fmt.Errorf("%d bytes of memory for it: %w", at.length, err)
 	}
@@ -77,5 +76,35 @@ func makeRegion(at region, t *onnx.Tensor) (*weight, error) {
 	if err != nil {
 		return nil, errors.Join(err, syscall.Munmap(pages))
 	}
-	return &weight{region: at, pages: pages, value: value}, nil
+	return &weight{region: at, pages: pages, value: value, evictable: made}, nil
+}
+
+// ownPages maps memory over a temporary file without a name, so that the system may drop what is not looked at (the
+// runtime may have made its own copy), or where no file of that size can be had, of no file.
+func ownPages(length int64) (pages []byte, evictable bool, err error) {
+	if f, err := os.CreateTemp("", "assay-weights-*"); err == nil {
+		defer f.Close()
+		os.Remove(f.Name())
+		if syscall.Fallocate(int(f.Fd()), 0, 0, length) == nil { // a full disk would be felt as a crash later
+			pages, err = syscall.Mmap(int(f.Fd()), 0, int(length), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+			if err == nil {
+				return pages, true, nil
+			}
+		}
+	}
+	pages, err = syscall.Mmap(-1, 0, int(length), syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	return pages, false, err
+}
+
+// forget gives back the memory of pages that can be read again.
+func (l *lease) forget() {
+	if l == nil {
+		return
+	}
+	for _, w := range l.weights {
+		if w.evictable {
+			syscall.Madvise(w.pages, syscall.MADV_DONTNEED) // a hint
+		}
+	}
 }

@@ -26,6 +26,8 @@ type Options struct {
 	// sessions of the process: about half the peak of a training step, for the same time, and sessions that run in turn
 	// use the same bytes. Scoring many small inputs is faster without.
 	LowMemory bool
+	// Prepack keeps packed copies in spite of LowMemory.
+	Prepack bool
 	// NoArena gives every buffer back to the C library at once instead of keeping it for the next one. Within a run the
 	// arena is smaller and faster; without it less memory is held between runs.
 	NoArena bool
@@ -140,6 +142,7 @@ func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 	if err != nil {
 		return d.explain(err)
 	}
+	l.forget()
 	s.weights = l
 	return nil
 }
@@ -167,7 +170,9 @@ func sessionOptions(o Options) (*onnxruntime.SessionOptions, error) {
 		config("session.model_external_initializers_file_folder_path", o.Folder)
 	}
 	if o.LowMemory {
-		config("session.disable_prepacking", "1")
+		if !o.Prepack {
+			config("session.disable_prepacking", "1")
+		}
 		if !o.NoArena {
 			errs = append(errs, shareArena())
 			config("session.use_env_allocators", "1")

@@ -38,8 +38,10 @@ type region struct {
 type weight struct {
 	region region
 	users  int
-	pages  []byte         // what is unmapped in the end
-	value  unsafe.Pointer // the runtime's view of it
+	pages  []byte // what is unmapped in the end
+	// evictable pages lie in a file of their own.
+	evictable bool
+	value     unsafe.Pointer // the runtime's view of it
 }
 
 var pool = struct {

@@ -69,5 +69,9 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 
 // probeQueue refuses a request before its body is read, if even one item would be refused.
 func (s *Server) probeQueue(kind jobKind) error {
-	return s.queue.probe(s.scorers[s.names[0]].estimators[kind])
+	first, err := s.scorer("")
+	if err != nil {
+		return err
+	}
+	return s.queue.probe(first.estimators[kind])
 }

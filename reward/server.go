@@ -35,6 +35,7 @@ type Options struct {
 	Memory    int64         // bytes of requests held at a time; 2 GiB
 	Wait      time.Duration // longest estimated time of an admitted request, and longest wait for memory; 10 minutes
 	Timeout   time.Duration // from the head of a request to its answer; 15 minutes
+	Chat      []NamedModel  // models that answer /v1/chat/completions; the first one, requests that name none
 }
 
 func (o *Options) fill() {
@@ -68,6 +69,7 @@ type Server struct {
 	slots    int64               // how many there are
 	decoding chan struct{}       // one entry for each picture that is being decoded
 	decoder  *estimator          // of decoding and preparing
+	chats    chan struct{}       // one entry for each chat request that is held
 	draining atomic.Bool
 	handler  http.Handler
 }
@@ -89,6 +91,7 @@ func NewServer(o Options, names []string, scorers []Scorer) (*Server, error) {
 		slots:    2 * int64(o.Batch),
 		decoding: make(chan struct{}, runtime.NumCPU()),
 		decoder:  &estimator{pixels: true},
+		chats:    make(chan struct{}, mostChats),
 	}
 	s.slotPool = semaphore.NewWeighted(s.slots)
 	var err error
@@ -102,7 +105,10 @@ func NewServer(o Options, names []string, scorers []Scorer) (*Server, error) {
 		s.scorers[name] = &served{Scorer: scorers[i], name: name, estimators: [2]*estimator{{}, {}}}
 		s.names = append(s.names, name)
 	}
-	if len(names) == 0 {
+	if err := checkChat(o.Chat); err != nil {
+		return nil, err
+	}
+	if len(names)+len(o.Chat) == 0 {
 		return nil, errors.New("no scorer to serve")
 	}
 	s.metrics = newMetrics(func() float64 { return float64(s.queue.waiting()) })
@@ -158,6 +164,8 @@ func (s *Server) routes() http.Handler {
 	for _, r := range []route{
 		api("POST", "/v1/score", s.postScore),
 		api("POST", "/v1/gradient", s.postGradient),
+		api("POST", "/v1/chat/completions", s.postChat),
+		api("GET", "/v1/models", s.getModels),
 		api("POST", "/score", s.postUniRL),
 		api("GET", "/rewards", s.getRewards),
 		api("GET", "/health", s.getHealth),

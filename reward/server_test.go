@@ -327,7 +327,7 @@ func TestOpenAPINamesAllRoutes(t *testing.T) {
 			}
 		}
 	}
-	if len(doc.Paths) != 8 {
-		t.Errorf("%d paths are described, 8 are served", len(doc.Paths))
+	if len(doc.Paths) != 10 {
+		t.Errorf("%d paths are described, 10 are served", len(doc.Paths))
 	}
 }

@@ -141,6 +141,9 @@ func checkInstruction(text string) error {
 
 // scorer finds a scorer by name; "" is the first one.
 func (s *Server) scorer(name string) (*served, error) {
+	if len(s.names) == 0 {
+		return nil, apiErrorf(http.StatusUnprocessableEntity, "unknown_scorer", "this server has no scorer")
+	}
 	if name == "" {
 		name = s.names[0]
 	}

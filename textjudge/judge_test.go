@@ -82,7 +82,7 @@ type editscoreCases struct {
 // TestReading: the shipped grammar reads every text as the fixtures do, or refuses it as they do.
 func TestReading(t *testing.T) {
 	oracle.Each(t, func(t *testing.T, folder string) {
-		cases := oracle.Read[editscoreCases](t, filepath.Join(folder, "released/editscore/cases.json"))
+		cases := oracle.Read[editscoreCases](t, filepath.Join(oracle.Released(t, folder), "editscore/cases.json"))
 		answer := open(t, "editscore", always(""), Settings{}).Config.Questions[0].Answer
 		for _, c := range cases.Texts {
 			got, err := answer.Read(c.Text)
@@ -100,7 +100,7 @@ func TestReading(t *testing.T) {
 // TestRules: both rules and both averages give the fixtures' numbers, or an error where they have one.
 func TestRules(t *testing.T) {
 	oracle.Each(t, func(t *testing.T, folder string) {
-		cases := oracle.Read[editscoreCases](t, filepath.Join(folder, "released/editscore/cases.json"))
+		cases := oracle.Read[editscoreCases](t, filepath.Join(oracle.Released(t, folder), "editscore/cases.json"))
 		names := map[string]string{"edited": "editscore", "both": "editscore/both"}
 		for i, row := range cases.Rows {
 			for _, e := range row.Expect {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -94,8 +95,9 @@ type run struct {
 	journal *journal.Journal[row]
 }
 
-// Table judges every row of a table and writes the rows with score, score01, dimensions, answers and error added, of
-// pairs also preferred and agree. A row that cannot be judged has an error and no number.
+// Table judges every row of a table and writes the rows with score, score01, dimensions, answers and error added. Those
+// of pairs have preference (1: edit, 0: edit2), preferred and agree instead of scores. A row that cannot be judged has
+// an error and no number.
 //
 // Results are kept in OUT.progress. When ctx ends, when a cap is reached or when the model answers no more, the error
 // is a [StoppedError]; the same call goes on there, and asks again only what the server failed at.
@@ -327,16 +329,11 @@ func (r *run) write(format data.Format) (*TableResult, error) {
 		Out: r.o.Out, Judge: c.Name, Rule: c.Rule, Average: c.Average, Passes: c.Passes, Repeats: c.Repeats,
 		Rows: r.table.Len(), Warnings: r.judge.Warnings,
 	}
-	columns := []data.Column{
-		{Name: "score", Kind: data.KindNumber}, {Name: "score01", Kind: data.KindNumber},
-		{Name: "dimensions", Kind: data.KindJSON}, {Name: "answers", Kind: data.KindJSON},
-	}
+	columns := append(slices.Clone(scoreColumns), answerColumns...)
 	if c.Pair {
 		result.Pairs = &Pairs{}
-		columns = append(columns, data.Column{Name: "preferred", Kind: data.KindText},
-			data.Column{Name: "agree", Kind: data.KindBool})
+		columns = append(slices.Clone(pairColumns), answerColumns...)
 	}
-	columns = append(columns, data.Column{Name: "error", Kind: data.KindText})
 	err := atomicfile.Write(r.o.Out, func(w io.Writer) error {
 		tw, err := r.table.NewWriter(w, format, columns...)
 		if err != nil {
@@ -363,6 +360,19 @@ func (r *run) write(format data.Format) (*TableResult, error) {
 	return result, err
 }
 
+// The columns that are added. Those of a pair have other names than scores, which others read: a preference is none.
+var (
+	scoreColumns = []data.Column{{Name: "score", Kind: data.KindNumber}, {Name: "score01", Kind: data.KindNumber}}
+	pairColumns  = []data.Column{
+		{Name: "preference", Kind: data.KindNumber}, {Name: "preferred", Kind: data.KindText},
+		{Name: "agree", Kind: data.KindBool},
+	}
+	answerColumns = []data.Column{
+		{Name: "dimensions", Kind: data.KindJSON}, {Name: "answers", Kind: data.KindJSON},
+		{Name: "error", Kind: data.KindText},
+	}
+)
+
 // set fills in the columns of a row.
 func (d *row) set(rec *data.Record) {
 	if len(d.Answers) > 0 {
@@ -372,13 +382,15 @@ func (d *row) set(rec *data.Record) {
 		rec.Set("error", d.Error)
 		return
 	}
-	rec.Set("score", d.Score)
-	rec.Set("score01", d.Score01)
 	rec.Set("dimensions", d.Dimensions)
-	if d.Agree != nil {
-		rec.Set("agree", *d.Agree)
-		rec.Set("preferred", []string{"edit2", "neither", "edit"}[1+side(d.Score)])
+	if d.Agree == nil {
+		rec.Set("score", d.Score)
+		rec.Set("score01", d.Score01)
+		return
 	}
+	rec.Set("preference", d.Score)
+	rec.Set("preferred", []string{"edit2", "neither", "edit"}[1+side(d.Score)])
+	rec.Set("agree", *d.Agree)
 }
 
 // count adds a row.

@@ -140,6 +140,9 @@ func TestPairTable(t *testing.T) {
 	}
 	want := []string{"edit true", "edit2 true", "neither false", "neither false"}
 	for i, rec := range records(t, out) {
+		if rec["score01"] != nil || rec["preference"] == nil {
+			t.Errorf("a preference is no score: %v", rec)
+		}
 		if got := fmt.Sprint(rec["preferred"], " ", rec["agree"]); got != want[i] {
 			t.Errorf("row %d: %s, want %s", i, got, want[i])
 		}
@@ -211,8 +214,9 @@ func (c *counting) twice() (n int) {
 	return n
 }
 
-// TestInterrupted: a run is stopped in the middle, twice, and goes on; no question is asked twice, and the table is that
-// of a run that was not stopped. ASSAY_JUDGE_ROWS says how many rows it has: 2,000, where 10,000 take half a minute.
+// TestInterrupted: a run is stopped in the middle, twice, and goes on; no question is asked twice, and the table is
+// that of a run that was not stopped. ASSAY_JUDGE_ROWS says how many rows it has: 2,000, where 10,000 take half a
+// minute.
 func TestInterrupted(t *testing.T) {
 	rows := 2000
 	if n, err := strconv.Atoi(os.Getenv("ASSAY_JUDGE_ROWS")); err == nil {
@@ -275,7 +279,7 @@ func TestCapStops(t *testing.T) {
 	dir := t.TempDir()
 	c := newCounting(t, nil)
 	o := TableOptions{In: makeTable(t, dir, 50), Out: filepath.Join(dir, "out.jsonl"), Workers: 1}
-	j, _ := c.asks(t, filepath.Join(dir, "answers"), func(s *chat.Server) { s.MaxTokens = 150 })
+	j, _ := c.asks(t, filepath.Join(dir, "answers"), func(s *chat.Server) { s.TokenCap = 150 })
 	_, err := j.Table(t.Context(), o)
 	var stopped *StoppedError
 	if !errors.As(err, &stopped) || !errors.Is(err, chat.ErrCap) || stopped.Done != 9 {

@@ -70,6 +70,26 @@ var larges = []large{
 		heads:        28,
 		layers:       28,
 	},
+	{
+		// Text: 2 tables of 151936 x 4096, 36 layers of 2 (4096² + 1024 4096) + 2 128 + 3 12288 4096 + 2 4096, a norm.
+		// Vision: 27 blocks of 15,239,504, patches 1152 (3 2 16² + 1), table 48² 1152, merger 40,119,040, three more of
+		// 40,125,952 each: their norms are over the four patches of a token.
+		// Trained: 36 (8 (4096 + 4096) + 8 (4096 + 1024)), head 4096-256-16-3, two rows of 4096.
+		example:      "qwen3-vl-8b-frames.yaml",
+		backbone:     "Qwen3-VL-8B-Instruct",
+		tokenizer:    "qwen3_vl",
+		placeholder:  "<|image_pad|>",
+		end:          "<|im_end|>",
+		vocab:        151936,
+		imageToken:   map[string]string{`"image_token_id": 151655`: `"image_token_id": 749`},
+		pictures:     16 * 16,
+		backboneSize: 8_190_735_360 + 27*15_239_504 + 1152*(3*2*16*16+1) + 48*48*1152 + 40_119_040 + 3*40_125_952,
+		trainable:    36*8*(8192+5120) + (4096+1)*256 + (256+1)*16 + (16+1)*3 + 2*4096,
+		layer:        6*4096 + 2*(32+8)*128 + 5*12288,
+		stream:       36 * 4096,
+		heads:        32,
+		layers:       36,
+	},
 }
 
 // run puts the example beside a configuration without weights, and a table of 64 groups of two rows for training and

@@ -36,11 +36,17 @@ func printReport(w io.Writer, r *benchmarks.Report, folder string) {
 	if len(summary.Columns) > 0 {
 		summary.Print(w)
 	}
-	for _, remark := range r.Remarks() {
-		fmt.Fprintln(w, remark)
+	printRemarks(w, r)
+	for _, b := range r.Boards() {
+		fmt.Fprintln(w)
+		b.Summary().Print(w)
+		printRemarks(w, b)
 	}
 	for _, t := range r.Apart() {
 		fmt.Fprintf(w, "\n%s\n", t.Title)
+		for _, note := range t.Notes {
+			fmt.Fprintln(w, "  "+note)
+		}
 		t.Title = ""
 		t.Print(w)
 	}
@@ -50,6 +56,10 @@ func printReport(w io.Writer, r *benchmarks.Report, folder string) {
 			fmt.Fprintf(w, "%s: ", s.Name)
 		}
 		printResult(w, s.Result)
+		for _, t := range s.Result.Agreement {
+			fmt.Fprintln(w)
+			t.Print(w)
+		}
 		if len(r.Systems) == 1 {
 			printTables(w, s.Result)
 		}
@@ -63,6 +73,13 @@ func printReport(w io.Writer, r *benchmarks.Report, folder string) {
 	}
 	if folder != "" {
 		fmt.Fprintf(w, "\nreport: %s\n", filepath.Join(folder, "index.html"))
+	}
+}
+
+// printRemarks prints why columns are several, and what their marks mean.
+func printRemarks(w io.Writer, r *benchmarks.Report) {
+	for _, remark := range r.Remarks() {
+		fmt.Fprintln(w, remark)
 	}
 }
 

@@ -35,9 +35,8 @@ other texts are taken, with a warning that the score is then not the published o
 		Example: `  score import editreward --base Qwen2.5-VL-7B-Instruct --weights EditReward-Qwen2.5-VL-7B \
       --prompts EditReward/EditReward/dataset/prompts.py --out scorers/editreward
   score import adiee --weights ADIEE --prompts question.txt --out scorers/adiee
-  score import choices --base Qwen2.5-VL-7B-Instruct --prompts question.txt --choices 0,1,2,3,4,5 --out scorers/digits
-  score import choices --base Qwen2.5-VL-7B-Instruct --prompts question.txt --choices Yes,No --values 1,0 \
-      --out scorers/yes`,
+  score import choices --base backbones/tiny --prompts question.txt --choices 0,1,2,3,4,5 --out digits
+  score import choices --base backbones/tiny --prompts question.txt --choices Y,N --values 1,0 --out fulfilled`,
 		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 		ValidArgs: judges.Kinds(),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -57,7 +56,10 @@ other texts are taken, with a warning that the score is then not the published o
 	flags.Float64SliceVar(&o.Values, "values", nil, "choices: value of each (default: the answers are numbers)")
 	flags.Float64SliceVar(&o.Range, "range", nil, "choices: lowest,highest score (default: those of the values)")
 	flags.StringSliceVar(&o.Pictures, "pictures", nil, "choices: what is shown (default source,edit)")
-	flags.StringVar(&o.Fusion, "fusion", "", "choices: of several prompts: mean (default), min, sum, product, sqrt_product")
+	flags.StringVar(&o.Fusion, "fusion", "",
+		"choices: of several prompts: mean (default), min, sum, product, sqrt_product")
+	flags.BoolVar(&o.Joint, "joint", false,
+		"choices: of several tokens, by their joint likelihoods; a pass for each choice")
 	flags.StringVar(&o.Alpha, "alpha", "", "choices: transparency is put over white (default), or drop")
 	return c
 }
@@ -67,7 +69,8 @@ func importJudge(c *cobra.Command, kind string, o *judges.Options) error {
 		return cli.Usagef("--out is needed: a scorer directory to make")
 	}
 	for name, kinds := range map[string]string{"pair-size": "adiee", "answer": "adiee", "choices": "choices",
-		"values": "choices", "range": "choices", "pictures": "choices", "fusion": "choices", "alpha": "choices"} {
+		"values": "choices", "range": "choices", "pictures": "choices", "fusion": "choices", "alpha": "choices",
+		"joint": "choices"} {
 		if c.Flags().Changed(name) && kind != kinds {
 			return cli.Usagef("--%s belongs to the kind %s, not to %s", name, kinds, kind)
 		}

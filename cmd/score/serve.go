@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"assay/generate"
 	"assay/internal/cli"
 	"assay/model"
 	"assay/reward"
@@ -28,17 +29,21 @@ type serveFlags struct {
 	device    string
 	threads   int
 	drain     time.Duration
+	answers   modelFlags
 	o         reward.Options
 }
 
 func newServeCommand() *cobra.Command {
 	f := serveFlags{}
 	c := &cobra.Command{
-		Use:   "serve --scorer [NAME=]DIR",
+		Use:   "serve --scorer [NAME=]DIR | --chat-backbone [NAME=]DIR",
 		Short: "Serve scores and their gradients over HTTP",
 		Long: `serve answers trainers of image editors: POST /v1/score, POST /v1/gradient, and /score, /rewards and
 /health as UniRL's reward service has them; GET /openapi.json describes all, GET / is a page to try a pair with, GET
 /metrics is for Prometheus. docs/reward.md says what to run for which trainer.
+
+With --chat-backbone a checkpoint answers in words, too: POST /v1/chat/completions as OpenAI's protocol has it, with
+pictures as data URLs, streamed or not; docs/chat.md says which fields it understands.
 
 Several scorers are served by name: --scorer adiee=DIR --scorer strict=DIR2; without a name it is the folder's.
 
@@ -50,6 +55,7 @@ request is accepted if its answer is foreseen within --wait; the others get 429 
 no new connection is accepted, what was accepted is answered.`,
 		Example: `  score serve --scorer backbones/tiny-scorer
   ASSAY_TOKEN=$(cat token) score serve --scorer adiee=runs/adiee/scorer --addr 0.0.0.0:8100
+  score serve --chat-backbone DIR --addr 127.0.0.1:8200
   score serve --scorer runs/adiee/scorer --addr 0.0.0.0:8100 --clients clients.yaml --cert cert.pem --key key.pem`,
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c, &f) },
 	}
@@ -57,6 +63,7 @@ no new connection is accepted, what was accepted is answered.`,
 	flags.StringArrayVar(&f.scorers, "scorer", nil, "scorer directory, or name=directory; may be given several times")
 	flags.StringVar(&f.addr, "addr", "127.0.0.1:8100", "address to listen on")
 	flags.StringVar(&f.tokenFile, "token-file", "", "file that holds the bearer token (default: the variable ASSAY_TOKEN)")
+	f.answers.add(c, "chat-backbone")
 	flags.StringVar(&f.device, "device", "auto", "auto, cpu or cuda:N")
 	flags.IntVar(&f.threads, "threads", 0, "CPU threads (0: all cores)")
 	flags.DurationVar(&f.drain, "drain", 2*time.Minute, "how long accepted requests may take after SIGTERM")
@@ -84,8 +91,8 @@ no new connection is accepted, what was accepted is answered.`,
 func (f *serveFlags) check() error {
 	host, _, err := net.SplitHostPort(f.addr)
 	switch {
-	case len(f.scorers) == 0:
-		return cli.Usagef("--scorer is needed: a scorer directory, or name=directory")
+	case len(f.scorers) == 0 && f.answers.backbone == "":
+		return cli.Usagef("--scorer is needed: a scorer directory, or name=directory (or --chat-backbone)")
 	case err != nil:
 		return cli.Usagef("--addr: %v (host:port is wanted)", err)
 	case (f.o.Cert == "") != (f.o.Key == ""):
@@ -136,14 +143,15 @@ func serve(c *cobra.Command, f *serveFlags) error {
 	}
 	var names []string
 	var scorers []reward.Scorer
-	for _, arg := range f.scorers {
-		name, dir, named := strings.Cut(arg, "=")
-		if !named {
-			name, dir = "", arg
-			if abs, err := filepath.Abs(dir); err == nil {
-				name = filepath.Base(abs)
-			}
+	if f.answers.backbone != "" {
+		m, err := f.openChat()
+		if err != nil {
+			return err
 		}
+		defer m.Close()
+	}
+	for _, arg := range f.scorers {
+		name, dir := named(arg)
 		one := runtimeFlags{scorer: dir, device: f.device, threads: f.threads}
 		s, err := one.open()
 		if err != nil {
@@ -172,6 +180,10 @@ func serve(c *cobra.Command, f *serveFlags) error {
 		scheme = "https://"
 	}
 	ready := map[string]any{"address": scheme + l.Addr().String(), "scorers": names}
+	for _, m := range f.o.Chat {
+		names = append(names, m.Name)
+		ready["chat"] = m.Name
+	}
 	err = cli.Print(c, ready, func(w io.Writer) {
 		fmt.Fprintf(w, "serving %s on %s%s (Ctrl-C ends it)\n", strings.Join(names, ", "), scheme, l.Addr())
 	})
@@ -179,6 +191,29 @@ func serve(c *cobra.Command, f *serveFlags) error {
 		return err
 	}
 	return s.Serve(c.Context(), l, f.drain)
+}
+
+// named splits NAME=DIR; without a name it is the folder's.
+func named(arg string) (name, dir string) {
+	if name, dir, ok := strings.Cut(arg, "="); ok {
+		return name, dir
+	}
+	if abs, err := filepath.Abs(arg); err == nil {
+		name = filepath.Base(abs)
+	}
+	return name, arg
+}
+
+// openChat opens the checkpoint that answers in words.
+func (f *serveFlags) openChat() (*generate.Model, error) {
+	name, dir := named(f.answers.backbone)
+	f.answers.backbone, f.answers.o.Threads = dir, f.threads
+	m, err := f.answers.open()
+	if err != nil {
+		return nil, err
+	}
+	f.o.Chat = []reward.NamedModel{{Name: name, ChatModel: m}}
+	return m, nil
 }
 
 var _ reward.Scorer = (*model.Scorer)(nil)

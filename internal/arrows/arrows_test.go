@@ -40,9 +40,9 @@ quant:            onnx checkpoints internal/strictjson internal/workers internal
 lora:             onnx checkpoints quant internal/atomicfile internal/workers internal/exit
 data:             onnx internal/atomicfile
 onnx/gradjob:     onnx onnx/grad ort checkpoints internal/atomicfile internal/exit
-internal/oracle:  checkpoints
+internal/oracle:  checkpoints internal/packed
 store:            data
-chat:             data store
+chat:             data store internal/strictyaml
 heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
 internal/miniature: data internal/atomicfile internal/stats internal/workers
@@ -57,17 +57,18 @@ model/families:  model/llavanext model/qwen2vl model/qwen25vl model/qwen3vl
 model/quantize:  onnx checkpoints quant model internal/atomicfile internal/exit
 textjudge:       chat data store model/text internal/pystring internal/strictyaml internal/journal internal/atomicfile
 model/fresh:      checkpoints model model/families internal/atomicfile
+chat/table: chat data store internal/atomicfile internal/exit internal/journal internal/strictjson internal/workers
 generate:         chat data model model/text internal/strictjson internal/workers
 encoders:         onnx ort checkpoints data store heuristics model internal/strictjson internal/workers internal/atomicfile internal/journal
 optim:            internal/workers
 trainer/events:   internal/journal
 trainer:         losses ort checkpoints lora data store model trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version internal/journal
-judges:           checkpoints model store internal/atomicfile internal/exit
+judges:          checkpoints model store internal/atomicfile internal/exit
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed
 scoring:          data store model internal/journal internal/workers internal/atomicfile
 benchmarks:       internal/page data heuristics model encoders scoring internal/journal internal/stats internal/atomicfile
 labeling:         data store heuristics data/readers encoders internal/strictyaml internal/workers internal/atomicfile
-reward:           data heuristics model scoring checkpoints internal/atomicfile internal/strictyaml
+reward: chat data heuristics model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
 .:                data model model/families scoring trainer labeling
 `
 

@@ -39,6 +39,7 @@ type Trace struct{ Steps, Cases, Final string }
 func (f Family) Run(t *testing.T) {
 	t.Run("inputs", f.inputs)
 	t.Run("score", f.score)
+	t.Run("before", f.before)
 	t.Run("batch", f.batch)
 	t.Run("pixel gradient", f.pixelGradient)
 	t.Run("export", f.export)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -61,6 +62,50 @@ func (f Family) score(t *testing.T) {
 			t.Fatal(err)
 		}
 		oracle.Close(t, "hidden state", h[0], r.floats(t, "hidden_score"), 0, 1e-4)
+	})
+}
+
+// before reads the state in front of the score token, which must predict that token with the reference's logits.
+func (f Family) before(t *testing.T) {
+	open := func(t *testing.T, dir string) *model.Scorer {
+		t.Helper()
+		p, err := model.LoadScorerState(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Config.ScorePosition = "before"
+		s, err := model.NewScorer(p, model.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s
+	}
+	each(t, f, open, func(t *testing.T, r *reference, s *model.Scorer) {
+		h, err := s.Hidden(context.Background(), []*model.Sample{r.sample(t, s)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := model.OpenBackbone(s.Config().Backbone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		table, err := b.Weights.Dense(b.Keys().Output)
+		if err != nil {
+			t.Fatal(err)
+		}
+		row := oracle.Floats(t, oracle.Tensors(t, filepath.Join(r.scorer(), "head.safetensors")), "score_token.lm_head")
+		weights := slices.Concat(table.Float32s(), row)
+		width, columns := len(h[0]), len(weights)/len(h[0])
+		got := make([]float32, columns)
+		for i := range got {
+			for k, v := range h[0] {
+				got[i] += v * weights[i*width+k]
+			}
+		}
+		want := r.floats(t, "answer_logits")[(r.ScoreIndex-r.AnswerStart)*columns:]
+		oracle.Close(t, "logits in front of the score token", got, want[:columns], 1e-5, 1e-4)
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/checkpoints"
+	"assay/internal/packed"
 )
 
 // Case is one entry of a family's cases*.json; see the fixtures' README for the fields.
@@ -148,4 +149,14 @@ func Close(t testing.TB, what string, got, want []float32, atol, rtol float64) {
 	if !(worst <= atol+rtol*scale) {
 		t.Errorf("%s: value %d is %g, want %g; allowed %g + %g * %g", what, at, got[at], want[at], atol, rtol, scale)
 	}
+}
+
+// Released returns the folder of released judges' fixtures: in the repository they are packed.
+func Released(t testing.TB, folder string) string {
+	t.Helper()
+	dir := filepath.Join(folder, "released")
+	if _, err := os.Stat(dir); err != nil {
+		return packed.Unpack(t, dir+".zip")
+	}
+	return dir
 }

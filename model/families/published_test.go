@@ -50,8 +50,8 @@ func TestPublished(t *testing.T) {
 	}
 }
 
-// A checkpoint of Qwen2.5-VL's architecture with another language model: MiMo-7B's sizes, which its configuration spells
-// out more fully than Qwen's own do. What transformers would ignore there is refused if it says otherwise.
+// A checkpoint of Qwen2.5-VL's architecture with another language model, of MiMo-7B's sizes and with the keys that its
+// configuration has besides. What transformers would ignore there is refused if it says otherwise.
 func TestOtherLanguageModel(t *testing.T) {
 	raw, err := os.ReadFile("testdata/Qwen2.5-VL-72B-Instruct/config.json")
 	if err != nil {

@@ -126,38 +126,7 @@ var qwen3VL = qwen.with(func(f *family) {
 		want(len(s.Deepstack) <= s.Layers, "deepstack", "%v are more than the language model's %d layers", s.Deepstack,
 			s.Layers)
 	}
-	f.files = func(s Sizes, v *vocabulary) map[string]object {
-		text := s.textConfig(v, "qwen3_vl_text", 1e-6)
-		maps.Copy(text, object{
-			"rope_parameters": s.mrope(),
-			"head_dim":        s.HeadDim,
-			"attention_bias":  false,
-			"bos_token_id":    v.id(v.padding),
-			"eos_token_id":    v.id(v.end),
-			"pad_token_id":    nil,
-		})
-		vision := s.qwenVision("qwen3_vl_vision", "gelu_pytorch_tanh")
-		maps.Copy(vision, object{
-			"hidden_size":              s.VisionHidden,
-			"intermediate_size":        s.VisionIntermediate,
-			"out_hidden_size":          s.Hidden,
-			"num_position_embeddings":  s.PositionSide * s.PositionSide,
-			"deepstack_visual_indexes": append([]int{}, s.Deepstack...),
-		})
-		return map[string]object{
-			"config.json": qwenConfig(v, Qwen3VL, "Qwen3VLForConditionalGeneration", text, vision),
-			"preprocessor_config.json": { // the short form of published files
-				"image_processor_type": "Qwen2VLImageProcessorFast",
-				"processor_class":      f.processor,
-				"size":                 object{"shortest_edge": s.MinPixels, "longest_edge": s.MaxPixels},
-				"patch_size":           s.Patch,
-				"temporal_patch_size":  frames,
-				"merge_size":           s.Merge,
-				"image_mean":           []float64{0.5, 0.5, 0.5},
-				"image_std":            []float64{0.5, 0.5, 0.5},
-			},
-		}
-	}
+	f.files = Sizes.qwen3Files
 	f.generate = object{
 		"do_sample":          true,
 		"top_p":              0.8,
@@ -281,6 +250,40 @@ func qwenConfig(v *vocabulary, modelType, class string, text, vision object) obj
 		"tie_word_embeddings":   false,
 		"text_config":           text,
 		"vision_config":         vision,
+	}
+}
+
+// qwen3Files are a Qwen3-VL's config.json, and preprocessor_config.json in the short form of published files.
+func (s Sizes) qwen3Files(v *vocabulary) map[string]object {
+	text := s.textConfig(v, "qwen3_vl_text", 1e-6)
+	maps.Copy(text, object{
+		"rope_parameters": s.mrope(),
+		"head_dim":        s.HeadDim,
+		"attention_bias":  false,
+		"bos_token_id":    v.id(v.padding),
+		"eos_token_id":    v.id(v.end),
+		"pad_token_id":    nil,
+	})
+	vision := s.qwenVision("qwen3_vl_vision", "gelu_pytorch_tanh")
+	maps.Copy(vision, object{
+		"hidden_size":              s.VisionHidden,
+		"intermediate_size":        s.VisionIntermediate,
+		"out_hidden_size":          s.Hidden,
+		"num_position_embeddings":  s.PositionSide * s.PositionSide,
+		"deepstack_visual_indexes": append([]int{}, s.Deepstack...),
+	})
+	return map[string]object{
+		"config.json": qwenConfig(v, Qwen3VL, "Qwen3VLForConditionalGeneration", text, vision),
+		"preprocessor_config.json": {
+			"image_processor_type": "Qwen2VLImageProcessorFast",
+			"processor_class":      v.processor,
+			"size":                 object{"shortest_edge": s.MinPixels, "longest_edge": s.MaxPixels},
+			"patch_size":           s.Patch,
+			"temporal_patch_size":  frames,
+			"merge_size":           s.Merge,
+			"image_mean":           []float64{0.5, 0.5, 0.5},
+			"image_std":            []float64{0.5, 0.5, 0.5},
+		},
 	}
 }
 

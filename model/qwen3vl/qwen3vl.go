@@ -63,8 +63,8 @@ func (b *Architecture) readVision(o *strictjson.Object, t *qwenvl.Tower) {
 // side is the edge of the position table; further rows are never read.
 func (b *Architecture) side() int { return int(math.Sqrt(float64(b.places))) }
 
-// deepstack counts the mergers whose features reach the language model: of two mergers of one layer the first counts, and
-// one of a layer that the tower does not have never does.
+// deepstack counts the mergers whose features reach the language model: of two mergers of one layer the first counts,
+// and one of a layer that the tower does not have never does.
 func (b *Architecture) deepstack() (n int) {
 	for i := range b.Tower.Layers {
 		if slices.Contains(b.taps, i) {

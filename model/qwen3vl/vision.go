@@ -93,7 +93,7 @@ type between struct {
 	weight [2]float32
 }
 
-// spread is where place i of n lies along an axis of the table, 0 first and n-1 last, in float32 as transformers has it.
+// spread is where place i of n lies along an axis of the table, 0 first and n-1 last, in float32 as in transformers.
 func spread(i, n, side int) between {
 	at := float32(i) * float32(side-1) / float32(max(n-1, 1))
 	low := int(at)

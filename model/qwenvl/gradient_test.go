@@ -13,6 +13,7 @@ import (
 var folders = map[string][]string{
 	"qwen2_vl":   {"cases.json"},
 	"qwen2_5_vl": {"cases.json", "cases_frames.json"},
+	"qwen3_vl":   {"cases.json"},
 }
 
 func TestGradients(t *testing.T) {
@@ -34,6 +35,7 @@ func TestGradientsTogether(t *testing.T) {
 	for name, scorer := range map[string]string{
 		"qwen2_vl":   "scorer_sequence",
 		"qwen2_5_vl": "scorer",
+		"qwen3_vl":   "scorer",
 	} {
 		t.Run(name, func(t *testing.T) { modeltest.GradientsTogether(t, name, scorer) })
 	}

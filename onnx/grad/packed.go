@@ -31,7 +31,7 @@ func matMulNBitsRule(c *call) []string {
 	}
 	blocks := (k + block - 1) / block
 	nothing := c.none(dy)
-	rows := c.add(c.Ints(axesUpTo(int(n))...), nothing)
+	rows := c.add(c.Count(n), nothing)
 	inputs := []string{
 		c.Op("Reshape", c.x[1], c.add(c.Ints(n, blocks*block*bits/8), nothing)), // B [N, blocks, bytes]
 		rows,

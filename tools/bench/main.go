@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"time"
 
 	"assay/data"
@@ -182,14 +183,24 @@ func report(n int, facts map[string]any, f func() error) error {
 			return err
 		}
 	}
-	var seconds []float64
+	var seconds, processor []float64
 	for range n {
-		start := time.Now()
+		start, used := time.Now(), processorTime()
 		if err := f(); err != nil {
 			return err
 		}
 		seconds = append(seconds, time.Since(start).Seconds())
+		processor = append(processor, (processorTime() - used).Seconds())
 	}
-	facts["seconds"] = seconds
+	facts["seconds"], facts["processor_seconds"] = seconds, processor
 	return json.NewEncoder(os.Stdout).Encode(facts)
+}
+
+// processorTime is what the process has used of the processor: what else runs on the machine changes it little.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -98,7 +98,8 @@ def check_parts(work):
     ways = {"llavanext": ["", "lora: {targets: all-linear}", "lora: {targets: [q_proj, linear_1], parts: [language, projector], exclude: [layers.1.self_attn.q_proj]}",
                           "lora: {parts: [language, vision, projector]}", "lora: {targets: all-linear, parts: [vision]}", "lora: {layers: [1], rank_pattern: {v_proj: 2}}"],
             "qwen2_5_vl": ["", "lora: {targets: all-linear, exclude: '.*v_proj'}", "lora: {targets: [qkv, q_proj], parts: [language, vision]}",
-                           "lora: {targets: all-linear, parts: [projector]}"]}
+                           "lora: {targets: all-linear, parts: [projector]}"],
+            "qwen2_vl": ["lora: {targets: all-linear, parts: [vision, projector]}"], "qwen3_vl": ["", "lora: {targets: all-linear, parts: [vision, projector]}"]}
     counts, worst = [], 0
     edits, _ = table(work)
     source, edit, _ = pairs()[0]
@@ -345,8 +346,14 @@ def check_configs(work):
     return configs.run(work / "backbones", draws=40, seed=11) + "; " + encoderconfigs.run(work / "encoders", draws=12, seed=11)
 
 
+def check_chat(work):
+    """score judge asks transformers serve as OpenAI's own client does, and gets the same answers."""
+    import chat
+    return chat.run(work, SCORE, pairs())
+
+
 CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_parts, check_tables, check_encoders,
-    check_backbone, check_configs, check_client, check_toy, check_page)}
+    check_backbone, check_configs, check_client, check_toy, check_page, check_chat)}
 
 
 def main():

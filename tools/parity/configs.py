@@ -2,7 +2,7 @@
 
     configs.py --work FOLDER [--draws N] [--seed S] [--only I]
 
-Draws what transformers' configuration classes know, of both families and in both spellings (transformers 5's and that of published
+Draws what transformers' configuration classes know, of all families and in both spellings (transformers 5's and that of published
 files), makes a tiny random checkpoint, and compares `score pair` with a forward pass of transformers that reads the same files. A
 draw says which of its options are refused, and by what words; everything else must be scored, and alike.
 """
@@ -23,6 +23,7 @@ ORACLE = ROOT / "testdata/oracle"
 SCORE = ROOT / "bin/score"
 TOLERANCE = 1e-4
 HIDDEN = 8  # of the head
+FAMILIES = ["llavanext", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"]
 
 ACTIVATIONS = ["silu", "gelu", "gelu_10", "gelu_fast", "gelu_new", "gelu_python", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate", "hardswish",
                "laplace", "leaky_relu", "linear", "mish", "quick_gelu", "relu", "relu2", "relu6", "sigmoid", "sqrtsoftplus", "swish", "tanh"]
@@ -41,10 +42,11 @@ class Draw:
         self.tokenizer = ORACLE / family / "backbone"
         known = json.loads((self.tokenizer / "config.json").read_text())
         self.rows = known["text_config"]["vocab_size"] + rng.randrange(5)
-        self.image = known["image_token_id" if family == "qwen2_5_vl" else "image_token_index"]
+        self.image = known["image_token_index" if family == "llavanext" else "image_token_id"]
         self.old = self.maybe(0.4)
         self.stored = self.pick("float32", "float32", "float16", "bfloat16")
         self.shards, self.outer = self.maybe(0.3), {}
+        self.position = self.pick("at", "at", "before")
         (self.llava if family == "llavanext" else self.qwen)()
         self.odd()
 
@@ -84,8 +86,12 @@ class Draw:
             r["attention_factor"] = 0.5  # transformers warns, and goes on without
         if sections and self.maybe(0.9):
             r["mrope_section"] = sections
-        elif sections:
+        elif sections and self.family != "qwen3_vl":
             self.refused.append("mrope_section")  # the default is for heads of 128
+        if self.family == "qwen3_vl" and self.maybe(0.7):
+            r["mrope_interleaved"] = self.maybe(0.95)  # transformers does not look at it
+            if not r["mrope_interleaved"]:
+                self.refused.append("mrope_interleaved")
         if kind == "dynamic" and self.maybe(0.3):
             t["max_position_embeddings"] = 24
             self.refused += ["dynamic rope", "max_position_embeddings"]
@@ -93,7 +99,7 @@ class Draw:
             t["rope_theta"] = theta
             name = self.pick("type", "rope_type")
             if kind != "default" or r:
-                t["rope_scaling"] = {name: "mrope" if kind == "default" and sections else kind, **r}
+                t["rope_scaling"] = {name: "mrope" if kind == "default" and sections and self.family != "qwen3_vl" else kind, **r}
             elif self.maybe(0.5):
                 t["rope_scaling"] = None
         else:
@@ -108,7 +114,9 @@ class Draw:
         t = {"model_type": kind, "hidden_size": heads * dim, "intermediate_size": self.pick(40, 56, 72), "num_hidden_layers": self.pick(1, 2, 3),
              "num_attention_heads": heads, "num_key_value_heads": kv, "vocab_size": self.rows, "rms_norm_eps": self.pick(1e-6, 1e-5, 1e-2),
              "hidden_act": self.activation("silu"), "max_position_embeddings": 4096}
-        if not divide and self.maybe(0.3):
+        if kind == "qwen3_vl_text":
+            t |= {"head_dim": dim, "hidden_size": self.pick(32, 44, 60)}
+        elif not divide and self.maybe(0.3):
             dim = self.pick(8, 24, 32)
             t["head_dim"] = dim
             if kind == "mistral":
@@ -126,6 +134,8 @@ class Draw:
             t["sliding_window"] = self.pick(None, window)
             if t["sliding_window"]:
                 types = ["sliding_attention"] * layers
+        elif kind == "qwen3_vl_text":
+            t["attention_bias"] = self.maybe(0.4)
         else:
             t |= {"use_sliding_window": self.maybe(0.6), "sliding_window": self.pick(None, window, window), "max_window_layers": rng.randrange(layers + 1)}
             if t["use_sliding_window"] and t["sliding_window"]:
@@ -175,23 +185,36 @@ class Draw:
                       "processor_class": "LlavaNextProcessor"}
 
     def qwen(self):
-        t, _, dim = self.text(["qwen2_5_vl_text"], True)
+        family = self.family
+        t, _, dim = self.text([family + "_text"], family != "qwen3_vl")
         half = dim // 2
         first = self.rng.randrange(half - 1)
         second = self.rng.randrange(half - first)
-        self.rope(t, dim, [first, second, half - first - second])
+        sections = [first, second, half - first - second]
+        if family == "qwen3_vl" and self.maybe(0.3):  # which may be more or less than there are
+            sections = [self.rng.randrange(half) for _ in range(3)]
+        self.rope(t, dim, sections)
         patch, merge, heads, depth = self.pick(7, 8), self.pick(1, 2, 3), self.pick(1, 2, 3), self.pick(1, 2, 3, 4)
-        v = {"model_type": self.pick("qwen2_5_vl", "qwen2_5_vl_vision"), "depth": depth, "hidden_size": heads * self.pick(8, 12, 16), "num_heads": heads,
-             "intermediate_size": self.pick(24, 40), "hidden_act": self.activation("silu"), "patch_size": patch, "temporal_patch_size": self.pick(1, 2, 2, 2),
-             "spatial_merge_size": merge, "window_size": patch * merge * self.pick(1, 2, 3) + self.pick(0, 0, 3), "out_hidden_size": t["hidden_size"],
-             "fullatt_block_indexes": self.rng.sample(range(depth + 1), self.rng.randrange(depth + 1)), "tokens_per_second": self.pick(2, 4)}
-        if self.old:
+        width = heads * self.pick(8, 12, 16)
+        v = {"model_type": self.pick(family, family + "_vision"), "depth": depth, "num_heads": heads, "patch_size": patch,
+             "temporal_patch_size": self.pick(1, 2, 2, 2), "spatial_merge_size": merge}
+        if family == "qwen2_vl":
+            v |= {"embed_dim": width, "hidden_size": t["hidden_size"], "mlp_ratio": self.pick(1, 2, 4), "hidden_act": self.activation("quick_gelu")}
+        elif family == "qwen2_5_vl":
+            v |= {"hidden_size": width, "intermediate_size": self.pick(24, 40), "hidden_act": self.activation("silu"), "out_hidden_size": t["hidden_size"],
+                  "window_size": patch * merge * self.pick(1, 2, 3) + self.pick(0, 0, 3), "tokens_per_second": self.pick(2, 4),
+                  "fullatt_block_indexes": self.rng.sample(range(depth + 1), self.rng.randrange(depth + 1))}
+        else:  # taps in any order, one of them twice, or of a layer that is not there
+            v |= {"hidden_size": width, "intermediate_size": self.pick(24, 40), "hidden_act": self.activation("gelu_pytorch_tanh"),
+                  "out_hidden_size": t["hidden_size"], "num_position_embeddings": self.pick(1, 9, 16, 25, 30),
+                  "deepstack_visual_indexes": [self.rng.randrange(depth + 1) for _ in range(self.rng.randrange(4))]}
+        if self.old and family != "qwen3_vl":
             v |= {"in_chans": 3, "spatial_patch_size": patch}
-        elif self.maybe(0.5):
+        elif not self.old and self.maybe(0.5):
             v |= {"in_channels": 3, "rope_parameters": {"rope_type": self.pick("default", "axial"), "rope_theta": self.pick(100.0, 10000.0)}}
-        c = {"model_type": "qwen2_5_vl", "image_token_id": self.image, "video_token_id": self.image + 1, "vision_config": v}
+        c = {"model_type": family, "image_token_id": self.image, "video_token_id": self.image + 1, "vision_config": v}
         self.common(c, t)
-        if self.old and self.maybe(0.7):  # flat, as published files are
+        if self.old and family != "qwen3_vl" and self.maybe(0.7):  # flat, as published files are
             t.pop("model_type")
             t.pop("layer_types", None)
             t.pop("head_dim", None)
@@ -245,11 +268,14 @@ class Draw:
 
 
 def classes(family):
-    from transformers import LlavaNextForConditionalGeneration, Qwen2_5_VLForConditionalGeneration
+    from transformers import (LlavaNextForConditionalGeneration, Qwen2_5_VLForConditionalGeneration, Qwen2VLForConditionalGeneration,
+                              Qwen3VLForConditionalGeneration)
     from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
     from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
-    return {"llavanext": (LlavaNextForConditionalGeneration, LlavaNextImageProcessorPil, "<image>", "<|eot_id|>"),
-            "qwen2_5_vl": (Qwen2_5_VLForConditionalGeneration, Qwen2VLImageProcessorPil, "<|image_pad|>", "<|im_end|>")}[family]
+    if family == "llavanext":
+        return LlavaNextForConditionalGeneration, LlavaNextImageProcessorPil, "<image>", "<|eot_id|>"
+    model = {"qwen2_vl": Qwen2VLForConditionalGeneration, "qwen2_5_vl": Qwen2_5_VLForConditionalGeneration, "qwen3_vl": Qwen3VLForConditionalGeneration}
+    return model[family], Qwen2VLImageProcessorPil, "<|image_pad|>", "<|im_end|>"
 
 
 def make(draw, folder, seed):
@@ -277,7 +303,7 @@ def make(draw, folder, seed):
     scorer.mkdir()
     save_file(head, scorer / "head.safetensors")
     meta = {"format": 1, "backbone": "../backbone", "pair": draw.pair, "question": "[INSTRUCTION]\nHow well?", "answer": "It is [SCORE].",
-            "score_range": [0, 10], "head": {"hidden": [HIDDEN], "activation": "relu"}, "score_token": "[SCORE]", "score_position": "at", "dtype": "float32"}
+            "score_range": [0, 10], "head": {"hidden": [HIDDEN], "activation": "relu"}, "score_token": "[SCORE]", "score_position": draw.position, "dtype": "float32"}
     (scorer / "scorer.yaml").write_text("".join(f"{k}: {json.dumps(x)}\n" for k, x in meta.items()))
     return head
 
@@ -333,7 +359,7 @@ def theirs(draw, folder, head, source, edit, instruction):
     if draw.family != "llavanext":
         inputs["mm_token_type_ids"] = (ids == tokenizer.convert_tokens_to_ids(placeholder)).long()
     with torch.no_grad():
-        h = model.model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False, **inputs).last_hidden_state[0, at]
+        h = model.model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False, **inputs).last_hidden_state[0, at - (draw.position == "before")]
         h = torch.relu(head["layers.0.weight"] @ h + head["layers.0.bias"])
         return 10 * (head["layers.1.weight"] @ h + head["layers.1.bias"]).item()
 
@@ -350,7 +376,7 @@ def ours(scorer, source, edit, instruction):
 def one(work, seed, i, only=False):
     """What came of draw i: a word for the count, and a line if something is wrong."""
     rng = random.Random(f"{seed} {i}")
-    family = rng.choice(["llavanext", "qwen2_5_vl"])
+    family = rng.choice(FAMILIES)
     draw, folder = Draw(rng, family), work / str(i) / "backbone"
     shutil.rmtree(folder.parent, ignore_errors=True)
     pairs = json.loads((ORACLE / "images/pairs.json").read_text())

@@ -1,0 +1,309 @@
+package benchmarks
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// fedComponents are the names that --by and "by" may have.
+var fedComponents = []string{"id", "bg_rmse", "pq", "sc", "gta", "reg", "score"}
+
+// fedNames are the other names that a component may have.
+var fedNames = map[string][]string{
+	"id":            {"identity", "ID", "arcface", "id"},
+	"bg_rmse":       {"bg_rmse", "bg", "BG"},
+	"pq":            {"pq", "PQ"},
+	"sc":            {"sc", "SC"},
+	"gta":           {"gta", "GTA"},
+	"lpips_src_trg": {"lpips_src_trg", "lpips_trg", "lpips_edit"},
+	"lpips_src_gt":  {"lpips_src_gt", "lpips_gt"},
+}
+
+// fedBounds are the scales of the components: a cosine, a difference of 8-bit values, a judge's 0 to 10, distances.
+var fedBounds = map[string]bounds{"id": {-1, 1}, "bg_rmse": {0, 255}, "pq": {0, 10}, "sc": {0, 10}, "gta": {0, 10},
+	"lpips_src_trg": {0, math.Inf(1)}, "lpips_src_gt": {0, math.Inf(1)}}
+
+// fedTriplet is a sample of the benchmark's data.
+type fedTriplet struct {
+	name, expression string
+	instruction      map[string]string // by kind: dense, simple
+	source, gt       Picture
+}
+
+// fedColumnNames are the names that a column of the triplets may have, the first one ours.
+var fedColumnNames = map[string][]string{
+	"sample":     {"sample", "id", "name"},
+	"source":     {"source", "source_image", "src", "image"},
+	"gt":         {"gt", "gt_image", "ground_truth", "target", "target_image"},
+	"expression": {"expression", "trg_emotion", "target_emotion", "emotion"},
+	"simple":     {"simple_instruction", "simple", "instruction"},
+	"dense":      {"dense_instruction", "dense"},
+}
+
+// readTriplets reads the table of the triplets. Pictures lie in its columns, or start at a folder ("": the table's).
+func (s *fed) readTriplets(path, folder string) error {
+	files, err := locateAll(path, "*.parquet", "*.jsonl", "*.csv", "*.json")
+	if err != nil {
+		return err
+	}
+	table, err := openSamples(files)
+	if err != nil {
+		return err
+	}
+	column := map[string]string{}
+	for what, names := range fedColumnNames {
+		if at := slices.IndexFunc(names, table.has); at >= 0 {
+			column[what] = names[at]
+		} else if what == "sample" || what == "source" || what == "gt" {
+			return fmt.Errorf("%s: there is no column %s", strings.Join(files, ", "), strings.Join(names, ", "))
+		}
+	}
+	var texts []string
+	for _, what := range []string{"sample", "expression", "simple", "dense"} {
+		texts = append(texts, column[what])
+	}
+	return table.each(texts, func(p place, text []string) error {
+		t := fedTriplet{name: text[0], expression: text[1], instruction: map[string]string{},
+			source: p.picture(column["source"], -1, folder), gt: p.picture(column["gt"], -1, folder)}
+		for k, kind := range []string{"simple", "dense"} {
+			if text[2+k] != "" {
+				t.instruction[kind] = text[2+k]
+			}
+		}
+		if _, twice := s.index[t.name]; twice || t.name == "" {
+			return fmt.Errorf("the sample %q: one row of a name was expected", t.name)
+		}
+		s.index[t.name] = len(s.triplets)
+		s.triplets = append(s.triplets, t)
+		return nil
+	})
+}
+
+// Items implements Scorable: MODEL/KIND/SAMPLE.png of every editor and kind of instructions that it has.
+func (s *fed) Items() ([]Item, error) {
+	if len(s.triplets) == 0 || len(s.editors) == 0 {
+		return nil, errors.New("the pictures are not named: give --ratings, a table of the triplets, and --editors, " +
+			"folders MODEL with dense/SAMPLE.png or simple/SAMPLE.png")
+	}
+	var p problems
+	var items []Item
+	for _, dir := range s.editors {
+		any := false
+		for _, kind := range []string{"dense", "simple"} {
+			if _, err := os.Stat(filepath.Join(dir, kind)); err != nil {
+				continue
+			}
+			any = true
+			for _, t := range s.triplets {
+				if t.instruction[kind] == "" {
+					p.add(t.name, "there is no %s instruction", kind)
+				}
+				items = append(items, Item{Key: Key{t.name, editorName(dir) + "/" + kind}, Group: kind + " " + t.name,
+					Instruction: t.instruction[kind], Source: t.source, Target: t.gt,
+					Edit: filePicture(filepath.Join(dir, kind, t.name+".png"), true, &p)})
+			}
+		}
+		if !any {
+			p.add(dir, "there is no folder dense or simple")
+		}
+	}
+	return items, p.err()
+}
+
+// Read implements Set: a file of all components.
+func (s *fed) Read(path string) (Predictions, error) {
+	return s.read([]string{path}, true)
+}
+
+// ReadAll implements Mixed. The editors stay together, since people compare them with each other.
+func (s *fed) ReadAll(paths []string) ([]Editor, error) {
+	files := slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return slices.Contains(s.editors, path) })
+	if len(files) == 0 {
+		return nil, errors.New("there are no components: give --components, or --scorer")
+	}
+	j, err := s.read(files, len(files) == 1)
+	if err != nil {
+		return nil, err
+	}
+	return []Editor{{Predictions: j}}, nil
+}
+
+// read puts the lines of files together, by sample, method and kind of instructions. In a single file without a
+// scorer's column every line has all components.
+func (s *fed) read(paths []string, single bool) (*fedPredictions, error) {
+	j := &fedPredictions{fed: s, by: map[string]string{}}
+	for c, by := range s.by {
+		j.by[c] = by
+	}
+	var p problems
+	at := map[string]int{}
+	for _, path := range paths {
+		rows, err := readRows(path)
+		if err != nil {
+			return nil, err
+		}
+		seen := map[string]string{}
+		for n, r := range rows {
+			sample, err := s.readSample(r, n, single)
+			if err == nil {
+				err = readBy(r, j.by, fedComponents)
+			}
+			if err != nil {
+				p.add(r.where, "%v", err)
+				continue
+			}
+			name := fmt.Sprint(sample.key, sample.tags["instructions"])
+			if first, ok := seen[name]; ok {
+				p.add(r.where, "a second line for %v (the first is in %s)", sample.key, first)
+				continue
+			}
+			seen[name] = r.where
+			if k, ok := at[name]; ok {
+				if err := j.samples[k].merge(sample); err != nil {
+					p.add(r.where, "%v", err)
+				}
+				continue
+			}
+			at[name] = len(j.samples)
+			j.samples = append(j.samples, sample)
+		}
+	}
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	j.finish()
+	if s.votes != "" {
+		return j, j.readVotes(s.votes)
+	}
+	return j, nil
+}
+
+// merge adds what another file says of a sample.
+func (s *fedSample) merge(other fedSample) error {
+	for tag, v := range other.tags {
+		if first, ok := s.tags[tag]; ok && first != v {
+			return fmt.Errorf("%s of %v is %q here, %q in %s", tag, s.key, v, first, s.where)
+		}
+		s.tags[tag] = v
+	}
+	for _, name := range sortedNames(other.values) {
+		if _, ok := s.values[name]; ok {
+			return fmt.Errorf("a second value of %s for %v (the first is in %s)", name, s.key, s.where)
+		}
+		s.values[name] = other.values[name]
+	}
+	return nil
+}
+
+// finish computes the samples, and what the data have and no editor's lines do.
+func (j *fedPredictions) finish() {
+	type part struct{ method, kind string }
+	parts := map[part]map[string]bool{}
+	for i := range j.samples {
+		s := &j.samples[i]
+		for _, c := range sortedNames(fedNames) {
+			if v, ok := s.values[c]; !ok || math.IsNaN(v) {
+				s.lacks = append(s.lacks, c)
+			}
+		}
+		if t, ok := j.index[s.key.ID]; ok && s.tags["expression"] == "" && j.triplets[t].expression != "" {
+			s.tags["expression"] = j.triplets[t].expression
+		}
+		s.err = j.compute(s.values)
+		k := part{s.key.Model, s.tags["instructions"]}
+		if parts[k] == nil {
+			parts[k] = map[string]bool{}
+		}
+		parts[k][s.key.ID] = true
+	}
+	for _, t := range j.triplets {
+		for k, has := range parts {
+			if !has[t.name] {
+				j.missing = append(j.missing, Key{t.name, strings.TrimSuffix(k.method+"/"+k.kind, "/")})
+			}
+		}
+	}
+	slices.SortFunc(j.missing, func(a, b Key) int { return strings.Compare(a.Model+"\n"+a.ID, b.Model+"\n"+b.ID) })
+}
+
+// readSample reads a line. "id" is the sample's name if it is text or if the identity has a name of its own.
+func (s *fed) readSample(r row, n int, single bool) (fedSample, error) {
+	out := fedSample{tags: map[string]string{}, values: map[string]float64{}, where: r.where}
+	identity := r.first(fedNames["id"]...)
+	name := r.first("sample", "key", "name", "image")
+	if !r.has(name) && r.has("id") && (identity != "id" || r.fields["id"][0] == '"') {
+		name = "id"
+	}
+	if r.has(name) {
+		id, err := r.id(name)
+		if err != nil {
+			return out, err
+		}
+		out.key.ID = id
+	} else {
+		out.key.ID = strconv.Itoa(n)
+	}
+	if err := out.readTags(r); err != nil {
+		return out, err
+	}
+	if _, known := s.index[out.key.ID]; len(s.triplets) > 0 && !known {
+		return out, fmt.Errorf("the sample %q is not in the data: a name such as %q was expected", out.key.ID,
+			s.triplets[0].name)
+	}
+	known := map[string]bool{name: true}
+	strict := single && !r.has("score")
+	for component, names := range fedNames {
+		field := r.first(names...)
+		if !r.has(field) || field == name {
+			if strict {
+				return out, fmt.Errorf("there is no %q", component)
+			}
+			continue
+		}
+		v, err := r.number(field)
+		if err != nil {
+			return out, err
+		}
+		if err := fedBounds[component].check(component, v); err != nil {
+			return out, err
+		}
+		out.values[component], known[field] = v, true
+	}
+	for field, raw := range r.fields { // other metrics, for the comparison with votes
+		if v, err := parseNumber(field, raw); err == nil && !known[field] && !math.IsNaN(v) {
+			out.values[field] = v
+		}
+	}
+	return out, nil
+}
+
+// readTags reads method, expression and instructions; a scorer's lines have "model": METHOD/INSTRUCTIONS.
+func (s *fedSample) readTags(r row) error {
+	for _, tag := range fedTags {
+		if r.has(tag) {
+			text, err := r.text(tag)
+			if err != nil {
+				return err
+			}
+			s.tags[tag] = text
+		}
+	}
+	if _, ok := s.tags["method"]; !ok && r.has("model") {
+		model, err := r.text("model")
+		if err != nil {
+			return err
+		}
+		if method, kind, ok := strings.Cut(model, "/"); ok {
+			s.tags["instructions"], model = kind, method
+		}
+		s.tags["method"] = model
+	}
+	s.key.Model = s.tags["method"]
+	return nil
+}

@@ -1,0 +1,166 @@
+package benchmarks
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// coverage says which samples a number stands on, of the lines and of the triplets that have none.
+func (j *fedPredictions) coverage(number string) *Coverage {
+	var missing []Key
+	for _, s := range j.samples {
+		if v, ok := s.values[number]; !ok || s.err != nil || math.IsNaN(v) {
+			missing = append(missing, Key{ID: s.key.ID + " " + s.tags["instructions"]})
+		}
+	}
+	for _, k := range j.missing {
+		missing = append(missing, Key{ID: k.ID})
+	}
+	c := coverage(len(j.samples)+len(j.missing), missing)
+	return &c
+}
+
+// Leaderboard implements Board: the methods by dense and by simple instructions, as the paper's Table 4.
+func (j *fedPredictions) Leaderboard() []Entry {
+	type part struct{ method, kind string }
+	var order []part
+	groups := map[part]*fedPredictions{}
+	for _, s := range j.samples {
+		k := part{s.tags["method"], s.tags["instructions"]}
+		if groups[k] == nil {
+			order = append(order, k)
+			groups[k] = &fedPredictions{fed: j.fed, by: j.by, part: true}
+		}
+		groups[k].samples = append(groups[k].samples, s)
+	}
+	if len(order) < 2 {
+		return nil
+	}
+	ids := map[string]map[string]bool{} // of a kind of instructions, over all methods
+	for _, s := range j.samples {
+		kind := s.tags["instructions"]
+		if ids[kind] == nil {
+			ids[kind] = map[string]bool{}
+		}
+		ids[kind][s.key.ID] = true
+	}
+	var out []Entry
+	for _, k := range order {
+		g := groups[k]
+		has := map[string]bool{}
+		for _, s := range g.samples {
+			has[s.key.ID] = true
+		}
+		for _, id := range sortedNames(ids[k.kind]) {
+			if !has[id] {
+				g.missing = append(g.missing, Key{ID: id, Model: k.method})
+			}
+		}
+		out = append(out, Entry{Name: k.method, Subset: k.kind, Predictions: g})
+	}
+	return out
+}
+
+// polarity regroups the seven expressions, as the paper's section 3 does.
+func polarity(expression string) string {
+	switch expression {
+	case "happy":
+		return "positive"
+	case "neutral":
+		return "neutral"
+	case "angry", "disgust", "fear", "sad", "surprise":
+		return "negative"
+	}
+	return ""
+}
+
+// byExpression is FED-Score of every method by expression and by polarity, for each kind of instructions.
+func (j *fedPredictions) byExpression() []Table {
+	kinds, expressions, methods := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, s := range j.samples {
+		kinds[s.tags["instructions"]], methods[s.tags["method"]] = true, true
+		if e := s.tags["expression"]; e != "" {
+			expressions[e] = true
+		}
+	}
+	if len(expressions) == 0 {
+		return nil
+	}
+	columns := sortedNames(expressions)
+	for _, p := range []string{"positive", "neutral", "negative"} {
+		if slices.ContainsFunc(columns, func(e string) bool { return polarity(e) == p }) {
+			columns = append(columns, "all "+p)
+		}
+	}
+	var out []Table
+	for _, kind := range sortedNames(kinds) {
+		t := Table{Title: "fed_score by expression", Columns: columns, Better: slices.Repeat([]int{1}, len(columns))}
+		if kind != "" {
+			t.Title += ", " + kind + " instructions"
+		}
+		for _, method := range sortedNames(methods) {
+			row := TableRow{Name: method}
+			any := false
+			for _, c := range columns {
+				var units []int
+				for i, s := range j.samples {
+					e := s.tags["expression"]
+					if s.tags["method"] == method && s.tags["instructions"] == kind && s.err == nil &&
+						(e == c || "all "+polarity(e) == c) {
+						units = append(units, i)
+					}
+				}
+				any = any || len(units) > 0
+				row.Cells = append(row.Cells, j.mean(units, "fed_score"))
+			}
+			if any {
+				t.Rows = append(t.Rows, row)
+			}
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+// scorerAgreement are the tables of a scorer's agreement with the components, and of all of them with human ratings.
+func (j *fedPredictions) scorerAgreement() (out []Table, err error) {
+	take := func(name string) column {
+		return column{name, j.column(name), j.lowerIsBetter(name)}
+	}
+	var components []column
+	for _, name := range []string{"id", "bg_rmse", "pq", "sc", "gta", "s_reg", "s_fid", "s_align", "fed_score"} {
+		components = append(components, take(name))
+	}
+	score := take("score")
+	if slices.ContainsFunc(score.values, func(v float64) bool { return !math.IsNaN(v) }) {
+		out = append(out, agreementOf("agreement of the scorer with each component", score, components))
+	}
+	if j.human == "" {
+		return out, nil
+	}
+	index := map[string][]int{}
+	for i, s := range j.samples {
+		k := fmt.Sprint(s.key, s.tags["instructions"])
+		index[k], index[fmt.Sprint(s.key)] = append(index[k], i), append(index[fmt.Sprint(s.key)], i)
+	}
+	ratings, err := humanColumns(j.human, len(j.samples), func(r row) (int, error) {
+		id, err := r.id(r.first("sample", "id", "name"))
+		if err != nil {
+			return 0, err
+		}
+		s := fedSample{key: Key{ID: id}, tags: map[string]string{}}
+		if err := s.readTags(r); err != nil {
+			return 0, err
+		}
+		at := index[fmt.Sprint(s.key, s.tags["instructions"])]
+		if len(at) != 1 {
+			return 0, fmt.Errorf("%d samples are called %v (%s): one was expected", len(at), s.key, s.tags["instructions"])
+		}
+		return at[0], nil
+	})
+	for _, h := range ratings {
+		out = append(out, agreementOf("agreement with the human rating "+h.name, h, append(components, score)))
+	}
+	return out, err
+}

@@ -1,0 +1,164 @@
+package benchmarks
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"assay/internal/stats"
+)
+
+// The leaderboard has each method's means by kind of instructions, as the means of the lines alone.
+func TestFEDBenchLeaderboard(t *testing.T) {
+	s := loadSet(t, fedBench, Options{BGNorm: "linear:255", Sigma: 0.5})
+	r := &Report{Benchmark: fedBench}
+	r.Add("all", must[Predictions](t)(s.Read("testdata/fed.jsonl")))
+	r.Measure(s, 50, 1)
+	want := map[string][]float64{} // method and kind: the samples' scores, one line at a time
+	text := string(must[[]byte](t)(os.ReadFile("testdata/fed.jsonl")))
+	for line := range strings.Lines(text) {
+		var tags struct{ Method, Instructions string }
+		if err := json.Unmarshal([]byte(line), &tags); err != nil {
+			t.Fatal(err)
+		}
+		j := must[Predictions](t)(s.Read(write(t, "one.jsonl", line)))
+		k := tags.Instructions + " " + tags.Method
+		want[k] = append(want[k], j.Result().number("fed_score"))
+	}
+	seen := 0
+	for _, b := range r.Boards() {
+		summary := b.Summary()
+		at := slices.Index(summary.Columns, "fed_score")
+		kind := summary.Title[strings.LastIndex(summary.Title, " ")+1:]
+		for _, row := range summary.Rows {
+			list, ok := want[kind+" "+row.Name]
+			if !ok {
+				continue
+			}
+			seen++
+			if !(math.Abs(row.Cells[at]-stats.Mean(list)) < 1e-12) || !row.bounded(at) {
+				t.Errorf("%s %s: %v, want %v", kind, row.Name, row.Cells[at], stats.Mean(list))
+			}
+		}
+	}
+	if seen != len(want) {
+		t.Errorf("%d methods and kinds of instructions on the boards, want %d", seen, len(want))
+	}
+}
+
+// A scorer's lines and halves of the components mix, and the scorer is compared with every component and the votes.
+func TestFEDBenchMixes(t *testing.T) {
+	s := loadSet(t, fedBench, Options{BGNorm: "linear:255", Sigma: 0.5, Votes: "testdata/fed_votes.jsonl"}).(Mixed)
+	whole := must[[]Editor](t)(s.ReadAll([]string{"testdata/fed.jsonl"}))[0].Result()
+	var a, b, scores strings.Builder
+	for i, r := range must[[]row](t)(readRows("testdata/fed.jsonl")) {
+		one, two := map[string]any{}, map[string]any{"by": map[string]string{"pq": "Judge-1", "sc": "Judge-1"}}
+		for name, raw := range r.fields {
+			switch name {
+			case "sample", "method", "instructions":
+				one[name], two[name] = raw, raw
+			case "pq", "sc":
+				two[name] = raw
+			default:
+				one[name] = raw
+			}
+		}
+		var method, kind, sample string
+		for to, name := range map[*string]string{&method: "method", &kind: "instructions", &sample: "sample"} {
+			json.Unmarshal(r.fields[name], to)
+		}
+		for w, v := range map[*strings.Builder]any{&a: one, &b: two,
+			&scores: map[string]any{"id": sample, "model": method + "/" + kind, "score": float64(i*37%11) / 2}} {
+			w.Write(append(must[[]byte](t)(json.Marshal(v)), '\n'))
+		}
+	}
+	paths := []string{write(t, "a.jsonl", a.String()), write(t, "b.jsonl", b.String()),
+		write(t, "s.jsonl", scores.String())}
+	mixed := must[[]Editor](t)(s.ReadAll(paths))[0]
+	got := mixed.Result()
+	for i, n := range whole.Numbers {
+		g := got.Numbers[i]
+		if g.Value != n.Value || g.Name == "pq" && g.Judge != "judge-1" || g.Name == "fed_score" && g.Judge != "" {
+			t.Errorf("%s = %v by %q, want %v", n.Name, g.Value, g.Judge, n.Value)
+		}
+	}
+	var titles []string
+	rows := map[string]int{}
+	for _, table := range slices.Concat(got.Agreement, got.Tables) {
+		titles = append(titles, table.Title)
+		for _, r := range table.Rows {
+			if r.Name == "score" {
+				rows[table.Title]++
+			}
+		}
+	}
+	all := strings.Join(titles, "; ")
+	if !strings.Contains(all, "agreement of the scorer with each component") ||
+		rows["2AFC accuracy against the majority of votes"] != 1 {
+		t.Errorf("tables %s, rows of the scorer %v", all, rows)
+	}
+	_, err := s.ReadAll(append(paths, paths[1]))
+	if err == nil || !strings.Contains(err.Error(), "a second value of pq for") {
+		t.Error(err)
+	}
+}
+
+// Components that are missing in part show in the coverage; judges, normalisation and instructions keep printed numbers
+// apart.
+func TestFEDBenchBasis(t *testing.T) {
+	const line = `{"sample": "%", "method": "m", "instructions": "dense", "id": 0.5, "bg_rmse": 1, "pq": 5, "sc": 5, ` +
+		`"gta": 5, "lpips_src_trg": 0.1, "lpips_src_gt": 0.1, "by": {"pq": "Gemini-2.5-Pro"}}`
+	data := write(t, "index.jsonl", `{"sample": "a", "source": "a.png", "gt": "g.png", "dense_instruction": "x"}`+"\n"+
+		`{"sample": "b", "source": "b.png", "gt": "g.png", "dense_instruction": "x"}`)
+	s := loadSet(t, fedBench, Options{Data: data, BGNorm: "linear:255", Sigma: 0.5})
+	r := &Report{Benchmark: fedBench}
+	r.Add("m", must[Predictions](t)(s.Read(write(t, "c.jsonl", strings.Replace(line, "%", "a", 1)))))
+	pq := r.Figures()[3]
+	if pq.Name != "pq (50% of 2)" || pq.Judge != "gemini-2.5-pro" || pq.Subset != "dense" {
+		t.Errorf("%+v", pq)
+	}
+	var apart []string
+	for _, table := range r.Apart() {
+		apart = append(apart, table.Notes...)
+	}
+	for _, want := range []string{"it covers all 747 items, not 1 of 2 items", "its part is simple, not dense",
+		"its normalisation is not public, not linear:255", "its judge is arcface-r100, not not stated"} {
+		if !strings.Contains(strings.Join(apart, "\n"), want) {
+			t.Errorf("%q is no reason: %q", want, apart)
+		}
+	}
+	if _, err := s.Read(write(t, "c.jsonl", strings.Replace(line, "%", "z", 1))); err == nil ||
+		!strings.Contains(err.Error(), `the sample "z" is not in the data`) {
+		t.Error(err)
+	}
+}
+
+// The pictures of an editor are found by kind of instructions.
+func TestFEDBenchItems(t *testing.T) {
+	root := t.TempDir()
+	index := `{"sample": "a", "source": "a.png", "gt": "g.png", "dense_instruction": "raise the brows", ` +
+		`"simple_instruction": "surprise"}`
+	if err := os.WriteFile(filepath.Join(root, "index.jsonl"), []byte(index), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"dense", "simple"} {
+		path := filepath.Join(root, "M", kind, "a.png")
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := loadSet(t, fedBench, Options{Data: filepath.Join(root, "index.jsonl"), BGNorm: "exp:20", Sigma: 0.5,
+		Editors: []string{filepath.Join(root, "M")}})
+	items := must[[]Item](t)(s.(Scorable).Items())
+	if len(items) != 2 || items[0].Key != (Key{"a", "M/dense"}) || items[0].Instruction != "raise the brows" ||
+		items[1].Instruction != "surprise" {
+		t.Errorf("%+v", items)
+	}
+}

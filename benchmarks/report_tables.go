@@ -1,0 +1,163 @@
+package benchmarks
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// tableView is a table as a page shows it.
+type tableView struct {
+	Title string
+	Notes []string
+	Head  []headView
+	Rows  []rowView
+}
+
+type headView struct{ Name, Rule, Arrow string }
+
+type rowView struct {
+	Name, Class string
+	Cells       []cellView
+}
+
+type cellView struct {
+	Text, Mark, Bounds string
+	Full               string // the value with all its digits
+	Rank               int    // 1 the best of its column, 2 the second
+}
+
+// plainView shows a table in its own order.
+func plainView(r *Report, t Table) tableView { return r.view(t) }
+
+// sortedView shows a table sorted by the benchmark's headline, or by the first column of which more or less is better.
+func sortedView(r *Report, t Table) tableView {
+	if at := r.Benchmark.sortColumn(t); at >= 0 {
+		t.Rows = slices.Clone(t.Rows)
+		key := func(row TableRow) float64 {
+			if at >= len(row.Cells) || math.IsNaN(row.Cells[at]) {
+				return math.Inf(1)
+			}
+			return -float64(t.Better[at]) * row.Cells[at]
+		}
+		slices.SortStableFunc(t.Rows, func(a, b TableRow) int { return cmp.Compare(key(a), key(b)) })
+	}
+	return r.view(t)
+}
+
+// sortColumn is the column that a table is sorted by, -1 for none.
+func (b *Benchmark) sortColumn(t Table) int {
+	first := -1
+	for i, better := range t.Better {
+		if better == 0 {
+			continue
+		}
+		if b.Headline != "" && (t.Columns[i] == b.Headline || strings.HasPrefix(t.Columns[i], b.Headline+" ") ||
+			strings.HasPrefix(t.Columns[i], b.Headline+",")) {
+			return i
+		}
+		if first < 0 {
+			first = i
+		}
+	}
+	return first
+}
+
+func (r *Report) view(t Table) tableView {
+	v := tableView{Title: t.Title, Notes: t.Notes}
+	rules := rulesOf(r.Benchmark)
+	for i, c := range t.Columns {
+		v.Head = append(v.Head, headView{c, rules.of(c), t.arrow(i)})
+	}
+	ranks := t.ranks()
+	digits := make([]int, len(t.Columns))
+	for i := range t.Columns {
+		digits[i] = t.digits(i)
+	}
+	for k, row := range t.Rows {
+		line := rowView{Name: row.Name}
+		switch {
+		case !row.ranked():
+			line.Class = "reference"
+		case !row.Printed && len(t.Better) > 0:
+			line.Class = "own"
+		}
+		for i := range t.Columns {
+			line.Cells = append(line.Cells, row.view(i, digits[i], ranks[k][i]))
+		}
+		v.Rows = append(v.Rows, line)
+	}
+	return v
+}
+
+func (r TableRow) view(i, digits, rank int) cellView {
+	switch {
+	case i < len(r.Text) && r.Text[i] != "":
+		return cellView{Text: r.Text[i]}
+	case i >= len(r.Cells) || math.IsNaN(r.Cells[i]):
+		return cellView{Text: "–"}
+	}
+	c := cellView{Text: fmt.Sprintf("%.*f", digits, r.Cells[i]), Mark: r.mark(i), Full: fmt.Sprint(r.Cells[i]), Rank: rank}
+	if r.bounded(i) {
+		c.Bounds = fmt.Sprintf("%.*f to %.*f", digits, r.Bounds[i].Low, digits, r.Bounds[i].High)
+	}
+	return c
+}
+
+// digits is how many a column's numbers have behind the point: none for counts, else three significant ones or so of
+// the largest.
+func (t Table) digits(column int) int {
+	largest, whole := 0.0, true
+	for _, r := range t.Rows {
+		if column < len(r.Cells) && !math.IsNaN(r.Cells[column]) {
+			largest = max(largest, math.Abs(r.Cells[column]))
+			whole = whole && r.Cells[column] == math.Trunc(r.Cells[column])
+		}
+	}
+	switch {
+	case whole && largest >= 2:
+		return 0
+	case largest >= 100:
+		return 1
+	case largest >= 2:
+		return 2
+	}
+	return 3
+}
+
+// rule is a rule of a benchmark as a page lists it.
+type rule struct{ ID, Names, Text string }
+
+type ruleList []rule
+
+var notInID = regexp.MustCompile(`[^a-z0-9]+`)
+
+// rulesOf are the rules of a benchmark: "names: definition".
+func rulesOf(b *Benchmark) (out ruleList) {
+	for _, text := range b.Rules {
+		names, definition, ok := strings.Cut(text, ": ")
+		if !ok {
+			names, definition = text, ""
+		}
+		out = append(out, rule{"rule-" + strings.Trim(notInID.ReplaceAllString(strings.ToLower(names), "-"), "-"), names,
+			definition})
+	}
+	return out
+}
+
+// of is the anchor of a column's rule: of the one that names it, or mentions it; else of all rules.
+func (l ruleList) of(column string) string {
+	name, _, _ := strings.Cut(strings.SplitN(column, " (", 2)[0], ",")
+	word := regexp.MustCompile(`(^|[^\w])` + regexp.QuoteMeta(strings.SplitN(name, ":", 2)[0]) + `($|[^\w])`)
+	for _, in := range []func(rule) string{func(r rule) string { return r.Names }, func(r rule) string { return r.Text }} {
+		for _, r := range l {
+			if word.MatchString(in(r)) {
+				return r.ID
+			}
+		}
+	}
+	return "rules"
+}

@@ -1,0 +1,29 @@
+package chat
+
+import (
+	"assay/internal/strictyaml"
+	"assay/store"
+)
+
+// ReadServer reads the settings of a server from YAML text, all problems at once. file is named in them; change (may be
+// nil) alters the settings before they are checked.
+func ReadServer(file string, text []byte, change func(*Server)) (Server, error) {
+	s := DefaultServer()
+	d := strictyaml.Decode(file, text, &s)
+	if change != nil {
+		change(&s)
+	}
+	if !d.Unreadable {
+		for key, text := range s.Check() {
+			d.Problem(key, "%s", text)
+		}
+	}
+	return s, d.Err()
+}
+
+// AnswersFolder is where answers are kept if nothing else is said: beside the user's own store, with a limit of its
+// own, so that what can be computed again does not displace what was paid for.
+func AnswersFolder() (string, error) {
+	folder, err := store.DefaultFolder()
+	return folder + "-answers", err
+}

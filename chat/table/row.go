@@ -1,0 +1,175 @@
+package table
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"assay/chat"
+	"assay/data"
+	"assay/internal/strictjson"
+	"assay/store"
+)
+
+// row is a line of the table: a conversation, and how it is to be answered.
+type row struct {
+	ID       json.RawMessage // as it stands there; nil: there is none
+	Messages []chat.Message
+	Options  chat.Options
+	pictures []data.Image // of the messages, in order; opened when the row's turn comes
+}
+
+// parse reads a line. Every key is understood or refused.
+func parse(line []byte) (*row, error) {
+	o, err := strictjson.Parse("row", line)
+	if err != nil {
+		return nil, err
+	}
+	r := &row{ID: o.Raw("id")}
+	r.readOptions(o)
+	var messages []json.RawMessage
+	o.Get("messages", &messages)
+	if len(messages) == 0 {
+		o.Failf("messages", "there are none")
+	}
+	for i, raw := range messages {
+		m, err := r.message(raw)
+		if err != nil {
+			o.Failf("messages", "message %d: %w", i+1, err)
+		}
+		r.Messages = append(r.Messages, m)
+	}
+	o.Close()
+	return r, o.Err()
+}
+
+// readOptions reads what stands above generation_config.json.
+func (r *row) readOptions(o *strictjson.Object) {
+	c := &r.Options
+	c.LogProbs = true
+	o.Opt("max_new_tokens", &c.MaxNewTokens)
+	o.Opt("temperature", &c.Temperature)
+	o.Opt("top_k", &c.TopK)
+	o.Opt("top_p", &c.TopP)
+	o.Opt("repetition_penalty", &c.RepetitionPenalty)
+	o.Opt("stop_token_ids", &c.StopTokenIDs)
+	o.Opt("seed", &c.Seed)
+	if o.Has("max_new_tokens") && c.MaxNewTokens < 1 {
+		o.Failf("max_new_tokens", "%d must be positive", c.MaxNewTokens)
+	}
+	var one string
+	if raw := o.Raw("stop"); o.Has("stop") && json.Unmarshal(raw, &one) == nil {
+		c.Stop = []string{one}
+	} else {
+		o.Opt("stop", &c.Stop)
+	}
+}
+
+// message reads {role, content}; content is a text, or a list of texts and pictures.
+func (r *row) message(raw json.RawMessage) (m chat.Message, err error) {
+	o, err := strictjson.Parse("message", raw)
+	if err != nil {
+		return m, err
+	}
+	o.Get("role", &m.Role)
+	if m.Role == "" {
+		o.Failf("role", "it is missing: system, user or assistant")
+	}
+	var parts []json.RawMessage
+	var text string
+	if content := o.Raw("content"); json.Unmarshal(content, &text) == nil {
+		m.Content = []chat.Part{{Text: text}}
+	} else {
+		o.Get("content", &parts)
+	}
+	for _, p := range parts {
+		part, err := r.part(p)
+		if err != nil {
+			o.Failf("content", "%w", err)
+		}
+		m.Content = append(m.Content, part)
+	}
+	if len(m.Content) == 0 {
+		o.Failf("content", "there is none")
+	}
+	o.Close()
+	return m, o.Err()
+}
+
+// part reads {"type": "text", "text": ...} or {"type": "image", "image": PATH}.
+func (r *row) part(raw json.RawMessage) (p chat.Part, err error) {
+	o, err := strictjson.Parse("part", raw)
+	if err != nil {
+		return p, err
+	}
+	kind := ""
+	switch o.Get("type", &kind); kind {
+	case "text":
+		if o.Get("text", &p.Text); !o.Has("text") {
+			o.Failf("text", "it is missing")
+		}
+	case "image":
+		var image data.Image
+		o.Get("image", &image.Path)
+		if image.IsZero() {
+			o.Failf("image", "a path is wanted, relative to the table's folder")
+		}
+		p.Image = &data.Picture{} // in its place, until it is opened
+		r.pictures = append(r.pictures, image)
+	default:
+		o.Failf("type", "%q is not supported; text and image are", kind)
+	}
+	o.Close()
+	return p, o.Err()
+}
+
+// open reads the pictures.
+func (r *row) open(folder string) error {
+	next := 0
+	for i := range r.Messages {
+		for k := range r.Messages[i].Content {
+			part := &r.Messages[i].Content[k]
+			if part.Image == nil {
+				continue
+			}
+			p, err := r.pictures[next].Open(folder, data.Limits{})
+			if err != nil {
+				return err
+			}
+			part.Image, next = p, next+1
+		}
+	}
+	return nil
+}
+
+// content identifies what the answer depends on besides the model: the line and the content of the pictures.
+func content(folder string, line []byte, r *row) string {
+	parts := []string{string(bytes.TrimSpace(line))}
+	if r != nil {
+		for _, m := range r.pictures {
+			k, err := store.Content(folder, m)
+			parts = append(parts, fmt.Sprint(k, err))
+		}
+	}
+	return store.KeyOf(parts...).String()
+}
+
+// Answer is a line of the output: an answer, or an error.
+type Answer struct {
+	ID            json.RawMessage `json:"id"`
+	Text          *string         `json:"text,omitempty"`
+	TokenIDs      []int64         `json:"token_ids,omitempty"`
+	TokenLogProbs []float64       `json:"token_logprobs,omitempty"`
+	FinishReason  string          `json:"finish_reason,omitempty"`
+	Error         string          `json:"error,omitempty"`
+}
+
+// format refuses outputs and inputs that are no JSON lines: messages fit no flat table.
+func format(path string) error {
+	if ext := filepath.Ext(path); ext != ".jsonl" && ext != ".ndjson" {
+		return errors.New(path + ": a .jsonl file is wanted")
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"assay/chat"
+	"assay/chat/table"
+	"assay/data"
+	"assay/generate"
+	"assay/internal/cli"
+)
+
+func init() { register(newChatCommand) }
+
+// modelFlags are where a checkpoint answers.
+type modelFlags struct {
+	backbone string
+	o        generate.Options
+}
+
+func (f *modelFlags) add(c *cobra.Command, name string) {
+	flags := c.Flags()
+	flags.StringVar(&f.backbone, name, "", "Hugging Face checkpoint directory that answers")
+	flags.Int64Var(&f.o.Cache, "cache", 2<<30, "bytes of keys and values; a request that takes more is refused")
+	flags.IntVar(&f.o.Batch, "answers", 8, "answers that are made at a time")
+}
+
+func (f *modelFlags) open() (*generate.Model, error) {
+	if f.o.Cache <= 0 || f.o.Batch <= 0 || f.o.Threads < 0 {
+		return nil, cli.Usagef("--cache %d and --answers %d must be positive, --threads %d not negative", f.o.Cache,
+			f.o.Batch, f.o.Threads)
+	}
+	if f.o.Threads == 0 {
+		f.o.Threads = runtime.NumCPU()
+	}
+	return generate.Open(f.backbone, f.o)
+}
+
+// questionFlags are a question, or a table of them.
+type questionFlags struct {
+	modelFlags
+	table                         table.Options
+	images, stop                  []string
+	text, system                  string
+	maxNewTokens, topK            int
+	temperature, topP, repetition float64
+	seed                          uint64
+	stopTokens                    []int64
+}
+
+func newChatCommand() *cobra.Command {
+	var f questionFlags
+	c := &cobra.Command{
+		Use:   "chat --backbone DIR --text QUESTION | --in FILE --out FILE",
+		Short: "Ask a vision-language model in words",
+		Long: `chat asks a checkpoint a question about pictures and prints the answer while it is made, or asks the rows of a
+table. How an answer is made follows the checkpoint's generation_config.json; flags, and keys of a row, stand above it.
+
+A row of the table (.jsonl) is {"id", "messages"} and may have max_new_tokens, temperature (0: greedy), top_k, top_p,
+repetition_penalty, stop, stop_token_ids and seed. messages are as transformers' apply_chat_template takes them; a
+picture is {"type": "image", "image": PATH}, relative to the table's folder. The output has {"id", "text", "token_ids",
+"token_logprobs", "finish_reason"} or {"id", "error"} for each row, in their order; with an error the exit code is 1 at
+the end. Answers are kept in OUT.progress while it runs: after Ctrl-C (exit code 3) or a crash the same command goes on.
+
+An answer is the same alone and among others, and a sampled one is a function of its seed.`,
+		Example: `  score chat --backbone backbones/tiny --image testdata/oracle/images/coffee.png --text "What is this?" \
+      --max-new-tokens 8
+  score chat --backbone DIR --image a.png --image b.png --text "What was changed?" --temperature 0
+  score chat --backbone DIR --in questions.jsonl --out answers.jsonl`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := f.check(c); err != nil {
+				return err
+			}
+			m, err := f.open()
+			if err != nil {
+				return err
+			}
+			defer m.Close()
+			if f.table.In != "" {
+				return askTable(c, m, f.table)
+			}
+			return f.ask(c, m)
+		},
+	}
+	f.add(c, "backbone")
+	flags := c.Flags()
+	flags.IntVar(&f.o.Threads, "threads", 0, "CPU threads (0: all cores)")
+	flags.StringVar(&f.table.In, "in", "", "table of questions (.jsonl)")
+	flags.StringVar(&f.table.Out, "out", "", "table of answers to write (.jsonl)")
+	flags.StringVar(&f.text, "text", "", "question")
+	flags.StringArrayVar(&f.images, "image", nil, "picture that the question is about; may be given several times")
+	flags.StringVar(&f.system, "system", "", "what the model is told before")
+	flags.IntVar(&f.maxNewTokens, "max-new-tokens", 0, "most tokens of the answer (0: the model's own limit)")
+	flags.Float64Var(&f.temperature, "temperature", 0, "of sampling; 0: greedy")
+	flags.IntVar(&f.topK, "top-k", 0, "sample from so many tokens; 0: all")
+	flags.Float64Var(&f.topP, "top-p", 1, "sample from the likeliest tokens that have this probability together")
+	flags.Float64Var(&f.repetition, "repetition-penalty", 1, "what scores of tokens that occurred are divided by; 1: none")
+	flags.StringArrayVar(&f.stop, "stop", nil, "text that ends the answer; may be given several times")
+	flags.Int64SliceVar(&f.stopTokens, "stop-token", nil, "id that ends the answer, besides the model's own")
+	flags.Uint64Var(&f.seed, "seed", 0, "of sampling")
+	return c
+}
+
+// askingFlags are those of a single question.
+var askingFlags = []string{"text", "image", "system", "max-new-tokens", "temperature", "top-k", "top-p",
+	"repetition-penalty", "stop", "stop-token", "seed"}
+
+// check finds out whether there is a question or a table.
+func (f *questionFlags) check(c *cobra.Command) error {
+	if f.backbone == "" {
+		return cli.Usagef("--backbone is needed: a Hugging Face checkpoint directory")
+	}
+	if f.table.In == "" && f.table.Out == "" {
+		if f.text == "" {
+			return cli.Usagef("--text is needed: a question; or --in and --out: tables")
+		}
+		return nil
+	}
+	if f.table.In == "" || f.table.Out == "" {
+		return cli.Usagef("--in and --out go together: tables that end in .jsonl")
+	}
+	for _, name := range askingFlags {
+		if c.Flags().Changed(name) {
+			return cli.Usagef("--%s is of a single question: the rows of %s say how they are asked", name, f.table.In)
+		}
+	}
+	return nil
+}
+
+// options are the flags that were given.
+func (f *questionFlags) options(c *cobra.Command) chat.Options {
+	o := chat.Options{MaxNewTokens: f.maxNewTokens, Seed: f.seed, Stop: f.stop, StopTokenIDs: f.stopTokens}
+	if c.Flags().Changed("temperature") {
+		o.Temperature = &f.temperature
+	}
+	if c.Flags().Changed("top-k") {
+		o.TopK = &f.topK
+	}
+	if c.Flags().Changed("top-p") {
+		o.TopP = &f.topP
+	}
+	if c.Flags().Changed("repetition-penalty") {
+		o.RepetitionPenalty = &f.repetition
+	}
+	o.LogProbs = cli.JSON(c)
+	return o
+}
+
+// ask prints the answer to one question while it is made.
+func (f *questionFlags) ask(c *cobra.Command, m *generate.Model) error {
+	var messages []chat.Message
+	if f.system != "" {
+		messages = append(messages, chat.Message{Role: "system", Content: []chat.Part{{Text: f.system}}})
+	}
+	question := chat.Message{Role: "user"}
+	for _, path := range f.images {
+		p, err := data.Open(path, data.Limits{})
+		if err != nil {
+			return err
+		}
+		question.Content = append(question.Content, chat.Part{Image: p})
+	}
+	question.Content = append(question.Content, chat.Part{Text: f.text})
+	var piece func(string) error
+	if !cli.JSON(c) {
+		piece = func(s string) error {
+			_, err := io.WriteString(c.OutOrStdout(), s)
+			return err
+		}
+	}
+	a, err := m.Stream(c.Context(), append(messages, question), f.options(c), piece)
+	if errors.Is(err, chat.ErrRequest) {
+		err = cli.Usage(err)
+	}
+	if err != nil {
+		return err
+	}
+	result := map[string]any{"text": a.Text, "token_ids": a.TokenIDs, "token_logprobs": a.LogProbs,
+		"finish_reason": a.Finish, "prompt_tokens": a.Usage.Prompt, "completion_tokens": a.Usage.Completion}
+	return cli.Print(c, result, func(w io.Writer) { fmt.Fprintln(w) })
+}
+
+// askTable asks the rows of a table.
+func askTable(c *cobra.Command, m *generate.Model, o table.Options) error {
+	bar := progress{c: c, what: "asking", unit: "rows"}
+	o.Progress = bar.set
+	o.Parallel = 32 // some are prepared while others are answered
+	r, err := table.Ask(c.Context(), m, o)
+	bar.close()
+	if err != nil {
+		return err
+	}
+	err = cli.Print(c, r, func(w io.Writer) {
+		fmt.Fprintf(w, "%d of %d rows answered, written to %s\n", r.Answered, r.Rows, r.Out)
+	})
+	if err != nil || r.Failed == 0 {
+		return err
+	}
+	return cli.Reported(fmt.Errorf("%d of %d rows could not be answered; error of %s says why", r.Failed, r.Rows, r.Out))
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"assay/internal/oracle"
+	"assay/internal/packed"
+)
+
+// released is the folder of the released judges' fixtures.
+func released(t *testing.T) (dir, images string) {
+	t.Helper()
+	folder := oracle.Folders(t)[0]
+	if dir = filepath.Join(folder, "released"); !isDir(dir) {
+		dir = packed.Unpack(t, dir+".zip")
+	}
+	return dir, filepath.Join(folder, "images")
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// importEditReward imports EditReward's fixture with a limit of few pixels.
+func importEditReward(t *testing.T, dir, out string) {
+	t.Helper()
+	base := filepath.Join(dir, "editreward")
+	code, v := command(t, "import", "editreward", "--base", filepath.Join(base, "base"), "--weights",
+		filepath.Join(base, "weights"), "--config", filepath.Join(base, "config", "EditReward-tiny.yaml"),
+		"--prompts", filepath.Join(base, "prompts"), "--out", out)
+	if code != 0 || v["published"] != false || len(v["warnings"].([]any)) != 2 {
+		t.Fatalf("import: exit code %d, %v", code, v)
+	}
+}
+
+// TestImported takes an imported judge through all commands that score.
+func TestImported(t *testing.T) {
+	dir, images := released(t)
+	tmp := t.TempDir()
+	scorer := filepath.Join(tmp, "editreward")
+	importEditReward(t, dir, scorer)
+	type cases struct {
+		Cases []struct {
+			Source, Edited, Instruction, Config string
+			Score                               float64
+			Fused                               map[string][2]float64
+			Passes                              []struct {
+				Name string
+				Mu   float64
+			}
+		}
+	}
+	all := oracle.Read[cases](t, filepath.Join(dir, "editreward", "cases.json"))
+	picture := func(path string) string { return filepath.Join(images, filepath.Base(path)) }
+	c := all.Cases[0]
+	pair := []string{"--scorer", scorer, "--source", picture(c.Source), "--edit", picture(c.Edited),
+		"--instruction", c.Instruction}
+	near := func(what string, got any, want float64) {
+		t.Helper()
+		if v, ok := got.(float64); !ok || !(math.Abs(v-want) < 1e-4) {
+			t.Errorf("%s: %v, want %g", what, got, want)
+		}
+	}
+
+	code, v := command(t, append([]string{"pair"}, pair...)...)
+	if code != 0 || v["score01"] != nil || v["score_range"] != nil {
+		t.Errorf("pair: exit code %d, %v", code, v)
+	}
+	near("pair", v["score"], c.Score)
+	near("pair's sigma", v["sigma"], math.Exp(c.Fused["mean"][1]))
+	for _, p := range c.Passes {
+		near(p.Name, v["dimensions"].(map[string]any)[p.Name].(map[string]any)["score"], p.Mu)
+		_, one := command(t, append([]string{"pair", "--dimension", p.Name}, pair...)...)
+		near("pair --dimension "+p.Name, one["score"], p.Mu)
+	}
+	code, _, stderr := run(t, "pair", "--scorer", scorer, "--edit", picture(c.Edited), "--instruction", "x")
+	if code != 2 {
+		t.Errorf("without --source: exit code %d, %s", code, stderr)
+	}
+
+	var rows strings.Builder
+	var want []float64
+	for _, c := range all.Cases {
+		if strings.Contains(c.Config, "tiny") && strings.TrimSpace(c.Instruction) != "" {
+			fmt.Fprintf(&rows, "{\"source\": %q, \"edit\": %q, \"instruction\": %q}\n", picture(c.Source), picture(c.Edited),
+				c.Instruction)
+			want = append(want, c.Score)
+		}
+	}
+	table, out := filepath.Join(tmp, "edits.jsonl"), filepath.Join(tmp, "scores.jsonl")
+	if err := os.WriteFile(table, []byte(rows.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if code, v := command(t, "batch", "--scorer", scorer, "--in", table, "--out", out); code != 0 {
+		t.Fatalf("batch: exit code %d, %v", code, v)
+	}
+	for i, row := range lines(t, out) {
+		near("batch", row["score"], want[i])
+		if row["score01"] != nil || row["sigma"].(float64) <= 0 || row["score_following"] == nil ||
+			row["sigma_quality"] == nil {
+			t.Errorf("row %d: %v", i, row)
+		}
+	}
+	for _, from := range [][]string{{"--in", out}, {"--in", table, "--scorer", scorer}} {
+		_, best := command(t, append([]string{"best"}, from...)...)
+		first := best["best"].([]any)[0].(map[string]any)
+		near("best", first["score"], want[0])
+	}
+	conditioned := []string{"condition", "--in", out, "--out", filepath.Join(tmp, "labels")}
+	if code, _, stderr := run(t, conditioned...); code != 2 || !strings.Contains(stderr, "--range") {
+		t.Errorf("condition without --range: exit code %d, %s", code, stderr)
+	}
+	if code, v := command(t, append(conditioned, "--range", "auto")...); code != 0 {
+		t.Errorf("condition --range auto: exit code %d, %v", code, v)
+	}
+	if code, v := command(t, "drift", "--before", out, "--after", out); code != 0 {
+		t.Errorf("drift: exit code %d, %v", code, v)
+	}
+	code, v = command(t, append([]string{"gradient", "--out", filepath.Join(tmp, "g.safetensors")}, pair...)...)
+	if code != 0 {
+		t.Errorf("gradient: exit code %d, %v", code, v)
+	}
+	near("gradient", v["score"], c.Score)
+}
+
+// TestImportedOnePicture scores a picture that has no source.
+func TestImportedOnePicture(t *testing.T) {
+	dir, images := released(t)
+	tmp := t.TempDir()
+	scorer, base := filepath.Join(tmp, "hpsv3"), filepath.Join(dir, "hpsv3")
+	config := filepath.Join(tmp, "hpsv3.yaml")
+	type cases struct {
+		MaxPixels int `json:"max_pixels"`
+		Cases     []struct {
+			Picture, Text string
+			Score         float64
+		}
+	}
+	all := oracle.Read[cases](t, filepath.Join(base, "cases.json"))
+	if err := os.WriteFile(config, fmt.Appendf(nil, "max_pixels: %d\n", all.MaxPixels), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	code, v := command(t, "import", "hpsv3", "--base", filepath.Join(base, "base"), "--config", config, "--weights",
+		filepath.Join(base, "HPSv3.safetensors"), "--prompts", filepath.Join(base, "prompts", "picture.txt"), "--out", scorer)
+	if code != 0 {
+		t.Fatalf("import: exit code %d, %v", code, v)
+	}
+	var rows strings.Builder
+	for _, c := range all.Cases {
+		edit := filepath.Join(images, filepath.Base(c.Picture))
+		_, v := command(t, "pair", "--scorer", scorer, "--edit", edit, "--instruction", c.Text)
+		if got, ok := v["score"].(float64); !ok || !(math.Abs(got-c.Score) < 1e-4) {
+			t.Errorf("%v, want %g", v, c.Score)
+		}
+		fmt.Fprintf(&rows, "{\"edit\": %q, \"instruction\": %q}\n", edit, c.Text)
+	}
+	table, out := filepath.Join(tmp, "pictures.jsonl"), filepath.Join(tmp, "scores.jsonl")
+	if err := os.WriteFile(table, []byte(rows.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if code, v := command(t, "batch", "--scorer", scorer, "--in", table, "--out", out); code != 0 {
+		t.Errorf("batch: exit code %d, %v", code, v)
+	}
+	edit := filepath.Join(images, filepath.Base(all.Cases[0].Picture))
+	code, _, stderr := run(t, "pair", "--scorer", scorer, "--source", edit, "--edit", edit, "--instruction", "x")
+	if code != 2 || !strings.Contains(stderr, "one picture") {
+		t.Errorf("with --source: exit code %d, %s", code, stderr)
+	}
+}
+
+func TestImportRefuses(t *testing.T) {
+	for want, args := range map[string][]string{
+		"invalid argument": {"import", "unknown", "--out", "x"},
+		"--out is needed":  {"import", "adiee"},
+		"--base is needed": {"import", "choices", "--out", "x"},
+		"belongs to":       {"import", "adiee", "--out", "x", "--choices", "a,b"},
+		"two numbers":      {"import", "adiee", "--out", "x", "--pair-size", "512"},
+		"no number":        {"import", "choices", "--base", "b", "--prompts", "p", "--choices", "Y,N", "--out", "x"},
+		"for 2 choices":    {"import", "choices", "--base", "b", "--choices", "Y,N", "--values", "1", "--out", "x"},
+		"have a width":     {"import", "choices", "--base", "b", "--choices", "Y,N", "--values", "1,1", "--out", "x"},
+	} {
+		if code, _, stderr := run(t, args...); code != 2 || !strings.Contains(stderr, want) {
+			t.Errorf("%v: exit code %d, %s; want 2 and %q", args, code, stderr, want)
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"assay/chat"
+	"assay/data"
+	"assay/internal/cli"
+	"assay/textjudge"
+)
+
+func init() { register(newJudgeCommand) }
+
+// judgeFlags are those of score judge.
+type judgeFlags struct {
+	answers  answerFlags
+	config   string
+	settings textjudge.Settings
+	table    textjudge.TableOptions
+
+	instruction string
+	pictures    map[string]*string // of one edit, by role
+}
+
+func newJudgeCommand() *cobra.Command {
+	f := judgeFlags{pictures: map[string]*string{}}
+	c := &cobra.Command{
+		Use: "judge --config JUDGE (--url URL --model NAME | --backbone DIR) (--in FILE --out FILE | " +
+			"--source FILE --edit FILE --instruction TEXT)",
+		Short: "Judge edits by a model that answers in words",
+		Long: `judge asks a vision-language model about edits, on a server (--url) or on this machine (--backbone), reads its
+answers strictly, and makes scores of them. JUDGE is a folder with judge.yaml and prompts, such a file, or one that
+ships:
+` + strings.Join(textjudge.Shipped(), ", ") + `.
+
+The table (JSONL, CSV or Parquet) has the columns instruction, source and edit, and edit2 or target where the judge
+shows them. The same rows are written in the same order with score, score01, dimensions, answers and error. An answer
+that does not parse, is out of range or was cut off is asked again with other seeds; then the row has an error, and
+the texts are kept. The share of such rows is part of the result, and the exit code is 1 at the end.
+
+Answers are kept by content: what was asked once is not asked again. After Ctrl-C (what was sent is waited for), a
+crash, or a cap that was reached (exit code 3) the same command goes on where it was.`,
+		Example: `  score judge --config viescore --url http://localhost:8000/v1 --model Qwen/Qwen2.5-VL-7B-Instruct \
+      --in edits.jsonl --out judged.jsonl
+  score judge --config viescore --backbone Qwen2.5-VL-7B-Instruct --in edits.jsonl --out judged.jsonl
+  score judge --config editscore --prompts EditScore --passes 4 --server server.yaml --in edits.jsonl --out judged.jsonl
+  score judge --config unifiedreward-edit/pair --url http://localhost:8000/v1 --model unified --source a.png \
+      --edit b.png --edit2 c.png --instruction "make it brighter" --json`,
+		RunE: func(c *cobra.Command, _ []string) error { return runJudge(c, &f) },
+	}
+	f.answers.add(c)
+	flags := c.Flags()
+	flags.StringVar(&f.config, "config", "", "folder of a judge, a judge.yaml, or the name of one that ships")
+	flags.StringVar(&f.settings.Copy, "prompts", "", "folder of the judge's own code, for the published prompts")
+	flags.IntVar(&f.settings.Passes, "passes", 0, "how often every question is asked (0: as configured)")
+	flags.StringVar(&f.settings.Average, "average", "", "last (mean of passes' scores) or first (score of their means)")
+	flags.StringVar(&f.table.In, "in", "", "table to read")
+	flags.StringVar(&f.table.Out, "out", "", "table to write")
+	flags.StringToStringVar(&f.table.Columns, "columns", nil, "our column=the table's, for other names")
+	flags.StringVar(&f.instruction, "instruction", "", "of one edit: what was asked for")
+	for role, what := range map[string]string{
+		"source": "picture before the edit", "edit": "edited picture", "edit2": "another edited picture, of a pair",
+		"reference": "the wanted result",
+	} {
+		f.pictures[role] = flags.String(role, "", "of one edit: "+what)
+	}
+	return c
+}
+
+// single says that one edit is judged, not a table.
+func (f *judgeFlags) single() bool {
+	for _, p := range f.pictures {
+		if *p != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *judgeFlags) check(c *cobra.Command) error {
+	switch {
+	case f.config == "":
+		return cli.Usagef("--config is needed: a folder, a judge.yaml, or one of %s", strings.Join(textjudge.Shipped(), ", "))
+	case f.single() == (f.table.In != "" || f.table.Out != ""):
+		return cli.Usagef("either --in and --out are needed, or the pictures of one edit and --instruction")
+	case f.single() && !c.Flags().Changed("instruction"):
+		return cli.Usagef("--instruction is needed: what was asked for")
+	case !f.single() && (f.table.In == "" || f.table.Out == ""):
+		return cli.Usagef("--in and --out are needed: a table of any format, and one ending in .jsonl or .parquet")
+	case f.settings.Passes < 0:
+		return cli.Usagef("--passes is 1 or more, not %d", f.settings.Passes)
+	}
+	if f.single() {
+		return nil
+	}
+	_, err := data.FormatOf(f.table.Out)
+	return cli.Usage(err)
+}
+
+func runJudge(c *cobra.Command, f *judgeFlags) error {
+	if err := f.check(c); err != nil {
+		return err
+	}
+	m, err := f.answers.open(c)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	j, err := textjudge.Open(f.config, m, f.settings)
+	if err != nil {
+		return cli.Usage(err)
+	}
+	for _, w := range j.Warnings {
+		cli.Warner(c)(w)
+	}
+	if f.single() {
+		return judgeOne(c, f, j, m)
+	}
+	f.table.Workers = m.workers(&f.answers)
+	bar := progress{c: c, what: "judging", unit: "rows"}
+	f.table.Progress = bar.set
+	r, err := j.Table(c.Context(), f.table)
+	bar.close()
+	if err != nil {
+		return stopped(err, m.asked())
+	}
+	v := struct {
+		*textjudge.TableResult
+		Asked asked `json:"asked"`
+	}{r, m.asked()}
+	if err := cli.Print(c, v, func(w io.Writer) { printJudged(w, r, v.Asked) }); err != nil || r.Failed == 0 {
+		return err
+	}
+	return cli.Reported(fmt.Errorf("%d of %d rows could not be judged; the column error of %s says why", r.Failed, r.Rows,
+		r.Out))
+}
+
+// stopped says how a run ended early and what it cost.
+func stopped(err error, a asked) error {
+	var s *textjudge.StoppedError
+	if !errors.As(err, &s) {
+		return err
+	}
+	text := fmt.Sprintf("%d of %d rows are kept in %s, with %s; the same command goes on", s.Done, s.Total, s.Progress, a)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("%s: %w", text, cli.ErrInterrupted)
+	case errors.Is(err, chat.ErrCap):
+		return fmt.Errorf("%w: %s: %w", s.Err, text, cli.ErrInterrupted)
+	}
+	return fmt.Errorf("%w: %s", s.Err, text)
+}
+
+func printJudged(w io.Writer, r *textjudge.TableResult, a asked) {
+	fmt.Fprintf(w, "%s: %d of %d rows judged, written to %s\n", r, r.Judged, r.Rows, r.Out)
+	fmt.Fprintf(w, "answers that could not be read: %d rows (%.2f %%), after %d repeats at most\n", r.Unreadable,
+		100*r.UnreadableShare, r.Repeats)
+	if p := r.Pairs; p != nil {
+		fmt.Fprintf(w, "the two orders disagree in %d rows (%.2f %%): the first shown wins twice in %d, the second in %d\n",
+			p.Disagree, 100*p.DisagreeShare, p.FirstShown, p.SecondShown)
+	}
+	fmt.Fprintln(w, a)
+}
+
+// judgeOne judges one edit.
+func judgeOne(c *cobra.Command, f *judgeFlags, j *textjudge.Judge, m *chatModel) error {
+	item := textjudge.Item{Instruction: f.instruction, Pictures: map[string]*data.Picture{}}
+	for _, role := range j.Roles() {
+		path := f.pictures[role]
+		if path == nil || *path == "" {
+			return cli.Usagef("--%s is needed: this judge shows %s", role, strings.Join(j.Roles(), ", "))
+		}
+		p, err := data.Image{Path: *path}.Open("", data.Limits{})
+		if err != nil {
+			return fmt.Errorf("--%s: %w", role, err)
+		}
+		item.Pictures[role] = p
+	}
+	r, err := j.Judge(c.Context(), item)
+	var unread *textjudge.AnswerError
+	if err != nil && !errors.As(err, &unread) {
+		return err
+	}
+	v := map[string]any{
+		"judge": j.Config.Name, "rule": j.Config.Rule, "answers": r.Answers, "warnings": j.Warnings, "asked": m.asked(),
+	}
+	if err != nil { // no number
+		v["error"] = err.Error()
+		return errors.Join(cli.Print(c, v, func(w io.Writer) { printAnswers(w, r) }), cli.Reported(err))
+	}
+	v["dimensions"] = r.Dimensions
+	if r.Agree != nil {
+		v["preference"], v["agree"] = r.Score, *r.Agree
+	} else {
+		v["score"], v["score01"] = r.Score, r.Score01
+	}
+	return cli.Print(c, v, func(w io.Writer) {
+		fmt.Fprintf(w, "%.4f  (%s, rule %s)\n", r.Score, j.Config.Name, j.Config.Rule)
+		for _, name := range slices.Sorted(maps.Keys(r.Dimensions)) {
+			fmt.Fprintf(w, "  %s %.4f\n", name, r.Dimensions[name])
+		}
+		if r.Agree != nil && !*r.Agree {
+			fmt.Fprintln(w, "  the two orders disagree")
+		}
+		printAnswers(w, r)
+	})
+}
+
+func printAnswers(w io.Writer, r *textjudge.Result) {
+	for _, a := range r.Answers {
+		fmt.Fprintf(w, "%s: %s\n", a.Question, strings.TrimSpace(a.Text))
+		if a.Error != "" {
+			fmt.Fprintf(w, "  not read: %s\n", a.Error)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package data
+
+import (
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"assay/internal/packed"
+)
+
+// TestDropAlpha compares what lies below the transparency of pictures with Pillow's convert("RGB").
+func TestDropAlpha(t *testing.T) {
+	var want map[string]string
+	readJSON(t, filepath.Join("testdata", "bare.json"), &want)
+	dir, seen := packed.Unpack(t, pictures), 0
+	for name, sum := range want {
+		raw, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := Decode(raw, Limits{})
+		if err != nil {
+			continue // refused anyway
+		}
+		bare, err := p.DropAlpha()
+		if slices.Contains(lost, name) {
+			if err == nil {
+				t.Errorf("%s: the decoder does not keep its colours, and there is no error", name)
+			}
+			continue
+		} else if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		seen++
+		if got := bare.Digest(); hex.EncodeToString(got[:]) != sum {
+			t.Errorf("%s: %x, want %s", name, got, sum)
+		}
+	}
+	if seen < 15 {
+		t.Errorf("only %d pictures were compared", seen)
+	}
+}
+
+// lost are pictures whose colours the decoders do not keep.
+var lost = []string{"key.gif", "partial_key.gif"}

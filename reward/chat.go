@@ -1,0 +1,230 @@
+package reward
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"encoding/json"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"assay/chat"
+	"assay/data"
+)
+
+// ChatModel answers /v1/chat/completions. *generate.Model is one.
+type ChatModel interface {
+	chat.Model
+	// Stream is Chat that tells the text in pieces as it is made.
+	Stream(ctx context.Context, messages []chat.Message, o chat.Options, piece func(string) error) (*chat.Answer, error)
+	// Decode spells tokens.
+	Decode(ids []int64) (string, error)
+}
+
+// NamedModel is a chat model and the name that requests give it.
+type NamedModel struct {
+	Name string
+	ChatModel
+}
+
+// Bounds of chat requests: how many are held at a time, and the pictures of each.
+const (
+	mostChats    = 64
+	mostPictures = 64
+)
+
+var placeholder = &data.Picture{}
+
+// checkChat compares the names of the chat models.
+func checkChat(models []NamedModel) error {
+	seen := map[string]bool{}
+	for _, m := range models {
+		if m.Name == "" || strings.ContainsAny(m.Name, " \t\r\n") || seen[m.Name] {
+			return fmt.Errorf("chat model name %q: want a name of its own, without spaces", m.Name)
+		}
+		seen[m.Name] = true
+	}
+	return nil
+}
+
+// chatModel finds a model by name; "" is the first one.
+func (s *Server) chatModel(name string) (*NamedModel, error) {
+	var names []string
+	for i := range s.o.Chat {
+		if m := &s.o.Chat[i]; m.Name == name || name == "" {
+			return m, nil
+		}
+		names = append(names, s.o.Chat[i].Name)
+	}
+	if len(names) == 0 {
+		return nil, apiErrorf(http.StatusUnprocessableEntity, "unknown_model",
+			"this server has no chat model: it wants --chat-backbone")
+	}
+	return nil, apiErrorf(http.StatusNotFound, "unknown_model", "no model %q; there are %s", name,
+		strings.Join(names, ", "))
+}
+
+// getModels lists the chat models, as OpenAI does.
+func (s *Server) getModels(w http.ResponseWriter, _ *http.Request) error {
+	list := []map[string]any{}
+	for _, m := range s.o.Chat {
+		list = append(list, map[string]any{"id": m.Name, "object": "model", "created": 0, "owned_by": "assay"})
+	}
+	return writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": list})
+}
+
+// postChat answers POST /v1/chat/completions.
+func (s *Server) postChat(w http.ResponseWriter, r *http.Request) error {
+	if _, err := s.chatModel(""); err != nil {
+		return err
+	}
+	select {
+	case s.chats <- struct{}{}:
+		defer func() { <-s.chats }()
+	default:
+		return &busyError{time.Second, fmt.Sprintf("%d chat requests are being answered", mostChats)}
+	}
+	var raw jsontext.Value
+	held, err := s.readBody(w, r, &raw, nil)
+	if err != nil {
+		return err
+	}
+	defer held.release()
+	p, err := parseChat(raw)
+	if err != nil {
+		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "%v", err)
+	}
+	raw = nil
+	m, err := s.chatModel(p.model)
+	if err != nil {
+		return err
+	}
+	if err := s.chargeQuota(r.Context(), 1); err != nil {
+		return err
+	}
+	if err := s.decodeChat(r.Context(), p); err != nil {
+		return err
+	}
+	answer := chatAnswer{ID: "chatcmpl-" + rand.Text(), Created: time.Now().Unix(), Model: m.Name}
+	if p.stream {
+		return s.streamChat(w, r, m, p, answer)
+	}
+	a, err := m.Chat(r.Context(), p.messages, p.options)
+	if err != nil {
+		return chatError(err)
+	}
+	answer.Object, answer.Usage = "chat.completion", usageOf(a.Usage)
+	choice := chatChoice{Message: &chatMessage{"assistant", &a.Text}, Finish: &a.Finish}
+	if p.options.LogProbs {
+		if choice.LogProbs, err = logProbsOf(m, a); err != nil {
+			return err
+		}
+	}
+	answer.Choices = []chatChoice{choice}
+	return writeJSON(w, http.StatusOK, answer)
+}
+
+// decodeChat decodes the pictures of a request, within the limits of the server.
+func (s *Server) decodeChat(ctx context.Context, p *chatRequest) error {
+	if len(p.pictures) > mostPictures {
+		return apiErrorf(http.StatusRequestEntityTooLarge, "too_many", "%d pictures, at most %d are taken at a time",
+			len(p.pictures), mostPictures)
+	}
+	var bytes int64
+	for i, picture := range p.pictures {
+		pixels, err := s.size(picture)
+		if err != nil {
+			return prefixError(fmt.Sprintf("picture %d", i), err)
+		}
+		if bytes += pictureBytes * pixels; bytes > pictureBytes*4*s.o.MaxPixels {
+			return apiErrorf(http.StatusRequestEntityTooLarge, "too_large", "the pictures have more than %d pixels together",
+				4*s.o.MaxPixels)
+		}
+	}
+	next := 0
+	for _, m := range p.messages {
+		for k := range m.Content {
+			if m.Content[k].Image == nil {
+				continue
+			}
+			select {
+			case s.decoding <- struct{}{}:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			picture, err := s.decode(ctx, p.pictures[next])
+			<-s.decoding
+			if err != nil {
+				return prefixError(fmt.Sprintf("picture %d", next), err)
+			}
+			m.Content[k].Image, p.pictures[next], next = picture, nil, next+1
+		}
+	}
+	return nil
+}
+
+// streamChat answers with server-sent events, a piece of the text each. An error after the first one is an event.
+func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, m *NamedModel, p *chatRequest, a chatAnswer) error {
+	if p.options.LogProbs {
+		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "logprobs: they are not streamed, so far")
+	}
+	a.Object = "chat.completion.chunk"
+	to, begun := http.NewResponseController(w), false
+	event := func(v any) error {
+		if !begun {
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.WriteHeader(http.StatusOK)
+			begun = true
+		}
+		line, ok := v.([]byte)
+		if !ok {
+			var b bytes.Buffer
+			e := json.NewEncoder(&b)
+			e.SetEscapeHTML(false)
+			if err := e.Encode(v); err != nil {
+				return err
+			}
+			line = bytes.TrimSpace(b.Bytes())
+		}
+		to.SetWriteDeadline(deadline(int64(len(line)))) // it sets none in tests without a connection
+		if _, err := w.Write(slices.Concat([]byte("data: "), line, []byte("\n\n"))); err != nil {
+			return err
+		}
+		return to.Flush()
+	}
+	piece := func(delta chatMessage, finish *string) error {
+		a.Choices = []chatChoice{{Delta: &delta, Finish: finish}}
+		return event(a)
+	}
+	role := "assistant"
+	full, err := m.Stream(r.Context(), p.messages, p.options, func(text string) error {
+		err := piece(chatMessage{role, &text}, nil)
+		role = ""
+		return err
+	})
+	if err != nil && !begun {
+		return chatError(err)
+	}
+	if err != nil {
+		f := s.countError(chatError(err))
+		event(map[string]any{"error": f})
+		return nil
+	}
+	if err := piece(chatMessage{Role: role}, &full.Finish); err != nil {
+		return nil // the caller is gone
+	}
+	if p.usage {
+		a.Choices, a.Usage = []chatChoice{}, usageOf(full.Usage)
+		if err := event(a); err != nil {
+			return nil
+		}
+	}
+	event([]byte("[DONE]"))
+	return nil
+}

@@ -1,0 +1,223 @@
+package reward
+
+import (
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+
+	"github.com/go-json-experiment/json"
+
+	"assay/chat"
+	"assay/internal/strictjson"
+)
+
+// chatRequest is what /v1/chat/completions is asked for: OpenAI's request, with the names that vLLM, SGLang and
+// transformers give to options that it lacks.
+type chatRequest struct {
+	model    string
+	messages []chat.Message
+	pictures []*encodedPicture // of the messages, in order
+	options  chat.Options
+	stream   bool
+	usage    bool // a stream ends with the usage
+}
+
+// chatHarmless are fields that do not change an answer, or not at the values listed.
+var chatHarmless = strictjson.Harmless{
+	"user": nil, "metadata": nil, "store": nil, "service_tier": nil, "safety_identifier": nil, "prompt_cache_key": nil,
+	"parallel_tool_calls": nil, "verbosity": {nil}, "modalities": {nil, []any{"text"}}, "prediction": {nil},
+	"n": {nil, 1}, "frequency_penalty": {nil, 0}, "presence_penalty": {nil, 0}, "logit_bias": {nil, map[string]any{}},
+	"top_logprobs": {nil, 0}, "tools": {nil, []any{}}, "tool_choice": {nil, "none", "auto"}, "functions": {nil, []any{}},
+	"response_format": {nil, map[string]any{"type": "text"}}, "min_p": {nil, 0}, "min_tokens": {nil, 0},
+	"ignore_eos": {nil, false}, "best_of": {nil, 1}, "use_beam_search": {nil, false}, "length_penalty": {nil, 1},
+	"skip_special_tokens": {nil, true}, "add_generation_prompt": {nil, true}, "echo": {nil, false},
+}
+
+// parseChat reads a request. A field that may change the answer and is not understood is an error that names it.
+func parseChat(raw []byte) (*chatRequest, error) {
+	o, err := strictjson.Parse("request", raw)
+	if err != nil {
+		return nil, err
+	}
+	p := &chatRequest{}
+	o.Get("model", &p.model)
+	o.Opt("stream", &p.stream)
+	if s := o.Sub("stream_options"); s != nil {
+		s.Opt("include_usage", &p.usage)
+		s.Close(strictjson.Harmless{"include_obfuscation": nil})
+	}
+	p.readOptions(o)
+	var messages []stdjson.RawMessage
+	o.Get("messages", &messages)
+	for i, m := range messages {
+		message, err := p.message(m)
+		if err != nil {
+			o.Failf("messages", "message %d: %w", i, err)
+		}
+		p.messages = append(p.messages, message)
+	}
+	o.Close(chatHarmless)
+	return p, o.Err()
+}
+
+func (p *chatRequest) readOptions(o *strictjson.Object) {
+	c := &p.options
+	o.Opt("max_tokens", &c.MaxNewTokens)
+	o.Opt("max_completion_tokens", &c.MaxNewTokens)
+	o.Opt("temperature", &c.Temperature)
+	o.Opt("top_p", &c.TopP)
+	o.Opt("top_k", &c.TopK)
+	o.Opt("repetition_penalty", &c.RepetitionPenalty)
+	o.Opt("stop_token_ids", &c.StopTokenIDs)
+	o.Opt("logprobs", &c.LogProbs)
+	if (o.Has("max_tokens") || o.Has("max_completion_tokens")) && c.MaxNewTokens < 1 {
+		o.Failf("max_tokens", "%d must be positive", c.MaxNewTokens)
+	}
+	var seed int64
+	if o.Opt("seed", &seed); seed < 0 {
+		o.Failf("seed", "%d must not be negative", seed)
+	}
+	c.Seed = uint64(seed)
+	if c.TopK != nil && *c.TopK == -1 { // as vLLM says: all
+		*c.TopK = 0
+	}
+	var one string
+	if raw := o.Raw("stop"); o.Has("stop") && stdjson.Unmarshal(raw, &one) == nil {
+		c.Stop = []string{one}
+	} else {
+		o.Opt("stop", &c.Stop)
+	}
+}
+
+// message reads {role, content}; content is a text, or a list of texts and pictures.
+func (p *chatRequest) message(raw []byte) (m chat.Message, err error) {
+	o, err := strictjson.Parse("message", raw)
+	if err != nil {
+		return m, err
+	}
+	if o.Get("role", &m.Role); m.Role == "" {
+		o.Failf("role", "it is missing: system, user or assistant")
+	}
+	var text string
+	var parts []stdjson.RawMessage
+	if content := o.Raw("content"); stdjson.Unmarshal(content, &text) == nil && o.Has("content") {
+		m.Content = []chat.Part{{Text: text}}
+	} else {
+		o.Get("content", &parts)
+	}
+	for _, raw := range parts {
+		part, err := p.part(raw)
+		if err != nil {
+			o.Failf("content", "%w", err)
+		}
+		m.Content = append(m.Content, part)
+	}
+	if len(m.Content) == 0 {
+		o.Failf("content", "there is none")
+	}
+	o.Close(strictjson.Harmless{"name": {nil}, "refusal": {nil}, "tool_calls": {nil, []any{}}, "function_call": {nil},
+		"audio": {nil}, "annotations": nil})
+	return m, o.Err()
+}
+
+// part reads {type: text, text} or {type: image_url, image_url: {url}}. A picture's place is kept with a nil one.
+func (p *chatRequest) part(raw []byte) (part chat.Part, err error) {
+	o, err := strictjson.Parse("part", raw)
+	if err != nil {
+		return part, err
+	}
+	kind := ""
+	switch o.Get("type", &kind); kind {
+	case "text":
+		if o.Get("text", &part.Text); !o.Has("text") {
+			o.Failf("text", "it is missing")
+		}
+	case "image_url":
+		picture := &encodedPicture{}
+		at := o.Sub("image_url")
+		if at == nil {
+			at = o.None("image_url")
+		}
+		if raw := at.Raw("url"); raw == nil {
+			at.Failf("url", "it is missing: a data URL")
+		} else if err := json.Unmarshal(raw, picture); err != nil {
+			at.Failf("url", "%w", err)
+		}
+		at.Close(strictjson.Harmless{"detail": nil})
+		p.pictures = append(p.pictures, picture)
+		part.Image = placeholder
+	default:
+		o.Failf("type", "%q is not supported; text and image_url are", kind)
+	}
+	o.Close()
+	return part, o.Err()
+}
+
+// chatAnswer is OpenAI's chat.completion, or one piece of it.
+type chatAnswer struct {
+	ID      string       `json:"id"`
+	Object  string       `json:"object"`
+	Created int64        `json:"created"`
+	Model   string       `json:"model"`
+	Choices []chatChoice `json:"choices"`
+	Usage   *chatUsage   `json:"usage,omitempty"`
+}
+
+type chatChoice struct {
+	Index    int           `json:"index"`
+	Message  *chatMessage  `json:"message,omitempty"`
+	Delta    *chatMessage  `json:"delta,omitempty"`
+	LogProbs *chatLogProbs `json:"logprobs"`
+	Finish   *string       `json:"finish_reason"`
+}
+
+type chatMessage struct {
+	Role    string  `json:"role,omitempty"`
+	Content *string `json:"content,omitempty"`
+}
+
+type chatLogProbs struct {
+	Content []tokenLogProb `json:"content"`
+}
+
+type tokenLogProb struct {
+	Token   string  `json:"token"`
+	ID      int64   `json:"token_id"` // not OpenAI's: several tokens may have one spelling
+	LogProb float64 `json:"logprob"`
+	Bytes   []int   `json:"bytes"`
+	Top     []int   `json:"top_logprobs"`
+}
+
+type chatUsage struct {
+	Prompt     int            `json:"prompt_tokens"`
+	Completion int            `json:"completion_tokens"`
+	Total      int            `json:"total_tokens"`
+	Details    map[string]int `json:"prompt_tokens_details"`
+}
+
+func usageOf(u chat.Usage) *chatUsage {
+	return &chatUsage{u.Prompt, u.Completion, u.Prompt + u.Completion, map[string]int{"cached_tokens": u.Cached}}
+}
+
+// logProbsOf spells the tokens of an answer.
+func logProbsOf(m ChatModel, a *chat.Answer) (*chatLogProbs, error) {
+	l := &chatLogProbs{Content: []tokenLogProb{}}
+	for i, id := range a.TokenIDs {
+		text, err := m.Decode([]int64{id})
+		if err != nil {
+			return nil, err
+		}
+		l.Content = append(l.Content, tokenLogProb{text, id, math.Max(a.LogProbs[i], -math.MaxFloat32), nil, []int{}})
+	}
+	return l, nil
+}
+
+// chatError gives the errors of a model their status.
+func chatError(err error) error {
+	if errors.Is(err, chat.ErrRequest) {
+		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "%v", err)
+	}
+	return fmt.Errorf("chat: %w", err)
+}
