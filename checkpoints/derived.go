@@ -42,6 +42,17 @@ func (w *Weights) ShardOf(name string) *Shard {
 	return s
 }
 
+// Part describes a stored tensor and returns its mapped bytes, also where a derived one has its name.
+func (w *Weights) Part(name string) (Info, []byte, error) {
+	s, stored := w.find(name)
+	if s == nil {
+		return Info{}, nil, w.missing(name)
+	}
+	info, _ := s.Info(w.inFile(stored))
+	raw, err := s.Bytes(info.Name)
+	return info, raw, err
+}
+
 func (w *Weights) derivedDense(d Derived) (*tensor.Dense, error) {
 	if err := w.Present(); err != nil {
 		return nil, err

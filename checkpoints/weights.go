@@ -204,13 +204,12 @@ func (w *Weights) NonFinite() (name, what string, err error) {
 	names := slices.Sorted(maps.Keys(w.stored))
 	found := make([]string, len(names))
 	err = workers.Each(len(names), runtime.GOMAXPROCS(0), func(i int) error {
-		info, _ := w.stored[names[i]].Info(names[i])
-		if !info.Type.IsFloat() {
-			return nil
-		}
-		raw, err := w.stored[names[i]].Bytes(names[i])
+		info, raw, err := w.Part(names[i])
 		if err != nil {
 			return err
+		}
+		if !info.Type.IsFloat() {
+			return nil
 		}
 		const part = 1 << 20
 		size := info.Type.Size()

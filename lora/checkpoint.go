@@ -88,8 +88,9 @@ func checkUnpacked(backbone string) error {
 	if packing == nil || err != nil {
 		return err
 	}
-	return exit.Usagef("%s is packed (%s in its config.json): an adapter cannot be merged into weights of few bits; merge it "+
-		"into the checkpoint that they were made of, and quantise the result (train quantize)", backbone, packing.Method)
+	return exit.Usagef("%s is packed (%s in its config.json): an adapter cannot be merged into weights of few bits; "+
+		"merge it into the checkpoint that they were made of, and quantise the result (train quantize)", backbone,
+		packing.Method)
 }
 
 // checkOut refuses to replace anything but, with Force, a checkpoint that is not being read.

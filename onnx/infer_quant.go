@@ -2,8 +2,8 @@ package onnx
 
 import "fmt"
 
-// Bnb4Values are the values of com.microsoft.MatMulBnb4's types of four bits, by quant_type: FP4, NF4. They are those of
-// bitsandbytes.
+// Bnb4Values are the values of com.microsoft.MatMulBnb4's types of four bits, by quant_type: FP4, NF4. They are those
+// of bitsandbytes.
 var Bnb4Values = [2][16]float32{
 	{
 		0, 5.208333333e-03, 0.66666667, 1, 0.33333333, 0.5, 0.16666667, 0.25,

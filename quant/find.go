@@ -103,9 +103,8 @@ func (f *finder) kind(name string) (base string, read readFunc) {
 
 // finish notes where a layer lies.
 func (f *finder) finish(l *Layer, first string, parts []string) {
-	shard := f.weights.ShardOf(first)
-	info, _ := shard.Info(first)
-	l.key = fmt.Sprint(shard.ID(), " ", info.Offset)
+	info, _ := f.info(first)
+	l.key = fmt.Sprint(f.weights.ShardOf(first).ID(), " ", info.Offset)
 	l.near = f.weights.Near()
 	for _, p := range parts {
 		info, _ := f.info(p)
@@ -115,11 +114,8 @@ func (f *finder) finish(l *Layer, first string, parts []string) {
 
 // info describes a stored tensor.
 func (f *finder) info(name string) (checkpoints.Info, bool) {
-	s := f.weights.ShardOf(name)
-	if s == nil {
-		return checkpoints.Info{}, false
-	}
-	return s.Info(name)
+	info, _, err := f.weights.Part(name)
+	return info, err == nil
 }
 
 // shape is an error if a stored tensor is not of that type and shape.
@@ -143,7 +139,8 @@ func (f *finder) raw(name string, t onnx.DType) ([]byte, error) {
 	if info.Type != t {
 		return nil, fmt.Errorf("%s is %v, want %v", name, info.Type, t)
 	}
-	return f.weights.ShardOf(name).Bytes(name)
+	_, raw, err := f.weights.Part(name)
+	return raw, err
 }
 
 // floats returns a floating-point tensor of that shape as float32.
@@ -155,7 +152,7 @@ func (f *finder) floats(name string, shape ...int64) ([]float32, error) {
 	if !info.Type.IsFloat() || !slices.Equal(info.Shape, shape) {
 		return nil, fmt.Errorf("%s is %v%v, want floating-point numbers %v", name, info.Type, info.Shape, shape)
 	}
-	raw, err := f.weights.ShardOf(name).Bytes(name)
+	_, raw, err := f.weights.Part(name)
 	if err != nil {
 		return nil, err
 	}

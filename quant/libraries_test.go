@@ -137,11 +137,15 @@ func TestStrictConfig(t *testing.T) {
 		`"quant_method": "awq", "bits": 4, "version": "gemv"`:   `"gemv" is not read`,
 		`"quant_method": "awq", "bits": 4, "zero_point": false`: "zero_point",
 		`"quant_method": "bitsandbytes", "load_in_8bit": true`:  "load_in_4bit",
-		`"quant_method": "bitsandbytes", "load_in_4bit": true, "bnb_4bit_quant_storage": "bfloat16"`:                                                                                        "bnb_4bit_quant_storage",
-		`"quant_method": "compressed-tensors"`:                                                                                                                                              "config_groups",
-		`"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {"g": {"weights": {"num_bits": 2}}}`:                                                            "2 bits",
-		`"quant_method": "compressed-tensors", "format": "marlin-24", "config_groups": {"g": {"weights": {"num_bits": 4, "strategy": "channel"}}}`:                                          "marlin-24",
-		`"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {"g": {"weights": {"num_bits": 8, "type": "float"}, "input_activations": {"dynamic": false}}}`: "dynamic",
+		`"quant_method": "bitsandbytes", "load_in_4bit": true,
+			"bnb_4bit_quant_storage": "bfloat16"`: "bnb_4bit_quant_storage",
+		`"quant_method": "compressed-tensors"`: "config_groups",
+		`"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups":
+			{"g": {"weights": {"num_bits": 2}}}`: "2 bits",
+		`"quant_method": "compressed-tensors", "format": "marlin-24", "config_groups":
+			{"g": {"weights": {"num_bits": 4, "strategy": "channel"}}}`: "marlin-24",
+		`"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups":
+			{"g": {"weights": {"num_bits": 8, "type": "float"}, "input_activations": {"dynamic": false}}}`: "dynamic",
 	} {
 		c, _, err := Split([]byte(`{"quantization_config": {` + body + `}}`))
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -195,7 +199,8 @@ func without(t *testing.T, from, to, part string) {
 	defer f.Close()
 	infos := map[string]checkpoints.Info{}
 	for _, name := range f.Names() {
-		if !strings.HasSuffix(name, "."+part) && !strings.HasSuffix(name, "_"+part) || strings.HasSuffix(name, "nested_"+part) {
+		ends := strings.HasSuffix(name, "."+part) || strings.HasSuffix(name, "_"+part)
+		if !ends || strings.HasSuffix(name, "nested_"+part) {
 			infos[name], _ = f.Info(name)
 		}
 	}

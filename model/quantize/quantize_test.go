@@ -180,7 +180,8 @@ func same(t *testing.T, name string, packed bool, before, after *checkpoints.Wei
 func TestRefusals(t *testing.T) {
 	backbone := filepath.Join("..", "..", "testdata", "oracle", "qwen2_5_vl", "backbone")
 	once := filepath.Join(t.TempDir(), "once")
-	if _, err := quantize.Run(context.Background(), quantize.Options{Backbone: backbone, Out: once, Bits: 4, Block: 32}); err != nil {
+	o := quantize.Options{Backbone: backbone, Out: once, Bits: 4, Block: 32}
+	if _, err := quantize.Run(context.Background(), o); err != nil {
 		t.Fatal(err)
 	}
 	stopped, stop := context.WithCancel(context.Background())
