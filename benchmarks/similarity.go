@@ -101,8 +101,8 @@ func (s Similarity) Caption(items []Item, file string) error {
 	var p problems
 	none := map[string]bool{}
 	if s.target && !slices.ContainsFunc(items, func(it Item) bool { return !it.Target.None() }) {
-		return fmt.Errorf("%s needs the picture of the wanted result, which this benchmark does not have; %s_source compares "+
-			"with the source instead", s.Name, s.Name)
+		return fmt.Errorf("%s needs the picture of the wanted result, which this benchmark does not have; %s_source "+
+			"compares with the source instead", s.Name, s.Name)
 	}
 	for i := range items {
 		it := &items[i]
