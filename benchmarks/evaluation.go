@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 )
@@ -14,6 +17,45 @@ import (
 type System struct {
 	Name   string
 	Result *Result
+}
+
+// Judge identifies what predictions are by.
+type Judge struct {
+	Fingerprint string `json:"fingerprint"`       // of all that its scores depend on
+	Prompts     string `json:"prompts,omitempty"` // digest of what it was asked, where it answers in words
+}
+
+// JudgeOf reads what a file of predictions is by from run.json beside it, which a run writes; nil if there is none.
+func JudgeOf(predictions string) (*Judge, error) {
+	path := filepath.Join(filepath.Dir(predictions), "run.json")
+	if filepath.Base(predictions) != "predictions.jsonl" {
+		return nil, nil
+	}
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	var run struct{ Scorer, Prompts string }
+	if err := json.Unmarshal(raw, &run); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return &Judge{run.Scorer, run.Prompts}, nil
+}
+
+// AddJudged is Add for predictions that a file holds, with what they are by.
+func (r *Report) AddJudged(name string, p Predictions, file string) error {
+	judge, err := JudgeOf(file)
+	if err != nil {
+		return err
+	}
+	if r.judges == nil {
+		r.judges = map[int]*Judge{}
+	}
+	r.judges[len(r.Systems)] = judge
+	r.Add(name, p)
+	return nil
 }
 
 // Report is what was found: by one system, or by several and their differences. [Report.Write] makes files of it.
@@ -27,7 +69,8 @@ type Report struct {
 	predictions []Predictions // of each system
 	intervals   []measured    // of each system, nil if they were not measured
 	chance      map[string]Value
-	boards      []*Report // of the systems that are of several methods
+	judges      map[int]*Judge // of the systems by their places, where they are known
+	boards      []*Report      // of the systems that are of several methods
 }
 
 // Add evaluates predictions under a name.

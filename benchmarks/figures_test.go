@@ -275,3 +275,19 @@ func TestGenAIBenchCaptionsAndTargets(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Coverage of EditReward-Bench counts samples of each kind, not comparisons.
+func TestEditRewardCoverage(t *testing.T) {
+	s := loadSet(t, editRewardBench, Options{Data: "testdata/tiger.parquet"})
+	r := &Report{Benchmark: editRewardBench}
+	r.Add("one", must[Predictions](t)(s.Read(write(t, "p.jsonl", `{"id": "3pair000_AvsB", "answer": "A>B"}`))))
+	r.Add("all", must[Predictions](t)(s.Read("testdata/tiger_rows.jsonl")))
+	var got []string
+	for _, f := range r.Figures() {
+		got = append(got, f.Name)
+	}
+	want := []string{"k2 (0% of 20)", "k3 (0% of 12)", "k4 (0% of 10)", "overall (0% of 42)", "k2", "k3", "k4", "overall"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -170,6 +170,9 @@ func TestImagenHubSimilarities(t *testing.T) {
 			!strings.Contains(fmt.Sprint(numbers[0]), name+": cosine of change") {
 			t.Errorf("the definition is not in the name: %v", numbers[0])
 		}
+		if by := fmt.Sprint(v["numbers"].([]any)[0].(map[string]any)["by"]); !strings.Contains(by, "fingerprint:"+name+" ") {
+			t.Errorf("the number does not say what it is by: %s", by)
+		}
 		raw, err := os.ReadFile(filepath.Join(out, "predictions.jsonl"))
 		if err != nil {
 			t.Fatal(err)
