@@ -4,6 +4,7 @@ import base64
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -118,6 +119,7 @@ def beside_client(work, model, score, pairs):
         sys.exit(done.stdout + done.stderr)
     local = [json.loads(line)["answers"][0]["text"] for line in open(work / "local.jsonl")]
     for row, here, (there, *_) in zip(rows, local, want, strict=True):
-        if here != there:
+        # the server reads answers of Qwen by a response template, which strips blanks and keeps special tokens
+        if here.strip() != re.sub(r"<\|\w+\|>", "", there).strip():
             sys.exit(f"{row}: {here!r} on this machine, {there!r} of transformers serve")
     return f"{model.parent.name}/{model.name}: {len(rows)} answers of transformers serve are those of OpenAI's client and of --backbone, {len(set(local))} different"
