@@ -32,7 +32,11 @@ func (d checker) oneOf(key, value string, allowed ...string) {
 
 func (c *Config) check(doc *strictyaml.Document) {
 	d := checker{doc}
-	d.want(c.Backbone != "" || c.Init != "" || c.Judge != nil, "backbone", "the folder of a Hugging Face checkpoint is wanted")
+	d.want(
+		c.Backbone != "" || c.Init != "" || c.Judge != nil,
+		"backbone",
+		"the folder of a Hugging Face checkpoint is wanted",
+	)
 	d.want(c.Out != "", "out", "the run directory to write is wanted")
 	d.want(!c.replaces(c.Init), "init", "lies in what this run replaces (%s and %s of out): choose another out", ScorerDir,
 		BestDir)
