@@ -7,8 +7,8 @@ import (
 	"assay/internal/stats"
 )
 
-// agreementResamples (fewer on many samples, whose intervals are narrow) and agreementSeed are those of the intervals of
-// agreement.
+// agreementResamples (fewer on many samples, whose intervals are narrow) and agreementSeed are those of the intervals
+// of agreement.
 const (
 	agreementResamples = 500
 	agreementSeed      = 1
@@ -139,8 +139,8 @@ func (j *aimPredictions) agreement() (out []Table, err error) {
 	return out, err
 }
 
-// disagreements are the samples on whose semantic consistency a scorer and the judge disagree most, and least, with their
-// pictures if the editor's folder is known.
+// disagreements are the samples on whose semantic consistency a scorer and the judge disagree most, and least, with
+// their pictures if the editor's folder is known.
 func (j *aimPredictions) disagreements() []Example {
 	pictures := map[string]Item{}
 	items, err := j.Items()
@@ -152,7 +152,7 @@ func (j *aimPredictions) disagreements() []Example {
 			pictures[it.ID] = it
 		}
 	}
-	var p points
+	p := points{truth: "sc"}
 	var scores []float64
 	for i, v := range j.columns["score"] {
 		if sc := j.columns["sc"][i]; !math.IsNaN(v) && !math.IsNaN(sc) {

@@ -19,8 +19,8 @@ var aimBench = &Benchmark{
 	Needs: []string{
 		"--ratings: Instructions.json, [{original_image, edited_image, edit_type, edit_prompt, source_emotion, " +
 			"target_emotion: {emotion, VAD}}], or its folder",
-		"--editors: folders MODEL in the authors' layout: MODEL/edited_output/BASE_edited_EMOTION.png, and MODEL/eval/ with " +
-			"their result files (longclip_scores, evaluation_scores, aesthetic, evaluation_results, " +
+		"--editors: folders MODEL in the authors' layout: MODEL/edited_output/BASE_edited_EMOTION.png, and MODEL/eval/ " +
+			"with their result files (longclip_scores, evaluation_scores, aesthetic, evaluation_results, " +
 			"evaluation_vad_results_JUDGE)",
 		"--components: files of each sample's components; or --means: a CSV with a method's means in each row",
 	},

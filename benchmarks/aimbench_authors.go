@@ -53,8 +53,8 @@ func (e aimEntry) output() string {
 	return ""
 }
 
-// readEditor reads what MODEL/eval holds of the authors' files; dir is MODEL or MODEL/eval. A folder without eval has no
-// components yet.
+// readEditor reads what MODEL/eval holds of the authors' files; dir is MODEL or MODEL/eval. A folder without eval has
+// no components yet.
 func (m *aimReader) readEditor(dir string, p *problems) error {
 	eval, name := filepath.Join(dir, "eval"), editorName(dir)
 	if name == "eval" {

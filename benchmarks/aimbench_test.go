@@ -46,7 +46,8 @@ func TestAIMBenchAuthorsFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	editors = must[[]Editor](t)(plain.(Mixed).ReadAll([]string{model}))
-	if notes := strings.Join(editors[0].Result().Notes, " "); !strings.Contains(notes, "emotion_accuracy of the authors'") {
+	notes := strings.Join(editors[0].Result().Notes, " ")
+	if !strings.Contains(notes, "emotion_accuracy of the authors'") {
 		t.Errorf("a total that the list contradicts is not told: %q", notes)
 	}
 }
@@ -74,7 +75,8 @@ func TestAIMBenchMixes(t *testing.T) {
 			w.Write(append(must[[]byte](t)(json.Marshal(v)), '\n'))
 		}
 	}
-	paths := []string{write(t, "a.jsonl", a.String()), write(t, "b.jsonl", b.String()), write(t, "s.jsonl", scores.String())}
+	paths := []string{write(t, "a.jsonl", a.String()), write(t, "b.jsonl", b.String()),
+		write(t, "s.jsonl", scores.String())}
 	editors := must[[]Editor](t)(s.ReadAll(paths))
 	if len(editors) != 1 || editors[0].Name != "m" {
 		t.Fatalf("%d editors", len(editors))
@@ -116,8 +118,9 @@ func TestAIMBenchItems(t *testing.T) {
 		return loadSet(t, aimBench, Options{Data: root, Editors: editors}).(Scorable)
 	}
 	items := must[[]Item](t)(load(filepath.Join(root, "M")).Items())
-	if len(items) != 1 || items[0].Key != (Key{"fear_1_awe_instruction_2.png", "M"}) || items[0].Instruction != "calm it" ||
-		items[0].Target.Path != filepath.Join(root, "benchmark", "fear_1_awe_instruction_2.png") {
+	target := filepath.Join(root, "benchmark", "fear_1_awe_instruction_2.png")
+	if len(items) != 1 || items[0].Key != (Key{"fear_1_awe_instruction_2.png", "M"}) ||
+		items[0].Instruction != "calm it" || items[0].Target.Path != target {
 		t.Errorf("%+v", items)
 	}
 	if _, err := load(filepath.Join(root, "N")).Items(); err == nil ||

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Apart are the numbers that must not stand in the columns of the summary or of a leaderboard, in tables of their own, each with the reason
-// as its title.
+// Apart are the numbers that must not stand in the columns of the summary or of a leaderboard, in tables of their own,
+// each with the reason as its title.
 func (r *Report) Apart() []Table {
 	columns := r.columns()
 	for _, b := range r.boards {

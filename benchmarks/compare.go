@@ -32,6 +32,9 @@ type Comparison struct {
 	Notes       []string     `json:"notes,omitempty"`
 }
 
+// errNothingCommon means that no unit has predictions of all systems.
+var errNothingCommon = errors.New("no source, pair or sample has predictions in every file")
+
 // Compare compares systems with the first one, on the units that all of them have predictions for, by a paired
 // bootstrap: each of resamples draws units once and computes every system's numbers on them.
 func Compare(names []string, systems []Predictions, resamples int, seed uint64) (*Comparison, error) {
@@ -44,7 +47,7 @@ func Compare(names []string, systems []Predictions, resamples int, seed uint64) 
 	common := commonUnits(systems)
 	c := &Comparison{Units: len(common), AllUnits: systems[0].Units(), Resamples: resamples, Seed: seed}
 	if c.Units == 0 {
-		return nil, errors.New("no source, pair or sample has predictions in every file")
+		return nil, errNothingCommon
 	}
 	if c.Units < c.AllUnits {
 		c.Notes = append(c.Notes,
@@ -94,7 +97,14 @@ func (c *Comparison) addDifferences(names []string, systems []Predictions, commo
 	reference := systems[0].Numbers(common)
 	for s := 1; s < len(systems); s++ {
 		for k, n := range systems[s].Numbers(common) {
-			if !slices.ContainsFunc(reference, func(r Number) bool { return r.Name == n.Name }) {
+			at := slices.IndexFunc(reference, func(r Number) bool { return r.Name == n.Name })
+			if at < 0 {
+				continue
+			}
+			one, other := Basis{Rule: n.Name, Terms: n.Terms}, Basis{Rule: n.Name, Terms: reference[at].Terms}
+			if why := one.Differs(other); why != "" {
+				c.Notes = append(c.Notes, fmt.Sprintf("%s of %s is not compared with that of %s: %s", n.Name, names[s], names[0],
+					why))
 				continue
 			}
 			compared = append(compared, comparedNumber{s, k})

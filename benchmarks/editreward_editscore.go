@@ -288,6 +288,21 @@ func (j *editScorePredictions) Result() *Result {
 		}
 	}
 	r.Numbers = j.Numbers(units)
+	for k, d := range j.dimensions {
+		var without []Key
+		of := 0
+		for i := range j.keys {
+			if j.dim[i] != d {
+				continue
+			}
+			of++
+			if !j.Complete(i) {
+				without = append(without, Key{j.keys[i][0], j.keys[i][1]})
+			}
+		}
+		c := coverage(of, without)
+		r.Numbers[k].Coverage = &c
+	}
 	rules := map[string]editScoreDimension{}
 	table := Table{Title: "accuracy per task", Columns: j.dimensions}
 	cells := map[string][]float64{}

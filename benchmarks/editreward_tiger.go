@@ -353,6 +353,21 @@ func (t *tigerPredictions) Result() *Result {
 			}
 		}
 	}
+	for i, n := range tigerNumbers {
+		var missing []Key
+		of := 0
+		for u, g := range t.samples {
+			if n.k != 0 && g.k != n.k {
+				continue
+			}
+			of++
+			if !t.Complete(u) {
+				missing = append(missing, Key{ID: g.name})
+			}
+		}
+		c := coverage(of, missing)
+		r.Numbers[i].Coverage = &c
+	}
 	eps := t.margin(units)
 	rules := map[string]tigerRule{}
 	table := Table{Title: "samples", Columns: []string{"n", "right", "accuracy", "pair-wise"}}

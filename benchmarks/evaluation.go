@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 )
@@ -14,6 +17,45 @@ import (
 type System struct {
 	Name   string
 	Result *Result
+}
+
+// Judge identifies what predictions are by.
+type Judge struct {
+	Fingerprint string `json:"fingerprint"`       // of all that its scores depend on
+	Prompts     string `json:"prompts,omitempty"` // digest of what it was asked, where it answers in words
+}
+
+// JudgeOf reads what a file of predictions is by from run.json beside it, which a run writes; nil if there is none.
+func JudgeOf(predictions string) (*Judge, error) {
+	path := filepath.Join(filepath.Dir(predictions), "run.json")
+	if filepath.Base(predictions) != "predictions.jsonl" {
+		return nil, nil
+	}
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	var run struct{ Scorer, Prompts string }
+	if err := json.Unmarshal(raw, &run); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return &Judge{run.Scorer, run.Prompts}, nil
+}
+
+// AddJudged is Add for predictions that a file holds, with what they are by.
+func (r *Report) AddJudged(name string, p Predictions, file string) error {
+	judge, err := JudgeOf(file)
+	if err != nil {
+		return err
+	}
+	if r.judges == nil {
+		r.judges = map[int]*Judge{}
+	}
+	r.judges[len(r.Systems)] = judge
+	r.Add(name, p)
+	return nil
 }
 
 // Report is what was found: by one system, or by several and their differences. [Report.Write] makes files of it.
@@ -27,7 +69,8 @@ type Report struct {
 	predictions []Predictions // of each system
 	intervals   []measured    // of each system, nil if they were not measured
 	chance      map[string]Value
-	boards      []*Report // of the systems that are of several methods
+	judges      map[int]*Judge // of the systems by their places, where they are known
+	boards      []*Report      // of the systems that are of several methods
 }
 
 // Add evaluates predictions under a name.
@@ -89,7 +132,10 @@ func (r *Report) Compare(resamples int, seed uint64) (err error) {
 		}
 		names[i] = s.Name
 	}
-	r.Comparison, err = Compare(names, r.predictions, resamples, seed)
+	if r.Comparison, err = Compare(names, r.predictions, resamples, seed); errors.Is(err, errNothingCommon) {
+		r.Comparison, err = &Comparison{AllUnits: r.predictions[0].Units(), Resamples: resamples, Seed: seed,
+			Differences: []Difference{}, Notes: []string{err.Error() + ": there are no differences"}}, nil
+	}
 	return err
 }
 
@@ -125,14 +171,21 @@ func (r *Report) JSON() (any, error) {
 		}
 		var list []system
 		for i, s := range r.Systems {
-			list = append(list, system{s.Name, s.Result.JSON, r.figures(i)})
+			result, err := r.named(i)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, system{s.Name, result, r.figures(i)})
 		}
 		return map[string]any{"benchmark": r.Benchmark.Name, "systems": list, "comparison": r.Comparison}, nil
 	}
 	if len(r.Systems) == 0 {
 		return nil, errors.New("nothing was evaluated")
 	}
-	result := r.Systems[0].Result.JSON
+	result, err := r.named(0)
+	if err != nil {
+		return nil, err
+	}
 	fields := []field{}
 	if figures := r.figures(0); len(figures) > 0 {
 		fields = append(fields, field{"numbers", figures})
@@ -144,6 +197,61 @@ func (r *Report) JSON() (any, error) {
 		return result, nil
 	}
 	return withFields(result, fields)
+}
+
+// named is a system's JSON, in which a number that does not cover everything has the coverage in its key.
+func (r *Report) named(system int) (any, error) {
+	renamed := map[string]string{}
+	for _, f := range r.figures(system) {
+		if !f.Coverage.Whole() {
+			renamed[f.Rule] = f.Name
+		}
+	}
+	result := r.Systems[system].Result.JSON
+	if len(renamed) == 0 {
+		return result, nil
+	}
+	raw, err := json.Marshal(result)
+	if err != nil {
+		return nil, err
+	}
+	return renameKeys(raw, renamed)
+}
+
+// renameKeys renames keys of an object and of its objects of numbers, in place.
+func renameKeys(raw json.RawMessage, renamed map[string]string) (json.RawMessage, error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return raw, err
+	}
+	out := []byte("{")
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		key, ok := t.(string)
+		if !ok {
+			return nil, fmt.Errorf("the key %v is no string", t)
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, err
+		}
+		if slices.Contains([]string{"rules", "means", "ablations"}, key) {
+			if value, err = renameKeys(value, renamed); err != nil {
+				return nil, err
+			}
+		}
+		if name, ok := renamed[key]; ok {
+			key = name
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(strconv.AppendQuote(out, key), ':'), value...)
+	}
+	return append(out, '}'), nil
 }
 
 type field struct {

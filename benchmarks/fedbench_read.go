@@ -88,8 +88,8 @@ func (s *fed) readTriplets(path, folder string) error {
 // Items implements Scorable: MODEL/KIND/SAMPLE.png of every editor and kind of instructions that it has.
 func (s *fed) Items() ([]Item, error) {
 	if len(s.triplets) == 0 || len(s.editors) == 0 {
-		return nil, errors.New("the pictures are not named: give --ratings, a table of the triplets, and --editors, folders " +
-			"MODEL with dense/SAMPLE.png or simple/SAMPLE.png")
+		return nil, errors.New("the pictures are not named: give --ratings, a table of the triplets, and --editors, " +
+			"folders MODEL with dense/SAMPLE.png or simple/SAMPLE.png")
 	}
 	var p problems
 	var items []Item
@@ -134,8 +134,8 @@ func (s *fed) ReadAll(paths []string) ([]Editor, error) {
 	return []Editor{{Predictions: j}}, nil
 }
 
-// read puts the lines of files together, by sample, method and kind of instructions. In a single file without a scorer's
-// column every line has all components.
+// read puts the lines of files together, by sample, method and kind of instructions. In a single file without a
+// scorer's column every line has all components.
 func (s *fed) read(paths []string, single bool) (*fedPredictions, error) {
 	j := &fedPredictions{fed: s, by: map[string]string{}}
 	for c, by := range s.by {

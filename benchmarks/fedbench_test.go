@@ -19,7 +19,8 @@ func TestFEDBenchLeaderboard(t *testing.T) {
 	r.Add("all", must[Predictions](t)(s.Read("testdata/fed.jsonl")))
 	r.Measure(s, 50, 1)
 	want := map[string][]float64{} // method and kind: the samples' scores, one line at a time
-	for _, line := range strings.Split(strings.TrimSpace(string(must[[]byte](t)(os.ReadFile("testdata/fed.jsonl")))), "\n") {
+	text := string(must[[]byte](t)(os.ReadFile("testdata/fed.jsonl")))
+	for line := range strings.Lines(text) {
 		var tags struct{ Method, Instructions string }
 		if err := json.Unmarshal([]byte(line), &tags); err != nil {
 			t.Fatal(err)
@@ -75,11 +76,13 @@ func TestFEDBenchMixes(t *testing.T) {
 			w.Write(append(must[[]byte](t)(json.Marshal(v)), '\n'))
 		}
 	}
-	paths := []string{write(t, "a.jsonl", a.String()), write(t, "b.jsonl", b.String()), write(t, "s.jsonl", scores.String())}
+	paths := []string{write(t, "a.jsonl", a.String()), write(t, "b.jsonl", b.String()),
+		write(t, "s.jsonl", scores.String())}
 	mixed := must[[]Editor](t)(s.ReadAll(paths))[0]
 	got := mixed.Result()
 	for i, n := range whole.Numbers {
-		if g := got.Numbers[i]; g.Value != n.Value || g.Name == "pq" && g.Judge != "judge-1" || g.Name == "fed_score" && g.Judge != "" {
+		g := got.Numbers[i]
+		if g.Value != n.Value || g.Name == "pq" && g.Judge != "judge-1" || g.Name == "fed_score" && g.Judge != "" {
 			t.Errorf("%s = %v by %q, want %v", n.Name, g.Value, g.Judge, n.Value)
 		}
 	}
@@ -94,10 +97,12 @@ func TestFEDBenchMixes(t *testing.T) {
 		}
 	}
 	all := strings.Join(titles, "; ")
-	if !strings.Contains(all, "agreement of the scorer with each component") || rows["2AFC accuracy against the majority of votes"] != 1 {
+	if !strings.Contains(all, "agreement of the scorer with each component") ||
+		rows["2AFC accuracy against the majority of votes"] != 1 {
 		t.Errorf("tables %s, rows of the scorer %v", all, rows)
 	}
-	if _, err := s.ReadAll(append(paths, paths[1])); err == nil || !strings.Contains(err.Error(), "a second value of pq for") {
+	_, err := s.ReadAll(append(paths, paths[1]))
+	if err == nil || !strings.Contains(err.Error(), "a second value of pq for") {
 		t.Error(err)
 	}
 }

@@ -19,6 +19,8 @@ type Figure struct {
 	High   *Value `json:"high,omitempty"`
 	Chance *Value `json:"chance,omitempty"` // what guessing is expected to get
 
+	By *Judge `json:"by,omitempty"` // what the system is, where that is known
+
 	Paper          string   `json:"paper,omitempty"` // of a printed number, and its place there
 	Place          string   `json:"place,omitempty"`
 	Contradictions []string `json:"contradictions,omitempty"` // what the paper prints for the same elsewhere
@@ -86,7 +88,7 @@ func (r *Report) figures(system int) []Figure {
 	c := coverageOf(s.Result)
 	var out []Figure
 	for _, n := range s.Result.Numbers {
-		f := Figure{System: s.Name, Value: Value(n.Value),
+		f := Figure{System: s.Name, Value: Value(n.Value), By: r.judges[system],
 			Basis: Basis{Benchmark: r.Benchmark.Name, Rule: n.Name, Coverage: c, Terms: n.Terms}}
 		if f.Subset == "" {
 			f.Subset = s.Result.Subset

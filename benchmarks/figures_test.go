@@ -49,6 +49,9 @@ func TestCoverageStandsApart(t *testing.T) {
 	if remarks := strings.Join(r.Remarks(), "\n"); !strings.Contains(remarks, "it covers 716 of 1432 items") {
 		t.Errorf("the reason is not told: %s", remarks)
 	}
+	if err := r.Compare(20, 1); err != nil || len(r.Comparison.Notes) != 1 {
+		t.Errorf("%v: %+v: no source has all of its edits in both", err, r.Comparison)
+	}
 	dir := t.TempDir()
 	if err := r.Write(dir); err != nil {
 		t.Fatal(err)
@@ -61,7 +64,8 @@ func TestCoverageStandsApart(t *testing.T) {
 	}
 	v := must[any](t)((&Report{Benchmark: imagenHub, Systems: r.Systems[1:]}).JSON())
 	if b := string(must[[]byte](t)(json.Marshal(v))); !strings.Contains(b, `"name":"published (50% of 1432)"`) ||
-		!strings.Contains(b, `"coverage":{"used":716,"of":1432,"without":"`) {
+		!strings.Contains(b, `"coverage":{"used":716,"of":1432,"without":"`) ||
+		!strings.Contains(b, `"target":"O","published (50% of 1432)":0.4`) || strings.Contains(b, `"published":`) {
 		t.Errorf("the JSON does not name the coverage: %.300s", b)
 	}
 }
@@ -99,8 +103,8 @@ func TestBasisDiffers(t *testing.T) {
 	}
 }
 
-// The paper prints 59.96 and 59.41 for one number, 55.56, 52.88 and 52.38 for another: one stands in the column, marked,
-// the others apart.
+// The paper prints 59.96 and 59.41 for one number, 55.56, 52.88 and 52.38 for another: one stands in the column,
+// marked, the others apart.
 func TestContradictionsOfPapers(t *testing.T) {
 	places := func(b *Benchmark, number string) (out []string) {
 		for _, f := range b.printed() {
@@ -136,7 +140,8 @@ func TestContradictionsOfPapers(t *testing.T) {
 	for _, table := range r.Apart() {
 		apart = append(append(apart, table.Title), table.Notes...)
 	}
-	if !strings.Contains(strings.Join(apart, "\n"), "adiee: the paper prints another value for the same at an earlier place") {
+	const why = "adiee: the paper prints another value for the same at an earlier place"
+	if !strings.Contains(strings.Join(apart, "\n"), why) {
 		t.Errorf("apart: %q", apart)
 	}
 }
@@ -265,7 +270,24 @@ func TestGenAIBenchCaptionsAndTargets(t *testing.T) {
 		t.Error(err)
 	}
 	clipI, _ := FindSimilarity("clip_i")
-	if err := clipI.Caption(items, ""); err == nil || !strings.Contains(err.Error(), "sample_1.jpg: the picture is not there") {
+	err := clipI.Caption(items, "")
+	if err == nil || !strings.Contains(err.Error(), "sample_1.jpg: the picture is not there") {
 		t.Error(err)
+	}
+}
+
+// Coverage of EditReward-Bench counts samples of each kind, not comparisons.
+func TestEditRewardCoverage(t *testing.T) {
+	s := loadSet(t, editRewardBench, Options{Data: "testdata/tiger.parquet"})
+	r := &Report{Benchmark: editRewardBench}
+	r.Add("one", must[Predictions](t)(s.Read(write(t, "p.jsonl", `{"id": "3pair000_AvsB", "answer": "A>B"}`))))
+	r.Add("all", must[Predictions](t)(s.Read("testdata/tiger_rows.jsonl")))
+	var got []string
+	for _, f := range r.Figures() {
+		got = append(got, f.Name)
+	}
+	want := []string{"k2 (0% of 20)", "k3 (0% of 12)", "k4 (0% of 10)", "overall (0% of 42)", "k2", "k3", "k4", "overall"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -13,8 +13,8 @@ var genAIBench = &Benchmark{
 	Title: "GenAI-Bench, image editing: 919 pairs with votes",
 	Needs: []string{
 		"--ratings: a folder with test_v1-*.parquet (919 pairs; --subset test: test-*.parquet), or such a file",
-		"--targets (for clip_i and dino_i): ImagenHub_Text-Guided_IE with dataset_lookup.json and GroundTruth/, whose edits " +
-			"these are",
+		"--targets (for clip_i and dino_i): ImagenHub_Text-Guided_IE with dataset_lookup.json and GroundTruth/, whose " +
+			"edits these are",
 		"--votes: without pictures, JSON lines of {id, vote_type}, id counting the rows from 0",
 	},
 	Published: "TIGER-Lab: the dataset GenAI-Bench, configuration image_edition",

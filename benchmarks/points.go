@@ -16,6 +16,7 @@ type points struct {
 	group []int // of the item: the method of a correlation per method
 	names []string
 	units [][]int // items of each unit of resampling
+	truth string  // what the human values are called, "" for "human"
 }
 
 // readScores reads lines of {id, model, field: number} into one score per item, NaN where missing. find returns the
@@ -164,8 +165,8 @@ func (s *points) examples(scores []float64, each int, show func(i int) ([]Captio
 	var out []Example
 	add := func(kind string, k int) {
 		i := with[k]
-		e := Example{Kind: kind, Text: fmt.Sprintf("%v: score %.4g, human %.4g (ranks %.0f and %.0f of %d)",
-			s.keys[i], x[k], y[k], rx[k], ry[k], len(with))}
+		e := Example{Kind: kind, Text: fmt.Sprintf("%v: score %.4g, %s %.4g (ranks %.0f and %.0f of %d)",
+			s.keys[i], x[k], cmp.Or(s.truth, "human"), y[k], rx[k], ry[k], len(with))}
 		e.Pictures, e.Instruction = show(i)
 		out = append(out, e)
 	}

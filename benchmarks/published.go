@@ -11,7 +11,8 @@ import (
 )
 
 // publishedCSV holds the numbers that papers print, one a row, under the names of the numbers here, with their place
-// in the paper and what it states of them: the part of the benchmark, the judge and the normalisation. Where a paper does not state the rule of a number, its name says so. A paper that contradicts itself has a row for every place.
+// in the paper and what it states of them: the part of the benchmark, the judge and the normalisation. Where a paper
+// does not state the rule of a number, its name says so. A paper that contradicts itself has a row for every place.
 //
 //go:embed published.csv
 var publishedCSV string
@@ -52,7 +53,8 @@ var published = sync.OnceValue(func() map[string][]Reported {
 		if err != nil {
 			panic(fmt.Errorf("published.csv: %q: %w", r, err))
 		}
-		number := ReportedNumber{Name: r[4], Value: v, Place: place, Terms: Terms{Subset: subset, Judge: r[7], Normalisation: r[8]}}
+		number := ReportedNumber{Name: r[4], Value: v, Place: place,
+			Terms: Terms{Subset: subset, Judge: r[7], Normalisation: r[8]}}
 		for _, other := range elsewhere[of(r)] {
 			if w, err := strconv.ParseFloat(other[5], 64); err == nil && w != v {
 				number.Contradictions = append(number.Contradictions, fmt.Sprintf("%v in %s", w, other[2]))

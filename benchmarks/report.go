@@ -79,8 +79,12 @@ func (r *Report) Write(dir string) error {
 	}
 	summary := r.Summary()
 	results := map[string]any{}
-	for _, s := range r.Systems {
-		results[s.Name] = s.Result.JSON
+	for i, s := range r.Systems {
+		result, err := r.named(i)
+		if err != nil {
+			return err
+		}
+		results[s.Name] = result
 	}
 	files := map[string]func(io.Writer) error{
 		"index.html":  func(w io.Writer) error { return reportTemplate.Execute(w, r) },

@@ -108,7 +108,8 @@ func radarOf(r *Report) *radarView {
 	var b strings.Builder
 	fmt.Fprint(&b, `<svg viewBox="0 0 400 300" role="img" aria-label="the components of each system">`)
 	for _, share := range []float64{0.25, 0.5, 0.75, 1} {
-		fmt.Fprintf(&b, `<path class="axis" d="M%sZ"/>`, strings.ReplaceAll(polygon(func(int) float64 { return share }), " ", "L"))
+		ring := strings.ReplaceAll(polygon(func(int) float64 { return share }), " ", "L")
+		fmt.Fprintf(&b, `<path class="axis" d="M%sZ"/>`, ring)
 	}
 	v := &radarView{}
 	for _, s := range r.Systems {
@@ -136,7 +137,8 @@ func radarOf(r *Report) *radarView {
 		} else if x < middle+10 {
 			anchor = "end"
 		}
-		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, x, y+3, anchor, template.HTMLEscapeString(a.Number))
+		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, x, y+3, anchor,
+			template.HTMLEscapeString(a.Number))
 		caption = append(caption, fmt.Sprintf("%s %v to %v", a.Number, a.From, a.To))
 	}
 	fmt.Fprint(&b, `</svg>`)

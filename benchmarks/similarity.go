@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"assay/data"
@@ -67,8 +68,8 @@ type similarity struct {
 	model *encoders.Model
 }
 
-// OpenSimilarity opens an encoder, a Hugging Face checkpoint directory or an .onnx file, for a similarity. Its name says
-// encoder and definition.
+// OpenSimilarity opens an encoder, a Hugging Face checkpoint directory or an .onnx file, for a similarity. Its name
+// says encoder and definition.
 func OpenSimilarity(kind Similarity, encoder string, o encoders.Options) (*Scorer, error) {
 	s := &similarity{Similarity: kind}
 	var err error
@@ -99,6 +100,10 @@ func (s Similarity) Caption(items []Item, file string) error {
 	}
 	var p problems
 	none := map[string]bool{}
+	if s.target && !slices.ContainsFunc(items, func(it Item) bool { return !it.Target.None() }) {
+		return fmt.Errorf("%s needs the picture of the wanted result, which this benchmark does not have; %s_source "+
+			"compares with the source instead", s.Name, s.Name)
+	}
 	for i := range items {
 		it := &items[i]
 		if c, ok := captions[it.ID]; ok {
@@ -116,8 +121,7 @@ func (s Similarity) Caption(items []Item, file string) error {
 		case s.captions > 0 && it.Captions[1] == "":
 			lacks("--captions: JSON lines of id and target_caption, which the data do not have")
 		case s.target && it.Target.None():
-			lacks("the picture of the wanted result, which this benchmark does not have; " + s.Name + "_source compares " +
-				"with the source instead")
+			lacks("the picture of the wanted result")
 		case s.target && it.Target.Read == nil:
 			if !none[it.ID] {
 				none[it.ID] = true

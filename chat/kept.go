@@ -28,7 +28,11 @@ type Kept struct {
 // Keep keeps the answers of a model in a store, by the digest of messages, pictures and options, and by the model's
 // fingerprint.
 func Keep(m Model, s *store.Store) (*Kept, error) {
-	answers, err := s.Bucket("answers-1", m.Fingerprint())
+	fingerprint := m.Fingerprint()
+	if fingerprint == "" {
+		return nil, errors.New("the model has no fingerprint, so its answers cannot be told from those of others")
+	}
+	answers, err := s.Bucket("answers-1", fingerprint)
 	if err != nil {
 		return nil, err
 	}

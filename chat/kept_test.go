@@ -40,7 +40,7 @@ func (e *echo) Chat(ctx context.Context, m []Message, o Options) (*Answer, error
 	}, nil
 }
 
-func (e *echo) Fingerprint() string { return e.print }
+func (e *echo) Fingerprint() string { return "echo " + e.print }
 func (e *echo) Close() error        { return nil }
 
 func keep(t *testing.T, m Model, folder string) *Kept {

@@ -51,15 +51,15 @@ func (e *Edit) Labelled() bool {
 
 // The layouts of tables that training reads.
 const (
-	LayoutLabels      = "labels"      // a row per edit: source, edit, instruction, label, label_<dimension>, rank, votes, group
-	LayoutPreferences = "preferences" // TRL's: prompt, source, chosen, rejected, margin; votes_chosen, votes_tie, votes_rejected
+	LayoutLabels      = "labels"      // a row per edit: a label table; label_<dimension>, rank, rank_<dimension>, votes
+	LayoutPreferences = "preferences" // TRL's: prompt, source, chosen, rejected, margin; votes; see PreferenceColumns
 	LayoutEditReward  = "editreward"  // EditReward-Data: left and right outputs, scores on two dimensions, a vote
 )
 
 // PreferenceColumns are the columns of preferences that a label table does not have.
 var PreferenceColumns = []Column{
-	{"prompt", KindText}, {"chosen", KindImage}, {"rejected", KindImage}, {"margin", KindNumber}, {"votes_chosen", KindNumber},
-	{"votes_tie", KindNumber}, {"votes_rejected", KindNumber}, {"dimension", KindText},
+	{"prompt", KindText}, {"chosen", KindImage}, {"rejected", KindImage}, {"margin", KindNumber},
+	{"votes_chosen", KindNumber}, {"votes_tie", KindNumber}, {"votes_rejected", KindNumber}, {"dimension", KindText},
 }
 
 // Edits is a table of edits in any of the layouts. Rows of two edits count twice: row i of the edits is in row

@@ -56,7 +56,8 @@ func expectLines(t *testing.T, got []string, want ...string) {
 
 func TestEditsOfLabels(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.jsonl")
-	if err := os.WriteFile(path, []byte(`{"source": "a", "edit": "b", "instruction": "x", "label": 0.5, "label_following": 1, "q": 0.25, "rank": 2, "votes": 5}
+	if err := os.WriteFile(path, []byte(`{"source": "a", "edit": "b", "instruction": "x", "label": 0.5, `+
+		`"label_following": 1, "q": 0.25, "rank": 2, "votes": 5}
 {"source": "a", "edit": "b", "instruction": "x", "label_following": null, "q": "", "rank": null}
 {"source": "a", "edit": "b", "instruction": "x", "label_following": 1.5}
 {"source": "a", "edit": "b", "instruction": "x", "votes": -1}
@@ -71,8 +72,11 @@ func TestEditsOfLabels(t *testing.T) {
 
 func TestEditsOfPreferences(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.jsonl")
-	if err := os.WriteFile(path, []byte(`{"prompt": "x", "source": "a", "chosen": "bb", "rejected": "ccc", "margin": 1.5, "id": "p"}
-{"prompt": [{"role": "user", "content": "do"}, {"role": "assistant", "content": "no"}, {"role": "user", "content": [{"type": "text", "text": "it"}]}], "source": "a", "chosen": "b", "rejected": "c", "votes_tie": 2, "dimension": "quality"}
+	if err := os.WriteFile(path, []byte(`{"prompt": "x", "source": "a", "chosen": "bb", "rejected": "ccc", `+
+		`"margin": 1.5, "id": "p"}
+{"prompt": [{"role": "user", "content": "do"}, {"role": "assistant", "content": "no"}, `+
+		`{"role": "user", "content": [{"type": "text", "text": "it"}]}], "source": "a", `+
+		`"chosen": "b", "rejected": "c", "votes_tie": 2, "dimension": "quality"}
 {"prompt": "x", "source": "a", "chosen": "b", "rejected": "c", "votes_chosen": 0}
 {"prompt": "x", "source": "a", "chosen": "b", "rejected": "c", "margin": -1}
 {"prompt": "x", "chosen": "b", "rejected": "c"}
@@ -89,7 +93,8 @@ func TestEditsOfPreferences(t *testing.T) {
 	expectLines(t, readEdits(t, path, nil), want...)
 }
 
-// TestEditsOfEditReward reads the Parquet file that tools/oracle/readers.py wrote with pyarrow in the published columns.
+// TestEditsOfEditReward reads the Parquet file that tools/oracle/readers.py wrote with pyarrow in the published
+// columns.
 func TestEditsOfEditReward(t *testing.T) {
 	got := readEdits(t, "readers/testdata/editreward.parquet", nil)
 	for i := range got {

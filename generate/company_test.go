@@ -77,8 +77,8 @@ func TestCompany(t *testing.T) {
 	})
 }
 
-// TestSharedPrefix: six questions about the same pictures run these once, whether they come together or in turn, and the
-// answers are those without anything shared.
+// TestSharedPrefix: six questions about the same pictures run these once, whether they come together or in turn, and
+// the answers are those without anything shared.
 func TestSharedPrefix(t *testing.T) {
 	eachFamily(t, func(t *testing.T, r *reference) {
 		c := r.named(t, "two_pictures")

@@ -210,7 +210,8 @@ func (e *engine) fill(from, to int) ([][]float32, error) {
 	for to == from+1 && len(s.all[from].request.prompt.IDs)-s.all[from].rows > prefillRows {
 		at, p := s.all[from].rows, s.all[from].request.prompt
 		next := min(at+prefillRows, len(p.IDs)-1)
-		if _, err := e.lm.Forward(e.ctx, s.cache, from, model.Stretch{Prompt: p, From: at, To: next, Logits: 1}); err != nil {
+		part := model.Stretch{Prompt: p, From: at, To: next, Logits: 1}
+		if _, err := e.lm.Forward(e.ctx, s.cache, from, part); err != nil {
 			return nil, err
 		}
 		s.all[from].rows = next

@@ -35,7 +35,8 @@ func (s *slots) close() error {
 	return s.cache.Close()
 }
 
-// rounded is a number of rows as the cache is cut: similar requests need no other cache, and an odd stretch is filled up.
+// rounded is a number of rows as the cache is cut: similar requests need no other cache, and an odd stretch is filled
+// up.
 func rounded(rows int) int { return rows/64*64 + 64 }
 
 // room reports whether a request can enter, and makes another cache where that lets it in, or lets more in.

@@ -52,7 +52,9 @@ func choices(o *Options) (*judge, error) {
 		config.Passes = append(config.Passes, model.PassConfig{
 			Name: name, Pictures: pictures, Prompt: model.Text(texts[i]), Position: "last", Heads: []string{name},
 		})
-		config.Heads[name] = model.DimensionConfig{Outputs: model.OutputChoices, Choices: o.Choices, Values: values}
+		config.Heads[name] = model.DimensionConfig{
+			Outputs: model.OutputChoices, Choices: o.Choices, Values: values, Joint: o.Joint,
+		}
 		config.Origin.Prompts[name] = digest(texts[i])
 	}
 	state := &model.ScorerState{Config: config}

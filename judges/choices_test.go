@@ -61,6 +61,9 @@ func TestChoices(t *testing.T) {
 		for name, c := range oracle.Read[map[string]*choicesJudge](t, filepath.Join(dir, "judges.json")) {
 			o := c.options(t, s, dir)
 			scorer := open(t, "choices", o)
+			o.Joint = true
+			joint := open(t, "choices", o)
+			o.Joint = false
 			for _, want := range c.Cases {
 				t.Run(fmt.Sprintf("%s/%d", name, want.ID), func(t *testing.T) {
 					sample := prepare(t, scorer, model.Pair{
@@ -79,6 +82,13 @@ func TestChoices(t *testing.T) {
 					floats(t, expect, at+".hidden", r.State)
 					floats(t, expect, at+".answer_logits", r.Outputs["question"])
 					pixels(t, scorer, expect, at, sample)
+					// The joint likelihoods of single tokens are theirs.
+					sample = prepare(t, joint, model.Pair{
+						Source: s.picture(t, want.Source), Edit: s.picture(t, want.Edited),
+						Instruction: want.Instruction, Requirement: want.Requirement,
+					})
+					near(t, "joint score", judge(t, joint, sample).Score01, want.Score)
+					pixels(t, joint, expect, at, sample)
 				})
 			}
 			for _, e := range c.Errors {

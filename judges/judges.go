@@ -39,6 +39,7 @@ type Options struct {
 	Range    []float64 // lowest and highest value that is possible; nil: of Values
 	Pictures []string  // choices: what is shown; nil: source and edit
 	Fusion   string    // choices, of several prompts; "": mean
+	Joint    bool      // choices of several tokens, by their joint likelihoods
 	Alpha    string    // choices: white or drop
 }
 
@@ -113,12 +114,19 @@ func Import(kind string, o Options) (*Imported, error) {
 		if err != nil {
 			return err
 		}
-		return errors.Join(checkJudge(s), s.Close())
+		return errors.Join(checkJudge(s, c), s.Close())
 	})
 }
 
-// checkJudge asks a question, which every prompt must have room for.
-func checkJudge(s *model.Scorer) error {
+// checkJudge compares the prompts that were read back with those that were written, to the last blank, and asks a
+// question.
+func checkJudge(s *model.Scorer, written *model.ScorerConfig) error {
+	read := s.Config()
+	for i, q := range written.Passes {
+		if read.Passes[i].Prompt != q.Prompt || read.Passes[i].Answer != q.Answer {
+			return fmt.Errorf("the prompt of %s does not survive in %s: please report it", q.Name, model.ConfigFile)
+		}
+	}
 	return s.CheckText(model.Pair{Instruction: "make it brighter"})
 }
 

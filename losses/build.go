@@ -31,8 +31,8 @@ func Name(i int, what string) string { return fmt.Sprintf("losses.%d.%s", i, wha
 const Out = "loss"
 
 // Build emits term i of an objective over a head's outputs and returns the sum of its items' losses times their weights
-// times the term's own, as [1]. The losses are an output of the graph. dtype is Float (or Double, for tests). The inputs
-// are those that [Feeds] fills.
+// times the term's own, as [1]. The losses are an output of the graph. dtype is Float (or Double, for tests). The
+// inputs are those that [Feeds] fills.
 func Build(b *onnx.Builder, i int, s Spec, head Head, dtype onnx.DType) (string, error) {
 	r, ok := Lookup(s.Kind)
 	if !ok || r.build == nil {
@@ -109,7 +109,8 @@ func (t *term) times(a string, v float64) string {
 func (t *term) square(a string) string   { return t.mul(a, a) }
 func (t *term) oneMinus(a string) string { return t.sub(t.num(1), a) }
 
-// softplus is log(1 + e^x), without overflow, and with the slope 1/2 at 0. ONNX Runtime has the operator in float32 only.
+// softplus is log(1 + e^x), without overflow, and with the slope 1/2 at 0. ONNX Runtime has the operator in float32
+// only.
 func (t *term) softplus(x string) string {
 	if t.dtype == onnx.Float {
 		return t.Op("Softplus", x)

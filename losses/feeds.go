@@ -36,10 +36,12 @@ func (r *Rows) Sum(losses []float64, n int) []float64 {
 	return out
 }
 
-// Feeds returns the graph inputs of term i for its items among n edits, and what the rows of its output are. place gives
-// the row of the graph's scores that edit e has; seed is that of the draws. Inputs that a kind does not read are there as
-// well. Without items there is a single row of weight 0.
-func Feeds(i int, s Spec, head Head, items []Item, n int, place func(e int) int, seed uint64) (map[string]*tensor.Dense, *Rows, error) {
+// Feeds returns the graph inputs of term i for its items among n edits, and what the rows of its output are. place
+// gives the row of the graph's scores that edit e has; seed is that of the draws. Inputs that a kind does not read
+// are there as well. Without items there is a single row of weight 0.
+func Feeds(i int, s Spec, head Head, items []Item, n int, place func(e int) int, seed uint64) (
+	map[string]*tensor.Dense, *Rows, error,
+) {
 	f := &feeder{spec: s, head: head, n: n, place: place, floats: map[string][]float32{}}
 	r, _ := Lookup(s.Kind)
 	for k := range items {

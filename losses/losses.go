@@ -1,6 +1,7 @@
-// Package losses holds what scorers are trained on: one table of losses, a row each, with its formula and where it comes
-// from. A loss is a small function that emits ONNX nodes over the heads' outputs of the edits of one run of the graph and
-// over inputs that say what people found; onnx/grad differentiates it. Any weighted sum of them is an objective.
+// Package losses holds what scorers are trained on: one table of losses, a row each, with its formula and where it
+// comes from. A loss is a small function that emits ONNX nodes over the heads' outputs of the edits of one run of the
+// graph and over inputs that say what people found; onnx/grad differentiates it. Any weighted sum of them is an
+// objective.
 //
 // Every loss is a mean over its items: edits that have a label, pairs of edits, or orders of several edits of a group.
 // The items' weights are inputs, so that the mean is that of the whole batch, however it is cut.
@@ -30,7 +31,7 @@ const (
 type Spec struct {
 	Kind      string    `yaml:"kind" json:"kind"`
 	Weight    *float64  `yaml:"weight,omitempty" json:"weight,omitempty"`       // of its mean in the sum; default 1
-	Dimension string    `yaml:"dimension,omitempty" json:"dimension,omitempty"` // of the labels and of the head; "": the score
+	Dimension string    `yaml:"dimension,omitempty" json:"dimension,omitempty"` // of labels and head; "": the score
 	Votes     string    `yaml:"votes,omitempty" json:"votes,omitempty"`         // weight, soft; "": they count for nothing
 	Scale     float64   `yaml:"scale,omitempty" json:"scale,omitempty"`         // logits for a difference of 1 in score01
 	Center    *float64  `yaml:"center,omitempty" json:"center,omitempty"`       // score01 whose logit is 0
@@ -39,7 +40,7 @@ type Spec struct {
 	Theta     float64   `yaml:"theta,omitempty" json:"theta,omitempty"`         // rao_kupper: threshold, above 1
 	Nu        float64   `yaml:"nu,omitempty" json:"nu,omitempty"`               // davidson: frequency of ties, above 0
 	Draws     int       `yaml:"draws,omitempty" json:"draws,omitempty"`         // gaussian_draws: how many
-	Values    []float64 `yaml:"values,omitempty" json:"values,omitempty"`       // ordinal: of the classes, on 0..1, ascending
+	Values    []float64 `yaml:"values,omitempty" json:"values,omitempty"`       // ordinal: of the classes, on 0..1
 	Ties      string    `yaml:"ties,omitempty" json:"ties,omitempty"`           // plackett_luce: breslow, refuse
 }
 

@@ -141,7 +141,8 @@ func near(t *testing.T, what string, got, want []float64, tolerance float64) {
 	}
 }
 
-// TestAgainstTorch holds values and gradients to torch's in float64: in double precision, and in the float32 of training.
+// TestAgainstTorch holds values and gradients to torch's in float64: in double precision, and in
+// the float32 of training.
 func TestAgainstTorch(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range torchCases(t) {

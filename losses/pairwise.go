@@ -36,15 +36,18 @@ var pairwise = []Row{
 	},
 	{
 		Kind: "thurstone", Over: Pairs, Outputs: MuSigma, Options: []string{"votes"},
-		Formula: "-p log Phi(x) - (1 - p) log Phi(-x); x = (mu_a - mu_b)/sqrt(sigma_a^2 + sigma_b^2), Phi the normal distribution",
-		Source:  "Thurstone, A Law of Comparative Judgment, 1927 (case III): closed form of P(a normal draw of a beats one of b)",
-		build:   thurstone,
+		Formula: "-p log Phi(x) - (1 - p) log Phi(-x); " +
+			"x = (mu_a - mu_b)/sqrt(sigma_a^2 + sigma_b^2), Phi the normal distribution",
+		Source: "Thurstone, A Law of Comparative Judgment, 1927 (case III): " +
+			"closed form of P(a normal draw of a beats one of b)",
+		build: thurstone,
 	},
 	{
 		Kind: "gaussian_logistic", Over: Pairs, Outputs: MuSigma, Options: []string{"scale", "votes"},
 		Formula: "-p log sigmoid(x) - (1 - p) log sigmoid(-x); x = d/sqrt(1 + pi/8 scale^2 (sigma_a^2 + sigma_b^2))",
-		Source:  "MacKay, The Evidence Framework Applied to Classification Networks, 1992: closed form near E sigmoid(D), D normal",
-		build:   gaussianLogistic,
+		Source: "MacKay, The Evidence Framework Applied to Classification Networks, 1992: " +
+			"closed form near E sigmoid(D), D normal",
+		build: gaussianLogistic,
 	},
 	{
 		Kind: "gaussian_draws", Over: Pairs, Outputs: MuSigma, Options: []string{"scale", "draws", "votes"},

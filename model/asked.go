@@ -93,6 +93,11 @@ func (p *preparer) ask(q *PassConfig, pair Pair, pictures []*Picture) (*Sample, 
 		return nil, err
 	}
 	s := &Sample{Tokens: t, Pictures: pictures}
+	if h := p.config.joint(q); h != nil {
+		if s.choices, err = p.choiceSamples(q, h, pair, s, counts); err != nil {
+			return nil, err
+		}
+	}
 	last := int64(0)
 	for _, axis := range p.positions(s) {
 		last = max(last, slices.Max(axis))
@@ -143,7 +148,12 @@ func (p *preparer) checkJudgeText(pair Pair) error {
 		if q.Pictures[0] != Concat && q.Pictures[0] != Frames {
 			pictures = len(q.Pictures)
 		}
-		if _, err := p.passTokens(q, pair, slices.Repeat([]int{1}, pictures)); err != nil {
+		counts := slices.Repeat([]int{1}, pictures)
+		t, err := p.passTokens(q, pair, counts)
+		if h := p.config.joint(q); err == nil && h != nil {
+			_, err = p.choiceSamples(q, h, pair, &Sample{Tokens: t}, counts)
+		}
+		if err != nil {
 			return err
 		}
 	}

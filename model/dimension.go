@@ -2,7 +2,9 @@ package model
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	"gorgonia.org/tensor"
@@ -30,10 +32,19 @@ func (h *DimensionConfig) width() int {
 	return 1
 }
 
+// heads are the names of the heads that read a state, sorted: not those of joint choices.
+func (c *ScorerConfig) heads() []string {
+	names := slices.Sorted(maps.Keys(c.Heads))
+	return slices.DeleteFunc(names, func(name string) bool { return c.Heads[name].Joint })
+}
+
 // headShapes are the shapes of the tensors of all heads, choices' rows included.
 func (c *ScorerConfig) headShapes(hidden int) map[string][]int {
 	want := map[string][]int{}
 	for name, h := range c.Heads {
+		if h.Joint {
+			continue
+		}
 		if h.Outputs == OutputChoices {
 			want[headPrefix(name)+"rows"] = []int{len(h.Choices), hidden}
 			continue
@@ -114,7 +125,7 @@ func (h *DimensionConfig) probabilities(z []float32) []float64 {
 // resolveChoices takes the rows of choices out of the backbone's output layer, where the scorer has none of its own.
 func (n *network) resolveChoices(t *text.Processor) error {
 	for name, h := range n.config.Heads {
-		if h.Outputs != OutputChoices {
+		if h.Outputs != OutputChoices || h.Joint {
 			continue
 		}
 		seen, ids := map[int64]string{}, make([]int64, len(h.Choices))
@@ -124,7 +135,8 @@ func (n *network) resolveChoices(t *text.Processor) error {
 				err = fmt.Errorf("%q and %q are the same token", other, choice)
 			}
 			if err != nil {
-				return fmt.Errorf("heads.%s.choices: every choice must be one token, and all different: %w", name, err)
+				return fmt.Errorf("heads.%s.choices: every choice must be one token, and all different "+
+					"(joint choices may be of several): %w", name, err)
 			}
 			ids[i], seen[id] = id, choice
 		}

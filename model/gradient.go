@@ -105,8 +105,28 @@ func (n *network) gradientBatches(samples []*Sample) [][]int {
 		for m, p := range samples[i].Pictures {
 			k.layouts[m%len(k.layouts)], values = p.Layout, values+len(p.Pixels)
 		}
+		if !n.backbone.Decoder().aligned(k.length) {
+			return k, 1
+		}
 		return k, min(n.limits.rows/k.length, n.limits.pixels/max(values, 1))
 	})
+}
+
+// aligned reports whether the rows of a sample of that length begin at multiples of 16 bytes in a batch of its like,
+// wherever they are summed: ONNX Runtime's ReduceSum, which the gradients of softmax and of norms need, adds a row's
+// values in an order that depends on its address. Models are where the heads are a multiple of four.
+func (d *Decoder) aligned(length int) bool {
+	for _, floats := range []int{
+		d.Heads * length * length, // scores of all queries
+		d.Heads * 2 * length,      // and of the selected ones
+		length * d.Hidden,
+		length * d.KVHeads * d.HeadDim,
+	} {
+		if floats%4 != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // backToPictures takes the gradient of a pair's pixel_values back to the pair.

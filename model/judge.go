@@ -73,19 +73,25 @@ func (s *Scorer) Readings(ctx context.Context, sample *Sample) ([]Reading, error
 // readAll runs all passes of all samples, those that are said step by step after the others.
 func (s *Scorer) readAll(ctx context.Context, samples []*Sample, state bool) ([][]Reading, error) {
 	out := make([][]Reading, len(samples))
-	var given, said []*Sample
-	var intoGiven, intoSaid []*Reading
+	var given, said, joint []*Sample
+	var intoGiven, intoSaid, intoJoint []*Reading
 	for i, sample := range samples {
 		out[i] = make([]Reading, 1+len(sample.rest))
 		for k, one := range sample.sequences() {
-			if s.config.Passes[one.pass].Steps > 0 {
-				said, intoSaid = append(said, one), append(intoSaid, &out[i][k])
-			} else {
-				given, intoGiven = append(given, one), append(intoGiven, &out[i][k])
+			switch into := &out[i][k]; {
+			case one.choices != nil:
+				joint, intoJoint = append(joint, one), append(intoJoint, into)
+			case s.config.Passes[one.pass].Steps > 0:
+				said, intoSaid = append(said, one), append(intoSaid, into)
+			default:
+				given, intoGiven = append(given, one), append(intoGiven, into)
 			}
 		}
 	}
 	if err := s.read(ctx, judgeSpec{State: state}, given, func(i int, r Reading) { *intoGiven[i] = r }); err != nil {
+		return nil, err
+	}
+	if err := s.readJoint(ctx, joint, intoJoint); err != nil {
 		return nil, err
 	}
 	return out, s.answer(ctx, state, said, intoSaid)
@@ -103,7 +109,7 @@ func (s *Scorer) read(ctx context.Context, spec judgeSpec, samples []*Sample, ea
 	if err != nil {
 		return err
 	}
-	return s.eachBatch(ctx, ses, samples, func(i, place int, out map[string]*tensor.Dense) error {
+	return s.eachBatch(ctx, ses, s.packing(), samples, func(i, place int, out map[string]*tensor.Dense) error {
 		r, err := s.reading(samples[i], place, out)
 		if err == nil {
 			each(i, r)

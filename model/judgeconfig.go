@@ -7,8 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/goccy/go-yaml"
 )
 
 // Judge is what scorer.yaml of format 2 says: one or several passes over pictures and prompts, heads that read a state
@@ -67,7 +65,8 @@ type DimensionConfig struct {
 	Activation string    `yaml:"activation,omitempty"`  // between layers: relu, gelu or silu
 	Outputs    string    `yaml:"outputs"`
 	Values     []float64 `yaml:"values,omitempty,flow"`  // of classes or choices, on 0..1
-	Choices    []string  `yaml:"choices,omitempty,flow"` // each one token
+	Choices    []string  `yaml:"choices,omitempty,flow"` // each one token, unless they are joint
+	Joint      bool      `yaml:"joint,omitempty"`        // choices of any number of tokens, by their joint likelihoods
 	Scale      []float64 `yaml:"scale,omitempty,flow"`   // [lo, hi]: outputs that are 0 and 1; absent: 0 and 1 themselves
 }
 
@@ -99,9 +98,6 @@ func (t Text) MarshalYAML() ([]byte, error) {
 	err := e.Encode(string(t))
 	return []byte(strings.TrimSuffix(b.String(), "\n")), err
 }
-
-// UnmarshalYAML reads a text in any style.
-func (t *Text) UnmarshalYAML(raw []byte) error { return yaml.Unmarshal(raw, (*string)(t)) }
 
 // empty reports whether nothing of format 2 is said.
 func (j *Judge) empty() bool {
@@ -174,6 +170,8 @@ func (c *ScorerConfig) normalizePasses(p *problems) {
 		for _, h := range q.Heads {
 			_, known := c.Heads[h]
 			p.wrong(!known, "%s.heads: there is no head %q", at, h)
+			p.wrong(c.Heads[h].Joint && (len(q.Heads) > 1 || q.Position != "last" || q.Steps > 0 || q.Answer != ""),
+				"%s: joint choices want a pass of their own, position last and no answer", at)
 			p.wrong(read[h], "%s.heads: %q is read twice", at, h)
 			read[h] = true
 		}
@@ -225,6 +223,8 @@ func (h *DimensionConfig) normalize(p *problems, at string) {
 	default:
 		p.wrong(len(h.Values) > 0, "%s.values: only classes and choices have values", at)
 	}
+	p.wrong(h.Joint && (h.Outputs != OutputChoices || len(h.Scale) > 0), "%s.joint belongs to choices without a scale",
+		at)
 	p.wrong(h.Outputs != OutputChoices && len(h.Choices) > 0, "%s.choices: outputs: choices is wanted for them", at)
 	if h.Outputs != OutputChoices {
 		p.oneOf(at+".activation", h.Activation, "relu", "gelu", "silu")

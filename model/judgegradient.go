@@ -3,7 +3,6 @@ package model
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	"gorgonia.org/tensor"
@@ -14,8 +13,9 @@ import (
 // sequence is a pass of one of several samples, on its way to a gradient.
 type sequence struct {
 	*Sample
-	owner    int
 	slopes   []float32 // d score / d dimension, heads sorted by name
+	joint    bool      // a choice of joint ones: then
+	weight   float32   // is d score / d (-log softmax) of each of its tokens
 	reading  Reading
 	gradient []float32 // d score / d pixel_values, picture by picture
 }
@@ -28,13 +28,19 @@ func (s *Scorer) differentiateJudge(ctx context.Context, samples []*Sample) ([]J
 	if err != nil {
 		return nil, nil, err
 	}
-	names := slices.Sorted(maps.Keys(s.config.Heads))
+	names := s.config.heads()
+	var joint []*sequence
 	for i, sample := range samples {
 		for k, one := range sample.sequences() {
 			if one.Pictures[0].Pixels == nil {
 				return nil, nil, fmt.Errorf("the sample has no pixels: prepare it with Pair.Pixels")
 			}
-			q := &sequence{Sample: slopes[i].at[k], owner: i, slopes: make([]float32, len(names))}
+			if one.choices != nil {
+				choices := s.jointSequences(one, slopes[i].readings[k], slopes[i].slopes)
+				each[i], joint = append(each[i], choices...), append(joint, choices...)
+				continue
+			}
+			q := &sequence{Sample: slopes[i].at[k], slopes: make([]float32, len(names))}
 			for h, name := range names {
 				if slices.Contains(s.config.Passes[one.pass].Heads, name) {
 					q.slopes[h] = float32(slopes[i].slopes[name])
@@ -43,19 +49,10 @@ func (s *Scorer) differentiateJudge(ctx context.Context, samples []*Sample) ([]J
 			each[i], all = append(each[i], q), append(all, q)
 		}
 	}
-	ses, err := s.session(s.judgeGraph(judgeSpec{Pixels: true}))
-	if err != nil {
+	if err := s.plainGradients(ctx, all); err != nil {
 		return nil, nil, err
 	}
-	plain := make([]*Sample, len(all))
-	for i, q := range all {
-		plain[i] = q.Sample
-	}
-	batches := s.gradientBatches(plain)
-	err = workers.Each(len(batches), s.limits.parallel, func(k int) error {
-		return s.sequenceGradients(ctx, ses, pick(all, batches[k]))
-	})
-	if err != nil {
+	if err := s.jointGradients(ctx, joint); err != nil {
 		return nil, nil, err
 	}
 	out := make([]Judgement, len(samples))
@@ -71,16 +68,38 @@ func (s *Scorer) differentiateJudge(ctx context.Context, samples []*Sample) ([]J
 	return out, each, nil
 }
 
+// plainGradients differentiates sequences whose state is read once, forth and back.
+func (s *Scorer) plainGradients(ctx context.Context, all []*sequence) error {
+	if len(all) == 0 {
+		return nil
+	}
+	ses, err := s.session(s.judgeGraph(judgeSpec{Pixels: true}))
+	if err != nil {
+		return err
+	}
+	samples := make([]*Sample, len(all))
+	for i, q := range all {
+		samples[i] = q.Sample
+	}
+	batches := s.gradientBatches(samples)
+	return workers.Each(len(batches), s.limits.parallel, func(k int) error {
+		return s.sequenceGradients(ctx, ses, pick(all, batches[k]))
+	})
+}
+
 // slope is how the score of a sample changes with its dimensions, and its sequences with what the model said.
 type slope struct {
-	slopes map[string]float64
-	at     []*Sample
+	slopes   map[string]float64
+	at       []*Sample
+	readings []Reading // nil where none were needed
 }
 
 // slopesOf finds them. Without a forward pass where they are always the same.
 func (s *Scorer) slopesOf(ctx context.Context, samples []*Sample) ([]slope, error) {
 	out := make([]slope, len(samples))
-	said := slices.ContainsFunc(s.config.Passes, func(q PassConfig) bool { return q.Steps > 0 })
+	said := slices.ContainsFunc(s.config.Passes, func(q PassConfig) bool {
+		return q.Steps > 0 || s.config.joint(&q) != nil
+	})
 	var readings [][]Reading
 	if said || !fusions[s.config.Score.Fusion].linear {
 		var err error
@@ -99,6 +118,7 @@ func (s *Scorer) slopesOf(ctx context.Context, samples []*Sample) ([]slope, erro
 			continue
 		}
 		var err error
+		out[i].readings = readings[i]
 		if _, out[i].slopes, err = s.judgement(readings[i]); err != nil {
 			return nil, err
 		}
@@ -126,7 +146,7 @@ func (s *Scorer) sequenceGradients(ctx context.Context, ses *session, part []*se
 	if err != nil {
 		return err
 	}
-	width := len(s.config.Heads)
+	width := len(s.config.heads())
 	slopes := make([]float32, 0, width*len(part))
 	for _, i := range p.order {
 		slopes = append(slopes, part[i].slopes...)
@@ -136,13 +156,8 @@ func (s *Scorer) sequenceGradients(ctx context.Context, ses *session, part []*se
 	if err != nil {
 		return err
 	}
-	values := out[ses.Grads[inPixels]].Data().([]float32)
+	takeGradients(part, p.order, out[ses.Grads[inPixels]].Data().([]float32))
 	for place, i := range p.order {
-		n := 0
-		for _, picture := range part[i].Pictures {
-			n += len(picture.Pixels)
-		}
-		part[i].gradient, values = values[:n], values[n:]
 		if part[i].reading, err = s.reading(part[i].Sample, place, out); err != nil {
 			return err
 		}

@@ -2,8 +2,6 @@ package model
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	"assay/onnx"
 )
@@ -29,27 +27,10 @@ func (n *network) judgeGraph(s judgeSpec) (name string, build buildFunc) {
 }
 
 func buildJudge(g *Graph, n *network, s judgeSpec) (*built, error) {
-	b := n.backbone
-	dec, keys := b.Decoder(), b.Keys()
-	ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
-	order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
-	p := newPacking(g, 1, true)
-	rows := g.Input(inScoreRows, onnx.Int64, onnx.Dims("examples"))
-	features := inFeatures
-	if s.Pixels || n.visionTrained() {
-		g.Scoped("vision", func() { features = b.Vision(g) })
-	} else {
-		g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.FeatureWidth()))
-	}
-	x := g.embed(keys, dec, p, ids, order, "", features)
-	h := dec.Forward(g, x, dec.Rotary(g), p) // [selected, hidden]
-	read := func(x string) string {          // heads see all selected rows: see packing.span
-		y := g.OpA("Gather", onnx.Attrs{"axis": 0}, x, rows)
-		g.Last().Meta = map[string]string{onnx.MetaUnique: "true"}
-		return y
-	}
+	keys := n.backbone.Keys()
+	h, read := n.judgeStates(g, 1, s.Pixels || n.visionTrained())
 	var dimensions []string
-	for _, name := range slices.Sorted(maps.Keys(n.config.Heads)) {
+	for _, name := range n.config.heads() {
 		head := n.config.Heads[name]
 		z, d := head.build(g, name, h)
 		z, d = read(z), read(d)
@@ -58,7 +39,7 @@ func buildJudge(g *Graph, n *network, s judgeSpec) (*built, error) {
 		dimensions = append(dimensions, g.Op("Unsqueeze", d, g.Ints(1)))
 	}
 	if s.State {
-		g.Output(outHidden, read(h), onnx.Float, onnx.Dims("examples", dec.Hidden))
+		g.Output(outHidden, read(h), onnx.Float, onnx.Dims("examples", n.backbone.Decoder().Hidden))
 	}
 	if s.Say {
 		g.Output(outSaid, read(g.nextToken(keys, h)), onnx.Int64, onnx.Dims("examples"))
@@ -79,6 +60,31 @@ func buildJudge(g *Graph, n *network, s judgeSpec) (*built, error) {
 	var err error
 	out.Grads, err = g.Backward(outLoss, inPixels)
 	return out, err
+}
+
+// judgeStates are the states of all selected rows [selected, hidden] of a batch of that many groups of one length, and
+// what takes those out that are read.
+func (n *network) judgeStates(g *Graph, groups int, vision bool) (h string, read func(x string) string) {
+	b := n.backbone
+	dec, keys := b.Decoder(), b.Keys()
+	ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
+	order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
+	p := newPacking(g, groups, true)
+	rows := g.Input(inScoreRows, onnx.Int64, onnx.Dims("examples"))
+	features := inFeatures
+	if vision {
+		g.Scoped("vision", func() { features = b.Vision(g) })
+	} else {
+		g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.FeatureWidth()))
+	}
+	x := g.embed(keys, dec, p, ids, order, "", features)
+	h = dec.Forward(g, x, dec.Rotary(g), p) // [selected, hidden]
+	read = func(x string) string {          // heads see all selected rows: see packing.span
+		y := g.OpA("Gather", onnx.Attrs{"axis": 0}, x, rows)
+		g.Last().Meta = map[string]string{onnx.MetaUnique: "true"}
+		return y
+	}
+	return h, read
 }
 
 // nextToken is the likeliest token behind each state, [rows]; the first one on a tie.

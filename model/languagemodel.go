@@ -159,9 +159,9 @@ type Stretch struct {
 	From, To, Logits int
 }
 
-// Forward appends stretches to the first slots of a cache, from one on, and returns the logits of each stretch, [Logits*V].
-// Several stretches must all begin with their sequences, or be of one token: the runtime's attention over a cache
-// wants it.
+// Forward appends stretches to the first slots of a cache, from one on, and returns the logits of each stretch,
+// [Logits*V]. Several stretches must all begin with their sequences, or be of one token: the runtime's attention over a
+// cache wants it.
 func (l *LanguageModel) Forward(ctx context.Context, c *Cache, first int, stretches ...Stretch) ([][]float32, error) {
 	s, err := l.session("generate", l.stepGraph)
 	if err != nil {

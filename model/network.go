@@ -91,7 +91,9 @@ func (n *network) check(elsewhere bool) (err error) {
 		}
 	}
 	if c.Format == 2 && n.training != trainNothing {
-		return fmt.Errorf("a scorer of format 2 is not trained yet: only its scores and their gradients are computed")
+		if err := c.trainable(n.training); err != nil {
+			return err
+		}
 	}
 	if err := checkTensors(c, n.backbone.Decoder().Hidden, n.tensors); err != nil {
 		return err
@@ -201,6 +203,14 @@ func (n *network) scoreGraph(hidden bool) (name string, build buildFunc) {
 	return fmt.Sprintf("score hidden=%v", hidden), func(g *Graph) (*built, error) {
 		return buildGraph(g, n.backbone, &n.config.Head, spec)
 	}
+}
+
+// outputs is the last graph of scoring.
+func (n *network) outputs() (name string, build buildFunc) {
+	if n.config.Format == 2 {
+		return n.judgeGraph(judgeSpec{})
+	}
+	return n.scoreGraph(false)
 }
 
 func (n *network) packing() packing {

@@ -35,9 +35,9 @@ func (g *Graph) terms(text string, head losses.Head, terms []losses.Spec) string
 }
 
 // Compare runs one micro-batch of an objective of several terms (TuneOptions.Terms). items has the items of each term;
-// their edits are indices into samples, and their weights those in the whole batch. weight is that of each sample's text
-// loss, seed that of the dropout, draws that of the terms that draw. A sample's ScoreLoss is its share of the terms,
-// divided by weight, so that the mean over a batch is their sum.
+// their edits are indices into samples, and their weights those in the whole batch. weight is that of each sample's
+// text loss, seed that of the dropout, draws that of the terms that draw. A sample's ScoreLoss is its share of the
+// terms, divided by weight, so that the mean over a batch is their sum.
 func (t *Tuner) Compare(
 	ctx context.Context,
 	samples []*Sample,
@@ -53,6 +53,9 @@ func (t *Tuner) Compare(
 		return nil, err
 	}
 	r := t.stepResult(p, s, out)
+	if err := t.readScores(samples, p, out, r); err != nil {
+		return nil, err
+	}
 	r.Terms = make([][]float64, len(t.o.Terms))
 	for k, term := range t.o.Terms {
 		if rows[k] == nil {
@@ -84,12 +87,19 @@ func (t *Tuner) termFeeds(
 	for at, i := range p.order {
 		place[i] = at
 	}
-	feeds := map[string]*tensor.Dense{inTargetWeight: p.tokenWeights(weight)}
+	feeds := map[string]*tensor.Dense{}
+	if p.targets != nil {
+		feeds[inTargetWeight] = p.tokenWeights(weight)
+	}
 	for k, s := range t.o.Terms {
 		if s.Over() == losses.Tokens {
 			continue
 		}
-		in, r, err := losses.Feeds(k, s, t.config.Head.output("", ""), items[k], len(place),
+		head, err := t.config.lossHead(s.Dimension)
+		if err != nil {
+			return nil, err
+		}
+		in, r, err := losses.Feeds(k, s, head, items[k], len(place),
 			func(e int) int { return place[e] }, draws)
 		if err != nil {
 			return nil, err

@@ -17,6 +17,8 @@ type Sample struct {
 
 	pass int       // index of the pass that it is made for
 	rest []*Sample // of the other passes
+
+	choices []*Sample // of joint choices: each behind the prompt
 }
 
 func (s *Sample) imageTokens() int {

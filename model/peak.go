@@ -197,9 +197,12 @@ func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	targets := t.lossFeeds(p, make([]float64, micro), 1)
-	if len(t.o.Terms) > 0 {
-		if targets, err = t.termFeeds(p, losses.AllItems(t.o.Terms, micro), 1, 0, make([]*losses.Rows, len(t.o.Terms))); err != nil {
+	var targets map[string]*tensor.Dense
+	if len(t.o.Terms) == 0 {
+		targets = t.lossFeeds(p, make([]float64, micro), 1)
+	} else {
+		rows := make([]*losses.Rows, len(t.o.Terms))
+		if targets, err = t.termFeeds(p, losses.AllItems(t.o.Terms, micro), 1, 0, rows); err != nil {
 			return 0, err
 		}
 	}
@@ -249,7 +252,7 @@ func (e *sessions) visionPeak(s *Sample, micro int) (int64, error) {
 
 // scorePeak is that of scoring copies of a sample.
 func (e *sessions) scorePeak(s *Sample, micro int) (int64, error) {
-	b, err := e.graph(e.scoreGraph(false))
+	b, err := e.graph(e.outputs())
 	if err != nil {
 		return 0, err
 	}

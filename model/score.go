@@ -21,7 +21,7 @@ func (p *pipeline) score(ctx context.Context, samples []*Sample, hidden bool) ([
 	}
 	scores, states := make([]float64, len(samples)), make([][]float32, len(samples))
 	width := p.backbone.Decoder().Hidden
-	err = p.eachBatch(ctx, s, samples, func(i, place int, out map[string]*tensor.Dense) (err error) {
+	err = p.eachBatch(ctx, s, p.packing(), samples, func(i, place int, out map[string]*tensor.Dense) (err error) {
 		if scores[i], err = p.finite(out[outScore].Data().([]float32)[place]); err == nil && out[outHidden] != nil {
 			states[i] = out[outHidden].Data().([]float32)[place*width : (place+1)*width]
 		}
@@ -33,15 +33,15 @@ func (p *pipeline) score(ctx context.Context, samples []*Sample, hidden bool) ([
 	return scores, states, nil
 }
 
-// eachBatch runs a session over samples in batches of one length, each with the features of its pictures, and calls
-// read, several times at once, for every sample with its place in its batch's outputs.
+// eachBatch runs a session over samples, packed in batches of one length, each with the features of its pictures, and
+// calls read, several times at once, for every sample with its place in its batch's outputs.
 func (p *pipeline) eachBatch(
 	ctx context.Context,
 	s *session,
+	pk packing,
 	samples []*Sample,
 	read func(i, place int, out map[string]*tensor.Dense) error,
 ) error {
-	pk := p.packing()
 	batches := batchesBy(len(samples), func(i int) (span, int) {
 		sp := pk.span(samples[i], 0)
 		return span{length: sp.length, selected: sp.selected}, p.limits.rows / sp.length
@@ -56,7 +56,7 @@ func (p *pipeline) eachBatch(
 			}
 		}
 		err := workers.Each(len(part), p.limits.parallel, func(k int) error {
-			order, out, err := p.runBatch(ctx, s, pick(samples, part[k]))
+			order, out, err := p.runBatch(ctx, s, pk, pick(samples, part[k]))
 			for place, i := range order {
 				if err == nil {
 					err = read(part[k][i], place, out)
@@ -75,10 +75,10 @@ func (p *pipeline) eachBatch(
 }
 
 // runBatch runs samples of one length; order[place] is the index of the sample at that place of the outputs.
-func (p *pipeline) runBatch(ctx context.Context, s *session, samples []*Sample) (
+func (p *pipeline) runBatch(ctx context.Context, s *session, pk packing, samples []*Sample) (
 	order []int, out map[string]*tensor.Dense, err error,
 ) {
-	batch, err := p.packing().pack(samples, p.positions)
+	batch, err := pk.pack(samples, p.positions)
 	if err != nil {
 		return nil, nil, err
 	}

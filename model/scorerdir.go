@@ -108,25 +108,33 @@ const (
 	HeadFile   = "head.safetensors"
 )
 
-// readScorerDir reads scorer.yaml, head and adapter (nil if there is none: a merged or fully trained scorer).
-func readScorerDir(dir string) (c *ScorerConfig, own map[string]*tensor.Dense, a *lora.Adapter, err error) {
-	file := filepath.Join(dir, ConfigFile)
+// ReadScorerConfig reads a scorer.yaml of either format; its paths become absolute.
+func ReadScorerConfig(file string) (*ScorerConfig, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("%w (a scorer directory is wanted, as training writes it)", err)
+		return nil, fmt.Errorf("%w (a scorer directory is wanted, as training writes it)", err)
 	}
-	c = &ScorerConfig{}
+	c := &ScorerConfig{}
 	if err := yaml.UnmarshalWithOptions(raw, c, yaml.Strict()); err != nil {
-		return nil, nil, nil, fmt.Errorf("%s: %w", file, err)
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if err := c.Normalize(); err != nil {
-		return nil, nil, nil, fmt.Errorf("%s: %w", file, err)
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
+	dir := filepath.Dir(file)
 	if !filepath.IsAbs(c.Backbone) {
 		c.Backbone = filepath.Join(dir, filepath.FromSlash(c.Backbone))
 	}
 	if c.Weights != "" && !filepath.IsAbs(c.Weights) {
 		c.Weights = filepath.Join(dir, filepath.FromSlash(c.Weights))
+	}
+	return c, nil
+}
+
+// readScorerDir reads scorer.yaml, head and adapter (nil if there is none: a merged or fully trained scorer).
+func readScorerDir(dir string) (c *ScorerConfig, own map[string]*tensor.Dense, a *lora.Adapter, err error) {
+	if c, err = ReadScorerConfig(filepath.Join(dir, ConfigFile)); err != nil {
+		return nil, nil, nil, err
 	}
 	if _, err := os.Stat(filepath.Join(dir, HeadFile)); c.Format == 2 && errors.Is(err, fs.ErrNotExist) {
 		own = map[string]*tensor.Dense{} // all heads are rows of the backbone's table

@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"strings"
 
 	"gorgonia.org/tensor"
 
@@ -60,15 +61,19 @@ func (p *ScorerState) begin(l *lora.Config, seed uint64) error {
 	if err := c.Normalize(); err != nil {
 		return err
 	}
-	if c.Format != 1 {
-		return fmt.Errorf("a fresh scorer has format 1, not %d", c.Format)
-	}
 	b, err := p.backbone()
 	if err != nil {
 		return err
 	}
 	defer b.Close()
 	p.Tensors = map[string]*tensor.Dense{}
+	if c.Format == 2 {
+		p.beginHeads(c.headShapes(b.Decoder().Hidden), seed)
+		if l != nil {
+			p.Adapter, err = lora.New(l, lora.Modules(b.Weights), seed)
+		}
+		return err
+	}
 	sizes := c.Head.Sizes(b.Decoder().Hidden)
 	for i := range len(sizes) - 1 {
 		in, out := sizes[i], sizes[i+1]
@@ -87,6 +92,20 @@ func (p *ScorerState) begin(l *lora.Config, seed uint64) error {
 		p.Adapter, err = lora.New(l, lora.Modules(b.Weights), seed)
 	}
 	return err
+}
+
+// beginHeads draws the heads of format 2, by their tensors' shapes; rows of choices are the backbone's.
+func (p *ScorerState) beginHeads(shapes map[string][]int, seed uint64) {
+	for name, shape := range shapes {
+		layer, bias := strings.CutSuffix(name, ".bias")
+		switch {
+		case isChoiceRows(name):
+		case bias:
+			p.uniform(name, seed, shapes[layer+".weight"][1], shape...)
+		default:
+			p.uniform(name, seed, shape[1], shape...)
+		}
+	}
 }
 
 // uniform fills a tensor by its name, so that its values do not depend on what else is drawn.

@@ -47,6 +47,10 @@ func NewTuner(p *ScorerState, o TuneOptions) (*Tuner, error) {
 			"%s: config.json: attention_dropout %g is not supported in training: set it to 0 to train without",
 			p.Config.Backbone, rate)
 	}
+	if e.config.Format == 2 && len(o.Terms) == 0 {
+		e.Close()
+		return nil, fmt.Errorf("a scorer of format 2 trains on losses: it has heads, and no text of its own")
+	}
 	t := &Tuner{pipeline: e, o: o}
 	if t.params, err = e.trainable(t.stepGraph(1)); err != nil {
 		e.Close()
@@ -81,6 +85,9 @@ func (t *Tuner) stepGraph(groups int) (name string, build buildFunc) {
 		Terms:     t.o.Terms,
 	}
 	return fmt.Sprintf("training step, %d groups", groups), func(g *Graph) (*built, error) {
+		if t.config.Format == 2 {
+			return buildJudgeStep(g, t.network, spec)
+		}
 		return buildGraph(g, t.backbone, &t.config.Head, spec)
 	}
 }
@@ -148,7 +155,7 @@ func (t *Tuner) step(
 // stepPacking says how samples are packed for a step.
 func (t *Tuner) stepPacking() packing {
 	pk := t.packing()
-	pk.loss, pk.separate = true, t.o.Fixed
+	pk.loss, pk.separate = t.config.Format != 2, t.o.Fixed
 	if t.small {
 		pk.slack = smallSlack
 	}
@@ -166,6 +173,12 @@ func (t *Tuner) stepResult(p *packed, s *session, out map[string]*tensor.Dense) 
 		Tokens:    p.rows,
 		Grads:     map[string]*tensor.Dense{},
 	}
+	for name, as := range s.Grads {
+		r.Grads[name] = out[as]
+	}
+	if t.config.Format == 2 {
+		return r
+	}
 	values := func(name string) []float32 { return out[name].Data().([]float32) }
 	nll, score, at := values(outNLL), values(outScore), 0
 	for place, i := range p.order {
@@ -175,9 +188,6 @@ func (t *Tuner) stepResult(p *packed, s *session, out map[string]*tensor.Dense) 
 		}
 		r.CE[i] /= float64(p.targets[place])
 		r.Score[i] = float64(score[place])
-	}
-	for name, as := range s.Grads {
-		r.Grads[name] = out[as]
 	}
 	return r
 }
@@ -238,8 +248,7 @@ func (t *Tuner) dropoutFeeds(s *session, rows int, seed uint64) map[string]*tens
 
 // Score returns score01 of every sample with the tensors as they are now.
 func (t *Tuner) Score(ctx context.Context, samples []*Sample) ([]float64, error) {
-	scores, _, err := t.score(ctx, samples, false)
-	return scores, err
+	return (&Scorer{t.pipeline}).Score(ctx, samples)
 }
 
 // Hidden returns the state at the score token [hidden] of every sample.

@@ -115,8 +115,8 @@ func (p port) feed(d *tensor.Dense) (onnxruntime.Value, error) {
 	return kinds[p.typ].wrap(d)
 }
 
-// room makes the value that the runtime writes an output into, over the caller's array if there is one; nil leaves it to
-// the runtime if the size is not known yet.
+// room makes the value that the runtime writes an output into, over the caller's array if there is one; nil leaves it
+// to the runtime if the size is not known yet.
 func (p port) room(given *tensor.Dense) (onnxruntime.Value, error) {
 	if given != nil {
 		switch {
@@ -182,7 +182,11 @@ func sizes(s tensor.Shape) []int64 {
 }
 
 // collect turns the values of a run into arrays by name, without those that are the caller's already.
-func collect(ports []port, values []onnxruntime.Value, room map[string]*tensor.Dense) (map[string]*tensor.Dense, error) {
+func collect(
+	ports []port,
+	values []onnxruntime.Value,
+	room map[string]*tensor.Dense,
+) (map[string]*tensor.Dense, error) {
 	out := make(map[string]*tensor.Dense, len(ports))
 	for i, p := range ports {
 		if p.hidden || room[p.name] != nil {

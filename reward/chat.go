@@ -66,7 +66,8 @@ func (s *Server) chatModel(name string) (*NamedModel, error) {
 		return nil, apiErrorf(http.StatusUnprocessableEntity, "unknown_model",
 			"this server has no chat model: it wants --chat-backbone")
 	}
-	return nil, apiErrorf(http.StatusNotFound, "unknown_model", "no model %q; there are %s", name, strings.Join(names, ", "))
+	return nil, apiErrorf(http.StatusNotFound, "unknown_model", "no model %q; there are %s", name,
+		strings.Join(names, ", "))
 }
 
 // getModels lists the chat models, as OpenAI does.

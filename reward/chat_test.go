@@ -114,8 +114,9 @@ func streamed(t *testing.T, url string, messages []chat.Message) (text string, p
 			URL: "data:image/png;base64," + base64.StdEncoding.EncodeToString(file.Bytes())}))
 	}
 	stream := service.NewStreaming(context.Background(), openai.ChatCompletionNewParams{
-		Model:         "tiny",
-		Messages:      []openai.ChatCompletionMessageParamUnion{openai.SystemMessage(messages[0].Content[0].Text), openai.UserMessage(parts)},
+		Model: "tiny",
+		Messages: []openai.ChatCompletionMessageParamUnion{
+			openai.SystemMessage(messages[0].Content[0].Text), openai.UserMessage(parts)},
 		MaxTokens:     openai.Int(20),
 		Temperature:   openai.Float(0),
 		StreamOptions: openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)},

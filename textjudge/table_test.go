@@ -214,8 +214,9 @@ func (c *counting) twice() (n int) {
 	return n
 }
 
-// TestInterrupted: a run is stopped in the middle, twice, and goes on; no question is asked twice, and the table is that
-// of a run that was not stopped. ASSAY_JUDGE_ROWS says how many rows it has: 2,000, where 10,000 take half a minute.
+// TestInterrupted: a run is stopped in the middle, twice, and goes on; no question is asked twice, and the table is
+// that of a run that was not stopped. ASSAY_JUDGE_ROWS says how many rows it has: 2,000, where 10,000 take half a
+// minute.
 func TestInterrupted(t *testing.T) {
 	rows := 2000
 	if n, err := strconv.Atoi(os.Getenv("ASSAY_JUDGE_ROWS")); err == nil {

@@ -107,7 +107,7 @@ func (r *run) measures(b *strings.Builder) {
 func (s *Samples) labelCounts() (n [5]int) {
 	for _, r := range s.rows {
 		switch {
-		case r.bad != "":
+		case r.bad != "" || !r.labelled():
 		case r.label == 0:
 			n[0]++
 		case r.label < 0.5:

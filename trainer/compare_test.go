@@ -19,7 +19,8 @@ import (
 func openWith(t *testing.T, folder, text string) (*Config, Model) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "run.yaml")
-	text = fmt.Sprintf("init: %s\nout: out\ndata: {train: t.jsonl}\ndevice: cpu\nthreads: 2\n%s", filepath.Join(folder, "scorer"), text)
+	text = fmt.Sprintf("init: %s\nout: out\ndata: {train: t.jsonl}\ndevice: cpu\nthreads: 2\n%s",
+		filepath.Join(folder, "scorer"), text)
 	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,8 @@ func TestTermsAreTheLoss(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(got.Score, want.Score) || !slices.Equal(got.CE, want.CE) || !slices.Equal(got.Terms[0], want.ScoreLoss) {
+	if !slices.Equal(got.Score, want.Score) || !slices.Equal(got.CE, want.CE) ||
+		!slices.Equal(got.Terms[0], want.ScoreLoss) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	for i, p := range usual.Params() {
@@ -66,7 +68,8 @@ func TestTermsAreTheLoss(t *testing.T) {
 func TestPairGradients(t *testing.T) {
 	ctx, folder := context.Background(), filepath.Join(oracle.Folders(t)[0], "llavanext")
 	c, usual := openWith(t, folder, "loss: {text: 0, score: 1}\n")
-	_, terms := openWith(t, folder, "losses: [{kind: bradley_terry, scale: 4}, {kind: plackett_luce, scale: 2, weight: 3}]\n")
+	_, terms := openWith(t, folder, "losses: [{kind: bradley_terry, scale: 4}, "+
+		"{kind: plackett_luce, scale: 2, weight: 3}]\n")
 	var batch []Example
 	var slopes []*StepResult // of each score: the L1 loss of a label far below has the slope 1
 	for _, o := range oracle.Read[[]oracle.Case](t, filepath.Join(folder, "cases.json"))[:3] {
@@ -80,7 +83,8 @@ func TestPairGradients(t *testing.T) {
 		slopes = append(slopes, r)
 	}
 	items := [][]losses.Item{
-		{{Edits: []int{0, 2}, Outcome: [3]float64{1, 0, 0}, Weight: 0.5}, {Edits: []int{1, 2}, Outcome: [3]float64{0, 1, 0}, Weight: 0.5}},
+		{{Edits: []int{0, 2}, Outcome: [3]float64{1, 0, 0}, Weight: 0.5},
+			{Edits: []int{1, 2}, Outcome: [3]float64{0, 1, 0}, Weight: 0.5}},
 		{{Edits: []int{2, 0, 1}, Ranks: []int{0, 1, 2}, Weight: 1}},
 	}
 	got, err := terms.(Comparer).Compare(ctx, batch, items, 1, 1, 2)

@@ -12,8 +12,10 @@ import (
 type Config struct {
 	Backbone string `yaml:"backbone"` // Hugging Face checkpoint directory
 	Init     string `yaml:"init"`     // scorer directory to go on from; gives the defaults of what a scorer.yaml says
-	Out      string `yaml:"out"`      // run directory
-	Mode     string `yaml:"mode"`     // lora, full, head
+
+	Scorer string `yaml:"scorer,omitempty"` // scorer.yaml of format 2 to begin with, instead of what pair to dtype say
+	Out    string `yaml:"out"`              // run directory
+	Mode   string `yaml:"mode"`             // lora, full, head
 
 	Pair          string           `yaml:"pair"`           // sequence, concat, frames
 	PairSize      []int            `yaml:"pair_size"`      // [height, width] in pixels; empty: pictures keep their size
@@ -52,6 +54,8 @@ type Config struct {
 	Checkpoint CheckpointConfig `yaml:"checkpoint"`
 	Validate   ValidateConfig   `yaml:"validate"`
 	Cache      CacheConfig      `yaml:"cache"`
+
+	Judge *model.ScorerConfig `yaml:"-"` // what scorer or init says, if that is of format 2
 }
 
 // LoraConfig says which linear layers get an adapter. The meaning of each key is PEFT's.

@@ -32,7 +32,11 @@ func (d checker) oneOf(key, value string, allowed ...string) {
 
 func (c *Config) check(doc *strictyaml.Document) {
 	d := checker{doc}
-	d.want(c.Backbone != "" || c.Init != "", "backbone", "the folder of a Hugging Face checkpoint is wanted")
+	d.want(
+		c.Backbone != "" || c.Init != "" || c.Judge != nil,
+		"backbone",
+		"the folder of a Hugging Face checkpoint is wanted",
+	)
 	d.want(c.Out != "", "out", "the run directory to write is wanted")
 	d.want(!c.replaces(c.Init), "init", "lies in what this run replaces (%s and %s of out): choose another out", ScorerDir,
 		BestDir)
@@ -64,6 +68,9 @@ func (c *Config) replaces(path string) bool {
 
 // checkScorer looks at what becomes scorer.yaml.
 func (c *Config) checkScorer(d checker) {
+	if c.Judge != nil {
+		return
+	}
 	d.oneOf("pair", c.Pair, "sequence", "concat", "frames")
 	d.want(len(c.PairSize) == 0 || len(c.PairSize) == 2 && slices.Min(c.PairSize) > 0, "pair_size",
 		"want [height, width] in pixels, not %v", c.PairSize)

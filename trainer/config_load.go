@@ -31,7 +31,10 @@ func Load(path string) (*Config, error) {
 	if d.Unreadable {
 		return nil, d.Err()
 	}
-	if c.Init != "" && !d.Bad("init") {
+	if err := c.readJudge(d, folder); err != nil {
+		return nil, err
+	}
+	if c.Init != "" && !d.Bad("init") && c.Judge == nil {
 		base := Default()
 		if err := base.fromScorer(absolute(folder, c.Init)); err != nil {
 			d.Problem("init", "%v", err)
@@ -47,7 +50,7 @@ func Load(path string) (*Config, error) {
 	if d.Has("backbone") && c.Backbone != "" {
 		c.Backbone = absolute(folder, c.Backbone)
 	}
-	for _, p := range []*string{&c.Init, &c.Out, &c.Cache.Folder} {
+	for _, p := range []*string{&c.Init, &c.Scorer, &c.Out, &c.Cache.Folder} {
 		*p = absolute(folder, *p)
 	}
 	for _, tables := range []Strings{c.Data.Train, c.Data.Validation.Tables} {
@@ -155,7 +158,7 @@ func keepsScorer(d *strictyaml.Document, c *Config, init string) {
 // to its weights, which adapt, but a scorer knows best what it was trained with.
 func (c *Config) Departures() []string {
 	was := Default()
-	if c.Init == "" || was.fromScorer(c.Init) != nil {
+	if c.Init == "" || c.Judge != nil || was.fromScorer(c.Init) != nil {
 		return nil
 	}
 	var out []string

@@ -43,11 +43,17 @@ func (c *Config) checkLosses(d checker) {
 		if row.Over == losses.Tokens {
 			texts++
 		}
-		d.want(s.Dimension == "", key+".dimension", "the scorer has one head, the score's: it has no dimension %q", s.Dimension)
+		if c.Judge != nil {
+			c.checkTerm(d, key, s, &row)
+			continue
+		}
+		d.want(s.Dimension == "", key+".dimension", "the scorer has one head, the score's: it has no dimension %q",
+			s.Dimension)
 		d.want(row.Outputs != losses.Classes || c.Head.Classes(), key+".kind", "%s wants head.kind: classification", s.Kind)
 		d.want(row.Outputs != losses.MuSigma, key+".kind", "%s wants a head with mu and log sigma; this one has %s", s.Kind,
 			c.Head.Kind)
 	}
+	d.want(c.Judge == nil || len(c.Losses) > 0, "losses", "a scorer of format 2 trains on losses: want at least one")
 	d.want(texts < 2, "losses", "two terms of kind text: one is enough")
 	d.want(len(c.Losses) == 0 || c.Mode != "head", "losses",
 		"mode head trains the head alone, on loss.score: use mode lora or full, or leave losses out")

@@ -255,6 +255,9 @@ func defaults(t *testing.T, prefix string, v reflect.Value) map[string]string {
 	out := map[string]string{}
 	for i := range v.NumField() {
 		key, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ",")
+		if key == "-" { // no key of a file
+			continue
+		}
 		key = prefix + key
 		f := v.Field(i)
 		if _, marshals := f.Interface().(yaml.InterfaceMarshaler); f.Kind() == reflect.Struct && !marshals {

@@ -123,8 +123,8 @@ func (f *Found) terms(all *run, table *Samples, unit int, rows []int) {
 
 // Print writes what was found for people.
 func (f *Found) Print(w io.Writer) {
-	fmt.Fprintf(w, "groups       %d of %g to %g edits, %.1f on average; %d distinct edits\n", f.Groups, f.Sizes[0], f.Sizes[2],
-		f.Sizes[1], f.Edits)
+	fmt.Fprintf(w, "groups       %d of %g to %g edits, %.1f on average; %d distinct edits\n", f.Groups,
+		f.Sizes[0], f.Sizes[2], f.Sizes[1], f.Edits)
 	if f.Sampled > 0 {
 		fmt.Fprintf(w, "             %d are larger than a step takes: each epoch draws some of their edits\n", f.Sampled)
 	}
@@ -133,7 +133,8 @@ func (f *Found) Print(w io.Writer) {
 			strings.Join(f.Dimensions, ", "))
 	}
 	if f.Preferences > 0 {
-		fmt.Fprintf(w, "preferences  %d; %d ties, %d with margins, %d with votes\n", f.Preferences, f.Ties, f.Margins, f.Votes)
+		fmt.Fprintf(w, "preferences  %d; %d ties, %d with margins, %d with votes\n", f.Preferences, f.Ties,
+			f.Margins, f.Votes)
 	}
 	names := make([]string, 0, len(f.Items))
 	for name := range f.Items {

@@ -23,8 +23,8 @@ type comparison struct {
 	pair *data.Pair
 }
 
-// newGroups makes whole groups out of units of rows. Where several comparisons share an edit (the best one of a group with
-// each of the others, say), its rows become one: o.Units keeps the first.
+// newGroups makes whole groups out of units of rows. Where several comparisons share an edit (the best one of a group
+// with each of the others, say), its rows become one: o.Units keeps the first.
 func newGroups(o *Order, s *Samples, bound int) *groups {
 	g := &groups{pairs: make([][]comparison, len(o.Units)), bound: bound}
 	if s == nil {
@@ -188,8 +188,8 @@ func winner(d float64) [3]float64 {
 	return [3]float64{0, 1, 0}
 }
 
-// above tells whether an edit's label is above another's (d > 0), or its rank before the other's, and by how much: ranks
-// do not say. ok is false where there is nothing to compare.
+// above tells whether an edit's label is above another's (d > 0), or its rank before the other's, and by how much:
+// ranks do not say. ok is false where there is nothing to compare.
 func (s *Said) above(o *Said, dimension string) (d, margin float64, ok bool) {
 	if x, has := s.Labels[dimension]; has {
 		if y, has := o.Labels[dimension]; has {

@@ -78,8 +78,10 @@ func writeGroups(t *testing.T, groups int, text string) string {
 				`"do %d, %d", "label": %g, "label_quality": %g}`+"\n", g, k, g, g, k, float64((g+k)%5)/4, float64(k%3)/2)
 		}
 	}
-	for name, text := range map[string]string{"a.png": "", "table.jsonl": rows.String(), "run.yaml": "backbone: backbone\nout: out\n" +
-		"head: {hidden: []}\nquestion: ['[INSTRUCTION]?', 'Is [INSTRUCTION] done?']\noptimizer: {lr: 0.01}\nseed: 3\n" + text} {
+	for name, text := range map[string]string{"a.png": "", "table.jsonl": rows.String(),
+		"run.yaml": "backbone: backbone\n" +
+			"out: out\nhead: {hidden: []}\nquestion: ['[INSTRUCTION]?', 'Is [INSTRUCTION] done?']\n" +
+			"optimizer: {lr: 0.01}\nseed: 3\n" + text} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
 			t.Fatal(err)
 		}
@@ -91,8 +93,8 @@ func writeGroups(t *testing.T, groups int, text string) string {
 // each epoch draws its own edits.
 func TestWholeGroups(t *testing.T) {
 	f := newFake()
-	path := writeGroups(t, 60, "data: {train: table.jsonl, group_edits: 4}\nlosses: [{kind: bradley_terry}]\nbatch_size: 9\n"+
-		"micro_batch: 3\nepochs: 2\naugment: adiee\n")
+	path := writeGroups(t, 60, "data: {train: table.jsonl, group_edits: 4}\nlosses: [{kind: bradley_terry}]\n"+
+		"batch_size: 9\nmicro_batch: 3\nepochs: 2\naugment: adiee\n")
 	train(t, path, f)
 	count, drawn, at := map[string]int{}, map[string]map[string]bool{}, 0
 	for _, n := range f.parts {
@@ -174,9 +176,9 @@ func TestGroupsOfOneAreSamples(t *testing.T) {
 
 // TestGroupsResume interrupts a run over whole groups and compares with an undisturbed one.
 func TestGroupsResume(t *testing.T) {
-	text := "data: {train: table.jsonl, validation: 0.2, group_edits: 4}\nlosses: [{kind: gaussian_draws}, {kind: l1, weight: 2}]\n" +
-		"batch_size: 9\nmicro_batch: 3\nepochs: 3\nschedule: {kind: cosine}\nvalidate: {by: pair_accuracy}\n"
-	text = strings.Replace(text, "gaussian_draws", "bradley_terry", 1)
+	text := "data: {train: table.jsonl, validation: 0.2, group_edits: 4}\n" +
+		"losses: [{kind: bradley_terry}, {kind: l1, weight: 2}]\nbatch_size: 9\n" +
+		"micro_batch: 3\nepochs: 3\nschedule: {kind: cosine}\nvalidate: {by: pair_accuracy}\n"
 	quiet := writeGroups(t, 60, text)
 	whole := train(t, quiet, newFake())
 	path := writeGroups(t, 60, text)
@@ -210,16 +212,19 @@ func TestItems(t *testing.T) {
 		{Index: 4, Unit: 1, Said: Said{Ranks: map[string]float64{"": 1}}},
 	}
 	r := &run{config: &Config{Losses: []losses.Spec{
-		{Kind: "l1", Votes: "weight"}, {Kind: "bradley_terry_margin", Scale: 10}, {Kind: "bradley_terry", Dimension: "quality"},
+		{Kind: "l1", Votes: "weight"}, {Kind: "bradley_terry_margin", Scale: 10},
+		{Kind: "bradley_terry", Dimension: "quality"},
 		{Kind: "plackett_luce"},
 	}}}
 	items := r.items(part)
 	normalise([][][]losses.Item{items})
 	third, quarter, a, b, tie := 1.0/3, 1.0/4, [3]float64{1, 0, 0}, [3]float64{0, 0, 1}, [3]float64{0, 1, 0}
 	want := [][]losses.Item{
-		{{Edits: []int{0}, Weight: third}, {Edits: []int{1}, Label: 0.5, Weight: third}, {Edits: []int{2}, Label: 0.5, Weight: third}},
+		{{Edits: []int{0}, Weight: third}, {Edits: []int{1}, Label: 0.5, Weight: third},
+			{Edits: []int{2}, Label: 0.5, Weight: third}},
 		{
-			{Edits: []int{0, 1}, Outcome: b, Margin: 5, Weight: quarter}, {Edits: []int{0, 2}, Outcome: b, Margin: 5, Weight: quarter},
+			{Edits: []int{0, 1}, Outcome: b, Margin: 5, Weight: quarter},
+			{Edits: []int{0, 2}, Outcome: b, Margin: 5, Weight: quarter},
 			{Edits: []int{1, 2}, Outcome: tie, Weight: quarter}, {Edits: []int{3, 4}, Outcome: b, Weight: quarter},
 		},
 		{
@@ -233,18 +238,20 @@ func TestItems(t *testing.T) {
 	}
 }
 
-// TestPreferences: tables of comparisons become groups, an edit in several of them is one, and votes count as they should.
+// TestPreferences: tables of comparisons become groups, an edit in several of them is one, and votes count as they
+// should.
 func TestPreferences(t *testing.T) {
-	path := writeGroups(t, 6, "data: {train: [table.jsonl, pairs.jsonl], group_edits: 4}\nlosses: [{kind: bradley_terry, votes: soft}, "+
-		"{kind: bradley_terry, votes: weight, weight: 2}, {kind: l1}]\nbatch_size: 8\n")
+	path := writeGroups(t, 6, "data: {train: [table.jsonl, pairs.jsonl], group_edits: 4}\n"+
+		"losses: [{kind: bradley_terry, votes: soft}, {kind: bradley_terry, votes: weight, weight: 2}, "+
+		"{kind: l1}]\nbatch_size: 8\n")
 	var rows strings.Builder
 	for _, line := range []string{
 		`"chosen": "b.png", "rejected": "c.png", "votes_chosen": 6, "votes_tie": 1, "votes_rejected": 1`,
 		`"chosen": "b.png", "rejected": "d.png", "votes_chosen": 1, "votes_tie": 2, "votes_rejected": 1, "margin": 2.5`,
 		`"chosen": "d.png", "rejected": "c.png"`,
 	} {
-		fmt.Fprintf(&rows, `{"prompt": [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "turn it"}]}], `+
-			`"source": "a.png", %s}`+"\n", line)
+		fmt.Fprintf(&rows, `{"prompt": [{"role": "user", "content": [{"type": "image"}, `+
+			`{"type": "text", "text": "turn it"}]}], "source": "a.png", %s}`+"\n", line)
 	}
 	folder := filepath.Dir(path)
 	for name, text := range map[string]string{"pairs.jsonl": rows.String(), "b.png": "b", "c.png": "c", "d.png": "d"} {

@@ -395,8 +395,8 @@ func (r *run) add(out *StepResult, n int) error {
 	return nil
 }
 
-// add counts a micro-batch into the means over n samples, of which some are labelled, and returns the examples whose loss
-// is not finite.
+// add counts a micro-batch into the means over n samples, of which some are labelled, and returns the examples whose
+// loss is not finite.
 func (m *StepMetrics) add(out *StepResult, part []Example, n, labelled int) (notFinite []Example) {
 	for i, e := range part {
 		if l := out.Loss[i]; math.IsNaN(l) || math.IsInf(l, 0) {

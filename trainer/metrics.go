@@ -67,7 +67,7 @@ type ValidationMetrics struct {
 	Accuracy number  `json:"accuracy"` // share of scores whose nearest of 0, 0.5, 1 is the label's
 	Rows     int     `json:"rows"`
 	PairRows int     `json:"pairs,omitempty"`         // pairs of edits of a group of which one is better
-	Pairs    *number `json:"pair_accuracy,omitempty"` // share of them that the scores have the right way; equal scores are half
+	Pairs    *number `json:"pair_accuracy,omitempty"` // share of them that the scores have right; equal scores are half
 	By       string  `json:"by,omitempty"`            // what is best, where that is not L1
 	Best     bool    `json:"best"`                    // the lowest L1 so far
 	Seconds  float64 `json:"seconds"`                 // of training so far

@@ -60,9 +60,11 @@ type Model interface {
 
 // Comparer is a model that trains on an objective of several terms (Config.Losses).
 type Comparer interface {
-	// Compare is Step for items of each term: edits are indices into batch, weights those in the mean over the whole batch.
-	// weight is that of each example's text loss, draws the seed of the terms that draw.
-	Compare(ctx context.Context, batch []Example, items [][]losses.Item, weight float64, seed, draws uint64) (*StepResult, error)
+	// Compare is Step for items of each term: edits are indices into batch, weights those in the mean over the whole
+	// batch. weight is that of each example's text loss, draws the seed of the terms that draw.
+	Compare(
+		ctx context.Context, batch []Example, items [][]losses.Item, weight float64, seed, draws uint64,
+	) (*StepResult, error)
 }
 
 // Factory makes the model of a configuration, with the parameters that a fresh run begins with.
@@ -88,7 +90,7 @@ type Plan struct {
 	Rows       int              `json:"rows"`               // labelled training rows
 	Validation int              `json:"validation"`         // validation rows
 	BadRows    []BadRow         `json:"bad_rows,omitempty"` // rows that would be set aside
-	Found      *Found           `json:"found,omitempty"`    // groups and what compares their edits, where the run uses them
+	Found      *Found           `json:"found,omitempty"`    // groups and what compares their edits, if they are used
 	BatchSize  int              `json:"batch_size"`         // samples per step
 	MicroBatch int              `json:"micro_batch"`        // samples per run of the graph; from the model if it is auto
 	Tokens     TokenCount       `json:"tokens"`             // of an example, over the sample looked at

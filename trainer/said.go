@@ -18,6 +18,12 @@ type Said struct {
 // none tells that nothing was said but, perhaps, a plain label.
 func (s *Said) none() bool { return len(s.Labels) == 0 && len(s.Ranks) == 0 && s.Pair == nil }
 
+// labelled tells whether the row has a label of the score.
+func (r *sampleRow) labelled() bool {
+	_, ok := r.Said.Labels[""]
+	return ok
+}
+
 func saidOf(e *data.Edit) Said {
 	s := Said{Labels: maps.Clone(e.Labels), Ranks: e.Ranks, Votes: e.Votes, Pair: e.Pair}
 	if e.Label != nil {

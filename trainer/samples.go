@@ -153,8 +153,8 @@ func (d *Data) open(c *Config) error {
 		return exit.Usage(fmt.Errorf("the label tables:\n%w", err))
 	}
 	if c.Data.Sampling != "rows" && !all.grouped && d.Train.Len() > 0 {
-		return exit.Usagef("data.sampling: "+c.Data.Sampling+", but no row of %s has a group: %s", strings.Join(c.Data.Train, ", "),
-			s.columnHint("group"))
+		return exit.Usagef("data.sampling: %s, but no row of %s has a group: %s", c.Data.Sampling,
+			strings.Join(c.Data.Train, ", "), s.columnHint("group"))
 	}
 	if d.Train.Len() == 0 && len(d.bad) == 0 {
 		return exit.Usagef("data.train: no labelled rows%s in %s (%d rows, %d without a label)%s",

@@ -2,10 +2,14 @@ package trainer
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"runtime"
 	"strings"
+
+	"github.com/goccy/go-yaml"
 
 	"assay/data"
 	"assay/internal/exit"
@@ -75,6 +79,9 @@ func openModel(c *Config, plan bool, memory int64) (_ Model, err error) {
 // newParts reads the scorer that training goes on from, or makes a fresh one. What the configuration says about the
 // scorer counts in both cases.
 func newParts(c *Config, plan bool) (*model.ScorerState, error) {
+	if c.Judge != nil {
+		return newJudgeParts(c, plan)
+	}
 	sc := &model.ScorerConfig{
 		Format:        1,
 		Backbone:      c.Backbone,
@@ -248,7 +255,16 @@ func (m *scorerModel) Score(ctx context.Context, batch []Example) ([]float64, er
 func (m *scorerModel) SaveScorer(dir string) error { return m.tuner.SaveScorer(dir) }
 
 func (m *scorerModel) Fingerprint() map[string]string {
-	return map[string]string{"backbone": m.backbone}
+	out := map[string]string{"backbone": m.backbone}
+	if m.config.Judge != nil {
+		sc := *m.config.Judge
+		sc.Backbone, sc.Weights = "", ""
+		if text, err := yaml.Marshal(&sc); err == nil {
+			sum := sha256.Sum256(text)
+			out["scorer"] = hex.EncodeToString(sum[:16])
+		}
+	}
+	return out
 }
 
 // Inspector decodes pictures and counts the tokens of the text, asked in every wording.

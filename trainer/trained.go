@@ -74,6 +74,11 @@ func trainedOf(tensors []trainedTensor) Trained {
 
 // headTensor recognises layers.N.weight and layers.N.bias.
 func headTensor(name string) bool {
+	if rest, ok := strings.CutPrefix(name, "heads."); ok { // of format 2: heads.NAME.layers.N.weight
+		if i := strings.Index(rest, ".layers."); i >= 0 {
+			name = rest[i+1:]
+		}
+	}
 	parts := strings.Split(name, ".")
 	return len(parts) == 3 && parts[0] == "layers" && (parts[2] == "weight" || parts[2] == "bias")
 }

@@ -54,7 +54,8 @@ func (m *asked) Chat(ctx context.Context, messages []chat.Message, o chat.Option
 	if o.Temperature != nil {
 		fmt.Fprintf(&b, " temperature %g", *o.Temperature)
 	}
-	return &chat.Answer{Text: b.String(), TokenIDs: []int64{1, 2}, LogProbs: []float64{-1, -2}, Finish: chat.FinishStop}, nil
+	a := chat.Answer{Text: b.String(), TokenIDs: []int64{1, 2}, LogProbs: []float64{-1, -2}, Finish: chat.FinishStop}
+	return &a, nil
 }
 
 func (m *asked) Fingerprint() string { return "asked" }

@@ -163,11 +163,15 @@ func TestImagenHubSimilarities(t *testing.T) {
 	}
 	scores := func(name string) map[[2]string]float64 {
 		out := filepath.Join(t.TempDir(), name)
-		v := benchJSON(t, "imagenhub", "--ratings", dir, "--images", dir, "--baseline", name, "--out", out, "--resamples", "20",
-			"--clip", filepath.Join(root, "clip", "model"), "--dino", filepath.Join(root, "dinov2", "model"))
+		v := benchJSON(t, "imagenhub", "--ratings", dir, "--images", dir, "--baseline", name, "--out", out,
+			"--resamples", "20", "--clip",
+			filepath.Join(root, "clip", "model"), "--dino", filepath.Join(root, "dinov2", "model"))
 		if numbers := v["numbers"].([]any); !strings.Contains(fmt.Sprint(numbers[0]), name+": cosine of edit") &&
 			!strings.Contains(fmt.Sprint(numbers[0]), name+": cosine of change") {
 			t.Errorf("the definition is not in the name: %v", numbers[0])
+		}
+		if by := fmt.Sprint(v["numbers"].([]any)[0].(map[string]any)["by"]); !strings.Contains(by, "fingerprint:"+name+" ") {
+			t.Errorf("the number does not say what it is by: %s", by)
 		}
 		raw, err := os.ReadFile(filepath.Join(out, "predictions.jsonl"))
 		if err != nil {

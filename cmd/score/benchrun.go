@@ -84,7 +84,9 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *benchmarks.Report, set benchm
 			if err != nil {
 				return err
 			}
-			r.Add(name, p)
+			if err := r.AddJudged(name, p, path); err != nil {
+				return err
+			}
 		}
 	}
 	if isMixed && len(paths)+len(f.Editors) > 0 {
@@ -140,8 +142,7 @@ func addFile(r *benchmarks.Report, set benchmarks.Set, path string) error {
 	if err != nil {
 		return err
 	}
-	r.Add(systemName(path), p)
-	return nil
+	return r.AddJudged(systemName(path), p, path)
 }
 
 // systemName is the name of a file of predictions without folder and extension.

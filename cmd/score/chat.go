@@ -41,8 +41,8 @@ func (f *modelFlags) open() (*generate.Model, error) {
 	return generate.Open(f.backbone, f.o)
 }
 
-// chatFlags are a question, or a table of them.
-type chatFlags struct {
+// questionFlags are a question, or a table of them.
+type questionFlags struct {
 	modelFlags
 	table                         table.Options
 	images, stop                  []string
@@ -54,7 +54,7 @@ type chatFlags struct {
 }
 
 func newChatCommand() *cobra.Command {
-	var f chatFlags
+	var f questionFlags
 	c := &cobra.Command{
 		Use:   "chat --backbone DIR --text QUESTION | --in FILE --out FILE",
 		Short: "Ask a vision-language model in words",
@@ -111,7 +111,7 @@ var askingFlags = []string{"text", "image", "system", "max-new-tokens", "tempera
 	"repetition-penalty", "stop", "stop-token", "seed"}
 
 // check finds out whether there is a question or a table.
-func (f *chatFlags) check(c *cobra.Command) error {
+func (f *questionFlags) check(c *cobra.Command) error {
 	if f.backbone == "" {
 		return cli.Usagef("--backbone is needed: a Hugging Face checkpoint directory")
 	}
@@ -133,7 +133,7 @@ func (f *chatFlags) check(c *cobra.Command) error {
 }
 
 // options are the flags that were given.
-func (f *chatFlags) options(c *cobra.Command) chat.Options {
+func (f *questionFlags) options(c *cobra.Command) chat.Options {
 	o := chat.Options{MaxNewTokens: f.maxNewTokens, Seed: f.seed, Stop: f.stop, StopTokenIDs: f.stopTokens}
 	if c.Flags().Changed("temperature") {
 		o.Temperature = &f.temperature
@@ -152,7 +152,7 @@ func (f *chatFlags) options(c *cobra.Command) chat.Options {
 }
 
 // ask prints the answer to one question while it is made.
-func (f *chatFlags) ask(c *cobra.Command, m *generate.Model) error {
+func (f *questionFlags) ask(c *cobra.Command, m *generate.Model) error {
 	var messages []chat.Message
 	if f.system != "" {
 		messages = append(messages, chat.Message{Role: "system", Content: []chat.Part{{Text: f.system}}})

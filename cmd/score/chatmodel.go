@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -10,16 +11,19 @@ import (
 	"assay/store"
 )
 
-// answerFlags say which model answers in words.
+// answerFlags say which model answers in words, on this machine or on a server, and where its answers are kept.
 type answerFlags struct {
-	server, url, model, keyVariable, answers string
-	concurrency                              int
-	tokenCap                                 int64
-	costCap                                  float64
+	local                                  modelFlags
+	server, url, model, keyVariable, store string
+	concurrency                            int
+	tokenCap                               int64
+	costCap                                float64
 }
 
 func (f *answerFlags) add(c *cobra.Command) {
+	f.local.add(c, "backbone")
 	flags := c.Flags()
+	flags.IntVar(&f.local.o.Threads, "threads", 0, "CPU threads of --backbone (0: all cores)")
 	flags.StringVar(&f.server, "server", "", "YAML file of a server's settings; the flags below stand above it")
 	flags.StringVar(&f.url, "url", "", "server that speaks OpenAI's chat protocol, as http://localhost:8000/v1")
 	flags.StringVar(&f.model, "model", "", "name by which the server knows the model")
@@ -27,21 +31,52 @@ func (f *answerFlags) add(c *cobra.Command) {
 	flags.IntVar(&f.concurrency, "concurrency", 0, "requests at a time (default 8)")
 	flags.Int64Var(&f.tokenCap, "token-cap", 0, "cap on all tokens of this run, prompts included (0: none)")
 	flags.Float64Var(&f.costCap, "cost-cap", 0, "cap on the costs of this run, by the prices of --server (0: none)")
-	flags.StringVar(&f.answers, "answers", "", "folder in which answers are kept (default: beside the user's own store)")
+	flags.StringVar(&f.store, "store", "", "folder in which answers are kept (default: beside the user's own store)")
 }
 
 // chatModel is a model whose answers are kept.
 type chatModel struct {
 	*chat.Kept
-	remote  *chat.Remote
+	model   chat.Model
+	remote  *chat.Remote // nil: it runs on this machine
 	answers *store.Store
 }
 
 // open opens the model; the caller closes it.
 func (f *answerFlags) open(c *cobra.Command) (*chatModel, error) {
-	if f.server == "" && f.url == "" {
-		return nil, cli.Usagef("--url and --model are needed, or --server: which model is asked")
+	onServer := f.server != "" || f.url != ""
+	if onServer == (f.local.backbone != "") {
+		return nil, cli.Usagef("either --url and --model (or --server) are needed, or --backbone: which model is asked")
 	}
+	m := &chatModel{}
+	var err error
+	if onServer {
+		m.remote, err = f.openRemote(c)
+		m.model = m.remote
+	} else {
+		m.model, err = f.local.open()
+	}
+	if err != nil {
+		return nil, err
+	}
+	folder := f.store
+	if folder == "" {
+		folder, err = chat.AnswersFolder()
+	}
+	if err == nil {
+		m.answers, err = store.Open(folder, store.Options{})
+	}
+	if err == nil {
+		m.Kept, err = chat.Keep(m.model, m.answers)
+	}
+	if err != nil {
+		m.model.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+func (f *answerFlags) openRemote(c *cobra.Command) (*chat.Remote, error) {
 	text := []byte{}
 	if f.server != "" {
 		var err error
@@ -54,21 +89,15 @@ func (f *answerFlags) open(c *cobra.Command) (*chatModel, error) {
 		return nil, cli.Usage(err)
 	}
 	remote, err := chat.OpenRemote(settings)
-	if err != nil {
-		return nil, cli.Usage(err)
+	return remote, cli.Usage(err)
+}
+
+// workers is how many rows are judged at a time.
+func (m *chatModel) workers(f *answerFlags) int {
+	if m.remote != nil {
+		return m.remote.Concurrency()
 	}
-	m := &chatModel{remote: remote}
-	folder := f.answers
-	if folder == "" {
-		if folder, err = chat.AnswersFolder(); err != nil {
-			return nil, err
-		}
-	}
-	if m.answers, err = store.Open(folder, store.Options{}); err != nil {
-		return nil, err
-	}
-	m.Kept, err = chat.Keep(remote, m.answers)
-	return m, err
+	return f.local.o.Batch
 }
 
 // apply puts the flags that were given above the file's settings.
@@ -87,9 +116,9 @@ func (f *answerFlags) apply(c *cobra.Command, s *chat.Server) {
 	}
 }
 
-// Close closes the connections and the kept answers.
+// Close frees the model and closes the kept answers.
 func (m *chatModel) Close() error {
-	err := m.remote.Close()
+	err := m.model.Close()
 	if e := m.answers.Close(); err == nil {
 		err = e
 	}
@@ -98,8 +127,33 @@ func (m *chatModel) Close() error {
 
 // asked says what was asked in this run, and what was found.
 type asked struct {
-	Found int64      `json:"found"` // answers that were kept
-	Spent chat.Spent `json:"spent"`
+	Answers int64       `json:"answers"`         // that the model gave
+	Found   int64       `json:"found"`           // that were kept
+	Spent   *chat.Spent `json:"spent,omitempty"` // of a server
 }
 
-func (m *chatModel) asked() asked { return asked{m.Found(), m.remote.Spent()} }
+func (m *chatModel) asked() asked {
+	a := asked{Answers: m.Asked(), Found: m.Found()}
+	if m.remote != nil {
+		spent := m.remote.Spent()
+		a.Spent = &spent
+	}
+	return a
+}
+
+// String says it in words.
+func (a asked) String() string {
+	text := fmt.Sprintf("%d answers asked for, %d found", a.Answers, a.Found)
+	if a.Spent == nil {
+		return text
+	}
+	text += fmt.Sprintf("; %d requests, %d tokens of prompts, %d of answers", a.Spent.Requests, a.Spent.Prompt,
+		a.Spent.Completion)
+	if a.Spent.Cost > 0 {
+		text += fmt.Sprintf(", cost %.4g", a.Spent.Cost)
+	}
+	if a.Spent.Uncounted > 0 {
+		text += fmt.Sprintf(" (%d answers without a count)", a.Spent.Uncounted)
+	}
+	return text
+}

@@ -58,6 +58,8 @@ other texts are taken, with a warning that the score is then not the published o
 	flags.StringSliceVar(&o.Pictures, "pictures", nil, "choices: what is shown (default source,edit)")
 	flags.StringVar(&o.Fusion, "fusion", "",
 		"choices: of several prompts: mean (default), min, sum, product, sqrt_product")
+	flags.BoolVar(&o.Joint, "joint", false,
+		"choices: of several tokens, by their joint likelihoods; a pass for each choice")
 	flags.StringVar(&o.Alpha, "alpha", "", "choices: transparency is put over white (default), or drop")
 	return c
 }
@@ -67,7 +69,8 @@ func importJudge(c *cobra.Command, kind string, o *judges.Options) error {
 		return cli.Usagef("--out is needed: a scorer directory to make")
 	}
 	for name, kinds := range map[string]string{"pair-size": "adiee", "answer": "adiee", "choices": "choices",
-		"values": "choices", "range": "choices", "pictures": "choices", "fusion": "choices", "alpha": "choices"} {
+		"values": "choices", "range": "choices", "pictures": "choices", "fusion": "choices", "alpha": "choices",
+		"joint": "choices"} {
 		if c.Flags().Changed(name) && kind != kinds {
 			return cli.Usagef("--%s belongs to the kind %s, not to %s", name, kinds, kind)
 		}

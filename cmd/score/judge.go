@@ -21,7 +21,7 @@ func init() { register(newJudgeCommand) }
 
 // judgeFlags are those of score judge.
 type judgeFlags struct {
-	chat     answerFlags
+	answers  answerFlags
 	config   string
 	settings textjudge.Settings
 	table    textjudge.TableOptions
@@ -33,10 +33,12 @@ type judgeFlags struct {
 func newJudgeCommand() *cobra.Command {
 	f := judgeFlags{pictures: map[string]*string{}}
 	c := &cobra.Command{
-		Use:   "judge --config JUDGE --url URL --model NAME (--in FILE --out FILE | --source FILE --edit FILE ...)",
+		Use: "judge --config JUDGE (--url URL --model NAME | --backbone DIR) (--in FILE --out FILE | " +
+			"--source FILE --edit FILE --instruction TEXT)",
 		Short: "Judge edits by a model that answers in words",
-		Long: `judge asks a vision-language model on a server about edits, reads its answers strictly, and makes scores of
-them. JUDGE is a folder with judge.yaml and prompts, such a file, or one that ships:
+		Long: `judge asks a vision-language model about edits, on a server (--url) or on this machine (--backbone), reads its
+answers strictly, and makes scores of them. JUDGE is a folder with judge.yaml and prompts, such a file, or one that
+ships:
 ` + strings.Join(textjudge.Shipped(), ", ") + `.
 
 The table (JSONL, CSV or Parquet) has the columns instruction, source and edit, and edit2 or target where the judge
@@ -48,12 +50,13 @@ Answers are kept by content: what was asked once is not asked again. After Ctrl-
 crash, or a cap that was reached (exit code 3) the same command goes on where it was.`,
 		Example: `  score judge --config viescore --url http://localhost:8000/v1 --model Qwen/Qwen2.5-VL-7B-Instruct \
       --in edits.jsonl --out judged.jsonl
+  score judge --config viescore --backbone Qwen2.5-VL-7B-Instruct --in edits.jsonl --out judged.jsonl
   score judge --config editscore --prompts EditScore --passes 4 --server server.yaml --in edits.jsonl --out judged.jsonl
   score judge --config unifiedreward-edit/pair --url http://localhost:8000/v1 --model unified --source a.png \
       --edit b.png --edit2 c.png --instruction "make it brighter" --json`,
 		RunE: func(c *cobra.Command, _ []string) error { return runJudge(c, &f) },
 	}
-	f.chat.add(c)
+	f.answers.add(c)
 	flags := c.Flags()
 	flags.StringVar(&f.config, "config", "", "folder of a judge, a judge.yaml, or the name of one that ships")
 	flags.StringVar(&f.settings.Copy, "prompts", "", "folder of the judge's own code, for the published prompts")
@@ -106,7 +109,7 @@ func runJudge(c *cobra.Command, f *judgeFlags) error {
 	if err := f.check(c); err != nil {
 		return err
 	}
-	m, err := f.chat.open(c)
+	m, err := f.answers.open(c)
 	if err != nil {
 		return err
 	}
@@ -121,7 +124,7 @@ func runJudge(c *cobra.Command, f *judgeFlags) error {
 	if f.single() {
 		return judgeOne(c, f, j, m)
 	}
-	f.table.Workers = m.remote.Concurrency()
+	f.table.Workers = m.workers(&f.answers)
 	bar := progress{c: c, what: "judging", unit: "rows"}
 	f.table.Progress = bar.set
 	r, err := j.Table(c.Context(), f.table)
@@ -154,19 +157,6 @@ func stopped(err error, a asked) error {
 		return fmt.Errorf("%w: %s: %w", s.Err, text, cli.ErrInterrupted)
 	}
 	return fmt.Errorf("%w: %s", s.Err, text)
-}
-
-// String says what was asked and found, in words.
-func (a asked) String() string {
-	text := fmt.Sprintf("%d answers asked for (%d tokens of prompts, %d of answers", a.Spent.Answers, a.Spent.Prompt,
-		a.Spent.Completion)
-	if a.Spent.Cost > 0 {
-		text += fmt.Sprintf(", cost %.4g", a.Spent.Cost)
-	}
-	if a.Spent.Uncounted > 0 {
-		text += fmt.Sprintf(", %d without a count", a.Spent.Uncounted)
-	}
-	return text + fmt.Sprintf("), %d found", a.Found)
 }
 
 func printJudged(w io.Writer, r *textjudge.TableResult, a asked) {

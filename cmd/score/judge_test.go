@@ -50,7 +50,7 @@ func TestJudgeCommand(t *testing.T) {
 	}
 	url, n := judgeServer(t, `{"score": [20, 10], "reasoning": "so"}`)
 	answers := filepath.Join(dir, "answers")
-	args := []string{"judge", "--config", "editscore", "--url", url, "--model", "m", "--answers", answers}
+	args := []string{"judge", "--config", "editscore", "--url", url, "--model", "m", "--store", answers}
 	rows := append(args, "--in", in, "--out", out, "--json")
 	for try, want := range []int64{3, 3} { // the edit alone is the same in both rows
 		code, stdout, stderr := run(t, rows...)
@@ -67,6 +67,15 @@ func TestJudgeCommand(t *testing.T) {
 		}
 		if n.Load() != want || r.Asked.Found != int64(1+3*try) || r.Asked.Spent.Requests != int64(3-3*try) {
 			t.Errorf("try %d: %d requests: %s", try, n.Load(), stdout)
+		}
+	}
+	for _, next := range [][]string{
+		{"best", "--in", out, "--json"}, {"condition", "--in", out, "--out", filepath.Join(dir, "labels"), "--json"},
+		{"drift", "--before", out, "--after", out, "--json"},
+	} { // what judge wrote is scored, to the others
+		code, stdout, stderr := run(t, next...)
+		if code != 0 || next[0] == "best" && strings.Count(stdout, `"score":4`) != 2 {
+			t.Errorf("%v: exit code %d: %s%s", next, code, stdout, stderr)
 		}
 	}
 	single := append(args, "--source", source, "--edit", edit, "--instruction", "blur it")
@@ -111,10 +120,10 @@ func TestJudgeUsage(t *testing.T) {
 		{with("--in", "a.jsonl", "--out", "b.jsonl"), "--url"},
 		{with("--in", "a.jsonl", "--out", "b.jsonl", "--server", server), "did you mean model"},
 		{with("--in", "a.jsonl", "--out", "b.jsonl", "--url", "http://localhost:1", "--model", "m", "--average", "x",
-			"--answers", dir), "average"},
-		{with("--source", "a.png", "--instruction", "a", "--url", "http://localhost:1", "--model", "m", "--answers", dir),
+			"--store", dir), "average"},
+		{with("--source", "a.png", "--instruction", "a", "--url", "http://localhost:1", "--model", "m", "--store", dir),
 			"--edit is needed"},
-		{append([]string{"judge", "--config", "nobody", "--answers", dir}, "--in", "a.jsonl", "--out", "b.jsonl", "--url",
+		{append([]string{"judge", "--config", "nobody", "--store", dir}, "--in", "a.jsonl", "--out", "b.jsonl", "--url",
 			"http://localhost:1", "--model", "m"), "viescore/1shot"},
 	} {
 		code, _, stderr := run(t, c.args...)
@@ -134,9 +143,38 @@ func TestJudgeCancelled(t *testing.T) {
 	url, _ := judgeServer(t, "no idea")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	code := app.Run(ctx, []string{"judge", "--config", "viescore", "--url", url, "--model", "m", "--answers", dir, "--in", in,
-		"--out", filepath.Join(dir, "out.jsonl")}, io.Discard, io.Discard)
+	code := app.Run(ctx, []string{"judge", "--config", "viescore", "--url", url, "--model", "m", "--store", dir,
+		"--in", in, "--out", filepath.Join(dir, "out.jsonl")}, io.Discard, io.Discard)
 	if code != 3 {
 		t.Errorf("exit code %d, want 3", code)
+	}
+}
+
+// TestJudgeLocal: a checkpoint on this machine judges as a server does, and its answers are kept.
+func TestJudgeLocal(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.jinja": "Is it blurred: {{ instruction }}?",
+		"judge.yaml": `{format: 1, kind: text, name: a, rule: b, score_range: [0, 1], score: {by: mean, of: [x]},
+			options: {max_new_tokens: 4, temperature: 0}, questions: [{name: q, pictures: [source, edit], prompt: a.jinja,
+			answer: {value: {choice: {'yes': 1, 'no': 0.25}, as: x}}}]}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	images := filepath.Join(oracle.Folders(t)[0], "images")
+	for try := range 2 {
+		code, stdout, stderr := run(t, "judge", "--config", dir, "--backbone", "../../backbones/tiny", "--store",
+			filepath.Join(dir, "answers"), "--source", filepath.Join(images, "coffee.png"), "--edit",
+			filepath.Join(images, "coffee_blur.png"), "--instruction", "blur it", "--json")
+		var r struct {
+			Score float64
+			Asked struct{ Answers, Found int }
+		}
+		if err := json.Unmarshal([]byte(stdout), &r); err != nil || code != 0 || r.Score != 0.25 && r.Score != 1 ||
+			r.Asked.Answers != 1-try || r.Asked.Found != try {
+			t.Errorf("try %d: exit code %d: %s%s", try, code, stdout, stderr)
+		}
 	}
 }

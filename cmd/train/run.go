@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -138,11 +139,17 @@ func printResult(w io.Writer, r *trainer.Result) {
 	}
 	fmt.Fprintf(w, "%d steps, %d samples, %.0f s, loss of the last step %.4f\n", r.Steps, r.Samples, r.Seconds,
 		float64(r.Loss))
-	if v := r.Validation; v != nil {
+	if v := r.Validation; v != nil && !math.IsNaN(float64(v.L1)) {
 		fmt.Fprintf(w, "validation on %d rows: L1 %.4f, Spearman %.4f, accuracy %.4f\n", v.Rows, float64(v.L1),
 			float64(v.Spearman), float64(v.Accuracy))
 	}
-	if b := r.Best; b != nil && b.Step != r.Steps {
+	if v := r.Validation; v != nil && v.Pairs != nil {
+		fmt.Fprintf(w, "validation on %d pairs: %.4f have the better edit's score above the other's\n", v.PairRows,
+			float64(*v.Pairs))
+	}
+	if b := r.Best; b != nil && b.Step != r.Steps && b.By != "" {
+		fmt.Fprintf(w, "best validation by %s at step %d: %s\n", b.By, b.Step, r.BestScorer)
+	} else if b != nil && b.Step != r.Steps {
 		fmt.Fprintf(w, "lowest validation L1 %.4f at step %d: %s\n", float64(b.L1), b.Step, r.BestScorer)
 	}
 	fmt.Fprintf(w, "scorer: %s\n", r.Scorer)

@@ -57,7 +57,7 @@ model/families:  model/llavanext model/qwen2vl model/qwen25vl model/qwen3vl
 model/quantize:  onnx checkpoints quant model internal/atomicfile internal/exit
 textjudge:       chat data store model/text internal/pystring internal/strictyaml internal/journal internal/atomicfile
 model/fresh:      checkpoints model model/families internal/atomicfile
-chat/table:       chat data store internal/atomicfile internal/exit internal/journal internal/strictjson internal/workers
+chat/table: chat data store internal/atomicfile internal/exit internal/journal internal/strictjson internal/workers
 generate:         chat data model model/text internal/strictjson internal/workers
 encoders:         onnx ort checkpoints data store heuristics model internal/strictjson internal/workers internal/atomicfile internal/journal
 optim:            internal/workers
@@ -68,7 +68,7 @@ internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle i
 scoring:          data store model internal/journal internal/workers internal/atomicfile
 benchmarks:       internal/page data heuristics model encoders scoring internal/journal internal/stats internal/atomicfile
 labeling:         data store heuristics data/readers encoders internal/strictyaml internal/workers internal/atomicfile
-reward:           chat data heuristics model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
+reward: chat data heuristics model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
 .:                data model model/families scoring trainer labeling
 `
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/internal/modeltest"
 	"assay/model"
 )
 
@@ -71,4 +72,39 @@ func testStates(t *testing.T, family string) {
 			}
 		}
 	}
+}
+
+// Gradients do not depend on the company where heads and tokens are odd.
+func TestGradientsOfOddHeads(t *testing.T) {
+	sizes, err := Defaults(Qwen2VL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sizes.Hidden, sizes.Heads, sizes.KVHeads = 80, 5, 1
+	dir := filepath.Join(t.TempDir(), "backbone")
+	if _, err := Create(dir, sizes, []string{"testdata/corpus.txt"}, 3); err != nil {
+		t.Fatal(err)
+	}
+	c := &model.ScorerConfig{Format: 1, Backbone: dir, Pair: model.Frames, PairSize: []int{56, 56}, Answer: "[SCORE]",
+		Question: model.InstructionMark, Head: model.HeadConfig{}}
+	parts, err := model.NewScorerState(c, nil, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := model.NewScorer(parts, model.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var pairs []model.Pair
+	for _, name := range []string{"astronaut", "coffee", "chelsea"} {
+		p, err := data.Open(oracle+"images/"+name+".png", data.Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, instruction := range []string{"1", "12"} { // a digit is a token: one of the lengths is odd
+			pairs = append(pairs, model.Pair{Source: p, Edit: p.FlipHorizontal(), Instruction: instruction})
+		}
+	}
+	modeltest.TogetherAsAlone(t, s, pairs)
 }

@@ -114,8 +114,8 @@ func (t *chatTemplate) renderMessages(messages []Message) (prompt string, err er
 	return prompt, nil
 }
 
-// begins reports whether a prompt has the beginning of a text already, put there by the template; transformers then adds
-// no special tokens.
+// begins reports whether a prompt has the beginning of a text already, put there by the template; transformers then
+// adds no special tokens.
 func (p *Processor) begins(prompt string) bool {
 	return p.bos != "" && strings.HasPrefix(prompt, p.bos)
 }

@@ -7,7 +7,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 PICTURES = "{# first the pictures #}{% for part in turn['content'] | selectattr('type', 'equalto', 'image') %}{{ '<image>\n' }}{% endfor %}"
 TEXTS = "{# then the texts #}{% for part in turn['content'] | selectattr('type', 'equalto', 'text') %}"
 TEMPLATES = {
-    # Worded here, and render as those published with llava-hf's checkpoints and Qwen2.5-VL.
+    # Worded here, and render as those published with llava-hf's checkpoints and Qwen's.
     "llama3-llava-next-8b": "{% for turn in messages %}{{ '<|start_header_id|>' + turn['role'] + '<|end_header_id|>\n\n' }}" + PICTURES + TEXTS
     + "{{ part['text'] + '<|eot_id|>' }}{% endfor %}{% endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}",
     "llava-v1.6-mistral-7b": "{% for turn in messages %}{% set role = turn['role'] %}{% if role == 'user' %}{{ '[INST] ' }}" + PICTURES + TEXTS
@@ -24,6 +24,53 @@ TEMPLATES = {
     "{% if add_vision_id %}Picture {{ seen.images }}: {% endif %}<|vision_start|><|image_pad|><|vision_end|>{% elif part['type'] == 'video' or 'video' in part %}"
     "{% set seen.videos = seen.videos + 1 %}{% if add_vision_id %}Video {{ seen.videos }}: {% endif %}<|vision_start|><|video_pad|><|vision_end|>{% endif %}{% endfor %}{% endif %}"
     "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
+    "qwen3-vl": """{%- macro shown(parts, counts) -%}
+    {%- for part in parts %}
+        {%- if part.type == 'image' or 'image' in part or 'image_url' in part %}
+            {%- set counts.images = counts.images + 1 %}
+            {%- if add_vision_id %}Picture {{ counts.images }}: {% endif -%}
+            <|vision_start|><|image_pad|><|vision_end|>
+        {%- elif part.type == 'video' or 'video' in part %}
+            {%- set counts.videos = counts.videos + 1 %}
+            {%- if add_vision_id %}Video {{ counts.videos }}: {% endif -%}
+            <|vision_start|><|video_pad|><|vision_end|>
+        {%- elif 'text' in part %}
+            {{- part.text }}
+        {%- endif %}
+    {%- endfor %}
+{%- endmacro -%}
+{%- set counts = namespace(images=0, videos=0) %}
+{%- if tools %}
+    {{- '<|im_start|>system\n' }}
+    {%- for tool in tools %}{{- tool | tojson }}{%- endfor %}
+{%- elif messages[0].role == 'system' %}
+    {{- '<|im_start|>system\n' + messages[0].content + '<|im_end|>\n' }}
+{%- endif %}
+{%- for message in messages %}
+    {%- if message.role == "user" or (message.role == "assistant" and message.tool_calls is not defined) %}
+        {{- '<|im_start|>' + message.role + '\n' }}
+        {%- if message.content is string %}
+            {{- message.content }}
+        {%- else %}
+            {{- shown(message.content, counts) }}
+        {%- endif %}
+        {%- if message.tool_calls %}
+            {%- for call in message.tool_calls %}
+                {%- if (loop.first and message.content) or (not loop.first) %}{{- '\n' }}{%- endif %}
+                {{- call.name }}{{- call.arguments | tojson }}
+            {%- endfor %}
+        {%- endif %}
+        {{- '<|im_end|>\n' }}
+    {%- elif message.role == "tool" %}
+        {%- if loop.first or (messages[loop.index0 - 1].role != "tool") %}
+            {{- '<|im_start|>user' }}
+        {%- endif %}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\n' }}
+{%- endif %}
+""",
     # What published templates use here and there.
     "blocks on lines of their own": "{{ bos_token }}\n{% for message in messages %}\n  {% if message.role == 'user' %}\n  user:\n    {%- for c in message.content %}\n"
     "      {%- if c.type == 'image' %}\n        [pic]\n      {%- else %}\n        {{- c.text | trim }}\n      {%- endif %}\n    {%- endfor %}\n  {% endif %}\n"

@@ -1,0 +1,226 @@
+package model
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"gorgonia.org/tensor"
+
+	"assay/internal/workers"
+	"assay/onnx"
+)
+
+// Choices of several tokens have a joint likelihood: the product of each token's softmax over the whole vocabulary,
+// behind the prompt and the tokens before it. Every choice is a sequence of its own, prompt and pictures included.
+
+// joint is the head of a pass whose choices are judged by their joint likelihoods; nil: it has none.
+func (c *ScorerConfig) joint(q *PassConfig) *DimensionConfig {
+	h := c.Heads[q.Heads[0]]
+	if !h.Joint {
+		return nil
+	}
+	return &h
+}
+
+// choiceSamples are the sequences of a pass's choices behind its prompt, which s is the sample of.
+func (p *preparer) choiceSamples(q *PassConfig, h *DimensionConfig, pair Pair, s *Sample, counts []int) (
+	out []*Sample, err error,
+) {
+	for _, choice := range h.Choices {
+		with := *q
+		with.Answer = Text(choice)
+		t, err := p.passTokens(&with, pair, counts)
+		if err != nil {
+			return nil, err
+		}
+		n := len(s.IDs)
+		if len(t.IDs) <= n || !slices.Equal(t.IDs[:n], s.IDs) {
+			return nil, fmt.Errorf("the choice %q does not follow the prompt of pass %s in tokens of its own", choice, q.Name)
+		}
+		for i, other := range out {
+			if slices.Equal(other.IDs, t.IDs) {
+				return nil, fmt.Errorf("the choices %q and %q are the same tokens", h.Choices[i], choice)
+			}
+		}
+		// The prompt's last token is predicted, too, and does not count: no product has a single row.
+		t.AnswerStart, t.ScoreIndex = n-1, n-1
+		out = append(out, &Sample{Tokens: t, Pictures: s.Pictures})
+	}
+	return out, nil
+}
+
+// jointPacking packs choices: every row from the prompt's last but one on predicts.
+func (n *network) jointPacking() packing {
+	pk := n.packing()
+	pk.loss = true
+	return pk
+}
+
+// jointGraph gives -log softmax of every target, and with pixels the gradient of their weighted sum.
+func (n *network) jointGraph(pixels bool) (name string, build buildFunc) {
+	return fmt.Sprintf("joint choices, pixels=%v", pixels), func(g *Graph) (*built, error) {
+		return buildJoint(g, n, pixels)
+	}
+}
+
+func buildJoint(g *Graph, n *network, pixels bool) (*built, error) {
+	b := n.backbone
+	dec, keys := b.Decoder(), b.Keys()
+	ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
+	order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
+	p := newPacking(g, 1, true)
+	predict := g.Input(inPredict, onnx.Int64, onnx.Dims("targets"))
+	targets := g.Input(inTargets, onnx.Int64, onnx.Dims("targets"))
+	features := inFeatures
+	if pixels || n.visionTrained() {
+		g.Scoped("vision", func() { features = b.Vision(g) })
+	} else {
+		g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.FeatureWidth()))
+	}
+	x := g.embed(keys, dec, p, ids, order, "", features)
+	h := dec.Forward(g, x, dec.Rotary(g), p)
+	logits, own := g.logits(keys, g.Pick(h, predict, 0), targets)
+	lse := g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1}, logits, g.Ints(1))
+	nll := g.Op("Squeeze", g.Op("Sub", lse, own), g.Ints(1))
+	g.Output(outNLL, nll, onnx.Float, onnx.Dims("targets"))
+	if pixels {
+		weight := g.Input(inTargetWeight, onnx.Float, onnx.Dims("targets"))
+		g.Output(outLoss, g.weighted(nll, weight), onnx.Float, onnx.Dims(1))
+	}
+	if g.err != nil {
+		return nil, g.err
+	}
+	out := &built{Model: g.M, Params: g.Params, Grads: map[string]string{}}
+	if !pixels {
+		return out, nil
+	}
+	var err error
+	out.Grads, err = g.Backward(outLoss, inPixels)
+	return out, err
+}
+
+// readJoint finds the likelihoods of the choices of samples.
+func (s *Scorer) readJoint(ctx context.Context, samples []*Sample, into []*Reading) error {
+	var all []*Sample
+	for _, one := range samples {
+		all = append(all, one.choices...)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	ses, err := s.session(s.jointGraph(false))
+	if err != nil {
+		return err
+	}
+	logs := make([]float32, len(all)) // of each choice: log of its likelihood
+	err = s.eachBatch(ctx, ses, s.jointPacking(), all, func(i, place int, out map[string]*tensor.Dense) error {
+		nll := out[outNLL].Data().([]float32)
+		each := len(all[i].IDs) - all[i].AnswerStart // of equal length in the batch
+		sum := 0.0
+		for _, v := range nll[place*each+1 : (place+1)*each] {
+			sum -= float64(v)
+		}
+		logs[i] = float32(sum)
+		_, err := s.finite(logs[i])
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for i, one := range samples {
+		q := &s.config.Passes[one.pass]
+		h, n := s.config.joint(q), len(one.choices)
+		*into[i] = Reading{
+			Pass:       q.Name,
+			IDs:        one.IDs,
+			At:         one.ScoreIndex,
+			Outputs:    map[string][]float32{q.Heads[0]: logs[:n]},
+			dimensions: map[string]float64{q.Heads[0]: h.expectation(h.probabilities(logs[:n]))},
+		}
+		logs = logs[n:]
+	}
+	return nil
+}
+
+// expectation is that of the values.
+func (h *DimensionConfig) expectation(p []float64) float64 {
+	return total(each(p, func(i int) float64 { return p[i] * h.Values[i] }))
+}
+
+// jointSequences are those of the choices, each with the slope of the score: d sum p_k v_k / d log l_k = p_k (v_k - s)
+// for p = softmax(log l) and its expectation s.
+func (s *Scorer) jointSequences(one *Sample, r Reading, slopes map[string]float64) (out []*sequence) {
+	q := &s.config.Passes[one.pass]
+	h := s.config.joint(q)
+	p := h.probabilities(r.Outputs[q.Heads[0]])
+	mean := h.expectation(p)
+	for k, choice := range one.choices {
+		with := *choice
+		with.pass = one.pass
+		out = append(out, &sequence{
+			Sample: &with,
+			joint:  true,
+			weight: -float32(slopes[q.Heads[0]] * p[k] * (h.Values[k] - mean)), // of each -log softmax
+		})
+	}
+	out[0].reading = r
+	return out
+}
+
+// jointGradients differentiates choices, forth and back.
+func (s *Scorer) jointGradients(ctx context.Context, all []*sequence) error {
+	if len(all) == 0 {
+		return nil
+	}
+	ses, err := s.session(s.jointGraph(true))
+	if err != nil {
+		return err
+	}
+	type shape struct{ length, selected, pixels int }
+	pk := s.jointPacking()
+	batches := batchesBy(len(all), func(i int) (shape, int) {
+		sp, pixels := pk.span(all[i].Sample, i), 0
+		for _, p := range all[i].Pictures {
+			pixels += len(p.Pixels)
+		}
+		return shape{sp.length, sp.selected, pixels}, min(s.limits.rows/sp.length, s.limits.pixels/max(pixels, 1))
+	})
+	return workers.Each(len(batches), s.limits.parallel, func(k int) error {
+		part := pick(all, batches[k])
+		samples := make([]*Sample, len(part))
+		for i, q := range part {
+			samples[i] = q.Sample
+		}
+		p, err := pk.pack(samples, s.positions)
+		if err != nil {
+			return err
+		}
+		var weights []float32
+		for place, i := range p.order {
+			weights = append(weights, 0)
+			weights = append(weights, slices.Repeat([]float32{part[i].weight}, p.targets[place]-1)...)
+		}
+		vision, err := s.backbone.Feeds(p.pictures)
+		if err != nil {
+			return err
+		}
+		out, err := s.run(ctx, ses, p.feeds, vision, map[string]*tensor.Dense{inTargetWeight: vector(weights)})
+		if err != nil {
+			return err
+		}
+		takeGradients(part, p.order, out[ses.Grads[inPixels]].Data().([]float32))
+		return nil
+	})
+}
+
+// takeGradients cuts the gradient of a batch's pixel_values into those of its sequences.
+func takeGradients(part []*sequence, order []int, values []float32) {
+	for _, i := range order {
+		n := 0
+		for _, picture := range part[i].Pictures {
+			n += len(picture.Pixels)
+		}
+		part[i].gradient, values = values[:n], values[n:]
+	}
+}

@@ -1,0 +1,124 @@
+package model
+
+import (
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+)
+
+// TestPromptsStay writes and reads prompts in which every blank and line break counts.
+func TestPromptsStay(t *testing.T) {
+	for _, text := range []Text{
+		"\n\nline with blanks at its end  \n\n- **list**\n\ttab\n\n", " ", "a: b # no comment", "'quotes' \"and\" \\n",
+		"{text} [x]",
+		"把天空换成紫色 \u00a0\u2028é", "<|Reward|>\n\nEND\n", "none", "0", "%d --- ...",
+		"very long " + Text(strings.Repeat("word ", 400)),
+	} {
+		c := ScorerConfig{Format: 2, Backbone: "b", ScoreRange: NoRange(), Judge: Judge{
+			Passes: []PassConfig{{Pictures: []string{"edit"}, Prompt: text, Position: "last", Heads: []string{"h"}}},
+			Heads: map[string]DimensionConfig{"h": {
+				Outputs: OutputChoices,
+				Choices: []string{"0", "yes", "null", "1.0", " x"},
+				Values:  []float64{0, .25, .5, .75, 1},
+			}},
+		}}
+		if err := c.Normalize(); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), ConfigFile)
+		if err := WriteConfig(path, &c); err != nil {
+			t.Fatal(err)
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back ScorerConfig
+		if err := yaml.UnmarshalWithOptions(raw, &back, yaml.Strict()); err != nil {
+			t.Fatalf("%q: %v\n%s", text, err, raw)
+		}
+		if !reflect.DeepEqual(c, back) {
+			t.Errorf("%q becomes\n%+v, want\n%+v\n%s", text, back, c, raw)
+		}
+	}
+}
+
+// TestFormat1Stays: what is written of format 1, and fingerprints of it, are older than format 2.
+func TestFormat1Stays(t *testing.T) {
+	c := ScorerConfig{
+		Format: 1, Backbone: "../b", Question: "Is it [INSTRUCTION]?", Answer: "It is [SCORE].", PairSize: []int{8, 9},
+	}
+	if err := c.Normalize(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), ConfigFile)
+	if err := WriteConfig(path, &c); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `format: 1
+backbone: ../b
+pair: sequence
+pair_size: [8, 9]
+question: Is it [INSTRUCTION]?
+answer: It is [SCORE].
+text_loss: answer
+score_range: [0.0, 10.0]
+head:
+  hidden: []
+  activation: relu
+  kind: regression
+score_token: "[SCORE]"
+score_position: at
+dtype: float32
+`
+	if string(raw) != want {
+		t.Errorf("scorer.yaml is\n%s, want\n%s", raw, want)
+	}
+	const identity = "{Format:1 Backbone: Pair:sequence PairSize:[8 9] Question:Is it [INSTRUCTION]? " +
+		"Answer:It is [SCORE]. TextLoss:answer ScoreRange:[0 10] " +
+		"Head:{Hidden:[] Activation:relu Kind:regression Values:[]} " +
+		"ScoreToken:[SCORE] ScorePosition:at DType:float32 ChatTemplate: EndOfTurn:}"
+	if got := c.identity(); got != identity {
+		t.Errorf("its identity is\n%s, want\n%s", got, identity)
+	}
+}
+
+// TestFusions compares the slopes of every fusion with differences, and sigma with its formula.
+func TestFusions(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for name, f := range fusions {
+		d, w := []float64{rng.Float64() + .1, rng.Float64() + .1, rng.Float64() + .1}, []float64{.2, .5, -.3}
+		slopes := f.slopes(d, w)
+		for i := range d {
+			const h = 1e-6
+			moved := func(by float64) float64 {
+				e := append([]float64{}, d...)
+				e[i] += by
+				return f.score(e, w)
+			}
+			if got := (moved(h) - moved(-h)) / (2 * h); math.Abs(got-slopes[i]) > 1e-6 {
+				t.Errorf("%s: slope %g with dimension %d, differences say %g", name, slopes[i], i, got)
+			}
+		}
+	}
+	s := []float64{2, 8}
+	for name, want := range map[string]float64{"mean": 4, "min": 2, "sum": math.Sqrt(68)} {
+		if got := fusions[name].sigma(s, nil); math.Abs(got-want) > 1e-12 {
+			t.Errorf("%s: sigma %g, want %g", name, got, want)
+		}
+	}
+	c := ScorerConfig{Judge: Judge{Score: &FusionConfig{Fusion: "sqrt_product", Of: []string{"a", "b"}}}}
+	if _, _, _, err := c.fuse(map[string]float64{"a": 1, "b": -1}, nil); err == nil {
+		t.Error("the root of a negative product is a score")
+	}
+}

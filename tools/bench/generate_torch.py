@@ -1,0 +1,37 @@
+"""transformers' side of tools/bench/generate: tokens a second of prompts and of answers, alone and eight at a time.
+
+    generate_torch.py DIR PROMPT_TOKENS NEW_TOKENS [threads]
+"""
+import json
+import sys
+import time
+
+import torch
+from transformers import AutoModelForImageTextToText, AutoTokenizer
+
+folder, prompt, new = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+if len(sys.argv) > 4:
+    torch.set_num_threads(int(sys.argv[4]))
+model = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa").eval()
+tokenizer = AutoTokenizer.from_pretrained(folder)
+results = {}
+
+
+def took(n, tokens):
+    message = [{"role": "user", "content": [{"type": "text", "text": "0 0 0 " + " the" * prompt}]}]
+    text = tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+    ids = tokenizer([text] * n, return_tensors="pt")
+    begin = time.perf_counter()
+    with torch.no_grad():
+        model.generate(**ids, max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False)
+    return time.perf_counter() - begin, ids["input_ids"].numel()
+
+
+for round in range(3):
+    for n in (1, 8):
+        first, used = took(n, 1)
+        whole, _ = took(n, 1 + new)
+        if round:
+            for name, rate in ((f"prefill_{n}", used / first), (f"decode_{n}", n * new / (whole - first))):
+                results[name] = max(results.get(name, 0), rate)
+print(json.dumps(results))

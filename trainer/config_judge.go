@@ -1,0 +1,151 @@
+package trainer
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"assay/internal/strictyaml"
+	"assay/lora"
+	"assay/losses"
+	"assay/model"
+)
+
+// formatOneKeys are the keys of a run that say what a scorer of format 1 is.
+var formatOneKeys = []string{"pair", "pair_size", "question", "answer", "text_loss", "score_range", "head",
+	"score_token", "score_position", "chat_template", "end_of_turn"}
+
+// readJudge looks whether the run is about a scorer of format 2: scorer is the file of a fresh one, init a directory.
+func (c *Config) readJudge(d *strictyaml.Document, folder string) error {
+	file, key := absolute(folder, c.Scorer), "scorer"
+	if c.Scorer == "" {
+		if c.Init == "" {
+			return nil
+		}
+		file, key = filepath.Join(absolute(folder, c.Init), model.ConfigFile), "init"
+	}
+	if _, err := os.Stat(file); err != nil && key == "init" { // told later
+		return nil
+	}
+	judge, err := model.ReadScorerConfig(file)
+	if err != nil && key == "init" { // told later, as for format 1
+		return nil
+	}
+	if err != nil {
+		d.Problem(key, "%v", err)
+		return nil
+	}
+	if judge.Format != 2 {
+		if key == "scorer" {
+			d.Problem(key, "%s has format %d: a run says itself what a scorer of format 1 is", file, judge.Format)
+		}
+		return nil
+	}
+	if c.Init != "" && c.Scorer != "" {
+		d.Problem("scorer", "init brings a scorer: give one of the two")
+	}
+	for _, k := range formatOneKeys {
+		if d.Has(k) && !empty(c, k) {
+			d.Problem(k, "belongs to a scorer of format 1; here %s says it", file)
+		}
+	}
+	c.Judge = judge
+	if c.Backbone == "" {
+		c.Backbone = judge.Backbone
+	}
+	// Nothing of format 1 is asked, and config.yaml says so.
+	c.Question, c.Answer, c.Dtype = Strings{""}, Strings{""}, judge.DType
+	if c.Init != "" {
+		if a, err := lora.LoadConfig(absolute(folder, c.Init)); err == nil && !d.Has("lora") {
+			dropout := c.Lora.Dropout
+			c.Lora = loraOf(a)
+			c.Lora.Dropout = dropout
+		}
+	}
+	return nil
+}
+
+// empty tells what config.yaml of such a run has.
+func empty(c *Config, key string) bool {
+	was := Default()
+	switch key {
+	case "question":
+		return len(c.Question) == 1 && c.Question[0] == ""
+	case "answer":
+		return len(c.Answer) == 1 && c.Answer[0] == ""
+	case "pair":
+		return c.Pair == was.Pair
+	case "pair_size":
+		return len(c.PairSize) == 0
+	case "text_loss":
+		return c.TextLoss == was.TextLoss
+	case "score_range":
+		return len(c.ScoreRange) == 2 && c.ScoreRange[0] == 0 && c.ScoreRange[1] == 10
+	case "score_token":
+		return c.ScoreToken == was.ScoreToken
+	case "score_position":
+		return c.ScorePosition == was.ScorePosition
+	case "head":
+		return len(c.Head.Hidden) == 2 && c.Head.Kind == was.Head.Kind
+	}
+	return c.ChatTemplate+c.EndOfTurn == ""
+}
+
+// checkTerm compares a term with the heads of a scorer of format 2.
+func (c *Config) checkTerm(d checker, key string, s *losses.Spec, row *losses.Row) {
+	d.want(row.Over != losses.Tokens, key+".kind", "a scorer of format 2 has no text that it learns")
+	if row.Over == losses.Tokens {
+		return
+	}
+	name, head, err := c.Judge.HeadOf(s.Dimension)
+	if err != nil {
+		d.Problem(key+".dimension", "%v", err)
+		return
+	}
+	d.want(row.Outputs == losses.Value || row.Outputs == head.Outputs, key+".kind",
+		"%s wants a head with outputs: %s; heads.%s has %s", s.Kind, row.Outputs, name, head.Outputs)
+}
+
+// newJudgeParts reads the scorer of format 2 that training goes on from, or makes a fresh one.
+func newJudgeParts(c *Config, plan bool) (*model.ScorerState, error) {
+	sc := *c.Judge
+	sc.Backbone = c.Backbone
+	begin := model.NewScorerState
+	if plan {
+		begin = model.PlanScorerState
+	}
+	if c.Mode == "head" {
+		return nil, errors.New("mode head trains scorers of format 1")
+	}
+	var l *lora.Config
+	if c.Mode == "lora" {
+		l = loraConfig(c)
+	}
+	if c.Init == "" {
+		p, err := begin(&sc, l, c.Seed)
+		return p, suggestParts(c, err)
+	}
+	p, err := model.LoadScorerState(c.Init)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSameBackbone(c, p.Config.Backbone); err != nil {
+		return nil, err
+	}
+	switch {
+	case p.Adapter != nil && c.Mode == "full":
+		return nil, errors.New("init has an adapter, which mode full does not train: use mode lora")
+	case p.Adapter != nil:
+		if err := checkSameAdapter(c, p.Adapter); err != nil {
+			return nil, err
+		}
+	case l != nil:
+		fresh, err := begin(&sc, l, c.Seed)
+		if err != nil {
+			return nil, suggestParts(c, err)
+		}
+		p.Adapter = fresh.Adapter
+	}
+	p.Config, p.Plan = &sc, plan
+	return p, nil
+}
