@@ -53,30 +53,37 @@ func NewTuner(dir string, o Options) (*Tuner, error) {
 	return tuner, nil
 }
 
-// openStep makes the graph of forward pass, loss and backward pass.
-func (t *Tuner) openStep(of towers, o Options) error {
+// stepGraph is forward pass, loss and backward pass.
+func (t *Tuner) stepGraph(of towers) (*model.Graph, error) {
 	g := t.graph("contrast", of)
 	images, _, err := of.images(g)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if of.texts != nil {
 		texts, _, err := of.texts(g)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		clipLoss(g, images, texts)
 	} else {
 		viewLoss(g, images)
 	}
 	if err := g.Err(); err != nil {
-		return err
+		return nil, err
 	}
 	for _, p := range g.Params {
 		t.names = append(t.names, p.Name)
 	}
 	slices.Sort(t.names)
-	if t.grads, err = g.Backward(outLoss, t.names...); err != nil {
+	t.grads, err = g.Backward(outLoss, t.names...)
+	return g, err
+}
+
+// openStep opens the step's session.
+func (t *Tuner) openStep(of towers, o Options) error {
+	g, err := t.stepGraph(of)
+	if err != nil {
 		return err
 	}
 	if t.inputs, err = t.values(g); err != nil {

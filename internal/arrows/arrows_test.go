@@ -32,6 +32,7 @@ internal/strictyaml:
 internal/workers:
 onnx/onnxpb:
 onnx:             onnx/onnxpb
+internal/kernels: onnx
 onnx/grad:        onnx
 losses:           onnx
 ort:              onnx internal/workers

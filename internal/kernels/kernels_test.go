@@ -1,0 +1,64 @@
+package kernels
+
+import (
+	"bufio"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// other are operators whose placement is not the registry's: the provider refuses some attributes of the first two, and
+// sessions write the last one as another operator.
+var other = map[string]bool{"GRU": true, "LSTM": true, "CastLike": true}
+
+// TestTable: where sessions of the release placed the nodes of ONNX's own tests, in all opsets, on a machine without a
+// GPU; see tools/oracle/cuda_kernels.py.
+func TestTable(t *testing.T) {
+	f, err := os.Open("testdata/placed.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	names := func(list string) []string {
+		return strings.Split(strings.ReplaceAll(list, "-", ""), ",")
+	}
+	lines := bufio.NewScanner(f)
+	n := map[string]int{}
+	for lines.Scan() {
+		part := strings.Fields(lines.Text())
+		if other[part[0]] {
+			continue
+		}
+		first, last, _ := strings.Cut(part[3], "-")
+		from, _ := strconv.ParseInt(first, 10, 64)
+		to, err := strconv.ParseInt(last, 10, 64)
+		if err != nil {
+			t.Fatal(lines.Text())
+		}
+		for opset := from; opset <= to; opset++ {
+			want, got := part[4], "CPU"
+			v := version{op: part[0], since: since("", part[0], opset)}
+			if has(v, names(part[1]), names(part[2])) {
+				got = "CUDA"
+			}
+			n[want]++
+			if got != want {
+				t.Errorf("%s, opset %d: the table says %s", lines.Text(), opset, got)
+			}
+		}
+	}
+	if n["CPU"] < 100 || n["CUDA"] < 100 {
+		t.Errorf("placed are %v", n)
+	}
+}
+
+func TestRelease(t *testing.T) {
+	script, err := os.ReadFile("../../tools/setup/onnxruntime.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pinned, _, _ := strings.Cut(string(script), " "); pinned != "onnxruntime=="+Release() {
+		t.Errorf("the table is of ONNX Runtime %s, but %s is pinned: run tools/oracle/cuda_kernels.py", Release(), pinned)
+	}
+}

@@ -1,0 +1,56 @@
+package model
+
+import "assay/onnx"
+
+// Graphs builds what a scorer runs, for a device that need not be here: by name.
+func Graphs(p *ScorerState, o Options) (map[string]*onnx.Model, error) {
+	e, err := openPipeline(p, trainNothing, o)
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	builders := map[string]buildFunc{"vision": e.visionGraph}
+	if e.config.Format == 2 {
+		for _, s := range []judgeSpec{{}, {State: true, Say: true}, {Pixels: true}} {
+			name, build := e.judgeGraph(s)
+			builders[name] = build
+		}
+		for _, pixels := range []bool{false, true} {
+			name, build := e.jointGraph(pixels)
+			builders[name] = build
+		}
+	} else {
+		name, build := e.scoreGraph(true)
+		builders[name] = build
+		builders["pixel gradient"] = func(g *Graph) (*built, error) {
+			return buildGraph(g, e.backbone, &e.config.Head, graphSpec{Groups: 1, Vision: true, PixelGrad: true})
+		}
+	}
+	out := map[string]*onnx.Model{}
+	for name, build := range builders {
+		b, err := e.graph(name, build)
+		if err != nil {
+			return nil, err
+		}
+		out[name] = b.Model
+	}
+	return out, nil
+}
+
+// StepGraph is the training step of a tuner over that many groups of samples.
+func (t *Tuner) StepGraph(groups int) (*onnx.Model, error) {
+	b, err := t.graph(t.stepGraph(groups))
+	if err != nil {
+		return nil, err
+	}
+	return b.Model, nil
+}
+
+// StepGraph is the training step of dialogues.
+func (t *LanguageTuner) StepGraph() (*onnx.Model, error) {
+	b, err := t.graph(t.step(true))
+	if err != nil {
+		return nil, err
+	}
+	return b.Model, nil
+}

@@ -1,0 +1,176 @@
+package model_test
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"assay/internal/kernels"
+	"assay/internal/modeltest"
+	"assay/lora"
+	"assay/losses"
+	"assay/model"
+	"assay/onnx"
+)
+
+// onCUDA plans for a device that need not be here.
+var onCUDA = model.Options{Device: "cuda:0", Elsewhere: true}
+
+// Every node of the graphs that are emitted for CUDA has a kernel there: of all families, both types, all graphs.
+func TestCUDAKernels(t *testing.T) {
+	dirs, err := filepath.Glob("../testdata/oracle/*/scorer*")
+	if err != nil || len(dirs) == 0 {
+		t.Fatal(err, dirs)
+	}
+	for _, dir := range dirs {
+		cudaKernels(t, dir)
+	}
+}
+
+// TestCUDAKernelsPacked is TestCUDAKernels over weights of four and eight bits.
+func TestCUDAKernelsPacked(t *testing.T) {
+	for _, dir := range modeltest.PackedFolders(t) {
+		cudaKernels(t, filepath.Join(dir, "scorer"))
+	}
+}
+
+func cudaKernels(t *testing.T, dir string) {
+	t.Helper()
+	for _, dtype := range []string{"float32", "bfloat16"} {
+		load := func() *model.ScorerState {
+			p, err := model.LoadScorerState(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Config.DType = dtype
+			return p
+		}
+		t.Run(filepath.Base(filepath.Dir(dir))+"/"+filepath.Base(dir)+"/"+dtype, func(t *testing.T) {
+			checkGraphs(t, load)
+			for _, o := range []model.TuneOptions{{Dropout: 0.1}, {Recompute: true}, {Full: true}} {
+				if p := load(); o.Full && packedBackbone(t, p) {
+					continue
+				}
+				o.Options, o.TextLoss, o.ScoreLoss = onCUDA, 1, 1
+				checkSteps(t, load(), o)
+			}
+		})
+	}
+}
+
+func packedBackbone(t *testing.T, p *model.ScorerState) bool {
+	t.Helper()
+	b, err := model.OpenBackbone(p.Config.Backbone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	return slices.ContainsFunc(b.Weights.Names(), func(name string) bool { return b.Weights.Derived(name) != nil })
+}
+
+// TestCUDAKernelsOfJudges is TestCUDAKernels of scorers of format 2, with heads of all kinds, choices and all losses.
+func TestCUDAKernelsOfJudges(t *testing.T) {
+	for _, family := range []string{"llavanext", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"} {
+		backbone := filepath.Join("../testdata/oracle", family, "backbone")
+		for _, dtype := range []string{"float32", "bfloat16"} {
+			t.Run(family+"/"+dtype, func(t *testing.T) {
+				load := func() *model.ScorerState {
+					p, err := model.NewScorerState(judgeOf(backbone, dtype), &lora.Config{Rank: 2, Alpha: 2,
+						Targets: lora.Names{List: []string{"q_proj", "v_proj"}}}, 1)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return p
+				}
+				checkGraphs(t, load)
+				checkSteps(t, load(), model.TuneOptions{Options: onCUDA, Terms: allLosses()})
+				tuner, err := model.NewLanguageTuner(backbone, model.Sequence, nil, onCUDA)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer tuner.Close()
+				m, err := tuner.StepGraph()
+				if err != nil {
+					t.Fatal(err)
+				}
+				checkKernels(t, "dialogues", m)
+			})
+		}
+	}
+}
+
+// judgeOf is a scorer of format 2 with a head of each kind.
+func judgeOf(backbone, dtype string) *model.ScorerConfig {
+	hidden := []int{4}
+	return &model.ScorerConfig{Format: 2, Backbone: backbone, DType: dtype, Judge: model.Judge{
+		Passes: []model.PassConfig{{
+			Name: "all", Pictures: []string{"source", "edit"}, Prompt: "Was it edited? [INSTRUCTION]", Position: "last",
+			Heads: []string{"value", "classes", "mu_sigma"},
+		}},
+		Heads: map[string]model.DimensionConfig{
+			"value":    {Hidden: hidden, Activation: "gelu", Outputs: model.OutputValue},
+			"classes":  {Hidden: hidden, Activation: "silu", Outputs: model.OutputClasses, Values: []float64{0, 0.5, 1}},
+			"mu_sigma": {Hidden: hidden, Activation: "relu", Outputs: model.OutputMuSigma, Scale: []float64{0, 10}},
+		},
+		Score: &model.FusionConfig{Fusion: "mean"},
+	}}
+}
+
+// allLosses is an objective of all of them.
+func allLosses() (all []losses.Spec) {
+	for _, r := range losses.Table() {
+		if r.Over != losses.Tokens {
+			all = append(all, losses.Spec{Kind: r.Kind, Dimension: r.Outputs, Scale: 1, Delta: 1, Margin: 1, Theta: 2, Nu: 1,
+				Draws: 4, Values: []float64{0, 0.5, 1}})
+		}
+	}
+	return all
+}
+
+// checkGraphs looks at all graphs that score and differentiate scores.
+func checkGraphs(t *testing.T, load func() *model.ScorerState) {
+	t.Helper()
+	graphs, err := model.Graphs(load(), onCUDA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, m := range graphs {
+		checkKernels(t, name, m)
+	}
+}
+
+// checkSteps looks at training steps over samples of one and of two lengths.
+func checkSteps(t *testing.T, p *model.ScorerState, o model.TuneOptions) {
+	t.Helper()
+	tuner, err := model.NewTuner(p, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tuner.Close()
+	for _, groups := range []int{1, 2} {
+		m, err := tuner.StepGraph(groups)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkKernels(t, fmt.Sprintf("step, %d groups, full=%v, recompute=%v", groups, o.Full, o.Recompute), m)
+	}
+}
+
+func checkKernels(t *testing.T, name string, m *onnx.Model) {
+	t.Helper()
+	lacking, err := kernels.Lacking(m)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	counts := map[string]int{}
+	for _, l := range lacking {
+		if !l.Sizes {
+			counts[l.String()]++
+		}
+	}
+	for _, what := range slices.Sorted(maps.Keys(counts)) {
+		t.Errorf("%s (%d nodes): no kernel for %d nodes: %s", name, len(m.Nodes), counts[what], what)
+	}
+}
