@@ -256,31 +256,35 @@ func (s *fed) readSample(r row, n int, single bool) (fedSample, error) {
 		return out, fmt.Errorf("the sample %q is not in the data: a name such as %q was expected", out.key.ID,
 			s.triplets[0].name)
 	}
+	return out, out.readValues(r, name, single && !r.has("score"))
+}
+
+// readValues reads components, all of them if the file is strict, and other metrics. name is the field of the sample.
+func (s *fedSample) readValues(r row, name string, strict bool) error {
 	known := map[string]bool{name: true}
-	strict := single && !r.has("score")
 	for component, names := range fedNames {
 		field := r.first(names...)
 		if !r.has(field) || field == name {
 			if strict {
-				return out, fmt.Errorf("there is no %q", component)
+				return fmt.Errorf("there is no %q", component)
 			}
 			continue
 		}
 		v, err := r.number(field)
 		if err != nil {
-			return out, err
+			return err
 		}
 		if err := fedBounds[component].check(component, v); err != nil {
-			return out, err
+			return err
 		}
-		out.values[component], known[field] = v, true
+		s.values[component], known[field] = v, true
 	}
 	for field, raw := range r.fields { // other metrics, for the comparison with votes
 		if v, err := parseNumber(field, raw); err == nil && !known[field] && !math.IsNaN(v) {
-			out.values[field] = v
+			s.values[field] = v
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // readTags reads method, expression and instructions; a scorer's lines have "model": METHOD/INSTRUCTIONS.

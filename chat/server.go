@@ -78,6 +78,20 @@ func (s *Server) Check() map[string]string {
 	if s.Model == "" {
 		wrong["model"] = "is needed: the name by which the server knows the model"
 	}
+	s.checkBounds(wrong)
+	if s.LimitField != "max_tokens" && s.LimitField != "max_completion_tokens" {
+		wrong["limit_field"] = fmt.Sprintf("%q: want max_tokens or max_completion_tokens", s.LimitField)
+	}
+	for _, name := range ownFields {
+		if _, ok := s.Extra[name]; ok {
+			wrong["extra"] = name + " has a place of its own"
+		}
+	}
+	return wrong
+}
+
+// checkBounds checks the numbers.
+func (s *Server) checkBounds(wrong map[string]string) {
 	if s.Concurrency < 1 || s.Concurrency > 1024 {
 		wrong["concurrency"] = fmt.Sprintf("want 1 to 1024, not %d", s.Concurrency)
 	}
@@ -90,14 +104,6 @@ func (s *Server) Check() map[string]string {
 	if !(s.MaxWait > 0) || s.MaxWait > 86400 {
 		wrong["max_wait"] = fmt.Sprintf("want seconds, above 0 and at most a day, not %v", s.MaxWait)
 	}
-	if s.LimitField != "max_tokens" && s.LimitField != "max_completion_tokens" {
-		wrong["limit_field"] = fmt.Sprintf("%q: want max_tokens or max_completion_tokens", s.LimitField)
-	}
-	for _, name := range ownFields {
-		if _, ok := s.Extra[name]; ok {
-			wrong["extra"] = name + " has a place of its own"
-		}
-	}
 	if s.Price.Prompt < 0 || s.Price.Cached < 0 || s.Price.Completion < 0 {
 		wrong["price"] = "want prices of a million tokens, 0 or more"
 	}
@@ -107,7 +113,6 @@ func (s *Server) Check() map[string]string {
 	if s.CostCap < 0 || s.CostCap > 0 && s.Price == (Price{}) {
 		wrong["cost_cap"] = "want 0 (no cap) or more, and a price: without one nothing costs anything"
 	}
-	return wrong
 }
 
 // key reads the API key.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"assay/internal/exit"
+	"assay/internal/pystring"
 )
 
 // prompt is a text that a judge is asked with, as its code holds it: with the field {text_prompt}.
@@ -92,10 +93,7 @@ func promptCode(path, token string, want []prompt) ([]string, error) {
 	source := string(raw)
 	var texts []string
 	for _, p := range want {
-		text, ok, err := pythonString(source, p.variable)
-		if err == nil && !ok {
-			err = fmt.Errorf("there is no string %s", p.variable)
-		}
+		text, err := pystring.Plain(source, p.variable)
 		if err != nil {
 			return nil, err
 		}
@@ -113,8 +111,8 @@ func promptCode(path, token string, want []prompt) ([]string, error) {
 
 // findSuffix looks for the suffix in the code of the templates, then in the file beside it that has it as published.
 func findSuffix(source, path string) (string, error) {
-	text, ok, err := pythonString(source, suffix)
-	if err != nil || ok {
+	text, err := pystring.Plain(source, suffix)
+	if !errors.Is(err, pystring.ErrAbsent) {
 		return text, err
 	}
 	beside := filepath.Join(filepath.Dir(path), collator)
@@ -124,9 +122,8 @@ func findSuffix(source, path string) (string, error) {
 	} else if err != nil {
 		return "", err
 	}
-	text, ok, err = pythonString(string(raw), suffix)
-	if err == nil && !ok {
-		err = fmt.Errorf("%s: there is no string %s", beside, suffix)
+	if text, err = pystring.Plain(string(raw), suffix); err != nil {
+		err = fmt.Errorf("%s: %w", beside, err)
 	}
 	return text, err
 }

@@ -7,33 +7,6 @@ import (
 	"testing"
 )
 
-func TestPythonString(t *testing.T) {
-	const source = "import os\nA = \"\"\"\nline {text_prompt}  \n\n\"quoted\" \\\"three\\\" \\n\"\"\"\n" +
-		"# B = 'commented'\nB: str = 'it\\'s'  # a comment\nC = r'\\d'\nD = f'{x}'\nE = 'a' 'b'\n" +
-		"F = ('in')\nG = 'one'\nG = 'two'\n" +
-		"def f():\n    H = 'inside'\nI = 'no end\nJ = '\\u00e4'\n"
-	for name, want := range map[string]string{
-		"A": "\nline {text_prompt}  \n\n\"quoted\" \"three\" \n",
-		"B": "it's",
-		"C": `\d`,
-		"F": "in",
-	} {
-		if got, ok, err := pythonString(source, name); err != nil || !ok || got != want {
-			t.Errorf("%s: %q, %v, %v; want %q", name, got, ok, err, want)
-		}
-	}
-	for name, want := range map[string]string{
-		"D": "no plain string", "E": "follows", "G": "2 times", "I": "line ends", "J": "escape",
-	} {
-		if _, _, err := pythonString(source, name); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error %v, want one about %q", name, err, want)
-		}
-	}
-	if _, ok, err := pythonString(source, "H"); ok || err != nil {
-		t.Errorf("H: found, %v; it is no name of the module", err)
-	}
-}
-
 func TestPythonFormat(t *testing.T) {
 	got, err := pythonFormat("{{a}} {text_prompt} }}", "text_prompt", "[INSTRUCTION]")
 	if err != nil || got != "{a} [INSTRUCTION] }" {

@@ -137,6 +137,13 @@ func (s *Spec) Check() []Problem {
 		bad("dimension", "text has no dimensions")
 	}
 	s.fill(r.Options)
+	return append(out, s.checkOptions(r)...)
+}
+
+// checkOptions lists what is wrong with the options of a kind.
+func (s *Spec) checkOptions(r Row) []Problem {
+	var out []Problem
+	bad := func(key, format string, args ...any) { out = append(out, Problem{key, fmt.Sprintf(format, args...)}) }
 	positive := func(key string, x float64) {
 		if !(x > 0) || math.IsInf(x, 0) {
 			bad(key, "want more than 0, not %g", x)

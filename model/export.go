@@ -38,7 +38,7 @@ type Exported struct {
 
 var about = map[string]string{
 	inPixels:   "normalised pixels in the family's layout",
-	inFeatures: "what replaces the picture placeholders, row by row; of a wider row the rest is added behind layers 0, 1...",
+	inFeatures: "what replaces the pictures' placeholders, row by row; a wide row's rest is added behind layers 0, 1...",
 	inTextIDs:  "ids of the ordinary tokens of all sequences, without placeholders and score tokens",
 	inOrder: "for every row of the packed batch its row in concat(text rows, " +
 		"one score row per sequence, image rows)",

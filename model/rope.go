@@ -167,6 +167,10 @@ func (r *RopeConfig) check(p *strictjson.Object, c *TextConfig) {
 		p.Failf("partial_rotary_factor", "%g of a head of %d is not supported with a rope of type %s", r.Partial, c.HeadDim,
 			r.Type)
 	}
+	r.checkSections(p, c)
+}
+
+func (r *RopeConfig) checkSections(p *strictjson.Object, c *TextConfig) {
 	total := 0
 	for _, n := range r.Sections {
 		total += n

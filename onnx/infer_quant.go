@@ -33,7 +33,7 @@ func inferMatMulNBits(c *inference) error {
 		return fmt.Errorf("wants A of rank 1 or more, and N and K")
 	}
 	if last := a[len(a)-1]; last.Known() && last.Size != k {
-		return fmt.Errorf("A has %d columns, K is %d", last.Size, k)
+		return fmt.Errorf("input A has %d columns, K is %d", last.Size, k)
 	}
 	if c.n.Op == "MatMulBnb4" && c.n.Int("transB", 1) == 0 {
 		return nil

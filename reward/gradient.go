@@ -96,14 +96,8 @@ func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	encode := encoders[g.Format]
-	if encode == nil {
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
-			"format %q: safetensors, npy and png are served", g.Format)
-	}
-	if !single && g.Format != "" && g.Format != "safetensors" {
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
-			"format %q is for one edit: several come as safetensors", g.Format)
+	if err := g.checkFormat(single); err != nil {
+		return err
 	}
 	v, err := s.scorer(g.Scorer)
 	if err != nil {
@@ -134,7 +128,7 @@ func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
 		return items[0].err
 	}
 	one := Gradient(v.Config(), items[0].gradient)
-	body, kind, err := encode(one, items[0].picture)
+	body, kind, err := encoders[g.Format](one, items[0].picture)
 	if err != nil {
 		return err
 	}
@@ -142,6 +136,19 @@ func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("X-"+name, value)
 	}
 	return writeBytes(w, kind, body)
+}
+
+// checkFormat: several gradients come as safetensors alone.
+func (g *gradientRequest) checkFormat(single bool) error {
+	switch {
+	case encoders[g.Format] == nil:
+		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
+			"format %q: safetensors, npy and png are served", g.Format)
+	case !single && g.Format != "" && g.Format != "safetensors":
+		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
+			"format %q is for one edit: several come as safetensors", g.Format)
+	}
+	return nil
 }
 
 // differentiate computes the gradients of all items. An error of one item is kept in it.

@@ -162,7 +162,7 @@ func (r *run) open(progress string) error {
 		Rows  int    `json:"rows"`
 		Judge string `json:"judge"`
 	}{in, r.table.Len(), r.judge.Fingerprint()}
-	old := []row{}
+	var old []row
 	if r.journal, old, err = journal.Open[row](progress, head); err != nil {
 		return err
 	}

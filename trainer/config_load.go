@@ -44,6 +44,16 @@ func Load(path string) (*Config, error) {
 			c = base
 		}
 	}
+	c.settle(d, folder)
+	c.check(d)
+	if err := d.Err(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// settle makes paths absolute, and fills in what follows from what was said.
+func (c *Config) settle(d *strictyaml.Document, folder string) {
 	if c.Lora.Targets.wholePaths() && !d.Has("lora.parts") {
 		c.Lora.Parts = lora.Parts() // an expression for whole paths says itself which parts are meant
 	}
@@ -67,11 +77,6 @@ func Load(path string) (*Config, error) {
 	if d.Has("losses") && d.Has("loss") {
 		d.Problem("loss", "losses is there as well: it says all of the objective (the text's part is {kind: text})")
 	}
-	c.check(d)
-	if err := d.Err(); err != nil {
-		return nil, err
-	}
-	return c, nil
 }
 
 func absolute(folder, path string) string {

@@ -60,10 +60,8 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *benchmarks.Report, set benchm
 		paths = append(paths, f.predictions)
 	}
 	if !isMixed {
-		for _, path := range paths {
-			if err := addFile(r, set, path); err != nil {
-				return err
-			}
+		if err := addFiles(r, set, paths); err != nil {
+			return err
 		}
 	}
 	kind, similarity := benchmarks.FindSimilarity(f.baseline)
@@ -95,25 +93,41 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *benchmarks.Report, set benchm
 		}
 	}
 	if f.baseline != "" && !similarity {
-		baseline, err := benchmarks.NewBaseline(set, f.baseline, f.seed)
-		if err != nil {
-			return cli.Usage(err)
-		}
-		r.Add(baseline.Name, baseline)
-		r.Extra["baseline"], r.Extra["seed"] = baseline.Name, f.seed
-		if baseline.Expectation != nil {
-			r.Extra["expectation"] = baseline.Expectation
-		}
-	}
-	for _, path := range f.compare {
-		if err := addFile(r, set, path); err != nil {
+		if err := f.addBaseline(r, set); err != nil {
 			return err
 		}
+	}
+	if err := addFiles(r, set, f.compare); err != nil {
+		return err
 	}
 	if with, ok := set.(benchmarks.WithPredictions); ok && len(r.Systems) == 0 {
 		if p, ok := with.Predictions(); ok {
 			r.Add("answers in the data", p)
 		}
+	}
+	return nil
+}
+
+// addFiles adds what each of the files says.
+func addFiles(r *benchmarks.Report, set benchmarks.Set, paths []string) error {
+	for _, path := range paths {
+		if err := addFile(r, set, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addBaseline adds a judge that needs no model.
+func (f *benchFlags) addBaseline(r *benchmarks.Report, set benchmarks.Set) error {
+	baseline, err := benchmarks.NewBaseline(set, f.baseline, f.seed)
+	if err != nil {
+		return cli.Usage(err)
+	}
+	r.Add(baseline.Name, baseline)
+	r.Extra["baseline"], r.Extra["seed"] = baseline.Name, f.seed
+	if baseline.Expectation != nil {
+		r.Extra["expectation"] = baseline.Expectation
 	}
 	return nil
 }

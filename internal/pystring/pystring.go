@@ -3,23 +3,35 @@
 package pystring
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 	"unicode/utf8"
 )
 
+// ErrAbsent is wrapped by the error about a name that is not defined at the beginning of a line.
+var ErrAbsent = errors.New("is not defined at the beginning of a line")
+
+// Plain is [Find] without formatted strings, which are errors: for templates of str.format.
+func Plain(source, name string) (string, error) { return find(source, name, true) }
+
 // Find returns the text that a module gives a name at the beginning of a line: string literals in any quotes, raw or
 // not, side by side or joined by +. Formatted strings keep their fields as {name}, with doubled braces made single.
 // Anything else, and several definitions of the name, are errors.
-func Find(source, name string) (string, error) {
+func Find(source, name string) (string, error) { return find(source, name, false) }
+
+func find(source, name string, plain bool) (string, error) {
 	source = strings.ReplaceAll(source, "\r\n", "\n") // as Python reads it
 	begin := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + `[ \t]*(?::[^=\n]*)?=[ \t]*`)
 	at := begin.FindAllStringIndex(source, -1)
-	if len(at) != 1 {
+	if len(at) == 0 {
+		return "", fmt.Errorf("%s %w", name, ErrAbsent)
+	}
+	if len(at) > 1 {
 		return "", fmt.Errorf("%s is defined %d times at the beginning of a line, want once", name, len(at))
 	}
-	r := reader{rest: source[at[0][1]:]}
+	r := reader{rest: source[at[0][1]:], plain: plain}
 	text, err := r.expression()
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", name, err)
@@ -31,6 +43,7 @@ func Find(source, name string) (string, error) {
 type reader struct {
 	rest   string
 	inside bool // in parentheses, where lines may end
+	plain  bool // formatted strings are errors
 }
 
 func (r *reader) expression() (string, error) {
@@ -119,6 +132,9 @@ func (r *reader) literal() (text string, ok bool, err error) {
 			r.rest = body[i+len(quote):]
 			text = b.String()
 			if strings.Contains(prefix, "f") {
+				if r.plain {
+					return "", false, fmt.Errorf("%.40q is a formatted string, no plain string", text)
+				}
 				text, err = fields(text)
 			}
 			return text, true, err

@@ -1,6 +1,7 @@
 package pystring
 
 import (
+	"errors"
 	"strings"
 	"testing"
 )
@@ -33,11 +34,40 @@ J = "\q"
 		}
 	}
 	for name, want := range map[string]string{
-		"D": "no plain string", "E": "line ends", "F": "more than a name", "G": "2 times", "X": "0 times", "J": "escape",
+		"D": "no plain string", "E": "line ends", "F": "more than a name", "G": "2 times", "X": "not defined", "J": "escape",
 	} {
 		got, err := Find(strings.ReplaceAll(source, "\n", "\r\n"), name)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %q, error %v, want one with %q", name, got, err, want)
 		}
+	}
+}
+
+func TestPlain(t *testing.T) {
+	const source = "import os\nA = \"\"\"\nline {text_prompt}  \n\n\"quoted\" \\\"three\\\" \\n\"\"\"\n" +
+		"# B = 'commented'\nB: str = 'it\\'s'  # a comment\nC = r'\\d'\nD = f'{x}'\nE = 'a' 'b'\n" +
+		"F = ('in')\nG = 'one'\nG = 'two'\n" +
+		"def f():\n    H = 'inside'\nI = 'no end\nJ = '\\u00e4'\n"
+	for name, want := range map[string]string{
+		"A": "\nline {text_prompt}  \n\n\"quoted\" \"three\" \n",
+		"B": "it's",
+		"C": `\d`,
+		"F": "in",
+		"E": "ab",
+		"J": "ä",
+	} {
+		if got, err := Plain(source, name); err != nil || got != want {
+			t.Errorf("%s: %q, %v; want %q", name, got, err, want)
+		}
+	}
+	for name, want := range map[string]string{
+		"D": "no plain string", "G": "2 times", "I": "line ends inside",
+	} {
+		if _, err := Plain(source, name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one about %q", name, err, want)
+		}
+	}
+	if _, err := Plain(source, "H"); !errors.Is(err, ErrAbsent) {
+		t.Errorf("H: %v; it is no name of the module", err)
 	}
 }

@@ -121,7 +121,7 @@ func decoderSteps(raw json.RawMessage) ([]func([]string) []string, error) {
 		return []func([]string) []string{func(t []string) []string { return []string{strings.Join(t, "")} }}, nil
 	case "Replace":
 		if c.Pattern.String == nil {
-			return nil, fmt.Errorf("Replace: only a pattern of type String is supported")
+			return nil, fmt.Errorf("decoder Replace: only a pattern of type String is supported")
 		}
 		return []func([]string) []string{each(func(s string) string {
 			return strings.ReplaceAll(s, *c.Pattern.String, c.Content)
