@@ -135,7 +135,8 @@ func (j *auroraPredictions) Complete(unit int) bool { return j.complete(j.scores
 
 func (j *auroraPredictions) Numbers(units []int) []Number {
 	rho, global := j.correlations(j.scores, units)
-	return []Number{{Name: "global", Value: global}, {Name: "per_model_mean", Value: stats.Mean(defined(rho))}}
+	return []Number{{Name: "global", Value: global}, {Name: "per_model_mean", Value: stats.Mean(defined(rho)),
+		Terms: j.over(rho, "models")}}
 }
 
 // auroraJSON is the JSON result of AURORA-Bench's point-wise part.

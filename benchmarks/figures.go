@@ -106,12 +106,18 @@ func (r *Report) figures(system int) []Figure {
 				f.Low, f.High = &low, &high
 			}
 		}
-		if v, ok := r.chance[n.Name]; ok {
+		if v, ok := r.chanceOf(f.Basis); ok {
 			f.Chance = &v
 		}
 		out = append(out, f)
 	}
 	return out
+}
+
+// chanceOf is what guessing is expected to get where a number stands on everything, as the guesses do.
+func (r *Report) chanceOf(b Basis) (Value, bool) {
+	v, ok := r.chance[b.Rule]
+	return v, ok && b.Coverage.Whole() && b.Over == ""
 }
 
 // Figures are the numbers of all systems, each with its basis.
@@ -211,6 +217,9 @@ func columnName(c Basis, all []Basis) string {
 			name += ", " + stated(differ(c))
 		}
 	}
+	if c.Over != "" {
+		name += ", " + c.Over
+	}
 	return name
 }
 
@@ -245,8 +254,8 @@ func (r *Report) chanceRow(columns []Basis) *TableRow {
 	row := TableRow{Name: "expected of guessing", Printed: true}
 	any := false
 	for _, c := range columns {
-		v, ok := r.chance[c.Rule]
-		if !ok || !c.Coverage.Whole() {
+		v, ok := r.chanceOf(c)
+		if !ok {
 			v = Value(math.NaN())
 		}
 		any = any || v == v

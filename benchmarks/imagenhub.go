@@ -324,12 +324,8 @@ func (j *hubPredictions) Complete(unit int) bool { return j.complete(j.scores, u
 
 func (j *hubPredictions) Numbers(units []int) []Number {
 	rho, _ := j.correlations(j.scores, units)
-	of := len(rho)
+	terms := j.over(rho, "methods")
 	rho = defined(rho)
-	terms := Terms{}
-	if len(rho) < of {
-		terms.Normalisation = fmt.Sprintf("the mean over %d of %d methods", len(rho), of)
-	}
 	return []Number{{Name: "published", Value: stats.TanhMean(rho), Terms: terms},
 		{Name: "fisher", Value: stats.FisherMean(rho), Terms: terms}}
 }
