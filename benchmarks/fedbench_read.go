@@ -225,11 +225,13 @@ func (j *fedPredictions) finish() {
 	for _, t := range j.triplets {
 		for k, has := range parts {
 			if !has[t.name] {
-				j.missing = append(j.missing, Key{t.name, strings.TrimSuffix(k.method+"/"+k.kind, "/")})
+				j.missing = append(j.missing, fedPart{t.name, k.method, k.kind})
 			}
 		}
 	}
-	slices.SortFunc(j.missing, func(a, b Key) int { return strings.Compare(a.Model+"\n"+a.ID, b.Model+"\n"+b.ID) })
+	slices.SortFunc(j.missing, func(a, b fedPart) int {
+		return strings.Compare(a.key().Model+"\n"+a.sample, b.key().Model+"\n"+b.sample)
+	})
 }
 
 // readSample reads a line. "id" is the sample's name if it is text or if the identity has a name of its own.

@@ -1,22 +1,37 @@
 package benchmarks
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 )
 
 // coverage says which samples a number stands on, of the lines and of the triplets that have none.
 func (j *fedPredictions) coverage(number string) *Coverage {
+	methods := map[string]bool{}
+	for _, s := range j.samples {
+		methods[s.key.Model] = true
+	}
 	var missing []Key
+	add := func(id, method, kind string) {
+		if len(methods) < 2 { // the numbers of two methods may be compared if they lack the same
+			method = ""
+		}
+		missing = append(missing, Key{id, method + "/" + kind})
+	}
 	for _, s := range j.samples {
 		if v, ok := s.values[number]; !ok || s.err != nil || math.IsNaN(v) {
-			missing = append(missing, Key{ID: s.key.ID + " " + s.tags["instructions"]})
+			add(s.key.ID, s.key.Model, s.tags["instructions"])
 		}
 	}
-	for _, k := range j.missing {
-		missing = append(missing, Key{ID: k.ID})
+	for _, m := range j.missing {
+		add(m.sample, m.method, m.kind)
 	}
+	slices.SortFunc(missing, func(a, b Key) int {
+		return cmp.Or(strings.Compare(a.Model, b.Model), strings.Compare(a.ID, b.ID))
+	})
 	c := coverage(len(j.samples)+len(j.missing), missing)
 	return &c
 }
@@ -37,11 +52,14 @@ func (j *fedPredictions) Leaderboard() []Entry {
 	if len(order) < 2 {
 		return nil
 	}
-	ids := map[string]map[string]bool{} // of a kind of instructions, over all methods
+	ids := map[string]map[string]bool{} // of a kind of instructions: the data's, or those of all methods
 	for _, s := range j.samples {
 		kind := s.tags["instructions"]
 		if ids[kind] == nil {
 			ids[kind] = map[string]bool{}
+			for _, t := range j.triplets {
+				ids[kind][t.name] = true
+			}
 		}
 		ids[kind][s.key.ID] = true
 	}
@@ -54,7 +72,7 @@ func (j *fedPredictions) Leaderboard() []Entry {
 		}
 		for _, id := range sortedNames(ids[k.kind]) {
 			if !has[id] {
-				g.missing = append(g.missing, Key{ID: id, Model: k.method})
+				g.missing = append(g.missing, fedPart{id, k.method, k.kind})
 			}
 		}
 		out = append(out, Entry{Name: k.method, Subset: k.kind, Predictions: g})

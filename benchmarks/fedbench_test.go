@@ -2,6 +2,7 @@ package benchmarks
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -160,5 +161,62 @@ func TestFEDBenchItems(t *testing.T) {
 	if len(items) != 2 || items[0].Key != (Key{"a", "M/dense"}) || items[0].Instruction != "raise the brows" ||
 		items[1].Instruction != "surprise" {
 		t.Errorf("%+v", items)
+	}
+}
+
+// Coverage is of the data's triplets on every table, by method and kind of instructions; means do not mix kinds that
+// other methods lack, and say on how many samples they stand.
+func TestFEDBenchCoverage(t *testing.T) {
+	line := func(sample, method, kind, pq string) string {
+		return fmt.Sprintf(`{"sample": %q, "method": %q, "instructions": %q, "id": 0.5, "bg_rmse": 1, "pq": %s, "sc": 5, `+
+			`"gta": 5, "lpips_src_trg": 0.1, "lpips_src_gt": 0.1, "score": 1}`+"\n", sample, method, kind, pq)
+	}
+	var index strings.Builder
+	for _, name := range []string{"s1", "s2", "s3", "s4"} {
+		fmt.Fprintf(&index, `{"sample": %q, "source": "a", "gt": "g", "dense_instruction": "x", "simple_instruction": "y"}`+
+			"\n", name)
+	}
+	s := loadSet(t, fedBench, Options{Data: write(t, "index.jsonl", index.String()), BGNorm: "linear:255", Sigma: 0.5})
+	read := func(lines ...string) *Report {
+		r := &Report{Benchmark: fedBench}
+		r.Add("all", must[Predictions](t)(s.Read(write(t, "c.jsonl", strings.Join(lines, "")))))
+		return r
+	}
+	r := read(line("s1", "A", "dense", "5"), line("s2", "A", "dense", "null"), line("s1", "B", "dense", "5"),
+		line("s2", "B", "dense", "5"), line("s1", "A", "simple", "1"))
+	var names []string
+	for _, board := range r.Boards() {
+		for _, f := range board.Figures() {
+			if f.Rule == "pq" {
+				names = append(names, f.System+" "+f.Subset+" "+f.Name)
+			}
+		}
+	}
+	if want := []string{"A dense pq (25% of 4)", "B dense pq (50% of 4)", "A simple pq (25% of 4)"}; !slices.Equal(names,
+		want) {
+		t.Errorf("the boards have %q, want %q", names, want)
+	}
+	var rows []string
+	for _, table := range r.Systems[0].Result.Tables {
+		for _, row := range table.Rows {
+			if table.Title == "per method" {
+				rows = append(rows, row.Name+": "+row.Text[0])
+			}
+		}
+	}
+	if want := []string{"A, dense: 1 to 2", "A, simple: 1", "B, dense: 2"}; !slices.Equal(rows, want) {
+		t.Errorf("per method %q, want %q", rows, want)
+	}
+	without := func(lines ...string) string { return read(lines...).Figures()[0].Coverage.Without }
+	a1, a2, b1, b2 := line("s1", "A", "dense", "1"), line("s2", "A", "dense", "1"), line("s1", "B", "dense", "1"),
+		line("s2", "B", "dense", "1")
+	if without(a1, a2, b1) == without(a1, b1, b2) {
+		t.Error("what one method lacks is taken for what the other lacks")
+	}
+	if without(a1) != without(b1) || without(a1) == without(line("s1", "A", "simple", "1")) {
+		t.Error("what a single method lacks goes by its name, or not by the kind of instructions")
+	}
+	if without(b1, a2, a1) != without(a1, a2, b1) {
+		t.Error("the digest of what is missing depends on the order of the lines")
 	}
 }
