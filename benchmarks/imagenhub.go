@@ -24,7 +24,7 @@ const leftOut = "Imagic"
 
 var imagenHub = &Benchmark{
 	Name:  "imagenhub",
-	Title: "ImagenHub, text-guided image editing: 179 sources x 8 methods, three raters",
+	Title: "ImagenHub, text-guided image editing: 179 sources x 8 methods",
 	Needs: []string{
 		"--ratings: a folder with Text-Guided_IE_rater1.tsv, ...rater2.tsv, ...rater3.tsv",
 		"--images (with --scorer): ImagenHub_Text-Guided_IE, with input/, one folder per method, and dataset_lookup.json; " +
@@ -74,6 +74,9 @@ func loadImagenHub(o Options) (Set, error) {
 	if len(files) < 2 {
 		return nil, fmt.Errorf("%s: one rater's file only (%s): the files of all raters were expected", o.Data, files[0])
 	}
+	if err := differentFiles(files); err != nil {
+		return nil, err
+	}
 	s := &hub{target: target, images: o.Images, index: map[Key]int{}}
 	var p problems
 	for r, file := range files {
@@ -92,6 +95,39 @@ func loadImagenHub(o Options) (Set, error) {
 		s.human[i] /= float64(len(files))
 	}
 	return s, nil
+}
+
+// differentFiles refuses a file of ratings that is there twice.
+func differentFiles(files []string) error {
+	first := map[string]string{}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		text := strings.TrimSpace(strings.ReplaceAll(string(b), "\r\n", "\n"))
+		if other, twice := first[text]; twice {
+			return fmt.Errorf("%s: the same ratings as in %s: files of different raters were expected", file,
+				filepath.Base(other))
+		}
+		first[text] = file
+	}
+	return nil
+}
+
+// publishedRaters is the number of raters that published numbers are computed on.
+const publishedRaters = 3
+
+// part names what differs from the published human values: the target, the number of raters.
+func (s *hub) part() string {
+	var parts []string
+	if s.target != "O" {
+		parts = append(parts, "target "+s.target)
+	}
+	if n := len(s.raters); n != publishedRaters {
+		parts = append(parts, fmt.Sprintf("%d raters", n))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // raterFile is the file of one rater.
@@ -349,9 +385,7 @@ func (j *hubPredictions) Result() *Result {
 		Missing:  j.missing(j.scores),
 		Numbers:  append(j.Numbers(j.all()), Number{Name: "human", Value: human, Terms: Terms{Counted: true}}),
 		Scatters: j.scatters(j.scores),
-	}
-	if j.target != "O" {
-		r.Subset = "target " + j.target
+		Subset:   j.part(),
 	}
 	r.N = len(j.keys) - len(r.Missing)
 	perModel, t := map[string]Value{}, Table{Title: "per method", Columns: []string{"spearman"}}
