@@ -89,6 +89,8 @@ func (b Basis) Differs(other Basis) string {
 	}
 	switch {
 	case b.Coverage == other.Coverage:
+	case b.Coverage.Of == 0:
+		add("on how many items it is computed is not stated")
 	case b.Coverage.Whole() && other.Coverage.Whole():
 		add("it is computed on %d items, not on %d", b.Coverage.Of, other.Coverage.Of)
 	case b.Coverage.Whole():

@@ -146,15 +146,6 @@ func (b *Benchmark) printed() []Figure {
 	return out
 }
 
-// matches reports whether a printed number may stand in a column: as [Basis.Differs], but for benchmarks without a
-// known size.
-func (b *Benchmark) matches(column, printed Basis) bool {
-	if b.Size == 0 && column.Coverage.Whole() {
-		printed.Coverage = column.Coverage
-	}
-	return column == printed
-}
-
 // columns are the bases of all numbers of the systems, each once, in the order of the numbers.
 func (r *Report) columns() []Basis {
 	var out []Basis
@@ -184,7 +175,7 @@ func (r *Report) Summary() Table {
 		t.Columns, t.Better = append(t.Columns, columnName(c, columns)), append(t.Better, r.Benchmark.direction(c.Rule))
 	}
 	for i, s := range r.Systems {
-		t.Rows = append(t.Rows, rowOf(s.Name, r.figures(i), columns, nil))
+		t.Rows = append(t.Rows, rowOf(s.Name, r.figures(i), columns))
 	}
 	if chance := r.chanceRow(columns); chance != nil {
 		t.Rows = append(t.Rows, *chance)
@@ -193,7 +184,7 @@ func (r *Report) Summary() Table {
 		if group[0].again {
 			continue
 		}
-		row := rowOf(group[0].System, group, columns, r.Benchmark.matches)
+		row := rowOf(group[0].System, group, columns)
 		if !slices.ContainsFunc(row.Cells, func(v float64) bool { return !math.IsNaN(v) }) {
 			continue
 		}
@@ -223,13 +214,13 @@ func columnName(c Basis, all []Basis) string {
 	return name
 }
 
-// rowOf lays figures out by columns. matches (nil: equality) says which column a figure belongs to.
-func rowOf(name string, figures []Figure, columns []Basis, matches func(column, f Basis) bool) TableRow {
+// rowOf lays figures out by columns.
+func rowOf(name string, figures []Figure, columns []Basis) TableRow {
 	row := TableRow{Name: name}
 	for _, c := range columns {
 		cell, mark, in := math.NaN(), "", stats.Interval{Low: math.NaN(), High: math.NaN()}
 		for _, f := range figures {
-			if f.Basis != c && (matches == nil || !matches(c, f.Basis)) {
+			if f.Basis != c {
 				continue
 			}
 			cell = float64(f.Value)

@@ -359,3 +359,23 @@ func TestMeansOverDifferentMethods(t *testing.T) {
 		}
 	}
 }
+
+// Nobody states on how many comparisons the paper's numbers of EditReward-Bench stand: no data set shares their columns.
+func TestUnstatedSizesStandApart(t *testing.T) {
+	s := loadSet(t, editRewardBench, Options{Data: "testdata/tiger.parquet"})
+	r := &Report{Benchmark: editRewardBench}
+	r.Add("rows", must[Predictions](t)(s.Read("testdata/tiger_rows.jsonl")))
+	for _, row := range r.Summary().Rows {
+		if row.Printed {
+			t.Errorf("%s stands beside another data set", row.Name)
+		}
+	}
+	var notes []string
+	for _, table := range r.Apart() {
+		notes = append(notes, table.Notes...)
+	}
+	if why := "on how many items it is computed is not stated"; !strings.Contains(strings.Join(notes, "\n"), "k2; k3; k4; "+
+		"overall: "+why) && !strings.Contains(strings.Join(notes, "\n"), "k2: "+why) {
+		t.Errorf("notes %q", notes)
+	}
+}

@@ -18,7 +18,9 @@ func TestScoreNoticesChanges(t *testing.T) {
 		}
 		return Picture{Path: path}
 	}
-	bytes := func(content string) Picture { return Picture{Read: func() ([]byte, error) { return []byte(content), nil }} }
+	bytes := func(content string) Picture {
+		return Picture{Read: func() ([]byte, error) { return []byte(content), nil }}
+	}
 	var items []Item
 	for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
 		items = append(items, Item{Key: Key{ID: id}, Group: id, Instruction: "brighter", Source: picture(id+"0", "source"),
