@@ -316,5 +316,18 @@ func (s *aim) Items() ([]Item, error) {
 	return items, p.err()
 }
 
+// differentEditors refuses two folders of one name, which is their editor's.
+func differentEditors(dirs []string) error {
+	first := map[string]string{}
+	for _, dir := range dirs {
+		name := editorName(dir)
+		if other, twice := first[name]; twice {
+			return fmt.Errorf("--editors %s and %s are both called %s: rename one of the folders", other, dir, name)
+		}
+		first[name] = dir
+	}
+	return nil
+}
+
 // editorName is the name of an editor's folder.
 func editorName(dir string) string { return filepath.Base(filepath.Clean(dir)) }

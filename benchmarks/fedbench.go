@@ -70,7 +70,8 @@ func loadFED(o Options) (Set, error) {
 	}
 	s := &fed{normName: o.BGNorm, norm: norm, sigma: o.Sigma, votes: o.Votes, lower: o.Lower, editors: o.Editors, by: o.By,
 		human: o.Human, index: map[string]int{}}
-	if err := checkNames("--by", sortedNames(o.By), fedComponents); err != nil {
+	err = errors.Join(differentEditors(o.Editors), checkNames("--by", sortedNames(o.By), fedComponents))
+	if err != nil {
 		return nil, err
 	}
 	if o.Data != "" {

@@ -220,3 +220,38 @@ func TestFEDBenchCoverage(t *testing.T) {
 		t.Error("the digest of what is missing depends on the order of the lines")
 	}
 }
+
+// A pair has one line of votes, of two samples, and the table says how many pairs there are.
+func TestFEDBenchVotes(t *testing.T) {
+	const line = `{"sample": %q, "id": 0.5, "bg_rmse": %d, "pq": 5, "sc": 5, "gta": 5, "lpips_src_trg": 0.1, ` +
+		`"lpips_src_gt": 0.1}` + "\n"
+	components := write(t, "c.jsonl", fmt.Sprintf(line, "s1", 1)+fmt.Sprintf(line, "s2", 2)+fmt.Sprintf(line, "s3", 3))
+	read := func(votes ...string) (Predictions, error) {
+		return loadSet(t, fedBench, Options{BGNorm: "linear:255", Sigma: 0.5,
+			Votes: write(t, "v.jsonl", strings.Join(votes, "\n"))}).Read(components)
+	}
+	one := `{"a": "s1", "b": "s2", "votes": ["a", "a", "b"]}`
+	for want, second := range map[string]string{
+		"v.jsonl:2: a second line for a pair (the first is in v.jsonl:1)":  one,
+		"v.jsonl:2: a second line for a pair (the first is in v.jsonl:1) ": `{"a": "s2", "b": "s1", "votes": ["b"]}`,
+		"v.jsonl:2: a and b are one sample":                                `{"a": "s3", "b": "s3", "votes": ["b"]}`,
+	} {
+		if _, err := read(one, second); err == nil || !strings.Contains(err.Error(), strings.TrimSpace(want)) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	p := must[Predictions](t)(read(one, `{"a": "s2", "b": "s3", "votes": ["a"]}`))
+	i := slices.IndexFunc(p.Result().Tables, func(t Table) bool { return strings.HasPrefix(t.Title, "2AFC") })
+	if columns := p.Result().Tables[i].Columns; !slices.Equal(columns, []string{"all (2 pairs)"}) {
+		t.Errorf("columns %q", columns)
+	}
+}
+
+func TestEditorsOfOneName(t *testing.T) {
+	for _, b := range []*Benchmark{fedBench, aimBench} {
+		_, err := b.Load(Options{Data: "testdata", BGNorm: "exp:2", Sigma: 0.5, Editors: []string{"ed/A", "ed2/A/"}})
+		if err == nil || !strings.Contains(err.Error(), "--editors ed/A and ed2/A/ are both called A") {
+			t.Errorf("%s: %v", b.Name, err)
+		}
+	}
+}
