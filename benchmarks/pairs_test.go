@@ -61,3 +61,47 @@ func TestAnswersThatAreNone(t *testing.T) {
 		t.Errorf("notes %q", notes)
 	}
 }
+
+// What the data cannot mean is refused by name.
+func TestRefusedValues(t *testing.T) {
+	fedLine := `{"sample": "a", "id": 0.5, "bg_rmse": 1, "pq": 5, "sc": 5, "gta": 5, "lpips_src_trg": 0.1, ` +
+		`"lpips_src_gt": 0.1, %s}`
+	fedRead := func(tag string) error {
+		_, err := loadSet(t, fedBench, Options{BGNorm: "exp:2", Sigma: 0.5}).Read(write(t, "c.jsonl", fmt.Sprintf(fedLine, tag)))
+		return err
+	}
+	human := func(text string) error {
+		s := loadSet(t, fedBench, Options{BGNorm: "exp:2", Sigma: 0.5, Human: write(t, "h.jsonl", text)})
+		p, err := s.Read(write(t, "c.jsonl", fmt.Sprintf(fedLine, `"score": 1`)))
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("%v", p.Result().Failed)
+	}
+	load := func(b *Benchmark, name, text string) error {
+		_, err := b.Load(Options{Data: write(t, name, text)})
+		return err
+	}
+	means := func(rows string) error {
+		_, err := aimMeans(write(t, "m.csv", "method,clip_t,sc,aesthetic,pq,s_gtc,acc,f1,d_vad\n"+rows))
+		return err
+	}
+	const point = `{"input": "i", "gen": "g", "prompt": "p", "model": "m", "score": %s}`
+	for want, err := range map[string]error{
+		`the instructions are "Dense ": one of dense, simple`: fedRead(`"instructions": "Dense "`),
+		`the instructions are "x": one of dense, simple`:      fedRead(`"model": "m/x"`),
+		`the expression is "hapy": one of angry, disgust`:     fedRead(`"expression": "hapy"`),
+		`h.jsonl:1: quality is "good": a finite number`:       human(`{"sample": "a", "quality": "good"}`),
+		`h.jsonl holds no ratings of these samples`:           human(`{"sample": "a", "expression": "sad"}`),
+		`score is 3: a number from 0 to 2`:                    load(auroraPoint, "a.json", fmt.Sprintf(point, "3")),
+		`score is -1: a number from 0 to 2`:                   load(auroraPoint, "a.json", fmt.Sprintf(point, "-1")),
+		`both models are called "x"`: load(auroraPair, "a.json", `{"input": "i", "gens": ["a", "b"], "prompt": "p", `+
+			`"winner": "x", "models": ["x", "x"]}`),
+		`m.csv:2: sc is "NaN": a finite number`:              means("A,0.2,NaN,5,7,7,50,50,2.5"),
+		`m.csv:3: a second row of "A" (the first is line 2)`: means("A,0.2,7,5,7,7,50,50,2.5\nA,0.2,7,5,7,7,50,50,2.5"),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

@@ -84,6 +84,10 @@ func TestBenchUsage(t *testing.T) {
 		},
 		{"nosuch", 2, `unknown command "nosuch"`},
 		{"fed-bench --components x --sigma 0", 2, "sigma is 0"},
+		{"aurora-pair --epsilon -1", 2, "--epsilon is -1"},
+		{"aurora-pair --epsilon NaN", 2, "--epsilon is NaN"},
+		{"aurora-pair --epsilon inf", 2, "--epsilon is +Inf"},
+		{"imagenhub --resamples -1", 2, "--resamples is -1"},
 	}
 	for _, tt := range tests {
 		if code, stdout, stderr := bench(

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,6 +25,12 @@ func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
 		}
 		r.Systems = []benchmarks.System{{Name: "means", Result: result}}
 		return f.finish(c, r)
+	}
+	if eps := f.Epsilon; c.Flags().Changed("epsilon") && (!(eps >= 0) || math.IsInf(eps, 1)) {
+		return cli.Usagef("--epsilon is %v: a finite number of 0 or more was expected", eps)
+	}
+	if f.resamples < 0 {
+		return cli.Usagef("--resamples is %d: 0 or more was expected", f.resamples)
 	}
 	if f.checkOrder && f.runtime.scorer == "" {
 		return cli.Usagef("--check-order scores pairs in both orders: give --scorer")
