@@ -66,6 +66,16 @@ func TestBench(t *testing.T) {
 	}
 }
 
+func TestBenchNames(t *testing.T) {
+	paths := []string{"runs/a/predictions.jsonl", "runs/b/predictions.jsonl", "c.jsonl", "x/a/predictions.jsonl"}
+	for path, want := range map[string]string{paths[0]: "runs/a/predictions", paths[1]: "b/predictions", paths[2]: "c",
+		paths[3]: "x/a/predictions", "./c.jsonl": "c"} {
+		if got := newNamer(paths)(path); got != want {
+			t.Errorf("%s is called %s, want %s", path, got, want)
+		}
+	}
+}
+
 func TestBenchUsage(t *testing.T) {
 	tests := []struct {
 		args string
