@@ -96,7 +96,7 @@ func answerRule(name string, classes []string, right map[string][]string) pairRu
 	for _, list := range right {
 		known = append(known, list...)
 	}
-	return pairRule{name: name, answers: true, known: known, decide: func(p *pairs, j *pairsPredictions, units []int) verdicts {
+	decide := func(p *pairs, j *pairsPredictions, units []int) verdicts {
 		v := verdicts{rows: classes}
 		for _, i := range units {
 			answer := j.answer[i]
@@ -107,5 +107,6 @@ func answerRule(name string, classes []string, right map[string][]string) pairRu
 			v.right = append(v.right, slices.Contains(right[p.human[i]], answer))
 		}
 		return v
-	}}
+	}
+	return pairRule{name: name, answers: true, known: known, decide: decide}
 }

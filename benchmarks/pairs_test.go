@@ -30,7 +30,8 @@ func TestAnswersAndScoresMixed(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	if r := must[Predictions](t)(s.Read(write(t, "both.jsonl", both.String()))).Result(); r.N != 40 || len(r.Numbers) != 3 {
+	r := must[Predictions](t)(s.Read(write(t, "both.jsonl", both.String()))).Result()
+	if r.N != 40 || len(r.Numbers) != 3 {
 		t.Errorf("%d pairs, numbers %v", r.N, r.Numbers)
 	}
 }
@@ -40,7 +41,8 @@ func TestAnswersThatAreNone(t *testing.T) {
 	s := loadSet(t, genAIBench, Options{Data: "testdata"})
 	var lines strings.Builder
 	for i := range 40 {
-		fmt.Fprintf(&lines, `{"id": %d, "answer": %s}`+"\n", i, []string{"null", `"perhaps"`, `"A>B"`, `"B>A"`}[min(i, 2+i%2)])
+		answer := []string{"null", `"perhaps"`, `"A>B"`, `"B>A"`}[min(i, 2+i%2)]
+		fmt.Fprintf(&lines, `{"id": %d, "answer": %s}`+"\n", i, answer)
 	}
 	r := must[Predictions](t)(s.Read(write(t, "a.jsonl", lines.String()))).Result()
 	notes := strings.Join(r.Notes, "\n")
@@ -57,7 +59,8 @@ func TestAnswersThatAreNone(t *testing.T) {
 		t.Errorf("a comparison without an answer is counted: %d", r.N)
 	}
 	r = must[Predictions](t)(lab.Read(write(t, "t.jsonl", fmt.Sprintf(`{"id": %q, "answer": "no idea"}`, id)))).Result()
-	if notes := strings.Join(r.Notes, "\n"); !strings.Contains(notes, `1 answers are unreadable and count as wrong: "noidea"`) {
+	notes = strings.Join(r.Notes, "\n")
+	if !strings.Contains(notes, `1 answers are unreadable and count as wrong: "noidea"`) {
 		t.Errorf("notes %q", notes)
 	}
 }
@@ -67,7 +70,8 @@ func TestRefusedValues(t *testing.T) {
 	fedLine := `{"sample": "a", "id": 0.5, "bg_rmse": 1, "pq": 5, "sc": 5, "gta": 5, "lpips_src_trg": 0.1, ` +
 		`"lpips_src_gt": 0.1, %s}`
 	fedRead := func(tag string) error {
-		_, err := loadSet(t, fedBench, Options{BGNorm: "exp:2", Sigma: 0.5}).Read(write(t, "c.jsonl", fmt.Sprintf(fedLine, tag)))
+		s := loadSet(t, fedBench, Options{BGNorm: "exp:2", Sigma: 0.5})
+		_, err := s.Read(write(t, "c.jsonl", fmt.Sprintf(fedLine, tag)))
 		return err
 	}
 	human := func(text string) error {

@@ -93,7 +93,8 @@ type runFile struct {
 }
 
 // Score runs a scorer over items, group by group, appending to predictions.jsonl, whose path it returns. Items that
-// the file holds already are not scored again, unless a picture or a text of them changed since. When ctx ends, what was scored is on disk and the error wraps ctx's.
+// the file holds already are not scored again, unless a picture or a text of them changed since. When ctx ends, what
+// was scored is on disk and the error wraps ctx's.
 func (r *Run) Score(ctx context.Context, s *Scorer) (path string, err error) {
 	path = filepath.Join(r.Dir, "predictions.jsonl")
 	head := runFile{Benchmark: r.Benchmark, Scorer: s.Fingerprint, Items: len(r.Items), Settings: s.Settings}
