@@ -57,9 +57,8 @@ type Prediction struct {
 func (it *Item) content() string {
 	row := data.Row{Source: it.Source.image(), Edit: it.Edit.image(), Instruction: it.Instruction}
 	parts := []string{it.ID, it.Model, scoring.Content("", &row, nil), it.Captions[0], it.Captions[1]}
-	if !it.Target.None() {
-		target := data.Row{Edit: it.Target.image()}
-		parts = append(parts, scoring.Content("", &target, nil))
+	if k, err := store.Content("", it.Target.image()); err == nil { // few scorers need it: it need not be there
+		parts = append(parts, k.String())
 	}
 	return store.KeyOf(parts...).String()
 }
