@@ -3,6 +3,8 @@ package benchmarks
 import (
 	"fmt"
 	"math"
+	"path/filepath"
+	"slices"
 
 	"assay/internal/stats"
 )
@@ -79,8 +81,12 @@ func humanColumns(path string, n int, find func(row) (int, error)) ([]column, er
 			continue // of another editor
 		}
 		for name, raw := range r.fields {
+			if slices.Contains(humanNames, name) {
+				continue
+			}
 			v, err := parseNumber(name, raw)
-			if err != nil || name == "id" || name == "index" {
+			if err != nil {
+				p.add(r.where, "%v", err)
 				continue
 			}
 			if columns[name] == nil {
@@ -95,12 +101,23 @@ func humanColumns(path string, n int, find func(row) (int, error)) ([]column, er
 			columns[name][i] = v
 		}
 	}
+	if err := p.err(); err != nil {
+		return nil, fmt.Errorf("--human: %w", err)
+	}
+	if len(columns) == 0 {
+		return nil, fmt.Errorf("--human: %s holds no ratings of these samples: lines of {id, method, name: number} were "+
+			"expected", filepath.Base(path))
+	}
 	var out []column
 	for _, name := range sortedNames(columns) {
 		out = append(out, column{name: name, values: columns[name]})
 	}
-	return out, p.err()
+	return out, nil
 }
+
+// humanNames are the fields of a line of human ratings that say what it is of.
+var humanNames = []string{"id", "index", "sample", "name", "key", "image", "edited_image", "original_image", "method",
+	"model", "editor", "expression", "instructions"}
 
 // agreement are the tables of a scorer's agreement with the components, and of all of them with human ratings.
 func (j *aimPredictions) agreement() (out []Table, err error) {

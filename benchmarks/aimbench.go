@@ -74,7 +74,8 @@ func loadAIM(o Options) (Set, error) {
 		return nil, err
 	}
 	s := &aim{root: filepath.Dir(path), editors: o.Editors, by: o.By, human: o.Human}
-	if err := checkNames("--by", sortedNames(o.By), aimComponents); err != nil {
+	err = errors.Join(differentEditors(o.Editors), checkNames("--by", sortedNames(o.By), aimComponents))
+	if err != nil {
 		return nil, err
 	}
 	var p problems

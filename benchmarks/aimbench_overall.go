@@ -58,6 +58,11 @@ func aimMeans(path string) (*Result, error) {
 			p.add(filepath.Base(path)+":1", "there is no column %q", c)
 		}
 	}
+	for c, column := range records[0] {
+		if slices.Contains(records[0][:c], column) {
+			p.add(filepath.Base(path)+":1", "a second column %q", column)
+		}
+	}
 	if err := p.err(); err != nil {
 		return nil, err
 	}
@@ -73,7 +78,9 @@ func aimMeans(path string) (*Result, error) {
 		Largest   Value    `json:"largest_difference"`
 	}{Benchmark: "aim-bench", Largest: Value(math.NaN())}
 	table := Table{Title: "overall, from the means", Columns: []string{"overall", "printed", "difference"}}
+	seen := map[string]int{}
 	for n, record := range records[1:] {
+		where := fmt.Sprintf("%s:%d", filepath.Base(path), n+2)
 		m := map[string]float64{"overall": math.NaN()}
 		var name string
 		for c, column := range records[0] {
@@ -83,15 +90,22 @@ func aimMeans(path string) (*Result, error) {
 			}
 			v, err := strconv.ParseFloat(record[c], 64)
 			if err != nil && !(column == "overall" && record[c] == "") {
-				p.add(fmt.Sprintf("%s:%d", filepath.Base(path), n+2), "%s is %q: a number was expected", column, record[c])
+				p.add(where, "%s is %q: a number was expected", column, record[c])
+			} else if math.IsNaN(v) || math.IsInf(v, 0) {
+				p.add(where, "%s is %q: a finite number was expected", column, record[c])
 			} else if err == nil {
 				m[column] = v
 				if b, ok := aimBounds[column]; ok {
 					if err := b.check(column, v); err != nil {
-						p.add(fmt.Sprintf("%s:%d", filepath.Base(path), n+2), "%v", err)
+						p.add(where, "%v", err)
 					}
 				}
 			}
+		}
+		if first, twice := seen[name]; twice {
+			p.add(where, "a second row of %q (the first is line %d)", name, first)
+		} else {
+			seen[name] = n + 2
 		}
 		overall := aimOverall(m)
 		d := overall - m["overall"]

@@ -31,6 +31,19 @@ type aimReader struct {
 	order   []string
 	set     map[string]string // editor, sample and component: where it was read
 	outputs map[string]int    // the name that an editor's output has, by the authors' rule
+	halves  map[aimSample]map[string]aimHalfScore
+}
+
+// aimSample is a sample of an editor.
+type aimSample struct {
+	editor string
+	i      int
+}
+
+// aimHalfScore is s_sm or s_vs, which may come in files of their own; s_gtc is the smaller of both.
+type aimHalfScore struct {
+	value float64
+	where string
 }
 
 // Read implements Set.
@@ -47,7 +60,8 @@ func (s *aim) Read(path string) (Predictions, error) {
 
 // ReadAll implements Mixed.
 func (s *aim) ReadAll(paths []string) ([]Editor, error) {
-	m := &aimReader{aim: s, editors: map[string]*aimPredictions{}, set: map[string]string{}, outputs: map[string]int{}}
+	m := &aimReader{aim: s, editors: map[string]*aimPredictions{}, set: map[string]string{}, outputs: map[string]int{},
+		halves: map[aimSample]map[string]aimHalfScore{}}
 	for i := range s.kind {
 		m.outputs[s.output(i)] = i
 	}
@@ -66,6 +80,7 @@ func (s *aim) ReadAll(paths []string) ([]Editor, error) {
 			return nil, err
 		}
 	}
+	m.checkHalves(&p)
 	if err := p.err(); err != nil {
 		return nil, err
 	}
@@ -206,42 +221,20 @@ func (s *aim) find(r row) (int, error) {
 }
 
 func (m *aimReader) readSample(j *aimPredictions, i int, r row) error {
-	for _, c := range []struct {
-		column string
-		fields []string
-	}{
-		{"clip_t", []string{"clip_t"}},
-		{"aesthetic", []string{"aesthetic"}},
-		{"sc", []string{"sc"}},
-		{"pq", []string{"pq"}},
-		{"s_gtc", []string{"s_sm", "s_vs"}},
-		{"s_gtc", []string{"s_gtc"}},
-		{"score", []string{"score"}},
-	} {
-		var values []float64
-		for _, f := range c.fields {
-			if !r.has(f) {
-				continue
-			}
-			v, err := r.numbers(f)
-			if err != nil {
-				return err
-			}
-			values = append(values, v...)
-			if b, ok := aimBounds[f]; ok {
-				for _, x := range v {
-					if err := b.check(f, x); err != nil {
-						return err
-					}
-				}
-			}
-		}
-		if len(values) < len(c.fields) {
+	for _, component := range []string{"clip_t", "aesthetic", "sc", "pq", "s_gtc", "score"} {
+		if !r.has(component) {
 			continue
 		}
-		if err := m.setValues(j, i, c.column, values, r.where); err != nil {
+		values, err := aimValues(r, component)
+		if err == nil {
+			err = m.setValues(j, i, component, values, r.where)
+		}
+		if err != nil {
 			return err
 		}
+	}
+	if err := m.readHalves(j, i, r); err != nil {
+		return err
 	}
 	if r.has("emotion") {
 		e, err := r.text("emotion")
@@ -260,6 +253,76 @@ func (m *aimReader) readSample(j *aimPredictions, i int, r row) error {
 		return m.setVAD(j, i, v, r.where)
 	}
 	return nil
+}
+
+// aimValues reads a component: a number, or a list of sub-scores where a judge gives several.
+func aimValues(r row, component string) ([]float64, error) {
+	var values []float64
+	switch component {
+	case "sc", "pq", "s_gtc":
+		list, err := r.numbers(component)
+		if err != nil {
+			return nil, err
+		}
+		values = list
+	default:
+		v, err := r.number(component)
+		if err != nil {
+			return nil, err
+		}
+		values = []float64{v}
+	}
+	if b, ok := aimBounds[component]; ok {
+		for _, v := range values {
+			if err := b.check(component, v); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return values, nil
+}
+
+// readHalves reads s_sm and s_vs; null is a sample without one.
+func (m *aimReader) readHalves(j *aimPredictions, i int, r row) error {
+	key := aimSample{j.name, i}
+	for _, f := range []string{"s_sm", "s_vs"} {
+		if _, ok := r.fields[f]; !ok {
+			continue
+		}
+		v, err := aimValues(r, f)
+		if err == nil {
+			err = m.claim(j, i, f, r.where)
+		}
+		if err != nil {
+			return err
+		}
+		if m.halves[key] == nil {
+			m.halves[key] = map[string]aimHalfScore{}
+		}
+		m.halves[key][f] = aimHalfScore{v[0], r.where}
+		sm, vs := m.halves[key]["s_sm"], m.halves[key]["s_vs"]
+		if len(m.halves[key]) < 2 || math.IsNaN(sm.value+vs.value) {
+			continue
+		}
+		if err := m.setValues(j, i, "s_gtc", []float64{sm.value, vs.value}, r.where); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkHalves names the samples that have one of s_sm and s_vs only.
+func (m *aimReader) checkHalves(p *problems) {
+	for _, name := range m.order {
+		for i := range m.kind {
+			half := m.halves[aimSample{name, i}]
+			for f, other := range map[string]string{"s_sm": "s_vs", "s_vs": "s_sm"} {
+				if h, ok := half[f]; ok && len(half) < 2 {
+					p.add(h.where, "sample %d has %s and no file has its %s: s_gtc is the smaller of both", i, f, other)
+				}
+			}
+		}
+	}
 }
 
 // setValues sets a component to the smallest of a judge's sub-scores.
@@ -314,6 +377,19 @@ func (s *aim) Items() ([]Item, error) {
 		}
 	}
 	return items, p.err()
+}
+
+// differentEditors refuses two folders of one name, which is their editor's.
+func differentEditors(dirs []string) error {
+	first := map[string]string{}
+	for _, dir := range dirs {
+		name := editorName(dir)
+		if other, twice := first[name]; twice {
+			return fmt.Errorf("--editors %s and %s are both called %s: rename one of the folders", other, dir, name)
+		}
+		first[name] = dir
+	}
+	return nil
 }
 
 // editorName is the name of an editor's folder.

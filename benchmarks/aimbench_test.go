@@ -2,6 +2,7 @@ package benchmarks
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -126,5 +127,29 @@ func TestAIMBenchItems(t *testing.T) {
 	if _, err := load(filepath.Join(root, "N")).Items(); err == nil ||
 		!strings.Contains(err.Error(), "N/edited_output/fear_1_edited_awe.png: the picture is not there") {
 		t.Error(err)
+	}
+}
+
+// s_sm and s_vs may come in files of their own; one without the other, or a list for a number, is refused.
+func TestAIMBenchHalves(t *testing.T) {
+	s := loadSet(t, aimBench, Options{Data: "testdata"}).(Mixed)
+	sm := write(t, "sm.jsonl", `{"id": 0, "s_sm": 7}`+"\n"+`{"id": 1, "s_sm": null}`)
+	vs := write(t, "vs.jsonl", `{"id": 0, "s_vs": 6}`+"\n"+`{"id": 1, "s_vs": 5}`)
+	for _, paths := range [][]string{{sm, vs}, {vs, sm}} {
+		j := must[[]Editor](t)(s.ReadAll(paths))[0].Predictions.(*aimPredictions)
+		if j.used("s_gtc") != 1 || j.columns["s_gtc"][0] != 6 || fmt.Sprint(j.sub["s_gtc"][0]) != "[7 6]" {
+			t.Errorf("s_gtc of %d samples, %v, %v", j.used("s_gtc"), j.columns["s_gtc"][:2], j.sub["s_gtc"][0])
+		}
+	}
+	for want, line := range map[string]string{
+		"a.jsonl:1: sample 0 has s_sm and no file has its s_vs":  `{"id": 0, "s_sm": 7}`,
+		"clip_t is [0.1,0.2]: a finite number was expected":      `{"id": 0, "clip_t": [0.1,0.2]}`,
+		"s_sm is [7,8]: a finite number was expected":            `{"id": 0, "s_sm": [7,8], "s_vs": 3}`,
+		"aesthetic is []: a finite number was expected":          `{"id": 0, "aesthetic": []}`,
+		"a second value of s_gtc for sample 0 (the first is in ": `{"id": 0, "s_sm": 7, "s_vs": 3, "s_gtc": 3}`,
+	} {
+		if _, err := s.ReadAll([]string{write(t, "a.jsonl", line)}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", line, err)
+		}
 	}
 }

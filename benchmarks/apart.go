@@ -21,9 +21,8 @@ func (r *Report) Apart() []Table {
 	var order []place
 	groups := map[place][]Figure{}
 	for _, f := range r.Benchmark.printed() {
-		fits := slices.ContainsFunc(columns, func(c Basis) bool { return r.Benchmark.matches(c, f.Basis) })
 		switch {
-		case !fits:
+		case !slices.Contains(columns, f.Basis):
 			f.why = r.why(columns, f)
 		case f.again:
 			f.why = "the paper prints another value for the same at an earlier place"
@@ -49,9 +48,6 @@ func (r *Report) why(columns []Basis, f Figure) string {
 	for _, c := range columns {
 		if c.Rule != f.Rule {
 			continue
-		}
-		if r.Benchmark.Size == 0 {
-			f.Coverage = Coverage{Used: c.Coverage.Of, Of: c.Coverage.Of}
 		}
 		if d := f.Basis.Differs(c); best == "" || len(d) < len(best) {
 			best = d
@@ -91,7 +87,7 @@ func apartTable(figures []Figure, b *Benchmark) Table {
 		rows[at] = append(rows[at], f)
 	}
 	for _, row := range rows {
-		line := rowOf(row[0].System, row, columns, nil)
+		line := rowOf(row[0].System, row, columns)
 		line.Printed = true
 		t.Rows = append(t.Rows, line)
 	}
@@ -134,8 +130,7 @@ func (r *Report) Remarks() (out []string) {
 		}
 	}
 	for _, f := range r.Benchmark.printed() {
-		in := func(c Basis) bool { return r.Benchmark.matches(c, f.Basis) }
-		if len(f.Contradictions) > 0 && !f.again && slices.ContainsFunc(columns, in) {
+		if len(f.Contradictions) > 0 && !f.again && slices.Contains(columns, f.Basis) {
 			out = append(out, fmt.Sprintf("† %s: %s prints %v for %s in %s, but %s", f.System, f.Paper,
 				float64(f.Value), f.Rule, f.Place, strings.Join(f.Contradictions, " and ")))
 		}

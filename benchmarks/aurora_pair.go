@@ -95,6 +95,9 @@ func (s *auroraPairs) readRating(r row, id, root string) error {
 	if len(gens) != 2 || len(models) != 2 {
 		return fmt.Errorf("%d gens and %d models: two each were expected", len(gens), len(models))
 	}
+	if models[0] == models[1] {
+		return fmt.Errorf("both models are called %q: the winner must tell them apart", models[0])
+	}
 	winner, err := r.text("winner")
 	if err != nil {
 		return err

@@ -35,6 +35,9 @@ type aurora struct {
 	byGen map[string][]int
 }
 
+// auroraScale is that of the human scores.
+var auroraScale = bounds{0, 2}
+
 func loadAuroraPoint(o Options) (Set, error) {
 	path, err := locate(o.Data, "human_ratings_updated_prompt.json")
 	if err != nil {
@@ -60,6 +63,8 @@ func loadAuroraPoint(o Options) (Set, error) {
 		score, err := r.number("score")
 		if err != nil || !r.has("score") {
 			p.add(r.where, "score: a number was expected (%v)", err)
+		} else if err := auroraScale.check("score", score); err != nil {
+			p.add(r.where, "%v", err)
 		}
 		group := -1
 		if r.has("model") {
@@ -135,7 +140,8 @@ func (j *auroraPredictions) Complete(unit int) bool { return j.complete(j.scores
 
 func (j *auroraPredictions) Numbers(units []int) []Number {
 	rho, global := j.correlations(j.scores, units)
-	return []Number{{Name: "global", Value: global}, {Name: "per_model_mean", Value: stats.Mean(defined(rho))}}
+	return []Number{{Name: "global", Value: global}, {Name: "per_model_mean", Value: stats.Mean(defined(rho)),
+		Terms: j.over(rho, "models")}}
 }
 
 // auroraJSON is the JSON result of AURORA-Bench's point-wise part.

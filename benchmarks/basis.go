@@ -1,6 +1,7 @@
 package benchmarks
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -22,6 +23,8 @@ type Terms struct {
 	Subset        string `json:"subset,omitempty"`        // part of the benchmark or of its values; "" is the usual one
 	Judge         string `json:"judge,omitempty"`         // where editors are ranked: what measured them
 	Normalisation string `json:"normalisation,omitempty"` // where a rule leaves it open
+	// Over: which correlations a mean is of, where some are undefined; "": of all.
+	Over string `json:"over,omitempty"`
 	// Counted: what is absent counts as wrong, so that the number stands on everything.
 	Counted bool `json:"absent_counts_as_wrong,omitempty"`
 }
@@ -86,6 +89,8 @@ func (b Basis) Differs(other Basis) string {
 	}
 	switch {
 	case b.Coverage == other.Coverage:
+	case b.Coverage.Of == 0:
+		add("on how many items it is computed is not stated")
 	case b.Coverage.Whole() && other.Coverage.Whole():
 		add("it is computed on %d items, not on %d", b.Coverage.Of, other.Coverage.Of)
 	case b.Coverage.Whole():
@@ -102,6 +107,9 @@ func (b Basis) Differs(other Basis) string {
 		if t.mine != t.its {
 			add("its %s is %s, not %s", t.what, stated(t.mine), stated(t.its))
 		}
+	}
+	if whole := "the mean over all"; b.Over != other.Over {
+		add("it is %s, not %s", cmp.Or(b.Over, whole), cmp.Or(other.Over, whole))
 	}
 	if b.Counted != other.Counted {
 		add("absent answers count as wrong in one of them only")

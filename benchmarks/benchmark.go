@@ -27,7 +27,7 @@ type Benchmark struct {
 	Flags     []string                      // options beyond the common ones: fields of Options, by flag name
 	Load      func(Options) (Set, error)    // reads the published data
 	Means     func(string) (*Result, error) // the overall numbers from published means, where that is possible
-	Size      int                           // items of the whole benchmark, as printed numbers cover them; 0: not known
+	Size      int                           // items of the whole benchmark, as printed numbers cover them; 0: not stated
 	Counted   []string                      // numbers for which what is absent counts as wrong
 	Lower     []string                      // numbers of which less is better, and those that begin so
 	Neutral   []string                      // numbers of which neither is better

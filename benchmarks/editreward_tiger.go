@@ -234,7 +234,7 @@ func (t *tigerPredictions) Complete(unit int) bool {
 	return !slices.ContainsFunc(t.samples[unit].comparisons, func(i int) bool { return !t.has(i) })
 }
 
-func (t *tigerPredictions) has(i int) bool { return t.j.hasScores(i) || t.j.answered[i] }
+func (t *tigerPredictions) has(i int) bool { return t.j.hasScores(i) || t.j.answer[i] != "" }
 
 // predicted is the verdict on a comparison: the answer, or the scores with a margin of ties.
 func (t *tigerPredictions) predicted(i int, eps float64) string {
@@ -389,6 +389,10 @@ func (t *tigerPredictions) Result() *Result {
 			Text:  []string{fmt.Sprint(c.n), fmt.Sprint(c.right)},
 		})
 	}
+	r.Notes = append(r.Notes, answerNotes("", t.j, func(i int) bool {
+		_, ok := tigerVerdict(t.j.answer[i], t.letters[i][0], t.letters[i][1])
+		return ok || t.j.hasScores(i)
+	})...)
 	r.Notes = append(r.Notes, "this is TIGER-Lab's EditReward-Bench (the columns ranking and comparison_type were found)")
 	var truth, predicted []string
 	for _, g := range t.samples {

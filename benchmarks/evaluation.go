@@ -71,6 +71,8 @@ type Report struct {
 	chance      map[string]Value
 	judges      map[int]*Judge // of the systems by their places, where they are known
 	boards      []*Report      // of the systems that are of several methods
+	system      int            // of a board: the place of the system that it is of
+	of          string         // of a board: its system's name where there are several
 }
 
 // Add evaluates predictions under a name.
@@ -89,7 +91,7 @@ func (r *Report) Add(name string, p Predictions) {
 		}
 	}
 	for _, part := range parts {
-		sub := &Report{Benchmark: r.Benchmark}
+		sub := &Report{Benchmark: r.Benchmark, system: len(r.Systems) - 1}
 		for _, e := range list {
 			if e.Subset == part {
 				sub.Add(e.Name, e.Predictions)
@@ -100,14 +102,25 @@ func (r *Report) Add(name string, p Predictions) {
 }
 
 // Boards are the leaderboards of the systems that are of several methods, one for each part of the benchmark.
-func (r *Report) Boards() []*Report { return r.boards }
+func (r *Report) Boards() []*Report {
+	for _, b := range r.boards {
+		if len(r.Systems) > 1 {
+			b.of = r.Systems[b.system].Name
+		}
+	}
+	return r.boards
+}
 
 // Title is the benchmark's, with the part that all systems are of.
 func (r *Report) Title() string {
+	title := r.Benchmark.Title
 	if part := r.Part(); part != "" {
-		return r.Benchmark.Title + ": " + part
+		title += ": " + part
 	}
-	return r.Benchmark.Title
+	if r.of != "" {
+		title += ", " + r.of
+	}
+	return title
 }
 
 // Part is the part of the benchmark that all systems are of, "" for the usual one or several.

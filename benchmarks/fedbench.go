@@ -70,7 +70,8 @@ func loadFED(o Options) (Set, error) {
 	}
 	s := &fed{normName: o.BGNorm, norm: norm, sigma: o.Sigma, votes: o.Votes, lower: o.Lower, editors: o.Editors, by: o.By,
 		human: o.Human, index: map[string]int{}}
-	if err := checkNames("--by", sortedNames(o.By), fedComponents); err != nil {
+	err = errors.Join(differentEditors(o.Editors), checkNames("--by", sortedNames(o.By), fedComponents))
+	if err != nil {
 		return nil, err
 	}
 	if o.Data != "" {
@@ -107,11 +108,16 @@ type fedSample struct {
 	err    error    // it cannot be computed
 }
 
+// fedPart is what a method made of a sample by one kind of instructions.
+type fedPart struct{ sample, method, kind string }
+
+func (p fedPart) key() Key { return Key{p.sample, strings.TrimSuffix(p.method+"/"+p.kind, "/")} }
+
 // fedPredictions are samples and the pairs that people compared.
 type fedPredictions struct {
 	*fed
 	samples []fedSample
-	missing []Key // triplets of the data without a line
+	missing []fedPart // triplets of the data without a line
 	votes   []fedVote
 	undone  int               // pairs without a majority
 	by      map[string]string // component: what measured it
@@ -284,7 +290,9 @@ func (j *fedPredictions) Result() *Result {
 		}
 		out.Samples = append(out.Samples, sample)
 	}
-	r.Missing = append(r.Missing, j.missing...)
+	for _, m := range j.missing {
+		r.Missing = append(r.Missing, m.key())
+	}
 	r.Numbers = j.Numbers(units)
 	for k := range r.Numbers {
 		r.Numbers[k].Coverage = j.coverage(r.Numbers[k].Name)
@@ -323,28 +331,4 @@ func (j *fedPredictions) Result() *Result {
 	}
 	r.JSON = out
 	return r
-}
-
-// perTag computes the means for each value of a tag.
-func (j *fedPredictions) perTag(tag string, units []int) (map[string]map[string]Value, Table) {
-	groups := map[string][]int{}
-	for _, i := range units {
-		if v, ok := j.samples[i].tags[tag]; ok {
-			groups[v] = append(groups[v], i)
-		}
-	}
-	out := map[string]map[string]Value{}
-	t := Table{Title: "per " + tag, Columns: slices.Concat([]string{"n"}, fedColumns[:11])}
-	for _, name := range sortedNames(groups) {
-		out[name] = map[string]Value{"n": Value(len(groups[name]))}
-		line := TableRow{Name: name, Cells: []float64{0}, Text: []string{strconv.Itoa(len(groups[name]))}}
-		for k, n := range j.Numbers(groups[name]) {
-			out[name][n.Name] = Value(n.Value)
-			if k < 11 {
-				line.Cells = append(line.Cells, n.Value)
-			}
-		}
-		t.Rows = append(t.Rows, line)
-	}
-	return out, t
 }

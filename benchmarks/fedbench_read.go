@@ -76,6 +76,9 @@ func (s *fed) readTriplets(path, folder string) error {
 				t.instruction[kind] = text[2+k]
 			}
 		}
+		if err := checkFEDTags("", t.expression); err != nil {
+			return err
+		}
 		if _, twice := s.index[t.name]; twice || t.name == "" {
 			return fmt.Errorf("the sample %q: one row of a name was expected", t.name)
 		}
@@ -225,11 +228,13 @@ func (j *fedPredictions) finish() {
 	for _, t := range j.triplets {
 		for k, has := range parts {
 			if !has[t.name] {
-				j.missing = append(j.missing, Key{t.name, strings.TrimSuffix(k.method+"/"+k.kind, "/")})
+				j.missing = append(j.missing, fedPart{t.name, k.method, k.kind})
 			}
 		}
 	}
-	slices.SortFunc(j.missing, func(a, b Key) int { return strings.Compare(a.Model+"\n"+a.ID, b.Model+"\n"+b.ID) })
+	slices.SortFunc(j.missing, func(a, b fedPart) int {
+		return strings.Compare(a.key().Model+"\n"+a.sample, b.key().Model+"\n"+b.sample)
+	})
 }
 
 // readSample reads a line. "id" is the sample's name if it is text or if the identity has a name of its own.
@@ -287,6 +292,22 @@ func (s *fedSample) readValues(r row, name string, strict bool) error {
 	return nil
 }
 
+// The values of tags: "" is none.
+var (
+	fedKinds       = []string{"dense", "simple"}
+	fedExpressions = []string{"angry", "disgust", "fear", "happy", "neutral", "sad", "surprise"}
+)
+
+func checkFEDTags(kind, expression string) error {
+	if kind != "" && !slices.Contains(fedKinds, kind) {
+		return fmt.Errorf("the instructions are %q: one of %s was expected", kind, strings.Join(fedKinds, ", "))
+	}
+	if expression != "" && !slices.Contains(fedExpressions, expression) {
+		return fmt.Errorf("the expression is %q: one of %s was expected", expression, strings.Join(fedExpressions, ", "))
+	}
+	return nil
+}
+
 // readTags reads method, expression and instructions; a scorer's lines have "model": METHOD/INSTRUCTIONS.
 func (s *fedSample) readTags(r row) error {
 	for _, tag := range fedTags {
@@ -309,5 +330,5 @@ func (s *fedSample) readTags(r row) error {
 		s.tags["method"] = model
 	}
 	s.key.Model = s.tags["method"]
-	return nil
+	return checkFEDTags(s.tags["instructions"], s.tags["expression"])
 }

@@ -1,22 +1,38 @@
 package benchmarks
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // coverage says which samples a number stands on, of the lines and of the triplets that have none.
 func (j *fedPredictions) coverage(number string) *Coverage {
+	methods := map[string]bool{}
+	for _, s := range j.samples {
+		methods[s.key.Model] = true
+	}
 	var missing []Key
+	add := func(id, method, kind string) {
+		if len(methods) < 2 { // the numbers of two methods may be compared if they lack the same
+			method = ""
+		}
+		missing = append(missing, Key{id, method + "/" + kind})
+	}
 	for _, s := range j.samples {
 		if v, ok := s.values[number]; !ok || s.err != nil || math.IsNaN(v) {
-			missing = append(missing, Key{ID: s.key.ID + " " + s.tags["instructions"]})
+			add(s.key.ID, s.key.Model, s.tags["instructions"])
 		}
 	}
-	for _, k := range j.missing {
-		missing = append(missing, Key{ID: k.ID})
+	for _, m := range j.missing {
+		add(m.sample, m.method, m.kind)
 	}
+	slices.SortFunc(missing, func(a, b Key) int {
+		return cmp.Or(strings.Compare(a.Model, b.Model), strings.Compare(a.ID, b.ID))
+	})
 	c := coverage(len(j.samples)+len(j.missing), missing)
 	return &c
 }
@@ -37,11 +53,14 @@ func (j *fedPredictions) Leaderboard() []Entry {
 	if len(order) < 2 {
 		return nil
 	}
-	ids := map[string]map[string]bool{} // of a kind of instructions, over all methods
+	ids := map[string]map[string]bool{} // of a kind of instructions: the data's, or those of all methods
 	for _, s := range j.samples {
 		kind := s.tags["instructions"]
 		if ids[kind] == nil {
 			ids[kind] = map[string]bool{}
+			for _, t := range j.triplets {
+				ids[kind][t.name] = true
+			}
 		}
 		ids[kind][s.key.ID] = true
 	}
@@ -54,7 +73,7 @@ func (j *fedPredictions) Leaderboard() []Entry {
 		}
 		for _, id := range sortedNames(ids[k.kind]) {
 			if !has[id] {
-				g.missing = append(g.missing, Key{ID: id, Model: k.method})
+				g.missing = append(g.missing, fedPart{id, k.method, k.kind})
 			}
 		}
 		out = append(out, Entry{Name: k.method, Subset: k.kind, Predictions: g})
@@ -163,4 +182,74 @@ func (j *fedPredictions) scorerAgreement() (out []Table, err error) {
 		out = append(out, agreementOf("agreement with the human rating "+h.name, h, append(components, score)))
 	}
 	return out, err
+}
+
+// rowNames names the row of a sample in the table of a tag. Where methods have other kinds of instructions than their
+// neighbours, their means must not mix them.
+func (j *fedPredictions) rowNames(tag string) func(*fedSample) (string, bool) {
+	kinds := map[string]map[string]bool{}
+	for _, s := range j.samples {
+		m := s.tags["method"]
+		if kinds[m] == nil {
+			kinds[m] = map[string]bool{}
+		}
+		kinds[m][s.tags["instructions"]] = true
+	}
+	sets := map[string]bool{}
+	for _, k := range kinds {
+		sets[strings.Join(sortedNames(k), "\n")] = true
+	}
+	return func(s *fedSample) (string, bool) {
+		name, ok := s.tags[tag]
+		if kind := s.tags["instructions"]; tag == "method" && len(sets) > 1 && kind != "" {
+			name += ", " + kind
+		}
+		return name, ok
+	}
+}
+
+// perTag computes the means for each value of a tag.
+func (j *fedPredictions) perTag(tag string, units []int) (map[string]map[string]Value, Table) {
+	groups := map[string][]int{}
+	rowName := j.rowNames(tag)
+	for _, i := range units {
+		if v, ok := rowName(&j.samples[i]); ok {
+			groups[v] = append(groups[v], i)
+		}
+	}
+	out := map[string]map[string]Value{}
+	t := Table{Title: "per " + tag, Columns: slices.Concat([]string{"n"}, fedColumns[:11])}
+	for _, name := range sortedNames(groups) {
+		least, most := j.used(groups[name])
+		out[name] = map[string]Value{"n": Value(least)}
+		line := TableRow{Name: name, Cells: []float64{0}, Text: []string{strconv.Itoa(least)}}
+		if least < most {
+			line.Text[0] = fmt.Sprintf("%d to %d", least, most)
+		}
+		for k, n := range j.Numbers(groups[name]) {
+			out[name][n.Name] = Value(n.Value)
+			if k < 11 {
+				line.Cells = append(line.Cells, n.Value)
+			}
+		}
+		t.Rows = append(t.Rows, line)
+	}
+	return out, t
+}
+
+// used says on how many of the units the means stand: of FED-Score, and of the number that stands on most.
+func (j *fedPredictions) used(units []int) (least, most int) {
+	count := func(column string) (n int) {
+		values := j.column(column)
+		for _, i := range units {
+			if values[i] == values[i] {
+				n++
+			}
+		}
+		return n
+	}
+	for _, c := range fedColumns {
+		most = max(most, count(c))
+	}
+	return count("fed_score"), most
 }

@@ -2,6 +2,7 @@ package benchmarks
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -160,5 +161,97 @@ func TestFEDBenchItems(t *testing.T) {
 	if len(items) != 2 || items[0].Key != (Key{"a", "M/dense"}) || items[0].Instruction != "raise the brows" ||
 		items[1].Instruction != "surprise" {
 		t.Errorf("%+v", items)
+	}
+}
+
+// Coverage is of the data's triplets on every table, by method and kind of instructions; means do not mix kinds that
+// other methods lack, and say on how many samples they stand.
+func TestFEDBenchCoverage(t *testing.T) {
+	line := func(sample, method, kind, pq string) string {
+		return fmt.Sprintf(`{"sample": %q, "method": %q, "instructions": %q, "id": 0.5, "bg_rmse": 1, "pq": %s, "sc": 5, `+
+			`"gta": 5, "lpips_src_trg": 0.1, "lpips_src_gt": 0.1, "score": 1}`+"\n", sample, method, kind, pq)
+	}
+	var index strings.Builder
+	for _, name := range []string{"s1", "s2", "s3", "s4"} {
+		fmt.Fprintf(&index, `{"sample": %q, "source": "a", "gt": "g", "dense_instruction": "x", "simple_instruction": "y"}`+
+			"\n", name)
+	}
+	s := loadSet(t, fedBench, Options{Data: write(t, "index.jsonl", index.String()), BGNorm: "linear:255", Sigma: 0.5})
+	read := func(lines ...string) *Report {
+		r := &Report{Benchmark: fedBench}
+		r.Add("all", must[Predictions](t)(s.Read(write(t, "c.jsonl", strings.Join(lines, "")))))
+		return r
+	}
+	r := read(line("s1", "A", "dense", "5"), line("s2", "A", "dense", "null"), line("s1", "B", "dense", "5"),
+		line("s2", "B", "dense", "5"), line("s1", "A", "simple", "1"))
+	var names []string
+	for _, board := range r.Boards() {
+		for _, f := range board.Figures() {
+			if f.Rule == "pq" {
+				names = append(names, f.System+" "+f.Subset+" "+f.Name)
+			}
+		}
+	}
+	if want := []string{"A dense pq (25% of 4)", "B dense pq (50% of 4)", "A simple pq (25% of 4)"}; !slices.Equal(names,
+		want) {
+		t.Errorf("the boards have %q, want %q", names, want)
+	}
+	var rows []string
+	for _, table := range r.Systems[0].Result.Tables {
+		for _, row := range table.Rows {
+			if table.Title == "per method" {
+				rows = append(rows, row.Name+": "+row.Text[0])
+			}
+		}
+	}
+	if want := []string{"A, dense: 1 to 2", "A, simple: 1", "B, dense: 2"}; !slices.Equal(rows, want) {
+		t.Errorf("per method %q, want %q", rows, want)
+	}
+	without := func(lines ...string) string { return read(lines...).Figures()[0].Coverage.Without }
+	a1, a2, b1, b2 := line("s1", "A", "dense", "1"), line("s2", "A", "dense", "1"), line("s1", "B", "dense", "1"),
+		line("s2", "B", "dense", "1")
+	if without(a1, a2, b1) == without(a1, b1, b2) {
+		t.Error("what one method lacks is taken for what the other lacks")
+	}
+	if without(a1) != without(b1) || without(a1) == without(line("s1", "A", "simple", "1")) {
+		t.Error("what a single method lacks goes by its name, or not by the kind of instructions")
+	}
+	if without(b1, a2, a1) != without(a1, a2, b1) {
+		t.Error("the digest of what is missing depends on the order of the lines")
+	}
+}
+
+// A pair has one line of votes, of two samples, and the table says how many pairs there are.
+func TestFEDBenchVotes(t *testing.T) {
+	const line = `{"sample": %q, "id": 0.5, "bg_rmse": %d, "pq": 5, "sc": 5, "gta": 5, "lpips_src_trg": 0.1, ` +
+		`"lpips_src_gt": 0.1}` + "\n"
+	components := write(t, "c.jsonl", fmt.Sprintf(line, "s1", 1)+fmt.Sprintf(line, "s2", 2)+fmt.Sprintf(line, "s3", 3))
+	read := func(votes ...string) (Predictions, error) {
+		return loadSet(t, fedBench, Options{BGNorm: "linear:255", Sigma: 0.5,
+			Votes: write(t, "v.jsonl", strings.Join(votes, "\n"))}).Read(components)
+	}
+	one := `{"a": "s1", "b": "s2", "votes": ["a", "a", "b"]}`
+	for want, second := range map[string]string{
+		"v.jsonl:2: a second line for a pair (the first is in v.jsonl:1)":  one,
+		"v.jsonl:2: a second line for a pair (the first is in v.jsonl:1) ": `{"a": "s2", "b": "s1", "votes": ["b"]}`,
+		"v.jsonl:2: a and b are one sample":                                `{"a": "s3", "b": "s3", "votes": ["b"]}`,
+	} {
+		if _, err := read(one, second); err == nil || !strings.Contains(err.Error(), strings.TrimSpace(want)) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	p := must[Predictions](t)(read(one, `{"a": "s2", "b": "s3", "votes": ["a"]}`))
+	i := slices.IndexFunc(p.Result().Tables, func(t Table) bool { return strings.HasPrefix(t.Title, "2AFC") })
+	if columns := p.Result().Tables[i].Columns; !slices.Equal(columns, []string{"all (2 pairs)"}) {
+		t.Errorf("columns %q", columns)
+	}
+}
+
+func TestEditorsOfOneName(t *testing.T) {
+	for _, b := range []*Benchmark{fedBench, aimBench} {
+		_, err := b.Load(Options{Data: "testdata", BGNorm: "exp:2", Sigma: 0.5, Editors: []string{"ed/A", "ed2/A/"}})
+		if err == nil || !strings.Contains(err.Error(), "--editors ed/A and ed2/A/ are both called A") {
+			t.Errorf("%s: %v", b.Name, err)
+		}
 	}
 }

@@ -31,11 +31,25 @@ func (j *fedPredictions) readVotes(path string) error {
 		}
 	}
 	var p problems
+	type pair struct {
+		one, other int
+		aspect     string
+	}
+	seen := map[pair]string{}
 	for _, r := range rows {
 		v, err := readVote(r, index)
+		k := pair{min(v.a, v.b), max(v.a, v.b), v.aspect}
+		first, twice := seen[k]
+		if err == nil && !twice {
+			seen[k] = r.where
+		}
 		switch {
 		case err != nil:
 			p.add(r.where, "%v", err)
+		case v.a == v.b:
+			p.add(r.where, "a and b are one sample: two samples were expected")
+		case twice:
+			p.add(r.where, "a second line for a pair (the first is in %s): one with all votes was expected", first)
 		case v.choice == 0:
 			j.undone++
 		default:
@@ -148,12 +162,15 @@ func (j *fedPredictions) agreement() (map[string]fedVotesJSON, Table) {
 	out := map[string]fedVotesJSON{}
 	aspects := sortedNames(n)
 	t := Table{Title: "2AFC accuracy against the majority of votes"}
+	var names []string
 	for _, aspect := range aspects {
 		name := aspect
 		if name == "" {
 			name = "all"
 		}
-		t.Columns, t.Better = append(t.Columns, name), append(t.Better, 1)
+		names = append(names, name)
+		t.Columns = append(t.Columns, fmt.Sprintf("%s (%d pairs)", name, n[aspect]))
+		t.Better = append(t.Better, 1)
 		out[name] = fedVotesJSON{n[aspect], map[string]Value{}}
 	}
 	for _, m := range sortedNames(metrics) {
@@ -164,7 +181,7 @@ func (j *fedPredictions) agreement() (map[string]fedVotesJSON, Table) {
 		for k, aspect := range aspects {
 			list := hits[aspect][m]
 			acc := stats.Mean(list)
-			out[t.Columns[k]].Accuracy[m] = Value(acc)
+			out[names[k]].Accuracy[m] = Value(acc)
 			line.Cells = append(line.Cells, acc)
 			line.Bounds = append(line.Bounds, meanInterval(list))
 		}

@@ -106,12 +106,18 @@ func (r *Report) figures(system int) []Figure {
 				f.Low, f.High = &low, &high
 			}
 		}
-		if v, ok := r.chance[n.Name]; ok {
+		if v, ok := r.chanceOf(f.Basis); ok {
 			f.Chance = &v
 		}
 		out = append(out, f)
 	}
 	return out
+}
+
+// chanceOf is what guessing is expected to get where a number stands on everything, as the guesses do.
+func (r *Report) chanceOf(b Basis) (Value, bool) {
+	v, ok := r.chance[b.Rule]
+	return v, ok && b.Coverage.Whole() && b.Over == ""
 }
 
 // Figures are the numbers of all systems, each with its basis.
@@ -138,15 +144,6 @@ func (b *Benchmark) printed() []Figure {
 		}
 	}
 	return out
-}
-
-// matches reports whether a printed number may stand in a column: as [Basis.Differs], but for benchmarks without a
-// known size.
-func (b *Benchmark) matches(column, printed Basis) bool {
-	if b.Size == 0 && column.Coverage.Whole() {
-		printed.Coverage = column.Coverage
-	}
-	return column == printed
 }
 
 // columns are the bases of all numbers of the systems, each once, in the order of the numbers.
@@ -178,7 +175,7 @@ func (r *Report) Summary() Table {
 		t.Columns, t.Better = append(t.Columns, columnName(c, columns)), append(t.Better, r.Benchmark.direction(c.Rule))
 	}
 	for i, s := range r.Systems {
-		t.Rows = append(t.Rows, rowOf(s.Name, r.figures(i), columns, nil))
+		t.Rows = append(t.Rows, rowOf(s.Name, r.figures(i), columns))
 	}
 	if chance := r.chanceRow(columns); chance != nil {
 		t.Rows = append(t.Rows, *chance)
@@ -187,7 +184,7 @@ func (r *Report) Summary() Table {
 		if group[0].again {
 			continue
 		}
-		row := rowOf(group[0].System, group, columns, r.Benchmark.matches)
+		row := rowOf(group[0].System, group, columns)
 		if !slices.ContainsFunc(row.Cells, func(v float64) bool { return !math.IsNaN(v) }) {
 			continue
 		}
@@ -211,16 +208,19 @@ func columnName(c Basis, all []Basis) string {
 			name += ", " + stated(differ(c))
 		}
 	}
+	if c.Over != "" {
+		name += ", " + c.Over
+	}
 	return name
 }
 
-// rowOf lays figures out by columns. matches (nil: equality) says which column a figure belongs to.
-func rowOf(name string, figures []Figure, columns []Basis, matches func(column, f Basis) bool) TableRow {
+// rowOf lays figures out by columns.
+func rowOf(name string, figures []Figure, columns []Basis) TableRow {
 	row := TableRow{Name: name}
 	for _, c := range columns {
 		cell, mark, in := math.NaN(), "", stats.Interval{Low: math.NaN(), High: math.NaN()}
 		for _, f := range figures {
-			if f.Basis != c && (matches == nil || !matches(c, f.Basis)) {
+			if f.Basis != c {
 				continue
 			}
 			cell = float64(f.Value)
@@ -245,8 +245,8 @@ func (r *Report) chanceRow(columns []Basis) *TableRow {
 	row := TableRow{Name: "expected of guessing", Printed: true}
 	any := false
 	for _, c := range columns {
-		v, ok := r.chance[c.Rule]
-		if !ok || !c.Coverage.Whole() {
+		v, ok := r.chanceOf(c)
+		if !ok {
 			v = Value(math.NaN())
 		}
 		any = any || v == v

@@ -86,14 +86,15 @@ func TestBasisDiffers(t *testing.T) {
 		t.Errorf("a basis differs from itself: %s", why)
 	}
 	for want, change := range map[string]func(*Basis){
-		"it is of c, not of b":          func(o *Basis) { o.Benchmark = "c" },
-		"its rule is s, not r":          func(o *Basis) { o.Rule = "s" },
-		"computed on 3 items, not on 2": func(o *Basis) { o.Coverage = Coverage{Used: 3, Of: 3} },
-		"it covers 1 of 2 items":        func(o *Basis) { o.Coverage = Coverage{Used: 1, Of: 2, Without: "x"} },
-		"its part is s, not not stated": func(o *Basis) { o.Subset = "s" },
-		"its judge is k, not j":         func(o *Basis) { o.Judge = "k" },
-		"its normalisation is n":        func(o *Basis) { o.Normalisation = "n" },
-		"absent answers":                func(o *Basis) { o.Counted = true },
+		"it is of c, not of b":               func(o *Basis) { o.Benchmark = "c" },
+		"its rule is s, not r":               func(o *Basis) { o.Rule = "s" },
+		"computed on 3 items, not on 2":      func(o *Basis) { o.Coverage = Coverage{Used: 3, Of: 3} },
+		"it covers 1 of 2 items":             func(o *Basis) { o.Coverage = Coverage{Used: 1, Of: 2, Without: "x"} },
+		"its part is s, not not stated":      func(o *Basis) { o.Subset = "s" },
+		"its judge is k, not j":              func(o *Basis) { o.Judge = "k" },
+		"its normalisation is n":             func(o *Basis) { o.Normalisation = "n" },
+		"over 1 of 2, not the mean over all": func(o *Basis) { o.Over = "the mean over 1 of 2" },
+		"absent answers":                     func(o *Basis) { o.Counted = true },
 	} {
 		o := b
 		change(&o)
@@ -289,5 +290,91 @@ func TestEditRewardCoverage(t *testing.T) {
 	want := []string{"k2 (0% of 20)", "k3 (0% of 12)", "k4 (0% of 10)", "overall (0% of 42)", "k2", "k3", "k4", "overall"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Means over different methods have columns of their own that name the methods, no difference, and no chance of all.
+func TestMeansOverDifferentMethods(t *testing.T) {
+	for _, tt := range []struct {
+		b            *Benchmark
+		o            Options
+		number, what string
+		model        func(s Set, i int) (Key, string)
+	}{
+		{imagenHub, Options{Data: golden + "imagenhub"}, "published", "7 of 8 methods", func(s Set, i int) (Key, string) {
+			k := s.(*hub).keys[i]
+			return k, k.Model
+		}},
+		{auroraPoint, Options{Data: "testdata"}, "per_model_mean", "of ", func(s Set, i int) (Key, string) {
+			return s.(*aurora).keys[i], s.(*aurora).names[s.(*aurora).group[i]]
+		}},
+	} {
+		s := loadSet(t, tt.b, tt.o)
+		var p *points
+		switch s := s.(type) {
+		case *hub:
+			p = &s.points
+		case *aurora:
+			p = &s.points
+		}
+		constant := func(model string) string { // is constant in one model
+			var out strings.Builder
+			for i := range p.keys {
+				key, m := tt.model(s, i)
+				score := i * 37 % 11
+				if m == model {
+					score = 5
+				}
+				fmt.Fprintf(&out, "{\"id\": %q, \"model\": %q, \"score\": %d}\n", key.ID, key.Model, score)
+			}
+			return strings.ReplaceAll(out.String(), `, "model": ""`, "")
+		}
+		r := &Report{Benchmark: tt.b}
+		for k, name := range []string{"a", "b"} {
+			r.Add(name, must[Predictions](t)(s.Read(write(t, name+".jsonl", constant(p.names[k])))))
+		}
+		r.Measure(s, 20, 1)
+		if err := r.Compare(20, 1); err != nil {
+			t.Fatal(err)
+		}
+		summary := r.Summary()
+		for k := range 2 {
+			at := slices.IndexFunc(summary.Columns, func(c string) bool {
+				return strings.HasPrefix(c, tt.number+", the mean over ") && strings.Contains(c, tt.what) &&
+					strings.HasSuffix(c, "(without "+p.names[k]+")")
+			})
+			if at < 0 {
+				t.Fatalf("%s: no column without %s: %q", tt.b.Name, p.names[k], summary.Columns)
+			}
+			for _, row := range summary.Rows {
+				if isIt := row.Name == []string{"a", "b"}[k]; math.IsNaN(row.Cells[at]) == isIt {
+					t.Errorf("%s: %s in %s is %v", tt.b.Name, row.Name, summary.Columns[at], row.Cells[at])
+				}
+			}
+		}
+		for _, d := range r.Comparison.Differences {
+			if d.Number == tt.number {
+				t.Errorf("%s: %+v", tt.b.Name, d)
+			}
+		}
+	}
+}
+
+// Nobody states on how many comparisons the paper's numbers of EditReward-Bench stand: no data share their columns.
+func TestUnstatedSizesStandApart(t *testing.T) {
+	s := loadSet(t, editRewardBench, Options{Data: "testdata/tiger.parquet"})
+	r := &Report{Benchmark: editRewardBench}
+	r.Add("rows", must[Predictions](t)(s.Read("testdata/tiger_rows.jsonl")))
+	for _, row := range r.Summary().Rows {
+		if row.Printed {
+			t.Errorf("%s stands beside another data set", row.Name)
+		}
+	}
+	var notes []string
+	for _, table := range r.Apart() {
+		notes = append(notes, table.Notes...)
+	}
+	if why := "on how many items it is computed is not stated"; !strings.Contains(strings.Join(notes, "\n"), why) {
+		t.Errorf("notes %q", notes)
 	}
 }

@@ -185,3 +185,29 @@ func TestImagenHubBrokenRatings(t *testing.T) {
 		t.Error("a wrong target passed")
 	}
 }
+
+// The number of raters is part of what a number is: two raters are not the published three, nor is one twice.
+func TestImagenHubRaters(t *testing.T) {
+	const ratings = golden + "imagenhub/human_ratings/Text-Guided_IE/Text-Guided_IE_rater"
+	dir := t.TempDir()
+	put := func(from, to string) {
+		raw := must[[]byte](t)(os.ReadFile(ratings + from + ".tsv"))
+		if err := os.WriteFile(filepath.Join(dir, "Text-Guided_IE_rater"+to+".tsv"), raw, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("1", "1")
+	put("2", "2")
+	r := &Report{Benchmark: imagenHub}
+	s := loadSet(t, imagenHub, Options{Data: dir})
+	r.Add("gpt", must[Predictions](t)(s.Read(golden+"imagenhub/judges/gpt4o_0shot.jsonl")))
+	summary := r.Summary()
+	if len(summary.Rows) != 1 || summary.Title != imagenHub.Title+": 2 raters" {
+		t.Errorf("%s has the rows %v", summary.Title, summary.Rows)
+	}
+	put("1", "3")
+	if _, err := imagenHub.Load(Options{Data: dir}); err == nil ||
+		!strings.Contains(err.Error(), "rater3.tsv: the same ratings as in Text-Guided_IE_rater1.tsv") {
+		t.Error(err)
+	}
+}

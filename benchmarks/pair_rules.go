@@ -92,7 +92,11 @@ func adieeRule(classes []string, leftName, rightName string, equal func(l, r flo
 // answerRule is a rule on answers: right lists the answers that are right for each verdict. Every pair counts, and no
 // answer is wrong.
 func answerRule(name string, classes []string, right map[string][]string) pairRule {
-	return pairRule{name: name, answers: true, decide: func(p *pairs, j *pairsPredictions, units []int) verdicts {
+	var known []string
+	for _, list := range right {
+		known = append(known, list...)
+	}
+	decide := func(p *pairs, j *pairsPredictions, units []int) verdicts {
 		v := verdicts{rows: classes}
 		for _, i := range units {
 			answer := j.answer[i]
@@ -103,5 +107,6 @@ func answerRule(name string, classes []string, right map[string][]string) pairRu
 			v.right = append(v.right, slices.Contains(right[p.human[i]], answer))
 		}
 		return v
-	}}
+	}
+	return pairRule{name: name, answers: true, known: known, decide: decide}
 }

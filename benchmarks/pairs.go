@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 )
 
 // The classes of pairs.
@@ -34,7 +33,8 @@ type slot struct{ pair, side int }
 // pairRule decides, for each pair, which class is predicted and whether that is right.
 type pairRule struct {
 	name    string
-	answers bool // works on answers, else on scores
+	answers bool     // works on answers, else on scores
+	known   []string // the answers that it knows
 	columns []string
 	decide  func(p *pairs, j *pairsPredictions, units []int) verdicts
 }
@@ -130,6 +130,9 @@ func (p *pairs) read(path string, epsilon float64) (*pairsPredictions, error) {
 			list.add(r.where, "%v", err)
 		}
 	}
+	if len(p.rules) > 0 && len(answered) > 0 && len(scored) > 0 {
+		j.checkMixed(answered, scored, &list)
+	}
 	return j, list.err()
 }
 
@@ -185,20 +188,6 @@ func (j *pairsPredictions) readRow(r row, answered map[int]string, scored map[sl
 		j.anyScore = true
 	}
 	return nil
-}
-
-func (j *pairsPredictions) readAnswer(r row, pair int, answered map[int]string) error {
-	if first, ok := answered[pair]; ok {
-		return fmt.Errorf("a second answer for %s (the first is in %s): one was expected", j.ids[pair], first)
-	}
-	answered[pair] = r.where
-	j.answered[pair], j.anyAnswer = true, true
-	if !r.has("answer") {
-		return nil // null: no answer
-	}
-	text, err := r.text("answer")
-	j.answer[pair] = strings.ReplaceAll(strings.Trim(text, "[] \n"), " ", "")
-	return err
 }
 
 // rowKey reads "id" and, if it is there, "model".
@@ -306,6 +295,9 @@ func (j *pairsPredictions) result(benchmark string) *Result {
 	for _, rule := range j.rules {
 		if j.applies(rule) {
 			rules[rule.name] = j.applyRule(rule, units, r)
+			if rule.answers {
+				r.Notes = append(r.Notes, j.answerNotes(rule)...)
+			}
 		}
 	}
 	outside := func(v float64) bool { return v < 0 || v > 10 }

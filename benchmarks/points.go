@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"assay/internal/stats"
 )
@@ -113,6 +114,26 @@ func (s *points) correlations(scores []float64, units []int) (groups []float64, 
 		groups[g] = stats.Spearman(x[g], y[g])
 	}
 	return groups, stats.Spearman(gx, gy)
+}
+
+// over says which groups' correlations a mean is of, by their names, where some are undefined. what is a group's kind.
+func (s *points) over(rho []float64, what string) Terms {
+	var has, lacks []string
+	for g, v := range rho {
+		if math.IsNaN(v) {
+			lacks = append(lacks, s.names[g])
+		} else {
+			has = append(has, s.names[g])
+		}
+	}
+	if len(lacks) == 0 {
+		return Terms{}
+	}
+	names := "without " + strings.Join(lacks, ", ")
+	if len(has) < len(lacks) && len(has) > 0 {
+		names = "only " + strings.Join(has, ", ")
+	}
+	return Terms{Over: fmt.Sprintf("the mean over %d of %d %s (%s)", len(has), len(rho), what, names)}
 }
 
 // defined drops undefined values.

@@ -48,7 +48,7 @@ func (r *Result) number(name string) float64 {
 // tables are all tables of the report: the summary, the differences, and each system's own.
 func (r *Report) tables() []Table {
 	out := append([]Table{r.Summary()}, r.Apart()...)
-	for _, b := range r.boards {
+	for _, b := range r.Boards() {
 		out = append(out, b.Summary())
 	}
 	if r.Comparison != nil {

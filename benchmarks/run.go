@@ -11,8 +11,11 @@ import (
 	"path/filepath"
 	"slices"
 
+	"assay/data"
 	"assay/internal/atomicfile"
 	"assay/internal/journal"
+	"assay/scoring"
+	"assay/store"
 )
 
 // Picture is a picture of a benchmark: a file, or bytes inside a bigger file that are read when they are needed.
@@ -46,7 +49,30 @@ type Item struct {
 // Prediction is one line of predictions.jsonl.
 type Prediction struct {
 	Key
-	Score float64 `json:"score"`
+	Score   float64 `json:"score"`
+	Content string  `json:"of,omitempty"` // digest of what the score depends on besides the scorer
+}
+
+// content identifies what an item's score depends on besides the scorer: its name, pictures and texts.
+func (it *Item) content() string {
+	row := data.Row{Source: it.Source.image(), Edit: it.Edit.image(), Instruction: it.Instruction}
+	parts := []string{it.ID, it.Model, scoring.Content("", &row, nil), it.Captions[0], it.Captions[1]}
+	if k, err := store.Content("", it.Target.image()); err == nil { // few scorers need it: it need not be there
+		parts = append(parts, k.String())
+	}
+	return store.KeyOf(parts...).String()
+}
+
+// image is a picture as tables have it. Bytes that cannot be read are none: scoring the item says why.
+func (p Picture) image() data.Image {
+	if p.Read == nil {
+		return data.Image{Path: p.Path}
+	}
+	raw, err := p.Read()
+	if err != nil {
+		return data.Image{Path: p.Path}
+	}
+	return data.Image{Bytes: raw}
 }
 
 // Run is a benchmark that a scorer is run on.
@@ -66,7 +92,8 @@ type runFile struct {
 }
 
 // Score runs a scorer over items, group by group, appending to predictions.jsonl, whose path it returns. Items that
-// the file holds already are not scored again. When ctx ends, what was scored is on disk and the error wraps ctx's.
+// the file holds already are not scored again, unless a picture or a text of them changed since. When ctx ends, what
+// was scored is on disk and the error wraps ctx's.
 func (r *Run) Score(ctx context.Context, s *Scorer) (path string, err error) {
 	path = filepath.Join(r.Dir, "predictions.jsonl")
 	head := runFile{Benchmark: r.Benchmark, Scorer: s.Fingerprint, Items: len(r.Items), Settings: s.Settings}
@@ -90,12 +117,12 @@ func (r *Run) Score(ctx context.Context, s *Scorer) (path string, err error) {
 			todo = append(todo, group)
 		}
 	}
-	return path, s.score(ctx, todo, func(group []Item, scores []float64) error {
+	return path, s.score(ctx, todo, func(group []Item, content []string, scores []float64) error {
 		var lines []Prediction
 		for i, it := range group {
 			if !done[it.Key] {
 				done[it.Key] = true
-				lines = append(lines, Prediction{it.Key, scores[i]})
+				lines = append(lines, Prediction{it.Key, scores[i], content[i]})
 			}
 		}
 		if err := file.Write(lines...); err != nil {
@@ -146,14 +173,15 @@ func identify(dir string, run runFile) error {
 	return nil
 }
 
-// reopen opens predictions.jsonl for appending and returns the items that it holds.
+// reopen opens predictions.jsonl for appending and returns the items that it holds. Predictions of what was changed
+// since are dropped from it.
 func reopen(path string, items []Item) (*journal.Lines[Prediction], map[Key]bool, error) {
-	known := make(map[Key]bool, len(items))
-	for _, it := range items {
-		known[it.Key] = true
+	known := make(map[Key]*Item, len(items))
+	for i := range items {
+		known[items[i].Key] = &items[i]
 	}
 	file, old, err := journal.OpenLines(path, func(p Prediction) error {
-		if !known[p.Key] {
+		if known[p.Key] == nil {
 			return fmt.Errorf("%v is no item of it", p.Key)
 		}
 		return nil
@@ -166,10 +194,30 @@ func reopen(path string, items []Item) (*journal.Lines[Prediction], map[Key]bool
 		return nil, nil, err
 	}
 	done := make(map[Key]bool, len(old))
-	for _, p := range old {
+	valid := slices.DeleteFunc(slices.Clone(old), func(p Prediction) bool { return known[p.Key].content() != p.Content })
+	for _, p := range valid {
 		done[p.Key] = true
 	}
-	return file, done, nil
+	if len(valid) == len(old) {
+		return file, done, nil
+	}
+	if err := file.Close(); err != nil {
+		return nil, nil, err
+	}
+	err = atomicfile.Write(path, func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		for _, p := range valid {
+			if err := e.Encode(p); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	file, _, err = journal.OpenLines[Prediction](path, nil)
+	return file, done, err
 }
 
 // Order is the outcome of scoring pairs in both orders.
@@ -191,7 +239,7 @@ func CheckOrder(ctx context.Context, s *Scorer, items []Item, progress func(done
 	}
 	o := &Order{}
 	var ab []float64 // of the pair in its own order
-	err := s.score(ctx, both, func(_ []Item, scores []float64) error {
+	err := s.score(ctx, both, func(_ []Item, _ []string, scores []float64) error {
 		if ab == nil {
 			ab = scores
 			return nil

@@ -26,8 +26,15 @@ type Scorer struct {
 	Fingerprint string // of all that scores depend on
 	Settings    string // for readers: question, preprocessing
 
-	run   func(ctx context.Context, items []Item, batches [][]int, report func([]scoring.Result) error) error
+	run   func(ctx context.Context, w work, report func([]scoring.Result) error) error
 	close func() error
+}
+
+// work is items in batches. before is called with every item before its pictures are read.
+type work struct {
+	items   []Item
+	batches [][]int
+	before  func(i int)
 }
 
 // NewScorer makes a scorer of anything that scores decoded items. closer (may be nil) is called by Close.
@@ -36,12 +43,15 @@ func NewScorer[Sample any](s scoring.Scorer[Edit, Sample], closer func() error) 
 }
 
 func newScorer[In, Sample any](s scoring.Scorer[In, Sample], read func(Item) (In, error), closer func() error) *Scorer {
-	run := func(ctx context.Context, items []Item, batches [][]int, report func([]scoring.Result) error) error {
+	run := func(ctx context.Context, w work, report func([]scoring.Result) error) error {
 		j := scoring.Job[In, Sample]{
 			Scorer:  s,
-			Batches: slices.Values(batches),
-			Read:    func(i int) (In, error) { return read(items[i]) },
-			Report:  report,
+			Batches: slices.Values(w.batches),
+			Read: func(i int) (In, error) {
+				w.before(i)
+				return read(w.items[i])
+			},
+			Report: report,
 		}
 		return j.Run(ctx)
 	}
@@ -90,8 +100,11 @@ func (s *Scorer) Close() error {
 	return s.close()
 }
 
-// score scores groups of items, each group together, and reports the scores of each. An item without a score ends it.
-func (s *Scorer) score(ctx context.Context, groups [][]Item, report func(group []Item, scores []float64) error) error {
+// score scores groups of items, each group together, and reports the scores of each, with the items' content, taken
+// before they were read. An item without a score ends it.
+func (s *Scorer) score(
+	ctx context.Context, groups [][]Item, report func(group []Item, content []string, scores []float64) error,
+) error {
 	var items []Item
 	var batches [][]int
 	for _, g := range groups {
@@ -105,19 +118,22 @@ func (s *Scorer) score(ctx context.Context, groups [][]Item, report func(group [
 		return fmt.Errorf("scoring %v (and the %d edits of its source): %w", group[0].Key, len(group), err)
 	}
 	next := 0
-	err := s.run(ctx, items, batches, func(results []scoring.Result) error {
-		group := groups[next]
+	content := make([]string, len(items))
+	w := work{items, batches, func(i int) { content[i] = items[i].content() }}
+	err := s.run(ctx, w, func(results []scoring.Result) error {
+		group, of := groups[next], make([]string, len(results))
 		next++
 		scores := make([]float64, len(results))
 		for i, r := range results {
 			if r.Err != nil {
 				return failed(group, r.Err)
 			}
+			of[i] = content[r.Index]
 			if scores[i] = r.Score; math.IsNaN(r.Score) || math.IsInf(r.Score, 0) {
 				return fmt.Errorf("scoring %v: the score is %v", group[i].Key, r.Score)
 			}
 		}
-		return report(group, scores)
+		return report(group, of, scores)
 	})
 	var batch *scoring.BatchError
 	if errors.As(err, &batch) {

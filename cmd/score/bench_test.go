@@ -66,6 +66,16 @@ func TestBench(t *testing.T) {
 	}
 }
 
+func TestBenchNames(t *testing.T) {
+	paths := []string{"runs/a/predictions.jsonl", "runs/b/predictions.jsonl", "c.jsonl", "x/a/predictions.jsonl"}
+	for path, want := range map[string]string{paths[0]: "runs/a/predictions", paths[1]: "b/predictions", paths[2]: "c",
+		paths[3]: "x/a/predictions", "./c.jsonl": "c"} {
+		if got := newNamer(paths)(path); got != want {
+			t.Errorf("%s is called %s, want %s", path, got, want)
+		}
+	}
+}
+
 func TestBenchUsage(t *testing.T) {
 	tests := []struct {
 		args string
@@ -84,6 +94,10 @@ func TestBenchUsage(t *testing.T) {
 		},
 		{"nosuch", 2, `unknown command "nosuch"`},
 		{"fed-bench --components x --sigma 0", 2, "sigma is 0"},
+		{"aurora-pair --epsilon -1", 2, "--epsilon is -1"},
+		{"aurora-pair --epsilon NaN", 2, "--epsilon is NaN"},
+		{"aurora-pair --epsilon inf", 2, "--epsilon is +Inf"},
+		{"imagenhub --resamples -1", 2, "--resamples is -1"},
 	}
 	for _, tt := range tests {
 		if code, stdout, stderr := bench(

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,6 +25,12 @@ func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
 		}
 		r.Systems = []benchmarks.System{{Name: "means", Result: result}}
 		return f.finish(c, r)
+	}
+	if eps := f.Epsilon; c.Flags().Changed("epsilon") && (!(eps >= 0) || math.IsInf(eps, 1)) {
+		return cli.Usagef("--epsilon is %v: a finite number of 0 or more was expected", eps)
+	}
+	if f.resamples < 0 {
+		return cli.Usagef("--resamples is %d: 0 or more was expected", f.resamples)
 	}
 	if f.checkOrder && f.runtime.scorer == "" {
 		return cli.Usagef("--check-order scores pairs in both orders: give --scorer")
@@ -59,8 +66,9 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *benchmarks.Report, set benchm
 	if f.predictions != "" {
 		paths = append(paths, f.predictions)
 	}
+	names := newNamer(slices.Concat(paths, f.compare))
 	if !isMixed {
-		if err := addFiles(r, set, paths); err != nil {
+		if err := addFiles(r, set, names, paths); err != nil {
 			return err
 		}
 	}
@@ -88,7 +96,7 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *benchmarks.Report, set benchm
 		}
 	}
 	if isMixed && len(paths)+len(f.Editors) > 0 {
-		if err := addMixed(r, mixed, append(paths, f.Editors...)); err != nil {
+		if err := addMixed(r, mixed, names, append(paths, f.Editors...)); err != nil {
 			return err
 		}
 	}
@@ -97,7 +105,7 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *benchmarks.Report, set benchm
 			return err
 		}
 	}
-	if err := addFiles(r, set, f.compare); err != nil {
+	if err := addFiles(r, set, names, f.compare); err != nil {
 		return err
 	}
 	if with, ok := set.(benchmarks.WithPredictions); ok && len(r.Systems) == 0 {
@@ -109,9 +117,9 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *benchmarks.Report, set benchm
 }
 
 // addFiles adds what each of the files says.
-func addFiles(r *benchmarks.Report, set benchmarks.Set, paths []string) error {
+func addFiles(r *benchmarks.Report, set benchmarks.Set, names namer, paths []string) error {
 	for _, path := range paths {
-		if err := addFile(r, set, path); err != nil {
+		if err := addFile(r, set, names, path); err != nil {
 			return err
 		}
 	}
@@ -133,7 +141,7 @@ func (f *benchFlags) addBaseline(r *benchmarks.Report, set benchmarks.Set) error
 }
 
 // addMixed adds the editors whose components several files hold.
-func addMixed(r *benchmarks.Report, set benchmarks.Mixed, paths []string) error {
+func addMixed(r *benchmarks.Report, set benchmarks.Mixed, names namer, paths []string) error {
 	editors, err := set.ReadAll(paths)
 	if err != nil {
 		return err
@@ -141,28 +149,53 @@ func addMixed(r *benchmarks.Report, set benchmarks.Mixed, paths []string) error 
 	for _, e := range editors {
 		name := e.Name
 		if name == "" {
-			name = systemName(paths[0])
+			name = names(paths[0])
 		}
 		r.Add(name, e.Predictions)
 	}
 	return nil
 }
 
-func addFile(r *benchmarks.Report, set benchmarks.Set, path string) error {
+func addFile(r *benchmarks.Report, set benchmarks.Set, names namer, path string) error {
 	if mixed, ok := set.(benchmarks.Mixed); ok {
-		return addMixed(r, mixed, []string{path})
+		return addMixed(r, mixed, names, []string{path})
 	}
 	p, err := set.Read(path)
 	if err != nil {
 		return err
 	}
-	return r.AddJudged(systemName(path), p, path)
+	return r.AddJudged(names(path), p, path)
 }
 
 // systemName is the name of a file of predictions without folder and extension.
 func systemName(path string) string {
 	base := filepath.Base(path)
 	return strings.TrimSuffix(base, filepath.Ext(base))
+}
+
+// namer names a file of predictions.
+type namer func(path string) string
+
+// newNamer names files as systemName does, with as many of their folders as it takes to tell them apart.
+func newNamer(paths []string) namer {
+	withFolders := func(path string, n int) string {
+		name, rest := systemName(path), filepath.Dir(filepath.Clean(path))
+		for range n {
+			name, rest = filepath.Base(rest)+"/"+name, filepath.Dir(rest)
+		}
+		return name
+	}
+	return func(path string) string {
+		for n := range strings.Count(filepath.Clean(path), "/") + 1 {
+			same := func(other string) bool {
+				return filepath.Clean(other) != filepath.Clean(path) && withFolders(other, n) == withFolders(path, n)
+			}
+			if !slices.ContainsFunc(paths, same) {
+				return withFolders(path, n)
+			}
+		}
+		return systemName(path)
+	}
 }
 
 // score runs a scorer over the benchmark, keeping its predictions in the folder --out, and returns its name and their

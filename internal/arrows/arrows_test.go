@@ -67,7 +67,7 @@ trainer:         losses ort checkpoints lora data store model trainer/events opt
 judges:           checkpoints model store internal/atomicfile internal/exit internal/pystring
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed
 scoring:          data store model internal/journal internal/workers internal/atomicfile
-benchmarks:       internal/page data heuristics model encoders scoring internal/journal internal/stats internal/atomicfile
+benchmarks:       internal/page data heuristics model encoders scoring store internal/journal internal/stats internal/atomicfile
 labeling:         data store heuristics data/readers encoders internal/strictyaml internal/workers internal/atomicfile
 reward: chat data heuristics model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
 .:                data model model/families scoring trainer labeling

@@ -38,9 +38,20 @@ func Spearman(x, y []float64) float64 {
 	return Pearson(Ranks(x), Ranks(y))
 }
 
-// Pearson is the correlation of x and y, which must be of one length, in [-1, 1]; NaN when either is constant.
+// rounding is how little values may vary, against their mean, before a correlation is of rounding errors alone: the
+// bound from which on scipy.stats.pearsonr warns.
+const rounding = 1e-13
+
+// constant reports whether all values are the same.
+func constant(x []float64) bool { return slices.Min(x) == slices.Max(x) }
+
+// Pearson is the correlation of x and y, which must be of one length, in [-1, 1]; NaN when either is constant but for
+// rounding.
 func Pearson(x, y []float64) float64 {
 	if len(x) != len(y) || len(x) < 2 {
+		return math.NaN()
+	}
+	if constant(x) || constant(y) {
 		return math.NaN()
 	}
 	mx, my := Mean(x), Mean(y)
@@ -49,7 +60,7 @@ func Pearson(x, y []float64) float64 {
 		dx, dy := x[i]-mx, y[i]-my
 		xx, yy, xy = xx+dx*dx, yy+dy*dy, xy+dx*dy
 	}
-	if xx == 0 || yy == 0 {
+	if math.Sqrt(xx) <= rounding*math.Abs(mx) || math.Sqrt(yy) <= rounding*math.Abs(my) || xx == 0 || yy == 0 {
 		return math.NaN()
 	}
 	return min(1, max(-1, xy/math.Sqrt(xx)/math.Sqrt(yy)))

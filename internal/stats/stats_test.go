@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -104,5 +105,23 @@ func TestBootstrap(t *testing.T) {
 	near(t, "always undefined", got[1].Low, nil, 0)
 	if d := cmp.Diff(got, draw(5), cmpopts.EquateNaNs()); d != "" {
 		t.Errorf("one seed gave two results:\n%s", d)
+	}
+}
+
+// A constant is one, however its mean is rounded: scipy.stats.pearsonr gives nan.
+func TestPearsonOfConstants(t *testing.T) {
+	y := []float64{1, 4, 2, 8, 5, 7, 1, 4, 2, 9}
+	for _, v := range []float64{0.1, 1e-9, 1e9 + 0.1, 0} {
+		x := slices.Repeat([]float64{v}, len(y))
+		if r := Pearson(x, y); !math.IsNaN(r) {
+			t.Errorf("the correlation with %v is %v", v, r)
+		}
+		x[3] = math.Nextafter(v, 2*v+1)
+		if r := Pearson(y, x); v != 0 && !math.IsNaN(r) {
+			t.Errorf("the correlation with %v but for rounding is %v", v, r)
+		}
+	}
+	if r := Pearson([]float64{1e-12, 2e-12, 3e-12}, []float64{1, 2, 3}); math.Abs(r-1) > 1e-12 {
+		t.Errorf("the correlation with small values is %v", r)
 	}
 }

@@ -1,0 +1,76 @@
+package benchmarks
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// checkMixed refuses pairs with an answer where others have scores: a rule would take one of both for missing.
+func (j *pairsPredictions) checkMixed(answered map[int]string, scored map[slot]string, list *problems) {
+	for i, id := range j.ids {
+		answer, isAnswered := answered[i]
+		score, isScored := scored[slot{i, 0}]
+		if !isScored {
+			score, isScored = scored[slot{i, 1}]
+		}
+		switch {
+		case isAnswered && !isScored:
+			list.add(answer, "the pair %s has an answer and no scores, others have scores: give answers and scores in files "+
+				"of their own, or both of every pair", id)
+		case isScored && !isAnswered:
+			list.add(score, "the pair %s has scores and no answer, others have answers: give answers and scores in files of "+
+				"their own, or both of every pair", id)
+		}
+	}
+}
+
+func (j *pairsPredictions) readAnswer(r row, pair int, answered map[int]string) error {
+	if first, ok := answered[pair]; ok {
+		return fmt.Errorf("a second answer for %s (the first is in %s): one was expected", j.ids[pair], first)
+	}
+	answered[pair] = r.where
+	j.answered[pair], j.anyAnswer = true, true
+	if !r.has("answer") {
+		return nil // null: no answer
+	}
+	text, err := r.text("answer")
+	j.answer[pair] = strings.ReplaceAll(strings.Trim(text, "[] \n"), " ", "")
+	return err
+}
+
+// answerNotes say how many pairs have no answer, or one that the rule does not know: both count as wrong.
+func (j *pairsPredictions) answerNotes(rule pairRule) []string {
+	return answerNotes(rule.name+": ", j, func(i int) bool { return slices.Contains(rule.known, j.answer[i]) })
+}
+
+func answerNotes(rule string, j *pairsPredictions, known func(i int) bool) (notes []string) {
+	none, unreadable := 0, map[string]int{}
+	total := 0
+	for i := range j.ids {
+		switch {
+		case j.answer[i] == "":
+			none++
+		case !known(i):
+			unreadable[j.answer[i]]++
+			total++
+		}
+	}
+	if none > 0 && len(j.rules) > 0 {
+		notes = append(notes, fmt.Sprintf("%s%d of %d pairs have no answer, which counts as wrong", rule, none, len(j.ids)))
+	}
+	if total > 0 {
+		texts := sortedNames(unreadable)
+		for k := range texts {
+			texts[k] = strconv.Quote(texts[k])
+		}
+		more := ""
+		if len(texts) > 5 {
+			texts, more = texts[:5], ", ..."
+		}
+		notes = append(notes, fmt.Sprintf("%s%d answers are unreadable and count as wrong: %s%s", rule, total,
+			strings.Join(texts, ", "), more))
+	}
+	return notes
+}
