@@ -39,7 +39,7 @@ func (r *run) found() *Found {
 		f.Layouts[t.Layout]++
 	}
 	all := *r
-	all.order = NewOrder(0, table.Groups(), WholeGroups)
+	all.order = NewOrder(0, table.units(), WholeGroups)
 	all.groups = newGroups(all.order, table, math.MaxInt)
 	f.Groups, f.Sizes[0] = len(all.order.Units), math.Inf(1)
 	dimensions := map[string]bool{}

@@ -64,12 +64,12 @@ func newGroups(o *Order, s *Samples, bound int) *groups {
 	return g
 }
 
-// sameEdit is the same for rows of one edit with the same labels.
+// sameEdit is the same for rows of one edit of one source and instruction with the same labels.
 func (r *sampleRow) sameEdit() string {
 	if r.contents == (Contents{}) { // its pictures cannot be read
 		return fmt.Sprintf("%d %d", r.number, r.index)
 	}
-	return fmt.Sprintf("%x %v %v", r.contents[1], r.Said.Labels, r.Said.Ranks)
+	return fmt.Sprintf("%s %x %v %v", r.asked, r.contents[1], r.Said.Labels, r.Said.Ranks)
 }
 
 // size is the number of edits of a unit in a step.

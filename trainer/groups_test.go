@@ -74,11 +74,12 @@ func writeGroups(t *testing.T, groups int, text string) string {
 	var rows strings.Builder
 	for g := range groups {
 		for k := range 1 + g%6 {
-			fmt.Fprintf(&rows, `{"id": "g%d-%d", "group": "g%d", "source": "a.png", "edit": "a.png", "instruction": `+
-				`"do %d, %d", "label": %g, "label_quality": %g}`+"\n", g, k, g, g, k, float64((g+k)%5)/4, float64(k%3)/2)
+			fmt.Fprintf(&rows, `{"id": "g%d-%d", "group": "g%d", "source": "a.png", "edit": "e%d.png", "instruction": `+
+				`"do %d", "label": %g, "label_quality": %g}`+"\n", g, k, g, k, g, float64((g+k)%5)/4, float64(k%3)/2)
 		}
 	}
-	for name, text := range map[string]string{"a.png": "", "table.jsonl": rows.String(),
+	for name, text := range map[string]string{"a.png": "", "e0.png": "", "e1.png": "", "e2.png": "", "e3.png": "",
+		"e4.png": "", "e5.png": "", "table.jsonl": rows.String(),
 		"run.yaml": "backbone: backbone\n" +
 			"out: out\nhead: {hidden: []}\nquestion: ['[INSTRUCTION]?', 'Is [INSTRUCTION] done?']\n" +
 			"optimizer: {lr: 0.01}\nseed: 3\n" + text} {

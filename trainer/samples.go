@@ -23,7 +23,9 @@ type sampleRow struct {
 	table  *data.Edits
 	number int // of the table
 	index  int
-	group  string
+	group  string // by name: what is drawn from and held out together
+	unit   string // what it is compared in: see comparedIn
+	asked  string // the same for one source and instruction
 	label  float64 // 0 without one
 	Said   Said
 	id     string
@@ -67,6 +69,24 @@ func (s *Samples) Groups() []string {
 		out[i] = r.group
 	}
 	return out
+}
+
+// units are the groups that the edits of all rows are compared in.
+func (s *Samples) units() []string {
+	out := make([]string, len(s.rows))
+	for i, r := range s.rows {
+		if out[i] = r.unit; r.unit == "" {
+			out[i] = r.group
+		}
+	}
+	return out
+}
+
+// wholeGroups makes what edits are compared in the groups that a run orders, and its list of rows keeps.
+func (s *Samples) wholeGroups() {
+	for i, unit := range s.units() {
+		s.rows[i].group = unit
+	}
 }
 
 // choose gives the samples with these indices.
@@ -148,6 +168,9 @@ func (d *Data) open(c *Config) error {
 		rows := all.split(c.Data.TrainSplit)
 		train, held := holdOut(c.Seed, rows.Groups(), c.Data.Validation.Fraction)
 		d.Train, d.Validation = rows.choose(train), rows.choose(held)
+	}
+	if c.Data.Sampling == WholeGroups {
+		d.Train.(*Samples).wholeGroups()
 	}
 	if err := errors.Join(s.problems...); err != nil {
 		return exit.Usage(fmt.Errorf("the label tables:\n%w", err))

@@ -136,21 +136,22 @@ func (s *scan) table(t *data.Edits, out *splitSamples) {
 			s.unlabelled++
 			continue
 		}
-		group := groupOf(&row, contents)
-		out.grouped = out.grouped || group != ""
-		if group == "" { // on its own
-			group = fmt.Sprintf("\x00%d\x00%d", len(s.data.tables), i)
-		}
 		sample := sampleRow{
 			table:    t,
 			number:   number,
 			index:    i,
-			group:    group,
+			asked:    data.GroupOf(contents[0][:], row.Instruction),
 			Said:     saidOf(&row),
 			id:       row.ID,
 			digest:   digest,
 			contents: contents,
 		}
+		sample.group = sample.groupOf(&row)
+		out.grouped = out.grouped || sample.group != ""
+		if sample.group == "" { // on its own
+			sample.group = fmt.Sprintf("\x00%d\x00%d", len(s.data.tables), i)
+		}
+		sample.unit = sample.comparedIn(&row)
 		if row.Label != nil {
 			sample.label = *row.Label
 		}
