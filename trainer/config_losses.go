@@ -33,6 +33,9 @@ func (c *Config) checkLosses(d checker) {
 		if d.Bad(key) {
 			continue
 		}
+		for _, p := range s.Empty() {
+			d.want(!d.Has(key+"."+p.Key), key+"."+p.Key, "%s", p.Text)
+		}
 		for _, p := range s.Check() {
 			d.Problem(key+"."+p.Key, "%s", p.Text)
 		}

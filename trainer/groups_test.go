@@ -315,6 +315,13 @@ func checkPreferences(t *testing.T, items [][]losses.Item) {
 func TestLossesConfig(t *testing.T) {
 	for want, text := range map[string]string{
 		"losses[1].delta: want more than 0":              "losses: [{kind: l1}, {kind: huber, delta: -1}]\n",
+		"losses[0].margin: want more than 0, not 0":      "losses: [{kind: bradley_terry_margin, margin: 0}]\n",
+		"losses[0].scale: want more than 0, not 0":       "losses: [{kind: bradley_terry, scale: 0}]\n",
+		"losses[0].nu: want more than 0, not 0":          "losses: [{kind: davidson, nu: 0.0}]\n",
+		"losses[0].theta: want more than 0, not 0":       "losses: [{kind: rao_kupper, theta: 0}]\n",
+		"losses[0].delta: want more than 0, not 0":       "losses: [{kind: huber, delta: -0}]\n",
+		"losses[0].draws: want more than 0, not 0":       "losses: [{kind: gaussian_draws, draws: 0}]\n",
+		"losses[0].values: want the labels":              "losses: [{kind: ordinal, values: []}]\n",
 		"losses[0].kind: want one of l1":                 "losses: [{kind: margin}]\n",
 		"loss: losses is there as well":                  "losses: [{kind: l1}]\nloss: {text: 1}\n",
 		"data.sampling: losses compare edits of a group": "losses: [{kind: davidson}]\n",

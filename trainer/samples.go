@@ -23,9 +23,9 @@ type sampleRow struct {
 	table  *data.Edits
 	number int // of the table
 	index  int
-	group  string // by name: what is drawn from and held out together
-	unit   string // what it is compared in: see comparedIn
-	asked  string // the same for one source and instruction
+	group  string  // by name: what is drawn from and held out together
+	unit   string  // what it is compared in: see comparedIn
+	asked  string  // the same for one source and instruction
 	label  float64 // 0 without one
 	Said   Said
 	id     string
