@@ -39,6 +39,9 @@ func DryRun(ctx context.Context, c *Config, f Factory, more ...PlanOptions) (pla
 	}
 	r.dropBad()
 	r.length()
+	if err := r.checkComparable(); err != nil {
+		return nil, err
+	}
 	r.trains = describeModel(r.model)
 	r.trains.Departures = c.Departures()
 	p, ok := r.model.(Planner)

@@ -207,6 +207,9 @@ func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) err
 		r.adopt(old)
 	}
 	r.length()
+	if err := r.checkComparable(); err != nil {
+		return err
+	}
 	if err := r.prepare(ctx, o); err != nil {
 		return err
 	}

@@ -1,0 +1,49 @@
+package trainer
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestComparable: what a run cannot learn from or be measured by is found before the first step, and by a dry run.
+func TestComparable(t *testing.T) {
+	row := func(group, label, instruction string, k int) string {
+		return fmt.Sprintf(`{"group": "%s", "source": "a.png", "edit": "e%d.png", "instruction": "%s"%s}`+"\n", group, k,
+			instruction, label)
+	}
+	labelled := row("g", `, "label": 1`, "do", 0) + row("g", `, "label": 0`, "do", 1)
+	for want, c := range map[string][3]string{ // keys, training rows, validation rows
+		"bradley_terry has nothing to learn from: no group has two": {"losses: [{kind: bradley_terry}]\n",
+			row("g", `, "label": 1`, "do", 0) + row("g", `, "label": 0`, "undo", 1), labelled},
+		"losses[1]: plackett_luce has nothing to learn from": {"losses: [{kind: l1}, {kind: plackett_luce}]\n",
+			row("g", `, "label": 1`, "do", 0) + row("h", `, "label": 0`, "do", 1), labelled},
+		"two edits of a group are equal: row 1 of table.jsonl and row 2": {
+			"losses: [{kind: plackett_luce, ties: refuse}]\n",
+			row("g", `, "label": 1`, "do", 0) + row("g", `, "label": 1`, "do", 1), labelled},
+		"validate.by: pair_accuracy, but the validation rows have no two edits": {"validate: {by: pair_accuracy}\n", labelled,
+			row("g", `, "label": 1`, "do", 0) + row("g", `, "label": 1`, "do", 1)},
+		"validate.by: l1, but the validation rows have no labels": {
+			"losses: [{kind: bradley_terry}]\nvalidate: {by: l1}\n", labelled,
+			row("g", `, "rank": 1`, "do", 0) + row("g", `, "rank": 2`, "do", 1)},
+		"by and patience want validation rows": {"validate: {patience: 2}\n", labelled, ""},
+	} {
+		keys := c[0] + "data: {train: table.jsonl, validation: v.jsonl}\n"
+		if c[2] == "" {
+			keys = c[0] + "data: {train: table.jsonl}\n"
+		}
+		path := writeGroups(t, 0, keys)
+		writeFiles(t, filepath.Dir(path), "table.jsonl", c[1], "v.jsonl", c[2])
+		f := newFake()
+		_, err := DryRun(context.Background(), load(t, path), f.factory)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("dry run: want %q in %v", want, err)
+		}
+		_, err = Train(context.Background(), Options{Config: load(t, path), Factory: f.factory})
+		if err == nil || !strings.Contains(err.Error(), want) || f.done > 0 {
+			t.Errorf("want %q in %v, after %d steps", want, err, f.done)
+		}
+	}
+}
