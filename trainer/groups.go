@@ -93,6 +93,15 @@ func (g *groups) rows(o *Order, position int64) (unit int, rows []int, epoch int
 	return unit, rows, epoch
 }
 
+// edits counts those of the units at positions of the run.
+func (g *groups) edits(o *Order, from, to int64) (n int64) {
+	for at := from; at < to; at++ {
+		unit, _ := o.Unit(at)
+		n += int64(g.size(o, unit))
+	}
+	return n
+}
+
 // cut gives the position after the batch that begins at a position: whole groups, at most batch edits, at least one
 // group.
 func (g *groups) cut(o *Order, position, limit int64, batch int) int64 {

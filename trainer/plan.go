@@ -80,7 +80,7 @@ func (r *run) complete(p *Plan) *Plan {
 	c := r.config
 	p.Steps, p.Examples, p.BatchSize, p.Trains = r.total, r.limit, c.BatchSize, r.trains
 	if r.groups != nil {
-		p.Examples = r.edits
+		p.Examples, p.Groups = r.edits, r.limit
 	}
 	p.BadRows = r.badRows()
 	p.Rows, p.Validation = r.data.Train.Len(), r.valid.Len()
