@@ -57,6 +57,7 @@ func (c *Config) checkLosses(d checker) {
 			c.Head.Kind)
 	}
 	d.want(c.Judge == nil || len(c.Losses) > 0, "losses", "a scorer of format 2 trains on losses: want at least one")
+	c.checkFused(d)
 	d.want(texts < 2, "losses", "two terms of kind text: one is enough")
 	d.want(len(c.Losses) == 0 || c.Mode != "head", "losses",
 		"mode head trains the head alone, on loss.score: use mode lora or full, or leave losses out")
