@@ -10,6 +10,9 @@ import (
 
 // checkComparable finds before the first step what would end a run later, or leave it without anything to learn from.
 func (r *run) checkComparable() error {
+	if err := r.checkSchedule(); err != nil {
+		return err
+	}
 	if train, ok := r.data.Train.(*Samples); ok && len(r.config.Losses) > 0 {
 		if err := r.checkTerms(train); err != nil {
 			return err
@@ -17,6 +20,20 @@ func (r *run) checkComparable() error {
 	}
 	if valid, ok := r.valid.(*Samples); ok {
 		return r.checkMeasure(valid)
+	}
+	return nil
+}
+
+// checkSchedule refuses a warm-up and a decay that do not both fit the run.
+func (r *run) checkSchedule() error {
+	s, steps := &r.config.Schedule, func(n float64) float64 {
+		if n < 1 {
+			n *= float64(r.total)
+		}
+		return n
+	}
+	if s.Kind == "wsd" && steps(s.Warmup)+steps(s.Decay) > float64(r.total)+1e-6 {
+		return exit.Usagef("schedule: warmup %g and decay %g are more than the %d steps of the run", s.Warmup, s.Decay, r.total)
 	}
 	return nil
 }

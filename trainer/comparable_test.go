@@ -28,6 +28,8 @@ func TestComparable(t *testing.T) {
 		"validate.by: l1, but the validation rows have no labels": {
 			"losses: [{kind: bradley_terry}]\nvalidate: {by: l1}\n", labelled,
 			row("g", `, "rank": 1`, "do", 0) + row("g", `, "rank": 2`, "do", 1)},
+		"schedule: warmup 3 and decay 8 are more than the 10 steps": {
+			"steps: 10\nschedule: {kind: wsd, warmup: 3, decay: 8}\n", labelled, labelled},
 		"by and patience want validation rows": {"validate: {patience: 2}\n", labelled, ""},
 	} {
 		keys := c[0] + "data: {train: table.jsonl, validation: v.jsonl}\n"
