@@ -8,13 +8,14 @@ import (
 	"assay/losses"
 )
 
-// checkComparable finds before the first step what would end a run later, or leave it without anything to learn from.
-func (r *run) checkComparable() error {
+// checkComparable finds before the first step what would end a run later, or leave it without anything to learn from, and
+// tells (warn may be nil) what it does not learn from.
+func (r *run) checkComparable(warn func(text string)) error {
 	if err := r.checkSchedule(); err != nil {
 		return err
 	}
 	if train, ok := r.data.Train.(*Samples); ok && len(r.config.Losses) > 0 {
-		if err := r.checkTerms(train); err != nil {
+		if err := r.checkTerms(train, warn); err != nil {
 			return err
 		}
 	}
@@ -39,8 +40,13 @@ func (r *run) checkSchedule() error {
 }
 
 // checkTerms refuses terms of the objective that have no item in an epoch, and ties where a term knows none.
-func (r *run) checkTerms(train *Samples) error {
+func (r *run) checkTerms(train *Samples, warn func(string)) error {
 	f := r.found()
+	if warn != nil {
+		for _, text := range f.leftOut() {
+			warn("left out: " + text)
+		}
+	}
 	for t := range r.config.Losses {
 		s := &r.config.Losses[t]
 		if s.Ties == "refuse" {

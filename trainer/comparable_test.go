@@ -49,3 +49,32 @@ func TestComparable(t *testing.T) {
 		}
 	}
 }
+
+// TestLeftOut: a run and its plan say what of the tables nothing is learned from.
+func TestLeftOut(t *testing.T) {
+	path := writeGroups(t, 0, "data: {train: [p.jsonl, t.jsonl]}\nlosses: [{kind: bradley_terry}]\n")
+	writeFiles(t, filepath.Dir(path), "e0.png", "0", "e1.png", "1", "e2.png", "1", "p.jsonl",
+		`{"prompt": "do", "source": "a.png", "chosen": "e0.png", "rejected": "e1.png"}`+"\n"+
+			`{"prompt": "do", "source": "a.png", "chosen": "e2.png", "rejected": "e1.png"}`+"\n"+
+			`{"prompt": "do", "source": "a.png", "chosen": "e0.png", "rejected": "e1.png", "dimension": "beauty"}`+"\n",
+		"t.jsonl", `{"source": "a.png", "edit": "e0.png", "instruction": "do", "label_quality": 1}`+"\n")
+	plan, err := DryRun(context.Background(), load(t, path), newFake().factory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := plan.Found
+	if f.Same != 1 || f.Unused != 3 || f.Unread["quality"] != 1 || f.Unread["beauty"] != 2 || len(f.Unread) != 2 ||
+		f.Preferences != 1 {
+		t.Errorf("%+v", f)
+	}
+	var told []string
+	_, err = Train(context.Background(), Options{Config: load(t, path), Factory: newFake().factory,
+		Warn: func(text string) { told = append(told, text) }})
+	all := strings.Join(told, "\n")
+	for _, want := range []string{"1 comparisons are of an edit with itself", "3 edits say nothing", "2 edits have labels, ranks or " +
+		"comparisons of beauty"} {
+		if err != nil || !strings.Contains(all, want) {
+			t.Errorf("%v: no %q in %s", err, want, all)
+		}
+	}
+}

@@ -25,6 +25,13 @@ func (c *Config) compares() bool {
 	})
 }
 
+// reads tells whether a term of the objective learns from what is said of a dimension.
+func (c *Config) reads(dimension string) bool {
+	return slices.ContainsFunc(c.Losses, func(s losses.Spec) bool {
+		return s.Over() != losses.Tokens && s.Dimension == dimension
+	})
+}
+
 // checkLosses looks at the terms of the objective, and fills in what they leave out.
 func (c *Config) checkLosses(d checker) {
 	texts := 0

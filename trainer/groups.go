@@ -15,6 +15,7 @@ import (
 type groups struct {
 	pairs [][]comparison // by unit
 	bound int            // most edits of a unit in a step
+	same  int            // comparisons of an edit with itself, which say nothing
 }
 
 // comparison is a pair of rows of which people said something.
@@ -50,7 +51,9 @@ func newGroups(o *Order, s *Samples, bound int) *groups {
 				record := [2]int{row.number, row.index / 2}
 				if other, ok := open[record]; !ok {
 					open[record] = at
-				} else if other != at { // an edit against itself says nothing
+				} else if other == at {
+					g.same++
+				} else {
 					c := comparison{other, at, p}
 					if !p.Second {
 						c.a, c.b = at, other

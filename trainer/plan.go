@@ -39,7 +39,7 @@ func DryRun(ctx context.Context, c *Config, f Factory, more ...PlanOptions) (pla
 	}
 	r.dropBad()
 	r.length()
-	if err := r.checkComparable(); err != nil {
+	if err := r.checkComparable(nil); err != nil {
 		return nil, err
 	}
 	r.trains = describeModel(r.model)

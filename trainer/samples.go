@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -119,7 +120,8 @@ type Examples interface {
 // Data is what a run learns from and is measured on.
 type Data struct {
 	Train, Validation Examples
-	Unlabelled        int // rows of the training tables without a label: not used
+	Unlabelled        int            // rows of the training tables without a label: not used
+	unread            map[string]int // rows of the training tables by dimensions that no loss reads
 	tables            []*data.Edits
 	bad               []unreadRow // rows that could not even be read, of the tables that are used
 	fingerprint       map[string]string
@@ -153,6 +155,14 @@ func (d *Data) open(c *Config) error {
 	s := scan{data: d, columns: c.Data.Columns, digest: sha256.New(), wanted: c.learnsFrom, compares: len(c.Losses) > 0}
 	all := s.tables(c.Data.Train)
 	d.Unlabelled = s.unlabelled
+	for dimension, n := range s.said {
+		if len(c.Losses) > 0 && !c.reads(dimension) {
+			if d.unread == nil {
+				d.unread = map[string]int{}
+			}
+			d.unread[cmp.Or(dimension, "score")] = n
+		}
+	}
 	d.Train = all.split(c.Data.TrainSplit)
 	d.Validation = &Samples{}
 	d.note("train", &s)

@@ -33,7 +33,8 @@ type scan struct {
 	digest     hash.Hash               // over the content of all rows
 	rows       int
 	unlabelled int
-	problems   []error // of tables as a whole
+	said       map[string]int // rows that say something, by dimension
+	problems   []error        // of tables as a whole
 }
 
 // splitSamples are samples that still know their split.
@@ -132,6 +133,7 @@ func (s *scan) table(t *data.Edits, out *splitSamples) {
 			bad = append(bad, unreadRow{BadRow{Table: t.Path(), Row: i + 1, ID: row.ID, Reason: err.Error()}, number})
 			continue
 		}
+		s.count(&row)
 		if !s.wanted(&row) {
 			s.unlabelled++
 			continue
@@ -168,6 +170,20 @@ func (s *scan) table(t *data.Edits, out *splitSamples) {
 		}
 	}
 	s.data.bad = append(s.data.bad, bad...)
+}
+
+// count counts the dimensions that something is said of.
+func (s *scan) count(row *data.Edit) {
+	if s.said == nil {
+		s.said = map[string]int{}
+	}
+	dimensions := row.Dimensions()
+	for _, d := range dimensions {
+		s.said[d]++
+	}
+	if p := row.Pair; p != nil && !slices.Contains(dimensions, p.Dimension) {
+		s.said[p.Dimension]++
+	}
 }
 
 // content hashes a row with its pictures: into the table's digest, and on its own.

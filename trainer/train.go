@@ -217,7 +217,7 @@ func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) err
 		r.adopt(old)
 	}
 	r.length()
-	if err := r.checkComparable(); err != nil {
+	if err := r.checkComparable(o.Warn); err != nil {
 		return err
 	}
 	if err := r.prepare(ctx, o); err != nil {
