@@ -57,7 +57,8 @@ func TestWeightBesidePacked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	if err := c.Find(w); err == nil || !strings.Contains(err.Error(), "layer.weight is stored beside layer.weight_packed") {
+	const want = "layer.weight is stored beside layer.weight_packed"
+	if err := c.Find(w); err == nil || !strings.Contains(err.Error(), want) {
 		t.Error(err)
 	}
 }

@@ -34,7 +34,8 @@ func (c *Config) Find(w *checkpoints.Weights) error {
 		found++
 		if plain := base + ".weight"; !slices.Contains(parts, plain) {
 			if _, stored := f.info(plain); stored {
-				problems = append(problems, fmt.Errorf("%s is stored beside %s: which of the two is meant? Remove one", plain, name))
+				problems = append(problems, fmt.Errorf("%s is stored beside %s: which of the two is meant? Remove one",
+					plain, name))
 				continue
 			}
 		}

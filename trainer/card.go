@@ -102,8 +102,8 @@ func (r *run) cardData(b *strings.Builder, train, valid *Samples) {
 	if len(r.config.Losses) > 0 {
 		why = "say nothing that the losses read"
 		if unlabelled > 0 {
-			fmt.Fprintf(b, "\nThe labels are those of the score; %d edits have none, but a label or rank of a dimension, or are "+
-				"compared.\n", unlabelled)
+			fmt.Fprintf(b, "\nThe labels are those of the score; %d edits have none, but a label or rank of a dimension, or "+
+				"are compared.\n", unlabelled)
 		}
 	}
 	if f := r.found(); f != nil {

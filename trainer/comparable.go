@@ -8,8 +8,8 @@ import (
 	"assay/losses"
 )
 
-// checkComparable finds before the first step what would end a run later, or leave it without anything to learn from, and
-// tells (warn may be nil) what it does not learn from.
+// checkComparable finds before the first step what would end a run later, or leave it without anything to learn from,
+// and tells (warn may be nil) what it does not learn from.
 func (r *run) checkComparable(warn func(text string)) error {
 	if err := r.checkSchedule(); err != nil {
 		return err
@@ -34,7 +34,8 @@ func (r *run) checkSchedule() error {
 		return n
 	}
 	if s.Kind == "wsd" && steps(s.Warmup)+steps(s.Decay) > float64(r.total)+1e-6 {
-		return exit.Usagef("schedule: warmup %g and decay %g are more than the %d steps of the run", s.Warmup, s.Decay, r.total)
+		return exit.Usagef("schedule: warmup %g and decay %g are more than the %d steps of the run", s.Warmup, s.Decay,
+			r.total)
 	}
 	return nil
 }
@@ -66,8 +67,8 @@ func (r *run) checkTerms(train *Samples, warn func(string)) error {
 		if s.Dimension != "" {
 			dimension = " of " + s.Dimension
 		}
-		return exit.Usagef("losses[%d]: %s has nothing to learn from: %s%s (%d rows in %d groups of %g to %g edits). A group "+
-			"is the edits of one source and instruction", t, s.Kind, what, dimension, train.Len(), f.Groups, f.Sizes[0],
+		return exit.Usagef("losses[%d]: %s has nothing to learn from: %s%s (%d rows in %d groups of %g to %g edits). "+
+			"A group is the edits of one source and instruction", t, s.Kind, what, dimension, train.Len(), f.Groups, f.Sizes[0],
 			f.Sizes[2])
 	}
 	return nil

@@ -71,8 +71,9 @@ func TestLeftOut(t *testing.T) {
 	_, err = Train(context.Background(), Options{Config: load(t, path), Factory: newFake().factory,
 		Warn: func(text string) { told = append(told, text) }})
 	all := strings.Join(told, "\n")
-	for _, want := range []string{"1 comparisons are of an edit with itself", "3 edits say nothing", "2 edits have labels, ranks or " +
-		"comparisons of beauty"} {
+	for _, want := range []string{"1 comparisons are of an edit with itself", "3 edits say nothing",
+		"2 edits have labels, ranks or " +
+			"comparisons of beauty"} {
 		if err != nil || !strings.Contains(all, want) {
 			t.Errorf("%v: no %q in %s", err, want, all)
 		}

@@ -119,8 +119,8 @@ func (c *Config) checkFused(d checker) {
 		}
 	}
 	for _, name := range c.Judge.Score.Of {
-		d.want(trains[name], "losses", "no loss trains heads.%s, but the score is made of it: add a term with dimension: %s, "+
-			"or leave it out of score.of in %s", name, name, c.Scorer)
+		d.want(trains[name], "losses", "no loss trains heads.%s, but the score is made of it: add a term with dimension: "+
+			"%s, or leave it out of score.of in %s", name, name, c.Scorer)
 	}
 }
 

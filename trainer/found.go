@@ -28,7 +28,7 @@ type Found struct {
 	Items       map[string]int `json:"items"`            // of each term of the objective in an epoch: edits, pairs, orders
 	Same        int            `json:"same"`             // comparisons of an edit with itself: they say nothing
 	Unused      int            `json:"unused"`           // edits that say nothing that the losses read: left out
-	Unread      map[string]int `json:"unread,omitempty"` // edits by dimensions of which they say something that no loss reads
+	Unread      map[string]int `json:"unread,omitempty"` // edits by dimensions that they have and no loss reads
 	EqualPairs  map[string]int `json:"equal_pairs"`      // of each term over pairs those that are ties
 }
 
@@ -135,7 +135,8 @@ func (f *Found) leftOut() (out []string) {
 		out = append(out, fmt.Sprintf("%d edits say nothing that the losses read", f.Unused))
 	}
 	for _, d := range slices.Sorted(maps.Keys(f.Unread)) {
-		out = append(out, fmt.Sprintf("%d edits have labels, ranks or comparisons of %s, which no loss reads", f.Unread[d], d))
+		out = append(out, fmt.Sprintf("%d edits have labels, ranks or comparisons of %s, which no loss reads", f.Unread[d],
+			d))
 	}
 	return out
 }

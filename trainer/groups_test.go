@@ -322,7 +322,7 @@ func TestLossesConfig(t *testing.T) {
 		"losses[0].delta: want more than 0, not 0":       "losses: [{kind: huber, delta: -0}]\n",
 		"losses[0].draws: want more than 0, not 0":       "losses: [{kind: gaussian_draws, draws: 0}]\n",
 		"losses[0].values: want the labels":              "losses: [{kind: ordinal, values: []}]\n",
-		"adafactor has no betas":                         "losses: [{kind: l1}]\noptimizer: {name: adafactor, betas: [0.5, 0.9]}\n",
+		"adafactor has no betas":                         "optimizer: {name: adafactor, betas: [0.5, 0.9]}\n",
 		"lion has no eps":                                "losses: [{kind: l1}]\noptimizer: {name: lion, eps: 1.0e-6}\n",
 		"losses[0].kind: want one of l1":                 "losses: [{kind: margin}]\n",
 		"loss: losses is there as well":                  "losses: [{kind: l1}]\nloss: {text: 1}\n",
