@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -85,12 +86,21 @@ func (r *run) checkTies(train *Samples, s *losses.Spec) error {
 			for a := range it.Ranks {
 				if b := slices.Index(it.Ranks, it.Ranks[a]); b < a {
 					return exit.Usagef("losses: %s has ties: refuse, but two edits of a group are equal: %s and %s", s.Kind,
-						train.rows[rows[it.Edits[b]]].place(), train.rows[rows[it.Edits[a]]].place())
+						train.name(rows[it.Edits[b]]), train.name(rows[it.Edits[a]]))
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// name says where a row stands, for people.
+func (s *Samples) name(i int) string {
+	r := &s.rows[i]
+	if r.table == nil {
+		return r.id
+	}
+	return cmp.Or(placeOf(r.table, r.index), r.place())
 }
 
 // checkMeasure refuses a way to choose the best scorer that the validation rows do not allow.

@@ -79,3 +79,15 @@ func TestLeftOut(t *testing.T) {
 		}
 	}
 }
+
+// TestBadPair: a bad edit of a comparison is named by its row and which of the two it is.
+func TestBadPair(t *testing.T) {
+	path := writeGroups(t, 0, "data: {train: p.jsonl}\nlosses: [{kind: bradley_terry}]\n")
+	row := `{"prompt": "do", "source": "a.png", "chosen": "e0.png", "rejected": "%s"}` + "\n"
+	writeFiles(t, filepath.Dir(path), "e0.png", "0", "e1.png", "1",
+		"p.jsonl", fmt.Sprintf(row, "e1.png")+fmt.Sprintf(row, "none.png"))
+	_, err := DryRun(context.Background(), load(t, path), newFake().factory)
+	if err == nil || !strings.Contains(err.Error(), "p.jsonl row 2/2: ") {
+		t.Error(err)
+	}
+}

@@ -54,7 +54,16 @@ func (r *sampleRow) example() (Example, error) {
 }
 
 func (r *sampleRow) badRow() BadRow {
-	return BadRow{Table: r.table.Path(), Row: r.index + 1, ID: r.id, Reason: r.bad, Step: r.step}
+	return BadRow{Table: r.table.Path(), Row: r.index + 1, ID: r.id, Reason: r.bad, Step: r.step,
+		Place: placeOf(r.table, r.index)}
+}
+
+// placeOf names the edit of a table with two edits a row.
+func placeOf(t *data.Edits, index int) string {
+	if t == nil || t.Each() == 1 {
+		return ""
+	}
+	return t.Place(index)
 }
 
 // place says where the row stands, for people.

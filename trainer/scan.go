@@ -124,13 +124,15 @@ func (s *scan) table(t *data.Edits, out *splitSamples) {
 			lack = missing
 		}
 		if err != nil {
-			bad = append(bad, unreadRow{BadRow{Table: t.Path(), Row: i + 1, ID: row.ID, Reason: err.Error()}, number})
+			bad = append(bad, unreadRow{BadRow{Table: t.Path(), Row: i + 1, ID: row.ID, Reason: err.Error(),
+				Place: placeOf(t, i)}, number})
 			continue
 		}
 		contents, unread := contentsOf(&row.Row, t.Folder())
 		digest, err := s.content(&row, contents)
 		if err != nil {
-			bad = append(bad, unreadRow{BadRow{Table: t.Path(), Row: i + 1, ID: row.ID, Reason: err.Error()}, number})
+			bad = append(bad, unreadRow{BadRow{Table: t.Path(), Row: i + 1, ID: row.ID, Reason: err.Error(),
+				Place: placeOf(t, i)}, number})
 			continue
 		}
 		s.count(&row)
