@@ -184,6 +184,21 @@ func (s *Spec) given() map[string]bool {
 	}
 }
 
+// Empty lists what would be wrong if the options that have no value stood in the entry: [Spec.Check] takes them for
+// left out.
+func (s *Spec) Empty() (out []Problem) {
+	given := s.given()
+	for _, key := range []string{"scale", "delta", "margin", "theta", "nu", "draws"} {
+		if !given[key] {
+			out = append(out, Problem{key, "want more than 0, not 0: leave it out for its default"})
+		}
+	}
+	if !given["values"] {
+		out = append(out, Problem{"values", "want the labels (0..1) of at least two classes: leave it out for its default"})
+	}
+	return out
+}
+
 // fill gives the options of a kind that were left out their defaults.
 func (s *Spec) fill(options []string) {
 	number := func(key string, x *float64, value float64) {

@@ -32,6 +32,13 @@ func (c *Config) Find(w *checkpoints.Weights) error {
 			continue
 		}
 		found++
+		if plain := base + ".weight"; !slices.Contains(parts, plain) {
+			if _, stored := f.info(plain); stored {
+				problems = append(problems, fmt.Errorf("%s is stored beside %s: which of the two is meant? Remove one",
+					plain, name))
+				continue
+			}
+		}
 		f.finish(l, name, parts)
 		w.Derive(base+".weight", l, parts...)
 	}

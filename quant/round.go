@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 
 	"assay/checkpoints"
 	"assay/internal/workers"
@@ -102,7 +103,7 @@ type Stored struct {
 	Largest  float64 // largest |w - w'|
 }
 
-// RoundStored is Round of a matrix as a checkpoint stores it. NaN and infinities are errors.
+// RoundStored is Round of a matrix as a checkpoint stores it. NaN, infinities and ranges that overflow are errors.
 func RoundStored(data []byte, t onnx.DType, out, in, bits, block int, symmetric bool) (*Stored, error) {
 	blocks := (in + block - 1) / block
 	r := &Rounded{Out: out, In: in, Bits: bits, Block: block,
@@ -125,6 +126,10 @@ func RoundStored(data []byte, t onnx.DType, out, in, bits, block int, symmetric 
 		}
 		if math.IsNaN(s.all) || math.IsInf(s.all, 0) {
 			return fmt.Errorf("row %d holds NaN or infinities", n)
+		}
+		if math.IsNaN(s.off) || math.IsInf(s.off, 0) {
+			return fmt.Errorf("row %d: its least and its greatest value (%g, %g) are further apart than float32 reaches", n,
+				slices.Min(w), slices.Max(w))
 		}
 		return nil
 	})

@@ -25,8 +25,9 @@ const BadRowsFile = "bad-rows.jsonl"
 
 // BadRow is a row of a label table that cannot be used, and why.
 type BadRow struct {
-	Table  string `json:"table"` // path
-	Row    int    `json:"row"`   // from 1
+	Table  string `json:"table"`           // path
+	Row    int    `json:"row"`             // from 1; of a table with two edits a row the number of the edit
+	Place  string `json:"place,omitempty"` // of such a table: "table row 3/2" is the second edit of row 3
 	ID     string `json:"id,omitempty"`
 	Reason string `json:"reason"`
 	Step   int64  `json:"step,omitempty"` // at which it was met; 0: before training
@@ -40,6 +41,9 @@ func (b BadRow) String() string {
 	id := ""
 	if b.ID != "" {
 		id = fmt.Sprintf(" (id %s)", b.ID)
+	}
+	if b.Place != "" {
+		return fmt.Sprintf("%s: %s%s", b.Place, b.Reason, id)
 	}
 	return fmt.Sprintf("%s, row %d: %s%s", b.Table, b.Row, b.Reason, id)
 }

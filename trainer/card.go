@@ -3,6 +3,7 @@ package trainer
 import (
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
@@ -55,24 +56,23 @@ func (r *run) card(train, valid *Samples) (string, error) {
 	)
 	fmt.Fprintf(&b, "    score pair --scorer %s --source a.png --edit b.png --instruction \"make it blue\"\n\n", ScorerDir)
 
-	b.WriteString("## Data\n\n| | rows | label 0 | between | label 0.5 | between | label 1 |\n" +
-		"|---|---|---|---|---|---|---|\n")
-	for _, part := range []struct {
-		name string
-		s    *Samples
-	}{{"training", train}, {"validation", valid}} {
-		n := part.s.labelCounts()
-		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d | %d |\n", part.name, part.s.Len(), n[0], n[1], n[2], n[3], n[4])
-	}
-	fmt.Fprintf(&b, "\n%d rows of the training tables have no label and were not used. Tables: %s.\n\n", r.data.Unlabelled,
-		strings.Join(bases(c.Data.Train), ", "))
-
+	r.cardData(&b, train, valid)
 	b.WriteString("## Training\n\n")
-	fmt.Fprintf(&b, "%d of %d steps of %d samples, %.2f epochs, seed %d, %.0f s.", s.Step, r.total, c.BatchSize,
+	size := fmt.Sprintf("%d samples", c.BatchSize)
+	if r.groups != nil {
+		size = fmt.Sprintf("whole groups, at most %d edits", c.BatchSize)
+	}
+	fmt.Fprintf(&b, "%d of %d steps of %s, %.2f epochs, seed %d, %.0f s.", s.Step, r.total, size,
 		float64(s.Samples)/float64(r.order.Len()), c.Seed, r.seconds())
 	if s.Train != nil {
-		fmt.Fprintf(&b, " Last step: loss %.4f, |score - label| %.4f (labels 0 to 1).", float64(s.Train.Loss),
-			float64(s.Train.L1))
+		fmt.Fprintf(&b, " Last step: loss %.4f", float64(s.Train.Loss))
+		if !math.IsNaN(float64(s.Train.L1)) {
+			fmt.Fprintf(&b, ", |score - label| %.4f (labels 0 to 1)", float64(s.Train.L1))
+		}
+		b.WriteString(".")
+	}
+	if r.early() {
+		fmt.Fprintf(&b, " It ended early: %d validations were no better than the best one (validate.patience).", s.Worse)
 	}
 	b.WriteString("\n\n")
 	r.measures(&b)
@@ -85,22 +85,92 @@ func (r *run) card(train, valid *Samples) (string, error) {
 	return b.String(), nil
 }
 
+// cardData says what the scorer has learned from.
+func (r *run) cardData(b *strings.Builder, train, valid *Samples) {
+	b.WriteString("## Data\n\n| | rows | label 0 | between | label 0.5 | between | label 1 |\n" +
+		"|---|---|---|---|---|---|---|\n")
+	unlabelled := 0
+	for _, part := range []struct {
+		name string
+		s    *Samples
+	}{{"training", train}, {"validation", valid}} {
+		n := part.s.labelCounts()
+		fmt.Fprintf(b, "| %s | %d | %d | %d | %d | %d | %d |\n", part.name, part.s.Len(), n[0], n[1], n[2], n[3], n[4])
+		unlabelled += part.s.Len() - (n[0] + n[1] + n[2] + n[3] + n[4])
+	}
+	why := "have no label"
+	if len(r.config.Losses) > 0 {
+		why = "say nothing that the losses read"
+		if unlabelled > 0 {
+			fmt.Fprintf(b, "\nThe labels are those of the score; %d edits have none, but a label or rank of a dimension, or "+
+				"are compared.\n", unlabelled)
+		}
+	}
+	if f := r.found(); f != nil {
+		b.WriteString("\nThe training rows:\n\n```\n")
+		f.Print(b)
+		b.WriteString("```\n")
+	}
+	fmt.Fprintf(b, "\n%d rows of the training tables %s and were not used. Tables: %s.\n\n", r.data.Unlabelled, why,
+		strings.Join(bases(r.config.Data.Train), ", "))
+}
+
+// measures are those of the last validation and the best one, as far as they are defined.
 func (r *run) measures(b *strings.Builder) {
-	if r.state.Last == nil {
+	last, best := r.state.Last, r.state.Best
+	if last == nil {
 		b.WriteString("No validation so far.\n\n")
 		return
 	}
-	b.WriteString("| validation at step | rows | L1 (0 to 1) | Spearman | accuracy over 0, 0.5, 1 |\n" +
-		"|---|---|---|---|---|\n")
-	list := []*ValidationMetrics{r.state.Last}
-	if best := r.state.Best; best != nil && best.Step != r.state.Last.Step {
+	list := []*ValidationMetrics{last}
+	if best != nil && best.Step != last.Step {
 		list = append(list, best)
 	}
-	for _, m := range list {
-		fmt.Fprintf(b, "| %d | %d | %.4f | %.4f | %.4f |\n", m.Step, m.Rows, float64(m.L1), float64(m.Spearman),
-			float64(m.Accuracy))
+	columns := []struct {
+		name  string
+		value func(m *ValidationMetrics) number
+	}{
+		{"L1 (0 to 1)", func(m *ValidationMetrics) number { return m.L1 }},
+		{"Spearman", func(m *ValidationMetrics) number { return m.Spearman }},
+		{"accuracy over 0, 0.5, 1", func(m *ValidationMetrics) number { return m.Accuracy }},
+		{"pair accuracy", (*ValidationMetrics).pairAccuracy},
 	}
-	fmt.Fprintf(b, "\nThe lowest L1 was at step %d; that scorer is in `%s`.\n\n", r.state.Best.Step, BestDir)
+	head, rule := "| validation at step | rows |", "|---|---|"
+	rows := make([]string, len(list))
+	for i, m := range list {
+		rows[i] = fmt.Sprintf("| %d | %d |", m.Step, m.Rows)
+	}
+	for _, c := range columns {
+		if math.IsNaN(float64(c.value(list[0]))) && math.IsNaN(float64(c.value(list[len(list)-1]))) {
+			continue
+		}
+		head, rule = head+" "+c.name+" |", rule+"---|"
+		for i, m := range list {
+			if v := c.value(m); math.IsNaN(float64(v)) {
+				rows[i] += " |"
+			} else {
+				rows[i] += fmt.Sprintf(" %.4f |", float64(v))
+			}
+		}
+	}
+	fmt.Fprintf(b, "%s\n%s\n%s\n", head, rule, strings.Join(rows, "\n"))
+	if last.PairRows > 0 {
+		fmt.Fprintf(b, "\nPair accuracy is over %d pairs of edits of one source and instruction, of which one is better.\n",
+			last.PairRows)
+	}
+	if best != nil {
+		what := map[string]string{"": "lowest L1", bySpearman: "highest Spearman correlation",
+			byPairs: "highest pair accuracy"}[best.By]
+		fmt.Fprintf(b, "\nThe %s was at step %d; that scorer is in `%s`.\n\n", what, best.Step, BestDir)
+	}
+}
+
+// pairAccuracy is NaN if there were no pairs.
+func (m *ValidationMetrics) pairAccuracy() number {
+	if m.Pairs == nil {
+		return number(math.NaN())
+	}
+	return *m.Pairs
 }
 
 // labelCounts counts labels 0, between, 0.5, between, 1.

@@ -179,6 +179,10 @@ func (c *Config) checkCourse(d checker) {
 	d.want(o.LR > 0, "optimizer.lr", "want more than 0, not %g", o.LR)
 	d.want(len(o.Betas) == 2 && slices.Min(o.Betas) >= 0 && slices.Max(o.Betas) < 1, "optimizer.betas",
 		"want two numbers of at least 0 and below 1, not %v", o.Betas)
+	usual := Default().Optimizer // what config.yaml has, whoever reads it
+	d.want(o.Name != "adafactor" || slices.Equal(o.Betas, usual.Betas), "optimizer.betas",
+		"adafactor has no betas: leave it out")
+	d.want(o.Name == "adamw" || o.Eps == usual.Eps, "optimizer.eps", "%s has no eps to choose: leave it out", o.Name)
 	d.want(o.Eps > 0, "optimizer.eps", "want more than 0, not %g", o.Eps)
 	d.want(o.WeightDecay >= 0, "optimizer.weight_decay", "want at least 0, not %g", o.WeightDecay)
 	d.oneOf("schedule.kind", s.Kind, "constant", "linear", "cosine", "restarts", "wsd")

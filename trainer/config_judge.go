@@ -106,6 +106,24 @@ func (c *Config) checkTerm(d checker, key string, s *losses.Spec, row *losses.Ro
 		"%s wants a head with outputs: %s; heads.%s has %s", s.Kind, row.Outputs, name, head.Outputs)
 }
 
+// checkFused refuses a fresh scorer of format 2 whose score has a part in it that no term trains: it would stay as it
+// was drawn.
+func (c *Config) checkFused(d checker) {
+	if c.Judge == nil || c.Judge.Score == nil || c.Init != "" || len(c.Losses) == 0 {
+		return
+	}
+	trains := map[string]bool{}
+	for i := range c.Losses {
+		if name, _, err := c.Judge.HeadOf(c.Losses[i].Dimension); err == nil && c.Losses[i].Factor() > 0 {
+			trains[name] = true
+		}
+	}
+	for _, name := range c.Judge.Score.Of {
+		d.want(trains[name], "losses", "no loss trains heads.%s, but the score is made of it: add a term with dimension: "+
+			"%s, or leave it out of score.of in %s", name, name, c.Scorer)
+	}
+}
+
 // newJudgeParts reads the scorer of format 2 that training goes on from, or makes a fresh one.
 func newJudgeParts(c *Config, plan bool) (*model.ScorerState, error) {
 	sc := *c.Judge

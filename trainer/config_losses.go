@@ -25,6 +25,13 @@ func (c *Config) compares() bool {
 	})
 }
 
+// reads tells whether a term of the objective learns from what is said of a dimension.
+func (c *Config) reads(dimension string) bool {
+	return slices.ContainsFunc(c.Losses, func(s losses.Spec) bool {
+		return s.Over() != losses.Tokens && s.Dimension == dimension
+	})
+}
+
 // checkLosses looks at the terms of the objective, and fills in what they leave out.
 func (c *Config) checkLosses(d checker) {
 	texts := 0
@@ -32,6 +39,9 @@ func (c *Config) checkLosses(d checker) {
 		s, key := &c.Losses[i], fmt.Sprintf("losses[%d]", i)
 		if d.Bad(key) {
 			continue
+		}
+		for _, p := range s.Empty() {
+			d.want(!d.Has(key+"."+p.Key), key+"."+p.Key, "%s", p.Text)
 		}
 		for _, p := range s.Check() {
 			d.Problem(key+"."+p.Key, "%s", p.Text)
@@ -54,6 +64,7 @@ func (c *Config) checkLosses(d checker) {
 			c.Head.Kind)
 	}
 	d.want(c.Judge == nil || len(c.Losses) > 0, "losses", "a scorer of format 2 trains on losses: want at least one")
+	c.checkFused(d)
 	d.want(texts < 2, "losses", "two terms of kind text: one is enough")
 	d.want(len(c.Losses) == 0 || c.Mode != "head", "losses",
 		"mode head trains the head alone, on loss.score: use mode lora or full, or leave losses out")

@@ -57,6 +57,9 @@ func (f *fake) Close() error                   { return nil }
 func features(e *Example) []float32 {
 	h := fnv.New64a()
 	fmt.Fprint(h, e.Row.Instruction, e.Question, e.Answer, e.Augment)
+	if strings.HasPrefix(e.Row.Edit.Path, "e") { // of writeGroups
+		fmt.Fprint(h, e.Row.Edit.Path)
+	}
 	rng := rand.New(rand.NewPCG(h.Sum64(), 1))
 	x := make([]float32, fakeWidth)
 	for i := range x {

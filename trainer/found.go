@@ -3,6 +3,7 @@ package trainer
 import (
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -12,20 +13,23 @@ import (
 
 // Found is what a run found in its training tables: edits, groups, and what people said when they compared edits.
 type Found struct {
-	Layouts     map[string]int `json:"layouts"`     // tables by layout
-	Edits       int            `json:"edits"`       // distinct ones
-	Groups      int            `json:"groups"`      //
-	Sizes       [3]float64     `json:"sizes"`       // edits of a group: least, mean, most
-	Sampled     int            `json:"sampled"`     // groups of which an epoch sees only data.group_edits
-	Dimensions  []string       `json:"dimensions"`  // of labels and ranks; score is the score itself
-	Labels      int            `json:"labels"`      // edits with a label of any dimension
-	Ranks       int            `json:"ranks"`       // edits with a rank
-	Preferences int            `json:"preferences"` // comparisons that people made
-	Ties        int            `json:"ties"`        // of them, those without a winner
-	Margins     int            `json:"margins"`     // those with a margin
-	Votes       int            `json:"votes"`       // those with counts of votes
-	Items       map[string]int `json:"items"`       // of each term of the objective in an epoch: edits, pairs, orders
-	EqualPairs  map[string]int `json:"equal_pairs"` // of each term over pairs those that are ties
+	Layouts     map[string]int `json:"layouts"`          // tables by layout
+	Edits       int            `json:"edits"`            // distinct ones
+	Groups      int            `json:"groups"`           //
+	Sizes       [3]float64     `json:"sizes"`            // edits of a group: least, mean, most
+	Sampled     int            `json:"sampled"`          // groups of which an epoch sees only data.group_edits
+	Dimensions  []string       `json:"dimensions"`       // of labels and ranks; score is the score itself
+	Labels      int            `json:"labels"`           // edits with a label of any dimension
+	Ranks       int            `json:"ranks"`            // edits with a rank
+	Preferences int            `json:"preferences"`      // comparisons that people made
+	Ties        int            `json:"ties"`             // of them, those without a winner
+	Margins     int            `json:"margins"`          // those with a margin
+	Votes       int            `json:"votes"`            // those with counts of votes
+	Items       map[string]int `json:"items"`            // of each term of the objective in an epoch: edits, pairs, orders
+	Same        int            `json:"same"`             // comparisons of an edit with itself: they say nothing
+	Unused      int            `json:"unused"`           // edits that say nothing that the losses read: left out
+	Unread      map[string]int `json:"unread,omitempty"` // edits by dimensions that they have and no loss reads
+	EqualPairs  map[string]int `json:"equal_pairs"`      // of each term over pairs those that are ties
 }
 
 // found counts; nil where the run neither compares edits nor keeps groups together.
@@ -39,8 +43,9 @@ func (r *run) found() *Found {
 		f.Layouts[t.Layout]++
 	}
 	all := *r
-	all.order = NewOrder(0, table.Groups(), WholeGroups)
+	all.order = NewOrder(0, table.units(), WholeGroups)
 	all.groups = newGroups(all.order, table, math.MaxInt)
+	f.Same, f.Unused, f.Unread = all.groups.same, r.data.Unlabelled, r.data.unread
 	f.Groups, f.Sizes[0] = len(all.order.Units), math.Inf(1)
 	dimensions := map[string]bool{}
 	for u, rows := range all.order.Units {
@@ -121,6 +126,21 @@ func (f *Found) terms(all *run, table *Samples, unit int, rows []int) {
 	}
 }
 
+// leftOut says what of the tables the run does not learn from.
+func (f *Found) leftOut() (out []string) {
+	if f.Same > 0 {
+		out = append(out, fmt.Sprintf("%d comparisons are of an edit with itself (the same bytes), and say nothing", f.Same))
+	}
+	if f.Unused > 0 {
+		out = append(out, fmt.Sprintf("%d edits say nothing that the losses read", f.Unused))
+	}
+	for _, d := range slices.Sorted(maps.Keys(f.Unread)) {
+		out = append(out, fmt.Sprintf("%d edits have labels, ranks or comparisons of %s, which no loss reads", f.Unread[d],
+			d))
+	}
+	return out
+}
+
 // Print writes what was found for people.
 func (f *Found) Print(w io.Writer) {
 	fmt.Fprintf(w, "groups       %d of %g to %g edits, %.1f on average; %d distinct edits\n", f.Groups,
@@ -135,6 +155,9 @@ func (f *Found) Print(w io.Writer) {
 	if f.Preferences > 0 {
 		fmt.Fprintf(w, "preferences  %d; %d ties, %d with margins, %d with votes\n", f.Preferences, f.Ties,
 			f.Margins, f.Votes)
+	}
+	for _, text := range f.leftOut() {
+		fmt.Fprintf(w, "left out     %s\n", text)
 	}
 	names := make([]string, 0, len(f.Items))
 	for name := range f.Items {

@@ -15,6 +15,7 @@ import (
 type groups struct {
 	pairs [][]comparison // by unit
 	bound int            // most edits of a unit in a step
+	same  int            // comparisons of an edit with itself, which say nothing
 }
 
 // comparison is a pair of rows of which people said something.
@@ -50,7 +51,9 @@ func newGroups(o *Order, s *Samples, bound int) *groups {
 				record := [2]int{row.number, row.index / 2}
 				if other, ok := open[record]; !ok {
 					open[record] = at
-				} else if other != at { // an edit against itself says nothing
+				} else if other == at {
+					g.same++
+				} else {
 					c := comparison{other, at, p}
 					if !p.Second {
 						c.a, c.b = at, other
@@ -64,12 +67,12 @@ func newGroups(o *Order, s *Samples, bound int) *groups {
 	return g
 }
 
-// sameEdit is the same for rows of one edit with the same labels.
+// sameEdit is the same for rows of one edit of one source and instruction with the same labels.
 func (r *sampleRow) sameEdit() string {
 	if r.contents == (Contents{}) { // its pictures cannot be read
 		return fmt.Sprintf("%d %d", r.number, r.index)
 	}
-	return fmt.Sprintf("%x %v %v", r.contents[1], r.Said.Labels, r.Said.Ranks)
+	return fmt.Sprintf("%s %x %v %v", r.asked, r.contents[1], r.Said.Labels, r.Said.Ranks)
 }
 
 // size is the number of edits of a unit in a step.
@@ -91,6 +94,15 @@ func (g *groups) rows(o *Order, position int64) (unit int, rows []int, epoch int
 	rows = rows[:g.bound]
 	slices.Sort(rows)
 	return unit, rows, epoch
+}
+
+// edits counts those of the units at positions of the run.
+func (g *groups) edits(o *Order, from, to int64) (n int64) {
+	for at := from; at < to; at++ {
+		unit, _ := o.Unit(at)
+		n += int64(g.size(o, unit))
+	}
+	return n
 }
 
 // cut gives the position after the batch that begins at a position: whole groups, at most batch edits, at least one

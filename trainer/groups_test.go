@@ -74,11 +74,12 @@ func writeGroups(t *testing.T, groups int, text string) string {
 	var rows strings.Builder
 	for g := range groups {
 		for k := range 1 + g%6 {
-			fmt.Fprintf(&rows, `{"id": "g%d-%d", "group": "g%d", "source": "a.png", "edit": "a.png", "instruction": `+
-				`"do %d, %d", "label": %g, "label_quality": %g}`+"\n", g, k, g, g, k, float64((g+k)%5)/4, float64(k%3)/2)
+			fmt.Fprintf(&rows, `{"id": "g%d-%d", "group": "g%d", "source": "a.png", "edit": "e%d.png", "instruction": `+
+				`"do %d", "label": %g, "label_quality": %g}`+"\n", g, k, g, k, g, float64((g+k)%5)/4, float64(k%3)/2)
 		}
 	}
-	for name, text := range map[string]string{"a.png": "", "table.jsonl": rows.String(),
+	for name, text := range map[string]string{"a.png": "", "e0.png": "", "e1.png": "", "e2.png": "", "e3.png": "",
+		"e4.png": "", "e5.png": "", "table.jsonl": rows.String(),
 		"run.yaml": "backbone: backbone\n" +
 			"out: out\nhead: {hidden: []}\nquestion: ['[INSTRUCTION]?', 'Is [INSTRUCTION] done?']\n" +
 			"optimizer: {lr: 0.01}\nseed: 3\n" + text} {
@@ -314,6 +315,15 @@ func checkPreferences(t *testing.T, items [][]losses.Item) {
 func TestLossesConfig(t *testing.T) {
 	for want, text := range map[string]string{
 		"losses[1].delta: want more than 0":              "losses: [{kind: l1}, {kind: huber, delta: -1}]\n",
+		"losses[0].margin: want more than 0, not 0":      "losses: [{kind: bradley_terry_margin, margin: 0}]\n",
+		"losses[0].scale: want more than 0, not 0":       "losses: [{kind: bradley_terry, scale: 0}]\n",
+		"losses[0].nu: want more than 0, not 0":          "losses: [{kind: davidson, nu: 0.0}]\n",
+		"losses[0].theta: want more than 0, not 0":       "losses: [{kind: rao_kupper, theta: 0}]\n",
+		"losses[0].delta: want more than 0, not 0":       "losses: [{kind: huber, delta: -0}]\n",
+		"losses[0].draws: want more than 0, not 0":       "losses: [{kind: gaussian_draws, draws: 0}]\n",
+		"losses[0].values: want the labels":              "losses: [{kind: ordinal, values: []}]\n",
+		"adafactor has no betas":                         "optimizer: {name: adafactor, betas: [0.5, 0.9]}\n",
+		"lion has no eps":                                "losses: [{kind: l1}]\noptimizer: {name: lion, eps: 1.0e-6}\n",
 		"losses[0].kind: want one of l1":                 "losses: [{kind: margin}]\n",
 		"loss: losses is there as well":                  "losses: [{kind: l1}]\nloss: {text: 1}\n",
 		"data.sampling: losses compare edits of a group": "losses: [{kind: davidson}]\n",

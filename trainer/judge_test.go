@@ -191,6 +191,7 @@ func TestJudgeConfig(t *testing.T) {
 		"classes wants a head with outputs: classes":    "losses: [{kind: classes, dimension: quality}]\n",
 		"question: belongs to a scorer of format 1":     "losses: [{kind: mse, dimension: quality}]\nquestion: 'So?'\n",
 		"losses: a scorer of format 2 trains on losses": "seed: 1\n",
+		"no loss trains heads.following":                "losses: [{kind: l1, dimension: quality}]\n",
 		"the scorer has no head \"beauty\"":             "losses: [{kind: l1, dimension: beauty}]\n",
 	} {
 		if _, err := Load(writeJudge(t, text)); err == nil || !strings.Contains(err.Error(), want) {

@@ -83,10 +83,8 @@ func (r *run) wholeGroups() {
 	r.edits = 0
 	for step < r.total && at < r.limit {
 		next := r.groups.cut(r.order, at, r.limit, c.BatchSize)
-		for ; at < next; at++ {
-			unit, _ := r.order.Unit(at)
-			r.edits += int64(r.groups.size(r.order, unit))
-		}
+		r.edits += r.groups.edits(r.order, at, next)
+		at = next
 		step++
 	}
 	r.total, r.limit = step, at
@@ -99,6 +97,14 @@ func (r *run) next() int64 {
 		return r.groups.cut(r.order, r.state.Samples, r.limit, r.config.BatchSize)
 	}
 	return min(r.state.Samples+int64(r.config.BatchSize), r.limit)
+}
+
+// seen is the number of edits that the run has seen.
+func (r *run) seen() int64 {
+	if r.groups != nil {
+		return r.state.Edits
+	}
+	return r.state.Samples
 }
 
 func (r *run) seconds() float64 { return r.before + time.Since(r.began).Seconds() }
@@ -138,6 +144,9 @@ func (r *run) exhausted() bool {
 	n := r.config.Validate.Patience
 	return n > 0 && r.state.Worse >= n
 }
+
+// early tells whether the run ended before its time.
+func (r *run) early() bool { return r.exhausted() && r.state.Step < r.total }
 
 // unrecorded is an error that came after the parameters had changed: what the state says would not be in the metrics.
 type unrecorded struct{ error }
@@ -311,7 +320,10 @@ func (r *run) update(ctx context.Context, batch []Example) ([]Example, error) {
 		r.optimizer.Update(r.params, r.grads, m.LR)
 	}
 	s.Step, s.Before, s.Samples = s.Step+1, s.Samples, r.next() // those that were set aside count
-	m.Samples, m.Epoch, m.Seconds = s.Samples, float64(s.Samples)/float64(r.order.Len()), r.seconds()
+	if r.groups != nil {
+		s.Edits, m.Groups = s.Edits+r.groups.edits(r.order, s.Before, s.Samples), s.Samples
+	}
+	m.Samples, m.Epoch, m.Seconds = r.seen(), float64(s.Samples)/float64(r.order.Len()), r.seconds()
 	s.Train = m
 	if err := r.record.step(m); err != nil {
 		return nil, &unrecorded{err}

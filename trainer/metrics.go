@@ -42,7 +42,8 @@ type StepMetrics struct {
 	Kind      string  `json:"kind"` // train
 	Step      int64   `json:"step"` // updates done, this one included
 	Epoch     float64 `json:"epoch"`
-	Samples   int64   `json:"samples"` // seen so far
+	Samples   int64   `json:"samples"`          // edits seen so far
+	Groups    int64   `json:"groups,omitempty"` // likewise, of a run over whole groups
 	Loss      number  `json:"loss"`
 	Text      *number `json:"text_loss,omitempty"`
 	ScoreLoss number  `json:"score_loss"`

@@ -87,6 +87,7 @@ type Plan struct {
 	Device     string           `json:"device"`             // the one that would be used, in words
 	Steps      int64            `json:"steps"`              // optimizer steps
 	Examples   int64            `json:"examples"`           // samples seen over the run
+	Groups     int64            `json:"groups,omitempty"`   // whole groups seen over the run, if it keeps them whole
 	Rows       int              `json:"rows"`               // labelled training rows
 	Validation int              `json:"validation"`         // validation rows
 	BadRows    []BadRow         `json:"bad_rows,omitempty"` // rows that would be set aside

@@ -39,6 +39,9 @@ func DryRun(ctx context.Context, c *Config, f Factory, more ...PlanOptions) (pla
 	}
 	r.dropBad()
 	r.length()
+	if err := r.checkComparable(nil); err != nil {
+		return nil, err
+	}
 	r.trains = describeModel(r.model)
 	r.trains.Departures = c.Departures()
 	p, ok := r.model.(Planner)
@@ -77,7 +80,7 @@ func (r *run) complete(p *Plan) *Plan {
 	c := r.config
 	p.Steps, p.Examples, p.BatchSize, p.Trains = r.total, r.limit, c.BatchSize, r.trains
 	if r.groups != nil {
-		p.Examples = r.edits
+		p.Examples, p.Groups = r.edits, r.limit
 	}
 	p.BadRows = r.badRows()
 	p.Rows, p.Validation = r.data.Train.Len(), r.valid.Len()

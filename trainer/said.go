@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"fmt"
 	"maps"
 
 	"assay/data"
@@ -68,9 +69,18 @@ func (c *Config) measures(e *data.Edit) bool { return e.Label != nil || c.learns
 
 // groupOf is the group of an edit: its own word for it, or that of comparisons, which are of one source and
 // instruction; "": it is on its own.
-func groupOf(e *data.Edit, contents Contents) string {
+func (r *sampleRow) groupOf(e *data.Edit) string {
 	if e.Group != "" || e.Pair == nil {
 		return e.Group
 	}
-	return data.GroupOf(contents[0][:], e.Instruction)
+	return r.asked
+}
+
+// comparedIn is the group that the edit of a row is compared in. A name says no more than that edits belong together:
+// tables may use it for different ones, and only those of one source and instruction can be compared.
+func (r *sampleRow) comparedIn(e *data.Edit) string {
+	if e.Group == "" {
+		return r.group
+	}
+	return fmt.Sprintf("%d\x00%s\x00%s", r.number, e.Group, r.asked)
 }

@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -23,7 +24,9 @@ type sampleRow struct {
 	table  *data.Edits
 	number int // of the table
 	index  int
-	group  string
+	group  string  // by name: what is drawn from and held out together
+	unit   string  // what it is compared in: see comparedIn
+	asked  string  // the same for one source and instruction
 	label  float64 // 0 without one
 	Said   Said
 	id     string
@@ -51,7 +54,16 @@ func (r *sampleRow) example() (Example, error) {
 }
 
 func (r *sampleRow) badRow() BadRow {
-	return BadRow{Table: r.table.Path(), Row: r.index + 1, ID: r.id, Reason: r.bad, Step: r.step}
+	return BadRow{Table: r.table.Path(), Row: r.index + 1, ID: r.id, Reason: r.bad, Step: r.step,
+		Place: placeOf(r.table, r.index)}
+}
+
+// placeOf names the edit of a table with two edits a row.
+func placeOf(t *data.Edits, index int) string {
+	if t == nil || t.Each() == 1 {
+		return ""
+	}
+	return t.Place(index)
 }
 
 // place says where the row stands, for people.
@@ -67,6 +79,24 @@ func (s *Samples) Groups() []string {
 		out[i] = r.group
 	}
 	return out
+}
+
+// units are the groups that the edits of all rows are compared in.
+func (s *Samples) units() []string {
+	out := make([]string, len(s.rows))
+	for i, r := range s.rows {
+		if out[i] = r.unit; r.unit == "" {
+			out[i] = r.group
+		}
+	}
+	return out
+}
+
+// wholeGroups makes what edits are compared in the groups that a run orders, and its list of rows keeps.
+func (s *Samples) wholeGroups() {
+	for i, unit := range s.units() {
+		s.rows[i].group = unit
+	}
 }
 
 // choose gives the samples with these indices.
@@ -99,7 +129,8 @@ type Examples interface {
 // Data is what a run learns from and is measured on.
 type Data struct {
 	Train, Validation Examples
-	Unlabelled        int // rows of the training tables without a label: not used
+	Unlabelled        int            // rows of the training tables without a label: not used
+	unread            map[string]int // rows of the training tables by dimensions that no loss reads
 	tables            []*data.Edits
 	bad               []unreadRow // rows that could not even be read, of the tables that are used
 	fingerprint       map[string]string
@@ -133,6 +164,14 @@ func (d *Data) open(c *Config) error {
 	s := scan{data: d, columns: c.Data.Columns, digest: sha256.New(), wanted: c.learnsFrom, compares: len(c.Losses) > 0}
 	all := s.tables(c.Data.Train)
 	d.Unlabelled = s.unlabelled
+	for dimension, n := range s.said {
+		if len(c.Losses) > 0 && !c.reads(dimension) {
+			if d.unread == nil {
+				d.unread = map[string]int{}
+			}
+			d.unread[cmp.Or(dimension, "score")] = n
+		}
+	}
 	d.Train = all.split(c.Data.TrainSplit)
 	d.Validation = &Samples{}
 	d.note("train", &s)
@@ -148,6 +187,9 @@ func (d *Data) open(c *Config) error {
 		rows := all.split(c.Data.TrainSplit)
 		train, held := holdOut(c.Seed, rows.Groups(), c.Data.Validation.Fraction)
 		d.Train, d.Validation = rows.choose(train), rows.choose(held)
+	}
+	if c.Data.Sampling == WholeGroups {
+		d.Train.(*Samples).wholeGroups()
 	}
 	if err := errors.Join(s.problems...); err != nil {
 		return exit.Usage(fmt.Errorf("the label tables:\n%w", err))

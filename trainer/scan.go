@@ -33,7 +33,8 @@ type scan struct {
 	digest     hash.Hash               // over the content of all rows
 	rows       int
 	unlabelled int
-	problems   []error // of tables as a whole
+	said       map[string]int // rows that say something, by dimension
+	problems   []error        // of tables as a whole
 }
 
 // splitSamples are samples that still know their split.
@@ -123,34 +124,38 @@ func (s *scan) table(t *data.Edits, out *splitSamples) {
 			lack = missing
 		}
 		if err != nil {
-			bad = append(bad, unreadRow{BadRow{Table: t.Path(), Row: i + 1, ID: row.ID, Reason: err.Error()}, number})
+			bad = append(bad, unreadRow{BadRow{Table: t.Path(), Row: i + 1, ID: row.ID, Reason: err.Error(),
+				Place: placeOf(t, i)}, number})
 			continue
 		}
 		contents, unread := contentsOf(&row.Row, t.Folder())
 		digest, err := s.content(&row, contents)
 		if err != nil {
-			bad = append(bad, unreadRow{BadRow{Table: t.Path(), Row: i + 1, ID: row.ID, Reason: err.Error()}, number})
+			bad = append(bad, unreadRow{BadRow{Table: t.Path(), Row: i + 1, ID: row.ID, Reason: err.Error(),
+				Place: placeOf(t, i)}, number})
 			continue
 		}
+		s.count(&row)
 		if !s.wanted(&row) {
 			s.unlabelled++
 			continue
-		}
-		group := groupOf(&row, contents)
-		out.grouped = out.grouped || group != ""
-		if group == "" { // on its own
-			group = fmt.Sprintf("\x00%d\x00%d", len(s.data.tables), i)
 		}
 		sample := sampleRow{
 			table:    t,
 			number:   number,
 			index:    i,
-			group:    group,
+			asked:    data.GroupOf(contents[0][:], row.Instruction),
 			Said:     saidOf(&row),
 			id:       row.ID,
 			digest:   digest,
 			contents: contents,
 		}
+		sample.group = sample.groupOf(&row)
+		out.grouped = out.grouped || sample.group != ""
+		if sample.group == "" { // on its own
+			sample.group = fmt.Sprintf("\x00%d\x00%d", len(s.data.tables), i)
+		}
+		sample.unit = sample.comparedIn(&row)
 		if row.Label != nil {
 			sample.label = *row.Label
 		}
@@ -167,6 +172,20 @@ func (s *scan) table(t *data.Edits, out *splitSamples) {
 		}
 	}
 	s.data.bad = append(s.data.bad, bad...)
+}
+
+// count counts the dimensions that something is said of.
+func (s *scan) count(row *data.Edit) {
+	if s.said == nil {
+		s.said = map[string]int{}
+	}
+	dimensions := row.Dimensions()
+	for _, d := range dimensions {
+		s.said[d]++
+	}
+	if p := row.Pair; p != nil && !slices.Contains(dimensions, p.Dimension) {
+		s.said[p.Dimension]++
+	}
 }
 
 // content hashes a row with its pictures: into the table's digest, and on its own.

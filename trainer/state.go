@@ -32,6 +32,7 @@ type state struct {
 	Step       int64   `json:"step"`             // optimizer steps done, skipped ones included
 	Updates    int64   `json:"updates"`          // updates of the optimizer, t of Adam
 	Samples    int64   `json:"samples"`          // seen: epoch times samples of an epoch plus index
+	Edits      int64   `json:"edits,omitempty"`  // seen, where Samples counts whole groups
 	Before     int64   `json:"before,omitempty"` // Samples before the last step
 	MicroBatch int     `json:"micro_batch"`      // as chosen when the run began
 	Seconds    float64 `json:"seconds"`          // of training so far

@@ -39,8 +39,10 @@ type Result struct {
 	Trains     Trained            `json:"trains"`
 	Resumed    int64              `json:"resumed,omitempty"`
 	Steps      int64              `json:"steps"`
-	Samples    int64              `json:"samples"`
-	Loss       number             `json:"loss"` // of the last step
+	Samples    int64              `json:"samples"`          // edits seen
+	Groups     int64              `json:"groups,omitempty"` // likewise, of a run over whole groups
+	Early      bool               `json:"early,omitempty"`  // ended by validate.patience
+	Loss       number             `json:"loss"`             // of the last step
 	Seconds    float64            `json:"seconds"`
 	Validation *ValidationMetrics `json:"validation,omitempty"`
 	Best       *ValidationMetrics `json:"best,omitempty"`
@@ -122,7 +124,11 @@ func (r *run) train(ctx context.Context, o *Options) (result *Result, err error)
 		return nil, err
 	}
 	defer func() { err = joinErrors(err, r.record.close()) }()
-	r.progress = o.bar("train", r.limit-r.state.Samples, "samples")
+	unit := "samples"
+	if r.groups != nil {
+		unit = "groups"
+	}
+	r.progress = o.bar("train", r.limit-r.state.Samples, unit)
 	defer func() { r.progress.Close() }()
 	if err := r.loop(ctx); err != nil {
 		return nil, err
@@ -137,10 +143,14 @@ func (r *run) train(ctx context.Context, o *Options) (result *Result, err error)
 		Trains:     r.trains,
 		Run:        r.config.Out,
 		Steps:      s.Step,
-		Samples:    s.Samples,
+		Samples:    r.seen(),
+		Early:      r.early(),
 		Seconds:    s.Seconds,
 		Validation: s.Last,
 		Best:       s.Best,
+	}
+	if r.groups != nil {
+		result.Groups = s.Samples
 	}
 	if old != nil {
 		result.Resumed = old.Step
@@ -207,6 +217,9 @@ func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) err
 		r.adopt(old)
 	}
 	r.length()
+	if err := r.checkComparable(o.Warn); err != nil {
+		return err
+	}
 	if err := r.prepare(ctx, o); err != nil {
 		return err
 	}

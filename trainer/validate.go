@@ -113,10 +113,13 @@ func (r *run) validate(ctx context.Context) error {
 		return err
 	}
 	if m.Best {
+		last, best := r.state.Last, r.state.Best
+		r.state.Last, r.state.Best = m, m // as the card says
 		if err := replaceDir(filepath.Join(r.config.Out, BestDir), r.writeScorer); err != nil {
+			r.state.Last, r.state.Best = last, best
 			return err
 		}
-		r.state.Best, r.state.Worse = m, 0
+		r.state.Worse = 0
 	} else {
 		r.state.Worse++
 	}

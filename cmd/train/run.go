@@ -93,7 +93,12 @@ func (o *runOptions) note(c *cobra.Command) func(string) {
 
 func printPlan(w io.Writer, p *trainer.Plan) {
 	fmt.Fprintf(w, "device       %s\n", p.Device)
-	fmt.Fprintf(w, "steps        %d of %d samples, %d samples in all\n", p.Steps, p.BatchSize, p.Examples)
+	if p.Groups > 0 {
+		fmt.Fprintf(w, "steps        %d of whole groups, at most %d samples; %d samples in %d groups in all\n", p.Steps,
+			p.BatchSize, p.Examples, p.Groups)
+	} else {
+		fmt.Fprintf(w, "steps        %d of %d samples, %d samples in all\n", p.Steps, p.BatchSize, p.Examples)
+	}
 	fmt.Fprintf(w, "micro-batch  %d samples\n", p.MicroBatch)
 	fmt.Fprintf(w, "rows         %d for training, %d for validation\n", p.Rows, p.Validation)
 	if p.Found != nil {
@@ -137,8 +142,15 @@ func printResult(w io.Writer, r *trainer.Result) {
 	if r.Resumed > 0 {
 		fmt.Fprintf(w, "resumed at step %d\n", r.Resumed)
 	}
-	fmt.Fprintf(w, "%d steps, %d samples, %.0f s, loss of the last step %.4f\n", r.Steps, r.Samples, r.Seconds,
+	groups := ""
+	if r.Groups > 0 {
+		groups = fmt.Sprintf(" in %d groups", r.Groups)
+	}
+	fmt.Fprintf(w, "%d steps, %d samples%s, %.0f s, loss of the last step %.4f\n", r.Steps, r.Samples, groups, r.Seconds,
 		float64(r.Loss))
+	if r.Early {
+		fmt.Fprintln(w, "ended early: as many validations as validate.patience says were no better than the best one")
+	}
 	if v := r.Validation; v != nil && !math.IsNaN(float64(v.L1)) {
 		fmt.Fprintf(w, "validation on %d rows: L1 %.4f, Spearman %.4f, accuracy %.4f\n", v.Rows, float64(v.L1),
 			float64(v.Spearman), float64(v.Accuracy))

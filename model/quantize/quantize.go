@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
@@ -76,6 +77,14 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		info, _ := b.Weights.Info(name)
 		r.result.Before += info.Length
 	}
+	if err := r.checkPacks(); err != nil {
+		return nil, err
+	}
+	unlock, err := lock(o.Out)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	if o.Total != nil {
 		o.Total(r.result.Before)
 	}
@@ -106,6 +115,49 @@ func languageLayers(b *model.Backbone) map[string]bool {
 		}
 	}
 	return layers
+}
+
+// checkPacks refuses a checkpoint of which every layer would stay as it is: a packed one has packed layers.
+func (r *run) checkPacks() error {
+	kept := ""
+	for _, name := range r.w.Names() {
+		if !r.layers[name] {
+			continue
+		}
+		info, _ := r.w.Info(name)
+		why := r.why(info)
+		if why == "" {
+			return nil
+		}
+		if kept == "" {
+			kept = fmt.Sprintf("%s: %s", name, why)
+		}
+	}
+	if kept == "" {
+		kept = "it stores none"
+	}
+	return exit.Usagef("%s: no linear layer of the language model can be packed in %d bits, so nothing is written (%s)",
+		r.Backbone, r.Bits, kept)
+}
+
+// lock keeps a second process from making the same folder. The kernel gives the lock back however the process ends.
+func lock(out string) (unlock func(), err error) {
+	out = filepath.Clean(out)
+	if err := os.MkdirAll(filepath.Dir(out), 0o777); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(filepath.Dir(out), "."+filepath.Base(out)+".lock"), os.O_RDWR|os.O_CREATE, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("another process writes %s: wait for it, or choose another --out", out)
+		}
+		return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
+	}
+	return func() { os.Remove(f.Name()); f.Close() }, nil
 }
 
 // newConfig is config.json with a quantization_config at its end.
