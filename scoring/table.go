@@ -104,6 +104,11 @@ func Table(ctx context.Context, s TableScorer, o TableOptions) (*TableResult, er
 	format, err := data.FormatOf(o.Out)
 	if err == nil && o.Preferences != "" {
 		_, err = data.FormatOf(o.Preferences)
+		for _, other := range []string{o.In, o.Out} {
+			if err == nil && atomicfile.Same(o.Preferences, other) {
+				err = fmt.Errorf("%s: preferences would replace the table %s; choose another file", o.Preferences, other)
+			}
+		}
 	}
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 
 	"assay/chat"
 	"assay/data"
+	"assay/internal/atomicfile"
 	"assay/internal/strictjson"
 	"assay/store"
 )
@@ -170,6 +171,16 @@ type Answer struct {
 func format(path string) error {
 	if ext := filepath.Ext(path); ext != ".jsonl" && ext != ".ndjson" {
 		return errors.New(path + ": a .jsonl file is wanted")
+	}
+	return nil
+}
+
+// notOneFile refuses answers in the place of the questions, which they would replace.
+func notOneFile(in, out string) error {
+	for _, name := range []string{out, out + ".progress"} {
+		if atomicfile.Same(in, name) {
+			return fmt.Errorf("%s is the table of questions, %s: its rows would be lost; choose another file", name, in)
+		}
 	}
 	return nil
 }
