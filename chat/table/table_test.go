@@ -229,6 +229,25 @@ func TestLocal(t *testing.T) {
 	})
 }
 
+// TestStrictRows: what encoding/json would quietly make something of is refused, as the server does.
+func TestStrictRows(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"messages": [{"role": "user", "content": null}]}`:                             "null is not allowed",
+		`{"messages": [{"role": "user", "content": "a"}], "seed": 1, "seed": 2}`:        "duplicate",
+		`{"messages": [{"role": "user", "role": "system", "content": "a"}]}`:            "duplicate",
+		`{"messages": [{"role": "user", "content": "a\ud800"}]}`:                        "surrogate",
+		"{\"messages\": [{\"role\": \"user\", \"content\": \"a\xff\"}]}":                "UTF-8",
+		`{"messages": [{"role": "user", "content": "a"}], "stop": ["x", null]}`:         "null is not allowed",
+		`{"messages": [{"role": "user", "content": "a"}], "stop_token_ids": [null]}`:    "null is not allowed",
+		`{"messages": [{"role": "user", "content": [{"type": "text", "text": null}]}]}`: "null is not allowed",
+		`{"messages": [{"role": "user", "content": [null]}]}`:                           "null",
+	} {
+		if _, err := parse([]byte(line)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", line, err, want)
+		}
+	}
+}
+
 // TestOneFile: answers never replace the questions, whatever the file is called.
 func TestOneFile(t *testing.T) {
 	o := write(t, `{"id": 1, "messages": [{"role": "user", "content": "hello"}]}`)
