@@ -30,7 +30,7 @@ type TableOptions struct {
 	Columns map[string]string // our column: the table's, for other names
 
 	Preferences string  // table of preferences to write, too; "": none
-	Margin      float64 // least difference of the scores, 0 to 10, of a preference
+	Margin      float64 // least difference of the scores, on the scorer's range, of a preference
 
 	Progress func(done, total int) // called with the rows done so far; nil: not called
 }
