@@ -20,7 +20,8 @@ var trainingKeys = strings.Fields(`
 	loss_type loss_hyperparameters center_rewards_coefficient learning_rate vision_lr merger_lr special_token_lr
 	weight_decay adam_beta1 adam_beta2 adam_epsilon max_grad_norm optim lr_scheduler_type lr_scheduler_kwargs warmup_ratio
 	warmup_steps num_train_epochs max_steps per_device_train_batch_size per_device_eval_batch_size
-	gradient_accumulation_steps gradient_checkpointing gradient_checkpointing_kwargs deepspeed fsdp tf32 fp16 seed data_seed
+	gradient_accumulation_steps gradient_checkpointing gradient_checkpointing_kwargs deepspeed fsdp tf32 fp16 seed
+	data_seed
 	output_dir overwrite_output_dir run_name report_to logging_dir logging_steps logging_epochs logging_first_step
 	logging_strategy eval_strategy evaluation_strategy eval_steps eval_epochs conduct_eval save_strategy save_steps
 	save_epochs save_total_limit save_only_model save_full_model load_from_pretrained load_from_pretrained_step
@@ -58,8 +59,8 @@ func rewardKeys(raw []byte) (map[string]bool, error) {
 func (c *rewardConfig) require(keys ...string) error {
 	for _, key := range keys {
 		if c.file != "" && !c.keys[key] {
-			return fmt.Errorf("--config %s: %s is missing: the YAML that the judge was trained with is wanted (its %s are needed)",
-				c.file, key, strings.Join(keys, ", "))
+			return fmt.Errorf("--config %s: %s is missing: the YAML that the judge was trained with is wanted (its %s are "+
+				"needed)", c.file, key, strings.Join(keys, ", "))
 		}
 	}
 	return nil
