@@ -17,6 +17,7 @@ import (
 type File struct {
 	path   string
 	id     string
+	state  string // see Unchanged
 	data   []byte
 	header *header
 	byName map[string]int
@@ -47,7 +48,7 @@ func OpenFile(path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: mapping it into memory: %w", path, err)
 	}
-	file := &File{path: path, id: identity(st), data: data, header: h, byName: make(map[string]int, len(h.tensors))}
+	file := &File{path: path, id: identity(st), state: contentState(st), data: data, header: h, byName: make(map[string]int, len(h.tensors))}
 	for i, t := range h.tensors {
 		file.byName[t.Name] = i
 	}
@@ -63,6 +64,24 @@ func identity(st os.FileInfo) string {
 // ID identifies the file as it was when it was opened, on this machine: one that was replaced or written to since has
 // another.
 func (f *File) ID() string { return f.id }
+
+// contentState is another one for a file whose content was changed or that was replaced; a new link or mode is none.
+func contentState(st os.FileInfo) string {
+	s := st.Sys().(*syscall.Stat_t)
+	return fmt.Sprint(s.Dev, s.Ino, s.Mtim, s.Size)
+}
+
+// Unchanged is an error if the file is not the one any more that was opened: what is mapped is then part old, part new.
+func (f *File) Unchanged() error {
+	st, err := os.Stat(f.path)
+	if err != nil {
+		return fmt.Errorf("the weights in use are not there any more, open the model again: %w", err)
+	}
+	if contentState(st) != f.state {
+		return fmt.Errorf("%s was changed while it is in use: open the model again", f.path)
+	}
+	return nil
+}
 
 // Close unmaps the file; slices that Bytes returned must not be used any more.
 func (f *File) Close() error {

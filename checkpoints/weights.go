@@ -247,6 +247,19 @@ func (w *Weights) Folder() string { return w.folder }
 // Shards returns the checkpoint's files in the order of their names.
 func (w *Weights) Shards() []*Shard { return w.shards }
 
+// Unchanged is an error if one of the files was changed or replaced since it was opened: see [File.Unchanged].
+func (w *Weights) Unchanged() error {
+	for _, s := range w.shards {
+		if w.absent {
+			break
+		}
+		if err := s.Unchanged(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Alias makes the stored tensor known under another name as well. One checkpoint layout exists in several spellings;
 // the reader decides on one and names the others.
 func (w *Weights) Alias(canonical, stored string) { w.alias[canonical] = stored }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 
@@ -158,17 +157,22 @@ func (c *Config) with(o chat.Options) (*Config, error) {
 	return &r, r.check()
 }
 
+// leastDivisor bounds what logits are divided by: in float32 less would make them infinite.
+const leastDivisor = 1e-30
+
 func (c *Config) check() error {
-	finite := func(v float64) bool { return v > 0 && !math.IsInf(v, 0) }
+	divides := func(v float64) bool { return v >= leastDivisor && v <= 1/leastDivisor }
 	switch {
-	case !finite(c.Temperature):
-		return fmt.Errorf("temperature %g must be positive, or 0 in a request: greedy", c.Temperature)
+	case !divides(c.Temperature):
+		return fmt.Errorf("temperature %g must be between %g and %g, or 0 in a request: greedy", c.Temperature, leastDivisor,
+			1/leastDivisor)
 	case c.TopK < 0:
 		return fmt.Errorf("top_k %d must be positive, or 0: all", c.TopK)
 	case !(c.TopP >= 0 && c.TopP <= 1):
 		return fmt.Errorf("top_p %g must be between 0 and 1", c.TopP)
-	case !finite(c.RepetitionPenalty):
-		return fmt.Errorf("repetition_penalty %g must be positive; 1 is none", c.RepetitionPenalty)
+	case !divides(c.RepetitionPenalty):
+		return fmt.Errorf("repetition_penalty %g must be between %g and %g; 1 is none", c.RepetitionPenalty, leastDivisor,
+			1/leastDivisor)
 	}
 	return nil
 }

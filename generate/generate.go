@@ -113,7 +113,14 @@ func (m *Model) Stream(
 		return nil, fmt.Errorf("%w: %w", chat.ErrRequest, err)
 	}
 	r.piece = piece
-	return m.engine.do(r)
+	if err := m.lm.Unchanged(); err != nil {
+		return nil, err
+	}
+	a, err := m.engine.do(r)
+	if changed := m.lm.Unchanged(); changed != nil { // meanwhile: the answer may be of neither
+		return nil, changed
+	}
+	return a, err
 }
 
 // request reads messages and options.

@@ -101,7 +101,9 @@ func (r *reference) checkLogits(
 	if expect[c.Name+".last_scores"] != nil {
 		s := newSampler(m.config, 0)
 		s.Config = &Config{RepetitionPenalty: m.config.RepetitionPenalty}
-		s.process(last, p.IDs)
+		if err := s.process(last, p.IDs); err != nil {
+			t.Fatal(err)
+		}
 		oracle.Close(t, "last scores", last, oracle.Floats(t, expect, c.Name+".last_scores"), 1e-4, 0)
 	}
 }
@@ -210,7 +212,9 @@ func TestSamplingDistribution(t *testing.T) {
 				t.Fatal(err)
 			}
 			z := slices.Clone(oracle.Floats(t, expect, "logits"))
-			newSampler(config, 0).process(z, f.InputIDs)
+			if err := newSampler(config, 0).process(z, f.InputIDs); err != nil {
+				t.Fatal(err)
+			}
 			name := fmt.Sprintf("case%d", c.ID)
 			want, probs := oracle.Floats(t, expect, name+".scores"), make([]float32, len(z))
 			kept := 0

@@ -38,7 +38,10 @@ func (r *request) rows() int { return r.prompt.Begin() + r.most - 1 }
 // accept chooses the next token and reports whether the answer ends with it.
 func (r *request) accept(logits []float32, decode func([]int64) (string, error)) (ended bool, err error) {
 	a := &r.answer
-	id := r.sampler.next(logits, r.prompt.IDs)
+	id, err := r.sampler.next(logits, r.prompt.IDs)
+	if err != nil {
+		return true, err
+	}
 	if r.logProbs {
 		a.LogProbs = append(a.LogProbs, logProb(logits, id))
 	}

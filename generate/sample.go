@@ -2,6 +2,7 @@ package generate
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -20,26 +21,34 @@ func newSampler(c *Config, seed uint64) *sampler {
 
 // next chooses the token behind ids: the best one, or one drawn. Every draw takes one number, so that an answer is a
 // function of its seed and its logits.
-func (s *sampler) next(logits []float32, ids []int64) int64 {
+func (s *sampler) next(logits []float32, ids []int64) (int64, error) {
 	s.scores = append(s.scores[:0], logits...)
-	s.process(s.scores, ids)
-	if !s.Sample {
-		return argmax(s.scores)
+	if err := s.process(s.scores, ids); err != nil {
+		return 0, err
 	}
-	return draw(s.scores, s.random.Float64())
+	if !s.Sample {
+		return argmax(s.scores), nil
+	}
+	return draw(s.scores, s.random.Float64()), nil
 }
 
 // process turns raw logits into what transformers samples from, in its order and in float32: repetition penalty,
-// temperature, top_k, top_p. What cannot be chosen is -inf.
-func (s *sampler) process(z []float32, ids []int64) {
+// temperature, top_k, top_p. What cannot be chosen is -inf. It is an error if a logit is not finite before that.
+func (s *sampler) process(z []float32, ids []int64) error {
 	penalize(z, ids, float32(s.RepetitionPenalty))
-	if !s.Sample {
-		return
-	}
-	if t := float32(s.Temperature); t != 1 {
+	if t := float32(s.Temperature); s.Sample && t != 1 {
 		for i := range z {
 			z[i] /= t
 		}
+	}
+	for id, v := range z {
+		if v-v != 0 { // infinite, or not a number
+			return fmt.Errorf("the logit of token %d is %g after repetition_penalty %g and temperature %g: nothing can be "+
+				"chosen", id, v, s.RepetitionPenalty, s.Temperature)
+		}
+	}
+	if !s.Sample {
+		return nil
 	}
 	if s.TopK > 0 && s.TopK < len(z) {
 		keepTop(z, s.TopK)
@@ -47,6 +56,7 @@ func (s *sampler) process(z []float32, ids []int64) {
 	if s.TopP < 1 {
 		keepMass(z, s.TopP)
 	}
+	return nil
 }
 
 // penalize divides the positive scores of ids that occurred by r, and multiplies the others, once each.

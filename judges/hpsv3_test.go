@@ -85,9 +85,14 @@ func TestRefused(t *testing.T) {
 			"embedding table has":     func(o *judges.Options) { o.Base = filepath.Join(s.dir, "adiee", "regressor") },
 			"pooling_strategy":        func(o *judges.Options) { o.Config = yaml("pooling_strategy: max\n") },
 			"one number for both":     func(o *judges.Options) { o.Config = yaml("min_pixels: 784\nmax_pixels: 1568\n") },
-			"PyTorch pickles":         func(o *judges.Options) { o.Weights = yaml("not weights") },
-			"following.txt":           func(o *judges.Options) { o.Prompts = t.TempDir() },
-			"--prompts is needed":     func(o *judges.Options) { o.Prompts = "" },
+			"rm_head_type is missing": func(o *judges.Options) { o.Config = yaml("") },
+			`"max_pixel"`: func(o *judges.Options) {
+				o.Config = yaml("rm_head_type: ranknet_multi_head\npooling_strategy: mean\nmax_pixel: 6272\n")
+			},
+			"nothing is known":    func(o *judges.Options) { o.Config = filepath.Join(o.Base, "config.json") },
+			"PyTorch pickles":     func(o *judges.Options) { o.Weights = yaml("not weights") },
+			"following.txt":       func(o *judges.Options) { o.Prompts = t.TempDir() },
+			"--prompts is needed": func(o *judges.Options) { o.Prompts = "" },
 		} {
 			kind, o := "editreward", good
 			if change(&o); want == "no tensors rm_head." {

@@ -19,7 +19,6 @@ import (
 	"assay/internal/atomicfile"
 	"assay/internal/exit"
 	"assay/model"
-	"assay/store"
 )
 
 // Options say what is imported. Which of them count depends on the kind.
@@ -87,7 +86,7 @@ func Import(kind string, o Options) (*Imported, error) {
 	if err := c.Normalize(); err != nil {
 		return nil, err
 	}
-	if c.Origin.Weights, err = weightDigests(c); err != nil {
+	if err := model.RecordOrigin(c); err != nil {
 		return nil, err
 	}
 	r := &Imported{
@@ -145,28 +144,6 @@ func (o *Options) absolute() (base, weights string, err error) {
 	}
 	weights, err = filepath.Abs(o.Weights)
 	return base, weights, err
-}
-
-// weightDigests are those of the files of a judge's weights, by name.
-func weightDigests(c *model.ScorerConfig) (map[string]string, error) {
-	path := c.Weights
-	if path == "" {
-		path = c.Backbone
-	}
-	w, err := checkpoints.OpenWeightsAt(path)
-	if err != nil {
-		return nil, err
-	}
-	defer w.Close()
-	out := map[string]string{}
-	for _, s := range w.Shards() {
-		k, err := store.FileDigest(s.Path())
-		if err != nil {
-			return nil, err
-		}
-		out[s.Name] = k.String()
-	}
-	return out, nil
 }
 
 // copyCheckpoint copies base and weights into a scorer directory, which then refers to nothing outside.

@@ -31,6 +31,9 @@ type rewardConfig struct {
 	Token        *string `yaml:"reward_token"`
 	Outputs      *int    `yaml:"output_dim"`
 	BFloat16     *bool   `yaml:"bf16"`
+
+	file string          // "": none was given
+	keys map[string]bool // that are there
 }
 
 // publishedPixels is the limit of released configurations: 256 tokens of 28 x 28 pixels.
@@ -44,6 +47,10 @@ func readRewardConfig(path string) (c rewardConfig, err error) {
 			return c, fmt.Errorf("--config: %w", err)
 		}
 		if err := yaml.Unmarshal(raw, &c); err != nil {
+			return c, fmt.Errorf("--config %s: %w", path, err)
+		}
+		c.file = path
+		if c.keys, err = rewardKeys(raw); err != nil {
 			return c, fmt.Errorf("--config %s: %w", path, err)
 		}
 	}
@@ -107,6 +114,9 @@ func editReward(o *Options) (*judge, error) {
 		return nil, fmt.Errorf("--config %s: pooling_strategy %q is not supported; mean, min and sum are", o.Config, fusion)
 	}
 	heads := map[string]string{"following": "rm_heads.head_0.", "quality": "rm_heads.head_1."}
+	if err := c.require("rm_head_type", "pooling_strategy", "max_pixels"); err != nil {
+		return nil, err
+	}
 	return reward(o, &c, rewardJudge{
 		prompts:  editRewardPrompts,
 		heads:    heads,
@@ -120,6 +130,9 @@ func editReward(o *Options) (*judge, error) {
 func hpsv3(o *Options) (*judge, error) {
 	c, err := readRewardConfig(o.Config)
 	if err != nil {
+		return nil, err
+	}
+	if err := c.require("rm_head_type", "max_pixels"); err != nil {
 		return nil, err
 	}
 	return reward(o, &c, rewardJudge{

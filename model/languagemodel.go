@@ -65,6 +65,10 @@ func (l *LanguageModel) Close() error {
 	return errors.Join(l.sessions.close(), l.text.Close(), l.backbone.Close())
 }
 
+// Unchanged is an error if the files of the weights, which are used where they lie, were changed since they were
+// opened.
+func (l *LanguageModel) Unchanged() error { return l.backbone.Weights.Unchanged() }
+
 // Dir is the checkpoint's directory.
 func (l *LanguageModel) Dir() string { return l.backbone.Dir }
 

@@ -77,6 +77,19 @@ func copyScorer(scorer, dir string) error {
 	if err := at.ReplaceWithReader(file, strings.NewReader(".")); err != nil {
 		return err
 	}
+	for _, key := range []string{"$.origin.weights", "$.origin.base"} { // those files are not the imported ones any more
+		if at, err = yaml.PathString(key); err != nil {
+			return err
+		}
+		if _, err := at.FilterFile(file); yaml.IsNotFoundNodeError(err) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		if err := at.ReplaceWithReader(file, strings.NewReader("{}")); err != nil {
+			return err
+		}
+	}
 	err = atomicfile.Write(filepath.Join(dir, ConfigFile), func(w io.Writer) error {
 		_, err := io.WriteString(w, file.String())
 		return err

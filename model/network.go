@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -45,6 +46,9 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 	b, err := p.backbone()
 	if err != nil {
 		return nil, err
+	}
+	if err := p.Config.checkOrigin(b.Weights); err != nil {
+		return nil, errors.Join(err, b.Close())
 	}
 	if p.Config.Rotary == "bfloat16" {
 		b.Decoder().Rope.Rounded = true

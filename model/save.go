@@ -28,7 +28,11 @@ func (s *sessions) SaveScorer(dir string) error {
 		return err
 	}
 	c := *s.config
-	c.Backbone, p.Config = filepath.Join(dir, "backbone"), &c
+	c.Backbone, c.Weights, p.Config = filepath.Join(dir, "backbone"), "", &c
+	if c.Origin != nil { // the weights are not the imported ones any more
+		o := *c.Origin
+		o.Weights, o.Base, c.Origin = nil, nil, &o
+	}
 	return p.Save(dir)
 }
 

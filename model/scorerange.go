@@ -25,6 +25,14 @@ func (r ScoreRange) Width() float64 {
 	return r[1] - r[0]
 }
 
+// Of maps score01 to the score. Without a range they are the same.
+func (r ScoreRange) Of(score01 float64) float64 {
+	if !r.Bounded() {
+		return score01
+	}
+	return r[0] + (r[1]-r[0])*score01
+}
+
 // Words says the range: "on 0 to 10", or "without bounds".
 func (r ScoreRange) Words() string {
 	if !r.Bounded() {

@@ -95,12 +95,7 @@ func (c *ScorerConfig) Normalize() error {
 }
 
 // Range maps score01 to what is reported. Without a range they are the same.
-func (c *ScorerConfig) Range(score01 float64) float64 {
-	if !c.ScoreRange.Bounded() {
-		return score01
-	}
-	return c.ScoreRange[0] + (c.ScoreRange[1]-c.ScoreRange[0])*score01
-}
+func (c *ScorerConfig) Range(score01 float64) float64 { return c.ScoreRange.Of(score01) }
 
 // ConfigFile, HeadFile are the scorer directory's own files; the adapter's are PEFT's.
 const (

@@ -21,7 +21,7 @@ type BestEdit struct {
 	Edit        string   `json:"edit"`
 	Rank        int      `json:"rank"` // from 1
 	Of          int      `json:"of"`
-	Score       float64  `json:"score"`  // 0 to 10, or as it is where the scorer has no range
+	Score       float64  `json:"score"`  // on the scorer's range
 	Margin      *float64 `json:"margin"` // lead over the next one, in score; null: there is no next one
 }
 
@@ -36,14 +36,13 @@ func Best(groups []*scoring.Group, keep int, rows bool) []BestEdit {
 				Edit:        edit.Edit.Path,
 				Rank:        i + 1,
 				Of:          len(g.Edits),
-				Score:       edit.Score10(),
+				Score:       edit.Score(),
 			}
 			if rows {
 				b.Row = &edit.Row
 			}
 			if i+1 < len(g.Edits) {
-				next := scoring.Ranked{Score01: edit.Score01 - g.Edits[i+1].Score01, Unbounded: edit.Unbounded}
-				lead := next.Score10()
+				lead := edit.Lead(&g.Edits[i+1])
 				b.Margin = &lead
 			}
 			best = append(best, b)

@@ -72,7 +72,7 @@ func (o *Outputs) measure(ctx context.Context, folder string, row data.Row, scor
 		}
 		clipI = heuristics.Cosine(e[0], e[1])
 	}
-	o.add("score", scored.Score10())
+	o.add("score", scored.Score())
 	if encoder != nil {
 		o.add("clip_i", clipI)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"assay/data"
 	"assay/internal/atomicfile"
+	"assay/model"
 )
 
 // Group is the edits of one source by one instruction.
@@ -24,11 +25,17 @@ type Ranked struct {
 	Row       int // of the table
 	Edit      data.Image
 	Score01   float64
-	Unbounded bool // Score01 is a score without a range
+	Range     model.ScoreRange // of the scorer; zero: 0 to 10
+	Unbounded bool             // Score01 is a score without a range
 }
 
-// Score10 is the score on 0 to 10, or as it is where it has no range.
-func (r *Ranked) Score10() float64 { return score10(r.Score01, r.Unbounded) }
+// Score is the score on the scorer's range.
+func (r *Ranked) Score() float64 { return orTen(r.Range).Of(r.Score01) }
+
+// Lead is the difference of the scores of two edits.
+func (r *Ranked) Lead(next *Ranked) float64 {
+	return orTen(r.Range).Width() * (r.Score01 - next.Score01)
+}
 
 // Groups gathers the scored rows of a table by source and instruction, in the order of first appearance.
 func Groups(t *data.Table, scores Scores) (groups []*Group, failed []FailedRow) {
@@ -48,7 +55,7 @@ func Groups(t *data.Table, scores Scores) (groups []*Group, failed []FailedRow) 
 			g = &Group{Source: row.Source, Instruction: row.Instruction}
 			at[key], groups = g, append(groups, g)
 		}
-		g.Edits = append(g.Edits, Ranked{i, row.Edit, scores[i].Score01, scores[i].Unbounded})
+		g.Edits = append(g.Edits, Ranked{i, row.Edit, scores[i].Score01, scores[i].Range, scores[i].Unbounded})
 	}
 	for _, g := range groups {
 		slices.SortStableFunc(g.Edits, func(a, b Ranked) int {
@@ -71,7 +78,7 @@ var preferenceColumns = []data.Column{
 
 // writePreferences writes pairs of edits of the same source and instruction, chosen and rejected, in TRL's columns,
 // and returns how many. Every edit is paired with the best of its group, if it is worse by more than margin (in
-// score, 0 to 10 where it has a range). Pictures stay relative to the input's folder in JSONL; Parquet holds them.
+// score, on the scorer's range). Pictures stay relative to the input's folder in JSONL; Parquet holds them.
 func writePreferences(t *data.Table, scores Scores, out string, margin float64) (int, error) {
 	format, err := data.FormatOf(out)
 	if err != nil {
@@ -87,7 +94,7 @@ func writePreferences(t *data.Table, scores Scores, out string, margin float64) 
 		for _, g := range groups {
 			best := g.Edits[0]
 			for _, m := range g.Edits[1:] {
-				difference := score10(best.Score01-m.Score01, best.Unbounded)
+				difference := best.Lead(&m)
 				if difference <= margin {
 					continue
 				}
@@ -101,7 +108,7 @@ func writePreferences(t *data.Table, scores Scores, out string, margin float64) 
 				var r data.Record
 				for i, v := range []any{
 					g.Instruction, pictures[0], pictures[1], pictures[2],
-					best.Score10(), m.Score10(), difference,
+					best.Score(), m.Score(), difference,
 				} {
 					r.Set(preferenceColumns[i].Name, v)
 				}

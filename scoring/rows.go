@@ -19,19 +19,21 @@ type Row struct {
 	Score01 float64 `json:"score01"` // not clipped
 	Error   string  `json:"error,omitempty"`
 
+	Range      model.ScoreRange  `json:"-"`                   // of the scorer; zero: 0 to 10
 	Unbounded  bool              `json:"unbounded,omitempty"` // Score01 is a score without a range
 	Sigma01    float64           `json:"sigma01,omitempty"`
 	Dimensions []model.Dimension `json:"dimensions,omitempty"`
 }
 
-// Score10 is the score on 0 to 10, or as it is where it has no range.
-func (r *Row) Score10() float64 { return score10(r.Score01, r.Unbounded) }
+// Score is the score on the scorer's range.
+func (r *Row) Score() float64 { return orTen(r.Range).Of(r.Score01) }
 
-func score10(score01 float64, unbounded bool) float64 {
-	if unbounded {
-		return score01
+// orTen is the range that is meant where none is named.
+func orTen(r model.ScoreRange) model.ScoreRange {
+	if r == (model.ScoreRange{}) {
+		return model.ScoreRange{0, 10}
 	}
-	return 10 * score01
+	return r
 }
 
 // configured is a scorer that says what it is.
@@ -71,11 +73,15 @@ func Rows(ctx context.Context, s PairScorer, t *data.Table, done Scores, report 
 		Size:    pixels,
 		MaxSize: batchPixels,
 	}
-	cfg := model.ScorerConfig{}
+	cfg := model.ScorerConfig{ScoreRange: model.ScoreRange{0, 10}}
 	if c, ok := s.(configured); ok {
 		cfg = c.Config()
 	}
 	unbounded := !cfg.ScoreRange.Bounded()
+	for i, row := range done { // of a run that was cut off
+		row.Range = cfg.ScoreRange
+		done[i] = row
+	}
 	j.Read = func(i int) (model.Pair, error) {
 		row, err := t.Read(i)
 		content[i] = Content(t.Folder(), &row, err)
@@ -87,7 +93,7 @@ func Rows(ctx context.Context, s PairScorer, t *data.Table, done Scores, report 
 	j.Report = func(results []Result) error {
 		rows := make([]Row, len(results))
 		for k, r := range results {
-			rows[k] = Row{Row: r.Index, Content: content[r.Index]}
+			rows[k] = Row{Row: r.Index, Content: content[r.Index], Range: cfg.ScoreRange}
 			if r.Err != nil {
 				rows[k].Error = r.Err.Error()
 			} else {
@@ -145,52 +151,4 @@ func Content(folder string, row *data.Row, err error) string {
 		parts = append(parts, fmt.Sprint(k, err))
 	}
 	return store.KeyOf(parts...).String()
-}
-
-// ErrNoScores says that a table has no scores yet: [Rows] or [Table] makes them.
-var ErrNoScores = errors.New("has no column score01")
-
-// Read reads the scores that [Table] wrote into a table. A row without a number has the error of its column error.
-func Read(t *data.Table) (Scores, error) {
-	scores := Scores{}
-	for i := range t.Len() {
-		row := Row{Row: i}
-		rec, err := t.Record(i)
-		if err == nil {
-			row.Score01, row.Unbounded, err = readScore(rec)
-		}
-		if errors.Is(err, ErrNoScores) {
-			return nil, fmt.Errorf("%s %w", t.Path(), err)
-		}
-		if err != nil {
-			row.Error = err.Error()
-		}
-		scores[i] = row
-	}
-	return scores, nil
-}
-
-func readScore(rec data.Record) (score float64, unbounded bool, err error) {
-	v, ok := rec.Get("score01")
-	if !ok {
-		return 0, false, ErrNoScores
-	}
-	n, err := data.Number(v)
-	if err != nil {
-		return 0, false, err
-	}
-	if n != nil {
-		return *n, false, nil
-	}
-	if why, ok := rec.Get("error"); ok {
-		if text, err := data.Text(why); err == nil && text != "" {
-			return 0, false, errors.New(text)
-		}
-	}
-	if v, ok := rec.Get("score"); ok { // of a scorer without a range
-		if n, err := data.Number(v); err == nil && n != nil {
-			return *n, true, nil
-		}
-	}
-	return 0, false, errors.New("no score")
 }

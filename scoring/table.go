@@ -30,7 +30,7 @@ type TableOptions struct {
 	Columns map[string]string // our column: the table's, for other names
 
 	Preferences string  // table of preferences to write, too; "": none
-	Margin      float64 // least difference of the scores, 0 to 10, of a preference
+	Margin      float64 // least difference of the scores, on the scorer's range, of a preference
 
 	Progress func(done, total int) // called with the rows done so far; nil: not called
 }
@@ -104,6 +104,11 @@ func Table(ctx context.Context, s TableScorer, o TableOptions) (*TableResult, er
 	format, err := data.FormatOf(o.Out)
 	if err == nil && o.Preferences != "" {
 		_, err = data.FormatOf(o.Preferences)
+		for _, other := range []string{o.In, o.Out} {
+			if err == nil && atomicfile.Same(o.Preferences, other) {
+				err = fmt.Errorf("%s: preferences would replace the table %s; choose another file", o.Preferences, other)
+			}
+		}
 	}
 	if err != nil {
 		return nil, err

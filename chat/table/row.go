@@ -6,9 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"assay/chat"
 	"assay/data"
+	"assay/internal/atomicfile"
 	"assay/internal/strictjson"
 	"assay/store"
 )
@@ -23,6 +28,10 @@ type row struct {
 
 // parse reads a line. Every key is understood or refused.
 func parse(line []byte) (*row, error) {
+	// encoding/json takes the last of two keys, and puts U+FFFD for what is no character
+	if _, err := jsontext.NewDecoder(bytes.NewReader(line)).ReadValue(); err != nil {
+		return nil, fmt.Errorf("row: %s", strings.TrimPrefix(err.Error(), "jsontext: "))
+	}
 	o, err := strictjson.Parse("row", line)
 	if err != nil {
 		return nil, err
@@ -59,6 +68,12 @@ func (r *row) readOptions(o *strictjson.Object) {
 	if o.Has("max_new_tokens") && c.MaxNewTokens < 1 {
 		o.Failf("max_new_tokens", "%d must be positive", c.MaxNewTokens)
 	}
+	for _, key := range []string{"stop", "stop_token_ids"} {
+		var list []json.RawMessage
+		if json.Unmarshal(o.Raw(key), &list) == nil && slices.ContainsFunc(list, isNull) {
+			o.Failf(key, "null is not allowed in it")
+		}
+	}
 	var one string
 	if raw := o.Raw("stop"); o.Has("stop") && json.Unmarshal(raw, &one) == nil {
 		c.Stop = []string{one}
@@ -66,6 +81,8 @@ func (r *row) readOptions(o *strictjson.Object) {
 		o.Opt("stop", &c.Stop)
 	}
 }
+
+func isNull(raw json.RawMessage) bool { return string(raw) == "null" }
 
 // message reads {role, content}; content is a text, or a list of texts and pictures.
 func (r *row) message(raw json.RawMessage) (m chat.Message, err error) {
@@ -79,7 +96,7 @@ func (r *row) message(raw json.RawMessage) (m chat.Message, err error) {
 	}
 	var parts []json.RawMessage
 	var text string
-	if content := o.Raw("content"); json.Unmarshal(content, &text) == nil {
+	if content := o.Raw("content"); !isNull(content) && json.Unmarshal(content, &text) == nil {
 		m.Content = []chat.Part{{Text: text}}
 	} else {
 		o.Get("content", &parts)
@@ -170,6 +187,16 @@ type Answer struct {
 func format(path string) error {
 	if ext := filepath.Ext(path); ext != ".jsonl" && ext != ".ndjson" {
 		return errors.New(path + ": a .jsonl file is wanted")
+	}
+	return nil
+}
+
+// notOneFile refuses answers in the place of the questions, which they would replace.
+func notOneFile(in, out string) error {
+	for _, name := range []string{out, out + ".progress"} {
+		if atomicfile.Same(in, name) {
+			return fmt.Errorf("%s is the table of questions, %s: its rows would be lost; choose another file", name, in)
+		}
 	}
 	return nil
 }

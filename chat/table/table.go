@@ -83,6 +83,9 @@ func Ask(ctx context.Context, m chat.Model, o Options) (*Result, error) {
 	if err := errors.Join(format(o.In), format(o.Out)); err != nil {
 		return nil, exit.Usage(err)
 	}
+	if err := notOneFile(o.In, o.Out); err != nil {
+		return nil, exit.Usage(err)
+	}
 	if o.Parallel <= 0 {
 		o.Parallel = 16
 	}

@@ -228,3 +228,46 @@ func TestLocal(t *testing.T) {
 		}
 	})
 }
+
+// TestStrictRows: what encoding/json would quietly make something of is refused, as the server does.
+func TestStrictRows(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"messages": [{"role": "user", "content": null}]}`:                             "null is not allowed",
+		`{"messages": [{"role": "user", "content": "a"}], "seed": 1, "seed": 2}`:        "duplicate",
+		`{"messages": [{"role": "user", "role": "system", "content": "a"}]}`:            "duplicate",
+		`{"messages": [{"role": "user", "content": "a\ud800"}]}`:                        "surrogate",
+		"{\"messages\": [{\"role\": \"user\", \"content\": \"a\xff\"}]}":                "UTF-8",
+		`{"messages": [{"role": "user", "content": "a"}], "stop": ["x", null]}`:         "null is not allowed",
+		`{"messages": [{"role": "user", "content": "a"}], "stop_token_ids": [null]}`:    "null is not allowed",
+		`{"messages": [{"role": "user", "content": [{"type": "text", "text": null}]}]}`: "null is not allowed",
+		`{"messages": [{"role": "user", "content": [null]}]}`:                           "null",
+	} {
+		if _, err := parse([]byte(line)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", line, err, want)
+		}
+	}
+}
+
+// TestOneFile: answers never replace the questions, whatever the file is called.
+func TestOneFile(t *testing.T) {
+	o := write(t, `{"id": 1, "messages": [{"role": "user", "content": "hello"}]}`)
+	dir := filepath.Dir(o.In)
+	soft, hard := filepath.Join(dir, "soft.jsonl"), filepath.Join(dir, "hard.jsonl")
+	if err := errors.Join(os.Symlink("in.jsonl", soft), os.Link(o.In, hard)); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(o.In)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, out := range []string{o.In, dir + "/./in.jsonl", soft, hard} {
+		o.Out = out
+		_, err := Ask(context.Background(), &asked{}, o)
+		if exit.Code(err) != 2 || !strings.Contains(err.Error(), "table of questions") {
+			t.Errorf("%s: error %v", out, err)
+		}
+	}
+	if after, err := os.ReadFile(o.In); err != nil || string(after) != string(before) {
+		t.Errorf("the table is now %q, %v", after, err)
+	}
+}

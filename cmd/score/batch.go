@@ -38,7 +38,7 @@ Paths of pictures are relative to the input's folder. Results are kept in OUT.pr
 	c.Flags().StringToStringVar(&o.Columns, "columns", nil, "our column=the table's, for other names")
 	c.Flags().StringVar(&o.Preferences, "pairs", "",
 		"table of preferences to write, too: chosen and rejected edits of the same source and instruction")
-	c.Flags().Float64Var(&o.Margin, "margin", 0, "least difference of the scores (0 to 10) of a preference")
+	c.Flags().Float64Var(&o.Margin, "margin", 0, "least difference of the scores, on the scorer's range, of a preference")
 	return c
 }
 

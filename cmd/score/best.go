@@ -26,9 +26,9 @@ func newBestCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "best --scorer DIR (--source FILE --instruction TEXT --candidates DIR | --in TABLE)",
 		Short: "Choose the best of several edits",
-		Long: `best ranks the edits of a source by their scores (0 to 10) and keeps the best. The margin is the lead over
-the next one: a small one says that the scorer has no clear favourite. With --in every group of rows of the same
-source and instruction is ranked by itself.`,
+		Long: `best ranks the edits of a source by their scores (on the scorer's range) and keeps the best. The margin is the
+lead over the next one: a small one says that the scorer has no clear favourite. With --in every group of rows of the
+same source and instruction is ranked by itself. Scores of a table must be on one range.`,
 		Example: `  score best --scorer DIR --source a.png --instruction "make it brighter" --candidates outputs --keep 3
   score best --scorer DIR --in candidates.jsonl --out best.jsonl`,
 		RunE: func(c *cobra.Command, _ []string) error { return best(c, &f) },

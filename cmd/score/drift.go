@@ -11,6 +11,7 @@ import (
 	"assay/encoders"
 	"assay/internal/cli"
 	"assay/reward"
+	"assay/scoring"
 )
 
 func init() { register(newDriftCommand) }
@@ -22,7 +23,8 @@ func newDriftCommand() *cobra.Command {
 		Use:   "drift --before TABLE --after TABLE --scorer DIR",
 		Short: "Compare two checkpoints' outputs: score, likeness to the source, and looks",
 		Long: `drift compares what two checkpoints of an editor made of the same inputs: tables with source, edit and
-instruction. Beside the mean score it sets CLIP-I to the source (with --clip) and plain facts of the pictures:
+instruction. Beside the mean score (on the scorer's range,
+which must be the same in both) it sets CLIP-I to the source (with --clip) and plain facts of the pictures:
 change, brightness, contrast, saturation, edges, grain, clipped values. A fact that leaves its place while the score
 rises is how reward hacking looks; the correlation says whether, among the later outputs, the score goes with it.`,
 		Example: `  score drift --before step-0.jsonl --after step-500.jsonl --scorer runs/adiee/scorer --clip ` +
@@ -52,11 +54,15 @@ func drift(c *cobra.Command, f *runtimeFlags, before, after, clip string) error 
 		encoder = e
 	}
 	var sides [2]*reward.Outputs
+	var scores [2]scoring.Scores
 	for i, path := range []string{before, after} {
 		var err error
-		if sides[i], err = measureOutputs(c, f, path, encoder); err != nil {
+		if sides[i], scores[i], err = measureOutputs(c, f, path, encoder); err != nil {
 			return err
 		}
+	}
+	if err := scoring.OneRange([]string{before, after}, scores[:]...); err != nil {
+		return err
 	}
 	d := reward.CompareOutputs(sides[0], sides[1])
 	err := cli.Print(c, d, func(w io.Writer) { printDrift(w, d) })
@@ -67,17 +73,19 @@ func drift(c *cobra.Command, f *runtimeFlags, before, after, clip string) error 
 }
 
 // measureOutputs scores and measures the rows of a table.
-func measureOutputs(c *cobra.Command, f *runtimeFlags, path string, e reward.ImageEncoder) (*reward.Outputs, error) {
+func measureOutputs(c *cobra.Command, f *runtimeFlags, path string, e reward.ImageEncoder) (*reward.Outputs,
+	scoring.Scores, error) {
 	t, err := data.OpenTable(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer t.Close()
 	scores, err := rateRows(c, f, t)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return reward.Measure(c.Context(), t, scores, e)
+	o, err := reward.Measure(c.Context(), t, scores, e)
+	return o, scores, err
 }
 
 func printDrift(w io.Writer, d *reward.Drift) {

@@ -1,0 +1,35 @@
+package generate
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"assay/chat"
+)
+
+// TestDivisors: what float32 cannot divide by is refused, and so are logits that are not finite.
+func TestDivisors(t *testing.T) {
+	c := &Config{Temperature: 1, TopP: 1, RepetitionPenalty: 1}
+	for _, v := range []float64{1e-40, 5e-324, 1e-31, -1, 1e39, math.Inf(1), math.NaN()} {
+		if _, err := c.with(chat.Options{Temperature: &v}); err == nil || !strings.Contains(err.Error(), "temperature") {
+			t.Errorf("temperature %g: error %v", v, err)
+		}
+		if _, err := c.with(chat.Options{RepetitionPenalty: &v}); err == nil || !strings.Contains(err.Error(), "penalty") {
+			t.Errorf("repetition_penalty %g: error %v", v, err)
+		}
+	}
+	small := 1e-30
+	r, err := c.with(chat.Options{Temperature: &small})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id, err := newSampler(r, 1).next([]float32{-3, 20, 19.9}, nil); err != nil || id != 1 {
+		t.Errorf("token %d, %v: want the likeliest", id, err)
+	}
+	for _, z := range [][]float32{{1, 1e10}, {1, float32(math.NaN())}, {1, float32(math.Inf(-1))}} {
+		if _, err := newSampler(r, 1).next(z, nil); err == nil || !strings.Contains(err.Error(), "token 1") {
+			t.Errorf("%v: error %v", z, err)
+		}
+	}
+}
