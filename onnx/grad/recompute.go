@@ -90,9 +90,11 @@ func (e *engine) recompute(n *onnx.Node, dy []string) map[string]string {
 	}
 	c := &call{Builder: e.b, e: e, recomputed: s.recomputed}
 	i := slices.IndexFunc(dy, func(g string) bool { return g != "" })
-	// The sum of no elements: exactly zero whatever the gradient holds.
+	// None of its elements, and a zero: exactly zero whatever the gradient holds. (The CUDA provider refuses sums of no
+	// elements.)
 	nothing := c.Op("Slice", c.Op("Reshape", dy[i], c.Ints(-1)), c.Ints(0), c.Ints(0))
-	zero := c.OpA("ReduceSum", attrs{"keepdims": 0}, nothing)
+	zero := c.OpA("Concat", attrs{"axis": 0}, nothing, c.Numbers(e.value(dy[i]).Type, []int64{1}, 0))
+	zero = c.Op("Squeeze", zero, c.Ints(0))
 	for _, x := range s.inputs {
 		s.recomputed[x] = c.add(x, c.cast(zero, e.value(x).Type))
 	}
