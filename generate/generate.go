@@ -129,6 +129,11 @@ func (m *Model) request(ctx context.Context, messages []chat.Message, o chat.Opt
 	if err != nil {
 		return nil, err
 	}
+	for _, id := range o.StopTokenIDs {
+		if id < 0 || id >= int64(m.lm.Vocab()) {
+			return nil, fmt.Errorf("stop_token_ids: %d is none of the model's %d tokens", id, m.lm.Vocab())
+		}
+	}
 	p, err := m.prompt(messages)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -79,6 +80,11 @@ func choiceValues(o *Options) (values []float64, r model.ScoreRange, err error) 
 	r = model.ScoreRange{slices.Min(given), slices.Max(given)}
 	if len(o.Range) == 2 {
 		r = model.ScoreRange{o.Range[0], o.Range[1]}
+	}
+	for _, v := range append([]float64{r[0], r[1]}, given...) {
+		if math.IsInf(v, 0) || math.IsNaN(v) {
+			return nil, r, fmt.Errorf("--values, or numbers of --choices and --range: %g is not finite", v)
+		}
 	}
 	if !(r[1] > r[0]) {
 		return nil, r, fmt.Errorf("the values %v are on a range of %g to %g: it must have a width", given, r[0], r[1])
