@@ -95,8 +95,8 @@ func rangeOf(points []point) (r model.ScoreRange, err error) {
 	bounded := points[0].score01 != nil
 	for _, p := range points {
 		if (p.score01 != nil) != bounded {
-			return r, fmt.Errorf("row %d of %s and row %d of %s: one score has bounds (score01), the other has none: they are "+
-				"of different scorers", points[0].row+1, points[0].table, p.row+1, p.table)
+			return r, fmt.Errorf("row %d of %s and row %d of %s: one score has bounds (score01), the other has none: they "+
+				"are of different scorers", points[0].row+1, points[0].table, p.row+1, p.table)
 		}
 		if p.score01 != nil && p.score != nil {
 			both = append(both, p)
@@ -116,8 +116,8 @@ func rangeOf(points []point) (r model.ScoreRange, err error) {
 			return r, nil
 		}
 	}
-	return r, fmt.Errorf("row %d of %s: score %g and score01 %g are on another range than those of row %d of %s and row %d "+
-		"of %s: they are of different scorers, or score is something else", wrong.row+1, wrong.table, *wrong.score,
+	return r, fmt.Errorf("row %d of %s: score %g and score01 %g are on another range than those of row %d of %s and row "+
+		"%d of %s: they are of different scorers, or score is something else", wrong.row+1, wrong.table, *wrong.score,
 		*wrong.score01, low.row+1, low.table, high.row+1, high.table)
 }
 

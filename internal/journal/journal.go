@@ -10,14 +10,48 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"syscall"
 )
 
 // Journal is an open journal of results: JSON lines behind one that says what the work is.
-type Journal[Result any] struct{ Lines[Result] }
+// One process at a time has it.
+type Journal[Result any] struct {
+	Lines[Result]
+	lock *os.File
+}
+
+// Close closes the journal and leaves its file.
+func (j *Journal[Result]) Close() error { return errors.Join(j.Lines.Close(), j.lock.Close()) }
 
 // Open opens the journal at path, or begins one, and returns what it holds already. head says which work the results
-// belong to (inputs, models, options); a journal of other work is an error. A line that a crash cut off is dropped.
-func Open[Result any](path string, head any) (*Journal[Result], []Result, error) {
+// belong to (inputs, models, options); a journal of other work is an error, and so is one that is open elsewhere. A
+// line that a crash cut off is dropped.
+func Open[Result any](path string, head any) (j *Journal[Result], done []Result, err error) {
+	lock, err := lockFile(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if j, done, err = open[Result](path, head); err != nil {
+		return nil, nil, errors.Join(err, lock.Close())
+	}
+	j.lock = lock
+	return j, done, nil
+}
+
+// lockFile keeps others out of a file. The kernel gives the lock back however the process ends.
+func lockFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
+		f.Close()
+		return nil, fmt.Errorf("%s: another process writes it: wait for it, or choose another output", path)
+	} // a file system without locks goes without
+	return f, nil
+}
+
+func open[Result any](path string, head any) (*Journal[Result], []Result, error) {
 	first, err := json.Marshal(head)
 	if err != nil {
 		return nil, nil, err
@@ -39,7 +73,7 @@ func Open[Result any](path string, head any) (*Journal[Result], []Result, error)
 			return nil, nil, errors.Join(err, f.Close())
 		}
 	}
-	return &Journal[Result]{Lines[Result]{f}}, done, nil
+	return &Journal[Result]{Lines: Lines[Result]{f}}, done, nil
 }
 
 // read returns the results in a journal, and how many bytes of it are whole lines; 0 if not even the head is.

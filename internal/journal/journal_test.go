@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,5 +58,30 @@ func TestHeadCutOff(t *testing.T) {
 			t.Fatalf("%v, %v", done, err)
 		}
 		j.Close()
+	}
+}
+
+// TestOneWriter: a journal that is open is refused, and not touched.
+func TestOneWriter(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.progress")
+	first, _, err := Open[int](path, "work")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Write(1, 2); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Open[int](path, "work"); err == nil || !strings.Contains(err.Error(), "another process") {
+		t.Errorf("open twice: %v", err)
+	}
+	if err := errors.Join(first.Write(3), first.Close()); err != nil {
+		t.Fatal(err)
+	}
+	again, done, err := Open[int](path, "work")
+	if err != nil || len(done) != 3 {
+		t.Fatal(done, err)
+	}
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
