@@ -132,7 +132,7 @@ func hpsv3(o *Options) (*judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.require("rm_head_type", "max_pixels"); err != nil {
+	if err := c.require("max_pixels"); err != nil {
 		return nil, err
 	}
 	return reward(o, &c, rewardJudge{
