@@ -74,10 +74,20 @@ func (f *Files) Digest(path string) (Key, error) {
 	}
 	defer file.Close()
 	h := sha256.New()
-	state, err := readUnchanged(file, func() error {
-		_, err := io.Copy(h, file)
-		return err
-	})
+	var state fileState
+	for range 3 { // a file that only got another name (a hard link) has changed, too
+		state, err = readUnchanged(file, func() error {
+			h.Reset()
+			if _, err := file.Seek(0, io.SeekStart); err != nil {
+				return err
+			}
+			_, err := io.Copy(h, file)
+			return err
+		})
+		if !errors.Is(err, errChanged) {
+			break
+		}
+	}
 	if err != nil {
 		return Key{}, err
 	}
@@ -85,6 +95,8 @@ func (f *Files) Digest(path string) (Key, error) {
 	f.remember(state, k)
 	return k, nil
 }
+
+var errChanged = errors.New("it was changed while it was read")
 
 // readUnchanged calls read and returns the state of the file, or an error if it changed meanwhile.
 func readUnchanged(file *os.File, read func() error) (fileState, error) {
@@ -97,7 +109,7 @@ func readUnchanged(file *os.File, read func() error) (fileState, error) {
 	}
 	after, err := stateOf(file.Name(), file.Stat)
 	if err == nil && after.key != before.key {
-		err = fmt.Errorf("%s: it was changed while it was read", file.Name())
+		err = fmt.Errorf("%s: %w", file.Name(), errChanged)
 	}
 	return before, err
 }

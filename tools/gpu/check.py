@@ -145,7 +145,7 @@ def sizes():
     text = WORK / "text.txt"
     text.write_text("".join(json.loads(line)["instruction"] + "\n" for line in table().read_text().splitlines()) * 50)
     shapes = {
-        "1.3 B": {"hidden": 2048, "intermediate": 5632, "layers": 24, "heads": 16, "kv_heads": 8},
+        "1.1 B": {"hidden": 2048, "intermediate": 5632, "layers": 24, "heads": 16, "kv_heads": 8},
     }
     for name, shape in shapes.items():
         backbone = WORK / "backbone"
