@@ -49,20 +49,7 @@ func aimMeans(path string) (*Result, error) {
 		return nil, fmt.Errorf("%s: a header and a row per method were expected", filepath.Base(path))
 	}
 	var p problems
-	columns := []string{"method"}
-	for _, c := range aimColumns {
-		columns = append(columns, c.name)
-	}
-	for _, c := range columns {
-		if !slices.Contains(records[0], c) {
-			p.add(filepath.Base(path)+":1", "there is no column %q", c)
-		}
-	}
-	for c, column := range records[0] {
-		if slices.Contains(records[0][:c], column) {
-			p.add(filepath.Base(path)+":1", "a second column %q", column)
-		}
-	}
+	checkAIMHeader(&p, filepath.Base(path)+":1", records[0])
 	if err := p.err(); err != nil {
 		return nil, err
 	}
@@ -116,4 +103,22 @@ func aimMeans(path string) (*Result, error) {
 		table.Rows = append(table.Rows, TableRow{Name: name, Cells: []float64{overall, m["overall"], d}})
 	}
 	return &Result{JSON: out, N: len(out.Methods), Tables: []Table{table}}, p.err()
+}
+
+// checkAIMHeader: every column of the means once.
+func checkAIMHeader(p *problems, where string, header []string) {
+	columns := []string{"method"}
+	for _, c := range aimColumns {
+		columns = append(columns, c.name)
+	}
+	for _, c := range columns {
+		if !slices.Contains(header, c) {
+			p.add(where, "there is no column %q", c)
+		}
+	}
+	for c, column := range header {
+		if slices.Contains(header[:c], column) {
+			p.add(where, "a second column %q", column)
+		}
+	}
 }

@@ -73,27 +73,20 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *benchmarks.Report, set benchm
 		}
 	}
 	kind, similarity := benchmarks.FindSimilarity(f.baseline)
-	switch {
-	case similarity && f.runtime.scorer != "":
+	if similarity && f.runtime.scorer != "" {
 		return cli.Usagef("--scorer and --baseline %s both run a model: run one after the other and put their "+
 			"predictions.jsonl into --compare",
 			f.baseline)
-	case similarity || f.runtime.scorer != "":
+	}
+	if similarity || f.runtime.scorer != "" {
 		name, path, err := f.score(c, r, set, kind)
-		switch {
-		case err != nil:
-			return err
-		case isMixed:
-			paths = append(paths, path)
-		default:
-			p, err := set.Read(path)
-			if err != nil {
-				return err
-			}
-			if err := r.AddJudged(name, p, path); err != nil {
-				return err
-			}
+		if err == nil && !isMixed {
+			err = addJudged(r, set, name, path)
 		}
+		if err != nil {
+			return err
+		}
+		paths = append(paths, path) // of benchmarks whose files mix
 	}
 	if isMixed && len(paths)+len(f.Editors) > 0 {
 		if err := addMixed(r, mixed, names, append(paths, f.Editors...)); err != nil {
@@ -108,12 +101,26 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *benchmarks.Report, set benchm
 	if err := addFiles(r, set, names, f.compare); err != nil {
 		return err
 	}
+	addOwn(r, set)
+	return nil
+}
+
+// addOwn adds the answers that the data hold themselves, if nothing else was added.
+func addOwn(r *benchmarks.Report, set benchmarks.Set) {
 	if with, ok := set.(benchmarks.WithPredictions); ok && len(r.Systems) == 0 {
 		if p, ok := with.Predictions(); ok {
 			r.Add("answers in the data", p)
 		}
 	}
-	return nil
+}
+
+// addJudged adds what this run has judged.
+func addJudged(r *benchmarks.Report, set benchmarks.Set, name, path string) error {
+	p, err := set.Read(path)
+	if err != nil {
+		return err
+	}
+	return r.AddJudged(name, p, path)
 }
 
 // addFiles adds what each of the files says.
