@@ -1,7 +1,6 @@
 package benchmarks
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -158,21 +157,9 @@ func (s *hub) Items() ([]Item, error) {
 		return nil, errors.New("the pictures are not named: give --images, the folder with dataset_lookup.json, input and " +
 			"one folder per method")
 	}
-	lookupPath, err := locate(s.images, "dataset_lookup.json")
-	if err != nil {
-		return nil, fmt.Errorf("--images: %w", err)
-	}
-	b, err := os.ReadFile(lookupPath)
+	lookupPath, lookup, err := readHubLookup("--images", s.images)
 	if err != nil {
 		return nil, err
-	}
-	var lookup map[string]struct {
-		Instruction string
-		Before      string `json:"source_global_caption"`
-		After       string `json:"target_global_caption"`
-	}
-	if err := json.Unmarshal(b, &lookup); err != nil {
-		return nil, fmt.Errorf("%s: %w: {id: {\"instruction\": ...}} was expected", lookupPath, err)
 	}
 	root := filepath.Dir(lookupPath)
 	var p problems

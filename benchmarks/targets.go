@@ -14,23 +14,33 @@ type hubTargets struct {
 	ids  map[[3]string][]string
 }
 
-// openHubTargets reads dataset_lookup.json, {id: {instruction, source_global_caption, target_global_caption}}.
-func openHubTargets(folder string) (*hubTargets, error) {
-	path, err := locate(folder, "dataset_lookup.json")
-	if err != nil {
-		return nil, fmt.Errorf("--targets: %w", err)
+// hubEdit is what ImagenHub says of a sample.
+type hubEdit struct {
+	Instruction string
+	Before      string `json:"source_global_caption"`
+	After       string `json:"target_global_caption"`
+}
+
+// readHubLookup reads ImagenHub's dataset_lookup.json under the folder that a flag names: samples by id.
+func readHubLookup(flag, folder string) (path string, lookup map[string]hubEdit, err error) {
+	if path, err = locate(folder, "dataset_lookup.json"); err != nil {
+		return "", nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
-	}
-	var lookup map[string]struct {
-		Instruction string
-		Before      string `json:"source_global_caption"`
-		After       string `json:"target_global_caption"`
+		return "", nil, err
 	}
 	if err := json.Unmarshal(b, &lookup); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return "", nil, fmt.Errorf("%s: %w: {id: {\"instruction\": ...}} was expected", path, err)
+	}
+	return path, lookup, nil
+}
+
+// openHubTargets indexes the samples of a folder.
+func openHubTargets(folder string) (*hubTargets, error) {
+	path, lookup, err := readHubLookup("--targets", folder)
+	if err != nil {
+		return nil, err
 	}
 	t := &hubTargets{filepath.Dir(path), map[[3]string][]string{}}
 	for _, id := range sortedNames(lookup) {
