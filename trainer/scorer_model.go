@@ -56,7 +56,7 @@ func openModel(c *Config, plan bool, memory int64) (_ Model, err error) {
 		return nil, err
 	}
 	if c.Mode == "head" {
-		return openHead(c, parts)
+		return openHead(c, parts, memory)
 	}
 	m := &scorerModel{config: c, plan: plan, given: memory}
 	if m.store, err = openStore(c, m.warn); err != nil {
