@@ -31,7 +31,6 @@ func TestCheckOfThresholds(t *testing.T) {
 		want         []string
 	}{
 		{turns, "rules: {clip_i: off, dino_i: off}\nencoders: {clip: " + weightless + "}", []string{"encoders.clip"}},
-		{turns, "rules: {clip_i: off, dino_i: off}\nencoders: {dino: nowhere}", []string{"encoders.dino"}},
 		{turns, "", []string{"rules.clip_i", "rules.dino_i"}},
 		{turns, "rules: {clip_i: off, dino_i: 0.4}", nil},
 		{turns, "rules: {dino_i: off}\nencoders: {clip: " + clip + "}", nil},

@@ -38,6 +38,9 @@ func (m *scorerModel) Plan(_ context.Context, sample []Example) (*Plan, error) {
 		return nil, err
 	}
 	p.Memory = memoryOf(m.tuner.Device(), m.given)
+	if limit := int64(m.config.DeviceOptions.MemoryLimit); limit > 0 && strings.HasPrefix(p.Device, "cuda") {
+		p.Memory = min(p.Memory, limit)
+	}
 	if err := m.tuner.Absent(); err != nil {
 		p.Absent, p.Partly = err.Error(), m.tuner.Partly()
 	}

@@ -153,7 +153,7 @@ func dtype(c *Config) string {
 }
 
 func modelOptions(c *Config, s *store.Store) model.Options {
-	o := model.Options{Device: c.Device, Threads: c.Threads, Cache: int64(c.Cache.Vision)}
+	o := model.Options{Device: c.Device, Threads: c.Threads, Cache: int64(c.Cache.Vision), CUDA: c.DeviceOptions.cuda()}
 	if o.Threads == 0 {
 		o.Threads = runtime.NumCPU()
 	}
