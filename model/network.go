@@ -136,8 +136,11 @@ func (n *network) Weights() (parameters, bytes int64) {
 			bytes += count * size
 			continue
 		}
-		if !n.onCUDA() && info.Type.IsFloat() {
+		if info.Type.IsFloat() { // as it is computed with: casts of constants are computed once
 			size = int64(onnx.Float.Size())
+			if n.onCUDA() && n.config.DType == "bfloat16" && len(info.Shape) > 1 {
+				size = int64(onnx.BFloat16.Size())
+			}
 		}
 		bytes += count * size
 	}
@@ -146,6 +149,9 @@ func (n *network) Weights() (parameters, bytes int64) {
 
 // Absent says what is missing of the backbone's weights; nil if they are there.
 func (n *network) Absent() error { return n.backbone.Weights.Why() }
+
+// Partly tells whether a part of the absent weights is there: a shard is missing.
+func (n *network) Partly() bool { return n.backbone.Weights.Partly() }
 
 // Damage names a tensor of the backbone or the scorer that holds NaN or infinities; nil if there is none.
 func (n *network) Damage() error {

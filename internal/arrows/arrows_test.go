@@ -64,6 +64,7 @@ encoders:         onnx ort checkpoints data store heuristics model internal/stri
 optim:            internal/workers
 trainer/events:   internal/journal
 trainer:         losses ort checkpoints lora data store model trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version internal/journal
+doctor:           onnx ort data lora model model/fresh optim internal/kernels internal/version
 judges:           checkpoints model store internal/atomicfile internal/exit internal/pystring
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed
 scoring:          data store model internal/journal internal/workers internal/atomicfile
