@@ -18,6 +18,7 @@ type Options struct {
 	CUDA      ort.CUDAOptions
 	Profile   string                            // prefix of traces of every node's time, one file for each session; "": none
 	Opened    func(graph string, m *onnx.Model) // told of every graph before its session is opened; nil: nobody
+	Blocks    int                               // attention runs in blocks of so many queries from twice as many on; 0: it chooses
 	Dimension string                            // head of a scorer of format 2 whose dimension is the score; "": the scorer's fusion
 }
 

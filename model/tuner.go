@@ -137,7 +137,7 @@ func (t *Tuner) step(
 	if p, err = t.stepPacking().pack(samples, t.positions); err != nil {
 		return nil, nil, nil, err
 	}
-	if s, err = t.session(t.stepGraph(p.groups)); err != nil {
+	if s, err = t.session(t.variant(p, t.visionTrained())(t.stepGraph(p.groups))); err != nil {
 		return nil, nil, nil, err
 	}
 	vision, err := t.visionFeeds(p)
