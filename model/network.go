@@ -10,6 +10,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/calibration"
 	"assay/lora"
 	"assay/onnx"
 	"assay/ort"
@@ -35,6 +36,8 @@ type network struct {
 	device   string // cpu, cuda:N
 	small    bool   // few parameters, and on the CPU
 	limits   limits
+
+	calibration *calibration.Calibration // of what is reported; nil: none
 }
 
 // openNetwork opens the backbone of a scorer and compares the two.
@@ -64,7 +67,9 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 	maps.DeleteFunc(n.tensors, func(name string, _ *tensor.Dense) bool { // heads of other dimensions
 		return o.Dimension != "" && strings.HasPrefix(name, "heads.") && !strings.HasPrefix(name, headPrefix(o.Dimension))
 	})
-	err = n.check(o.Elsewhere)
+	if err = n.check(o.Elsewhere); err == nil {
+		err = n.adoptCalibration(p, &o)
+	}
 	if err == nil && t == trainBackbone {
 		err = n.backbone.unpacked("its own weights cannot be trained, only an adapter over them")
 	}

@@ -36,7 +36,8 @@ func (s *sessions) SaveScorer(dir string) error {
 	return p.Save(dir)
 }
 
-// Save writes scorer.yaml, head.safetensors and the adapter's files into the existing folder dir.
+// Save writes scorer.yaml, head.safetensors and the adapter's files into the existing folder dir. A calibration is not
+// written: it is of a scorer that is not trained any more.
 func (p *ScorerState) Save(dir string) error {
 	metadata := map[string]string{"format": "pt"}
 	if len(p.Tensors) > 0 {
@@ -50,6 +51,7 @@ func (p *ScorerState) Save(dir string) error {
 		}
 	}
 	c := *p.Config
+	c.Calibration = ""
 	c.Backbone = relative(dir, c.Backbone)
 	if c.Weights != "" {
 		c.Weights = relative(dir, c.Weights)
