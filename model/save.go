@@ -3,6 +3,7 @@ package model
 import (
 	"io"
 	"path/filepath"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 	"gorgonia.org/tensor"
@@ -17,7 +18,7 @@ import (
 func (s *sessions) SaveScorer(dir string) error {
 	p := ScorerState{Config: s.config, Tensors: map[string]*tensor.Dense{}, Adapter: s.adapter}
 	for name, t := range s.tensors {
-		if s.adapter == nil || s.adapter.Tensors[name] == nil {
+		if !strings.HasPrefix(name, termPrefix) && (s.adapter == nil || s.adapter.Tensors[name] == nil) {
 			p.Tensors[name] = t
 		}
 	}
