@@ -20,6 +20,7 @@ type Options struct {
 	Opened    func(graph string, m *onnx.Model) // told of every graph before its session is opened; nil: nobody
 	Blocks    int                               // attention runs in blocks of so many queries from twice as many on; 0: it chooses
 	Dimension string                            // head of a scorer of format 2 whose dimension is the score; "": the scorer's fusion
+	Raw       bool                              // scores as head and fusion give them, without the scorer's calibration
 }
 
 // cacheSize is the bytes of image features kept in memory.

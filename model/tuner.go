@@ -51,6 +51,7 @@ func NewTuner(p *ScorerState, o TuneOptions) (*Tuner, error) {
 		e.Close()
 		return nil, fmt.Errorf("a scorer of format 2 trains on losses: it has heads, and no text of its own")
 	}
+	e.addTermTensors(o.Terms)
 	t := &Tuner{pipeline: e, o: o}
 	if t.params, err = e.trainable(t.stepGraph(1)); err != nil {
 		e.Close()
