@@ -38,8 +38,7 @@ func (t *Tuner) Usage(s *Sample, micro, pictures int, scoring bool) (Usage, erro
 	if t.onCUDA() && scoring {
 		u.Bytes["weights"] *= 2
 	}
-	// values, the batch's gradients and two moments; a run's gradients, which the collector frees some runs later
-	u.Bytes["gradients and optimizer"] = u.Trainable * 4 * (4 + 2)
+	u.optimizer()
 	var err error
 	add := func(what string, n int64, e error) {
 		if err == nil {
@@ -49,23 +48,34 @@ func (t *Tuner) Usage(s *Sample, micro, pictures int, scoring bool) (Usage, erro
 	}
 	n, e := t.stepPeak(s, micro)
 	add("training step", n, e)
-	var pixels, features int64
-	for _, p := range s.Pictures {
-		pixels += 4 * int64(len(p.Pixels))
-		features = max(features, 4*int64(p.Tokens*t.backbone.Decoder().FeatureWidth()))
-	}
 	if !t.visionTrained() {
 		n, e = t.visionPeak(s, micro)
 		add("vision tower", n, e)
-		u.Bytes["image features"] = min(features*int64(pictures), t.cache.limit)
 	}
 	if scoring {
 		n, e = t.scorePeak(s, micro)
 		add("scoring", n, e)
 	}
+	u.pictures(t.pipeline, s, micro, pictures)
+	return u, err
+}
+
+// optimizer counts values, the batch's gradients and two moments; a run's gradients, which the collector frees some
+// runs later.
+func (u *Usage) optimizer() { u.Bytes["gradients and optimizer"] = u.Trainable * 4 * (4 + 2) }
+
+// pictures counts what is held of the pictures of samples like s besides the values of graphs, and the program itself.
+func (u *Usage) pictures(e *pipeline, s *Sample, micro, pictures int) {
+	var pixels, features int64
+	for _, p := range s.Pictures {
+		pixels += 4 * int64(len(p.Pixels))
+		features = max(features, 4*int64(p.Tokens*e.backbone.Decoder().FeatureWidth()))
+	}
+	if !e.visionTrained() {
+		u.Bytes["image features"] = min(features*int64(pictures), e.cache.limit)
+	}
 	u.Bytes["pictures"] = 2 * pixels * int64(micro)
 	u.Bytes["program"] = program
-	return u, err
 }
 
 const (

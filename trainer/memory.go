@@ -37,18 +37,16 @@ func (m *scorerModel) Plan(_ context.Context, sample []Example) (*Plan, error) {
 			if longest == nil || n > p.Tokens.Max {
 				longest = s
 			}
-			if p.Tokens.Min == 0 {
-				p.Tokens.Min = n
-			}
-			p.Tokens.Min, p.Tokens.Max = min(p.Tokens.Min, n), max(p.Tokens.Max, n)
-			p.Tokens.Mean += float64(n) / float64(len(sample))
+			p.Tokens.add(n, len(sample))
 		}
 	}
-	p.Memory = m.memory()
+	p.Memory = memoryOf(m.tuner.Device(), m.given)
 	if err := m.tuner.Absent(); err != nil {
 		p.Absent = err.Error()
 	}
-	u, err := m.fit(p, longest)
+	u, err := fitMicroBatch(m.config, p, m.least, func(n int) (model.Usage, error) {
+		return m.tuner.Usage(longest, n, m.pictures, m.scoring)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -56,20 +54,20 @@ func (m *scorerModel) Plan(_ context.Context, sample []Example) (*Plan, error) {
 	return p, nil
 }
 
-// fit chooses the samples of a run of the graph, unless the configuration says: enough tokens for large matrix
-// products, and no more than fits into nine tenths of the memory.
-func (m *scorerModel) fit(p *Plan, longest *model.Sample) (u model.Usage, err error) {
+// fitMicroBatch chooses the samples of a run of the graph, at least so many, unless the configuration says: enough
+// tokens for large matrix products, and no more than fits into nine tenths of the memory.
+func fitMicroBatch(c *Config, p *Plan, least int, usage func(n int) (model.Usage, error)) (u model.Usage, err error) {
 	const enough = 2048
-	n := min(max(1, int(enough/p.Tokens.Mean)), m.config.BatchSize)
-	fixed := m.config.MicroBatch != Auto
+	n := min(max(1, int(enough/p.Tokens.Mean)), c.BatchSize)
+	fixed := c.MicroBatch != Auto
 	if fixed {
-		n = min(int(m.config.MicroBatch), m.config.BatchSize)
+		n = min(int(c.MicroBatch), c.BatchSize)
 	}
-	n = max(n, m.least)
+	n = max(n, least)
 	for ; ; n-- {
 		p.MicroBatch = n
-		u, err = m.tuner.Usage(longest, n, m.pictures, m.scoring)
-		if err != nil || fixed || n <= max(1, m.least) || p.Memory == 0 || total(u.Bytes) <= p.Memory/10*9 {
+		u, err = usage(n)
+		if err != nil || fixed || n <= max(1, least) || p.Memory == 0 || total(u.Bytes) <= p.Memory/10*9 {
 			return u, err
 		}
 	}
@@ -82,13 +80,13 @@ func total(bytes map[string]int64) (sum int64) {
 	return sum
 }
 
-// memory is what the run may use: of the GPU that was named, or of this machine's; 0 if it is not known.
-func (m *scorerModel) memory() int64 {
-	if m.given > 0 {
-		return m.given
+// memoryOf is what a run may use: what was given, of the GPU that was named, or of this machine's; 0 if it is not known.
+func memoryOf(device string, given int64) int64 {
+	if given > 0 {
+		return given
 	}
-	if strings.HasPrefix(m.tuner.Device(), "cuda") {
-		return freeMemory(m.tuner.Device())
+	if strings.HasPrefix(device, "cuda") {
+		return freeMemory(device)
 	}
 	return mainMemory()
 }
