@@ -76,16 +76,15 @@ func (g *Graph) crossEntropy(keys Keys, h string) (logits string) {
 // nothing. The last layer delivers the rows from the one before the first answer on.
 func (t *TextTuner) pack(samples []*TextSample, weights []float64) *packed {
 	pk := packing{vocab: int64(t.backbone.Decoder().Vocab), table: true, loss: true, separate: t.o.Fixed}
-	if t.small {
-		pk.slack = smallSlack
-	}
 	spans, plain := make([]span, len(samples)), make([]*Sample, len(samples))
 	for i, s := range samples {
 		first, n := s.Answers[0][0]-1, s.Answers[len(s.Answers)-1][1]-1
 		spans[i] = span{length: n, first: first, selected: n - first, scorePos: first, index: i, predicted: s.Targets()}
 		plain[i] = &s.Sample
 	}
-	pk.level(spans)
+	if pk.level(spans); t.small {
+		oneGroup(spans)
+	}
 	sort.SliceStable(spans, func(a, b int) bool {
 		if spans[a].filled != spans[b].filled {
 			return spans[a].filled < spans[b].filled
@@ -104,6 +103,19 @@ func (t *TextTuner) pack(samples []*TextSample, weights []float64) *packed {
 	pk.fillGroups(p, spans)
 	fillAnswers(p, spans, samples, weights)
 	return p
+}
+
+// oneGroup fills all up to the longest one, and selects the same rows of each: a small model spends more time on another
+// group, and on the graph for another number of groups, than on rows that nothing looks at.
+func oneGroup(spans []span) {
+	length, first := 0, spans[0].first
+	for _, s := range spans {
+		length, first = max(length, s.length), min(first, s.first)
+	}
+	for i := range spans {
+		s := &spans[i]
+		s.filled, s.first, s.selected, s.scorePos = length, first, length-first, first
+	}
 }
 
 // fillAnswers writes what is predicted: the tokens of the answers, each by the row before it.

@@ -44,6 +44,7 @@ onnx/gradjob:     onnx onnx/grad ort checkpoints internal/atomicfile internal/ex
 internal/oracle:  checkpoints internal/packed
 store:            data
 chat:             data store internal/strictjson internal/strictyaml
+captions:         chat data internal/atomicfile internal/exit internal/strictyaml internal/workers
 heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
 internal/miniature: data internal/atomicfile internal/stats internal/workers
