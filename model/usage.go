@@ -52,8 +52,6 @@ func (t *Tuner) Usage(s *Sample, micro, pictures int, scoring bool) (Usage, erro
 	if t.onCUDA() && scoring {
 		u.Bytes["weights"] *= 2
 	}
-	// values, the batch's gradients and two moments; a run's gradients, which the collector frees some runs later
-	u.Bytes["gradients and optimizer"] = u.Trainable * 4 * (4 + 2)
 	peaks := peaks{"training step": t.stepPeak}
 	if !t.visionTrained() {
 		peaks["vision tower"] = t.visionPeak
@@ -61,15 +59,22 @@ func (t *Tuner) Usage(s *Sample, micro, pictures int, scoring bool) (Usage, erro
 	if scoring {
 		peaks["scoring"] = t.scorePeak
 	}
-	if err := t.addPeaks(&u, s, micro, peaks); err != nil {
-		return u, err
+	return u, t.addTraining(&u, s, micro, pictures, peaks)
+}
+
+// addTraining adds what training needs besides the weights: for the optimizer, of graphs, and for the pictures.
+func (p *pipeline) addTraining(u *Usage, s *Sample, micro, pictures int, peaks peaks) error {
+	// values, the batch's gradients and two moments; a run's gradients, which the collector frees some runs later
+	u.Bytes["gradients and optimizer"] = u.Trainable * 4 * (4 + 2)
+	if err := p.addPeaks(u, s, micro, peaks); err != nil {
+		return err
 	}
-	t.addPictures(&u, s, micro, pictures, !t.visionTrained())
-	if t.onCUDA() {
-		t.split(&u, len(peaks))
+	p.addPictures(u, s, micro, pictures, !p.visionTrained())
+	if p.onCUDA() {
+		p.split(u, len(peaks))
 		u.Bytes["parameters"] = 4 * u.Trainable // fed to every run
 	}
-	return u, nil
+	return nil
 }
 
 // Usage estimates the memory of scoring so many samples as long as s at once, by what for; see [Tuner.Usage].

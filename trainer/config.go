@@ -16,7 +16,7 @@ type Config struct {
 
 	Scorer string `yaml:"scorer,omitempty"` // scorer.yaml of format 2 to begin with, instead of what pair to dtype say
 	Out    string `yaml:"out"`              // run directory
-	Mode   string `yaml:"mode"`             // lora, full, head
+	Mode   string `yaml:"mode"`             // lora, full, head, text
 
 	Pair          string           `yaml:"pair"`           // sequence, concat, frames
 	PairSize      []int            `yaml:"pair_size"`      // [height, width] in pixels; empty: pictures keep their size
@@ -34,6 +34,8 @@ type Config struct {
 	Lora LoraConfig `yaml:"lora"`
 	Data DataConfig `yaml:"data"`
 	Loss LossConfig `yaml:"loss"`
+
+	Text *TextConfig `yaml:"text,omitempty"` // of mode text
 
 	Losses []losses.Spec `yaml:"losses,omitempty"` // terms of the objective, instead of Loss
 

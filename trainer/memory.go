@@ -64,13 +64,10 @@ func (p *Plan) count(by preparer, sample []Example) (longest *model.Sample, err 
 			if longest == nil || n > p.Tokens.Max {
 				longest = s
 			}
-			if p.Tokens.Min == 0 {
-				p.Tokens.Min = n
-			}
-			p.Tokens.Min, p.Tokens.Max = min(p.Tokens.Min, n), max(p.Tokens.Max, n)
-			p.Tokens.Mean += float64(n) / float64(len(sample))
+			p.Tokens.add(n, len(sample))
 		}
 	}
+<<<<<<< HEAD
 	return longest, nil
 }
 
@@ -99,6 +96,37 @@ func (m *scorerModel) fit(p *Plan, longest *model.Sample) (u model.Usage, err er
 		if err == nil {
 			p.MicroBatch = n
 			u, err = m.tuner.Usage(longest, n, m.pictures, m.scoring)
+=======
+	p.Memory = memoryOf(m.tuner.Device(), m.given)
+	if err := m.tuner.Absent(); err != nil {
+		p.Absent = err.Error()
+	}
+	u, err := fitMicroBatch(m.config, p, m.least, func(n int) (model.Usage, error) {
+		return m.tuner.Usage(longest, n, m.pictures, m.scoring)
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.Parameters, p.Trainable, p.Bytes = u.Parameters, u.Trainable, u.Bytes
+	return p, nil
+}
+
+// fitMicroBatch chooses the samples of a run of the graph, at least so many, unless the configuration says: enough
+// tokens for large matrix products, and no more than fits into nine tenths of the memory.
+func fitMicroBatch(c *Config, p *Plan, least int, usage func(n int) (model.Usage, error)) (u model.Usage, err error) {
+	const enough = 2048
+	n := min(max(1, int(enough/p.Tokens.Mean)), c.BatchSize)
+	fixed := c.MicroBatch != Auto
+	if fixed {
+		n = min(int(c.MicroBatch), c.BatchSize)
+	}
+	n = max(n, least)
+	for ; ; n-- {
+		p.MicroBatch = n
+		u, err = usage(n)
+		if err != nil || fixed || n <= max(1, least) || p.Memory == 0 || total(u.Bytes) <= p.Memory/10*9 {
+			return u, err
+>>>>>>> sft
 		}
 		return err != nil || p.Memory == 0 || total(u.Bytes) <= p.Memory/10*9
 	}
@@ -118,7 +146,11 @@ func total(bytes map[string]int64) (sum int64) {
 	return sum
 }
 
+<<<<<<< HEAD
 // memoryOf is what a run may use: of the GPU that a plan names, or of the device as it is here; 0 if it is not known.
+=======
+// memoryOf is what a run may use: what was given, of the GPU that was named, or of this machine's; 0 if it is not known.
+>>>>>>> sft
 func memoryOf(device string, given int64) int64 {
 	if given > 0 {
 		return given

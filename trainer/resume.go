@@ -145,7 +145,7 @@ func (r *run) describe() error {
 // checkVacant makes sure that a fresh run overwrites nothing but what a run without a checkpoint left. A scorer is
 // written after the last checkpoint, so one without it is not of such a run.
 func (r *run) checkVacant() error {
-	scorer := filepath.Join(r.config.Out, ScorerDir)
+	scorer := r.config.resultPath()
 	if _, err := os.Lstat(scorer); err == nil {
 		return exit.Usagef("%s is there, but no checkpoint to go on from: choose another out, or overwrite it with --fresh",
 			scorer)

@@ -51,6 +51,9 @@ func openModel(c *Config, plan bool, memory int64) (_ Model, err error) {
 	}
 	c = &resolved
 	defer func() { err = exit.Usage(err) }()
+	if c.Mode == ModeText {
+		return openText(c, plan, memory)
+	}
 	parts, err := newParts(c, plan)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -157,6 +158,10 @@ func printResult(w io.Writer, r *trainer.Result) {
 	if r.Early {
 		fmt.Fprintln(w, "ended early: as many validations as validate.patience says were no better than the best one")
 	}
+	if v := r.Validation; v != nil && v.Loss != nil {
+		fmt.Fprintf(w, "validation on %d conversations: loss %.4f a token, %.4f of the tokens are the likeliest\n", v.Rows,
+			float64(*v.Loss), float64(*v.TokenAccuracy))
+	}
 	if v := r.Validation; v != nil && !math.IsNaN(float64(v.L1)) {
 		fmt.Fprintf(w, "validation on %d rows: L1 %.4f, Spearman %.4f, accuracy %.4f\n", v.Rows, float64(v.L1),
 			float64(v.Spearman), float64(v.Accuracy))
@@ -170,5 +175,5 @@ func printResult(w io.Writer, r *trainer.Result) {
 	} else if b != nil && b.Step != r.Steps {
 		fmt.Fprintf(w, "lowest validation L1 %.4f at step %d: %s\n", float64(b.L1), b.Step, r.BestScorer)
 	}
-	fmt.Fprintf(w, "scorer: %s\n", r.Scorer)
+	fmt.Fprintf(w, "%s: %s\n", filepath.Base(r.Scorer), r.Scorer)
 }

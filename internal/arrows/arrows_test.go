@@ -44,7 +44,8 @@ data:             onnx internal/atomicfile
 onnx/gradjob:     onnx onnx/grad ort checkpoints internal/atomicfile internal/exit
 internal/oracle:  checkpoints internal/packed
 store:            data
-chat:             data store internal/strictyaml
+chat:             data store internal/strictjson internal/strictyaml
+captions:         chat data internal/atomicfile internal/exit internal/strictyaml internal/workers
 heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
 internal/miniature: data internal/atomicfile internal/stats internal/workers
@@ -64,8 +65,8 @@ generate:         chat data model model/text internal/strictjson internal/worker
 encoders:         onnx ort checkpoints data store heuristics model internal/strictjson internal/workers internal/atomicfile internal/journal
 optim:            internal/workers
 trainer/events:   internal/journal
-trainer:         losses ort checkpoints lora data store model trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version internal/journal
-doctor:           onnx ort data lora model model/fresh optim internal/kernels internal/version
+trainer:          losses ort chat chat/table checkpoints lora data store model model/text trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version internal/journal
+doctor:          onnx ort data lora model model/fresh optim internal/kernels internal/version
 judges:           checkpoints model store internal/atomicfile internal/exit internal/pystring
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed
 scoring:          data store model internal/journal internal/workers internal/atomicfile
