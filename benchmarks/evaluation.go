@@ -58,6 +58,12 @@ func (r *Report) AddJudged(name string, p Predictions, file string) error {
 	return nil
 }
 
+// AddAsked adds what became of the items that a judge was asked about in words.
+func (r *Report) AddAsked(a *Asked) {
+	r.asked = a
+	r.Facts = append(r.Facts, a.String())
+}
+
 // Report is what was found: by one system, or by several and their differences. [Report.Write] makes files of it.
 type Report struct {
 	Benchmark  *Benchmark
@@ -70,6 +76,7 @@ type Report struct {
 	intervals   []measured    // of each system, nil if they were not measured
 	chance      map[string]Value
 	judges      map[int]*Judge // of the systems by their places, where they are known
+	asked       *Asked         // of the one that is a judge in words, if there is one
 	boards      []*Report      // of the systems that are of several methods
 	system      int            // of a board: the place of the system that it is of
 	of          string         // of a board: its system's name where there are several
@@ -171,6 +178,9 @@ func (r *Report) Failed() (n int) {
 	for _, s := range r.Systems {
 		n += len(s.Result.Failed)
 	}
+	if r.asked != nil {
+		n += r.asked.Failed
+	}
 	return n
 }
 
@@ -190,7 +200,11 @@ func (r *Report) JSON() (any, error) {
 			}
 			list = append(list, system{s.Name, result, r.figures(i)})
 		}
-		return map[string]any{"benchmark": r.Benchmark.Name, "systems": list, "comparison": r.Comparison}, nil
+		all := map[string]any{"benchmark": r.Benchmark.Name, "systems": list, "comparison": r.Comparison}
+		if r.asked != nil {
+			all["asked"] = r.asked
+		}
+		return all, nil
 	}
 	if len(r.Systems) == 0 {
 		return nil, errors.New("nothing was evaluated")
@@ -202,6 +216,9 @@ func (r *Report) JSON() (any, error) {
 	fields := []field{}
 	if figures := r.figures(0); len(figures) > 0 {
 		fields = append(fields, field{"numbers", figures})
+	}
+	if r.asked != nil {
+		fields = append(fields, field{"asked", r.asked})
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Extra)) {
 		fields = append(fields, field{name, r.Extra[name]})

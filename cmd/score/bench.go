@@ -17,7 +17,7 @@ func init() { register(newBenchCommand) }
 // benchFlags are the options of one benchmark.
 type benchFlags struct {
 	benchmarks.Options
-	runtime     runtimeFlags
+	runtime     scorerFlags
 	predictions string
 	components  []string
 	writeTo     string // folder of the authors' files
@@ -41,7 +41,8 @@ predictions in a file, a scorer, or a baseline. score bench list says what every
 		Example: `  score bench list
   score bench imagenhub --ratings testdata/golden/imagenhub \
       --predictions testdata/golden/imagenhub/judges/gpt4o_0shot.jsonl
-  score bench genaibench --ratings GenAI-Bench --scorer backbones/tiny-scorer --report report`,
+  score bench genaibench --ratings GenAI-Bench --scorer backbones/tiny-scorer --report report
+  score bench genaibench --ratings GenAI-Bench --judge unifiedreward-edit/pair --url http://localhost:8000/v1 --model NAME`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/benchmarks"
+	"assay/chat"
 	"assay/encoders"
 	"assay/internal/cli"
 )
@@ -43,7 +44,7 @@ func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
 		return err
 	}
 	if len(r.Systems) == 0 {
-		return cli.Usagef("nothing to judge: give --predictions FILE, --scorer DIR, --baseline NAME, or --compare FILE FILE")
+		return cli.Usagef("nothing to judge: give --predictions FILE, --scorer DIR, --judge NAME, --baseline NAME, or --compare FILE FILE")
 	}
 	if f.writeTo != "" {
 		if err := r.WriteAuthors(f.writeTo); err != nil {
@@ -73,12 +74,12 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *benchmarks.Report, set benchm
 		}
 	}
 	kind, similarity := benchmarks.FindSimilarity(f.baseline)
-	if similarity && f.runtime.scorer != "" {
-		return cli.Usagef("--scorer and --baseline %s both run a model: run one after the other and put their "+
+	if similarity && f.runtime.given() {
+		return cli.Usagef("--scorer (or --judge) and --baseline %s both run a model: run one after the other and put their "+
 			"predictions.jsonl into --compare",
 			f.baseline)
 	}
-	if similarity || f.runtime.scorer != "" {
+	if similarity || f.runtime.given() {
 		name, path, err := f.score(c, r, set, kind)
 		if err == nil && !isMixed {
 			err = addJudged(r, set, name, path)
@@ -227,7 +228,7 @@ func (f *benchFlags) score(
 			return "", "", cli.Usage(err)
 		}
 	}
-	s, err := f.openScorer(kind)
+	s, err := f.openScorer(c, kind)
 	if err != nil {
 		return "", "", err
 	}
@@ -239,19 +240,31 @@ func (f *benchFlags) score(
 	bar := progress{c: c, what: r.Benchmark.Name, unit: "edits"}
 	bar.set(0, len(items))
 	run := benchmarks.Run{Benchmark: r.Benchmark.Name, Items: items, Dir: f.out, Progress: bar.set}
+	if questions, ok := set.(benchmarks.Questions); ok {
+		run.AnswerOf = questions.AnswerOf
+	}
 	path, err = run.Score(c.Context(), s)
 	bar.close()
 	if errors.Is(err, context.Canceled) {
 		return "", "", fmt.Errorf("%d of %d edits are scored in %s; the same command goes on: %w", bar.done, len(items), path,
 			cli.ErrInterrupted)
 	}
+	if errors.Is(err, chat.ErrCap) {
+		return "", "", fmt.Errorf("%w: what was answered is kept; the same command goes on: %w", err, cli.ErrInterrupted)
+	}
 	if err != nil {
 		return "", "", err
 	}
 	r.Facts = append(r.Facts, "predictions: "+path)
+	if run.Asked != nil {
+		r.AddAsked(run.Asked)
+		if run.Asked.Judged == 0 && len(items) > 0 {
+			return "", "", fmt.Errorf("not one of %d items could be judged: %s says why", len(items), run.Asked.File)
+		}
+	}
 	r.Extra["scorer"], r.Extra["settings"], r.Extra["predictions"] = s.Name, s.Settings, path
 	name = s.Name
-	if kind.Name == "" {
+	if kind.Name == "" && f.runtime.judge == "" {
 		name = systemName(name)
 	}
 	if f.checkOrder {
@@ -287,7 +300,18 @@ func (f *benchFlags) encoder(kind benchmarks.Similarity) error {
 }
 
 // openScorer opens what the flags name: a scorer directory, or the encoder of a baseline.
-func (f *benchFlags) openScorer(kind benchmarks.Similarity) (*benchmarks.Scorer, error) {
+func (f *benchFlags) openScorer(c *cobra.Command, kind benchmarks.Similarity) (*benchmarks.Scorer, error) {
+	if f.runtime.judge != "" {
+		j, m, err := f.runtime.openJudge(c)
+		if err != nil {
+			return nil, err
+		}
+		s, err := benchmarks.OpenJudge(j, m.workers(&f.runtime.answers), m.Close)
+		if err != nil {
+			err = errors.Join(cli.Usage(err), m.Close())
+		}
+		return s, err
+	}
 	if kind.Name == "" {
 		o, err := f.runtime.options()
 		if err != nil {
