@@ -64,6 +64,18 @@ func (r *Report) AddAsked(a *Asked) {
 	r.Facts = append(r.Facts, a.String())
 }
 
+// AddUnmeasured adds items of which a metric could not measure its component.
+func (r *Report) AddUnmeasured(component string, failed []Failure) {
+	r.unmeasured += len(failed)
+	for i, f := range failed {
+		if i == 5 {
+			r.Facts = append(r.Facts, fmt.Sprintf("%s: %d items could not be measured", component, len(failed)))
+			break
+		}
+		r.Facts = append(r.Facts, fmt.Sprintf("%s of %v could not be measured: %s", component, f.Key, f.Error))
+	}
+}
+
 // Report is what was found: by one system, or by several and their differences. [Report.Write] makes files of it.
 type Report struct {
 	Benchmark  *Benchmark
@@ -76,6 +88,7 @@ type Report struct {
 	intervals   []measured    // of each system, nil if they were not measured
 	chance      map[string]Value
 	judges      map[int]*Judge // of the systems by their places, where they are known
+	unmeasured  int            // values of components that could not be measured
 	asked       *Asked         // of the one that is a judge in words, if there is one
 	boards      []*Report      // of the systems that are of several methods
 	system      int            // of a board: the place of the system that it is of
@@ -181,7 +194,7 @@ func (r *Report) Failed() (n int) {
 	if r.asked != nil {
 		n += r.asked.Failed
 	}
-	return n
+	return n + r.unmeasured
 }
 
 // JSON is the machine-readable report: the result of a single system with Extra, or all systems and their comparison.

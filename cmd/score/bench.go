@@ -20,6 +20,8 @@ type benchFlags struct {
 	runtime     scorerFlags
 	predictions string
 	components  []string
+	metrics     []string // YAML files
+	boxes       string
 	writeTo     string // folder of the authors' files
 	means       string
 	baseline    string
@@ -146,6 +148,10 @@ func (f *benchFlags) add(c *cobra.Command, b *benchmarks.Benchmark) {
 		case "components":
 			flags.StringSliceVar(&f.components, name, nil,
 				"files of every sample's components or answers (JSON lines), which are put together")
+		case "component":
+			flags.StringSliceVar(&f.metrics, name, nil, "metrics to run on the editors' pictures: YAML files, whose names are "+
+				"those of components (train export-metric makes some)")
+			flags.StringVar(&f.boxes, "boxes", "", "boxes and points of pictures (JSON lines) for metrics that need them")
 		case "editors":
 			flags.StringSliceVar(&f.Editors, name, nil, "folders of the editors' pictures, and of what was measured of them")
 		case "by":

@@ -15,6 +15,7 @@ import (
 	"assay/chat"
 	"assay/encoders"
 	"assay/internal/cli"
+	"assay/metrics"
 )
 
 func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
@@ -89,6 +90,11 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *benchmarks.Report, set benchm
 		}
 		paths = append(paths, path) // of benchmarks whose files mix
 	}
+	measured, err := f.measure(c, r, set)
+	if err != nil {
+		return err
+	}
+	paths = append(paths, measured...)
 	if isMixed && len(paths)+len(f.Editors) > 0 {
 		if err := addMixed(r, mixed, names, append(paths, f.Editors...)); err != nil {
 			return err
@@ -234,12 +240,9 @@ func (f *benchFlags) score(
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	r.Facts = append(r.Facts, "scorer "+s.Name+": "+s.Settings)
-	if f.out == "" {
-		f.out = filepath.Join("runs", "bench-"+r.Benchmark.Name)
-	}
 	bar := progress{c: c, what: r.Benchmark.Name, unit: "edits"}
 	bar.set(0, len(items))
-	run := benchmarks.Run{Benchmark: r.Benchmark.Name, Items: items, Dir: f.out, Progress: bar.set}
+	run := benchmarks.Run{Benchmark: r.Benchmark.Name, Items: items, Dir: f.folder(r), Progress: bar.set}
 	if questions, ok := set.(benchmarks.Questions); ok {
 		run.AnswerOf = questions.AnswerOf
 	}
@@ -285,6 +288,65 @@ func compareOrders(c *cobra.Command, r *benchmarks.Report, s *benchmarks.Scorer,
 	r.Facts = append(r.Facts, fmt.Sprintf("order: the winner flips in %d of %d pairs; a score changes by up to %.3g",
 		order.Flips, order.Pairs, order.Largest))
 	return nil
+}
+
+// measure runs the metrics that --component names, and returns their files of components.
+func (f *benchFlags) measure(c *cobra.Command, r *benchmarks.Report, set benchmarks.Set) (paths []string, err error) {
+	if len(f.metrics) == 0 {
+		return nil, nil
+	}
+	items, err := set.(benchmarks.Measurable).Items() // the flag is there for such sets alone
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	o := metrics.Options{Device: f.runtime.device, Threads: f.runtime.threads}
+	if f.boxes != "" {
+		if o.Places, err = metrics.ReadPlaces(f.boxes); err != nil {
+			return nil, cli.Usage(err)
+		}
+	}
+	for _, file := range f.metrics {
+		path, err := f.measureOne(c, r, set.(benchmarks.Measurable), items, file, o)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
+}
+
+func (f *benchFlags) measureOne(c *cobra.Command, r *benchmarks.Report, set benchmarks.Measurable, items []benchmarks.Item,
+	file string, o metrics.Options) (path string, err error) {
+	m, err := metrics.Open(file, o)
+	if err != nil {
+		return "", cli.Usage(err)
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	bar := progress{c: c, what: m.Config.Name, unit: "edits"}
+	bar.set(0, len(items))
+	run := benchmarks.Component{Metric: m, Dir: f.folder(r), Progress: bar.set}
+	path, err = run.Measure(c.Context(), set, items)
+	bar.close()
+	if errors.Is(err, context.Canceled) {
+		return "", fmt.Errorf("what was measured is kept beside %s; the same command goes on: %w", path, cli.ErrInterrupted)
+	}
+	if err != nil {
+		return "", err
+	}
+	r.Facts = append(r.Facts, fmt.Sprintf("component %s: %s, %s", m.Config.Name, file, path))
+	r.AddUnmeasured(m.Config.Name, run.Failed)
+	if len(run.Failed) == len(items) {
+		return "", fmt.Errorf("%s could not be measured of any item: %s", m.Config.Name, run.Failed[0].Error)
+	}
+	return path, nil
+}
+
+// folder is --out.
+func (f *benchFlags) folder(r *benchmarks.Report) string {
+	if f.out == "" {
+		return filepath.Join("runs", "bench-"+r.Benchmark.Name)
+	}
+	return f.out
 }
 
 // encoder says which flag names the encoder of a similarity, if it is not there.

@@ -66,8 +66,9 @@ trainer/events:   internal/journal
 trainer:         losses ort checkpoints lora data store model trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version internal/journal
 judges:           checkpoints model store internal/atomicfile internal/exit internal/pystring
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed
+metrics:          onnx ort checkpoints data encoders heuristics store internal/strictyaml internal/atomicfile
 scoring:          data store model internal/journal internal/workers internal/atomicfile
-benchmarks:       internal/page chat data heuristics model encoders scoring store textjudge internal/journal internal/stats internal/atomicfile
+benchmarks:       internal/page metrics data internal/workers heuristics model encoders scoring store textjudge internal/journal internal/stats internal/atomicfile
 labeling:         data store heuristics data/readers encoders internal/strictyaml internal/workers internal/atomicfile
 reward: chat data heuristics model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
 .:                data model model/families scoring trainer labeling
