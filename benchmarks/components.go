@@ -20,7 +20,8 @@ import (
 // Measurable is a Mixed set whose components may be measured by metrics.
 type Measurable interface {
 	Mixed
-	Scorable
+	// Outputs lists the outputs of all editors.
+	Outputs() ([]Item, error)
 	// Line is the line of a file of components that says what a metric measured; by names the metric.
 	Line(k Key, component string, value any, by string) map[string]any
 }
@@ -35,7 +36,7 @@ type measuredItem struct {
 
 // Component is a metric that is run on the items of a benchmark.
 type Component struct {
-	Metric   *metrics.Metric
+	Metric   metrics.Measurer
 	Dir      string                // of component-NAME.jsonl, and of the progress beside it
 	Progress func(done, total int) // nil: not called
 	Failed   []Failure             // items that could not be measured
@@ -45,7 +46,7 @@ type Component struct {
 // measured again, unless a picture or a text of it changed since. An item that cannot be measured does not keep the
 // others from it.
 func (c *Component) Measure(ctx context.Context, set Measurable, items []Item) (path string, err error) {
-	name := c.Metric.Config.Name
+	name := c.Metric.Name()
 	path = filepath.Join(c.Dir, "component-"+name+".jsonl")
 	if err := os.MkdirAll(c.Dir, 0o777); err != nil {
 		return "", err
@@ -137,7 +138,7 @@ func (c *Component) value(ctx context.Context, it Item) (any, error) {
 
 // write writes the file of components.
 func (c *Component) write(path string, set Measurable, items []Item, done map[Key]measuredItem) error {
-	by := fmt.Sprintf("%s (%.8s)", c.Metric.Config.Name, c.Metric.Fingerprint())
+	by := fmt.Sprintf("%s (%.8s)", c.Metric.Name(), c.Metric.Fingerprint())
 	return atomicfile.Write(path, func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		for _, it := range items {
@@ -146,7 +147,7 @@ func (c *Component) write(path string, set Measurable, items []Item, done map[Ke
 				c.Failed = append(c.Failed, Failure{Key: it.Key, Error: d.Error})
 				continue
 			}
-			if err := e.Encode(set.Line(it.Key, c.Metric.Config.Name, d.Value, by)); err != nil {
+			if err := e.Encode(set.Line(it.Key, c.Metric.Name(), d.Value, by)); err != nil {
 				return err
 			}
 		}
@@ -163,6 +164,12 @@ func componentLine(field string, k Key, component string, value any, by string, 
 	}
 	return line
 }
+
+// Outputs implements Measurable.
+func (s *aim) Outputs() ([]Item, error) { return s.Items() }
+
+// Outputs implements Measurable.
+func (s *fed) Outputs() ([]Item, error) { return s.Items() }
 
 // Line implements Measurable.
 func (s *aim) Line(k Key, component string, value any, by string) map[string]any {

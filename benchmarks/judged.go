@@ -127,6 +127,18 @@ func orders(j model.Judgement) []float64 {
 	return nil
 }
 
+// dimensions are those of a judge of single edits.
+func dimensions(j model.Judgement) map[string]float64 {
+	if len(j.Dimensions) == 0 || orders(j) != nil {
+		return nil
+	}
+	out := map[string]float64{}
+	for _, d := range j.Dimensions {
+		out[d.Name] = d.Score01
+	}
+	return out
+}
+
 // OpenJudge makes a scorer of a judge that answers in words, of so many questions at a time. Items whose answers cannot
 // be read fail each by itself. A judge of pairs is asked about left and right in both orders; what it prefers has 10,
 // the other one 0, and 5 both if it does not say. closer is called by Close.
@@ -172,7 +184,11 @@ func (s wordsScorer) JudgeEach(ctx context.Context, samples []*model.Sample) ([]
 	cfg := s.Config()
 	for i := range judgements {
 		if errs[i] == nil {
-			judgements[i] = model.Judgement{Score01: cfg.Range(judgements[i].Score01)}
+			one := model.Judgement{Score01: cfg.Range(judgements[i].Score01)}
+			for _, d := range judgements[i].Dimensions {
+				one.Dimensions = append(one.Dimensions, model.Dimension{Name: d.Name, Score01: cfg.Range(d.Score01)})
+			}
+			judgements[i] = one
 		}
 	}
 	return judgements, errs, err

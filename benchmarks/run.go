@@ -22,6 +22,7 @@ import (
 type Picture struct {
 	Path string
 	Read func() ([]byte, error) // nil: the bytes of Path
+	Area int                    // pixels that it is resized to before anything sees it (bicubic); 0: it stays
 }
 
 // None reports whether there is no picture.
@@ -55,6 +56,8 @@ type Prediction struct {
 	// Orders are, of a judge of pairs, what it said of the left edit when that was shown first, and second: 1: it is
 	// better.
 	Orders []float64 `json:"orders,omitempty"`
+
+	Dimensions map[string]float64 `json:"dimensions,omitempty"` // of a judge that answers in words
 
 	Answer *string `json:"answer,omitempty"` // of benchmarks of answers, in place of the score
 }
@@ -167,7 +170,7 @@ func (r *Run) Score(ctx context.Context, s *Scorer) (path string, err error) {
 				failures = append(failures, Failure{it.Key, o.err.Error(), scoring.Unreadable(o.err)})
 			default:
 				done[it.Key] = true
-				lines = append(lines, Prediction{it.Key, o.score, content[i], o.orders, r.answer(o)})
+				lines = append(lines, Prediction{it.Key, o.score, content[i], o.orders, o.dimensions, r.answer(o)})
 			}
 		}
 		if err := file.Write(lines...); err != nil {

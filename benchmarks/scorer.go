@@ -114,9 +114,10 @@ type outcome struct {
 	score float64
 	err   error // why there is none
 	// orders are, of a judge of pairs, what it says of the left edit when that is shown first, and second: 1: it is better.
-	orders []float64
-	said   *string // what a judge said, of Questions
-	middle float64 // of the scorer's range
+	orders     []float64
+	dimensions map[string]float64 // of a judge that answers in words
+	said       *string            // what a judge said, of Questions
+	middle     float64            // of the scorer's range
 }
 
 // scoreItems scores groups of items and reports them.
@@ -156,7 +157,7 @@ func (s *Scorer) score(
 				return failed(group, r.Err)
 			}
 			of[i] = content[r.Index]
-			outcomes[i] = outcome{score: r.Score, err: r.Err, orders: orders(r.Judgement), middle: s.middle}
+			outcomes[i] = outcome{score: r.Score, err: r.Err, orders: orders(r.Judgement), dimensions: dimensions(r.Judgement), middle: s.middle}
 			if math.IsNaN(r.Score) || math.IsInf(r.Score, 0) {
 				return fmt.Errorf("scoring %v: the score is %v", group[i].Key, r.Score)
 			}
@@ -193,7 +194,18 @@ func decodePicture(it Item, what string, p Picture) (*data.Picture, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%v: %s: %w", it.Key, what, err)
 	}
+	if p.Area > 0 {
+		width, height := sidesOf(p.Area, pic.Width, pic.Height)
+		pic = pic.Resize(width, height, data.Bicubic)
+	}
 	return pic, nil
+}
+
+// sidesOf are the sides of a picture of about the area and the same aspect, rounded down.
+func sidesOf(area, width, height int) (w, h int) {
+	ratio := float64(width) / float64(height)
+	side := math.Sqrt(float64(area) * ratio)
+	return max(1, int(side)), max(1, int(side/ratio))
 }
 
 // modelScorer gives scores on the range of a scorer directory.

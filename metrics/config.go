@@ -37,14 +37,15 @@ type Config struct {
 
 // Prepare says how pictures become the graph's input [1, 3, height, width].
 type Prepare struct {
-	Box    bool      `yaml:"box"`    // the picture's box of the file of boxes is cut out first
-	Points string    `yaml:"points"` // "five": five points of a face, from the file of boxes, are moved to ArcFace's places
-	Size   []int     `yaml:"size"`   // [height, width]; none: as it is
-	Fit    string    `yaml:"fit"`    // stretch (to the size; default), crop (shorter side to the size, then the middle)
-	Filter string    `yaml:"filter"` // bicubic (default), bilinear, lanczos, nearest
-	Order  string    `yaml:"order"`  // rgb (default), bgr
-	Mean   []float64 `yaml:"mean"`   // of values on 0..1, in the order of the channels; default 0
-	Std    []float64 `yaml:"std"`    // default 1
+	Box     bool      `yaml:"box"`     // the picture's box of the file of boxes is cut out first
+	Points  string    `yaml:"points"`  // "five": five points of a face, from the file of boxes, are moved to ArcFace's places
+	Size    []int     `yaml:"size"`    // [height, width]; none: as it is
+	Fit     string    `yaml:"fit"`     // stretch (to the size; default), crop (shorter side to the size, then the middle)
+	Shorter int       `yaml:"shorter"` // of fit crop: what the shorter side is brought to; default: the size
+	Filter  string    `yaml:"filter"`  // bicubic (default), bilinear, lanczos, nearest
+	Order   string    `yaml:"order"`   // rgb (default), bgr
+	Mean    []float64 `yaml:"mean"`    // of values on 0..1, in the order of the channels; default 0
+	Std     []float64 `yaml:"std"`     // default 1
 }
 
 // Output says what the numbers mean.
@@ -52,6 +53,7 @@ type Output struct {
 	Name    string    `yaml:"name"`    // of the graph's output, where there are several
 	Classes []string  `yaml:"classes"` // the component is the name of the largest
 	Names   []string  `yaml:"names"`   // the component is an object of several numbers
+	First   int       `yaml:"first"`   // so many numbers are the output, as the class token's of all tokens'; 0: all
 	Scale   []float64 `yaml:"scale"`   // [a, b]: the component is a + b times the number
 	Range   []float64 `yaml:"range"`   // what lies outside is an error
 }
@@ -147,6 +149,9 @@ func (p *Prepare) check(problem func(key, format string, args ...any)) {
 	if p.Fit != "" && p.Fit != "stretch" && p.Fit != "crop" || p.Fit != "" && len(p.Size) == 0 {
 		problem("prepare.fit", "%q: want stretch or crop, with a size", p.Fit)
 	}
+	if p.Shorter != 0 && (p.Fit != "crop" || len(p.Size) != 2 || p.Shorter < p.Size[0]) {
+		problem("prepare.shorter", "%d: want at least the size, with fit crop", p.Shorter)
+	}
 	if p.Fit == "crop" && len(p.Size) == 2 && p.Size[0] != p.Size[1] {
 		problem("prepare.fit", "crop wants a square size")
 	}
@@ -172,6 +177,9 @@ func (o *Output) check(problem func(key, format string, args ...any), cosine boo
 	}
 	if len(o.Classes) > 0 && len(o.Scale)+len(o.Range) > 0 {
 		problem("output", "classes have neither scale nor range")
+	}
+	if o.First < 0 {
+		problem("output.first", "%d: want a number of numbers", o.First)
 	}
 	if len(o.Scale) != 0 && len(o.Scale) != 2 {
 		problem("output.scale", "%v: want [a, b], of a + b times the number", o.Scale)

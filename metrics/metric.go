@@ -126,6 +126,9 @@ func (m *Metric) openModel(o Options) error {
 	return nil
 }
 
+// Name is the component's.
+func (m *Metric) Name() string { return m.Config.Name }
+
 // Fingerprint is a digest of all that values depend on besides the sample.
 func (m *Metric) Fingerprint() string { return m.fingerprint }
 
@@ -277,6 +280,11 @@ func (m *Metric) run(ctx context.Context, feeds map[string]*tensor.Dense) ([]flo
 	if !ok {
 		return nil, fmt.Errorf("the output %s is no float32", m.Config.Output.Name)
 	}
+	if n := m.Config.Output.First; n > len(v) {
+		return nil, fmt.Errorf("the output %s has %d numbers, not the %d that are wanted", m.Config.Output.Name, len(v), n)
+	} else if n > 0 {
+		v = v[:n]
+	}
 	return v, nil
 }
 
@@ -349,13 +357,18 @@ func (c *Prepare) resize(p *data.Picture) *data.Picture {
 	if c.Fit != "crop" {
 		return p.Resize(w, h, filters[c.Filter])
 	}
-	side := h // as torchvision's Resize(side) and CenterCrop(side)
+	side := h
+	if c.Shorter > 0 {
+		side = c.Shorter
+	}
+	// As torchvision's Resize(shorter) and CenterCrop(size).
 	if p.Width <= p.Height {
 		w, h = side, int(float64(side*p.Height)/float64(p.Width))
 	} else {
 		h, w = side, int(float64(side*p.Width)/float64(p.Height))
 	}
 	p = p.Resize(w, h, filters[c.Filter])
+	side = c.Size[0]
 	middle := func(n int) int { return int(math.RoundToEven(float64(n-side) / 2)) }
 	return p.Crop(middle(w), middle(h), side, side)
 }

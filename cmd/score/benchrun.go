@@ -295,7 +295,7 @@ func (f *benchFlags) measure(c *cobra.Command, r *benchmarks.Report, set benchma
 	if len(f.metrics) == 0 {
 		return nil, nil
 	}
-	items, err := set.(benchmarks.Measurable).Items() // the flag is there for such sets alone
+	items, err := set.(benchmarks.Measurable).Outputs() // the flag is there for such sets alone
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
@@ -317,12 +317,12 @@ func (f *benchFlags) measure(c *cobra.Command, r *benchmarks.Report, set benchma
 
 func (f *benchFlags) measureOne(c *cobra.Command, r *benchmarks.Report, set benchmarks.Measurable, items []benchmarks.Item,
 	file string, o metrics.Options) (path string, err error) {
-	m, err := metrics.Open(file, o)
+	m, err := metrics.OpenMeasurer(file, o)
 	if err != nil {
 		return "", cli.Usage(err)
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	bar := progress{c: c, what: m.Config.Name, unit: "edits"}
+	bar := progress{c: c, what: m.Name(), unit: "edits"}
 	bar.set(0, len(items))
 	run := benchmarks.Component{Metric: m, Dir: f.folder(r), Progress: bar.set}
 	path, err = run.Measure(c.Context(), set, items)
@@ -333,10 +333,10 @@ func (f *benchFlags) measureOne(c *cobra.Command, r *benchmarks.Report, set benc
 	if err != nil {
 		return "", err
 	}
-	r.Facts = append(r.Facts, fmt.Sprintf("component %s: %s, %s", m.Config.Name, file, path))
-	r.AddUnmeasured(m.Config.Name, run.Failed)
+	r.Facts = append(r.Facts, fmt.Sprintf("component %s: %s, %s", m.Name(), file, path))
+	r.AddUnmeasured(m.Name(), run.Failed)
 	if len(run.Failed) == len(items) {
-		return "", fmt.Errorf("%s could not be measured of any item: %s", m.Config.Name, run.Failed[0].Error)
+		return "", fmt.Errorf("%s could not be measured of any item: %s", m.Name(), run.Failed[0].Error)
 	}
 	return path, nil
 }
