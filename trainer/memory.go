@@ -37,19 +37,33 @@ func (m *scorerModel) Plan(_ context.Context, sample []Example) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Memory = memoryOf(m.tuner.Device(), m.given)
-	if limit := int64(m.config.DeviceOptions.MemoryLimit); limit > 0 && strings.HasPrefix(p.Device, "cuda") {
-		p.Memory = min(p.Memory, limit)
-	}
-	if err := m.tuner.Absent(); err != nil {
-		p.Absent, p.Partly = err.Error(), m.tuner.Partly()
-	}
-	u, err := m.fit(p, longest)
+	p.onDevice(m.config, m.tuner, m.given)
+	u, err := fitMicroBatch(m.config, p, m.least, func(n int) (model.Usage, error) {
+		return m.tuner.Usage(longest, n, m.pictures, m.scoring)
+	})
 	if err != nil {
 		return nil, err
 	}
 	p.Parameters, p.Trainable, p.Bytes, p.Host = u.Parameters, u.Trainable, u.Bytes, u.Host
 	return p, nil
+}
+
+// planned is what runs the graphs of a plan.
+type planned interface {
+	Device() string
+	Absent() error
+	Partly() bool
+}
+
+// onDevice says what memory the run may use, and what the plan could not ask of a device that is not here.
+func (p *Plan) onDevice(c *Config, t planned, given int64) {
+	p.Memory = memoryOf(p.Device, given)
+	if limit := int64(c.DeviceOptions.MemoryLimit); limit > 0 && strings.HasPrefix(p.Device, "cuda") {
+		p.Memory = min(p.Memory, limit)
+	}
+	if err := t.Absent(); err != nil {
+		p.Absent, p.Partly = err.Error(), t.Partly()
+	}
 }
 
 // count counts the tokens of examples and returns the longest one.
@@ -67,7 +81,6 @@ func (p *Plan) count(by preparer, sample []Example) (longest *model.Sample, err 
 			p.Tokens.add(n, len(sample))
 		}
 	}
-<<<<<<< HEAD
 	return longest, nil
 }
 
@@ -78,55 +91,24 @@ const (
 	mostCUDA  = 32 << 10
 )
 
-// fit chooses the samples of a run of the graph, unless the configuration says: enough tokens for large matrix
-// products, and no more than fits into nine tenths of the memory.
-func (m *scorerModel) fit(p *Plan, longest *model.Sample) (u model.Usage, err error) {
+// fitMicroBatch chooses the samples of a run of the graph, at least so many, unless the configuration says: enough
+// tokens for large matrix products, and no more than fits into nine tenths of the memory.
+func fitMicroBatch(c *Config, p *Plan, least int, usage func(n int) (model.Usage, error)) (u model.Usage, err error) {
 	enough := enoughCPU
 	if strings.HasPrefix(p.Device, "cuda") && p.Memory > 0 {
 		enough = mostCUDA
 	}
-	most := min(max(1, int(float64(enough)/p.Tokens.Mean)), m.config.BatchSize)
-	if m.config.MicroBatch != Auto {
-		p.MicroBatch = max(min(int(m.config.MicroBatch), m.config.BatchSize), m.least)
-		return m.tuner.Usage(longest, p.MicroBatch, m.pictures, m.scoring)
+	most := min(max(1, int(float64(enough)/p.Tokens.Mean)), c.BatchSize)
+	if c.MicroBatch != Auto {
+		p.MicroBatch = max(min(int(c.MicroBatch), c.BatchSize), least)
+		return usage(p.MicroBatch)
 	}
-	least := max(1, m.least)
+	least = max(1, least)
 	most = max(most, least)
 	fits := func(n int) bool {
 		if err == nil {
 			p.MicroBatch = n
-			u, err = m.tuner.Usage(longest, n, m.pictures, m.scoring)
-=======
-	p.Memory = memoryOf(m.tuner.Device(), m.given)
-	if err := m.tuner.Absent(); err != nil {
-		p.Absent = err.Error()
-	}
-	u, err := fitMicroBatch(m.config, p, m.least, func(n int) (model.Usage, error) {
-		return m.tuner.Usage(longest, n, m.pictures, m.scoring)
-	})
-	if err != nil {
-		return nil, err
-	}
-	p.Parameters, p.Trainable, p.Bytes = u.Parameters, u.Trainable, u.Bytes
-	return p, nil
-}
-
-// fitMicroBatch chooses the samples of a run of the graph, at least so many, unless the configuration says: enough
-// tokens for large matrix products, and no more than fits into nine tenths of the memory.
-func fitMicroBatch(c *Config, p *Plan, least int, usage func(n int) (model.Usage, error)) (u model.Usage, err error) {
-	const enough = 2048
-	n := min(max(1, int(enough/p.Tokens.Mean)), c.BatchSize)
-	fixed := c.MicroBatch != Auto
-	if fixed {
-		n = min(int(c.MicroBatch), c.BatchSize)
-	}
-	n = max(n, least)
-	for ; ; n-- {
-		p.MicroBatch = n
-		u, err = usage(n)
-		if err != nil || fixed || n <= max(1, least) || p.Memory == 0 || total(u.Bytes) <= p.Memory/10*9 {
-			return u, err
->>>>>>> sft
+			u, err = usage(n)
 		}
 		return err != nil || p.Memory == 0 || total(u.Bytes) <= p.Memory/10*9
 	}
@@ -146,11 +128,7 @@ func total(bytes map[string]int64) (sum int64) {
 	return sum
 }
 
-<<<<<<< HEAD
-// memoryOf is what a run may use: of the GPU that a plan names, or of the device as it is here; 0 if it is not known.
-=======
-// memoryOf is what a run may use: what was given, of the GPU that was named, or of this machine's; 0 if it is not known.
->>>>>>> sft
+// memoryOf is what a run may use: what was given, of the GPU that was named, or of this machine; 0 if it is not known.
 func memoryOf(device string, given int64) int64 {
 	if given > 0 {
 		return given
