@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"path/filepath"
 
 	"assay/internal/stats"
 )
@@ -56,24 +55,8 @@ func (r *run) validationDue() bool {
 // scoreRows scores the validation rows lo to hi-1 but for those that are set aside.
 func (r *run) scoreRows(ctx context.Context, lo, hi int) (scores []float64, batch []Example, err error) {
 	for {
-		batch = nil
-		for i := lo; i < hi && err == nil; i++ {
-			if !usable(r.valid, i) {
-				continue
-			}
-			var e Example
-			e, err = r.valid.Example(i)
-			e.Index, e.Question, e.Answer = i, r.config.Question[0], r.config.Answer[0]
-			batch = append(batch, e)
-		}
-		if len(batch) == 0 {
-			return nil, nil, nil
-		}
-		if err == nil {
-			if scores, err = r.model.Score(ctx, batch); err == nil {
-				return scores, batch, nil
-			}
-			err = fmt.Errorf("scoring validation rows %s: %w", ids(batch), err)
+		if scores, batch, err = r.tryRows(ctx, lo, hi); err == nil {
+			return scores, batch, nil
 		}
 		if err = r.setAside(batch, true, err); err != nil {
 			return nil, nil, err
@@ -81,28 +64,44 @@ func (r *run) scoreRows(ctx context.Context, lo, hi int) (scores []float64, batc
 	}
 }
 
+// tryRows is scoreRows for rows that are all good; after an error it returns those that it was at.
+func (r *run) tryRows(ctx context.Context, lo, hi int) (scores []float64, batch []Example, err error) {
+	if batch, err = r.validRows(lo, hi); err != nil || len(batch) == 0 {
+		return nil, batch, err
+	}
+	if scores, err = r.model.Score(ctx, batch); err != nil {
+		err = fmt.Errorf("scoring validation rows %s: %w", ids(batch), err)
+	}
+	return scores, batch, err
+}
+
+// validRows reads the validation rows lo to hi-1 but for those that are set aside; those in front of an error with it.
+func (r *run) validRows(lo, hi int) (batch []Example, err error) {
+	for i := lo; i < hi && err == nil; i++ {
+		if !usable(r.valid, i) {
+			continue
+		}
+		var e Example
+		e, err = r.valid.Example(i)
+		e.Index, e.Question, e.Answer = i, r.config.Question[0], r.config.Answer[0]
+		batch = append(batch, e)
+	}
+	return batch, err
+}
+
 // validate scores the validation rows, with the first templates and without augmentation, and notes the result. It
 // stops when ctx does, and then nothing is noted.
 func (r *run) validate(ctx context.Context) error {
-	var err error
 	n := r.valid.Len()
 	if l := r.config.Validate.Limit; l > 0 {
 		n = min(n, l)
 	}
-	var scores []float64
-	var examples []Example
-	for lo := 0; lo < n; lo += r.state.MicroBatch {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		s, e, err := r.scoreRows(context.WithoutCancel(ctx), lo, min(lo+r.state.MicroBatch, n))
-		if err != nil {
-			return err
-		}
-		scores = append(scores, s...)
-		for i := range e { // without the pictures of rows that have them inside
-			examples = append(examples, Example{Index: e[i].Index, Label: e[i].Label, Said: e[i].Said})
-		}
+	if err := r.sameParams(); err != nil {
+		return err
+	}
+	scores, examples, err := r.shareValidation(ctx, n)
+	if err != nil {
+		return err
 	}
 	if len(scores) == 0 {
 		return errors.New("every validation row was set aside")
@@ -115,7 +114,7 @@ func (r *run) validate(ctx context.Context) error {
 	if m.Best {
 		last, best := r.state.Last, r.state.Best
 		r.state.Last, r.state.Best = m, m // as the card says
-		if err := replaceDir(filepath.Join(r.config.Out, BestDir), r.writeScorer); err != nil {
+		if err := r.write(BestDir); err != nil {
 			r.state.Last, r.state.Best = last, best
 			return err
 		}
