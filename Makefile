@@ -55,10 +55,16 @@ cuda: setup ## make build/cuda/bin with the tag gpu: commands that list CUDA dev
 		go vet -tags cuda ./ort && go build -trimpath -tags gpu -o build/cuda/bin/ ./cmd/...
 	@echo "built: $$(echo build/cuda/bin/*)"
 
+mpi: setup ## make build/mpi/bin/train with the tag mpi: training by several processes (Open MPI or MPICH; docs/scale.md)
+	@tools/setup/mpi.sh
+	@mkdir -p build/mpi/bin && export PKG_CONFIG_PATH="$(CURDIR)/build/mpi:$$PKG_CONFIG_PATH" && \
+		go vet -tags mpi ./mpi && go build -tags mpi -o build/mpi/bin/ ./cmd/train
+	@echo "built: build/mpi/bin/train"
+
 clean: ## remove what make build made
 	rm -rf bin
 
 distclean: clean ## remove what was installed, too
 	rm -rf build
 
-.PHONY: help demo pretrain test fmt lint cover fuzz build bench parity setup cuda clean distclean
+.PHONY: help demo pretrain test fmt lint cover fuzz build bench parity setup cuda mpi clean distclean

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 )
 
@@ -31,6 +32,19 @@ func (m Image) File(folder string) string {
 		return m.Path
 	}
 	return filepath.Join(folder, m.Path)
+}
+
+// Size is the number of bytes of a picture as it lies there; 0 if that is not known. folder is where relative paths
+// begin.
+func (m Image) Size(folder string) int64 {
+	if len(m.Bytes) > 0 || m.Path == "" {
+		return int64(len(m.Bytes))
+	}
+	info, err := os.Stat(m.File(folder))
+	if err != nil {
+		return 0
+	}
+	return info.Size()
 }
 
 // Read returns the encoded bytes of the picture. Relative paths start at folder; more than l.MaxBytes are refused.

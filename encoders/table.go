@@ -12,6 +12,7 @@ import (
 	"assay/heuristics"
 	"assay/internal/atomicfile"
 	"assay/internal/journal"
+	"assay/shards"
 	"assay/store"
 )
 
@@ -31,6 +32,10 @@ type TableRun struct {
 	// Progress is told how many rows are done since the last time; the first time, how many an earlier run had done. It
 	// may be nil.
 	Progress func(rows int)
+
+	Shard shards.Ref        // the part of the rows that MeasureShard measures
+	Merge bool              // write the table from what all shards hold
+	Told  func(text string) // of what a shard waits for; may be nil
 }
 
 // TableResult says what a TableRun wrote.
@@ -75,29 +80,11 @@ type tableHead struct {
 // Measure measures the edits of the table, which is r.In opened, and writes the same rows with what was measured. Rows
 // whose pictures or captions cannot be read say so in the column error. If ctx ends it, the error is a *KeptError.
 func (r *TableRun) Measure(ctx context.Context, t *data.Table, m *Measurer) (*TableResult, error) {
-	head := tableHead{In: r.In, Rows: t.Len(), Columns: r.Columns}
-	if abs, err := filepath.Abs(r.In); err == nil {
-		head.In = abs
-	}
-	if m.CLIP != nil {
-		head.CLIP = m.CLIP.Fingerprint()
-	}
-	if m.DINO != nil {
-		head.DINO = m.DINO.Fingerprint()
+	if r.Merge {
+		return r.merge(t, m)
 	}
 	progress := r.Out + ".progress"
-	j, known, err := journal.Open[measured](progress, head)
-	if err != nil {
-		return nil, err
-	}
-	done := map[int]measured{}
-	for _, v := range known {
-		if e, err := ReadEdit(t, r.Columns, v.Row); e.Digest(t.Folder(), err) == v.Of { // else it was changed since
-			done[v.Row] = v
-		}
-	}
-	err = r.measure(ctx, t, m, done, j)
-	err = errors.Join(err, j.Close())
+	done, err := r.measureInto(ctx, t, m, progress, 0, t.Len())
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil, &KeptError{len(done), t.Len(), progress}
 	} else if err != nil {
@@ -110,17 +97,50 @@ func (r *TableRun) Measure(ctx context.Context, t *data.Table, m *Measurer) (*Ta
 	return result, os.Remove(progress)
 }
 
+// head says what the run is.
+func (r *TableRun) head(t *data.Table, m *Measurer) tableHead {
+	head := tableHead{In: r.In, Rows: t.Len(), Columns: r.Columns}
+	if abs, err := filepath.Abs(r.In); err == nil {
+		head.In = abs
+	}
+	if m.CLIP != nil {
+		head.CLIP = m.CLIP.Fingerprint()
+	}
+	if m.DINO != nil {
+		head.DINO = m.DINO.Fingerprint()
+	}
+	return head
+}
+
+// measureInto measures the rows from from to before to, with a journal at that path.
+func (r *TableRun) measureInto(
+	ctx context.Context, t *data.Table, m *Measurer, path string, from, to int,
+) (map[int]measured, error) {
+	j, known, err := journal.Open[measured](path, r.head(t, m))
+	if err != nil {
+		return nil, err
+	}
+	done := map[int]measured{}
+	for _, v := range known {
+		if e, err := ReadEdit(t, r.Columns, v.Row); e.Digest(t.Folder(), err) == v.Of { // else it was changed since
+			done[v.Row] = v
+		}
+	}
+	err = r.measure(ctx, t, m, from, to, done, j)
+	return done, errors.Join(err, j.Close())
+}
+
 // rowsAtOnce are measured together: what an interrupt may cost.
 const rowsAtOnce = 32
 
-// measure measures the rows that are not done.
-func (r *TableRun) measure(ctx context.Context, t *data.Table, m *Measurer, done map[int]measured,
+// measure measures the rows from from to before to that are not done.
+func (r *TableRun) measure(ctx context.Context, t *data.Table, m *Measurer, from, to int, done map[int]measured,
 	j *journal.Journal[measured]) error {
 	r.progress(len(done))
-	for i := 0; i < t.Len(); {
+	for i := from; i < to; {
 		var rows []measured
 		var edits []Edit
-		for ; i < t.Len() && len(rows) < rowsAtOnce; i++ {
+		for ; i < to && len(rows) < rowsAtOnce; i++ {
 			if _, ok := done[i]; ok {
 				continue
 			}

@@ -70,10 +70,17 @@ const (
 // Rows scores the rows of a table that done does not hold yet, and adds them to it. report (may be nil) is told of
 // every batch; its error ends the run.
 func Rows(ctx context.Context, s PairScorer, t *data.Table, done Scores, report func([]Row) error) error {
+	return rowsWithin(ctx, s, t, 0, t.Len(), done, report)
+}
+
+// rowsWithin is Rows for the rows from from to before to.
+func rowsWithin(
+	ctx context.Context, s PairScorer, t *data.Table, from, to int, done Scores, report func([]Row) error,
+) error {
 	content := make([]string, t.Len())
 	j := Job[model.Pair, *model.Sample]{
 		Scorer:  s,
-		Batches: batches(t.Len(), done),
+		Batches: batches(from, to, done),
 		Size:    pixels,
 		MaxSize: batchPixels,
 	}
@@ -115,10 +122,10 @@ func Rows(ctx context.Context, s PairScorer, t *data.Table, done Scores, report 
 	return j.Run(ctx)
 }
 
-// batches cuts the rows that are not done into batches.
-func batches(n int, done Scores) iter.Seq[[]int] {
+// batches cuts the rows from from to before to that are not done into batches.
+func batches(from, to int, done Scores) iter.Seq[[]int] {
 	var todo []int
-	for i := range n {
+	for i := from; i < to; i++ {
 		if _, ok := done[i]; !ok {
 			todo = append(todo, i)
 		}

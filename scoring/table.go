@@ -14,6 +14,7 @@ import (
 	"assay/internal/atomicfile"
 	"assay/internal/journal"
 	"assay/model"
+	"assay/shards"
 )
 
 // TableScorer scores tables. [model.Scorer] is one.
@@ -32,7 +33,11 @@ type TableOptions struct {
 	Preferences string  // table of preferences to write, too; "": none
 	Margin      float64 // least difference of the scores, on the scorer's range, of a preference
 
+	Shard shards.Ref // the part of the rows that [TableShard] scores
+	Merge bool       // write the table from what all shards hold
+
 	Progress func(done, total int) // called with the rows done so far; nil: not called
+	Told     func(text string)     // of what a shard waits for; nil: not called
 }
 
 // TableResult counts what [Table] did.
@@ -117,40 +122,63 @@ func setScore(rec *data.Record, c *model.ScorerConfig, row *Row) {
 	}
 }
 
+// check refuses files that are not those of tables, or each other.
+func (o *TableOptions) check() (format data.Format, err error) {
+	if format, err = data.FormatOf(o.Out); err != nil || o.Preferences == "" {
+		return format, err
+	}
+	_, err = data.FormatOf(o.Preferences)
+	for _, other := range []string{o.In, o.Out} {
+		if err == nil && atomicfile.Same(o.Preferences, other) {
+			err = fmt.Errorf("%s: preferences would replace the table %s; choose another file", o.Preferences, other)
+		}
+	}
+	return format, err
+}
+
+// open opens the table with the columns that a scorer needs.
+func (o *TableOptions) open(s TableScorer) (*data.Table, error) {
+	columns := []string{"source", "edit", "instruction"}
+	if cfg := s.Config(); !cfg.NeedsSource() {
+		columns = columns[1:]
+	}
+	return data.OpenTable(o.In, data.WithColumns(o.Columns), data.WithOnly("source", "edit", "instruction"),
+		data.WithRequired(columns...))
+}
+
 // Table scores every row of a table and writes the rows with score (on the scorer's range), score01 and error added.
 // A row that cannot be scored has an error and no number.
 //
 // Results are kept in OUT.progress while it runs. When ctx is cancelled the error is an [InterruptedError], and the
 // same call goes on; rows that were changed meanwhile are scored anew.
 func Table(ctx context.Context, s TableScorer, o TableOptions) (*TableResult, error) {
-	format, err := data.FormatOf(o.Out)
-	if err == nil && o.Preferences != "" {
-		_, err = data.FormatOf(o.Preferences)
-		for _, other := range []string{o.In, o.Out} {
-			if err == nil && atomicfile.Same(o.Preferences, other) {
-				err = fmt.Errorf("%s: preferences would replace the table %s; choose another file", o.Preferences, other)
-			}
-		}
-	}
+	format, err := o.check()
 	if err != nil {
 		return nil, err
 	}
-	columns := []string{"source", "edit", "instruction"}
-	if cfg := s.Config(); !cfg.NeedsSource() {
-		columns = columns[1:]
-	}
-	t, err := data.OpenTable(o.In, data.WithColumns(o.Columns), data.WithOnly("source", "edit", "instruction"),
-		data.WithRequired(columns...))
+	t, err := o.open(s)
 	if err != nil {
 		return nil, err
 	}
 	defer t.Close()
+	if o.Merge {
+		return mergeTable(s, o, t, format)
+	}
 	progress := o.Out + ".progress"
 	done, err := Kept(ctx, s, t, progress, nil, o.Progress)
 	if err != nil {
 		return nil, err
 	}
-	r, err := writeScores(t, o.Out, format, s.Config(), done)
+	r, err := o.write(s, t, format, done)
+	if err != nil {
+		return nil, err
+	}
+	return r, os.Remove(progress)
+}
+
+// write writes all that the options ask for.
+func (o *TableOptions) write(s TableScorer, t *data.Table, f data.Format, done Scores) (*TableResult, error) {
+	r, err := writeScores(t, o.Out, f, s.Config(), done)
 	if err != nil {
 		return nil, err
 	}
@@ -159,11 +187,9 @@ func Table(ctx context.Context, s TableScorer, o TableOptions) (*TableResult, er
 		r.Unreadable, r.UnreadableShare = &n, &share
 	}
 	if o.Preferences != "" {
-		if r.Preferences, err = writePreferences(t, done, o.Preferences, o.Margin); err != nil {
-			return nil, err
-		}
+		r.Preferences, err = writePreferences(t, done, o.Preferences, o.Margin)
 	}
-	return r, os.Remove(progress)
+	return r, err
 }
 
 // Kept scores the rows of a table that skip (may be nil) does not name. Results are kept in the file progress, which is
@@ -259,12 +285,17 @@ func openProgress(path string, t *data.Table, s TableScorer) (*journal.Journal[R
 	if err != nil {
 		return nil, nil, err
 	}
+	return j, keepUnchanged(t, old), nil
+}
+
+// keepUnchanged gives those of the results whose rows were not changed since.
+func keepUnchanged(t *data.Table, old []Row) Scores {
 	done := make(Scores, len(old))
 	for _, o := range old {
 		row, err := t.Read(o.Row)
-		if Content(t.Folder(), &row, err) == o.Content { // else it was changed since
+		if Content(t.Folder(), &row, err) == o.Content {
 			done[o.Row] = o
 		}
 	}
-	return j, done, nil
+	return done
 }

@@ -15,6 +15,7 @@ import (
 	"assay/data"
 	"assay/internal/atomicfile"
 	"assay/internal/journal"
+	"assay/shards"
 	"assay/store"
 )
 
@@ -26,6 +27,10 @@ type TableOptions struct {
 	Workers int               // rows at a time
 
 	Progress func(done, total int) // nil: not called
+
+	Shard shards.Ref        // the part of the rows that TableShard judges
+	Merge bool              // write the table from what all shards hold
+	Told  func(text string) // of what a shard waits for; nil: not called
 }
 
 // TableResult counts what Table did.
@@ -90,6 +95,8 @@ type run struct {
 	o     TableOptions
 	stop  context.CancelCauseFunc
 
+	from, to int // rows to judge
+
 	mu      sync.Mutex // of what follows
 	done    map[int]row
 	journal *journal.Journal[row]
@@ -106,20 +113,16 @@ func (j *Judge) Table(ctx context.Context, o TableOptions) (*TableResult, error)
 	if err != nil {
 		return nil, err
 	}
-	r := &run{judge: j, roles: j.Roles(), o: o, done: map[int]row{}}
-	if r.table, err = data.OpenTable(o.In, data.WithColumns(o.Columns), data.WithRequired(r.required()...),
-		data.WithOnly("source", "edit", "target", "instruction")); err != nil {
+	r, err := j.begin(o)
+	if err != nil {
 		return nil, err
 	}
 	defer r.table.Close()
+	if o.Merge {
+		return r.merge(format)
+	}
 	progress := o.Out + ".progress"
-	if err := r.open(progress); err != nil {
-		return nil, err
-	}
-	err = r.rows(ctx)
-	if e := r.journal.Close(); err == nil {
-		err = e
-	}
+	err = r.judgeInto(ctx, progress)
 	if errors.Is(err, context.Canceled) || errors.Is(err, chat.ErrUnavailable) {
 		return nil, &StoppedError{len(r.done), r.table.Len(), progress, err}
 	}
@@ -131,6 +134,29 @@ func (j *Judge) Table(ctx context.Context, o TableOptions) (*TableResult, error)
 		return nil, err
 	}
 	return result, os.Remove(progress)
+}
+
+// begin opens the table.
+func (j *Judge) begin(o TableOptions) (r *run, err error) {
+	r = &run{judge: j, roles: j.Roles(), o: o, done: map[int]row{}}
+	if r.table, err = data.OpenTable(o.In, data.WithColumns(o.Columns), data.WithRequired(r.required()...),
+		data.WithOnly("source", "edit", "target", "instruction")); err != nil {
+		return nil, err
+	}
+	r.to = r.table.Len()
+	return r, nil
+}
+
+// judgeInto judges the rows, with a journal at that path.
+func (r *run) judgeInto(ctx context.Context, path string) error {
+	if err := r.open(path); err != nil {
+		return err
+	}
+	err := r.rows(ctx)
+	if e := r.journal.Close(); err == nil {
+		err = e
+	}
+	return err
 }
 
 // columns are those of the roles; reference is the label table's target.
@@ -151,17 +177,24 @@ func (r *run) required() []string {
 	return list
 }
 
+// head says what a run's results belong to.
+type head struct {
+	In    string `json:"in"`
+	Rows  int    `json:"rows"`
+	Judge string `json:"judge"`
+}
+
+func (r *run) head() (head, error) {
+	in, err := filepath.Abs(r.table.Path())
+	return head{in, r.table.Len(), r.judge.Fingerprint()}, err
+}
+
 // open reads what is done already of rows that were not changed since.
 func (r *run) open(progress string) error {
-	in, err := filepath.Abs(r.table.Path())
+	head, err := r.head()
 	if err != nil {
 		return err
 	}
-	head := struct {
-		In    string `json:"in"`
-		Rows  int    `json:"rows"`
-		Judge string `json:"judge"`
-	}{in, r.table.Len(), r.judge.Fingerprint()}
 	var old []row
 	if r.journal, old, err = journal.Open[row](progress, head); err != nil {
 		return err
@@ -227,7 +260,7 @@ func (r *run) rows(ctx context.Context) error {
 	ctx, r.stop = context.WithCancelCause(ctx)
 	defer r.stop(nil)
 	var missing []int
-	for i := range r.table.Len() {
+	for i := r.from; i < r.to; i++ {
 		if _, ok := r.done[i]; !ok {
 			missing = append(missing, i)
 		}
@@ -319,7 +352,7 @@ func (r *run) told() {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.o.Progress(len(r.done), r.table.Len())
+	r.o.Progress(len(r.done), r.to-r.from)
 }
 
 // write writes the table and counts.

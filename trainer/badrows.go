@@ -167,7 +167,11 @@ func (r *run) inspect(ctx context.Context, bar func(what string, total int64, un
 	}
 	look, shown := model.Inspector(), bar("checking rows", int64(len(rows)), "rows")
 	defer shown.Close()
-	return workers.Each(len(rows), runtime.GOMAXPROCS(0), func(i int) error {
+	err := workers.Each(len(rows), runtime.GOMAXPROCS(0), func(i int) error {
+		if !r.ranks.mine(i) {
+			shown.Add(1, "")
+			return nil
+		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -181,6 +185,7 @@ func (r *run) inspect(ctx context.Context, bar func(what string, total int64, un
 		shown.Add(1, "")
 		return nil
 	})
+	return r.ranks.tellBad(rows, err)
 }
 
 // setAside finds which rows of a batch that failed are bad themselves, and sets them aside if the budget allows it. It
@@ -247,6 +252,9 @@ func (r *run) allow() error {
 
 // saveBadRows writes BadRowsFile, or removes it if there is nothing to list.
 func (r *run) saveBadRows() error {
+	if !r.ranks.first() {
+		return nil
+	}
 	path, bad := filepath.Join(r.config.Out, BadRowsFile), r.badRows()
 	if len(bad) == 0 {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -292,7 +300,7 @@ func (r *run) checkRows(ctx context.Context, o *Options, fresh bool) error {
 	if r.data.Train.Len() == 0 {
 		return exit.Usagef("data.train: no rows are left to train on")
 	}
-	if r.repaired {
+	if r.repaired && r.ranks.first() {
 		if err := writeRows(r.config.Out, r.ledger); err != nil {
 			return err
 		}

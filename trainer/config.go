@@ -50,7 +50,8 @@ type Config struct {
 	NonFinite  string          `yaml:"non_finite"`  // stop, skip
 	Augment    string          `yaml:"augment"`     // none, adiee
 
-	Device  string `yaml:"device"`  // auto, cpu, cuda:N
+	Reduce  string `yaml:"reduce"`  // of the gradients of several ranks: ordered, fast
+	Device  string `yaml:"device"`  // auto, cpu, cuda:N, cuda:auto
 	Threads int    `yaml:"threads"` // 0: all cores
 
 	DeviceOptions DeviceOptions `yaml:"device_options,omitempty"`
@@ -182,6 +183,7 @@ func Default() *Config {
 		Epochs:     1,
 		NonFinite:  "stop",
 		Augment:    "none",
+		Reduce:     ReduceOrdered,
 		Device:     "auto",
 		Recompute:  "none",
 		Checkpoint: CheckpointConfig{Minutes: 10, Keep: 2},

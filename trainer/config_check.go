@@ -14,7 +14,7 @@ import (
 // Instruction is what a question template holds in place of the edit instruction.
 const Instruction = "[INSTRUCTION]"
 
-var deviceName = regexp.MustCompile(`^(auto|cpu|cuda:[0-9]+)$`)
+var deviceName = regexp.MustCompile(`^(auto|cpu|cuda:([0-9]+|auto))$`)
 
 // checker notes problems of values that have the right type.
 type checker struct{ *strictyaml.Document }
@@ -45,7 +45,8 @@ func (c *Config) check(doc *strictyaml.Document) {
 	d.oneOf("mode", c.Mode, "lora", "full", "head", ModeText)
 	c.checkText(d)
 	d.oneOf("dtype", c.Dtype, "auto", "float32", "bfloat16")
-	d.want(deviceName.MatchString(c.Device), "device", "want auto, cpu or cuda:N, not %q", c.Device)
+	d.want(deviceName.MatchString(c.Device), "device", "want auto, cpu, cuda:N or cuda:auto, not %q", c.Device)
+	d.oneOf("reduce", c.Reduce, ReduceOrdered, ReduceFast)
 	d.want(c.Threads >= 0, "threads", "want at least 0 (all cores), not %d", c.Threads)
 	d.oneOf("device_options.arena", c.DeviceOptions.Arena, "", "doubling", "requested")
 	d.oneOf("device_options.cudnn_search", c.DeviceOptions.CudnnSearch, "", "exhaustive", "heuristic", "default")

@@ -80,7 +80,7 @@ func identify(rows []ledgerRow) {
 func (r *run) writeLedger() error {
 	train, ok := r.data.Train.(*Samples)
 	valid, okValid := r.valid.(*Samples)
-	if !ok || !okValid {
+	if !ok || !okValid || !r.ranks.first() {
 		return nil
 	}
 	groups := map[string]int{}

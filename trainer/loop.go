@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"assay/internal/workers"
 	"assay/losses"
 	"assay/optim"
 )
@@ -19,6 +18,7 @@ type run struct {
 	model     Model
 	params    []optim.Param
 	trains    Trained
+	ranks     *ranks      // nil: this process trains alone
 	hasLedger bool        // the order of the rows is that of the run directory's list
 	ledger    []ledgerRow // that list
 	repaired  bool        // a repair of the tables changed what it says
@@ -123,7 +123,7 @@ func (r *run) loop(ctx context.Context) error {
 		if r.state.Step >= r.total || r.exhausted() {
 			return r.stop(ctx, nil)
 		}
-		if err := ctx.Err(); err != nil {
+		if err := r.stopped(ctx); err != nil {
 			return r.stop(ctx, err)
 		}
 		if err := r.step(context.WithoutCancel(ctx)); err != nil {
@@ -253,6 +253,7 @@ func (r *run) parts(batch []Example) (parts [][]Example) {
 func (r *run) step(ctx context.Context) error {
 	for {
 		batch, err := r.batch()
+		err = r.ranks.agree("reading a batch", err)
 		failed := batch
 		if err == nil {
 			failed, err = r.update(ctx, batch)
@@ -260,7 +261,7 @@ func (r *run) step(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if err := r.setAside(failed, false, err); err != nil {
+		if err := r.aside(failed, false, err); err != nil {
 			return err
 		}
 	}
@@ -289,7 +290,7 @@ func (r *run) update(ctx context.Context, batch []Example) ([]Example, error) {
 	}
 	normalise(items)
 	for i, part := range parts {
-		out, err := r.forward(ctx, batch, part, items[i])
+		out, err := r.pass(ctx, batch, parts, items, i)
 		if err != nil {
 			return part, fmt.Errorf("step %d, samples %s: %w", m.Step, ids(part), err)
 		}
@@ -307,6 +308,9 @@ func (r *run) update(ctx context.Context, batch []Example) ([]Example, error) {
 		} else {
 			r.progress.Add(int64(part[len(part)-1].Unit-part[0].Unit+1), note)
 		}
+	}
+	if err := r.reduced(); err != nil {
+		return nil, err
 	}
 	n := optim.Norm(r.grads)
 	m.GradNorm = number(n)
@@ -389,8 +393,20 @@ func (r *run) checkSkip(m *StepMetrics, batch, notFinite []Example) error {
 	return nil
 }
 
-// add sums a micro-batch's gradients into the batch's, after a look at their shapes.
+// add sums a micro-batch's gradients into the batch's, after a look at their shapes. Several ranks have done so.
 func (r *run) add(out *StepResult, n int) error {
+	if r.ranks != nil {
+		return nil
+	}
+	if err := r.checkGrads(out, n); err != nil {
+		return err
+	}
+	r.sum(out)
+	return nil
+}
+
+// checkGrads looks at the shapes of what the model gave for n samples.
+func (r *run) checkGrads(out *StepResult, n int) error {
 	if len(out.Grads) != len(r.params) || len(out.Loss) != n || len(out.ScoreLoss) != n || len(out.Score) != n ||
 		len(out.CE) != 0 && len(out.CE) != n {
 		return fmt.Errorf("the model gave %d losses and %d gradients for %d samples and %d parameters", len(out.Loss),
@@ -401,12 +417,6 @@ func (r *run) add(out *StepResult, n int) error {
 			return fmt.Errorf("the gradient of %s has not the shape of the parameter", r.params[i].Name)
 		}
 	}
-	workers.Do(len(r.params), func(i int) {
-		sum := r.grads[i]
-		for j, v := range out.Grads[i].Float32s() {
-			sum[j] += v
-		}
-	})
 	return nil
 }
 

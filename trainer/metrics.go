@@ -124,6 +124,9 @@ func (r *recorder) line(v any) error {
 }
 
 func (r *recorder) step(m *StepMetrics) error {
+	if r == nil { // another rank's
+		return nil
+	}
 	scalars := []events.Scalar{
 		{Tag: "train/loss", Value: float64(m.Loss)},
 		{Tag: "train/score_loss", Value: float64(m.ScoreLoss)},
@@ -144,6 +147,9 @@ func (r *recorder) step(m *StepMetrics) error {
 }
 
 func (r *recorder) validation(m *ValidationMetrics) error {
+	if r == nil {
+		return nil
+	}
 	scalars := []events.Scalar{
 		{Tag: "validation/l1", Value: float64(m.L1)},
 		{Tag: "validation/spearman", Value: float64(m.Spearman)},
@@ -171,4 +177,9 @@ func (r *recorder) told(err error) error {
 // sync makes the lines so far as durable as the checkpoint that counts them.
 func (r *recorder) sync() error { return errors.Join(r.lines.Sync(), r.events.Sync()) }
 
-func (r *recorder) close() error { return errors.Join(r.lines.Close(), r.events.Close()) }
+func (r *recorder) close() error {
+	if r == nil {
+		return nil
+	}
+	return errors.Join(r.lines.Close(), r.events.Close())
+}

@@ -28,7 +28,7 @@ func DryRun(ctx context.Context, c *Config, f Factory, more ...PlanOptions) (pla
 	}
 	defer tables.Close()
 	r := &run{config: c, data: tables, valid: tables.Validation}
-	if r.model, err = f(ctx, c); err != nil {
+	if r.model, err = f(ctx, r.ranks.here(c)); err != nil {
 		return nil, err
 	}
 	defer func() { err = joinErrors(err, r.model.Close()) }()

@@ -53,6 +53,10 @@ type state struct {
 
 // save writes a checkpoint of parameters, moments and state.
 func (r *run) save() error {
+	if !r.ranks.first() {
+		r.saved()
+		return nil
+	}
 	if err := r.record.sync(); err != nil {
 		return r.record.told(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -30,6 +29,8 @@ type Options struct {
 	Progress func(what string, total int64, unit string) Progress // nil: none
 	Warn     func(text string)                                    // nil: none
 	Note     func(text string)                                    // told what is trained; nil: none
+
+	Ranks Ranks // those that train together, of which this process is one; nil: it trains alone
 }
 
 // Result is what a finished run tells.
@@ -64,32 +65,47 @@ func (o *Options) bar(what string, total int64, unit string) Progress {
 // Train runs the training that the configuration describes, or goes on with it where the newest checkpoint of the run
 // directory stands. A cancelled ctx ends the run after the present step with the state saved and an error that wraps
 // exit.ErrInterrupted.
-func Train(ctx context.Context, o Options) (*Result, error) {
-	c := o.Config
+//
+// With Options.Ranks every rank makes this call. The first one writes and returns the Result, whatever the others do;
+// the run directory must be the same for all.
+func Train(ctx context.Context, o Options) (result *Result, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	k, err := newRanks(&o, cancel)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { k.close(err) }()
 	tables := o.Data
 	if tables == nil {
-		var err error
-		if tables, err = OpenData(c); err != nil {
+		tables, err = OpenData(o.Config)
+		if err == nil {
+			defer tables.Close()
+		}
+		if err := k.agree("reading the tables", err); err != nil {
 			return nil, err
 		}
-		defer tables.Close()
 	}
-	if err := os.MkdirAll(c.Out, 0o777); err != nil {
-		return nil, fmt.Errorf("the run directory %s: %w", c.Out, err)
-	}
-	unlock, err := lock(c.Out)
+	unlock, err := k.claim(o.Config.Out)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	if err := tidy(c.Out); err != nil {
-		return nil, fmt.Errorf("the run directory %s: %w", c.Out, err)
-	}
-	r := &run{config: c, data: tables, valid: tables.Validation}
-	result, err := r.train(ctx, &o)
+	return trainIn(ctx, &o, k, tables)
+}
+
+// trainIn is Train in a run directory that is this job's own.
+func trainIn(ctx context.Context, o *Options, k *ranks, tables *Data) (*Result, error) {
+	c := o.Config
+	r := &run{config: c, ranks: k, data: tables, valid: tables.Validation}
+	result, err := r.train(ctx, o)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		agreed := Agreed(err)
 		err = fmt.Errorf("%w after step %d of %d in %s: the same command goes on from there", exit.ErrInterrupted, r.savedAt,
 			r.total, c.Out)
+		if agreed {
+			err = &agreedError{err}
+		}
 	}
 	return result, err
 }
@@ -104,18 +120,20 @@ func joinErrors(err, second error) error {
 }
 
 func (r *run) train(ctx context.Context, o *Options) (result *Result, err error) {
-	old, dir, err := r.find(o)
+	old, dir, err := r.look(o)
 	if err != nil {
 		return nil, err
 	}
-	if r.model, err = o.Factory(ctx, r.config); err != nil {
+	if r.model, err = o.Factory(ctx, r.ranks.here(r.config)); err == nil {
+		defer func() { err = joinErrors(err, r.model.Close()) }()
+	}
+	if err := r.ranks.agree("opening the model", err); err != nil {
 		return nil, err
 	}
-	defer func() { err = joinErrors(err, r.model.Close()) }()
 	if w, ok := r.model.(interface{ Warn(func(text string)) }); ok {
 		w.Warn(o.Warn)
 	}
-	if o.Fresh { // not before it is known that there is something to train
+	if o.Fresh && r.ranks.first() { // not before it is known that there is something to train
 		if err := removeRun(r.config.Out); err != nil {
 			return nil, fmt.Errorf("clearing the run directory: %w", err)
 		}
@@ -133,13 +151,29 @@ func (r *run) train(ctx context.Context, o *Options) (result *Result, err error)
 	if err := r.loop(ctx); err != nil {
 		return nil, err
 	}
-	out := r.config.resultPath()
-	if err := replaceDir(out, r.writeScorer); err != nil {
+	if err := r.sameParams(); err != nil {
 		return nil, err
 	}
+	if err := r.write(r.config.resultPath()); err != nil {
+		return nil, err
+	}
+	return r.result(old), nil
+}
+
+// write puts what was trained into a folder of the run directory.
+func (r *run) write(dir string) error {
+	var err error
+	if r.ranks.first() {
+		err = replaceDir(dir, r.writeScorer)
+	}
+	return r.ranks.agree("writing "+filepath.Base(dir), err)
+}
+
+// result says what a run that is over did.
+func (r *run) result(old *state) *Result {
 	s := &r.state
-	result = &Result{
-		Scorer:     out,
+	result := &Result{
+		Scorer:     r.config.resultPath(),
 		Trains:     r.trains,
 		Run:        r.config.Out,
 		Steps:      s.Step,
@@ -161,7 +195,7 @@ func (r *run) train(ctx context.Context, o *Options) (result *Result, err error)
 	if s.Best != nil {
 		result.BestScorer = filepath.Join(r.config.Out, BestDir)
 	}
-	return result, nil
+	return result
 }
 
 // find looks for a checkpoint to go on from.
@@ -193,17 +227,23 @@ func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) err
 		return err
 	}
 	r.announce(o)
+	if err := r.sameRun(o); err != nil {
+		return err
+	}
+	var err error
 	if old != nil {
-		if err := r.compare(old, dir, o); err != nil {
-			return err
-		}
-	} else if err := r.checkVacant(); err != nil {
+		err = r.compare(old, dir, o)
+	} else if r.ranks.first() {
+		err = r.checkVacant()
+	}
+	if err := r.ranks.agree("comparing with the checkpoint", err); err != nil {
 		return err
 	}
-	if err := r.checkRows(ctx, o, old == nil); err != nil {
-		return err
+	err = r.checkRows(ctx, o, old == nil)
+	if err == nil && r.ranks.first() {
+		err = writeConfig(c)
 	}
-	if err := writeConfig(c); err != nil {
+	if err := r.ranks.agree("checking the rows", err); err != nil {
 		return err
 	}
 	r.optimizer = c.newOptimizer(r.params)
@@ -211,28 +251,42 @@ func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) err
 		r.grads = append(r.grads, make([]float32, len(p.Floats())))
 	}
 	if old != nil {
-		if err := r.restore(dir, old); err != nil {
+		if err := r.ranks.agree("reading the checkpoint", r.restore(dir, old)); err != nil {
 			return err
 		}
 		r.adopt(old)
 	}
+	if err := r.sameRows(); err != nil {
+		return err
+	}
 	r.length()
-	if err := r.checkComparable(o.Warn); err != nil {
+	if err := r.ranks.agree("looking at what is compared", r.checkComparable(o.Warn)); err != nil {
 		return err
 	}
 	if err := r.prepare(ctx, o); err != nil {
 		return err
 	}
-	if err := r.chooseMicroBatch(ctx); err != nil {
+	if err := r.ranks.agree("choosing a micro-batch", r.chooseMicroBatch(ctx)); err != nil {
 		return err
+	}
+	if err := r.sameMicroBatch(); err != nil {
+		return err
+	}
+	r.idle(o.Warn)
+	r.began, r.before = time.Now(), r.state.Seconds
+	r.saved()
+	return r.ranks.agree("opening the records", r.openRecords())
+}
+
+// openRecords begins what a run writes as it goes.
+func (r *run) openRecords() (err error) {
+	if !r.ranks.first() {
+		return nil
 	}
 	if err := r.writePlan(); err != nil {
 		return err
 	}
-	r.began, r.before = time.Now(), r.state.Seconds
-	r.saved()
-	var err error
-	r.record, err = newRecorder(c.Out, r.state.EventsFile, r.state.Metrics, r.state.Events)
+	r.record, err = newRecorder(r.config.Out, r.state.EventsFile, r.state.Metrics, r.state.Events)
 	return err
 }
 
@@ -260,10 +314,14 @@ func (r *run) prepare(ctx context.Context, o *Options) error {
 	total := int64(r.data.Train.Len()*len(c.Question)*len(c.Answer) + r.valid.Len())
 	bar := o.bar("hidden states", total, "samples")
 	defer bar.Close()
-	return p.Prepare(ctx, func(yield func(Example, error) bool) {
+	examples := func(yield func(Example, error) bool) {
 		_ = r.eachPrompt(r.data.Train, c.Question, c.Answer, yield) &&
 			r.eachPrompt(r.valid, c.Question[:1], c.Answer[:1], yield)
-	}, func(n int) { bar.Add(int64(n), "") })
+	}
+	if err := r.prepareShare(ctx, p, examples, func(int) {}); err != nil {
+		return err
+	}
+	return r.ranks.agree("hidden states", p.Prepare(ctx, examples, func(n int) { bar.Add(int64(n), "") }))
 }
 
 // eachPrompt yields every sample with every pair of templates. It is false when the consumer wants no more.

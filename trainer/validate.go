@@ -56,24 +56,8 @@ func (r *run) validationDue() bool {
 // overRows measures the validation rows lo to hi-1 but for those that are set aside, and returns them.
 func (r *run) overRows(lo, hi int, measure func(batch []Example) error) (batch []Example, err error) {
 	for {
-		batch = nil
-		for i := lo; i < hi && err == nil; i++ {
-			if !usable(r.valid, i) {
-				continue
-			}
-			var e Example
-			e, err = r.valid.Example(i)
-			e.Index, e.Question, e.Answer = i, r.config.Question[0], r.config.Answer[0]
-			batch = append(batch, e)
-		}
-		if len(batch) == 0 {
-			return nil, nil
-		}
-		if err == nil {
-			if err = measure(batch); err == nil {
-				return batch, nil
-			}
-			err = fmt.Errorf("scoring validation rows %s: %w", ids(batch), err)
+		if batch, err = r.tryRows(lo, hi, measure); err == nil {
+			return batch, nil
 		}
 		if err = r.setAside(batch, true, err); err != nil {
 			return nil, err
@@ -81,26 +65,47 @@ func (r *run) overRows(lo, hi int, measure func(batch []Example) error) (batch [
 	}
 }
 
-// scoreAll scores the first n validation rows.
+// tryRows is overRows for rows that are all good; after an error it returns those that it was at.
+func (r *run) tryRows(lo, hi int, measure func(batch []Example) error) (batch []Example, err error) {
+	if batch, err = r.validRows(lo, hi); err != nil || len(batch) == 0 {
+		return batch, err
+	}
+	if err = measure(batch); err != nil {
+		err = fmt.Errorf("scoring validation rows %s: %w", ids(batch), err)
+	}
+	return batch, err
+}
+
+// validRows reads the validation rows lo to hi-1 but for those that are set aside; those in front of an error with it.
+func (r *run) validRows(lo, hi int) (batch []Example, err error) {
+	for i := lo; i < hi && err == nil; i++ {
+		if !usable(r.valid, i) {
+			continue
+		}
+		var e Example
+		e, err = r.valid.Example(i)
+		e.Index, e.Question, e.Answer = i, r.config.Question[0], r.config.Answer[0]
+		batch = append(batch, e)
+	}
+	return batch, err
+}
+
+// into returns a measure for [run.overRows] that keeps the model's scores.
+func (r *run) into(ctx context.Context, scores *[]float64) func(batch []Example) error {
+	return func(batch []Example) (err error) {
+		*scores, err = r.model.Score(ctx, batch)
+		return err
+	}
+}
+
+// scoreAll scores the first n validation rows, with other ranks if there are any.
 func (r *run) scoreAll(ctx context.Context, n int) (*ValidationMetrics, error) {
-	var scores []float64
-	var examples []Example
-	for lo := 0; lo < n; lo += r.state.MicroBatch {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		var s []float64
-		e, err := r.overRows(lo, min(lo+r.state.MicroBatch, n), func(batch []Example) (err error) {
-			s, err = r.model.Score(context.WithoutCancel(ctx), batch)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-		scores = append(scores, s...)
-		for i := range e { // without the pictures of rows that have them inside
-			examples = append(examples, Example{Index: e[i].Index, Label: e[i].Label, Said: e[i].Said})
-		}
+	if err := r.sameParams(); err != nil {
+		return nil, err
+	}
+	scores, examples, err := r.shareValidation(ctx, n)
+	if err != nil {
+		return nil, err
 	}
 	if len(scores) == 0 {
 		return nil, errors.New("every validation row was set aside")
@@ -132,7 +137,7 @@ func (r *run) validate(ctx context.Context) error {
 	if m.Best {
 		last, best := r.state.Last, r.state.Best
 		r.state.Last, r.state.Best = m, m // as the card says
-		if err := replaceDir(filepath.Join(r.config.Out, BestDir), r.writeScorer); err != nil {
+		if err := r.write(filepath.Join(r.config.Out, BestDir)); err != nil {
 			r.state.Last, r.state.Best = last, best
 			return err
 		}

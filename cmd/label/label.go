@@ -14,6 +14,7 @@ import (
 
 	"assay/internal/cli"
 	"assay/labeling"
+	"assay/shards"
 )
 
 func init() {
@@ -34,7 +35,7 @@ func init() {
   label --config label.yaml --shard 1/4     # on four machines, 1/4 to 4/4, then:
   label merge --config label.yaml`
 		root.Flags().StringVar(&config, "config", "", "YAML file of the run; see docs/label.md")
-		root.Flags().StringVar(&shard, "shard", "", "i/n: measure this machine's share only, to be merged later")
+		root.Flags().StringVar(&shard, "shard", "", "i/n, or auto: measure this machine's share only, to be merged later")
 		root.Flags().BoolVar(&check, "check", false, "look at columns, samples and profiles, and write nothing")
 		root.Flags().IntVar(&rows, "check-rows", 100, "samples of each data set that --check reads")
 	})
@@ -91,6 +92,13 @@ func interrupted(ctx context.Context, cfg *labeling.Config, err error) error {
 }
 
 func runLabel(c *cobra.Command, config, shardText string) error {
+	if strings.HasPrefix(shardText, "auto") {
+		ref, err := shards.Parse(shardText)
+		if err != nil {
+			return cli.Usage(err)
+		}
+		shardText = ref.String()
+	}
 	shard, err := labeling.ParseShard(shardText)
 	if err != nil {
 		return cli.Usage(fmt.Errorf("--shard: %w", err))

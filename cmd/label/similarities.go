@@ -25,6 +25,7 @@ type similarityRun struct {
 	clip, dino, cache string
 	cacheMiB          int64
 	options           encoders.Options
+	shard             cli.ShardFlags
 }
 
 func newSimilarities() *cobra.Command {
@@ -53,6 +54,7 @@ after Ctrl-C (exit code 3) or a crash the same command goes on where it was.`,
   label similarities --clip DIR --in edits.parquet --out measured.parquet --columns edit=output_image,target_caption=output_caption`,
 		RunE: func(c *cobra.Command, _ []string) error { return runSimilarities(c, &r) },
 	}
+	r.shard.Add(c)
 	f := c.Flags()
 	f.StringVar(&r.clip, "clip", "", "CLIP checkpoint directory, or .onnx file")
 	f.StringVar(&r.dino, "dino", "", "DINOv2 checkpoint directory, or .onnx file")
@@ -74,6 +76,9 @@ func runSimilarities(c *cobra.Command, r *similarityRun) error {
 			"and --clip or --dino, encoders")
 	}
 	var err error
+	if r.table.Shard, r.table.Merge, err = r.shard.Read(); err != nil {
+		return err
+	}
 	if r.table.Format, err = data.FormatOf(r.table.Out); err != nil {
 		return cli.Usage(err)
 	}
@@ -111,6 +116,11 @@ func runSimilarities(c *cobra.Command, r *similarityRun) error {
 		if *e.to, err = encoders.NewCached(model, cache); err != nil {
 			return err
 		}
+	}
+	if r.table.Shard.Count > 0 {
+		r.table.Told = r.shard.Told(c)
+		report, err := r.table.MeasureShard(c.Context(), t, &m)
+		return r.shard.Finish(c, r.table.Out, report, err)
 	}
 	result, err := r.measure(c, t, &m)
 	if err != nil {

@@ -18,6 +18,7 @@ func init() { register(newBatchCommand) }
 func newBatchCommand() *cobra.Command {
 	var f scorerFlags
 	var o scoring.TableOptions
+	var s cli.ShardFlags
 	c := &cobra.Command{
 		Use:   "batch (--scorer DIR | --judge NAME) --in FILE --out FILE",
 		Short: "Score every edit of a table",
@@ -29,15 +30,23 @@ Paths of pictures are relative to the input's folder. Results are kept in OUT.pr
 (exit code 3) or a crash the same command goes on where it was.
 
 With --judge a model is asked in words (docs/text-judges.md): an answer that cannot be read is the error of its row, and
-the share of such rows is part of the result.`,
+the share of such rows is part of the result.
+
+Many workers share a table with --shard: i/n does the i-th of n parts (1/8 to 8/8), any/n whichever parts are free
+until all are done, auto what mpirun, srun or a SLURM array calls this process (auto/n: a Kubernetes indexed job).
+They meet in the folder OUT.shards: a part whose worker is lost is taken over, one that is only slow is waited for.
+When all parts are done, --merge writes OUT, the same bytes as without shards.`,
 		Example: `  score batch --scorer backbones/tiny-scorer --in build/demo/exam/edits.jsonl --out scores.jsonl
   score batch --scorer DIR --in edits.parquet --out scores.parquet --columns source=input_image,edit=output_image
+  score batch --scorer DIR --in edits.jsonl --out scores.jsonl --shard 1/2   # and 2/2 elsewhere, then
+  score batch --scorer DIR --in edits.jsonl --out scores.jsonl --merge
   score batch --judge viescore --url http://localhost:8000/v1 --model NAME --in edits.jsonl --out scores.jsonl`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return scoreTable(c, &f, o)
+			return scoreTable(c, &f, o, &s)
 		},
 	}
 	f.add(c)
+	s.Add(c)
 	c.Flags().StringVar(&o.In, "in", "", "table to read")
 	c.Flags().StringVar(&o.Out, "out", "", "table to write")
 	c.Flags().StringToStringVar(&o.Columns, "columns", nil, "our column=the table's, for other names")
@@ -47,12 +56,16 @@ the share of such rows is part of the result.`,
 	return c
 }
 
-func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.TableOptions) error {
+func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.TableOptions, shard *cli.ShardFlags) error {
 	if o.In == "" || o.Out == "" {
 		return cli.Usagef("--in and --out are needed: a table of any format, and one ending in .jsonl or .parquet")
 	}
 	if !(o.Margin >= 0) {
 		return cli.Usagef("--margin is a difference of scores, 0 or more, not %v", o.Margin)
+	}
+	var err error
+	if o.Shard, o.Merge, err = shard.Read(); err != nil {
+		return err
 	}
 	s, err := f.open(c)
 	if err != nil {
@@ -69,6 +82,12 @@ func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.TableOptions) error 
 	}
 	bar := progress{c: c, what: "scoring", unit: "edits"}
 	o.Progress = bar.set
+	if o.Shard.Count > 0 {
+		o.Told = shard.Told(c)
+		r, err := scoring.TableShard(c.Context(), s, o)
+		bar.close()
+		return shard.Finish(c, o.Out, r, err)
+	}
 	r, err := scoring.Table(c.Context(), s, o)
 	bar.close()
 	var stopped *scoring.InterruptedError

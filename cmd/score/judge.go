@@ -25,6 +25,7 @@ type judgeFlags struct {
 	config   string
 	settings textjudge.Settings
 	table    textjudge.TableOptions
+	shard    cli.ShardFlags
 
 	instruction string
 	pictures    map[string]*string // of one edit, by role
@@ -57,6 +58,7 @@ crash, or a cap that was reached (exit code 3) the same command goes on where it
 		RunE: func(c *cobra.Command, _ []string) error { return runJudge(c, &f) },
 	}
 	f.answers.add(c)
+	f.shard.Add(c)
 	flags := c.Flags()
 	flags.StringVar(&f.config, "config", "", "folder of a judge, a judge.yaml, or the name of one that ships")
 	flags.StringVar(&f.settings.Copy, "prompts", "", "folder of the judge's own code, for the published prompts")
@@ -109,6 +111,10 @@ func runJudge(c *cobra.Command, f *judgeFlags) error {
 	if err := f.check(c); err != nil {
 		return err
 	}
+	var err error
+	if f.table.Shard, f.table.Merge, err = f.shard.Read(); err != nil {
+		return err
+	}
 	m, err := f.answers.open(c)
 	if err != nil {
 		return err
@@ -127,6 +133,15 @@ func runJudge(c *cobra.Command, f *judgeFlags) error {
 	f.table.Workers = m.workers(&f.answers)
 	bar := progress{c: c, what: "judging", unit: "rows"}
 	f.table.Progress = bar.set
+	if f.table.Shard.Count > 0 {
+		f.table.Told = f.shard.Told(c)
+		r, err := j.TableShard(c.Context(), f.table)
+		bar.close()
+		if errors.Is(err, chat.ErrCap) {
+			err = fmt.Errorf("%w: %s: %w", err, m.asked(), cli.ErrInterrupted)
+		}
+		return f.shard.Finish(c, f.table.Out, r, err)
+	}
 	r, err := j.Table(c.Context(), f.table)
 	bar.close()
 	if err != nil {

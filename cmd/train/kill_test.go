@@ -19,7 +19,7 @@ const childEnv = "ASSAY_TEST_TRAIN"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
-		app.Main()
+		main()
 	}
 	os.Exit(m.Run())
 }

@@ -28,4 +28,7 @@ func register(command func() *cobra.Command) { app.Register(command) }
 // setRoot gives the bare command train its flags and its work.
 func setRoot(setup func(root *cobra.Command)) { app.Configure(setup) }
 
-func main() { app.Main() }
+func main() {
+	app.End = job.end
+	app.Main()
+}

@@ -43,6 +43,14 @@ func (o *runOptions) run(c *cobra.Command) error {
 	if o.config == "" {
 		return cli.Usagef("--config FILE is wanted, or a subcommand (see train --help)")
 	}
+	if err := job.join(); err != nil {
+		return err
+	}
+	return job.speak(o.begin(c))
+}
+
+// begin is run for a process that knows its place among others.
+func (o *runOptions) begin(c *cobra.Command) error {
 	config, err := trainer.Load(o.config)
 	if err != nil {
 		return cli.Usage(err)
@@ -52,6 +60,9 @@ func (o *runOptions) run(c *cobra.Command) error {
 	}
 	progress := func(what string, total int64, unit string) trainer.Progress {
 		return cli.NewProgress(c, what, total, unit)
+	}
+	if o.dryRun && !job.first() {
+		return nil // rank 0 plans
 	}
 	if o.dryRun {
 		factory := trainer.PlanModel
@@ -80,8 +91,9 @@ func (o *runOptions) run(c *cobra.Command) error {
 		Progress: progress,
 		Warn:     cli.Warner(c),
 		Note:     o.note(c),
+		Ranks:    job.ranks(),
 	})
-	if err != nil {
+	if err != nil || !job.first() {
 		return err
 	}
 	return cli.Print(c, r, func(w io.Writer) { printResult(w, r) })

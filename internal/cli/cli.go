@@ -24,6 +24,7 @@ const Version = version.Version
 // App is one command: a root, and the subcommands that register themselves from init functions.
 type App struct {
 	Root     func() *cobra.Command
+	End      func(code int) // called before the process exits with that code, if set
 	commands []func() *cobra.Command
 	setups   []func(*cobra.Command)
 }
@@ -42,7 +43,11 @@ func (a *App) Main() {
 		<-ctx.Done()
 		stop()
 	}()
-	os.Exit(a.Run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	code := a.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	if a.End != nil {
+		a.End(code)
+	}
+	os.Exit(code)
 }
 
 // Run runs one command line and returns its exit code. It is the whole command but for the process around it, so that
@@ -124,7 +129,7 @@ func encode(w io.Writer, v any) error {
 // report tells the user about an error, unless that was done already.
 func report(err error, asJSON bool, stdout, stderr io.Writer) {
 	switch {
-	case err == nil:
+	case err == nil || exit.IsElsewhere(err):
 	case !asJSON:
 		fmt.Fprintln(stderr, "error:", err)
 	case !exit.IsReported(err):

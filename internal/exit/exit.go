@@ -49,6 +49,25 @@ func Reported(err error) error {
 	return &reported{err}
 }
 
+type elsewhere struct{ error }
+
+func (e *elsewhere) Unwrap() error { return e.error }
+
+// Elsewhere marks an error that another process of the same job tells the user: this one prints nothing. The exit code
+// is that of err.
+func Elsewhere(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &elsewhere{err}
+}
+
+// IsElsewhere tells whether err went through Elsewhere.
+func IsElsewhere(err error) bool {
+	var e *elsewhere
+	return errors.As(err, &e)
+}
+
 // IsReported tells whether err went through Reported.
 func IsReported(err error) bool {
 	var e *reported

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"assay/internal/cli"
+	"assay/internal/exit"
+	"assay/mpi"
+	"assay/trainer"
+)
+
+// job is what this process trains together with.
+var job ranked
+
+// ranked is a process's place in an MPI job; without one it is alone.
+type ranked struct {
+	world   *mpi.World
+	orderly bool // all ranks come to their end
+}
+
+// join takes part in the job that a launcher has begun.
+func (j *ranked) join() (err error) {
+	j.world, err = mpi.Start(func(lost error) {
+		fmt.Fprintf(os.Stderr, "error: %v: the job ends; the last checkpoint is intact\n", lost)
+		j.world.Abort(cli.Failed)
+	})
+	return cli.Usage(err)
+}
+
+// ranks are those that train together; nil: this process is alone.
+func (j *ranked) ranks() trainer.Ranks {
+	if j.world == nil {
+		return nil
+	}
+	return j.world
+}
+
+// first tells the rank that speaks for all.
+func (j *ranked) first() bool { return j.world == nil || j.world.Rank() == 0 }
+
+// speak decides who tells of an error: the first rank of one that all have, the rank itself of any other.
+func (j *ranked) speak(err error) error {
+	if j.world == nil {
+		return err
+	}
+	if j.orderly = err == nil || trainer.Agreed(err); !j.orderly {
+		return fmt.Errorf("rank %d of %d (%s): %w", j.world.Rank(), j.world.Size(), j.world.Hosts()[j.world.Rank()], err)
+	}
+	if !j.first() {
+		return exit.Elsewhere(err)
+	}
+	return err
+}
+
+// end leaves the job together with all others, or ends it.
+func (j *ranked) end(code int) {
+	if j.world == nil {
+		return
+	}
+	if !j.orderly {
+		j.world.Abort(code)
+	}
+	if err := j.world.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, "warning: leaving the MPI job:", err)
+	}
+}

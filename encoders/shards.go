@@ -1,0 +1,79 @@
+package encoders
+
+import (
+	"context"
+	"fmt"
+
+	"assay/data"
+	"assay/shards"
+)
+
+// work opens the shards of the run.
+func (r *TableRun) work(t *data.Table, m *Measurer) (w *shards.Work[measured], err error) {
+	what := struct {
+		tableHead
+		Table string `json:"table"` // digest of its bytes
+	}{tableHead: r.head(t, m)}
+	if what.Table, err = shards.Digest(t.Path()); err != nil {
+		return nil, err
+	}
+	dir := shards.Folder(r.Out)
+	if r.Merge {
+		w, err = shards.Reopen[measured](dir, what, t.Len())
+	} else {
+		w, err = shards.Open[measured](dir, r.Shard.Count, what, t.Len(), func(i int) (int64, bool) {
+			e, err := ReadEdit(t, r.Columns, i)
+			if err != nil {
+				return 0, true
+			}
+			return e.Source.Size(t.Folder()) + e.Edit.Size(t.Folder()) + e.Target.Size(t.Folder()), true
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	w.Place = func(v measured) int { return v.Row }
+	w.Failed = func(v measured) bool { return v.Error != "" }
+	w.Told = r.Told
+	return w, nil
+}
+
+// MeasureShard measures the rows of the shards that r.Shard names, into a folder beside r.Out. When all are there,
+// Measure with r.Merge writes the table, the same as if it had been measured at once.
+func (r *TableRun) MeasureShard(ctx context.Context, t *data.Table, m *Measurer) (*shards.Report, error) {
+	w, err := r.work(t, m)
+	if err != nil {
+		return nil, err
+	}
+	return w.Do(ctx, r.Shard, func(ctx context.Context, s shards.Shard) (rows []measured, err error) {
+		done, err := r.measureInto(ctx, t, m, s.Progress, s.From, s.To)
+		if err != nil {
+			return nil, err
+		}
+		for i := s.From; i < s.To; i++ {
+			v, ok := done[i]
+			if !ok {
+				return nil, fmt.Errorf("row %d has no result", i+1)
+			}
+			rows = append(rows, v)
+		}
+		return rows, nil
+	})
+}
+
+// merge writes the table from what all shards hold.
+func (r *TableRun) merge(t *data.Table, m *Measurer) (*TableResult, error) {
+	w, err := r.work(t, m)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := w.Merge()
+	if err != nil {
+		return nil, err
+	}
+	done := make(map[int]measured, len(rows))
+	for _, v := range rows {
+		done[v.Row] = v
+	}
+	return r.write(t, m, done)
+}

@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"assay/shards"
+)
+
+// ShardFlags are those of commands whose rows many workers share.
+type ShardFlags struct {
+	shard string
+	merge bool
+	ref   shards.Ref
+}
+
+// Add gives a command the flags.
+func (f *ShardFlags) Add(c *cobra.Command) {
+	c.Flags().StringVar(&f.shard, "shard", "", "do a part of the rows: i/n, any/n, or auto (as the launcher says)")
+	c.Flags().BoolVar(&f.merge, "merge", false, "write the table from what all shards did, once nothing is missing")
+	c.MarkFlagsMutuallyExclusive("shard", "merge")
+}
+
+// Read reads them.
+func (f *ShardFlags) Read() (ref shards.Ref, merge bool, err error) {
+	if f.ref, err = shards.Parse(f.shard); err != nil {
+		err = Usage(fmt.Errorf("--shard: %w", err))
+	}
+	return f.ref, f.merge, err
+}
+
+// Told says on stderr what a worker waits for or takes over.
+func (f *ShardFlags) Told(c *cobra.Command) func(string) {
+	return func(text string) { fmt.Fprintf(c.ErrOrStderr(), "shard %v: %s\n", f.ref, text) }
+}
+
+// Finish prints what a worker did. Rows that failed make no exit code here: the merged table has them, and its own.
+func (f *ShardFlags) Finish(c *cobra.Command, out string, r *shards.Report, err error) error {
+	if err != nil && c.Context().Err() != nil && errors.Is(err, context.Canceled) {
+		return fmt.Errorf("shard %v of %s: the same command goes on: %w", f.ref, out, ErrInterrupted)
+	}
+	if err != nil {
+		return err
+	}
+	v := struct {
+		Shard string `json:"shard"`
+		Out   string `json:"out"`
+		*shards.Report
+	}{f.ref.String(), out, r}
+	return Print(c, v, func(w io.Writer) {
+		fmt.Fprintf(w, "shard %v: %d done here with %d rows, %d of them failed; %d were done before\n", f.ref, len(r.Shards),
+			r.Rows, r.Failed, r.Before)
+		fmt.Fprintf(w, "--merge writes %s when all shards are done\n", out)
+	})
+}

@@ -1,0 +1,65 @@
+// Package mpi lets the processes of one job speak to each other through MPI: a few collective calls over libmpi (Open
+// MPI, MPICH), behind the build tag mpi. Without the tag there is one process, and nothing is linked.
+//
+// No call blocks inside the library: each is begun, and asked about until it is done, so that a rank which waits leaves
+// its core to others. Meanwhile all ranks send rank 0 a sign of life now and then, and it them: one that dies or is
+// stopped is named within [Silence].
+package mpi
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+)
+
+// Silence is how long nothing may be heard of a rank. The environment variable ASSAY_MPI_SILENCE (seconds) is another.
+const Silence = 40 * time.Second
+
+// LostError says that a rank is not heard of any more.
+type LostError struct {
+	Rank   int
+	Host   string
+	Silent time.Duration
+	Doing  string // what it said last
+}
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("rank %d (%s) has not been heard of for %v, it died or hangs; the last it said: %s", e.Rank, e.Host,
+		e.Silent.Round(time.Second), e.Doing)
+}
+
+// OutOfStepError says that ranks make different calls.
+type OutOfStepError struct {
+	Rank int // which differs from rank 0
+	What string
+}
+
+func (e *OutOfStepError) Error() string {
+	return fmt.Sprintf("rank %d is elsewhere in the program than rank 0, which is at: %s", e.Rank, e.What)
+}
+
+// silence is Silence, or what the environment says.
+func silence() time.Duration {
+	if s, err := strconv.ParseFloat(os.Getenv("ASSAY_MPI_SILENCE"), 64); err == nil && s > 0 {
+		return time.Duration(s * float64(time.Second))
+	}
+	return Silence
+}
+
+// launched is the number of processes that a launcher (mpirun, srun) has started together with this one, as the
+// environment says; 0: it does not.
+func launched() int {
+	for _, name := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"} { // Open MPI; MPICH, and SLURM's PMI-1 and -2
+		if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
+			return n
+		}
+	}
+	if os.Getenv("PMIX_RANK") != "" { // srun --mpi=pmix, PRRTE
+		if n, err := strconv.Atoi(os.Getenv("SLURM_STEP_NUM_TASKS")); err == nil {
+			return n
+		}
+		return 1
+	}
+	return 0
+}

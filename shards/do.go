@@ -1,0 +1,302 @@
+package shards
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"assay/internal/atomicfile"
+)
+
+// Shard is one of the parts.
+type Shard struct {
+	Index    int // from 1
+	From, To int // rows, To not among them
+	// Progress is a file for what is done; a worker that takes over finds there what was done before.
+	Progress string
+}
+
+// Manifest says what a finished shard holds. Every run of the same work writes the same.
+type Manifest struct {
+	Format int    `json:"format"`
+	Shard  int    `json:"shard"`
+	Of     int    `json:"of"`
+	From   int    `json:"from"` // first row, from 0
+	Rows   int    `json:"rows"`
+	Failed int    `json:"failed"` // of them, those with an error
+	Bytes  int    `json:"bytes"`  // of the file of results
+	SHA256 string `json:"sha256"` // of the file of results
+	Plan   string `json:"plan"`   // digest of the plan
+}
+
+// Report says what [Work.Do] did.
+type Report struct {
+	Shards []int `json:"shards"` // done by this worker
+	Before int   `json:"before"` // that were done already, of those it was to do
+	Rows   int   `json:"rows"`   // in the shards that it did
+	Failed int   `json:"failed"` // of them, those with an error
+}
+
+func (w *Work[T]) resultPath(shard int) string {
+	return filepath.Join(w.dir, fmt.Sprintf("%06d.jsonl", shard))
+}
+
+func (w *Work[T]) manifestPath(shard int) string {
+	return filepath.Join(w.dir, fmt.Sprintf("%06d.json", shard))
+}
+
+// done tells whether a shard is finished.
+func (w *Work[T]) done(shard int) bool {
+	_, err := os.Lstat(w.manifestPath(shard))
+	return err == nil
+}
+
+// Do does the shards that ref names; run gives the results of one, in the order of its rows. It waits for shards that
+// other workers have: they finish, or are lost. A context that run is given ends with [ErrLost] when this worker was
+// too slow to renew its lease; then it goes on elsewhere.
+func (w *Work[T]) Do(ctx context.Context, ref Ref, run func(ctx context.Context, s Shard) ([]T, error)) (*Report, error) {
+	if ref.Count != w.Count() {
+		return nil, fmt.Errorf("shard %v of work that is cut into %d", ref, w.Count())
+	}
+	var todo []int
+	for k := 1; k <= w.Count(); k++ {
+		if ref.Index == 0 || ref.Index == k {
+			todo = append(todo, k)
+		}
+	}
+	r := &Report{Shards: []int{}}
+	told := ""
+	for first := true; ; first = false {
+		var left []int
+		waits := ""
+		for _, k := range todo {
+			busy, err := w.try(ctx, k, r, first, run)
+			if err != nil {
+				return r, err
+			}
+			if busy != "" {
+				left, waits = append(left, k), fmt.Sprintf("shard %d is with %s", k, busy)
+			}
+		}
+		if todo = left; len(todo) == 0 {
+			return r, nil
+		}
+		if w.Told != nil && waits != told {
+			told = waits
+			w.Told("waiting: " + waits)
+		}
+		select {
+		case <-ctx.Done():
+			return r, context.Cause(ctx)
+		case <-time.After(min(w.lease()/4, 5*time.Second)):
+		}
+	}
+}
+
+// try does a shard, unless it is done; busy is who has it.
+func (w *Work[T]) try(ctx context.Context, k int, r *Report, first bool,
+	run func(ctx context.Context, s Shard) ([]T, error)) (busy string, err error) {
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	if w.done(k) {
+		if first {
+			r.Before++
+		}
+		return "", nil
+	}
+	l, busy, err := w.claim(k)
+	if err != nil || busy != "" {
+		return busy, err
+	}
+	if w.done(k) { // between the look and the claim
+		return "", w.release(l)
+	}
+	m, err := w.shard(ctx, l, run)
+	switch {
+	case errors.Is(err, ErrLost):
+		return "the one that took it over", nil
+	case err != nil:
+		return "", err
+	}
+	r.Shards = append(r.Shards, k)
+	r.Rows, r.Failed = r.Rows+m.Rows, r.Failed+m.Failed
+	return "", nil
+}
+
+// shard does a shard that is claimed, and commits it.
+func (w *Work[T]) shard(ctx context.Context, l *lease, run func(ctx context.Context, s Shard) ([]T, error)) (*Manifest, error) {
+	s := Shard{l.shard, w.plan.Cuts[l.shard-1], w.plan.Cuts[l.shard], w.progressPath(l.shard, l.number)}
+	if err := w.inherit(l); err != nil {
+		return nil, err
+	}
+	kept, stop := w.keep(ctx, l)
+	results, err := run(kept, s)
+	cause := context.Cause(kept)
+	stop()
+	if errors.Is(cause, ErrLost) {
+		return nil, ErrLost
+	}
+	if err != nil {
+		if ctx.Err() != nil { // whoever comes next need not wait
+			err = errors.Join(err, os.Chtimes(l.path, time.Time{}, time.Unix(0, 0)))
+		}
+		return nil, err
+	}
+	if !w.mine(l) || w.done(l.shard) {
+		return nil, ErrLost
+	}
+	m, err := w.commit(s, results)
+	if err != nil {
+		return nil, err
+	}
+	return m, w.release(l)
+}
+
+// inherit copies what the worker before had done.
+func (w *Work[T]) inherit(l *lease) error {
+	for n := l.number - 1; n > 0; n-- {
+		err := atomicfile.Copy(w.progressPath(l.shard, n), w.progressPath(l.shard, l.number))
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// commit writes the results of a shard, and then its manifest.
+func (w *Work[T]) commit(s Shard, results []T) (*Manifest, error) {
+	m := &Manifest{Format: 1, Shard: s.Index, Of: w.Count(), From: s.From, Rows: len(results), Plan: w.digest()}
+	if len(results) != s.To-s.From {
+		return nil, fmt.Errorf("shard %d has %d rows, and %d results", s.Index, s.To-s.From, len(results))
+	}
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	for i, r := range results {
+		if w.Place(r) != s.From+i {
+			return nil, fmt.Errorf("shard %d: result %d is of row %d, want %d", s.Index, i+1, w.Place(r)+1, s.From+i+1)
+		}
+		if w.Failed(r) {
+			m.Failed++
+		}
+		if err := e.Encode(r); err != nil {
+			return nil, err
+		}
+	}
+	sum := sha256.Sum256(text.Bytes())
+	m.Bytes, m.SHA256 = text.Len(), hex.EncodeToString(sum[:])
+	err := atomicfile.Write(w.resultPath(s.Index), func(to io.Writer) error {
+		_, err := to.Write(text.Bytes())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return m, writeOnce(w.manifestPath(s.Index), m)
+}
+
+// digest is that of the plan.
+func (w *Work[T]) digest() string {
+	raw, _ := json.Marshal(w.plan) // numbers and what was JSON before
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:16])
+}
+
+// MissingError says which shards are not done.
+type MissingError struct {
+	Of      int
+	Missing []string // number, and who has it
+}
+
+func (e *MissingError) Error() string {
+	list := e.Missing
+	if len(list) > 20 {
+		list = append(list[:20:20], fmt.Sprintf("and %d more", len(e.Missing)-20))
+	}
+	return fmt.Sprintf("%d of %d shards are not done: %s", len(e.Missing), e.Of, strings.Join(list, ", "))
+}
+
+// Merge gives the results of all rows in their order. It is an error if a shard is not done (a [MissingError]), if a
+// file is not what its manifest says, or if a row has no result or two.
+func (w *Work[T]) Merge() ([]T, error) {
+	missing := &MissingError{Of: w.Count()}
+	for k := 1; k <= w.Count(); k++ {
+		if w.done(k) {
+			continue
+		}
+		text := fmt.Sprint(k)
+		if n := w.last(k); n > 0 {
+			if who, age, err := w.held(k, n); err == nil && !who.gone() && age < w.lease() {
+				text += fmt.Sprintf(" (with process %d on %s)", who.PID, who.Host)
+			}
+		}
+		missing.Missing = append(missing.Missing, text)
+	}
+	if len(missing.Missing) > 0 {
+		return nil, missing
+	}
+	results := make([]T, 0, w.plan.Rows)
+	for k := 1; k <= w.Count(); k++ {
+		part, err := w.read(k)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range part {
+			if w.Place(r) != len(results) {
+				return nil, fmt.Errorf("%s: a result is of row %d, want %d", w.resultPath(k), w.Place(r)+1, len(results)+1)
+			}
+			results = append(results, r)
+		}
+	}
+	if len(results) != w.plan.Rows {
+		return nil, fmt.Errorf("%s: %d results of %d rows", w.dir, len(results), w.plan.Rows)
+	}
+	return results, nil
+}
+
+// read reads a finished shard, and holds it against its manifest.
+func (w *Work[T]) read(k int) (results []T, err error) {
+	raw, err := os.ReadFile(w.manifestPath(k))
+	if err != nil {
+		return nil, err
+	}
+	var m Manifest
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return nil, fmt.Errorf("%s: %w", w.manifestPath(k), err)
+	}
+	text, err := os.ReadFile(w.resultPath(k))
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(text)
+	from, to := w.plan.Cuts[k-1], w.plan.Cuts[k]
+	switch {
+	case m.Format != 1 || m.Shard != k || m.Of != w.Count() || m.Plan != w.digest() || m.From != from || m.Rows != to-from:
+		return nil, fmt.Errorf("%s is not of this plan: remove it, and the shard is done again", w.manifestPath(k))
+	case len(text) != m.Bytes || hex.EncodeToString(sum[:]) != m.SHA256:
+		return nil, fmt.Errorf("%s is damaged, its digest is not that of %s: remove both, and the shard is done again",
+			w.resultPath(k), w.manifestPath(k))
+	}
+	d := json.NewDecoder(bufio.NewReader(bytes.NewReader(text)))
+	for {
+		var r T
+		if err := d.Decode(&r); err == io.EOF {
+			return results, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("%s: %w", w.resultPath(k), err)
+		}
+		results = append(results, r)
+	}
+}

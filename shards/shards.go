@@ -1,0 +1,178 @@
+// Package shards shares the rows of a table out among workers that know nothing of each other but a folder.
+//
+// The rows are cut once into consecutive shards of about the same number of bytes; the plan is kept in the folder. A
+// worker that does a shard holds a lease, which it renews: while it lives nobody else begins, and when it is lost
+// another one takes over, with what was done so far. A shard that is done is a file of results and a manifest, which
+// appears last. [Work.Merge] gives the results of all shards after it has proved that nothing is missing, double or
+// damaged. Results must be a function of the row alone; then any order, any number of workers and any crashes end in
+// the same bytes.
+package shards
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"assay/internal/atomicfile"
+)
+
+// DefaultLease is how long a lease lasts that is not renewed.
+const DefaultLease = time.Minute
+
+// Work is a table cut into shards. T is the result of a row; it is kept as JSON.
+type Work[T any] struct {
+	Lease  time.Duration     // 0: DefaultLease
+	Place  func(T) int       // the row that a result is of
+	Failed func(T) bool      // whether it says why there is none
+	Told   func(text string) // of what a worker waits for or takes over; may be nil
+
+	dir  string
+	plan plan
+}
+
+// plan is how the work is cut. It is made once.
+type plan struct {
+	Format int             `json:"format"`
+	Head   json.RawMessage `json:"head"` // what the work is
+	Rows   int             `json:"rows"`
+	Cuts   []int           `json:"cuts"` // shard k has the rows from Cuts[k-1] to before Cuts[k]
+}
+
+const planFile = "plan.json"
+
+// Open opens the work in the folder dir, or begins it. head says what the work is (inputs, models, options); another
+// one, and another number of shards, are refused. weigh gives the bytes of a row, and whether the work may be cut in
+// front of it.
+func Open[T any](dir string, count int, head any, rows int, weigh func(row int) (bytes int64, begins bool)) (*Work[T], error) {
+	what, err := json.Marshal(head)
+	if err != nil {
+		return nil, err
+	}
+	w := &Work[T]{dir: dir}
+	if w.plan, err = readPlan(dir); errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(dir, 0o777); err != nil {
+			return nil, err
+		}
+		p := plan{Format: 1, Head: what, Rows: rows, Cuts: cut(rows, count, weigh)}
+		if err = writeOnce(filepath.Join(dir, planFile), p); err == nil {
+			w.plan, err = readPlan(dir) // that of whoever was first
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case !bytes.Equal(w.plan.Head, what) || w.plan.Rows != rows:
+		return nil, fmt.Errorf("%s belongs to other work (%.300s, of %d rows): remove it, or choose another output", dir,
+			w.plan.Head, w.plan.Rows)
+	case w.Count() != count:
+		return nil, fmt.Errorf("%s is cut into %d shards, not %d: go on with /%d, or remove it", dir, w.Count(), count, w.Count())
+	}
+	return w, nil
+}
+
+// Reopen opens work that was begun before, of whatever number of shards.
+func Reopen[T any](dir string, head any, rows int) (*Work[T], error) {
+	p, err := readPlan(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: there are no shards to merge", dir)
+	} else if err != nil {
+		return nil, err
+	}
+	return Open[T](dir, len(p.Cuts)-1, head, rows, nil)
+}
+
+// Count is the number of shards.
+func (w *Work[T]) Count() int { return len(w.plan.Cuts) - 1 }
+
+func readPlan(dir string) (p plan, err error) {
+	path := filepath.Join(dir, planFile)
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return p, err
+	}
+	err = json.Unmarshal(raw, &p)
+	if err == nil && (p.Format != 1 || len(p.Cuts) < 2 || p.Cuts[0] != 0 || p.Cuts[len(p.Cuts)-1] != p.Rows) {
+		err = errors.New("it is no plan of shards")
+	}
+	for i := 1; i < len(p.Cuts) && err == nil; i++ {
+		if p.Cuts[i] < p.Cuts[i-1] {
+			err = errors.New("its cuts are not in order")
+		}
+	}
+	var head bytes.Buffer
+	if err == nil {
+		err = json.Compact(&head, p.Head)
+	}
+	if err != nil {
+		return p, fmt.Errorf("%s: %w", path, err)
+	}
+	p.Head = head.Bytes()
+	return p, nil
+}
+
+// cut finds where shards begin: as near behind equal parts of all bytes as rows allow.
+func cut(rows, count int, weigh func(row int) (bytes int64, begins bool)) []int {
+	before, begins := make([]int64, rows+1), make([]bool, rows+1) // bytes in front of a row
+	for i := range rows {
+		bytes, may := weigh(i)
+		before[i+1], begins[i] = before[i]+max(bytes, 0)+1, may
+	}
+	cuts, total, at := []int{0}, before[rows], 0
+	for k := 1; k < count; k++ {
+		want := float64(total) * float64(k) / float64(count)
+		for at < rows && (float64(before[at]) < want || !begins[at]) {
+			at++
+		}
+		cuts = append(cuts, at)
+	}
+	return append(cuts, rows)
+}
+
+// writeOnce writes a JSON file unless it is there.
+func writeOnce(path string, v any) error {
+	raw, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		return err
+	}
+	beside := fmt.Sprintf("%s.%s", path, worker().ID)
+	err = atomicfile.Write(beside, func(w io.Writer) error {
+		_, err := w.Write(append(raw, '\n'))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	err = os.Link(beside, path)
+	if errors.Is(err, fs.ErrExist) {
+		err = nil
+	} else if err != nil { // a file system without links: the plan of all is the same
+		return os.Rename(beside, path)
+	}
+	return errors.Join(err, os.Remove(beside))
+}
+
+// Digest is the SHA-256 of a file, for heads.
+func Digest(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// Folder is where the shards of an output lie.
+func Folder(out string) string { return out + ".shards" }

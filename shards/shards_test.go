@@ -1,0 +1,366 @@
+package shards
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// result is what becomes of a row in these tests.
+type result struct {
+	Row   int
+	Value uint64
+	Error string `json:",omitempty"`
+}
+
+func value(row int) result {
+	h := fnv.New64a()
+	fmt.Fprint(h, row)
+	r := result{Row: row, Value: h.Sum64()}
+	if row%17 == 5 {
+		r = result{Row: row, Error: "cannot be read"}
+	}
+	return r
+}
+
+const rows = 400
+
+func weigh(row int) (int64, bool) { return int64(row % 7 * 100), row%3 == 0 }
+
+func open(t testing.TB, dir string, count int) *Work[result] {
+	t.Helper()
+	w, err := Open[result](dir, count, "test", rows, weigh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return prepared(w)
+}
+
+func prepared(w *Work[result]) *Work[result] {
+	w.Place = func(r result) int { return r.Row }
+	w.Failed = func(r result) bool { return r.Error != "" }
+	return w
+}
+
+// do makes the results of a shard, one after another, and keeps them as it goes.
+func do(each func(row int)) func(ctx context.Context, s Shard) ([]result, error) {
+	return func(ctx context.Context, s Shard) (out []result, err error) {
+		if raw, err := os.ReadFile(s.Progress); err == nil {
+			for line := range strings.Lines(string(raw)) {
+				var r result
+				if !strings.HasSuffix(line, "\n") || json.Unmarshal([]byte(line), &r) != nil || r.Row != s.From+len(out) {
+					break
+				}
+				out = append(out, r)
+			}
+		}
+		var text []byte
+		for _, r := range out {
+			line, _ := json.Marshal(r)
+			text = append(append(text, line...), '\n')
+		}
+		f, err := os.Create(s.Progress)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		if _, err := f.Write(text); err != nil {
+			return nil, err
+		}
+		for i := s.From + len(out); i < s.To; i++ {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			each(i)
+			line, _ := json.Marshal(value(i))
+			if _, err := f.Write(append(line, '\n')); err != nil {
+				return nil, err
+			}
+			out = append(out, value(i))
+		}
+		return out, nil
+	}
+}
+
+func merged(t *testing.T, w *Work[result]) {
+	t.Helper()
+	got, err := w.Merge()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range got {
+		if r != value(i) {
+			t.Fatalf("row %d: %+v, want %+v", i, r, value(i))
+		}
+	}
+	if len(got) != rows {
+		t.Errorf("%d results", len(got))
+	}
+}
+
+// TestMain makes the test binary a worker, so that it can be killed.
+func TestMain(m *testing.M) {
+	dir := os.Getenv("ASSAY_SHARDS_CHILD")
+	if dir == "" {
+		os.Exit(m.Run())
+	}
+	log, err := os.OpenFile(filepath.Join(dir, "..", "made"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+	if err != nil {
+		panic(err)
+	}
+	w, err := Open[result](dir, 24, "test", rows, weigh)
+	if err != nil {
+		panic(err)
+	}
+	w.Lease = 2 * time.Second
+	_, err = prepared(w).Do(context.Background(), Ref{0, 24}, do(func(i int) {
+		fmt.Fprintln(log, i)
+		time.Sleep(40 * time.Millisecond)
+	}))
+	if err != nil {
+		panic(err)
+	}
+	os.Exit(0)
+}
+
+// TestHalfAreKilled: 64 workers of which half are killed at random leave every result once, and little is done twice.
+func TestHalfAreKilled(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "out.shards")
+	var all sync.WaitGroup
+	var failed sync.Map
+	for i := range 64 {
+		c := exec.Command(os.Args[0], "-test.run=^$")
+		c.Env = append(os.Environ(), "ASSAY_SHARDS_CHILD="+dir)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 0 {
+			time.AfterFunc(time.Duration(rand.IntN(1500))*time.Millisecond, func() { c.Process.Kill() })
+		}
+		all.Go(func() {
+			if err := c.Wait(); err != nil && i%2 == 1 {
+				failed.Store(i, err)
+			}
+		})
+	}
+	all.Wait()
+	failed.Range(func(i, err any) bool { t.Errorf("worker %v: %v", i, err); return true })
+	merged(t, open(t, dir, 24))
+	text, err := os.ReadFile(filepath.Join(root, "made"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	times := map[string]int{}
+	for s := bufio.NewScanner(strings.NewReader(string(text))); s.Scan(); {
+		times[s.Text()]++
+	}
+	again := 0
+	for _, n := range times {
+		again += n - 1
+	}
+	t.Logf("%d rows, %d of them made again after a kill", len(times), again)
+	if len(times) != rows || again > 64 { // each of the killed may lose the row it was at
+		t.Errorf("%d rows were made, %d again", len(times), again)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*lease*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("leases are left: %v %v", left, err)
+	}
+}
+
+// TestAnyOrder: every number of shards and order of workers gives the same results, and manifests that are equal.
+func TestAnyOrder(t *testing.T) {
+	for _, n := range []int{1, 3, 100} {
+		var before []byte
+		for range 2 {
+			dir := filepath.Join(t.TempDir(), "shards")
+			w := open(t, dir, n)
+			if _, err := w.Merge(); !errors.As(err, new(*MissingError)) {
+				t.Errorf("merged too early: %v", err)
+			}
+			for _, k := range rand.Perm(n) {
+				r, err := w.Do(t.Context(), Ref{k + 1, n}, do(func(int) {}))
+				if err != nil || !slices.Equal(r.Shards, []int{k + 1}) {
+					t.Fatalf("%+v %v", r, err)
+				}
+			}
+			merged(t, w)
+			raw, err := os.ReadFile(w.manifestPath(1))
+			if err != nil || before != nil && string(raw) != string(before) {
+				t.Errorf("%s then %s, %v", before, raw, err)
+			}
+			before = raw
+			again, err := w.Do(t.Context(), Ref{1, n}, nil)
+			if err != nil || again.Before != 1 {
+				t.Errorf("a finished shard: %+v %v", again, err)
+			}
+		}
+	}
+}
+
+// TestCuts: shards have about the same bytes, and begin where groups do.
+func TestCuts(t *testing.T) {
+	cuts := cut(rows, 8, weigh)
+	total := int64(0)
+	for i := range rows {
+		b, _ := weigh(i)
+		total += b + 1
+	}
+	for k := range 8 {
+		part := int64(0)
+		for i := cuts[k]; i < cuts[k+1]; i++ {
+			b, _ := weigh(i)
+			part += b + 1
+		}
+		if d := part - total/8; d < -2000 || d > 2000 {
+			t.Errorf("shard %d has %d bytes of %d", k+1, part, total)
+		}
+		if cuts[k]%3 != 0 {
+			t.Errorf("shard %d begins within a group, at row %d", k+1, cuts[k])
+		}
+	}
+}
+
+// TestSlowIsLeftAlone: a worker that renews its lease is waited for, one that does not is taken over and notices.
+func TestSlowIsLeftAlone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "shards")
+	slow, fast := open(t, dir, 1), open(t, dir, 1)
+	slow.Lease, fast.Lease = 200*time.Millisecond, 200*time.Millisecond
+	made := 0
+	begun := make(chan bool)
+	var all sync.WaitGroup
+	all.Go(func() {
+		run := do(func(i int) { made++; time.Sleep(2 * time.Millisecond) }) // longer than a lease in all
+		if _, err := slow.Do(t.Context(), Ref{1, 1}, func(ctx context.Context, s Shard) ([]result, error) {
+			close(begun)
+			return run(ctx, s)
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+	<-begun
+	r, err := fast.Do(t.Context(), Ref{1, 1}, do(func(int) { t.Error("done twice") }))
+	all.Wait()
+	if err != nil || len(r.Shards) != 0 || made != rows {
+		t.Errorf("%+v, %d rows, %v", r, made, err)
+	}
+	merged(t, fast)
+
+	other := open(t, filepath.Join(t.TempDir(), "shards"), 1)
+	other.Lease = 100 * time.Millisecond
+	_, err = other.Do(t.Context(), Ref{1, 1}, func(ctx context.Context, s Shard) ([]result, error) {
+		if s.Progress == other.progressPath(1, 1) { // somebody thinks that this one is lost
+			if err := os.WriteFile(other.leasePath(1, 2), nil, 0o666); err != nil {
+				t.Error(err)
+			}
+			<-ctx.Done()
+			if !errors.Is(context.Cause(ctx), ErrLost) {
+				t.Error(context.Cause(ctx))
+			}
+			return nil, context.Cause(ctx)
+		}
+		return do(func(int) {})(ctx, s)
+	})
+	if err != nil { // the other one was lost, too
+		t.Error(err)
+	}
+	merged(t, other)
+}
+
+// TestMergeProves: what is damaged, of another plan, or not there is an error with its file.
+func TestMergeProves(t *testing.T) {
+	for what, damage := range map[string]func(w *Work[result]) error{
+		"is damaged": func(w *Work[result]) error {
+			raw, err := os.ReadFile(w.resultPath(2))
+			raw[len(raw)/2] ^= 1
+			return errors.Join(err, os.WriteFile(w.resultPath(2), raw, 0o666))
+		},
+		"no such file":                  func(w *Work[result]) error { return os.Remove(w.resultPath(2)) },
+		"1 of 4 shards are not done: 2": func(w *Work[result]) error { return os.Remove(w.manifestPath(2)) },
+		"not of this plan": func(w *Work[result]) error {
+			raw, err := os.ReadFile(w.manifestPath(3))
+			return errors.Join(err, os.WriteFile(w.manifestPath(2), raw, 0o666))
+		},
+	} {
+		w := open(t, filepath.Join(t.TempDir(), "shards"), 4)
+		if _, err := w.Do(t.Context(), Ref{0, 4}, do(func(int) {})); err != nil {
+			t.Fatal(err)
+		}
+		if err := damage(w); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Merge(); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%v, want %q", err, what)
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "shards")
+	open(t, dir, 4)
+	for what, again := range map[string]func() error{
+		"other work":         func() error { _, err := Open[result](dir, 4, "another", rows, weigh); return err },
+		"is cut into 4":      func() error { _, err := Open[result](dir, 5, "test", rows, weigh); return err },
+		"of 400 rows":        func() error { _, err := Reopen[result](dir, "test", rows+1); return err },
+		"no shards to merge": func() error { _, err := Reopen[result](dir+"x", "test", rows); return err },
+	} {
+		if err := again(); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%v, want %q", err, what)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	tests := []struct {
+		text, env string
+		want      string // Ref, or part of the error
+	}{
+		{"", "", "all"},
+		{"3/8", "", "3/8"},
+		{"any/8", "", "any/8"},
+		{"0/8", "", "want i/n"},
+		{"9/8", "", "want i/n"},
+		{"3", "", "want i/n"},
+		{"any", "", "want i/n"},
+		{"x/8", "", "want i/n"},
+		{"1/0", "", "with n from 1"},
+		{"auto", "", "no launcher"},
+		{"auto", "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4", "3/4"},
+		{"auto", "PMI_RANK=0 PMI_SIZE=4", "1/4"},
+		{"auto", "PMIX_RANK=3 SLURM_STEP_NUM_TASKS=4", "4/4"},
+		{"auto", "SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2", "2/2"},
+		{"auto", "SLURM_PROCID=0 SLURM_NTASKS=4", "no launcher"}, // the batch script itself
+		{"auto", "SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_MIN=1 SLURM_ARRAY_TASK_MAX=8 SLURM_ARRAY_TASK_COUNT=8", "3/8"},
+		{"auto", "SLURM_ARRAY_TASK_ID=0 SLURM_ARRAY_TASK_MIN=0 SLURM_ARRAY_TASK_MAX=7 SLURM_ARRAY_TASK_COUNT=8", "want all from 1"},
+		{"auto", "SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_MIN=3 SLURM_ARRAY_TASK_MAX=7 SLURM_ARRAY_TASK_COUNT=2", "auto/n"},
+		{"auto/8", "SLURM_ARRAY_TASK_ID=7 SLURM_ARRAY_TASK_MIN=3 SLURM_ARRAY_TASK_MAX=7 SLURM_ARRAY_TASK_COUNT=2", "7/8"},
+		{"auto/8", "SLURM_ARRAY_TASK_ID=9", "none of 1 to 8"},
+		{"auto/8", "JOB_COMPLETION_INDEX=0", "1/8"},
+		{"auto/8", "JOB_COMPLETION_INDEX=8", "completions"},
+		{"auto", "JOB_COMPLETION_INDEX=0", "write auto/n"},
+		{"auto/8", "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4", "4 processes"},
+		{"auto", "SLURM_ARRAY_TASK_ID=2 SLURM_ARRAY_TASK_MIN=1 SLURM_ARRAY_TASK_MAX=3 SLURM_ARRAY_TASK_COUNT=3 " +
+			"SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2", "4/6"},
+	}
+	for _, tt := range tests {
+		env := map[string]string{}
+		for _, kv := range strings.Fields(tt.env) {
+			k, v, _ := strings.Cut(kv, "=")
+			env[k] = v
+		}
+		r, err := parse(tt.text, func(name string) string { return env[name] })
+		if got := r.String(); (err != nil || got != tt.want) && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%q with %s: %s, %v; want %q", tt.text, tt.env, got, err, tt.want)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package textjudge
+
+import (
+	"context"
+	"fmt"
+
+	"assay/data"
+	"assay/shards"
+)
+
+// shards opens the shards of the table.
+func (r *run) shards() (w *shards.Work[row], err error) {
+	var what struct {
+		head
+		Table string `json:"table"` // digest of its bytes
+	}
+	if what.head, err = r.head(); err != nil {
+		return nil, err
+	}
+	if what.Table, err = shards.Digest(r.table.Path()); err != nil {
+		return nil, err
+	}
+	dir := shards.Folder(r.o.Out)
+	if r.o.Merge {
+		w, err = shards.Reopen[row](dir, what, r.table.Len())
+	} else {
+		w, err = shards.Open[row](dir, r.o.Shard.Count, what, r.table.Len(), r.weigh)
+	}
+	if err != nil {
+		return nil, err
+	}
+	w.Place = func(d row) int { return d.Row }
+	w.Failed = func(d row) bool { return d.Error != "" }
+	w.Told = r.o.Told
+	return w, nil
+}
+
+// weigh gives the bytes of a row's pictures.
+func (r *run) weigh(i int) (bytes int64, begins bool) {
+	var pictures map[string]data.Image
+	_, pictures, err := r.read(i)
+	if err != nil {
+		return 0, true
+	}
+	for _, m := range pictures {
+		bytes += m.Size(r.table.Folder())
+	}
+	return bytes, true
+}
+
+// TableShard judges the rows of the shards that o.Shard names, into a folder beside o.Out. When all are there, Table
+// with o.Merge writes the table. What a server failed at is an error of its row there; remove the shard's manifest to
+// have it asked again.
+func (j *Judge) TableShard(ctx context.Context, o TableOptions) (*shards.Report, error) {
+	if _, err := data.FormatOf(o.Out); err != nil {
+		return nil, err
+	}
+	r, err := j.begin(o)
+	if err != nil {
+		return nil, err
+	}
+	defer r.table.Close()
+	w, err := r.shards()
+	if err != nil {
+		return nil, err
+	}
+	return w.Do(ctx, o.Shard, func(ctx context.Context, s shards.Shard) (rows []row, err error) {
+		r.from, r.to, r.done = s.From, s.To, map[int]row{}
+		if err := r.judgeInto(ctx, s.Progress); err != nil {
+			return nil, err
+		}
+		for i := s.From; i < s.To; i++ {
+			d, ok := r.done[i]
+			if !ok {
+				return nil, fmt.Errorf("row %d has no result", i+1)
+			}
+			rows = append(rows, d)
+		}
+		return rows, nil
+	})
+}
+
+// merge writes the table from what all shards hold.
+func (r *run) merge(f data.Format) (*TableResult, error) {
+	w, err := r.shards()
+	if err != nil {
+		return nil, err
+	}
+	rows, err := w.Merge()
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range rows {
+		r.done[d.Row] = d
+	}
+	return r.write(f)
+}
