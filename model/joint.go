@@ -45,7 +45,7 @@ func (p *preparer) choiceSamples(q *PassConfig, h *DimensionConfig, pair Pair, s
 		}
 		// The prompt's last token is predicted, too, and does not count: no product has a single row.
 		t.AnswerStart, t.ScoreIndex = n-1, n-1
-		out = append(out, &Sample{Tokens: t, Pictures: s.Pictures})
+		out = append(out, &Sample{Tokens: t, Pictures: s.Pictures, common: t.AnswerStart - 1})
 	}
 	return out, nil
 }
@@ -58,18 +58,18 @@ func (n *network) jointPacking() packing {
 }
 
 // jointGraph gives -log softmax of every target, and with pixels the gradient of their weighted sum.
-func (n *network) jointGraph(pixels bool) (name string, build buildFunc) {
-	return fmt.Sprintf("joint choices, pixels=%v", pixels), func(g *Graph) (*built, error) {
-		return buildJoint(g, n, pixels)
+func (n *network) jointGraph(pixels bool, follows ...int) (name string, build buildFunc) {
+	return fmt.Sprintf("joint choices, pixels=%v, groups %v", pixels, follows), func(g *Graph) (*built, error) {
+		return buildJoint(g, n, pixels, follows)
 	}
 }
 
-func buildJoint(g *Graph, n *network, pixels bool) (*built, error) {
+func buildJoint(g *Graph, n *network, pixels bool, follows []int) (*built, error) {
 	b := n.backbone
 	dec, keys := b.Decoder(), b.Keys()
 	ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
 	order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
-	p := newPacking(g, 1, true)
+	p := newTree(g, max(1, len(follows)), follows, true)
 	predict := g.Input(inPredict, onnx.Int64, onnx.Dims("targets"))
 	targets := g.Input(inTargets, onnx.Int64, onnx.Dims("targets"))
 	features := inFeatures
@@ -109,12 +109,9 @@ func (s *Scorer) readJoint(ctx context.Context, samples []*Sample, into []*Readi
 	if len(all) == 0 {
 		return nil
 	}
-	ses, err := s.session(s.jointGraph(false))
-	if err != nil {
-		return err
-	}
 	logs := make([]float32, len(all)) // of each choice: log of its likelihood
-	err = s.eachBatch(ctx, ses, s.jointPacking(), all, func(i, place int, out map[string]*tensor.Dense) error {
+	graph := func(follows ...int) (string, buildFunc) { return s.jointGraph(false, follows...) }
+	err := s.eachBatch(ctx, graph, s.jointPacking(), all, func(i, place int, out map[string]*tensor.Dense) error {
 		nll := out[outNLL].Data().([]float32)
 		each := len(all[i].IDs) - all[i].AnswerStart // of equal length in the batch
 		sum := 0.0
@@ -199,7 +196,7 @@ func (s *Scorer) jointGradients(ctx context.Context, all []*sequence) error {
 		var weights []float32
 		for place, i := range p.order {
 			weights = append(weights, 0)
-			weights = append(weights, slices.Repeat([]float32{part[i].weight}, p.targets[place]-1)...)
+			weights = append(weights, slices.Repeat([]float32{part[i].weight}, p.targetCount(place)-1)...)
 		}
 		vision, err := s.backbone.Feeds(p.pictures)
 		if err != nil {

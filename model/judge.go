@@ -105,11 +105,12 @@ func (s *Scorer) read(ctx context.Context, spec judgeSpec, samples []*Sample, ea
 	if len(samples) == 0 {
 		return nil
 	}
-	ses, err := s.session(s.judgeGraph(spec))
-	if err != nil {
-		return err
+	graph := func(follows ...int) (string, buildFunc) {
+		with := spec
+		with.Follows = follows
+		return s.judgeGraph(with)
 	}
-	return s.eachBatch(ctx, ses, s.packing(), samples, func(i, place int, out map[string]*tensor.Dense) error {
+	return s.eachBatch(ctx, graph, s.packing(), samples, func(i, place int, out map[string]*tensor.Dense) error {
 		r, err := s.reading(samples[i], place, out)
 		if err == nil {
 			each(i, r)

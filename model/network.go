@@ -202,9 +202,9 @@ func (n *network) visionGraph(g *Graph) (*built, error) {
 }
 
 // scoreGraph is the forward pass of scoring.
-func (n *network) scoreGraph(hidden bool) (name string, build buildFunc) {
-	spec := graphSpec{Groups: 1, Vision: n.visionTrained(), Hidden: hidden}
-	return fmt.Sprintf("score hidden=%v", hidden), func(g *Graph) (*built, error) {
+func (n *network) scoreGraph(hidden bool, follows ...int) (name string, build buildFunc) {
+	spec := graphSpec{Groups: max(1, len(follows)), Follows: follows, Vision: n.visionTrained(), Hidden: hidden}
+	return fmt.Sprintf("score hidden=%v, groups %v", hidden, follows), func(g *Graph) (*built, error) {
 		return buildGraph(g, n.backbone, &n.config.Head, spec)
 	}
 }

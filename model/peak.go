@@ -193,7 +193,7 @@ func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	b, err := t.graph(t.stepGraph(p.groups))
+	b, err := t.graph(t.stepGraph(p.groups, p.follows...))
 	if err != nil {
 		return 0, err
 	}

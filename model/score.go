@@ -15,13 +15,10 @@ import (
 // length, so one graph serves every batch. A score does not depend on the batch: see newLimits and packing.span for
 // what that takes.
 func (p *pipeline) score(ctx context.Context, samples []*Sample, hidden bool) ([]float64, [][]float32, error) {
-	s, err := p.session(p.scoreGraph(hidden))
-	if err != nil {
-		return nil, nil, err
-	}
 	scores, states := make([]float64, len(samples)), make([][]float32, len(samples))
 	width := p.backbone.Decoder().Hidden
-	err = p.eachBatch(ctx, s, p.packing(), samples, func(i, place int, out map[string]*tensor.Dense) (err error) {
+	graph := func(follows ...int) (string, buildFunc) { return p.scoreGraph(hidden, follows...) }
+	err := p.eachBatch(ctx, graph, p.packing(), samples, func(i, place int, out map[string]*tensor.Dense) (err error) {
 		if scores[i], err = p.finite(out[outScore].Data().([]float32)[place]); err == nil && out[outHidden] != nil {
 			states[i] = out[outHidden].Data().([]float32)[place*width : (place+1)*width]
 		}
@@ -33,33 +30,34 @@ func (p *pipeline) score(ctx context.Context, samples []*Sample, hidden bool) ([
 	return scores, states, nil
 }
 
-// eachBatch runs a session over samples, packed in batches of one length, each with the features of its pictures, and
-// calls read, several times at once, for every sample with its place in its batch's outputs.
+// eachBatch runs a graph, built for groups that follow others (see Packing), over samples, packed in batches of one
+// length, each with the features of its pictures, and calls read, several times at once, for every sample with its
+// place in its batch's outputs.
 func (p *pipeline) eachBatch(
 	ctx context.Context,
-	s *session,
+	graph func(follows ...int) (string, buildFunc),
 	pk packing,
 	samples []*Sample,
 	read func(i, place int, out map[string]*tensor.Dense) error,
 ) error {
-	batches := batchesBy(len(samples), func(i int) (span, int) {
-		sp := pk.span(samples[i], 0)
-		return span{length: sp.length, selected: sp.selected}, p.limits.rows / sp.length
-	})
 	// Features of a few batches at a time: those of all samples may be many times the weights.
-	for part := range slices.Chunk(batches, p.limits.parallel) {
+	for part := range slices.Chunk(p.batches(pk, samples), p.limits.parallel) {
 		var filled []*Picture
 		if !p.visionTrained() {
+			var indices []int
+			for _, b := range part {
+				indices = append(indices, b.samples...)
+			}
 			var err error
-			if filled, err = p.fill(ctx, pick(samples, slices.Concat(part...))); err != nil {
+			if filled, err = p.fill(ctx, pick(samples, indices)); err != nil {
 				return err
 			}
 		}
 		err := workers.Each(len(part), p.limits.parallel, func(k int) error {
-			order, out, err := p.runBatch(ctx, s, pk, pick(samples, part[k]))
+			order, out, err := p.runBatch(ctx, graph, part[k].packing, pick(samples, part[k].samples))
 			for place, i := range order {
 				if err == nil {
-					err = read(part[k][i], place, out)
+					err = read(part[k].samples[i], place, out)
 				}
 			}
 			return err
@@ -75,10 +73,17 @@ func (p *pipeline) eachBatch(
 }
 
 // runBatch runs samples of one length; order[place] is the index of the sample at that place of the outputs.
-func (p *pipeline) runBatch(ctx context.Context, s *session, pk packing, samples []*Sample) (
-	order []int, out map[string]*tensor.Dense, err error,
-) {
+func (p *pipeline) runBatch(
+	ctx context.Context,
+	graph func(follows ...int) (string, buildFunc),
+	pk packing,
+	samples []*Sample,
+) (order []int, out map[string]*tensor.Dense, err error) {
 	batch, err := pk.pack(samples, p.positions)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := p.session(graph(batch.follows...))
 	if err != nil {
 		return nil, nil, err
 	}

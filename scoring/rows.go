@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"slices"
 
 	"assay/data"
 	"assay/model"
@@ -67,11 +65,13 @@ const (
 // every batch; its error ends the run.
 func Rows(ctx context.Context, s PairScorer, t *data.Table, done Scores, report func([]Row) error) error {
 	content := make([]string, t.Len())
+	g := &grouping{table: t}
 	j := Job[model.Pair, *model.Sample]{
 		Scorer:  s,
-		Batches: batches(t.Len(), done),
-		Size:    pixels,
+		Batches: g.batches(done),
+		Size:    sizes(),
 		MaxSize: batchPixels,
+		Joined:  g.joined,
 	}
 	cfg := model.ScorerConfig{ScoreRange: model.ScoreRange{0, 10}}
 	if c, ok := s.(configured); ok {
@@ -108,24 +108,6 @@ func Rows(ctx context.Context, s PairScorer, t *data.Table, done Scores, report 
 		return report(rows)
 	}
 	return j.Run(ctx)
-}
-
-// batches cuts the rows that are not done into batches.
-func batches(n int, done Scores) iter.Seq[[]int] {
-	var todo []int
-	for i := range n {
-		if _, ok := done[i]; !ok {
-			todo = append(todo, i)
-		}
-	}
-	return slices.Chunk(todo, batchRows)
-}
-
-func pixels(s *model.Sample) (n int) {
-	for _, p := range s.Pictures {
-		n += len(p.Pixels)
-	}
-	return n
 }
 
 // open decodes the pictures of a row; a judge of one picture needs no source.

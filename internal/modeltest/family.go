@@ -41,6 +41,7 @@ func (f Family) Run(t *testing.T) {
 	t.Run("score", f.score)
 	t.Run("before", f.before)
 	t.Run("batch", f.batch)
+	t.Run("shared", f.shared)
 	t.Run("pixel gradient", f.pixelGradient)
 	t.Run("export", f.export)
 	t.Run("spellings", f.spellings)
