@@ -41,8 +41,13 @@ type Graph struct {
 	dropout     *dropout                 // nil: none
 	compute     onnx.DType               // of the large matrix products
 	lean        bool                     // memory is scarce: a table stays in its stored type
-	values      map[string]string        // parameter -> float32 or compute-typed value
-	err         error
+	blocks      blocks
+
+	follows          []int             // of the groups of a batch: see Packing
+	groupsInBlocks   []bool            // those of a batch that are attended to in blocks
+	picturesInBlocks bool              // and whole pictures in the tower
+	values           map[string]string // parameter -> float32 or compute-typed value
+	err              error
 }
 
 func newGraph(name string, w Weights) *Graph {

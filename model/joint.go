@@ -58,18 +58,18 @@ func (n *network) jointPacking() packing {
 }
 
 // jointGraph gives -log softmax of every target, and with pixels the gradient of their weighted sum.
-func (n *network) jointGraph(pixels bool, follows ...int) (name string, build buildFunc) {
-	return fmt.Sprintf("joint choices, pixels=%v, groups %v", pixels, follows), func(g *Graph) (*built, error) {
-		return buildJoint(g, n, pixels, follows)
+func (n *network) jointGraph(pixels bool) (name string, build buildFunc) {
+	return fmt.Sprintf("joint choices, pixels=%v", pixels), func(g *Graph) (*built, error) {
+		return buildJoint(g, n, pixels)
 	}
 }
 
-func buildJoint(g *Graph, n *network, pixels bool, follows []int) (*built, error) {
+func buildJoint(g *Graph, n *network, pixels bool) (*built, error) {
 	b := n.backbone
 	dec, keys := b.Decoder(), b.Keys()
 	ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
 	order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
-	p := newTree(g, max(1, len(follows)), follows, true)
+	p := newPacking(g, 1, true)
 	predict := g.Input(inPredict, onnx.Int64, onnx.Dims("targets"))
 	targets := g.Input(inTargets, onnx.Int64, onnx.Dims("targets"))
 	features := inFeatures
@@ -109,9 +109,9 @@ func (s *Scorer) readJoint(ctx context.Context, samples []*Sample, into []*Readi
 	if len(all) == 0 {
 		return nil
 	}
+	open := func(v variant) (*session, error) { return s.session(v(s.jointGraph(false))) }
 	logs := make([]float32, len(all)) // of each choice: log of its likelihood
-	graph := func(follows ...int) (string, buildFunc) { return s.jointGraph(false, follows...) }
-	err := s.eachBatch(ctx, graph, s.jointPacking(), all, func(i, place int, out map[string]*tensor.Dense) error {
+	err := s.eachBatch(ctx, open, s.jointPacking(), all, func(i, place int, out map[string]*tensor.Dense) error {
 		nll := out[outNLL].Data().([]float32)
 		each := len(all[i].IDs) - all[i].AnswerStart // of equal length in the batch
 		sum := 0.0
@@ -170,10 +170,6 @@ func (s *Scorer) jointGradients(ctx context.Context, all []*sequence) error {
 	if len(all) == 0 {
 		return nil
 	}
-	ses, err := s.session(s.jointGraph(true))
-	if err != nil {
-		return err
-	}
 	type shape struct{ length, selected, pixels int }
 	pk := s.jointPacking()
 	batches := batchesBy(len(all), func(i int) (shape, int) {
@@ -199,6 +195,10 @@ func (s *Scorer) jointGradients(ctx context.Context, all []*sequence) error {
 			weights = append(weights, slices.Repeat([]float32{part[i].weight}, p.targetCount(place)-1)...)
 		}
 		vision, err := s.backbone.Feeds(p.pictures)
+		if err != nil {
+			return err
+		}
+		ses, err := s.session(s.variant(p, true)(s.jointGraph(true)))
 		if err != nil {
 			return err
 		}

@@ -105,12 +105,8 @@ func (s *Scorer) read(ctx context.Context, spec judgeSpec, samples []*Sample, ea
 	if len(samples) == 0 {
 		return nil
 	}
-	graph := func(follows ...int) (string, buildFunc) {
-		with := spec
-		with.Follows = follows
-		return s.judgeGraph(with)
-	}
-	return s.eachBatch(ctx, graph, s.packing(), samples, func(i, place int, out map[string]*tensor.Dense) error {
+	open := func(v variant) (*session, error) { return s.session(v(s.judgeGraph(spec))) }
+	return s.eachBatch(ctx, open, s.packing(), samples, func(i, place int, out map[string]*tensor.Dense) error {
 		r, err := s.reading(samples[i], place, out)
 		if err == nil {
 			each(i, r)

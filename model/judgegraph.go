@@ -19,8 +19,6 @@ type judgeSpec struct {
 	State  bool // the states that are read
 	Say    bool // the next token
 	Pixels bool // d (slopes . dimensions) / d pixel_values; the vision tower is in the graph
-
-	Follows []int // see Packing; nil: one group
 }
 
 // judgeGraph is a forward pass of format 2: all heads read every state, so that passes share batches and a session.
@@ -30,7 +28,7 @@ func (n *network) judgeGraph(s judgeSpec) (name string, build buildFunc) {
 
 func buildJudge(g *Graph, n *network, s judgeSpec) (*built, error) {
 	keys := n.backbone.Keys()
-	h, read := n.judgeStates(g, max(1, len(s.Follows)), s.Follows, s.Pixels || n.visionTrained())
+	h, read := n.judgeStates(g, 1, s.Pixels || n.visionTrained())
 	var dimensions []string
 	for _, name := range n.config.heads() {
 		head := n.config.Heads[name]
@@ -66,14 +64,12 @@ func buildJudge(g *Graph, n *network, s judgeSpec) (*built, error) {
 
 // judgeStates are the states of all selected rows [selected, hidden] of a batch of that many groups of one length, and
 // what takes those out that are read.
-func (n *network) judgeStates(g *Graph, groups int, follows []int, vision bool) (
-	h string, read func(x string) string,
-) {
+func (n *network) judgeStates(g *Graph, groups int, vision bool) (h string, read func(x string) string) {
 	b := n.backbone
 	dec, keys := b.Decoder(), b.Keys()
 	ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
 	order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
-	p := newTree(g, groups, follows, true)
+	p := newPacking(g, groups, true)
 	rows := g.Input(inScoreRows, onnx.Int64, onnx.Dims("examples"))
 	features := inFeatures
 	if vision {

@@ -62,7 +62,7 @@ func buildJudgeStep(g *Graph, n *network, s graphSpec) (*built, error) {
 	if s.Dropout {
 		g.dropout = &dropout{}
 	}
-	h, read := n.judgeStates(g, s.Groups, s.Follows, s.Vision)
+	h, read := n.judgeStates(g, s.Groups, s.Vision)
 	heads := map[string]losses.Head{}
 	for _, name := range n.config.Passes[0].Heads {
 		head := n.config.Heads[name]

@@ -35,6 +35,7 @@ type network struct {
 	device   string // cpu, cuda:N
 	small    bool   // few parameters, and on the CPU
 	limits   limits
+	blocks   blocks
 }
 
 // openNetwork opens the backbone of a scorer and compares the two.
@@ -60,6 +61,7 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 		tensors:  maps.Clone(p.Tensors),
 		training: t,
 		device:   o.Device,
+		blocks:   blocks(o.Blocks),
 	}
 	maps.DeleteFunc(n.tensors, func(name string, _ *tensor.Dense) bool { // heads of other dimensions
 		return o.Dimension != "" && strings.HasPrefix(name, "heads.") && !strings.HasPrefix(name, headPrefix(o.Dimension))
@@ -170,7 +172,7 @@ func (n *network) Damage() error {
 // newGraph starts a graph over the network's parameters.
 func (n *network) newGraph(name string) *Graph {
 	g := newGraph(name, n.backbone.Weights)
-	g.lean = n.lean()
+	g.lean, g.blocks = n.lean(), n.blocks
 	g.adapter, g.scorer, g.trainScorer = n.adapter, n.tensors, n.training != trainNothing
 	if n.training == trainBackbone {
 		g.trained = func(string) bool { return true }
@@ -202,9 +204,9 @@ func (n *network) visionGraph(g *Graph) (*built, error) {
 }
 
 // scoreGraph is the forward pass of scoring.
-func (n *network) scoreGraph(hidden bool, follows ...int) (name string, build buildFunc) {
-	spec := graphSpec{Groups: max(1, len(follows)), Follows: follows, Vision: n.visionTrained(), Hidden: hidden}
-	return fmt.Sprintf("score hidden=%v, groups %v", hidden, follows), func(g *Graph) (*built, error) {
+func (n *network) scoreGraph(hidden bool) (name string, build buildFunc) {
+	spec := graphSpec{Groups: 1, Vision: n.visionTrained(), Hidden: hidden}
+	return fmt.Sprintf("score hidden=%v", hidden), func(g *Graph) (*built, error) {
 		return buildGraph(g, n.backbone, &n.config.Head, spec)
 	}
 }

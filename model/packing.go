@@ -28,12 +28,12 @@ type Packing struct {
 	cached    *cached  // not nil: keys and values enter a cache, and there are no groups
 }
 
+// newPacking declares the inputs of so many groups, or of those of the graph's variant.
 func newPacking(g *Graph, groups int, selected bool) *Packing {
-	return newTree(g, groups, nil, selected)
-}
-
-// newTree is newPacking of groups that follow others.
-func newTree(g *Graph, groups int, follows []int, selected bool) *Packing {
+	follows := g.follows
+	if follows != nil {
+		groups = len(follows)
+	}
 	ints := func(name, dim string) string { return g.Input(name, onnx.Int64, onnx.Dims(dim)) }
 	vec := func(name string, n int) string { return g.Input(name, onnx.Int64, onnx.Dims(n)) }
 	p := &Packing{Groups: groups, Rows: vec("group_rows", groups), Lengths: vec("group_lengths", groups), Follows: follows}

@@ -13,6 +13,7 @@ type Options struct {
 	Cache     int64        // bytes of image features kept in memory; 0: 64 MiB
 	Store     *store.Store // where image features outlive the process; nil: nowhere
 	Elsewhere bool         // the device need not be here: graphs are planned, not run
+	Blocks    int          // attention runs in blocks of so many queries from twice as many on; 0: it chooses
 	Dimension string       // head of a scorer of format 2 whose dimension is the score; "": the scorer's fusion
 }
 

@@ -67,22 +67,47 @@ func (a *SelfAttention) contexts(g *Graph, x string, view *View) []string {
 	return out
 }
 
-// places are those of a group's rows and of the columns that they look at within their sequence, prefix included, both
-// [n] int64, and the numbers of the two, [1].
-func (v *View) places(g *Graph, group int) (rows, columns, each, length string) {
-	each = g.element(v.Lengths, group)
-	count := func(from, to string) string { return g.Op("Range", from, g.Op("Squeeze", to), g.Int(1)) }
+// queriesOf are the queries of a group if all its rows are.
+func (v *View) queriesOf(g *Graph, group int) queries {
+	q := queries{first: g.Ints(0), rows: g.element(v.Lengths, group)}
+	q.length = q.rows
 	switch before := v.before(group); {
 	case before >= 0:
-		first := g.element(v.Lengths, before)
-		length = g.Op("Add", first, each)
-		return count(g.Op("Squeeze", first), length), count(g.Int(0), length), each, length
+		q.first = g.element(v.Lengths, before)
+		q.length = g.Op("Add", q.first, q.rows)
 	case v.leads(group):
-		length = g.Op("Add", each, g.element(v.Lengths, slices.Index(v.Follows, group)))
-		return count(g.Int(0), each), count(g.Int(0), length), each, length
+		q.length = g.Op("Add", q.rows, g.element(v.Lengths, slices.Index(v.Follows, group)))
 	}
-	columns = count(g.Int(0), each)
-	return columns, columns, each, each
+	return q
+}
+
+// places are those of a group's rows and of the columns that they look at within their sequence, prefix included, both
+// [n] int64, and the number of rows, [1].
+func (v *View) places(g *Graph, group int) (rows, columns, each string) {
+	q := v.queriesOf(g, group)
+	columns = g.Op("Range", g.Int(0), g.Op("Squeeze", q.length), g.Int(1))
+	if q.rows == q.length {
+		return columns, columns, q.rows
+	}
+	first := g.Op("Squeeze", q.first)
+	return g.Op("Range", first, g.Op("Add", first, g.Op("Squeeze", q.rows)), g.Int(1)), columns, q.rows
+}
+
+// contexts are the numbers of columns that the rows of each group look at.
+func (p *packed) contexts() []int64 {
+	lengths := p.feeds["group_lengths"].Data().([]int64)
+	out := slices.Clone(lengths)
+	for i := range out {
+		if p.follows == nil {
+			break
+		}
+		if before := p.follows[i]; before >= 0 {
+			out[i] += lengths[before]
+		} else if child := slices.Index(p.follows, i); child >= 0 {
+			out[i] += lengths[child]
+		}
+	}
+	return out
 }
 
 // family is what samples of a batch begin with.

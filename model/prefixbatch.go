@@ -46,8 +46,8 @@ func (p *pipeline) batches(pk packing, samples []*Sample) (out []batch) {
 	return out
 }
 
-// oneGraph reports whether a second graph would need weights of its own, so that all samples that can go through that of
-// prefixes do.
+// oneGraph reports whether a second graph would need weights of its own, so that all samples that can go through that
+// of prefixes do.
 func (n *network) oneGraph() bool { return n.onCUDA() || n.lean() }
 
 // sharing sorts families into runs of one shape, as full as the limits allow. A family that is too large for one is cut

@@ -10,7 +10,6 @@ import (
 type graphSpec struct {
 	Vision    bool // pixels are inputs; otherwise the image features are
 	Groups    int  // of sequences of equal length, see Packing
-	Follows   []int
 	Loss      bool // text and score loss, and gradients of all trained tensors
 	AllRows   bool // text loss over all tokens: every row is selected
 	Hidden    bool // the hidden state at the score token is an output
@@ -62,7 +61,7 @@ func buildGraph(g *Graph, b Architecture, head *HeadConfig, s graphSpec) (*built
 	}
 	ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
 	order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
-	p := newTree(g, s.Groups, s.Follows, !s.AllRows)
+	p := newPacking(g, s.Groups, !s.AllRows)
 	scoreRows := g.Input(inScoreRows, onnx.Int64, onnx.Dims("examples"))
 
 	features := inFeatures

@@ -73,11 +73,10 @@ func (t *Tuner) Shapes() map[string][]int64 {
 }
 
 // stepGraph is the training step over that many groups of sequences.
-func (t *Tuner) stepGraph(groups int, follows ...int) (name string, build buildFunc) {
+func (t *Tuner) stepGraph(groups int) (name string, build buildFunc) {
 	spec := graphSpec{
 		Vision:    t.visionTrained(),
 		Groups:    groups,
-		Follows:   follows,
 		Loss:      true,
 		AllRows:   t.config.TextLoss == "all",
 		Recompute: t.o.Recompute,
@@ -86,7 +85,7 @@ func (t *Tuner) stepGraph(groups int, follows ...int) (name string, build buildF
 		ScoreLoss: t.o.ScoreLoss,
 		Terms:     t.o.Terms,
 	}
-	return fmt.Sprintf("training step, %d groups %v", groups, follows), func(g *Graph) (*built, error) {
+	return fmt.Sprintf("training step, %d groups", groups), func(g *Graph) (*built, error) {
 		if t.config.Format == 2 {
 			return buildJudgeStep(g, t.network, spec)
 		}
@@ -139,7 +138,7 @@ func (t *Tuner) step(
 	if p, err = t.stepPacking().pack(samples, t.positions); err != nil {
 		return nil, nil, nil, err
 	}
-	if s, err = t.session(t.stepGraph(p.groups, p.follows...)); err != nil {
+	if s, err = t.session(t.variant(p, t.visionTrained())(t.stepGraph(p.groups))); err != nil {
 		return nil, nil, nil, err
 	}
 	vision, err := t.visionFeeds(p)

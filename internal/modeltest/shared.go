@@ -15,14 +15,19 @@ import (
 // shared holds groups of edits, whose common prefix runs once, to the same edits one by one: scores bit for bit, and
 // losses and gradients of a step.
 func (f Family) shared(t *testing.T) {
-	t.Run("scores", f.sharedScores)
+	t.Run("scores", func(t *testing.T) { f.sharedScores(t, openScorer) })
+	t.Run("scores, in blocks", func(t *testing.T) { f.sharedScores(t, openInBlocks) })
 	for _, c := range []struct {
 		text string
 		o    model.TuneOptions
-	}{{"answer", model.TuneOptions{}}, {"answer", model.TuneOptions{Recompute: true}}, {"all", model.TuneOptions{Fixed: true}}} {
-		t.Run(fmt.Sprintf("gradients,text=%s,recompute=%v,fixed=%v", c.text, c.o.Recompute, c.o.Fixed), func(t *testing.T) {
-			f.sharedGradients(t, c.text, c.o)
-		})
+	}{
+		{"answer", model.TuneOptions{}},
+		{"answer", model.TuneOptions{Recompute: true}},
+		{"all", model.TuneOptions{Fixed: true}},
+		{"answer", model.TuneOptions{Recompute: true, Options: model.Options{Blocks: few}}},
+	} {
+		name := fmt.Sprintf("gradients,text=%s,recompute=%v,fixed=%v,blocks=%d", c.text, c.o.Recompute, c.o.Fixed, c.o.Blocks)
+		t.Run(name, func(t *testing.T) { f.sharedGradients(t, c.text, c.o) })
 	}
 }
 
@@ -54,8 +59,8 @@ func prepareAll(t *testing.T, p preparer, pairs []model.Pair) (samples []*model.
 	return samples
 }
 
-func (f Family) sharedScores(t *testing.T) {
-	each(t, f, openScorer, func(t *testing.T, r *reference, s *model.Scorer) {
+func (f Family) sharedScores(t *testing.T, open opener) {
+	each(t, f, open, func(t *testing.T, r *reference, s *model.Scorer) {
 		pairs := r.group(t)
 		other := pairs[1] // of another source
 		other.Source = other.Source.FlipVertical()
