@@ -12,19 +12,19 @@ type batch struct {
 }
 
 // batches sorts samples into runs: those that begin alike share prefixes, the others run with those of their length.
-func (p *pipeline) batches(pk packing, samples []*Sample) (out []batch) {
+func (n *network) batches(pk packing, samples []*Sample) (out []batch) {
 	spans := make([]span, len(samples))
 	for i, s := range samples {
 		spans[i] = pk.span(s, i)
 	}
 	least := leastShared
-	if p.oneGraph() {
+	if n.oneGraph() {
 		least = 1
 	}
 	shares := pk
 	shares.share = 1
 	shared := make([]bool, len(samples))
-	for _, part := range p.sharing(spans, pk.families(spans, samples, least, true), least) {
+	for _, part := range n.sharing(spans, pk.families(spans, samples, least, true), least) {
 		out = append(out, batch{part, shares})
 		for _, i := range part {
 			shared[i] = true
@@ -39,7 +39,7 @@ func (p *pipeline) batches(pk packing, samples []*Sample) (out []batch) {
 	type shape struct{ length, selected int }
 	for _, part := range batchesBy(len(alone), func(k int) (shape, int) {
 		sp := spans[alone[k]]
-		return shape{sp.length, sp.selected}, p.limits.rows / sp.length
+		return shape{sp.length, sp.selected}, n.limits.rows / sp.length
 	}) {
 		out = append(out, batch{pick(alone, part), pk})
 	}
@@ -82,15 +82,24 @@ func (n *network) sharing(spans []span, families []*family, least int) (runs [][
 func (p *pipeline) Rows(samples []*Sample) (together, alone int) {
 	pk := p.packing()
 	for _, b := range p.batches(pk, samples) {
-		part := pick(samples, b.samples)
-		spans := make([]span, len(part))
-		for i, s := range part {
-			spans[i] = b.span(s, i)
-			alone += spans[i].length
-		}
-		for _, s := range b.branch(spans, part) {
-			together += s.length - s.from
-		}
+		rows, apart := b.count(pick(samples, b.samples))
+		together, alone = together+rows, alone+apart
+	}
+	return together, alone
+}
+
+// Rows is that of a step over samples, together and one by one.
+func (t *Tuner) Rows(samples []*Sample) (together, alone int) { return t.stepPacking().count(samples) }
+
+// count counts the tokens of a run, and of the samples each by itself.
+func (o packing) count(samples []*Sample) (together, alone int) {
+	spans := make([]span, len(samples))
+	for i, s := range samples {
+		spans[i] = o.span(s, i)
+		alone += spans[i].length
+	}
+	for _, s := range o.branch(spans, samples) {
+		together += s.length - s.from
 	}
 	return together, alone
 }

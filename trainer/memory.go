@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"runtime"
 	"slices"
@@ -44,6 +45,10 @@ func (m *scorerModel) Plan(_ context.Context, sample []Example) (*Plan, error) {
 			p.Tokens.Mean += float64(n) / float64(len(sample))
 		}
 	}
+	var err error
+	if p.Shared, err = m.shared(sample); err != nil {
+		return nil, err
+	}
 	p.Memory = m.memory()
 	if err := m.tuner.Absent(); err != nil {
 		p.Absent = err.Error()
@@ -54,6 +59,37 @@ func (m *scorerModel) Plan(_ context.Context, sample []Example) (*Plan, error) {
 	}
 	p.Parameters, p.Trainable, p.Bytes = u.Parameters, u.Trainable, u.Bytes
 	return p, nil
+}
+
+// sharedEdits bounds the edits of the group that a plan counts.
+const sharedEdits = 16
+
+// shared counts the tokens of the first group of several edits; nil if groups are not kept whole, or have one edit each.
+func (m *scorerModel) shared(sample []Example) (*SharedTokens, error) {
+	if m.config.Data.Sampling != WholeGroups {
+		return nil, nil
+	}
+	lo, hi := 0, 0
+	for hi-lo < 2 && hi < len(sample) {
+		for lo, hi = hi, hi+1; hi < len(sample) && hi-lo < sharedEdits && sample[hi].Group == sample[lo].Group; {
+			hi++
+		}
+	}
+	if hi-lo < 2 {
+		return nil, nil
+	}
+	samples, err := prepareExamples(m.tuner, sample[lo:hi])
+	if err != nil {
+		return nil, err
+	}
+	s := &SharedTokens{Edits: hi - lo}
+	if s.Together, s.OneByOne = m.tuner.Rows(samples); s.Together == s.OneByOne {
+		s.Why = "nothing of a prompt with a picture in it stands before the edit"
+		if m.config.Judge == nil && m.config.Pair != model.Sequence {
+			s.Why = fmt.Sprintf("pair: %s shows source and edit as one picture", m.config.Pair)
+		}
+	}
+	return s, nil
 }
 
 // fit chooses the samples of a run of the graph, unless the configuration says: enough tokens for large matrix
