@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"gorgonia.org/tensor"
@@ -16,6 +17,7 @@ import (
 // losses and gradients of a step.
 func (f Family) shared(t *testing.T) {
 	t.Run("scores", func(t *testing.T) { f.sharedScores(t, openScorer) })
+	t.Run("instruction first", f.instructionFirst)
 	t.Run("scores, in blocks", func(t *testing.T) { f.sharedScores(t, openInBlocks) })
 	for _, c := range []struct {
 		text string
@@ -173,4 +175,54 @@ func distance(a, b []float32) float64 {
 		return math.Sqrt(d)
 	}
 	return math.Sqrt(d / n)
+}
+
+// instructionFirst scores edits behind their instruction: the same alone and in a group, whose prefix is longer then.
+// Templates that put pictures in front wherever they stand are refused.
+func (f Family) instructionFirst(t *testing.T) {
+	f.eachFile(t, func(t *testing.T, rs []*reference) {
+		seen := map[string]bool{}
+		for _, r := range rs {
+			p, err := model.LoadScorerState(r.scorer())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen[r.scorer()] || p.Config.Pair != model.Sequence {
+				continue
+			}
+			seen[r.scorer()] = true
+			usual := openScorer(t, r.scorer())
+			p.Config.Layout = model.InstructionFirst
+			s, err := model.NewScorer(p, model.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { s.Close() })
+			pairs := r.group(t)[:4]
+			if _, err := s.Prepare(pairs[0]); err != nil {
+				if !strings.Contains(err.Error(), "wherever they stand") {
+					t.Error(err)
+				}
+				continue
+			}
+			samples := prepareAll(t, s, pairs)
+			rows, apart := s.Rows(samples)
+			if usually, same := usual.Rows(prepareAll(t, usual, pairs)); rows >= usually || apart != same {
+				t.Errorf("%d of %d rows, with the instruction behind the pictures %d of %d", rows, apart, usually, same)
+			}
+			together, err := s.Score(context.Background(), samples)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, one := range samples {
+				alone, err := s.Score(context.Background(), []*model.Sample{one})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if alone[0] != together[i] {
+					t.Errorf("edit %d: %v alone, %v in a group", i, alone[0], together[i])
+				}
+			}
+		}
+	})
 }
