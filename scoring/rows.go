@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"slices"
 
 	"assay/data"
 	"assay/model"
@@ -78,11 +76,13 @@ func rowsWithin(
 	ctx context.Context, s PairScorer, t *data.Table, from, to int, done Scores, report func([]Row) error,
 ) error {
 	content := make([]string, t.Len())
+	g := &grouping{table: t}
 	j := Job[model.Pair, *model.Sample]{
 		Scorer:  s,
-		Batches: batches(from, to, done),
-		Size:    pixels,
+		Batches: g.batches(from, to, done),
+		Size:    sizes(),
 		MaxSize: batchPixels,
+		Joined:  g.joined,
 	}
 	cfg := model.ScorerConfig{ScoreRange: model.ScoreRange{0, 10}}
 	if c, ok := s.(configured); ok {
@@ -120,31 +120,6 @@ func rowsWithin(
 		return report(rows)
 	}
 	return j.Run(ctx)
-}
-
-// batches cuts the rows from from to before to that are not done into batches.
-func batches(from, to int, done Scores) iter.Seq[[]int] {
-	var todo []int
-	for i := from; i < to; i++ {
-		if _, ok := done[i]; !ok {
-			todo = append(todo, i)
-		}
-	}
-	return slices.Chunk(todo, batchRows)
-}
-
-func pixels(s *model.Sample) (n int) {
-	if p := s.Asked; p != nil { // bytes, four to a float
-		for _, picture := range []*data.Picture{p.Source, p.Edit} {
-			if picture != nil {
-				n += len(picture.Pix) / 4
-			}
-		}
-	}
-	for _, p := range s.Pictures {
-		n += len(p.Pixels)
-	}
-	return n
 }
 
 // open decodes the pictures of a row; a judge of one picture needs no source.
