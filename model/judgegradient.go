@@ -183,6 +183,7 @@ func (s *Scorer) judgeGradients(ctx context.Context, adjoint PrepareAdjoint, pai
 			}
 			s.config.showAdjoint(&s.config.Passes[q.pass], &pairs[i], shown, g)
 		}
+		g.calibrate(s.network)
 		out[i] = g
 		return g.check()
 	})
@@ -210,5 +211,9 @@ func (s *Scorer) judgePixelGradient(ctx context.Context, sample *Sample) (float6
 		return 0, nil, err
 	}
 	shape := feeds[inPixels].Shape().Clone()
-	return judgements[0].Score01, tensor.New(tensor.WithShape(shape...), tensor.WithBacking(sum)), nil
+	score, by := s.calibrated(judgements[0].Score01)
+	if by != 1 {
+		scaleBy(sum, by)
+	}
+	return score, tensor.New(tensor.WithShape(shape...), tensor.WithBacking(sum)), nil
 }
