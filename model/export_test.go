@@ -28,18 +28,21 @@ func Graphs(p *ScorerState, o Options) (map[string]*onnx.Model, error) {
 	}
 	out := map[string]*onnx.Model{}
 	for name, build := range builders {
-		b, err := e.graph(name, build)
-		if err != nil {
-			return nil, err
+		for _, v := range []variant{inBlocks(0, false), inBlocks(1, true)} {
+			name, build := v(name, build)
+			b, err := e.graph(name, build)
+			if err != nil {
+				return nil, err
+			}
+			out[name] = b.Model
 		}
-		out[name] = b.Model
 	}
 	return out, nil
 }
 
-// StepGraph is the training step of a tuner over that many groups of samples.
+// StepGraph is the training step of a tuner over that many groups of samples, all but one in blocks.
 func (t *Tuner) StepGraph(groups int) (*onnx.Model, error) {
-	b, err := t.graph(t.stepGraph(groups))
+	b, err := t.graph(inBlocks(groups-1, groups > 1)(t.stepGraph(groups)))
 	if err != nil {
 		return nil, err
 	}
