@@ -112,11 +112,8 @@ func (s *Scorer) read(ctx context.Context, spec judgeSpec, samples []*Sample, ea
 	if len(samples) == 0 {
 		return nil
 	}
-	ses, err := s.session(s.judgeGraph(spec))
-	if err != nil {
-		return err
-	}
-	return s.eachBatch(ctx, ses, s.packing(), samples, func(i, place int, out map[string]*tensor.Dense) error {
+	open := func(v variant) (*session, error) { return s.session(v(s.judgeGraph(spec))) }
+	return s.eachBatch(ctx, open, s.packing(), samples, func(i, place int, out map[string]*tensor.Dense) error {
 		r, err := s.reading(samples[i], place, out)
 		if err == nil {
 			each(i, r)

@@ -104,13 +104,13 @@ func (s *Scorer) differentiate(ctx context.Context, samples []*Sample) ([]float6
 			return nil, nil, nil, fmt.Errorf("the sample has no pixels: prepare it with Pair.Pixels")
 		}
 	}
-	ses, err := s.session("pixel gradient", func(g *Graph) (*built, error) {
-		return buildGraph(g, s.backbone, &s.config.Head, graphSpec{Groups: 1, Vision: true, PixelGrad: true})
-	})
+	p, err := s.packing().pack(samples, s.positions)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	p, err := s.packing().pack(samples, s.positions)
+	ses, err := s.session(s.variant(p, true)("pixel gradient", func(g *Graph) (*built, error) {
+		return buildGraph(g, s.backbone, &s.config.Head, graphSpec{Groups: 1, Vision: true, PixelGrad: true})
+	}))
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -19,10 +19,14 @@ type Row struct {
 	Score01 float64 `json:"score01"` // not clipped
 	Error   string  `json:"error,omitempty"`
 
+	Unreadable bool `json:"unreadable,omitempty"` // the error is that an answer in words cannot be read
+
 	Range      model.ScoreRange  `json:"-"`                   // of the scorer; zero: 0 to 10
 	Unbounded  bool              `json:"unbounded,omitempty"` // Score01 is a score without a range
 	Sigma01    float64           `json:"sigma01,omitempty"`
 	Dimensions []model.Dimension `json:"dimensions,omitempty"`
+
+	passing bool // the error may not come again: a server failed
 }
 
 // Score is the score on the scorer's range.
@@ -95,7 +99,8 @@ func Rows(ctx context.Context, s PairScorer, t *data.Table, done Scores, report 
 		for k, r := range results {
 			rows[k] = Row{Row: r.Index, Content: content[r.Index], Range: cfg.ScoreRange}
 			if r.Err != nil {
-				rows[k].Error = r.Err.Error()
+				rows[k].Error, rows[k].Unreadable = r.Err.Error(), Unreadable(r.Err)
+				rows[k].passing = passing(r.Err)
 			} else {
 				rows[k].Score01, rows[k].Unbounded = r.Score, unbounded
 				rows[k].Sigma01, rows[k].Dimensions = r.Judgement.Sigma01, r.Judgement.Dimensions
@@ -122,6 +127,13 @@ func batches(n int, done Scores) iter.Seq[[]int] {
 }
 
 func pixels(s *model.Sample) (n int) {
+	if p := s.Asked; p != nil { // bytes, four to a float
+		for _, picture := range []*data.Picture{p.Source, p.Edit} {
+			if picture != nil {
+				n += len(picture.Pix) / 4
+			}
+		}
+	}
 	for _, p := range s.Pictures {
 		n += len(p.Pixels)
 	}

@@ -42,6 +42,28 @@ type TableResult struct {
 	Scored      int    `json:"scored"`
 	Failed      int    `json:"failed"`
 	Preferences int    `json:"pairs,omitempty"`
+
+	// Of a judge that answers in words: rows whose answers could not be read, and their share of the answered rows.
+	Unreadable      *int     `json:"unreadable,omitempty"`
+	UnreadableShare *float64 `json:"unreadable_share,omitempty"`
+}
+
+// CountUnreadable counts rows whose answers in words could not be read, and their share of those that were answered (0
+// if none were). Rows that failed otherwise do not count.
+func (s Scores) CountUnreadable() (n int, share float64) {
+	answered := 0
+	for _, row := range s {
+		if row.Unreadable {
+			n++
+		}
+		if row.Unreadable || row.Error == "" {
+			answered++
+		}
+	}
+	if answered > 0 {
+		share = float64(n) / float64(answered)
+	}
+	return n, share
 }
 
 // InterruptedError says that the context ended, and how far the work is. The same call goes on there.
@@ -132,6 +154,10 @@ func Table(ctx context.Context, s TableScorer, o TableOptions) (*TableResult, er
 	if err != nil {
 		return nil, err
 	}
+	if _, ok := s.(EachJudge[*model.Sample]); ok {
+		n, share := done.CountUnreadable()
+		r.Unreadable, r.UnreadableShare = &n, &share
+	}
 	if o.Preferences != "" {
 		if r.Preferences, err = writePreferences(t, done, o.Preferences, o.Margin); err != nil {
 			return nil, err
@@ -164,7 +190,7 @@ func Kept(ctx context.Context, s TableScorer, t *data.Table, progress string, sk
 	tell()
 	err = Rows(ctx, s, t, done, func(rows []Row) error {
 		tell()
-		return j.Write(rows...)
+		return j.Write(slices.DeleteFunc(rows, func(r Row) bool { return r.passing })...)
 	})
 	if e := j.Close(); err == nil {
 		err = e

@@ -133,7 +133,7 @@ func (r *run) train(ctx context.Context, o *Options) (result *Result, err error)
 	if err := r.loop(ctx); err != nil {
 		return nil, err
 	}
-	out := filepath.Join(r.config.Out, ScorerDir)
+	out := r.config.resultPath()
 	if err := replaceDir(out, r.writeScorer); err != nil {
 		return nil, err
 	}

@@ -99,7 +99,9 @@ func (t Trained) String() string {
 	if t.Head > 0 {
 		words = append(words, "head")
 	}
-	words = append(words, fmt.Sprintf("%d token rows", t.TokenRows))
+	if t.Head > 0 || t.TokenRows > 0 {
+		words = append(words, fmt.Sprintf("%d token rows", t.TokenRows))
+	}
 	return fmt.Sprintf("%s; %d parameters", strings.Join(words, "; "), t.Parameters)
 }
 

@@ -53,8 +53,8 @@ func (r *run) validationDue() bool {
 	return s.Samples/r.order.Len() > before/r.order.Len()
 }
 
-// scoreRows scores the validation rows lo to hi-1 but for those that are set aside.
-func (r *run) scoreRows(ctx context.Context, lo, hi int) (scores []float64, batch []Example, err error) {
+// overRows measures the validation rows lo to hi-1 but for those that are set aside, and returns them.
+func (r *run) overRows(lo, hi int, measure func(batch []Example) error) (batch []Example, err error) {
 	for {
 		batch = nil
 		for i := lo; i < hi && err == nil; i++ {
@@ -67,37 +67,35 @@ func (r *run) scoreRows(ctx context.Context, lo, hi int) (scores []float64, batc
 			batch = append(batch, e)
 		}
 		if len(batch) == 0 {
-			return nil, nil, nil
+			return nil, nil
 		}
 		if err == nil {
-			if scores, err = r.model.Score(ctx, batch); err == nil {
-				return scores, batch, nil
+			if err = measure(batch); err == nil {
+				return batch, nil
 			}
 			err = fmt.Errorf("scoring validation rows %s: %w", ids(batch), err)
 		}
 		if err = r.setAside(batch, true, err); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 }
 
-// validate scores the validation rows, with the first templates and without augmentation, and notes the result. It
-// stops when ctx does, and then nothing is noted.
-func (r *run) validate(ctx context.Context) error {
-	var err error
-	n := r.valid.Len()
-	if l := r.config.Validate.Limit; l > 0 {
-		n = min(n, l)
-	}
+// scoreAll scores the first n validation rows.
+func (r *run) scoreAll(ctx context.Context, n int) (*ValidationMetrics, error) {
 	var scores []float64
 	var examples []Example
 	for lo := 0; lo < n; lo += r.state.MicroBatch {
 		if err := ctx.Err(); err != nil {
-			return err
+			return nil, err
 		}
-		s, e, err := r.scoreRows(context.WithoutCancel(ctx), lo, min(lo+r.state.MicroBatch, n))
-		if err != nil {
+		var s []float64
+		e, err := r.overRows(lo, min(lo+r.state.MicroBatch, n), func(batch []Example) (err error) {
+			s, err = r.model.Score(context.WithoutCancel(ctx), batch)
 			return err
+		})
+		if err != nil {
+			return nil, err
 		}
 		scores = append(scores, s...)
 		for i := range e { // without the pictures of rows that have them inside
@@ -105,9 +103,28 @@ func (r *run) validate(ctx context.Context) error {
 		}
 	}
 	if len(scores) == 0 {
-		return errors.New("every validation row was set aside")
+		return nil, errors.New("every validation row was set aside")
 	}
-	m := r.measureAll(scores, examples)
+	return r.measureAll(scores, examples), nil
+}
+
+// validate scores the validation rows, with the first templates and without augmentation, and notes the result. It
+// stops when ctx does, and then nothing is noted.
+func (r *run) validate(ctx context.Context) error {
+	n := r.valid.Len()
+	if l := r.config.Validate.Limit; l > 0 {
+		n = min(n, l)
+	}
+	var m *ValidationMetrics
+	var err error
+	if t, ok := r.model.(talker); ok {
+		m, err = r.measureTalks(ctx, t, n)
+	} else {
+		m, err = r.scoreAll(ctx, n)
+	}
+	if err != nil {
+		return err
+	}
 	m.Step, m.Seconds = r.state.Step, r.seconds()
 	if m.Best, err = r.better(m); err != nil {
 		return err
