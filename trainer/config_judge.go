@@ -104,7 +104,7 @@ func (c *Config) checkTerm(d checker, key string, s *losses.Spec, row *losses.Ro
 		d.Problem(key+".dimension", "%v", err)
 		return
 	}
-	d.want(row.Outputs == losses.Value || row.Outputs == head.Outputs, key+".kind",
+	d.want(row.Outputs == losses.Value || row.Outputs == head.LossOutputs(), key+".kind",
 		"%s wants a head with outputs: %s; heads.%s has %s", s.Kind, row.Outputs, name, head.Outputs)
 }
 

@@ -75,9 +75,12 @@ func trainedOf(tensors []trainedTensor) Trained {
 	return t
 }
 
-// headTensor recognises layers.N.weight and layers.N.bias.
+// headTensor recognises layers.N.weight and layers.N.bias, and the rows of choices.
 func headTensor(name string) bool {
 	if rest, ok := strings.CutPrefix(name, "heads."); ok { // of format 2: heads.NAME.layers.N.weight
+		if strings.HasSuffix(rest, ".rows") {
+			return true
+		}
 		if i := strings.Index(rest, ".layers."); i >= 0 {
 			name = rest[i+1:]
 		}
