@@ -150,26 +150,26 @@ func (t *TextTuner) Usage(s *TextSample, micro, pictures int, measuring bool) (U
 	if t.onCUDA() && measuring {
 		u.Bytes["weights"] *= 2
 	}
-	u.optimizer()
-	var err error
-	add := func(what string, n int64, e error) {
-		if err == nil {
-			err = e
-		}
-		u.Bytes[what] = n + n/arenaSlack
+	u.Bytes["gradients and optimizer"] = u.Trainable * 4 * (4 + 2)
+	pass := func(backward bool) func(*Sample, int) (int64, error) {
+		return func(_ *Sample, micro int) (int64, error) { return t.peak(s, micro, backward) }
 	}
-	n, e := t.peak(s, micro, true)
-	add("training step", n, e)
+	peaks := peaks{"training step": pass(true)}
 	if measuring {
-		n, e = t.peak(s, micro, false)
-		add("validation", n, e)
+		peaks["validation"] = pass(false)
 	}
 	if len(s.Pictures) > 0 && !t.visionTrained() {
-		n, e = t.visionPeak(&s.Sample, micro)
-		add("vision tower", n, e)
+		peaks["vision tower"] = t.visionPeak
 	}
-	u.pictures(t.pipeline, &s.Sample, micro, pictures)
-	return u, err
+	if err := t.addPeaks(&u, &s.Sample, micro, peaks); err != nil {
+		return u, err
+	}
+	t.addPictures(&u, &s.Sample, micro, pictures, !t.visionTrained())
+	if t.onCUDA() {
+		t.split(&u, len(peaks))
+		u.Bytes["parameters"] = 4 * u.Trainable // fed to every run
+	}
+	return u, nil
 }
 
 // peak is that of a pass over copies of a conversation.
