@@ -340,3 +340,16 @@ func TestExamples(t *testing.T) {
 		t.Error(d, err)
 	}
 }
+
+// TestShipped reads the configurations below examples/.
+func TestShipped(t *testing.T) {
+	found, err := filepath.Glob("../examples/*/captions.yaml")
+	if err != nil || len(found) == 0 {
+		t.Fatalf("%d configurations: %v", len(found), err)
+	}
+	for _, path := range found {
+		if _, _, err := Load(path); err != nil {
+			t.Error(err)
+		}
+	}
+}

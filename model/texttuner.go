@@ -85,6 +85,7 @@ func NewTextTuner(dir string, o TextOptions) (*TextTuner, error) {
 		tensors:  map[string]*tensor.Dense{},
 		training: trainBackbone,
 		device:   o.Device,
+		blocks:   blocks(o.Blocks),
 	}
 	t := &TextTuner{o: o}
 	if err := t.open(n); err != nil {
@@ -133,6 +134,7 @@ func (t *TextTuner) open(n *network) (err error) {
 		return errors.Join(err, prepare.text.Close())
 	}
 	s := newSessions(n)
+	s.options = o.Options
 	t.pipeline = &pipeline{n, prepare, s, newVisionFeatures(s, pictures, o.Store)}
 	return nil
 }

@@ -38,7 +38,8 @@ made() {
 
 # The short form's configurations: the same, but for the folder of the data and the length of the run.
 if $short; then
-	for c in label scorer; do
+	cp examples/miniature/captions-prompts.yaml "$out/"
+	for c in captions label scorer; do
 		sed -E -e 's#\.\./\.\./build/demo/#./#g' -e 's/^(epochs|steps): .*/steps: 20/' examples/miniature/$c.yaml >"$out/new"
 		cmp -s "$out/new" "$out/$c.yaml" || cp "$out/new" "$out/$c.yaml"
 		rm "$out/new"
@@ -58,7 +59,10 @@ clip=backbones/tiny-clip dino=backbones/tiny-dino scorer=$out/run/scorer
 
 made "$out/data" "data of photographs" -- \
 	"$bin/label" miniature --photos examples/photos --held $held --seed 1 --instructions $instructions --chains $chains --pictures embed --out "$out/data"
-made "$out/labels/table.parquet" "labels by ADIEE's rules" "$out/data" "$configs/label.yaml" $clip/* $dino/* -- \
+mkdir -p "$out/captioned"
+made "$out/captioned/edits.parquet" "captions by a small model" "$out/data" "$configs/captions.yaml" backbones/tiny/* backbones/tiny-captions/* -- \
+	"$bin/label" captions --config "$configs/captions.yaml"
+made "$out/labels/table.parquet" "labels by ADIEE's rules" "$out/captioned/edits.parquet" "$configs/label.yaml" $clip/* $dino/* -- \
 	"$bin/label" --config "$configs/label.yaml"
 made "$scorer" "training" "$out/labels/table.parquet" "$configs/scorer.yaml" backbones/tiny/* -- \
 	"$bin/train" --config "$configs/scorer.yaml"
