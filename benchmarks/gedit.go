@@ -35,7 +35,8 @@ var gEditBench = &Benchmark{
 }
 
 // gEditTasks are the tasks in the order of the authors' tables.
-var gEditTasks = []string{"background_change", "color_alter", "material_alter", "motion_change", "ps_human", "style_change",
+var gEditTasks = []string{"background_change", "color_alter", "material_alter", "motion_change", "ps_human",
+	"style_change",
 	"subject-add", "subject-remove", "subject-replace", "text_change", "tone_transfer"}
 
 // gEditArea is what pictures are resized to.

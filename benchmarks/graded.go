@@ -13,7 +13,8 @@ import (
 	"assay/internal/stats"
 )
 
-// graded is a benchmark that ranks editors by numbers of each of their outputs: means over samples, or over the means of
+// graded is a benchmark that ranks editors by numbers of each of their outputs: means over samples, or over the means
+// of
 // its groups, for each of its parts.
 type graded struct {
 	name    string

@@ -1,4 +1,5 @@
-// Package metrics has models that measure one property of an edit: a distance of two pictures, a cosine of embeddings, a
+// Package metrics has models that measure one property of an edit: a distance of two pictures, a cosine of
+// embeddings, a
 // number, a class. Each is an ONNX graph, or an encoder that the program has, with a small YAML file that says which
 // pictures it sees, how they are prepared, and what comes out. What they measure are the components of benchmarks that
 // rank editors.
@@ -27,7 +28,8 @@ type Config struct {
 
 	// Inputs are what is shown by the graph's inputs, for graphs that see two pictures at once: source, edit or target.
 	Inputs map[string]string `yaml:"inputs"`
-	// Of is what is measured: one picture; or two things whose outputs' cosine is taken, the second of which may be caption
+	// Of is what is measured: one picture; or two things whose outputs' cosine is taken, the second of which may be
+	// caption
 	// or instruction, for encoders with texts.
 	Of      []string `yaml:"of"`
 	Unit    bool     `yaml:"unit"` // embeddings are brought to length 1 before the model sees them
@@ -38,7 +40,7 @@ type Config struct {
 // Prepare says how pictures become the graph's input [1, 3, height, width].
 type Prepare struct {
 	Box     bool      `yaml:"box"`     // the picture's box of the file of boxes is cut out first
-	Points  string    `yaml:"points"`  // "five": five points of a face, from the file of boxes, are moved to ArcFace's places
+	Points  string    `yaml:"points"`  // "five": points of a face, of the file of boxes, are moved to ArcFace's
 	Size    []int     `yaml:"size"`    // [height, width]; none: as it is
 	Fit     string    `yaml:"fit"`     // stretch (to the size; default), crop (shorter side to the size, then the middle)
 	Shorter int       `yaml:"shorter"` // of fit crop: what the shorter side is brought to; default: the size
@@ -106,7 +108,8 @@ func (c *Config) check(problem func(key, format string, args ...any)) {
 	}
 	if c.Encoder == "" {
 		c.Prepare.check(problem)
-	} else if p := c.Prepare; p.Box || p.Points != "" || len(p.Size)+len(p.Mean)+len(p.Std) > 0 || p.Fit+p.Filter+p.Order != "" {
+	} else if p := c.Prepare; p.Box || len(p.Size)+len(p.Mean)+len(p.Std) > 0 ||
+		p.Points+p.Fit+p.Filter+p.Order != "" {
 		problem("prepare", "an encoder has its own preprocessing")
 	}
 	c.Output.check(problem, c.cosine())

@@ -121,7 +121,8 @@ func near(t *testing.T, what string, got any, want, tolerance float64) {
 	}
 }
 
-// TestLPIPS: what is exported equals the package lpips on random weights, read from safetensors and from both of torch's
+// TestLPIPS: what is exported equals the package lpips on random weights, read from safetensors and from both of
+// torch's
 // own formats.
 func TestLPIPS(t *testing.T) {
 	for kind, cases := range readFixtures(t).LPIPS {
@@ -240,7 +241,8 @@ func TestConfig(t *testing.T) {
 // TestBoxes: a box is cut out of its picture before the model sees it, and a picture without one is an error.
 func TestBoxes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "boxes.jsonl")
-	lines := `{"id": "a", "model": "M", "box": [10.4, 5, 41.6, 37]}` + "\n" + `{"id": "a", "picture": "source", "box": [0, 0, 8, 8]}`
+	lines := `{"id": "a", "model": "M", "box": [10.4, 5, 41.6, 37]}` + "\n" +
+		`{"id": "a", "picture": "source", "box": [0, 0, 8, 8]}`
 	if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +263,8 @@ func TestBoxes(t *testing.T) {
 		t.Error(err)
 	}
 	for line, want := range map[string]string{
-		`{"id": "a", "box": [1, 2, 1, 4]}`: "left, top, right, bottom", `{"id": "a"}`: "want box", `{"box": [0, 0, 1, 1]}`: "id is needed",
+		`{"id": "a", "box": [1, 2, 1, 4]}`: "left, top, right, bottom", `{"id": "a"}`: "want box",
+		`{"box": [0, 0, 1, 1]}`:           "id is needed",
 		`{"id": "a", "points": [[1, 2]]}`: "want five", `{"id": "a", "bbox": [0, 0, 1, 1]}`: "bbox",
 	} {
 		if err := os.WriteFile(path, []byte(line), 0o600); err != nil {

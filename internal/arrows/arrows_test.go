@@ -56,7 +56,7 @@ model/qwen25vl:  onnx checkpoints model model/qwenvl internal/strictjson data
 model/qwen3vl:   onnx checkpoints model model/qwenvl internal/strictjson
 model/families:  model/llavanext model/qwen2vl model/qwen25vl model/qwen3vl
 model/quantize:  onnx checkpoints quant model internal/atomicfile internal/exit
-textjudge:       chat data store model model/text internal/pystring internal/strictyaml internal/journal internal/atomicfile
+textjudge: chat data store model model/text internal/pystring internal/strictyaml internal/journal internal/atomicfile
 model/fresh:      checkpoints model model/families internal/atomicfile
 chat/table: chat data store internal/atomicfile internal/exit internal/journal internal/strictjson internal/workers
 generate:         chat data model model/text internal/strictjson internal/workers
@@ -68,7 +68,7 @@ judges:           checkpoints model store internal/atomicfile internal/exit inte
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed
 metrics:          onnx ort checkpoints data encoders heuristics store internal/strictyaml internal/atomicfile
 scoring:          data store model internal/journal internal/workers internal/atomicfile
-benchmarks:       internal/page metrics data internal/workers heuristics model encoders scoring store textjudge internal/journal internal/stats internal/atomicfile
+benchmarks: internal/page metrics data internal/workers heuristics model encoders scoring store textjudge internal/journal internal/stats internal/atomicfile
 labeling:         data store heuristics data/readers encoders internal/strictyaml internal/workers internal/atomicfile
 reward: chat data heuristics model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
 .:                data model model/families scoring trainer labeling
