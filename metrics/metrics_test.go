@@ -220,20 +220,27 @@ func TestAlignment(t *testing.T) {
 // TestConfig: all that is wrong with a metric's file is told at once.
 func TestConfig(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.yaml")
-	for text, want := range map[string]string{
-		"format: 1\nname: a\nmodel: m.onnx\nof: [edit, caption]":                                          "as the second of an encoder's",
-		"format: 2\nname: a b\nof: [edit]":                                                                "want a model",
-		"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\ninputs: {x: edit}":                                "want of (one thing",
-		"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\nprepare: {points: five}":                          "with size [112, 112]",
-		"format: 1\nname: a\nencoder: d\nof: [edit, source]\nprepare: {box: true}":                        "its own preprocessing",
-		"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\noutput: {classes: [a, b], range: [0, 1]}":         "neither scale nor range",
-		"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\nprepare: {std: [1, 0, 1], filter: x, sizes: [1]}": "prepare.std",
+	for _, c := range [][2]string{
+		{"format: 1\nname: a\nmodel: m.onnx\nof: [edit, caption]",
+			"as the second of an encoder's"},
+		{"format: 2\nname: a b\nof: [edit]",
+			"want a model"},
+		{"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\ninputs: {x: edit}",
+			"want of (one thing"},
+		{"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\nprepare: {points: five}",
+			"with size [112, 112]"},
+		{"format: 1\nname: a\nencoder: d\nof: [edit, source]\nprepare: {box: true}",
+			"its own preprocessing"},
+		{"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\noutput: {classes: [a, b], range: [0, 1]}",
+			"neither scale nor range"},
+		{"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\nprepare: {std: [1, 0, 1], filter: x, sizes: [1]}",
+			"prepare.std"},
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(c[0]), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ReadConfig(path); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", text, err, want)
+		if _, err := ReadConfig(path); err == nil || !strings.Contains(err.Error(), c[1]) {
+			t.Errorf("%q: %v, want %q", c[0], err, c[1])
 		}
 	}
 }

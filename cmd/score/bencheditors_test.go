@@ -31,6 +31,10 @@ type editorFixtures struct {
 		Expect map[string]float64
 	}
 	MagicBrush struct{ Expect map[string]float64 }
+	RISE       struct {
+		Data, Lines []map[string]any
+		Expect      map[string]float64
+	}
 }
 
 func readEditorFixtures(t *testing.T) (f editorFixtures) {
@@ -134,7 +138,8 @@ func TestGEdit(t *testing.T) {
 	}
 	two := ""
 	for i, r := range f.Rows { // B is better in English, by one
-		for name, v := range map[string]float64{"A": float64(i % 5), "B": float64(i%5) + map[string]float64{"en": 1}[r.Lang]} {
+		same := float64(i % 5)
+		for name, v := range map[string]float64{"A": same, "B": same + map[string]float64{"en": 1}[r.Lang]} {
 			line, _ := json.Marshal(map[string]any{"id": r.Key, "model": name, "score": v})
 			two += string(line) + "\n"
 		}
@@ -210,4 +215,27 @@ func TestMagicBrush(t *testing.T) {
 		"viescore", "--url", url, "--model", "m", "--store", in("answers"), "--out", in("judged"), "--resamples", "20")
 	want := (4*9.0 + 2*6.0) / 6 // six turns, of which two are second ones
 	expectNumbers(t, numbersOf(v), map[string]float64{"score: single turn": want}, 1e-9)
+}
+
+// TestRISE: reasoning, consistency and plausibility give the numbers of pandas, by the stated rule and as the authors'
+// program runs.
+func TestRISE(t *testing.T) {
+	f, dir := readEditorFixtures(t).RISE, t.TempDir()
+	put(t, dir, "datav2_total_w_subtask.json", f.Data)
+	var lines []byte
+	for _, line := range f.Lines {
+		raw, err := json.Marshal(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(append(lines, raw...), '\n')
+	}
+	put(t, dir, "c.jsonl", lines)
+	v := benchJSON(t, "rise-bench", "--ratings", dir, "--components", filepath.Join(dir, "c.jsonl"), "--resamples", "20")
+	expectNumbers(t, numbersOf(v), f.Expect, 1e-9)
+	put(t, dir, "bad.jsonl", map[string]any{"id": f.Data[0]["index"], "model": "M", "reasoning": 80})
+	code, stdout, stderr := bench("rise-bench", "--ratings", dir, "--components", filepath.Join(dir, "bad.jsonl"))
+	if code == 0 || !strings.Contains(stdout+stderr, "reasoning is 80") {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+	}
 }

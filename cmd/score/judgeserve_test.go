@@ -39,7 +39,8 @@ func TestServeJudge(t *testing.T) {
 		Address string
 		Scorers []string
 	}
-	if e := json.Unmarshal(line, &ready); err != nil || e != nil || len(ready.Scorers) != 1 || ready.Scorers[0] != "viescore" {
+	e := json.Unmarshal(line, &ready)
+	if err != nil || e != nil || len(ready.Scorers) != 1 || ready.Scorers[0] != "viescore" {
 		t.Fatalf("%s: %v", line, err)
 	}
 	encoded := func(name string) string {
