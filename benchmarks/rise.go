@@ -53,20 +53,31 @@ func (e *riseEntry) free() bool {
 	return text != "" && text != "null" && text != "false" && text != `""` && text != "0"
 }
 
+// readRISE reads the samples.
+func readRISE(path string) (entries []riseEntry, err error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(raw, &entries); err != nil {
+		return nil, fmt.Errorf("%s: %w: [{index, category, instruction, image}] was expected", path, err)
+	}
+	if len(entries) == 0 {
+		return nil, fmt.Errorf("%s is empty", path)
+	}
+	return entries, nil
+}
+
 func loadRISE(o Options) (Set, error) {
 	path, err := locate(o.Data, "datav2_total_w_subtask.json", "data_total.json")
 	if err != nil {
 		return nil, err
 	}
-	raw, err := os.ReadFile(path)
+	entries, err := readRISE(path)
+	if err == nil {
+		err = differentEditors(o.Editors)
+	}
 	if err != nil {
-		return nil, err
-	}
-	var entries []riseEntry
-	if err := json.Unmarshal(raw, &entries); err != nil {
-		return nil, fmt.Errorf("%s: %w: [{index, category, instruction, image}] was expected", path, err)
-	}
-	if err := differentEditors(o.Editors); err != nil {
 		return nil, err
 	}
 	root := o.Images
@@ -95,9 +106,6 @@ func loadRISE(o Options) (Set, error) {
 		p.list = append(p.list, nonNil(s.add(gradedSample{item: it, group: e.Category, parts: []string{"overall", name},
 			scored: e.Image != "" && e.Instruction != ""}))...)
 	}
-	if len(s.samples) == 0 && p.err() == nil {
-		return nil, fmt.Errorf("%s is empty", path)
-	}
 	s.parts = []string{"overall", "temporal", "causal", "spatial", "logical"}
 	s.output = func(editor string, i int) string {
 		base := filepath.Join(editor, "images", s.samples[i].group, s.samples[i].item.ID)
@@ -108,7 +116,13 @@ func loadRISE(o Options) (Set, error) {
 		}
 		return base + ".png"
 	}
-	s.derive = map[string]func(int, map[string]float64) float64{
+	s.derive = riseColumns(entries, anyFree)
+	return s, p.err()
+}
+
+// riseColumns are what follows from a judge's numbers. anyFree says that the data have the key consistency_free.
+func riseColumns(entries []riseEntry, anyFree bool) map[string]func(int, map[string]float64) float64 {
+	return map[string]func(int, map[string]float64) float64{
 		"rise": func(i int, v map[string]float64) float64 {
 			return riseScore(entries[i].Category, entries[i].free(), riseNumbers(v))
 		},
@@ -125,7 +139,6 @@ func loadRISE(o Options) (Set, error) {
 			return map[bool]float64{true: 100}[all]
 		},
 	}
-	return s, p.err()
 }
 
 // riseNumbers are reasoning, consistency and plausibility, NaN where absent.

@@ -146,22 +146,11 @@ func (c *Config) checkSeen(problem func(key, format string, args ...any)) {
 }
 
 func (p *Prepare) check(problem func(key, format string, args ...any)) {
-	if len(p.Size) != 0 && (len(p.Size) != 2 || p.Size[0] < 1 || p.Size[1] < 1) {
-		problem("prepare.size", "%v: want [height, width]", p.Size)
-	}
-	if p.Fit != "" && p.Fit != "stretch" && p.Fit != "crop" || p.Fit != "" && len(p.Size) == 0 {
-		problem("prepare.fit", "%q: want stretch or crop, with a size", p.Fit)
-	}
-	if p.Shorter != 0 && (p.Fit != "crop" || len(p.Size) != 2 || p.Shorter < p.Size[0]) {
-		problem("prepare.shorter", "%d: want at least the size, with fit crop", p.Shorter)
-	}
-	if p.Fit == "crop" && len(p.Size) == 2 && p.Size[0] != p.Size[1] {
-		problem("prepare.fit", "crop wants a square size")
-	}
+	p.checkSize(problem)
 	if _, ok := filters[p.Filter]; !ok {
 		problem("prepare.filter", "%q: want bicubic, bilinear, lanczos or nearest", p.Filter)
 	}
-	if p.Order != "" && p.Order != "rgb" && p.Order != "bgr" {
+	if !slices.Contains([]string{"", "rgb", "bgr"}, p.Order) {
 		problem("prepare.order", "%q: want rgb or bgr", p.Order)
 	}
 	if p.Points != "" && (p.Points != "five" || !slices.Equal(p.Size, []int{112, 112}) || p.Box || p.Fit != "") {
@@ -171,6 +160,24 @@ func (p *Prepare) check(problem func(key, format string, args ...any)) {
 		if len(v) != 0 && len(v) != 3 || key == "std" && slices.Contains(v, 0) {
 			problem("prepare."+key, "%v: want three numbers", v)
 		}
+	}
+}
+
+// checkSize checks how a picture gets its size.
+func (p *Prepare) checkSize(problem func(key, format string, args ...any)) {
+	sized := len(p.Size) == 2 && p.Size[0] > 0 && p.Size[1] > 0
+	if len(p.Size) != 0 && !sized {
+		problem("prepare.size", "%v: want [height, width]", p.Size)
+		return
+	}
+	switch {
+	case p.Fit != "" && !sized, !slices.Contains([]string{"", "stretch", "crop"}, p.Fit):
+		problem("prepare.fit", "%q: want stretch or crop, with a size", p.Fit)
+	case p.Fit == "crop" && p.Size[0] != p.Size[1]:
+		problem("prepare.fit", "crop wants a square size")
+	}
+	if p.Shorter != 0 && (p.Fit != "crop" || !sized || p.Shorter < p.Size[0]) {
+		problem("prepare.shorter", "%d: want at least the size, with fit crop", p.Shorter)
 	}
 }
 
