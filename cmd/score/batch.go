@@ -117,7 +117,8 @@ func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.TableOptions, shard 
 		o.Out))
 }
 
-// rateRows finds the score01 of every row of a table: with --scorer or --judge by scoring them, without from the column score01
+// rateRows finds the score01 of every row of a table: with --scorer or --judge by scoring them, without from the
+// column score01
 // that score batch has written.
 func rateRows(c *cobra.Command, f *scorerFlags, t *data.Table) (scoring.Scores, error) {
 	if !f.given() {
