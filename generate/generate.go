@@ -20,6 +20,7 @@ import (
 
 // Options say how a model runs. Zero values stand for the defaults.
 type Options struct {
+	Adapter string // directory of an adapter over the checkpoint, in PEFT's files; "": none
 	Device  string // cpu
 	Threads int    // 0: all cores
 	Cache   int64  // bytes of keys and values; default 2 GiB. A request that does not fit is refused
@@ -52,7 +53,7 @@ func Open(dir string, o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	lm, err := model.OpenLanguageModel(dir, model.Options{Device: o.Device, Threads: o.Threads})
+	lm, err := model.OpenLanguageModel(dir, o.Adapter, model.Options{Device: o.Device, Threads: o.Threads})
 	if err != nil {
 		return nil, err
 	}

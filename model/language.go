@@ -205,19 +205,12 @@ func buildDialogues(g *Graph, b Architecture, backward bool) (*built, error) {
 	order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
 	p := newPacking(g, 1, false)
 	p.Segments = g.Input(inSegments, onnx.Int64, onnx.Dims("rows"))
-	predict := g.Input(inPredict, onnx.Int64, onnx.Dims("targets"))
-	targets := g.Input(inTargets, onnx.Int64, onnx.Dims("targets"))
-	weight := g.Input(inTargetWeight, onnx.Float, onnx.Dims("targets"))
 	var features string
 	g.Scoped("vision", func() { features = b.Vision(g) })
 	x := g.embed(keys, dec, p, ids, order, "", features)
 	r := dec.Rotary(g)
 	h := dec.Forward(g, x, r, p)
-	logits, own := g.logits(keys, g.Pick(h, predict, 0), targets)
-	lse := g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1}, logits, g.Ints(1))
-	nll := g.Op("Squeeze", g.Op("Sub", lse, own), g.Ints(1))
-	g.Output(outNLL, nll, onnx.Float, onnx.Dims("targets"))
-	g.Output(outLoss, g.weighted(nll, weight), onnx.Float, onnx.Dims(1))
+	g.crossEntropy(keys, h)
 	if g.err != nil {
 		return nil, g.err
 	}

@@ -8,7 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"gorgonia.org/tensor"
+
 	"assay/data"
+	"assay/lora"
 	"assay/model/text"
 	"assay/onnx"
 )
@@ -23,13 +26,24 @@ type LanguageModel struct {
 	pictures *pictureCache
 }
 
-// OpenLanguageModel opens a Hugging Face checkpoint directory with its tokenizer and chat template.
-func OpenLanguageModel(dir string, o Options) (*LanguageModel, error) {
+// OpenLanguageModel opens a Hugging Face checkpoint directory with its tokenizer and chat template, and an adapter over
+// it, in PEFT's files, unless that is "".
+func OpenLanguageModel(dir, adapter string, o Options) (*LanguageModel, error) {
 	b, err := OpenBackbone(dir)
 	if err != nil {
 		return nil, err
 	}
 	n := &network{config: &ScorerConfig{Backbone: dir, DType: "float32"}, backbone: b, device: o.Device}
+	if adapter != "" {
+		a, err := lora.Load(adapter)
+		if err == nil {
+			n.tensors = map[string]*tensor.Dense{}
+			err = n.adapt(a)
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("adapter: %w", err), b.Close())
+		}
+	}
 	l := &LanguageModel{network: n, pictures: newPictureCache(o.cacheSize())}
 	if err := l.open(dir, o); err != nil {
 		return nil, errors.Join(err, b.Close())
@@ -78,8 +92,13 @@ func (l *LanguageModel) Vocab() int { return l.backbone.Decoder().Vocab }
 // MaxPositions is the model's max_position_embeddings.
 func (l *LanguageModel) MaxPositions() int { return l.backbone.Decoder().MaxPositions }
 
-// Fingerprint identifies the checkpoint: configuration, tokenizer, template and weights.
-func (l *LanguageModel) Fingerprint() (string, error) { return l.BackboneFingerprint() }
+// Fingerprint identifies the checkpoint, configuration, tokenizer, template and weights, and the adapter over it.
+func (l *LanguageModel) Fingerprint() (string, error) {
+	if l.adapter == nil {
+		return l.BackboneFingerprint()
+	}
+	return l.fingerprint(ScorerConfig{}, all, all)
+}
 
 // Decode returns the text of ids, without special tokens.
 func (l *LanguageModel) Decode(ids []int64) (string, error) { return l.text.Decode(ids) }

@@ -51,6 +51,7 @@ func NewTuner(p *ScorerState, o TuneOptions) (*Tuner, error) {
 		e.Close()
 		return nil, fmt.Errorf("a scorer of format 2 trains on losses: it has heads, and no text of its own")
 	}
+	e.addTermTensors(o.Terms)
 	t := &Tuner{pipeline: e, o: o}
 	if t.params, err = e.trainable(t.stepGraph(1)); err != nil {
 		e.Close()
@@ -63,9 +64,11 @@ func NewTuner(p *ScorerState, o TuneOptions) (*Tuner, error) {
 func (t *Tuner) Params() (names []string, values []*tensor.Dense) { return t.values(t.params) }
 
 // Shapes returns the shapes of the trained tensors by name; of a plan they are known without the values.
-func (t *Tuner) Shapes() map[string][]int64 {
-	out := make(map[string][]int64, len(t.params))
-	for _, p := range t.params {
+func (t *Tuner) Shapes() map[string][]int64 { return shapesByName(t.params) }
+
+func shapesByName(params []Param) map[string][]int64 {
+	out := make(map[string][]int64, len(params))
+	for _, p := range params {
 		out[p.Name] = p.Shape
 	}
 	return out
@@ -137,7 +140,7 @@ func (t *Tuner) step(
 	if p, err = t.stepPacking().pack(samples, t.positions); err != nil {
 		return nil, nil, nil, err
 	}
-	if s, err = t.session(t.stepGraph(p.groups)); err != nil {
+	if s, err = t.session(t.variant(p, t.visionTrained())(t.stepGraph(p.groups))); err != nil {
 		return nil, nil, nil, err
 	}
 	vision, err := t.visionFeeds(p)
@@ -148,7 +151,7 @@ func (t *Tuner) step(
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	out, err = t.run(ctx, s, p.feeds, vision, targets, t.dropoutFeeds(s, p.rows, seed))
+	out, err = t.run(ctx, s, p.feeds, vision, targets, dropoutFeeds(t.o.Dropout, s, p.rows, seed))
 	return out, p, s, err
 }
 
@@ -222,14 +225,14 @@ func (p *packed) tokenWeights(weight float64) *tensor.Dense {
 }
 
 // dropoutFeeds draws the pool of factors, and where each LoRA layer begins in it.
-func (t *Tuner) dropoutFeeds(s *session, rows int, seed uint64) map[string]*tensor.Dense {
-	if t.o.Dropout == 0 || s.Sites == 0 {
+func dropoutFeeds(rate float64, s *session, rows int, seed uint64) map[string]*tensor.Dense {
+	if rate == 0 || s.Sites == 0 {
 		return nil
 	}
 	span := rows * s.Widest
 	rng := rand.New(rand.NewPCG(seed, 0x5c0e))
 	pool := make([]float32, 2*span)
-	keep, threshold := float32(1/(1-t.o.Dropout)), uint64(t.o.Dropout*(1<<32))
+	keep, threshold := float32(1/(1-rate)), uint64(rate*(1<<32))
 	for i := 0; i+1 < len(pool); i += 2 {
 		r := rng.Uint64()
 		if r>>32 >= threshold {

@@ -62,32 +62,13 @@ func parseChat(raw []byte) (*chatRequest, error) {
 	return p, o.Err()
 }
 
+// readOptions takes -1 for all tokens in top_k, as vLLM does.
 func (p *chatRequest) readOptions(o *strictjson.Object) {
 	c := &p.options
-	o.Opt("max_tokens", &c.MaxNewTokens)
-	o.Opt("max_completion_tokens", &c.MaxNewTokens)
-	o.Opt("temperature", &c.Temperature)
-	o.Opt("top_p", &c.TopP)
-	o.Opt("top_k", &c.TopK)
-	o.Opt("repetition_penalty", &c.RepetitionPenalty)
-	o.Opt("stop_token_ids", &c.StopTokenIDs)
+	c.Read(o, "max_tokens", "max_completion_tokens")
 	o.Opt("logprobs", &c.LogProbs)
-	if (o.Has("max_tokens") || o.Has("max_completion_tokens")) && c.MaxNewTokens < 1 {
-		o.Failf("max_tokens", "%d must be positive", c.MaxNewTokens)
-	}
-	var seed int64
-	if o.Opt("seed", &seed); seed < 0 {
-		o.Failf("seed", "%d must not be negative", seed)
-	}
-	c.Seed = uint64(seed)
-	if c.TopK != nil && *c.TopK == -1 { // as vLLM says: all
+	if c.TopK != nil && *c.TopK == -1 {
 		*c.TopK = 0
-	}
-	var one string
-	if raw := o.Raw("stop"); o.Has("stop") && stdjson.Unmarshal(raw, &one) == nil {
-		c.Stop = []string{one}
-	} else {
-		o.Opt("stop", &c.Stop)
 	}
 }
 

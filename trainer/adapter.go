@@ -60,7 +60,7 @@ func loraOf(a *lora.Config) LoraConfig {
 
 // suggestParts adds to an error about targets that match nothing where they would match.
 func suggestParts(c *Config, err error) error {
-	if err == nil || c.Mode != "lora" || len(c.Lora.Parts) == len(lora.Parts()) {
+	if err == nil || !c.adapts() || len(c.Lora.Parts) == len(lora.Parts()) {
 		return err
 	}
 	all := *c
@@ -125,7 +125,7 @@ func checkSameAdapter(c *Config, a *lora.Adapter) error {
 	was.Dropout = c.Lora.Dropout
 	x, errX := yaml.Marshal(was)
 	y, errY := yaml.Marshal(c.Lora)
-	if c.Mode == "lora" {
+	if c.adapts() {
 		a.Config.Dropout = c.Lora.Dropout // the file says what was trained with
 	}
 	if errX == nil && errY == nil && string(x) == string(y) {

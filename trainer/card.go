@@ -24,7 +24,11 @@ func (r *run) writeScorer(dir string) error {
 	if !ok || !okValid { // made by a program, which describes it
 		return nil
 	}
-	card, err := r.card(train, valid)
+	describe := r.card
+	if r.config.Mode == ModeText {
+		describe = r.textCard
+	}
+	card, err := describe(train, valid)
 	if err != nil {
 		return err
 	}

@@ -97,7 +97,7 @@ func (r *run) checkTies(train *Samples, s *losses.Spec) error {
 // name says where a row stands, for people.
 func (s *Samples) name(i int) string {
 	r := &s.rows[i]
-	if r.table == nil {
+	if r.table == nil && r.talks == nil {
 		return r.id
 	}
 	return cmp.Or(placeOf(r.table, r.index), r.place())
@@ -111,6 +111,9 @@ func (r *run) checkMeasure(valid *Samples) error {
 			return exit.Usagef("validate: by and patience want validation rows: name them with data.validation or " +
 				"data.validation_split")
 		}
+		return nil
+	}
+	if r.config.Mode == ModeText { // every conversation has a loss
 		return nil
 	}
 	n := valid.Len()

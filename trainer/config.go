@@ -4,6 +4,7 @@ import (
 	"assay/lora"
 	"assay/losses"
 	"assay/model"
+	"assay/ort"
 	"assay/store"
 )
 
@@ -15,7 +16,7 @@ type Config struct {
 
 	Scorer string `yaml:"scorer,omitempty"` // scorer.yaml of format 2 to begin with, instead of what pair to dtype say
 	Out    string `yaml:"out"`              // run directory
-	Mode   string `yaml:"mode"`             // lora, full, head
+	Mode   string `yaml:"mode"`             // lora, full, head, text
 
 	Pair          string           `yaml:"pair"`           // sequence, concat, frames
 	PairSize      []int            `yaml:"pair_size"`      // [height, width] in pixels; empty: pictures keep their size
@@ -34,6 +35,8 @@ type Config struct {
 	Data DataConfig `yaml:"data"`
 	Loss LossConfig `yaml:"loss"`
 
+	Text *TextConfig `yaml:"text,omitempty"` // of mode text
+
 	Losses []losses.Spec `yaml:"losses,omitempty"` // terms of the objective, instead of Loss
 
 	Optimizer  OptimizerConfig `yaml:"optimizer"`
@@ -47,16 +50,29 @@ type Config struct {
 	NonFinite  string          `yaml:"non_finite"`  // stop, skip
 	Augment    string          `yaml:"augment"`     // none, adiee
 
-	Reduce    string `yaml:"reduce"`    // of the gradients of several ranks: ordered, fast
-	Device    string `yaml:"device"`    // auto, cpu, cuda:N, cuda:auto
-	Threads   int    `yaml:"threads"`   // 0: all cores
-	Recompute string `yaml:"recompute"` // none, layers
+	Reduce  string `yaml:"reduce"`  // of the gradients of several ranks: ordered, fast
+	Device  string `yaml:"device"`  // auto, cpu, cuda:N, cuda:auto
+	Threads int    `yaml:"threads"` // 0: all cores
+
+	DeviceOptions DeviceOptions `yaml:"device_options,omitempty"`
+	Recompute     string        `yaml:"recompute"` // none, layers
 
 	Checkpoint CheckpointConfig `yaml:"checkpoint"`
 	Validate   ValidateConfig   `yaml:"validate"`
 	Cache      CacheConfig      `yaml:"cache"`
 
 	Judge *model.ScorerConfig `yaml:"-"` // what scorer or init says, if that is of format 2
+}
+
+// DeviceOptions are those of a CUDA device: see ort.CUDAOptions.
+type DeviceOptions struct {
+	MemoryLimit CacheSize `yaml:"memory_limit,omitempty"` // bytes; 0: all of the device
+	Arena       string    `yaml:"arena,omitempty"`        // doubling, requested
+	CudnnSearch string    `yaml:"cudnn_search,omitempty"` // exhaustive, heuristic, default
+}
+
+func (o DeviceOptions) cuda() ort.CUDAOptions {
+	return ort.CUDAOptions{MemoryLimit: int64(o.MemoryLimit), Arena: o.Arena, CudnnSearch: o.CudnnSearch}
 }
 
 // LoraConfig says which linear layers get an adapter. The meaning of each key is PEFT's.

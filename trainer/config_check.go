@@ -38,15 +38,19 @@ func (c *Config) check(doc *strictyaml.Document) {
 		"the folder of a Hugging Face checkpoint is wanted",
 	)
 	d.want(c.Out != "", "out", "the run directory to write is wanted")
-	d.want(!c.replaces(c.Init), "init", "lies in what this run replaces (%s and %s of out): choose another out", ScorerDir,
-		BestDir)
+	d.want(!c.replaces(c.Init), "init", "lies in what this run replaces (%s and %s of out): choose another out",
+		c.resultDir(), BestDir)
 	d.want(c.Init != "" || !c.replaces(c.Backbone), "backbone",
-		"lies in what this run replaces (%s and %s of out): choose another out", ScorerDir, BestDir)
-	d.oneOf("mode", c.Mode, "lora", "full", "head")
+		"lies in what this run replaces (%s and %s of out): choose another out", c.resultDir(), BestDir)
+	d.oneOf("mode", c.Mode, "lora", "full", "head", ModeText)
+	c.checkText(d)
 	d.oneOf("dtype", c.Dtype, "auto", "float32", "bfloat16")
 	d.want(deviceName.MatchString(c.Device), "device", "want auto, cpu, cuda:N or cuda:auto, not %q", c.Device)
 	d.oneOf("reduce", c.Reduce, ReduceOrdered, ReduceFast)
 	d.want(c.Threads >= 0, "threads", "want at least 0 (all cores), not %d", c.Threads)
+	d.oneOf("device_options.arena", c.DeviceOptions.Arena, "", "doubling", "requested")
+	d.oneOf("device_options.cudnn_search", c.DeviceOptions.CudnnSearch, "", "exhaustive", "heuristic", "default")
+	d.want(c.DeviceOptions.MemoryLimit >= 0, "device_options.memory_limit", "want a size like 60GB")
 	d.oneOf("recompute", c.Recompute, "none", "layers")
 	d.oneOf("non_finite", c.NonFinite, "stop", "skip")
 	d.oneOf("augment", c.Augment, "none", "adiee")
@@ -61,7 +65,7 @@ func (c *Config) check(doc *strictyaml.Document) {
 
 // replaces reports whether path lies in a folder that the run writes anew.
 func (c *Config) replaces(path string) bool {
-	return slices.ContainsFunc([]string{ScorerDir, BestDir}, func(name string) bool {
+	return slices.ContainsFunc([]string{c.resultDir(), BestDir}, func(name string) bool {
 		rest, err := filepath.Rel(filepath.Join(c.Out, name), path)
 		return c.Out != "" && path != "" && err == nil && filepath.IsLocal(rest)
 	})
@@ -205,7 +209,11 @@ func (c *Config) checkCourse(d checker) {
 	d.want(c.Checkpoint.Keep >= 1, "checkpoint.keep", "want at least 1, not %d", c.Checkpoint.Keep)
 	d.want(c.Cache.Size > 0, "cache.size", "want a size like 20GB")
 	d.want(c.Validate.Every >= 0, "validate.every", "want at least 0 (after every epoch), not %d", c.Validate.Every)
-	d.oneOf("validate.by", c.Validate.By, "auto", byL1, bySpearman, byPairs)
+	if c.Mode == ModeText {
+		d.oneOf("validate.by", c.Validate.By, "auto", byLoss, byTokenAccuracy)
+	} else {
+		d.oneOf("validate.by", c.Validate.By, "auto", byL1, bySpearman, byPairs)
+	}
 	d.want(c.Validate.Patience >= 0, "validate.patience", "want at least 0 (to the end), not %d", c.Validate.Patience)
 	d.want(c.Validate.Limit >= 0, "validate.limit", "want at least 0 (all rows), not %d", c.Validate.Limit)
 }

@@ -31,10 +31,14 @@ func Load(path string) (*Config, error) {
 	if d.Unreadable {
 		return nil, d.Err()
 	}
-	if err := c.readJudge(d, folder); err != nil {
-		return nil, err
+	if c.Mode != ModeText {
+		if err := c.readJudge(d, folder); err != nil {
+			return nil, err
+		}
 	}
-	if c.Init != "" && !d.Bad("init") && c.Judge == nil {
+	if c.Mode == ModeText && c.Init != "" && !d.Bad("init") {
+		c, d = withAdapter(path, text, absolute(folder, c.Init), c, d)
+	} else if c.Init != "" && !d.Bad("init") && c.Judge == nil {
 		base := Default()
 		if err := base.fromScorer(absolute(folder, c.Init)); err != nil {
 			d.Problem("init", "%v", err)
@@ -68,6 +72,7 @@ func (c *Config) settle(d *strictyaml.Document, folder string) {
 			tables[i] = absolute(folder, tables[i])
 		}
 	}
+	c.settleText()
 	if c.Steps > 0 && !d.Has("epochs") {
 		c.Epochs = 0
 	}
@@ -102,6 +107,7 @@ type scorerFile struct {
 	ChatTemplate  string           `yaml:"chat_template"`
 	EndOfTurn     string           `yaml:"end_of_turn"`
 	Dtype         string           `yaml:"dtype"`
+	Calibration   string           `yaml:"calibration"` // of the scorer as it is: training begins without
 }
 
 // fromScorer takes what a scorer directory says as the defaults of a run that goes on from it.

@@ -12,9 +12,11 @@ const WholeGroups = "whole_groups"
 
 // What validate.by may name.
 const (
-	byL1       = "l1"
-	bySpearman = "spearman"
-	byPairs    = "pair_accuracy"
+	byL1            = "l1"
+	byLoss          = "loss" // of mode text, and the next one
+	byTokenAccuracy = "token_accuracy"
+	bySpearman      = "spearman"
+	byPairs         = "pair_accuracy"
 )
 
 // compares tells whether a term of the objective is over several edits of a group.

@@ -1,7 +1,6 @@
 package trainer
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"path/filepath"
 
@@ -37,15 +36,7 @@ func (e *Example) pictures(contents Contents) (source, edit *data.Picture, err e
 	var out [2]*data.Picture
 	for i, m := range []data.Image{e.Row.Source, e.Row.Edit} {
 		what := [2]string{"source", "edit"}[i]
-		raw, err := m.Read(e.Base, data.Limits{})
-		if err == nil && sha256.Sum256(raw) != contents[i] {
-			err = fmt.Errorf("%s has changed since the run looked at its rows: a run sees the same pictures to its end",
-				m.File(e.Base))
-		}
-		if err == nil {
-			out[i], err = m.Decode(e.Base, raw, data.Limits{})
-		}
-		if err != nil {
+		if out[i], err = openAs(m, e.Base, contents[i]); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", what, err)
 		}
 		if e.Augment != 0 {

@@ -293,6 +293,9 @@ func (l *ledgerRow) name() string {
 }
 
 func (r *run) tableName(l *ledgerRow) string {
+	if l.Table < len(r.data.talks) {
+		return filepath.Base(r.data.talks[l.Table].Path())
+	}
 	if l.Table < len(r.data.tables) {
 		return filepath.Base(r.data.tables[l.Table].Path())
 	}

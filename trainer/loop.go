@@ -223,7 +223,7 @@ func (r *run) draw(e *Example, epoch int64, row uint64) {
 	if c.Augment != "none" {
 		e.Augment = max(1, mix(seed, forAugment, uint64(epoch), row))
 	}
-	if e.Said.none() { // all that is known of what a program made
+	if e.Said.none() && e.Talk == nil { // all that is known of what a program made
 		e.Said.Labels = map[string]float64{"": e.Label}
 	}
 }
@@ -273,6 +273,9 @@ func (r *run) update(ctx context.Context, batch []Example) ([]Example, error) {
 	m := &StepMetrics{Kind: "train", Step: s.Step + 1, LR: r.schedule.LR(s.Step)}
 	for i := range r.grads {
 		clear(r.grads[i])
+	}
+	if err := r.share(batch); err != nil {
+		return batch, fmt.Errorf("step %d: %w", m.Step, err)
 	}
 	var notFinite []Example // by their losses
 	parts, labelled := r.parts(batch), 0

@@ -20,6 +20,9 @@ const MetricsFile = "metrics.jsonl"
 // number is a float64 whose NaN and infinities are null in JSON.
 type number float64
 
+// none stands for a number that is not defined.
+var none = number(math.NaN())
+
 // MarshalJSON writes null for what JSON has no number for.
 func (n number) MarshalJSON() ([]byte, error) {
 	if math.IsNaN(float64(n)) || math.IsInf(float64(n), 0) {
@@ -69,9 +72,14 @@ type ValidationMetrics struct {
 	Rows     int     `json:"rows"`
 	PairRows int     `json:"pairs,omitempty"`         // pairs of edits of a group of which one is better
 	Pairs    *number `json:"pair_accuracy,omitempty"` // share of them that the scores have right; equal scores are half
+	Loss     *number `json:"loss,omitempty"`          // of mode text: mean over the answers' tokens
+	Tokens   int     `json:"tokens,omitempty"`        // those
 	By       string  `json:"by,omitempty"`            // what is best, where that is not L1
-	Best     bool    `json:"best"`                    // the lowest L1 so far
-	Seconds  float64 `json:"seconds"`                 // of training so far
+
+	TokenAccuracy *number `json:"token_accuracy,omitempty"` // of mode text: share of the tokens that are the likeliest
+
+	Best    bool    `json:"best"`    // the lowest L1 so far
+	Seconds float64 `json:"seconds"` // of training so far
 }
 
 // recorder appends to metrics.jsonl and the TensorBoard file of a run.
@@ -126,6 +134,9 @@ func (r *recorder) step(m *StepMetrics) error {
 		{Tag: "train/lr", Value: m.LR},
 		{Tag: "train/grad_norm", Value: float64(m.GradNorm)},
 	}
+	if math.IsNaN(float64(m.ScoreLoss)) && !math.IsNaN(float64(m.Loss)) { // conversations have no scores
+		scalars = append(scalars[:1], scalars[3:]...)
+	}
 	if m.Text != nil {
 		scalars = append(scalars, events.Scalar{Tag: "train/text_loss", Value: float64(*m.Text)})
 	}
@@ -143,6 +154,12 @@ func (r *recorder) validation(m *ValidationMetrics) error {
 		{Tag: "validation/l1", Value: float64(m.L1)},
 		{Tag: "validation/spearman", Value: float64(m.Spearman)},
 		{Tag: "validation/accuracy", Value: float64(m.Accuracy)},
+	}
+	if m.Loss != nil {
+		scalars = []events.Scalar{
+			{Tag: "validation/loss", Value: float64(*m.Loss)},
+			{Tag: "validation/token_accuracy", Value: float64(*m.TokenAccuracy)},
+		}
 	}
 	if m.Pairs != nil {
 		scalars = append(scalars, events.Scalar{Tag: "validation/pair_accuracy", Value: float64(*m.Pairs)})

@@ -23,6 +23,9 @@ type Example struct {
 	Contents         Contents // of the pictures, found when the run began; zero: not yet known
 	Label            float64  // 0..1
 
+	Talk  *Conversation // of mode text; nil: a labelled edit
+	Share float64       // of mode text: what its loss counts in its batch, 1 on average
+
 	Said  Said // all that people said about it; without it Label is all
 	Unit  int  // number of its group in the batch
 	Group int  // unit of the order that it is of
@@ -30,6 +33,9 @@ type Example struct {
 
 // labelled tells whether Label is one: what only comparisons speak of has none.
 func (e *Example) labelled() bool {
+	if e.Talk != nil {
+		return false
+	}
 	_, ok := e.Said.Labels[""]
 	return ok || e.Said.none()
 }
@@ -99,7 +105,9 @@ type Plan struct {
 	Trainable  int64            `json:"trainable"`          // of them
 	Trains     Trained          `json:"trains"`             // which
 	Bytes      map[string]int64 `json:"bytes"`              // memory wanted, by what for
+	Host       map[string]int64 `json:"host,omitempty"`     // the machine's beside a GPU's, which Bytes is then
 	Absent     string           `json:"absent,omitempty"`   // what is missing of the backbone's weights, without which nothing trains
+	Partly     bool             `json:"partly,omitempty"`   // a part of the weights is there, a shard is missing
 	Need       int64            `json:"need"`               // all of it
 	Memory     int64            `json:"memory,omitempty"`   // what the device has free; 0: not known
 	Fits       *bool            `json:"fits,omitempty"`     // whether that suffices
@@ -110,4 +118,13 @@ type TokenCount struct {
 	Min  int     `json:"min"`
 	Mean float64 `json:"mean"`
 	Max  int     `json:"max"`
+}
+
+// add counts one of several examples.
+func (t *TokenCount) add(n, of int) {
+	if t.Min == 0 {
+		t.Min = n
+	}
+	t.Min, t.Max = min(t.Min, n), max(t.Max, n)
+	t.Mean += float64(n) / float64(of)
 }

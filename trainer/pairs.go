@@ -79,7 +79,10 @@ func (r *run) better(m *ValidationMetrics) (bool, error) {
 	by := r.config.Validate.By
 	if by == "auto" {
 		by = byL1
-		if math.IsNaN(float64(m.L1)) && m.Pairs != nil {
+		if m.Loss != nil {
+			by = byLoss
+		}
+		if m.Loss == nil && math.IsNaN(float64(m.L1)) && m.Pairs != nil {
 			by = byPairs
 		}
 	}
@@ -107,6 +110,10 @@ func (m *ValidationMetrics) value(by string) (float64, bool) {
 		v = float64(m.L1)
 	case bySpearman:
 		v = -float64(m.Spearman)
+	case byLoss:
+		v = float64(*m.Loss)
+	case byTokenAccuracy:
+		v = -float64(*m.TokenAccuracy)
 	case byPairs:
 		if m.Pairs != nil {
 			v = -float64(*m.Pairs)

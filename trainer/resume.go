@@ -19,7 +19,8 @@ import (
 
 // mayDiffer are the keys that a resumed run may have otherwise: they say where things lie, or change no number. What
 // lies at the paths is compared by content.
-var mayDiffer = []string{"out", "backbone", "init", "data.train", "data.validation", "data.skip", "checkpoint", "cache"}
+var mayDiffer = []string{"out", "backbone", "init", "data.train", "data.validation", "data.skip", "checkpoint", "cache",
+	"device_options.memory_limit", "device_options.arena"}
 
 // differences lists what is no longer as the checkpoint has it.
 func differences(old, now *state) ([]string, error) {
@@ -144,7 +145,7 @@ func (r *run) describe() error {
 // checkVacant makes sure that a fresh run overwrites nothing but what a run without a checkpoint left. A scorer is
 // written after the last checkpoint, so one without it is not of such a run.
 func (r *run) checkVacant() error {
-	scorer := filepath.Join(r.config.Out, ScorerDir)
+	scorer := r.config.resultPath()
 	if _, err := os.Lstat(scorer); err == nil {
 		return exit.Usagef("%s is there, but no checkpoint to go on from: choose another out, or overwrite it with --fresh",
 			scorer)

@@ -10,8 +10,10 @@ import (
 	"strconv"
 	"strings"
 
+	"assay/chat/table"
 	"assay/data"
 	"assay/internal/exit"
+	"assay/store"
 )
 
 // Samples are the labelled rows of some label tables. Only labels and groups are held; rows are read when they are
@@ -36,12 +38,18 @@ type sampleRow struct {
 	gone   bool   // of a resumed run: the tables do not have it any more
 
 	contents Contents
+
+	talks    *table.Conversations // of mode text, in place of table
+	pictures []store.Key          // of the conversation: their contents
 }
 
 // example reads the row; the templates are left to the caller.
 func (r *sampleRow) example() (Example, error) {
 	if r.gone {
 		return Example{}, errors.New(r.bad)
+	}
+	if r.talks != nil {
+		return r.conversation()
 	}
 	row, err := r.table.Read(r.index)
 	if err != nil {
@@ -54,7 +62,7 @@ func (r *sampleRow) example() (Example, error) {
 }
 
 func (r *sampleRow) badRow() BadRow {
-	return BadRow{Table: r.table.Path(), Row: r.index + 1, ID: r.id, Reason: r.bad, Step: r.step,
+	return BadRow{Table: r.path(), Row: r.index + 1, ID: r.id, Reason: r.bad, Step: r.step,
 		Place: placeOf(r.table, r.index)}
 }
 
@@ -67,7 +75,15 @@ func placeOf(t *data.Edits, index int) string {
 }
 
 // place says where the row stands, for people.
-func (r *sampleRow) place() string { return place(filepath.Base(r.table.Path()), r.index) }
+func (r *sampleRow) place() string { return place(filepath.Base(r.path()), r.index) }
+
+// path is the row's table.
+func (r *sampleRow) path() string {
+	if r.talks != nil {
+		return r.talks.Path()
+	}
+	return r.table.Path()
+}
 
 // Len is the number of rows.
 func (s *Samples) Len() int { return len(s.rows) }
@@ -132,7 +148,8 @@ type Data struct {
 	Unlabelled        int            // rows of the training tables without a label: not used
 	unread            map[string]int // rows of the training tables by dimensions that no loss reads
 	tables            []*data.Edits
-	bad               []unreadRow // rows that could not even be read, of the tables that are used
+	talks             []*table.Conversations // of mode text
+	bad               []unreadRow            // rows that could not even be read, of the tables that are used
 	fingerprint       map[string]string
 }
 
@@ -157,10 +174,16 @@ func (d *Data) Close() error {
 	for _, t := range d.tables {
 		err = errors.Join(err, t.Close())
 	}
+	for _, t := range d.talks {
+		err = errors.Join(err, t.Close())
+	}
 	return err
 }
 
 func (d *Data) open(c *Config) error {
+	if c.Mode == ModeText {
+		return d.openConversations(c)
+	}
 	s := scan{data: d, columns: c.Data.Columns, digest: sha256.New(), wanted: c.learnsFrom, compares: len(c.Losses) > 0}
 	all := s.tables(c.Data.Train)
 	d.Unlabelled = s.unlabelled

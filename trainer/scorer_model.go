@@ -51,12 +51,15 @@ func openModel(c *Config, plan bool, memory int64) (_ Model, err error) {
 	}
 	c = &resolved
 	defer func() { err = exit.Usage(err) }()
+	if c.Mode == ModeText {
+		return openText(c, plan, memory)
+	}
 	parts, err := newParts(c, plan)
 	if err != nil {
 		return nil, err
 	}
 	if c.Mode == "head" {
-		return openHead(c, parts)
+		return openHead(c, parts, memory)
 	}
 	m := &scorerModel{config: c, plan: plan, given: memory}
 	if m.store, err = openStore(c, m.warn); err != nil {
@@ -153,7 +156,7 @@ func dtype(c *Config) string {
 }
 
 func modelOptions(c *Config, s *store.Store) model.Options {
-	o := model.Options{Device: c.Device, Threads: c.Threads, Cache: int64(c.Cache.Vision)}
+	o := model.Options{Device: c.Device, Threads: c.Threads, Cache: int64(c.Cache.Vision), CUDA: c.DeviceOptions.cuda()}
 	if o.Threads == 0 {
 		o.Threads = runtime.NumCPU()
 	}

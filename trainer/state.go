@@ -170,7 +170,7 @@ func tidy(out string) error {
 	for _, name := range files {
 		errs = append(errs, os.RemoveAll(name))
 	}
-	for _, name := range []string{ScorerDir, BestDir} {
+	for _, name := range resultDirs {
 		path := filepath.Join(out, name)
 		if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
 			if err := os.Rename(hiddenSibling(path, "old"), path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -204,7 +204,7 @@ func writeConfig(c *Config) error {
 // removeRun removes what an earlier run left in a run directory.
 func removeRun(out string) error {
 	old, err := filepath.Glob(filepath.Join(atomicfile.QuoteGlob(out), "events.out.tfevents.*.assay"))
-	for _, name := range []string{CheckpointsDir, ScorerDir, BestDir, MetricsFile, PlanFile, RowsFile, BadRowsFile} {
+	for _, name := range append([]string{CheckpointsDir, MetricsFile, PlanFile, RowsFile, BadRowsFile}, resultDirs...) {
 		path := filepath.Join(out, name)
 		old = append(old, path, hiddenSibling(path, "new"), hiddenSibling(path, "old"))
 	}

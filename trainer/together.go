@@ -267,7 +267,11 @@ func (r *run) scoreValidation(ctx context.Context, n int) (scores []float64, exa
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
 		}
-		s, e, err := r.scoreRows(context.WithoutCancel(ctx), lo, min(lo+r.state.MicroBatch, n))
+		var s []float64
+		e, err := r.overRows(lo, min(lo+r.state.MicroBatch, n), func(batch []Example) (err error) {
+			s, err = r.model.Score(context.WithoutCancel(ctx), batch)
+			return err
+		})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -322,7 +326,11 @@ func (r *run) scoreRound(ctx context.Context, lo, n int) ([]scored, error) {
 	k.Doing(fmt.Sprintf("validation at step %d", r.state.Step))
 	var mine scored
 	if at := lo + k.Rank()*micro; at < n {
-		scores, batch, err := r.tryRows(ctx, at, min(at+micro, n))
+		var scores []float64
+		batch, err := r.tryRows(at, min(at+micro, n), func(batch []Example) (err error) {
+			scores, err = r.model.Score(ctx, batch)
+			return err
+		})
 		if mine.Failed = verdictOf(err); err == nil {
 			mine.Scores, mine.Examples = scores, measured(batch)
 		}

@@ -154,26 +154,26 @@ func (r *run) train(ctx context.Context, o *Options) (result *Result, err error)
 	if err := r.sameParams(); err != nil {
 		return nil, err
 	}
-	if err := r.write(ScorerDir); err != nil {
+	if err := r.write(r.config.resultPath()); err != nil {
 		return nil, err
 	}
 	return r.result(old), nil
 }
 
-// write puts a scorer into the run directory.
-func (r *run) write(name string) error {
+// write puts what was trained into a folder of the run directory.
+func (r *run) write(dir string) error {
 	var err error
 	if r.ranks.first() {
-		err = replaceDir(filepath.Join(r.config.Out, name), r.writeScorer)
+		err = replaceDir(dir, r.writeScorer)
 	}
-	return r.ranks.agree("writing "+name, err)
+	return r.ranks.agree("writing "+dir, err)
 }
 
 // result says what a run that is over did.
 func (r *run) result(old *state) *Result {
 	s := &r.state
 	result := &Result{
-		Scorer:     filepath.Join(r.config.Out, ScorerDir),
+		Scorer:     r.config.resultPath(),
 		Trains:     r.trains,
 		Run:        r.config.Out,
 		Steps:      s.Step,

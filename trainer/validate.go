@@ -52,27 +52,27 @@ func (r *run) validationDue() bool {
 	return s.Samples/r.order.Len() > before/r.order.Len()
 }
 
-// scoreRows scores the validation rows lo to hi-1 but for those that are set aside.
-func (r *run) scoreRows(ctx context.Context, lo, hi int) (scores []float64, batch []Example, err error) {
+// overRows measures the validation rows lo to hi-1 but for those that are set aside, and returns them.
+func (r *run) overRows(lo, hi int, measure func(batch []Example) error) (batch []Example, err error) {
 	for {
-		if scores, batch, err = r.tryRows(ctx, lo, hi); err == nil {
-			return scores, batch, nil
+		if batch, err = r.tryRows(lo, hi, measure); err == nil {
+			return batch, nil
 		}
 		if err = r.setAside(batch, true, err); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 }
 
-// tryRows is scoreRows for rows that are all good; after an error it returns those that it was at.
-func (r *run) tryRows(ctx context.Context, lo, hi int) (scores []float64, batch []Example, err error) {
+// tryRows is overRows for rows that are all good; after an error it returns those that it was at.
+func (r *run) tryRows(lo, hi int, measure func(batch []Example) error) (batch []Example, err error) {
 	if batch, err = r.validRows(lo, hi); err != nil || len(batch) == 0 {
-		return nil, batch, err
+		return batch, err
 	}
-	if scores, err = r.model.Score(ctx, batch); err != nil {
+	if err = measure(batch); err != nil {
 		err = fmt.Errorf("scoring validation rows %s: %w", ids(batch), err)
 	}
-	return scores, batch, err
+	return batch, err
 }
 
 // validRows reads the validation rows lo to hi-1 but for those that are set aside; those in front of an error with it.
@@ -89,6 +89,18 @@ func (r *run) validRows(lo, hi int) (batch []Example, err error) {
 	return batch, err
 }
 
+// scoreAll scores the first n validation rows.
+func (r *run) scoreAll(ctx context.Context, n int) (*ValidationMetrics, error) {
+	scores, examples, err := r.shareValidation(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	if len(scores) == 0 {
+		return nil, errors.New("every validation row was set aside")
+	}
+	return r.measureAll(scores, examples), nil
+}
+
 // validate scores the validation rows, with the first templates and without augmentation, and notes the result. It
 // stops when ctx does, and then nothing is noted.
 func (r *run) validate(ctx context.Context) error {
@@ -96,17 +108,20 @@ func (r *run) validate(ctx context.Context) error {
 	if l := r.config.Validate.Limit; l > 0 {
 		n = min(n, l)
 	}
-	if err := r.sameParams(); err != nil {
-		return err
-	}
-	scores, examples, err := r.shareValidation(ctx, n)
+	err := r.sameParams()
 	if err != nil {
 		return err
 	}
-	if len(scores) == 0 {
-		return errors.New("every validation row was set aside")
+	var m *ValidationMetrics
+	if t, ok := r.model.(talker); ok {
+		m, err = r.measureTalks(ctx, t, n)
+		err = r.ranks.agree("validation", err)
+	} else {
+		m, err = r.scoreAll(ctx, n)
 	}
-	m := r.measureAll(scores, examples)
+	if err != nil {
+		return err
+	}
 	m.Step, m.Seconds = r.state.Step, r.seconds()
 	if m.Best, err = r.better(m); err != nil {
 		return err
@@ -114,7 +129,7 @@ func (r *run) validate(ctx context.Context) error {
 	if m.Best {
 		last, best := r.state.Last, r.state.Best
 		r.state.Last, r.state.Best = m, m // as the card says
-		if err := r.write(BestDir); err != nil {
+		if err := r.write(filepath.Join(r.config.Out, BestDir)); err != nil {
 			r.state.Last, r.state.Best = last, best
 			return err
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -18,16 +17,17 @@ import (
 	"assay/store"
 )
 
-// row is a line of the table: a conversation, and how it is to be answered.
-type row struct {
+// Row is a line of a table: a conversation, and how it is to be answered.
+type Row struct {
 	ID       json.RawMessage // as it stands there; nil: there is none
-	Messages []chat.Message
+	Messages []chat.Message  // their pictures are empty until they are opened
 	Options  chat.Options
-	pictures []data.Image // of the messages, in order; opened when the row's turn comes
+	Given    []string     // the keys that say how it is to be answered
+	Pictures []data.Image // of the messages, in order; opened when the row's turn comes
 }
 
 // parse reads a line. Every key is understood or refused.
-func parse(line []byte) (*row, error) {
+func parse(line []byte) (*Row, error) {
 	// encoding/json takes the last of two keys, and puts U+FFFD for what is no character
 	if _, err := jsontext.NewDecoder(bytes.NewReader(line)).ReadValue(); err != nil {
 		return nil, fmt.Errorf("row: %s", strings.TrimPrefix(err.Error(), "jsontext: "))
@@ -36,8 +36,8 @@ func parse(line []byte) (*row, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &row{ID: o.Raw("id")}
-	r.readOptions(o)
+	r := &Row{ID: o.Raw("id"), Options: chat.Options{LogProbs: true}, Given: chat.Given(o, "max_new_tokens")}
+	r.Options.Read(o, "max_new_tokens")
 	var messages []json.RawMessage
 	o.Get("messages", &messages)
 	if len(messages) == 0 {
@@ -54,38 +54,10 @@ func parse(line []byte) (*row, error) {
 	return r, o.Err()
 }
 
-// readOptions reads what stands above generation_config.json.
-func (r *row) readOptions(o *strictjson.Object) {
-	c := &r.Options
-	c.LogProbs = true
-	o.Opt("max_new_tokens", &c.MaxNewTokens)
-	o.Opt("temperature", &c.Temperature)
-	o.Opt("top_k", &c.TopK)
-	o.Opt("top_p", &c.TopP)
-	o.Opt("repetition_penalty", &c.RepetitionPenalty)
-	o.Opt("stop_token_ids", &c.StopTokenIDs)
-	o.Opt("seed", &c.Seed)
-	if o.Has("max_new_tokens") && c.MaxNewTokens < 1 {
-		o.Failf("max_new_tokens", "%d must be positive", c.MaxNewTokens)
-	}
-	for _, key := range []string{"stop", "stop_token_ids"} {
-		var list []json.RawMessage
-		if json.Unmarshal(o.Raw(key), &list) == nil && slices.ContainsFunc(list, isNull) {
-			o.Failf(key, "null is not allowed in it")
-		}
-	}
-	var one string
-	if raw := o.Raw("stop"); o.Has("stop") && json.Unmarshal(raw, &one) == nil {
-		c.Stop = []string{one}
-	} else {
-		o.Opt("stop", &c.Stop)
-	}
-}
-
 func isNull(raw json.RawMessage) bool { return string(raw) == "null" }
 
 // message reads {role, content}; content is a text, or a list of texts and pictures.
-func (r *row) message(raw json.RawMessage) (m chat.Message, err error) {
+func (r *Row) message(raw json.RawMessage) (m chat.Message, err error) {
 	o, err := strictjson.Parse("message", raw)
 	if err != nil {
 		return m, err
@@ -116,7 +88,7 @@ func (r *row) message(raw json.RawMessage) (m chat.Message, err error) {
 }
 
 // part reads {"type": "text", "text": ...} or {"type": "image", "image": PATH}.
-func (r *row) part(raw json.RawMessage) (p chat.Part, err error) {
+func (r *Row) part(raw json.RawMessage) (p chat.Part, err error) {
 	o, err := strictjson.Parse("part", raw)
 	if err != nil {
 		return p, err
@@ -134,7 +106,7 @@ func (r *row) part(raw json.RawMessage) (p chat.Part, err error) {
 			o.Failf("image", "a path is wanted, relative to the table's folder")
 		}
 		p.Image = &data.Picture{} // in its place, until it is opened
-		r.pictures = append(r.pictures, image)
+		r.Pictures = append(r.Pictures, image)
 	default:
 		o.Failf("type", "%q is not supported; text and image are", kind)
 	}
@@ -143,7 +115,7 @@ func (r *row) part(raw json.RawMessage) (p chat.Part, err error) {
 }
 
 // open reads the pictures.
-func (r *row) open(folder string) error {
+func (r *Row) open(folder string) error {
 	next := 0
 	for i := range r.Messages {
 		for k := range r.Messages[i].Content {
@@ -151,7 +123,7 @@ func (r *row) open(folder string) error {
 			if part.Image == nil {
 				continue
 			}
-			p, err := r.pictures[next].Open(folder, data.Limits{})
+			p, err := r.Pictures[next].Open(folder, data.Limits{})
 			if err != nil {
 				return err
 			}
@@ -162,10 +134,10 @@ func (r *row) open(folder string) error {
 }
 
 // content identifies what the answer depends on besides the model: the line and the content of the pictures.
-func content(folder string, line []byte, r *row) string {
+func content(folder string, line []byte, r *Row) string {
 	parts := []string{string(bytes.TrimSpace(line))}
 	if r != nil {
-		for _, m := range r.pictures {
+		for _, m := range r.Pictures {
 			k, err := store.Content(folder, m)
 			parts = append(parts, fmt.Sprint(k, err))
 		}

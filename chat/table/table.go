@@ -144,7 +144,7 @@ func (r *run) ask(ctx context.Context, i int) {
 		return
 	}
 	line, err := r.lines.read(i)
-	var q *row
+	var q *Row
 	if err == nil {
 		q, err = parse(line)
 	}

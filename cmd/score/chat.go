@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +27,7 @@ type modelFlags struct {
 func (f *modelFlags) add(c *cobra.Command, name string) {
 	flags := c.Flags()
 	flags.StringVar(&f.backbone, name, "", "Hugging Face checkpoint directory that answers")
+	flags.StringVar(&f.o.Adapter, strings.Replace(name, "backbone", "adapter", 1), "", "adapter over it (PEFT's files, as train makes with mode: text)")
 	flags.Int64Var(&f.o.Cache, "cache", 2<<30, "bytes of keys and values; a request that takes more is refused")
 	flags.IntVar(&f.o.Batch, "answers", 8, "answers that are made at a time")
 }
@@ -71,6 +73,7 @@ An answer is the same alone and among others, and a sampled one is a function of
 		Example: `  score chat --backbone backbones/tiny --image testdata/oracle/images/coffee.png --text "What is this?" \
       --max-new-tokens 8
   score chat --backbone DIR --image a.png --image b.png --text "What was changed?" --temperature 0
+  score chat --backbone DIR --adapter runs/captions/adapter --image a.png --text "What is there?"
   score chat --backbone DIR --in questions.jsonl --out answers.jsonl`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := f.check(c); err != nil {

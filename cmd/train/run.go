@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -76,7 +77,10 @@ func (o *runOptions) begin(c *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		return cli.Print(c, plan, func(w io.Writer) { printPlan(w, plan) })
+		if err := cli.Print(c, plan, func(w io.Writer) { printPlan(w, plan) }); err != nil || plan.Err() == nil {
+			return err
+		}
+		return cli.Reported(plan.Err())
 	}
 	r, err := trainer.Train(c.Context(), trainer.Options{
 		Config:   config,
@@ -138,6 +142,9 @@ func printPlan(w io.Writer, p *trainer.Plan) {
 		fmt.Fprintf(w, "memory       %10.1f MiB  %s\n", float64(p.Bytes[what])/(1<<20), what)
 	}
 	fmt.Fprintf(w, "memory       %10.1f MiB  in all\n", float64(p.Need)/(1<<20))
+	for _, what := range slices.Sorted(maps.Keys(p.Host)) {
+		fmt.Fprintf(w, "on the host  %10.1f MiB  %s\n", float64(p.Host[what])/(1<<20), what)
+	}
 	switch {
 	case p.Fits == nil:
 	case *p.Fits:
@@ -163,6 +170,10 @@ func printResult(w io.Writer, r *trainer.Result) {
 	if r.Early {
 		fmt.Fprintln(w, "ended early: as many validations as validate.patience says were no better than the best one")
 	}
+	if v := r.Validation; v != nil && v.Loss != nil {
+		fmt.Fprintf(w, "validation on %d conversations: loss %.4f a token, %.4f of the tokens are the likeliest\n", v.Rows,
+			float64(*v.Loss), float64(*v.TokenAccuracy))
+	}
 	if v := r.Validation; v != nil && !math.IsNaN(float64(v.L1)) {
 		fmt.Fprintf(w, "validation on %d rows: L1 %.4f, Spearman %.4f, accuracy %.4f\n", v.Rows, float64(v.L1),
 			float64(v.Spearman), float64(v.Accuracy))
@@ -176,5 +187,5 @@ func printResult(w io.Writer, r *trainer.Result) {
 	} else if b != nil && b.Step != r.Steps {
 		fmt.Fprintf(w, "lowest validation L1 %.4f at step %d: %s\n", float64(b.L1), b.Step, r.BestScorer)
 	}
-	fmt.Fprintf(w, "scorer: %s\n", r.Scorer)
+	fmt.Fprintf(w, "%s: %s\n", filepath.Base(r.Scorer), r.Scorer)
 }

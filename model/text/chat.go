@@ -22,7 +22,10 @@ type Content struct {
 // Chat renders messages as transformers' apply_chat_template does, followed by the generation prompt. Placeholders are
 // not repeated yet. A text that contains one of the tokenizer's special tokens is refused: it would change what the
 // model sees of the rest.
-func (p *Processor) Chat(messages []Message) (string, error) {
+func (p *Processor) Chat(messages []Message) (string, error) { return p.render(messages, true) }
+
+// render is Chat with or without the generation prompt.
+func (p *Processor) render(messages []Message, prompted bool) (string, error) {
 	if p.templateErr != nil {
 		return "", p.templateErr
 	}
@@ -46,11 +49,11 @@ func (p *Processor) Chat(messages []Message) (string, error) {
 			return "", err
 		}
 	}
-	prompt, err := p.template.renderMessages(messages)
+	prompt, err := p.template.renderMessages(messages, prompted)
 	if err != nil {
 		return "", err
 	}
-	other, err := p.template.renderMessages(plain)
+	other, err := p.template.renderMessages(plain, prompted)
 	if err != nil {
 		return "", err
 	}
@@ -89,8 +92,8 @@ func (p *Processor) sameSpecial(prompt, other string) error {
 	return nil
 }
 
-// renderMessages writes the messages and the generation prompt.
-func (t *chatTemplate) renderMessages(messages []Message) (prompt string, err error) {
+// renderMessages writes the messages and, if it is wanted, the generation prompt.
+func (t *chatTemplate) renderMessages(messages []Message, prompted bool) (prompt string, err error) {
 	defer recoverTemplate(t.origin, &err)
 	turns := make(list, len(messages))
 	for i, m := range messages {
@@ -103,7 +106,7 @@ func (t *chatTemplate) renderMessages(messages []Message) (prompt string, err er
 		}
 		turns[i] = map[string]any{"role": m.Role, "content": content}
 	}
-	data := map[string]any{"messages": turns, "add_generation_prompt": true}
+	data := map[string]any{"messages": turns, "add_generation_prompt": prompted}
 	for name, value := range t.variables {
 		data[name] = value
 	}

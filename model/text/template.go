@@ -105,7 +105,7 @@ func (t *chatTemplate) render(pictures int, question string) (prompt string, err
 	for i := range content {
 		content[i].Image = true
 	}
-	return t.renderMessages([]Message{{Role: "user", Content: append(content, Content{Text: question})}})
+	return t.renderMessages([]Message{{Role: "user", Content: append(content, Content{Text: question})}}, true)
 }
 
 // recoverTemplate turns a panic of the template engine into an error: templates come from outside.

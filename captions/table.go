@@ -1,0 +1,233 @@
+package captions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"assay/chat"
+	"assay/data"
+	"assay/internal/atomicfile"
+	"assay/internal/exit"
+	"assay/internal/workers"
+)
+
+// readColumns are the columns that are read.
+var readColumns = []string{"source", "target", "instruction", "source_caption", "target_caption"}
+
+// The columns that a run writes; they replace columns of the same names.
+var written = []data.Column{{Name: "source_caption", Kind: data.KindText}, {Name: "target_caption", Kind: data.KindText},
+	{Name: "captioned_by", Kind: data.KindText}, {Name: "caption_error", Kind: data.KindText}}
+
+// Result counts what a run wrote.
+type Result struct {
+	Out      string `json:"out"`
+	Rows     int    `json:"rows"`
+	Written  int    `json:"written"` // rows with a caption that the model wrote
+	Given    int    `json:"given"`   // rows whose captions were there
+	Targets  int    `json:"targets"` // rows with a target, which has a caption of its own
+	Failed   int    `json:"failed"`
+	Examples string `json:"examples,omitempty"` // file of conversations, instead of Out
+}
+
+// Run writes the captions of a table.
+type Run struct {
+	*Config
+	Writer   Writer
+	Name     string               // of the model, for the column captioned_by
+	Workers  int                  // rows at a time
+	Progress func(done, rows int) // nil: not called
+}
+
+// row is what became of one.
+type row struct {
+	source, target string // captions; "": none
+	by             string // who wrote them
+	given, goal    bool   // they were there; there is a target
+	err            string
+}
+
+// Write writes the captions of all rows. One that has none says why in caption_error. What was answered is kept by the
+// model of the writer: when ctx ends the error wraps exit.ErrInterrupted, and the same call asks only what is missing.
+// An error that wraps chat.ErrUnavailable ends the run likewise.
+func (r *Run) Write(ctx context.Context) (*Result, error) {
+	format, err := data.FormatOf(r.Out)
+	if err != nil {
+		return nil, exit.Usage(err)
+	}
+	if atomicfile.Same(r.In, r.Out) {
+		return nil, exit.Usagef("out: %s is the table that is read: choose another file", r.Out)
+	}
+	t, err := r.open()
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	rows, done := make([]row, t.Len()), 0
+	var mu sync.Mutex
+	_ = workers.Each(t.Len(), max(1, r.Workers), func(i int) error { // what ends it is ctx's cause
+		if ctx.Err() != nil {
+			return nil
+		}
+		one, err := r.row(ctx, t, i)
+		if errors.Is(err, chat.ErrUnavailable) {
+			stop(err)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			one.err = err.Error()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		rows[i] = one
+		if done++; r.Progress != nil {
+			r.Progress(done, t.Len())
+		}
+		return nil
+	})
+	if ctx.Err() != nil {
+		cause := context.Cause(ctx)
+		if errors.Is(cause, context.Canceled) {
+			cause = exit.ErrInterrupted
+		}
+		return nil, fmt.Errorf("%d of %d rows were captioned; the answers are kept, and the same command goes on: %w", done,
+			t.Len(), cause)
+	}
+	return r.write(t, format, rows)
+}
+
+func (r *Run) open() (*data.Table, error) {
+	t, err := data.OpenTable(r.In, data.WithColumns(r.tableColumns()), data.WithRequired("source", "instruction"))
+	return t, exit.Usage(err)
+}
+
+// tableColumns are the names of the columns that a label table has; captions are read by ReadCaption.
+func (r *Run) tableColumns() map[string]string {
+	names := map[string]string{}
+	for ours, name := range r.Columns {
+		if ours != "source_caption" && ours != "target_caption" {
+			names[ours] = name
+		}
+	}
+	return names
+}
+
+// caption is what the table says.
+func (r *Run) caption(rec *data.Record, name string) (string, error) {
+	if other := r.Columns[name]; other != "" {
+		name = other
+	}
+	v, _ := rec.Get(name)
+	text, err := data.Text(v)
+	if err != nil {
+		err = fmt.Errorf("column %q: %w", name, err)
+	}
+	return text, err
+}
+
+// row captions one.
+func (r *Run) row(ctx context.Context, t *data.Table, i int) (out row, err error) {
+	rec, err := t.Record(i)
+	if err != nil {
+		return out, err
+	}
+	line, err := t.Row(rec)
+	if err != nil {
+		return out, err
+	}
+	out.goal = !line.Target.IsZero()
+	if r.Given == "keep" {
+		if out.source, err = r.caption(&rec, "source_caption"); err == nil {
+			out.target, err = r.caption(&rec, "target_caption")
+		}
+		if err != nil {
+			return row{goal: out.goal}, err
+		}
+	}
+	if out.source != "" && (out.target != "" || !out.goal) {
+		out.given = true
+		return out, nil
+	}
+	e := Edit{Instruction: line.Instruction, Before: out.source}
+	if e.Source, err = r.picture(t, line.Source, "source"); err == nil && out.goal {
+		e.Target, err = r.picture(t, line.Target, "target")
+	}
+	if err != nil {
+		return row{goal: out.goal}, err
+	}
+	return r.ask(ctx, &e, out)
+}
+
+// ask has the dialogues whose captions are missing.
+func (r *Run) ask(ctx context.Context, e *Edit, out row) (_ row, err error) {
+	out.by = r.Name
+	if out.source == "" {
+		if out.source, err = r.Writer.Source(ctx, e); err != nil {
+			return row{goal: out.goal}, err
+		}
+		e.Before = out.source
+	}
+	if out.target == "" && (out.goal || !r.Writer.Prompts.Target.shows("target")) {
+		if out.target, err = r.Writer.Target(ctx, e); err != nil { // half a pair of captions is of no use
+			return row{goal: out.goal}, err
+		}
+	}
+	return out, nil
+}
+
+func (r *Run) picture(t *data.Table, m data.Image, what string) (*data.Picture, error) {
+	p, err := m.Open(t.Folder(), data.Limits{})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	return p, nil
+}
+
+// write writes the table, complete or not at all.
+func (r *Run) write(t *data.Table, format data.Format, rows []row) (*Result, error) {
+	result := &Result{Out: r.Out, Rows: len(rows)}
+	return result, atomicfile.Write(r.Out, func(w io.Writer) error {
+		out, err := t.NewWriter(w, format, written...)
+		if err != nil {
+			return err
+		}
+		for i, v := range rows {
+			rec, err := t.Record(i)
+			if err != nil { // the row cannot be read at all: its place is kept
+				rec = data.Record{}
+			}
+			result.count(&v)
+			for name, text := range map[string]string{"source_caption": v.source, "target_caption": v.target,
+				"captioned_by": v.by, "caption_error": v.err} {
+				rec.Set(name, nil)
+				if text != "" {
+					rec.Set(name, text)
+				}
+			}
+			if err := out.Write(rec); err != nil {
+				return err
+			}
+		}
+		return out.Close()
+	})
+}
+
+func (r *Result) count(v *row) {
+	switch {
+	case v.err != "":
+		r.Failed++
+	case v.given:
+		r.Given++
+	default:
+		r.Written++
+	}
+	if v.goal {
+		r.Targets++
+	}
+}

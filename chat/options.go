@@ -1,0 +1,56 @@
+package chat
+
+import (
+	"encoding/json"
+	"slices"
+
+	"assay/internal/strictjson"
+)
+
+// optionKeys are those that Read looks for, besides the names of max_new_tokens.
+var optionKeys = []string{"temperature", "top_k", "top_p", "repetition_penalty", "seed", "stop", "stop_token_ids"}
+
+// Read takes what a JSON object says about an answer. most are the names under which it says MaxNewTokens: tables call it
+// max_new_tokens, OpenAI's protocol max_tokens and max_completion_tokens. A stop is a text or a list; null is left out.
+func (o *Options) Read(from *strictjson.Object, most ...string) {
+	for _, key := range most {
+		from.Opt(key, &o.MaxNewTokens)
+		if from.Has(key) && o.MaxNewTokens < 1 {
+			from.Failf(key, "%d must be positive", o.MaxNewTokens)
+		}
+	}
+	from.Opt("temperature", &o.Temperature)
+	from.Opt("top_k", &o.TopK)
+	from.Opt("top_p", &o.TopP)
+	from.Opt("repetition_penalty", &o.RepetitionPenalty)
+	from.Opt("stop_token_ids", &o.StopTokenIDs)
+	for _, key := range []string{"stop", "stop_token_ids"} {
+		var list []json.RawMessage
+		if json.Unmarshal(from.Raw(key), &list) == nil &&
+			slices.ContainsFunc(list, func(raw json.RawMessage) bool { return string(raw) == "null" }) {
+			from.Failf(key, "null is not allowed in it")
+		}
+	}
+	var below int64
+	if json.Unmarshal(from.Raw("seed"), &below) == nil && below < 0 {
+		from.Failf("seed", "%d must not be negative", below)
+	} else {
+		from.Opt("seed", &o.Seed)
+	}
+	var one string
+	if raw := from.Raw("stop"); from.Has("stop") && json.Unmarshal(raw, &one) == nil {
+		o.Stop = []string{one}
+	} else {
+		from.Opt("stop", &o.Stop)
+	}
+}
+
+// Given tells which keys of Read an object has.
+func Given(from *strictjson.Object, most ...string) (keys []string) {
+	for _, key := range append(most, optionKeys...) {
+		if from.Has(key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}

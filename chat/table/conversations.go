@@ -1,0 +1,50 @@
+package table
+
+import (
+	"fmt"
+	"path/filepath"
+)
+
+// Conversations is a table of conversations that is read line by line: the questions of Ask, or what a model is trained
+// on. It is safe for concurrent use.
+type Conversations struct {
+	path  string
+	lines *lines
+}
+
+// Open opens a .jsonl file.
+func Open(path string) (*Conversations, error) {
+	if err := format(path); err != nil {
+		return nil, err
+	}
+	l, err := openLines(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Conversations{path, l}, nil
+}
+
+// Path is the file.
+func (c *Conversations) Path() string { return c.path }
+
+// Folder is where relative paths of pictures begin.
+func (c *Conversations) Folder() string { return filepath.Dir(c.path) }
+
+// Len is the number of rows.
+func (c *Conversations) Len() int { return len(c.lines.at) }
+
+// Read reads a row. Its pictures are not opened.
+func (c *Conversations) Read(i int) (*Row, error) {
+	line, err := c.lines.read(i)
+	if err != nil {
+		return nil, err
+	}
+	r, err := parse(line)
+	if err != nil {
+		return nil, fmt.Errorf("%s:%d: %w", c.path, c.lines.at[i].number, err)
+	}
+	return r, nil
+}
+
+// Close closes the file.
+func (c *Conversations) Close() error { return c.lines.close() }

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"assay/captions"
+	"assay/chat"
+	"assay/generate"
+	"assay/internal/cli"
+	"assay/store"
+)
+
+func init() { app.Register(newCaptions) }
+
+func newCaptions() *cobra.Command {
+	var config, examples string
+	c := &cobra.Command{
+		Use:   "captions --config FILE",
+		Short: "Write captions of sources and targets by a model that answers in words",
+		Long: `captions has a vision-language model describe the source and the target of every edit of a table, by dialogues that
+know the instruction, and writes the same rows with
+
+  source_caption, target_caption   what the model said, on one line
+  captioned_by                     the model
+  caption_error                    why a row has none
+
+label reads the result like any table (layout: table): CLIP-D of its rows is then known, and so is clip_t of label
+similarities. The model is a checkpoint on this machine, with or without an adapter, or a server that speaks OpenAI's
+chat protocol. The dialogues are data: docs/label.md shows the file, and prompts: FILE brings others.
+
+Answers are kept in a store: after Ctrl-C (exit code 3), a crash or a server's refusal the same command goes on, and
+nothing is asked, or paid for, twice. Rows without captions say why, the others go on, and the exit code is 1 at the end.
+
+With --examples the captions that the table has become conversations, on which train (mode: text) trains a model to be
+asked the same.`,
+		Example: `  label captions --config captions.yaml
+  label captions --config captions.yaml --examples conversations.jsonl`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if config == "" {
+				return cli.Usagef("--config FILE is wanted (docs/label.md has all keys)")
+			}
+			settings, prompts, err := captions.Load(config)
+			if err != nil {
+				return cli.Usage(err)
+			}
+			r := &captions.Run{Config: settings, Writer: captions.Writer{Prompts: prompts}}
+			if examples != "" {
+				return writeExamples(c, r, examples)
+			}
+			return writeCaptions(c, r)
+		},
+	}
+	c.Flags().StringVar(&config, "config", "", "YAML file of the run")
+	c.Flags().StringVar(&examples, "examples", "", "write the table's captions as conversations to learn from (.jsonl), ask nothing")
+	return c
+}
+
+func writeExamples(c *cobra.Command, r *captions.Run, path string) error {
+	result, err := r.Examples(c.Context(), path)
+	if err != nil {
+		return err
+	}
+	return cli.Print(c, result, func(w io.Writer) {
+		fmt.Fprintf(w, "%d conversations of %d rows with captions, written to %s\n", result.Written, result.Given, path)
+	})
+}
+
+// captionResult is what the command prints as JSON.
+type captionResult struct {
+	*captions.Result
+	Asked int64       `json:"answers"`         // that the model gave
+	Found int64       `json:"found"`           // that were kept
+	Spent *chat.Spent `json:"spent,omitempty"` // of a server
+}
+
+func writeCaptions(c *cobra.Command, r *captions.Run) (err error) {
+	model, remote, err := openCaptioner(r)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := model.Close(); err == nil {
+			err = e
+		}
+	}()
+	folder := r.Store
+	if folder == "" {
+		if folder, err = chat.AnswersFolder(); err != nil {
+			return err
+		}
+	}
+	answers, err := store.Open(folder, store.Options{Warn: cli.Warner(c)})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := answers.Close(); err == nil {
+			err = e
+		}
+	}()
+	kept, err := chat.Keep(model, answers)
+	if err != nil {
+		return err
+	}
+	r.Writer.Model = kept
+	r.Writer.Options = chat.Options{MaxNewTokens: r.MaxNewTokens, Temperature: &r.Temperature, Seed: r.Seed}
+	var bar *cli.Progress
+	r.Progress = func(_, rows int) {
+		if bar == nil {
+			bar = cli.NewProgress(c, "captions", int64(rows), "rows")
+		}
+		bar.Add(1, fmt.Sprintf("%d asked", kept.Asked()))
+	}
+	result, err := r.Write(c.Context())
+	if bar != nil {
+		bar.Close()
+	}
+	if err != nil {
+		return err
+	}
+	out := captionResult{Result: result, Asked: kept.Asked(), Found: kept.Found()}
+	if remote != nil {
+		spent := remote.Spent()
+		out.Spent = &spent
+	}
+	err = cli.Print(c, out, func(w io.Writer) {
+		fmt.Fprintf(w, "%d of %d rows captioned by %s, %d had captions, written to %s; %d answers asked for, %d found\n",
+			out.Written, out.Rows, r.Name, out.Given, out.Out, out.Asked, out.Found)
+	})
+	if err != nil || result.Failed == 0 {
+		return err
+	}
+	return cli.Reported(fmt.Errorf("%d of %d rows have no captions; the column caption_error of %s says why", result.Failed,
+		result.Rows, result.Out))
+}
+
+// openCaptioner opens the model of a run; remote is nil if it is on this machine.
+func openCaptioner(r *captions.Run) (m chat.Model, remote *chat.Remote, err error) {
+	if r.Remote {
+		r.Name = r.Server.Model
+		remote, err = chat.OpenRemote(r.Server)
+		if err != nil {
+			return nil, nil, err
+		}
+		r.Workers = remote.Concurrency()
+		return remote, remote, nil
+	}
+	o := generate.Options{Adapter: r.Model.Adapter, Threads: r.Model.Threads, Batch: r.Model.Answers}
+	if o.Threads == 0 {
+		o.Threads = runtime.NumCPU()
+	}
+	if r.Name = filepath.Base(r.Model.Backbone); r.Model.Adapter != "" {
+		r.Name += " + " + filepath.Base(r.Model.Adapter)
+	}
+	r.Workers = 2 * r.Model.Answers // some rows are prepared while others are answered
+	local, err := generate.Open(r.Model.Backbone, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return local, nil, nil
+}

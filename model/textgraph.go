@@ -1,0 +1,185 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	"gorgonia.org/tensor"
+
+	"assay/onnx"
+)
+
+// outBest is the output [targets] int64 of the likeliest tokens.
+const outBest = "best"
+
+// textPass says what a pass over conversations holds.
+type textPass struct {
+	Groups   int
+	Vision   bool // pixels are inputs; otherwise the image features are
+	Backward bool
+}
+
+func (t *TextTuner) stepGraph(s textPass) (name string, build buildFunc) {
+	return fmt.Sprintf("conversations %+v", s), func(g *Graph) (*built, error) { return t.buildText(g, s) }
+}
+
+// buildText assembles embedding, vision tower, decoder and the cross-entropy of the answers: only the rows that predict
+// a token of an answer are multiplied with the vocabulary.
+func (t *TextTuner) buildText(g *Graph, s textPass) (*built, error) {
+	b := t.backbone
+	dec, keys := b.Decoder(), b.Keys()
+	if s.Backward && t.o.Dropout > 0 {
+		g.dropout = &dropout{}
+	}
+	ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
+	order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
+	p := newPacking(g, s.Groups, true)
+	features := inFeatures
+	if s.Vision {
+		g.Scoped("vision", func() { features = b.Vision(g) })
+	} else {
+		g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.FeatureWidth()))
+	}
+	x := g.embed(keys, dec, p, ids, order, "", features)
+	h := dec.Forward(g, x, dec.Rotary(g), p)
+	logits := g.crossEntropy(keys, h)
+	if !s.Backward {
+		best := g.OpA("ArgMax", onnx.Attrs{"axis": 1, "keepdims": 0}, logits)
+		g.Output(outBest, best, onnx.Int64, onnx.Dims("targets"))
+	}
+	if g.err != nil {
+		return nil, g.err
+	}
+	out := &built{Model: g.M, Params: g.Params, Grads: map[string]string{}}
+	if g.dropout != nil {
+		out.Sites, out.Widest = g.dropout.sites, g.dropout.widest
+	}
+	return out, g.differentiate(out, graphSpec{Loss: s.Backward, Recompute: t.o.Recompute && s.Backward})
+}
+
+// crossEntropy adds -log softmax over the V ids of every target, and their weighted sum, the loss; h [rows, hidden] are
+// the states. It returns the logits [targets, V].
+func (g *Graph) crossEntropy(keys Keys, h string) (logits string) {
+	predict := g.Input(inPredict, onnx.Int64, onnx.Dims("targets"))
+	targets := g.Input(inTargets, onnx.Int64, onnx.Dims("targets"))
+	weight := g.Input(inTargetWeight, onnx.Float, onnx.Dims("targets"))
+	logits, own := g.logits(keys, g.Pick(h, predict, 0), targets)
+	lse := g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1}, logits, g.Ints(1))
+	nll := g.Op("Squeeze", g.Op("Sub", lse, own), g.Ints(1))
+	g.Output(outNLL, nll, onnx.Float, onnx.Dims("targets"))
+	g.Output(outLoss, g.weighted(nll, weight), onnx.Float, onnx.Dims(1))
+	return logits
+}
+
+// pack lays conversations one after the other, shortest first, up to the token before their last one: it predicts
+// nothing. The last layer delivers the rows from the one before the first answer on.
+func (t *TextTuner) pack(samples []*TextSample, weights []float64) *packed {
+	pk := packing{vocab: int64(t.backbone.Decoder().Vocab), table: true, loss: true, separate: t.o.Fixed}
+	spans, plain := make([]span, len(samples)), make([]*Sample, len(samples))
+	for i, s := range samples {
+		first, n := s.Answers[0][0]-1, s.Answers[len(s.Answers)-1][1]-1
+		spans[i] = span{length: n, first: first, selected: n - first, scorePos: first, index: i, predicted: s.Targets()}
+		plain[i] = &s.Sample
+	}
+	if pk.level(spans); t.small {
+		oneGroup(spans)
+	}
+	sort.SliceStable(spans, func(a, b int) bool {
+		if spans[a].filled != spans[b].filled {
+			return spans[a].filled < spans[b].filled
+		}
+		return spans[a].selected < spans[b].selected
+	})
+	p := &packed{feeds: map[string]*tensor.Dense{}}
+	words := 0
+	for _, s := range spans {
+		p.order, p.rows = append(p.order, s.index), p.rows+s.filled
+		words += s.filled - plain[s.index].imageTokens()
+		p.pictures = append(p.pictures, plain[s.index].Pictures...)
+		p.targets = append(p.targets, s.predicted)
+	}
+	pk.fillRows(p, spans, plain, words, t.positions)
+	pk.fillGroups(p, spans)
+	fillAnswers(p, spans, samples, weights)
+	return p
+}
+
+// oneGroup fills all up to the longest one, and selects the same rows of each: a small model spends more time on another
+// group, and on the graph for another number of groups, than on rows that nothing looks at.
+func oneGroup(spans []span) {
+	length, first := 0, spans[0].first
+	for _, s := range spans {
+		length, first = max(length, s.length), min(first, s.first)
+	}
+	for i := range spans {
+		s := &spans[i]
+		s.filled, s.first, s.selected, s.scorePos = length, first, length-first, first
+	}
+}
+
+// fillAnswers writes what is predicted: the tokens of the answers, each by the row before it.
+func fillAnswers(p *packed, spans []span, samples []*TextSample, weights []float64) {
+	var predict, ids []int64
+	var weight []float32
+	offset := 0
+	for _, sp := range spans {
+		s := samples[sp.index]
+		for _, a := range s.Answers {
+			for at := a[0]; at < a[1]; at++ {
+				predict, ids = append(predict, int64(offset+at-1-sp.first)), append(ids, s.IDs[at])
+				weight = append(weight, float32(weights[sp.index]))
+			}
+		}
+		offset += sp.selected
+	}
+	p.feeds[inPredict], p.feeds[inTargets], p.feeds[inTargetWeight] = vector(predict), vector(ids), vector(weight)
+}
+
+// Usage estimates the memory of training over micro-batches of that many conversations as long as s, as
+// [Tuner.Usage] does.
+func (t *TextTuner) Usage(s *TextSample, micro, pictures int, measuring bool) (Usage, error) {
+	u := Usage{Bytes: map[string]int64{}}
+	u.Parameters, u.Bytes["weights"] = t.Weights()
+	for _, v := range t.tensors {
+		u.Parameters += int64(v.DataSize())
+	}
+	for _, p := range t.params {
+		u.Trainable += elements(p.Shape)
+	}
+	if t.onCUDA() && measuring {
+		u.Bytes["weights"] *= 2
+	}
+	pass := func(backward bool) func(*Sample, int) (int64, error) {
+		return func(_ *Sample, micro int) (int64, error) { return t.peak(s, micro, backward) }
+	}
+	peaks := peaks{"training step": pass(true)}
+	if measuring {
+		peaks["validation"] = pass(false)
+	}
+	if len(s.Pictures) > 0 && !t.visionTrained() {
+		peaks["vision tower"] = t.visionPeak
+	}
+	return u, t.addTraining(&u, &s.Sample, micro, pictures, peaks)
+}
+
+// peak is that of a pass over copies of a conversation.
+func (t *TextTuner) peak(s *TextSample, micro int, backward bool) (int64, error) {
+	one := *s
+	one.Sample = *withFeatures(&s.Sample, t.backbone.Decoder().FeatureWidth())
+	p := t.pack(slices.Repeat([]*TextSample{&one}, micro), make([]float64, micro))
+	vision, err := t.shownFeeds(p)
+	if err != nil {
+		return 0, err
+	}
+	b, err := t.graph(t.stepGraph(textPass{p.groups, t.visionTrained() && len(p.pictures) > 0, backward}))
+	if err != nil {
+		return 0, err
+	}
+	in := shapes(p.feeds, vision)
+	pool := 2 * int64(p.rows) * int64(b.Widest)
+	in["dropout_pool"] = &onnx.Tensor{Shape: []int64{pool}}
+	in["dropout_offsets"] = &onnx.Tensor{Shape: []int64{int64(b.Sites)}}
+	bytes, _, err := peak(b.Model, in)
+	return bytes + 4*pool, err
+}

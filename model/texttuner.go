@@ -1,0 +1,342 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"gorgonia.org/tensor"
+
+	"assay/data"
+	"assay/lora"
+	"assay/model/text"
+	"assay/ort"
+)
+
+// TextOptions say what a TextTuner trains and how.
+type TextOptions struct {
+	Options
+	Plan         bool          // the backbone's weights may be absent: graphs are built and counted, not run
+	Adapter      *lora.Adapter // that trains; nil: every weight of the backbone does
+	DType        string        // of the large products on CUDA: float32, bfloat16
+	ChatTemplate string        // Jinja; "": the checkpoint's
+	EndOfTurn    string        // token that ends an answer; "": the family's
+	MaxTokens    int           // longest conversation; 0: the model's positions decide
+	Recompute    bool          // recompute each layer in the backward pass
+	Dropout      float64       // of the LoRA layers' inputs
+	Fixed        bool          // a group for every conversation: see TuneOptions.Fixed
+}
+
+// TextTuner trains an adapter, or a whole backbone, on the answers of conversations. There is no score token and no
+// head.
+type TextTuner struct {
+	*pipeline
+	o      TextOptions
+	params []Param // by name
+}
+
+// ShownPicture is a picture of a conversation that is read when it is wanted.
+type ShownPicture struct {
+	Key  string // identifies it; "": nothing does
+	Load func() (*data.Picture, error)
+}
+
+// Conversation is what a TextTuner learns from: messages, and the pictures that they show, in their order.
+type Conversation struct {
+	Messages []text.Message
+	Pictures []ShownPicture
+}
+
+// TextSample is a conversation ready for the graph.
+type TextSample struct {
+	Sample
+	Answers [][2]int // [from, to) of each answer's tokens, the end of its turn among them
+}
+
+// Targets is the number of tokens that are learnt.
+func (s *TextSample) Targets() int {
+	n := 0
+	for _, a := range s.Answers {
+		n += a[1] - a[0]
+	}
+	return n
+}
+
+// NewTextTuner opens a backbone for training. The adapter's tensors are updated in place by whoever optimises them.
+func NewTextTuner(dir string, o TextOptions) (*TextTuner, error) {
+	open := OpenBackbone
+	if o.Plan {
+		open = DescribeBackbone
+	}
+	b, err := open(dir)
+	if err != nil {
+		return nil, err
+	}
+	n := &network{
+		config: &ScorerConfig{
+			Backbone:     dir,
+			DType:        o.DType,
+			ChatTemplate: o.ChatTemplate,
+			EndOfTurn:    o.EndOfTurn,
+		},
+		backbone: b,
+		tensors:  map[string]*tensor.Dense{},
+		training: trainBackbone,
+		device:   o.Device,
+	}
+	t := &TextTuner{o: o}
+	if err := t.open(n); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	if t.params, err = t.trainable(t.stepGraph(textPass{1, t.visionTrained(), true})); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return t, nil
+}
+
+func (t *TextTuner) open(n *network) (err error) {
+	o := &t.o
+	if !o.Elsewhere {
+		if n.device, err = ort.Resolve(n.device); err != nil {
+			return err
+		}
+	}
+	if rate := n.backbone.Decoder().Dropout; rate > 0 {
+		return fmt.Errorf("%s: config.json: attention_dropout %g is not supported in training: set it to 0 to train without",
+			n.backbone.Dir, rate)
+	}
+	if o.Adapter == nil {
+		err = n.backbone.unpacked("its own weights cannot be trained, only an adapter over them")
+	} else {
+		n.training = trainScorer
+		err = n.adapt(o.Adapter)
+	}
+	if err != nil {
+		return err
+	}
+	parameters, _ := n.Weights()
+	n.small = parameters <= smallParameters && !n.onCUDA()
+	n.limits = newLimits(false, o.Threads)
+	if n.lean() && !n.small {
+		n.limits.pixels = 1 // pictures go through the tower one by one
+	}
+	pictures := newPictureCache(o.cacheSize())
+	prepare := &preparer{network: n, pictures: pictures}
+	prepare.text, err = text.Open(n.backbone.Dir, "", int64(n.backbone.Decoder().Vocab), text.WithTemplate(o.ChatTemplate),
+		text.WithOwnToken())
+	if err != nil {
+		return err
+	}
+	if err := prepare.checkTokens(); err != nil {
+		return errors.Join(err, prepare.text.Close())
+	}
+	s := newSessions(n)
+	t.pipeline = &pipeline{n, prepare, s, newVisionFeatures(s, pictures, o.Store)}
+	return nil
+}
+
+// adapt puts an adapter over the backbone.
+func (n *network) adapt(a *lora.Adapter) error {
+	if err := a.Check(lora.Modules(n.backbone.Weights)); err != nil {
+		return err
+	}
+	n.adapter = a
+	maps.Copy(n.tensors, a.Tensors)
+	return nil
+}
+
+// Params returns the trained tensors by name, in a fixed order.
+func (t *TextTuner) Params() (names []string, values []*tensor.Dense) { return t.values(t.params) }
+
+// Shapes returns the shapes of the trained tensors by name; of a plan they are known without the values.
+func (t *TextTuner) Shapes() map[string][]int64 { return shapesByName(t.params) }
+
+// SaveInto writes the adapter in PEFT's files, or the whole checkpoint, into dir, a folder that exists and is empty.
+func (t *TextTuner) SaveInto(dir string) error {
+	if t.adapter != nil {
+		return t.adapter.Save(dir)
+	}
+	return t.backbone.Weights.SaveInto(dir, t.trained)
+}
+
+// Prepare turns a conversation into tokens and pictures. One that is longer than MaxTokens, or whose text is longer
+// than the model's positions, is refused: nothing is cut off. It is safe for concurrent use.
+func (t *TextTuner) Prepare(c Conversation) (*TextSample, error) {
+	s := &TextSample{}
+	counts := make([]int, len(c.Pictures))
+	for i, shown := range c.Pictures {
+		q, err := t.shown(shown)
+		if err != nil {
+			return nil, fmt.Errorf("picture %d: %w", i+1, err)
+		}
+		s.Pictures, counts[i] = append(s.Pictures, q), q.Tokens
+	}
+	tokens, err := t.tokenise(c.Messages, counts)
+	if err != nil {
+		return nil, err
+	}
+	s.Tokens, s.Answers = tokens.Tokens, tokens.Answers
+	last := int64(0)
+	for _, axis := range t.positions(&s.Sample) {
+		last = max(last, slices.Max(axis))
+	}
+	return s, t.backbone.Decoder().longest(last)
+}
+
+// shown prepares a picture unless it is in the cache.
+func (t *TextTuner) shown(p ShownPicture) (*Picture, error) {
+	if known := t.prepared().pair(p.Key); known != nil {
+		return known[0], nil
+	}
+	picture, err := p.Load()
+	if err != nil {
+		return nil, err
+	}
+	if err := picture.Check(); err != nil {
+		return nil, err
+	}
+	q, err := t.picture([]*data.Picture{picture}, false)
+	if err == nil {
+		t.prepared().putPair(p.Key, []*Picture{q})
+	}
+	return q, err
+}
+
+func (t *TextTuner) prepared() *pictureCache { return t.preparer.pictures }
+
+// tokenise renders and tokenises messages about pictures of that many tokens each.
+func (t *TextTuner) tokenise(messages []text.Message, counts []int) (*text.Conversation, error) {
+	c, err := t.text.Conversation(messages, t.endOfTurn(), t.backbone.Placeholder(), counts)
+	if err != nil {
+		return nil, err
+	}
+	words := len(c.IDs)
+	for _, n := range counts {
+		words -= n
+	}
+	// Pictures are bounded by their tiles, and published checkpoints go beyond their positions with them; text is not.
+	if most := t.backbone.Decoder().MaxPositions; words > most {
+		return nil, fmt.Errorf("the text has %d tokens, the model's max_position_embeddings are %d: shorten the conversation",
+			words, most)
+	}
+	if most := t.o.MaxTokens; most > 0 && len(c.IDs) > most {
+		return nil, fmt.Errorf("the conversation has %d tokens, %d of them of text; text.max_tokens is %d: nothing is cut "+
+			"off, so shorten it or show smaller pictures", len(c.IDs), words, most)
+	}
+	return c, nil
+}
+
+// CheckText gives the error that Prepare would give about the messages, whatever the pictures are, and else the number
+// of tokens that are learnt.
+func (t *TextTuner) CheckText(messages []text.Message) (targets int, err error) {
+	var counts []int
+	for _, m := range messages {
+		for _, c := range m.Content {
+			if c.Image {
+				counts = append(counts, 1)
+			}
+		}
+	}
+	c, err := t.tokenise(messages, counts)
+	if err != nil {
+		return 0, err
+	}
+	return (&TextSample{Answers: c.Answers}).Targets(), nil
+}
+
+// TextResult is what a pass over conversations gives.
+type TextResult struct {
+	Loss   []float64 // of each conversation: the sum over its answers' tokens of -log softmax
+	Right  []int     // of each: how many tokens are the likeliest ones; of Measure alone
+	Tokens int       // that were multiplied
+	Grads  map[string]*tensor.Dense
+}
+
+// Step runs forward and backward pass over a micro-batch. weights multiplies the loss of each token of a conversation,
+// seed is that of the dropout.
+func (t *TextTuner) Step(ctx context.Context, samples []*TextSample, weights []float64, seed uint64) (*TextResult, error) {
+	return t.pass(ctx, samples, weights, seed, true)
+}
+
+// Measure is the forward pass alone, without dropout.
+func (t *TextTuner) Measure(ctx context.Context, samples []*TextSample) (*TextResult, error) {
+	return t.pass(ctx, samples, make([]float64, len(samples)), 0, false)
+}
+
+func (t *TextTuner) pass(
+	ctx context.Context,
+	samples []*TextSample,
+	weights []float64,
+	seed uint64,
+	backward bool,
+) (*TextResult, error) {
+	if !t.visionTrained() {
+		plain := make([]*Sample, len(samples))
+		for i, s := range samples {
+			plain[i] = &s.Sample
+		}
+		if _, err := t.fill(ctx, plain); err != nil {
+			return nil, err
+		}
+	}
+	p := t.pack(samples, weights)
+	s, err := t.session(t.stepGraph(textPass{p.groups, t.visionTrained() && len(p.pictures) > 0, backward}))
+	if err != nil {
+		return nil, err
+	}
+	vision, err := t.shownFeeds(p)
+	if err != nil {
+		return nil, err
+	}
+	feeds := []map[string]*tensor.Dense{p.feeds, vision}
+	if backward {
+		feeds = append(feeds, dropoutFeeds(t.o.Dropout, s, p.rows, seed))
+	}
+	out, err := t.run(ctx, s, feeds...)
+	if err != nil {
+		return nil, err
+	}
+	r := p.result(out, s, backward)
+	for _, x := range t.params {
+		if r.Grads[x.Name] == nil && backward { // of the vision side, where no conversation shows a picture
+			r.Grads[x.Name] = tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(t.param(x.Name).Shape()...))
+		}
+	}
+	return r, nil
+}
+
+// shownFeeds are what a packed batch feeds the graph about its pictures; a row of zeros where there is none.
+func (t *TextTuner) shownFeeds(p *packed) (map[string]*tensor.Dense, error) {
+	if len(p.pictures) > 0 {
+		return t.visionFeeds(p)
+	}
+	width := t.backbone.Decoder().FeatureWidth()
+	none := tensor.New(tensor.WithShape(1, width), tensor.WithBacking(make([]float32, width)))
+	return map[string]*tensor.Dense{inFeatures: none}, nil
+}
+
+// result puts the outputs of a packed batch back into the order of the samples.
+func (p *packed) result(out map[string]*tensor.Dense, s *session, backward bool) *TextResult {
+	r := &TextResult{Loss: make([]float64, len(p.order)), Tokens: p.rows, Grads: map[string]*tensor.Dense{}}
+	nll, at := out[outNLL].Data().([]float32), 0
+	var best, targets []int64
+	if !backward {
+		r.Right = make([]int, len(p.order))
+		best, targets = out[outBest].Data().([]int64), p.feeds[inTargets].Data().([]int64)
+	}
+	for place, i := range p.order {
+		for range p.targets[place] {
+			r.Loss[i] += float64(nll[at])
+			if !backward && best[at] == targets[at] {
+				r.Right[i]++
+			}
+			at++
+		}
+	}
+	for name, as := range s.Grads {
+		r.Grads[name] = out[as]
+	}
+	return r
+}
