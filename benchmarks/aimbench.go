@@ -37,7 +37,7 @@ var aimBench = &Benchmark{
 		"positivity_bias: accuracy of positive targets minus that of negative ones; distance of negative targets minus " +
 			"that of positive ones",
 	},
-	Flags:    []string{"components", "means", "editors", "by", "human", "write-authors"},
+	Flags:    []string{"components", "component", "means", "editors", "by", "human", "write-authors"},
 	Load:     loadAIM,
 	Means:    aimMeans,
 	Size:     800,

@@ -58,6 +58,24 @@ func (r *Report) AddJudged(name string, p Predictions, file string) error {
 	return nil
 }
 
+// AddAsked adds what became of the items that a judge was asked about in words.
+func (r *Report) AddAsked(a *Asked) {
+	r.asked = a
+	r.Facts = append(r.Facts, a.String())
+}
+
+// AddUnmeasured adds items of which a metric could not measure its component.
+func (r *Report) AddUnmeasured(component string, failed []Failure) {
+	r.unmeasured += len(failed)
+	for i, f := range failed {
+		if i == 5 {
+			r.Facts = append(r.Facts, fmt.Sprintf("%s: %d items could not be measured", component, len(failed)))
+			break
+		}
+		r.Facts = append(r.Facts, fmt.Sprintf("%s of %v could not be measured: %s", component, f.Key, f.Error))
+	}
+}
+
 // Report is what was found: by one system, or by several and their differences. [Report.Write] makes files of it.
 type Report struct {
 	Benchmark  *Benchmark
@@ -70,6 +88,8 @@ type Report struct {
 	intervals   []measured    // of each system, nil if they were not measured
 	chance      map[string]Value
 	judges      map[int]*Judge // of the systems by their places, where they are known
+	unmeasured  int            // values of components that could not be measured
+	asked       *Asked         // of the one that is a judge in words, if there is one
 	boards      []*Report      // of the systems that are of several methods
 	system      int            // of a board: the place of the system that it is of
 	of          string         // of a board: its system's name where there are several
@@ -171,7 +191,10 @@ func (r *Report) Failed() (n int) {
 	for _, s := range r.Systems {
 		n += len(s.Result.Failed)
 	}
-	return n
+	if r.asked != nil {
+		n += r.asked.Failed
+	}
+	return n + r.unmeasured
 }
 
 // JSON is the machine-readable report: the result of a single system with Extra, or all systems and their comparison.
@@ -190,7 +213,11 @@ func (r *Report) JSON() (any, error) {
 			}
 			list = append(list, system{s.Name, result, r.figures(i)})
 		}
-		return map[string]any{"benchmark": r.Benchmark.Name, "systems": list, "comparison": r.Comparison}, nil
+		all := map[string]any{"benchmark": r.Benchmark.Name, "systems": list, "comparison": r.Comparison}
+		if r.asked != nil {
+			all["asked"] = r.asked
+		}
+		return all, nil
 	}
 	if len(r.Systems) == 0 {
 		return nil, errors.New("nothing was evaluated")
@@ -202,6 +229,9 @@ func (r *Report) JSON() (any, error) {
 	fields := []field{}
 	if figures := r.figures(0); len(figures) > 0 {
 		fields = append(fields, field{"numbers", figures})
+	}
+	if r.asked != nil {
+		fields = append(fields, field{"asked", r.asked})
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Extra)) {
 		fields = append(fields, field{name, r.Extra[name]})

@@ -35,7 +35,7 @@ var fedBench = &Benchmark{
 			"product of the other two",
 		"2AFC: share of pairs where the better value of a metric is the majority's choice; equal values are wrong",
 	},
-	Flags: []string{"components", "votes", "bg-norm", "sigma", "lower", "images", "editors", "by", "human"},
+	Flags: []string{"components", "component", "votes", "bg-norm", "sigma", "lower", "images", "editors", "by", "human"},
 	Load:  loadFED,
 	Size:  747,
 	Lower: []string{"bg_rmse"}, Neutral: []string{"reg"}, Headline: "fed_score",

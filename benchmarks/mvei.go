@@ -19,6 +19,7 @@ var mvei = &Benchmark{
 	Needs: []string{
 		"--ratings: MVEI_metadata.json, [{image_id, ov_emotion, statement_list: [{statement, label, class, subclass, " +
 			"predict}]}], or its folder",
+		"--scorer or --judge: images/IMAGE_ID beside it, or --images: a folder of the pictures",
 	},
 	Published: "wudq: the dataset MVEI",
 	Predicts: `the same file with "predict" in every statement, or {"id": "image_id#0", "answer": "Correct"} ` +
@@ -31,7 +32,7 @@ var mvei = &Benchmark{
 			"letters A (correct) and B (incorrect)",
 		"positive_ratio: share of answers read as correct; give_up_ratio: share of abstentions",
 	},
-	Flags: []string{"components", "write-authors"},
+	Flags: []string{"components", "write-authors", "images"},
 	Load:  loadMVEI,
 	Size:  3086,
 	Counted: []string{"keyword", "keyword: sentiment polarity", "keyword: emotion interpretation",
@@ -49,6 +50,7 @@ type statements struct {
 	index        map[string]int
 	included     *statementsPredictions // answers that the data hold themselves
 	entries      []row                  // as they were read
+	images       string                 // folder of the pictures
 }
 
 // entry is one picture of MVEI_metadata.json.
@@ -82,7 +84,10 @@ func loadMVEI(o Options) (Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &statements{index: map[string]int{}}
+	s := &statements{index: map[string]int{}, images: o.Images}
+	if s.images == "" {
+		s.images = filepath.Join(filepath.Dir(path), "images")
+	}
 	answers := map[int]string{}
 	var p problems
 	for _, r := range rows {
@@ -207,6 +212,32 @@ func (s *statements) find(r row) (int, error) {
 	}
 	return 0, fmt.Errorf("%q is no statement: an id such as %q, or image_id and statement, were expected", id,
 		s.keys[0].ID)
+}
+
+// Items implements Scorable: the picture is the edit, the statement the instruction, and there is no source.
+func (s *statements) Items() ([]Item, error) {
+	var p problems
+	items := make([]Item, len(s.keys))
+	for i, key := range s.keys {
+		path := filepath.Join(s.images, filepath.FromSlash(s.image[i]))
+		if i == 0 || s.image[i] != s.image[i-1] {
+			filePicture(path, true, &p)
+		}
+		items[i] = Item{Key: key, Group: s.image[i], Edit: Picture{Path: path}, Instruction: s.text[i]}
+	}
+	return items, p.err()
+}
+
+// AnswerOf implements Questions: a score above the middle says that the statement is correct, one below that it is not,
+// and the middle itself gives up.
+func (s *statements) AnswerOf(above float64) string {
+	switch sign(above) {
+	case 1:
+		return "Correct"
+	case -1:
+		return "Incorrect"
+	}
+	return ""
 }
 
 // The readings of an answer.

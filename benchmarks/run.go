@@ -22,6 +22,7 @@ import (
 type Picture struct {
 	Path string
 	Read func() ([]byte, error) // nil: the bytes of Path
+	Area int                    // pixels that it is resized to before anything sees it (bicubic); 0: it stays
 }
 
 // None reports whether there is no picture.
@@ -51,6 +52,27 @@ type Prediction struct {
 	Key
 	Score   float64 `json:"score"`
 	Content string  `json:"of,omitempty"` // digest of what the score depends on besides the scorer
+
+	// Orders are, of a judge of pairs, what it said of the left edit when that was shown first, and second: 1: it is
+	// better.
+	Orders []float64 `json:"orders,omitempty"`
+
+	Dimensions map[string]float64 `json:"dimensions,omitempty"` // of a judge that answers in words
+
+	Answer *string `json:"answer,omitempty"` // of benchmarks of answers, in place of the score
+}
+
+// MarshalJSON leaves out the score of an answer.
+func (p Prediction) MarshalJSON() ([]byte, error) {
+	type plain Prediction
+	if p.Answer == nil {
+		return json.Marshal(plain(p))
+	}
+	return json.Marshal(struct {
+		Key
+		Answer  string `json:"answer"`
+		Content string `json:"of,omitempty"`
+	}{p.Key, *p.Answer, p.Content})
 }
 
 // content identifies what an item's score depends on besides the scorer: its name, pictures and texts.
@@ -81,6 +103,17 @@ type Run struct {
 	Items     []Item
 	Dir       string                // of predictions.jsonl and run.json
 	Progress  func(done, total int) // called with the items done so far; nil: not called
+
+	AnswerOf func(above float64) string // of Questions: answers are kept
+	Asked    *Asked                     // of a judge that answers in words: what Score found
+}
+
+// Questions is a Scorable whose items are answered: a judge's words are kept as they are, and a scorer answers by the
+// side of the middle of its range on which its score is.
+type Questions interface {
+	Scorable
+	// AnswerOf is the answer of a score that lies so far above the middle; "" if there is none.
+	AnswerOf(above float64) string
 }
 
 // runFile is run.json: a folder is only ever resumed by the same scorer on the same items.
@@ -89,6 +122,7 @@ type runFile struct {
 	Scorer    string `json:"scorer"` // fingerprint
 	Items     int    `json:"items"`
 	Settings  string `json:"settings,omitempty"` // question template, preprocessing
+	Prompts   string `json:"prompts,omitempty"`  // digest, of a judge that answers in words
 }
 
 // Score runs a scorer over items, group by group, appending to predictions.jsonl, whose path it returns. Items that
@@ -96,7 +130,11 @@ type runFile struct {
 // was scored is on disk and the error wraps ctx's.
 func (r *Run) Score(ctx context.Context, s *Scorer) (path string, err error) {
 	path = filepath.Join(r.Dir, "predictions.jsonl")
-	head := runFile{Benchmark: r.Benchmark, Scorer: s.Fingerprint, Items: len(r.Items), Settings: s.Settings}
+	head := runFile{Benchmark: r.Benchmark, Scorer: s.Fingerprint, Items: len(r.Items), Settings: s.Settings,
+		Prompts: s.Prompts}
+	if r.AnswerOf != nil && s.said == nil && math.IsNaN(s.middle) {
+		return path, fmt.Errorf("the scores of %s have no bounds: the side of their middle is no answer", s.Name)
+	}
 	if err := identify(r.Dir, head); err != nil {
 		return path, err
 	}
@@ -105,6 +143,7 @@ func (r *Run) Score(ctx context.Context, s *Scorer) (path string, err error) {
 		return path, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
+	var failures []Failure
 	told := func() {
 		if r.Progress != nil {
 			r.Progress(len(done), len(r.Items))
@@ -117,12 +156,21 @@ func (r *Run) Score(ctx context.Context, s *Scorer) (path string, err error) {
 			todo = append(todo, group)
 		}
 	}
-	return path, s.score(ctx, todo, func(group []Item, content []string, scores []float64) error {
+	score := s.score
+	if r.AnswerOf != nil && s.said != nil {
+		score = s.said
+	}
+	err = score(ctx, todo, func(group []Item, content []string, outcomes []outcome) error {
 		var lines []Prediction
 		for i, it := range group {
-			if !done[it.Key] {
+			o := outcomes[i]
+			switch {
+			case done[it.Key]:
+			case o.err != nil:
+				failures = append(failures, Failure{it.Key, o.err.Error(), scoring.Unreadable(o.err)})
+			default:
 				done[it.Key] = true
-				lines = append(lines, Prediction{it.Key, scores[i], content[i]})
+				lines = append(lines, Prediction{it.Key, o.score, content[i], o.orders, o.dimensions, r.answer(o)})
 			}
 		}
 		if err := file.Write(lines...); err != nil {
@@ -131,6 +179,22 @@ func (r *Run) Score(ctx context.Context, s *Scorer) (path string, err error) {
 		told()
 		return nil
 	})
+	if err == nil && s.each {
+		r.Asked, err = r.asked(path, failures)
+	}
+	return path, err
+}
+
+// answer is what is kept of an outcome in place of its score; nil: the score.
+func (r *Run) answer(o outcome) *string {
+	if r.AnswerOf == nil {
+		return nil
+	}
+	if o.said == nil {
+		text := r.AnswerOf(o.score - o.middle)
+		return &text
+	}
+	return o.said
 }
 
 // groups cuts items into runs of one group.
@@ -239,7 +303,8 @@ func CheckOrder(ctx context.Context, s *Scorer, items []Item, progress func(done
 	}
 	o := &Order{}
 	var ab []float64 // of the pair in its own order
-	err := s.score(ctx, both, func(_ []Item, _ []string, scores []float64) error {
+	err := s.score(ctx, both, func(_ []Item, _ []string, outcomes []outcome) error {
+		scores := []float64{outcomes[0].score, outcomes[1].score}
 		if ab == nil {
 			ab = scores
 			return nil

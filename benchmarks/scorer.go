@@ -25,9 +25,15 @@ type Scorer struct {
 	Name        string
 	Fingerprint string // of all that scores depend on
 	Settings    string // for readers: question, preprocessing
+	Prompts     string // digest of what is asked, of a judge that answers in words
 
-	run   func(ctx context.Context, w work, report func([]scoring.Result) error) error
-	close func() error
+	each  bool // an item may fail by itself, and is told of
+	batch int  // items that are scored together, whatever their groups are; 0: the groups
+
+	middle float64    // of the scores' range; NaN: they have no bounds
+	said   scoreItems // of a judge that answers in words: keeps what it said
+	run    func(ctx context.Context, w work, report func([]scoring.Result) error) error
+	close  func() error
 }
 
 // work is items in batches. before is called with every item before its pictures are read.
@@ -55,7 +61,7 @@ func newScorer[In, Sample any](s scoring.Scorer[In, Sample], read func(Item) (In
 		}
 		return j.Run(ctx)
 	}
-	return &Scorer{run: run, close: closer}
+	return &Scorer{run: run, close: closer, middle: math.NaN()}
 }
 
 // OpenScorer opens a scorer directory. Its scores are on the scorer's range.
@@ -68,6 +74,9 @@ func OpenScorer(dir string, o model.Options) (*Scorer, error) {
 	s.Name = filepath.Clean(dir)
 	cfg := m.Config()
 	s.Settings = settings(&cfg, o.Dimension)
+	if cfg.ScoreRange.Bounded() {
+		s.middle = (cfg.ScoreRange[0] + cfg.ScoreRange[1]) / 2
+	}
 	if s.Fingerprint, err = m.Fingerprint(); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
@@ -100,13 +109,32 @@ func (s *Scorer) Close() error {
 	return s.close()
 }
 
-// score scores groups of items, each group together, and reports the scores of each, with the items' content, taken
-// before they were read. An item without a score ends it.
+// outcome is what became of an item.
+type outcome struct {
+	score float64
+	err   error // why there is none
+	// orders are, of a judge of pairs, what it says of the left edit when that is shown first, and second: 1: it is better.
+	orders     []float64
+	dimensions map[string]float64 // of a judge that answers in words
+	said       *string            // what a judge said, of Questions
+	middle     float64            // of the scorer's range
+}
+
+// scoreItems scores groups of items and reports them.
+type scoreItems func(
+	ctx context.Context, groups [][]Item, report func(group []Item, content []string, outcomes []outcome) error,
+) error
+
+// score scores groups of items, each group together, and reports what became of them, with the items' content, taken
+// before they were read. An item without a score ends it, if items do not fail each by itself.
 func (s *Scorer) score(
-	ctx context.Context, groups [][]Item, report func(group []Item, content []string, scores []float64) error,
+	ctx context.Context, groups [][]Item, report func(group []Item, content []string, outcomes []outcome) error,
 ) error {
 	var items []Item
 	var batches [][]int
+	if s.batch > 0 {
+		groups = slices.Collect(slices.Chunk(slices.Concat(groups...), s.batch))
+	}
 	for _, g := range groups {
 		var batch []int
 		for _, it := range g {
@@ -123,17 +151,18 @@ func (s *Scorer) score(
 	err := s.run(ctx, w, func(results []scoring.Result) error {
 		group, of := groups[next], make([]string, len(results))
 		next++
-		scores := make([]float64, len(results))
+		outcomes := make([]outcome, len(results))
 		for i, r := range results {
-			if r.Err != nil {
+			if r.Err != nil && !s.each {
 				return failed(group, r.Err)
 			}
 			of[i] = content[r.Index]
-			if scores[i] = r.Score; math.IsNaN(r.Score) || math.IsInf(r.Score, 0) {
+			outcomes[i] = outcome{score: r.Score, err: r.Err, orders: orders(r.Judgement), dimensions: dimensions(r.Judgement), middle: s.middle}
+			if math.IsNaN(r.Score) || math.IsInf(r.Score, 0) {
 				return fmt.Errorf("scoring %v: the score is %v", group[i].Key, r.Score)
 			}
 		}
-		return report(group, of, scores)
+		return report(group, of, outcomes)
 	})
 	var batch *scoring.BatchError
 	if errors.As(err, &batch) {
@@ -145,6 +174,10 @@ func (s *Scorer) score(
 // decode reads the pictures of an item.
 func decode(it Item) (e Edit, err error) {
 	e.Item = it
+	if it.Source.None() { // of judges of one picture; others miss it
+		e.Edit, err = decodePicture(it, "edit", it.Edit)
+		return e, err
+	}
 	if e.Source, err = decodePicture(it, "source", it.Source); err != nil {
 		return e, err
 	}
@@ -161,7 +194,18 @@ func decodePicture(it Item, what string, p Picture) (*data.Picture, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%v: %s: %w", it.Key, what, err)
 	}
+	if p.Area > 0 {
+		width, height := sidesOf(p.Area, pic.Width, pic.Height)
+		pic = pic.Resize(width, height, data.Bicubic)
+	}
 	return pic, nil
+}
+
+// sidesOf are the sides of a picture of about the area and the same aspect, rounded down.
+func sidesOf(area, width, height int) (w, h int) {
+	ratio := float64(width) / float64(height)
+	side := math.Sqrt(float64(area) * ratio)
+	return max(1, int(side)), max(1, int(side/ratio))
 }
 
 // modelScorer gives scores on the range of a scorer directory.

@@ -152,6 +152,9 @@ func (r *Remote) giveUp(err error, tries int) error {
 // ServerError says that the server failed at a request, which may succeed another time.
 type ServerError struct{ Err error }
 
+// Temporary says that it may succeed another time.
+func (e *ServerError) Temporary() bool { return true }
+
 func (e *ServerError) Error() string { return e.Err.Error() }
 func (e *ServerError) Unwrap() error { return e.Err }
 

@@ -19,6 +19,8 @@ type Sample struct {
 	rest []*Sample // of the other passes
 
 	choices []*Sample // of joint choices: each behind the prompt
+
+	Asked *Pair // of judges that answer in words: the pair itself, and nothing else
 }
 
 func (s *Sample) imageTokens() int {

@@ -10,7 +10,9 @@ import (
 	"strconv"
 	"time"
 
+	"assay/chat"
 	"assay/data"
+	"assay/scoring"
 )
 
 // apiError is an error with its HTTP status, and a word for programs.
@@ -46,6 +48,10 @@ func toAPIError(err error) *apiError {
 		return &apiError{http.StatusServiceUnavailable, "timeout", "the request took too long", time.Second}
 	case errors.Is(err, context.Canceled):
 		return apiErrorf(499, "canceled", "the caller went away")
+	case scoring.Unreadable(err):
+		return apiErrorf(http.StatusBadGateway, "unreadable", "%v", err)
+	case errors.Is(err, chat.ErrUnavailable):
+		return &apiError{http.StatusServiceUnavailable, "unavailable", err.Error(), time.Minute}
 	}
 	return apiErrorf(http.StatusInternalServerError, "internal", "%v", err)
 }

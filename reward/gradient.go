@@ -103,6 +103,10 @@ func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if _, ok := v.Scorer.(inWords); ok {
+		return apiErrorf(http.StatusUnprocessableEntity, "no_gradient", "scorer %s answers in words: it has no gradients",
+			v.name)
+	}
 	cfg := v.Config()
 	for _, it := range items {
 		if it.scorer = v; it.source == nil && !cfg.NeedsSource() {

@@ -172,6 +172,10 @@ func runJobs(jobs []*job) {
 			all = append(all, jobItem{j, i})
 		}
 	}
+	if judge, ok := jobs[0].scorer.Scorer.(inWords); ok && jobs[0].kind == scoreKind {
+		judgeEach(all, judge)
+		return
+	}
 	_, errs, _ := scoring.Batch(
 		context.Background(),
 		all,

@@ -125,6 +125,9 @@ func (s *Server) Warm(ctx context.Context) error {
 	}
 	for _, name := range s.names {
 		v := s.scorers[name]
+		if _, ok := v.Scorer.(inWords); ok {
+			continue // to ask costs
+		}
 		for i := range 3 {
 			p.Pix[0]++ // a new picture each time, whose features are not cached yet
 			sample, err := v.Prepare(model.Pair{Source: p, Edit: p.FlipHorizontal(), Instruction: "mirror it"})

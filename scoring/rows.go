@@ -19,10 +19,14 @@ type Row struct {
 	Score01 float64 `json:"score01"` // not clipped
 	Error   string  `json:"error,omitempty"`
 
+	Unreadable bool `json:"unreadable,omitempty"` // the error is that an answer in words cannot be read
+
 	Range      model.ScoreRange  `json:"-"`                   // of the scorer; zero: 0 to 10
 	Unbounded  bool              `json:"unbounded,omitempty"` // Score01 is a score without a range
 	Sigma01    float64           `json:"sigma01,omitempty"`
 	Dimensions []model.Dimension `json:"dimensions,omitempty"`
+
+	passing bool // the error may not come again: a server failed
 }
 
 // Score is the score on the scorer's range.
@@ -66,17 +70,10 @@ const (
 // Rows scores the rows of a table that done does not hold yet, and adds them to it. report (may be nil) is told of
 // every batch; its error ends the run.
 func Rows(ctx context.Context, s PairScorer, t *data.Table, done Scores, report func([]Row) error) error {
-	return rowsWithin(ctx, s, t, 0, t.Len(), done, report)
-}
-
-// rowsWithin is Rows for the rows from from to before to.
-func rowsWithin(
-	ctx context.Context, s PairScorer, t *data.Table, from, to int, done Scores, report func([]Row) error,
-) error {
 	content := make([]string, t.Len())
 	j := Job[model.Pair, *model.Sample]{
 		Scorer:  s,
-		Batches: batches(from, to, done),
+		Batches: batches(t.Len(), done),
 		Size:    pixels,
 		MaxSize: batchPixels,
 	}
@@ -102,7 +99,8 @@ func rowsWithin(
 		for k, r := range results {
 			rows[k] = Row{Row: r.Index, Content: content[r.Index], Range: cfg.ScoreRange}
 			if r.Err != nil {
-				rows[k].Error = r.Err.Error()
+				rows[k].Error, rows[k].Unreadable = r.Err.Error(), Unreadable(r.Err)
+				rows[k].passing = passing(r.Err)
 			} else {
 				rows[k].Score01, rows[k].Unbounded = r.Score, unbounded
 				rows[k].Sigma01, rows[k].Dimensions = r.Judgement.Sigma01, r.Judgement.Dimensions
@@ -117,10 +115,10 @@ func rowsWithin(
 	return j.Run(ctx)
 }
 
-// batches cuts the rows from from to before to that are not done into batches.
-func batches(from, to int, done Scores) iter.Seq[[]int] {
+// batches cuts the rows that are not done into batches.
+func batches(n int, done Scores) iter.Seq[[]int] {
 	var todo []int
-	for i := from; i < to; i++ {
+	for i := range n {
 		if _, ok := done[i]; !ok {
 			todo = append(todo, i)
 		}
@@ -129,6 +127,13 @@ func batches(from, to int, done Scores) iter.Seq[[]int] {
 }
 
 func pixels(s *model.Sample) (n int) {
+	if p := s.Asked; p != nil { // bytes, four to a float
+		for _, picture := range []*data.Picture{p.Source, p.Edit} {
+			if picture != nil {
+				n += len(picture.Pix) / 4
+			}
+		}
+	}
 	for _, p := range s.Pictures {
 		n += len(p.Pixels)
 	}

@@ -6,6 +6,7 @@ package scoring
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"runtime"
@@ -41,6 +42,24 @@ func JudgeWith[Item, Sample any](s Scorer[Item, Sample]) func(context.Context, [
 		}
 		return judgements, err
 	}
+}
+
+// EachJudge is a [Scorer] whose samples fail each by itself, as those of a judge that answers in words. It returns a
+// judgement or an error for each; err is not the samples' fault, and ends the run.
+type EachJudge[Sample any] interface {
+	JudgeEach(context.Context, []Sample) (judgements []model.Judgement, errs []error, err error)
+}
+
+// Unreadable reports whether an error says that an answer in words could not be read.
+func Unreadable(err error) bool {
+	var answer interface{ Unreadable() bool }
+	return errors.As(err, &answer) && answer.Unreadable()
+}
+
+// passing reports whether an error may not come again, as that of a server.
+func passing(err error) bool {
+	var of interface{ Temporary() bool }
+	return errors.As(err, &of) && of.Temporary()
 }
 
 // PairScorer scores pairs of pictures; [model.Scorer] is one. Scores are score01: 0..1, not clipped.
@@ -165,7 +184,13 @@ func (j *Job[Item, Sample]) score(ctx context.Context, batch []prepared[Sample])
 			samples, at = append(samples, p.sample), append(at, i)
 		}
 	}
-	judgements, errs, err := Batch(ctx, samples, JudgeWith(j.Scorer))
+	judge := func(ctx context.Context, samples []Sample) ([]model.Judgement, []error, error) {
+		return Batch(ctx, samples, JudgeWith(j.Scorer))
+	}
+	if each, ok := j.Scorer.(EachJudge[Sample]); ok {
+		judge = each.JudgeEach
+	}
+	judgements, errs, err := judge(ctx, samples)
 	if err != nil && ctx.Err() == nil {
 		err = &BatchError{Index: batch[0].index, Err: err}
 	}

@@ -47,6 +47,28 @@ type TableResult struct {
 	Scored      int    `json:"scored"`
 	Failed      int    `json:"failed"`
 	Preferences int    `json:"pairs,omitempty"`
+
+	// Of a judge that answers in words: rows whose answers could not be read, and their share of the answered rows.
+	Unreadable      *int     `json:"unreadable,omitempty"`
+	UnreadableShare *float64 `json:"unreadable_share,omitempty"`
+}
+
+// CountUnreadable counts rows whose answers in words could not be read, and their share of those that were answered (0
+// if none were). Rows that failed otherwise do not count.
+func (s Scores) CountUnreadable() (n int, share float64) {
+	answered := 0
+	for _, row := range s {
+		if row.Unreadable {
+			n++
+		}
+		if row.Unreadable || row.Error == "" {
+			answered++
+		}
+	}
+	if answered > 0 {
+		share = float64(n) / float64(answered)
+	}
+	return n, share
 }
 
 // InterruptedError says that the context ended, and how far the work is. The same call goes on there.
@@ -147,7 +169,7 @@ func Table(ctx context.Context, s TableScorer, o TableOptions) (*TableResult, er
 	if err != nil {
 		return nil, err
 	}
-	r, err := o.write(t, format, s.Config(), done)
+	r, err := o.write(t, format, s, done)
 	if err != nil {
 		return nil, err
 	}
@@ -155,9 +177,16 @@ func Table(ctx context.Context, s TableScorer, o TableOptions) (*TableResult, er
 }
 
 // write writes all that the options ask for.
-func (o *TableOptions) write(t *data.Table, f data.Format, cfg model.ScorerConfig, done Scores) (*TableResult, error) {
-	r, err := writeScores(t, o.Out, f, cfg, done)
-	if err == nil && o.Preferences != "" {
+func (o *TableOptions) write(t *data.Table, f data.Format, s TableScorer, done Scores) (*TableResult, error) {
+	r, err := writeScores(t, o.Out, f, s.Config(), done)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := s.(EachJudge[*model.Sample]); ok {
+		n, share := done.CountUnreadable()
+		r.Unreadable, r.UnreadableShare = &n, &share
+	}
+	if o.Preferences != "" {
 		r.Preferences, err = writePreferences(t, done, o.Preferences, o.Margin)
 	}
 	return r, err
@@ -187,7 +216,7 @@ func Kept(ctx context.Context, s TableScorer, t *data.Table, progress string, sk
 	tell()
 	err = Rows(ctx, s, t, done, func(rows []Row) error {
 		tell()
-		return j.Write(rows...)
+		return j.Write(slices.DeleteFunc(rows, func(r Row) bool { return r.passing })...)
 	})
 	if e := j.Close(); err == nil {
 		err = e

@@ -25,6 +25,8 @@ type Judge struct {
 	prompts     []*prompt                // by question
 	files       map[string]*data.Picture // pictures of the folder
 	fingerprint string
+
+	promptsDigest string
 }
 
 // Settings choose among what a judge.yaml leaves open.
@@ -80,6 +82,7 @@ func Open(name string, m chat.Model, s Settings) (*Judge, error) {
 		return nil, err
 	}
 	j.fingerprint = store.KeyOf(append(parts, string(settings))...).String()
+	j.promptsDigest = store.KeyOf(parts[2:]...).String()
 	return j, nil
 }
 
@@ -176,6 +179,9 @@ func (e *AnswerError) Error() string {
 }
 
 func (e *AnswerError) Unwrap() error { return e.Err }
+
+// Unreadable tells it from errors of pictures and servers.
+func (e *AnswerError) Unreadable() bool { return true }
 
 // Judge asks all questions about an item. With an error the result holds the answers so far, and no score.
 func (j *Judge) Judge(ctx context.Context, item Item) (*Result, error) {

@@ -143,7 +143,8 @@ func TestRules(t *testing.T) {
 
 // TestShipped: every judge that ships can be opened, shows its pictures in order, and scores an answer.
 func TestShipped(t *testing.T) {
-	answers := map[string]string{"unifiedreward-edit/pair": "Cleaner. Image 1 is better."}
+	answers := map[string]string{"unifiedreward-edit/pair": "Cleaner. Image 1 is better.", "esj": "Correct",
+		"imgedit": `{"compliance": 3, "seamlessness": 2, "fidelity": 3}`}
 	for _, name := range Shipped() {
 		text := answers[name]
 		if text == "" {

@@ -449,26 +449,29 @@ func (t *TableResult) count(d *row) {
 	if d.Agree == nil {
 		return
 	}
-	if *d.Agree {
-		t.Pairs.Agree++
-		return
+	t.Pairs.Count(d.Dimensions["shown_first"], d.Dimensions["shown_second"])
+}
+
+// Count adds a pair by what was said of its first edit when that was shown first, and second (1: it is better).
+func (p *Pairs) Count(shownFirst, shownSecond float64) {
+	first, second := side(shownFirst), side(shownSecond)
+	switch {
+	case first == second:
+		p.Agree++
+	case first > second:
+		p.Disagree++
+		p.FirstShown++
+	default:
+		p.Disagree++
+		p.SecondShown++
 	}
-	t.Pairs.Disagree++
-	switch first, second := side(d.Dimensions["shown_first"]), side(d.Dimensions["shown_second"]); {
-	case first >= 0 && second <= 0:
-		t.Pairs.FirstShown++
-	case first <= 0 && second >= 0:
-		t.Pairs.SecondShown++
-	}
+	p.DisagreeShare = float64(p.Disagree) / float64(p.Agree+p.Disagree)
 }
 
 // shares computes the shares.
 func (t *TableResult) shares() {
 	if n := t.Judged + t.Unreadable; n > 0 {
 		t.UnreadableShare = float64(t.Unreadable) / float64(n)
-	}
-	if t.Pairs != nil && t.Judged > 0 {
-		t.Pairs.DisagreeShare = float64(t.Pairs.Disagree) / float64(t.Judged)
 	}
 }
 

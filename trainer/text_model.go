@@ -236,16 +236,13 @@ func (m *textModel) Plan(_ context.Context, sample []Example) (*Plan, error) {
 		p.Tokens.add(n, len(sample))
 		shown = max(shown, len(s.Pictures))
 	}
-	p.Memory = memoryOf(m.tuner.Device(), m.given)
-	if err := m.tuner.Absent(); err != nil {
-		p.Absent = err.Error()
-	}
+	p.onDevice(m.config, m.tuner, m.given)
 	u, err := fitMicroBatch(m.config, p, 1, func(n int) (model.Usage, error) {
 		return m.tuner.Usage(longest, n, shown*m.pictures, m.measuring)
 	})
 	if err != nil {
 		return nil, err
 	}
-	p.Parameters, p.Trainable, p.Bytes = u.Parameters, u.Trainable, u.Bytes
+	p.Parameters, p.Trainable, p.Bytes, p.Host = u.Parameters, u.Trainable, u.Bytes, u.Host
 	return p, nil
 }

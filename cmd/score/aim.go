@@ -16,7 +16,7 @@ import (
 func init() { register(newAIMCommand) }
 
 func newAIMCommand() *cobra.Command {
-	var f runtimeFlags
+	var f scorerFlags
 	var in, out string
 	var copied bool
 	s := reward.Selection{}
@@ -48,7 +48,7 @@ says why each of the others was left out.`,
 	return c
 }
 
-func selectTriplets(c *cobra.Command, f *runtimeFlags, in, out string, s reward.Selection, copied bool) error {
+func selectTriplets(c *cobra.Command, f *scorerFlags, in, out string, s reward.Selection, copied bool) error {
 	if info, err := os.Stat(in); err == nil && info.IsDir() {
 		in = filepath.Join(in, "metadata.jsonl")
 	}
@@ -66,8 +66,9 @@ func selectTriplets(c *cobra.Command, f *runtimeFlags, in, out string, s reward.
 		return err
 	}
 	v := map[string]any{"out": out, "rows": r.Rows, "chosen": r.Chosen, "dropped": r.Dropped}
-	return cli.Print(c, v, func(w io.Writer) {
+	return cli.Print(c, f.result(v), func(w io.Writer) {
 		fmt.Fprintf(w, "%d of %d triplets chosen, %d of each emotion, in %s\n", r.Chosen, r.Rows,
 			r.Chosen/len(reward.Emotions), out)
+		f.printUnread(w)
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"assay/chat"
 	"assay/data"
 	"assay/internal/cli"
 	"assay/scoring"
@@ -15,11 +16,11 @@ import (
 func init() { register(newBatchCommand) }
 
 func newBatchCommand() *cobra.Command {
-	var f runtimeFlags
+	var f scorerFlags
 	var o scoring.TableOptions
 	var s cli.ShardFlags
 	c := &cobra.Command{
-		Use:   "batch --scorer DIR --in FILE --out FILE",
+		Use:   "batch (--scorer DIR | --judge NAME) --in FILE --out FILE",
 		Short: "Score every edit of a table",
 		Long: `batch reads a table (JSONL, CSV or Parquet) with the columns source, edit and instruction, and writes the
 same rows in the same order with score (on the scorer's range), score01 and error added (a .jsonl or .parquet file).
@@ -28,12 +29,16 @@ A row that cannot be scored gets an error and no number; the others go on, and t
 Paths of pictures are relative to the input's folder. Results are kept in OUT.progress while it runs: after Ctrl-C
 (exit code 3) or a crash the same command goes on where it was.
 
+With --judge a model is asked in words (docs/text-judges.md): an answer that cannot be read is the error of its row, and
+the share of such rows is part of the result.
+
 Many workers share a table with --shard: i/n does the i-th of n parts (1/8 to 8/8), any/n whichever parts are free
 until all are done, auto what mpirun, srun or a SLURM array calls this process (auto/n: a Kubernetes indexed job).
 They meet in the folder OUT.shards: a part whose worker is lost is taken over, one that is only slow is waited for.
 When all parts are done, --merge writes OUT, the same bytes as without shards.`,
 		Example: `  score batch --scorer backbones/tiny-scorer --in build/demo/exam/edits.jsonl --out scores.jsonl
   score batch --scorer DIR --in edits.parquet --out scores.parquet --columns source=input_image,edit=output_image
+  score batch --judge viescore --url http://localhost:8000/v1 --model NAME --in edits.jsonl --out scores.jsonl
   score batch --scorer DIR --in edits.jsonl --out scores.jsonl --shard 1/2   # and 2/2 elsewhere, then
   score batch --scorer DIR --in edits.jsonl --out scores.jsonl --merge`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -51,7 +56,7 @@ When all parts are done, --merge writes OUT, the same bytes as without shards.`,
 	return c
 }
 
-func scoreTable(c *cobra.Command, f *runtimeFlags, o scoring.TableOptions, shard *cli.ShardFlags) error {
+func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.TableOptions, shard *cli.ShardFlags) error {
 	if o.In == "" || o.Out == "" {
 		return cli.Usagef("--in and --out are needed: a table of any format, and one ending in .jsonl or .parquet")
 	}
@@ -62,7 +67,7 @@ func scoreTable(c *cobra.Command, f *runtimeFlags, o scoring.TableOptions, shard
 	if o.Shard, o.Merge, err = shard.Read(); err != nil {
 		return err
 	}
-	s, err := f.open()
+	s, err := f.open(c)
 	if err != nil {
 		return err
 	}
@@ -81,6 +86,9 @@ func scoreTable(c *cobra.Command, f *runtimeFlags, o scoring.TableOptions, shard
 		o.Told = shard.Told(c)
 		r, err := scoring.TableShard(c.Context(), s, o)
 		bar.close()
+		if errors.Is(err, chat.ErrCap) {
+			err = fmt.Errorf("%w: what was answered is kept; the same command goes on: %w", err, cli.ErrInterrupted)
+		}
 		return shard.Finish(c, o.Out, r, err)
 	}
 	r, err := scoring.Table(c.Context(), s, o)
@@ -90,11 +98,17 @@ func scoreTable(c *cobra.Command, f *runtimeFlags, o scoring.TableOptions, shard
 		return fmt.Errorf("%d of %d rows are kept in %s; the same command goes on: %w",
 			stopped.Done, stopped.Total, stopped.Progress, cli.ErrInterrupted)
 	}
+	if errors.Is(err, chat.ErrCap) {
+		return fmt.Errorf("%w: what was answered is kept; the same command goes on: %w", err, cli.ErrInterrupted)
+	}
 	if err != nil {
 		return err
 	}
 	err = cli.Print(c, r, func(w io.Writer) {
 		fmt.Fprintf(w, "%d of %d rows scored, written to %s\n", r.Scored, r.Rows, r.Out)
+		if r.Unreadable != nil {
+			printUnreadable(w, *r.Unreadable, *r.UnreadableShare)
+		}
 		if o.Preferences != "" {
 			fmt.Fprintf(w, "%d preferences written to %s\n", r.Preferences, o.Preferences)
 		}
@@ -106,20 +120,20 @@ func scoreTable(c *cobra.Command, f *runtimeFlags, o scoring.TableOptions, shard
 		o.Out))
 }
 
-// rateRows finds the score01 of every row of a table: with --scorer by scoring them, without from the column score01
+// rateRows finds the score01 of every row of a table: with --scorer or --judge by scoring them, without from the column score01
 // that score batch has written.
-func rateRows(c *cobra.Command, f *runtimeFlags, t *data.Table) (scoring.Scores, error) {
-	if f.scorer == "" {
+func rateRows(c *cobra.Command, f *scorerFlags, t *data.Table) (scoring.Scores, error) {
+	if !f.given() {
 		if f.dimension != "" {
 			return nil, cli.Usagef("--dimension is one of a --scorer: name that, too")
 		}
 		scores, err := scoring.Read(t)
 		if errors.Is(err, scoring.ErrNoScores) {
-			err = cli.Usagef("%w: name a --scorer, or score it first with score batch", err)
+			err = cli.Usagef("%w: name a --scorer or a --judge, or score it first with score batch", err)
 		}
 		return scores, err
 	}
-	s, err := f.open()
+	s, err := f.open(c)
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +142,10 @@ func rateRows(c *cobra.Command, f *runtimeFlags, t *data.Table) (scoring.Scores,
 	bar := progress{c: c, what: "scoring", unit: "edits"}
 	defer bar.close()
 	bar.set(0, t.Len())
-	return scores, scoring.Rows(c.Context(), s, t, scores, func([]scoring.Row) error {
+	err = scoring.Rows(c.Context(), s, t, scores, func([]scoring.Row) error {
 		bar.set(len(scores), t.Len())
 		return nil
 	})
+	f.unread.count(scores)
+	return scores, err
 }

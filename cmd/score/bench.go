@@ -17,9 +17,11 @@ func init() { register(newBenchCommand) }
 // benchFlags are the options of one benchmark.
 type benchFlags struct {
 	benchmarks.Options
-	runtime     runtimeFlags
+	runtime     scorerFlags
 	predictions string
 	components  []string
+	metrics     []string // YAML files
+	boxes       string
 	writeTo     string // folder of the authors' files
 	means       string
 	baseline    string
@@ -41,7 +43,8 @@ predictions in a file, a scorer, or a baseline. score bench list says what every
 		Example: `  score bench list
   score bench imagenhub --ratings testdata/golden/imagenhub \
       --predictions testdata/golden/imagenhub/judges/gpt4o_0shot.jsonl
-  score bench genaibench --ratings GenAI-Bench --scorer backbones/tiny-scorer --report report`,
+  score bench genaibench --ratings GenAI-Bench --scorer backbones/tiny-scorer --report report
+  score bench genaibench --ratings GenAI-Bench --judge unifiedreward-edit/pair --url http://localhost:8000/v1 --model NAME`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -145,6 +148,10 @@ func (f *benchFlags) add(c *cobra.Command, b *benchmarks.Benchmark) {
 		case "components":
 			flags.StringSliceVar(&f.components, name, nil,
 				"files of every sample's components or answers (JSON lines), which are put together")
+		case "component":
+			flags.StringSliceVar(&f.metrics, name, nil, "metrics to run on the editors' pictures: YAML files, whose names are "+
+				"those of components (train export-metric makes some)")
+			flags.StringVar(&f.boxes, "boxes", "", "boxes and points of pictures (JSON lines) for metrics that need them")
 		case "editors":
 			flags.StringSliceVar(&f.Editors, name, nil, "folders of the editors' pictures, and of what was measured of them")
 		case "by":

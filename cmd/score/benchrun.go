@@ -12,8 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/benchmarks"
+	"assay/chat"
 	"assay/encoders"
 	"assay/internal/cli"
+	"assay/metrics"
 )
 
 func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
@@ -43,7 +45,7 @@ func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
 		return err
 	}
 	if len(r.Systems) == 0 {
-		return cli.Usagef("nothing to judge: give --predictions FILE, --scorer DIR, --baseline NAME, or --compare FILE FILE")
+		return cli.Usagef("nothing to judge: give --predictions FILE, --scorer DIR, --judge NAME, --baseline NAME, or --compare FILE FILE")
 	}
 	if f.writeTo != "" {
 		if err := r.WriteAuthors(f.writeTo); err != nil {
@@ -73,12 +75,12 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *benchmarks.Report, set benchm
 		}
 	}
 	kind, similarity := benchmarks.FindSimilarity(f.baseline)
-	if similarity && f.runtime.scorer != "" {
-		return cli.Usagef("--scorer and --baseline %s both run a model: run one after the other and put their "+
+	if similarity && f.runtime.given() {
+		return cli.Usagef("--scorer (or --judge) and --baseline %s both run a model: run one after the other and put their "+
 			"predictions.jsonl into --compare",
 			f.baseline)
 	}
-	if similarity || f.runtime.scorer != "" {
+	if similarity || f.runtime.given() {
 		name, path, err := f.score(c, r, set, kind)
 		if err == nil && !isMixed {
 			err = addJudged(r, set, name, path)
@@ -88,6 +90,11 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *benchmarks.Report, set benchm
 		}
 		paths = append(paths, path) // of benchmarks whose files mix
 	}
+	measured, err := f.measure(c, r, set)
+	if err != nil {
+		return err
+	}
+	paths = append(paths, measured...)
 	if isMixed && len(paths)+len(f.Editors) > 0 {
 		if err := addMixed(r, mixed, names, append(paths, f.Editors...)); err != nil {
 			return err
@@ -227,31 +234,40 @@ func (f *benchFlags) score(
 			return "", "", cli.Usage(err)
 		}
 	}
-	s, err := f.openScorer(kind)
+	s, err := f.openScorer(c, kind)
 	if err != nil {
 		return "", "", err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	r.Facts = append(r.Facts, "scorer "+s.Name+": "+s.Settings)
-	if f.out == "" {
-		f.out = filepath.Join("runs", "bench-"+r.Benchmark.Name)
-	}
 	bar := progress{c: c, what: r.Benchmark.Name, unit: "edits"}
 	bar.set(0, len(items))
-	run := benchmarks.Run{Benchmark: r.Benchmark.Name, Items: items, Dir: f.out, Progress: bar.set}
+	run := benchmarks.Run{Benchmark: r.Benchmark.Name, Items: items, Dir: f.folder(r), Progress: bar.set}
+	if questions, ok := set.(benchmarks.Questions); ok {
+		run.AnswerOf = questions.AnswerOf
+	}
 	path, err = run.Score(c.Context(), s)
 	bar.close()
 	if errors.Is(err, context.Canceled) {
 		return "", "", fmt.Errorf("%d of %d edits are scored in %s; the same command goes on: %w", bar.done, len(items), path,
 			cli.ErrInterrupted)
 	}
+	if errors.Is(err, chat.ErrCap) {
+		return "", "", fmt.Errorf("%w: what was answered is kept; the same command goes on: %w", err, cli.ErrInterrupted)
+	}
 	if err != nil {
 		return "", "", err
 	}
 	r.Facts = append(r.Facts, "predictions: "+path)
+	if run.Asked != nil {
+		r.AddAsked(run.Asked)
+		if run.Asked.Judged == 0 && len(items) > 0 {
+			return "", "", fmt.Errorf("not one of %d items could be judged: %s says why", len(items), run.Asked.File)
+		}
+	}
 	r.Extra["scorer"], r.Extra["settings"], r.Extra["predictions"] = s.Name, s.Settings, path
 	name = s.Name
-	if kind.Name == "" {
+	if kind.Name == "" && f.runtime.judge == "" {
 		name = systemName(name)
 	}
 	if f.checkOrder {
@@ -274,6 +290,65 @@ func compareOrders(c *cobra.Command, r *benchmarks.Report, s *benchmarks.Scorer,
 	return nil
 }
 
+// measure runs the metrics that --component names, and returns their files of components.
+func (f *benchFlags) measure(c *cobra.Command, r *benchmarks.Report, set benchmarks.Set) (paths []string, err error) {
+	if len(f.metrics) == 0 {
+		return nil, nil
+	}
+	items, err := set.(benchmarks.Measurable).Outputs() // the flag is there for such sets alone
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	o := metrics.Options{Device: f.runtime.device, Threads: f.runtime.threads}
+	if f.boxes != "" {
+		if o.Places, err = metrics.ReadPlaces(f.boxes); err != nil {
+			return nil, cli.Usage(err)
+		}
+	}
+	for _, file := range f.metrics {
+		path, err := f.measureOne(c, r, set.(benchmarks.Measurable), items, file, o)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
+}
+
+func (f *benchFlags) measureOne(c *cobra.Command, r *benchmarks.Report, set benchmarks.Measurable, items []benchmarks.Item,
+	file string, o metrics.Options) (path string, err error) {
+	m, err := metrics.OpenMeasurer(file, o)
+	if err != nil {
+		return "", cli.Usage(err)
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	bar := progress{c: c, what: m.Name(), unit: "edits"}
+	bar.set(0, len(items))
+	run := benchmarks.Component{Metric: m, Dir: f.folder(r), Progress: bar.set}
+	path, err = run.Measure(c.Context(), set, items)
+	bar.close()
+	if errors.Is(err, context.Canceled) {
+		return "", fmt.Errorf("what was measured is kept beside %s; the same command goes on: %w", path, cli.ErrInterrupted)
+	}
+	if err != nil {
+		return "", err
+	}
+	r.Facts = append(r.Facts, fmt.Sprintf("component %s: %s, %s", m.Name(), file, path))
+	r.AddUnmeasured(m.Name(), run.Failed)
+	if len(run.Failed) == len(items) {
+		return "", fmt.Errorf("%s could not be measured of any item: %s", m.Name(), run.Failed[0].Error)
+	}
+	return path, nil
+}
+
+// folder is --out.
+func (f *benchFlags) folder(r *benchmarks.Report) string {
+	if f.out == "" {
+		return filepath.Join("runs", "bench-"+r.Benchmark.Name)
+	}
+	return f.out
+}
+
 // encoder says which flag names the encoder of a similarity, if it is not there.
 func (f *benchFlags) encoder(kind benchmarks.Similarity) error {
 	path, flag := f.clip, "--clip"
@@ -287,7 +362,18 @@ func (f *benchFlags) encoder(kind benchmarks.Similarity) error {
 }
 
 // openScorer opens what the flags name: a scorer directory, or the encoder of a baseline.
-func (f *benchFlags) openScorer(kind benchmarks.Similarity) (*benchmarks.Scorer, error) {
+func (f *benchFlags) openScorer(c *cobra.Command, kind benchmarks.Similarity) (*benchmarks.Scorer, error) {
+	if f.runtime.judge != "" {
+		j, m, err := f.runtime.openJudge(c)
+		if err != nil {
+			return nil, err
+		}
+		s, err := benchmarks.OpenJudge(j, m.workers(&f.runtime.answers), m.Close)
+		if err != nil {
+			err = errors.Join(cli.Usage(err), m.Close())
+		}
+		return s, err
+	}
 	if kind.Name == "" {
 		o, err := f.runtime.options()
 		if err != nil {

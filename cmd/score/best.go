@@ -16,7 +16,7 @@ import (
 func init() { register(newBestCommand) }
 
 type bestFlags struct {
-	runtime                              runtimeFlags
+	runtime                              scorerFlags
 	source, instruction, folder, in, out string
 	keep                                 int
 }
@@ -24,7 +24,7 @@ type bestFlags struct {
 func newBestCommand() *cobra.Command {
 	var f bestFlags
 	c := &cobra.Command{
-		Use:   "best --scorer DIR (--source FILE --instruction TEXT --candidates DIR | --in TABLE)",
+		Use:   "best (--scorer DIR | --judge NAME) (--source FILE --instruction TEXT --candidates DIR | --in TABLE)",
 		Short: "Choose the best of several edits",
 		Long: `best ranks the edits of a source by their scores (on the scorer's range) and keeps the best. The margin is the
 lead over the next one: a small one says that the scorer has no clear favourite. With --in every group of rows of the
@@ -88,8 +88,10 @@ func best(c *cobra.Command, f *bestFlags) error {
 			return err
 		}
 	}
-	err = cli.Print(c, map[string]any{"best": list, "failed": failed}, func(w io.Writer) {
+	v := f.runtime.result(map[string]any{"best": list, "failed": failed})
+	err = cli.Print(c, v, func(w io.Writer) {
 		printBest(w, list, failed)
+		f.runtime.printUnread(w)
 	})
 	if err == nil && len(failed) > 0 {
 		err = cli.Reported(fmt.Errorf("%d edits could not be scored", len(failed)))

@@ -22,8 +22,13 @@ type answerFlags struct {
 
 func (f *answerFlags) add(c *cobra.Command) {
 	f.local.add(c, "backbone")
+	c.Flags().IntVar(&f.local.o.Threads, "threads", 0, "CPU threads of --backbone (0: all cores)")
+	f.addServer(c)
+}
+
+// addServer adds the flags of a model on a server, and of where answers are kept.
+func (f *answerFlags) addServer(c *cobra.Command) {
 	flags := c.Flags()
-	flags.IntVar(&f.local.o.Threads, "threads", 0, "CPU threads of --backbone (0: all cores)")
 	flags.StringVar(&f.server, "server", "", "YAML file of a server's settings; the flags below stand above it")
 	flags.StringVar(&f.url, "url", "", "server that speaks OpenAI's chat protocol, as http://localhost:8000/v1")
 	flags.StringVar(&f.model, "model", "", "name by which the server knows the model")
@@ -59,7 +64,12 @@ func (f *answerFlags) open(c *cobra.Command) (*chatModel, error) {
 	if err != nil {
 		return nil, err
 	}
-	folder := f.store
+	return m.keep(f.store)
+}
+
+// keep keeps the answers in a folder, or in the user's own; the model is closed if that cannot be.
+func (m *chatModel) keep(folder string) (*chatModel, error) {
+	var err error
 	if folder == "" {
 		folder, err = chat.AnswersFolder()
 	}

@@ -19,7 +19,7 @@ import (
 func init() { register(newConditionCommand) }
 
 type conditionFlags struct {
-	runtime                         runtimeFlags
+	runtime                         scorerFlags
 	in, out, preset, template, span string
 	layouts                         []string
 	columns                         map[string]string
@@ -29,7 +29,7 @@ type conditionFlags struct {
 func newConditionCommand() *cobra.Command {
 	var f conditionFlags
 	c := &cobra.Command{
-		Use:   "condition --in TABLE --scorer DIR --out DIR",
+		Use:   "condition --in TABLE (--scorer DIR | --judge NAME) --out DIR",
 		Short: "Make reward-conditioned labels for the training of an editor",
 		Long: `condition scores the edits of a table and says each score in words behind the instruction, so that an
 editor trained on all of them, good and bad, learns what the words mean and can be asked for the best (HIVE; ADIEE,
@@ -37,7 +37,7 @@ section 3.4). It writes the folder DIR: images/, labels in the layouts asked for
 that could not be scored.
 
 Presets: adiee ("... . The image quality is four out of five.", cuts at 2, 4, 6, 8, 10), hive, paper (a figure, 1 to
-5); or --template with {instruction} and {word}, {level}, {level5} or {score}. Without --scorer the column score01
+5); or --template with {instruction} and {word}, {level}, {level5} or {score}. Without --scorer and --judge the column score01
 is used, as score batch writes it. weight balances the levels: sample rows in proportion to it, or repeat them.`,
 		Example: `  score condition --in edits.jsonl --scorer backbones/tiny-scorer --out labels
   score condition --in scores.parquet --out labels --template '{instruction} (quality {level}/5)' \
@@ -97,8 +97,9 @@ func condition(c *cobra.Command, f *conditionFlags) error {
 		return err
 	}
 	v := map[string]any{"out": f.out, "rows": r.Rows, "labelled": r.Labelled, "failed": r.Failed, "levels": r.Levels}
-	err = cli.Print(c, v, func(w io.Writer) {
+	err = cli.Print(c, f.runtime.result(v), func(w io.Writer) {
 		fmt.Fprintf(w, "%d of %d rows labelled in %s; levels one to five: %v\n", r.Labelled, r.Rows, f.out, r.Levels)
+		f.runtime.printUnread(w)
 	})
 	if err != nil || r.Failed == 0 {
 		return err

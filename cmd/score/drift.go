@@ -17,10 +17,10 @@ import (
 func init() { register(newDriftCommand) }
 
 func newDriftCommand() *cobra.Command {
-	var f runtimeFlags
+	var f scorerFlags
 	var before, after, clip string
 	c := &cobra.Command{
-		Use:   "drift --before TABLE --after TABLE --scorer DIR",
+		Use:   "drift --before TABLE --after TABLE (--scorer DIR | --judge NAME)",
 		Short: "Compare two checkpoints' outputs: score, likeness to the source, and looks",
 		Long: `drift compares what two checkpoints of an editor made of the same inputs: tables with source, edit and
 instruction. Beside the mean score (on the scorer's range,
@@ -43,7 +43,7 @@ rises is how reward hacking looks; the correlation says whether, among the later
 	return c
 }
 
-func drift(c *cobra.Command, f *runtimeFlags, before, after, clip string) error {
+func drift(c *cobra.Command, f *scorerFlags, before, after, clip string) error {
 	var encoder reward.ImageEncoder
 	if clip != "" {
 		e, err := encoders.Open(clip, encoders.Options{Device: f.device, Threads: f.threads})
@@ -65,7 +65,19 @@ func drift(c *cobra.Command, f *runtimeFlags, before, after, clip string) error 
 		return err
 	}
 	d := reward.CompareOutputs(sides[0], sides[1])
-	err := cli.Print(c, d, func(w io.Writer) { printDrift(w, d) })
+	v := struct {
+		*reward.Drift
+		Unreadable *int     `json:"unreadable,omitempty"`
+		Share      *float64 `json:"unreadable_share,omitempty"`
+	}{Drift: d}
+	if f.judge != "" {
+		share := f.unread.share()
+		v.Unreadable, v.Share = &f.unread.rows, &share
+	}
+	err := cli.Print(c, v, func(w io.Writer) {
+		printDrift(w, d)
+		f.printUnread(w)
+	})
 	if failed := d.FailedBefore + d.FailedAfter; err == nil && failed > 0 {
 		err = cli.Reported(fmt.Errorf("%d rows could not be scored or read", failed))
 	}
@@ -73,7 +85,7 @@ func drift(c *cobra.Command, f *runtimeFlags, before, after, clip string) error 
 }
 
 // measureOutputs scores and measures the rows of a table.
-func measureOutputs(c *cobra.Command, f *runtimeFlags, path string, e reward.ImageEncoder) (*reward.Outputs,
+func measureOutputs(c *cobra.Command, f *scorerFlags, path string, e reward.ImageEncoder) (*reward.Outputs,
 	scoring.Scores, error) {
 	t, err := data.OpenTable(path)
 	if err != nil {

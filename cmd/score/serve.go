@@ -13,10 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"assay/chat"
 	"assay/generate"
 	"assay/internal/cli"
 	"assay/model"
 	"assay/reward"
+	"assay/textjudge"
 )
 
 func init() { register(newServeCommand) }
@@ -31,13 +33,15 @@ type serveFlags struct {
 	threads   int
 	drain     time.Duration
 	answers   modelFlags
+	judges    []string
+	asked     scorerFlags // by the judges
 	o         reward.Options
 }
 
 func newServeCommand() *cobra.Command {
 	f := serveFlags{}
 	c := &cobra.Command{
-		Use:   "serve --scorer [NAME=]DIR | --chat-backbone [NAME=]DIR",
+		Use:   "serve --scorer [NAME=]DIR | --chat-backbone [NAME=]DIR | --judge [NAME=]JUDGE",
 		Short: "Serve scores and their gradients over HTTP",
 		Long: `serve answers trainers of image editors: POST /v1/score, POST /v1/gradient, and /score, /rewards and
 /health as UniRL's reward service has them; GET /openapi.json describes all, GET / is a page to try a pair with, GET
@@ -45,6 +49,9 @@ func newServeCommand() *cobra.Command {
 
 With --chat-backbone a checkpoint answers in words, too: POST /v1/chat/completions as OpenAI's protocol has it, with
 pictures as data URLs, streamed or not; docs/chat.md says which fields it understands.
+
+With --judge a judge that answers in words gives scores as a scorer does (score judge says which there are). It asks
+the model of --url and --model (or --server), or else that of --chat-backbone.
 
 Several scorers are served by name: --scorer adiee=DIR --scorer strict=DIR2; without a name it is the folder's.
 
@@ -57,6 +64,7 @@ no new connection is accepted, what was accepted is answered.`,
 		Example: `  score serve --scorer backbones/tiny-scorer
   ASSAY_TOKEN=$(cat token) score serve --scorer adiee=runs/adiee/scorer --addr 0.0.0.0:8100
   score serve --chat-backbone DIR --addr 127.0.0.1:8200
+  score serve --judge viescore --url http://localhost:8000/v1 --model NAME
   score serve --scorer runs/adiee/scorer --addr 0.0.0.0:8100 --clients clients.yaml --cert cert.pem --key key.pem`,
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c, &f) },
 	}
@@ -67,6 +75,10 @@ no new connection is accepted, what was accepted is answered.`,
 	flags.StringVar(&f.addr, "addr", "127.0.0.1:8100", "address to listen on")
 	flags.StringVar(&f.tokenFile, "token-file", "", "file that holds the bearer token (default: the variable ASSAY_TOKEN)")
 	f.answers.add(c, "chat-backbone")
+	flags.StringArrayVar(&f.judges, "judge", nil, "judge that answers in words, or name=judge; may be given several times")
+	flags.StringVar(&f.asked.settings.Copy, "prompts", "", "folder of the judge's own code, for the published prompts")
+	flags.IntVar(&f.asked.settings.Passes, "passes", 0, "how often a judge asks every question (0: as configured)")
+	f.asked.answers.addServer(c)
 	flags.StringVar(&f.device, "device", "auto", "auto, cpu or cuda:N")
 	flags.IntVar(&f.threads, "threads", 0, "CPU threads (0: all cores)")
 	flags.DurationVar(&f.drain, "drain", 2*time.Minute, "how long accepted requests may take after SIGTERM")
@@ -94,8 +106,8 @@ no new connection is accepted, what was accepted is answered.`,
 func (f *serveFlags) check() error {
 	host, _, err := net.SplitHostPort(f.addr)
 	switch {
-	case len(f.scorers) == 0 && f.answers.backbone == "":
-		return cli.Usagef("--scorer is needed: a scorer directory, or name=directory (or --chat-backbone)")
+	case len(f.scorers)+len(f.judges) == 0 && f.answers.backbone == "":
+		return cli.Usagef("--scorer is needed: a scorer directory, or name=directory (or --judge, or --chat-backbone)")
 	case err != nil:
 		return cli.Usagef("--addr: %v (host:port is wanted)", err)
 	case (f.o.Cert == "") != (f.o.Key == ""):
@@ -179,12 +191,14 @@ func serve(c *cobra.Command, f *serveFlags) error {
 	}
 	var names []string
 	var scorers []reward.Scorer
+	var local chat.Model
 	if f.answers.backbone != "" {
 		m, err := f.openChat()
 		if err != nil {
 			return err
 		}
 		defer m.Close()
+		local = m
 	}
 	for _, arg := range f.scorers {
 		name, dir := named(arg)
@@ -195,6 +209,20 @@ func serve(c *cobra.Command, f *serveFlags) error {
 		}
 		defer s.Close()
 		names, scorers = append(names, name), append(scorers, reward.Scorer(s))
+	}
+	if len(f.judges) > 0 {
+		m, err := f.openJudged(c, local)
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		for _, arg := range f.judges {
+			name, s, err := f.openJudge(c, arg, m)
+			if err != nil {
+				return err
+			}
+			names, scorers = append(names, name), append(scorers, reward.Scorer(s))
+		}
 	}
 	if os.Getenv("GOMEMLIMIT") == "" { // what the bodies were read from is cleared away before it takes as much again
 		debug.SetMemoryLimit(f.o.Memory + f.o.Memory/4 + 1<<29)
@@ -252,4 +280,40 @@ func (f *serveFlags) openChat() (*generate.Model, error) {
 	return m, nil
 }
 
-var _ reward.Scorer = (*model.Scorer)(nil)
+// stays is a model that somebody else closes.
+type stays struct{ chat.Model }
+
+func (stays) Close() error { return nil }
+
+// openJudged opens the model that the judges ask: on a server, or the local one.
+func (f *serveFlags) openJudged(c *cobra.Command, local chat.Model) (*chatModel, error) {
+	a := &f.asked.answers
+	if a.url == "" && a.server == "" && local != nil {
+		m := &chatModel{model: stays{local}}
+		return m.keep(a.store)
+	}
+	if a.url == "" && a.server == "" {
+		return nil, cli.Usagef("--judge asks a model: give --url and --model (or --server), or --chat-backbone")
+	}
+	return a.open(c)
+}
+
+// openJudge opens a judge, named as scorers are.
+func (f *serveFlags) openJudge(c *cobra.Command, arg string, m *chatModel) (string, *textjudge.Scorer, error) {
+	name, config := named(arg)
+	j, err := f.asked.judgeOver(c, config, m)
+	if err != nil {
+		return "", nil, err
+	}
+	workers := f.answers.o.Batch
+	if m.remote != nil {
+		workers = m.remote.Concurrency()
+	}
+	s, err := j.Scorer(workers)
+	return name, s, cli.Usage(err)
+}
+
+var (
+	_ reward.Scorer = (*model.Scorer)(nil)
+	_ reward.Scorer = (*textjudge.Scorer)(nil)
+)

@@ -1,0 +1,150 @@
+package benchmarks
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+var gEditBench = &Benchmark{
+	Name:  "gedit-bench",
+	Title: "GEdit-Bench, real instructions to editors: 606 in English and Chinese each, 11 tasks",
+	Needs: []string{
+		"--ratings: the data set's Parquet files: task_type, key, instruction, instruction_language, input_image_raw, " +
+			"Intersection_exist",
+		"--editors (with --scorer or --judge): folders MODEL with fullset/TASK/LANGUAGE/KEY.png",
+		"--components: JSON lines, or the authors' MODEL_TASK_all_vie_score.csv",
+	},
+	Published: "stepfun-ai: the data set GEdit-Bench, and the repository Step1X-Edit",
+	Predicts: `{"id": "KEY", "model": "MODEL", "semantic": 7, "perceptual": 6}, or with "score"; optionally "by": ` +
+		`{"G_SC": "gpt-4o"}`,
+	Rules: []string{
+		"G_SC, G_PQ: VIEScore's semantic consistency and perceptual quality; G_O: sqrt(G_SC x G_PQ) of each sample",
+		"every number is the mean over the 11 tasks of the mean over their samples, for each language; intersection: of " +
+			"the samples that all editors of the paper answered",
+		"score: a scorer's, averaged the same way",
+		"pictures are first resized to an area of 512 x 512 (bicubic), as the authors do before they ask",
+	},
+	Flags:    []string{"components", "component", "editors", "by"},
+	Load:     loadGEdit,
+	Headline: "G_O: en",
+}
+
+// gEditTasks are the tasks in the order of the authors' tables.
+var gEditTasks = []string{"background_change", "color_alter", "material_alter", "motion_change", "ps_human", "style_change",
+	"subject-add", "subject-remove", "subject-replace", "text_change", "tone_transfer"}
+
+// gEditArea is what pictures are resized to.
+const gEditArea = 512 * 512
+
+func loadGEdit(o Options) (Set, error) {
+	files, err := locateAll(o.Data, "*.parquet", "*.jsonl", "*.csv")
+	if err != nil {
+		return nil, err
+	}
+	columns := []string{"task_type", "key", "instruction", "instruction_language", "Intersection_exist"}
+	table, err := openSamples(files, columns[:4]...)
+	if err != nil {
+		return nil, err
+	}
+	if err := differentEditors(o.Editors); err != nil {
+		return nil, err
+	}
+	s := &graded{name: "gedit-bench", editors: o.Editors, by: o.By, macro: true, groups: gEditTasks,
+		parts:   []string{"en", "en, intersection", "cn", "cn, intersection"},
+		columns: []string{"G_SC", "G_PQ", "G_O", "score"},
+		fields: map[string][]string{"G_SC": {"semantic", "sementics_score", "semantics_score"},
+			"G_PQ": {"perceptual", "quality_score"}},
+		derive: map[string]func(map[string]float64) float64{"G_O": func(v map[string]float64) float64 {
+			semantic, ok := v["G_SC"]
+			quality, both := v["G_PQ"]
+			if !ok || !both {
+				return math.NaN()
+			}
+			return math.Sqrt(semantic * quality)
+		}},
+		table: readVIEScores,
+	}
+	language := map[string]string{}
+	s.output = func(editor string, i int) string {
+		at := s.samples[i]
+		base := filepath.Join(editor, "fullset", at.group, language[at.item.ID], at.item.ID)
+		if found, err := filepath.Glob(globQuote(base) + ".*"); err == nil && len(found) > 0 {
+			return found[0]
+		}
+		return base + ".png"
+	}
+	intersects := table.has("Intersection_exist")
+	if !intersects {
+		columns = columns[:4]
+	}
+	err = table.each(columns, func(p place, text []string) error {
+		task, key, lang := text[0], text[1], text[3]
+		if !slices.Contains(gEditTasks, task) {
+			return fmt.Errorf("task_type is %q: one of %s was expected", task, strings.Join(gEditTasks, ", "))
+		}
+		if lang != "en" && lang != "cn" {
+			return fmt.Errorf("instruction_language is %q: en or cn was expected", lang)
+		}
+		parts := []string{lang}
+		if intersects {
+			in, err := strconv.ParseBool(strings.ToLower(text[4]))
+			if err != nil {
+				return fmt.Errorf("Intersection_exist is %q: true or false was expected", text[4])
+			}
+			if in {
+				parts = append(parts, lang+", intersection")
+			}
+		}
+		source := p.picture("input_image_raw", -1, "")
+		source.Area = gEditArea
+		language[key] = lang
+		return s.add(gradedSample{group: task, parts: parts, scored: true,
+			item: Item{Key: Key{ID: key}, Instruction: text[2], Source: source, Edit: Picture{Area: gEditArea}}})
+	})
+	return s, err
+}
+
+// globQuote quotes what filepath.Glob would take for a pattern.
+func globQuote(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+// readVIEScores reads MODEL_TASK_LANGUAGE_vie_score.csv, as the authors' program writes it.
+func readVIEScores(path string) (editor string, rows []row, err error) {
+	base := filepath.Base(path)
+	for _, task := range gEditTasks {
+		for _, lang := range []string{"all", "en", "cn"} {
+			if name, ok := strings.CutSuffix(base, "_"+task+"_"+lang+"_vie_score.csv"); ok {
+				editor = name
+			}
+		}
+	}
+	if editor == "" {
+		return "", nil, fmt.Errorf("%s: a file MODEL_TASK_all_vie_score.csv was expected", base)
+	}
+	columns := []string{"key", "sementics_score", "quality_score"}
+	table, err := openSamples([]string{path}, columns...)
+	if err != nil {
+		return "", nil, err
+	}
+	err = table.each(columns, func(p place, text []string) error {
+		id, err := json.Marshal(text[0])
+		if err != nil {
+			return err
+		}
+		for i, c := range columns[1:] {
+			if v, err := strconv.ParseFloat(text[i+1], 64); err != nil || !(v >= 0 && v <= 10) {
+				return fmt.Errorf("%s is %q: a number from 0 to 10 was expected", c, text[i+1])
+			}
+		}
+		rows = append(rows, row{where: p.String(), fields: map[string]json.RawMessage{"id": id,
+			"sementics_score": json.RawMessage(text[1]), "quality_score": json.RawMessage(text[2])}})
+		return nil
+	})
+	return editor, rows, err
+}

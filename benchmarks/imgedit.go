@@ -1,0 +1,205 @@
+package benchmarks
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+var imgEditBench = &Benchmark{
+	Name:  "imgedit-bench",
+	Title: "ImgEdit-Bench, basic part: 9 kinds of edits",
+	Needs: []string{
+		"--ratings: basic_edit.json, {KEY: {id, prompt, edit_type}}",
+		"--images (with --scorer or --judge): the folder that the ids start at, original_images",
+		"--editors: folders MODEL with KEY.png, and result.json, {KEY: TEXT}, as the authors' program writes it",
+	},
+	Published: "PKU-YuanGroup: the repository ImgEdit",
+	Predicts:  `{"id": "KEY", "model": "MODEL", "score": 3.5}`,
+	Rules: []string{
+		"published: of each result, the mean of the lines \"NAME: NUMBER\", rounded to two digits; texts without such lines " +
+			"do not count; its means by kind are not rounded here, the authors round them to two digits",
+		"score: a scorer's or a judge's",
+		"NUMBER: all is the mean over all samples, NUMBER: mean of kinds that over the 9 kinds: papers print either",
+	},
+	Flags:    []string{"components", "component", "editors", "by", "images"},
+	Load:     loadImgEdit,
+	Headline: "published: all",
+}
+
+// imgEdit is ImgEdit-Bench.
+type imgEdit struct{ graded }
+
+func loadImgEdit(o Options) (Set, error) {
+	path, err := locate(o.Data, "basic_edit.json")
+	if err != nil {
+		return nil, err
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var entries map[string]struct {
+		ID     string `json:"id"`
+		Prompt string `json:"prompt"`
+		Kind   string `json:"edit_type"`
+	}
+	if err := json.Unmarshal(raw, &entries); err != nil {
+		return nil, fmt.Errorf("%s: %w: {KEY: {id, prompt, edit_type}} was expected", path, err)
+	}
+	if err := differentEditors(o.Editors); err != nil {
+		return nil, err
+	}
+	root := o.Images
+	if root == "" {
+		root = filepath.Join(filepath.Dir(path), "original_images")
+	}
+	s := &graded{name: "imgedit-bench", editors: o.Editors, by: o.By, columns: []string{"published", "score"},
+		own: readImgEditResult}
+	s.output = func(editor string, i int) string { return filepath.Join(editor, s.samples[i].item.ID+".png") }
+	var p problems
+	for _, key := range sortedNames(entries) {
+		e := entries[key]
+		if e.ID == "" || e.Kind == "" || e.Prompt == "" {
+			p.add(key, "id, prompt and edit_type were expected")
+		}
+		p.list = append(p.list, nonNil(s.add(gradedSample{group: e.Kind, parts: []string{"all"}, scored: true,
+			item: Item{Key: Key{ID: key}, Instruction: e.Prompt,
+				Source: Picture{Path: filepath.Join(root, filepath.FromSlash(e.ID))}}}))...)
+	}
+	if len(s.samples) == 0 {
+		return nil, fmt.Errorf("%s is empty", path)
+	}
+	return &imgEdit{*s}, p.err()
+}
+
+func nonNil(err error) []error {
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}
+
+// ReadAll implements Mixed: predictions with the mean over kinds beside that over all.
+func (s *imgEdit) ReadAll(paths []string) ([]Editor, error) {
+	list, err := s.graded.ReadAll(paths)
+	for i, e := range list {
+		list[i].Predictions = imgEditPredictions{e.Predictions.(*gradedPredictions)}
+	}
+	return list, err
+}
+
+// Read implements Set.
+func (s *imgEdit) Read(path string) (Predictions, error) {
+	p, err := s.graded.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	return imgEditPredictions{p.(*gradedPredictions)}, nil
+}
+
+// imgEditPredictions are numbers over all samples, over kinds, and of each kind.
+type imgEditPredictions struct{ *gradedPredictions }
+
+// Numbers implements Predictions.
+func (j imgEditPredictions) Numbers(units []int) []Number {
+	out := j.gradedPredictions.Numbers(units)
+	over := *j.gradedPredictions
+	macro := *j.graded
+	macro.macro, over.graded = true, &macro
+	for _, n := range over.Numbers(units) {
+		n.Name = strings.TrimSuffix(n.Name, "all") + "mean of kinds"
+		out = append(out, n)
+	}
+	return out
+}
+
+// Result implements Predictions.
+func (j imgEditPredictions) Result() *Result {
+	r := j.gradedPredictions.Result()
+	var all []int
+	for i := range j.samples {
+		all = append(all, i)
+	}
+	r.Numbers = j.Numbers(all)
+	return r
+}
+
+// readImgEditResult reads the answers in an editor's result.json.
+func readImgEditResult(editor string, j *gradedPredictions) error {
+	path := filepath.Join(editor, "result.json")
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	var texts map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &texts); err != nil {
+		return fmt.Errorf("%s: %w: {KEY: TEXT} was expected", path, err)
+	}
+	var p problems
+	failed, odd := 0, 0
+	for _, key := range sortedNames(texts) {
+		i, ok := j.index[key]
+		if !ok {
+			p.add(path, "%q is no sample of the data", key)
+			continue
+		}
+		var text string
+		if json.Unmarshal(texts[key], &text) != nil {
+			failed++ // {"error": ...}
+			continue
+		}
+		v, usual, ok := imgEditScore(text)
+		if !ok {
+			failed++
+			continue
+		}
+		if !usual {
+			odd++
+		}
+		if err := j.set("published", i, v, path); err != nil {
+			p.add(path, "%v", err)
+		}
+	}
+	if failed > 0 {
+		j.notes = append(j.notes, fmt.Sprintf("published: %d of %d answers have no numbers and do not count", failed,
+			len(texts)))
+	}
+	if odd > 0 {
+		j.notes = append(j.notes, fmt.Sprintf("published: %d answers do not have three numbers from 1 to 5, and count all the "+
+			"same, as with the authors", odd))
+	}
+	return p.err()
+}
+
+// imgEditScore reads an answer as the authors do: the mean of the lines "NAME: DIGITS", rounded to two digits. usual says
+// that these are three numbers from 1 to 5.
+func imgEditScore(text string) (v float64, usual, ok bool) {
+	sum, n, within := 0.0, 0, true
+	lines := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029", r) })
+	for _, line := range lines {
+		parts := strings.Split(strings.TrimSpace(line), ": ")
+		if len(parts) != 2 || parts[1] == "" || strings.Trim(parts[1], "0123456789") != "" {
+			continue
+		}
+		x, err := strconv.ParseFloat(parts[1], 64)
+		if err != nil {
+			continue
+		}
+		within = within && x >= 1 && x <= 5
+		sum += x
+		n++
+	}
+	if n == 0 {
+		return 0, false, false
+	}
+	v, err := strconv.ParseFloat(strconv.FormatFloat(sum/float64(n), 'f', 2, 64), 64) // as Python's round
+	return v, within && n == 3, err == nil
+}

@@ -1,0 +1,317 @@
+package benchmarks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"assay/data"
+	"assay/internal/atomicfile"
+	"assay/model"
+	"assay/scoring"
+	"assay/textjudge"
+)
+
+// Failure is an item that a judge could not judge: a line of failed.jsonl beside predictions.jsonl.
+type Failure struct {
+	Key
+	Error      string `json:"error"`
+	Unreadable bool   `json:"unreadable"` // the answer in words cannot be read
+}
+
+// Asked is what became of the items that a judge was asked about in words.
+type Asked struct {
+	Judged          int                 `json:"judged"`
+	Failed          int                 `json:"failed"`
+	Unreadable      int                 `json:"unreadable"`       // of the failed ones, those whose answers cannot be read
+	UnreadableShare float64             `json:"unreadable_share"` // of all items that were answered
+	Orders          *textjudge.Pairs    `json:"orders,omitempty"` // of a judge of pairs
+	File            string              `json:"file,omitempty"`   // of the failed ones
+	orders          map[string]struct{} // pairs that were counted
+}
+
+// String says it in words.
+func (a *Asked) String() string {
+	text := fmt.Sprintf("answers that could not be read: %d items (%.2f %%)", a.Unreadable, 100*a.UnreadableShare)
+	if a.Failed > 0 {
+		text += fmt.Sprintf("; %d items have no score, %s says why", a.Failed, a.File)
+	}
+	if o := a.Orders; o != nil {
+		text += fmt.Sprintf("; the two orders disagree in %d of %d pairs (%.2f %%): the first shown wins twice in %d, the "+
+			"second in %d", o.Disagree, o.Agree+o.Disagree, 100*o.DisagreeShare, o.FirstShown, o.SecondShown)
+	}
+	return text
+}
+
+// asked counts what the file of predictions holds and what failed, and writes failed.jsonl, or removes an old one.
+func (r *Run) asked(predictions string, failures []Failure) (*Asked, error) {
+	a := &Asked{Failed: len(failures), orders: map[string]struct{}{}}
+	rows, err := readPredictions(predictions)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range rows {
+		a.Judged++
+		if _, twice := a.orders[p.ID]; len(p.Orders) != 2 || twice {
+			continue
+		}
+		a.orders[p.ID] = struct{}{}
+		if a.Orders == nil {
+			a.Orders = &textjudge.Pairs{}
+		}
+		a.Orders.Count(p.Orders[0], p.Orders[1])
+	}
+	for _, f := range failures {
+		if f.Unreadable {
+			a.Unreadable++
+		}
+	}
+	if n := a.Judged + a.Unreadable; n > 0 {
+		a.UnreadableShare = float64(a.Unreadable) / float64(n)
+	}
+	path := filepath.Join(r.Dir, "failed.jsonl")
+	if len(failures) == 0 {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		return a, nil
+	}
+	a.File = path
+	return a, atomicfile.Write(path, func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		for _, f := range failures {
+			if err := e.Encode(f); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func readPredictions(path string) (out []Prediction, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	d := json.NewDecoder(f)
+	for {
+		var p Prediction
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return out, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		out = append(out, p)
+	}
+}
+
+// The dimensions of a judge of pairs by which its two orders reach a prediction.
+const (
+	shownFirst  = "shown_first"
+	shownSecond = "shown_second"
+)
+
+// orders are those of a judgement of a pair; nil of others.
+func orders(j model.Judgement) []float64 {
+	if len(j.Dimensions) == 2 && j.Dimensions[0].Name == shownFirst && j.Dimensions[1].Name == shownSecond {
+		return []float64{j.Dimensions[0].Score01, j.Dimensions[1].Score01}
+	}
+	return nil
+}
+
+// dimensions are those of a judge of single edits.
+func dimensions(j model.Judgement) map[string]float64 {
+	if len(j.Dimensions) == 0 || orders(j) != nil {
+		return nil
+	}
+	out := map[string]float64{}
+	for _, d := range j.Dimensions {
+		out[d.Name] = d.Score01
+	}
+	return out
+}
+
+// OpenJudge makes a scorer of a judge that answers in words, of so many questions at a time. Items whose answers cannot
+// be read fail each by itself. A judge of pairs is asked about left and right in both orders; what it prefers has 10,
+// the other one 0, and 5 both if it does not say. closer is called by Close.
+func OpenJudge(j *textjudge.Judge, workers int, closer func() error) (*Scorer, error) {
+	var s *Scorer
+	if j.Config.Pair {
+		for _, role := range j.Roles() {
+			if role != "source" && role != "edit" && role != "edit2" {
+				return nil, fmt.Errorf("the judge %s shows %q: only source, edit and edit2 are there", j.Config.Name, role)
+			}
+		}
+		s = &Scorer{run: pairRun{j, max(workers, 1)}.run, close: closer}
+	} else {
+		one, err := j.Scorer(workers)
+		if err != nil {
+			return nil, err
+		}
+		s = NewScorer(wordsScorer{one}, closer)
+		s.batch = 4 * max(workers, 1)
+	}
+	s.each, s.middle = true, math.NaN()
+	if !j.Config.Pair {
+		s.middle = (j.Config.ScoreRange[0] + j.Config.ScoreRange[1]) / 2
+		if len(j.Config.Questions) == 1 && j.Config.Passes == 1 {
+			s.said = sayer{j, max(workers, 1)}.say
+		}
+	}
+	s.Name, s.Fingerprint, s.Settings, s.Prompts = j.Config.Name, j.Fingerprint(), j.Words(), j.Prompts()
+	return s, nil
+}
+
+// wordsScorer gives a judge's scores on its own range.
+type wordsScorer struct{ *textjudge.Scorer }
+
+// Prepare implements scoring.Scorer.
+func (s wordsScorer) Prepare(e Edit) (*model.Sample, error) {
+	return s.Scorer.Prepare(model.Pair{Source: e.Source, Edit: e.Edit, Instruction: e.Item.Instruction})
+}
+
+// JudgeEach implements scoring.EachJudge.
+func (s wordsScorer) JudgeEach(ctx context.Context, samples []*model.Sample) ([]model.Judgement, []error, error) {
+	judgements, errs, err := s.Scorer.JudgeEach(ctx, samples)
+	cfg := s.Config()
+	for i := range judgements {
+		if errs[i] == nil {
+			one := model.Judgement{Score01: cfg.Range(judgements[i].Score01)}
+			for _, d := range judgements[i].Dimensions {
+				one.Dimensions = append(one.Dimensions, model.Dimension{Name: d.Name, Score01: cfg.Range(d.Score01)})
+			}
+			judgements[i] = one
+		}
+	}
+	return judgements, errs, err
+}
+
+// sayer asks a judge of one question, and keeps its words.
+type sayer struct {
+	judge   *textjudge.Judge
+	workers int
+}
+
+// say is a scoreItems. What the judge's grammar cannot read is kept, too: the benchmark has a reading of its own.
+func (s sayer) say(
+	ctx context.Context, groups [][]Item, report func(group []Item, content []string, outcomes []outcome) error,
+) error {
+	for part := range slices.Chunk(slices.Concat(groups...), 4*s.workers) {
+		content, outcomes := make([]string, len(part)), make([]outcome, len(part))
+		var asked []textjudge.Item
+		var at []int
+		for i, it := range part {
+			content[i] = it.content()
+			e, err := decode(it)
+			if err != nil {
+				outcomes[i].err = err
+				continue
+			}
+			asked = append(asked, textjudge.Item{Instruction: it.Instruction,
+				Pictures: map[string]*data.Picture{"source": e.Source, "edit": e.Edit}})
+			at = append(at, i)
+		}
+		results, errs, err := s.judge.Each(ctx, asked, s.workers)
+		if err != nil {
+			return err
+		}
+		for k, i := range at {
+			if errs[k] != nil && !scoring.Unreadable(errs[k]) {
+				outcomes[i].err = errs[k]
+				continue
+			}
+			outcomes[i].said = &results[k].Answers[len(results[k].Answers)-1].Text
+		}
+		if err := report(part, content, outcomes); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// pairRun asks a judge of pairs.
+type pairRun struct {
+	judge   *textjudge.Judge
+	workers int
+}
+
+// run judges batches of two items, left and right, and reports each.
+func (r pairRun) run(ctx context.Context, w work, report func([]scoring.Result) error) error {
+	for _, b := range w.batches {
+		if len(b) != 2 || w.items[b[0]].Model != left || w.items[b[1]].Model != right {
+			return fmt.Errorf("the judge %s says which of two edits is better, and %v is no pair of left and right: this "+
+				"benchmark wants a judge of single edits", r.judge.Config.Name, w.items[b[0]].Key)
+		}
+	}
+	var pairs []int
+	for i := range w.batches {
+		pairs = append(pairs, i)
+	}
+	j := scoring.Job[textjudge.Item, textjudge.Item]{
+		Scorer:  r,
+		Batches: slices.Chunk(pairs, 4*r.workers),
+		Read: func(i int) (textjudge.Item, error) {
+			a, b := w.batches[i][0], w.batches[i][1]
+			w.before(a)
+			w.before(b)
+			return readPair(w.items[a], w.items[b])
+		},
+		Report: func(results []scoring.Result) error {
+			for _, v := range results {
+				one, two := v, v
+				one.Index, two.Index = w.batches[v.Index][0], w.batches[v.Index][1]
+				one.Score, two.Score = 10*v.Score, 10-10*v.Score
+				if err := report([]scoring.Result{one, two}); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	return j.Run(ctx)
+}
+
+func readPair(a, b Item) (textjudge.Item, error) {
+	one, err := decode(a)
+	if err != nil {
+		return textjudge.Item{}, err
+	}
+	two, err := decodePicture(b, "edit", b.Edit)
+	if err != nil {
+		return textjudge.Item{}, err
+	}
+	return textjudge.Item{Instruction: a.Instruction,
+		Pictures: map[string]*data.Picture{"source": one.Source, "edit": one.Edit, "edit2": two}}, nil
+}
+
+// Prepare implements scoring.Scorer.
+func (r pairRun) Prepare(i textjudge.Item) (textjudge.Item, error) { return i, nil }
+
+// Score implements scoring.Scorer, and is not called: JudgeEach is.
+func (r pairRun) Score(context.Context, []textjudge.Item) ([]float64, error) {
+	return nil, errors.New("pairs are judged each by itself")
+}
+
+// JudgeEach implements scoring.EachJudge: preferences, with those of both orders.
+func (r pairRun) JudgeEach(ctx context.Context, items []textjudge.Item) ([]model.Judgement, []error, error) {
+	results, errs, err := r.judge.Each(ctx, items, r.workers)
+	if err != nil {
+		return nil, nil, err
+	}
+	out := make([]model.Judgement, len(items))
+	for i, v := range results {
+		if errs[i] == nil {
+			out[i] = model.Judgement{Score01: v.Score, Dimensions: []model.Dimension{
+				{Name: shownFirst, Score01: v.Dimensions[shownFirst]}, {Name: shownSecond, Score01: v.Dimensions[shownSecond]}}}
+		}
+	}
+	return out, errs, nil
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"assay/internal/cli"
+	"assay/scoring"
+	"assay/textjudge"
+)
+
+// scorerFlags are what gives scores: a scorer directory, or a judge that answers in words.
+type scorerFlags struct {
+	runtimeFlags
+	judge    string // of textjudge; "": the scorer
+	settings textjudge.Settings
+	answers  answerFlags
+
+	unread unread // of the judge's rows so far
+}
+
+// unread counts rows whose answers in words could not be read, of those that were answered.
+type unread struct{ rows, answered int }
+
+func (u *unread) count(scores scoring.Scores) {
+	for _, row := range scores {
+		if row.Unreadable {
+			u.rows++
+		}
+		if row.Unreadable || row.Error == "" {
+			u.answered++
+		}
+	}
+}
+
+func (u *unread) share() float64 { return float64(u.rows) / float64(max(u.answered, 1)) }
+
+// result adds to a result how many of the judge's answers could not be read; nothing without a judge.
+func (f *scorerFlags) result(v map[string]any) map[string]any {
+	if f.judge != "" {
+		v["unreadable"], v["unreadable_share"] = f.unread.rows, f.unread.share()
+	}
+	return v
+}
+
+// printUnread says the same in words.
+func (f *scorerFlags) printUnread(w io.Writer) {
+	if f.judge != "" {
+		printUnreadable(w, f.unread.rows, f.unread.share())
+	}
+}
+
+func (f *scorerFlags) add(c *cobra.Command) {
+	f.runtimeFlags.add(c)
+	f.addJudge(c)
+	f.answers.local.add(c, "backbone")
+	f.answers.addServer(c)
+}
+
+// addJudge adds the flags of the judge but those of the model that it asks.
+func (f *scorerFlags) addJudge(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.judge, "judge", "", "in place of --scorer, a judge that answers in words (score judge --config): "+
+		strings.Join(textjudge.Shipped(), ", ")+", a folder or a file; asked of --backbone, or of --url and --model")
+	flags.StringVar(&f.settings.Copy, "prompts", "", "folder of the judge's own code, for the published prompts")
+	flags.IntVar(&f.settings.Passes, "passes", 0, "how often the judge asks every question (0: as configured)")
+	flags.StringVar(&f.settings.Average, "average", "", "of the judge: last (mean of passes' scores) or first (score of "+
+		"their means)")
+}
+
+// given reports whether something gives scores.
+func (f *scorerFlags) given() bool { return f.scorer != "" || f.judge != "" }
+
+// pairScorer is what scores pairs for a command.
+type pairScorer interface {
+	scoring.TableScorer
+	Close() error
+}
+
+// textScorer is a judge that answers in words, with its model.
+type textScorer struct {
+	*textjudge.Scorer
+	model *chatModel
+}
+
+// Close frees the model.
+func (s *textScorer) Close() error { return s.model.Close() }
+
+// open opens what is named.
+func (f *scorerFlags) open(c *cobra.Command) (pairScorer, error) {
+	if f.judge == "" {
+		return f.runtimeFlags.open()
+	}
+	j, m, err := f.openJudge(c)
+	if err != nil {
+		return nil, err
+	}
+	s, err := j.Scorer(m.workers(&f.answers))
+	if err != nil {
+		m.Close()
+		return nil, cli.Usage(err)
+	}
+	return &textScorer{s, m}, nil
+}
+
+// openJudge opens the judge over the model that the flags name, which the caller closes.
+func (f *scorerFlags) openJudge(c *cobra.Command) (*textjudge.Judge, *chatModel, error) {
+	if f.scorer != "" || f.dimension != "" {
+		return nil, nil, cli.Usagef("--judge stands in place of --scorer and its --dimension")
+	}
+	f.answers.local.o.Threads = f.threads
+	m, err := f.answers.open(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	j, err := f.judgeOver(c, f.judge, m)
+	if err != nil {
+		m.Close()
+		return nil, nil, err
+	}
+	return j, m, nil
+}
+
+// judgeOver opens a judge over a model.
+func (f *scorerFlags) judgeOver(c *cobra.Command, config string, m *chatModel) (*textjudge.Judge, error) {
+	j, err := textjudge.Open(config, m, f.settings)
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	for _, w := range j.Warnings {
+		cli.Warner(c)(w)
+	}
+	return j, nil
+}
+
+// printUnreadable says how many answers in words could not be read.
+func printUnreadable(w io.Writer, n int, share float64) {
+	fmt.Fprintf(w, "answers that could not be read: %d rows (%.2f %%)\n", n, 100*share)
+}

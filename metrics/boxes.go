@@ -1,0 +1,106 @@
+package metrics
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+)
+
+// Place is where something is in a picture: pixels from its upper left corner.
+type Place struct {
+	ID      string `json:"id"`
+	Model   string `json:"model"`   // editor, "" of sources and targets
+	Picture string `json:"picture"` // source, edit or target; "": edit
+
+	Box    []float64    `json:"box"`    // left, top, right, bottom
+	Points [][2]float64 `json:"points"` // of a face: left eye, right eye, nose, left and right corner of the mouth
+}
+
+// placeKey names a picture.
+type placeKey struct{ id, model, picture string }
+
+// Places are boxes and points of pictures, from a file that a detector's output was written to.
+type Places struct {
+	path string
+	at   map[placeKey]Place
+}
+
+// ReadPlaces reads JSON lines of [Place].
+func ReadPlaces(path string) (*Places, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	p := &Places{path, map[placeKey]Place{}}
+	lines := bufio.NewReader(bytes.NewReader(raw))
+	for n := 1; ; n++ {
+		line, err := lines.ReadBytes('\n')
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			if e := p.add(line); e != nil {
+				return nil, fmt.Errorf("%s:%d: %w", path, n, e)
+			}
+		}
+		if err == io.EOF {
+			return p, nil
+		}
+	}
+}
+
+func (p *Places) add(line []byte) error {
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	var place Place
+	if err := d.Decode(&place); err != nil {
+		return err
+	}
+	if place.Picture == "" {
+		place.Picture = "edit"
+	}
+	k := placeKey{place.ID, place.Model, place.Picture}
+	_, twice := p.at[k]
+	switch b := place.Box; {
+	case place.ID == "":
+		return fmt.Errorf("id is needed")
+	case twice:
+		return fmt.Errorf("a second line for the picture %q of %s", place.Picture, place.ID)
+	case b == nil && place.Points == nil:
+		return fmt.Errorf("want box ([left, top, right, bottom]) or points (five of [x, y])")
+	case b != nil && (len(b) != 4 || !(b[0] < b[2]) || !(b[1] < b[3])):
+		return fmt.Errorf("box %v: want [left, top, right, bottom]", b)
+	case place.Points != nil && len(place.Points) != 5:
+		return fmt.Errorf("%d points: want five, of eyes, nose and corners of the mouth", len(place.Points))
+	}
+	p.at[k] = place
+	return nil
+}
+
+// of finds the place of a picture. Sources and targets are the same for all editors.
+func (p *Places) of(s *Sample, role string) (Place, error) {
+	if p == nil {
+		return Place{}, fmt.Errorf("this metric needs a file of boxes")
+	}
+	for _, model := range []string{s.Model, ""} {
+		if place, ok := p.at[placeKey{s.ID, model, role}]; ok {
+			return place, nil
+		}
+	}
+	return Place{}, fmt.Errorf("%s has no line for the picture %q of %s", p.path, role, s.ID)
+}
+
+// pixels is a box in whole pixels, the nearest ones, within a picture.
+func (p *Place) pixels(width, height int) (left, top, w, h int, err error) {
+	if p.Box == nil {
+		return 0, 0, 0, 0, fmt.Errorf("there is no box")
+	}
+	at := func(v float64, most int) int { return min(max(int(math.Round(v)), 0), most) }
+	left, top = at(p.Box[0], width), at(p.Box[1], height)
+	w, h = at(p.Box[2], width)-left, at(p.Box[3], height)-top
+	if w < 1 || h < 1 {
+		return 0, 0, 0, 0, fmt.Errorf("the box %v lies outside of the picture of %d x %d", p.Box, width, height)
+	}
+	return left, top, w, h, nil
+}

@@ -1,0 +1,204 @@
+// Package metrics has models that measure one property of an edit: a distance of two pictures, a cosine of embeddings, a
+// number, a class. Each is an ONNX graph, or an encoder that the program has, with a small YAML file that says which
+// pictures it sees, how they are prepared, and what comes out. What they measure are the components of benchmarks that
+// rank editors.
+package metrics
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"assay/data"
+	"assay/internal/strictyaml"
+)
+
+// Config is a metric's YAML file.
+type Config struct {
+	Format int    `yaml:"format"` // 1
+	Name   string `yaml:"name"`   // of the component that it measures
+	About  string `yaml:"about"`  // what it is, for people
+
+	Model   string `yaml:"model"`   // .onnx file, relative to this one
+	Encoder string `yaml:"encoder"` // checkpoint of encoders, whose embedding is the model's input, or is compared itself
+
+	// Inputs are what is shown by the graph's inputs, for graphs that see two pictures at once: source, edit or target.
+	Inputs map[string]string `yaml:"inputs"`
+	// Of is what is measured: one picture; or two things whose outputs' cosine is taken, the second of which may be caption
+	// or instruction, for encoders with texts.
+	Of      []string `yaml:"of"`
+	Unit    bool     `yaml:"unit"` // embeddings are brought to length 1 before the model sees them
+	Prepare Prepare  `yaml:"prepare"`
+	Output  Output   `yaml:"output"`
+}
+
+// Prepare says how pictures become the graph's input [1, 3, height, width].
+type Prepare struct {
+	Box     bool      `yaml:"box"`     // the picture's box of the file of boxes is cut out first
+	Points  string    `yaml:"points"`  // "five": five points of a face, from the file of boxes, are moved to ArcFace's places
+	Size    []int     `yaml:"size"`    // [height, width]; none: as it is
+	Fit     string    `yaml:"fit"`     // stretch (to the size; default), crop (shorter side to the size, then the middle)
+	Shorter int       `yaml:"shorter"` // of fit crop: what the shorter side is brought to; default: the size
+	Filter  string    `yaml:"filter"`  // bicubic (default), bilinear, lanczos, nearest
+	Order   string    `yaml:"order"`   // rgb (default), bgr
+	Mean    []float64 `yaml:"mean"`    // of values on 0..1, in the order of the channels; default 0
+	Std     []float64 `yaml:"std"`     // default 1
+}
+
+// Output says what the numbers mean.
+type Output struct {
+	Name    string    `yaml:"name"`    // of the graph's output, where there are several
+	Classes []string  `yaml:"classes"` // the component is the name of the largest
+	Names   []string  `yaml:"names"`   // the component is an object of several numbers
+	First   int       `yaml:"first"`   // so many numbers are the output, as the class token's of all tokens'; 0: all
+	Scale   []float64 `yaml:"scale"`   // [a, b]: the component is a + b times the number
+	Range   []float64 `yaml:"range"`   // what lies outside is an error
+}
+
+var filters = map[string]data.Filter{
+	"": data.Bicubic, "bicubic": data.Bicubic, "bilinear": data.Bilinear, "lanczos": data.Lanczos, "nearest": data.Nearest,
+}
+
+// What a metric may look at.
+var (
+	pictureRoles = []string{"source", "edit", "target"}
+	textRoles    = []string{"caption", "instruction"}
+)
+
+// ReadConfig reads a metric's file; all problems at once.
+func ReadConfig(path string) (*Config, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	c := &Config{}
+	d := strictyaml.Decode(path, raw, c)
+	if !d.Unreadable {
+		c.check(d.Problem)
+	}
+	if err := d.Err(); err != nil {
+		return nil, err
+	}
+	for _, p := range []*string{&c.Model, &c.Encoder} {
+		if *p != "" && !filepath.IsAbs(*p) {
+			*p = filepath.Join(filepath.Dir(path), filepath.FromSlash(*p))
+		}
+	}
+	return c, nil
+}
+
+func (c *Config) check(problem func(key, format string, args ...any)) {
+	if c.Format != 1 {
+		problem("format", "%d: want 1", c.Format)
+	}
+	if c.Name == "" || strings.ContainsAny(c.Name, " \t/") {
+		problem("name", "%q: want a word, the component's name", c.Name)
+	}
+	if c.Model == "" && c.Encoder == "" {
+		problem("model", "want a model (.onnx), an encoder, or both")
+	}
+	c.checkSeen(problem)
+	if c.Unit && c.Encoder == "" {
+		problem("unit", "belongs to an encoder's embeddings")
+	}
+	if c.Encoder == "" {
+		c.Prepare.check(problem)
+	} else if p := c.Prepare; p.Box || p.Points != "" || len(p.Size)+len(p.Mean)+len(p.Std) > 0 || p.Fit+p.Filter+p.Order != "" {
+		problem("prepare", "an encoder has its own preprocessing")
+	}
+	c.Output.check(problem, c.cosine())
+}
+
+// cosine says that the outputs of two things are compared.
+func (c *Config) cosine() bool { return len(c.Of) == 2 }
+
+func (c *Config) checkSeen(problem func(key, format string, args ...any)) {
+	if (len(c.Inputs) > 0) == (len(c.Of) > 0) {
+		problem("of", "want of (one thing, or two that are compared), or inputs (pictures by the graph's inputs)")
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Inputs)) {
+		if !slices.Contains(pictureRoles, c.Inputs[name]) {
+			problem("inputs."+name, "%q: want %s", c.Inputs[name], strings.Join(pictureRoles, ", "))
+		}
+	}
+	if len(c.Inputs) > 0 && c.Encoder != "" {
+		problem("inputs", "belong to graphs without an encoder")
+	}
+	if len(c.Of) > 2 {
+		problem("of", "%d things: one or two are wanted", len(c.Of))
+	}
+	for i, role := range c.Of {
+		text := i == 1 && c.Encoder != "" && c.Model == "" && slices.Contains(textRoles, role)
+		if !slices.Contains(pictureRoles, role) && !text {
+			problem("of", "%q: want %s, or as the second of an encoder's %s", role, strings.Join(pictureRoles, ", "),
+				strings.Join(textRoles, ", "))
+		}
+	}
+	if c.Model == "" && c.Encoder != "" && !c.cosine() {
+		problem("of", "an encoder without a model compares two things")
+	}
+}
+
+func (p *Prepare) check(problem func(key, format string, args ...any)) {
+	if len(p.Size) != 0 && (len(p.Size) != 2 || p.Size[0] < 1 || p.Size[1] < 1) {
+		problem("prepare.size", "%v: want [height, width]", p.Size)
+	}
+	if p.Fit != "" && p.Fit != "stretch" && p.Fit != "crop" || p.Fit != "" && len(p.Size) == 0 {
+		problem("prepare.fit", "%q: want stretch or crop, with a size", p.Fit)
+	}
+	if p.Shorter != 0 && (p.Fit != "crop" || len(p.Size) != 2 || p.Shorter < p.Size[0]) {
+		problem("prepare.shorter", "%d: want at least the size, with fit crop", p.Shorter)
+	}
+	if p.Fit == "crop" && len(p.Size) == 2 && p.Size[0] != p.Size[1] {
+		problem("prepare.fit", "crop wants a square size")
+	}
+	if _, ok := filters[p.Filter]; !ok {
+		problem("prepare.filter", "%q: want bicubic, bilinear, lanczos or nearest", p.Filter)
+	}
+	if p.Order != "" && p.Order != "rgb" && p.Order != "bgr" {
+		problem("prepare.order", "%q: want rgb or bgr", p.Order)
+	}
+	if p.Points != "" && (p.Points != "five" || !slices.Equal(p.Size, []int{112, 112}) || p.Box || p.Fit != "") {
+		problem("prepare.points", "%q: want five, with size [112, 112], and neither box nor fit", p.Points)
+	}
+	for key, v := range map[string][]float64{"mean": p.Mean, "std": p.Std} {
+		if len(v) != 0 && len(v) != 3 || key == "std" && slices.Contains(v, 0) {
+			problem("prepare."+key, "%v: want three numbers", v)
+		}
+	}
+}
+
+func (o *Output) check(problem func(key, format string, args ...any), cosine bool) {
+	if len(o.Classes) > 0 && len(o.Names) > 0 || cosine && len(o.Classes)+len(o.Names) > 0 {
+		problem("output", "classes, names and a cosine exclude each other")
+	}
+	if len(o.Classes) > 0 && len(o.Scale)+len(o.Range) > 0 {
+		problem("output", "classes have neither scale nor range")
+	}
+	if o.First < 0 {
+		problem("output.first", "%d: want a number of numbers", o.First)
+	}
+	if len(o.Scale) != 0 && len(o.Scale) != 2 {
+		problem("output.scale", "%v: want [a, b], of a + b times the number", o.Scale)
+	}
+	if len(o.Range) != 0 && (len(o.Range) != 2 || !(o.Range[0] < o.Range[1])) {
+		problem("output.range", "%v: want the least and the largest number", o.Range)
+	}
+}
+
+// scaled applies scale and range to a number.
+func (o *Output) scaled(v float64) (float64, error) {
+	if len(o.Scale) == 2 {
+		v = o.Scale[0] + o.Scale[1]*v
+	}
+	if v != v {
+		return 0, fmt.Errorf("the value is no number")
+	}
+	if len(o.Range) == 2 && (v < o.Range[0] || v > o.Range[1]) {
+		return 0, fmt.Errorf("%v lies outside of %v", v, o.Range)
+	}
+	return v, nil
+}

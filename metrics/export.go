@@ -1,0 +1,249 @@
+package metrics
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"assay/internal/atomicfile"
+	"assay/onnx"
+)
+
+// Export says which metric is made, and of what.
+type Export struct {
+	Kind    string // lpips-vgg, lpips-alex or aesthetic
+	Weights string // of the trunk (torchvision's vgg16 or alexnet), or of the aesthetic head
+	Lin     string // lpips: its own linear layers
+	Encoder string // aesthetic: the CLIP checkpoint that the head stands on
+	Out     string // folder to make: model.onnx and metric.yaml
+}
+
+// Kinds are those of [Export].
+func Kinds() []string { return []string{"aesthetic", "lpips-alex", "lpips-vgg"} }
+
+// opset of the graphs that are made.
+const opset = 17
+
+// Write makes the folder: a graph, and the file that says how it is used.
+func (e *Export) Write() error {
+	var b *onnx.Builder
+	var text string
+	var err error
+	switch e.Kind {
+	case "lpips-vgg", "lpips-alex":
+		b, err = lpipsGraph(e.Kind, e.Weights, e.Lin)
+		text = fmt.Sprintf(lpipsFile, strings.TrimPrefix(e.Kind, "lpips-"))
+	case "aesthetic":
+		b, err = aestheticGraph(e.Weights)
+		text = fmt.Sprintf(aestheticFile, e.encoder())
+	default:
+		err = fmt.Errorf("there is no kind %q: choose one of %s", e.Kind, strings.Join(Kinds(), ", "))
+	}
+	if err != nil {
+		return err
+	}
+	raw, err := b.M.Encode()
+	if err == nil {
+		err = onnx.Check(b.M)
+	}
+	if err == nil {
+		err = os.MkdirAll(e.Out, 0o777)
+	}
+	if err != nil {
+		return err
+	}
+	for name, content := range map[string][]byte{"model.onnx": raw, "metric.yaml": []byte(text)} {
+		err := atomicfile.Write(filepath.Join(e.Out, name), func(w io.Writer) error {
+			_, err := w.Write(content)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// encoder is the path of the encoder as the metric's file has it.
+func (e *Export) encoder() string {
+	out, err1 := filepath.Abs(e.Out)
+	path, err2 := filepath.Abs(e.Encoder)
+	if err1 != nil || err2 != nil {
+		return e.Encoder
+	}
+	if rel, err := filepath.Rel(out, path); err == nil {
+		return filepath.ToSlash(rel)
+	}
+	return path
+}
+
+const lpipsFile = `# LPIPS (Zhang et al. 2018), version 0.1, %s: the distance of the edit from the source. Pictures stay as they are,
+# and must have one size.
+format: 1
+name: lpips
+about: perceptual distance of two pictures, 0 for equal ones
+model: model.onnx
+inputs: {first: source, second: edit}   # FED-Bench: lpips_src_trg; with second: target lpips_src_gt
+prepare: {mean: [0.5, 0.5, 0.5], std: [0.5, 0.5, 0.5]}   # -1..1
+output: {name: distance, range: [0, 1000]}
+`
+
+const aestheticFile = `# The aesthetic predictor: layers on CLIP's embedding of length 1.
+format: 1
+name: aesthetic
+about: how pleasing the edit looks, about 0 to 10
+model: model.onnx
+encoder: %s
+of: [edit]
+unit: true
+output: {name: score, range: [-10, 20]}
+`
+
+// conv is a convolution of a trunk, followed by a ReLU; a tap is an output that LPIPS compares.
+type conv struct {
+	index, stride, pad int64
+	pool               int64 // size of the max pooling with stride 2 before it; 0: none
+	tap                bool
+}
+
+// The trunks' features as torchvision numbers them.
+var trunks = map[string][]conv{
+	"lpips-alex": {{0, 4, 2, 0, true}, {3, 1, 2, 3, true}, {6, 1, 1, 3, true}, {8, 1, 1, 0, true}, {10, 1, 1, 0, true}},
+	"lpips-vgg": {{0, 1, 1, 0, false}, {2, 1, 1, 0, true}, {5, 1, 1, 2, false}, {7, 1, 1, 0, true},
+		{10, 1, 1, 2, false}, {12, 1, 1, 0, false}, {14, 1, 1, 0, true}, {17, 1, 1, 2, false}, {19, 1, 1, 0, false},
+		{21, 1, 1, 0, true}, {24, 1, 1, 2, false}, {26, 1, 1, 0, false}, {28, 1, 1, 0, true}},
+}
+
+// lpipsGraph is LPIPS 0.1 of two pictures [1, 3, H, W] on -1..1: features of both, each brought to length 1 over its
+// channels, squared differences weighed by lin, means over places, summed over layers.
+func lpipsGraph(kind, trunk, lin string) (*onnx.Builder, error) {
+	if trunk == "" || lin == "" {
+		return nil, errors.New("lpips needs the trunk's weights (torchvision's) and its own linear layers")
+	}
+	w, err := readWeights(trunk)
+	if err != nil {
+		return nil, err
+	}
+	l, err := readWeights(lin)
+	if err != nil {
+		return nil, err
+	}
+	b := onnx.NewBuilder(kind, opset)
+	shape := []onnx.Dim{onnx.Fixed(1), onnx.Fixed(3), onnx.Symbol("height"), onnx.Symbol("width")}
+	var taps [2][]string
+	var channels []int64
+	for side, name := range []string{"first", "second"} {
+		x := b.Input(name, onnx.Float, shape)
+		x = b.Op("Sub", x, b.Floats([]int64{1, 3, 1, 1}, -.030, -.088, -.188))
+		x = b.Op("Div", x, b.Floats([]int64{1, 3, 1, 1}, .458, .448, .450))
+		if taps[side], channels, err = features(b, w, trunks[kind], x); err != nil {
+			return nil, err
+		}
+	}
+	sum := ""
+	for k := range taps[0] {
+		d := b.Op("Sub", unitChannels(b, taps[0][k]), unitChannels(b, taps[1][k]))
+		weight, _, err := l.take(b, fmt.Sprintf("lin%d.model.1.weight", k), 1, channels[k], 1, 1)
+		if err != nil {
+			return nil, err
+		}
+		d = b.OpA("Conv", onnx.Attrs{"kernel_shape": []int64{1, 1}}, b.Op("Mul", d, d), weight)
+		d = b.OpA("ReduceMean", onnx.Attrs{"axes": []int64{1, 2, 3}, "keepdims": 0}, d)
+		if sum == "" {
+			sum = d
+		} else {
+			sum = b.Op("Add", sum, d)
+		}
+	}
+	b.Output("distance", sum, onnx.Float, []onnx.Dim{onnx.Fixed(1)})
+	return b, nil
+}
+
+// features are the outputs that are compared, with their channels.
+func features(b *onnx.Builder, w *weights, trunk []conv, x string) (taps []string, channels []int64, err error) {
+	in := int64(3)
+	for _, c := range trunk {
+		if c.pool > 0 {
+			x = b.OpA("MaxPool", onnx.Attrs{"kernel_shape": []int64{c.pool, c.pool}, "strides": []int64{2, 2}}, x)
+		}
+		weight, shape, err := w.take(b, fmt.Sprintf("features.%d.weight", c.index), -1, in, -1, -1)
+		if err != nil {
+			return nil, nil, err
+		}
+		bias, _, err := w.take(b, fmt.Sprintf("features.%d.bias", c.index), shape[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		in = shape[0]
+		x = b.Op("Relu", b.OpA("Conv", onnx.Attrs{"kernel_shape": shape[2:], "strides": []int64{c.stride, c.stride},
+			"pads": slices.Repeat([]int64{c.pad}, 4)}, x, weight, bias))
+		if c.tap {
+			taps, channels = append(taps, x), append(channels, in)
+		}
+	}
+	return taps, channels, nil
+}
+
+// unitChannels is x / (sqrt(sum_c x^2) + 1e-10).
+func unitChannels(b *onnx.Builder, x string) string {
+	norm := b.OpA("ReduceL2", onnx.Attrs{"axes": []int64{1}, "keepdims": 1}, x)
+	return b.Op("Div", x, b.Op("Add", norm, b.Scalar(onnx.Float, 1e-10)))
+}
+
+// aestheticGraph is linear layers on an embedding: layers.N.weight and .bias in the order of N, or one layer, weight and
+// bias. Neither of the published heads has anything between its layers in scoring (dropout does nothing then).
+func aestheticGraph(path string) (*onnx.Builder, error) {
+	if path == "" {
+		return nil, errors.New("aesthetic needs the head's weights")
+	}
+	w, err := readWeights(path)
+	if err != nil {
+		return nil, err
+	}
+	var layers []string
+	if _, one := w.tensors["weight"]; one {
+		layers = []string{""}
+	} else {
+		for n := range 100 {
+			if _, ok := w.tensors[fmt.Sprintf("layers.%d.weight", n)]; ok {
+				layers = append(layers, fmt.Sprintf("layers.%d.", n))
+			}
+		}
+	}
+	if len(layers) == 0 {
+		return nil, fmt.Errorf("%s has neither weight nor layers.N.weight", path)
+	}
+	b := onnx.NewBuilder("aesthetic", opset)
+	width := w.tensors[layers[0]+"weight"].shape
+	if len(width) != 2 {
+		return nil, fmt.Errorf("%s: %sweight is %v, want [out, in]", path, layers[0], width)
+	}
+	in := width[1]
+	x := b.Input("embedding", onnx.Float, []onnx.Dim{onnx.Fixed(1), onnx.Fixed(in)})
+	for _, layer := range layers {
+		weight, shape, err := w.take(b, layer+"weight", -1, in)
+		if err != nil {
+			return nil, err
+		}
+		bias, _, err := w.take(b, layer+"bias", shape[0])
+		if err != nil {
+			return nil, err
+		}
+		in = shape[0]
+		x = b.OpA("Gemm", onnx.Attrs{"transB": 1}, x, weight, bias)
+	}
+	for name := range w.tensors {
+		if !w.used[name] {
+			return nil, fmt.Errorf("%s: the tensor %s is not understood", path, name)
+		}
+	}
+	if in != 1 {
+		return nil, fmt.Errorf("%s: the last layer gives %d numbers, want 1", path, in)
+	}
+	b.Output("score", x, onnx.Float, []onnx.Dim{onnx.Fixed(1), onnx.Fixed(1)})
+	return b, nil
+}

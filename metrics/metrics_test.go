@@ -1,0 +1,292 @@
+package metrics
+
+import (
+	"context"
+	"encoding/json"
+	"hash/crc32"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gorgonia.org/tensor"
+
+	"assay/checkpoints"
+	"assay/data"
+)
+
+// fixtures are what tools/oracle/metrics.py computed with the Python originals.
+type fixtures struct {
+	LPIPS map[string][]struct {
+		Height, Width  int
+		Distance, Same float64
+	}
+	Aesthetic []struct {
+		Embedding []float32
+		Score     float64
+	}
+	Alignment []struct {
+		Points [][2]float64
+		Matrix [2][3]float64
+	}
+}
+
+func readFixtures(t *testing.T) (f fixtures) {
+	t.Helper()
+	raw, err := os.ReadFile("testdata/metrics.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(raw, &f); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// value is that of tools/oracle/metrics.py.
+func value(name string, n int, scale, shift float64) []float32 {
+	out := make([]float32, n)
+	seed := uint64(crc32.ChecksumIEEE([]byte(name))) * 40503
+	for i := range out {
+		u := (uint64(i+1)*2654435761 + seed) % (1 << 32)
+		out[i] = float32((float64(u>>8)/(1<<24)-0.5)*scale + shift)
+	}
+	return out
+}
+
+// trunk writes the weights of a trunk, as torchvision names them.
+func trunk(t *testing.T, kind, path string) {
+	t.Helper()
+	shapes := map[string][][]int{
+		"alex": {{0, 64, 3, 11}, {3, 192, 64, 5}, {6, 384, 192, 3}, {8, 256, 384, 3}, {10, 256, 256, 3}},
+		"vgg": {{0, 64, 3, 3}, {2, 64, 64, 3}, {5, 128, 64, 3}, {7, 128, 128, 3}, {10, 256, 128, 3}, {12, 256, 256, 3},
+			{14, 256, 256, 3}, {17, 512, 256, 3}, {19, 512, 512, 3}, {21, 512, 512, 3}, {24, 512, 512, 3}, {26, 512, 512, 3},
+			{28, 512, 512, 3}},
+	}
+	tensors := map[string]*tensor.Dense{}
+	for _, s := range shapes[kind] {
+		name := "features." + string(rune('0'+s[0]/10)) + string(rune('0'+s[0]%10))
+		if s[0] < 10 {
+			name = "features." + string(rune('0'+s[0]))
+		}
+		fan := s[2] * s[3] * s[3]
+		tensors[name+".weight"] = tensor.New(tensor.WithShape(s[1], s[2], s[3], s[3]), tensor.WithBacking(
+			value(kind+"."+name+".weight", s[1]*fan, 4/math.Sqrt(float64(fan)), 0)))
+		tensors[name+".bias"] = tensor.New(tensor.WithShape(s[1]), tensor.WithBacking(
+			value(kind+"."+name+".bias", s[1], 0.2, 0)))
+	}
+	if err := checkpoints.WriteFile(path, tensors, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pictures are the two of a case.
+func pictures(h, w int) (first, second *data.Picture) {
+	levels := func(name string) []float32 {
+		v := value(name, 3*h*w, 1, 0)
+		for i := range v {
+			v[i] = float32(math.RoundToEven(float64((v[i] + 0.5) * 255)))
+		}
+		return v
+	}
+	size := map[int]string{64: "64", 67: "67"}[h]
+	a, b, mask := levels("first."+size), levels("second."+size), value("mask."+size, 3*h*w, 1, 0)
+	first, second = data.NewPicture(w, h), data.NewPicture(w, h)
+	for c := range 3 {
+		for i := range h * w {
+			k := c*h*w + i
+			first.Pix[3*i+c], second.Pix[3*i+c] = byte(a[k]), byte(a[k])
+			if mask[k] > 0.2 {
+				second.Pix[3*i+c] = byte(b[k])
+			}
+		}
+	}
+	return first, second
+}
+
+func measure(t *testing.T, m *Metric, s *Sample) any {
+	t.Helper()
+	v, err := m.Value(context.Background(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func near(t *testing.T, what string, got any, want, tolerance float64) {
+	t.Helper()
+	if v, ok := got.(float64); !ok || !(math.Abs(v-want) <= tolerance*max(1, math.Abs(want))) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// TestLPIPS: what is exported equals the package lpips on random weights, read from safetensors and from both of torch's
+// own formats.
+func TestLPIPS(t *testing.T) {
+	for kind, cases := range readFixtures(t).LPIPS {
+		dir := t.TempDir()
+		weights := filepath.Join(dir, "trunk.safetensors")
+		trunk(t, kind, weights)
+		for i, lin := range []string{"testdata/lin-" + kind + ".pth", "testdata/lin-" + kind + "-legacy.pth"} {
+			out := filepath.Join(dir, "metric")
+			e := Export{Kind: "lpips-" + kind, Weights: weights, Lin: lin, Out: out}
+			if err := e.Write(); err != nil {
+				t.Fatal(err)
+			}
+			m, err := Open(filepath.Join(out, "metric.yaml"), Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range cases[:len(cases)-i] {
+				a, b := pictures(c.Height, c.Width)
+				s := &Sample{Pictures: map[string]*data.Picture{"source": a, "edit": b}}
+				near(t, e.Kind, measure(t, m, s), c.Distance, 1e-5)
+				s.Pictures["edit"] = a
+				near(t, e.Kind+" of equal pictures", measure(t, m, s), c.Same, 0)
+			}
+			s := &Sample{Pictures: map[string]*data.Picture{"source": data.NewPicture(64, 64), "edit": data.NewPicture(65, 64)}}
+			if v, err := m.Value(context.Background(), s); err == nil {
+				t.Errorf("pictures of two sizes: %v", v)
+			}
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestAesthetic: the exported head equals the published one's layers in torch.
+func TestAesthetic(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "metric")
+	e := Export{Kind: "aesthetic", Weights: "testdata/aesthetic.pth", Encoder: "clip", Out: out}
+	if err := e.Write(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := ReadConfig(filepath.Join(out, "metric.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if here, _ := filepath.Abs("clip"); filepath.Clean(c.Encoder) != here {
+		t.Errorf("encoder %s, want %s", c.Encoder, here)
+	}
+	m := &Metric{Config: *c}
+	if err := m.openModel(Options{}); err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	for _, c := range readFixtures(t).Aesthetic {
+		x := tensor.New(tensor.WithShape(1, len(c.Embedding)), tensor.WithBacking(unit(c.Embedding)))
+		out, err := m.run(context.Background(), map[string]*tensor.Dense{"embedding": x})
+		if err != nil {
+			t.Fatal(err)
+		}
+		near(t, "score", float64(out[0]), c.Score, 1e-5)
+	}
+}
+
+// TestAlignment: the five points go where scikit-image's similarity transform takes them.
+func TestAlignment(t *testing.T) {
+	for _, c := range readFixtures(t).Alignment {
+		s, err := fitSimilarity(c.Points, arcFacePoints[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := [2][3]float64{{s.a, -s.b, s.tx}, {s.b, s.a, s.ty}}
+		for i := range got {
+			for k := range got[i] {
+				near(t, "matrix", got[i][k], c.Matrix[i][k], 1e-6)
+			}
+		}
+		x, y := s.inverse(s.a*3-s.b*4+s.tx, s.b*3+s.a*4+s.ty)
+		near(t, "inverse", x, 3, 1e-9)
+		near(t, "inverse", y, 4, 1e-9)
+	}
+	same := make([][2]float64, 5)
+	if _, err := fitSimilarity(same, arcFacePoints[:]); err == nil {
+		t.Error("points in one place were aligned")
+	}
+	p := data.NewPicture(112, 112)
+	for i := range p.Pix {
+		p.Pix[i] = byte(i * 7)
+	}
+	q, err := alignFace(p, arcFacePoints[:])
+	if err != nil || string(q.Pix) != string(p.Pix) {
+		t.Errorf("a face in its place is moved (%v)", err)
+	}
+}
+
+// TestConfig: all that is wrong with a metric's file is told at once.
+func TestConfig(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.yaml")
+	for text, want := range map[string]string{
+		"format: 1\nname: a\nmodel: m.onnx\nof: [edit, caption]":                                          "as the second of an encoder's",
+		"format: 2\nname: a b\nof: [edit]":                                                                "want a model",
+		"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\ninputs: {x: edit}":                                "want of (one thing",
+		"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\nprepare: {points: five}":                          "with size [112, 112]",
+		"format: 1\nname: a\nencoder: d\nof: [edit, source]\nprepare: {box: true}":                        "its own preprocessing",
+		"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\noutput: {classes: [a, b], range: [0, 1]}":         "neither scale nor range",
+		"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\nprepare: {std: [1, 0, 1], filter: x, sizes: [1]}": "prepare.std",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadConfig(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestBoxes: a box is cut out of its picture before the model sees it, and a picture without one is an error.
+func TestBoxes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "boxes.jsonl")
+	lines := `{"id": "a", "model": "M", "box": [10.4, 5, 41.6, 37]}` + "\n" + `{"id": "a", "picture": "source", "box": [0, 0, 8, 8]}`
+	if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	places, err := ReadPlaces(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &Metric{places: places, Config: Config{Prepare: Prepare{Box: true}}}
+	s := &Sample{ID: "a", Model: "M", Pictures: map[string]*data.Picture{"edit": data.NewPicture(64, 48),
+		"source": data.NewPicture(64, 48), "target": data.NewPicture(64, 48)}}
+	for role, want := range map[string][]int{"edit": {1, 3, 32, 32}, "source": {1, 3, 8, 8}} {
+		x, err := m.pixels(s, role)
+		if err != nil || !x.Shape().Eq(tensor.Shape(want)) {
+			t.Errorf("%s: %v, want %v", role, x, want)
+		}
+	}
+	if _, err := m.pixels(s, "target"); err == nil || !strings.Contains(err.Error(), `no line for the picture "target"`) {
+		t.Error(err)
+	}
+	for line, want := range map[string]string{
+		`{"id": "a", "box": [1, 2, 1, 4]}`: "left, top, right, bottom", `{"id": "a"}`: "want box", `{"box": [0, 0, 1, 1]}`: "id is needed",
+		`{"id": "a", "points": [[1, 2]]}`: "want five", `{"id": "a", "bbox": [0, 0, 1, 1]}`: "bbox",
+	} {
+		if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadPlaces(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", line, err, want)
+		}
+	}
+}
+
+// TestOutputs: classes, several numbers, scale and range.
+func TestOutputs(t *testing.T) {
+	o := Output{Classes: []string{"awe", "fear"}}
+	if v, err := o.value([]float32{1, 2}); err != nil || v != "fear" {
+		t.Error(v, err)
+	}
+	o = Output{Names: []string{"valence", "arousal"}, Scale: []float64{5, 4}, Range: []float64{1, 9}}
+	v, err := o.value([]float32{0.5, -1})
+	if m, ok := v.(map[string]float64); err != nil || !ok || m["valence"] != 7 || m["arousal"] != 1 {
+		t.Error(v, err)
+	}
+	for _, bad := range [][]float32{{2, 0}, {float32(math.NaN()), 0}, {0}} {
+		if v, err := o.value(bad); err == nil {
+			t.Errorf("%v: %v", bad, v)
+		}
+	}
+}
