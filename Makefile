@@ -55,6 +55,9 @@ cuda: setup ## make build/cuda/bin with the tag gpu: commands that list CUDA dev
 		go vet -tags cuda ./ort && go build -trimpath -tags gpu -o build/cuda/bin/ ./cmd/...
 	@echo "built: $$(echo build/cuda/bin/*)"
 
+weather: build ## kill commands at random instants and compare what they make (docs/reliability.md; KILLS=100: how often)
+	@go run ./tools/weather --kills $(or $(KILLS),10)
+
 mpi: setup ## make build/mpi/bin/train with the tag mpi: training by several processes (Open MPI or MPICH; docs/scale.md)
 	@tools/setup/mpi.sh
 	@mkdir -p build/mpi/bin && export PKG_CONFIG_PATH="$(CURDIR)/build/mpi:$$PKG_CONFIG_PATH" && \
@@ -67,4 +70,4 @@ clean: ## remove what make build made
 distclean: clean ## remove what was installed, too
 	rm -rf build
 
-.PHONY: help demo pretrain test fmt lint cover fuzz build bench parity setup cuda mpi clean distclean
+.PHONY: help demo pretrain test fmt lint cover fuzz build bench parity setup cuda mpi weather clean distclean

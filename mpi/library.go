@@ -138,7 +138,8 @@ func (w *World) Gather(what string, mine []byte) ([][]byte, error) {
 	head, heads := make([]byte, 8), make([]byte, 8*w.size)
 	binary.LittleEndian.PutUint32(head, uint32(len(mine)))
 	binary.LittleEndian.PutUint32(head[4:], crc32.ChecksumIEEE([]byte(what)))
-	err := w.collective(false, func() C.int { return C.gather(address(head), 8, address(heads)) }, address(head), address(heads))
+	lengths := func() C.int { return C.gather(address(head), 8, address(heads)) }
+	err := w.collective(false, lengths, address(head), address(heads))
 	if err != nil {
 		return nil, err
 	}

@@ -62,10 +62,13 @@ func (w *Work[T]) done(shard int) bool {
 	return err == nil
 }
 
+// Run gives the results of a shard, in the order of its rows.
+type Run[T any] func(ctx context.Context, s Shard) ([]T, error)
+
 // Do does the shards that ref names; run gives the results of one, in the order of its rows. It waits for shards that
 // other workers have: they finish, or are lost. A context that run is given ends with [ErrLost] when this worker was
 // too slow to renew its lease; then it goes on elsewhere.
-func (w *Work[T]) Do(ctx context.Context, ref Ref, run func(ctx context.Context, s Shard) ([]T, error)) (*Report, error) {
+func (w *Work[T]) Do(ctx context.Context, ref Ref, run Run[T]) (*Report, error) {
 	if ref.Count != w.Count() {
 		return nil, fmt.Errorf("shard %v of work that is cut into %d", ref, w.Count())
 	}
@@ -105,8 +108,7 @@ func (w *Work[T]) Do(ctx context.Context, ref Ref, run func(ctx context.Context,
 }
 
 // try does a shard, unless it is done; busy is who has it.
-func (w *Work[T]) try(ctx context.Context, k int, r *Report, first bool,
-	run func(ctx context.Context, s Shard) ([]T, error)) (busy string, err error) {
+func (w *Work[T]) try(ctx context.Context, k int, r *Report, first bool, run Run[T]) (busy string, err error) {
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}
@@ -136,7 +138,7 @@ func (w *Work[T]) try(ctx context.Context, k int, r *Report, first bool,
 }
 
 // shard does a shard that is claimed, and commits it.
-func (w *Work[T]) shard(ctx context.Context, l *lease, run func(ctx context.Context, s Shard) ([]T, error)) (*Manifest, error) {
+func (w *Work[T]) shard(ctx context.Context, l *lease, run Run[T]) (*Manifest, error) {
 	s := Shard{l.shard, w.plan.Cuts[l.shard-1], w.plan.Cuts[l.shard], w.progressPath(l.shard, l.number)}
 	if err := w.inherit(l); err != nil {
 		return nil, err

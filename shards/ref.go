@@ -23,8 +23,8 @@ func (r Ref) String() string {
 	return fmt.Sprintf("%d/%d", r.Index, r.Count)
 }
 
-const usage = "want i/n (1/8 to 8/8), any/n (whichever are free, until all are done), auto (as the launcher numbers this " +
-	"process) or auto/n"
+const usage = "want i/n (1/8 to 8/8), any/n (whichever are free, until all are done), auto (as the launcher numbers " +
+	"this process) or auto/n"
 
 // Parse reads a Ref: "3/8"; "any/8"; "auto", or "auto/8" where the launcher does not say how many there are. Only auto
 // looks at the environment.
@@ -70,8 +70,8 @@ func launcher(count int, env func(string) string) (Ref, error) {
 		return Ref{}, err
 	}
 	if outer.count == 0 && !within {
-		return Ref{}, fmt.Errorf("--shard auto: no launcher says which shard this is (looked for mpirun, srun, a SLURM array " +
-			"and a Kubernetes indexed job): say i/n")
+		return Ref{}, fmt.Errorf("--shard auto: no launcher says which shard this is (looked for mpirun, srun, a SLURM " +
+			"array and a Kubernetes indexed job): say i/n")
 	}
 	if outer.count == 0 {
 		outer = number{0, 1}
@@ -134,8 +134,8 @@ func arrayTask(id string, count, processes int, env func(string) string) (number
 		n = size
 	}
 	if err != nil || i < 1 || i > n {
-		return number{}, fmt.Errorf("--shard auto: task %s of the SLURM array is none of 1 to %d (number it --array=1-%d)", id,
-			n, n)
+		return number{}, fmt.Errorf("--shard auto: task %s of the SLURM array is none of 1 to %d (number it --array=1-%d)",
+			id, n, n)
 	}
 	return number{i - 1, n}, nil
 }

@@ -51,7 +51,9 @@ const planFile = "plan.json"
 // Open opens the work in the folder dir, or begins it. head says what the work is (inputs, models, options); another
 // one, and another number of shards, are refused. weigh gives the bytes of a row, and whether the work may be cut in
 // front of it.
-func Open[T any](dir string, count int, head any, rows int, weigh func(row int) (bytes int64, begins bool)) (*Work[T], error) {
+func Open[T any](
+	dir string, count int, head any, rows int, weigh func(row int) (bytes int64, begins bool),
+) (*Work[T], error) {
 	what, err := json.Marshal(head)
 	if err != nil {
 		return nil, err
@@ -74,7 +76,8 @@ func Open[T any](dir string, count int, head any, rows int, weigh func(row int) 
 		return nil, fmt.Errorf("%s belongs to other work (%.300s, of %d rows): remove it, or choose another output", dir,
 			w.plan.Head, w.plan.Rows)
 	case w.Count() != count:
-		return nil, fmt.Errorf("%s is cut into %d shards, not %d: go on with /%d, or remove it", dir, w.Count(), count, w.Count())
+		return nil, fmt.Errorf("%s is cut into %d shards, not %d: go on with /%d, or remove it", dir, w.Count(), count,
+			w.Count())
 	}
 	return w, nil
 }

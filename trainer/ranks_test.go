@@ -164,7 +164,8 @@ func TestAnyNumberOfRanks(t *testing.T) {
 			path := withMicro(t, writeRun(t, 60, ""), 1)
 			text, err := os.ReadFile(path)
 			if err == nil && strings.Contains(extra, "whole_groups") {
-				text = bytes.Replace(text, []byte("data: {train: table.jsonl, train_split: train, validation_split: test}\n"), nil, 1)
+				whole := "data: {train: table.jsonl, train_split: train, validation_split: test}\n"
+				text = bytes.Replace(text, []byte(whole), nil, 1)
 			}
 			if err == nil {
 				err = os.WriteFile(path, append(text, extra...), 0o666)
@@ -249,8 +250,12 @@ func TestRanksMustBeAlike(t *testing.T) {
 		},
 		"configuration: optimizer.lr: 0.01 there, 0.02 here": func(o *Options, _ *fake) { o.Config.Optimizer.LR = 0.02 },
 		"--fresh: false there, true here":                    func(o *Options, _ *fake) { o.Fresh = true },
-		"data: ":                                             func(o *Options, _ *fake) { o.Config.Data.Train = load(t, other).Data.Train },
-		"parameters: ":                                       func(_ *Options, f *fake) { f.params[1].Value.Float32s()[0] = 1 },
+		"data: ": func(o *Options, _ *fake) {
+			o.Config.Data.Train = load(t, other).Data.Train
+		},
+		"parameters: ": func(_ *Options, f *fake) {
+			f.params[1].Value.Float32s()[0] = 1
+		},
 	} {
 		_, errs, models := together(t, 3, func(rank int, o *Options, f *fake) {
 			if o.Config = load(t, path); rank == 2 {

@@ -28,11 +28,9 @@ const exchanged = 4 << 20
 
 // partResult is what a rank tells of a micro-batch.
 type partResult struct {
-	Made                       bool
-	Failed                     verdict
-	Loss, CE, ScoreLoss, Score []float64
-	Tokens                     int
-	Terms                      [][]float64
+	Made   bool
+	Failed verdict
+	Result StepResult // without gradients
 }
 
 // pass runs the model over part i of a batch. Several ranks make as many parts at a time, one each, and add up their
@@ -54,7 +52,7 @@ func (r *run) pass(
 	if o.Failed.Text != "" {
 		return nil, &agreedError{k.of(i%n, errors.New(o.Failed.Text))}
 	}
-	return &StepResult{Loss: o.Loss, CE: o.CE, ScoreLoss: o.ScoreLoss, Score: o.Score, Tokens: o.Tokens, Terms: o.Terms}, nil
+	return &o.Result, nil
 }
 
 // passRound makes the parts from i on, one on each rank.
@@ -71,8 +69,8 @@ func (r *run) passRound(
 			err = r.checkGrads(out, len(parts[own]))
 		}
 		if mine = (partResult{Made: true, Failed: verdictOf(err)}); err == nil {
-			mine.Loss, mine.CE, mine.ScoreLoss, mine.Score = out.Loss, out.CE, out.ScoreLoss, out.Score
-			mine.Tokens, mine.Terms = out.Tokens, out.Terms
+			mine.Result = *out
+			mine.Result.Grads = nil
 		}
 	}
 	what := fmt.Sprintf("step %d, micro-batches from %d of %d", r.state.Step+1, i+1, len(parts))

@@ -122,7 +122,12 @@ func runSimilarities(c *cobra.Command, r *similarityRun) error {
 		report, err := r.table.MeasureShard(c.Context(), t, &m)
 		return r.shard.Finish(c, r.table.Out, report, err)
 	}
-	result, err := r.measure(c, t, &m)
+	return r.finish(c, t, &m)
+}
+
+// finish measures the whole table and prints what came of it.
+func (r *similarityRun) finish(c *cobra.Command, t *data.Table, m *encoders.Measurer) error {
+	result, err := r.measure(c, t, m)
 	if err != nil {
 		return err
 	}

@@ -47,65 +47,68 @@ func TestJudgeShards(t *testing.T) {
 	}
 }
 
+// sharded is a table with bad rows that is scored again and again.
+type sharded struct {
+	t             *testing.T
+	dir           string
+	table, scorer string
+}
+
+func newSharded(t *testing.T) *sharded {
+	t.Helper()
+	s := &sharded{t: t, dir: t.TempDir()}
+	s.table, s.scorer, _ = writeBatch(t, s.dir)
+	return s
+}
+
+// batch scores it into a table of that name. The exit code and what was said must be as wanted.
+func (s *sharded) batch(code int, said, name string, more ...string) {
+	s.t.Helper()
+	got, stdout, stderr := run(s.t, append([]string{"batch", "--scorer", s.scorer, "--in", s.table,
+		"--out", filepath.Join(s.dir, name+".jsonl"), "--pairs", filepath.Join(s.dir, name+"-pairs.jsonl")}, more...)...)
+	if got != code || !strings.Contains(stdout+stderr, said) {
+		s.t.Errorf("%v: exit code %d, want %d: %s%s, want %q", more, got, code, stdout, stderr, said)
+	}
+}
+
 // TestBatchShards: what shards in any order and --merge write is what one run writes, byte for byte, bad rows and
 // preferences included; before all are done nothing is written.
 func TestBatchShards(t *testing.T) {
-	dir := t.TempDir()
-	table, scorer, _ := writeBatch(t, dir)
-	out := func(name string) string { return filepath.Join(dir, name) }
-	batch := func(name string, more ...string) (int, string, string) {
-		return run(t, append([]string{"batch", "--scorer", scorer, "--in", table, "--out", out(name + ".jsonl"),
-			"--pairs", out(name + "-pairs.jsonl")}, more...)...)
-	}
-	if code, _, stderr := batch("whole"); code != cli.Failed { // there are bad rows
-		t.Fatal(code, stderr)
-	}
-	code, _, stderr := batch("parts", "--merge")
-	if code == cli.Done || !strings.Contains(stderr, "no shards to merge") {
-		t.Error(code, stderr)
-	}
+	s := newSharded(t)
+	s.batch(cli.Failed, "could not be scored", "whole") // there are bad rows
 	for _, shard := range []string{"3/3", "1/3", "3/3"} {
-		if code, _, stderr := batch("parts", "--shard", shard); code != cli.Done {
-			t.Fatal(shard, code, stderr)
-		}
+		s.batch(cli.Done, "", "parts", "--shard", shard)
 	}
-	code, _, stderr = batch("parts", "--merge")
-	if code == cli.Done || !strings.Contains(stderr, "1 of 3 shards are not done: 2") {
-		t.Error(code, stderr)
-	}
-	if _, err := os.Stat(out("parts.jsonl")); err == nil {
+	s.batch(cli.Failed, "1 of 3 shards are not done: 2", "parts", "--merge")
+	if _, err := os.Stat(filepath.Join(s.dir, "parts.jsonl")); err == nil {
 		t.Error("an incomplete table was written")
 	}
-	if code, _, stderr := batch("parts", "--shard", "1/4"); code == cli.Done || !strings.Contains(stderr, "not 4") {
-		t.Error(code, stderr)
-	}
-	if code, stdout, stderr := batch("parts", "--shard", "any/3", "--json"); code != cli.Done ||
-		!strings.Contains(stdout, `"shards":[2],"before":2`) {
-		t.Fatal(code, stdout, stderr)
-	}
-	if code, _, stderr := batch("parts", "--merge"); code != cli.Failed || !strings.Contains(stderr, "could not be scored") {
-		t.Fatal(code, stderr)
-	}
+	s.batch(cli.Done, `"shards":[2],"before":2`, "parts", "--shard", "any/3", "--json")
+	s.batch(cli.Failed, "could not be scored", "parts", "--merge")
 	for _, name := range []string{".jsonl", "-pairs.jsonl"} {
-		want, err := os.ReadFile(out("whole" + name))
+		want, err := os.ReadFile(filepath.Join(s.dir, "whole"+name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := os.ReadFile(out("parts" + name))
+		got, err := os.ReadFile(filepath.Join(s.dir, "parts"+name))
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s differs: %v", name, err)
 		}
 	}
-	text, err := os.ReadFile(table)
-	if err != nil || os.WriteFile(table, bytes.Replace(text, []byte("label"), []byte("lebal"), 1), 0o666) != nil {
+}
+
+// TestBatchShardsRefuse: shards of other work, of another number, or that do not exist are refused.
+func TestBatchShardsRefuse(t *testing.T) {
+	s := newSharded(t)
+	s.batch(cli.Failed, "no shards to merge", "parts", "--merge")
+	s.batch(cli.Done, "", "parts", "--shard", "3/3")
+	s.batch(cli.Failed, "not 4", "parts", "--shard", "1/4")
+	text, err := os.ReadFile(s.table)
+	if err != nil || os.WriteFile(s.table, bytes.Replace(text, []byte("label"), []byte("lebal"), 1), 0o666) != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := batch("parts", "--merge"); code == cli.Done || !strings.Contains(stderr, "other work") {
-		t.Errorf("a table that was changed: %d %s", code, stderr)
-	}
+	s.batch(cli.Failed, "other work", "parts", "--merge")
 	for _, bad := range []string{"0/3", "4/3", "x", "auto/0"} {
-		if code, _, stderr := batch("bad", "--shard", bad); code != cli.Wrong || !strings.Contains(stderr, "--shard") {
-			t.Error(bad, code, stderr)
-		}
+		s.batch(cli.Wrong, "--shard", "bad", "--shard", bad)
 	}
 }

@@ -9,6 +9,7 @@ need pkg-config pkg-config
 flags=$("$mpicc" -show)
 only() { tr ' ' '\n' <<<"$flags" | grep -E "$1" | tr '\n' ' '; }
 mkdir -p build/mpi
+ln -sfn ../lib build/mpi/lib # ONNX Runtime, for build/mpi/bin
 cat >build/mpi/mpi-c.pc <<END
 Name: mpi-c
 Description: as $mpicc has it

@@ -30,8 +30,8 @@ func cases(bin, dir string) ([]command, error) {
 	var list []command
 	for _, mode := range []string{"lora", "full", "head"} {
 		config := filepath.Join(dir, mode+".yaml")
-		text := fmt.Sprintf("backbone: %s\nmode: %s\nsteps: 16\nbatch_size: 4\nmicro_batch: 2\nthreads: 1\nhead: {hidden: [8]}\n"+
-			"data: {train: %s, validation: 0.25}\nvalidate: {every: 5}\ncheckpoint: {steps: 2, keep: 2}\n"+
+		text := fmt.Sprintf("backbone: %s\nmode: %s\nsteps: 16\nbatch_size: 4\nmicro_batch: 2\nthreads: 1\n"+
+			"head: {hidden: [8]}\ndata: {train: %s, validation: 0.25}\nvalidate: {every: 5}\ncheckpoint: {steps: 2, keep: 2}\n"+
 			"optimizer: {lr: 1.0e-3}\n", filepath.Join(root, "backbones", "tiny"), mode, table)
 		if err := os.WriteFile(config, []byte(text), 0o666); err != nil {
 			return nil, err
@@ -78,14 +78,15 @@ func cases(bin, dir string) ([]command, error) {
 			if err != nil {
 				panic(err)
 			}
-			own := strings.ReplaceAll(strings.ReplaceAll(string(text), "../build/example-label", "labels"), ": ../", ": "+root+"/")
+			own := strings.ReplaceAll(string(text), "../build/example-label", "labels")
+			own = strings.ReplaceAll(own, ": ../", ": "+root+"/")
 			path := filepath.Join(out, "label.yaml")
 			if err := os.WriteFile(path, []byte(own), 0o666); err != nil {
 				panic(err)
 			}
 			return []string{program("label"), "--config", path}
 		},
-		results: []string{"labels/labels.parquet"},
+		results: []string{"labels/table.parquet"},
 	}), nil
 }
 

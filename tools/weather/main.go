@@ -181,7 +181,8 @@ func (c *command) check(p *exec.Cmd) error {
 	if p.ProcessState != nil && p.ProcessState.Exited() && p.ProcessState.ExitCode() == c.code {
 		return nil
 	}
-	return fmt.Errorf("%s: %v, exit code %d, want %d: %s", strings.Join(p.Args, " "), err, p.ProcessState.ExitCode(), c.code, said)
+	return fmt.Errorf("%s: %v, exit code %d, want %d: %s", strings.Join(p.Args, " "), err, p.ProcessState.ExitCode(),
+		c.code, said)
 }
 
 func exists(path string) bool {

@@ -1,0 +1,41 @@
+//go:build mpi
+
+package mpi
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+)
+
+// LostError says that a rank is not heard of any more.
+type LostError struct {
+	Rank   int
+	Host   string
+	Silent time.Duration
+	Doing  string // what it said last
+}
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("rank %d (%s) has not been heard of for %v, it died or hangs; the last it said: %s", e.Rank, e.Host,
+		e.Silent.Round(time.Second), e.Doing)
+}
+
+// OutOfStepError says that ranks make different calls.
+type OutOfStepError struct {
+	Rank int // which differs from rank 0
+	What string
+}
+
+func (e *OutOfStepError) Error() string {
+	return fmt.Sprintf("rank %d is elsewhere in the program than rank 0, which is at: %s", e.Rank, e.What)
+}
+
+// silence is Silence, or what the environment says.
+func silence() time.Duration {
+	if s, err := strconv.ParseFloat(os.Getenv("ASSAY_MPI_SILENCE"), 64); err == nil && s > 0 {
+		return time.Duration(s * float64(time.Second))
+	}
+	return Silence
+}
