@@ -14,6 +14,8 @@ type Options struct {
 	Store     *store.Store // where image features outlive the process; nil: nowhere
 	Elsewhere bool         // the device need not be here: graphs are planned, not run
 	Dimension string       // head of a scorer of format 2 whose dimension is the score; "": the scorer's fusion
+
+	trains func(name string) bool // see TuneOptions.Trains
 }
 
 // cacheSize is the bytes of image features kept in memory.

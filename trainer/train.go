@@ -115,11 +115,6 @@ func (r *run) train(ctx context.Context, o *Options) (result *Result, err error)
 	if w, ok := r.model.(interface{ Warn(func(text string)) }); ok {
 		w.Warn(o.Warn)
 	}
-	if o.Fresh { // not before it is known that there is something to train
-		if err := removeRun(r.config.Out); err != nil {
-			return nil, fmt.Errorf("clearing the run directory: %w", err)
-		}
-	}
 	if err := r.begin(ctx, o, old, dir); err != nil {
 		return nil, err
 	}
@@ -189,6 +184,10 @@ func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) err
 	if err := optim.Check(r.params); err != nil {
 		return err
 	}
+	var err error
+	if r.optimizer, err = c.newOptimizer(r.params); err != nil {
+		return err
+	}
 	if err := r.describe(); err != nil {
 		return err
 	}
@@ -197,16 +196,12 @@ func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) err
 		if err := r.compare(old, dir, o); err != nil {
 			return err
 		}
-	} else if err := r.checkVacant(); err != nil {
+	} else if err := r.checkVacant(o); err != nil {
 		return err
 	}
 	if err := r.checkRows(ctx, o, old == nil); err != nil {
 		return err
 	}
-	if err := writeConfig(c); err != nil {
-		return err
-	}
-	r.optimizer = c.newOptimizer(r.params)
 	for _, p := range r.params {
 		r.grads = append(r.grads, make([]float32, len(p.Floats())))
 	}
@@ -216,8 +211,13 @@ func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) err
 		}
 		r.adopt(old)
 	}
-	r.length()
+	if err := r.length(); err != nil {
+		return err
+	}
 	if err := r.checkComparable(o.Warn); err != nil {
+		return err
+	}
+	if err := r.occupy(o, old == nil); err != nil {
 		return err
 	}
 	if err := r.prepare(ctx, o); err != nil {
@@ -231,9 +231,22 @@ func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) err
 	}
 	r.began, r.before = time.Now(), r.state.Seconds
 	r.saved()
-	var err error
 	r.record, err = newRecorder(c.Out, r.state.EventsFile, r.state.Metrics, r.state.Events)
 	return err
+}
+
+// occupy writes what a run directory has from its beginning. Nothing can be wrong with the run any more that its tables
+// or its configuration would have to answer for: one that is refused leaves the directory as it was.
+func (r *run) occupy(o *Options, fresh bool) error {
+	if fresh {
+		if err := removeRun(r.config.Out); err != nil {
+			return fmt.Errorf("clearing the run directory: %w", err)
+		}
+	}
+	if err := r.recordRows(o, fresh); err != nil {
+		return err
+	}
+	return writeConfig(r.config)
 }
 
 // announce tells what will be trained.
@@ -242,6 +255,12 @@ func (r *run) announce(o *Options) {
 		return
 	}
 	o.Note("trains " + r.trains.String())
+	for _, text := range r.trains.Ways {
+		o.Note(text)
+	}
+	for _, g := range r.trains.Groups {
+		o.Note(g.String())
+	}
 	if r.config.Init != "" {
 		o.Note("goes on from " + r.config.Init)
 	}
