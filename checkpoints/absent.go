@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 
 	"assay/onnx"
 )
@@ -26,6 +27,7 @@ func OpenOrAbsent(dir string) (*Weights, error) {
 			alias:  map[string]string{},
 			absent: true,
 			why:    err,
+			partly: !errors.Is(err, errNoWeights) && anyShard(dir),
 		}, nil
 	}
 	return w, err
@@ -37,6 +39,15 @@ func (w *Weights) Absent() bool { return w.absent }
 
 // Why says what is missing of absent weights; nil if they are there.
 func (w *Weights) Why() error { return w.why }
+
+// Partly tells whether weights are absent of which a part is there: a shard is missing.
+func (w *Weights) Partly() bool { return w.partly }
+
+// anyShard tells whether any file of weights lies in a directory.
+func anyShard(dir string) bool {
+	found, err := filepath.Glob(filepath.Join(dir, "*.safetensors"))
+	return err == nil && len(found) > 0
+}
 
 // Declare adds a tensor to absent weights.
 func (w *Weights) Declare(name string, t onnx.DType, shape []int64) {

@@ -37,6 +37,7 @@ type Weights struct {
 	made   map[string]Derived // see Derive
 	absent bool               // see OpenOrAbsent
 	why    error              // what is missing then
+	partly bool               // absent, but some of its files are there
 	read   sync.Map           // stored names that were asked for: see Unread
 
 	names map[string]string // name -> that in the file, where it is another: see Rename

@@ -43,8 +43,8 @@ func FuzzParquet(f *testing.F) {
 	}
 	path := fuzzing.File(f, "t.parquet")
 	x.Run(func(t testing.TB, raw []byte) {
-		// The library takes what a damaged page says it will be when unpacked, up to 4 GiB, and gives it back at once.
-		fuzzTable(t, path, 9<<30, append([]byte("PAR1"), raw[min(4, len(raw)):]...)) // anything else is FuzzText's
+		// Each page of a small file may have 4 Mi values that take no bytes, and pages may be read again for each row.
+		fuzzTable(t, path, 1<<30, append([]byte("PAR1"), raw[min(4, len(raw)):]...)) // anything else is FuzzText's
 	})
 }
 

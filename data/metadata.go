@@ -34,7 +34,10 @@ var xmpOrientation = regexp.MustCompile(`tiff:Orientation(?:="|>)([0-9])`)
 // orientation reads the EXIF block (a TIFF header and directory) and, without one there, the XMP packet. It is 1
 // (upright) if neither has one.
 func orientation(exif, xmp []byte) int {
-	if v, ok := exifOrientation(bytes.TrimPrefix(exif, []byte("Exif\x00\x00"))); ok {
+	for range 2 { // in a PNG there may be two
+		exif = bytes.TrimPrefix(exif, []byte("Exif\x00\x00"))
+	}
+	if v, ok := exifOrientation(exif); ok {
 		return v
 	}
 	if m := xmpOrientation.FindSubmatch(xmp); m != nil {
@@ -96,32 +99,18 @@ func jpegMetadata(raw []byte) (exif, xmp []byte) {
 	return exif, xmp
 }
 
-func pngMetadata(raw []byte) (exif, xmp []byte) {
-	for b := raw[8:]; len(b) >= 12; {
-		n := uint64(binary.BigEndian.Uint32(b))
-		if n+12 > uint64(len(b)) {
-			break
-		}
-		body := b[8 : 8+n]
-		switch string(b[4:8]) {
-		case "eXIf":
-			exif = body
-		case "iTXt":
-			if bytes.HasPrefix(body, []byte("XML:com.adobe.xmp\x00")) {
-				xmp = body
-			}
-		}
-		b = b[12+n:]
-	}
-	return exif, xmp
-}
-
 func webpMetadata(raw []byte) (exif, xmp []byte) {
+	const exifFlag, xmpFlag = 1 << 3, 1 << 2
+	flags, first := byte(0), true
 	for id, body := range riffChunks(raw) {
-		switch id {
-		case "EXIF":
+		if first && id == "VP8X" && len(body) > 0 {
+			flags = body[0]
+		}
+		first = false
+		switch { // libwebp reads what the header announces, the first of each
+		case id == "EXIF" && flags&exifFlag != 0 && exif == nil:
 			exif = body
-		case "XMP ":
+		case id == "XMP " && flags&xmpFlag != 0 && xmp == nil:
 			xmp = body
 		}
 	}

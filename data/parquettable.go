@@ -46,13 +46,17 @@ func openParquet(f *os.File) (*parquetTable, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkFooter(f, info.Size()); err != nil {
-		return nil, fmt.Errorf("damaged Parquet file: %w", err)
-	}
 	t := &parquetTable{file: f, starts: []int64{0}, open: -1}
-	err = guard(func() (err error) {
-		t.data, err = parquet.OpenFile(f, info.Size(), parquet.SkipBloomFilters(true))
-		return err
+	err = guard(func() error {
+		g, err := newParquetGuard(f, info.Size())
+		if err != nil {
+			return err
+		}
+		t.data, err = parquet.OpenFile(g, info.Size(), parquet.SkipBloomFilters(true))
+		if err != nil {
+			return err
+		}
+		return g.watch(t.data)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("damaged Parquet file: %w", err)
@@ -77,25 +81,25 @@ func openParquet(f *os.File) (*parquetTable, error) {
 	return t, nil
 }
 
-// checkFooter checks the length of the metadata and those in it, since the library would allocate them before it
-// reads any.
-func checkFooter(f io.ReaderAt, size int64) error {
+// readFooter reads the metadata. It checks their length and those in them, since the library would allocate them before
+// it reads any.
+func readFooter(f io.ReaderAt, size int64) ([]byte, error) {
 	var tail [8]byte
 	if size < 12 {
-		return errors.New("the file ends too early")
+		return nil, errors.New("the file ends too early")
 	}
 	if _, err := f.ReadAt(tail[:], size-8); err != nil {
-		return err
+		return nil, err
 	}
 	n := int64(binary.LittleEndian.Uint32(tail[:]))
 	if n > size-12 {
-		return fmt.Errorf("its end announces %d bytes of metadata, the file has %d: is it cut short?", n, size)
+		return nil, fmt.Errorf("its end announces %d bytes of metadata, the file has %d: is it cut short?", n, size)
 	}
 	metadata := make([]byte, n)
 	if _, err := f.ReadAt(metadata, size-8-n); err != nil {
-		return err
+		return nil, err
 	}
-	return checkThrift(metadata)
+	return metadata, checkThrift(metadata)
 }
 
 // guard turns panics of the Parquet library, which damaged files may cause, into errors.

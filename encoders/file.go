@@ -26,7 +26,14 @@ func openFile(path string, o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.processor, err = readProcessor(beside(folder, "preprocessor_config.json", "processor_config.json")); err != nil {
+	m.processor, err = readProcessor(folder)
+	if errors.Is(err, fs.ErrNotExist) { // a processor_config.json without an image_processor, as transformers writes it
+		above, e := readProcessor(filepath.Dir(folder))
+		if !errors.Is(e, fs.ErrNotExist) {
+			m.processor, err = above, e
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	if err := m.openFiles(path, folder, o); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"assay/data"
 	"assay/data/readers"
+	"assay/encoders"
 	"assay/heuristics"
 )
 
@@ -19,7 +20,7 @@ type CheckReport struct {
 	ClipD   string        `json:"clip_d"`
 	Sources []SourceCheck `json:"sources"`
 	Mixes   []string      `json:"warnings"` // profiles that are mixed
-	// Problems are why the run would fail: thresholds that nothing measures.
+	// Problems are why the run would fail: thresholds that nothing measures, encoders that cannot be opened.
 	Problems []string `json:"problems,omitempty"`
 	// OK: there are no problems, every source opens, and of the samples that were read no more are bad than max_bad, nor
 	// all.
@@ -36,7 +37,7 @@ func (r *CheckReport) Err() error {
 	case !r.readable:
 		return errors.New("not every data set can be labelled as it is")
 	}
-	return errors.New("the run would fail: a threshold needs what nothing measures")
+	return fmt.Errorf("the run would fail: %s", strings.Join(r.Problems, "; "))
 }
 
 // SourceCheck is what was found of one data set.
@@ -89,7 +90,7 @@ func Check(ctx context.Context, c *Config, rows int) (*CheckReport, error) {
 		}
 		report.Sources = append(report.Sources, found)
 	}
-	report.Problems = c.unmeasured(report.Sources)
+	report.Problems = append(c.unmeasured(report.Sources), c.unopened()...)
 	report.readable, report.OK = report.OK, report.OK && len(report.Problems) == 0
 	if c.Encoders.Given == "keep" {
 		report.Mixes = append(report.Mixes, c.givenMixes(given)...)
@@ -123,6 +124,26 @@ func (c *Config) unmeasured(sources []SourceCheck) []string {
 			out = append(out, t.key+" is a percentile of the sources' similarities to their targets, and no sample that was "+
 				"read has a target: "+
 				"give a fixed threshold, or off")
+		}
+	}
+	return out
+}
+
+// unopened opens the encoders, and lists those for which that fails.
+func (c *Config) unopened() (out []string) {
+	for _, e := range []struct{ key, path string }{
+		{"encoders.clip", c.Encoders.Clip}, {"encoders.dino", c.Encoders.Dino},
+	} {
+		if e.path == "" {
+			continue
+		}
+		m, err := encoders.Open(e.path, encoders.Options{Device: c.Encoders.Device, Threads: c.Encoders.Threads,
+			Batch: c.Encoders.Batch})
+		if err == nil {
+			err = m.Close()
+		}
+		if err != nil {
+			out = append(out, fmt.Sprintf("%s: %v", e.key, err))
 		}
 	}
 	return out

@@ -19,10 +19,18 @@ func TestCheckOfThresholds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	weightless := filepath.Join(t.TempDir(), "clip") // a model's description alone
+	if err := os.CopyFS(weightless, os.DirFS(clip)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(weightless, "model.safetensors")); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		layout, rest string
 		want         []string
 	}{
+		{turns, "rules: {clip_i: off, dino_i: off}\nencoders: {clip: " + weightless + "}", []string{"encoders.clip"}},
 		{turns, "", []string{"rules.clip_i", "rules.dino_i"}},
 		{turns, "rules: {clip_i: off, dino_i: 0.4}", nil},
 		{turns, "rules: {dino_i: off}\nencoders: {clip: " + clip + "}", nil},

@@ -3,6 +3,7 @@ package labeling
 import (
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"syscall"
@@ -12,12 +13,16 @@ import (
 	"assay/data"
 )
 
-var thumbnails = flag.Int("thumbnails", 10000, "pictures of BenchmarkNearCopies")
+var (
+	thumbnails = flag.Int("thumbnails", 10000, "pictures of BenchmarkNearCopies")
+	varied     = flag.Bool("varied", false, "scenes that are unlike each other, not all cut from the same photographs")
+)
 
 // BenchmarkNearCopies searches pictures of which every ten are one scene: a picture and nine edits and copies of it.
-// Each scene is a blend of two crops of photographs, so that there are as many different ones as are wanted.
+// Each scene is a blend of two crops of photographs, so that there are as many different ones as are wanted; varied, of
+// a crop and of random shapes of all sizes, in which, as in photographs, what is larger has more contrast.
 //
-//	go test ./labeling -run - -bench NearCopies -benchtime 1x -args -thumbnails 100000
+//	go test ./labeling -run - -bench NearCopies -benchtime 1x -args -thumbnails 100000 -varied
 func BenchmarkNearCopies(b *testing.B) {
 	looks := syntheticLooks(b, *thumbnails)
 	for b.Loop() {
@@ -72,7 +77,14 @@ func syntheticLooks(tb testing.TB, n int) []Thumbnail {
 	var looks []Thumbnail
 	for len(looks) < n {
 		p, other := piece(), piece()
+		if *varied {
+			other = shapes(rng, side)
+		}
 		for i, v := range other.Pix {
+			if *varied {
+				p.Pix[i] = byte((2*int(p.Pix[i]) + 3*int(v)) / 5)
+				continue
+			}
 			p.Pix[i] = byte((3*int(p.Pix[i]) + 2*int(v)) / 5)
 		}
 		looks = append(looks, ThumbnailOf(p))
@@ -81,4 +93,26 @@ func syntheticLooks(tb testing.TB, n int) []Thumbnail {
 		}
 	}
 	return looks[:n]
+}
+
+// shapes is a picture of random light at six scales. The contrast of a scale grows with its size, by a power that each
+// picture draws.
+func shapes(rng *rand.Rand, side int) *data.Picture {
+	sum := make([]float64, 3*side*side)
+	fall := 0.6 + 0.6*rng.Float64()
+	for cells := 2; cells <= side; cells *= 2 {
+		grid := data.NewPicture(cells, cells)
+		for i := range grid.Pix {
+			grid.Pix[i] = byte(rng.Uint32())
+		}
+		weight := math.Pow(float64(cells), -fall)
+		for i, v := range grid.Resize(side, side, data.Bicubic).Pix {
+			sum[i] += weight * (float64(v) - 127.5)
+		}
+	}
+	out := data.NewPicture(side, side)
+	for i, v := range sum {
+		out.Pix[i] = byte(min(max(127.5+1.5*v, 0), 255))
+	}
+	return out
 }

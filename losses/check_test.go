@@ -19,6 +19,8 @@ func TestCheck(t *testing.T) {
 		"theta: want more than 1":           {Kind: "rao_kupper", Theta: 1},
 		"nu: want more than 0":              {Kind: "davidson", Nu: -1},
 		"values: want the labels":           {Kind: "ordinal", Values: []float64{1, 0}},
+		"cuts: want fixed":                  {Kind: "ordinal", Cuts: "free"},
+		"cuts: a loss of kind mse":          {Kind: "mse", Cuts: "learned"},
 		"ties: want breslow":                {Kind: "plackett_luce", Ties: "efron"},
 		"dimension: text has no dimensions": {Kind: "text", Dimension: "quality"},
 		"draws: want at least 1":            {Kind: "gaussian_draws", Draws: -1},

@@ -41,6 +41,7 @@ type Spec struct {
 	Nu        float64   `yaml:"nu,omitempty" json:"nu,omitempty"`               // davidson: frequency of ties, above 0
 	Draws     int       `yaml:"draws,omitempty" json:"draws,omitempty"`         // gaussian_draws: how many
 	Values    []float64 `yaml:"values,omitempty" json:"values,omitempty"`       // ordinal: of the classes, on 0..1
+	Cuts      string    `yaml:"cuts,omitempty" json:"cuts,omitempty"`           // ordinal: fixed (default), learned
 	Ties      string    `yaml:"ties,omitempty" json:"ties,omitempty"`           // plackett_luce: breslow, refuse
 }
 
@@ -163,6 +164,9 @@ func (s *Spec) checkOptions(r Row) []Problem {
 	if slices.Contains(r.Options, "values") && (len(s.Values) < 2 || !ascending(s.Values)) {
 		bad("values", "want the labels (0..1) of at least two classes, ascending, not %v", s.Values)
 	}
+	if err := s.checkCuts(); err != nil {
+		bad("cuts", "%v", err)
+	}
 	if s.Ties != "" && s.Ties != "breslow" && s.Ties != "refuse" {
 		bad("ties", "want breslow or refuse, not %q", s.Ties)
 	}
@@ -180,7 +184,7 @@ func (s *Spec) given() map[string]bool {
 	return map[string]bool{
 		"votes": s.Votes != "", "scale": s.Scale != 0, "center": s.Center != nil, "delta": s.Delta != 0,
 		"margin": s.Margin != 0, "theta": s.Theta != 0, "nu": s.Nu != 0, "draws": s.Draws != 0,
-		"values": len(s.Values) > 0, "ties": s.Ties != "",
+		"values": len(s.Values) > 0, "ties": s.Ties != "", "cuts": s.Cuts != "",
 	}
 }
 

@@ -26,6 +26,9 @@ type torchCase struct {
 	Draws   []float64
 	Losses  []float64
 	Loss    float64
+
+	Cuts     []float64 // of learned ones
+	GradCuts []float64 `json:"grad_cuts"`
 }
 
 func torchCases(t *testing.T) (cases []torchCase) {
@@ -43,6 +46,7 @@ func torchCases(t *testing.T) (cases []torchCase) {
 // result is what a graph gives for a case.
 type result struct {
 	losses, grad []float64
+	cuts         []float64 // gradient of learned ones
 	loss         float64
 }
 
@@ -63,11 +67,18 @@ func evaluate(t *testing.T, c *torchCase, dtype onnx.DType) (*result, error) {
 		t.Fatal(err)
 	}
 	b.Output("sum", sum, dtype, onnx.Dims(1))
-	grads, err := grad.Append(b.M, grad.Options{Outputs: []string{"sum"}, Wrt: []string{"z"}})
+	wrt, learned := []string{"z"}, Parameters(3, &c.Spec)
+	for _, p := range learned {
+		wrt = append(wrt, p.Name)
+	}
+	grads, err := grad.Append(b.M, grad.Options{Outputs: []string{"sum"}, Wrt: wrt})
 	if err != nil {
 		t.Fatal(err)
 	}
 	onnx.Extend(b.M).Output("dz", grads["z"], dtype, onnx.Dims("examples", k))
+	for _, p := range learned {
+		onnx.Extend(b.M).Output("dcuts", grads[p.Name], dtype, onnx.Dims(len(p.Value)))
+	}
 	s, err := ort.Open(b.M, ort.Options{Threads: 1})
 	if err != nil {
 		return nil, err
@@ -87,6 +98,12 @@ func evaluate(t *testing.T, c *torchCase, dtype onnx.DType) (*result, error) {
 	if len(c.Draws) > 0 {
 		feeds[Name(3, "draws")] = dense(onnx.Float, c.Draws, len(c.Draws))
 	}
+	for _, p := range learned {
+		feeds[p.Name] = dense(onnx.Double, c.Cuts, len(c.Cuts))
+		if dtype == onnx.Float {
+			feeds[p.Name] = dense(onnx.Float, c.Cuts, len(c.Cuts))
+		}
+	}
 	in := map[string]*tensor.Dense{}
 	for _, v := range b.M.Inputs {
 		in[v.Name] = feeds[v.Name]
@@ -99,6 +116,9 @@ func evaluate(t *testing.T, c *torchCase, dtype onnx.DType) (*result, error) {
 		t.Fatal(err)
 	}
 	r := &result{losses: rows.Sum(floats(out[Name(3, Out)]), len(c.Items)), loss: floats(out["sum"])[0]}
+	if len(learned) > 0 {
+		r.cuts = floats(out["dcuts"])
+	}
 	g := floats(out["dz"])
 	for i := range n {
 		r.grad = append(r.grad, g[place(i)*k:(place(i)+1)*k]...)
@@ -162,6 +182,7 @@ func TestAgainstTorch(t *testing.T) {
 				near(t, what+" losses", r.losses, c.Losses, tolerance)
 				near(t, what+" sum", []float64{r.loss}, []float64{c.Loss}, tolerance)
 				near(t, what+" gradient", r.grad, grad, tolerance)
+				near(t, what+" gradient of the cuts", r.cuts, c.GradCuts, tolerance)
 			}
 		})
 	}

@@ -39,10 +39,10 @@ var pointwise = []Row{
 		build:   classes,
 	},
 	{
-		Kind: "ordinal", Over: Edits, Outputs: Value, Options: []string{"scale", "values", "votes"},
+		Kind: "ordinal", Over: Edits, Outputs: Value, Options: []string{"scale", "values", "cuts", "votes"},
 		Formula: "-log(sigmoid(scale (c_k+1 - s)) - sigmoid(scale (c_k - s))), k the class of y, c the means of " +
-			"neighbouring values",
-		Source: "cumulative logits: McCullagh, Regression Models for Ordinal Data, 1980; the cuts are fixed",
+			"neighbouring values, or learned",
+		Source: "cumulative logits: McCullagh, Regression Models for Ordinal Data, 1980; `cuts`: fixed or learned",
 		build:  ordinal,
 	},
 	{
@@ -78,6 +78,9 @@ func classes(t *term) string {
 // sigmoid(b) - sigmoid(a) = sigmoid(b) sigmoid(-a) (1 - e^(a-b)), where a - b is a constant of the class. The outer
 // classes have one side only.
 func ordinal(t *term) string {
+	if t.Cuts == CutsLearned {
+		return ordinalLearned(t)
+	}
 	s, step, n := t.score(), t.declare("step", onnx.Int64, onnx.Dims("items")), len(t.Values)
 	of := func(constants []float64) string {
 		return t.OpA("Gather", onnx.Attrs{"axis": 0}, t.Numbers(t.dtype, []int64{int64(n)}, constants...), step)

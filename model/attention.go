@@ -38,8 +38,9 @@ type View struct {
 	*Packing
 	Rotation Rotation
 	Selected bool     // only the selected rows are queries, and only they are returned: those of the last layer
-	masks    []string // by group: added to the scores
+	masks    []string // by group: added to the scores; "": the group is attended to in blocks
 	sliding  int      // rows that a row sees, itself included; 0: all before it
+	rep      int      // query heads that share a key head
 }
 
 // queries are the number of query rows of each group, and of each sequence of the group, [groups] int64.
@@ -84,6 +85,12 @@ func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
 			return g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 2, 1, 3}}, t)
 		}
 		qi := g.Op("Reshape", qs[i], g.Shape(-1, each, a.KVHeads, rep, a.HeadDim))
+		if view.inBlocks(g, i) {
+			outs[i] = a.attendInBlocks(g, qi, heads(ks[i]), heads(vs[i]), length, func(rows, columns string) string {
+				return view.added(g, i, g.Op("Reshape", rows, g.Ints(1, 1, -1, 1)), columns)
+			})
+			continue
+		}
 		qi = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 2, 3, 1, 4}}, qi)
 		qi = g.Op("Reshape", qi, g.Ints(0, int64(a.KVHeads), -1, int64(a.HeadDim)))
 		scores := g.Op("MatMul", qi, g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 1, 3, 2}}, heads(ks[i])))
@@ -103,7 +110,7 @@ func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
 // may look (itself and before, within the window of that many rows unless it is 0), the lowest float elsewhere. rep
 // query heads share a key head.
 func (v *View) mask(g *Graph, window, rep int) {
-	if v.sliding = window; v.cached != nil { // attention over a cache has its own
+	if v.sliding, v.rep = window, rep; v.cached != nil { // attention over a cache has its own
 		return
 	}
 	places := make([]string, v.Groups)
@@ -112,6 +119,9 @@ func (v *View) mask(g *Graph, window, rep int) {
 	}
 	v.masks = make([]string, v.Groups)
 	for i := range v.masks {
+		if v.inBlocks(g, i) {
+			continue
+		}
 		length := g.element(v.Lengths, i)
 		columns := g.Op("Range", g.Int(0), g.Op("Squeeze", length), g.Int(1))
 		rows, each := columns, length
@@ -119,21 +129,28 @@ func (v *View) mask(g *Graph, window, rep int) {
 			rows, each = places[i], g.element(v.SelectEach, i)
 		}
 		rows = g.Op("Reshape", rows, g.Shape(-1, 1, each, 1)) // [n or 1, 1, r, 1]
-		seen := g.Op("LessOrEqual", columns, rows)
-		if window > 0 {
-			near := g.Op("Less", g.Op("Sub", rows, columns), g.Int(int64(window)))
-			seen = g.Op("And", seen, near)
-		}
-		if v.Segments != "" {
-			own := g.Op("Reshape", v.Segments, g.Shape(-1, 1, length, 1))
-			other := g.Op("Reshape", v.Segments, g.Shape(-1, 1, 1, length))
-			seen = g.Op("And", seen, g.Op("Or", g.Op("Equal", own, other), g.Op("Equal", other, g.Int(0))))
-		}
-		m := g.Op("Where", seen, g.Scalar(onnx.Float, 0), g.Scalar(onnx.Float, -math.MaxFloat32))
-		if rep > 1 {
-			m = g.Op("Expand", m, g.Shape(1, rep, 1, 1))
-			m = g.Op("Reshape", m, g.Shape(0, 1, -1, length))
-		}
-		v.masks[i] = m
+		v.masks[i] = v.added(g, i, rows, columns)
 	}
+}
+
+// added is what is added to the scores of rows at the places [n or 1, 1, r, 1] of the sequences of a group over the
+// places [c], which begin with 0: [n or 1, 1, rep*r, c].
+func (v *View) added(g *Graph, group int, rows, columns string) string {
+	seen := g.Op("LessOrEqual", columns, rows)
+	if v.sliding > 0 {
+		near := g.Op("Less", g.Op("Sub", rows, columns), g.Int(int64(v.sliding)))
+		seen = g.Op("And", seen, near)
+	}
+	if v.Segments != "" {
+		length := g.element(v.Lengths, group)
+		own := g.Op("Reshape", v.Segments, g.Shape(-1, 1, length, 1))
+		other := g.Op("Reshape", v.Segments, g.Shape(-1, 1, 1, length))
+		seen = g.Op("And", seen, g.Op("Or", g.Op("Equal", own, other), g.Op("Equal", other, g.Int(0))))
+	}
+	m := g.Op("Where", seen, g.Scalar(onnx.Float, 0), g.Scalar(onnx.Float, -math.MaxFloat32))
+	if v.rep > 1 {
+		m = g.Op("Expand", m, g.Shape(1, v.rep, 1, 1))
+		m = g.Op("Reshape", m, g.Shape(0, 1, -1, g.SizeOf(columns, 0)))
+	}
+	return m
 }

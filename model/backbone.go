@@ -63,6 +63,7 @@ type Picture struct {
 	Height, Width int       // pixels, before the family's own resizing
 	Pixels        []float32 // the family's layout
 	Rows          int       // tiles or patches: the first dimension of pixel_values
+	Seen          int       // patches that see each other in the tower, where their number is the picture's; else 0
 	Tokens        int       // placeholder tokens it takes in the text
 	Layout        any       // what else the family must remember, comparable: pictures of equal layouts make equal graphs
 

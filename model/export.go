@@ -68,6 +68,9 @@ func (s *Scorer) Export(dir string) (*Exported, error) {
 	}
 	score := func(g *Graph) error {
 		_, err := buildGraph(g, s.backbone, &s.config.Head, graphSpec{Groups: 1, Hidden: true})
+		if m := s.scoreMap(); m != nil && err == nil {
+			g.calibrateOutput(m)
+		}
 		return err
 	}
 	return exportTo(dir, s.backbone, s.newGraph, score)

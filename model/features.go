@@ -96,7 +96,8 @@ func (f *visionFeatures) compute(ctx context.Context, pictures []*Picture) error
 	if len(todo) == 0 {
 		return nil
 	}
-	s, err := f.sessions.session("vision", f.sessions.visionGraph)
+	n := f.sessions.network
+	s, err := f.sessions.session(inBlocks(0, n.longPictures(todo))("vision", f.sessions.visionGraph))
 	if err != nil {
 		return err
 	}
@@ -110,8 +111,8 @@ func (f *visionFeatures) compute(ctx context.Context, pictures []*Picture) error
 	}
 	all := out[inFeatures].Data().([]float32)
 	for _, p := range todo {
-		n := p.Tokens * width
-		p.features, all = append([]float32(nil), all[:n]...), all[n:] // its own memory: the run's is freed as a whole
+		size := p.Tokens * width
+		p.features, all = append([]float32(nil), all[:size]...), all[size:] // its own memory: the run's is freed as a whole
 		if stored != nil {
 			stored.Remember(p.key, store.FloatBytes(p.features))
 		}

@@ -23,7 +23,11 @@ import (
 
 // Fingerprint identifies a scorer's configuration, tensors and backbone.
 func (n *network) Fingerprint() (string, error) {
-	return n.fingerprint(*n.config, all, all)
+	print, err := n.fingerprint(*n.config, all, all)
+	if k := n.calibrationIdentity(); err == nil && k != "" {
+		print = store.KeyOf(print, k).String()[:24]
+	}
+	return print, err
 }
 
 func all(string) bool { return true }
@@ -31,7 +35,7 @@ func all(string) bool { return true }
 // StateFingerprint identifies what the hidden states at the score token depend on: all but the head.
 func (n *network) StateFingerprint() (string, error) {
 	if n.config.Format == 2 {
-		print, err := n.Fingerprint()
+		print, err := n.fingerprint(*n.config, all, all)
 		return print + " " + n.arithmetic(), err
 	}
 	c := *n.config

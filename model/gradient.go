@@ -21,7 +21,7 @@ type PrepareAdjoint interface {
 // before any resizing: per 8-bit level.
 type PixelGradients struct {
 	Score01      float64
-	Judgement    Judgement      // of format 2; its Score01 is the same
+	Judgement    Judgement      // its Score01 is the same; dimensions and sigma are of format 2
 	Source, Edit *data.Gradient // Source is nil if the scorer does not look at it
 }
 
@@ -87,6 +87,7 @@ func (s *Scorer) Gradients(ctx context.Context, pairs []Pair) ([]*PixelGradients
 			if out[j], err = s.backToPictures(adjoint, &pairs[j], part[i], scores[i], gradients[i]); err != nil {
 				return err
 			}
+			out[j].calibrate(s.network)
 		}
 		return nil
 	})

@@ -41,8 +41,12 @@ type Graph struct {
 	dropout     *dropout                 // nil: none
 	compute     onnx.DType               // of the large matrix products
 	lean        bool                     // memory is scarce: a table stays in its stored type
-	values      map[string]string        // parameter -> float32 or compute-typed value
-	err         error
+	blocks      blocks
+
+	groupsInBlocks   int               // the last so many groups of a batch are attended to in blocks
+	picturesInBlocks bool              // and whole pictures in the tower
+	values           map[string]string // parameter -> float32 or compute-typed value
+	err              error
 }
 
 func newGraph(name string, w Weights) *Graph {

@@ -109,12 +109,9 @@ func (s *Scorer) readJoint(ctx context.Context, samples []*Sample, into []*Readi
 	if len(all) == 0 {
 		return nil
 	}
-	ses, err := s.session(s.jointGraph(false))
-	if err != nil {
-		return err
-	}
+	open := func(v variant) (*session, error) { return s.session(v(s.jointGraph(false))) }
 	logs := make([]float32, len(all)) // of each choice: log of its likelihood
-	err = s.eachBatch(ctx, ses, s.jointPacking(), all, func(i, place int, out map[string]*tensor.Dense) error {
+	err := s.eachBatch(ctx, open, s.jointPacking(), all, func(i, place int, out map[string]*tensor.Dense) error {
 		nll := out[outNLL].Data().([]float32)
 		each := len(all[i].IDs) - all[i].AnswerStart // of equal length in the batch
 		sum := 0.0
@@ -173,10 +170,6 @@ func (s *Scorer) jointGradients(ctx context.Context, all []*sequence) error {
 	if len(all) == 0 {
 		return nil
 	}
-	ses, err := s.session(s.jointGraph(true))
-	if err != nil {
-		return err
-	}
 	type shape struct{ length, selected, pixels int }
 	pk := s.jointPacking()
 	batches := batchesBy(len(all), func(i int) (shape, int) {
@@ -202,6 +195,10 @@ func (s *Scorer) jointGradients(ctx context.Context, all []*sequence) error {
 			weights = append(weights, slices.Repeat([]float32{part[i].weight}, p.targets[place]-1)...)
 		}
 		vision, err := s.backbone.Feeds(p.pictures)
+		if err != nil {
+			return err
+		}
+		ses, err := s.session(s.variant(p, true)(s.jointGraph(true)))
 		if err != nil {
 			return err
 		}

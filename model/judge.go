@@ -14,7 +14,12 @@ type Judgement struct {
 	Score01    float64     // not clipped; see ScorerConfig.Range
 	Sigma01    float64     // standard deviation of Score01, as the scorer sees it; 0: it says none
 	Dimensions []Dimension // of format 2, sorted by name
+	Raw01      *float64    // Score01 before it was calibrated; nil: it is not
+	Interval   *Interval   // of a calibrated score; nil: none
 }
+
+// Interval is where the label of an edit lies with a probability of at least Coverage.
+type Interval struct{ Low01, High01, Coverage float64 }
 
 // Dimension is what one head of a scorer says.
 type Dimension struct {
@@ -31,6 +36,7 @@ func (s *Scorer) Judge(ctx context.Context, samples []*Sample) ([]Judgement, err
 		scores, _, err := s.score(ctx, samples, false)
 		for i, v := range scores {
 			out[i].Score01 = v
+			s.calibrate(&out[i])
 		}
 		return out, err
 	}
@@ -42,6 +48,7 @@ func (s *Scorer) Judge(ctx context.Context, samples []*Sample) ([]Judgement, err
 		if out[i], _, err = s.judgement(r); err != nil {
 			return nil, err
 		}
+		s.calibrate(&out[i])
 	}
 	return out, nil
 }
@@ -105,11 +112,8 @@ func (s *Scorer) read(ctx context.Context, spec judgeSpec, samples []*Sample, ea
 	if len(samples) == 0 {
 		return nil
 	}
-	ses, err := s.session(s.judgeGraph(spec))
-	if err != nil {
-		return err
-	}
-	return s.eachBatch(ctx, ses, s.packing(), samples, func(i, place int, out map[string]*tensor.Dense) error {
+	open := func(v variant) (*session, error) { return s.session(v(s.judgeGraph(spec))) }
+	return s.eachBatch(ctx, open, s.packing(), samples, func(i, place int, out map[string]*tensor.Dense) error {
 		r, err := s.reading(samples[i], place, out)
 		if err == nil {
 			each(i, r)
@@ -201,7 +205,7 @@ func (s *Sample) saying(said []int64) *Sample {
 	return &out
 }
 
-// judgement fuses what was read of a sample. slopes are d Score01 / d dimension.
+// judgement fuses what was read of a sample, before any calibration. slopes are d Score01 / d dimension.
 func (s *Scorer) judgement(readings []Reading) (j Judgement, slopes map[string]float64, err error) {
 	dimensions, sigmas := map[string]float64{}, map[string]float64{}
 	for _, r := range readings {

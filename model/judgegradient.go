@@ -73,17 +73,13 @@ func (s *Scorer) plainGradients(ctx context.Context, all []*sequence) error {
 	if len(all) == 0 {
 		return nil
 	}
-	ses, err := s.session(s.judgeGraph(judgeSpec{Pixels: true}))
-	if err != nil {
-		return err
-	}
 	samples := make([]*Sample, len(all))
 	for i, q := range all {
 		samples[i] = q.Sample
 	}
 	batches := s.gradientBatches(samples)
 	return workers.Each(len(batches), s.limits.parallel, func(k int) error {
-		return s.sequenceGradients(ctx, ses, pick(all, batches[k]))
+		return s.sequenceGradients(ctx, pick(all, batches[k]))
 	})
 }
 
@@ -133,12 +129,16 @@ func (s *Scorer) slopesOf(ctx context.Context, samples []*Sample) ([]slope, erro
 }
 
 // sequenceGradients differentiates sequences of one length, forth and back.
-func (s *Scorer) sequenceGradients(ctx context.Context, ses *session, part []*sequence) error {
+func (s *Scorer) sequenceGradients(ctx context.Context, part []*sequence) error {
 	samples := make([]*Sample, len(part))
 	for i, q := range part {
 		samples[i] = q.Sample
 	}
 	p, err := s.packing().pack(samples, s.positions)
+	if err != nil {
+		return err
+	}
+	ses, err := s.session(s.variant(p, true)(s.judgeGraph(judgeSpec{Pixels: true})))
 	if err != nil {
 		return err
 	}
@@ -183,6 +183,7 @@ func (s *Scorer) judgeGradients(ctx context.Context, adjoint PrepareAdjoint, pai
 			}
 			s.config.showAdjoint(&s.config.Passes[q.pass], &pairs[i], shown, g)
 		}
+		g.calibrate(s.network)
 		out[i] = g
 		return g.check()
 	})
@@ -210,5 +211,9 @@ func (s *Scorer) judgePixelGradient(ctx context.Context, sample *Sample) (float6
 		return 0, nil, err
 	}
 	shape := feeds[inPixels].Shape().Clone()
-	return judgements[0].Score01, tensor.New(tensor.WithShape(shape...), tensor.WithBacking(sum)), nil
+	score, by := s.calibrated(judgements[0].Score01)
+	if by != 1 {
+		scaleBy(sum, by)
+	}
+	return score, tensor.New(tensor.WithShape(shape...), tensor.WithBacking(sum)), nil
 }

@@ -78,7 +78,7 @@ func buildJudgeStep(g *Graph, n *network, s graphSpec) (*built, error) {
 		if err != nil {
 			return nil, err
 		}
-		one, err := losses.Build(g.Builder, i, t, heads[name], onnx.Float)
+		one, err := g.term(i, t, heads[name])
 		if err != nil {
 			return nil, err
 		}

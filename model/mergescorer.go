@@ -100,6 +100,9 @@ func copyScorer(scorer, dir string) error {
 	if err := atomicfile.Copy(filepath.Join(scorer, HeadFile), filepath.Join(dir, HeadFile)); err != nil {
 		return err
 	}
+	if err := carryCalibration(scorer, dir); err != nil {
+		return err
+	}
 	err = atomicfile.Copy(filepath.Join(scorer, cardFile), filepath.Join(dir, cardFile))
 	if errors.Is(err, os.ErrNotExist) { // a model card is not a must
 		return nil

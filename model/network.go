@@ -10,6 +10,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/calibration"
 	"assay/lora"
 	"assay/onnx"
 	"assay/ort"
@@ -27,16 +28,18 @@ const (
 // network is what is computed: a backbone with a scorer's tensors, and which of them are trained. All of it is decided
 // when it is opened. Only the values of trained tensors change.
 type network struct {
-	config   *ScorerConfig
-	backbone *Backbone
-	adapter  *lora.Adapter            // nil: none
-	tensors  map[string]*tensor.Dense // of the scorer directory: LoRA, head, score token
-	training training
-	device   string // cpu, cuda:N
-	small    bool   // few parameters, and on the CPU
-	limits   limits
-	trains   func(name string) bool // of the tensors that training is about, which are trained; nil: all
-	tower    bool                   // some of them are before the vision features
+	config      *ScorerConfig
+	backbone    *Backbone
+	adapter     *lora.Adapter            // nil: none
+	tensors     map[string]*tensor.Dense // of the scorer directory: LoRA, head, score token
+	training    training
+	device      string // cpu, cuda:N
+	small       bool   // few parameters, and on the CPU
+	limits      limits
+	blocks      blocks
+	calibration *calibration.Calibration // of what is reported; nil: none
+	trains      func(name string) bool   // of the tensors that training is about, which are trained; nil: all
+	tower       bool                     // some of them are before the vision features
 }
 
 // openNetwork opens the backbone of a scorer and compares the two.
@@ -62,12 +65,15 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 		tensors:  maps.Clone(p.Tensors),
 		training: t,
 		device:   o.Device,
+		blocks:   blocks(o.Blocks),
 		trains:   o.trains,
 	}
 	maps.DeleteFunc(n.tensors, func(name string, _ *tensor.Dense) bool { // heads of other dimensions
 		return o.Dimension != "" && strings.HasPrefix(name, "heads.") && !strings.HasPrefix(name, headPrefix(o.Dimension))
 	})
-	err = n.check(o.Elsewhere)
+	if err = n.check(o.Elsewhere); err == nil {
+		err = n.adoptCalibration(p, &o)
+	}
 	if err == nil && t == trainBackbone {
 		err = n.backbone.unpacked("its own weights cannot be trained, only an adapter over them")
 	}
@@ -148,8 +154,11 @@ func (n *network) Weights() (parameters, bytes int64) {
 			bytes += count * size
 			continue
 		}
-		if !n.onCUDA() && info.Type.IsFloat() {
+		if info.Type.IsFloat() { // as it is computed with: casts of constants are computed once
 			size = int64(onnx.Float.Size())
+			if n.onCUDA() && n.config.DType == "bfloat16" && len(info.Shape) > 1 {
+				size = int64(onnx.BFloat16.Size())
+			}
 		}
 		bytes += count * size
 	}
@@ -158,6 +167,9 @@ func (n *network) Weights() (parameters, bytes int64) {
 
 // Absent says what is missing of the backbone's weights; nil if they are there.
 func (n *network) Absent() error { return n.backbone.Weights.Why() }
+
+// Partly tells whether a part of the absent weights is there: a shard is missing.
+func (n *network) Partly() bool { return n.backbone.Weights.Partly() }
 
 // Damage names a tensor of the backbone or the scorer that holds NaN or infinities; nil if there is none.
 func (n *network) Damage() error {
@@ -182,7 +194,7 @@ func (n *network) Damage() error {
 // newGraph starts a graph over the network's parameters.
 func (n *network) newGraph(name string) *Graph {
 	g := newGraph(name, n.backbone.Weights)
-	g.lean = n.lean()
+	g.lean, g.blocks = n.lean(), n.blocks
 	g.adapter, g.scorer = n.adapter, n.tensors
 	if n.training != trainNothing {
 		g.trainScorer = n.isTrained

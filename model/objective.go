@@ -25,13 +25,38 @@ func (g *Graph) terms(text string, head losses.Head, terms []losses.Spec) string
 		if s.Over() == losses.Tokens {
 			continue
 		}
-		one, err := losses.Build(g.Builder, i, s, head, onnx.Float)
+		one, err := g.term(i, s, head)
 		if err != nil {
 			return g.fail("%w", err)
 		}
 		sum = g.Op("Add", sum, one)
 	}
 	return sum
+}
+
+// term adds term i over a head; its own parameters are trained.
+func (g *Graph) term(i int, s losses.Spec, head losses.Head) (string, error) {
+	sum, err := losses.Build(g.Builder, i, s, head, onnx.Float)
+	for _, p := range losses.Parameters(i, &s) {
+		g.Params = append(g.Params, Param{p.Name, []int64{int64(len(p.Value))}})
+	}
+	return sum, err
+}
+
+// termPrefix begins the names of the terms' own parameters, which are not part of a scorer.
+const termPrefix = "losses."
+
+// addTermTensors adds the terms' own parameters to the tensors that are trained.
+func (n *network) addTermTensors(terms []losses.Spec) {
+	for i := range terms {
+		for _, p := range losses.Parameters(i, &terms[i]) {
+			values := make([]float32, len(p.Value))
+			for k, v := range p.Value {
+				values[k] = float32(v)
+			}
+			n.tensors[p.Name] = vector(values)
+		}
+	}
 }
 
 // Compare runs one micro-batch of an objective of several terms (TuneOptions.Terms). items has the items of each term;

@@ -72,23 +72,6 @@ func (o *Backbone) unpacked(what string) error {
 // lean reports whether the backbone is packed, and so memory scarce: half precision is then not widened for good.
 func (n *network) lean() bool { return n.training != trainBackbone && n.backbone.unpacked("") != nil }
 
-// Usage estimates the memory of scoring so many samples as long as s at once, by what for; see [Tuner.Usage].
-func (s *Scorer) Usage(sample *Sample, batch int) (map[string]int64, error) {
-	_, weights := s.Weights()
-	bytes := map[string]int64{"weights": weights, "program": program}
-	for what, peak := range map[string]func(*Sample, int) (int64, error){
-		"vision tower": s.visionPeak,
-		"scoring":      s.scorePeak,
-	} {
-		n, err := peak(sample, batch)
-		if err != nil {
-			return nil, err
-		}
-		bytes[what] = n + n/arenaSlack
-	}
-	return bytes, nil
-}
-
 // matrix is the weight of x W' in the type of the product. Where memory is scarce, half precision stays as it lies, and
 // is widened for each product.
 func (g *Graph) matrix(x, key string) string {

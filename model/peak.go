@@ -50,11 +50,59 @@ func peak(m *onnx.Model, inputs shapesOf) (bytes int64, unknown int, err error) 
 	}
 	l := newLiveness(m)
 	for _, n := range m.Nodes {
-		if !l.constant[n.Outputs[0]] {
-			l.run(n, types)
+		if l.constant[n.Outputs[0]] {
+			continue
 		}
+		inner, open, err := bodyPeak(m, n, types)
+		if err != nil {
+			return 0, 0, err
+		}
+		l.unknown += open
+		l.run(n, types, inner)
 	}
 	return l.peak, l.unknown, nil
+}
+
+// bodyPeak is the peak of the last step of a Scan, whose blocks of queries see most keys, with the states before it.
+func bodyPeak(m *onnx.Model, n *onnx.Node, types *onnx.Types) (bytes int64, unknown int, err error) {
+	body, ok := n.Attrs["body"].(*onnx.Graph)
+	if !ok || n.Op != "Scan" {
+		return 0, 0, nil
+	}
+	inner := &onnx.Model{Graph: *body, IRVersion: m.IRVersion, Opsets: m.Opsets}
+	inner.Inputs, inner.Initializers = nil, slices.Clone(body.Initializers)
+	states := len(n.Inputs) - int(n.Int("num_scan_inputs", 0))
+	for i, x := range n.Inputs {
+		v := *types.Of(x)
+		if i < states {
+			if sizes, ok := v.Sizes(); ok {
+				bytes += elements(sizes) * int64(v.Type.Size())
+			}
+		} else {
+			v.Shape = v.Shape[1:]
+			v.Ints = v.Ints[max(0, len(v.Ints)-1):]
+		}
+		put(inner, body.Inputs[i].Name, &v)
+	}
+	for _, x := range n.Captures() {
+		put(inner, x, types.Of(x))
+	}
+	most, unknown, err := peak(inner, nil)
+	return bytes + most, unknown, err
+}
+
+// put declares a value of which something is known as an input of a model, or as a constant.
+func put(m *onnx.Model, name string, v *onnx.Value) {
+	if numbers, ok := v.Known(); ok && v.Type == onnx.Int64 {
+		t := &onnx.Tensor{Name: name, Type: onnx.Int64}
+		t.Shape, _ = v.Sizes()
+		for _, n := range numbers {
+			t.Data = binary.LittleEndian.AppendUint64(t.Data, uint64(n))
+		}
+		m.Initializers = append(m.Initializers, t)
+		return
+	}
+	m.Inputs = append(m.Inputs, onnx.ValueInfo{Name: name, Type: v.Type, Shape: v.Shape, Ranked: v.Ranked})
 }
 
 // declare returns a copy of a model with inputs of these shapes; those whose contents count are constants.
@@ -114,7 +162,8 @@ func newLiveness(m *onnx.Model) *liveness {
 }
 
 // run makes room for what a node computes, then frees what nobody reads any more.
-func (l *liveness) run(n *onnx.Node, types *onnx.Types) {
+// inner is what its body takes meanwhile.
+func (l *liveness) run(n *onnx.Node, types *onnx.Types, inner int64) {
 	for _, y := range n.Outputs {
 		if y == "" || l.of(y) != y {
 			continue
@@ -127,7 +176,7 @@ func (l *liveness) run(n *onnx.Node, types *onnx.Types) {
 		l.size[y] = elements(sizes) * int64(types.Of(y).Type.Size())
 		l.live += l.size[y]
 	}
-	l.peak = max(l.peak, l.live+scratch(n))
+	l.peak = max(l.peak, l.live+scratch(n)+inner)
 	for _, x := range n.Reads() {
 		l.done(l.of(x))
 	}
@@ -193,7 +242,7 @@ func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	b, err := t.graph(t.stepGraph(p.groups))
+	b, err := t.graph(t.variant(p, t.visionTrained())(t.stepGraph(p.groups)))
 	if err != nil {
 		return 0, err
 	}
@@ -229,7 +278,7 @@ func withFeatures(s *Sample, width int) *Sample {
 
 // visionPeak is that of the frozen vision tower over the pictures of copies of a sample.
 func (e *sessions) visionPeak(s *Sample, micro int) (int64, error) {
-	b, err := e.graph("vision", e.visionGraph)
+	b, err := e.graph(inBlocks(0, e.longPictures(s.Pictures))("vision", e.visionGraph))
 	if err != nil {
 		return 0, err
 	}
@@ -252,13 +301,13 @@ func (e *sessions) visionPeak(s *Sample, micro int) (int64, error) {
 
 // scorePeak is that of scoring copies of a sample.
 func (e *sessions) scorePeak(s *Sample, micro int) (int64, error) {
-	b, err := e.graph(e.outputs())
-	if err != nil {
-		return 0, err
-	}
 	pk := e.packing()
 	micro = min(micro, max(1, e.limits.rows/len(s.IDs)))
 	p, err := pk.pack(slices.Repeat([]*Sample{withFeatures(s, e.backbone.Decoder().FeatureWidth())}, micro), e.positions)
+	if err != nil {
+		return 0, err
+	}
+	b, err := e.graph(e.variant(p, e.visionTrained())(e.outputs()))
 	if err != nil {
 		return 0, err
 	}

@@ -3,6 +3,8 @@ package model
 import (
 	"errors"
 
+	"assay/onnx"
+	"assay/ort"
 	"assay/store"
 )
 
@@ -13,7 +15,12 @@ type Options struct {
 	Cache     int64        // bytes of image features kept in memory; 0: 64 MiB
 	Store     *store.Store // where image features outlive the process; nil: nowhere
 	Elsewhere bool         // the device need not be here: graphs are planned, not run
-	Dimension string       // head of a scorer of format 2 whose dimension is the score; "": the scorer's fusion
+	CUDA      ort.CUDAOptions
+	Profile   string                            // prefix of traces of every node's time, one file for each session; "": none
+	Opened    func(graph string, m *onnx.Model) // told of every graph before its session is opened; nil: nobody
+	Blocks    int                               // attention runs in blocks of so many queries from twice as many on; 0: it chooses
+	Dimension string                            // head of a scorer of format 2 whose dimension is the score; "": the scorer's fusion
+	Raw       bool                              // scores as head and fusion give them, without the scorer's calibration
 
 	trains func(name string) bool // see TuneOptions.Trains
 }
@@ -51,6 +58,7 @@ func openPipeline(p *ScorerState, t training, o Options) (*pipeline, error) {
 		return nil, errors.Join(err, prepare.text.Close(), n.backbone.Close())
 	}
 	s := newSessions(n)
+	s.options = o
 	return &pipeline{n, prepare, s, newVisionFeatures(s, pictures, o.Store)}, nil
 }
 

@@ -6,6 +6,15 @@ type Report struct {
 	Score01    *float64                   `json:"score01,omitempty"` // nil: the scores have no bounds
 	Sigma      float64                    `json:"sigma,omitempty"`   // standard deviation of Score; 0: none
 	Dimensions map[string]DimensionReport `json:"dimensions,omitempty"`
+	Raw01      *float64                   `json:"raw01,omitempty"`    // score01 before it was calibrated
+	Interval   *IntervalReport            `json:"interval,omitempty"` // of a calibrated score
+}
+
+// IntervalReport is where an edit's label lies, on the scorer's range.
+type IntervalReport struct {
+	Low      float64 `json:"low"`
+	High     float64 `json:"high"`
+	Coverage float64 `json:"coverage"` // probability, at least
 }
 
 // DimensionReport is what one head says, on the scorer's range.
@@ -24,6 +33,11 @@ func (c *ScorerConfig) Report(j Judgement) Report {
 	r := Report{Score: c.Range(j.Score01), Sigma: width * j.Sigma01}
 	if c.ScoreRange.Bounded() {
 		r.Score01 = &j.Score01
+	}
+	r.Raw01 = j.Raw01
+	if i := j.Interval; i != nil {
+		low, high := c.Range(i.Low01), c.Range(i.High01)
+		r.Interval = &IntervalReport{Low: min(low, high), High: max(low, high), Coverage: i.Coverage}
 	}
 	for _, d := range j.Dimensions {
 		if r.Dimensions == nil {

@@ -3,6 +3,7 @@ package model
 import (
 	"io"
 	"path/filepath"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 	"gorgonia.org/tensor"
@@ -17,7 +18,7 @@ import (
 func (s *sessions) SaveScorer(dir string) error {
 	p := ScorerState{Config: s.config, Tensors: map[string]*tensor.Dense{}, Adapter: s.adapter}
 	for name, t := range s.tensors {
-		if s.adapter == nil || s.adapter.Tensors[name] == nil {
+		if !strings.HasPrefix(name, termPrefix) && (s.adapter == nil || s.adapter.Tensors[name] == nil) {
 			p.Tensors[name] = t
 		}
 	}
@@ -36,7 +37,8 @@ func (s *sessions) SaveScorer(dir string) error {
 	return p.Save(dir)
 }
 
-// Save writes scorer.yaml, head.safetensors and the adapter's files into the existing folder dir.
+// Save writes scorer.yaml, head.safetensors and the adapter's files into the existing folder dir. A calibration is not
+// written: it is of a scorer that is not trained any more.
 func (p *ScorerState) Save(dir string) error {
 	metadata := map[string]string{"format": "pt"}
 	if len(p.Tensors) > 0 {
@@ -50,6 +52,7 @@ func (p *ScorerState) Save(dir string) error {
 		}
 	}
 	c := *p.Config
+	c.Calibration = ""
 	c.Backbone = relative(dir, c.Backbone)
 	if c.Weights != "" {
 		c.Weights = relative(dir, c.Weights)

@@ -15,13 +15,10 @@ import (
 // length, so one graph serves every batch. A score does not depend on the batch: see newLimits and packing.span for
 // what that takes.
 func (p *pipeline) score(ctx context.Context, samples []*Sample, hidden bool) ([]float64, [][]float32, error) {
-	s, err := p.session(p.scoreGraph(hidden))
-	if err != nil {
-		return nil, nil, err
-	}
+	open := func(v variant) (*session, error) { return p.session(v(p.scoreGraph(hidden))) }
 	scores, states := make([]float64, len(samples)), make([][]float32, len(samples))
 	width := p.backbone.Decoder().Hidden
-	err = p.eachBatch(ctx, s, p.packing(), samples, func(i, place int, out map[string]*tensor.Dense) (err error) {
+	err := p.eachBatch(ctx, open, p.packing(), samples, func(i, place int, out map[string]*tensor.Dense) (err error) {
 		if scores[i], err = p.finite(out[outScore].Data().([]float32)[place]); err == nil && out[outHidden] != nil {
 			states[i] = out[outHidden].Data().([]float32)[place*width : (place+1)*width]
 		}
@@ -33,11 +30,12 @@ func (p *pipeline) score(ctx context.Context, samples []*Sample, hidden bool) ([
 	return scores, states, nil
 }
 
-// eachBatch runs a session over samples, packed in batches of one length, each with the features of its pictures, and
-// calls read, several times at once, for every sample with its place in its batch's outputs.
+// eachBatch runs sessions over samples, packed in batches of one length, each with the features of its pictures, and
+// calls read, several times at once, for every sample with its place in its batch's outputs. open gives the session for
+// a batch's variant of the graph.
 func (p *pipeline) eachBatch(
 	ctx context.Context,
-	s *session,
+	open func(v variant) (*session, error),
 	pk packing,
 	samples []*Sample,
 	read func(i, place int, out map[string]*tensor.Dense) error,
@@ -56,7 +54,7 @@ func (p *pipeline) eachBatch(
 			}
 		}
 		err := workers.Each(len(part), p.limits.parallel, func(k int) error {
-			order, out, err := p.runBatch(ctx, s, pk, pick(samples, part[k]))
+			order, out, err := p.runBatch(ctx, open, pk, pick(samples, part[k]))
 			for place, i := range order {
 				if err == nil {
 					err = read(part[k][i], place, out)
@@ -75,14 +73,21 @@ func (p *pipeline) eachBatch(
 }
 
 // runBatch runs samples of one length; order[place] is the index of the sample at that place of the outputs.
-func (p *pipeline) runBatch(ctx context.Context, s *session, pk packing, samples []*Sample) (
-	order []int, out map[string]*tensor.Dense, err error,
-) {
+func (p *pipeline) runBatch(
+	ctx context.Context,
+	open func(v variant) (*session, error),
+	pk packing,
+	samples []*Sample,
+) (order []int, out map[string]*tensor.Dense, err error) {
 	batch, err := pk.pack(samples, p.positions)
 	if err != nil {
 		return nil, nil, err
 	}
 	vision, err := p.visionFeeds(batch)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := open(p.variant(batch, p.visionTrained()))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -40,10 +40,6 @@ func (s *Scorer) Config() ScorerConfig { return *s.config }
 // Score returns score01 of every sample: one deterministic forward pass each, 0..1 and not clipped.
 // [ScorerConfig.Range] maps it to what is reported.
 func (s *Scorer) Score(ctx context.Context, samples []*Sample) ([]float64, error) {
-	if s.config.Format != 2 {
-		scores, _, err := s.score(ctx, samples, false)
-		return scores, err
-	}
 	judgements, err := s.Judge(ctx, samples)
 	if err != nil {
 		return nil, err
@@ -74,7 +70,11 @@ func (s *Scorer) PixelGradient(ctx context.Context, sample *Sample) (float64, *t
 	if err != nil {
 		return 0, nil, err
 	}
-	return scores[0], gradient, nil
+	score, by := s.calibrated(scores[0])
+	if by != 1 {
+		scaleBy(gradient.Data().([]float32), by)
+	}
+	return score, gradient, nil
 }
 
 // pixelGradients returns score01 of samples of one length and, for each, d score01 / d its own pixels, picture by
@@ -104,13 +104,13 @@ func (s *Scorer) differentiate(ctx context.Context, samples []*Sample) ([]float6
 			return nil, nil, nil, fmt.Errorf("the sample has no pixels: prepare it with Pair.Pixels")
 		}
 	}
-	ses, err := s.session("pixel gradient", func(g *Graph) (*built, error) {
-		return buildGraph(g, s.backbone, &s.config.Head, graphSpec{Groups: 1, Vision: true, PixelGrad: true})
-	})
+	p, err := s.packing().pack(samples, s.positions)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	p, err := s.packing().pack(samples, s.positions)
+	ses, err := s.session(s.variant(p, true)("pixel gradient", func(g *Graph) (*built, error) {
+		return buildGraph(g, s.backbone, &s.config.Head, graphSpec{Groups: 1, Vision: true, PixelGrad: true})
+	}))
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -31,6 +31,7 @@ type ScorerConfig struct {
 	DType         string     `yaml:"dtype"`                    // of the large products: float32 or bfloat16
 	ChatTemplate  string     `yaml:"chat_template,omitempty"`  // Jinja; instead of the checkpoint's
 	EndOfTurn     string     `yaml:"end_of_turn,omitempty"`    // instead of the tokenizer's end of sequence
+	Calibration   string     `yaml:"calibration,omitempty"`    // file beside it: what reported scores stand for
 
 	Judge `yaml:",inline"` // what format 2 has instead of pair, question, answer, head and score token
 }
@@ -40,6 +41,9 @@ const InstructionMark = "[INSTRUCTION]"
 
 // Normalize fills in what a short scorer.yaml leaves out and reports what is wrong.
 func (c *ScorerConfig) Normalize() error {
+	if c.Calibration != "" && !filepath.IsLocal(filepath.FromSlash(c.Calibration)) {
+		return fmt.Errorf("calibration: %q is no file in the scorer's folder", c.Calibration)
+	}
 	if c.Format == 2 {
 		return c.normalizeJudge()
 	}

@@ -9,6 +9,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/calibration"
 	"assay/checkpoints"
 	"assay/lora"
 	"assay/onnx"
@@ -19,7 +20,9 @@ type ScorerState struct {
 	Config  *ScorerConfig
 	Tensors map[string]*tensor.Dense
 	Adapter *lora.Adapter // nil: none
-	Plan    bool          // the backbone's weights may be absent: graphs are built and counted, not run
+
+	Calibration *calibration.Calibration // of its reported scores, if Config names one; training takes no notice of it
+	Plan        bool                     // the backbone's weights may be absent: graphs are built and counted, not run
 }
 
 // backbone opens the backbone.
@@ -39,7 +42,8 @@ func LoadScorerState(dir string) (*ScorerState, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &ScorerState{Config: c, Tensors: own, Adapter: a}, nil
+	k, err := readCalibration(dir, c)
+	return &ScorerState{Config: c, Tensors: own, Adapter: a, Calibration: k}, err
 }
 
 // NewScorerState makes a fresh scorer on a backbone: the head as torch initialises linear layers (uniform in

@@ -17,6 +17,7 @@ import (
 // trained.
 type sessions struct {
 	*network
+	options Options
 
 	mu      sync.Mutex
 	graphs  map[string]*built   // built, not opened yet
@@ -87,7 +88,12 @@ func (s *sessions) session(name string, build buildFunc) (*session, error) {
 		return nil, err
 	}
 	s.backbone.Weights.Forget() // what was looked at so far: the sessions have their own view
+	if s.options.Opened != nil {
+		s.options.Opened(name, b.Model)
+	}
 	o, err := ort.Open(b.Model, ort.Options{
+		CUDA:      s.options.CUDA,
+		Profile:   s.profile(),
 		Device:    s.device,
 		Threads:   s.limits.threads,
 		Folder:    s.backbone.Weights.Folder(),
@@ -105,6 +111,14 @@ func (s *sessions) session(name string, build buildFunc) (*session, error) {
 	b.Model = nil // the runtime has its own
 	s.open[name] = opened
 	return opened, nil
+}
+
+// profile is the prefix of the next session's trace.
+func (s *sessions) profile() string {
+	if s.options.Profile == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s-%d", s.options.Profile, len(s.open))
 }
 
 // run feeds a session what it declares: the batch and the trained parameters.

@@ -56,6 +56,7 @@ func NewTuner(p *ScorerState, o TuneOptions) (*Tuner, error) {
 		e.Close()
 		return nil, fmt.Errorf("a scorer of format 2 trains on losses: it has heads, and no text of its own")
 	}
+	e.addTermTensors(o.Terms)
 	t := &Tuner{pipeline: e, o: o}
 	if t.params, err = e.trainable(t.stepGraph(1)); err != nil {
 		e.Close()
@@ -142,7 +143,7 @@ func (t *Tuner) step(
 	if p, err = t.stepPacking().pack(samples, t.positions); err != nil {
 		return nil, nil, nil, err
 	}
-	if s, err = t.session(t.stepGraph(p.groups)); err != nil {
+	if s, err = t.session(t.variant(p, t.visionTrained())(t.stepGraph(p.groups))); err != nil {
 		return nil, nil, nil, err
 	}
 	vision, err := t.visionFeeds(p)

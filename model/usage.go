@@ -1,10 +1,13 @@
 package model
 
+import "maps"
+
 // Usage is what training needs.
 type Usage struct {
 	Parameters int64            // of backbone and scorer
 	Trainable  int64            // of them
-	Bytes      map[string]int64 // memory, by what for
+	Bytes      map[string]int64 // memory of the device, by what for
+	Host       map[string]int64 // on CUDA, memory of the machine; on the CPU that is Bytes
 }
 
 func elements(shape []int64) int64 {
@@ -28,6 +31,17 @@ func (t *Tuner) Counts() Usage {
 	return u
 }
 
+const (
+	program    = 96 << 20 // ONNX Runtime's library, Go's own memory, tokenizer, graphs
+	arenaSlack = 16       // one part in so many of an arena lies between its blocks
+
+	// On CUDA an arena grows by regions of up to a GiB, and no block lies across two: more of it is lost.
+	cudaSlack  = 8
+	cudaRegion = 1 << 30
+	// What a process takes of a GPU before it computes: the driver's context, kernels, workspaces of cuBLAS.
+	cudaContext = 1 << 30
+)
+
 // Usage estimates the memory of training over micro-batches of that many samples as long as s: the weights (once for
 // all graphs; on CUDA once for each), what the optimizer holds, and of every graph the values of its worst moment.
 // Those add up on CUDA, where every session keeps its memory between its runs; on the CPU sessions share it, and the
@@ -40,35 +54,95 @@ func (t *Tuner) Usage(s *Sample, micro, pictures int, scoring bool) (Usage, erro
 	}
 	// values, the batch's gradients and two moments; a run's gradients, which the collector frees some runs later
 	u.Bytes["gradients and optimizer"] = u.Trainable * 4 * (4 + 2)
-	var err error
-	add := func(what string, n int64, e error) {
-		if err == nil {
-			err = e
-		}
-		u.Bytes[what] = n + n/arenaSlack
-	}
-	n, e := t.stepPeak(s, micro)
-	add("training step", n, e)
-	var pixels, features int64
-	for _, p := range s.Pictures {
-		pixels += 4 * int64(len(p.Pixels))
-		features = max(features, 4*int64(p.Tokens*t.backbone.Decoder().FeatureWidth()))
-	}
+	peaks := peaks{"training step": t.stepPeak}
 	if !t.visionTrained() {
-		n, e = t.visionPeak(s, micro)
-		add("vision tower", n, e)
-		u.Bytes["image features"] = min(features*int64(pictures), t.cache.limit)
+		peaks["vision tower"] = t.visionPeak
 	}
 	if scoring {
-		n, e = t.scorePeak(s, micro)
-		add("scoring", n, e)
+		peaks["scoring"] = t.scorePeak
 	}
-	u.Bytes["pictures"] = 2 * pixels * int64(micro)
-	u.Bytes["program"] = program
-	return u, err
+	if err := t.addPeaks(&u, s, micro, peaks); err != nil {
+		return u, err
+	}
+	t.addPictures(&u, s, micro, pictures, !t.visionTrained())
+	if t.onCUDA() {
+		t.split(&u, len(peaks))
+		u.Bytes["parameters"] = 4 * u.Trainable // fed to every run
+	}
+	return u, nil
 }
 
-const (
-	program    = 96 << 20 // ONNX Runtime's library, Go's own memory, tokenizer, graphs
-	arenaSlack = 16       // one part in so many of an arena lies between its blocks
-)
+// Usage estimates the memory of scoring so many samples as long as s at once, by what for; see [Tuner.Usage].
+func (s *Scorer) Usage(sample *Sample, batch int) (map[string]int64, error) {
+	_, weights := s.Weights()
+	u := Usage{Bytes: map[string]int64{"weights": weights, "program": program}}
+	return u.Bytes, s.addPeaks(&u, sample, batch, s.peaks())
+}
+
+type peaks = map[string]func(s *Sample, batch int) (bytes int64, err error)
+
+func (s *Scorer) peaks() peaks { return peaks{"vision tower": s.visionPeak, "scoring": s.scorePeak} }
+
+// UsageOf is Usage of a process that goes through a table with so many distinct pictures, in batches.
+func (s *Scorer) UsageOf(sample *Sample, batch, pictures int) (Usage, error) {
+	u := Usage{Bytes: map[string]int64{}}
+	u.Parameters, u.Bytes["weights"] = s.Weights()
+	peaks := s.peaks()
+	if err := s.addPeaks(&u, sample, batch, peaks); err != nil {
+		return u, err
+	}
+	if s.small { // packed copies of the weights; runs side by side
+		u.Bytes["weights"] *= 2
+		for what := range peaks {
+			u.Bytes[what] *= int64(s.limits.parallel)
+		}
+	}
+	s.addPictures(&u, sample, batch, pictures, true)
+	if s.onCUDA() {
+		s.split(&u, len(peaks))
+	}
+	return u, nil
+}
+
+// addPeaks adds what graphs hold at their worst moments, with what their arenas lose.
+func (p *pipeline) addPeaks(u *Usage, s *Sample, batch int, peaks peaks) error {
+	for what, peak := range peaks {
+		n, err := peak(s, batch)
+		if err != nil {
+			return err
+		}
+		slack := n / arenaSlack
+		if p.onCUDA() {
+			slack = n / cudaSlack
+		}
+		u.Bytes[what] = n + slack
+	}
+	return nil
+}
+
+// addPictures adds what lies on the host of the pictures: pixels of a batch, features, if they are kept.
+func (p *pipeline) addPictures(u *Usage, s *Sample, batch, pictures int, kept bool) {
+	var pixels, features int64
+	for _, q := range s.Pictures {
+		pixels += 4 * int64(len(q.Pixels))
+		features = max(features, 4*int64(q.Tokens*p.backbone.Decoder().FeatureWidth()))
+	}
+	if kept {
+		u.Bytes["image features"] = min(features*int64(pictures), p.cache.limit)
+	}
+	u.Bytes["pictures"] = 2 * pixels * int64(batch)
+	u.Bytes["program"] = program
+}
+
+// split sorts memory by where it lies, and adds what the device takes for itself: its context, and of each session's
+// arena the rest of its last region, half of one on average.
+func (p *pipeline) split(u *Usage, sessions int) {
+	u.Host = map[string]int64{}
+	for _, what := range []string{"gradients and optimizer", "image features", "pictures", "program"} {
+		if n, ok := u.Bytes[what]; ok {
+			u.Host[what] = n
+		}
+	}
+	maps.DeleteFunc(u.Bytes, func(what string, _ int64) bool { return u.Host[what] > 0 })
+	u.Bytes["context, ends of arenas"] = cudaContext + int64(sessions)*cudaRegion/2
+}

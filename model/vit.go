@@ -10,15 +10,22 @@ import (
 // segment only. mask, broadcast to [segments, heads, length, length], is added to the scores; "": none. It returns rows
 // [segments*length, heads*dim].
 func (g *Graph) Attend(q, k, v, mask string, heads, dim int) string {
-	split := func(t string, perm ...int) string {
-		return g.OpA("Transpose", onnx.Attrs{"perm": perm}, g.Op("Reshape", t, g.Ints(0, 0, int64(heads), int64(dim))))
-	}
-	q = g.Op("Mul", q, g.Scalar(onnx.Float, 1/math.Sqrt(float64(dim))))
-	scores := g.Op("MatMul", split(q, 0, 2, 1, 3), split(k, 0, 2, 3, 1))
+	q = g.scaled(q, dim)
+	scores := g.Op("MatMul", g.heads(q, heads, dim, 0, 2, 1, 3), g.heads(k, heads, dim, 0, 2, 3, 1))
 	if mask != "" {
 		scores = g.Op("Add", scores, mask)
 	}
-	y := g.Op("MatMul", g.OpA("Softmax", onnx.Attrs{"axis": -1}, scores), split(v, 0, 2, 1, 3))
+	y := g.Op("MatMul", g.OpA("Softmax", onnx.Attrs{"axis": -1}, scores), g.heads(v, heads, dim, 0, 2, 1, 3))
 	y = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 2, 1, 3}}, y)
 	return g.Op("Reshape", y, g.Ints(-1, int64(heads*dim)))
+}
+
+// scaled is q/sqrt(dim).
+func (g *Graph) scaled(q string, dim int) string {
+	return g.Op("Mul", q, g.Scalar(onnx.Float, 1/math.Sqrt(float64(dim))))
+}
+
+// heads takes the heads of x [segments, length, heads*dim] apart and orders the four axes anew.
+func (g *Graph) heads(x string, heads, dim int, perm ...int) string {
+	return g.OpA("Transpose", onnx.Attrs{"perm": perm}, g.Op("Reshape", x, g.Ints(0, 0, int64(heads), int64(dim))))
 }

@@ -79,6 +79,17 @@ func (b *Builder) Segment(name string, body func()) {
 	b.segment = old
 }
 
+// Body runs build and returns the nodes, inputs and outputs that it adds as a subgraph, for the attribute of a Scan. What
+// build reads besides, constants too, the subgraph takes from the graph around it.
+func (b *Builder) Body(name string, build func()) *Graph {
+	around, segment := b.M.Graph, b.segment
+	b.M.Inputs, b.M.Outputs, b.M.Nodes, b.segment = nil, nil, nil, ""
+	b.Scoped(name, build)
+	body := &Graph{Name: name, Inputs: b.M.Inputs, Outputs: b.M.Outputs, Nodes: b.M.Nodes}
+	b.M.Inputs, b.M.Outputs, b.M.Nodes, b.segment = around.Inputs, around.Outputs, around.Nodes, segment
+	return body
+}
+
 // Name returns base, made unique.
 func (b *Builder) Name(base string) string {
 	if len(b.scope) > 0 {

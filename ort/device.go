@@ -1,9 +1,12 @@
 package ort
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -70,17 +73,66 @@ func hasCUDA(library string) bool {
 	return err == nil
 }
 
-// addTo makes the device the first choice of a session. TensorFloat-32 stays off: its 10 bits would be seen in scores.
-func (d device) addTo(so *onnxruntime.SessionOptions) error {
+// CUDAOptions are what a user may want of ONNX Runtime's CUDA provider. The zero value leaves all to the provider.
+type CUDAOptions struct {
+	MemoryLimit int64  // bytes of the arena of each session; 0: all of the device
+	Arena       string // how it grows: "doubling" (by up to a GiB), "requested" (less memory, more calls); "": doubling
+	CudnnSearch string // of algorithms for convolutions: "exhaustive", "heuristic", "default"; "": exhaustive
+}
+
+// The provider's names of our words.
+var (
+	arenaStrategies = map[string]string{"doubling": "kNextPowerOfTwo", "requested": "kSameAsRequested"}
+	cudnnSearches   = map[string]string{"exhaustive": "EXHAUSTIVE", "heuristic": "HEURISTIC", "default": "DEFAULT"}
+)
+
+// Check reports what is wrong with the options.
+func (o CUDAOptions) Check() error {
+	var problems []error
+	for _, c := range []struct {
+		key, value string
+		known      map[string]string
+	}{{"arena", o.Arena, arenaStrategies}, {"cudnn_search", o.CudnnSearch, cudnnSearches}} {
+		if c.value != "" && c.known[c.value] == "" {
+			problems = append(problems, fmt.Errorf("%s %q is unknown: want one of %s", c.key, c.value,
+				strings.Join(slices.Sorted(maps.Keys(c.known)), ", ")))
+		}
+	}
+	if o.MemoryLimit < 0 {
+		problems = append(problems, fmt.Errorf("memory_limit is %d bytes", o.MemoryLimit))
+	}
+	return errors.Join(problems...)
+}
+
+// provider is what the CUDA provider is told. TensorFloat-32 stays off: its 10 bits would be seen in scores.
+func (o CUDAOptions) provider(d device) map[string]string {
+	out := map[string]string{"device_id": strconv.Itoa(int(d)), "use_tf32": "0"}
+	if o.MemoryLimit > 0 {
+		out["gpu_mem_limit"] = strconv.FormatInt(o.MemoryLimit, 10)
+	}
+	if o.Arena != "" {
+		out["arena_extend_strategy"] = arenaStrategies[o.Arena]
+	}
+	if o.CudnnSearch != "" {
+		out["cudnn_conv_algo_search"] = cudnnSearches[o.CudnnSearch]
+	}
+	return out
+}
+
+// addTo makes the device the first choice of a session.
+func (d device) addTo(so *onnxruntime.SessionOptions, o CUDAOptions) error {
 	if d == cpu {
 		return nil
+	}
+	if err := o.Check(); err != nil {
+		return err
 	}
 	co, err := onnxruntime.NewCUDAProviderOptions()
 	if err != nil {
 		return d.explain(err)
 	}
 	defer co.Destroy()
-	if err := co.Update(map[string]string{"device_id": strconv.Itoa(int(d)), "use_tf32": "0"}); err != nil {
+	if err := co.Update(o.provider(d)); err != nil {
 		return d.explain(err)
 	}
 	if err := so.AppendExecutionProviderCUDA(co); err != nil {

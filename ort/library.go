@@ -27,6 +27,7 @@ var load = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	onnxruntime.SetSharedLibraryPath(path)
+	defer keepSignals()()
 	if err := onnxruntime.InitializeEnvironment(onnxruntime.WithLogLevelFatal()); err != nil {
 		return "", fmt.Errorf("load %s: %w (it must be ONNX Runtime 1.29 or newer, for this machine)", path, err)
 	}

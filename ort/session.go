@@ -34,6 +34,8 @@ type Options struct {
 	// NoSpin lets idle worker threads sleep at once; wanted where several sessions share the cores.
 	NoSpin bool
 
+	CUDA CUDAOptions // of a CUDA device
+
 	Optimize Optimization
 	Profile  string // prefix of a JSON trace of every node's time, written by Close; "": none
 }
@@ -116,7 +118,10 @@ func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 		return err
 	}
 	defer so.Destroy()
-	if err := d.addTo(so); err != nil {
+	if d != cpu { // its libraries are loaded now
+		defer keepSignals()()
+	}
+	if err := d.addTo(so, o.CUDA); err != nil {
 		return err
 	}
 	m := *model

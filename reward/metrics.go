@@ -6,6 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"assay/model"
 )
 
 // metrics are what GET /metrics shows.
@@ -17,6 +19,22 @@ type metrics struct {
 	latency  *prometheus.HistogramVec // seconds of requests that were answered, by path
 	scores   *prometheus.HistogramVec // score01 by scorer
 	edits    *prometheus.CounterVec   // by client
+
+	dimensions  *prometheus.CounterVec   // scores of dimensions, by scorer and dimension
+	dimension01 *prometheus.HistogramVec // the same on 0 to 1, of scorers with a range
+}
+
+// observe counts a score, and its dimensions.
+func (m *metrics) observe(scorer string, j *model.Judgement, bounded bool) {
+	if bounded {
+		m.scores.WithLabelValues(scorer).Observe(j.Score01)
+	}
+	for _, d := range j.Dimensions {
+		m.dimensions.WithLabelValues(scorer, d.Name).Inc()
+		if bounded {
+			m.dimension01.WithLabelValues(scorer, d.Name).Observe(d.Score01)
+		}
+	}
 }
 
 func newMetrics(waiting func() float64) *metrics {
@@ -41,11 +59,16 @@ func newMetrics(waiting func() float64) *metrics {
 		scores: prometheus.NewHistogramVec(histogram("assay_score01", "Scores given, 0 to 1.",
 			prometheus.LinearBuckets(0, 0.1, 11)), []string{"scorer"}),
 	}
+	m.dimensions = counter("assay_dimension_scores_total", "Scores of dimensions given, by scorer and dimension.",
+		"scorer", "dimension")
+	m.dimension01 = prometheus.NewHistogramVec(histogram("assay_dimension_score01", "Scores of dimensions given, 0 to 1.",
+		prometheus.LinearBuckets(0, 0.1, 11)), []string{"scorer", "dimension"})
 	queue := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "assay_queue_items",
 		Help: "Edits admitted and not yet scored.",
 	}, waiting)
-	m.registry.MustRegister(m.requests, m.errors, m.batch, m.latency, m.scores, m.edits, queue,
+	m.registry.MustRegister(m.requests, m.errors, m.batch, m.latency, m.scores, m.edits, m.dimensions,
+		m.dimension01, queue,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

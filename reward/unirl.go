@@ -52,20 +52,25 @@ func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var body struct {
-		Requests list[unirlRequest] `json:"requests"`
+		Requests *list[unirlRequest] `json:"requests"`
 	}
 	held, err := s.readBody(w, r, &body, nil)
 	if err != nil {
 		return err
 	}
 	defer held.release()
-	held.shrink(shareBytes(body.Requests))
-	results := make([]map[string]map[string]float64, len(body.Requests))
-	errs := make([]map[string]string, len(body.Requests))
+	if body.Requests == nil {
+		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
+			"requests is missing: a list, in UniRL's format; source, instruction and edits go to /v1/score")
+	}
+	requests := *body.Requests
+	held.shrink(shareBytes(requests))
+	results := make([]map[string]map[string]float64, len(requests))
+	errs := make([]map[string]string, len(requests))
 	request := map[*item]int{} // that an item belongs to
 	var items []*item
 	asked := 0
-	for i, q := range body.Requests {
+	for i, q := range requests {
 		if asked += len(q.Required); asked > s.o.MaxItems {
 			return s.countItems("requested rewards", asked)
 		}

@@ -178,8 +178,8 @@ func (s *Server) scoreBatch(ctx context.Context, r *reservation, v *served, sour
 	}
 	for i, it := range scored {
 		it.scored, it.err = j.scores[i], j.errs[i]
-		if cfg := v.Config(); it.err == nil && cfg.ScoreRange.Bounded() {
-			s.metrics.scores.WithLabelValues(v.name).Observe(it.scored.Score01)
+		if cfg := v.Config(); it.err == nil {
+			s.metrics.observe(v.name, &it.scored, cfg.ScoreRange.Bounded())
 		}
 	}
 	return nil

@@ -124,26 +124,7 @@ func Table(ctx context.Context, s TableScorer, o TableOptions) (*TableResult, er
 	}
 	defer t.Close()
 	progress := o.Out + ".progress"
-	j, done, err := openProgress(progress, t, s)
-	if err != nil {
-		return nil, err
-	}
-	told := func() {
-		if o.Progress != nil {
-			o.Progress(len(done), t.Len())
-		}
-	}
-	told()
-	err = Rows(ctx, s, t, done, func(rows []Row) error {
-		told()
-		return j.Write(rows...)
-	})
-	if e := j.Close(); err == nil {
-		err = e
-	}
-	if errors.Is(err, context.Canceled) {
-		return nil, &InterruptedError{Done: len(done), Total: t.Len(), Progress: progress, Err: err}
-	}
+	done, err := Kept(ctx, s, t, progress, nil, o.Progress)
 	if err != nil {
 		return nil, err
 	}
@@ -157,6 +138,44 @@ func Table(ctx context.Context, s TableScorer, o TableOptions) (*TableResult, er
 		}
 	}
 	return r, os.Remove(progress)
+}
+
+// Kept scores the rows of a table that skip (may be nil) does not name. Results are kept in the file progress, which is
+// the caller's to remove: when ctx is cancelled the error is an [InterruptedError], and the same call goes on. told (may
+// be nil) is called with the rows done so far and their number.
+func Kept(ctx context.Context, s TableScorer, t *data.Table, progress string, skip func(row int) bool,
+	told func(done, total int)) (Scores, error) {
+	j, done, err := openProgress(progress, t, s)
+	if err != nil {
+		return nil, err
+	}
+	left := 0
+	for i := range t.Len() {
+		if skip != nil && skip(i) {
+			done[i] = Row{Row: i}
+			left++
+		}
+	}
+	tell := func() {
+		if told != nil {
+			told(len(done)-left, t.Len()-left)
+		}
+	}
+	tell()
+	err = Rows(ctx, s, t, done, func(rows []Row) error {
+		tell()
+		return j.Write(rows...)
+	})
+	if e := j.Close(); err == nil {
+		err = e
+	}
+	if errors.Is(err, context.Canceled) {
+		return nil, &InterruptedError{Done: len(done) - left, Total: t.Len() - left, Progress: progress, Err: err}
+	}
+	if left > 0 {
+		maps.DeleteFunc(done, func(i int, _ Row) bool { return skip(i) })
+	}
+	return done, err
 }
 
 // writeScores writes the rows with their scores.

@@ -4,6 +4,7 @@ import (
 	"assay/lora"
 	"assay/losses"
 	"assay/model"
+	"assay/ort"
 	"assay/store"
 )
 
@@ -49,15 +50,28 @@ type Config struct {
 	NonFinite  string          `yaml:"non_finite"`  // stop, skip
 	Augment    string          `yaml:"augment"`     // none, adiee
 
-	Device    string `yaml:"device"`    // auto, cpu, cuda:N
-	Threads   int    `yaml:"threads"`   // 0: all cores
-	Recompute string `yaml:"recompute"` // none, layers
+	Device  string `yaml:"device"`  // auto, cpu, cuda:N
+	Threads int    `yaml:"threads"` // 0: all cores
+
+	DeviceOptions DeviceOptions `yaml:"device_options,omitempty"`
+	Recompute     string        `yaml:"recompute"` // none, layers
 
 	Checkpoint CheckpointConfig `yaml:"checkpoint"`
 	Validate   ValidateConfig   `yaml:"validate"`
 	Cache      CacheConfig      `yaml:"cache"`
 
 	Judge *model.ScorerConfig `yaml:"-"` // what scorer or init says, if that is of format 2
+}
+
+// DeviceOptions are those of a CUDA device: see ort.CUDAOptions.
+type DeviceOptions struct {
+	MemoryLimit CacheSize `yaml:"memory_limit,omitempty"` // bytes; 0: all of the device
+	Arena       string    `yaml:"arena,omitempty"`        // doubling, requested
+	CudnnSearch string    `yaml:"cudnn_search,omitempty"` // exhaustive, heuristic, default
+}
+
+func (o DeviceOptions) cuda() ort.CUDAOptions {
+	return ort.CUDAOptions{MemoryLimit: int64(o.MemoryLimit), Arena: o.Arena, CudnnSearch: o.CudnnSearch}
 }
 
 // LoraConfig says which linear layers get an adapter. The meaning of each key is PEFT's.

@@ -1,6 +1,8 @@
 package trainer
 
 import (
+	"strings"
+
 	"assay/lora"
 	"assay/optim"
 )
@@ -12,6 +14,7 @@ const (
 	headGroup     = "head"
 	rowsGroup     = "rows"   // of the score token
 	otherGroup    = "others" // all that have no group of their own
+	lossGroup     = "losses" // what terms of the objective learn, which never has one
 )
 
 // GroupsConfig gives groups of tensors learning rates, decays and schedules of their own.
@@ -129,6 +132,8 @@ func groupOf(name string) string {
 		return adapterGroup
 	case brought:
 		return lora.Part(path)
+	case strings.HasPrefix(name, "losses."):
+		return lossGroup
 	case isTokenRow(name):
 		return rowsGroup
 	case headTensor(name):

@@ -104,6 +104,7 @@ type scorerFile struct {
 	ChatTemplate  string           `yaml:"chat_template"`
 	EndOfTurn     string           `yaml:"end_of_turn"`
 	Dtype         string           `yaml:"dtype"`
+	Calibration   string           `yaml:"calibration"` // of the scorer as it is: training begins without
 }
 
 // fromScorer takes what a scorer directory says as the defaults of a run that goes on from it.

@@ -164,7 +164,7 @@ func (c *Config) trainsTensor(modules []lora.Module) func(name string) bool {
 			return *t.part(lora.Part(path)) != frozen
 		case isTokenRow(name):
 			return slices.Contains(t.Rows, strings.TrimPrefix(name, "score_token."))
-		case headTensor(name):
+		case headTensor(name), groupOf(name) == lossGroup:
 			return true
 		}
 		return t.reaches(whole, lora.Canonical(name), n)

@@ -23,7 +23,6 @@ type HeadOptions struct {
 	Save     func(dir string, params []optim.Param) error // writes the scorer directory around the head
 	Weight   float64                                      // of the score's loss
 	Backbone map[string]string                            // fingerprint of all that the hidden states depend on
-	Memory   int64                                        // bytes that the backbone takes while they are computed
 }
 
 // HeadModel trains the head alone, in Gorgonia, on hidden states that are computed once (linear probing). The backbone
@@ -185,7 +184,7 @@ func (m *HeadModel) SaveScorer(dir string) error { return m.o.Save(dir, m.o.Para
 // Fingerprint is that of the backbone.
 func (m *HeadModel) Fingerprint() map[string]string { return maps.Clone(m.o.Backbone) }
 
-// Plan counts the head: the backbone is in memory only before it trains.
+// Plan counts the head.
 func (m *HeadModel) Plan(context.Context, []Example) (*Plan, error) {
 	p := &Plan{Device: "cpu (Gorgonia)", MicroBatch: math.MaxInt, Bytes: map[string]int64{}}
 	for _, x := range m.o.Params {
@@ -193,8 +192,6 @@ func (m *HeadModel) Plan(context.Context, []Example) (*Plan, error) {
 	}
 	p.Parameters = p.Trainable
 	p.Bytes["parameters, gradients and moments"] = 16 * p.Trainable
-	p.Bytes["weights, while hidden states are computed"] = m.o.Memory
-	p.Bytes["a hidden state, in the cache on disk"] = 52 + 4*int64(m.head.In)
 	return p, nil
 }
 

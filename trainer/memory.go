@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -14,10 +15,16 @@ import (
 
 // Expect tells the model what rows a plan is for.
 func (m *scorerModel) Expect(rows, validation int) {
-	m.pictures, m.scoring = 2*(rows+validation), validation > 0
-	if m.config.Augment != "none" {
-		m.pictures *= 8 // flips and quarter turns
+	m.pictures, m.scoring = m.config.pictures(rows+validation), validation > 0
+}
+
+// pictures is the largest number of distinct ones that so many rows have.
+func (c *Config) pictures(rows int) int {
+	n := 2 * rows
+	if c.Augment != "none" {
+		n *= 8 // flips and quarter turns
 	}
+	return n
 }
 
 // ExpectGroup tells the model how many edits the largest group has: they are in one run of the graph.
@@ -26,9 +33,29 @@ func (m *scorerModel) ExpectGroup(edits int) { m.least = edits }
 // Plan counts tokens, parameters and memory.
 func (m *scorerModel) Plan(_ context.Context, sample []Example) (*Plan, error) {
 	p := &Plan{Device: m.tuner.Device()}
-	var longest *model.Sample
+	longest, err := p.count(m.tuner, sample)
+	if err != nil {
+		return nil, err
+	}
+	p.Memory = memoryOf(m.tuner.Device(), m.given)
+	if limit := int64(m.config.DeviceOptions.MemoryLimit); limit > 0 && strings.HasPrefix(p.Device, "cuda") {
+		p.Memory = min(p.Memory, limit)
+	}
+	if err := m.tuner.Absent(); err != nil {
+		p.Absent, p.Partly = err.Error(), m.tuner.Partly()
+	}
+	u, err := m.fit(p, longest)
+	if err != nil {
+		return nil, err
+	}
+	p.Parameters, p.Trainable, p.Bytes, p.Host = u.Parameters, u.Trainable, u.Bytes, u.Host
+	return p, nil
+}
+
+// count counts the tokens of examples and returns the longest one.
+func (p *Plan) count(by preparer, sample []Example) (longest *model.Sample, err error) {
 	for part := range slices.Chunk(sample, runtime.GOMAXPROCS(0)) { // their pixels are not kept
-		samples, err := prepareExamples(m.tuner, part)
+		samples, err := prepareExamples(by, part)
 		if err != nil {
 			return nil, err
 		}
@@ -44,35 +71,44 @@ func (m *scorerModel) Plan(_ context.Context, sample []Example) (*Plan, error) {
 			p.Tokens.Mean += float64(n) / float64(len(sample))
 		}
 	}
-	p.Memory = m.memory()
-	if err := m.tuner.Absent(); err != nil {
-		p.Absent = err.Error()
-	}
-	u, err := m.fit(p, longest)
-	if err != nil {
-		return nil, err
-	}
-	p.Parameters, p.Trainable, p.Bytes = u.Parameters, u.Trainable, u.Bytes
-	return p, nil
+	return longest, nil
 }
+
+// Tokens of a run of the graph. On the CPU larger matrix products are no faster than those of enoughCPU; a GPU takes
+// what fits into its memory, up to mostCUDA, beyond which products gain nothing either.
+const (
+	enoughCPU = 2048
+	mostCUDA  = 32 << 10
+)
 
 // fit chooses the samples of a run of the graph, unless the configuration says: enough tokens for large matrix
 // products, and no more than fits into nine tenths of the memory.
 func (m *scorerModel) fit(p *Plan, longest *model.Sample) (u model.Usage, err error) {
-	const enough = 2048
-	n := min(max(1, int(enough/p.Tokens.Mean)), m.config.BatchSize)
-	fixed := m.config.MicroBatch != Auto
-	if fixed {
-		n = min(int(m.config.MicroBatch), m.config.BatchSize)
+	enough := enoughCPU
+	if strings.HasPrefix(p.Device, "cuda") && p.Memory > 0 {
+		enough = mostCUDA
 	}
-	n = max(n, m.least)
-	for ; ; n-- {
-		p.MicroBatch = n
-		u, err = m.tuner.Usage(longest, n, m.pictures, m.scoring)
-		if err != nil || fixed || n <= max(1, m.least) || p.Memory == 0 || total(u.Bytes) <= p.Memory/10*9 {
-			return u, err
+	most := min(max(1, int(float64(enough)/p.Tokens.Mean)), m.config.BatchSize)
+	if m.config.MicroBatch != Auto {
+		p.MicroBatch = max(min(int(m.config.MicroBatch), m.config.BatchSize), m.least)
+		return m.tuner.Usage(longest, p.MicroBatch, m.pictures, m.scoring)
+	}
+	least := max(1, m.least)
+	most = max(most, least)
+	fits := func(n int) bool {
+		if err == nil {
+			p.MicroBatch = n
+			u, err = m.tuner.Usage(longest, n, m.pictures, m.scoring)
 		}
+		return err != nil || p.Memory == 0 || total(u.Bytes) <= p.Memory/10*9
 	}
+	if fits(most) || most == least {
+		return u, err
+	}
+	if n := most - 1 - sort.Search(most-1-least, func(i int) bool { return fits(most - 1 - i) }); n != p.MicroBatch {
+		fits(n)
+	}
+	return u, err
 }
 
 func total(bytes map[string]int64) (sum int64) {
@@ -82,13 +118,13 @@ func total(bytes map[string]int64) (sum int64) {
 	return sum
 }
 
-// memory is what the run may use: of the GPU that was named, or of this machine's; 0 if it is not known.
-func (m *scorerModel) memory() int64 {
-	if m.given > 0 {
-		return m.given
+// memoryOf is what a run may use: of the GPU that a plan names, or of the device as it is here; 0 if it is not known.
+func memoryOf(device string, given int64) int64 {
+	if given > 0 {
+		return given
 	}
-	if strings.HasPrefix(m.tuner.Device(), "cuda") {
-		return freeMemory(m.tuner.Device())
+	if strings.HasPrefix(device, "cuda") {
+		return freeMemory(device)
 	}
 	return mainMemory()
 }

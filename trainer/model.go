@@ -99,7 +99,9 @@ type Plan struct {
 	Trainable  int64            `json:"trainable"`          // of them
 	Trains     Trained          `json:"trains"`             // which
 	Bytes      map[string]int64 `json:"bytes"`              // memory wanted, by what for
+	Host       map[string]int64 `json:"host,omitempty"`     // the machine's beside a GPU's, which Bytes is then
 	Absent     string           `json:"absent,omitempty"`   // what is missing of the backbone's weights, without which nothing trains
+	Partly     bool             `json:"partly,omitempty"`   // a part of the weights is there, a shard is missing
 	Need       int64            `json:"need"`               // all of it
 	Memory     int64            `json:"memory,omitempty"`   // what the device has free; 0: not known
 	Fits       *bool            `json:"fits,omitempty"`     // whether that suffices

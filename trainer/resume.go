@@ -19,7 +19,8 @@ import (
 
 // mayDiffer are the keys that a resumed run may have otherwise: they say where things lie, or change no number. What
 // lies at the paths is compared by content.
-var mayDiffer = []string{"out", "backbone", "init", "data.train", "data.validation", "data.skip", "checkpoint", "cache"}
+var mayDiffer = []string{"out", "backbone", "init", "data.train", "data.validation", "data.skip", "checkpoint", "cache",
+	"device_options.memory_limit", "device_options.arena"}
 
 // differences lists what is no longer as the checkpoint has it.
 func differences(old, now *state) ([]string, error) {

@@ -11,8 +11,10 @@ import (
 
 // openHead makes the model of mode head: the backbone (with the adapter of init, if there is one) gives the hidden
 // states, Gorgonia trains the head on them.
-func openHead(c *Config, parts *model.ScorerState) (Model, error) {
-	s, err := model.NewScorer(parts, modelOptions(c, nil))
+func openHead(c *Config, parts *model.ScorerState, given int64) (Model, error) {
+	o := modelOptions(c, nil)
+	o.Elsewhere = given > 0
+	s, err := model.NewScorer(parts, o)
 	if err != nil {
 		return nil, err
 	}
@@ -20,7 +22,6 @@ func openHead(c *Config, parts *model.ScorerState) (Model, error) {
 	if !parts.Plan {
 		states, err = s.StateFingerprint()
 	}
-	_, memory := s.Weights()
 	if err := errors.Join(err, s.Close()); err != nil {
 		return nil, err
 	}
@@ -40,10 +41,9 @@ func openHead(c *Config, parts *model.ScorerState) (Model, error) {
 		Head:     c.Head,
 		Params:   params,
 		Weight:   c.Loss.Score,
-		Batch:    16,
+		Batch:    hiddenBatch,
 		Store:    known,
 		Backbone: map[string]string{"hidden states": states},
-		Memory:   memory,
 		Open: func(context.Context) (Hidden, error) {
 			s, err := model.NewScorer(parts, modelOptions(c, known))
 			return hiddenScorer{s}, err
@@ -53,18 +53,62 @@ func openHead(c *Config, parts *model.ScorerState) (Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tableHead{head, parts.Plan}, nil
+	return &tableHead{HeadModel: head, config: c, parts: parts, given: given}, nil
 }
+
+// hiddenBatch is the number of examples whose hidden states are computed together.
+const hiddenBatch = 16
 
 // tableHead is a HeadModel whose examples are rows of tables.
 type tableHead struct {
 	*HeadModel
-	plan bool // nothing will be trained
+	config   *Config
+	parts    *model.ScorerState
+	given    int64 // memory of the GPU that a plan is for; 0: as it is here
+	pictures int   // that the run sees
+}
+
+// Expect tells the model what rows a plan is for.
+func (m *tableHead) Expect(rows, validation int) { m.pictures = m.config.pictures(rows + validation) }
+
+// Plan is that of the head, with what the backbone needs while it computes hidden states, before the head trains.
+func (m *tableHead) Plan(ctx context.Context, sample []Example) (p *Plan, err error) {
+	p, err = m.HeadModel.Plan(ctx, sample)
+	if err != nil {
+		return nil, err
+	}
+	o := modelOptions(m.config, nil)
+	o.Elsewhere = m.given > 0
+	s, err := model.NewScorer(m.parts, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	longest, err := p.count(s, sample)
+	if err != nil {
+		return nil, err
+	}
+	u, err := s.UsageOf(longest, hiddenBatch, m.pictures)
+	if err != nil {
+		return nil, err
+	}
+	p.Parameters += u.Parameters
+	for what, n := range u.Bytes {
+		p.Bytes[what+", while hidden states are computed"] = n
+	}
+	p.Host, p.Memory = u.Host, memoryOf(s.Device(), m.given)
+	if s.Device() != "cpu" {
+		p.Device = s.Device() + ", the head on the cpu (Gorgonia)"
+	}
+	if err := s.Absent(); err != nil {
+		p.Absent, p.Partly = err.Error(), s.Partly()
+	}
+	return p, err
 }
 
 // Inspector decodes the pictures that no earlier run has.
-func (m tableHead) Inspector() func(*Example) error {
-	if m.plan { // leaves nothing behind
+func (m *tableHead) Inspector() func(*Example) error {
+	if m.parts.Plan { // leaves nothing behind
 		return new(inspector).example
 	}
 	return newInspector(m.o.Store).example

@@ -56,7 +56,7 @@ func openModel(c *Config, plan bool, memory int64) (_ Model, err error) {
 		return nil, err
 	}
 	if c.Mode == "head" {
-		return openHead(c, parts)
+		return openHead(c, parts, memory)
 	}
 	m := &scorerModel{config: c, plan: plan, given: memory}
 	if m.store, err = openStore(c, m.warn); err != nil {
@@ -181,7 +181,7 @@ func dtype(c *Config) string {
 }
 
 func modelOptions(c *Config, s *store.Store) model.Options {
-	o := model.Options{Device: c.Device, Threads: c.Threads, Cache: int64(c.Cache.Vision)}
+	o := model.Options{Device: c.Device, Threads: c.Threads, Cache: int64(c.Cache.Vision), CUDA: c.DeviceOptions.cuda()}
 	if o.Threads == 0 {
 		o.Threads = runtime.NumCPU()
 	}

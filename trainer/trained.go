@@ -25,6 +25,7 @@ type Trained struct {
 	Adapters   map[string]int `json:"adapters"`             // linear layers with an adapter, by part: language, vision, projector
 	Backbone   map[string]int `json:"backbone,omitempty"`   // tensors of the backbone itself, by part
 	Head       int64          `json:"head"`                 // parameters of the head
+	Losses     int64          `json:"losses,omitempty"`     // parameters of the losses themselves: learned cuts
 	TokenRows  int            `json:"token_rows"`           // rows of the score token: of the embedding table, of the output layer
 	Parameters int64          `json:"parameters"`           // of all
 	Digest     string         `json:"digest"`               // of the tensors' names and shapes
@@ -113,6 +114,8 @@ func trainedOf(tensors []trainedTensor) Trained {
 			t.TokenRows++
 		case headGroup:
 			t.Head += size
+		case lossGroup: // of the objective: no part of the scorer
+			t.Losses += size
 		default:
 			if t.Backbone == nil {
 				t.Backbone = map[string]int{}

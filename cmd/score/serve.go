@@ -23,6 +23,7 @@ func init() { register(newServeCommand) }
 
 type serveFlags struct {
 	scorers   []string
+	dimension []string
 	addr      string
 	tokenFile string
 	clients   string
@@ -61,6 +62,8 @@ no new connection is accepted, what was accepted is answered.`,
 	}
 	flags := c.Flags()
 	flags.StringArrayVar(&f.scorers, "scorer", nil, "scorer directory, or name=directory; may be given several times")
+	flags.StringArrayVar(&f.dimension, "dimension", nil, "dimension that is reported as the score, of every scorer, or "+
+		"scorer=dimension of one; may be given several times (default: what scorer.yaml makes of all)")
 	flags.StringVar(&f.addr, "addr", "127.0.0.1:8100", "address to listen on")
 	flags.StringVar(&f.tokenFile, "token-file", "", "file that holds the bearer token (default: the variable ASSAY_TOKEN)")
 	f.answers.add(c, "chat-backbone")
@@ -137,8 +140,41 @@ func (f *serveFlags) check() error {
 	return nil
 }
 
+// dimensions are those that are reported as the score, by scorer.
+func (f *serveFlags) dimensions() (map[string]string, error) {
+	out, every := map[string]string{}, ""
+	for _, arg := range f.scorers {
+		name, _ := named(arg)
+		out[name] = ""
+	}
+	for _, arg := range f.dimension {
+		name, dimension, one := strings.Cut(arg, "=")
+		_, known := out[name]
+		switch {
+		case one && (!known || dimension == ""):
+			return nil, cli.Usagef("--dimension %s: want DIMENSION, or SCORER=DIMENSION of a scorer that is served", arg)
+		case one:
+			out[name] = dimension
+		case every != "" && every != arg:
+			return nil, cli.Usagef("--dimension %s and %s: say whose each is, as SCORER=DIMENSION", every, arg)
+		default:
+			every = arg
+		}
+	}
+	for name := range out {
+		if out[name] == "" {
+			out[name] = every
+		}
+	}
+	return out, nil
+}
+
 func serve(c *cobra.Command, f *serveFlags) error {
 	if err := f.check(); err != nil {
+		return err
+	}
+	dimensions, err := f.dimensions()
+	if err != nil {
 		return err
 	}
 	var names []string
@@ -152,7 +188,7 @@ func serve(c *cobra.Command, f *serveFlags) error {
 	}
 	for _, arg := range f.scorers {
 		name, dir := named(arg)
-		one := runtimeFlags{scorer: dir, device: f.device, threads: f.threads}
+		one := runtimeFlags{scorer: dir, device: f.device, threads: f.threads, dimension: dimensions[name]}
 		s, err := one.open()
 		if err != nil {
 			return err

@@ -65,7 +65,10 @@ func (o *runOptions) run(c *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		return cli.Print(c, plan, func(w io.Writer) { printPlan(w, plan) })
+		if err := cli.Print(c, plan, func(w io.Writer) { printPlan(w, plan) }); err != nil || plan.Err() == nil {
+			return err
+		}
+		return cli.Reported(plan.Err())
 	}
 	r, err := trainer.Train(c.Context(), trainer.Options{
 		Config:   config,
@@ -126,6 +129,9 @@ func printPlan(w io.Writer, p *trainer.Plan) {
 		fmt.Fprintf(w, "memory       %10.1f MiB  %s\n", float64(p.Bytes[what])/(1<<20), what)
 	}
 	fmt.Fprintf(w, "memory       %10.1f MiB  in all\n", float64(p.Need)/(1<<20))
+	for _, what := range slices.Sorted(maps.Keys(p.Host)) {
+		fmt.Fprintf(w, "on the host  %10.1f MiB  %s\n", float64(p.Host[what])/(1<<20), what)
+	}
 	switch {
 	case p.Fits == nil:
 	case *p.Fits:

@@ -36,6 +36,7 @@ internal/kernels: onnx
 onnx/grad:        onnx
 losses:           onnx
 ort:              onnx internal/workers
+calibration:      internal/atomicfile
 checkpoints:      onnx internal/atomicfile internal/workers
 quant:            onnx checkpoints internal/strictjson internal/workers internal/atomicfile internal/exit
 lora:             onnx checkpoints quant internal/atomicfile internal/workers internal/exit
@@ -48,7 +49,7 @@ heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
 internal/miniature: data internal/atomicfile internal/stats internal/workers
 model/text:       internal/strictjson
-model:           onnx onnx/grad losses ort checkpoints lora data store model/text internal/strictjson internal/workers internal/atomicfile quant
+model:           onnx onnx/grad losses ort calibration checkpoints lora data store model/text internal/strictjson internal/workers internal/atomicfile quant
 model/llavanext: onnx checkpoints data model internal/strictjson
 model/qwenvl:    onnx checkpoints data model internal/strictjson
 model/qwen2vl:   checkpoints model model/qwenvl internal/strictjson
@@ -64,9 +65,11 @@ encoders:         onnx ort checkpoints data store heuristics model internal/stri
 optim:            internal/workers
 trainer/events:   internal/journal
 trainer:         losses ort checkpoints lora data store model trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version internal/journal
+doctor:           onnx ort data lora model model/fresh optim internal/kernels internal/version
 judges:           checkpoints model store internal/atomicfile internal/exit internal/pystring
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed
 scoring:          data store model internal/journal internal/workers internal/atomicfile
+scoring/calibrate: calibration data model scoring store internal/atomicfile internal/page internal/stats
 benchmarks:       internal/page data heuristics model encoders scoring store internal/journal internal/stats internal/atomicfile
 labeling:         data store heuristics data/readers encoders internal/strictyaml internal/workers internal/atomicfile
 reward: chat data heuristics model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson

@@ -38,15 +38,24 @@ type Trace struct{ Steps, Cases, Final string }
 // Run is the whole suite.
 func (f Family) Run(t *testing.T) {
 	t.Run("inputs", f.inputs)
-	t.Run("score", f.score)
+	for name, open := range map[string]opener{"": openScorer, ", in blocks": openInBlocks} {
+		t.Run("score"+name, func(t *testing.T) { f.score(t, open) })
+		t.Run("batch"+name, func(t *testing.T) { f.batch(t, open) })
+		t.Run("pixel gradient"+name, func(t *testing.T) { f.pixelGradient(t, open) })
+	}
 	t.Run("before", f.before)
-	t.Run("batch", f.batch)
-	t.Run("pixel gradient", f.pixelGradient)
 	t.Run("export", f.export)
 	t.Run("spellings", f.spellings)
 	t.Run("parameters", f.parameters)
-	for _, o := range []model.TuneOptions{{}, {Recompute: true}, {Fixed: true}} {
-		t.Run(fmt.Sprintf("gradients,recompute=%v,fixed=%v", o.Recompute, o.Fixed), func(t *testing.T) { f.gradients(t, o) })
+	for _, o := range []model.TuneOptions{
+		{},
+		{Recompute: true},
+		{Fixed: true},
+		{Options: model.Options{Blocks: few}},
+		{Options: model.Options{Blocks: few}, Recompute: true},
+	} {
+		name := fmt.Sprintf("gradients,recompute=%v,fixed=%v,blocks=%d", o.Recompute, o.Fixed, o.Blocks)
+		t.Run(name, func(t *testing.T) { f.gradients(t, o) })
 	}
 	t.Run("vision", f.vision)
 	t.Run("peft", f.peft)
@@ -156,9 +165,20 @@ func each[T any](
 	})
 }
 
-func openScorer(t *testing.T, dir string) *model.Scorer {
+type opener = func(t *testing.T, dir string) *model.Scorer
+
+func openScorer(t *testing.T, dir string) *model.Scorer { return openWith(t, dir, model.Options{}) }
+
+// few are the rows of a block, so that the fixtures' sequences and pictures have several.
+const few = 12
+
+func openInBlocks(t *testing.T, dir string) *model.Scorer {
+	return openWith(t, dir, model.Options{Blocks: few})
+}
+
+func openWith(t *testing.T, dir string, o model.Options) *model.Scorer {
 	t.Helper()
-	s, err := model.OpenScorer(dir, model.Options{})
+	s, err := model.OpenScorer(dir, o)
 	if err != nil {
 		t.Fatal(err)
 	}

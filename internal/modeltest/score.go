@@ -49,8 +49,8 @@ func (f Family) inputs(t *testing.T) {
 	})
 }
 
-func (f Family) score(t *testing.T) {
-	each(t, f, openScorer, func(t *testing.T, r *reference, s *model.Scorer) {
+func (f Family) score(t *testing.T, open opener) {
+	each(t, f, open, func(t *testing.T, r *reference, s *model.Scorer) {
 		samples := []*model.Sample{r.sample(t, s)}
 		scores, err := s.Score(context.Background(), samples)
 		if err != nil {
@@ -119,14 +119,14 @@ func checkScore(t *testing.T, s *model.Scorer, score01 float64, r *reference) {
 
 // batch scores all cases of a scorer in one call, pictures of several sizes and sequences of several lengths together:
 // a score is the same number in any company.
-func (f Family) batch(t *testing.T) {
+func (f Family) batch(t *testing.T, open opener) {
 	f.eachFile(t, func(t *testing.T, rs []*reference) {
 		byScorer := map[string][]*reference{}
 		for _, r := range rs {
 			byScorer[r.scorer()] = append(byScorer[r.scorer()], r, r, r, r, r)
 		}
 		for dir, rs := range byScorer {
-			s, alone := openScorer(t, dir), openScorer(t, dir)
+			s, alone := open(t, dir), open(t, dir)
 			var samples []*model.Sample
 			for _, r := range rs {
 				samples = append(samples, r.sample(t, s))
@@ -144,8 +144,8 @@ func (f Family) batch(t *testing.T) {
 	})
 }
 
-func (f Family) pixelGradient(t *testing.T) {
-	each(t, f, openScorer, func(t *testing.T, r *reference, s *model.Scorer) {
+func (f Family) pixelGradient(t *testing.T, open opener) {
+	each(t, f, open, func(t *testing.T, r *reference, s *model.Scorer) {
 		if !r.Gradients {
 			return
 		}

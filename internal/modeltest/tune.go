@@ -72,7 +72,12 @@ func (f Family) vision(t *testing.T) {
 	grads := oracle.Tensors(t, filepath.Join(dir, "grads.safetensors"))
 	family := filepath.Join("..", "..", "testdata", "oracle", f.Folder)
 	r := &reference{Case: oracle.Read[[]oracle.Case](t, filepath.Join(family, "cases.json"))[want.ID], family: family}
-	for _, o := range []model.TuneOptions{{}, {Full: true}, {Full: true, Recompute: true}} {
+	for _, o := range []model.TuneOptions{
+		{},
+		{Full: true},
+		{Full: true, Recompute: true},
+		{Full: true, Recompute: true, Options: model.Options{Blocks: few}},
+	} {
 		u := openTuner(t, dir, o)
 		got, err := u.Step(context.Background(), []*model.Sample{r.sample(t, u)}, []float64{r.Label / 10}, 1, 0)
 		if err != nil {

@@ -44,6 +44,7 @@ func (b *Family) Prepare(frames ...*data.Picture) (*model.Picture, error) {
 		Width:  first.Width,
 		Pixels: pixels,
 		Rows:   at.Rows * at.Cols,
+		Seen:   at.Rows * at.Cols,
 		Tokens: at.Rows * at.Cols / v.Unit(),
 		Layout: at,
 	}, nil

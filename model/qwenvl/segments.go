@@ -14,19 +14,21 @@ import (
 // are padded to the longest one, so that the graph does not depend on how many there are and of which sizes: windows
 // are smaller only at the right and bottom edges, and pictures of one size usually come together.
 type Segments struct {
-	rows string // [segments, length] int64: places, then distinct numbers from `patches` on where there is none
-	back string // [patches] int64: where each place is in the flat rows
-	mask string // [segments, 1, 1, length]: added to scores
-	pads string // [1] int64: how many of the rows are padding
-	cos  string // [segments, length, head_dim/2]
-	sin  string
+	whole bool   // pictures, however long
+	rows  string // [segments, length] int64: places, then distinct numbers from `patches` on where there is none
+	back  string // [patches] int64: where each place is in the flat rows
+	mask  string // [segments, 1, 1, length]: added to scores
+	pads  string // [1] int64: how many of the rows are padding
+	cos   string // [segments, length, head_dim/2]
+	sin   string
 }
 
 // Segments declares the inputs of a division of that name.
 func (b *Family) Segments(g *model.Graph, name string, t Turns) *Segments {
 	s := &Segments{
-		rows: g.Input(name+"_rows", onnx.Int64, onnx.Dims(name+"s", name+"_length")),
-		back: g.Input(name+"_back", onnx.Int64, onnx.Dims("patches")),
+		whole: name == pictures,
+		rows:  g.Input(name+"_rows", onnx.Int64, onnx.Dims(name+"s", name+"_length")),
+		back:  g.Input(name+"_back", onnx.Int64, onnx.Dims("patches")),
 	}
 	patches := g.SizeOf(t.Cos, 0)
 	s.pads = g.Op("Sub", g.OpA("ReduceProd", onnx.Attrs{"keepdims": 1}, g.Op("Shape", s.rows)), patches)

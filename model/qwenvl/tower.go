@@ -83,7 +83,11 @@ func (l *Block) Forward(g *model.Graph, x string, s *Segments) string {
 	// queries and keys lie side by side: twice as many heads
 	turned := g.OpA("RotaryEmbedding", onnx.Attrs{"num_heads": 2 * l.Heads}, parts[0], s.cos, s.sin)
 	qk := g.Node("", "Split", 2, onnx.Attrs{"axis": 2, "num_outputs": 2}, turned)
-	y := g.Pick(g.Attend(qk[0], qk[1], parts[1], s.mask, l.Heads, l.Dim), s.back, 0)
+	attend := g.Attend
+	if s.whole {
+		attend = g.AttendWhole
+	}
+	y := g.Pick(attend(qk[0], qk[1], parts[1], s.mask, l.Heads, l.Dim), s.back, 0)
 	x = g.Op("Add", x, l.Proj.Forward(g, y))
 	return g.Op("Add", x, l.MLP.Forward(g, l.Norm2.Forward(g, x)))
 }

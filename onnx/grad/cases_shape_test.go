@@ -242,6 +242,11 @@ func shapeCases() []opCase {
 			g.op("Slice", nil, in...)
 		}})
 	}
+	for _, end := range []int64{3, -1, 9} { // a beginning whose end is known when the model runs
+		cases = append(cases, opCase{op: "Slice", from: 13, build: func(g *gen) {
+			g.op("Slice", nil, g.x(4, 2+g.k), g.c(0), g.i([]int64{1}, end), g.c(0))
+		}})
+	}
 	return cases
 }
 

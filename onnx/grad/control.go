@@ -182,7 +182,7 @@ func (c *call) scanBack(s scan, b *body, before []string) backwardScan {
 	}
 	for _, x := range c.captures {
 		in := fresh("sum", c.value(x))
-		w.sums[x], inputs, w.starts = in.Name, append(inputs, in), append(w.starts, c.zerosLike(x))
+		w.sums[x], inputs, w.starts = in.Name, append(inputs, in), append(w.starts, c.zerosLike(c.current(x)))
 	}
 	for i, in := range s.slices {
 		if k := i - s.states; k < 0 {

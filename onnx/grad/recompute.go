@@ -1,6 +1,7 @@
 package grad
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -31,7 +32,7 @@ var randomOps = []string{
 func planSegments(m *onnx.Model, t *onnx.Types) map[string]*segment {
 	maker, users := map[string]*onnx.Node{}, map[string][]string{}
 	for _, n := range m.Nodes {
-		for _, x := range n.Inputs {
+		for _, x := range n.Reads() {
 			if !slices.Contains(users[x], n.Segment) && n.Segment != "" {
 				users[x] = append(users[x], n.Segment)
 			}
@@ -52,7 +53,7 @@ func planSegments(m *onnx.Model, t *onnx.Types) map[string]*segment {
 			plan[n.Segment] = s
 		}
 		depends := false
-		for _, x := range n.Inputs {
+		for _, x := range n.Reads() {
 			from := maker[x]
 			if from != nil && from.Segment != n.Segment && len(users[x]) == 1 && t.Of(x).Type.IsFloat() &&
 				t.Of(x).Const == nil {
@@ -110,6 +111,12 @@ func (e *engine) recompute(n *onnx.Node, dy []string) map[string]string {
 			if y != "" {
 				twin.Outputs[i] = e.b.Name("again/" + y)
 				s.recomputed[y] = twin.Outputs[i]
+			}
+		}
+		twin.Attrs = maps.Clone(n.Attrs)
+		for key, a := range n.Attrs {
+			if sub, ok := a.(*onnx.Graph); ok {
+				twin.Attrs[key] = c.renamed(sub, s.recomputed)
 			}
 		}
 		e.b.M.Nodes = append(e.b.M.Nodes, &twin)

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -81,6 +82,64 @@ func TestRecomputeKeepsGradients(t *testing.T) {
 		for i := range a {
 			if math.Abs(a[i]-b[i]) > 1e-6*(1+math.Abs(a[i])) {
 				t.Fatalf("%s[%d] is %g with recomputation, %g without", name, i, b[i], a[i])
+			}
+		}
+	}
+}
+
+// TestRecomputeFollowsCaptures: what the body of a Scan takes from its own segment is recomputed as well, and the
+// backward pass does not read the forward values.
+func TestRecomputeFollowsCaptures(t *testing.T) {
+	var results [2]map[string]*tensor.Dense
+	for i, recompute := range []bool{false, true} {
+		b := onnx.NewBuilder("captures", 23)
+		x := b.Input("x", onnx.Float, onnx.Dims("n", 3))
+		w := b.Input("w", onnx.Float, onnx.Dims(3, 3))
+		var inside []string
+		y := b.Op("Mul", x, x)
+		b.Segment("layer", func() {
+			k, q := b.Op("MatMul", y, w), b.Op("Tanh", y)
+			inside = []string{k, q}
+			body := b.Body("row", func() {
+				q := b.Input(b.Name("q"), onnx.Float, onnx.Dims(3))
+				b.Output(b.Name("y"), b.Op("Sin", b.Op("MatMul", k, q)), onnx.Float, onnx.Dims("n"))
+			})
+			y = b.OpA("Scan", attrs{"body": body, "num_scan_inputs": 1}, q)
+		})
+		forward := len(b.M.Nodes)
+		loss := b.OpA("ReduceSum", onnx.Attrs{"keepdims": 0}, b.Op("Mul", y, y))
+		grads, err := Append(b.M, Options{Outputs: []string{loss}, Wrt: []string{"x", "w"}, Recompute: recompute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b = onnx.Extend(b.M)
+		for _, name := range []string{"x", "w"} {
+			b.Output("grad."+name, grads[name], onnx.Float, nil)
+		}
+		for _, n := range b.M.Nodes[forward:] {
+			for _, v := range inside {
+				if recompute && slices.Contains(n.Reads(), v) {
+					t.Errorf("%v reads the forward value %q", n, v)
+				}
+			}
+		}
+		s, err := ort.Open(b.M, ort.Options{Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		results[i], err = s.Run(context.Background(), map[string]*tensor.Dense{
+			"x": dense(onnx.Float, []int{2, 3}, []float64{0.5, -1, 0.25, 2, 0.75, -0.5}),
+			"w": dense(onnx.Float, []int{3, 3}, []float64{1, 2, -1, 0.5, 0.25, 1, -2, 1, 0.5}),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range results[0] {
+		for i, v := range floats(want) {
+			if again := floats(results[1][name])[i]; math.Abs(again-v) > 1e-6*(1+math.Abs(v)) {
+				t.Errorf("%s[%d] is %g with recomputation, %g without", name, i, again, v)
 			}
 		}
 	}

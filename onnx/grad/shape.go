@@ -63,7 +63,7 @@ func splitRule(c *call) []string {
 }
 
 // sliceRule pads the gradient with zeros. Steps other than 1, and slices whose place is only known when the model
-// runs, go back as a gather of the taken indices.
+// runs, go back as a gather of the taken indices; a beginning (start 0) may be of any length.
 func sliceRule(c *call) []string {
 	x := c.x[0]
 	r := c.rank(x)
@@ -83,7 +83,7 @@ func sliceRule(c *call) []string {
 		}
 		axes = axesUpTo(int(n.Shape[0].Size))
 	}
-	pads := make([]int64, 2*r)
+	pads, open := make([]int64, 2*r), map[int64]string{}
 	for i, a := range axes {
 		a = (a + int64(r)) % int64(r)
 		before, after := c.value(x).Shape[a], c.value(c.y[0]).Shape[a]
@@ -94,7 +94,11 @@ func sliceRule(c *call) []string {
 			continue
 		}
 		if !before.Known() || !after.Known() {
-			return c.sliceGather(axes)
+			if starts[i] != 0 {
+				return c.sliceGather(axes)
+			}
+			open[a] = c.sub(c.size(x, int(a)), c.size(c.y[0], int(a))) // a beginning: the rest is behind it
+			continue
 		}
 		if starts[i] < 0 {
 			starts[i] += before.Size
@@ -102,7 +106,14 @@ func sliceRule(c *call) []string {
 		pads[a] = min(max(starts[i], 0), before.Size)
 		pads[a+int64(r)] = before.Size - after.Size - pads[a]
 	}
-	return []string{c.Op("Pad", c.dy[0], c.Ints(pads...), c.scalarLike(c.dy[0], 0))}
+	amounts := make([]any, len(pads))
+	for i, n := range pads {
+		amounts[i] = n
+		if size, ok := open[int64(i-r)]; ok {
+			amounts[i] = size
+		}
+	}
+	return []string{c.Op("Pad", c.dy[0], c.shape(amounts...), c.scalarLike(c.dy[0], 0))}
 }
 
 // sliceGather: one axis after the other, the last taken first, the rows go back to the indices that the slice took.

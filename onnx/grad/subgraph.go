@@ -105,7 +105,7 @@ func (b *body) close(c *call, outputs []string, known []*onnx.Value) (*onnx.Grap
 			c.M.Opsets[domain] = version
 		}
 	}
-	return c.renamed(&b.m.Graph, nil), nil
+	return c.renamed(&b.m.Graph, c.recomputed), nil // captures are read where they were recomputed
 }
 
 // renamed is a copy of a graph in which everything that it defines has a new name.

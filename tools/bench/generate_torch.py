@@ -1,6 +1,6 @@
 """transformers' side of tools/bench/generate: tokens a second of prompts and of answers, alone and eight at a time.
 
-    generate_torch.py DIR PROMPT_TOKENS NEW_TOKENS [threads]
+    generate_torch.py DIR PROMPT_TOKENS NEW_TOKENS [--compile]
 """
 import json
 import sys
@@ -10,9 +10,9 @@ import torch
 from transformers import AutoModelForImageTextToText, AutoTokenizer
 
 folder, prompt, new = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-if len(sys.argv) > 4:
-    torch.set_num_threads(int(sys.argv[4]))
 model = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa").eval()
+if "--compile" in sys.argv:
+    model.model.language_model.forward = torch.compile(model.model.language_model.forward, dynamic=True)
 tokenizer = AutoTokenizer.from_pretrained(folder)
 results = {}
 

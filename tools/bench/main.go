@@ -1,7 +1,7 @@
 // Command bench is our side of `make bench`: it times training steps and scoring on a checkpoint and prints one JSON
 // line. bench.py runs it beside PyTorch.
 //
-//	bench step  --backbone DIR --source A.png --edit B.png --steps 5 [--recompute]
+//	bench step  --backbone DIR --source A.png --edit B.png --steps 5 [--recompute] [--blocks 1000000]
 //	bench score --backbone DIR --source A.png --edit B.png --pairs 64
 //	bench gradient --scorer DIR --source A.png --edit B.png --pairs 32 --batch 8
 package main
@@ -47,6 +47,7 @@ func run() error {
 	steps := f.Int("steps", 5, "timed repetitions")
 	pairs := f.Int("pairs", 1, "pairs scored at a time")
 	recompute := f.Bool("recompute", false, "recompute layers")
+	blocks := f.Int("blocks", 0, "queries of a block of attention; so many that there is one block: none")
 	save := f.String("save", "", "only write a scorer directory")
 	scorer := f.String("scorer", "", "scorer directory")
 	batch := f.Int("batch", 1, "pairs differentiated at a time")
@@ -78,7 +79,7 @@ func run() error {
 		}
 		return state.Save(*save)
 	}
-	o := model.Options{Threads: runtime.NumCPU()}
+	o := model.Options{Threads: runtime.NumCPU(), Blocks: *blocks}
 	a, err := data.Open(*source, data.Limits{})
 	if err != nil {
 		return err
@@ -99,8 +100,16 @@ func run() error {
 		if err != nil {
 			return err
 		}
+		u, err := t.Usage(s, 1, 2, false)
+		if err != nil {
+			return err
+		}
+		planned := int64(0)
+		for _, bytes := range u.Bytes {
+			planned += bytes
+		}
 		var loss float64
-		return report(*steps, map[string]any{"tokens": len(s.IDs), "loss": &loss}, func() error {
+		return report(*steps, map[string]any{"tokens": len(s.IDs), "loss": &loss, "planned": planned >> 20}, func() error {
 			r, err := t.Step(ctx, []*model.Sample{s}, []float64{0.5}, 1, 1)
 			if err == nil {
 				loss = r.Loss[0]

@@ -7,5 +7,10 @@ mkdir -p build/bin
 go build -o build/bin/bench ./tools/bench
 go build -o build/bin/bench-encoders ./tools/bench/encoders
 go build -o build/bin/bench-pictures ./tools/bench/pictures
+go build -o build/bin/generate ./tools/bench/generate
 build/venv/bin/python tools/bench/bench.py --python build/venv/bin/python "$@"
-[ $# -gt 0 ] || build/venv/bin/python tools/bench/pictures.py
+if [ $# -eq 0 ]; then
+  build/venv/bin/python tools/bench/pictures.py
+  build/venv/bin/python tools/bench/generation.py
+  build/venv/bin/python tools/bench/packed.py build/bench/one-billion build/bench/one-billion-4
+fi

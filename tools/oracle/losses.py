@@ -40,7 +40,7 @@ def log_difference(b, a):
     return h + torch.log(-torch.expm1(l - h))
 
 
-def pointwise(spec, z, it, values):
+def pointwise(spec, z, it, values, learned=None):
     i, y = it["edits"][0], torch.tensor(it["label"])
     s, kind, scale = z[i, 0], spec["kind"], spec.get("scale", 10)
     if kind == "l1":
@@ -59,6 +59,8 @@ def pointwise(spec, z, it, values):
     v = spec.get("values", [0, 0.5, 1])
     k = nearest(v, it["label"])
     cuts = [(a + b) / 2 for a, b in zip(v, v[1:])]
+    if learned is not None:  # ordered: the first cut, and the logarithms of the gaps
+        cuts = list(torch.cumsum(torch.cat([learned[:1], learned[1:].exp()]), 0))
     if k == 0:
         return -F.logsigmoid(scale * (cuts[0] - s))
     if k == len(v) - 1:
@@ -113,20 +115,25 @@ def listwise(spec, z, it):
     return total
 
 
-def case(name, spec, z, items, outputs="value", values=(), draws=()):
+def case(name, spec, z, items, outputs="value", values=(), draws=(), learned=None):
     z = z.clone().requires_grad_()
+    if learned is not None:
+        learned = torch.tensor(learned).float().double().requires_grad_()
     if spec["kind"] == "plackett_luce":
         each = [listwise(spec, z, it) for it in items]
     elif "label" in items[0]:
-        each = [pointwise(spec, z, it, values) for it in items]
+        each = [pointwise(spec, z, it, values, learned) for it in items]
     else:
         each = [pairwise(spec, z, it, draws) for it in items]
     loss = spec.get("weight", 1) * sum(e * it["weight"] for e, it in zip(each, items))
     loss.backward()
     grad = torch.zeros_like(z) if z.grad is None else z.grad
     assert all(math.isfinite(e.item()) for e in each) and torch.isfinite(grad).all(), name
-    return {"name": name, "spec": spec, "outputs": outputs, "values": list(values), "z": z.tolist(), "items": items,
-            "draws": list(draws), "losses": [e.item() for e in each], "loss": loss.item(), "grad": grad.tolist()}
+    out = {"name": name, "spec": spec, "outputs": outputs, "values": list(values), "z": z.tolist(), "items": items,
+           "draws": list(draws), "losses": [e.item() for e in each], "loss": loss.item(), "grad": grad.tolist()}
+    if learned is not None:
+        out |= {"cuts": learned.tolist(), "grad_cuts": learned.grad.tolist()}
+    return out
 
 
 def tables():
@@ -175,6 +182,13 @@ def comparisons(one, two, far, spread):
     for spec in [{"kind": "plackett_luce"}, {"kind": "plackett_luce", "scale": 1}]:
         for name, z in [("usual", one), ("far", far), ("equal scores", equal)]:
             out.append(case(name, spec, z, orders))
+    labels = [0, 1, 0.5, 0.25, 0.75, 1, 0, 0.3, 1, 0]
+    for values, cuts in [([0, 0.5, 1], [0.25, math.log(0.5)]), ([0, 0.25, 0.5, 1], [-0.3, -4, 1.5]), ([0, 1], [0.4]),
+                         ([0, 0.5, 1], [0.5, -9])]:
+        for name, z in [("usual", one), ("far", far)][:1 if cuts[-1] == -9 else 2]:  # there torch's differences cancel
+            for scale in (10, 1):
+                spec = {"kind": "ordinal", "cuts": "learned", "values": values, "scale": scale}
+                out.append(case(f"learned cuts, {name}", spec, z, edits(10, labels), learned=cuts))
     return out
 
 

@@ -1,0 +1,83 @@
+package calibration
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Bin is a stretch of scores: what they say, and what is true.
+type Bin struct {
+	Low   float64 `json:"low"` // scores from here, to the next bin's
+	Count int     `json:"count"`
+	Score float64 `json:"score"` // means over its edits; 0 where there are none
+	Label float64 `json:"label"`
+}
+
+// Reliability sorts edits into n bins of equal width over 0..1 by their scores; scores beyond are in the outermost
+// ones.
+func Reliability(scores, labels []float64, n int) []Bin {
+	bins := make([]Bin, n)
+	for i := range bins {
+		bins[i].Low = float64(i) / float64(n)
+	}
+	for i, s := range scores {
+		b := &bins[max(0, min(n-1, int(math.Floor(s*float64(n)))))]
+		b.Count++
+		b.Score += s
+		b.Label += labels[i]
+	}
+	for i := range bins {
+		if c := float64(bins[i].Count); c > 0 {
+			bins[i].Score, bins[i].Label = bins[i].Score/c, bins[i].Label/c
+		}
+	}
+	return bins
+}
+
+// Error is the expected calibration error (Naeini et al., 2015; Guo et al., 2017): the mean over all edits of the
+// distance of mean score and mean label of their bin.
+func Error(bins []Bin) float64 {
+	sum, n := 0.0, 0
+	for _, b := range bins {
+		sum += float64(b.Count) * math.Abs(b.Score-b.Label)
+		n += b.Count
+	}
+	return sum / float64(n)
+}
+
+// Distance is the mean distance of scores and labels.
+func Distance(scores, labels []float64) (sum float64) {
+	for i := range scores {
+		sum += math.Abs(scores[i]-labels[i]) / float64(len(scores))
+	}
+	return sum
+}
+
+// HalfWidth is that of an interval around a score that holds the label of another edit with a probability of at least
+// coverage: the ceil((n + 1) coverage)-th smallest distance of score and label (split conformal prediction: Vovk et al.,
+// 2005; Lei et al., 2018). The edits must be others than those that the map was fitted on.
+func HalfWidth(scores, labels []float64, coverage float64) (float64, error) {
+	distances := make([]float64, len(scores))
+	for i := range scores {
+		distances[i] = math.Abs(scores[i] - labels[i])
+	}
+	slices.Sort(distances)
+	k := int(math.Ceil(float64(len(scores)+1)*coverage - 1e-9)) // 0.9 of 10 is 9, whatever the product rounds to
+	if k > len(scores) {
+		return 0, fmt.Errorf("an interval with coverage %g wants at least %d edits of its own, not %d", coverage,
+			int(math.Ceil(coverage/(1-coverage)-1e-9)), len(scores))
+	}
+	return distances[k-1], nil
+}
+
+// Coverage is the share of edits whose label is within half of their score.
+func Coverage(scores, labels []float64, half float64) float64 {
+	n := 0
+	for i := range scores {
+		if math.Abs(scores[i]-labels[i]) <= half {
+			n++
+		}
+	}
+	return float64(n) / float64(len(scores))
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"assay/calibration"
+	"assay/internal/cli"
+	"assay/scoring"
+	"assay/scoring/calibrate"
+)
+
+func init() { register(newCalibrateCommand) }
+
+func newCalibrateCommand() *cobra.Command {
+	var f runtimeFlags
+	var o calibrate.Options
+	c := &cobra.Command{
+		Use:   "calibrate --scorer DIR --in TABLE",
+		Short: "Make scores mean what people's labels say",
+		Long: `calibrate fits a monotone map from scores to labels (0 to 1, column label; label_NAME with --dimension NAME) of edits
+that the scorer was not trained on, and writes it beside the head: calibration.json, and the line of scorer.yaml that
+names it. Whatever scores with the directory then gives calibrated scores, intervals (score pair --json) and gradients;
+without that line it is as it was.
+
+  isotonic  every score becomes the mean label of edits with such a score (pooled neighbours, straight lines between)
+  platt     a logistic curve, of labels 0 and 1
+  inverse   edits of one label get that label on average: the mean score of each label, read backwards. The isotonic
+            map is nearest to the labels, and draws the ends to the middle; this one does not, and is further off
+
+A map rises everywhere, so that no order changes. A gradient is that of the calibrated score: the map's slope times what
+it was. Six tenths of the rows fit the map, two tenths find the intervals (split conformal), and the rest measures both;
+rows of one source picture, or of one value of --by, are never in two of these parts. With --test another table measures.
+Rows whose pictures the scorer was trained on are refused: its run's tables are looked up, others named by --trained.
+
+--out gets report.html with reliability diagrams, and report.json. After Ctrl-C (exit code 3) the same command goes on.`,
+		Example: `  score calibrate --scorer DIR --in exam/labels.jsonl
+  score calibrate --scorer DIR --in exam/edits.jsonl --labels exam/truth.jsonl --columns label=degree --method inverse \
+      --trained edits.jsonl --out report --json`,
+		RunE: func(c *cobra.Command, _ []string) error { return runCalibrate(c, &f, &o) },
+	}
+	f.add(c)
+	flags := c.Flags()
+	flags.StringVar(&o.In, "in", "", "table of edits with labels (.jsonl, .csv or .parquet)")
+	flags.StringVar(&o.Test, "test", "", "table of other edits with labels to measure on (default: a part of --in)")
+	flags.StringVar(&o.Labels, "labels", "", "table of id and label, where --in has no labels")
+	flags.StringVar(&o.Tests, "test-labels", "", "likewise of --test")
+	flags.StringToStringVar(&o.Columns, "columns", nil, "our column=the table's, for other names (label=degree)")
+	flags.StringVar(&o.Split, "split", "", "only rows with this value in their column split")
+	flags.StringVar(&o.By, "by", "", "column whose values stay together (photo)")
+	flags.StringVar(&o.Method, "method", calibration.Isotonic, strings.Join(calibration.Methods(), ", "))
+	flags.Float64Var(&o.Coverage, "coverage", 0.9, "share of labels that the intervals hold")
+	flags.Uint64Var(&o.Seed, "seed", 1, "of the parts")
+	flags.StringSliceVar(&o.Trained, "trained", nil, "tables that the scorer was trained on")
+	flags.BoolVar(&o.Insist, "trained-on-too", false, "use rows that the scorer was trained on, though it knows them too well")
+	flags.StringVar(&o.Out, "out", "", "folder of the report (default: calibration in the scorer's folder)")
+	return c
+}
+
+func runCalibrate(c *cobra.Command, f *runtimeFlags, o *calibrate.Options) error {
+	m, err := f.options()
+	if err != nil {
+		return err
+	}
+	switch {
+	case o.In == "":
+		return cli.Usagef("--in is needed: a table of edits with labels")
+	case !slices.Contains(calibration.Methods(), o.Method):
+		return cli.Usagef("--method %s: want one of %s", o.Method, strings.Join(calibration.Methods(), ", "))
+	case !(o.Coverage > 0 && o.Coverage < 1):
+		return cli.Usagef("--coverage is above 0 and below 1, not %g", o.Coverage)
+	}
+	o.Scorer, o.Model = f.scorer, m
+	if o.Out == "" {
+		o.Out = filepath.Join(f.scorer, "calibration", f.dimension)
+	}
+	o.Warn = cli.Warner(c)
+	bars := map[string]*progress{}
+	o.Progress = func(what string, done, total int) {
+		if bars[what] == nil {
+			bars[what] = &progress{c: c, what: "scoring " + what, unit: "edits"}
+		}
+		bars[what].set(done, total)
+	}
+	r, err := calibrate.Run(c.Context(), *o)
+	for _, b := range bars {
+		b.close()
+	}
+	var stopped *scoring.InterruptedError
+	if errors.As(err, &stopped) {
+		return fmt.Errorf("%d of %d rows are kept in %s; the same command goes on: %w", stopped.Done, stopped.Total,
+			stopped.Progress, cli.ErrInterrupted)
+	}
+	if err != nil {
+		return err
+	}
+	return cli.Print(c, r, func(w io.Writer) { printCalibration(w, r, o.Out) })
+}
+
+func printCalibration(w io.Writer, r *calibrate.Report, out string) {
+	fmt.Fprintf(w, "%s, fitted on %d edits, measured on %d others (%d scenes)\n", r.Method, r.Fit.Rows, r.Tested.Rows,
+		r.Tested.Scenes)
+	line := func(name string, m *calibrate.Measures) {
+		fmt.Fprintf(w, "%-12s expected calibration error %.4f, mean distance %.4f, mean score %.4f, mean label %.4f\n", name,
+			m.Error, m.L1, m.Score, m.Label)
+	}
+	if r.Before != nil {
+		line("before", r.Before)
+	}
+	line("calibrated", &r.After)
+	i := r.Map.Interval
+	fmt.Fprintf(w, "intervals of +-%.4f hold %.1f %% of the labels (%.0f %% were wanted)\n", i.HalfWidth, 100*i.Measured,
+		100*i.Coverage)
+	fmt.Fprintf(w, "written to %s; see %s\n", filepath.Join(r.Scorer, calibration.File), filepath.Join(out, "report.html"))
+}

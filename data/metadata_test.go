@@ -1,0 +1,27 @@
+package data
+
+import (
+	"path/filepath"
+	"testing"
+
+	"assay/internal/packed"
+)
+
+// TestOrientationIsPillows: orientation in texts of a PNG, and in chunks of a WebP that its header does or does not
+// announce (tools/oracle/data_metadata.py).
+func TestOrientationIsPillows(t *testing.T) {
+	var expect map[string]struct {
+		Size   []int
+		SHA256 string
+	}
+	readJSON(t, "testdata/metadata.json", &expect)
+	dir := packed.Unpack(t, "testdata/metadata.zip")
+	for name, e := range expect {
+		p, err := Open(filepath.Join(dir, name), Limits{})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if p.Width != e.Size[0] || p.Height != e.Size[1] || sum(p) != e.SHA256 {
+			t.Errorf("%s is turned otherwise than by Pillow: %d x %d pixels, want %v", name, p.Width, p.Height, e.Size)
+		}
+	}
+}

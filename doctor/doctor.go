@@ -1,0 +1,163 @@
+// Package doctor tries a device: what is installed, where the session places the nodes of a step, its gradients and ten
+// steps of training beside an independent way of computing them, its speed and memory. Its report is one value that a
+// user can attach to a bug.
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"assay/model"
+	"assay/model/fresh"
+	"assay/ort"
+)
+
+// Options say what is tried.
+type Options struct {
+	Device   string // cpu, cuda:N, auto
+	Backbone string // a checkpoint to train an adapter on; "": one is made, with random weights
+	Steps    int    // of the traces; 0: 10
+	Note     func(text string)
+}
+
+// Report is what was found.
+type Report struct {
+	Device    string     `json:"device"`
+	Machine   Machine    `json:"machine"`
+	Model     Tried      `json:"model"`
+	Placement []Placed   `json:"placement"` // of the nodes of a step, by type
+	Traces    []Compared `json:"traces"`    // against the reference
+	Reference string     `json:"reference"` // how that was computed
+	Speed     []Speed    `json:"speed"`
+	Memory    Memory     `json:"memory"`
+	Notes     []string   `json:"notes,omitempty"`
+	Problems  []string   `json:"problems"` // what is not as it should be
+}
+
+// Tried is the model that was trained.
+type Tried struct {
+	Backbone   string `json:"backbone"` // "made" for one with random weights
+	Family     string `json:"family"`
+	Parameters int64  `json:"parameters"`
+	Decoder    int64  `json:"decoder"` // parameters of the language model's layers
+	Trainable  int64  `json:"trainable"`
+	Tokens     int    `json:"tokens"` // of a pair
+	Batch      int    `json:"batch"`  // pairs of a step
+}
+
+// Err says what is not as it should be; nil if all is.
+func (r *Report) Err() error {
+	if len(r.Problems) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %s", r.Device, strings.Join(r.Problems, "; "))
+}
+
+func (r *Report) problem(format string, args ...any) {
+	r.Problems = append(r.Problems, fmt.Sprintf(format, args...))
+}
+
+// doctor is one visit.
+type doctor struct {
+	o Options
+	*Report
+	folder string // for what is made
+}
+
+// Run tries a device. A report with problems is no error of Run.
+func Run(ctx context.Context, o Options) (r *Report, err error) {
+	if o.Steps == 0 {
+		o.Steps = 10
+	}
+	if o.Note == nil {
+		o.Note = func(string) {}
+	}
+	r = &Report{Problems: []string{}}
+	if r.Device, err = ort.Resolve(o.Device); err != nil {
+		return nil, err
+	}
+	d := &doctor{o: o, Report: r}
+	if d.folder, err = os.MkdirTemp("", "assay-doctor-"); err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(d.folder)
+	if err := d.makeBackbone(); err != nil {
+		return nil, err
+	}
+	if err := d.trace(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.place(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.measure(ctx); err != nil {
+		return nil, err
+	}
+	r.Machine = machine() // the libraries are loaded now
+	return r, nil
+}
+
+func (d *doctor) cuda() bool { return strings.HasPrefix(d.Device, "cuda") }
+
+// family is the architecture that config.json names.
+func family(backbone string) (string, error) {
+	raw, err := os.ReadFile(filepath.Join(backbone, "config.json"))
+	if err != nil {
+		return "", err
+	}
+	var c struct {
+		ModelType string `json:"model_type"`
+	}
+	err = json.Unmarshal(raw, &c)
+	return c.ModelType, err
+}
+
+// words are what a made tokenizer learns from.
+const words = `How well was "make it brighter" done? It is. Rotate the picture, turn the cup blue, remove the background.
+Change the colour of the sky, add a hat, mirror it, and make the second picture darker than the first.
+`
+
+// makeBackbone makes a small checkpoint, larger for a GPU, which small products do not keep busy.
+func (d *doctor) makeBackbone() error {
+	d.Model.Backbone = d.o.Backbone
+	if d.o.Backbone == "" {
+		d.o.Note("making a model")
+		d.Model.Backbone, d.o.Backbone = "made", filepath.Join(d.folder, "backbone")
+		sizes, err := fresh.Defaults(fresh.Qwen25VL)
+		if err != nil {
+			return err
+		}
+		sizes.MinPixels, sizes.MaxPixels = 28*28*16, 28*28*16
+		if d.cuda() {
+			sizes.Hidden, sizes.Intermediate, sizes.Layers, sizes.Heads, sizes.KVHeads = 2048, 5632, 8, 16, 8
+			sizes.MinPixels, sizes.MaxPixels = 28*28*576, 28*28*576
+		}
+		text := filepath.Join(d.folder, "words.txt")
+		if err := os.WriteFile(text, []byte(words), 0o666); err != nil {
+			return err
+		}
+		if _, err := fresh.Create(d.o.Backbone, sizes, []string{text}, 1); err != nil {
+			return err
+		}
+	}
+	b, err := model.OpenBackbone(d.o.Backbone)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	if d.Model.Family, err = family(d.o.Backbone); err != nil {
+		return err
+	}
+	for _, name := range b.Weights.Names() {
+		info, ok := b.Weights.Info(name)
+		if !ok || len(info.Shape) != 2 || !strings.HasPrefix(name, b.Decoder().Key+"layers.") {
+			continue
+		}
+		d.Model.Decoder += info.Shape[0] * info.Shape[1]
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"assay/internal/kernels"
+	"assay/onnx"
+)
+
+// Placed is where the session ran the nodes of a step and of the vision tower, beside the table of the CUDA provider's
+// kernels.
+type Placed struct {
+	Type    string         `json:"type"`
+	Release string         `json:"table"`            // release of ONNX Runtime that the table is of
+	Nodes   int            `json:"nodes"`            // in the graphs
+	Without []string       `json:"without_kernel"`   // that the table has no kernel for, but for those that compute sizes
+	Ran     map[string]int `json:"ran"`              // nodes by provider
+	Host    map[string]int `json:"on_the_host"`      // on CUDA: nodes that ran on the CPU, by operator
+	Strays  map[string]int `json:"strays,omitempty"` // of those, such as the table has a kernel for and compute no sizes
+	Made    []string       `json:"made,omitempty"`   // operators that the runtime put in place of others
+}
+
+// event is one line of ONNX Runtime's trace.
+type event struct {
+	Cat  string
+	Name string
+	Args struct {
+		Op       string                 `json:"op_name"`
+		Provider string                 `json:"provider"`
+		Outputs  []map[string][]float64 `json:"output_type_shape"`
+	}
+}
+
+// place runs a step under ONNX Runtime's profile and holds it against the table.
+func (d *doctor) place(ctx context.Context) error {
+	types := []string{"float32"}
+	if d.cuda() {
+		types = append(types, "bfloat16")
+	}
+	for _, dtype := range types {
+		d.o.Note("looking where nodes run, in " + dtype)
+		prefix := filepath.Join(d.folder, "profile-"+dtype)
+		var graphs []*onnx.Model
+		w := way{device: d.Device, dtype: dtype, profile: prefix, steps: 1, opened: func(_ string, m *onnx.Model) {
+			graphs = append(graphs, m)
+		}}
+		if _, err := d.train(ctx, w); err != nil {
+			d.problem("%v, profiled: %v", w, err)
+			continue
+		}
+		p, err := placed(prefix, graphs, d.cuda())
+		if err != nil {
+			return err
+		}
+		p.Type = dtype
+		if len(p.Without) > 0 {
+			d.problem("%s: nodes without a CUDA kernel: %s", dtype, strings.Join(p.Without, ", "))
+		}
+		for _, op := range slices.Sorted(maps.Keys(p.Strays)) {
+			d.problem("%s: %d nodes of %s ran on the host, though there is a kernel", dtype, p.Strays[op], op)
+		}
+		d.Placement = append(d.Placement, *p)
+	}
+	return nil
+}
+
+// placed reads the traces of a prefix.
+func placed(prefix string, graphs []*onnx.Model, cuda bool) (*Placed, error) {
+	p := &Placed{Release: kernels.Release(), Ran: map[string]int{}, Host: map[string]int{}, Without: []string{}}
+	known, lacking := map[string]bool{}, map[string]bool{}
+	for _, m := range graphs {
+		p.Nodes += len(m.Nodes)
+		for _, n := range m.Nodes {
+			known[n.Op] = true
+		}
+		lacks, err := kernels.Lacking(m)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range lacks {
+			if lacking[l.Op] = true; !l.Sizes {
+				p.Without = append(p.Without, l.String())
+			}
+		}
+	}
+	files, err := filepath.Glob(prefix + "*")
+	if err != nil || len(files) == 0 {
+		return nil, fmt.Errorf("ONNX Runtime left no profile at %s (%v)", prefix, err)
+	}
+	seen, made := map[string]bool{}, map[string]bool{}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		var events []event
+		if err := json.Unmarshal(raw, &events); err != nil {
+			return nil, fmt.Errorf("the profile %s: %w", file, err)
+		}
+		for _, e := range events {
+			if e.Cat != "Node" || e.Args.Provider == "" || seen[file+e.Name] {
+				continue
+			}
+			seen[file+e.Name] = true
+			p.Ran[e.Args.Provider]++
+			if !known[e.Args.Op] && !strings.HasPrefix(e.Args.Op, "Memcpy") {
+				made[e.Args.Op] = true
+			}
+			if !cuda || e.Args.Provider != "CPUExecutionProvider" {
+				continue
+			}
+			if p.Host[e.Args.Op]++; !lacking[e.Args.Op] && floats(e.Args.Outputs) {
+				if p.Strays == nil {
+					p.Strays = map[string]int{}
+				}
+				p.Strays[e.Args.Op]++
+			}
+		}
+	}
+	p.Made = slices.Sorted(maps.Keys(made))
+	return p, nil
+}
+
+// floats tells whether any output is a tensor of floating-point numbers: others are sizes, which belong to the host.
+func floats(outputs []map[string][]float64) bool {
+	for _, o := range outputs {
+		for t := range o {
+			if strings.Contains(t, "float") || t == "double" {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,153 @@
+package model
+
+import (
+	"fmt"
+
+	"assay/onnx"
+)
+
+// The scores of all rows by all rows are the largest values there are: 32 heads of 5,760 rows take 4 GB in each layer. A
+// long sequence is therefore attended to in blocks of queries, one after the other, each over the keys that it may see:
+// a Scan whose body is attention as it is elsewhere. The backward pass is a Scan, too, which computes a block's scores
+// and softmax once more: P = softmax(S), dV += P' dY, dP = dY V', dS = P (dP - rowsum(dY Y)), dQ = dS K, dK += dS' Q.
+
+const (
+	// blocksFrom is the number of rows of a sequence from which it is attended to in blocks. It is a matter of the
+	// sequence alone: its score is the same in any company.
+	blocksFrom = 1536
+	// blockScores bounds the rows of a block: heads * rows is at most that, so that a block of a sequence of n rows has
+	// 16 n KiB of scores.
+	blockScores = 4096
+	// mostBlockRows and leastBlockRows bound them, too.
+	mostBlockRows, leastBlockRows = 512, 64
+	// blockUnit is what the rows of a block are a multiple of: each begins at a multiple of 16 bytes.
+	blockUnit = 4
+)
+
+// blocks is the rows of a block that somebody wants; 0: none wants any.
+type blocks int
+
+// from is the number of rows from which a sequence is attended to in blocks.
+func (b blocks) from() int {
+	if b > 0 {
+		return 2 * int(b)
+	}
+	return blocksFrom
+}
+
+// rows are about the queries of a block.
+func (b blocks) rows(heads int) int64 {
+	if b > 0 {
+		return int64(b)
+	}
+	return int64(min(max(blockScores/heads, leastBlockRows), mostBlockRows))
+}
+
+// variant gives the graph for a batch in place of one of that name.
+type variant func(name string, build buildFunc) (string, buildFunc)
+
+// variant is what attends to the long sequences of a batch in blocks, and where the tower is in the graph to its long
+// pictures.
+func (n *network) variant(p *packed, vision bool) variant {
+	groups := 0
+	for _, length := range p.feeds["group_lengths"].Data().([]int64) { // ascending
+		if length >= int64(n.blocks.from()) {
+			groups++
+		}
+	}
+	return inBlocks(groups, vision && n.longPictures(p.pictures))
+}
+
+// longPictures says whether the tower attends to pictures in blocks.
+func (n *network) longPictures(pictures []*Picture) bool {
+	for _, p := range pictures {
+		if p.Seen >= n.blocks.from() {
+			return true
+		}
+	}
+	return false
+}
+
+// inBlocks is the variant whose last groups, so many, attend in blocks, and perhaps its tower.
+func inBlocks(groups int, pictures bool) variant {
+	return func(name string, build buildFunc) (string, buildFunc) {
+		if groups == 0 && !pictures {
+			return name, build
+		}
+		return fmt.Sprintf("%s, in blocks: %d, %v", name, groups, pictures), func(g *Graph) (*built, error) {
+			g.groupsInBlocks, g.picturesInBlocks = groups, pictures
+			return build(g)
+		}
+	}
+}
+
+// inBlocks says whether a group of a view is attended to in blocks. Where few rows are queries there is no need.
+func (v *View) inBlocks(g *Graph, group int) bool {
+	return !v.Selected && v.Segments == "" && group >= v.Groups-g.groupsInBlocks
+}
+
+// overBlocks attends from queries [sequences, length, kv, rep, dim] in blocks of equal size, and returns
+// [sequences*length, kv*rep*dim]. attend becomes the body of a Scan: from queries [sequences, kv, rep*size, dim] at the
+// places rows [size], of which the last is before end [1], it returns a value of the same shape. What fills up the last
+// block stands at places behind the end of the sequences.
+func (g *Graph) overBlocks(q, length string, kv, rep, dim int, attend func(q, rows, end string) string) string {
+	up := func(a, b string) string { return g.Op("Div", g.Op("Sub", g.Op("Add", a, b), g.Ints(1)), b) }
+	count := up(length, g.Ints(g.blocks.rows(kv*rep)))
+	size := g.Op("Mul", up(up(length, count), g.Ints(blockUnit)), g.Ints(blockUnit))
+	whole := g.Op("Mul", count, size)
+	q = g.Op("Pad", q, g.Shape(0, 0, 0, 0, 0, 0, g.Op("Sub", whole, length), 0, 0, 0))
+	q = g.Op("Reshape", q, g.Shape(0, count, size, kv, rep, dim))
+	q = g.OpA("Transpose", onnx.Attrs{"perm": []int{1, 0, 3, 4, 2, 5}}, q) // [blocks, sequences, kv, rep, size, dim]
+	q = g.Op("Reshape", q, g.Ints(0, 0, int64(kv), -1, int64(dim)))
+	step := g.Op("Squeeze", size)
+	ends := g.Op("Range", step, g.Op("Add", g.Op("Squeeze", whole), g.Int(1)), step)
+	body := g.Body("block", func() {
+		end := g.Input(g.Name("end"), onnx.Int64, onnx.Dims())
+		q := g.Input(g.Name("q"), onnx.Float, onnx.Dims(-1, kv, -1, dim))
+		rows := g.Op("Range", g.Op("Sub", end, step), end, g.Int(1))
+		y := attend(q, rows, g.Op("Unsqueeze", end, g.Ints(0)))
+		g.Output(g.Name("y"), y, onnx.Float, onnx.Dims(-1, kv, -1, dim))
+	})
+	y := g.OpA("Scan", onnx.Attrs{"body": body, "num_scan_inputs": 2}, ends, q)
+	y = g.Op("Reshape", y, g.Shape(0, 0, kv, rep, size, dim))
+	y = g.OpA("Transpose", onnx.Attrs{"perm": []int{1, 0, 4, 2, 3, 5}}, y) // [sequences, blocks, size, kv, rep, dim]
+	y = g.Op("Slice", g.Op("Reshape", y, g.Shape(0, whole, kv*rep*dim)), g.Ints(0), length, g.Ints(1))
+	return g.Op("Reshape", y, g.Ints(-1, int64(kv*rep*dim)))
+}
+
+// attendInBlocks attends from every row of sequences to itself and those before it: q [sequences, length, kv, rep, dim],
+// k and v [sequences, kv, length, dim] -> [sequences*length, kv*rep*dim]. added is [1, 1, rep*r, c], what is added to
+// the scores of rows at the places [1, 1, r, 1] over the first places [c].
+func (a *SelfAttention) attendInBlocks(
+	g *Graph,
+	q, k, v, length string,
+	added func(rows, columns string) string,
+) string {
+	return g.overBlocks(q, length, a.KVHeads, a.Heads/a.KVHeads, a.HeadDim, func(q, rows, end string) string {
+		before := func(x string) string { // of as many sequences as q
+			x = g.Op("Slice", x, g.Ints(0), end, g.Ints(2))
+			return g.Op("Reshape", x, g.Shape(g.SizeOf(q, 0), a.KVHeads, -1, a.HeadDim))
+		}
+		k := before(k)
+		columns := g.Op("Range", g.Int(0), g.Op("Squeeze", g.SizeOf(k, 2)), g.Int(1))
+		mask := added(g.Op("Reshape", rows, g.Ints(1, 1, -1, 1)), columns)
+		scores := g.Op("MatMul", q, g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 1, 3, 2}}, k))
+		prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", scores, mask))
+		return g.Op("MatMul", prob, before(v))
+	})
+}
+
+// AttendWhole is [Graph.Attend] over whole pictures, in blocks where they are long.
+func (g *Graph) AttendWhole(q, k, v, mask string, heads, dim int) string {
+	if !g.picturesInBlocks {
+		return g.Attend(q, k, v, mask, heads, dim)
+	}
+	q = g.Op("Reshape", g.scaled(q, dim), g.Ints(0, 0, int64(heads), 1, int64(dim)))
+	k, v = g.heads(k, heads, dim, 0, 2, 3, 1), g.heads(v, heads, dim, 0, 2, 1, 3)
+	return g.overBlocks(q, g.SizeOf(k, 3), heads, 1, dim, func(q, _, _ string) string {
+		n := g.SizeOf(q, 0) // of as many pictures as q
+		scores := g.Op("MatMul", q, g.Op("Reshape", k, g.Shape(n, heads, dim, -1)))
+		prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", scores, mask))
+		return g.Op("MatMul", prob, g.Op("Reshape", v, g.Shape(n, heads, -1, dim)))
+	})
+}

@@ -1,0 +1,163 @@
+package model
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"assay/calibration"
+	"assay/data"
+	"assay/lora"
+	"assay/onnx"
+)
+
+// readCalibration reads the calibration that scorer.yaml names; nil if it names none.
+func readCalibration(dir string, c *ScorerConfig) (*calibration.Calibration, error) {
+	if c.Calibration == "" {
+		return nil, nil
+	}
+	k, err := calibration.Read(calibrationFile(dir, c))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("calibration: %w: score calibrate makes it, or take the line out of %s", err, ConfigFile)
+	}
+	return k, err
+}
+
+func calibrationFile(dir string, c *ScorerConfig) string {
+	return filepath.Join(dir, filepath.FromSlash(c.Calibration))
+}
+
+// checkCalibration compares the calibration with the scorer.
+func (p *ScorerState) checkCalibration() error {
+	if p.Calibration.Scorer != p.Digest() {
+		return fmt.Errorf("calibration: %s was fitted for another head, adapter or %s: fit it anew with score calibrate, or "+
+			"take the line calibration out of %s", p.Config.Calibration, ConfigFile, ConfigFile)
+	}
+	for i := range p.Calibration.Maps {
+		name := p.Calibration.Maps[i].Dimension
+		if _, ok := p.Config.Heads[name]; name != "" && !ok {
+			return fmt.Errorf("calibration: %s has a map of the dimension %q; the scorer has %s", p.Config.Calibration, name,
+				p.Config.dimensions())
+		}
+	}
+	return nil
+}
+
+// Digest identifies head, adapter and configuration of a scorer: what a calibration belongs to.
+func (p *ScorerState) Digest() string {
+	h := sha256.New()
+	fmt.Fprintln(h, p.Config.identity())
+	tensors := maps.Clone(p.Tensors)
+	if p.Adapter != nil {
+		for _, t := range p.Adapter.Targets {
+			fmt.Fprintf(h, "%+v\n", t)
+			for _, name := range []string{lora.NameA(t.Module), lora.NameB(t.Module)} {
+				tensors[name] = p.Adapter.Tensors[name]
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(tensors)) {
+		fmt.Fprintln(h, name, tensors[name].Shape())
+		h.Write(onnx.Float32Bytes(tensors[name].Data().([]float32)))
+	}
+	return hex.EncodeToString(h.Sum(nil))[:24]
+}
+
+// adoptCalibration makes the network report calibrated scores, where the scorer has a calibration and is not trained.
+func (n *network) adoptCalibration(p *ScorerState, o *Options) error {
+	if p.Calibration == nil || p.Config.Calibration == "" || o.Raw || n.training != trainNothing {
+		return nil
+	}
+	if err := p.checkCalibration(); err != nil {
+		return err
+	}
+	n.calibration = p.Calibration
+	if !n.config.ScoreRange.Bounded() && n.scoreMap() != nil { // labels have a range, and so has the score now
+		c := *n.config
+		c.ScoreRange, n.config = ScoreRange{0, 1}, &c
+	}
+	return nil
+}
+
+// CalibrationKey is the dimension under which a calibration of the score is kept: "", or the dimension that the score
+// is, if it is made of that one alone.
+func (c *ScorerConfig) CalibrationKey() string {
+	if c.Format == 2 && len(c.Score.Of) == 1 && slices.Contains([]string{"mean", "sum", "min", "product"}, c.Score.Fusion) {
+		return c.Score.Of[0]
+	}
+	return ""
+}
+
+// scoreMap is the calibration of the score; nil: it has none.
+func (n *network) scoreMap() *calibration.Map { return n.calibration.Find(n.config.CalibrationKey()) }
+
+// calibrate replaces what heads and fusion say by what it stands for.
+func (n *network) calibrate(j *Judgement) {
+	if n.calibration == nil {
+		return
+	}
+	for i := range j.Dimensions {
+		d := &j.Dimensions[i]
+		if m := n.calibration.Find(d.Name); m != nil {
+			d.Sigma01 = m.Sigma(d.Score01, d.Sigma01)
+			d.Score01, _ = m.At(d.Score01)
+		}
+	}
+	m := n.scoreMap()
+	if m == nil {
+		return
+	}
+	raw := j.Score01
+	j.Raw01, j.Sigma01 = &raw, m.Sigma(raw, j.Sigma01)
+	j.Score01, _ = m.At(raw)
+	if i := m.Interval; i != nil {
+		j.Interval = &Interval{Low01: max(0, j.Score01-i.HalfWidth), High01: min(1, j.Score01+i.HalfWidth), Coverage: i.Coverage}
+	}
+}
+
+// calibrated is the score that is reported for what heads and fusion say, and d of the one / d of the other: 1 without
+// a calibration.
+func (n *network) calibrated(raw float64) (score, slope float64) {
+	m := n.scoreMap()
+	if m == nil {
+		return raw, 1
+	}
+	return m.At(raw)
+}
+
+// calibrate makes gradients those of the calibrated score.
+func (g *PixelGradients) calibrate(n *network) {
+	_, by := n.calibrated(g.Score01)
+	g.Judgement.Score01 = g.Score01
+	n.calibrate(&g.Judgement)
+	g.Score01 = g.Judgement.Score01
+	if by == 1 {
+		return
+	}
+	for _, picture := range []*data.Gradient{g.Source, g.Edit} {
+		if picture != nil {
+			scaleBy(picture.Values, by)
+		}
+	}
+}
+
+func scaleBy(values []float32, by float64) {
+	for i, v := range values {
+		values[i] = float32(by * float64(v))
+	}
+}
+
+// calibrationIdentity is what a fingerprint says of a calibration: nothing where there is none.
+func (n *network) calibrationIdentity() string {
+	if n.calibration == nil {
+		return ""
+	}
+	raw, err := json.Marshal(n.calibration)
+	return fmt.Sprint(string(raw), err)
+}

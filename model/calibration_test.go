@@ -1,0 +1,97 @@
+package model
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"gorgonia.org/tensor"
+
+	"assay/calibration"
+	"assay/onnx"
+	"assay/ort"
+)
+
+var testMap = calibration.Map{Method: calibration.Isotonic, X: []float64{-0.1, 0.2, 0.25, 0.9}, Y: []float64{0, 0.05, 0.6, 0.97}}
+
+// TestCalibratedGraph: what an export computes is what the map says.
+func TestCalibratedGraph(t *testing.T) {
+	for _, m := range []calibration.Map{testMap, {Method: calibration.Platt, A: -7, B: 2.5},
+		{Method: calibration.Inverse, X: []float64{0.1, 0.6}, Y: []float64{0, 1}}} {
+		g := newGraph("calibrated", nil)
+		x := g.Input("x", onnx.Float, onnx.Dims("examples"))
+		g.Output(outScore, g.Op("Neg", g.Op("Neg", x)), onnx.Float, onnx.Dims("examples"))
+		g.calibrateOutput(&m)
+		s, err := ort.Open(g.M, ort.Options{Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var in []float32
+		for v := float32(-1); v < 2; v += 0.0137 {
+			in = append(in, v)
+		}
+		in = append(in, -0.1, 0.2, 0.25, 0.9)
+		out, err := s.Run(context.Background(), map[string]*tensor.Dense{
+			"x": tensor.New(tensor.WithShape(len(in)), tensor.WithBacking(in))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, got := range out[outScore].Float32s() {
+			if want, _ := m.At(float64(in[i])); math.Abs(float64(got)-want) > 1e-7*math.Max(1, math.Abs(want)) {
+				t.Errorf("%s at %g: %g, want %g", m.Method, in[i], got, want)
+			}
+		}
+		s.Close()
+	}
+}
+
+// TestCalibrateJudgement: each dimension has its own map, and the fusion is over what the heads say. A score that is one
+// dimension alone has that one's map.
+func TestCalibrateJudgement(t *testing.T) {
+	quality := testMap
+	quality.Dimension = "quality"
+	curve := calibration.Map{Method: calibration.Platt, A: -3, B: 1, Interval: &calibration.Interval{Coverage: 0.8, HalfWidth: 0.3}}
+	score := func(of ...string) *ScorerConfig {
+		return &ScorerConfig{Format: 2, Judge: Judge{Score: &FusionConfig{Fusion: "mean", Of: of}}}
+	}
+	n := &network{config: score("following", "quality"),
+		calibration: &calibration.Calibration{Format: 1, Maps: []calibration.Map{quality, curve}}}
+	judge := func() Judgement {
+		j := Judgement{Score01: 0.4, Sigma01: 0.1, Dimensions: []Dimension{{Name: "following", Score01: 0.3, Sigma01: 0.02},
+			{Name: "quality", Score01: 0.5, Sigma01: 0.2}}}
+		n.calibrate(&j)
+		return j
+	}
+	j := judge()
+	want, _ := curve.At(0.4)
+	if j.Score01 != want || *j.Raw01 != 0.4 || j.Sigma01 != curve.Sigma(0.4, 0.1) || j.Dimensions[0].Score01 != 0.3 {
+		t.Errorf("%+v", j)
+	}
+	if i := j.Interval; i.Low01 != want-0.3 || i.High01 != math.Min(1, want+0.3) || i.Coverage != 0.8 {
+		t.Errorf("%+v", i)
+	}
+	if want, _ := quality.At(0.5); j.Dimensions[1].Score01 != want || j.Dimensions[1].Sigma01 != quality.Sigma(0.5, 0.2) {
+		t.Errorf("%+v", j.Dimensions)
+	}
+	n.config = score("quality")
+	want, _ = quality.At(0.4)
+	if j := judge(); j.Score01 != want || j.Interval != nil {
+		t.Errorf("%+v", j)
+	}
+	n.config = score("following")
+	if j := judge(); j.Score01 != 0.4 || j.Raw01 != nil {
+		t.Errorf("%+v", j)
+	}
+	// The slope is that of the score.
+	n.config = score("following", "quality")
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 20 {
+		x, h := rng.Float64(), 1e-6
+		up, _ := n.calibrated(x + h)
+		down, _ := n.calibrated(x - h)
+		if _, slope := n.calibrated(x); math.Abs(slope-(up-down)/(2*h)) > 1e-6 {
+			t.Errorf("slope %g at %g, differences say %g", slope, x, (up-down)/(2*h))
+		}
+	}
+}

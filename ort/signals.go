@@ -1,0 +1,55 @@
+package ort
+
+/*
+#include <signal.h>
+
+// How a signal is handled, in the few words that Go needs.
+typedef struct sigaction assay_action;
+
+static int assay_get(int s, assay_action *a) { return sigaction(s, 0, a); }
+static int assay_put(int s, const assay_action *a) { return sigaction(s, a, 0); }
+static int assay_handled(const assay_action *a) {
+	return a->sa_handler != SIG_DFL && a->sa_handler != SIG_IGN;
+}
+static int assay_same(const assay_action *a, const assay_action *b) { return a->sa_handler == b->sa_handler; }
+static int assay_onstack(const assay_action *a) { return (a->sa_flags & SA_ONSTACK) != 0; }
+static void assay_set_onstack(assay_action *a) { a->sa_flags |= SA_ONSTACK; }
+*/
+import "C"
+
+import "syscall"
+
+const signals = 65 // one more than the largest
+
+// keepSignals remembers how signals are handled. What it returns is to be called when a library has been loaded that may
+// have taken handlers for itself, as CUDA's do: those of an interrupt and of SIGTERM are put back, for they save a
+// run's state; the others get SA_ONSTACK, without which Go ends the process at the first signal (package os/signal).
+// It gives the number of handlers that were mended.
+func keepSignals() (mend func() int) {
+	var before [signals]C.assay_action
+	var known [signals]bool
+	for s := 1; s < signals; s++ {
+		known[s] = C.assay_get(C.int(s), &before[s]) == 0
+	}
+	return func() (mended int) {
+		for s := 1; s < signals; s++ {
+			var now C.assay_action
+			if !known[s] || C.assay_get(C.int(s), &now) != 0 || C.assay_handled(&now) == 0 {
+				continue
+			}
+			ours := C.assay_handled(&before[s]) != 0 && C.assay_onstack(&before[s]) != 0
+			switch {
+			case ours && C.assay_same(&before[s], &now) == 0 && (s == int(syscall.SIGINT) || s == int(syscall.SIGTERM)):
+				now = before[s]
+			case C.assay_onstack(&now) == 0:
+				C.assay_set_onstack(&now)
+			default:
+				continue
+			}
+			if C.assay_put(C.int(s), &now) == 0 {
+				mended++
+			}
+		}
+		return mended
+	}
+}

@@ -1,0 +1,300 @@
+package calibrate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"assay/calibration"
+	"assay/data"
+	"assay/lora"
+	"assay/model"
+	_ "assay/model/families"
+	"assay/scoring"
+)
+
+// scorerDir copies the small scorer to a folder where it can be calibrated.
+func scorerDir(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "scorer")
+	if err := os.CopyFS(dir, os.DirFS("../../backbones/tiny-scorer")); err != nil {
+		t.Fatal(err)
+	}
+	backbone, err := filepath.Abs("../../backbones/tiny")
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit(t, filepath.Join(dir, model.ConfigFile), "../tiny", backbone)
+	return dir
+}
+
+func edit(t *testing.T, file, old, new string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(text), old) {
+		t.Fatal(err, string(text))
+	}
+	if err := os.WriteFile(file, []byte(strings.Replace(string(text), old, new, 1)), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tableOf writes a table of edits of crops of a photograph, with labels that rise with the scores.
+func tableOf(t *testing.T, photo string, n int, scorer string) string {
+	t.Helper()
+	p, err := data.Open(filepath.Join("../../examples/photos", photo), data.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	rng := rand.New(rand.NewPCG(1, uint64(n)))
+	var rows []map[string]any
+	for i := range n {
+		crop := func() *data.Picture {
+			side := 64 + rng.IntN(64)
+			c := p.Crop(rng.IntN(p.Width-side), rng.IntN(p.Height-side), side, side)
+			return c.Resize(64, 64, data.Bicubic)
+		}
+		source := crop()
+		edited := source.FlipHorizontal()
+		switch i % 3 {
+		case 1:
+			edited = crop()
+		case 2:
+			edited = source.Rotate90(1)
+		}
+		names := []string{fmt.Sprintf("s%d.png", i), fmt.Sprintf("e%d.png", i)}
+		for k, q := range []*data.Picture{source, edited} {
+			if err := q.WritePNG(filepath.Join(dir, names[k])); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rows = append(rows, map[string]any{"id": fmt.Sprint(i), "source": names[0], "edit": names[1],
+			"instruction": "flip the picture horizontally", "photo": fmt.Sprint(photo, i/2)})
+	}
+	s, err := model.OpenScorer(scorer, model.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	pairs := make([]*model.Sample, n)
+	for i, r := range rows {
+		if pairs[i], err = s.Prepare(pairOf(t, dir, r)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	scores, err := s.Score(context.Background(), pairs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lo, hi := math.Inf(1), math.Inf(-1)
+	for _, v := range scores {
+		lo, hi = min(lo, v), max(hi, v)
+	}
+	file := filepath.Join(dir, "edits.jsonl")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	e := json.NewEncoder(f)
+	for i, r := range rows {
+		r["label"] = min(1, max(0, math.Pow((scores[i]-lo)/(hi-lo), 2)+0.1*rng.NormFloat64()))
+		if err := e.Encode(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return file
+}
+
+func pairOf(t *testing.T, dir string, r map[string]any) (p model.Pair) {
+	t.Helper()
+	var err error
+	if p.Source, err = data.Open(filepath.Join(dir, r["source"].(string)), data.Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	if p.Edit, err = data.Open(filepath.Join(dir, r["edit"].(string)), data.Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	p.Instruction = r["instruction"].(string)
+	return p
+}
+
+// TestCalibrate: a scorer is calibrated, after an interrupt as well, and gives calibrated scores, gradients and
+// intervals wherever it is read; nothing else of it changes.
+func TestCalibrate(t *testing.T) {
+	dir := scorerDir(t)
+	table := tableOf(t, "coffee.png", 90, dir)
+	o := Options{Scorer: dir, In: table, Method: calibration.Isotonic, Coverage: 0.7, Seed: 1, By: "photo",
+		Out: filepath.Join(dir, "calibration"), Model: model.Options{Threads: 1}}
+	ctx, cancel := context.WithCancel(context.Background())
+	stopped := o
+	stopped.Progress = func(_ string, done, _ int) {
+		if done > 0 {
+			cancel()
+		}
+	}
+	cancel()
+	_, err := Run(ctx, stopped)
+	var interrupted *scoring.InterruptedError
+	if !errors.As(err, &interrupted) {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, calibration.File)); err == nil {
+		t.Fatal("a calibration after an interrupt")
+	}
+	r, err := Run(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Trained != trainedUnknown || len(r.Warnings) == 0 || r.Fit.Rows+r.Interval.Rows+r.Tested.Rows != 90 {
+		t.Errorf("%+v", r)
+	}
+	if r.After.Error >= r.Before.Error || r.After.L1 >= r.Before.L1 {
+		t.Errorf("before %+v, after %+v", r.Before, r.After)
+	}
+	for _, name := range []string{"report.json", "report.html"} {
+		if _, err := os.Stat(filepath.Join(o.Out, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(o.Out, "*.progress")); len(left) > 0 {
+		t.Errorf("%v are left", left)
+	}
+	again, err := Run(context.Background(), o)
+	if err != nil || !reflect.DeepEqual(again.Map, r.Map) {
+		t.Errorf("%+v, then %+v: %v", r.Map, again.Map, err)
+	}
+	checkCalibrated(t, dir, table, &r.Map)
+}
+
+// checkCalibrated compares scores and gradients with those of the same scorer without its calibration.
+func checkCalibrated(t *testing.T, dir, table string, m *calibration.Map) {
+	ctx := context.Background()
+	open := func(dir string, o model.Options) *model.Scorer {
+		t.Helper()
+		o.Threads = 1
+		s, err := model.OpenScorer(dir, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s
+	}
+	calibrated, raw := open(dir, model.Options{}), open(dir, model.Options{Raw: true})
+	pair := pairOf(t, filepath.Dir(table), map[string]any{"source": "s0.png", "edit": "e0.png", "instruction": "make it red"})
+	a, err := calibrated.Gradient(ctx, pair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := raw.Gradient(ctx, pair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, slope := m.At(b.Score01)
+	if a.Score01 != y || slope <= 0 {
+		t.Errorf("score01 %v, the map says %v", a.Score01, y)
+	}
+	for i, v := range b.Edit.Values {
+		if want := float32(slope * float64(v)); a.Edit.Values[i] != want {
+			t.Fatalf("gradient %v, want %v", a.Edit.Values[i], want)
+		}
+	}
+	one, err := calibrated.Prepare(pair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := calibrated.Judge(ctx, []*model.Sample{one})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := calibrated.Config()
+	if report := cfg.Report(j[0]); math.Abs(report.Score-10*y) > 1e-4 || report.Raw01 == nil || report.Interval == nil {
+		t.Errorf("%+v, the map says %v", report, y)
+	}
+	printA, errA := calibrated.Fingerprint()
+	printB, errB := raw.Fingerprint()
+	if printA == printB || errors.Join(errA, errB) != nil {
+		t.Error("a calibration is part of the fingerprint", errA, errB)
+	}
+	merged := filepath.Join(t.TempDir(), "merged")
+	if _, err := model.MergeScorer(ctx, dir, lora.MergeOptions{Out: merged}); err != nil {
+		t.Fatal(err)
+	}
+	k, err := open(merged, model.Options{}).Gradient(ctx, pair)
+	if err != nil || math.Abs(k.Score01-y) > 1e-3 || k.Judgement.Raw01 == nil {
+		t.Errorf("merged it says %+v, want %v: %v", k, y, err)
+	}
+	edit(t, filepath.Join(dir, model.ConfigFile), "is a part of it done?", "is it done?")
+	if _, err := model.OpenScorer(dir, model.Options{}); err == nil || !strings.Contains(err.Error(), "fit it anew") {
+		t.Errorf("another question, and the calibration is taken: %v", err)
+	}
+}
+
+// TestSeen: tables that the scorer was trained on are refused, whether its run or the user names them.
+func TestSeen(t *testing.T) {
+	dir := scorerDir(t)
+	table, other := tableOf(t, "coffee.png", 24, dir), tableOf(t, "rocket.png", 60, dir)
+	o := Options{Scorer: dir, In: table, Test: other, Method: calibration.Isotonic, Coverage: 0.5, Seed: 1,
+		Out: t.TempDir(), Trained: []string{table}, Model: model.Options{Threads: 1}}
+	if _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), "24 of 24 rows") {
+		t.Error(err)
+	}
+	o.Trained = nil
+	config := fmt.Sprintf("data: {train: %s}\n", table)
+	if err := os.WriteFile(filepath.Join(dir, "..", "config.yaml"), []byte(config), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), "was trained on pictures of") {
+		t.Error(err)
+	}
+	o.In, o.Test = other, table
+	if _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), "was trained on pictures of") {
+		t.Error(err)
+	}
+	o.Insist = true
+	if r, err := Run(context.Background(), o); err != nil || r.Trained != trainedPart || r.Map.Fitted.Trained != trainedPart {
+		t.Error(r, err)
+	}
+	o.Test = other
+	if _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), "shares pictures") {
+		t.Error(err)
+	}
+	o.Test = ""
+	if r, err := Run(context.Background(), o); err != nil || r.Trained != trainedNo {
+		t.Error(r, err)
+	}
+}
+
+// TestSplit: no scene is in two parts, and all rows are in one.
+func TestSplit(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 9))
+	scenes := make([]int, 500)
+	for i := range scenes {
+		scenes[i] = rng.IntN(60)
+	}
+	for seed := range uint64(20) {
+		parts := split(scenes, seed, 0.6, 0.2)
+		at, n := map[int]int{}, 0
+		for p, rows := range parts {
+			n += len(rows)
+			for _, i := range rows {
+				if was, ok := at[scenes[i]]; ok && was != p {
+					t.Fatalf("scene %d is in parts %d and %d", scenes[i], was, p)
+				}
+				at[scenes[i]] = p
+			}
+		}
+		if n != 500 || len(parts[0]) < 290 || len(parts[0]) > 330 || len(parts[1]) < 90 || len(parts[2]) < 60 {
+			t.Errorf("parts of %d, %d and %d rows", len(parts[0]), len(parts[1]), len(parts[2]))
+		}
+	}
+}

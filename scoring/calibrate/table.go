@@ -1,0 +1,267 @@
+package calibrate
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+
+	"assay/data"
+	"assay/store"
+)
+
+// table is an open table of labelled edits.
+type table struct {
+	*data.Edits
+	rows    []row
+	problem map[int]error // of rows that cannot be read, by their index
+}
+
+// row is an edit with a label.
+type row struct {
+	index        int
+	label        float64
+	source, edit store.Key // contents of the pictures
+	instruction  string
+	by           string // value of the column --by
+}
+
+// openTable reads the labelled rows of a table.
+func openTable(path, labels string, o *Options) (*table, error) {
+	given, err := readLabels(labels, o)
+	if err != nil {
+		return nil, err
+	}
+	edits, err := data.OpenEdits(path, o.Columns)
+	if err != nil {
+		return nil, err
+	}
+	t := &table{Edits: edits, problem: map[int]error{}}
+	if edits.Layout != data.LayoutLabels {
+		return nil, errors.Join(fmt.Errorf("%s has comparisons: a calibration wants a label of each edit", path),
+			edits.Close())
+	}
+	for i := range edits.Len() {
+		if err := t.read(i, o, given); err != nil {
+			t.problem[i] = err
+		}
+	}
+	if len(t.rows) == 0 {
+		err := fmt.Errorf("%s: no row has a label (%s)", path, labelName(o.Model.Dimension))
+		for _, why := range t.problem {
+			err = fmt.Errorf("%w; %w", err, why)
+			break
+		}
+		return nil, errors.Join(err, edits.Close())
+	}
+	return t, nil
+}
+
+func labelName(dimension string) string {
+	if dimension == "" {
+		return "column label"
+	}
+	return "column label_" + dimension
+}
+
+// read takes a row, if it has a label.
+func (t *table) read(i int, o *Options, given map[string]float64) error {
+	e, err := t.Edits.Read(i)
+	if err != nil {
+		return err
+	}
+	if o.Split != "" && e.Split != o.Split {
+		return nil
+	}
+	label, ok := given[e.ID]
+	switch {
+	case given != nil:
+	case o.Model.Dimension != "":
+		label, ok = e.Labels[o.Model.Dimension]
+	case e.Label != nil:
+		label, ok = *e.Label, true
+	}
+	if !ok {
+		return nil
+	}
+	r := row{index: i, label: label, instruction: e.Instruction}
+	if !e.Source.IsZero() {
+		if r.source, err = store.Content(t.Folder(), e.Source); err != nil {
+			return fmt.Errorf("source: %w", err)
+		}
+	}
+	if r.edit, err = store.Content(t.Folder(), e.Edit); err != nil {
+		return fmt.Errorf("edit: %w", err)
+	}
+	if o.By != "" {
+		rec, err := t.Record(i)
+		if err != nil {
+			return err
+		}
+		v, found := rec.Get(o.By)
+		if !found {
+			return fmt.Errorf("no column %q (--by)", o.By)
+		}
+		r.by = fmt.Sprint(v)
+	}
+	t.rows = append(t.rows, r)
+	return nil
+}
+
+// readLabels reads labels by id from a table of their own; nil if there is none.
+func readLabels(path string, o *Options) (map[string]float64, error) {
+	if path == "" {
+		return nil, nil
+	}
+	t, err := data.OpenTable(path, data.WithRequired())
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	name := "label"
+	if o.Model.Dimension != "" {
+		name = "label_" + o.Model.Dimension
+	}
+	if own, ok := o.Columns[name]; ok {
+		name = own
+	}
+	out := map[string]float64{}
+	for i := range t.Len() {
+		rec, err := t.Record(i)
+		if err != nil {
+			return nil, err
+		}
+		at := func(err error) error { return fmt.Errorf("%s, row %d: %w", path, i+1, err) }
+		id, ok := rec.Get("id")
+		v, labelled := rec.Get(name)
+		if !ok || !labelled {
+			return nil, at(fmt.Errorf("the columns id and %s are wanted", name))
+		}
+		text, err := data.Text(id)
+		if err != nil {
+			return nil, at(err)
+		}
+		label, err := data.Finite(v)
+		if err != nil {
+			return nil, at(fmt.Errorf("column %q: %w", name, err))
+		}
+		if label == nil {
+			continue
+		}
+		if _, twice := out[text]; twice || *label < 0 || *label > 1 {
+			return nil, at(fmt.Errorf("id %s with label %g: every id once, and labels on 0..1 are wanted", text, *label))
+		}
+		out[text] = *label
+	}
+	return out, nil
+}
+
+// scenes gives each row the number of its scene: rows that share a source picture, or the value of --by, are of one.
+func (t *table) scenes() []int {
+	number := map[string]int{}
+	parent := []int{}
+	find := func(i int) int {
+		for parent[i] != i {
+			parent[i] = parent[parent[i]]
+			i = parent[i]
+		}
+		return i
+	}
+	node := func(key string) int {
+		if _, ok := number[key]; !ok {
+			number[key] = len(parent)
+			parent = append(parent, len(parent))
+		}
+		return find(number[key])
+	}
+	first := make([]int, len(t.rows))
+	for i, r := range t.rows {
+		picture := r.source
+		if picture == (store.Key{}) { // a judge of one picture
+			picture = r.edit
+		}
+		first[i] = node("picture " + picture.String())
+		if r.by != "" {
+			parent[node("by "+r.by)] = first[i]
+		}
+	}
+	for i := range first {
+		first[i] = find(first[i])
+	}
+	return first
+}
+
+// split cuts rows into parts of about the given shares (the last part has the rest), whole scenes in each, in an order
+// drawn from the seed.
+func split(scenes []int, seed uint64, shares ...float64) [][]int {
+	members := map[int][]int{}
+	var order []int
+	for i, s := range scenes {
+		if members[s] == nil {
+			order = append(order, s)
+		}
+		members[s] = append(members[s], i)
+	}
+	rng := rand.New(rand.NewPCG(seed, 0xca11))
+	rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	parts := make([][]int, len(shares)+1)
+	part, goal := 0, 0.0
+	if len(shares) > 0 {
+		goal = shares[0] * float64(len(scenes))
+	}
+	taken := 0
+	for _, s := range order {
+		for part < len(shares) && float64(taken) >= goal-1e-9 {
+			if part++; part < len(shares) {
+				goal += shares[part] * float64(len(scenes))
+			}
+		}
+		parts[part] = append(parts[part], members[s]...)
+		taken += len(members[s])
+	}
+	return parts
+}
+
+// learned is a table that a scorer was trained on.
+type learned struct {
+	path    string
+	columns map[string]string
+	split   string // rows of it that count; "": all
+}
+
+// pictures are the contents of all pictures that a scorer was trained on.
+func pictures(tables []learned) (map[store.Key]bool, error) {
+	out := map[store.Key]bool{}
+	for _, l := range tables {
+		edits, err := data.OpenEdits(l.path, l.columns)
+		if err != nil {
+			return nil, fmt.Errorf("training table: %w", err)
+		}
+		for e, err := range edits.All() {
+			if err != nil || l.split != "" && e.Split != "" && e.Split != l.split { // training left it out as well
+				continue
+			}
+			for _, m := range []data.Image{e.Source, e.Edit} {
+				if k, err := store.Content(edits.Folder(), m); err == nil && !m.IsZero() {
+					out[k] = true
+				}
+			}
+		}
+		if err := edits.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// seen counts the rows of which a picture is among those that the scorer was trained on.
+func (t *table) seen(trained map[store.Key]bool) (n int, first string) {
+	for _, r := range t.rows {
+		if trained[r.source] || trained[r.edit] {
+			if n++; n == 1 {
+				first = fmt.Sprintf("%s, row %d", filepath.Base(t.Path()), r.index+1)
+			}
+		}
+	}
+	return n, first
+}

@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# Variants of a recipe in the miniature world (docs/miniature.md), with as much data and as many steps each, examined on photographs
+# that none has seen. Resumable: what is done is not done again.
+#
+#   tools/variants/run.sh adiee            ADIEE's recipe and its ablations, one seed
+#   tools/variants/run.sh losses [SEED...] pointwise, comparisons, orders, mu and sigma, and their sums; seeds 1 2 3
+#   tools/variants/run.sh table            what is done so far
+#
+#   VARIANTS_BIN   folder of the commands, if other than bin
+#   VARIANTS_TASKS instructions of the data (800; half as many chains)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+out=build/variants bin=$PWD/${VARIANTS_BIN:-bin} tasks=${VARIANTS_TASKS:-800} held=tissue,rocket
+mkdir -p $out
+
+# labelled NAME SOURCE...: labels by ADIEE's rules, of some of the sources.
+labelled() {
+	local name=$1 sources=''
+	shift
+	[ ! -e "$out/$name/table.parquet" ] || return 0
+	for s in "$@"; do
+		case $s in
+		edits) sources+=$'\n  - {layout: table, path: data/edits.parquet, name: edits, columns: {id: group}}' ;;
+		chains) sources+=$'\n  - {layout: magicbrush, path: data/chains.parquet, name: chains, chains: true}' ;;
+		esac
+	done
+	{
+		echo "sources:$sources"
+		echo "out: $name"
+		sed -E -e '/^(out|sources):/d' -e '/^  - \{layout/d' -e 's#\.\./\.\./backbones#../../backbones#' examples/miniature/label.yaml
+	} >"$out/$name.yaml"
+	"$bin/label" --config "$out/$name.yaml"
+}
+
+# trained NAME SEED DATA TEXT: a run of the demonstration's recipe on DATA, in which TEXT stands instead of its keys.
+trained() {
+	local name=$1 keys
+	[ ! -e "$out/$name/scorer" ] || return 0
+	keys=out:data:seed:validate:$(printf '%s\n' "$4" | sed -nE 's/^([a-z_]+):.*/\1/p' | paste -sd :)
+	case :$keys: in *:losses:*) keys+=:loss ;; esac
+	case :$keys: in *:scorer:*) keys+=:pair:pair_size:question:answer:score_position:head ;; esac
+	{
+		sed -E "/^(${keys//:/|}):/d" examples/miniature/scorer.yaml | sed 's#\.\./\.\./backbones#../../backbones#'
+		printf 'out: %s\ndata: {%s, train_split: train, validation_split: validation}\nseed: %s\nvalidate: {every: 0}\nthreads: 1\n%s\n' \
+			"$name" "$3" "$2" "$4"
+	} >"$out/$name.yaml"
+	"$bin/train" --config "$out/$name.yaml"
+}
+
+# examined NAME: its scores of the exam.
+examined() {
+	[ -e "$out/$1.exam.json" ] || {
+		"$bin/score" batch --scorer "$out/$1/scorer" --in $out/exam/edits.jsonl --out "$out/$1.scores.jsonl"
+		"$bin/label" miniature evaluate --truth $out/exam/truth.jsonl --scores "$out/$1.scores.jsonl" --json >"$out/$1.new"
+		mv "$out/$1.new" "$out/$1.exam.json"
+	}
+}
+
+prepared() {
+	[ -e $out/data ] || "$bin/label" miniature --photos examples/photos --held $held --seed 1 --instructions $tasks --chains $((tasks / 2)) \
+		--pictures embed --out $out/data
+	[ -e $out/exam ] || "$bin/label" miniature --photos examples/photos --only $held --exam --seed 777 --instructions 280 --out $out/exam
+	labelled labels edits chains
+}
+
+# recipe NAME LABELS HIDDEN: classifier, its scores as labels, regression.
+recipe() {
+	local scored=$2/scored-$1.parquet
+	trained "$1-classifier" 1 "train: $2/table.parquet" "head: {hidden: $3, kind: classification, values: [0, 0.5, 1]}
+loss: {text: 0, score: 10}"
+	examined "$1-classifier"
+	[ -e "$out/$scored" ] ||
+		"$bin/score" batch --scorer "$out/$1-classifier/scorer" --in "$out/$2/table.parquet" --out "$out/$scored"
+	trained "$1-regression" 1 "train: $scored, columns: {label: score01}" "head: {hidden: $3}
+loss: {text: 0, score: 100}"
+	examined "$1-regression"
+}
+
+case ${1:-} in
+adiee)
+	prepared
+	recipe full labels '[256, 16]'
+	trained direct 1 'train: labels/table.parquet' $'head: {hidden: [256, 16]}\nloss: {text: 0, score: 100}'
+	examined direct
+	recipe linear labels '[]'
+	labelled labels-edits edits
+	recipe edits labels-edits '[256, 16]'
+	labelled labels-chains chains
+	recipe chains labels-chains '[256, 16]'
+	;;
+losses)
+	shift
+	prepared
+	[ $# -gt 0 ] || set -- 1 2 3
+	cat >$out/musigma.yaml <<-'END'
+		format: 2
+		backbone: ../../backbones/tiny
+		pair_size: [64, 64]
+		passes:
+		  - {pictures: [frames], prompt: 'is a part of it done? [INSTRUCTION]', position: last, heads: [overall]}
+		heads: {overall: {hidden: [64], outputs: mu_sigma}}
+		score_range: [0, 10]
+	END
+	for seed in "$@"; do
+		while IFS='|' read -r name head terms; do
+			trained "$name-$seed" "$seed" 'train: labels/table.parquet, sampling: whole_groups' "$head
+losses: [$terms]"
+			examined "$name-$seed"
+		done <<-'END'
+			l1|head: {hidden: [64]}|{kind: l1, weight: 10}
+			bradley_terry|head: {hidden: [64]}|{kind: bradley_terry}
+			plackett_luce|head: {hidden: [64]}|{kind: plackett_luce}
+			musigma|scorer: musigma.yaml|{kind: thurstone}
+			bradley_terry+l1|head: {hidden: [64]}|{kind: bradley_terry}, {kind: l1, weight: 10}
+			musigma+gaussian|scorer: musigma.yaml|{kind: thurstone}, {kind: gaussian}
+		END
+	done
+	;;
+table)
+	printf '| run | Spearman | alive | pairs |\n|---|---|---|---|\n'
+	for f in $out/*.exam.json; do
+		[ ! -e "$f" ] || printf '| %s | %s |\n' "$(basename "$f" .exam.json)" \
+			"$(sed -nE 's/^ *"(spearman|alive|pair_accuracy)": ([-0-9.]+).*/\2/p' "$f" | head -3 | xargs printf '%.3f | ' | sed 's/ | $//')"
+	done
+	;;
+*)
+	sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
+	exit 2
+	;;
+esac
