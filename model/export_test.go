@@ -28,7 +28,7 @@ func Graphs(p *ScorerState, o Options) (map[string]*onnx.Model, error) {
 	}
 	out := map[string]*onnx.Model{}
 	for name, build := range builders {
-		for _, v := range []variant{inBlocks(0, false), inBlocks(1, true)} {
+		for _, v := range []variant{inBlocks(nil, false), inBlocks([]bool{true}, true)} {
 			name, build := v(name, build)
 			b, err := e.graph(name, build)
 			if err != nil {
@@ -42,7 +42,9 @@ func Graphs(p *ScorerState, o Options) (map[string]*onnx.Model, error) {
 
 // StepGraph is the training step of a tuner over that many groups of samples, all but one in blocks.
 func (t *Tuner) StepGraph(groups int) (*onnx.Model, error) {
-	b, err := t.graph(inBlocks(groups-1, groups > 1)(t.stepGraph(groups)))
+	blocks := slices.Repeat([]bool{true}, groups)
+	blocks[0] = false
+	b, err := t.graph(inBlocks(blocks, groups > 1)(t.stepGraph(groups)))
 	if err != nil {
 		return nil, err
 	}

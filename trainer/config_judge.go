@@ -137,9 +137,9 @@ func newJudgeParts(c *Config, plan bool) (*model.ScorerState, error) {
 	if c.Mode == "head" {
 		return nil, errors.New("mode head trains scorers of format 1")
 	}
-	var l *lora.Config
-	if c.Mode == "lora" {
-		l = loraConfig(c)
+	l, err := c.adapterConfig()
+	if err != nil {
+		return nil, err
 	}
 	if c.Init == "" {
 		p, err := begin(&sc, l, c.Seed)

@@ -28,7 +28,7 @@ type run struct {
 	data           *Data
 	valid          Examples
 
-	optimizer optim.Optimizer
+	optimizer optim.Groups
 	schedule  optim.Schedule
 	order     *Order
 	groups    *groups // nil: batches are cut between rows
@@ -48,14 +48,19 @@ type run struct {
 }
 
 // length sets the order, and how many steps and samples the run has in all, counted from where it stands.
-func (r *run) length() {
+func (r *run) length() error {
 	c, done := r.config, &r.state
 	r.order = NewOrder(c.Seed, r.data.Train.Groups(), c.Data.Sampling)
+	weights, err := c.drawn(r.data.Train)
+	if err != nil {
+		return err
+	}
+	r.order.weigh(weights)
 	batch := int64(c.BatchSize)
 	r.groups = nil
 	if c.Data.Sampling == WholeGroups {
 		r.wholeGroups()
-		return
+		return nil
 	}
 	if c.Steps > 0 {
 		r.total, r.limit = c.Steps, done.Samples+(c.Steps-done.Step)*batch
@@ -64,6 +69,7 @@ func (r *run) length() {
 		r.total = done.Step + max(0, r.limit-done.Samples+batch-1)/batch
 	}
 	r.schedule = c.schedule(r.total)
+	return nil
 }
 
 // wholeGroups is length for batches of whole groups, whose numbers of edits differ: positions and samples are groups.
@@ -270,7 +276,9 @@ func (r *run) step(ctx context.Context) error {
 // update is step for a batch; after an error it returns the examples that it was at, and nothing has changed.
 func (r *run) update(ctx context.Context, batch []Example) ([]Example, error) {
 	s := &r.state
-	m := &StepMetrics{Kind: "train", Step: s.Step + 1, LR: r.schedule.LR(s.Step)}
+	lrs, lr := r.lrs()
+	m := &StepMetrics{Kind: "train", Step: s.Step + 1, LR: lr}
+	m.rates(r.optimizer, lrs)
 	for i := range r.grads {
 		clear(r.grads[i])
 	}
@@ -324,7 +332,7 @@ func (r *run) update(ctx context.Context, batch []Example) ([]Example, error) {
 		m.Skipped = true
 	default:
 		optim.Clip(r.grads, n, r.config.ClipNorm)
-		r.optimizer.Update(r.params, r.grads, m.LR)
+		r.optimizer.Update(r.params, r.grads, lrs)
 	}
 	s.Step, s.Before, s.Samples = s.Step+1, s.Samples, r.next() // those that were set aside count
 	if r.groups != nil {
