@@ -1,6 +1,10 @@
 package model
 
-import "assay/onnx"
+import (
+	"slices"
+
+	"assay/onnx"
+)
 
 // Graphs builds what a scorer runs, for a device that need not be here: by name.
 func Graphs(p *ScorerState, o Options) (map[string]*onnx.Model, error) {

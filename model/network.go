@@ -115,18 +115,24 @@ func (n *network) check(elsewhere bool) (err error) {
 	if n.adapter == nil {
 		return nil
 	}
-	if err := n.adapter.Check(lora.Modules(n.backbone.Weights)); err != nil {
+	return n.adapt(n.adapter)
+}
+
+// adapt puts an adapter over the backbone.
+func (n *network) adapt(a *lora.Adapter) error {
+	if err := a.Check(lora.Modules(n.backbone.Weights)); err != nil {
 		return err
 	}
-	if err := n.adapter.CheckWhole(n.backbone.Weights); err != nil {
+	if err := a.CheckWhole(n.backbone.Weights); err != nil {
 		return err
 	}
 	if !n.backbone.Weights.Absent() {
-		if err := n.adapter.Bind(n.backbone.Weights); err != nil {
+		if err := a.Bind(n.backbone.Weights); err != nil {
 			return fmt.Errorf("the adapter: %w", err)
 		}
 	}
-	maps.Copy(n.tensors, n.adapter.Tensors)
+	n.adapter = a
+	maps.Copy(n.tensors, a.Tensors)
 	return nil
 }
 

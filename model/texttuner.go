@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"gorgonia.org/tensor"
@@ -117,6 +116,7 @@ func (t *TextTuner) open(n *network) (err error) {
 	if err != nil {
 		return err
 	}
+	n.tower = n.trainsTower()
 	parameters, _ := n.Weights()
 	n.small = parameters <= smallParameters && !n.onCUDA()
 	n.limits = newLimits(false, o.Threads)
@@ -136,16 +136,6 @@ func (t *TextTuner) open(n *network) (err error) {
 	s := newSessions(n)
 	s.options = o.Options
 	t.pipeline = &pipeline{n, prepare, s, newVisionFeatures(s, pictures, o.Store)}
-	return nil
-}
-
-// adapt puts an adapter over the backbone.
-func (n *network) adapt(a *lora.Adapter) error {
-	if err := a.Check(lora.Modules(n.backbone.Weights)); err != nil {
-		return err
-	}
-	n.adapter = a
-	maps.Copy(n.tensors, a.Tensors)
 	return nil
 }
 
