@@ -38,12 +38,12 @@ type View struct {
 	*Packing
 	Rotation Rotation
 	Selected bool     // only the selected rows are queries, and only they are returned: those of the last layer
-	masks    []string // by group: added to the scores; "": the group is attended to in blocks
+	masks    []string // by group that has queries: added to the scores; "": the group is attended to in blocks
 	sliding  int      // rows that a row sees, itself included; 0: all before it
 	rep      int      // query heads that share a key head
 }
 
-// queries are the number of query rows of each group, and of each sequence of the group, [groups] int64.
+// queries are the number of query rows of each group that has any, and of each sequence of the group, int64.
 func (v *View) queries() (rows, each string) {
 	if v.Selected {
 		return v.SelectRows, v.SelectEach
@@ -75,27 +75,25 @@ func (a *SelfAttention) Forward(g *Graph, queries, all string, v *View) string {
 // key head are stacked as rows of one product, so that keys are never repeated.
 func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
 	rows, each := view.queries()
-	qs, ks, vs := view.split(g, q, rows, 1), view.split(g, k, view.Rows, 1), view.split(g, v, view.Rows, 1)
+	ks, vs := a.contexts(g, k, view), a.contexts(g, v, view)
+	asking := view.asking(view.Selected)
+	qs := view.split(g, len(asking), q, rows, 1)
 	rep := a.Heads / a.KVHeads
-	outs := make([]string, view.Groups)
+	outs := make([]string, len(qs))
 	for i := range outs {
-		length, each := g.element(view.Lengths, i), g.element(each, i)
-		heads := func(t string) string { // [1, n*L, kv*d] -> [n, kv, L, d]
-			t = g.Op("Reshape", t, g.Shape(-1, length, a.KVHeads, a.HeadDim))
-			return g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 2, 1, 3}}, t)
-		}
+		each := g.element(each, i)
 		qi := g.Op("Reshape", qs[i], g.Shape(-1, each, a.KVHeads, rep, a.HeadDim))
-		if view.inBlocks(g, i) {
-			outs[i] = a.attendInBlocks(g, qi, heads(ks[i]), heads(vs[i]), length, func(rows, columns string) string {
-				return view.added(g, i, g.Op("Reshape", rows, g.Ints(1, 1, -1, 1)), columns)
+		if group := asking[i]; view.inBlocks(g, group) {
+			outs[i] = a.attendInBlocks(g, qi, ks[i], vs[i], view.queriesOf(g, group), func(rows, columns string) string {
+				return view.added(g, group, g.Op("Reshape", rows, g.Ints(1, 1, -1, 1)), columns)
 			})
 			continue
 		}
 		qi = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 2, 3, 1, 4}}, qi)
 		qi = g.Op("Reshape", qi, g.Ints(0, int64(a.KVHeads), -1, int64(a.HeadDim)))
-		scores := g.Op("MatMul", qi, g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 1, 3, 2}}, heads(ks[i])))
+		scores := g.Op("MatMul", qi, g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 1, 3, 2}}, ks[i]))
 		prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", scores, view.masks[i]))
-		y := g.Op("MatMul", prob, heads(vs[i])) // [n, kv, rep*r, d]
+		y := g.Op("MatMul", prob, vs[i]) // [n, kv, rep*r, d]
 		y = g.Op("Reshape", y, g.Shape(0, a.KVHeads, rep, each, a.HeadDim))
 		y = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 3, 1, 2, 4}}, y)
 		outs[i] = g.Op("Reshape", y, g.Ints(-1, int64(a.Heads*a.HeadDim)))
@@ -113,23 +111,22 @@ func (v *View) mask(g *Graph, window, rep int) {
 	if v.sliding, v.rep = window, rep; v.cached != nil { // attention over a cache has its own
 		return
 	}
-	places := make([]string, v.Groups)
+	asking := v.asking(v.Selected)
+	places := make([]string, len(asking))
 	if v.Selected {
-		places = v.split(g, v.SelectPlace, v.SelectRows, 0)
+		places = v.split(g, len(asking), v.SelectPlace, v.SelectRows, 0)
 	}
-	v.masks = make([]string, v.Groups)
-	for i := range v.masks {
-		if v.inBlocks(g, i) {
+	v.masks = make([]string, len(asking))
+	for i, group := range asking {
+		if v.inBlocks(g, group) {
 			continue
 		}
-		length := g.element(v.Lengths, i)
-		columns := g.Op("Range", g.Int(0), g.Op("Squeeze", length), g.Int(1))
-		rows, each := columns, length
+		rows, columns, each := v.places(g, group)
 		if v.Selected {
 			rows, each = places[i], g.element(v.SelectEach, i)
 		}
 		rows = g.Op("Reshape", rows, g.Shape(-1, 1, each, 1)) // [n or 1, 1, r, 1]
-		v.masks[i] = v.added(g, i, rows, columns)
+		v.masks[i] = v.added(g, group, rows, columns)
 	}
 }
 

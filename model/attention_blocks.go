@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
 	"assay/onnx"
 )
@@ -46,16 +47,23 @@ func (b blocks) rows(heads int) int64 {
 // variant gives the graph for a batch in place of one of that name.
 type variant func(name string, build buildFunc) (string, buildFunc)
 
-// variant is what attends to the long sequences of a batch in blocks, and where the tower is in the graph to its long
-// pictures.
+// variant is what attends to the long sequences of a batch in blocks, where the tower is in the graph to its long
+// pictures, and whose groups follow others as those of the batch do.
 func (n *network) variant(p *packed, vision bool) variant {
-	groups := 0
-	for _, length := range p.feeds["group_lengths"].Data().([]int64) { // ascending
-		if length >= int64(n.blocks.from()) {
-			groups++
-		}
+	var groups []bool
+	for _, length := range p.contexts() {
+		groups = append(groups, length >= int64(n.blocks.from()))
 	}
-	return inBlocks(groups, vision && n.longPictures(p.pictures))
+	v := inBlocks(groups, vision && n.longPictures(p.pictures))
+	if p.follows == nil {
+		return v
+	}
+	return func(name string, build buildFunc) (string, buildFunc) {
+		return v(fmt.Sprintf("%s, groups behind %v", name, p.follows), func(g *Graph) (*built, error) {
+			g.follows = p.follows
+			return build(g)
+		})
+	}
 }
 
 // longPictures says whether the tower attends to pictures in blocks.
@@ -68,13 +76,13 @@ func (n *network) longPictures(pictures []*Picture) bool {
 	return false
 }
 
-// inBlocks is the variant whose last groups, so many, attend in blocks, and perhaps its tower.
-func inBlocks(groups int, pictures bool) variant {
+// inBlocks is the variant of which some groups attend in blocks, and perhaps its tower.
+func inBlocks(groups []bool, pictures bool) variant {
 	return func(name string, build buildFunc) (string, buildFunc) {
-		if groups == 0 && !pictures {
+		if !slices.Contains(groups, true) && !pictures {
 			return name, build
 		}
-		return fmt.Sprintf("%s, in blocks: %d, %v", name, groups, pictures), func(g *Graph) (*built, error) {
+		return fmt.Sprintf("%s, in blocks: %v, %v", name, groups, pictures), func(g *Graph) (*built, error) {
 			g.groupsInBlocks, g.picturesInBlocks = groups, pictures
 			return build(g)
 		}
@@ -83,24 +91,39 @@ func inBlocks(groups int, pictures bool) variant {
 
 // inBlocks says whether a group of a view is attended to in blocks. Where few rows are queries there is no need.
 func (v *View) inBlocks(g *Graph, group int) bool {
-	return !v.Selected && v.Segments == "" && group >= v.Groups-g.groupsInBlocks
+	return !v.Selected && v.Segments == "" && group < len(g.groupsInBlocks) && g.groupsInBlocks[group]
 }
 
-// overBlocks attends from queries [sequences, length, kv, rep, dim] in blocks of equal size, and returns
-// [sequences*length, kv*rep*dim]. attend becomes the body of a Scan: from queries [sequences, kv, rep*size, dim] at the
+// queries are those of rows that stand together in their sequence: where the first one does, how many they are, and the
+// length of the whole sequence, [1] int64 each. The length decides what a block is: a row is in the same one wherever
+// its sequence is cut.
+type queries struct{ first, rows, length string }
+
+// overBlocks attends from queries [sequences, rows, kv, rep, dim] in blocks of equal size, and returns
+// [sequences*rows, kv*rep*dim]. attend becomes the body of a Scan: from queries [sequences, kv, rep*size, dim] at the
 // places rows [size], of which the last is before end [1], it returns a value of the same shape. What fills up the last
 // block stands at places behind the end of the sequences.
-func (g *Graph) overBlocks(q, length string, kv, rep, dim int, attend func(q, rows, end string) string) string {
+func (g *Graph) overBlocks(
+	q string,
+	at queries,
+	kv, rep, dim int,
+	attend func(q, rows, end string) string,
+) string {
 	up := func(a, b string) string { return g.Op("Div", g.Op("Sub", g.Op("Add", a, b), g.Ints(1)), b) }
-	count := up(length, g.Ints(g.blocks.rows(kv*rep)))
-	size := g.Op("Mul", up(up(length, count), g.Ints(blockUnit)), g.Ints(blockUnit))
-	whole := g.Op("Mul", count, size)
-	q = g.Op("Pad", q, g.Shape(0, 0, 0, 0, 0, 0, g.Op("Sub", whole, length), 0, 0, 0))
-	q = g.Op("Reshape", q, g.Shape(0, count, size, kv, rep, dim))
+	count := up(at.length, g.Ints(g.blocks.rows(kv*rep)))
+	size := g.Op("Mul", up(up(at.length, count), g.Ints(blockUnit)), g.Ints(blockUnit))
+	begin, behind := g.Op("Mul", g.Op("Div", at.first, size), size), g.Op("Add", at.first, at.rows)
+	// With what fills up the first and the last block.
+	whole := g.Op("Sub", g.Op("Mul", up(behind, size), size), begin)
+	front := g.Op("Sub", at.first, begin)
+	back := g.Op("Sub", whole, g.Op("Add", front, at.rows))
+	q = g.Op("Pad", q, g.Shape(0, front, 0, 0, 0, 0, back, 0, 0, 0))
+	q = g.Op("Reshape", q, g.Shape(0, g.Op("Div", whole, size), size, kv, rep, dim))
 	q = g.OpA("Transpose", onnx.Attrs{"perm": []int{1, 0, 3, 4, 2, 5}}, q) // [blocks, sequences, kv, rep, size, dim]
 	q = g.Op("Reshape", q, g.Ints(0, 0, int64(kv), -1, int64(dim)))
 	step := g.Op("Squeeze", size)
-	ends := g.Op("Range", step, g.Op("Add", g.Op("Squeeze", whole), g.Int(1)), step)
+	first := g.Op("Add", g.Op("Squeeze", begin), step)
+	ends := g.Op("Range", first, g.Op("Add", first, g.Op("Squeeze", whole)), step)
 	body := g.Body("block", func() {
 		end := g.Input(g.Name("end"), onnx.Int64, onnx.Dims())
 		q := g.Input(g.Name("q"), onnx.Float, onnx.Dims(-1, kv, -1, dim))
@@ -111,19 +134,21 @@ func (g *Graph) overBlocks(q, length string, kv, rep, dim int, attend func(q, ro
 	y := g.OpA("Scan", onnx.Attrs{"body": body, "num_scan_inputs": 2}, ends, q)
 	y = g.Op("Reshape", y, g.Shape(0, 0, kv, rep, size, dim))
 	y = g.OpA("Transpose", onnx.Attrs{"perm": []int{1, 0, 4, 2, 3, 5}}, y) // [sequences, blocks, size, kv, rep, dim]
-	y = g.Op("Slice", g.Op("Reshape", y, g.Shape(0, whole, kv*rep*dim)), g.Ints(0), length, g.Ints(1))
+	y = g.Op("Reshape", y, g.Shape(0, whole, kv*rep*dim))
+	y = g.Op("Slice", y, front, g.Op("Add", front, at.rows), g.Ints(1))
 	return g.Op("Reshape", y, g.Ints(-1, int64(kv*rep*dim)))
 }
 
-// attendInBlocks attends from every row of sequences to itself and those before it: q [sequences, length, kv, rep, dim],
-// k and v [sequences, kv, length, dim] -> [sequences*length, kv*rep*dim]. added is [1, 1, rep*r, c], what is added to
+// attendInBlocks attends from rows of sequences to themselves and those before them: q [sequences, rows, kv, rep, dim],
+// k and v [sequences, kv, length, dim] -> [sequences*rows, kv*rep*dim]. added is [1, 1, rep*r, c], what is added to
 // the scores of rows at the places [1, 1, r, 1] over the first places [c].
 func (a *SelfAttention) attendInBlocks(
 	g *Graph,
-	q, k, v, length string,
+	q, k, v string,
+	at queries,
 	added func(rows, columns string) string,
 ) string {
-	return g.overBlocks(q, length, a.KVHeads, a.Heads/a.KVHeads, a.HeadDim, func(q, rows, end string) string {
+	return g.overBlocks(q, at, a.KVHeads, a.Heads/a.KVHeads, a.HeadDim, func(q, rows, end string) string {
 		before := func(x string) string { // of as many sequences as q
 			x = g.Op("Slice", x, g.Ints(0), end, g.Ints(2))
 			return g.Op("Reshape", x, g.Shape(g.SizeOf(q, 0), a.KVHeads, -1, a.HeadDim))
@@ -144,7 +169,8 @@ func (g *Graph) AttendWhole(q, k, v, mask string, heads, dim int) string {
 	}
 	q = g.Op("Reshape", g.scaled(q, dim), g.Ints(0, 0, int64(heads), 1, int64(dim)))
 	k, v = g.heads(k, heads, dim, 0, 2, 3, 1), g.heads(v, heads, dim, 0, 2, 1, 3)
-	return g.overBlocks(q, g.SizeOf(k, 3), heads, 1, dim, func(q, _, _ string) string {
+	length := g.SizeOf(k, 3)
+	return g.overBlocks(q, queries{g.Ints(0), length, length}, heads, 1, dim, func(q, _, _ string) string {
 		n := g.SizeOf(q, 0) // of as many pictures as q
 		scores := g.Op("MatMul", q, g.Op("Reshape", k, g.Shape(n, heads, dim, -1)))
 		prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", scores, mask))

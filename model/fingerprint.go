@@ -118,6 +118,9 @@ func (c ScorerConfig) identity() string {
 		c.ScorePosition, c.DType, c.ChatTemplate, c.EndOfTurn,
 	}
 	text := fmt.Sprintf("%+v", one)
+	if c.Layout != "" { // younger than format 2
+		text += " Layout:" + c.Layout
+	}
 	if c.Judge.empty() {
 		return text
 	}

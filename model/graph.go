@@ -43,7 +43,8 @@ type Graph struct {
 	lean        bool                     // memory is scarce: a table stays in its stored type
 	blocks      blocks
 
-	groupsInBlocks   int               // the last so many groups of a batch are attended to in blocks
+	follows          []int             // of the groups of a batch: see Packing
+	groupsInBlocks   []bool            // those of a batch that are attended to in blocks
 	picturesInBlocks bool              // and whole pictures in the tower
 	values           map[string]string // parameter -> float32 or compute-typed value
 	err              error

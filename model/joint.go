@@ -45,7 +45,7 @@ func (p *preparer) choiceSamples(q *PassConfig, h *DimensionConfig, pair Pair, s
 		}
 		// The prompt's last token is predicted, too, and does not count: no product has a single row.
 		t.AnswerStart, t.ScoreIndex = n-1, n-1
-		out = append(out, &Sample{Tokens: t, Pictures: s.Pictures})
+		out = append(out, &Sample{Tokens: t, Pictures: s.Pictures, common: t.AnswerStart - 1})
 	}
 	return out, nil
 }
@@ -192,7 +192,7 @@ func (s *Scorer) jointGradients(ctx context.Context, all []*sequence) error {
 		var weights []float32
 		for place, i := range p.order {
 			weights = append(weights, 0)
-			weights = append(weights, slices.Repeat([]float32{part[i].weight}, p.targets[place]-1)...)
+			weights = append(weights, slices.Repeat([]float32{part[i].weight}, p.targetCount(place)-1)...)
 		}
 		vision, err := s.backbone.Feeds(p.pictures)
 		if err != nil {

@@ -126,8 +126,8 @@ func (c *ScorerConfig) normalizeJudge() error {
 	if c.ScoreRange == (ScoreRange{}) {
 		c.ScoreRange = ScoreRange{0, 10}
 	}
-	p.wrong(c.Pair+c.Question+c.Answer+c.TextLoss+c.ScoreToken+c.ScorePosition != "" || c.Head.Kind != "" ||
-		len(c.Head.Hidden) > 0, "pair, question, answer, text_loss, head, score_token and score_position "+
+	p.wrong(c.Pair+c.Layout+c.Question+c.Answer+c.TextLoss+c.ScoreToken+c.ScorePosition != "" || c.Head.Kind != "" ||
+		len(c.Head.Hidden) > 0, "pair, layout, question, answer, text_loss, head, score_token and score_position "+
 		"belong to format 1: format 2 has passes and heads")
 	p.wrong(c.Backbone == "", "backbone: a checkpoint directory is needed")
 	p.wrong(len(c.PairSize) != 0 && (len(c.PairSize) != 2 || c.PairSize[0] < 1 || c.PairSize[1] < 1),

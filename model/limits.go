@@ -8,13 +8,14 @@ const smallParameters = 16 << 20
 // limits bound what is run at once. A single sample or picture may exceed them.
 type limits struct {
 	rows     int // tokens of one forward pass of the language model
+	shared   int // the same where samples share prefixes: the more of them in a pass, the less is computed twice
 	pixels   int // values of pixel_values of one run of the vision tower
 	parallel int // runs side by side
 	threads  int // of each run; 0: all cores
 }
 
 // Large models, training and GPUs have one run at a time. 24 tiles of 336 x 336 pixels go through the tower together.
-var largeLimits = limits{rows: 4096, pixels: 24 * 3 * 336 * 336, parallel: 1}
+var largeLimits = limits{rows: 4096, shared: 8192, pixels: 24 * 3 * 336 * 336, parallel: 1}
 
 // newLimits returns the limits. Each run of a small scorer has a core to itself: that is faster than to share each
 // matrix product among cores, and its values stay in the core's cache. It also makes a score independent of the batch:
@@ -24,7 +25,7 @@ func newLimits(smallScorer bool, threads int) limits {
 	l := largeLimits
 	l.threads = threads
 	if smallScorer {
-		l = limits{rows: 1024, pixels: 1 << 18, parallel: threads, threads: 1}
+		l = limits{rows: 1024, shared: 1024, pixels: 1 << 18, parallel: threads, threads: 1}
 		if threads <= 0 {
 			l.parallel = runtime.NumCPU()
 		}

@@ -19,6 +19,7 @@ type Sample struct {
 	rest []*Sample // of the other passes
 
 	choices []*Sample // of joint choices: each behind the prompt
+	common  int       // of a choice: tokens that it begins with as the others do
 
 	Asked *Pair // of judges that answer in words: the pair itself, and nothing else
 }
@@ -35,10 +36,22 @@ func (s *Sample) imageTokens() int {
 type packed struct {
 	feeds    map[string]*tensor.Dense
 	groups   int
-	order    []int // order[i] is the sample at place i of the packed batch
-	rows     int   // tokens that are multiplied
-	targets  []int // number of text targets of each place; nil without loss
+	follows  []int       // of the groups, see Packing; nil: none follows another
+	order    []int       // order[i] is the sample at place i of the packed batch
+	rows     int         // tokens that are multiplied
+	targets  [][]stretch // text targets of each place; nil without loss
 	pictures []*Picture
+}
+
+// stretch is a part of a vector.
+type stretch struct{ first, n int }
+
+// targetCount is the number of text targets at a place.
+func (p *packed) targetCount(place int) (n int) {
+	for _, s := range p.targets[place] {
+		n += s.n
+	}
+	return n
 }
 
 // packing says what a batch is packed for.
@@ -49,13 +62,14 @@ type packing struct {
 	loss     bool  // keep what the text loss needs; otherwise nothing behind the score token is looked at
 	all      bool  // text loss over all tokens
 	separate bool  // a group for every sample, so that the number of groups does not depend on lengths
+	share    int   // samples of one prefix from which on it is a sequence of its own; 0: it never is
 	slack    int   // rows by which a sample may be filled up at its end to be in a group with longer ones
 }
 
 // smallSlack is the slack of training small models.
 const smallSlack = 8
 
-// span is the part of a sample that enters the graph.
+// span is the part of a sample that enters the graph. Tokens and rows count from the sample's beginning.
 type span struct {
 	length    int // tokens read
 	filled    int // the same with what is filled up
@@ -64,7 +78,13 @@ type span struct {
 	scorePos  int // row whose state is the score's
 	index     int // in the batch
 	predicted int // text targets
+
+	from   int  // tokens that stand in the prefix
+	prefix int  // of a branch: which prefix of the batch, from 1; 0: none
+	leads  bool // it is a prefix: of the sample, and of others
 }
+
+func (s *span) rows() int { return s.filled - s.from }
 
 func (o packing) span(s *Sample, i int) span {
 	at := s.ScoreIndex
@@ -84,7 +104,7 @@ func (o packing) span(s *Sample, i int) span {
 	return span{length: n, first: first, selected: n - first, scorePos: at, index: i, predicted: n - first}
 }
 
-// pack lays samples one after the other, shortest first, in groups of equal shape (see Packing).
+// pack lays samples one after the other, shortest first, in groups of equal shape (see Packing); prefixes stand first.
 func (o packing) pack(samples []*Sample, positions func(*Sample) [][]int64) (*packed, error) {
 	spans := make([]span, len(samples))
 	for i, s := range samples {
@@ -93,28 +113,30 @@ func (o packing) pack(samples []*Sample, positions func(*Sample) [][]int64) (*pa
 			return nil, fmt.Errorf("the score token is the last token: there is nothing to predict after it")
 		}
 	}
+	spans = o.branch(spans, samples)
 	o.level(spans)
-	sort.SliceStable(spans, func(a, b int) bool {
-		if spans[a].filled != spans[b].filled {
-			return spans[a].filled < spans[b].filled
-		}
-		return spans[a].selected < spans[b].selected
-	})
+	sort.SliceStable(spans, func(a, b int) bool { return spans[a].less(&spans[b]) })
 	p := &packed{feeds: map[string]*tensor.Dense{}}
 	var textTokens int
 	for _, s := range spans {
-		p.order = append(p.order, s.index)
-		for _, id := range samples[s.index].IDs[:s.length] {
+		if !s.leads {
+			p.order = append(p.order, s.index)
+		}
+		for _, id := range samples[s.index].IDs[s.from:s.length] {
 			if id != o.vocab {
 				textTokens++
 			}
 		}
-		p.rows += s.filled
+		p.rows += s.rows()
 		textTokens += s.filled - s.length
-		textTokens -= samples[s.index].imageTokens()
-		p.pictures = append(p.pictures, samples[s.index].Pictures...)
+		for _, q := range s.pictures(samples[s.index]) {
+			textTokens -= q.Tokens
+			p.pictures = append(p.pictures, q)
+		}
 	}
-	o.fillRows(p, spans, samples, textTokens, positions)
+	if err := o.fillRows(p, spans, samples, textTokens, positions); err != nil {
+		return nil, err
+	}
 	o.fillGroups(p, spans)
 	if o.loss {
 		o.fillTargets(p, spans, samples)
@@ -122,10 +144,27 @@ func (o packing) pack(samples []*Sample, positions func(*Sample) [][]int64) (*pa
 	return p, nil
 }
 
+// less orders the spans of a batch: prefixes first, then what follows none, then branches, each by its shape.
+func (s *span) less(t *span) bool {
+	if s.leads != t.leads {
+		return s.leads
+	}
+	for _, by := range [][2]int{{s.from, t.from}, {s.filled, t.filled}, {s.selected, t.selected}} {
+		if by[0] != by[1] {
+			return by[0] < by[1]
+		}
+	}
+	return false
+}
+
 // level decides what each sample is filled up to: to the length of a longer one of the same group that is at most slack
 // rows away. A small model spends more time on a group than on some more rows.
 func (o packing) level(spans []span) {
-	longest := map[int]int{} // by selected rows
+	type kind struct {
+		selected, from int
+		leads          bool
+	}
+	longest := map[kind]int{}
 	order := make([]int, len(spans))
 	for i := range order {
 		order[i] = i
@@ -133,10 +172,14 @@ func (o packing) level(spans []span) {
 	sort.SliceStable(order, func(a, b int) bool { return spans[order[a]].length > spans[order[b]].length })
 	for _, i := range order {
 		s := &spans[i]
-		if top := longest[s.selected]; top-s.length > o.slack || top == 0 {
-			longest[s.selected] = s.length
+		k, slack := kind{s.selected, s.from, s.leads}, o.slack
+		if s.leads { // a branch goes on where its prefix ends
+			slack = 0
 		}
-		s.filled = longest[s.selected]
+		if top := longest[k]; top-s.length > slack || top == 0 {
+			longest[k] = s.length
+		}
+		s.filled = longest[k]
 	}
 }
 
@@ -147,18 +190,22 @@ func (o packing) fillRows(
 	samples []*Sample,
 	textTokens int,
 	positions func(*Sample) [][]int64,
-) {
+) error {
 	ids := make([]int64, 0, textTokens)
 	order := make([]int64, 0, p.rows)
-	var axes [][]int64
-	image := textTokens + len(spans)
+	var axes, prefix [][]int64
+	image, place := textTokens+len(p.order), 0
 	if o.table {
 		image = textTokens
 	}
-	for i, sp := range spans {
+	for _, sp := range spans {
 		s := samples[sp.index]
-		next, picture := 0, 0 // end of the picture we are in, next picture
-		for pos, id := range s.IDs[:sp.length] {
+		next, picture := 0, len(s.Pictures)-len(sp.pictures(s)) // end of the picture we are in, next picture
+		if sp.leads {
+			picture = 0
+		}
+		for pos := sp.from; pos < sp.length; pos++ {
+			id := s.IDs[pos]
 			if picture < len(s.Pictures) && pos == s.Tokens.Pictures[picture] {
 				next = pos + s.Pictures[picture].Tokens
 				picture++
@@ -168,7 +215,7 @@ func (o packing) fillRows(
 				order = append(order, int64(image))
 				image++
 			case id == o.vocab:
-				order = append(order, int64(textTokens+i))
+				order = append(order, int64(textTokens+place))
 			default:
 				order = append(order, int64(len(ids)))
 				ids = append(ids, id)
@@ -178,42 +225,72 @@ func (o packing) fillRows(
 		if axes == nil {
 			axes = make([][]int64, len(axis))
 		}
+		if sp.leads {
+			prefix = append(prefix, axis...)
+		}
 		for a := range axis {
-			axes[a] = append(axes[a], axis[a][:sp.length]...)
+			if sp.prefix > 0 && !slices.Equal(axis[a][:sp.from], prefix[(sp.prefix-1)*len(axis)+a][:sp.from]) {
+				return fmt.Errorf("internal error, please report it: what stands before two edits has other positions")
+			}
+			axes[a] = append(axes[a], axis[a][sp.from:sp.length]...)
 			axes[a] = append(axes[a], make([]int64, sp.filled-sp.length)...)
 		}
 		for range sp.filled - sp.length { // nothing looks at these rows: they are last
 			order = append(order, int64(len(ids)))
 			ids = append(ids, 0)
 		}
+		if !sp.leads {
+			place++
+		}
 	}
 	p.feeds[inTextIDs], p.feeds[inOrder] = vector(ids), vector(order)
 	p.feeds[inPositions] = stack(axes)
+	return nil
 }
 
 // fillGroups writes the groups' sizes and the rows that the last layer delivers.
 func (o packing) fillGroups(p *packed, spans []span) {
 	var rows, lengths, selectRows, selectEach, selects, places, scores []int64
+	var prefixes [][]int64
 	offset := 0
+	leading := o.leading(spans)
 	for i, s := range spans {
-		if i == 0 || o.separate || s.filled != spans[i-1].filled || s.selected != spans[i-1].selected {
+		if i == 0 || o.separate || !s.alike(&spans[i-1]) {
 			rows, selectRows = append(rows, 0), append(selectRows, 0)
-			lengths, selectEach = append(lengths, int64(s.filled)), append(selectEach, int64(s.selected))
+			lengths, selectEach = append(lengths, int64(s.rows())), append(selectEach, int64(s.selected))
+			prefixes, p.follows = append(prefixes, nil), append(p.follows, -1)
 		}
 		g := len(rows) - 1
-		rows[g] += int64(s.filled)
+		rows[g] += int64(s.rows())
 		selectRows[g] += int64(s.selected)
-		scores = append(scores, int64(len(selects)+s.scorePos-s.first))
-		for r := s.first; r < s.first+s.selected; r++ {
-			selects, places = append(selects, int64(offset+r)), append(places, int64(r))
+		if s.prefix > 0 {
+			at := leading[s.prefix-1]
+			p.follows[g], prefixes[g] = at.group, append(prefixes[g], int64(at.sequence))
 		}
-		offset += s.filled
+		if !s.leads {
+			scores = append(scores, int64(len(selects)+s.scorePos-s.first))
+		}
+		for r := s.first; r < s.first+s.selected; r++ {
+			selects, places = append(selects, int64(offset+r-s.from)), append(places, int64(r))
+		}
+		offset += s.rows()
 	}
 	p.groups = len(rows)
 	p.feeds["group_rows"], p.feeds["group_lengths"], p.feeds[inScoreRows] = vector(rows), vector(lengths), vector(scores)
+	n := 0 // groups of prefixes, of which no rows are selected
+	if len(leading) == 0 {
+		p.follows = nil
+	} else {
+		n = leading[len(leading)-1].group + 1
+	}
+	for g, v := range prefixes {
+		if v != nil {
+			p.feeds[prefixesOf(g)] = vector(v)
+		}
+	}
 	if !(o.loss && o.all) {
 		p.feeds["select"], p.feeds["select_place"] = vector(selects), vector(places)
-		p.feeds["group_select_rows"], p.feeds["group_select_each"] = vector(selectRows), vector(selectEach)
+		p.feeds["group_select_rows"], p.feeds["group_select_each"] = vector(selectRows[n:]), vector(selectEach[n:])
 	}
 }
 
@@ -221,8 +298,10 @@ func (o packing) fillGroups(p *packed, spans []span) {
 func (o packing) fillTargets(p *packed, spans []span, samples []*Sample) {
 	var predict, ids []int64
 	var isScore []float32
+	var shared []stretch // of each prefix
 	offset := 0
 	for _, s := range spans {
+		own := stretch{len(predict), s.predicted}
 		for k := range s.predicted {
 			id, score := samples[s.index].IDs[s.first+k+1], float32(0)
 			if id == o.vocab {
@@ -230,7 +309,14 @@ func (o packing) fillTargets(p *packed, spans []span, samples []*Sample) {
 			}
 			predict, ids, isScore = append(predict, int64(offset+k)), append(ids, id), append(isScore, score)
 		}
-		p.targets = append(p.targets, s.predicted)
+		switch {
+		case s.leads:
+			shared = append(shared, own)
+		case s.prefix > 0 && shared[s.prefix-1].n > 0:
+			p.targets = append(p.targets, []stretch{shared[s.prefix-1], own})
+		default:
+			p.targets = append(p.targets, []stretch{own})
+		}
 		offset += s.selected
 	}
 	p.feeds[inPredict], p.feeds[inTargets] = vector(predict), vector(ids)

@@ -278,7 +278,7 @@ func withFeatures(s *Sample, width int) *Sample {
 
 // visionPeak is that of the frozen vision tower over the pictures of copies of a sample.
 func (e *sessions) visionPeak(s *Sample, micro int) (int64, error) {
-	b, err := e.graph(inBlocks(0, e.longPictures(s.Pictures))("vision", e.visionGraph))
+	b, err := e.graph(inBlocks(nil, e.longPictures(s.Pictures))("vision", e.visionGraph))
 	if err != nil {
 		return 0, err
 	}
@@ -299,11 +299,21 @@ func (e *sessions) visionPeak(s *Sample, micro int) (int64, error) {
 	return bytes, err
 }
 
-// scorePeak is that of scoring copies of a sample.
+// scorePeak is that of scoring copies of a sample: as edits that share what they begin with, and as edits that do not.
 func (e *sessions) scorePeak(s *Sample, micro int) (int64, error) {
-	pk := e.packing()
-	micro = min(micro, max(1, e.limits.rows/len(s.IDs)))
-	p, err := pk.pack(slices.Repeat([]*Sample{withFeatures(s, e.backbone.Decoder().FeatureWidth())}, micro), e.positions)
+	copies := slices.Repeat([]*Sample{withFeatures(s, e.backbone.Decoder().FeatureWidth())}, micro)
+	first := e.batches(e.packing(), copies)[0]
+	most, err := e.packedPeak(first.packing, pick(copies, first.samples))
+	if err != nil || first.share == 0 || e.oneGraph() {
+		return most, err
+	}
+	n, err := e.packedPeak(e.packing(), copies[:min(micro, max(1, e.limits.rows/len(s.IDs)))])
+	return max(most, n), err
+}
+
+// packedPeak is that of one run of scoring.
+func (e *sessions) packedPeak(pk packing, samples []*Sample) (int64, error) {
+	p, err := pk.pack(samples, e.positions)
 	if err != nil {
 		return 0, err
 	}

@@ -3,6 +3,7 @@ package model
 import (
 	"container/list"
 	"sync"
+	"weak"
 
 	"assay/data"
 	"assay/store"
@@ -17,6 +18,8 @@ type pictureCache struct {
 	items map[store.Key]*list.Element
 	order *list.List             // most recently used first
 	pairs map[string][]store.Key // key of a pair -> keys of its pictures
+
+	recent map[store.Key]weak.Pointer[Picture] // prepared, and still held by somebody
 }
 
 // mostPairs bounds the memory of pair keys; when it is reached all are forgotten.
@@ -33,6 +36,7 @@ func (c *pictureCache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.items, c.order, c.pairs, c.used = map[store.Key]*list.Element{}, list.New(), map[string][]store.Key{}, 0
+	c.recent = map[store.Key]weak.Pointer[Picture]{}
 }
 
 // digest identifies what the backbone is shown: a picture, or the frames of a pair.
@@ -49,6 +53,32 @@ func (c *pictureCache) get(key store.Key) *Picture {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.touch(key)
+}
+
+// mostRecent bounds the memory of keys of pictures that nobody holds any more.
+const mostRecent = 1 << 12
+
+// prepared returns a picture that was prepared before, with pixels that are not to be changed, if anybody still has it:
+// the edits of a group come one after the other, each with its source.
+func (c *pictureCache) prepared(key store.Key) *Picture {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.recent[key].Value()
+	if p == nil {
+		return nil
+	}
+	// Without features, which come and go: see visionFeatures.fill.
+	return &Picture{Height: p.Height, Width: p.Width, Pixels: p.Pixels, Rows: p.Rows, Tokens: p.Tokens,
+		Layout: p.Layout, key: p.key}
+}
+
+func (c *pictureCache) remember(p *Picture) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.recent) >= mostRecent {
+		clear(c.recent)
+	}
+	c.recent[p.key] = weak.Make(p)
 }
 
 func (c *pictureCache) touch(key store.Key) *Picture {

@@ -139,11 +139,17 @@ func (p *preparer) picture(frames []*data.Picture, pixels bool) (*Picture, error
 			return known, nil
 		}
 	}
+	if !pixels {
+		if twin := p.pictures.prepared(key); twin != nil {
+			return twin, nil
+		}
+	}
 	q, err := p.backbone.Prepare(frames...)
 	if err != nil {
 		return nil, err
 	}
 	q.key = key
+	p.pictures.remember(q)
 	if p.visionTrained() { // features change with every step: what can be kept are the pixels
 		p.pictures.put(q)
 	}
@@ -162,7 +168,11 @@ func (p *preparer) tokens(pair Pair, counts []int) (t text.Tokens, err error) {
 	if pair.Answer != "" {
 		answer = pair.Answer
 	}
-	prompt, err := p.text.Prompt(len(counts), strings.ReplaceAll(question, InstructionMark, pair.Instruction))
+	before := len(counts)
+	if p.config.Layout == InstructionFirst {
+		before--
+	}
+	prompt, err := p.text.PromptAmong(len(counts), before, strings.ReplaceAll(question, InstructionMark, pair.Instruction))
 	if err != nil {
 		return t, err
 	}

@@ -40,24 +40,24 @@ func (p *pipeline) eachBatch(
 	samples []*Sample,
 	read func(i, place int, out map[string]*tensor.Dense) error,
 ) error {
-	batches := batchesBy(len(samples), func(i int) (span, int) {
-		sp := pk.span(samples[i], 0)
-		return span{length: sp.length, selected: sp.selected}, p.limits.rows / sp.length
-	})
 	// Features of a few batches at a time: those of all samples may be many times the weights.
-	for part := range slices.Chunk(batches, p.limits.parallel) {
+	for part := range slices.Chunk(p.batches(pk, samples), p.limits.parallel) {
 		var filled []*Picture
 		if !p.visionTrained() {
+			var indices []int
+			for _, b := range part {
+				indices = append(indices, b.samples...)
+			}
 			var err error
-			if filled, err = p.fill(ctx, pick(samples, slices.Concat(part...))); err != nil {
+			if filled, err = p.fill(ctx, pick(samples, indices)); err != nil {
 				return err
 			}
 		}
 		err := workers.Each(len(part), p.limits.parallel, func(k int) error {
-			order, out, err := p.runBatch(ctx, open, pk, pick(samples, part[k]))
+			order, out, err := p.runBatch(ctx, open, part[k].packing, pick(samples, part[k].samples))
 			for place, i := range order {
 				if err == nil {
-					err = read(part[k][i], place, out)
+					err = read(part[k].samples[i], place, out)
 				}
 			}
 			return err

@@ -21,6 +21,7 @@ type ScorerConfig struct {
 	Backbone      string     `yaml:"backbone"` // checkpoint directory, absolute or relative to the scorer's
 	Pair          string     `yaml:"pair,omitempty"`
 	PairSize      []int      `yaml:"pair_size,omitempty,flow"` // [height, width]
+	Layout        string     `yaml:"layout,omitempty"`         // instruction_first: the question before the edit
 	Question      string     `yaml:"question,omitempty"`       // [INSTRUCTION] is replaced
 	Answer        string     `yaml:"answer,omitempty"`         // holds the score token once
 	TextLoss      string     `yaml:"text_loss,omitempty"`      // answer (default) or all
@@ -38,6 +39,10 @@ type ScorerConfig struct {
 
 // InstructionMark is replaced by the instruction in a question.
 const InstructionMark = "[INSTRUCTION]"
+
+// InstructionFirst is the layout that has the question between the source and its edit, so that the edits of a group
+// have it in common. Without a layout the pictures come first.
+const InstructionFirst = "instruction_first"
 
 // Normalize fills in what a short scorer.yaml leaves out and reports what is wrong.
 func (c *ScorerConfig) Normalize() error {
@@ -86,6 +91,9 @@ func (c *ScorerConfig) Normalize() error {
 	wrong(len(c.PairSize) != 0 && (len(c.PairSize) != 2 || c.PairSize[0] < 1 || c.PairSize[1] < 1),
 		"pair_size: [height, width] in pixels is wanted, not %v", c.PairSize)
 	oneOf("pair", c.Pair, Sequence, Concat, Frames)
+	oneOf("layout", c.Layout, "", InstructionFirst)
+	wrong(c.Layout != "" && c.Pair != Sequence, "layout: %s needs pair: sequence; with %s nothing stands before the edit",
+		c.Layout, c.Pair)
 	oneOf("text_loss", c.TextLoss, "answer", "all")
 	oneOf("score_position", c.ScorePosition, "at", "before")
 	oneOf("dtype", c.DType, "float32", "bfloat16")

@@ -74,7 +74,7 @@ func (g *Graph) crossEntropy(keys Keys, h string) (logits string) {
 
 // pack lays conversations one after the other, shortest first, up to the token before their last one: it predicts
 // nothing. The last layer delivers the rows from the one before the first answer on.
-func (t *TextTuner) pack(samples []*TextSample, weights []float64) *packed {
+func (t *TextTuner) pack(samples []*TextSample, weights []float64) (*packed, error) {
 	pk := packing{vocab: int64(t.backbone.Decoder().Vocab), table: true, loss: true, separate: t.o.Fixed}
 	spans, plain := make([]span, len(samples)), make([]*Sample, len(samples))
 	for i, s := range samples {
@@ -92,17 +92,20 @@ func (t *TextTuner) pack(samples []*TextSample, weights []float64) *packed {
 		return spans[a].selected < spans[b].selected
 	})
 	p := &packed{feeds: map[string]*tensor.Dense{}}
-	words := 0
+	words, targets := 0, 0
 	for _, s := range spans {
 		p.order, p.rows = append(p.order, s.index), p.rows+s.filled
 		words += s.filled - plain[s.index].imageTokens()
 		p.pictures = append(p.pictures, plain[s.index].Pictures...)
-		p.targets = append(p.targets, s.predicted)
+		p.targets = append(p.targets, []stretch{{targets, s.predicted}})
+		targets += s.predicted
 	}
-	pk.fillRows(p, spans, plain, words, t.positions)
+	if err := pk.fillRows(p, spans, plain, words, t.positions); err != nil {
+		return nil, err
+	}
 	pk.fillGroups(p, spans)
 	fillAnswers(p, spans, samples, weights)
-	return p
+	return p, nil
 }
 
 // oneGroup fills all up to the longest one, and selects the same rows of each: a small model spends more time on another
@@ -167,7 +170,10 @@ func (t *TextTuner) Usage(s *TextSample, micro, pictures int, measuring bool) (U
 func (t *TextTuner) peak(s *TextSample, micro int, backward bool) (int64, error) {
 	one := *s
 	one.Sample = *withFeatures(&s.Sample, t.backbone.Decoder().FeatureWidth())
-	p := t.pack(slices.Repeat([]*TextSample{&one}, micro), make([]float64, micro))
+	p, err := t.pack(slices.Repeat([]*TextSample{&one}, micro), make([]float64, micro))
+	if err != nil {
+		return 0, err
+	}
 	vision, err := t.shownFeeds(p)
 	if err != nil {
 		return 0, err

@@ -281,7 +281,10 @@ func (t *TextTuner) pass(
 			return nil, err
 		}
 	}
-	p := t.pack(samples, weights)
+	p, err := t.pack(samples, weights)
+	if err != nil {
+		return nil, err
+	}
 	s, err := t.session(t.stepGraph(textPass{p.groups, t.visionTrained() && len(p.pictures) > 0, backward}))
 	if err != nil {
 		return nil, err
@@ -320,19 +323,19 @@ func (t *TextTuner) shownFeeds(p *packed) (map[string]*tensor.Dense, error) {
 // result puts the outputs of a packed batch back into the order of the samples.
 func (p *packed) result(out map[string]*tensor.Dense, s *session, backward bool) *TextResult {
 	r := &TextResult{Loss: make([]float64, len(p.order)), Tokens: p.rows, Grads: map[string]*tensor.Dense{}}
-	nll, at := out[outNLL].Data().([]float32), 0
+	nll := out[outNLL].Data().([]float32)
 	var best, targets []int64
 	if !backward {
 		r.Right = make([]int, len(p.order))
 		best, targets = out[outBest].Data().([]int64), p.feeds[inTargets].Data().([]int64)
 	}
 	for place, i := range p.order {
-		for range p.targets[place] {
+		part := p.targets[place][0]
+		for at := part.first; at < part.first+part.n; at++ {
 			r.Loss[i] += float64(nll[at])
 			if !backward && best[at] == targets[at] {
 				r.Right[i]++
 			}
-			at++
 		}
 	}
 	for name, as := range s.Grads {

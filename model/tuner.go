@@ -21,6 +21,7 @@ type TuneOptions struct {
 	Terms     []losses.Spec
 	Recompute bool    // recompute each layer in the backward pass
 	Dropout   float64 // of the LoRA layers' inputs
+	Share     bool    // what the samples of a step begin with runs once, as the edits of a group do
 	Fixed     bool    // one graph for all batches of as many samples: where a session has its own weights (CUDA)
 }
 
@@ -159,6 +160,9 @@ func (t *Tuner) step(
 func (t *Tuner) stepPacking() packing {
 	pk := t.packing()
 	pk.loss, pk.separate = t.config.Format != 2, t.o.Fixed
+	if t.o.Share {
+		pk.share = leastShared
+	}
 	if t.small {
 		pk.slack = smallSlack
 	}
@@ -183,13 +187,14 @@ func (t *Tuner) stepResult(p *packed, s *session, out map[string]*tensor.Dense) 
 		return r
 	}
 	values := func(name string) []float32 { return out[name].Data().([]float32) }
-	nll, score, at := values(outNLL), values(outScore), 0
+	nll, score := values(outNLL), values(outScore)
 	for place, i := range p.order {
-		for range p.targets[place] {
-			r.CE[i] += float64(nll[at])
-			at++
+		for _, s := range p.targets[place] {
+			for _, v := range nll[s.first : s.first+s.n] {
+				r.CE[i] += float64(v)
+			}
 		}
-		r.CE[i] /= float64(p.targets[place])
+		r.CE[i] /= float64(p.targetCount(place))
 		r.Score[i] = float64(score[place])
 	}
 	return r
@@ -213,13 +218,20 @@ func (t *Tuner) lossFeeds(p *packed, labels []float64, weight float64) map[strin
 	}
 }
 
-// tokenWeights makes the text loss of every sample the mean over its targets, times weight.
+// tokenWeights makes the text loss of every sample the mean over its targets, times weight. A prefix is a part of all
+// samples that follow it.
 func (p *packed) tokenWeights(weight float64) *tensor.Dense {
-	var tokens []float32
+	each := make([]float64, p.feeds[inTargets].DataSize())
 	for place := range p.order {
-		for range p.targets[place] {
-			tokens = append(tokens, float32(weight/float64(p.targets[place])))
+		for _, s := range p.targets[place] {
+			for i := s.first; i < s.first+s.n; i++ {
+				each[i] += weight / float64(p.targetCount(place))
+			}
 		}
+	}
+	tokens := make([]float32, len(each))
+	for i, w := range each {
+		tokens[i] = float32(w)
 	}
 	return vector(tokens)
 }

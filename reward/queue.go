@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -68,6 +69,7 @@ type job struct {
 	scorer  *served
 	samples []*model.Sample
 	pairs   []model.Pair
+	of      groupKey // of the samples
 
 	ctx       context.Context
 	scores    []model.Judgement       // of each sample
@@ -134,27 +136,35 @@ func (q *queue) work() {
 	}
 }
 
-// next takes the first job and those of the same kind and scorer behind it, up to a batch. q.mu is held.
+// next takes the first job and those of the same kind and scorer behind it, up to a batch: first the ones of its source
+// and instruction, then those of its source, because what edits begin with is computed once. Nobody is kept waiting by
+// that: the first in the queue is always the next. q.mu is held.
 func (q *queue) next() (jobs []*job, items int) {
-	var rest []*job
+	var waiting []*job
 	for _, j := range q.ready {
-		n := len(j.errs)
-		fits := len(jobs) == 0 || j.estimator() == jobs[0].estimator() && items+n <= q.batch
-		switch {
-		case j.ctx.Err() != nil:
+		if j.ctx.Err() != nil {
 			j.dropped = true
 			close(j.done)
-		case fits:
-			jobs, items = append(jobs, j), items+n
-			j.reservation.started(j.estimator(), n)
-		default:
-			rest = append(rest, j)
+		} else {
+			waiting = append(waiting, j)
 		}
 	}
-	q.ready = rest
-	if len(jobs) > 0 {
-		q.runEnds = time.Now().Add(jobs[0].estimator().estimate(items))
+	if q.ready = waiting; len(waiting) == 0 {
+		return nil, 0
 	}
+	head := waiting[0]
+	byKin := slices.Clone(waiting)
+	slices.SortStableFunc(byKin, func(a, b *job) int { return head.of.apart(a.of) - head.of.apart(b.of) })
+	taken := map[*job]bool{}
+	for _, j := range byKin {
+		n := len(j.errs)
+		if j == head || j.estimator() == head.estimator() && items+n <= q.batch {
+			jobs, items, taken[j] = append(jobs, j), items+n, true
+			j.reservation.started(j.estimator(), n)
+		}
+	}
+	q.ready = slices.DeleteFunc(waiting, func(j *job) bool { return taken[j] })
+	q.runEnds = time.Now().Add(head.estimator().estimate(items))
 	return jobs, items
 }
 

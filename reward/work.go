@@ -45,22 +45,34 @@ type item struct {
 	err      error
 }
 
+// groupKey is what the edits of a group have in common. Sources with equal bytes are equal.
+type groupKey struct {
+	scorer      *served
+	source      [sha256.Size]byte
+	instruction string
+}
+
+// apart tells how little two groups share: 0 for one group, 1 for the source alone, 2 for nothing.
+func (k groupKey) apart(o groupKey) int {
+	switch {
+	case k == o:
+		return 0
+	case k.scorer == o.scorer && k.source == o.source:
+		return 1
+	}
+	return 2
+}
+
 // group holds the items of a request that share scorer, source and instruction.
 type group struct {
-	scorer *served
+	groupKey
 	items  []*item
 	pixels int64 // of the source
 }
 
-// groupItems groups the items whose headers are in order; the others get their error. Sources with equal bytes are
-// equal.
+// groupItems groups the items whose headers are in order; the others get their error.
 func (s *Server) groupItems(items []*item) (groups []*group) {
-	type key struct {
-		scorer      *served
-		source      [sha256.Size]byte
-		instruction string
-	}
-	at := map[key]*group{}
+	at := map[groupKey]*group{}
 	digests := map[*encodedPicture][sha256.Size]byte{}
 	for _, it := range items {
 		if it.err != nil {
@@ -79,9 +91,9 @@ func (s *Server) groupItems(items []*item) (groups []*group) {
 			digest = sha256.Sum256(it.source.raw)
 			digests[it.source] = digest
 		}
-		k := key{it.scorer, digest, it.instruction}
+		k := groupKey{it.scorer, digest, it.instruction}
 		if at[k] == nil {
-			at[k] = &group{scorer: k.scorer, pixels: pixels}
+			at[k] = &group{groupKey: k, pixels: pixels}
 			groups = append(groups, at[k])
 		}
 		at[k].items = append(at[k].items, it)
@@ -147,7 +159,7 @@ func (s *Server) scoreGroup(ctx context.Context, r *reservation, g *group) {
 	}
 	for len(todo) > 0 {
 		batch := todo[:min(s.o.Batch, len(todo))]
-		if err := s.scoreBatch(ctx, r, g.scorer, source, batch); err != nil {
+		if err := s.scoreBatch(ctx, r, g.groupKey, source, batch); err != nil {
 			fail(err)
 			return
 		}
@@ -156,14 +168,15 @@ func (s *Server) scoreGroup(ctx context.Context, r *reservation, g *group) {
 }
 
 // scoreBatch scores the items of one batch, whose source is decoded.
-func (s *Server) scoreBatch(ctx context.Context, r *reservation, v *served, source *data.Picture,
+func (s *Server) scoreBatch(ctx context.Context, r *reservation, of groupKey, source *data.Picture,
 	batch []*item) error {
+	v := of.scorer
 	samples := make([]*model.Sample, len(batch))
 	s.decodeEach(ctx, r, batch, func(i int, it *item, edit *data.Picture) (err error) {
 		samples[i], err = v.Prepare(model.Pair{Source: source, Edit: edit, Instruction: it.instruction})
 		return err
 	})
-	j := &job{kind: scoreKind, scorer: v}
+	j := &job{kind: scoreKind, scorer: v, of: of}
 	var scored []*item
 	for i, it := range batch {
 		if it.err == nil {

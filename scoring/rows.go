@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"slices"
 
 	"assay/data"
 	"assay/model"
@@ -70,12 +68,21 @@ const (
 // Rows scores the rows of a table that done does not hold yet, and adds them to it. report (may be nil) is told of
 // every batch; its error ends the run.
 func Rows(ctx context.Context, s PairScorer, t *data.Table, done Scores, report func([]Row) error) error {
+	return rowsWithin(ctx, s, t, 0, t.Len(), done, report)
+}
+
+// rowsWithin is Rows for the rows from from to before to.
+func rowsWithin(
+	ctx context.Context, s PairScorer, t *data.Table, from, to int, done Scores, report func([]Row) error,
+) error {
 	content := make([]string, t.Len())
+	g := &grouping{table: t}
 	j := Job[model.Pair, *model.Sample]{
 		Scorer:  s,
-		Batches: batches(t.Len(), done),
-		Size:    pixels,
+		Batches: g.batches(from, to, done),
+		Size:    sizes(),
 		MaxSize: batchPixels,
+		Joined:  g.joined,
 	}
 	cfg := model.ScorerConfig{ScoreRange: model.ScoreRange{0, 10}}
 	if c, ok := s.(configured); ok {
@@ -113,31 +120,6 @@ func Rows(ctx context.Context, s PairScorer, t *data.Table, done Scores, report 
 		return report(rows)
 	}
 	return j.Run(ctx)
-}
-
-// batches cuts the rows that are not done into batches.
-func batches(n int, done Scores) iter.Seq[[]int] {
-	var todo []int
-	for i := range n {
-		if _, ok := done[i]; !ok {
-			todo = append(todo, i)
-		}
-	}
-	return slices.Chunk(todo, batchRows)
-}
-
-func pixels(s *model.Sample) (n int) {
-	if p := s.Asked; p != nil { // bytes, four to a float
-		for _, picture := range []*data.Picture{p.Source, p.Edit} {
-			if picture != nil {
-				n += len(picture.Pix) / 4
-			}
-		}
-	}
-	for _, p := range s.Pictures {
-		n += len(p.Pixels)
-	}
-	return n
 }
 
 // open decodes the pictures of a row; a judge of one picture needs no source.

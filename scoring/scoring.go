@@ -89,6 +89,7 @@ type Job[Item, Sample any] struct {
 	Read    func(i int) (Item, error) // reads and decodes an item; called from several goroutines
 	Size    func(Sample) int          // of a prepared sample, as MaxSize counts it; nil: not counted
 	MaxSize int                       // a batch that has become so large is scored in parts; 0: no bound
+	Joined  func(a, b int) bool       // items that are not to be parted by that, below twice the size; nil: none
 	Report  func([]Result) error      // told of every batch, in order; its error ends the run
 }
 
@@ -142,15 +143,20 @@ func (j *Job[Item, Sample]) prepare(ctx context.Context, batches chan<- []prepar
 			if ctx.Err() != nil {
 				return
 			}
-			part := make([]prepared[Sample], min(cores, len(indices)))
+			n := min(cores, len(indices))
+			if j.full(size) { // up to the end of the group
+				n = 1
+			}
+			part := make([]prepared[Sample], n)
 			workers.Do(len(part), func(k int) { part[k] = j.prepareOne(indices[k]) })
-			indices, batch = indices[len(part):], append(batch, part...)
+			last := indices[n-1]
+			indices, batch = indices[n:], append(batch, part...)
 			for _, p := range part {
 				if p.err == nil && j.Size != nil {
 					size += j.Size(p.sample)
 				}
 			}
-			if len(indices) > 0 && j.MaxSize > 0 && size >= j.MaxSize {
+			if len(indices) > 0 && j.full(size) && (size >= 2*j.MaxSize || j.Joined == nil || !j.Joined(last, indices[0])) {
 				if !send(batch) {
 					return
 				}
@@ -162,6 +168,9 @@ func (j *Job[Item, Sample]) prepare(ctx context.Context, batches chan<- []prepar
 		}
 	}
 }
+
+// full tells whether a batch of that size is scored without waiting for more.
+func (j *Job[Item, Sample]) full(size int) bool { return j.MaxSize > 0 && size >= j.MaxSize }
 
 func (j *Job[Item, Sample]) prepareOne(i int) prepared[Sample] {
 	p := prepared[Sample]{index: i}

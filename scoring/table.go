@@ -169,7 +169,7 @@ func Table(ctx context.Context, s TableScorer, o TableOptions) (*TableResult, er
 	if err != nil {
 		return nil, err
 	}
-	r, err := o.write(t, format, s, done)
+	r, err := o.write(s, t, format, done)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func Table(ctx context.Context, s TableScorer, o TableOptions) (*TableResult, er
 }
 
 // write writes all that the options ask for.
-func (o *TableOptions) write(t *data.Table, f data.Format, s TableScorer, done Scores) (*TableResult, error) {
+func (o *TableOptions) write(s TableScorer, t *data.Table, f data.Format, done Scores) (*TableResult, error) {
 	r, err := writeScores(t, o.Out, f, s.Config(), done)
 	if err != nil {
 		return nil, err

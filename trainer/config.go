@@ -18,18 +18,19 @@ type Config struct {
 	Out    string `yaml:"out"`              // run directory
 	Mode   string `yaml:"mode"`             // lora, full, head, text
 
-	Pair          string           `yaml:"pair"`           // sequence, concat, frames
-	PairSize      []int            `yaml:"pair_size"`      // [height, width] in pixels; empty: pictures keep their size
-	Question      Strings          `yaml:"question"`       // with [INSTRUCTION]; of several one is drawn per sample and epoch
-	Answer        Strings          `yaml:"answer"`         // with the score token
-	TextLoss      string           `yaml:"text_loss"`      // answer, all
-	ScoreRange    []float64        `yaml:"score_range"`    // [lo, hi] of reported scores
-	Head          model.HeadConfig `yaml:"head"`           //
-	ScoreToken    string           `yaml:"score_token"`    //
-	ScorePosition string           `yaml:"score_position"` // at, before
-	ChatTemplate  string           `yaml:"chat_template"`  // Jinja; empty: the checkpoint's
-	EndOfTurn     string           `yaml:"end_of_turn"`    // empty: the tokenizer's
-	Dtype         string           `yaml:"dtype"`          // auto, float32, bfloat16
+	Pair          string           `yaml:"pair"`             // sequence, concat, frames
+	PairSize      []int            `yaml:"pair_size"`        // [height, width] in pixels; empty: pictures keep their size
+	Layout        string           `yaml:"layout,omitempty"` // instruction_first, or empty: pictures first
+	Question      Strings          `yaml:"question"`         // with [INSTRUCTION]; of several one is drawn per sample and epoch
+	Answer        Strings          `yaml:"answer"`           // with the score token
+	TextLoss      string           `yaml:"text_loss"`        // answer, all
+	ScoreRange    []float64        `yaml:"score_range"`      // [lo, hi] of reported scores
+	Head          model.HeadConfig `yaml:"head"`             //
+	ScoreToken    string           `yaml:"score_token"`      //
+	ScorePosition string           `yaml:"score_position"`   // at, before
+	ChatTemplate  string           `yaml:"chat_template"`    // Jinja; empty: the checkpoint's
+	EndOfTurn     string           `yaml:"end_of_turn"`      // empty: the tokenizer's
+	Dtype         string           `yaml:"dtype"`            // auto, float32, bfloat16
 
 	Lora LoraConfig `yaml:"lora"`
 	Data DataConfig `yaml:"data"`

@@ -9,6 +9,7 @@ import (
 	"assay/data"
 	"assay/internal/strictyaml"
 	"assay/lora"
+	"assay/model"
 )
 
 // Instruction is what a question template holds in place of the edit instruction.
@@ -79,6 +80,9 @@ func (c *Config) checkScorer(d checker) {
 	d.oneOf("pair", c.Pair, "sequence", "concat", "frames")
 	d.want(len(c.PairSize) == 0 || len(c.PairSize) == 2 && slices.Min(c.PairSize) > 0, "pair_size",
 		"want [height, width] in pixels, not %v", c.PairSize)
+	d.oneOf("layout", c.Layout, "", model.InstructionFirst)
+	d.want(c.Layout == "" || c.Pair == model.Sequence, "layout", "%s needs pair: %s; with %s nothing stands before the edit",
+		c.Layout, model.Sequence, c.Pair)
 	d.oneOf("text_loss", c.TextLoss, "answer", "all")
 	d.want(len(c.ScoreRange) == 2 && c.ScoreRange[0] < c.ScoreRange[1], "score_range", "want [lowest, highest], not %v",
 		c.ScoreRange)

@@ -12,7 +12,7 @@ import (
 )
 
 // formatOneKeys are the keys of a run that say what a scorer of format 1 is.
-var formatOneKeys = []string{"pair", "pair_size", "question", "answer", "text_loss", "score_range", "head",
+var formatOneKeys = []string{"pair", "pair_size", "layout", "question", "answer", "text_loss", "score_range", "head",
 	"score_token", "score_position", "chat_template", "end_of_turn"}
 
 // readJudge looks whether the run is about a scorer of format 2: scorer is the file of a fresh one, init a directory.
@@ -77,6 +77,8 @@ func empty(c *Config, key string) bool {
 		return c.Pair == was.Pair
 	case "pair_size":
 		return len(c.PairSize) == 0
+	case "layout":
+		return c.Layout == ""
 	case "text_loss":
 		return c.TextLoss == was.TextLoss
 	case "score_range":

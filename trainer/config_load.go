@@ -97,6 +97,7 @@ type scorerFile struct {
 	Backbone      string           `yaml:"backbone"`
 	Pair          string           `yaml:"pair"`
 	PairSize      []int            `yaml:"pair_size"`
+	Layout        string           `yaml:"layout"`
 	Question      string           `yaml:"question"`
 	Answer        string           `yaml:"answer"`
 	TextLoss      string           `yaml:"text_loss"`
@@ -130,6 +131,7 @@ func (c *Config) fromScorer(dir string) error {
 	c.Pair, c.PairSize, c.TextLoss, c.ScoreRange = s.Pair, s.PairSize, s.TextLoss, s.ScoreRange
 	c.Question, c.Answer, c.Head = Strings{s.Question}, Strings{s.Answer}, s.Head
 	c.ScoreToken, c.ScorePosition, c.Dtype = s.ScoreToken, s.ScorePosition, s.Dtype
+	c.Layout = s.Layout
 	c.ChatTemplate, c.EndOfTurn = s.ChatTemplate, s.EndOfTurn
 	a, err := lora.LoadConfig(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -181,6 +183,7 @@ func (c *Config) Departures() []string {
 	}
 	note("pair", was.Pair, c.Pair)
 	note("pair_size", was.PairSize, c.PairSize)
+	note("layout", was.Layout, c.Layout)
 	note("question", strings.Join(was.Question, " | "), strings.Join(c.Question, " | "))
 	note("answer", strings.Join(was.Answer, " | "), strings.Join(c.Answer, " | "))
 	note("text_loss", was.TextLoss, c.TextLoss)

@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"runtime"
 	"slices"
@@ -35,6 +36,9 @@ func (m *scorerModel) Plan(_ context.Context, sample []Example) (*Plan, error) {
 	p := &Plan{Device: m.tuner.Device()}
 	longest, err := p.count(m.tuner, sample)
 	if err != nil {
+		return nil, err
+	}
+	if p.Shared, err = m.shared(sample); err != nil {
 		return nil, err
 	}
 	p.onDevice(m.config, m.tuner, m.given)
@@ -82,6 +86,37 @@ func (p *Plan) count(by preparer, sample []Example) (longest *model.Sample, err 
 		}
 	}
 	return longest, nil
+}
+
+// sharedEdits bounds the edits of the group that a plan counts.
+const sharedEdits = 16
+
+// shared counts the tokens of the first group of several edits; nil if groups are not kept whole, or have one edit each.
+func (m *scorerModel) shared(sample []Example) (*SharedTokens, error) {
+	if m.config.Data.Sampling != WholeGroups {
+		return nil, nil
+	}
+	lo, hi := 0, 0
+	for hi-lo < 2 && hi < len(sample) {
+		for lo, hi = hi, hi+1; hi < len(sample) && hi-lo < sharedEdits && sample[hi].Group == sample[lo].Group; {
+			hi++
+		}
+	}
+	if hi-lo < 2 {
+		return nil, nil
+	}
+	samples, err := prepareExamples(m.tuner, sample[lo:hi])
+	if err != nil {
+		return nil, err
+	}
+	s := &SharedTokens{Edits: hi - lo}
+	if s.Together, s.OneByOne = m.tuner.Rows(samples); s.Together == s.OneByOne {
+		s.Why = "nothing of a prompt with a picture in it stands before the edit"
+		if m.config.Judge == nil && m.config.Pair != model.Sequence {
+			s.Why = fmt.Sprintf("pair: %s shows source and edit as one picture", m.config.Pair)
+		}
+	}
+	return s, nil
 }
 
 // Tokens of a run of the graph. On the CPU larger matrix products are no faster than those of enoughCPU; a GPU takes

@@ -101,6 +101,7 @@ type Plan struct {
 	BatchSize  int              `json:"batch_size"`         // samples per step
 	MicroBatch int              `json:"micro_batch"`        // samples per run of the graph; from the model if it is auto
 	Tokens     TokenCount       `json:"tokens"`             // of an example, over the sample looked at
+	Shared     *SharedTokens    `json:"shared,omitempty"`   // what the edits of a group begin with, if groups are kept whole
 	Parameters int64            `json:"parameters"`         // of backbone, adapter and head
 	Trainable  int64            `json:"trainable"`          // of them
 	Trains     Trained          `json:"trains"`             // which
@@ -111,6 +112,14 @@ type Plan struct {
 	Need       int64            `json:"need"`               // all of it
 	Memory     int64            `json:"memory,omitempty"`   // what the device has free; 0: not known
 	Fits       *bool            `json:"fits,omitempty"`     // whether that suffices
+}
+
+// SharedTokens says what the edits of one group, the first of several edits, save in a step.
+type SharedTokens struct {
+	Edits    int    `json:"edits"`
+	Together int    `json:"together"`      // tokens that go through the language model
+	OneByOne int    `json:"one_by_one"`    // the same if every edit ran by itself
+	Why      string `json:"why,omitempty"` // why nothing is shared
 }
 
 // TokenCount describes the lengths of examples, in tokens.

@@ -90,6 +90,7 @@ func newParts(c *Config, plan bool) (*model.ScorerState, error) {
 		Backbone:      c.Backbone,
 		Pair:          c.Pair,
 		PairSize:      c.PairSize,
+		Layout:        c.Layout,
 		Question:      c.Question[0],
 		Answer:        c.Answer[0],
 		TextLoss:      c.TextLoss,
@@ -174,6 +175,7 @@ func tuneOptions(c *Config, p *model.ScorerState, s *store.Store) model.TuneOpti
 		Terms:     c.Losses,
 		ScoreLoss: c.Loss.Score,
 		Recompute: c.Recompute == "layers",
+		Share:     c.Data.Sampling == WholeGroups,
 		Fixed:     strings.HasPrefix(c.Device, "cuda"),
 	}
 	if p.Adapter != nil {

@@ -268,10 +268,7 @@ func (r *run) scoreValidation(ctx context.Context, n int) (scores []float64, exa
 			return nil, nil, err
 		}
 		var s []float64
-		e, err := r.overRows(lo, min(lo+r.state.MicroBatch, n), func(batch []Example) (err error) {
-			s, err = r.model.Score(context.WithoutCancel(ctx), batch)
-			return err
-		})
+		e, err := r.overRows(lo, min(lo+r.state.MicroBatch, n), r.into(context.WithoutCancel(ctx), &s))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -327,10 +324,7 @@ func (r *run) scoreRound(ctx context.Context, lo, n int) ([]scored, error) {
 	var mine scored
 	if at := lo + k.Rank()*micro; at < n {
 		var scores []float64
-		batch, err := r.tryRows(at, min(at+micro, n), func(batch []Example) (err error) {
-			scores, err = r.model.Score(ctx, batch)
-			return err
-		})
+		batch, err := r.tryRows(at, min(at+micro, n), r.into(ctx, &scores))
 		if mine.Failed = verdictOf(err); err == nil {
 			mine.Scores, mine.Examples = scores, measured(batch)
 		}

@@ -166,7 +166,7 @@ func (r *run) write(dir string) error {
 	if r.ranks.first() {
 		err = replaceDir(dir, r.writeScorer)
 	}
-	return r.ranks.agree("writing "+dir, err)
+	return r.ranks.agree("writing "+filepath.Base(dir), err)
 }
 
 // result says what a run that is over did.

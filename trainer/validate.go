@@ -90,8 +90,19 @@ func (r *run) validRows(lo, hi int) (batch []Example, err error) {
 	return batch, err
 }
 
-// scoreAll scores the first n validation rows.
+// into returns a measure for [run.overRows] that keeps the model's scores.
+func (r *run) into(ctx context.Context, scores *[]float64) func(batch []Example) error {
+	return func(batch []Example) (err error) {
+		*scores, err = r.model.Score(ctx, batch)
+		return err
+	}
+}
+
+// scoreAll scores the first n validation rows, with other ranks if there are any.
 func (r *run) scoreAll(ctx context.Context, n int) (*ValidationMetrics, error) {
+	if err := r.sameParams(); err != nil {
+		return nil, err
+	}
 	scores, examples, err := r.shareValidation(ctx, n)
 	if err != nil {
 		return nil, err
@@ -109,14 +120,10 @@ func (r *run) validate(ctx context.Context) error {
 	if l := r.config.Validate.Limit; l > 0 {
 		n = min(n, l)
 	}
-	err := r.sameParams()
-	if err != nil {
-		return err
-	}
 	var m *ValidationMetrics
+	var err error
 	if t, ok := r.model.(talker); ok {
 		m, err = r.measureTalks(ctx, t, n)
-		err = r.ranks.agree("validation", err)
 	} else {
 		m, err = r.scoreAll(ctx, n)
 	}

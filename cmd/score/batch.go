@@ -38,9 +38,9 @@ They meet in the folder OUT.shards: a part whose worker is lost is taken over, o
 When all parts are done, --merge writes OUT, the same bytes as without shards.`,
 		Example: `  score batch --scorer backbones/tiny-scorer --in build/demo/exam/edits.jsonl --out scores.jsonl
   score batch --scorer DIR --in edits.parquet --out scores.parquet --columns source=input_image,edit=output_image
-  score batch --judge viescore --url http://localhost:8000/v1 --model NAME --in edits.jsonl --out scores.jsonl
   score batch --scorer DIR --in edits.jsonl --out scores.jsonl --shard 1/2   # and 2/2 elsewhere, then
-  score batch --scorer DIR --in edits.jsonl --out scores.jsonl --merge`,
+  score batch --scorer DIR --in edits.jsonl --out scores.jsonl --merge
+  score batch --judge viescore --url http://localhost:8000/v1 --model NAME --in edits.jsonl --out scores.jsonl`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return scoreTable(c, &f, o, &s)
 		},
@@ -86,9 +86,6 @@ func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.TableOptions, shard 
 		o.Told = shard.Told(c)
 		r, err := scoring.TableShard(c.Context(), s, o)
 		bar.close()
-		if errors.Is(err, chat.ErrCap) {
-			err = fmt.Errorf("%w: what was answered is kept; the same command goes on: %w", err, cli.ErrInterrupted)
-		}
 		return shard.Finish(c, o.Out, r, err)
 	}
 	r, err := scoring.Table(c.Context(), s, o)

@@ -130,6 +130,12 @@ func printPlan(w io.Writer, p *trainer.Plan) {
 		fmt.Fprintf(w, "tokens       %d to %d a sample, %.1f on average, about %.0f in all\n", p.Tokens.Min, p.Tokens.Max,
 			p.Tokens.Mean, p.Tokens.Mean*float64(p.Examples))
 	}
+	if s := p.Shared; s != nil && s.Why != "" {
+		fmt.Fprintf(w, "shared       nothing: %s\n", s.Why)
+	} else if s != nil {
+		fmt.Fprintf(w, "shared       %d edits of a group take %d tokens together, %d one by one\n", s.Edits, s.Together,
+			s.OneByOne)
+	}
 	fmt.Fprintf(w, "parameters   %d, of which %d train\n", p.Parameters, p.Trainable)
 	fmt.Fprintf(w, "trains       %v\n", p.Trains)
 	for _, d := range p.Trains.Departures {

@@ -60,7 +60,7 @@ model/qwen25vl:  onnx checkpoints model model/qwenvl internal/strictjson data
 model/qwen3vl:   onnx checkpoints model model/qwenvl internal/strictjson
 model/families:  model/llavanext model/qwen2vl model/qwen25vl model/qwen3vl
 model/quantize:  onnx checkpoints quant model internal/atomicfile internal/exit
-textjudge:       shards chat data store model model/text internal/pystring internal/strictyaml internal/journal internal/atomicfile
+textjudge:       chat data store model model/text internal/pystring internal/strictyaml internal/journal internal/atomicfile shards
 model/fresh:      checkpoints model model/families internal/atomicfile
 chat/table: chat data store internal/atomicfile internal/exit internal/journal internal/strictjson internal/workers
 generate:         chat data model model/text internal/strictjson internal/workers
@@ -71,8 +71,8 @@ trainer:          losses ort chat chat/table checkpoints lora data store model m
 doctor:          onnx ort data lora model model/fresh optim internal/kernels internal/version
 judges:           checkpoints model store internal/atomicfile internal/exit internal/pystring
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed
-metrics:          onnx ort checkpoints data encoders heuristics store internal/strictyaml internal/atomicfile
-scoring:          shards data store model internal/journal internal/workers internal/atomicfile
+metrics:         onnx ort checkpoints data encoders heuristics store internal/strictyaml internal/atomicfile
+scoring:         data store model internal/journal internal/workers internal/atomicfile shards
 scoring/calibrate: calibration data model scoring store internal/atomicfile internal/page internal/stats
 benchmarks:      internal/page data heuristics model encoders scoring store internal/journal internal/stats internal/atomicfile metrics internal/workers textjudge
 labeling:         data store heuristics data/readers encoders internal/strictyaml internal/workers internal/atomicfile

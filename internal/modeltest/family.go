@@ -44,6 +44,7 @@ func (f Family) Run(t *testing.T) {
 		t.Run("pixel gradient"+name, func(t *testing.T) { f.pixelGradient(t, open) })
 	}
 	t.Run("before", f.before)
+	t.Run("shared", f.shared)
 	t.Run("export", f.export)
 	t.Run("spellings", f.spellings)
 	t.Run("parameters", f.parameters)

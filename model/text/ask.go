@@ -58,7 +58,7 @@ func (p *Processor) Ask(pictures int, q Question) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return prompt, p.checkSpecial(prompt, pictures, question, q.plain())
+	return prompt, p.checkSpecial(prompt, usualKey{pictures, pictures, q.plain()}, question)
 }
 
 // EncodePrompt tokenises prompt and answer, which may be empty, as [Processor.Encode] does, with or without a score

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/nikolalohinski/gonja/v2/config"
@@ -101,11 +102,17 @@ func compileTemplate(source, origin string, variables map[string]string) (t *cha
 
 // render writes one user turn with the pictures first and the generation prompt after it.
 func (t *chatTemplate) render(pictures int, question string) (prompt string, err error) {
+	return t.renderAmong(pictures, pictures, question)
+}
+
+// renderAmong is render with only so many of the pictures before the question.
+func (t *chatTemplate) renderAmong(pictures, before int, question string) (prompt string, err error) {
 	content := make([]Content, pictures, pictures+1)
 	for i := range content {
 		content[i].Image = true
 	}
-	return t.renderMessages([]Message{{Role: "user", Content: append(content, Content{Text: question})}}, true)
+	content = slices.Insert(content, before, Content{Text: question})
+	return t.renderMessages([]Message{{Role: "user", Content: content}}, true)
 }
 
 // recoverTemplate turns a panic of the template engine into an error: templates come from outside.

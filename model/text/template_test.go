@@ -38,6 +38,32 @@ func TestTemplatesAsTransformers(t *testing.T) {
 	}
 }
 
+// A question between two pictures, too, where a template keeps the parts of a turn in their order.
+func TestAmongAsTransformers(t *testing.T) {
+	var cases []struct {
+		Name, Template, Question, Prompt string
+		Pictures                         int
+	}
+	readJSON(t, "testdata/among.json", &cases)
+	moved := 0
+	for _, c := range cases {
+		compiled, err := compileTemplate(c.Template, c.Name, map[string]string{"bos_token": "<s>", "eos_token": "</s>"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := compiled.renderAmong(c.Pictures, 1, c.Question)
+		if d := cmp.Diff(c.Prompt, got); err != nil || d != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", c.Name, err, d)
+		}
+		if first, _ := compiled.render(c.Pictures, c.Question); first == got {
+			moved++ // the template moves the pictures to the front
+		}
+	}
+	if moved == 0 || moved == len(cases) {
+		t.Errorf("%d of %d templates move the pictures", moved, len(cases))
+	}
+}
+
 func TestFindTemplate(t *testing.T) {
 	for _, c := range []struct {
 		name  string

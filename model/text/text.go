@@ -4,6 +4,7 @@
 package text
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -84,6 +85,12 @@ func Open(dir, scoreToken string, scoreID int64, opts ...Option) (*Processor, er
 // are not repeated yet. A question that contains one of the tokenizer's special tokens (a picture's placeholder, an end
 // of turn, the score token) is refused: it would change what the model sees of the rest.
 func (p *Processor) Prompt(pictures int, question string) (string, error) {
+	return p.PromptAmong(pictures, pictures, question)
+}
+
+// PromptAmong is Prompt with the question behind only so many of the pictures. It is an error if the chat template moves
+// the pictures to the front.
+func (p *Processor) PromptAmong(pictures, before int, question string) (string, error) {
 	if p.templateErr != nil {
 		return "", p.templateErr
 	}
@@ -95,30 +102,35 @@ func (p *Processor) Prompt(pictures int, question string) (string, error) {
 			return "", fmt.Errorf("question %q contains %q, a special token of this model: remove it", clip(question), special)
 		}
 	}
-	prompt, err := p.template.render(pictures, question)
+	prompt, err := p.template.renderAmong(pictures, before, question)
 	if err != nil {
 		return "", err
 	}
-	return prompt, p.checkSpecial(prompt, pictures, question, "x")
+	if before < pictures {
+		if first, err := p.template.render(pictures, question); err != nil || first == prompt {
+			return "", errors.Join(err, fmt.Errorf("%s: chat template: it puts pictures in front of the question wherever they "+
+				"stand: chat_template needs one that keeps the parts of a turn in their order", p.template.origin))
+		}
+	}
+	return prompt, p.checkSpecial(prompt, usualKey{pictures, before, "x"}, question)
 }
 
 // usualKey is a question whose special tokens are known.
 type usualKey struct {
-	pictures int
-	question string
+	pictures, before int
+	question         string
 }
 
-// checkSpecial compares the special tokens of a prompt with those of another question's, a plain one: a special token
+// checkSpecial compares the special tokens of a prompt with those of another question's, a usual one: a special token
 // may also come of spellings that the tokenizer normalises, or of the question's ends and what stands around it.
-func (p *Processor) checkSpecial(prompt string, pictures int, question, plain string) error {
+func (p *Processor) checkSpecial(prompt string, key usualKey, question string) error {
 	got, err := p.countSpecial(prompt)
 	if err != nil {
 		return err
 	}
-	key := usualKey{pictures, plain}
 	known, ok := p.usual.Load(key)
 	if !ok {
-		plain, err := p.template.render(pictures, plain)
+		plain, err := p.template.renderAmong(key.pictures, key.before, key.question)
 		if err != nil {
 			return err
 		}

@@ -115,9 +115,45 @@ def main():
             assert far < 1e-4, (far, "the two sides compute different things")
         rows.append((name, x, y))
         print(f"  ours {x.time:.3f} s {x.memory:.0f} MB, PyTorch {y.time:.3f} s {y.memory:.0f} MB: {y.time / x.time:.2f}x", flush=True)
+    together = groups(a, work, backbone, scorer, pictures, go)
     if a.only:
-        return replace(Path(a.out), [(name, line(name, x, y)) for name, x, y in rows] or gradients(a, pictures))
-    write(Path(a.out), rows, encoders(a, work), gradients(a, pictures), tokens, a)
+        return replace(Path(a.out), [(name, line(name, x, y)) for name, x, y in rows] or together or gradients(a, pictures))
+    write(Path(a.out), rows, encoders(a, work), gradients(a, pictures), together, tokens, a)
+
+
+GROUPS = "Groups of eight edits of one source and instruction"
+
+
+def groups(a, work, backbone, scorer, pictures, go):
+    """Our shared prefix, our edits one by one, and PyTorch's: the same eight sequences in fresh processes that take turns."""
+    rows, first = [], work / "scorer-first"
+    if not first.exists():
+        child(["build/bin/bench", "step", "--backbone", backbone, "--first", "--save", first])
+    for name, what, folder, steps, more in [
+        ("eight edits: LoRA step", "group-step", scorer, 1, []),
+        ("eight edits: scoring", "group-score", scorer, 1, []),
+        ("eight edits, instruction first: LoRA step", "group-step", first, 1, ["--first"]),
+        ("eight edits, instruction first: scoring", "group-score", first, 1, ["--first"]),
+    ]:
+        if a.only and a.only not in (name, "groups"):
+            continue
+        print("measuring", name, flush=True)
+        ours, apart, theirs = sides = Side(), Side(), Side()
+        for _ in range(a.rounds):
+            for side, command in zip(sides, (go(what, "--steps", steps, *more), go(what, "--steps", steps, "--apart", *more),
+                                             [a.python, "tools/bench/torch_side.py", what, folder, *pictures, str(steps), "8"])):
+                side.add(*child(command))
+        if what == "group-step":
+            far = max(abs(side.facts["loss"] - ours.facts["loss"]) for side in (apart, theirs))
+        else:
+            assert ours.facts["scores"] == apart.facts["scores"], "a score differs in company"
+            far = max(abs(p - q) for p, q in zip(ours.facts["scores"], theirs.facts["scores"], strict=True))
+        assert far < 1e-3, (far, "the sides compute different things")
+        rows.append((name, f"| {name} | {ours.time:.2f} s | {apart.time:.2f} s | **{apart.time / ours.time:.2f}x** | {theirs.time:.2f} s | **{theirs.time / ours.time:.2f}x** "
+                           f"| {ours.memory:,.0f} MB | {theirs.memory:,.0f} MB | {ours.memory / theirs.memory:.2f}x |"))
+        print(f"  together {ours.time:.3f} s, one by one {apart.time:.3f} s: {apart.time / ours.time:.2f}x, PyTorch {theirs.time:.3f} s: {theirs.time / ours.time:.2f}x;"
+              f" {ours.memory:.0f}, {apart.memory:.0f} and {theirs.memory:.0f} MB; {ours.facts['rows']} and {apart.facts['rows']} tokens", flush=True)
+    return rows
 
 
 GRADIENTS = "Scores with their gradients (reward feedback)"
@@ -166,7 +202,13 @@ def replace(path, rows):
     """The same page with the lines that were measured anew. Rows are (name, line)."""
     text = path.read_text().splitlines()
     for name, new in rows:
-        if not any(t.startswith(f"| {name} |") for t in text):  # a row that the page lacks goes below the last of its table
+        if name.startswith("eight edits") and not any(t.startswith(f"| {name} |") for t in text):
+            if not any(t.startswith(GROUPS) for t in text):
+                at = max(i for i, t in enumerate(text) if t.startswith("| batches of"))
+                text[at + 1:at + 1] = groups_heading()
+            at = max(i for i, t in enumerate(text) if t.startswith(("| eight edits", "| what | together")))
+            text.insert(at + (1 if text[at].startswith("| eight") else 2), f"| {name} |")
+        elif not any(t.startswith(f"| {name} |") for t in text):  # a row that the page lacks goes below the last of its table
             if name.startswith("batches of") and not any(t.startswith(GRADIENTS) for t in text):
                 at = max(i for i, t in enumerate(text) if t.startswith("| DINOv2"))
                 text[at + 1:at + 1] = heading()
@@ -184,7 +226,12 @@ def heading():
             "pictures, PyTorch's to `pixel_values`:", "", "| batch | ours | PyTorch | speed | our peak memory | PyTorch's |", "|---|---|---|---|---|---|"]
 
 
-def write(path, rows, encoders, gradients, tokens, a):
+def groups_heading():
+    return ["", f"{GROUPS}, the same eight sequences on all sides: what they begin with runs once (together), our own edits one by one, PyTorch's one by one:", "",
+            "| what | together | one by one | gain | PyTorch | speed | our peak memory | PyTorch's | memory |", "|---|---|---|---|---|---|---|---|---|"]
+
+
+def write(path, rows, encoders, gradients, together, tokens, a):
     versions, _, _ = child([a.python, "-c", "import json,torch,transformers,peft;print(json.dumps({'torch':torch.__version__,'transformers':transformers.__version__,'peft':peft.__version__}))"])
     cpu = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), "")
     flags = next((l.split() for l in open("/proc/cpuinfo") if l.startswith("flags")), [])
@@ -207,6 +254,7 @@ def write(path, rows, encoders, gradients, tokens, a):
     for name, ours, theirs, x, y in encoders:
         lines.append(f"| {name} | {ours:.1f} pictures/s | {theirs:.1f} pictures/s | **{ours / theirs:.2f}x** | {x.memory:,.0f} MB | {y.memory:,.0f} MB |")
     lines += heading() + [new for _, new in gradients]
+    lines += groups_heading() + [new for _, new in together]
     facts = ", ".join(f"{k} {v}" for k, v in versions.items())
     lines += ["", f"{cpu} ({sets}), {os.cpu_count()} cores, {os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB, Linux {platform.release()}; {facts}; ONNX Runtime 1.31.1.",
               f"Medians over {a.rounds} rounds (64 pairs: one). Load of the machine when it ended: {os.getloadavg()[0]:.1f}.", ""]

@@ -3,6 +3,8 @@
 //
 //	bench step  --backbone DIR --source A.png --edit B.png --steps 5 [--recompute] [--blocks 1000000]
 //	bench score --backbone DIR --source A.png --edit B.png --pairs 64
+//	bench group-step --backbone DIR --source A.png --edit B.png --edits 8 [--apart] [--first] [--recompute]
+//	bench group-score --backbone DIR --source A.png --edit B.png --edits 8 [--apart] [--first]
 //	bench gradient --scorer DIR --source A.png --edit B.png --pairs 32 --batch 8
 package main
 
@@ -51,6 +53,9 @@ func run() error {
 	save := f.String("save", "", "only write a scorer directory")
 	scorer := f.String("scorer", "", "scorer directory")
 	batch := f.Int("batch", 1, "pairs differentiated at a time")
+	each := f.Int("edits", 8, "edits of the group")
+	apart := f.Bool("apart", false, "one by one")
+	first := f.Bool("first", false, "instruction before the edit")
 	f.Parse(os.Args[2:])
 	if what == "gradient" {
 		return gradient(*scorer, *source, *edit, *steps, *pairs, *batch)
@@ -67,6 +72,9 @@ func run() error {
 		Question: question,
 		Answer:   answer,
 		Head:     model.HeadConfig{Hidden: []int{256, 16}},
+	}
+	if *first {
+		config.Layout, config.ChatTemplate = model.InstructionFirst, orderedTurns
 	}
 	adapter := lora.NewConfig(8, 16, lora.Names{Regex: `.*language_model.*\.(q_proj|v_proj)`})
 	state, err := model.NewScorerState(config, adapter, 1)
@@ -87,6 +95,12 @@ func run() error {
 	b, err := data.Open(*edit, data.Limits{})
 	if err != nil {
 		return err
+	}
+	switch what {
+	case "group-step":
+		return groupStep(state, a, b, *each, *steps, *apart, *recompute)
+	case "group-score":
+		return groupScore(state, a, b, *each, *steps, *apart)
 	}
 	ctx := context.Background()
 	if what == "step" {

@@ -2,6 +2,8 @@
 
     torch_side.py step  SCORER SOURCE EDIT STEPS [recompute]
     torch_side.py score SCORER SOURCE EDIT STEPS PAIRS
+    torch_side.py group-step  SCORER SOURCE EDIT STEPS EDITS
+    torch_side.py group-score SCORER SOURCE EDIT STEPS EDITS
 
 Prints one JSON line: seconds of each repetition, tokens, score, loss.
 """
@@ -48,16 +50,18 @@ class Scorer:
         self.head = nn.Sequential(*[m for l in layers for m in (l, nn.ReLU())][:-1])
         self.params = [p for p in self.peft.parameters() if p.requires_grad] + [self.row, self.out_row, *self.head.parameters()]
 
-    def features(self, source, edit):
+    def features(self, *pictures):
         """pixels -> one tensor of image features; the vision tower is frozen."""
-        inputs = self.images([Image.open(source).convert("RGB"), Image.open(edit).convert("RGB")], return_tensors="pt")
+        inputs = self.images([p if isinstance(p, Image.Image) else Image.open(p).convert("RGB") for p in pictures], return_tensors="pt")
         with torch.no_grad():
             out = self.model.model.get_image_features(inputs["pixel_values"], inputs["image_sizes"]).pooler_output
         return [f for f in out]
 
     def embeds(self, features, instruction):
         turn = [{"type": "image"}] * len(features) + [{"type": "text", "text": self.meta["question"].replace("[INSTRUCTION]", instruction)}]
-        prompt = self.tokenizer.apply_chat_template([{"role": "user", "content": turn}], tokenize=False, add_generation_prompt=True)
+        if self.meta.get("layout") == "instruction_first":
+            turn.insert(1, turn.pop())
+        prompt = self.tokenizer.apply_chat_template([{"role": "user", "content": turn}], chat_template=self.meta.get("chat_template"), tokenize=False, add_generation_prompt=True)
         pieces = prompt.split("<image>")
         text = pieces[0] + "".join("<image>" * len(f) + p for f, p in zip(features, pieces[1:]))
         start = len(self.tokenizer(text)["input_ids"])
@@ -74,10 +78,21 @@ class Scorer:
         return self.model.model.language_model(inputs_embeds=x, use_cache=False).last_hidden_state[0]
 
 
+def others(edit, n):
+    """Edits that differ in one pixel, as main.go's."""
+    out = []
+    for i in range(n):
+        picture = Image.open(edit).convert("RGB")
+        r, g, b = picture.getpixel((0, 0))
+        picture.putpixel((0, 0), (i & 255, i >> 8, b))
+        out.append(picture)
+    return out
+
+
 def main():
     what, folder, source, edit, steps = sys.argv[1:5] + [int(sys.argv[5])]
     more = sys.argv[6:]
-    s = Scorer(folder, what == "step")
+    s = Scorer(folder, what in ("step", "group-step"))
     facts = {}
     if what == "step":
         if "recompute" in more:
@@ -93,6 +108,30 @@ def main():
             loss = nn.functional.cross_entropy(logits, ids[start:]) + 10 * (s.head(h[at])[0] - 0.5).abs()
             grads = torch.autograd.grad(loss, s.params)
             facts.update(loss=float(loss), tokens=len(ids), grads=len(grads))
+    elif what == "group-step":
+        edits = others(edit, int(more[0]))
+        first, features = s.features(source), [s.features(e) for e in edits]
+
+        def once():
+            total, facts["loss"] = None, 0.0
+            for one in features:
+                x, ids, start, at = s.embeds(first + one, INSTRUCTION)
+                h = s.hidden(x)
+                before = h[start - 1 : -1]
+                logits = torch.cat([s.model.lm_head(before), (before @ s.out_row)[:, None]], -1)
+                loss = (nn.functional.cross_entropy(logits, ids[start:]) + 10 * (s.head(h[at])[0] - 0.5).abs()) / len(edits)
+                grads = torch.autograd.grad(loss, s.params)
+                total = grads if total is None else [a + b for a, b in zip(total, grads)]
+                facts["loss"] += float(loss)
+            facts.update(tokens=len(ids), grads=len(total))
+    elif what == "group-score":
+        def once():
+            with torch.inference_mode():
+                first, scores = s.features(source), []
+                for one in others(edit, int(more[0])):
+                    x, ids, _, at = s.embeds(first + s.features(one), INSTRUCTION)
+                    scores.append(float(s.head(s.hidden(x)[at])[0]))
+                facts.update(scores=scores, tokens=len(ids))
     else:
         def once():
             with torch.inference_mode():

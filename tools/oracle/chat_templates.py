@@ -1,4 +1,6 @@
-"""Renders chat templates with transformers, for model/text: python chat_templates.py > ../../model/text/testdata/templates.json"""
+"""Renders chat templates with transformers, for model/text: python chat_templates.py > ../../model/text/testdata/templates.json
+
+With `among` the question stands between two pictures: python chat_templates.py among > ../../model/text/testdata/among.json"""
 import json
 import sys
 
@@ -95,15 +97,22 @@ TEMPLATES = {
 }
 QUESTIONS = [(1, "How well was \"add a red hat\" done?"), (2, "  Überall & <b>\n\nsecond line, isn't it?  "), (0, "H")]
 
+among = sys.argv[1:] == ["among"]
+if among:
+    QUESTIONS = [(2, "How well was \"add a red hat\" done?"), (2, "  Überall & <b>\n\nsecond line, isn't it?  ")]
 cases = []
 for name, template in TEMPLATES.items():
     for pictures, question in QUESTIONS:
         content = [{"type": "image"}] * pictures + [{"type": "text", "text": question}]
+        if among:
+            content.insert(1, content.pop())
         case = {"name": name, "template": template, "pictures": pictures, "question": question}
         try:
             (case["prompt"],), _ = render_jinja_template([[{"role": "user", "content": content}]], chat_template=template,
                                                          add_generation_prompt=True, bos_token="<s>", eos_token="</s>")
         except Exception as e:
+            if among:  # the template wants the text last
+                continue
             case["error"] = str(e)
         cases.append(case)
 json.dump(cases, sys.stdout, indent=1, ensure_ascii=False)

@@ -1,0 +1,228 @@
+package modeltest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"gorgonia.org/tensor"
+
+	"assay/data"
+	"assay/model"
+)
+
+// shared holds groups of edits, whose common prefix runs once, to the same edits one by one: scores bit for bit, and
+// losses and gradients of a step.
+func (f Family) shared(t *testing.T) {
+	t.Run("scores", func(t *testing.T) { f.sharedScores(t, openScorer) })
+	t.Run("instruction first", f.instructionFirst)
+	t.Run("scores, in blocks", func(t *testing.T) { f.sharedScores(t, openInBlocks) })
+	for _, c := range []struct {
+		text string
+		o    model.TuneOptions
+	}{
+		{"answer", model.TuneOptions{}},
+		{"answer", model.TuneOptions{Recompute: true}},
+		{"all", model.TuneOptions{Fixed: true}},
+		{"answer", model.TuneOptions{Recompute: true, Options: model.Options{Blocks: few}}},
+	} {
+		name := fmt.Sprintf("gradients,text=%s,recompute=%v,fixed=%v,blocks=%d", c.text, c.o.Recompute, c.o.Fixed, c.o.Blocks)
+		t.Run(name, func(t *testing.T) { f.sharedGradients(t, c.text, c.o) })
+	}
+}
+
+// group are pairs of one source and instruction: the case's edit, others of its size and of another.
+func (r *reference) group(t *testing.T) (pairs []model.Pair) {
+	first := r.pair(t)
+	first.Pixels = false
+	e := first.Edit
+	half := e.Resize(max(1, e.Width/2), e.Height, data.Bicubic)
+	for _, edit := range []*data.Picture{
+		e, e.FlipHorizontal(), e.FlipVertical(), e.FlipVertical().FlipHorizontal(), half, half.FlipVertical(),
+	} {
+		p := first
+		p.Edit = edit
+		pairs = append(pairs, p)
+	}
+	return pairs
+}
+
+func prepareAll(t *testing.T, p preparer, pairs []model.Pair) (samples []*model.Sample) {
+	t.Helper()
+	for _, pair := range pairs {
+		s, err := p.Prepare(pair)
+		if err != nil {
+			t.Fatal(err)
+		}
+		samples = append(samples, s)
+	}
+	return samples
+}
+
+func (f Family) sharedScores(t *testing.T, open opener) {
+	each(t, f, open, func(t *testing.T, r *reference, s *model.Scorer) {
+		pairs := r.group(t)
+		other := pairs[1] // of another source
+		other.Source = other.Source.FlipVertical()
+		pairs = append(pairs, other)
+		other.Edit = other.Edit.FlipVertical()
+		pairs = append(pairs, other, model.Pair{Source: pairs[0].Source, Edit: pairs[0].Edit, Instruction: "Remove all."})
+		samples := prepareAll(t, s, pairs)
+		together, err := s.Score(context.Background(), samples)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkScore(t, s, together[0], r)
+		for i, one := range samples {
+			alone, err := s.Score(context.Background(), []*model.Sample{one})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if alone[0] != together[i] {
+				t.Errorf("edit %d: %v alone, %v in a group", i, alone[0], together[i])
+			}
+		}
+		rows, apart := s.Rows(samples)
+		if sequence := s.Config().Pair == model.Sequence; sequence != (rows < apart) {
+			t.Errorf("pair: %s: %d rows together, %d one by one", s.Config().Pair, rows, apart)
+		}
+	})
+}
+
+func (f Family) sharedGradients(t *testing.T, text string, o model.TuneOptions) {
+	type tuners struct {
+		alone, group *model.Tuner
+		pair         string
+	}
+	open := func(t *testing.T, dir string) (out tuners) {
+		t.Helper()
+		for i, to := range []**model.Tuner{&out.alone, &out.group} {
+			p, err := model.LoadScorerState(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Config.TextLoss = text
+			o := o
+			o.TextLoss, o.ScoreLoss, o.Share = textLoss, scoreLoss, i == 1
+			if *to, err = model.NewTuner(p, o); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { (*to).Close() })
+			out.pair = p.Config.Pair
+		}
+		return out
+	}
+	seen := map[string]bool{}
+	each(t, f, open, func(t *testing.T, r *reference, both tuners) {
+		if seen[r.scorer()] { // one case of each scorer
+			return
+		}
+		seen[r.scorer()] = true
+		pairs := r.group(t)
+		labels := []float64{0.1, 0.9, 0.4, 0.2, 0.7, 0.3}
+		want, sum := &model.StepResult{}, map[string]*tensor.Dense{}
+		for i, s := range prepareAll(t, both.alone, pairs) {
+			one, err := both.alone.Step(context.Background(), []*model.Sample{s}, labels[i:i+1], 0.5, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want.Loss, want.Score = append(want.Loss, one.Loss[0]), append(want.Score, one.Score[0])
+			want.Tokens += one.Tokens
+			for n, g := range one.Grads {
+				if sum[n] == nil {
+					sum[n] = g.Clone().(*tensor.Dense)
+					continue
+				}
+				for k, v := range g.Data().([]float32) {
+					sum[n].Data().([]float32)[k] += v
+				}
+			}
+		}
+		got, err := both.group.Step(context.Background(), prepareAll(t, both.group, pairs), labels, 0.5, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (both.pair == model.Sequence) != (got.Tokens < want.Tokens) {
+			t.Errorf("%d rows together, %d one by one", got.Tokens, want.Tokens)
+		}
+		for i := range pairs {
+			if near(got.Loss[i], want.Loss[i]) > 1e-5 || near(got.Score[i], want.Score[i]) > 1e-5 {
+				t.Errorf("edit %d: loss %g and score %g, one by one %g and %g", i, got.Loss[i], got.Score[i], want.Loss[i],
+					want.Score[i])
+			}
+		}
+		for n, g := range got.Grads {
+			a, b := g.Data().([]float32), sum[n].Data().([]float32)
+			if d := distance(a, b); !(d <= 1e-5) {
+				t.Errorf("%s: gradient differs by %g of its norm", n, d)
+			}
+		}
+	})
+}
+
+func near(a, b float64) float64 { return math.Abs(a-b) / max(1, math.Abs(b)) }
+
+// distance is |a - b| / |b|.
+func distance(a, b []float32) float64 {
+	var d, n float64
+	for i := range a {
+		x, y := float64(a[i]), float64(b[i])
+		d, n = d+(x-y)*(x-y), n+y*y
+	}
+	if n == 0 {
+		return math.Sqrt(d)
+	}
+	return math.Sqrt(d / n)
+}
+
+// instructionFirst scores edits behind their instruction: the same alone and in a group, whose prefix is longer then.
+// Templates that put pictures in front wherever they stand are refused.
+func (f Family) instructionFirst(t *testing.T) {
+	f.eachFile(t, func(t *testing.T, rs []*reference) {
+		seen := map[string]bool{}
+		for _, r := range rs {
+			p, err := model.LoadScorerState(r.scorer())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen[r.scorer()] || p.Config.Pair != model.Sequence {
+				continue
+			}
+			seen[r.scorer()] = true
+			usual := openScorer(t, r.scorer())
+			p.Config.Layout = model.InstructionFirst
+			s, err := model.NewScorer(p, model.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { s.Close() })
+			pairs := r.group(t)[:4]
+			if _, err := s.Prepare(pairs[0]); err != nil {
+				if !strings.Contains(err.Error(), "wherever they stand") {
+					t.Error(err)
+				}
+				continue
+			}
+			samples := prepareAll(t, s, pairs)
+			rows, apart := s.Rows(samples)
+			if usually, same := usual.Rows(prepareAll(t, usual, pairs)); rows >= usually || apart != same {
+				t.Errorf("%d of %d rows, with the instruction behind the pictures %d of %d", rows, apart, usually, same)
+			}
+			together, err := s.Score(context.Background(), samples)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, one := range samples {
+				alone, err := s.Score(context.Background(), []*model.Sample{one})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if alone[0] != together[i] {
+					t.Errorf("edit %d: %v alone, %v in a group", i, alone[0], together[i])
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,105 @@
+package model
+
+import "slices"
+
+// leastShared is the number of samples from which on their common prefix runs once.
+const leastShared = 2
+
+// batch is what runs together.
+type batch struct {
+	samples []int // indices
+	packing
+}
+
+// batches sorts samples into runs: those that begin alike share prefixes, the others run with those of their length.
+func (n *network) batches(pk packing, samples []*Sample) (out []batch) {
+	spans := make([]span, len(samples))
+	for i, s := range samples {
+		spans[i] = pk.span(s, i)
+	}
+	least := leastShared
+	if n.oneGraph() {
+		least = 1
+	}
+	shares := pk
+	shares.share = 1
+	shared := make([]bool, len(samples))
+	for _, part := range n.sharing(spans, pk.families(spans, samples, least, true), least) {
+		out = append(out, batch{part, shares})
+		for _, i := range part {
+			shared[i] = true
+		}
+	}
+	var alone []int
+	for i := range samples {
+		if !shared[i] {
+			alone = append(alone, i)
+		}
+	}
+	type shape struct{ length, selected int }
+	for _, part := range batchesBy(len(alone), func(k int) (shape, int) {
+		sp := spans[alone[k]]
+		return shape{sp.length, sp.selected}, n.limits.rows / sp.length
+	}) {
+		out = append(out, batch{pick(alone, part), pk})
+	}
+	return out
+}
+
+// oneGraph reports whether a second graph would need weights of its own, so that all samples that can go through that
+// of prefixes do.
+func (n *network) oneGraph() bool { return n.onCUDA() || n.lean() }
+
+// sharing sorts families into runs of one shape, as full as the limits allow. A family that is too large for one is cut
+// into parts of equal size, unless these would have less than least members.
+func (n *network) sharing(spans []span, families []*family, least int) (runs [][]int) {
+	type shape struct{ cut, length, selected int }
+	type open struct{ run, rows int }
+	at := map[shape]*open{}
+	for _, f := range families {
+		first := spans[f.members[0]]
+		each, most := first.length-f.cut, n.limits.shared
+		fit := max(least, (most-f.cut)/each)
+		if least > 1 && f.cut+least*each > most {
+			continue
+		}
+		parts := (len(f.members) + fit - 1) / fit
+		k := shape{f.cut, first.length, first.selected}
+		for part := range slices.Chunk(f.members, (len(f.members)+parts-1)/parts) {
+			rows := f.cut + len(part)*each
+			if at[k] == nil || at[k].rows+rows > most {
+				at[k] = &open{run: len(runs)}
+				runs = append(runs, nil)
+			}
+			at[k].rows += rows
+			runs[at[k].run] = append(runs[at[k].run], part...)
+		}
+	}
+	return runs
+}
+
+// Rows counts the tokens that go through the language model when samples are scored together, and one by one.
+func (p *pipeline) Rows(samples []*Sample) (together, alone int) {
+	pk := p.packing()
+	for _, b := range p.batches(pk, samples) {
+		rows, apart := b.count(pick(samples, b.samples))
+		together, alone = together+rows, alone+apart
+	}
+	return together, alone
+}
+
+// Rows is that of a step over samples, together and one by one.
+func (t *Tuner) Rows(samples []*Sample) (together, alone int) { return t.stepPacking().count(samples) }
+
+// count counts the tokens of a run, and of the samples each by itself.
+func (o packing) count(samples []*Sample) (together, alone int) {
+	spans := make([]span, len(samples))
+	for i, s := range samples {
+		spans[i] = o.span(s, i)
+		alone += spans[i].length
+	}
+	for _, s := range o.branch(spans, samples) {
+		together += s.length - s.from
+	}
+	return together, alone
+}

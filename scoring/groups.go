@@ -1,0 +1,117 @@
+package scoring
+
+import (
+	"crypto/sha256"
+	"iter"
+
+	"assay/data"
+	"assay/model"
+)
+
+// windowRows is how far ahead the other edits of a row's source and instruction are looked for.
+const windowRows = 1024
+
+// grouping cuts the rows of a table into batches in which edits of one source and instruction stand together: a scorer
+// computes once what they begin with. Rows are told apart by where their source is, and pictures in the table by their
+// bytes.
+type grouping struct {
+	table *data.Table
+	of    map[int]int // row -> first row of its group, in the present window
+}
+
+type groupName struct {
+	path        string
+	bytes       [sha256.Size]byte
+	instruction string
+}
+
+// batches are the rows from from to before to that are not done. Within a window groups come in the order of their first rows; no batch ends
+// within a group that another one could hold.
+func (g *grouping) batches(from, to int, done Scores) iter.Seq[[]int] {
+	return func(yield func([]int) bool) {
+		var window []int
+		for i := from; i < to; i++ {
+			if _, ok := done[i]; !ok {
+				window = append(window, i)
+			}
+			if len(window) == windowRows || i == to-1 {
+				if !g.cut(window, yield) {
+					return
+				}
+				window = nil
+			}
+		}
+	}
+}
+
+// cut yields the batches of a window; false: no more are wanted.
+func (g *grouping) cut(window []int, yield func([]int) bool) bool {
+	var batch []int
+	for _, group := range g.groups(window) {
+		for len(group) > 0 {
+			if len(batch) > 0 && len(batch)+len(group) > batchRows {
+				if !yield(batch) {
+					return false
+				}
+				batch = nil
+			}
+			n := min(len(group), batchRows)
+			batch, group = append(batch, group[:n]...), group[n:]
+		}
+	}
+	return len(batch) == 0 || yield(batch)
+}
+
+// groups sorts rows by source and instruction. A row that cannot be read is a group by itself.
+func (g *grouping) groups(window []int) (out [][]int) {
+	g.of = map[int]int{}
+	at := map[groupName]int{}
+	for _, i := range window {
+		row, err := g.table.Read(i)
+		if err != nil {
+			g.of[i], out = i, append(out, []int{i})
+			continue
+		}
+		k := groupName{path: row.Source.Path, instruction: row.Instruction}
+		if len(row.Source.Bytes) > 0 {
+			k.bytes = sha256.Sum256(row.Source.Bytes)
+		}
+		j, ok := at[k]
+		if !ok {
+			j = len(out)
+			at[k], out = j, append(out, nil)
+		}
+		out[j] = append(out[j], i)
+		g.of[i] = out[j][0]
+	}
+	return out
+}
+
+// joined reports whether two rows of a batch are of one group.
+func (g *grouping) joined(a, b int) bool { return g.of[a] == g.of[b] }
+
+// sizes counts the values of pixels, those of a picture that the sample before has, too, once.
+func sizes() func(*model.Sample) int {
+	last := map[*float32]bool{}
+	return func(s *model.Sample) (n int) {
+		if p := s.Asked; p != nil { // bytes, four to a float
+			for _, picture := range []*data.Picture{p.Source, p.Edit} {
+				if picture != nil {
+					n += len(picture.Pix) / 4
+				}
+			}
+		}
+		now := map[*float32]bool{}
+		for _, p := range s.Pictures {
+			if len(p.Pixels) == 0 {
+				continue
+			}
+			first := &p.Pixels[0]
+			if now[first] = true; !last[first] {
+				n += len(p.Pixels)
+			}
+		}
+		last = now
+		return n
+	}
+}

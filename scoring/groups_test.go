@@ -1,0 +1,78 @@
+package scoring
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"assay/data"
+)
+
+// Edits of one source and instruction stand together in a window, and none is left out or taken twice.
+func TestRowsAreGrouped(t *testing.T) {
+	var text strings.Builder
+	for i := range 3 * batchRows {
+		fmt.Fprintf(&text, `{"source": "s%d.png", "edit": "e%d.png", "instruction": "turn %d"}`+"\n", i%7, i, i%2)
+	}
+	path := filepath.Join(t.TempDir(), "edits.jsonl")
+	if err := os.WriteFile(path, []byte(text.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	table, err := data.OpenTable(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	g, seen, parted := &grouping{table: table}, map[int]bool{}, 0
+	done := Scores{4: Row{}, 11: Row{}}
+	for batch := range g.batches(0, table.Len(), done) {
+		if len(batch) > batchRows {
+			t.Errorf("a batch of %d rows", len(batch))
+		}
+		for k, i := range batch {
+			if seen[i] {
+				t.Errorf("row %d twice", i)
+			}
+			seen[i] = true
+			if k > 0 {
+				same := i%14 == batch[k-1]%14
+				if !same {
+					parted++
+				}
+				if g.joined(batch[k-1], i) != same {
+					t.Errorf("rows %d and %d: one group is %v", batch[k-1], i, !same)
+				}
+			}
+		}
+	}
+	if len(seen) != table.Len()-len(done) || seen[4] {
+		t.Errorf("%d rows of %d", len(seen), table.Len()-len(done))
+	}
+	if parted > 14 {
+		t.Errorf("%d times another group begins, of 14 groups", parted)
+	}
+}
+
+// A batch that is large enough is scored in parts, but not within a group.
+func TestPartsKeepGroups(t *testing.T) {
+	f := &fake{}
+	var results []Result
+	j := f.job(20, 20, &results)
+	j.Size, j.MaxSize = func(int) int { return 1 }, 5
+	j.Joined = func(a, b int) bool { return a/4 == b/4 }
+	if err := j.Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for _, batch := range f.batches {
+		if last := batch[len(batch)-1]; last%4 != 3 {
+			t.Errorf("a part ends with item %d, within its group: %v", last, f.batches)
+		}
+	}
+	if len(results) != 20 || !slices.IsSortedFunc(results, func(a, b Result) int { return a.Index - b.Index }) {
+		t.Errorf("%d results", len(results))
+	}
+}
