@@ -35,7 +35,7 @@ the share of such rows is part of the result.
 Many workers share a table with --shard: i/n does the i-th of n parts (1/8 to 8/8), any/n whichever parts are free
 until all are done, auto what mpirun, srun or a SLURM array calls this process (auto/n: a Kubernetes indexed job).
 They meet in the folder OUT.shards: a part whose worker is lost is taken over, one that is only slow is waited for.
-When all parts are done, --merge writes OUT, the same bytes as without shards.`,
+When all parts are done, --merge writes OUT, the same table as without shards (docs/scale.md).`,
 		Example: `  score batch --scorer backbones/tiny-scorer --in build/demo/exam/edits.jsonl --out scores.jsonl
   score batch --scorer DIR --in edits.parquet --out scores.parquet --columns source=input_image,edit=output_image
   score batch --scorer DIR --in edits.jsonl --out scores.jsonl --shard 1/2   # and 2/2 elsewhere, then
