@@ -25,16 +25,16 @@ type groupName struct {
 	instruction string
 }
 
-// batches are the rows that are not done. Within a window groups come in the order of their first rows; no batch ends
+// batches are the rows from from to before to that are not done. Within a window groups come in the order of their first rows; no batch ends
 // within a group that another one could hold.
-func (g *grouping) batches(done Scores) iter.Seq[[]int] {
+func (g *grouping) batches(from, to int, done Scores) iter.Seq[[]int] {
 	return func(yield func([]int) bool) {
 		var window []int
-		for i := range g.table.Len() {
+		for i := from; i < to; i++ {
 			if _, ok := done[i]; !ok {
 				window = append(window, i)
 			}
-			if len(window) == windowRows || i == g.table.Len()-1 {
+			if len(window) == windowRows || i == to-1 {
 				if !g.cut(window, yield) {
 					return
 				}

@@ -29,7 +29,7 @@ func TestRowsAreGrouped(t *testing.T) {
 	defer table.Close()
 	g, seen, parted := &grouping{table: table}, map[int]bool{}, 0
 	done := Scores{4: Row{}, 11: Row{}}
-	for batch := range g.batches(done) {
+	for batch := range g.batches(0, table.Len(), done) {
 		if len(batch) > batchRows {
 			t.Errorf("a batch of %d rows", len(batch))
 		}

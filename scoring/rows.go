@@ -68,11 +68,18 @@ const (
 // Rows scores the rows of a table that done does not hold yet, and adds them to it. report (may be nil) is told of
 // every batch; its error ends the run.
 func Rows(ctx context.Context, s PairScorer, t *data.Table, done Scores, report func([]Row) error) error {
+	return rowsWithin(ctx, s, t, 0, t.Len(), done, report)
+}
+
+// rowsWithin is Rows for the rows from from to before to.
+func rowsWithin(
+	ctx context.Context, s PairScorer, t *data.Table, from, to int, done Scores, report func([]Row) error,
+) error {
 	content := make([]string, t.Len())
 	g := &grouping{table: t}
 	j := Job[model.Pair, *model.Sample]{
 		Scorer:  s,
-		Batches: g.batches(done),
+		Batches: g.batches(from, to, done),
 		Size:    sizes(),
 		MaxSize: batchPixels,
 		Joined:  g.joined,

@@ -2,26 +2,28 @@ package scoring
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"assay/data"
+	"assay/internal/journal"
 	"assay/shards"
 )
 
 // work opens the shards of a table.
-func (o *TableOptions) work(t *data.Table, s TableScorer) (w *shards.Work[Row], err error) {
-	var head progressHead
+func (o *TableOptions) work(t *data.Table, s TableScorer) (w *shards.Work[Row], head progressHead, err error) {
 	if head.In, err = filepath.Abs(t.Path()); err != nil {
-		return nil, err
+		return nil, head, err
 	}
 	head.Rows = t.Len()
 	if head.Scorer, err = s.Fingerprint(); err != nil {
-		return nil, err
+		return nil, head, err
 	}
 	table, err := shards.Digest(t.Path())
 	if err != nil {
-		return nil, err
+		return nil, head, err
 	}
 	what := struct {
 		progressHead
@@ -33,12 +35,12 @@ func (o *TableOptions) work(t *data.Table, s TableScorer) (w *shards.Work[Row], 
 		w, err = shards.Open[Row](shards.Folder(o.Out), o.Shard.Count, what, t.Len(), weigh(t))
 	}
 	if err != nil {
-		return nil, err
+		return nil, head, err
 	}
 	w.Place = func(r Row) int { return r.Row }
 	w.Failed = func(r Row) bool { return r.Error != "" }
 	w.Told = o.Told
-	return w, nil
+	return w, head, nil
 }
 
 // weigh gives the bytes of the pictures of a table's rows, and cuts between groups: edits of one source by one
@@ -72,33 +74,53 @@ func TableShard(ctx context.Context, s TableScorer, o TableOptions) (*shards.Rep
 		return nil, err
 	}
 	defer t.Close()
-	w, err := o.work(t, s)
+	w, head, err := o.work(t, s)
 	if err != nil {
 		return nil, err
 	}
-	return w.Do(ctx, o.Shard, func(ctx context.Context, shard shards.Shard) (rows []Row, err error) {
-		elsewhere := func(i int) bool { return i < shard.From || i >= shard.To }
-		done, err := Kept(ctx, s, t, shard.Progress, elsewhere, o.Progress)
-		if err != nil {
-			return nil, err
-		}
-		for i := shard.From; i < shard.To; i++ {
-			row, ok := done[i]
-			if !ok {
-				return nil, fmt.Errorf("row %d has no result", i+1)
-			}
-			if row.passing { // the shard is not done: its next worker asks again
-				return nil, fmt.Errorf("row %d: %s; the same command asks again", i+1, row.Error)
-			}
-			rows = append(rows, row)
-		}
-		return rows, nil
+	return w.Do(ctx, o.Shard, func(ctx context.Context, shard shards.Shard) ([]Row, error) {
+		return o.shard(ctx, s, t, head, shard)
 	})
+}
+
+// shard scores one shard, and goes on where one was left.
+func (o *TableOptions) shard(
+	ctx context.Context, s TableScorer, t *data.Table, head progressHead, shard shards.Shard,
+) (rows []Row, err error) {
+	j, old, err := journal.Open[Row](shard.Progress, head)
+	if err != nil {
+		return nil, err
+	}
+	done := keepUnchanged(t, old)
+	told := func() {
+		if o.Progress != nil {
+			o.Progress(len(done), shard.To-shard.From)
+		}
+	}
+	told()
+	err = rowsWithin(ctx, s, t, shard.From, shard.To, done, func(rows []Row) error {
+		told()
+		return j.Write(slices.DeleteFunc(rows, func(r Row) bool { return r.passing })...)
+	})
+	if err = errors.Join(err, j.Close()); err != nil {
+		return nil, err
+	}
+	for i := shard.From; i < shard.To; i++ {
+		row, ok := done[i]
+		if !ok {
+			return nil, fmt.Errorf("row %d has no result", i+1)
+		}
+		if row.passing { // the shard is not done: its next worker asks again
+			return nil, fmt.Errorf("row %d: %s; the same command asks again", i+1, row.Error)
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
 }
 
 // mergeTable writes a table from what all shards hold.
 func mergeTable(s TableScorer, o TableOptions, t *data.Table, f data.Format) (*TableResult, error) {
-	w, err := o.work(t, s)
+	w, _, err := o.work(t, s)
 	if err != nil {
 		return nil, err
 	}

@@ -35,12 +35,12 @@ the share of such rows is part of the result.
 Many workers share a table with --shard: i/n does the i-th of n parts (1/8 to 8/8), any/n whichever parts are free
 until all are done, auto what mpirun, srun or a SLURM array calls this process (auto/n: a Kubernetes indexed job).
 They meet in the folder OUT.shards: a part whose worker is lost is taken over, one that is only slow is waited for.
-When all parts are done, --merge writes OUT, the same bytes as without shards.`,
+When all parts are done, --merge writes OUT, the same table as without shards (docs/scale.md).`,
 		Example: `  score batch --scorer backbones/tiny-scorer --in build/demo/exam/edits.jsonl --out scores.jsonl
   score batch --scorer DIR --in edits.parquet --out scores.parquet --columns source=input_image,edit=output_image
-  score batch --judge viescore --url http://localhost:8000/v1 --model NAME --in edits.jsonl --out scores.jsonl
   score batch --scorer DIR --in edits.jsonl --out scores.jsonl --shard 1/2   # and 2/2 elsewhere, then
-  score batch --scorer DIR --in edits.jsonl --out scores.jsonl --merge`,
+  score batch --scorer DIR --in edits.jsonl --out scores.jsonl --merge
+  score batch --judge viescore --url http://localhost:8000/v1 --model NAME --in edits.jsonl --out scores.jsonl`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return scoreTable(c, &f, o, &s)
 		},
@@ -86,9 +86,6 @@ func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.TableOptions, shard 
 		o.Told = shard.Told(c)
 		r, err := scoring.TableShard(c.Context(), s, o)
 		bar.close()
-		if errors.Is(err, chat.ErrCap) {
-			err = fmt.Errorf("%w: what was answered is kept; the same command goes on: %w", err, cli.ErrInterrupted)
-		}
 		return shard.Finish(c, o.Out, r, err)
 	}
 	r, err := scoring.Table(c.Context(), s, o)
@@ -120,8 +117,7 @@ func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.TableOptions, shard 
 		o.Out))
 }
 
-// rateRows finds the score01 of every row of a table: with --scorer or --judge by scoring them, without from the
-// column score01
+// rateRows finds the score01 of every row of a table: with --scorer or --judge by scoring them, without from the column score01
 // that score batch has written.
 func rateRows(c *cobra.Command, f *scorerFlags, t *data.Table) (scoring.Scores, error) {
 	if !f.given() {
