@@ -12,6 +12,7 @@ import (
 	"assay/chat"
 	"assay/generate"
 	"assay/internal/cli"
+	_ "assay/model/families"
 	"assay/store"
 )
 
