@@ -209,7 +209,8 @@ func TestShippedConfigurations(t *testing.T) {
 	err := filepath.WalkDir("../examples", func(path string, _ fs.DirEntry, err error) error {
 		// Those called label... and captions... are of other commands, which read them in their own tests.
 		name := filepath.Base(path)
-		if err != nil || filepath.Ext(path) != ".yaml" || strings.HasPrefix(name, "label") || strings.HasPrefix(name, "captions") {
+		if err != nil || filepath.Ext(path) != ".yaml" ||
+			strings.HasPrefix(name, "label") || strings.HasPrefix(name, "captions") {
 			return err
 		}
 		runs++
