@@ -248,7 +248,8 @@ type TextResult struct {
 
 // Step runs forward and backward pass over a micro-batch. weights multiplies the loss of each token of a conversation,
 // seed is that of the dropout.
-func (t *TextTuner) Step(ctx context.Context, samples []*TextSample, weights []float64, seed uint64) (*TextResult, error) {
+func (t *TextTuner) Step(ctx context.Context, samples []*TextSample, weights []float64, seed uint64) (
+	*TextResult, error) {
 	return t.pass(ctx, samples, weights, seed, true)
 }
 

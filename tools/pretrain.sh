@@ -30,3 +30,4 @@ printf 'in: data/edits.jsonl\nout: none.jsonl\nprompts: %s\nmodel: {backbone: %s
 build/bin/train --config examples/miniature/caption-model.yaml
 mkdir -p backbones/tiny-captions
 cp $captions/run/adapter/* backbones/tiny-captions/
+sed -i 's#"base_model_name_or_path": *"[^"]*"#"base_model_name_or_path": "../tiny"#' backbones/tiny-captions/adapter_config.json

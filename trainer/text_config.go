@@ -54,7 +54,8 @@ func (c *Config) settleText() {
 }
 
 // withAdapter decodes a run's file again, with what the adapter of init says as the defaults of the lora section.
-func withAdapter(path string, text []byte, dir string, c *Config, d *strictyaml.Document) (*Config, *strictyaml.Document) {
+func withAdapter(path string, text []byte, dir string, c *Config, d *strictyaml.Document) (
+	*Config, *strictyaml.Document) {
 	a, err := lora.LoadConfig(dir)
 	if err != nil {
 		d.Problem("init", "not a folder with an adapter: %v", err)
@@ -74,8 +75,8 @@ func (c *Config) checkText(d checker) {
 		return
 	}
 	d.oneOf("text.tune", c.Text.Tune, "lora", "full")
-	d.want(c.Init == "" || c.Text.Tune == "lora", "init", "is an adapter to go on from, which tune: full does not train: merge "+
-		"it first (train merge --backbone DIR --adapter DIR --out DIR)")
+	d.want(c.Init == "" || c.Text.Tune == "lora", "init",
+		"is an adapter to go on from, which tune: full does not train: merge it first (train merge --backbone DIR --adapter DIR --out DIR)")
 	d.want(c.Text.MaxTokens >= 0, "text.max_tokens", "want at least 0 (as many as the model has positions), not %d",
 		c.Text.MaxTokens)
 	usual := Default()
@@ -96,6 +97,7 @@ func (c *Config) checkText(d checker) {
 		{"data.train_split", c.Data.TrainSplit, usual.Data.TrainSplit},
 		{"data.validation_split", c.Data.ValidationSplit, usual.Data.ValidationSplit},
 	} {
-		d.want(reflect.DeepEqual(k.now, k.usual), k.key, "is of scorers: mode text, which learns conversations, has no such key")
+		d.want(reflect.DeepEqual(k.now, k.usual), k.key,
+			"is of scorers: mode text, which learns conversations, has no such key")
 	}
 }
