@@ -65,6 +65,7 @@ func (t *Tuner) Usage(s *Sample, micro, pictures int, scoring bool) (Usage, erro
 		return u, err
 	}
 	t.addPictures(&u, s, micro, pictures, !t.visionTrained())
+	u.Bytes["pictures"] += u.Bytes["pictures"] / 2 // those that are made ready beside the step
 	if t.onCUDA() {
 		t.split(&u, len(peaks))
 		u.Bytes["parameters"] = 4 * u.Trainable // fed to every run

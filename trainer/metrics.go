@@ -58,6 +58,7 @@ type StepMetrics struct {
 	GradNorm number  `json:"grad_norm"`     // before clipping
 	Tokens   int     `json:"tokens"`
 	Skipped  bool    `json:"skipped,omitempty"` // something was not finite: no update
+	Waited   number  `json:"waited"`            // share of the step's time that it waited for its examples
 	Seconds  float64 `json:"seconds"`           // of training so far
 }
 
@@ -139,6 +140,7 @@ func (r *recorder) step(m *StepMetrics) error {
 		{Tag: "train/l1", Value: float64(m.L1)},
 		{Tag: "train/lr", Value: m.LR},
 		{Tag: "train/grad_norm", Value: float64(m.GradNorm)},
+		{Tag: "train/waited", Value: float64(m.Waited)},
 	}
 	if m.Text != nil {
 		scalars = append(scalars, events.Scalar{Tag: "train/text_loss", Value: float64(*m.Text)})
