@@ -61,6 +61,7 @@ type StepMetrics struct {
 	GradNorm number  `json:"grad_norm"`     // before clipping
 	Tokens   int     `json:"tokens"`
 	Skipped  bool    `json:"skipped,omitempty"` // something was not finite: no update
+	Waited   number  `json:"waited"`            // share of the step's time that it waited for its examples
 	Seconds  float64 `json:"seconds"`           // of training so far
 }
 
@@ -150,6 +151,7 @@ func (r *recorder) step(m *StepMetrics) error {
 		{Tag: "train/l1", Value: float64(m.L1)},
 		{Tag: "train/lr", Value: m.LR},
 		{Tag: "train/grad_norm", Value: float64(m.GradNorm)},
+		{Tag: "train/waited", Value: float64(m.Waited)},
 	}
 	if math.IsNaN(float64(m.ScoreLoss)) && !math.IsNaN(float64(m.Loss)) { // conversations have no scores
 		scalars = append(scalars[:1], scalars[3:]...)

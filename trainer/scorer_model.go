@@ -362,6 +362,9 @@ func prepareExamples(p preparer, batch []Example) ([]*model.Sample, error) {
 }
 
 func prepareExample(p preparer, e *Example) (*model.Sample, error) {
+	if known, ok := e.Prepared.(*prepared); ok {
+		return known.sample, known.err
+	}
 	c, err := e.contents()
 	if err != nil {
 		return nil, err

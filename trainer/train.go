@@ -228,7 +228,7 @@ func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) err
 	if err := r.sameRun(o); err != nil {
 		return err
 	}
-	if err := r.take(ctx, o, old, dir); err != nil {
+	if err := r.takeOver(ctx, o, old, dir); err != nil {
 		return err
 	}
 	if r.ranks.first() {
@@ -252,8 +252,8 @@ func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) err
 	return r.ranks.agree("opening the records", r.openRecords())
 }
 
-// take takes over what the checkpoint holds, if there is one, and looks at the tables.
-func (r *run) take(ctx context.Context, o *Options, old *state, dir string) (err error) {
+// takeOver takes over what the checkpoint holds, if there is one, and looks at the tables.
+func (r *run) takeOver(ctx context.Context, o *Options, old *state, dir string) (err error) {
 	if old != nil {
 		err = r.compare(old, dir, o)
 	} else if r.ranks.first() {
