@@ -91,11 +91,30 @@ func (f Family) sharedScores(t *testing.T, open opener) {
 	})
 }
 
-func (f Family) sharedGradients(t *testing.T, text string, o model.TuneOptions) {
-	type tuners struct {
-		alone, group *model.Tuner
-		pair         string
+// tuners are the same but for TuneOptions.Share.
+type tuners struct {
+	alone, group *model.Tuner
+	pair         string
+}
+
+// plan compares the memory that steps over edits like a sample are planned with.
+func (both *tuners) plan(t *testing.T, s *model.Sample, edits int) {
+	t.Helper()
+	const what = "training step"
+	var bytes [2]int64
+	for i, u := range []*model.Tuner{both.group, both.alone} {
+		usage, err := u.Usage(s, edits, edits+1, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bytes[i] = usage.Bytes[what]
 	}
+	if less := bytes[0] < bytes[1]; less != (both.pair == model.Sequence) {
+		t.Errorf("pair: %s: a group's step is planned with %d bytes, without a prefix %d", both.pair, bytes[0], bytes[1])
+	}
+}
+
+func (f Family) sharedGradients(t *testing.T, text string, o model.TuneOptions) {
 	open := func(t *testing.T, dir string) (out tuners) {
 		t.Helper()
 		for i, to := range []**model.Tuner{&out.alone, &out.group} {
@@ -116,7 +135,8 @@ func (f Family) sharedGradients(t *testing.T, text string, o model.TuneOptions) 
 	}
 	seen := map[string]bool{}
 	each(t, f, open, func(t *testing.T, r *reference, both tuners) {
-		if seen[r.scorer()] { // one case of each scorer
+		nothing := both.pair != model.Sequence && (text != "answer" || o.Recompute)
+		if nothing || seen[r.scorer()] { // one case of each scorer
 			return
 		}
 		seen[r.scorer()] = true
@@ -140,6 +160,7 @@ func (f Family) sharedGradients(t *testing.T, text string, o model.TuneOptions) 
 				}
 			}
 		}
+		both.plan(t, prepareAll(t, both.group, pairs[:1])[0], len(pairs))
 		got, err := both.group.Step(context.Background(), prepareAll(t, both.group, pairs), labels, 0.5, 0)
 		if err != nil {
 			t.Fatal(err)
