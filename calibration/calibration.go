@@ -65,7 +65,7 @@ type Fitted struct {
 	Digest  string `json:"digest"` // of its rows that counted: pictures, instructions, labels
 	Rows    int    `json:"rows"`
 	Seed    uint64 `json:"seed"`    // of the split
-	Trained string `json:"trained"` // whether the scorer was trained on it: no, unknown, or in part (then it was insisted on)
+	Trained string `json:"trained"` // whether the scorer was trained on it: no, unknown, in part (it was insisted on)
 }
 
 // beyond is the slope of a map of knots outside of them, as a share of its mean slope: little is known there, but the

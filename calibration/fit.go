@@ -107,8 +107,8 @@ func knots(method string, blocks []Block) (*Map, error) {
 }
 
 // fitInverse is the classical estimator of calibration (Eisenhart, 1939; Krutchkoff, 1967, compares the two): scores
-// are regressed on labels, by an isotonic regression, and the curve is read backwards. Edits of one label get that label
-// on average, where the isotonic map gives each score the mean label of its edits, which draws the ends to the middle.
+// are regressed on labels, by an isotonic regression, and the curve is read backwards. Edits of one label get that
+// label on average, where the isotonic map gives each score the mean label of its edits, which draws the ends to the middle.
 func fitInverse(scores, labels []float64) (*Map, error) {
 	blocks := Pool(labels, scores, nil)
 	for i, b := range blocks {
@@ -117,8 +117,8 @@ func fitInverse(scores, labels []float64) (*Map, error) {
 	return knots(Inverse, blocks)
 }
 
-// fitPlatt is Platt's (Probabilistic Outputs for Support Vector Machines, 1999), with his targets, which are not quite 0
-// and 1, by the Newton steps of Lin, Lin and Weng (2007); sklearn's CalibratedClassifierCV with method sigmoid.
+// fitPlatt is Platt's (Probabilistic Outputs for Support Vector Machines, 1999), with his targets, which are not quite
+// 0 and 1, by the Newton steps of Lin, Lin and Weng (2007); sklearn's CalibratedClassifierCV with method sigmoid.
 func fitPlatt(scores, labels []float64) (*Map, error) {
 	ones := 0.0
 	for i, y := range labels {

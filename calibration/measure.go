@@ -55,8 +55,8 @@ func Distance(scores, labels []float64) (sum float64) {
 }
 
 // HalfWidth is that of an interval around a score that holds the label of another edit with a probability of at least
-// coverage: the ceil((n + 1) coverage)-th smallest distance of score and label (split conformal prediction: Vovk et al.,
-// 2005; Lei et al., 2018). The edits must be others than those that the map was fitted on.
+// coverage: the ceil((n + 1) coverage)-th smallest distance of score and label (split conformal prediction: Vovk et
+// al., 2005; Lei et al., 2018). The edits must be others than those that the map was fitted on.
 func HalfWidth(scores, labels []float64, coverage float64) (float64, error) {
 	distances := make([]float64, len(scores))
 	for i := range scores {

@@ -13,8 +13,8 @@ import (
 	"assay/model"
 )
 
-// TestChoicesTrain compares the training of a head of choices with torch (tools/oracle/choices_train.py): the loss, and its
-// gradients with respect to the answers' rows and to the backbone. The rows are then part of the scorer.
+// TestChoicesTrain compares the training of a head of choices with torch (tools/oracle/choices_train.py): the loss, and
+// its gradients with respect to the answers' rows and to the backbone. The rows are then part of the scorer.
 func TestChoicesTrain(t *testing.T) {
 	if os.Getenv("ASSAY_ORACLE") != "" {
 		t.Skip("testdata/choices_train.json is of the repository's fixtures")

@@ -88,7 +88,8 @@ func (n *network) adoptCalibration(p *ScorerState, o *Options) error {
 // CalibrationKey is the dimension under which a calibration of the score is kept: "", or the dimension that the score
 // is, if it is made of that one alone.
 func (c *ScorerConfig) CalibrationKey() string {
-	if c.Format == 2 && len(c.Score.Of) == 1 && slices.Contains([]string{"mean", "sum", "min", "product"}, c.Score.Fusion) {
+	same := []string{"mean", "sum", "min", "product"} // of one number
+	if c.Format == 2 && len(c.Score.Of) == 1 && slices.Contains(same, c.Score.Fusion) {
 		return c.Score.Of[0]
 	}
 	return ""
@@ -117,7 +118,8 @@ func (n *network) calibrate(j *Judgement) {
 	j.Raw01, j.Sigma01 = &raw, m.Sigma(raw, j.Sigma01)
 	j.Score01, _ = m.At(raw)
 	if i := m.Interval; i != nil {
-		j.Interval = &Interval{Low01: max(0, j.Score01-i.HalfWidth), High01: min(1, j.Score01+i.HalfWidth), Coverage: i.Coverage}
+		low, high := max(0, j.Score01-i.HalfWidth), min(1, j.Score01+i.HalfWidth)
+		j.Interval = &Interval{Low01: low, High01: high, Coverage: i.Coverage}
 	}
 }
 

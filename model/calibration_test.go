@@ -13,7 +13,8 @@ import (
 	"assay/ort"
 )
 
-var testMap = calibration.Map{Method: calibration.Isotonic, X: []float64{-0.1, 0.2, 0.25, 0.9}, Y: []float64{0, 0.05, 0.6, 0.97}}
+var testMap = calibration.Map{Method: calibration.Isotonic, X: []float64{-0.1, 0.2, 0.25, 0.9},
+	Y: []float64{0, 0.05, 0.6, 0.97}}
 
 // TestCalibratedGraph: what an export computes is what the map says.
 func TestCalibratedGraph(t *testing.T) {
@@ -46,12 +47,13 @@ func TestCalibratedGraph(t *testing.T) {
 	}
 }
 
-// TestCalibrateJudgement: each dimension has its own map, and the fusion is over what the heads say. A score that is one
-// dimension alone has that one's map.
+// TestCalibrateJudgement: each dimension has its own map, and the fusion is over what the heads say. A score that is
+// one dimension alone has that one's map.
 func TestCalibrateJudgement(t *testing.T) {
 	quality := testMap
 	quality.Dimension = "quality"
-	curve := calibration.Map{Method: calibration.Platt, A: -3, B: 1, Interval: &calibration.Interval{Coverage: 0.8, HalfWidth: 0.3}}
+	curve := calibration.Map{Method: calibration.Platt, A: -3, B: 1,
+		Interval: &calibration.Interval{Coverage: 0.8, HalfWidth: 0.3}}
 	score := func(of ...string) *ScorerConfig {
 		return &ScorerConfig{Format: 2, Judge: Judge{Score: &FusionConfig{Fusion: "mean", Of: of}}}
 	}

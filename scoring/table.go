@@ -193,8 +193,8 @@ func (o *TableOptions) write(s TableScorer, t *data.Table, f data.Format, done S
 }
 
 // Kept scores the rows of a table that skip (may be nil) does not name. Results are kept in the file progress, which is
-// the caller's to remove: when ctx is cancelled the error is an [InterruptedError], and the same call goes on. told (may
-// be nil) is called with the rows done so far and their number.
+// the caller's to remove: when ctx is cancelled the error is an [InterruptedError], and the same call goes on. told
+// (may be nil) is called with the rows done so far and their number.
 func Kept(ctx context.Context, s TableScorer, t *data.Table, progress string, skip func(row int) bool,
 	told func(done, total int)) (Scores, error) {
 	j, done, err := openProgress(progress, t, s)

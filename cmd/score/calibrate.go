@@ -24,8 +24,8 @@ func newCalibrateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "calibrate --scorer DIR --in TABLE",
 		Short: "Make scores mean what people's labels say",
-		Long: `calibrate fits a monotone map from scores to labels (0 to 1, column label; label_NAME with --dimension NAME) of edits
-that the scorer was not trained on, and writes it beside the head: calibration.json, and the line of scorer.yaml that
+		Long: `calibrate fits a monotone map from scores to labels (0 to 1, column label; label_NAME with --dimension NAME) of
+edits that the scorer was not trained on, and writes it beside the head: calibration.json, and the line of scorer.yaml that
 names it. Whatever scores with the directory then gives calibrated scores, intervals (score pair --json) and gradients;
 without that line it is as it was.
 
@@ -36,10 +36,11 @@ without that line it is as it was.
 
 A map rises everywhere, so that no order changes. A gradient is that of the calibrated score: the map's slope times what
 it was. Six tenths of the rows fit the map, two tenths find the intervals (split conformal), and the rest measures both;
-rows of one source picture, or of one value of --by, are never in two of these parts. With --test another table measures.
-Rows whose pictures the scorer was trained on are refused: its run's tables are looked up, others named by --trained.
+rows of one source picture, or of one value of --by, are never in two of these parts. With --test another table
+measures. Rows whose pictures the scorer was trained on are refused: its run's tables are looked up, others named by --trained.
 
---out gets report.html with reliability diagrams, and report.json. After Ctrl-C (exit code 3) the same command goes on.`,
+--out gets report.html with reliability diagrams, and report.json. After Ctrl-C (exit code 3) the same command goes
+on.`,
 		Example: `  score calibrate --scorer DIR --in exam/labels.jsonl
   score calibrate --scorer DIR --in exam/edits.jsonl --labels exam/truth.jsonl --columns label=degree --method inverse \
       --trained edits.jsonl --out report --json`,
@@ -58,7 +59,7 @@ Rows whose pictures the scorer was trained on are refused: its run's tables are 
 	flags.Float64Var(&o.Coverage, "coverage", 0.9, "share of labels that the intervals hold")
 	flags.Uint64Var(&o.Seed, "seed", 1, "of the parts")
 	flags.StringSliceVar(&o.Trained, "trained", nil, "tables that the scorer was trained on")
-	flags.BoolVar(&o.Insist, "trained-on-too", false, "use rows that the scorer was trained on, though it knows them too well")
+	flags.BoolVar(&o.Insist, "trained-on-too", false, "use rows that the scorer was trained on, which it knows too well")
 	flags.StringVar(&o.Out, "out", "", "folder of the report (default: calibration in the scorer's folder)")
 	return c
 }

@@ -41,8 +41,8 @@ type Options struct {
 	Warn     func(text string)                  // of what to be told at once; nil: not called
 }
 
-// shares of the rows that fit the map, and that its interval is found on; the rest tests both. With a table for tests of
-// its own, the interval has the rest.
+// shares of the rows that fit the map, and that its interval is found on; the rest tests both. With a table for tests
+// of its own, the interval has the rest.
 const (
 	fitShare      = 0.6
 	intervalShare = 0.2

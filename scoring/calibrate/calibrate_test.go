@@ -190,7 +190,8 @@ func checkCalibrated(t *testing.T, dir, table string, m *calibration.Map) {
 		return s
 	}
 	calibrated, raw := open(dir, model.Options{}), open(dir, model.Options{Raw: true})
-	pair := pairOf(t, filepath.Dir(table), map[string]any{"source": "s0.png", "edit": "e0.png", "instruction": "make it red"})
+	row := map[string]any{"source": "s0.png", "edit": "e0.png", "instruction": "make it red"}
+	pair := pairOf(t, filepath.Dir(table), row)
 	a, err := calibrated.Gradient(ctx, pair)
 	if err != nil {
 		t.Fatal(err)
@@ -261,7 +262,8 @@ func TestSeen(t *testing.T) {
 		t.Error(err)
 	}
 	o.Insist = true
-	if r, err := Run(context.Background(), o); err != nil || r.Trained != trainedPart || r.Map.Fitted.Trained != trainedPart {
+	r, err := Run(context.Background(), o)
+	if err != nil || r.Trained != trainedPart || r.Map.Fitted.Trained != trainedPart {
 		t.Error(r, err)
 	}
 	o.Test = other

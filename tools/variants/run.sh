@@ -121,8 +121,12 @@ losses: [$terms]"
 table)
 	printf '| run | Spearman | alive | pairs |\n|---|---|---|---|\n'
 	for f in $out/*.exam.json; do
-		[ ! -e "$f" ] || printf '| %s | %s |\n' "$(basename "$f" .exam.json)" \
-			"$(sed -nE 's/^ *"(spearman|alive|pair_accuracy)": ([-0-9.]+).*/\2/p' "$f" | head -3 | xargs printf '%.3f | ' | sed 's/ | $//')"
+		[ -e "$f" ] || continue
+		printf '| %s |' "$(basename "$f" .exam.json)"
+		for key in spearman alive pair_accuracy; do
+			printf ' %.3f |' "$(grep -oE "\"$key\": ?[-0-9.]+" "$f" | sed 's/.*://')"
+		done
+		echo
 	done
 	;;
 *)
