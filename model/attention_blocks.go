@@ -6,10 +6,11 @@ import (
 	"assay/onnx"
 )
 
-// The scores of all rows by all rows are the largest values there are: 32 heads of 5,760 rows take 4 GB in each layer. A
-// long sequence is therefore attended to in blocks of queries, one after the other, each over the keys that it may see:
-// a Scan whose body is attention as it is elsewhere. The backward pass is a Scan, too, which computes a block's scores
-// and softmax once more: P = softmax(S), dV += P' dY, dP = dY V', dS = P (dP - rowsum(dY Y)), dQ = dS K, dK += dS' Q.
+// The scores of all rows by all rows are the largest values there are: 32 heads of 5,760 rows take 4 GB in each layer.
+// A long sequence is therefore attended to in blocks of queries, one after the other, each over the keys that it may
+// see: a Scan whose body is attention as it is elsewhere. The backward pass is a Scan, too, which computes a block's
+// scores and softmax once more: P = softmax(S), dV += P' dY, dP = dY V', dS = P (dP - rowsum(dY Y)), dQ = dS K,
+// dK += dS' Q.
 
 const (
 	// blocksFrom is the number of rows of a sequence from which it is attended to in blocks. It is a matter of the
@@ -115,9 +116,9 @@ func (g *Graph) overBlocks(q, length string, kv, rep, dim int, attend func(q, ro
 	return g.Op("Reshape", y, g.Ints(-1, int64(kv*rep*dim)))
 }
 
-// attendInBlocks attends from every row of sequences to itself and those before it: q [sequences, length, kv, rep, dim],
-// k and v [sequences, kv, length, dim] -> [sequences*length, kv*rep*dim]. added is [1, 1, rep*r, c], what is added to
-// the scores of rows at the places [1, 1, r, 1] over the first places [c].
+// attendInBlocks attends from every row of sequences to itself and those before it: q [sequences, length, kv, rep,
+// dim], k and v [sequences, kv, length, dim] -> [sequences*length, kv*rep*dim]. added is [1, 1, rep*r, c], what is
+// added to the scores of rows at the places [1, 1, r, 1] over the first places [c].
 func (a *SelfAttention) attendInBlocks(
 	g *Graph,
 	q, k, v, length string,
