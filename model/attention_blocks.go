@@ -7,10 +7,11 @@ import (
 	"assay/onnx"
 )
 
-// The scores of all rows by all rows are the largest values there are: 32 heads of 5,760 rows take 4 GB in each layer. A
-// long sequence is therefore attended to in blocks of queries, one after the other, each over the keys that it may see:
-// a Scan whose body is attention as it is elsewhere. The backward pass is a Scan, too, which computes a block's scores
-// and softmax once more: P = softmax(S), dV += P' dY, dP = dY V', dS = P (dP - rowsum(dY Y)), dQ = dS K, dK += dS' Q.
+// The scores of all rows by all rows are the largest values there are: 32 heads of 5,760 rows take 4 GB in each layer.
+// A long sequence is therefore attended to in blocks of queries, one after the other, each over the keys that it may
+// see: a Scan whose body is attention as it is elsewhere. The backward pass is a Scan, too, which computes a block's
+// scores and softmax once more: P = softmax(S), dV += P' dY, dP = dY V', dS = P (dP - rowsum(dY Y)), dQ = dS K,
+// dK += dS' Q.
 
 const (
 	// blocksFrom is the number of rows of a sequence from which it is attended to in blocks. It is a matter of the
