@@ -165,7 +165,9 @@ func (g *parquetGuard) ReadAt(p []byte, off int64) (int, error) {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
 	end := off + int64(n)
-	first, _ := slices.BinarySearchFunc(g.chunks, off, func(c *guardedChunk, off int64) int { return cmp.Compare(c.to-1, off) })
+	first, _ := slices.BinarySearchFunc(g.chunks, off, func(c *guardedChunk, off int64) int {
+		return cmp.Compare(c.to-1, off)
+	})
 	for _, c := range g.chunks[min(first, len(g.chunks)):] {
 		if c.from >= end {
 			break

@@ -24,7 +24,8 @@ const mostDamaged = 160 << 20
 // onePage writes a file of one column, lets change change header and body of the last page of the column, and puts
 // the file together again.
 func onePage(
-	t *testing.T, column parquet.Node, codec compress.Codec, v2 bool, change func(h *format.PageHeader, body []byte) []byte,
+	t *testing.T, column parquet.Node, codec compress.Codec, v2 bool,
+	change func(h *format.PageHeader, body []byte) []byte,
 ) string {
 	t.Helper()
 	version := 1
@@ -114,7 +115,8 @@ func readAll(path string) (rows int, err error) {
 const huge = 1<<31 - 1
 
 var pageCodecs = map[string]compress.Codec{
-	"none": &parquet.Uncompressed, "snappy": &parquet.Snappy, "gzip": &parquet.Gzip, "zstd": &parquet.Zstd, "brotli": &parquet.Brotli,
+	"none": &parquet.Uncompressed, "snappy": &parquet.Snappy, "gzip": &parquet.Gzip, "zstd": &parquet.Zstd,
+	"brotli": &parquet.Brotli,
 }
 
 // pageColumns are columns in every encoding whose pages hold lengths.

@@ -50,8 +50,8 @@ func (p *guardedPage) describe() (b pageBody, err error) {
 		return b, errors.New("lengths in its header are negative, or beyond its end")
 	}
 	if most := pageSlack + pageRatio*(p.to-p.body); b.size > most {
-		return b, fmt.Errorf("its header says that it unpacks to %d bytes; %d bytes unpack to at most %d", b.size, p.to-p.body,
-			most)
+		return b, fmt.Errorf("its header says that it unpacks to %d bytes; %d bytes unpack to at most %d", b.size,
+			p.to-p.body, most)
 	}
 	return b, b.count(b.values)
 }
@@ -275,7 +275,8 @@ func (u *unpacker) open(codec format.CompressionCodec, packed *io.SectionReader,
 		}
 		return u.zstd, u.zstd.Reset(packed)
 	}
-	return nil, fmt.Errorf("it is compressed with %v, which is not read: write the Parquet file with zstd or snappy", codec)
+	return nil, fmt.Errorf("it is compressed with %v, which is not read: write the Parquet file with zstd or snappy",
+		codec)
 }
 
 // openSnappy unpacks a block, which has no streams. Three bytes of it make at most 64.

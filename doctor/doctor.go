@@ -117,7 +117,7 @@ func family(backbone string) (string, error) {
 }
 
 // words are what a made tokenizer learns from.
-const words = `How well was "make it brighter" done? It is. Rotate the picture, turn the cup blue, remove the background.
+const words = `How well was "make it brighter" done? It is. Rotate the picture, turn the cup blue, remove the sky.
 Change the colour of the sky, add a hat, mirror it, and make the second picture darker than the first.
 `
 

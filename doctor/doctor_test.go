@@ -54,10 +54,14 @@ func TestFaultsAreSeen(t *testing.T) {
 	b.Output("y", b.Op("Exp", b.Input("x", onnx.Float, onnx.Dims(2))), onnx.Float, onnx.Dims(2))
 	prefix := filepath.Join(t.TempDir(), "profile")
 	const trace = `[{"cat": "Session", "name": "run"},
-{"cat": "Node", "name": "e_kernel_time", "args": {"op_name": "Exp", "provider": "CPUExecutionProvider", "output_type_shape": [{"float": [2]}]}},
-{"cat": "Node", "name": "e_kernel_time", "args": {"op_name": "Exp", "provider": "CPUExecutionProvider", "output_type_shape": [{"float": [2]}]}},
-{"cat": "Node", "name": "s_kernel_time", "args": {"op_name": "Shape", "provider": "CPUExecutionProvider", "output_type_shape": [{"int64": [1]}]}},
-{"cat": "Node", "name": "m_kernel_time", "args": {"op_name": "FusedMatMul", "provider": "CUDAExecutionProvider", "output_type_shape": [{"float": [2]}]}}]`
+{"cat": "Node", "name": "e_kernel_time", "args": {"op_name": "Exp", "provider": "CPUExecutionProvider", 
+  "output_type_shape": [{"float": [2]}]}},
+{"cat": "Node", "name": "e_kernel_time", "args": {"op_name": "Exp", "provider": "CPUExecutionProvider", 
+  "output_type_shape": [{"float": [2]}]}},
+{"cat": "Node", "name": "s_kernel_time", "args": {"op_name": "Shape", "provider": "CPUExecutionProvider", 
+  "output_type_shape": [{"int64": [1]}]}},
+{"cat": "Node", "name": "m_kernel_time", "args": {"op_name": "FusedMatMul", "provider": "CUDAExecutionProvider", 
+  "output_type_shape": [{"float": [2]}]}}]`
 	if err := os.WriteFile(prefix+"-1.json", []byte(trace), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -65,8 +69,8 @@ func TestFaultsAreSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Strays["Exp"] != 1 || p.Strays["Shape"] != 0 || p.Ran["CPUExecutionProvider"] != 2 || p.Ran["CUDAExecutionProvider"] != 1 ||
-		len(p.Made) != 2 {
+	if p.Strays["Exp"] != 1 || p.Strays["Shape"] != 0 || p.Ran["CPUExecutionProvider"] != 2 ||
+		p.Ran["CUDAExecutionProvider"] != 1 || len(p.Made) != 2 {
 		t.Errorf("%+v", p)
 	}
 }

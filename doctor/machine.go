@@ -48,7 +48,7 @@ func machine() Machine {
 	return m
 }
 
-var computing = regexp.MustCompile(`(onnxruntime|cuda|cublas|cudnn|cufft|curand|nvrtc|nvidia|tokenizers)[^/]*\.so[0-9.]*$`)
+var computing = regexp.MustCompile(`(onnxruntime|cuda|cublas|cudnn|cufft|curand|nvrtc|nvidia)[^/]*\.so[0-9.]*$`)
 
 // loaded lists the libraries in the process's memory, with the version that a link's target names.
 func loaded() []string {

@@ -120,7 +120,8 @@ func (d *doctor) memoryBefore(device string) int64 {
 
 // memoryAfter compares what was taken since with the plan.
 func (d *doctor) memoryAfter(before int64, t *traced) {
-	d.Memory = Memory{Way: d.Device, Parts: t.plan.Bytes, How: "the process's largest resident memory, less what it had before"}
+	d.Memory = Memory{Way: d.Device, Parts: t.plan.Bytes,
+		How: "the process's largest resident memory, less what it had before"}
 	for _, n := range t.plan.Bytes {
 		d.Memory.Planned += n
 	}
@@ -150,7 +151,7 @@ func status(key string) int64 {
 	return 0
 }
 
-// usedOnGPU asks nvidia-smi for the memory in use, in bytes; 0 without it. The arenas of sessions keep what they took, so
+// usedOnGPU asks nvidia-smi for the memory in use, in bytes; 0 without it. Arenas of sessions keep what they took, so
 // that this is their peak while the sessions are open.
 func usedOnGPU(device string) int64 {
 	out, err := exec.Command("nvidia-smi", "-i", strings.TrimPrefix(device, "cuda:"), "--query-gpu=memory.used",

@@ -1,6 +1,9 @@
 package labeling
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // clippedThumb is what pictures are compared by, pixel by pixel.
 type clippedThumb struct {
@@ -96,11 +99,41 @@ func (f *fitter) fit(window int, other *clippedThumb, t turn, as *sameness) bool
 	}
 	x, y := windowSpans(window)
 	if as.windows {
+		if !promising(&f.windows[window], &f.whole) {
+			return false
+		}
 		x, y = f.climb(x, y, other)
 	}
 	var laid plane
 	resample(&laid, &f.pixels, x, y)
 	return as.holds(&laid, &f.whole)
+}
+
+// What a window has in common with what it shows before its edges are moved, which are off by less than a pixel: the
+// mean correlation of the blocks that are most alike, and the correlation of what is finer than 5 x 5 pixels.
+const (
+	promisingBlocks = 11 // of 16, as sameness.blocks asks of those that show something
+	promisingBlock  = 0.5
+	promisingDetail = 0.1
+)
+
+// promising tells whether a window may fit another thumbnail once its edges are moved, which costs ten times as much as
+// to ask this: see docs/decisions/near-copies.md.
+func promising(window, whole *plane) bool {
+	var like [blocksAcross * blocksAcross]float64
+	for b := range like {
+		like[b] = blockCorrelation(window, whole, b)
+	}
+	slices.Sort(like[:])
+	best := 0.0
+	for _, c := range like[len(like)-promisingBlocks:] {
+		best += c / promisingBlocks
+	}
+	if best < promisingBlock {
+		return false
+	}
+	fineA, fineB := detail(window), detail(whole)
+	return correlation(fineA[:], fineB[:]) >= promisingDetail
 }
 
 // climb moves one edge at a time by a step, wherever that raises the correlation with the other thumbnail. As only one

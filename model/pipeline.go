@@ -16,11 +16,12 @@ type Options struct {
 	Store     *store.Store // where image features outlive the process; nil: nowhere
 	Elsewhere bool         // the device need not be here: graphs are planned, not run
 	CUDA      ort.CUDAOptions
-	Profile   string                            // prefix of traces of every node's time, one file for each session; "": none
+	Profile   string                            // prefix of traces of nodes' times, a file for each session; "": none
 	Opened    func(graph string, m *onnx.Model) // told of every graph before its session is opened; nil: nobody
 	Blocks    int                               // attention runs in blocks of so many queries from twice as many on; 0: it chooses
-	Dimension string                            // head of a scorer of format 2 whose dimension is the score; "": the scorer's fusion
 	Raw       bool                              // scores as head and fusion give them, without the scorer's calibration
+	// Dimension is the head of a scorer of format 2 whose dimension is the score; "": the scorer's fusion.
+	Dimension string
 
 	trains func(name string) bool // see TuneOptions.Trains
 }

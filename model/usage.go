@@ -104,8 +104,14 @@ func (s *Scorer) UsageOf(sample *Sample, batch, pictures int) (Usage, error) {
 		}
 	}
 	s.addPictures(&u, sample, batch, pictures, true)
-	if s.onCUDA() {
+	switch {
+	case s.onCUDA():
 		s.split(&u, len(peaks))
+	case !s.small: // one after the other they use the same arena
+		u.Bytes["scoring or vision tower"] = max(u.Bytes["scoring"], u.Bytes["vision tower"])
+		for what := range peaks {
+			delete(u.Bytes, what)
+		}
 	}
 	return u, nil
 }

@@ -21,8 +21,8 @@ import "syscall"
 
 const signals = 65 // one more than the largest
 
-// keepSignals remembers how signals are handled. What it returns is to be called when a library has been loaded that may
-// have taken handlers for itself, as CUDA's do: those of an interrupt and of SIGTERM are put back, for they save a
+// keepSignals remembers how signals are handled. What it returns is to be called when a library has been loaded that
+// may have taken handlers for itself, as CUDA's do: those of an interrupt and of SIGTERM are put back, for they save a
 // run's state; the others get SA_ONSTACK, without which Go ends the process at the first signal (package os/signal).
 // It gives the number of handlers that were mended.
 func keepSignals() (mend func() int) {

@@ -215,7 +215,8 @@ func TestUniRL(t *testing.T) {
 		!bytes.Contains(raw, []byte(`"results":[]`)) {
 		t.Errorf("no requests: %d %s", code, raw)
 	}
-	for _, body := range []object{{}, {"requests": nil}, {"source": source, "instruction": "brighter", "edits": []any{bright}}} {
+	ours := object{"source": source, "instruction": "brighter", "edits": []any{bright}}
+	for _, body := range []object{{}, {"requests": nil}, ours} {
 		if code, _, raw = post(t, h.URL+"/score", body); code != 422 || !bytes.Contains(raw, []byte("requests is missing")) {
 			t.Errorf("%v: %d %s", body, code, raw)
 		}

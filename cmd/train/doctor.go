@@ -23,16 +23,17 @@ func newDoctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor [--device DEVICE]",
 		Short: "Try a device: libraries, kernels, gradients, steps, speed and memory, in one report",
-		Long: `doctor trains an adapter for a few steps on a small model that it makes, or on --backbone, and says whether the device
-computes what it should. It reports driver, libraries and versions; where ONNX Runtime ran the nodes of a step, beside the table
-of the CUDA provider's kernels; gradients and losses beside the CPU's, in float32 and bfloat16 (on the CPU: beside the same steps
-with layers recomputed, and pair by pair); tokens a second and their share of what a large product of matrices reaches; memory
-beside what --dry-run promises. --out writes all of it into one file, which can be attached to a bug.
+		Long: `doctor trains an adapter for a few steps on a small model that it makes, or on --backbone, and says
+whether the device computes what it should. It reports driver, libraries and versions; where ONNX Runtime ran the nodes
+of a step, beside the table of the CUDA provider's kernels; gradients and losses beside the CPU's, in float32 and
+bfloat16 (on the CPU: beside the same steps with layers recomputed, and pair by pair); tokens a second and their share
+of what a large product of matrices reaches; memory beside what --dry-run promises. --out writes all into one file,
+which can be attached to a bug.
 
 Exit code 1: something is not as it should be.`,
 		Example: `  train doctor
-  train doctor --device cuda:0 --out report.json
-  train doctor --backbone DIR --steps 3`,
+  train doctor --device cuda:0 --out report.json   # not run: it needs a GPU
+  train doctor --backbone DIR --steps 3   # not run: DIR is any checkpoint`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.Steps < 2 {
@@ -80,15 +81,15 @@ func printDoctor(w io.Writer, r *doctor.Report) {
 		}
 	}
 	fmt.Fprintf(w, "libraries   %s\n", strings.Join(m.Libraries, ", "))
-	fmt.Fprintf(w, "model       %s, %s, %d parameters, %d train, %d pairs of %d tokens\n", r.Model.Backbone, r.Model.Family,
-		r.Model.Parameters, r.Model.Trainable, r.Model.Batch, r.Model.Tokens)
+	fmt.Fprintf(w, "model       %s, %s, %d parameters, %d train, %d pairs of %d tokens\n", r.Model.Backbone,
+		r.Model.Family, r.Model.Parameters, r.Model.Trainable, r.Model.Batch, r.Model.Tokens)
 	for _, p := range r.Placement {
 		var ran []string
 		for _, name := range slices.Sorted(maps.Keys(p.Ran)) {
 			ran = append(ran, fmt.Sprintf("%d on %s", p.Ran[name], name))
 		}
-		fmt.Fprintf(w, "nodes       %s: %d, run as %s; %d without a kernel in CUDA %s\n", p.Type, p.Nodes, strings.Join(ran, ", "),
-			len(p.Without), p.Release)
+		fmt.Fprintf(w, "nodes       %s: %d, run as %s; %d without a kernel in CUDA %s\n", p.Type, p.Nodes,
+			strings.Join(ran, ", "), len(p.Without), p.Release)
 	}
 	fmt.Fprintf(w, "reference   %s\n", r.Reference)
 	for _, t := range r.Traces {
@@ -100,8 +101,8 @@ func printDoctor(w io.Writer, r *doctor.Report) {
 			len(t.Losses), t.Loss, verdict)
 	}
 	for _, s := range r.Speed {
-		fmt.Fprintf(w, "speed       %s: %.0f tokens/s, %.3f s a step, %.0f of %.0f GFLOP/s (%.0f %%)\n", s.Way, s.Tokens, s.Seconds,
-			s.Rate/1e9, s.Peak/1e9, 100*s.Share)
+		fmt.Fprintf(w, "speed       %s: %.0f tokens/s, %.3f s a step, %.0f of %.0f GFLOP/s (%.0f %%)\n", s.Way, s.Tokens,
+			s.Seconds, s.Rate/1e9, s.Peak/1e9, 100*s.Share)
 	}
 	fmt.Fprintf(w, "memory      %v\n", r.Memory)
 	for _, n := range r.Notes {
