@@ -14,7 +14,7 @@ import (
 // All lists the benchmarks in the order of `score bench list`.
 func All() []*Benchmark {
 	return []*Benchmark{imagenHub, genAIBench, auroraPoint, auroraPair, editRewardBench, aimBench, fedBench, mvei,
-		gEditBench, imgEditBench, magicBrush}
+		gEditBench, imgEditBench, riseBench, magicBrush}
 }
 
 // Benchmark describes one benchmark.

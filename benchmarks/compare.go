@@ -30,6 +30,7 @@ type Comparison struct {
 	Seed        uint64       `json:"seed"`
 	Differences []Difference `json:"differences"`
 	Notes       []string     `json:"notes,omitempty"`
+	Duels       []Duel       `json:"who_wins_where,omitempty"` // of benchmarks of editors
 }
 
 // errNothingCommon means that no unit has predictions of all systems.

@@ -169,6 +169,9 @@ func (r *Report) Compare(resamples int, seed uint64) (err error) {
 		r.Comparison, err = &Comparison{AllUnits: r.predictions[0].Units(), Resamples: resamples, Seed: seed,
 			Differences: []Difference{}, Notes: []string{err.Error() + ": there are no differences"}}, nil
 	}
+	if err == nil {
+		r.addDuels(resamples, seed)
+	}
 	return err
 }
 

@@ -113,6 +113,7 @@ func (j *fedPredictions) byExpression() []Table {
 		}
 	}
 	var out []Table
+	wanted := j.wanted(columns)
 	for _, kind := range sortedNames(kinds) {
 		t := Table{Title: "fed_score by expression", Columns: columns, Better: slices.Repeat([]int{1}, len(columns))}
 		if kind != "" {
@@ -132,14 +133,66 @@ func (j *fedPredictions) byExpression() []Table {
 				}
 				any = any || len(units) > 0
 				row.Cells = append(row.Cells, j.mean(units, "fed_score"))
+				row.Marks = append(row.Marks, partial(j.defined(units, "fed_score"), len(wanted[kind][c])))
 			}
 			if any {
 				t.Rows = append(t.Rows, row)
 			}
 		}
+		partly := func(r TableRow) bool { return slices.ContainsFunc(r.Marks, func(m string) bool { return m != "" }) }
+		if slices.ContainsFunc(t.Rows, partly) {
+			t.Notes = append(t.Notes, "behind a cell that does not stand on all samples of its column: on how many it does; "+
+				"such cells are not comparable")
+		}
 		out = append(out, t)
 	}
 	return out
+}
+
+// wanted are the samples of each kind of instructions and column: those of the data, and of all methods' lines.
+func (j *fedPredictions) wanted(columns []string) map[string]map[string]map[string]bool {
+	out := map[string]map[string]map[string]bool{}
+	add := func(kind, expression, id string) {
+		if out[kind] == nil {
+			out[kind] = map[string]map[string]bool{}
+		}
+		for _, c := range columns {
+			if expression == c || expression != "" && "all "+polarity(expression) == c {
+				if out[kind][c] == nil {
+					out[kind][c] = map[string]bool{}
+				}
+				out[kind][c][id] = true
+			}
+		}
+	}
+	for _, s := range j.samples {
+		kind := s.tags["instructions"]
+		if out[kind] == nil {
+			for _, t := range j.triplets {
+				add(kind, t.expression, t.name)
+			}
+		}
+		add(kind, s.tags["expression"], s.key.ID)
+	}
+	return out
+}
+
+// defined counts samples that have a number.
+func (j *fedPredictions) defined(units []int, number string) (n int) {
+	for _, i := range units {
+		if v, ok := j.samples[i].values[number]; ok && !math.IsNaN(v) {
+			n++
+		}
+	}
+	return n
+}
+
+// partial says on how many samples a cell stands; "" if on all.
+func partial(used, of int) string {
+	if used == of {
+		return ""
+	}
+	return fmt.Sprintf(" (%d of %d)", used, of)
 }
 
 // scorerAgreement are the tables of a scorer's agreement with the components, and of all of them with human ratings.

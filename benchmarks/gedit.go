@@ -35,7 +35,8 @@ var gEditBench = &Benchmark{
 }
 
 // gEditTasks are the tasks in the order of the authors' tables.
-var gEditTasks = []string{"background_change", "color_alter", "material_alter", "motion_change", "ps_human", "style_change",
+var gEditTasks = []string{"background_change", "color_alter", "material_alter", "motion_change", "ps_human",
+	"style_change",
 	"subject-add", "subject-remove", "subject-replace", "text_change", "tone_transfer"}
 
 // gEditArea is what pictures are resized to.
@@ -59,7 +60,8 @@ func loadGEdit(o Options) (Set, error) {
 		columns: []string{"G_SC", "G_PQ", "G_O", "score"},
 		fields: map[string][]string{"G_SC": {"semantic", "sementics_score", "semantics_score"},
 			"G_PQ": {"perceptual", "quality_score"}},
-		derive: map[string]func(map[string]float64) float64{"G_O": func(v map[string]float64) float64 {
+		bounds: map[string]bounds{"G_SC": {0, 10}, "G_PQ": {0, 10}},
+		derive: map[string]func(int, map[string]float64) float64{"G_O": func(_ int, v map[string]float64) float64 {
 			semantic, ok := v["G_SC"]
 			quality, both := v["G_PQ"]
 			if !ok || !both {

@@ -13,7 +13,8 @@ import (
 	"assay/internal/stats"
 )
 
-// graded is a benchmark that ranks editors by numbers of each of their outputs: means over samples, or over the means of
+// graded is a benchmark that ranks editors by numbers of each of their outputs: means over samples, or over the means
+// of
 // its groups, for each of its parts.
 type graded struct {
 	name    string
@@ -27,7 +28,9 @@ type graded struct {
 	macro   bool                // a number is the mean over the groups' means, not over the samples
 	columns []string            // in the order of tables; others follow
 	fields  map[string][]string // column: its names in files
-	derive  map[string]func(values map[string]float64) float64
+	derive  map[string]func(sample int, values map[string]float64) float64
+	counted []string          // columns for which what is absent counts as wrong
+	bounds  map[string]bounds // of columns
 
 	output func(editor string, i int) string                        // file of an editor's picture of a sample
 	own    func(editor string, j *gradedPredictions) error          // reads the authors' result files; nil: there are none
@@ -108,7 +111,7 @@ func (j *gradedPredictions) finish() {
 			for name, v := range j.values {
 				one[name] = v[i]
 			}
-			list[i] = j.derive[column](one)
+			list[i] = j.derive[column](i, one)
 			any = any || !math.IsNaN(list[i])
 		}
 		if any {
@@ -298,6 +301,11 @@ func (j *gradedPredictions) setAll(fields map[string]json.RawMessage, i int, by,
 		if err != nil {
 			return err
 		}
+		if b, ok := j.bounds[column]; ok {
+			if err := b.check(column, v); err != nil {
+				return err
+			}
+		}
 		if err := j.set(column, i, v, where); err != nil {
 			return err
 		}
@@ -382,7 +390,8 @@ func (j *gradedPredictions) Numbers(units []int) []Number {
 				continue
 			}
 			covers := coverage(of, missing)
-			out = append(out, Number{Name: gradedName(c, part), Value: j.mean(c, in), Terms: Terms{Judge: j.judge(c)},
+			out = append(out, Number{Name: gradedName(c, part), Value: j.mean(c, in), Terms: Terms{Judge: j.judge(c),
+				Counted: slices.Contains(j.counted, c)},
 				Coverage: &covers})
 		}
 	}

@@ -22,8 +22,8 @@ var imgEditBench = &Benchmark{
 	Published: "PKU-YuanGroup: the repository ImgEdit",
 	Predicts:  `{"id": "KEY", "model": "MODEL", "score": 3.5}`,
 	Rules: []string{
-		"published: of each result, the mean of the lines \"NAME: NUMBER\", rounded to two digits; texts without such lines " +
-			"do not count; its means by kind are not rounded here, the authors round them to two digits",
+		"published: of each result, the mean of the lines \"NAME: NUMBER\", rounded to two digits; texts without such " +
+			"lines do not count; its means by kind are not rounded here, the authors round them to two digits",
 		"score: a scorer's or a judge's",
 		"NUMBER: all is the mean over all samples, NUMBER: mean of kinds that over the 9 kinds: papers print either",
 	},
@@ -173,17 +173,19 @@ func readImgEditResult(editor string, j *gradedPredictions) error {
 			len(texts)))
 	}
 	if odd > 0 {
-		j.notes = append(j.notes, fmt.Sprintf("published: %d answers do not have three numbers from 1 to 5, and count all the "+
-			"same, as with the authors", odd))
+		j.notes = append(j.notes, fmt.Sprintf("published: %d answers do not have three numbers from 1 to 5, and count "+
+			"all the same, as with the authors", odd))
 	}
 	return p.err()
 }
 
-// imgEditScore reads an answer as the authors do: the mean of the lines "NAME: DIGITS", rounded to two digits. usual says
+// imgEditScore reads an answer as the authors do: the mean of the lines "NAME: DIGITS", rounded to two digits. usual
+// says
 // that these are three numbers from 1 to 5.
 func imgEditScore(text string) (v float64, usual, ok bool) {
 	sum, n, within := 0.0, 0, true
-	lines := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029", r) })
+	const ends = "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029" // of lines, to Python
+	lines := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(ends, r) })
 	for _, line := range lines {
 		parts := strings.Split(strings.TrimSpace(line), ": ")
 		if len(parts) != 2 || parts[1] == "" || strings.Trim(parts[1], "0123456789") != "" {

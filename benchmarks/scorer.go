@@ -113,7 +113,8 @@ func (s *Scorer) Close() error {
 type outcome struct {
 	score float64
 	err   error // why there is none
-	// orders are, of a judge of pairs, what it says of the left edit when that is shown first, and second: 1: it is better.
+	// orders are, of a judge of pairs, what it says of the left edit when that is shown first, and second: 1: it is
+	// better.
 	orders     []float64
 	dimensions map[string]float64 // of a judge that answers in words
 	said       *string            // what a judge said, of Questions
@@ -157,7 +158,8 @@ func (s *Scorer) score(
 				return failed(group, r.Err)
 			}
 			of[i] = content[r.Index]
-			outcomes[i] = outcome{score: r.Score, err: r.Err, orders: orders(r.Judgement), dimensions: dimensions(r.Judgement), middle: s.middle}
+			outcomes[i] = outcome{score: r.Score, err: r.Err, orders: orders(r.Judgement), dimensions: dimensions(r.Judgement),
+				middle: s.middle}
 			if math.IsNaN(r.Score) || math.IsInf(r.Score, 0) {
 				return fmt.Errorf("scoring %v: the score is %v", group[i].Key, r.Score)
 			}

@@ -56,7 +56,7 @@ func (w *Writer) talk(ctx context.Context, name string, d Dialogue, e *Edit) (ca
 		}
 		caption = strings.Join(strings.Fields(a.Text), " ")
 		switch {
-		case a.Finish == chat.FinishLength:
+		case a.Finish == chat.FinishLength, a.Finish == chat.FinishContext:
 			return "", &AnswerError{name, a.Text, "was cut off"}
 		case a.Finish != chat.FinishStop:
 			return "", &AnswerError{name, a.Text, "ended because of " + a.Finish}

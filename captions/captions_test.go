@@ -53,7 +53,8 @@ func (s *scribe) Chat(_ context.Context, messages []chat.Message, _ chat.Options
 			return a, err
 		}
 	}
-	return &chat.Answer{Text: fmt.Sprintf(" answer %d\n of %d ", len(messages), len(b.String())), Finish: chat.FinishStop}, nil
+	text := fmt.Sprintf(" answer %d\n of %d ", len(messages), len(b.String()))
+	return &chat.Answer{Text: text, Finish: chat.FinishStop}, nil
 }
 func (*scribe) Fingerprint() string { return "scribe" }
 func (*scribe) Close() error        { return nil }
@@ -168,7 +169,8 @@ func TestRefused(t *testing.T) {
 	r := edits(t, m, slices.Repeat([]string{`{"source": "1.png", "instruction": "a"}`}, 50)...)
 	r.Workers = 1
 	_, err := r.Write(t.Context())
-	if !errors.Is(err, chat.ErrUnavailable) || !strings.Contains(err.Error(), "1 of 50 rows were captioned") || len(m.asked) != 3 {
+	if !errors.Is(err, chat.ErrUnavailable) || !strings.Contains(err.Error(), "1 of 50 rows were captioned") ||
+		len(m.asked) != 3 {
 		t.Errorf("%v after %d questions", err, len(m.asked))
 	}
 	if _, err := os.Stat(r.Out); err == nil {
@@ -195,7 +197,8 @@ func (w *weather) ServeHTTP(out http.ResponseWriter, q *http.Request) {
 	for _, b := range raw {
 		sum = (sum*31 + int(b)) % 9973
 	}
-	text := fmt.Sprintf(`{"choices": [{"message": {"role": "assistant", "content": "caption %d"}, "finish_reason": "stop"}],
+	text := fmt.Sprintf(`{"choices": [{"message": {"role": "assistant", "content": "caption %d"},
+		"finish_reason": "stop"}],
 		"model": "m", "usage": {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}}`, sum)
 	out.Header().Set("Content-Type", "application/json")
 	if !w.calm && try == 0 {
@@ -228,18 +231,20 @@ func (w *weather) ServeHTTP(out http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// TestBadWeather: through 429, 500, half a body, nonsense, a slow server, and Ctrl-C in the midst, all captions are those
-// of a calm day, and what was answered when the run was stopped is not asked again.
+// TestBadWeather: through 429, 500, half a body, nonsense, a slow server, and Ctrl-C in the midst, all captions are
+// those of a calm day, and what was answered when the run was stopped is not asked again.
 func TestBadWeather(t *testing.T) {
 	var rows []string
 	for i := range 40 {
-		rows = append(rows, fmt.Sprintf(`{"source": "%d.png", "target": "%d.png", "instruction": "edit %d"}`, 1+i%4, 1+(i+1)%4, i))
+		row := `{"source": "%d.png", "target": "%d.png", "instruction": "edit %d"}`
+		rows = append(rows, fmt.Sprintf(row, 1+i%4, 1+(i+1)%4, i))
 	}
 	run := func(t *testing.T, ctx context.Context, w *weather, folder string) (*Run, error) {
 		s := httptest.NewServer(w)
 		defer s.Close()
 		settings := chat.DefaultServer()
-		settings.URL, settings.Model, settings.Timeout, settings.MaxWait = "http://"+s.Listener.Addr().String()+"/v1", "m", 20, 30
+		settings.URL, settings.Model = "http://"+s.Listener.Addr().String()+"/v1", "m"
+		settings.Timeout, settings.MaxWait = 20, 30
 		remote, err := chat.OpenRemote(settings)
 		if err != nil {
 			t.Fatal(err)
@@ -317,9 +322,11 @@ func TestPromptsAreChecked(t *testing.T) {
 
 // TestExamples: conversations ask what a run would ask, of the captions that a table has.
 func TestExamples(t *testing.T) {
-	row := `{"source": "1.png", "target": "2.png", "instruction": "add a hat", "source_caption": "a cat", "target_caption": "a cat, a hat"}`
+	row := `{"source": "1.png", "target": "2.png", "instruction": "add a hat", "source_caption": "a cat", ` +
+		`"target_caption": "a cat, a hat"}`
 	r := edits(t, nil, row, row, `{"source": "1.png", "instruction": "add a hat"}`)
-	if _, err := r.Examples(t.Context(), filepath.Join(filepath.Dir(r.In), "c.jsonl")); err == nil || !strings.Contains(err.Error(), "one question") {
+	_, err := r.Examples(t.Context(), filepath.Join(filepath.Dir(r.In), "c.jsonl"))
+	if err == nil || !strings.Contains(err.Error(), "one question") {
 		t.Errorf("dialogues of two questions: %v", err)
 	}
 	r.Writer.Prompts = &Prompts{Source: Dialogue{{[]string{"source"}, "what? [INSTRUCTION]"}},
@@ -333,10 +340,24 @@ func TestExamples(t *testing.T) {
 		t.Fatalf("%+v, %v", result, err)
 	}
 	raw, err := os.ReadFile(path)
-	want := `{"messages":[{"role":"user","content":[{"image":"../1.png","type":"image"},{"text":"what? add a hat","type":"text"}]},{"role":"assistant","content":"a cat"}]}
-{"messages":[{"role":"user","content":[{"image":"../1.png","type":"image"},{"image":"../2.png","type":"image"},{"text":"what? a cat","type":"text"}]},{"role":"assistant","content":"a cat, a hat"}]}
-`
+	want := `{"messages":[{"role":"user","content":[{"image":"../1.png","type":"image"},` +
+		`{"text":"what? add a hat","type":"text"}]},{"role":"assistant","content":"a cat"}]}` + "\n" +
+		`{"messages":[{"role":"user","content":[{"image":"../1.png","type":"image"},{"image":"../2.png","type":"image"},` +
+		`{"text":"what? a cat","type":"text"}]},{"role":"assistant","content":"a cat, a hat"}]}` + "\n"
 	if d := cmp.Diff(want, string(raw)); d != "" || err != nil {
 		t.Error(d, err)
+	}
+}
+
+// TestShipped reads the configurations below examples/.
+func TestShipped(t *testing.T) {
+	found, err := filepath.Glob("../examples/*/captions.yaml")
+	if err != nil || len(found) == 0 {
+		t.Fatalf("%d configurations: %v", len(found), err)
+	}
+	for _, path := range found {
+		if _, _, err := Load(path); err != nil {
+			t.Error(err)
+		}
 	}
 }

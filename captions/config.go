@@ -113,7 +113,8 @@ func (c *Config) check(d *strictyaml.Document) {
 	ext := filepath.Ext(c.Out)
 	want(ext == ".jsonl" || ext == ".parquet", "out", "a table to write is wanted, .jsonl or .parquet, not %q", c.Out)
 	want(c.Given == "keep" || c.Given == "replace", "given", "want keep or replace, not %q", c.Given)
-	want(c.Remote != (c.Model.Backbone != ""), "model", "either model: {backbone: DIR} or server: {url, model} says who writes")
+	want(c.Remote != (c.Model.Backbone != ""), "model",
+		"either model: {backbone: DIR} or server: {url, model} says who writes")
 	want(c.Model.Adapter == "" || c.Model.Backbone != "", "model.adapter", "is over a backbone: name it")
 	want(c.Model.Threads >= 0, "model.threads", "want at least 0 (all cores), not %d", c.Model.Threads)
 	want(c.Model.Answers >= 1, "model.answers", "want at least 1, not %d", c.Model.Answers)

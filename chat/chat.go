@@ -52,7 +52,9 @@ type Options struct {
 // Reasons why an answer ended.
 const (
 	FinishStop   = "stop"   // an end token or a stop text
-	FinishLength = "length" // MaxNewTokens, or the model's context
+	FinishLength = "length" // MaxNewTokens
+	// FinishContext is the end of a local model's context, before MaxNewTokens. (Servers say length for both.)
+	FinishContext = "context_length"
 )
 
 // Answer is what a model said.
@@ -60,7 +62,7 @@ type Answer struct {
 	Text     string
 	TokenIDs []int64   // of local models: with the end token
 	LogProbs []float64 // by token: log softmax of the raw logits, before penalty and temperature; nil if not asked for
-	Finish   string    // FinishStop or FinishLength; others as a server gives them
+	Finish   string    // FinishStop, FinishLength or FinishContext; others as a server gives them
 	Usage    Usage
 }
 

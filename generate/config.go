@@ -178,12 +178,15 @@ func (c *Config) check() error {
 }
 
 // most is the number of tokens that may follow a prompt of that length, in a context with so much room.
-func (c *Config) most(prompt, room int) int {
-	most := DefaultMaxNewTokens
-	if c.MaxNewTokens > 0 {
-		most = c.MaxNewTokens
-	} else if c.MaxLength > 0 {
-		most = max(c.MaxLength-prompt, 1)
+func (c *Config) most(prompt, room int) int { return min(c.wanted(prompt), room) }
+
+// wanted is the same without a context's end.
+func (c *Config) wanted(prompt int) int {
+	switch {
+	case c.MaxNewTokens > 0:
+		return c.MaxNewTokens
+	case c.MaxLength > 0:
+		return max(c.MaxLength-prompt, 1)
 	}
-	return min(most, room)
+	return DefaultMaxNewTokens
 }

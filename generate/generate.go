@@ -140,6 +140,7 @@ func (m *Model) request(ctx context.Context, messages []chat.Message, o chat.Opt
 		return nil, err
 	}
 	r := newRequest(ctx, p, config.most(len(p.IDs), m.lm.Room(p)))
+	r.cut = config.wanted(len(p.IDs)) > r.most
 	r.sampler, r.stop, r.logProbs, r.end = newSampler(config, o.Seed), o.Stop, o.LogProbs, map[int64]bool{}
 	for _, ids := range [][]int64{config.End, o.StopTokenIDs} {
 		for _, id := range ids {

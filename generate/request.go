@@ -17,6 +17,7 @@ type request struct {
 	end      map[int64]bool // ids that end the answer
 	stop     []string       // texts that end it
 	most     int            // tokens of the answer
+	cut      bool           // they end where the model's context does: more were wanted
 	logProbs bool
 	piece    func(text string) error // nil: the text is not told
 	answers  []Likelihood            // not nil: nothing is generated, these texts are measured
@@ -51,7 +52,9 @@ func (r *request) accept(logits []float32, decode func([]int64) (string, error))
 	if ended {
 		a.Finish = chat.FinishStop
 	} else if len(a.TokenIDs) >= r.most {
-		ended, a.Finish = true, chat.FinishLength
+		if ended, a.Finish = true, chat.FinishLength; r.cut {
+			a.Finish = chat.FinishContext
+		}
 	}
 	if !ended && len(r.stop) == 0 && r.piece == nil {
 		return false, nil

@@ -25,3 +25,34 @@ func TestStopTokens(t *testing.T) {
 		}
 	}
 }
+
+// TestContextEnds: an answer that the model's context cuts off says so; one that its own limit ends says that.
+func TestContextEnds(t *testing.T) {
+	m, err := Open(filepath.Join("..", "backbones", "tiny"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	hot := 30.0 // no token is likely, least of all the end
+	ask := func(text string, most int) *chat.Answer {
+		a, err := m.Chat(t.Context(), []chat.Message{{Role: "user", Content: []chat.Part{{Text: text}}}},
+			chat.Options{MaxNewTokens: most, Temperature: &hot, Seed: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	text := strings.Repeat("x", 500)
+	room := m.lm.MaxPositions() - ask(text, 1).Usage.Prompt
+	text += strings.Repeat("?a", (room-4)/2)
+	a := ask(text, 1)
+	if room = m.lm.MaxPositions() - a.Usage.Prompt; room < 2 || a.Finish != chat.FinishLength {
+		t.Fatalf("room for %d tokens, one of them ended with %s", room, a.Finish)
+	}
+	if a = ask(text, room); a.Usage.Completion != room || a.Finish != chat.FinishLength {
+		t.Errorf("%d of %d tokens, ended with %s", a.Usage.Completion, room, a.Finish)
+	}
+	if a = ask(text, room+1); a.Usage.Completion != room || a.Finish != chat.FinishContext {
+		t.Errorf("%d of %d tokens, ended with %s", a.Usage.Completion, room+1, a.Finish)
+	}
+}

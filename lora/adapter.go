@@ -22,9 +22,16 @@ import (
 type Adapter struct {
 	Config  *Config
 	Targets []Target                 // sorted by module
-	Tensors map[string]*tensor.Dense // float32, by the names that NameA and NameB give
+	Tensors map[string]*tensor.Dense // float32, by the names that NameA, NameB, NameM and NameParameter give
+	Whole   []string                 // parameters of the backbone that it brings whole, by path in transformers 5, sorted
 
-	spelled map[string]string // module as the files call it, where that is not Target.Module
+	// Taken are A0 and B0 of a start that takes them away from the base weights, by the names of A and B; Lengths are the
+	// squared lengths of the rows of a DoRA layer's W, by its module. Bind fills them in.
+	Taken   map[string]*tensor.Dense
+	Lengths map[string][]float32
+
+	spelled map[string]string // module or parameter as the files call it, where that is not its path
+	fresh   bool              // Bind gives the tensors their first values
 }
 
 const tensorPrefix = "base_model.model."
@@ -35,21 +42,28 @@ func NameA(module string) string { return tensorPrefix + module + ".lora_A.weigh
 // NameB returns the name of a module's matrix B [out, r].
 func NameB(module string) string { return tensorPrefix + module + ".lora_B.weight" }
 
+// NameM returns the name of a DoRA layer's row lengths m [out].
+func NameM(module string) string { return tensorPrefix + module + ".lora_magnitude_vector" }
+
+// NameParameter returns the name of a parameter of the backbone that the adapter brings whole.
+func NameParameter(path string) string { return tensorPrefix + path }
+
 // New makes a fresh adapter, initialised as PEFT does: B is zero, A is uniform in +-1/sqrt(in) (kaiming_uniform with
-// a = sqrt 5). The same seed gives the same values; a module's do not depend on which others are adapted.
+// a = sqrt 5). The same seed gives the same values; a module's do not depend on which others are adapted. What comes of
+// the backbone's weights (DoRA, other starts, parameters that are trained whole) is filled in by [Adapter.Bind].
 func New(c *Config, modules []Module, seed uint64) (*Adapter, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	if init, ok := c.fields["init_lora_weights"]; ok && init != true {
-		return nil, fmt.Errorf("init_lora_weights is %v; new adapters are made with true only", init)
+	if c.Start != StartUsual && !c.Start.changesBase() {
+		return nil, fmt.Errorf("init_lora_weights is %q; new adapters are made with true, pissa or olora", c.Start)
 	}
 	targets, err := c.MatchModules(modules)
 	if err != nil {
 		return nil, err
 	}
 	byName := index(modules)
-	a := &Adapter{Config: c, Targets: sorted(targets), Tensors: map[string]*tensor.Dense{}}
+	a := &Adapter{Config: c, Targets: sorted(targets), Tensors: map[string]*tensor.Dense{}, fresh: true}
 	for _, t := range a.Targets {
 		m := byName[t.Module]
 		nameA, nameB := NameA(t.Module), NameB(t.Module)
@@ -64,6 +78,9 @@ func New(c *Config, modules []Module, seed uint64) (*Adapter, error) {
 		a.Tensors[nameA] = tensor.New(tensor.WithShape(t.Rank, int(m.In)), tensor.WithBacking(values))
 		a.Tensors[nameB] = tensor.New(tensor.WithShape(int(m.Out), t.Rank),
 			tensor.WithBacking(make([]float32, int(m.Out)*t.Rank)))
+		if c.DoRA {
+			a.Tensors[NameM(t.Module)] = tensor.New(tensor.WithShape(int(m.Out)), tensor.Of(tensor.Float32))
+		}
 	}
 	return a, nil
 }
@@ -111,7 +128,7 @@ func Load(dir string) (*Adapter, error) {
 	return a, nil
 }
 
-// take sorts a file's tensors into pairs of A and B.
+// take sorts a file's tensors into pairs of A and B, and what stands beside them.
 func (a *Adapter) take(tensors map[string]*tensor.Dense) error {
 	m, err := newMatcher(a.Config)
 	if err != nil {
@@ -119,50 +136,43 @@ func (a *Adapter) take(tensors map[string]*tensor.Dense) error {
 	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(tensors)) {
-		module, which, err := parseName(name)
+		n, err := a.parse(name)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		d, path := tensors[name], Canonical(module)
-		if d.Dtype() != tensor.Float32 || d.Dims() != 2 {
-			errs = append(errs,
-				fmt.Errorf("tensor %q: shape %v of %v, want a matrix of floating-point numbers", name, d.Shape(), d.Dtype()))
+		d, path := tensors[name], Canonical(n.of)
+		if err := n.kind.check(name, d); err != nil {
+			errs = append(errs, err)
 			continue
 		}
-		canonical := NameA(path)
-		if which == 'B' {
-			canonical = NameB(path)
-		}
+		canonical := n.kind.name(path)
 		if a.Tensors[canonical] != nil {
-			errs = append(errs, fmt.Errorf("tensor %q: %s has its matrix %c already, under another spelling", name, path, which))
+			errs = append(errs, fmt.Errorf("tensor %q: %s has its %s already, under another spelling", name, path, n.kind))
 			continue
 		}
 		a.Tensors[canonical] = d
-		if module != path {
-			a.spelled[path] = module
+		if n.of != path {
+			a.spelled[path] = n.of
 		}
-		if which == 'A' {
-			t, err := m.target(module) // patterns are written for the file's own spelling
+		switch n.kind {
+		case kindA:
+			t, err := m.target(n.of) // patterns are written for the file's own spelling
 			if err != nil {
 				return err
 			}
 			t.Module = path
 			a.Targets = append(a.Targets, t)
+		case kindWhole:
+			a.Whole = append(a.Whole, path)
 		}
 	}
 	a.Targets = sorted(a.Targets)
+	slices.Sort(a.Whole)
 	for _, t := range a.Targets {
 		errs = append(errs, a.checkPair(t))
 	}
-	if len(a.Tensors) != 2*len(a.Targets) {
-		for _, name := range slices.Sorted(maps.Keys(a.Tensors)) {
-			other := strings.Replace(name, ".lora_B.", ".lora_A.", 1)
-			if a.Tensors[other] == nil {
-				errs = append(errs, fmt.Errorf("tensor %q is there, but %q is missing", name, other))
-			}
-		}
-	}
+	errs = append(errs, a.checkAlone())
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
@@ -170,6 +180,17 @@ func (a *Adapter) take(tensors map[string]*tensor.Dense) error {
 		return errors.New("it holds no tensors")
 	}
 	return nil
+}
+
+// checkAlone finds matrices B and row lengths whose matrix A is missing.
+func (a *Adapter) checkAlone() error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(a.Tensors)) {
+		if module, kind, err := parseName(name); err == nil && kind != kindA && a.Tensors[NameA(module)] == nil {
+			errs = append(errs, fmt.Errorf("tensor %q is there, but %q is missing", name, NameA(module)))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (a *Adapter) checkPair(t Target) error {
@@ -184,21 +205,17 @@ func (a *Adapter) checkPair(t Target) error {
 	if got := matB.Shape()[1]; got != t.Rank {
 		return fmt.Errorf("tensor %q: shape %v, but %s says rank %d", nameB, matB.Shape(), ConfigFile, t.Rank)
 	}
-	return nil
-}
-
-// parseName splits the name of a tensor into module and 'A' or 'B'.
-func parseName(name string) (module string, which byte, err error) {
-	module, ok := strings.CutPrefix(name, tensorPrefix)
-	for _, w := range []byte("AB") {
-		for _, end := range []string{".weight", ".default.weight"} {
-			if m, found := strings.CutSuffix(module, ".lora_"+string(w)+end); found && ok {
-				return m, w, nil
-			}
-		}
+	if !a.Config.DoRA {
+		return nil
 	}
-	return "", 0, fmt.Errorf("unexpected tensor %q; an adapter holds %s<module>.lora_A.weight and .lora_B.weight only",
-		name, tensorPrefix)
+	m := a.Tensors[NameM(t.Module)]
+	if m == nil {
+		return fmt.Errorf("tensor %q is there, but %q is missing: %s has use_dora", nameA, NameM(t.Module), ConfigFile)
+	}
+	if got := m.Shape(); len(got) != 1 || got[0] != matB.Shape()[0] {
+		return fmt.Errorf("tensor %q: shape %v, want [%d]", NameM(t.Module), got, matB.Shape()[0])
+	}
+	return nil
 }
 
 // Check compares the adapter with the modules of a backbone: each of its modules must be there with fitting shapes, and
@@ -292,18 +309,45 @@ func (a *Adapter) Delta(module string) (matA, matB *tensor.Dense, scale float64,
 }
 
 // Save writes adapter_config.json and adapter_model.safetensors into the folder, as PEFT does. Modules
-// keep the spelling they were read with, since the configuration's expressions are written for it.
+// keep the spelling they were read with, since the configuration's expressions are written for it. An adapter that
+// takes its start away from the base weights is written as one of twice the rank that does not, with A0 and -B0 behind
+// A and B, as PEFT converts it.
 func (a *Adapter) Save(dir string) error {
-	out := make(map[string]*tensor.Dense, len(a.Tensors))
-	for _, t := range a.Targets {
-		module := t.Module
-		if s, ok := a.spelled[module]; ok {
-			module = s
+	if len(a.Taken) > 0 {
+		plain, err := a.plain()
+		if err != nil {
+			return err
 		}
-		out[NameA(module)], out[NameB(module)] = a.Tensors[NameA(t.Module)], a.Tensors[NameB(t.Module)]
+		return plain.Save(dir)
+	}
+	out := make(map[string]*tensor.Dense, len(a.Tensors))
+	for name, d := range a.Tensors {
+		out[a.fileName(name)] = d
 	}
 	if err := checkpoints.WriteFile(filepath.Join(dir, WeightsFile), out, map[string]string{"format": "pt"}); err != nil {
 		return err
 	}
 	return a.Config.Save(dir)
+}
+
+// fileName is what a file calls a tensor: in the spelling that was read, and with the biases of adapted layers where
+// PEFT's wrapped layers have them.
+func (a *Adapter) fileName(name string) string {
+	n, err := a.parse(name)
+	if err != nil {
+		return name
+	}
+	of := n.of
+	if s, ok := a.spelled[of]; ok {
+		of = s
+	}
+	if n.kind != kindWhole {
+		return n.kind.name(of)
+	}
+	if module, ok := strings.CutSuffix(of, ".bias"); ok {
+		if _, adapted := a.Target(strings.TrimSuffix(n.of, ".bias")); adapted {
+			of = module + ".base_layer.bias"
+		}
+	}
+	return kindWhole.name(of)
 }

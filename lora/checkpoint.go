@@ -28,7 +28,7 @@ type MergeOptions struct {
 
 // Merged says what a merge wrote.
 type Merged struct {
-	Weights int   // with an adapter
+	Weights int   // that the adapter changes
 	Bytes   int64 // of all weights
 }
 
@@ -52,7 +52,7 @@ func MergeCheckpoint(ctx context.Context, o MergeOptions) (*Merged, error) {
 		return nil, err
 	}
 	defer w.Close()
-	r := &Merged{Weights: len(a.Targets)}
+	r := &Merged{Weights: len(a.Targets) + len(a.Whole)}
 	for _, name := range w.Names() {
 		info, _ := w.Info(name)
 		r.Bytes += info.Length

@@ -2,6 +2,11 @@
 //
 // A linear layer y = W x becomes y = W x + s B (A x) with A [r, in], B [out, r] and s = alpha/r, or alpha/sqrt(r) with
 // use_rslora (Hu et al. 2021, Kalajdzievski 2023). W stays as it is; A and B are trained.
+//
+// With use_dora (Liu et al. 2024) the rows of W + s B A are scaled to a trained length m: y = m/|W + s B A| (W x + s B A
+// x), the length |W + s B A| of each row being a constant to the gradient. PiSSA (Meng et al. 2024) and OLoRA
+// (Buyukakyuz 2024) begin with A and B made of W itself, A0 and B0, and take them away from it: y = (W - s B0 A0) x +
+// s B A x. Parameters of the backbone that an adapter brings whole (modules_to_save, bias) stand in for the backbone's.
 package lora
 
 import (
@@ -15,7 +20,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"assay/internal/atomicfile"
 )
@@ -35,6 +39,11 @@ type Config struct {
 	Alpha     float64 `json:"lora_alpha"`
 	Dropout   float64 `json:"lora_dropout"` // probability of dropping an input element in training
 	RSLoRA    bool    `json:"use_rslora"`
+	DoRA      bool    `json:"use_dora"`
+	Bias      string  `json:"bias"`              // whose biases are trained: none, all, lora_only
+	Start     Start   `json:"init_lora_weights"` // what A and B were when training began
+
+	ModulesToSave oneOrMore[string] `json:"modules_to_save"` // modules that the adapter brings whole: ends of names
 
 	Targets           Names             `json:"target_modules"`
 	Exclude           Names             `json:"exclude_modules"`
@@ -49,18 +58,18 @@ type Config struct {
 
 // NewConfig returns a configuration with PEFT's defaults for the rest.
 func NewConfig(rank int, alpha float64, targets Names) *Config {
-	return &Config{Rank: rank, Alpha: alpha, Targets: targets, TaskType: "CAUSAL_LM", Inference: true}
+	return &Config{Rank: rank, Alpha: alpha, Targets: targets, TaskType: "CAUSAL_LM", Inference: true, Bias: BiasNone}
 }
 
 // newFields are the fields that PEFT 0.21.2 writes and Config has no member for.
 func newFields() map[string]any {
 	return map[string]any{
-		"alora_invocation_tokens": nil, "arrow_config": nil, "auto_mapping": nil, "bias": "none", "corda_config": nil,
-		"ensure_weight_tying": false, "eva_config": nil, "fan_in_fan_out": false, "init_lora_weights": true,
+		"alora_invocation_tokens": nil, "arrow_config": nil, "auto_mapping": nil, "corda_config": nil,
+		"ensure_weight_tying": false, "eva_config": nil, "fan_in_fan_out": false,
 		"kasa_config": nil, "layer_replication": nil, "loftq_config": map[string]any{}, "lora_bias": false,
-		"lora_ga_config": nil, "megatron_config": nil, "megatron_core": "megatron.core", "modules_to_save": nil,
+		"lora_ga_config": nil, "megatron_config": nil, "megatron_core": "megatron.core",
 		"monteclora_config": nil, "peft_type": "LORA", "peft_version": "0.21.2", "qalora_group_size": 16, "revision": nil,
-		"target_parameters": nil, "trainable_token_indices": nil, "use_bdlora": nil, "use_dora": false,
+		"target_parameters": nil, "trainable_token_indices": nil, "use_bdlora": nil,
 		"use_qalora": false, "velora_config": nil,
 	}
 }
@@ -90,7 +99,7 @@ func ParseConfig(text []byte) (*Config, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("text follows the JSON object")
 	}
-	c := &Config{fields: fields, Rank: 8, Alpha: 8} // PEFT's defaults
+	c := &Config{fields: fields, Rank: 8, Alpha: 8, Bias: BiasNone} // PEFT's defaults
 	problems := c.readMembers(text)
 	for _, err := range []error{c.unsupported(), c.Validate()} {
 		if err != nil {
@@ -113,12 +122,10 @@ var changesTheModel = []string{
 	"layer_replication",
 	"lora_bias",
 	"megatron_config",
-	"modules_to_save",
 	"monteclora_config",
 	"target_parameters",
 	"trainable_token_indices",
 	"use_bdlora",
-	"use_dora",
 	"use_qalora",
 	"velora_config",
 }
@@ -139,23 +146,7 @@ func (c *Config) unsupported() error {
 			)
 		}
 	}
-	if bias, _ := c.fields["bias"].(string); bias != "" && bias != "none" {
-		errs = append(errs, fmt.Errorf("bias is %q; only \"none\" is supported", bias))
-	}
-	// These initialisations subtract the adapter's first value from W, which the checkpoint does not show.
-	if init, _ := c.fields["init_lora_weights"].(string); init != "" {
-		for _, p := range []string{"pissa", "corda", "olora", "loftq", "lora_ga"} {
-			if strings.HasPrefix(strings.ToLower(init), p) {
-				errs = append(
-					errs,
-					fmt.Errorf("init_lora_weights is %q, which changes the base weights; save the adapter with PEFT's "+
-						"path_initial_model_for_weight_conversion",
-						init),
-				)
-			}
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.checkStart())...)
 }
 
 // truthy is Python's bool().
@@ -192,6 +183,18 @@ func (c *Config) Validate() error {
 	}
 	if !(c.Dropout >= 0 && c.Dropout < 1) {
 		add("lora_dropout is %v; it must be in [0, 1)", c.Dropout)
+	}
+	if c.Bias != "" && c.Bias != BiasNone && c.Bias != BiasAll && c.Bias != BiasLora {
+		add("bias is %q; it must be none, all or lora_only", c.Bias)
+	}
+	if c.Bias != "" && c.Bias != BiasNone && len(c.ModulesToSave) > 0 {
+		add("bias is %q and there are modules_to_save: PEFT saves such biases twice; give one of the two", c.Bias)
+	}
+	if c.DoRA && c.Start.changesBase() {
+		add("use_dora with init_lora_weights %q is not supported: give one of the two", c.Start)
+	}
+	if slices.Contains(c.ModulesToSave, "") {
+		add("modules_to_save has an empty name, which would be every module")
 	}
 	if c.Targets.empty() {
 		add("target_modules is empty; name modules, give a regular expression, or \"all-linear\"")
@@ -254,6 +257,7 @@ func (c *Config) Clone() *Config {
 	d.fields = maps.Clone(c.fields)
 	d.Targets.List, d.Exclude.List = slices.Clone(c.Targets.List), slices.Clone(c.Exclude.List)
 	d.Ranks, d.Alphas = slices.Clone(c.Ranks), slices.Clone(c.Alphas)
+	d.ModulesToSave = slices.Clone(c.ModulesToSave)
 	d.LayersToTransform, d.LayersPattern = slices.Clone(c.LayersToTransform), slices.Clone(c.LayersPattern)
 	return &d
 }

@@ -130,6 +130,7 @@ var wanted = map[reflect.Type]string{
 	reflect.TypeFor[float64]():           "a number",
 	reflect.TypeFor[Names]():             "a string or a list of strings",
 	reflect.TypeFor[Overrides]():         "an object of numbers",
+	reflect.TypeFor[Start]():             "true, false or the name of a way to begin",
 	reflect.TypeFor[oneOrMore[int]]():    "a whole number or a list of them",
 	reflect.TypeFor[oneOrMore[string]](): "a string or a list of strings",
 }

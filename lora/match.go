@@ -88,6 +88,7 @@ type matcher struct {
 	c                *Config
 	all              bool
 	targets, exclude *regexp2.Regexp
+	saved            []*regexp2.Regexp // modules_to_save
 	layers           []*regexp2.Regexp
 	ranks, alphas    []*regexp2.Regexp
 }
@@ -104,6 +105,13 @@ func newMatcher(c *Config) (*matcher, error) {
 		if m.exclude, err = compile("exclude_modules", c.Exclude.Regex, `\A(?:`, `)\z`); err != nil {
 			return nil, err
 		}
+	}
+	for _, p := range c.ModulesToSave { // PEFT takes the names for expressions here
+		re, err := compile("modules_to_save", p, `\A(?:^|.*\.)`, `(?:$|\..*)`)
+		if err != nil {
+			return nil, err
+		}
+		m.saved = append(m.saved, re)
 	}
 	if len(c.LayersPattern) == 0 { // the first number between dots
 		m.layers = []*regexp2.Regexp{regexp2.MustCompile(`\A.*?\.[^.]*\.(?<idx>\d+)\.`, regexp2.None)}
@@ -166,6 +174,9 @@ func (m *matcher) match(name string) (hit, excluded bool, err error) {
 		}
 	case endsWith(name, m.c.Exclude.List):
 		return false, true, nil
+	}
+	if i, err := firstMatch(m.saved, name); i >= 0 || err != nil {
+		return false, true, err
 	}
 	switch {
 	case m.all:

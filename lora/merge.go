@@ -2,8 +2,10 @@ package lora
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -20,22 +22,34 @@ import (
 // mergeBlock is the size in bytes of the pieces that Merge works on.
 const mergeBlock = 4 << 20
 
-// delta is s B A of one weight, ready for use in rows.
+// delta is what becomes of one weight, in rows: s B A is added, and DoRA's rows get their length. Or all of it is
+// another one.
 type delta struct {
-	a    []blas64.Vector // rows of A in float64
-	b    []float32       // [out, r]
-	rank int
-	s    float64
+	a       []blas64.Vector // rows of A in float64
+	b       []float32       // [out, r]
+	rank    int
+	s       float64
+	lengths []float32 // m of DoRA; nil: none
+	whole   []float32 // the new weight; nil: it is the old one with s B A
 }
 
-// Merge writes the backbone's weights into the folder dir, with s B A added to those that the adapter changes: in
-// float64, rounded once to the stored type. Names, types, files, metadata and index stay as they are. It runs on all
+// Merge writes the backbone's weights into the folder dir, with s B A added to those that the adapter changes, or
+// others in their place: in float64, rounded once to the stored type. Names, types, files, metadata and index stay as they are. It runs on all
 // cores, holds a few blocks of 4 MiB at a time, and calls progress (may be nil) with the bytes done since the last
 // call, from any goroutine. When ctx ends or something fails, the file at work is removed; a caller that wants all
 // files or none merges into a folder of [atomicfile.WriteDir].
 func Merge(ctx context.Context, w *checkpoints.Weights, a *Adapter, dir string, progress func(bytes int64)) error {
 	if err := a.Check(Modules(w)); err != nil {
 		return err
+	}
+	if err := errors.Join(a.CheckWhole(w), a.Bind(w)); err != nil {
+		return err
+	}
+	if len(a.Taken) > 0 {
+		var err error
+		if a, err = a.plain(); err != nil {
+			return err
+		}
 	}
 	changes, err := changedKeys(w, a)
 	if err != nil {
@@ -59,7 +73,7 @@ func Merge(ctx context.Context, w *checkpoints.Weights, a *Adapter, dir string, 
 	})
 }
 
-// changedKeys maps the checkpoint's keys of changed weights to module paths.
+// changedKeys maps the checkpoint's keys of changed weights to the paths of modules, or of parameters that are replaced.
 func changedKeys(w *checkpoints.Weights, a *Adapter) (map[string]string, error) {
 	byName := index(Modules(w))
 	changes := map[string]string{}
@@ -75,6 +89,17 @@ func changedKeys(w *checkpoints.Weights, a *Adapter) (map[string]string, error) 
 				info.Type)
 		}
 		changes[key] = t.Module
+	}
+	whole, err := a.selected(w)
+	if err != nil {
+		return nil, err
+	}
+	for path, key := range whole {
+		if info, _ := w.Info(key); !info.Type.IsFloat() {
+			return nil, fmt.Errorf("%s: tensor %q is of type %v; only floating-point weights can be merged", w.Dir(), key,
+				info.Type)
+		}
+		changes[key] = path
 	}
 	return changes, nil
 }
@@ -127,7 +152,7 @@ type merger struct {
 // tensor copies one tensor in pieces on all cores, with change added to it (nil: none).
 func (m *merger) tensor(ctx context.Context, info checkpoints.Info, change *delta) error {
 	step := int64(mergeBlock)
-	if change != nil { // whole rows
+	if change != nil && change.whole == nil { // whole rows
 		row := rowBytes(info)
 		step = max(1, mergeBlock/row) * row
 	}
@@ -158,11 +183,10 @@ func (m *merger) piece(info checkpoints.Info, change *delta, offset, length int6
 		return fmt.Errorf("%s: tensor %q: %w", m.in.Name(), info.Name, err)
 	}
 	if change != nil {
-		v, err := checkpoints.Float32s(info.Type, *buffer)
+		v, err := change.values(info, *buffer, offset)
 		if err != nil {
 			return err
 		}
-		change.add(v, int(info.Shape[1]), int(offset/rowBytes(info)))
 		if *buffer, err = checkpoints.AppendFloat32s((*buffer)[:0], info.Type, v); err != nil {
 			return err
 		}
@@ -170,12 +194,31 @@ func (m *merger) piece(info checkpoints.Info, change *delta, offset, length int6
 	return m.out.WriteAt(info.Name, *buffer, offset)
 }
 
+// values are those of a piece of the new weight, whose old bytes begin at offset.
+func (d *delta) values(info checkpoints.Info, old []byte, offset int64) ([]float32, error) {
+	if d.whole != nil {
+		size := int64(info.Type.Size())
+		return d.whole[offset/size : (offset+int64(len(old)))/size], nil
+	}
+	v, err := checkpoints.Float32s(info.Type, old)
+	if err == nil {
+		d.add(v, int(info.Shape[1]), int(offset/rowBytes(info)))
+	}
+	return v, err
+}
+
 // rowBytes is the length of a row of a matrix.
 func rowBytes(info checkpoints.Info) int64 { return info.Shape[1] * int64(info.Type.Size()) }
 
 func newDelta(a *Adapter, module string) *delta {
+	if t := a.Tensors[NameParameter(module)]; t != nil {
+		return &delta{whole: t.Float32s()}
+	}
 	matA, matB, s, _ := a.Delta(module)
 	d := &delta{b: matB.Data().([]float32), rank: matA.Shape()[0], s: s}
+	if m := a.Tensors[NameM(module)]; m != nil {
+		d.lengths = m.Float32s()
+	}
 	in, values := matA.Shape()[1], matA.Data().([]float32)
 	wide := make([]float64, len(values))
 	for i, v := range values {
@@ -187,14 +230,23 @@ func newDelta(a *Adapter, module string) *delta {
 	return d
 }
 
-// add adds s B A to rows of a weight [rows, in], the first of which is row first of the whole.
+// add adds s B A to rows of a weight [rows, in], the first of which is row first of the whole, and gives them the
+// lengths of DoRA.
 func (d *delta) add(weight []float32, in, first int) {
 	sum := blas64.Vector{N: in, Inc: 1, Data: make([]float64, in)}
 	for row := 0; row*in < len(weight); row++ {
 		d.row(first+row, sum)
 		w := weight[row*in : (row+1)*in]
+		scale := 1.0
+		if d.lengths != nil {
+			square := 0.0
+			for i, x := range sum.Data {
+				square += (float64(w[i]) + x) * (float64(w[i]) + x)
+			}
+			scale = float64(d.lengths[first+row]) / math.Sqrt(square)
+		}
 		for i, x := range sum.Data {
-			w[i] = float32(float64(w[i]) + x)
+			w[i] = float32(scale * (float64(w[i]) + x))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package lora
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -50,17 +51,23 @@ func (exclude Names) Within(parts []string) Names {
 	if len(out) == 0 {
 		return exclude
 	}
-	if len(exclude.List) > 0 {
+	return exclude.And(strings.Join(out, "|"))
+}
+
+// And excludes what an expression for whole names matches as well.
+func (exclude Names) And(expression string) Names {
+	switch {
+	case len(exclude.List) > 0:
 		ends := make([]string, len(exclude.List))
 		for i, name := range exclude.List {
 			ends[i] = regexp.QuoteMeta(name)
 		}
-		out = append([]string{`(.*\.)?(` + strings.Join(ends, "|") + ")"}, out...)
-	} else if exclude.Regex != "" {
+		expression = `(.*\.)?(` + strings.Join(ends, "|") + ")|" + expression
+	case exclude.Regex != "":
 		flags := globalFlags.FindString(exclude.Regex) // Python wants them in front of everything
-		out = append([]string{flags + "(" + exclude.Regex[len(flags):] + ")"}, out...)
+		expression = flags + "(" + exclude.Regex[len(flags):] + ")|" + expression
 	}
-	return Names{Regex: strings.Join(out, "|")}
+	return Names{Regex: expression}
 }
 
 var globalFlags = regexp.MustCompile(`^\(\?[aimsux]+\)`)
@@ -83,9 +90,28 @@ func (exclude Names) Outside() (parts []string, rest Names) {
 	return all, exclude
 }
 
-// ModuleOf returns the path of the module that a tensor of adapter_model.safetensors belongs to; ok is false for other
-// tensors.
-func ModuleOf(tensor string) (path string, ok bool) {
-	name, _, err := parseName(tensor)
-	return Canonical(name), err == nil
+// Cover names modules that hold the wanted ones of some parameters, by their paths, and no others: as few as there are.
+// A parameter that is not a module's own alone (LLaVA-NeXT's image_newline lies beside all modules) cannot be named so,
+// and is left out.
+func Cover(parameters []string, wanted func(path string) bool) []string {
+	inside, all := map[string]int{}, map[string]int{} // by module: wanted parameters, all
+	for _, path := range parameters {
+		for p := parent(path); p != ""; p = parent(p) {
+			all[p]++
+			if wanted(path) {
+				inside[p]++
+			}
+		}
+	}
+	names := map[string]bool{}
+	for _, path := range parameters {
+		best := ""
+		for p := parent(path); p != "" && inside[p] == all[p]; p = parent(p) {
+			best = p
+		}
+		if best != "" {
+			names[best] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
 }

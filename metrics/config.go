@@ -1,4 +1,5 @@
-// Package metrics has models that measure one property of an edit: a distance of two pictures, a cosine of embeddings, a
+// Package metrics has models that measure one property of an edit: a distance of two pictures, a cosine of
+// embeddings, a
 // number, a class. Each is an ONNX graph, or an encoder that the program has, with a small YAML file that says which
 // pictures it sees, how they are prepared, and what comes out. What they measure are the components of benchmarks that
 // rank editors.
@@ -27,7 +28,8 @@ type Config struct {
 
 	// Inputs are what is shown by the graph's inputs, for graphs that see two pictures at once: source, edit or target.
 	Inputs map[string]string `yaml:"inputs"`
-	// Of is what is measured: one picture; or two things whose outputs' cosine is taken, the second of which may be caption
+	// Of is what is measured: one picture; or two things whose outputs' cosine is taken, the second of which may be
+	// caption
 	// or instruction, for encoders with texts.
 	Of      []string `yaml:"of"`
 	Unit    bool     `yaml:"unit"` // embeddings are brought to length 1 before the model sees them
@@ -38,7 +40,7 @@ type Config struct {
 // Prepare says how pictures become the graph's input [1, 3, height, width].
 type Prepare struct {
 	Box     bool      `yaml:"box"`     // the picture's box of the file of boxes is cut out first
-	Points  string    `yaml:"points"`  // "five": five points of a face, from the file of boxes, are moved to ArcFace's places
+	Points  string    `yaml:"points"`  // "five": points of a face, of the file of boxes, are moved to ArcFace's
 	Size    []int     `yaml:"size"`    // [height, width]; none: as it is
 	Fit     string    `yaml:"fit"`     // stretch (to the size; default), crop (shorter side to the size, then the middle)
 	Shorter int       `yaml:"shorter"` // of fit crop: what the shorter side is brought to; default: the size
@@ -106,7 +108,8 @@ func (c *Config) check(problem func(key, format string, args ...any)) {
 	}
 	if c.Encoder == "" {
 		c.Prepare.check(problem)
-	} else if p := c.Prepare; p.Box || p.Points != "" || len(p.Size)+len(p.Mean)+len(p.Std) > 0 || p.Fit+p.Filter+p.Order != "" {
+	} else if p := c.Prepare; p.Box || len(p.Size)+len(p.Mean)+len(p.Std) > 0 ||
+		p.Points+p.Fit+p.Filter+p.Order != "" {
 		problem("prepare", "an encoder has its own preprocessing")
 	}
 	c.Output.check(problem, c.cosine())
@@ -143,22 +146,11 @@ func (c *Config) checkSeen(problem func(key, format string, args ...any)) {
 }
 
 func (p *Prepare) check(problem func(key, format string, args ...any)) {
-	if len(p.Size) != 0 && (len(p.Size) != 2 || p.Size[0] < 1 || p.Size[1] < 1) {
-		problem("prepare.size", "%v: want [height, width]", p.Size)
-	}
-	if p.Fit != "" && p.Fit != "stretch" && p.Fit != "crop" || p.Fit != "" && len(p.Size) == 0 {
-		problem("prepare.fit", "%q: want stretch or crop, with a size", p.Fit)
-	}
-	if p.Shorter != 0 && (p.Fit != "crop" || len(p.Size) != 2 || p.Shorter < p.Size[0]) {
-		problem("prepare.shorter", "%d: want at least the size, with fit crop", p.Shorter)
-	}
-	if p.Fit == "crop" && len(p.Size) == 2 && p.Size[0] != p.Size[1] {
-		problem("prepare.fit", "crop wants a square size")
-	}
+	p.checkSize(problem)
 	if _, ok := filters[p.Filter]; !ok {
 		problem("prepare.filter", "%q: want bicubic, bilinear, lanczos or nearest", p.Filter)
 	}
-	if p.Order != "" && p.Order != "rgb" && p.Order != "bgr" {
+	if !slices.Contains([]string{"", "rgb", "bgr"}, p.Order) {
 		problem("prepare.order", "%q: want rgb or bgr", p.Order)
 	}
 	if p.Points != "" && (p.Points != "five" || !slices.Equal(p.Size, []int{112, 112}) || p.Box || p.Fit != "") {
@@ -168,6 +160,24 @@ func (p *Prepare) check(problem func(key, format string, args ...any)) {
 		if len(v) != 0 && len(v) != 3 || key == "std" && slices.Contains(v, 0) {
 			problem("prepare."+key, "%v: want three numbers", v)
 		}
+	}
+}
+
+// checkSize checks how a picture gets its size.
+func (p *Prepare) checkSize(problem func(key, format string, args ...any)) {
+	sized := len(p.Size) == 2 && p.Size[0] > 0 && p.Size[1] > 0
+	if len(p.Size) != 0 && !sized {
+		problem("prepare.size", "%v: want [height, width]", p.Size)
+		return
+	}
+	switch {
+	case p.Fit != "" && !sized, !slices.Contains([]string{"", "stretch", "crop"}, p.Fit):
+		problem("prepare.fit", "%q: want stretch or crop, with a size", p.Fit)
+	case p.Fit == "crop" && p.Size[0] != p.Size[1]:
+		problem("prepare.fit", "crop wants a square size")
+	}
+	if p.Shorter != 0 && (p.Fit != "crop" || !sized || p.Shorter < p.Size[0]) {
+		problem("prepare.shorter", "%d: want at least the size, with fit crop", p.Shorter)
 	}
 }
 

@@ -81,8 +81,8 @@ func (e *Export) encoder() string {
 	return path
 }
 
-const lpipsFile = `# LPIPS (Zhang et al. 2018), version 0.1, %s: the distance of the edit from the source. Pictures stay as they are,
-# and must have one size.
+const lpipsFile = `# LPIPS (Zhang et al. 2018), version 0.1, %s: the distance of the edit from the source. Pictures
+# stay as they are, and must have one size.
 format: 1
 name: lpips
 about: perceptual distance of two pictures, 0 for equal ones
@@ -194,7 +194,8 @@ func unitChannels(b *onnx.Builder, x string) string {
 	return b.Op("Div", x, b.Op("Add", norm, b.Scalar(onnx.Float, 1e-10)))
 }
 
-// aestheticGraph is linear layers on an embedding: layers.N.weight and .bias in the order of N, or one layer, weight and
+// aestheticGraph is linear layers on an embedding: layers.N.weight and .bias in the order of N, or one layer, weight
+// and
 // bias. Neither of the published heads has anything between its layers in scoring (dropout does nothing then).
 func aestheticGraph(path string) (*onnx.Builder, error) {
 	if path == "" {

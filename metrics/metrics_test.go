@@ -121,7 +121,8 @@ func near(t *testing.T, what string, got any, want, tolerance float64) {
 	}
 }
 
-// TestLPIPS: what is exported equals the package lpips on random weights, read from safetensors and from both of torch's
+// TestLPIPS: what is exported equals the package lpips on random weights, read from safetensors and from both of
+// torch's
 // own formats.
 func TestLPIPS(t *testing.T) {
 	for kind, cases := range readFixtures(t).LPIPS {
@@ -219,20 +220,27 @@ func TestAlignment(t *testing.T) {
 // TestConfig: all that is wrong with a metric's file is told at once.
 func TestConfig(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.yaml")
-	for text, want := range map[string]string{
-		"format: 1\nname: a\nmodel: m.onnx\nof: [edit, caption]":                                          "as the second of an encoder's",
-		"format: 2\nname: a b\nof: [edit]":                                                                "want a model",
-		"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\ninputs: {x: edit}":                                "want of (one thing",
-		"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\nprepare: {points: five}":                          "with size [112, 112]",
-		"format: 1\nname: a\nencoder: d\nof: [edit, source]\nprepare: {box: true}":                        "its own preprocessing",
-		"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\noutput: {classes: [a, b], range: [0, 1]}":         "neither scale nor range",
-		"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\nprepare: {std: [1, 0, 1], filter: x, sizes: [1]}": "prepare.std",
+	for _, c := range [][2]string{
+		{"format: 1\nname: a\nmodel: m.onnx\nof: [edit, caption]",
+			"as the second of an encoder's"},
+		{"format: 2\nname: a b\nof: [edit]",
+			"want a model"},
+		{"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\ninputs: {x: edit}",
+			"want of (one thing"},
+		{"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\nprepare: {points: five}",
+			"with size [112, 112]"},
+		{"format: 1\nname: a\nencoder: d\nof: [edit, source]\nprepare: {box: true}",
+			"its own preprocessing"},
+		{"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\noutput: {classes: [a, b], range: [0, 1]}",
+			"neither scale nor range"},
+		{"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\nprepare: {std: [1, 0, 1], filter: x, sizes: [1]}",
+			"prepare.std"},
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(c[0]), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ReadConfig(path); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", text, err, want)
+		if _, err := ReadConfig(path); err == nil || !strings.Contains(err.Error(), c[1]) {
+			t.Errorf("%q: %v, want %q", c[0], err, c[1])
 		}
 	}
 }
@@ -240,7 +248,8 @@ func TestConfig(t *testing.T) {
 // TestBoxes: a box is cut out of its picture before the model sees it, and a picture without one is an error.
 func TestBoxes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "boxes.jsonl")
-	lines := `{"id": "a", "model": "M", "box": [10.4, 5, 41.6, 37]}` + "\n" + `{"id": "a", "picture": "source", "box": [0, 0, 8, 8]}`
+	lines := `{"id": "a", "model": "M", "box": [10.4, 5, 41.6, 37]}` + "\n" +
+		`{"id": "a", "picture": "source", "box": [0, 0, 8, 8]}`
 	if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +270,8 @@ func TestBoxes(t *testing.T) {
 		t.Error(err)
 	}
 	for line, want := range map[string]string{
-		`{"id": "a", "box": [1, 2, 1, 4]}`: "left, top, right, bottom", `{"id": "a"}`: "want box", `{"box": [0, 0, 1, 1]}`: "id is needed",
+		`{"id": "a", "box": [1, 2, 1, 4]}`: "left, top, right, bottom", `{"id": "a"}`: "want box",
+		`{"box": [0, 0, 1, 1]}`:           "id is needed",
 		`{"id": "a", "points": [[1, 2]]}`: "want five", `{"id": "a", "bbox": [0, 0, 1, 1]}`: "bbox",
 	} {
 		if err := os.WriteFile(path, []byte(line), 0o600); err != nil {

@@ -21,7 +21,8 @@ type Measurer interface {
 // Distances are the names of the distances of pixels.
 var Distances = []string{"l1", "l2"}
 
-// Distance compares the edit with the wanted result pixel by pixel, as MagicBrush does: values on 0..1, the edit resized
+// Distance compares the edit with the wanted result pixel by pixel, as MagicBrush does: values on 0..1, the edit
+// resized
 // to the wanted result's size (bicubic). l1 is mean |a - b|, l2 mean (a - b)^2.
 type Distance string
 

@@ -141,7 +141,12 @@ func (n *network) resolveChoices(t *text.Processor) error {
 			ids[i], seen[id] = id, choice
 		}
 		key := headPrefix(name) + "rows"
-		if n.tensors[key] != nil || n.backbone.Weights.Absent() {
+		if n.tensors[key] != nil {
+			continue
+		}
+		if n.backbone.Weights.Absent() { // a plan: nothing is computed
+			shape := []int{len(ids), n.backbone.Decoder().Hidden}
+			n.tensors[key] = tensor.New(tensor.WithShape(shape...), tensor.Of(tensor.Float32))
 			continue
 		}
 		rows, err := tableRows(n.backbone.Weights, n.backbone.Keys().Output, ids)

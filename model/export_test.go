@@ -1,6 +1,10 @@
 package model
 
-import "assay/onnx"
+import (
+	"slices"
+
+	"assay/onnx"
+)
 
 // Graphs builds what a scorer runs, for a device that need not be here: by name.
 func Graphs(p *ScorerState, o Options) (map[string]*onnx.Model, error) {
@@ -28,18 +32,23 @@ func Graphs(p *ScorerState, o Options) (map[string]*onnx.Model, error) {
 	}
 	out := map[string]*onnx.Model{}
 	for name, build := range builders {
-		b, err := e.graph(name, build)
-		if err != nil {
-			return nil, err
+		for _, v := range []variant{inBlocks(nil, false), inBlocks([]bool{true}, true)} {
+			name, build := v(name, build)
+			b, err := e.graph(name, build)
+			if err != nil {
+				return nil, err
+			}
+			out[name] = b.Model
 		}
-		out[name] = b.Model
 	}
 	return out, nil
 }
 
-// StepGraph is the training step of a tuner over that many groups of samples.
+// StepGraph is the training step of a tuner over that many groups of samples, all but one in blocks.
 func (t *Tuner) StepGraph(groups int) (*onnx.Model, error) {
-	b, err := t.graph(t.stepGraph(groups))
+	blocks := slices.Repeat([]bool{true}, groups)
+	blocks[0] = false
+	b, err := t.graph(inBlocks(blocks, groups > 1)(t.stepGraph(groups)))
 	if err != nil {
 		return nil, err
 	}

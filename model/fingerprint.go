@@ -88,6 +88,22 @@ func (n *network) fingerprint(c ScorerConfig, own, module func(name string) bool
 				}
 				delete(tensors, name)
 			}
+			if name := lora.NameM(t.Module); tensors[name] != nil {
+				if module(t.Module) {
+					write(name, tensors[name])
+				}
+				delete(tensors, name)
+			}
+		}
+		for _, path := range n.adapter.Whole {
+			name := lora.NameParameter(path)
+			if module(path) {
+				write(name, tensors[name])
+			}
+			delete(tensors, name)
+		}
+		if len(n.adapter.Taken) > 0 {
+			fmt.Fprintln(h, "taken away", n.adapter.Config.Start)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(tensors)) {

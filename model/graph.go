@@ -37,7 +37,7 @@ type Graph struct {
 	trained     func(name string) bool   // checkpoint parameters that are graph inputs
 	adapter     *lora.Adapter            // nil: no LoRA
 	scorer      map[string]*tensor.Dense // tensors of the scorer directory by name: LoRA, head, score token
-	trainScorer bool                     // they are graph inputs, not constants
+	trainScorer func(name string) bool   // which of them are graph inputs, not constants
 	dropout     *dropout                 // nil: none
 	compute     onnx.DType               // of the large matrix products
 	lean        bool                     // memory is scarce: a table stays in its stored type
@@ -56,9 +56,11 @@ func newGraph(name string, w Weights) *Graph {
 		weights: w,
 		compute: onnx.Float,
 		values:  map[string]string{},
-		trained: func(string) bool { return false },
+		trained: nothing, trainScorer: nothing,
 	}
 }
+
+func nothing(string) bool { return false }
 
 // Err returns the first error met while building.
 func (g *Graph) Err() error { return g.err }
@@ -86,7 +88,9 @@ func (g *Graph) param(key string, t onnx.DType) string {
 		return g.fail("%w", err)
 	}
 	v, have := key, w.Type
-	if g.trained(key) {
+	if own := g.whole(key); own != "" {
+		v, have = g.ScorerTensor(own), onnx.Float
+	} else if g.trained(key) {
 		have = onnx.Float
 		if _, declared := g.values[key]; !declared {
 			g.values[key] = g.trainable(key, w.Shape)
@@ -125,54 +129,13 @@ func (g *Graph) ScorerTensor(name string) string {
 		shape[i] = int64(d)
 	}
 	var v string
-	if g.trainScorer {
+	if g.trainScorer(name) {
 		v = g.trainable(name, shape)
 	} else {
 		v = g.Weight(&onnx.Tensor{Name: name, Type: onnx.Float, Shape: shape, Data: onnx.Float32Bytes(t.Data().([]float32))})
 	}
 	g.values[name] = v
 	return v
-}
-
-// Linear returns x W' + b for x [rows, in] and W [out, in] stored under key+".weight"; the bias is there if the
-// checkpoint has one. module is the path that PEFT knows the layer by: an adapter for it is added.
-func (g *Graph) Linear(x, key, module string) string {
-	y := g.product(x, key)
-	if g.adapter == nil {
-		return y
-	}
-	site, ok := g.adapter.Target(module)
-	if !ok {
-		return y
-	}
-	a, b := g.ScorerTensor(lora.NameA(module)), g.ScorerTensor(lora.NameB(module))
-	if g.err != nil {
-		return y
-	}
-	return lora.Apply(g.Builder, x, y, a, b, site.Scale, g.dropoutMask(x, g.scorer[lora.NameA(module)].Shape()[1]))
-}
-
-// product is x W' + b without an adapter.
-func (g *Graph) product(x, key string) string {
-	if l := g.packed(key + ".weight"); l != nil {
-		y := g.packedProduct(x, key, l)
-		if g.Has(key + ".bias") {
-			y = g.Op("Add", y, g.Param(key+".bias"))
-		}
-		return y
-	}
-	inputs := []string{x, g.matrix(x, key+".weight")}
-	if g.compute != onnx.Float {
-		inputs[0] = g.OpA("Cast", onnx.Attrs{"to": g.compute}, x)
-	}
-	if g.Has(key + ".bias") {
-		inputs = append(inputs, g.param(key+".bias", g.compute))
-	}
-	y := g.OpA("Gemm", onnx.Attrs{"transB": 1}, inputs...)
-	if g.compute != onnx.Float {
-		y = g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, y)
-	}
-	return y
 }
 
 // RMSNorm normalises the last axis: x / sqrt(mean(x^2) + eps) * weight, in float32.

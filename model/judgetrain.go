@@ -22,8 +22,8 @@ func (c *ScorerConfig) trainable(t training) error {
 		return fmt.Errorf("weights: a backbone with weights from elsewhere trains with mode lora only")
 	}
 	for name, h := range c.Heads {
-		if h.Outputs == OutputChoices {
-			return fmt.Errorf("heads.%s: choices have no head that could be trained", name)
+		if h.Joint {
+			return fmt.Errorf("heads.%s: joint choices have no rows that could be trained; choices of one token have", name)
 		}
 	}
 	return nil
@@ -54,7 +54,15 @@ func (c *ScorerConfig) lossHead(dimension string) (losses.Head, error) {
 		return c.Head.output("", ""), nil
 	}
 	_, h, err := c.HeadOf(dimension)
-	return losses.Head{Outputs: h.Outputs, Values: h.Values}, err
+	return losses.Head{Outputs: h.LossOutputs(), Values: h.Values}, err
+}
+
+// LossOutputs is what losses take the head for: choices are classes, whose layer is rows of the vocabulary.
+func (h *DimensionConfig) LossOutputs() string {
+	if h.Outputs == OutputChoices {
+		return OutputClasses
+	}
+	return h.Outputs
 }
 
 // buildJudgeStep is a training step of format 2: the pass, all heads, the terms of the objective, and backwards.
@@ -70,7 +78,7 @@ func buildJudgeStep(g *Graph, n *network, s graphSpec) (*built, error) {
 		z, d = read(z), read(d)
 		g.Output(ofHead+name, z, onnx.Float, onnx.Dims("examples", head.width()))
 		g.Output(ofScore+name, d, onnx.Float, onnx.Dims("examples"))
-		heads[name] = losses.Head{Outputs: head.Outputs, Z: head.scaled(g, z, d), Score: d, Values: head.Values}
+		heads[name] = losses.Head{Outputs: head.LossOutputs(), Z: head.scaled(g, z, d), Score: d, Values: head.Values}
 	}
 	sum := ""
 	for i, t := range s.Terms {

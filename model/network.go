@@ -38,6 +38,8 @@ type network struct {
 	limits      limits
 	blocks      blocks
 	calibration *calibration.Calibration // of what is reported; nil: none
+	trains      func(name string) bool   // of the tensors that training is about, which are trained; nil: all
+	tower       bool                     // some of them are before the vision features
 }
 
 // openNetwork opens the backbone of a scorer and compares the two.
@@ -64,6 +66,7 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 		training: t,
 		device:   o.Device,
 		blocks:   blocks(o.Blocks),
+		trains:   o.trains,
 	}
 	maps.DeleteFunc(n.tensors, func(name string, _ *tensor.Dense) bool { // heads of other dimensions
 		return o.Dimension != "" && strings.HasPrefix(name, "heads.") && !strings.HasPrefix(name, headPrefix(o.Dimension))
@@ -78,6 +81,7 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 		b.Close()
 		return nil, err
 	}
+	n.tower = n.trainsTower()
 	parameters, _ := n.Weights()
 	n.small = parameters <= smallParameters && !n.onCUDA()
 	n.limits = newLimits(n.small && t == trainNothing, o.Threads)
@@ -111,10 +115,24 @@ func (n *network) check(elsewhere bool) (err error) {
 	if n.adapter == nil {
 		return nil
 	}
-	if err := n.adapter.Check(lora.Modules(n.backbone.Weights)); err != nil {
+	return n.adapt(n.adapter)
+}
+
+// adapt puts an adapter over the backbone.
+func (n *network) adapt(a *lora.Adapter) error {
+	if err := a.Check(lora.Modules(n.backbone.Weights)); err != nil {
 		return err
 	}
-	maps.Copy(n.tensors, n.adapter.Tensors)
+	if err := a.CheckWhole(n.backbone.Weights); err != nil {
+		return err
+	}
+	if !n.backbone.Weights.Absent() {
+		if err := a.Bind(n.backbone.Weights); err != nil {
+			return fmt.Errorf("the adapter: %w", err)
+		}
+	}
+	n.adapter = a
+	maps.Copy(n.tensors, a.Tensors)
 	return nil
 }
 
@@ -183,9 +201,12 @@ func (n *network) Damage() error {
 func (n *network) newGraph(name string) *Graph {
 	g := newGraph(name, n.backbone.Weights)
 	g.lean, g.blocks = n.lean(), n.blocks
-	g.adapter, g.scorer, g.trainScorer = n.adapter, n.tensors, n.training != trainNothing
+	g.adapter, g.scorer = n.adapter, n.tensors
+	if n.training != trainNothing {
+		g.trainScorer = n.isTrained
+	}
 	if n.training == trainBackbone {
-		g.trained = func(string) bool { return true }
+		g.trained = n.isTrained
 	}
 	if n.config.DType == "bfloat16" && n.onCUDA() {
 		g.compute = onnx.BFloat16
@@ -193,17 +214,31 @@ func (n *network) newGraph(name string) *Graph {
 	return g
 }
 
+// isTrained tells whether a tensor of the scorer or the backbone is trained, where training is about it.
+func (n *network) isTrained(name string) bool { return n.trains == nil || n.trains(name) }
+
 // visionTrained reports whether the vision features depend on what is trained, so that they cannot be kept.
-func (n *network) visionTrained() bool {
-	if n.training != trainScorer || n.adapter == nil {
-		return n.training == trainBackbone
+func (n *network) visionTrained() bool { return n.tower }
+
+func (n *network) trainsTower() bool {
+	switch {
+	case n.training == trainBackbone:
+		return slices.ContainsFunc(n.backbone.Weights.Names(), func(key string) bool {
+			return !n.ofDecoder(lora.Canonical(key)) && n.isTrained(key)
+		})
+	case n.training != trainScorer || n.adapter == nil:
+		return false
 	}
-	for _, t := range n.adapter.Targets {
-		if !strings.HasPrefix(t.Module, n.backbone.Decoder().Module) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.adapter.Targets, func(t lora.Target) bool {
+		return !n.ofDecoder(t.Module) && n.isTrained(lora.NameA(t.Module))
+	}) || slices.ContainsFunc(n.adapter.Whole, func(path string) bool {
+		return !n.ofDecoder(path) && n.isTrained(lora.NameParameter(path))
+	})
+}
+
+// ofDecoder tells whether a module or parameter is behind the vision features.
+func (n *network) ofDecoder(path string) bool {
+	return strings.HasPrefix(path, n.backbone.Decoder().Module) || strings.HasPrefix(path, "lm_head")
 }
 
 // visionGraph is the vision tower alone.

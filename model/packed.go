@@ -28,7 +28,7 @@ func (g *Graph) packed(key string) *quant.Layer {
 	w, ok := g.weights.(interface {
 		Derived(name string) checkpoints.Derived
 	})
-	if !ok || g.trained(key) {
+	if !ok || g.own(key) {
 		return nil
 	}
 	l, _ := w.Derived(key).(*quant.Layer)
@@ -79,7 +79,7 @@ func (g *Graph) matrix(x, key string) string {
 	if err != nil {
 		return g.fail("%w", err)
 	}
-	if !g.lean || g.compute != onnx.Float || t.Type == onnx.Float || g.trained(key) || len(t.Shape) != 2 {
+	if !g.lean || g.compute != onnx.Float || t.Type == onnx.Float || g.own(key) || len(t.Shape) != 2 {
 		return g.param(key, g.compute)
 	}
 	stored := g.Op("Reshape", g.param(key, t.Type), g.Op("Add", g.Ints(t.Shape...), none(g.Builder, x)))

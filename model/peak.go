@@ -53,7 +53,7 @@ func peak(m *onnx.Model, inputs shapesOf) (bytes int64, unknown int, err error) 
 		if l.constant[n.Outputs[0]] {
 			continue
 		}
-		inner, open, err := bodyPeak(m, n, types)
+		inner, open, err := bodyPeak(n, types)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -64,45 +64,18 @@ func peak(m *onnx.Model, inputs shapesOf) (bytes int64, unknown int, err error) 
 }
 
 // bodyPeak is the peak of the last step of a Scan, whose blocks of queries see most keys, with the states before it.
-func bodyPeak(m *onnx.Model, n *onnx.Node, types *onnx.Types) (bytes int64, unknown int, err error) {
-	body, ok := n.Attrs["body"].(*onnx.Graph)
-	if !ok || n.Op != "Scan" {
+func bodyPeak(n *onnx.Node, types *onnx.Types) (bytes int64, unknown int, err error) {
+	inner := types.LastStep(n)
+	if inner == nil {
 		return 0, 0, nil
 	}
-	inner := &onnx.Model{Graph: *body, IRVersion: m.IRVersion, Opsets: m.Opsets}
-	inner.Inputs, inner.Initializers = nil, slices.Clone(body.Initializers)
-	states := len(n.Inputs) - int(n.Int("num_scan_inputs", 0))
-	for i, x := range n.Inputs {
-		v := *types.Of(x)
-		if i < states {
-			if sizes, ok := v.Sizes(); ok {
-				bytes += elements(sizes) * int64(v.Type.Size())
-			}
-		} else {
-			v.Shape = v.Shape[1:]
-			v.Ints = v.Ints[max(0, len(v.Ints)-1):]
+	for _, x := range n.Inputs[:len(n.Inputs)-int(n.Int("num_scan_inputs", 0))] {
+		if sizes, ok := types.Of(x).Sizes(); ok {
+			bytes += elements(sizes) * int64(types.Of(x).Type.Size())
 		}
-		put(inner, body.Inputs[i].Name, &v)
-	}
-	for _, x := range n.Captures() {
-		put(inner, x, types.Of(x))
 	}
 	most, unknown, err := peak(inner, nil)
 	return bytes + most, unknown, err
-}
-
-// put declares a value of which something is known as an input of a model, or as a constant.
-func put(m *onnx.Model, name string, v *onnx.Value) {
-	if numbers, ok := v.Known(); ok && v.Type == onnx.Int64 {
-		t := &onnx.Tensor{Name: name, Type: onnx.Int64}
-		t.Shape, _ = v.Sizes()
-		for _, n := range numbers {
-			t.Data = binary.LittleEndian.AppendUint64(t.Data, uint64(n))
-		}
-		m.Initializers = append(m.Initializers, t)
-		return
-	}
-	m.Inputs = append(m.Inputs, onnx.ValueInfo{Name: name, Type: v.Type, Shape: v.Shape, Ranked: v.Ranked})
 }
 
 // declare returns a copy of a model with inputs of these shapes; those whose contents count are constants.

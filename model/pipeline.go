@@ -21,6 +21,8 @@ type Options struct {
 	Blocks    int                               // attention runs in blocks of so many queries from twice as many on; 0: it chooses
 	Dimension string                            // head of a scorer of format 2 whose dimension is the score; "": the scorer's fusion
 	Raw       bool                              // scores as head and fusion give them, without the scorer's calibration
+
+	trains func(name string) bool // see TuneOptions.Trains
 }
 
 // cacheSize is the bytes of image features kept in memory.

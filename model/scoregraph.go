@@ -134,7 +134,7 @@ func (g *Graph) embed(keys Keys, dec *Decoder, p *Packing, ids, order, scoreRows
 // embeddingTable leaves the table in its stored type where that is wanted: rows are widened after they are gathered.
 func (g *Graph) embeddingTable(key string) (table string, t onnx.DType) {
 	t = g.compute
-	if w, err := g.weights.Tensor(key); err == nil && g.lean && !g.trained(key) {
+	if w, err := g.weights.Tensor(key); err == nil && g.lean && !g.own(key) {
 		t = w.Type
 	}
 	return g.param(key, t), t

@@ -73,10 +73,7 @@ func (p *ScorerState) begin(l *lora.Config, seed uint64) error {
 	p.Tensors = map[string]*tensor.Dense{}
 	if c.Format == 2 {
 		p.beginHeads(c.headShapes(b.Decoder().Hidden), seed)
-		if l != nil {
-			p.Adapter, err = lora.New(l, lora.Modules(b.Weights), seed)
-		}
-		return err
+		return p.beginAdapter(l, b, seed)
 	}
 	sizes := c.Head.Sizes(b.Decoder().Hidden)
 	for i := range len(sizes) - 1 {
@@ -92,10 +89,21 @@ func (p *ScorerState) begin(l *lora.Config, seed uint64) error {
 			return err
 		}
 	}
-	if l != nil {
-		p.Adapter, err = lora.New(l, lora.Modules(b.Weights), seed)
+	return p.beginAdapter(l, b, seed)
+}
+
+// beginAdapter makes a fresh adapter, if one is wanted.
+func (p *ScorerState) beginAdapter(l *lora.Config, b *Backbone, seed uint64) (err error) {
+	if l == nil {
+		return nil
 	}
-	return err
+	if p.Adapter, err = lora.New(l, lora.Modules(b.Weights), seed); err != nil {
+		return err
+	}
+	if b.Weights.Absent() {
+		return p.Adapter.Describe(b.Weights)
+	}
+	return p.Adapter.Bind(b.Weights)
 }
 
 // beginHeads draws the heads of format 2, by their tensors' shapes; rows of choices are the backbone's.

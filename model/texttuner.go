@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"gorgonia.org/tensor"
@@ -85,6 +84,7 @@ func NewTextTuner(dir string, o TextOptions) (*TextTuner, error) {
 		tensors:  map[string]*tensor.Dense{},
 		training: trainBackbone,
 		device:   o.Device,
+		blocks:   blocks(o.Blocks),
 	}
 	t := &TextTuner{o: o}
 	if err := t.open(n); err != nil {
@@ -116,6 +116,7 @@ func (t *TextTuner) open(n *network) (err error) {
 	if err != nil {
 		return err
 	}
+	n.tower = n.trainsTower()
 	parameters, _ := n.Weights()
 	n.small = parameters <= smallParameters && !n.onCUDA()
 	n.limits = newLimits(false, o.Threads)
@@ -133,17 +134,8 @@ func (t *TextTuner) open(n *network) (err error) {
 		return errors.Join(err, prepare.text.Close())
 	}
 	s := newSessions(n)
+	s.options = o.Options
 	t.pipeline = &pipeline{n, prepare, s, newVisionFeatures(s, pictures, o.Store)}
-	return nil
-}
-
-// adapt puts an adapter over the backbone.
-func (n *network) adapt(a *lora.Adapter) error {
-	if err := a.Check(lora.Modules(n.backbone.Weights)); err != nil {
-		return err
-	}
-	n.adapter = a
-	maps.Copy(n.tensors, a.Tensors)
 	return nil
 }
 
@@ -256,7 +248,8 @@ type TextResult struct {
 
 // Step runs forward and backward pass over a micro-batch. weights multiplies the loss of each token of a conversation,
 // seed is that of the dropout.
-func (t *TextTuner) Step(ctx context.Context, samples []*TextSample, weights []float64, seed uint64) (*TextResult, error) {
+func (t *TextTuner) Step(ctx context.Context, samples []*TextSample, weights []float64, seed uint64) (
+	*TextResult, error) {
 	return t.pass(ctx, samples, weights, seed, true)
 }
 

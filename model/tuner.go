@@ -13,8 +13,12 @@ import (
 // TuneOptions say what a Tuner trains and how.
 type TuneOptions struct {
 	Options
-	Full      bool    // every weight of the backbone trains, not only adapter, head and score token
-	TextLoss  float64 // weight of the cross-entropy over the answer
+	Full     bool    // every weight of the backbone trains, not only adapter, head and score token
+	TextLoss float64 // weight of the cross-entropy over the answer
+
+	// Trains tells, of the tensors of the scorer directory by their names there and, with Full, of the backbone's by their
+	// keys, which ones train. nil: all.
+	Trains    func(name string) bool
 	ScoreLoss float64 // weight of the score's loss (on 0..1)
 
 	// Terms are the objective instead of ScoreLoss: see Tuner.Compare. TextLoss stays the weight of the text.
@@ -38,6 +42,7 @@ func NewTuner(p *ScorerState, o TuneOptions) (*Tuner, error) {
 	if o.Full {
 		train = trainBackbone
 	}
+	o.trains = o.Trains
 	e, err := openPipeline(p, train, o.Options)
 	if err != nil {
 		return nil, err

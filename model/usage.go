@@ -70,6 +70,7 @@ func (p *pipeline) addTraining(u *Usage, s *Sample, micro, pictures int, peaks p
 		return err
 	}
 	p.addPictures(u, s, micro, pictures, !p.visionTrained())
+	u.Bytes["pictures"] += u.Bytes["pictures"] / 2 // those that are made ready beside the step
 	if p.onCUDA() {
 		p.split(u, len(peaks))
 		u.Bytes["parameters"] = 4 * u.Trainable // fed to every run

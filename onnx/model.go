@@ -203,12 +203,16 @@ type Node struct {
 	Attrs   map[string]any
 	// Segment names the part of the model that a node belongs to (a layer); grad recomputes a segment at a time.
 	Segment string
-	// Meta is written as metadata_props. MetaUnique tells grad that a Gather's indices are distinct.
+	// Meta is written as metadata_props. MetaUnique tells grad that a Gather's indices are distinct, MetaConstant that a
+	// node's outputs are constants to it.
 	Meta map[string]string
 }
 
 // MetaUnique, set to "true" in Meta of a Gather, promises that no index occurs twice.
 const MetaUnique = "assay.unique"
+
+// MetaConstant, set to "true" in Meta of a node, makes its outputs constants to grad: no gradient flows through it.
+const MetaConstant = "assay.constant"
 
 // String names the node for error messages.
 func (n *Node) String() string {

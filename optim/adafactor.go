@@ -122,12 +122,12 @@ func (a *Adafactor) State() []State {
 	var out []State
 	for i, s := range a.shape {
 		if a.full[i] != nil {
-			out = append(out, State{"variance", i, s, a.full[i]})
+			out = append(out, State{Kind: "variance", Param: i, Shape: s, Values: a.full[i]})
 			continue
 		}
 		n := len(s)
-		out = append(out, State{"rows", i, s[:n-1], a.rows[i]},
-			State{"columns", i, append(append([]int{}, s[:n-2]...), s[n-1]), a.cols[i]})
+		out = append(out, State{Kind: "rows", Param: i, Shape: s[:n-1], Values: a.rows[i]},
+			State{Kind: "columns", Param: i, Shape: append(append([]int{}, s[:n-2]...), s[n-1]), Values: a.cols[i]})
 	}
 	return out
 }

@@ -60,7 +60,7 @@ func (l *Lion) Update(params []Param, grads [][]float32, lr float64) {
 func (l *Lion) State() []State {
 	var out []State
 	for i := range l.M {
-		out = append(out, State{"momentum", i, l.shape[i], l.M[i]})
+		out = append(out, State{Kind: "momentum", Param: i, Shape: l.shape[i], Values: l.M[i]})
 	}
 	return out
 }

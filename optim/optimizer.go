@@ -17,6 +17,7 @@ type State struct {
 	Param  int    // index of the parameter
 	Shape  []int
 	Values []float32
+	Bytes  []byte // instead of Values, where it is of bytes
 }
 
 // shape is that of a parameter; a scalar has none.

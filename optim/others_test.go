@@ -76,6 +76,7 @@ func TestStateIsAllOfIt(t *testing.T) {
 		"adamw":     func(p []Param) Optimizer { return NewAdamW(p, [2]float64{0.9, 0.99}, 1e-8, 0.1) },
 		"lion":      func(p []Param) Optimizer { return NewLion(p, [2]float64{0.9, 0.99}, 0.1) },
 		"adafactor": func(p []Param) Optimizer { return NewAdafactor(p, 0.1) },
+		"adamw8":    func(p []Param) Optimizer { return NewAdamW8(p, [2]float64{0.9, 0.99}, 1e-8, 0.1) },
 	}
 	for name, make := range makers {
 		fresh := func() []Param {

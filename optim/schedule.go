@@ -10,16 +10,25 @@ import "math"
 //	cosine:     e + (p - e) (1 + cos(pi (t - w)/(T - w)))/2
 //	restarts:   e + (p - e) (1 + cos(pi (n (t - w)/(T - w) mod 1)))/2, n cycles, each from the peak
 //	wsd:        p until the last d steps, then e + (p - e) (T - t)/d (warm-up, stable, decay)
+//	plateau:    max(e, p f^c), c the cuts so far: see Plateau
 //
 // t counts from 0: the first step already moves, and e would be reached at t = T, the step after the last.
 type Schedule struct {
-	Kind   string  // constant, linear, cosine, restarts, wsd
+	Kind   string  // constant, linear, cosine, restarts, wsd, plateau
 	Peak   float64 // p
 	End    float64 // e
 	Warmup int64   // w
 	Total  int64   // T
 	Cycles int64   // n
 	Decay  int64   // d
+	Factor float64 // f
+	Cuts   int64   // c
+}
+
+// Scaled is the same course at a multiple of its rates.
+func (s Schedule) Scaled(by float64) Schedule {
+	s.Peak, s.End = s.Peak*by, s.End*by
+	return s
 }
 
 // LR is the learning rate of step t.
@@ -40,6 +49,12 @@ func (s Schedule) LR(t int64) float64 {
 		if left := s.Total - t; left < s.Decay {
 			return s.End + (s.Peak-s.End)*float64(left)/float64(s.Decay)
 		}
+	case "plateau":
+		lr := s.Peak
+		for range s.Cuts {
+			lr = max(lr*s.Factor, s.End)
+		}
+		return lr
 	}
 	return s.Peak
 }

@@ -120,7 +120,7 @@ func (s *Server) postChat(w http.ResponseWriter, r *http.Request) error {
 		return chatError(err)
 	}
 	answer.Object, answer.Usage = "chat.completion", usageOf(a.Usage)
-	choice := chatChoice{Message: &chatMessage{"assistant", &a.Text}, Finish: &a.Finish}
+	choice := chatChoice{Message: &chatMessage{"assistant", &a.Text}, Finish: openAIFinish(a)}
 	if p.options.LogProbs {
 		if choice.LogProbs, err = logProbsOf(m, a); err != nil {
 			return err
@@ -216,7 +216,7 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, m *NamedMode
 		event(map[string]any{"error": f})
 		return nil
 	}
-	if err := piece(chatMessage{Role: role}, &full.Finish); err != nil {
+	if err := piece(chatMessage{Role: role}, openAIFinish(full)); err != nil {
 		return nil // the caller is gone
 	}
 	if p.usage {

@@ -178,6 +178,15 @@ type chatUsage struct {
 	Details    map[string]int `json:"prompt_tokens_details"`
 }
 
+// openAIFinish is why an answer ended, in the protocol's words: clients know no others.
+func openAIFinish(a *chat.Answer) *string {
+	finish := a.Finish
+	if finish == chat.FinishContext {
+		finish = chat.FinishLength
+	}
+	return &finish
+}
+
 func usageOf(u chat.Usage) *chatUsage {
 	return &chatUsage{u.Prompt, u.Completion, u.Prompt + u.Completion, map[string]int{"cached_tokens": u.Cached}}
 }

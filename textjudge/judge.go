@@ -275,7 +275,7 @@ func (q *Question) read(a *chat.Answer) (map[string]float64, error) {
 	switch a.Finish {
 	case chat.FinishStop:
 		return q.Answer.Read(a.Text)
-	case chat.FinishLength:
+	case chat.FinishLength, chat.FinishContext:
 		return nil, unreadable("cut_off", "the answer was cut off after %d tokens", a.Usage.Completion)
 	}
 	return nil, unreadable("cut_off", "the answer ended with %q", a.Finish)

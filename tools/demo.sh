@@ -3,6 +3,7 @@
 # scorer, scores of photographs that were never used, a report. A second call goes on where the first one stopped.
 #
 #   DEMO=short        little data and few steps: everything runs, the figures mean nothing
+#   DEMO_CAPTIONS=model   have a tiny model write the captions, in build/demo-captions, instead of reading those of the data
 #   DEMO_PHOTOS=DIR   examine the scorer on all photographs of that folder instead of the held-out ones
 #   DEMO_BIN, DEMO_TOOL   folders of the commands and of tools/demo, if others than make's
 set -euo pipefail
@@ -14,6 +15,12 @@ case ${DEMO:-full} in
 full) out=build/demo configs=examples/miniature short=false instructions=2000 chains=1000 exam_instructions=280 ;;
 short) out=build/demo-short configs=build/demo-short short=true instructions=56 chains=12 exam_instructions=28 ;;
 *) echo "error: DEMO=$DEMO: want short, or nothing" >&2; exit 2 ;;
+esac
+captions=false
+case ${DEMO_CAPTIONS:-given} in
+given) ;;
+model) out=$out-captions configs=$out captions=true ;;
+*) echo "error: DEMO_CAPTIONS=$DEMO_CAPTIONS: want model, or nothing" >&2; exit 2 ;;
 esac
 mkdir -p "$out"
 
@@ -36,10 +43,14 @@ made() {
 	return $code
 }
 
-# The short form's configurations: the same, but for the folder of the data and the length of the run.
-if $short; then
-	for c in label scorer; do
-		sed -E -e 's#\.\./\.\./build/demo/#./#g' -e 's/^(epochs|steps): .*/steps: 20/' examples/miniature/$c.yaml >"$out/new"
+# Configurations of other forms: the same, but for the folder of the data, the length of a short run, and whose captions are read.
+if $short || $captions; then
+	change=(-e 's#\.\./\.\./build/demo/#./#g')
+	! $short || change+=(-e 's/^(epochs|steps): .*/steps: 20/')
+	! $captions || change+=(-e 's#(path: )\./data/edits#\1./captioned/edits#')
+	cp examples/miniature/captions-prompts.yaml "$out/"
+	for c in captions label scorer; do
+		sed -E "${change[@]}" examples/miniature/$c.yaml >"$out/new"
 		cmp -s "$out/new" "$out/$c.yaml" || cp "$out/new" "$out/$c.yaml"
 		rm "$out/new"
 	done
@@ -58,7 +69,14 @@ clip=backbones/tiny-clip dino=backbones/tiny-dino scorer=$out/run/scorer
 
 made "$out/data" "data of photographs" -- \
 	"$bin/label" miniature --photos examples/photos --held $held --seed 1 --instructions $instructions --chains $chains --pictures embed --out "$out/data"
-made "$out/labels/table.parquet" "labels by ADIEE's rules" "$out/data" "$configs/label.yaml" $clip/* $dino/* -- \
+captioned=()
+if $captions; then
+	mkdir -p "$out/captioned"
+	captioned=("$out/captioned/edits.parquet")
+	made "${captioned[0]}" "captions by a small model" "$out/data" "$configs/captions.yaml" backbones/tiny/* backbones/tiny-captions/* -- \
+		"$bin/label" captions --config "$configs/captions.yaml"
+fi
+made "$out/labels/table.parquet" "labels by ADIEE's rules" "$out/data" "${captioned[@]}" "$configs/label.yaml" $clip/* $dino/* -- \
 	"$bin/label" --config "$configs/label.yaml"
 made "$scorer" "training" "$out/labels/table.parquet" "$configs/scorer.yaml" backbones/tiny/* -- \
 	"$bin/train" --config "$configs/scorer.yaml"

@@ -17,3 +17,17 @@ checkpoint() {
 checkpoint clip backbones/tiny-clip --steps 2400 --threads 1
 checkpoint dino backbones/tiny-dino --steps 800 --threads 1
 checkpoint backbone backbones/tiny --steps 8000 --threads 2
+
+# The caption model: the miniature world's own captions as conversations, and an adapter trained on them.
+printf '\n== backbones/tiny-captions\n'
+captions=build/pretrain/captions
+go build -o build/bin/ ./cmd/label ./cmd/train
+[ -e $captions/data ] || build/bin/label miniature --photos examples/photos --held tissue,rocket --seed 11 --instructions 4000 --chains 0 \
+	--out $captions/data
+printf 'in: data/edits.jsonl\nout: none.jsonl\nprompts: %s\nmodel: {backbone: %s}\n' "$PWD/examples/miniature/captions-prompts.yaml" \
+	"$PWD/backbones/tiny" >$captions/examples.yaml
+[ -e $captions/conversations.jsonl ] || build/bin/label captions --config $captions/examples.yaml --examples $captions/conversations.jsonl
+build/bin/train --config examples/miniature/caption-model.yaml
+mkdir -p backbones/tiny-captions
+cp $captions/run/adapter/* backbones/tiny-captions/
+sed -i 's#"base_model_name_or_path": *"[^"]*"#"base_model_name_or_path": "../tiny"#' backbones/tiny-captions/adapter_config.json

@@ -24,6 +24,10 @@ func loraConfig(c *Config) *lora.Config {
 	names := func(t Targets) lora.Names { return lora.Names{List: t.List, Regex: t.Pattern} }
 	l := lora.NewConfig(c.Lora.R, c.Lora.Alpha, names(c.Lora.Targets))
 	l.Dropout, l.RSLoRA, l.Base, l.LayersToTransform = c.Lora.Dropout, c.Lora.RSLora, c.Backbone, c.Lora.Layers
+	l.DoRA, l.Start, l.ModulesToSave = c.Lora.DoRA, lora.Start(c.Lora.Start), slices.Clone(c.Lora.ModulesToSave)
+	if c.Lora.Bias != "" {
+		l.Bias = c.Lora.Bias
+	}
 	l.Exclude = names(c.Lora.Exclude).Within(c.Lora.Parts)
 	for _, k := range slices.Sorted(maps.Keys(c.Lora.RankPattern)) {
 		l.Ranks = append(l.Ranks, lora.Override{Key: k, Value: float64(c.Lora.RankPattern[k])})
@@ -48,6 +52,15 @@ func loraOf(a *lora.Config) LoraConfig {
 		AlphaPattern: map[string]float64{},
 		RSLora:       a.RSLoRA,
 		Layers:       a.LayersToTransform,
+		DoRA:         a.DoRA,
+
+		ModulesToSave: a.ModulesToSave,
+	}
+	if a.Bias != lora.BiasNone {
+		l.Bias = a.Bias
+	}
+	if a.Start == lora.StartPiSSA || a.Start == lora.StartOLoRA {
+		l.Start = string(a.Start)
 	}
 	for _, o := range a.Ranks {
 		l.RankPattern[o.Key] = int(o.Value)
@@ -81,12 +94,21 @@ func suggestParts(c *Config, err error) error {
 }
 
 func backboneModules(dir string) ([]lora.Module, error) {
+	modules, _, err := backboneParts(dir)
+	return modules, err
+}
+
+// backboneParts lists the modules of a backbone and the paths of its parameters.
+func backboneParts(dir string) (modules []lora.Module, parameters []string, err error) {
 	b, err := model.DescribeBackbone(dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer b.Close()
-	return lora.Modules(b.Weights), nil
+	for _, name := range b.Weights.Names() {
+		parameters = append(parameters, lora.Canonical(name))
+	}
+	return lora.Modules(b.Weights), parameters, nil
 }
 
 // checkSameBackbone refuses to go on from a scorer on a backbone with other weights than its own: adapter, head and
@@ -129,13 +151,21 @@ func checkSameAdapter(c *Config, a *lora.Adapter) error {
 		a.Config.Dropout = c.Lora.Dropout // the file says what was trained with
 	}
 	if errX == nil && errY == nil && string(x) == string(y) {
-		return nil
+		return c.checkBrought(a)
 	}
 	modules, err := backboneModules(c.Backbone)
 	if err != nil {
 		return err
 	}
+	if err := c.checkBrought(a); err != nil {
+		return err
+	}
 	l := loraConfig(c)
+	if l.DoRA != a.Config.DoRA || l.Start != a.Config.Start || l.Bias != a.Config.Bias ||
+		!sameSet(l.ModulesToSave, a.Config.ModulesToSave) {
+		return fmt.Errorf("lora: the adapter of init (%s) was made with other dora, start, bias or modules_to_save than the "+
+			"lora section asks for: leave them out, or begin without init", c.Init)
+	}
 	if err := l.Validate(); err != nil {
 		return fmt.Errorf("lora (with what the adapter of init brings): %w", err)
 	}
@@ -173,6 +203,20 @@ func checkSameAdapter(c *Config, a *lora.Adapter) error {
 	return fmt.Errorf("lora: the adapter of init (%s) has %s; the lora section asks for %s, among them %s: leave the "+
 		"section out, or begin without init",
 		c.Init, adapters(a.Targets), adapters(asked), differs)
+}
+
+// checkBrought refuses to train a part whole that the adapter of init does not bring whole: nothing of it would.
+func (c *Config) checkBrought(a *lora.Adapter) error {
+	if c.Train == nil || c.Mode != "lora" {
+		return nil
+	}
+	for _, p := range c.Train.parts(whole) {
+		if !slices.ContainsFunc(a.Whole, func(path string) bool { return lora.Part(path) == p }) {
+			return fmt.Errorf("train.%s: full, but the adapter of init brings nothing of it (modules_to_save): merge the scorer "+
+				"first (train merge --scorer), or begin without init", p)
+		}
+	}
+	return nil
 }
 
 // adapters describes some for people: how many, where, of which ranks.

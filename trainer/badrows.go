@@ -288,6 +288,14 @@ func (r *run) checkRows(ctx context.Context, o *Options, fresh bool) error {
 	if fresh {
 		r.dropBad()
 	}
+	if r.data.Train.Len() == 0 {
+		return exit.Usagef("data.train: no rows are left to train on")
+	}
+	return nil
+}
+
+// recordRows notes in the run directory which rows the run has, and which it does without.
+func (r *run) recordRows(o *Options, fresh bool) error {
 	if fresh || !r.hasLedger {
 		if err := r.writeLedger(); err != nil {
 			return err
@@ -296,9 +304,6 @@ func (r *run) checkRows(ctx context.Context, o *Options, fresh bool) error {
 	if bad := r.badRows(); len(bad) > 0 && o.Warn != nil {
 		o.Warn(fmt.Sprintf("%d rows cannot be used and are set aside: %s lists them", len(bad),
 			filepath.Join(r.config.Out, BadRowsFile)))
-	}
-	if r.data.Train.Len() == 0 {
-		return exit.Usagef("data.train: no rows are left to train on")
 	}
 	if r.repaired && r.ranks.first() {
 		if err := writeRows(r.config.Out, r.ledger); err != nil {

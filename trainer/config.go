@@ -32,6 +32,8 @@ type Config struct {
 	EndOfTurn     string           `yaml:"end_of_turn"`      // empty: the tokenizer's
 	Dtype         string           `yaml:"dtype"`            // auto, float32, bfloat16
 
+	Train *TrainConfig `yaml:"train,omitempty"` // part by part what trains
+
 	Lora LoraConfig `yaml:"lora"`
 	Data DataConfig `yaml:"data"`
 	Loss LossConfig `yaml:"loss"`
@@ -88,6 +90,11 @@ type LoraConfig struct {
 	AlphaPattern map[string]float64 `yaml:"alpha_pattern"`
 	RSLora       bool               `yaml:"rslora"`
 	Layers       []int              `yaml:"layers,omitempty"` // layers_to_transform
+	DoRA         bool               `yaml:"dora,omitempty"`   // use_dora
+	Bias         string             `yaml:"bias,omitempty"`   // none, all, lora_only; "": none
+	Start        string             `yaml:"start,omitempty"`  // init_lora_weights: pissa, olora; "": the usual one
+
+	ModulesToSave []string `yaml:"modules_to_save,omitempty"`
 }
 
 // DataConfig names the label tables.
@@ -98,6 +105,8 @@ type DataConfig struct {
 	ValidationSplit string            `yaml:"validation_split"`      // only rows with this in their split column
 	Columns         map[string]string `yaml:"columns"`               // our name: the table's
 	Sampling        string            `yaml:"sampling"`              // rows, group, whole_groups
+	Balance         string            `yaml:"balance,omitempty"`     // label: all labels equally often
+	Weight          string            `yaml:"weight,omitempty"`      // the column of the tables that rows are drawn by
 	GroupEdits      int               `yaml:"group_edits,omitempty"` // most edits of a group in a step; 0: batch_size
 	Skip            int               `yaml:"skip"`                  // rows that cannot be used and may be set aside
 }
@@ -116,15 +125,21 @@ type OptimizerConfig struct {
 	Eps         float64   `yaml:"eps"`
 	WeightDecay float64   `yaml:"weight_decay"`
 	Decay       string    `yaml:"decay"` // all, weights: which tensors decay
+
+	Groups *GroupsConfig `yaml:"groups,omitempty"` // of tensors, with rates of their own
 }
 
 // ScheduleConfig is the course of the learning rate; see Schedule.
 type ScheduleConfig struct {
-	Kind   string  `yaml:"kind"`   // constant, linear, cosine, restarts, wsd
+	Kind   string  `yaml:"kind"`   // constant, linear, cosine, restarts, wsd, plateau
 	Warmup float64 `yaml:"warmup"` // steps, or below 1 the fraction of all steps
 	MinLR  float64 `yaml:"min_lr"` // where all but constant end
 	Cycles int64   `yaml:"cycles"` // of restarts
 	Decay  float64 `yaml:"decay"`  // of wsd: steps at the end, or below 1 the fraction of all steps
+
+	Factor    float64 `yaml:"factor"`    // of plateau: what the rate is multiplied with
+	Patience  int64   `yaml:"patience"`  // of plateau: validations that may be no better
+	Threshold float64 `yaml:"threshold"` // of plateau: the share by which better is better
 }
 
 // CheckpointConfig says how often the run's state is saved; whichever interval is over first. 0 switches one off.
@@ -177,7 +192,7 @@ func Default() *Config {
 		Data:       DataConfig{Columns: map[string]string{}, Sampling: "rows"},
 		Loss:       LossConfig{Text: 1, Score: 10},
 		Optimizer:  OptimizerConfig{Name: "adamw", LR: 1e-4, Betas: []float64{0.9, 0.999}, Eps: 1e-8, Decay: "all"},
-		Schedule:   ScheduleConfig{Kind: "constant", Cycles: 1, Decay: 0.1},
+		Schedule:   defaultSchedule(),
 		BatchSize:  16,
 		MicroBatch: Auto,
 		ClipNorm:   1,

@@ -59,6 +59,8 @@ func (c *Config) check(doc *strictyaml.Document) {
 		"mode head trains on hidden states that are computed once; it knows none")
 	c.checkScorer(d)
 	c.checkLora(d)
+	c.checkTrain(d)
+	c.checkGroups(d)
 	c.checkData(d)
 	c.checkLosses(d)
 	c.checkCourse(d)
@@ -125,10 +127,17 @@ func (c *Config) checkLora(d checker) {
 	d.want(l.Dropout >= 0 && l.Dropout < 1, "lora.dropout", "want at least 0 and below 1, not %g", l.Dropout)
 	d.want(len(l.Targets.List) > 0 || l.Targets.Pattern != "", "lora.targets",
 		"want layer names, a regular expression or all-linear")
-	d.want(len(l.Parts) > 0, "lora.parts", "want one or more of %s", strings.Join(lora.Parts(), ", "))
+	d.want(len(l.Parts) > 0 || c.Train != nil, "lora.parts", "want one or more of %s", strings.Join(lora.Parts(), ", "))
 	for _, p := range l.Parts {
 		d.oneOf("lora.parts", p, lora.Parts()...)
 	}
+	if l.Bias != "" {
+		d.oneOf("lora.bias", l.Bias, lora.BiasNone, lora.BiasAll, lora.BiasLora)
+	}
+	if l.Start != "" {
+		d.oneOf("lora.start", l.Start, string(lora.StartPiSSA), string(lora.StartOLoRA))
+	}
+	d.want(!l.DoRA || l.Start == "", "lora.start", "with lora.dora the usual start is the only one: leave one of them out")
 	for name, r := range l.RankPattern {
 		d.want(r >= 1, "lora.rank_pattern", "%s: want a rank of at least 1, not %d", name, r)
 	}
@@ -147,6 +156,9 @@ func (c *Config) checkData(d checker) {
 	d.want(t.GroupEdits >= 0 && t.GroupEdits <= c.BatchSize, "data.group_edits", "want at most batch_size (%d), not %d; "+
 		"0: as many", c.BatchSize, t.GroupEdits)
 	d.want(t.GroupEdits == 0 || t.Sampling == WholeGroups, "data.group_edits", "is for data.sampling: %s", WholeGroups)
+	d.want(t.Balance == "" || t.Balance == byLabel, "data.balance", "want %s, not %q", byLabel, t.Balance)
+	d.want(t.Balance == "" || t.Sampling != WholeGroups, "data.balance", "whole groups have edits with every label: want "+
+		"data.sampling: rows or group")
 	d.want(t.Skip >= 0, "data.skip", "want at least 0, not %d", t.Skip)
 	d.want(t.ValidationSplit == "" || t.Validation.Fraction == 0, "data.validation_split",
 		"give this or a fraction in data.validation, not both")
@@ -183,7 +195,7 @@ func steps(d checker, key string, n float64) {
 // checkCourse looks at the optimizer and the length of the run.
 func (c *Config) checkCourse(d checker) {
 	o, s := &c.Optimizer, &c.Schedule
-	d.oneOf("optimizer.name", o.Name, "adamw", "lion", "adafactor")
+	d.oneOf("optimizer.name", o.Name, "adamw", "adamw_8bit", "lion", "adafactor")
 	d.oneOf("optimizer.decay", o.Decay, "all", "weights")
 	d.want(o.LR > 0, "optimizer.lr", "want more than 0, not %g", o.LR)
 	d.want(len(o.Betas) == 2 && slices.Min(o.Betas) >= 0 && slices.Max(o.Betas) < 1, "optimizer.betas",
@@ -191,15 +203,10 @@ func (c *Config) checkCourse(d checker) {
 	usual := Default().Optimizer // what config.yaml has, whoever reads it
 	d.want(o.Name != "adafactor" || slices.Equal(o.Betas, usual.Betas), "optimizer.betas",
 		"adafactor has no betas: leave it out")
-	d.want(o.Name == "adamw" || o.Eps == usual.Eps, "optimizer.eps", "%s has no eps to choose: leave it out", o.Name)
+	d.want(strings.HasPrefix(o.Name, "adamw") || o.Eps == usual.Eps, "optimizer.eps", "%s has no eps to choose: leave it out", o.Name)
 	d.want(o.Eps > 0, "optimizer.eps", "want more than 0, not %g", o.Eps)
 	d.want(o.WeightDecay >= 0, "optimizer.weight_decay", "want at least 0, not %g", o.WeightDecay)
-	d.oneOf("schedule.kind", s.Kind, "constant", "linear", "cosine", "restarts", "wsd")
-	d.want(s.Cycles >= 1, "schedule.cycles", "want at least 1, not %d", s.Cycles)
-	steps(d, "schedule.decay", s.Decay)
-	steps(d, "schedule.warmup", s.Warmup)
-	d.want(s.MinLR == 0 || s.MinLR > 0 && s.MinLR <= o.LR, "schedule.min_lr",
-		"want at least 0 and at most optimizer.lr, not %g", s.MinLR)
+	s.check(d, "schedule.", "optimizer.lr", o.LR)
 	d.want(c.Loss.Text >= 0, "loss.text", "want at least 0, not %g", c.Loss.Text)
 	d.want(c.Loss.Score >= 0, "loss.score", "want at least 0, not %g", c.Loss.Score)
 	d.want(c.Loss.Text+c.Loss.Score > 0, "loss", "with both weights 0 there is nothing to learn")

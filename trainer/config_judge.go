@@ -104,7 +104,7 @@ func (c *Config) checkTerm(d checker, key string, s *losses.Spec, row *losses.Ro
 		d.Problem(key+".dimension", "%v", err)
 		return
 	}
-	d.want(row.Outputs == losses.Value || row.Outputs == head.Outputs, key+".kind",
+	d.want(row.Outputs == losses.Value || row.Outputs == head.LossOutputs(), key+".kind",
 		"%s wants a head with outputs: %s; heads.%s has %s", s.Kind, row.Outputs, name, head.Outputs)
 }
 
@@ -137,9 +137,9 @@ func newJudgeParts(c *Config, plan bool) (*model.ScorerState, error) {
 	if c.Mode == "head" {
 		return nil, errors.New("mode head trains scorers of format 1")
 	}
-	var l *lora.Config
-	if c.Mode == "lora" {
-		l = loraConfig(c)
+	l, err := c.adapterConfig()
+	if err != nil {
+		return nil, err
 	}
 	if c.Init == "" {
 		p, err := begin(&sc, l, c.Seed)

@@ -64,6 +64,7 @@ func (c *Config) settle(d *strictyaml.Document, folder string) {
 	if d.Has("backbone") && c.Backbone != "" {
 		c.Backbone = absolute(folder, c.Backbone)
 	}
+	c.Optimizer.Groups.settle(c)
 	for _, p := range []*string{&c.Init, &c.Scorer, &c.Out, &c.Cache.Folder} {
 		*p = absolute(folder, *p)
 	}
@@ -73,6 +74,7 @@ func (c *Config) settle(d *strictyaml.Document, folder string) {
 		}
 	}
 	c.settleText()
+	c.settleTrain(checker{d})
 	if c.Steps > 0 && !d.Has("epochs") {
 		c.Epochs = 0
 	}
@@ -115,6 +117,9 @@ type scorerFile struct {
 func (c *Config) fromScorer(dir string) error {
 	path := filepath.Join(dir, "scorer.yaml")
 	text, err := os.ReadFile(path)
+	if a, e := lora.LoadConfig(dir); errors.Is(err, fs.ErrNotExist) && !errors.Is(e, fs.ErrNotExist) {
+		return c.fromAdapter(a, e)
+	}
 	if err != nil {
 		return fmt.Errorf("not a scorer directory: %w", err)
 	}
@@ -145,12 +150,34 @@ func (c *Config) fromScorer(dir string) error {
 	return nil
 }
 
+// fromAdapter takes what a bare PEFT adapter says as the defaults of a run that begins with it: its layers, and its
+// backbone if that is a folder here.
+func (c *Config) fromAdapter(a *lora.Config, err error) error {
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(a.Base, "config.json")); err == nil && filepath.IsAbs(a.Base) {
+		c.Backbone = a.Base
+	}
+	dropout := c.Lora.Dropout
+	c.Lora = loraOf(a)
+	c.Lora.Dropout = dropout
+	return nil
+}
+
+// bareAdapter tells whether a folder that a run begins with holds an adapter without a scorer.
+func bareAdapter(init string) bool {
+	_, err := os.Stat(filepath.Join(init, model.ConfigFile))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
 // keepsScorer refuses what contradicts the weights that init brings: another head or score token. (The adapter needs
 // the backbone to compare: see checkSameAdapter.)
 func keepsScorer(d *strictyaml.Document, c *Config, init string) {
 	was := Default()
-	if err := was.fromScorer(absolute(filepath.Dir(d.File), init)); err != nil {
-		return // told already
+	dir := absolute(filepath.Dir(d.File), init)
+	if err := was.fromScorer(dir); err != nil || bareAdapter(dir) {
+		return // told already, or there is nothing to keep
 	}
 	if d.Has("score_token") && !d.Bad("score_token") && c.ScoreToken != was.ScoreToken {
 		d.Problem("score_token",
@@ -171,7 +198,7 @@ func keepsScorer(d *strictyaml.Document, c *Config, init string) {
 // to its weights, which adapt, but a scorer knows best what it was trained with.
 func (c *Config) Departures() []string {
 	was := Default()
-	if c.Init == "" || c.Judge != nil || was.fromScorer(c.Init) != nil {
+	if c.Init == "" || c.Judge != nil || bareAdapter(c.Init) || was.fromScorer(c.Init) != nil {
 		return nil
 	}
 	var out []string

@@ -28,7 +28,7 @@ type run struct {
 	data           *Data
 	valid          Examples
 
-	optimizer optim.Optimizer
+	optimizer optim.Groups
 	schedule  optim.Schedule
 	order     *Order
 	groups    *groups // nil: batches are cut between rows
@@ -41,6 +41,9 @@ type run struct {
 	progress Progress
 	grads    [][]float32 // of the batch
 
+	ahead  *ahead        // what is being made ready beside the step; nil: nothing
+	waited time.Duration // of the present step, for its examples
+
 	began    time.Time // of this process's training
 	before   float64   // seconds trained in earlier ones
 	lastSave time.Time
@@ -48,14 +51,19 @@ type run struct {
 }
 
 // length sets the order, and how many steps and samples the run has in all, counted from where it stands.
-func (r *run) length() {
+func (r *run) length() error {
 	c, done := r.config, &r.state
 	r.order = NewOrder(c.Seed, r.data.Train.Groups(), c.Data.Sampling)
+	weights, err := c.drawn(r.data.Train)
+	if err != nil {
+		return err
+	}
+	r.order.weigh(weights)
 	batch := int64(c.BatchSize)
 	r.groups = nil
 	if c.Data.Sampling == WholeGroups {
 		r.wholeGroups()
-		return
+		return nil
 	}
 	if c.Steps > 0 {
 		r.total, r.limit = c.Steps, done.Samples+(c.Steps-done.Step)*batch
@@ -64,6 +72,7 @@ func (r *run) length() {
 		r.total = done.Step + max(0, r.limit-done.Samples+batch-1)/batch
 	}
 	r.schedule = c.schedule(r.total)
+	return nil
 }
 
 // wholeGroups is length for batches of whole groups, whose numbers of edits differ: positions and samples are groups.
@@ -92,11 +101,14 @@ func (r *run) wholeGroups() {
 }
 
 // next is the position after the present step.
-func (r *run) next() int64 {
+func (r *run) next() int64 { return r.nextAfter(r.state.Samples) }
+
+// nextAfter is the position after the step that begins at another.
+func (r *run) nextAfter(at int64) int64 {
 	if r.groups != nil {
-		return r.groups.cut(r.order, r.state.Samples, r.limit, r.config.BatchSize)
+		return r.groups.cut(r.order, at, r.limit, r.config.BatchSize)
 	}
-	return min(r.state.Samples+int64(r.config.BatchSize), r.limit)
+	return min(at+int64(r.config.BatchSize), r.limit)
 }
 
 // seen is the number of edits that the run has seen.
@@ -114,6 +126,7 @@ func (r *run) saved() { r.lastSave, r.savedAt = time.Now(), r.state.Step }
 // loop trains until all steps are done, or saves and returns context.Canceled's error when ctx is over: the step at
 // hand is finished first.
 func (r *run) loop(ctx context.Context) error {
+	defer r.ready()
 	for {
 		if r.validationDue() {
 			if err := r.validate(ctx); err != nil {
@@ -177,34 +190,7 @@ func (r *run) stop(ctx context.Context, err error) error {
 }
 
 // batch gives the examples of the present step; those in front of an error with it.
-func (r *run) batch() ([]Example, error) {
-	last := r.next()
-	var out []Example
-	for at := r.state.Samples; at < last; at++ {
-		var unit int
-		var epoch int64
-		var rows []int
-		if r.groups != nil {
-			unit, rows, epoch = r.groups.rows(r.order, at)
-		} else {
-			rows = make([]int, 1)
-			rows[0], epoch = r.order.At(at)
-		}
-		for _, row := range rows {
-			if !usable(r.data.Train, row) { // set aside: it keeps its place, which stays empty
-				continue
-			}
-			e, err := r.data.Train.Example(row)
-			e.Index, e.Unit, e.Group = row, int(at-r.state.Samples), unit
-			if err != nil { // the row itself is bad: setAside finds out
-				return []Example{e}, err
-			}
-			r.draw(&e, epoch, uint64(r.first(unit, row)))
-			out = append(out, e)
-		}
-	}
-	return out, nil
-}
+func (r *run) batch() ([]Example, error) { return r.read(r.places(r.state.Samples, r.next())) }
 
 // first is the row that the draws of an example are made by: its own, or the first one of its whole group, whose edits
 // are asked about in the same words.
@@ -251,16 +237,19 @@ func (r *run) parts(batch []Example) (parts [][]Example) {
 
 // step does one update: gradients of the mean loss over the batch, summed over micro-batches, clipped, AdamW.
 func (r *run) step(ctx context.Context) error {
+	began := time.Now()
+	r.waited = 0
 	for {
-		batch, err := r.batch()
+		batch, err := r.take()
 		err = r.ranks.agree("reading a batch", err)
 		failed := batch
 		if err == nil {
-			failed, err = r.update(ctx, batch)
+			failed, err = r.update(ctx, batch, began)
 		}
 		if err == nil {
 			return nil
 		}
+		r.ready() // what comes next may be other rows now
 		if err := r.aside(failed, false, err); err != nil {
 			return err
 		}
@@ -268,9 +257,11 @@ func (r *run) step(ctx context.Context) error {
 }
 
 // update is step for a batch; after an error it returns the examples that it was at, and nothing has changed.
-func (r *run) update(ctx context.Context, batch []Example) ([]Example, error) {
+func (r *run) update(ctx context.Context, batch []Example, began time.Time) ([]Example, error) {
 	s := &r.state
-	m := &StepMetrics{Kind: "train", Step: s.Step + 1, LR: r.schedule.LR(s.Step)}
+	lrs, lr := r.lrs()
+	m := &StepMetrics{Kind: "train", Step: s.Step + 1, LR: lr}
+	m.rates(r.optimizer, lrs)
 	for i := range r.grads {
 		clear(r.grads[i])
 	}
@@ -290,6 +281,12 @@ func (r *run) update(ctx context.Context, batch []Example) ([]Example, error) {
 	}
 	normalise(items)
 	for i, part := range parts {
+		if i > 0 {
+			since := time.Now()
+			r.ready()
+			r.wait(since)
+		}
+		r.lookAhead(parts, i)
 		out, err := r.pass(ctx, batch, parts, items, i)
 		if err != nil {
 			return part, fmt.Errorf("step %d, samples %s: %w", m.Step, ids(part), err)
@@ -299,15 +296,7 @@ func (r *run) update(ctx context.Context, batch []Example) ([]Example, error) {
 		}
 		notFinite = append(notFinite, m.add(out, part, len(batch), labelled)...)
 		r.addTerms(m, out, items[i])
-		note := ""
-		if t := s.Train; t != nil {
-			note = fmt.Sprintf("loss %.4f", t.Loss)
-		}
-		if r.groups == nil {
-			r.progress.Add(int64(len(part)), note)
-		} else {
-			r.progress.Add(int64(part[len(part)-1].Unit-part[0].Unit+1), note)
-		}
+		r.tell(part)
 	}
 	if err := r.reduced(); err != nil {
 		return nil, err
@@ -324,18 +313,35 @@ func (r *run) update(ctx context.Context, batch []Example) ([]Example, error) {
 		m.Skipped = true
 	default:
 		optim.Clip(r.grads, n, r.config.ClipNorm)
-		r.optimizer.Update(r.params, r.grads, m.LR)
+		r.optimizer.Update(r.params, r.grads, lrs)
 	}
 	s.Step, s.Before, s.Samples = s.Step+1, s.Samples, r.next() // those that were set aside count
 	if r.groups != nil {
 		s.Edits, m.Groups = s.Edits+r.groups.edits(r.order, s.Before, s.Samples), s.Samples
 	}
+	m.Waited = waiting(r.waited, time.Since(began))
 	m.Samples, m.Epoch, m.Seconds = r.seen(), float64(s.Samples)/float64(r.order.Len()), r.seconds()
 	s.Train = m
 	if err := r.record.step(m); err != nil {
 		return nil, &unrecorded{err}
 	}
 	return nil, nil
+}
+
+// tell shows how far the run is after a part of a batch.
+func (r *run) tell(part []Example) {
+	note := ""
+	if t := r.state.Train; t != nil {
+		note = fmt.Sprintf("loss %.4f", t.Loss)
+		if t.Waited >= 0.01 {
+			note += fmt.Sprintf(", %.0f %% waiting", 100*float64(t.Waited))
+		}
+	}
+	if r.groups == nil {
+		r.progress.Add(int64(len(part)), note)
+	} else {
+		r.progress.Add(int64(part[len(part)-1].Unit-part[0].Unit+1), note)
+	}
 }
 
 // forward runs the model, forward and backward, over a part of a batch.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"assay/internal/journal"
+	"assay/optim"
 	"assay/trainer/events"
 )
 
@@ -56,10 +57,27 @@ type StepMetrics struct {
 	Items map[string]int    `json:"items,omitempty"`  // edits, pairs or orders that it had
 
 	LR       float64 `json:"lr"`
-	GradNorm number  `json:"grad_norm"` // before clipping
+	LRs      Rates   `json:"lrs,omitempty"` // of the groups that have their own, by name
+	GradNorm number  `json:"grad_norm"`     // before clipping
 	Tokens   int     `json:"tokens"`
 	Skipped  bool    `json:"skipped,omitempty"` // something was not finite: no update
+	Waited   number  `json:"waited"`            // share of the step's time that it waited for its examples
 	Seconds  float64 `json:"seconds"`           // of training so far
+}
+
+// Rates are learning rates by groups of tensors.
+type Rates map[string]float64
+
+// rates notes the learning rates of groups that have their own.
+func (m *StepMetrics) rates(groups optim.Groups, lrs []float64) {
+	for i := range groups {
+		if name := groups[i].Name; name != otherGroup {
+			if m.LRs == nil {
+				m.LRs = Rates{}
+			}
+			m.LRs[name] = lrs[i]
+		}
+	}
 }
 
 // ValidationMetrics are the measures over the validation rows.
@@ -133,12 +151,16 @@ func (r *recorder) step(m *StepMetrics) error {
 		{Tag: "train/l1", Value: float64(m.L1)},
 		{Tag: "train/lr", Value: m.LR},
 		{Tag: "train/grad_norm", Value: float64(m.GradNorm)},
+		{Tag: "train/waited", Value: float64(m.Waited)},
 	}
 	if math.IsNaN(float64(m.ScoreLoss)) && !math.IsNaN(float64(m.Loss)) { // conversations have no scores
 		scalars = append(scalars[:1], scalars[3:]...)
 	}
 	if m.Text != nil {
 		scalars = append(scalars, events.Scalar{Tag: "train/text_loss", Value: float64(*m.Text)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.LRs)) {
+		scalars = append(scalars, events.Scalar{Tag: "train/lr/" + name, Value: m.LRs[name]})
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Terms)) {
 		scalars = append(scalars, events.Scalar{Tag: "train/losses/" + name, Value: float64(m.Terms[name])})

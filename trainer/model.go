@@ -29,6 +29,8 @@ type Example struct {
 	Said  Said // all that people said about it; without it Label is all
 	Unit  int  // number of its group in the batch
 	Group int  // unit of the order that it is of
+
+	Prepared any // what an Aheader made of it; nil: nothing yet
 }
 
 // labelled tells whether Label is one: what only comparisons speak of has none.

@@ -49,6 +49,9 @@ type Order struct {
 	Seed  uint64
 	Units [][]int // rows (indices into the training rows) of each unit
 
+	rows []float64 // weights that rows are drawn by; nil: every unit once an epoch
+	ends []float64 // sums of the units' weights
+
 	epoch int64 // of permutation
 	perm  []int32
 }
@@ -86,6 +89,9 @@ func (o *Order) Unit(position int64) (unit int, epoch int64) {
 func (o *Order) At(position int64) (row int, epoch int64) {
 	unit, epoch := o.Unit(position)
 	rows := o.Units[unit]
+	if o.rows != nil {
+		return o.drawRow(rows, mix(o.Seed, forGroupRow, uint64(epoch), uint64(position%o.Len()))), epoch
+	}
 	return rows[pick(mix(o.Seed, forGroupRow, uint64(epoch), uint64(unit)), len(rows))], epoch
 }
 
@@ -97,6 +103,9 @@ func (o *Order) shuffle(epoch int64) {
 		j := pick(rng.Uint64(), i+1)
 		o.perm[i] = o.perm[j]
 		o.perm[j] = int32(i)
+	}
+	if o.rows != nil {
+		o.drawUnits(rng)
 	}
 	o.epoch = epoch
 }

@@ -76,16 +76,7 @@ const mostCompared = 512
 
 // better tells whether a validation is the best so far, by what validate.by says.
 func (r *run) better(m *ValidationMetrics) (bool, error) {
-	by := r.config.Validate.By
-	if by == "auto" {
-		by = byL1
-		if m.Loss != nil {
-			by = byLoss
-		}
-		if m.Loss == nil && math.IsNaN(float64(m.L1)) && m.Pairs != nil {
-			by = byPairs
-		}
-	}
+	by := r.by(m)
 	if by != byL1 {
 		m.By = by
 	}
@@ -102,22 +93,44 @@ func (r *run) better(m *ValidationMetrics) (bool, error) {
 	return !ok || now < was, nil
 }
 
+// by is the measure that says what is best: that of validate.by.
+func (r *run) by(m *ValidationMetrics) string {
+	switch by := r.config.Validate.By; {
+	case by != "auto":
+		return by
+	case m.Loss != nil:
+		return byLoss
+	case math.IsNaN(float64(m.L1)) && m.Pairs != nil:
+		return byPairs
+	}
+	return byL1
+}
+
+// falling tells whether a measure is the better the lower it is.
+func falling(by string) bool { return by == byL1 || by == byLoss }
+
+// number is a measure; NaN if it is not defined.
+func (m *ValidationMetrics) number(by string) float64 {
+	switch {
+	case by == byL1:
+		return float64(m.L1)
+	case by == bySpearman:
+		return float64(m.Spearman)
+	case by == byPairs && m.Pairs != nil:
+		return float64(*m.Pairs)
+	case by == byLoss && m.Loss != nil:
+		return float64(*m.Loss)
+	case by == byTokenAccuracy && m.TokenAccuracy != nil:
+		return float64(*m.TokenAccuracy)
+	}
+	return math.NaN()
+}
+
 // value is a measure, the lower the better; ok is false if it is not defined.
 func (m *ValidationMetrics) value(by string) (float64, bool) {
-	v := math.NaN()
-	switch by {
-	case byL1:
-		v = float64(m.L1)
-	case bySpearman:
-		v = -float64(m.Spearman)
-	case byLoss:
-		v = float64(*m.Loss)
-	case byTokenAccuracy:
-		v = -float64(*m.TokenAccuracy)
-	case byPairs:
-		if m.Pairs != nil {
-			v = -float64(*m.Pairs)
-		}
+	v := m.number(by)
+	if !falling(by) {
+		v = -v
 	}
 	return v, !math.IsNaN(v)
 }

@@ -39,12 +39,16 @@ func DryRun(ctx context.Context, c *Config, f Factory, more ...PlanOptions) (pla
 		return nil, exit.Usage(err)
 	}
 	r.dropBad()
-	r.length()
+	if err := r.length(); err != nil {
+		return nil, err
+	}
 	if err := r.checkComparable(nil); err != nil {
 		return nil, err
 	}
-	r.trains = describeModel(r.model)
-	r.trains.Departures = c.Departures()
+	if r.optimizer, err = c.groupsOf(r.model.Params()); err != nil {
+		return nil, err
+	}
+	r.trains = r.describeTrained()
 	p, ok := r.model.(Planner)
 	if !ok {
 		return r.complete(&Plan{MicroBatch: c.BatchSize}), nil

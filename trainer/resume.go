@@ -110,14 +110,20 @@ func short(s string) string {
 	return s
 }
 
+// describeTrained says what the run trains.
+func (r *run) describeTrained() Trained {
+	t := describeModel(r.model)
+	t.Departures, t.Groups, t.Ways = r.config.Departures(), r.config.trainedGroups(r.optimizer), r.config.ways()
+	return t
+}
+
 // describe notes what a resumed run must find again.
 func (r *run) describe() error {
 	text, err := r.config.YAML()
 	if err != nil {
 		return err
 	}
-	r.trains = describeModel(r.model)
-	r.trains.Departures = r.config.Departures()
+	r.trains = r.describeTrained()
 	r.state = state{Format: 1, Config: string(text), Model: maps.Clone(r.model.Fingerprint()), Data: r.data.fingerprint}
 	if r.state.Model == nil {
 		r.state.Model = map[string]string{}
@@ -144,13 +150,13 @@ func (r *run) describe() error {
 
 // checkVacant makes sure that a fresh run overwrites nothing but what a run without a checkpoint left. A scorer is
 // written after the last checkpoint, so one without it is not of such a run.
-func (r *run) checkVacant() error {
+func (r *run) checkVacant(o *Options) error {
 	scorer := r.config.resultPath()
-	if _, err := os.Lstat(scorer); err == nil {
+	if _, err := os.Lstat(scorer); err == nil && !o.Fresh {
 		return exit.Usagef("%s is there, but no checkpoint to go on from: choose another out, or overwrite it with --fresh",
 			scorer)
 	}
-	return removeRun(r.config.Out)
+	return nil
 }
 
 // compare refuses to go on with something else, unless told to.

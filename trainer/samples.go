@@ -30,6 +30,7 @@ type sampleRow struct {
 	unit   string  // what it is compared in: see comparedIn
 	asked  string  // the same for one source and instruction
 	label  float64 // 0 without one
+	weight float64 // of data.weight
 	Said   Said
 	id     string
 	digest string // of the content, pictures included
@@ -108,10 +109,10 @@ func (s *Samples) units() []string {
 	return out
 }
 
-// wholeGroups makes what edits are compared in the groups that a run orders, and its list of rows keeps.
-func (s *Samples) wholeGroups() {
-	for i, unit := range s.units() {
-		s.rows[i].group = unit
+// regroup says what the groups are that a run orders, and its list of rows keeps.
+func (s *Samples) regroup(names []string) {
+	for i, name := range names {
+		s.rows[i].group = name
 	}
 }
 
@@ -184,7 +185,8 @@ func (d *Data) open(c *Config) error {
 	if c.Mode == ModeText {
 		return d.openConversations(c)
 	}
-	s := scan{data: d, columns: c.Data.Columns, digest: sha256.New(), wanted: c.learnsFrom, compares: len(c.Losses) > 0}
+	s := scan{data: d, columns: c.Data.Columns, digest: sha256.New(), wanted: c.learnsFrom, compares: len(c.Losses) > 0,
+		weight: c.Data.Weight}
 	all := s.tables(c.Data.Train)
 	d.Unlabelled = s.unlabelled
 	for dimension, n := range s.said {
@@ -208,11 +210,14 @@ func (d *Data) open(c *Config) error {
 		d.Validation = all.split(c.Data.ValidationSplit)
 	case c.Data.Validation.Fraction > 0:
 		rows := all.split(c.Data.TrainSplit)
-		train, held := holdOut(c.Seed, rows.Groups(), c.Data.Validation.Fraction)
+		train, held := holdOut(c.Seed, rows.groupKeys(), c.Data.Validation.Fraction)
 		d.Train, d.Validation = rows.choose(train), rows.choose(held)
 	}
-	if c.Data.Sampling == WholeGroups {
-		d.Train.(*Samples).wholeGroups()
+	switch c.Data.Sampling {
+	case WholeGroups:
+		d.Train.(*Samples).regroup(d.Train.(*Samples).units())
+	case "group":
+		d.Train.(*Samples).regroup(d.Train.(*Samples).groupKeys())
 	}
 	if err := errors.Join(s.problems...); err != nil {
 		return exit.Usage(fmt.Errorf("the label tables:\n%w", err))

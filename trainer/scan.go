@@ -31,6 +31,7 @@ type scan struct {
 	compares   bool                    // the run learns from more than labels
 	wanted     func(e *data.Edit) bool // whether the run can use what is said about an edit
 	digest     hash.Hash               // over the content of all rows
+	weight     string                  // column of data.weight; "": none
 	rows       int
 	unlabelled int
 	said       map[string]int // rows that say something, by dimension
@@ -149,6 +150,14 @@ func (s *scan) table(t *data.Edits, out *splitSamples) {
 			id:       row.ID,
 			digest:   digest,
 			contents: contents,
+		}
+		if s.weight != "" {
+			if sample.weight, err = s.weightOf(t, i); err != nil {
+				s.problems = append(s.problems, err)
+				return
+			}
+			sample.digest = weighted(digest, sample.weight)
+			fmt.Fprintln(s.digest, sample.digest)
 		}
 		sample.group = sample.groupOf(&row)
 		out.grouped = out.grouped || sample.group != ""

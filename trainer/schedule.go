@@ -1,44 +1,84 @@
 package trainer
 
 import (
+	"fmt"
 	"math"
 	"strings"
 
+	"assay/internal/exit"
 	"assay/optim"
 )
 
+// plateau is the schedule that cuts the rate where validations do not get better.
+const plateau = "plateau"
+
+// isTokenRow recognises the rows of the score token.
+func isTokenRow(name string) bool { return strings.HasPrefix(name, "score_token.") }
+
+// groupsOf sorts trained tensors into the groups that the configuration knows. One without tensors is refused.
+func (c *Config) groupsOf(params []optim.Param) (optim.Groups, error) {
+	members := map[string][]int{}
+	for i, p := range params {
+		name := c.rates(p.Name)
+		members[name] = append(members[name], i)
+	}
+	var out optim.Groups
+	for _, name := range groupNames() {
+		if len(members[name]) > 0 {
+			out = append(out, optim.Group{Name: name, Params: members[name]})
+		} else if c.Optimizer.Groups.of(name) != nil && (name != adapterBGroup || c.Optimizer.Groups.Adapters.Ratio > 0) {
+			return nil, exit.Usage(fmt.Errorf("optimizer.groups.%s: nothing of it trains: leave it out", name))
+		}
+	}
+	return out, nil
+}
+
 // newOptimizer makes the optimizer that the configuration describes.
-func (c *Config) newOptimizer(params []optim.Param) optim.Optimizer {
+func (c *Config) newOptimizer(params []optim.Param) (optim.Groups, error) {
+	groups, err := c.groupsOf(params)
+	for i := range groups {
+		groups[i].Optimizer = c.optimizerOf(optim.Of(&groups[i], params), c.decayOf(groups[i].Name))
+	}
+	return groups, err
+}
+
+// optimizerOf makes the optimizer of some parameters.
+func (c *Config) optimizerOf(params []optim.Param, decay float64) optim.Optimizer {
 	o := c.Optimizer
 	var decayed []bool
 	if o.Decay == "weights" {
-		decayed = optim.Decayed(params, func(name string) bool { return strings.HasPrefix(name, "score_token.") })
+		decayed = optim.Decayed(params, isTokenRow)
 	}
 	switch o.Name {
 	case "lion":
-		l := optim.NewLion(params, [2]float64(o.Betas), o.WeightDecay)
+		l := optim.NewLion(params, [2]float64(o.Betas), decay)
 		l.Decayed = decayed
 		return l
 	case "adafactor":
-		a := optim.NewAdafactor(params, o.WeightDecay)
+		a := optim.NewAdafactor(params, decay)
+		a.Decayed = decayed
+		return a
+	case "adamw_8bit":
+		a := optim.NewAdamW8(params, [2]float64(o.Betas), o.Eps, decay)
 		a.Decayed = decayed
 		return a
 	}
-	a := optim.NewAdamW(params, [2]float64(o.Betas), o.Eps, o.WeightDecay)
+	a := optim.NewAdamW(params, [2]float64(o.Betas), o.Eps, decay)
 	a.Decayed = decayed
 	return a
 }
 
-// schedule resolves the learning rates of a run of total steps.
-func (c *Config) schedule(total int64) optim.Schedule {
+// course resolves the learning rates of a run of total steps.
+func (s *ScheduleConfig) course(peak float64, total int64) optim.Schedule {
 	return optim.Schedule{
-		Kind:   c.Schedule.Kind,
-		Peak:   c.Optimizer.LR,
-		End:    c.Schedule.MinLR,
-		Warmup: stepsOf(c.Schedule.Warmup, total),
+		Kind:   s.Kind,
+		Peak:   peak,
+		End:    s.MinLR,
+		Warmup: stepsOf(s.Warmup, total),
 		Total:  total,
-		Cycles: c.Schedule.Cycles,
-		Decay:  stepsOf(c.Schedule.Decay, total),
+		Cycles: s.Cycles,
+		Decay:  stepsOf(s.Decay, total),
+		Factor: s.Factor,
 	}
 }
 
@@ -48,4 +88,60 @@ func stepsOf(n float64, total int64) int64 {
 		n = math.Round(n * float64(total))
 	}
 	return int64(n)
+}
+
+// schedule is the course of the run's own learning rate.
+func (c *Config) schedule(total int64) optim.Schedule { return c.courseOf(otherGroup, total) }
+
+// lrs are the learning rates of the groups in the present step, and that of optimizer.lr and schedule.
+func (r *run) lrs() (each []float64, main float64) {
+	at := func(group string, s optim.Schedule) float64 {
+		if p := r.state.Plateaus[r.config.ownerOf(group)]; p != nil {
+			s.Cuts = p.Cuts
+		}
+		return s.LR(r.state.Step)
+	}
+	for i := range r.optimizer {
+		name := r.optimizer[i].Name
+		each = append(each, at(name, r.config.courseOf(name, r.total)))
+	}
+	return each, at(otherGroup, r.schedule)
+}
+
+// ownerOf names the group whose schedule a group follows.
+func (c *Config) ownerOf(group string) string {
+	if x := c.Optimizer.Groups.of(group); x == nil || x.Schedule == nil {
+		return otherGroup
+	}
+	if group == adapterBGroup {
+		return adapterGroup
+	}
+	return group
+}
+
+// plateaus are the schedules of that kind, by the groups that own them.
+func (c *Config) plateaus() map[string]*ScheduleConfig {
+	out := map[string]*ScheduleConfig{}
+	for _, name := range groupNames() {
+		owner := c.ownerOf(name)
+		if s, _ := c.scheduleOf(owner); s.Kind == plateau {
+			out[owner] = s
+		}
+	}
+	return out
+}
+
+// measurePlateaus lets the schedules of kind plateau see a validation.
+func (r *run) measurePlateaus(m *ValidationMetrics) {
+	for owner, s := range r.config.plateaus() {
+		p := optim.Plateau{Patience: s.Patience, Threshold: s.Threshold, Rising: !falling(r.by(m))}
+		if kept := r.state.Plateaus[owner]; kept != nil {
+			p.PlateauState = *kept
+		}
+		p.Measure(m.number(r.by(m)))
+		if r.state.Plateaus == nil {
+			r.state.Plateaus = map[string]*optim.PlateauState{}
+		}
+		r.state.Plateaus[owner] = &p.PlateauState
+	}
 }

@@ -66,6 +66,13 @@ func openModel(c *Config, plan bool, memory int64) (_ Model, err error) {
 		return nil, err
 	}
 	o := tuneOptions(c, parts, m.store)
+	if c.Train != nil {
+		modules, err := backboneModules(c.Backbone)
+		if err != nil {
+			return nil, err
+		}
+		o.Trains = c.trainsTensor(modules)
+	}
 	o.Elsewhere = memory > 0
 	if m.tuner, err = model.NewTuner(parts, o); err != nil {
 		return nil, err
@@ -109,13 +116,16 @@ func newParts(c *Config, plan bool) (*model.ScorerState, error) {
 	if plan {
 		begin = model.PlanScorerState
 	}
+	l, err := c.adapterConfig()
+	if err != nil {
+		return nil, err
+	}
 	if c.Init == "" {
-		var l *lora.Config
-		if c.Mode == "lora" {
-			l = loraConfig(c)
-		}
 		p, err := begin(sc, l, c.Seed)
 		return p, suggestParts(c, err)
+	}
+	if bareAdapter(c.Init) {
+		return beginOnAdapter(c, sc, begin)
 	}
 	p, err := model.LoadScorerState(c.Init)
 	if err != nil {
@@ -134,8 +144,8 @@ func newParts(c *Config, plan bool) (*model.ScorerState, error) {
 		if err := checkSameAdapter(c, p.Adapter); err != nil {
 			return nil, err
 		}
-	case c.Mode == "lora":
-		fresh, err := begin(sc, loraConfig(c), c.Seed)
+	case l != nil:
+		fresh, err := begin(sc, l, c.Seed)
 		if err != nil {
 			return nil, suggestParts(c, err)
 		}
@@ -143,6 +153,24 @@ func newParts(c *Config, plan bool) (*model.ScorerState, error) {
 	}
 	p.Config, p.Plan = sc, plan
 	return p, nil
+}
+
+// beginOnAdapter makes a fresh scorer around a bare adapter.
+func beginOnAdapter(
+	c *Config, sc *model.ScorerConfig, begin func(*model.ScorerConfig, *lora.Config, uint64) (*model.ScorerState, error),
+) (*model.ScorerState, error) {
+	if c.Mode == "full" {
+		return nil, errors.New("init is an adapter, which mode full does not train: merge it first (train merge --backbone " +
+			"DIR --adapter DIR --out DIR)")
+	}
+	p, err := begin(sc, nil, c.Seed)
+	if err != nil {
+		return nil, err
+	}
+	if p.Adapter, err = lora.Load(c.Init); err != nil {
+		return nil, err
+	}
+	return p, checkSameAdapter(c, p.Adapter)
 }
 
 // dtype resolves auto: half precision where there is a GPU, float32 on the CPU.
@@ -334,6 +362,9 @@ func prepareExamples(p preparer, batch []Example) ([]*model.Sample, error) {
 }
 
 func prepareExample(p preparer, e *Example) (*model.Sample, error) {
+	if known, ok := e.Prepared.(*prepared); ok {
+		return known.sample, known.err
+	}
 	c, err := e.contents()
 	if err != nil {
 		return nil, err

@@ -46,6 +46,8 @@ type state struct {
 	Worse     int64              `json:"worse,omitempty"` // validations since the best one
 	Train     *StepMetrics       `json:"train,omitempty"` // of the last step
 
+	Plateaus map[string]*optim.PlateauState `json:"plateaus,omitempty"` // of schedules of that kind, by group
+
 	Config string            `json:"config"` // YAML
 	Model  map[string]string `json:"model"`  // fingerprint
 	Data   map[string]string `json:"data"`   // hash and count of the tables
@@ -72,7 +74,11 @@ func (r *run) save() error {
 		tensors["parameter/"+p.Name] = p.Value
 	}
 	for _, s := range r.optimizer.State() {
-		tensors[s.Kind+"/"+r.params[s.Param].Name] = tensor.New(tensor.WithShape(s.Shape...), tensor.WithBacking(s.Values))
+		var backing any = s.Values
+		if s.Bytes != nil {
+			backing = s.Bytes
+		}
+		tensors[s.Kind+"/"+r.params[s.Param].Name] = tensor.New(tensor.WithShape(s.Shape...), tensor.WithBacking(backing))
 	}
 	root := filepath.Join(r.config.Out, CheckpointsDir)
 	err = checkpoints.Save(root, s.Step, r.config.Checkpoint.Keep, func(dir string) error {
@@ -130,8 +136,16 @@ func (r *run) restore(dir string, s *state) error {
 		if err != nil {
 			return fmt.Errorf("the checkpoint is of another model or optimizer: %w", err)
 		}
-		if !t.Shape().Eq(tensor.Shape(k.Shape)) || t.Dtype() != tensor.Float32 {
+		wanted := tensor.Float32
+		if k.Bytes != nil {
+			wanted = tensor.Uint8
+		}
+		if !t.Shape().Eq(tensor.Shape(k.Shape)) || t.Dtype() != wanted {
 			return fmt.Errorf("%s: %s has shape %v, the model's %v", f.Path(), name, t.Shape(), k.Shape)
+		}
+		if k.Bytes != nil {
+			copy(k.Bytes, t.Uint8s())
+			continue
 		}
 		copy(k.Values, t.Float32s())
 	}

@@ -40,11 +40,6 @@ func (c *Config) resultDir() string {
 // resultPath is where the result will lie.
 func (c *Config) resultPath() string { return filepath.Join(c.Out, c.resultDir()) }
 
-// adapts tells whether an adapter trains, over a backbone that stays as it is.
-func (c *Config) adapts() bool {
-	return c.Mode == "lora" || c.Mode == ModeText && c.Text != nil && c.Text.Tune == "lora"
-}
-
 // settleText fills in what follows from the mode.
 func (c *Config) settleText() {
 	if c.Mode != ModeText {
@@ -59,7 +54,8 @@ func (c *Config) settleText() {
 }
 
 // withAdapter decodes a run's file again, with what the adapter of init says as the defaults of the lora section.
-func withAdapter(path string, text []byte, dir string, c *Config, d *strictyaml.Document) (*Config, *strictyaml.Document) {
+func withAdapter(path string, text []byte, dir string, c *Config, d *strictyaml.Document) (
+	*Config, *strictyaml.Document) {
 	a, err := lora.LoadConfig(dir)
 	if err != nil {
 		d.Problem("init", "not a folder with an adapter: %v", err)
@@ -79,8 +75,8 @@ func (c *Config) checkText(d checker) {
 		return
 	}
 	d.oneOf("text.tune", c.Text.Tune, "lora", "full")
-	d.want(c.Init == "" || c.Text.Tune == "lora", "init", "is an adapter to go on from, which tune: full does not train: merge "+
-		"it first (train merge --backbone DIR --adapter DIR --out DIR)")
+	d.want(c.Init == "" || c.Text.Tune == "lora", "init",
+		"is an adapter to go on from, which tune: full does not train: merge it first (train merge --backbone DIR --adapter DIR --out DIR)")
 	d.want(c.Text.MaxTokens >= 0, "text.max_tokens", "want at least 0 (as many as the model has positions), not %d",
 		c.Text.MaxTokens)
 	usual := Default()
@@ -88,7 +84,7 @@ func (c *Config) checkText(d checker) {
 		key        string
 		now, usual any
 	}{
-		{"scorer", c.Scorer, usual.Scorer},
+		{"scorer", c.Scorer, usual.Scorer}, {"train", c.Train == nil, true}, {"layout", c.Layout, usual.Layout},
 		{"pair", c.Pair, usual.Pair}, {"pair_size", c.PairSize, usual.PairSize},
 		{"question", c.Question, usual.Question}, {"answer", c.Answer, usual.Answer},
 		{"text_loss", c.TextLoss, usual.TextLoss}, {"score_range", c.ScoreRange, usual.ScoreRange},
@@ -96,10 +92,12 @@ func (c *Config) checkText(d checker) {
 		{"score_position", c.ScorePosition, usual.ScorePosition}, {"augment", c.Augment, usual.Augment},
 		{"loss", c.Loss, usual.Loss}, {"losses", len(c.Losses), 0},
 		{"data.columns", c.Data.Columns, usual.Data.Columns}, {"data.sampling", c.Data.Sampling, usual.Data.Sampling},
+		{"data.balance", c.Data.Balance, usual.Data.Balance}, {"data.weight", c.Data.Weight, usual.Data.Weight},
 		{"data.group_edits", c.Data.GroupEdits, usual.Data.GroupEdits},
 		{"data.train_split", c.Data.TrainSplit, usual.Data.TrainSplit},
 		{"data.validation_split", c.Data.ValidationSplit, usual.Data.ValidationSplit},
 	} {
-		d.want(reflect.DeepEqual(k.now, k.usual), k.key, "is of scorers: mode text, which learns conversations, has no such key")
+		d.want(reflect.DeepEqual(k.now, k.usual), k.key,
+			"is of scorers: mode text, which learns conversations, has no such key")
 	}
 }

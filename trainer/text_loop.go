@@ -88,10 +88,11 @@ func (r *run) textCard(train, valid *Samples) (string, error) {
 	if c.adapts() {
 		what, use = "Adapter", fmt.Sprintf("score chat --backbone %s --adapter %s", filepath.Base(c.Backbone), AdapterDir)
 	}
-	fmt.Fprintf(&b, "---\n%s---\n\n# %s that answers in words\n\nTrained on the answers of conversations with pictures, by assay %s, "+
-		"mode %s, tune %s.\n\n    %s --image a.png --text \"...\"\n\n", front, what, version.Version, c.Mode, c.Text.Tune, use)
-	fmt.Fprintf(&b, "## Data\n\n%d conversations for training, %d for validation. Tables: %s.\n\n## Training\n\n", train.Len(),
-		valid.Len(), strings.Join(bases(c.Data.Train), ", "))
+	fmt.Fprintf(&b, "---\n%s---\n\n# %s that answers in words\n\nTrained on the answers of conversations with pictures, by "+
+		"assay %s, mode %s, tune %s.\n\n    %s --image a.png --text \"...\"\n\n", front, what, version.Version, c.Mode,
+		c.Text.Tune, use)
+	fmt.Fprintf(&b, "## Data\n\n%d conversations for training, %d for validation. Tables: %s.\n\n## Training\n\n",
+		train.Len(), valid.Len(), strings.Join(bases(c.Data.Train), ", "))
 	fmt.Fprintf(&b, "%d of %d steps of %d conversations, %.2f epochs, seed %d, %.0f s.", s.Step, r.total, c.BatchSize,
 		float64(s.Samples)/float64(r.order.Len()), c.Seed, r.seconds())
 	if s.Train != nil {
@@ -115,7 +116,8 @@ func (r *run) textMeasures(w io.Writer) {
 	}
 	fmt.Fprint(w, "| validation at step | rows | tokens | loss | token accuracy |\n|---|---|---|---|---|\n")
 	line := func(m *ValidationMetrics) {
-		fmt.Fprintf(w, "| %d | %d | %d | %.4f | %.4f |\n", m.Step, m.Rows, m.Tokens, float64(*m.Loss), float64(*m.TokenAccuracy))
+		fmt.Fprintf(w, "| %d | %d | %d | %.4f | %.4f |\n", m.Step, m.Rows, m.Tokens, float64(*m.Loss),
+			float64(*m.TokenAccuracy))
 	}
 	line(last)
 	if best != nil && best.Step != last.Step {

@@ -58,8 +58,10 @@ func sftConfig(t *testing.T, family string, more string) (string, sftRun) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "run.yaml")
-	text := fmt.Sprintf("mode: text\nbackbone: %s\nout: out\n%sdata: {train: %s/train.jsonl, validation: %s/valid.jsonl}\n"+
-		"optimizer: {lr: %g, betas: %s, weight_decay: %g}\nclip_norm: %g\nbatch_size: 4\nsteps: %d\ndevice: cpu\nthreads: 2\n"+
+	text := fmt.Sprintf("mode: text\nbackbone: %s\nout: out\n%s"+
+		"data: {train: %s/train.jsonl, validation: %s/valid.jsonl}\n"+
+		"optimizer: {lr: %g, betas: %s, weight_decay: %g}\nclip_norm: %g\n"+
+		"batch_size: 4\nsteps: %d\ndevice: cpu\nthreads: 2\n"+
 		"validate: {every: 100}\n%s", backbone, tune, folder, folder, r.LR, betas, r.Decay, r.Clip, len(r.Steps), more)
 	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
 		t.Fatal(err)
@@ -91,10 +93,11 @@ func metricLines[T any](t *testing.T, path, kind string) (out []T) {
 // relative difference, of 1 at least.
 func off(got, want float64) float64 { return math.Abs(got-want) / max(1, math.Abs(want)) }
 
-// TestTextIsTransformers trains ten steps on conversations of several turns and pictures: losses, gradients and tensors are
-// those of transformers and PEFT, in micro-batches of any size.
+// TestTextIsTransformers trains ten steps on conversations of several turns and pictures: losses, gradients and tensors
+// are those of transformers and PEFT, in micro-batches of any size.
 func TestTextIsTransformers(t *testing.T) {
-	for family, micro := range map[string]string{"llavanext": "auto", "qwen2_5_vl": "1", "qwen2_vl": "3", "qwen3_vl": "auto"} {
+	runs := map[string]string{"llavanext": "auto", "qwen2_5_vl": "1", "qwen2_vl": "3", "qwen3_vl": "auto"}
+	for family, micro := range runs {
 		t.Run(family, func(t *testing.T) {
 			path, want := sftConfig(t, family, "micro_batch: "+micro+"\n")
 			r, err := Train(t.Context(), Options{Config: load(t, path), Factory: OpenModel})
@@ -222,11 +225,13 @@ func TestTextRefuses(t *testing.T) {
 		{`[{"role": "user", "content": "a"}]`, "", "the last message must be of the role assistant"},
 		{`[{"role": "assistant", "content": "a"}]`, "", "nobody asked"},
 		{`[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b<|im_end|>"}]`, "", "special token"},
-		{`[{"role": "user", "content": [` + image + `]}, {"role": "assistant", "content": "b"}]`, "text: {tune: lora, max_tokens: 20}",
+		{`[{"role": "user", "content": [` + image + `]}, {"role": "assistant", "content": "b"}]`,
+			"text: {tune: lora, max_tokens: 20}",
 			"text.max_tokens is 20: nothing is cut off"},
 		{`[{"role": "user", "content": "` + strings.Repeat("word ", 9000) + `"}, {"role": "assistant", "content": "b"}]`, "",
 			"max_position_embeddings"},
-		{`[{"role": "user", "content": [{"type": "image", "image": "none.png"}]}, {"role": "assistant", "content": "b"}]`, "", "none.png"},
+		{`[{"role": "user", "content": [{"type": "image", "image": "none.png"}]}, {"role": "assistant", "content": "b"}]`, "",
+			"none.png"},
 		{`[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "temperature": 1`, "", "temperature"},
 	} {
 		text := string(must(os.ReadFile(path)))
@@ -257,13 +262,15 @@ func must[T any](v T, err error) T {
 // TestTextConfig refuses keys that have no meaning for conversations.
 func TestTextConfig(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run.yaml")
-	text := "mode: text\nbackbone: b\nout: o\ndata: {train: t.jsonl, sampling: group}\npair: concat\nlosses: [{kind: l1}]\n" +
+	text := "mode: text\nbackbone: b\nout: o\ndata: {train: t.jsonl, sampling: group}\npair: concat\n" +
+		"losses: [{kind: l1}]\n" +
 		"text: {tune: some, max_tokens: -1}\nvalidate: {by: l1}\n"
 	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	_, err := Load(path)
-	for _, want := range []string{"data.sampling: is of scorers", "pair: is of scorers", "losses: is of scorers", "text.tune",
+	for _, want := range []string{"data.sampling: is of scorers", "pair: is of scorers", "losses: is of scorers",
+		"text.tune",
 		"text.max_tokens", "validate.by"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)

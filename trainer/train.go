@@ -133,11 +133,6 @@ func (r *run) train(ctx context.Context, o *Options) (result *Result, err error)
 	if w, ok := r.model.(interface{ Warn(func(text string)) }); ok {
 		w.Warn(o.Warn)
 	}
-	if o.Fresh && r.ranks.first() { // not before it is known that there is something to train
-		if err := removeRun(r.config.Out); err != nil {
-			return nil, fmt.Errorf("clearing the run directory: %w", err)
-		}
-	}
 	if err := r.begin(ctx, o, old, dir); err != nil {
 		return nil, err
 	}
@@ -218,9 +213,12 @@ func (r *run) find(o *Options) (*state, string, error) {
 
 // begin sets up parameters, optimizer and records: as the model gives them, or as the checkpoint has them.
 func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) error {
-	c := r.config
 	r.params = r.model.Params()
 	if err := optim.Check(r.params); err != nil {
+		return err
+	}
+	var err error
+	if r.optimizer, err = r.config.newOptimizer(r.params); err != nil {
 		return err
 	}
 	if err := r.describe(); err != nil {
@@ -230,37 +228,13 @@ func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) err
 	if err := r.sameRun(o); err != nil {
 		return err
 	}
-	var err error
-	if old != nil {
-		err = r.compare(old, dir, o)
-	} else if r.ranks.first() {
-		err = r.checkVacant()
-	}
-	if err := r.ranks.agree("comparing with the checkpoint", err); err != nil {
+	if err := r.takeOver(ctx, o, old, dir); err != nil {
 		return err
 	}
-	err = r.checkRows(ctx, o, old == nil)
-	if err == nil && r.ranks.first() {
-		err = writeConfig(c)
+	if r.ranks.first() {
+		err = r.occupy(o, old == nil)
 	}
-	if err := r.ranks.agree("checking the rows", err); err != nil {
-		return err
-	}
-	r.optimizer = c.newOptimizer(r.params)
-	for _, p := range r.params {
-		r.grads = append(r.grads, make([]float32, len(p.Floats())))
-	}
-	if old != nil {
-		if err := r.ranks.agree("reading the checkpoint", r.restore(dir, old)); err != nil {
-			return err
-		}
-		r.adopt(old)
-	}
-	if err := r.sameRows(); err != nil {
-		return err
-	}
-	r.length()
-	if err := r.ranks.agree("looking at what is compared", r.checkComparable(o.Warn)); err != nil {
+	if err := r.ranks.agree("beginning the run directory", err); err != nil {
 		return err
 	}
 	if err := r.prepare(ctx, o); err != nil {
@@ -278,6 +252,37 @@ func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) err
 	return r.ranks.agree("opening the records", r.openRecords())
 }
 
+// takeOver takes over what the checkpoint holds, if there is one, and looks at the tables.
+func (r *run) takeOver(ctx context.Context, o *Options, old *state, dir string) (err error) {
+	if old != nil {
+		err = r.compare(old, dir, o)
+	} else if r.ranks.first() {
+		err = r.checkVacant(o)
+	}
+	if err := r.ranks.agree("comparing with the checkpoint", err); err != nil {
+		return err
+	}
+	if err := r.ranks.agree("checking the rows", r.checkRows(ctx, o, old == nil)); err != nil {
+		return err
+	}
+	for _, p := range r.params {
+		r.grads = append(r.grads, make([]float32, len(p.Floats())))
+	}
+	if old != nil {
+		if err := r.ranks.agree("reading the checkpoint", r.restore(dir, old)); err != nil {
+			return err
+		}
+		r.adopt(old)
+	}
+	if err := r.sameRows(); err != nil {
+		return err
+	}
+	if err := r.ranks.agree("making the order", r.length()); err != nil {
+		return err
+	}
+	return r.ranks.agree("looking at what is compared", r.checkComparable(o.Warn))
+}
+
 // openRecords begins what a run writes as it goes.
 func (r *run) openRecords() (err error) {
 	if !r.ranks.first() {
@@ -290,12 +295,32 @@ func (r *run) openRecords() (err error) {
 	return err
 }
 
+// occupy writes what a run directory has from its beginning. Nothing can be wrong with the run any more that its tables
+// or its configuration would have to answer for: one that is refused leaves the directory as it was.
+func (r *run) occupy(o *Options, fresh bool) error {
+	if fresh {
+		if err := removeRun(r.config.Out); err != nil {
+			return fmt.Errorf("clearing the run directory: %w", err)
+		}
+	}
+	if err := r.recordRows(o, fresh); err != nil {
+		return err
+	}
+	return writeConfig(r.config)
+}
+
 // announce tells what will be trained.
 func (r *run) announce(o *Options) {
 	if o.Note == nil {
 		return
 	}
 	o.Note("trains " + r.trains.String())
+	for _, text := range r.trains.Ways {
+		o.Note(text)
+	}
+	for _, g := range r.trains.Groups {
+		o.Note(g.String())
+	}
 	if r.config.Init != "" {
 		o.Note("goes on from " + r.config.Init)
 	}

@@ -24,7 +24,7 @@ func train(t *testing.T, path string, f *fake) *Result {
 	return r
 }
 
-var seconds = regexp.MustCompile(`"seconds":[0-9.e-]+`)
+var seconds = regexp.MustCompile(`"(seconds|waited)":[0-9.e-]+`)
 
 // outcome is what a run left that must not depend on interruptions: weights, best weights, metrics without times.
 func outcome(t *testing.T, path string) []string {

@@ -13,6 +13,7 @@ import (
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
 	"assay/lora"
+	"assay/optim"
 )
 
 // PlanFile is where a run says what it trains, and on what: its Trained, and what auto came to.
@@ -30,6 +31,57 @@ type Trained struct {
 	Digest     string         `json:"digest"`               // of the tensors' names and shapes
 	Modules    []string       `json:"modules,omitempty"`    // layers with an adapter
 	Departures []string       `json:"departures,omitempty"` // settings of init that the run changes
+	Groups     []TrainedGroup `json:"groups,omitempty"`     // tensors with rates of their own
+	Ways       []string       `json:"ways,omitempty"`       // what the adapter is besides low-rank matrices
+}
+
+// TrainedGroup is a group of tensors that the optimizer gives a learning rate of its own.
+type TrainedGroup struct {
+	Name        string         `json:"name"`
+	Tensors     int            `json:"tensors"`
+	LR          float64        `json:"lr"` // the peak
+	WeightDecay float64        `json:"weight_decay"`
+	Schedule    ScheduleConfig `json:"schedule"`
+}
+
+// String is what train prints.
+func (g TrainedGroup) String() string {
+	return fmt.Sprintf("%s: %d tensors, learning rate %g, weight decay %g, schedule %s", g.Name, g.Tensors, g.LR,
+		g.WeightDecay, g.Schedule.Kind)
+}
+
+// trainedGroups describes an optimizer, if it has groups.
+func (c *Config) trainedGroups(groups optim.Groups) (out []TrainedGroup) {
+	if c.Optimizer.Groups == nil {
+		return nil
+	}
+	for i := range groups {
+		g := &groups[i]
+		s, _ := c.scheduleOf(g.Name)
+		out = append(out, TrainedGroup{Name: g.Name, Tensors: len(g.Params), LR: c.courseOf(g.Name, 1).Peak,
+			WeightDecay: c.decayOf(g.Name), Schedule: *s})
+	}
+	return out
+}
+
+// ways says what the configured adapter is besides low-rank matrices.
+func (c *Config) ways() (out []string) {
+	if c.Mode != "lora" {
+		return nil
+	}
+	if c.Lora.DoRA {
+		out = append(out, "adapters are DoRA's: the lengths of the weights' rows train, too")
+	}
+	if c.Lora.Start != "" {
+		out = append(out, fmt.Sprintf("adapters begin as %s makes them of the weights", c.Lora.Start))
+	}
+	if c.Lora.Bias != "" && c.Lora.Bias != lora.BiasNone {
+		out = append(out, "biases train: "+c.Lora.Bias)
+	}
+	if len(c.Lora.ModulesToSave) > 0 {
+		out = append(out, "trained whole and kept with the adapter: "+strings.Join(c.Lora.ModulesToSave, ", "))
+	}
+	return out
 }
 
 // trainedTensor is a tensor that is trained, by its name in the scorer directory or the checkpoint.
@@ -52,32 +104,35 @@ func trainedOf(tensors []trainedTensor) Trained {
 			size *= d
 		}
 		t.Parameters += size
-		module, adapted := lora.ModuleOf(x.name)
-		switch {
-		case adapted && strings.Contains(x.name, ".lora_A."):
-			t.Adapters[lora.Part(module)]++
-			t.Modules = append(t.Modules, module)
-		case adapted:
-		case strings.HasPrefix(x.name, "score_token."):
+		switch group := groupOf(x.name); group {
+		case adapterGroup:
+			if module, _ := lora.ModuleOf(x.name); strings.Contains(x.name, ".lora_A.") {
+				t.Adapters[lora.Part(module)]++
+				t.Modules = append(t.Modules, module)
+			}
+		case rowsGroup:
 			t.TokenRows++
-		case headTensor(x.name):
+		case headGroup:
 			t.Head += size
-		case strings.HasPrefix(x.name, "losses."): // of the objective: no part of the scorer
+		case lossGroup: // of the objective: no part of the scorer
 			t.Losses += size
 		default:
 			if t.Backbone == nil {
 				t.Backbone = map[string]int{}
 			}
-			t.Backbone[lora.Part(lora.Canonical(x.name))]++
+			t.Backbone[group]++
 		}
 	}
 	t.Digest = hex.EncodeToString(h.Sum(nil))[:24]
 	return t
 }
 
-// headTensor recognises layers.N.weight and layers.N.bias.
+// headTensor recognises layers.N.weight and layers.N.bias, and the rows of choices.
 func headTensor(name string) bool {
 	if rest, ok := strings.CutPrefix(name, "heads."); ok { // of format 2: heads.NAME.layers.N.weight
+		if strings.HasSuffix(rest, ".rows") {
+			return true
+		}
 		if i := strings.Index(rest, ".layers."); i >= 0 {
 			name = rest[i+1:]
 		}
@@ -89,9 +144,12 @@ func headTensor(name string) bool {
 // String is what train prints: "24 adapters in the language model, 0 in vision, 0 in the projector; head; 2 token
 // rows".
 func (t Trained) String() string {
-	words := []string{counted(t.Adapters, "adapter")}
+	var words []string
+	if len(t.Modules) > 0 || t.Backbone == nil {
+		words = append(words, counted(t.Adapters, "adapter"))
+	}
 	if t.Backbone != nil {
-		words = []string{counted(t.Backbone, "tensor")}
+		words = append(words, counted(t.Backbone, "tensor"))
 	}
 	if t.Head > 0 {
 		words = append(words, "head")

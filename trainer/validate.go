@@ -145,6 +145,7 @@ func (r *run) validate(ctx context.Context) error {
 	} else {
 		r.state.Worse++
 	}
+	r.measurePlateaus(m)
 	if err := r.record.validation(m); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"assay/chat"
 	"assay/generate"
 	"assay/internal/cli"
+	_ "assay/model/families"
 	"assay/store"
 )
 
@@ -22,8 +23,8 @@ func newCaptions() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "captions --config FILE",
 		Short: "Write captions of sources and targets by a model that answers in words",
-		Long: `captions has a vision-language model describe the source and the target of every edit of a table, by dialogues that
-know the instruction, and writes the same rows with
+		Long: `captions has a vision-language model describe the source and the target of every edit of a table, by dialogues
+that know the instruction, and writes the same rows with
 
   source_caption, target_caption   what the model said, on one line
   captioned_by                     the model
@@ -34,7 +35,8 @@ similarities. The model is a checkpoint on this machine, with or without an adap
 chat protocol. The dialogues are data: docs/label.md shows the file, and prompts: FILE brings others.
 
 Answers are kept in a store: after Ctrl-C (exit code 3), a crash or a server's refusal the same command goes on, and
-nothing is asked, or paid for, twice. Rows without captions say why, the others go on, and the exit code is 1 at the end.
+nothing is asked, or paid for, twice. Rows without captions say why, the others go on, and the exit code is 1 at the
+end.
 
 With --examples the captions that the table has become conversations, on which train (mode: text) trains a model to be
 asked the same.`,
@@ -57,7 +59,8 @@ asked the same.`,
 		},
 	}
 	c.Flags().StringVar(&config, "config", "", "YAML file of the run")
-	c.Flags().StringVar(&examples, "examples", "", "write the table's captions as conversations to learn from (.jsonl), ask nothing")
+	c.Flags().StringVar(&examples, "examples", "",
+		"write the table's captions as conversations to learn from (.jsonl), ask nothing")
 	return c
 }
 
@@ -136,8 +139,8 @@ func writeCaptions(c *cobra.Command, r *captions.Run) (err error) {
 	if err != nil || result.Failed == 0 {
 		return err
 	}
-	return cli.Reported(fmt.Errorf("%d of %d rows have no captions; the column caption_error of %s says why", result.Failed,
-		result.Rows, result.Out))
+	return cli.Reported(fmt.Errorf("%d of %d rows have no captions; the column caption_error of %s says why",
+		result.Failed, result.Rows, result.Out))
 }
 
 // openCaptioner opens the model of a run; remote is nil if it is on this machine.

@@ -44,11 +44,12 @@ predictions in a file, a scorer, or a baseline. score bench list says what every
   score bench imagenhub --ratings testdata/golden/imagenhub \
       --predictions testdata/golden/imagenhub/judges/gpt4o_0shot.jsonl
   score bench genaibench --ratings GenAI-Bench --scorer backbones/tiny-scorer --report report
-  score bench genaibench --ratings GenAI-Bench --judge unifiedreward-edit/pair --url http://localhost:8000/v1 --model NAME`,
+  score bench genaibench --ratings GenAI-Bench --judge unifiedreward-edit/pair \
+      --url http://localhost:8000/v1 --model NAME`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newBenchListCommand())
+	c.AddCommand(newBenchListCommand(), newBenchRankCommand())
 	for _, b := range benchmarks.All() {
 		c.AddCommand(newBenchmarkCommand(b))
 	}

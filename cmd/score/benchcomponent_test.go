@@ -16,7 +16,8 @@ import (
 	"assay/metrics"
 )
 
-// TestComponentsByMetrics: metrics measure the components of AIM-Bench's editors; a cosine is that of the baseline of the
+// TestComponentsByMetrics: metrics measure the components of AIM-Bench's editors; a cosine is that of the baseline of
+// the
 // same name, and what was measured is not measured again.
 func TestComponentsByMetrics(t *testing.T) {
 	dir := auroraFolder(t) // pictures
@@ -25,8 +26,8 @@ func TestComponentsByMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := func(name string) string { return filepath.Join(dir, name) }
-	data := `[{"original_image": "coffee.png", "edited_image": "coffee_awe.png", "edit_type": "add_object", "edit_prompt": ` +
-		`"a red cup", "target_emotion": {"emotion": "awe", "VAD": [5, 5, 5]}}]`
+	data := `[{"original_image": "coffee.png", "edited_image": "coffee_awe.png", "edit_type": "add_object", ` +
+		`"edit_prompt": "a red cup", "target_emotion": {"emotion": "awe", "VAD": [5, 5, 5]}}]`
 	put := func(name, text string) {
 		t.Helper()
 		if err := os.MkdirAll(filepath.Dir(in(name)), 0o777); err != nil {
@@ -90,7 +91,8 @@ func TestComponentsByMetrics(t *testing.T) {
 		}
 		first = string(raw)
 	}
-	put("faces.yaml", "format: 1\nname: id\nmodel: aesthetic/model.onnx\nof: [source, edit]\nprepare: {points: five, size: [112, 112]}\n")
+	put("faces.yaml", "format: 1\nname: id\nmodel: aesthetic/model.onnx\nof: [source, edit]\n"+
+		"prepare: {points: five, size: [112, 112]}\n")
 	args[6] = in("faces.yaml")
 	if code, stdout, stderr := bench(args...); code != 2 || !strings.Contains(stdout+stderr, "needs a file of boxes") {
 		t.Errorf("exit code %d: %s%s", code, stdout, stderr)

@@ -31,6 +31,10 @@ type editorFixtures struct {
 		Expect map[string]float64
 	}
 	MagicBrush struct{ Expect map[string]float64 }
+	RISE       struct {
+		Data, Lines []map[string]any
+		Expect      map[string]float64
+	}
 }
 
 func readEditorFixtures(t *testing.T) (f editorFixtures) {
@@ -85,7 +89,8 @@ func expectNumbers(t *testing.T, got, want map[string]float64, tolerance float64
 	}
 }
 
-// TestGEdit: the authors' files give the authors' means; a judge in words is run on the pictures, which it sees at their
+// TestGEdit: the authors' files give the authors' means; a judge in words is run on the pictures, which it sees at
+// their
 // size.
 func TestGEdit(t *testing.T) {
 	f, dir := readEditorFixtures(t).GEdit, t.TempDir()
@@ -120,7 +125,8 @@ func TestGEdit(t *testing.T) {
 	v := benchJSON(t, "gedit-bench", "--ratings", data, "--components", strings.Join(paths, ","), "--resamples", "20")
 	expectNumbers(t, numbersOf(v), f.Expect, 1e-12)
 	url := answering(t, func(string) string { return `{"score": [8, 6], "reasoning": "so"}` })
-	v = benchJSON(t, "gedit-bench", "--ratings", data, "--editors", filepath.Join(dir, "M"), "--judge", "viescore", "--url", url,
+	v = benchJSON(t, "gedit-bench", "--ratings", data, "--editors", filepath.Join(dir, "M"), "--judge", "viescore",
+		"--url", url,
 		"--model", "m", "--store", filepath.Join(dir, "answers"), "--out", filepath.Join(dir, "run"), "--resamples", "20")
 	for name, x := range numbersOf(v) {
 		if math.Abs(x-6) > 1e-12 {
@@ -129,6 +135,29 @@ func TestGEdit(t *testing.T) {
 	}
 	if n := numbersOf(v); len(n) != 16 {
 		t.Errorf("%v", n)
+	}
+	two := ""
+	for i, r := range f.Rows { // B is better in English, by one
+		same := float64(i % 5)
+		for name, v := range map[string]float64{"A": same, "B": same + map[string]float64{"en": 1}[r.Lang]} {
+			line, _ := json.Marshal(map[string]any{"id": r.Key, "model": name, "score": v})
+			two += string(line) + "\n"
+		}
+		put(t, dir, filepath.Join("A", "fullset", r.Task, r.Lang, r.Key+".png"), picture)
+		put(t, dir, filepath.Join("B", "fullset", r.Task, r.Lang, r.Key+".png"), picture)
+	}
+	put(t, dir, "two.jsonl", []byte(two))
+	v = benchJSON(t, "gedit-bench", "--ratings", data, "--components", filepath.Join(dir, "two.jsonl"), "--editors",
+		filepath.Join(dir, "A")+","+filepath.Join(dir, "B"), "--resamples", "20", "--report", filepath.Join(dir, "report"))
+	duel := v["comparison"].(map[string]any)["who_wins_where"].([]any)[0].(map[string]any)
+	sides := map[string]string{}
+	for _, p := range duel["where"].([]any) {
+		part := p.(map[string]any)
+		sides[part["name"].(string)] = fmt.Sprint(part["wins"], " ", part["losses"], " ", part["mean_lead"])
+	}
+	if a := duel["editor"] == "A"; sides["cn"] != "0 0 0" || a && !strings.HasSuffix(sides["en"], " -1") ||
+		!a && !strings.HasSuffix(sides["en"], " 1") {
+		t.Errorf("%v", duel)
 	}
 	put(t, dir, "half.jsonl", map[string]any{"id": f.Rows[0].Key, "model": "M", "semantic": 3})
 	code, stdout, stderr := bench("gedit-bench", "--ratings", data, "--components", filepath.Join(dir, "half.jsonl"))
@@ -168,7 +197,8 @@ func TestMagicBrush(t *testing.T) {
 		put(t, here, name+".yaml", []byte("format: 1\nname: "+name+"\nencoder: "+clip+"\nof: [edit, "+of+"]\n"))
 	}
 	in := func(name string) string { return filepath.Join(here, name) }
-	v := benchJSON(t, "magicbrush", "--ratings", filepath.Join(dir, "test"), "--editors", filepath.Join(dir, "M"), "--component",
+	v := benchJSON(t, "magicbrush", "--ratings", filepath.Join(dir, "test"), "--editors", filepath.Join(dir, "M"),
+		"--component",
 		"l1,l2,"+in("clip_i.yaml")+","+in("clip_t.yaml"), "--out", in("run"), "--resamples", "20")
 	expectNumbers(t, numbersOf(v), f.Expect, 2e-6)
 	if n := len(numbersOf(v)); n != 8 {
@@ -180,8 +210,32 @@ func TestMagicBrush(t *testing.T) {
 		}
 		return `{"score": [9, 9], "reasoning": "so"}`
 	})
-	v = benchJSON(t, "magicbrush", "--ratings", filepath.Join(dir, "test"), "--editors", filepath.Join(dir, "M"), "--judge",
+	v = benchJSON(t, "magicbrush", "--ratings", filepath.Join(dir, "test"), "--editors", filepath.Join(dir, "M"),
+		"--judge",
 		"viescore", "--url", url, "--model", "m", "--store", in("answers"), "--out", in("judged"), "--resamples", "20")
 	want := (4*9.0 + 2*6.0) / 6 // six turns, of which two are second ones
 	expectNumbers(t, numbersOf(v), map[string]float64{"score: single turn": want}, 1e-9)
+}
+
+// TestRISE: reasoning, consistency and plausibility give the numbers of pandas, by the stated rule and as the authors'
+// program runs.
+func TestRISE(t *testing.T) {
+	f, dir := readEditorFixtures(t).RISE, t.TempDir()
+	put(t, dir, "datav2_total_w_subtask.json", f.Data)
+	var lines []byte
+	for _, line := range f.Lines {
+		raw, err := json.Marshal(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(append(lines, raw...), '\n')
+	}
+	put(t, dir, "c.jsonl", lines)
+	v := benchJSON(t, "rise-bench", "--ratings", dir, "--components", filepath.Join(dir, "c.jsonl"), "--resamples", "20")
+	expectNumbers(t, numbersOf(v), f.Expect, 1e-9)
+	put(t, dir, "bad.jsonl", map[string]any{"id": f.Data[0]["index"], "model": "M", "reasoning": 80})
+	code, stdout, stderr := bench("rise-bench", "--ratings", dir, "--components", filepath.Join(dir, "bad.jsonl"))
+	if code == 0 || !strings.Contains(stdout+stderr, "reasoning is 80") {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+	}
 }

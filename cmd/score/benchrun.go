@@ -45,7 +45,8 @@ func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
 		return err
 	}
 	if len(r.Systems) == 0 {
-		return cli.Usagef("nothing to judge: give --predictions FILE, --scorer DIR, --judge NAME, --baseline NAME, or --compare FILE FILE")
+		return cli.Usagef("nothing to judge: give --predictions FILE, --scorer DIR, --judge NAME, --baseline NAME, " +
+			"or --compare FILE FILE")
 	}
 	if f.writeTo != "" {
 		if err := r.WriteAuthors(f.writeTo); err != nil {
@@ -315,8 +316,10 @@ func (f *benchFlags) measure(c *cobra.Command, r *benchmarks.Report, set benchma
 	return paths, nil
 }
 
-func (f *benchFlags) measureOne(c *cobra.Command, r *benchmarks.Report, set benchmarks.Measurable, items []benchmarks.Item,
-	file string, o metrics.Options) (path string, err error) {
+func (f *benchFlags) measureOne(
+	c *cobra.Command, r *benchmarks.Report, set benchmarks.Measurable, items []benchmarks.Item, file string,
+	o metrics.Options,
+) (path string, err error) {
 	m, err := metrics.OpenMeasurer(file, o)
 	if err != nil {
 		return "", cli.Usage(err)

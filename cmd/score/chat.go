@@ -27,7 +27,8 @@ type modelFlags struct {
 func (f *modelFlags) add(c *cobra.Command, name string) {
 	flags := c.Flags()
 	flags.StringVar(&f.backbone, name, "", "Hugging Face checkpoint directory that answers")
-	flags.StringVar(&f.o.Adapter, strings.Replace(name, "backbone", "adapter", 1), "", "adapter over it (PEFT's files, as train makes with mode: text)")
+	flags.StringVar(&f.o.Adapter, strings.Replace(name, "backbone", "adapter", 1), "",
+		"adapter over it (PEFT's files, as train makes with mode: text)")
 	flags.Int64Var(&f.o.Cache, "cache", 2<<30, "bytes of keys and values; a request that takes more is refused")
 	flags.IntVar(&f.o.Batch, "answers", 8, "answers that are made at a time")
 }

@@ -37,8 +37,9 @@ section 3.4). It writes the folder DIR: images/, labels in the layouts asked for
 that could not be scored.
 
 Presets: adiee ("... . The image quality is four out of five.", cuts at 2, 4, 6, 8, 10), hive, paper (a figure, 1 to
-5); or --template with {instruction} and {word}, {level}, {level5} or {score}. Without --scorer and --judge the column score01
-is used, as score batch writes it. weight balances the levels: sample rows in proportion to it, or repeat them.`,
+5); or --template with {instruction} and {word}, {level}, {level5} or {score}. Without --scorer and --judge the
+column score01 is used, as score batch writes it. weight balances the levels: sample rows in proportion to it, or
+repeat them.`,
 		Example: `  score condition --in edits.jsonl --scorer backbones/tiny-scorer --out labels
   score condition --in scores.parquet --out labels --template '{instruction} (quality {level}/5)' \
       --layouts diffsynth,parquet`,

@@ -61,7 +61,8 @@ func TestJudgeAsScorer(t *testing.T) {
 			t.Errorf("row %d: %v, score judge says %v", i, got, d)
 		}
 	}
-	for _, args := range [][]string{{"best", "--in", table}, {"condition", "--in", table, "--out", filepath.Join(dir, "c")},
+	for _, args := range [][]string{{"best", "--in", table},
+		{"condition", "--in", table, "--out", filepath.Join(dir, "c")},
 		{"drift", "--before", table, "--after", table}} {
 		code, v := command(t, append(args, judge...)...)
 		if code != 1 || v["unreadable"] != 0.0 { // two pictures are missing
@@ -99,7 +100,8 @@ func auroraFolder(t *testing.T) string {
 	}
 	var ratings []map[string]any
 	for i, winner := range []string{"A", "B", "tie", "A"} {
-		ratings = append(ratings, map[string]any{"input": "coffee.png", "gens": []string{"coffee_blur.png", "chelsea_mirror.png"},
+		ratings = append(ratings, map[string]any{"input": "coffee.png", "gens": []string{"coffee_blur.png",
+			"chelsea_mirror.png"},
 			"prompt": fmt.Sprintf("edit number %d", i), "winner": winner, "models": []string{"A", "B"}})
 	}
 	raw, err := json.Marshal(ratings)
@@ -112,7 +114,8 @@ func auroraFolder(t *testing.T) string {
 	return dir
 }
 
-// TestBenchJudges: judges of pairs and of single edits are run on a benchmark; both orders are asked, and what cannot be
+// TestBenchJudges: judges of pairs and of single edits are run on a benchmark; both orders are asked, and what cannot
+// be
 // read has no prediction.
 func TestBenchJudges(t *testing.T) {
 	data, dir := auroraFolder(t), t.TempDir()
@@ -212,7 +215,8 @@ func TestMVEIJudges(t *testing.T) {
 		t.Errorf("%v", v)
 	}
 	for _, row := range lines(t, filepath.Join(dir, "c", "predictions.jsonl")) {
-		code, one := command(t, "pair", "--scorer", scorer, "--edit", filepath.Join(data, "images", "coffee.png"), "--instruction",
+		code, one := command(t, "pair", "--scorer", scorer, "--edit", filepath.Join(data, "images", "coffee.png"),
+			"--instruction",
 			"s"+strings.TrimPrefix(row["id"].(string), "coffee.png#"))
 		if want := map[bool]string{true: "Correct", false: "Incorrect"}[one["score"].(float64) > 0.5]; code != 0 ||
 			row["answer"] != want {

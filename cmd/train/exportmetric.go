@@ -27,8 +27,8 @@ func newExportMetricCommand() *cobra.Command {
                          stands on (ViT-L/14 of those that were published)
 
 Weights are .safetensors, or .pth as torch.save writes a state dict; nothing of a .pth is run.`,
-		Example: `  train export-metric --kind lpips-alex --weights alexnet-owt-7be5be79.pth --lin lpips/weights/v0.1/alex.pth \
-      --out lpips-alex
+		Example: `  train export-metric --kind lpips-alex --weights alexnet-owt-7be5be79.pth \
+      --lin lpips/weights/v0.1/alex.pth --out lpips-alex
   train export-metric --kind aesthetic --weights sac+logos+ava1-l14-linearMSE.pth --encoder clip-vit-large-patch14 \
       --out aesthetic`,
 		RunE: func(c *cobra.Command, _ []string) error {

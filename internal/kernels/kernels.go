@@ -103,7 +103,8 @@ func domainName(domain string) string {
 }
 
 // Lacking lists the nodes of a model that the CUDA provider has no kernel for: none for the operator, for its version
-// in the model's opset, or for its types. The runtime would run them on the CPU, with copies there and back.
+// in the model's opset, or for its types. The runtime would run them on the CPU, with copies there and back. Of a Scan the body
+// is looked into, too.
 func Lacking(m *onnx.Model) ([]Lack, error) {
 	types, err := onnx.Infer(m)
 	if err != nil {
@@ -112,7 +113,13 @@ func Lacking(m *onnx.Model) ([]Lack, error) {
 	s := sizes(m)
 	var out []Lack
 	for _, n := range m.Nodes {
-		if len(n.Captures()) > 0 {
+		if body := types.LastStep(n); body != nil {
+			inside, err := Lacking(body)
+			if err != nil {
+				return nil, fmt.Errorf("in the body of %v: %w", n, err)
+			}
+			out = append(out, inside...)
+		} else if len(n.Captures()) > 0 {
 			return nil, fmt.Errorf("%v holds a graph of its own, which is not looked into", n)
 		}
 		l := Lack{Node: n, Since: since(n.Domain, n.Op, m.Opset(n.Domain))}

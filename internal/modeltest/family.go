@@ -59,6 +59,7 @@ func (f Family) Run(t *testing.T) {
 		t.Run(name, func(t *testing.T) { f.gradients(t, o) })
 	}
 	t.Run("vision", f.vision)
+	t.Run("peft", f.peft)
 	if f.Trace != (Trace{}) {
 		t.Run("trace", f.trace)
 	}

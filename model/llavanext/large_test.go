@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"assay/checkpoints"
+	"assay/data"
 	"assay/internal/atomicfile"
 	"assay/internal/oracle"
 	"assay/lora"
@@ -152,5 +153,51 @@ func TestLargeGraph(t *testing.T) {
 	usage := u.Counts()
 	if usage.Parameters < 8.3e9 || usage.Parameters > 8.4e9 || usage.Trainable < 3.4e6 || usage.Trainable > 4.6e6 {
 		t.Errorf("%d parameters of which %d train", usage.Parameters, usage.Trainable)
+	}
+}
+
+// TestLargeMemory plans a step of an 8B model over a pair at full resolution, of more than 5,760 tokens: attention in
+// blocks saves the scores of all rows by all rows, of which a step has several at once.
+func TestLargeMemory(t *testing.T) {
+	c := &model.ScorerConfig{
+		Format:   1,
+		Backbone: largeCheckpoint(t),
+		Pair:     model.Sequence,
+		Question: model.InstructionMark,
+		Answer:   "[SCORE]",
+		Head:     model.HeadConfig{Hidden: []int{256, 16}},
+	}
+	square := data.NewPicture(672, 672)
+	step := func(o model.TuneOptions) int64 {
+		p, err := model.NewScorerState(c, lora.NewConfig(8, 16, lora.Names{Regex: `.*language_model.*\.(q_proj|v_proj)`}), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.TextLoss, o.ScoreLoss = 1, 10
+		u, err := model.NewTuner(p, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer u.Close()
+		s, err := u.Prepare(model.Pair{Source: square, Edit: square, Instruction: "blur it"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		usage, err := u.Usage(s, 1, 2, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%d tokens, blocks=%d, recompute=%v: %d MiB besides weights", len(s.IDs), o.Blocks, o.Recompute,
+			usage.Bytes["training step"]>>20)
+		if len(s.IDs) < 5760 {
+			t.Fatalf("%d tokens", len(s.IDs))
+		}
+		return usage.Bytes["training step"]
+	}
+	less := step(model.TuneOptions{Recompute: true})
+	all := step(model.TuneOptions{Recompute: true, Options: model.Options{Blocks: 1 << 30}})
+	const scores = 4 * 32 * 5760 * 5760 // bytes of one layer; it has them, their softmax, and gradients of these
+	if all-less < 2*scores {
+		t.Errorf("%d MiB, %d MiB in one piece", less>>20, all>>20)
 	}
 }

@@ -16,7 +16,8 @@ type Conversation struct {
 // their end. An answer is all that follows the generation prompt of the messages before it, up to and with endOfTurn:
 // what a model that was asked has to say itself. A template that does not continue its own generation prompt, or ends
 // no answer with endOfTurn, is refused: the model would learn something else than what it is asked later.
-func (p *Processor) Conversation(messages []Message, endOfTurn, placeholder string, counts []int) (*Conversation, error) {
+func (p *Processor) Conversation(messages []Message, endOfTurn, placeholder string, counts []int) (
+	*Conversation, error) {
 	if len(messages) == 0 || messages[len(messages)-1].Role != "assistant" {
 		return nil, errors.New("the last message must be of the role assistant: nothing behind it would be learnt")
 	}

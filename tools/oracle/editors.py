@@ -63,6 +63,50 @@ def imgedit():
             "expect": {"published: all": float(np.mean(list(single.values()))), "published: mean of kinds": float(np.mean(kind_means))}}
 
 
+def rise():
+    """RISE-Bench by pandas, whose absent values are true to Python's if: the authors' program."""
+    import pandas as pd
+
+    data, lines = [], []
+    for k, category in enumerate(["temporal_reasoning", "causal_reasoning", "spatial_reasoning", "logical_reasoning"] * 8):
+        d = {"index": f"{category}_{k}", "category": category, "instruction": f"do {k}", "image": f"{category}/{k}.png"}
+        if k in (1, 6, 12):
+            d["consistency_free"] = True
+        data.append(d)
+        top = lambda: int(rng.choice([1, 2, 3, 4, 5, 5, 5]))
+        line = {"id": d["index"], "model": "M", "reasoning": top(), "consistency": top(), "plausibility": top()}
+        if category == "logical_reasoning":
+            line.update(reasoning=int(rng.choice([1, 5])), consistency=int(rng.choice([1, 5])), plausibility=None)
+        if "consistency_free" in d:
+            line["consistency"] = None
+        lines.append(line)
+    frame = pd.DataFrame(data)
+    for name in ("reasoning", "consistency", "plausibility"):
+        frame[name] = [line[name] for line in lines]
+
+    def score(row, free):
+        if row["category"] == "logical_reasoning":
+            s = 0.3 * row["consistency"] + 0.7 * row["reasoning"]
+        elif free(row):
+            s = 0.2 * row["plausibility"] + 0.8 * row["reasoning"]
+        else:
+            s = 0.3 * row["consistency"] + 0.5 * row["reasoning"] + 0.2 * row["plausibility"]
+        return max(1, s * 0.5) if row["reasoning"] == 1 else s
+
+    def complete(row):
+        return row["consistency"] == 5 and row["reasoning"] == 5 and (row["category"] == "logical_reasoning" or row["plausibility"] == 5)
+
+    frame["rise"] = 25 * (frame.apply(lambda r: score(r, lambda r: r["consistency_free"] is True), axis=1) - 1)
+    frame["rise as run"] = 25 * (frame.apply(lambda r: score(r, lambda r: bool(r["consistency_free"])), axis=1) - 1)
+    frame["accuracy"] = 100.0 * frame.apply(complete, axis=1)
+    expect = {}
+    for part in ("overall", "temporal", "causal", "spatial", "logical"):
+        rows = frame if part == "overall" else frame[frame["category"] == part + "_reasoning"]
+        for name in ("rise", "rise as run", "accuracy"):
+            expect[f"{name}: {part}"] = float(rows[name].mean())
+    return {"data": data, "lines": lines, "expect": expect}
+
+
 def picture(w, h):
     small = Image.fromarray(rng.integers(0, 256, (4, 5, 3), dtype=np.uint8))
     noise = rng.integers(-20, 21, (h, w, 3))
@@ -133,4 +177,4 @@ def magicbrush():
 
 
 with open(f"{OUT}/editors.json", "w") as f:
-    json.dump({"gedit": gedit(), "imgedit": imgedit(), "magicbrush": magicbrush()}, f, indent=0)
+    json.dump({"gedit": gedit(), "imgedit": imgedit(), "magicbrush": magicbrush(), "rise": rise()}, f, indent=0)

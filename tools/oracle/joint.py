@@ -9,19 +9,12 @@ import sys
 from pathlib import Path
 
 import torch
-from PIL import Image
 from transformers import AutoTokenizer, LlavaNextForConditionalGeneration
 from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
 
+from pictures import picture
+
 CHOICES = [(["Yes", "No"], [1.0, 0.0]), (["it is so", "it is not", "no cat"], [1.0, 0.0, 0.5])]
-
-
-def picture(path):
-    im = Image.open(path)
-    if im.mode != "RGBA":
-        return im.convert("RGB")
-    white = Image.new("RGBA", im.size, (255, 255, 255, 255))
-    return Image.alpha_composite(white, im).convert("RGB")
 
 
 torch.set_num_threads(1)

@@ -96,8 +96,10 @@ def check_parts(work):
     from transformers import AutoModelForImageTextToText
 
     ways = {"llavanext": ["", "lora: {targets: all-linear}", "lora: {targets: [q_proj, linear_1], parts: [language, projector], exclude: [layers.1.self_attn.q_proj]}",
-                          "lora: {parts: [language, vision, projector]}", "lora: {targets: all-linear, parts: [vision]}", "lora: {layers: [1], rank_pattern: {v_proj: 2}}"],
-            "qwen2_5_vl": ["", "lora: {targets: all-linear, exclude: '.*v_proj'}", "lora: {targets: [qkv, q_proj], parts: [language, vision]}",
+                          "lora: {parts: [language, vision, projector]}", "lora: {targets: all-linear, parts: [vision]}", "lora: {layers: [1], rank_pattern: {v_proj: 2}}",
+                          "lora: {dora: true}", "lora: {dora: true, targets: all-linear, bias: all}", "lora: {start: pissa}", "lora: {start: olora, rslora: true}",
+                          "lora: {modules_to_save: [lm_head]}", "train: {projector: full, last: 1}", "train: {vision: full}"],
+            "qwen2_5_vl": ["", "lora: {dora: true, bias: lora_only}", "train: {projector: full}", "lora: {targets: all-linear, exclude: '.*v_proj'}", "lora: {targets: [qkv, q_proj], parts: [language, vision]}",
                            "lora: {targets: all-linear, parts: [projector]}"],
             "qwen2_vl": ["lora: {targets: all-linear, parts: [vision, projector]}"], "qwen3_vl": ["", "lora: {targets: all-linear, parts: [vision, projector]}"]}
     counts, worst = [], 0

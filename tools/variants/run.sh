@@ -8,9 +8,11 @@
 #
 #   VARIANTS_BIN   folder of the commands, if other than bin
 #   VARIANTS_TASKS instructions of the data (800; half as many chains)
+#   VARIANTS_EXAM  instructions of the exam (280)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-out=build/variants bin=$PWD/${VARIANTS_BIN:-bin} tasks=${VARIANTS_TASKS:-800} held=tissue,rocket
+tasks=${VARIANTS_TASKS:-800} exam=${VARIANTS_EXAM:-280} held=tissue,rocket
+out=build/variants-$tasks bin=$PWD/${VARIANTS_BIN:-bin}
 mkdir -p $out
 
 # labelled NAME SOURCE...: labels by ADIEE's rules, of some of the sources.
@@ -59,7 +61,7 @@ examined() {
 prepared() {
 	[ -e $out/data ] || "$bin/label" miniature --photos examples/photos --held $held --seed 1 --instructions $tasks --chains $((tasks / 2)) \
 		--pictures embed --out $out/data
-	[ -e $out/exam ] || "$bin/label" miniature --photos examples/photos --only $held --exam --seed 777 --instructions 280 --out $out/exam
+	[ -e $out/exam ] || "$bin/label" miniature --photos examples/photos --only $held --exam --seed 777 --instructions $exam --out $out/exam
 	labelled labels edits chains
 }
 
@@ -124,7 +126,7 @@ table)
 	done
 	;;
 *)
-	sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 	;;
 esac

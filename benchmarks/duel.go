@@ -1,0 +1,205 @@
+package benchmarks
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"assay/internal/stats"
+)
+
+// Duel says where each of two editors wins.
+type Duel struct {
+	Editor  string     `json:"editor"`
+	Against string     `json:"against"`
+	By      string     `json:"by"` // the number that they are compared by
+	Where   []DuelPart `json:"where"`
+}
+
+// DuelPart is a kind of edits, a part of the benchmark, or all.
+type DuelPart struct {
+	Name   string `json:"name"`
+	N      int    `json:"n"`
+	Wins   int    `json:"wins"`
+	Ties   int    `json:"ties"`
+	Losses int    `json:"losses"`
+	Lead   Value  `json:"mean_lead"` // of Editor, in the number; positive: it is better
+	Low    Value  `json:"low"`       // 95 % percentile interval over samples
+	High   Value  `json:"high"`
+}
+
+// addDuels adds where the first editor of a benchmark of editors wins against each other one: by kind of edit, with the
+// samples on which both differ most. Systems of other kinds have none.
+func (r *Report) addDuels(resamples int, seed uint64) {
+	first, ok := editorOf(r.predictions)
+	if !ok {
+		return
+	}
+	for s := 1; s < len(r.predictions); s++ {
+		other, ok := editorOf(r.predictions[s:])
+		column := ""
+		for _, c := range slices.Backward(first.columns) { // a scorer's number, or the last of the rule's
+			if ok && column == "" && other.values[c] != nil {
+				column = c
+			}
+		}
+		if column == "" {
+			continue
+		}
+		d := duel{a: first, b: other, column: column, lower: r.Benchmark.lowerIsBetter(column),
+			names: [2]string{r.Systems[0].Name, r.Systems[s].Name}}
+		out := Duel{d.names[0], d.names[1], column, d.count(resamples, seed)}
+		result := r.Systems[0].Result
+		result.Agreement = append(result.Agreement, out.table())
+		result.Examples = append(result.Examples, d.examples(3)...)
+		r.Comparison.Duels = append(r.Comparison.Duels, out)
+	}
+}
+
+// editorOf is the first of some predictions, if it is of an editor.
+func editorOf(list []Predictions) (*gradedPredictions, bool) {
+	if len(list) == 0 {
+		return nil, false
+	}
+	switch p := list[0].(type) {
+	case *gradedPredictions:
+		return p, true
+	case imgEditPredictions:
+		return p.gradedPredictions, true
+	}
+	return nil, false
+}
+
+// lowerIsBetter reports whether less of a number is better.
+func (b *Benchmark) lowerIsBetter(name string) bool {
+	return slices.ContainsFunc(b.Lower, func(l string) bool { return strings.HasPrefix(name, l) })
+}
+
+// duel compares two editors sample by sample.
+type duel struct {
+	a, b   *gradedPredictions
+	column string
+	lower  bool
+	names  [2]string
+}
+
+// lead is how much better a is than b on a sample, NaN where one of them has no number.
+func (d *duel) lead(i int) float64 {
+	v := d.a.values[d.column][i] - d.b.values[d.column][i]
+	if d.lower {
+		return -v
+	}
+	return v
+}
+
+// count counts wins by kind of edit, by part, and over all samples.
+func (d *duel) count(resamples int, seed uint64) (out []DuelPart) {
+	add := func(name string, in func(s *gradedSample) bool) {
+		var leads []float64
+		part := DuelPart{Name: name, Low: Value(math.NaN()), High: Value(math.NaN())}
+		for i := range d.a.samples {
+			v := d.lead(i)
+			if !in(&d.a.samples[i]) || math.IsNaN(v) {
+				continue
+			}
+			leads = append(leads, v)
+			switch sign(v) {
+			case 1:
+				part.Wins++
+			case 0:
+				part.Ties++
+			default:
+				part.Losses++
+			}
+		}
+		if part.N = len(leads); part.N == 0 {
+			return
+		}
+		part.Lead = Value(stats.Mean(leads))
+		if resamples > 0 {
+			in := stats.Bootstrap(stats.NewRand(seed), len(leads), resamples, 0.95, func(units []int) []float64 {
+				sum := 0.0
+				for _, u := range units {
+					sum += leads[u]
+				}
+				return []float64{sum / float64(len(units))}
+			})[0]
+			part.Low, part.High = Value(in.Low), Value(in.High)
+		}
+		out = append(out, part)
+	}
+	if len(d.a.groups) > 1 {
+		for _, g := range d.a.groups {
+			add(g, func(s *gradedSample) bool { return s.group == g })
+		}
+	}
+	if len(d.a.parts) > 1 {
+		for _, part := range d.a.parts {
+			add(part, func(s *gradedSample) bool { return slices.Contains(s.parts, part) })
+		}
+	}
+	add("all", func(*gradedSample) bool { return true })
+	return out
+}
+
+// table shows a duel.
+func (d *Duel) table() Table {
+	t := Table{Title: fmt.Sprintf("%s against %s by %s: who wins where", d.Editor, d.Against, d.By),
+		Columns: []string{"n", d.Editor, "ties", d.Against, "mean lead of " + d.Editor}}
+	none := stats.Interval{Low: math.NaN(), High: math.NaN()}
+	for _, p := range d.Where {
+		t.Rows = append(t.Rows, TableRow{Name: p.Name,
+			Cells:  []float64{float64(p.N), float64(p.Wins), float64(p.Ties), float64(p.Losses), float64(p.Lead)},
+			Text:   []string{fmt.Sprint(p.N), fmt.Sprint(p.Wins), fmt.Sprint(p.Ties), fmt.Sprint(p.Losses)},
+			Bounds: []stats.Interval{none, none, none, none, {Low: float64(p.Low), High: float64(p.High)}}})
+	}
+	return t
+}
+
+// examples are the samples on which one editor leads most, for each.
+func (d *duel) examples(each int) (out []Example) {
+	var order []int
+	for i := range d.a.samples {
+		if !math.IsNaN(d.lead(i)) {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(d.lead(y), d.lead(x)) })
+	folders := [2]string{d.folder(d.names[0]), d.folder(d.names[1])}
+	if folders[0] == "" || folders[1] == "" { // their pictures are not named
+		return nil
+	}
+	add := func(i int) {
+		it := d.a.samples[i].item
+		e := Example{Kind: "disagrees", Instruction: it.Instruction, Text: fmt.Sprintf("%s: %s %.4g for %s, %.4g for %s",
+			it.ID, d.column, d.a.values[d.column][i], d.names[0], d.b.values[d.column][i], d.names[1])}
+		for name, p := range map[string]Picture{"source": it.Source, "wanted": it.Target} {
+			if !p.None() {
+				e.Pictures = append(e.Pictures, CaptionedPicture{name, p})
+			}
+		}
+		slices.SortFunc(e.Pictures, func(a, b CaptionedPicture) int { return strings.Compare(a.Caption, b.Caption) })
+		for k, folder := range folders {
+			e.Pictures = append(e.Pictures, CaptionedPicture{d.names[k], Picture{Path: d.a.output(folder, i)}})
+		}
+		out = append(out, e)
+	}
+	for k := 0; k < min(each, len(order)) && d.lead(order[k]) > 0; k++ {
+		add(order[k])
+	}
+	for k := 0; k < min(each, len(order)) && d.lead(order[len(order)-1-k]) < 0; k++ {
+		add(order[len(order)-1-k])
+	}
+	return out
+}
+
+// folder is where an editor's pictures lie, "" if that is not known.
+func (d *duel) folder(name string) string {
+	at := slices.IndexFunc(d.a.editors, func(dir string) bool { return editorName(dir) == name })
+	if at < 0 {
+		return ""
+	}
+	return d.a.editors[at]
+}

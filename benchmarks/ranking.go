@@ -1,0 +1,323 @@
+package benchmarks
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"assay/internal/stats"
+)
+
+// Ranking ranks editors by comparisons of their outputs for the same samples.
+type Ranking struct {
+	Of        string          `json:"of"` // the number that outputs are compared by, or "votes"
+	Units     int             `json:"units"`
+	Editors   []RankedEditor  `json:"editors"` // the strongest first
+	Human     *HumanAgreement `json:"human,omitempty"`
+	Resamples int             `json:"resamples"`
+	Seed      uint64          `json:"seed"`
+	Notes     []string        `json:"notes,omitempty"`
+}
+
+// RankedEditor is one editor of a ranking.
+type RankedEditor struct {
+	Name     string `json:"name"`
+	Strength Value  `json:"strength"` // Bradley-Terry, mean 0: a difference of 1 wins 73 of 100 comparisons
+	Low      Value  `json:"low"`      // 95 % percentile interval over units
+	High     Value  `json:"high"`
+	Wins     int    `json:"wins"`
+	Ties     int    `json:"ties"`
+	Losses   int    `json:"losses"`
+	Given    *Value `json:"human,omitempty"` // the value of a given ranking
+}
+
+// HumanAgreement is the rank correlation of the strengths with a given ranking, over the editors that both have.
+type HumanAgreement struct {
+	Editors  int   `json:"editors"`
+	Spearman Value `json:"spearman"`
+	Kendall  Value `json:"kendall_tau_b"`
+	Low      Value `json:"spearman_low"` // 95 % percentile interval over units
+	High     Value `json:"spearman_high"`
+}
+
+// comparisonOf is one comparison within a unit: how i did against j, 1, 0 (tie) or -1.
+type comparisonOf struct{ i, j, outcome int }
+
+// Contest is comparisons of editors in units that are independent: samples, or votes.
+type Contest struct {
+	of      string
+	editors []string
+	units   [][]comparisonOf
+	notes   []string
+}
+
+func (c *Contest) editor(name string) int {
+	if i := slices.Index(c.editors, name); i >= 0 {
+		return i
+	}
+	c.editors = append(c.editors, name)
+	return len(c.editors) - 1
+}
+
+// ReadScores reads lines of {id, model, NUMBER} of files, as runs write them, and compares all editors of a sample by
+// the
+// number. lower says that less is better.
+func ReadScores(paths []string, number string, lower bool) (*Contest, error) {
+	c := &Contest{of: number}
+	type sample map[int]float64
+	samples, order := map[string]sample{}, []string{}
+	var p problems
+	for _, path := range paths {
+		rows, err := readRows(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rows {
+			id, err1 := r.id(r.first("sample", "id"))
+			name, err2 := r.text(r.first("model", "method", "editor"))
+			v, err3 := r.number(number)
+			if err := cmp.Or(err1, err2, err3); err != nil {
+				p.add(r.where, "%v", err)
+				continue
+			}
+			if samples[id] == nil {
+				samples[id], order = sample{}, append(order, id)
+			}
+			i := c.editor(name)
+			if _, twice := samples[id][i]; twice {
+				p.add(r.where, "a second value of %s for %s", id, name)
+			}
+			if lower {
+				v = -v
+			}
+			if !math.IsNaN(v) {
+				samples[id][i] = v
+			}
+		}
+	}
+	for _, id := range order {
+		var unit []comparisonOf
+		for i := range c.editors {
+			for j := range i {
+				a, okA := samples[id][i]
+				b, okB := samples[id][j]
+				if okA && okB {
+					unit = append(unit, comparisonOf{i, j, sign(a - b)})
+				}
+			}
+		}
+		if len(unit) > 0 {
+			c.units = append(c.units, unit)
+		}
+	}
+	if lacking := len(order) - len(c.units); lacking > 0 {
+		c.notes = append(c.notes, fmt.Sprintf("%d of %d samples have one editor only, and compare nothing", lacking,
+			len(order)))
+	}
+	return c, p.err()
+}
+
+// ReadVotes reads lines of {left, right, winner}, names of editors, winner being one of them, left, right or tie.
+func ReadVotes(path string) (*Contest, error) {
+	rows, err := readRows(path)
+	if err != nil {
+		return nil, err
+	}
+	c := &Contest{of: "votes"}
+	var p problems
+	for _, r := range rows {
+		a, err1 := r.text(r.first("left", "a", "model_a", "left_model"))
+		b, err2 := r.text(r.first("right", "b", "model_b", "right_model"))
+		winner, err3 := r.text(r.first("winner", "vote_type"))
+		if err := cmp.Or(err1, err2, err3); err != nil {
+			p.add(r.where, "%v", err)
+			continue
+		}
+		outcome := 0
+		switch winner {
+		case a, "left", "a", "model_a", "leftvote":
+			outcome = 1
+		case b, "right", "b", "model_b", "rightvote":
+			outcome = -1
+		case "tie", "tievote", "bothbad_vote", "tie (bothbad)":
+		default:
+			p.add(r.where, "winner is %q: %q, %q, left, right or tie was expected", winner, a, b)
+			continue
+		}
+		if a == b {
+			p.add(r.where, "%q is compared with itself", a)
+			continue
+		}
+		c.units = append(c.units, []comparisonOf{{c.editor(a), c.editor(b), outcome}})
+	}
+	return c, p.err()
+}
+
+// wins counts over units; a tie is half a win of either.
+func (c *Contest) wins(units []int) [][]float64 {
+	w := make([][]float64, len(c.editors))
+	for i := range w {
+		w[i] = make([]float64, len(c.editors))
+	}
+	for _, u := range units {
+		for _, m := range c.units[u] {
+			half := float64(m.outcome) / 2
+			w[m.i][m.j] += 0.5 + half
+			w[m.j][m.i] += 0.5 - half
+		}
+	}
+	return w
+}
+
+// Rank ranks the editors. given (may be nil) are values of a ranking by people, more being better.
+func (c *Contest) Rank(given map[string]float64, resamples int, seed uint64) (*Ranking, error) {
+	if len(c.editors) < 2 || len(c.units) == 0 {
+		return nil, errors.New("there are no two editors to compare")
+	}
+	all := make([]int, len(c.units))
+	for u := range all {
+		all[u] = u
+	}
+	strengths := stats.BradleyTerry(c.wins(all))
+	r := &Ranking{Of: c.of, Units: len(all), Resamples: resamples, Seed: seed, Notes: c.notes}
+	if math.IsNaN(strengths[0]) {
+		r.Notes = append(r.Notes, "there are no strengths: an editor, or several against all others, won or lost every "+
+			"comparison")
+	}
+	intervals := stats.Bootstrap(stats.NewRand(seed), len(all), resamples, 0.95, func(units []int) []float64 {
+		s := stats.BradleyTerry(c.wins(units))
+		return append(s, c.agreement(s, given))
+	})
+	for i, name := range c.editors {
+		e := RankedEditor{Name: name, Strength: Value(strengths[i]), Low: Value(math.NaN()), High: Value(math.NaN())}
+		if resamples > 0 && !math.IsNaN(strengths[i]) {
+			e.Low, e.High = Value(intervals[i].Low), Value(intervals[i].High)
+		}
+		if v, ok := given[name]; ok {
+			of := Value(v)
+			e.Given = &of
+		}
+		c.count(i, &e)
+		r.Editors = append(r.Editors, e)
+	}
+	slices.SortStableFunc(r.Editors, func(a, b RankedEditor) int { return cmp.Compare(b.Strength, a.Strength) })
+	if given == nil {
+		return r, nil
+	}
+	x, y := c.both(strengths, given)
+	if len(x) < 2 {
+		return nil, fmt.Errorf("the given ranking has %d of the editors %v: at least two were expected", len(x), c.editors)
+	}
+	r.Human = &HumanAgreement{Editors: len(x), Spearman: Value(c.agreement(strengths, given)),
+		Kendall: Value(math.NaN()), Low: Value(math.NaN()), High: Value(math.NaN())}
+	if !math.IsNaN(strengths[0]) {
+		r.Human.Kendall = Value(stats.KendallB(x, y))
+		if resamples > 0 {
+			in := intervals[len(c.editors)]
+			r.Human.Low, r.Human.High = Value(in.Low), Value(in.High)
+		}
+	}
+	return r, nil
+}
+
+// count counts what became of an editor's comparisons.
+func (c *Contest) count(editor int, e *RankedEditor) {
+	for _, unit := range c.units {
+		for _, m := range unit {
+			outcome := m.outcome
+			switch editor {
+			case m.i:
+			case m.j:
+				outcome = -outcome
+			default:
+				continue
+			}
+			switch outcome {
+			case 1:
+				e.Wins++
+			case 0:
+				e.Ties++
+			default:
+				e.Losses++
+			}
+		}
+	}
+}
+
+// both are the strengths and the given values of the editors that have both.
+func (c *Contest) both(strengths []float64, given map[string]float64) (x, y []float64) {
+	for i, name := range c.editors {
+		if v, ok := given[name]; ok {
+			x, y = append(x, strengths[i]), append(y, v)
+		}
+	}
+	return x, y
+}
+
+// agreement is Spearman's correlation of strengths with given values, NaN if there are none.
+func (c *Contest) agreement(strengths []float64, given map[string]float64) float64 {
+	x, y := c.both(strengths, given)
+	if len(x) < 2 || slices.ContainsFunc(x, math.IsNaN) {
+		return math.NaN()
+	}
+	return stats.Spearman(x, y)
+}
+
+// ReadGiven reads a ranking of editors by people: lines of {model, score}, more being better, or {model, rank}, 1 being
+// the best.
+func ReadGiven(path string) (map[string]float64, error) {
+	rows, err := readRows(path)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]float64{}
+	var p problems
+	for _, r := range rows {
+		name, err := r.text(r.first("model", "method", "editor"))
+		if err != nil {
+			p.add(r.where, "%v", err)
+			continue
+		}
+		v, err := r.number("score")
+		if r.has("rank") {
+			v, err = r.number("rank")
+			v = -v
+		}
+		if _, twice := out[name]; err == nil && (twice || math.IsNaN(v)) {
+			err = fmt.Errorf("one number of %s was expected", name)
+		}
+		if err != nil {
+			p.add(r.where, "%v", err)
+		}
+		out[name] = v
+	}
+	return out, p.err()
+}
+
+// Table is the ranking as a table.
+func (r *Ranking) Table() Table {
+	t := Table{Title: "editors by " + r.Of, Columns: []string{"strength", "wins", "ties", "losses"}, Notes: r.Notes,
+		Better: []int{1}}
+	human := slices.ContainsFunc(r.Editors, func(e RankedEditor) bool { return e.Given != nil })
+	if human {
+		t.Columns = append(t.Columns, "given")
+	}
+	nothing := stats.Interval{Low: math.NaN(), High: math.NaN()}
+	for _, e := range r.Editors {
+		row := TableRow{Name: e.Name,
+			Cells:  []float64{float64(e.Strength), float64(e.Wins), float64(e.Ties), float64(e.Losses)},
+			Text:   []string{"", fmt.Sprint(e.Wins), fmt.Sprint(e.Ties), fmt.Sprint(e.Losses)},
+			Bounds: []stats.Interval{{Low: float64(e.Low), High: float64(e.High)}, nothing, nothing, nothing}}
+		if human {
+			v := math.NaN()
+			if e.Given != nil {
+				v = float64(*e.Given)
+			}
+			row.Cells, row.Text, row.Bounds = append(row.Cells, v), append(row.Text, ""), append(row.Bounds, nothing)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}

@@ -1,0 +1,169 @@
+package benchmarks
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+var riseBench = &Benchmark{
+	Name:  "rise-bench",
+	Title: "RISE-Bench, edits that want reasoning: temporal, causal, spatial and logical",
+	Needs: []string{
+		"--ratings: datav2_total_w_subtask.json, [{index, category, subtask, instruction, image, consistency_free}]",
+		"--images (with --scorer or --judge): the folder that the images start at; the data's folder if left out",
+		"--editors: folders MODEL with images/CATEGORY/INDEX.png",
+		"--components: reasoning, consistency and plausibility of each output, 1 to 5, as a judge gave them",
+	},
+	Published: "PhoenixZ810: the repository RISEBench",
+	Predicts: `{"id": "temporal_reasoning_1", "model": "MODEL", "reasoning": 4, "consistency": 5, "plausibility": 3}, ` +
+		`or with "score"`,
+	Rules: []string{
+		"rise: 25 (s - 1); s = 0.3 consistency + 0.5 reasoning + 0.2 plausibility; logical: 0.3 consistency + 0.7 " +
+			"reasoning; consistency_free: 0.2 plausibility + 0.8 reasoning; with a reasoning of 1 half of it, at least 1",
+		"rise as run: the same, but where any sample of the data has the key consistency_free, the authors' program takes " +
+			"all without it, but the logical ones, for such (what is absent is true to it)",
+		"accuracy: percent of samples with 5 in all; an absent number is wrong, so a consistency_free sample always is",
+		"means over samples; a scorer's numbers are called score",
+	},
+	Flags:    []string{"components", "component", "editors", "by", "images"},
+	Load:     loadRISE,
+	Counted:  []string{"accuracy"},
+	Headline: "rise: overall",
+}
+
+var riseCategories = []string{"temporal_reasoning", "causal_reasoning", "spatial_reasoning", "logical_reasoning"}
+
+// riseEntry is a sample of the data.
+type riseEntry struct {
+	Index       string
+	Category    string
+	Instruction string
+	Image       string
+	Free        json.RawMessage `json:"consistency_free"`
+}
+
+// free says that the sample's consistency is not judged.
+func (e *riseEntry) free() bool {
+	text := string(e.Free)
+	return text != "" && text != "null" && text != "false" && text != `""` && text != "0"
+}
+
+// readRISE reads the samples.
+func readRISE(path string) (entries []riseEntry, err error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(raw, &entries); err != nil {
+		return nil, fmt.Errorf("%s: %w: [{index, category, instruction, image}] was expected", path, err)
+	}
+	if len(entries) == 0 {
+		return nil, fmt.Errorf("%s is empty", path)
+	}
+	return entries, nil
+}
+
+func loadRISE(o Options) (Set, error) {
+	path, err := locate(o.Data, "datav2_total_w_subtask.json", "data_total.json")
+	if err != nil {
+		return nil, err
+	}
+	entries, err := readRISE(path)
+	if err == nil {
+		err = differentEditors(o.Editors)
+	}
+	if err != nil {
+		return nil, err
+	}
+	root := o.Images
+	if root == "" {
+		root = filepath.Dir(path)
+	}
+	s := &graded{name: "rise-bench", editors: o.Editors, by: o.By, counted: []string{"accuracy"},
+		columns: []string{"rise", "rise as run", "accuracy", "reasoning", "consistency", "plausibility", "score"},
+		bounds:  map[string]bounds{"reasoning": {1, 5}, "consistency": {1, 5}, "plausibility": {1, 5}},
+		fields: map[string][]string{"reasoning": {"Reasoning"}, "consistency": {"ApprConsistency"},
+			"plausibility": {"VisualPlausibility"}}}
+	anyFree := false
+	var p problems
+	for i, e := range entries {
+		if !slices.Contains(riseCategories, e.Category) || e.Index == "" {
+			p.add(fmt.Sprintf("%s[%d]", filepath.Base(path), i), "index and category, one of %s, were expected",
+				strings.Join(riseCategories, ", "))
+			continue
+		}
+		anyFree = anyFree || len(e.Free) > 0
+		name := strings.TrimSuffix(e.Category, "_reasoning")
+		it := Item{Key: Key{ID: e.Index}, Instruction: e.Instruction}
+		if e.Image != "" {
+			it.Source = Picture{Path: filepath.Join(root, filepath.FromSlash(e.Image))}
+		}
+		p.list = append(p.list, nonNil(s.add(gradedSample{item: it, group: e.Category, parts: []string{"overall", name},
+			scored: e.Image != "" && e.Instruction != ""}))...)
+	}
+	s.parts = []string{"overall", "temporal", "causal", "spatial", "logical"}
+	s.output = func(editor string, i int) string {
+		base := filepath.Join(editor, "images", s.samples[i].group, s.samples[i].item.ID)
+		for _, ending := range []string{".jpg", ".jpeg"} {
+			if exists(base + ending) {
+				return base + ending
+			}
+		}
+		return base + ".png"
+	}
+	s.derive = riseColumns(entries, anyFree)
+	return s, p.err()
+}
+
+// riseColumns are what follows from a judge's numbers. anyFree says that the data have the key consistency_free.
+func riseColumns(entries []riseEntry, anyFree bool) map[string]func(int, map[string]float64) float64 {
+	return map[string]func(int, map[string]float64) float64{
+		"rise": func(i int, v map[string]float64) float64 {
+			return riseScore(entries[i].Category, entries[i].free(), riseNumbers(v))
+		},
+		"rise as run": func(i int, v map[string]float64) float64 {
+			free := entries[i].free() || anyFree && len(entries[i].Free) == 0
+			return riseScore(entries[i].Category, free, riseNumbers(v))
+		},
+		"accuracy": func(i int, v map[string]float64) float64 {
+			r := riseNumbers(v)
+			all := r[0] == 5 && r[1] == 5 && (r[2] == 5 || entries[i].Category == "logical_reasoning")
+			if _, judged := v["reasoning"]; !judged {
+				return math.NaN()
+			}
+			return map[bool]float64{true: 100}[all]
+		},
+	}
+}
+
+// riseNumbers are reasoning, consistency and plausibility, NaN where absent.
+func riseNumbers(v map[string]float64) (out [3]float64) {
+	for i, name := range []string{"reasoning", "consistency", "plausibility"} {
+		x, ok := v[name]
+		if out[i] = x; !ok {
+			out[i] = math.NaN()
+		}
+	}
+	return out
+}
+
+// riseScore is a sample's score in percent, NaN if a number that it needs is absent.
+func riseScore(category string, free bool, v [3]float64) float64 {
+	reasoning, consistency, plausibility := v[0], v[1], v[2]
+	s := 0.3*consistency + 0.5*reasoning + 0.2*plausibility
+	switch {
+	case category == "logical_reasoning":
+		s = 0.3*consistency + 0.7*reasoning
+	case free:
+		s = 0.2*plausibility + 0.8*reasoning
+	}
+	if reasoning == 1 {
+		s = max(1, s/2)
+	}
+	return 25 * (s - 1)
+}

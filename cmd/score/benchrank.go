@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"assay/benchmarks"
+	"assay/internal/cli"
+)
+
+// rankFlags are those of score bench rank.
+type rankFlags struct {
+	scores        []string
+	votes, number string
+	human         string
+	lower         bool
+	resamples     int
+	seed          uint64
+}
+
+func newBenchRankCommand() *cobra.Command {
+	var f rankFlags
+	c := &cobra.Command{
+		Use:   "rank (--scores FILE,... | --votes FILE)",
+		Short: "Rank editors by comparing their outputs: Bradley-Terry strengths, and agreement with people",
+		Long: `rank compares the outputs of editors for the same samples, by a number that a run of score bench wrote
+(predictions.jsonl, component-NAME.jsonl: lines of id, model and the number), or by votes (lines of left, right and
+winner). Strengths are Bradley-Terry's, with mean 0 and 95 % intervals over samples or votes; a tie is half a win of
+either. --human is a ranking by people, lines of model and score (more is better) or rank (1 is the best), and gives
+the rank correlation with it.`,
+		Example: `  score bench rank --scores runs/bench-gedit-bench/predictions.jsonl --human arena.jsonl
+  score bench rank --scores runs/bench-magicbrush/component-l1.jsonl --number l1 --lower
+  score bench rank --votes votes.jsonl --json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return rankEditors(c, &f) },
+	}
+	flags := c.Flags()
+	flags.StringSliceVar(&f.scores, "scores", nil, "files of numbers (JSON lines)")
+	flags.StringVar(&f.number, "number", "score", "the number of --scores")
+	flags.BoolVar(&f.lower, "lower", false, "less of it is better")
+	flags.StringVar(&f.votes, "votes", "", "file of votes (JSON lines)")
+	flags.StringVar(&f.human, "human", "", "ranking by people (JSON lines)")
+	flags.IntVar(&f.resamples, "resamples", 1000, "bootstrap resamples")
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of the bootstrap")
+	return c
+}
+
+func rankEditors(c *cobra.Command, f *rankFlags) error {
+	if (len(f.scores) == 0) == (f.votes == "") || f.resamples < 0 {
+		return cli.Usagef("either --scores or --votes is needed, and --resamples is 0 or more")
+	}
+	var contest *benchmarks.Contest
+	var err error
+	if f.votes != "" {
+		contest, err = benchmarks.ReadVotes(f.votes)
+	} else {
+		contest, err = benchmarks.ReadScores(f.scores, f.number, f.lower)
+	}
+	if err != nil {
+		return err
+	}
+	var given map[string]float64
+	if f.human != "" {
+		if given, err = benchmarks.ReadGiven(f.human); err != nil {
+			return err
+		}
+	}
+	r, err := contest.Rank(given, f.resamples, f.seed)
+	if err != nil {
+		return err
+	}
+	return cli.Print(c, r, func(w io.Writer) {
+		r.Table().Print(w)
+		for _, note := range r.Notes {
+			fmt.Fprintln(w, "note:", note)
+		}
+		if h := r.Human; h != nil {
+			fmt.Fprintf(w, "rank correlation with the given ranking of %d editors: Spearman %.4f [%.2f, %.2f], "+
+				"Kendall's tau-b %.4f\n", h.Editors, float64(h.Spearman), float64(h.Low), float64(h.High), float64(h.Kendall))
+		}
+	})
+}

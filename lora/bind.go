@@ -1,0 +1,257 @@
+package lora
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"gorgonia.org/tensor"
+
+	"assay/checkpoints"
+	"assay/internal/workers"
+)
+
+// Values are a backbone's parameters; *checkpoints.Weights implements it.
+type Values interface {
+	Checkpoint
+	Dense(name string) (*tensor.Dense, error)
+}
+
+// Bind takes from a backbone what the adapter needs of its weights: the row lengths of DoRA layers, what a PiSSA or
+// OLoRA start takes away, and, of a fresh adapter, the first values of all that are not drawn. It has no effect on
+// others, nor when it is called again. Weights are read one at a time on each core.
+func (a *Adapter) Bind(w Values) error {
+	if err := a.bringWhole(w, w.Dense); err != nil {
+		return err
+	}
+	needs := a.Config.DoRA && a.Lengths == nil || a.Config.Start.changesBase() && a.Taken == nil
+	if !needs {
+		return nil
+	}
+	lengths, taken := map[string][]float32{}, map[string]*tensor.Dense{}
+	byName := index(Modules(w))
+	var mu sync.Mutex
+	err := workers.Each(len(a.Targets), runtime.GOMAXPROCS(0), func(i int) error {
+		t := a.Targets[i]
+		d, err := layerWeight(w, byName[t.Module])
+		if err != nil {
+			return err
+		}
+		if a.Config.DoRA {
+			square := squares(d)
+			mu.Lock()
+			lengths[t.Module] = square
+			mu.Unlock()
+			return nil
+		}
+		matA, matB, err := a.Config.Start.begin(d.Float32s(), d.Shape()[0], d.Shape()[1], t, !a.fresh)
+		if err != nil {
+			return fmt.Errorf("%s: %w", t.Module, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		taken[NameA(t.Module)], taken[NameB(t.Module)] = matA, matB
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if a.Config.DoRA {
+		a.Lengths = lengths
+	} else {
+		a.Taken = taken
+	}
+	if a.fresh {
+		a.setFirst()
+	}
+	return nil
+}
+
+// setFirst gives a fresh adapter's tensors their first values: B is zero in a DoRA layer, so that m are the rows'
+// lengths; a start's A and B are what it takes away.
+func (a *Adapter) setFirst() {
+	for module, square := range a.Lengths {
+		m := a.Tensors[NameM(module)].Float32s()
+		for i, s := range square {
+			m[i] = float32(math.Sqrt(float64(s)))
+		}
+	}
+	for name, d := range a.Taken {
+		copy(a.Tensors[name].Float32s(), d.Float32s())
+	}
+}
+
+// layerWeight reads the weight of a linear layer [out, in].
+func layerWeight(w Values, m Module) (*tensor.Dense, error) {
+	key := m.Key
+	if key == "" {
+		return nil, fmt.Errorf("%s has no weight of its own: it shares that of the embedding; adapt it without use_dora and "+
+			"with the usual start, or leave it out", m.Name)
+	}
+	return w.Dense(key)
+}
+
+// squares are the squared lengths of a matrix's rows.
+func squares(d *tensor.Dense) []float32 {
+	rows, cols, values := d.Shape()[0], d.Shape()[1], d.Float32s()
+	out := make([]float32, rows)
+	for i := range out {
+		sum := 0.0
+		for _, x := range values[i*cols : (i+1)*cols] {
+			sum += float64(x) * float64(x)
+		}
+		out[i] = float32(sum)
+	}
+	return out
+}
+
+// selected lists the parameters of a backbone that a configuration wants whole, by path, with their keys: those of the
+// modules whose names end with one of modules_to_save, and biases (PEFT's other.py: _set_trainable; tuners_utils.py:
+// _mark_only_adapters_as_trainable). spelled is how the configuration calls a module.
+func (a *Adapter) selected(w Checkpoint) (map[string]string, error) {
+	c := a.Config
+	if !c.bringsParameters() {
+		return nil, nil
+	}
+	adapted := map[string]bool{}
+	for _, t := range a.Targets {
+		adapted[t.Module] = true
+	}
+	whole := map[string]bool{} // modules
+	for _, m := range Modules(w) {
+		name := m.Name
+		if s, ok := a.spelled[name]; ok {
+			name = s
+		}
+		if slices.ContainsFunc(c.ModulesToSave, func(end string) bool { return strings.HasSuffix(name, end) }) {
+			whole[m.Name] = true
+		}
+	}
+	tied := !slices.ContainsFunc(w.Names(), func(k string) bool { return Canonical(k) == "lm_head.weight" })
+	out := map[string]string{}
+	for _, key := range w.Names() {
+		path := Canonical(key)
+		module, isBias := strings.CutSuffix(path, ".bias")
+		inside := false
+		for p := parent(path); p != "" && !inside; p = parent(p) {
+			inside = whole[p]
+		}
+		switch {
+		case inside && adapted[parent(path)]:
+			return nil, fmt.Errorf("modules_to_save names %s, which has an adapter, too: leave it out of one of the two",
+				parent(path))
+		case inside && tied && strings.HasSuffix(path, "embed_tokens.weight"):
+			return nil, fmt.Errorf("modules_to_save names %s, which the output layer shares: that is not supported", path)
+		case inside, isBias && c.Bias == BiasAll, isBias && c.Bias == BiasLora && adapted[module]:
+			out[path] = key
+		}
+	}
+	if len(whole) == 0 && len(c.ModulesToSave) > 0 {
+		return nil, fmt.Errorf("modules_to_save %q names no module of the backbone", []string(c.ModulesToSave))
+	}
+	return out, nil
+}
+
+// Describe is Bind for a backbone whose weights are absent: the adapter has all tensors, with values that mean nothing.
+func (a *Adapter) Describe(w Checkpoint) error {
+	return a.bringWhole(w, func(key string) (*tensor.Dense, error) {
+		info, _ := w.Info(key)
+		shape := make([]int, len(info.Shape))
+		for i, d := range info.Shape {
+			shape[i] = int(d)
+		}
+		return tensor.New(tensor.WithShape(shape...), tensor.Of(tensor.Float32)), nil
+	})
+}
+
+// bringWhole copies the parameters that a fresh adapter brings whole.
+func (a *Adapter) bringWhole(w Checkpoint, read func(key string) (*tensor.Dense, error)) error {
+	if !a.fresh || a.Whole != nil {
+		return nil
+	}
+	paths, err := a.selected(w)
+	if err != nil {
+		return err
+	}
+	a.Whole = slices.Sorted(maps.Keys(paths))
+	for _, path := range a.Whole {
+		d, err := read(paths[path])
+		if err != nil {
+			return err
+		}
+		if d.Dtype() != tensor.Float32 {
+			return fmt.Errorf("%s is of type %v; only floating-point parameters are trained", path, d.Dtype())
+		}
+		a.Tensors[NameParameter(path)] = d.Clone().(*tensor.Dense)
+	}
+	return nil
+}
+
+// CheckWhole compares the parameters that the adapter brings whole with a backbone: those that its configuration
+// selects, of the same shapes.
+func (a *Adapter) CheckWhole(w Checkpoint) error {
+	paths, err := a.selected(w)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, path := range a.Whole {
+		key, ok := paths[path]
+		if !ok {
+			errs = append(errs, fmt.Errorf("unexpected tensor %q: %s does not select it, or the backbone lacks it",
+				NameParameter(path), ConfigFile))
+			continue
+		}
+		info, _ := w.Info(key)
+		if got := a.Tensors[NameParameter(path)].Shape(); !slices.EqualFunc(got, info.Shape,
+			func(a int, b int64) bool { return int64(a) == b }) {
+			errs = append(errs, fmt.Errorf("tensor %q: shape %v, the backbone's is %v", NameParameter(path), got, info.Shape))
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(paths)) {
+		if !slices.Contains(a.Whole, path) {
+			errs = append(errs, fmt.Errorf("missing tensor %q: %s selects it", NameParameter(path), ConfigFile))
+		}
+	}
+	return shorten(errs)
+}
+
+// plain is the same adapter without a start that is taken away: of twice the rank, [A A0] and [B -B0], as PEFT's
+// path_initial_model_for_weight_conversion makes it. All factors s stay as they are.
+func (a *Adapter) plain() (*Adapter, error) {
+	c := a.Config.Clone()
+	grow := 2.0
+	if c.RSLoRA {
+		grow = math.Sqrt2
+	}
+	c.Start, c.Rank, c.Alpha = StartUsual, 2*c.Rank, grow*c.Alpha
+	for i := range c.Ranks {
+		c.Ranks[i].Value *= 2
+	}
+	for i := range c.Alphas {
+		c.Alphas[i].Value *= grow
+	}
+	out := &Adapter{Config: c, Tensors: maps.Clone(a.Tensors), Whole: a.Whole, spelled: a.spelled}
+	for _, t := range a.Targets {
+		matA, errA := a.Tensors[NameA(t.Module)].Concat(0, a.Taken[NameA(t.Module)])
+		minus := a.Taken[NameB(t.Module)].Clone().(*tensor.Dense)
+		for i, v := range minus.Float32s() {
+			minus.Float32s()[i] = -v
+		}
+		matB, errB := a.Tensors[NameB(t.Module)].Concat(1, minus)
+		if err := errors.Join(errA, errB); err != nil {
+			return nil, err
+		}
+		t.Rank, t.Alpha = 2*t.Rank, grow*t.Alpha
+		out.Targets = append(out.Targets, t)
+		out.Tensors[NameA(t.Module)], out.Tensors[NameB(t.Module)] = matA, matB
+	}
+	return out, nil
+}
+
+var _ Values = (*checkpoints.Weights)(nil)

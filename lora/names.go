@@ -1,0 +1,121 @@
+package lora
+
+import (
+	"fmt"
+	"strings"
+
+	"gorgonia.org/tensor"
+)
+
+// kind is what a tensor of adapter_model.safetensors is.
+type kind string
+
+const (
+	kindA     kind = "matrix A"
+	kindB     kind = "matrix B"
+	kindM     kind = "row lengths"
+	kindWhole kind = "parameter" // of the backbone
+)
+
+// endings of the names of tensors that belong to a module. Files of some tools have the adapter's name in them.
+var endings = []struct {
+	end string
+	is  kind
+}{
+	{".lora_A.weight", kindA},
+	{".lora_A.default.weight", kindA},
+	{".lora_B.weight", kindB},
+	{".lora_B.default.weight", kindB},
+	{".lora_magnitude_vector", kindM},
+	{".lora_magnitude_vector.default.weight", kindM},
+	{".lora_magnitude_vector.weight", kindM},
+}
+
+// tensorName is the name of a tensor: what it is, and of which module or (kindWhole) which parameter.
+type tensorName struct {
+	kind kind
+	of   string
+}
+
+// name returns the name of a tensor of a module or parameter.
+func (k kind) name(of string) string {
+	switch k {
+	case kindA:
+		return NameA(of)
+	case kindB:
+		return NameB(of)
+	case kindM:
+		return NameM(of)
+	}
+	return NameParameter(of)
+}
+
+// check looks at a tensor's type and number of dimensions.
+func (k kind) check(name string, d *tensor.Dense) error {
+	switch {
+	case d.Dtype() != tensor.Float32 || (k == kindA || k == kindB) && d.Dims() != 2:
+		return fmt.Errorf("tensor %q: shape %v of %v, want a matrix of floating-point numbers", name, d.Shape(), d.Dtype())
+	case k == kindM && d.Dims() != 1:
+		return fmt.Errorf("tensor %q: shape %v, want a vector of row lengths", name, d.Shape())
+	}
+	return nil
+}
+
+// parseName splits the name of a tensor that belongs to a module.
+func parseName(name string) (module string, is kind, err error) {
+	module, ok := strings.CutPrefix(name, tensorPrefix)
+	for _, e := range endings {
+		if m, found := strings.CutSuffix(module, e.end); found && ok {
+			return m, e.is, nil
+		}
+	}
+	return "", "", fmt.Errorf("unexpected tensor %q; an adapter holds %s<module>.lora_A.weight and .lora_B.weight only",
+		name, tensorPrefix)
+}
+
+// parse reads a tensor's name. What belongs to no module is a parameter where the configuration has such.
+func (a *Adapter) parse(name string) (tensorName, error) {
+	module, is, err := parseName(name)
+	if err == nil && is == kindM && !a.Config.DoRA {
+		return tensorName{}, fmt.Errorf("unexpected tensor %q: %s has no use_dora", name, ConfigFile)
+	}
+	if err == nil {
+		return tensorName{is, module}, nil
+	}
+	path, ok := strings.CutPrefix(name, tensorPrefix)
+	if !ok || strings.Contains(path, ".lora_") || !a.Config.bringsParameters() {
+		return tensorName{}, err
+	}
+	if strings.Contains(path, ".modules_to_save.") || strings.Contains(path, ".original_module.") {
+		return tensorName{}, fmt.Errorf("unexpected tensor %q: save the adapter with PEFT's save_pretrained", name)
+	}
+	return tensorName{kindWhole, strings.Replace(path, ".base_layer.", ".", 1)}, nil
+}
+
+// bringsParameters tells whether the adapter holds parameters of the backbone.
+func (c *Config) bringsParameters() bool {
+	return len(c.ModulesToSave) > 0 || c.Bias != "" && c.Bias != BiasNone
+}
+
+// ModuleOf returns the path of the module that a tensor of adapter_model.safetensors belongs to; ok is false for other
+// tensors.
+func ModuleOf(tensor string) (path string, ok bool) {
+	name, _, err := parseName(tensor)
+	return Canonical(name), err == nil
+}
+
+// ParameterOf returns the path in transformers 5 of the parameter of the backbone that a tensor of
+// adapter_model.safetensors stands in for; ok is false for other tensors.
+func ParameterOf(tensor string) (path string, ok bool) {
+	path, ok = strings.CutPrefix(tensor, tensorPrefix)
+	if _, _, err := parseName(tensor); err == nil || !ok {
+		return "", false
+	}
+	return Canonical(strings.Replace(path, ".base_layer.", ".", 1)), true
+}
+
+// IsB tells whether a tensor of adapter_model.safetensors is a matrix B.
+func IsB(tensor string) bool {
+	_, is, err := parseName(tensor)
+	return err == nil && is == kindB
+}

@@ -1,0 +1,93 @@
+package lora
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"gonum.org/v1/gonum/lapack/lapack64"
+	"gonum.org/v1/gonum/mat"
+)
+
+const (
+	wholeSVD   = 640  // smaller side up to which all singular values are computed: beyond it only the largest are
+	iterations = 40   // most of them
+	converged  = 1e-7 // of a singular vector's residual, relative to the largest singular value
+)
+
+// leading gives the k largest singular values of a matrix with their left and right vectors in columns. ok says whether
+// they are found to rounding. Of large matrices it is a subspace that is multiplied by W W' until it stays where it is
+// (Halko, Martinsson and Tropp, Finding Structure with Randomness, 2011, algorithm 4.4); its beginning is always the
+// same.
+func leading(w *mat.Dense, k int) (u, v *mat.Dense, values []float64, ok bool) {
+	out, in := w.Dims()
+	if min(out, in) <= wholeSVD {
+		return thinSVD(w, k)
+	}
+	width := min(2*k+8, min(out, in))
+	rng := rand.New(rand.NewPCG(1, 0x5fd))
+	q := mat.NewDense(out, width, nil)
+	q.Apply(func(int, int, float64) float64 { return rng.NormFloat64() }, q)
+	for range iterations {
+		q = orthonormal(q)
+		var back, next mat.Dense
+		back.Mul(w.T(), q) // [in, width]
+		small, right, sizes, _ := thinSVD(mat.DenseCopyOf(back.T()), k)
+		if sizes == nil {
+			return nil, nil, nil, false
+		}
+		u, v, values = new(mat.Dense), right, sizes
+		u.Mul(q, small)
+		if residual(w, u, v, values) <= converged*values[0] {
+			return u, v, values, true
+		}
+		next.Mul(w, &back)
+		q = &next
+	}
+	return u, v, values, false
+}
+
+// residual is the largest |W v - s u| of pairs of singular vectors.
+func residual(w, u, v *mat.Dense, values []float64) float64 {
+	var wv mat.Dense
+	wv.Mul(w, v)
+	worst := 0.0
+	for k, s := range values {
+		sum := 0.0
+		for i := range wv.RawMatrix().Rows {
+			d := wv.At(i, k) - s*u.At(i, k)
+			sum += d * d
+		}
+		worst = max(worst, math.Sqrt(sum))
+	}
+	return worst
+}
+
+// orthonormal gives Q of m = Q R, with as many columns as m, by Householder's reflections as LAPACK has them.
+func orthonormal(m *mat.Dense) *mat.Dense {
+	q := mat.DenseCopyOf(m)
+	raw := q.RawMatrix()
+	tau, size := make([]float64, raw.Cols), make([]float64, 1)
+	lapack64.Geqrf(raw, tau, size, -1)
+	work := make([]float64, int(size[0]))
+	lapack64.Geqrf(raw, tau, work, len(work))
+	lapack64.Orgqr(raw, tau, size, -1)
+	work = make([]float64, int(size[0]))
+	lapack64.Orgqr(raw, tau, work, len(work))
+	return q
+}
+
+// thinSVD is the singular value decomposition's first k values and vectors; values is nil if it fails.
+func thinSVD(w *mat.Dense, k int) (u, v *mat.Dense, values []float64, ok bool) {
+	var svd mat.SVD
+	if !svd.Factorize(w, mat.SVDThin) {
+		return nil, nil, nil, false
+	}
+	u, v = new(mat.Dense), new(mat.Dense)
+	svd.UTo(u)
+	svd.VTo(v)
+	first := func(m *mat.Dense) *mat.Dense {
+		rows, _ := m.Dims()
+		return mat.DenseCopyOf(m.Slice(0, rows, 0, k))
+	}
+	return first(u), first(v), svd.Values(nil)[:k], true
+}

@@ -1,0 +1,51 @@
+package optim
+
+// Group is some of the parameters with an optimizer of their own, as torch's parameter groups are: a weight decay and,
+// in every update, a learning rate that is not the others'.
+type Group struct {
+	Name      string
+	Params    []int // indices into all parameters, ascending
+	Optimizer Optimizer
+}
+
+// Groups update each group at its own learning rate. Every parameter is in exactly one of them.
+type Groups []Group
+
+// Of gives the group's elements of a list over all parameters.
+func Of[T any](g *Group, all []T) []T {
+	out := make([]T, len(g.Params))
+	for k, i := range g.Params {
+		out[k] = all[i]
+	}
+	return out
+}
+
+// Update changes params in place by their gradients, each group at its learning rate.
+func (gs Groups) Update(params []Param, grads [][]float32, lrs []float64) {
+	for i := range gs {
+		g := &gs[i]
+		g.Optimizer.Update(Of(g, params), Of(g, grads), lrs[i])
+	}
+}
+
+// State lists what the groups' optimizers keep, in place, with indices into all parameters.
+func (gs Groups) State() []State {
+	var out []State
+	for i := range gs {
+		for _, s := range gs[i].Optimizer.State() {
+			s.Param = gs[i].Params[s.Param]
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Updates is the number of updates so far.
+func (gs Groups) Updates() int64 { return gs[0].Optimizer.Updates() }
+
+// SetUpdates sets it.
+func (gs Groups) SetUpdates(n int64) {
+	for i := range gs {
+		gs[i].Optimizer.SetUpdates(n)
+	}
+}

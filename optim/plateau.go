@@ -1,0 +1,40 @@
+package optim
+
+import "math"
+
+// Plateau says when a learning rate is cut because a measure does not get better any more, as
+// torch.optim.lr_scheduler.ReduceLROnPlateau does with threshold_mode rel and without a cooldown: after more than
+// Patience measurements in a row that were not better than the best one by its share Threshold.
+type Plateau struct {
+	Patience  int64
+	Threshold float64
+	Rising    bool // higher is better
+
+	PlateauState
+}
+
+// PlateauState is what has to be kept of a Plateau.
+type PlateauState struct {
+	Seen bool    `json:"seen"` // there was a measurement
+	Best float64 `json:"best"` // the best one
+	Bad  int64   `json:"bad"`  // measurements in a row that were not better
+	Cuts int64   `json:"cuts"` // so far
+}
+
+// Measure takes one measurement; one that is not a number is not better. It reports whether the rate is cut.
+func (p *Plateau) Measure(x float64) bool {
+	better := x < p.Best*(1-p.Threshold)
+	if p.Rising {
+		better = x > p.Best*(1+p.Threshold)
+	}
+	if better || !p.Seen && !math.IsNaN(x) {
+		p.Seen, p.Best, p.Bad = true, x, 0
+		return false
+	}
+	if p.Bad++; p.Bad <= p.Patience {
+		return false
+	}
+	p.Bad = 0
+	p.Cuts++
+	return true
+}

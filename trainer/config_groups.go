@@ -1,0 +1,186 @@
+package trainer
+
+import (
+	"strings"
+
+	"assay/lora"
+	"assay/optim"
+)
+
+// The groups of tensors that may have rates of their own. The parts of the model are those of [lora.Parts].
+const (
+	adapterGroup  = "adapters"
+	adapterBGroup = "adapters.B" // where optimizer.groups.adapters has a ratio
+	headGroup     = "head"
+	rowsGroup     = "rows"   // of the score token
+	otherGroup    = "others" // all that have no group of their own
+	lossGroup     = "losses" // what terms of the objective learn, which never has one
+)
+
+// GroupsConfig gives groups of tensors learning rates, decays and schedules of their own.
+type GroupsConfig struct {
+	Adapters  *GroupConfig `yaml:"adapters,omitempty"`
+	Head      *GroupConfig `yaml:"head,omitempty"`
+	Rows      *GroupConfig `yaml:"rows,omitempty"`
+	Language  *GroupConfig `yaml:"language,omitempty"` // the backbone's own parameters, by part
+	Projector *GroupConfig `yaml:"projector,omitempty"`
+	Vision    *GroupConfig `yaml:"vision,omitempty"`
+}
+
+// GroupConfig is what a group has of its own; the rest is as optimizer and schedule say.
+type GroupConfig struct {
+	LR          float64         `yaml:"lr,omitempty"`           // 0: optimizer.lr
+	Ratio       float64         `yaml:"ratio,omitempty"`        // of adapters: B's learning rate is that many times A's (LoRA+); 0: 1
+	WeightDecay *float64        `yaml:"weight_decay,omitempty"` // nil: optimizer.weight_decay
+	Schedule    *ScheduleConfig `yaml:"schedule,omitempty"`     // nil: schedule
+}
+
+// of is what a group has of its own; nil: nothing.
+func (g *GroupsConfig) of(name string) *GroupConfig {
+	if g == nil {
+		return nil
+	}
+	return map[string]*GroupConfig{adapterGroup: g.Adapters, adapterBGroup: g.Adapters, headGroup: g.Head,
+		rowsGroup: g.Rows, lora.Language: g.Language, lora.Projector: g.Projector, lora.Vision: g.Vision}[name]
+}
+
+// groupNames lists the groups in their order.
+func groupNames() []string {
+	return append([]string{adapterGroup, adapterBGroup, headGroup, rowsGroup}, append(lora.Parts(), otherGroup)...)
+}
+
+func defaultSchedule() ScheduleConfig {
+	return ScheduleConfig{Kind: "constant", Cycles: 1, Decay: 0.1, Factor: 0.1, Patience: 10, Threshold: 1e-4}
+}
+
+// settle fills in what the groups leave out.
+func (g *GroupsConfig) settle(c *Config) {
+	if g == nil {
+		return
+	}
+	for _, x := range []*GroupConfig{g.Adapters, g.Head, g.Rows, g.Language, g.Projector, g.Vision} {
+		if x == nil {
+			continue
+		}
+		if x.LR == 0 {
+			x.LR = c.Optimizer.LR
+		}
+		if x.WeightDecay == nil {
+			decay := c.Optimizer.WeightDecay
+			x.WeightDecay = &decay
+		}
+		if s := x.Schedule; s != nil {
+			usual := defaultSchedule()
+			for _, f := range []struct{ to, from *float64 }{{&s.Decay, &usual.Decay}, {&s.Factor, &usual.Factor},
+				{&s.Threshold, &usual.Threshold}} {
+				if *f.to == 0 {
+					*f.to = *f.from
+				}
+			}
+			if s.Kind == "" {
+				s.Kind = usual.Kind
+			}
+			if s.Cycles == 0 {
+				s.Cycles = usual.Cycles
+			}
+		}
+	}
+}
+
+func (c *Config) checkGroups(d checker) {
+	g := c.Optimizer.Groups
+	if g == nil {
+		return
+	}
+	for _, name := range groupNames() {
+		x, key := g.of(name), "optimizer.groups."+name
+		if x == nil || name == adapterBGroup {
+			continue
+		}
+		d.want(x.LR > 0, key+".lr", "want more than 0, not %g", x.LR)
+		d.want(x.Ratio >= 0, key+".ratio", "want more than 0, not %g", x.Ratio)
+		d.want(x.Ratio == 0 || name == adapterGroup, key+".ratio", "is for adapters alone: their matrices B")
+		d.want(*x.WeightDecay >= 0, key+".weight_decay", "want at least 0, not %g", *x.WeightDecay)
+		if x.Schedule != nil {
+			x.Schedule.check(d, key+".schedule.", key+".lr", x.LR)
+		} else {
+			d.want(c.Schedule.MinLR <= x.LR, key+".lr", "is below schedule.min_lr (%g): give the group a schedule of its own",
+				c.Schedule.MinLR)
+		}
+	}
+}
+
+// check looks at a schedule; rate is the key of its peak.
+func (s *ScheduleConfig) check(d checker, prefix, rate string, peak float64) {
+	d.oneOf(prefix+"kind", s.Kind, "constant", "linear", "cosine", "restarts", "wsd", plateau)
+	d.want(s.Cycles >= 1, prefix+"cycles", "want at least 1, not %d", s.Cycles)
+	steps(d, prefix+"decay", s.Decay)
+	steps(d, prefix+"warmup", s.Warmup)
+	d.want(s.MinLR == 0 || s.MinLR > 0 && s.MinLR <= peak, prefix+"min_lr", "want at least 0 and at most %s, not %g", rate,
+		s.MinLR)
+	d.want(s.Factor > 0 && s.Factor < 1, prefix+"factor", "want more than 0 and below 1, not %g", s.Factor)
+	d.want(s.Patience >= 0, prefix+"patience", "want at least 0, not %d", s.Patience)
+	d.want(s.Threshold >= 0 && s.Threshold < 1, prefix+"threshold", "want at least 0 and below 1, not %g", s.Threshold)
+}
+
+// groupOf tells which group a trained tensor is of, by its name.
+func groupOf(name string) string {
+	_, adapted := lora.ModuleOf(name)
+	path, brought := lora.ParameterOf(name)
+	switch {
+	case adapted:
+		return adapterGroup
+	case brought:
+		return lora.Part(path)
+	case strings.HasPrefix(name, "losses."):
+		return lossGroup
+	case isTokenRow(name):
+		return rowsGroup
+	case headTensor(name):
+		return headGroup
+	}
+	return lora.Part(lora.Canonical(name))
+}
+
+// rates says which group a tensor is of, as far as the configuration knows groups.
+func (c *Config) rates(name string) string {
+	group := groupOf(name)
+	x := c.Optimizer.Groups.of(group)
+	switch {
+	case x == nil:
+		return otherGroup
+	case lora.IsB(name) && x.Ratio > 0:
+		return adapterBGroup
+	}
+	return group
+}
+
+// decayOf is a group's weight decay.
+func (c *Config) decayOf(group string) float64 {
+	if x := c.Optimizer.Groups.of(group); x != nil {
+		return *x.WeightDecay
+	}
+	return c.Optimizer.WeightDecay
+}
+
+// scheduleOf is the schedule of a group, and its peak.
+func (c *Config) scheduleOf(group string) (s *ScheduleConfig, peak float64) {
+	x := c.Optimizer.Groups.of(group)
+	if x == nil {
+		return &c.Schedule, c.Optimizer.LR
+	}
+	if x.Schedule != nil {
+		return x.Schedule, x.LR
+	}
+	return &c.Schedule, x.LR
+}
+
+// courseOf is the course of a group's learning rate in a run of total steps.
+func (c *Config) courseOf(group string, total int64) optim.Schedule {
+	s, peak := c.scheduleOf(group)
+	course := s.course(peak, total)
+	if group == adapterBGroup {
+		course = course.Scaled(c.Optimizer.Groups.Adapters.Ratio)
+	}
+	return course
+}
