@@ -58,9 +58,11 @@ cuda: setup ## make build/cuda/bin with the tag gpu: commands that list CUDA dev
 weather: build ## kill commands at random instants and compare what they make (docs/reliability.md; KILLS=100: how often)
 	@go run ./tools/weather --kills $(or $(KILLS),10)
 
+# Go's cache does not see that pkg-config says something else: another MPI has a definition of its own.
 mpi: setup ## make build/mpi/bin/train with the tag mpi: training by several processes (Open MPI or MPICH; docs/scale.md)
 	@tools/setup/mpi.sh
 	@mkdir -p build/mpi/bin && export PKG_CONFIG_PATH="$(CURDIR)/build/mpi:$$PKG_CONFIG_PATH" && \
+		$(if $(MPICC),export CGO_CPPFLAGS=-DMPICC_$(subst .,_,$(notdir $(MPICC))) &&) \
 		go vet -tags mpi ./mpi && go build -tags mpi -o build/mpi/bin/ ./cmd/train
 	@echo "built: build/mpi/bin/train"
 
