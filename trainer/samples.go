@@ -210,7 +210,7 @@ func (d *Data) open(c *Config) error {
 		d.Validation = all.split(c.Data.ValidationSplit)
 	case c.Data.Validation.Fraction > 0:
 		rows := all.split(c.Data.TrainSplit)
-		train, held := holdOut(c.Seed, rows.groupKeys(), c.Data.Validation.Fraction)
+		train, held := holdOut(c.Seed, rows.Groups(), c.Data.Validation.Fraction)
 		d.Train, d.Validation = rows.choose(train), rows.choose(held)
 	}
 	switch c.Data.Sampling {

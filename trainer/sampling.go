@@ -46,22 +46,21 @@ func weighted(digest string, weight float64) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// groupKeys names the groups that edits are drawn from and held out by: what they are compared in (see comparedIn).
-// Where a name is that of one group only, as it should be, it is the name.
+// groupKeys names the groups that an epoch has one edit of each: a table's name is a group, in each table by itself.
+// Where a name is that of one table only, as it should be, it is the name.
 func (s *Samples) groupKeys() []string {
-	units := s.units()
-	first, shared := map[string]string{}, map[string]bool{}
-	for i, r := range s.rows {
-		if unit, ok := first[r.group]; ok && unit != units[i] {
+	first, shared := map[string]int{}, map[string]bool{}
+	for _, r := range s.rows {
+		if table, ok := first[r.group]; !ok {
+			first[r.group] = r.number
+		} else if table != r.number {
 			shared[r.group] = true
-		} else if !ok {
-			first[r.group] = units[i]
 		}
 	}
 	out := make([]string, len(s.rows))
 	for i, r := range s.rows {
 		if out[i] = r.group; shared[r.group] {
-			out[i] = units[i]
+			out[i] = fmt.Sprintf("%s\x00%d", r.group, r.number)
 		}
 	}
 	return out
