@@ -130,6 +130,7 @@ func (g *Graph) overBlocks(
 		q := g.Input(g.Name("q"), onnx.Float, onnx.Dims(-1, kv, -1, dim))
 		rows := g.Op("Range", g.Op("Sub", end, step), end, g.Int(1))
 		y := attend(q, rows, g.Op("Unsqueeze", end, g.Ints(0)))
+		y = g.Op("Reshape", y, g.Op("Shape", q)) // known to be of its shape, and so is the gradient
 		g.Output(g.Name("y"), y, onnx.Float, onnx.Dims(-1, kv, -1, dim))
 	})
 	y := g.OpA("Scan", onnx.Attrs{"body": body, "num_scan_inputs": 2}, ends, q)
@@ -150,16 +151,19 @@ func (a *SelfAttention) attendInBlocks(
 	added func(rows, columns string) string,
 ) string {
 	return g.overBlocks(q, at, a.KVHeads, a.Heads/a.KVHeads, a.HeadDim, func(q, rows, end string) string {
-		before := func(x string) string { // of as many sequences as q
+		// Reshapes say which sizes are equal: else the backward pass would look for stretched axes when it runs.
+		before := func(x string, length any) string {
 			x = g.Op("Slice", x, g.Ints(0), end, g.Ints(2))
-			return g.Op("Reshape", x, g.Shape(g.SizeOf(q, 0), a.KVHeads, -1, a.HeadDim))
+			return g.Op("Reshape", x, g.Shape(g.SizeOf(q, 0), a.KVHeads, length, a.HeadDim))
 		}
-		k := before(k)
-		columns := g.Op("Range", g.Int(0), g.Op("Squeeze", g.SizeOf(k, 2)), g.Int(1))
+		k := before(k, -1)
+		length := g.SizeOf(k, 2)
+		columns := g.Op("Range", g.Int(0), g.Op("Squeeze", length), g.Int(1))
 		mask := added(g.Op("Reshape", rows, g.Ints(1, 1, -1, 1)), columns)
+		mask = g.Op("Reshape", mask, g.Shape(1, 1, g.SizeOf(q, 2), length))
 		scores := g.Op("MatMul", q, g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 1, 3, 2}}, k))
 		prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", scores, mask))
-		return g.Op("MatMul", prob, before(v))
+		return g.Op("MatMul", prob, before(v, length))
 	})
 }
 
@@ -172,9 +176,10 @@ func (g *Graph) AttendWhole(q, k, v, mask string, heads, dim int) string {
 	k, v = g.heads(k, heads, dim, 0, 2, 3, 1), g.heads(v, heads, dim, 0, 2, 1, 3)
 	length := g.SizeOf(k, 3)
 	return g.overBlocks(q, queries{g.Ints(0), length, length}, heads, 1, dim, func(q, _, _ string) string {
-		n := g.SizeOf(q, 0) // of as many pictures as q
-		scores := g.Op("MatMul", q, g.Op("Reshape", k, g.Shape(n, heads, dim, -1)))
-		prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", scores, mask))
-		return g.Op("MatMul", prob, g.Op("Reshape", v, g.Shape(n, heads, -1, dim)))
+		n := g.SizeOf(q, 0) // as above
+		k := g.Op("Reshape", k, g.Shape(n, heads, dim, -1))
+		mask := g.Op("Reshape", mask, g.Shape(n, 1, 1, g.SizeOf(k, 3)))
+		prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", g.Op("MatMul", q, k), mask))
+		return g.Op("MatMul", prob, g.Op("Reshape", v, g.Shape(n, heads, g.SizeOf(k, 3), dim)))
 	})
 }
