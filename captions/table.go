@@ -18,8 +18,15 @@ import (
 var readColumns = []string{"source", "target", "instruction", "source_caption", "target_caption"}
 
 // The columns that a run writes; they replace columns of the same names.
-var written = []data.Column{{Name: "source_caption", Kind: data.KindText},
-	{Name: "target_caption", Kind: data.KindText}, {Name: "captioned_by", Kind: data.KindText}, {Name: "caption_error", Kind: data.KindText}}
+var written = []data.Column{
+	{Name: "source_caption", Kind: data.KindText},
+	{
+		Name: "target_caption",
+		Kind: data.KindText,
+	},
+	{Name: "captioned_by", Kind: data.KindText},
+	{Name: "caption_error", Kind: data.KindText},
+}
 
 // Result counts what a run wrote.
 type Result struct {

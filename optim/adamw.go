@@ -65,7 +65,11 @@ func (a *AdamW) Update(params []Param, grads [][]float32, lr float64) {
 func (a *AdamW) State() []State {
 	var out []State
 	for i := range a.M {
-		out = append(out, State{Kind: "moment1", Param: i, Shape: a.shape[i], Values: a.M[i]}, State{Kind: "moment2", Param: i, Shape: a.shape[i], Values: a.V[i]})
+		out = append(
+			out,
+			State{Kind: "moment1", Param: i, Shape: a.shape[i], Values: a.M[i]},
+			State{Kind: "moment2", Param: i, Shape: a.shape[i], Values: a.V[i]},
+		)
 	}
 	return out
 }

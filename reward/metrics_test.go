@@ -11,7 +11,10 @@ import (
 // TestDimensionMetrics: scores are counted by scorer, and those of dimensions by dimension, bounded or not.
 func TestDimensionMetrics(t *testing.T) {
 	m := newMetrics(func() float64 { return 0 })
-	j := &model.Judgement{Score01: 0.5, Dimensions: []model.Dimension{{Name: "following", Score01: 0.3}, {Name: "quality"}}}
+	j := &model.Judgement{
+		Score01:    0.5,
+		Dimensions: []model.Dimension{{Name: "following", Score01: 0.3}, {Name: "quality"}},
+	}
 	m.observe("a", j, true)
 	m.observe("a", j, true)
 	m.observe("b", j, false)

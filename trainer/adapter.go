@@ -212,8 +212,11 @@ func (c *Config) checkBrought(a *lora.Adapter) error {
 	}
 	for _, p := range c.Train.parts(whole) {
 		if !slices.ContainsFunc(a.Whole, func(path string) bool { return lora.Part(path) == p }) {
-			return fmt.Errorf("train.%s: full, but the adapter of init brings nothing of it (modules_to_save): merge the scorer "+
-				"first (train merge --scorer), or begin without init", p)
+			return fmt.Errorf(
+				"train.%s: full, but the adapter of init brings nothing of it (modules_to_save): merge the scorer "+
+					"first (train merge --scorer), or begin without init",
+				p,
+			)
 		}
 	}
 	return nil

@@ -118,7 +118,11 @@ func TestTrainSection(t *testing.T) {
 		"lora: {modules_to_save: [nothing]}\n":                  "names no module of the backbone",
 		"lora: {targets: [q_proj], modules_to_save: [_proj]}\n": "which has an adapter, too",
 	} {
-		if _, err := plainTrain(pictureRun(t, "llavanext", extra), Options{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := plainTrain(
+			pictureRun(t, "llavanext", extra),
+			Options{},
+		); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", extra, err, want)
 		}
 	}
@@ -134,7 +138,11 @@ optimizer:
     head: {lr: 5e-3, schedule: {kind: cosine, warmup: 1}}
 schedule: {kind: linear}
 `)
-	if err := os.WriteFile(path, []byte(strings.Replace(mustRead(t, path), "steps: 1", "steps: 3", 1)), 0o666); err != nil {
+	if err := os.WriteFile(
+		path,
+		[]byte(strings.Replace(mustRead(t, path), "steps: 1", "steps: 3", 1)),
+		0o666,
+	); err != nil {
 		t.Fatal(err)
 	}
 	said := ""
@@ -171,7 +179,11 @@ schedule: {kind: linear}
 	if err := os.WriteFile(path, []byte(other), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := plainTrain(path, Options{}); err == nil || !strings.Contains(err.Error(), "optimizer.groups.adapters.ratio") {
+	if _, err := plainTrain(
+		path,
+		Options{},
+	); err == nil ||
+		!strings.Contains(err.Error(), "optimizer.groups.adapters.ratio") {
 		t.Errorf("another ratio: %v", err)
 	}
 }

@@ -172,7 +172,9 @@ func TestWeightedRunsGoOnExactly(t *testing.T) {
 
 // TestGroupKeys: a name that two tables use is two groups; other names stay.
 func TestGroupKeys(t *testing.T) {
-	s := &Samples{rows: []sampleRow{{group: "a"}, {group: "b"}, {group: "b"}, {group: "a", number: 1}, {group: "c", number: 1}}}
+	s := &Samples{
+		rows: []sampleRow{{group: "a"}, {group: "b"}, {group: "b"}, {group: "a", number: 1}, {group: "c", number: 1}},
+	}
 	if got, want := s.groupKeys(), []string{"a\x000", "b", "b", "a\x001", "c"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

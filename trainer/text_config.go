@@ -75,8 +75,11 @@ func (c *Config) checkText(d checker) {
 		return
 	}
 	d.oneOf("text.tune", c.Text.Tune, "lora", "full")
-	d.want(c.Init == "" || c.Text.Tune == "lora", "init",
-		"is an adapter to go on from, which tune: full does not train: merge it first (train merge --backbone DIR --adapter DIR --out DIR)")
+	d.want(
+		c.Init == "" || c.Text.Tune == "lora",
+		"init",
+		"is an adapter to go on from, which tune: full does not train: merge it first (train merge --backbone DIR --adapter DIR --out DIR)",
+	)
 	d.want(c.Text.MaxTokens >= 0, "text.max_tokens", "want at least 0 (as many as the model has positions), not %d",
 		c.Text.MaxTokens)
 	usual := Default()

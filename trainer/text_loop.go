@@ -88,9 +88,17 @@ func (r *run) textCard(train, valid *Samples) (string, error) {
 	if c.adapts() {
 		what, use = "Adapter", fmt.Sprintf("score chat --backbone %s --adapter %s", filepath.Base(c.Backbone), AdapterDir)
 	}
-	fmt.Fprintf(&b, "---\n%s---\n\n# %s that answers in words\n\nTrained on the answers of conversations with pictures, by "+
-		"assay %s, mode %s, tune %s.\n\n    %s --image a.png --text \"...\"\n\n", front, what, version.Version, c.Mode,
-		c.Text.Tune, use)
+	fmt.Fprintf(
+		&b,
+		"---\n%s---\n\n# %s that answers in words\n\nTrained on the answers of conversations with pictures, by "+
+			"assay %s, mode %s, tune %s.\n\n    %s --image a.png --text \"...\"\n\n",
+		front,
+		what,
+		version.Version,
+		c.Mode,
+		c.Text.Tune,
+		use,
+	)
 	fmt.Fprintf(&b, "## Data\n\n%d conversations for training, %d for validation. Tables: %s.\n\n## Training\n\n",
 		train.Len(), valid.Len(), strings.Join(bases(c.Data.Train), ", "))
 	fmt.Fprintf(&b, "%d of %d steps of %d conversations, %.2f epochs, seed %d, %.0f s.", s.Step, r.total, c.BatchSize,

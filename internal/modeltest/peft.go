@@ -86,7 +86,11 @@ func (f Family) peftWay(t *testing.T, dir string) {
 	}
 	peftSaved(t, saved, final, strings.Contains(dir, "pissa") || strings.Contains(dir, "olora"))
 	again := openTuner(t, saved, model.TuneOptions{})
-	if other, err := again.Score(context.Background(), []*model.Sample{sample}); err != nil || math.Abs(other[0]-score[0]) > 1e-5 {
+	if other, err := again.Score(
+		context.Background(),
+		[]*model.Sample{sample},
+	); err != nil ||
+		math.Abs(other[0]-score[0]) > 1e-5 {
 		t.Errorf("score %v, saved and opened again %v: %v", score, other, err)
 	}
 	peftMerged(t, dir, saved, filepath.Join(family, "backbone"))

@@ -85,7 +85,8 @@ func (e *engine) backward(nodes []*onnx.Node, acc gradients, leaves []string) er
 
 // depends reports whether n reads an active value that may carry a gradient.
 func (e *engine) depends(n *onnx.Node, active map[string]bool) bool {
-	return n.Meta[onnx.MetaConstant] != "true" && slices.ContainsFunc(n.Reads(), func(x string) bool { return active[x] && e.carries(n, x) })
+	return n.Meta[onnx.MetaConstant] != "true" &&
+		slices.ContainsFunc(n.Reads(), func(x string) bool { return active[x] && e.carries(n, x) })
 }
 
 // carries reports whether x may carry a gradient where n reads it: an input by the table, a capture always.
