@@ -109,23 +109,29 @@ func placed(prefix string, graphs []*onnx.Model, cuda bool) (*Placed, error) {
 				continue
 			}
 			seen[file+e.Name] = true
-			p.Ran[e.Args.Provider]++
 			if !known[e.Args.Op] && !strings.HasPrefix(e.Args.Op, "Memcpy") {
 				made[e.Args.Op] = true
 			}
-			if !cuda || e.Args.Provider != "CPUExecutionProvider" {
-				continue
-			}
-			if p.Host[e.Args.Op]++; !lacking[e.Args.Op] && floats(e.Args.Outputs) {
-				if p.Strays == nil {
-					p.Strays = map[string]int{}
-				}
-				p.Strays[e.Args.Op]++
-			}
+			p.count(e, cuda, lacking)
 		}
 	}
 	p.Made = slices.Sorted(maps.Keys(made))
 	return p, nil
+}
+
+// count notes where a node ran.
+func (p *Placed) count(e event, cuda bool, lacking map[string]bool) {
+	op := e.Args.Op
+	p.Ran[e.Args.Provider]++
+	if !cuda || e.Args.Provider != "CPUExecutionProvider" {
+		return
+	}
+	if p.Host[op]++; !lacking[op] && floats(e.Args.Outputs) {
+		if p.Strays == nil {
+			p.Strays = map[string]int{}
+		}
+		p.Strays[op]++
+	}
 }
 
 // floats tells whether any output is a tensor of floating-point numbers: others are sizes, which belong to the host.
