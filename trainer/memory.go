@@ -91,7 +91,7 @@ func (p *Plan) count(by preparer, sample []Example) (longest *model.Sample, err 
 // sharedEdits bounds the edits of the group that a plan counts.
 const sharedEdits = 16
 
-// shared counts the tokens of the first group of several edits; nil if groups are not kept whole, or have one edit each.
+// shared counts the tokens of the first group of several edits; nil if there is none, or groups are not kept whole.
 func (m *scorerModel) shared(sample []Example) (*SharedTokens, error) {
 	if m.config.Data.Sampling != WholeGroups {
 		return nil, nil
