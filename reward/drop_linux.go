@@ -14,14 +14,14 @@ const handshakeTime = 100 * time.Millisecond
 // dropNewConnections makes the kernel drop the SYN packets of new connections, and returns when all connections in the
 // listener's queue are accepted. A caller who connects meanwhile is not answered, tries again, and is then refused.
 // (Closing a listener with connections in its queue would reset them.)
-func dropNewConnections(ctx context.Context, l net.Listener) {
+func dropNewConnections(ctx context.Context, l net.Listener) (dropped bool) {
 	t, ok := l.(*net.TCPListener)
 	if !ok {
-		return
+		return false
 	}
 	raw, err := t.SyscallConn()
 	if err != nil {
-		return
+		return false
 	}
 	raw.Control(func(fd uintptr) {
 		const synAck, syn = 0x12, 0x02 // bits of byte 13 of a TCP header
@@ -44,8 +44,9 @@ func dropNewConnections(ctx context.Context, l net.Listener) {
 			}
 		})
 		if queued == 0 {
-			return
+			return true
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+	return false
 }

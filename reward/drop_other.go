@@ -8,4 +8,4 @@ import (
 )
 
 // dropNewConnections is for Linux. Elsewhere a connection that is made while the listener closes may be lost.
-func dropNewConnections(context.Context, net.Listener) {}
+func dropNewConnections(context.Context, net.Listener) (dropped bool) { return false }

@@ -22,6 +22,9 @@ func (l jsonListener) Accept() (net.Conn, error) {
 
 type jsonConn struct{ net.Conn }
 
+// NetConn is the connection below, as tls.Conn has it.
+func (c *jsonConn) NetConn() net.Conn { return c.Conn }
+
 // CloseWrite ends the sending half, so that a caller can read a refusal before the connection is gone.
 func (c *jsonConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {

@@ -37,13 +37,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration)
 		MaxHeaderBytes:    64 << 10,
 		ConnState:         open.track,
 	}
+	door := newDoor(l, open)
 	failed := make(chan error, 1)
 	go func() {
 		if s.o.Cert != "" {
-			failed <- h.ServeTLS(l, s.o.Cert, s.o.Key)
+			failed <- h.ServeTLS(door, s.o.Cert, s.o.Key)
 			return
 		}
-		failed <- h.Serve(jsonListener{l})
+		failed <- h.Serve(jsonListener{door})
 	}()
 	select {
 	case err := <-failed:
@@ -53,7 +54,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration)
 	s.draining.Store(true)
 	limit, stop := context.WithTimeout(context.Background(), drain)
 	defer stop()
-	dropNewConnections(limit, l)
+	if dropNewConnections(limit, l) {
+		door.shut(limit)
+	}
 	open.wait(limit)
 	if err := h.Shutdown(limit); err != nil {
 		return errors.Join(fmt.Errorf("requests were not finished after %v: %w", drain, err), h.Close())
@@ -73,6 +76,13 @@ type connection struct {
 }
 
 func (c *connections) track(conn net.Conn, state http.ConnState) {
+	for { // the one that the listener gave
+		if inner, ok := conn.(interface{ NetConn() net.Conn }); ok {
+			conn = inner.NetConn()
+			continue
+		}
+		break
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if state == http.StateClosed || state == http.StateHijacked {
