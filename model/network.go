@@ -85,10 +85,17 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 	parameters, _ := n.Weights()
 	n.small = parameters <= smallParameters && !n.onCUDA()
 	n.limits = newLimits(n.small && t == trainNothing, o.Threads)
-	if n.lean() && !n.small {
-		n.limits.pixels = 1 // pictures go through the tower one by one
+	if n.onePicture() {
+		n.limits.pixels = 1
 	}
 	return n, nil
+}
+
+// onePicture tells whether pictures go through the frozen tower one by one: where its weights lie in the file, and in
+// training on the CPU. There a narrow product on several threads rounds by the number of its rows, and which pictures
+// still lack features is not the same after a run was stopped.
+func (n *network) onePicture() bool {
+	return n.lean() && !n.small || n.training != trainNothing && !n.onCUDA()
 }
 
 // check resolves the device, unless it is elsewhere, and compares backbone, scorer.yaml, head and adapter.

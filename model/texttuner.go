@@ -120,8 +120,8 @@ func (t *TextTuner) open(n *network) (err error) {
 	parameters, _ := n.Weights()
 	n.small = parameters <= smallParameters && !n.onCUDA()
 	n.limits = newLimits(false, o.Threads)
-	if n.lean() && !n.small {
-		n.limits.pixels = 1 // pictures go through the tower one by one
+	if n.onePicture() {
+		n.limits.pixels = 1
 	}
 	pictures := newPictureCache(o.cacheSize())
 	prepare := &preparer{network: n, pictures: pictures}
