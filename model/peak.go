@@ -206,8 +206,21 @@ func (l *liveness) done(x string) {
 
 // stepPeak is that of a training step over copies of a sample.
 func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
-	p, err := t.stepPacking().
-		pack(slices.Repeat([]*Sample{withFeatures(s, t.backbone.Decoder().FeatureWidth())}, micro), t.positions)
+	pk := t.stepPacking()
+	most, err := t.stepPeakOf(pk, s, micro)
+	if err != nil || pk.share == 0 {
+		return most, err
+	}
+	// Some sizes of the graph with a prefix are known only when it runs, and count as nothing. Its rows are fewer: what the
+	// samples take without a prefix is on the safe side.
+	pk.share = 0
+	apart, err := t.stepPeakOf(pk, s, micro)
+	return max(most, apart), err
+}
+
+func (t *Tuner) stepPeakOf(pk packing, s *Sample, micro int) (int64, error) {
+	p, err := pk.pack(
+		slices.Repeat([]*Sample{withFeatures(s, t.backbone.Decoder().FeatureWidth())}, micro), t.positions)
 	if err != nil {
 		return 0, err
 	}
