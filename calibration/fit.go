@@ -108,7 +108,8 @@ func knots(method string, blocks []Block) (*Map, error) {
 
 // fitInverse is the classical estimator of calibration (Eisenhart, 1939; Krutchkoff, 1967, compares the two): scores
 // are regressed on labels, by an isotonic regression, and the curve is read backwards. Edits of one label get that
-// label on average, where the isotonic map gives each score the mean label of its edits, which draws the ends to the middle.
+// label on average, where the isotonic map gives each score the mean label of its edits, which draws the ends to the
+// middle.
 func fitInverse(scores, labels []float64) (*Map, error) {
 	blocks := Pool(labels, scores, nil)
 	for i, b := range blocks {

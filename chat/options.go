@@ -11,7 +11,8 @@ import (
 var optionKeys = []string{"temperature", "top_k", "top_p", "repetition_penalty", "seed", "stop", "stop_token_ids"}
 
 // Read takes what a JSON object says about an answer. most are the names under which it says MaxNewTokens: tables call
-// it max_new_tokens, OpenAI's protocol max_tokens and max_completion_tokens. A stop is a text or a list; null is left out.
+// it max_new_tokens, OpenAI's protocol max_tokens and max_completion_tokens. A stop is a text or a list; null is left
+// out.
 func (o *Options) Read(from *strictjson.Object, most ...string) {
 	for _, key := range most {
 		from.Opt(key, &o.MaxNewTokens)

@@ -34,10 +34,10 @@ type delta struct {
 }
 
 // Merge writes the backbone's weights into the folder dir, with s B A added to those that the adapter changes, or
-// others in their place: in float64, rounded once to the stored type. Names, types, files, metadata and index stay as they are. It runs on all
-// cores, holds a few blocks of 4 MiB at a time, and calls progress (may be nil) with the bytes done since the last
-// call, from any goroutine. When ctx ends or something fails, the file at work is removed; a caller that wants all
-// files or none merges into a folder of [atomicfile.WriteDir].
+// others in their place: in float64, rounded once to the stored type. Names, types, files, metadata and index stay as
+// they are. It runs on all cores, holds a few blocks of 4 MiB at a time, and calls progress (may be nil) with the bytes
+// done since the last call, from any goroutine. When ctx ends or something fails, the file at work is removed; a caller
+// that wants all files or none merges into a folder of [atomicfile.WriteDir].
 func Merge(ctx context.Context, w *checkpoints.Weights, a *Adapter, dir string, progress func(bytes int64)) error {
 	if err := a.Check(Modules(w)); err != nil {
 		return err
@@ -73,7 +73,8 @@ func Merge(ctx context.Context, w *checkpoints.Weights, a *Adapter, dir string, 
 	})
 }
 
-// changedKeys maps the checkpoint's keys of changed weights to the paths of modules, or of parameters that are replaced.
+// changedKeys maps the checkpoint's keys of changed weights to the paths of modules, or of parameters that are
+// replaced.
 func changedKeys(w *checkpoints.Weights, a *Adapter) (map[string]string, error) {
 	byName := index(Modules(w))
 	changes := map[string]string{}

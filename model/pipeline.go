@@ -18,7 +18,7 @@ type Options struct {
 	CUDA      ort.CUDAOptions
 	Profile   string                            // prefix of traces of nodes' times, a file for each session; "": none
 	Opened    func(graph string, m *onnx.Model) // told of every graph before its session is opened; nil: nobody
-	Blocks    int                               // attention runs in blocks of so many queries from twice as many on; 0: it chooses
+	Blocks    int                               // queries in a block of attention, from twice as many on; 0: it chooses
 	Raw       bool                              // scores as head and fusion give them, without the scorer's calibration
 	// Dimension is the head of a scorer of format 2 whose dimension is the score; "": the scorer's fusion.
 	Dimension string

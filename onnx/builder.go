@@ -79,8 +79,8 @@ func (b *Builder) Segment(name string, body func()) {
 	b.segment = old
 }
 
-// Body runs build and returns the nodes, inputs and outputs that it adds as a subgraph, for the attribute of a Scan. What
-// build reads besides, constants too, the subgraph takes from the graph around it.
+// Body runs build and returns the nodes, inputs and outputs that it adds as a subgraph, for the attribute of a Scan.
+// What build reads besides, constants too, the subgraph takes from the graph around it.
 func (b *Builder) Body(name string, build func()) *Graph {
 	around, segment := b.M.Graph, b.segment
 	b.M.Inputs, b.M.Outputs, b.M.Nodes, b.segment = nil, nil, nil, ""

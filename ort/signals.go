@@ -17,14 +17,21 @@ static void assay_set_onstack(assay_action *a) { a->sa_flags |= SA_ONSTACK; }
 */
 import "C"
 
-import "syscall"
+import (
+	"os"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
 
 const signals = 65 // one more than the largest
 
 // keepSignals remembers how signals are handled. What it returns is to be called when a library has been loaded that
 // may have taken handlers for itself, as CUDA's do: those of an interrupt and of SIGTERM are put back, for they save a
-// run's state; the others get SA_ONSTACK, without which Go ends the process at the first signal (package os/signal).
-// It gives the number of handlers that were mended.
+// run's state, and that of SIGURG, by which Go stops a goroutine that does not stop by itself; the others get
+// SA_ONSTACK, which package os/signal demands of every handler. A signal that comes between the taking and the mending
+// meets the library's handler. It gives the number of handlers that were mended.
 func keepSignals() (mend func() int) {
 	var before [signals]C.assay_action
 	var known [signals]bool
@@ -39,7 +46,7 @@ func keepSignals() (mend func() int) {
 			}
 			ours := C.assay_handled(&before[s]) != 0 && C.assay_onstack(&before[s]) != 0
 			switch {
-			case ours && C.assay_same(&before[s], &now) == 0 && (s == int(syscall.SIGINT) || s == int(syscall.SIGTERM)):
+			case ours && C.assay_same(&before[s], &now) == 0 && needed(syscall.Signal(s)):
 				now = before[s]
 			case C.assay_onstack(&now) == 0:
 				C.assay_set_onstack(&now)
@@ -48,8 +55,30 @@ func keepSignals() (mend func() int) {
 			}
 			if C.assay_put(C.int(s), &now) == 0 {
 				mended++
+				if s == int(syscall.SIGURG) {
+					defer repeatSIGURG()
+				}
 			}
 		}
 		return mended
+	}
+}
+
+// needed says whether Go's own handler of a signal must be in place.
+func needed(s syscall.Signal) bool {
+	return s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGURG
+}
+
+// repeatSIGURG sends one to each thread: Go sends a thread no other while it waits for the answer to one, and the
+// library's handler may have swallowed that.
+func repeatSIGURG() {
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return // no goroutine that calls functions depends on it
+	}
+	for _, t := range threads {
+		if id, err := strconv.Atoi(t.Name()); err == nil {
+			unix.Tgkill(os.Getpid(), id, unix.SIGURG) // a thread that has ended needs none
+		}
 	}
 }

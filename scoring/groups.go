@@ -25,8 +25,8 @@ type groupName struct {
 	instruction string
 }
 
-// batches are the rows from from to before to that are not done. Within a window groups come in the order of their first rows; no batch ends
-// within a group that another one could hold.
+// batches are the rows from from to before to that are not done. Within a window groups come in the order
+// of their first rows; no batch ends within a group that another one could hold.
 func (g *grouping) batches(from, to int, done Scores) iter.Seq[[]int] {
 	return func(yield func([]int) bool) {
 		var window []int

@@ -23,8 +23,9 @@ func TestRecipes(t *testing.T) {
 	for g, p := range oracle.Read[[]struct{ Input, Edited string }](t, filepath.Join(root, "images", "pairs.json")) {
 		for k, edit := range []string{p.Input, p.Edited} {
 			fmt.Fprintf(&rows, `{"id": "%d-%d", "group": "g%d", "source": %q, "edit": %q, "instruction": "edit number %d", `+
-				`"label": %d, "score01": %g, "split": %q}`+"\n", g, k, g, filepath.Join(root, p.Input), filepath.Join(root, edit), g,
-				k, float64(g%5)/4, []string{"train", "validation"}[g%2])
+				`"label": %d, "score01": %g, "split": %q}`+"\n",
+				g, k, g, filepath.Join(root, p.Input), filepath.Join(root, edit), g, k, float64(g%5)/4,
+				[]string{"train", "validation"}[g%2])
 		}
 	}
 	table := filepath.Join(dir, "table.jsonl")

@@ -114,8 +114,8 @@ func (r *run) ready() *ahead {
 func (r *run) wait(since time.Time) { r.waited += time.Since(since) }
 
 // lookAhead begins to make ready what comes after part i of a batch: the next part, or the next batch. Only rows of
-// tables are read beside a step: what else gives examples may not be made for that. Several ranks share out the parts of
-// a batch, and prepare their own as they come.
+// tables are read beside a step: what else gives examples may not be made for that. Several ranks share out the parts
+// of a batch, and prepare their own as they come.
 func (r *run) lookAhead(parts [][]Example, i int) {
 	if r.ranks != nil {
 		return

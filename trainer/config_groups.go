@@ -30,7 +30,7 @@ type GroupsConfig struct {
 // GroupConfig is what a group has of its own; the rest is as optimizer and schedule say.
 type GroupConfig struct {
 	LR          float64         `yaml:"lr,omitempty"`           // 0: optimizer.lr
-	Ratio       float64         `yaml:"ratio,omitempty"`        // of adapters: B's learning rate is that many times A's (LoRA+); 0: 1
+	Ratio       float64         `yaml:"ratio,omitempty"`        // of adapters: learning rate of B over A's (LoRA+); 0: 1
 	WeightDecay *float64        `yaml:"weight_decay,omitempty"` // nil: optimizer.weight_decay
 	Schedule    *ScheduleConfig `yaml:"schedule,omitempty"`     // nil: schedule
 }

@@ -32,7 +32,8 @@ type large struct {
 
 var larges = []large{
 	{
-		// Text: 2 tables of 128320 x 4096, 32 layers of 2 (4096² + 1024 4096) + 3 14336 4096 + 2 4096, a norm: 8,030,785,536.
+		// Text: 2 tables of 128320 x 4096, 32 layers of 2 (4096² + 1024 4096) + 3 14336 4096 + 2 4096, a norm:
+		// 8,030,785,536.
 		// Vision: 24 layers of 12,596,224, embeddings and norms 1,198,080. Projector 20,979,712, newline 4096.
 		// Trained: 32 (8 (4096 + 4096) + 8 (4096 + 1024)), head 4096-256-16-3, two rows of 4096.
 		// Pictures: 24 x 24 overview, two tiles side by side with a newline a row: 576 + 24 (48 + 1).
@@ -129,7 +130,8 @@ func (l *large) run(t *testing.T) (*Config, string) {
 		for label := range 2 {
 			fmt.Fprintf(
 				&rows,
-				`{"id": "%d-%d", "group": "%d", "source": %q, "edit": %q, "instruction": "make it purple", "label": %d, "split": %q}`+"\n",
+				`{"id": "%d-%d", "group": "%d", "source": %q, "edit": %q, `+
+					`"instruction": "make it purple", "label": %d, "split": %q}`+"\n",
 				group,
 				label,
 				group,
@@ -219,7 +221,8 @@ func TestLargeDryRuns(t *testing.T) {
 			rows := int64(p.Tokens.Max * p.MicroBatch)
 			// recomputation: at least one layer with scores and softmax, and the inputs of all
 			floor := 4 * rows * (l.layer + 2*l.heads*int64(p.Tokens.Max) + l.stream) * 8 / 10
-			if got := p.Bytes["training step"]; p.Bytes["weights"] != 4*l.backboneSize || p.Bytes["gradients and optimizer"] != 24*l.trainable ||
+			if got := p.Bytes["training step"]; p.Bytes["weights"] != 4*l.backboneSize ||
+				p.Bytes["gradients and optimizer"] != 24*l.trainable ||
 				got < floor || got > 3*floor || p.Bytes["scoring"] == 0 ||
 				p.Bytes["vision tower"] == 0 ||
 				p.Need != total(p.Bytes) {

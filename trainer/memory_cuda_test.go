@@ -61,7 +61,8 @@ func TestPlansForGPU(t *testing.T) {
 	}
 }
 
-// TestPlansOfModeHead: the backbone counts as it computes hidden states, and a GPU that is asked about is where it does.
+// TestPlansOfModeHead: the backbone counts as it computes hidden states, and a GPU that is asked about is where it
+// does.
 func TestPlansOfModeHead(t *testing.T) {
 	cpu, gpu := planFor(t, 0, "mode: head\n"), planFor(t, 80e9, "mode: head\n")
 	const states = ", while hidden states are computed"

@@ -103,13 +103,13 @@ type Plan struct {
 	BatchSize  int              `json:"batch_size"`         // samples per step
 	MicroBatch int              `json:"micro_batch"`        // samples per run of the graph; from the model if it is auto
 	Tokens     TokenCount       `json:"tokens"`             // of an example, over the sample looked at
-	Shared     *SharedTokens    `json:"shared,omitempty"`   // what the edits of a group begin with, if groups are kept whole
+	Shared     *SharedTokens    `json:"shared,omitempty"`   // what the edits of a whole group begin with
 	Parameters int64            `json:"parameters"`         // of backbone, adapter and head
 	Trainable  int64            `json:"trainable"`          // of them
 	Trains     Trained          `json:"trains"`             // which
 	Bytes      map[string]int64 `json:"bytes"`              // memory wanted, by what for
 	Host       map[string]int64 `json:"host,omitempty"`     // the machine's beside a GPU's, which Bytes is then
-	Absent     string           `json:"absent,omitempty"`   // what is missing of the backbone's weights, without which nothing trains
+	Absent     string           `json:"absent,omitempty"`   // what is missing of the backbone's weights; nothing trains then
 	Partly     bool             `json:"partly,omitempty"`   // a part of the weights is there, a shard is missing
 	Need       int64            `json:"need"`               // all of it
 	Memory     int64            `json:"memory,omitempty"`   // what the device has free; 0: not known

@@ -27,8 +27,8 @@ func TestTrainSection(t *testing.T) {
 		adapters int
 	}{
 		{
-			"train: {projector: full}\n", "6 adapters in the language model, 0 in vision, 0 in the projector; 0 tensors in the " +
-				"language model, 0 in vision, 4 in the projector; head; 2 token rows",
+			"train: {projector: full}\n", "6 adapters in the language model, 0 in vision, 0 in the projector; 0 tensors in " +
+				"the language model, 0 in vision, 4 in the projector; head; 2 token rows",
 			[]string{"model.multi_modal_projector."}, 6,
 		},
 		{

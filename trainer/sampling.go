@@ -127,9 +127,9 @@ func (o *Order) weigh(weights []float64) {
 	}
 }
 
-// drawUnits replaces a permutation of units by as many drawn ones: points at equal distances on the line on which every
-// unit has a stretch of its weight, from a random one on (systematic sampling; Madow, 1949), each in the place of a unit
-// of the permutation.
+// drawUnits replaces a permutation of units by as many drawn ones: points at equal distances on the line on which
+// every unit has a stretch of its weight, from a random one on (systematic sampling; Madow, 1949), each in the place
+// of a unit of the permutation.
 func (o *Order) drawUnits(rng *rand.PCG) {
 	n := len(o.perm)
 	step := o.ends[n-1] / float64(n)

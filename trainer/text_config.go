@@ -78,7 +78,8 @@ func (c *Config) checkText(d checker) {
 	d.want(
 		c.Init == "" || c.Text.Tune == "lora",
 		"init",
-		"is an adapter to go on from, which tune: full does not train: merge it first (train merge --backbone DIR --adapter DIR --out DIR)",
+		"is an adapter to go on from, which tune: full does not train: "+
+			"merge it first (train merge --backbone DIR --adapter DIR --out DIR)",
 	)
 	d.want(c.Text.MaxTokens >= 0, "text.max_tokens", "want at least 0 (as many as the model has positions), not %d",
 		c.Text.MaxTokens)

@@ -38,8 +38,9 @@ They meet in the folder OUT.shards: a part whose worker is lost is taken over, o
 When all parts are done, --merge writes OUT, the same table as without shards (docs/scale.md).`,
 		Example: `  score batch --scorer backbones/tiny-scorer --in build/demo/exam/edits.jsonl --out scores.jsonl
   score batch --scorer DIR --in edits.parquet --out scores.parquet --columns source=input_image,edit=output_image
-  score batch --scorer DIR --in edits.jsonl --out scores.jsonl --shard 1/2   # and 2/2 elsewhere, then
-  score batch --scorer DIR --in edits.jsonl --out scores.jsonl --merge
+  score batch --scorer DIR --in edits.jsonl --out all.jsonl --shard 1/2
+  score batch --scorer DIR --in edits.jsonl --out all.jsonl --shard 2/2   # on another machine
+  score batch --scorer DIR --in edits.jsonl --out all.jsonl --merge
   score batch --judge viescore --url http://localhost:8000/v1 --model NAME --in edits.jsonl --out scores.jsonl`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return scoreTable(c, &f, o, &s)
@@ -117,8 +118,8 @@ func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.TableOptions, shard 
 		o.Out))
 }
 
-// rateRows finds the score01 of every row of a table: with --scorer or --judge by scoring them, without from the column score01
-// that score batch has written.
+// rateRows finds the score01 of every row of a table: with --scorer or --judge by scoring them, without from the column
+// score01 that score batch has written.
 func rateRows(c *cobra.Command, f *scorerFlags, t *data.Table) (scoring.Scores, error) {
 	if !f.given() {
 		if f.dimension != "" {

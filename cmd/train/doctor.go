@@ -32,8 +32,8 @@ which can be attached to a bug.
 
 Exit code 1: something is not as it should be.`,
 		Example: `  train doctor
-  train doctor --device cuda:0 --out report.json   # not run: it needs a GPU
-  train doctor --backbone DIR --steps 3   # not run: DIR is any checkpoint`,
+  train doctor --device cuda:0 --out report.json
+  train doctor --backbone DIR --steps 3`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.Steps < 2 {

@@ -103,8 +103,8 @@ func domainName(domain string) string {
 }
 
 // Lacking lists the nodes of a model that the CUDA provider has no kernel for: none for the operator, for its version
-// in the model's opset, or for its types. The runtime would run them on the CPU, with copies there and back. Of a Scan the body
-// is looked into, too.
+// in the model's opset, or for its types. The runtime would run them on the CPU, with copies there and back. Of a Scan
+// the body is looked into, too.
 func Lacking(m *onnx.Model) ([]Lack, error) {
 	types, err := onnx.Infer(m)
 	if err != nil {

@@ -88,8 +88,8 @@ func (p *Processor) Prompt(pictures int, question string) (string, error) {
 	return p.PromptAmong(pictures, pictures, question)
 }
 
-// PromptAmong is Prompt with the question behind only so many of the pictures. It is an error if the chat template moves
-// the pictures to the front.
+// PromptAmong is Prompt with the question behind only so many of the pictures. It is an error if the chat template
+// moves the pictures to the front.
 func (p *Processor) PromptAmong(pictures, before int, question string) (string, error) {
 	if p.templateErr != nil {
 		return "", p.templateErr
