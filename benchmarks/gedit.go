@@ -96,7 +96,7 @@ func loadGEdit(o Options) (Set, error) {
 		if intersects {
 			in, err := strconv.ParseBool(strings.ToLower(text[4]))
 			if err != nil {
-				return fmt.Errorf("Intersection_exist is %q: true or false was expected", text[4])
+				return fmt.Errorf("column Intersection_exist is %q: true or false was expected", text[4])
 			}
 			if in {
 				parts = append(parts, lang+", intersection")

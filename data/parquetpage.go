@@ -130,7 +130,7 @@ func (b *pageBody) read(c *guardedChunk, r *bufio.Reader) error {
 		}
 	}
 	switch b.encoding {
-	case format.RLEDictionary, format.PlainDictionary:
+	case format.RLEDictionary, format.PlainDictionary: //lint:ignore SA1019 files that have it are read
 		width, err := r.ReadByte()
 		if errors.Is(err, io.EOF) {
 			return nil // only nulls

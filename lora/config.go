@@ -185,18 +185,7 @@ func (c *Config) Validate() error {
 	if !(c.Dropout >= 0 && c.Dropout < 1) {
 		add("lora_dropout is %v; it must be in [0, 1)", c.Dropout)
 	}
-	if c.Bias != "" && c.Bias != BiasNone && c.Bias != BiasAll && c.Bias != BiasLora {
-		add("bias is %q; it must be none, all or lora_only", c.Bias)
-	}
-	if c.Bias != "" && c.Bias != BiasNone && len(c.ModulesToSave) > 0 {
-		add("bias is %q and there are modules_to_save: PEFT saves such biases twice; give one of the two", c.Bias)
-	}
-	if c.DoRA && c.Start.changesBase() {
-		add("use_dora with init_lora_weights %q is not supported: give one of the two", c.Start)
-	}
-	if slices.Contains(c.ModulesToSave, "") {
-		add("modules_to_save has an empty name, which would be every module")
-	}
+	c.validateBesides(add)
 	if c.Targets.empty() {
 		add("target_modules is empty; name modules, give a regular expression, or \"all-linear\"")
 	}
@@ -215,6 +204,22 @@ func (c *Config) Validate() error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// validateBesides is Validate for what an adapter trains besides its two matrices, and for how it begins.
+func (c *Config) validateBesides(add func(format string, args ...any)) {
+	if c.Bias != "" && c.Bias != BiasNone && c.Bias != BiasAll && c.Bias != BiasLora {
+		add("bias is %q; it must be none, all or lora_only", c.Bias)
+	}
+	if c.Bias != "" && c.Bias != BiasNone && len(c.ModulesToSave) > 0 {
+		add("bias is %q and there are modules_to_save: PEFT saves such biases twice; give one of the two", c.Bias)
+	}
+	if c.DoRA && c.Start.changesBase() {
+		add("use_dora with init_lora_weights %q is not supported: give one of the two", c.Start)
+	}
+	if slices.Contains(c.ModulesToSave, "") {
+		add("modules_to_save has an empty name, which would be every module")
+	}
 }
 
 // Encode returns the file's text: all fields that PEFT 0.21.2 writes and those that were read, sorted. What was not

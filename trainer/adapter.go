@@ -140,6 +140,29 @@ func checkSameBackbone(c *Config, own string) error {
 		c.Backbone, own)
 }
 
+// difference says in what the first layer differs that is asked for otherwise than it is; "": in nothing.
+func difference(brought, asked []lora.Target) string {
+	has := map[string]lora.Target{}
+	for _, t := range brought {
+		has[t.Module] = t
+	}
+	for _, t := range asked {
+		h, ok := has[t.Module]
+		switch {
+		case !ok:
+			return t.Module + ", which it has not"
+		case h.Rank != t.Rank || h.Scale != t.Scale:
+			return fmt.Sprintf("%s with rank %d and scale %.4g; there it has rank %d and scale %.4g", t.Module, t.Rank,
+				t.Scale, h.Rank, h.Scale)
+		}
+		delete(has, t.Module)
+	}
+	for _, module := range slices.Sorted(maps.Keys(has)) {
+		return "no " + module + ", which it has"
+	}
+	return ""
+}
+
 // checkSameAdapter compares the lora section with the adapter that init brings, which it trains further: they must
 // select the same layers with the same ranks and scales. Dropout is the run's own.
 func checkSameAdapter(c *Config, a *lora.Adapter) error {
@@ -173,30 +196,7 @@ func checkSameAdapter(c *Config, a *lora.Adapter) error {
 	if err != nil {
 		return err
 	}
-	has := map[string]lora.Target{}
-	for _, t := range a.Targets {
-		has[t.Module] = t
-	}
-	differs := ""
-	for _, t := range asked {
-		h, ok := has[t.Module]
-		switch {
-		case !ok:
-			differs = t.Module + ", which it has not"
-		case h.Rank != t.Rank || h.Scale != t.Scale:
-			differs = fmt.Sprintf("%s with rank %d and scale %.4g; there it has rank %d and scale %.4g", t.Module, t.Rank,
-				t.Scale, h.Rank, h.Scale)
-		}
-		delete(has, t.Module)
-		if differs != "" {
-			break
-		}
-	}
-	for _, module := range slices.Sorted(maps.Keys(has)) {
-		if differs == "" {
-			differs = "no " + module + ", which it has"
-		}
-	}
+	differs := difference(a.Targets, asked)
 	if differs == "" {
 		return nil
 	}

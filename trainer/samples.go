@@ -213,12 +213,17 @@ func (d *Data) open(c *Config) error {
 		train, held := holdOut(c.Seed, rows.Groups(), c.Data.Validation.Fraction)
 		d.Train, d.Validation = rows.choose(train), rows.choose(held)
 	}
-	switch c.Data.Sampling {
+	switch rows := d.Train.(*Samples); c.Data.Sampling {
 	case WholeGroups:
-		d.Train.(*Samples).regroup(d.Train.(*Samples).units())
+		rows.regroup(rows.units())
 	case "group":
-		d.Train.(*Samples).regroup(d.Train.(*Samples).groupKeys())
+		rows.regroup(rows.groupKeys())
 	}
+	return d.checkRows(c, &s, all)
+}
+
+// checkRows refuses tables that have problems, or no rows for what the configuration asks.
+func (d *Data) checkRows(c *Config, s *scan, all *splitSamples) error {
 	if err := errors.Join(s.problems...); err != nil {
 		return exit.Usage(fmt.Errorf("the label tables:\n%w", err))
 	}

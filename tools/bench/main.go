@@ -40,6 +40,36 @@ func main() {
 	}
 }
 
+// step times a training step over a pair.
+func step(state *model.ScorerState, a, b *data.Picture, o model.Options, steps int, recompute bool) error {
+	tune := model.TuneOptions{Options: o, TextLoss: 1, ScoreLoss: 10, Recompute: recompute}
+	t, err := model.NewTuner(state, tune)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	s, err := t.Prepare(model.Pair{Source: a, Edit: b, Instruction: instruction})
+	if err != nil {
+		return err
+	}
+	u, err := t.Usage(s, 1, 2, false)
+	if err != nil {
+		return err
+	}
+	planned := int64(0)
+	for _, bytes := range u.Bytes {
+		planned += bytes
+	}
+	var loss float64
+	return report(steps, map[string]any{"tokens": len(s.IDs), "loss": &loss, "planned": planned >> 20}, func() error {
+		r, err := t.Step(context.Background(), []*model.Sample{s}, []float64{0.5}, 1, 1)
+		if err == nil {
+			loss = r.Loss[0]
+		}
+		return err
+	})
+}
+
 func run() error {
 	what := os.Args[1]
 	f := flag.NewFlagSet(what, flag.ExitOnError)
@@ -102,35 +132,10 @@ func run() error {
 	case "group-score":
 		return groupScore(state, a, b, *each, *steps, *apart)
 	}
-	ctx := context.Background()
 	if what == "step" {
-		tune := model.TuneOptions{Options: o, TextLoss: 1, ScoreLoss: 10, Recompute: *recompute}
-		t, err := model.NewTuner(state, tune)
-		if err != nil {
-			return err
-		}
-		defer t.Close()
-		s, err := t.Prepare(model.Pair{Source: a, Edit: b, Instruction: instruction})
-		if err != nil {
-			return err
-		}
-		u, err := t.Usage(s, 1, 2, false)
-		if err != nil {
-			return err
-		}
-		planned := int64(0)
-		for _, bytes := range u.Bytes {
-			planned += bytes
-		}
-		var loss float64
-		return report(*steps, map[string]any{"tokens": len(s.IDs), "loss": &loss, "planned": planned >> 20}, func() error {
-			r, err := t.Step(ctx, []*model.Sample{s}, []float64{0.5}, 1, 1)
-			if err == nil {
-				loss = r.Loss[0]
-			}
-			return err
-		})
+		return step(state, a, b, o, *steps, *recompute)
 	}
+	ctx := context.Background()
 	s, err := model.NewScorer(state, o)
 	if err != nil {
 		return err
