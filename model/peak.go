@@ -211,8 +211,8 @@ func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
 	if err != nil || pk.share == 0 {
 		return most, err
 	}
-	// Some sizes of the graph with a prefix are known only when it runs, and count as nothing. Its rows are fewer: what the
-	// samples take without a prefix is on the safe side.
+	// Some sizes of the graph with a prefix are known only when it runs, and count as nothing. Its rows are fewer: what
+	// the samples take without a prefix is on the safe side.
 	pk.share = 0
 	apart, err := t.stepPeakOf(pk, s, micro)
 	return max(most, apart), err

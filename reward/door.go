@@ -48,8 +48,8 @@ func (d *door) Close() error {
 	return d.Listener.Close()
 }
 
-// shut ends accepting, and returns when every accepted connection is tracked, or when ctx ends. The listener stays open:
-// closing it would reset what is in its queue.
+// shut ends accepting, and returns when every accepted connection is tracked, or when ctx ends. The listener stays
+// open: closing it would reset what is in its queue.
 func (d *door) shut(ctx context.Context) {
 	l, ok := d.Listener.(*net.TCPListener)
 	if !ok || l.SetDeadline(time.Unix(1, 0)) != nil {
