@@ -64,6 +64,14 @@ func (c *Config) Match(linear []string, others ...string) ([]Target, error) {
 				c.Targets, name)
 		}
 	}
+	if len(out) == 0 && len(c.ModulesToSave) > 0 {
+		free := c.Clone()
+		free.ModulesToSave = nil
+		if t, err := free.Match(linear, others...); err == nil {
+			return nil, fmt.Errorf("target_modules %v and modules_to_save %q collide: all that the former matches (%s, ...) is "+
+				"trained whole, with no adapter: leave it out of one of the two", c.Targets, []string(c.ModulesToSave), t[0].Module)
+		}
+	}
 	if len(out) == 0 {
 		hint := ""
 		if len(linear) > 0 {

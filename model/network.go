@@ -11,6 +11,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/calibration"
+	"assay/checkpoints"
 	"assay/lora"
 	"assay/onnx"
 	"assay/ort"
@@ -130,17 +131,23 @@ func (n *network) adapt(a *lora.Adapter) error {
 	if err := a.Check(lora.Modules(n.backbone.Weights)); err != nil {
 		return err
 	}
+	if err := bindAdapter(a, n.backbone.Weights); err != nil { // a fresh one has what it brings whole from here on
+		return fmt.Errorf("the adapter: %w", err)
+	}
 	if err := a.CheckWhole(n.backbone.Weights); err != nil {
 		return err
-	}
-	if !n.backbone.Weights.Absent() {
-		if err := a.Bind(n.backbone.Weights); err != nil {
-			return fmt.Errorf("the adapter: %w", err)
-		}
 	}
 	n.adapter = a
 	maps.Copy(n.tensors, a.Tensors)
 	return nil
+}
+
+// bindAdapter gives an adapter what it needs of a backbone; of absent weights, the shapes alone.
+func bindAdapter(a *lora.Adapter, w *checkpoints.Weights) error {
+	if w.Absent() {
+		return a.Describe(w)
+	}
+	return a.Bind(w)
 }
 
 // Device is where the graphs run: cpu or cuda:N.

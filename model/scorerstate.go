@@ -100,10 +100,7 @@ func (p *ScorerState) beginAdapter(l *lora.Config, b *Backbone, seed uint64) (er
 	if p.Adapter, err = lora.New(l, lora.Modules(b.Weights), seed); err != nil {
 		return err
 	}
-	if b.Weights.Absent() {
-		return p.Adapter.Describe(b.Weights)
-	}
-	return p.Adapter.Bind(b.Weights)
+	return bindAdapter(p.Adapter, b.Weights)
 }
 
 // beginHeads draws the heads of format 2, by their tensors' shapes; rows of choices are the backbone's.

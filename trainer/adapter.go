@@ -85,12 +85,30 @@ func suggestParts(c *Config, err error) error {
 	if _, narrow := loraConfig(c).MatchModules(modules); narrow == nil {
 		return err // of something else
 	}
+	if c.Train != nil {
+		if ends := layerEnds(modules, c.Lora.Parts); len(ends) > 0 {
+			return fmt.Errorf("%w\ntrain puts adapters on %v, whose linear layers are called %s: name some of them in "+
+				"lora.targets", err, c.Lora.Parts, strings.Join(ends, ", "))
+		}
+		return err
+	}
 	found, none := loraConfig(&all).MatchModules(modules)
 	if none != nil {
 		return err
 	}
 	return fmt.Errorf("%w\nlora.parts is %v; they match %s: name these parts, too, if they are meant", err, c.Lora.Parts,
 		adapters(found))
+}
+
+// layerEnds lists the last words of the names of the linear layers of some parts.
+func layerEnds(modules []lora.Module, parts []string) []string {
+	ends := map[string]bool{}
+	for _, m := range modules {
+		if m.Linear && slices.Contains(parts, lora.Part(m.Name)) {
+			ends[m.Name[strings.LastIndexByte(m.Name, '.')+1:]] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(ends))
 }
 
 func backboneModules(dir string) ([]lora.Module, error) {

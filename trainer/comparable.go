@@ -108,8 +108,7 @@ func (r *run) checkMeasure(valid *Samples) error {
 	c := &r.config.Validate
 	if valid.Len() == 0 {
 		if len(r.config.plateaus()) > 0 {
-			return exit.Usagef("schedule.kind: plateau wants validation rows: name them with data.validation or " +
-				"data.validation_split")
+			return exit.Usagef("schedule.kind: %s", plateauWants)
 		}
 		if c.By != "auto" || c.Patience > 0 {
 			return exit.Usagef("validate: by and patience want validation rows: name them with data.validation or " +

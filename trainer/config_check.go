@@ -64,6 +64,7 @@ func (c *Config) check(doc *strictyaml.Document) {
 	c.checkData(d)
 	c.checkLosses(d)
 	c.checkCourse(d)
+	c.checkPlateaus(d)
 }
 
 // replaces reports whether path lies in a folder that the run writes anew.

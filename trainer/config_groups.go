@@ -29,8 +29,8 @@ type GroupsConfig struct {
 
 // GroupConfig is what a group has of its own; the rest is as optimizer and schedule say.
 type GroupConfig struct {
-	LR          float64         `yaml:"lr,omitempty"`           // 0: optimizer.lr
-	Ratio       float64         `yaml:"ratio,omitempty"`        // of adapters: learning rate of B over A's (LoRA+); 0: 1
+	LR          *float64        `yaml:"lr,omitempty"`           // nil: optimizer.lr
+	Ratio       *float64        `yaml:"ratio,omitempty"`        // of adapters: of B, in A's (LoRA+); nil: 1
 	WeightDecay *float64        `yaml:"weight_decay,omitempty"` // nil: optimizer.weight_decay
 	Schedule    *ScheduleConfig `yaml:"schedule,omitempty"`     // nil: schedule
 }
@@ -53,6 +53,9 @@ func defaultSchedule() ScheduleConfig {
 	return ScheduleConfig{Kind: "constant", Cycles: 1, Decay: 0.1, Factor: 0.1, Patience: 10, Threshold: 1e-4}
 }
 
+// SetDefaults are those of the keys that a group's schedule leaves out.
+func (s *ScheduleConfig) SetDefaults() { *s = defaultSchedule() }
+
 // settle fills in what the groups leave out.
 func (g *GroupsConfig) settle(c *Config) {
 	if g == nil {
@@ -62,27 +65,13 @@ func (g *GroupsConfig) settle(c *Config) {
 		if x == nil {
 			continue
 		}
-		if x.LR == 0 {
-			x.LR = c.Optimizer.LR
+		if x.LR == nil {
+			rate := c.Optimizer.LR
+			x.LR = &rate
 		}
 		if x.WeightDecay == nil {
 			decay := c.Optimizer.WeightDecay
 			x.WeightDecay = &decay
-		}
-		if s := x.Schedule; s != nil {
-			usual := defaultSchedule()
-			for _, f := range []struct{ to, from *float64 }{{&s.Decay, &usual.Decay}, {&s.Factor, &usual.Factor},
-				{&s.Threshold, &usual.Threshold}} {
-				if *f.to == 0 {
-					*f.to = *f.from
-				}
-			}
-			if s.Kind == "" {
-				s.Kind = usual.Kind
-			}
-			if s.Cycles == 0 {
-				s.Cycles = usual.Cycles
-			}
 		}
 	}
 }
@@ -97,16 +86,33 @@ func (c *Config) checkGroups(d checker) {
 		if x == nil || name == adapterBGroup {
 			continue
 		}
-		d.want(x.LR > 0, key+".lr", "want more than 0, not %g", x.LR)
-		d.want(x.Ratio >= 0, key+".ratio", "want more than 0, not %g", x.Ratio)
-		d.want(x.Ratio == 0 || name == adapterGroup, key+".ratio", "is for adapters alone: their matrices B")
+		d.want(*x.LR > 0, key+".lr", "want more than 0, not %g", *x.LR)
+		if x.Ratio != nil {
+			d.want(*x.Ratio > 0, key+".ratio", "want more than 0, not %g", *x.Ratio)
+		}
+		d.want(x.Ratio == nil || name == adapterGroup, key+".ratio", "is for adapters alone: their matrices B")
 		d.want(*x.WeightDecay >= 0, key+".weight_decay", "want at least 0, not %g", *x.WeightDecay)
 		if x.Schedule != nil {
-			x.Schedule.check(d, key+".schedule.", key+".lr", x.LR)
+			x.Schedule.check(d, key+".schedule.", key+".lr", *x.LR)
 		} else {
-			d.want(c.Schedule.MinLR <= x.LR, key+".lr", "is below schedule.min_lr (%g): give the group a schedule of its own",
+			d.want(c.Schedule.MinLR <= *x.LR, key+".lr", "is below schedule.min_lr (%g): give the group a schedule of its own",
 				c.Schedule.MinLR)
 		}
+	}
+}
+
+// checkPlateaus refuses schedules that wait for validations which this file does not ask for.
+func (c *Config) checkPlateaus(d checker) {
+	v := &c.Data.Validation
+	if len(v.Tables) > 0 || v.Fraction > 0 || c.Data.ValidationSplit != "" || d.Bad("data") {
+		return
+	}
+	for owner := range c.plateaus() {
+		key := "schedule.kind"
+		if x := c.Optimizer.Groups.of(owner); x != nil && x.Schedule != nil {
+			key = "optimizer.groups." + owner + ".schedule.kind"
+		}
+		d.want(false, key, "%s", plateauWants)
 	}
 }
 
@@ -149,7 +155,7 @@ func (c *Config) rates(name string) string {
 	switch {
 	case x == nil:
 		return otherGroup
-	case lora.IsB(name) && x.Ratio > 0:
+	case lora.IsB(name) && x.Ratio != nil:
 		return adapterBGroup
 	}
 	return group
@@ -170,9 +176,9 @@ func (c *Config) scheduleOf(group string) (s *ScheduleConfig, peak float64) {
 		return &c.Schedule, c.Optimizer.LR
 	}
 	if x.Schedule != nil {
-		return x.Schedule, x.LR
+		return x.Schedule, *x.LR
 	}
-	return &c.Schedule, x.LR
+	return &c.Schedule, *x.LR
 }
 
 // courseOf is the course of a group's learning rate in a run of total steps.
@@ -180,7 +186,7 @@ func (c *Config) courseOf(group string, total int64) optim.Schedule {
 	s, peak := c.scheduleOf(group)
 	course := s.course(peak, total)
 	if group == adapterBGroup {
-		course = course.Scaled(c.Optimizer.Groups.Adapters.Ratio)
+		course = course.Scaled(*c.Optimizer.Groups.Adapters.Ratio)
 	}
 	return course
 }

@@ -144,19 +144,31 @@ func layers(modules []lora.Module) (n int) {
 	return n
 }
 
+// lastLayers counts the language model's layers, of which train.last must be some.
+func (t *TrainConfig) lastLayers(modules []lora.Module) (int, error) {
+	n := layers(modules)
+	if t.Last > n {
+		return 0, fmt.Errorf("train.last: the language model has %d layers, not %d", n, t.Last)
+	}
+	return n, nil
+}
+
 // reaches tells whether a module or parameter is of a part that trains in this way, and among its last layers.
 func (t *TrainConfig) reaches(how, path string, layers int) bool {
 	part := lora.Part(path)
-	return *t.part(part) == how && (part != lora.Language || t.Last == 0 || layerOf(path) >= layers-t.Last)
+	return *t.part(part) == how && (part != lora.Language || t.Last == 0 || layerOf(path) >= max(0, layers-t.Last))
 }
 
 // trainsTensor tells which tensors train, by their names in the scorer directory or the checkpoint; nil: all.
-func (c *Config) trainsTensor(modules []lora.Module) func(name string) bool {
+func (c *Config) trainsTensor(modules []lora.Module) (func(name string) bool, error) {
 	t := c.Train
 	if t == nil {
-		return nil
+		return nil, nil
 	}
-	n := layers(modules)
+	n, err := t.lastLayers(modules)
+	if err != nil {
+		return nil, err
+	}
 	return func(name string) bool {
 		module, adapted := lora.ModuleOf(name)
 		path, brought := lora.ParameterOf(name)
@@ -171,7 +183,7 @@ func (c *Config) trainsTensor(modules []lora.Module) func(name string) bool {
 			return true
 		}
 		return t.reaches(whole, lora.Canonical(name), n)
-	}
+	}, nil
 }
 
 // adapterConfig is the configuration of the adapter that a run asks for, as PEFT writes it; nil: none.
@@ -188,9 +200,9 @@ func (c *Config) adapterConfig() (*lora.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := layers(modules)
-	if t.Last > n {
-		return nil, fmt.Errorf("train.last: the language model has %d layers, not %d", n, t.Last)
+	n, err := t.lastLayers(modules)
+	if err != nil {
+		return nil, err
 	}
 	for _, name := range lora.Cover(parameters, func(path string) bool { return t.reaches(whole, path, n) }) {
 		if !slices.Contains(l.ModulesToSave, name) {

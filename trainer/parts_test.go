@@ -100,23 +100,30 @@ func TestTrainSection(t *testing.T) {
 		}
 	}
 	for extra, want := range map[string]string{
-		"train: {language: half}\n":                             "want one of lora, full, frozen",
-		"train: {language: full}\nmode: lora\n":                 "train says what trains, which is mode full",
-		"train: {vision: lora}\nlora: {parts: [language]}\n":    "train says that adapters are on [language vision]",
-		"train: {last: 9}\n":                                    "the language model has 3 layers, not 9",
-		"train: {rows: [mine]}\n":                               "want one of embedding, lm_head",
-		"train: {language: frozen, last: 1}\n":                  "the language model is frozen",
-		"train: {projector: full}\nlora: {bias: all}\n":         "PEFT saves such biases twice",
-		"lora: {dora: true, start: pissa}\n":                    "the usual start is the only one",
-		"lora: {start: random}\n":                               "want one of pissa, olora",
-		"optimizer: {groups: {vision: {lr: 1}}}\n":              "optimizer.groups.vision: nothing of it trains",
-		"optimizer: {groups: {head: {ratio: 2}}}\n":             "is for adapters alone",
-		"optimizer: {groups: {head: {schedule: {kind: x}}}}\n":  "optimizer.groups.head.schedule.kind",
-		"optimizer: {groups: {rows: {lr: -1}}}\n":               "optimizer.groups.rows.lr: want more than 0",
-		"schedule: {kind: plateau, factor: 2}\n":                "schedule.factor: want more than 0 and below 1",
-		"schedule: {kind: plateau}\n":                           "plateau wants validation rows",
-		"lora: {modules_to_save: [nothing]}\n":                  "names no module of the backbone",
-		"lora: {targets: [q_proj], modules_to_save: [_proj]}\n": "which has an adapter, too",
+		"train: {language: half}\n":                                  "want one of lora, full, frozen",
+		"train: {language: full}\nmode: lora\n":                      "train says what trains, which is mode full",
+		"train: {vision: lora}\nlora: {parts: [language]}\n":         "train says that adapters are on [language vision]",
+		"train: {last: 9}\n":                                         "the language model has 3 layers, not 9",
+		"train: {language: full, last: 9}\n":                         "the language model has 3 layers, not 9",
+		"lora: {targets: [q_proj], modules_to_save: [q_proj]}\n":     "modules_to_save [\"q_proj\"] collide",
+		"train: {rows: [mine]}\n":                                    "want one of embedding, lm_head",
+		"train: {language: frozen, last: 1}\n":                       "the language model is frozen",
+		"train: {projector: full}\nlora: {bias: all}\n":              "PEFT saves such biases twice",
+		"lora: {dora: true, start: pissa}\n":                         "the usual start is the only one",
+		"lora: {start: random}\n":                                    "want one of pissa, olora",
+		"optimizer: {groups: {vision: {lr: 1}}}\n":                   "optimizer.groups.vision: nothing of it trains",
+		"optimizer: {groups: {head: {ratio: 2}}}\n":                  "is for adapters alone",
+		"optimizer: {groups: {head: {schedule: {kind: x}}}}\n":       "optimizer.groups.head.schedule.kind",
+		"optimizer: {groups: {rows: {lr: -1}}}\n":                    "optimizer.groups.rows.lr: want more than 0",
+		"optimizer: {groups: {rows: {lr: 0}}}\n":                     "optimizer.groups.rows.lr: want more than 0, not 0",
+		"optimizer: {groups: {adapters: {ratio: 0}}}\n":              "optimizer.groups.adapters.ratio: want more than 0, not 0",
+		"optimizer: {groups: {head: {schedule: {factor: 0}}}}\n":     "optimizer.groups.head.schedule.factor: want more than 0",
+		"optimizer: {groups: {head: {schedule: {cycles: 0}}}}\n":     "optimizer.groups.head.schedule.cycles: want at least 1",
+		"optimizer: {groups: {head: {schedule: {kind: plateau}}}}\n": "groups.head.schedule.kind: plateau wants validation rows",
+		"schedule: {kind: plateau, factor: 2}\n":                     "schedule.factor: want more than 0 and below 1",
+		"schedule: {kind: plateau}\n":                                "run.yaml:6:12: schedule.kind: plateau wants validation rows",
+		"lora: {modules_to_save: [nothing]}\n":                       "names no module of the backbone",
+		"lora: {targets: [q_proj], modules_to_save: [_proj]}\n":      "which has an adapter, too",
 	} {
 		if _, err := plainTrain(
 			pictureRun(t, "llavanext", extra),
@@ -124,6 +131,34 @@ func TestTrainSection(t *testing.T) {
 		); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", extra, err, want)
+		}
+	}
+}
+
+// TestTowerTargets: where the usual targets match nothing of a tower, the error says what there is.
+func TestTowerTargets(t *testing.T) {
+	_, err := plainTrain(pictureRun(t, "qwen2_5_vl", "train: {language: full, vision: lora}\n"), Options{})
+	if err == nil || !strings.Contains(err.Error(), "train puts adapters on [vision], whose linear layers are called ") ||
+		!strings.Contains(err.Error(), " qkv") || strings.Contains(err.Error(), "name these parts, too") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestGroupSchedules: what a group's schedule leaves out is as in schedule, and a given 0 is a 0.
+func TestGroupSchedules(t *testing.T) {
+	for text, want := range map[string]ScheduleConfig{
+		"kind: plateau":               {Kind: "plateau", Cycles: 1, Decay: 0.1, Factor: 0.1, Patience: 10, Threshold: 1e-4},
+		"kind: plateau, patience: 0":  {Kind: "plateau", Cycles: 1, Decay: 0.1, Factor: 0.1, Threshold: 1e-4},
+		"kind: plateau, threshold: 0": {Kind: "plateau", Cycles: 1, Decay: 0.1, Factor: 0.1, Patience: 10},
+		"kind: wsd, decay: 0":         {Kind: "wsd", Cycles: 1, Factor: 0.1, Patience: 10, Threshold: 1e-4},
+	} {
+		c, err := loadText(t, "backbone: b\nout: o\ndata: {train: t.jsonl, validation: 0.1}\n"+
+			"optimizer: {groups: {head: {schedule: {"+text+"}}}}\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := *c.Optimizer.Groups.Head.Schedule; got != want {
+			t.Errorf("%s: %+v, want %+v", text, got, want)
 		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 // plateau is the schedule that cuts the rate where validations do not get better.
 const plateau = "plateau"
 
+const plateauWants = "plateau wants validation rows: name them with data.validation or data.validation_split"
+
 // isTokenRow recognises the rows of the score token.
 func isTokenRow(name string) bool { return strings.HasPrefix(name, "score_token.") }
 
@@ -26,7 +28,7 @@ func (c *Config) groupsOf(params []optim.Param) (optim.Groups, error) {
 	for _, name := range groupNames() {
 		if len(members[name]) > 0 {
 			out = append(out, optim.Group{Name: name, Params: members[name]})
-		} else if c.Optimizer.Groups.of(name) != nil && (name != adapterBGroup || c.Optimizer.Groups.Adapters.Ratio > 0) {
+		} else if c.Optimizer.Groups.of(name) != nil && (name != adapterBGroup || c.Optimizer.Groups.Adapters.Ratio != nil) {
 			return nil, exit.Usage(fmt.Errorf("optimizer.groups.%s: nothing of it trains: leave it out", name))
 		}
 	}

@@ -71,7 +71,9 @@ func openModel(c *Config, plan bool, memory int64) (_ Model, err error) {
 		if err != nil {
 			return nil, err
 		}
-		o.Trains = c.trainsTensor(modules)
+		if o.Trains, err = c.trainsTensor(modules); err != nil {
+			return nil, errors.Join(err, m.store.Close())
+		}
 	}
 	o.Elsewhere = memory > 0
 	if m.tuner, err = model.NewTuner(parts, o); err != nil {

@@ -277,3 +277,41 @@ func TestTextConfig(t *testing.T) {
 		}
 	}
 }
+
+// TestTextBringsWhole begins with an adapter that brings parameters whole: they train, and the file has them.
+func TestTextBringsWhole(t *testing.T) {
+	for extra, some := range map[string]string{
+		"lora: {bias: all}\n":                  ".bias",
+		"lora: {modules_to_save: [lm_head]}\n": "lm_head.weight",
+	} {
+		path, _ := sftConfig(t, "qwen2_5_vl", extra)
+		text := mustRead(t, path)
+		i := strings.Index(text, "init:")
+		text = text[:i] + text[i+strings.Index(text[i:], "\n")+1:]
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		c := load(t, path)
+		if _, err := DryRun(t.Context(), c, PlanModel); err != nil {
+			t.Errorf("%s: dry run: %v", extra, err)
+		}
+		r, err := Train(t.Context(), Options{Config: c, Factory: OpenModel})
+		if err != nil {
+			t.Errorf("%s: %v", extra, err)
+			continue
+		}
+		a := must(lora.Load(r.Scorer))
+		w := must(checkpoints.OpenWeights(c.Backbone))
+		moved := 0
+		for _, name := range w.Names() {
+			got := a.Tensors[lora.NameParameter(lora.Canonical(name))]
+			if got != nil && !cmp.Equal(got.Float32s(), must(w.Dense(name)).Float32s()) {
+				moved++
+			}
+		}
+		w.Close()
+		if moved == 0 || !strings.HasSuffix(a.Whole[0], some) {
+			t.Errorf("%s: %d of %v moved", extra, moved, a.Whole)
+		}
+	}
+}

@@ -47,6 +47,11 @@ type Unmarshaler interface {
 	UnmarshalValue(value any) error
 }
 
+// Defaulter is implemented by structs behind pointers that have defaults of their own: they are set before decoding.
+type Defaulter interface {
+	SetDefaults()
+}
+
 type position struct{ line, column int }
 
 // Document is a decoded file: it keeps the position of every key, for the messages of later checks.

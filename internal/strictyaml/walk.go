@@ -64,6 +64,9 @@ func (w *walker) value(n ast.Node, v reflect.Value, key string) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		p := reflect.New(v.Type().Elem())
+		if x, ok := p.Interface().(Defaulter); ok {
+			x.SetDefaults()
+		}
 		w.value(n, p.Elem(), key)
 		v.Set(p)
 	case reflect.Struct:
