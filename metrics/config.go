@@ -1,8 +1,7 @@
 // Package metrics has models that measure one property of an edit: a distance of two pictures, a cosine of
-// embeddings, a
-// number, a class. Each is an ONNX graph, or an encoder that the program has, with a small YAML file that says which
-// pictures it sees, how they are prepared, and what comes out. What they measure are the components of benchmarks that
-// rank editors.
+// embeddings, a number, a class. Each is an ONNX graph, or an encoder that the program has, with a small YAML file that
+// says which pictures it sees, how they are prepared, and what comes out. What they measure are the components of
+// benchmarks that rank editors.
 package metrics
 
 import (
@@ -29,8 +28,7 @@ type Config struct {
 	// Inputs are what is shown by the graph's inputs, for graphs that see two pictures at once: source, edit or target.
 	Inputs map[string]string `yaml:"inputs"`
 	// Of is what is measured: one picture; or two things whose outputs' cosine is taken, the second of which may be
-	// caption
-	// or instruction, for encoders with texts.
+	// caption or instruction, for encoders with texts.
 	Of      []string `yaml:"of"`
 	Unit    bool     `yaml:"unit"` // embeddings are brought to length 1 before the model sees them
 	Prepare Prepare  `yaml:"prepare"`

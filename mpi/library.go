@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"os"
 	"runtime"
 	"sync"
@@ -136,20 +137,27 @@ func address[T any](s []T) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceDa
 // Gather gives every rank the data of all, by rank. what names the call: that all ranks are at the same one is checked.
 func (w *World) Gather(what string, mine []byte) ([][]byte, error) {
 	head, heads := make([]byte, 8), make([]byte, 8*w.size)
-	binary.LittleEndian.PutUint32(head, uint32(len(mine)))
+	binary.LittleEndian.PutUint32(head, uint32(min(len(mine), math.MaxUint32))) // too many are refused by all ranks
 	binary.LittleEndian.PutUint32(head[4:], crc32.ChecksumIEEE([]byte(what)))
 	lengths := func() C.int { return C.gather(address(head), 8, address(heads)) }
 	err := w.collective(false, lengths, address(head), address(heads))
 	if err != nil {
 		return nil, err
 	}
-	counts, places, total := make([]C.int, w.size), make([]C.int, w.size), 0
+	counts, places, sizes := make([]C.int, w.size), make([]C.int, w.size), make([]uint32, w.size)
 	for i := range counts {
 		if string(heads[8*i+4:8*i+8]) != string(heads[4:8]) {
 			return nil, &OutOfStepError{i, what}
 		}
-		counts[i], places[i] = C.int(binary.LittleEndian.Uint32(heads[8*i:])), C.int(total)
-		total += int(counts[i])
+		sizes[i] = binary.LittleEndian.Uint32(heads[8*i:])
+	}
+	starts, err := placed(what, sizes)
+	if err != nil {
+		return nil, err
+	}
+	total := starts[w.size]
+	for i := range counts {
+		counts[i], places[i] = C.int(sizes[i]), C.int(starts[i])
 	}
 	all := make([]byte, total+1) // so that there is an address
 	begin := func() C.int {

@@ -7,6 +7,8 @@
 package mpi
 
 import (
+	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"time"
@@ -30,4 +32,16 @@ func launched() int {
 		return 1
 	}
 	return 0
+}
+
+// placed gives where the data of ranks begin that lie one behind the other, and where they end. MPI counts in 32 bits.
+func placed(what string, sizes []uint32) (starts []int, err error) {
+	starts = make([]int, len(sizes)+1)
+	for i, n := range sizes {
+		starts[i+1] = starts[i] + int(n)
+	}
+	if total := starts[len(sizes)]; total > math.MaxInt32 {
+		return nil, fmt.Errorf("%s: the ranks have %d bytes together, MPI can gather %d", what, total, math.MaxInt32)
+	}
+	return starts, nil
 }

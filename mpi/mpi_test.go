@@ -1,6 +1,11 @@
 package mpi
 
-import "testing"
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+)
 
 func TestLaunched(t *testing.T) {
 	for _, name := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "SLURM_STEP_NUM_TASKS"} {
@@ -23,4 +28,16 @@ func TestLaunched(t *testing.T) {
 	check(4, "PMIX_RANK", "3", "SLURM_STEP_NUM_TASKS", "4")
 	check(2, "OMPI_COMM_WORLD_SIZE", "2")
 	check(8, "PMI_SIZE", "8")
+}
+
+func TestPlaced(t *testing.T) {
+	if starts, err := placed("rows", []uint32{1 << 30, 0, 1<<30 - 1}); err != nil ||
+		!slices.Equal(starts, []int{0, 1 << 30, 1 << 30, math.MaxInt32}) {
+		t.Error(starts, err)
+	}
+	for _, sizes := range [][]uint32{{1 << 30, 1 << 30}, {1 << 31}, {math.MaxUint32, math.MaxUint32}} {
+		if _, err := placed("rows", sizes); err == nil || !strings.Contains(err.Error(), "rows: the ranks have") {
+			t.Errorf("%v: %v", sizes, err)
+		}
+	}
 }

@@ -39,6 +39,7 @@ func (o *TableOptions) work(t *data.Table, s TableScorer) (w *shards.Work[Row], 
 	}
 	w.Place = func(r Row) int { return r.Row }
 	w.Failed = func(r Row) bool { return r.Error != "" }
+	w.Passing = func(r Row) bool { return r.passing }
 	w.Told = o.Told
 	return w, head, nil
 }
@@ -109,9 +110,6 @@ func (o *TableOptions) shard(
 		row, ok := done[i]
 		if !ok {
 			return nil, fmt.Errorf("row %d has no result", i+1)
-		}
-		if row.passing { // the shard is not done: its next worker asks again
-			return nil, fmt.Errorf("row %d: %s; the same command asks again", i+1, row.Error)
 		}
 		rows = append(rows, row)
 	}

@@ -65,9 +65,22 @@ func (w *Work[T]) done(shard int) bool {
 // Run gives the results of a shard, in the order of its rows.
 type Run[T any] func(ctx context.Context, s Shard) ([]T, error)
 
+// PassingError says that a shard is not done, because rows failed that may not fail another time. What else was done
+// of it is kept.
+type PassingError struct {
+	Shard, Row   int // from 1; the first of the rows
+	Failed, Rows int // of the shard
+}
+
+func (e *PassingError) Error() string {
+	return fmt.Sprintf("shard %d is not done: at %d of its %d rows a server failed, the first is row %d; the same command "+
+		"asks again", e.Shard, e.Failed, e.Rows, e.Row)
+}
+
 // Do does the shards that ref names; run gives the results of one, in the order of its rows. It waits for shards that
 // other workers have: they finish, or are lost. A context that run is given ends with [ErrLost] when this worker was
-// too slow to renew its lease; then it goes on elsewhere.
+// too slow to renew its lease; then it goes on elsewhere. Shards with results that are [Work.Passing] are left to the
+// next call: the error joins a [PassingError] for each, after all others are done.
 func (w *Work[T]) Do(ctx context.Context, ref Ref, run Run[T]) (*Report, error) {
 	if ref.Count != w.Count() {
 		return nil, fmt.Errorf("shard %v of work that is cut into %d", ref, w.Count())
@@ -79,13 +92,16 @@ func (w *Work[T]) Do(ctx context.Context, ref Ref, run Run[T]) (*Report, error) 
 		}
 	}
 	r := &Report{Shards: []int{}}
+	var passing []error
 	told := ""
 	for first := true; ; first = false {
 		var left []int
 		waits := ""
 		for _, k := range todo {
 			busy, err := w.try(ctx, k, r, first, run)
-			if err != nil {
+			if errors.As(err, new(*PassingError)) {
+				passing = append(passing, err)
+			} else if err != nil {
 				return r, err
 			}
 			if busy != "" {
@@ -93,7 +109,7 @@ func (w *Work[T]) Do(ctx context.Context, ref Ref, run Run[T]) (*Report, error) 
 			}
 		}
 		if todo = left; len(todo) == 0 {
-			return r, nil
+			return r, errors.Join(passing...)
 		}
 		if w.Told != nil && waits != told {
 			told = waits
@@ -150,8 +166,11 @@ func (w *Work[T]) shard(ctx context.Context, l *lease, run Run[T]) (*Manifest, e
 	if errors.Is(cause, ErrLost) {
 		return nil, ErrLost
 	}
+	if err == nil {
+		err = w.final(s, results)
+	}
 	if err != nil {
-		if ctx.Err() != nil { // whoever comes next need not wait
+		if ctx.Err() != nil || errors.As(err, new(*PassingError)) { // whoever comes next need not wait
 			err = errors.Join(err, os.Chtimes(l.path, time.Time{}, time.Unix(0, 0)))
 		}
 		return nil, err
@@ -164,6 +183,23 @@ func (w *Work[T]) shard(ctx context.Context, l *lease, run Run[T]) (*Manifest, e
 		return nil, err
 	}
 	return m, w.release(l)
+}
+
+// final is the error of results that are not.
+func (w *Work[T]) final(s Shard, results []T) error {
+	e := &PassingError{Shard: s.Index, Rows: s.To - s.From}
+	for _, r := range results {
+		if w.Passing == nil || !w.Passing(r) {
+			continue
+		}
+		if e.Failed++; e.Failed == 1 {
+			e.Row = w.Place(r) + 1
+		}
+	}
+	if e.Failed > 0 {
+		return e
+	}
+	return nil
 }
 
 // inherit copies what the worker before had done.

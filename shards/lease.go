@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -22,6 +23,9 @@ type holder struct {
 	Host string `json:"host"`
 	PID  int    `json:"pid"`
 	ID   string `json:"id"` // of the process, whose number others may get again
+
+	Boot  string `json:"boot,omitempty"`  // of the machine
+	Space string `json:"space,omitempty"` // in which the number counts: containers have their own
 }
 
 // worker is this process.
@@ -30,13 +34,20 @@ var worker = sync.OnceValue(func() holder {
 	if err != nil {
 		host = "?"
 	}
-	return holder{host, os.Getpid(), fmt.Sprintf("%d-%08x", os.Getpid(), rand.Uint32())}
+	h := holder{Host: host, PID: os.Getpid(), ID: fmt.Sprintf("%d-%08x", os.Getpid(), rand.Uint32())}
+	boot, noBoot := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	space, noSpace := os.Readlink("/proc/self/ns/pid")
+	if noBoot == nil && noSpace == nil {
+		h.Boot, h.Space = strings.TrimSpace(string(boot)), space
+	}
+	return h
 })
 
-// gone tells whether the holder is known to have ended: it was a process of this machine.
+// gone tells whether the holder is known to have ended: it was a process of this machine and of this PID namespace.
+// Names of hosts prove nothing, since containers may share one; of others the age of the lease decides alone.
 func (h holder) gone() bool {
 	me := worker()
-	if h.Host != me.Host || h.ID == me.ID || h.PID <= 0 {
+	if me.Boot == "" || h.Boot != me.Boot || h.Space != me.Space || h.ID == me.ID || h.PID <= 0 {
 		return false
 	}
 	return h.PID == me.PID || errors.Is(syscall.Kill(h.PID, 0), syscall.ESRCH)

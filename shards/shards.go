@@ -34,6 +34,10 @@ type Work[T any] struct {
 	Failed func(T) bool      // whether it says why there is none
 	Told   func(text string) // of what a worker waits for or takes over; may be nil
 
+	// Passing tells whether a failed result may be another one when it is asked for again, as where a server failed. A
+	// shard with such results is not done. nil: none is.
+	Passing func(T) bool
+
 	dir  string
 	plan plan
 }

@@ -280,6 +280,33 @@ func TestSlowIsLeftAlone(t *testing.T) {
 	merged(t, other)
 }
 
+// TestElsewhere: that a process number is not there is proof only in the PID namespace and boot of its worker.
+func TestElsewhere(t *testing.T) {
+	me := worker()
+	if me.Boot == "" {
+		t.Skip("no /proc")
+	}
+	ended := me
+	ended.PID, ended.ID = 1<<30, "other" // larger than any number
+	again := me
+	again.ID = "other" // this process has its number now
+	for what, change := range map[string]func(h *holder){
+		"space": func(h *holder) { h.Space = "pid:[1]" },
+		"boot":  func(h *holder) { h.Boot = "earlier" },
+		"older": func(h *holder) { h.Boot, h.Space = "", "" },
+	} {
+		for _, h := range []holder{ended, again} {
+			if !h.gone() {
+				t.Errorf("%+v is still there", h)
+			}
+			change(&h)
+			if h.gone() {
+				t.Errorf("%s: %+v is taken for dead", what, h)
+			}
+		}
+	}
+}
+
 // TestMergeProves: what is damaged, of another plan, or not there is an error with its file.
 func TestMergeProves(t *testing.T) {
 	for what, damage := range map[string]func(w *Work[result]) error{

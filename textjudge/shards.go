@@ -31,6 +31,7 @@ func (r *run) shards() (w *shards.Work[row], err error) {
 	}
 	w.Place = func(d row) int { return d.Row }
 	w.Failed = func(d row) bool { return d.Error != "" }
+	w.Passing = func(d row) bool { return d.passing }
 	w.Told = r.o.Told
 	return w, nil
 }
@@ -49,8 +50,8 @@ func (r *run) weigh(i int) (bytes int64, begins bool) {
 }
 
 // TableShard judges the rows of the shards that o.Shard names, into a folder beside o.Out. When all are there, Table
-// with o.Merge writes the table. What a server failed at is an error of its row there; remove the shard's manifest to
-// have it asked again.
+// with o.Merge writes the table. A shard with rows at which the server failed is not done ([shards.PassingError]): the
+// same call asks again for them.
 func (j *Judge) TableShard(ctx context.Context, o TableOptions) (*shards.Report, error) {
 	if _, err := data.FormatOf(o.Out); err != nil {
 		return nil, err

@@ -85,6 +85,8 @@ type row struct {
 	Result
 	Error      string `json:"error,omitempty"`
 	Unreadable bool   `json:"unreadable,omitempty"`
+
+	passing bool // the error may not come again: the server failed
 }
 
 // run is a table on its way.
@@ -321,12 +323,12 @@ func (r *run) one(ctx context.Context, i int) error {
 	case err != nil:
 		d.Error = err.Error()
 	}
-	d.Unreadable = errors.As(err, &answer)
+	d.Unreadable, d.passing = errors.As(err, &answer), errors.As(err, &server)
 	r.mu.Lock()
 	r.done[i] = d
 	r.mu.Unlock()
 	r.told()
-	if errors.As(err, &server) { // it may answer another time, so the error is not kept
+	if d.passing { // it may answer another time, so the error is not kept
 		return nil
 	}
 	r.mu.Lock()

@@ -21,6 +21,7 @@ import (
 	"testing"
 
 	"assay/chat"
+	"assay/shards"
 	"assay/store"
 )
 
@@ -311,6 +312,38 @@ func TestServerFails(t *testing.T) {
 	}
 	fails.Store(false)
 	if r, err = j.Table(t.Context(), o); err != nil || r.Judged != 30 || c.twice() != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestServerFailsShard: a shard with rows that the server failed at is not done, the others are, and the next call asks
+// again for those rows alone. What it refuses for good is.
+func TestServerFailsShard(t *testing.T) {
+	dir := t.TempDir()
+	var status atomic.Int64
+	status.Store(http.StatusInternalServerError)
+	c := newCounting(t, func(w http.ResponseWriter, n int64) bool {
+		if n == 3 || status.Load() == http.StatusUnprocessableEntity {
+			w.WriteHeader(int(status.Load()))
+			return true
+		}
+		return false
+	})
+	o := TableOptions{In: makeTable(t, dir, 12), Out: filepath.Join(dir, "out.jsonl"), Workers: 1,
+		Shard: shards.Ref{Index: 0, Count: 3}}
+	j, _ := c.asks(t, filepath.Join(dir, "answers"), func(s *chat.Server) { s.Retries = 0 })
+	r, err := j.TableShard(t.Context(), o)
+	var left *shards.PassingError
+	if !errors.As(err, &left) || left.Failed != 1 || len(r.Shards) != 2 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if r, err = j.TableShard(t.Context(), o); err != nil || r.Before != 2 || r.Failed != 0 || c.twice() != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	status.Store(http.StatusUnprocessableEntity)
+	o.Out = filepath.Join(dir, "refused.jsonl")
+	j, _ = c.asks(t, filepath.Join(dir, "others"), func(s *chat.Server) { s.Retries = 0 })
+	if r, err = j.TableShard(t.Context(), o); err != nil || r.Failed != 12 {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

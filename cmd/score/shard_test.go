@@ -71,19 +71,42 @@ func (s *sharded) batch(code int, said, name string, more ...string) {
 	}
 }
 
+// shard does a shard, whose exit code is 1 if rows of it failed, and gives their number.
+func (s *sharded) shard(ref string, said ...string) (failed int) {
+	s.t.Helper()
+	code, stdout, stderr := run(s.t, "batch", "--scorer", s.scorer, "--in", s.table, "--out",
+		filepath.Join(s.dir, "parts.jsonl"), "--pairs", filepath.Join(s.dir, "parts-pairs.jsonl"), "--shard", ref, "--json")
+	var r struct{ Failed int }
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
+		s.t.Fatalf("%v: %s%s", err, stdout, stderr)
+	}
+	if want := min(r.Failed, 1) * cli.Failed; code != want {
+		s.t.Errorf("--shard %s: exit code %d with %d failed rows: %s", ref, code, r.Failed, stderr)
+	}
+	for _, part := range said {
+		if !strings.Contains(stdout, part) {
+			s.t.Errorf("--shard %s: %s, want %q", ref, stdout, part)
+		}
+	}
+	return r.Failed
+}
+
 // TestBatchShards: what shards in any order and --merge write is what one run writes, byte for byte, bad rows and
 // preferences included; before all are done nothing is written.
 func TestBatchShards(t *testing.T) {
 	s := newSharded(t)
 	s.batch(cli.Failed, "could not be scored", "whole") // there are bad rows
+	bad := 0
 	for _, shard := range []string{"3/3", "1/3", "3/3"} {
-		s.batch(cli.Done, "", "parts", "--shard", shard)
+		bad += s.shard(shard)
 	}
 	s.batch(cli.Failed, "1 of 3 shards are not done: 2", "parts", "--merge")
 	if _, err := os.Stat(filepath.Join(s.dir, "parts.jsonl")); err == nil {
 		t.Error("an incomplete table was written")
 	}
-	s.batch(cli.Done, `"shards":[2],"before":2`, "parts", "--shard", "any/3", "--json")
+	if bad += s.shard("any/3", `"shards":[2],"before":2`); bad == 0 {
+		t.Error("no shard has the rows that cannot be scored")
+	}
 	s.batch(cli.Failed, "could not be scored", "parts", "--merge")
 	for _, name := range []string{".jsonl", "-pairs.jsonl"} {
 		want, err := os.ReadFile(filepath.Join(s.dir, "whole"+name))
@@ -101,7 +124,7 @@ func TestBatchShards(t *testing.T) {
 func TestBatchShardsRefuse(t *testing.T) {
 	s := newSharded(t)
 	s.batch(cli.Failed, "no shards to merge", "parts", "--merge")
-	s.batch(cli.Done, "", "parts", "--shard", "3/3")
+	s.shard("3/3")
 	s.batch(cli.Failed, "not 4", "parts", "--shard", "1/4")
 	text, err := os.ReadFile(s.table)
 	if err != nil || os.WriteFile(s.table, bytes.Replace(text, []byte("label"), []byte("lebal"), 1), 0o666) != nil {

@@ -38,7 +38,7 @@ func (f *ShardFlags) Told(c *cobra.Command) func(string) {
 	return func(text string) { fmt.Fprintf(c.ErrOrStderr(), "shard %v: %s\n", f.ref, text) }
 }
 
-// Finish prints what a worker did. Rows that failed make no exit code here: the merged table has them, and its own.
+// Finish prints what a worker did. Rows that failed in its shards are an error, as in a run without shards.
 func (f *ShardFlags) Finish(c *cobra.Command, out string, r *shards.Report, err error) error {
 	if err != nil && c.Context().Err() != nil && errors.Is(err, context.Canceled) {
 		return fmt.Errorf("shard %v of %s: the same command goes on: %w", f.ref, out, ErrInterrupted)
@@ -51,9 +51,14 @@ func (f *ShardFlags) Finish(c *cobra.Command, out string, r *shards.Report, err 
 		Out   string `json:"out"`
 		*shards.Report
 	}{f.ref.String(), out, r}
-	return Print(c, v, func(w io.Writer) {
+	err = Print(c, v, func(w io.Writer) {
 		fmt.Fprintf(w, "shard %v: %d done here with %d rows, %d of them failed; %d were done before\n", f.ref, len(r.Shards),
 			r.Rows, r.Failed, r.Before)
 		fmt.Fprintf(w, "--merge writes %s when all shards are done\n", out)
 	})
+	if err != nil || r.Failed == 0 {
+		return err
+	}
+	return Reported(fmt.Errorf("%d of %d rows failed; the column error of %s will say why, after --merge", r.Failed, r.Rows,
+		out))
 }
