@@ -127,6 +127,11 @@ func stated(s string) string {
 // bounds are the values that a measure can have; what lies outside was computed otherwise, in percent for instance.
 type bounds struct{ low, high float64 }
 
+var (
+	cosineBounds = bounds{-1, 1}
+	scoreBounds  = bounds{0, 10} // of files that others wrote
+)
+
 // check refuses a value outside of the bounds by the measure's name.
 func (b bounds) check(name string, v float64) error {
 	if v >= b.low && v <= b.high || v != v {

@@ -66,7 +66,7 @@ func Compare(names []string, systems []Predictions, resamples int, seed uint64) 
 		}
 		out := make([]float64, len(pairs))
 		for i, p := range pairs {
-			out[i] = difference(numbers[p.system][p.number], numbers[0])
+			out[i] = valueOf(p.number, numbers[p.system]) - valueOf(p.number, numbers[0])
 		}
 		return out
 	})
@@ -90,14 +90,17 @@ func commonUnits(systems []Predictions) (common []int) {
 	return common
 }
 
-// comparedNumber is a number of a system that the first system has, too.
-type comparedNumber struct{ system, number int }
+// comparedNumber is a number of a system that the first system has, too, by its name: a draw of units may lack some.
+type comparedNumber struct {
+	system int
+	number string
+}
 
 // addDifferences adds the differences on the common units, without intervals, and returns what they are of.
 func (c *Comparison) addDifferences(names []string, systems []Predictions, common []int) (compared []comparedNumber) {
 	reference := systems[0].Numbers(common)
 	for s := 1; s < len(systems); s++ {
-		for k, n := range systems[s].Numbers(common) {
+		for _, n := range systems[s].Numbers(common) {
 			at := slices.IndexFunc(reference, func(r Number) bool { return r.Name == n.Name })
 			if at < 0 {
 				continue
@@ -108,23 +111,23 @@ func (c *Comparison) addDifferences(names []string, systems []Predictions, commo
 					why))
 				continue
 			}
-			compared = append(compared, comparedNumber{s, k})
+			compared = append(compared, comparedNumber{s, n.Name})
 			c.Differences = append(c.Differences, Difference{
 				System:     names[s],
 				Against:    names[0],
 				Number:     n.Name,
-				Difference: Value(difference(n, reference)),
+				Difference: Value(n.Value - reference[at].Value),
 			})
 		}
 	}
 	return compared
 }
 
-// difference is a number minus the reference's of the same name; NaN if there is none.
-func difference(n Number, reference []Number) float64 {
-	for _, r := range reference {
-		if r.Name == n.Name {
-			return n.Value - r.Value
+// valueOf is the number of a name; NaN if there is none, as of a part of the benchmark that a draw of units lacks.
+func valueOf(name string, numbers []Number) float64 {
+	for _, n := range numbers {
+		if n.Name == name {
+			return n.Value
 		}
 	}
 	return math.NaN()

@@ -67,9 +67,9 @@ func intervalsOf(p Predictions, resamples int, seed uint64) measured {
 	names := p.Numbers(all)
 	intervals := stats.Bootstrap(stats.NewRand(seed), len(all), resamples, 0.95, func(units []int) []float64 {
 		numbers := p.Numbers(units)
-		out := make([]float64, len(numbers))
-		for i, n := range numbers {
-			out[i] = n.Value
+		out := make([]float64, len(names))
+		for i, n := range names {
+			out[i] = valueOf(n.Name, numbers) // a draw without the number's part does not count for it
 		}
 		return out
 	})

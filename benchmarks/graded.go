@@ -30,7 +30,7 @@ type graded struct {
 	fields  map[string][]string // column: its names in files
 	derive  map[string]func(sample int, values map[string]float64) float64
 	counted []string          // columns for which what is absent counts as wrong
-	bounds  map[string]bounds // of columns
+	bounds  map[string]bounds // of columns; of a score that a file states: a scorer's own is on the scorer's range
 
 	output func(editor string, i int) string                        // file of an editor's picture of a sample
 	own    func(editor string, j *gradedPredictions) error          // reads the authors' result files; nil: there are none
@@ -280,28 +280,57 @@ func (s *graded) readRow(r row, editor, by string, of func(string) *gradedPredic
 			}
 		}
 	}
+	if err := j.known(fields, by); err != nil {
+		return err
+	}
 	return j.setAll(fields, i, by, r.where)
+}
+
+// known refuses a number by a name that is none of the benchmark's, a slip perhaps, unless the row's "by" says what
+// measured it, as that of another metric does, or a judge wrote it.
+func (j *gradedPredictions) known(fields map[string]json.RawMessage, judge string) error {
+	for _, name := range sortedNames(fields) {
+		column := j.column(name)
+		if isKey(name) || judge != "" || j.by[column] != "" || slices.Contains(j.graded.columns, column) {
+			continue
+		}
+		if v, err := parseNumber(name, fields[name]); err == nil && !math.IsNaN(v) {
+			return fmt.Errorf("%q is no number of %s: one of %s was expected (of another metric: with \"by\": {%q: METRIC})",
+				name, j.name, strings.Join(j.graded.columns, ", "), name)
+		}
+	}
+	return nil
+}
+
+// isKey reports whether a field that may hold a number is no column.
+func isKey(field string) bool {
+	return slices.Contains([]string{"id", "row", "orders"}, field)
+}
+
+// column is the column of a field in files.
+func (s *graded) column(field string) string {
+	for c, names := range s.fields {
+		if slices.Contains(names, field) {
+			return c
+		}
+	}
+	return field
 }
 
 // setAll sets the columns that fields have. Others that are numbers are columns, too, by their own names.
 func (j *gradedPredictions) setAll(fields map[string]json.RawMessage, i int, by, where string) error {
 	any := false
 	for _, name := range sortedNames(fields) {
-		column := name
-		for c, names := range j.fields {
-			if slices.Contains(names, name) {
-				column = c
-			}
-		}
+		column := j.column(name)
 		v, err := parseNumber(name, fields[name])
-		own := slices.Contains([]string{"id", "row", "orders"}, name)
-		if own || err != nil && !slices.Contains(j.graded.columns, column) || math.IsNaN(v) {
+		if isKey(name) || err != nil && !slices.Contains(j.graded.columns, column) || math.IsNaN(v) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		if b, ok := j.bounds[column]; ok {
+		own := column == "score" && (by != "" || fields["of"] != nil) // a run's
+		if b, ok := j.bounds[column]; ok && !own {
 			if err := b.check(column, v); err != nil {
 				return err
 			}
@@ -465,13 +494,11 @@ func (j *gradedPredictions) groupTable(part string, units []int) (Table, map[str
 	}
 	out := map[string]map[string]Value{}
 	for _, g := range j.groups {
-		n := 0
-		for _, i := range units {
-			if j.samples[i].group == g {
-				n++
-			}
+		least, most := j.used(g, units)
+		row := TableRow{Name: g, Cells: []float64{float64(least)}, Text: []string{fmt.Sprint(least)}}
+		if least < most {
+			row.Text[0] = fmt.Sprintf("%d to %d", least, most)
 		}
-		row := TableRow{Name: g, Cells: []float64{float64(n)}, Text: []string{fmt.Sprint(n)}}
 		out[g] = map[string]Value{}
 		for _, c := range j.columns {
 			v := j.groupMean(c, g, units)
@@ -480,4 +507,20 @@ func (j *gradedPredictions) groupTable(part string, units []int) (Table, map[str
 		t.Rows = append(t.Rows, row)
 	}
 	return t, out
+}
+
+// used says on how many samples of a group the columns' means stand: of the one that stands on least, and on most.
+func (j *gradedPredictions) used(group string, units []int) (least, most int) {
+	for k, c := range j.columns {
+		n := 0
+		for _, i := range units {
+			if j.samples[i].group == group && !math.IsNaN(j.values[c][i]) {
+				n++
+			}
+		}
+		if least, most = min(least, n), max(most, n); k == 0 {
+			least = n
+		}
+	}
+	return least, most
 }

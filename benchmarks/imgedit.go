@@ -60,7 +60,7 @@ func loadImgEdit(o Options) (Set, error) {
 		root = filepath.Join(filepath.Dir(path), "original_images")
 	}
 	s := &graded{name: "imgedit-bench", editors: o.Editors, by: o.By, columns: []string{"published", "score"},
-		own: readImgEditResult}
+		bounds: map[string]bounds{"published": {1, 5}, "score": scoreBounds}, own: readImgEditResult}
 	s.output = func(editor string, i int) string { return filepath.Join(editor, s.samples[i].item.ID+".png") }
 	var p problems
 	for _, key := range sortedNames(entries) {
@@ -163,6 +163,10 @@ func readImgEditResult(editor string, j *gradedPredictions) error {
 		}
 		if !usual {
 			odd++
+		}
+		if err := j.bounds["published"].check("the mean of "+key, v); err != nil {
+			p.add(path, "%v", err)
+			continue
 		}
 		if err := j.set("published", i, v, path); err != nil {
 			p.add(path, "%v", err)

@@ -167,9 +167,16 @@ func rowOf(rec *Record, names map[string]string, required, only []string) (Row, 
 		}
 	}
 	if r.Label != nil && !(0 <= *r.Label && *r.Label <= 1) {
-		return r, fmt.Errorf("label %v is outside 0..1: divide the labels by their largest value", *r.Label)
+		return r, &LabelRangeError{*r.Label}
 	}
 	return r, nil
+}
+
+// LabelRangeError says that a label is outside 0..1.
+type LabelRangeError struct{ Label float64 }
+
+func (e *LabelRangeError) Error() string {
+	return fmt.Sprintf("label %v is outside 0..1: divide the labels by their largest value", e.Label)
 }
 
 // MissingColumnError says that a table, or a row of it, lacks a column of the label table.

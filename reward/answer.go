@@ -78,13 +78,23 @@ func (s *Server) handle(pattern string, h func(http.ResponseWriter, *http.Reques
 				s.metrics.latency.WithLabelValues(pattern).Observe(time.Since(begin).Seconds())
 			}
 		}()
-		if err := h(w, r.WithContext(ctx)); err != nil {
+		err := h(w, r.WithContext(ctx))
+		var sent answeredError
+		switch {
+		case errors.As(err, &sent):
+			status = int(sent)
+		case err != nil:
 			f := s.countError(err)
 			status = f.Status
 			s.writeError(w, r, f)
 		}
 	})
 }
+
+// answeredError is the status of a refusal that a handler has written, and counted, itself.
+type answeredError int
+
+func (e answeredError) Error() string { return fmt.Sprintf("answered with status %d", int(e)) }
 
 // countError counts the error of an item, and returns it as it is sent.
 func (s *Server) countError(err error) *apiError {

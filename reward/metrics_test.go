@@ -1,6 +1,8 @@
 package reward
 
 import (
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -34,5 +36,28 @@ func TestDimensionMetrics(t *testing.T) {
 	}
 	if strings.Contains(text, `assay_score01_count{scorer="b"}`) {
 		t.Error("a score without a range is counted on 0 to 1")
+	}
+}
+
+// TestRefusalsByStatus: a request of which no edit could be scored is counted with the status that it was sent.
+func TestRefusalsByStatus(t *testing.T) {
+	_, h := start(t, Options{}, map[string]Scorer{"a": &fake{}}, "a")
+	good := png(t, 1, 5, 5)
+	body := object{"source": good, "instruction": "x", "edits": []any{good[:30]}}
+	if code, _, raw := post(t, h.URL+"/v1/score", body); code != 422 {
+		t.Fatalf("%d %s", code, raw)
+	}
+	r, err := http.Get(h.URL + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `assay_requests_total{code="422",path="POST /v1/score"} 1`; !strings.Contains(string(text), want) ||
+		strings.Contains(string(text), `assay_requests_total{code="200",path="POST /v1/score"}`) {
+		t.Errorf("no line %s", want)
 	}
 }

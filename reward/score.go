@@ -64,7 +64,11 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 	if scored > 0 {
 		status = http.StatusOK
 	}
-	return writeJSON(w, status, map[string]any{"scorer": v.name, "score_range": cfg.ScoreRange, "results": results})
+	err = writeJSON(w, status, map[string]any{"scorer": v.name, "score_range": cfg.ScoreRange, "results": results})
+	if err == nil && status != http.StatusOK {
+		err = answeredError(status)
+	}
+	return err
 }
 
 // probeQueue refuses a request before its body is read, if even one item would be refused.

@@ -102,7 +102,10 @@ func runCalibrate(c *cobra.Command, f *runtimeFlags, o *calibrate.Options) error
 	if err != nil {
 		return err
 	}
-	return cli.Print(c, r, func(w io.Writer) { printCalibration(w, r, o.Out) })
+	if err := cli.Print(c, r, func(w io.Writer) { printCalibration(w, r, o.Out) }); err != nil || r.Failed == 0 {
+		return err
+	}
+	return cli.Reported(fmt.Errorf("%d rows have no score or no label and were left out", r.Failed))
 }
 
 func printCalibration(w io.Writer, r *calibrate.Report, out string) {

@@ -300,3 +300,44 @@ func TestSplit(t *testing.T) {
 		}
 	}
 }
+
+// TestLabelsRefused: labels on another scale, and edits that are there twice, are refused before anything is written.
+func TestLabelsRefused(t *testing.T) {
+	dir := scorerDir(t)
+	table := tableOf(t, "coffee.png", 3, dir)
+	raw, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	with := func(line, key string, v any) string {
+		var m map[string]any
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			t.Fatal(err)
+		}
+		m[key] = v
+		b, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	for want, list := range map[string][]string{
+		"2 of 3 rows have labels outside 0..1; the first is row 2: label 5": {rows[0], with(rows[1], "label", 5),
+			with(rows[2], "label", -1)},
+		"row 4 repeats row 1": {rows[0], rows[1], rows[2], with(rows[0], "id", "other")},
+		"row 2 repeats row 1": {rows[0], with(rows[1], "id", "0"), rows[2]},
+	} {
+		if err := os.WriteFile(table, []byte(strings.Join(list, "\n")), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		o := Options{Scorer: dir, In: table, Method: calibration.Isotonic, Coverage: 0.5, Seed: 1, Out: t.TempDir(),
+			Model: model.Options{Threads: 1}}
+		if _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, calibration.File)); err == nil {
+		t.Error("a calibration was written")
+	}
+}

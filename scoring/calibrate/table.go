@@ -20,6 +20,7 @@ type table struct {
 // row is an edit with a label.
 type row struct {
 	index        int
+	id           string
 	label        float64
 	source, edit store.Key // contents of the pictures
 	instruction  string
@@ -41,10 +42,26 @@ func openTable(path, labels string, o *Options) (*table, error) {
 		return nil, errors.Join(fmt.Errorf("%s has comparisons: a calibration wants a label of each edit", path),
 			edits.Close())
 	}
+	outside, first := 0, error(nil)
 	for i := range edits.Len() {
-		if err := t.read(i, o, given); err != nil {
-			t.problem[i] = err
+		err := t.read(i, o, given)
+		if err == nil {
+			continue
 		}
+		t.problem[i] = err
+		var outOfRange *data.LabelRangeError
+		if errors.As(err, &outOfRange) {
+			if outside++; outside == 1 {
+				first = fmt.Errorf("row %d: %w", i+1, outOfRange)
+			}
+		}
+	}
+	if outside > 0 { // a map of the others is one of the low labels
+		return nil, errors.Join(fmt.Errorf("%s: %d of %d rows have labels outside 0..1; the first is %w", path, outside,
+			edits.Len(), first), edits.Close())
+	}
+	if err := t.doubled(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), edits.Close())
 	}
 	if len(t.rows) == 0 {
 		err := fmt.Errorf("%s: no row has a label (%s)", path, labelName(o.Model.Dimension))
@@ -55,6 +72,36 @@ func openTable(path, labels string, o *Options) (*table, error) {
 		return nil, errors.Join(err, edits.Close())
 	}
 	return t, nil
+}
+
+// doubled refuses an edit that is there twice, by its id or by its pictures and instruction: it would count twice, and
+// be in two parts.
+func (t *table) doubled() error {
+	type content struct {
+		source, edit store.Key
+		instruction  string
+	}
+	ids, contents := map[string]int{}, map[content]int{}
+	n, first := 0, ""
+	for _, r := range t.rows {
+		c := content{r.source, r.edit, r.instruction}
+		at, twice := contents[c]
+		if k, ok := ids[r.id]; ok && r.id != "" {
+			at, twice = k, true
+		}
+		if twice {
+			if n++; n == 1 {
+				first = fmt.Sprintf("row %d repeats row %d", r.index+1, at+1)
+			}
+			continue
+		}
+		ids[r.id], contents[c] = r.index, r.index
+	}
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d rows have the id, or the pictures and the instruction, of another one (%s): every edit counts "+
+		"once, with one label", n, first)
 }
 
 func labelName(dimension string) string {
@@ -84,7 +131,10 @@ func (t *table) read(i int, o *Options, given map[string]float64) error {
 	if !ok {
 		return nil
 	}
-	r := row{index: i, label: label, instruction: e.Instruction}
+	if label < 0 || label > 1 { // of a dimension
+		return &data.LabelRangeError{Label: label}
+	}
+	r := row{index: i, id: e.ID, label: label, instruction: e.Instruction}
 	if !e.Source.IsZero() {
 		if r.source, err = store.Content(t.Folder(), e.Source); err != nil {
 			return fmt.Errorf("source: %w", err)
