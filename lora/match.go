@@ -69,7 +69,8 @@ func (c *Config) Match(linear []string, others ...string) ([]Target, error) {
 		free.ModulesToSave = nil
 		if t, err := free.Match(linear, others...); err == nil {
 			return nil, fmt.Errorf("target_modules %v and modules_to_save %q collide: all that the former matches (%s, ...) is "+
-				"trained whole, with no adapter: leave it out of one of the two", c.Targets, []string(c.ModulesToSave), t[0].Module)
+				"trained whole, with no adapter: leave it out of one of the two",
+				c.Targets, []string(c.ModulesToSave), t[0].Module)
 		}
 	}
 	if len(out) == 0 {
