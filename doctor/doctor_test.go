@@ -50,6 +50,15 @@ func TestFaultsAreSeen(t *testing.T) {
 	if c := compare(want, off); c.Worst != "a" || c.Gradients < 1e300 {
 		t.Errorf("%+v", c)
 	}
+	for _, far := range []float32{nan / nan, 1} { // where the reference is zero
+		want.gradients, off.gradients = map[string][]float32{"A": {0, 0}}, map[string][]float32{"A": {0, far}}
+		if c := compare(want, off); c.Worst != "A" || c.Gradients < 1e300 {
+			t.Errorf("%v: %+v", far, c)
+		}
+	}
+	if c := compare(want, want); c.Gradients != 0 {
+		t.Errorf("%+v", c)
+	}
 	b := onnx.NewBuilder("graph", 23)
 	b.Output("y", b.Op("Exp", b.Input("x", onnx.Float, onnx.Dims(2))), onnx.Float, onnx.Dims(2))
 	prefix := filepath.Join(t.TempDir(), "profile")

@@ -48,7 +48,7 @@ func (w way) String() string {
 // traced is what some steps gave.
 type traced struct {
 	losses    []float64
-	gradients map[string][]float32 // of the first step
+	gradients map[string][]float32 // of the first two steps, as "step N: parameter"
 	seconds   []float64
 	tokens    int // of a step
 	plan      model.Usage
@@ -59,8 +59,8 @@ type traced struct {
 // Compared is a trace beside the reference.
 type Compared struct {
 	Way       string    `json:"way"`
-	Gradients float64   `json:"gradients"` // largest difference of any parameter's first gradient, of its largest value
-	Worst     string    `json:"worst"`     // that parameter
+	Gradients float64   `json:"gradients"` // largest difference of a gradient of the first two steps, of its largest value
+	Worst     string    `json:"worst"`     // that step and parameter
 	Loss      float64   `json:"loss"`      // largest relative difference of any step's loss
 	Losses    []float64 `json:"losses"`
 	Same      bool      `json:"same"` // within what the type allows
@@ -125,7 +125,8 @@ func (d *doctor) trace(ctx context.Context) error {
 	return nil
 }
 
-// compare holds a trace against another. What is not finite is infinitely far.
+// compare holds a trace against another. What is not finite is infinitely far, and so is what is not zero where the
+// reference is, as LoRA's A in the first step while B is zero: there the products are zero in any order and type.
 func compare(want, got *traced) (c Compared) {
 	c.Losses = got.losses
 	for i, l := range want.losses {
@@ -134,14 +135,18 @@ func compare(want, got *traced) (c Compared) {
 	for name, a := range want.gradients {
 		largest, most := 0.0, 0.0
 		b := got.gradients[name]
+		if len(b) != len(a) {
+			return Compared{Losses: c.Losses, Loss: c.Loss, Gradients: math.MaxFloat64, Worst: name}
+		}
 		for i, v := range a {
 			largest = max(largest, math.Abs(float64(v)))
 			most = worse(most, math.Abs(float64(v)-float64(b[i])))
 		}
-		if largest == 0 {
-			continue // LoRA's A, while B is zero
+		far := most / largest
+		if largest == 0 && most == 0 {
+			far = 0
 		}
-		if far := most / largest; far > c.Gradients || c.Worst == "" {
+		if far > c.Gradients || c.Worst == "" {
 			c.Gradients, c.Worst = worse(c.Gradients, far), name
 		}
 	}
@@ -245,9 +250,9 @@ func (d *doctor) train(ctx context.Context, w way) (*traced, error) {
 				grads[i] = sum(grads[i], g.Data().([]float32))
 			}
 		}
-		if step == 0 {
+		if step < 2 { // LoRA's A has gradients from the second on, when B is not zero any more
 			for i, p := range params {
-				out.gradients[p.Name] = slices.Clone(grads[i])
+				out.gradients[fmt.Sprintf("step %d: %s", step+1, p.Name)] = slices.Clone(grads[i])
 			}
 		}
 		update.Update(params, grads, 1e-3)

@@ -73,8 +73,8 @@ type PassingError struct {
 }
 
 func (e *PassingError) Error() string {
-	return fmt.Sprintf("shard %d is not done: at %d of its %d rows a server failed, the first is row %d; the same command "+
-		"asks again", e.Shard, e.Failed, e.Rows, e.Row)
+	return fmt.Sprintf("shard %d is not done: at %d of its %d rows a server failed, the first is row %d; the same "+
+		"command asks again", e.Shard, e.Failed, e.Rows, e.Row)
 }
 
 // Do does the shards that ref names; run gives the results of one, in the order of its rows. It waits for shards that

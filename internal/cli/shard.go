@@ -59,6 +59,6 @@ func (f *ShardFlags) Finish(c *cobra.Command, out string, r *shards.Report, err 
 	if err != nil || r.Failed == 0 {
 		return err
 	}
-	return Reported(fmt.Errorf("%d of %d rows failed; the column error of %s will say why, after --merge", r.Failed, r.Rows,
-		out))
+	return Reported(fmt.Errorf("%d of %d rows failed; after --merge the column error of %s says why", r.Failed,
+		r.Rows, out))
 }
