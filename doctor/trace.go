@@ -146,7 +146,7 @@ func compare(want, got *traced) (c Compared) {
 		if largest == 0 && most == 0 {
 			far = 0
 		}
-		if far > c.Gradients || c.Worst == "" {
+		if !(far <= c.Gradients) || c.Worst == "" {
 			c.Gradients, c.Worst = worse(c.Gradients, far), name
 		}
 	}
