@@ -142,14 +142,7 @@ func fillAnswers(p *packed, spans []span, samples []*TextSample, weights []float
 // Usage estimates the memory of training over micro-batches of that many conversations as long as s, as
 // [Tuner.Usage] does.
 func (t *TextTuner) Usage(s *TextSample, micro, pictures int, measuring bool) (Usage, error) {
-	u := Usage{Bytes: map[string]int64{}}
-	u.Parameters, u.Bytes["weights"] = t.Weights()
-	for _, v := range t.tensors {
-		u.Parameters += int64(v.DataSize())
-	}
-	for _, p := range t.params {
-		u.Trainable += elements(p.Shape)
-	}
+	u := t.counts(t.params)
 	if t.onCUDA() && measuring {
 		u.Bytes["weights"] *= 2
 	}

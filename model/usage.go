@@ -19,13 +19,16 @@ func elements(shape []int64) int64 {
 }
 
 // Counts returns the numbers of parameters, and the bytes of the weights.
-func (t *Tuner) Counts() Usage {
+func (t *Tuner) Counts() Usage { return t.counts(t.params) }
+
+// counts is Counts of what trains the parameters.
+func (n *network) counts(params []Param) Usage {
 	u := Usage{Bytes: map[string]int64{}}
-	u.Parameters, u.Bytes["weights"] = t.Weights()
-	for _, v := range t.tensors {
+	u.Parameters, u.Bytes["weights"] = n.Weights()
+	for _, v := range n.tensors {
 		u.Parameters += int64(v.DataSize())
 	}
-	for _, p := range t.params {
+	for _, p := range params {
 		u.Trainable += elements(p.Shape)
 	}
 	return u

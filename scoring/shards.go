@@ -2,10 +2,8 @@ package scoring
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 
 	"assay/data"
 	"assay/internal/journal"
@@ -98,12 +96,7 @@ func (o *TableOptions) shard(
 			o.Progress(len(done), shard.To-shard.From)
 		}
 	}
-	told()
-	err = rowsWithin(ctx, s, t, shard.From, shard.To, done, func(rows []Row) error {
-		told()
-		return j.Write(slices.DeleteFunc(rows, func(r Row) bool { return r.passing })...)
-	})
-	if err = errors.Join(err, j.Close()); err != nil {
+	if err := scoreInto(ctx, j, s, t, shard.From, shard.To, done, told); err != nil {
 		return nil, err
 	}
 	for i := shard.From; i < shard.To; i++ {

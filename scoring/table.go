@@ -213,14 +213,7 @@ func Kept(ctx context.Context, s TableScorer, t *data.Table, progress string, sk
 			told(len(done)-left, t.Len()-left)
 		}
 	}
-	tell()
-	err = Rows(ctx, s, t, done, func(rows []Row) error {
-		tell()
-		return j.Write(slices.DeleteFunc(rows, func(r Row) bool { return r.passing })...)
-	})
-	if e := j.Close(); err == nil {
-		err = e
-	}
+	err = scoreInto(ctx, j, s, t, 0, t.Len(), done, tell)
 	if errors.Is(err, context.Canceled) {
 		return nil, &InterruptedError{Done: len(done) - left, Total: t.Len() - left, Progress: progress, Err: err}
 	}
@@ -228,6 +221,21 @@ func Kept(ctx context.Context, s TableScorer, t *data.Table, progress string, sk
 		maps.DeleteFunc(done, func(i int, _ Row) bool { return skip(i) })
 	}
 	return done, err
+}
+
+// scoreInto scores the rows from from to before to that done does not hold, keeps them in a journal, which it closes,
+// and tells of every batch. Errors that may not come again are not kept.
+func scoreInto(ctx context.Context, j *journal.Journal[Row], s TableScorer, t *data.Table, from, to int, done Scores,
+	tell func()) error {
+	tell()
+	err := rowsWithin(ctx, s, t, from, to, done, func(rows []Row) error {
+		tell()
+		return j.Write(slices.DeleteFunc(rows, func(r Row) bool { return r.passing })...)
+	})
+	if e := j.Close(); err == nil {
+		err = e
+	}
+	return err
 }
 
 // writeScores writes the rows with their scores.
