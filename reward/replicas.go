@@ -204,7 +204,7 @@ func (v *Replicated) Gradients(ctx context.Context, pairs []model.Pair) ([]*mode
 	return c.Scorer.Gradients(ctx, pairs)
 }
 
-// Close closes all copies that do not hang.
+// Close closes all copies that do not hang. It waits for those that are being opened, but not for long.
 func (v *Replicated) Close() error {
 	v.once.Do(func() { close(v.closed) })
 	v.mu.Lock()
@@ -216,7 +216,15 @@ func (v *Replicated) Close() error {
 			c.release()
 		}
 	}
-	v.opening.Wait()
+	opened := make(chan struct{})
+	go func() {
+		v.opening.Wait()
+		close(opened)
+	}()
+	select {
+	case <-opened:
+	case <-time.After(longestClose):
+	}
 	return nil
 }
 
@@ -380,9 +388,11 @@ func (c *replica) fail(why error) {
 	}
 	v.at[c.i] = nil
 	v.states[c.i].err = why
+	v.opening.Add(1)
 	v.mu.Unlock()
 	v.warn(fmt.Sprintf("scorer %s, copy %d failed and is opened again: %v", v.name, c.i, why))
-	v.opening.Go(func() {
+	go func() {
+		defer v.opening.Done()
 		v.changed()
 		closed := make(chan struct{})
 		go func() {
@@ -394,10 +404,10 @@ func (c *replica) fail(why error) {
 		case <-time.After(longestClose):
 		}
 		v.reopen(c.i)
-	})
+	}()
 }
 
-// Pauses between attempts to open a copy again, and how long it is waited for the failed one to be closed.
+// Pauses between attempts to open a copy again, and how long it is waited for one that may hang.
 const (
 	firstPause   = 100 * time.Millisecond
 	mostPause    = time.Minute

@@ -35,8 +35,8 @@ type Options struct {
 	Chat      []NamedModel  // models that answer /v1/chat/completions; the first one, requests that name none
 	Warn      func(string)  // told of copies of scorers that failed; nil: nobody
 
-	// Stall is how long a run on one of several copies may take before the copy is given up: this long at least, and
-	// ten times as long as foreseen. 5 minutes. See [Replicated].
+	// Stall is how long a run may take before its copy of the scorer is given up: this long at least, and ten times as
+	// long as foreseen. 5 minutes; where there is one copy alone, Timeout. See [Replicated].
 	Stall time.Duration
 }
 
@@ -51,8 +51,7 @@ func (o *Options) fill() {
 			*v = d
 		}
 	}
-	for v, d := range map[*time.Duration]time.Duration{&o.Wait: 10 * time.Minute, &o.Timeout: 15 * time.Minute,
-		&o.Stall: 5 * time.Minute} {
+	for v, d := range map[*time.Duration]time.Duration{&o.Wait: 10 * time.Minute, &o.Timeout: 15 * time.Minute} {
 		if *v == 0 {
 			*v = d
 		}
@@ -111,6 +110,11 @@ func NewServer(o Options, names []string, scorers []Scorer) (*Server, error) {
 		copies.name = name
 		s.scorers[name] = &served{copies, [2]*estimator{{}, {}}}
 		s.names, lanes = append(s.names, name), max(lanes, len(copies.at))
+	}
+	if o.Stall == 0 {
+		if o.Stall = o.Timeout; lanes > 1 {
+			o.Stall = 5 * time.Minute
+		}
 	}
 	s.slots = int64(lanes+1) * int64(o.Batch)
 	s.slotPool = semaphore.NewWeighted(s.slots)

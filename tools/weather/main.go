@@ -25,6 +25,7 @@ func main() {
 	}
 	kills := flag.Int("kills", 10, "how often each command is killed")
 	calls := flag.Int("faults", 4, "how many calls of each command fail, of each kind of fault")
+	pairs := flag.Int("pairs", 1, "how often each command is started twice at a time in one folder")
 	server := flag.Duration("server", 20*time.Second, "how long a server is overloaded")
 	only := flag.String("only", "", "names of commands, with commas between, or \"server\"; all if empty")
 	bin := flag.String("bin", "bin", "folder of train, score and label")
@@ -33,7 +34,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	c := campaign{bin: *bin, dir: *dir, only: *only, kills: *kills, calls: *calls, server: *server}
+	c := campaign{bin: *bin, dir: *dir, only: *only, kills: *kills, calls: *calls, pairs: *pairs, server: *server}
 	if err := c.run(ctx, *seed); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
@@ -44,6 +45,7 @@ func main() {
 type campaign struct {
 	bin, dir, only string
 	kills, calls   int
+	pairs          int
 	server         time.Duration
 }
 
@@ -76,6 +78,9 @@ func (c *campaign) run(ctx context.Context, seed uint64) error {
 	if c.calls > 0 {
 		failed = append(failed, c.failAll(ctx, list, rng))
 	}
+	if c.pairs > 0 {
+		failed = append(failed, c.pairAll(ctx, list))
+	}
 	if c.server > 0 && c.wants("server") {
 		failed = append(failed, serverWeather(ctx, filepath.Join(c.bin, "score"), c.server, rng))
 	}
@@ -104,6 +109,22 @@ func (c *campaign) killAll(ctx context.Context, list []command, rng *rand.Rand) 
 		return fmt.Errorf("killed runs made something else: %s", strings.Join(failed, ", "))
 	}
 	return nil
+}
+
+// pairAll starts every command twice at a time.
+func (c *campaign) pairAll(ctx context.Context, list []command) error {
+	fmt.Println("| two at a time in one folder | rounds | of which one was refused |")
+	fmt.Println("|---|---|---|")
+	var flaws []error
+	for _, one := range list {
+		refused, err := one.twins(ctx, c.pairs)
+		if err != nil {
+			flaws = append(flaws, fmt.Errorf("%s: %w", one.name, err))
+		}
+		fmt.Printf("| %s | %d | %d |\n", one.name, c.pairs, refused)
+	}
+	fmt.Println()
+	return errors.Join(flaws...)
 }
 
 // failAll makes calls of every command fail.

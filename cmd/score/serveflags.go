@@ -1,0 +1,201 @@
+package main
+
+import (
+	"crypto/tls"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"assay/internal/cli"
+	"assay/ort"
+	"assay/reward"
+)
+
+type serveFlags struct {
+	scorers   []string
+	dimension []string
+	addr      string
+	tokenFile string
+	clients   string
+	device    string
+	threads   int
+	replicas  int
+	reusePort bool
+	drain     time.Duration
+	answers   modelFlags
+	judges    []string
+	asked     scorerFlags // by the judges
+	o         reward.Options
+}
+
+// add adds what is served, and where.
+func (f *serveFlags) add(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringArrayVar(&f.scorers, "scorer", nil, "scorer directory, or name=directory; may be given several times")
+	flags.StringArrayVar(&f.dimension, "dimension", nil, "dimension that is reported as the score, of every scorer, or "+
+		"scorer=dimension of one; may be given several times (default: what scorer.yaml makes of all)")
+	flags.StringVar(&f.addr, "addr", "127.0.0.1:8100", "address to listen on")
+	flags.StringVar(&f.tokenFile, "token-file", "", "file that holds the bearer token (default: the variable ASSAY_TOKEN)")
+	f.answers.add(c, "chat-backbone")
+	flags.StringArrayVar(&f.judges, "judge", nil, "judge that answers in words, or name=judge; may be given several times")
+	flags.StringVar(&f.asked.settings.Copy, "prompts", "", "folder of the judge's own code, for the published prompts")
+	flags.IntVar(&f.asked.settings.Passes, "passes", 0, "how often a judge asks every question (0: as configured)")
+	f.asked.answers.addServer(c)
+	flags.StringVar(&f.device, "device", "auto", "auto, cpu or cuda:N; or several, with commas between: a copy of every "+
+		"scorer on each")
+	flags.IntVar(&f.replicas, "replicas", 1, "copies of every scorer on each device; on the CPU they share its threads and "+
+		"one set of weights")
+	flags.DurationVar(&f.o.Stall, "stall", 0, "how long a run may take before its copy of the scorer is opened again, or ten "+
+		"times as long as foreseen if that is longer (0: five minutes; --timeout with one copy alone)")
+	flags.BoolVar(&f.reusePort, "reuse-port", false, "share the port with other servers (SO_REUSEPORT; Linux)")
+	flags.IntVar(&f.threads, "threads", 0, "CPU threads (0: all cores)")
+	f.addLimits(c)
+}
+
+// addLimits adds what bounds requests.
+func (f *serveFlags) addLimits(c *cobra.Command) {
+	flags := c.Flags()
+	flags.DurationVar(&f.drain, "drain", 2*time.Minute, "how long accepted requests may take after SIGTERM")
+	flags.Int64Var(&f.o.MaxBody, "max-body", 64<<20, "bytes of a request")
+	flags.Int64Var(&f.o.MaxPixels, "max-pixels", 16<<20, "pixels of a picture")
+	flags.IntVar(&f.o.MaxItems, "max-items", 256, "edits of a request")
+	flags.IntVar(&f.o.Queue, "queue", 1<<16, "edits that may wait")
+	flags.IntVar(&f.o.Batch, "batch", 32, "edits scored in one run")
+	flags.Int64Var(&f.o.Memory, "memory", 2<<30, "bytes of requests held at a time")
+	flags.DurationVar(&f.o.Wait, "wait", 10*time.Minute, "how long an answer may take, as foreseen, for its request to "+
+		"be accepted")
+	flags.DurationVar(&f.o.Timeout, "timeout", 15*time.Minute, "of a request")
+	flags.StringVar(&f.clients, "clients", "", "YAML file of clients: a list of name, token and, for a quota, "+
+		"edits_per_minute")
+	flags.StringVar(&f.o.Cert, "cert", "", "certificate (PEM): serve HTTPS")
+	flags.StringVar(&f.o.Key, "key", "", "private key (PEM) of --cert")
+	for _, name := range []string{"patience", "burst"} { // of earlier versions
+		flags.String(name, "", "")
+		flags.MarkDeprecated(name, "callers wait for each other; --wait bounds how long")
+	}
+}
+
+// check finds all that is wrong with the flags before anything is opened.
+func (f *serveFlags) check() error {
+	host, _, err := net.SplitHostPort(f.addr)
+	switch {
+	case len(f.scorers)+len(f.judges) == 0 && f.answers.backbone == "":
+		return cli.Usagef("--scorer is needed: a scorer directory, or name=directory (or --judge, or --chat-backbone)")
+	case err != nil:
+		return cli.Usagef("--addr: %v (host:port is wanted)", err)
+	case f.o.Stall < 0:
+		return cli.Usagef("--stall must not be negative")
+	case (f.o.Cert == "") != (f.o.Key == ""):
+		return cli.Usagef("--cert and --key go together")
+	}
+	for name, v := range map[string]int64{"max-body": f.o.MaxBody, "max-pixels": f.o.MaxPixels,
+		"max-items": int64(f.o.MaxItems), "queue": int64(f.o.Queue),
+		"batch": int64(f.o.Batch), "memory": f.o.Memory, "timeout": int64(f.o.Timeout), "wait": int64(f.o.Wait),
+		"drain": int64(f.drain), "replicas": int64(f.replicas)} {
+		if v <= 0 {
+			return cli.Usagef("--%s must be positive", name)
+		}
+	}
+	f.o.Token = os.Getenv("ASSAY_TOKEN")
+	if f.tokenFile != "" {
+		raw, err := os.ReadFile(f.tokenFile)
+		if err != nil {
+			return err
+		}
+		if f.o.Token = strings.TrimSpace(string(raw)); f.o.Token == "" {
+			return cli.Usagef("%s is empty: it must hold the token", f.tokenFile)
+		}
+	}
+	if f.clients != "" {
+		raw, err := os.ReadFile(f.clients)
+		if err != nil {
+			return err
+		}
+		if f.o.Clients, err = reward.ParseClients(f.clients, raw); err != nil {
+			return cli.Usage(err)
+		}
+	}
+	if f.o.Token == "" && len(f.o.Clients) == 0 && !reward.Loopback(host) {
+		return cli.Usagef("--addr %s can be reached from other machines: set a bearer token (ASSAY_TOKEN, --token-file or "+
+			"--clients)", f.addr)
+	}
+	if f.o.Cert != "" {
+		if _, err := tls.LoadX509KeyPair(f.o.Cert, f.o.Key); err != nil {
+			return cli.Usagef("--cert %s, --key %s: %v", f.o.Cert, f.o.Key, err)
+		}
+	}
+	return nil
+}
+
+// dimensions are those that are reported as the score, by scorer.
+func (f *serveFlags) dimensions() (map[string]string, error) {
+	out, every := map[string]string{}, ""
+	for _, arg := range f.scorers {
+		name, _ := named(arg)
+		out[name] = ""
+	}
+	for _, arg := range f.dimension {
+		name, dimension, one := strings.Cut(arg, "=")
+		_, known := out[name]
+		switch {
+		case one && (!known || dimension == ""):
+			return nil, cli.Usagef("--dimension %s: want DIMENSION, or SCORER=DIMENSION of a scorer that is served", arg)
+		case one:
+			out[name] = dimension
+		case every != "" && every != arg:
+			return nil, cli.Usagef("--dimension %s and %s: say whose each is, as SCORER=DIMENSION", every, arg)
+		default:
+			every = arg
+		}
+	}
+	for name := range out {
+		if out[name] == "" {
+			out[name] = every
+		}
+	}
+	return out, nil
+}
+
+// cudaTolerance is how far scores01 of copies on CUDA devices may be apart: their kernels are chosen by timing.
+const cudaTolerance = 1e-3
+
+// replicate opens the copies of a scorer: so many on each device.
+func (f *serveFlags) replicate(dir, dimension string) (*reward.Replicated, error) {
+	devices := strings.Split(f.device, ",")
+	seen := map[string]bool{}
+	tolerance, onCPU := 0.0, 0
+	for i, name := range devices {
+		if err := ort.CheckDevice(name); err != nil {
+			return nil, cli.Usage(err)
+		}
+		var err error
+		if devices[i], err = ort.Resolve(name); err != nil {
+			return nil, err
+		}
+		if seen[devices[i]] {
+			return nil, cli.Usagef("--device %s: %s is there twice; --replicas says how many copies are on each", f.device,
+				devices[i])
+		}
+		if seen[devices[i]] = true; devices[i] == "cpu" {
+			onCPU = f.replicas
+		} else {
+			tolerance = cudaTolerance
+		}
+	}
+	one := runtimeFlags{scorer: dir, threads: f.threads, dimension: dimension}
+	if one.threads == 0 && onCPU > 1 {
+		one.threads = runtime.NumCPU()
+	}
+	if one.threads > 0 && onCPU > 1 {
+		one.threads = max(one.threads/onCPU, 1)
+	}
+	return reward.Replicate(f.replicas*len(devices), tolerance, func(i int) (reward.Scorer, error) {
+		own := one
+		own.device = devices[i%len(devices)]
+		return own.open()
+	})
+}
