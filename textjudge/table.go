@@ -337,7 +337,7 @@ func (r *run) one(ctx context.Context, i int) error {
 }
 
 func (r *run) decode(instruction string, images map[string]data.Image) (Item, error) {
-	item := Item{instruction, map[string]*data.Picture{}}
+	item := Item{Instruction: instruction, Pictures: map[string]*data.Picture{}}
 	for role, m := range images {
 		p, err := m.Open(r.table.Folder(), data.Limits{})
 		if err != nil {
