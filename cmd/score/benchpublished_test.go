@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"assay/internal/oracle"
+	"assay/internal/packed"
 )
 
 // publishedFixtures are what the benchmarks' authors' programs compute of made-up answers (tools/oracle/published.py).
@@ -140,7 +143,7 @@ func TestEditRewardCompass(t *testing.T) {
 func TestPublishedQuestions(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
-	picture, err := os.ReadFile("../../testdata/oracle/images/coffee.png")
+	picture, err := os.ReadFile(filepath.Join(oracle.Folders(t)[0], "images", "coffee.png"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,5 +264,52 @@ func TestPublishedQuestions(t *testing.T) {
 		"--url", url, "--model", "m")
 	if code != 2 || !strings.Contains(stdout+stderr, "its prompt is the authors' alone") {
 		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+	}
+}
+
+// TestEmuEdit: similarities of the published tables' pictures, Emu Edit's own outputs and an editor's, are those of
+// transformers' CLIP (metrics/testdata/models.json), and l1_source is that of the pixels.
+func TestEmuEdit(t *testing.T) {
+	var f struct {
+		LongCLIP struct {
+			Texts     map[string]string
+			Direction struct{ Unit, Image float64 }
+		}
+	}
+	raw, err := os.ReadFile("../../metrics/testdata/models.json")
+	if err == nil {
+		err = json.Unmarshal(raw, &f)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	clip := filepath.Join(packed.Unpack(t, "../../metrics/testdata/models.zip"), "longclip")
+	images, dir := filepath.Join(oracle.Folders(t)[0], "images"), t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	row := map[string]any{"instruction": "make it purple", "image": "astronaut.png", "task": "global", "split": "test", "idx": 7,
+		"hash": "x", "input_caption": f.LongCLIP.Texts["before"], "output_caption": f.LongCLIP.Texts["after"],
+		"edited_image": "astronaut_purple.png", "model": "emu"}
+	put(t, dir, "data.jsonl", row)
+	unedited, err := os.ReadFile(filepath.Join(images, "astronaut.png"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, dir, "Lazy/test/7.png", unedited)
+	for name, of := range map[string]string{"clip_im": "[edit, source]",
+		"clip_dir": "[edit, source, caption, source_caption]\nunit: true"} {
+		put(t, dir, name+".yaml", []byte("format: 1\nname: "+name+"\nencoder: "+clip+"\nof: "+of+"\n"))
+	}
+	v := benchJSON(t, "emu-edit", "--ratings", in("data.jsonl"), "--images", images, "--editors", in("Lazy"), "--component",
+		"l1_source,"+in("clip_im.yaml")+","+in("clip_dir.yaml"), "--out", in("run"), "--resamples", "20")
+	systems := map[string]map[string]float64{}
+	for _, s := range v["systems"].([]any) {
+		one := s.(map[string]any)
+		systems[one["name"].(string)] = numbersOf(one)
+	}
+	expectNumbers(t, systems["emu"], map[string]float64{"clip_im: test": f.LongCLIP.Direction.Image,
+		"clip_dir: test": f.LongCLIP.Direction.Unit}, 1e-5)
+	expectNumbers(t, systems["Lazy"], map[string]float64{"clip_im: test": 1, "clip_dir: test": 0, "l1_source: test": 0}, 1e-6)
+	if l1 := systems["emu"]["l1_source: test"]; !(l1 > 0 && l1 < 1) {
+		t.Errorf("l1_source is %v", l1)
 	}
 }
