@@ -68,7 +68,7 @@ generate:         chat data grammar model model/text internal/strictjson interna
 encoders: shards         onnx ort checkpoints data store heuristics model internal/strictjson internal/workers internal/atomicfile internal/journal
 optim:            internal/workers
 trainer/events:   internal/journal
-trainer:          losses ort chat chat/table checkpoints lora data store model model/text trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version internal/journal
+trainer:          onnx losses ort chat chat/table checkpoints lora data store model model/text trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version internal/journal
 doctor:          onnx ort data lora model model/fresh optim internal/kernels internal/version
 judges:           checkpoints model store internal/atomicfile internal/exit internal/pystring
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed
