@@ -103,7 +103,11 @@ func openGuard(ctx context.Context, c GuardConfig, bad func(name string, err err
 // leak says which picture of a row shows one of a benchmark, if any does.
 func (m *merger) leak(r *row) string {
 	for p := range r.pictures() {
-		l, ok := m.leaked[m.pictureNode(p)]
+		node := m.pictureNode(p)
+		if node < m.looked {
+			node = m.alike[node]
+		}
+		l, ok := m.leaked[node]
 		if !ok && (p != &r.Edit || r.Kind != heuristics.Output) {
 			l, ok = m.blank[p.Pixels]
 		}
