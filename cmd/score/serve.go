@@ -12,6 +12,7 @@ import (
 
 	"assay/chat"
 	"assay/generate"
+	"assay/grammar"
 	"assay/internal/cli"
 	"assay/model"
 	"assay/reward"
@@ -165,6 +166,8 @@ func (f *serveFlags) openChat() (*generate.Model, error) {
 type stays struct{ chat.Model }
 
 func (stays) Close() error { return nil }
+
+func (s stays) Follows(g *grammar.Grammar) error { return chat.Follows(s.Model, g) }
 
 // openJudged opens the model that the judges ask: on a server, or the local one.
 func (f *serveFlags) openJudged(c *cobra.Command, local chat.Model) (*chatModel, error) {
