@@ -17,6 +17,7 @@ targets="
 ./model/text FuzzTokenizerFile 10000000
 ./model/text FuzzTemplate 10000000
 ./internal/journal FuzzOpen 10000000
+./store FuzzSegment 1000000
 ./data FuzzText 10000000
 ./data FuzzParquet 1000000
 ./data FuzzDecode 1000000

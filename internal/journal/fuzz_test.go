@@ -21,7 +21,10 @@ func FuzzOpen(f *testing.F) {
 		if err := os.WriteFile(path, raw, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		j, done, err := Open[result](path, head)
+		var j *Journal[result]
+		var done []result
+		var err error
+		fuzzing.Bounded(t, 4<<20+64*uint64(len(raw)), func() { j, done, err = Open[result](path, head) })
 		if err != nil {
 			return
 		}

@@ -26,6 +26,7 @@ func main() {
 	kills := flag.Int("kills", 10, "how often each command is killed")
 	calls := flag.Int("faults", 4, "how many calls of each command fail, of each kind of fault")
 	pairs := flag.Int("pairs", 1, "how often each command is started twice at a time in one folder")
+	brief := flag.Bool("brief", false, "kill all commands, but try the rest with quick ones alone")
 	server := flag.Duration("server", 20*time.Second, "how long a server is overloaded")
 	only := flag.String("only", "", "names of commands, with commas between, or \"server\"; all if empty")
 	bin := flag.String("bin", "bin", "folder of train, score and label")
@@ -34,7 +35,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	c := campaign{bin: *bin, dir: *dir, only: *only, kills: *kills, calls: *calls, pairs: *pairs, server: *server}
+	c := campaign{bin: *bin, dir: *dir, only: *only, kills: *kills, calls: *calls, pairs: *pairs, brief: *brief, server: *server}
 	if err := c.run(ctx, *seed); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
@@ -46,6 +47,7 @@ type campaign struct {
 	bin, dir, only string
 	kills, calls   int
 	pairs          int
+	brief          bool
 	server         time.Duration
 }
 
@@ -74,6 +76,9 @@ func (c *campaign) run(ctx context.Context, seed uint64) error {
 	var failed []error
 	if c.kills > 0 {
 		failed = append(failed, c.killAll(ctx, list, rng))
+	}
+	if c.brief {
+		list = slices.DeleteFunc(list, func(one command) bool { return !one.quick })
 	}
 	if c.calls > 0 {
 		failed = append(failed, c.failAll(ctx, list, rng))
@@ -133,9 +138,6 @@ func (c *campaign) failAll(ctx context.Context, list []command, rng *rand.Rand) 
 	fmt.Println("|---|---|---|---|---|---|")
 	var flaws []error
 	for _, one := range list {
-		if c.calls < fewFaults && !one.quick {
-			continue
-		}
 		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 			r, err := one.faults(ctx, kind, c.calls, rng)
 			if err != nil {
@@ -161,9 +163,6 @@ type command struct {
 	quick   bool                      // it takes a second or two
 	once    string                    // folder that is made once: when it is there nothing is left to do; "": none
 }
-
-// fewFaults are so few that only quick commands are tried.
-const fewFaults = 5
 
 // made tells whether nothing is left to do.
 func (c *command) made(out string) bool { return c.once != "" && exists(filepath.Join(out, c.once)) }
