@@ -317,6 +317,7 @@ func (j *fedPredictions) Result() *Result {
 		}
 	}
 	r.Tables = append(r.Tables, j.byExpression()...)
+	r.Examples = j.disagreements()
 	var err error
 	if r.Agreement, err = j.scorerAgreement(); err != nil {
 		r.Failed = append(r.Failed, err.Error())
