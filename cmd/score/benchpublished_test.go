@@ -289,7 +289,9 @@ func TestEmuEdit(t *testing.T) {
 	row := map[string]any{"instruction": "make it purple", "image": "astronaut.png", "task": "global", "split": "test", "idx": 7,
 		"hash": "x", "input_caption": f.LongCLIP.Texts["before"], "output_caption": f.LongCLIP.Texts["after"],
 		"edited_image": "astronaut_purple.png", "model": "emu"}
-	put(t, dir, "data.jsonl", row)
+	other := maps.Clone(row)
+	other["model"], other["edited_image"] = "still", "astronaut.png"
+	put(t, dir, "data.jsonl", jsonLines(t, []map[string]any{row, other})) // a row for each model
 	unedited, err := os.ReadFile(filepath.Join(images, "astronaut.png"))
 	if err != nil {
 		t.Fatal(err)
@@ -309,6 +311,7 @@ func TestEmuEdit(t *testing.T) {
 	expectNumbers(t, systems["emu"], map[string]float64{"clip_im: test": f.LongCLIP.Direction.Image,
 		"clip_dir: test": f.LongCLIP.Direction.Unit}, 1e-5)
 	expectNumbers(t, systems["Lazy"], map[string]float64{"clip_im: test": 1, "clip_dir: test": 0, "l1_source: test": 0}, 1e-6)
+	expectNumbers(t, systems["still"], systems["Lazy"], 0)
 	if l1 := systems["emu"]["l1_source: test"]; !(l1 > 0 && l1 < 1) {
 		t.Errorf("l1_source is %v", l1)
 	}
