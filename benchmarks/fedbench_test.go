@@ -186,7 +186,12 @@ func TestFEDBenchGallery(t *testing.T) {
 	}
 	o := Options{Data: filepath.Join(root, "index.jsonl"), BGNorm: "linear:255", Sigma: 0.5,
 		Editors: []string{filepath.Join(root, "M")}}
-	examples := must[Predictions](t)(loadSet(t, fedBench, o).Read(write(t, "c.jsonl", components.String()))).Result().Examples
+	examples := must[Predictions](
+		t,
+	)(
+		loadSet(t, fedBench, o).Read(write(t, "c.jsonl", components.String())),
+	).Result().
+		Examples
 	var kinds []string
 	for _, e := range examples {
 		kinds = append(kinds, e.Kind+" "+e.Instruction)
@@ -199,7 +204,12 @@ func TestFEDBenchGallery(t *testing.T) {
 		t.Errorf("%q, want %q", kinds, want)
 	}
 	o.Editors = nil
-	examples = must[Predictions](t)(loadSet(t, fedBench, o).Read(write(t, "c.jsonl", components.String()))).Result().Examples
+	examples = must[Predictions](
+		t,
+	)(
+		loadSet(t, fedBench, o).Read(write(t, "c.jsonl", components.String())),
+	).Result().
+		Examples
 	if len(examples) != 4 || len(examples[0].Pictures) != 0 {
 		t.Errorf("without the editor's folder: %+v", examples)
 	}
