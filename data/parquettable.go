@@ -61,6 +61,9 @@ func openParquet(f *os.File) (*parquetTable, error) {
 	if err != nil {
 		return nil, fmt.Errorf("damaged Parquet file: %w", err)
 	}
+	if err := checkNames(t.data); err != nil {
+		return nil, err
+	}
 	halves := halfFloats(t.data.Metadata().Schema)
 	for _, c := range t.data.Root().Columns() {
 		t.schema = append(t.schema, newParquetColumn(c, halves))

@@ -45,6 +45,9 @@ type Config struct {
 	Seed    uint64 `yaml:"seed"`    // of the first pass; the next one has the next seed
 
 	Options Sampling `yaml:"options"`
+
+	// Constrained lets the grammars decide which tokens may be chosen, so that every answer can be read.
+	Constrained bool `yaml:"constrained" json:",omitempty"` // fingerprints of judges without it stay as they were
 }
 
 // Question is asked in every pass.
@@ -174,6 +177,9 @@ func (c *Config) checkPasses(problem func(key, format string, args ...any)) {
 	}
 	if c.Repeats < 0 || c.Repeats > 0 && greedy {
 		problem("repeats", "%d: want 0 or more, and 0 at temperature 0: the answer would be the same", c.Repeats)
+	}
+	if c.Constrained && len(c.Options.Stop) > 0 {
+		problem("options.stop", "of a constrained judge: an answer ends where its grammar does: leave stop out")
 	}
 	if c.Options.MaxNewTokens < 0 {
 		problem("options.max_new_tokens", "%d: want 0 (as the model has it) or more", c.Options.MaxNewTokens)

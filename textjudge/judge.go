@@ -13,6 +13,7 @@ import (
 
 	"assay/chat"
 	"assay/data"
+	"assay/grammar"
 	"assay/store"
 )
 
@@ -27,6 +28,7 @@ type Judge struct {
 	fingerprint string
 
 	promptsDigest string
+	languages     []*grammar.Grammar // by question, of constrained answers
 }
 
 // Settings choose among what a judge.yaml leaves open.
@@ -34,6 +36,8 @@ type Settings struct {
 	Copy    string // folder of the code that the prompts were published with; "": our own prompts
 	Passes  int    // instead of the configured number; 0: as configured
 	Average string // instead of the configured one; "": as configured
+
+	Constrained bool // the grammars mask tokens, configured so or not
 }
 
 // Open opens a judge, a folder, a judge.yaml or the name of one that ships, over a model, which stays the caller's.
@@ -81,6 +85,11 @@ func Open(name string, m chat.Model, s Settings) (*Judge, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.Constrained {
+		if j.languages, err = c.languages(m); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
 	j.fingerprint = store.KeyOf(append(parts, string(settings))...).String()
 	j.promptsDigest = store.KeyOf(parts[2:]...).String()
 	return j, nil
@@ -102,6 +111,7 @@ func (c *Config) set(s Settings) error {
 	if s.Average != "" {
 		c.Average = s.Average
 	}
+	c.Constrained = c.Constrained || s.Constrained
 	var errs []error
 	problem := func(key, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
@@ -178,6 +188,8 @@ type Answer struct {
 	Prompt     int    `json:"prompt_tokens"`
 	Completion int    `json:"completion_tokens"`
 	Error      string `json:"error,omitempty"` // why it cannot be read
+
+	Constrained bool `json:"constrained,omitempty"` // its grammar decided which tokens could be chosen
 }
 
 // AnswerError says that an answer could not be read, after all repeats. The texts are in the result's answers.
@@ -260,13 +272,17 @@ func (j *Judge) passes(ctx context.Context, item Item, swapped bool, r *Result) 
 // ask asks a question until its answer can be read.
 func (j *Judge) ask(ctx context.Context, question int, item Item, a Answer, r *Result) (map[string]float64, error) {
 	q, c := &j.Config.Questions[question], &j.Config
-	a.Question = q.Name
+	a.Question, a.Constrained = q.Name, c.Constrained
 	messages, err := j.messages(question, item)
 	if err != nil {
 		return nil, err
 	}
 	for ; ; a.Try++ {
-		answer, err := j.model.Chat(ctx, messages, c.options(a.Pass, a.Try))
+		o := c.options(a.Pass, a.Try)
+		if c.Constrained {
+			o.Grammar = j.languages[question]
+		}
+		answer, err := j.model.Chat(ctx, messages, o)
 		if err != nil {
 			return nil, fmt.Errorf("question %s: %w", q.Name, err)
 		}

@@ -204,6 +204,9 @@ func (j *Judge) Words() string {
 	if c.Passes > 1 {
 		text += fmt.Sprintf("; %d passes, average %s", c.Passes, c.Average)
 	}
+	if c.Constrained {
+		text += "; answers constrained by their grammars"
+	}
 	return text
 }
 
