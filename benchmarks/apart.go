@@ -135,6 +135,16 @@ func (r *Report) Remarks() (out []string) {
 				float64(f.Value), f.Rule, f.Place, strings.Join(f.Contradictions, " and ")))
 		}
 	}
+	for i, s := range r.Systems {
+		if i >= len(r.intervals) {
+			break
+		}
+		for _, f := range r.figures(i) {
+			if f.Undefined > 0 {
+				out = append(out, undefined(f.Undefined, r.resamples, f.Name+" of "+s.Name))
+			}
+		}
+	}
 	return out
 }
 

@@ -20,6 +20,8 @@ type Difference struct {
 	Difference Value  `json:"difference"` // System's minus Against's, on the units that both have
 	Low        Value  `json:"low"`        // 95 % percentile interval
 	High       Value  `json:"high"`
+
+	Undefined int `json:"undefined_resamples,omitempty"` // in which one of them has no such number
 }
 
 // Comparison puts several systems into one table.
@@ -71,12 +73,21 @@ func Compare(names []string, systems []Predictions, resamples int, seed uint64) 
 		return out
 	})
 	for i, in := range intervals {
-		c.Differences[i].Low, c.Differences[i].High = Value(in.Low), Value(in.High)
+		d := &c.Differences[i]
+		d.Low, d.High, d.Undefined = Value(in.Low), Value(in.High), in.Undefined
+		if in.Undefined > 0 {
+			c.Notes = append(c.Notes, undefined(in.Undefined, resamples, "difference in "+d.Number+" of "+d.System))
+		}
 	}
 	if len(c.Differences) == 0 {
 		c.Notes = append(c.Notes, "no number applies to two of the files: they hold predictions of different kinds")
 	}
 	return c, nil
+}
+
+// undefined says that some resamples have no number.
+func undefined(without, resamples int, what string) string {
+	return fmt.Sprintf("%d of %d resamples have no %s: its interval is that of the others", without, resamples, what)
 }
 
 // commonUnits are the units that all systems have predictions for.

@@ -17,9 +17,9 @@ import (
 	"assay/metrics"
 )
 
-// Measurable is a Mixed set whose components may be measured by metrics.
+// Measurable is a set whose components, or answers, may be measured by metrics.
 type Measurable interface {
-	Mixed
+	Set
 	// Outputs lists the outputs of all editors.
 	Outputs() ([]Item, error)
 	// Line is the line of a file of components that says what a metric measured; by names the metric.
@@ -171,6 +171,20 @@ func (s *aim) Outputs() ([]Item, error) { return s.Items() }
 
 // Outputs implements Measurable.
 func (s *fed) Outputs() ([]Item, error) { return s.Items() }
+
+// Outputs implements Measurable.
+func (s *statements) Outputs() ([]Item, error) { return s.Items() }
+
+// Line implements Measurable: a metric answers by its class, or by the sign of its number.
+func (s *statements) Line(k Key, _ string, value any, _ string) map[string]any {
+	line := map[string]any{"id": k.ID, "answer": value}
+	raw, err := json.Marshal(value)
+	var v float64
+	if err == nil && json.Unmarshal(raw, &v) == nil {
+		line["answer"] = s.AnswerOf(v)
+	}
+	return line
+}
 
 // Line implements Measurable.
 func (s *aim) Line(k Key, component string, value any, by string) map[string]any {

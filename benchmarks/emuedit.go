@@ -2,6 +2,7 @@ package benchmarks
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 )
@@ -65,13 +66,21 @@ func loadEmuEdit(o Options) (Set, error) {
 			return errors.New("instruction, task, split and idx were expected")
 		}
 		id := split + "/" + idx
-		err := s.add(gradedSample{group: task, parts: []string{split}, scored: true,
-			item: Item{Key: Key{ID: id}, Instruction: text[0], Source: p.picture("image", -1, o.Images),
-				Captions: [2]string{text[4], text[5]}}})
-		if generations && err == nil {
+		if generations { // a row for each sample and model
+			if _, twice := s.held[text[6]][id]; twice || text[6] == "" {
+				return fmt.Errorf("the output of %q for %s: one, of a model with a name, was expected", text[6], id)
+			}
 			s.hold(text[6], id, p.picture("edited_image", -1, o.Images))
 		}
-		return err
+		if i, known := s.index[id]; known && generations {
+			if s.samples[i].item.Instruction != text[0] {
+				return fmt.Errorf("%s has another instruction here than before", id)
+			}
+			return nil
+		}
+		return s.add(gradedSample{group: task, parts: []string{split}, scored: true,
+			item: Item{Key: Key{ID: id}, Instruction: text[0], Source: p.picture("image", -1, o.Images),
+				Captions: [2]string{text[4], text[5]}}})
 	})
 	return s, err
 }

@@ -86,6 +86,7 @@ type Report struct {
 
 	predictions []Predictions // of each system
 	intervals   []measured    // of each system, nil if they were not measured
+	resamples   int           // that the intervals are of
 	chance      map[string]Value
 	judges      map[int]*Judge // of the systems by their places, where they are known
 	unmeasured  int            // values of components that could not be measured

@@ -262,16 +262,8 @@ type fedJSON struct {
 	Samples         []fedSampleJSON             `json:"samples"`
 }
 
-func (j *fedPredictions) Result() *Result {
-	r := &Result{Notes: []string{"the paper's normalisation of the background is not public: this is " + j.normName}}
-	out := fedJSON{
-		BGNorm:    j.normName,
-		Sigma:     j.sigma,
-		Means:     map[string]Value{},
-		Ablations: map[string]Value{},
-		Errors:    []fedErrorJSON{},
-	}
-	var units []int
+// gather fills in what became of every sample, and returns those without an error.
+func (j *fedPredictions) gather(r *Result, out *fedJSON) (units []int) {
 	for i, s := range j.samples {
 		sample := fedSampleJSON{Key: s.key, Instructions: s.tags["instructions"], Expression: s.tags["expression"]}
 		if len(s.lacks) > 0 {
@@ -293,6 +285,19 @@ func (j *fedPredictions) Result() *Result {
 	for _, m := range j.missing {
 		r.Missing = append(r.Missing, m.key())
 	}
+	return units
+}
+
+func (j *fedPredictions) Result() *Result {
+	r := &Result{Notes: []string{"the paper's normalisation of the background is not public: this is " + j.normName}}
+	out := fedJSON{
+		BGNorm:    j.normName,
+		Sigma:     j.sigma,
+		Means:     map[string]Value{},
+		Ablations: map[string]Value{},
+		Errors:    []fedErrorJSON{},
+	}
+	units := j.gather(r, &out)
 	r.Numbers = j.Numbers(units)
 	for k := range r.Numbers {
 		r.Numbers[k].Coverage = j.coverage(r.Numbers[k].Name)
@@ -317,6 +322,7 @@ func (j *fedPredictions) Result() *Result {
 		}
 	}
 	r.Tables = append(r.Tables, j.byExpression()...)
+	r.Examples = j.disagreements()
 	var err error
 	if r.Agreement, err = j.scorerAgreement(); err != nil {
 		r.Failed = append(r.Failed, err.Error())

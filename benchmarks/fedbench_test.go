@@ -164,6 +164,73 @@ func TestFEDBenchItems(t *testing.T) {
 	}
 }
 
+// The samples on which a scorer and FED-Score disagree most are shown with their pictures.
+func TestFEDBenchGallery(t *testing.T) {
+	root := t.TempDir()
+	var index, components strings.Builder
+	for i, score := range []float64{1, 2, 9, 4} { // gta is 2, 4, 6, 8: the third's rank is one too high
+		name := fmt.Sprintf("s%d", i)
+		fmt.Fprintf(&index, `{"sample": %q, "source": "a.png", "gt": "g.png", "dense_instruction": "raise %d"}`+"\n", name, i)
+		fmt.Fprintf(&components, `{"sample": %q, "method": "M", "instructions": "dense", "id": 0.5, "bg_rmse": 1, "pq": 5, `+
+			`"sc": 5, "gta": %d, "lpips_src_trg": 0.1, "lpips_src_gt": 0.1, "score": %v}`+"\n", name, 2*i+2, score)
+		path := filepath.Join(root, "M", "dense", name+".png")
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "index.jsonl"), []byte(index.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Data: filepath.Join(root, "index.jsonl"), BGNorm: "linear:255", Sigma: 0.5,
+		Editors: []string{filepath.Join(root, "M")}}
+	examples := must[Predictions](
+		t,
+	)(
+		loadSet(t, fedBench, o).Read(write(t, "c.jsonl", components.String())),
+	).Result().
+		Examples
+	var kinds []string
+	for _, e := range examples {
+		kinds = append(kinds, e.Kind+" "+e.Instruction)
+		if len(e.Pictures) != 3 || e.Pictures[1].Picture.Path != filepath.Join(root, "M", "dense", e.Text[:2]+".png") {
+			t.Errorf("%+v", e)
+		}
+	}
+	if want := []string{"agrees raise 0", "agrees raise 1", "disagrees raise 2", "disagrees raise 3"}; !slices.Equal(
+		slices.Sorted(slices.Values(kinds)), want) {
+		t.Errorf("%q, want %q", kinds, want)
+	}
+	o.Editors = nil
+	examples = must[Predictions](
+		t,
+	)(
+		loadSet(t, fedBench, o).Read(write(t, "c.jsonl", components.String())),
+	).Result().
+		Examples
+	if len(examples) != 4 || len(examples[0].Pictures) != 0 {
+		t.Errorf("without the editor's folder: %+v", examples)
+	}
+}
+
+// Resamples without a number are told of, by number and system.
+func TestUndefinedResamples(t *testing.T) {
+	s := loadSet(t, magicBrush, Options{Data: gradedFolder(t, 2)})
+	rows := `{"id": "7/1", "l1": 0.5}` + "\n" + `{"id": "7/2", "l1": 0.5}` + "\n" + `{"id": "7/final", "l1": 0.25}`
+	r := &Report{Benchmark: magicBrush}
+	r.Add("m", must[Predictions](t)(s.Read(write(t, "p.jsonl", rows))))
+	r.Measure(s, 300, 1)
+	remarks := strings.Join(r.Remarks(), "\n")
+	for _, f := range r.Figures() { // of three draws of three samples 8 of 27 lack the last one, 1 of 27 the others
+		if f.Undefined == 0 || !strings.Contains(remarks, fmt.Sprintf("%d of 300 resamples have no %s of m", f.Undefined,
+			f.Name)) {
+			t.Errorf("%s: %d resamples without it, remarks %s", f.Name, f.Undefined, remarks)
+		}
+	}
+}
+
 // Coverage is of the data's triplets on every table, by method and kind of instructions; means do not mix kinds that
 // other methods lack, and say on how many samples they stand.
 func TestFEDBenchCoverage(t *testing.T) {

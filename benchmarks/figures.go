@@ -14,10 +14,12 @@ type Figure struct {
 	System string `json:"system"`
 	Name   string `json:"name"` // of the basis: coverage below 100 % is part of it
 	Basis
-	Value  Value  `json:"value"`
-	Low    *Value `json:"low,omitempty"` // 95 % bootstrap interval
-	High   *Value `json:"high,omitempty"`
-	Chance *Value `json:"chance,omitempty"` // what guessing is expected to get
+	Value Value  `json:"value"`
+	Low   *Value `json:"low,omitempty"` // 95 % bootstrap interval
+	High  *Value `json:"high,omitempty"`
+	// Undefined are the resamples in which there is no such number; the interval is of the others.
+	Undefined int    `json:"undefined_resamples,omitempty"`
+	Chance    *Value `json:"chance,omitempty"` // what guessing is expected to get
 
 	By *Judge `json:"by,omitempty"` // what the system is, where that is known
 
@@ -53,7 +55,7 @@ func (r *Report) Measure(s Set, resamples int, seed uint64) {
 	if resamples < 1 {
 		return
 	}
-	r.intervals = nil
+	r.intervals, r.resamples = nil, resamples
 	for _, p := range r.predictions {
 		r.intervals = append(r.intervals, intervalsOf(p, resamples, seed))
 	}
@@ -103,7 +105,7 @@ func (r *Report) figures(system int) []Figure {
 		if system < len(r.intervals) {
 			if in, ok := r.intervals[system][n.Name]; ok {
 				low, high := Value(in.Low), Value(in.High)
-				f.Low, f.High = &low, &high
+				f.Low, f.High, f.Undefined = &low, &high, in.Undefined
 			}
 		}
 		if v, ok := r.chanceOf(f.Basis); ok {

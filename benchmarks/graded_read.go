@@ -180,17 +180,10 @@ func (j *gradedPredictions) setAll(fields map[string]json.RawMessage, i int, by,
 		if err != nil {
 			return err
 		}
-		own := column == "score" && (by != "" || fields["of"] != nil) // a run's
-		if b, ok := j.bounds[column]; ok && !own {
-			if err := b.check(column, v); err != nil {
+		if own := column == "score" && (by != "" || fields["of"] != nil); !own { // a run's
+			if v, err = j.stated(column, i, v); err != nil {
 				return err
 			}
-		}
-		if j.strict && j.lacks(i, column) {
-			return fmt.Errorf("%s has no %s by the rule of the benchmark", j.samples[i].item.ID, column)
-		}
-		if scale := j.scale[column]; scale != nil && !own {
-			v = scale(v)
 		}
 		if err := j.set(column, i, v, where); err != nil {
 			return err
@@ -204,4 +197,20 @@ func (j *gradedPredictions) setAll(fields map[string]json.RawMessage, i int, by,
 		return fmt.Errorf("there is no number: one of %s was expected", strings.Join(j.graded.columns, ", "))
 	}
 	return nil
+}
+
+// stated checks a number that a file states, and puts it onto the scale of its column.
+func (j *gradedPredictions) stated(column string, i int, v float64) (float64, error) {
+	if b, ok := j.bounds[column]; ok {
+		if err := b.check(column, v); err != nil {
+			return 0, err
+		}
+	}
+	if j.strict && j.lacks(i, column) {
+		return 0, fmt.Errorf("%s has no %s by the rule of the benchmark", j.samples[i].item.ID, column)
+	}
+	if scale := j.scale[column]; scale != nil {
+		v = scale(v)
+	}
+	return v, nil
 }

@@ -15,7 +15,8 @@ var mvei = &Benchmark{
 	Needs: []string{
 		"--ratings: MVEI_metadata.json, [{image_id, ov_emotion, statement_list: [{statement, label, class, subclass, " +
 			"predict}]}], or its folder",
-		"--scorer or --judge: images/IMAGE_ID beside it, or --images: a folder of the pictures",
+		"--scorer, --judge or --component: images/IMAGE_ID beside it, or --images: a folder of the pictures; a metric sees " +
+			"the picture as edit and the statement as instruction, and answers by its class or the sign of its number",
 	},
 	Published: "wudq: the dataset MVEI",
 	Predicts: `the same file with "predict" in every statement, or {"id": "image_id#0", "answer": "Correct"} ` +
@@ -28,7 +29,7 @@ var mvei = &Benchmark{
 			"letters A (correct) and B (incorrect)",
 		"positive_ratio: share of answers read as correct; give_up_ratio: share of abstentions",
 	},
-	Flags: []string{"components", "write-authors", "images"},
+	Flags: []string{"components", "component", "write-authors", "images"},
 	Load:  loadMVEI,
 	Size:  3086,
 	Counted: []string{"keyword", "keyword: sentiment polarity", "keyword: emotion interpretation",

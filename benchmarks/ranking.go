@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"assay/internal/stats"
 )
@@ -183,13 +184,16 @@ func (c *Contest) Rank(given map[string]float64, resamples int, seed uint64) (*R
 	strengths := stats.BradleyTerry(c.wins(all))
 	r := &Ranking{Of: c.of, Units: len(all), Resamples: resamples, Seed: seed, Notes: c.notes}
 	if math.IsNaN(strengths[0]) {
-		r.Notes = append(r.Notes, "there are no strengths: an editor, or several against all others, won or lost every "+
-			"comparison")
+		r.Notes = append(r.Notes, "there are no strengths: "+c.without())
 	}
 	intervals := stats.Bootstrap(stats.NewRand(seed), len(all), resamples, 0.95, func(units []int) []float64 {
 		s := stats.BradleyTerry(c.wins(units))
 		return append(s, c.agreement(s, given))
 	})
+	if n := intervals; len(n) > 0 && n[0].Undefined > 0 && !math.IsNaN(strengths[0]) {
+		r.Notes = append(r.Notes, undefined(n[0].Undefined, resamples, "strengths")+" (in them an editor, or several "+
+			"against all others, won or lost every comparison)")
+	}
 	for i, name := range c.editors {
 		e := RankedEditor{Name: name, Strength: Value(strengths[i]), Low: Value(math.NaN()), High: Value(math.NaN())}
 		if resamples > 0 && !math.IsNaN(strengths[i]) {
@@ -220,6 +224,40 @@ func (c *Contest) Rank(given map[string]float64, resamples int, seed uint64) (*R
 		}
 	}
 	return r, nil
+}
+
+// without says why there are no strengths: editors that were never compared, not even by way of others, or such that
+// won, or lost, every comparison with all others.
+func (c *Contest) without() string {
+	together := map[int]int{} // by editor: the first one that it was compared with, also by way of others
+	for i := range c.editors {
+		together[i] = i
+	}
+	for _, unit := range c.units {
+		for _, m := range unit {
+			from, to := max(together[m.i], together[m.j]), min(together[m.i], together[m.j])
+			for i, first := range together {
+				if first == from {
+					together[i] = to
+				}
+			}
+		}
+	}
+	groups := map[int][]string{}
+	for i, name := range c.editors {
+		groups[together[i]] = append(groups[together[i]], name)
+	}
+	if len(groups) == 1 {
+		return "an editor, or several against all others, won or lost every comparison"
+	}
+	var apart []string
+	for i := range c.editors {
+		if names := groups[i]; len(names) > 0 {
+			apart = append(apart, strings.Join(names, ", "))
+		}
+	}
+	return "these editors were never compared with the others, not even by way of some: " + strings.Join(apart, " | ") +
+		"; rank each group by itself"
 }
 
 // count counts what became of an editor's comparisons.

@@ -130,11 +130,28 @@ func loadRISE(o Options) (Set, error) {
 	if root == "" {
 		root = filepath.Dir(path)
 	}
-	s := &graded{name: "rise-bench", editors: o.Editors, by: o.By, counted: []string{"accuracy", accuracySince},
-		columns: []string{"rise", "rise as run", "accuracy", accuracySince, "reasoning", "consistency", "plausibility", "score"},
-		bounds:  map[string]bounds{"reasoning": {1, 5}, "consistency": {1, 5}, "plausibility": {1, 5}},
-		fields: map[string][]string{"reasoning": {"reasoning", "Reasoning"}, "consistency": {"consistency", "ApprConsistency"},
-			"plausibility": {"plausibility", "VisualPlausibility"}}}
+	s := &graded{
+		name:    "rise-bench",
+		editors: o.Editors,
+		by:      o.By,
+		counted: []string{"accuracy", accuracySince},
+		columns: []string{
+			"rise",
+			"rise as run",
+			"accuracy",
+			accuracySince,
+			"reasoning",
+			"consistency",
+			"plausibility",
+			"score",
+		},
+		bounds: map[string]bounds{"reasoning": {1, 5}, "consistency": {1, 5}, "plausibility": {1, 5}},
+		fields: map[string][]string{
+			"reasoning":    {"reasoning", "Reasoning"},
+			"consistency":  {"consistency", "ApprConsistency"},
+			"plausibility": {"plausibility", "VisualPlausibility"},
+		},
+	}
 	s.lacks = func(i int, column string) bool {
 		return column == "consistency" && entries[i].free() || column == "plausibility" && entries[i].Category == logical
 	}

@@ -107,9 +107,8 @@ func (c *Config) check(problem func(key, format string, args ...any)) {
 	}
 	if c.Encoder == "" {
 		c.Prepare.check(problem)
-	} else if p := c.Prepare; p.Box || len(p.Size)+len(p.Mean)+len(p.Std) > 0 ||
-		p.Points+p.Fit+p.Filter+p.Order != "" {
-		problem("prepare", "an encoder has its own preprocessing")
+	} else if p := c.Prepare; len(p.Size)+len(p.Mean)+len(p.Std) > 0 || p.Points+p.Fit+p.Filter+p.Order != "" {
+		problem("prepare", "an encoder has its own preprocessing: box alone may be there")
 	}
 	c.Output.check(problem, c.cosine())
 }

@@ -251,10 +251,16 @@ func (m *Metric) embed(ctx context.Context, s *Sample, role string) ([]float32, 
 		}
 		all, err = m.encoder.Texts(ctx, []string{s.Texts[role]})
 	} else {
-		if s.Pictures[role] == nil {
+		p := s.Pictures[role]
+		if p == nil {
 			return nil, errors.New("there is no picture")
 		}
-		all, err = m.encoder.Images(ctx, []*data.Picture{s.Pictures[role]})
+		if m.Config.Prepare.Box {
+			if p, err = m.cutOut(s, role); err != nil {
+				return nil, err
+			}
+		}
+		all, err = m.encoder.Images(ctx, []*data.Picture{p})
 	}
 	if err != nil {
 		return nil, err
@@ -336,17 +342,15 @@ func (m *Metric) pixels(s *Sample, role string) (*tensor.Dense, error) {
 	c := &m.Config.Prepare
 	var place Place
 	var err error
-	if c.Box || c.Points != "" {
+	if c.Points != "" {
 		if place, err = m.places.of(s, role); err != nil {
 			return nil, err
 		}
 	}
 	if c.Box {
-		left, top, w, h, err := place.pixels(p.Width, p.Height)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", role, err)
+		if p, err = m.cutOut(s, role); err != nil {
+			return nil, err
 		}
-		p = p.Crop(left, top, w, h)
 	}
 	if c.Points != "" {
 		p, err = alignFace(p, place.Points)
@@ -357,6 +361,20 @@ func (m *Metric) pixels(s *Sample, role string) (*tensor.Dense, error) {
 		return nil, fmt.Errorf("%s: %w", role, err)
 	}
 	return tensor.New(tensor.WithShape(1, 3, p.Height, p.Width), tensor.WithBacking(c.normalize(p))), nil
+}
+
+// cutOut cuts the box of a picture out of it.
+func (m *Metric) cutOut(s *Sample, role string) (*data.Picture, error) {
+	place, err := m.places.of(s, role)
+	if err != nil {
+		return nil, err
+	}
+	p := s.Pictures[role]
+	left, top, w, h, err := place.pixels(p.Width, p.Height)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", role, err)
+	}
+	return p.Crop(left, top, w, h), nil
 }
 
 // resize brings a picture to the size.

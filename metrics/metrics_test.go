@@ -229,7 +229,7 @@ func TestConfig(t *testing.T) {
 			"want of (one thing"},
 		{"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\nprepare: {points: five}",
 			"with size [112, 112]"},
-		{"format: 1\nname: a\nencoder: d\nof: [edit, source]\nprepare: {box: true}",
+		{"format: 1\nname: a\nencoder: d\nof: [edit, source]\nprepare: {box: true, order: bgr}",
 			"its own preprocessing"},
 		{"format: 1\nname: a\nmodel: m.onnx\nof: [edit]\noutput: {classes: [a, b], range: [0, 1]}",
 			"neither scale nor range"},

@@ -41,6 +41,9 @@ type modelFixtures struct {
 		Direction struct {
 			Source, Edit     string
 			Raw, Unit, Image float64
+
+			Boxes [2][4]float64
+			Boxed float64
 		}
 	}
 }
@@ -149,7 +152,9 @@ func TestEmotions(t *testing.T) {
 }
 
 // list writes numbers with commas.
-func list(v []float64) string { return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(v)), ", "), "[]") }
+func list(v []float64) string {
+	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(v)), ", "), "[]")
+}
 
 // TestLongCLIP: a text of more than CLIP's 77 tokens is read whole by a checkpoint of 248 positions, as by
 // transformers; changes of pictures and captions are compared by both definitions.
@@ -176,6 +181,18 @@ func TestLongCLIP(t *testing.T) {
 	near(t, "direction of length 1", measure(t, unit, s), d.Unit, 1e-5)
 	near(t, "source and edit", measure(t, openText(t, dir, "name: clip_im\nencoder: longclip\nof: [edit, source]",
 		Options{}), s), d.Image, 1e-5)
+	boxes := filepath.Join(t.TempDir(), "boxes.jsonl")
+	lines := fmt.Sprintf(`{"id": "s", "picture": "source", "box": [%s]}`+"\n"+`{"id": "s", "model": "M", "box": [%s]}`,
+		list(d.Boxes[0][:]), list(d.Boxes[1][:]))
+	if err := os.WriteFile(boxes, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	places, err := ReadPlaces(boxes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near(t, "direction within boxes", measure(t, openText(t, dir, of+"prepare: {box: true}", Options{Places: places}), s),
+		d.Boxed, 1e-5)
 	s.Pictures["edit"] = s.Pictures["source"]
 	if v := measure(t, unit, s); v != 0.0 {
 		t.Errorf("an unedited picture has the direction %v, want 0", v)

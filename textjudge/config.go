@@ -197,7 +197,11 @@ func (c *Config) checkQuestion(
 	}
 	for _, p := range q.Pictures {
 		if !isFile(p) && !role.MatchString(p) {
-			problem(key+".pictures", "%q: want source, source2 to source9, edit, edit2 to edit9, reference, or a file, as ./example.png", p)
+			problem(
+				key+".pictures",
+				"%q: want source, source2 to source9, edit, edit2 to edit9, reference, or a file, as ./example.png",
+				p,
+			)
 		}
 	}
 	if c.Pair && (!slices.Contains(q.Pictures, "edit") || !slices.Contains(q.Pictures, "edit2")) {

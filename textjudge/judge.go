@@ -125,8 +125,11 @@ func (c *Config) set(s Settings) error {
 
 func (q *Question) open(folder fs.FS, copied string, kinds []string) (*prompt, error) {
 	if copied == "" && q.Prompt == "" {
-		return nil, fmt.Errorf("its prompt is the authors' alone: give the folder of a copy of their code (--prompts), which "+
-			"has %s", q.Released.File)
+		return nil, fmt.Errorf(
+			"its prompt is the authors' alone: give the folder of a copy of their code (--prompts), which "+
+				"has %s",
+			q.Released.File,
+		)
 	}
 	if copied == "" {
 		return ownPrompt(folder, q.Prompt)

@@ -49,7 +49,7 @@ predictions in a file, a scorer, or a baseline. score bench list says what every
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newBenchListCommand(), newBenchRankCommand())
+	c.AddCommand(newBenchListCommand(), newBenchRankCommand(), newBenchEnsemblesCommand())
 	for _, b := range benchmarks.All() {
 		c.AddCommand(newBenchmarkCommand(b))
 	}

@@ -233,7 +233,9 @@ func TestPublishedQuestions(t *testing.T) {
 
 	put(t, dir, "Bagel/eval/gen/kris/prompts.py", copyOf(`consist:instruct instruction_following:instruct
 		view_instruction_following:instruct dual_evaluation:instruct,explanation quality:`))
-	entry := map[string]any{"1": map[string]string{"ori_img": "a.png", "gt_img": "a.png", "ins_en": "do", "explain_en": "so"}}
+	entry := map[string]any{
+		"1": map[string]string{"ori_img": "a.png", "gt_img": "a.png", "ins_en": "do", "explain_en": "so"},
+	}
 	for _, category := range []string{"color_change", "viewpoint_change", "biology"} {
 		put(t, dir, "kris/"+category+"/annotation.json", entry)
 		put(t, dir, "kris/"+category+"/a.png", picture)
@@ -286,10 +288,21 @@ func TestEmuEdit(t *testing.T) {
 	clip := filepath.Join(packed.Unpack(t, "../../metrics/testdata/models.zip"), "longclip")
 	images, dir := filepath.Join(oracle.Folders(t)[0], "images"), t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
-	row := map[string]any{"instruction": "make it purple", "image": "astronaut.png", "task": "global", "split": "test", "idx": 7,
-		"hash": "x", "input_caption": f.LongCLIP.Texts["before"], "output_caption": f.LongCLIP.Texts["after"],
-		"edited_image": "astronaut_purple.png", "model": "emu"}
-	put(t, dir, "data.jsonl", row)
+	row := map[string]any{
+		"instruction":    "make it purple",
+		"image":          "astronaut.png",
+		"task":           "global",
+		"split":          "test",
+		"idx":            7,
+		"hash":           "x",
+		"input_caption":  f.LongCLIP.Texts["before"],
+		"output_caption": f.LongCLIP.Texts["after"],
+		"edited_image":   "astronaut_purple.png",
+		"model":          "emu",
+	}
+	other := maps.Clone(row)
+	other["model"], other["edited_image"] = "still", "astronaut.png"
+	put(t, dir, "data.jsonl", jsonLines(t, []map[string]any{row, other})) // a row for each model
 	unedited, err := os.ReadFile(filepath.Join(images, "astronaut.png"))
 	if err != nil {
 		t.Fatal(err)
@@ -299,8 +312,22 @@ func TestEmuEdit(t *testing.T) {
 		"clip_dir": "[edit, source, caption, source_caption]\nunit: true"} {
 		put(t, dir, name+".yaml", []byte("format: 1\nname: "+name+"\nencoder: "+clip+"\nof: "+of+"\n"))
 	}
-	v := benchJSON(t, "emu-edit", "--ratings", in("data.jsonl"), "--images", images, "--editors", in("Lazy"), "--component",
-		"l1_source,"+in("clip_im.yaml")+","+in("clip_dir.yaml"), "--out", in("run"), "--resamples", "20")
+	v := benchJSON(
+		t,
+		"emu-edit",
+		"--ratings",
+		in("data.jsonl"),
+		"--images",
+		images,
+		"--editors",
+		in("Lazy"),
+		"--component",
+		"l1_source,"+in("clip_im.yaml")+","+in("clip_dir.yaml"),
+		"--out",
+		in("run"),
+		"--resamples",
+		"20",
+	)
 	systems := map[string]map[string]float64{}
 	for _, s := range v["systems"].([]any) {
 		one := s.(map[string]any)
@@ -308,7 +335,13 @@ func TestEmuEdit(t *testing.T) {
 	}
 	expectNumbers(t, systems["emu"], map[string]float64{"clip_im: test": f.LongCLIP.Direction.Image,
 		"clip_dir: test": f.LongCLIP.Direction.Unit}, 1e-5)
-	expectNumbers(t, systems["Lazy"], map[string]float64{"clip_im: test": 1, "clip_dir: test": 0, "l1_source: test": 0}, 1e-6)
+	expectNumbers(
+		t,
+		systems["Lazy"],
+		map[string]float64{"clip_im: test": 1, "clip_dir: test": 0, "l1_source: test": 0},
+		1e-6,
+	)
+	expectNumbers(t, systems["still"], systems["Lazy"], 0)
 	if l1 := systems["emu"]["l1_source: test"]; !(l1 > 0 && l1 < 1) {
 		t.Errorf("l1_source is %v", l1)
 	}

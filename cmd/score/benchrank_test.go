@@ -52,6 +52,18 @@ func TestBenchRank(t *testing.T) {
 	if code != 0 || !strings.Contains(stdout, "there are no strengths") {
 		t.Errorf("exit code %d: %s", code, stdout)
 	}
+	put(t, dir, "apart.jsonl", []byte(`{"left": "A", "right": "B", "winner": "A"}`+"\n"+
+		`{"left": "B", "right": "A", "winner": "B"}`+"\n"+`{"left": "D", "right": "C", "winner": "tie"}`))
+	code, stdout, _ = bench("rank", "--votes", in("apart.jsonl"))
+	if code != 0 || !strings.Contains(stdout, "never compared with the others, not even by way of some: A, B | D, C") {
+		t.Errorf("exit code %d: %s", code, stdout)
+	}
+	put(t, dir, "few.jsonl", []byte(`{"left": "A", "right": "B", "winner": "A"}`+"\n"+
+		`{"left": "B", "right": "A", "winner": "B"}`))
+	v = benchJSON(t, "rank", "--votes", in("few.jsonl"), "--resamples", "400")
+	if notes := fmt.Sprint(v["notes"]); !strings.Contains(notes, " of 400 resamples have no strengths") {
+		t.Errorf("half of the draws have one winner: %s", notes) // both votes are one of them
+	}
 	for _, args := range [][]string{{"rank"}, {"rank", "--votes", in("one.jsonl"), "--scores", in("scores.jsonl")}} {
 		if code, _, _ := bench(args...); code != 2 {
 			t.Errorf("%v: exit code %d", args, code)

@@ -82,16 +82,16 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *benchmarks.Report, set benchm
 			f.baseline)
 	}
 	if similarity || f.runtime.given() {
-		name, path, err := f.score(c, r, set, kind)
-		if err == nil && !isMixed {
-			err = addJudged(r, set, name, path)
-		}
+		path, err := f.scored(c, r, set, kind)
 		if err != nil {
 			return err
 		}
 		paths = append(paths, path) // of benchmarks whose files mix
 	}
 	measured, err := f.measure(c, r, set)
+	if err == nil && !isMixed {
+		err = addFiles(r, set, names, measured)
+	}
 	if err != nil {
 		return err
 	}
@@ -111,6 +111,17 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *benchmarks.Report, set benchm
 	}
 	addOwn(r, set)
 	return nil
+}
+
+// scored runs a scorer, adds its predictions where files do not mix, and returns their file.
+func (f *benchFlags) scored(
+	c *cobra.Command, r *benchmarks.Report, set benchmarks.Set, kind benchmarks.Similarity,
+) (path string, err error) {
+	name, path, err := f.score(c, r, set, kind)
+	if _, isMixed := set.(benchmarks.Mixed); err == nil && !isMixed {
+		err = addJudged(r, set, name, path)
+	}
+	return path, err
 }
 
 // addOwn adds the answers that the data hold themselves, if nothing else was added.

@@ -214,6 +214,31 @@ func TestMVEIJudges(t *testing.T) {
 	if v["n"] != 4.0 || v["give_up_ratio"] != 0.0 {
 		t.Errorf("%v", v)
 	}
+	clip := filepath.Join(oracle.Folders(t)[0], "clip", "model")
+	if clip, err := filepath.Abs(clip); err == nil { // a cosine and one more, or one less, has one sign
+		for answer, shift := range map[string]string{"Correct": "2", "Incorrect": "-2"} {
+			file := filepath.Join(dir, answer+".yaml")
+			if err := os.WriteFile(file, []byte("format: 1\nname: clip\nencoder: "+clip+"\nof: [edit, instruction]\noutput: "+
+				"{scale: ["+shift+", 1]}\n"), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			v := benchJSON(
+				t,
+				"mvei",
+				"--ratings",
+				data,
+				"--component",
+				file,
+				"--out",
+				filepath.Join(dir, answer),
+				"--resamples",
+				"20",
+			)
+			if v["accuracy"] != 0.5 || v["positive_ratio"] != map[string]float64{"Correct": 1}[answer] || v["n"] != 4.0 {
+				t.Errorf("%s: %v", answer, v)
+			}
+		}
+	}
 	for _, row := range lines(t, filepath.Join(dir, "c", "predictions.jsonl")) {
 		code, one := command(t, "pair", "--scorer", scorer, "--edit", filepath.Join(data, "images", "coffee.png"),
 			"--instruction",

@@ -10,7 +10,10 @@ import (
 func NewRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)) }
 
 // Interval is a confidence interval.
-type Interval struct{ Low, High float64 }
+type Interval struct {
+	Low, High float64
+	Undefined int // resamples in which there is no value
+}
 
 // Bootstrap draws resamples of n units with replacement and returns, for each value that statistic computes from a
 // resample, the percentile interval of the given level (0.95). Comparing two systems on the same units inside statistic
@@ -35,7 +38,7 @@ func Bootstrap(rng *rand.Rand, n, resamples int, level float64, statistic func(u
 	out := make([]Interval, len(draws))
 	for k, d := range draws {
 		slices.Sort(d)
-		out[k] = Interval{Quantile(d, (1-level)/2), Quantile(d, (1+level)/2)}
+		out[k] = Interval{Quantile(d, (1-level)/2), Quantile(d, (1+level)/2), resamples - len(d)}
 	}
 	return out
 }

@@ -157,13 +157,17 @@ def longclip():
             ids = tokenizer([text], return_tensors="pt", truncation=True, max_length=248)
             out["tokens"][name] = ids["input_ids"].shape[1]
             t[name] = features(model.get_text_features(**ids))
-        v = {n: features(model.get_image_features(**processor(images=p, return_tensors="pt"))) for n, p in PICTURES.items()}
+        seen = lambda p: features(model.get_image_features(**processor(images=p, return_tensors="pt")))
+        v = {n: seen(p) for n, p in PICTURES.items()}
+        boxes = [(10, 8, 70, 60), (12, 10, 76, 66)]  # of faces, say
+        cut = [seen(PICTURES[n].crop(box)) for n, box in zip(NAMES, boxes)]
     unit = lambda x: x / x.norm()
     for n in NAMES:
         out["cases"].append({"edit": n, "long": cosine(v[n], t["long"]), "short": cosine(v[n], t["short"])})
     a, b = v[NAMES[0]], v[NAMES[1]]
     out["direction"] = {"source": NAMES[0], "edit": NAMES[1], "raw": cosine(b - a, t["after"] - t["before"]),
-                        "unit": cosine(unit(b) - unit(a), unit(t["after"]) - unit(t["before"])), "image": cosine(a, b)}
+                        "unit": cosine(unit(b) - unit(a), unit(t["after"]) - unit(t["before"])), "image": cosine(a, b),
+                        "boxes": boxes, "boxed": cosine(cut[1] - cut[0], t["after"] - t["before"])}
     return out
 
 

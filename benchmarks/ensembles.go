@@ -1,0 +1,265 @@
+package benchmarks
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"assay/internal/stats"
+)
+
+// Recognition is what several models say of the expression of each picture, and what it truly is.
+type Recognition struct {
+	ids, truth []string
+	models     []string
+	answers    map[string][]string // by model, of each picture; "": it says nothing
+}
+
+// maxEnsembles bounds the search: there are as many sets of models of one size as that at most.
+const maxEnsembles = 1_000_000
+
+// ReadRecognition reads lines of {id, truth, model, answer}. Every model must have answered each picture: an answer
+// that names no expression is kept as it is, and wrong.
+func ReadRecognition(path string) (*Recognition, error) {
+	rows, err := readRows(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &Recognition{answers: map[string][]string{}}
+	index, given := map[string]int{}, map[string]map[int]string{}
+	var p problems
+	for _, row := range rows {
+		id, err1 := row.id("id")
+		truth, err2 := row.text("truth")
+		model, err3 := row.text("model")
+		answer, err4 := row.text("answer")
+		if err := cmp.Or(err1, err2, err3, err4); err != nil {
+			p.add(row.where, "%v", err)
+			continue
+		}
+		truth, answer = word(truth), word(answer)
+		i, known := index[id]
+		if !known {
+			i = len(r.ids)
+			index[id] = i
+			r.ids, r.truth = append(r.ids, id), append(r.truth, truth)
+		}
+		if given[model] == nil {
+			given[model], r.models = map[int]string{}, append(r.models, model)
+		}
+		_, twice := given[model][i]
+		switch {
+		case polarity(truth) == "":
+			p.add(row.where, "truth is %q: one of the seven expressions was expected", truth)
+		case r.truth[i] != truth:
+			p.add(row.where, "the truth of %s is %s here, %s before", id, truth, r.truth[i])
+		case twice:
+			p.add(row.where, "a second answer of %s for %s", model, id)
+		}
+		given[model][i] = answer
+	}
+	for _, model := range r.models {
+		list := make([]string, len(r.ids))
+		for i, id := range r.ids {
+			answer, ok := given[model][i]
+			if !ok {
+				p.add(model, "there is no answer for %s: one for every picture was expected", id)
+			}
+			list[i] = answer
+		}
+		r.answers[model] = list
+	}
+	return r, p.err()
+}
+
+func word(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
+
+// Ensembles is the search over sets of models that vote.
+type Ensembles struct {
+	Pictures int                `json:"pictures"`
+	Fine     *EnsemblesByLabels `json:"fine"`   // seven expressions
+	Coarse   *EnsemblesByLabels `json:"coarse"` // positive (happy), neutral, negative (the other five)
+}
+
+// EnsemblesByLabels is the search for one set of labels.
+type EnsemblesByLabels struct {
+	Models []ModelAccuracy `json:"models"` // the best first
+	Sizes  []EnsembleSize  `json:"sizes"`
+}
+
+// ModelAccuracy is the accuracy of a model by itself.
+type ModelAccuracy struct {
+	Name     string  `json:"name"`
+	Accuracy float64 `json:"accuracy"`
+	Low      Value   `json:"low"` // 95 % percentile interval over pictures
+	High     Value   `json:"high"`
+}
+
+// EnsembleSize is what all sets of so many models reach.
+type EnsembleSize struct {
+	Size    int      `json:"size"`
+	Sets    int      `json:"sets"`
+	Best    float64  `json:"best"`
+	Average float64  `json:"average"`
+	Members []string `json:"members"` // of the best; of several, the first in the order of the file
+	Equal   int      `json:"equal"`   // how many are as good
+}
+
+// Search votes with all sets of the models of the given sizes. An ensemble says what most of its members say; where
+// several labels have most votes it says none of them, which is wrong. The coarse labels are voted on by themselves.
+func (r *Recognition) Search(sizes []int) (*Ensembles, error) {
+	for _, k := range sizes {
+		if k < 1 || k > len(r.models) {
+			return nil, fmt.Errorf("ensembles of %d: there are %d models", k, len(r.models))
+		}
+		if n := choose(len(r.models), k); n > maxEnsembles {
+			return nil, fmt.Errorf("there are %.3g ensembles of %d of %d models: at most %d are tried", n, k, len(r.models),
+				maxEnsembles)
+		}
+	}
+	if len(r.ids) == 0 || len(sizes) == 0 {
+		return nil, errors.New("answers and sizes of ensembles are needed")
+	}
+	same := func(s string) string { return s }
+	return &Ensembles{Pictures: len(r.ids), Fine: r.search(sizes, same), Coarse: r.search(sizes, polarity)}, nil
+}
+
+// choose is the number of sets of k of n.
+func choose(n, k int) float64 {
+	c := 1.0
+	for i := range k {
+		c = c * float64(n-i) / float64(i+1)
+	}
+	return c
+}
+
+// search does it for labels. An answer without a label is a label of its own, and wrong.
+func (r *Recognition) search(sizes []int, label func(string) string) *EnsemblesByLabels {
+	numbers := map[string]int{}
+	number := func(s string) int {
+		s = label(s)
+		if _, ok := numbers[s]; !ok {
+			numbers[s] = len(numbers)
+		}
+		return numbers[s]
+	}
+	truth := make([]int, len(r.ids))
+	for i, t := range r.truth {
+		truth[i] = number(t)
+	}
+	votes := make([][]int, len(r.models))
+	for m, name := range r.models {
+		votes[m] = make([]int, len(r.ids))
+		for i, a := range r.answers[name] {
+			votes[m][i] = number(a)
+		}
+	}
+	out := &EnsemblesByLabels{}
+	for m, name := range r.models {
+		hits := make([]float64, len(truth))
+		for i, t := range truth {
+			if votes[m][i] == t {
+				hits[i] = 1
+			}
+		}
+		in := meanInterval(hits)
+		out.Models = append(out.Models, ModelAccuracy{name, stats.Mean(hits), Value(in.Low), Value(in.High)})
+	}
+	slices.SortStableFunc(out.Models, func(a, b ModelAccuracy) int { return cmp.Compare(b.Accuracy, a.Accuracy) })
+	for _, k := range sizes {
+		out.Sizes = append(out.Sizes, r.size(k, truth, votes, len(numbers)))
+	}
+	return out
+}
+
+// size tries all sets of k models.
+func (r *Recognition) size(k int, truth []int, votes [][]int, labels int) EnsembleSize {
+	out := EnsembleSize{Size: k, Best: math.Inf(-1)}
+	sum := 0.0
+	var best []int
+	count := make([]int, labels)
+	for set := range setsOf(len(votes), k) {
+		right := 0
+		for i, t := range truth {
+			clear(count)
+			for _, m := range set {
+				count[votes[m][i]]++
+			}
+			most := true
+			for l, c := range count {
+				most = most && (l == t || c < count[t])
+			}
+			if most {
+				right++
+			}
+		}
+		accuracy := float64(right) / float64(len(truth))
+		sum += accuracy
+		out.Sets++
+		switch {
+		case accuracy > out.Best:
+			out.Best, best, out.Equal = accuracy, slices.Clone(set), 1
+		case accuracy == out.Best:
+			out.Equal++
+		}
+	}
+	out.Average = sum / float64(out.Sets)
+	for _, m := range best {
+		out.Members = append(out.Members, r.models[m])
+	}
+	return out
+}
+
+// setsOf gives all sets of k of 0 to n-1, each in order, the first ones first.
+func setsOf(n, k int) func(yield func([]int) bool) {
+	return func(yield func([]int) bool) {
+		set := make([]int, k)
+		for i := range set {
+			set[i] = i
+		}
+		for yield(set) {
+			i := k - 1
+			for i >= 0 && set[i] == n-k+i {
+				i--
+			}
+			if i < 0 {
+				return
+			}
+			set[i]++
+			for j := i + 1; j < k; j++ {
+				set[j] = set[j-1] + 1
+			}
+		}
+	}
+}
+
+// Tables lay the search out.
+func (e *Ensembles) Tables() (out []Table) {
+	for _, by := range []struct {
+		name string
+		*EnsemblesByLabels
+	}{{"seven expressions", e.Fine}, {"three polarities", e.Coarse}} {
+		models := Table{Title: fmt.Sprintf("models, %s, %d pictures", by.name, e.Pictures), Columns: []string{"accuracy"},
+			Better: []int{1}}
+		for _, m := range by.Models {
+			models.Rows = append(models.Rows, TableRow{Name: m.Name, Cells: []float64{m.Accuracy},
+				Bounds: []stats.Interval{{Low: float64(m.Low), High: float64(m.High)}}})
+		}
+		sizes := Table{Title: "ensembles, " + by.name, Columns: []string{"sets", "best", "average"}, Better: []int{0, 1, 1},
+			Notes: []string{"the best set is chosen on these very pictures, which makes its accuracy optimistic"}}
+		for _, s := range by.Sizes {
+			sizes.Rows = append(sizes.Rows, TableRow{Name: fmt.Sprintf("%d models", s.Size),
+				Cells: []float64{float64(s.Sets), s.Best, s.Average}, Text: []string{fmt.Sprint(s.Sets)}})
+			note := fmt.Sprintf("best of %d: %s", s.Size, strings.Join(s.Members, ", "))
+			if s.Equal > 1 {
+				note += fmt.Sprintf(" (and %d others as good)", s.Equal-1)
+			}
+			sizes.Notes = append(sizes.Notes, note)
+		}
+		out = append(out, models, sizes)
+	}
+	return out
+}
