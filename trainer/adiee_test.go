@@ -11,10 +11,10 @@ import (
 	"assay/internal/oracle"
 )
 
-// TestRecipes dry-runs every configuration of examples/adiee, on small backbones of the families that they name and a
+// TestRecipes dry-runs every configuration of reproduce/adiee, on small backbones of the families that they name and a
 // small table with the columns that theirs have: the plan stands, and says what each trains.
 func TestRecipes(t *testing.T) {
-	files, err := filepath.Glob("../examples/adiee/*/*.yaml")
+	files, err := filepath.Glob("../reproduce/adiee/*/*.yaml")
 	if err != nil || len(files) < 13 {
 		t.Fatal(files, err)
 	}
@@ -33,7 +33,7 @@ func TestRecipes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		name, _ := filepath.Rel("../examples/adiee", file)
+		name, _ := filepath.Rel("../reproduce/adiee", file)
 		t.Run(name, func(t *testing.T) {
 			c, err := Load(file)
 			if err != nil {

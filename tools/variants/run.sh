@@ -4,16 +4,17 @@
 #
 #   tools/variants/run.sh adiee            ADIEE's recipe and its ablations, one seed
 #   tools/variants/run.sh losses [SEED...] pointwise, comparisons, orders, mu and sigma, and their sums; seeds 1 2 3
-#   tools/variants/run.sh table            what is done so far
+#   tools/variants/run.sh table            what is done so far: the mean over seeds, and how many there are
 #
 #   VARIANTS_BIN   folder of the commands, if other than bin
 #   VARIANTS_TASKS instructions of the data (800; half as many chains)
 #   VARIANTS_EXAM  instructions of the exam (280)
+#   VARIANTS_OUT   folder of all that is made (build/variants-TASKS)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tasks=${VARIANTS_TASKS:-800} exam=${VARIANTS_EXAM:-280} held=tissue,rocket
-out=build/variants-$tasks bin=$PWD/${VARIANTS_BIN:-bin}
-mkdir -p $out
+mkdir -p "${VARIANTS_OUT:=build/variants-$tasks}"
+out=$(cd "$VARIANTS_OUT" && pwd) bin=$(cd "${VARIANTS_BIN:-bin}" && pwd)
 
 # labelled NAME SOURCE...: labels by ADIEE's rules, of some of the sources.
 labelled() {
@@ -29,7 +30,7 @@ labelled() {
 	{
 		echo "sources:$sources"
 		echo "out: $name"
-		sed -E -e '/^(out|sources):/d' -e '/^  - \{layout/d' -e 's#\.\./\.\./backbones#../../backbones#' examples/miniature/label.yaml
+		sed -E -e '/^(out|sources):/d' -e '/^  - \{layout/d' -e 's#\.\./\.\./backbones#'"$PWD"'/backbones#' examples/miniature/label.yaml
 	} >"$out/$name.yaml"
 	"$bin/label" --config "$out/$name.yaml"
 }
@@ -42,7 +43,7 @@ trained() {
 	case :$keys: in *:losses:*) keys+=:loss ;; esac
 	case :$keys: in *:scorer:*) keys+=:pair:pair_size:question:answer:score_position:head ;; esac
 	{
-		sed -E "/^(${keys//:/|}):/d" examples/miniature/scorer.yaml | sed 's#\.\./\.\./backbones#../../backbones#'
+		sed -E "/^(${keys//:/|}):/d" examples/miniature/scorer.yaml | sed "s#\.\./\.\./backbones#$PWD/backbones#"
 		printf 'out: %s\ndata: {%s, train_split: train, validation_split: validation}\nseed: %s\nvalidate: {every: 0}\nthreads: 1\n%s\n' \
 			"$name" "$3" "$2" "$4"
 	} >"$out/$name.yaml"
@@ -94,9 +95,9 @@ losses)
 	shift
 	prepared
 	[ $# -gt 0 ] || set -- 1 2 3
-	cat >$out/musigma.yaml <<-'END'
+	cat >"$out/musigma.yaml" <<-END
 		format: 2
-		backbone: ../../backbones/tiny
+		backbone: $PWD/backbones/tiny
 		pair_size: [64, 64]
 		passes:
 		  - {pictures: [frames], prompt: 'is a part of it done? [INSTRUCTION]', position: last, heads: [overall]}
@@ -109,6 +110,7 @@ losses)
 losses: [$terms]"
 			examined "$name-$seed"
 		done <<-'END'
+			classes|head: {hidden: [64], kind: classification, values: [0, 0.25, 0.5, 0.75, 1]}|{kind: classes}
 			l1|head: {hidden: [64]}|{kind: l1, weight: 10}
 			bradley_terry|head: {hidden: [64]}|{kind: bradley_terry}
 			plackett_luce|head: {hidden: [64]}|{kind: plackett_luce}
@@ -119,18 +121,35 @@ losses: [$terms]"
 	done
 	;;
 table)
-	printf '| run | Spearman | alive | pairs |\n|---|---|---|---|\n'
-	for f in $out/*.exam.json; do
+	printf '| run | seeds | Spearman | alive | pairs |\n|---|---|---|---|---|\n'
+	for f in "$out"/*.exam.json; do
 		[ -e "$f" ] || continue
-		printf '| %s |' "$(basename "$f" .exam.json)"
+		name=$(basename "$f" .exam.json) row=
 		for key in spearman alive pair_accuracy; do
-			printf ' %.3f |' "$(grep -oE "\"$key\": ?[-0-9.]+" "$f" | sed 's/.*://')"
+			row+=" $(grep -oE "\"$key\": ?[-0-9.]+" "$f" | head -1 | sed 's/.*://')"
 		done
-		echo
-	done
+		echo "${name%-[0-9]} $row"
+	done | awk '{
+		n[$1]++
+		for (i = 2; i <= 4; i++) { sum[$1, i] += $i; squares[$1, i] += $i * $i }
+	} END {
+		for (r in n) {
+			line = "| " r " | " n[r] " |"
+			for (i = 2; i <= 4; i++) {
+				mean = sum[r, i] / n[r]
+				line = line sprintf(" %.3f", mean)
+				if (n[r] > 1) {
+					rest = squares[r, i] - n[r] * mean * mean
+					line = line sprintf(" (%.3f)", sqrt((rest > 0 ? rest : 0) / (n[r] - 1)))
+				}
+				line = line " |"
+			}
+			print line
+		}
+	}' | sort
 	;;
 *)
-	sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,14s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 	;;
 esac

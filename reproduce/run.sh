@@ -1,0 +1,143 @@
+#!/usr/bin/env bash
+# Runs chapters of the reproduction book (README.md): the commands of a chapter's README, one after the other. What is done is not
+# done again: a second call goes on where the first one stopped.
+#
+#   reproduce/run.sh adiee/table-1           with the data sets in data/ and the checkpoints in backbones/
+#   reproduce/run.sh --small adiee/table-1   in the miniature world, in build/reproduce; writes the chapter's small.md
+#   reproduce/run.sh --check adiee/table-1   a dry run in the miniature world: nothing is trained, a ready scorer stands in
+#   reproduce/run.sh --list                  the chapters
+#
+#   REPRODUCE_BIN            folder of train, score, label and reproduce, if they are not to be built
+#   REPRODUCE_OUT            folder of --small and --check (build/reproduce, build/reproduce-check)
+#   REPRODUCE_INSTRUCTIONS   of the training data of --small (200; half as many chains), REPRODUCE_EXAM of the exam (70)
+#   URL, MODEL               server and model of the judges that answer in words
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+
+chapters() { find reproduce -name README.md -printf '%P\n' | sed -n 's#/README.md$##p' | sort; }
+
+# commands CHAPTER: the lines of the first block of its README that is marked with "sh"; a loop is one command.
+commands() { awk '/^```sh$/ { on = 1; next } /^```$/ { if (on) exit } on' "reproduce/$1/README.md"; }
+
+usage() {
+	sed -n '2,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+	exit 2
+}
+
+mode=full
+case ${1:-} in
+--small | --check) mode=${1#--}; shift ;;
+--list) chapters; exit ;;
+esac
+[ $# -gt 0 ] || usage
+for name in "$@"; do
+	[ -e "reproduce/$name/README.md" ] || { echo "error: there is no chapter $name: reproduce/run.sh --list names them" >&2; exit 2; }
+done
+
+bin=${REPRODUCE_BIN:-}
+if [ -z "$bin" ]; then
+	bin=build/reproduce-bin
+	mkdir -p $bin
+	CGO_LDFLAGS="${CGO_LDFLAGS:-"-L$root/build/lib"}" go build -o $bin/ ./cmd/... ./tools/reproduce
+fi
+bin=$(cd "$bin" && pwd)
+export PATH=$bin:$PATH ASSAY_ONNXRUNTIME=${ASSAY_ONNXRUNTIME:-$root/build/lib/libonnxruntime.so}
+[ -e "$ASSAY_ONNXRUNTIME" ] || unset ASSAY_ONNXRUNTIME
+
+# miniature: a folder laid out as the repository, in which the book's commands run as they are: data of the miniature world in the
+# layouts of the data sets, small checkpoints under the names of the large ones, configurations in small.
+miniature() {
+	local out=$1 instructions=$2 exam=$3 held=tissue,rocket
+	mkdir -p "$out"
+	out=$(cd "$out" && pwd)
+	local made=$out/sets
+	mkdir -p "$made" "$out/backbones" "$out/reproduce"
+	set_of() { [ -e "$made/$1" ] || label miniature --photos examples/photos --out "$made/$1" "${@:2}"; }
+	set_of train --held $held --seed 1 --instructions "$instructions" --chains $((instructions / 2))
+	set_of edits --held $held --seed 2 --instructions "$instructions" --chains 0
+	set_of exam --only $held --exam --seed 777 --instructions "$exam"
+	reproduce stand-ins --train "$made/train" --edits "$made/edits" --exam "$made/exam" --out "$out/data"
+	for b in tiny tiny-clip tiny-dino tiny-scorer; do ln -sfn "$root/backbones/$b" "$out/backbones/$b"; done
+	for b in clip-vit-base-patch16 LongCLIP-L; do ln -sfn tiny-clip "$out/backbones/$b"; done
+	ln -sfn tiny-dino "$out/backbones/dinov2-base"
+	for b in llama3-llava-next-8b-hf Qwen2.5-VL-7B-Instruct; do ln -sfn tiny "$out/backbones/$b"; done
+	ln -sfn "$root/testdata" "$out/testdata"
+	# All but the configurations of runs, which are others in small.
+	(cd reproduce && grep -rLE --include='*' '^(sources|mode):' . | grep -v '\.md$' | xargs cp --parents -p -t "$out/reproduce/")
+	work=$out
+}
+
+case $mode in
+full) work=$root ;;
+small)
+	miniature "${REPRODUCE_OUT:-build/reproduce}" "${REPRODUCE_INSTRUCTIONS:-200}" "${REPRODUCE_EXAM:-70}"
+	reproduce small --root "$root" --out "$work"
+	;;
+check)
+	miniature "${REPRODUCE_OUT:-build/reproduce-check}" 14 4
+	(cd reproduce && grep -rlE --include='*.yaml' '^(sources|mode):' . | xargs cp --parents -p -t "$work/reproduce/")
+	mkdir -p "$work/examples"
+	cp examples/label-adiee.yaml "$work/examples/"
+	for f in reproduce/adiee/*/{classifier,regression}.yaml; do # what training would write
+		out=$work/runs/${f#reproduce/}
+		mkdir -p "${out%.yaml}"
+		ln -sfn "$root/backbones/tiny-scorer" "${out%.yaml}/scorer"
+		ln -sfn "$root/backbones/tiny" "${out%.yaml}/tiny" # its backbone: ../tiny
+	done
+	mkdir -p "$work/runs/adiee/table-5/text"
+	ln -sfn "$root/backbones/tiny-captions" "$work/runs/adiee/table-5/text/adapter"
+	;;
+esac
+
+# dry: a command of a chapter as it runs without training; what labels and scores runs.
+dry() { sed -E 's/^(train --config [^ ]+)$/\1 --dry-run/'; }
+
+# results CHAPTER: what its commands reported, into the small.md beside its README.
+results() {
+	local at=$work/runs/$1/reports to=reproduce/$1/small.md f
+	[ -d "$at" ] || return 0
+	{
+		cat <<-END
+			# $1 in the miniature world
+
+			Written by \`reproduce/run.sh --small $1\`: ${REPRODUCE_INSTRUCTIONS:-200} instructions and half as many chains to train on, an exam of
+			${REPRODUCE_EXAM:-70} instructions on other photographs in the benchmarks' layouts, one seed. These are not the benchmarks: compare within the
+			table only.
+
+		END
+		if compgen -G "$at/*/results.json" >/dev/null; then
+			reproduce results --runs "$at" --out "$at/results.md" >&2
+		fi
+		for f in "$at"/*.md; do
+			cat "$f"
+			echo
+		done
+	} >"$to.new"
+	mv "$to.new" "$to"
+}
+
+finished=$work/runs/commands.done # of all chapters: what several begin with is done once
+mkdir -p "$work/runs"
+[ $mode != check ] || rm -f "$finished"
+touch "$finished"
+for name in "$@"; do
+	echo "== $name"
+	while IFS= read -r line; do
+		[ -n "$line" ] && [ "${line:0:1}" != '#' ] || continue
+		if grep -qxF -- "$line" "$finished"; then
+			echo "done before: $line"
+			continue
+		fi
+		echo "\$ $line"
+		if [ $mode = check ]; then
+			(cd "$work" && bash -euo pipefail -c "$(dry <<<"$line")" </dev/null)
+		else
+			(cd "$work" && bash -euo pipefail -c "$line" </dev/null)
+		fi
+		echo "$line" >>"$finished"
+	done < <(commands "$name")
+	if [ $mode = small ]; then
+		results "$name"
+	fi
+done
