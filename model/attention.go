@@ -92,7 +92,15 @@ func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
 		qi = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 2, 3, 1, 4}}, qi)
 		qi = g.Op("Reshape", qi, g.Ints(0, int64(a.KVHeads), -1, int64(a.HeadDim)))
 		scores := g.Op("MatMul", qi, g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 1, 3, 2}}, ks[i]))
-		prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", scores, view.masks[i]))
+		mask := view.masks[i]
+		if view.Follows != nil { // say which sizes are equal: else the backward pass keeps the scores to look for them
+			n := g.Ints(1)
+			if view.Selected {
+				n = g.SizeOf(qi, 0)
+			}
+			mask = g.Op("Reshape", mask, g.Shape(n, 1, g.SizeOf(qi, 2), g.SizeOf(ks[i], 2)))
+		}
+		prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", scores, mask))
 		y := g.Op("MatMul", prob, vs[i]) // [n, kv, rep*r, d]
 		y = g.Op("Reshape", y, g.Shape(0, a.KVHeads, rep, each, a.HeadDim))
 		y = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 3, 1, 2, 4}}, y)

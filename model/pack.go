@@ -37,6 +37,7 @@ type packed struct {
 	feeds    map[string]*tensor.Dense
 	groups   int
 	follows  []int       // of the groups, see Packing; nil: none follows another
+	step     bool        // see packing
 	order    []int       // order[i] is the sample at place i of the packed batch
 	rows     int         // tokens that are multiplied
 	targets  [][]stretch // text targets of each place; nil without loss
@@ -64,6 +65,7 @@ type packing struct {
 	separate bool  // a group for every sample, so that the number of groups does not depend on lengths
 	share    int   // samples of one prefix from which on it is a sequence of its own; 0: it never is
 	slack    int   // rows by which a sample may be filled up at its end to be in a group with longer ones
+	step     bool  // values are kept for a backward pass
 }
 
 // smallSlack is the slack of training small models.
@@ -116,7 +118,7 @@ func (o packing) pack(samples []*Sample, positions func(*Sample) [][]int64) (*pa
 	spans = o.branch(spans, samples)
 	o.level(spans)
 	sort.SliceStable(spans, func(a, b int) bool { return spans[a].less(&spans[b]) })
-	p := &packed{feeds: map[string]*tensor.Dense{}}
+	p := &packed{feeds: map[string]*tensor.Dense{}, step: o.step}
 	var textTokens int
 	for _, s := range spans {
 		if !s.leads {

@@ -41,7 +41,7 @@ func shapes(feeds ...map[string]*tensor.Dense) shapesOf {
 
 // peak simulates a run of a graph and returns the bytes of the values that are in memory at its worst moment: every
 // value lives from its node to its last reader, reshaped ones share memory, weights are not counted. unknown counts the
-// values whose size could not be worked out.
+// values whose size could not be worked out: they count as the largest value that they are computed from.
 func peak(m *onnx.Model, inputs shapesOf) (bytes int64, unknown int, err error) {
 	m = inputs.declare(m)
 	types, err := onnx.Infer(m)
@@ -141,12 +141,12 @@ func (l *liveness) run(n *onnx.Node, types *onnx.Types, inner int64) {
 		if y == "" || l.of(y) != y {
 			continue
 		}
-		sizes, ok := types.Of(y).Sizes()
-		if !ok {
+		if sizes, ok := types.Of(y).Sizes(); ok {
+			l.size[y] = elements(sizes) * int64(types.Of(y).Type.Size())
+		} else {
 			l.unknown++
-			continue
+			l.size[y] = l.largest(n, types)
 		}
-		l.size[y] = elements(sizes) * int64(types.Of(y).Type.Size())
 		l.live += l.size[y]
 	}
 	l.peak = max(l.peak, l.live+scratch(n)+inner)
@@ -159,6 +159,19 @@ func (l *liveness) run(n *onnx.Node, types *onnx.Types, inner int64) {
 			l.size[y] = 0
 		}
 	}
+}
+
+// largest is the size of the largest value that a node reads: what one of unknown size counts as. Those are the distinct
+// rows of what was read more than once, of which there are at most as many as reads.
+func (l *liveness) largest(n *onnx.Node, types *onnx.Types) (bytes int64) {
+	for _, x := range n.Reads() {
+		size := l.size[l.of(x)]
+		if sizes, ok := types.Of(x).Sizes(); ok {
+			size = elements(sizes) * int64(types.Of(x).Type.Size())
+		}
+		bytes = max(bytes, size)
+	}
+	return bytes
 }
 
 // scratch is what a node takes besides its outputs while it runs: products with a packed weight make that float32.
@@ -204,21 +217,9 @@ func (l *liveness) done(x string) {
 	}
 }
 
-// stepPeak is that of a training step over copies of a sample.
+// stepPeak is that of a training step over copies of a sample, which share what they begin with if steps do.
 func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
 	pk := t.stepPacking()
-	most, err := t.stepPeakOf(pk, s, micro)
-	if err != nil || pk.share == 0 {
-		return most, err
-	}
-	// Some sizes of the graph with a prefix are known only when it runs, and count as nothing. Its rows are fewer: what
-	// the samples take without a prefix is on the safe side.
-	pk.share = 0
-	apart, err := t.stepPeakOf(pk, s, micro)
-	return max(most, apart), err
-}
-
-func (t *Tuner) stepPeakOf(pk packing, s *Sample, micro int) (int64, error) {
 	p, err := pk.pack(
 		slices.Repeat([]*Sample{withFeatures(s, t.backbone.Decoder().FeatureWidth())}, micro), t.positions)
 	if err != nil {

@@ -164,7 +164,7 @@ func (t *Tuner) step(
 // stepPacking says how samples are packed for a step.
 func (t *Tuner) stepPacking() packing {
 	pk := t.packing()
-	pk.loss, pk.separate = t.config.Format != 2, t.o.Fixed
+	pk.loss, pk.separate, pk.step = t.config.Format != 2, t.o.Fixed, true
 	if t.o.Share {
 		pk.share = leastShared
 	}

@@ -100,6 +100,40 @@ func TestMPIEqualsOneProcess(t *testing.T) {
 	}
 }
 
+// TestMPISharesTheOptimizer: with every weight trained, each rank keeps its part of the optimizer's state, and the final
+// bytes and the whole checkpoint are those of one process. Another number of ranks goes on from one of theirs.
+func TestMPISharesTheOptimizer(t *testing.T) {
+	full := strings.Replace(mpiRun, "mode: lora", "mode: full", 1)
+	full = strings.Replace(full, "lr: 1.0e-3", "name: adamw_8bit, lr: 1.0e-3", 1)
+	want, again := alone(t, full)
+	config, out := again("alone")
+	if text, err := train(config).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	whole := sums(t, filepath.Join(out, "checkpoints", "step-6"))["state.safetensors"]
+	if whole == "" {
+		t.Fatal("there is no checkpoint")
+	}
+	for _, n := range []int{2, 3} {
+		config, out := again(fmt.Sprint("ranks", n))
+		if text, err := mpiTrain(t, n, config).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		same(t, fmt.Sprint(n, " ranks"), result(t, out), want)
+		checkpoints := filepath.Join(out, "checkpoints")
+		if got := sums(t, filepath.Join(checkpoints, "step-6"))["state.safetensors"]; got != whole {
+			t.Errorf("%d ranks: another state is saved", n)
+		}
+		if err := os.RemoveAll(filepath.Join(checkpoints, "step-6")); err != nil { // as if killed behind step 4
+			t.Fatal(err)
+		}
+		if text, err := mpiTrain(t, 4-n, config).CombinedOutput(); err != nil { // 2 or 1
+			t.Fatalf("%v: %s", err, text)
+		}
+		same(t, fmt.Sprint(n, " ranks, resumed"), result(t, out), want)
+	}
+}
+
 // pids waits until all ranks train, and gives their process ids.
 func pids(t *testing.T, out string, n int) (ids []int) {
 	t.Helper()

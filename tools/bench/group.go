@@ -31,9 +31,11 @@ func edits(a, b *data.Picture, n int) (pairs []model.Pair) {
 
 // groupStep times the gradients of the mean loss over the edits of one source and instruction: together, or one by one.
 // Image features are there already.
-func groupStep(state *model.ScorerState, a, b *data.Picture, n, steps int, apart, recompute bool) error {
+func groupStep(
+	state *model.ScorerState, a, b *data.Picture, o model.Options, n, steps int, apart, recompute bool,
+) error {
 	t, err := model.NewTuner(state, model.TuneOptions{
-		Options: model.Options{Threads: runtime.NumCPU()}, TextLoss: 1, ScoreLoss: 10, Share: true, Recompute: recompute,
+		Options: o, TextLoss: 1, ScoreLoss: 10, Share: true, Recompute: recompute,
 	})
 	if err != nil {
 		return err
@@ -51,15 +53,23 @@ func groupStep(state *model.ScorerState, a, b *data.Picture, n, steps int, apart
 	for i := range labels {
 		labels[i] = 0.5
 	}
+	each := n
+	if apart {
+		each = 1
+	}
+	u, err := t.Usage(samples[0], each, n+1, false)
+	if err != nil {
+		return err
+	}
+	planned := int64(0)
+	for _, bytes := range u.Bytes {
+		planned += bytes
+	}
 	var loss float64
 	var rows int
-	facts := map[string]any{"edits": n, "tokens": len(samples[0].IDs), "loss": &loss, "rows": &rows}
+	facts := map[string]any{"edits": n, "tokens": len(samples[0].IDs), "loss": &loss, "rows": &rows, "planned": planned >> 20}
 	return report(steps, facts, func() error {
 		loss, rows = 0, 0
-		each := n
-		if apart {
-			each = 1
-		}
 		for at := 0; at < n; at += each {
 			r, err := t.Step(context.Background(), samples[at:at+each], labels[at:at+each], 1/float64(n), 1)
 			if err != nil {

@@ -3,7 +3,7 @@
 //
 //	bench step  --backbone DIR --source A.png --edit B.png --steps 5 [--recompute] [--blocks 1000000]
 //	bench score --backbone DIR --source A.png --edit B.png --pairs 64
-//	bench group-step --backbone DIR --source A.png --edit B.png --edits 8 [--apart] [--first] [--recompute]
+//	bench group-step --backbone DIR --source A.png --edit B.png --edits 8 [--apart] [--first] [--recompute] [--blocks 1000000]
 //	bench group-score --backbone DIR --source A.png --edit B.png --edits 8 [--apart] [--first]
 //	bench gradient --scorer DIR --source A.png --edit B.png --pairs 32 --batch 8
 package main
@@ -128,7 +128,7 @@ func run() error {
 	}
 	switch what {
 	case "group-step":
-		return groupStep(state, a, b, *each, *steps, *apart, *recompute)
+		return groupStep(state, a, b, o, *each, *steps, *apart, *recompute)
 	case "group-score":
 		return groupScore(state, a, b, *each, *steps, *apart)
 	}
