@@ -19,6 +19,7 @@ import (
 const house = `
 internal/atomicfile:
 internal/remote: internal/atomicfile
+internal/remote/s3test:
 shards: internal/atomicfile internal/remote
 internal/exit:
 internal/version:
