@@ -68,10 +68,15 @@ mpi: setup ## make build/mpi/bin/train with the tag mpi: training by several pro
 		go vet -tags mpi ./mpi && go build -tags mpi -o build/mpi/bin/ ./cmd/train
 	@echo "built: build/mpi/bin/train"
 
+cloud: setup ## make build/cloud/bin with the tag cloud: score and label read and write object storage (docs/scale.md)
+	@mkdir -p build/cloud/bin && ln -sfn ../lib build/cloud/lib
+	@go vet -tags cloud ./internal/remote && go build -tags cloud -o build/cloud/bin/ ./cmd/score ./cmd/label
+	@echo "built: $$(echo build/cloud/bin/*)"
+
 clean: ## remove what make build made
 	rm -rf bin
 
 distclean: clean ## remove what was installed, too
 	rm -rf build
 
-.PHONY: help demo pretrain test fmt lint cover fuzz build bench parity setup cuda mpi weather clean distclean
+.PHONY: help demo pretrain test fmt lint cover fuzz build bench parity setup cuda mpi weather cloud clean distclean

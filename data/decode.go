@@ -15,6 +15,8 @@ import (
 	"golang.org/x/image/bmp"
 	"golang.org/x/image/tiff"
 	"golang.org/x/image/webp"
+
+	"assay/internal/remote"
 )
 
 // Limits bounds the memory that an untrusted picture may take. Zero values stand for the defaults.
@@ -54,6 +56,13 @@ func Open(path string, l Limits) (*Picture, error) {
 }
 
 func readLimited(path string, limit int64) ([]byte, error) {
+	if remote.Is(path) {
+		raw, err := remote.ReadAll(context.Background(), path, limit)
+		if errors.Is(err, remote.ErrTooLarge) {
+			err = fmt.Errorf("%s: %w: more than %d bytes", path, ErrLimit, limit)
+		}
+		return raw, err
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err

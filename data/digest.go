@@ -6,7 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+
+	"assay/internal/remote"
 )
 
 // Decoding is the version of Decode's results. Raise it whenever any picture gets other pixels than before, so that
@@ -23,18 +24,16 @@ func (p *Picture) Digest() [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// File is the path of a picture that has a file of its own, "" for others. Relative paths start at folder.
+// File is the path of a picture that has a file or an object of its own, "" for others. Relative paths start at folder.
 func (m Image) File(folder string) string {
-	switch {
-	case len(m.Bytes) > 0 || m.Path == "":
+	if len(m.Bytes) > 0 || m.Path == "" {
 		return ""
-	case filepath.IsAbs(m.Path):
-		return m.Path
 	}
-	return filepath.Join(folder, m.Path)
+	return remote.Join(folder, m.Path)
 }
 
-// Size is the number of bytes of a picture as it lies there; 0 if that is not known. folder is where relative paths
+// Size is the number of bytes of a picture as it lies there; 0 if that is not known, as of objects, of which each would
+// have to be asked for. folder is where relative paths
 // begin.
 func (m Image) Size(folder string) int64 {
 	if len(m.Bytes) > 0 || m.Path == "" {

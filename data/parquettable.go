@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"sort"
 	"sync"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
+
+	"assay/internal/remote"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 // ones a reader stays at the last row: reading in order is fast, and any other row needs a seek. With a page index,
 // which our writer adds, a seek decodes one page per column; without it, the row group up to the row.
 type parquetTable struct {
-	file   *os.File
+	file   remote.File
 	data   *parquet.File
 	schema []*parquetColumn
 	starts []int64 // first row of every row group, and the number of rows
@@ -41,24 +42,26 @@ type parquetGroup struct {
 	rows  []parquet.Row
 }
 
-func openParquet(f *os.File) (*parquetTable, error) {
-	info, err := f.Stat()
+func openParquet(f remote.File) (*parquetTable, error) {
+	size, err := remote.Size(f)
 	if err != nil {
 		return nil, err
 	}
 	t := &parquetTable{file: f, starts: []int64{0}, open: -1}
 	err = guard(func() error {
-		g, err := newParquetGuard(f, info.Size())
+		g, err := newParquetGuard(f, size)
 		if err != nil {
 			return err
 		}
-		t.data, err = parquet.OpenFile(g, info.Size(), parquet.SkipBloomFilters(true))
+		t.data, err = parquet.OpenFile(g, size, parquet.SkipBloomFilters(true))
 		if err != nil {
 			return err
 		}
 		return g.watch(t.data)
 	})
-	if err != nil {
+	if remote.Failed(err) {
+		return nil, err
+	} else if err != nil {
 		return nil, fmt.Errorf("damaged Parquet file: %w", err)
 	}
 	if err := checkNames(t.data); err != nil {

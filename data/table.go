@@ -2,14 +2,16 @@ package data
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"assay/internal/remote"
 )
 
 // Format is a format of tables.
@@ -41,6 +43,7 @@ type Table struct {
 	names    map[string]string
 	required []string
 	only     []string // nil: all
+	storage  context.Context
 }
 
 // A source reads the records of one file.
@@ -64,6 +67,10 @@ func WithRequired(columns ...string) Option { return func(t *Table) { t.required
 // WithOnly reads only these columns of the label table. The others are neither checked nor in the rows.
 func WithOnly(columns ...string) Option { return func(t *Table) { t.only = columns } }
 
+// WithStorage says that the table may lie on object storage, as s3://bucket/edits.parquet (package internal/remote).
+// Requests for it end with ctx. Paths of pictures are relative to where the table lies.
+func WithStorage(ctx context.Context) Option { return func(t *Table) { t.storage = ctx } }
+
 // OpenTable opens a Parquet, JSONL, JSON, CSV or TSV file; the content decides between them, the name only for CSV
 // and TSV. Errors name the file, and the column of the label table that it lacks.
 func OpenTable(path string, options ...Option) (*Table, error) {
@@ -80,7 +87,13 @@ func OpenTable(path string, options ...Option) (*Table, error) {
 			return nil, fmt.Errorf("column map: the label table has no column %q", name)
 		}
 	}
-	f, err := os.Open(path)
+	ctx := t.storage
+	if ctx == nil {
+		if ctx = context.Background(); remote.Is(path) {
+			return nil, fmt.Errorf("%s: object storage is not read here: copy the table to this machine", path)
+		}
+	}
+	f, err := remote.Open(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +110,7 @@ func OpenTable(path string, options ...Option) (*Table, error) {
 // delimiters of text tables by the end of their names.
 var delimiters = map[string]byte{".csv": ',', ".tsv": '\t', ".tab": '\t'}
 
-func openSource(f *os.File) (source, error) {
+func openSource(f remote.File) (source, error) {
 	head := make([]byte, 512)
 	n, err := io.ReadFull(f, head)
 	if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF {
@@ -178,7 +191,7 @@ func list(names []string) string {
 func (t *Table) Path() string { return t.path }
 
 // Folder is where relative paths of pictures start.
-func (t *Table) Folder() string { return filepath.Dir(t.path) }
+func (t *Table) Folder() string { return remote.Dir(t.path) }
 
 // Len is the number of rows.
 func (t *Table) Len() int { return t.source.len() }

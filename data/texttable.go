@@ -8,12 +8,13 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
+
+	"assay/internal/remote"
 )
 
 // textTable is a JSONL, JSON, CSV or TSV file and where its rows lie in it.
 type textTable struct {
-	file   *os.File
+	file   remote.File
 	rows   []span
 	format *delimited // nil: JSON
 	header []string   // of CSV
@@ -31,7 +32,7 @@ type span struct {
 type rowFinder func(r io.Reader, found func(raw []byte, start int64, line int) error) error
 
 // openText finds the rows of a file and checks that they are text. format is nil for JSON.
-func openText(f *os.File, find rowFinder, format *delimited) (*textTable, error) {
+func openText(f remote.File, find rowFinder, format *delimited) (*textTable, error) {
 	t := &textTable{file: f, format: format}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return nil, err

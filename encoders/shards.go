@@ -62,7 +62,7 @@ func (r *TableRun) MeasureShard(ctx context.Context, t *data.Table, m *Measurer)
 }
 
 // merge writes the table from what all shards hold.
-func (r *TableRun) merge(t *data.Table, m *Measurer) (*TableResult, error) {
+func (r *TableRun) merge(ctx context.Context, t *data.Table, m *Measurer) (*TableResult, error) {
 	w, err := r.work(t, m)
 	if err != nil {
 		return nil, err
@@ -75,5 +75,5 @@ func (r *TableRun) merge(t *data.Table, m *Measurer) (*TableResult, error) {
 	for _, v := range rows {
 		done[v.Row] = v
 	}
-	return r.write(t, m, done)
+	return r.write(ctx, t, m, done)
 }

@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"assay/data"
 	"assay/heuristics"
-	"assay/internal/atomicfile"
 	"assay/internal/journal"
+	"assay/internal/remote"
 	"assay/shards"
 	"assay/store"
 )
@@ -81,16 +80,19 @@ type tableHead struct {
 // whose pictures or captions cannot be read say so in the column error. If ctx ends it, the error is a *KeptError.
 func (r *TableRun) Measure(ctx context.Context, t *data.Table, m *Measurer) (*TableResult, error) {
 	if r.Merge {
-		return r.merge(t, m)
+		return r.merge(ctx, t, m)
 	}
-	progress := r.Out + ".progress"
+	progress, err := remote.Local(r.Out, ".progress")
+	if err != nil {
+		return nil, err
+	}
 	done, err := r.measureInto(ctx, t, m, progress, 0, t.Len())
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil, &KeptError{len(done), t.Len(), progress}
 	} else if err != nil {
 		return nil, err
 	}
-	result, err := r.write(t, m, done)
+	result, err := r.write(ctx, t, m, done)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +102,7 @@ func (r *TableRun) Measure(ctx context.Context, t *data.Table, m *Measurer) (*Ta
 // head says what the run is.
 func (r *TableRun) head(t *data.Table, m *Measurer) tableHead {
 	head := tableHead{In: r.In, Rows: t.Len(), Columns: r.Columns}
-	if abs, err := filepath.Abs(r.In); err == nil {
+	if abs, err := remote.Abs(r.In); err == nil {
 		head.In = abs
 	}
 	if m.CLIP != nil {
@@ -146,7 +148,9 @@ func (r *TableRun) measure(ctx context.Context, t *data.Table, m *Measurer, from
 			}
 			e, err := ReadEdit(t, r.Columns, i)
 			v := measured{Row: i, Of: e.Digest(t.Folder(), err)}
-			if err != nil {
+			if remote.Failed(err) {
+				return err
+			} else if err != nil {
 				v.Error = err.Error()
 			}
 			rows, edits = append(rows, v), append(edits, e)
@@ -158,7 +162,9 @@ func (r *TableRun) measure(ctx context.Context, t *data.Table, m *Measurer, from
 		for k, s := range got {
 			v := &rows[k]
 			v.ClipD, v.ClipI, v.DinoI, v.ClipT = s.ClipD, s.ClipI, s.DinoI, s.ClipT
-			if err := s.Err(); err != nil {
+			if err := s.Err(); remote.Failed(err) {
+				return err
+			} else if err != nil {
 				v.Error = err.Error()
 			}
 			done[v.Row] = *v
@@ -223,17 +229,19 @@ func (m *Measurer) Counts() (encoded, known int64) {
 	return encoded, known
 }
 
-func (r *TableRun) write(t *data.Table, m *Measurer, done map[int]measured) (*TableResult, error) {
+func (r *TableRun) write(ctx context.Context, t *data.Table, m *Measurer, done map[int]measured) (*TableResult, error) {
 	result := &TableResult{Out: r.Out, Rows: t.Len(), Known: map[string]int{}}
 	result.Encoded, result.Cached = m.Counts()
-	err := atomicfile.Write(r.Out, func(w io.Writer) error {
+	err := remote.Write(ctx, r.Out, func(w io.Writer) error {
 		tw, err := t.NewWriter(w, r.Format, measuredColumns...)
 		if err != nil {
 			return err
 		}
 		for i := range t.Len() {
 			rec, err := t.Record(i)
-			if err != nil { // the row cannot be read at all: its place is kept
+			if remote.Failed(err) {
+				return err
+			} else if err != nil { // the row cannot be read at all: its place is kept
 				rec = data.Record{}
 			}
 			v := done[i]

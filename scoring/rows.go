@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"assay/data"
+	"assay/internal/remote"
 	"assay/model"
 	"assay/store"
 )
@@ -102,6 +103,7 @@ func rowsWithin(
 		return open(t.Folder(), &row, cfg.NeedsSource())
 	}
 	j.Report = func(results []Result) error {
+		results, failed := withoutStorage(results)
 		rows := make([]Row, len(results))
 		for k, r := range results {
 			rows[k] = Row{Row: r.Index, Content: content[r.Index], Range: cfg.ScoreRange}
@@ -115,11 +117,23 @@ func rowsWithin(
 			done[r.Index] = rows[k]
 		}
 		if report == nil {
-			return nil
+			return failed
 		}
-		return report(rows)
+		return errors.Join(report(rows), failed)
 	}
 	return j.Run(ctx)
+}
+
+// withoutStorage takes out results for which object storage failed: of those rows nothing is known, and the run ends.
+func withoutStorage(results []Result) (known []Result, failed error) {
+	for _, r := range results {
+		if !remote.Failed(r.Err) {
+			known = append(known, r)
+		} else if failed == nil {
+			failed = fmt.Errorf("row %d: %w; the same command goes on", r.Index+1, r.Err)
+		}
+	}
+	return known, failed
 }
 
 // open decodes the pictures of a row; a judge of one picture needs no source.

@@ -3,16 +3,16 @@ package scoring
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 
 	"assay/data"
 	"assay/internal/journal"
+	"assay/internal/remote"
 	"assay/shards"
 )
 
 // work opens the shards of a table.
 func (o *TableOptions) work(t *data.Table, s TableScorer) (w *shards.Work[Row], head progressHead, err error) {
-	if head.In, err = filepath.Abs(t.Path()); err != nil {
+	if head.In, err = remote.Abs(t.Path()); err != nil {
 		return nil, head, err
 	}
 	head.Rows = t.Len()
@@ -69,7 +69,7 @@ func TableShard(ctx context.Context, s TableScorer, o TableOptions) (*shards.Rep
 	if _, err := o.check(); err != nil {
 		return nil, err
 	}
-	t, err := o.open(s)
+	t, err := o.open(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (o *TableOptions) shard(
 }
 
 // mergeTable writes a table from what all shards hold.
-func mergeTable(s TableScorer, o TableOptions, t *data.Table, f data.Format) (*TableResult, error) {
+func mergeTable(ctx context.Context, s TableScorer, o TableOptions, t *data.Table, f data.Format) (*TableResult, error) {
 	w, _, err := o.work(t, s)
 	if err != nil {
 		return nil, err
@@ -125,5 +125,5 @@ func mergeTable(s TableScorer, o TableOptions, t *data.Table, f data.Format) (*T
 		row.Range = cfg.ScoreRange
 		done[row.Row] = row
 	}
-	return o.write(s, t, f, done)
+	return o.write(ctx, s, t, f, done)
 }

@@ -7,12 +7,12 @@ import (
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"assay/data"
 	"assay/internal/atomicfile"
 	"assay/internal/journal"
+	"assay/internal/remote"
 	"assay/model"
 	"assay/shards"
 )
@@ -128,6 +128,9 @@ func (o *TableOptions) check() (format data.Format, err error) {
 		return format, err
 	}
 	_, err = data.FormatOf(o.Preferences)
+	if err == nil && (remote.Is(o.Preferences) || remote.Is(o.In)) {
+		err = fmt.Errorf("%s: preferences are made of tables on this machine only", o.Preferences)
+	}
 	for _, other := range []string{o.In, o.Out} {
 		if err == nil && atomicfile.Same(o.Preferences, other) {
 			err = fmt.Errorf("%s: preferences would replace the table %s; choose another file", o.Preferences, other)
@@ -137,13 +140,13 @@ func (o *TableOptions) check() (format data.Format, err error) {
 }
 
 // open opens the table with the columns that a scorer needs.
-func (o *TableOptions) open(s TableScorer) (*data.Table, error) {
+func (o *TableOptions) open(ctx context.Context, s TableScorer) (*data.Table, error) {
 	columns := []string{"source", "edit", "instruction"}
 	if cfg := s.Config(); !cfg.NeedsSource() {
 		columns = columns[1:]
 	}
 	return data.OpenTable(o.In, data.WithColumns(o.Columns), data.WithOnly("source", "edit", "instruction"),
-		data.WithRequired(columns...))
+		data.WithRequired(columns...), data.WithStorage(ctx))
 }
 
 // Table scores every row of a table and writes the rows with score (on the scorer's range), score01 and error added.
@@ -156,20 +159,23 @@ func Table(ctx context.Context, s TableScorer, o TableOptions) (*TableResult, er
 	if err != nil {
 		return nil, err
 	}
-	t, err := o.open(s)
+	t, err := o.open(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	defer t.Close()
 	if o.Merge {
-		return mergeTable(s, o, t, format)
+		return mergeTable(ctx, s, o, t, format)
 	}
-	progress := o.Out + ".progress"
+	progress, err := remote.Local(o.Out, ".progress")
+	if err != nil {
+		return nil, err
+	}
 	done, err := Kept(ctx, s, t, progress, nil, o.Progress)
 	if err != nil {
 		return nil, err
 	}
-	r, err := o.write(s, t, format, done)
+	r, err := o.write(ctx, s, t, format, done)
 	if err != nil {
 		return nil, err
 	}
@@ -177,8 +183,10 @@ func Table(ctx context.Context, s TableScorer, o TableOptions) (*TableResult, er
 }
 
 // write writes all that the options ask for.
-func (o *TableOptions) write(s TableScorer, t *data.Table, f data.Format, done Scores) (*TableResult, error) {
-	r, err := writeScores(t, o.Out, f, s.Config(), done)
+func (o *TableOptions) write(
+	ctx context.Context, s TableScorer, t *data.Table, f data.Format, done Scores,
+) (*TableResult, error) {
+	r, err := writeScores(ctx, t, o.Out, f, s.Config(), done)
 	if err != nil {
 		return nil, err
 	}
@@ -239,9 +247,11 @@ func scoreInto(ctx context.Context, j *journal.Journal[Row], s TableScorer, t *d
 }
 
 // writeScores writes the rows with their scores.
-func writeScores(t *data.Table, out string, f data.Format, cfg model.ScorerConfig, done Scores) (*TableResult, error) {
+func writeScores(
+	ctx context.Context, t *data.Table, out string, f data.Format, cfg model.ScorerConfig, done Scores,
+) (*TableResult, error) {
 	r := &TableResult{Out: out, Rows: t.Len()}
-	err := atomicfile.Write(out, func(w io.Writer) error {
+	err := remote.Write(ctx, out, func(w io.Writer) error {
 		columns := scoreColumns(&cfg)
 		tw, err := t.NewWriter(w, f, columns...)
 		if err != nil {
@@ -249,7 +259,9 @@ func writeScores(t *data.Table, out string, f data.Format, cfg model.ScorerConfi
 		}
 		for i := range t.Len() {
 			rec, err := t.Record(i)
-			if err != nil { // the row cannot be read at all: its place is kept
+			if remote.Failed(err) {
+				return err
+			} else if err != nil { // the row cannot be read at all: its place is kept
 				rec = data.Record{}
 			}
 			row := done[i]
@@ -281,7 +293,7 @@ type progressHead struct {
 
 // openProgress opens OUT.progress and returns the rows that it holds and that were not changed since.
 func openProgress(path string, t *data.Table, s TableScorer) (*journal.Journal[Row], Scores, error) {
-	in, err := filepath.Abs(t.Path())
+	in, err := remote.Abs(t.Path())
 	if err != nil {
 		return nil, nil, err
 	}

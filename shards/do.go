@@ -3,6 +3,7 @@ package shards
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,12 +12,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"assay/internal/atomicfile"
+	"assay/internal/remote"
 )
 
 // Shard is one of the parts.
@@ -48,19 +48,15 @@ type Report struct {
 	Failed int   `json:"failed"` // of them, those with an error
 }
 
-func (w *Work[T]) resultPath(shard int) string {
-	return filepath.Join(w.dir, fmt.Sprintf("%06d.jsonl", shard))
-}
+func resultName(shard int) string { return fmt.Sprintf("%06d.jsonl", shard) }
 
-func (w *Work[T]) manifestPath(shard int) string {
-	return filepath.Join(w.dir, fmt.Sprintf("%06d.json", shard))
-}
+func manifestName(shard int) string { return fmt.Sprintf("%06d.json", shard) }
+
+// path is that of a file among the shards.
+func (w *Work[T]) path(name string) string { return remote.Join(w.dir, name) }
 
 // done tells whether a shard is finished.
-func (w *Work[T]) done(shard int) bool {
-	_, err := os.Lstat(w.manifestPath(shard))
-	return err == nil
-}
+func (w *Work[T]) done(shard int) (bool, error) { return w.place.has(manifestName(shard)) }
 
 // Run gives the results of a shard, in the order of its rows.
 type Run[T any] func(ctx context.Context, s Shard) ([]T, error)
@@ -133,17 +129,19 @@ func (w *Work[T]) try(ctx context.Context, k int, r *Report, first bool, run Run
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}
-	if w.done(k) {
-		if first {
+	if done, err := w.done(k); err != nil || done {
+		if done && first {
 			r.Before++
 		}
-		return "", nil
+		return "", err
 	}
 	l, busy, err := w.claim(k)
 	if err != nil || busy != "" {
 		return busy, err
 	}
-	if w.done(k) { // between the look and the claim
+	if done, err := w.done(k); err != nil { // between the look and the claim
+		return "", err
+	} else if done {
 		return "", w.release(l)
 	}
 	m, err := w.shard(ctx, l, run)
@@ -160,8 +158,12 @@ func (w *Work[T]) try(ctx context.Context, k int, r *Report, first bool, run Run
 
 // shard does a shard that is claimed, and commits it.
 func (w *Work[T]) shard(ctx context.Context, l *lease, run Run[T]) (*Manifest, error) {
-	s := Shard{l.shard, w.plan.Cuts[l.shard-1], w.plan.Cuts[l.shard], w.progressPath(l.shard, l.number)}
-	if err := w.inherit(l); err != nil {
+	progress, err := w.place.progress(progressName(l.shard, l.number))
+	if err != nil {
+		return nil, err
+	}
+	s := Shard{l.shard, w.plan.Cuts[l.shard-1], w.plan.Cuts[l.shard], progress}
+	if err := w.inherit(l, progress); err != nil {
 		return nil, err
 	}
 	kept, stop := w.keep(ctx, l)
@@ -176,12 +178,15 @@ func (w *Work[T]) shard(ctx context.Context, l *lease, run Run[T]) (*Manifest, e
 	}
 	if err != nil {
 		if ctx.Err() != nil || errors.As(err, new(*PassingError)) { // whoever comes next need not wait
-			err = errors.Join(err, os.Chtimes(l.path, time.Time{}, time.Unix(0, 0)))
+			err = errors.Join(err, w.place.expire(l.name))
 		}
 		return nil, err
 	}
-	if !w.mine(l) || w.done(l.shard) {
-		return nil, ErrLost
+	if mine, err := w.mine(l); err != nil || !mine {
+		return nil, cmp.Or(err, ErrLost)
+	}
+	if done, err := w.done(l.shard); err != nil || done {
+		return nil, cmp.Or(err, ErrLost)
 	}
 	m, err := w.commit(s, results)
 	if err != nil {
@@ -211,9 +216,13 @@ func (w *Work[T]) final(s Shard, results []T) error {
 }
 
 // inherit copies what the worker before had done.
-func (w *Work[T]) inherit(l *lease) error {
+func (w *Work[T]) inherit(l *lease, to string) error {
 	for n := l.number - 1; n > 0; n-- {
-		err := atomicfile.Copy(w.progressPath(l.shard, n), w.progressPath(l.shard, l.number))
+		from, err := w.place.progress(progressName(l.shard, n))
+		if err != nil {
+			return err
+		}
+		err = atomicfile.Copy(from, to)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -243,14 +252,10 @@ func (w *Work[T]) commit(s Shard, results []T) (*Manifest, error) {
 	}
 	sum := sha256.Sum256(text.Bytes())
 	m.Bytes, m.SHA256 = text.Len(), hex.EncodeToString(sum[:])
-	err := atomicfile.Write(w.resultPath(s.Index), func(to io.Writer) error {
-		_, err := to.Write(text.Bytes())
-		return err
-	})
-	if err != nil {
+	if err := w.place.write(resultName(s.Index), text.Bytes()); err != nil {
 		return nil, err
 	}
-	return m, writeOnce(w.manifestPath(s.Index), m)
+	return m, writeOnce(w.place, manifestName(s.Index), m)
 }
 
 // digest is that of the plan.
@@ -279,11 +284,13 @@ func (e *MissingError) Error() string {
 func (w *Work[T]) Merge() ([]T, error) {
 	missing := &MissingError{Of: w.Count()}
 	for k := 1; k <= w.Count(); k++ {
-		if w.done(k) {
+		if done, err := w.done(k); err != nil {
+			return nil, err
+		} else if done {
 			continue
 		}
 		text := fmt.Sprint(k)
-		if n := w.last(k); n > 0 {
+		if n, err := w.last(k); err == nil && n > 0 {
 			if who, age, err := w.held(k, n); err == nil && !who.gone() && age < w.lease() {
 				text += fmt.Sprintf(" (with process %d on %s)", who.PID, who.Host)
 			}
@@ -301,7 +308,7 @@ func (w *Work[T]) Merge() ([]T, error) {
 		}
 		for _, r := range part {
 			if w.Place(r) != len(results) {
-				return nil, fmt.Errorf("%s: a result is of row %d, want %d", w.resultPath(k), w.Place(r)+1, len(results)+1)
+				return nil, fmt.Errorf("%s: a result is of row %d, want %d", w.path(resultName(k)), w.Place(r)+1, len(results)+1)
 			}
 			results = append(results, r)
 		}
@@ -314,15 +321,16 @@ func (w *Work[T]) Merge() ([]T, error) {
 
 // read reads a finished shard, and holds it against its manifest.
 func (w *Work[T]) read(k int) (results []T, err error) {
-	raw, err := os.ReadFile(w.manifestPath(k))
+	manifest, result := w.path(manifestName(k)), w.path(resultName(k))
+	raw, err := w.place.read(manifestName(k))
 	if err != nil {
 		return nil, err
 	}
 	var m Manifest
 	if err := json.Unmarshal(raw, &m); err != nil {
-		return nil, fmt.Errorf("%s: %w", w.manifestPath(k), err)
+		return nil, fmt.Errorf("%s: %w", manifest, err)
 	}
-	text, err := os.ReadFile(w.resultPath(k))
+	text, err := w.place.read(resultName(k))
 	if err != nil {
 		return nil, err
 	}
@@ -330,10 +338,10 @@ func (w *Work[T]) read(k int) (results []T, err error) {
 	from, to := w.plan.Cuts[k-1], w.plan.Cuts[k]
 	switch {
 	case m.Format != 1 || m.Shard != k || m.Of != w.Count() || m.Plan != w.digest() || m.From != from || m.Rows != to-from:
-		return nil, fmt.Errorf("%s is not of this plan: remove it, and the shard is done again", w.manifestPath(k))
+		return nil, fmt.Errorf("%s is not of this plan: remove it, and the shard is done again", manifest)
 	case len(text) != m.Bytes || hex.EncodeToString(sum[:]) != m.SHA256:
 		return nil, fmt.Errorf("%s is damaged, its digest is not that of %s: remove both, and the shard is done again",
-			w.resultPath(k), w.manifestPath(k))
+			result, manifest)
 	}
 	d := json.NewDecoder(bufio.NewReader(bytes.NewReader(text)))
 	for {
@@ -341,7 +349,7 @@ func (w *Work[T]) read(k int) (results []T, err error) {
 		if err := d.Decode(&r); err == io.EOF {
 			return results, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("%s: %w", w.resultPath(k), err)
+			return nil, fmt.Errorf("%s: %w", result, err)
 		}
 		results = append(results, r)
 	}

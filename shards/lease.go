@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -57,22 +56,18 @@ func (h holder) gone() bool {
 // file, which only one can.
 type lease struct {
 	shard, number int
-	path          string
+	name          string
 }
 
-func (w *Work[T]) leasePath(shard, number int) string {
-	return filepath.Join(w.dir, fmt.Sprintf("%06d.lease-%04d", shard, number))
-}
+func leaseName(shard, number int) string { return fmt.Sprintf("%06d.lease-%04d", shard, number) }
 
-func (w *Work[T]) progressPath(shard, number int) string {
-	return filepath.Join(w.dir, fmt.Sprintf("%06d.progress-%04d", shard, number))
-}
+func progressName(shard, number int) string { return fmt.Sprintf("%06d.progress-%04d", shard, number) }
 
 // last gives the number of the newest lease of a shard, 0 if there is none.
-func (w *Work[T]) last(shard int) (n int) {
+func (w *Work[T]) last(shard int) (n int, err error) {
 	for {
-		if _, err := os.Lstat(w.leasePath(shard, n+1)); err != nil {
-			return n
+		if there, err := w.place.has(leaseName(shard, n+1)); err != nil || !there {
+			return n, err
 		}
 		n++
 	}
@@ -80,7 +75,10 @@ func (w *Work[T]) last(shard int) (n int) {
 
 // claim takes a shard. Where another worker has it, busy is who.
 func (w *Work[T]) claim(shard int) (l *lease, busy string, err error) {
-	n := w.last(shard)
+	n, err := w.last(shard)
+	if err != nil {
+		return nil, "", err
+	}
 	if n > 0 {
 		who, age, err := w.held(shard, n)
 		if err != nil {
@@ -93,60 +91,35 @@ func (w *Work[T]) claim(shard int) (l *lease, busy string, err error) {
 			w.Told(fmt.Sprintf("shard %d is taken over from process %d on %s, which was lost", shard, who.PID, who.Host))
 		}
 	}
-	l = &lease{shard, n + 1, w.leasePath(shard, n+1)}
-	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	l = &lease{shard, n + 1, leaseName(shard, n+1)}
+	err = w.place.claim(l.name, holding())
 	if errors.Is(err, fs.ErrExist) {
 		return nil, "another worker that was faster", nil
 	} else if err != nil {
 		return nil, "", err
 	}
-	if err := errors.Join(f.Close(), l.renew()); err != nil {
-		return nil, "", err
-	}
 	return l, "", nil
 }
 
-// renew writes the lease anew, which changes its time by the clock of the file system.
-func (l *lease) renew() error {
-	text, err := json.Marshal(worker())
-	if err != nil {
-		return err
-	}
-	f, err := os.OpenFile(l.path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(text, '\n'))
-	return errors.Join(err, f.Close())
+// holding is what a lease of this worker says.
+func holding() []byte {
+	text, _ := json.Marshal(worker()) // texts and numbers
+	return append(text, '\n')
 }
 
 // held tells who holds a lease, and how long ago it was renewed.
 func (w *Work[T]) held(shard, number int) (who holder, age time.Duration, err error) {
-	path := w.leasePath(shard, number)
-	info, err := os.Stat(path)
+	name := leaseName(shard, number)
+	age, err = w.place.age(name)
 	if errors.Is(err, fs.ErrNotExist) { // the shard was finished meanwhile
 		return who, 0, nil
 	} else if err != nil {
 		return who, 0, err
 	}
-	if raw, err := os.ReadFile(path); err == nil {
+	if raw, err := w.place.read(name); err == nil {
 		_ = json.Unmarshal(raw, &who) // just being written: nobody is known to be gone
 	}
-	now, err := w.now()
-	return who, now.Sub(info.ModTime()), err
-}
-
-// now is the time by the clock of the file system, whatever this machine's says.
-func (w *Work[T]) now() (time.Time, error) {
-	path := filepath.Join(w.dir, ".clock-"+worker().ID)
-	if err := os.WriteFile(path, []byte("now\n"), 0o666); err != nil {
-		return time.Time{}, err
-	}
-	info, err := os.Stat(path)
-	if err = errors.Join(err, os.Remove(path)); err != nil {
-		return time.Time{}, err
-	}
-	return info.ModTime(), nil
+	return who, age, nil
 }
 
 func (w *Work[T]) lease() time.Duration {
@@ -169,9 +142,14 @@ func (w *Work[T]) keep(ctx context.Context, l *lease) (kept context.Context, sto
 				return
 			case <-time.After(w.lease() / 4):
 			}
-			if w.mine(l) && l.renew() == nil {
+			mine, err := w.mine(l)
+			if mine && err == nil {
+				err = w.place.renew(l.name, holding())
+			}
+			switch {
+			case err == nil && mine:
 				renewed = time.Now()
-			} else if !w.mine(l) || time.Since(renewed) > w.lease() {
+			case err == nil, time.Since(renewed) > w.lease():
 				cancel(ErrLost)
 				return
 			}
@@ -181,21 +159,27 @@ func (w *Work[T]) keep(ctx context.Context, l *lease) (kept context.Context, sto
 }
 
 // mine tells whether a lease still counts: it is there, and none that is newer.
-func (w *Work[T]) mine(l *lease) bool {
-	_, gone := os.Lstat(l.path)
-	_, err := os.Lstat(w.leasePath(l.shard, l.number+1))
-	return gone == nil && errors.Is(err, fs.ErrNotExist)
+func (w *Work[T]) mine(l *lease) (bool, error) {
+	there, err := w.place.has(l.name)
+	if err != nil || !there {
+		return false, err
+	}
+	newer, err := w.place.has(leaseName(l.shard, l.number+1))
+	return !newer, err
 }
 
 // release removes the leases of a shard, and what its workers kept.
 func (w *Work[T]) release(l *lease) error {
 	var errs []error
 	for n := l.number; n > 0; n-- { // those that are left are always 1 to n
-		for _, path := range []string{w.progressPath(l.shard, n), w.leasePath(l.shard, n)} {
-			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				errs = append(errs, err)
-			}
+		progress, err := w.place.progress(progressName(l.shard, n))
+		if err == nil {
+			err = os.Remove(progress)
 		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+		errs = append(errs, w.place.remove(leaseName(l.shard, n)))
 	}
 	return errors.Join(errs...)
 }

@@ -10,6 +10,7 @@ package shards
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -17,11 +18,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
-	"assay/internal/atomicfile"
+	"assay/internal/remote"
 )
 
 // DefaultLease is how long a lease lasts that is not renewed.
@@ -39,8 +38,9 @@ type Work[T any] struct {
 	Passing func(T) bool
 	Why     func(T) string // what a result that is Passing says; may be nil
 
-	dir  string
-	plan plan
+	dir   string
+	place place
+	plan  plan
 }
 
 // plan is how the work is cut. It is made once.
@@ -63,14 +63,16 @@ func Open[T any](
 	if err != nil {
 		return nil, err
 	}
-	w := &Work[T]{dir: dir}
-	if w.plan, err = readPlan(dir); errors.Is(err, fs.ErrNotExist) {
-		if err = os.MkdirAll(dir, 0o777); err != nil {
+	w := &Work[T]{dir: dir, place: placeOf(dir)}
+	if o, ok := w.place.(objects); ok {
+		if err := o.check(); err != nil {
 			return nil, err
 		}
+	}
+	if w.plan, err = readPlan(w.place, dir); errors.Is(err, fs.ErrNotExist) {
 		p := plan{Format: 1, Head: what, Rows: rows, Cuts: cut(rows, count, weigh)}
-		if err = writeOnce(filepath.Join(dir, planFile), p); err == nil {
-			w.plan, err = readPlan(dir) // that of whoever was first
+		if err = writeOnce(w.place, planFile, p); err == nil {
+			w.plan, err = readPlan(w.place, dir) // that of whoever was first
 		}
 	}
 	if err != nil {
@@ -89,7 +91,7 @@ func Open[T any](
 
 // Reopen opens work that was begun before, of whatever number of shards.
 func Reopen[T any](dir string, head any, rows int) (*Work[T], error) {
-	p, err := readPlan(dir)
+	p, err := readPlan(placeOf(dir), dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: there are no shards to merge", dir)
 	} else if err != nil {
@@ -101,9 +103,9 @@ func Reopen[T any](dir string, head any, rows int) (*Work[T], error) {
 // Count is the number of shards.
 func (w *Work[T]) Count() int { return len(w.plan.Cuts) - 1 }
 
-func readPlan(dir string) (p plan, err error) {
-	path := filepath.Join(dir, planFile)
-	raw, err := os.ReadFile(path)
+func readPlan(at place, dir string) (p plan, err error) {
+	path := remote.Join(dir, planFile)
+	raw, err := at.read(planFile)
 	if err != nil {
 		return p, err
 	}
@@ -146,31 +148,17 @@ func cut(rows, count int, weigh func(row int) (bytes int64, begins bool)) []int 
 }
 
 // writeOnce writes a JSON file unless it is there.
-func writeOnce(path string, v any) error {
+func writeOnce(at place, name string, v any) error {
 	raw, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
 		return err
 	}
-	beside := fmt.Sprintf("%s.%s", path, worker().ID)
-	err = atomicfile.Write(beside, func(w io.Writer) error {
-		_, err := w.Write(append(raw, '\n'))
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	err = os.Link(beside, path)
-	if errors.Is(err, fs.ErrExist) {
-		err = nil
-	} else if err != nil { // a file system without links: the plan of all is the same
-		return os.Rename(beside, path)
-	}
-	return errors.Join(err, os.Remove(beside))
+	return at.once(name, append(raw, '\n'))
 }
 
-// Digest is the SHA-256 of a file, for heads.
+// Digest is the SHA-256 of a file or an object, for heads.
 func Digest(path string) (string, error) {
-	f, err := os.Open(path)
+	f, err := remote.Open(context.Background(), path)
 	if err != nil {
 		return "", err
 	}

@@ -198,7 +198,7 @@ func TestAnyOrder(t *testing.T) {
 				}
 			}
 			merged(t, w)
-			raw, err := os.ReadFile(w.manifestPath(1))
+			raw, err := os.ReadFile(w.path(manifestName(1)))
 			if err != nil || before != nil && string(raw) != string(before) {
 				t.Errorf("%s then %s, %v", before, raw, err)
 			}
@@ -262,8 +262,8 @@ func TestSlowIsLeftAlone(t *testing.T) {
 	other := open(t, filepath.Join(t.TempDir(), "shards"), 1)
 	other.Lease = 100 * time.Millisecond
 	_, err = other.Do(t.Context(), Ref{1, 1}, func(ctx context.Context, s Shard) ([]result, error) {
-		if s.Progress == other.progressPath(1, 1) { // somebody thinks that this one is lost
-			if err := os.WriteFile(other.leasePath(1, 2), nil, 0o666); err != nil {
+		if s.Progress == other.path(progressName(1, 1)) { // somebody thinks that this one is lost
+			if err := os.WriteFile(other.path(leaseName(1, 2)), nil, 0o666); err != nil {
 				t.Error(err)
 			}
 			<-ctx.Done()
@@ -311,15 +311,15 @@ func TestElsewhere(t *testing.T) {
 func TestMergeProves(t *testing.T) {
 	for what, damage := range map[string]func(w *Work[result]) error{
 		"is damaged": func(w *Work[result]) error {
-			raw, err := os.ReadFile(w.resultPath(2))
+			raw, err := os.ReadFile(w.path(resultName(2)))
 			raw[len(raw)/2] ^= 1
-			return errors.Join(err, os.WriteFile(w.resultPath(2), raw, 0o666))
+			return errors.Join(err, os.WriteFile(w.path(resultName(2)), raw, 0o666))
 		},
-		"no such file":                  func(w *Work[result]) error { return os.Remove(w.resultPath(2)) },
-		"1 of 4 shards are not done: 2": func(w *Work[result]) error { return os.Remove(w.manifestPath(2)) },
+		"no such file":                  func(w *Work[result]) error { return os.Remove(w.path(resultName(2))) },
+		"1 of 4 shards are not done: 2": func(w *Work[result]) error { return os.Remove(w.path(manifestName(2))) },
 		"not of this plan": func(w *Work[result]) error {
-			raw, err := os.ReadFile(w.manifestPath(3))
-			return errors.Join(err, os.WriteFile(w.manifestPath(2), raw, 0o666))
+			raw, err := os.ReadFile(w.path(manifestName(3)))
+			return errors.Join(err, os.WriteFile(w.path(manifestName(2)), raw, 0o666))
 		},
 	} {
 		w := open(t, filepath.Join(t.TempDir(), "shards"), 4)

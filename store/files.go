@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"assay/internal/remote"
 )
 
 // FolderVariable names the environment variable that moves [DefaultFolder].
@@ -57,6 +60,9 @@ func FileDigest(path string) (Key, error) { return userFiles().Digest(path) }
 
 // Digest is FileDigest.
 func (f *Files) Digest(path string) (Key, error) {
+	if remote.Is(path) {
+		return f.object(path)
+	}
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return Key{}, err
@@ -96,6 +102,31 @@ func (f *Files) Digest(path string) (Key, error) {
 	return k, nil
 }
 
+// object is Digest of an object on storage. What it is known by is what the storage calls its version.
+func (f *Files) object(name string) (Key, error) {
+	ctx := context.Background()
+	before, err := remote.Stat(ctx, name)
+	if err != nil {
+		return Key{}, err
+	}
+	version := KeyOf(name, before.Version, fmt.Sprint(before.Size, before.ModTime.UnixNano()))
+	if k, ok := f.find(version); ok {
+		return k, nil
+	}
+	raw, err := remote.ReadAnew(ctx, name, maxObject)
+	if err != nil {
+		return Key{}, err
+	}
+	k := Key(sha256.Sum256(raw))
+	if after, err := remote.Stat(ctx, name); err == nil && after == before && before.Version != "" {
+		f.remember(fileState{version, true}, k)
+	}
+	return k, nil
+}
+
+// maxObject is the most that a digest is made of on object storage, where whole objects are in memory.
+const maxObject = 1 << 30
+
 var errChanged = errors.New("it was changed while it was read")
 
 // readUnchanged calls read and returns the state of the file, or an error if it changed meanwhile.
@@ -120,18 +151,24 @@ func (f *Files) lookup(path string) (Key, bool, error) {
 	if err != nil {
 		return Key{}, false, err
 	}
+	k, ok := f.find(state.key)
+	return k, ok, nil
+}
+
+// find returns the digest that is known of a state.
+func (f *Files) find(state Key) (Key, bool) {
 	f.mu.Lock()
-	k, ok := f.known[state.key]
+	k, ok := f.known[state]
 	f.mu.Unlock()
 	if ok || f.bucket == nil {
-		return k, ok, nil
+		return k, ok
 	}
-	raw := f.bucket.Get(state.key)
+	raw := f.bucket.Get(state)
 	if len(raw) != len(Key{}) {
-		return Key{}, false, nil
+		return Key{}, false
 	}
-	f.keep(state.key, Key(raw))
-	return Key(raw), true, nil
+	f.keep(state, Key(raw))
+	return Key(raw), true
 }
 
 func (f *Files) remember(state fileState, k Key) {

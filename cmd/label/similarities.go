@@ -90,7 +90,8 @@ func runSimilarities(c *cobra.Command, r *similarityRun) error {
 			return cli.Usagef("--cache is needed: %w", err)
 		}
 	}
-	t, err := data.OpenTable(r.table.In, data.WithColumns(r.table.Columns), data.WithRequired("source", "edit"))
+	t, err := data.OpenTable(r.table.In, data.WithColumns(r.table.Columns), data.WithRequired("source", "edit"),
+		data.WithStorage(c.Context()))
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,9 @@ import (
 // no arrow points up. onnx and onnx/grad know nothing of scorers.
 const house = `
 internal/atomicfile:
-shards: internal/atomicfile
+internal/remote: internal/atomicfile
+internal/remote/s3test:
+shards: internal/atomicfile internal/remote
 internal/exit:
 internal/version:
 internal/cli: internal/exit internal/version shards
@@ -42,12 +44,12 @@ calibration:      internal/atomicfile
 checkpoints:      onnx internal/atomicfile internal/workers
 quant:            onnx checkpoints internal/strictjson internal/workers internal/atomicfile internal/exit
 lora:             onnx checkpoints quant internal/atomicfile internal/workers internal/exit
-data:             onnx internal/atomicfile
+data:             onnx internal/atomicfile internal/remote
 onnx/gradjob:     onnx onnx/grad ort checkpoints internal/atomicfile internal/exit
 internal/oracle:  checkpoints internal/packed
-store:            data
-grammar:          internal/strictjson
-chat:             data grammar store internal/strictjson internal/strictyaml
+store:           data internal/remote
+grammar:         internal/strictjson
+chat:            data grammar store internal/strictjson internal/strictyaml
 captions:         chat data internal/atomicfile internal/exit internal/strictyaml internal/workers
 heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
@@ -64,8 +66,8 @@ model/quantize:  onnx checkpoints quant model internal/atomicfile internal/exit
 textjudge:       chat data grammar store model model/text internal/pystring internal/strictyaml internal/journal internal/atomicfile shards
 model/fresh:      checkpoints model model/families internal/atomicfile
 chat/table: chat data store internal/atomicfile internal/exit internal/journal internal/strictjson internal/workers
-generate:         chat data grammar model model/text internal/strictjson internal/workers
-encoders: shards         onnx ort checkpoints data store heuristics model internal/strictjson internal/workers internal/atomicfile internal/journal
+generate:        chat data grammar model model/text internal/strictjson internal/workers
+encoders:        shards onnx ort checkpoints data store heuristics model internal/strictjson internal/workers internal/atomicfile internal/journal internal/remote
 optim:            internal/workers
 trainer/events:   internal/journal
 trainer:          onnx losses ort chat chat/table checkpoints lora data store model model/text trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version internal/journal
@@ -73,7 +75,7 @@ doctor:          onnx ort data lora model model/fresh optim internal/kernels int
 judges:           checkpoints model store internal/atomicfile internal/exit internal/pystring
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed
 metrics:         onnx ort checkpoints data encoders heuristics store internal/strictyaml internal/atomicfile
-scoring:         data store model internal/journal internal/workers internal/atomicfile shards
+scoring:         data store model internal/remote internal/journal internal/workers internal/atomicfile shards
 scoring/calibrate: calibration data model scoring store internal/atomicfile internal/page internal/stats
 benchmarks:      internal/page data heuristics model encoders scoring store internal/journal internal/stats internal/atomicfile metrics internal/workers textjudge
 labeling:         data store heuristics data/readers encoders internal/strictyaml internal/workers internal/atomicfile

@@ -1,0 +1,191 @@
+//go:build cloud
+
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"gocloud.dev/blob"
+	_ "gocloud.dev/blob/azureblob" // azblob://
+	_ "gocloud.dev/blob/fileblob"  // file://
+	_ "gocloud.dev/blob/gcsblob"   // gs://
+	_ "gocloud.dev/blob/memblob"   // mem://, in tests
+	"gocloud.dev/blob/s3blob"
+	"gocloud.dev/gcerrors"
+	"google.golang.org/api/googleapi"
+)
+
+// openBucket opens scheme://bucket.
+func openBucket(ctx context.Context, name string) (driver, error) {
+	var b *blob.Bucket
+	var err error
+	scheme, host, _ := strings.Cut(name, "://")
+	switch scheme {
+	case "s3":
+		b, err = openS3(ctx, host)
+	case "file": // its temporaries beside what is written, and no files of attributes
+		b, err = blob.OpenBucket(ctx, "file:///?no_tmp_dir=true&metadata=skip")
+	default:
+		b, err = blob.OpenBucket(ctx, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &cloudBucket{name: name, bucket: b}, nil
+}
+
+// openS3 takes what AWS's own tools take: AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL, ~/.aws and so on. Another
+// endpoint than Amazon's is asked for http://endpoint/bucket/key, since bucket.endpoint is rarely a name there.
+func openS3(ctx context.Context, bucket string) (*blob.Bucket, error) {
+	cfg, err := config.LoadDefaultConfig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
+		if o.UsePathStyle = o.BaseEndpoint != nil; o.UsePathStyle && o.Region == "" {
+			o.Region = "us-east-1"
+		}
+	})
+	return s3blob.OpenBucket(ctx, client, bucket,
+		&s3blob.Options{RequestChecksumCalculation: cfg.RequestChecksumCalculation})
+}
+
+type cloudBucket struct {
+	name   string // scheme://bucket
+	bucket *blob.Bucket
+	there  atomic.Bool // a request for one of its objects was granted
+}
+
+func (b *cloudBucket) stat(ctx context.Context, key string) (Info, error) {
+	a, err := b.bucket.Attributes(ctx, key)
+	if err != nil {
+		return Info{}, b.failed(ctx, err)
+	}
+	b.there.Store(true)
+	return Info{a.Size, a.ModTime, a.ETag}, nil
+}
+
+func (b *cloudBucket) read(ctx context.Context, key string, from, most int64) (Range, error) {
+	r, err := b.bucket.NewRangeReader(ctx, key, from, most, nil)
+	if err != nil {
+		return Range{}, b.failed(ctx, err)
+	}
+	defer r.Close()
+	raw, err := io.ReadAll(r)
+	if err != nil { // the connection broke off
+		return Range{}, &Error{Err: err, kind: passing}
+	}
+	b.there.Store(true)
+	return Range{raw, Info{Size: r.Size(), ModTime: r.ModTime()}}, nil
+}
+
+// partBytes is the size of the parts of an upload. S3 has 10,000 of them: 160 GB.
+const partBytes = 16 << 20
+
+func (b *cloudBucket) write(whole context.Context, key string, o writing) error {
+	ctx, cancel := context.WithCancel(whole)
+	defer cancel()
+	w, err := b.bucket.NewWriter(ctx, key, &blob.WriterOptions{
+		ContentType: "application/octet-stream", BufferSize: partBytes, MaxConcurrency: 2, IfNotExist: o.fresh,
+	})
+	if err != nil {
+		return b.failed(ctx, err)
+	}
+	to := &noted{to: w}
+	if err := o.fill(to); err != nil {
+		cancel() // before Close, which then gives the upload up
+		w.Close()
+		if to.err != nil {
+			return b.failed(whole, to.err)
+		}
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return b.failed(whole, err)
+	}
+	b.there.Store(true)
+	return nil
+}
+
+// noted keeps the error of what is written to.
+type noted struct {
+	to  io.Writer
+	err error
+}
+
+func (n *noted) Write(p []byte) (int, error) {
+	k, err := n.to.Write(p)
+	if err != nil {
+		n.err = err
+	}
+	return k, err
+}
+
+func (b *cloudBucket) remove(ctx context.Context, key string) error {
+	if err := b.bucket.Delete(ctx, key); err != nil {
+		return b.failed(ctx, err)
+	}
+	return nil
+}
+
+// failed says what is wrong with a request.
+func (b *cloudBucket) failed(ctx context.Context, err error) error {
+	code := status(err)
+	switch gcerrors.Code(err) {
+	case gcerrors.NotFound:
+		return b.notFound(ctx, code, err)
+	case gcerrors.PermissionDenied:
+		return &Error{Err: fmt.Errorf("no right to it (which storage also says of what is not there, where the bucket may "+
+			"not be listed): %w", err)}
+	case gcerrors.FailedPrecondition, gcerrors.AlreadyExists:
+		return &Error{Err: err, kind: exists}
+	case gcerrors.InvalidArgument, gcerrors.Unimplemented, gcerrors.Canceled:
+		return &Error{Err: err}
+	}
+	switch {
+	case code == 0 && strings.Contains(strings.ToLower(err.Error()), "credential"):
+		return &Error{Err: fmt.Errorf("no credentials (they are those of the cloud's own tools): %w", err)}
+	case code == 0 || code >= 500 || code == http.StatusTooManyRequests || code == http.StatusRequestTimeout ||
+		code == http.StatusConflict:
+		return &Error{Err: err, kind: passing}
+	}
+	return &Error{Err: err}
+}
+
+// notFound tells objects from buckets that are not there.
+func (b *cloudBucket) notFound(ctx context.Context, code int, err error) error {
+	if code == http.StatusMovedPermanently {
+		return &Error{Err: fmt.Errorf("the bucket %s is in another region (for S3, AWS_REGION says which): %w", b.name, err)}
+	}
+	if !b.there.Load() {
+		if ok, e := b.bucket.IsAccessible(ctx); e == nil && !ok {
+			return &Error{Err: fmt.Errorf("there is no bucket %s", b.name)}
+		}
+	}
+	return &Error{Err: errors.New("there is no such object"), kind: missing}
+}
+
+// status is the HTTP status of an answer, 0 if there was none.
+func status(err error) int {
+	var aws interface{ HTTPStatusCode() int }
+	var google *googleapi.Error
+	var azure *azcore.ResponseError
+	switch {
+	case errors.As(err, &aws):
+		return aws.HTTPStatusCode()
+	case errors.As(err, &google):
+		return google.Code
+	case errors.As(err, &azure):
+		return azure.StatusCode
+	}
+	return 0
+}

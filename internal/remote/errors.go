@@ -1,0 +1,100 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"time"
+)
+
+// kind is what is wrong with a request.
+type kind int
+
+const (
+	final   kind = iota // it would be refused again
+	missing             // there is no such object
+	exists              // it was to be made, and is there
+	passing             // it may go well another time
+)
+
+// Error is a request to object storage that failed.
+type Error struct {
+	Doing string // "reading", "writing"
+	Name  string // of the object
+	Err   error
+	kind  kind
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s %s: %v", e.Doing, e.Name, e.Err) }
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is makes a missing object fs.ErrNotExist, and one that is there already fs.ErrExist.
+func (e *Error) Is(target error) bool {
+	switch target {
+	case fs.ErrNotExist:
+		return e.kind == missing
+	case fs.ErrExist:
+		return e.kind == exists
+	case errFailed:
+		return e.kind == passing || errors.Is(e.Err, context.Canceled)
+	}
+	return false
+}
+
+// Temporary reports whether the storage failed, and not the request.
+func (e *Error) Temporary() bool { return e.kind == passing }
+
+// IsMissing reports whether an error says that there is no such object.
+func IsMissing(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.kind == missing
+}
+
+// Failed reports whether an error says that object storage failed after all attempts, or that a request was given up:
+// nothing is known of what was asked for.
+func Failed(err error) bool { return errors.Is(err, errFailed) }
+
+var errFailed = errors.New("object storage failed")
+
+// Attempts at a request, and the pause behind the first; each pause is twice the one before: half a minute in all.
+const attempts = 6
+
+var firstPause = time.Second
+
+// patience bounds one attempt, of at most a few MiB.
+const patience = 2 * time.Minute
+
+// retry does a request, again where it failed for a reason that may pass. do returns an *Error.
+func retry(ctx context.Context, doing, name string, do func(context.Context) error) error {
+	pause := firstPause
+	for n := 1; ; n++ {
+		one, cancel := context.WithTimeout(ctx, patience)
+		err := do(one)
+		cancel()
+		var e *Error
+		if err == nil {
+			return nil
+		}
+		if !errors.As(err, &e) {
+			e = &Error{Err: err}
+		}
+		e.Doing, e.Name = doing, name
+		if ctx.Err() != nil {
+			return &Error{Doing: doing, Name: name, Err: context.Cause(ctx)}
+		}
+		if e.kind != passing {
+			return e
+		}
+		if n == attempts {
+			e.Err = fmt.Errorf("%w (after %d attempts)", e.Err, n)
+			return e
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause/2 + rand.N(pause)):
+		}
+		pause *= 2
+	}
+}

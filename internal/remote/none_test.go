@@ -1,0 +1,17 @@
+//go:build !cloud
+
+package remote
+
+import (
+	"context"
+	"strings"
+	"testing"
+)
+
+// TestWithoutDrivers: the program says how it is built with them.
+func TestWithoutDrivers(t *testing.T) {
+	_, err := Open(context.Background(), "gs://bucket/x")
+	if err == nil || !strings.Contains(err.Error(), "make cloud") || !strings.Contains(err.Error(), "gs://bucket/x") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,201 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestNames(t *testing.T) {
+	for _, c := range []struct{ folder, name, want string }{
+		{"/data", "a/b.png", "/data/a/b.png"},
+		{"/data", "/x/b.png", "/x/b.png"},
+		{"s3://bucket/edits", "a b?.png", "s3://bucket/edits/a b?.png"},
+		{"s3://bucket/edits", "../b.png", "s3://bucket/b.png"},
+		{"s3://bucket", "b.png", "s3://bucket/b.png"},
+		{"s3://bucket/edits", "gs://other/b.png", "gs://other/b.png"},
+		{"s3://bucket/edits", "/local/b.png", "/local/b.png"},
+	} {
+		if got := Join(c.folder, c.name); got != c.want {
+			t.Errorf("%s and %s: %s, want %s", c.folder, c.name, got, c.want)
+		}
+	}
+	for name, want := range map[string]string{"s3://b/x/y.png": "s3://b/x", "s3://b/y.png": "s3://b", "/a/b": "/a"} {
+		if got := Dir(name); got != want {
+			t.Errorf("the folder of %s: %s, want %s", name, got, want)
+		}
+	}
+	for name, want := range map[string]string{
+		"s3://":                  "want s3://bucket/key",
+		"s3://bucket":            "names a folder",
+		"s3://bucket/x/":         "names a folder",
+		"s3://bucket/x//y":       "not a path",
+		"s3://bucket/../y":       "not a path",
+		"s3://bucket?region=x/y": "want s3://bucket/key",
+		"file://x/y":             "three slashes",
+	} {
+		if _, _, err := split(name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
+}
+
+// memory is a bucket that fails as it is told to.
+type memory struct {
+	objects map[string][]byte
+	time    time.Time
+	fail    func() error // asked at every request; nil: never
+	asked   int          // for ranges
+	bytes   int          // that were read
+}
+
+func (m *memory) err() error {
+	if m.fail == nil {
+		return nil
+	}
+	return m.fail()
+}
+
+func (m *memory) stat(_ context.Context, key string) (Info, error) {
+	raw, ok := m.objects[key]
+	if !ok {
+		return Info{}, &Error{Err: errors.New("there is no such object"), kind: missing}
+	}
+	return Info{int64(len(raw)), m.time, "v"}, m.err()
+}
+
+func (m *memory) read(ctx context.Context, key string, from, most int64) (Range, error) {
+	info, err := m.stat(ctx, key)
+	if err != nil {
+		return Range{}, err
+	}
+	info.Version = ""
+	part := m.objects[key][from:min(from+most, info.Size)]
+	m.asked, m.bytes = m.asked+1, m.bytes+len(part)
+	return Range{part, info}, nil
+}
+
+func (m *memory) write(_ context.Context, key string, o writing) error {
+	if _, ok := m.objects[key]; ok && o.fresh {
+		return &Error{Err: errors.New("it is there"), kind: exists}
+	}
+	var b bytes.Buffer
+	if err := o.fill(&b); err != nil {
+		return err
+	}
+	m.objects[key] = b.Bytes()
+	return m.err()
+}
+
+func (m *memory) remove(_ context.Context, key string) error { delete(m.objects, key); return m.err() }
+
+func newMemory(t *testing.T, bucket string) *memory {
+	m := &memory{objects: map[string][]byte{}, time: time.Unix(1, 0)}
+	buckets.Lock()
+	defer buckets.Unlock()
+	buckets.open[bucket] = m
+	pause := firstPause
+	firstPause = time.Millisecond
+	t.Cleanup(func() { firstPause = pause })
+	return m
+}
+
+func pattern(n int) []byte {
+	out := make([]byte, n)
+	for i := range out {
+		out[i] = byte(i*7 + i>>8*13)
+	}
+	return out
+}
+
+// TestRanges: an object is read in any order, from memory what was read before, and by larger requests what is read in
+// order.
+func TestRanges(t *testing.T) {
+	m := newMemory(t, "s3://ranges")
+	want := pattern(20*blockBytes + 17)
+	m.objects["a/b"] = want
+	f, err := Open(context.Background(), "s3://ranges/a/b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if n, err := Size(f); err != nil || n != int64(len(want)) || f.Name() != "s3://ranges/a/b" {
+		t.Error(n, err, f.Name())
+	}
+	for _, at := range []int{len(want) - 5, 3, 5*blockBytes - 2, len(want) - 5} {
+		got := make([]byte, 5)
+		if _, err := f.ReadAt(got, int64(at)); err != nil || !bytes.Equal(got, want[at:at+5]) {
+			t.Errorf("at %d: %v, %v", at, got, err)
+		}
+	}
+	if m.bytes > 11*blockBytes+17 { // the two blocks around 5 MiB are read in order
+		t.Errorf("%d requests for %d bytes", m.asked, m.bytes)
+	}
+	if n, err := f.ReadAt(make([]byte, 5), int64(len(want))-2); n != 2 || err != io.EOF {
+		t.Errorf("at the end: %d, %v", n, err)
+	}
+	m.asked = 0
+	if got, err := io.ReadAll(f); err != nil || !bytes.Equal(got, want) || m.asked > 5 {
+		t.Errorf("in order: %d bytes by %d requests, %v", len(got), m.asked, err)
+	}
+	if got, err := ReadAll(context.Background(), "s3://ranges/a/b", 1<<30); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("whole: %d bytes, %v", len(got), err)
+	}
+	if _, err := ReadAll(context.Background(), "s3://ranges/a/b", 1000); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("beyond the limit: %v", err)
+	}
+	if _, err := Open(context.Background(), "s3://ranges/x"); !errors.Is(err, fs.ErrNotExist) || Failed(err) ||
+		!strings.Contains(err.Error(), "s3://ranges/x") {
+		t.Error(err)
+	}
+}
+
+// TestFaults: failures that pass are not seen, one that stays is named and told from a refusal, and an object that
+// changes while it is read is an error.
+func TestFaults(t *testing.T) {
+	m := newMemory(t, "s3://faults")
+	want := pattern(3 * blockBytes)
+	m.objects["x"] = want
+	n := 0
+	m.fail = func() error {
+		if n++; n%3 != 0 {
+			return &Error{Err: errors.New("503 slow down"), kind: passing}
+		}
+		return nil
+	}
+	f, err := Open(context.Background(), "s3://faults/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(f); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	if err := Put(context.Background(), "s3://faults/y", want, false); err != nil || !bytes.Equal(m.objects["y"], want) {
+		t.Error(err)
+	}
+	m.fail = func() error { return &Error{Err: errors.New("503 slow down"), kind: passing} }
+	_, err = Stat(context.Background(), "s3://faults/x")
+	var e *Error
+	if !Failed(errors.Join(errors.New("other"), err)) || !errors.As(err, &e) || !e.Temporary() ||
+		!strings.Contains(err.Error(), "6 attempts") {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	m.fail = func() error { cancel(); return &Error{Err: errors.New("503"), kind: passing} }
+	if _, err := Stat(ctx, "s3://faults/x"); !errors.Is(err, context.Canceled) || !Failed(err) {
+		t.Error(err)
+	}
+	m.fail = nil
+	if f, err = Open(context.Background(), "s3://faults/x"); err != nil {
+		t.Fatal(err)
+	}
+	m.time = time.Unix(2, 0)
+	if _, err := io.ReadAll(f); err == nil || !strings.Contains(err.Error(), "changed") {
+		t.Errorf("an object that changed: %v", err)
+	}
+}

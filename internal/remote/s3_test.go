@@ -1,0 +1,256 @@
+//go:build cloud
+
+package remote
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"assay/internal/remote/s3test"
+)
+
+// TestMain makes the test binary a writer of endless objects, so that it can be killed.
+func TestMain(m *testing.M) {
+	name := os.Getenv("ASSAY_REMOTE_CHILD")
+	if name == "" {
+		os.Exit(m.Run())
+	}
+	err := Write(context.Background(), name, func(w io.Writer) error {
+		for part := pattern(partBytes); ; fmt.Println("part") {
+			if _, err := w.Write(part); err != nil {
+				return err
+			}
+		}
+	})
+	fmt.Println(err)
+	os.Exit(1)
+}
+
+// s3Server starts a server with an empty bucket.
+func s3Server(t *testing.T) (client *s3.Client, endpoint string) {
+	t.Helper()
+	client, endpoint = s3test.Start(t, "edits")
+	closeBuckets()
+	return client, endpoint
+}
+
+// closeBuckets has buckets opened anew.
+func closeBuckets() {
+	buckets.Lock()
+	defer buckets.Unlock()
+	clear(buckets.open)
+}
+
+// unfinished counts the uploads that the bucket holds parts of.
+func unfinished(t *testing.T, client *s3.Client) int {
+	t.Helper()
+	bucket := "edits"
+	got, err := client.ListMultipartUploads(context.Background(), &s3.ListMultipartUploadsInput{Bucket: &bucket})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(got.Uploads)
+}
+
+func fill(raw []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := io.Copy(w, bytes.NewReader(raw))
+		return err
+	}
+}
+
+// check reads an object whole and in ranges.
+func check(t *testing.T, name string, want []byte) {
+	t.Helper()
+	f, err := Open(context.Background(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	at := len(want) / 3
+	part := make([]byte, min(1000, len(want)-at))
+	if _, err := f.ReadAt(part, int64(at)); err != nil || !bytes.Equal(part, want[at:at+len(part)]) {
+		t.Errorf("%s at %d: %v", name, at, err)
+	}
+	if got, err := io.ReadAll(f); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%s: %d bytes, want %d, %v", name, len(got), len(want), err)
+	}
+	if got, err := ReadAnew(context.Background(), name, 1<<30); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%s whole: %d bytes, want %d, %v", name, len(got), len(want), err)
+	}
+}
+
+func TestS3(t *testing.T) {
+	ctx := context.Background()
+	client, _ := s3Server(t)
+	for name, size := range map[string]int{"s3://edits/empty": 0, "s3://edits/a b+c?ä.parquet": 3000,
+		"s3://edits/parts/large": 2*partBytes + 12345} {
+		want := pattern(size)
+		if err := Write(ctx, name, fill(want)); err != nil {
+			t.Fatal(err)
+		}
+		check(t, name, want)
+	}
+	for _, c := range []struct{ name, want string }{
+		{"s3://edits/none", "reading s3://edits/none: there is no such object"},
+		{"s3://nobody/none", "there is no bucket s3://nobody"},
+	} {
+		closeBuckets()
+		if _, err := Open(ctx, c.name); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	t.Run("given up", func(t *testing.T) {
+		broken := errors.New("broken")
+		half := func(w io.Writer) error { return errors.Join(fill(pattern(2*partBytes))(w), broken) }
+		if err := Write(ctx, "s3://edits/half", half); !errors.Is(err, broken) {
+			t.Error(err)
+		}
+		stopped, cancel := context.WithCancel(ctx)
+		err := Write(stopped, "s3://edits/half", func(w io.Writer) error {
+			err := fill(pattern(2 * partBytes))(w)
+			cancel()
+			return err
+		})
+		if !errors.Is(err, context.Canceled) && !Failed(err) {
+			t.Errorf("interrupted: %v", err)
+		}
+		if _, err := Stat(ctx, "s3://edits/half"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("half an object: %v", err)
+		}
+		if n := unfinished(t, client); n != 0 {
+			t.Errorf("%d uploads are left", n)
+		}
+	})
+	t.Run("fresh", func(t *testing.T) {
+		if err := Put(ctx, "s3://edits/once", []byte("first"), true); err != nil {
+			t.Fatal(err)
+		}
+		if err := Put(ctx, "s3://edits/once", []byte("second"), true); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("the second write: %v", err)
+		}
+		check(t, "s3://edits/once", []byte("first"))
+		if err := errors.Join(Remove(ctx, "s3://edits/once"), Remove(ctx, "s3://edits/once")); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("killed", func(t *testing.T) {
+		child := exec.Command(os.Args[0])
+		child.Env = append(os.Environ(), "ASSAY_REMOTE_CHILD=s3://edits/killed")
+		out, err := child.StdoutPipe()
+		if err == nil {
+			err = child.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.ReadFull(out, make([]byte, len("part\n")*4)) // some parts are uploaded by then
+		child.Process.Kill()
+		child.Wait()
+		if _, err := Stat(ctx, "s3://edits/killed"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("what a killed writer left: %v", err)
+		}
+	})
+}
+
+// TestS3Faults: a server that fails now and then, and breaks off answers, is not noticed; one that has no rights for us
+// is named at once.
+func TestS3Faults(t *testing.T) {
+	_, endpoint := s3Server(t)
+	pause := firstPause
+	firstPause = 10 * time.Millisecond
+	defer func() { firstPause = pause }()
+	target, _ := url.Parse(endpoint)
+	behind := httputil.NewSingleHostReverseProxy(target)
+	behind.ErrorLog = nil
+	var n, failed atomic.Int64
+	denied := atomic.Bool{}
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch k := n.Add(1); {
+		case denied.Load():
+			w.WriteHeader(http.StatusForbidden)
+		case k%3 == 0:
+			failed.Add(1)
+			w.WriteHeader([]int{500, 503}[k%2])
+		case k%7 == 0 && r.Method == http.MethodGet:
+			failed.Add(1)
+			behind.ServeHTTP(&shortWriter{ResponseWriter: w, left: 1000}, r)
+		default:
+			behind.ServeHTTP(w, r)
+		}
+	}))
+	defer proxy.Close()
+	t.Setenv("AWS_ENDPOINT_URL", proxy.URL)
+	closeBuckets()
+	want := pattern(2*partBytes + 99)
+	if err := Write(context.Background(), "s3://edits/x", fill(want)); err != nil {
+		t.Fatal(err)
+	}
+	check(t, "s3://edits/x", want)
+	if failed.Load() < 3 {
+		t.Errorf("%d of %d requests failed", failed.Load(), n.Load())
+	}
+	denied.Store(true)
+	if _, err := Open(context.Background(), "s3://edits/x"); err == nil || !strings.Contains(err.Error(), "no right") {
+		t.Error(err)
+	}
+}
+
+// shortWriter breaks a body off.
+type shortWriter struct {
+	http.ResponseWriter
+	left int
+}
+
+func (w *shortWriter) Write(p []byte) (int, error) {
+	if len(p) > w.left {
+		w.ResponseWriter.Write(p[:w.left])
+		panic(http.ErrAbortHandler)
+	}
+	w.left -= len(p)
+	return w.ResponseWriter.Write(p)
+}
+
+// TestDrivers: gocloud's other drivers do as ours in tests, with files for objects.
+func TestDrivers(t *testing.T) {
+	ctx := context.Background()
+	schemes = append(schemes, "mem")
+	defer func() { schemes = schemes[:len(schemes)-1] }()
+	for _, folder := range []string{"file://" + t.TempDir(), "mem://bucket"} {
+		name, want := folder+"/sub/x.bin", pattern(3*blockBytes+5)
+		if err := Write(ctx, name, fill(want)); err != nil {
+			t.Fatal(err)
+		}
+		check(t, name, want)
+		broken := errors.New("broken")
+		half := func(w io.Writer) error { return errors.Join(fill(want)(w), broken) }
+		if err := Write(ctx, folder+"/sub/half", half); !errors.Is(err, broken) {
+			t.Error(err)
+		}
+		if _, err := Stat(ctx, folder+"/sub/half"); !IsMissing(err) {
+			t.Errorf("half an object: %v", err)
+		}
+		if err := Put(ctx, name, []byte("again"), true); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("over one that is there: %v", err)
+		}
+		if err := Remove(ctx, name); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,60 @@
+//go:build cloud
+
+// Package s3test starts an S3 server for tests.
+package s3test
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+)
+
+// Start starts the server that ASSAY_TEST_S3 names (a command line with {port} and {folder}; tools/cloud.sh chooses
+// one), makes a bucket there, and points AWS's variables at it for the test, which is skipped where none is named.
+func Start(t *testing.T, bucket string) (client *s3.Client, endpoint string) {
+	t.Helper()
+	command := os.Getenv("ASSAY_TEST_S3")
+	if command == "" {
+		t.Skip("SKIPPED: ASSAY_TEST_S3 names no S3 server: object storage was NOT tested (tools/cloud.sh)")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	l.Close()
+	words := strings.Fields(strings.NewReplacer("{port}", port, "{folder}", t.TempDir()).Replace(command))
+	server := exec.Command(words[0], words[1:]...)
+	var log bytes.Buffer
+	server.Stdout, server.Stderr = &log, &log
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Process.Kill(); server.Wait() })
+	endpoint = "http://127.0.0.1:" + port
+	for name, value := range map[string]string{"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": "us-east-1",
+		"AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": "testersecret"} {
+		t.Setenv(name, value)
+	}
+	cfg, err := config.LoadDefaultConfig(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client = s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = true })
+	for range 300 {
+		if _, err = client.CreateBucket(context.Background(), &s3.CreateBucketInput{Bucket: &bucket}); err == nil {
+			return client, endpoint
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Fatalf("%v: %s", err, log.String())
+	return nil, ""
+}

@@ -1,0 +1,137 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sync/singleflight"
+)
+
+// ErrTooLarge is wrapped by errors about objects that are larger than allowed.
+var ErrTooLarge = errors.New("too large")
+
+// maxRequest is the most that one request for a whole object asks for.
+const maxRequest = 8 << 20
+
+// recent are small objects that were read last: the pictures of a group share their source, and a picture is read once
+// for its digest and once to be decoded. Objects are taken not to change while they are there.
+var recent = struct {
+	sync.Mutex
+	flight singleflight.Group
+	bytes  map[string][]byte
+	order  []string // the last read at the end
+	total  int
+}{bytes: map[string][]byte{}}
+
+const (
+	maxRecent = 64 << 20
+	maxKept   = 8 << 20 // of one object
+)
+
+// ReadAll reads a whole object, at most limit bytes of it. The bytes are shared: they are not to be changed.
+func ReadAll(ctx context.Context, name string, limit int64) ([]byte, error) {
+	recent.Lock()
+	raw, ok := recent.bytes[name]
+	recent.Unlock()
+	if !ok {
+		v, err, _ := recent.flight.Do(fmt.Sprint(limit, " ", name), func() (any, error) {
+			return ReadAnew(ctx, name, limit)
+		})
+		if err != nil {
+			return nil, err
+		}
+		raw = v.([]byte)
+	}
+	if int64(len(raw)) > limit {
+		return nil, fmt.Errorf("%s: %w: more than %d bytes", name, ErrTooLarge, limit)
+	}
+	return raw, nil
+}
+
+// ReadAnew is ReadAll, but reads what it may know.
+func ReadAnew(ctx context.Context, name string, limit int64) ([]byte, error) {
+	raw, err := readAll(ctx, name, limit)
+	if err == nil {
+		forget(name)
+		remember(name, raw)
+	}
+	return raw, err
+}
+
+func remember(name string, raw []byte) {
+	if len(raw) > maxKept {
+		return
+	}
+	recent.Lock()
+	defer recent.Unlock()
+	if _, ok := recent.bytes[name]; ok { // by another goroutine
+		return
+	}
+	recent.bytes[name], recent.order, recent.total = raw, append(recent.order, name), recent.total+len(raw)
+	for recent.total > maxRecent {
+		first := recent.order[0]
+		recent.order, recent.total = recent.order[1:], recent.total-len(recent.bytes[first])
+		delete(recent.bytes, first)
+	}
+}
+
+// forget drops what is kept of an object that is written.
+func forget(name string) {
+	recent.Lock()
+	defer recent.Unlock()
+	raw, ok := recent.bytes[name]
+	if !ok {
+		return
+	}
+	delete(recent.bytes, name)
+	recent.total -= len(raw)
+	for i, k := range recent.order {
+		if k == name {
+			recent.order = append(recent.order[:i], recent.order[i+1:]...)
+			break
+		}
+	}
+}
+
+func readAll(ctx context.Context, name string, limit int64) ([]byte, error) {
+	b, key, err := locate(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	var all []byte
+	var whole Info
+	for first := true; first || int64(len(all)) < whole.Size; first = false {
+		var got Range
+		err := retry(ctx, "reading", name, func(ctx context.Context) (err error) {
+			if got, err = b.read(ctx, key, int64(len(all)), maxRequest); err != nil {
+				return err
+			}
+			if want := min(maxRequest, got.Info.Size-int64(len(all))); int64(len(got.Bytes)) != want {
+				return &Error{Err: fmt.Errorf("%d bytes came of %d", len(got.Bytes), want), kind: passing}
+			}
+			if !first && (got.Info.Size != whole.Size || !got.Info.ModTime.Equal(whole.ModTime)) {
+				return errors.New("it was changed while it was read")
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if whole = got.Info; whole.Size > limit {
+			return nil, fmt.Errorf("%s: %w: more than %d bytes", name, ErrTooLarge, limit)
+		}
+		all = append(all, got.Bytes...)
+	}
+	return all, nil
+}
+
+// ReadFile reads a small file or an object, past what is kept of those that were read last.
+func ReadFile(ctx context.Context, name string) ([]byte, error) {
+	if !Is(name) {
+		return os.ReadFile(name)
+	}
+	return readAll(ctx, name, 1<<40)
+}

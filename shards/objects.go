@@ -1,0 +1,111 @@
+package shards
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"assay/internal/remote"
+)
+
+// objects is a folder of object storage. Claims are writes on the condition that nothing is there (If-None-Match, or
+// the like), of which one of several wins. What is done of a shard lies on the worker's machine: a worker elsewhere that
+// takes over begins the shard anew.
+type objects string
+
+// Requests outlive an interrupt, so that leases are given back. Each ends by itself.
+func (o objects) ctx() context.Context { return context.Background() }
+
+func (o objects) path(name string) string { return remote.Join(string(o), name) }
+
+// check refuses storage that cannot keep two workers from one shard.
+func (o objects) check() error {
+	if strings.HasPrefix(string(o), "file://") {
+		return fmt.Errorf("%s: shards meet in a folder as it is, not by file://: two workers could claim one shard", o)
+	}
+	probe := o.path(".probe-" + worker().ID)
+	if err := remote.Put(o.ctx(), probe, []byte("1\n"), true); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	err := remote.Put(o.ctx(), probe, []byte("2\n"), true)
+	if e := remote.Remove(o.ctx(), probe); e != nil {
+		return e
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return fmt.Errorf("%s: this storage overwrites an object on the condition that there is none (it ignores "+
+		"If-None-Match), so that two workers could claim one shard: let them meet in a folder of a shared file system", o)
+}
+
+func (o objects) has(name string) (bool, error) {
+	_, err := remote.Stat(o.ctx(), o.path(name))
+	if remote.IsMissing(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (o objects) read(name string) ([]byte, error) { return remote.ReadFile(o.ctx(), o.path(name)) }
+
+func (o objects) write(name string, raw []byte) error {
+	return remote.Put(o.ctx(), o.path(name), raw, false)
+}
+
+func (o objects) once(name string, raw []byte) error {
+	err := remote.Put(o.ctx(), o.path(name), raw, true)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// claim takes an answer that got lost into account: then the object is there, and this worker's own.
+func (o objects) claim(name string, raw []byte) error {
+	err := remote.Put(o.ctx(), o.path(name), raw, true)
+	if errors.Is(err, fs.ErrExist) {
+		if have, e := o.read(name); e == nil && bytes.Equal(have, raw) {
+			return nil
+		}
+	}
+	return err
+}
+
+func (o objects) renew(name string, raw []byte) error { return o.write(name, raw) }
+
+func (o objects) age(name string) (time.Duration, error) {
+	info, err := remote.Stat(o.ctx(), o.path(name))
+	if err != nil {
+		return 0, err
+	}
+	if info.Size <= int64(len(expired)) { // given back
+		raw, err := o.read(name)
+		if err == nil && string(raw) == expired {
+			return time.Since(time.Unix(0, 0)), nil
+		}
+	}
+	clock := o.path(".clock-" + worker().ID)
+	if err := remote.Put(o.ctx(), clock, []byte("now\n"), false); err != nil {
+		return 0, err
+	}
+	now, err := remote.Stat(o.ctx(), clock)
+	if err = errors.Join(err, remote.Remove(o.ctx(), clock)); err != nil {
+		return 0, err
+	}
+	return now.ModTime.Sub(info.ModTime), nil
+}
+
+// expired is what a lease holds that was given back: times of objects cannot be set.
+const expired = "{}\n"
+
+func (o objects) expire(name string) error { return o.write(name, []byte(expired)) }
+
+func (o objects) remove(name string) error { return remote.Remove(o.ctx(), o.path(name)) }
+
+func (o objects) progress(name string) (string, error) { return remote.Local(o.path(name), "") }

@@ -1,0 +1,120 @@
+package shards
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"assay/internal/atomicfile"
+	"assay/internal/remote"
+)
+
+// place is where workers meet: a folder that all of them see. Names are those of files in it.
+type place interface {
+	has(name string) (bool, error)
+	read(name string) ([]byte, error)              // fs.ErrNotExist if it is not there
+	write(name string, raw []byte) error           // complete or as it was before
+	once(name string, raw []byte) error            // complete; what is there already stays
+	claim(name string, raw []byte) error           // fs.ErrExist if it is there already: only one of several succeeds
+	renew(name string, raw []byte) error           // of what is there, so that it is young again
+	age(name string) (time.Duration, error)        // since it was written, by the clock of the place
+	expire(name string) error                      // makes it as old as can be
+	remove(name string) error                      // what is not there is no error
+	progress(name string) (path string, err error) // a file on this machine, for what is done
+}
+
+func placeOf(dir string) place {
+	if remote.Is(dir) {
+		return objects(dir)
+	}
+	return disk(dir)
+}
+
+// disk is a folder of a file system.
+type disk string
+
+func (d disk) path(name string) string { return filepath.Join(string(d), name) }
+
+func (d disk) has(name string) (bool, error) {
+	_, err := os.Lstat(d.path(name))
+	return err == nil, nil
+}
+
+func (d disk) read(name string) ([]byte, error) { return os.ReadFile(d.path(name)) }
+
+func (d disk) write(name string, raw []byte) error {
+	return atomicfile.Write(d.path(name), func(w io.Writer) error {
+		_, err := w.Write(raw)
+		return err
+	})
+}
+
+func (d disk) once(name string, raw []byte) error {
+	if err := os.MkdirAll(string(d), 0o777); err != nil {
+		return err
+	}
+	path := d.path(name)
+	beside := fmt.Sprintf("%s.%s", name, worker().ID)
+	if err := d.write(beside, raw); err != nil {
+		return err
+	}
+	err := os.Link(d.path(beside), path)
+	if errors.Is(err, fs.ErrExist) {
+		err = nil
+	} else if err != nil { // a file system without links: the plan of all is the same
+		return os.Rename(d.path(beside), path)
+	}
+	return errors.Join(err, os.Remove(d.path(beside)))
+}
+
+func (d disk) claim(name string, raw []byte) error {
+	f, err := os.OpenFile(d.path(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), d.renew(name, raw))
+}
+
+// renew writes the file anew, which changes its time by the clock of the file system.
+func (d disk) renew(name string, raw []byte) error {
+	f, err := os.OpenFile(d.path(name), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(raw)
+	return errors.Join(err, f.Close())
+}
+
+func (d disk) age(name string) (time.Duration, error) {
+	info, err := os.Stat(d.path(name))
+	if err != nil {
+		return 0, err
+	}
+	clock := d.path(".clock-" + worker().ID)
+	if err := os.WriteFile(clock, []byte("now\n"), 0o666); err != nil {
+		return 0, err
+	}
+	now, err := os.Stat(clock)
+	if err = errors.Join(err, os.Remove(clock)); err != nil {
+		return 0, err
+	}
+	return now.ModTime().Sub(info.ModTime()), nil
+}
+
+func (d disk) expire(name string) error {
+	return os.Chtimes(d.path(name), time.Time{}, time.Unix(0, 0))
+}
+
+func (d disk) remove(name string) error {
+	err := os.Remove(d.path(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func (d disk) progress(name string) (string, error) { return d.path(name), nil }
