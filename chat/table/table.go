@@ -210,17 +210,22 @@ func (r *run) write(progress string) error {
 			return err
 		}
 		var k record
-		if err := json.Unmarshal(raw, &k); err == nil && k.Of == r.kept[k.Row] {
+		row, good := journal.Row(raw)
+		if good && json.Unmarshal(row, &k) == nil && k.Of == r.kept[k.Row] {
 			last[k.Row] = n
 		}
 	}
 	return atomicfile.Write(r.Out, func(w io.Writer) error {
 		b := bufio.NewWriter(w)
 		for i := range r.lines.at {
+			if last[i] == 0 {
+				return fmt.Errorf("%s lost the answer to row %d: run the command again, which asks for it", progress, i+1)
+			}
 			raw, err := kept.read(last[i])
 			if err != nil {
 				return err
 			}
+			raw, _ = journal.Row(raw)
 			var k struct{ Answer json.RawMessage }
 			var a struct{ Error string }
 			if err := errors.Join(json.Unmarshal(raw, &k), json.Unmarshal(k.Answer, &a)); err != nil {
