@@ -205,27 +205,22 @@ func (r *run) write(progress string) error {
 	defer kept.close()
 	last := map[int]int{} // row: line that holds its answer, the last one
 	for n := 1; n < len(kept.at); n++ {
-		raw, err := kept.read(n)
+		raw, err := kept.row(n)
 		if err != nil {
 			return err
 		}
 		var k record
-		row, good := journal.Row(raw)
-		if good && json.Unmarshal(row, &k) == nil && k.Of == r.kept[k.Row] {
+		if err := json.Unmarshal(raw, &k); err == nil && k.Of == r.kept[k.Row] {
 			last[k.Row] = n
 		}
 	}
 	return atomicfile.Write(r.Out, func(w io.Writer) error {
 		b := bufio.NewWriter(w)
 		for i := range r.lines.at {
-			if last[i] == 0 {
-				return fmt.Errorf("%s lost the answer to row %d: run the command again, which asks for it", progress, i+1)
-			}
-			raw, err := kept.read(last[i])
+			raw, err := kept.row(last[i])
 			if err != nil {
 				return err
 			}
-			raw, _ = journal.Row(raw)
 			var k struct{ Answer json.RawMessage }
 			var a struct{ Error string }
 			if err := errors.Join(json.Unmarshal(raw, &k), json.Unmarshal(k.Answer, &a)); err != nil {

@@ -108,10 +108,9 @@ func summed(line []byte) []byte {
 	return fmt.Appendf(line[:len(line):len(line)], "\t%08x", crc32.Checksum(line, castagnoli))
 }
 
-// Row is a line of a journal without its end and its sum; false if the sum is another. Lines of earlier versions have
-// none.
+// Row is the JSON in a line of a journal, without the sum behind it; false if the line is damaged. Lines of earlier
+// versions have no sum.
 func Row(line []byte) ([]byte, bool) {
-	line = bytes.TrimSuffix(line, []byte{'\n'})
 	at := len(line) - sumSize
 	if at < 0 || line[at] != '\t' {
 		return line, true
