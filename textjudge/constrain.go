@@ -2,7 +2,6 @@ package textjudge
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,10 +29,9 @@ func (c *Config) languages(m chat.Model) (all []*grammar.Grammar, err error) {
 
 // language is a language all of whose texts Read reads. Objects have their keys in any order, all of them and no
 // others; numbers, blanks and spellings are those of [grammar.FromSchema].
-// An answer that reasons in free words first is left free: where its number begins cannot be told beforehand.
 func (g *Grammar) language() (*grammar.Grammar, error) {
-	if g.After != "" || g.Lines != nil {
-		return nil, errors.New("its answers have words of their own before the numbers: leave constrained out")
+	if g.Lines != nil || g.After != "" {
+		return nil, fmt.Errorf("its answer is %s: words of the model's own belong to it", g.spoken())
 	}
 	v := g.Value
 	if v == nil {
