@@ -119,8 +119,12 @@ results() {
 		if compgen -G "$at/*/results.json" >/dev/null; then
 			reproduce results --runs "$at" --out "$at/results.md" >&2
 		fi
-		for f in "$at"/*.md; do
-			cat "$f"
+		for f in "$at"/*.md "$at"/*.txt; do
+			[ -e "$f" ] || continue
+			case $f in
+			*.md) cat "$f" ;;
+			*) printf '```\n%s\n```\n' "$(<"$f")" ;;
+			esac
 			echo
 		done
 	} >"$to.new"
