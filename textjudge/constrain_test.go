@@ -113,7 +113,10 @@ func TestConstrained(t *testing.T) {
 		judge    string
 		response bool
 		want     string
-	}{{"viescore", false, "response_format: true"}, {"viescore", true, ""}, {"unifiedreward-edit/pair", true, "no JSON object"}} {
+	}{
+		{"viescore", false, "response_format: true"}, {"viescore", true, ""},
+		{"unifiedreward-edit/pair", true, "no JSON object"},
+	} {
 		at.ResponseFormat = c.response
 		remote, err := chat.OpenRemote(at)
 		if err != nil {
