@@ -55,8 +55,9 @@ cuda: setup ## make build/cuda/bin with the tag gpu: commands that list CUDA dev
 		go vet -tags cuda ./ort && go build -trimpath -tags gpu -o build/cuda/bin/ ./cmd/...
 	@echo "built: $$(echo build/cuda/bin/*)"
 
-weather: build ## kill commands at random instants and compare what they make (docs/reliability.md; KILLS=100: how often)
-	@go run ./tools/weather --kills $(or $(KILLS),10)
+weather: build ## kill commands, let their calls fail, overload a server, and compare (docs/reliability.md; KILLS=100: how often)
+	@go build -o build/weather-tool ./tools/weather
+	@build/weather-tool --kills $(or $(KILLS),10) --faults $(or $(KILLS),10) --server $$((6 * $(or $(KILLS),10)))s
 
 # Go's cache does not see that pkg-config says something else: another MPI has a definition of its own.
 mpi: setup ## make build/mpi/bin/train with the tag mpi: training by several processes (Open MPI or MPICH; docs/scale.md)

@@ -320,10 +320,10 @@ func (j *aimPredictions) Result() *Result {
 	r := &Result{Notes: j.notes}
 	var all []int
 	var truth, predicted []string
-	kinds, byEmotion := map[string][]int{}, map[string][]int{}
+	byKind, byEmotion := map[string][]int{}, map[string][]int{}
 	for i := range j.kind {
 		all = append(all, i)
-		kinds[j.kind[i]] = append(kinds[j.kind[i]], i)
+		byKind[j.kind[i]] = append(byKind[j.kind[i]], i)
 		byEmotion[j.aim.emotion[i]] = append(byEmotion[j.aim.emotion[i]], i)
 		if j.Complete(i) {
 			r.N++
@@ -334,51 +334,24 @@ func (j *aimPredictions) Result() *Result {
 			truth, predicted = append(truth, j.aim.emotion[i]), append(predicted, j.emotion[i])
 		}
 	}
-	half := func(names []string) aimHalf {
-		var units []int
-		for _, e := range names {
-			units = append(units, byEmotion[e]...)
-		}
-		m := j.means(units)
-		return aimHalf{len(units), Value(m["acc"]), Value(m["d_vad"])}
-	}
 	means := j.means(all)
 	out := aimJSON{
 		aimMeansJSON: toAIMMeans(len(all), means),
-		Positive:     half(positiveEmotions),
-		Negative:     half(negativeEmotions),
 		PerEmotion:   map[string]Value{},
 		PerEditType:  map[string]aimMeansJSON{},
 		Confusion:    newConfusion("emotions", truth, predicted, emotions, emotions),
 	}
-	out.Bias = aimHalf{Acc: out.Positive.Acc - out.Negative.Acc, DVAD: out.Negative.DVAD - out.Positive.DVAD}
 	r.Numbers = j.Numbers(all)
 	for k := range r.Numbers {
 		c := coverage(len(j.kind), j.lacking(r.Numbers[k].Name))
 		r.Numbers[k].Coverage = &c
 	}
-	halves := Table{Title: "positive and negative targets", Columns: []string{"acc", "d_vad"}, Rows: []TableRow{
-		{Name: "positive", Cells: []float64{float64(out.Positive.Acc), float64(out.Positive.DVAD)}},
-		{Name: "negative", Cells: []float64{float64(out.Negative.Acc), float64(out.Negative.DVAD)}},
-		{Name: "positivity bias", Cells: []float64{float64(out.Bias.Acc), float64(out.Bias.DVAD)}}}}
 	for _, e := range emotions {
 		if len(byEmotion[e]) > 0 {
 			out.PerEmotion[e] = Value(j.means(byEmotion[e])["acc"])
 		}
 	}
-	perKind := Table{Title: "per edit type"}
-	for _, n := range aimRow(means) {
-		perKind.Columns = append(perKind.Columns, n.Name)
-	}
-	for _, k := range sortedNames(kinds) {
-		m := j.means(kinds[k])
-		out.PerEditType[k] = toAIMMeans(len(kinds[k]), m)
-		line := TableRow{Name: k}
-		for _, n := range aimRow(m) {
-			line.Cells = append(line.Cells, n.Value)
-		}
-		perKind.Rows = append(perKind.Rows, line)
-	}
+	r.Tables = []Table{j.halves(byEmotion, &out), j.perKind(byKind, means, &out)}
 	if other := out.Confusion.Predicted[len(emotions):]; len(other) > 0 {
 		r.Notes = append(r.Notes,
 			fmt.Sprintf("predicted emotions outside the eight count as wrong: %s", strings.Join(other, ", ")))
@@ -389,8 +362,48 @@ func (j *aimPredictions) Result() *Result {
 	if r.Agreement, err = j.agreement(); err != nil {
 		r.Failed = append(r.Failed, err.Error())
 	}
-	r.JSON, r.Tables, r.Confusions = out, []Table{halves, perKind}, []Confusion{out.Confusion}
+	r.JSON, r.Confusions = out, []Confusion{out.Confusion}
 	return r
+}
+
+// halves fills in the numbers of positive and of negative targets, and the bias between them.
+func (j *aimPredictions) halves(byEmotion map[string][]int, out *aimJSON) Table {
+	half := func(names []string) aimHalf {
+		var units []int
+		for _, e := range names {
+			units = append(units, byEmotion[e]...)
+		}
+		m := j.means(units)
+		return aimHalf{len(units), Value(m["acc"]), Value(m["d_vad"])}
+	}
+	out.Positive, out.Negative = half(positiveEmotions), half(negativeEmotions)
+	out.Bias = aimHalf{Acc: out.Positive.Acc - out.Negative.Acc, DVAD: out.Negative.DVAD - out.Positive.DVAD}
+	t := Table{Title: "positive and negative targets", Columns: []string{"acc", "d_vad"}}
+	for _, h := range []struct {
+		name string
+		aimHalf
+	}{{"positive", out.Positive}, {"negative", out.Negative}, {"positivity bias", out.Bias}} {
+		t.Rows = append(t.Rows, TableRow{Name: h.name, Cells: []float64{float64(h.Acc), float64(h.DVAD)}})
+	}
+	return t
+}
+
+// perKind fills in the means of every kind of edits; means are those of all.
+func (j *aimPredictions) perKind(byKind map[string][]int, means map[string]float64, out *aimJSON) Table {
+	t := Table{Title: "per edit type"}
+	for _, n := range aimRow(means) {
+		t.Columns = append(t.Columns, n.Name)
+	}
+	for _, k := range sortedNames(byKind) {
+		m := j.means(byKind[k])
+		out.PerEditType[k] = toAIMMeans(len(byKind[k]), m)
+		line := TableRow{Name: k}
+		for _, n := range aimRow(m) {
+			line.Cells = append(line.Cells, n.Value)
+		}
+		t.Rows = append(t.Rows, line)
+	}
+	return t
 }
 
 // Chance implements Expecting: of emotions that are guessed.

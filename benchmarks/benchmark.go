@@ -13,8 +13,9 @@ import (
 
 // All lists the benchmarks in the order of `score bench list`.
 func All() []*Benchmark {
-	return []*Benchmark{imagenHub, genAIBench, auroraPoint, auroraPair, editRewardBench, aimBench, fedBench, mvei,
-		gEditBench, imgEditBench, riseBench, magicBrush}
+	return []*Benchmark{imagenHub, genAIBench, auroraPoint, auroraPair, editRewardBench, editRewardCompass, aimBench, fedBench, mvei,
+		gEditBench, imgEditBench, riseBench, krisBench, magicBrush,
+		emuEdit}
 }
 
 // Benchmark describes one benchmark.

@@ -122,7 +122,8 @@ func (c *Component) one(ctx context.Context, it Item, content string) measuredIt
 
 func (c *Component) value(ctx context.Context, it Item) (any, error) {
 	s := &metrics.Sample{ID: it.ID, Model: it.Model, Pictures: map[string]*data.Picture{},
-		Texts: map[string]string{"caption": it.Captions[1], "instruction": it.Instruction}}
+		Texts: map[string]string{"caption": it.Captions[1], "source_caption": it.Captions[0],
+			"instruction": it.Instruction}}
 	from := map[string]Picture{"source": it.Source, "edit": it.Edit, "target": it.Target}
 	for _, role := range c.Metric.Roles() {
 		if from[role].None() {

@@ -17,6 +17,7 @@ var imgEditBench = &Benchmark{
 	Needs: []string{
 		"--ratings: basic_edit.json, {KEY: {id, prompt, edit_type}}",
 		"--images (with --scorer or --judge): the folder that the ids start at, original_images",
+		"--judge imgedit/published with --prompts: the folder of a copy of the authors' repository asks their own questions",
 		"--editors: folders MODEL with KEY.png, and result.json, {KEY: TEXT}, as the authors' program writes it",
 	},
 	Published: "PKU-YuanGroup: the repository ImgEdit",
@@ -60,6 +61,7 @@ func loadImgEdit(o Options) (Set, error) {
 		root = filepath.Join(filepath.Dir(path), "original_images")
 	}
 	s := &graded{name: "imgedit-bench", editors: o.Editors, by: o.By, columns: []string{"published", "score"},
+		fields: map[string][]string{"published": {"published"}},
 		bounds: map[string]bounds{"published": {1, 5}, "score": scoreBounds}, own: readImgEditResult}
 	s.output = func(editor string, i int) string { return filepath.Join(editor, s.samples[i].item.ID+".png") }
 	var p problems
@@ -69,7 +71,7 @@ func loadImgEdit(o Options) (Set, error) {
 			p.add(key, "id, prompt and edit_type were expected")
 		}
 		p.list = append(p.list, nonNil(s.add(gradedSample{group: e.Kind, parts: []string{"all"}, scored: true,
-			item: Item{Key: Key{ID: key}, Instruction: e.Prompt,
+			item: Item{Key: Key{ID: key}, Instruction: e.Prompt, Kind: e.Kind,
 				Source: Picture{Path: filepath.Join(root, filepath.FromSlash(e.ID))}}}))...)
 	}
 	if len(s.samples) == 0 {

@@ -152,11 +152,11 @@ func OpenJudge(j *textjudge.Judge, workers int, closer func() error) (*Scorer, e
 		}
 		s = &Scorer{run: pairRun{j, max(workers, 1)}.run, close: closer}
 	} else {
-		one, err := j.Scorer(workers)
+		one, err := j.ItemScorer(workers)
 		if err != nil {
 			return nil, err
 		}
-		s = NewScorer(wordsScorer{one}, closer)
+		s = newScorer(wordsScorer{one}, askedItem, closer)
 		s.batch = 4 * max(workers, 1)
 	}
 	s.each, s.middle = true, math.NaN()
@@ -170,17 +170,37 @@ func OpenJudge(j *textjudge.Judge, workers int, closer func() error) (*Scorer, e
 	return s, nil
 }
 
+// askedItem is an item with everything that a judge may show of it.
+func askedItem(it Item) (textjudge.Item, error) {
+	e, err := decode(it)
+	out := textjudge.Item{Instruction: it.Instruction, Kind: it.Kind, Fields: it.Fields,
+		Pictures: map[string]*data.Picture{"edit": e.Edit}}
+	if e.Source != nil {
+		out.Pictures["source"] = e.Source
+	}
+	for _, role := range sortedNames(it.Shown) {
+		if err != nil {
+			break
+		}
+		out.Pictures[role], err = decodePicture(it, role, it.Shown[role])
+	}
+	return out, err
+}
+
 // wordsScorer gives a judge's scores on its own range.
 type wordsScorer struct{ *textjudge.Scorer }
 
 // Prepare implements scoring.Scorer.
-func (s wordsScorer) Prepare(e Edit) (*model.Sample, error) {
-	return s.Scorer.Prepare(model.Pair{Source: e.Source, Edit: e.Edit, Instruction: e.Item.Instruction})
+func (s wordsScorer) Prepare(i textjudge.Item) (textjudge.Item, error) { return i, nil }
+
+// Score implements scoring.Scorer, and is not called: JudgeEach is.
+func (s wordsScorer) Score(context.Context, []textjudge.Item) ([]float64, error) {
+	return nil, errors.New("edits are judged each by itself")
 }
 
 // JudgeEach implements scoring.EachJudge.
-func (s wordsScorer) JudgeEach(ctx context.Context, samples []*model.Sample) ([]model.Judgement, []error, error) {
-	judgements, errs, err := s.Scorer.JudgeEach(ctx, samples)
+func (s wordsScorer) JudgeEach(ctx context.Context, items []textjudge.Item) ([]model.Judgement, []error, error) {
+	judgements, errs, err := s.JudgeItems(ctx, items)
 	cfg := s.Config()
 	for i := range judgements {
 		if errs[i] == nil {
@@ -210,13 +230,12 @@ func (s sayer) say(
 		var at []int
 		for i, it := range part {
 			content[i] = it.content()
-			e, err := decode(it)
+			item, err := askedItem(it)
 			if err != nil {
 				outcomes[i].err = err
 				continue
 			}
-			asked = append(asked, textjudge.Item{Instruction: it.Instruction,
-				Pictures: map[string]*data.Picture{"source": e.Source, "edit": e.Edit}})
+			asked = append(asked, item)
 			at = append(at, i)
 		}
 		results, errs, err := s.judge.Each(ctx, asked, s.workers)

@@ -1,6 +1,7 @@
 package benchmarks
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -18,6 +19,7 @@ var riseBench = &Benchmark{
 		"--images (with --scorer or --judge): the folder that the images start at; the data's folder if left out",
 		"--editors: folders MODEL with images/CATEGORY/INDEX.png",
 		"--components: reasoning, consistency and plausibility of each output, 1 to 5, as a judge gave them",
+		"--judge rise with --prompts: the folder of a copy of the authors' repository asks their own questions",
 	},
 	Published: "PhoenixZ810: the repository RISEBench",
 	Predicts: `{"id": "temporal_reasoning_1", "model": "MODEL", "reasoning": 4, "consistency": 5, "plausibility": 3}, ` +
@@ -27,16 +29,24 @@ var riseBench = &Benchmark{
 			"reasoning; consistency_free: 0.2 plausibility + 0.8 reasoning; with a reasoning of 1 half of it, at least 1",
 		"rise as run: the same, but where any sample of the data has the key consistency_free, the authors' program takes " +
 			"all without it, but the logical ones, for such (what is absent is true to it)",
-		"accuracy: percent of samples with 5 in all; an absent number is wrong, so a consistency_free sample always is",
+		"accuracy: percent of samples with 5 in all; an absent number is wrong, so a consistency_free sample always is " +
+			"(the authors' program until April 2026)",
+		"accuracy since 2026-04: the same, but consistency does not count where the sample states consistency_free (their " +
+			"program since 13 April 2026, and their numbers since then)",
 		"means over samples; a scorer's numbers are called score",
 	},
 	Flags:    []string{"components", "component", "editors", "by", "images"},
 	Load:     loadRISE,
-	Counted:  []string{"accuracy"},
+	Counted:  []string{"accuracy", accuracySince},
 	Headline: "rise: overall",
 }
 
-var riseCategories = []string{"temporal_reasoning", "causal_reasoning", "spatial_reasoning", "logical_reasoning"}
+const (
+	accuracySince = "accuracy since 2026-04"
+	logical       = "logical_reasoning"
+)
+
+var riseCategories = []string{"temporal_reasoning", "causal_reasoning", "spatial_reasoning", logical}
 
 // riseEntry is a sample of the data.
 type riseEntry struct {
@@ -45,6 +55,13 @@ type riseEntry struct {
 	Instruction string
 	Image       string
 	Free        json.RawMessage `json:"consistency_free"`
+
+	// What judges are shown.
+	Reference      string          // what the edit should show, in words
+	ReferenceText  string          `json:"reference_txt"` // the same of logical samples
+	ReferenceImage string          `json:"reference_img"` // the same as a picture
+	WithInput      json.RawMessage `json:"reasoning_img"` // the source is shown beside
+	WithoutProblem json.RawMessage `json:"reasoning_wo_ins"`
 }
 
 // free says that the sample's consistency is not judged.
@@ -52,6 +69,35 @@ func (e *riseEntry) free() bool {
 	text := string(e.Free)
 	return text != "" && text != "null" && text != "false" && text != `""` && text != "0"
 }
+
+// kind is what the authors' program asks of the sample by: its category, and what the answer is compared with. anyAlone
+// says that a sample of the data has the key reasoning_wo_ins, which all have to the program then.
+func (e *riseEntry) kind(anyAlone bool) string {
+	stated := func(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+	kind := "process"
+	switch {
+	case e.Category == logical && e.ReferenceText != "":
+		kind = "logical by text"
+	case e.Category == logical && anyAlone:
+		kind = "logical by picture alone"
+	case e.Category == logical:
+		kind = "logical by picture"
+	case e.Category == "spatial_reasoning" && e.ReferenceImage != "":
+		kind = "spatial by picture"
+	case e.Category == "spatial_reasoning":
+		kind = "spatial"
+	}
+	if stated(e.WithInput) && (kind == "process" || kind == "spatial") {
+		kind += " with source"
+	}
+	if e.states() && e.Category != logical {
+		kind += ", any consistency"
+	}
+	return kind
+}
+
+// states says that the sample has the key consistency_free, whatever its value: pandas' notna.
+func (e *riseEntry) states() bool { return len(e.Free) > 0 && string(e.Free) != "null" }
 
 // readRISE reads the samples.
 func readRISE(path string) (entries []riseEntry, err error) {
@@ -84,11 +130,15 @@ func loadRISE(o Options) (Set, error) {
 	if root == "" {
 		root = filepath.Dir(path)
 	}
-	s := &graded{name: "rise-bench", editors: o.Editors, by: o.By, counted: []string{"accuracy"},
-		columns: []string{"rise", "rise as run", "accuracy", "reasoning", "consistency", "plausibility", "score"},
+	s := &graded{name: "rise-bench", editors: o.Editors, by: o.By, counted: []string{"accuracy", accuracySince},
+		columns: []string{"rise", "rise as run", "accuracy", accuracySince, "reasoning", "consistency", "plausibility", "score"},
 		bounds:  map[string]bounds{"reasoning": {1, 5}, "consistency": {1, 5}, "plausibility": {1, 5}},
-		fields: map[string][]string{"reasoning": {"Reasoning"}, "consistency": {"ApprConsistency"},
-			"plausibility": {"VisualPlausibility"}}}
+		fields: map[string][]string{"reasoning": {"reasoning", "Reasoning"}, "consistency": {"consistency", "ApprConsistency"},
+			"plausibility": {"plausibility", "VisualPlausibility"}}}
+	s.lacks = func(i int, column string) bool {
+		return column == "consistency" && entries[i].free() || column == "plausibility" && entries[i].Category == logical
+	}
+	anyAlone := slices.ContainsFunc(entries, func(e riseEntry) bool { return len(e.WithoutProblem) > 0 })
 	anyFree := false
 	var p problems
 	for i, e := range entries {
@@ -100,6 +150,10 @@ func loadRISE(o Options) (Set, error) {
 		anyFree = anyFree || len(e.Free) > 0
 		name := strings.TrimSuffix(e.Category, "_reasoning")
 		it := Item{Key: Key{ID: e.Index}, Instruction: e.Instruction}
+		it.Kind, it.Fields = e.kind(anyAlone), map[string]string{"reference": cmp.Or(e.ReferenceText, e.Reference)}
+		if e.ReferenceImage != "" {
+			it.Shown = map[string]Picture{"reference": {Path: filepath.Join(root, filepath.FromSlash(e.ReferenceImage))}}
+		}
 		if e.Image != "" {
 			it.Source = Picture{Path: filepath.Join(root, filepath.FromSlash(e.Image))}
 		}
@@ -130,15 +184,21 @@ func riseColumns(entries []riseEntry, anyFree bool) map[string]func(int, map[str
 			free := entries[i].free() || anyFree && len(entries[i].Free) == 0
 			return riseScore(entries[i].Category, free, riseNumbers(v))
 		},
-		"accuracy": func(i int, v map[string]float64) float64 {
-			r := riseNumbers(v)
-			all := r[0] == 5 && r[1] == 5 && (r[2] == 5 || entries[i].Category == "logical_reasoning")
-			if _, judged := v["reasoning"]; !judged {
-				return math.NaN()
-			}
-			return map[bool]float64{true: 100}[all]
+		"accuracy": func(i int, v map[string]float64) float64 { return riseAccuracy(entries[i].Category, false, v) },
+		accuracySince: func(i int, v map[string]float64) float64 {
+			return riseAccuracy(entries[i].Category, entries[i].states() && entries[i].Category != logical, v)
 		},
 	}
+}
+
+// riseAccuracy is 100 for a sample with 5 in all numbers that count, else 0; free says that consistency does not.
+func riseAccuracy(category string, free bool, v map[string]float64) float64 {
+	r := riseNumbers(v)
+	if _, judged := v["reasoning"]; !judged {
+		return math.NaN()
+	}
+	all := r[0] == 5 && (r[1] == 5 || free) && (r[2] == 5 || category == logical)
+	return map[bool]float64{true: 100}[all]
 }
 
 // riseNumbers are reasoning, consistency and plausibility, NaN where absent.
@@ -157,7 +217,7 @@ func riseScore(category string, free bool, v [3]float64) float64 {
 	reasoning, consistency, plausibility := v[0], v[1], v[2]
 	s := 0.3*consistency + 0.5*reasoning + 0.2*plausibility
 	switch {
-	case category == "logical_reasoning":
+	case category == logical:
 		s = 0.3*consistency + 0.7*reasoning
 	case free:
 		s = 0.2*plausibility + 0.8*reasoning

@@ -45,6 +45,11 @@ type Item struct {
 	Instruction string
 	Target      Picture   // the wanted result, where a benchmark has it
 	Captions    [2]string // of the source and of the wanted result, "" where a benchmark has none
+
+	// What judges that answer in words may be shown besides.
+	Kind   string             // of the edit, by which questions differ
+	Fields map[string]string  // texts by name
+	Shown  map[string]Picture // pictures by role: reference, source2, ...
 }
 
 // Prediction is one line of predictions.jsonl.
@@ -81,6 +86,18 @@ func (it *Item) content() string {
 	parts := []string{it.ID, it.Model, scoring.Content("", &row, nil), it.Captions[0], it.Captions[1]}
 	if k, err := store.Content("", it.Target.image()); err == nil { // few scorers need it: it need not be there
 		parts = append(parts, k.String())
+	}
+	if it.Kind != "" {
+		parts = append(parts, "kind", it.Kind)
+	}
+	for _, name := range sortedNames(it.Fields) {
+		parts = append(parts, "field", name, it.Fields[name])
+	}
+	for _, role := range sortedNames(it.Shown) {
+		parts = append(parts, "shown", role)
+		if k, err := store.Content("", it.Shown[role].image()); err == nil {
+			parts = append(parts, k.String())
+		}
 	}
 	return store.KeyOf(parts...).String()
 }

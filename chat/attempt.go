@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go"
+	"github.com/openai/openai-go/option"
 )
 
 // failure is why a try gave no answer.

@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"assay/data"
+	"assay/grammar"
 )
 
 // Model answers messages. Its methods are safe for concurrent use.
@@ -47,6 +48,10 @@ type Options struct {
 	Stop              []string // texts that end the answer; they are not part of it
 	StopTokenIDs      []int64  // besides the model's own
 	LogProbs          bool     // fill in Answer.LogProbs
+
+	// Grammar is what the answer has to follow: only tokens that it allows are chosen, and the answer ends within its
+	// limit of tokens. nil: anything.
+	Grammar *grammar.Grammar
 }
 
 // Reasons why an answer ended.

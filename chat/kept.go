@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"assay/grammar"
 	"assay/store"
 )
 
@@ -39,6 +40,9 @@ func Keep(m Model, s *store.Store) (*Kept, error) {
 	answers.Hold()
 	return &Kept{Model: m, answers: answers}, nil
 }
+
+// Follows implements [Follower].
+func (k *Kept) Follows(g *grammar.Grammar) error { return Follows(k.Model, g) }
 
 // Found is how many answers came from the store, or from another caller who asked the same at the same time.
 func (k *Kept) Found() int64 { return k.found.Load() }
@@ -125,7 +129,12 @@ func keyOf(messages []Message, o Options) (store.Key, error) {
 			return store.Key{}, fmt.Errorf("%w: an option is %v", ErrRequest, *v)
 		}
 	}
-	options, err := json.Marshal(keyOptions(o))
+	key := keyOptions{o.MaxNewTokens, o.Temperature, o.TopK, o.TopP, o.RepetitionPenalty, o.Seed, o.Stop, o.StopTokenIDs,
+		o.LogProbs, ""}
+	if o.Grammar != nil {
+		key.Grammar = o.Grammar.Key()
+	}
+	options, err := json.Marshal(key)
 	return store.KeyOf(append(parts, string(options))...), err
 }
 
@@ -140,6 +149,7 @@ type keyOptions struct {
 	Stop              []string `json:"stop,omitempty"`
 	StopTokenIDs      []int64  `json:"stop_token_ids,omitempty"`
 	LogProbs          bool     `json:"logprobs,omitempty"`
+	Grammar           string   `json:"grammar,omitempty"`
 }
 
 // record is an answer as the store holds it. Texts of local models need not be UTF-8, so they are bytes.

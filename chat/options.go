@@ -4,11 +4,15 @@ import (
 	"encoding/json"
 	"slices"
 
+	"assay/grammar"
 	"assay/internal/strictjson"
 )
 
 // optionKeys are those that Read looks for, besides the names of max_new_tokens.
-var optionKeys = []string{"temperature", "top_k", "top_p", "repetition_penalty", "seed", "stop", "stop_token_ids"}
+var optionKeys = []string{
+	"temperature", "top_k", "top_p", "repetition_penalty", "seed", "stop", "stop_token_ids", "response_format", "n",
+	"best_of",
+}
 
 // Read takes what a JSON object says about an answer. most are the names under which it says MaxNewTokens: tables call
 // it max_new_tokens, OpenAI's protocol max_tokens and max_completion_tokens. A stop is a text or a list; null is left
@@ -44,6 +48,34 @@ func (o *Options) Read(from *strictjson.Object, most ...string) {
 	} else {
 		from.Opt("stop", &o.Stop)
 	}
+	o.readFormat(from)
+}
+
+// readFormat takes response_format as OpenAI's protocol has it: text, or json_schema.
+func (o *Options) readFormat(from *strictjson.Object) {
+	format := from.Sub("response_format")
+	if format == nil {
+		return
+	}
+	var kind string
+	switch format.Get("type", &kind); kind {
+	case "text":
+	case "json_schema":
+		s := format.Sub("json_schema")
+		if s == nil || !s.Has("schema") {
+			format.Failf("json_schema", "it is missing: an object with a schema")
+			break
+		}
+		g, err := grammar.FromSchema(s.Raw("schema"), true)
+		if err != nil {
+			s.Failf("", "%w", err)
+		}
+		s.Close(strictjson.Harmless{"name": nil, "description": nil, "strict": nil})
+		o.Grammar = g
+	default:
+		format.Failf("type", "%q is not supported; text and json_schema are", kind)
+	}
+	format.Close()
 }
 
 // Given tells which keys of Read an object has.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go"
+	"github.com/openai/openai-go/option"
 
 	"assay/data"
 )
@@ -65,6 +65,13 @@ func (r *Remote) request(messages []Message, o Options) (
 	}
 	if o.RepetitionPenalty != nil {
 		options = append(options, option.WithJSONSet("repetition_penalty", *o.RepetitionPenalty))
+	}
+	if o.Grammar != nil {
+		if err := r.Follows(o.Grammar); err != nil {
+			return p, nil, err
+		}
+		options = append(options, option.WithJSONSet("response_format", map[string]any{"type": "json_schema",
+			"json_schema": map[string]any{"name": "answer", "strict": true, "schema": o.Grammar.Schema()}}))
 	}
 	if len(o.StopTokenIDs) > 0 {
 		options = append(options, option.WithJSONSet("stop_token_ids", o.StopTokenIDs))

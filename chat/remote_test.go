@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"assay/data"
+	"assay/grammar"
 )
 
 // fakeServer answers requests as a function of their number, from 0, and keeps their bodies.
@@ -446,5 +447,29 @@ cost_cap: 2
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing: %v", want, err)
 		}
+	}
+}
+
+// TestResponseFormat: a grammar reaches a server as response_format if its settings say so, and is refused otherwise.
+func TestResponseFormat(t *testing.T) {
+	f := newFakeServer(t, func(w http.ResponseWriter, _ int64) { io.WriteString(w, says("{}")) })
+	g, err := grammar.FromSchema(json.RawMessage(`{"type": "object", "properties": {}}`), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages := []Message{{Role: "user", Content: []Part{{Text: "a"}}}}
+	if _, err := f.open(t, nil).
+		Chat(t.Context(), messages, Options{Grammar: g}); !errors.Is(err, ErrRequest) ||
+		f.n.Load() != 0 {
+		t.Errorf("%v, %d requests", err, f.n.Load())
+	}
+	r := f.open(t, func(s *Server) { s.ResponseFormat = true })
+	if _, err := r.Chat(t.Context(), messages, Options{Grammar: g}); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"type": "json_schema", "json_schema": map[string]any{"name": "answer", "strict": true,
+		"schema": map[string]any{"type": "object", "properties": map[string]any{}}}}
+	if diff := cmp.Diff(want, f.bodies[0]["response_format"]); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -31,6 +31,10 @@ type Server struct {
 	// Extra are more fields of a request, as chat_template_kwargs.
 	Extra Object `yaml:"extra"`
 
+	// ResponseFormat lets requests whose answers have to follow a grammar ask for response_format: json_schema. Servers
+	// differ in what they make of it; without it such requests are refused.
+	ResponseFormat bool `yaml:"response_format"`
+
 	Price    Price   `yaml:"price"`
 	TokenCap int64   `yaml:"token_cap"` // of all answers of this process, prompts included; 0: no cap
 	CostCap  float64 `yaml:"cost_cap"`  // in the currency of Price; 0: no cap
@@ -79,6 +83,9 @@ func (s *Server) Check() map[string]string {
 		wrong["model"] = "is needed: the name by which the server knows the model"
 	}
 	s.checkBounds(wrong)
+	if _, ok := s.Extra["response_format"]; ok && s.ResponseFormat {
+		wrong["extra"] = "response_format has a place of its own"
+	}
 	if s.LimitField != "max_tokens" && s.LimitField != "max_completion_tokens" {
 		wrong["limit_field"] = fmt.Sprintf("%q: want max_tokens or max_completion_tokens", s.LimitField)
 	}

@@ -24,30 +24,23 @@ func (p *Picture) DropAlpha() (*Picture, error) {
 	return &Picture{Width: p.Width, Height: p.Height, Pix: p.bare}, nil
 }
 
-// keepBare keeps the colours of m below its transparency, if it has any; p is m over white.
+// keepBare keeps the colours of m, which has some transparency, below that; p is m over white.
 func (p *Picture) keepBare(m image.Image) {
 	switch m := m.(type) {
 	case *image.NRGBA:
-		if !m.Opaque() {
-			p.setBare(func(dst []byte, y int) { bareRow(dst, m.Pix[y*m.Stride:], 1) })
-		}
+		p.setBare(func(dst []byte, y int) { bareRow(dst, m.Pix[y*m.Stride:], 1) })
 	case *image.NRGBA64:
-		if !m.Opaque() {
-			p.setBare(func(dst []byte, y int) { bareRow(dst, m.Pix[y*m.Stride:], 2) })
-		}
+		p.setBare(func(dst []byte, y int) { bareRow(dst, m.Pix[y*m.Stride:], 2) })
 	case *image.Paletted:
 		p.keepPalette(m)
-	case interface{ Opaque() bool }: // premultiplied kinds, whose colours are rounded away
-		p.bareLost = !m.Opaque()
+	default: // premultiplied kinds, whose colours are rounded away
+		p.bareLost = true
 	}
 }
 
 // keepPalette keeps the colours of a palette's entries. The GIF decoder replaces that of the transparent one.
 func (p *Picture) keepPalette(m *image.Paletted) {
 	var table [256][3]byte
-	if m.Opaque() {
-		return
-	}
 	for i, c := range m.Palette {
 		n, straight := c.(color.NRGBA)
 		if _, _, _, a := c.RGBA(); a != 0xffff && !straight {

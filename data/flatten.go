@@ -1,8 +1,10 @@
 package data
 
 import (
+	"encoding/binary"
 	"image"
 	"image/color"
+	"sync/atomic"
 )
 
 // flatten converts a decoded picture to RGB, with transparency over white. It reads each pixel once: no conversion of
@@ -10,92 +12,149 @@ import (
 func flatten(m image.Image) *Picture {
 	p := NewPicture(m.Bounds().Dx(), m.Bounds().Dy())
 	convert := rowsOf(m)
+	var transparent atomic.Bool
 	parallel(p.Height, len(p.Pix), func(from, to int) {
 		for y := from; y < to; y++ {
-			convert(p.row(y), y)
+			if !convert(p.row(y), y) {
+				transparent.Store(true)
+			}
 		}
 	})
-	p.keepBare(m)
+	if transparent.Load() {
+		p.keepBare(m)
+	}
 	return p
 }
 
-// rowsOf returns the conversion of row y of m, counted from its top, to RGB bytes.
-func rowsOf(m image.Image) func(dst []byte, y int) {
+// A rowConversion writes row y of a picture, counted from its top, as RGB bytes, and tells whether all of it is opaque.
+type rowConversion func(dst []byte, y int) (opaque bool)
+
+func rowsOf(m image.Image) rowConversion {
 	switch m := m.(type) {
 	case *image.Gray:
-		return func(dst []byte, y int) { greyRow(dst, m.Pix[y*m.Stride:], 1) }
+		return func(dst []byte, y int) bool { return greyRow(dst, m.Pix[y*m.Stride:], 1) }
 	case *image.Gray16: // of up to 255: see flattened
-		return func(dst []byte, y int) { greyRow(dst, m.Pix[y*m.Stride+1:], 2) }
+		return func(dst []byte, y int) bool { return greyRow(dst, m.Pix[y*m.Stride+1:], 2) }
 	case *image.NRGBA:
-		return func(dst []byte, y int) { blendRow(dst, m.Pix[y*m.Stride:], 1) }
-	case *image.NRGBA64:
-		return func(dst []byte, y int) { blendRow(dst, m.Pix[y*m.Stride:], 2) }
-	case *image.RGBA: // what the decoders of opaque pictures return: only what is not opaque is divided by its alpha
-		return func(dst []byte, y int) {
+		return func(dst []byte, y int) bool {
 			src := m.Pix[y*m.Stride:]
-			for x := 0; x+2 < len(dst); x += 3 {
-				r, g, b, a := src[0], src[1], src[2], src[3]
-				if a != 255 {
-					c := overWhite(color.RGBA{R: r, G: g, B: b, A: a})
-					r, g, b = c[0], c[1], c[2]
-				}
-				dst[x], dst[x+1], dst[x+2] = r, g, b
-				src = src[4:]
-			}
+			return opaqueRow(dst, src) || blendRow(dst, src, 1)
+		}
+	case *image.NRGBA64:
+		return func(dst []byte, y int) bool { return blendRow(dst, m.Pix[y*m.Stride:], 2) }
+	case *image.RGBA: // what the decoders of opaque pictures return: only what is not opaque is divided by its alpha
+		return func(dst []byte, y int) bool {
+			src := m.Pix[y*m.Stride:]
+			return opaqueRow(dst, src) || premultipliedRow(dst, src)
 		}
 	case *image.RGBA64:
-		return func(dst []byte, y int) {
-			src := m.Pix[y*m.Stride:]
+		return func(dst []byte, y int) bool {
+			src, opaque := m.Pix[y*m.Stride:], true
 			for x := 0; x+2 < len(dst); x += 3 {
 				r, g, b := src[0], src[2], src[4]
 				if src[6]&src[7] != 255 {
 					c := overWhite(m.RGBA64At(m.Rect.Min.X+x/3, m.Rect.Min.Y+y))
-					r, g, b = c[0], c[1], c[2]
+					r, g, b, opaque = c[0], c[1], c[2], false
 				}
 				dst[x], dst[x+1], dst[x+2] = r, g, b
 				src = src[8:]
 			}
+			return opaque
 		}
 	case *image.CMYK:
-		return func(dst []byte, y int) { cmykRow(dst, m.Pix[y*m.Stride:]) }
+		return func(dst []byte, y int) bool { return cmykRow(dst, m.Pix[y*m.Stride:]) }
 	case *image.Paletted:
-		var table [256][3]byte // an index beyond the palette is black
+		var table [256]uint32 // RGB, and a byte that is not 0 if that is transparent; an index beyond the palette is black
 		for i, c := range m.Palette {
-			table[i] = overWhite(c)
-		}
-		return func(dst []byte, y int) {
-			for x, v := range m.Pix[y*m.Stride:][:len(dst)/3] {
-				c := &table[v]
-				dst[3*x], dst[3*x+1], dst[3*x+2] = c[0], c[1], c[2]
+			v := overWhite(c)
+			table[i] = uint32(v[0]) | uint32(v[1])<<8 | uint32(v[2])<<16
+			if _, _, _, a := c.RGBA(); a != 0xffff {
+				table[i] |= 1 << 24
 			}
 		}
+		return func(dst []byte, y int) bool { return paletteRow(dst, m.Pix[y*m.Stride:][:len(dst)/3], &table) }
 	}
 	b := m.Bounds()
-	return func(dst []byte, y int) { // the slow way, for types that no decoder in use returns
+	o, ok := m.(interface{ Opaque() bool })
+	opaque := !ok || o.Opaque()
+	return func(dst []byte, y int) bool { // the slow way, for types that no decoder in use returns
 		for x := range len(dst) / 3 {
 			c := overWhite(m.At(b.Min.X+x, b.Min.Y+y))
 			copy(dst[3*x:], c[:])
 		}
+		return opaque
 	}
 }
 
+// opaqueRow copies the colours of a row of RGBA, if all of it is opaque. Pixels are written as four bytes, of which the
+// next pixel overwrites the last.
+func opaqueRow(dst, src []byte) bool {
+	alpha := uint32(255 << 24)
+	for len(dst) > 3 && len(src) >= 4 {
+		v := binary.LittleEndian.Uint32(src)
+		binary.LittleEndian.PutUint32(dst, v)
+		alpha &= v
+		dst, src = dst[3:], src[4:]
+	}
+	if len(dst) == 3 {
+		copy(dst, src[:3])
+		alpha &= uint32(src[3]) << 24
+	}
+	return alpha == 255<<24
+}
+
+// paletteRow writes the entries of a palette that a row names.
+func paletteRow(dst, src []byte, table *[256]uint32) bool {
+	all := uint32(0)
+	for len(dst) > 3 && len(src) > 0 {
+		v := table[src[0]]
+		binary.LittleEndian.PutUint32(dst, v)
+		all |= v
+		dst, src = dst[3:], src[1:]
+	}
+	if len(dst) == 3 {
+		v := table[src[0]]
+		dst[0], dst[1], dst[2] = byte(v), byte(v>>8), byte(v>>16)
+		all |= v
+	}
+	return all>>24 == 0
+}
+
+// premultipliedRow puts a row of premultiplied RGBA over white. Not all of it is opaque.
+func premultipliedRow(dst, src []byte) bool {
+	for x := 0; x+2 < len(dst); x += 3 {
+		c := [3]byte{src[0], src[1], src[2]}
+		if a := src[3]; a != 255 {
+			c = overWhite(color.RGBA{R: c[0], G: c[1], B: c[2], A: a})
+		}
+		dst[x], dst[x+1], dst[x+2] = c[0], c[1], c[2]
+		src = src[4:]
+	}
+	return false
+}
+
 // greyRow repeats a row of grey three times. step: from one sample's byte to the next.
-func greyRow(dst, src []byte, step int) {
+func greyRow(dst, src []byte, step int) bool {
 	for x := 0; x+2 < len(dst); x += 3 {
 		v := src[x/3*step]
 		dst[x], dst[x+1], dst[x+2] = v, v, v
 	}
+	return true
 }
 
 // blendRow puts a row of straight-alpha RGBA over white. step: bytes a channel; the first one counts.
-func blendRow(dst, src []byte, step int) {
+func blendRow(dst, src []byte, step int) bool {
+	opaque := true
 	for x := 0; x+2 < len(dst); x += 3 {
+		// of 16 bits of alpha the first byte decides what is seen, both whether it is opaque
 		a := src[3*step]
-		for c := range 3 {
-			dst[x+c] = blendOverWhite(src[c*step], a)
-		}
+		opaque = opaque && a == 255 && src[4*step-1] == 255
+		dst[x] = blendOverWhite(src[0], a)
+		dst[x+1] = blendOverWhite(src[step], a)
+		dst[x+2] = blendOverWhite(src[2*step], a)
 		src = src[4*step:]
 	}
+	return opaque
 }
 
 // blendAlpha puts a row of RGB over white by a row of alpha.
@@ -126,7 +185,7 @@ func overWhite(c color.Color) [3]byte {
 }
 
 // cmykRow converts CMYK as Pillow does: r = (255 - k) - c (255 - k) / 255, the division rounded.
-func cmykRow(dst, src []byte) {
+func cmykRow(dst, src []byte) bool {
 	for x := 0; x+2 < len(dst); x += 3 {
 		white := 255 - int(src[3])
 		for c := range 3 {
@@ -135,4 +194,5 @@ func cmykRow(dst, src []byte) {
 		}
 		src = src[4:]
 	}
+	return true
 }

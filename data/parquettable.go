@@ -64,6 +64,9 @@ func openParquet(f remote.File) (*parquetTable, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("damaged Parquet file: %w", err)
 	}
+	if err := checkNames(t.data); err != nil {
+		return nil, err
+	}
 	halves := halfFloats(t.data.Metadata().Schema)
 	for _, c := range t.data.Root().Columns() {
 		t.schema = append(t.schema, newParquetColumn(c, halves))

@@ -34,6 +34,7 @@ type Model struct {
 	config      *Config
 	engine      *engine
 	fingerprint func() (string, error)
+	grammars    *grammars
 }
 
 var _ chat.Model = (*Model)(nil)
@@ -59,6 +60,7 @@ func Open(dir string, o Options) (*Model, error) {
 	}
 	m := &Model{lm: lm, config: config, engine: newEngine(lm, o)}
 	m.fingerprint = sync.OnceValues(m.identify)
+	m.grammars = newGrammars(lm)
 	return m, nil
 }
 
@@ -145,6 +147,11 @@ func (m *Model) request(ctx context.Context, messages []chat.Message, o chat.Opt
 	for _, ids := range [][]int64{config.End, o.StopTokenIDs} {
 		for _, id := range ids {
 			r.end[id] = true
+		}
+	}
+	if o.Grammar != nil {
+		if err := m.grammars.constrain(r, o.Grammar); err != nil {
+			return nil, err
 		}
 	}
 	return r, m.engine.fits(r)

@@ -2,10 +2,12 @@ package generate
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"unicode/utf8"
 
 	"assay/chat"
+	"assay/grammar"
 	"assay/model"
 )
 
@@ -19,6 +21,7 @@ type request struct {
 	most     int            // tokens of the answer
 	cut      bool           // they end where the model's context does: more were wanted
 	logProbs bool
+	walk     *grammar.Walk           // the answer's way through its grammar; nil: it has none
 	piece    func(text string) error // nil: the text is not told
 	answers  []Likelihood            // not nil: nothing is generated, these texts are measured
 
@@ -42,6 +45,11 @@ func (r *request) accept(logits []float32, decode func([]int64) (string, error))
 	id, err := r.sampler.next(logits, r.prompt.IDs)
 	if err != nil {
 		return true, err
+	}
+	if r.walk != nil {
+		if err := r.walk.Take(id); err != nil {
+			return true, err
+		}
 	}
 	if r.logProbs {
 		a.LogProbs = append(a.LogProbs, logProb(logits, id))
@@ -67,6 +75,28 @@ func (r *request) accept(logits []float32, decode func([]int64) (string, error))
 	}
 	r.tell(ended)
 	return ended, nil
+}
+
+// follow rules out all tokens that the grammar does not allow. Those that end the answer may come where it is complete.
+func (r *request) follow(z []float32) error {
+	mask, err := r.walk.Mask(r.most - len(r.answer.TokenIDs))
+	if err != nil {
+		return err
+	}
+	ends := map[int64]float32{}
+	for id := range r.end {
+		if ends[id] = never; r.walk.Ends(id) {
+			ends[id] = z[id]
+		}
+	}
+	mask.Forbid(z)
+	for id, v := range ends {
+		z[id] = v
+	}
+	if z[argmax(z)] == never {
+		return errors.New("the grammar allows no token, nor that the answer ends")
+	}
+	return nil
 }
 
 // firstOf is where the first of some texts begins in s; -1: there is none.

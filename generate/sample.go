@@ -12,7 +12,8 @@ import (
 type sampler struct {
 	*Config
 	random *rand.Rand
-	scores []float32 // scratch
+	rule   func(scores []float32) error // sets what may not be chosen to -inf; nil: anything may
+	scores []float32                    // scratch
 }
 
 func newSampler(c *Config, seed uint64) *sampler {
@@ -32,8 +33,9 @@ func (s *sampler) next(logits []float32, ids []int64) (int64, error) {
 	return draw(s.scores, s.random.Float64()), nil
 }
 
-// process turns raw logits into what transformers samples from, in its order and in float32: repetition penalty,
-// temperature, top_k, top_p. What cannot be chosen is -inf. It is an error if a logit is not finite before that.
+// process turns raw logits into what transformers samples from, in its order and in float32: repetition penalty, the
+// rule (which commutes with temperature), temperature, top_k, top_p. What cannot be chosen is -inf. It is an error if a
+// logit is not finite before that.
 func (s *sampler) process(z []float32, ids []int64) error {
 	penalize(z, ids, float32(s.RepetitionPenalty))
 	if t := float32(s.Temperature); s.Sample && t != 1 {
@@ -45,6 +47,11 @@ func (s *sampler) process(z []float32, ids []int64) error {
 		if v-v != 0 { // infinite, or not a number
 			return fmt.Errorf("the logit of token %d is %g after repetition_penalty %g and temperature %g: nothing can be "+
 				"chosen", id, v, s.RepetitionPenalty, s.Temperature)
+		}
+	}
+	if s.rule != nil {
+		if err := s.rule(z); err != nil {
+			return err
 		}
 	}
 	if !s.Sample {

@@ -11,6 +11,8 @@ type clippedThumb struct {
 	sum    float64 // of the pixels
 	spread float64 // sum of the squares of their distances from the mean
 	clear  bool    // it shows so much that only its copies are like it
+
+	certainty certainty
 }
 
 func newClippedThumb(pixels []byte) *clippedThumb {

@@ -1,10 +1,11 @@
 package labeling
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -34,19 +35,22 @@ type leak struct {
 	distance int // of their hashes, in bits
 }
 
-var pictureFile = map[string]bool{".png": true, ".jpg": true, ".jpeg": true, ".webp": true, ".gif": true, ".bmp": true,
-	".tif": true, ".tiff": true}
+var errClosed = errors.New("pictures inside it are not looked for: unpack it, or convert it to Parquet")
 
-// openGuard looks at every picture in folders: picture files, and the pictures inside Parquet and JSON-lines tables.
-// What cannot be read is passed to bad.
+// openGuard looks at every picture in folders: picture files, and the pictures inside Parquet and JSON tables. What cannot
+// be read is passed to bad, and so are files that may hold pictures and are not looked into.
 func openGuard(ctx context.Context, c GuardConfig, bad func(name string, err error)) (*guard, error) {
 	g := &guard{distance: c.Distance}
 	var paths []string
 	for _, folder := range c.Folders {
 		err := filepath.WalkDir(folder, func(p string, e fs.DirEntry, err error) error {
 			ext := strings.ToLower(filepath.Ext(p))
-			if err == nil && !e.IsDir() && (pictureFile[ext] || ext == ".parquet" || ext == ".jsonl") {
+			switch {
+			case err != nil || e.IsDir():
+			case pictureFile[ext] || tableFile[ext]:
 				paths = append(paths, p)
+			case closedFile[ext]:
+				bad(p, errClosed)
 			}
 			return err
 		})
@@ -90,43 +94,20 @@ func openGuard(ctx context.Context, c GuardConfig, bad func(name string, err err
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(g.pictures, func(a, b guarded) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(g.pictures, func(a, b guarded) int {
+		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.pixels, b.pixels))
+	})
 	return g, nil
-}
-
-// tablePictures calls add for every picture that lies inside a table. Those that a table names by their paths are
-// files, found as such.
-func tablePictures(ctx context.Context, path string, add func(string, data.Image)) error {
-	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
-		return err
-	}
-	t, err := data.OpenTable(path, data.WithRequired())
-	if err != nil {
-		return err
-	}
-	defer t.Close()
-	row := 0
-	for rec, err := range t.Records() {
-		row++
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		for _, f := range rec.Fields {
-			if m, err := data.ToImage(f.Value); err == nil && len(m.Bytes) > 0 {
-				add(fmt.Sprintf("%s: row %d, %s", path, row, f.Name), m)
-			}
-		}
-	}
-	return nil
 }
 
 // leak says which picture of a row shows one of a benchmark, if any does.
 func (m *merger) leak(r *row) string {
 	for p := range r.pictures() {
-		l, ok := m.leaked[m.pictureNode(p)]
+		node := m.pictureNode(p)
+		if node < m.looked {
+			node = m.alike[node]
+		}
+		l, ok := m.leaked[node]
 		if !ok && (p != &r.Edit || r.Kind != heuristics.Output) {
 			l, ok = m.blank[p.Pixels]
 		}

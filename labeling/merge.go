@@ -74,8 +74,9 @@ type merger struct {
 	job          *Job
 	guard        *guard
 	scenes       *scenes
-	near         nearIndex
+	near         *nearIndex
 	looked       int32           // nodes below it are pictures with a look
+	alike        []int32         // of each of these the one that is in the index: it has the same thumbnail
 	leaked       map[int32]leak  // pictures that show a benchmark's, by node
 	blank        map[string]leak // pictures of benchmarks that have no look, by pixels
 	outcomes     []outcome
@@ -107,7 +108,7 @@ func (j *Job) Merge(ctx context.Context) (*Report, error) {
 		}
 		return nil, &MissingError{len(lacking), all}
 	}
-	m := &merger{job: j, scenes: newScenes(), leaked: map[int32]leak{}, blank: map[string]leak{},
+	m := &merger{job: j, near: &nearIndex{}, scenes: newScenes(), leaked: map[int32]leak{}, blank: map[string]leak{},
 		perScene: map[int32]*scene{}, kept: map[[16]byte]string{}, ids: map[string]sampleID{},
 		renamed: map[string]string{}, report: newReport(j), ledger: newLedger(j.plan), given: map[givenKey]int{}}
 	if m.guard, err = openGuard(ctx, j.Config.Guard, func(name string,
@@ -208,6 +209,7 @@ func (m *merger) survey(ctx context.Context) error {
 			m.perScene[root] = sc
 		}
 		sc.rows++
+		m.report.LargestScene = max(m.report.LargestScene, sc.rows)
 	}
 	m.report.Scenes = len(m.perScene)
 	return m.demanded(ctx)

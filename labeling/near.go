@@ -1,6 +1,7 @@
 package labeling
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"math"
@@ -8,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"assay/internal/workers"
 )
@@ -15,7 +17,8 @@ import (
 // The index of near copies. The whole of each thumbnail is indexed in its eight turns by a hash of the signs of its
 // lowest frequencies. Every window of every thumbnail that may be left by a crop is then looked up: the four bands that
 // a hash consists of are its keys, also with their least certain bits changed (multi-probe hashing), and what agrees in
-// most bits is compared pixel by pixel. The work grows with the pictures, and with the pairs that are alike.
+// most bits is compared pixel by pixel. The work grows with the pictures, and with the pairs that are alike. It is
+// bounded for each picture: mostListed of each list, mostCompared of what they propose.
 const (
 	bandBits   = 16
 	bandCount  = 4
@@ -24,7 +27,11 @@ const (
 	// MaxDistance is the largest number of bits, of 63, in which hashes of near copies may differ.
 	MaxDistance = 16
 
-	leastLike = 0.5 // correlation of thumbnails from which their windows are fitted
+	mostDoubt = 0.15 // of the certainty of all bits, the share of those that differ
+	leastLike = 0.5  // correlation of thumbnails from which their windows are fitted
+
+	mostListed   = 512 // entries of a key that are looked at: those whose other bits are most like it
+	mostCompared = 256 // pictures that are laid over each other for each picture
 )
 
 // sameness is what is asked of near copies once their windows are fitted.
@@ -49,6 +56,9 @@ type band struct {
 	list  []hashed
 }
 
+// shelf has a list for each band; nil if there is nothing to look for.
+type shelf []*band
+
 // hashed is a thumbnail in one turn.
 type hashed struct {
 	hash  uint64
@@ -57,65 +67,120 @@ type hashed struct {
 
 // nearIndex knows the thumbnails of pictures.
 type nearIndex struct {
-	owners []int32 // of each thumbnail
-	thumbs []*clippedThumb
-	hashes []uint64 // thumbnail*8 + turn
-	bands  []*band
+	pictures []indexed    // by their pixels once they are sorted, so that the order in which they came decides nothing
+	hashes   []uint64     // thumbnail*8 + turn
+	data     shelf        // pictures with numbers from 0
+	guarded  shelf        // and those of benchmarks
+	crowded  atomic.Int64 // pictures of which not all that is like them was compared
 }
 
-// add gives a picture to the index; pair calls it by its number.
+// indexed is a picture in the index.
+type indexed struct {
+	owner int32
+	*clippedThumb
+}
+
+// add gives a picture to the index; pair calls it by its number. Those of benchmarks have negative numbers.
 func (n *nearIndex) add(picture int32, l Thumbnail) {
-	if len(l) == 0 {
-		return
-	}
-	thumb := newClippedThumb(clipped(l))
-	n.owners, n.thumbs = append(n.owners, picture), append(n.thumbs, thumb)
-	s := wholeSpectrum(thumb.pixels[:])
-	for t := range turn(turns) {
-		turned := t.spectrum(&s)
-		n.hashes = append(n.hashes, turned.hash())
+	if len(l) > 0 {
+		n.pictures = append(n.pictures, indexed{picture, newClippedThumb(clipped(l))})
 	}
 }
 
 func key(hash uint64, band int) uint32 { return uint32(hash>>(band*bandBits)) & (1<<bandBits - 1) }
 
-// build sorts what was added by its keys.
+// build sorts what was added by its pixels, and then by its keys.
 func (n *nearIndex) build() {
-	n.bands = nil
+	slices.SortFunc(n.pictures, func(a, b indexed) int {
+		return cmp.Or(bytes.Compare(a.pixels[:], b.pixels[:]), cmp.Compare(a.owner, b.owner))
+	})
+	n.hashes = make([]uint64, turns*len(n.pictures))
+	workers.Do(len(n.pictures), func(i int) {
+		s := wholeSpectrum(n.pictures[i].pixels[:])
+		sizes := s.sizes()
+		n.pictures[i].certainty = certaintyOf(&sizes)
+		for t := range turn(turns) {
+			turned := t.spectrum(&s)
+			n.hashes[i*turns+int(t)] = turned.hash()
+		}
+	})
+	n.data = n.shelve(func(owner int32) bool { return owner >= 0 })
+	n.guarded = n.shelve(func(owner int32) bool { return owner < 0 })
+}
+
+// shelve sorts the pictures whose numbers are wanted by their keys.
+func (n *nearIndex) shelve(wanted func(owner int32) bool) (s shelf) {
+	var entries []hashed
+	for i, h := range n.hashes {
+		if wanted(n.pictures[i/turns].owner) {
+			entries = append(entries, hashed{h, uint32(i)})
+		}
+	}
+	if len(entries) == 0 {
+		return nil
+	}
 	for b := range bandCount {
-		d := &band{list: make([]hashed, len(n.hashes))}
-		for _, h := range n.hashes {
-			d.first[key(h, b)+1]++
+		d := &band{list: make([]hashed, len(entries))}
+		for _, h := range entries {
+			d.first[key(h.hash, b)+1]++
 		}
 		for k := range 1 << bandBits {
 			d.first[k+1] += d.first[k]
 		}
 		next := d.first
-		for i, h := range n.hashes {
-			k := key(h, b)
-			d.list[next[k]] = hashed{h, uint32(i)}
+		for _, h := range entries {
+			k := key(h.hash, b)
+			d.list[next[k]] = h
 			next[k]++
 		}
-		n.bands = append(n.bands, d)
+		for k := range 1 << bandBits {
+			if list := d.of(uint32(k)); len(list) > mostListed {
+				slices.SortFunc(list, func(a, b hashed) int {
+					return cmp.Or(cmp.Compare(bits.Reverse64(a.hash), bits.Reverse64(b.hash)), cmp.Compare(a.entry, b.entry))
+				})
+			}
+		}
+		s = append(s, d)
 	}
+	return s
+}
+
+func (d *band) of(key uint32) []hashed { return d.list[d.first[key]:d.first[key+1]] }
+
+// around returns the entries with a key. Of more than mostListed, which are sorted by their bits, those of the lowest
+// frequencies first, it returns those around a hash.
+func (d *band) around(key uint32, b int, hash uint64) []hashed {
+	list := d.of(key)
+	if len(list) <= mostListed {
+		return list
+	}
+	mask := uint64(1<<bandBits-1) << (b * bandBits)
+	place := bits.Reverse64(hash&^mask | uint64(key)<<(b*bandBits))
+	at, _ := slices.BinarySearchFunc(list, place, func(h hashed, place uint64) int {
+		return cmp.Compare(bits.Reverse64(h.hash), place)
+	})
+	from := min(max(at-mostListed/2, 0), len(list)-mostListed)
+	return list[from : from+mostListed]
 }
 
 // pairs calls found for pictures that are near copies of each other, perhaps several times for two of them and in any
 // order, with the bits in which their hashes differ. Those for which skip is true are not compared. Both are called by
 // one goroutine at a time.
 func (n *nearIndex) pairs(ctx context.Context, skip func(a, b int32) bool, found func(a, b int32, distance int)) error {
-	n.build()
+	if n.build(); n.data == nil {
+		return nil
+	}
 	searches := sync.Pool{New: func() any { return newSearch(n) }}
 	var mu sync.Mutex
-	return workers.Each(len(n.thumbs), runtime.GOMAXPROCS(0), func(i int) error {
+	return workers.Each(len(n.pictures), runtime.GOMAXPROCS(0), func(i int) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		s := searches.Get().(*search)
 		defer searches.Put(s)
-		owner := n.owners[i]
+		owner := n.pictures[i].owner
 		for _, c := range s.candidates(i) {
-			other := n.owners[c.entry/turns]
+			other := n.pictures[c.entry/turns].owner
 			mu.Lock()
 			skipped := skip(owner, other)
 			mu.Unlock()
@@ -148,7 +213,9 @@ type search struct {
 	found            []uint32
 	list             []candidate
 
-	windows fitter
+	hashes    [windowCount]uint64
+	certainty [windowCount]certainty
+	windows   fitter
 }
 
 const unmet = 255 // a distance
@@ -165,34 +232,88 @@ func newSearch(n *nearIndex) *search {
 // hash, the nearest first. The list is good until the next call.
 func (s *search) candidates(at int) []candidate {
 	n := s.index
-	s.thumb, s.self, s.found, s.list = n.thumbs[at], at, s.found[:0], s.list[:0]
+	s.thumb, s.self, s.found, s.list = n.pictures[at].clippedThumb, at, s.found[:0], s.list[:0]
 	s.windows.take(s.thumb)
 	spectra(s.thumb.pixels[:], func(window int, spectrum *spectrum) {
-		hash := spectrum.hash()
+		hash, sizes := spectrum.hash(), spectrum.sizes()
+		s.hashes[window], s.certainty[window] = hash, certaintyOf(&sizes)
 		for b := range bandCount {
-			d := n.bands[b]
-			for _, k := range probes(spectrum, hash, b) {
-				for _, h := range d.list[d.first[k]:d.first[k+1]] {
-					if distance := bits.OnesCount64(hash ^ h.hash); distance <= MaxDistance && uint8(distance) < s.distance[h.entry] {
-						s.meet(h.entry, uint8(distance), uint8(window))
-					}
+			for _, k := range probes(&sizes, hash, b) {
+				switch {
+				case n.pictures[at].owner < 0:
+					s.look(n.data[b].of(k), hash, window)
+				case n.guarded != nil:
+					s.look(n.guarded[b].of(k), hash, window)
+					fallthrough
+				default:
+					s.look(n.data[b].around(k, b, hash), hash, window)
 				}
 			}
 		}
 	})
 	for _, entry := range s.found {
-		s.list = append(s.list, candidate{entry, s.distance[entry], s.window[entry], s.sameness(entry)})
-		s.distance[entry] = unmet
+		c := candidate{entry, s.distance[entry], s.window[entry], s.sameness(entry)}
+		if s.distance[entry] = unmet; !c.as.windows || s.doubt(c) <= mostDoubt {
+			s.list = append(s.list, c)
+		}
 	}
 	slices.SortFunc(s.list, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(a.distance, b.distance), cmp.Compare(a.entry, b.entry))
 	})
+	s.bound()
 	return s.list
+}
+
+// look notes which entries are near to the hash of a window.
+func (s *search) look(list []hashed, hash uint64, window int) {
+	for _, h := range list {
+		if distance := bits.OnesCount64(hash ^ h.hash); distance <= MaxDistance && uint8(distance) < s.distance[h.entry] {
+			s.meet(h.entry, uint8(distance), uint8(window))
+		}
+	}
+}
+
+// bound leaves out of the list what is too far down. What is said of benchmarks' pictures is never left out.
+func (s *search) bound() {
+	if len(s.list) <= mostCompared || s.index.pictures[s.self].owner < 0 {
+		return
+	}
+	first := true
+	kept := s.list[:mostCompared]
+	for _, c := range s.list[mostCompared:] {
+		if s.index.pictures[c.entry/turns].owner < 0 {
+			kept = append(kept, c)
+		} else if first {
+			first = false
+			s.index.crowded.Add(1)
+		}
+	}
+	s.list = kept
+}
+
+// doubt is how certain the bits are that differ, as a share of all. Copies differ in bits that are uncertain in both.
+func (s *search) doubt(c candidate) float32 {
+	own, other := &s.certainty[c.window], &s.index.pictures[c.entry/turns].certainty
+	differ := s.hashes[c.window] ^ s.index.hashes[c.entry]
+	transposed := turn(c.entry%turns)&4 != 0
+	var sum, bad float32
+	for bit, a := range own {
+		at := bit
+		if transposed {
+			at = transposedBit[bit]
+		}
+		both := a * other[at]
+		sum += both
+		if differ>>bit&1 != 0 {
+			bad += both
+		}
+	}
+	return bad / max(sum, 1e-9)
 }
 
 // sameness is what is asked of the thumbnail and an entry.
 func (s *search) sameness(entry uint32) *sameness {
-	if !s.thumb.clear && !s.index.thumbs[entry/turns].clear {
+	if !s.thumb.clear && !s.index.pictures[entry/turns].clear {
 		return &ofUnclear
 	}
 	return &ofClear
@@ -213,39 +334,33 @@ func (s *search) meet(entry uint32, distance, window uint8) {
 // shows compares the candidate's window with the whole of the candidate, pixel by pixel, after it has fitted the
 // window.
 func (s *search) shows(c candidate) bool {
-	other := s.index.thumbs[c.entry/turns]
+	other := s.index.pictures[c.entry/turns].clippedThumb
 	t := turn(c.entry % turns)
 	return s.windows.start(int(c.window), other, t) >= leastLike && s.windows.fit(int(c.window), other, t, c.as)
 }
 
 // probes are the keys of a band: its own, and those with its least certain bits, of the smallest coefficients, changed.
-func probes(s *spectrum, h uint64, b int) (keys [1 << probedBits]uint32) {
-	var weak [probedBits]struct {
-		size float64
-		bit  int
+func probes(sizes *[hashBits]float64, h uint64, b int) (keys [1 << probedBits]uint32) {
+	own := sizes[b*bandBits : min((b+1)*bandBits, hashBits)]
+	var size [probedBits]float64
+	var bit [probedBits]int
+	for i := range size {
+		size[i] = math.Inf(1)
 	}
-	for i := range weak {
-		weak[i].size = math.Inf(1)
-	}
-	for bit := range min(bandBits, hashBits-b*bandBits) {
-		at := bitOf[b*bandBits+bit]
-		size := math.Abs(s[at[0]][at[1]])
-		for i := range weak {
-			if size < weak[i].size {
-				copy(weak[i+1:], weak[i:])
-				weak[i].size, weak[i].bit = size, bit
-				break
-			}
+	for i, v := range own {
+		at := probedBits
+		for at > 0 && v < size[at-1] {
+			at--
+		}
+		if at < probedBits {
+			copy(size[at+1:], size[at:])
+			copy(bit[at+1:], bit[at:])
+			size[at], bit[at] = v, i
 		}
 	}
-	own := key(h, b)
-	for i := range keys {
-		keys[i] = own
-		for j, w := range weak {
-			if i>>j&1 != 0 {
-				keys[i] ^= 1 << w.bit
-			}
-		}
+	keys[0] = key(h, b)
+	for i := 1; i < len(keys); i++ {
+		keys[i] = keys[i&(i-1)] ^ 1<<bit[bits.TrailingZeros(uint(i))]
 	}
 	return keys
 }

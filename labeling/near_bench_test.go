@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -15,16 +17,17 @@ import (
 
 var (
 	thumbnails = flag.Int("thumbnails", 10000, "pictures of BenchmarkNearCopies")
+	copies     = flag.Int("copies", 9, "edits and copies of each picture of BenchmarkNearCopies")
 	varied     = flag.Bool("varied", false, "scenes that are unlike each other, not all cut from the same photographs")
 )
 
-// BenchmarkNearCopies searches pictures of which every ten are one scene: a picture and nine edits and copies of it.
+// BenchmarkNearCopies searches pictures of which every ten are one scene: a picture and -copies edits and copies of it.
 // Each scene is a blend of two crops of photographs, so that there are as many different ones as are wanted; varied, of
 // a crop and of random shapes of all sizes, in which, as in photographs, what is larger has more contrast.
 //
 //	go test ./labeling -run - -bench NearCopies -benchtime 1x -args -thumbnails 100000 -varied
 func BenchmarkNearCopies(b *testing.B) {
-	looks := syntheticLooks(b, *thumbnails)
+	looks := benchmarkLooks(b)
 	for b.Loop() {
 		var n nearIndex
 		scenes := newScenes()
@@ -41,7 +44,51 @@ func BenchmarkNearCopies(b *testing.B) {
 		spent := processorTime(b) - before
 		b.ReportMetric(float64(spent.Microseconds())/1e3/float64(len(looks)), "CPU-ms/thumbnail")
 		b.ReportMetric(float64(joined), "joined")
+		b.ReportMetric(float64(n.crowded.Load()), "crowded")
+		size, made, largest, beside := map[int32]int{}, map[[2]int32]bool{}, 0, 0
+		for i, l := range looks {
+			root := scenes.root(int32(i))
+			size[root]++
+			largest = max(largest, size[root])
+			if len(l) > 0 {
+				made[[2]int32{int32(i / (1 + *copies)), root}] = true
+			}
+		}
+		for range made {
+			beside++
+		}
+		b.ReportMetric(float64(len(size)), "scenes")
+		b.ReportMetric(float64(beside), "parts")
+		b.ReportMetric(float64(largest), "largest")
 	}
+}
+
+// benchmarkLooks are those that the flags ask for. They are kept in a file, if ASSAY_LOOKS names one.
+func benchmarkLooks(b *testing.B) (looks []Thumbnail) {
+	kept := os.Getenv("ASSAY_LOOKS")
+	raw, err := os.ReadFile(kept)
+	if err != nil {
+		looks = syntheticLooks(b, *thumbnails)
+		for _, l := range looks {
+			raw = append(raw, append(l, make(Thumbnail, lookSize-len(l))...)...)
+		}
+		if kept != "" {
+			if err := os.WriteFile(kept, raw, 0o600); err != nil {
+				b.Fatal(err)
+			}
+		}
+		return looks
+	}
+	for l := range slices.Chunk(raw, lookSize) {
+		if len(looks) == *thumbnails {
+			break
+		}
+		if slices.Max(l) == 0 { // it shows nothing
+			l = nil
+		}
+		looks = append(looks, l)
+	}
+	return looks
 }
 
 func processorTime(b *testing.B) time.Duration {
@@ -88,7 +135,7 @@ func syntheticLooks(tb testing.TB, n int) []Thumbnail {
 			p.Pix[i] = byte((3*int(p.Pix[i]) + 2*int(v)) / 5)
 		}
 		looks = append(looks, ThumbnailOf(p))
-		for range 9 {
+		for range *copies {
 			looks = append(looks, ThumbnailOf(copying[rng.IntN(len(copying))].make(p, rng)))
 		}
 	}

@@ -230,24 +230,54 @@ func wholeSpectrum(thumb []byte) spectrum {
 
 // bitOf lists the frequencies (v, u) in the order of their bits, lowest bit first: from the lowest frequencies, which
 // change least, to the highest. The mean is left out.
-var bitOf = func() (list [][2]int) {
+var bitOf = func() [hashBits][2]int {
+	var list [][2]int
 	for v := range hashLow {
 		for u := range hashLow {
 			list = append(list, [2]int{v, u})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b [2]int) int { return cmp.Compare(a[0]*a[0]+a[1]*a[1], b[0]*b[0]+b[1]*b[1]) })
-	return list[1:]
+	return [hashBits][2]int(list[1:])
 }()
 
 // hash says of each coefficient whether it is above 0.
 func (s *spectrum) hash() (h uint64) {
-	for bit, at := range bitOf {
+	for bit, at := range &bitOf {
 		if s[at[0]][at[1]] > 0 {
 			h |= 1 << bit
 		}
 	}
 	return h
+}
+
+// certainty says of each bit of a hash how far its coefficient is from 0: the root of that, times the frequency, since
+// low frequencies are larger in all pictures. The product of two of them is the certainty of both.
+type certainty [hashBits]float32
+
+func certaintyOf(sizes *[hashBits]float64) (c certainty) {
+	for bit, size := range sizes {
+		c[bit] = float32(math.Sqrt(size * frequencyOf[bit]))
+	}
+	return c
+}
+
+// frequencyOf is the frequency of each bit, in half waves along the diagonal; transposedBit is its place in the
+// transposed picture.
+var frequencyOf, transposedBit = func() (f [hashBits]float64, t [hashBits]int) {
+	for bit, at := range &bitOf {
+		f[bit] = math.Hypot(float64(at[0]), float64(at[1]))
+		t[bit] = slices.Index(bitOf[:], [2]int{at[1], at[0]})
+	}
+	return f, t
+}()
+
+// sizes are those of the coefficients, in the order of their bits.
+func (s *spectrum) sizes() (out [hashBits]float64) {
+	for bit, at := range &bitOf {
+		out[bit] = math.Abs(s[at[0]][at[1]])
+	}
+	return out
 }
 
 // turn is one of the eight ways to lay a picture on a square: transposed (bit 2) first, then mirrored left to right

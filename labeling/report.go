@@ -18,31 +18,34 @@ import (
 // Report tells what Merge did; report.json. It holds no times and no paths outside the data, so that two runs give the
 // same bytes.
 type Report struct {
-	Profile     string                    `json:"profile"` // name/version, and what the configuration changed
-	ClipD       heuristics.Direction      `json:"clip_d"`  // the definition
-	Table       string                    `json:"table"`
-	Rows        int                       `json:"rows"`       // that were measured
-	TableRows   int                       `json:"table_rows"` // that are in the table
-	Labelled    int                       `json:"labelled"`
-	Unlabelled  int                       `json:"unlabelled"` // no rule applies
-	Duplicates  int                       `json:"duplicates"` // the same edit of the same source and instruction again
-	Scenes      int                       `json:"scenes"`     // sets of rows that share no source picture and no session
-	Bad         int                       `json:"bad"`        // could not be used
-	MaxBad      float64                   `json:"max_bad"`
-	Preferences int                       `json:"preferences"`
-	Thresholds  Thresholds                `json:"thresholds"`
-	Rules       map[string]int            `json:"rules"`   // rule -> rows
-	Labels      map[string]int            `json:"labels"`  // label -> rows
-	Editors     map[string]map[string]int `json:"editors"` // editor -> label -> rows; label "none": unlabelled
-	Datasets    map[string]int            `json:"datasets"`
-	Splits      map[string]int            `json:"splits"`
-	Guard       GuardReport               `json:"guard"`
-	Histograms  []*Histogram              `json:"histograms"`
-	Skipped     map[string]int            `json:"skipped"` // kind -> how many; all are in skipped.jsonl
-	Examples    []SkippedRow              `json:"skipped_examples"`
-	Warnings    []string                  `json:"warnings"`
-	Samples     Account                   `json:"samples"`    // what became of the data's samples, by their best row
-	Candidates  Account                   `json:"candidates"` // and of the rows that were to be made of them
+	Profile    string               `json:"profile"` // name/version, and what the configuration changed
+	ClipD      heuristics.Direction `json:"clip_d"`  // the definition
+	Table      string               `json:"table"`
+	Rows       int                  `json:"rows"`       // that were measured
+	TableRows  int                  `json:"table_rows"` // that are in the table
+	Labelled   int                  `json:"labelled"`
+	Unlabelled int                  `json:"unlabelled"` // no rule applies
+	Duplicates int                  `json:"duplicates"` // the same edit of the same source and instruction again
+	Scenes     int                  `json:"scenes"`     // sets of rows that share no source picture and no session
+	// Rows of the largest scene, and pictures that have so many like them that only the nearest ones were compared.
+	LargestScene int                       `json:"largest_scene"`
+	Crowded      int                       `json:"crowded"`
+	Bad          int                       `json:"bad"` // could not be used
+	MaxBad       float64                   `json:"max_bad"`
+	Preferences  int                       `json:"preferences"`
+	Thresholds   Thresholds                `json:"thresholds"`
+	Rules        map[string]int            `json:"rules"`   // rule -> rows
+	Labels       map[string]int            `json:"labels"`  // label -> rows
+	Editors      map[string]map[string]int `json:"editors"` // editor -> label -> rows; label "none": unlabelled
+	Datasets     map[string]int            `json:"datasets"`
+	Splits       map[string]int            `json:"splits"`
+	Guard        GuardReport               `json:"guard"`
+	Histograms   []*Histogram              `json:"histograms"`
+	Skipped      map[string]int            `json:"skipped"` // kind -> how many; all are in skipped.jsonl
+	Examples     []SkippedRow              `json:"skipped_examples"`
+	Warnings     []string                  `json:"warnings"`
+	Samples      Account                   `json:"samples"`    // what became of the data's samples, by their best row
+	Candidates   Account                   `json:"candidates"` // and of the rows that were to be made of them
 
 	config            *Config
 	unmeasured        int     // outputs of prompt-guided editors whose CLIP-D nobody knows
@@ -207,6 +210,14 @@ func (r *Report) finish(l *heuristics.Labeler, given map[givenKey]int) {
 		r.warn("nobody measured CLIP-D of %d outputs of prompt-guided editors: rule %s takes only those whose captions "+
 			"are equal; give an encoder and captions",
 			r.unmeasured, heuristics.RuleNoClipD)
+	}
+	if r.Scenes > 1 && 2*r.LargestScene > r.TableRows+1 && r.LargestScene > 100 {
+		r.warn("the largest of %d scenes has %d rows: pictures that look alike may have joined it, one after the other",
+			r.Scenes, r.LargestScene)
+	}
+	if r.Crowded > 0 {
+		r.warn("%d pictures look like more than %d others: only the nearest of those were compared, so that a near copy "+
+			"may stand on the other side of the split", r.Crowded, mostCompared)
 	}
 	if r.TableRows == 0 {
 		r.warn("the table is empty")

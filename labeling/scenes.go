@@ -3,6 +3,7 @@ package labeling
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 
 	"assay/heuristics"
 )
@@ -10,6 +11,7 @@ import (
 // compare finds what is a near copy of what: it joins the scenes of the data's pictures, and notes those that show a
 // picture of a benchmark.
 func (m *merger) compare(ctx context.Context) error {
+	first := map[[32]byte]int32{} // picture with that thumbnail
 	for e, err := range readParts(m.job.Config.Out, m.job.plan) {
 		if err == nil {
 			err = ctx.Err()
@@ -21,22 +23,12 @@ func (m *merger) compare(ctx context.Context) error {
 			continue
 		}
 		for p := range e.Row.pictures() {
-			if len(p.Look) == 0 {
-				continue
-			}
-			if n := m.pictureNode(p); n == m.looked {
-				m.looked++
-				m.near.add(n, p.Look)
+			if len(p.Look) > 0 {
+				m.addLook(p, first)
 			}
 		}
 	}
-	// Benchmarks count downwards from -1.
-	for i, p := range m.guard.pictures {
-		m.near.add(int32(-1-i), p.look)
-		if _, ok := m.blank[p.pixels]; !ok && len(p.look) == 0 {
-			m.blank[p.pixels] = leak{name: p.name}
-		}
-	}
+	m.addGuarded(first)
 	skip := func(a, b int32) bool {
 		if a >= 0 && b >= 0 {
 			return m.scenes.root(a) == m.scenes.root(b)
@@ -53,8 +45,47 @@ func (m *merger) compare(ctx context.Context) error {
 			m.noteLeak(a, leak{m.guard.pictures[-1-b].name, distance})
 		}
 	})
-	m.near = nearIndex{}
+	m.report.Crowded = int(m.near.crowded.Load())
+	m.near = nil
 	return err
+}
+
+// addLook gives a picture of the data to the index. One of all that have the same thumbnail is enough.
+func (m *merger) addLook(p *picture, first map[[32]byte]int32) {
+	n := m.pictureNode(p)
+	if n != m.looked { // known
+		return
+	}
+	m.looked++
+	look := sha256.Sum256(p.Look)
+	same, ok := first[look]
+	if !ok {
+		same, first[look] = n, n
+		m.near.add(n, p.Look)
+	}
+	m.alike = append(m.alike, same)
+	m.scenes.join(same, n)
+}
+
+// addGuarded gives the pictures of benchmarks to the index. They count downwards from -1.
+func (m *merger) addGuarded(first map[[32]byte]int32) {
+	known := map[[32]byte]bool{}
+	for i, p := range m.guard.pictures {
+		if len(p.look) == 0 {
+			if _, ok := m.blank[p.pixels]; !ok {
+				m.blank[p.pixels] = leak{name: p.name}
+			}
+			continue
+		}
+		look := sha256.Sum256(p.look)
+		if same, ok := first[look]; ok {
+			m.noteLeak(same, leak{name: p.name})
+		}
+		if !known[look] { // by the first of their names
+			known[look] = true
+			m.near.add(int32(-1-i), p.look)
+		}
+	}
 }
 
 // noteLeak keeps the nearest of the benchmark pictures that a picture shows.

@@ -28,9 +28,10 @@ type Config struct {
 	// Inputs are what is shown by the graph's inputs, for graphs that see two pictures at once: source, edit or target.
 	Inputs map[string]string `yaml:"inputs"`
 	// Of is what is measured: one picture; or two things whose outputs' cosine is taken, the second of which may be
-	// caption or instruction, for encoders with texts.
+	// caption or instruction, for encoders with texts; or four, of which the cosine of two changes is taken, that of the
+	// first from the second, and that of the third from the fourth.
 	Of      []string `yaml:"of"`
-	Unit    bool     `yaml:"unit"` // embeddings are brought to length 1 before the model sees them
+	Unit    bool     `yaml:"unit"` // embeddings are brought to length 1 before the model sees them, or changes are taken
 	Prepare Prepare  `yaml:"prepare"`
 	Output  Output   `yaml:"output"`
 }
@@ -65,7 +66,7 @@ var filters = map[string]data.Filter{
 // What a metric may look at.
 var (
 	pictureRoles = []string{"source", "edit", "target"}
-	textRoles    = []string{"caption", "instruction"}
+	textRoles    = []string{"caption", "source_caption", "instruction"}
 )
 
 // ReadConfig reads a metric's file; all problems at once.
@@ -113,8 +114,13 @@ func (c *Config) check(problem func(key, format string, args ...any)) {
 	c.Output.check(problem, c.cosine())
 }
 
-// cosine says that the outputs of two things are compared.
-func (c *Config) cosine() bool { return len(c.Of) == 2 }
+// cosine says that the outputs of two things, or their changes, are compared.
+func (c *Config) cosine() bool { return len(c.Of) > 1 }
+
+// texts says that a thing may be a text: the second of two, and the third and fourth of four.
+func (c *Config) texts(i int) bool {
+	return c.Encoder != "" && c.Model == "" && (len(c.Of) == 2 && i == 1 || len(c.Of) == 4 && i >= 2)
+}
 
 func (c *Config) checkSeen(problem func(key, format string, args ...any)) {
 	if (len(c.Inputs) > 0) == (len(c.Of) > 0) {
@@ -128,14 +134,13 @@ func (c *Config) checkSeen(problem func(key, format string, args ...any)) {
 	if len(c.Inputs) > 0 && c.Encoder != "" {
 		problem("inputs", "belong to graphs without an encoder")
 	}
-	if len(c.Of) > 2 {
-		problem("of", "%d things: one or two are wanted", len(c.Of))
+	if len(c.Of) > 2 && len(c.Of) != 4 || len(c.Of) == 4 && (c.Encoder == "" || c.Model != "") {
+		problem("of", "%d things: one or two are wanted, or of an encoder alone four", len(c.Of))
 	}
 	for i, role := range c.Of {
-		text := i == 1 && c.Encoder != "" && c.Model == "" && slices.Contains(textRoles, role)
-		if !slices.Contains(pictureRoles, role) && !text {
-			problem("of", "%q: want %s, or as the second of an encoder's %s", role, strings.Join(pictureRoles, ", "),
-				strings.Join(textRoles, ", "))
+		if !slices.Contains(pictureRoles, role) && !(c.texts(i) && slices.Contains(textRoles, role)) {
+			problem("of", "%q: want %s, or as the second of an encoder's %s (of four things: the last two)", role,
+				strings.Join(pictureRoles, ", "), strings.Join(textRoles, ", "))
 		}
 	}
 	if c.Model == "" && c.Encoder != "" && !c.cosine() {

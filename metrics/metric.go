@@ -62,7 +62,8 @@ func Open(path string, o Options) (*Metric, error) {
 		m.encoder, err = encoders.Open(c.Encoder, encoders.Options{Device: o.Device, Threads: o.Threads})
 		if err == nil {
 			parts = append(parts, m.encoder.Fingerprint())
-			if c.cosine() && slices.Contains(textRoles, c.Of[1]) && !m.encoder.HasTexts() {
+			isText := func(role string) bool { return slices.Contains(textRoles, role) }
+			if slices.ContainsFunc(c.Of, isText) && !m.encoder.HasTexts() {
 				err = fmt.Errorf("%s has no text encoder", c.Encoder)
 			}
 		}
@@ -190,6 +191,13 @@ func (m *Metric) Value(ctx context.Context, s *Sample) (any, error) {
 	}
 	if !c.cosine() {
 		return c.Output.value(outs[0])
+	}
+	if len(outs) == 4 { // edit, source, caption, source_caption, say
+		direction := heuristics.DirectionRaw
+		if c.Unit {
+			direction = heuristics.DirectionUnit
+		}
+		return c.Output.scaled(direction.Of(outs[1], outs[0], outs[3], outs[2]))
 	}
 	if len(outs[0]) != len(outs[1]) {
 		return nil, fmt.Errorf("embeddings of %d and %d numbers have no cosine", len(outs[0]), len(outs[1]))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"assay/data"
 )
@@ -19,11 +20,11 @@ type Measurer interface {
 }
 
 // Distances are the names of the distances of pixels.
-var Distances = []string{"l1", "l2"}
+var Distances = []string{"l1", "l2", "l1_source", "l2_source"}
 
 // Distance compares the edit with the wanted result pixel by pixel, as MagicBrush does: values on 0..1, the edit
-// resized
-// to the wanted result's size (bicubic). l1 is mean |a - b|, l2 mean (a - b)^2.
+// resized to the wanted result's size (bicubic). l1 is mean |a - b|, l2 mean (a - b)^2. l1_source and l2_source are
+// those from the source.
 type Distance string
 
 // OpenMeasurer opens a distance of pixels by its name, or a metric by its file.
@@ -45,14 +46,22 @@ func (d Distance) Name() string { return string(d) }
 func (d Distance) Fingerprint() string { return string(d) + "-pixels-1" }
 
 // Roles implements Measurer.
-func (d Distance) Roles() []string { return []string{"edit", "target"} }
+func (d Distance) Roles() []string { return []string{"edit", d.from()} }
+
+// from is the picture that the edit is compared with.
+func (d Distance) from() string {
+	if strings.HasSuffix(string(d), "_source") {
+		return "source"
+	}
+	return "target"
+}
 
 // Close implements Measurer.
 func (d Distance) Close() error { return nil }
 
 // Value implements Measurer.
 func (d Distance) Value(_ context.Context, s *Sample) (any, error) {
-	edit, target := s.Pictures["edit"], s.Pictures["target"]
+	edit, target := s.Pictures["edit"], s.Pictures[d.from()]
 	if edit == nil || target == nil {
 		return nil, fmt.Errorf("there is no picture to compare")
 	}
@@ -60,7 +69,7 @@ func (d Distance) Value(_ context.Context, s *Sample) (any, error) {
 	sum := 0.0
 	for i, v := range edit.Pix {
 		difference := math.Abs(float64(v)-float64(target.Pix[i])) / 255
-		if d == "l2" {
+		if strings.HasPrefix(string(d), "l2") {
 			difference *= difference
 		}
 		sum += difference

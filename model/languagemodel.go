@@ -243,3 +243,14 @@ func (l *LanguageModel) stepGraph(g *Graph) (*built, error) {
 	g.Output(outLogit, logits, onnx.Float, onnx.Dims("selected", dec.Vocab))
 	return &built{Model: g.M, packed: true}, g.Err()
 }
+
+// TokenBytes returns the bytes that each id of the vocabulary adds to a text; nil: none. trims says that one blank in
+// front of a text is taken away.
+func (l *LanguageModel) TokenBytes() (tokens [][]byte, trims bool, err error) {
+	if tokens, trims, err = l.text.TokenBytes(); err != nil {
+		return nil, false, err
+	}
+	all := make([][]byte, l.Vocab()) // the table may have more rows than the tokenizer has tokens, or fewer
+	copy(all, tokens)
+	return all, trims, nil
+}

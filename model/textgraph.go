@@ -156,7 +156,7 @@ func (t *TextTuner) Usage(s *TextSample, micro, pictures int, measuring bool) (U
 	if len(s.Pictures) > 0 && !t.visionTrained() {
 		peaks["vision tower"] = t.visionPeak
 	}
-	return u, t.addTraining(&u, &s.Sample, micro, pictures, peaks)
+	return u, t.addTraining(&u, t.params, &s.Sample, micro, pictures, peaks)
 }
 
 // peak is that of a pass over copies of a conversation.

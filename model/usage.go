@@ -62,13 +62,15 @@ func (t *Tuner) Usage(s *Sample, micro, pictures int, scoring bool) (Usage, erro
 	if scoring {
 		peaks["scoring"] = t.scorePeak
 	}
-	return u, t.addTraining(&u, s, micro, pictures, peaks)
+	return u, t.addTraining(&u, t.params, s, micro, pictures, peaks)
 }
 
 // addTraining adds what training needs besides the weights: for the optimizer, of graphs, and for the pictures.
-func (p *pipeline) addTraining(u *Usage, s *Sample, micro, pictures int, peaks peaks) error {
-	// values, the batch's gradients and two moments; a run's gradients, which the collector frees some runs later
-	u.Bytes["gradients and optimizer"] = u.Trainable * 4 * (4 + 2)
+func (p *pipeline) addTraining(
+	u *Usage, params []Param, s *Sample, micro, pictures int, peaks peaks,
+) error {
+	// values; a run's gradients, which the collector frees some runs later
+	u.Bytes["gradients and optimizer"] = u.Trainable*4*(1+2) + p.held(params)
 	if err := p.addPeaks(u, s, micro, peaks); err != nil {
 		return err
 	}
@@ -79,6 +81,17 @@ func (p *pipeline) addTraining(u *Usage, s *Sample, micro, pictures int, peaks p
 		u.Bytes["parameters"] = 4 * u.Trainable // fed to every run
 	}
 	return nil
+}
+
+// held is what sums of gradients and an optimizer take.
+func (p *pipeline) held(params []Param) (bytes int64) {
+	if p.options.Held != nil {
+		return p.options.Held(params)
+	}
+	for _, x := range params {
+		bytes += 4 * (1 + 2) * elements(x.Shape)
+	}
+	return bytes
 }
 
 // Usage estimates the memory of scoring so many samples as long as s at once, by what for; see [Tuner.Usage].

@@ -239,11 +239,22 @@ func inferPad(c *inference) error {
 }
 
 func inferNonZero(c *inference) error {
-	out := unknownDims(2)
-	if x := c.shape(0); x != nil {
+	out, x := unknownDims(2), c.shape(0)
+	if x != nil {
 		out[0] = Fixed(int64(len(x)))
 	}
+	var places []Int
+	if v, ok := c.arg(0).Known(); ok && len(x) == 1 {
+		places = []Int{}
+		for i, n := range v {
+			if n != 0 {
+				places = append(places, known(int64(i)))
+			}
+		}
+		out[1] = Fixed(int64(len(places)))
+	}
 	c.set(0, Int64, out)
+	c.out[0].places = places
 	return nil
 }
 

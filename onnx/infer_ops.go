@@ -26,7 +26,8 @@ func init() {
 	inferAs(inferBroadcast, strings.Fields(`
 		Add Sub Mul Div Pow Mod Min Max Sum Mean BitwiseAnd BitwiseOr BitwiseXor BitShift`)...)
 	inferAs(inferCompare, strings.Fields("Equal Greater GreaterOrEqual Less LessOrEqual And Or Xor")...)
-	inferAs(func(c *inference) error { c.set(0, Bool, c.shape(0)); return nil }, "Not", "IsNaN", "IsInf")
+	inferAs(func(c *inference) error { c.set(0, Bool, c.shape(0)); return nil }, "IsNaN", "IsInf")
+	inferAs(inferNot, "Not")
 	inferAs(inferReduce, strings.Fields(`
 		ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
 		ReduceSumSquare`)...)
@@ -159,6 +160,22 @@ func inferCompare(c *inference) error {
 			return Int{}
 		})
 		c.out[0].Ints = out
+	}
+	return nil
+}
+
+func inferNot(c *inference) error {
+	c.set(0, Bool, c.shape(0))
+	for _, n := range c.arg(0).Ints {
+		switch {
+		case !n.Known:
+			n = Int{}
+		case n.Value == 0:
+			n = known(1)
+		default:
+			n = known(0)
+		}
+		c.out[0].Ints = append(c.out[0].Ints, n)
 	}
 	return nil
 }

@@ -140,6 +140,9 @@ func inferReshape(c *inference) error {
 		return err
 	}
 	c.set(0, t, out)
+	if r == 1 && c.arg(0).places != nil {
+		c.out[0].Ints = c.arg(0).places
+	}
 	if r <= 1 && c.arg(0).Ints != nil && len(c.arg(0).Ints) > 0 {
 		c.out[0].Ints = c.arg(0).Ints
 	}

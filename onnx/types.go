@@ -22,6 +22,8 @@ type Value struct {
 	Ranked bool    // tells an unknown rank from a scalar
 	Ints   []Int   // contents of a small integer scalar or vector, row-major; nil if unknown
 	Const  *Tensor // the value itself, if it is a constant
+
+	places []Int // contents of a matrix of one row, which is what NonZero makes of a vector; nil if unknown
 }
 
 // Rank returns the number of dimensions, -1 if it is unknown.

@@ -21,19 +21,13 @@ type AdamW struct {
 	Step int64       // updates so far, t
 	M, V [][]float32 // moments, in the order of the parameters
 
-	shape [][]int
+	places []place
 }
 
 // NewAdamW makes the optimizer of params with zero moments.
 func NewAdamW(params []Param, betas [2]float64, eps, weightDecay float64) *AdamW {
-	a := &AdamW{Betas: betas, Eps: eps, WeightDecay: weightDecay}
-	for _, p := range params {
-		n := len(p.Floats())
-		a.M = append(a.M, make([]float32, n))
-		a.V = append(a.V, make([]float32, n))
-		a.shape = append(a.shape, p.shape())
-	}
-	return a
+	return &AdamW{Betas: betas, Eps: eps, WeightDecay: weightDecay, M: zeros(params), V: zeros(params),
+		places: places(params)}
 }
 
 // Update changes params in place by their gradients at learning rate lr.
@@ -53,8 +47,8 @@ func (a *AdamW) Update(params []Param, grads [][]float32, lr float64) {
 	for i, p := range params {
 		k, values := k, p.Floats()
 		k.keep = keep(a.Decayed, i, lr, a.WeightDecay)
-		for lo := 0; lo < len(values); lo += block {
-			hi := min(lo+block, len(values))
+		for lo := 0; lo < len(values); lo += Block {
+			hi := min(lo+Block, len(values))
 			jobs = append(jobs, func() { k.run(values[lo:hi], a.M[i][lo:hi], a.V[i][lo:hi], grads[i][lo:hi]) })
 		}
 	}
@@ -65,11 +59,7 @@ func (a *AdamW) Update(params []Param, grads [][]float32, lr float64) {
 func (a *AdamW) State() []State {
 	var out []State
 	for i := range a.M {
-		out = append(
-			out,
-			State{Kind: "moment1", Param: i, Shape: a.shape[i], Values: a.M[i]},
-			State{Kind: "moment2", Param: i, Shape: a.shape[i], Values: a.V[i]},
-		)
+		out = append(out, a.places[i].state("moment1", i, a.M[i]), a.places[i].state("moment2", i, a.V[i]))
 	}
 	return out
 }
@@ -80,9 +70,9 @@ func (a *AdamW) Updates() int64 { return a.Step }
 // SetUpdates sets it.
 func (a *AdamW) SetUpdates(n int64) { a.Step = n }
 
-// block is the number of elements one goroutine updates at a time. Elements do not depend on each other, so neither the
-// size nor the number of cores changes a bit of the result.
-const block = 1 << 16
+// Block is the number of elements one goroutine updates at a time, and of which [Squares] are added up. Elements do not
+// depend on each other, so neither the size nor the number of cores changes a bit of an update.
+const Block = 1 << 16
 
 // kernel holds the factors of one update: keep of the parameter, b1 and c2 of what is new in the moments, b2 of the old
 // second moment, -size the corrected learning rate, root the correction of the second moment.

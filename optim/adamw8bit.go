@@ -3,6 +3,8 @@ package optim
 import (
 	"math"
 	"sort"
+
+	"gorgonia.org/tensor"
 )
 
 // AdamW8 is AdamW whose moments take a byte each (Dettmers et al., 8-bit Optimizers via Block-wise Quantization, 2022),
@@ -15,10 +17,10 @@ type AdamW8 struct {
 	WeightDecay float64
 	Decayed     []bool // parameters that decay; nil: all
 
-	count int64
-	shape [][]int
-	m, v  []moments
-	maps  [2]*codes
+	count  int64
+	places []place
+	m, v   []moments
+	maps   [2]*codes
 }
 
 // moments of one parameter: full, or bytes with the scales of their blocks.
@@ -35,21 +37,28 @@ const (
 
 // NewAdamW8 makes the optimizer of params with zero moments.
 func NewAdamW8(params []Param, betas [2]float64, eps, weightDecay float64) *AdamW8 {
-	a := &AdamW8{Betas: betas, Eps: eps, WeightDecay: weightDecay}
+	a := &AdamW8{Betas: betas, Eps: eps, WeightDecay: weightDecay, places: places(params)}
 	a.maps = [2]*codes{newCodes(DynamicMap(true)), newCodes(DynamicMap(false))}
 	for _, p := range params {
-		n := len(p.Floats())
-		a.m, a.v = append(a.m, newMoments(n)), append(a.v, newMoments(n))
-		a.shape = append(a.shape, p.shape())
+		n, full := len(p.Floats()), tensor.Shape(p.shape()).TotalSize() < small8
+		a.m, a.v = append(a.m, newMoments(n, full)), append(a.v, newMoments(n, full))
 	}
 	return a
 }
 
-func newMoments(n int) moments {
-	if n < small8 {
+func newMoments(n int, full bool) moments {
+	if full {
 		return moments{full: make([]float32, n)}
 	}
 	return moments{codes: make([]byte, n), scales: make([]float32, (n+block8-1)/block8)}
+}
+
+// Moments8 is what AdamW8 keeps of a tensor of n elements, in bytes.
+func Moments8(n int64) int64 {
+	if n < small8 {
+		return 8 * n
+	}
+	return 2 * (n + 4*((n+block8-1)/block8))
 }
 
 // Update changes params in place by their gradients at learning rate lr.
@@ -61,8 +70,8 @@ func (a *AdamW8) Update(params []Param, grads [][]float32, lr float64) {
 	for i, p := range params {
 		stay := keep(a.Decayed, i, lr, a.WeightDecay)
 		values, g, m, v := p.Floats(), grads[i], &a.m[i], &a.v[i]
-		for lo := 0; lo < len(values); lo += block {
-			hi := min(lo+block, len(values))
+		for lo := 0; lo < len(values); lo += Block {
+			hi := min(lo+Block, len(values))
 			jobs = append(jobs, func() {
 				for at := lo; at < hi; at += block8 {
 					end := min(at+block8, hi)
@@ -195,11 +204,13 @@ func (a *AdamW8) State() []State {
 		for k, m := range []*moments{&a.m[i], &a.v[i]} {
 			kind := []string{"moment1", "moment2"}[k]
 			if m.full != nil {
-				out = append(out, State{Kind: kind, Param: i, Shape: a.shape[i], Values: m.full})
+				out = append(out, a.places[i].state(kind, i, m.full))
 				continue
 			}
-			out = append(out, State{Kind: kind + "_codes", Param: i, Shape: a.shape[i], Bytes: m.codes},
-				State{Kind: kind + "_scales", Param: i, Shape: []int{len(m.scales)}, Values: m.scales})
+			whole, first := a.places[i].shape, a.places[i].first
+			blocks := (tensor.Shape(whole).TotalSize() + block8 - 1) / block8
+			out = append(out, State{Kind: kind + "_codes", Param: i, Shape: whole, First: first, Bytes: m.codes},
+				State{Kind: kind + "_scales", Param: i, Shape: []int{blocks}, First: first / block8, Values: m.scales})
 		}
 	}
 	return out

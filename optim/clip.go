@@ -2,33 +2,40 @@ package optim
 
 import (
 	"math"
+	"slices"
 
 	"assay/internal/workers"
 )
 
 // Norm is the L2 norm of all gradients together. The sums run in float64 over fixed blocks, so that the result does not
 // depend on the number of cores.
-func Norm(grads [][]float32) float64 {
-	sums := make([][]float64, len(grads))
-	var jobs []func()
-	for i, g := range grads {
-		sums[i] = make([]float64, (len(g)+block-1)/block)
-		for b := range sums[i] {
-			jobs = append(jobs, func() {
-				s := 0.0
-				for _, x := range g[b*block : min((b+1)*block, len(g))] {
-					s += float64(x) * float64(x)
-				}
-				sums[i][b] = s
-			})
+func Norm(grads [][]float32) float64 { return Root(Squares(grads)) }
+
+// Squares are the sums of squares of every block of gradients. Those of tensors that are cut between blocks are, one
+// behind the other, those of the whole.
+func Squares(grads [][]float32) []float64 {
+	var blocks [][]float32
+	for _, g := range grads {
+		for part := range slices.Chunk(g, Block) {
+			blocks = append(blocks, part)
 		}
 	}
-	parallel(jobs)
-	total := 0.0
-	for _, t := range sums {
-		for _, s := range t {
-			total += s
+	sums := make([]float64, len(blocks))
+	workers.Do(len(blocks), func(b int) {
+		s := 0.0
+		for _, x := range blocks[b] {
+			s += float64(x) * float64(x)
 		}
+		sums[b] = s
+	})
+	return sums
+}
+
+// Root is the square root of their sum: a norm.
+func Root(squares []float64) float64 {
+	total := 0.0
+	for _, s := range squares {
+		total += s
 	}
 	return math.Sqrt(total)
 }
@@ -42,8 +49,7 @@ func Clip(grads [][]float32, norm, limit float64) {
 	}
 	var jobs []func()
 	for _, g := range grads {
-		for lo := 0; lo < len(g); lo += block {
-			part := g[lo:min(lo+block, len(g))]
+		for part := range slices.Chunk(g, Block) {
 			jobs = append(jobs, func() {
 				for i := range part {
 					part[i] *= scale

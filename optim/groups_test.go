@@ -2,8 +2,11 @@ package optim
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 
 	"gorgonia.org/tensor"
@@ -56,7 +59,7 @@ func readGroups(t *testing.T) (out groupRuns) {
 func paramsOf(shapes [][]int, values [][]float32) (params []Param) {
 	for i, s := range values {
 		v := tensor.New(tensor.WithShape(shapes[i]...), tensor.WithBacking(s))
-		params = append(params, Param{string(rune('a' + i)), v})
+		params = append(params, Param{Name: string(rune('a' + i)), Value: v})
 	}
 	return params
 }
@@ -179,4 +182,79 @@ func TestAdamW8IsBitsandbytes(t *testing.T) {
 		}
 		t.Logf("run %d: %d of %d codes differ", r, off, codes)
 	}
+}
+
+// TestStretches: what optimizers do to stretches of tensors they do to the whole, and so are states and norms.
+func TestStretches(t *testing.T) {
+	makers := map[string]func(p []Param) Optimizer{
+		"adamw":  func(p []Param) Optimizer { return NewAdamW(p, [2]float64{0.9, 0.99}, 1e-8, 0.1) },
+		"lion":   func(p []Param) Optimizer { return NewLion(p, [2]float64{0.9, 0.99}, 0.1) },
+		"adamw8": func(p []Param) Optimizer { return NewAdamW8(p, [2]float64{0.9, 0.99}, 1e-8, 0.1) },
+	}
+	shapes := [][]int{{3, Block - 7}, {5}, {2*Block + 300}}
+	for name, make := range makers {
+		var wholes, parts []Param
+		for i, s := range shapes {
+			rng := rand.New(rand.NewPCG(uint64(i), 1))
+			v := make32(tensor.Shape(s).TotalSize(), rng)
+			wholes = append(wholes, Param{Name: fmt.Sprint(i), Value: tensor.New(tensor.WithShape(s...), tensor.WithBacking(v))})
+			other := Param{Name: fmt.Sprint(i), Value: wholes[i].Value.Clone().(*tensor.Dense)}
+			for lo := 0; lo < len(v); lo += 2 * Block {
+				parts = append(parts, other.Stretch(lo, min(lo+2*Block, len(v))))
+			}
+		}
+		a, b := make(wholes), make(parts)
+		for step := range 3 {
+			rng := rand.New(rand.NewPCG(uint64(step), 2))
+			var grads, cut [][]float32
+			for _, p := range wholes {
+				grads = append(grads, make32(len(p.Floats()), rng))
+			}
+			for i := range grads {
+				cut = append(cut, slices.Collect(slices.Chunk(grads[i], 2*Block))...)
+			}
+			if Norm(grads) != Root(slices.Concat(Squares(cut[:2]), Squares(cut[2:]))) {
+				t.Error("another norm")
+			}
+			a.Update(wholes, grads, 0.01)
+			b.Update(parts, cut, 0.01)
+		}
+		want := map[string]State{}
+		for _, s := range a.State() {
+			want[s.Kind+wholes[s.Param].Name] = s
+		}
+		seen := map[string]int{}
+		for _, s := range b.State() {
+			key := s.Kind + parts[s.Param].Name
+			w := want[key]
+			n := len(s.Values) + len(s.Bytes)
+			seen[key] += n
+			if !slices.Equal(s.Shape, w.Shape) || s.Values != nil && !slices.Equal(s.Values, w.Values[s.First:s.First+n]) ||
+				s.Bytes != nil && !slices.Equal(s.Bytes, w.Bytes[s.First:s.First+n]) {
+				t.Errorf("%s: %s from %d on differs", name, key, s.First)
+			}
+		}
+		for key, w := range want {
+			if seen[key] != len(w.Values)+len(w.Bytes) {
+				t.Errorf("%s: %d values of %s", name, seen[key], key)
+			}
+		}
+		i := 0
+		for _, p := range parts {
+			if p.First == 0 && i < len(wholes) {
+				i++
+			}
+			if !slices.Equal(p.Floats(), wholes[i-1].Floats()[p.First:p.First+len(p.Floats())]) {
+				t.Errorf("%s: parameter %s from %d on differs", name, p.Name, p.First)
+			}
+		}
+	}
+}
+
+func make32(n int, rng *rand.Rand) []float32 {
+	out := make([]float32, n)
+	for i := range out {
+		out[i] = float32(rng.NormFloat64())
+	}
+	return out
 }

@@ -13,18 +13,14 @@ type Lion struct {
 	WeightDecay float64
 	Decayed     []bool // parameters that decay; nil: all
 
-	M     [][]float32 // momentum, in the order of the parameters
-	count int64
-	shape [][]int
+	M      [][]float32 // momentum, in the order of the parameters
+	count  int64
+	places []place
 }
 
 // NewLion makes the optimizer of params with zero momentum.
 func NewLion(params []Param, betas [2]float64, weightDecay float64) *Lion {
-	l := &Lion{Betas: betas, WeightDecay: weightDecay, M: zeros(params)}
-	for _, p := range params {
-		l.shape = append(l.shape, p.shape())
-	}
-	return l
+	return &Lion{Betas: betas, WeightDecay: weightDecay, M: zeros(params), places: places(params)}
 }
 
 // Update changes params in place by their gradients at learning rate lr.
@@ -36,8 +32,8 @@ func (l *Lion) Update(params []Param, grads [][]float32, lr float64) {
 	for i, p := range params {
 		stay := keep(l.Decayed, i, lr, l.WeightDecay)
 		values, m, g := p.Floats(), l.M[i], grads[i]
-		for lo := 0; lo < len(values); lo += block {
-			hi := min(lo+block, len(values))
+		for lo := 0; lo < len(values); lo += Block {
+			hi := min(lo+Block, len(values))
 			jobs = append(jobs, func() {
 				for j := lo; j < hi; j++ {
 					x := values[j] * stay
@@ -60,7 +56,7 @@ func (l *Lion) Update(params []Param, grads [][]float32, lr float64) {
 func (l *Lion) State() []State {
 	var out []State
 	for i := range l.M {
-		out = append(out, State{Kind: "momentum", Param: i, Shape: l.shape[i], Values: l.M[i]})
+		out = append(out, l.places[i].state("momentum", i, l.M[i]))
 	}
 	return out
 }

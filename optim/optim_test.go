@@ -37,7 +37,7 @@ func TestAdamWIsTorchs(t *testing.T) {
 		for i, s := range run.Start {
 			params = append(
 				params,
-				Param{string(rune('a' + i)), tensor.New(tensor.WithShape(run.Shapes[i]...), tensor.WithBacking(s))},
+				Param{Name: string(rune('a' + i)), Value: tensor.New(tensor.WithShape(run.Shapes[i]...), tensor.WithBacking(s))},
 			)
 		}
 		a := NewAdamW(params, run.Betas, run.Eps, run.WeightDecay)
@@ -71,7 +71,7 @@ func far(got, want []float32) float64 {
 }
 
 func TestNormOfManyBlocks(t *testing.T) {
-	g := make([]float32, 3*block+5)
+	g := make([]float32, 3*Block+5)
 	for i := range g {
 		g[i] = 0.5
 	}
@@ -93,16 +93,16 @@ func TestCheck(t *testing.T) {
 	}
 	for name, params := range map[string][]Param{
 		"none":  nil,
-		"wide":  {{"a", tensor.New(tensor.WithShape(2), tensor.Of(tensor.Float64))}},
-		"view":  {{"a", view.(*tensor.Dense)}},
-		"twice": {{"a", good}, {"a", good}},
-		"nil":   {{"a", nil}},
+		"wide":  {{Name: "a", Value: tensor.New(tensor.WithShape(2), tensor.Of(tensor.Float64))}},
+		"view":  {{Name: "a", Value: view.(*tensor.Dense)}},
+		"twice": {{Name: "a", Value: good}, {Name: "a", Value: good}},
+		"nil":   {{Name: "a", Value: nil}},
 	} {
 		if Check(params) == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if err := Check([]Param{{"a", good}}); err != nil {
+	if err := Check([]Param{{Name: "a", Value: good}}); err != nil {
 		t.Error(err)
 	}
 }

@@ -15,13 +15,38 @@ type Optimizer interface {
 type State struct {
 	Kind   string // moment1, ...
 	Param  int    // index of the parameter
-	Shape  []int
+	Shape  []int  // of the whole tensor
+	First  int    // index of its first value there
 	Values []float32
 	Bytes  []byte // instead of Values, where it is of bytes
 }
 
-// shape is that of a parameter; a scalar has none.
-func (p Param) shape() []int { return p.Value.Shape() }
+// shape is that of the whole parameter; a scalar has none.
+func (p Param) shape() []int {
+	if p.Whole != nil {
+		return p.Whole
+	}
+	return p.Value.Shape()
+}
+
+// place is what a state of a value for each element has of its parameter.
+type place struct {
+	shape []int
+	first int
+}
+
+func places(params []Param) []place {
+	out := make([]place, len(params))
+	for i, p := range params {
+		out[i] = place{p.shape(), p.First}
+	}
+	return out
+}
+
+// state of a value for each element.
+func (p place) state(kind string, param int, values []float32) State {
+	return State{Kind: kind, Param: param, Shape: p.shape, First: p.first, Values: values}
+}
 
 // zeros makes the state of one kind for all parameters, of their shapes.
 func zeros(params []Param) [][]float32 {

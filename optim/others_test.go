@@ -39,7 +39,7 @@ func TestOthersAreTheirReferences(t *testing.T) {
 		var params []Param
 		for i, s := range run.Start {
 			v := tensor.New(tensor.WithShape(run.Shapes[i]...), tensor.WithBacking(s))
-			params = append(params, Param{string(rune('a' + i)), v})
+			params = append(params, Param{Name: string(rune('a' + i)), Value: v})
 		}
 		var o Optimizer = NewLion(params, [2]float64{0.9, 0.99}, run.WeightDecay)
 		if run.Name == "adafactor" {
@@ -81,8 +81,8 @@ func TestStateIsAllOfIt(t *testing.T) {
 	for name, make := range makers {
 		fresh := func() []Param {
 			return []Param{
-				{"a", tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float32{1, 2, 3, 4, 5, 6}))},
-				{"b", tensor.New(tensor.WithShape(2), tensor.WithBacking([]float32{1, -1}))},
+				{Name: "a", Value: tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float32{1, 2, 3, 4, 5, 6}))},
+				{Name: "b", Value: tensor.New(tensor.WithShape(2), tensor.WithBacking([]float32{1, -1}))},
 			}
 		}
 		grads := func(i int) [][]float32 {
@@ -117,9 +117,9 @@ func TestStateIsAllOfIt(t *testing.T) {
 
 func TestDecayed(t *testing.T) {
 	p := []Param{
-		{"layers.0.weight", tensor.New(tensor.WithShape(1, 1), tensor.WithBacking([]float32{1}))},
-		{"layers.0.bias", tensor.New(tensor.WithShape(1), tensor.WithBacking([]float32{1}))},
-		{"score_token.embedding", tensor.New(tensor.WithShape(1), tensor.WithBacking([]float32{1}))},
+		{Name: "layers.0.weight", Value: tensor.New(tensor.WithShape(1, 1), tensor.WithBacking([]float32{1}))},
+		{Name: "layers.0.bias", Value: tensor.New(tensor.WithShape(1), tensor.WithBacking([]float32{1}))},
+		{Name: "score_token.embedding", Value: tensor.New(tensor.WithShape(1), tensor.WithBacking([]float32{1}))},
 	}
 	d := Decayed(p, func(name string) bool { return name == "score_token.embedding" })
 	a := NewAdamW(p, [2]float64{0.9, 0.99}, 1e-8, 0.5)

@@ -14,13 +14,28 @@ import (
 type Param struct {
 	Name  string
 	Value *tensor.Dense
+
+	// Of a stretch of a tensor: the shape of the whole (nil: Value is the whole), and the index of its first element there.
+	Whole tensor.Shape
+	First int
+}
+
+// Stretch is elements lo to hi-1 of a parameter, in place. Every element must be in one stretch, and those of an
+// optimizer must begin at a multiple of [Block], and end there or at the tensor's end: then it does to them what it
+// does to the whole. [Adafactor] wants whole tensors.
+func (p Param) Stretch(lo, hi int) Param {
+	if lo == 0 && hi == len(p.Floats()) {
+		return p
+	}
+	part := tensor.New(tensor.WithShape(hi-lo), tensor.WithBacking(p.Floats()[lo:hi:hi]))
+	return Param{Name: p.Name, Value: part, Whole: p.Value.Shape(), First: lo}
 }
 
 // NewParams joins names and tensors.
 func NewParams(names []string, values []*tensor.Dense) []Param {
 	params := make([]Param, len(names))
 	for i, n := range names {
-		params[i] = Param{n, values[i]}
+		params[i] = Param{Name: n, Value: values[i]}
 	}
 	return params
 }

@@ -77,22 +77,12 @@ func (q *queue) overload(w workload) error {
 	if q.active == 0 { // an idle server takes any request
 		return nil
 	}
-	// Decoding and runs go on side by side, so the longer one of the two counts.
-	var decoding, runs time.Duration
-	if !q.runEnds.IsZero() { // a run that is late by some time is expected to take as long again
-		runs = time.Until(q.runEnds).Abs()
-	}
-	waiting := w.items()
-	for r := range q.reservations {
-		waiting += r.remaining.items()
-		a, b := r.remaining.marginal()
-		decoding, runs = decoding+a, runs+b
-	}
-	finish := max(decoding, runs) + w.duration()
-	switch {
+	wait, waiting := q.backlog()
+	finish := wait + w.duration()
+	switch waiting += w.items(); {
 	case waiting > q.capacity:
 		return &busyError{
-			retryAfter: max(finish-w.duration(), time.Second),
+			retryAfter: max(wait, time.Second),
 			reason:     fmt.Sprintf("%d edits would wait, at most %d may", waiting, q.capacity),
 		}
 	case finish > q.maxWait:
@@ -103,6 +93,35 @@ func (q *queue) overload(w workload) error {
 		}
 	}
 	return nil
+}
+
+// backlog is how long all that was admitted will take, and how many items of it are not on a device yet. q.mu is held.
+func (q *queue) backlog() (wait time.Duration, items int) {
+	// Decoding and runs go on side by side, so the longer one of the two counts.
+	var decoding, runs time.Duration
+	up := 0
+	for k := range q.lanes {
+		if end := q.lanes[k].ends; !end.IsZero() { // a run that is late by some time is expected to take as long again
+			runs += time.Until(end).Abs()
+		}
+		if !q.lanes[k].down {
+			up++
+		}
+	}
+	for r := range q.reservations {
+		items += r.remaining.items()
+		a, b := r.remaining.marginal()
+		decoding, runs = decoding+a, runs+b
+	}
+	return max(decoding, runs/time.Duration(max(up, 1))), items
+}
+
+// foreseen is how long what comes now will wait.
+func (q *queue) foreseen() time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	wait, _ := q.backlog()
+	return wait
 }
 
 // started takes n off what remains of a reservation. q.mu is held.
@@ -130,13 +149,10 @@ func (r *reservation) release() {
 	r.q.active--
 }
 
-// waiting counts the items admitted but not yet on the device.
+// waiting counts the items admitted but not yet on a device.
 func (q *queue) waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := 0
-	for r := range q.reservations {
-		n += r.remaining.items()
-	}
+	_, n := q.backlog()
 	return n
 }

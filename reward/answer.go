@@ -108,10 +108,15 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, f *apiError)
 	s.discardBody(w, r)
 	v := map[string]any{"kind": f.Kind, "message": f.Message}
 	if f.RetryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int((f.RetryAfter+time.Second-1)/time.Second)))
+		w.Header().Set("Retry-After", retryAfter(f.RetryAfter))
 		v["retry_after_ms"] = max(1, f.RetryAfter.Milliseconds())
 	}
 	writeJSON(w, f.Status, map[string]any{"error": v})
+}
+
+// retryAfter is a time as the header has it: whole seconds.
+func retryAfter(d time.Duration) string {
+	return strconv.Itoa(int((d + time.Second - 1) / time.Second))
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) error {

@@ -105,7 +105,7 @@ func (s *Server) postChat(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.chargeQuota(r.Context(), 1); err != nil {
+	if err := s.chargeQuota(r.Context(), p.several.Made()); err != nil {
 		return err
 	}
 	if err := s.decodeChat(r.Context(), p); err != nil {
@@ -115,18 +115,20 @@ func (s *Server) postChat(w http.ResponseWriter, r *http.Request) error {
 	if p.stream {
 		return s.streamChat(w, r, m, p, answer)
 	}
-	a, err := m.Chat(r.Context(), p.messages, p.options)
+	choices, used, err := chat.Choices(r.Context(), m, p.messages, p.options, p.several)
 	if err != nil {
 		return chatError(err)
 	}
-	answer.Object, answer.Usage = "chat.completion", usageOf(a.Usage)
-	choice := chatChoice{Message: &chatMessage{"assistant", &a.Text}, Finish: openAIFinish(a)}
-	if p.options.LogProbs {
-		if choice.LogProbs, err = logProbsOf(m, a); err != nil {
-			return err
+	answer.Object, answer.Usage = "chat.completion", usageOf(used)
+	for i, c := range choices {
+		choice := chatChoice{Index: i, Message: &chatMessage{"assistant", &c.Text}, Finish: openAIFinish(c.Answer)}
+		if p.options.LogProbs {
+			if choice.LogProbs, err = logProbsOf(m, c.Answer); err != nil {
+				return err
+			}
 		}
+		answer.Choices = append(answer.Choices, choice)
 	}
-	answer.Choices = []chatChoice{choice}
 	return writeJSON(w, http.StatusOK, answer)
 }
 
@@ -173,6 +175,13 @@ func (s *Server) decodeChat(ctx context.Context, p *chatRequest) error {
 func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, m *NamedModel, p *chatRequest, a chatAnswer) error {
 	if p.options.LogProbs {
 		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "logprobs: they are not streamed, so far")
+	}
+	if p.several.Made() > 1 {
+		return apiErrorf(
+			http.StatusUnprocessableEntity,
+			"bad_request",
+			"n, best_of: several answers are not streamed, so far",
+		)
 	}
 	a.Object = "chat.completion.chunk"
 	to, begun := http.NewResponseController(w), false

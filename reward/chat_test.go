@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go"
+	"github.com/openai/openai-go/option"
 
 	"assay/chat"
 	"assay/data"
@@ -155,7 +155,12 @@ func TestChatRefusals(t *testing.T) {
 			{object{"messages": image("http://example.com/a.png")}, 422, "not a URL"},
 			{object{"messages": image("data:image/png;base64,AAAA")}, 422, "picture 0"},
 			{object{"messages": user([]any{object{"type": "input_audio"}})}, 422, "input_audio"},
-			{object{"messages": user("hello"), "n": 2}, 422, "request.n"},
+			{object{"messages": user("hello"), "n": 65}, 422, "request.n"},
+			{object{"messages": user("hello"), "n": 2, "temperature": 0}, 422, "all the same"},
+			{object{"messages": user("hello"), "n": 2, "stream": true}, 422, "not streamed"},
+			{object{"messages": user("hello"), "n": 3, "best_of": 2}, 422, "best_of"},
+			{object{"messages": user("hello"), "response_format": object{"type": "json_schema", "json_schema": object{
+				"schema": object{"type": "string", "pattern": "a"}}}}, 422, "pattern"},
 			{object{"messages": user("hello"), "presence_penalty": 0.5}, 422, "presence_penalty"},
 			{object{"messages": user("hello"), "tools": []any{object{"type": "function"}}}, 422, "tools"},
 			{object{"messages": user("hello"), "response_format": object{"type": "json_object"}}, 422, "response_format"},
@@ -219,6 +224,62 @@ func TestChatGone(t *testing.T) {
 			messages := []chat.Message{{Role: "user", Content: []chat.Part{{Text: fmt.Sprint(i)}}}}
 			if _, err := m.Chat(context.Background(), messages, o); err != nil {
 				t.Error(err)
+			}
+		}
+	})
+}
+
+// TestChatChoicesAndSchema: OpenAI's client gets several answers, those of the seeds one after the other, and answers
+// that a schema allows.
+func TestChatChoicesAndSchema(t *testing.T) {
+	oracle.Each(t, func(t *testing.T, folder string) {
+		m, h := startChat(t, folder, Options{})
+		service := openai.NewChatCompletionService(option.WithBaseURL(h.URL+"/v1/"), option.WithAPIKey("none"))
+		ask := openai.ChatCompletionNewParams{Model: "tiny", MaxTokens: openai.Int(60), Temperature: openai.Float(1.4),
+			Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("What was changed?")},
+			Seed:     openai.Int(7), N: openai.Int(4)}
+		got, err := service.New(context.Background(), ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hot, made := 1.4, 0
+		for i, c := range got.Choices {
+			a, err := m.Chat(
+				context.Background(),
+				[]chat.Message{{Role: "user", Content: []chat.Part{{Text: "What was changed?"}}}},
+				chat.Options{MaxNewTokens: 60, Temperature: &hot, Seed: 7 + uint64(i)},
+			)
+			if err != nil || c.Message.Content != a.Text || int(c.Index) != i {
+				t.Errorf("choice %d: %q, want %q (%v)", i, c.Message.Content, a.Text, err)
+				continue
+			}
+			if made += a.Usage.Completion; i == 3 && (int(got.Usage.CompletionTokens) != made ||
+				int(got.Usage.PromptTokens) != a.Usage.Prompt) {
+				t.Errorf("usage %+v, want %d of answers", got.Usage, made)
+			}
+		}
+		if len(got.Choices) != 4 {
+			t.Errorf("%d choices", len(got.Choices))
+		}
+		ask.N = openai.Int(2)
+		ask.ResponseFormat.OfJSONSchema = &openai.ResponseFormatJSONSchemaParam{
+			JSONSchema: openai.ResponseFormatJSONSchemaJSONSchemaParam{Name: "a", Strict: openai.Bool(true), Schema: object{
+				"type": "object", "properties": object{"good": object{"type": "boolean"}, "n": object{"type": "integer",
+					"minimum": 1, "maximum": 5}}, "required": []string{"good", "n"}, "additionalProperties": false}}}
+		if got, err = service.New(context.Background(), ask); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range got.Choices {
+			var v struct {
+				Good *bool
+				N    *int
+			}
+			if err := json.Unmarshal(
+				[]byte(c.Message.Content),
+				&v,
+			); err != nil || v.Good == nil || v.N == nil || *v.N < 1 ||
+				*v.N > 5 {
+				t.Errorf("%q: %v", c.Message.Content, err)
 			}
 		}
 	})

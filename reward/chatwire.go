@@ -20,19 +20,41 @@ type chatRequest struct {
 	messages []chat.Message
 	pictures []*encodedPicture // of the messages, in order
 	options  chat.Options
+	several  chat.Several
 	stream   bool
 	usage    bool // a stream ends with the usage
 }
 
 // chatHarmless are fields that do not change an answer, or not at the values listed.
 var chatHarmless = strictjson.Harmless{
-	"user": nil, "metadata": nil, "store": nil, "service_tier": nil, "safety_identifier": nil, "prompt_cache_key": nil,
-	"parallel_tool_calls": nil, "verbosity": {nil}, "modalities": {nil, []any{"text"}}, "prediction": {nil},
-	"n": {nil, 1}, "frequency_penalty": {nil, 0}, "presence_penalty": {nil, 0}, "logit_bias": {nil, map[string]any{}},
-	"top_logprobs": {nil, 0}, "tools": {nil, []any{}}, "tool_choice": {nil, "none", "auto"}, "functions": {nil, []any{}},
-	"response_format": {nil, map[string]any{"type": "text"}}, "min_p": {nil, 0}, "min_tokens": {nil, 0},
-	"ignore_eos": {nil, false}, "best_of": {nil, 1}, "use_beam_search": {nil, false}, "length_penalty": {nil, 1},
-	"skip_special_tokens": {nil, true}, "add_generation_prompt": {nil, true}, "echo": {nil, false},
+	"user":                nil,
+	"metadata":            nil,
+	"store":               nil,
+	"service_tier":        nil,
+	"safety_identifier":   nil,
+	"prompt_cache_key":    nil,
+	"parallel_tool_calls": nil,
+	"verbosity":           {nil},
+	"modalities":          {nil, []any{"text"}},
+	"prediction":          {nil},
+	"frequency_penalty":   {nil, 0},
+	"presence_penalty":    {nil, 0},
+	"logit_bias":          {nil, map[string]any{}},
+	"top_logprobs":        {nil, 0},
+	"tools":               {nil, []any{}},
+	"tool_choice":         {nil, "none", "auto"},
+	"functions":           {nil, []any{}},
+	"min_p": {
+		nil,
+		0,
+	},
+	"min_tokens":            {nil, 0},
+	"ignore_eos":            {nil, false},
+	"use_beam_search":       {nil, false},
+	"length_penalty":        {nil, 1},
+	"skip_special_tokens":   {nil, true},
+	"add_generation_prompt": {nil, true},
+	"echo":                  {nil, false},
 }
 
 // parseChat reads a request. A field that may change the answer and is not understood is an error that names it.
@@ -67,6 +89,7 @@ func (p *chatRequest) readOptions(o *strictjson.Object) {
 	c := &p.options
 	c.Read(o, "max_tokens", "max_completion_tokens")
 	o.Opt("logprobs", &c.LogProbs)
+	p.several.Read(o, *c)
 	if c.TopK != nil && *c.TopK == -1 {
 		*c.TopK = 0
 	}

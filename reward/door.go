@@ -18,10 +18,12 @@ type door struct {
 	once   sync.Once
 	shutAt chan struct{} // closed when nothing more is accepted
 	closed chan struct{}
+	left   func() error
 }
 
 func newDoor(l net.Listener, open *connections) *door {
-	return &door{Listener: l, open: open, shutAt: make(chan struct{}), closed: make(chan struct{})}
+	return &door{Listener: l, open: open, shutAt: make(chan struct{}), closed: make(chan struct{}),
+		left: sync.OnceValue(l.Close)}
 }
 
 // Accept waits for the next connection. After [door.shut] it waits until the listener is closed.
@@ -45,8 +47,11 @@ func (d *door) Close() error {
 	default:
 		close(d.closed)
 	}
-	return d.Listener.Close()
+	return d.left()
 }
+
+// leave closes the listener alone: the server goes on with its connections.
+func (d *door) leave() { d.left() }
 
 // shut ends accepting, and returns when every accepted connection is tracked, or when ctx ends. The listener stays
 // open: closing it would reset what is in its queue.

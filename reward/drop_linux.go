@@ -2,7 +2,9 @@ package reward
 
 import (
 	"context"
+	"errors"
 	"net"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -10,6 +12,29 @@ import (
 
 // handshakeTime is how long the handshake of a connection may take.
 const handshakeTime = 100 * time.Millisecond
+
+// sharePort lets other processes listen on the same port.
+func sharePort(_, _ string, raw syscall.RawConn) (err error) {
+	e := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
+	return errors.Join(e, err)
+}
+
+// sharesPort reports whether other processes may listen on the same port.
+func sharesPort(l net.Listener) (shared bool) {
+	t, ok := l.(*net.TCPListener)
+	if !ok {
+		return false
+	}
+	raw, err := t.SyscallConn()
+	if err != nil {
+		return false
+	}
+	raw.Control(func(fd uintptr) {
+		v, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT)
+		shared = err == nil && v != 0
+	})
+	return shared
+}
 
 // dropNewConnections makes the kernel drop the SYN packets of new connections, and returns when all connections in the
 // listener's queue are accepted. A caller who connects meanwhile is not answered, tries again, and is then refused.

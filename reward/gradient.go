@@ -103,7 +103,7 @@ func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if _, ok := v.Scorer.(inWords); ok {
+	if v.inWords() {
 		return apiErrorf(http.StatusUnprocessableEntity, "no_gradient", "scorer %s answers in words: it has no gradients",
 			v.name)
 	}
@@ -251,8 +251,7 @@ func (b *gradientBatch) run(ctx context.Context) error {
 		return err
 	}
 	for i, it := range b.items {
-		if it.err = j.errs[i]; it.err != nil { // what the prompt or the pictures' shapes make impossible
-			it.err = apiErrorf(http.StatusUnprocessableEntity, "bad_pair", "%v", it.err)
+		if it.err = asBadPair(j.errs[i]); it.err != nil { // what the prompt or the pictures' shapes make impossible
 			continue
 		}
 		it.gradient = &model.PixelGradients{Score01: j.gradients[i].Score01, Edit: j.gradients[i].Edit}

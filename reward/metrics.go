@@ -2,6 +2,7 @@ package reward
 
 import (
 	"net/http"
+	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -19,6 +20,7 @@ type metrics struct {
 	latency  *prometheus.HistogramVec // seconds of requests that were answered, by path
 	scores   *prometheus.HistogramVec // score01 by scorer
 	edits    *prometheus.CounterVec   // by client
+	delay    prometheus.Histogram     // seconds that work waited for a device
 
 	dimensions  *prometheus.CounterVec   // scores of dimensions, by scorer and dimension
 	dimension01 *prometheus.HistogramVec // the same on 0 to 1, of scorers with a range
@@ -37,7 +39,7 @@ func (m *metrics) observe(scorer string, j *model.Judgement, bounded bool) {
 	}
 }
 
-func newMetrics(waiting func() float64) *metrics {
+func newMetrics(waiting, foreseen func() float64) *metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
@@ -67,10 +69,35 @@ func newMetrics(waiting func() float64) *metrics {
 		Name: "assay_queue_items",
 		Help: "Edits admitted and not yet scored.",
 	}, waiting)
+	wait := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "assay_queue_foreseen_seconds",
+		Help: "How long an edit that comes now would wait for a device, as foreseen.",
+	}, foreseen)
+	m.delay = prometheus.NewHistogram(histogram("assay_queue_delay_seconds", "How long prepared edits waited for a device.",
+		prometheus.ExponentialBuckets(0.001, 2, 20)))
 	m.registry.MustRegister(m.requests, m.errors, m.batch, m.latency, m.scores, m.edits, m.dimensions,
-		m.dimension01, queue,
+		m.dimension01, queue, wait, m.delay,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
+}
+
+// copies shows the copies of a scorer.
+func (m *metrics) copies(v *Replicated) {
+	for i := range v.at {
+		labels := prometheus.Labels{"scorer": v.name, "replica": strconv.Itoa(i)}
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "assay_replica_up", Help: "Whether a copy of a scorer works (1) or is being opened again (0).",
+			ConstLabels: labels,
+		}, func() float64 {
+			if v.replica(i) == nil {
+				return 0
+			}
+			return 1
+		}), prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "assay_replica_restarts_total", Help: "How often a copy of a scorer failed and was opened again.",
+			ConstLabels: labels,
+		}, func() float64 { return float64(v.restarts(i)) }))
+	}
 }
 
 func (m *metrics) handler() http.Handler {

@@ -12,7 +12,8 @@ import (
 
 // TestDimensionMetrics: scores are counted by scorer, and those of dimensions by dimension, bounded or not.
 func TestDimensionMetrics(t *testing.T) {
-	m := newMetrics(func() float64 { return 0 })
+	nothing := func() float64 { return 0 }
+	m := newMetrics(nothing, nothing)
 	j := &model.Judgement{
 		Score01:    0.5,
 		Dimensions: []model.Dimension{{Name: "following", Score01: 0.3}, {Name: "quality"}},

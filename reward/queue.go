@@ -3,13 +3,11 @@ package reward
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"assay/model"
-	"assay/scoring"
 )
 
 // Scorer is what the server asks of a model.Scorer. It must be safe for concurrent use.
@@ -20,7 +18,7 @@ type Scorer interface {
 	Gradients(context.Context, []model.Pair) ([]*model.PixelGradients, error)
 }
 
-// queue admits requests to the device, and forms micro-batches of those that wait. One run is on the device at a time.
+// queue admits requests to the devices, and forms micro-batches of those that wait. Each lane has one run at a time.
 //
 // A request is admitted, before anything of it is decoded, by an estimate: it and all that wait already must be done
 // within the time that a request may take. So callers who come together, as the ranks of a trainer do, wait for each
@@ -28,29 +26,36 @@ type Scorer interface {
 type queue struct {
 	batch, capacity int // items of a run, and of all that wait
 	maxWait         time.Duration
+	stall           time.Duration // see Options.Stall
 	observe         func(items int)
+	delayed         func(time.Duration) // told how long each job waited
 
 	mu           sync.Mutex
 	reservations map[*reservation]bool // admitted, with work not yet begun
 	active       int                   // reservations not yet released
-	runEnds      time.Time             // estimated end of the run on the device; zero: none
-	ready        []*job                // prepared, in the order they came
+	lanes        []lane
+	ready        []*job // prepared, in the order they came
 	wake         *sync.Cond
 	closed       bool
-	finished     chan struct{}
+	finished     sync.WaitGroup
 }
 
-func newQueue(o Options, observe func(int)) *queue {
+// newQueue makes a queue in front of so many lanes.
+func newQueue(o Options, lanes int, observe func(int), delayed func(time.Duration)) *queue {
 	q := &queue{
 		batch:        o.Batch,
 		capacity:     o.Queue,
 		maxWait:      o.Wait,
+		stall:        o.Stall,
 		observe:      observe,
+		delayed:      delayed,
 		reservations: map[*reservation]bool{},
-		finished:     make(chan struct{}),
+		lanes:        make([]lane, lanes),
 	}
 	q.wake = sync.NewCond(&q.mu)
-	go q.work()
+	for k := range q.lanes {
+		q.finished.Go(func() { q.work(k) })
+	}
 	return q
 }
 
@@ -75,6 +80,9 @@ type job struct {
 	scores    []model.Judgement       // of each sample
 	gradients []*model.PixelGradients // of each pair
 	errs      []error                 // of each
+	left      []int                   // items that have neither yet
+	since     time.Time               // it waits
+	avoid     *replica                // where it failed before; nil: nowhere
 	dropped   bool                    // nobody waited for it any more
 	done      chan struct{}
 }
@@ -86,6 +94,10 @@ func (r *reservation) run(ctx context.Context, j *job) error {
 	j.reservation, j.ctx, j.done = r, ctx, make(chan struct{})
 	n := len(j.samples) + len(j.pairs)
 	j.scores, j.gradients, j.errs = make([]model.Judgement, n), make([]*model.PixelGradients, n), make([]error, n)
+	j.left, j.since = make([]int, n), time.Now()
+	for i := range j.left {
+		j.left[i] = i
+	}
 	r.q.mu.Lock()
 	if r.q.closed {
 		r.q.mu.Unlock()
@@ -93,7 +105,7 @@ func (r *reservation) run(ctx context.Context, j *job) error {
 	}
 	r.q.ready = append(r.q.ready, j)
 	r.q.mu.Unlock()
-	r.q.wake.Signal()
+	r.q.wake.Broadcast() // the lane that has its group takes it
 	select {
 	case <-j.done:
 		if !j.dropped {
@@ -104,141 +116,73 @@ func (r *reservation) run(ctx context.Context, j *job) error {
 	return context.Cause(ctx)
 }
 
-// work runs jobs until the queue is closed and empty.
-func (q *queue) work() {
-	defer close(q.finished)
+// work does a lane's runs until the queue is closed and empty.
+func (q *queue) work(k int) {
 	for {
 		q.mu.Lock()
-		for len(q.ready) == 0 && !q.closed {
+		var r *run
+		for r = q.next(k); r == nil; r = q.next(k) {
+			if q.closed && len(q.ready) == 0 {
+				q.mu.Unlock()
+				return
+			}
 			q.wake.Wait()
 		}
-		if len(q.ready) == 0 {
-			q.mu.Unlock()
-			return
-		}
-		jobs, items := q.next()
 		q.mu.Unlock()
-		if len(jobs) == 0 {
-			continue
+		q.wake.Broadcast() // what is left may be for others now
+		if r.kind == scoreKind {
+			q.observe(len(r.items))
 		}
-		begin := time.Now()
-		if jobs[0].kind == scoreKind {
-			q.observe(items)
-		}
-		runJobs(jobs)
-		jobs[0].estimator().observe(items, time.Since(begin))
-		q.mu.Lock()
-		q.runEnds = time.Time{}
-		q.mu.Unlock()
-		for _, j := range jobs {
-			close(j.done)
-		}
+		r.do(max(q.stall, 10*r.served.estimators[r.kind].estimate(len(r.items))))
+		q.finish(k, r)
 	}
 }
 
-// next takes the first job and those of the same kind and scorer behind it, up to a batch: first the ones of its source
-// and instruction, then those of its source, because what edits begin with is computed once. Nobody is kept waiting by
-// that: the first in the queue is always the next. q.mu is held.
-func (q *queue) next() (jobs []*job, items int) {
-	var waiting []*job
-	for _, j := range q.ready {
-		if j.ctx.Err() != nil {
-			j.dropped = true
-			close(j.done)
-		} else {
-			waiting = append(waiting, j)
+// next takes a job for a lane, and those of the same kind and scorer behind it, up to a batch: first the ones of its
+// source and instruction, then those of its source, because what edits begin with is computed once. Nobody is kept
+// waiting by that: the first in the queue is always the next, but for jobs that another lane is to take (see first). It
+// returns nil if there is none. q.mu is held.
+func (q *queue) next(k int) *run {
+	q.ready = slices.DeleteFunc(q.ready, func(j *job) bool {
+		if j.ctx.Err() == nil {
+			return false
 		}
-	}
-	if q.ready = waiting; len(waiting) == 0 {
-		return nil, 0
-	}
-	head := waiting[0]
-	byKin := slices.Clone(waiting)
-	slices.SortStableFunc(byKin, func(a, b *job) int { return head.of.apart(a.of) - head.of.apart(b.of) })
-	taken := map[*job]bool{}
-	for _, j := range byKin {
-		n := len(j.errs)
-		if j == head || j.estimator() == head.estimator() && items+n <= q.batch {
-			jobs, items, taken[j] = append(jobs, j), items+n, true
-			j.reservation.started(j.estimator(), n)
-		}
-	}
-	q.ready = slices.DeleteFunc(waiting, func(j *job) bool { return taken[j] })
-	q.runEnds = time.Now().Add(head.estimator().estimate(items))
-	return jobs, items
-}
-
-// jobItem is one sample or pair of a job.
-type jobItem struct {
-	*job
-	i int
-}
-
-// runJobs does several jobs at once. If that fails, each item is tried alone, so that one does not fail the others.
-func runJobs(jobs []*job) {
-	var all []jobItem
-	for _, j := range jobs {
-		for i := range j.errs {
-			all = append(all, jobItem{j, i})
-		}
-	}
-	if judge, ok := jobs[0].scorer.Scorer.(inWords); ok && jobs[0].kind == scoreKind {
-		judgeEach(all, judge)
-		return
-	}
-	_, errs, _ := scoring.Batch(
-		context.Background(),
-		all,
-		func(ctx context.Context, items []jobItem) ([]struct{}, error) {
-			return make([]struct{}, len(items)), runBatch(ctx, items)
-		},
-	)
-	for k, p := range all {
-		p.errs[p.i] = errs[k]
-	}
-}
-
-// runBatch does items of one kind in one call of their scorer. A panic is their error: it must not end the process.
-func runBatch(ctx context.Context, items []jobItem) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("internal error, please report it: %v", p)
-		}
-	}()
-	s := items[0].scorer
-	if items[0].kind == scoreKind {
-		samples := make([]*model.Sample, len(items))
-		for k, p := range items {
-			samples[k] = p.samples[p.i]
-		}
-		scores, err := scoring.JudgeWith(s.Scorer)(ctx, samples)
-		if err != nil {
-			return err
-		}
-		for k, p := range items {
-			p.scores[p.i] = scores[k]
-		}
+		j.dropped = true
+		close(j.done)
+		return true
+	})
+	head := q.first(k)
+	if head == nil {
 		return nil
 	}
-	pairs := make([]model.Pair, len(items))
-	for k, p := range items {
-		pairs[k] = p.pairs[p.i]
+	on := head.scorer.replica(k)
+	byKin := slices.Clone(q.ready)
+	slices.SortStableFunc(byKin, func(a, b *job) int { return head.of.apart(a.of) - head.of.apart(b.of) })
+	r := &run{kind: head.kind, served: head.scorer, on: on, began: time.Now()}
+	taken := map[*job]bool{}
+	for _, j := range byKin {
+		n := len(j.left)
+		if j != head && (j.estimator() != head.estimator() || j.avoids(on) || len(r.items)+n > q.batch || q.kept(k, head, j)) {
+			continue
+		}
+		taken[j] = true
+		r.add(j)
+		if j.avoid == nil {
+			j.started(j.estimator(), n)
+			q.delayed(time.Since(j.since))
+		}
 	}
-	gradients, err := s.Gradients(ctx, pairs)
-	if err != nil {
-		return err
-	}
-	for k, p := range items {
-		p.gradients[p.i] = gradients[k]
-	}
-	return nil
+	q.ready = slices.DeleteFunc(q.ready, func(j *job) bool { return taken[j] })
+	on.hold()
+	q.lanes[k].begin(r, head.estimator().estimate(len(r.items)))
+	return r
 }
 
-// close lets the jobs that are there finish and ends the worker.
+// close lets the jobs that are there finish and ends the workers.
 func (q *queue) close() {
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
 	q.wake.Broadcast()
-	<-q.finished
+	q.finished.Wait()
 }

@@ -3,19 +3,20 @@ package reward
 import (
 	"context"
 	"testing"
+	"time"
 
 	"assay/model"
 )
 
 // The next run is of the first one in the queue, then of its group, of its source, and of others, each in their order.
 func TestQueueTakesGroups(t *testing.T) {
-	v := &served{estimators: [2]*estimator{{}, {}}}
-	q := &queue{batch: 4, reservations: map[*reservation]bool{}}
+	v := &served{single(&fake{}), [2]*estimator{{}, {}}}
+	q := &queue{batch: 4, reservations: map[*reservation]bool{}, lanes: make([]lane, 1), delayed: func(time.Duration) {}}
 	of := func(source byte, instruction string) groupKey {
 		return groupKey{scorer: v, source: [32]byte{source}, instruction: instruction}
 	}
 	add := func(k groupKey, ctx context.Context) *job {
-		j := &job{scorer: v, of: k, samples: make([]*model.Sample, 1), errs: make([]error, 1), ctx: ctx,
+		j := &job{scorer: v, of: k, samples: make([]*model.Sample, 1), errs: make([]error, 1), left: []int{0}, ctx: ctx,
 			reservation: &reservation{q: q, remaining: workload{}}, done: make(chan struct{})}
 		q.ready = append(q.ready, j)
 		return j
@@ -26,12 +27,12 @@ func TestQueueTakesGroups(t *testing.T) {
 	dropped := add(of(9, "x"), gone)
 	head, other, later := add(of(1, "a"), ctx), add(of(2, "a"), ctx), add(of(3, "a"), ctx)
 	sameSource, sameGroup := add(of(1, "b"), ctx), add(of(1, "a"), ctx)
-	jobs, items := q.next()
+	r := q.next(0)
 	want := []*job{head, sameGroup, sameSource, other}
-	if len(jobs) != len(want) || items != len(want) {
-		t.Fatalf("%d jobs with %d items", len(jobs), items)
+	if len(r.jobs) != len(want) || len(r.items) != len(want) {
+		t.Fatalf("%d jobs with %d items", len(r.jobs), len(r.items))
 	}
-	for i, j := range jobs {
+	for i, j := range r.jobs {
 		if j != want[i] {
 			t.Errorf("job %d is another one", i)
 		}
@@ -39,10 +40,10 @@ func TestQueueTakesGroups(t *testing.T) {
 	if !dropped.dropped {
 		t.Error("a job that nobody waits for was kept")
 	}
-	if jobs, _ = q.next(); len(jobs) != 1 || jobs[0] != later {
+	if r = q.next(0); len(r.jobs) != 1 || r.jobs[0] != later {
 		t.Error("the last one does not come next")
 	}
-	if jobs, items = q.next(); len(jobs) != 0 || items != 0 {
+	if r = q.next(0); r != nil {
 		t.Error("an empty queue has jobs")
 	}
 }

@@ -2,6 +2,7 @@ package reward
 
 import (
 	"net/http"
+	"time"
 
 	"assay/model"
 )
@@ -48,12 +49,12 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 	}
 	cfg := v.Config()
 	results := make([]result, len(items))
-	status, scored := 0, 0
+	status, scored, again := 0, 0, time.Duration(0)
 	for i, it := range items {
 		if it.err != nil {
 			results[i].Error = s.countError(it.err)
 			if status == 0 {
-				status = results[i].Error.Status
+				status, again = results[i].Error.Status, results[i].Error.RetryAfter
 			}
 			continue
 		}
@@ -63,6 +64,8 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 	}
 	if scored > 0 {
 		status = http.StatusOK
+	} else if again > 0 {
+		w.Header().Set("Retry-After", retryAfter(again))
 	}
 	err = writeJSON(w, status, map[string]any{"scorer": v.name, "score_range": cfg.ScoreRange, "results": results})
 	if err == nil && status != http.StatusOK {

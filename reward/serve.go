@@ -22,6 +22,14 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return c.Listen(ctx, "tcp", address)
 }
 
+// ListenShared is [Listen] on a port that several processes share: the kernel deals out new connections (SO_REUSEPORT,
+// on Linux). All must belong to one user.
+func ListenShared(ctx context.Context, address string) (net.Listener, error) {
+	c := net.ListenConfig{Control: sharePort}
+	c.SetMultipathTCP(false)
+	return c.Listen(ctx, "tcp", address)
+}
+
 // Serve answers on l, from [Listen], until ctx ends. Then it accepts no more connections, answers what was accepted,
 // for at most drain, and returns.
 //
@@ -56,6 +64,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration)
 	defer stop()
 	if dropNewConnections(limit, l) {
 		door.shut(limit)
+		if sharesPort(l) { // nothing waits in it, and attempts that were dropped then go to the other processes
+			door.leave()
+		}
 	}
 	open.wait(limit)
 	if err := h.Shutdown(limit); err != nil {

@@ -17,9 +17,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
-
-	"assay/data"
-	"assay/model"
 )
 
 // Options are the limits of a server. Zero values stand for the defaults.
@@ -36,6 +33,11 @@ type Options struct {
 	Wait      time.Duration // longest estimated time of an admitted request, and longest wait for memory; 10 minutes
 	Timeout   time.Duration // from the head of a request to its answer; 15 minutes
 	Chat      []NamedModel  // models that answer /v1/chat/completions; the first one, requests that name none
+	Warn      func(string)  // told of copies of scorers that failed; nil: nobody
+
+	// Stall is how long a run on one of several copies may take before the copy is given up: this long at least, and
+	// ten times as long as foreseen. 5 minutes. See [Replicated].
+	Stall time.Duration
 }
 
 func (o *Options) fill() {
@@ -49,7 +51,8 @@ func (o *Options) fill() {
 			*v = d
 		}
 	}
-	for v, d := range map[*time.Duration]time.Duration{&o.Wait: 10 * time.Minute, &o.Timeout: 15 * time.Minute} {
+	for v, d := range map[*time.Duration]time.Duration{&o.Wait: 10 * time.Minute, &o.Timeout: 15 * time.Minute,
+		&o.Stall: 5 * time.Minute} {
 		if *v == 0 {
 			*v = d
 		}
@@ -76,77 +79,83 @@ type Server struct {
 
 // served is a scorer under a name.
 type served struct {
-	Scorer
-	name       string
+	*Replicated
 	estimators [2]*estimator // by kind
 }
 
-// NewServer makes a server of scorers by name; the first one answers requests that name none. Close ends it.
+// NewServer makes a server of scorers by name; the first one answers requests that name none. Those of which there are
+// several copies are [Replicated]. Close ends it, but not the scorers.
 func NewServer(o Options, names []string, scorers []Scorer) (*Server, error) {
 	o.fill()
 	s := &Server{
 		o:        o,
 		scorers:  map[string]*served{},
 		memory:   semaphore.NewWeighted(o.Memory),
-		slots:    2 * int64(o.Batch),
 		decoding: make(chan struct{}, runtime.NumCPU()),
 		decoder:  &estimator{pixels: true},
 		chats:    make(chan struct{}, mostChats),
 	}
-	s.slotPool = semaphore.NewWeighted(s.slots)
 	var err error
 	if s.clients, err = checkClients(o.Clients, o.Token); err != nil {
 		return nil, err
 	}
+	lanes := 1
 	for i, name := range names {
 		if name == "" || strings.ContainsAny(name, " \t\r\n/") || s.scorers[name] != nil {
 			return nil, fmt.Errorf("scorer name %q: want a name of its own, without spaces and slashes", name)
 		}
-		s.scorers[name] = &served{Scorer: scorers[i], name: name, estimators: [2]*estimator{{}, {}}}
-		s.names = append(s.names, name)
+		copies, ok := scorers[i].(*Replicated)
+		if !ok {
+			copies = single(scorers[i])
+		}
+		copies.name = name
+		s.scorers[name] = &served{copies, [2]*estimator{{}, {}}}
+		s.names, lanes = append(s.names, name), max(lanes, len(copies.at))
 	}
+	s.slots = int64(lanes+1) * int64(o.Batch)
+	s.slotPool = semaphore.NewWeighted(s.slots)
 	if err := checkChat(o.Chat); err != nil {
 		return nil, err
 	}
 	if len(names)+len(o.Chat) == 0 {
 		return nil, errors.New("no scorer to serve")
 	}
-	s.metrics = newMetrics(func() float64 { return float64(s.queue.waiting()) })
-	s.queue = newQueue(o, func(n int) { s.metrics.batch.Observe(float64(n)) })
+	s.metrics = newMetrics(func() float64 { return float64(s.queue.waiting()) },
+		func() float64 { return s.queue.foreseen().Seconds() })
+	s.queue = newQueue(o, lanes, func(n int) { s.metrics.batch.Observe(float64(n)) },
+		func(d time.Duration) { s.metrics.delay.Observe(d.Seconds()) })
+	s.watch()
 	s.handler = s.routes()
 	return s, nil
 }
 
-// Warm scores a small pair with every scorer, so that graphs are built, and times known, before the first request.
-func (s *Server) Warm(ctx context.Context) error {
-	p := data.NewPicture(64, 64)
-	for i := range p.Pix {
-		p.Pix[i] = byte(i * i)
+// watch tells the queue and the metrics of the copies that come and go.
+func (s *Server) watch() {
+	var all []*served
+	for _, name := range s.names {
+		all = append(all, s.scorers[name])
 	}
+	for _, v := range all {
+		v.changed = func() { s.queue.changed(all) }
+		if s.o.Warn != nil {
+			v.warn = s.o.Warn
+		}
+		if v.open != nil {
+			s.metrics.copies(v.Replicated)
+		}
+	}
+}
+
+// Warm scores a small pair with every copy of every scorer, so that graphs are built, and times known, before the first
+// request. Copies that disagree are an error.
+func (s *Server) Warm(ctx context.Context) error {
 	for _, name := range s.names {
 		v := s.scorers[name]
-		if _, ok := v.Scorer.(inWords); ok {
+		if v.inWords() {
 			continue // to ask costs
 		}
-		for i := range 3 {
-			p.Pix[0]++ // a new picture each time, whose features are not cached yet
-			sample, err := v.Prepare(model.Pair{Source: p, Edit: p.FlipHorizontal(), Instruction: "mirror it"})
-			if err != nil {
-				return fmt.Errorf("scorer %s: %w", name, err)
-			}
-			t, err := s.queue.admit(workload{v.estimators[scoreKind]: 1})
-			if err != nil {
-				return err
-			}
-			j := &job{kind: scoreKind, scorer: v, samples: []*model.Sample{sample}}
-			err = errors.Join(t.run(ctx, j), j.errs[0])
-			t.release()
-			if err != nil {
-				return fmt.Errorf("scorer %s: %w", name, err)
-			}
-			if i == 0 { // the first run builds the graph: its time says nothing of later runs
-				*v.estimators[scoreKind] = estimator{}
-			}
+		if err := v.warm(ctx, func(d time.Duration) { v.estimators[scoreKind].observe(1, d) }); err != nil {
+			return fmt.Errorf("scorer %s: %w", name, err)
 		}
 	}
 	return nil
@@ -172,6 +181,8 @@ func (s *Server) routes() http.Handler {
 		api("POST", "/score", s.postUniRL),
 		api("GET", "/rewards", s.getRewards),
 		api("GET", "/health", s.getHealth),
+		api("GET", livePath, s.getLive),
+		api("GET", readyPath, s.getReady),
 		{"GET", "/metrics", s.metrics.handler()},
 		{"GET", "/openapi.json", static("application/json", openapi)},
 		{"GET", "/{$}", static("text/html; charset=utf-8", page)},
@@ -245,6 +256,10 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		w.Header().Set("Cache-Control", "no-store")
 		if s.draining.Load() {
 			w.Header().Set("Connection", "close")
+		}
+		if r.URL.Path == livePath || r.URL.Path == readyPath { // asked by machines without a token; they tell little
+			next.ServeHTTP(w, r)
+			return
 		}
 		if len(s.clients) == 0 && !localName(r.Host) { // DNS rebinding: another site's name that points here
 			f := apiErrorf(http.StatusForbidden, "forbidden",

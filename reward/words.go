@@ -11,17 +11,15 @@ import (
 type inWords = scoring.EachJudge[*model.Sample]
 
 // judgeEach asks about all items at once.
-func judgeEach(items []jobItem, judge inWords) {
+func judgeEach(items []jobItem, judge inWords, out *outcome) {
 	samples := make([]*model.Sample, len(items))
 	for k, p := range items {
 		samples[k] = p.samples[p.i]
 	}
 	judgements, errs, err := judge.JudgeEach(context.Background(), samples)
-	for k, p := range items {
-		if err != nil {
-			p.errs[p.i] = err
-			continue
+	for k := range items {
+		if out.errs[k] = err; err == nil {
+			out.scores[k], out.errs[k] = judgements[k], errs[k]
 		}
-		p.scores[p.i], p.errs[p.i] = judgements[k], errs[k]
 	}
 }

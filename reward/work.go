@@ -3,6 +3,7 @@ package reward
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -228,10 +229,7 @@ func (s *Server) decodeEach(ctx context.Context, r *reservation, items []*item,
 					if err != nil {
 						return err
 					}
-					if err := use(i, it, edit); err != nil {
-						return apiErrorf(http.StatusUnprocessableEntity, "bad_pair", "%v", err)
-					}
-					return nil
+					return asBadPair(use(i, it, edit))
 				})
 			}
 		})
@@ -241,6 +239,15 @@ func (s *Server) decodeEach(ctx context.Context, r *reservation, items []*item,
 	}
 	close(next)
 	all.Wait()
+}
+
+// asBadPair says that an error, if it is not the server's, is that of the pair.
+func asBadPair(err error) error {
+	var f *apiError
+	if err == nil || errors.As(err, &f) {
+		return err
+	}
+	return apiErrorf(http.StatusUnprocessableEntity, "bad_pair", "%v", err)
 }
 
 // timeDecoding runs f once a decoder is free, and observes how long pictures of so many pixels take. A panic in a

@@ -38,6 +38,7 @@ func (o *TableOptions) work(t *data.Table, s TableScorer) (w *shards.Work[Row], 
 	w.Place = func(r Row) int { return r.Row }
 	w.Failed = func(r Row) bool { return r.Error != "" }
 	w.Passing = func(r Row) bool { return r.passing }
+	w.Why = func(r Row) string { return r.Error }
 	w.Told = o.Told
 	return w, head, nil
 }

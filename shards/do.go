@@ -64,13 +64,18 @@ type Run[T any] func(ctx context.Context, s Shard) ([]T, error)
 // PassingError says that a shard is not done, because rows failed that may not fail another time. What else was done
 // of it is kept.
 type PassingError struct {
-	Shard, Row   int // from 1; the first of the rows
-	Failed, Rows int // of the shard
+	Shard, Row   int    // from 1; the first of the rows
+	Failed, Rows int    // of the shard
+	Why          string // what the first one says
 }
 
 func (e *PassingError) Error() string {
-	return fmt.Sprintf("shard %d is not done: at %d of its %d rows a server failed, the first is row %d; the same "+
+	text := fmt.Sprintf("shard %d is not done: at %d of its %d rows a server failed, the first is row %d; the same "+
 		"command asks again", e.Shard, e.Failed, e.Rows, e.Row)
+	if e.Why != "" {
+		text += ": " + e.Why
+	}
+	return text
 }
 
 // Do does the shards that ref names; run gives the results of one, in the order of its rows. It waits for shards that
@@ -199,6 +204,9 @@ func (w *Work[T]) final(s Shard, results []T) error {
 		}
 		if e.Failed++; e.Failed == 1 {
 			e.Row = w.Place(r) + 1
+			if w.Why != nil {
+				e.Why = w.Why(r)
+			}
 		}
 	}
 	if e.Failed > 0 {

@@ -36,6 +36,7 @@ type Work[T any] struct {
 	// Passing tells whether a failed result may be another one when it is asked for again, as where a server failed. A
 	// shard with such results is not done. nil: none is.
 	Passing func(T) bool
+	Why     func(T) string // what a result that is Passing says; may be nil
 
 	dir   string
 	place place

@@ -30,6 +30,8 @@ type Config struct {
 	About  string `yaml:"about"` // what it is, for people
 	Pair   bool   `yaml:"pair"`  // which of edit and edit2 is better; asked in both orders
 
+	Kinds []string `yaml:"kinds"` // of edits, that questions may be asked of; none: an item has no kind
+
 	Questions    []Question `yaml:"questions"`
 	Scale        []float64  `yaml:"scale"`          // onto which the numbers' ranges are put; none: they stay
 	Dimensions   []Derived  `yaml:"dimensions"`     // of each pass, besides the answers' own numbers
@@ -43,13 +45,18 @@ type Config struct {
 	Seed    uint64 `yaml:"seed"`    // of the first pass; the next one has the next seed
 
 	Options Sampling `yaml:"options"`
+
+	// Constrained lets the grammars decide which tokens may be chosen, so that every answer can be read.
+	Constrained bool `yaml:"constrained" json:",omitempty"` // fingerprints of judges without it stay as they were
 }
 
 // Question is asked in every pass.
 type Question struct {
 	Name     string    `yaml:"name"`
 	Pictures []string  `yaml:"pictures"` // roles: source, edit, edit2 ..., reference; or files, as ./example.png
-	Prompt   string    `yaml:"prompt"`   // a Jinja file of the folder, with {{ instruction }}
+	Kinds    []string  `yaml:"kinds"`    // of which it is asked; none: of all
+	Prompt   string    `yaml:"prompt"`   // a Jinja file of the folder, with {{ instruction }}; "": the published one alone
+	Captions []string  `yaml:"captions"` // texts before the pictures; none: there are none
 	Last     bool      `yaml:"pictures_last"`
 	Answer   Grammar   `yaml:"answer"`
 	Released *Released `yaml:"released"` // the published prompt, for those who have a copy of its code
@@ -116,7 +123,7 @@ func readConfig(folder fs.FS, file, shown string) (*Config, error) {
 }
 
 // role matches the pictures that a question may show besides files.
-var role = regexp.MustCompile(`^(source|edit|edit[2-9]|reference)$`)
+var role = regexp.MustCompile(`^(source|source[2-9]|edit|edit[2-9]|reference)$`)
 
 // isFile tells pictures of the folder from roles.
 func isFile(picture string) bool { return strings.HasPrefix(picture, "./") }
@@ -135,10 +142,7 @@ func (c *Config) check(problem func(key, format string, args ...any)) {
 	if len(c.Questions) == 0 {
 		problem("questions", "there is none")
 	}
-	known := map[string]bool{}
-	for i := range c.Questions {
-		c.checkQuestion(fmt.Sprintf("questions[%d]", i), &c.Questions[i], known, problem)
-	}
+	known := c.checkQuestions(problem)
 	if len(c.Scale) != 0 && (len(c.Scale) != 2 || !(c.Scale[0] < c.Scale[1])) {
 		problem("scale", "%v: want the least and the largest number", c.Scale)
 	}
@@ -174,6 +178,9 @@ func (c *Config) checkPasses(problem func(key, format string, args ...any)) {
 	if c.Repeats < 0 || c.Repeats > 0 && greedy {
 		problem("repeats", "%d: want 0 or more, and 0 at temperature 0: the answer would be the same", c.Repeats)
 	}
+	if c.Constrained && len(c.Options.Stop) > 0 {
+		problem("options.stop", "of a constrained judge: an answer ends where its grammar does: leave stop out")
+	}
 	if c.Options.MaxNewTokens < 0 {
 		problem("options.max_new_tokens", "%d: want 0 (as the model has it) or more", c.Options.MaxNewTokens)
 	}
@@ -181,40 +188,45 @@ func (c *Config) checkPasses(problem func(key, format string, args ...any)) {
 
 func (c *Config) checkQuestion(
 	key string, q *Question, known map[string]bool, problem func(key, format string, args ...any),
-) {
+) (own []string) {
 	if q.Name == "" {
 		problem(key+".name", "is needed")
 	}
-	if q.Prompt == "" {
+	if q.Prompt == "" && q.Released == nil {
 		problem(key+".prompt", "is needed: a Jinja file of this folder")
 	}
 	for _, p := range q.Pictures {
 		if !isFile(p) && !role.MatchString(p) {
-			problem(key+".pictures", "%q: want source, edit, edit2 to edit9, reference, or a file, as ./example.png", p)
+			problem(key+".pictures", "%q: want source, source2 to source9, edit, edit2 to edit9, reference, or a file, as ./example.png", p)
 		}
 	}
 	if c.Pair && (!slices.Contains(q.Pictures, "edit") || !slices.Contains(q.Pictures, "edit2")) {
 		problem(key+".pictures", "of a pair: want edit and edit2 among them")
 	}
-	if (q.Answer.Value == nil) == (len(q.Answer.Object) == 0) {
-		problem(key+".answer", "want object or value, one of them")
+	if len(q.Captions) != 0 && len(q.Captions) != len(q.Pictures) {
+		problem(key+".captions", "%d for %d pictures: want one of each", len(q.Captions), len(q.Pictures))
 	}
+	q.Answer.check(key+".answer", problem)
 	for name, v := range q.Answer.values() {
 		at := key + ".answer.object." + name
 		if q.Answer.Value != nil {
 			at = key + ".answer.value"
+		}
+		if q.Answer.Lines != nil {
+			at = key + ".answer.lines"
 		}
 		v.check(at, problem)
 		for _, n := range v.names() {
 			if known[n] || n == "" {
 				problem(at, "%q: want a name that no other number has", n)
 			}
-			known[n] = true
+			own = append(own, n)
 		}
 	}
 	if _, one, _ := q.Answer.two(); q.Answer.Forgiving && one == "" {
 		problem(key+".answer.forgiving", "want an object of a text and one value of numbers")
 	}
+	return own
 }
 
 func (v *Value) check(key string, problem func(key, format string, args ...any)) {

@@ -27,6 +27,10 @@ type Grammar struct {
 	TrailingComma bool `yaml:"trailing_comma"`
 
 	Value *Value `yaml:"value"`
+	// After are words that a bare value stands behind, with anything before and after: see behind.
+	After string `yaml:"after"`
+	// Lines is a list of numbers that stand one on a line, behind words of their own and a colon: see lines.
+	Lines *Value `yaml:"lines"`
 }
 
 // Value is one of: a list of numbers, a number, a choice, a text. Numbers get names, by which rules refer to them.
@@ -55,8 +59,11 @@ func (v *Value) names() []string {
 
 // values are those of the grammar, by key; a bare one has none.
 func (g *Grammar) values() map[string]Value {
-	if g.Value != nil {
+	switch {
+	case g.Value != nil:
 		return map[string]Value{"": *g.Value}
+	case g.Lines != nil:
+		return map[string]Value{"": *g.Lines}
 	}
 	return g.Object
 }
@@ -76,7 +83,14 @@ func unreadable(code, format string, args ...any) error {
 // Read reads an answer: numbers by their names, on the grammar's own ranges, or an UnreadableError. Nothing is guessed.
 func (g *Grammar) Read(text string) (map[string]float64, error) {
 	numbers := map[string]float64{}
-	if g.Value != nil {
+	switch {
+	case g.Lines != nil:
+		return numbers, g.Lines.lines(text, numbers)
+	case g.Value != nil:
+		text, err := g.behind(text)
+		if err != nil {
+			return nil, err
+		}
 		return numbers, g.Value.bare(strings.TrimSpace(text), numbers)
 	}
 	start, end := strings.IndexByte(text, '{'), strings.LastIndexByte(text, '}')

@@ -13,6 +13,7 @@ import (
 
 	"assay/chat"
 	"assay/data"
+	"assay/grammar"
 	"assay/store"
 )
 
@@ -27,6 +28,7 @@ type Judge struct {
 	fingerprint string
 
 	promptsDigest string
+	languages     []*grammar.Grammar // by question, of constrained answers
 }
 
 // Settings choose among what a judge.yaml leaves open.
@@ -34,6 +36,8 @@ type Settings struct {
 	Copy    string // folder of the code that the prompts were published with; "": our own prompts
 	Passes  int    // instead of the configured number; 0: as configured
 	Average string // instead of the configured one; "": as configured
+
+	Constrained bool // the grammars mask tokens, configured so or not
 }
 
 // Open opens a judge, a folder, a judge.yaml or the name of one that ships, over a model, which stays the caller's.
@@ -53,7 +57,7 @@ func Open(name string, m chat.Model, s Settings) (*Judge, error) {
 	parts := []string{"textjudge-1", m.Fingerprint()}
 	for i := range c.Questions {
 		q := &c.Questions[i]
-		p, err := q.open(folder, s.Copy)
+		p, err := q.open(folder, s.Copy, q.kinds(c))
 		if err != nil {
 			return nil, fmt.Errorf("%s: question %s: %w", name, q.Name, err)
 		}
@@ -81,6 +85,11 @@ func Open(name string, m chat.Model, s Settings) (*Judge, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.Constrained {
+		if j.languages, err = c.languages(m); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
 	j.fingerprint = store.KeyOf(append(parts, string(settings))...).String()
 	j.promptsDigest = store.KeyOf(parts[2:]...).String()
 	return j, nil
@@ -102,6 +111,7 @@ func (c *Config) set(s Settings) error {
 	if s.Average != "" {
 		c.Average = s.Average
 	}
+	c.Constrained = c.Constrained || s.Constrained
 	var errs []error
 	problem := func(key, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
@@ -113,12 +123,19 @@ func (c *Config) set(s Settings) error {
 	return errors.Join(errs...)
 }
 
-func (q *Question) open(folder fs.FS, copied string) (*prompt, error) {
+func (q *Question) open(folder fs.FS, copied string, kinds []string) (*prompt, error) {
+	if copied == "" && q.Prompt == "" {
+		return nil, fmt.Errorf("its prompt is the authors' alone: give the folder of a copy of their code (--prompts), which "+
+			"has %s", q.Released.File)
+	}
 	if copied == "" {
 		return ownPrompt(folder, q.Prompt)
 	}
 	if q.Released == nil {
 		return nil, errors.New("it has no published prompt")
+	}
+	if len(q.Released.ByKind) > 0 {
+		return q.Released.byKind(copied, kinds)
 	}
 	return q.Released.prompt(copied)
 }
@@ -143,6 +160,9 @@ func (j *Judge) Roles() []string {
 type Item struct {
 	Instruction string
 	Pictures    map[string]*data.Picture // by role
+
+	Kind   string            // of the edit, for judges that ask by kind
+	Fields map[string]string // other texts that prompts have, by name
 }
 
 // Result is a judgement.
@@ -165,6 +185,8 @@ type Answer struct {
 	Prompt     int    `json:"prompt_tokens"`
 	Completion int    `json:"completion_tokens"`
 	Error      string `json:"error,omitempty"` // why it cannot be read
+
+	Constrained bool `json:"constrained,omitempty"` // its grammar decided which tokens could be chosen
 }
 
 // AnswerError says that an answer could not be read, after all repeats. The texts are in the result's answers.
@@ -185,10 +207,8 @@ func (e *AnswerError) Unreadable() bool { return true }
 
 // Judge asks all questions about an item. With an error the result holds the answers so far, and no score.
 func (j *Judge) Judge(ctx context.Context, item Item) (*Result, error) {
-	for _, r := range j.Roles() {
-		if item.Pictures[r] == nil {
-			return &Result{}, fmt.Errorf("%w: there is no picture %q", chat.ErrRequest, r)
-		}
+	if err := j.complete(item); err != nil {
+		return &Result{}, err
 	}
 	r := &Result{}
 	score, dimensions, err := j.passes(ctx, item, false, r)
@@ -198,7 +218,9 @@ func (j *Judge) Judge(ctx context.Context, item Item) (*Result, error) {
 	if j.Config.Pair {
 		swapped := maps.Clone(item.Pictures)
 		swapped["edit"], swapped["edit2"] = swapped["edit2"], swapped["edit"]
-		other, _, err := j.passes(ctx, Item{item.Instruction, swapped}, true, r)
+		turned := item
+		turned.Pictures = swapped
+		other, _, err := j.passes(ctx, turned, true, r)
 		if err != nil {
 			return r, err
 		}
@@ -229,6 +251,9 @@ func (j *Judge) passes(ctx context.Context, item Item, swapped bool, r *Result) 
 	for pass := range j.Config.Passes {
 		numbers := map[string]float64{}
 		for i := range j.Config.Questions {
+			if !j.Config.Questions[i].asked(item.Kind) {
+				continue
+			}
 			found, err := j.ask(ctx, i, item, Answer{Pass: pass, Swapped: swapped}, r)
 			if err != nil {
 				return 0, nil, err
@@ -244,13 +269,17 @@ func (j *Judge) passes(ctx context.Context, item Item, swapped bool, r *Result) 
 // ask asks a question until its answer can be read.
 func (j *Judge) ask(ctx context.Context, question int, item Item, a Answer, r *Result) (map[string]float64, error) {
 	q, c := &j.Config.Questions[question], &j.Config
-	a.Question = q.Name
+	a.Question, a.Constrained = q.Name, c.Constrained
 	messages, err := j.messages(question, item)
 	if err != nil {
 		return nil, err
 	}
 	for ; ; a.Try++ {
-		answer, err := j.model.Chat(ctx, messages, c.options(a.Pass, a.Try))
+		o := c.options(a.Pass, a.Try)
+		if c.Constrained {
+			o.Grammar = j.languages[question]
+		}
+		answer, err := j.model.Chat(ctx, messages, o)
 		if err != nil {
 			return nil, fmt.Errorf("question %s: %w", q.Name, err)
 		}
@@ -293,15 +322,18 @@ func (c *Config) options(pass, try int) chat.Options {
 
 func (j *Judge) messages(question int, item Item) ([]chat.Message, error) {
 	q := &j.Config.Questions[question]
-	text, err := j.prompts[question].render(item.Instruction)
+	text, err := j.prompts[question].render(item)
 	if err != nil {
 		return nil, fmt.Errorf("%w: question %s: %w", chat.ErrRequest, q.Name, err)
 	}
 	var parts []chat.Part
-	for _, p := range q.Pictures {
+	for i, p := range q.Pictures {
 		picture := j.files[p]
 		if !isFile(p) {
 			picture = item.Pictures[p]
+		}
+		if len(q.Captions) > 0 {
+			parts = append(parts, chat.Part{Text: q.Captions[i]})
 		}
 		parts = append(parts, chat.Part{Image: picture})
 	}

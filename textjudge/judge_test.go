@@ -54,7 +54,7 @@ func plain(v byte) *data.Picture {
 }
 
 func item() Item {
-	return Item{"make it red", map[string]*data.Picture{
+	return Item{Instruction: "make it red", Pictures: map[string]*data.Picture{
 		"source": plain(1), "edit": plain(2), "edit2": plain(3), "reference": plain(4),
 	}}
 }
@@ -162,6 +162,9 @@ func TestShipped(t *testing.T) {
 			}
 			return chat.Answer{Text: text}, nil
 		})
+		if _, err := Open(name, m, Settings{}); err != nil && strings.Contains(err.Error(), "the authors' alone") {
+			continue // cmd/score asks these with copies that are made up
+		}
 		j := open(t, name, m, Settings{})
 		r, err := j.Judge(t.Context(), item())
 		if err != nil {

@@ -21,6 +21,10 @@ type Released struct {
 
 	Instruction string `yaml:"instruction"` // the mark that is replaced by the instruction; "": there is none
 	SHA256      string `yaml:"sha256"`      // of the text with the mark in it, UTF-8
+
+	Fields map[string]string `yaml:"fields"` // marks of other texts, by their names
+	Format bool              `yaml:"format"` // Python's str.format is applied to it: doubled braces stand for single ones
+	ByKind map[string]string `yaml:"kinds"`  // in place of parts: the file is JSON, {KIND: TEXT}; SHA-256 by kind
 }
 
 // Part is a piece of a published prompt.
@@ -32,7 +36,7 @@ type Part struct {
 // prompt is the text of a question.
 type prompt struct {
 	source  string // what stands for it in fingerprints
-	render  func(instruction string) (string, error)
+	render  func(Item) (string, error)
 	warning string
 }
 
@@ -46,10 +50,14 @@ func ownPrompt(folder fs.FS, name string) (*prompt, error) {
 	if err != nil {
 		return nil, err
 	}
-	render := func(instruction string) (string, error) {
-		return t.Render(map[string]any{"instruction": instruction})
+	render := func(i Item) (string, error) {
+		all := map[string]any{"instruction": i.Instruction}
+		for name, v := range i.Fields {
+			all[name] = v
+		}
+		return t.Render(all)
 	}
-	if _, err := render("a"); err != nil {
+	if _, err := render(Item{Instruction: "a"}); err != nil {
 		return nil, err
 	}
 	return &prompt{source: string(raw), render: render}, nil
@@ -75,19 +83,42 @@ func (r *Released) prompt(copied string) (*prompt, error) {
 		}
 		texts = append(texts, s)
 	}
-	source := strings.Join(texts, r.Join)
-	p := &prompt{source: source, render: func(instruction string) (string, error) {
-		if r.Instruction == "" {
-			return source, nil
-		}
-		return strings.ReplaceAll(source, r.Instruction, instruction), nil
-	}}
-	if r.Instruction != "" && !strings.Contains(source, r.Instruction) {
-		return nil, fmt.Errorf("%s: the prompt has no %s, which stands for the instruction", r.File, r.Instruction)
+	return r.fill(strings.Join(texts, r.Join), r.SHA256)
+}
+
+// fill makes a prompt of a text with marks, whose published form has a digest.
+func (r *Released) fill(source, digest string) (*prompt, error) {
+	marks := map[string]string{} // by mark: the name of what replaces it
+	if r.Instruction != "" {
+		marks[r.Instruction] = "instruction"
 	}
+	for name, mark := range r.Fields {
+		marks[mark] = name
+	}
+	pieces, err := cut(source, marks, r.Format)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.File, err)
+	}
+	p := &prompt{source: source, render: func(i Item) (string, error) {
+		var b strings.Builder
+		for _, piece := range pieces {
+			text := piece.text
+			switch name := marks[piece.mark]; {
+			case piece.mark == "":
+			case name == "instruction":
+				text = i.Instruction
+			case i.Fields[name] == "":
+				return "", fmt.Errorf("there is no %s, which the prompt shows", name)
+			default:
+				text = i.Fields[name]
+			}
+			b.WriteString(text)
+		}
+		return b.String(), nil
+	}}
 	sum := sha256.Sum256([]byte(source))
-	if got := hex.EncodeToString(sum[:]); got != r.SHA256 {
-		p.warning = fmt.Sprintf("%s: the prompt is not the published one: SHA-256 %s, published %s", r.File, got, r.SHA256)
+	if got := hex.EncodeToString(sum[:]); got != digest {
+		p.warning = fmt.Sprintf("%s: the prompt is not the published one: SHA-256 %s, published %s", r.File, got, digest)
 	}
 	return p, nil
 }

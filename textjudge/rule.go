@@ -5,18 +5,26 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 )
 
 // Formula computes a number from named ones.
 type Formula struct {
-	By string   `yaml:"by"` // mean, min, product, sqrt_product
+	By string   `yaml:"by"` // mean, mean_2_digits, min, product, sqrt_product
 	Of []string `yaml:"of"`
 }
 
 // formulas are the ways of combining numbers.
 var formulas = map[string]func([]float64) float64{
 	"mean": mean,
-	"min":  slices.Min[[]float64],
+	"mean_2_digits": func(v []float64) float64 { // as Python's round(mean, 2)
+		x, err := strconv.ParseFloat(strconv.FormatFloat(mean(v), 'f', 2, 64), 64)
+		if err != nil {
+			return math.NaN()
+		}
+		return x
+	},
+	"min": slices.Min[[]float64],
 	"product": func(v []float64) float64 {
 		p := 1.0
 		for _, x := range v {
@@ -39,11 +47,17 @@ func mean(v []float64) float64 {
 	return sum / float64(len(v))
 }
 
-// compute applies a formula. Its names are known to be there: see Config.check.
+// compute applies a formula to those of its numbers that are there. All are, see Config.check, but for judges that ask
+// by kind.
 func (f *Formula) compute(numbers map[string]float64) (float64, error) {
-	v := make([]float64, len(f.Of))
-	for i, name := range f.Of {
-		v[i] = numbers[name]
+	var v []float64
+	for _, name := range f.Of {
+		if x, ok := numbers[name]; ok {
+			v = append(v, x)
+		}
+	}
+	if len(v) == 0 {
+		return 0, fmt.Errorf("there is none of %v", f.Of)
 	}
 	x := formulas[f.By](v)
 	if math.IsNaN(x) || math.IsInf(x, 0) {
@@ -113,7 +127,11 @@ func (c *Config) scaled(raw map[string]float64) map[string]float64 {
 				continue
 			}
 			for _, name := range v.names() {
-				share := (raw[name] - v.Range[0]) / (v.Range[1] - v.Range[0])
+				x, asked := raw[name]
+				if !asked {
+					continue
+				}
+				share := (x - v.Range[0]) / (v.Range[1] - v.Range[0])
 				numbers[name] = c.Scale[0] + (c.Scale[1]-c.Scale[0])*share
 			}
 		}

@@ -26,13 +26,21 @@ type Scorer struct {
 // show sources and edits only.
 func (j *Judge) Scorer(workers int) (*Scorer, error) {
 	c := &j.Config
-	if c.Pair {
-		return nil, fmt.Errorf("the judge %s says which of two edits is better: it gives no scores of one", c.Name)
+	if len(c.Kinds) > 0 {
+		return nil, fmt.Errorf("the judge %s asks by the kind of the edit, which only benchmarks know", c.Name)
 	}
 	for _, role := range j.Roles() {
 		if role != "source" && role != "edit" {
 			return nil, fmt.Errorf("the judge %s shows %q: only source and edit are there", c.Name, role)
 		}
+	}
+	return j.ItemScorer(workers)
+}
+
+// ItemScorer is a scorer of items, with all that the judge shows of them: see [Scorer.JudgeItems].
+func (j *Judge) ItemScorer(workers int) (*Scorer, error) {
+	if c := &j.Config; c.Pair {
+		return nil, fmt.Errorf("the judge %s says which of two edits is better: it gives no scores of one", c.Name)
 	}
 	return &Scorer{j, max(workers, 1)}, nil
 }
@@ -65,7 +73,7 @@ func (c *Config) numbers() (names []string) {
 		names = append(names, d.Name)
 	}
 	slices.Sort(names)
-	return names
+	return slices.Compact(names)
 }
 
 // Fingerprint is the judge's.
@@ -107,8 +115,14 @@ func (s *Scorer) JudgeEach(ctx context.Context, samples []*model.Sample) ([]mode
 		if p == nil {
 			return nil, nil, errors.New("the sample was prepared by another scorer")
 		}
-		items[i] = Item{p.Instruction, map[string]*data.Picture{"source": p.Source, "edit": p.Edit}}
+		items[i] = Item{Instruction: p.Instruction,
+			Pictures: map[string]*data.Picture{"source": p.Source, "edit": p.Edit}}
 	}
+	return s.JudgeItems(ctx, items)
+}
+
+// JudgeItems is JudgeEach of items.
+func (s *Scorer) JudgeItems(ctx context.Context, items []Item) ([]model.Judgement, []error, error) {
 	results, errs, err := s.Text.Each(ctx, items, s.workers)
 	if err != nil {
 		return nil, nil, err
@@ -189,6 +203,9 @@ func (j *Judge) Words() string {
 	text := fmt.Sprintf("%s, rule %s: asked %s; range %v", c.Name, c.Rule, strings.Join(asked, ", "), c.ScoreRange)
 	if c.Passes > 1 {
 		text += fmt.Sprintf("; %d passes, average %s", c.Passes, c.Average)
+	}
+	if c.Constrained {
+		text += "; answers constrained by their grammars"
 	}
 	return text
 }

@@ -32,6 +32,7 @@ func (r *run) shards() (w *shards.Work[row], err error) {
 	w.Place = func(d row) int { return d.Row }
 	w.Failed = func(d row) bool { return d.Error != "" }
 	w.Passing = func(d row) bool { return d.passing }
+	w.Why = func(d row) string { return d.Error }
 	w.Told = r.o.Told
 	return w, nil
 }

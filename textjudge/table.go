@@ -4,19 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 
 	"assay/chat"
 	"assay/data"
-	"assay/internal/atomicfile"
 	"assay/internal/journal"
 	"assay/shards"
-	"assay/store"
 )
 
 // TableOptions say which table is judged, and what is written.
@@ -33,38 +28,6 @@ type TableOptions struct {
 	Told  func(text string) // of what a shard waits for; nil: not called
 }
 
-// TableResult counts what Table did.
-type TableResult struct {
-	Out     string `json:"out"`
-	Judge   string `json:"judge"`
-	Rule    string `json:"rule"`
-	Average string `json:"average"`
-	Passes  int    `json:"passes"`
-	Repeats int    `json:"repeats"`
-
-	Rows            int     `json:"rows"`
-	Judged          int     `json:"judged"`
-	Failed          int     `json:"failed"`           // rows without a score
-	Unreadable      int     `json:"unreadable"`       // of them, those whose answers could not be read
-	UnreadableShare float64 `json:"unreadable_share"` // of all rows that were answered
-	Pairs           *Pairs  `json:"pairs,omitempty"`
-
-	Answers    int      `json:"answers"` // of all rows, kept ones too
-	Again      int      `json:"again"`   // of them, those that were asked again
-	Prompt     int64    `json:"prompt_tokens"`
-	Completion int64    `json:"completion_tokens"`
-	Warnings   []string `json:"warnings,omitempty"`
-}
-
-// Pairs says how far the two orders of pairs agree.
-type Pairs struct {
-	Agree         int     `json:"agree"`
-	Disagree      int     `json:"disagree"`
-	DisagreeShare float64 `json:"disagree_share"`
-	FirstShown    int     `json:"first_shown"`  // disagreements in which the one shown first is preferred both times
-	SecondShown   int     `json:"second_shown"` // ... the one shown second
-}
-
 // StoppedError says that a run ended before its table did, and where what is done is kept. The same call goes on there.
 type StoppedError struct {
 	Done, Total int
@@ -77,17 +40,6 @@ func (e *StoppedError) Error() string {
 }
 
 func (e *StoppedError) Unwrap() error { return e.Err }
-
-// row is what became of a row of a table: a line of OUT.progress.
-type row struct {
-	Row     int    `json:"row"`
-	Content string `json:"of"` // digest of the instruction and of the content of the pictures
-	Result
-	Error      string `json:"error,omitempty"`
-	Unreadable bool   `json:"unreadable,omitempty"`
-
-	passing bool // the error may not come again: the server failed
-}
 
 // run is a table on its way.
 type run struct {
@@ -161,24 +113,6 @@ func (r *run) judgeInto(ctx context.Context, path string) error {
 	return err
 }
 
-// columns are those of the roles; reference is the label table's target.
-func column(role string) string {
-	if role == "reference" {
-		return "target"
-	}
-	return role
-}
-
-func (r *run) required() []string {
-	list := []string{"instruction"}
-	for _, role := range r.roles {
-		if role == "source" || role == "edit" || role == "reference" {
-			list = append(list, column(role))
-		}
-	}
-	return list
-}
-
 // head says what a run's results belong to.
 type head struct {
 	In    string `json:"in"`
@@ -211,50 +145,6 @@ func (r *run) open(progress string) error {
 		}
 	}
 	return nil
-}
-
-// read reads a row and finds its pictures, without decoding them.
-func (r *run) read(i int) (instruction string, pictures map[string]data.Image, err error) {
-	rec, err := r.table.Record(i)
-	if err != nil {
-		return "", nil, err
-	}
-	line, err := r.table.Row(rec)
-	if err != nil {
-		return "", nil, err
-	}
-	pictures = map[string]data.Image{}
-	for _, role := range r.roles {
-		switch role {
-		case "source":
-			pictures[role] = line.Source
-		case "edit":
-			pictures[role] = line.Edit
-		case "reference":
-			pictures[role] = line.Target
-		default:
-			v, _ := rec.Get(role)
-			if pictures[role], err = data.ToImage(v); err != nil {
-				return "", nil, fmt.Errorf("column %q: %w", role, err)
-			}
-		}
-		if pictures[role].IsZero() {
-			return "", nil, fmt.Errorf("column %q: there is no picture", column(role))
-		}
-	}
-	return line.Instruction, pictures, nil
-}
-
-// content identifies what a row's result depends on besides the judge; err is why the row cannot be read.
-func (r *run) content(i int, pictures map[string]data.Image, err error) string {
-	rec, _ := r.table.Record(i)
-	line, _ := r.table.Row(rec)
-	parts := []string{fmt.Sprint(err), line.Instruction}
-	for _, role := range r.roles {
-		k, err := store.Content(r.table.Folder(), pictures[role])
-		parts = append(parts, role, fmt.Sprint(k, err))
-	}
-	return store.KeyOf(parts...).String()
 }
 
 // rows judges all rows that are not done.
@@ -336,18 +226,6 @@ func (r *run) one(ctx context.Context, i int) error {
 	return r.journal.Write(d)
 }
 
-func (r *run) decode(instruction string, images map[string]data.Image) (Item, error) {
-	item := Item{instruction, map[string]*data.Picture{}}
-	for role, m := range images {
-		p, err := m.Open(r.table.Folder(), data.Limits{})
-		if err != nil {
-			return item, fmt.Errorf("%s: %w", role, err)
-		}
-		item.Pictures[role] = p
-	}
-	return item, nil
-}
-
 func (r *run) told() {
 	if r.o.Progress == nil {
 		return
@@ -355,133 +233,4 @@ func (r *run) told() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.o.Progress(len(r.done), r.to-r.from)
-}
-
-// write writes the table and counts.
-func (r *run) write(format data.Format) (*TableResult, error) {
-	c := &r.judge.Config
-	result := &TableResult{
-		Out: r.o.Out, Judge: c.Name, Rule: c.Rule, Average: c.Average, Passes: c.Passes, Repeats: c.Repeats,
-		Rows: r.table.Len(), Warnings: r.judge.Warnings,
-	}
-	columns := append(slices.Clone(scoreColumns), answerColumns...)
-	if c.Pair {
-		result.Pairs = &Pairs{}
-		columns = append(slices.Clone(pairColumns), answerColumns...)
-	}
-	err := atomicfile.Write(r.o.Out, func(w io.Writer) error {
-		tw, err := r.table.NewWriter(w, format, columns...)
-		if err != nil {
-			return err
-		}
-		for i := range r.table.Len() {
-			rec, err := r.table.Record(i)
-			if err != nil { // the row cannot be read at all: its place is kept
-				rec = data.Record{}
-			}
-			for _, column := range columns {
-				rec.Set(column.Name, nil)
-			}
-			d := r.done[i]
-			result.count(&d)
-			d.set(&rec)
-			if err := tw.Write(rec); err != nil {
-				return err
-			}
-		}
-		return tw.Close()
-	})
-	result.shares()
-	return result, err
-}
-
-// The columns that are added. Those of a pair have other names than scores, which others read: a preference is none.
-var (
-	scoreColumns = []data.Column{{Name: "score", Kind: data.KindNumber}, {Name: "score01", Kind: data.KindNumber}}
-	pairColumns  = []data.Column{
-		{Name: "preference", Kind: data.KindNumber}, {Name: "preferred", Kind: data.KindText},
-		{Name: "agree", Kind: data.KindBool},
-	}
-	answerColumns = []data.Column{
-		{Name: "dimensions", Kind: data.KindJSON}, {Name: "answers", Kind: data.KindJSON},
-		{Name: "error", Kind: data.KindText},
-	}
-)
-
-// set fills in the columns of a row.
-func (d *row) set(rec *data.Record) {
-	if len(d.Answers) > 0 {
-		rec.Set("answers", d.Answers)
-	}
-	if d.Error != "" {
-		rec.Set("error", d.Error)
-		return
-	}
-	rec.Set("dimensions", d.Dimensions)
-	if d.Agree == nil {
-		rec.Set("score", d.Score)
-		rec.Set("score01", d.Score01)
-		return
-	}
-	rec.Set("preference", d.Score)
-	rec.Set("preferred", []string{"edit2", "neither", "edit"}[1+side(d.Score)])
-	rec.Set("agree", *d.Agree)
-}
-
-// count adds a row.
-func (t *TableResult) count(d *row) {
-	for _, a := range d.Answers {
-		t.Answers++
-		if a.Try > 0 {
-			t.Again++
-		}
-		t.Prompt += int64(a.Prompt)
-		t.Completion += int64(a.Completion)
-	}
-	switch {
-	case d.Unreadable:
-		t.Failed++
-		t.Unreadable++
-		return
-	case d.Error != "":
-		t.Failed++
-		return
-	}
-	t.Judged++
-	if d.Agree == nil {
-		return
-	}
-	t.Pairs.Count(d.Dimensions["shown_first"], d.Dimensions["shown_second"])
-}
-
-// Count adds a pair by what was said of its first edit when that was shown first, and second (1: it is better).
-func (p *Pairs) Count(shownFirst, shownSecond float64) {
-	first, second := side(shownFirst), side(shownSecond)
-	switch {
-	case first == second:
-		p.Agree++
-	case first > second:
-		p.Disagree++
-		p.FirstShown++
-	default:
-		p.Disagree++
-		p.SecondShown++
-	}
-	p.DisagreeShare = float64(p.Disagree) / float64(p.Agree+p.Disagree)
-}
-
-// shares computes the shares.
-func (t *TableResult) shares() {
-	if n := t.Judged + t.Unreadable; n > 0 {
-		t.UnreadableShare = float64(t.Unreadable) / float64(n)
-	}
-}
-
-// String is the rule in words: its name, and how passes are averaged.
-func (t *TableResult) String() string {
-	words := []string{t.Judge, "rule " + t.Rule}
-	if t.Passes > 1 {
-		words = append(words, fmt.Sprintf("%d passes, average %s", t.Passes, t.Average))
-	}
-	return strings.Join(words, ", ")
 }

@@ -334,7 +334,7 @@ func TestServerFailsShard(t *testing.T) {
 	j, _ := c.asks(t, filepath.Join(dir, "answers"), func(s *chat.Server) { s.Retries = 0 })
 	r, err := j.TableShard(t.Context(), o)
 	var left *shards.PassingError
-	if !errors.As(err, &left) || left.Failed != 1 || len(r.Shards) != 2 {
+	if !errors.As(err, &left) || left.Failed != 1 || len(r.Shards) != 2 || !strings.Contains(err.Error(), "500: ") {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	if r, err = j.TableShard(t.Context(), o); err != nil || r.Before != 2 || r.Failed != 0 || c.twice() != 0 {

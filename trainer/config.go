@@ -65,6 +65,8 @@ type Config struct {
 	Cache      CacheConfig      `yaml:"cache"`
 
 	Judge *model.ScorerConfig `yaml:"-"` // what scorer or init says, if that is of format 2
+
+	Ranks int `yaml:"-"` // processes that train together, as far as memory is planned; 0: one
 }
 
 // DeviceOptions are those of a CUDA device: see ort.CUDAOptions.

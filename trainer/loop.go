@@ -28,6 +28,7 @@ type run struct {
 	data           *Data
 	valid          Examples
 
+	own       ownership
 	optimizer optim.Groups
 	schedule  optim.Schedule
 	order     *Order
@@ -39,7 +40,7 @@ type run struct {
 	state    state
 	record   *recorder
 	progress Progress
-	grads    [][]float32 // of the batch
+	grads    [][]float32 // of the batch, of the parameters that the optimizer updates here
 
 	ahead  *ahead        // what is being made ready beside the step; nil: nothing
 	waited time.Duration // of the present step, for its examples
@@ -142,14 +143,26 @@ func (r *run) loop(ctx context.Context) error {
 		if err := r.step(context.WithoutCancel(ctx)); err != nil {
 			return r.fail(err)
 		}
-		c := r.config.Checkpoint
-		if c.Steps > 0 && r.state.Step-r.savedAt >= c.Steps ||
-			c.Minutes > 0 && time.Since(r.lastSave).Minutes() >= c.Minutes {
-			if err := r.save(); err != nil {
-				return err
-			}
+		due, err := r.saveDue()
+		if err == nil && due {
+			err = r.save()
+		}
+		if err != nil {
+			return err
 		}
 	}
+}
+
+// saveDue tells whether a checkpoint is to be written now. Where all ranks write it, the first one looks at its clock.
+func (r *run) saveDue() (bool, error) {
+	c := r.config.Checkpoint
+	due := c.Steps > 0 && r.state.Step-r.savedAt >= c.Steps ||
+		c.Minutes > 0 && time.Since(r.lastSave).Minutes() >= c.Minutes
+	if c.Minutes == 0 || !r.own.only {
+		return due, nil
+	}
+	all, err := gather(r.ranks, "whether to save", due)
+	return err == nil && all[0], err
 }
 
 // exhausted tells whether as many validations as validate.patience were no better than the best one before them.
@@ -170,6 +183,9 @@ func (e *unrecorded) Unwrap() error { return e.error }
 func (r *run) fail(err error) error {
 	var lost *unrecorded
 	if errors.As(err, &lost) || r.state.Step == r.savedAt {
+		return err
+	}
+	if r.own.only && !Agreed(err) { // the state is put together by all ranks, which have lost each other
 		return err
 	}
 	if saving := r.save(); saving != nil {
@@ -301,20 +317,25 @@ func (r *run) update(ctx context.Context, batch []Example, began time.Time) ([]E
 	if err := r.reduced(); err != nil {
 		return nil, err
 	}
-	n := optim.Norm(r.grads)
+	n, err := r.norm()
+	if err != nil {
+		return nil, err
+	}
 	m.GradNorm = number(n)
 	switch {
 	case len(batch) == 0: // all of them were set aside
 		m.Skipped = true
 	case len(notFinite) > 0 || math.IsNaN(n) || math.IsInf(n, 0):
-		if err := r.checkSkip(m, batch, notFinite); err != nil {
+		if err := r.ranks.agree("looking at the step", r.checkSkip(m, batch, notFinite)); err != nil {
 			return nil, err
 		}
 		m.Skipped = true
 	default:
-		optim.Clip(r.grads, n, r.config.ClipNorm)
-		r.optimizer.Update(r.params, r.grads, lrs)
+		if err := r.apply(n, lrs); err != nil {
+			return nil, err
+		}
 	}
+	r.ranks.logStep(m.Step)
 	s.Step, s.Before, s.Samples = s.Step+1, s.Samples, r.next() // those that were set aside count
 	if r.groups != nil {
 		s.Edits, m.Groups = s.Edits+r.groups.edits(r.order, s.Before, s.Samples), s.Samples
@@ -419,7 +440,7 @@ func (r *run) checkGrads(out *StepResult, n int) error {
 			len(out.Grads), n, len(r.params))
 	}
 	for i, g := range out.Grads {
-		if g == nil || len(g.Float32s()) != len(r.grads[i]) {
+		if g == nil || len(g.Float32s()) != len(r.params[i].Floats()) {
 			return fmt.Errorf("the gradient of %s has not the shape of the parameter", r.params[i].Name)
 		}
 	}

@@ -13,6 +13,7 @@ const planSample = 64
 // PlanOptions say how a run is planned.
 type PlanOptions struct {
 	Progress func(what string, total int64, unit string) Progress // of the look at all rows; nil: none
+	Ranks    int                                                  // processes that would train together; 0: one
 }
 
 // DryRun says what a run would do and need, without training or writing anything. The part that only the model knows is
@@ -28,7 +29,9 @@ func DryRun(ctx context.Context, c *Config, f Factory, more ...PlanOptions) (pla
 	}
 	defer tables.Close()
 	r := &run{config: c, data: tables, valid: tables.Validation}
-	if r.model, err = f(ctx, r.ranks.here(c)); err != nil {
+	here := r.ranks.here(c)
+	here.Ranks = o.Ranks
+	if r.model, err = f(ctx, here); err != nil {
 		return nil, err
 	}
 	defer func() { err = joinErrors(err, r.model.Close()) }()
@@ -45,7 +48,7 @@ func DryRun(ctx context.Context, c *Config, f Factory, more ...PlanOptions) (pla
 	if err := r.checkComparable(nil); err != nil {
 		return nil, err
 	}
-	if r.optimizer, err = c.groupsOf(r.model.Params()); err != nil {
+	if _, err = c.groupsOf(r.model.Params()); err != nil {
 		return nil, err
 	}
 	r.trains = r.describeTrained()

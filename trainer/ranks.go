@@ -230,15 +230,14 @@ func (r *run) stopped(ctx context.Context) error {
 	return r.ranks.agree(fmt.Sprintf("after step %d", r.state.Step), ctx.Err())
 }
 
-// here is the configuration with the device of this process.
+// here is the configuration with the device of this process, and the number of processes.
 func (k *ranks) here(c *Config) *Config {
-	if c.Device != CUDAAuto {
-		return c
-	}
 	there, local := *c, 0
 	if k != nil {
-		local = k.Local()
+		there.Ranks, local = k.Size(), k.Local()
 	}
-	there.Device = fmt.Sprintf("cuda:%d", local)
+	if c.Device == CUDAAuto {
+		there.Device = fmt.Sprintf("cuda:%d", local)
+	}
 	return &there
 }

@@ -12,7 +12,8 @@ import (
 // The gradients of a batch are the sum of those of its micro-batches, and sums of floating-point numbers depend on
 // their order. So micro-batches have numbers, and are added up in that order whichever rank made them: each rank owns
 // an equal part of all elements, is given that part of every micro-batch's gradient, and folds them as a process alone
-// would. At the end of the step the parts are put together. The result is that of one process, bit for bit.
+// would. At the end of the step the parts are put together: those of the parameters, or, where every rank has the
+// optimizer's whole state, those of the sums. The result is that of one process, bit for bit.
 //
 // With N ranks, M micro-batches each and gradients of B bytes every rank sends (M + 1) B (N-1)/N bytes a step; a ring
 // that sums in an order of its own (reduce: fast) sends 2 B (N-1)/N. With one micro-batch for each rank they are equal.
@@ -102,31 +103,35 @@ func (r *run) passRound(
 	return r.deal(out, count)
 }
 
-// eachChunk calls f for stretches of the gradients' elements, which ranks own in equal parts of part elements; the last
-// ones may end behind the last element.
-func (r *run) eachChunk(f func(at, part int) error) error {
-	total, n := 0, r.ranks.Size()
-	for _, g := range r.grads {
-		total += len(g)
+// eachSlot calls f until all elements were exchanged: those of every rank behind its at first ones, at most part.
+func (r *run) eachSlot(f func(at, part int) error) error {
+	most, cuts := 0, r.own.cuts
+	for i := range r.ranks.Size() {
+		most = max(most, cuts[i+1]-cuts[i])
 	}
-	for at := 0; at < total; {
-		part := (min(exchanged, total-at) + n - 1) / n
-		if err := f(at, part); err != nil {
+	part := max(1, exchanged/r.ranks.Size())
+	for at := 0; at < most; at += part {
+		if err := f(at, min(part, most-at)); err != nil {
 			return err
 		}
-		at += part * n
 	}
 	return nil
 }
 
-// within calls f for every stretch of the elements from to to-1 that lies in one tensor: its number, where in the
-// tensor, and how far behind from it begins.
-func within(tensors [][]float32, from, to int, f func(i, lo, hi, at int)) {
+// slot gives which elements of all those of a rank are.
+func (r *run) slot(rank, at, part int) (from, to int) {
+	end := r.own.cuts[rank+1]
+	from = min(r.own.cuts[rank]+at, end)
+	return from, min(from+part, end)
+}
+
+// within calls f for every stretch of the elements from to to-1 of tensors that lie one behind the other: the part of
+// one tensor, and how far behind from it begins.
+func within(tensors [][]float32, from, to int, f func(part []float32, at int)) {
 	begin := 0
-	for i, t := range tensors {
-		lo, hi := max(from, begin), min(to, begin+len(t))
-		if lo < hi {
-			f(i, lo-begin, hi-begin, lo-from)
+	for _, t := range tensors {
+		if lo, hi := max(from, begin), min(to, begin+len(t)); lo < hi {
+			f(t[lo-begin:hi-begin], lo-from)
 		}
 		if begin += len(t); begin >= to {
 			return
@@ -138,21 +143,25 @@ func within(tensors [][]float32, from, to int, f func(i, lo, hi, at int)) {
 // owns.
 func (r *run) deal(out *StepResult, count int) error {
 	k, n := r.ranks, r.ranks.Size()
-	return r.eachChunk(func(at, part int) error {
+	var grads [][]float32
+	if out != nil {
+		for _, g := range out.Grads {
+			grads = append(grads, g.Float32s())
+		}
+	}
+	return r.eachSlot(func(at, part int) error {
 		values, slices := k.buffers(part*n, part*count)
-		if out != nil {
-			within(r.grads, at, at+part*n, func(i, lo, hi, to int) {
-				copy(values[to:], out.Grads[i].Float32s()[lo:hi])
-			})
+		for i := range n {
+			from, to := r.slot(i, at, part)
+			within(grads, from, to, func(g []float32, behind int) { copy(values[i*part+behind:], g) })
 		}
 		if err := k.Deal(values, slices, count); err != nil {
 			return fmt.Errorf("%s, exchanging gradients: %w", k.name(k.Rank()), err)
 		}
-		from := at + k.Rank()*part
-		within(r.grads, from, from+part, func(i, lo, hi, behind int) {
-			sum := r.grads[i][lo:hi]
+		from, to := r.slot(k.Rank(), at, part)
+		within(r.grads, from-r.base(), to-r.base(), func(sum []float32, behind int) {
 			for c := range count {
-				for j, v := range slices[c*part+behind:][:hi-lo] {
+				for j, v := range slices[c*part+behind:][:len(sum)] {
 					sum[j] += v
 				}
 			}
@@ -161,36 +170,62 @@ func (r *run) deal(out *StepResult, count int) error {
 	})
 }
 
-// reduced gives every rank the whole sums, at the end of a batch.
+// reduced gives every rank the whole sums at the end of a batch, if it is to update all parameters.
 func (r *run) reduced() error {
-	k := r.ranks
-	if k == nil {
+	switch {
+	case r.ranks == nil || r.own.only:
 		return nil
+	case r.config.Reduce == ReduceFast:
+		return r.sumFast()
 	}
+	return r.collect(r.grads)
+}
+
+// sumFast adds up the gradients of all ranks as the library likes.
+func (r *run) sumFast() error {
+	k, total := r.ranks, r.own.cuts[r.ranks.Size()]
 	began := time.Now()
-	err := r.eachChunk(func(at, part int) error {
-		n := k.Size()
-		values, slice := k.buffers(part*n, part)
-		var err error
-		if r.config.Reduce == ReduceFast {
-			within(r.grads, at, at+part*n, func(i, lo, hi, to int) { copy(values[to:], r.grads[i][lo:hi]) })
-			err = k.Sum(values)
-		} else {
-			from := at + k.Rank()*part
-			within(r.grads, from, from+part, func(i, lo, hi, to int) { copy(slice[to:], r.grads[i][lo:hi]) })
-			err = k.Collect(slice, values)
-		}
-		if err != nil {
+	defer func() { k.reducing += time.Since(began) }()
+	for at := 0; at < total; at += exchanged {
+		n := min(exchanged, total-at)
+		values, _ := k.buffers(n, 0)
+		within(r.grads, at, at+n, func(g []float32, to int) { copy(values[to:], g) })
+		if err := k.Sum(values); err != nil {
 			return fmt.Errorf("%s, exchanging gradients: %w", k.name(k.Rank()), err)
 		}
-		within(r.grads, at, at+part*n, func(i, lo, hi, from int) { copy(r.grads[i][lo:hi], values[from:]) })
+		within(r.grads, at, at+n, func(g []float32, from int) { copy(g, values[from:]) })
+	}
+	return nil
+}
+
+// collect gives every rank the parts of tensors that the others own.
+func (r *run) collect(tensors [][]float32) error {
+	k, n := r.ranks, r.ranks.Size()
+	began := time.Now()
+	defer func() { k.reducing += time.Since(began) }()
+	return r.eachSlot(func(at, part int) error {
+		values, slice := k.buffers(part*n, part)
+		from, to := r.slot(k.Rank(), at, part)
+		within(tensors, from, to, func(x []float32, behind int) { copy(slice[behind:], x) })
+		if err := k.Collect(slice, values); err != nil {
+			return fmt.Errorf("%s, putting tensors together: %w", k.name(k.Rank()), err)
+		}
+		for i := range n {
+			from, to := r.slot(i, at, part)
+			within(tensors, from, to, func(x []float32, behind int) { copy(x, values[i*part+behind:]) })
+		}
 		return nil
 	})
-	k.reducing += time.Since(began)
-	k.log.Info("step", "step", r.state.Step+1, "compute", k.computing.Seconds(), "wait", k.waiting.Seconds(),
+}
+
+// logStep notes where the time of a step went.
+func (k *ranks) logStep(step int64) {
+	if k == nil {
+		return
+	}
+	k.log.Info("step", "step", step, "compute", k.computing.Seconds(), "wait", k.waiting.Seconds(),
 		"exchange", k.reducing.Seconds())
 	k.computing, k.waiting, k.reducing = 0, 0, 0
-	return err
 }
 
 // buffers are cleared memory for an exchange.

@@ -113,7 +113,7 @@ func short(s string) string {
 // describeTrained says what the run trains.
 func (r *run) describeTrained() Trained {
 	t := describeModel(r.model)
-	t.Departures, t.Groups, t.Ways = r.config.Departures(), r.config.trainedGroups(r.optimizer), r.config.ways()
+	t.Departures, t.Groups, t.Ways = r.config.Departures(), r.config.trainedGroups(r.model.Params()), r.config.ways()
 	return t
 }
 

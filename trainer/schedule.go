@@ -35,14 +35,25 @@ func (c *Config) groupsOf(params []optim.Param) (optim.Groups, error) {
 	return out, nil
 }
 
-// newOptimizer makes the optimizer that the configuration describes.
-func (c *Config) newOptimizer(params []optim.Param) (optim.Groups, error) {
+// newOptimizer makes the optimizer that the configuration describes, of those parameters, or stretches of them, that it
+// updates here: a group may have none of them.
+func (c *Config) newOptimizer(params, here []optim.Param) (optim.Groups, error) {
 	groups, err := c.groupsOf(params)
 	for i := range groups {
-		groups[i].Optimizer = c.optimizerOf(optim.Of(&groups[i], params), c.decayOf(groups[i].Name))
+		g := &groups[i]
+		g.Params = nil
+		for k, p := range here {
+			if c.rates(p.Name) == g.Name {
+				g.Params = append(g.Params, k)
+			}
+		}
+		g.Optimizer = c.optimizerOf(optim.Of(g, here), c.decayOf(g.Name))
 	}
 	return groups, err
 }
+
+// elementwise tells whether the optimizer does to every stretch of a tensor what it does to the whole.
+func (c *Config) elementwise() bool { return c.Optimizer.Name != "adafactor" }
 
 // optimizerOf makes the optimizer of some parameters.
 func (c *Config) optimizerOf(params []optim.Param, decay float64) optim.Optimizer {

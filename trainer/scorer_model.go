@@ -187,7 +187,8 @@ func dtype(c *Config) string {
 }
 
 func modelOptions(c *Config, s *store.Store) model.Options {
-	o := model.Options{Device: c.Device, Threads: c.Threads, Cache: int64(c.Cache.Vision), CUDA: c.DeviceOptions.cuda()}
+	o := model.Options{Device: c.Device, Threads: c.Threads, Cache: int64(c.Cache.Vision), CUDA: c.DeviceOptions.cuda(),
+		Held: c.held}
 	if o.Threads == 0 {
 		o.Threads = runtime.NumCPU()
 	}

@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"gorgonia.org/tensor"
-
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
 	"assay/optim"
@@ -55,10 +53,24 @@ type state struct {
 
 // save writes a checkpoint of parameters, moments and state.
 func (r *run) save() error {
-	if !r.ranks.first() {
-		r.saved()
-		return nil
+	switch {
+	case r.own.only:
+		if err := r.ranks.agree("saving a checkpoint", r.saveTogether()); err != nil {
+			return err
+		}
+	case r.ranks.first():
+		kept := r.kept()
+		if err := r.saveWith(kept, func(put putter) error { return putAll(kept, put) }); err != nil {
+			return err
+		}
 	}
+	r.saved()
+	return nil
+}
+
+// saveWith writes a checkpoint whose tensors are those stretches; each gives their contents, whose order does not
+// matter.
+func (r *run) saveWith(kept []stretch, each func(put putter) error) error {
 	if err := r.record.sync(); err != nil {
 		return r.record.told(err)
 	}
@@ -69,28 +81,13 @@ func (r *run) save() error {
 	if err != nil {
 		return err
 	}
-	tensors := map[string]*tensor.Dense{}
-	for _, p := range r.params {
-		tensors["parameter/"+p.Name] = p.Value
-	}
-	for _, s := range r.optimizer.State() {
-		var backing any = s.Values
-		if s.Bytes != nil {
-			backing = s.Bytes
-		}
-		tensors[s.Kind+"/"+r.params[s.Param].Name] = tensor.New(tensor.WithShape(s.Shape...), tensor.WithBacking(backing))
-	}
 	root := filepath.Join(r.config.Out, CheckpointsDir)
-	err = checkpoints.Save(root, s.Step, r.config.Checkpoint.Keep, func(dir string) error {
-		if err := checkpoints.WriteFile(filepath.Join(dir, tensorFile), tensors, nil); err != nil {
+	return checkpoints.Save(root, s.Step, r.config.Checkpoint.Keep, func(dir string) error {
+		if err := writeStretches(filepath.Join(dir, tensorFile), kept, each); err != nil {
 			return err
 		}
 		return os.WriteFile(filepath.Join(dir, stateFile), append(text, '\n'), 0o666)
 	})
-	if err == nil {
-		r.saved()
-	}
-	return err
 }
 
 // findState reads the state of the newest good checkpoint below a run directory; nil if there is none. problem tells of
@@ -121,35 +118,21 @@ func findState(out string) (s *state, dir string, problem error, err error) {
 
 // restore copies a checkpoint's tensors into the parameters and the optimizer.
 func (r *run) restore(dir string, s *state) error {
+	tensors, err := r.tensors()
+	if err != nil {
+		return err
+	}
 	f, err := checkpoints.OpenFile(filepath.Join(dir, tensorFile))
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	kept := r.optimizer.State()
-	for i, p := range r.params {
-		kept = append(kept, optim.State{Kind: "parameter", Param: i, Shape: p.Value.Shape(), Values: p.Floats()})
+	for _, s := range r.kept() {
+		if err := s.read(f); err != nil {
+			return err
+		}
 	}
-	for _, k := range kept {
-		name := k.Kind + "/" + r.params[k.Param].Name
-		t, err := f.Dense(name)
-		if err != nil {
-			return fmt.Errorf("the checkpoint is of another model or optimizer: %w", err)
-		}
-		wanted := tensor.Float32
-		if k.Bytes != nil {
-			wanted = tensor.Uint8
-		}
-		if !t.Shape().Eq(tensor.Shape(k.Shape)) || t.Dtype() != wanted {
-			return fmt.Errorf("%s: %s has shape %v, the model's %v", f.Path(), name, t.Shape(), k.Shape)
-		}
-		if k.Bytes != nil {
-			copy(k.Bytes, t.Uint8s())
-			continue
-		}
-		copy(k.Values, t.Float32s())
-	}
-	if n := len(f.Names()); n != len(kept) {
+	if n := len(f.Names()); n != tensors {
 		return fmt.Errorf("%s: it holds %d tensors, the model has %d parameters: it is of another model", f.Path(), n,
 			len(r.params))
 	}

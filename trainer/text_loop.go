@@ -46,23 +46,23 @@ func (r *run) share(batch []Example) error {
 	return nil
 }
 
-// measureTalks measures the first n validation rows.
+// measureTalks measures the first n validation rows, with other ranks if there are any.
 func (r *run) measureTalks(ctx context.Context, m talker, n int) (*ValidationMetrics, error) {
+	all, err := r.shareValidation(ctx, n, func(ctx context.Context, batch []Example) (scored, error) {
+		t, err := m.MeasureText(ctx, batch)
+		if err != nil {
+			return scored{}, err
+		}
+		return scored{Text: t, Examples: measured(batch)}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
 	var sum TextMeasure
 	rows := 0
-	for lo := 0; lo < n; lo += r.state.MicroBatch {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		var t TextMeasure
-		batch, err := r.overRows(lo, min(lo+r.state.MicroBatch, n), func(batch []Example) (err error) {
-			t, err = m.MeasureText(context.WithoutCancel(ctx), batch)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-		rows, sum.Loss, sum.Tokens, sum.Right = rows+len(batch), sum.Loss+t.Loss, sum.Tokens+t.Tokens, sum.Right+t.Right
+	for _, s := range all {
+		t := s.Text
+		rows, sum.Loss, sum.Tokens, sum.Right = rows+len(s.Examples), sum.Loss+t.Loss, sum.Tokens+t.Tokens, sum.Right+t.Right
 	}
 	if rows == 0 {
 		return nil, errors.New("every validation row was set aside")

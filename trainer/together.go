@@ -254,27 +254,34 @@ func (r *run) idle(warn func(string)) {
 	}
 }
 
-// scored is what a rank tells of validation rows.
+// scored is what a rank tells of a micro-batch of validation rows.
 type scored struct {
 	Failed   verdict
-	Scores   []float64
+	Scores   []float64 // of scorers
+	Text     TextMeasure
 	Examples []Example // what is measured of them
 }
 
-// scoreValidation scores the first n validation rows, a micro-batch at a time.
-func (r *run) scoreValidation(ctx context.Context, n int) (scores []float64, examples []Example, err error) {
+// measurer measures a micro-batch of validation rows. With an error it gives nothing.
+type measurer func(ctx context.Context, batch []Example) (scored, error)
+
+// overBatches measures the first n validation rows, a micro-batch at a time.
+func (r *run) overBatches(ctx context.Context, n int, measure measurer) (out []scored, err error) {
 	for lo := 0; lo < n; lo += r.state.MicroBatch {
 		if err := ctx.Err(); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		var s []float64
-		e, err := r.overRows(lo, min(lo+r.state.MicroBatch, n), r.into(context.WithoutCancel(ctx), &s))
+		var s scored
+		_, err := r.overRows(lo, min(lo+r.state.MicroBatch, n), func(batch []Example) (err error) {
+			s, err = measure(context.WithoutCancel(ctx), batch)
+			return err
+		})
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		scores, examples = append(scores, s...), append(examples, measured(e)...)
+		out = append(out, s)
 	}
-	return scores, examples, nil
+	return out, nil
 }
 
 // measured is what is measured of examples, without their pictures.
@@ -285,19 +292,22 @@ func measured(batch []Example) (out []Example) {
 	return out
 }
 
-// shareValidation is scoreValidation by all ranks: each scores a micro-batch of as many as there are ranks.
-func (r *run) shareValidation(ctx context.Context, n int) (scores []float64, examples []Example, err error) {
+// shareValidation is overBatches by all ranks: each measures a micro-batch of as many as there are ranks.
+func (r *run) shareValidation(ctx context.Context, n int, measure measurer) (out []scored, err error) {
 	if r.ranks == nil {
-		return r.scoreValidation(ctx, n)
+		return r.overBatches(ctx, n, measure)
+	}
+	if err := r.sameParams(); err != nil {
+		return nil, err
 	}
 	micro := r.state.MicroBatch
 	for lo := 0; lo < n; {
 		if err := r.stopped(ctx); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		round, err := r.scoreRound(context.WithoutCancel(ctx), lo, n)
+		round, err := r.measureRound(context.WithoutCancel(ctx), lo, n, measure)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		failed := slices.IndexFunc(round, func(s scored) bool { return s.Failed.Text != "" })
 		if failed >= 0 { // look at its rows, and try again without those that are bad
@@ -305,29 +315,27 @@ func (r *run) shareValidation(ctx context.Context, n int) (scores []float64, exa
 			batch, _ := r.validRows(at, min(at+micro, n))
 			err := &agreedError{r.ranks.of(failed, errors.New(round[failed].Failed.Text))}
 			if err := r.aside(batch, true, err); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 			continue
 		}
-		for _, s := range round {
-			scores, examples = append(scores, s.Scores...), append(examples, s.Examples...)
-		}
+		out = append(out, round...)
 		lo += micro * len(round)
 	}
-	return scores, examples, nil
+	return out, nil
 }
 
-// scoreRound scores a micro-batch of validation rows from lo on, on every rank.
-func (r *run) scoreRound(ctx context.Context, lo, n int) ([]scored, error) {
+// measureRound measures a micro-batch of validation rows from lo on, on every rank.
+func (r *run) measureRound(ctx context.Context, lo, n int, measure measurer) ([]scored, error) {
 	k, micro := r.ranks, r.state.MicroBatch
 	k.Doing(fmt.Sprintf("validation at step %d", r.state.Step))
 	var mine scored
 	if at := lo + k.Rank()*micro; at < n {
-		var scores []float64
-		batch, err := r.tryRows(at, min(at+micro, n), r.into(ctx, &scores))
-		if mine.Failed = verdictOf(err); err == nil {
-			mine.Scores, mine.Examples = scores, measured(batch)
-		}
+		_, err := r.tryRows(at, min(at+micro, n), func(batch []Example) (err error) {
+			mine, err = measure(ctx, batch)
+			return err
+		})
+		mine.Failed = verdictOf(err)
 	}
 	return gather(k, fmt.Sprintf("validation at step %d, row %d", r.state.Step, lo+1), mine)
 }

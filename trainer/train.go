@@ -218,7 +218,7 @@ func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) err
 		return err
 	}
 	var err error
-	if r.optimizer, err = r.config.newOptimizer(r.params); err != nil {
+	if err = r.shareOut(); err != nil {
 		return err
 	}
 	if err := r.describe(); err != nil {
@@ -265,9 +265,7 @@ func (r *run) takeOver(ctx context.Context, o *Options, old *state, dir string) 
 	if err := r.ranks.agree("checking the rows", r.checkRows(ctx, o, old == nil)); err != nil {
 		return err
 	}
-	for _, p := range r.params {
-		r.grads = append(r.grads, make([]float32, len(p.Floats())))
-	}
+	r.makeGrads()
 	if old != nil {
 		if err := r.ranks.agree("reading the checkpoint", r.restore(dir, old)); err != nil {
 			return err

@@ -50,11 +50,12 @@ func (g TrainedGroup) String() string {
 		g.WeightDecay, g.Schedule.Kind)
 }
 
-// trainedGroups describes an optimizer, if it has groups.
-func (c *Config) trainedGroups(groups optim.Groups) (out []TrainedGroup) {
+// trainedGroups describes the groups of parameters, if the optimizer has groups. One that lacks tensors was refused.
+func (c *Config) trainedGroups(params []optim.Param) (out []TrainedGroup) {
 	if c.Optimizer.Groups == nil {
 		return nil
 	}
+	groups, _ := c.groupsOf(params)
 	for i := range groups {
 		g := &groups[i]
 		s, _ := c.scheduleOf(g.Name)

@@ -90,22 +90,25 @@ func (r *run) validRows(lo, hi int) (batch []Example, err error) {
 	return batch, err
 }
 
-// into returns a measure for [run.overRows] that keeps the model's scores.
-func (r *run) into(ctx context.Context, scores *[]float64) func(batch []Example) error {
-	return func(batch []Example) (err error) {
-		*scores, err = r.model.Score(ctx, batch)
-		return err
+// score keeps the model's scores.
+func (r *run) score(ctx context.Context, batch []Example) (scored, error) {
+	scores, err := r.model.Score(ctx, batch)
+	if err != nil {
+		return scored{}, err
 	}
+	return scored{Scores: scores, Examples: measured(batch)}, nil
 }
 
 // scoreAll scores the first n validation rows, with other ranks if there are any.
 func (r *run) scoreAll(ctx context.Context, n int) (*ValidationMetrics, error) {
-	if err := r.sameParams(); err != nil {
-		return nil, err
-	}
-	scores, examples, err := r.shareValidation(ctx, n)
+	all, err := r.shareValidation(ctx, n, r.score)
 	if err != nil {
 		return nil, err
+	}
+	var scores []float64
+	var examples []Example
+	for _, s := range all {
+		scores, examples = append(scores, s.Scores...), append(examples, s.Examples...)
 	}
 	if len(scores) == 0 {
 		return nil, errors.New("every validation row was set aside")

@@ -22,6 +22,7 @@ type Row struct {
 	ID       json.RawMessage // as it stands there; nil: there is none
 	Messages []chat.Message  // their pictures are empty until they are opened
 	Options  chat.Options
+	Several  chat.Several
 	Given    []string     // the keys that say how it is to be answered
 	Pictures []data.Image // of the messages, in order; opened when the row's turn comes
 }
@@ -38,6 +39,7 @@ func parse(line []byte) (*Row, error) {
 	}
 	r := &Row{ID: o.Raw("id"), Options: chat.Options{LogProbs: true}, Given: chat.Given(o, "max_new_tokens")}
 	r.Options.Read(o, "max_new_tokens")
+	r.Several.Read(o, r.Options)
 	var messages []json.RawMessage
 	o.Get("messages", &messages)
 	if len(messages) == 0 {
@@ -152,7 +154,29 @@ type Answer struct {
 	TokenIDs      []int64         `json:"token_ids,omitempty"`
 	TokenLogProbs []float64       `json:"token_logprobs,omitempty"`
 	FinishReason  string          `json:"finish_reason,omitempty"`
+	Choices       []Choice        `json:"choices,omitempty"` // of a row that wants several; the first one is the answer
 	Error         string          `json:"error,omitempty"`
+}
+
+// Choice is one of several answers to a row. Its index, added to the row's seed, is the seed that gives it alone.
+type Choice struct {
+	Index         int       `json:"index"`
+	Text          string    `json:"text"`
+	TokenIDs      []int64   `json:"token_ids,omitempty"`
+	TokenLogProbs []float64 `json:"token_logprobs,omitempty"`
+	FinishReason  string    `json:"finish_reason"`
+}
+
+// set puts the answers to a row in.
+func (a *Answer) set(choices []chat.Choice, s chat.Several) {
+	first := choices[0]
+	a.Text, a.TokenIDs, a.TokenLogProbs, a.FinishReason = &first.Text, first.TokenIDs, first.LogProbs, first.Finish
+	if s.Made() == 1 {
+		return
+	}
+	for _, c := range choices {
+		a.Choices = append(a.Choices, Choice{c.Index, c.Text, c.TokenIDs, c.LogProbs, c.Finish})
+	}
 }
 
 // format refuses outputs and inputs that are no JSON lines: messages fit no flat table.

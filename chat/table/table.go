@@ -158,9 +158,10 @@ func (r *run) ask(ctx context.Context, i int) {
 	if err == nil {
 		err = q.open(r.folder)
 	}
-	var a *chat.Answer
+	var choices []chat.Choice
+	var used chat.Usage
 	if err == nil {
-		a, err = r.model.Chat(ctx, q.Messages, q.Options)
+		choices, used, err = chat.Choices(ctx, r.model, q.Messages, q.Options, q.Several)
 	}
 	if ctx.Err() != nil {
 		return // cut off: it is asked again
@@ -172,13 +173,13 @@ func (r *run) ask(ctx context.Context, i int) {
 	if err != nil {
 		out.Error = err.Error()
 	} else {
-		out.Text, out.TokenIDs, out.TokenLogProbs, out.FinishReason = &a.Text, a.TokenIDs, a.LogProbs, a.Finish
+		out.set(choices, q.Several)
 	}
-	r.keep(i, digest, out, a)
+	r.keep(i, digest, out, used)
 }
 
 // keep writes an answer to the journal.
-func (r *run) keep(i int, digest string, out Answer, a *chat.Answer) {
+func (r *run) keep(i int, digest string, out Answer, used chat.Usage) {
 	raw, err := json.Marshal(out)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -190,10 +191,8 @@ func (r *run) keep(i int, digest string, out Answer, a *chat.Answer) {
 		return
 	}
 	r.kept[i] = digest
-	if a != nil {
-		r.result.Prompt += a.Usage.Prompt
-		r.result.Completion += a.Usage.Completion
-	}
+	r.result.Prompt += used.Prompt
+	r.result.Completion += used.Completion
 	r.tell(1)
 }
 

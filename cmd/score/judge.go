@@ -64,6 +64,7 @@ crash, or a cap that was reached (exit code 3) the same command goes on where it
 	flags.StringVar(&f.settings.Copy, "prompts", "", "folder of the judge's own code, for the published prompts")
 	flags.IntVar(&f.settings.Passes, "passes", 0, "how often every question is asked (0: as configured)")
 	flags.StringVar(&f.settings.Average, "average", "", "last (mean of passes' scores) or first (score of their means)")
+	addConstrained(c, &f.settings)
 	flags.StringVar(&f.table.In, "in", "", "table to read")
 	flags.StringVar(&f.table.Out, "out", "", "table to write")
 	flags.StringToStringVar(&f.table.Columns, "columns", nil, "our column=the table's, for other names")
@@ -205,7 +206,7 @@ func judgeOne(c *cobra.Command, f *judgeFlags, j *textjudge.Judge, m *chatModel)
 		return err
 	}
 	v := map[string]any{
-		"judge": j.Config.Name, "rule": j.Config.Rule, "answers": r.Answers, "warnings": j.Warnings, "asked": m.asked(),
+		"judge": j.Config.Name, "rule": j.Config.Rule, "constrained": j.Config.Constrained, "answers": r.Answers, "warnings": j.Warnings, "asked": m.asked(),
 	}
 	if err != nil { // no number
 		v["error"] = err.Error()

@@ -19,7 +19,8 @@ type scorerFlags struct {
 	settings textjudge.Settings
 	answers  answerFlags
 
-	unread unread // of the judge's rows so far
+	unread      unread // of the judge's rows so far
+	constrained bool   // the judge's answers are
 }
 
 // unread counts rows whose answers in words could not be read, of those that were answered.
@@ -42,6 +43,7 @@ func (u *unread) share() float64 { return float64(u.rows) / float64(max(u.answer
 func (f *scorerFlags) result(v map[string]any) map[string]any {
 	if f.judge != "" {
 		v["unreadable"], v["unreadable_share"] = f.unread.rows, f.unread.share()
+		v["constrained"] = f.constrained
 	}
 	return v
 }
@@ -69,6 +71,13 @@ func (f *scorerFlags) addJudge(c *cobra.Command) {
 	flags.IntVar(&f.settings.Passes, "passes", 0, "how often the judge asks every question (0: as configured)")
 	flags.StringVar(&f.settings.Average, "average", "", "of the judge: last (mean of passes' scores) or first (score of "+
 		"their means)")
+	addConstrained(c, &f.settings)
+}
+
+// addConstrained adds the flag of answers that always can be read.
+func addConstrained(c *cobra.Command, s *textjudge.Settings) {
+	c.Flags().BoolVar(&s.Constrained, "constrained", false,
+		"the judge's grammar decides which tokens may be chosen, so that every answer can be read; results say so")
 }
 
 // given reports whether something gives scores.
@@ -130,6 +139,7 @@ func (f *scorerFlags) judgeOver(c *cobra.Command, config string, m *chatModel) (
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
+	f.constrained = j.Config.Constrained
 	for _, w := range j.Warnings {
 		cli.Warner(c)(w)
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -15,8 +16,10 @@ import (
 
 	"assay/chat"
 	"assay/generate"
+	"assay/grammar"
 	"assay/internal/cli"
 	"assay/model"
+	"assay/ort"
 	"assay/reward"
 	"assay/textjudge"
 )
@@ -31,6 +34,8 @@ type serveFlags struct {
 	clients   string
 	device    string
 	threads   int
+	replicas  int
+	reusePort bool
 	drain     time.Duration
 	answers   modelFlags
 	judges    []string
@@ -79,7 +84,13 @@ no new connection is accepted, what was accepted is answered.`,
 	flags.StringVar(&f.asked.settings.Copy, "prompts", "", "folder of the judge's own code, for the published prompts")
 	flags.IntVar(&f.asked.settings.Passes, "passes", 0, "how often a judge asks every question (0: as configured)")
 	f.asked.answers.addServer(c)
-	flags.StringVar(&f.device, "device", "auto", "auto, cpu or cuda:N")
+	flags.StringVar(&f.device, "device", "auto", "auto, cpu or cuda:N; or several, with commas between: a copy of every "+
+		"scorer on each")
+	flags.IntVar(&f.replicas, "replicas", 1, "copies of every scorer on each device; on the CPU they share its threads and "+
+		"one set of weights")
+	flags.DurationVar(&f.o.Stall, "stall", 5*time.Minute, "how long a run may take before its copy of the scorer is opened "+
+		"again; at least ten times as long as foreseen")
+	flags.BoolVar(&f.reusePort, "reuse-port", false, "share the port with other servers (SO_REUSEPORT; Linux)")
 	flags.IntVar(&f.threads, "threads", 0, "CPU threads (0: all cores)")
 	flags.DurationVar(&f.drain, "drain", 2*time.Minute, "how long accepted requests may take after SIGTERM")
 	flags.Int64Var(&f.o.MaxBody, "max-body", 64<<20, "bytes of a request")
@@ -116,7 +127,7 @@ func (f *serveFlags) check() error {
 	for name, v := range map[string]int64{"max-body": f.o.MaxBody, "max-pixels": f.o.MaxPixels,
 		"max-items": int64(f.o.MaxItems), "queue": int64(f.o.Queue),
 		"batch": int64(f.o.Batch), "memory": f.o.Memory, "timeout": int64(f.o.Timeout), "wait": int64(f.o.Wait),
-		"drain": int64(f.drain)} {
+		"drain": int64(f.drain), "stall": int64(f.o.Stall), "replicas": int64(f.replicas)} {
 		if v <= 0 {
 			return cli.Usagef("--%s must be positive", name)
 		}
@@ -202,8 +213,7 @@ func serve(c *cobra.Command, f *serveFlags) error {
 	}
 	for _, arg := range f.scorers {
 		name, dir := named(arg)
-		one := runtimeFlags{scorer: dir, device: f.device, threads: f.threads, dimension: dimensions[name]}
-		s, err := one.open()
+		s, err := f.replicate(dir, dimensions[name])
 		if err != nil {
 			return err
 		}
@@ -227,6 +237,7 @@ func serve(c *cobra.Command, f *serveFlags) error {
 	if os.Getenv("GOMEMLIMIT") == "" { // what the bodies were read from is cleared away before it takes as much again
 		debug.SetMemoryLimit(f.o.Memory + f.o.Memory/4 + 1<<29)
 	}
+	f.o.Warn = cli.Warner(c)
 	s, err := reward.NewServer(f.o, names, scorers)
 	if err != nil {
 		return cli.Usage(err)
@@ -235,7 +246,11 @@ func serve(c *cobra.Command, f *serveFlags) error {
 	if err := s.Warm(c.Context()); err != nil {
 		return err
 	}
-	l, err := reward.Listen(c.Context(), f.addr)
+	listen := reward.Listen
+	if f.reusePort {
+		listen = reward.ListenShared
+	}
+	l, err := listen(c.Context(), f.addr)
 	if err != nil {
 		return err
 	}
@@ -255,6 +270,46 @@ func serve(c *cobra.Command, f *serveFlags) error {
 		return err
 	}
 	return s.Serve(c.Context(), l, f.drain)
+}
+
+// cudaTolerance is how far scores01 of copies on CUDA devices may be apart: their kernels are chosen by timing.
+const cudaTolerance = 1e-3
+
+// replicate opens the copies of a scorer: so many on each device.
+func (f *serveFlags) replicate(dir, dimension string) (*reward.Replicated, error) {
+	devices := strings.Split(f.device, ",")
+	seen := map[string]bool{}
+	tolerance, onCPU := 0.0, 0
+	for i, name := range devices {
+		if err := ort.CheckDevice(name); err != nil {
+			return nil, cli.Usage(err)
+		}
+		var err error
+		if devices[i], err = ort.Resolve(name); err != nil {
+			return nil, err
+		}
+		if seen[devices[i]] {
+			return nil, cli.Usagef("--device %s: %s is there twice; --replicas says how many copies are on each", f.device,
+				devices[i])
+		}
+		if seen[devices[i]] = true; devices[i] == "cpu" {
+			onCPU = f.replicas
+		} else {
+			tolerance = cudaTolerance
+		}
+	}
+	one := runtimeFlags{scorer: dir, threads: f.threads, dimension: dimension}
+	if one.threads == 0 && onCPU > 1 {
+		one.threads = runtime.NumCPU()
+	}
+	if one.threads > 0 && onCPU > 1 {
+		one.threads = max(one.threads/onCPU, 1)
+	}
+	return reward.Replicate(f.replicas*len(devices), tolerance, func(i int) (reward.Scorer, error) {
+		own := one
+		own.device = devices[i%len(devices)]
+		return own.open()
+	})
 }
 
 // named splits NAME=DIR; without a name it is the folder's.
@@ -284,6 +339,8 @@ func (f *serveFlags) openChat() (*generate.Model, error) {
 type stays struct{ chat.Model }
 
 func (stays) Close() error { return nil }
+
+func (s stays) Follows(g *grammar.Grammar) error { return chat.Follows(s.Model, g) }
 
 // openJudged opens the model that the judges ask: on a server, or the local one.
 func (f *serveFlags) openJudged(c *cobra.Command, local chat.Model) (*chatModel, error) {

@@ -23,6 +23,7 @@ func init() {
 			"print steps, tokens, memory and the device plan; train nothing. The backbone's weights may be absent")
 		f.StringVar(&o.memory, "device-memory", "",
 			"with --dry-run: plan for a GPU with that much memory (80GB, 24GiB), which need not be here")
+		f.IntVar(&o.planned, "ranks", 0, "with --dry-run: plan for that many processes that train together (docs/scale.md)")
 		f.BoolVar(&o.fresh, "fresh", false, "remove what is in the run directory and begin anew")
 		f.BoolVar(&o.resume, "resume", false, "an error if there is no checkpoint to go on from")
 		f.BoolVar(&o.force, "force-resume", false, "go on although configuration, backbone or data differ")
@@ -36,6 +37,7 @@ func init() {
 // runOptions are the flags of the bare command train.
 type runOptions struct {
 	config, memory               string
+	planned                      int // processes
 	dryRun, fresh, resume, force bool
 }
 
@@ -58,6 +60,10 @@ func (o *runOptions) begin(c *cobra.Command) error {
 	if o.memory != "" && !o.dryRun {
 		return cli.Usagef("--device-memory is for --dry-run: a run uses what is there")
 	}
+	if o.planned != 0 && (!o.dryRun || o.planned < 0) {
+		return cli.Usagef("--ranks %d: a number of processes from 1 on, with --dry-run: a run has those that mpirun or srun "+
+			"starts", o.planned)
+	}
 	progress := func(what string, total int64, unit string) trainer.Progress {
 		return cli.NewProgress(c, what, total, unit)
 	}
@@ -73,7 +79,7 @@ func (o *runOptions) begin(c *cobra.Command) error {
 			}
 			factory = trainer.PlanModelFor(int64(size))
 		}
-		plan, err := trainer.DryRun(c.Context(), config, factory, trainer.PlanOptions{Progress: progress})
+		plan, err := trainer.DryRun(c.Context(), config, factory, trainer.PlanOptions{Progress: progress, Ranks: o.planned})
 		if err != nil {
 			return err
 		}

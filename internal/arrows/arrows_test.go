@@ -48,7 +48,8 @@ data:             onnx internal/atomicfile internal/remote
 onnx/gradjob:     onnx onnx/grad ort checkpoints internal/atomicfile internal/exit
 internal/oracle:  checkpoints internal/packed
 store:            data internal/remote
-chat:             data store internal/strictjson internal/strictyaml
+grammar:          internal/strictjson
+chat:             data grammar store internal/strictjson internal/strictyaml
 captions:         chat data internal/atomicfile internal/exit internal/strictyaml internal/workers
 heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
@@ -62,14 +63,14 @@ model/qwen25vl:  onnx checkpoints model model/qwenvl internal/strictjson data
 model/qwen3vl:   onnx checkpoints model model/qwenvl internal/strictjson
 model/families:  model/llavanext model/qwen2vl model/qwen25vl model/qwen3vl
 model/quantize:  onnx checkpoints quant model internal/atomicfile internal/exit
-textjudge:       chat data store model model/text internal/pystring internal/strictyaml internal/journal internal/atomicfile shards
+textjudge:       chat data grammar store model model/text internal/pystring internal/strictyaml internal/journal internal/atomicfile shards
 model/fresh:      checkpoints model model/families internal/atomicfile
 chat/table: chat data store internal/atomicfile internal/exit internal/journal internal/strictjson internal/workers
-generate:         chat data model model/text internal/strictjson internal/workers
+generate:         chat data grammar model model/text internal/strictjson internal/workers
 encoders: shards internal/remote        onnx ort checkpoints data store heuristics model internal/strictjson internal/workers internal/atomicfile internal/journal
 optim:            internal/workers
 trainer/events:   internal/journal
-trainer:          losses ort chat chat/table checkpoints lora data store model model/text trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version internal/journal
+trainer:          onnx losses ort chat chat/table checkpoints lora data store model model/text trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version internal/journal
 doctor:          onnx ort data lora model model/fresh optim internal/kernels internal/version
 judges:           checkpoints model store internal/atomicfile internal/exit internal/pystring
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"os"
 	"syscall"
@@ -25,7 +26,7 @@ func (j *Journal[Result]) Close() error { return errors.Join(j.Lines.Close(), j.
 
 // Open opens the journal at path, or begins one, and returns what it holds already. head says which work the results
 // belong to (inputs, models, options); a journal of other work is an error, and so is one that is open elsewhere. A
-// line that a crash cut off is dropped.
+// line that a crash cut off is dropped, and so is one that is damaged, with all behind it.
 func Open[Result any](path string, head any) (j *Journal[Result], done []Result, err error) {
 	lock, err := lockFile(path)
 	if err != nil {
@@ -73,7 +74,7 @@ func open[Result any](path string, head any) (*Journal[Result], []Result, error)
 			return nil, nil, errors.Join(err, f.Close())
 		}
 	}
-	return &Journal[Result]{Lines: Lines[Result]{f}}, done, nil
+	return &Journal[Result]{Lines: Lines[Result]{f, true}}, done, nil
 }
 
 // read returns the results in a journal, and how many bytes of it are whole lines; 0 if not even the head is.
@@ -88,10 +89,30 @@ func read[Result any](text, head []byte) (done []Result, size int64, err error) 
 	size = int64(len(first) + 1)
 	for {
 		line, more, whole := bytes.Cut(rest, []byte{'\n'})
+		row, good := checked(line)
 		var r Result
-		if !whole || json.Unmarshal(line, &r) != nil {
+		if !whole || !good || json.Unmarshal(row, &r) != nil {
 			return done, size, nil
 		}
 		done, rest, size = append(done, r), more, size+int64(len(line)+1)
 	}
+}
+
+// sumSize is the size of the sum that stands behind a line.
+const sumSize = len("\t01234567")
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// summed is a line with its sum: a tab, and eight digits of CRC-32C. JSON has no tab at its end.
+func summed(line []byte) []byte {
+	return fmt.Appendf(line[:len(line):len(line)], "\t%08x", crc32.Checksum(line, castagnoli))
+}
+
+// checked is the line without its sum; false if that is another. Lines of earlier versions have none.
+func checked(line []byte) ([]byte, bool) {
+	at := len(line) - sumSize
+	if at < 0 || line[at] != '\t' {
+		return line, true
+	}
+	return line[:at], bytes.Equal(line, summed(line[:at]))
 }

@@ -11,7 +11,10 @@ import (
 
 // Lines is a file of JSON lines that is only ever appended to. A line that a crash cut off is dropped when it is
 // opened.
-type Lines[Row any] struct{ file *File }
+type Lines[Row any] struct {
+	file   *File
+	summed bool // each line has a sum behind it, as those of a [Journal]
+}
 
 // LineError says which line of a file is refused.
 type LineError struct {
@@ -38,7 +41,7 @@ func OpenLines[Row any](path string, check func(Row) error) (*Lines[Row], []Row,
 	if err != nil {
 		return nil, nil, err
 	}
-	return &Lines[Row]{f}, rows, nil
+	return &Lines[Row]{file: f}, rows, nil
 }
 
 // readLines reads whole lines and returns their length in bytes.
@@ -67,6 +70,9 @@ func (l *Lines[Row]) Write(rows ...Row) error {
 		line, err := json.Marshal(r)
 		if err != nil {
 			return err
+		}
+		if l.summed {
+			line = summed(line)
 		}
 		b.Write(append(line, '\n'))
 	}

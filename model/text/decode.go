@@ -16,6 +16,7 @@ type decoder struct {
 	known    []bool
 	special  map[int64]bool
 	steps    []func(tokens []string) []string
+	raw      json.RawMessage // that the steps were read from
 }
 
 // Decode returns the text of ids as transformers' decode does with skip_special_tokens: ids without a token are left
@@ -60,7 +61,7 @@ func openDecoder(dir string) (*decoder, error) {
 		return nil, fmt.Errorf("%s: model.vocab: tokens of a %s cannot be put together to texts: %w", path,
 			file.Model.Type, err)
 	}
-	d := &decoder{special: map[int64]bool{}}
+	d := &decoder{special: map[int64]bool{}, raw: file.Decoder}
 	for content, id := range vocab {
 		if err := d.put(id, content); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
@@ -170,17 +171,22 @@ var byteOf = func() map[rune]byte {
 func byteLevel(tokens []string) []string {
 	var all []byte
 	for _, t := range tokens {
-		start := len(all)
-		for _, r := range t {
-			b, ok := byteOf[r]
-			if !ok {
-				all = append(all[:start], t...)
-				break
-			}
-			all = append(all, b)
-		}
+		all = append(all, bytesOf(t)...)
 	}
 	return []string{lossy(all)}
+}
+
+// bytesOf are the bytes of a token of a byte-level vocabulary.
+func bytesOf(token string) []byte {
+	var all []byte
+	for _, r := range token {
+		b, ok := byteOf[r]
+		if !ok {
+			return []byte(token)
+		}
+		all = append(all, b)
+	}
+	return all
 }
 
 // byteFallback joins runs of tokens like <0xE2> to characters; where they are none, each becomes U+FFFD.
@@ -196,12 +202,9 @@ func byteFallback(tokens []string) []string {
 		run = run[:0]
 	}
 	for _, t := range tokens {
-		var b byte
-		if len(t) == 6 && strings.HasPrefix(t, "<0x") && t[5] == '>' {
-			if n, err := fmt.Sscanf(t[3:5], "%02X", &b); n == 1 && err == nil {
-				run = append(run, b)
-				continue
-			}
+		if b, ok := fallback(t); ok {
+			run = append(run, b)
+			continue
 		}
 		if len(run) > 0 {
 			flush()
@@ -212,6 +215,15 @@ func byteFallback(tokens []string) []string {
 		flush()
 	}
 	return out
+}
+
+// fallback is the byte that a token like <0xE2> stands for.
+func fallback(token string) (b byte, ok bool) {
+	if len(token) != 6 || !strings.HasPrefix(token, "<0x") || token[5] != '>' {
+		return 0, false
+	}
+	n, err := fmt.Sscanf(token[3:5], "%02X", &b)
+	return b, n == 1 && err == nil
 }
 
 // lossy replaces each maximal ill-formed part by one U+FFFD, as Rust's from_utf8_lossy (Unicode, section 3.9, U+FFFD

@@ -1,7 +1,9 @@
 // Command load measures a running score serve: the time of a request alone, what the server can do, and what happens at
-// ten times that; or, with -terminate, whether servers that are ended under load lose an answer.
+// ten times that; with -terminate, whether servers that are ended under load lose an answer; with -rolling, what callers of
+// several servers behind one address notice when these are replaced.
 //
 //	go run ./tools/load -url http://127.0.0.1:8100 -source a.png -edit b.png
+//	go run ./tools/load -rolling 2 -source a.png -edit b.png bin/score serve --scorer DIR --addr 127.0.0.1:8100 --reuse-port
 //	go run ./tools/load -terminate 1000 -source a.png -edit b.png bin/score serve --scorer backbones/tiny-scorer
 package main
 
@@ -29,6 +31,9 @@ func main() {
 	factor := flag.Float64("factor", 10, "load, in capacities")
 	ends := flag.Int("terminate", 0, "end so many servers, started by the command behind the flags")
 	together := flag.Int("together", 4, "servers to end at a time")
+	rolling := flag.Int("rolling", 0, "replace so many servers behind -url, one after the other")
+	first := flag.Int("first", 8101, "port of the first of them, where {port} stands in their command")
+	callers := flag.Int("callers", 8, "callers meanwhile")
 	flag.Parse()
 	log.SetFlags(0)
 	var pictures [2][]byte
@@ -50,6 +55,12 @@ func main() {
 	}
 	if *ends > 0 {
 		if err := terminate(flag.Args(), l.body, *ends, *together); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	if *rolling > 0 {
+		if err := l.rolling(flag.Args(), *rolling, *first, *callers); err != nil {
 			log.Fatal(err)
 		}
 		return

@@ -54,6 +54,11 @@ func cases(bin, dir string) ([]command, error) {
 			filepath.Join(out, "scores.jsonl"), "--threads", "1"}, more...)
 	}
 	oracle := filepath.Join(root, "testdata", "oracle")
+	more, err := moreCases(bin, dir, root, table)
+	if err != nil {
+		return nil, err
+	}
+	list = append(list, more...)
 	return append(list, command{
 		name:    "score batch",
 		args:    func(out string) []string { return batch(out) },
@@ -71,6 +76,7 @@ func cases(bin, dir string) ([]command, error) {
 				filepath.Join(out, "measured.jsonl"), "--threads", "1"}
 		},
 		results: []string{"measured.jsonl"},
+		quick:   true,
 	}, command{
 		name: "label",
 		args: func(out string) []string {

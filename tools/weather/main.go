@@ -1,74 +1,133 @@
-// Command weather kills Assay's commands at random instants, again and again, and compares what they have made in the
-// end with what an uninterrupted run makes, byte for byte (make weather; docs/reliability.md has its figures).
+// Command weather kills Assay's commands at random instants, again and again, makes their calls on files fail, one at a
+// time, and compares what they have made in the end with what an uninterrupted run makes, byte for byte. Then it overloads
+// a server (make weather; docs/reliability.md has its figures).
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
 
 func main() {
+	if len(os.Args) > 2 && os.Args[1] == tracedArg {
+		becomeTraced(os.Args[2:])
+	}
 	kills := flag.Int("kills", 10, "how often each command is killed")
-	only := flag.String("only", "", "names of commands, with commas between; all if empty")
+	calls := flag.Int("faults", 4, "how many calls of each command fail, of each kind of fault")
+	server := flag.Duration("server", 20*time.Second, "how long a server is overloaded")
+	only := flag.String("only", "", "names of commands, with commas between, or \"server\"; all if empty")
 	bin := flag.String("bin", "bin", "folder of train, score and label")
 	dir := flag.String("dir", "build/weather", "folder to work in; it is removed first")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the instants")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := campaign(ctx, *bin, *dir, *only, *kills, *seed); err != nil {
+	c := campaign{bin: *bin, dir: *dir, only: *only, kills: *kills, calls: *calls, server: *server}
+	if err := c.run(ctx, *seed); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 }
 
-func campaign(ctx context.Context, bin, dir, only string, kills int, seed uint64) error {
-	bin, err := filepath.Abs(bin)
+// campaign is what is tried.
+type campaign struct {
+	bin, dir, only string
+	kills, calls   int
+	server         time.Duration
+}
+
+func (c *campaign) wants(name string) bool {
+	return c.only == "" || strings.Contains(","+c.only+",", ","+name+",")
+}
+
+func (c *campaign) run(ctx context.Context, seed uint64) error {
+	for _, path := range []*string{&c.bin, &c.dir} {
+		abs, err := filepath.Abs(*path)
+		if err != nil {
+			return err
+		}
+		*path = abs
+	}
+	if err := os.RemoveAll(c.dir); err != nil {
+		return err
+	}
+	list, err := cases(c.bin, c.dir)
 	if err != nil {
 		return err
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		return err
-	}
-	list, err := cases(bin, dir)
-	if err != nil {
-		return err
-	}
+	list = slices.DeleteFunc(list, func(one command) bool { return !c.wants(one.name) })
 	fmt.Printf("seed %d\n\n", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	var failed []error
+	if c.kills > 0 {
+		failed = append(failed, c.killAll(ctx, list, rng))
+	}
+	if c.calls > 0 {
+		failed = append(failed, c.failAll(ctx, list, rng))
+	}
+	if c.server > 0 && c.wants("server") {
+		failed = append(failed, serverWeather(ctx, filepath.Join(c.bin, "score"), c.server, rng))
+	}
+	return errors.Join(failed...)
+}
+
+// killAll kills every command.
+func (c *campaign) killAll(ctx context.Context, list []command, rng *rand.Rand) error {
 	fmt.Println("| command | one run | kills | runs | result |")
 	fmt.Println("|---|---|---|---|---|")
-	rng := rand.New(rand.NewPCG(seed, 1))
 	var failed []string
-	for _, c := range list {
-		if only != "" && !strings.Contains(","+only+",", ","+c.name+",") {
-			continue
-		}
-		r, err := c.weather(ctx, kills, rng)
+	for _, one := range list {
+		r, err := one.weather(ctx, c.kills, rng)
 		if err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
+			return fmt.Errorf("%s: %w", one.name, err)
 		}
 		said := "the same bytes"
 		if len(r.differ) > 0 {
 			said = "DIFFER: " + strings.Join(r.differ, ", ")
-			failed = append(failed, c.name)
+			failed = append(failed, one.name)
 		}
-		fmt.Printf("| %s | %.1f s | %d | %d | %s |\n", c.name, r.whole.Seconds(), r.kills, r.runs, said)
+		fmt.Printf("| %s | %.1f s | %d | %d | %s |\n", one.name, r.whole.Seconds(), r.kills, r.runs, said)
 	}
+	fmt.Println()
 	if len(failed) > 0 {
 		return fmt.Errorf("killed runs made something else: %s", strings.Join(failed, ", "))
 	}
 	return nil
+}
+
+// failAll makes calls of every command fail.
+func (c *campaign) failAll(ctx context.Context, list []command, rng *rand.Rand) error {
+	fmt.Println("| command | fault | calls | tried | ended with an error, and the next run went on | flaws |")
+	fmt.Println("|---|---|---|---|---|---|")
+	var flaws []error
+	for _, one := range list {
+		if c.calls < fewFaults && !one.quick {
+			continue
+		}
+		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+			r, err := one.faults(ctx, kind, c.calls, rng)
+			if err != nil {
+				return fmt.Errorf("%s: %w", one.name, err)
+			}
+			for _, flaw := range r.flaws {
+				flaws = append(flaws, fmt.Errorf("%s: %s", one.name, flaw))
+			}
+			fmt.Printf("| %s | %s | %d | %d | %d | %d |\n", one.name, kind, r.calls, r.runs, r.failed, len(r.flaws))
+		}
+	}
+	fmt.Println()
+	return errors.Join(flaws...)
 }
 
 // command is a command line that is killed.
@@ -78,7 +137,15 @@ type command struct {
 	finish  func(out string) []string // a command line afterwards; nil: none
 	results []string                  // files and folders below out that must be the same
 	code    int                       // exit code of a whole run
+	quick   bool                      // it takes a second or two
+	once    string                    // folder that is made once: when it is there nothing is left to do; "": none
 }
+
+// fewFaults are so few that only quick commands are tried.
+const fewFaults = 5
+
+// made tells whether nothing is left to do.
+func (c *command) made(out string) bool { return c.once != "" && exists(filepath.Join(out, c.once)) }
 
 // report is what became of a command.
 type report struct {
@@ -127,6 +194,8 @@ func (c *command) weather(ctx context.Context, kills int, rng *rand.Rand) (*repo
 		}
 		if killed {
 			r.kills++
+		}
+		if killed && !c.made(out) {
 			continue
 		}
 		if err := c.end(ctx, out); err != nil {

@@ -1,0 +1,247 @@
+package benchmarks
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+var krisBench = &Benchmark{
+	Name:  "kris-bench",
+	Title: "KRIS-Bench, edits that want knowledge: 1,267 samples of 20 categories, 7 dimensions, 3 kinds of knowledge",
+	Needs: []string{
+		"--ratings: the folder KRIS_Bench: CATEGORY/annotation.json, {ID: {ori_img, gt_img, ins_en, explain_en}}, and the " +
+			"pictures beside it",
+		"--editors: folders MODEL with CATEGORY/ID.jpg (or .png), and CATEGORY/metrics.json, as the authors' programs write " +
+			"it",
+		"--components: consistency, quality, instruction and knowledge of each output, 1 to 5, as a judge gave them",
+		"--judge kris with --prompts: the folder of a copy of ByteDance-Seed's Bagel, which has the prompts in one file",
+	},
+	Published: "mercurystraw: the repository Kris_Bench; means: summarize.py in ByteDance-Seed's repository Bagel",
+	Predicts: `{"id": "biology/3", "model": "MODEL", "consistency": 5, "quality": 4, "instruction": 3, "knowledge": 2}, ` +
+		`or with "score"`,
+	Rules: []string{
+		"VC, VQ, IF, KP: means of 25 (s - 1) over the samples that have a number s of consistency, quality, instruction " +
+			"and knowledge; KP is asked of social science, natural science and logical reasoning alone",
+		"kris: the mean over all these numbers, samples with KP so counting four times and others three times; the " +
+			"authors' repository has no program for means, this is the one that Bagel's evaluation publishes",
+		"parts: overall, 3 kinds of knowledge, 7 dimensions",
+		"score: a scorer's, over samples with one source",
+	},
+	Flags:    []string{"components", "component", "editors", "by"},
+	Load:     loadKRIS,
+	Size:     1267,
+	Headline: "kris: overall",
+}
+
+// krisDimension is one of the seven dimensions.
+type krisDimension struct {
+	name, knowledge string // the kind of knowledge that it belongs to
+	judged          bool   // the plausibility of knowledge is asked for
+	categories      []string
+}
+
+var krisDimensions = []krisDimension{
+	{"attribute perception", "factual", false,
+		[]string{"count_change", "color_change", "size_adjustment", "part_completion", "anomaly_correction"}},
+	{"spatial perception", "factual", false, []string{"viewpoint_change", "position_movement"}},
+	{"temporal prediction", "factual", false, []string{"temporal_prediction"}},
+	{"social science", "conceptual", true, []string{"humanities", "practical_knowledge"}},
+	{"natural science", "conceptual", true,
+		[]string{"biology", "chemistry", "geography", "medicine", "mathematics", "physics"}},
+	{"logical reasoning", "procedural", true, []string{"abstract_reasoning", "rule-based_reasoning"}},
+	{"instruction decomposition", "procedural", false,
+		[]string{"multi-element_composition", "multi-instruction_execution"}},
+}
+
+// krisFields are the columns by what the authors' files call them, and judges.
+var krisFields = map[string][]string{
+	"VC": {"consistency_score", "consistency"}, "VQ": {"quality_score", "quality"},
+	"IF": {"instruction_score", "instruction"}, "KP": {"knowledge_score", "knowledge"},
+}
+
+// krisEntry is a sample of annotation.json.
+type krisEntry struct {
+	Sources     json.RawMessage `json:"ori_img"` // a name, or several
+	Target      string          `json:"gt_img"`
+	Instruction string          `json:"ins_en"`
+	Explanation string          `json:"explain_en"`
+}
+
+// sources are the names of its pictures before the edit.
+func (e *krisEntry) sources() (names []string, err error) {
+	var one string
+	if json.Unmarshal(e.Sources, &one) == nil {
+		names = []string{one}
+	} else if json.Unmarshal(e.Sources, &names) != nil {
+		names = nil
+	}
+	if len(names) == 0 || slices.Contains(names, "") {
+		return nil, errors.New("ori_img: the name of a picture was expected, or a list of names")
+	}
+	return names, nil
+}
+
+func loadKRIS(o Options) (Set, error) {
+	if o.Data == "" {
+		return nil, errors.New("the published data are not named: give --ratings, the folder KRIS_Bench")
+	}
+	if err := differentEditors(o.Editors); err != nil {
+		return nil, err
+	}
+	columns := []string{"VC", "VQ", "IF", "KP"}
+	s := &graded{name: "kris-bench", editors: o.Editors, by: o.By, columns: append([]string{"kris"}, columns...),
+		fields: krisFields, bounds: map[string]bounds{}, scale: map[string]func(float64) float64{}, strict: true,
+		pooled: map[string][]string{"kris": columns}, own: readKRISMetrics,
+		parts: []string{"overall", "factual", "conceptual", "procedural"}}
+	for _, c := range columns {
+		s.bounds[c], s.scale[c] = bounds{1, 5}, func(v float64) float64 { return 25 * (v - 1) }
+	}
+	s.columns, s.bounds["score"] = append(s.columns, "score"), scoreBounds
+	judged := map[string]bool{}
+	s.lacks = func(i int, column string) bool { return column == "KP" && !judged[s.samples[i].group] }
+	s.derive = map[string]func(int, map[string]float64) float64{"kris": func(i int, v map[string]float64) float64 {
+		return krisMean(v, judged[s.samples[i].group])
+	}}
+	s.output = func(editor string, i int) string {
+		base := filepath.Join(editor, filepath.FromSlash(s.samples[i].item.ID))
+		for _, ending := range []string{".png", ".jpeg"} {
+			if exists(base + ending) {
+				return base + ending
+			}
+		}
+		return base + ".jpg"
+	}
+	var p problems
+	for _, d := range krisDimensions {
+		s.parts = append(s.parts, d.name)
+		for _, category := range d.categories {
+			judged[category] = d.judged
+			if err := s.addKRIS(filepath.Join(o.Data, category), category, []string{"overall", d.knowledge, d.name},
+				&p); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if len(s.samples) == 0 && p.err() == nil {
+		return nil, fmt.Errorf("%s has no CATEGORY/annotation.json: the folder KRIS_Bench was expected", o.Data)
+	}
+	return s, p.err()
+}
+
+// krisMean is the mean of a sample's numbers, NaN if one of them is missing. It says which samples are whole: means
+// over samples pool the numbers instead.
+func krisMean(v map[string]float64, judged bool) float64 {
+	sum, n := v["VC"]+v["VQ"]+v["IF"], 3.0
+	for _, c := range []string{"VC", "VQ", "IF"} {
+		if _, ok := v[c]; !ok {
+			return math.NaN()
+		}
+	}
+	if judged {
+		x, ok := v["KP"]
+		if !ok {
+			return math.NaN()
+		}
+		sum, n = sum+x, n+1
+	}
+	return sum / n
+}
+
+// addKRIS adds the samples of a category, whose folder need not be there.
+func (s *graded) addKRIS(folder, category string, parts []string, p *problems) error {
+	path := filepath.Join(folder, "annotation.json")
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	var entries map[string]krisEntry
+	if err := json.Unmarshal(raw, &entries); err != nil {
+		return fmt.Errorf("%s: %w: {ID: {ori_img, ins_en}} was expected", path, err)
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(entries), naturally) {
+		e := entries[id]
+		names, err := e.sources()
+		if err != nil || e.Instruction == "" {
+			p.add(path, "%s: ori_img (a name or several) and ins_en were expected", id)
+			continue
+		}
+		picture := func(name string) Picture { return Picture{Path: filepath.Join(folder, filepath.FromSlash(name))} }
+		it := Item{Key: Key{ID: category + "/" + id}, Instruction: e.Instruction, Source: picture(names[0])}
+		it.Kind, it.Fields = krisKind(category), map[string]string{"explanation": e.Explanation}
+		if e.Target != "" {
+			it.Target = picture(e.Target)
+			it.Shown = map[string]Picture{"reference": it.Target}
+		}
+		p.list = append(p.list, nonNil(s.add(gradedSample{item: it, group: category, parts: parts,
+			scored: len(names) == 1}))...)
+	}
+	return nil
+}
+
+// krisKind is what the authors' programs ask of a category by.
+func krisKind(category string) string {
+	if category == "viewpoint_change" {
+		return "viewpoint"
+	}
+	for _, d := range krisDimensions {
+		if d.judged && slices.Contains(d.categories, category) {
+			return "knowledge"
+		}
+	}
+	return "common"
+}
+
+// naturally orders 2 before 10.
+func naturally(a, b string) int {
+	if len(a) != len(b) {
+		return len(a) - len(b)
+	}
+	return strings.Compare(a, b)
+}
+
+// readKRISMetrics reads what the authors' programs wrote of an editor: CATEGORY/metrics.json.
+func readKRISMetrics(editor string, j *gradedPredictions) error {
+	var p problems
+	for _, category := range j.groups {
+		path := filepath.Join(editor, category, "metrics.json")
+		raw, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		var entries map[string]map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &entries); err != nil {
+			return fmt.Errorf("%s: %w: {ID: {consistency_score, ...}} was expected", path, err)
+		}
+		for _, id := range slices.SortedFunc(maps.Keys(entries), naturally) {
+			i, ok := j.index[category+"/"+id]
+			if !ok {
+				p.add(path, "%q is no sample of the data", id)
+				continue
+			}
+			scores := map[string]json.RawMessage{} // what is null has no number
+			for _, names := range krisFields {
+				if raw, ok := entries[id][names[0]]; ok && string(raw) != "null" {
+					scores[names[0]] = raw
+				}
+			}
+			if len(scores) > 0 {
+				if err := j.setAll(scores, i, "", path); err != nil {
+					p.add(path, "%s: %v", id, err)
+				}
+			}
+		}
+	}
+	return p.err()
+}

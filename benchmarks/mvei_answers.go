@@ -1,0 +1,174 @@
+package benchmarks
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Read implements Set.
+func (s *statements) Read(path string) (Predictions, error) {
+	rows, err := readRows(path)
+	if err != nil {
+		return nil, err
+	}
+	answers, seen := map[int]string{}, map[int]string{}
+	var p problems
+	set := func(where string, i int, answer string) {
+		if first, ok := seen[i]; ok {
+			p.add(where, "a second answer for %v (the first is in %s)", s.keys[i], first)
+			return
+		}
+		seen[i] = where
+		answers[i] = answer
+	}
+	for _, r := range rows {
+		if r.has("statement_list") {
+			e, err := r.entry()
+			if err != nil {
+				p.add(r.where, "%v", err)
+				continue
+			}
+			for k, st := range e.Statements {
+				i, ok := s.index[e.ImageID+"\n"+st.Statement]
+				if !ok {
+					p.add(r.where, "statement %d of %s is not in the data", k, e.ImageID)
+				} else if st.Predict != nil {
+					set(r.where, i, *st.Predict)
+				}
+			}
+			continue
+		}
+		i, err := s.find(r)
+		if err != nil {
+			p.add(r.where, "%v", err)
+			continue
+		}
+		answer := ""
+		if field := r.first("answer", "predict", "generation"); r.has(field) {
+			if answer, err = r.text(field); err != nil {
+				p.add(r.where, "%v", err)
+				continue
+			}
+		} else if _, ok := r.fields[field]; !ok {
+			p.add(r.where, "there is no \"answer\"")
+			continue
+		}
+		set(r.where, i, answer)
+	}
+	return &statementsPredictions{s, answers}, p.err()
+}
+
+func (s *statements) find(r row) (int, error) {
+	field := r.first("id", "image_id")
+	id, err := r.id(field)
+	if err != nil {
+		return 0, err
+	}
+	if i, ok := s.index[id]; ok {
+		return i, nil
+	}
+	if n := r.first("index", "statement_index"); r.has(n) {
+		at, err := r.id(n)
+		if i, ok := s.index[id+"#"+at]; ok && err == nil {
+			return i, nil
+		}
+	}
+	if r.has("statement") {
+		text, err := r.text("statement")
+		if i, ok := s.index[id+"\n"+text]; ok && err == nil {
+			return i, nil
+		}
+	}
+	if i, err := strconv.Atoi(id); err == nil && field == "id" && i >= 0 && i < len(s.keys) {
+		return i, nil
+	}
+	return 0, fmt.Errorf("%q is no statement: an id such as %q, or image_id and statement, were expected", id,
+		s.keys[0].ID)
+}
+
+// The readings of an answer.
+const (
+	positive = "correct"
+	negative = "incorrect"
+	abstain  = "abstain"
+)
+
+// parseKeyword reads an answer by its words.
+func parseKeyword(answer string) string {
+	switch answer = strings.ToLower(answer); {
+	case strings.Contains(answer, "incorrect"):
+		return negative
+	case strings.Contains(answer, "correct"):
+		return positive
+	}
+	return abstain
+}
+
+var (
+	answerTag = regexp.MustCompile(`(?is)<answer>(.*?)</answer>`)
+	lastTag   = regexp.MustCompile(`(?i)<answer>|</think>`)
+	loneA     = regexp.MustCompile(`A|(^|[^A-Za-z])a($|[^A-Za-z])`)
+	loneB     = regexp.MustCompile(`B|(^|[^A-Za-z])b($|[^A-Za-z])`)
+)
+
+// parseTagged reads an answer inside <answer> tags: the first whole one; else what follows the last <answer> or
+// </think>; else all of it. Words count first, then the letters A and B.
+func parseTagged(answer string) string {
+	if m := answerTag.FindStringSubmatch(answer); m != nil {
+		answer = m[1]
+	} else {
+		if tags := lastTag.FindAllStringIndex(answer, -1); tags != nil {
+			answer = answer[tags[len(tags)-1][1]:]
+		}
+	}
+	if read := parseKeyword(answer); read != abstain {
+		return read
+	}
+	switch {
+	case loneA.MatchString(answer):
+		return positive
+	case loneB.MatchString(answer):
+		return negative
+	}
+	return abstain
+}
+
+// WriteAuthors implements Writer: MVEI_predict.json, the data with the answers as "predict".
+func (j *statementsPredictions) WriteAuthors(dir string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	at := 0
+	var out []map[string]json.RawMessage
+	for _, r := range j.entries {
+		var list []map[string]json.RawMessage
+		if err := json.Unmarshal(r.fields["statement_list"], &list); err != nil {
+			return fmt.Errorf("%s: %w", r.where, err)
+		}
+		for _, st := range list {
+			delete(st, "predict")
+			if answer, ok := j.answers[at]; ok {
+				raw, err := json.Marshal(answer)
+				if err != nil {
+					return err
+				}
+				st["predict"] = raw
+			}
+			at++
+		}
+		raw, err := json.Marshal(list)
+		if err != nil {
+			return err
+		}
+		entry := maps.Clone(r.fields)
+		entry["statement_list"] = raw
+		out = append(out, entry)
+	}
+	return writeIndented(filepath.Join(dir, "MVEI_predict.json"), out)
+}

@@ -1,0 +1,92 @@
+package chat
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"assay/internal/strictjson"
+)
+
+// Several says how many answers to one question are wanted. The zero value is one.
+type Several struct {
+	N      int // answers; 0: one
+	BestOf int // that are made; the N with the best mean log-probability of their tokens are returned. 0: N
+}
+
+// mostChoices bounds the answers to one question.
+const mostChoices = 64
+
+// Read takes n and best_of of a JSON object, as OpenAI's protocol has them. o is what was read of it before.
+func (s *Several) Read(from *strictjson.Object, o Options) {
+	for key, into := range map[string]*int{"n": &s.N, "best_of": &s.BestOf} {
+		from.Opt(key, into)
+		if from.Has(key) && (*into < 1 || *into > mostChoices) {
+			from.Failf(key, "%d: want 1 to %d", *into, mostChoices)
+		}
+	}
+	if s.BestOf > 0 && s.BestOf < max(s.N, 1) {
+		from.Failf("best_of", "%d: want n, %d, or more", s.BestOf, max(s.N, 1))
+	}
+	if s.Made() > 1 && o.Temperature != nil && *o.Temperature == 0 {
+		from.Failf("n", "%d answers at temperature 0 are all the same: want 1, or a temperature", s.Made())
+	}
+}
+
+// Made is how many answers are made.
+func (s Several) Made() int { return max(s.N, s.BestOf, 1) }
+
+// Choice is one of several answers.
+type Choice struct {
+	Index int // it is the answer that the seed of the options and Index, added, give alone
+	*Answer
+}
+
+// Choices asks for several answers at the same time: the one of index i has the seed o.Seed + i, and is what Chat
+// returns for that seed. They are in the order of their indexes, with BestOf above N in that of their mean
+// log-probabilities, the best first. A local model runs the prompt once. The usage counts the prompt once, and all
+// answers that were made.
+func Choices(ctx context.Context, m Model, messages []Message, o Options, s Several) (
+	choices []Choice, used Usage, err error) {
+	choices = make([]Choice, s.Made())
+	errs := make([]error, s.Made())
+	ranked := s.BestOf > max(s.N, 1)
+	o.LogProbs = o.LogProbs || ranked
+	var all sync.WaitGroup
+	for i := range choices {
+		each := o
+		each.Seed += uint64(i)
+		choices[i].Index = i
+		all.Go(func() { choices[i].Answer, errs[i] = m.Chat(ctx, messages, each) })
+	}
+	all.Wait()
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+		return nil, used, errs[i]
+	}
+	used = choices[0].Usage
+	for _, c := range choices[1:] {
+		used.Completion += c.Usage.Completion
+		used.Cached = min(used.Cached, c.Usage.Cached)
+	}
+	if !ranked {
+		return choices, used, nil
+	}
+	for _, c := range choices {
+		if len(c.LogProbs) == 0 {
+			return nil, used, errors.New("best_of: an answer has no log-probabilities")
+		}
+	}
+	slices.SortStableFunc(choices, func(a, b Choice) int { return cmp.Compare(b.MeanLogProb(), a.MeanLogProb()) })
+	return choices[:max(s.N, 1)], used, nil
+}
+
+// MeanLogProb is the mean log-probability of an answer's tokens.
+func (a *Answer) MeanLogProb() float64 {
+	sum := 0.0
+	for _, v := range a.LogProbs {
+		sum += v
+	}
+	return sum / float64(len(a.LogProbs))
+}

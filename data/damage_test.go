@@ -1,0 +1,82 @@
+package data
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"assay/internal/fuzzing"
+)
+
+// TestDamagedTable: a table in Parquet with a damaged byte is refused, or every row is what was written.
+func TestDamagedTable(t *testing.T) {
+	dir := t.TempDir()
+	text, path := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "table.parquet")
+	var lines bytes.Buffer
+	for i := range 60 {
+		fmt.Fprintf(&lines, `{"id":"%d","source":"a%d.png","edit":"b%d.png","instruction":"make it %d","label":%g,"split":"%s",`+
+			`"clip_d":%g,"own":%d}`+"\n", i, i/3, i, i*i, float64(i%3)/2, []string{"train", "validation"}[i%2],
+			float64(i)/64, i)
+	}
+	if err := os.WriteFile(text, lines.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	in, err := OpenTable(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	var out bytes.Buffer
+	w, err := in.NewWriter(&out, FormatParquet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rec, err := range in.Records() {
+		if err == nil {
+			err = w.Write(rec)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, out.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	read := func() (rows []Row, columns []string, err error) {
+		table, err := OpenTable(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer table.Close()
+		for row, err := range table.All() {
+			if err != nil {
+				return nil, nil, err
+			}
+			rows = append(rows, row)
+		}
+		return rows, table.Columns(), nil
+	}
+	want, columns, err := read()
+	if err != nil || len(want) != 60 {
+		t.Fatal(len(want), err)
+	}
+	fuzzing.Damage(t, 1000, []string{path}, func() (bool, error) {
+		got, names, err := read()
+		if err != nil {
+			return true, nil
+		}
+		if !reflect.DeepEqual(names, columns) {
+			return false, fmt.Errorf("its columns are %q", names)
+		}
+		if !reflect.DeepEqual(got, want) {
+			return false, fmt.Errorf("%d rows, others than were written", len(got))
+		}
+		return false, nil
+	})
+}

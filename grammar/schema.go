@@ -1,0 +1,314 @@
+package grammar
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"assay/internal/strictjson"
+)
+
+// annotations are keys of a JSON schema that allow and forbid nothing.
+var annotations = strictjson.Harmless{
+	"title": nil, "description": nil, "default": nil, "examples": nil, "$schema": nil, "$id": nil, "$comment": nil,
+	"deprecated": nil, "readOnly": nil, "writeOnly": nil, "$defs": nil, "definitions": nil,
+}
+
+// FromSchema reads a JSON schema. Its language are texts that the schema allows, not all of them: between parts stand at
+// most 12 blanks, objects have no other properties than those named, in their order if ordered is set, numbers have at
+// most 12 digits before the point and 6 behind it and no exponent, and values of enum and const are spelled in one way.
+//
+// Understood are type (also several), properties, required, additionalProperties: false, items, minItems, maxItems,
+// minLength, maxLength, minimum, maximum, enum and const of plain values, anyOf, and $ref to $defs without cycles. Any
+// other key that would change what is allowed is an error that names it.
+func FromSchema(raw json.RawMessage, ordered bool) (*Grammar, error) {
+	if _, err := jsontext.NewDecoder(bytes.NewReader(raw)).ReadValue(); err != nil { // doubled keys, too
+		return nil, fmt.Errorf("schema: %s", strings.TrimPrefix(err.Error(), "jsontext: "))
+	}
+	root, err := strictjson.Parse("schema", raw)
+	if err != nil {
+		return nil, err
+	}
+	c := &compiler{root: root, ordered: ordered, inside: map[string]bool{}}
+	e, err := c.compile("schema", raw)
+	if err != nil {
+		return nil, err
+	}
+	if e == nil {
+		return nil, errors.New("schema: it allows no text that could be written")
+	}
+	return &Grammar{start: e, schema: slices.Clone(raw)}, nil
+}
+
+// compiler makes languages of schemas.
+type compiler struct {
+	root    *strictjson.Object
+	ordered bool
+	inside  map[string]bool // references that are being followed
+}
+
+// compile makes the language of a schema; nil if it allows nothing.
+func (c *compiler) compile(path string, raw json.RawMessage) (expr, error) {
+	o, err := strictjson.Parse(path, raw)
+	if err != nil {
+		return nil, err
+	}
+	var e expr
+	switch {
+	case o.Has("$ref"):
+		var name string
+		if o.Get("$ref", &name); name != "" {
+			e, err = c.follow(path, name)
+		}
+	case o.Has("anyOf"):
+		e, err = c.any(path, o)
+	case o.Raw("const") != nil:
+		e, err = c.values(o, "const", []json.RawMessage{o.Raw("const")})
+	case o.Has("enum"):
+		var list []json.RawMessage
+		o.Get("enum", &list)
+		e, err = c.values(o, "enum", list)
+	default:
+		e, err = c.typed(path, o)
+	}
+	o.Close(annotations)
+	return e, errors.Join(err, o.Err())
+}
+
+// follow compiles what a reference names.
+func (c *compiler) follow(path, name string) (expr, error) {
+	for _, place := range []string{"$defs", "definitions"} {
+		key, ok := strings.CutPrefix(name, "#/"+place+"/")
+		if !ok {
+			continue
+		}
+		if c.inside[name] {
+			return nil, fmt.Errorf("%s: $ref %q is within itself: schemas without an end are not supported", path, name)
+		}
+		var defs map[string]json.RawMessage
+		if c.root.Get(place, &defs); defs[key] == nil {
+			break
+		}
+		c.inside[name] = true
+		defer delete(c.inside, name)
+		return c.compile(name, defs[key])
+	}
+	return nil, fmt.Errorf("%s: $ref %q: nothing is there; #/$defs/NAME is supported", path, name)
+}
+
+func (c *compiler) any(path string, o *strictjson.Object) (expr, error) {
+	var list []json.RawMessage
+	o.Get("anyOf", &list)
+	var all []expr
+	for i, raw := range list {
+		e, err := c.compile(fmt.Sprintf("%s.anyOf[%d]", path, i), raw)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, e)
+	}
+	return either(all...), nil
+}
+
+// kinds of JSON values by the first byte.
+func kindOf(raw json.RawMessage) string {
+	switch raw[0] {
+	case '"':
+		return "string"
+	case 't', 'f':
+		return "boolean"
+	case 'n':
+		return "null"
+	case '{':
+		return "object"
+	case '[':
+		return "array"
+	}
+	return "number"
+}
+
+// values are the values of enum or const, each spelled in one way. A type beside them must allow them.
+func (c *compiler) values(o *strictjson.Object, key string, list []json.RawMessage) (expr, error) {
+	types := typesOf(o)
+	var all []expr
+	for _, raw := range list {
+		kind := kindOf(raw)
+		whole := kind == "number" && slices.Contains(types, "integer") && !bytes.ContainsAny(raw, ".eE")
+		switch {
+		case kind == "object" || kind == "array":
+			o.Failf(key, "%s: only texts, numbers, true, false and null are supported", raw)
+			continue
+		case o.Has("type") && !slices.Contains(types, kind) && !whole:
+			o.Failf(key, "%s is not of the type beside it", raw)
+			continue
+		}
+		text := string(raw)
+		if kind == "string" {
+			var s string
+			if err := json.Unmarshal(raw, &s); err != nil {
+				return nil, err
+			}
+			var err error
+			if text, err = spelled(s); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, literal(text))
+	}
+	return either(all...), nil
+}
+
+// typesOf reads type, a name or a list of names.
+func typesOf(o *strictjson.Object) []string {
+	var one string
+	var list []string
+	if raw := o.Raw("type"); raw != nil && json.Unmarshal(raw, &one) == nil {
+		return []string{one}
+	}
+	o.Opt("type", &list)
+	return list
+}
+
+// typed compiles a schema that says a type.
+func (c *compiler) typed(path string, o *strictjson.Object) (expr, error) {
+	types := typesOf(o)
+	if len(types) == 0 {
+		o.Failf("type", "it is missing: a schema needs type, enum, const, anyOf or $ref")
+	}
+	var all []expr
+	for _, t := range types {
+		var e expr
+		var err error
+		switch t {
+		case "object":
+			e, err = c.object(path, o)
+		case "array":
+			e, err = c.array(path, o)
+		case "string":
+			from, to := counts(o, "minLength", "maxLength")
+			if e = nil; to < 0 || from <= to {
+				e = text(from, to)
+			}
+		case "number", "integer":
+			e, err = numberOf(o, t == "integer")
+		case "boolean":
+			e = either(literal("true"), literal("false"))
+		case "null":
+			e = literal("null")
+		default:
+			o.Failf("type", "%q is none of JSON's", t)
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, e)
+	}
+	return either(all...), nil
+}
+
+// mostRepeats bounds how often a schema says that something is repeated.
+const mostRepeats = 1 << 16
+
+// counts reads a least and a largest number; to -1: there is no largest.
+func counts(o *strictjson.Object, least, most string) (from, to int) {
+	to = -1
+	o.Opt(least, &from)
+	o.Opt(most, &to)
+	if from < 0 || from > mostRepeats {
+		o.Failf(least, "%d: want 0 to %d", from, mostRepeats)
+		from = 0
+	}
+	if o.Has(most) && (to < 0 || to > mostRepeats) {
+		o.Failf(most, "%d: want 0 to %d", to, mostRepeats)
+		to = -1
+	}
+	return from, to
+}
+
+func numberOf(o *strictjson.Object, whole bool) (expr, error) {
+	low, high := math.Inf(-1), math.Inf(1)
+	o.Opt("minimum", &low)
+	o.Opt("maximum", &high)
+	e, err := decimals(low, high, whole)
+	if err != nil {
+		o.Failf("minimum", "%w", err)
+	}
+	return e, nil
+}
+
+func (c *compiler) array(path string, o *strictjson.Object) (expr, error) {
+	from, to := counts(o, "minItems", "maxItems")
+	raw := o.Raw("items")
+	if raw == nil {
+		if to != 0 {
+			o.Failf("items", "it is missing: what the items are")
+		}
+		return array(nil, 0, 0), nil
+	}
+	item, err := c.compile(path+".items", raw)
+	return array(item, from, to), err
+}
+
+func (c *compiler) object(path string, o *strictjson.Object) (expr, error) {
+	more := true
+	if o.Opt("additionalProperties", &more); more && o.Has("additionalProperties") {
+		o.Failf("additionalProperties", "true is not supported: every property must be named")
+	}
+	var required []string
+	o.Opt("required", &required)
+	missing := map[string]bool{}
+	for _, name := range required {
+		missing[name] = true
+	}
+	names, values, err := ordered(o.Raw("properties"))
+	if err != nil {
+		return nil, fmt.Errorf("%s.properties: %w", path, err)
+	}
+	var fields []field
+	for i, name := range names {
+		e, err := c.compile(path+".properties."+name, values[i])
+		if err != nil {
+			return nil, err
+		}
+		fields = append(fields, field{name, e, missing[name]})
+		delete(missing, name)
+	}
+	for name := range missing {
+		o.Failf("required", "%q is none of the properties", name)
+	}
+	e, err := objectOf(fields, c.ordered)
+	if err != nil {
+		o.Failf("properties", "%w", err)
+	}
+	return e, nil
+}
+
+// ordered takes an object apart, in the order in which its keys stand there.
+func ordered(raw json.RawMessage) (names []string, values []json.RawMessage, err error) {
+	if raw == nil {
+		return nil, nil, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, nil, errors.Join(errors.New("want an object"), err)
+	}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return nil, nil, err
+		}
+		name, _ := t.(string) // keys are texts
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, nil, err
+		}
+		names, values = append(names, name), append(values, value)
+	}
+	return names, values, nil
+}

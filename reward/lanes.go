@@ -1,0 +1,294 @@
+package reward
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"assay/model"
+	"assay/scoring"
+)
+
+// lane does one run at a time, on the copies of its number of all scorers: those on one device, or on a share of it.
+type lane struct {
+	ends   time.Time  // estimated end of its run; zero: it is idle
+	groups []groupKey // of its last run
+	down   bool       // no scorer has a copy here
+}
+
+func (l *lane) idle() bool { return l.ends.IsZero() }
+
+// begin notes what the lane does now.
+func (l *lane) begin(r *run, estimate time.Duration) {
+	l.ends = time.Now().Add(estimate)
+	l.groups = l.groups[:0]
+	for _, j := range r.jobs {
+		if j.of.scorer != nil {
+			l.groups = append(l.groups, j.of)
+		}
+	}
+}
+
+// first is the job that a lane does next: the first one in the queue that is not another lane's to keep its group
+// together. Rather than idle it takes one whose lane is busy. q.mu is held.
+func (q *queue) first(k int) *job {
+	var others *job
+	for _, j := range q.ready {
+		if on := j.scorer.replica(k); on == nil || j.avoids(on) {
+			continue
+		}
+		switch m := q.keeper(j); {
+		case m < 0 || m == k:
+			return j
+		case others == nil && !q.lanes[m].idle():
+			others = j
+		}
+	}
+	return others
+}
+
+// keeper is the lane that a job is to go to: the one whose last run had its group, or that is idle and had its source
+// (-1: none). What edits begin with is computed once in a run, and a copy remembers the pictures that it has seen.
+func (q *queue) keeper(j *job) int {
+	best, near := -1, 2
+	if j.of.scorer == nil {
+		return best
+	}
+	for m := range q.lanes {
+		if on := j.scorer.replica(m); on == nil || j.avoids(on) {
+			continue
+		}
+		for _, g := range q.lanes[m].groups {
+			if d := g.apart(j.of); d < near && (d == 0 || q.lanes[m].idle()) {
+				best, near = m, d
+			}
+		}
+	}
+	return best
+}
+
+// kept reports whether a job is not to go along with the head of a lane's run, because another lane keeps its group.
+func (q *queue) kept(k int, head, j *job) bool {
+	m := q.keeper(j)
+	return m >= 0 && m != k && head.of.apart(j.of) > 0
+}
+
+// avoids reports whether a job failed on that copy before.
+func (j *job) avoids(on *replica) bool { return j.avoid != nil && j.avoid == on }
+
+// jobItem is one sample or pair of a job.
+type jobItem struct {
+	*job
+	i int
+}
+
+// run is what a lane does at a time: items of jobs of one kind and scorer.
+type run struct {
+	kind   jobKind
+	served *served
+	on     *replica
+	jobs   []*job
+	items  []jobItem
+	began  time.Time
+	out    *outcome
+}
+
+// outcome is what became of a run's items. It is the run's own until the run is over: one that hangs may go on writing
+// while its jobs are done elsewhere.
+type outcome struct {
+	scores    []model.Judgement
+	gradients []*model.PixelGradients
+	errs      []error // of each item
+	broken    error   // why the copy cannot be used any more; nil: it can
+}
+
+func (r *run) newOutcome(broken error) *outcome {
+	n := len(r.items)
+	o := &outcome{make([]model.Judgement, n), make([]*model.PixelGradients, n), make([]error, n), broken}
+	for k := range o.errs {
+		o.errs[k] = broken
+	}
+	return o
+}
+
+func (r *run) add(j *job) {
+	r.jobs = append(r.jobs, j)
+	for _, i := range j.left {
+		r.items = append(r.items, jobItem{j, i})
+	}
+}
+
+// do does the run. One that takes longer than bound is given up, if its copy can be replaced.
+func (r *run) do(bound time.Duration) {
+	if !r.on.guarded() {
+		r.out = r.execute(context.Background())
+		r.on.release()
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	done := make(chan *outcome, 1)
+	go func() {
+		defer r.on.release()
+		done <- r.execute(ctx)
+	}()
+	late := time.NewTimer(bound)
+	defer late.Stop()
+	select {
+	case r.out = <-done:
+	case <-late.C: // the copy is closed when the run ends after all
+		r.out = r.newOutcome(fmt.Errorf("a run of %d edits had not ended after %v", len(r.items), bound))
+	}
+}
+
+// execute does all items at once. If that fails, each is tried alone, so that one does not fail the others.
+func (r *run) execute(ctx context.Context) *outcome {
+	out := r.newOutcome(nil)
+	if judge, ok := r.on.Scorer.(inWords); ok && r.kind == scoreKind {
+		judgeEach(r.items, judge, out)
+		return out
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	all := make([]int, len(r.items))
+	for k := range all {
+		all[k] = k
+	}
+	checked := false
+	_, errs, _ := scoring.Batch(ctx, all, func(ctx context.Context, part []int) ([]struct{}, error) {
+		err := r.on.attempt(func() error { return r.call(ctx, part, out) })
+		if _, panicked := err.(*panicError); err != nil && r.on.guarded() && (panicked || !checked) {
+			checked = true
+			if out.broken = r.on.verdict(ctx, err); out.broken != nil {
+				stop(out.broken)
+			}
+		}
+		return make([]struct{}, len(part)), err
+	})
+	if out.broken != nil || errs == nil {
+		return r.newOutcome(context.Cause(ctx))
+	}
+	out.errs = errs
+	return out
+}
+
+// call does some of the items in one call of their scorer.
+func (r *run) call(ctx context.Context, part []int, out *outcome) error {
+	if r.kind == scoreKind {
+		samples := make([]*model.Sample, len(part))
+		for at, k := range part {
+			p := r.items[k]
+			if samples[at] = p.samples[p.i]; r.on.guarded() { // the scorer writes to them, and another may be next
+				samples[at] = samples[at].Copy()
+			}
+		}
+		scores, err := scoring.JudgeWith(r.on.Scorer)(ctx, samples)
+		if err == nil && len(scores) != len(part) {
+			err = fmt.Errorf("%d scores for %d samples", len(scores), len(part))
+		}
+		if err != nil {
+			return err
+		}
+		for at, k := range part {
+			out.scores[k] = scores[at]
+		}
+		return nil
+	}
+	pairs := make([]model.Pair, len(part))
+	for at, k := range part {
+		pairs[at] = r.items[k].pairs[r.items[k].i]
+	}
+	gradients, err := r.on.Gradients(ctx, pairs)
+	if err == nil && len(gradients) != len(part) {
+		err = fmt.Errorf("%d gradients for %d pairs", len(gradients), len(part))
+	}
+	if err != nil {
+		return err
+	}
+	for at, k := range part {
+		out.gradients[k] = gradients[at]
+	}
+	return nil
+}
+
+// finish gives the items of a run what became of them. Those that failed are tried once on another copy, or on this
+// one when it has been opened again.
+func (q *queue) finish(k int, r *run) {
+	if r.out.broken != nil {
+		r.on.fail(r.out.broken)
+	} else {
+		r.served.estimators[r.kind].observe(len(r.items), time.Since(r.began))
+	}
+	var suspects []*replica
+	defer func() {
+		for _, c := range suspects {
+			c.fail(errors.New("an edit failed that another copy then did"))
+		}
+	}()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.lanes[k].ends = time.Time{}
+	retry := !q.closed && r.on.guarded() && (r.out.broken != nil || r.on.others())
+	for _, j := range r.jobs {
+		j.left = j.left[:0]
+	}
+	for at, p := range r.items {
+		err := r.out.errs[at]
+		switch {
+		case err == nil:
+			p.scores[p.i], p.gradients[p.i] = r.out.scores[at], r.out.gradients[at]
+			if p.avoid != nil { // it was not the edit's fault
+				suspects = append(suspects, p.avoid)
+			}
+			p.errs[p.i] = nil
+		case p.avoid == nil && retry:
+			p.errs[p.i], p.left = err, append(p.left, p.i)
+		case r.out.broken != nil:
+			p.errs[p.i] = &apiError{http.StatusServiceUnavailable, "unavailable", err.Error(), time.Second}
+		default:
+			p.errs[p.i] = err
+		}
+	}
+	var again []*job
+	for _, j := range r.jobs {
+		if len(j.left) == 0 {
+			close(j.done)
+			continue
+		}
+		j.avoid = r.on
+		again = append(again, j)
+	}
+	q.ready = append(again, q.ready...)
+	q.wake.Broadcast()
+}
+
+// changed is told when a copy of a scorer came up or went down. Jobs of a scorer that has none, and could not be opened
+// again, are given up.
+func (q *queue) changed(all []*served) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for k := range q.lanes {
+		q.lanes[k].down = true
+		for _, v := range all {
+			if v.replica(k) != nil {
+				q.lanes[k].down = false
+			}
+		}
+	}
+	var waiting []*job
+	for _, j := range q.ready {
+		err := j.scorer.gone()
+		if err == nil {
+			waiting = append(waiting, j)
+			continue
+		}
+		for _, i := range j.left {
+			j.errs[i] = err
+		}
+		close(j.done)
+	}
+	q.ready = waiting
+	q.wake.Broadcast()
+}

@@ -1,0 +1,314 @@
+package reward
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"assay/model"
+)
+
+// frail is a copy whose score01 is a number that Prepare took from the edit, and that can break.
+type frail struct {
+	release chan struct{} // runs that hang end when it is closed
+
+	mu     sync.Mutex
+	mode   string // what it does: "" scores, error, panic, hang, lie, slow
+	closed bool
+}
+
+func (f *frail) Config() model.ScorerConfig { return model.ScorerConfig{ScoreRange: [2]float64{0, 10}} }
+
+func (f *frail) Prepare(p model.Pair) (*model.Sample, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil, errors.New("the scorer is closed")
+	}
+	return &model.Sample{Pictures: []*model.Picture{{Pixels: []float32{float32(red(p.Edit))}}}}, nil
+}
+
+func (f *frail) Score(_ context.Context, samples []*model.Sample) (out []float64, err error) {
+	f.mu.Lock()
+	mode, closed := f.mode, f.closed
+	f.mu.Unlock()
+	if closed {
+		return nil, errors.New("the scorer is closed")
+	}
+	add := 0.0
+	switch mode {
+	case "error":
+		return nil, errors.New("the device is lost")
+	case "panic":
+		panic("a bug")
+	case "hang":
+		<-f.release
+	case "lie":
+		add = 0.25
+	case "slow":
+		time.Sleep(5 * time.Millisecond)
+	}
+	for _, s := range samples {
+		v := float64(s.Pictures[0].Pixels[0])
+		s.Pictures[0].Pixels = nil // scoring writes to samples
+		if v == 1 {                // a white edit is hostile
+			return nil, errors.New("a failing picture")
+		}
+		out = append(out, v+add)
+	}
+	return out, nil
+}
+
+func (f *frail) Gradients(context.Context, []model.Pair) ([]*model.PixelGradients, error) {
+	return nil, errors.New("no gradients")
+}
+
+func (f *frail) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	return nil
+}
+
+func (f *frail) become(mode string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mode = mode
+}
+
+// fleet opens frail copies.
+type fleet struct {
+	mu      sync.Mutex
+	at      map[int]*frail // the last one of each number
+	failing error          // of the next ones
+	release chan struct{}
+}
+
+func (l *fleet) open(i int) (Scorer, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failing != nil {
+		return nil, l.failing
+	}
+	l.at[i] = &frail{release: l.release}
+	return l.at[i], nil
+}
+
+func (l *fleet) copy(i int) *frail {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.at[i]
+}
+
+func (l *fleet) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failing = err
+}
+
+// startFleet serves n frail copies as "a".
+func startFleet(t *testing.T, n int, o Options) (*fleet, *Server, string) {
+	t.Helper()
+	l := &fleet{at: map[int]*frail{}, release: make(chan struct{})}
+	v, err := Replicate(n, 0, l.open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, h := start(t, o, map[string]Scorer{"a": v}, "a")
+	t.Cleanup(func() { v.Close() })
+	t.Cleanup(func() { close(l.release) }) // before all else
+	if err := s.Warm(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return l, s, h.URL
+}
+
+func get(t testing.TB, url string) (int, string) {
+	t.Helper()
+	r, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	raw, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.StatusCode, string(raw)
+}
+
+// Whatever a copy does in the midst of load, every request has its own score; the copy is replaced, and the metrics say
+// so.
+func TestCopiesFail(t *testing.T) {
+	for _, mode := range []string{"error", "panic", "hang"} {
+		t.Run(mode, func(t *testing.T) {
+			l, s, url := startFleet(t, 2, Options{Batch: 4, Stall: 3 * time.Second})
+			for i := range 2 {
+				l.copy(i).become("slow")
+			}
+			first := l.copy(0)
+			var all sync.WaitGroup
+			var answered atomic.Int64
+			for caller := range 8 {
+				all.Go(func() {
+					for k := range 40 {
+						red := byte(1 + (40*caller+k)%250)
+						picture := png(t, red, 4, 4)
+						code, _, raw := post(t, url+"/v1/score", object{"source": png(t, byte(caller), 4, 4), "instruction": "x",
+							"edits": []any{picture}})
+						got := decodeScores(t, raw)
+						if code != 200 || *got.Results[0].Score01 != float64(float32(float64(red)/255)) {
+							t.Errorf("%d %s", code, raw)
+						}
+						if answered.Add(1) == 60 {
+							first.become(mode)
+						}
+					}
+				})
+			}
+			all.Wait()
+			v := s.scorers["a"]
+			eventually(t, "a new copy", func() bool { n, _ := v.up(); return n == 2 && v.restarts(0) == 1 })
+			if v.restarts(1) != 0 {
+				t.Error("the other copy was replaced, too")
+			}
+			if mode != "hang" {
+				eventually(t, "the old copy to be closed", func() bool {
+					first.mu.Lock()
+					defer first.mu.Unlock()
+					return first.closed
+				})
+			}
+			_, text := get(t, url+"/metrics")
+			for _, want := range []string{`assay_replica_up{replica="0",scorer="a"} 1`,
+				`assay_replica_restarts_total{replica="0",scorer="a"} 1`, "assay_queue_delay_seconds_count",
+				"assay_queue_foreseen_seconds 0"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("no line %s", want)
+				}
+			}
+		})
+	}
+}
+
+// An edit that fails on every copy is its own fault: nothing is replaced for it. But a copy is looked at then.
+func TestHostileEdits(t *testing.T) {
+	l, s, url := startFleet(t, 2, Options{})
+	white, good := png(t, 255, 4, 4), png(t, 9, 4, 4)
+	ask := func() {
+		t.Helper()
+		code, _, raw := post(t, url+"/v1/score", object{"source": good, "instruction": "x", "edits": []any{good, white}})
+		got := decodeScores(t, raw)
+		if code != 200 || got.Results[0].Score01 == nil || got.Results[1].Error == nil ||
+			got.Results[1].Error.Message != "a failing picture" {
+			t.Fatalf("%d %s", code, raw)
+		}
+	}
+	for range 5 {
+		ask()
+	}
+	for i := range 2 {
+		if s.scorers["a"].restarts(i) != 0 {
+			t.Errorf("copy %d was replaced", i)
+		}
+		l.copy(i).become("lie")
+	}
+	ask()
+	eventually(t, "a copy to be replaced that has other scores than before", func() bool {
+		return s.scorers["a"].restarts(0)+s.scorers["a"].restarts(1) > 0
+	})
+}
+
+// The only copy is opened again, and what it was given is done then. While it cannot be, requests are refused for now,
+// the server is not ready, and in the end not alive.
+func TestOnlyCopy(t *testing.T) {
+	l, s, url := startFleet(t, 1, Options{})
+	good := png(t, 51, 4, 4)
+	body := object{"source": good, "instruction": "x", "edits": []any{good}}
+	ready := func(path string, want int) func() bool {
+		return func() bool { code, _ := get(t, url+path); return code == want }
+	}
+	l.copy(0).become("error")
+	if code, _, raw := post(t, url+"/v1/score", body); code != 200 || s.scorers["a"].restarts(0) != 1 {
+		t.Fatalf("%d %s", code, raw)
+	}
+	if !ready("/readyz", 200)() || !ready("/livez", 200)() {
+		t.Error("not ready, or not alive")
+	}
+	l.fail(errors.New("no memory on the device"))
+	l.copy(0).become("panic")
+	code, header, raw := post(t, url+"/v1/score", body)
+	if code != 503 || header.Get("Retry-After") == "" || !strings.Contains(string(raw), "no memory on the device") {
+		t.Errorf("%d %s", code, raw)
+	}
+	eventually(t, "not to be alive", ready("/livez", 503))
+	if !ready("/readyz", 503)() {
+		t.Error("it is ready")
+	}
+	if code, _, raw = post(t, url+"/v1/score", body); code != 503 {
+		t.Errorf("%d %s", code, raw)
+	}
+	l.fail(nil)
+	eventually(t, "to be ready again", ready("/readyz", 200))
+	if code, _, raw = post(t, url+"/v1/score", body); code != 200 || !ready("/livez", 200)() {
+		t.Errorf("%d %s", code, raw)
+	}
+}
+
+// Copies that disagree are not served together.
+func TestCopiesDisagree(t *testing.T) {
+	l := &fleet{at: map[int]*frail{}}
+	v, err := Replicate(2, 0, l.open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	l.copy(1).become("lie")
+	s, _ := start(t, Options{}, map[string]Scorer{"a": v}, "a")
+	if err := s.Warm(t.Context()); err == nil || !strings.Contains(err.Error(), "copy 1") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Edits of a group go to the lane that has it, others to one that is free; nobody idles while something waits.
+func TestLanesKeepGroups(t *testing.T) {
+	v := &served{newReplicated(2), [2]*estimator{{}, {}}}
+	for i := range 2 {
+		v.at[i] = &replica{Scorer: &fake{}, set: v.Replicated, i: i, users: 1}
+	}
+	q := &queue{batch: 2, reservations: map[*reservation]bool{}, lanes: make([]lane, 2), delayed: func(time.Duration) {}}
+	add := func(source byte) *job {
+		j := &job{scorer: v, of: groupKey{scorer: v, source: [32]byte{source}}, samples: make([]*model.Sample, 1),
+			errs: make([]error, 1), left: []int{0}, ctx: t.Context(), done: make(chan struct{}),
+			reservation: &reservation{q: q, remaining: workload{}}}
+		q.ready = append(q.ready, j)
+		return j
+	}
+	take := func(k int, want ...*job) {
+		t.Helper()
+		var got []*job
+		if r := q.next(k); r != nil {
+			got = r.jobs
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("lane %d took %d jobs, or others", k, len(got))
+		}
+	}
+	a1, a2, a3 := add(1), add(1), add(1)
+	b1 := add(2)
+	take(0, a1, a2)
+	take(1, b1) // a3 is for lane 0
+	take(1, a3) // rather than idle
+	take(0)     // nothing is left
+	q.lanes[0].ends, q.lanes[1].ends = time.Time{}, time.Time{}
+	a4, b2, c := add(1), add(2), add(3)
+	take(1, b2, c) // a4 is for lane 0, which is idle
+	take(0, a4)
+}

@@ -1,0 +1,102 @@
+package textjudge
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"assay/chat"
+	"assay/grammar"
+)
+
+// languages are those that the answers to each question have to be of, so that they can be read.
+func (c *Config) languages(m chat.Model) (all []*grammar.Grammar, err error) {
+	for i := range c.Questions {
+		q := &c.Questions[i]
+		g, err := q.Answer.language()
+		if err == nil {
+			err = chat.Follows(m, g)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("constrained: question %s: %w", q.Name, err)
+		}
+		all = append(all, g)
+	}
+	return all, nil
+}
+
+// language is a language all of whose texts Read reads. Objects have their keys in any order, all of them and no
+// others; numbers, blanks and spellings are those of [grammar.FromSchema].
+func (g *Grammar) language() (*grammar.Grammar, error) {
+	v := g.Value
+	if v == nil {
+		schemas := map[string]any{}
+		for key, value := range g.Object {
+			schemas[key] = value.schema()
+		}
+		return ofSchema(map[string]any{"type": "object", "properties": schemas, "additionalProperties": false,
+			"required": slices.Sorted(maps.Keys(g.Object))})
+	}
+	if len(v.Choice) == 0 {
+		return ofSchema(v.schema())
+	}
+	choices := slices.Sorted(maps.Keys(v.Choice))
+	if v.Within {
+		return grammar.Within(choices...)
+	}
+	var texts []string
+	for _, choice := range choices {
+		for _, text := range []string{choice, choice + "."} {
+			if _, err := g.Read(text); err == nil {
+				texts = append(texts, text)
+			}
+		}
+	}
+	return grammar.Choice(texts...)
+}
+
+func ofSchema(schema map[string]any) (*grammar.Grammar, error) {
+	raw, err := json.Marshal(schema) // keys of maps come sorted
+	if err != nil {
+		return nil, err
+	}
+	return grammar.FromSchema(raw, false)
+}
+
+// schema is the JSON schema of a value.
+func (v *Value) schema() map[string]any {
+	number := map[string]any{"type": "number"}
+	if len(v.Range) == 2 {
+		number["minimum"], number["maximum"] = v.Range[0], v.Range[1]
+	}
+	switch {
+	case len(v.List) > 0:
+		return map[string]any{"type": "array", "items": number, "minItems": len(v.List), "maxItems": len(v.List)}
+	case v.Number != "":
+		return number
+	case v.Text:
+		return map[string]any{"type": "string"}
+	}
+	var words []any
+	for _, word := range slices.Sorted(maps.Keys(v.Choice)) {
+		if words = append(words, word); bareWord(word) {
+			words = append(words, json.RawMessage(word))
+		}
+	}
+	return map[string]any{"enum": words}
+}
+
+// bareWord tells whether a choice may also stand in JSON without quotes: 1 for the choice '1'.
+func bareWord(word string) bool {
+	var v any
+	if strings.TrimSpace(word) != word || json.Unmarshal([]byte(word), &v) != nil {
+		return false
+	}
+	switch v.(type) {
+	case float64, bool:
+		return true
+	}
+	return false
+}

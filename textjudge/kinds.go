@@ -1,0 +1,155 @@
+package textjudge
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"assay/chat"
+)
+
+// asked reports whether a question is asked of a kind of edits.
+func (q *Question) asked(kind string) bool {
+	return len(q.Kinds) == 0 || slices.Contains(q.Kinds, kind)
+}
+
+// kinds are the kinds of edits that a question is asked of.
+func (q *Question) kinds(c *Config) []string {
+	if len(q.Kinds) > 0 {
+		return q.Kinds
+	}
+	return c.Kinds
+}
+
+// checkQuestions checks all questions, and returns the numbers that their answers give. Of judges that ask by kind two
+// questions may give one number, if no kind is asked both.
+func (c *Config) checkQuestions(problem func(key, format string, args ...any)) map[string]bool {
+	kinds := c.Kinds
+	if len(kinds) == 0 {
+		kinds = []string{""}
+	}
+	all, known, asked := map[string]bool{}, map[string]map[string]bool{}, map[string]bool{}
+	for _, kind := range kinds {
+		known[kind] = map[string]bool{}
+	}
+	for i := range c.Questions {
+		q, key := &c.Questions[i], fmt.Sprintf("questions[%d]", i)
+		taken := map[string]bool{}
+		for _, kind := range kinds {
+			if q.asked(kind) {
+				asked[kind] = true
+				maps.Copy(taken, known[kind])
+			}
+		}
+		for _, kind := range q.Kinds {
+			if !slices.Contains(c.Kinds, kind) {
+				problem(key+".kinds", "%q: want one of the judge's kinds (%s)", kind, strings.Join(c.Kinds, ", "))
+			}
+		}
+		own := c.checkQuestion(key, q, taken, problem)
+		for _, n := range own {
+			all[n] = true
+			for _, kind := range kinds {
+				if q.asked(kind) {
+					known[kind][n] = true
+				}
+			}
+		}
+	}
+	for _, kind := range c.Kinds {
+		if !asked[kind] {
+			problem("kinds", "%q: no question is asked of it", kind)
+		}
+	}
+	return all
+}
+
+// complete checks that an item has a kind if the judge asks by kind, and all pictures that it is asked about.
+func (j *Judge) complete(item Item) error {
+	if c := &j.Config; len(c.Kinds) > 0 && !slices.Contains(c.Kinds, item.Kind) {
+		return fmt.Errorf("%w: the judge %s asks by the kind of the edit, and %q is none of %s", chat.ErrRequest, c.Name,
+			item.Kind, strings.Join(c.Kinds, ", "))
+	}
+	for i := range j.Config.Questions {
+		q := &j.Config.Questions[i]
+		for _, p := range q.Pictures {
+			if q.asked(item.Kind) && !isFile(p) && item.Pictures[p] == nil {
+				return fmt.Errorf("%w: there is no picture %q", chat.ErrRequest, p)
+			}
+		}
+	}
+	return nil
+}
+
+// byKind reads the published prompts of several kinds of edits out of a JSON file.
+func (r *Released) byKind(copied string, kinds []string) (*prompt, error) {
+	raw, err := os.ReadFile(filepath.Join(copied, filepath.FromSlash(r.File)))
+	if err != nil {
+		return nil, err
+	}
+	var texts map[string]string
+	if err := json.Unmarshal(raw, &texts); err != nil {
+		return nil, fmt.Errorf("%s: %w: {KIND: TEXT} was expected", r.File, err)
+	}
+	prompts := map[string]*prompt{}
+	all := &prompt{render: func(i Item) (string, error) { return prompts[i.Kind].render(i) }}
+	var warnings []string
+	for _, kind := range kinds {
+		if texts[kind] == "" {
+			return nil, fmt.Errorf("%s has no prompt for %q", r.File, kind)
+		}
+		p, err := r.fill(texts[kind], r.ByKind[kind])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", kind, err)
+		}
+		if prompts[kind] = p; p.warning != "" {
+			warnings = append(warnings, kind+": "+p.warning)
+		}
+		all.source += kind + "\n" + p.source + "\n"
+	}
+	all.warning = strings.Join(warnings, "; ")
+	return all, nil
+}
+
+// piece is a part of a prompt: text, or a mark that something stands in the place of.
+type piece struct{ text, mark string }
+
+// cut takes a text apart at its marks, each of which must be there. With format other braces are doubled in it, as
+// Python's str.format wants them.
+func cut(source string, marks map[string]string, format bool) (pieces []piece, err error) {
+	names := slices.SortedFunc(maps.Keys(marks), func(a, b string) int { return len(b) - len(a) })
+	var quoted []string
+	for _, mark := range names {
+		if !strings.Contains(source, mark) {
+			return nil, fmt.Errorf("the prompt has no %s, which stands for the %s", mark, marks[mark])
+		}
+		quoted = append(quoted, regexp.QuoteMeta(mark))
+	}
+	if format {
+		quoted = append([]string{`\{\{`, `\}\}`}, quoted...)
+		quoted = append(quoted, `[{}]`)
+	}
+	if len(quoted) == 0 {
+		return []piece{{text: source}}, nil
+	}
+	at := 0
+	for _, m := range regexp.MustCompile(strings.Join(quoted, "|")).FindAllStringIndex(source, -1) {
+		pieces = append(pieces, piece{text: source[at:m[0]]})
+		at = m[1]
+		switch mark := source[m[0]:m[1]]; {
+		case marks[mark] != "":
+			pieces = append(pieces, piece{mark: mark})
+		case len(mark) == 2:
+			pieces = append(pieces, piece{text: mark[:1]})
+		default:
+			return nil, fmt.Errorf("the prompt has a single %s at byte %d, which Python's str.format does not take", mark,
+				m[0])
+		}
+	}
+	return append(pieces, piece{text: source[at:]}), nil
+}

@@ -1,0 +1,80 @@
+package textjudge
+
+import (
+	"io"
+	"slices"
+
+	"assay/data"
+	"assay/internal/atomicfile"
+)
+
+// write writes the table and counts.
+func (r *run) write(format data.Format) (*TableResult, error) {
+	c := &r.judge.Config
+	result := &TableResult{
+		Out: r.o.Out, Judge: c.Name, Rule: c.Rule, Average: c.Average, Passes: c.Passes, Repeats: c.Repeats,
+		Constrained: c.Constrained, Rows: r.table.Len(), Warnings: r.judge.Warnings,
+	}
+	columns := append(slices.Clone(scoreColumns), answerColumns...)
+	if c.Pair {
+		result.Pairs = &Pairs{}
+		columns = append(slices.Clone(pairColumns), answerColumns...)
+	}
+	err := atomicfile.Write(r.o.Out, func(w io.Writer) error {
+		tw, err := r.table.NewWriter(w, format, columns...)
+		if err != nil {
+			return err
+		}
+		for i := range r.table.Len() {
+			rec, err := r.table.Record(i)
+			if err != nil { // the row cannot be read at all: its place is kept
+				rec = data.Record{}
+			}
+			for _, column := range columns {
+				rec.Set(column.Name, nil)
+			}
+			d := r.done[i]
+			result.count(&d)
+			d.set(&rec)
+			if err := tw.Write(rec); err != nil {
+				return err
+			}
+		}
+		return tw.Close()
+	})
+	result.shares()
+	return result, err
+}
+
+// The columns that are added. Those of a pair have other names than scores, which others read: a preference is none.
+var (
+	scoreColumns = []data.Column{{Name: "score", Kind: data.KindNumber}, {Name: "score01", Kind: data.KindNumber}}
+	pairColumns  = []data.Column{
+		{Name: "preference", Kind: data.KindNumber}, {Name: "preferred", Kind: data.KindText},
+		{Name: "agree", Kind: data.KindBool},
+	}
+	answerColumns = []data.Column{
+		{Name: "dimensions", Kind: data.KindJSON}, {Name: "answers", Kind: data.KindJSON},
+		{Name: "error", Kind: data.KindText},
+	}
+)
+
+// set fills in the columns of a row.
+func (d *row) set(rec *data.Record) {
+	if len(d.Answers) > 0 {
+		rec.Set("answers", d.Answers)
+	}
+	if d.Error != "" {
+		rec.Set("error", d.Error)
+		return
+	}
+	rec.Set("dimensions", d.Dimensions)
+	if d.Agree == nil {
+		rec.Set("score", d.Score)
+		rec.Set("score01", d.Score01)
+		return
+	}
+	rec.Set("preference", d.Score)
+	rec.Set("preferred", []string{"edit2", "neither", "edit"}[1+side(d.Score)])
+	rec.Set("agree", *d.Agree)
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// rolling starts n servers behind the address of l, keeps callers busy, and replaces one server after the other
+// meanwhile. Where {port} stands in the command each server has a port of its own, from first on, for a proxy: it is
+// ended before its successor starts. Else all share one, and the successor comes first.
+func (l *load) rolling(command []string, n, first, callers int) error {
+	if len(command) == 0 {
+		return errors.New("no command behind the flags")
+	}
+	own := strings.Contains(strings.Join(command, " "), "{port}")
+	start := func(i int) (*exec.Cmd, error) {
+		args := make([]string, len(command))
+		for k, a := range command {
+			args[k] = strings.ReplaceAll(a, "{port}", strconv.Itoa(first+i))
+		}
+		c := exec.Command(args[0], args[1:]...)
+		c.Stderr = os.Stderr
+		out, err := c.StdoutPipe()
+		if err == nil {
+			err = c.Start()
+		}
+		if err != nil {
+			return nil, err
+		}
+		if line, err := bufio.NewReader(out).ReadString('\n'); err != nil { // the server says where it is
+			return nil, fmt.Errorf("%q: %w", line, err)
+		}
+		return c, nil
+	}
+	end := func(c *exec.Cmd) error { return errors.Join(c.Process.Signal(syscall.SIGTERM), c.Wait()) }
+	servers := make([]*exec.Cmd, n)
+	for i := range servers {
+		var err error
+		if servers[i], err = start(i); err != nil {
+			return err
+		}
+	}
+	time.Sleep(3 * time.Second) // a proxy looks for them
+	steady := l.callers(callers)
+	time.Sleep(10 * time.Second)
+	steady.report("all servers up")
+	during := l.callers(callers)
+	for i, c := range servers {
+		old := c
+		var err error
+		if own {
+			err = end(old)
+		}
+		if err == nil {
+			servers[i], err = start(i)
+		}
+		if err == nil && !own {
+			err = end(old)
+		}
+		if err != nil {
+			return err
+		}
+		time.Sleep(2 * time.Second)
+	}
+	lost := during.report(fmt.Sprintf("while %d servers were replaced", n))
+	for _, c := range servers {
+		if err := end(c); err != nil {
+			return err
+		}
+	}
+	if lost > 0 {
+		return fmt.Errorf("%d requests were lost", lost)
+	}
+	return nil
+}
+
+// crowd is callers who ask again and again.
+type crowd struct {
+	stop  chan struct{}
+	all   sync.WaitGroup
+	begun time.Time
+
+	mu    sync.Mutex
+	codes map[int][]time.Duration // 0: no answer
+	first map[int]string
+}
+
+// callers starts callers: half of them keep their connections, the others make a new one for each request.
+func (l *load) callers(n int) *crowd {
+	c := &crowd{stop: make(chan struct{}), begun: time.Now(), codes: map[int][]time.Duration{}, first: map[int]string{}}
+	for i := range n {
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: i%2 == 1}}
+		c.all.Go(func() {
+			for {
+				select {
+				case <-c.stop:
+					return
+				default:
+				}
+				begin := time.Now()
+				code, said := 0, ""
+				// Without GetBody a request that met a connection that was just closed is not sent again.
+				q, err := http.NewRequest("POST", l.url+"/v1/score", io.NopCloser(bytes.NewReader(l.body)))
+				if err == nil {
+					q.ContentLength = int64(len(l.body))
+					q.Header.Set("Content-Type", "application/json")
+					var r *http.Response
+					if r, err = client.Do(q); err == nil {
+						var raw []byte
+						raw, err = io.ReadAll(r.Body)
+						r.Body.Close()
+						code, said = r.StatusCode, string(raw[:min(len(raw), 200)])
+					}
+				}
+				if err != nil {
+					code, said = 0, err.Error()
+				}
+				c.mu.Lock()
+				c.codes[code] = append(c.codes[code], time.Since(begin))
+				if c.first[code] == "" {
+					c.first[code] = said
+				}
+				c.mu.Unlock()
+			}
+		})
+	}
+	return c
+}
+
+// report ends the callers, and says how many requests were not answered with 200.
+func (c *crowd) report(what string) (lost int) {
+	close(c.stop)
+	c.all.Wait()
+	took := time.Since(c.begun).Seconds()
+	fmt.Printf("%s: %.1f requests/s\n", what, float64(len(c.codes[200]))/took)
+	for code, d := range c.codes {
+		report(fmt.Sprintf("  status %d", code), d)
+		if code != 200 {
+			lost += len(d)
+			fmt.Printf("    first: %s\n", c.first[code])
+		}
+	}
+	return lost
+}

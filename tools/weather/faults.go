@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// longest is how long a command with a fault may take.
+const longest = 5 * time.Minute
+
+// faulty is what became of a command whose calls failed, one in each run.
+type faulty struct {
+	calls, runs, failed int
+	flaws               []string
+}
+
+// faults makes calls of a command fail, most of them at most, one in each run: it must end with an error that names a
+// file, and make the same bytes when it is run again; or make them in spite of the fault.
+func (c *command) faults(ctx context.Context, kind string, most int, rng *rand.Rand) (*faulty, error) {
+	root, err := os.MkdirTemp(os.TempDir(), "weather")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(root)
+	out := filepath.Join(root, "out")
+	if err := c.run(ctx, out); err != nil {
+		return nil, err
+	}
+	want, err := digests(out, c.results)
+	if err != nil {
+		return nil, err
+	}
+	count := &tracer{root: out, kind: kind}
+	if _, _, _, err := c.trace(ctx, count, out); err != nil {
+		return nil, err
+	}
+	r := &faulty{calls: count.calls}
+	for _, at := range some(count.calls, most, rng) {
+		t := &tracer{root: out, kind: kind, at: at}
+		flaw, failed, err := c.fault(ctx, t, out, want)
+		if err != nil {
+			return nil, err
+		}
+		if r.runs++; failed {
+			r.failed++
+		}
+		if flaw != "" {
+			r.flaws = append(r.flaws, fmt.Sprintf("%s at call %d (%s): %s", kind, at, t.hit, flaw))
+		}
+	}
+	return r, nil
+}
+
+// some are numbers from 1 to n in order, most of them, one of each part.
+func some(n, most int, rng *rand.Rand) (out []int) {
+	k := min(n, most)
+	for i := range k {
+		from, to := i*n/k, (i+1)*n/k
+		out = append(out, 1+from+rng.IntN(to-from))
+	}
+	return out
+}
+
+// trace runs the command in a new folder.
+func (c *command) trace(ctx context.Context, t *tracer, out string) (code int, said string, args []string, err error) {
+	if err := os.RemoveAll(out); err != nil {
+		return 0, "", nil, err
+	}
+	if err := os.MkdirAll(out, 0o777); err != nil {
+		return 0, "", nil, err
+	}
+	args = c.args(out)
+	code, said, err = t.run(ctx, args, longest)
+	return code, said, args, err
+}
+
+// fault runs the command with one fault, and again without.
+func (c *command) fault(ctx context.Context, t *tracer, out string, want map[string]string) (flaw string, failed bool,
+	err error) {
+	code, said, _, err := c.trace(ctx, t, out)
+	if err != nil {
+		return "", false, err
+	}
+	short := said[max(0, len(said)-600):]
+	switch {
+	case t.hit == "": // fewer calls than the first time
+	case code == -1:
+		return "it was ended by a signal, or hung: " + short, true, nil
+	case strings.Contains(said, "goroutine ") || strings.Contains(said, "panic:"):
+		return "it panicked: " + short, true, nil
+	case code != c.code && !strings.Contains(said, filepath.Dir(out)):
+		flaw = "the error names no file: " + short
+	case code != c.code && code != 1:
+		flaw = fmt.Sprintf("exit code %d: %s", code, short)
+	}
+	if failed = code != c.code; failed && !c.made(out) {
+		if err := c.run(ctx, out); err != nil {
+			return fmt.Sprintf("after %q the next run fails: %v", short, err), true, nil
+		}
+	} else if err := c.end(ctx, out); err != nil {
+		return "what it made cannot be used: " + err.Error(), false, nil
+	}
+	got, err := digests(out, c.results)
+	if err != nil {
+		return "the result is not there: " + err.Error(), failed, nil
+	}
+	if names := unlike(want, got); len(names) > 0 {
+		flaw = fmt.Sprintf("other bytes in %s; it said %s", strings.Join(names, ", "), short)
+	}
+	return flaw, failed, nil
+}

@@ -1,0 +1,279 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// served is a running score serve.
+type served struct {
+	process *exec.Cmd
+	url     string
+	stderr  bytes.Buffer
+}
+
+// startServer starts score serve; limit is a shell's command before it, as ulimit.
+func startServer(ctx context.Context, score, limit string, args ...string) (*served, error) {
+	s := &served{}
+	line := limit + `exec "$0" "$@"`
+	s.process = exec.CommandContext(ctx, "sh", append([]string{"-c", line, score, "serve", "--addr", "127.0.0.1:0",
+		"--json"}, args...)...)
+	s.process.Stderr = &s.stderr
+	out, err := s.process.StdoutPipe()
+	if err == nil {
+		err = s.process.Start()
+	}
+	if err != nil {
+		return nil, err
+	}
+	var ready struct{ Address string }
+	if err := json.NewDecoder(out).Decode(&ready); err != nil {
+		return nil, fmt.Errorf("%w: %s", errors.Join(err, s.process.Wait()), s.stderr.String())
+	}
+	s.url = ready.Address
+	return s, nil
+}
+
+// stop ends the server as Kubernetes does.
+func (s *served) stop() error {
+	if err := s.process.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	if err := s.process.Wait(); err != nil {
+		return fmt.Errorf("the server ended badly: %w: %s", err, s.stderr.String())
+	}
+	return nil
+}
+
+var resident = regexp.MustCompile(`(?m)^process_resident_memory_bytes (\S+)$`)
+
+// memory is what the server holds, in MB.
+func (s *served) memory() float64 {
+	r, err := http.Get(s.url + "/metrics")
+	if err != nil {
+		return 0
+	}
+	defer r.Body.Close()
+	raw, err := io.ReadAll(r.Body)
+	if m := resident.FindSubmatch(raw); err == nil && m != nil {
+		v, _ := strconv.ParseFloat(string(m[1]), 64)
+		return v / 1e6
+	}
+	return 0
+}
+
+// question is a request, and its answer when the server had nothing else to do.
+type question struct{ body, answer []byte }
+
+// storm is a load of mixed requests.
+type storm struct {
+	url       string
+	questions []question
+	hostile   [][]byte
+
+	mu     sync.Mutex
+	counts map[string]int
+	wrong  []string
+}
+
+func (s *storm) count(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts[what]++
+}
+
+// prepare asks every question once.
+func (s *storm) prepare(folder string) error {
+	photos, err := filepath.Glob(filepath.Join(folder, "examples", "photos", "*.png"))
+	if err != nil || len(photos) < 3 {
+		return fmt.Errorf("no photos in %s: %v", folder, err)
+	}
+	small, err := filepath.Glob(filepath.Join(folder, "testdata", "oracle", "images", "*.png"))
+	if err != nil {
+		return err
+	}
+	pictures := append(photos, small[:min(4, len(small))]...)
+	for i := range pictures {
+		source, err1 := os.ReadFile(pictures[i])
+		edit, err2 := os.ReadFile(pictures[(i+1)%len(pictures)])
+		body, err3 := json.Marshal(map[string]any{"source": source, "instruction": "make it " + strconv.Itoa(i%3),
+			"edits": [][]byte{edit, source}})
+		if err := errors.Join(err1, err2, err3); err != nil {
+			return err
+		}
+		code, answer, err := s.post(body)
+		if err != nil || code != 200 {
+			return fmt.Errorf("%d %s: %w", code, answer, err)
+		}
+		s.questions = append(s.questions, question{body, answer})
+	}
+	good := s.questions[0].body
+	bomb := bytes.Replace(good, []byte(`"instruction"`), []byte(`"instruction":7,"instruction"`), 1)
+	s.hostile = [][]byte{nil, []byte("{"), []byte(`{"source": "AAAA", "instruction": "x", "edits": ["AAAA"]}`), good[:len(good)/2],
+		bomb, bytes.Repeat([]byte("["), 100_000), []byte(`{"edits": [` + strings.Repeat(`"",`, 20_000) + `""]}`),
+		bytes.Replace(good, []byte("iVBORw0KGgoAAAANSUhEUgAA"), []byte("iVBORw0KGgoAAAANSUhEUv//"), 1)}
+	return nil
+}
+
+func (s *storm) post(body []byte) (int, []byte, error) {
+	r, err := http.Post(s.url+"/v1/score", "application/json", bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	defer r.Body.Close()
+	raw, err := io.ReadAll(r.Body)
+	return r.StatusCode, raw, err
+}
+
+// blow keeps callers busy until ctx ends: of a hundred requests five are hostile, and ten callers vanish.
+func (s *storm) blow(ctx context.Context, callers int, rng *rand.Rand) {
+	var all sync.WaitGroup
+	for range callers {
+		own := rand.New(rand.NewPCG(rng.Uint64(), 2))
+		all.Go(func() {
+			for ctx.Err() == nil {
+				switch dice := own.IntN(100); {
+				case dice < 5:
+					s.attack(s.hostile[own.IntN(len(s.hostile))])
+				case dice < 15:
+					s.vanish(s.questions[own.IntN(len(s.questions))].body, own)
+				default:
+					s.ask(s.questions[own.IntN(len(s.questions))])
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func (s *storm) ask(q question) {
+	code, answer, err := s.post(q.body)
+	switch {
+	case err != nil:
+		s.count("no answer")
+	case code == 429 || code == 503:
+		s.count("refused for now")
+	case code == 200 && bytes.Equal(answer, q.answer):
+		s.count("answered")
+	default:
+		s.mu.Lock()
+		s.wrong = append(s.wrong, fmt.Sprintf("%d %.200s", code, answer))
+		s.mu.Unlock()
+	}
+}
+
+func (s *storm) attack(body []byte) {
+	code, answer, err := s.post(body)
+	if err == nil && (code < 400 || code == 500) {
+		s.mu.Lock()
+		s.wrong = append(s.wrong, fmt.Sprintf("a hostile request got %d %.200s", code, answer))
+		s.mu.Unlock()
+	}
+	s.count("hostile")
+}
+
+// vanish sends a part of a request, or all of it, and hangs up.
+func (s *storm) vanish(body []byte, rng *rand.Rand) {
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	w := bufio.NewWriter(conn)
+	fmt.Fprintf(w, "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
+		len(body))
+	if rng.IntN(2) == 0 {
+		body = body[:rng.IntN(len(body))]
+	}
+	w.Write(body)
+	w.Flush()
+	time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
+	s.count("vanished")
+}
+
+// serverWeather overloads a server of two copies with mixed requests for some time, and then one that may open few
+// files.
+func serverWeather(ctx context.Context, score string, length time.Duration, rng *rand.Rand) error {
+	folder, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	scorer := filepath.Join(folder, "backbones", "tiny-scorer")
+	server, err := startServer(ctx, score, "", "--scorer", scorer, "--replicas", "2", "--wait", "20s")
+	if err != nil {
+		return err
+	}
+	s := &storm{url: server.url, counts: map[string]int{}}
+	if err := s.prepare(folder); err != nil {
+		return errors.Join(err, server.stop())
+	}
+	memory := []float64{server.memory()}
+	for range 4 { // quarters
+		part, stop := context.WithTimeout(ctx, length/4)
+		s.blow(part, 32, rng)
+		stop()
+		memory = append(memory, server.memory())
+	}
+	fmt.Printf("a server of two copies, %v of overload: %v; resident memory by quarters %.0f MB\n", length, s.counts, memory)
+	err = server.stop()
+	if len(s.wrong) > 0 {
+		err = errors.Join(err, fmt.Errorf("%d answers were wrong, the first: %s", len(s.wrong), s.wrong[0]))
+	}
+	if memory[4] > 1.25*memory[2]+50 {
+		err = errors.Join(err, fmt.Errorf("memory grows: %.0f MB", memory))
+	}
+	return errors.Join(err, fewFiles(ctx, score, scorer, s))
+}
+
+// fewFiles opens more connections than a server may have files. When they are gone it must answer as before.
+func fewFiles(ctx context.Context, score, scorer string, s *storm) error {
+	server, err := startServer(ctx, score, "ulimit -n 64; ", "--scorer", scorer)
+	if err != nil {
+		return err
+	}
+	var idle []net.Conn
+	for range 200 {
+		conn, err := net.DialTimeout("tcp", strings.TrimPrefix(server.url, "http://"), time.Second)
+		if err != nil {
+			break
+		}
+		idle = append(idle, conn)
+	}
+	time.Sleep(time.Second)
+	for _, conn := range idle {
+		conn.Close()
+	}
+	q := s.questions[0]
+	body, want := q.body, q.answer
+	s.url = server.url
+	code, answer, err := 0, []byte(nil), error(nil)
+	for range 20 { // it looks for free files again and again
+		if code, answer, err = s.post(body); err == nil && code == 200 {
+			break
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	fmt.Printf("%d connections to a server that may open 64 files: afterwards it answers with %d\n", len(idle), code)
+	err = errors.Join(err, server.stop())
+	if code != 200 || !bytes.Equal(answer, want) {
+		err = errors.Join(err, fmt.Errorf("after that the answer was %d %.200s", code, answer))
+	}
+	return err
+}
