@@ -24,7 +24,8 @@ func TestSpoken(t *testing.T) {
 		text string
 		want map[string]float64 // nil: unreadable
 	}{
-		{lines, "Brief reasoning: it is 3: fine.\nPrompt: 5\r\n A & B: 4 \nLast: 1", map[string]float64{"a": 5, "b": 4, "c": 1}},
+		{lines, "Brief reasoning: it is 3: fine.\nPrompt: 5\r\n A & B: 4 \nLast: 1",
+			map[string]float64{"a": 5, "b": 4, "c": 1}},
 		{lines, "a: 5\nb: 4", nil},
 		{lines, "a: 5\nb: 4\nc: 3\nd: 2", nil},
 		{lines, "a: 5\nb: 4\nc: 6", nil},
