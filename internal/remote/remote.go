@@ -41,10 +41,10 @@ func split(name string) (bucket, key string, err error) {
 		return "", "", fmt.Errorf("%s: want %s://bucket/key", name, scheme)
 	}
 	if key == "" || strings.HasSuffix(key, "/") {
-		return "", "", fmt.Errorf("%s: names a folder, want an object", name)
+		return "", "", fmt.Errorf("%s: that is a folder: want an object", name)
 	}
 	if key != path.Clean(key) || strings.HasPrefix(key, "../") {
-		return "", "", fmt.Errorf("%s: its key is not a path without //, . and ..", name)
+		return "", "", fmt.Errorf("%s: its key has //, . or .. in it: write the plain path", name)
 	}
 	return scheme + "://" + host, key, nil
 }
