@@ -121,7 +121,7 @@ func TestSmall(t *testing.T) {
 	if got := fmt.Sprint(loss); got != "map[score:100 text:0]" {
 		t.Errorf("loss: %s", got)
 	}
-	label, err := readYAML(filepath.Join(dir, "reproduce", "adiee", "emu-edit", "label.yaml"))
+	label, err := readYAML(filepath.Join(dir, "reproduce", "adiee", "magicbrush", "label.yaml"))
 	if profile, _ := get(label, "profile"); err != nil || profile != "adiee-paper" {
 		t.Errorf("profile: %v, %v", profile, err)
 	}

@@ -37,7 +37,7 @@ func (f *results) write() (int, error) {
 				System    string            `json:"system"`
 				Name      string            `json:"name"`
 				Benchmark string            `json:"benchmark"`
-				Value     benchmarks.Value  `json:"value"`
+				Value     *benchmarks.Value `json:"value"` // null: undefined
 				Low       *benchmarks.Value `json:"low"`
 				High      *benchmarks.Value `json:"high"`
 				Chance    *benchmarks.Value `json:"chance"`
@@ -54,8 +54,11 @@ func (f *results) write() (int, error) {
 			if g.Chance != nil {
 				chance = fmt.Sprintf("%.3f", float64(*g.Chance))
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %.3f | %s | %s |\n", g.Benchmark, g.Name, g.System, float64(g.Value), interval,
-				chance)
+			value := "undefined"
+			if g.Value != nil {
+				value = fmt.Sprintf("%.3f", float64(*g.Value))
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", g.Benchmark, g.Name, g.System, value, interval, chance)
 			n++
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 
@@ -99,9 +100,12 @@ func (s *small) convert(file string) (yaml.MapSlice, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := get(book, "sources"); ok {
-		// Thresholds that were measured with other encoders do not hold here: percentiles stand in for them.
-		put(&book, "profile", "adiee-paper")
+	if sources, ok := get(book, "sources"); ok {
+		// Thresholds that were measured with other encoders do not hold here: percentiles stand in for them, where there are
+		// targets to measure.
+		if strings.Contains(fmt.Sprint(sources), "adiee-magicbrush") {
+			put(&book, "profile", "adiee-paper")
+		}
 		return book, nil
 	}
 	mode, ok := get(book, "mode")
