@@ -17,7 +17,8 @@ import (
 
 const (
 	maxWholeGroup = 16 << 20 // row groups of up to this many bytes are decoded whole
-	cachedBytes   = 64 << 20 // as many of them are kept
+	cachedBytes   = 64 << 20 // as many of them are kept, as they are in memory
+	valueBytes    = 40       // of a decoded value, beside its text
 )
 
 // parquetTable reads rows of a Parquet file. Small row groups are decoded whole, and the last used are kept. In large
@@ -204,7 +205,8 @@ func (t *parquetTable) group(g int, bytes int64) (parquetGroup, error) {
 			return group, ended(err)
 		}
 	}
-	total := bytes
+	group.bytes += from.NumRows() * int64(len(from.ColumnChunks())) * valueBytes
+	total := group.bytes
 	for k := len(t.groups) - 1; k >= 0; k-- {
 		if total += t.groups[k].bytes; total > cachedBytes {
 			t.groups = slices.Delete(t.groups, 0, k+1)

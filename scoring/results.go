@@ -23,7 +23,7 @@ func (s Scores) begin(r model.ScoreRange) {
 	}
 }
 
-// plain are rows of which most are a score alone, in 9 bytes each: of a million rows the [Scores] take 300 MB. What the
+// plain are rows of which most are a score alone, in 9 bytes each, where [Scores] take some 250. What the
 // journal keeps of a row besides is not there.
 type plain struct {
 	scores []float64

@@ -26,6 +26,7 @@ func newBatchCommand() *cobra.Command {
 same rows in the same order with score (on the scorer's range), score01 and error added (a .jsonl or .parquet file).
 A row that cannot be scored gets an error and no number; the others go on, and the exit code is 1 at the end.
 
+FILE may be s3://bucket/key, gs:// or azblob:// with the program that make cloud builds (docs/scale.md).
 Paths of pictures are relative to the input's folder. Results are kept in OUT.progress while it runs: after Ctrl-C
 (exit code 3) or a crash the same command goes on where it was.
 
