@@ -13,7 +13,8 @@ import (
 
 // All lists the benchmarks in the order of `score bench list`.
 func All() []*Benchmark {
-	return []*Benchmark{imagenHub, genAIBench, auroraPoint, auroraPair, editRewardBench, editRewardCompass, aimBench, fedBench, mvei,
+	return []*Benchmark{imagenHub, genAIBench, auroraPoint, auroraPair, editRewardBench,
+		editRewardCompass, aimBench, fedBench, mvei,
 		gEditBench, imgEditBench, riseBench, krisBench, magicBrush,
 		emuEdit}
 }

@@ -13,11 +13,12 @@ var editRewardCompass = &Benchmark{
 	Name:  "editreward-compass",
 	Title: "EditReward-Compass: 2,251 pairs of edits, one better or both equal, by dimension",
 	Needs: []string{
-		"--ratings: the file of pairs, [{dimension, source_image, prompt, winner, loser, label}], label being preference or " +
-			"tie; pictures are paths",
+		"--ratings: the file of pairs, [{dimension, source_image, prompt, winner, loser, label}], label being preference " +
+			"or tie; pictures are paths",
 		"--images (with --scorer or --judge): the folder that the paths start at; the file's own if left out",
 	},
-	Published: "bxhsort: the repository Edit-Compass-and-EditReward-Compass; DogNeverSleep: the data set EditReward-Compass",
+	Published: "bxhsort: the repository Edit-Compass-and-EditReward-Compass; " +
+		"DogNeverSleep: the data set EditReward-Compass",
 	Predicts: `{"id": "0", "left": 7.5, "right": 6}, the scores of winner and loser, id counting the pairs from 0; or ` +
 		`{"id": "0", "model": "left", "score": 7.5}`,
 	Rules: []string{

@@ -49,7 +49,7 @@ func TestEnsembles(t *testing.T) {
 	const line = `{"id": 1, "truth": "happy", "model": "a", "answer": "Happy "}`
 	for want, text := range map[string]string{
 		"a second answer of a for 1":           line + "\n" + line,
-		"the truth of 1 is sad here":           line + "\n" + strings.Replace(strings.Replace(line, "happy", "sad", 1), `"a"`, `"b"`, 1),
+		"the truth of 1 is sad here":           line + "\n" + strings.NewReplacer("happy", "sad", `"a"`, `"b"`).Replace(line),
 		"one of the seven expressions":         strings.Replace(line, "happy", "glad", 1),
 		"b: there is no answer for 1":          line + "\n" + `{"id": 2, "truth": "sad", "model": "b", "answer": "sad"}`,
 		`there is no "answer"`:                 `{"id": 1, "truth": "happy", "model": "a"}`,

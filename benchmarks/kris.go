@@ -19,8 +19,8 @@ var krisBench = &Benchmark{
 	Needs: []string{
 		"--ratings: the folder KRIS_Bench: CATEGORY/annotation.json, {ID: {ori_img, gt_img, ins_en, explain_en}}, and the " +
 			"pictures beside it",
-		"--editors: folders MODEL with CATEGORY/ID.jpg (or .png), and CATEGORY/metrics.json, as the authors' programs write " +
-			"it",
+		"--editors: folders MODEL with CATEGORY/ID.jpg (or .png), and CATEGORY/metrics.json, as the authors' programs " +
+			"write it",
 		"--components: consistency, quality, instruction and knowledge of each output, 1 to 5, as a judge gave them",
 		"--judge kris with --prompts: the folder of a copy of ByteDance-Seed's Bagel, which has the prompts in one file",
 	},

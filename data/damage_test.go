@@ -17,9 +17,19 @@ func TestDamagedTable(t *testing.T) {
 	text, path := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "table.parquet")
 	var lines bytes.Buffer
 	for i := range 60 {
-		fmt.Fprintf(&lines, `{"id":"%d","source":"a%d.png","edit":"b%d.png","instruction":"make it %d","label":%g,"split":"%s",`+
-			`"clip_d":%g,"own":%d}`+"\n", i, i/3, i, i*i, float64(i%3)/2, []string{"train", "validation"}[i%2],
-			float64(i)/64, i)
+		fmt.Fprintf(
+			&lines,
+			`{"id":"%d","source":"a%d.png","edit":"b%d.png","instruction":"make it %d","label":%g,"split":"%s",`+
+				`"clip_d":%g,"own":%d}`+"\n",
+			i,
+			i/3,
+			i,
+			i*i,
+			float64(i%3)/2,
+			[]string{"train", "validation"}[i%2],
+			float64(i)/64,
+			i,
+		)
 	}
 	if err := os.WriteFile(text, lines.Bytes(), 0o666); err != nil {
 		t.Fatal(err)

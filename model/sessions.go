@@ -98,7 +98,7 @@ func (s *sessions) session(name string, build buildFunc) (*session, error) {
 		Threads:   s.limits.threads,
 		Folder:    s.backbone.Weights.Folder(),
 		LowMemory: !s.small || s.training != trainNothing,
-		Prepack:   packsWeights(b.Model),
+		Prepack:   b.packed || packsWeights(b.Model),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("opening the %s graph of %s: %w", name, s.config.Backbone, err)

@@ -45,7 +45,11 @@ func TestTwoRealCopies(t *testing.T) {
 	}
 	request := func(i int) object {
 		edits := []any{pictures[(i+1)%len(pictures)], pictures[i%len(pictures)]}
-		return object{"source": pictures[i%len(pictures)], "instruction": []string{"blur it", "light it"}[i%2], "edits": edits}
+		return object{
+			"source":      pictures[i%len(pictures)],
+			"instruction": []string{"blur it", "light it"}[i%2],
+			"edits":       edits,
+		}
 	}
 	const requests = 24
 	alone, err := open()

@@ -73,8 +73,10 @@ func newMetrics(waiting, foreseen func() float64) *metrics {
 		Name: "assay_queue_foreseen_seconds",
 		Help: "How long an edit that comes now would wait for a device, as foreseen.",
 	}, foreseen)
-	m.delay = prometheus.NewHistogram(histogram("assay_queue_delay_seconds", "How long prepared edits waited for a device.",
-		prometheus.ExponentialBuckets(0.001, 2, 20)))
+	m.delay = prometheus.NewHistogram(
+		histogram("assay_queue_delay_seconds", "How long prepared edits waited for a device.",
+			prometheus.ExponentialBuckets(0.001, 2, 20)),
+	)
 	m.registry.MustRegister(m.requests, m.errors, m.batch, m.latency, m.scores, m.edits, m.dimensions,
 		m.dimension01, queue, wait, m.delay,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

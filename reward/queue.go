@@ -162,7 +162,8 @@ func (q *queue) next(k int) *run {
 	taken := map[*job]bool{}
 	for _, j := range byKin {
 		n := len(j.left)
-		if j != head && (j.estimator() != head.estimator() || j.avoids(on) || len(r.items)+n > q.batch || q.kept(k, head, j)) {
+		if j != head &&
+			(j.estimator() != head.estimator() || j.avoids(on) || len(r.items)+n > q.batch || q.kept(k, head, j)) {
 			continue
 		}
 		taken[j] = true

@@ -27,11 +27,11 @@ type groupName struct {
 
 // batches are the rows from from to before to that are not done. Within a window groups come in the order
 // of their first rows; no batch ends within a group that another one could hold.
-func (g *grouping) batches(from, to int, done Scores) iter.Seq[[]int] {
+func (g *grouping) batches(from, to int, done results) iter.Seq[[]int] {
 	return func(yield func([]int) bool) {
 		var window []int
 		for i := from; i < to; i++ {
-			if _, ok := done[i]; !ok {
+			if !done.has(i) {
 				window = append(window, i)
 			}
 			if len(window) == windowRows || i == to-1 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"assay/data"
 	"assay/internal/remote"
@@ -74,9 +75,9 @@ func Rows(ctx context.Context, s PairScorer, t *data.Table, done Scores, report 
 
 // rowsWithin is Rows for the rows from from to before to.
 func rowsWithin(
-	ctx context.Context, s PairScorer, t *data.Table, from, to int, done Scores, report func([]Row) error,
+	ctx context.Context, s PairScorer, t *data.Table, from, to int, done results, report func([]Row) error,
 ) error {
-	content := make([]string, t.Len())
+	var contents sync.Map // row -> digest, of the rows that are on their way
 	g := &grouping{table: t}
 	j := Job[model.Pair, *model.Sample]{
 		Scorer:  s,
@@ -90,13 +91,10 @@ func rowsWithin(
 		cfg = c.Config()
 	}
 	unbounded := !cfg.ScoreRange.Bounded()
-	for i, row := range done { // of a run that was cut off
-		row.Range = cfg.ScoreRange
-		done[i] = row
-	}
+	done.begin(cfg.ScoreRange) // there may be rows of a run that was cut off
 	j.Read = func(i int) (model.Pair, error) {
 		row, err := t.Read(i)
-		content[i] = Content(t.Folder(), &row, err)
+		contents.Store(i, Content(t.Folder(), &row, err))
 		if err != nil {
 			return model.Pair{}, err
 		}
@@ -106,7 +104,8 @@ func rowsWithin(
 		results, failed := withoutStorage(results)
 		rows := make([]Row, len(results))
 		for k, r := range results {
-			rows[k] = Row{Row: r.Index, Content: content[r.Index], Range: cfg.ScoreRange}
+			content, _ := contents.LoadAndDelete(r.Index)
+			rows[k] = Row{Row: r.Index, Content: content.(string), Range: cfg.ScoreRange}
 			if r.Err != nil {
 				rows[k].Error, rows[k].Unreadable = r.Err.Error(), Unreadable(r.Err)
 				rows[k].passing = passing(r.Err)
@@ -114,7 +113,7 @@ func rowsWithin(
 				rows[k].Score01, rows[k].Unbounded = r.Score, unbounded
 				rows[k].Sigma01, rows[k].Dimensions = r.Judgement.Sigma01, r.Judgement.Dimensions
 			}
-			done[r.Index] = rows[k]
+			done.put(rows[k])
 		}
 		if report == nil {
 			return failed

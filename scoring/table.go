@@ -170,8 +170,11 @@ func Table(ctx context.Context, s TableScorer, o TableOptions) (*TableResult, er
 	if err != nil {
 		return nil, err
 	}
-	done, err := Kept(ctx, s, t, progress, nil, o.Progress)
-	if err != nil {
+	var done results = newPlain(t.Len())
+	if _, words := s.(EachJudge[*model.Sample]); words || o.Preferences != "" {
+		done = Scores{}
+	}
+	if err := kept(ctx, s, t, progress, done, nil, o.Progress); err != nil {
 		return nil, err
 	}
 	r, err := o.write(ctx, s, t, format, done)
@@ -183,18 +186,22 @@ func Table(ctx context.Context, s TableScorer, o TableOptions) (*TableResult, er
 
 // write writes all that the options ask for.
 func (o *TableOptions) write(
-	ctx context.Context, s TableScorer, t *data.Table, f data.Format, done Scores,
+	ctx context.Context, s TableScorer, t *data.Table, f data.Format, done results,
 ) (*TableResult, error) {
 	r, err := writeScores(ctx, t, o.Out, f, s.Config(), done)
 	if err != nil {
 		return nil, err
 	}
+	scores, ok := done.(Scores)
+	if !ok { // nothing more is asked for
+		return r, nil
+	}
 	if _, ok := s.(EachJudge[*model.Sample]); ok {
-		n, share := done.CountUnreadable()
+		n, share := scores.CountUnreadable()
 		r.Unreadable, r.UnreadableShare = &n, &share
 	}
 	if o.Preferences != "" {
-		r.Preferences, err = writePreferences(t, done, o.Preferences, o.Margin)
+		r.Preferences, err = writePreferences(t, scores, o.Preferences, o.Margin)
 	}
 	return r, err
 }
@@ -204,35 +211,49 @@ func (o *TableOptions) write(
 // (may be nil) is called with the rows done so far and their number.
 func Kept(ctx context.Context, s TableScorer, t *data.Table, progress string, skip func(row int) bool,
 	told func(done, total int)) (Scores, error) {
-	j, done, err := openProgress(progress, t, s)
-	if err != nil {
+	done := Scores{}
+	err := kept(ctx, s, t, progress, done, skip, told)
+	if errors.As(err, new(*InterruptedError)) {
 		return nil, err
 	}
-	left := 0
-	for i := range t.Len() {
-		if skip != nil && skip(i) {
-			done[i] = Row{Row: i}
-			left++
-		}
-	}
-	tell := func() {
-		if told != nil {
-			told(len(done)-left, t.Len()-left)
-		}
-	}
-	err = scoreInto(ctx, j, s, t, 0, t.Len(), done, tell)
-	if errors.Is(err, context.Canceled) {
-		return nil, &InterruptedError{Done: len(done) - left, Total: t.Len() - left, Progress: progress, Err: err}
-	}
-	if left > 0 {
+	if skip != nil {
 		maps.DeleteFunc(done, func(i int, _ Row) bool { return skip(i) })
 	}
 	return done, err
 }
 
+// kept is Kept into results of any kind. Rows that skip names are there without a score.
+func kept(ctx context.Context, s TableScorer, t *data.Table, progress string, done results, skip func(row int) bool,
+	told func(done, total int)) error {
+	j, old, err := openProgress(progress, t, s)
+	if err != nil {
+		return err
+	}
+	for _, row := range old {
+		done.put(row)
+	}
+	left := 0
+	for i := range t.Len() {
+		if skip != nil && skip(i) {
+			done.put(Row{Row: i})
+			left++
+		}
+	}
+	tell := func() {
+		if told != nil {
+			told(done.count()-left, t.Len()-left)
+		}
+	}
+	err = scoreInto(ctx, j, s, t, 0, t.Len(), done, tell)
+	if errors.Is(err, context.Canceled) {
+		return &InterruptedError{Done: done.count() - left, Total: t.Len() - left, Progress: progress, Err: err}
+	}
+	return err
+}
+
 // scoreInto scores the rows from from to before to that done does not hold, keeps them in a journal, which it closes,
 // and tells of every batch. Errors that may not come again are not kept.
-func scoreInto(ctx context.Context, j *journal.Journal[Row], s TableScorer, t *data.Table, from, to int, done Scores,
+func scoreInto(ctx context.Context, j *journal.Journal[Row], s TableScorer, t *data.Table, from, to int, done results,
 	tell func()) error {
 	tell()
 	err := rowsWithin(ctx, s, t, from, to, done, func(rows []Row) error {
@@ -247,7 +268,7 @@ func scoreInto(ctx context.Context, j *journal.Journal[Row], s TableScorer, t *d
 
 // writeScores writes the rows with their scores.
 func writeScores(
-	ctx context.Context, t *data.Table, out string, f data.Format, cfg model.ScorerConfig, done Scores,
+	ctx context.Context, t *data.Table, out string, f data.Format, cfg model.ScorerConfig, done results,
 ) (*TableResult, error) {
 	r := &TableResult{Out: out, Rows: t.Len()}
 	columns := scoreColumns(&cfg)
@@ -255,7 +276,7 @@ func writeScores(
 		for _, column := range columns {
 			rec.Set(column.Name, nil)
 		}
-		if row := done[i]; row.Error != "" {
+		if row := done.get(i); row.Error != "" {
 			r.Failed++
 			rec.Set("error", row.Error)
 		} else {

@@ -25,6 +25,8 @@ type holder struct {
 
 	Boot  string `json:"boot,omitempty"`  // of the machine
 	Space string `json:"space,omitempty"` // in which the number counts: containers have their own
+
+	Claim string `json:"claim,omitempty"` // of this lease alone
 }
 
 // worker is this process.
@@ -57,6 +59,7 @@ func (h holder) gone() bool {
 type lease struct {
 	shard, number int
 	name          string
+	text          []byte // what it says
 }
 
 func leaseName(shard, number int) string { return fmt.Sprintf("%06d.lease-%04d", shard, number) }
@@ -91,8 +94,8 @@ func (w *Work[T]) claim(shard int) (l *lease, busy string, err error) {
 			w.Told(fmt.Sprintf("shard %d is taken over from process %d on %s, which was lost", shard, who.PID, who.Host))
 		}
 	}
-	l = &lease{shard, n + 1, leaseName(shard, n+1)}
-	err = w.place.claim(l.name, holding())
+	l = &lease{shard, n + 1, leaseName(shard, n+1), holding()}
+	err = w.place.claim(l.name, l.text)
 	if errors.Is(err, fs.ErrExist) {
 		return nil, "another worker that was faster", nil
 	} else if err != nil {
@@ -101,9 +104,11 @@ func (w *Work[T]) claim(shard int) (l *lease, busy string, err error) {
 	return l, "", nil
 }
 
-// holding is what a lease of this worker says.
+// holding is what a new lease of this worker says.
 func holding() []byte {
-	text, _ := json.Marshal(worker()) // texts and numbers
+	me := worker()
+	me.Claim = fmt.Sprintf("%016x", rand.Uint64())
+	text, _ := json.Marshal(me) // texts and numbers
 	return append(text, '\n')
 }
 
@@ -144,7 +149,7 @@ func (w *Work[T]) keep(ctx context.Context, l *lease) (kept context.Context, sto
 			}
 			mine, err := w.mine(l)
 			if mine && err == nil {
-				err = w.place.renew(l.name, holding())
+				err = w.place.renew(l.name, l.text)
 			}
 			switch {
 			case err == nil && mine:

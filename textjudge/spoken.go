@@ -1,6 +1,7 @@
 package textjudge
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 )
@@ -22,6 +23,14 @@ func (g *Grammar) check(key string, problem func(key, format string, args ...any
 	if g.Lines != nil && len(g.Lines.List) == 0 {
 		problem(key+".lines", "want a list")
 	}
+}
+
+// spoken says where numbers stand in an answer that has words beside them.
+func (g *Grammar) spoken() string {
+	if g.Lines != nil {
+		return "read by lines"
+	}
+	return fmt.Sprintf("a number behind %q", g.After)
 }
 
 // behind is what stands behind the words After: of the first place where digits follow, with stars, blanks and commas

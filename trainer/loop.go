@@ -153,18 +153,6 @@ func (r *run) loop(ctx context.Context) error {
 	}
 }
 
-// saveDue tells whether a checkpoint is to be written now. Where all ranks write it, the first one looks at its clock.
-func (r *run) saveDue() (bool, error) {
-	c := r.config.Checkpoint
-	due := c.Steps > 0 && r.state.Step-r.savedAt >= c.Steps ||
-		c.Minutes > 0 && time.Since(r.lastSave).Minutes() >= c.Minutes
-	if c.Minutes == 0 || !r.own.only {
-		return due, nil
-	}
-	all, err := gather(r.ranks, "whether to save", due)
-	return err == nil && all[0], err
-}
-
 // exhausted tells whether as many validations as validate.patience were no better than the best one before them.
 func (r *run) exhausted() bool {
 	n := r.config.Validate.Patience

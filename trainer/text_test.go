@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -168,6 +169,34 @@ func compareTrained(t *testing.T, dir, file string, full bool) {
 		if most > 1e-3 || far > max(1, w.DataSize()/100) {
 			t.Errorf("%s: %d of %d values are off by more than 2e-5, at most %g", name, far, w.DataSize(), most)
 		}
+	}
+}
+
+// TestTextRanks: several ranks share out training and validation on conversations, with the numbers of one process.
+func TestTextRanks(t *testing.T) {
+	measure := func(n int) string {
+		path, _ := sftConfig(t, "llavanext", "micro_batch: 1\n")
+		c, errs := newCrew(n), make([]error, n)
+		var wg sync.WaitGroup
+		for i := range n {
+			o := Options{Config: load(t, path), Factory: OpenModel}
+			if n > 1 {
+				o.Ranks = mate{c, i}
+			}
+			wg.Go(func() { _, errs[i] = Train(t.Context(), o) })
+		}
+		wg.Wait()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		v := metricLines[ValidationMetrics](t, path, "validation")
+		if len(v) != 1 || v[0].Tokens == 0 {
+			t.Fatalf("%d ranks: %+v", n, v)
+		}
+		return fmt.Sprint(v[0].Rows, v[0].Tokens, *v[0].Loss, *v[0].TokenAccuracy)
+	}
+	if one, two := measure(1), measure(2); one != two {
+		t.Errorf("two ranks measure %s, one %s", two, one)
 	}
 }
 

@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"slices"
+	"time"
 
 	"assay/optim"
 )
@@ -110,4 +111,16 @@ func (r *run) apply(n float64, lrs []float64) error {
 		return &unrecorded{err} // some have the new parameters, some have not
 	}
 	return nil
+}
+
+// saveDue tells whether a checkpoint is to be written now. Where all ranks write it, the first one looks at its clock.
+func (r *run) saveDue() (bool, error) {
+	c := r.config.Checkpoint
+	due := c.Steps > 0 && r.state.Step-r.savedAt >= c.Steps ||
+		c.Minutes > 0 && time.Since(r.lastSave).Minutes() >= c.Minutes
+	if c.Minutes == 0 || !r.own.only {
+		return due, nil
+	}
+	all, err := gather(r.ranks, "whether to save", due)
+	return err == nil && all[0], err
 }

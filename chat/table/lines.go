@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"assay/internal/journal"
 )
 
 // lines are the lines of a file that are not blank, read when they are wanted.
@@ -74,6 +76,19 @@ func (l *lines) read(i int) ([]byte, error) {
 		return nil, fmt.Errorf("line %d: %w", l.at[i].number, err)
 	}
 	return raw, nil
+}
+
+// row returns the JSON in a line of a journal.
+func (l *lines) row(i int) ([]byte, error) {
+	raw, err := l.read(i)
+	if err != nil {
+		return nil, err
+	}
+	row, good := journal.Row(bytes.TrimSuffix(raw, []byte{'\n'}))
+	if !good {
+		return nil, fmt.Errorf("line %d of %s is damaged", l.at[i].number, l.file.Name())
+	}
+	return row, nil
 }
 
 func (l *lines) close() error { return l.file.Close() }

@@ -205,7 +205,7 @@ func (r *run) write(progress string) error {
 	defer kept.close()
 	last := map[int]int{} // row: line that holds its answer, the last one
 	for n := 1; n < len(kept.at); n++ {
-		raw, err := kept.read(n)
+		raw, err := kept.row(n)
 		if err != nil {
 			return err
 		}
@@ -217,7 +217,7 @@ func (r *run) write(progress string) error {
 	return atomicfile.Write(r.Out, func(w io.Writer) error {
 		b := bufio.NewWriter(w)
 		for i := range r.lines.at {
-			raw, err := kept.read(last[i])
+			raw, err := kept.row(last[i])
 			if err != nil {
 				return err
 			}

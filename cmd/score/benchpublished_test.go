@@ -213,7 +213,8 @@ func TestPublishedQuestions(t *testing.T) {
 		for said, words := range map[string]string{ // each is asked once, with the pictures that it wants
 			"4": "prompt_consist do 1|2", "3": "prompt_reasoning do 1 rot|1", "2": "prompt_generation|1",
 			"1": "prompt_reasoning_w_input do 2 wet|2", "5": "prompt_spatial_cons do 3|2",
-			"**5**": "prompt_spatial_ref_img do 3|2", "** 4": "prompt_spatial_qual|1", "1.": "prompt_logical_cons_ans do 4 seven|2",
+			"**5**": "prompt_spatial_ref_img do 3|2", "** 4": "prompt_spatial_qual|1",
+			"1.":    "prompt_logical_cons_ans do 4 seven|2",
 			"**1**": "prompt_logical_txt seven|1", "0": "prompt_logical_cons do 5|2", "**0**": "prompt_logical_img do 5|2",
 		} {
 			text, pictures, _ := strings.Cut(words, "|")

@@ -50,7 +50,7 @@ no new connection is accepted, what was accepted is answered.`,
 		Example: `  score serve --scorer backbones/tiny-scorer
   ASSAY_TOKEN=$(cat token) score serve --scorer adiee=runs/adiee/scorer --addr 0.0.0.0:8100
   score serve --chat-backbone DIR --addr 127.0.0.1:8200
-  score serve --scorer runs/adiee/scorer --device cuda:0,cuda:1
+  score serve --scorer backbones/tiny-scorer --replicas 2
   score serve --judge viescore --url http://localhost:8000/v1 --model NAME
   score serve --scorer runs/adiee/scorer --addr 0.0.0.0:8100 --clients clients.yaml --cert cert.pem --key key.pem`,
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c, &f) },

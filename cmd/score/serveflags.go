@@ -47,10 +47,20 @@ func (f *serveFlags) add(c *cobra.Command) {
 	f.asked.answers.addServer(c)
 	flags.StringVar(&f.device, "device", "auto", "auto, cpu or cuda:N; or several, with commas between: a copy of every "+
 		"scorer on each")
-	flags.IntVar(&f.replicas, "replicas", 1, "copies of every scorer on each device; on the CPU they share its threads and "+
-		"one set of weights")
-	flags.DurationVar(&f.o.Stall, "stall", 0, "how long a run may take before its copy of the scorer is opened again, or ten "+
-		"times as long as foreseen if that is longer (0: five minutes; --timeout with one copy alone)")
+	flags.IntVar(
+		&f.replicas,
+		"replicas",
+		1,
+		"copies of every scorer on each device; on the CPU they share its threads and "+
+			"one set of weights",
+	)
+	flags.DurationVar(
+		&f.o.Stall,
+		"stall",
+		0,
+		"how long a run may take before its copy of the scorer is opened again, or ten "+
+			"times as long as foreseen if that is longer (0: five minutes; --timeout with one copy alone)",
+	)
 	flags.BoolVar(&f.reusePort, "reuse-port", false, "share the port with other servers (SO_REUSEPORT; Linux)")
 	flags.IntVar(&f.threads, "threads", 0, "CPU threads (0: all cores)")
 	f.addLimits(c)

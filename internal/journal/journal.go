@@ -89,7 +89,7 @@ func read[Result any](text, head []byte) (done []Result, size int64, err error) 
 	size = int64(len(first) + 1)
 	for {
 		line, more, whole := bytes.Cut(rest, []byte{'\n'})
-		row, good := checked(line)
+		row, good := Row(line)
 		var r Result
 		if !whole || !good || json.Unmarshal(row, &r) != nil {
 			return done, size, nil
@@ -108,8 +108,9 @@ func summed(line []byte) []byte {
 	return fmt.Appendf(line[:len(line):len(line)], "\t%08x", crc32.Checksum(line, castagnoli))
 }
 
-// checked is the line without its sum; false if that is another. Lines of earlier versions have none.
-func checked(line []byte) ([]byte, bool) {
+// Row is the JSON in a line of a journal, without the sum behind it; false if the line is damaged. Lines of earlier
+// versions have no sum.
+func Row(line []byte) ([]byte, bool) {
 	at := len(line) - sumSize
 	if at < 0 || line[at] != '\t' {
 		return line, true

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/aws/aws-sdk-go-v2/config"
@@ -76,6 +77,13 @@ func (b *cloudBucket) stat(ctx context.Context, key string) (Info, error) {
 
 func (b *cloudBucket) read(ctx context.Context, key string, from, most int64) (Range, error) {
 	r, err := b.bucket.NewRangeReader(ctx, key, from, most, nil)
+	if from == 0 && status(err) == http.StatusRequestedRangeNotSatisfiable { // an empty object has no ranges
+		info, err := b.stat(ctx, key)
+		if err == nil && info.Size > 0 {
+			err = &Error{Err: errors.New("it was changed while it was read"), kind: passing}
+		}
+		return Range{Info: Info{ModTime: info.ModTime}}, err
+	}
 	if err != nil {
 		return Range{}, b.failed(ctx, err)
 	}
@@ -91,12 +99,15 @@ func (b *cloudBucket) read(ctx context.Context, key string, from, most int64) (R
 // partBytes is the size of the parts of an upload. S3 has 10,000 of them: 160 GB.
 const partBytes = 16 << 20
 
-func (b *cloudBucket) write(whole context.Context, key string, o writing) error {
-	ctx, cancel := context.WithCancel(whole)
+func (b *cloudBucket) write(ctx context.Context, key string, o writing) error {
+	options := &blob.WriterOptions{ContentType: "application/octet-stream", BufferSize: partBytes, MaxConcurrency: 2,
+		IfNotExist: o.fresh}
+	if strings.HasPrefix(b.name, "s3://") {
+		return b.upload(ctx, key, o.fill, options)
+	}
+	one, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w, err := b.bucket.NewWriter(ctx, key, &blob.WriterOptions{
-		ContentType: "application/octet-stream", BufferSize: partBytes, MaxConcurrency: 2, IfNotExist: o.fresh,
-	})
+	w, err := b.bucket.NewWriter(one, key, options)
 	if err != nil {
 		return b.failed(ctx, err)
 	}
@@ -105,12 +116,56 @@ func (b *cloudBucket) write(whole context.Context, key string, o writing) error 
 		cancel() // before Close, which then gives the upload up
 		w.Close()
 		if to.err != nil {
-			return b.failed(whole, to.err)
+			return b.failed(ctx, to.err)
 		}
 		return err
 	}
 	if err := w.Close(); err != nil {
-		return b.failed(whole, err)
+		return b.failed(ctx, err)
+	}
+	b.there.Store(true)
+	return nil
+}
+
+// lastWords is how long an upload that is given up may take to say so.
+const lastWords = 30 * time.Second
+
+// upload writes an object on S3. The library removes the parts of an upload whose source fails, but not those of one
+// whose context ended, so an interrupt becomes an error of the source.
+func (b *cloudBucket) upload(
+	ctx context.Context, key string, fill func(io.Writer) error, options *blob.WriterOptions,
+) error {
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	source, to := io.Pipe()
+	defer context.AfterFunc(ctx, func() {
+		to.CloseWithError(context.Cause(ctx))
+		time.AfterFunc(lastWords, cancel)
+	})()
+	var own error // of fill
+	filled := make(chan struct{})
+	go func() {
+		defer close(filled)
+		written := &noted{to: to}
+		err := fill(written)
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil && written.err == nil {
+			own = err
+		}
+		to.CloseWithError(err)
+	}()
+	err := b.bucket.Upload(late, key, source, options)
+	source.CloseWithError(errors.New("the upload has ended"))
+	<-filled
+	switch {
+	case own != nil:
+		return own
+	case ctx.Err() != nil && err != nil:
+		return &Error{Err: context.Cause(ctx)}
+	case err != nil:
+		return b.failed(ctx, err)
 	}
 	b.there.Store(true)
 	return nil

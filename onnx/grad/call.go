@@ -153,13 +153,48 @@ func (c *call) shapeOf(x string) string {
 	if s, ok := c.value(x).Sizes(); ok {
 		return c.Ints(s...)
 	}
+	if parts := c.sizesOf(x); parts != nil {
+		return c.shape(parts...)
+	}
 	return c.Op("Shape", x)
+}
+
+// noteSize notes a value that holds nothing but a size.
+func (e *engine) noteSize(name string) {
+	if v := e.value(name); v.Type == onnx.Int64 && v.Rank() == 1 && len(v.Ints) == 1 && !v.Ints[0].Known {
+		if size := v.Ints[0].Name; size != "" && e.sizes[size] == "" {
+			e.sizes[size] = name
+		}
+	}
+}
+
+// sizesOf are the sizes of x for [call.shape], if all of them are numbers or can be read from small values: what looks
+// at x itself in the backward pass, if only for its shape, keeps it in memory until then.
+func (c *call) sizesOf(x string) []any {
+	v := c.value(x)
+	if !v.Ranked || len(v.Shape) == 0 {
+		return nil
+	}
+	var parts []any
+	for _, d := range v.Shape {
+		switch name := c.e.sizes[d.Name]; {
+		case d.Known():
+			parts = append(parts, d.Size)
+		case name != "":
+			parts = append(parts, name)
+		default:
+			return nil
+		}
+	}
+	return parts
 }
 
 // size is dimension i of x as an int64 vector of one element.
 func (c *call) size(x string, i int) string {
 	if v := c.value(x); v.Ranked && v.Shape[i].Known() {
 		return c.Ints(v.Shape[i].Size)
+	} else if v.Ranked && c.e.sizes[v.Shape[i].Name] != "" {
+		return c.e.sizes[v.Shape[i].Name]
 	}
 	if c.Opset() >= 15 {
 		return c.OpA("Shape", attrs{"start": i, "end": i + 1}, x)
@@ -214,7 +249,7 @@ func (c *call) reshapeLike(g, x string) string {
 		empty = empty || d.Size == 0
 	}
 	if !v.Ranked || open > 1 || empty {
-		return c.Op("Reshape", g, c.Op("Shape", x))
+		return c.Op("Reshape", g, c.shapeOf(x))
 	}
 	return c.Op("Reshape", g, c.Ints(dims...))
 }

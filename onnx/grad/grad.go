@@ -72,6 +72,7 @@ type engine struct {
 	totals    map[string]string       // value -> its whole gradient, once the nodes that read it are done
 	seeds     map[string]bool         // values whose gradient is given
 	plan      map[string]*segment     // by name; nil: no recomputation
+	sizes     map[string]string       // symbol of a size -> vector of the model that holds it alone
 	err       error                   // of typing an emitted node
 }
 
@@ -86,6 +87,7 @@ func newEngine(m *onnx.Model, types *onnx.Types) *engine {
 		consumers: map[string][]*onnx.Node{},
 		totals:    map[string]string{},
 		seeds:     map[string]bool{},
+		sizes:     map[string]string{},
 	}
 	for _, v := range m.Inputs {
 		e.inputs[v.Name] = true
@@ -101,6 +103,7 @@ func (e *engine) index(nodes []*onnx.Node) {
 	for _, n := range nodes {
 		for _, y := range n.Outputs {
 			e.producers[y] = n
+			e.noteSize(y)
 		}
 		for _, x := range n.Reads() {
 			e.consumers[x] = append(e.consumers[x], n)

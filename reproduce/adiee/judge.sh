@@ -2,13 +2,16 @@
 # The benchmarks of ADIEE's Tables 1 and 2, for whatever judges. Reports: runs/adiee/NAME/reports.
 #
 #   reproduce/adiee/judge.sh full --scorer runs/adiee/full/regression/scorer
+#
+#   BENCHMARKS   which of them, if not all
 set -euo pipefail
 name=$1
 shift
-bench() {
-	score bench "$1" --out "runs/adiee/$name/$1" --report "runs/adiee/$name/reports/$1" "${@:2}"
-}
-bench imagenhub --ratings data/ImagenHub --images data/ImagenHub "$@"
-bench aurora-point --ratings data/AURORA-Bench "$@"
-bench genaibench --ratings data/GenAI-Bench "$@"
-bench aurora-pair --ratings data/AURORA-Bench "$@"
+for benchmark in ${BENCHMARKS:-imagenhub aurora-point genaibench aurora-pair}; do
+	case $benchmark in
+	imagenhub) data=(--ratings data/ImagenHub --images data/ImagenHub) ;;
+	genaibench) data=(--ratings data/GenAI-Bench) ;;
+	*) data=(--ratings data/AURORA-Bench) ;;
+	esac
+	score bench "$benchmark" "${data[@]}" --out "runs/adiee/$name/$benchmark" --report "runs/adiee/$name/reports/$benchmark" "$@"
+done

@@ -67,10 +67,11 @@ def main():
     p.add_argument("--out", default="docs/benchmarks.md")
     p.add_argument("--prompt", type=int, default=256)
     p.add_argument("--new", type=int, default=32)
+    p.add_argument("--models", nargs=2, help="checkpoints that are there already: float32, and its four bits")
     p.add_argument("--compiled", action="store_true", help="measure torch.compile also, which takes many minutes")
     a = p.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
-    whole, packed = models()
+    whole, packed = a.models or models()
     ours = [run("build/bin/generate", m, a.prompt, a.new) for m in (whole, packed)]
     torch = (a.python, HERE / "generate_torch.py", whole, a.prompt, a.new)
     eager = run(*torch)

@@ -1,9 +1,9 @@
 // Command load measures a running score serve: the time of a request alone, what the server can do, and what happens at
-// ten times that; with -terminate, whether servers that are ended under load lose an answer; with -rolling, what callers of
-// several servers behind one address notice when these are replaced.
+// ten times that; with -terminate, whether servers that are ended under load lose an answer; with -rolling, what callers
+// of several servers behind one address notice when these are replaced.
 //
 //	go run ./tools/load -url http://127.0.0.1:8100 -source a.png -edit b.png
-//	go run ./tools/load -rolling 2 -source a.png -edit b.png bin/score serve --scorer DIR --addr 127.0.0.1:8100 --reuse-port
+//	go run ./tools/load -rolling 2 -source a.png -edit b.png bin/score serve --scorer DIR --json --reuse-port
 //	go run ./tools/load -terminate 1000 -source a.png -edit b.png bin/score serve --scorer backbones/tiny-scorer
 package main
 

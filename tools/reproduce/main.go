@@ -3,7 +3,7 @@
 //
 //	reproduce stand-ins --train build/a --edits build/b --exam build/c --out build/reproduce
 //	reproduce small --out build/reproduce
-//	reproduce conversations --in data/adiee/table.parquet --prompt reproduce/adiee/table-5/score.jinja --out data/adiee/conversations.jsonl
+//	reproduce conversations --in table.parquet --prompt score.jinja --out conversations.jsonl
 //	reproduce wording --from paper.txt reproduce/adiee/full/classifier.yaml
 package main
 
@@ -47,7 +47,8 @@ func newStandIns() *cobra.Command {
 			return cli.Print(c, map[string]any{"out": s.out}, func(w io.Writer) { fmt.Fprintf(w, "stand-ins: %s\n", s.out) })
 		},
 	}
-	c.Flags().StringVar(&s.train, "train", "", "set of outputs and chains, from which MagicBrush and SEED-Data-Edit are made")
+	c.Flags().
+		StringVar(&s.train, "train", "", "set of outputs and chains, from which MagicBrush and SEED-Data-Edit are made")
 	c.Flags().StringVar(&s.edits, "edits", "", "set of outputs, from which Emu Edit is made")
 	c.Flags().StringVar(&s.exam, "exam", "", "exam, from which the benchmarks are made")
 	c.Flags().StringVar(&s.out, "out", "", "folder to write into")

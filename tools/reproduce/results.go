@@ -12,8 +12,8 @@ import (
 	"assay/internal/atomicfile"
 )
 
-// results gathers what the reports of a chapter's run say into one table. The numbers of papers, which reports show, are
-// left out: those of the miniature world must not stand beside them.
+// results gathers what the reports of a chapter's run say into one table. The numbers of papers, which reports show,
+// are left out: those of the miniature world must not stand beside them.
 type results struct{ runs, out string }
 
 func (f *results) write() (int, error) {

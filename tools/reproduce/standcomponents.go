@@ -102,7 +102,7 @@ func (s *set) fedBench(dir string) error {
 
 // mvei writes MVEI's layout: two statements about each target, one of which describes another.
 func (s *set) mvei(dir string) error {
-	classes := []string{"Emotion Polarity", "Emotion Attribution", "Emotion Interpretation", "Scene Context", "Perception Subjectivity"}
+	classes := []string{"sentiment polarity", "emotion interpretation", "scene context", "perception subjectivity"}
 	var entries []map[string]any
 	for i, g := range s.groups {
 		id := g[0].Group + ".png"

@@ -200,8 +200,8 @@ func (s *set) table(path string, rows [][]cell) (err error) {
 func picture(name, path string) cell { return cell{name, data.KindImage, path} }
 func text(name, value string) cell   { return cell{name, data.KindText, value} }
 
-// magicBrush writes ADIEE-MagicBrush-Data: a row for each instruction, with the outputs of all editors. Similarities are
-// left for the labels' encoders.
+// magicBrush writes ADIEE-MagicBrush-Data: a row for each instruction, with the outputs of all editors. Similarities
+// are left for the labels' encoders.
 func (s *set) magicBrush(dir string) error {
 	var rows [][]cell
 	for _, g := range s.groups {

@@ -23,7 +23,7 @@ type worded struct {
 	Published bool `json:"published"` // the wording is that of the paper, by its digest
 }
 
-// paperWording is the SHA-256 of the quoted lines of arXiv 2507.07317, appendix B, in their order, a line feed after each.
+// paperWording is the SHA-256 of the quoted lines of arXiv 2507.07317, appendix B, each with a line feed.
 const paperWording = "51e0e42b00efc84673e1e43c498e0d82a4af5ca93a93bd3a20f3b82f0b528073"
 
 // quoted is a line that is one quoted text with a placeholder, as in a list: of a paper, or of a program.
@@ -54,8 +54,13 @@ func (f *wording) read() (questions, answers []string, published bool, err error
 		answers = append(answers, " "+strings.TrimSuffix(text, ".")+".")
 	}
 	if len(questions) == 0 || len(answers) == 0 {
-		return nil, nil, false, fmt.Errorf("%s: %d questions with [INSTRUCTION] and %d answers with [SCORE], each a quoted line, "+
-			"were found: at least one of each was expected", f.from, len(questions), len(answers))
+		return nil, nil, false, fmt.Errorf(
+			"%s: %d questions with [INSTRUCTION] and %d answers with [SCORE], each a quoted line, "+
+				"were found: at least one of each was expected",
+			f.from,
+			len(questions),
+			len(answers),
+		)
 	}
 	return questions, answers, hex.EncodeToString(sum.Sum(nil)) == paperWording, nil
 }

@@ -1,6 +1,6 @@
 // Command weather kills Assay's commands at random instants, again and again, makes their calls on files fail, one at a
-// time, and compares what they have made in the end with what an uninterrupted run makes, byte for byte. Then it overloads
-// a server (make weather; docs/reliability.md has its figures).
+// time, and compares what they have made in the end with what an uninterrupted run makes, byte for byte. Then it
+// overloads a server (make weather; docs/reliability.md has its figures).
 package main
 
 import (
@@ -35,7 +35,16 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	c := campaign{bin: *bin, dir: *dir, only: *only, kills: *kills, calls: *calls, pairs: *pairs, brief: *brief, server: *server}
+	c := campaign{
+		bin:    *bin,
+		dir:    *dir,
+		only:   *only,
+		kills:  *kills,
+		calls:  *calls,
+		pairs:  *pairs,
+		brief:  *brief,
+		server: *server,
+	}
 	if err := c.run(ctx, *seed); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)

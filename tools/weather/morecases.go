@@ -12,7 +12,11 @@ import (
 // moreCases are commands that make a folder once, and a judge that asks a server, which is this process.
 func moreCases(bin, dir, root, table string) ([]command, error) {
 	question := filepath.Join(dir, "question.txt")
-	err := os.WriteFile(question, []byte("Rate the edit \"[INSTRUCTION]\" from 0 to 2. Answer with the digit alone."), 0o666)
+	err := os.WriteFile(
+		question,
+		[]byte("Rate the edit \"[INSTRUCTION]\" from 0 to 2. Answer with the digit alone."),
+		0o666,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -126,9 +126,16 @@ func (s *storm) prepare(folder string) error {
 	}
 	good := s.questions[0].body
 	bomb := bytes.Replace(good, []byte(`"instruction"`), []byte(`"instruction":7,"instruction"`), 1)
-	s.hostile = [][]byte{nil, []byte("{"), []byte(`{"source": "AAAA", "instruction": "x", "edits": ["AAAA"]}`), good[:len(good)/2],
-		bomb, bytes.Repeat([]byte("["), 100_000), []byte(`{"edits": [` + strings.Repeat(`"",`, 20_000) + `""]}`),
-		bytes.Replace(good, []byte("iVBORw0KGgoAAAANSUhEUgAA"), []byte("iVBORw0KGgoAAAANSUhEUv//"), 1)}
+	s.hostile = [][]byte{
+		nil,
+		[]byte("{"),
+		[]byte(`{"source": "AAAA", "instruction": "x", "edits": ["AAAA"]}`),
+		good[:len(good)/2],
+		bomb,
+		bytes.Repeat([]byte("["), 100_000),
+		[]byte(`{"edits": [` + strings.Repeat(`"",`, 20_000) + `""]}`),
+		bytes.Replace(good, []byte("iVBORw0KGgoAAAANSUhEUgAA"), []byte("iVBORw0KGgoAAAANSUhEUv//"), 1),
+	}
 	return nil
 }
 
@@ -197,8 +204,11 @@ func (s *storm) vanish(body []byte, rng *rand.Rand) {
 	}
 	defer conn.Close()
 	w := bufio.NewWriter(conn)
-	fmt.Fprintf(w, "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
-		len(body))
+	fmt.Fprintf(
+		w,
+		"POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
+		len(body),
+	)
 	if rng.IntN(2) == 0 {
 		body = body[:rng.IntN(len(body))]
 	}
@@ -231,7 +241,12 @@ func serverWeather(ctx context.Context, score string, length time.Duration, rng 
 		stop()
 		memory = append(memory, server.memory())
 	}
-	fmt.Printf("a server of two copies, %v of overload: %v; resident memory by quarters %.0f MB\n", length, s.counts, memory)
+	fmt.Printf(
+		"a server of two copies, %v of overload: %v; resident memory by quarters %.0f MB\n",
+		length,
+		s.counts,
+		memory,
+	)
 	err = server.stop()
 	if len(s.wrong) > 0 {
 		err = errors.Join(err, fmt.Errorf("%d answers were wrong, the first: %s", len(s.wrong), s.wrong[0]))

@@ -1,0 +1,59 @@
+package generate
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"assay/chat"
+	"assay/model/fresh"
+)
+
+// TestLargeCompany: the answers of a model that is too large to be a small one, too, are the same alone and in company.
+// Their sessions must keep the weights packed: without that a single row is summed in another order.
+func TestLargeCompany(t *testing.T) {
+	sizes, err := fresh.Defaults(fresh.Qwen25VL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sizes.Hidden, sizes.Heads, sizes.KVHeads, sizes.Layers, sizes.Intermediate = 512, 4, 2, 5, 2048 // 20 million
+	dir := filepath.Join(t.TempDir(), "backbone")
+	if _, err := fresh.Create(dir, sizes, []string{filepath.Join("..", "README.md")}, 1); err != nil {
+		t.Fatal(err)
+	}
+	m, err := Open(dir, Options{Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var alone, together [5]*chat.Answer
+	ask := func(i int) *chat.Answer {
+		a, err := m.Chat(
+			context.Background(),
+			question(fmt.Sprint(i, " what is there to see?")),
+			chat.Options{MaxNewTokens: 10,
+				Temperature: number(1.2), Seed: uint64(i), LogProbs: true},
+		)
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		a.Usage.Cached = 0
+		return a
+	}
+	for i := range alone {
+		alone[i] = ask(i)
+	}
+	var all sync.WaitGroup
+	for i := range together {
+		all.Go(func() { together[i] = ask(i) })
+	}
+	all.Wait()
+	if diff := cmp.Diff(alone, together); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,90 @@
+package house
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// judge is a server that gives one answer to every question of VIEScore, and another to those of other judges.
+func judge(t *testing.T) string {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, err := io.ReadAll(q.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		answer := "7.5"
+		if strings.Contains(string(body), "reasoning") {
+			answer = `{"score": [8, 6], "reasoning": "so"}`
+		}
+		said, err := json.Marshal(answer)
+		if err != nil {
+			t.Error(err)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, `{"model": "m", "choices": [{"message": {"role": "assistant", "content": `+string(said)+`},
+			"finish_reason": "stop"}], "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}}`)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// TestBook dry-runs every chapter of the reproduction book: its commands run on data of the miniature world in the
+// published layouts, its configurations are planned, and each says what to expect and what is different.
+func TestBook(t *testing.T) {
+	t.Parallel()
+	commands(t)
+	bin := t.TempDir()
+	build := exec.Command("go", "build", "-o", bin, "./tools/reproduce")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, name := range []string{"train", "score", "label"} {
+		to, err := filepath.Abs(filepath.Join(root, "bin", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(to, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := exec.Command("reproduce/run.sh", "--list")
+	list.Dir = root
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var chapters []string
+	for _, name := range strings.Fields(string(out)) {
+		page := string(read(t, "reproduce/"+name+"/README.md"))
+		for _, part := range []string{"\n```sh\n", "\n## Expected\n", "\n## What remains different\n"} {
+			if strings.Count(page, part) != 1 {
+				t.Errorf("reproduce/%s/README.md has %q %d times", name, part, strings.Count(page, part))
+			}
+		}
+		if name == "adiee/full" { // others compare with it
+			chapters = append([]string{name}, chapters...)
+		} else {
+			chapters = append(chapters, name)
+		}
+	}
+	if len(chapters) < 19 {
+		t.Errorf("only %d chapters: %v", len(chapters), chapters)
+	}
+	dir := t.TempDir()
+	run := exec.CommandContext(t.Context(), "reproduce/run.sh", append([]string{"--check"}, chapters...)...)
+	run.Dir = root
+	run.Env = append(os.Environ(), "REPRODUCE_BIN="+bin, "REPRODUCE_OUT="+filepath.Join(dir, "book"), "URL="+judge(t),
+		"MODEL=m", "ASSAY_STORE="+filepath.Join(dir, "store"))
+	if out, err := run.CombinedOutput(); err != nil {
+		lines := strings.Split(string(out), "\n")
+		t.Errorf("%v\n%s", err, strings.Join(lines[max(0, len(lines)-40):], "\n"))
+	}
+}

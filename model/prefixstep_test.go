@@ -1,0 +1,61 @@
+package model
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestGroupsLetScoresGo: the backward pass of a step over a prefix and its branches does not look at the scores of
+// attention again, not even for their sizes: they would be kept for it. (Those of the last layer are of few rows.)
+func TestGroupsLetScoresGo(t *testing.T) {
+	for _, family := range []string{"llavanext", "qwen2_5_vl"} {
+		dirs, err := filepath.Glob(filepath.Join("../testdata/oracle", family, "scorer*"))
+		if err != nil || len(dirs) == 0 {
+			t.Fatal(err, family)
+		}
+		state, err := LoadScorerState(dirs[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := NewTuner(state, TuneOptions{TextLoss: 1, ScoreLoss: 1, Share: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer u.Close()
+		name, build := u.stepGraph(2)
+		b, err := u.graph(name+" behind a prefix", func(g *Graph) (*built, error) {
+			g.follows = []int{-1, 0}
+			return build(g)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		of, scores := map[string][]string{}, map[string]bool{} // what an Add reads; what is added to before a Softmax
+		var last []string
+		for _, n := range b.Model.Nodes {
+			switch n.Op {
+			case "Add":
+				of[n.Outputs[0]] = n.Inputs
+			case "Softmax":
+				last = of[n.Inputs[0]]
+				for _, x := range last {
+					scores[x] = true
+				}
+			}
+		}
+		for _, x := range last {
+			delete(scores, x)
+		}
+		for _, n := range b.Model.Nodes {
+			for _, x := range n.Reads() {
+				if scores[x] && strings.HasPrefix(n.Name, "grad/") {
+					t.Errorf("%s: %s reads %s", family, b.Model.Describe(n), x)
+				}
+			}
+		}
+		if len(scores) == 0 {
+			t.Errorf("%s: no scores were found", family)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package textjudge
+
+import (
+	"maps"
+	"strings"
+	"testing"
+)
+
+// authorsAlone reports whether a shipped judge has no prompts but its authors': cmd/score asks these with copies that
+// are made up.
+func authorsAlone(name string) bool {
+	_, err := Open(name, always(""), Settings{})
+	return err != nil && strings.Contains(err.Error(), "the authors' alone")
+}
+
+// TestSpoken: numbers on lines and behind words are read as ImgEdit's and RISE-Bench's programs read them, where these
+// read one number; what they would take for another is an error.
+func TestSpoken(t *testing.T) {
+	lines := Grammar{Lines: &Value{List: []string{"a", "b", "c"}, Range: []float64{1, 5}}}
+	number := Grammar{Value: &Value{Number: "a", Range: []float64{1, 5}}, After: "Final Score"}
+	yes := Grammar{Value: &Value{Choice: map[string]float64{"0": 1, "1": 5}, As: "a"}, After: "Final Score"}
+	for _, tt := range []struct {
+		g    Grammar
+		text string
+		want map[string]float64 // nil: unreadable
+	}{
+		{lines, "Brief reasoning: it is 3: fine.\nPrompt: 5\r\n A & B: 4 \nLast: 1",
+			map[string]float64{"a": 5, "b": 4, "c": 1}},
+		{lines, "a: 5\nb: 4", nil},
+		{lines, "a: 5\nb: 4\nc: 3\nd: 2", nil},
+		{lines, "a: 5\nb: 4\nc: 6", nil},
+		{lines, "a: 5\nb: 4\nc: 3/5", nil},
+		{number, "So.\n**Final Score:** **4**", map[string]float64{"a": 4}},
+		{number, "final score 3.", map[string]float64{"a": 3}},
+		{number, "Final Score: X would be wrong.\nFinal Score: 2/5", map[string]float64{"a": 2}},
+		{number, "Final Score: 4, 5", nil},
+		{number, "Score: 4", nil},
+		{number, "Final Score: 0", nil},
+		{yes, "**Final Score**: **1**", map[string]float64{"a": 5}},
+		{yes, "Final Score: 5", nil},
+	} {
+		got, err := tt.g.Read(tt.text)
+		if err == nil != (tt.want != nil) || err == nil && !maps.Equal(got, tt.want) {
+			t.Errorf("%q: %v, %v, want %v", tt.text, got, err, tt.want)
+		}
+		if _, err := tt.g.language(); err == nil {
+			t.Error("words of the model's own are constrained")
+		}
+	}
+}
+
+// TestMarks: marks are replaced once, by what they stand for; doubled braces are single ones where str.format is
+// applied, and single ones are refused, as by Python.
+func TestMarks(t *testing.T) {
+	r := Released{File: "f.py", Instruction: "{instruct}", Fields: map[string]string{"reference": "{reference}"},
+		Format: true}
+	p, err := r.fill(`{{"a": {instruct}}} {reference}`, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := p.render(Item{Instruction: "{reference}", Fields: map[string]string{"reference": "{{x}}"}})
+	if want := `{"a": {reference}} {{x}}`; err != nil || got != want {
+		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+	if _, err := p.render(Item{Instruction: "a"}); err == nil || !strings.Contains(err.Error(), "there is no reference") {
+		t.Errorf("%v", err)
+	}
+	for want, text := range map[string]string{"has no {reference}": "{instruct}",
+		"a single { at byte 23": "{instruct} {reference} {other}"} {
+		if _, err := r.fill(text, ""); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// TestKinds: judges that ask by kind say at once what is wrong with their questions, and refuse other kinds.
+func TestKinds(t *testing.T) {
+	c := &Config{Format: 1, Kind: "text", Name: "n", Rule: "r", Kinds: []string{"a", "b", "c"}, Passes: 1,
+		Average: AverageLast, ScoreRange: []float64{0, 1}, Score: Formula{By: "mean", Of: []string{"x"}}}
+	ask := func(name string, kinds ...string) Question {
+		return Question{Name: name, Kinds: kinds, Prompt: "p.jinja", Answer: Grammar{Value: &Value{Number: "x",
+			Range: []float64{0, 1}}}}
+	}
+	problems := func(questions ...Question) string {
+		c.Questions = questions
+		var list []string
+		c.check(func(key, format string, args ...any) { list = append(list, key+" "+format) })
+		return strings.Join(list, "\n")
+	}
+	if got := problems(ask("1", "a"), ask("2", "b", "c")); got != "" {
+		t.Errorf("a number of two questions that no kind is asked both: %s", got)
+	}
+	for want, questions := range map[string][]Question{
+		"want a name that no other number has": {ask("1", "a", "b"), ask("2", "b", "c")},
+		"want one of the judge's kinds":        {ask("1", "a", "b", "c"), ask("2", "d")},
+		"no question is asked of it":           {ask("1", "a"), ask("2", "b")},
+	} {
+		if got := problems(questions...); !strings.Contains(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	j := &Judge{Config: *c}
+	if err := j.complete(Item{Kind: "z"}); err == nil || !strings.Contains(err.Error(), `"z" is none of a, b, c`) {
+		t.Errorf("%v", err)
+	}
+}
