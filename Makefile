@@ -10,6 +10,9 @@ demo: build ## label, train, score and report on photographs (DEMO=short: in a s
 	@go build -o build/bin/ ./tools/demo
 	@tools/demo.sh
 
+# Tests of several packages run at a time and open thousands of sessions, whose idle threads must not spin (ort.SpinEnv).
+test cover: export ASSAY_SPIN ?= 0
+
 test: setup ## run all tests
 	@go run ./tools/testsum -timeout 20m ./...
 

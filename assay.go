@@ -2,7 +2,7 @@
 // and an edited picture, a scorer says how well the edit was done, and how that changes with every pixel.
 //
 // [Open] opens a scorer directory; its methods score and differentiate. [Label] makes a label table of edits, and
-// [Train] a scorer of a label table. The packages beneath do the work, and may be imported for what is not here: data
+// [Train] a scorer of a label table; [DryRun] says beforehand what that takes. The packages beneath do the work, and may be imported for what is not here: data
 // reads pictures and tables, scoring scores whole tables, reward serves scores to trainers of editing models.
 package assay
 
@@ -25,15 +25,20 @@ type Pair struct {
 }
 
 // ReadPair reads the pictures of a pair from files: PNG, JPEG, WebP, GIF, BMP or TIFF, turned upright,
-// transparency over white. The error names the file.
-func ReadPair(source, edit, instruction string) (Pair, error) {
+// transparency over white. The error names the file, or is ctx's.
+func ReadPair(ctx context.Context, source, edit, instruction string) (Pair, error) {
 	p := Pair{Instruction: instruction}
-	var err error
-	if p.Source, err = data.Open(source, data.Limits{}); err != nil {
-		return Pair{}, err
-	}
-	if p.Edit, err = data.Open(edit, data.Limits{}); err != nil {
-		return Pair{}, err
+	for _, read := range []struct {
+		path string
+		into **data.Picture
+	}{{source, &p.Source}, {edit, &p.Edit}} {
+		if err := ctx.Err(); err != nil {
+			return Pair{}, err
+		}
+		var err error
+		if *read.into, err = data.Open(read.path, data.Limits{}); err != nil {
+			return Pair{}, err
+		}
 	}
 	return p, nil
 }

@@ -24,7 +24,12 @@ func openTiny(t *testing.T) *Scorer {
 
 func readCoffee(t *testing.T) Pair {
 	t.Helper()
-	p, err := ReadPair("testdata/oracle/images/coffee.png", "testdata/oracle/images/coffee_blur.png", "blur the picture")
+	p, err := ReadPair(
+		t.Context(),
+		"testdata/oracle/images/coffee.png",
+		"testdata/oracle/images/coffee_blur.png",
+		"blur the picture",
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,8 +100,26 @@ func TestErrors(t *testing.T) {
 	if _, err := s.Gradient(t.Context(), Pair{}); err == nil {
 		t.Error("the gradient of nothing")
 	}
-	if _, err := ReadPair("nowhere.png", "nowhere.png", "x"); err == nil || !strings.Contains(err.Error(), "nowhere.png") {
+	if _, err := ReadPair(
+		t.Context(),
+		"nowhere.png",
+		"nowhere.png",
+		"x",
+	); err == nil ||
+		!strings.Contains(err.Error(), "nowhere.png") {
 		t.Error(err)
+	}
+	if _, err := ReadPair(cancelled, "nowhere.png", "nowhere.png", "x"); !errors.Is(err, context.Canceled) {
+		t.Errorf("ReadPair: %v", err)
+	}
+	if _, err := DryRun(cancelled, Training{Config: config}); !errors.Is(err, context.Canceled) {
+		t.Errorf("DryRun: %v", err)
+	}
+	if _, err := DryRun(t.Context(), Training{Config: config, DeviceMemory: -1}); err == nil {
+		t.Error("a plan for -1 bytes")
+	}
+	if _, err := Train(t.Context(), Training{Config: config, DeviceMemory: 1}); err == nil {
+		t.Error("training with a memory that is not there")
 	}
 	if _, err := Train(t.Context(), Training{File: "nowhere.yaml"}); err == nil ||
 		!strings.Contains(err.Error(), "nowhere.yaml") {

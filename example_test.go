@@ -2,6 +2,7 @@ package assay_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"math"
@@ -11,6 +12,46 @@ import (
 	"assay/labeling"
 	"assay/trainer"
 )
+
+// Which of two edits is the better one?
+func Example() {
+	ctx := context.Background()
+	s, err := assay.Open(ctx, "backbones/tiny-scorer", assay.Options{Device: "cpu"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	const images = "testdata/oracle/images/"
+	var pairs []assay.Pair
+	for _, edit := range []string{"coffee.png", "coffee_blur.png"} {
+		pair, err := assay.ReadPair(ctx, images+"coffee.png", images+edit, "blur the picture")
+		if err != nil {
+			log.Fatal(err)
+		}
+		pairs = append(pairs, pair)
+	}
+	results, err := s.ScoreAll(ctx, pairs)
+	if err := errors.Join(err, results[0].Err, results[1].Err); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("the blurred one is better:", results[1].Score > results[0].Score)
+	// Output: the blurred one is better: true
+}
+
+// A file that cannot be read is named.
+func ExampleReadPair() {
+	ctx := context.Background()
+	pair, err := assay.ReadPair(ctx, "examples/photos/rocket.png", "examples/photos/rocket.png", "make it grey")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(pair.Edit.Width, "x", pair.Edit.Height, "pixels")
+	_, err = assay.ReadPair(ctx, "examples/photos/rocket.png", "nowhere.png", "make it grey")
+	fmt.Println(err)
+	// Output:
+	// 384 x 256 pixels
+	// open nowhere.png: no such file or directory
+}
 
 // One edit, asked for in two ways.
 func ExampleScorer_Score() {
@@ -22,7 +63,7 @@ func ExampleScorer_Score() {
 	defer s.Close()
 	const images = "testdata/oracle/images/"
 	for _, instruction := range []string{"blur the picture", "make the picture grey"} {
-		pair, err := assay.ReadPair(images+"coffee.png", images+"coffee_blur.png", instruction)
+		pair, err := assay.ReadPair(ctx, images+"coffee.png", images+"coffee_blur.png", instruction)
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -57,7 +98,7 @@ func ExampleScorer_ScoreAll() {
 		log.Fatal(err)
 	}
 	defer s.Close()
-	pair, err := assay.ReadPair("examples/photos/rocket.png", "examples/photos/rocket.png", "make the picture grey")
+	pair, err := assay.ReadPair(ctx, "examples/photos/rocket.png", "examples/photos/rocket.png", "make the picture grey")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -83,7 +124,7 @@ func ExampleScorer_Gradient() {
 	}
 	defer s.Close()
 	const images = "testdata/oracle/images/"
-	pair, err := assay.ReadPair(images+"coffee.png", images+"coffee_blur.png", "blur the picture")
+	pair, err := assay.ReadPair(ctx, images+"coffee.png", images+"coffee_blur.png", "blur the picture")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -100,6 +141,22 @@ func ExampleScorer_Gradient() {
 	// Output:
 	// score 8.2 of 120 x 85 pixels
 	// can rise: true
+}
+
+// What a run would take, on a GPU that is not here. Nothing is trained or written.
+func ExampleDryRun() {
+	plan, err := assay.DryRun(context.Background(), assay.Training{
+		File:         "examples/library/train.yaml",
+		DeviceMemory: 24e9,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(plan.Steps, "steps of", plan.BatchSize, "edits each")
+	fmt.Println("fits:", *plan.Fits)
+	// Output:
+	// 3 steps of 4 edits each
+	// fits: true
 }
 
 // A run of three steps. Its configuration is a file's, with another run directory.

@@ -9,12 +9,16 @@ import (
 	"assay/trainer"
 )
 
-// Training is what [Train] trains. File or Config is needed.
+// Training is what [Train] trains and [DryRun] plans. File or Config is needed.
 type Training struct {
 	File   string          // YAML file, as `train --config` takes it; docs/training.md has every key
 	Config *trainer.Config // instead of File: as trainer.Load gives it, or changed
 
 	Fresh bool // begin anew, even if there are checkpoints to go on from
+
+	// DeviceMemory makes DryRun plan for a GPU of that many bytes, which need not be here; 0: for the device of the
+	// configuration. Train uses what is there, and refuses it.
+	DeviceMemory int64
 
 	// Progress begins the display of a part of the work: its name, its length and the unit of that; nil: none.
 	Progress func(what string, total int64, unit string) trainer.Progress
@@ -27,15 +31,12 @@ type Training struct {
 // When ctx is cancelled the run ends after the present step with its state saved, and the error wraps ctx's: the same
 // call goes on from there. What is wrong with a file is told all at once, with lines.
 func Train(ctx context.Context, t Training) (*trainer.Result, error) {
-	c := t.Config
-	if c == nil && t.File == "" {
-		return nil, errors.New("nothing says what to train: Training.File or Training.Config is needed")
+	c, err := t.config()
+	if err != nil {
+		return nil, err
 	}
-	if c == nil {
-		var err error
-		if c, err = trainer.Load(t.File); err != nil {
-			return nil, err
-		}
+	if t.DeviceMemory != 0 {
+		return nil, errors.New("a run uses the memory that is there: Training.DeviceMemory is for DryRun")
 	}
 	r, err := trainer.Train(ctx, trainer.Options{
 		Config:   c,
@@ -45,6 +46,31 @@ func Train(ctx context.Context, t Training) (*trainer.Result, error) {
 		Warn:     t.Warn,
 	})
 	return r, ended(ctx, err)
+}
+
+// DryRun says what [Train] would do and need: steps, tokens, what trains, memory. It looks at every row of the tables,
+// and trains and writes nothing. The backbone's weights may be absent. The plan's Err says whether the run would fail.
+func DryRun(ctx context.Context, t Training) (*trainer.Plan, error) {
+	c, err := t.config()
+	if err != nil {
+		return nil, err
+	}
+	if t.DeviceMemory < 0 {
+		return nil, fmt.Errorf("want 0 (the device that is here) or more as Training.DeviceMemory, not %d", t.DeviceMemory)
+	}
+	p, err := trainer.DryRun(ctx, c, trainer.PlanModelFor(t.DeviceMemory), trainer.PlanOptions{Progress: t.Progress})
+	return p, ended(ctx, err)
+}
+
+// config is what File says, or Config.
+func (t Training) config() (*trainer.Config, error) {
+	switch {
+	case t.Config != nil:
+		return t.Config, nil
+	case t.File == "":
+		return nil, errors.New("nothing says what to train: Training.File or Training.Config is needed")
+	}
+	return trainer.Load(t.File)
 }
 
 // Labeling is what [Label] labels. File or Config is needed.

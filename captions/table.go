@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 
 	"assay/chat"
@@ -106,7 +105,7 @@ func (r *Run) Write(ctx context.Context) (*Result, error) {
 		return nil, fmt.Errorf("%d of %d rows were captioned; the answers are kept, and the same command goes on: %w", done,
 			t.Len(), cause)
 	}
-	return r.write(t, format, rows)
+	return r.write(ctx, t, format, rows)
 }
 
 func (r *Run) open() (*data.Table, error) {
@@ -197,31 +196,18 @@ func (r *Run) picture(t *data.Table, m data.Image, what string) (*data.Picture, 
 }
 
 // write writes the table, complete or not at all.
-func (r *Run) write(t *data.Table, format data.Format, rows []row) (*Result, error) {
+func (r *Run) write(ctx context.Context, t *data.Table, format data.Format, rows []row) (*Result, error) {
 	result := &Result{Out: r.Out, Rows: len(rows)}
-	return result, atomicfile.Write(r.Out, func(w io.Writer) error {
-		out, err := t.NewWriter(w, format, written...)
-		if err != nil {
-			return err
-		}
-		for i, v := range rows {
-			rec, err := t.Record(i)
-			if err != nil { // the row cannot be read at all: its place is kept
-				rec = data.Record{}
-			}
-			result.count(&v)
-			for name, text := range map[string]string{"source_caption": v.source, "target_caption": v.target,
-				"captioned_by": v.by, "caption_error": v.err} {
-				rec.Set(name, nil)
-				if text != "" {
-					rec.Set(name, text)
-				}
-			}
-			if err := out.Write(rec); err != nil {
-				return err
+	return result, t.Rewrite(ctx, r.Out, format, written, func(i int, rec *data.Record) {
+		v := &rows[i]
+		result.count(v)
+		for name, text := range map[string]string{"source_caption": v.source, "target_caption": v.target,
+			"captioned_by": v.by, "caption_error": v.err} {
+			rec.Set(name, nil)
+			if text != "" {
+				rec.Set(name, text)
 			}
 		}
-		return out.Close()
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 
 	"gorgonia.org/tensor"
 
@@ -13,14 +14,33 @@ import (
 
 // Float32s widens the bytes of a floating-point tensor (little-endian) to float32; float64 is rounded.
 func Float32s(t onnx.DType, data []byte) ([]float32, error) {
-	size := t.Size()
 	if !t.IsFloat() {
 		return nil, fmt.Errorf("%v is not a floating-point type", t)
 	}
-	if len(data)%size != 0 {
+	if len(data)%t.Size() != 0 {
 		return nil, fmt.Errorf("%d bytes are no whole number of elements of type %v", len(data), t)
 	}
-	out := make([]float32, len(data)/size)
+	out := make([]float32, len(data)/t.Size())
+	return out, Widen(out, t, data)
+}
+
+// halves are the values of all float16 numbers.
+var halves = sync.OnceValue(func() *[1 << 16]float32 {
+	var out [1 << 16]float32
+	for i := range out {
+		out[i] = onnx.Float16Value(uint16(i))
+	}
+	return &out
+})
+
+// Widen is [Float32s] into an array of as many elements as the bytes hold.
+func Widen(out []float32, t onnx.DType, data []byte) error {
+	if !t.IsFloat() {
+		return fmt.Errorf("%v is not a floating-point type", t)
+	}
+	if len(data) != len(out)*t.Size() {
+		return fmt.Errorf("%d bytes are not %d elements of type %v", len(data), len(out), t)
+	}
 	le := binary.LittleEndian
 	switch t {
 	case onnx.Float:
@@ -32,15 +52,16 @@ func Float32s(t onnx.DType, data []byte) ([]float32, error) {
 			out[i] = float32(math.Float64frombits(le.Uint64(data[8*i:])))
 		}
 	case onnx.Float16:
+		values := halves()
 		for i := range out {
-			out[i] = onnx.Float16Value(le.Uint16(data[2*i:]))
+			out[i] = values[le.Uint16(data[2*i:])]
 		}
 	case onnx.BFloat16:
 		for i := range out {
 			out[i] = onnx.BFloat16Value(le.Uint16(data[2*i:]))
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // AppendFloat32s appends v as elements of the floating-point type t, little-endian, rounded to nearest even.

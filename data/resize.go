@@ -4,7 +4,8 @@ import (
 	"encoding/binary"
 	"math"
 	"runtime"
-	"sync"
+
+	"assay/internal/workers"
 )
 
 // Filter is one of Pillow's resampling filters.
@@ -248,11 +249,6 @@ func nearestIndices(n, m int) []int {
 
 // parallel calls body for consecutive parts of 0..n, on all processors if there are enough bytes to be worth it.
 func parallel(n, bytes int, body func(from, to int)) {
-	workers := min(runtime.GOMAXPROCS(0), n, 1+bytes>>18)
-	var wait sync.WaitGroup
-	for k := 1; k < workers; k++ {
-		wait.Go(func() { body(n*k/workers, n*(k+1)/workers) })
-	}
-	body(0, n/workers)
-	wait.Wait()
+	parts := min(runtime.GOMAXPROCS(0), n, 1+bytes>>18)
+	workers.Do(parts, func(k int) { body(n*k/parts, n*(k+1)/parts) })
 }

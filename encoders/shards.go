@@ -2,7 +2,6 @@ package encoders
 
 import (
 	"context"
-	"fmt"
 
 	"assay/data"
 	"assay/shards"
@@ -45,19 +44,12 @@ func (r *TableRun) MeasureShard(ctx context.Context, t *data.Table, m *Measurer)
 	if err != nil {
 		return nil, err
 	}
-	return w.Do(ctx, r.Shard, func(ctx context.Context, s shards.Shard) (rows []measured, err error) {
+	return w.Do(ctx, r.Shard, func(ctx context.Context, s shards.Shard) ([]measured, error) {
 		done, err := r.measureInto(ctx, t, m, s.Progress, s.From, s.To)
 		if err != nil {
 			return nil, err
 		}
-		for i := s.From; i < s.To; i++ {
-			v, ok := done[i]
-			if !ok {
-				return nil, fmt.Errorf("row %d has no result", i+1)
-			}
-			rows = append(rows, v)
-		}
-		return rows, nil
+		return shards.Collect(s, done)
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"assay/data"
@@ -232,49 +231,33 @@ func (m *Measurer) Counts() (encoded, known int64) {
 func (r *TableRun) write(ctx context.Context, t *data.Table, m *Measurer, done map[int]measured) (*TableResult, error) {
 	result := &TableResult{Out: r.Out, Rows: t.Len(), Known: map[string]int{}}
 	result.Encoded, result.Cached = m.Counts()
-	err := remote.Write(ctx, r.Out, func(w io.Writer) error {
-		tw, err := t.NewWriter(w, r.Format, measuredColumns...)
-		if err != nil {
-			return err
-		}
-		for i := range t.Len() {
-			rec, err := t.Record(i)
-			if remote.Failed(err) {
-				return err
-			} else if err != nil { // the row cannot be read at all: its place is kept
-				rec = data.Record{}
-			}
-			v := done[i]
-			set := func(name string, by *Cached, x *float64) {
-				if by == nil { // nobody measured it: what the table says
-					old, _ := rec.Get(name)
-					if n, err := data.Number(old); err == nil {
-						x = n
-					}
-				}
-				rec.Set(name, nil)
-				if x != nil {
-					rec.Set(name, *x)
-					result.Known[name]++
+	err := t.Rewrite(ctx, r.Out, r.Format, measuredColumns, func(i int, rec *data.Record) {
+		v := done[i]
+		set := func(name string, by *Cached, x *float64) {
+			if by == nil { // nobody measured it: what the table says
+				old, _ := rec.Get(name)
+				if n, err := data.Number(old); err == nil {
+					x = n
 				}
 			}
-			set("clip_d", m.CLIP, v.ClipD)
-			set("clip_i", m.CLIP, v.ClipI)
-			set("dino_i", m.DINO, v.DinoI)
-			set("clip_t", m.CLIP, v.ClipT)
-			if m.CLIP != nil {
-				rec.Set("profile", measuredProfile)
-			}
-			rec.Set("error", nil)
-			if v.Error != "" {
-				result.Failed++
-				rec.Set("error", v.Error)
-			}
-			if err := tw.Write(rec); err != nil {
-				return err
+			rec.Set(name, nil)
+			if x != nil {
+				rec.Set(name, *x)
+				result.Known[name]++
 			}
 		}
-		return tw.Close()
+		set("clip_d", m.CLIP, v.ClipD)
+		set("clip_i", m.CLIP, v.ClipI)
+		set("dino_i", m.DINO, v.DinoI)
+		set("clip_t", m.CLIP, v.ClipT)
+		if m.CLIP != nil {
+			rec.Set("profile", measuredProfile)
+		}
+		rec.Set("error", nil)
+		if v.Error != "" {
+			result.Failed++
+			rec.Set("error", v.Error)
+		}
 	})
 	return result, err
 }

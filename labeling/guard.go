@@ -37,8 +37,8 @@ type leak struct {
 
 var errClosed = errors.New("pictures inside it are not looked for: unpack it, or convert it to Parquet")
 
-// openGuard looks at every picture in folders: picture files, and the pictures inside Parquet and JSON tables. What cannot
-// be read is passed to bad, and so are files that may hold pictures and are not looked into.
+// openGuard looks at every picture in folders: picture files, and the pictures inside Parquet and JSON tables. What
+// cannot be read is passed to bad, and so are files that may hold pictures and are not looked into.
 func openGuard(ctx context.Context, c GuardConfig, bad func(name string, err error)) (*guard, error) {
 	g := &guard{distance: c.Distance}
 	var paths []string

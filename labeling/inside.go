@@ -30,8 +30,8 @@ func names(ends string) map[string]bool {
 	return set
 }
 
-// tablePictures calls add for every picture that lies inside a table, in lists and objects too. Those that a table names
-// by their paths are files, found as such.
+// tablePictures calls add for every picture that lies inside a table, in lists and objects too. Those that a table
+// names by their paths are files, found as such.
 func tablePictures(ctx context.Context, path string, add func(string, data.Image)) error {
 	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
 		return err

@@ -146,9 +146,9 @@ func meanRow(w *checkpoints.Weights, key string) (*tensor.Dense, error) {
 	rows, width := int(info.Shape[0]), int(info.Shape[1])
 	sum, mean := make([]float64, width), make([]float32, width)
 	bytes := width * onnx.DType(info.Type).Size()
+	values := make([]float32, width)
 	for r := range rows {
-		values, err := checkpoints.Float32s(info.Type, raw[r*bytes:(r+1)*bytes])
-		if err != nil {
+		if err := checkpoints.Widen(values, info.Type, raw[r*bytes:(r+1)*bytes]); err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
 		for i, v := range values {

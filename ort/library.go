@@ -19,6 +19,10 @@ import (
 // LibraryEnv is the environment variable that names the runtime's library, or the folder that holds it.
 const LibraryEnv = "ASSAY_ONNXRUNTIME"
 
+// SpinEnv is the environment variable that, if it is 0, lets the idle worker threads of all sessions sleep at once
+// instead of spinning for a moment: where several processes share the cores.
+const SpinEnv = "ASSAY_SPIN"
+
 const libraryName = "libonnxruntime.so"
 
 var load = sync.OnceValues(func() (string, error) {

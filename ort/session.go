@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -31,7 +32,8 @@ type Options struct {
 	// NoArena gives every buffer back to the C library at once instead of keeping it for the next one. Within a run the
 	// arena is smaller and faster; without it less memory is held between runs.
 	NoArena bool
-	// NoSpin lets idle worker threads sleep at once; wanted where several sessions share the cores.
+	// NoSpin lets idle worker threads sleep at once; wanted where several sessions share the cores. [SpinEnv] says it for
+	// all sessions of a process.
 	NoSpin bool
 
 	CUDA CUDAOptions // of a CUDA device
@@ -183,7 +185,7 @@ func sessionOptions(o Options) (*onnxruntime.SessionOptions, error) {
 			config("session.use_env_allocators", "1")
 		}
 	}
-	if o.NoSpin {
+	if o.NoSpin || os.Getenv(SpinEnv) == "0" {
 		config("session.intra_op.allow_spinning", "0")
 	}
 	if o.Profile != "" {

@@ -2,7 +2,6 @@ package scoring
 
 import (
 	"context"
-	"fmt"
 
 	"assay/data"
 	"assay/internal/journal"
@@ -86,7 +85,7 @@ func TableShard(ctx context.Context, s TableScorer, o TableOptions) (*shards.Rep
 // shard scores one shard, and goes on where one was left.
 func (o *TableOptions) shard(
 	ctx context.Context, s TableScorer, t *data.Table, head progressHead, shard shards.Shard,
-) (rows []Row, err error) {
+) ([]Row, error) {
 	j, old, err := journal.Open[Row](shard.Progress, head)
 	if err != nil {
 		return nil, err
@@ -100,18 +99,17 @@ func (o *TableOptions) shard(
 	if err := scoreInto(ctx, j, s, t, shard.From, shard.To, done, told); err != nil {
 		return nil, err
 	}
-	for i := shard.From; i < shard.To; i++ {
-		row, ok := done[i]
-		if !ok {
-			return nil, fmt.Errorf("row %d has no result", i+1)
-		}
-		rows = append(rows, row)
-	}
-	return rows, nil
+	return shards.Collect(shard, done)
 }
 
 // mergeTable writes a table from what all shards hold.
-func mergeTable(ctx context.Context, s TableScorer, o TableOptions, t *data.Table, f data.Format) (*TableResult, error) {
+func mergeTable(
+	ctx context.Context,
+	s TableScorer,
+	o TableOptions,
+	t *data.Table,
+	f data.Format,
+) (*TableResult, error) {
 	w, _, err := o.work(t, s)
 	if err != nil {
 		return nil, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"slices"
@@ -272,35 +271,18 @@ func writeScores(
 	ctx context.Context, t *data.Table, out string, f data.Format, cfg model.ScorerConfig, done results,
 ) (*TableResult, error) {
 	r := &TableResult{Out: out, Rows: t.Len()}
-	err := remote.Write(ctx, out, func(w io.Writer) error {
-		columns := scoreColumns(&cfg)
-		tw, err := t.NewWriter(w, f, columns...)
-		if err != nil {
-			return err
+	columns := scoreColumns(&cfg)
+	err := t.Rewrite(ctx, out, f, columns, func(i int, rec *data.Record) {
+		for _, column := range columns {
+			rec.Set(column.Name, nil)
 		}
-		for i := range t.Len() {
-			rec, err := t.Record(i)
-			if remote.Failed(err) {
-				return err
-			} else if err != nil { // the row cannot be read at all: its place is kept
-				rec = data.Record{}
-			}
-			row := done.get(i)
-			for _, column := range columns {
-				rec.Set(column.Name, nil)
-			}
-			if row.Error != "" {
-				r.Failed++
-				rec.Set("error", row.Error)
-			} else {
-				r.Scored++
-				setScore(&rec, &cfg, &row)
-			}
-			if err := tw.Write(rec); err != nil {
-				return err
-			}
+		if row := done.get(i); row.Error != "" {
+			r.Failed++
+			rec.Set("error", row.Error)
+		} else {
+			r.Scored++
+			setScore(rec, &cfg, &row)
 		}
-		return tw.Close()
 	})
 	return r, err
 }

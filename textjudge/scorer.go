@@ -8,10 +8,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"assay/chat"
 	"assay/data"
+	"assay/internal/workers"
 	"assay/model"
 )
 
@@ -161,32 +161,22 @@ func (s *Scorer) Gradients(context.Context, []model.Pair) ([]*model.PixelGradien
 	return nil, fmt.Errorf("the judge %s answers in words: its scores have no gradients", s.Text.Config.Name)
 }
 
-// Each judges items, so many at a time. Each has a result or an error; err is that of ctx, or that the model answers no
+// Each judges items, at most so many at a time. Each has a result or an error; err is that of ctx, or that the model answers no
 // more (chat.ErrUnavailable). What was asked for is waited for.
-func (j *Judge) Each(ctx context.Context, items []Item, workers int) (results []*Result, errs []error, err error) {
+func (j *Judge) Each(ctx context.Context, items []Item, most int) (results []*Result, errs []error, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	results, errs = make([]*Result, len(items)), make([]error, len(items))
-	todo := make(chan int, len(items))
-	for i := range items {
-		todo <- i
-	}
-	close(todo)
-	var all sync.WaitGroup
-	for range min(max(workers, 1), len(items)) {
-		all.Go(func() {
-			for i := range todo {
-				if ctx.Err() != nil {
-					return
-				}
-				results[i], errs[i] = j.Judge(ctx, items[i])
-				if errors.Is(errs[i], chat.ErrUnavailable) {
-					stop(errs[i])
-				}
-			}
-		})
-	}
-	all.Wait()
+	_ = workers.Each(len(items), max(most, 1), func(i int) error {
+		if ctx.Err() != nil {
+			return nil
+		}
+		results[i], errs[i] = j.Judge(ctx, items[i])
+		if errors.Is(errs[i], chat.ErrUnavailable) {
+			stop(errs[i])
+		}
+		return nil
+	})
 	if err := context.Cause(ctx); err != nil {
 		return nil, nil, err
 	}

@@ -2,7 +2,6 @@ package textjudge
 
 import (
 	"context"
-	"fmt"
 
 	"assay/data"
 	"assay/shards"
@@ -66,19 +65,12 @@ func (j *Judge) TableShard(ctx context.Context, o TableOptions) (*shards.Report,
 	if err != nil {
 		return nil, err
 	}
-	return w.Do(ctx, o.Shard, func(ctx context.Context, s shards.Shard) (rows []row, err error) {
+	return w.Do(ctx, o.Shard, func(ctx context.Context, s shards.Shard) ([]row, error) {
 		r.from, r.to, r.done = s.From, s.To, map[int]row{}
 		if err := r.judgeInto(ctx, s.Progress); err != nil {
 			return nil, err
 		}
-		for i := s.From; i < s.To; i++ {
-			d, ok := r.done[i]
-			if !ok {
-				return nil, fmt.Errorf("row %d has no result", i+1)
-			}
-			rows = append(rows, d)
-		}
-		return rows, nil
+		return shards.Collect(s, r.done)
 	})
 }
 

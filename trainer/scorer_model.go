@@ -30,8 +30,11 @@ func OpenModel(_ context.Context, c *Config) (Model, error) { return openModel(c
 // dry runs.
 func PlanModel(_ context.Context, c *Config) (Model, error) { return openModel(c, true, 0) }
 
-// PlanModelFor is PlanModel for a GPU with that many bytes of memory, which need not be here.
+// PlanModelFor is PlanModel for a GPU with that many bytes of memory, which need not be here; 0: for what is here.
 func PlanModelFor(memory int64) Factory {
+	if memory == 0 {
+		return PlanModel
+	}
 	return func(_ context.Context, c *Config) (Model, error) {
 		there := *c
 		if !strings.HasPrefix(c.Device, "cuda") {

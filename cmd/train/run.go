@@ -71,22 +71,7 @@ func (o *runOptions) begin(c *cobra.Command) error {
 		return nil // rank 0 plans
 	}
 	if o.dryRun {
-		factory := trainer.PlanModel
-		if o.memory != "" {
-			var size trainer.CacheSize
-			if err := size.UnmarshalValue(o.memory); err != nil || size <= 0 {
-				return cli.Usagef("--device-memory: want a size like 80GB or 24GiB, not %q", o.memory)
-			}
-			factory = trainer.PlanModelFor(int64(size))
-		}
-		plan, err := trainer.DryRun(c.Context(), config, factory, trainer.PlanOptions{Progress: progress, Ranks: o.planned})
-		if err != nil {
-			return err
-		}
-		if err := cli.Print(c, plan, func(w io.Writer) { printPlan(w, plan) }); err != nil || plan.Err() == nil {
-			return err
-		}
-		return cli.Reported(plan.Err())
+		return o.plan(c, config, progress)
 	}
 	r, err := trainer.Train(c.Context(), trainer.Options{
 		Config:   config,
@@ -103,6 +88,28 @@ func (o *runOptions) begin(c *cobra.Command) error {
 		return err
 	}
 	return cli.Print(c, r, func(w io.Writer) { printResult(w, r) })
+}
+
+// plan prints what the run would do and need.
+func (o *runOptions) plan(
+	c *cobra.Command, config *trainer.Config,
+	progress func(what string, total int64, unit string) trainer.Progress,
+) error {
+	var memory trainer.CacheSize
+	if o.memory != "" {
+		if err := memory.UnmarshalValue(o.memory); err != nil || memory <= 0 {
+			return cli.Usagef("--device-memory: want a size like 80GB or 24GiB, not %q", o.memory)
+		}
+	}
+	plan, err := trainer.DryRun(c.Context(), config, trainer.PlanModelFor(int64(memory)),
+		trainer.PlanOptions{Progress: progress, Ranks: o.planned})
+	if err != nil {
+		return err
+	}
+	if err := cli.Print(c, plan, func(w io.Writer) { printPlan(w, plan) }); err != nil || plan.Err() == nil {
+		return err
+	}
+	return cli.Reported(plan.Err())
 }
 
 // note shows on stderr what is about to happen; with --json the result says it.

@@ -33,7 +33,7 @@ func run(ctx context.Context, scorer, source, edit, instruction string) error {
 		return err
 	}
 	defer s.Close()
-	pair, err := assay.ReadPair(source, edit, instruction)
+	pair, err := assay.ReadPair(ctx, source, edit, instruction)
 	if err != nil {
 		return err
 	}

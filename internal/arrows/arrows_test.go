@@ -44,7 +44,7 @@ calibration:      internal/atomicfile
 checkpoints:      onnx internal/atomicfile internal/workers
 quant:            onnx checkpoints internal/strictjson internal/workers internal/atomicfile internal/exit
 lora:             onnx checkpoints quant internal/atomicfile internal/workers internal/exit
-data:             onnx internal/atomicfile internal/remote
+data:             onnx internal/atomicfile internal/remote internal/workers
 onnx/gradjob:     onnx onnx/grad ort checkpoints internal/atomicfile internal/exit
 internal/oracle:  checkpoints internal/packed
 store:           data internal/remote
@@ -63,7 +63,7 @@ model/qwen25vl:  onnx checkpoints model model/qwenvl internal/strictjson data
 model/qwen3vl:   onnx checkpoints model model/qwenvl internal/strictjson
 model/families:  model/llavanext model/qwen2vl model/qwen25vl model/qwen3vl
 model/quantize:  onnx checkpoints quant model internal/atomicfile internal/exit
-textjudge:       chat data grammar store model model/text internal/pystring internal/strictyaml internal/journal internal/atomicfile shards
+textjudge:       chat data grammar store model model/text internal/pystring internal/strictyaml internal/journal internal/atomicfile shards internal/workers
 model/fresh:      checkpoints model model/families internal/atomicfile
 chat/table: chat data store internal/atomicfile internal/exit internal/journal internal/strictjson internal/workers
 generate:        chat data grammar model model/text internal/strictjson internal/workers

@@ -3,7 +3,6 @@ package modeltest
 import (
 	"context"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -73,29 +72,9 @@ func Packed(t *testing.T, dir string) {
 		checkScore(t, s, scores[0], r)
 		r.export(t, openExport(t, r.scorer()))
 		for _, o := range []model.TuneOptions{{}, {Recompute: true}} {
-			t.Run(fmt.Sprintf("case %d, recompute=%v", c.ID, o.Recompute), func(t *testing.T) { r.step(t, o) })
+			t.Run(fmt.Sprintf("case %d, recompute=%v", c.ID, o.Recompute), func(t *testing.T) {
+				r.step(t, openTuner(t, r.scorer(), o))
+			})
 		}
-	}
-}
-
-// step compares a training step.
-func (r *reference) step(t *testing.T, o model.TuneOptions) {
-	u := openTuner(t, r.scorer(), o)
-	got, err := u.Step(context.Background(), []*model.Sample{r.sample(t, u)}, []float64{r.Label / 10}, 1, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := math.Abs(got.Loss[0] - r.Loss); !(d <= 1e-4) {
-		t.Errorf("loss %g, want %g", got.Loss[0], r.Loss)
-	}
-	if d := math.Abs(got.CE[0] - r.CE); !(d <= 1e-4) {
-		t.Errorf("cross-entropy %g, want %g", got.CE[0], r.CE)
-	}
-	if !r.Gradients {
-		return
-	}
-	names, _ := u.Params()
-	for _, n := range names {
-		oracle.Close(t, n, got.Grads[n].Data().([]float32), r.floats(t, "grad."+n), 1e-7, 1e-4)
 	}
 }

@@ -36,29 +36,39 @@ func openTuner(t *testing.T, dir string, o model.TuneOptions) *model.Tuner {
 func (f Family) gradients(t *testing.T, o model.TuneOptions) {
 	open := func(t *testing.T, dir string) *model.Tuner { return openTuner(t, dir, o) }
 	each(t, f, open, func(t *testing.T, r *reference, u *model.Tuner) {
-		got, err := u.Step(context.Background(), []*model.Sample{r.sample(t, u)}, []float64{r.Label / 10}, 1, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := math.Abs(got.Loss[0] - r.Loss); !(d <= 1e-4) {
-			t.Errorf("loss %g, want %g", got.Loss[0], r.Loss)
-		}
-		if d := math.Abs(got.CE[0] - r.CE); !(d <= 1e-4) {
-			t.Errorf("cross-entropy %g, want %g", got.CE[0], r.CE)
-		}
+		r.step(t, u)
 		if !r.Gradients {
 			return
 		}
 		names, _ := u.Params()
-		for _, n := range names {
-			oracle.Close(t, n, got.Grads[n].Data().([]float32), r.floats(t, "grad."+n), 1e-7, 1e-4)
-		}
 		for _, n := range r.trained() {
 			if !slices.Contains(names, n) {
 				t.Errorf("%s is not trained", n)
 			}
 		}
 	})
+}
+
+// step compares the losses of a training step, and the gradients of all that trains.
+func (r *reference) step(t *testing.T, u *model.Tuner) {
+	t.Helper()
+	got, err := u.Step(context.Background(), []*model.Sample{r.sample(t, u)}, []float64{r.Label / 10}, 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := math.Abs(got.Loss[0] - r.Loss); !(d <= 1e-4) {
+		t.Errorf("loss %g, want %g", got.Loss[0], r.Loss)
+	}
+	if d := math.Abs(got.CE[0] - r.CE); !(d <= 1e-4) {
+		t.Errorf("cross-entropy %g, want %g", got.CE[0], r.CE)
+	}
+	if !r.Gradients {
+		return
+	}
+	names, _ := u.Params()
+	for _, n := range names {
+		oracle.Close(t, n, got.Grads[n].Data().([]float32), r.floats(t, "grad."+n), 1e-7, 1e-4)
+	}
 }
 
 // vision compares the gradients of adapters on every linear layer, the tower's too, and of parameters of the backbone,

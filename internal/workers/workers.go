@@ -25,13 +25,15 @@ func Each(n, most int, f func(i int) error) error {
 
 func run(n, most int, f func(i int)) {
 	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range min(most, n) {
-		wg.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				f(i)
-			}
-		})
+	work := func() {
+		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+			f(i)
+		}
 	}
+	var wg sync.WaitGroup
+	for range min(most, n) - 1 {
+		wg.Go(work)
+	}
+	work()
 	wg.Wait()
 }
