@@ -50,7 +50,7 @@ type built struct {
 	Sites     int               // LoRA layers with dropout
 	Widest    int               // widest input among them
 
-	packed bool // weights are kept as the processor multiplies them: one row as fast as it can be, and as exact as many
+	packed bool // weights are kept as the processor multiplies them: one row is as exact as many
 }
 
 // buildGraph assembles embedding, vision tower, decoder, head and losses around g.
