@@ -199,3 +199,14 @@ func TestFaults(t *testing.T) {
 		t.Errorf("an object that changed: %v", err)
 	}
 }
+
+// TestRemove: an object is removed, and one that is not there is no error.
+func TestRemove(t *testing.T) {
+	m := newMemory(t, "s3://removed")
+	m.objects["a"] = []byte("x")
+	for range 2 {
+		if err := Remove(context.Background(), "s3://removed/a"); err != nil || len(m.objects) != 0 {
+			t.Fatal(err, m.objects)
+		}
+	}
+}
