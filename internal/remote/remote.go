@@ -44,7 +44,7 @@ func split(name string) (bucket, key string, err error) {
 		return "", "", fmt.Errorf("%s: that is a folder: want an object", name)
 	}
 	if key != path.Clean(key) || strings.HasPrefix(key, "../") {
-		return "", "", fmt.Errorf("%s: its key has //, . or .. in it: write the plain path", name)
+		return "", "", fmt.Errorf("%s: its key is not a path: there is //, . or .. in it", name)
 	}
 	return scheme + "://" + host, key, nil
 }
