@@ -161,8 +161,8 @@ func (l *liveness) run(n *onnx.Node, types *onnx.Types, inner int64) {
 	}
 }
 
-// largest is the size of the largest value that a node reads: what one of unknown size counts as. Those are the distinct
-// rows of what was read more than once, of which there are at most as many as reads.
+// largest is the size of the largest value that a node reads: what one of unknown size counts as. Those are
+// the distinct rows of what was read more than once, of which there are at most as many as reads.
 func (l *liveness) largest(n *onnx.Node, types *onnx.Types) (bytes int64) {
 	for _, x := range n.Reads() {
 		size := l.size[l.of(x)]

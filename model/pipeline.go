@@ -20,8 +20,8 @@ type Options struct {
 	Opened    func(graph string, m *onnx.Model) // told of every graph before its session is opened; nil: nobody
 	Blocks    int                               // queries in a block of attention, from twice as many on; 0: it chooses
 	Raw       bool                              // scores as head and fusion give them, without the scorer's calibration
-	// Held is the memory that training takes for parameters besides their values and a run's gradients, in bytes; nil: sums
-	// of gradients, and two moments (AdamW).
+	// Held is the memory that training takes for parameters besides their values and a run's gradients, in bytes;
+	// nil: sums of gradients, and two moments (AdamW).
 	Held func(params []Param) int64
 	// Dimension is the head of a scorer of format 2 whose dimension is the score; "": the scorer's fusion.
 	Dimension string

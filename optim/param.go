@@ -15,7 +15,8 @@ type Param struct {
 	Name  string
 	Value *tensor.Dense
 
-	// Of a stretch of a tensor: the shape of the whole (nil: Value is the whole), and the index of its first element there.
+	// Of a stretch of a tensor: the shape of the whole (nil: Value is the whole), and the index of its first
+	// element there.
 	Whole tensor.Shape
 	First int
 }

@@ -3,6 +3,7 @@ package shards
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,8 +14,8 @@ import (
 )
 
 // objects is a folder of object storage. Claims are writes on the condition that nothing is there (If-None-Match, or
-// the like), of which one of several wins. What is done of a shard lies on the worker's machine: a worker elsewhere that
-// takes over begins the shard anew.
+// the like), of which one of several wins. What is done of a shard lies on the worker's machine: a worker
+// elsewhere that takes over begins the shard anew.
 type objects string
 
 // Requests outlive an interrupt, so that leases are given back. Each ends by itself.
@@ -27,7 +28,7 @@ func (o objects) check() error {
 	if strings.HasPrefix(string(o), "file://") {
 		return fmt.Errorf("%s: shards meet in a folder as it is, not by file://: two workers could claim one shard", o)
 	}
-	probe := o.path(".probe-" + worker().ID)
+	probe := o.path(".probe-" + rand.Text()) // workers of one process try at once, too
 	if err := remote.Put(o.ctx(), probe, []byte("1\n"), true); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}

@@ -161,8 +161,8 @@ func (s *Scorer) Gradients(context.Context, []model.Pair) ([]*model.PixelGradien
 	return nil, fmt.Errorf("the judge %s answers in words: its scores have no gradients", s.Text.Config.Name)
 }
 
-// Each judges items, at most so many at a time. Each has a result or an error; err is that of ctx, or that the model answers no
-// more (chat.ErrUnavailable). What was asked for is waited for.
+// Each judges items, at most so many at a time. Each has a result or an error; err is that of ctx, or that the
+// model answers no more (chat.ErrUnavailable). What was asked for is waited for.
 func (j *Judge) Each(ctx context.Context, items []Item, most int) (results []*Result, errs []error, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

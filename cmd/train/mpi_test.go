@@ -100,7 +100,7 @@ func TestMPIEqualsOneProcess(t *testing.T) {
 	}
 }
 
-// TestMPISharesTheOptimizer: with every weight trained, each rank keeps its part of the optimizer's state, and the final
+// TestMPISharesTheOptimizer: with every weight trained, each rank keeps its part of the optimizer's state. The final
 // bytes and the whole checkpoint are those of one process. Another number of ranks goes on from one of theirs.
 func TestMPISharesTheOptimizer(t *testing.T) {
 	full := strings.Replace(mpiRun, "mode: lora", "mode: full", 1)

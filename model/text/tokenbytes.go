@@ -65,8 +65,8 @@ func speller(raw json.RawMessage) (spell func(token string) []byte, trims bool, 
 			types, trims = types[:3], true
 			strip := all[3]
 			if strip.Content != " " || strip.Start != 1 || strip.Stop != 0 {
-				return nil, false, fmt.Errorf("decoder Strip of %d and %d times %q: only one blank in front is supported", strip.Start,
-					strip.Stop, strip.Content)
+				return nil, false, fmt.Errorf("decoder Strip of %d and %d times %q: only one blank in front is supported",
+					strip.Start, strip.Stop, strip.Content)
 			}
 		}
 	}

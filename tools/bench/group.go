@@ -67,7 +67,9 @@ func groupStep(
 	}
 	var loss float64
 	var rows int
-	facts := map[string]any{"edits": n, "tokens": len(samples[0].IDs), "loss": &loss, "rows": &rows, "planned": planned >> 20}
+	facts := map[string]any{
+		"edits": n, "tokens": len(samples[0].IDs), "loss": &loss, "rows": &rows, "planned": planned >> 20,
+	}
 	return report(steps, facts, func() error {
 		loss, rows = 0, 0
 		for at := 0; at < n; at += each {

@@ -3,7 +3,7 @@
 //
 //	bench step  --backbone DIR --source A.png --edit B.png --steps 5 [--recompute] [--blocks 1000000]
 //	bench score --backbone DIR --source A.png --edit B.png --pairs 64
-//	bench group-step --backbone DIR --source A.png --edit B.png --edits 8 [--apart] [--first] [--recompute] [--blocks 1000000]
+//	bench group-step --backbone DIR --source A.png --edit B.png --edits 8 [--apart] [--first] [--recompute] [--blocks N]
 //	bench group-score --backbone DIR --source A.png --edit B.png --edits 8 [--apart] [--first]
 //	bench gradient --scorer DIR --source A.png --edit B.png --pairs 32 --batch 8
 package main
