@@ -220,7 +220,11 @@ func TestHostileEdits(t *testing.T) {
 		}
 		l.copy(i).become("lie")
 	}
-	ask()
+	// The edits are tried once more, on the other copy or a new one: if that one lies, too, nothing is answered.
+	code, _, raw := post(t, url+"/v1/score", object{"source": good, "instruction": "x", "edits": []any{good, white}})
+	if got := decodeScores(t, raw); code != 200 && (code != 503 || got.Results[0].Score01 != nil) {
+		t.Errorf("%d %s", code, raw)
+	}
 	eventually(t, "a copy to be replaced that has other scores than before", func() bool {
 		return s.scorers["a"].restarts(0)+s.scorers["a"].restarts(1) > 0
 	})
