@@ -11,6 +11,7 @@ import (
 
 	"assay/data/readers"
 	"assay/heuristics"
+	"assay/internal/remote"
 	"assay/internal/strictyaml"
 )
 
@@ -134,6 +135,9 @@ func Load(path string) (*Config, error) {
 		paths = append(paths, &c.Guard.Folders[i])
 	}
 	for _, p := range paths {
+		if remote.Is(*p) {
+			d.Problem("", "%s: labelling reads and writes files of this machine: copy it, or mount it", *p)
+		}
 		if *p != "" && !filepath.IsAbs(*p) {
 			*p = filepath.Join(folder, *p)
 		}

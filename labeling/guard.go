@@ -3,9 +3,7 @@ package labeling
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -35,28 +33,17 @@ type leak struct {
 	distance int // of their hashes, in bits
 }
 
-var errClosed = errors.New("pictures inside it are not looked for: unpack it, or convert it to Parquet")
-
 // openGuard looks at every picture in folders: picture files, and the pictures inside Parquet and JSON tables. What
 // cannot be read is passed to bad, and so are files that may hold pictures and are not looked into.
 func openGuard(ctx context.Context, c GuardConfig, bad func(name string, err error)) (*guard, error) {
 	g := &guard{distance: c.Distance}
 	var paths []string
 	for _, folder := range c.Folders {
-		err := filepath.WalkDir(folder, func(p string, e fs.DirEntry, err error) error {
-			ext := strings.ToLower(filepath.Ext(p))
-			switch {
-			case err != nil || e.IsDir():
-			case pictureFile[ext] || tableFile[ext]:
-				paths = append(paths, p)
-			case closedFile[ext]:
-				bad(p, errClosed)
-			}
-			return err
-		})
+		files, err := guardFiles(folder, bad)
 		if err != nil {
 			return nil, fmt.Errorf("guard: %w", err)
 		}
+		paths = append(paths, files...)
 	}
 	var mu sync.Mutex
 	add := func(name string, m data.Image) {
@@ -81,7 +68,7 @@ func openGuard(ctx context.Context, c GuardConfig, bad func(name string, err err
 		tokens <- struct{}{}
 		busy.Go(func() {
 			defer func() { <-tokens }()
-			if pictureFile[strings.ToLower(filepath.Ext(p))] {
+			if !tableFile[strings.ToLower(filepath.Ext(p))] {
 				add(p, data.Image{Path: p})
 			} else if err := tablePictures(ctx, p, add); err != nil {
 				mu.Lock()
@@ -93,6 +80,11 @@ func openGuard(ctx context.Context, c GuardConfig, bad func(name string, err err
 	busy.Wait()
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	if len(g.pictures) == 0 {
+		for _, folder := range c.Folders {
+			bad(folder, errNone)
+		}
 	}
 	slices.SortFunc(g.pictures, func(a, b guarded) int {
 		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.pixels, b.pixels))

@@ -7,28 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 
 	"assay/data"
 )
-
-// What the guard looks for in folders, by the ends of names.
-var (
-	// Picture files, also of formats that are not read: that is said of each of them.
-	pictureFile = names(".png .jpg .jpeg .webp .gif .bmp .tif .tiff .avif .heic .heif .jp2 .jxl")
-	// Tables that may hold pictures.
-	tableFile = names(".parquet .jsonl .ndjson .json")
-	// Files that may hold pictures and are not looked into. That is said, too.
-	closedFile = names(".zip .tar .tgz .gz .zst .xz .7z .rar .arrow .feather .npz .h5 .hdf5 .lmdb .mdb .tfrecord .pkl .pt")
-)
-
-func names(ends string) map[string]bool {
-	set := map[string]bool{}
-	for end := range strings.FieldsSeq(ends) {
-		set[end] = true
-	}
-	return set
-}
 
 // tablePictures calls add for every picture that lies inside a table, in lists and objects too. Those that a table
 // names by their paths are files, found as such.
@@ -66,10 +50,12 @@ func inside(v any, add func(data.Image)) {
 	}
 	switch v := v.(type) {
 	case string:
-		if m, ok := base64Picture(v); ok {
-			add(m)
-		}
+		inText(v, add)
 	case []any:
+		if m, ok := byteList(v); ok {
+			add(m)
+			return
+		}
 		for _, one := range v {
 			inside(one, add)
 		}
@@ -120,21 +106,80 @@ func fromJSON(raw json.RawMessage) any {
 	return nil
 }
 
-// base64Picture tells whether text is a picture in base64, also as a data URL.
-func base64Picture(s string) (m data.Image, ok bool) {
-	if rest, url := strings.CutPrefix(s, "data:"); url {
-		_, s, _ = strings.Cut(rest, ",")
+// inText calls add for every picture in text: base64 as a whole, data URLs anywhere, and JSON.
+func inText(s string, add func(data.Image)) {
+	s = strings.TrimSpace(s)
+	if s == "" {
+		return
 	}
+	if s[0] == '[' || s[0] == '{' {
+		inside(fromJSON(json.RawMessage(s)), add)
+	}
+	const url = "data:image/"
+	if !strings.Contains(s, url) {
+		if rest, ok := strings.CutPrefix(s, "data:"); ok {
+			_, s, _ = strings.Cut(rest, ",")
+		}
+		if m, ok := base64Picture(s); ok {
+			add(m)
+		}
+		return
+	}
+	for _, part := range strings.Split(s, url)[1:] {
+		if _, text, ok := strings.Cut(part, "base64,"); ok {
+			if end := strings.IndexAny(text, "\"'<>() "); end >= 0 {
+				text = text[:end]
+			}
+			if m, ok := base64Picture(text); ok {
+				add(m)
+			}
+		}
+	}
+}
+
+// heads are the beginnings of pictures in base64: PNG, JPEG, WebP, GIF, TIFF.
+var heads = []string{"iVBORw0KG", "/9j/", "UklGR", "R0lGOD", "SUkqA", "TU0AK"}
+
+// base64Picture reads a picture in base64: either alphabet, with or without padding and line breaks. What only begins
+// like a picture is returned as far as it can be read, so that opening it says what is wrong.
+func base64Picture(s string) (m data.Image, ok bool) {
+	s = strings.TrimSpace(s)
 	const head = 64 // nearly all other text is told by its first characters
+	if len(s) < head || strings.Contains(s[:head], " ") {
+		return m, false
+	}
+	s = strings.NewReplacer("-", "+", "_", "/", "\n", "", "\r", "", "\t", "", "=", "").Replace(s)
 	if len(s) < head {
 		return m, false
 	}
-	if _, err := base64.StdEncoding.DecodeString(s[:head]); err != nil {
+	if _, err := base64.RawStdEncoding.DecodeString(s[:head]); err != nil {
 		return m, false
 	}
-	raw, err := base64.StdEncoding.DecodeString(s)
-	if err != nil {
+	raw, broken := base64.RawStdEncoding.DecodeString(s)
+	_, _, err := data.Size(raw, data.Limits{})
+	like := slices.ContainsFunc(heads, func(h string) bool { return strings.HasPrefix(s, h) })
+	switch {
+	case broken == nil && err == nil:
+		return data.Image{Bytes: raw}, true
+	case like || err == nil: // a picture that is cut off or damaged
+		return data.Image{Bytes: raw[:min(len(raw), 1<<10)]}, true
+	}
+	return m, false
+}
+
+// byteList is a list of numbers as bytes, if it is one and they are a picture's.
+func byteList(list []any) (m data.Image, ok bool) {
+	if len(list) < 64 {
 		return m, false
+	}
+	raw := make([]byte, len(list))
+	for i, v := range list {
+		text, isRaw := v.(json.RawMessage)
+		n, err := strconv.ParseUint(string(bytes.TrimSpace(text)), 10, 8)
+		if !isRaw || err != nil {
+			return m, false
+		}
+		raw[i] = byte(n)
 	}
 	if _, _, err := data.Size(raw, data.Limits{}); err != nil {
 		return m, false

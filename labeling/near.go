@@ -148,11 +148,11 @@ func (n *nearIndex) shelve(wanted func(owner int32) bool) (s shelf) {
 func (d *band) of(key uint32) []hashed { return d.list[d.first[key]:d.first[key+1]] }
 
 // around returns the entries with a key. Of more than mostListed, which are sorted by their bits, those of the lowest
-// frequencies first, it returns those around a hash.
-func (d *band) around(key uint32, b int, hash uint64) []hashed {
-	list := d.of(key)
+// frequencies first, it returns those around a hash; all is false then.
+func (d *band) around(key uint32, b int, hash uint64) (list []hashed, all bool) {
+	list = d.of(key)
 	if len(list) <= mostListed {
-		return list
+		return list, true
 	}
 	mask := uint64(1<<bandBits-1) << (b * bandBits)
 	place := bits.Reverse64(hash&^mask | uint64(key)<<(b*bandBits))
@@ -160,7 +160,7 @@ func (d *band) around(key uint32, b int, hash uint64) []hashed {
 		return cmp.Compare(bits.Reverse64(h.hash), place)
 	})
 	from := min(max(at-mostListed/2, 0), len(list)-mostListed)
-	return list[from : from+mostListed]
+	return list[from : from+mostListed], false
 }
 
 // pairs calls found for pictures that are near copies of each other, perhaps several times for two of them and in any
@@ -216,6 +216,7 @@ type search struct {
 	hashes    [windowCount]uint64
 	certainty [windowCount]certainty
 	windows   fitter
+	cut       bool // not all that has a key, or is near, was compared
 }
 
 const unmet = 255 // a distance
@@ -233,6 +234,7 @@ func newSearch(n *nearIndex) *search {
 func (s *search) candidates(at int) []candidate {
 	n := s.index
 	s.thumb, s.self, s.found, s.list = n.pictures[at].clippedThumb, at, s.found[:0], s.list[:0]
+	s.cut = false
 	s.windows.take(s.thumb)
 	spectra(s.thumb.pixels[:], func(window int, spectrum *spectrum) {
 		hash, sizes := spectrum.hash(), spectrum.sizes()
@@ -246,7 +248,9 @@ func (s *search) candidates(at int) []candidate {
 					s.look(n.guarded[b].of(k), hash, window)
 					fallthrough
 				default:
-					s.look(n.data[b].around(k, b, hash), hash, window)
+					list, all := n.data[b].around(k, b, hash)
+					s.look(list, hash, window)
+					s.cut = s.cut || !all
 				}
 			}
 		}
@@ -275,20 +279,23 @@ func (s *search) look(list []hashed, hash uint64, window int) {
 
 // bound leaves out of the list what is too far down. What is said of benchmarks' pictures is never left out.
 func (s *search) bound() {
-	if len(s.list) <= mostCompared || s.index.pictures[s.self].owner < 0 {
+	if s.index.pictures[s.self].owner < 0 {
 		return
 	}
-	first := true
-	kept := s.list[:mostCompared]
-	for _, c := range s.list[mostCompared:] {
-		if s.index.pictures[c.entry/turns].owner < 0 {
-			kept = append(kept, c)
-		} else if first {
-			first = false
-			s.index.crowded.Add(1)
+	if len(s.list) > mostCompared {
+		kept := s.list[:mostCompared]
+		for _, c := range s.list[mostCompared:] {
+			if s.index.pictures[c.entry/turns].owner < 0 {
+				kept = append(kept, c)
+			} else {
+				s.cut = true
+			}
 		}
+		s.list = kept
 	}
-	s.list = kept
+	if s.cut {
+		s.index.crowded.Add(1)
+	}
 }
 
 // doubt is how certain the bits are that differ, as a share of all. Copies differ in bits that are uncertain in both.

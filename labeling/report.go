@@ -206,6 +206,10 @@ func (r *Report) finish(l *heuristics.Labeler, given map[givenKey]int) {
 	r.Histograms[1].marks = []float64{clipI}
 	r.Histograms[2].marks = []float64{dinoI}
 	slices.Sort(r.Guard.Unreadable)
+	if n := len(r.Guard.Unreadable); n > 0 {
+		r.warn("the guard could not look into %d files, the first one %s: edits of pictures in them may be in the table",
+			n, r.Guard.Unreadable[0])
+	}
 	if r.unmeasured > 0 {
 		r.warn("nobody measured CLIP-D of %d outputs of prompt-guided editors: rule %s takes only those whose captions "+
 			"are equal; give an encoder and captions",
@@ -216,8 +220,8 @@ func (r *Report) finish(l *heuristics.Labeler, given map[givenKey]int) {
 			r.Scenes, r.LargestScene)
 	}
 	if r.Crowded > 0 {
-		r.warn("%d pictures look like more than %d others: only the nearest of those were compared, so that a near copy "+
-			"may stand on the other side of the split", r.Crowded, mostCompared)
+		r.warn("%d pictures look like very many others: only the %d nearest were compared, of those that the index lists "+
+			"first, so that a near copy may stand on the other side of the split", r.Crowded, mostCompared)
 	}
 	if r.TableRows == 0 {
 		r.warn("the table is empty")

@@ -4,12 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
 
+	"assay/internal/remote"
 	"assay/internal/strictyaml"
 	"assay/lora"
 	"assay/model"
@@ -61,6 +64,7 @@ func (c *Config) settle(d *strictyaml.Document, folder string) {
 	if c.Lora.Targets.wholePaths() && !d.Has("lora.parts") {
 		c.Lora.Parts = lora.Parts() // an expression for whole paths says itself which parts are meant
 	}
+	c.refuseStorage(d)
 	if d.Has("backbone") && c.Backbone != "" {
 		c.Backbone = absolute(folder, c.Backbone)
 	}
@@ -83,6 +87,21 @@ func (c *Config) settle(d *strictyaml.Document, folder string) {
 	}
 	if d.Has("losses") && d.Has("loss") {
 		d.Problem("loss", "losses is there as well: it says all of the objective (the text's part is {kind: text})")
+	}
+}
+
+// refuseStorage refuses names on object storage: as paths they would be folders of this machine.
+func (c *Config) refuseStorage(d *strictyaml.Document) {
+	paths := map[string][]string{
+		"backbone": {c.Backbone}, "init": {c.Init}, "scorer": {c.Scorer}, "out": {c.Out}, "cache.folder": {c.Cache.Folder},
+		"data.train": c.Data.Train, "data.validation": c.Data.Validation.Tables,
+	}
+	for _, key := range slices.Sorted(maps.Keys(paths)) {
+		for _, path := range paths[key] {
+			if remote.Is(path) {
+				d.Problem(key, "%s: training reads and writes files of this machine: copy it, or mount it", path)
+			}
+		}
 	}
 }
 

@@ -60,6 +60,7 @@ after Ctrl-C (exit code 3) or a crash the same command goes on where it was.`,
 	f.StringVar(&r.dino, "dino", "", "DINOv2 checkpoint directory, or .onnx file")
 	f.StringVar(&r.table.In, "in", "", "table to read")
 	f.StringVar(&r.table.Out, "out", "", "table to write")
+	cli.TakesStorage(c, "in", "out")
 	f.StringVar(&r.cache, "cache", "", "folder of the store of embeddings that are known (default: assay/store in the "+
 		"user's cache folder)")
 	f.Int64Var(&r.cacheMiB, "cache-size", 4096, "most MiB of that folder; what went unused longest is removed")

@@ -51,6 +51,7 @@ When all parts are done, --merge writes OUT, the same table as without shards (d
 	s.Add(c)
 	c.Flags().StringVar(&o.In, "in", "", "table to read")
 	c.Flags().StringVar(&o.Out, "out", "", "table to write")
+	cli.TakesStorage(c, "in", "out")
 	c.Flags().StringToStringVar(&o.Columns, "columns", nil, "our column=the table's, for other names")
 	c.Flags().StringVar(&o.Preferences, "pairs", "",
 		"table of preferences to write, too: chosen and rejected edits of the same source and instruction")

@@ -23,7 +23,7 @@ internal/remote/s3test:
 shards: internal/atomicfile internal/remote
 internal/exit:
 internal/version:
-internal/cli: internal/exit internal/version shards
+internal/cli: internal/exit internal/version internal/remote shards
 internal/fuzzing:
 internal/journal:
 internal/packed:
@@ -70,7 +70,7 @@ generate:        chat data grammar model model/text internal/strictjson internal
 encoders:        shards onnx ort checkpoints data store heuristics model internal/strictjson internal/workers internal/atomicfile internal/journal internal/remote
 optim:            internal/workers
 trainer/events:   internal/journal
-trainer:          onnx losses ort chat chat/table checkpoints lora data store model model/text trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version internal/journal
+trainer:          internal/remote onnx losses ort chat chat/table checkpoints lora data store model model/text trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version internal/journal
 doctor:          onnx ort data lora model model/fresh optim internal/kernels internal/version
 judges:           checkpoints model store internal/atomicfile internal/exit internal/pystring
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed
@@ -78,7 +78,7 @@ metrics:         onnx ort checkpoints data encoders heuristics store internal/st
 scoring:         data store model internal/remote internal/journal internal/workers internal/atomicfile shards
 scoring/calibrate: calibration data model scoring store internal/atomicfile internal/page internal/stats
 benchmarks:      internal/page data heuristics model encoders scoring store internal/journal internal/stats internal/atomicfile metrics internal/workers textjudge
-labeling:         data store heuristics data/readers encoders internal/strictyaml internal/workers internal/atomicfile
+labeling:         internal/remote data store heuristics data/readers encoders internal/strictyaml internal/workers internal/atomicfile
 reward: chat data heuristics model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
 .:                data model model/families scoring trainer labeling
 `

@@ -94,6 +94,9 @@ func watch(c *cobra.Command, running *bool) {
 	if run := c.RunE; run != nil {
 		c.RunE = func(c *cobra.Command, args []string) error {
 			*running = true
+			if err := checkStorage(c, args); err != nil {
+				return err
+			}
 			return run(c, args)
 		}
 	}

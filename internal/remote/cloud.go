@@ -25,6 +25,9 @@ import (
 	"google.golang.org/api/googleapi"
 )
 
+// Built tells whether the program has the drivers of object storage.
+const Built = true
+
 // openBucket opens scheme://bucket.
 func openBucket(ctx context.Context, name string) (driver, error) {
 	var b *blob.Bucket

@@ -9,6 +9,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -21,6 +22,9 @@ import (
 
 // schemes are the beginnings of names on object storage, each with what a bucket is called there.
 var schemes = []string{"s3", "gs", "azblob", "file"}
+
+// ErrNotBuilt is the error of all names on object storage in a program without the build tag cloud.
+var ErrNotBuilt = errors.New("this program was built without object storage: use the one that make cloud builds")
 
 // Is reports whether a name is that of an object: scheme://bucket/key. What stands behind the bucket is the key as it
 // is, without any escapes.

@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"assay/internal/remote"
+)
+
+const storage = "storage"
+
+// TakesStorage says that flags of c take names on object storage.
+func TakesStorage(c *cobra.Command, flags ...string) {
+	for _, name := range flags {
+		c.Flags().Lookup(name).Annotations = map[string][]string{storage: nil}
+	}
+}
+
+// checkStorage refuses names on object storage where a file or folder of this machine is wanted, and all of them in a
+// program without the drivers: else a folder with such a name would be made here.
+func checkStorage(c *cobra.Command, args []string) (err error) {
+	refuse := func(what, value string) {
+		if err == nil && remote.Is(value) {
+			err = Usagef("%s %s: %s wants a file or folder of this machine there; object storage is for tables of "+
+				"score batch and label similarities", what, value, c.CommandPath())
+		}
+	}
+	for _, arg := range args {
+		refuse("the argument", arg)
+	}
+	c.Flags().Visit(func(f *pflag.Flag) {
+		value := f.Value.String()
+		_, takes := f.Annotations[storage]
+		switch {
+		case !takes:
+			for one := range strings.SplitSeq(strings.Trim(value, "[]"), ",") {
+				refuse("--"+f.Name, one)
+			}
+		case err == nil && remote.Is(value) && !remote.Built:
+			err = Usage(fmt.Errorf("--%s %s: %w", f.Name, value, remote.ErrNotBuilt))
+		}
+	})
+	return err
+}
