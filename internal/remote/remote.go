@@ -45,7 +45,7 @@ func split(name string) (bucket, key string, err error) {
 		return "", "", fmt.Errorf("%s: want %s://bucket/key", name, scheme)
 	}
 	if key == "" || strings.HasSuffix(key, "/") {
-		return "", "", fmt.Errorf("%s: that is a folder: want an object", name)
+		return "", "", fmt.Errorf("%s: names a folder, want an object", name)
 	}
 	if key != path.Clean(key) || strings.HasPrefix(key, "../") {
 		return "", "", fmt.Errorf("%s: its key is not a path: there is //, . or .. in it", name)

@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"assay/internal/remote"
+)
+
+// TestStorage: names on object storage are refused where files are wanted, and everywhere without the drivers.
+func TestStorage(t *testing.T) {
+	for line, want := range map[string]string{
+		"copy --out s3://b/x":                  "--out s3://b/x: tool copy wants a file or folder of this machine there",
+		"copy --list a,gs://b/x":               "--list gs://b/x: ",
+		"copy azblob://b/x":                    "the argument azblob://b/x: ",
+		"copy --out x --url http://h/s3 s3:/x": "",
+		"copy --in s3://b/x":                   "--in s3://b/x: this program was built without object storage",
+	} {
+		if remote.Built && strings.Contains(want, "without") {
+			want = ""
+		}
+		a := &App{Root: func() *cobra.Command { return &cobra.Command{Use: "tool"} }}
+		a.Register(func() *cobra.Command {
+			c := &cobra.Command{Use: "copy", Args: cobra.ArbitraryArgs, RunE: func(*cobra.Command, []string) error { return nil }}
+			for _, name := range []string{"in", "out", "url"} {
+				c.Flags().String(name, "", "")
+			}
+			c.Flags().StringSlice("list", nil, "")
+			TakesStorage(c, "in")
+			return c
+		})
+		var out, errs bytes.Buffer
+		code := a.Run(t.Context(), strings.Fields(line), &out, &errs)
+		if want == "" && code != 0 || want != "" && (code != 2 || !strings.Contains(errs.String(), want)) {
+			t.Errorf("%s: %d, %s", line, code, &errs)
+		}
+	}
+}
