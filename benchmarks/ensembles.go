@@ -21,8 +21,8 @@ type Recognition struct {
 // maxEnsembles bounds the search: there are as many sets of models of one size as that at most.
 const maxEnsembles = 1_000_000
 
-// ReadRecognition reads lines of {id, truth, model, answer}. Every model must have answered each picture: an answer
-// that names no expression is kept as it is, and wrong.
+// ReadRecognition reads lines of {id, truth, model, answer}. Every model must have answered each picture, and at least
+// once with one of the seven expressions. An answer that is none of them cannot be read: it is wrong, and no vote.
 func ReadRecognition(path string) (*Recognition, error) {
 	rows, err := readRows(path)
 	if err != nil {
@@ -38,6 +38,10 @@ func ReadRecognition(path string) (*Recognition, error) {
 		answer, err4 := row.text("answer")
 		if err := cmp.Or(err1, err2, err3, err4); err != nil {
 			p.add(row.where, "%v", err)
+			continue
+		}
+		if strings.TrimSpace(model) == "" {
+			p.add(row.where, "model is %q: a name was expected", model)
 			continue
 		}
 		truth, answer = word(truth), word(answer)
@@ -71,8 +75,28 @@ func ReadRecognition(path string) (*Recognition, error) {
 			list[i] = answer
 		}
 		r.answers[model] = list
+		if n, example := r.unreadable(model); n == len(list) {
+			p.add(model, "not one of its %d answers is one of the seven expressions (%s); one is %q", n,
+				strings.Join(sevenExpressions, ", "), example)
+		}
 	}
 	return r, p.err()
+}
+
+// sevenExpressions are those that polarity knows.
+var sevenExpressions = []string{"angry", "disgust", "fear", "happy", "neutral", "sad", "surprise"}
+
+// unreadable is how many answers of a model are none of the expressions, and the first of them.
+func (r *Recognition) unreadable(model string) (n int, example string) {
+	for _, answer := range r.answers[model] {
+		if polarity(answer) != "" {
+			continue
+		}
+		if n++; n == 1 {
+			example = answer
+		}
+	}
+	return n, example
 }
 
 func word(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
@@ -96,6 +120,9 @@ type ModelAccuracy struct {
 	Accuracy float64 `json:"accuracy"`
 	Low      Value   `json:"low"` // 95 % percentile interval over pictures
 	High     Value   `json:"high"`
+	// Unreadable is how many of its answers are none of the expressions: each is wrong, and no vote.
+	Unreadable int    `json:"unreadable"`
+	example    string // the first of them
 }
 
 // EnsembleSize is what all sets of so many models reach.
@@ -109,9 +136,13 @@ type EnsembleSize struct {
 }
 
 // Search votes with all sets of the models of the given sizes. An ensemble says what most of its members say; where
-// several labels have most votes it says none of them, which is wrong. The coarse labels are voted on by themselves.
+// several labels have most votes it says none of them, which is wrong; so it is where nobody votes. An answer that is
+// none of the expressions is no vote. The coarse labels are voted on by themselves.
 func (r *Recognition) Search(sizes []int) (*Ensembles, error) {
-	for _, k := range sizes {
+	for i, k := range sizes {
+		if slices.Contains(sizes[:i], k) {
+			return nil, fmt.Errorf("ensembles of %d are asked for twice: name each size once", k)
+		}
 		if k < 1 || k > len(r.models) {
 			return nil, fmt.Errorf("ensembles of %d: there are %d models", k, len(r.models))
 		}
@@ -123,7 +154,12 @@ func (r *Recognition) Search(sizes []int) (*Ensembles, error) {
 	if len(r.ids) == 0 || len(sizes) == 0 {
 		return nil, errors.New("answers and sizes of ensembles are needed")
 	}
-	same := func(s string) string { return s }
+	same := func(s string) string {
+		if polarity(s) == "" {
+			return ""
+		}
+		return s
+	}
 	return &Ensembles{Pictures: len(r.ids), Fine: r.search(sizes, same), Coarse: r.search(sizes, polarity)}, nil
 }
 
@@ -136,11 +172,16 @@ func choose(n, k int) float64 {
 	return c
 }
 
-// search does it for labels. An answer without a label is a label of its own, and wrong.
+// noVote is an answer without a label.
+const noVote = -1
+
+// search does it for labels.
 func (r *Recognition) search(sizes []int, label func(string) string) *EnsemblesByLabels {
 	numbers := map[string]int{}
 	number := func(s string) int {
-		s = label(s)
+		if s = label(s); s == "" {
+			return noVote
+		}
 		if _, ok := numbers[s]; !ok {
 			numbers[s] = len(numbers)
 		}
@@ -166,7 +207,8 @@ func (r *Recognition) search(sizes []int, label func(string) string) *EnsemblesB
 			}
 		}
 		in := meanInterval(hits)
-		out.Models = append(out.Models, ModelAccuracy{name, stats.Mean(hits), Value(in.Low), Value(in.High)})
+		n, example := r.unreadable(name)
+		out.Models = append(out.Models, ModelAccuracy{name, stats.Mean(hits), Value(in.Low), Value(in.High), n, example})
 	}
 	slices.SortStableFunc(out.Models, func(a, b ModelAccuracy) int { return cmp.Compare(b.Accuracy, a.Accuracy) })
 	for _, k := range sizes {
@@ -186,9 +228,11 @@ func (r *Recognition) size(k int, truth []int, votes [][]int, labels int) Ensemb
 		for i, t := range truth {
 			clear(count)
 			for _, m := range set {
-				count[votes[m][i]]++
+				if v := votes[m][i]; v != noVote {
+					count[v]++
+				}
 			}
-			most := true
+			most := count[t] > 0
 			for l, c := range count {
 				most = most && (l == t || c < count[t])
 			}
@@ -247,6 +291,10 @@ func (e *Ensembles) Tables() (out []Table) {
 		for _, m := range by.Models {
 			models.Rows = append(models.Rows, TableRow{Name: m.Name, Cells: []float64{m.Accuracy},
 				Bounds: []stats.Interval{{Low: float64(m.Low), High: float64(m.High)}}})
+			if m.Unreadable > 0 && by.EnsemblesByLabels == e.Fine {
+				models.Notes = append(models.Notes, fmt.Sprintf("%s: %d of %d answers are none of the seven expressions, such "+
+					"as %q: they are wrong, and no votes", m.Name, m.Unreadable, e.Pictures, m.example))
+			}
 		}
 		sizes := Table{Title: "ensembles, " + by.name, Columns: []string{"sets", "best", "average"}, Better: []int{0, 1, 1},
 			Notes: []string{"the best set is chosen on these very pictures, which makes its accuracy optimistic"}}

@@ -46,17 +46,54 @@ func TestEnsembles(t *testing.T) {
 	if _, err := r.Search([]int{8}); err == nil {
 		t.Error("eight of seven models voted")
 	}
+	if _, err := r.Search([]int{3, 1, 3}); err == nil || !strings.Contains(err.Error(), "of 3 are asked for twice") {
+		t.Errorf("a size that is there twice: %v", err)
+	}
 	const line = `{"id": 1, "truth": "happy", "model": "a", "answer": "Happy "}`
 	for want, text := range map[string]string{
 		"a second answer of a for 1":           line + "\n" + line,
 		"the truth of 1 is sad here":           line + "\n" + strings.NewReplacer("happy", "sad", `"a"`, `"b"`).Replace(line),
 		"one of the seven expressions":         strings.Replace(line, "happy", "glad", 1),
 		"b: there is no answer for 1":          line + "\n" + `{"id": 2, "truth": "sad", "model": "b", "answer": "sad"}`,
+		`model is " "`:                         strings.Replace(line, `"a"`, `" "`, 1),
+		"a: not one of its 1 answers":          strings.Replace(line, "Happy ", "happiness", 1),
 		`there is no "answer"`:                 `{"id": 1, "truth": "happy", "model": "a"}`,
 		"a: there is no answer for 2: one for": line + "\n" + `{"id": 2, "truth": "sad", "model": "b", "answer": "sad"}`,
 	} {
 		if _, err := ReadRecognition(write(t, "answers.jsonl", text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
+	}
+}
+
+// TestUnreadable: an answer that is none of the expressions is counted, is wrong, and is no vote, however many say it.
+func TestUnreadable(t *testing.T) {
+	var text strings.Builder
+	for id, said := range []string{
+		"happy,happiness,happiness", "happy,joy,glad", "happy,sad,glad", "glad,glad,glad", "happy,happy,happy",
+	} {
+		for m, answer := range strings.Split(said, ",") {
+			text.WriteString(string(must[[]byte](t)(json.Marshal(map[string]any{
+				"id": id, "truth": "happy", "model": "abc"[m : m+1], "answer": answer,
+			}))) + "\n")
+		}
+	}
+	r := must[*Recognition](t)(ReadRecognition(write(t, "answers.jsonl", text.String())))
+	found := must[*Ensembles](t)(r.Search([]int{3}))
+	for name, by := range map[string]*EnsemblesByLabels{"fine": found.Fine, "coarse": found.Coarse} {
+		if got := by.Sizes[0].Best; got != 3./5 { // a tie on the third picture, no vote on the fourth
+			t.Errorf("%s: %v, want 0.6", name, got)
+		}
+		unreadable := map[string]int{}
+		for _, m := range by.Models {
+			unreadable[m.Name] = m.Unreadable
+		}
+		if unreadable["a"] != 1 || unreadable["b"] != 3 || unreadable["c"] != 4 {
+			t.Errorf("%s: unreadable: %v", name, unreadable)
+		}
+	}
+	notes := strings.Join(found.Tables()[0].Notes, "; ")
+	if want := `b: 3 of 5 answers are none of the seven expressions, such as "happiness"`; !strings.Contains(notes, want) {
+		t.Errorf("notes: %s, want %s", notes, want)
 	}
 }

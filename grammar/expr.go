@@ -43,7 +43,12 @@ func (l literal) after(b byte) expr {
 	return l[1:]
 }
 
-func (l literal) key() string { return short(strconv.Quote(string(l))) }
+func (l literal) key() string {
+	if len(l) > 64 {
+		return short("'" + string(l))
+	}
+	return short(strconv.Quote(string(l)))
+}
 
 // set is one byte of several.
 type set [4]uint64
@@ -132,17 +137,30 @@ func either(of ...expr) expr {
 			all = append(all, e)
 		}
 	}
-	slices.SortFunc(all, func(a, b expr) int { return cmp.Compare(a.key(), b.key()) })
-	all = slices.CompactFunc(all, func(a, b expr) bool { return a.key() == b.key() })
 	switch len(all) {
 	case 0:
 		return nil
 	case 1:
 		return all[0]
 	}
+	type keyed struct {
+		expr
+		key string
+	}
+	sorted := make([]keyed, len(all))
+	for i, e := range all {
+		sorted[i] = keyed{e, e.key()}
+	}
+	slices.SortFunc(sorted, func(a, b keyed) int { return cmp.Compare(a.key, b.key) })
+	sorted = slices.CompactFunc(sorted, func(a, b keyed) bool { return a.key == b.key })
+	if len(sorted) == 1 {
+		return sorted[0].expr
+	}
 	var name strings.Builder
-	for _, e := range all {
-		name.WriteString("|" + e.key())
+	all = all[:0]
+	for _, e := range sorted {
+		all = append(all, e.expr)
+		name.WriteString("|" + e.key)
 	}
 	return &choice{all, short(name.String())}
 }

@@ -27,16 +27,24 @@ var annotations = strictjson.Harmless{
 //
 // Understood are type (also several), properties, required, additionalProperties: false, items, minItems, maxItems,
 // minLength, maxLength, minimum, maximum, enum and const of plain values, anyOf, and $ref to $defs without cycles. Any
-// other key that would change what is allowed is an error that names it.
+// other key that would change what is allowed is an error that names it. So is a schema that is too large or too deep:
+// the limits are in docs/chat.md.
 func FromSchema(raw json.RawMessage, ordered bool) (*Grammar, error) {
+	if err := tooLarge(raw); err != nil {
+		return nil, err
+	}
 	if _, err := jsontext.NewDecoder(bytes.NewReader(raw)).ReadValue(); err != nil { // doubled keys, too
 		return nil, fmt.Errorf("schema: %s", strings.TrimPrefix(err.Error(), "jsontext: "))
+	}
+	if err := measure(raw); err != nil {
+		return nil, err
 	}
 	root, err := strictjson.Parse("schema", raw)
 	if err != nil {
 		return nil, err
 	}
-	c := &compiler{root: root, ordered: ordered, inside: map[string]bool{}}
+	c := &compiler{root: root, ordered: ordered, inside: map[string]bool{}, made: map[string]expr{},
+		defs: map[string]map[string]json.RawMessage{}}
 	e, err := c.compile("schema", raw)
 	if err != nil {
 		return nil, err
@@ -52,6 +60,8 @@ type compiler struct {
 	root    *strictjson.Object
 	ordered bool
 	inside  map[string]bool // references that are being followed
+	made    map[string]expr // by reference: what was followed before
+	defs    map[string]map[string]json.RawMessage
 }
 
 // compile makes the language of a schema; nil if it allows nothing.
@@ -92,13 +102,22 @@ func (c *compiler) follow(path, name string) (expr, error) {
 		if c.inside[name] {
 			return nil, fmt.Errorf("%s: $ref %q is within itself: schemas without an end are not supported", path, name)
 		}
-		var defs map[string]json.RawMessage
-		if c.root.Get(place, &defs); defs[key] == nil {
+		if e, ok := c.made[name]; ok {
+			return e, nil
+		}
+		defs, read := c.defs[place]
+		if !read {
+			c.root.Get(place, &defs)
+			c.defs[place] = defs
+		}
+		if defs[key] == nil {
 			break
 		}
 		c.inside[name] = true
 		defer delete(c.inside, name)
-		return c.compile(name, defs[key])
+		e, err := c.compile(name, defs[key])
+		c.made[name] = e
+		return e, err
 	}
 	return nil, fmt.Errorf("%s: $ref %q: nothing is there; #/$defs/NAME is supported", path, name)
 }
@@ -253,6 +272,10 @@ func (c *compiler) array(path string, o *strictjson.Object) (expr, error) {
 		return array(nil, 0, 0), nil
 	}
 	item, err := c.compile(path+".items", raw)
+	if err == nil && item != nil && from*item.least() > mostLeast {
+		o.Failf("minItems", "%d: the shortest text would have more than %d bytes", from, mostLeast)
+		return nil, nil
+	}
 	return array(item, from, to), err
 }
 

@@ -26,7 +26,8 @@ def search(label):
         for names in combinations(models, size):
             right = 0
             for i, t in enumerate(wanted):
-                right += statistics.multimode([label(models[n][i]) for n in names]) == [t]
+                votes = [label(models[n][i]) for n in names if models[n][i] in LABELS]  # other answers are no votes
+                right += statistics.multimode(votes) == [t]
             scores.append((right / len(truth), names))
         best = max(s for s, _ in scores)
         out[size] = {"sets": len(scores), "best": best, "average": sum(s for s, _ in scores) / len(scores),

@@ -1,0 +1,121 @@
+package grammar
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// Limits of a schema. One that keeps to them is compiled, and its first mask made, in about a second (docs/chat.md).
+const (
+	mostBytes   = 128 << 10 // of its text
+	mostDepth   = 64        // schemas within one another
+	mostSchemas = 5000      // schemas and values of enum, in all; what a $ref names counts each time
+	mostOpen    = 64        // alternatives that a text may be in at one time
+	mostLeast   = 1 << 24   // bytes of the shortest text of an array
+)
+
+// measure refuses a schema that is beyond the limits. What is no schema at all is left to the compiler.
+func measure(raw json.RawMessage) error {
+	var root any
+	if err := json.Unmarshal(raw, &root); err != nil {
+		return fmt.Errorf("schema: %w", err)
+	}
+	m := &meter{inside: map[string]bool{}}
+	m.root, _ = root.(map[string]any)
+	_, err := m.schema(root, 1)
+	return err
+}
+
+// tooLarge refuses the text of a schema before it is read.
+func tooLarge(raw json.RawMessage) error {
+	if len(raw) > mostBytes {
+		return fmt.Errorf("schema: it has %d bytes, at most %d are supported: make it shorter", len(raw), mostBytes)
+	}
+	return nil
+}
+
+// meter counts what a schema is made of.
+type meter struct {
+	root   map[string]any
+	inside map[string]bool // references that are being followed
+	n      int             // schemas and values
+}
+
+// add counts n more.
+func (m *meter) add(n int) error {
+	if m.n += n; m.n > mostSchemas {
+		return fmt.Errorf("schema: more than %d schemas and values of enum, what a $ref names counted each time: split "+
+			"the question, or leave some out", mostSchemas)
+	}
+	return nil
+}
+
+// schema counts one, and says how many alternatives a text of it may be in at one time.
+func (m *meter) schema(v any, depth int) (open int, err error) {
+	if depth > mostDepth {
+		return 0, fmt.Errorf("schema: more than %d schemas are within one another: make it flatter", mostDepth)
+	}
+	if err := m.add(1); err != nil {
+		return 0, err
+	}
+	o, _ := v.(map[string]any)
+	open = 1
+	if types, ok := o["type"].([]any); ok {
+		if err := m.add(len(types)); err != nil {
+			return 0, err
+		}
+	}
+	if list, ok := o["enum"].([]any); ok {
+		if err := m.add(len(list)); err != nil {
+			return 0, err
+		}
+	}
+	if name, ok := o["$ref"].(string); ok && !m.inside[name] {
+		m.inside[name] = true
+		defer delete(m.inside, name)
+		if open, err = m.schema(m.named(name), depth+1); err != nil {
+			return 0, err
+		}
+	}
+	parts, _ := o["properties"].(map[string]any) // a text is in one of them at a time
+	for _, part := range parts {
+		in, err := m.schema(part, depth+1)
+		if err != nil {
+			return 0, err
+		}
+		open = max(open, in)
+	}
+	if item, ok := o["items"]; ok {
+		in, err := m.schema(item, depth+1)
+		if err != nil {
+			return 0, err
+		}
+		open = max(open, in)
+	}
+	list, _ := o["anyOf"].([]any)
+	all := 0
+	for _, part := range list {
+		in, err := m.schema(part, depth+1)
+		if err != nil {
+			return 0, err
+		}
+		all += in
+	}
+	if open = max(open, all); open > mostOpen {
+		return 0, fmt.Errorf("schema: anyOf has %d alternatives, with those of each of them, and at most %d are "+
+			"supported: join some, or use enum", open, mostOpen)
+	}
+	return open, nil
+}
+
+// named is what a reference names; nil: nothing.
+func (m *meter) named(name string) any {
+	for _, place := range []string{"$defs", "definitions"} {
+		if key, ok := strings.CutPrefix(name, "#/"+place+"/"); ok {
+			defs, _ := m.root[place].(map[string]any)
+			return defs[key]
+		}
+	}
+	return nil
+}
