@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 )
@@ -22,5 +23,16 @@ func TestServeDimensions(t *testing.T) {
 		if text := fmt.Sprint(got, err); !strings.Contains(text, want) {
 			t.Errorf("%q: %s, want %s", flags, text, want)
 		}
+	}
+}
+
+// TestServeReplicas: so many copies that they could not be meant are refused before any is opened.
+func TestServeReplicas(t *testing.T) {
+	c := newServeCommand()
+	c.SetArgs([]string{"--scorer", "nowhere", "--replicas", "100000"})
+	c.SetOut(io.Discard)
+	c.SetErr(io.Discard)
+	if err := c.Execute(); err == nil || !strings.Contains(err.Error(), "--replicas 100000: at most 64") {
+		t.Errorf("100,000 copies: %v", err)
 	}
 }

@@ -51,7 +51,7 @@ func (f *serveFlags) add(c *cobra.Command) {
 		&f.replicas,
 		"replicas",
 		1,
-		"copies of every scorer on each device; on the CPU they share its threads and "+
+		"copies of every scorer on each device, at most 64; on the CPU they share its threads and "+
 			"one set of weights",
 	)
 	flags.DurationVar(
@@ -109,6 +109,9 @@ func (f *serveFlags) check() error {
 		if v <= 0 {
 			return cli.Usagef("--%s must be positive", name)
 		}
+	}
+	if f.replicas > mostReplicas {
+		return cli.Usagef("--replicas %d: at most %d copies on each device are supported", f.replicas, mostReplicas)
 	}
 	f.o.Token = os.Getenv("ASSAY_TOKEN")
 	if f.tokenFile != "" {
@@ -169,6 +172,9 @@ func (f *serveFlags) dimensions() (map[string]string, error) {
 	}
 	return out, nil
 }
+
+// mostReplicas is how many copies of a scorer are opened on a device.
+const mostReplicas = 64
 
 // cudaTolerance is how far scores01 of copies on CUDA devices may be apart: their kernels are chosen by timing.
 const cudaTolerance = 1e-3

@@ -60,7 +60,7 @@ func (o *runOptions) begin(c *cobra.Command) error {
 	if o.memory != "" && !o.dryRun {
 		return cli.Usagef("--device-memory is for --dry-run: a run uses what is there")
 	}
-	if o.planned != 0 && (!o.dryRun || o.planned < 0) {
+	if c.Flags().Changed("ranks") && (!o.dryRun || o.planned < 1) {
 		return cli.Usagef("--ranks %d: a number of processes from 1 on, with --dry-run: a run has those that mpirun or srun "+
 			"starts", o.planned)
 	}

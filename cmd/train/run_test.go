@@ -140,6 +140,12 @@ func TestWrongUsage(t *testing.T) {
 			}
 		}
 	}
+	for _, n := range []string{"0", "-1"} {
+		code, _, stderr := call(t, "--config", good, "--dry-run", "--ranks", n)
+		if code != cli.Wrong || !strings.Contains(stderr, "--ranks "+n+": a number of processes from 1 on") {
+			t.Errorf("--ranks %s: %d %q", n, code, stderr)
+		}
+	}
 	bad, _ := writeRun(t, "steps: 1\ndevice: cuda:0\n")
 	if code, _, stderr := call(t, "--config", bad); code == cli.Done {
 		t.Errorf("cuda without a GPU: %q", stderr)
