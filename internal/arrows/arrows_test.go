@@ -55,7 +55,8 @@ heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
 internal/miniature: data internal/atomicfile internal/stats internal/workers
 model/text:       internal/strictjson
-model:           onnx onnx/grad losses ort calibration checkpoints lora data store model/text internal/strictjson internal/workers internal/atomicfile quant
+model:            onnx onnx/grad losses ort calibration checkpoints lora data store model/text internal/strictjson
+model:            internal/workers internal/atomicfile quant
 model/llavanext: onnx checkpoints data model internal/strictjson
 model/qwenvl:    onnx checkpoints data model internal/strictjson
 model/qwen2vl:   checkpoints model model/qwenvl internal/strictjson
@@ -63,22 +64,28 @@ model/qwen25vl:  onnx checkpoints model model/qwenvl internal/strictjson data
 model/qwen3vl:   onnx checkpoints model model/qwenvl internal/strictjson
 model/families:  model/llavanext model/qwen2vl model/qwen25vl model/qwen3vl
 model/quantize:  onnx checkpoints quant model internal/atomicfile internal/exit
-textjudge:       chat data grammar store model model/text internal/pystring internal/strictyaml internal/journal internal/atomicfile shards internal/workers
+textjudge:        chat data grammar store model model/text internal/pystring internal/strictyaml internal/journal
+textjudge:        internal/atomicfile shards internal/workers
 model/fresh:      checkpoints model model/families internal/atomicfile
 chat/table: chat data store internal/atomicfile internal/exit internal/journal internal/strictjson internal/workers
 generate:        chat data grammar model model/text internal/strictjson internal/workers
-encoders:        shards onnx ort checkpoints data store heuristics model internal/strictjson internal/workers internal/atomicfile internal/journal internal/remote
+encoders:         shards onnx ort checkpoints data store heuristics model internal/strictjson internal/workers
+encoders:         internal/atomicfile internal/journal internal/remote
 optim:            internal/workers
 trainer/events:   internal/journal
-trainer:          internal/remote onnx losses ort chat chat/table checkpoints lora data store model model/text trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile internal/exit internal/version internal/journal
+trainer:          internal/remote onnx losses ort chat chat/table checkpoints lora data store model model/text
+trainer:          trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile
+trainer:          internal/exit internal/version internal/journal
 doctor:          onnx ort data lora model model/fresh optim internal/kernels internal/version
 judges:           checkpoints model store internal/atomicfile internal/exit internal/pystring
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed
 metrics:         onnx ort checkpoints data encoders heuristics store internal/strictyaml internal/atomicfile
 scoring:         data store model internal/remote internal/journal internal/workers internal/atomicfile shards
 scoring/calibrate: calibration data model scoring store internal/atomicfile internal/page internal/stats
-benchmarks:      internal/page data heuristics model encoders scoring store internal/journal internal/stats internal/atomicfile metrics internal/workers textjudge
-labeling:         internal/remote data store heuristics data/readers encoders internal/strictyaml internal/workers internal/atomicfile
+benchmarks:       internal/page data heuristics model encoders scoring store internal/journal internal/stats
+benchmarks:       internal/atomicfile metrics internal/workers textjudge
+labeling:         internal/remote data store heuristics data/readers encoders internal/strictyaml internal/workers
+labeling:         internal/atomicfile
 reward: chat data heuristics model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
 .:                data model model/families scoring trainer labeling
 `
@@ -114,7 +121,7 @@ func TestArrowsPointDown(t *testing.T) {
 				t.Errorf("%s may import %s, which does not stand above it in the table", pkg, to)
 			}
 		}
-		may[pkg] = strings.Fields(list)
+		may[pkg] = append(may[pkg], strings.Fields(list)...) // long lists take several lines
 	}
 	seen := map[string]bool{}
 	root := filepath.Join("..", "..")

@@ -24,7 +24,8 @@ func TestStorage(t *testing.T) {
 		}
 		a := &App{Root: func() *cobra.Command { return &cobra.Command{Use: "tool"} }}
 		a.Register(func() *cobra.Command {
-			c := &cobra.Command{Use: "copy", Args: cobra.ArbitraryArgs, RunE: func(*cobra.Command, []string) error { return nil }}
+			c := &cobra.Command{Use: "copy", Args: cobra.ArbitraryArgs}
+			c.RunE = func(*cobra.Command, []string) error { return nil }
 			for _, name := range []string{"in", "out", "url"} {
 				c.Flags().String(name, "", "")
 			}
