@@ -47,17 +47,9 @@ type auroraPairs struct {
 }
 
 func loadAuroraPair(o Options) (Set, error) {
-	path, err := locate(o.Data, "human_ratings_pairwise.json")
+	rows, root, err := o.rows("human_ratings_pairwise.json")
 	if err != nil {
 		return nil, err
-	}
-	rows, err := readRows(path)
-	if err != nil {
-		return nil, err
-	}
-	root := o.Images
-	if root == "" {
-		root = filepath.Dir(path)
 	}
 	s := &auroraPairs{epsilon: o.Epsilon}
 	s.pairs = pairs{side: threeSides, rules: auroraRules, answers: []string{"A>B", "B>A", "A=B"}}

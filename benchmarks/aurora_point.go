@@ -39,17 +39,9 @@ type aurora struct {
 var auroraScale = bounds{0, 2}
 
 func loadAuroraPoint(o Options) (Set, error) {
-	path, err := locate(o.Data, "human_ratings_updated_prompt.json")
+	rows, root, err := o.rows("human_ratings_updated_prompt.json")
 	if err != nil {
 		return nil, err
-	}
-	rows, err := readRows(path)
-	if err != nil {
-		return nil, err
-	}
-	root := o.Images
-	if root == "" {
-		root = filepath.Dir(path)
 	}
 	s := &aurora{byGen: map[string][]int{}}
 	var p problems

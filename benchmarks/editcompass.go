@@ -44,17 +44,9 @@ type compass struct {
 }
 
 func loadCompass(o Options) (Set, error) {
-	path, err := locate(o.Data, "reward_eval.json", "*.json")
+	rows, root, err := o.rows("reward_eval.json", "*.json")
 	if err != nil {
 		return nil, err
-	}
-	rows, err := readRows(path)
-	if err != nil {
-		return nil, err
-	}
-	root := o.Images
-	if root == "" {
-		root = filepath.Dir(path)
 	}
 	s := &compass{}
 	s.side = map[string]string{"preference": left, "tie": tie}

@@ -216,6 +216,19 @@ func brief(v json.RawMessage) string {
 	return string(v[:57]) + "..."
 }
 
+// rows reads the data file that patterns name, and returns the folder of its pictures, too.
+func (o Options) rows(patterns ...string) (rows []row, root string, err error) {
+	path, err := locate(o.Data, patterns...)
+	if err != nil {
+		return nil, "", err
+	}
+	if root = o.Images; root == "" {
+		root = filepath.Dir(path)
+	}
+	rows, err = readRows(path)
+	return rows, root, err
+}
+
 // locate returns the data file: path itself, or the one file of that name in or below the folder path.
 func locate(path string, patterns ...string) (string, error) {
 	found, err := locateAll(path, patterns...)

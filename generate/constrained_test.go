@@ -8,7 +8,6 @@ import (
 	"math"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -185,7 +184,6 @@ func TestConstrainedCompany(t *testing.T) {
 	}
 	eachFamily(t, func(t *testing.T, r *reference) {
 		m := r.open(t, "", Options{})
-		var alone, together [12]*chat.Answer
 		ask := func(i int) *chat.Answer {
 			o := chat.Options{MaxNewTokens: g.Least() + 1 + 3*i, Temperature: number(1.4), TopK: number(0), Seed: uint64(i),
 				LogProbs: true, Grammar: g}
@@ -203,17 +201,7 @@ func TestConstrainedCompany(t *testing.T) {
 			}
 			return a
 		}
-		for i := range alone {
-			alone[i] = ask(i)
-		}
-		var all sync.WaitGroup
-		for i := range together {
-			all.Go(func() { together[i] = ask(i) })
-		}
-		all.Wait()
-		if diff := cmp.Diff(alone, together); diff != "" {
-			t.Error(diff)
-		}
+		sameInCompany(t, 12, ask)
 		for want, o := range map[string]chat.Options{
 			"too short":      {MaxNewTokens: 5, Grammar: g},
 			"leave stop out": {MaxNewTokens: 50, Grammar: g, Stop: []string{"x"}},

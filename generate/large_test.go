@@ -30,7 +30,6 @@ func TestLargeCompany(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	var alone, together [5]*chat.Answer
 	ask := func(i int) *chat.Answer {
 		a, err := m.Chat(
 			context.Background(),
@@ -45,6 +44,13 @@ func TestLargeCompany(t *testing.T) {
 		a.Usage.Cached = 0
 		return a
 	}
+	sameInCompany(t, 5, ask)
+}
+
+// sameInCompany asks n questions one by one, then all at once: the answers are the same.
+func sameInCompany(t *testing.T, n int, ask func(i int) *chat.Answer) {
+	t.Helper()
+	alone, together := make([]*chat.Answer, n), make([]*chat.Answer, n)
 	for i := range alone {
 		alone[i] = ask(i)
 	}
