@@ -85,7 +85,7 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 	n.tower = n.trainsTower()
 	parameters, _ := n.Weights()
 	n.small = parameters <= smallParameters && !n.onCUDA()
-	n.limits = newLimits(n.small && t == trainNothing, o.Threads)
+	n.limits = newLimits(n.small && t == trainNothing, n.onCUDA(), o.Threads)
 	if n.onePicture() {
 		n.limits.pixels = 1
 	}

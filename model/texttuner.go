@@ -25,7 +25,7 @@ type TextOptions struct {
 	MaxTokens    int           // longest conversation; 0: the model's positions decide
 	Recompute    bool          // recompute each layer in the backward pass
 	Dropout      float64       // of the LoRA layers' inputs
-	Fixed        bool          // a group for every conversation: see TuneOptions.Fixed
+	Fixed        bool          // one group of all conversations: see TuneOptions.Fixed
 }
 
 // TextTuner trains an adapter, or a whole backbone, on the answers of conversations. There is no score token and no
@@ -119,7 +119,7 @@ func (t *TextTuner) open(n *network) (err error) {
 	n.tower = n.trainsTower()
 	parameters, _ := n.Weights()
 	n.small = parameters <= smallParameters && !n.onCUDA()
-	n.limits = newLimits(false, o.Threads)
+	n.limits = newLimits(false, n.onCUDA(), o.Threads)
 	if n.onePicture() {
 		n.limits.pixels = 1
 	}

@@ -26,7 +26,7 @@ type TuneOptions struct {
 	Recompute bool    // recompute each layer in the backward pass
 	Dropout   float64 // of the LoRA layers' inputs
 	Share     bool    // what the samples of a step begin with runs once, as the edits of a group do
-	Fixed     bool    // one graph for all batches of as many samples: where a session has its own weights (CUDA)
+	Fixed     bool    // one graph for all batches: where a session has its own weights (CUDA)
 }
 
 // Tuner trains a scorer: one graph that holds forward pass, loss and backward pass.
@@ -164,7 +164,7 @@ func (t *Tuner) step(
 // stepPacking says how samples are packed for a step.
 func (t *Tuner) stepPacking() packing {
 	pk := t.packing()
-	pk.loss, pk.separate, pk.step = t.config.Format != 2, t.o.Fixed, true
+	pk.loss, pk.even, pk.step = t.config.Format != 2, t.o.Fixed, true
 	if t.o.Share {
 		pk.share = leastShared
 	}
