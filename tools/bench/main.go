@@ -86,6 +86,7 @@ func run() error {
 	each := f.Int("edits", 8, "edits of the group")
 	apart := f.Bool("apart", false, "one by one")
 	first := f.Bool("first", false, "instruction before the edit")
+	profile := f.String("profile", "", "prefix of traces of nodes' times; slows a little")
 	f.Parse(os.Args[2:])
 	if what == "gradient" {
 		return gradient(*scorer, *source, *edit, *steps, *pairs, *batch)
@@ -117,7 +118,7 @@ func run() error {
 		}
 		return state.Save(*save)
 	}
-	o := model.Options{Threads: runtime.NumCPU(), Blocks: *blocks}
+	o := model.Options{Threads: runtime.NumCPU(), Blocks: *blocks, Profile: *profile}
 	a, err := data.Open(*source, data.Limits{})
 	if err != nil {
 		return err
