@@ -60,16 +60,19 @@ func (a *SelfAttention) Forward(g *Graph, queries, all string, v *View) string {
 		value := g.Op("Unsqueeze", a.Value.Forward(g, all), g.Ints(0))
 		return a.Output.Forward(g, a.attendCached(g, q, k, value, v))
 	}
+	q := a.Query.Forward(g, queries)
+	return a.Output.Forward(g, a.mix(g, q, a.Key.Forward(g, all), a.Value.Forward(g, all), v))
+}
+
+// mix turns and attends: queries [queries, heads*dim], keys and values [rows, kv_heads*dim] -> [queries, heads*dim].
+func (a *SelfAttention) mix(g *Graph, q, k, value string, v *View) string {
 	r := v.Rotation
 	if v.Selected {
 		r = r.at(g, v.Select)
 	}
-	q := a.Query.Forward(g, queries)
 	q = g.Op("Mul", q, g.Scalar(onnx.Float, 1/math.Sqrt(float64(a.HeadDim))))
 	q = a.Rotate(g, q, r, a.Heads)
-	k := a.Rotate(g, a.Key.Forward(g, all), v.Rotation, a.KVHeads)
-	value := g.Op("Unsqueeze", a.Value.Forward(g, all), g.Ints(0))
-	return a.Output.Forward(g, a.attend(g, q, k, value, v))
+	return a.attend(g, q, a.Rotate(g, k, v.Rotation, a.KVHeads), g.Op("Unsqueeze", value, g.Ints(0)), v)
 }
 
 // attend: q [1, queries, heads*dim], k and v [1, rows, kv_heads*dim] -> [queries, heads*dim]. Query heads that share a

@@ -69,13 +69,11 @@ func (v *View) cut(g *Graph, group int) (p pieces) {
 	if before := v.before(group); before >= 0 {
 		first = g.element(v.Lengths, before)
 	}
-	begin := g.Ints(0)
-	var each []any
-	for i := range piecesOfRows {
-		end := g.Op("Div", g.Op("Mul", rows, g.Ints(int64(i+1))), g.Ints(piecesOfRows))
-		each = append(each, g.Op("Sub", end, begin))
-		behind := g.Op("Squeeze", g.Op("Add", first, end))
-		places := g.Op("Range", g.Op("Squeeze", g.Op("Add", first, begin)), behind, g.Int(1))
+	each, begin := g.evenly(rows, piecesOfRows), first
+	for _, size := range each {
+		end := g.Op("Add", begin, size.(string))
+		behind := g.Op("Squeeze", end)
+		places := g.Op("Range", g.Op("Squeeze", begin), behind, g.Int(1))
 		columns := g.Op("Range", g.Int(0), behind, g.Int(1))
 		p.masks = append(p.masks, v.added(g, group, g.Op("Reshape", places, g.Ints(1, 1, -1, 1)), columns))
 		begin = end

@@ -39,6 +39,7 @@ type network struct {
 	limits      limits
 	blocks      blocks
 	pieces      int
+	stretch     int                      // rows
 	calibration *calibration.Calibration // of what is reported; nil: none
 	trains      func(name string) bool   // of the tensors that training is about, which are trained; nil: all
 	tower       bool                     // some of them are before the vision features
@@ -69,6 +70,7 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 		device:   o.Device,
 		blocks:   blocks(o.Blocks),
 		pieces:   o.Pieces,
+		stretch:  o.Stretch,
 
 		trains: o.trains,
 	}
