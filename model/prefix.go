@@ -39,30 +39,42 @@ func (p *Packing) before(group int) int {
 	return p.Follows[group]
 }
 
-// contexts are the keys, or values, that the queries of each group look at: x [1, rows, kv_heads*dim] becomes
-// [sequences, kv_heads, columns, dim] for each group that has queries.
-func (a *SelfAttention) contexts(g *Graph, x string, view *View) []string {
+// looked is what the queries of a group look at: keys or values, [sequences, kv_heads, columns, dim]. Of a group in
+// pieces it is its own rows [sequences, rows, kv_heads, dim], and what stands before them, if anything does.
+type looked struct{ of, before string }
+
+// contexts are the keys, or values, that the queries of each group look at: x [1, rows, kv_heads*dim] becomes one
+// of them for each group that has queries.
+func (a *SelfAttention) contexts(g *Graph, x string, view *View) (out []looked) {
 	parts := slices.Clone(view.split(g, view.Groups, x, view.Rows, 1))
-	for i, t := range parts { // [1, n*L, kv*d] -> [n, kv, L, d]
-		t = g.Op("Reshape", t, g.Shape(-1, g.element(view.Lengths, i), a.KVHeads, a.HeadDim))
-		parts[i] = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 2, 1, 3}}, t)
+	for i, t := range parts { // [1, n*L, kv*d] -> [n, L, kv, d]
+		parts[i] = g.Op("Reshape", t, g.Shape(-1, g.element(view.Lengths, i), a.KVHeads, a.HeadDim))
 	}
-	if view.Follows == nil {
-		return parts
+	turned := make([]string, len(parts))
+	turn := func(i int) string { // [n, kv, L, d]
+		if turned[i] == "" {
+			turned[i] = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 2, 1, 3}}, parts[i])
+		}
+		return turned[i]
 	}
-	var out []string
 	for _, i := range view.asking(view.Selected) {
-		x := parts[i]
-		switch before := view.before(i); {
+		c, before := looked{}, view.before(i)
+		switch {
+		case view.inPieces(g, i):
+			if c.of = parts[i]; before >= 0 {
+				c.before = turn(before)
+			}
 		case before >= 0:
-			of := g.OpA("Gather", onnx.Attrs{"axis": 0}, parts[before], view.Prefixes[i])
-			x = g.OpA("Concat", onnx.Attrs{"axis": 2}, of, x)
+			of := g.OpA("Gather", onnx.Attrs{"axis": 0}, turn(before), view.Prefixes[i])
+			c.of = g.OpA("Concat", onnx.Attrs{"axis": 2}, of, turn(i))
 		case view.leads(i):
 			behind := g.element(view.Lengths, slices.Index(view.Follows, i))
-			nothing := g.Op("Expand", g.Scalar(onnx.Float, 0), g.Shape(g.SizeOf(x, 0), a.KVHeads, behind, a.HeadDim))
-			x = g.OpA("Concat", onnx.Attrs{"axis": 2}, x, nothing)
+			nothing := g.Op("Expand", g.Scalar(onnx.Float, 0), g.Shape(g.SizeOf(turn(i), 0), a.KVHeads, behind, a.HeadDim))
+			c.of = g.OpA("Concat", onnx.Attrs{"axis": 2}, turn(i), nothing)
+		default:
+			c.of = turn(i)
 		}
-		out = append(out, x)
+		out = append(out, c)
 	}
 	return out
 }
