@@ -266,10 +266,11 @@ func (r *run) update(ctx context.Context, batch []Example, began time.Time) ([]E
 	lrs, lr := r.lrs()
 	m := &StepMetrics{Kind: "train", Step: s.Step + 1, LR: lr}
 	m.rates(r.optimizer, lrs)
-	for i := range r.grads {
-		clear(r.grads[i])
+	err := r.beginSums(ctx)
+	if err == nil {
+		err = r.share(batch)
 	}
-	if err := r.share(batch); err != nil {
+	if err != nil {
 		return batch, fmt.Errorf("step %d: %w", m.Step, err)
 	}
 	var notFinite []Example // by their losses
@@ -302,7 +303,7 @@ func (r *run) update(ctx context.Context, batch []Example, began time.Time) ([]E
 		r.addTerms(m, out, items[i])
 		r.tell(part)
 	}
-	if err := r.reduced(); err != nil {
+	if err := r.reduced(ctx); err != nil {
 		return nil, err
 	}
 	n, err := r.norm()
@@ -413,7 +414,7 @@ func (r *run) add(out *StepResult, n int) error {
 	if r.ranks != nil {
 		return nil
 	}
-	if err := r.checkGrads(out, n); err != nil {
+	if err := r.checkGrads(out, n); err != nil || r.accumulator() != nil {
 		return err
 	}
 	r.sum(out)
@@ -422,7 +423,11 @@ func (r *run) add(out *StepResult, n int) error {
 
 // checkGrads looks at the shapes of what the model gave for n samples.
 func (r *run) checkGrads(out *StepResult, n int) error {
-	if len(out.Grads) != len(r.params) || len(out.Loss) != n || len(out.ScoreLoss) != n || len(out.Score) != n ||
+	grads := len(r.params)
+	if r.accumulator() != nil {
+		grads = 0
+	}
+	if len(out.Grads) != grads || len(out.Loss) != n || len(out.ScoreLoss) != n || len(out.Score) != n ||
 		len(out.CE) != 0 && len(out.CE) != n {
 		return fmt.Errorf("the model gave %d losses and %d gradients for %d samples and %d parameters", len(out.Loss),
 			len(out.Grads), n, len(r.params))
