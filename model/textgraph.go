@@ -55,7 +55,8 @@ func (t *TextTuner) buildText(g *Graph, s textPass) (*built, error) {
 	if g.dropout != nil {
 		out.Sites, out.Widest = g.dropout.sites, g.dropout.widest
 	}
-	return out, g.differentiate(out, graphSpec{Loss: s.Backward, Recompute: t.o.Recompute && s.Backward})
+	return out, g.differentiate(out, graphSpec{Loss: s.Backward, Recompute: t.o.Recompute && s.Backward,
+		Sums: t.o.Resident})
 }
 
 // crossEntropy adds -log softmax over the V ids of every target, and their weighted sum, the loss; h [rows, hidden] are
@@ -179,6 +180,7 @@ func (t *TextTuner) peak(s *TextSample, micro int, backward bool) (int64, error)
 	pool := 2 * int64(p.rows) * int64(b.Widest)
 	in["dropout_pool"] = &onnx.Tensor{Shape: []int64{pool}}
 	in["dropout_offsets"] = &onnx.Tensor{Shape: []int64{int64(b.Sites)}}
+	t.resident.addTo(in)
 	bytes, _, err := peak(b.Model, in)
 	return bytes + 4*pool, err
 }
