@@ -38,6 +38,9 @@ type Options struct {
 
 	CUDA CUDAOptions // of a CUDA device
 
+	// Bound are inputs and outputs, by name, whose values lie in memory of the caller's: see [Session.RunBound].
+	Bound map[string]bool
+
 	Optimize Optimization
 	Profile  string // prefix of a JSON trace of every node's time, written by Close; "": none
 }
@@ -93,7 +96,7 @@ func open(m *onnx.Model, o Options) (*Session, error) {
 	if _, err := load(); err != nil {
 		return nil, err
 	}
-	a, err := adapt(m)
+	a, err := adapt(m, o.Bound)
 	if err != nil {
 		return nil, err
 	}
@@ -222,14 +225,18 @@ func (s *Session) RunInto(
 	ctx context.Context,
 	in, room map[string]*tensor.Dense,
 ) (map[string]*tensor.Dense, error) {
-	out, err := s.run(ctx, in, room)
+	out, err := s.run(ctx, in, room, nil)
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", s.name, err)
 	}
 	return out, nil
 }
 
-func (s *Session) run(ctx context.Context, in, room map[string]*tensor.Dense) (map[string]*tensor.Dense, error) {
+func (s *Session) run(
+	ctx context.Context,
+	in, room map[string]*tensor.Dense,
+	bound map[string]Bound,
+) (map[string]*tensor.Dense, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.s == nil {
@@ -238,7 +245,7 @@ func (s *Session) run(ctx context.Context, in, room map[string]*tensor.Dense) (m
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.check(in); err != nil {
+	if err := errors.Join(s.check(in), s.checkBound(bound)); err != nil {
 		return nil, err
 	}
 	inputs := make([]onnxruntime.Value, len(s.inputs))
@@ -246,7 +253,7 @@ func (s *Session) run(ctx context.Context, in, room map[string]*tensor.Dense) (m
 	defer destroy(inputs)
 	defer destroy(outputs)
 	for i, p := range s.inputs {
-		v, err := p.feed(in[p.name])
+		v, err := p.feed(in[p.name], bound)
 		if err != nil {
 			return nil, fmt.Errorf("input %q: %w", p.name, err)
 		}
@@ -254,7 +261,7 @@ func (s *Session) run(ctx context.Context, in, room map[string]*tensor.Dense) (m
 	}
 	given := 0
 	for i, p := range s.outputs {
-		v, err := p.room(room[p.name])
+		v, err := p.room(room[p.name], bound)
 		if err != nil {
 			return nil, fmt.Errorf("output %q: %w", p.name, err)
 		}

@@ -108,8 +108,11 @@ func dense[T onnxruntime.TensorData](v onnxruntime.Value, shape []int64) (*tenso
 }
 
 // feed makes the value of an input that check has passed.
-func (p port) feed(d *tensor.Dense) (onnxruntime.Value, error) {
-	if p.hidden {
+func (p port) feed(d *tensor.Dense, bound map[string]Bound) (onnxruntime.Value, error) {
+	switch {
+	case p.bound:
+		return p.view(bound)
+	case p.hidden:
 		return kinds[p.typ].make([]int64{1})
 	}
 	return kinds[p.typ].wrap(d)
@@ -117,7 +120,10 @@ func (p port) feed(d *tensor.Dense) (onnxruntime.Value, error) {
 
 // room makes the value that the runtime writes an output into, over the caller's array if there is one; nil leaves it
 // to the runtime if the size is not known yet.
-func (p port) room(given *tensor.Dense) (onnxruntime.Value, error) {
+func (p port) room(given *tensor.Dense, bound map[string]Bound) (onnxruntime.Value, error) {
+	if p.bound {
+		return p.view(bound)
+	}
 	if given != nil {
 		switch {
 		case p.inner != p.name || !p.ranked:
@@ -138,7 +144,7 @@ func (p port) room(given *tensor.Dense) (onnxruntime.Value, error) {
 // check compares an input with its declaration.
 func (p port) check(d *tensor.Dense) error {
 	switch {
-	case p.hidden:
+	case p.hidden, p.bound:
 		return nil
 	case d == nil:
 		return fmt.Errorf("input %q (%v %s) is missing", p.name, p.typ, p.dims())
@@ -189,7 +195,7 @@ func collect(
 ) (map[string]*tensor.Dense, error) {
 	out := make(map[string]*tensor.Dense, len(ports))
 	for i, p := range ports {
-		if p.hidden || room[p.name] != nil {
+		if p.hidden || p.bound || room[p.name] != nil {
 			continue
 		}
 		var shape []int64
