@@ -125,7 +125,10 @@ func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
 // may look (itself and before, within the window of that many rows unless it is 0), the lowest float elsewhere. rep
 // query heads share a key head.
 func (v *View) mask(g *Graph, window, rep int) {
-	if v.sliding, v.rep = window, rep; v.cached != nil { // attention over a cache has its own
+	if v.sliding, v.rep = window, rep; v.cached != nil {
+		if v.cached.plain != nil { // else attention over a cache has its own
+			v.masks = []string{v.cached.plain.mask(g, v)}
+		}
 		return
 	}
 	asking := v.asking(v.Selected)

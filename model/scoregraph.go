@@ -52,7 +52,8 @@ type built struct {
 	Sites     int               // LoRA layers with dropout
 	Widest    int               // widest input among them
 
-	packed bool // weights are kept as the processor multiplies them: one row is as exact as many
+	packed bool            // weights are kept as the processor multiplies them: one row is as exact as many
+	Bound  map[string]bool // inputs and outputs that lie in memory of the device
 }
 
 // buildGraph assembles embedding, vision tower, decoder, head and losses around g.

@@ -96,7 +96,8 @@ func (s *sessions) session(name string, build buildFunc) (*session, error) {
 	o, err := ort.Open(b.Model, ort.Options{
 		CUDA:      s.options.CUDA,
 		Profile:   s.profile(),
-		Device:    s.device,
+		Device:    s.runsOn(),
+		Bound:     b.Bound,
 		Threads:   s.limits.threads,
 		Folder:    s.backbone.Weights.Folder(),
 		LowMemory: !s.small || s.training != trainNothing,

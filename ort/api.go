@@ -126,6 +126,11 @@ var api = sync.OnceValues(func() (*unsafe.Pointer, error) {
 	return table, nil
 })
 
+// failedStatus turns a status into an error, and frees it.
+func failedStatus(table *unsafe.Pointer, status unsafe.Pointer) error {
+	return failed(C.failure(table, status))
+}
+
 // failed turns a message of the shim into an error, and frees it.
 func failed(message *C.char) error {
 	if message == nil {

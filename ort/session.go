@@ -38,6 +38,9 @@ type Options struct {
 
 	CUDA CUDAOptions // of a CUDA device
 
+	// Bound are inputs and outputs, by name, whose values lie in memory of the caller's: see [Session.RunBound].
+	Bound map[string]bool
+
 	Optimize Optimization
 	Profile  string // prefix of a JSON trace of every node's time, written by Close; "": none
 }
@@ -93,7 +96,7 @@ func open(m *onnx.Model, o Options) (*Session, error) {
 	if _, err := load(); err != nil {
 		return nil, err
 	}
-	a, err := adapt(m)
+	a, err := adapt(m, o.Bound)
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +235,7 @@ func (s *Session) RunWith(
 	in, room map[string]*tensor.Dense,
 	on Views,
 ) (map[string]*tensor.Dense, error) {
-	out, err := s.run(ctx, in, room, on)
+	out, err := s.run(ctx, in, room, on, nil)
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", s.name, err)
 	}
@@ -243,6 +246,7 @@ func (s *Session) run(
 	ctx context.Context,
 	in, room map[string]*tensor.Dense,
 	on Views,
+	bound map[string]Bound,
 ) (map[string]*tensor.Dense, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -252,7 +256,7 @@ func (s *Session) run(
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.check(in, on.In); err != nil {
+	if err := errors.Join(s.check(in, on.In), s.checkBound(bound)); err != nil {
 		return nil, err
 	}
 	inputs := make([]onnxruntime.Value, len(s.inputs))
@@ -260,7 +264,7 @@ func (s *Session) run(
 	defer destroy(inputs)
 	defer destroy(outputs)
 	for i, p := range s.inputs {
-		v, err := p.feed(in[p.name], on.In[p.name])
+		v, err := p.feed(in[p.name], on.In[p.name], bound)
 		if err != nil {
 			return nil, fmt.Errorf("input %q: %w", p.name, err)
 		}
@@ -268,7 +272,7 @@ func (s *Session) run(
 	}
 	given := 0
 	for i, p := range s.outputs {
-		v, err := p.room(room[p.name], on.Out[p.name])
+		v, err := p.room(room[p.name], on.Out[p.name], bound)
 		if err != nil {
 			return nil, fmt.Errorf("output %q: %w", p.name, err)
 		}
