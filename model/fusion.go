@@ -3,6 +3,8 @@ package model
 import (
 	"fmt"
 	"math"
+
+	"assay/onnx"
 )
 
 // fusion makes one number of the dimensions d, and says how it changes with each of them. sigma (may be nil) makes one
@@ -12,6 +14,20 @@ type fusion struct {
 	slopes func(d, weights []float64) []float64
 	sigma  func(s, weights []float64) float64
 	linear bool // the slopes do not depend on d
+
+	// The same as nodes: of d and s [n, dimensions] as double, [n].
+	emit      func(g *Graph, d string, weights []float64) string
+	emitSigma func(g *Graph, s string) string
+}
+
+// along reduces the columns of x [n, dimensions].
+func along(op string) func(g *Graph, x string) string {
+	return func(g *Graph, x string) string { return g.OpA(op, onnx.Attrs{"keepdims": 0}, x, g.Ints(1)) }
+}
+
+// unweighted is a fusion of columns without weights.
+func unweighted(op string) func(g *Graph, x string, _ []float64) string {
+	return func(g *Graph, x string, _ []float64) string { return along(op)(g, x) }
 }
 
 // fusions by name. mean, min and sum are EditReward's for pairs (mu, log sigma): the mean and the least of both
@@ -25,6 +41,10 @@ var fusions = map[string]fusion{
 			return math.Exp(total(logs) / float64(len(s)))
 		},
 		linear: true,
+		emit:   unweighted("ReduceMean"),
+		emitSigma: func(g *Graph, s string) string {
+			return g.Op("Exp", along("ReduceMean")(g, g.Op("Log", s)))
+		},
 	},
 	"sum": {
 		score:  func(d, _ []float64) float64 { return total(d) },
@@ -33,11 +53,18 @@ var fusions = map[string]fusion{
 			return math.Sqrt(total(each(s, func(i int) float64 { return s[i] * s[i] })))
 		},
 		linear: true,
+		emit:   unweighted("ReduceSum"),
+		emitSigma: func(g *Graph, s string) string {
+			return g.Op("Sqrt", along("ReduceSum")(g, g.Op("Mul", s, s)))
+		},
 	},
 	"weights": {
 		score:  func(d, w []float64) float64 { return total(each(d, func(i int) float64 { return w[i] * d[i] })) },
 		slopes: func(d, w []float64) []float64 { return each(d, func(i int) float64 { return w[i] }) },
 		linear: true,
+		emit: func(g *Graph, d string, w []float64) string {
+			return along("ReduceSum")(g, g.Op("Mul", d, g.Numbers(onnx.Double, []int64{1, int64(len(w))}, w...)))
+		},
 	},
 	"min": {
 		score: func(d, _ []float64) float64 { return d[least(d)] },
@@ -49,17 +76,21 @@ var fusions = map[string]fusion{
 				return 0
 			})
 		},
-		sigma: func(s, _ []float64) float64 { return s[least(s)] },
+		sigma:     func(s, _ []float64) float64 { return s[least(s)] },
+		emit:      unweighted("ReduceMin"),
+		emitSigma: along("ReduceMin"),
 	},
 	"product": {
 		score:  func(d, _ []float64) float64 { return product(d, -1) },
 		slopes: func(d, _ []float64) []float64 { return each(d, func(i int) float64 { return product(d, i) }) },
+		emit:   unweighted("ReduceProd"),
 	},
 	"sqrt_product": {
 		score: func(d, _ []float64) float64 { return math.Sqrt(product(d, -1)) },
 		slopes: func(d, _ []float64) []float64 { // d sqrt(p)/d d_i = (p/d_i) / (2 sqrt(p))
 			return each(d, func(i int) float64 { return product(d, i) / (2 * math.Sqrt(product(d, -1))) })
 		},
+		emit: func(g *Graph, d string, _ []float64) string { return g.Op("Sqrt", along("ReduceProd")(g, d)) },
 	},
 }
 
