@@ -88,6 +88,7 @@ func TestRefused(t *testing.T) {
 		for want, change := range map[string]func(o *judges.Options){
 			"no tensors rm_head.":     func(o *judges.Options) { o.Config = "" },
 			"there are no tensors rm": func(o *judges.Options) { o.Weights = o.Base },
+			`"qwen3_vl": judges over`: func(o *judges.Options) { o.Base = filepath.Join(s.folder, "qwen3_vl", "backbone") },
 			"embedding table has":     func(o *judges.Options) { o.Base = filepath.Join(s.dir, "adiee", "regressor") },
 			"pooling_strategy":        func(o *judges.Options) { o.Config = yaml("pooling_strategy: max\n") },
 			"one number for both":     func(o *judges.Options) { o.Config = yaml("min_pixels: 784\nmax_pixels: 1568\n") },
