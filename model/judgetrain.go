@@ -19,8 +19,8 @@ func (c *ScorerConfig) trainable(t training) error {
 	case c.Passes[0].Steps > 0:
 		return fmt.Errorf("passes[0].steps: what the model says itself is not trained; give it an answer")
 	case t == trainBackbone && c.Weights != "":
-		return fmt.Errorf("weights: a backbone with weights from elsewhere trains with mode lora only; `train merge --scorer` makes one "+
-			"folder of the two, which trains whole")
+		return fmt.Errorf("weights: a backbone with weights from elsewhere trains with mode lora only; " +
+			"`train merge --scorer` makes one folder of the two, which trains whole")
 	}
 	for name, h := range c.Heads {
 		if h.Joint {
