@@ -138,7 +138,7 @@ func TestMergeAdapted(t *testing.T) {
 		}
 		pair := model.Pair{Source: s.picture(t, all.Cases[0].Source), Edit: s.picture(t, all.Cases[0].Edited),
 			Instruction: all.Cases[0].Instruction}
-		checkAdapted(t, o.Out, weights, pair)
+		checkAdapted(t, o.Out, pair)
 
 		logits := filepath.Join(s.dir, "logits")
 		c := oracle.Read[map[string]*choicesJudge](t, filepath.Join(logits, "judges.json"))["yes_no"]
@@ -147,15 +147,16 @@ func TestMergeAdapted(t *testing.T) {
 		if _, err := judges.Import("choices", o); err != nil {
 			t.Fatal(err)
 		}
-		checkAdapted(t, o.Out, o.Base, pair)
+		checkAdapted(t, o.Out, pair)
 	})
 }
 
-func checkAdapted(t *testing.T, dir, weights string, pair model.Pair) {
+// addAdapter gives a scorer an adapter that changes what it says.
+func addAdapter(t *testing.T, p *model.ScorerState) {
 	t.Helper()
-	p, err := model.LoadScorerState(dir)
-	if err != nil {
-		t.Fatal(err)
+	weights := p.Config.Weights
+	if weights == "" {
+		weights = p.Config.Backbone
 	}
 	b, err := model.OpenBackboneWith(p.Config.Backbone, weights)
 	if err != nil {
@@ -173,6 +174,15 @@ func checkAdapted(t *testing.T, dir, weights string, pair model.Pair) {
 			}
 		}
 	}
+}
+
+func checkAdapted(t *testing.T, dir string, pair model.Pair) {
+	t.Helper()
+	p, err := model.LoadScorerState(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addAdapter(t, p)
 	adapted := filepath.Join(filepath.Dir(dir), "adapted")
 	if err := os.Mkdir(adapted, 0o777); err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -125,7 +124,7 @@ func (s *Scorer) fusionGraph(g *Graph) error {
 // reported declares what the scorer reports of the outputs [examples, width] of its heads: score01, its standard
 // deviation where fusion and heads have one, and what dimensions stand for.
 func (n *network) reported(g *Graph, of func(head string) string) {
-	var all, sigmas []string
+	var all, logs []string
 	for _, name := range n.config.Score.Of {
 		h := n.config.Heads[name]
 		z := of(name)
@@ -136,21 +135,14 @@ func (n *network) reported(g *Graph, of func(head string) string) {
 		if m := n.calibration.Find(name); m != nil {
 			g.Output(ofCalibrated+name, g.calibrated(m, d), onnx.Float, onnx.Dims("examples"))
 		}
-		column := func(x string) string { return g.Op("Unsqueeze", x, g.Ints(1)) }
-		all = append(all, column(g.double(d)))
+		all = append(all, g.double(d))
 		if h.Outputs == OutputMuSigma {
-			sigmas = append(sigmas, column(h.deviation(g, z)))
+			logs = append(logs, h.logSigma(g, g.double(z), onnx.Double))
 		}
 	}
-	f := n.config.Score
-	row := func(columns []string) string { return g.OpA("Concat", onnx.Attrs{"axis": 1}, columns...) }
-	score, sigma := fusions[f.Fusion].emit(g, row(all), f.Weights), ""
-	switch {
-	case len(sigmas) < len(all):
-	case len(all) == 1 && f.Fusion != "weights":
-		sigma = g.Op("Squeeze", sigmas[0], g.Ints(1))
-	case fusions[f.Fusion].emitSigma != nil:
-		sigma = fusions[f.Fusion].emitSigma(g, row(sigmas))
+	score, sigma := n.config.Score.emit(g, onnx.Double, all, logs)
+	if sigma != "" {
+		sigma = g.Op("Exp", sigma)
 	}
 	if m := n.scoreMap(); m != nil {
 		raw := score
@@ -168,16 +160,6 @@ func (n *network) reported(g *Graph, of func(head string) string) {
 
 func (g *Graph) double(x string) string { return g.OpA("Cast", onnx.Attrs{"to": onnx.Double}, x) }
 func (g *Graph) single(x string) string { return g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, x) }
-
-// deviation is sigma of the outputs z [n, 2] of a head, as double [n].
-func (h *DimensionConfig) deviation(g *Graph, z string) string {
-	logs := g.Op("Squeeze", g.Op("Slice", z, g.Ints(1), g.Ints(2), g.Ints(1)), g.Ints(1))
-	sigma := g.Op("Exp", g.double(logs))
-	if len(h.Scale) == 2 {
-		sigma = g.Op("Div", sigma, g.Scalar(onnx.Double, math.Abs(h.Scale[1]-h.Scale[0])))
-	}
-	return sigma
-}
 
 // exported is what graphs.json says of the scorer.
 func (s *Scorer) exported() (*ExportedJudge, error) {
