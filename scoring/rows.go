@@ -117,7 +117,7 @@ func rowsWithin(
 			rows[k] = Row{Row: r.Index, Content: content.(string), Range: cfg.ScoreRange}
 			if r.Err != nil {
 				rows[k].Error, rows[k].Unreadable = r.Err.Error(), Unreadable(r.Err)
-				rows[k].passing = passing(r.Err)
+				rows[k].passing = Passing(r.Err)
 			} else {
 				rows[k].Score01, rows[k].Unbounded = r.Score, unbounded
 				rows[k].Sigma01, rows[k].Dimensions = r.Judgement.Sigma01, r.Judgement.Dimensions
