@@ -198,7 +198,7 @@ func (r *Run) picture(t *data.Table, m data.Image, what string) (*data.Picture, 
 // write writes the table, complete or not at all.
 func (r *Run) write(ctx context.Context, t *data.Table, format data.Format, rows []row) (*Result, error) {
 	result := &Result{Out: r.Out, Rows: len(rows)}
-	return result, t.Rewrite(ctx, r.Out, format, written, func(i int, rec *data.Record) {
+	return result, t.Rewrite(ctx, r.Out, format, written, func(i int, rec *data.Record) error {
 		v := &rows[i]
 		result.count(v)
 		for name, text := range map[string]string{"source_caption": v.source, "target_caption": v.target,
@@ -208,6 +208,7 @@ func (r *Run) write(ctx context.Context, t *data.Table, format data.Format, rows
 				rec.Set(name, text)
 			}
 		}
+		return nil
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"time"
@@ -58,7 +59,7 @@ func (d disk) once(name string, raw []byte) error {
 		return err
 	}
 	path := d.path(name)
-	beside := fmt.Sprintf("%s.%s", name, worker().ID)
+	beside := fmt.Sprintf("%s.%s-%08x", name, worker().ID, rand.Uint32()) // one process may do so several times at once
 	if err := d.write(beside, raw); err != nil {
 		return err
 	}
