@@ -58,9 +58,9 @@ cuda: setup ## make build/cuda/bin with the tag gpu: commands that list CUDA dev
 		go vet -tags cuda ./ort && go build -trimpath -tags gpu -o build/cuda/bin/ ./cmd/...
 	@echo "built: $$(echo build/cuda/bin/*)"
 
-weather: build ## kill commands, let their calls fail, overload a server, and compare (docs/reliability.md; KILLS=100: how often)
+weather: build ## kill commands, let calls fail and clocks jump, overload a server, and compare (docs/reliability.md; KILLS=100: how often)
 	@go build -o build/weather-tool ./tools/weather
-	@build/weather-tool --kills $(or $(KILLS),10) --faults $(or $(KILLS),10) --server $$((6 * $(or $(KILLS),10)))s \
+	@build/weather-tool --kills $(or $(KILLS),10) --faults $(or $(KILLS),10) --pairs $(or $(KILLS),10) --server $$((6 * $(or $(KILLS),10)))s \
 		$(if $(filter 1 2 3 4,$(KILLS)),--brief)
 
 # Go's cache does not see that pkg-config says something else: another MPI has a definition of its own.

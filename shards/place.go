@@ -103,7 +103,12 @@ func (d disk) age(name string) (time.Duration, error) {
 	if err = errors.Join(err, os.Remove(clock)); err != nil {
 		return 0, err
 	}
-	return now.ModTime().Sub(info.ModTime()), nil
+	age := now.ModTime().Sub(info.ModTime())
+	if age < 0 { // the clock was set back: a lost worker's lease would be young until the time is reached again
+		age = 0
+		err = os.Chtimes(d.path(name), time.Time{}, now.ModTime())
+	}
+	return age, err
 }
 
 func (d disk) expire(name string) error {
