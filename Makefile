@@ -60,6 +60,9 @@ cuda: setup ## make build/cuda/bin with the tag gpu: commands that list CUDA dev
 		go vet -tags cuda ./ort && go build -trimpath -tags gpu -o build/cuda/bin/ ./cmd/...
 	@echo "built: $$(echo build/cuda/bin/*)"
 
+book: build ## dry-run every chapter of the reproduction book in the miniature world (reproduce/README.md)
+	@ASSAY_SPIN=0 ASSAY_TEST_BOOK=1 go test -vet=off -count=1 -timeout 20m -run '^TestBook$$' ./internal/house
+
 weather: build ## kill commands, let their calls fail, overload a server, and compare (docs/reliability.md; KILLS=100: how often)
 	@go build -o build/weather-tool ./tools/weather
 	@build/weather-tool --kills $(or $(KILLS),10) --faults $(or $(KILLS),10) --server $$((6 * $(or $(KILLS),10)))s \
