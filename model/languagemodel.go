@@ -61,7 +61,7 @@ func (l *LanguageModel) open(dir string, o Options) (err error) {
 	}
 	parameters, _ := n.Weights()
 	n.small = parameters <= smallParameters
-	n.limits = newLimits(n.small, o.Threads)
+	n.limits = newLimits(n.small, n.onCUDA(), o.Threads)
 	d := n.backbone.Decoder()
 	if l.text, err = text.Open(dir, "", int64(d.Vocab), text.WithOwnToken()); err != nil {
 		return err
