@@ -278,6 +278,9 @@ func (t *Tuner) Score(ctx context.Context, samples []*Sample) ([]float64, error)
 	return (&Scorer{t.pipeline}).Score(ctx, samples)
 }
 
+// Config says what the scorer is asked, and the range of its scores.
+func (t *Tuner) Config() ScorerConfig { return *t.config }
+
 // Hidden returns the state at the score token [hidden] of every sample.
 func (t *Tuner) Hidden(ctx context.Context, samples []*Sample) ([][]float32, error) {
 	_, states, err := t.score(ctx, samples, true)

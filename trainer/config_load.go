@@ -77,6 +77,11 @@ func (c *Config) settle(d *strictyaml.Document, folder string) {
 			tables[i] = absolute(folder, tables[i])
 		}
 	}
+	if b := c.Validate.Benchmark; b != nil {
+		for _, p := range []*string{&b.Ratings, &b.Images, &b.Votes, &b.Targets} {
+			*p = absolute(folder, *p)
+		}
+	}
 	c.settleText()
 	c.settleTrain(checker{d})
 	if c.Steps > 0 && !d.Has("epochs") {

@@ -17,6 +17,7 @@ const (
 	byTokenAccuracy = "token_accuracy"
 	bySpearman      = "spearman"
 	byPairs         = "pair_accuracy"
+	byBenchmark     = "benchmark"
 )
 
 // compares tells whether a term of the objective is over several edits of a group.
