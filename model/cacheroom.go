@@ -33,6 +33,10 @@ func (l *LanguageModel) CacheRoom() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	return l.cacheRoom(free)
+}
+
+func (l *LanguageModel) cacheRoom(free int64) (int64, error) {
 	needed, err := l.needed()
 	if err != nil {
 		return 0, err

@@ -87,3 +87,6 @@ func SpeakingGraphs(dir string, o Options) (map[string]*onnx.Model, error) {
 
 // ComputeHalf makes a language model for CUDA compute in float16, for which the CPU has kernels, too.
 func (l *LanguageModel) ComputeHalf() { l.config.DType = "float16" }
+
+// CacheRoomOf is CacheRoom of a device with so much free memory.
+func (l *LanguageModel) CacheRoomOf(free int64) (int64, error) { return l.cacheRoom(free) }

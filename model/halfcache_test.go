@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"assay/model"
@@ -101,4 +102,37 @@ func spoken(l *model.LanguageModel) (out [][]float32, err error) {
 		return nil, fmt.Errorf("a cache of any size: %v, %d slots", err, c.Slots())
 	}
 	return out, nil
+}
+
+// TestCacheRoom: what is left for keys and values on a GPU grows with its memory, is more in bfloat16, and less than
+// nothing is refused. Where all scores are there at once, fewer rows run together over a longer cache.
+func TestCacheRoom(t *testing.T) {
+	const free = 40 << 30
+	room := map[string]int64{}
+	for _, dtype := range []string{"float32", "bfloat16"} {
+		l, err := model.OpenLanguageModel("../testdata/oracle/qwen2_5_vl/backbone", "",
+			model.Options{Device: "cuda:0", Elsewhere: true, DType: dtype})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if room[dtype], err = l.CacheRoomOf(free); err != nil {
+			t.Fatal(err)
+		}
+		if more, err := l.CacheRoomOf(2 * free); err != nil || more-room[dtype] != free/10*9 {
+			t.Errorf("%s: %d, %d, %v", dtype, room[dtype], more, err)
+		}
+		if _, err := l.CacheRoomOf(1 << 30); err == nil || !strings.Contains(err.Error(), "leaves no room") {
+			t.Errorf("%s: a GiB: %v", dtype, err)
+		}
+		if l.DType() != dtype {
+			t.Errorf("%s for %s", l.DType(), dtype)
+		}
+	}
+	if room["bfloat16"] <= room["float32"] || room["bfloat16"] >= free {
+		t.Errorf("%v of %d bytes", room, int64(free))
+	}
+	if err := model.CheckDType("float8"); err == nil {
+		t.Error("float8 is no type")
+	}
 }
