@@ -2,11 +2,14 @@
 
 BIN has train and score (make cuda, with ONNX Runtime's CUDA provider where they find the runtime), FIXTURES is
 testdata/oracle. The commands run on the CPU and on the GPU; scores are compared with the fixtures', losses and gradients with
-the CPU's. Writes OUT/report.md, and what the commands said into OUT/log. Standard library only.
+the CPU's. Writes OUT/report.md, and what the commands said into OUT/log. Standard library only; PyTorch and transformers for the figures
+beside theirs. WAYS: a regular expression of the ways of training to try.
 """
 import base64
 import concurrent.futures
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -205,6 +208,8 @@ def ways():
         "groups in blocks": {"backbone": small("long", *wide), "data": train, "losses": compare, "steps": 3, "batch_size": 2, **asked},
     }
     for name, cfg in made.items():
+        if not re.search(os.environ.get("WAYS", ""), name):
+            continue
         if name == "format 2":
             rows = [json.loads(line) for line in Path(groups()).read_text().splitlines()]
             path = WORK / "dimensions.jsonl"
