@@ -13,6 +13,7 @@ BIN, FIXTURES, OUT = (Path(p).resolve() for p in sys.argv[1:4])
 OUT.mkdir(parents=True, exist_ok=True)
 GPU = os.environ.get("GPU", "cuda:0")
 WORK = Path(os.environ.get("TMPDIR", "/tmp")) / "gpu-check"
+WORK.mkdir(parents=True, exist_ok=True)
 REPORT, LOG = open(OUT / "report.md", "a"), open(OUT / "log", "a")
 
 
