@@ -53,6 +53,9 @@ func (c *Config) readJudge(d *strictyaml.Document, folder string) error {
 	if c.Backbone == "" {
 		c.Backbone = judge.Backbone
 	}
+	if d.Has("dtype") && c.Dtype != "auto" { // as with a scorer of format 1, it may be changed
+		judge.DType = c.Dtype
+	}
 	// Nothing of format 1 is asked, and config.yaml says so.
 	c.Question, c.Answer, c.Dtype = Strings{""}, Strings{""}, judge.DType
 	if c.Init != "" {
