@@ -32,25 +32,60 @@ func matMulNBitsRule(c *call) []string {
 	blocks := (k + block - 1) / block
 	nothing := c.none(dy)
 	rows := c.add(c.Count(n), nothing)
-	inputs := []string{
-		c.Op("Reshape", c.x[1], c.add(c.Ints(n, blocks*block*bits/8), nothing)), // B [N, blocks, bytes]
-		rows,
-		c.shaped(c.x[2], n, blocks),
+	packed := c.Op("Reshape", c.x[1], c.add(c.Ints(n, blocks*block*bits/8), nothing)) // B [N, blocks, bytes]
+	unpack := func(scales, zeros string) string {
+		return c.Node(microsoft, "GatherBlockQuantized", 1, attrs{"bits": bits, "block_size": block, "gather_axis": 0,
+			"quantize_axis": 1}, packed, rows, scales, zeros)[0]
 	}
-	if zeros := c.in(3); zeros != "" {
-		if t := c.value(zeros).Type; t != onnx.Uint8 {
-			return c.fail("wanted packed zero points, uint8, have %v", t)
-		}
-		perRow := (blocks*bits + 7) / 8
-		inputs = append(inputs, c.shaped(zeros, n, perRow))
+	perRow := (blocks*bits + 7) / 8
+	filled := func(t onnx.DType, v float64, width int64) string { // [N, width], made when it is wanted
+		return c.Op("Reshape", c.full(c.add(c.Ints(n, width), nothing), t, v), c.Ints(n, width))
 	}
-	w := c.Node(microsoft, "GatherBlockQuantized", 1,
-		attrs{"bits": bits, "block_size": block, "gather_axis": 0, "quantize_axis": 1}, inputs...)[0]
+	scales, zeros, w := c.shaped(c.x[2], n, blocks), c.in(3), ""
+	switch {
+	case zeros == "": // said, not left to the runtime: not all of its kernels have had this default
+		w = unpack(scales, filled(onnx.Uint8, middles(bits), perRow))
+	case c.value(zeros).Type != onnx.Uint8:
+		return c.fail("wanted packed zero points, uint8, have %v", c.value(zeros).Type)
+	case blocks*bits%8 == 0:
+		w = unpack(scales, c.shaped(zeros, n, perRow))
+	default:
+		// CUDA's kernel takes zero points for packed from row to row, with nothing between: they come in afterwards, in
+		// the same arithmetic.
+		plain := unpack(filled(c.value(scales).Type, 1, blocks), filled(onnx.Uint8, 0, perRow))
+		w = c.Op(
+			"Sub",
+			c.Op("Reshape", plain, c.Ints(n, blocks, block)),
+			c.nibbles(zeros, n, perRow, blocks, scales, nothing),
+		)
+		w = c.Op("Reshape", c.mul(w, c.Op("Unsqueeze", scales, c.Ints(2))), c.Ints(n, blocks*block))
+	}
 	g[0] = c.Op("MatMul", dy, c.cast(w, c.value(dy).Type))
 	if blocks*block != k { // what fills up the last block
 		g[0] = c.Op("Slice", g[0], c.Ints(0), c.Ints(k), c.Ints(-1))
 	}
 	return g
+}
+
+// middles is a byte of values in the middle of their range, as a signed number.
+func middles(bits int64) float64 {
+	if bits == 4 {
+		return 0x88 - 0x100
+	}
+	return 0x80 - 0x100
+}
+
+// nibbles are zero points of four bits, [n, perRow] bytes with the first one low, as [n, blocks, 1] in the type of the
+// scales.
+func (c *call) nibbles(zeros string, n, perRow, blocks int64, scales, nothing string) string {
+	pairs := make([]float32, 0, 512)
+	for b := range 256 {
+		pairs = append(pairs, float32(b&15), float32(b>>4))
+	}
+	bytes := c.OpA("Cast", attrs{"to": onnx.Int32}, c.Op("Reshape", zeros, c.add(c.Ints(n*perRow), nothing)))
+	z := c.Op("Reshape", c.Op("Gather", c.Floats([]int64{256, 2}, pairs...), bytes), c.Ints(n, 2*perRow))
+	z = c.Op("Slice", z, c.Ints(0), c.Ints(blocks), c.Ints(1))
+	return c.cast(c.Op("Unsqueeze", z, c.Ints(2)), c.value(scales).Type)
 }
 
 // shaped gives a constant a shape, which some models write flat. The runtime wants to know that of zero points.
