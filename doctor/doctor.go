@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"assay/internal/exit"
 	"assay/model"
 	"assay/model/fresh"
 	"assay/ort"
@@ -18,9 +19,10 @@ import (
 
 // Options say what is tried.
 type Options struct {
-	Device   string // cpu, cuda:N, auto
-	Backbone string // a checkpoint to train an adapter on; "": one is made, with random weights
-	Steps    int    // of the traces; 0: 10
+	Device   string   // cpu, cuda:N, auto
+	Backbone string   // a checkpoint to train an adapter on; "": one is made, with random weights
+	Steps    int      // of the traces; 0: 10
+	Parts    []string // that are tried, of Parts; nil: all
 	Note     func(text string)
 }
 
@@ -32,6 +34,7 @@ type Report struct {
 	Placement []Placed   `json:"placement"` // of the nodes of a step, by type
 	Traces    []Compared `json:"traces"`    // against the reference
 	Reference string     `json:"reference"` // how that was computed
+	Rows      []Row      `json:"parts"`     // each of the other parts beside the reference
 	Speed     []Speed    `json:"speed"`
 	Memory    Memory     `json:"memory"`
 	Notes     []string   `json:"notes,omitempty"`
@@ -66,6 +69,7 @@ type doctor struct {
 	o Options
 	*Report
 	folder string // for what is made
+	small  string // checkpoint that parts are tried on
 }
 
 // Run tries a device. A report with problems is no error of Run.
@@ -76,6 +80,9 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	if o.Note == nil {
 		o.Note = func(string) {}
 	}
+	if err := checkParts(o.Parts); err != nil {
+		return nil, exit.Usage(err)
+	}
 	r = &Report{Problems: []string{}}
 	if r.Device, err = ort.Resolve(o.Device); err != nil {
 		return nil, err
@@ -85,16 +92,26 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 		return nil, err
 	}
 	defer os.RemoveAll(d.folder)
-	if err := d.makeBackbone(); err != nil {
+	if d.wants(partTrace) || d.wants(partPlace) {
+		if err := d.makeBackbone(); err != nil {
+			return nil, err
+		}
+	}
+	for _, part := range []struct {
+		name string
+		run  func(context.Context) error
+	}{{partTrace, d.trace}, {partPlace, d.place}, {partTrace, d.measure}} {
+		if !d.wants(part.name) {
+			continue
+		}
+		if err := part.run(ctx); err != nil { // the rest goes on
+			d.problem("%s: %v", part.name, err)
+		}
+	}
+	if err := d.tryParts(ctx); err != nil {
 		return nil, err
 	}
-	if err := d.trace(ctx); err != nil {
-		return nil, err
-	}
-	if err := d.place(ctx); err != nil {
-		return nil, err
-	}
-	if err := d.measure(ctx); err != nil {
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	r.Machine = machine() // the libraries are loaded now
@@ -136,11 +153,7 @@ func (d *doctor) makeBackbone() error {
 			sizes.Hidden, sizes.Intermediate, sizes.Layers, sizes.Heads, sizes.KVHeads = 2048, 5632, 8, 16, 8
 			sizes.MinPixels, sizes.MaxPixels = 28*28*576, 28*28*576
 		}
-		text := filepath.Join(d.folder, "words.txt")
-		if err := os.WriteFile(text, []byte(words), 0o666); err != nil {
-			return err
-		}
-		if _, err := fresh.Create(d.o.Backbone, sizes, []string{text}, 1); err != nil {
+		if err := d.create(d.o.Backbone, sizes); err != nil {
 			return err
 		}
 	}

@@ -126,12 +126,31 @@ func (p *Placed) count(e event, cuda bool, lacking map[string]bool) {
 	if !cuda || e.Args.Provider != "CPUExecutionProvider" {
 		return
 	}
-	if p.Host[op]++; !lacking[op] && floats(e.Args.Outputs) {
+	if p.Host[op]++; !lacking[op] && floats(e.Args.Outputs) && !mask(op, e.Args.Outputs) {
 		if p.Strays == nil {
 			p.Strays = map[string]int{}
 		}
 		p.Strays[op]++
 	}
+}
+
+// mostMask is the number of floating-point numbers up to which a mask counts as small.
+const mostMask = 64 << 10
+
+// mask tells whether a node makes a small mask: the runtime makes it where its sizes are, and copies it.
+func mask(op string, outputs []map[string][]float64) bool {
+	if op != "Where" {
+		return false
+	}
+	n := 1.0
+	for _, o := range outputs {
+		for _, shape := range o {
+			for _, size := range shape {
+				n *= size
+			}
+		}
+	}
+	return n <= mostMask
 }
 
 // floats tells whether any output is a tensor of floating-point numbers: others are sizes, which belong to the host.

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"assay/data"
-	"assay/lora"
 	"assay/model"
 	"assay/onnx"
 	"assay/optim"
@@ -18,11 +18,16 @@ import (
 const pairs = 4
 
 // Within these a way of computing counts as the same: float32 in another order of additions, and bfloat16, whose steps
-// are 2^-8.
+// are 2^-8. There the single gradient says little: one that is a small difference of large numbers may be off by its own
+// size. What counts is the distance of all gradients together; in the parts, that of each tensor's.
 const (
 	closeGradients, closeLosses = 1e-3, 1e-4
 	halfGradients, halfLosses   = 0.2, 0.05
+	halfDistance                = 0.1
 )
+
+// rate is the learning rate of the traces: small steps, so that types part slowly.
+const rate = 1e-4
 
 // way is one way of computing a step.
 type way struct {
@@ -48,7 +53,7 @@ func (w way) String() string {
 // traced is what some steps gave.
 type traced struct {
 	losses    []float64
-	gradients map[string][]float32 // of the first two steps, as "step N: parameter"
+	gradients map[string][]float32 // of the first step, by parameter
 	seconds   []float64
 	tokens    int // of a step
 	plan      model.Usage
@@ -58,12 +63,14 @@ type traced struct {
 
 // Compared is a trace beside the reference.
 type Compared struct {
-	Way       string    `json:"way"`
-	Gradients float64   `json:"gradients"` // largest difference of a gradient of the first two steps, of its largest value
-	Worst     string    `json:"worst"`     // that step and parameter
-	Loss      float64   `json:"loss"`      // largest relative difference of any step's loss
-	Losses    []float64 `json:"losses"`
-	Same      bool      `json:"same"` // within what the type allows
+	Way       string  `json:"way"`
+	Gradients float64 `json:"gradients"` // largest difference of a tensor's first gradient, of its largest value
+	Worst     string  `json:"worst"`     // that parameter
+	Distance  float64 `json:"distance"`  // of all first gradients together from the reference's, of their norm
+	// Loss is the largest difference of any step's loss, of that loss or a tenth of the first one, if that is larger.
+	Loss   float64   `json:"loss"`
+	Losses []float64 `json:"losses"`
+	Same   bool      `json:"same"` // within what the type allows
 }
 
 // ways are those that are held against the reference: the device's, and on the CPU independent orders of computing.
@@ -113,12 +120,13 @@ func (d *doctor) trace(ctx context.Context) error {
 		}
 		c := compare(want, got)
 		c.Way = w.String()
-		gradients, losses := closeGradients, closeLosses
+		c.Same = c.Gradients <= closeGradients && c.Loss <= closeLosses
 		if w.dtype == "bfloat16" {
-			gradients, losses = halfGradients, halfLosses
+			c.Same = c.Distance <= halfDistance && c.Loss <= halfLosses
 		}
-		if c.Same = c.Gradients <= gradients && c.Loss <= losses; !c.Same {
-			d.problem("%s: gradients differ by %.1e (%s), losses by %.1e", c.Way, c.Gradients, c.Worst, c.Loss)
+		if !c.Same {
+			d.problem("%s: gradients differ by %.1e of their norm, at most by %.1e (%s), losses by %.1e", c.Way, c.Distance,
+				c.Gradients, c.Worst, c.Loss)
 		}
 		d.Traces = append(d.Traces, c)
 	}
@@ -126,21 +134,24 @@ func (d *doctor) trace(ctx context.Context) error {
 }
 
 // compare holds a trace against another. What is not finite is infinitely far, and so is what is not zero where the
-// reference is, as LoRA's A in the first step while B is zero: there the products are zero in any order and type.
+// reference is: there the products are zero in any order and type.
 func compare(want, got *traced) (c Compared) {
 	c.Losses = got.losses
 	for i, l := range want.losses {
-		c.Loss = worse(c.Loss, math.Abs(got.losses[i]-l)/math.Abs(l))
+		c.Loss = worse(c.Loss, math.Abs(got.losses[i]-l)/max(math.Abs(l), math.Abs(want.losses[0])/10))
 	}
+	var difference, size float64
 	for name, a := range want.gradients {
 		largest, most := 0.0, 0.0
 		b := got.gradients[name]
 		if len(b) != len(a) {
-			return Compared{Losses: c.Losses, Loss: c.Loss, Gradients: math.MaxFloat64, Worst: name}
+			return Compared{Losses: c.Losses, Loss: c.Loss, Gradients: math.MaxFloat64, Distance: math.MaxFloat64, Worst: name}
 		}
 		for i, v := range a {
 			largest = max(largest, math.Abs(float64(v)))
 			most = worse(most, math.Abs(float64(v)-float64(b[i])))
+			size += float64(v) * float64(v)
+			difference += (float64(v) - float64(b[i])) * (float64(v) - float64(b[i]))
 		}
 		far := most / largest
 		if largest == 0 && most == 0 {
@@ -149,6 +160,9 @@ func compare(want, got *traced) (c Compared) {
 		if !(far <= c.Gradients) || c.Worst == "" {
 			c.Gradients, c.Worst = worse(c.Gradients, far), name
 		}
+	}
+	if difference != 0 {
+		c.Distance = worse(0, math.Sqrt(difference/size))
 	}
 	return c
 }
@@ -162,35 +176,20 @@ func worse(a, b float64) float64 {
 
 // open makes the tuner of a way, the same at each call.
 func (d *doctor) open(w way) (*model.Tuner, []*model.Sample, error) {
-	c := &model.ScorerConfig{Format: 1, Backbone: d.o.Backbone, Pair: model.Sequence,
-		Question: `How well was "[INSTRUCTION]" done?`, Answer: "It is [SCORE].", TextLoss: "answer",
-		ScoreRange: [2]float64{0, 10}, DType: w.dtype,
-		Head: model.HeadConfig{Hidden: []int{64}, Activation: "relu", Kind: "regression"}}
-	if err := c.Normalize(); err != nil {
-		return nil, nil, err
-	}
-	l := lora.NewConfig(8, 16, lora.Names{List: []string{"q_proj", "v_proj"}})
-	l.Base = d.o.Backbone
-	state, err := model.NewScorerState(c, l, 1)
+	state, err := scorer(d.o.Backbone, w.dtype)
 	if err != nil {
 		return nil, nil, err
 	}
 	t, err := model.NewTuner(state, model.TuneOptions{
-		Options:  model.Options{Device: w.device, Profile: w.profile, Opened: w.opened, Cache: 1 << 30},
-		TextLoss: 1, ScoreLoss: 10, Recompute: w.recompute, Fixed: d.cuda(),
+		Options: w.of(0), TextLoss: 1, ScoreLoss: 10, Recompute: w.recompute, Fixed: d.cuda(), Resident: w.resident(),
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	var samples []*model.Sample
-	for i := range pairs {
-		source, edit := picture(2*i), picture(2*i+1)
-		s, err := t.Prepare(model.Pair{Source: source, Edit: edit, Instruction: "make it brighter"})
-		if err != nil {
-			t.Close()
-			return nil, nil, err
-		}
-		samples = append(samples, s)
+	samples, err := prepare(t.Prepare, false)
+	if err != nil {
+		t.Close()
+		return nil, nil, err
 	}
 	return t, samples, nil
 }
@@ -225,38 +224,21 @@ func (d *doctor) train(ctx context.Context, w way) (*traced, error) {
 		return nil, err
 	}
 	out.trainable = out.plan.Trainable
-	params := optim.NewParams(t.Params())
-	update := optim.NewAdamW(params, [2]float64{0.9, 0.999}, 1e-8, 0)
+	grads := newSums(t.Params())
+	update := optim.NewAdamW(grads.params, [2]float64{0.9, 0.999}, 1e-8, 0)
 	for step := range steps {
 		begin := time.Now()
-		grads := make([][]float32, len(params))
-		loss, at := 0.0, 0
-		out.tokens = 0
-		for part := range slices.Chunk(samples, micro) {
-			labels := make([]float64, len(part))
-			for i := range labels {
-				labels[i] = float64(at+i) / pairs
-			}
-			at += len(part)
-			r, err := t.Step(ctx, part, labels, 1.0/pairs, 0)
-			if err != nil {
-				return nil, fmt.Errorf("step %d: %w", step+1, err)
-			}
-			out.tokens += r.Tokens
-			for _, l := range r.Loss {
-				loss += l / pairs
-			}
-			for i, g := range optim.Gradients(params, r.Grads) {
-				grads[i] = sum(grads[i], g.Data().([]float32))
+		loss, tokens, err := traceStep(ctx, t, w, samples, micro, grads)
+		if err != nil {
+			return nil, fmt.Errorf("step %d: %w", step+1, err)
+		}
+		if step == 0 {
+			for i, p := range grads.params {
+				out.gradients[p.Name] = slices.Clone(grads.values[i])
 			}
 		}
-		if step < 2 { // LoRA's A has gradients from the second on, when B is not zero any more
-			for i, p := range params {
-				out.gradients[fmt.Sprintf("step %d: %s", step+1, p.Name)] = slices.Clone(grads[i])
-			}
-		}
-		update.Update(params, grads, 1e-3)
-		out.losses = append(out.losses, loss)
+		update.Update(grads.params, grads.values, rate)
+		out.losses, out.tokens = append(out.losses, loss), tokens
 		out.seconds = append(out.seconds, time.Since(begin).Seconds())
 	}
 	if w.device != "cpu" {
@@ -265,12 +247,39 @@ func (d *doctor) train(ctx context.Context, w way) (*traced, error) {
 	return out, nil
 }
 
-func sum(a, b []float32) []float32 {
-	if a == nil {
-		return slices.Clone(b)
+// resident tells whether a way keeps parameters and the sums of gradients on the device, as training does.
+func (w way) resident() bool { return strings.HasPrefix(w.device, "cuda") }
+
+// traceStep computes the gradients of a step over all pairs, and their mean loss.
+func traceStep(ctx context.Context, t *model.Tuner, w way, samples []*model.Sample, micro int, grads *sums) (
+	loss float64, tokens int, err error) {
+	grads.clear()
+	if w.resident() {
+		if err := t.Begin(ctx); err != nil {
+			return 0, 0, err
+		}
 	}
-	for i, v := range b {
-		a[i] += v
+	at := 0
+	for part := range slices.Chunk(samples, micro) {
+		labels := make([]float64, len(part))
+		for i := range labels {
+			labels[i] = float64(at+i) / pairs
+		}
+		at += len(part)
+		r, err := t.Step(ctx, part, labels, 1.0/pairs, 0)
+		if err != nil {
+			return 0, 0, err
+		}
+		tokens += r.Tokens
+		for _, l := range r.Loss {
+			loss += l / pairs
+		}
+		if !w.resident() {
+			grads.add(optim.Gradients(grads.params, r.Grads))
+		}
 	}
-	return a
+	if w.resident() {
+		err = t.Sums(ctx, grads.values)
+	}
+	return loss, tokens, err
 }

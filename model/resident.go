@@ -134,7 +134,11 @@ func (r *residence) fetch(ctx context.Context, into [][]float32) error {
 }
 
 // run runs a session that adds up gradients.
-func (r *residence) run(ctx context.Context, on *session, in map[string]*tensor.Dense) (map[string]*tensor.Dense, error) {
+func (r *residence) run(
+	ctx context.Context,
+	on *session,
+	in map[string]*tensor.Dense,
+) (map[string]*tensor.Dense, error) {
 	if !r.begun {
 		return nil, errors.New("a step whose gradients are added up has to begin with Begin")
 	}

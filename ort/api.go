@@ -203,8 +203,10 @@ func (m *memory) view(at int64, shape []int64) (value unsafe.Pointer, err error)
 	for _, d := range shape {
 		n *= d
 	}
-	err = failed(C.api_view(table, m.value, unsafe.Add(m.data, 4*at), C.size_t(4*n), (*C.int64_t)(unsafe.Pointer(&shape[0])),
-		C.size_t(len(shape)), &value))
+	err = failed(
+		C.api_view(table, m.value, unsafe.Add(m.data, 4*at), C.size_t(4*n), (*C.int64_t)(unsafe.Pointer(&shape[0])),
+			C.size_t(len(shape)), &value),
+	)
 	return value, err
 }
 

@@ -151,7 +151,13 @@ func (p port) checkView(v *View) error {
 		ok = ok && (!p.shape[i].Known() || p.shape[i].Size == v.shape[i])
 	}
 	if !ok {
-		return fmt.Errorf("%q (%v %s) cannot be a tensor of float32 of shape %v on the device", p.name, p.typ, p.dims(), v.shape)
+		return fmt.Errorf(
+			"%q (%v %s) cannot be a tensor of float32 of shape %v on the device",
+			p.name,
+			p.typ,
+			p.dims(),
+			v.shape,
+		)
 	}
 	return nil
 }

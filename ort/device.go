@@ -124,6 +124,10 @@ func (d device) addTo(so *onnxruntime.SessionOptions, o CUDAOptions) error {
 	if d == cpu {
 		return nil
 	}
+	o, err := o.orEnvironment()
+	if err != nil {
+		return err
+	}
 	if err := o.Check(); err != nil {
 		return err
 	}

@@ -76,7 +76,8 @@ trainer/events:   internal/journal
 trainer:          internal/remote onnx losses ort chat chat/table checkpoints lora data store model model/text
 trainer:          trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile
 trainer:          internal/exit internal/version internal/journal
-doctor:          onnx ort data lora model model/fresh optim internal/kernels internal/version
+doctor:          onnx ort data losses lora model model/text model/quantize model/fresh optim internal/kernels
+doctor:          internal/exit internal/version
 judges:           checkpoints model store internal/atomicfile internal/exit internal/pystring
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed
 metrics:         onnx ort checkpoints data encoders heuristics store internal/strictyaml internal/atomicfile

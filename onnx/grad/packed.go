@@ -32,22 +32,24 @@ func matMulNBitsRule(c *call) []string {
 	blocks := (k + block - 1) / block
 	nothing := c.none(dy)
 	rows := c.add(c.Count(n), nothing)
-	bytes := block * bits / 8
+	bytes, perRow := block*bits/8, (blocks*bits+7)/8
 	b := c.Op("Reshape", c.x[1], c.add(c.Ints(n, blocks*bytes), nothing)) // B [N, blocks, bytes]
-	inputs := []string{b, rows, c.shaped(c.x[2], n, blocks)}
-	if zeros := c.in(3); zeros != "" {
-		if t := c.value(zeros).Type; t != onnx.Uint8 {
-			return c.fail("wanted packed zero points, uint8, have %v", t)
-		}
-		perRow := (blocks*bits + 7) / 8
-		inputs = append(inputs, c.shaped(zeros, n, perRow))
-		if blocks*bits%8 != 0 {
-			// The CUDA kernel reads zero points as if rows were not filled up to bytes (ONNX Runtime 1.31.1). So rows have
-			// one block more, any, which is cut off below.
-			inputs[0] = c.OpA("Concat", attrs{"axis": 1}, b, c.Op("Slice", b, c.Ints(0), c.Ints(bytes), c.Ints(1)))
-			inputs[2] = c.OpA("Concat", attrs{"axis": 1}, inputs[2], c.Op("Slice", inputs[2], c.Ints(0), c.Ints(1), c.Ints(1)))
-			blocks++
-		}
+	inputs := []string{b, rows, c.shaped(c.x[2], n, blocks), ""}
+	switch zeros := c.in(3); {
+	case zeros == "": // said, not left to the runtime: not all of its kernels have had this default
+		z := c.full(c.add(c.Ints(n, perRow), nothing), onnx.Uint8, middles(bits))
+		inputs[3] = c.Op("Reshape", z, c.Ints(n, perRow))
+	case c.value(zeros).Type != onnx.Uint8:
+		return c.fail("wanted packed zero points, uint8, have %v", c.value(zeros).Type)
+	case blocks*bits%8 != 0:
+		// The CUDA kernel reads zero points as if rows were not filled up to bytes (ONNX Runtime 1.31.1). So rows have
+		// one block more, any, which is cut off below.
+		inputs[0] = c.OpA("Concat", attrs{"axis": 1}, b, c.Op("Slice", b, c.Ints(0), c.Ints(bytes), c.Ints(1)))
+		inputs[2] = c.OpA("Concat", attrs{"axis": 1}, inputs[2], c.Op("Slice", inputs[2], c.Ints(0), c.Ints(1), c.Ints(1)))
+		inputs[3] = c.shaped(zeros, n, perRow)
+		blocks++
+	default:
+		inputs[3] = c.shaped(zeros, n, perRow)
 	}
 	w := c.Node(microsoft, "GatherBlockQuantized", 1,
 		attrs{"bits": bits, "block_size": block, "gather_axis": 0, "quantize_axis": 1}, inputs...)[0]
@@ -56,6 +58,14 @@ func matMulNBitsRule(c *call) []string {
 		g[0] = c.Op("Slice", g[0], c.Ints(0), c.Ints(k), c.Ints(-1))
 	}
 	return g
+}
+
+// middles is a byte of values in the middle of their range, as a signed number.
+func middles(bits int64) float64 {
+	if bits == 4 {
+		return 0x88 - 0x100
+	}
+	return 0x80 - 0x100
 }
 
 // shaped gives a constant a shape, which some models write flat. The runtime wants to know that of zero points.

@@ -1,0 +1,67 @@
+package ort
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// CUDAEnv is the environment variable that says [CUDAOptions] for all sessions of a process, where nothing else does:
+// "memory_limit=20GB,arena=requested,cudnn_search=heuristic", or some of them.
+const CUDAEnv = "ASSAY_CUDA"
+
+// orEnvironment fills options that were not given with those of [CUDAEnv].
+func (o CUDAOptions) orEnvironment() (CUDAOptions, error) {
+	text := os.Getenv(CUDAEnv)
+	if text == "" {
+		return o, nil
+	}
+	for word := range strings.SplitSeq(text, ",") {
+		key, value, _ := strings.Cut(strings.TrimSpace(word), "=")
+		var err error
+		switch key {
+		case "memory_limit":
+			var n int64
+			if n, err = bytesOf(value); err == nil && o.MemoryLimit == 0 {
+				o.MemoryLimit = n
+			}
+		case "arena":
+			if o.Arena == "" {
+				o.Arena = value
+			}
+		case "cudnn_search":
+			if o.CudnnSearch == "" {
+				o.CudnnSearch = value
+			}
+		default:
+			err = fmt.Errorf("option %q is unknown: want memory_limit, arena, cudnn_search", key)
+		}
+		if err != nil {
+			return o, fmt.Errorf("%s: %w", CUDAEnv, err)
+		}
+	}
+	if err := o.Check(); err != nil {
+		return o, fmt.Errorf("%s: %w", CUDAEnv, err)
+	}
+	return o, nil
+}
+
+// bytesOf reads a number of bytes, or one with a unit.
+func bytesOf(text string) (int64, error) {
+	number, factor := text, 1.0
+	for _, u := range []struct {
+		name  string
+		bytes float64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"GB", 1e9}, {"MB", 1e6}} {
+		if n, ok := strings.CutSuffix(text, u.name); ok {
+			number, factor = n, u.bytes
+			break
+		}
+	}
+	f, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if err != nil || !(f > 0 && f*factor < 1<<62) {
+		return 0, fmt.Errorf("memory_limit %q is no number of bytes: want one like 20GB or 512MiB", text)
+	}
+	return int64(f * factor), nil
+}
