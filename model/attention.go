@@ -39,6 +39,7 @@ type View struct {
 	Rotation Rotation
 	Selected bool     // only the selected rows are queries, and only they are returned: those of the last layer
 	masks    []string // by group that has queries: added to the scores; "": the group is attended to in blocks
+	pieces   []pieces // likewise, of groups that are attended to in pieces
 	sliding  int      // rows that a row sees, itself included; 0: all before it
 	rep      int      // query heads that share a key head
 }
@@ -59,16 +60,19 @@ func (a *SelfAttention) Forward(g *Graph, queries, all string, v *View) string {
 		value := g.Op("Unsqueeze", a.Value.Forward(g, all), g.Ints(0))
 		return a.Output.Forward(g, a.attendCached(g, q, k, value, v))
 	}
+	q := a.Query.Forward(g, queries)
+	return a.Output.Forward(g, a.mix(g, q, a.Key.Forward(g, all), a.Value.Forward(g, all), v))
+}
+
+// mix turns and attends: queries [queries, heads*dim], keys and values [rows, kv_heads*dim] -> [queries, heads*dim].
+func (a *SelfAttention) mix(g *Graph, q, k, value string, v *View) string {
 	r := v.Rotation
 	if v.Selected {
 		r = r.at(g, v.Select)
 	}
-	q := a.Query.Forward(g, queries)
 	q = g.Op("Mul", q, g.Scalar(onnx.Float, 1/math.Sqrt(float64(a.HeadDim))))
 	q = a.Rotate(g, q, r, a.Heads)
-	k := a.Rotate(g, a.Key.Forward(g, all), v.Rotation, a.KVHeads)
-	value := g.Op("Unsqueeze", a.Value.Forward(g, all), g.Ints(0))
-	return a.Output.Forward(g, a.attend(g, q, k, value, v))
+	return a.attend(g, q, a.Rotate(g, k, v.Rotation, a.KVHeads), g.Op("Unsqueeze", value, g.Ints(0)), v)
 }
 
 // attend: q [1, queries, heads*dim], k and v [1, rows, kv_heads*dim] -> [queries, heads*dim]. Query heads that share a
@@ -81,27 +85,32 @@ func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
 	rep := a.Heads / a.KVHeads
 	outs := make([]string, len(qs))
 	for i := range outs {
-		each := g.element(each, i)
+		each, k, v, group := g.element(each, i), ks[i].of, vs[i].of, asking[i]
 		qi := g.Op("Reshape", qs[i], g.Shape(-1, each, a.KVHeads, rep, a.HeadDim))
-		if group := asking[i]; view.inBlocks(g, group) {
-			outs[i] = a.attendInBlocks(g, qi, ks[i], vs[i], view.queriesOf(g, group), func(rows, columns string) string {
+		if view.inPieces(g, group) {
+			outs[i] = a.attendInPieces(g, qi, ks[i], vs[i], view, i)
+			continue
+		}
+		if view.inBlocks(g, group) {
+			outs[i] = a.attendInBlocks(g, qi, k, v, view.queriesOf(g, group), func(rows, columns string) string {
 				return view.added(g, group, g.Op("Reshape", rows, g.Ints(1, 1, -1, 1)), columns)
 			})
 			continue
 		}
 		qi = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 2, 3, 1, 4}}, qi)
 		qi = g.Op("Reshape", qi, g.Ints(0, int64(a.KVHeads), -1, int64(a.HeadDim)))
-		scores := g.Op("MatMul", qi, g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 1, 3, 2}}, ks[i]))
+		qi, k, v = g.narrow(qi), g.narrow(k), g.narrow(v)
+		scores := g.Op("MatMul", qi, g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 1, 3, 2}}, k))
 		mask := view.masks[i]
 		if view.Follows != nil { // say which sizes are equal: else the backward pass keeps the scores to look for them
 			n := g.Ints(1)
 			if view.Selected {
 				n = g.SizeOf(qi, 0)
 			}
-			mask = g.Op("Reshape", mask, g.Shape(n, 1, g.SizeOf(qi, 2), g.SizeOf(ks[i], 2)))
+			mask = g.Op("Reshape", mask, g.Shape(n, 1, g.SizeOf(qi, 2), g.SizeOf(k, 2)))
 		}
 		prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", scores, mask))
-		y := g.Op("MatMul", prob, vs[i]) // [n, kv, rep*r, d]
+		y := g.wide(g.Op("MatMul", prob, v)) // [n, kv, rep*r, d]
 		y = g.Op("Reshape", y, g.Shape(0, a.KVHeads, rep, each, a.HeadDim))
 		y = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 3, 1, 2, 4}}, y)
 		outs[i] = g.Op("Reshape", y, g.Ints(-1, int64(a.Heads*a.HeadDim)))
@@ -127,8 +136,12 @@ func (v *View) mask(g *Graph, window, rep int) {
 	if v.Selected {
 		places = v.split(g, len(asking), v.SelectPlace, v.SelectRows, 0)
 	}
-	v.masks = make([]string, len(asking))
+	v.masks, v.pieces = make([]string, len(asking)), make([]pieces, len(asking))
 	for i, group := range asking {
+		if v.inPieces(g, group) {
+			v.pieces[i] = v.cut(g, group)
+			continue
+		}
 		if v.inBlocks(g, group) {
 			continue
 		}
@@ -155,7 +168,7 @@ func (v *View) added(g *Graph, group int, rows, columns string) string {
 		other := g.Op("Reshape", v.Segments, g.Shape(-1, 1, 1, length))
 		seen = g.Op("And", seen, g.Op("Or", g.Op("Equal", own, other), g.Op("Equal", other, g.Int(0))))
 	}
-	m := g.Op("Where", seen, g.Scalar(onnx.Float, 0), g.Scalar(onnx.Float, -math.MaxFloat32))
+	m := g.Op("Where", seen, g.Scalar(g.compute, 0), g.Scalar(g.compute, lowest(g.compute)))
 	if v.rep > 1 {
 		m = g.Op("Expand", m, g.Shape(1, v.rep, 1, 1))
 		m = g.Op("Reshape", m, g.Shape(0, 1, -1, g.SizeOf(columns, 0)))

@@ -17,9 +17,6 @@ const (
 	// blocksFrom is the number of rows of a sequence from which it is attended to in blocks. It is a matter of the
 	// sequence alone: its score is the same in any company.
 	blocksFrom = 1536
-	// sharedBlocksFrom is that of a step's sequences that share a prefix: the probabilities of all of them would be kept
-	// until the step goes back. Steps of one sequence keep their numbers, and scores are not of steps.
-	sharedBlocksFrom = 512
 	// blockScores bounds the rows of a block: heads * rows is at most that, so that a block of a sequence of n rows has
 	// 16 n KiB of scores.
 	blockScores = 4096
@@ -54,15 +51,12 @@ type variant func(name string, build buildFunc) (string, buildFunc)
 // variant is what attends to the long sequences of a batch in blocks, where the tower is in the graph to its long
 // pictures, and whose groups follow others as those of the batch do.
 func (n *network) variant(p *packed, vision bool) variant {
-	from := n.blocks.from()
-	if p.step && p.follows != nil && n.blocks == 0 {
-		from = sharedBlocksFrom
-	}
 	var groups []bool
 	for _, length := range p.contexts() {
-		groups = append(groups, length >= int64(from))
+		groups = append(groups, length >= int64(n.blocks.from()))
 	}
-	v := inBlocks(groups, vision && n.longPictures(p.pictures))
+	v := withPieces(inBlocks(groups, vision && n.longPictures(p.pictures)), n.inPieces(p))
+	v = inStretches(v, n.stretches(p))
 	if p.follows == nil {
 		return v
 	}
@@ -168,9 +162,9 @@ func (a *SelfAttention) attendInBlocks(
 		columns := g.Op("Range", g.Int(0), g.Op("Squeeze", length), g.Int(1))
 		mask := added(g.Op("Reshape", rows, g.Ints(1, 1, -1, 1)), columns)
 		mask = g.Op("Reshape", mask, g.Shape(1, 1, g.SizeOf(q, 2), length))
-		scores := g.Op("MatMul", q, g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 1, 3, 2}}, k))
+		scores := g.Op("MatMul", g.narrow(q), g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 1, 3, 2}}, g.narrow(k)))
 		prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", scores, mask))
-		return g.Op("MatMul", prob, before(v, length))
+		return g.wide(g.Op("MatMul", prob, g.narrow(before(v, length))))
 	})
 }
 

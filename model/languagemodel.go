@@ -65,7 +65,7 @@ func (l *LanguageModel) open(dir string, o Options) (err error) {
 	}
 	parameters, _ := n.Weights()
 	n.small = parameters <= smallParameters && !n.onCUDA()
-	n.limits = newLimits(n.small, o.Threads)
+	n.limits = newLimits(n.small, n.onCUDA(), o.Threads)
 	d := n.backbone.Decoder()
 	if l.text, err = text.Open(dir, "", int64(d.Vocab), text.WithOwnToken()); err != nil {
 		return err
@@ -251,7 +251,12 @@ func (l *LanguageModel) Forward(ctx context.Context, c *Cache, first int, stretc
 			}
 		}
 	}
-	out, err := s.Session.RunBound(ctx, in, c.feeds(first, len(stretches)))
+	views, free, err := c.views(first, len(stretches))
+	if err != nil {
+		return nil, err
+	}
+	defer free()
+	out, err := s.Session.RunWith(ctx, in, nil, views)
 	if err != nil {
 		return nil, err
 	}

@@ -41,6 +41,8 @@ type network struct {
 	small       bool   // few parameters, and on the CPU
 	limits      limits
 	blocks      blocks
+	pieces      int
+	stretch     int                      // rows
 	calibration *calibration.Calibration // of what is reported; nil: none
 	trains      func(name string) bool   // of the tensors that training is about, which are trained; nil: all
 	tower       bool                     // some of them are before the vision features
@@ -70,7 +72,10 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 		training: t,
 		device:   o.Device,
 		blocks:   blocks(o.Blocks),
-		trains:   o.trains,
+		pieces:   o.Pieces,
+		stretch:  o.Stretch,
+
+		trains: o.trains,
 	}
 	maps.DeleteFunc(n.tensors, func(name string, _ *tensor.Dense) bool { // heads of other dimensions
 		return o.Dimension != "" && strings.HasPrefix(name, "heads.") && !strings.HasPrefix(name, headPrefix(o.Dimension))
@@ -88,7 +93,7 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 	n.tower = n.trainsTower()
 	parameters, _ := n.Weights()
 	n.small = parameters <= smallParameters && !n.onCUDA()
-	n.limits = newLimits(n.small && t == trainNothing, o.Threads)
+	n.limits = newLimits(n.small && t == trainNothing, n.onCUDA(), o.Threads)
 	if n.onePicture() {
 		n.limits.pixels = 1
 	}

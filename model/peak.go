@@ -207,6 +207,10 @@ func (l *liveness) alias(n *onnx.Node) {
 	switch n.Op {
 	case "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity":
 		l.owner[n.Outputs[0]] = l.of(n.Inputs[0])
+	case "Add":
+		if inPlace(n) {
+			l.owner[n.Outputs[0]] = l.of(n.Inputs[0])
+		}
 	}
 }
 
@@ -245,6 +249,7 @@ func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
 	in := shapes(p.feeds, vision, targets)
 	in["dropout_pool"] = &onnx.Tensor{Shape: []int64{2 * int64(p.rows) * int64(b.Widest)}}
 	in["dropout_offsets"] = &onnx.Tensor{Shape: []int64{int64(b.Sites)}}
+	t.resident.addTo(in)
 	bytes, _, err := peak(b.Model, in)
 	return bytes + 4*in["dropout_pool"].Shape[0], err
 }

@@ -39,30 +39,42 @@ func (p *Packing) before(group int) int {
 	return p.Follows[group]
 }
 
-// contexts are the keys, or values, that the queries of each group look at: x [1, rows, kv_heads*dim] becomes
-// [sequences, kv_heads, columns, dim] for each group that has queries.
-func (a *SelfAttention) contexts(g *Graph, x string, view *View) []string {
+// looked is what the queries of a group look at: keys or values, [sequences, kv_heads, columns, dim]. Of a group in
+// pieces it is its own rows [sequences, rows, kv_heads, dim], and what stands before them, if anything does.
+type looked struct{ of, before string }
+
+// contexts are the keys, or values, that the queries of each group look at: x [1, rows, kv_heads*dim] becomes one
+// of them for each group that has queries.
+func (a *SelfAttention) contexts(g *Graph, x string, view *View) (out []looked) {
 	parts := slices.Clone(view.split(g, view.Groups, x, view.Rows, 1))
-	for i, t := range parts { // [1, n*L, kv*d] -> [n, kv, L, d]
-		t = g.Op("Reshape", t, g.Shape(-1, g.element(view.Lengths, i), a.KVHeads, a.HeadDim))
-		parts[i] = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 2, 1, 3}}, t)
+	for i, t := range parts { // [1, n*L, kv*d] -> [n, L, kv, d]
+		parts[i] = g.Op("Reshape", t, g.Shape(-1, g.element(view.Lengths, i), a.KVHeads, a.HeadDim))
 	}
-	if view.Follows == nil {
-		return parts
+	turned := make([]string, len(parts))
+	turn := func(i int) string { // [n, kv, L, d]
+		if turned[i] == "" {
+			turned[i] = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 2, 1, 3}}, parts[i])
+		}
+		return turned[i]
 	}
-	var out []string
 	for _, i := range view.asking(view.Selected) {
-		x := parts[i]
-		switch before := view.before(i); {
+		c, before := looked{}, view.before(i)
+		switch {
+		case view.inPieces(g, i):
+			if c.of = parts[i]; before >= 0 {
+				c.before = turn(before)
+			}
 		case before >= 0:
-			of := g.OpA("Gather", onnx.Attrs{"axis": 0}, parts[before], view.Prefixes[i])
-			x = g.OpA("Concat", onnx.Attrs{"axis": 2}, of, x)
+			of := g.OpA("Gather", onnx.Attrs{"axis": 0}, turn(before), view.Prefixes[i])
+			c.of = g.OpA("Concat", onnx.Attrs{"axis": 2}, of, turn(i))
 		case view.leads(i):
 			behind := g.element(view.Lengths, slices.Index(view.Follows, i))
-			nothing := g.Op("Expand", g.Scalar(onnx.Float, 0), g.Shape(g.SizeOf(x, 0), a.KVHeads, behind, a.HeadDim))
-			x = g.OpA("Concat", onnx.Attrs{"axis": 2}, x, nothing)
+			nothing := g.Op("Expand", g.Scalar(onnx.Float, 0), g.Shape(g.SizeOf(turn(i), 0), a.KVHeads, behind, a.HeadDim))
+			c.of = g.OpA("Concat", onnx.Attrs{"axis": 2}, turn(i), nothing)
+		default:
+			c.of = turn(i)
 		}
-		out = append(out, x)
+		out = append(out, c)
 	}
 	return out
 }
@@ -161,9 +173,9 @@ func (s *Sample) beginning(cut int) string {
 	return string(key)
 }
 
-// families finds samples that begin alike, at least least of each kind: of equal length if alike says so. They come in
-// the order of their first samples.
-func (o packing) families(spans []span, samples []*Sample, least int, alike bool) (out []*family) {
+// families finds samples that begin alike, at least least of each kind: of one length when it is rounded up to a multiple
+// of near, unless that is 0. They come in the order of their first samples.
+func (o packing) families(spans []span, samples []*Sample, least, near int) (out []*family) {
 	type kind struct {
 		beginning        string
 		length, selected int
@@ -175,8 +187,8 @@ func (o packing) families(spans []span, samples []*Sample, least int, alike bool
 			continue
 		}
 		k := kind{beginning: s.beginning(cut)}
-		if alike {
-			k.length, k.selected = spans[i].length, spans[i].selected
+		if near > 0 {
+			k.length, k.selected = limits{near: near}.rounded(spans[i].length), spans[i].selected
 		}
 		if at[k] == nil {
 			at[k] = &family{cut: cut}
@@ -192,9 +204,8 @@ func (o packing) branch(spans []span, samples []*Sample) []span {
 	if o.share == 0 {
 		return spans
 	}
-	families := o.families(spans, samples, o.share, false)
-	// Where every sample has a graph's group to itself, a prefix that not all follow would make one more graph.
-	if o.separate && (len(families) != 1 || len(families[0].members) != len(samples)) {
+	families := o.families(spans, samples, o.share, 0)
+	if o.even && !uniform(families, len(samples)) {
 		return spans
 	}
 	slices.SortStableFunc(families, func(a, b *family) int { return a.cut - b.cut })
@@ -214,6 +225,17 @@ func (o packing) branch(spans []span, samples []*Sample) []span {
 		spans = append(spans, prefix)
 	}
 	return spans
+}
+
+// uniform says whether prefixes of one length stand before all of n samples: any others would make one more graph.
+func uniform(families []*family, n int) bool {
+	for _, f := range families {
+		n -= len(f.members)
+		if f.cut != families[0].cut {
+			return false
+		}
+	}
+	return n == 0
 }
 
 // pictures are those of a span of a sample.
@@ -242,7 +264,7 @@ func (o packing) leading(spans []span) (out []prefixPlace) {
 		case !spans[i].leads:
 			return out
 		case i == 0:
-		case o.separate || !spans[i].alike(&spans[i-1]):
+		case !spans[i].alike(&spans[i-1]):
 			at.group = out[i-1].group + 1
 		default:
 			at = prefixPlace{out[i-1].group, out[i-1].sequence + 1}

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"assay/onnx"
 )
 
 // TestGroupsLetScoresGo: the backward pass of a step over a prefix and its branches does not look at the scores of
@@ -58,4 +60,54 @@ func TestGroupsLetScoresGo(t *testing.T) {
 			t.Errorf("%s: no scores were found", family)
 		}
 	}
+}
+
+// TestPiecesStayPlain: in steps in pieces and stretches all sizes are known to be equal where gradients need it, in the
+// graph and in the bodies of its Scans: nothing is summed where an axis might have been stretched (NonZero finds them).
+func TestPiecesStayPlain(t *testing.T) {
+	for _, family := range []string{"llavanext", "qwen2_5_vl"} {
+		dirs, err := filepath.Glob(filepath.Join("../testdata/oracle", family, "scorer*"))
+		if err != nil || len(dirs) == 0 {
+			t.Fatal(err, family)
+		}
+		state, err := LoadScorerState(dirs[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := NewTuner(state, TuneOptions{TextLoss: 1, ScoreLoss: 1, Share: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer u.Close()
+		name, build := u.stepGraph(2)
+		plain, err := u.graph(name, build)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := u.graph(name+" in pieces", func(g *Graph) (*built, error) {
+			g.follows, g.groupsInPieces, g.stretches = []int{-1, 0}, []bool{true, true}, 2
+			return build(g)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if most := searches(plain.Model.Nodes); searches(b.Model.Nodes) > most {
+			t.Errorf("%s: axes are looked for when it runs: %d, and %d in one piece", family, searches(b.Model.Nodes), most)
+		}
+	}
+}
+
+// searches counts the nodes that look for stretched axes, bodies included.
+func searches(nodes []*onnx.Node) (n int) {
+	for _, k := range nodes {
+		if k.Op == "NonZero" {
+			n++
+		}
+		for _, a := range k.Attrs {
+			if body, ok := a.(*onnx.Graph); ok {
+				n += searches(body.Nodes)
+			}
+		}
+	}
+	return n
 }

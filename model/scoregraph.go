@@ -19,6 +19,7 @@ type graphSpec struct {
 	TextLoss  float64 // weights of the two losses
 	ScoreLoss float64
 	Terms     []losses.Spec // instead of ScoreLoss
+	Sums      bool          // gradients are added to sums: see residence
 }
 
 // Names of graph inputs and outputs that are not tensors of the checkpoint or the scorer.
@@ -46,6 +47,7 @@ type built struct {
 	Model     *onnx.Model
 	Params    []Param           // trained inputs
 	Grads     map[string]string // parameter -> output
+	Sums      bool              // gradients are added to sums instead
 	PixelGrad string            // output name
 	Sites     int               // LoRA layers with dropout
 	Widest    int               // widest input among them
@@ -202,6 +204,15 @@ func (g *Graph) differentiate(out *built, s graphSpec) error {
 			o.Wrt = append(o.Wrt, p.Name)
 		}
 	default:
+		return nil
+	}
+	if s.Sums {
+		grads, err := grad.Append(g.M, o)
+		if err != nil {
+			return err
+		}
+		out.Sums = true
+		g.addSums(grads)
 		return nil
 	}
 	var err error

@@ -26,7 +26,10 @@ type TuneOptions struct {
 	Recompute bool    // recompute each layer in the backward pass
 	Dropout   float64 // of the LoRA layers' inputs
 	Share     bool    // what the samples of a step begin with runs once, as the edits of a group do
-	Fixed     bool    // one graph for all batches of as many samples: where a session has its own weights (CUDA)
+	Fixed     bool    // one graph for all batches: where a session has its own weights (CUDA)
+	// Resident keeps parameters and the sums of gradients on the device: a step of the optimizer begins with Begin, its
+	// runs have no gradients, and Sums gives the sums. It is for a device that is not the host.
+	Resident bool
 }
 
 // Tuner trains a scorer: one graph that holds forward pass, loss and backward pass.
@@ -63,6 +66,9 @@ func NewTuner(p *ScorerState, o TuneOptions) (*Tuner, error) {
 		e.Close()
 		return nil, err
 	}
+	if o.Resident {
+		e.resident = newResidence(t.params)
+	}
 	return t, nil
 }
 
@@ -92,6 +98,7 @@ func (t *Tuner) stepGraph(groups int) (name string, build buildFunc) {
 		TextLoss:  t.o.TextLoss,
 		ScoreLoss: t.o.ScoreLoss,
 		Terms:     t.o.Terms,
+		Sums:      t.o.Resident,
 	}
 	return fmt.Sprintf("training step, %d groups", groups), func(g *Graph) (*built, error) {
 		if t.config.Format == 2 {
@@ -164,7 +171,7 @@ func (t *Tuner) step(
 // stepPacking says how samples are packed for a step.
 func (t *Tuner) stepPacking() packing {
 	pk := t.packing()
-	pk.loss, pk.separate, pk.step = t.config.Format != 2, t.o.Fixed, true
+	pk.loss, pk.even, pk.step = t.config.Format != 2, t.o.Fixed, true
 	if t.o.Share {
 		pk.share = leastShared
 	}

@@ -38,7 +38,7 @@ type Options struct {
 
 	CUDA CUDAOptions // of a CUDA device
 
-	// Bound are inputs and outputs, by name, whose values lie in memory of the caller's: see [Session.RunBound].
+	// Bound are inputs and outputs, by name, that are always views, of the model's own types: see [Session.RunWith].
 	Bound map[string]bool
 
 	Optimize Optimization
@@ -225,7 +225,17 @@ func (s *Session) RunInto(
 	ctx context.Context,
 	in, room map[string]*tensor.Dense,
 ) (map[string]*tensor.Dense, error) {
-	out, err := s.run(ctx, in, room, nil)
+	return s.RunWith(ctx, in, room, Views{})
+}
+
+// RunWith is RunInto with inputs and outputs that lie in buffers on the session's device, which are not among the other
+// inputs, room and results.
+func (s *Session) RunWith(
+	ctx context.Context,
+	in, room map[string]*tensor.Dense,
+	on Views,
+) (map[string]*tensor.Dense, error) {
+	out, err := s.run(ctx, in, room, on)
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", s.name, err)
 	}
@@ -235,7 +245,7 @@ func (s *Session) RunInto(
 func (s *Session) run(
 	ctx context.Context,
 	in, room map[string]*tensor.Dense,
-	bound map[string]Bound,
+	on Views,
 ) (map[string]*tensor.Dense, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -245,7 +255,7 @@ func (s *Session) run(
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(s.check(in), s.checkBound(bound)); err != nil {
+	if err := s.check(in, on.In); err != nil {
 		return nil, err
 	}
 	inputs := make([]onnxruntime.Value, len(s.inputs))
@@ -253,7 +263,7 @@ func (s *Session) run(
 	defer destroy(inputs)
 	defer destroy(outputs)
 	for i, p := range s.inputs {
-		v, err := p.feed(in[p.name], bound)
+		v, err := p.feed(in[p.name], on.In[p.name])
 		if err != nil {
 			return nil, fmt.Errorf("input %q: %w", p.name, err)
 		}
@@ -261,24 +271,24 @@ func (s *Session) run(
 	}
 	given := 0
 	for i, p := range s.outputs {
-		v, err := p.room(room[p.name], bound)
+		v, err := p.room(room[p.name], on.Out[p.name])
 		if err != nil {
 			return nil, fmt.Errorf("output %q: %w", p.name, err)
 		}
 		outputs[i] = v
-		if room[p.name] != nil {
+		if room[p.name] != nil || on.Out[p.name] != nil {
 			given++
 		}
 	}
-	if given != len(room) {
-		return nil, fmt.Errorf("room for %d outputs, of which the model has %d", len(room), given)
+	if given != len(room)+len(on.Out) {
+		return nil, fmt.Errorf("room for %d outputs, of which the model has %d", len(room)+len(on.Out), given)
 	}
 	if err := s.call(ctx, inputs, outputs); err != nil {
 		return nil, err
 	}
 	runtime.KeepAlive(in)
 	runtime.KeepAlive(room)
-	return collect(s.outputs, outputs, room)
+	return collect(s.outputs, outputs, func(name string) bool { return room[name] != nil || on.Out[name] != nil })
 }
 
 // call runs the session and stops it when the context ends.
@@ -304,16 +314,16 @@ func (s *Session) call(ctx context.Context, inputs, outputs []onnxruntime.Value)
 }
 
 // check compares the names, types and shapes of the inputs with the model's, and tells everything that is wrong.
-func (s *Session) check(in map[string]*tensor.Dense) error {
+func (s *Session) check(in map[string]*tensor.Dense, views map[string]*View) error {
 	var problems []error
 	known := map[string]bool{}
 	for _, p := range s.inputs {
 		known[p.name] = true
-		if err := p.check(in[p.name]); err != nil {
+		if err := p.check(in[p.name], views[p.name]); err != nil {
 			problems = append(problems, err)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(in)) {
+	for _, name := range append(slices.Sorted(maps.Keys(in)), slices.Sorted(maps.Keys(views))...) {
 		if !known[name] {
 			problems = append(problems,
 				fmt.Errorf("there is no input %q: the model's inputs are %s", name, strings.Join(names(s.inputs), ", ")))

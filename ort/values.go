@@ -108,21 +108,24 @@ func dense[T onnxruntime.TensorData](v onnxruntime.Value, shape []int64) (*tenso
 }
 
 // feed makes the value of an input that check has passed.
-func (p port) feed(d *tensor.Dense, bound map[string]Bound) (onnxruntime.Value, error) {
+func (p port) feed(d *tensor.Dense, v *View) (onnxruntime.Value, error) {
 	switch {
-	case p.bound:
-		return p.view(bound)
 	case p.hidden:
 		return kinds[p.typ].make([]int64{1})
+	case v != nil:
+		return v, nil
 	}
 	return kinds[p.typ].wrap(d)
 }
 
-// room makes the value that the runtime writes an output into, over the caller's array if there is one; nil leaves it
-// to the runtime if the size is not known yet.
-func (p port) room(given *tensor.Dense, bound map[string]Bound) (onnxruntime.Value, error) {
-	if p.bound {
-		return p.view(bound)
+// room makes the value that the runtime writes an output into, over the caller's array or view if there is one; nil
+// leaves it to the runtime if the size is not known yet.
+func (p port) room(given *tensor.Dense, v *View) (onnxruntime.Value, error) {
+	switch {
+	case v != nil:
+		return v, p.checkView(v)
+	case p.bound:
+		return nil, errors.New("a view of it is missing")
 	}
 	if given != nil {
 		switch {
@@ -142,10 +145,14 @@ func (p port) room(given *tensor.Dense, bound map[string]Bound) (onnxruntime.Val
 }
 
 // check compares an input with its declaration.
-func (p port) check(d *tensor.Dense) error {
+func (p port) check(d *tensor.Dense, v *View) error {
 	switch {
-	case p.hidden, p.bound:
+	case p.hidden:
 		return nil
+	case v != nil && d != nil:
+		return fmt.Errorf("input %q is given twice", p.name)
+	case v != nil:
+		return p.checkView(v)
 	case d == nil:
 		return fmt.Errorf("input %q (%v %s) is missing", p.name, p.typ, p.dims())
 	case d.Dtype() != kinds[p.typ].dtype:
@@ -191,11 +198,11 @@ func sizes(s tensor.Shape) []int64 {
 func collect(
 	ports []port,
 	values []onnxruntime.Value,
-	room map[string]*tensor.Dense,
+	given func(name string) bool,
 ) (map[string]*tensor.Dense, error) {
 	out := make(map[string]*tensor.Dense, len(ports))
 	for i, p := range ports {
-		if p.hidden || p.bound || room[p.name] != nil {
+		if p.hidden || given(p.name) {
 			continue
 		}
 		var shape []int64
