@@ -57,7 +57,11 @@ func Open(dir string, o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	lm, err := model.OpenLanguageModel(dir, o.Adapter, model.Options{Device: o.Device, DType: o.DType, Threads: o.Threads, On: o.on})
+	lm, err := model.OpenLanguageModel(
+		dir,
+		o.Adapter,
+		model.Options{Device: o.Device, DType: o.DType, Threads: o.Threads, On: o.on},
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -89,7 +89,11 @@ func (s *slots) reset() error {
 }
 
 // check remembers that rows could not be moved: nothing may be computed from them.
-func (s *slots) check(err error) { s.broken = errors.Join(s.broken, err) }
+func (s *slots) check(err error) {
+	if err != nil {
+		s.broken = err
+	}
+}
 
 // leastShared is the number of tokens from which a shared beginning is not computed again.
 const leastShared = 32

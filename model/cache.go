@@ -134,18 +134,27 @@ func (c *Cache) each(f func(m *ort.Memory) error) error {
 	return nil
 }
 
-// feeds are n slots of every layer from the first on, as inputs and as outputs.
-func (c *Cache) feeds(first, n int) map[string]ort.Bound {
-	out := make(map[string]ort.Bound, 4*len(c.layers))
+// views are n slots of every layer from the first on, as inputs and as outputs. They are to be freed behind the run.
+func (c *Cache) views(first, n int) (on ort.Views, free func(), err error) {
+	on = ort.Views{In: make(map[string]*ort.View, 2*len(c.layers)), Out: make(map[string]*ort.View, 2*len(c.layers))}
+	free = func() {
+		for _, v := range on.In {
+			v.Free()
+		}
+	}
 	for i, kv := range c.layers {
 		for k, what := range cacheParts {
 			past, present := cacheNames(i, what)
-			b := ort.Bound{In: kv[k], At: int64(first) * c.slotBytes(), Type: c.typ,
-				Shape: []int64{int64(n), int64(c.heads), int64(c.capacity), int64(c.width)}}
-			out[past], out[present] = b, b
+			v, err := kv[k].View(int64(first)*c.slotBytes(), c.typ, int64(n), int64(c.heads), int64(c.capacity),
+				int64(c.width))
+			if err != nil {
+				free()
+				return on, nil, err
+			}
+			on.In[past], on.Out[present] = v, v
 		}
 	}
-	return out
+	return on, free, nil
 }
 
 // Close gives the memory back.

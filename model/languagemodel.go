@@ -251,7 +251,12 @@ func (l *LanguageModel) Forward(ctx context.Context, c *Cache, first int, stretc
 			}
 		}
 	}
-	out, err := s.Session.RunBound(ctx, in, c.feeds(first, len(stretches)))
+	views, free, err := c.views(first, len(stretches))
+	if err != nil {
+		return nil, err
+	}
+	defer free()
+	out, err := s.Session.RunWith(ctx, in, nil, views)
 	if err != nil {
 		return nil, err
 	}

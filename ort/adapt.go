@@ -16,7 +16,7 @@ type port struct {
 	ranked bool
 	shapes int  // index of the output that holds this one's shape, if it is not ranked
 	hidden bool // not of the caller's: a shape output, or the input of a model without any
-	bound  bool // its value lies in memory of the caller's, as it is
+	bound  bool // it is always a view, of the model's type
 }
 
 // Names inside the adapted graph; a model of someone else's is unlikely to use them.

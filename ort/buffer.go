@@ -35,13 +35,14 @@ type View struct {
 	onnxruntime.Value // nil: the runtime is asked for nothing but the handle
 	internals         onnxruntime.ValueInternalData
 	value             unsafe.Pointer
+	typ               onnx.DType
 	shape             []int64
 }
 
 // GetInternals gives the binding the runtime's value.
 func (v *View) GetInternals() *onnxruntime.ValueInternalData { return &v.internals }
 
-// Destroy does nothing: the buffer frees its views.
+// Destroy does nothing: a view outlives runs.
 func (v *View) Destroy() error { return nil }
 
 // Views are inputs and outputs of a run, by name, that lie in buffers. A view may be both, if the operator that makes
@@ -89,7 +90,7 @@ func (b *Buffer) newView(at int64, shape []int64) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &View{value: value, shape: slices.Clone(shape)}
+	v := &View{value: value, typ: onnx.Float, shape: slices.Clone(shape)}
 	if v.internals, err = valueOf(value); err != nil {
 		releaseValue(value)
 		return nil, err
@@ -146,18 +147,13 @@ func (b *Buffer) Close() error {
 
 // checkView compares a view with the declaration of what it is to be.
 func (p port) checkView(v *View) error {
-	ok := p.typ == onnx.Float && p.inner == p.name && p.ranked && len(p.shape) == len(v.shape)
+	ok := p.typ == v.typ && p.inner == p.name && p.ranked && len(p.shape) == len(v.shape)
 	for i := range v.shape {
 		ok = ok && (!p.shape[i].Known() || p.shape[i].Size == v.shape[i])
 	}
 	if !ok {
-		return fmt.Errorf(
-			"%q (%v %s) cannot be a tensor of float32 of shape %v on the device",
-			p.name,
-			p.typ,
-			p.dims(),
-			v.shape,
-		)
+		return fmt.Errorf("%q (%v %s) cannot be a tensor of %v of shape %v on the device", p.name, p.typ, p.dims(), v.typ,
+			v.shape)
 	}
 	return nil
 }

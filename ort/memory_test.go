@@ -16,9 +16,9 @@ import (
 	"assay/onnx"
 )
 
-// TestRunBound: values in memory of a device are read and written where they lie, one of them in place, also those of
+// TestMemoryViews: values in memory of a device are read and written where they lie, one of them in place, also those of
 // half precision, which others are converted from and to.
-func TestRunBound(t *testing.T) {
+func TestMemoryViews(t *testing.T) {
 	for _, typ := range []onnx.DType{onnx.Float, onnx.Float16} {
 		b := onnx.NewBuilder("bound", 23)
 		past := b.Input("past", typ, onnx.Dims("n", 2))
@@ -44,11 +44,15 @@ func TestRunBound(t *testing.T) {
 			"at":   tensor.New(tensor.WithShape(1, 1), tensor.WithBacking([]int64{1})),
 			"rows": tensor.New(tensor.WithShape(1, 2), tensor.WithBacking([]float32{1, 2})),
 		}
-		place := Bound{In: m, At: 2 * size, Type: typ, Shape: []int64{3, 2}} // of four rows, those behind the first
-		both := map[string]Bound{"past": place, "present": place}
+		view, err := m.View(2*size, typ, 3, 2) // of four rows, those behind the first
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer view.Free()
 		for round := range 2 {
 			in["at"].Data().([]int64)[0] = int64(round)
-			out, err := s.RunBound(context.Background(), in, both)
+			out, err := s.RunWith(context.Background(), in, nil,
+				Views{In: map[string]*View{"past": view}, Out: map[string]*View{"present": view}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -66,28 +70,42 @@ func TestRunBound(t *testing.T) {
 				t.Errorf("%v: number %d in memory is %g, want %g", typ, i, got, w)
 			}
 		}
-		refuseBound(t, s, in, place)
+		refuseViews(t, s, in, m, view)
 	}
 }
 
-// refuseBound hands over what is none of the session's, or does not fit.
-func refuseBound(t *testing.T, s *Session, in map[string]*tensor.Dense, place Bound) {
+// refuseViews hands over what is none of the session's, or does not fit.
+func refuseViews(t *testing.T, s *Session, in map[string]*tensor.Dense, m *Memory, view *View) {
 	t.Helper()
-	for want, change := range map[string]func(b *Bound, bound map[string]Bound){
-		"is missing":         func(_ *Bound, bound map[string]Bound) { delete(bound, "past") },
-		"no value that was":  func(b *Bound, bound map[string]Bound) { bound["rows"] = *b },
-		"does not lie in":    func(b *Bound, _ map[string]Bound) { b.At += 2 * int64(b.Type.Size()) },
-		"want":               func(b *Bound, _ map[string]Bound) { b.Type = onnx.Int8 },
-		"as [2 3], want [":   func(b *Bound, _ map[string]Bound) { b.Shape = []int64{2, 3} },
-		"as [3 2 1], want [": func(b *Bound, _ map[string]Bound) { b.Shape = []int64{3, 2, 1} },
+	of := func(typ onnx.DType, shape ...int64) *View {
+		v, err := m.View(0, typ, shape...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(v.Free)
+		return v
+	}
+	for want, views := range map[string][2]*View{
+		"is missing":     {view, nil},
+		`"past" (`:       {nil, view},
+		"tensor of int8": {of(onnx.Int8, 3, 2), view},
+		"shape [2 3]":    {view, of(view.typ, 2, 3)},
+		"shape [3 2 1]":  {of(view.typ, 3, 2, 1), view},
 	} {
-		b := place
-		bound := map[string]Bound{}
-		bound["past"] = b
-		change(&b, bound)
-		bound["present"] = b
-		if _, err := s.RunBound(context.Background(), in, bound); err == nil || !strings.Contains(err.Error(), want) {
+		on := Views{In: map[string]*View{}, Out: map[string]*View{}}
+		if views[0] != nil {
+			on.In["past"] = views[0]
+		}
+		if views[1] != nil {
+			on.Out["present"] = views[1]
+		}
+		if _, err := s.RunWith(context.Background(), in, nil, on); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	for _, at := range []int64{-1, m.Bytes() - 1} {
+		if v, err := m.View(at, view.typ, 1); err == nil {
+			t.Errorf("a view from byte %d on: %v", at, v)
 		}
 	}
 }

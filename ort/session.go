@@ -38,7 +38,7 @@ type Options struct {
 
 	CUDA CUDAOptions // of a CUDA device
 
-	// Bound are inputs and outputs, by name, whose values lie in memory of the caller's: see [Session.RunBound].
+	// Bound are inputs and outputs, by name, that are always views, of the model's own types: see [Session.RunWith].
 	Bound map[string]bool
 
 	Optimize Optimization
@@ -240,7 +240,7 @@ func (s *Session) RunWith(
 	in, room map[string]*tensor.Dense,
 	on Views,
 ) (map[string]*tensor.Dense, error) {
-	out, err := s.run(ctx, in, room, on, nil)
+	out, err := s.run(ctx, in, room, on)
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", s.name, err)
 	}
@@ -251,7 +251,6 @@ func (s *Session) run(
 	ctx context.Context,
 	in, room map[string]*tensor.Dense,
 	on Views,
-	bound map[string]Bound,
 ) (map[string]*tensor.Dense, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -261,7 +260,7 @@ func (s *Session) run(
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(s.check(in, on.In), s.checkBound(bound)); err != nil {
+	if err := s.check(in, on.In); err != nil {
 		return nil, err
 	}
 	inputs := make([]onnxruntime.Value, len(s.inputs))
@@ -269,7 +268,7 @@ func (s *Session) run(
 	defer destroy(inputs)
 	defer destroy(outputs)
 	for i, p := range s.inputs {
-		v, err := p.feed(in[p.name], on.In[p.name], bound)
+		v, err := p.feed(in[p.name], on.In[p.name])
 		if err != nil {
 			return nil, fmt.Errorf("input %q: %w", p.name, err)
 		}
@@ -277,7 +276,7 @@ func (s *Session) run(
 	}
 	given := 0
 	for i, p := range s.outputs {
-		v, err := p.room(room[p.name], on.Out[p.name], bound)
+		v, err := p.room(room[p.name], on.Out[p.name])
 		if err != nil {
 			return nil, fmt.Errorf("output %q: %w", p.name, err)
 		}

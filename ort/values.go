@@ -108,10 +108,8 @@ func dense[T onnxruntime.TensorData](v onnxruntime.Value, shape []int64) (*tenso
 }
 
 // feed makes the value of an input that check has passed.
-func (p port) feed(d *tensor.Dense, v *View, bound map[string]Bound) (onnxruntime.Value, error) {
+func (p port) feed(d *tensor.Dense, v *View) (onnxruntime.Value, error) {
 	switch {
-	case p.bound:
-		return p.view(bound)
 	case p.hidden:
 		return kinds[p.typ].make([]int64{1})
 	case v != nil:
@@ -122,12 +120,12 @@ func (p port) feed(d *tensor.Dense, v *View, bound map[string]Bound) (onnxruntim
 
 // room makes the value that the runtime writes an output into, over the caller's array or view if there is one; nil
 // leaves it to the runtime if the size is not known yet.
-func (p port) room(given *tensor.Dense, v *View, bound map[string]Bound) (onnxruntime.Value, error) {
-	if p.bound {
-		return p.view(bound)
-	}
-	if v != nil {
+func (p port) room(given *tensor.Dense, v *View) (onnxruntime.Value, error) {
+	switch {
+	case v != nil:
 		return v, p.checkView(v)
+	case p.bound:
+		return nil, errors.New("a view of it is missing")
 	}
 	if given != nil {
 		switch {
@@ -149,7 +147,7 @@ func (p port) room(given *tensor.Dense, v *View, bound map[string]Bound) (onnxru
 // check compares an input with its declaration.
 func (p port) check(d *tensor.Dense, v *View) error {
 	switch {
-	case p.hidden, p.bound:
+	case p.hidden:
 		return nil
 	case v != nil && d != nil:
 		return fmt.Errorf("input %q is given twice", p.name)
@@ -204,7 +202,7 @@ func collect(
 ) (map[string]*tensor.Dense, error) {
 	out := make(map[string]*tensor.Dense, len(ports))
 	for i, p := range ports {
-		if p.hidden || p.bound || given(p.name) {
+		if p.hidden || given(p.name) {
 			continue
 		}
 		var shape []int64

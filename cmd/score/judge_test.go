@@ -125,6 +125,8 @@ func TestJudgeUsage(t *testing.T) {
 			"--edit is needed"},
 		{append([]string{"judge", "--config", "nobody", "--store", dir}, "--in", "a.jsonl", "--out", "b.jsonl", "--url",
 			"http://localhost:1", "--model", "m"), "viescore/1shot"},
+		{with("--in", "a.jsonl", "--out", "b.jsonl", "--backbone", "c", "--device", "tpu"), "want cpu, auto, or cuda:N"},
+		{with("--in", "a.jsonl", "--out", "b.jsonl", "--backbone", "c", "--dtype", "int4"), "auto, float32 or bfloat16"},
 	} {
 		code, _, stderr := run(t, c.args...)
 		if code != 2 || !strings.Contains(stderr, c.want) {
