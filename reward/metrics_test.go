@@ -4,8 +4,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"assay/model"
 )
@@ -61,4 +64,33 @@ func TestRefusalsByStatus(t *testing.T) {
 		strings.Contains(string(text), `assay_requests_total{code="200",path="POST /v1/score"}`) {
 		t.Errorf("no line %s", want)
 	}
+}
+
+// TestForeseenDelay: what an autoscaler reads rises while edits wait for a device, and is 0 again afterwards.
+func TestForeseenDelay(t *testing.T) {
+	f := &fake{gate: make(chan struct{})}
+	_, h := start(t, Options{Batch: 1}, map[string]Scorer{"a": f}, "a")
+	request := object{"source": png(t, 1, 8, 8), "instruction": "x", "edits": [][]byte{png(t, 9, 8, 8)}}
+	foreseen := func() (seconds float64) {
+		_, text := get(t, h.URL+"/metrics")
+		_, value, _ := strings.Cut(string(text), "\nassay_queue_foreseen_seconds ")
+		value, _, _ = strings.Cut(value, "\n")
+		seconds, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seconds
+	}
+	time.AfterFunc(20*time.Millisecond, func() { f.gate <- struct{}{} })
+	if code, _, raw := post(t, h.URL+"/v1/score", request); code != 200 { // it learns how long a run takes
+		t.Fatalf("%d %s", code, raw)
+	}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() { post(t, h.URL+"/v1/score", request) })
+	}
+	eventually(t, "a delay", func() bool { return foreseen() > 0.01 })
+	close(f.gate)
+	all.Wait()
+	eventually(t, "no delay", func() bool { return foreseen() == 0 })
 }

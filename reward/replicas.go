@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"sync"
@@ -12,7 +11,6 @@ import (
 
 	"assay/data"
 	"assay/model"
-	"assay/scoring"
 )
 
 // Replicated is a scorer of which there are several copies, on devices of their own or side by side on one. A server
@@ -42,14 +40,6 @@ type replicaState struct {
 	restarts int
 	failures int   // to open it, in a row
 	err      error // why it is down
-}
-
-// replica is an opened copy.
-type replica struct {
-	Scorer
-	set   *Replicated
-	i     int
-	users int // set.mu is held; the last one closes it
 }
 
 // Replicate opens n copies of a scorer. The scores of a pair that copies give must not be further apart than tolerance
@@ -238,109 +228,6 @@ func (v *Replicated) inWords() bool {
 	return ok
 }
 
-// guarded reports whether the copy is replaced when it fails.
-func (c *replica) guarded() bool { return c.set.open != nil }
-
-func (c *replica) hold() {
-	c.set.mu.Lock()
-	defer c.set.mu.Unlock()
-	c.users++
-}
-
-// release gives the copy back. The last user closes it: being up is a use, too.
-func (c *replica) release() {
-	c.set.mu.Lock()
-	c.users--
-	last := c.users == 0
-	c.set.mu.Unlock()
-	closer, ok := c.Scorer.(io.Closer)
-	if !last || !ok || !c.guarded() {
-		return
-	}
-	if err := c.attempt(closer.Close); err != nil {
-		c.set.warn(fmt.Sprintf("scorer %s, copy %d: closing it: %v", c.set.name, c.i, err))
-	}
-}
-
-// others reports whether another copy is up.
-func (c *replica) others() bool {
-	c.set.mu.Lock()
-	defer c.set.mu.Unlock()
-	for _, o := range c.set.at {
-		if o != nil && o != c {
-			return true
-		}
-	}
-	return false
-}
-
-// panicError is a panic, as an error.
-type panicError struct{ value any }
-
-func (e *panicError) Error() string {
-	return fmt.Sprintf("internal error, please report it: %v", e.value)
-}
-
-// attempt calls f. A panic is its error: it must not end the process.
-func (c *replica) attempt(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &panicError{p}
-		}
-	}()
-	return f()
-}
-
-// verdict says whether an error is the copy's fault, which nil is not: after a panic it always is, else if the copy
-// cannot score a known pair as it did.
-func (c *replica) verdict(ctx context.Context, err error) error {
-	var p *panicError
-	if errors.As(err, &p) {
-		return err
-	}
-	if broken := c.check(ctx); broken != nil {
-		return errors.Join(err, broken)
-	}
-	return nil
-}
-
-// check scores a known pair.
-func (c *replica) check(ctx context.Context) error {
-	c.set.mu.Lock()
-	probe, want := c.set.probe, c.set.want
-	c.set.mu.Unlock()
-	if want == nil {
-		return nil
-	}
-	got, err := c.scoreOne(ctx, probe)
-	switch {
-	case err != nil:
-		return fmt.Errorf("a known pair fails: %w", err)
-	case !(math.Abs(got-*want) <= c.set.tolerance):
-		return fmt.Errorf("a known pair has score01 %v instead of %v", got, *want)
-	}
-	return nil
-}
-
-// scoreOne scores one pair.
-func (c *replica) scoreOne(ctx context.Context, p model.Pair) (score float64, err error) {
-	err = c.attempt(func() error {
-		sample, err := c.Scorer.Prepare(p)
-		if err != nil {
-			return err
-		}
-		all, err := scoring.JudgeWith(c.Scorer)(ctx, []*model.Sample{sample})
-		if err == nil && len(all) != 1 {
-			err = fmt.Errorf("%d scores for one pair", len(all))
-		}
-		if err == nil {
-			score = all[0].Score01
-		}
-		return err
-	})
-	return score, err
-}
-
 // warm scores a small pair with every copy, so that graphs are built, and compares what they say. It tells how long
 // later runs took.
 func (v *Replicated) warm(ctx context.Context, observe func(time.Duration)) error {
@@ -376,83 +263,4 @@ func (v *Replicated) warm(ctx context.Context, observe func(time.Duration)) erro
 		}
 	}
 	return nil
-}
-
-// fail takes a copy out of service and opens another one in its place. Only the first call does anything.
-func (c *replica) fail(why error) {
-	v := c.set
-	v.mu.Lock()
-	if v.at[c.i] != c {
-		v.mu.Unlock()
-		return
-	}
-	v.at[c.i] = nil
-	v.states[c.i].err = why
-	v.opening.Add(1)
-	v.mu.Unlock()
-	v.warn(fmt.Sprintf("scorer %s, copy %d failed and is opened again: %v", v.name, c.i, why))
-	go func() {
-		defer v.opening.Done()
-		v.changed()
-		closed := make(chan struct{})
-		go func() {
-			c.release()
-			close(closed)
-		}()
-		select { // its memory is wanted for the next one, unless it hangs
-		case <-closed:
-		case <-time.After(longestClose):
-		}
-		v.reopen(c.i)
-	}()
-}
-
-// Pauses between attempts to open a copy again, and how long it is waited for one that may hang.
-const (
-	firstPause   = 100 * time.Millisecond
-	mostPause    = time.Minute
-	longestClose = 5 * time.Second
-)
-
-// reopen opens a copy until that succeeds, or all is closed.
-func (v *Replicated) reopen(i int) {
-	for pause := firstPause; ; pause = min(2*pause, mostPause) {
-		c := &replica{set: v, i: i, users: 1}
-		err := c.attempt(func() (err error) {
-			c.Scorer, err = v.open(i)
-			return err
-		})
-		if err == nil {
-			if err = c.check(context.Background()); err != nil {
-				c.release()
-			}
-		}
-		v.mu.Lock()
-		select {
-		case <-v.closed:
-			v.mu.Unlock()
-			if err == nil {
-				c.release()
-			}
-			return
-		default:
-		}
-		s := &v.states[i]
-		if err == nil {
-			s.restarts, s.failures, v.at[i] = s.restarts+1, 0, c
-		} else {
-			s.failures, s.err = s.failures+1, err
-		}
-		v.mu.Unlock()
-		v.changed()
-		if err == nil {
-			return
-		}
-		v.warn(fmt.Sprintf("scorer %s, copy %d cannot be opened again: %v", v.name, i, err))
-		select {
-		case <-time.After(pause):
-		case <-v.closed:
-			return
-		}
-	}
 }

@@ -21,12 +21,14 @@ type tally struct {
 	kills, runs   int
 	calls, failed int // calls on files, or looks at the clock; runs that ended with an error
 	flaws         []string
+	broken        bool // something could not be tried to its end
 }
 
 func (t *tally) add(o *tally) {
 	t.whole, t.calls = max(t.whole, o.whole), max(t.calls, o.calls)
 	t.kills, t.runs, t.failed = t.kills+o.kills, t.runs+o.runs, t.failed+o.failed
 	t.flaws = append(t.flaws, o.flaws...)
+	t.broken = t.broken || o.broken
 }
 
 // table is printed when all of its pieces are done.
@@ -124,6 +126,7 @@ func (c *campaign) tryAll(ctx context.Context, pieces []piece) error {
 					p.line.tally.add(t)
 				}
 				if err != nil {
+					p.line.tally.broken = true
 					p.line.errs = append(p.line.errs, fmt.Errorf("%s: %w", p.line.name, err))
 				}
 				fmt.Fprintf(os.Stderr, "%4.0f s: %s, %d of %d\n", time.Since(c.begin).Seconds(), p.line.name, k+1, len(pieces))
@@ -160,8 +163,11 @@ func (t *table) print() error {
 
 // verdict is the last column.
 func verdict(t *tally) string {
-	if len(t.flaws) > 0 {
+	switch {
+	case len(t.flaws) > 0:
 		return fmt.Sprintf("**%d FLAWS**", len(t.flaws))
+	case t.broken:
+		return "**not tried to the end**"
 	}
 	return "the same bytes"
 }
@@ -215,10 +221,11 @@ func (c *campaign) jumpAll(list []command) (*table, []piece) {
 	}
 	var pieces []piece
 	for _, one := range list {
-		l := &line{name: one.name}
-		t.lines = append(t.lines, l)
-		for range c.jumps {
-			pieces = append(pieces, piece{l, func(ctx context.Context, rng *rand.Rand) (*tally, error) {
+		t.lines = append(t.lines, &line{name: one.name})
+	}
+	for range c.jumps {
+		for i, one := range list {
+			pieces = append(pieces, piece{t.lines[i], func(ctx context.Context, rng *rand.Rand) (*tally, error) {
 				return one.jumps(ctx, rng)
 			}})
 		}
@@ -232,7 +239,7 @@ func (c *campaign) failAll(list []command) (*table, []piece) {
 		line: func(t *tally) string {
 			return fmt.Sprintf("%d | %d | %d | %s", t.calls, t.runs, t.failed, verdict(t))
 		}}
-	const some = 8
+	const some = 4
 	parts := 1
 	if c.jobs > 1 {
 		parts = (c.calls + some - 1) / some

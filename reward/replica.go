@@ -1,0 +1,123 @@
+package reward
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"assay/model"
+	"assay/scoring"
+)
+
+// replica is an opened copy.
+type replica struct {
+	Scorer
+	set   *Replicated
+	i     int
+	users int // set.mu is held; the last one closes it
+}
+
+// guarded reports whether the copy is replaced when it fails.
+func (c *replica) guarded() bool { return c.set.open != nil }
+
+func (c *replica) hold() {
+	c.set.mu.Lock()
+	defer c.set.mu.Unlock()
+	c.users++
+}
+
+// release gives the copy back. The last user closes it: being up is a use, too.
+func (c *replica) release() {
+	c.set.mu.Lock()
+	c.users--
+	last := c.users == 0
+	c.set.mu.Unlock()
+	closer, ok := c.Scorer.(io.Closer)
+	if !last || !ok || !c.guarded() {
+		return
+	}
+	if err := c.attempt(closer.Close); err != nil {
+		c.set.warn(fmt.Sprintf("scorer %s, copy %d: closing it: %v", c.set.name, c.i, err))
+	}
+}
+
+// others reports whether another copy is up.
+func (c *replica) others() bool {
+	c.set.mu.Lock()
+	defer c.set.mu.Unlock()
+	for _, o := range c.set.at {
+		if o != nil && o != c {
+			return true
+		}
+	}
+	return false
+}
+
+// panicError is a panic, as an error.
+type panicError struct{ value any }
+
+func (e *panicError) Error() string {
+	return fmt.Sprintf("internal error, please report it: %v", e.value)
+}
+
+// attempt calls f. A panic is its error: it must not end the process.
+func (c *replica) attempt(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &panicError{p}
+		}
+	}()
+	return f()
+}
+
+// verdict says whether an error is the copy's fault, which nil is not: after a panic it always is, else if the copy
+// cannot score a known pair as it did.
+func (c *replica) verdict(ctx context.Context, err error) error {
+	var p *panicError
+	if errors.As(err, &p) {
+		return err
+	}
+	if broken := c.check(ctx); broken != nil {
+		return errors.Join(err, broken)
+	}
+	return nil
+}
+
+// check scores a known pair.
+func (c *replica) check(ctx context.Context) error {
+	c.set.mu.Lock()
+	probe, want := c.set.probe, c.set.want
+	c.set.mu.Unlock()
+	if want == nil {
+		return nil
+	}
+	got, err := c.scoreOne(ctx, probe)
+	switch {
+	case err != nil:
+		return fmt.Errorf("a known pair fails: %w", err)
+	case !(math.Abs(got-*want) <= c.set.tolerance):
+		return fmt.Errorf("a known pair has score01 %v instead of %v", got, *want)
+	}
+	return nil
+}
+
+// scoreOne scores one pair.
+func (c *replica) scoreOne(ctx context.Context, p model.Pair) (score float64, err error) {
+	err = c.attempt(func() error {
+		sample, err := c.Scorer.Prepare(p)
+		if err != nil {
+			return err
+		}
+		all, err := scoring.JudgeWith(c.Scorer)(ctx, []*model.Sample{sample})
+		if err == nil && len(all) != 1 {
+			err = fmt.Errorf("%d scores for one pair", len(all))
+		}
+		if err == nil {
+			score = all[0].Score01
+		}
+		return err
+	})
+	return score, err
+}
