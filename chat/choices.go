@@ -22,9 +22,12 @@ const mostChoices = 64
 // Read takes n and best_of of a JSON object, as OpenAI's protocol has them. o is what was read of it before.
 func (s *Several) Read(from *strictjson.Object, o Options) {
 	for key, into := range map[string]*int{"n": &s.N, "best_of": &s.BestOf} {
-		from.Opt(key, into)
-		if from.Has(key) && (*into < 1 || *into > mostChoices) {
-			from.Failf(key, "%d: want 1 to %d", *into, mostChoices)
+		n := 1 // what is no number is told once
+		if from.Opt(key, &n); n < 1 || n > mostChoices {
+			from.Failf(key, "%d: want 1 to %d", n, mostChoices)
+		}
+		if from.Has(key) {
+			*into = n
 		}
 	}
 	if s.BestOf > 0 && s.BestOf < max(s.N, 1) {

@@ -3,6 +3,7 @@ package trainer
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -16,6 +17,7 @@ import (
 	"strings"
 
 	"assay/data"
+	"assay/internal/remote"
 )
 
 // unreadRow is a row that is no row of a label table.
@@ -225,13 +227,24 @@ func (s *scan) row(t *data.Edits, row *data.Row) error {
 		if len(p.Bytes) > 0 {
 			continue
 		}
-		if _, err := os.Stat(absolute(t.Folder(), p.Path)); errors.Is(err, fs.ErrNotExist) {
+		if err := there(p.File(t.Folder())); errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("picture %s is not there", p.Path)
 		} else if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// there looks whether there is a file, or an object.
+func there(name string) error {
+	var err error
+	if remote.Is(name) {
+		_, err = remote.Stat(context.Background(), name)
+	} else {
+		_, err = os.Stat(name)
+	}
+	return err
 }
 
 // hint says why no row was found: the table has no column of that name, or other splits.

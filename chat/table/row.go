@@ -31,7 +31,7 @@ type Row struct {
 func parse(line []byte) (*Row, error) {
 	// encoding/json takes the last of two keys, and puts U+FFFD for what is no character
 	if _, err := jsontext.NewDecoder(bytes.NewReader(line)).ReadValue(); err != nil {
-		return nil, fmt.Errorf("row: %s", strings.TrimPrefix(err.Error(), "jsontext: "))
+		return &Row{ID: idOf(line)}, fmt.Errorf("row: %s", strings.TrimPrefix(err.Error(), "jsontext: "))
 	}
 	o, err := strictjson.Parse("row", line)
 	if err != nil {
@@ -54,6 +54,18 @@ func parse(line []byte) (*Row, error) {
 	}
 	o.Close()
 	return r, o.Err()
+}
+
+// idOf is the id of a row that is refused as a whole; nil where it has none that can be told.
+func idOf(line []byte) json.RawMessage {
+	var row map[string]json.RawMessage
+	if json.Unmarshal(line, &row) != nil {
+		return nil
+	}
+	if _, err := jsontext.NewDecoder(bytes.NewReader(row["id"])).ReadValue(); err != nil {
+		return nil
+	}
+	return row["id"]
 }
 
 func isNull(raw json.RawMessage) bool { return string(raw) == "null" }

@@ -40,7 +40,10 @@ func newBenchCommand() *cobra.Command {
 		Use:   "bench",
 		Short: "Judge a scorer, or predictions, by the rules of a published benchmark",
 		Long: `bench computes the numbers that papers print for a benchmark, each by the name of its rule, from
-predictions in a file, a scorer, or a baseline. score bench list says what every benchmark needs on disk.`,
+predictions in a file, a scorer, or a baseline. score bench list says what every benchmark needs on disk.
+
+Many workers share what a scorer, a judge or an encoder is run on with --shard (i/n, any/n, auto, as in score batch);
+they meet in the folder --out. When all parts are done, the same command with --merge gives the report.`,
 		Example: `  score bench list
   score bench imagenhub --ratings testdata/golden/imagenhub \
       --predictions testdata/golden/imagenhub/judges/gpt4o_0shot.jsonl

@@ -37,6 +37,7 @@ same source and instruction is ranked by itself. Scores of a table must be on on
 	flags := c.Flags()
 	flags.StringVar(&f.source, "source", "", "picture before the edit")
 	flags.StringVar(&f.instruction, "instruction", "", "what was asked for")
+	cli.TakesText(c, "instruction")
 	flags.StringVar(&f.folder, "candidates", "", "folder of edited pictures")
 	flags.StringVar(&f.in, "in", "", "table with source, edit, instruction")
 	flags.StringVar(&f.out, "out", "", "JSON lines to write; without it they are printed")

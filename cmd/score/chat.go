@@ -114,6 +114,7 @@ company may differ in the last bits, and with it what follows.`,
 	flags.StringVar(&f.text, "text", "", "question")
 	flags.StringArrayVar(&f.images, "image", nil, "picture that the question is about; may be given several times")
 	flags.StringVar(&f.system, "system", "", "what the model is told before")
+	cli.TakesText(c, "text", "system")
 	flags.IntVar(&f.maxNewTokens, "max-new-tokens", 0, "most tokens of the answer (0: the model's own limit)")
 	flags.Float64Var(&f.temperature, "temperature", 0, "of sampling; 0: greedy")
 	flags.IntVar(&f.topK, "top-k", 0, "sample from so many tokens; 0: all")

@@ -39,6 +39,7 @@ them counts as the identity. The picture is meant as decoded: upright, transpare
 	c.Flags().StringVar(&source, "source", "", "picture before the edit")
 	c.Flags().StringVar(&edit, "edit", "", "picture after the edit")
 	c.Flags().StringVar(&instruction, "instruction", "", "what was asked for")
+	cli.TakesText(c, "instruction")
 	c.Flags().StringVar(&out, "out", "", "file to write: .safetensors (the tensor gradient) or .npy")
 	c.Flags().StringVar(&heatmap, "heatmap", "", "picture to write: what the score looks at")
 	return c

@@ -69,6 +69,7 @@ crash, or a cap that was reached (exit code 3) the same command goes on where it
 	flags.StringVar(&f.table.Out, "out", "", "table to write")
 	flags.StringToStringVar(&f.table.Columns, "columns", nil, "our column=the table's, for other names")
 	flags.StringVar(&f.instruction, "instruction", "", "of one edit: what was asked for")
+	cli.TakesText(c, "instruction")
 	for role, what := range map[string]string{
 		"source": "picture before the edit", "edit": "edited picture", "edit2": "another edited picture, of a pair",
 		"reference": "the wanted result",

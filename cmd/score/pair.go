@@ -87,6 +87,7 @@ of one picture (docs/judges.md) is called without --source.`,
 	c.Flags().StringVar(&q.edit, "edit", "", "picture after the edit")
 	c.Flags().StringVar(&q.instruction, "instruction", "", "what was asked for")
 	c.Flags().StringVar(&q.requirement, "requirement", "", "what the edit must also fulfil, for scorers that ask for it")
+	cli.TakesText(c, "instruction", "requirement")
 	return c
 }
 

@@ -10,12 +10,19 @@ import (
 	"assay/internal/remote"
 )
 
-const storage = "storage"
+const storage, text = "storage", "text"
 
 // TakesStorage says that flags of c take names on object storage.
 func TakesStorage(c *cobra.Command, flags ...string) {
 	for _, name := range flags {
 		c.Flags().Lookup(name).Annotations = map[string][]string{storage: nil}
+	}
+}
+
+// TakesText says that flags of c take any text, which may begin as a name on object storage does.
+func TakesText(c *cobra.Command, flags ...string) {
+	for _, name := range flags {
+		c.Flags().Lookup(name).Annotations = map[string][]string{text: nil}
 	}
 }
 
@@ -34,7 +41,9 @@ func checkStorage(c *cobra.Command, args []string) (err error) {
 	c.Flags().Visit(func(f *pflag.Flag) {
 		value := f.Value.String()
 		_, takes := f.Annotations[storage]
+		_, anything := f.Annotations[text]
 		switch {
+		case anything:
 		case !takes:
 			for one := range strings.SplitSeq(strings.Trim(value, "[]"), ",") {
 				refuse("--"+f.Name, one)

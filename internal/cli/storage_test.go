@@ -17,6 +17,8 @@ func TestStorage(t *testing.T) {
 		"copy --list a,gs://b/x":               "--list gs://b/x: ",
 		"copy azblob://b/x":                    "the argument azblob://b/x: ",
 		"copy --out x --url http://h/s3 s3:/x": "",
+		"copy --out S3://b/x":                  "--out S3://b/x: tool copy wants a file or folder",
+		"copy --say s3://b/x":                  "",
 		"copy --in s3://b/x":                   "--in s3://b/x: this program was built without object storage",
 	} {
 		if remote.Built && strings.Contains(want, "without") {
@@ -26,11 +28,12 @@ func TestStorage(t *testing.T) {
 		a.Register(func() *cobra.Command {
 			c := &cobra.Command{Use: "copy", Args: cobra.ArbitraryArgs}
 			c.RunE = func(*cobra.Command, []string) error { return nil }
-			for _, name := range []string{"in", "out", "url"} {
+			for _, name := range []string{"in", "out", "url", "say"} {
 				c.Flags().String(name, "", "")
 			}
 			c.Flags().StringSlice("list", nil, "")
 			TakesStorage(c, "in")
+			TakesText(c, "say")
 			return c
 		})
 		var out, errs bytes.Buffer

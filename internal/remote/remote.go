@@ -30,13 +30,16 @@ var ErrNotBuilt = errors.New("this program was built without object storage: use
 // is, without any escapes.
 func Is(name string) bool {
 	scheme, _, ok := strings.Cut(name, "://")
-	return ok && slices.Contains(schemes, scheme)
+	return ok && slices.Contains(schemes, strings.ToLower(scheme))
 }
 
 // split cuts a name into its bucket, with the scheme, and its key. The bucket of file:// is the whole file system.
 func split(name string) (bucket, key string, err error) {
 	scheme, rest, _ := strings.Cut(name, "://")
 	host, key, _ := strings.Cut(rest, "/")
+	if small := strings.ToLower(scheme); small != scheme {
+		return "", "", fmt.Errorf("%s: write %s:// in small letters", name, small)
+	}
 	if scheme == "file" {
 		if host != "" {
 			return "", "", fmt.Errorf("%s: want file:///folder/file, with three slashes", name)

@@ -236,8 +236,9 @@ func (m *measuring) score(rows int) error {
 		return err
 	}
 	cpu := time.Duration(use.Utime.Nano() + use.Stime.Nano())
-	read, err := bytesRead()
-	if err != nil {
+	read, errRead := told("/proc/self/io", "rchar:")
+	resident, errPeak := told("/proc/self/status", "VmHWM:") // rusage would count what the parent had, too
+	if err := errors.Join(errRead, errPeak); err != nil {
 		return err
 	}
 	table, err := os.ReadFile(out)
@@ -246,17 +247,21 @@ func (m *measuring) score(rows int) error {
 	}
 	sum, n := sha256.Sum256(table), float64(rows)
 	return errors.Join(stop(), json.NewEncoder(os.Stdout).Encode(result{rows, n / wall.Seconds(), cpu.Seconds() * 1000 / n,
-		float64(read) / 1024 / n, float64(use.Maxrss) / 1024, float64(len(table)) / (1 << 20), hex.EncodeToString(sum[:])}))
+		read / 1024 / n, resident / 1024, float64(len(table)) / (1 << 20), hex.EncodeToString(sum[:])}))
 }
 
-// bytesRead are those that this process asked the system for.
-func bytesRead() (n int64, err error) {
-	text, err := os.ReadFile("/proc/self/io")
+// told finds the number behind a word in a file of the system.
+func told(path, word string) (float64, error) {
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return 0, err
 	}
-	_, err = fmt.Sscanf(string(text), "rchar: %d", &n)
-	return n, err
+	_, behind, _ := strings.Cut(string(text), word)
+	fields := strings.Fields(behind)
+	if len(fields) == 0 {
+		return 0, fmt.Errorf("%s does not tell %s", path, word)
+	}
+	return strconv.ParseFloat(fields[0], 64)
 }
 
 var _ scoring.TableScorer = nothing{}

@@ -1,0 +1,62 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestIndex: what was written is read back by its row, now and after the journal was opened again; what is held is not
+// there then, nor what no longer holds.
+func TestIndex(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.progress")
+	open := func(keep func(result) bool) *Index[result] {
+		t.Helper()
+		x, err := OpenIndex(path, "work", 10, func(r result) int { return r.Row }, keep)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	check := func(x *Index[result], want map[int]string) {
+		t.Helper()
+		if x.Len() != len(want) {
+			t.Errorf("%d rows, want %d", x.Len(), len(want))
+		}
+		for i := range 10 {
+			text, there := want[i]
+			r, ok, err := x.Get(i)
+			if err != nil || ok != there || x.Has(i) != there || r.Text != text || there && r.Row != i {
+				t.Errorf("row %d: %+v %v %v, want %q", i, r, ok, err, text)
+			}
+		}
+	}
+	x := open(nil)
+	long := strings.Repeat("long ", 1000)
+	err := errors.Join(x.Write(result{3, "three"}, result{0, long}), x.Write(result{9, "nine"}), x.Write())
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Hold(result{5, "passing"})
+	x.Hold(result{6, "passing"})
+	if err := x.Write(result{6, "six"}, result{3, "three again"}); err != nil {
+		t.Fatal(err)
+	}
+	check(x, map[int]string{0: long, 3: "three again", 5: "passing", 6: "six", 9: "nine"})
+	if err := errors.Join(x.Sync(), x.Close()); err != nil {
+		t.Fatal(err)
+	}
+	x = open(func(r result) bool { return r.Row != 9 })
+	check(x, map[int]string{0: long, 3: "three again", 6: "six"})
+	if err := errors.Join(x.Write(result{9, "anew"}), x.Close()); err != nil {
+		t.Fatal(err)
+	}
+	x = open(func(result) bool { return true })
+	defer x.Close()
+	check(x, map[int]string{0: long, 3: "three again", 6: "six", 9: "anew"})
+	if x.Path() != path {
+		t.Error(fmt.Sprint("the path is ", x.Path()))
+	}
+}
