@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -38,7 +39,10 @@ type Config struct {
 type LocalModel struct {
 	Backbone string `yaml:"backbone"` // Hugging Face checkpoint directory
 	Adapter  string `yaml:"adapter"`  // over it, in PEFT's files
-	Threads  int    `yaml:"threads"`  // 0: all cores
+	Device   string `yaml:"device"`   // auto, cpu, cuda:N
+	DType    string `yaml:"dtype"`    // on CUDA: auto, float32, bfloat16
+	Cache    int64  `yaml:"cache"`    // bytes of keys and values; 0: 2 GiB, on CUDA what the device has room for
+	Threads  int    `yaml:"threads"`  // of the CPU; 0: all cores
 	Answers  int    `yaml:"answers"`  // that are made at a time
 }
 
@@ -77,7 +81,8 @@ func Load(path string) (*Config, *Prompts, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &Config{Given: "keep", Server: chat.DefaultServer(), MaxNewTokens: 128, Model: LocalModel{Answers: 8}}
+	c := &Config{Given: "keep", Server: chat.DefaultServer(), MaxNewTokens: 128,
+		Model: LocalModel{Answers: 8, Device: "auto", DType: "auto"}}
 	d := strictyaml.Decode(path, text, c)
 	if d.Unreadable {
 		return nil, nil, d.Err()
@@ -103,6 +108,8 @@ func Load(path string) (*Config, *Prompts, error) {
 	return c, prompts, errors.Join(d.Err(), err)
 }
 
+var deviceName = regexp.MustCompile(`^(auto|cpu|cuda:\d+)$`)
+
 func (c *Config) check(d *strictyaml.Document) {
 	want := func(ok bool, key, format string, args ...any) {
 		if !ok && !d.Bad(key) {
@@ -116,6 +123,10 @@ func (c *Config) check(d *strictyaml.Document) {
 	want(c.Remote != (c.Model.Backbone != ""), "model",
 		"either model: {backbone: DIR} or server: {url, model} says who writes")
 	want(c.Model.Adapter == "" || c.Model.Backbone != "", "model.adapter", "is over a backbone: name it")
+	want(deviceName.MatchString(c.Model.Device), "model.device", "want auto, cpu or cuda:N, not %q", c.Model.Device)
+	want(slices.Contains([]string{"auto", "float32", "bfloat16"}, c.Model.DType), "model.dtype",
+		"want auto, float32 or bfloat16, not %q", c.Model.DType)
+	want(c.Model.Cache >= 0, "model.cache", "want at least 0 (what there is room for), not %d", c.Model.Cache)
 	want(c.Model.Threads >= 0, "model.threads", "want at least 0 (all cores), not %d", c.Model.Threads)
 	want(c.Model.Answers >= 1, "model.answers", "want at least 1, not %d", c.Model.Answers)
 	want(c.MaxNewTokens >= 1, "max_new_tokens", "want at least 1, not %d", c.MaxNewTokens)

@@ -102,6 +102,9 @@ func (e *engine) loop() {
 		e.slots.drop()
 		e.admit()
 		e.step()
+		if e.slots.broken != nil {
+			e.slots.reset() // the error that matters was told
+		}
 	}
 	e.slots.fail(0, errClosed)
 	e.mu.Lock()
@@ -149,6 +152,7 @@ func (e *engine) admit() {
 		if err != nil {
 			e.pop()
 			r.finish(err)
+			fresh = min(fresh, s.active) // without a cache all have ended
 			continue
 		}
 		if !room {
@@ -162,7 +166,7 @@ func (e *engine) admit() {
 		if s.active > fresh && s.sharesWith(r.prompt, fresh) {
 			flush()
 		}
-		if s.enter(r); e.rows(fresh, s.active) >= prefillRows {
+		if s.enter(r); e.rows(fresh, s.active) >= e.prefillRows() {
 			flush()
 		}
 	}
@@ -170,7 +174,7 @@ func (e *engine) admit() {
 }
 
 // prefillRows bounds the rows of prompts that run together; a longer prompt runs in parts of as many.
-const prefillRows = 1024
+func (e *engine) prefillRows() int { return e.lm.PromptRows(e.slots.cache) }
 
 // rows is how many rows it takes to run the prompts of some slots together.
 func (e *engine) rows(from, to int) int {
@@ -186,7 +190,7 @@ func (e *engine) prefill(from int) error {
 	s := e.slots
 	for i := from; i < s.active; {
 		n := i + 1
-		for n < s.active && s.all[i].rows == 0 && s.all[n].rows == 0 && e.rows(i, n+1) <= prefillRows {
+		for n < s.active && s.all[i].rows == 0 && s.all[n].rows == 0 && e.rows(i, n+1) <= e.prefillRows() {
 			n++
 		}
 		logits, err := e.fill(i, n)
@@ -206,12 +210,12 @@ func (e *engine) prefill(from int) error {
 
 // fill runs the rest of the prompts of some slots and returns the logits behind them. A long one is cut into parts.
 func (e *engine) fill(from, to int) ([][]float32, error) {
-	s := e.slots
-	for to == from+1 && len(s.all[from].request.prompt.IDs)-s.all[from].rows > prefillRows {
+	s, most := e.slots, e.prefillRows()
+	for to == from+1 && len(s.all[from].request.prompt.IDs)-s.all[from].rows > most {
 		at, p := s.all[from].rows, s.all[from].request.prompt
-		next := min(at+prefillRows, len(p.IDs)-1)
+		next := min(at+most, len(p.IDs)-1)
 		part := model.Stretch{Prompt: p, From: at, To: next, Logits: 1}
-		if _, err := e.lm.Forward(e.ctx, s.cache, from, part); err != nil {
+		if _, err := e.run(from, part); err != nil {
 			return nil, err
 		}
 		s.all[from].rows = next
@@ -228,7 +232,15 @@ func (e *engine) forward(from, to int) ([][]float32, error) {
 		parts[i] = model.Stretch{Prompt: p, From: at.rows, To: len(p.IDs), Logits: 1}
 		at.rows = len(p.IDs)
 	}
-	return e.lm.Forward(e.ctx, s.cache, from, parts...)
+	return e.run(from, parts...)
+}
+
+// run appends stretches to the slots from one on.
+func (e *engine) run(first int, parts ...model.Stretch) ([][]float32, error) {
+	if err := e.slots.broken; err != nil {
+		return nil, err
+	}
+	return e.lm.Forward(e.ctx, e.slots.cache, first, parts...)
 }
 
 // begin takes the logits behind a prompt: the first token of an answer, or all that is wanted of texts.
@@ -246,7 +258,7 @@ func (e *engine) begin(slot int, logits []float32) error {
 			p.Append(id)
 		}
 		n := len(p.IDs) - from
-		all, err := e.lm.Forward(e.ctx, e.slots.cache, slot, model.Stretch{Prompt: p, From: from, To: from + n, Logits: n})
+		all, err := e.run(slot, model.Stretch{Prompt: p, From: from, To: from + n, Logits: n})
 		if err != nil {
 			return err
 		}

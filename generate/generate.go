@@ -3,6 +3,7 @@
 package generate
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -21,10 +22,15 @@ import (
 // Options say how a model runs. Zero values stand for the defaults.
 type Options struct {
 	Adapter string // directory of an adapter over the checkpoint, in PEFT's files; "": none
-	Device  string // cpu
-	Threads int    // 0: all cores
-	Cache   int64  // bytes of keys and values; default 2 GiB. A request that does not fit is refused
-	Batch   int    // answers that are made at a time; default 8
+	Device  string // cpu (default), cuda:N, auto
+	DType   string // auto (on CUDA bfloat16 if the weights are half precision; default), float32, bfloat16
+	Threads int    // of the CPU; 0: all cores
+	// Cache is the bytes of keys and values; default 2 GiB, on CUDA what the device has room for. A request that does not
+	// fit is refused, and so is a model that leaves no room for so much.
+	Cache int64
+	Batch int // answers that are made at a time; default 8
+
+	on string // device that runs what is made for Device: tests, of a GPU's graphs on the CPU
 }
 
 // Model is a checkpoint that answers. It implements [chat.Model]; all methods are safe for concurrent use, and requests
@@ -41,9 +47,6 @@ var _ chat.Model = (*Model)(nil)
 
 // Open opens a Hugging Face checkpoint directory with tokenizer, chat template and generation_config.json.
 func Open(dir string, o Options) (*Model, error) {
-	if o.Cache == 0 {
-		o.Cache = 2 << 30
-	}
 	if o.Batch == 0 {
 		o.Batch = 8
 	}
@@ -54,9 +57,12 @@ func Open(dir string, o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	lm, err := model.OpenLanguageModel(dir, o.Adapter, model.Options{Device: o.Device, Threads: o.Threads})
+	lm, err := model.OpenLanguageModel(dir, o.Adapter, model.Options{Device: o.Device, DType: o.DType, Threads: o.Threads, On: o.on})
 	if err != nil {
 		return nil, err
+	}
+	if o.Cache, err = room(lm, o); err != nil {
+		return nil, errors.Join(err, lm.Close())
 	}
 	m := &Model{lm: lm, config: config, engine: newEngine(lm, o)}
 	m.fingerprint = sync.OnceValues(m.identify)
@@ -64,7 +70,27 @@ func Open(dir string, o Options) (*Model, error) {
 	return m, nil
 }
 
-// identify digests the checkpoint and its generation_config.json.
+// room is the bytes of keys and values that a model may take: those that are wanted, if the device has them.
+func room(lm *model.LanguageModel, o Options) (int64, error) {
+	const usual = 2 << 30
+	if lm.Device() == "cpu" || o.on != "" {
+		return cmp.Or(o.Cache, usual), nil
+	}
+	most, err := lm.CacheRoom()
+	switch {
+	case err != nil:
+		return 0, err
+	case o.Cache > most:
+		return 0, fmt.Errorf("a cache of %d MB: beside the weights %s has room for %d MB of keys and values: allow less",
+			o.Cache>>20, lm.Device(), most>>20)
+	case o.Cache > 0:
+		return o.Cache, nil
+	}
+	return min(most, int64(o.Batch)*int64(lm.MaxPositions()+64)*lm.RowBytes()), nil
+}
+
+// identify digests the checkpoint and its generation_config.json, and the type that is computed with unless it is
+// float32.
 func (m *Model) identify() (string, error) {
 	print, err := m.lm.Fingerprint()
 	if err != nil {
@@ -73,6 +99,9 @@ func (m *Model) identify() (string, error) {
 	config, err := os.ReadFile(filepath.Join(m.lm.Dir(), "generation_config.json"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
+	}
+	if m.lm.DType() != "float32" {
+		print += "\n" + m.lm.DType()
 	}
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(print+"\n"+string(config)))), nil
 }

@@ -2,6 +2,7 @@ package generate
 
 import (
 	"context"
+	"errors"
 
 	"assay/model"
 )
@@ -24,6 +25,7 @@ type slots struct {
 	all    []slot
 	active int
 	clock  int
+	broken error // why the cache does not hold what it should; nil: it does
 }
 
 func newSlots(lm *model.LanguageModel, o Options) *slots { return &slots{lm: lm, o: o} }
@@ -55,29 +57,39 @@ func (s *slots) room(r *request) (bool, error) {
 	return true, s.resize(n, need)
 }
 
-// resize moves what fits to a cache of another shape: all that is active does.
-func (s *slots) resize(n, capacity int) error {
-	c, err := s.lm.NewCache(n, capacity)
-	if err != nil {
-		return err
-	}
+// resize gives the cache another shape. What fits stays: all that is active does.
+func (s *slots) resize(n, capacity int) (err error) {
 	all := make([]slot, n)
-	kept := 0
+	var kept []model.Kept
 	for i, old := range s.all {
-		if kept < n && old.prompt != nil && old.rows <= capacity {
-			c.Copy(kept, s.cache, i, old.rows)
-			all[kept] = old
-			kept++
+		if len(kept) < n && old.prompt != nil && old.rows <= capacity {
+			all[len(kept)] = old
+			kept = append(kept, model.Kept{Slot: i, Rows: old.rows})
 		}
 	}
-	if s.cache != nil {
-		if err := s.cache.Close(); err != nil {
-			return err
-		}
+	if s.cache == nil {
+		s.cache, err = s.lm.NewCache(n, capacity)
+	} else {
+		err = s.cache.Resize(n, capacity, kept)
 	}
-	s.cache, s.all = c, all
+	if err != nil {
+		s.broken = err
+		return errors.Join(err, s.reset())
+	}
+	s.all = all
 	return nil
 }
+
+// reset ends all answers and gives up a cache that cannot be relied on any more. The next request gets another one.
+func (s *slots) reset() error {
+	s.fail(0, s.broken)
+	err := s.close()
+	s.cache, s.all, s.broken = nil, nil, nil
+	return err
+}
+
+// check remembers that rows could not be moved: nothing may be computed from them.
+func (s *slots) check(err error) { s.broken = errors.Join(s.broken, err) }
 
 // leastShared is the number of tokens from which a shared beginning is not computed again.
 const leastShared = 32
@@ -123,11 +135,11 @@ func (s *slots) enter(r *request) {
 		s.swap(source, n)
 	default:
 		if old := s.oldest(n); old != n { // what is in the next slot stays in its place
-			s.cache.Copy(old, s.cache, n, s.all[n].rows)
+			s.check(s.cache.Copy(old, n, s.all[n].rows))
 			s.all[old] = s.all[n]
 		}
 		if source >= 0 {
-			s.cache.Copy(n, s.cache, source, shared)
+			s.check(s.cache.Copy(n, source, shared))
 		}
 	}
 	s.clock++
@@ -149,7 +161,7 @@ func (s *slots) oldest(from int) int {
 
 // swap exchanges two slots.
 func (s *slots) swap(a, b int) {
-	s.cache.Swap(a, b, max(s.all[a].rows, s.all[b].rows))
+	s.check(s.cache.Swap(a, b, max(s.all[a].rows, s.all[b].rows)))
 	s.all[a], s.all[b] = s.all[b], s.all[a]
 }
 

@@ -99,6 +99,7 @@ func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
 		}
 		qi = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 2, 3, 1, 4}}, qi)
 		qi = g.Op("Reshape", qi, g.Ints(0, int64(a.KVHeads), -1, int64(a.HeadDim)))
+		qi, k, v = g.narrow(qi), g.narrow(k), g.narrow(v)
 		scores := g.Op("MatMul", qi, g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 1, 3, 2}}, k))
 		mask := view.masks[i]
 		if view.Follows != nil { // say which sizes are equal: else the backward pass keeps the scores to look for them
@@ -109,7 +110,7 @@ func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
 			mask = g.Op("Reshape", mask, g.Shape(n, 1, g.SizeOf(qi, 2), g.SizeOf(k, 2)))
 		}
 		prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", scores, mask))
-		y := g.Op("MatMul", prob, v) // [n, kv, rep*r, d]
+		y := g.wide(g.Op("MatMul", prob, v)) // [n, kv, rep*r, d]
 		y = g.Op("Reshape", y, g.Shape(0, a.KVHeads, rep, each, a.HeadDim))
 		y = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 3, 1, 2, 4}}, y)
 		outs[i] = g.Op("Reshape", y, g.Ints(-1, int64(a.Heads*a.HeadDim)))
@@ -124,7 +125,10 @@ func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
 // may look (itself and before, within the window of that many rows unless it is 0), the lowest float elsewhere. rep
 // query heads share a key head.
 func (v *View) mask(g *Graph, window, rep int) {
-	if v.sliding, v.rep = window, rep; v.cached != nil { // attention over a cache has its own
+	if v.sliding, v.rep = window, rep; v.cached != nil {
+		if v.cached.plain != nil { // else attention over a cache has its own
+			v.masks = []string{v.cached.plain.mask(g, v)}
+		}
 		return
 	}
 	asking := v.asking(v.Selected)
@@ -164,7 +168,7 @@ func (v *View) added(g *Graph, group int, rows, columns string) string {
 		other := g.Op("Reshape", v.Segments, g.Shape(-1, 1, 1, length))
 		seen = g.Op("And", seen, g.Op("Or", g.Op("Equal", own, other), g.Op("Equal", other, g.Int(0))))
 	}
-	m := g.Op("Where", seen, g.Scalar(onnx.Float, 0), g.Scalar(onnx.Float, -math.MaxFloat32))
+	m := g.Op("Where", seen, g.Scalar(g.compute, 0), g.Scalar(g.compute, lowest(g.compute)))
 	if v.rep > 1 {
 		m = g.Op("Expand", m, g.Shape(1, v.rep, 1, 1))
 		m = g.Op("Reshape", m, g.Shape(0, 1, -1, g.SizeOf(columns, 0)))

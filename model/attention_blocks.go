@@ -162,9 +162,9 @@ func (a *SelfAttention) attendInBlocks(
 		columns := g.Op("Range", g.Int(0), g.Op("Squeeze", length), g.Int(1))
 		mask := added(g.Op("Reshape", rows, g.Ints(1, 1, -1, 1)), columns)
 		mask = g.Op("Reshape", mask, g.Shape(1, 1, g.SizeOf(q, 2), length))
-		scores := g.Op("MatMul", q, g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 1, 3, 2}}, k))
+		scores := g.Op("MatMul", g.narrow(q), g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 1, 3, 2}}, g.narrow(k)))
 		prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", scores, mask))
-		return g.Op("MatMul", prob, before(v, length))
+		return g.wide(g.Op("MatMul", prob, g.narrow(before(v, length))))
 	})
 }
 

@@ -14,10 +14,15 @@ const headUnit = 8
 // cached is the part of a graph that reads and writes keys and values of a [Cache]. Rows of several sequences are
 // packed one after the other for all products; attention alone sees them apart, as [sequences, rows of the longest].
 type cached struct {
-	spread string // [sequences, longest] int64: the packed row at each place; any row where there is none
-	gather string // [rows] int64: the place of each packed row among sequences * longest
-	last   string // [sequences] int32: rows of a sequence in the cache afterwards, less one
-	most   string // [1] int32: rows of the longest
+	typ    onnx.DType // of keys and values
+	spread string     // [sequences, longest] int64: the packed row at each place; any row where there is none
+	gather string     // [rows] int64: the place of each packed row among sequences * longest
+
+	// Of attention as one operator:
+	last string // [sequences] int32: rows of a sequence in the cache afterwards, less one
+	most string // [1] int32: rows of the longest
+
+	plain *plainCache // not nil: attention as plain operators
 }
 
 // Names of the inputs and outputs of a graph with a cache.
@@ -29,18 +34,28 @@ const (
 	outLogit = "logits" // [selected, V]
 )
 
+// cacheParts are what a cache has of each layer.
+var cacheParts = []string{"key", "value"}
+
 // cacheNames are the input and the output that hold a layer's keys or values.
 func cacheNames(layer int, what string) (past, present string) {
 	return fmt.Sprintf("past.%d.%s", layer, what), fmt.Sprintf("present.%d.%s", layer, what)
 }
 
-func newCached(g *Graph) *cached {
-	return &cached{
+// newCached declares a cache of that type. plain says that attention over it is not one operator: see plainCache.
+func newCached(g *Graph, d *Decoder, typ onnx.DType, plain bool) *cached {
+	c := &cached{
+		typ:    typ,
 		spread: g.Input(inSpread, onnx.Int64, onnx.Dims("sequences", "longest")),
 		gather: g.Input(inGather, onnx.Int64, onnx.Dims("rows")),
-		last:   g.Input(inLast, onnx.Int32, onnx.Dims("sequences")),
-		most:   g.Input(inMost, onnx.Int32, onnx.Dims(1)),
 	}
+	if plain {
+		c.plain = newPlainCache(g, d)
+		return c
+	}
+	c.last = g.Input(inLast, onnx.Int32, onnx.Dims("sequences"))
+	c.most = g.Input(inMost, onnx.Int32, onnx.Dims(1))
+	return c
 }
 
 // cachedWidth is the width of a head in the cache.
@@ -50,29 +65,50 @@ func (c *TextConfig) cachedWidth() int { return (c.HeadDim + headUnit - 1) / hea
 // [1, rows, kv_heads*dim] -> [queries, heads*dim]. Queries are not scaled yet.
 func (a *SelfAttention) attendCached(g *Graph, q, k, v string, view *View) string {
 	c, width := view.cached, (a.HeadDim+headUnit-1)/headUnit*headUnit
-	shape := onnx.Dims("sequences", a.KVHeads, "capacity", width)
+	if c.plain != nil {
+		return c.together(g, a.attendPlain(g, q, k, v, view, width), a.Heads, a.HeadDim, width, view)
+	}
 	inputs := []string{
 		c.apart(g, q, a.Heads, a.HeadDim, width),
 		c.apart(g, k, a.KVHeads, a.HeadDim, width),
 		c.apart(g, v, a.KVHeads, a.HeadDim, width),
 	}
-	var outputs []string
-	for _, what := range []string{"key", "value"} {
-		past, present := cacheNames(a.Layer, what)
-		inputs, outputs = append(inputs, g.Input(past, onnx.Float, shape)), append(outputs, present)
+	if c.typ != onnx.Float {
+		for i, x := range inputs {
+			inputs[i] = g.OpA("Cast", onnx.Attrs{"to": c.typ}, x)
+		}
+	}
+	for _, what := range cacheParts {
+		inputs = append(inputs, c.past(g, a, what, width))
 	}
 	y := g.Node("com.microsoft", "GroupQueryAttention", 3, onnx.Attrs{
 		"num_heads":         a.Heads,
 		"kv_num_heads":      a.KVHeads,
 		"scale":             1 / math.Sqrt(float64(a.HeadDim)),
 		"local_window_size": view.window(),
-	}, append(inputs, c.last, c.most)...)
+	}, append(inputs, c.last, c.most)...)[0]
 	node := g.Last()
-	for i, name := range outputs { // written in place: the cache itself is the graph's output
-		node.Outputs[1+i] = name
-		g.M.Outputs = append(g.M.Outputs, onnx.ValueInfo{Name: name, Type: onnx.Float, Shape: shape, Ranked: true})
+	for i, what := range cacheParts {
+		node.Outputs[1+i] = c.present(g, a, what, width)
 	}
-	return c.together(g, y[0], a.Heads, a.HeadDim, width, view)
+	if c.typ != onnx.Float {
+		y = g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, y)
+	}
+	return c.together(g, y, a.Heads, a.HeadDim, width, view)
+}
+
+// past declares a layer's keys or values as they were.
+func (c *cached) past(g *Graph, a *SelfAttention, what string, width int) string {
+	past, _ := cacheNames(a.Layer, what)
+	return g.Input(past, c.typ, onnx.Dims("sequences", a.KVHeads, "capacity", width))
+}
+
+// present declares the same as they are afterwards. They are written in place: the cache itself is the graph's output.
+func (c *cached) present(g *Graph, a *SelfAttention, what string, width int) string {
+	_, present := cacheNames(a.Layer, what)
+	g.M.Outputs = append(g.M.Outputs, onnx.ValueInfo{Name: present, Type: c.typ,
+		Shape: onnx.Dims("sequences", a.KVHeads, "capacity", width), Ranked: true})
+	return present
 }
 
 // window is the number of rows that GroupQueryAttention lets a row see, itself included; -1: all before it.
@@ -85,13 +121,18 @@ func (v *View) window() int {
 
 // apart lays packed rows [1, rows, heads*dim] out as [sequences, longest, heads*width].
 func (c *cached) apart(g *Graph, x string, heads, dim, width int) string {
+	return g.OpA("Gather", onnx.Attrs{"axis": 0}, filledUp(g, x, heads, dim, width), c.spread)
+}
+
+// filledUp are rows [1, rows, heads*dim] as [rows, heads*width].
+func filledUp(g *Graph, x string, heads, dim, width int) string {
 	x = g.Op("Squeeze", x, g.Ints(0))
-	if width != dim {
-		x = g.Op("Reshape", x, g.Ints(-1, int64(heads), int64(dim)))
-		x = g.Op("Pad", x, g.Ints(0, 0, 0, 0, 0, int64(width-dim)))
-		x = g.Op("Reshape", x, g.Ints(-1, int64(heads*width)))
+	if width == dim {
+		return x
 	}
-	return g.OpA("Gather", onnx.Attrs{"axis": 0}, x, c.spread)
+	x = g.Op("Reshape", x, g.Ints(-1, int64(heads), int64(dim)))
+	x = g.Op("Pad", x, g.Ints(0, 0, 0, 0, 0, int64(width-dim)))
+	return g.Op("Reshape", x, g.Ints(-1, int64(heads*width)))
 }
 
 // together packs the rows of [sequences, longest, heads*width] again: those that are queries.

@@ -35,7 +35,7 @@ func (n *network) inPieces(p *packed) (groups []bool) {
 	if n.pieces > 0 {
 		from, least = int64(n.pieces), piecesOfRows
 	}
-	if !p.step || p.follows == nil || n.blocks != 0 && n.pieces == 0 {
+	if !p.step || p.follows == nil || n.blocks != 0 && n.pieces == 0 || n.onCUDA() { // many small products: see even
 		return nil
 	}
 	own := p.feeds["group_lengths"].Data().([]int64)

@@ -18,3 +18,27 @@ func (g *Graph) RoundBFloat16(x string) string {
 	x = g.OpA("Cast", onnx.Attrs{"to": onnx.BFloat16}, x)
 	return g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, x)
 }
+
+// narrow is a value in the type of the large products, wide one in float32 again. Attention in bfloat16 is that of PyTorch's
+// eager attention: products and the softmax sum in float32, and what they give is rounded.
+func (g *Graph) narrow(x string) string {
+	if g.compute == onnx.Float {
+		return x
+	}
+	return g.OpA("Cast", onnx.Attrs{"to": g.compute}, x)
+}
+
+func (g *Graph) wide(x string) string {
+	if g.compute == onnx.Float {
+		return x
+	}
+	return g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, x)
+}
+
+// lowest is the lowest number of a type.
+func lowest(t onnx.DType) float64 {
+	if t == onnx.BFloat16 {
+		return -float64(math.Float32frombits(0x7f7f0000))
+	}
+	return -math.MaxFloat32
+}

@@ -3,39 +3,29 @@ package model
 import (
 	"errors"
 	"fmt"
-	"syscall"
-	"unsafe"
 
-	"gorgonia.org/tensor"
+	"assay/onnx"
+	"assay/ort"
 )
 
-// Cache holds the keys and values of some sequences, each in a slot of its own. The graph reads and writes them where
-// they lie. Memory is taken from the system as it is first written to.
+// Cache holds the keys and values of some sequences, each in a slot of its own, where the model runs. The graph reads
+// and writes them where they lie.
 type Cache struct {
 	slots, capacity int // sequences, and rows of each
 	heads, width    int
-	layers          [][2]region // keys and values
-}
-
-// region is memory of the system's, [slots, heads, capacity, width].
-type region struct {
-	bytes  []byte
-	floats []float32
+	typ             onnx.DType
+	device          string
+	layers          [][2]*ort.Memory // keys and values, [slots, heads, capacity, width]
+	spare           *ort.Memory      // a slot of one of them: for exchanging two
 }
 
 // NewCache returns an empty cache of that many sequences of at most capacity rows.
 func (l *LanguageModel) NewCache(slots, capacity int) (*Cache, error) {
 	d := l.backbone.Decoder()
-	c := &Cache{slots: slots, capacity: capacity, heads: d.KVHeads, width: d.cachedWidth()}
-	for range d.Layers {
-		var kv [2]region
-		for i := range kv {
-			var err error
-			if kv[i], err = newRegion(slots * c.slot()); err != nil {
-				return nil, errors.Join(err, c.Close())
-			}
-		}
-		c.layers = append(c.layers, kv)
+	c := &Cache{heads: d.KVHeads, width: d.cachedWidth(), typ: l.computes(), device: l.runsOn()}
+	c.layers = make([][2]*ort.Memory, d.Layers)
+	if err := c.Resize(slots, capacity, nil); err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
@@ -43,20 +33,8 @@ func (l *LanguageModel) NewCache(slots, capacity int) (*Cache, error) {
 // RowBytes is what a row of a sequence takes in a cache.
 func (l *LanguageModel) RowBytes() int64 {
 	d := l.backbone.Decoder()
-	return int64(d.Layers) * 2 * int64(d.KVHeads) * int64(d.cachedWidth()) * 4
+	return int64(d.Layers) * 2 * int64(d.KVHeads) * int64(d.cachedWidth()) * int64(l.computes().Size())
 }
-
-func newRegion(n int) (region, error) {
-	raw, err := syscall.Mmap(-1, 0, 4*n, syscall.PROT_READ|syscall.PROT_WRITE,
-		syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE)
-	if err != nil {
-		return region{}, fmt.Errorf("%d bytes of memory for keys and values: %w", 4*n, err)
-	}
-	return region{raw, unsafe.Slice((*float32)(unsafe.Pointer(&raw[0])), n)}, nil
-}
-
-// slot is the number of floats of one sequence in a layer's keys.
-func (c *Cache) slot() int { return c.heads * c.capacity * c.width }
 
 // Slots and Capacity are the numbers of sequences and of rows that there is room for.
 func (c *Cache) Slots() int { return c.slots }
@@ -64,64 +42,118 @@ func (c *Cache) Slots() int { return c.slots }
 // Capacity is the number of rows that a sequence can have.
 func (c *Cache) Capacity() int { return c.capacity }
 
-// at is the memory of a head of a slot.
-func (c *Cache) at(r region, slot, head int) []float32 {
-	start := (slot*c.heads + head) * c.capacity * c.width
-	return r.floats[start : start+c.capacity*c.width]
+// rowBytes are those of a row of one head.
+func (c *Cache) rowBytes() int64 { return int64(c.width) * int64(c.typ.Size()) }
+
+// headBytes are those of all rows of one head, and slotBytes those of one slot of a layer's keys.
+func (c *Cache) headBytes() int64 { return int64(c.capacity) * c.rowBytes() }
+func (c *Cache) slotBytes() int64 { return int64(c.heads) * c.headBytes() }
+
+// at is a slot's heads in memory.
+func (c *Cache) at(m *ort.Memory, slot int) ort.Blocks {
+	return ort.Blocks{In: m, At: int64(slot) * c.slotBytes(), Step: c.headBytes()}
 }
 
-// Copy copies the first rows of a slot of another cache of the same model, or of this one.
-func (c *Cache) Copy(to int, from *Cache, slot, rows int) {
+// copyHeads copies the first rows of a slot's heads.
+func (c *Cache) copyHeads(to, from ort.Blocks, rows int) error {
+	return ort.CopyBlocks(to, from, int64(rows)*c.rowBytes(), c.heads)
+}
+
+// Kept is what stays of a slot: its first rows.
+type Kept struct{ Slot, Rows int }
+
+// Resize gives the cache another shape. Its first slots are what is kept of those before, in that order. Layer by layer
+// the memory is taken anew: no more than one layer's keys are there twice. Behind an error the cache is closed.
+func (c *Cache) Resize(slots, capacity int, kept []Kept) (err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	to := *c
+	to.slots, to.capacity = slots, capacity
 	for i := range c.layers {
-		for k := range 2 {
-			for h := range c.heads {
-				copy(c.at(c.layers[i][k], to, h), from.at(from.layers[i][k], slot, h)[:rows*c.width])
+		for k, old := range c.layers[i] {
+			m, err := ort.NewMemory(c.device, int64(slots)*to.slotBytes())
+			if err != nil {
+				return fmt.Errorf("keys and values of %d sequences of %d rows: %w", slots, capacity, err)
+			}
+			c.layers[i][k] = m
+			for n, keep := range kept {
+				if err = c.copyHeads(to.at(m, n), c.at(old, keep.Slot), keep.Rows); err != nil {
+					break
+				}
+			}
+			if err = errors.Join(err, old.Close()); err != nil {
+				return err
 			}
 		}
 	}
+	spare, err := ort.NewMemory(c.device, to.slotBytes())
+	if err != nil {
+		return err
+	}
+	if err := c.spare.Close(); err != nil {
+		return errors.Join(err, spare.Close())
+	}
+	c.spare, c.slots, c.capacity = spare, slots, capacity
+	return nil
+}
+
+// Copy copies the first rows of a slot to another one.
+func (c *Cache) Copy(to, from, rows int) error {
+	return c.each(func(m *ort.Memory) error { return c.copyHeads(c.at(m, to), c.at(m, from), rows) })
 }
 
 // Swap exchanges the first rows of two slots.
-func (c *Cache) Swap(a, b, rows int) {
+func (c *Cache) Swap(a, b, rows int) error {
 	if a == b {
-		return
+		return nil
 	}
-	for i := range c.layers {
-		for k := range 2 {
-			for h := range c.heads {
-				x, y := c.at(c.layers[i][k], a, h)[:rows*c.width], c.at(c.layers[i][k], b, h)[:rows*c.width]
-				for j := range x {
-					x[j], y[j] = y[j], x[j]
-				}
+	spare := c.at(c.spare, 0)
+	return c.each(func(m *ort.Memory) error {
+		if err := c.copyHeads(spare, c.at(m, a), rows); err != nil {
+			return err
+		}
+		if err := c.copyHeads(c.at(m, a), c.at(m, b), rows); err != nil {
+			return err
+		}
+		return c.copyHeads(c.at(m, b), spare, rows)
+	})
+}
+
+// each goes through the memory of all layers.
+func (c *Cache) each(f func(m *ort.Memory) error) error {
+	for _, kv := range c.layers {
+		for _, m := range kv {
+			if err := f(m); err != nil {
+				return err
 			}
 		}
 	}
+	return nil
 }
 
-// feeds are n slots of every layer from the first on, as inputs and as room for outputs.
-func (c *Cache) feeds(first, n int) (in, room map[string]*tensor.Dense) {
-	in, room = make(map[string]*tensor.Dense, 2*len(c.layers)), make(map[string]*tensor.Dense, 2*len(c.layers))
+// feeds are n slots of every layer from the first on, as inputs and as outputs.
+func (c *Cache) feeds(first, n int) map[string]ort.Bound {
+	out := make(map[string]ort.Bound, 4*len(c.layers))
 	for i, kv := range c.layers {
-		for k, what := range []string{"key", "value"} {
+		for k, what := range cacheParts {
 			past, present := cacheNames(i, what)
-			rows := kv[k].floats[first*c.slot() : (first+n)*c.slot()]
-			in[past] = tensor.New(tensor.WithShape(n, c.heads, c.capacity, c.width), tensor.WithBacking(rows))
-			room[present] = in[past]
+			b := ort.Bound{In: kv[k], At: int64(first) * c.slotBytes(), Type: c.typ,
+				Shape: []int64{int64(n), int64(c.heads), int64(c.capacity), int64(c.width)}}
+			out[past], out[present] = b, b
 		}
 	}
-	return in, room
+	return out
 }
 
 // Close gives the memory back.
 func (c *Cache) Close() error {
-	var errs []error
+	errs := []error{c.spare.Close()}
 	for _, kv := range c.layers {
-		for _, r := range kv {
-			if r.bytes != nil {
-				errs = append(errs, syscall.Munmap(r.bytes))
-			}
-		}
+		errs = append(errs, kv[0].Close(), kv[1].Close())
 	}
-	c.layers = nil
+	c.layers, c.slots, c.capacity = nil, 0, 0
 	return errors.Join(errs...)
 }

@@ -63,3 +63,30 @@ func (t *LanguageTuner) StepGraph() (*onnx.Model, error) {
 	}
 	return b.Model, nil
 }
+
+// SpeakingGraphs are the graphs of a backbone that continues texts.
+func SpeakingGraphs(dir string, o Options) (map[string]*onnx.Model, error) {
+	l, err := OpenLanguageModel(dir, "", o)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	out := map[string]*onnx.Model{}
+	for name, build := range map[string]buildFunc{"generate": l.stepGraph, "vision": l.visionGraph} {
+		for _, v := range []variant{inBlocks(nil, false), inBlocks(nil, true)} {
+			name, build := v(name, build)
+			b, err := l.graph(name, build)
+			if err != nil {
+				return nil, err
+			}
+			out[name] = b.Model
+		}
+	}
+	return out, nil
+}
+
+// ComputeHalf makes a language model for CUDA compute in float16, for which the CPU has kernels, too.
+func (l *LanguageModel) ComputeHalf() { l.config.DType = "float16" }
+
+// CacheRoomOf is CacheRoom of a device with so much free memory.
+func (l *LanguageModel) CacheRoomOf(free int64) (int64, error) { return l.cacheRoom(free) }

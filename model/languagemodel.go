@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"assay/lora"
 	"assay/model/text"
 	"assay/onnx"
+	"assay/ort"
 )
 
 // LanguageModel is a backbone that continues texts: it gives the logits of what comes next, and keeps keys and values
@@ -33,7 +35,7 @@ func OpenLanguageModel(dir, adapter string, o Options) (*LanguageModel, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &network{config: &ScorerConfig{Backbone: dir, DType: "float32"}, backbone: b, device: o.Device}
+	n := &network{config: &ScorerConfig{Backbone: dir}, backbone: b, device: o.Device, on: o.On, speaks: true}
 	if adapter != "" {
 		a, err := lora.Load(adapter)
 		if err == nil {
@@ -53,15 +55,17 @@ func OpenLanguageModel(dir, adapter string, o Options) (*LanguageModel, error) {
 
 func (l *LanguageModel) open(dir string, o Options) (err error) {
 	n := l.network
-	if n.device == "" || n.device == "auto" {
-		n.device = "cpu"
+	if !o.Elsewhere && o.On == "" {
+		if n.device, err = ort.Resolve(n.device); err != nil {
+			return err
+		}
 	}
-	if n.device != "cpu" {
-		return fmt.Errorf("device %s: texts are generated on the cpu only, so far", n.device)
+	if n.config.DType, err = l.chooseType(o.DType); err != nil {
+		return err
 	}
 	parameters, _ := n.Weights()
-	n.small = parameters <= smallParameters
-	n.limits = newLimits(n.small, o.Threads)
+	n.small = parameters <= smallParameters && !n.onCUDA()
+	n.limits = newLimits(n.small, n.onCUDA(), o.Threads)
 	d := n.backbone.Decoder()
 	if l.text, err = text.Open(dir, "", int64(d.Vocab), text.WithOwnToken()); err != nil {
 		return err
@@ -70,9 +74,45 @@ func (l *LanguageModel) open(dir string, o Options) (err error) {
 		return errors.Join(err, l.text.Close())
 	}
 	l.sessions = newSessions(n)
+	l.sessions.options = o
 	l.visionFeatures = newVisionFeatures(l.sessions, l.pictures, o.Store)
 	return nil
 }
+
+// CheckDType reports what is wrong with the name of a type that a language model computes in.
+func CheckDType(name string) error {
+	if !slices.Contains([]string{"", "auto", "float32", "bfloat16"}, name) {
+		return fmt.Errorf("dtype %q is unknown: want auto, float32 or bfloat16", name)
+	}
+	return nil
+}
+
+// chooseType is the type of products, keys and values: that of the stored table if it is to be chosen, and the device
+// computes with it.
+func (l *LanguageModel) chooseType(dtype string) (string, error) {
+	if dtype != "" && dtype != "auto" {
+		return dtype, CheckDType(dtype)
+	}
+	t, err := l.backbone.Weights.Tensor(l.backbone.Keys().Embedding)
+	if err != nil {
+		return "", err
+	}
+	if l.onCUDA() && t.Type.Size() < onnx.Float.Size() {
+		return "bfloat16", nil
+	}
+	return "float32", nil
+}
+
+// DType is what products, keys and values are computed and kept with: float32, or on CUDA bfloat16.
+func (l *LanguageModel) DType() string {
+	if l.computes() == onnx.BFloat16 {
+		return "bfloat16"
+	}
+	return "float32"
+}
+
+// plainCache reports whether attention over the cache is made of plain operators.
+func (l *LanguageModel) plainCache() bool { return l.onCUDA() && l.computes() == onnx.Float }
 
 // Close frees sessions, tokenizer and weights.
 func (l *LanguageModel) Close() error {
@@ -200,14 +240,18 @@ func (l *LanguageModel) Forward(ctx context.Context, c *Cache, first int, stretc
 	if err != nil {
 		return nil, err
 	}
-	past, room := c.feeds(first, len(stretches))
-	for name, t := range p.feeds {
-		past[name] = t
+	if l.plainCache() {
+		maps.Copy(p.feeds, plainFeeds(stretches, l.backbone.Decoder().KVHeads))
 	}
-	for name, t := range vision {
-		past[name] = t
+	in := map[string]*tensor.Dense{}
+	for _, feeds := range []map[string]*tensor.Dense{p.feeds, vision} {
+		for name, t := range feeds {
+			if s.inputs[name] {
+				in[name] = t
+			}
+		}
 	}
-	out, err := s.Session.RunInto(ctx, past, room)
+	out, err := s.Session.RunBound(ctx, in, c.feeds(first, len(stretches)))
 	if err != nil {
 		return nil, err
 	}
@@ -236,12 +280,20 @@ func (l *LanguageModel) stepGraph(g *Graph) (*built, error) {
 	ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
 	order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
 	features := g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.FeatureWidth()))
-	p := &Packing{Groups: 1, Select: g.Input("select", onnx.Int64, onnx.Dims("selected")), cached: newCached(g)}
+	p := &Packing{Groups: 1, Select: g.Input("select", onnx.Int64, onnx.Dims("selected")),
+		cached: newCached(g, dec, l.computes(), l.plainCache())}
 	x := g.embed(keys, dec, p, ids, order, "", features)
 	h := dec.Forward(g, x, dec.Rotary(g), p)
 	logits := g.Linear(h, strings.TrimSuffix(keys.Output, ".weight"), "")
 	g.Output(outLogit, logits, onnx.Float, onnx.Dims("selected", dec.Vocab))
-	return &built{Model: g.M, packed: true}, g.Err()
+	bound := map[string]bool{}
+	for i := range dec.Layers {
+		for _, what := range cacheParts {
+			past, present := cacheNames(i, what)
+			bound[past], bound[present] = true, true
+		}
+	}
+	return &built{Model: g.M, packed: true, Bound: bound}, g.Err()
 }
 
 // TokenBytes returns the bytes that each id of the vocabulary adds to a text; nil: none. trims says that one blank in

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -35,6 +36,8 @@ type network struct {
 	tensors     map[string]*tensor.Dense // of the scorer directory: LoRA, head, score token
 	training    training
 	device      string // cpu, cuda:N
+	on          string // where graphs made for it run; "": there
+	speaks      bool   // logits over the vocabulary are wanted, and nothing is trained
 	small       bool   // few parameters, and on the CPU
 	limits      limits
 	blocks      blocks
@@ -90,7 +93,7 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 	n.tower = n.trainsTower()
 	parameters, _ := n.Weights()
 	n.small = parameters <= smallParameters && !n.onCUDA()
-	n.limits = newLimits(n.small && t == trainNothing, o.Threads)
+	n.limits = newLimits(n.small && t == trainNothing, n.onCUDA(), o.Threads)
 	if n.onePicture() {
 		n.limits.pixels = 1
 	}
@@ -158,6 +161,9 @@ func bindAdapter(a *lora.Adapter, w *checkpoints.Weights) error {
 // Device is where the graphs run: cpu or cuda:N.
 func (n *network) Device() string { return n.device }
 
+// runsOn is where sessions run.
+func (n *network) runsOn() string { return cmp.Or(n.on, n.device) }
+
 func (n *network) onCUDA() bool { return strings.HasPrefix(n.device, "cuda") }
 
 // Weights counts the backbone's parameters and the memory that they take: half precision is widened on the CPU.
@@ -172,7 +178,7 @@ func (n *network) Weights() (parameters, bytes int64) {
 			continue
 		}
 		size := int64(info.Type.Size())
-		if lean && name == n.backbone.Keys().Output && n.training == trainNothing { // scoring does not read it
+		if lean && name == n.backbone.Keys().Output && n.training == trainNothing && !n.speaks { // scoring does not read it
 			continue
 		}
 		if lean && len(info.Shape) == 2 && name != n.backbone.Keys().Output { // see Graph.matrix
@@ -227,10 +233,18 @@ func (n *network) newGraph(name string) *Graph {
 	if n.training == trainBackbone {
 		g.trained = n.isTrained
 	}
-	if n.config.DType == "bfloat16" && n.onCUDA() {
-		g.compute = onnx.BFloat16
-	}
+	g.compute = n.computes()
 	return g
+}
+
+// computes is the type of the large products: half precision on CUDA alone. float16 is that of tests, which run on the
+// CPU what has kernels there in this type.
+func (n *network) computes() onnx.DType {
+	if half, ok := map[string]onnx.DType{"bfloat16": onnx.BFloat16, "float16": onnx.Float16}[n.config.DType]; ok &&
+		n.onCUDA() {
+		return half
+	}
+	return onnx.Float
 }
 
 // isTrained tells whether a tensor of the scorer or the backbone is trained, where training is about it.

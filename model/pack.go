@@ -57,15 +57,15 @@ func (p *packed) targetCount(place int) (n int) {
 
 // packing says what a batch is packed for.
 type packing struct {
-	vocab    int64 // id of the score token
-	before   bool  // read the state before the score token
-	table    bool  // the score token, if there is one, is a row of the embedding table
-	loss     bool  // keep what the text loss needs; otherwise nothing behind the score token is looked at
-	all      bool  // text loss over all tokens
-	separate bool  // a group for every sample, so that the number of groups does not depend on lengths
-	share    int   // samples of one prefix from which on it is a sequence of its own; 0: it never is
-	slack    int   // rows by which a sample may be filled up at its end to be in a group with longer ones
-	step     bool  // values are kept for a backward pass
+	vocab  int64 // id of the score token
+	before bool  // read the state before the score token
+	table  bool  // the score token, if there is one, is a row of the embedding table
+	loss   bool  // keep what the text loss needs; otherwise nothing behind the score token is looked at
+	all    bool  // text loss over all tokens
+	even   bool  // one group, of samples that are filled up, so that one graph serves all batches: see even
+	share  int   // samples of one prefix from which on it is a sequence of its own; 0: it never is
+	slack  int   // rows by which a sample may be filled up at its end to be in a group with longer ones
+	step   bool  // values are kept for a backward pass
 }
 
 // smallSlack is the slack of training small models.
@@ -116,7 +116,11 @@ func (o packing) pack(samples []*Sample, positions func(*Sample) [][]int64) (*pa
 		}
 	}
 	spans = o.branch(spans, samples)
-	o.level(spans)
+	if o.even {
+		even(spans)
+	} else {
+		o.level(spans)
+	}
 	sort.SliceStable(spans, func(a, b int) bool { return spans[a].less(&spans[b]) })
 	p := &packed{feeds: map[string]*tensor.Dense{}, step: o.step}
 	var textTokens int
@@ -182,6 +186,28 @@ func (o packing) level(spans []span) {
 			longest[k] = s.length
 		}
 		s.filled = longest[k]
+	}
+}
+
+// even makes spans alike: all are filled up to one length, and as many rows of each are selected. A GPU is busy with the
+// rows of many sequences in one product, and a second graph would need weights of its own there.
+func even(spans []span) {
+	length, selected := 0, 0
+	for _, s := range spans {
+		if !s.leads {
+			selected = max(selected, s.selected)
+		}
+	}
+	for _, s := range spans {
+		if !s.leads {
+			length = max(length, s.first+selected)
+		}
+	}
+	for i := range spans {
+		s := &spans[i]
+		if s.filled = s.length; !s.leads {
+			s.filled, s.selected = length, selected
+		}
 	}
 }
 
@@ -257,7 +283,7 @@ func (o packing) fillGroups(p *packed, spans []span) {
 	offset := 0
 	leading := o.leading(spans)
 	for i, s := range spans {
-		if i == 0 || o.separate || !s.alike(&spans[i-1]) {
+		if i == 0 || !s.alike(&spans[i-1]) {
 			rows, selectRows = append(rows, 0), append(selectRows, 0)
 			lengths, selectEach = append(lengths, int64(s.rows())), append(selectEach, int64(s.selected))
 			prefixes, p.follows = append(prefixes, nil), append(p.follows, -1)

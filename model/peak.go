@@ -207,6 +207,10 @@ func (l *liveness) alias(n *onnx.Node) {
 	switch n.Op {
 	case "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity":
 		l.owner[n.Outputs[0]] = l.of(n.Inputs[0])
+	case "Add":
+		if inPlace(n) {
+			l.owner[n.Outputs[0]] = l.of(n.Inputs[0])
+		}
 	}
 }
 
@@ -220,8 +224,14 @@ func (l *liveness) done(x string) {
 // stepPeak is that of a training step over copies of a sample, which share what they begin with if steps do.
 func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
 	pk := t.stepPacking()
-	p, err := pk.pack(
-		slices.Repeat([]*Sample{withFeatures(s, t.backbone.Decoder().FeatureWidth())}, micro), t.positions)
+	if t.o.Fixed { // sources of several lengths share nothing there
+		pk.share = 0
+	}
+	one := t.stepSequences([]*Sample{s})
+	for i, q := range one {
+		one[i] = withFeatures(q, t.backbone.Decoder().FeatureWidth())
+	}
+	p, err := pk.pack(slices.Repeat(one, micro), t.positions)
 	if err != nil {
 		return 0, err
 	}
@@ -245,6 +255,7 @@ func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
 	in := shapes(p.feeds, vision, targets)
 	in["dropout_pool"] = &onnx.Tensor{Shape: []int64{2 * int64(p.rows) * int64(b.Widest)}}
 	in["dropout_offsets"] = &onnx.Tensor{Shape: []int64{int64(b.Sites)}}
+	t.resident.addTo(in)
 	bytes, _, err := peak(b.Model, in)
 	return bytes + 4*in["dropout_pool"].Shape[0], err
 }

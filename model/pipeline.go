@@ -15,6 +15,8 @@ type Options struct {
 	Cache     int64        // bytes of image features kept in memory; 0: 64 MiB
 	Store     *store.Store // where image features outlive the process; nil: nowhere
 	Elsewhere bool         // the device need not be here: graphs are planned, not run
+	On        string       // device that runs graphs made for Device: tests, of a GPU's graphs on the CPU; "": Device
+	DType     string       // of a language model: auto (as it is stored, on CUDA), float32, bfloat16; "": auto
 	CUDA      ort.CUDAOptions
 	Profile   string                            // prefix of traces of nodes' times, a file for each session; "": none
 	Opened    func(graph string, m *onnx.Model) // told of every graph before its session is opened; nil: nobody

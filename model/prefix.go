@@ -173,9 +173,9 @@ func (s *Sample) beginning(cut int) string {
 	return string(key)
 }
 
-// families finds samples that begin alike, at least least of each kind: of equal length if alike says so. They come in
-// the order of their first samples.
-func (o packing) families(spans []span, samples []*Sample, least int, alike bool) (out []*family) {
+// families finds samples that begin alike, at least least of each kind: of one length when it is rounded up to a multiple
+// of near, unless that is 0. They come in the order of their first samples.
+func (o packing) families(spans []span, samples []*Sample, least, near int) (out []*family) {
 	type kind struct {
 		beginning        string
 		length, selected int
@@ -187,8 +187,8 @@ func (o packing) families(spans []span, samples []*Sample, least int, alike bool
 			continue
 		}
 		k := kind{beginning: s.beginning(cut)}
-		if alike {
-			k.length, k.selected = spans[i].length, spans[i].selected
+		if near > 0 {
+			k.length, k.selected = limits{near: near}.rounded(spans[i].length), spans[i].selected
 		}
 		if at[k] == nil {
 			at[k] = &family{cut: cut}
@@ -204,9 +204,8 @@ func (o packing) branch(spans []span, samples []*Sample) []span {
 	if o.share == 0 {
 		return spans
 	}
-	families := o.families(spans, samples, o.share, false)
-	// Where every sample has a graph's group to itself, a prefix that not all follow would make one more graph.
-	if o.separate && (len(families) != 1 || len(families[0].members) != len(samples)) {
+	families := o.families(spans, samples, o.share, 0)
+	if o.even && !uniform(families, len(samples)) {
 		return spans
 	}
 	slices.SortStableFunc(families, func(a, b *family) int { return a.cut - b.cut })
@@ -226,6 +225,17 @@ func (o packing) branch(spans []span, samples []*Sample) []span {
 		spans = append(spans, prefix)
 	}
 	return spans
+}
+
+// uniform says whether prefixes of one length stand before all of n samples: any others would make one more graph.
+func uniform(families []*family, n int) bool {
+	for _, f := range families {
+		n -= len(f.members)
+		if f.cut != families[0].cut {
+			return false
+		}
+	}
+	return n == 0
 }
 
 // pictures are those of a span of a sample.
@@ -254,7 +264,7 @@ func (o packing) leading(spans []span) (out []prefixPlace) {
 		case !spans[i].leads:
 			return out
 		case i == 0:
-		case o.separate || !spans[i].alike(&spans[i-1]):
+		case !spans[i].alike(&spans[i-1]):
 			at.group = out[i-1].group + 1
 		default:
 			at = prefixPlace{out[i-1].group, out[i-1].sequence + 1}

@@ -13,6 +13,7 @@ type batch struct {
 
 // batches sorts samples into runs: those that begin alike share prefixes, the others run with those of their length.
 func (n *network) batches(pk packing, samples []*Sample) (out []batch) {
+	pk.even = n.limits.near > 1
 	spans := make([]span, len(samples))
 	for i, s := range samples {
 		spans[i] = pk.span(s, i)
@@ -24,7 +25,7 @@ func (n *network) batches(pk packing, samples []*Sample) (out []batch) {
 	shares := pk
 	shares.share = 1
 	shared := make([]bool, len(samples))
-	for _, part := range n.sharing(spans, pk.families(spans, samples, least, true), least) {
+	for _, part := range n.sharing(spans, pk.families(spans, samples, least, n.limits.near), least) {
 		out = append(out, batch{part, shares})
 		for _, i := range part {
 			shared[i] = true
@@ -39,7 +40,8 @@ func (n *network) batches(pk packing, samples []*Sample) (out []batch) {
 	type shape struct{ length, selected int }
 	for _, part := range batchesBy(len(alone), func(k int) (shape, int) {
 		sp := spans[alone[k]]
-		return shape{sp.length, sp.selected}, n.limits.rows / sp.length
+		length := n.limits.rounded(sp.length)
+		return shape{length, sp.selected}, n.limits.rows / length
 	}) {
 		out = append(out, batch{pick(alone, part), pk})
 	}
@@ -58,13 +60,14 @@ func (n *network) sharing(spans []span, families []*family, least int) (runs [][
 	at := map[shape]*open{}
 	for _, f := range families {
 		first := spans[f.members[0]]
-		each, most := first.length-f.cut, n.limits.shared
+		length := n.limits.rounded(first.length)
+		each, most := length-f.cut, n.limits.shared
 		fit := max(least, (most-f.cut)/each)
 		if least > 1 && f.cut+least*each > most {
 			continue
 		}
 		parts := (len(f.members) + fit - 1) / fit
-		k := shape{f.cut, first.length, first.selected}
+		k := shape{f.cut, length, first.selected}
 		for part := range slices.Chunk(f.members, (len(f.members)+parts-1)/parts) {
 			rows := f.cut + len(part)*each
 			if at[k] == nil || at[k].rows+rows > most {
@@ -89,7 +92,9 @@ func (p *pipeline) Rows(samples []*Sample) (together, alone int) {
 }
 
 // Rows is that of a step over samples, together and one by one.
-func (t *Tuner) Rows(samples []*Sample) (together, alone int) { return t.stepPacking().count(samples) }
+func (t *Tuner) Rows(samples []*Sample) (together, alone int) {
+	return t.stepPacking().count(t.stepSequences(samples))
+}
 
 // count counts the tokens of a run, and of the samples each by itself.
 func (o packing) count(samples []*Sample) (together, alone int) {

@@ -19,6 +19,7 @@ type graphSpec struct {
 	TextLoss  float64 // weights of the two losses
 	ScoreLoss float64
 	Terms     []losses.Spec // instead of ScoreLoss
+	Sums      bool          // gradients are added to sums: see residence
 }
 
 // Names of graph inputs and outputs that are not tensors of the checkpoint or the scorer.
@@ -46,11 +47,13 @@ type built struct {
 	Model     *onnx.Model
 	Params    []Param           // trained inputs
 	Grads     map[string]string // parameter -> output
+	Sums      bool              // gradients are added to sums instead
 	PixelGrad string            // output name
 	Sites     int               // LoRA layers with dropout
 	Widest    int               // widest input among them
 
-	packed bool // weights are kept as the processor multiplies them: one row is as exact as many
+	packed bool            // weights are kept as the processor multiplies them: one row is as exact as many
+	Bound  map[string]bool // inputs and outputs that lie in memory of the device
 }
 
 // buildGraph assembles embedding, vision tower, decoder, head and losses around g.
@@ -201,6 +204,15 @@ func (g *Graph) differentiate(out *built, s graphSpec) error {
 			o.Wrt = append(o.Wrt, p.Name)
 		}
 	default:
+		return nil
+	}
+	if s.Sums {
+		grads, err := grad.Append(g.M, o)
+		if err != nil {
+			return err
+		}
+		out.Sums = true
+		g.addSums(grads)
 		return nil
 	}
 	var err error

@@ -23,6 +23,8 @@ type sessions struct {
 	graphs  map[string]*built   // built, not opened yet
 	open    map[string]*session // nil: closed
 	trained map[string]*tensor.Dense
+
+	resident *residence // nil: parameters are fed to every run, and gradients come from every run
 }
 
 // buildFunc assembles a graph.
@@ -94,7 +96,8 @@ func (s *sessions) session(name string, build buildFunc) (*session, error) {
 	o, err := ort.Open(b.Model, ort.Options{
 		CUDA:      s.options.CUDA,
 		Profile:   s.profile(),
-		Device:    s.device,
+		Device:    s.runsOn(),
+		Bound:     b.Bound,
 		Threads:   s.limits.threads,
 		Folder:    s.backbone.Weights.Folder(),
 		LowMemory: !s.small || s.training != trainNothing,
@@ -134,6 +137,9 @@ func (s *sessions) run(
 				in[name] = v
 			}
 		}
+	}
+	if on.Sums {
+		return s.resident.run(ctx, on, in)
 	}
 	for _, p := range on.Params {
 		in[p.Name] = s.param(p.Name)
@@ -186,7 +192,7 @@ func (s *sessions) values(params []Param) (names []string, values []*tensor.Dens
 func (s *sessions) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var errs []error
+	errs := []error{s.resident.close()}
 	for _, o := range s.open {
 		errs = append(errs, o.Session.Close())
 	}

@@ -55,7 +55,8 @@ func (t *TextTuner) buildText(g *Graph, s textPass) (*built, error) {
 	if g.dropout != nil {
 		out.Sites, out.Widest = g.dropout.sites, g.dropout.widest
 	}
-	return out, g.differentiate(out, graphSpec{Loss: s.Backward, Recompute: t.o.Recompute && s.Backward})
+	return out, g.differentiate(out, graphSpec{Loss: s.Backward, Recompute: t.o.Recompute && s.Backward,
+		Sums: t.o.Resident})
 }
 
 // crossEntropy adds -log softmax over the V ids of every target, and their weighted sum, the loss; h [rows, hidden] are
@@ -75,14 +76,14 @@ func (g *Graph) crossEntropy(keys Keys, h string) (logits string) {
 // pack lays conversations one after the other, shortest first, up to the token before their last one: it predicts
 // nothing. The last layer delivers the rows from the one before the first answer on.
 func (t *TextTuner) pack(samples []*TextSample, weights []float64) (*packed, error) {
-	pk := packing{vocab: int64(t.backbone.Decoder().Vocab), table: true, loss: true, separate: t.o.Fixed}
+	pk := packing{vocab: int64(t.backbone.Decoder().Vocab), table: true, loss: true}
 	spans, plain := make([]span, len(samples)), make([]*Sample, len(samples))
 	for i, s := range samples {
 		first, n := s.Answers[0][0]-1, s.Answers[len(s.Answers)-1][1]-1
 		spans[i] = span{length: n, first: first, selected: n - first, scorePos: first, index: i, predicted: s.Targets()}
 		plain[i] = &s.Sample
 	}
-	if pk.level(spans); t.small {
+	if pk.level(spans); t.small || t.o.Fixed {
 		oneGroup(spans)
 	}
 	sort.SliceStable(spans, func(a, b int) bool {
@@ -109,7 +110,7 @@ func (t *TextTuner) pack(samples []*TextSample, weights []float64) (*packed, err
 }
 
 // oneGroup fills all up to the longest one, and selects the same rows of each: a small model spends more time on
-// another group, and on the graph for another number of groups, than on rows that nothing looks at.
+// another group, and on the graph for another number of groups, than on rows that nothing looks at. So does a GPU.
 func oneGroup(spans []span) {
 	length, first := 0, spans[0].first
 	for _, s := range spans {
@@ -179,6 +180,7 @@ func (t *TextTuner) peak(s *TextSample, micro int, backward bool) (int64, error)
 	pool := 2 * int64(p.rows) * int64(b.Widest)
 	in["dropout_pool"] = &onnx.Tensor{Shape: []int64{pool}}
 	in["dropout_offsets"] = &onnx.Tensor{Shape: []int64{int64(b.Sites)}}
+	t.resident.addTo(in)
 	bytes, _, err := peak(b.Model, in)
 	return bytes + 4*pool, err
 }

@@ -25,7 +25,8 @@ type TextOptions struct {
 	MaxTokens    int           // longest conversation; 0: the model's positions decide
 	Recompute    bool          // recompute each layer in the backward pass
 	Dropout      float64       // of the LoRA layers' inputs
-	Fixed        bool          // a group for every conversation: see TuneOptions.Fixed
+	Fixed        bool          // one group of all conversations: see TuneOptions.Fixed
+	Resident     bool          // parameters and the sums of gradients stay on the device: see TuneOptions.Resident
 }
 
 // TextTuner trains an adapter, or a whole backbone, on the answers of conversations. There is no score token and no
@@ -93,6 +94,9 @@ func NewTextTuner(dir string, o TextOptions) (*TextTuner, error) {
 	if t.params, err = t.trainable(t.stepGraph(textPass{1, t.visionTrained(), true})); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
+	if o.Resident {
+		t.resident = newResidence(t.params)
+	}
 	return t, nil
 }
 
@@ -119,7 +123,7 @@ func (t *TextTuner) open(n *network) (err error) {
 	n.tower = n.trainsTower()
 	parameters, _ := n.Weights()
 	n.small = parameters <= smallParameters && !n.onCUDA()
-	n.limits = newLimits(false, o.Threads)
+	n.limits = newLimits(false, n.onCUDA(), o.Threads)
 	if n.onePicture() {
 		n.limits.pixels = 1
 	}
@@ -296,7 +300,7 @@ func (t *TextTuner) pass(
 	}
 	r := p.result(out, s, backward)
 	for _, x := range t.params {
-		if r.Grads[x.Name] == nil && backward { // of the vision side, where no conversation shows a picture
+		if r.Grads[x.Name] == nil && backward && !s.Sums { // of the vision side, where no conversation shows a picture
 			r.Grads[x.Name] = tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(t.param(x.Name).Shape()...))
 		}
 	}

@@ -26,7 +26,10 @@ type TuneOptions struct {
 	Recompute bool    // recompute each layer in the backward pass
 	Dropout   float64 // of the LoRA layers' inputs
 	Share     bool    // what the samples of a step begin with runs once, as the edits of a group do
-	Fixed     bool    // one graph for all batches of as many samples: where a session has its own weights (CUDA)
+	Fixed     bool    // one graph for all batches: where a session has its own weights (CUDA)
+	// Resident keeps parameters and the sums of gradients on the device: a step of the optimizer begins with Begin, its
+	// runs have no gradients, and Sums gives the sums. It is for a device that is not the host.
+	Resident bool
 }
 
 // Tuner trains a scorer: one graph that holds forward pass, loss and backward pass.
@@ -63,6 +66,9 @@ func NewTuner(p *ScorerState, o TuneOptions) (*Tuner, error) {
 		e.Close()
 		return nil, err
 	}
+	if o.Resident {
+		e.resident = newResidence(t.params)
+	}
 	return t, nil
 }
 
@@ -92,6 +98,7 @@ func (t *Tuner) stepGraph(groups int) (name string, build buildFunc) {
 		TextLoss:  t.o.TextLoss,
 		ScoreLoss: t.o.ScoreLoss,
 		Terms:     t.o.Terms,
+		Sums:      t.o.Resident,
 	}
 	return fmt.Sprintf("training step, %d groups", groups), func(g *Graph) (*built, error) {
 		if t.config.Format == 2 {
@@ -123,7 +130,7 @@ func (t *Tuner) Step(
 	if err != nil {
 		return nil, err
 	}
-	r := t.stepResult(p, s, out)
+	r := t.stepResult(len(samples), p, s, out)
 	for place, i := range p.order {
 		r.ScoreLoss[i] = float64(out[outScoreLoss].Data().([]float32)[place])
 		r.Loss[i] = t.o.TextLoss*r.CE[i] + t.o.ScoreLoss*r.ScoreLoss[i]
@@ -138,6 +145,7 @@ func (t *Tuner) step(
 	seed uint64,
 	feeds func(p *packed) (map[string]*tensor.Dense, error),
 ) (out map[string]*tensor.Dense, p *packed, s *session, err error) {
+	samples = t.stepSequences(samples)
 	if !t.visionTrained() {
 		if _, err := t.fill(ctx, samples); err != nil {
 			return nil, nil, nil, err
@@ -164,7 +172,7 @@ func (t *Tuner) step(
 // stepPacking says how samples are packed for a step.
 func (t *Tuner) stepPacking() packing {
 	pk := t.packing()
-	pk.loss, pk.separate, pk.step = t.config.Format != 2, t.o.Fixed, true
+	pk.loss, pk.even, pk.step = t.config.Format != 2, t.o.Fixed, true
 	if t.o.Share {
 		pk.share = leastShared
 	}
@@ -174,9 +182,8 @@ func (t *Tuner) stepPacking() packing {
 	return pk
 }
 
-// stepResult puts the outputs of a packed batch back into the order of the samples; the losses are the caller's.
-func (t *Tuner) stepResult(p *packed, s *session, out map[string]*tensor.Dense) *StepResult {
-	n := len(p.order)
+// stepResult puts the outputs of a packed batch back into the order of n samples; the losses are the caller's.
+func (t *Tuner) stepResult(n int, p *packed, s *session, out map[string]*tensor.Dense) *StepResult {
 	r := &StepResult{
 		Loss:      make([]float64, n),
 		CE:        make([]float64, n),

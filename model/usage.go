@@ -78,7 +78,9 @@ func (p *pipeline) addTraining(
 	u.Bytes["pictures"] += u.Bytes["pictures"] / 2 // those that are made ready beside the step
 	if p.onCUDA() {
 		p.split(u, len(peaks))
-		u.Bytes["parameters"] = 4 * u.Trainable // fed to every run
+		if u.Bytes["parameters"] = 4 * u.Trainable; p.resident != nil { // else fed to every run
+			p.resident.count(u)
+		}
 	}
 	return nil
 }

@@ -17,6 +17,25 @@ func init() {
 	inferAs(inferGlobalPool, "GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
 	inferAs(inferResize, "Resize")
 	inferAs(inferAttention, "Attention")
+	inferAs(inferGroupQuery, "com.microsoft.GroupQueryAttention")
+}
+
+// inferGroupQuery: queries apart from keys and values come back as they are. A cache may have room for what is
+// appended, or grow: its length is not known.
+func inferGroupQuery(c *inference) error {
+	if c.has(1) {
+		c.set(0, c.arg(0).Type, c.shape(0))
+	} else {
+		c.set(0, c.arg(0).Type, nil)
+	}
+	for i := range 2 {
+		if c.has(3 + i) {
+			c.set(1+i, c.arg(3+i).Type, nil)
+		} else {
+			c.set(1+i, c.arg(0).Type, nil)
+		}
+	}
+	return nil
 }
 
 func inferMatMul(c *inference) error {

@@ -16,6 +16,7 @@ type port struct {
 	ranked bool
 	shapes int  // index of the output that holds this one's shape, if it is not ranked
 	hidden bool // not of the caller's: a shape output, or the input of a model without any
+	bound  bool // its value lies in memory of the caller's, as it is
 }
 
 // Names inside the adapted graph; a model of someone else's is unlikely to use them.
@@ -37,20 +38,20 @@ type adapted struct {
 
 // adapt makes a model that the Go binding can run: half precision is cast from and to float, an output of unknown rank
 // comes flattened beside its shape, and a model without inputs gets one that nothing reads.
-func adapt(m *onnx.Model) (*adapted, error) {
+func adapt(m *onnx.Model, bound map[string]bool) (*adapted, error) {
 	a := &adapted{Model: *m}
 	a.IRVersion = max(m.IRVersion, 4) // before 4 every initializer has to be an input
-	if err := a.adaptInputs(m); err != nil {
+	if err := a.adaptInputs(m, bound); err != nil {
 		return nil, err
 	}
-	if err := a.adaptOutputs(m); err != nil {
+	if err := a.adaptOutputs(m, bound); err != nil {
 		return nil, err
 	}
 	a.Nodes = slices.Concat(a.before, m.Nodes, a.after)
 	return a, nil
 }
 
-func (a *adapted) adaptInputs(m *onnx.Model) error {
+func (a *adapted) adaptInputs(m *onnx.Model, bound map[string]bool) error {
 	constant := map[string]bool{}
 	for _, t := range m.Initializers {
 		constant[t.Name] = true
@@ -60,8 +61,9 @@ func (a *adapted) adaptInputs(m *onnx.Model) error {
 		if constant[v.Name] {
 			continue
 		}
-		p := port{name: v.Name, inner: v.Name, typ: v.Type, shape: v.Shape, ranked: v.Ranked}
-		if isHalf(v.Type) {
+		p := port{name: v.Name, inner: v.Name, typ: v.Type, shape: v.Shape, ranked: v.Ranked,
+			bound: bound[v.Name]}
+		if isHalf(v.Type) && !p.bound {
 			p.inner, p.typ = innerInput+v.Name, onnx.Float
 			a.before = append(a.before, cast(p.inner, v.Name, v.Type))
 			a.Values = append(slices.Clip(a.Values), v)
@@ -79,11 +81,12 @@ func (a *adapted) adaptInputs(m *onnx.Model) error {
 	return nil
 }
 
-func (a *adapted) adaptOutputs(m *onnx.Model) error {
+func (a *adapted) adaptOutputs(m *onnx.Model, bound map[string]bool) error {
 	var shapes []port
 	for _, v := range m.Outputs {
-		p := port{name: v.Name, inner: v.Name, typ: v.Type, shape: v.Shape, ranked: v.Ranked}
-		if isHalf(v.Type) {
+		p := port{name: v.Name, inner: v.Name, typ: v.Type, shape: v.Shape, ranked: v.Ranked,
+			bound: bound[v.Name]}
+		if isHalf(v.Type) && !p.bound {
 			p.inner, p.typ = innerOutput+v.Name, onnx.Float
 			a.after = append(a.after, cast(v.Name, p.inner, p.typ))
 			a.Values = append(slices.Clip(a.Values), v)
@@ -143,7 +146,10 @@ func (p port) supported(what string) error {
 	if p.typ == onnx.Undefined {
 		return fmt.Errorf("%s %q is no tensor, or its type is not declared; only tensors go in and out", what, p.name)
 	}
-	if _, ok := kinds[p.typ]; !ok {
+	if p.bound && !p.ranked {
+		return fmt.Errorf("%s %q of no known rank cannot lie in memory of a device", what, p.name)
+	}
+	if _, ok := kinds[p.typ]; !ok && !p.bound {
 		return fmt.Errorf("%s %q has type %v, which cannot be passed between Go and ONNX Runtime", what, p.name, p.typ)
 	}
 	return nil

@@ -38,6 +38,9 @@ type Options struct {
 
 	CUDA CUDAOptions // of a CUDA device
 
+	// Bound are inputs and outputs, by name, whose values lie in memory of the caller's: see [Session.RunBound].
+	Bound map[string]bool
+
 	Optimize Optimization
 	Profile  string // prefix of a JSON trace of every node's time, written by Close; "": none
 }
@@ -66,6 +69,7 @@ type Session struct {
 	device  string
 	inputs  []port
 	outputs []port
+	id      string // of what it computes; see KeepEnv
 
 	mu      sync.RWMutex // held for reading by Run, for writing by Close
 	s       *onnxruntime.DynamicAdvancedSession
@@ -81,11 +85,15 @@ func Open(m *onnx.Model, o Options) (*Session, error) {
 	if name == "" {
 		name = "model"
 	}
+	id := identity(m, o)
+	if s := takeKept(id); s != nil {
+		return s, nil
+	}
 	s, err := open(m, o)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
-	s.name = name
+	s.name, s.id = name, id
 	return s, nil
 }
 
@@ -93,7 +101,7 @@ func open(m *onnx.Model, o Options) (*Session, error) {
 	if _, err := load(); err != nil {
 		return nil, err
 	}
-	a, err := adapt(m)
+	a, err := adapt(m, o.Bound)
 	if err != nil {
 		return nil, err
 	}
@@ -222,14 +230,29 @@ func (s *Session) RunInto(
 	ctx context.Context,
 	in, room map[string]*tensor.Dense,
 ) (map[string]*tensor.Dense, error) {
-	out, err := s.run(ctx, in, room)
+	return s.RunWith(ctx, in, room, Views{})
+}
+
+// RunWith is RunInto with inputs and outputs that lie in buffers on the session's device, which are not among the other
+// inputs, room and results.
+func (s *Session) RunWith(
+	ctx context.Context,
+	in, room map[string]*tensor.Dense,
+	on Views,
+) (map[string]*tensor.Dense, error) {
+	out, err := s.run(ctx, in, room, on, nil)
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", s.name, err)
 	}
 	return out, nil
 }
 
-func (s *Session) run(ctx context.Context, in, room map[string]*tensor.Dense) (map[string]*tensor.Dense, error) {
+func (s *Session) run(
+	ctx context.Context,
+	in, room map[string]*tensor.Dense,
+	on Views,
+	bound map[string]Bound,
+) (map[string]*tensor.Dense, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.s == nil {
@@ -238,7 +261,7 @@ func (s *Session) run(ctx context.Context, in, room map[string]*tensor.Dense) (m
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.check(in); err != nil {
+	if err := errors.Join(s.check(in, on.In), s.checkBound(bound)); err != nil {
 		return nil, err
 	}
 	inputs := make([]onnxruntime.Value, len(s.inputs))
@@ -246,7 +269,7 @@ func (s *Session) run(ctx context.Context, in, room map[string]*tensor.Dense) (m
 	defer destroy(inputs)
 	defer destroy(outputs)
 	for i, p := range s.inputs {
-		v, err := p.feed(in[p.name])
+		v, err := p.feed(in[p.name], on.In[p.name], bound)
 		if err != nil {
 			return nil, fmt.Errorf("input %q: %w", p.name, err)
 		}
@@ -254,24 +277,24 @@ func (s *Session) run(ctx context.Context, in, room map[string]*tensor.Dense) (m
 	}
 	given := 0
 	for i, p := range s.outputs {
-		v, err := p.room(room[p.name])
+		v, err := p.room(room[p.name], on.Out[p.name], bound)
 		if err != nil {
 			return nil, fmt.Errorf("output %q: %w", p.name, err)
 		}
 		outputs[i] = v
-		if room[p.name] != nil {
+		if room[p.name] != nil || on.Out[p.name] != nil {
 			given++
 		}
 	}
-	if given != len(room) {
-		return nil, fmt.Errorf("room for %d outputs, of which the model has %d", len(room), given)
+	if given != len(room)+len(on.Out) {
+		return nil, fmt.Errorf("room for %d outputs, of which the model has %d", len(room)+len(on.Out), given)
 	}
 	if err := s.call(ctx, inputs, outputs); err != nil {
 		return nil, err
 	}
 	runtime.KeepAlive(in)
 	runtime.KeepAlive(room)
-	return collect(s.outputs, outputs, room)
+	return collect(s.outputs, outputs, func(name string) bool { return room[name] != nil || on.Out[name] != nil })
 }
 
 // call runs the session and stops it when the context ends.
@@ -297,16 +320,16 @@ func (s *Session) call(ctx context.Context, inputs, outputs []onnxruntime.Value)
 }
 
 // check compares the names, types and shapes of the inputs with the model's, and tells everything that is wrong.
-func (s *Session) check(in map[string]*tensor.Dense) error {
+func (s *Session) check(in map[string]*tensor.Dense, views map[string]*View) error {
 	var problems []error
 	known := map[string]bool{}
 	for _, p := range s.inputs {
 		known[p.name] = true
-		if err := p.check(in[p.name]); err != nil {
+		if err := p.check(in[p.name], views[p.name]); err != nil {
 			problems = append(problems, err)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(in)) {
+	for _, name := range append(slices.Sorted(maps.Keys(in)), slices.Sorted(maps.Keys(views))...) {
 		if !known[name] {
 			problems = append(problems,
 				fmt.Errorf("there is no input %q: the model's inputs are %s", name, strings.Join(names(s.inputs), ", ")))
@@ -319,10 +342,5 @@ func (s *Session) check(in map[string]*tensor.Dense) error {
 func (s *Session) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.s == nil {
-		return nil
-	}
-	err := errors.Join(s.s.Destroy(), s.weights.release())
-	s.s, s.weights = nil, nil
-	return err
+	return errors.Join(s.keep(), s.free())
 }

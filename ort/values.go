@@ -108,16 +108,27 @@ func dense[T onnxruntime.TensorData](v onnxruntime.Value, shape []int64) (*tenso
 }
 
 // feed makes the value of an input that check has passed.
-func (p port) feed(d *tensor.Dense) (onnxruntime.Value, error) {
-	if p.hidden {
+func (p port) feed(d *tensor.Dense, v *View, bound map[string]Bound) (onnxruntime.Value, error) {
+	switch {
+	case p.bound:
+		return p.view(bound)
+	case p.hidden:
 		return kinds[p.typ].make([]int64{1})
+	case v != nil:
+		return v, nil
 	}
 	return kinds[p.typ].wrap(d)
 }
 
-// room makes the value that the runtime writes an output into, over the caller's array if there is one; nil leaves it
-// to the runtime if the size is not known yet.
-func (p port) room(given *tensor.Dense) (onnxruntime.Value, error) {
+// room makes the value that the runtime writes an output into, over the caller's array or view if there is one; nil
+// leaves it to the runtime if the size is not known yet.
+func (p port) room(given *tensor.Dense, v *View, bound map[string]Bound) (onnxruntime.Value, error) {
+	if p.bound {
+		return p.view(bound)
+	}
+	if v != nil {
+		return v, p.checkView(v)
+	}
 	if given != nil {
 		switch {
 		case p.inner != p.name || !p.ranked:
@@ -136,10 +147,14 @@ func (p port) room(given *tensor.Dense) (onnxruntime.Value, error) {
 }
 
 // check compares an input with its declaration.
-func (p port) check(d *tensor.Dense) error {
+func (p port) check(d *tensor.Dense, v *View) error {
 	switch {
-	case p.hidden:
+	case p.hidden, p.bound:
 		return nil
+	case v != nil && d != nil:
+		return fmt.Errorf("input %q is given twice", p.name)
+	case v != nil:
+		return p.checkView(v)
 	case d == nil:
 		return fmt.Errorf("input %q (%v %s) is missing", p.name, p.typ, p.dims())
 	case d.Dtype() != kinds[p.typ].dtype:
@@ -185,11 +200,11 @@ func sizes(s tensor.Shape) []int64 {
 func collect(
 	ports []port,
 	values []onnxruntime.Value,
-	room map[string]*tensor.Dense,
+	given func(name string) bool,
 ) (map[string]*tensor.Dense, error) {
 	out := make(map[string]*tensor.Dense, len(ports))
 	for i, p := range ports {
-		if p.hidden || room[p.name] != nil {
+		if p.hidden || p.bound || given(p.name) {
 			continue
 		}
 		var shape []int64

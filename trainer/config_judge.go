@@ -99,7 +99,9 @@ func (c *Config) checkTerm(d checker, key string, s *losses.Spec, row *losses.Ro
 	if row.Over == losses.Tokens {
 		return
 	}
-	name, head, err := c.Judge.HeadOf(s.Dimension)
+	d.want(!s.Fused || s.Dimension == "", key+".fused", "a term of the fusion has no dimension: it learns from what is said "+
+		"of the score")
+	name, head, err := c.Judge.HeadOf(s)
 	if err != nil {
 		d.Problem(key+".dimension", "%v", err)
 		return
@@ -116,7 +118,10 @@ func (c *Config) checkFused(d checker) {
 	}
 	trains := map[string]bool{}
 	for i := range c.Losses {
-		if name, _, err := c.Judge.HeadOf(c.Losses[i].Dimension); err == nil && c.Losses[i].Factor() > 0 {
+		if c.Losses[i].Fused && c.Losses[i].Factor() > 0 {
+			return // all of them
+		}
+		if name, _, err := c.Judge.HeadOf(&c.Losses[i]); err == nil && c.Losses[i].Factor() > 0 {
 			trains[name] = true
 		}
 	}

@@ -103,8 +103,8 @@ func (c *Config) refuseStorage(d *strictyaml.Document) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(paths)) {
 		for _, path := range paths[key] {
-			if remote.Is(path) {
-				d.Problem(key, "%s: training reads and writes files of this machine: copy it, or mount it", path)
+			if problem := remote.Refuse("training", path); problem != "" {
+				d.Problem(key, "%s", problem)
 			}
 		}
 	}

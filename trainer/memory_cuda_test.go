@@ -56,6 +56,11 @@ func TestPlansForGPU(t *testing.T) {
 			t.Errorf("%s: %d bytes of the host, %d of the device", what, whole.Host[what], whole.Bytes[what])
 		}
 	}
+	for _, what := range []string{"parameters", "sums of gradients"} { // the host has the optimizer's
+		if n := whole.Bytes[what]; n < 4*whole.Trainable || n > 4*whole.Trainable+(65<<20) {
+			t.Errorf("%s: %d bytes for %d parameters", what, n, whole.Trainable)
+		}
+	}
 	if cpu := planFor(t, 0, ""); cpu.Host != nil || cpu.Bytes["program"] == 0 {
 		t.Errorf("on the CPU: %v, %v", cpu.Host, cpu.Bytes)
 	}

@@ -171,9 +171,11 @@ func (r *run) deal(out *StepResult, count int) error {
 }
 
 // reduced gives every rank the whole sums at the end of a batch, if it is to update all parameters.
-func (r *run) reduced() error {
+func (r *run) reduced(ctx context.Context) error {
 	switch {
-	case r.ranks == nil || r.own.only:
+	case r.ranks == nil:
+		return r.endSums(ctx)
+	case r.own.only:
 		return nil
 	case r.config.Reduce == ReduceFast:
 		return r.sumFast()

@@ -211,6 +211,7 @@ func tuneOptions(c *Config, p *model.ScorerState, s *store.Store) model.TuneOpti
 		Recompute: c.Recompute == "layers",
 		Share:     c.Data.Sampling == WholeGroups,
 		Fixed:     strings.HasPrefix(c.Device, "cuda"),
+		Resident:  resident(c),
 	}
 	if p.Adapter != nil {
 		o.Dropout = c.Lora.Dropout
@@ -272,15 +273,18 @@ func (m *scorerModel) Compare(
 }
 
 func (m *scorerModel) result(r *model.StepResult) *StepResult {
-	return &StepResult{
+	out := &StepResult{
 		Loss:      r.Loss,
 		CE:        r.CE,
 		ScoreLoss: r.ScoreLoss,
 		Score:     r.Score,
 		Tokens:    r.Tokens,
-		Grads:     optim.Gradients(m.params, r.Grads),
 		Terms:     r.Terms,
 	}
+	if !m.Accumulates() {
+		out.Grads = optim.Gradients(m.params, r.Grads)
+	}
+	return out
 }
 
 func (m *scorerModel) Score(ctx context.Context, batch []Example) ([]float64, error) {

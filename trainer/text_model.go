@@ -47,6 +47,7 @@ func openText(c *Config, plan bool, memory int64) (_ Model, err error) {
 		MaxTokens:    c.Text.MaxTokens,
 		Recompute:    c.Recompute == "layers",
 		Fixed:        strings.HasPrefix(c.Device, "cuda"),
+		Resident:     resident(c),
 	}
 	o.Elsewhere = memory > 0
 	if c.adapts() {
@@ -143,7 +144,10 @@ func (m *textModel) Step(ctx context.Context, batch []Example, weight float64, s
 	if err != nil {
 		return nil, fmt.Errorf("training on %s: %w", ids(batch), err)
 	}
-	out := &StepResult{Tokens: r.Tokens, Grads: optim.Gradients(m.params, r.Grads)}
+	out := &StepResult{Tokens: r.Tokens}
+	if !m.Accumulates() {
+		out.Grads = optim.Gradients(m.params, r.Grads)
+	}
 	for i, s := range samples {
 		out.Loss = append(out.Loss, batch[i].Share*r.Loss[i]/float64(s.Targets()))
 		out.ScoreLoss, out.Score = append(out.ScoreLoss, math.NaN()), append(out.Score, math.NaN())

@@ -37,10 +37,11 @@ func (r *run) update(ctx context.Context, batch []Example, began time.Time) ([]E
 	lrs, lr := r.lrs()
 	m := &StepMetrics{Kind: "train", Step: s.Step + 1, LR: lr}
 	m.rates(r.optimizer, lrs)
-	for i := range r.grads {
-		clear(r.grads[i])
+	err := r.beginSums(ctx)
+	if err == nil {
+		err = r.share(batch)
 	}
-	if err := r.share(batch); err != nil {
+	if err != nil {
 		return batch, fmt.Errorf("step %d: %w", m.Step, err)
 	}
 	var notFinite []Example // by their losses
@@ -73,7 +74,7 @@ func (r *run) update(ctx context.Context, batch []Example, began time.Time) ([]E
 		r.addTerms(m, out, items[i])
 		r.tell(part)
 	}
-	if err := r.reduced(); err != nil {
+	if err := r.reduced(ctx); err != nil {
 		return nil, err
 	}
 	n, err := r.norm()

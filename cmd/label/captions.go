@@ -154,7 +154,8 @@ func openCaptioner(r *captions.Run) (m chat.Model, remote *chat.Remote, err erro
 		r.Workers = remote.Concurrency()
 		return remote, remote, nil
 	}
-	o := generate.Options{Adapter: r.Model.Adapter, Threads: r.Model.Threads, Batch: r.Model.Answers}
+	o := generate.Options{Adapter: r.Model.Adapter, Device: r.Model.Device, DType: r.Model.DType,
+		Threads: r.Model.Threads, Cache: r.Model.Cache, Batch: r.Model.Answers}
 	if o.Threads == 0 {
 		o.Threads = runtime.NumCPU()
 	}

@@ -14,6 +14,8 @@ import (
 	"assay/data"
 	"assay/generate"
 	"assay/internal/cli"
+	"assay/model"
+	"assay/ort"
 )
 
 func init() { register(newChatCommand) }
@@ -29,14 +31,26 @@ func (f *modelFlags) add(c *cobra.Command, name string) {
 	flags.StringVar(&f.backbone, name, "", "Hugging Face checkpoint directory that answers")
 	flags.StringVar(&f.o.Adapter, strings.Replace(name, "backbone", "adapter", 1), "",
 		"adapter over it (PEFT's files, as train makes with mode: text)")
-	flags.Int64Var(&f.o.Cache, "cache", 2<<30, "bytes of keys and values; a request that takes more is refused")
+	flags.Int64Var(&f.o.Cache, "cache", 0, "bytes of keys and values (0: 2 GiB, on CUDA what the device has room for); a "+
+		"request that takes more is refused")
+	flags.StringVar(&f.o.DType, "dtype", "auto", "type in which the checkpoint answers on CUDA: float32, bfloat16, or "+
+		"auto: bfloat16 if its weights are half precision; the CPU computes in float32")
 	flags.IntVar(&f.o.Batch, "answers", 8, "answers that are made at a time")
 }
 
+// addPlace adds the flags of where it runs, for commands that have no such flags of their own.
+func (f *modelFlags) addPlace(c *cobra.Command, of string) {
+	c.Flags().IntVar(&f.o.Threads, "threads", 0, "CPU threads"+of+" (0: all cores)")
+	c.Flags().StringVar(&f.o.Device, "device", "auto", "auto, cpu or cuda:N"+of)
+}
+
 func (f *modelFlags) open() (*generate.Model, error) {
-	if f.o.Cache <= 0 || f.o.Batch <= 0 || f.o.Threads < 0 {
-		return nil, cli.Usagef("--cache %d and --answers %d must be positive, --threads %d not negative", f.o.Cache,
-			f.o.Batch, f.o.Threads)
+	if f.o.Cache < 0 || f.o.Batch <= 0 || f.o.Threads < 0 {
+		return nil, cli.Usagef("--answers %d must be positive, --cache %d and --threads %d not negative", f.o.Batch,
+			f.o.Cache, f.o.Threads)
+	}
+	if err := errors.Join(ort.CheckDevice(f.o.Device), model.CheckDType(f.o.DType)); err != nil {
+		return nil, cli.Usage(err)
 	}
 	if f.o.Threads == 0 {
 		f.o.Threads = runtime.NumCPU()
@@ -70,12 +84,13 @@ picture is {"type": "image", "image": PATH}, relative to the table's folder. The
 "token_logprobs", "finish_reason"} or {"id", "error"} for each row, in their order; with an error the exit code is 1 at
 the end. Answers are kept in OUT.progress while it runs: after Ctrl-C (exit code 3) or a crash the same command goes on.
 
-An answer is the same alone and among others, and a sampled one is a function of its seed.`,
+On the CPU an answer is the same alone and among others, and a sampled one is a function of its seed. On CUDA a token in
+company may differ in the last bits, and with it what follows.`,
 		Example: `  score chat --backbone backbones/tiny --image testdata/oracle/images/coffee.png --text "What is this?" \
       --max-new-tokens 8
   score chat --backbone DIR --image a.png --image b.png --text "What was changed?" --temperature 0
   score chat --backbone DIR --adapter runs/captions/adapter --image a.png --text "What is there?"
-  score chat --backbone DIR --in questions.jsonl --out answers.jsonl`,
+  score chat --backbone DIR --in questions.jsonl --out answers.jsonl --device cuda:0 --dtype bfloat16`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := f.check(c); err != nil {
 				return err
@@ -92,8 +107,8 @@ An answer is the same alone and among others, and a sampled one is a function of
 		},
 	}
 	f.add(c, "backbone")
+	f.addPlace(c, "")
 	flags := c.Flags()
-	flags.IntVar(&f.o.Threads, "threads", 0, "CPU threads (0: all cores)")
 	flags.StringVar(&f.table.In, "in", "", "table of questions (.jsonl)")
 	flags.StringVar(&f.table.Out, "out", "", "table of answers to write (.jsonl)")
 	flags.StringVar(&f.text, "text", "", "question")

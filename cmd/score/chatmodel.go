@@ -22,7 +22,7 @@ type answerFlags struct {
 
 func (f *answerFlags) add(c *cobra.Command) {
 	f.local.add(c, "backbone")
-	c.Flags().IntVar(&f.local.o.Threads, "threads", 0, "CPU threads of --backbone (0: all cores)")
+	f.local.addPlace(c, " of --backbone")
 	f.addServer(c)
 }
 

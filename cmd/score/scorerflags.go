@@ -120,7 +120,7 @@ func (f *scorerFlags) openJudge(c *cobra.Command) (*textjudge.Judge, *chatModel,
 	if f.scorer != "" || f.dimension != "" {
 		return nil, nil, cli.Usagef("--judge stands in place of --scorer and its --dimension")
 	}
-	f.answers.local.o.Threads = f.threads
+	f.answers.local.o.Threads, f.answers.local.o.Device = f.threads, f.device
 	m, err := f.answers.open(c)
 	if err != nil {
 		return nil, nil, err

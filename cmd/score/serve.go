@@ -154,6 +154,7 @@ func named(arg string) (name, dir string) {
 func (f *serveFlags) openChat() (*generate.Model, error) {
 	name, dir := named(f.answers.backbone)
 	f.answers.backbone, f.answers.o.Threads = dir, f.threads
+	f.answers.o.Device, _, _ = strings.Cut(f.device, ",")
 	m, err := f.answers.open()
 	if err != nil {
 		return nil, err

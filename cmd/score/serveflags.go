@@ -46,7 +46,7 @@ func (f *serveFlags) add(c *cobra.Command) {
 	flags.IntVar(&f.asked.settings.Passes, "passes", 0, "how often a judge asks every question (0: as configured)")
 	f.asked.answers.addServer(c)
 	flags.StringVar(&f.device, "device", "auto", "auto, cpu or cuda:N; or several, with commas between: a copy of every "+
-		"scorer on each")
+		"scorer on each, and what answers in words on the first")
 	flags.IntVar(
 		&f.replicas,
 		"replicas",

@@ -32,17 +32,22 @@ func matMulNBitsRule(c *call) []string {
 	blocks := (k + block - 1) / block
 	nothing := c.none(dy)
 	rows := c.add(c.Count(n), nothing)
-	inputs := []string{
-		c.Op("Reshape", c.x[1], c.add(c.Ints(n, blocks*block*bits/8), nothing)), // B [N, blocks, bytes]
-		rows,
-		c.shaped(c.x[2], n, blocks),
-	}
+	bytes := block * bits / 8
+	b := c.Op("Reshape", c.x[1], c.add(c.Ints(n, blocks*bytes), nothing)) // B [N, blocks, bytes]
+	inputs := []string{b, rows, c.shaped(c.x[2], n, blocks)}
 	if zeros := c.in(3); zeros != "" {
 		if t := c.value(zeros).Type; t != onnx.Uint8 {
 			return c.fail("wanted packed zero points, uint8, have %v", t)
 		}
 		perRow := (blocks*bits + 7) / 8
 		inputs = append(inputs, c.shaped(zeros, n, perRow))
+		if blocks*bits%8 != 0 {
+			// The CUDA kernel reads zero points as if rows were not filled up to bytes (ONNX Runtime 1.31.1). So rows have
+			// one block more, any, which is cut off below.
+			inputs[0] = c.OpA("Concat", attrs{"axis": 1}, b, c.Op("Slice", b, c.Ints(0), c.Ints(bytes), c.Ints(1)))
+			inputs[2] = c.OpA("Concat", attrs{"axis": 1}, inputs[2], c.Op("Slice", inputs[2], c.Ints(0), c.Ints(1), c.Ints(1)))
+			blocks++
+		}
 	}
 	w := c.Node(microsoft, "GatherBlockQuantized", 1,
 		attrs{"bits": bits, "block_size": block, "gather_axis": 0, "quantize_axis": 1}, inputs...)[0]

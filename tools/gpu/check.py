@@ -2,40 +2,24 @@
 
 BIN has train and score (make cuda, with ONNX Runtime's CUDA provider where they find the runtime), FIXTURES is
 testdata/oracle. The commands run on the CPU and on the GPU; scores are compared with the fixtures', losses and gradients with
-the CPU's. Writes OUT/report.md, and what the commands said into OUT/log. Standard library only.
+the CPU's. Writes OUT/report.md, and what the commands said into OUT/log. Standard library only; PyTorch and transformers for the figures
+beside theirs. WAYS: a regular expression of the ways of training to try.
 """
+import base64
+import concurrent.futures
 import json
 import os
-import shutil
+import re
 import signal
-import struct
 import subprocess
 import sys
 import time
 import traceback
+import urllib.request
 from pathlib import Path
 
-BIN, FIXTURES, OUT = (Path(p).resolve() for p in sys.argv[1:4])
-OUT.mkdir(parents=True, exist_ok=True)
-GPU = os.environ.get("GPU", "cuda:0")
-WORK = Path(os.environ.get("TMPDIR", "/tmp")) / "gpu-check"
-REPORT, LOG = open(OUT / "report.md", "a"), open(OUT / "log", "a")
-
-
-def say(text):
-    print(text, flush=True)
-    REPORT.write(text + "\n")
-    REPORT.flush()
-
-
-def run(*command, ok=(0,)):
-    begin = time.time()
-    p = subprocess.run([str(c) for c in command], capture_output=True, text=True)
-    LOG.write(f"$ {' '.join(map(str, command))}\n{p.stdout[-3000:]}{p.stderr[-3000:]}\n= {p.returncode}, {time.time() - begin:.1f} s\n")
-    LOG.flush()
-    if p.returncode not in ok:
-        raise RuntimeError(f"{command[0]} {command[1]}: exit code {p.returncode}: {(p.stderr or p.stdout)[-400:]}")
-    return p
+from common import BIN, FIXTURES, GPU, LOG, OUT, WORK, backbone, config, conversations, groups, losses, pace, released, run, say, small, table, tensor, watched
+from generation import generation
 
 
 def scores():
@@ -59,15 +43,6 @@ def scores():
             say(f"| {cases.parent.name} | {scorer} | {len(rows)} | {far[0]:.1e} | {far[1]:.1e} |")
 
 
-def tensor(path):
-    raw = path.read_bytes()
-    n = struct.unpack("<Q", raw[:8])[0]
-    head = json.loads(raw[8:8 + n])
-    info = head["gradient"]
-    a, b = info["data_offsets"]
-    return struct.unpack(f"<{(b - a) // 4}f", raw[8 + n + a:8 + n + b])
-
-
 def gradients():
     say("\n## Pixel gradients\n\n| scorer | GPU from CPU, of the largest |\n|---|---|")
     for family, scorer in ("llavanext", "scorer"), ("qwen2_5_vl", "scorer"), ("qwen3_vl", "scorer_sequence"):
@@ -79,35 +54,6 @@ def gradients():
             both.append(tensor(out))
         top = max(map(abs, both[0]))
         say(f"| {family}/{scorer} | {max(abs(x - y) for x, y in zip(*both)) / top:.1e} |")
-
-
-def table():
-    folder = WORK / "table"
-    folder.mkdir(parents=True, exist_ok=True)
-    cases = json.loads((FIXTURES / "qwen2_5_vl/cases.json").read_text())
-    (folder / "train.jsonl").write_text("".join(json.dumps({
-        "id": str(c["id"]), "group": str(c["id"]), "source": str(FIXTURES / "qwen2_5_vl" / c["source"]),
-        "edit": str(FIXTURES / "qwen2_5_vl" / c["edited"]), "instruction": c["instruction"], "label": c["label"] / 10}) + "\n" for c in cases))
-    return folder / "train.jsonl"
-
-
-def config(name, **more):
-    base = {"out": str(WORK / "runs" / name), "data": {"train": str(table())}, "optimizer": {"lr": 1e-3}, "batch_size": 2,
-            "steps": 10, "seed": 3}
-    path = WORK / f"{name}.yaml"
-    path.write_text(json.dumps(base | more))
-    shutil.rmtree(WORK / "runs" / name, ignore_errors=True)
-    return path
-
-
-def losses(name):
-    rows = [json.loads(line) for line in (WORK / "runs" / name / "metrics.jsonl").read_text().splitlines()]
-    return [r for r in rows if "loss" in r]
-
-
-def pace(rows):
-    """Seconds of the fastest step."""
-    return min(b["seconds"] - a["seconds"] for a, b in zip(rows, rows[1:]))
 
 
 def training():
@@ -140,31 +86,199 @@ def stop():
     say(f"Called again: exit code {again.returncode}, {len(losses('stop'))} steps.")
 
 
+def size(label, folder, dtype, **more):
+    name = "size-" + "".join(c if c.isalnum() else "-" for c in label) + dtype
+    path = config(name, **({"backbone": str(folder), "device": GPU, "dtype": dtype, "steps": 6, "batch_size": 8, "pair": "sequence",
+                            "question": "How well was [INSTRUCTION] done?", "answer": "It is [SCORE].", "lora": {"targets": ["q_proj", "v_proj"]}} | more))
+    try:
+        dry = json.loads(run(BIN / "train", "--config", path, "--dry-run", "--json").stdout)
+        LOG.write(json.dumps(dry) + "\n")
+        used, rows = watched(path), losses(name)
+        waited = max(r.get("waited") or 0 for r in rows[2:])
+        say(f"| {label} | {dtype} | {dry['micro_batch']} | {rows[-1]['tokens'] / pace(rows):.0f} | {pace(rows):.3f} | {used} | {dry['need'] / 2**20:.0f} | {waited:.2f} |")
+    except Exception as e:
+        say(f"| {label} | {dtype} | FAILED: {str(e)[-300:]} |")
+
+
 def sizes():
-    say("\n## Larger\n\n| model | type | tokens a second | seconds a step | memory on the GPU, MB |\n|---|---|---|---|---|")
-    text = WORK / "text.txt"
-    text.write_text("".join(json.loads(line)["instruction"] + "\n" for line in table().read_text().splitlines()) * 50)
-    shapes = {
-        "1.1 B": {"hidden": 2048, "intermediate": 5632, "layers": 24, "heads": 16, "kv_heads": 8},
+    say("\n## Larger\n\n| model | type | micro-batch | tokens a second | seconds a step | memory on the GPU, MB | promised, MB | waited |\n|---|---|---|---|---|---|---|---|")
+    one = backbone("one", hidden=2048, intermediate=5632, layers=24, heads=16, kv_heads=8)
+    for dtype in "float32", "bfloat16":
+        for micro in 1, "auto":
+            size(f"1.1 B, {micro}", one, dtype, micro_batch=micro)
+    say(run(sys.executable, Path(__file__).with_name("peer.py"), one, 1420).stdout.strip())
+    size("1.1 B, auto, recomputed", one, "bfloat16", micro_batch="auto", recompute="layers")
+    size("1.1 B, auto, every weight", one, "bfloat16", micro_batch="auto", mode="full", lora=None)
+    size("1.1 B, whole groups", one, "bfloat16", data={"train": groups()}, losses=[{"kind": "bradley_terry"}])
+    four = WORK / "one-four"
+    four.exists() or run(BIN / "train", "quantize", "--backbone", one, "--out", four, "--bits", "4", "--block", "128")
+    for dtype in "float32", "bfloat16":
+        size("1.1 B, 4 bits, auto", four, dtype, micro_batch="auto")
+
+
+def seven():
+    say("\n## 6.5 B\n\n| model | type | micro-batch | tokens a second | seconds a step | memory on the GPU, MB | promised, MB | waited |\n|---|---|---|---|---|---|---|---|")
+    begin = time.time()
+    big = backbone("seven", hidden=3584, intermediate=18944, layers=28, heads=28, kv_heads=4)
+    print(f"(made in {time.time() - begin:.0f} s)", flush=True)
+    size("6.5 B, auto", big, "bfloat16", micro_batch="auto")
+    size("6.5 B, auto, recomputed", big, "bfloat16", micro_batch="auto", recompute="layers")
+
+
+def pairs():
+    """Pairs scored a second by a large model."""
+    say("\n## Scoring\n\n| model | type | pairs a second |\n|---|---|---|")
+    rows = [json.loads(line) for line in Path(groups()).read_text().splitlines()]
+    source = WORK / "many.jsonl"
+    source.write_text("".join(json.dumps(r | {"id": f"{i}-{r['id']}", "instruction": f"{r['instruction']} {i}"}) + "\n" for i in range(32) for r in rows))
+    for name in sorted((WORK / "runs").glob("size-*/scorer")):
+        out = WORK / "many-out.jsonl"
+        out.unlink(missing_ok=True)
+        seconds = []
+        for table in (source.with_name("few.jsonl"), source):
+            if table.name == "few.jsonl":
+                table.write_text("".join(source.read_text().splitlines(True)[:16]))
+            out.unlink(missing_ok=True)
+            begin = time.time()
+            run(BIN / "score", "batch", "--scorer", name, "--in", table, "--out", out, "--device", GPU)
+            seconds.append(time.time() - begin)
+        say(f"| {name.parent.name} | | {(256 - 16) / (seconds[1] - seconds[0]):.1f} |")
+
+
+def judges():
+    say("\n## Judges with heads, choices and packed weights\n\n| scorer | pairs | GPU from CPU, on 0 to 10 or the judge's scale |\n|---|---|---|")
+    er, hps, packed = released("released") / "editreward", released("released") / "hpsv3", released("quantized")
+    text = WORK / "question.txt"
+    text.write_text("Was this done? [INSTRUCTION] Answer with a digit from 0 to 5.")
+    scorers = {}
+    for cfg in sorted(er.glob("config/*.yaml")):
+        scorers[f"editreward {cfg.stem}"] = ["editreward", "--base", er / "base", "--weights", er / "weights", "--config", cfg, "--prompts", er / "prompts"]
+    scorers["hpsv3"] = ["hpsv3", "--base", hps / "base", "--weights", hps / "HPSv3.safetensors", "--prompts", hps / "prompts/picture.txt"]
+    for kind in "classifier", "regressor":
+        scorers[f"adiee {kind}"] = ["adiee", "--weights", released("released") / "adiee" / kind, "--prompts", text, "--pair-size", "28,28"]
+    scorers["choices"] = ["choices", "--base", er / "base", "--prompts", text, "--choices", "0,1,2,3,4,5"]
+    made = {name: packed / name / "scorer" for name in ("awq", "gptq_act_order")}
+    for name, args in scorers.items():
+        made[name] = WORK / "judges" / name.replace(" ", "-")
+        try:
+            made[name].exists() or run(BIN / "score", "import", *args, "--out", made[name])
+        except RuntimeError as e:
+            say(f"| {name} | FAILED: {e} | |")
+            del made[name]
+    for name, scorer in made.items():
+        got = []
+        for device in ("cpu", GPU):
+            out = WORK / "judged" / name.replace(" ", "-") / device.replace(":", "")
+            out.mkdir(parents=True, exist_ok=True)
+            (out / "in.jsonl").write_text("".join(json.dumps({
+                "id": a, "source": str(FIXTURES / f"images/{a}.png"), "edit": str(FIXTURES / f"images/{b}.png"), "instruction": "change it"}) + "\n"
+                for a, b in (("chelsea", "chelsea_mirror"), ("coffee", "coffee_blur"), ("camera", "camera_flip"), ("hubble", "hubble_bright_small"))))
+            run(BIN / "score", "batch", "--scorer", scorer, "--in", out / "in.jsonl", "--out", out / "out.jsonl", "--device", device)
+            got.append([json.loads(line)["score"] for line in (out / "out.jsonl").read_text().splitlines()])
+        say(f"| {name} | {len(got[0])} | {max(abs(a - b) for a, b in zip(*got, strict=True)):.1e} |")
+
+
+def ways():
+    say("\n## Ways of training\n\n| way | type | losses, GPU from CPU, relative | scores after, GPU from CPU |\n|---|---|---|---|")
+    heads = WORK / "heads.yaml"
+    heads.write_text(json.dumps({
+        "format": 2, "backbone": str(FIXTURES / "qwen2_5_vl/backbone"), "score": {"fusion": "mean"},
+        "passes": [{"pictures": ["source", "edit"], "prompt": "How well is it done? [INSTRUCTION]", "position": "last", "heads": ["following", "quality"]}],
+        "heads": {"following": {"hidden": [32], "outputs": "mu_sigma"}, "quality": {"hidden": [], "outputs": "mu_sigma"}}}))
+    packed = WORK / "four-bits"
+    packed.exists() or run(BIN / "train", "quantize", "--backbone", FIXTURES / "qwen2_5_vl/backbone", "--out", packed, "--bits", "4")
+    qwen, train = str(FIXTURES / "qwen2_5_vl/backbone"), {"train": groups()}
+    asked = {"question": "How well was [INSTRUCTION] done?", "answer": "It is [SCORE].", "pair": "sequence"}
+    compare = [{"kind": "bradley_terry"}, {"kind": "l1", "weight": 10}]
+    wide = ["--max-pixels", "802816", "--min-pixels", "802816"]
+    made = {
+        "whole groups, shared prefix": {"backbone": qwen, "data": train, "losses": compare, **asked},
+        "instruction first": {"backbone": qwen, "data": train, "losses": compare, "layout": "instruction_first", **asked},
+        "layers recomputed": {"backbone": qwen, "data": train, "recompute": "layers", **asked},
+        "every weight": {"backbone": qwen, "data": train, "mode": "full", **asked},
+        "DoRA": {"backbone": qwen, "data": train, "lora": {"dora": True, "targets": ["q_proj", "v_proj", "down_proj"]}, **asked},
+        "tower and projector": {"backbone": qwen, "data": train, "lora": {"targets": "all-linear", "parts": ["language", "vision", "projector"]}, **asked},
+        "four bits": {"backbone": str(packed), "data": train, **asked},
+        "AWQ": {"backbone": str(released("quantized") / "awq/backbone"), "data": train, **asked},
+        "format 2": {"scorer": str(heads), "data": train, "losses": [{"kind": "thurstone", "dimension": "following"}, {"kind": "thurstone", "dimension": "quality"}]},
+        "Qwen2-VL": {"backbone": str(FIXTURES / "qwen2_vl/backbone"), "data": train, **asked},
+        "Qwen3-VL, deep stack": {"backbone": str(FIXTURES / "qwen3_vl/backbone"), "data": train, "losses": compare, **asked},
+        "conversations": {"backbone": qwen, "data": {"train": conversations()}, "mode": "text"},
+        "blocks (2,048 tokens)": {"backbone": small("long", *wide), "data": train, "steps": 3, "batch_size": 2, **asked},
+        "groups in blocks": {"backbone": small("long", *wide), "data": train, "losses": compare, "steps": 3, "batch_size": 2, **asked},
     }
-    for name, shape in shapes.items():
-        backbone = WORK / "backbone"
-        if not backbone.exists():
-            run(BIN / "train", "init", "--family", "qwen2_5_vl", "--out", backbone, "--text", text, "--vocab", "2000", "--max-pixels", "501760",
-                "--min-pixels", "501760", "--mrope-section", "16,24,24", *[x for k, v in shape.items() for x in (f"--{k.replace('_', '-')}", v)])
-        for dtype in "float32", "bfloat16":
-            run_name = f"size-{dtype}"
-            path = config(run_name, backbone=str(backbone), device=GPU, dtype=dtype, steps=6, batch_size=4, pair="sequence",
-                          question="How well was [INSTRUCTION] done?", answer="It is [SCORE].", lora={"targets": ["q_proj", "v_proj"]})
-            dry = run(BIN / "train", "--config", path, "--dry-run").stdout
-            LOG.write(dry)
-            watch = subprocess.Popen(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-lms", "200"], stdout=subprocess.PIPE, text=True)
-            run(BIN / "train", "--config", path)
-            watch.terminate()
-            used = max(int(x) for x in watch.communicate()[0].split())
-            last = losses(run_name)
-            say(f"| {name} | {dtype} | {last[-1]['tokens'] / pace(last):.0f} | {pace(last):.3f} | {used} |")
-            say("\n".join("    " + line for line in dry.splitlines() if "GB" in line or "MB" in line))
+    for name, cfg in made.items():
+        if not re.search(os.environ.get("WAYS", ""), name):
+            continue
+        if name == "format 2":
+            rows = [json.loads(line) for line in Path(groups()).read_text().splitlines()]
+            path = WORK / "dimensions.jsonl"
+            path.write_text("".join(json.dumps(r | {"label_following": r["label"], "label_quality": 1 - r["label"]}) + "\n" for r in rows))
+            cfg["data"] = {"train": str(path)}
+        for dtype in ("float32", "bfloat16"):
+            try:
+                seen, after = [], []
+                for device in ("cpu", GPU):
+                    run_name = f"{name.replace(' ', '-').replace(',', '')}-{dtype}-{device[:4]}"
+                    run(BIN / "train", "--config", config(run_name, **({"steps": 6, "batch_size": 4} | cfg | {"device": device, "dtype": dtype})))
+                    seen.append(losses(run_name))
+                    scorer = WORK / "runs" / run_name / "scorer"
+                    if scorer.exists():
+                        out = WORK / "runs" / f"{run_name}.jsonl"
+                        out.unlink(missing_ok=True)
+                        run(BIN / "score", "batch", "--scorer", WORK / "runs" / run_name.replace(device[:4], "cpu") / "scorer", "--in", groups(), "--out", out, "--device", device)
+                        after.append([json.loads(line)["score"] for line in out.read_text().splitlines()])
+                far = max(abs(x["loss"] - y["loss"]) / max(abs(x["loss"]), 1e-3) for x, y in zip(*seen, strict=True))
+                scored = f"{max(abs(a - b) for a, b in zip(*after, strict=True)):.1e}" if after else ""
+                say(f"| {name} | {dtype} | {far:.1e} | {scored} |")
+            except Exception as e:
+                say(f"| {name} | {dtype} | FAILED: {str(e)[-300:]} | |")
+
+
+def serving():
+    say("\n## score serve\n")
+    port = 8137
+    url = f"http://127.0.0.1:{port}"
+    p = subprocess.Popen([str(BIN / "score"), "serve", "--scorer", str(FIXTURES / "qwen2_5_vl/scorer"), "--device", f"{GPU},{GPU}" if GPU != "cpu" else "cpu",
+                          "--addr", f"127.0.0.1:{port}"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        for _ in range(300):
+            try:
+                urllib.request.urlopen(url + "/readyz", timeout=1)
+                break
+            except OSError:
+                time.sleep(0.2)
+        rows = [json.loads(line) for line in Path(groups()).read_text().splitlines()]
+        body = lambda r: json.dumps({"source": base64.b64encode(Path(r["source"]).read_bytes()).decode(), "instruction": r["instruction"],
+                                     "edits": [base64.b64encode(Path(r["edit"]).read_bytes()).decode()]}).encode()
+
+        def ask(r):
+            q = urllib.request.Request(url + "/v1/score", body(r), {"Content-Type": "application/json"})
+            return json.load(urllib.request.urlopen(q, timeout=120))["results"][0]["score"]
+
+        alone = [ask(r) for r in rows]
+        begin = time.time()
+        with concurrent.futures.ThreadPoolExecutor(32) as pool:
+            crowd = list(pool.map(ask, rows * 40))
+        seconds = time.time() - begin
+        table = WORK / "served.jsonl"
+        table.unlink(missing_ok=True)
+        run(BIN / "score", "batch", "--scorer", FIXTURES / "qwen2_5_vl/scorer", "--in", groups(), "--out", table, "--device", "cpu")
+        cpu = [json.loads(line)["score"] for line in table.read_text().splitlines()]
+        say(f"{len(crowd)} requests of 32 callers: {len(crowd) / seconds:.0f} a second; from the CPU's scores {max(abs(a - b) for a, b in zip(alone, cpu)):.1e}; "
+            f"in company from alone {max(abs(a - b) for a, b in zip(alone * 40, crowd)):.1e}.")
+    finally:
+        p.send_signal(signal.SIGTERM)
+        out = p.communicate(timeout=60)[0]
+        LOG.write(out[-3000:])
+    say(f"SIGTERM: exit code {p.returncode}.")
+
+
+def doctor():
+    say("\n## train doctor\n")
+    p = run(BIN / "train", "doctor", "--device", GPU, "--out", OUT / "doctor.json", ok=(0, 1))
+    say("\n".join("    " + line for line in (p.stdout + p.stderr).splitlines()))
+    say(f"Exit code {p.returncode}.")
 
 
 def devices():
@@ -175,7 +289,8 @@ def devices():
             say("    " + line)
 
 
-PARTS = {"devices": devices, "scores": scores, "gradients": gradients, "training": training, "stop": stop, "sizes": sizes}
+PARTS = {"devices": devices, "scores": scores, "gradients": gradients, "training": training, "stop": stop, "judges": judges, "ways": ways,
+         "serving": serving, "generation": generation, "doctor": doctor, "sizes": sizes, "pairs": pairs, "seven": seven}
 for part in sys.argv[4].split(",") if len(sys.argv) > 4 else PARTS:
     begin = time.time()
     try:

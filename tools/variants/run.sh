@@ -10,6 +10,7 @@
 #   VARIANTS_TASKS instructions of the data (800; half as many chains)
 #   VARIANTS_EXAM  instructions of the exam (280)
 #   VARIANTS_OUT   folder of all that is made (build/variants-TASKS)
+#   VARIANTS_JOBS  how many runs at a time, a thread each (1)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tasks=${VARIANTS_TASKS:-800} exam=${VARIANTS_EXAM:-280} held=tissue,rocket
@@ -66,30 +67,45 @@ prepared() {
 	labelled labels edits chains
 }
 
+# beside COMMAND...: in the background, when one of VARIANTS_JOBS places is free. A failure ends the script.
+beside() {
+	while [ "$(jobs -rp | wc -l)" -ge "${VARIANTS_JOBS:-1}" ]; do wait -n; done
+	"$@" &
+}
+
+# rest: waits for all.
+rest() {
+	while [ -n "$(jobs -p)" ]; do wait -n; done
+}
+
+# run NAME SEED DATA TEXT: trained and examined.
+run() {
+	trained "$@"
+	examined "$1"
+}
+
 # recipe NAME LABELS HIDDEN: classifier, its scores as labels, regression.
 recipe() {
 	local scored=$2/scored-$1.parquet
-	trained "$1-classifier" 1 "train: $2/table.parquet" "head: {hidden: $3, kind: classification, values: [0, 0.5, 1]}
+	run "$1-classifier" 1 "train: $2/table.parquet" "head: {hidden: $3, kind: classification, values: [0, 0.5, 1]}
 loss: {text: 0, score: 10}"
-	examined "$1-classifier"
 	[ -e "$out/$scored" ] ||
 		"$bin/score" batch --scorer "$out/$1-classifier/scorer" --in "$out/$2/table.parquet" --out "$out/$scored"
-	trained "$1-regression" 1 "train: $scored, columns: {label: score01}" "head: {hidden: $3}
+	run "$1-regression" 1 "train: $scored, columns: {label: score01}" "head: {hidden: $3}
 loss: {text: 0, score: 100}"
-	examined "$1-regression"
 }
 
 case ${1:-} in
 adiee)
 	prepared
-	recipe full labels '[256, 16]'
-	trained direct 1 'train: labels/table.parquet' $'head: {hidden: [256, 16]}\nloss: {text: 0, score: 100}'
-	examined direct
-	recipe linear labels '[]'
+	beside recipe full labels '[256, 16]'
+	beside run direct 1 'train: labels/table.parquet' $'head: {hidden: [256, 16]}\nloss: {text: 0, score: 100}'
+	beside recipe linear labels '[]'
 	labelled labels-edits edits
-	recipe edits labels-edits '[256, 16]'
+	beside recipe edits labels-edits '[256, 16]'
 	labelled labels-chains chains
-	recipe chains labels-chains '[256, 16]'
+	beside recipe chains labels-chains '[256, 16]'
+	rest
 	;;
 losses)
 	shift
@@ -106,9 +122,8 @@ losses)
 	END
 	for seed in "$@"; do
 		while IFS='|' read -r name head terms; do
-			trained "$name-$seed" "$seed" 'train: labels/table.parquet, sampling: whole_groups' "$head
+			beside run "$name-$seed" "$seed" 'train: labels/table.parquet, sampling: whole_groups' "$head
 losses: [$terms]"
-			examined "$name-$seed"
 		done <<-'END'
 			classes|head: {hidden: [64], kind: classification, values: [0, 0.25, 0.5, 0.75, 1]}|{kind: classes}
 			l1|head: {hidden: [64]}|{kind: l1, weight: 10}
@@ -119,6 +134,7 @@ losses: [$terms]"
 			musigma+gaussian|scorer: musigma.yaml|{kind: thurstone}, {kind: gaussian}
 		END
 	done
+	rest
 	;;
 table)
 	printf '| run | seeds | Spearman | alive | pairs |\n|---|---|---|---|---|\n'
@@ -149,7 +165,7 @@ table)
 	}' | sort
 	;;
 *)
-	sed -n '2,14s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,15s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 	;;
 esac

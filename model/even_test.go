@@ -1,0 +1,64 @@
+package model
+
+import (
+	"context"
+	"math"
+	"path/filepath"
+	"testing"
+
+	"assay/data"
+)
+
+// TestFilledUp scores pairs of several lengths as a GPU does: filled up, in few runs, to the scores of each alone.
+func TestFilledUp(t *testing.T) {
+	for _, family := range []string{"llavanext", "qwen2_5_vl", "qwen3_vl"} {
+		dirs, err := filepath.Glob(filepath.Join("../testdata/oracle", family, "scorer*"))
+		if err != nil || len(dirs) == 0 {
+			t.Fatal(err, family)
+		}
+		for _, dir := range dirs {
+			state, err := LoadScorerState(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := NewScorer(state, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			var samples []*Sample
+			var alone []float64
+			for i, instruction := range []string{"blur it", "make the picture blurred", "no", "blur the picture of the coffee as a lens would"} {
+				p := Pair{Instruction: instruction}
+				for to, name := range map[**data.Picture]string{&p.Source: "coffee", &p.Edit: []string{"coffee_blur", "coffee_blur_gt"}[i%2]} {
+					if *to, err = data.Open("../testdata/oracle/images/"+name+".png", data.Limits{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				sample, err := s.Prepare(p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				score, err := s.Score(context.Background(), []*Sample{sample})
+				if err != nil {
+					t.Fatal(err)
+				}
+				samples, alone = append(samples, sample), append(alone, score...)
+			}
+			before := len(s.batches(s.packing(), samples))
+			s.limits.rows, s.limits.shared, s.limits.near = cudaLimits.rows, cudaLimits.shared, cudaLimits.near
+			if after := len(s.batches(s.packing(), samples)); after >= before {
+				t.Errorf("%s: %d runs, %d before", dir, after, before)
+			}
+			together, err := s.Score(context.Background(), samples)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range alone {
+				if math.Abs(alone[i]-together[i]) > 1e-6 {
+					t.Errorf("%s: pair %d: %g together, %g alone", dir, i, together[i], alone[i])
+				}
+			}
+		}
+	}
+}

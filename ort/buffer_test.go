@@ -1,0 +1,88 @@
+package ort
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"gorgonia.org/tensor"
+
+	"assay/onnx"
+)
+
+// TestBuffers: a session adds to memory that it was given, in place, and reads a factor from it; what a run begins with
+// may be a single zero that all elements share.
+func TestBuffers(t *testing.T) {
+	ctx := context.Background()
+	b := onnx.NewBuilder("sum", 21)
+	x := b.Input("x", onnx.Float, onnx.Dims(2, 2))
+	factor := b.Input("factor", onnx.Float, onnx.Dims(2, 2))
+	sum := b.Input("sum", onnx.Float, onnx.Dims("rows", "columns"))
+	b.Output("summed", b.Op("Add", sum, b.Op("Mul", x, factor)), onnx.Float, onnx.Dims(2, 2))
+	b.Output("square", b.Op("Mul", x, x), onnx.Float, onnx.Dims(2, 2))
+	s := openTest(t, b.M, Options{})
+	buffer, err := NewBuffer("cpu", 3*Alignment, CUDAOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := buffer.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	view := func(at int64, shape ...int64) *View {
+		t.Helper()
+		v, err := buffer.View(at, shape...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	zero, factors, sums := view(0, 1, 1), view(Alignment, 2, 2), view(2*Alignment, 2, 2)
+	all := make([]float32, 3*Alignment)
+	copy(all[Alignment:], []float32{1, 10, 100, 1000})
+	all[2*Alignment] = 5 // never read: the first run begins with zero
+	if err := buffer.Write(ctx, 0, all); err != nil {
+		t.Fatal(err)
+	}
+	in := map[string]*tensor.Dense{"x": floats([]int{2, 2}, 1, 2, 3, 4)}
+	for n, want := range [][]float32{{1, 20, 300, 4000}, {2, 40, 600, 8000}} {
+		from := sums
+		if n == 0 {
+			from = zero
+		}
+		out, err := s.RunWith(ctx, in, nil, Views{In: map[string]*View{"factor": factors, "sum": from},
+			Out: map[string]*View{"summed": sums}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]float32{1, 4, 9, 16}, out["square"].Data()); diff != "" || len(out) != 1 {
+			t.Errorf("%s; %d results", diff, len(out))
+		}
+		got := make([]float32, 4)
+		if err := buffer.Read(ctx, 2*Alignment, got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	}
+	for name, wrong := range map[string]Views{
+		"no such input":  {In: map[string]*View{"factor": factors, "sum": sums, "none": zero}},
+		"no such output": {In: map[string]*View{"factor": factors, "sum": sums}, Out: map[string]*View{"none": zero}},
+		"another shape":  {In: map[string]*View{"factor": zero, "sum": sums}},
+		"given twice":    {In: map[string]*View{"factor": factors, "sum": sums, "x": zero}},
+	} {
+		if _, err := s.RunWith(ctx, in, nil, wrong); err == nil {
+			t.Errorf("%s: it runs", name)
+		}
+	}
+	for _, wrong := range [][2]int64{{1, 1}, {-Alignment, 1}, {2 * Alignment, Alignment + 1}, {0, 0}} {
+		if _, err := buffer.View(wrong[0], wrong[1]); err == nil {
+			t.Errorf("%d elements from %d on are a view", wrong[1], wrong[0])
+		}
+	}
+	if err := buffer.Write(ctx, 2*Alignment, make([]float32, Alignment+1)); err == nil {
+		t.Error("what is written lies behind the end")
+	}
+}

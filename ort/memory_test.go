@@ -1,0 +1,202 @@
+package ort
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"gorgonia.org/tensor"
+
+	"assay/onnx"
+)
+
+// TestRunBound: values in memory of a device are read and written where they lie, one of them in place, also those of
+// half precision, which others are converted from and to.
+func TestRunBound(t *testing.T) {
+	for _, typ := range []onnx.DType{onnx.Float, onnx.Float16} {
+		b := onnx.NewBuilder("bound", 23)
+		past := b.Input("past", typ, onnx.Dims("n", 2))
+		at := b.Input("at", onnx.Int64, onnx.Dims("k", 1))
+		rows := b.OpA("Cast", onnx.Attrs{"to": typ}, b.Input("rows", onnx.Float, onnx.Dims("k", 2)))
+		b.Op("ScatterND", past, at, rows)
+		b.Last().Outputs[0] = "present"
+		b.M.Outputs = append(b.M.Outputs, onnx.ValueInfo{Name: "present", Type: typ, Shape: onnx.Dims("n", 2), Ranked: true})
+		b.Output("sum", b.OpA("ReduceSum", onnx.Attrs{"keepdims": 0}, b.OpA("Cast", onnx.Attrs{"to": onnx.Float}, "present"),
+			b.Ints(0)), onnx.Float, onnx.Dims(2))
+		s, err := Open(b.M, Options{Bound: map[string]bool{"past": true, "present": true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		size := int64(typ.Size())
+		m, err := NewMemory("cpu", 8*size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		in := map[string]*tensor.Dense{
+			"at":   tensor.New(tensor.WithShape(1, 1), tensor.WithBacking([]int64{1})),
+			"rows": tensor.New(tensor.WithShape(1, 2), tensor.WithBacking([]float32{1, 2})),
+		}
+		place := Bound{In: m, At: 2 * size, Type: typ, Shape: []int64{3, 2}} // of four rows, those behind the first
+		both := map[string]Bound{"past": place, "present": place}
+		for round := range 2 {
+			in["at"].Data().([]int64)[0] = int64(round)
+			out, err := s.RunBound(context.Background(), in, both)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := float32(round + 1); out["sum"].Data().([]float32)[1] != 2*n || len(out) != 1 {
+				t.Errorf("%v, round %d: %v", typ, round, out)
+			}
+		}
+		want := []float64{0, 0, 1, 2, 1, 2, 0, 0}
+		for i, w := range want {
+			got := float64(onnx.Float16Value(binary.LittleEndian.Uint16(m.Host()[2*i:])))
+			if typ == onnx.Float {
+				got = float64(math.Float32frombits(binary.LittleEndian.Uint32(m.Host()[4*i:])))
+			}
+			if got != w {
+				t.Errorf("%v: number %d in memory is %g, want %g", typ, i, got, w)
+			}
+		}
+		refuseBound(t, s, in, place)
+	}
+}
+
+// refuseBound hands over what is none of the session's, or does not fit.
+func refuseBound(t *testing.T, s *Session, in map[string]*tensor.Dense, place Bound) {
+	t.Helper()
+	for want, change := range map[string]func(b *Bound, bound map[string]Bound){
+		"is missing":         func(_ *Bound, bound map[string]Bound) { delete(bound, "past") },
+		"no value that was":  func(b *Bound, bound map[string]Bound) { bound["rows"] = *b },
+		"does not lie in":    func(b *Bound, _ map[string]Bound) { b.At += 2 * int64(b.Type.Size()) },
+		"want":               func(b *Bound, _ map[string]Bound) { b.Type = onnx.Int8 },
+		"as [2 3], want [":   func(b *Bound, _ map[string]Bound) { b.Shape = []int64{2, 3} },
+		"as [3 2 1], want [": func(b *Bound, _ map[string]Bound) { b.Shape = []int64{3, 2, 1} },
+	} {
+		b := place
+		bound := map[string]Bound{}
+		bound["past"] = b
+		change(&b, bound)
+		bound["present"] = b
+		if _, err := s.RunBound(context.Background(), in, bound); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// TestCopyBlocks: blocks at equal distances are copied, within their memory only.
+func TestCopyBlocks(t *testing.T) {
+	m, err := NewMemory("cpu", 24)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	copyBlocks(t, m, func() string { return string(m.Host()) }, func(s string) { copy(m.Host(), s) })
+	for _, name := range []string{"tpu", "cuda:x"} {
+		if m, err := NewMemory(name, 8); err == nil {
+			t.Errorf("%s has memory %v", name, m)
+		}
+	}
+	if m, err := NewMemory("cpu", 0); err == nil {
+		t.Errorf("no bytes are %v", m)
+	}
+}
+
+func copyBlocks(t *testing.T, m *Memory, read func() string, write func(string)) {
+	t.Helper()
+	if got := read(); got != strings.Repeat("\x00", 24) {
+		t.Errorf("new memory holds %q", got)
+	}
+	write("abcdefghijklmnopqrstuvwx")
+	if err := CopyBlocks(Blocks{m, 12, 4}, Blocks{m, 0, 6}, 2, 2); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(); got != "abcdefghijklabopghstuvwx" {
+		t.Errorf("%q", got)
+	}
+	for _, b := range []Blocks{{m, 20, 4}, {m, -1, 4}, {m, 12, 1}} {
+		if err := CopyBlocks(b, Blocks{m, 0, 6}, 2, 2); err == nil {
+			t.Errorf("%+v is written to", b)
+		}
+	}
+}
+
+// stub stands in for CUDA's runtime library: memory is the machine's.
+const stub = `
+#include <stdlib.h>
+#include <string.h>
+static int device = -1, last;
+int cudaSetDevice(int d) { if (d > 1) return last = 101; device = d; return 0; }
+int cudaMalloc(void **p, size_t n) { if (n > 1000) return last = 2; *p = malloc(n); memset(*p, 7, n); return 0; }
+int cudaFree(void *p) { free(p); return 0; }
+int cudaMemset(void *p, int v, size_t n) { memset(p, v, n); return 0; }
+int cudaMemcpy2D(void *to, size_t ts, const void *from, size_t fs, size_t w, size_t h, int kind) {
+	if (kind != 3) return last = 21;
+	for (size_t i = 0; i < h; i++) memcpy((char *)to + i * ts, (const char *)from + i * fs, w);
+	return 0;
+}
+int cudaDeviceSynchronize(void) { return 0; }
+int cudaMemGetInfo(size_t *free, size_t *total) { *free = 700 + device; *total = 1000; return 0; }
+int cudaGetLastError(void) { int e = last; last = 0; return e; }
+const char *cudaGetErrorString(int e) { return last ? "an error was left behind" : e == 2 ? "out of memory" : "invalid"; }
+`
+
+const stubChild = "ASSAY_TEST_CUDART"
+
+// TestCUDAMemory: memory of a GPU by CUDA's runtime library, for which a small one stands in, in a process of its own.
+func TestCUDAMemory(t *testing.T) {
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skip("no C compiler")
+	}
+	dir := t.TempDir()
+	source := filepath.Join(dir, "stub.c")
+	if err := os.WriteFile(source, []byte(stub), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	library := filepath.Join(dir, "libcudart.so.13")
+	if out, err := exec.Command(cc, "-shared", "-fPIC", "-o", library, source).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	child := exec.Command(os.Args[0], "-test.run=^TestCUDAMemoryChild$", "-test.v")
+	child.Env = append(os.Environ(), stubChild+"=1", "LD_LIBRARY_PATH="+dir)
+	if out, err := child.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestCUDAMemoryChild is the process that has the stub.
+func TestCUDAMemoryChild(t *testing.T) {
+	if os.Getenv(stubChild) == "" {
+		t.Skip("run by TestCUDAMemory")
+	}
+	m := &Memory{device: 1, bytes: 24}
+	var err error
+	if m.at, err = cudaTake(1, 24); err != nil {
+		t.Fatal(err)
+	}
+	host := *(**[24]byte)(unsafe.Pointer(&m.at))
+	copyBlocks(t, m, func() string { return string(host[:]) }, func(s string) { copy(host[:], s) })
+	if _, err := cudaTake(0, 1001); err == nil || err.Error() != "out of memory" {
+		t.Error(err)
+	}
+	if _, err := cudaTake(5, 1); err == nil || err.Error() != "invalid" {
+		t.Error(err)
+	}
+	if free, total, err := cudaMemory(1); err != nil || free != 701 || total != 1000 {
+		t.Error(free, total, err)
+	}
+	for range 2 {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
