@@ -88,8 +88,8 @@ benchmarks:       internal/atomicfile metrics internal/workers textjudge shards
 labeling:         internal/remote data store heuristics data/readers encoders internal/strictyaml internal/workers
 labeling:         internal/atomicfile
 reward: chat data heuristics model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
-.:                data model model/families scoring trainer trainer/bybenchmark labeling
 trainer/bybenchmark: model benchmarks trainer
+.:                data model model/families scoring trainer trainer/bybenchmark labeling
 `
 
 // Commands and tools stand on top, may import anything, and are imported by nobody.
