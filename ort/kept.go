@@ -15,8 +15,8 @@ import (
 )
 
 // KeepEnv is the environment variable that says how many closed sessions of the CPU stay in memory, for whoever opens
-// the same graph over the same files with the same options next. Not set: none. Tests open few graphs hundreds of times,
-// and opening one takes up to a second of planning.
+// the same graph over the same files with the same options next. Not set: none. Tests open few graphs hundreds of
+// times, and opening one takes up to a second.
 const KeepEnv = "ASSAY_KEEP_SESSIONS"
 
 // kept are closed sessions, oldest first.

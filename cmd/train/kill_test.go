@@ -33,8 +33,8 @@ func train(config string) *exec.Cmd {
 }
 
 // TestKilledRunsEndTheSame kills a run with SIGKILL again and again, at times that drift over its steps and saves, and
-// compares the scorer with that of a run that was left alone, byte for byte. Every start opens its sessions anew, so the
-// backbone has one layer.
+// compares the scorer with that of a run that was left alone, byte for byte. Every start opens its sessions anew, so
+// the backbone has one layer.
 func TestKilledRunsEndTheSame(t *testing.T) {
 	backbone := oneLayer(t)
 	for _, mode := range []string{"lora", "full"} {
