@@ -3,7 +3,7 @@
 BIN has train and score (make cuda, with ONNX Runtime's CUDA provider where they find the runtime), FIXTURES is
 testdata/oracle. The commands run on the CPU and on the GPU; scores are compared with the fixtures', losses and gradients with
 the CPU's. Writes OUT/report.md, and what the commands said into OUT/log. Standard library only; PyTorch and transformers for the figures
-beside theirs. WAYS: a regular expression of the ways of training to try.
+beside theirs. WAYS: a regular expression of the ways of training to try; SCORERS: of which runs scorers are timed.
 """
 import base64
 import concurrent.futures
@@ -131,7 +131,7 @@ def pairs():
     rows = [json.loads(line) for line in Path(groups()).read_text().splitlines()]
     source = WORK / "many.jsonl"
     source.write_text("".join(json.dumps(r | {"id": f"{i}-{r['id']}", "instruction": f"{r['instruction']} {i}"}) + "\n" for i in range(32) for r in rows))
-    for name in sorted((WORK / "runs").glob("size-*/scorer")):
+    for name in sorted((WORK / "runs").glob(os.environ.get("SCORERS", "size-*") + "/scorer")):
         out = WORK / "many-out.jsonl"
         out.unlink(missing_ok=True)
         seconds = []
