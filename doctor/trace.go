@@ -18,8 +18,8 @@ import (
 const pairs = 4
 
 // Within these a way of computing counts as the same: float32 in another order of additions, and bfloat16, whose steps
-// are 2^-8. There the single gradient says little: one that is a small difference of large numbers may be off by its own
-// size. What counts is the distance of all gradients together; in the parts, that of each tensor's.
+// are 2^-8. There the single gradient says little: one that is a small difference of large numbers may be off by its
+// own size. What counts is the distance of all gradients together; in the parts, that of each tensor's.
 const (
 	closeGradients, closeLosses = 1e-3, 1e-4
 	halfGradients, halfLosses   = 0.2, 0.05

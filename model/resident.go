@@ -77,8 +77,8 @@ func (r *residence) open(device string, o ort.CUDAOptions) (err error) {
 	return nil
 }
 
-// each goes through all elements in parts: copying is called for every stretch of a parameter in a part, from lo to hi-1
-// of its elements.
+// each goes through all elements in parts: copying is called for every stretch of a parameter in a part, from lo to
+// hi-1 of its elements.
 func (r *residence) each(
 	transfer func(at int64, part []float32) error, copying func(i int, lo, hi int64, part []float32),
 	before bool,

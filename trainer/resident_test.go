@@ -61,7 +61,8 @@ func TestResidentIsTheSame(t *testing.T) {
 		},
 		"full": func(t *testing.T) string { return writeOracle(t, "qwen2_5_vl", "mode: full\n") },
 		"groups": func(t *testing.T) string {
-			return writeOracle(t, "qwen2_vl", "losses: [{kind: bradley_terry}, {kind: l1, weight: 2}]\n", "sampling: whole_groups")
+			return writeOracle(t, "qwen2_vl", "losses: [{kind: bradley_terry}, {kind: l1, weight: 2}]\n",
+				"sampling: whole_groups")
 		},
 		"judge": func(t *testing.T) string {
 			return writeJudge(t, judgeLosses+"optimizer: {lr: 0.01}\nmicro_batch: 2\n")
