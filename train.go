@@ -7,6 +7,7 @@ import (
 
 	"assay/labeling"
 	"assay/trainer"
+	"assay/trainer/bybenchmark"
 )
 
 // Training is what [Train] trains and [DryRun] plans. File or Config is needed.
@@ -44,6 +45,8 @@ func Train(ctx context.Context, t Training) (*trainer.Result, error) {
 		Fresh:    t.Fresh,
 		Progress: t.Progress,
 		Warn:     t.Warn,
+
+		Benchmark: bybenchmark.Open,
 	})
 	return r, ended(ctx, err)
 }
@@ -58,7 +61,12 @@ func DryRun(ctx context.Context, t Training) (*trainer.Plan, error) {
 	if t.DeviceMemory < 0 {
 		return nil, fmt.Errorf("want 0 (the device that is here) or more as Training.DeviceMemory, not %d", t.DeviceMemory)
 	}
-	p, err := trainer.DryRun(ctx, c, trainer.PlanModelFor(t.DeviceMemory), trainer.PlanOptions{Progress: t.Progress})
+	p, err := trainer.DryRun(
+		ctx,
+		c,
+		trainer.PlanModelFor(t.DeviceMemory),
+		trainer.PlanOptions{Progress: t.Progress, Benchmark: bybenchmark.Open},
+	)
 	return p, ended(ctx, err)
 }
 

@@ -122,7 +122,8 @@ type Run struct {
 	Progress  func(done, total int) // called with the items done so far; nil: not called
 
 	AnswerOf func(above float64) string // of Questions: answers are kept
-	Asked    *Asked                     // of a judge that answers in words: what Score found
+	Asked    *Asked                     // of a judge that answers in words: what Score or Merge found
+	Told     func(text string)          // of what a shard waits for; nil: not called
 }
 
 // Questions is a Scorable whose items are answered: a judge's words are kept as they are, and a scorer answers by the
@@ -146,13 +147,11 @@ type runFile struct {
 // the file holds already are not scored again, unless a picture or a text of them changed since. When ctx ends, what
 // was scored is on disk and the error wraps ctx's.
 func (r *Run) Score(ctx context.Context, s *Scorer) (path string, err error) {
-	path = filepath.Join(r.Dir, "predictions.jsonl")
-	head := runFile{Benchmark: r.Benchmark, Scorer: s.Fingerprint, Items: len(r.Items), Settings: s.Settings,
-		Prompts: s.Prompts}
-	if r.AnswerOf != nil && s.said == nil && math.IsNaN(s.middle) {
-		return path, fmt.Errorf("the scores of %s have no bounds: the side of their middle is no answer", s.Name)
+	path = PredictionsFile(r.Dir)
+	if err := r.check(s); err != nil {
+		return path, err
 	}
-	if err := identify(r.Dir, head); err != nil {
+	if err := identify(r.Dir, r.head(s)); err != nil {
 		return path, err
 	}
 	file, done, err := reopen(path, r.Items)
@@ -173,11 +172,7 @@ func (r *Run) Score(ctx context.Context, s *Scorer) (path string, err error) {
 			todo = append(todo, group)
 		}
 	}
-	score := s.score
-	if r.AnswerOf != nil && s.said != nil {
-		score = s.said
-	}
-	err = score(ctx, todo, func(group []Item, content []string, outcomes []outcome) error {
+	err = r.scoring(s)(ctx, todo, func(group []Item, content []string, outcomes []outcome) error {
 		var lines []Prediction
 		for i, it := range group {
 			o := outcomes[i]
@@ -187,7 +182,7 @@ func (r *Run) Score(ctx context.Context, s *Scorer) (path string, err error) {
 				failures = append(failures, Failure{it.Key, o.err.Error(), scoring.Unreadable(o.err)})
 			default:
 				done[it.Key] = true
-				lines = append(lines, Prediction{it.Key, o.score, content[i], o.orders, o.dimensions, r.answer(o)})
+				lines = append(lines, *r.prediction(it, content[i], o))
 			}
 		}
 		if err := file.Write(lines...); err != nil {

@@ -361,3 +361,25 @@ func TestShipped(t *testing.T) {
 		}
 	}
 }
+
+// TestColumnsInOrder: a run writes the same bytes each time, new columns in one order.
+func TestColumnsInOrder(t *testing.T) {
+	r := edits(t, &scribe{}, `{"source": "1.png", "target": "2.png", "instruction": "add a hat"}`)
+	for range 20 {
+		if _, err := r.Write(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		raw, err := os.ReadFile(r.Out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := 0
+		for _, c := range written {
+			at := strings.Index(string(raw), `"`+c.Name+`"`)
+			if at <= last {
+				t.Fatalf("column %s is not in its place: %s", c.Name, raw)
+			}
+			last = at
+		}
+	}
+}

@@ -16,13 +16,10 @@ import (
 // readColumns are the columns that are read.
 var readColumns = []string{"source", "target", "instruction", "source_caption", "target_caption"}
 
-// The columns that a run writes; they replace columns of the same names.
+// The columns that a run writes, in order; they replace columns of the same names.
 var written = []data.Column{
 	{Name: "source_caption", Kind: data.KindText},
-	{
-		Name: "target_caption",
-		Kind: data.KindText,
-	},
+	{Name: "target_caption", Kind: data.KindText},
 	{Name: "captioned_by", Kind: data.KindText},
 	{Name: "caption_error", Kind: data.KindText},
 }
@@ -198,16 +195,17 @@ func (r *Run) picture(t *data.Table, m data.Image, what string) (*data.Picture, 
 // write writes the table, complete or not at all.
 func (r *Run) write(ctx context.Context, t *data.Table, format data.Format, rows []row) (*Result, error) {
 	result := &Result{Out: r.Out, Rows: len(rows)}
-	return result, t.Rewrite(ctx, r.Out, format, written, func(i int, rec *data.Record) {
+	return result, t.Rewrite(ctx, r.Out, format, written, func(i int, rec *data.Record) error {
 		v := &rows[i]
 		result.count(v)
-		for name, text := range map[string]string{"source_caption": v.source, "target_caption": v.target,
-			"captioned_by": v.by, "caption_error": v.err} {
+		for k, text := range []string{v.source, v.target, v.by, v.err} { // in order: a new column is a row's last
+			name := written[k].Name
 			rec.Set(name, nil)
 			if text != "" {
 				rec.Set(name, text)
 			}
 		}
+		return nil
 	})
 }
 

@@ -125,7 +125,8 @@ func (r *Remote) refusal(res *http.Response, err error) *failure {
 	return f
 }
 
-// retryAfter reads Retry-After, seconds or a date, and OpenAI's retry-after-ms; 0: there is none.
+// retryAfter reads Retry-After, seconds or a date, and OpenAI's retry-after-ms; 0: there is none. A date is compared with
+// the server's own clock where it says what that is: this machine's may be wrong.
 func retryAfter(h http.Header) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
 		return time.Duration(ms * float64(time.Millisecond))
@@ -135,6 +136,9 @@ func retryAfter(h http.Header) time.Duration {
 		return time.Duration(s * float64(time.Second))
 	}
 	if at, err := http.ParseTime(value); err == nil {
+		if now, err := http.ParseTime(h.Get("Date")); err == nil {
+			return max(at.Sub(now), 0)
+		}
 		return max(time.Until(at), 0)
 	}
 	return 0

@@ -473,3 +473,16 @@ func TestResponseFormat(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestRetryAfterDate: a date says when by the server's clock, whatever this machine's clock shows.
+func TestRetryAfterDate(t *testing.T) {
+	now := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC) // long ago
+	h := http.Header{"Retry-After": {now.Add(7 * time.Second).Format(http.TimeFormat)}, "Date": {now.Format(http.TimeFormat)}}
+	if got := retryAfter(h); got != 7*time.Second {
+		t.Errorf("%v, want 7s", got)
+	}
+	h.Del("Date")
+	if got := retryAfter(h); got != 0 {
+		t.Errorf("%v without the server's clock", got)
+	}
+}

@@ -48,3 +48,19 @@ func (w *Weights) Rename(name func(stored string) (as string, keep bool)) error 
 	w.stored, w.names = stored, names
 	return nil
 }
+
+// KnownAs is the name that a tensor of the files is known by; false: it is hidden. See [Weights.Rename].
+func (w *Weights) KnownAs(inFile string) (name string, ok bool) {
+	for name, stored := range w.names {
+		if stored == inFile {
+			return name, true
+		}
+	}
+	if _, other := w.names[inFile]; other { // the name belongs to another tensor by now
+		return "", false
+	}
+	return inFile, w.stored[inFile] != nil
+}
+
+// Renamed reports whether tensors may be known by other names than the files', or hidden.
+func (w *Weights) Renamed() bool { return w.names != nil }

@@ -32,6 +32,7 @@ type parquetTable struct {
 
 	mutex  sync.Mutex
 	groups []parquetGroup // decoded ones, the last used at the end
+	last   [2]int         // the row groups that were decoded last
 	reader parquet.Rows   // into row group open, before its row next
 	open   int
 	next   int64
@@ -206,6 +207,8 @@ func (t *parquetTable) group(g int, bytes int64) (parquetGroup, error) {
 		}
 	}
 	group.bytes += from.NumRows() * int64(len(from.ColumnChunks())) * valueBytes
+	t.groups = slices.DeleteFunc(t.groups, func(have parquetGroup) bool { return t.inOrder(have.index, g) })
+	t.last = [2]int{t.last[1], g}
 	total := group.bytes
 	for k := len(t.groups) - 1; k >= 0; k-- {
 		if total += t.groups[k].bytes; total > cachedBytes {
@@ -215,6 +218,12 @@ func (t *parquetTable) group(g int, bytes int64) (parquetGroup, error) {
 	}
 	t.groups = append(t.groups, group)
 	return group, nil
+}
+
+// inOrder tells whether row group old was two before g, and g is the third that was wanted one behind the other: then
+// somebody reads the table from the beginning to the end, and keeps no more than two.
+func (t *parquetTable) inOrder(old, g int) bool {
+	return t.last == [2]int{g - 2, g - 1} && old <= g-2
 }
 
 func ended(err error) error {

@@ -7,10 +7,10 @@ import (
 	"assay/internal/remote"
 )
 
-// Rewrite writes the rows of the table with further columns into a file, complete or not at all; set fills in row i.
-// A row that cannot be read keeps its place, with what set says of it.
+// Rewrite writes the rows of the table with further columns into a file, complete or not at all; set fills in row i,
+// and its error ends it. A row that cannot be read keeps its place, with what set says of it.
 func (t *Table) Rewrite(
-	ctx context.Context, path string, f Format, columns []Column, set func(i int, row *Record),
+	ctx context.Context, path string, f Format, columns []Column, set func(i int, row *Record) error,
 ) error {
 	return remote.Write(ctx, path, func(w io.Writer) error {
 		out, err := t.NewWriter(w, f, columns...)
@@ -24,7 +24,9 @@ func (t *Table) Rewrite(
 			} else if err != nil {
 				row = Record{}
 			}
-			set(i, &row)
+			if err := set(i, &row); err != nil {
+				return err
+			}
 			if err := out.Write(row); err != nil {
 				return err
 			}

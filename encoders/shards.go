@@ -2,6 +2,7 @@ package encoders
 
 import (
 	"context"
+	"errors"
 
 	"assay/data"
 	"assay/shards"
@@ -45,11 +46,15 @@ func (r *TableRun) MeasureShard(ctx context.Context, t *data.Table, m *Measurer)
 		return nil, err
 	}
 	return w.Do(ctx, r.Shard, func(ctx context.Context, s shards.Shard) ([]measured, error) {
-		done, err := r.measureInto(ctx, t, m, s.Progress, s.From, s.To)
+		done, err := r.open(t, m, s.Progress)
 		if err != nil {
 			return nil, err
 		}
-		return shards.Collect(s, done)
+		var rows []measured
+		if err = r.measure(ctx, t, m, s.From, s.To, done); err == nil {
+			rows, err = shards.Collect(s, done.Get)
+		}
+		return rows, errors.Join(err, done.Close())
 	})
 }
 
@@ -59,13 +64,10 @@ func (r *TableRun) merge(ctx context.Context, t *data.Table, m *Measurer) (*Tabl
 	if err != nil {
 		return nil, err
 	}
-	rows, err := w.Merge()
+	get, stop, err := w.Reader()
 	if err != nil {
 		return nil, err
 	}
-	done := make(map[int]measured, len(rows))
-	for _, v := range rows {
-		done[v.Row] = v
-	}
-	return r.write(ctx, t, m, done)
+	defer stop()
+	return r.write(ctx, t, m, get)
 }

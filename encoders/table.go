@@ -85,14 +85,18 @@ func (r *TableRun) Measure(ctx context.Context, t *data.Table, m *Measurer) (*Ta
 	if err != nil {
 		return nil, err
 	}
-	done, err := r.measureInto(ctx, t, m, progress, 0, t.Len())
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return nil, &KeptError{len(done), t.Len(), progress}
-	} else if err != nil {
+	done, err := r.open(t, m, progress)
+	if err != nil {
 		return nil, err
 	}
-	result, err := r.write(ctx, t, m, done)
-	if err != nil {
+	var result *TableResult
+	err = r.measure(ctx, t, m, 0, t.Len(), done)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = &KeptError{done.Len(), t.Len(), progress}
+	} else if err == nil {
+		result, err = r.write(ctx, t, m, done.Get)
+	}
+	if err = errors.Join(err, done.Close()); err != nil {
 		return nil, err
 	}
 	return result, os.Remove(progress)
@@ -113,36 +117,28 @@ func (r *TableRun) head(t *data.Table, m *Measurer) tableHead {
 	return head
 }
 
-// measureInto measures the rows from from to before to, with a journal at that path.
-func (r *TableRun) measureInto(
-	ctx context.Context, t *data.Table, m *Measurer, path string, from, to int,
-) (map[int]measured, error) {
-	j, known, err := journal.Open[measured](path, r.head(t, m))
-	if err != nil {
-		return nil, err
-	}
-	done := map[int]measured{}
-	for _, v := range known {
-		if e, err := ReadEdit(t, r.Columns, v.Row); e.Digest(t.Folder(), err) == v.Of { // else it was changed since
-			done[v.Row] = v
-		}
-	}
-	err = r.measure(ctx, t, m, from, to, done, j)
-	return done, errors.Join(err, j.Close())
+// results are what was measured, in a journal.
+type results = journal.Index[measured]
+
+// open opens a journal, with the rows that it holds and that were not changed since.
+func (r *TableRun) open(t *data.Table, m *Measurer, path string) (*results, error) {
+	return journal.OpenIndex(path, r.head(t, m), t.Len(), func(v measured) int { return v.Row }, func(v measured) bool {
+		e, err := ReadEdit(t, r.Columns, v.Row)
+		return e.Digest(t.Folder(), err) == v.Of
+	})
 }
 
 // rowsAtOnce are measured together: what an interrupt may cost.
 const rowsAtOnce = 32
 
 // measure measures the rows from from to before to that are not done.
-func (r *TableRun) measure(ctx context.Context, t *data.Table, m *Measurer, from, to int, done map[int]measured,
-	j *journal.Journal[measured]) error {
-	r.progress(len(done))
+func (r *TableRun) measure(ctx context.Context, t *data.Table, m *Measurer, from, to int, done *results) error {
+	r.progress(done.Len())
 	for i := from; i < to; {
 		var rows []measured
 		var edits []Edit
 		for ; i < to && len(rows) < rowsAtOnce; i++ {
-			if _, ok := done[i]; ok {
+			if done.Has(i) {
 				continue
 			}
 			e, err := ReadEdit(t, r.Columns, i)
@@ -166,14 +162,13 @@ func (r *TableRun) measure(ctx context.Context, t *data.Table, m *Measurer, from
 			} else if err != nil {
 				v.Error = err.Error()
 			}
-			done[v.Row] = *v
 		}
-		if err := j.Write(rows...); err != nil {
+		if err := done.Write(rows...); err != nil {
 			return err
 		}
 		r.progress(len(rows))
 	}
-	return nil
+	return done.Sync()
 }
 
 func (r *TableRun) progress(rows int) {
@@ -228,11 +223,17 @@ func (m *Measurer) Counts() (encoded, known int64) {
 	return encoded, known
 }
 
-func (r *TableRun) write(ctx context.Context, t *data.Table, m *Measurer, done map[int]measured) (*TableResult, error) {
+// write writes the table; get gives what was measured of a row, in the order of the rows.
+func (r *TableRun) write(
+	ctx context.Context, t *data.Table, m *Measurer, get func(row int) (measured, bool, error),
+) (*TableResult, error) {
 	result := &TableResult{Out: r.Out, Rows: t.Len(), Known: map[string]int{}}
 	result.Encoded, result.Cached = m.Counts()
-	err := t.Rewrite(ctx, r.Out, r.Format, measuredColumns, func(i int, rec *data.Record) {
-		v := done[i]
+	err := t.Rewrite(ctx, r.Out, r.Format, measuredColumns, func(i int, rec *data.Record) error {
+		v, _, err := get(i)
+		if err != nil {
+			return err
+		}
 		set := func(name string, by *Cached, x *float64) {
 			if by == nil { // nobody measured it: what the table says
 				old, _ := rec.Get(name)
@@ -258,6 +259,7 @@ func (r *TableRun) write(ctx context.Context, t *data.Table, m *Measurer, done m
 			result.Failed++
 			rec.Set("error", v.Error)
 		}
+		return nil
 	})
 	return result, err
 }

@@ -14,12 +14,13 @@ import (
 )
 
 type choicesJudge struct {
-	Backbone string
-	Prompt   string
-	Answers  []string
-	Values   []float64
-	Alpha    string
-	Cases    []struct {
+	Backbone  string
+	Prompt    string
+	Answers   []string
+	Values    []float64
+	Alpha     string
+	AnswerIDs []int64 `json:"answer_ids"`
+	Cases     []struct {
 		ID            int
 		Source        string
 		Edited        string

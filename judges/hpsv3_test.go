@@ -29,19 +29,25 @@ type hpsSuite struct {
 	}
 }
 
+// openHPS imports the HPSv3 of the fixtures.
+func openHPS(t *testing.T, s suite) (*model.Scorer, hpsSuite) {
+	t.Helper()
+	dir := filepath.Join(s.dir, "hpsv3")
+	all := oracle.Read[hpsSuite](t, filepath.Join(dir, "cases.json"))
+	config := filepath.Join(t.TempDir(), "hpsv3.yaml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, "max_pixels: %d\n", all.MaxPixels), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return open(t, "hpsv3", judges.Options{
+		Base: filepath.Join(dir, "base"), Weights: filepath.Join(dir, "HPSv3.safetensors"), Config: config,
+		Prompts: filepath.Join(dir, "prompts"),
+	}), all
+}
+
 func TestHPSv3(t *testing.T) {
 	each(t, func(t *testing.T, s suite) {
-		dir := filepath.Join(s.dir, "hpsv3")
-		all := oracle.Read[hpsSuite](t, filepath.Join(dir, "cases.json"))
-		expect := oracle.Tensors(t, filepath.Join(dir, "expect.safetensors"))
-		config := filepath.Join(t.TempDir(), "hpsv3.yaml")
-		if err := os.WriteFile(config, fmt.Appendf(nil, "max_pixels: %d\n", all.MaxPixels), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		scorer := open(t, "hpsv3", judges.Options{
-			Base: filepath.Join(dir, "base"), Weights: filepath.Join(dir, "HPSv3.safetensors"), Config: config,
-			Prompts: filepath.Join(dir, "prompts"),
-		})
+		scorer, all := openHPS(t, s)
+		expect := oracle.Tensors(t, filepath.Join(s.dir, "hpsv3", "expect.safetensors"))
 		for _, c := range all.Cases {
 			t.Run(fmt.Sprint(c.ID), func(t *testing.T) {
 				sample := prepare(t, scorer, model.Pair{Edit: s.picture(t, c.Picture), Instruction: c.Text})
@@ -82,6 +88,7 @@ func TestRefused(t *testing.T) {
 		for want, change := range map[string]func(o *judges.Options){
 			"no tensors rm_head.":     func(o *judges.Options) { o.Config = "" },
 			"there are no tensors rm": func(o *judges.Options) { o.Weights = o.Base },
+			`"qwen3_vl": judges over`: func(o *judges.Options) { o.Base = filepath.Join(s.folder, "qwen3_vl", "backbone") },
 			"embedding table has":     func(o *judges.Options) { o.Base = filepath.Join(s.dir, "adiee", "regressor") },
 			"pooling_strategy":        func(o *judges.Options) { o.Config = yaml("pooling_strategy: max\n") },
 			"one number for both":     func(o *judges.Options) { o.Config = yaml("min_pixels: 784\nmax_pixels: 1568\n") },

@@ -17,6 +17,7 @@ type prompt struct {
 	name     string // of the dimension
 	variable string // in the judge's Python code
 	file     string // in a folder of texts
+	code     string // file of the judge's code that holds the variable
 	sha256   string // of the published template with its suffix; "": not known
 }
 
@@ -58,9 +59,9 @@ func readPrompts(path, token string, want []prompt) (texts []string, err error) 
 	return texts, nil
 }
 
-// promptFolder reads a folder of texts or, if there are none, the prompts.py of the judge's code in it.
+// promptFolder reads a folder of texts or, if there are none, the file of the judge's code in it.
 func promptFolder(dir, token string, want []prompt) ([]string, error) {
-	code := filepath.Join(dir, "prompts.py")
+	code := filepath.Join(dir, want[0].code)
 	if _, err := os.Stat(filepath.Join(dir, want[0].file)); errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Stat(code); err == nil {
 			return promptCode(code, token, want)

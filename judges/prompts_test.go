@@ -43,6 +43,13 @@ func TestPublished(t *testing.T) {
 			t.Errorf("%s: %q, %v", path, texts, err)
 		}
 	}
+	file(hpsv3Prompt.code, "INSTRUCTION = 'c {text_prompt}'\nprompt_with_special_token = ' <|Reward|>'\n")
+	for _, path := range []string{filepath.Join(dir, hpsv3Prompt.code), dir} {
+		texts, err := readPrompts(path, rewardToken, []prompt{hpsv3Prompt})
+		if err != nil || texts[0] != "c {text_prompt} <|Reward|>" {
+			t.Errorf("%s: %q, %v", path, texts, err)
+		}
+	}
 	texts := []string{"a {text_prompt} <|Reward|>", "b"}
 	digests, same, warnings := published(texts, editRewardPrompts)
 	if same || len(warnings) != 2 || digests["following"] != digest(texts[0]) {

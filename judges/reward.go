@@ -1,8 +1,10 @@
 package judges
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -88,11 +90,11 @@ func (c *rewardConfig) rotary() string {
 
 var editRewardPrompts = []prompt{
 	{
-		name: "following", variable: "INSTRUCTION_EDIT_FOLLOWING", file: "following.txt",
+		name: "following", variable: "INSTRUCTION_EDIT_FOLLOWING", file: "following.txt", code: "prompts.py",
 		sha256: "b8c53a0a3b67db1cf63ad891679be423fbe01a06fa63cefe4851f747f8d82da2",
 	},
 	{
-		name: "quality", variable: "INSTRUCTION_EDIT_QUALITY", file: "quality.txt",
+		name: "quality", variable: "INSTRUCTION_EDIT_QUALITY", file: "quality.txt", code: "prompts.py",
 		sha256: "4583db70a7aba6038d80220b94bafc33755ece3389f3c1d3c24dd3ed847d9289",
 	},
 }
@@ -126,6 +128,12 @@ func editReward(o *Options) (*judge, error) {
 	})
 }
 
+// hpsv3Prompt is that of the package hpsv3 1.0.0 (PyPI).
+var hpsv3Prompt = prompt{
+	name: "preference", variable: "INSTRUCTION", file: "picture.txt", code: "data_collator_qwen.py",
+	sha256: "f6ee57479d4e9eee76b49c00dc962e1e696a5a2b3cc32cebd9b1fa76fe27502c",
+}
+
 // hpsv3 imports MizzenAI/HPSv3, which judges one picture by the text that it was made from.
 func hpsv3(o *Options) (*judge, error) {
 	c, err := readRewardConfig(o.Config)
@@ -136,7 +144,7 @@ func hpsv3(o *Options) (*judge, error) {
 		return nil, err
 	}
 	return reward(o, &c, rewardJudge{
-		prompts:  []prompt{{name: "preference", variable: "INSTRUCTION", file: "picture.txt"}},
+		prompts:  []prompt{hpsv3Prompt},
 		heads:    map[string]string{"preference": "rm_head."},
 		pictures: []string{"edit"},
 		fusion:   "mean",
@@ -165,6 +173,9 @@ func reward(o *Options, c *rewardConfig, r rewardJudge) (*judge, error) {
 	}
 	digests, same, warnings := published(texts, r.prompts)
 	base, weights, err := o.absolute()
+	if err == nil {
+		err = checkRewardBase(base)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -198,6 +209,27 @@ func reward(o *Options, c *rewardConfig, r rewardJudge) (*judge, error) {
 		config.Heads[p.name] = model.DimensionConfig{Hidden: head.hidden, Activation: "relu", Outputs: model.OutputMuSigma}
 	}
 	return &judge{state, r.card, warnings}, unreadHeads(w, r.heads)
+}
+
+// checkRewardBase refuses bases over which the judges' code does something else: over Qwen3-VL it leaves resizing to the
+// processor, whose patches have another size, and positions to the model.
+func checkRewardBase(base string) error {
+	path := filepath.Join(base, "config.json")
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("--base: %w", err)
+	}
+	var c struct {
+		Type string `json:"model_type"`
+	}
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return fmt.Errorf("--base: %s: %w", path, err)
+	}
+	if c.Type != "qwen2_vl" && c.Type != "qwen2_5_vl" {
+		return fmt.Errorf("--base: %s: model_type %q: judges over qwen2_vl and qwen2_5_vl are imported; over others their "+
+			"code resizes pictures and counts positions in another way, and the score would be wrong", path, c.Type)
+	}
+	return nil
 }
 
 // mlp is what the tensors of a head say.

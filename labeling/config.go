@@ -135,8 +135,8 @@ func Load(path string) (*Config, error) {
 		paths = append(paths, &c.Guard.Folders[i])
 	}
 	for _, p := range paths {
-		if remote.Is(*p) {
-			d.Problem("", "%s: labelling reads and writes files of this machine: copy it, or mount it", *p)
+		if problem := remote.Refuse("labelling", *p); problem != "" {
+			d.Problem("", "%s", problem)
 		}
 		if *p != "" && !filepath.IsAbs(*p) {
 			*p = filepath.Join(folder, *p)

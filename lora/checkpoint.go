@@ -18,12 +18,16 @@ import (
 type MergeOptions struct {
 	Backbone string // Hugging Face checkpoint directory
 	Adapter  string // PEFT adapter directory
+	Weights  string // directory or file of other weights than the backbone's own; "": these. Then no adapter is fine, too
 	Out      string // directory to make: complete or not at all
 	Force    bool   // replace Out if it holds a checkpoint already
 
 	Total    func(bytes int64)      // told before the work how much it is; nil: nobody
 	Progress func(bytes int64)      // told what was done since the last call, from any goroutine; nil: nobody
 	Extra    func(dir string) error // adds files before Out gets its name; nil: none
+
+	// Name gives a tensor of Weights the name that it has in Out; false: it is left out. nil: all stay as they are.
+	Name func(stored string) (as string, keep bool)
 }
 
 // Merged says what a merge wrote.
@@ -38,21 +42,19 @@ func MergeCheckpoint(ctx context.Context, o MergeOptions) (*Merged, error) {
 	if err := o.checkOut(); err != nil {
 		return nil, err
 	}
-	if err := checkUnpacked(o.Backbone); err != nil {
+	a, err := o.adapter()
+	if err != nil {
 		return nil, err
 	}
-	a, err := Load(o.Adapter)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%s holds no adapter (%s): there is nothing to merge", o.Adapter, ConfigFile)
-	} else if err != nil {
-		return nil, err
-	}
-	w, err := checkpoints.OpenWeights(o.Backbone)
+	w, err := o.open()
 	if err != nil {
 		return nil, err
 	}
 	defer w.Close()
-	r := &Merged{Weights: len(a.Targets) + len(a.Whole)}
+	r := &Merged{}
+	if a != nil {
+		r.Weights = len(a.Targets) + len(a.Whole)
+	}
 	for _, name := range w.Names() {
 		info, _ := w.Info(name)
 		r.Bytes += info.Length
@@ -76,6 +78,38 @@ func MergeCheckpoint(ctx context.Context, o MergeOptions) (*Merged, error) {
 		return nil, fmt.Errorf("interrupted, nothing was written to %s: %w", o.Out, err)
 	}
 	return r, err
+}
+
+// adapter reads what is merged; nil: nothing is, weights from elsewhere and their base become one folder.
+func (o *MergeOptions) adapter() (*Adapter, error) {
+	a, err := Load(o.Adapter)
+	none := errors.Is(err, os.ErrNotExist)
+	if none && o.Weights != "" {
+		return nil, nil
+	}
+	if err := checkUnpacked(o.Backbone); err != nil {
+		return nil, err
+	}
+	if none {
+		return nil, fmt.Errorf("%s holds no adapter (%s): there is nothing to merge", o.Adapter, ConfigFile)
+	}
+	return a, err
+}
+
+// open opens the weights that are written.
+func (o *MergeOptions) open() (*checkpoints.Weights, error) {
+	if o.Weights == "" {
+		return checkpoints.OpenWeights(o.Backbone)
+	}
+	w, err := checkpoints.OpenWeightsAt(o.Weights)
+	if err != nil || o.Name == nil {
+		return w, err
+	}
+	if err := w.Rename(o.Name); err != nil {
+		w.Close()
+		return nil, err
+	}
+	return w, nil
 }
 
 // checkUnpacked refuses a backbone whose weights are stored in few bits: what is added to them would not be.
@@ -111,7 +145,7 @@ func (o *MergeOptions) checkOut() error {
 	if err != nil {
 		return err
 	}
-	for _, source := range []string{o.Backbone, o.Adapter} {
+	for _, source := range []string{o.Backbone, o.Adapter, o.Weights} {
 		if real, err := filepath.EvalSymlinks(source); err == nil && inside(real, out) {
 			return exit.Usagef("--out %s holds %s, which is being merged; choose another --out", o.Out, source)
 		}

@@ -2,6 +2,7 @@ package lora
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -33,41 +34,98 @@ type delta struct {
 	whole   []float32 // the new weight; nil: it is the old one with s B A
 }
 
-// Merge writes the backbone's weights into the folder dir, with s B A added to those that the adapter changes, or
-// others in their place: in float64, rounded once to the stored type. Names, types, files, metadata and index stay as
-// they are. It runs on all cores, holds a few blocks of 4 MiB at a time, and calls progress (may be nil) with the bytes
-// done since the last call, from any goroutine. When ctx ends or something fails, the file at work is removed; a caller
-// that wants all files or none merges into a folder of [atomicfile.WriteDir].
+// Merge writes the backbone's weights into the folder dir, with s B A added to those that the adapter (nil: none)
+// changes, or others in their place: in float64, rounded once to the stored type. Types, files and metadata stay as they
+// are, and so do names and index, unless the weights were renamed ([checkpoints.Weights.Rename]): then the new names are
+// written, and what is hidden is not. It runs on all cores, holds a few blocks of 4 MiB at a time, and calls progress
+// (may be nil) with the bytes done since the last call, from any goroutine. When ctx ends or something fails, the file
+// at work is removed; a caller that wants all files or none merges into a folder of [atomicfile.WriteDir].
 func Merge(ctx context.Context, w *checkpoints.Weights, a *Adapter, dir string, progress func(bytes int64)) error {
+	changes := map[string]string{}
+	if a != nil {
+		var err error
+		if a, changes, err = a.changes(w); err != nil {
+			return err
+		}
+	}
+	shards := w.Shards()
+	lists := map[string]string{} // tensor -> file
+	for _, shard := range shards {
+		name := shard.Name
+		if w.Renamed() && len(shards) == 1 {
+			name = checkpoints.SingleFile
+		}
+		kept := keptTensors(w, shard)
+		if len(kept) == 0 {
+			continue
+		}
+		for _, t := range kept {
+			lists[t.Name] = name
+		}
+		s := shardMerge{shard: shard, kept: kept, changes: changes, adapter: a, progress: progress}
+		if err := s.write(ctx, filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	if shards[0].Name == checkpoints.SingleFile || w.Renamed() && len(shards) == 1 {
+		return nil
+	}
+	return writeIndex(w, lists, filepath.Join(dir, checkpoints.IndexFile))
+}
+
+// changes are the weights that the adapter changes, see changedKeys, and the adapter that is merged.
+func (a *Adapter) changes(w *checkpoints.Weights) (*Adapter, map[string]string, error) {
 	if err := a.Check(Modules(w)); err != nil {
-		return err
+		return nil, nil, err
 	}
 	if err := errors.Join(a.CheckWhole(w), a.Bind(w)); err != nil {
-		return err
+		return nil, nil, err
 	}
 	if len(a.Taken) > 0 {
 		var err error
 		if a, err = a.plain(); err != nil {
-			return err
+			return nil, nil, err
 		}
 	}
 	changes, err := changedKeys(w, a)
-	if err != nil {
-		return err
-	}
-	for _, shard := range w.Shards() {
-		if err := mergeShard(ctx, shard, changes, a, filepath.Join(dir, shard.Name), progress); err != nil {
-			return err
+	return a, changes, err
+}
+
+// keptTensors are those of a file that are written, under the names that they are known by.
+func keptTensors(w *checkpoints.Weights, shard *checkpoints.Shard) (kept []checkpoints.Info) {
+	for _, stored := range shard.Names() {
+		info, _ := shard.Info(stored)
+		if w.Renamed() {
+			name, ok := w.KnownAs(stored)
+			if !ok || w.ShardOf(name) != shard {
+				continue
+			}
+			info.Name = name
 		}
+		kept = append(kept, info)
 	}
-	if w.Shards()[0].Name == checkpoints.SingleFile {
-		return nil
-	}
+	return kept
+}
+
+// writeIndex copies the index of a checkpoint, or writes that of new names.
+func writeIndex(w *checkpoints.Weights, lists map[string]string, path string) error {
 	index, err := os.ReadFile(filepath.Join(w.Dir(), checkpoints.IndexFile))
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(dir, checkpoints.IndexFile), func(f io.Writer) error {
+	if w.Renamed() {
+		var size int64
+		for name := range lists {
+			info, _ := w.Info(name)
+			size += info.Length
+		}
+		index, err = json.MarshalIndent(map[string]any{
+			"metadata": map[string]any{"total_size": size}, "weight_map": lists}, "", "  ")
+		if err != nil {
+			return err
+		}
+	}
+	return atomicfile.Write(path, func(f io.Writer) error {
 		_, err := f.Write(index)
 		return err
 	})
@@ -105,34 +163,31 @@ func changedKeys(w *checkpoints.Weights, a *Adapter) (map[string]string, error) 
 	return changes, nil
 }
 
-func mergeShard(
-	ctx context.Context,
-	shard *checkpoints.Shard,
-	changes map[string]string,
-	a *Adapter,
-	path string,
-	progress func(int64),
-) error {
-	var infos []checkpoints.Info
-	for _, name := range shard.Names() {
-		info, _ := shard.Info(name)
-		infos = append(infos, info)
-	}
-	out, err := checkpoints.NewWriter(path, infos, shard.Metadata())
+// shardMerge is the work on one file.
+type shardMerge struct {
+	shard    *checkpoints.Shard
+	kept     []checkpoints.Info // as they lie in the file, under the names that they get
+	changes  map[string]string
+	adapter  *Adapter
+	progress func(bytes int64) // may be nil
+}
+
+func (s *shardMerge) write(ctx context.Context, path string) error {
+	out, err := checkpoints.NewWriter(path, s.kept, s.shard.Metadata())
 	if err != nil {
 		return err
 	}
-	in, err := os.Open(shard.Path())
+	in, err := os.Open(s.shard.Path())
 	if err != nil {
 		out.Abort()
 		return err
 	}
 	defer in.Close()
-	m := merger{in: in, out: out, progress: progress}
-	for _, info := range infos {
+	m := merger{in: in, out: out, progress: s.progress}
+	for _, info := range s.kept {
 		var change *delta
-		if module, ok := changes[info.Name]; ok {
-			change = newDelta(a, module)
+		if module, ok := s.changes[info.Name]; ok {
+			change = newDelta(s.adapter, module)
 		}
 		if err := m.tensor(ctx, info, change); err != nil {
 			out.Abort()

@@ -70,6 +70,12 @@ func (h *DimensionConfig) build(g *Graph, name, x string) (z, dimension string) 
 			}
 		}
 	}
+	return z, h.dimension(g, z)
+}
+
+// dimension makes the dimension [n] of what the head gives, z [n, width]; of joint choices, of the logarithms of their
+// likelihoods.
+func (h *DimensionConfig) dimension(g *Graph, z string) (dimension string) {
 	switch h.Outputs {
 	case OutputClasses, OutputChoices:
 		values := make([]float32, len(h.Values))
@@ -87,7 +93,7 @@ func (h *DimensionConfig) build(g *Graph, name, x string) (z, dimension string) 
 		dimension = g.Op("Sub", dimension, g.Scalar(onnx.Float, h.Scale[0]))
 		dimension = g.Op("Div", dimension, g.Scalar(onnx.Float, h.Scale[1]-h.Scale[0]))
 	}
-	return z, g.Op("Squeeze", dimension, g.Ints(1))
+	return g.Op("Squeeze", dimension, g.Ints(1))
 }
 
 // sigma is the standard deviation that belongs to the outputs z of a head, on the dimension's scale; 0: it gives none.

@@ -34,6 +34,7 @@ type Exported struct {
 	Opset    int64           `json:"opset"`
 	Weights  []string        `json:"weights"` // files that the graphs refer to by offset
 	Graphs   []ExportedGraph `json:"graphs"`
+	Judge    *ExportedJudge  `json:"judge,omitempty"` // of a scorer of format 2: what is shown and asked, and what comes out
 }
 
 var about = map[string]string{
@@ -54,17 +55,21 @@ var about = map[string]string{
 	outHidden:           "last hidden state, after the final norm, at the selected row",
 	outHead:             "outputs of the head",
 	outLogits:           "next-token logits at the selected rows",
+	outSigma:            "standard deviation of score01, as the heads see it",
+	outSaid:             "id of the likeliest next token behind the state that is read",
+	inPredict:           "places among the selected rows that predict the choices' tokens",
+	inTargets:           "for each of them the id of the token that follows it",
+	outNLL:              "for each of them -log softmax over the whole vocabulary",
 }
 
 const outLogits = "logits"
 
 // Export writes vision.onnx and score.onnx with the weights they refer to, the tokenizer's and processor's files, and
-// graphs.json, which documents every input and output. score.onnx gives score01 if it belongs to a scorer; of a
-// bare backbone (scorer false) it gives hidden states and logits of the selected rows. dir must not exist.
+// graphs.json, which documents every input and output. score.onnx gives score01. A scorer of format 2 may have other
+// graphs besides: see [ExportedJudge]. dir must not exist.
 func (s *Scorer) Export(dir string) (*Exported, error) {
 	if s.config.Format == 2 {
-		return nil, fmt.Errorf("a scorer of format 2 is not exported yet: " +
-			"its passes and heads are not one graph with one score")
+		return s.exportJudge(dir)
 	}
 	score := func(g *Graph) error {
 		_, err := buildGraph(g, s.backbone, &s.config.Head, graphSpec{Groups: 1, Hidden: true})
@@ -73,7 +78,7 @@ func (s *Scorer) Export(dir string) (*Exported, error) {
 		}
 		return err
 	}
-	return exportTo(dir, s.backbone, s.newGraph, score)
+	return exportTo(dir, s.backbone, s.newGraph, &Exported{}, exportedGraph{"score", score})
 }
 
 // ExportBackbone is Export for a checkpoint without a scorer.
@@ -93,21 +98,33 @@ func ExportBackbone(b *Backbone, dir string) (*Exported, error) {
 			onnx.Dims("selected", dec.Vocab))
 		return g.Err()
 	}
-	return exportTo(dir, b, graph, score)
+	return exportTo(dir, b, graph, &Exported{}, exportedGraph{"score", score})
 }
 
-func exportTo(dir string, b *Backbone, graph func(string) *Graph, score func(*Graph) error) (*Exported, error) {
+// exportedGraph is a graph to write, besides the vision tower's.
+type exportedGraph struct {
+	name  string
+	build func(g *Graph) error
+}
+
+// exportTo writes the vision tower and other graphs, and completes what graphs.json says.
+func exportTo(dir string, b *Backbone, graph func(string) *Graph, out *Exported, others ...exportedGraph) (
+	*Exported, error,
+) {
 	vision := graph("vision")
 	vision.Output(inFeatures, b.Vision(vision), onnx.Float, onnx.Dims("image_tokens", b.Decoder().FeatureWidth()))
 	if err := vision.Err(); err != nil {
 		return nil, err
 	}
-	language := graph("score")
-	if err := score(language); err != nil {
-		return nil, err
+	packed := packedFile{graphs: []*onnx.Model{vision.M}}
+	for _, o := range others {
+		g := graph(o.name)
+		if err := o.build(g); err != nil {
+			return nil, fmt.Errorf("%s.onnx: %w", o.name, err)
+		}
+		packed.graphs = append(packed.graphs, g.M)
 	}
-	packed := packedFile{graphs: []*onnx.Model{vision.M, language.M}}
-	out := &Exported{Format: 1, Backbone: filepath.Base(b.Dir), Opset: Opset}
+	out.Format, out.Backbone, out.Opset = 1, filepath.Base(b.Dir), Opset
 	err := atomicfile.WriteDir(dir, func(tmp string) error {
 		renamed, err := placeWeights(b.Weights, tmp)
 		if err != nil {
@@ -121,11 +138,11 @@ func exportTo(dir string, b *Backbone, graph func(string) *Graph, score func(*Gr
 		} else if packed.size > 0 {
 			out.Weights = append(out.Weights, packedName)
 		}
-		for _, g := range []*Graph{vision, language} {
-			if err := writeGraph(g.M, filepath.Join(tmp, g.M.Name+".onnx"), renamed); err != nil {
+		for _, m := range packed.graphs {
+			if err := writeGraph(m, filepath.Join(tmp, m.Name+".onnx"), renamed); err != nil {
 				return err
 			}
-			out.Graphs = append(out.Graphs, describe(g.M, b.Inputs()))
+			out.Graphs = append(out.Graphs, describe(m, b.Inputs()))
 		}
 		if err := checkpoints.CopyCompanions(b.Dir, tmp); err != nil {
 			return err
@@ -191,7 +208,7 @@ func describe(m *onnx.Model, vision map[string]string) ExportedGraph {
 	ports := func(vs []onnx.ValueInfo) []Port {
 		var out []Port
 		for _, v := range vs {
-			p := Port{Name: v.Name, Type: v.Type.String(), About: about[v.Name] + vision[v.Name]}
+			p := Port{Name: v.Name, Type: v.Type.String(), About: about[v.Name] + aboutHead(v.Name) + vision[v.Name]}
 			for _, d := range v.Shape {
 				if d.Known() {
 					p.Shape = append(p.Shape, d.Size)

@@ -3,6 +3,8 @@ package model
 import (
 	"fmt"
 	"math"
+
+	"assay/onnx"
 )
 
 // fusion makes one number of the dimensions d, and says how it changes with each of them. sigma (may be nil) makes one
@@ -12,6 +14,20 @@ type fusion struct {
 	slopes func(d, weights []float64) []float64
 	sigma  func(s, weights []float64) float64
 	linear bool // the slopes do not depend on d
+
+	// The same as nodes, [n] of d [n, dimensions], and of the logarithms of s; weights are [1, dimensions].
+	emit func(g *Graph, d, weights string) string
+	logs func(g *Graph, s string) string
+}
+
+// along reduces the columns of x [n, dimensions].
+func along(op string) func(g *Graph, x string) string {
+	return func(g *Graph, x string) string { return g.OpA(op, onnx.Attrs{"keepdims": 0}, x, g.Ints(1)) }
+}
+
+// unweighted is a fusion of columns without weights.
+func unweighted(op string) func(g *Graph, x, _ string) string {
+	return func(g *Graph, x, _ string) string { return along(op)(g, x) }
 }
 
 // fusions by name. mean, min and sum are EditReward's for pairs (mu, log sigma): the mean and the least of both
@@ -25,6 +41,8 @@ var fusions = map[string]fusion{
 			return math.Exp(total(logs) / float64(len(s)))
 		},
 		linear: true,
+		emit:   unweighted("ReduceMean"),
+		logs:   along("ReduceMean"),
 	},
 	"sum": {
 		score:  func(d, _ []float64) float64 { return total(d) },
@@ -33,11 +51,17 @@ var fusions = map[string]fusion{
 			return math.Sqrt(total(each(s, func(i int) float64 { return s[i] * s[i] })))
 		},
 		linear: true,
+		emit:   unweighted("ReduceSum"),
+		logs: func(g *Graph, s string) string { // log sqrt(sum exp(2 s))
+			doubled := along("ReduceLogSumExp")(g, g.Op("Add", s, s))
+			return g.Op("Div", doubled, g.OpA("CastLike", nil, g.Scalar(onnx.Float, 2), s))
+		},
 	},
 	"weights": {
 		score:  func(d, w []float64) float64 { return total(each(d, func(i int) float64 { return w[i] * d[i] })) },
 		slopes: func(d, w []float64) []float64 { return each(d, func(i int) float64 { return w[i] }) },
 		linear: true,
+		emit:   func(g *Graph, d, w string) string { return along("ReduceSum")(g, g.Op("Mul", d, w)) },
 	},
 	"min": {
 		score: func(d, _ []float64) float64 { return d[least(d)] },
@@ -50,16 +74,20 @@ var fusions = map[string]fusion{
 			})
 		},
 		sigma: func(s, _ []float64) float64 { return s[least(s)] },
+		emit:  unweighted("ReduceMin"),
+		logs:  along("ReduceMin"),
 	},
 	"product": {
 		score:  func(d, _ []float64) float64 { return product(d, -1) },
 		slopes: func(d, _ []float64) []float64 { return each(d, func(i int) float64 { return product(d, i) }) },
+		emit:   unweighted("ReduceProd"),
 	},
 	"sqrt_product": {
 		score: func(d, _ []float64) float64 { return math.Sqrt(product(d, -1)) },
 		slopes: func(d, _ []float64) []float64 { // d sqrt(p)/d d_i = (p/d_i) / (2 sqrt(p))
 			return each(d, func(i int) float64 { return product(d, i) / (2 * math.Sqrt(product(d, -1))) })
 		},
+		emit: func(g *Graph, d, _ string) string { return g.Op("Sqrt", along("ReduceProd")(g, d)) },
 	},
 }
 
@@ -124,4 +152,38 @@ func each(v []float64, f func(i int) float64) []float64 {
 		out[i] = f(i)
 	}
 	return out
+}
+
+// emit fuses dimensions [n] of a type, and the logarithms of their standard deviations where all heads give some; logs
+// is "" where there are none, or the fusion makes none.
+func (f *FusionConfig) emit(g *Graph, t onnx.DType, dimensions, sigmas []string) (score, logs string) {
+	how, weights := fusions[f.Fusion], ""
+	columns := func(x []string) string {
+		out := make([]string, len(x))
+		for i, v := range x {
+			out[i] = g.Op("Unsqueeze", v, g.Ints(1))
+		}
+		return g.OpA("Concat", onnx.Attrs{"axis": 1}, out...)
+	}
+	if len(f.Weights) > 0 {
+		weights = g.Numbers(t, []int64{1, int64(len(f.Weights))}, f.Weights...)
+	}
+	score = how.emit(g, columns(dimensions), weights)
+	switch {
+	case len(sigmas) < len(dimensions):
+	case len(sigmas) == 1 && f.Fusion != "weights":
+		logs = sigmas[0]
+	case how.logs != nil:
+		logs = how.logs(g, columns(sigmas))
+	}
+	return score, logs
+}
+
+// logSigma is the logarithm of the standard deviation [n] of what a head gives, z [n, 2], on the dimension's scale.
+func (h *DimensionConfig) logSigma(g *Graph, z string, t onnx.DType) string {
+	logs := g.Op("Squeeze", g.Op("Slice", z, g.Ints(1), g.Ints(2), g.Ints(1)), g.Ints(1))
+	if len(h.Scale) == 2 {
+		logs = g.Op("Sub", logs, g.Scalar(t, math.Log(math.Abs(h.Scale[1]-h.Scale[0]))))
+	}
+	return logs
 }

@@ -46,9 +46,9 @@ type PassConfig struct {
 // and at most Most pixels; the smaller of the two ways to break that (rounding up to Least may exceed it) is as Qwen's
 // smart_resize has it.
 type PixelLimits struct {
-	Least  int `yaml:"least"`
-	Most   int `yaml:"most"`
-	Factor int `yaml:"factor"`
+	Least  int `yaml:"least" json:"least"`
+	Most   int `yaml:"most" json:"most"`
+	Factor int `yaml:"factor" json:"factor"`
 }
 
 // Kinds of what a head gives.

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -14,12 +15,11 @@ import (
 // trainable says why a scorer of format 2 cannot be trained; nil: it can.
 func (c *ScorerConfig) trainable(t training) error {
 	switch {
-	case len(c.Passes) != 1:
-		return fmt.Errorf("training a scorer of format 2 with %d passes is not supported: one is", len(c.Passes))
-	case c.Passes[0].Steps > 0:
-		return fmt.Errorf("passes[0].steps: what the model says itself is not trained; give it an answer")
+	case slices.ContainsFunc(c.Passes, func(q PassConfig) bool { return q.Steps > 0 }):
+		return fmt.Errorf("passes.steps: what the model says itself is not trained; give it an answer")
 	case t == trainBackbone && c.Weights != "":
-		return fmt.Errorf("weights: a backbone with weights from elsewhere trains with mode lora only")
+		return fmt.Errorf("weights: a backbone with weights from elsewhere trains with mode lora only; " +
+			"`train merge --scorer` makes one folder of the two, which trains whole")
 	}
 	for name, h := range c.Heads {
 		if h.Joint {
@@ -29,31 +29,45 @@ func (c *ScorerConfig) trainable(t training) error {
 	return nil
 }
 
-// HeadOf is the head that a loss of a dimension reads; "" is the score, where the scorer has a single head.
-func (j *Judge) HeadOf(dimension string) (name string, h DimensionConfig, err error) {
-	if dimension == "" && len(j.Heads) == 1 {
+// HeadOf is the head that a term of the objective reads: that of its dimension; without one the only head; or what the
+// fusion makes of all, without a name.
+func (j *Judge) HeadOf(term *losses.Spec) (name string, h DimensionConfig, err error) {
+	if term.Fused {
+		return "", j.fused(), nil
+	}
+	if term.Dimension == "" && len(j.Heads) == 1 {
 		for name, h = range j.Heads {
 			return name, h, nil
 		}
 	}
-	h, ok := j.Heads[dimension]
+	h, ok := j.Heads[term.Dimension]
 	if !ok {
-		names := make([]string, 0, len(j.Heads))
-		for n := range j.Heads {
-			names = append(names, n)
-		}
-		slices.Sort(names)
-		return "", h, fmt.Errorf("the scorer has no head %q; it has %v: say which with dimension", dimension, names)
+		return "", h, fmt.Errorf("the scorer has no head %q; it has %v: say which with dimension", term.Dimension,
+			slices.Sorted(maps.Keys(j.Heads)))
 	}
-	return dimension, h, nil
+	return term.Dimension, h, nil
 }
 
-// lossHead is the head of a dimension as losses know it, without values in a graph.
-func (c *ScorerConfig) lossHead(dimension string) (losses.Head, error) {
+// fused is what the fusion makes of all heads: a number, or mu and log sigma.
+func (j *Judge) fused() DimensionConfig {
+	f := j.Score
+	for _, name := range f.Of {
+		if j.Heads[name].Outputs != OutputMuSigma {
+			return DimensionConfig{Outputs: OutputValue}
+		}
+	}
+	if fusions[f.Fusion].logs == nil && (len(f.Of) > 1 || f.Fusion == "weights") {
+		return DimensionConfig{Outputs: OutputValue}
+	}
+	return DimensionConfig{Outputs: OutputMuSigma}
+}
+
+// lossHead is the head of a term as losses know it, without values in a graph.
+func (c *ScorerConfig) lossHead(term *losses.Spec) (losses.Head, error) {
 	if c.Format != 2 {
 		return c.Head.output("", ""), nil
 	}
-	_, h, err := c.HeadOf(dimension)
+	_, h, err := c.HeadOf(term)
 	return losses.Head{Outputs: h.LossOutputs(), Values: h.Values}, err
 }
 
@@ -65,24 +79,40 @@ func (h *DimensionConfig) LossOutputs() string {
 	return h.Outputs
 }
 
-// buildJudgeStep is a training step of format 2: the pass, all heads, the terms of the objective, and backwards.
+// buildJudgeStep is a training step of format 2: the passes, all heads, the terms of the objective, and backwards. Of
+// several passes every edit has a sequence each, in any order; pass_rows of each pass say where those of the edits are.
 func buildJudgeStep(g *Graph, n *network, s graphSpec) (*built, error) {
 	if s.Dropout {
 		g.dropout = &dropout{}
 	}
 	h, read := n.judgeStates(g, s.Groups, s.Vision)
 	heads := map[string]losses.Head{}
-	for _, name := range n.config.Passes[0].Heads {
-		head := n.config.Heads[name]
-		z, d := head.build(g, name, h)
-		z, d = read(z), read(d)
-		g.Output(ofHead+name, z, onnx.Float, onnx.Dims("examples", head.width()))
-		g.Output(ofScore+name, d, onnx.Float, onnx.Dims("examples"))
-		heads[name] = losses.Head{Outputs: head.LossOutputs(), Z: head.scaled(g, z, d), Score: d, Values: head.Values}
+	for k, q := range n.config.Passes {
+		edits := func(x string) string { return x }
+		if len(n.config.Passes) > 1 {
+			rows := g.Input(passRows(k), onnx.Int64, onnx.Dims("edits"))
+			edits = func(x string) string {
+				y := g.OpA("Gather", onnx.Attrs{"axis": 0}, x, rows)
+				g.Last().Meta = map[string]string{onnx.MetaUnique: "true"}
+				return y
+			}
+		}
+		for _, name := range q.Heads {
+			head := n.config.Heads[name]
+			z, d := head.build(g, name, h)
+			z, d = read(z), read(d)
+			g.Output(ofHead+name, z, onnx.Float, onnx.Dims("examples", head.width()))
+			g.Output(ofScore+name, d, onnx.Float, onnx.Dims("examples"))
+			z, d = edits(z), edits(d)
+			heads[name] = losses.Head{Outputs: head.LossOutputs(), Z: head.scaled(g, z, d), Score: d, Values: head.Values}
+		}
+	}
+	if slices.ContainsFunc(s.Terms, func(t losses.Spec) bool { return t.Fused }) {
+		heads[""] = n.config.fuseHeads(g, heads)
 	}
 	sum := ""
 	for i, t := range s.Terms {
-		name, _, err := n.config.HeadOf(t.Dimension)
+		name, _, err := n.config.HeadOf(&t)
 		if err != nil {
 			return nil, err
 		}
@@ -106,6 +136,73 @@ func buildJudgeStep(g *Graph, n *network, s graphSpec) (*built, error) {
 	return out, g.differentiate(out, s)
 }
 
+// passRows is the input of a training step that says which of its sequences are a pass of its edits, in their order.
+func passRows(pass int) string { return fmt.Sprintf("pass_rows.%d", pass) }
+
+// fuseHeads is the fusion of heads as losses read it.
+func (c *ScorerConfig) fuseHeads(g *Graph, heads map[string]losses.Head) losses.Head {
+	var dimensions, sigmas []string
+	for _, name := range c.Score.Of {
+		dimensions = append(dimensions, heads[name].Score)
+		if heads[name].Outputs == OutputMuSigma {
+			sigmas = append(sigmas, (&DimensionConfig{}).logSigma(g, heads[name].Z, onnx.Float)) // scaled already
+		}
+	}
+	score, logs := c.Score.emit(g, onnx.Float, dimensions, sigmas)
+	out := losses.Head{Outputs: c.fused().Outputs, Score: score}
+	if logs != "" {
+		column := func(x string) string { return g.Op("Unsqueeze", x, g.Ints(1)) }
+		out.Z = g.OpA("Concat", onnx.Attrs{"axis": 1}, column(score), column(logs))
+	}
+	return out
+}
+
+// stepSequences are the sequences of a step over samples: of format 2 one for each pass, sample by sample.
+func (t *Tuner) stepSequences(samples []*Sample) []*Sample {
+	if t.config.Format != 2 || len(t.config.Passes) == 1 {
+		return samples
+	}
+	var all []*Sample
+	for _, s := range samples {
+		all = append(all, s.sequences()...)
+	}
+	return all
+}
+
+// passFeeds says which sequences of a packed step are each pass of its edits. nil: there is one pass.
+func (t *Tuner) passFeeds(p *packed) map[string]*tensor.Dense {
+	n := len(t.config.Passes)
+	if t.config.Format != 2 || n == 1 {
+		return nil
+	}
+	feeds, rows := map[string]*tensor.Dense{}, make([][]int64, n)
+	for k := range rows {
+		rows[k] = make([]int64, len(p.order)/n)
+	}
+	for place, i := range p.order {
+		rows[i%n][i/n] = int64(place)
+	}
+	for k, r := range rows {
+		feeds[passRows(k)] = vector(r)
+	}
+	return feeds
+}
+
+// places are the rows that a step's edits have in what terms read.
+func (t *Tuner) places(p *packed) []int {
+	n := 1
+	if t.config.Format == 2 {
+		n = len(t.config.Passes)
+	}
+	place := make([]int, len(p.order)/n)
+	for at, i := range p.order {
+		if place[i/n] = at; n > 1 { // passFeeds has put them in order
+			place[i/n] = i / n
+		}
+	}
+	return place
+}
+
 // scaled is z as losses read it: mu and log sigma on the dimension's scale. Classes have no scale of their own.
 func (h *DimensionConfig) scaled(g *Graph, z, dimension string) string {
 	if h.Outputs != OutputMuSigma || len(h.Scale) != 2 {
@@ -116,18 +213,26 @@ func (h *DimensionConfig) scaled(g *Graph, z, dimension string) string {
 	return g.OpA("Concat", onnx.Attrs{"axis": 1}, g.Op("Unsqueeze", dimension, g.Ints(1)), sigma)
 }
 
-// readScores fuses the dimensions of format 2 into the scores of a step.
+// readScores fuses the dimensions of format 2 into the scores of a step over samples.
 func (t *Tuner) readScores(samples []*Sample, p *packed, out map[string]*tensor.Dense, r *StepResult) error {
 	if t.config.Format != 2 {
 		return nil
 	}
-	scorer := &Scorer{t.pipeline}
+	scorer, n := &Scorer{t.pipeline}, len(t.config.Passes)
+	sequences := t.stepSequences(samples)
+	readings := make([][]Reading, len(samples))
+	for i := range readings {
+		readings[i] = make([]Reading, n)
+	}
 	for place, i := range p.order {
-		one, err := scorer.reading(samples[i], place, out)
+		one, err := scorer.reading(sequences[i], place, out)
 		if err != nil {
 			return err
 		}
-		j, _, err := scorer.judgement([]Reading{one})
+		readings[i/n][i%n] = one
+	}
+	for i := range samples {
+		j, _, err := scorer.judgement(readings[i])
 		if err != nil {
 			return err
 		}

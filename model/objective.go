@@ -2,6 +2,7 @@ package model
 
 import (
 	"context"
+	"maps"
 
 	"gorgonia.org/tensor"
 
@@ -77,7 +78,7 @@ func (t *Tuner) Compare(
 	if err != nil {
 		return nil, err
 	}
-	r := t.stepResult(p, s, out)
+	r := t.stepResult(len(samples), p, s, out)
 	if err := t.readScores(samples, p, out, r); err != nil {
 		return nil, err
 	}
@@ -108,11 +109,9 @@ func (t *Tuner) termFeeds(
 	draws uint64,
 	rows []*losses.Rows,
 ) (map[string]*tensor.Dense, error) {
-	place := make([]int, len(p.order))
-	for at, i := range p.order {
-		place[i] = at
-	}
+	place := t.places(p)
 	feeds := map[string]*tensor.Dense{}
+	maps.Copy(feeds, t.passFeeds(p))
 	if p.targets != nil {
 		feeds[inTargetWeight] = p.tokenWeights(weight)
 	}
@@ -120,7 +119,7 @@ func (t *Tuner) termFeeds(
 		if s.Over() == losses.Tokens {
 			continue
 		}
-		head, err := t.config.lossHead(s.Dimension)
+		head, err := t.config.lossHead(&s)
 		if err != nil {
 			return nil, err
 		}

@@ -57,15 +57,15 @@ func (p *packed) targetCount(place int) (n int) {
 
 // packing says what a batch is packed for.
 type packing struct {
-	vocab    int64 // id of the score token
-	before   bool  // read the state before the score token
-	table    bool  // the score token, if there is one, is a row of the embedding table
-	loss     bool  // keep what the text loss needs; otherwise nothing behind the score token is looked at
-	all      bool  // text loss over all tokens
-	even     bool  // one group, of samples that are filled up, so that one graph serves all batches: see even
-	share    int   // samples of one prefix from which on it is a sequence of its own; 0: it never is
-	slack    int   // rows by which a sample may be filled up at its end to be in a group with longer ones
-	step     bool  // values are kept for a backward pass
+	vocab  int64 // id of the score token
+	before bool  // read the state before the score token
+	table  bool  // the score token, if there is one, is a row of the embedding table
+	loss   bool  // keep what the text loss needs; otherwise nothing behind the score token is looked at
+	all    bool  // text loss over all tokens
+	even   bool  // one group, of samples that are filled up, so that one graph serves all batches: see even
+	share  int   // samples of one prefix from which on it is a sequence of its own; 0: it never is
+	slack  int   // rows by which a sample may be filled up at its end to be in a group with longer ones
+	step   bool  // values are kept for a backward pass
 }
 
 // smallSlack is the slack of training small models.

@@ -224,8 +224,14 @@ func (l *liveness) done(x string) {
 // stepPeak is that of a training step over copies of a sample, which share what they begin with if steps do.
 func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
 	pk := t.stepPacking()
-	p, err := pk.pack(
-		slices.Repeat([]*Sample{withFeatures(s, t.backbone.Decoder().FeatureWidth())}, micro), t.positions)
+	if t.o.Fixed { // sources of several lengths share nothing there
+		pk.share = 0
+	}
+	one := t.stepSequences([]*Sample{s})
+	for i, q := range one {
+		one[i] = withFeatures(q, t.backbone.Decoder().FeatureWidth())
+	}
+	p, err := pk.pack(slices.Repeat(one, micro), t.positions)
 	if err != nil {
 		return 0, err
 	}

@@ -92,7 +92,9 @@ func (p *pipeline) Rows(samples []*Sample) (together, alone int) {
 }
 
 // Rows is that of a step over samples, together and one by one.
-func (t *Tuner) Rows(samples []*Sample) (together, alone int) { return t.stepPacking().count(samples) }
+func (t *Tuner) Rows(samples []*Sample) (together, alone int) {
+	return t.stepPacking().count(t.stepSequences(samples))
+}
 
 // count counts the tokens of a run, and of the samples each by itself.
 func (o packing) count(samples []*Sample) (together, alone int) {

@@ -130,7 +130,7 @@ func (t *Tuner) Step(
 	if err != nil {
 		return nil, err
 	}
-	r := t.stepResult(p, s, out)
+	r := t.stepResult(len(samples), p, s, out)
 	for place, i := range p.order {
 		r.ScoreLoss[i] = float64(out[outScoreLoss].Data().([]float32)[place])
 		r.Loss[i] = t.o.TextLoss*r.CE[i] + t.o.ScoreLoss*r.ScoreLoss[i]
@@ -145,6 +145,7 @@ func (t *Tuner) step(
 	seed uint64,
 	feeds func(p *packed) (map[string]*tensor.Dense, error),
 ) (out map[string]*tensor.Dense, p *packed, s *session, err error) {
+	samples = t.stepSequences(samples)
 	if !t.visionTrained() {
 		if _, err := t.fill(ctx, samples); err != nil {
 			return nil, nil, nil, err
@@ -181,9 +182,8 @@ func (t *Tuner) stepPacking() packing {
 	return pk
 }
 
-// stepResult puts the outputs of a packed batch back into the order of the samples; the losses are the caller's.
-func (t *Tuner) stepResult(p *packed, s *session, out map[string]*tensor.Dense) *StepResult {
-	n := len(p.order)
+// stepResult puts the outputs of a packed batch back into the order of n samples; the losses are the caller's.
+func (t *Tuner) stepResult(n int, p *packed, s *session, out map[string]*tensor.Dense) *StepResult {
 	r := &StepResult{
 		Loss:      make([]float64, n),
 		CE:        make([]float64, n),
@@ -277,6 +277,9 @@ func dropoutFeeds(rate float64, s *session, rows int, seed uint64) map[string]*t
 func (t *Tuner) Score(ctx context.Context, samples []*Sample) ([]float64, error) {
 	return (&Scorer{t.pipeline}).Score(ctx, samples)
 }
+
+// Config says what the scorer is asked, and the range of its scores.
+func (t *Tuner) Config() ScorerConfig { return *t.config }
 
 // Hidden returns the state at the score token [hidden] of every sample.
 func (t *Tuner) Hidden(ctx context.Context, samples []*Sample) ([][]float32, error) {

@@ -69,6 +69,7 @@ type Session struct {
 	device  string
 	inputs  []port
 	outputs []port
+	id      string // of what it computes; see KeepEnv
 
 	mu      sync.RWMutex // held for reading by Run, for writing by Close
 	s       *onnxruntime.DynamicAdvancedSession
@@ -84,11 +85,15 @@ func Open(m *onnx.Model, o Options) (*Session, error) {
 	if name == "" {
 		name = "model"
 	}
+	id := identity(m, o)
+	if s := takeKept(id); s != nil {
+		return s, nil
+	}
 	s, err := open(m, o)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
-	s.name = name
+	s.name, s.id = name, id
 	return s, nil
 }
 
@@ -336,10 +341,5 @@ func (s *Session) check(in map[string]*tensor.Dense, views map[string]*View) err
 func (s *Session) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.s == nil {
-		return nil
-	}
-	err := errors.Join(s.s.Destroy(), s.weights.release())
-	s.s, s.weights = nil, nil
-	return err
+	return errors.Join(s.keep(), s.free())
 }

@@ -58,7 +58,7 @@ func TestMatMulNBits(t *testing.T) {
 			t.Run(c.Folder, func(t *testing.T) {
 				x := oracle.Tensors(t, filepath.Join(dir, "matmulnbits", c.Folder, "tensors.safetensors"))
 				w := oracle.Floats(t, x, "w")
-				r := Round(w, c.N, c.K, c.Bits, c.Block, c.Symmetric)
+				r := Rounding{Bits: c.Bits, Block: c.Block, Symmetric: c.Symmetric}.Round(w, c.N, c.K)
 				if !slices.Equal(r.Q, x["q"].Data().([]byte)) || !slices.Equal(r.Scales, oracle.Floats(t, x, "scales")) {
 					t.Fatal("the integers or the scales are others")
 				}

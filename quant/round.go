@@ -19,6 +19,13 @@ type Rounded struct {
 	Zeros                []byte    // [out, blocks]
 }
 
+// Rounding says how a matrix is rounded.
+type Rounding struct {
+	Bits, Block int
+	Symmetric   bool
+	Half        bool // scales are rounded to float16, and values to multiples of the rounded ones
+}
+
 // Round rounds w [out, in] in blocks of so many columns, the last one may be short, as ONNX Runtime's own quantiser
 // does. With lo = min(0, least) and hi = max(0, greatest) of a block,
 //
@@ -26,32 +33,44 @@ type Rounded struct {
 //	otherwise: scale = (hi - lo) / (2^bits - 1); zero = round(-lo / scale), 0 if the scale is 0
 //
 // q = round(w (1/scale) + zero), 0 for 1/0; all is cut to 0 .. 2^bits - 1, and halves round away from zero.
-func Round(w []float32, out, in, bits, block int, symmetric bool) *Rounded {
-	blocks := (in + block - 1) / block
-	r := &Rounded{Out: out, In: in, Bits: bits, Block: block,
-		Q: make([]byte, out*in), Scales: make([]float32, out*blocks), Zeros: make([]byte, out*blocks)}
+func (h Rounding) Round(w []float32, out, in int) *Rounded {
+	r := h.empty(out, in)
+	blocks := len(r.Scales) / out
 	for n := range out {
 		for b := range blocks {
-			from, to := n*in+b*block, n*in+min(in, (b+1)*block)
-			r.Scales[n*blocks+b], r.Zeros[n*blocks+b] = roundBlock(w[from:to], r.Q[from:to], bits, symmetric)
+			from, to := n*in+b*h.Block, n*in+min(in, (b+1)*h.Block)
+			r.Scales[n*blocks+b], r.Zeros[n*blocks+b] = h.block(w[from:to], r.Q[from:to])
 		}
 	}
 	return r
 }
 
-func roundBlock(w []float32, q []byte, bits int, symmetric bool) (scale float32, zero byte) {
+func (h Rounding) empty(out, in int) *Rounded {
+	blocks := (in + h.Block - 1) / h.Block
+	return &Rounded{Out: out, In: in, Bits: h.Bits, Block: h.Block,
+		Q: make([]byte, out*in), Scales: make([]float32, out*blocks), Zeros: make([]byte, out*blocks)}
+}
+
+func (h Rounding) block(w []float32, q []byte) (scale float32, zero byte) {
 	var lo, hi float32
 	for _, v := range w {
 		lo, hi = min(lo, v), max(hi, v)
 	}
-	top, middle := float32(int(1)<<bits-1), float32(int(1)<<(bits-1))
-	if symmetric {
-		if zero = byte(middle); hi > -lo {
-			scale = hi / -middle
-		} else {
-			scale = lo / -middle
-		}
-	} else if scale = (hi - lo) / top; scale != 0 {
+	top, middle := float32(int(1)<<h.Bits-1), float32(int(1)<<(h.Bits-1))
+	switch {
+	case !h.Symmetric:
+		scale = (hi - lo) / top
+	case hi > -lo:
+		scale = hi / -middle
+	default:
+		scale = lo / -middle
+	}
+	if h.Half {
+		scale = onnx.Float16Value(onnx.Float16Bits(scale))
+	}
+	if h.Symmetric {
+		zero = byte(middle)
+	} else if scale != 0 {
 		zero = byte(cut(halfAway(-lo/scale), top))
 	}
 	var r float32
@@ -103,11 +122,11 @@ type Stored struct {
 	Largest  float64 // largest |w - w'|
 }
 
-// RoundStored is Round of a matrix as a checkpoint stores it. NaN, infinities and ranges that overflow are errors.
-func RoundStored(data []byte, t onnx.DType, out, in, bits, block int, symmetric bool) (*Stored, error) {
-	blocks := (in + block - 1) / block
-	r := &Rounded{Out: out, In: in, Bits: bits, Block: block,
-		Q: make([]byte, out*in), Scales: make([]float32, out*blocks), Zeros: make([]byte, out*blocks)}
+// RoundStored is Round of a matrix as a checkpoint stores it. NaN, infinities and ranges that overflow are errors, and
+// so are scales that float16 would hold with less than its 11 bits.
+func (h Rounding) RoundStored(data []byte, t onnx.DType, out, in int) (*Stored, error) {
+	r := h.empty(out, in)
+	blocks := len(r.Scales) / out
 	size := in * t.Size()
 	sums := make([]struct{ off, all, most float64 }, out)
 	err := workers.Each(out, runtime.GOMAXPROCS(0), func(n int) error {
@@ -115,7 +134,10 @@ func RoundStored(data []byte, t onnx.DType, out, in, bits, block int, symmetric 
 		if err != nil {
 			return err
 		}
-		row := Round(w, 1, in, bits, block, symmetric)
+		row := h.Round(w, 1, in)
+		if err := h.checkScales(w, row.Scales); err != nil {
+			return fmt.Errorf("row %d: %w", n, err)
+		}
 		copy(r.Q[n*in:], row.Q)
 		copy(r.Scales[n*blocks:], row.Scales)
 		copy(r.Zeros[n*blocks:], row.Zeros)
@@ -145,6 +167,23 @@ func RoundStored(data []byte, t onnx.DType, out, in, bits, block int, symmetric 
 		result.Relative = math.Sqrt(off / all)
 	}
 	return result, nil
+}
+
+// Float16's normal numbers.
+const leastHalf, mostHalf = 0x1p-14, 65504
+
+// checkScales refuses scales of the row w that float16 does not hold as exactly as others.
+func (h Rounding) checkScales(w, scales []float32) error {
+	for b, s := range scales {
+		size := math.Abs(float64(s))
+		block := w[b*h.Block : min(len(w), (b+1)*h.Block)]
+		zero := s == 0 && !slices.ContainsFunc(block, func(v float32) bool { return v != 0 })
+		if h.Half && !zero && !(size >= leastHalf && size <= mostHalf) {
+			return fmt.Errorf("the scale of columns %d and on lies outside of float16's normal numbers: store scales in "+
+				"float32", b*h.Block)
+		}
+	}
+	return nil
 }
 
 // GPTQ is a matrix in GPTQ's layout, version 2.

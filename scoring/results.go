@@ -1,79 +1,123 @@
 package scoring
 
-import "assay/model"
+import (
+	"context"
+	"errors"
 
-// results are rows that are done, by their index in the table. Scores is one; plain takes less memory.
+	"assay/data"
+	"assay/internal/journal"
+	"assay/internal/remote"
+	"assay/model"
+)
+
+// results are rows that are done, by their index in the table: [Scores] in memory, or kept ones.
 type results interface {
 	has(row int) bool
-	get(row int) Row
-	put(Row)
-	count() int
-	begin(r model.ScoreRange) // sets the range of all rows
+	keep(rows []Row) error
 }
 
 func (s Scores) has(row int) bool { _, ok := s[row]; return ok }
-func (s Scores) get(row int) Row  { return s[row] }
-func (s Scores) put(r Row)        { s[r.Row] = r }
-func (s Scores) count() int       { return len(s) }
 
-func (s Scores) begin(r model.ScoreRange) {
-	for i, row := range s {
-		row.Range = r
-		s[i] = row
+func (s Scores) keep(rows []Row) error {
+	for _, r := range rows {
+		s[r.Row] = r
 	}
+	return nil
 }
 
-// plain are rows of which most are a score alone, in 9 bytes each, where [Scores] take some 250. What the
-// journal keeps of a row besides is not there.
-type plain struct {
-	scores []float64
-	state  []rowState
-	others Scores // rows that have more than a score
-	scale  model.ScoreRange
-	done   int
+// kept are results in a journal, of which memory holds eight bytes a row.
+type kept struct {
+	*journal.Index[Row]
+	scale model.ScoreRange
+	skip  func(row int) bool // rows that are left out; nil: none
 }
 
-type rowState uint8
-
-const (
-	notDone rowState = iota
-	bounded
-	unbounded
-	other
-)
-
-func newPlain(rows int) *plain {
-	return &plain{scores: make([]float64, rows), state: make([]rowState, rows), others: Scores{}}
-}
-
-func (p *plain) has(row int) bool { return p.state[row] != notDone }
-func (p *plain) count() int       { return p.done }
-
-func (p *plain) get(row int) Row {
-	if p.state[row] == other {
-		return p.others[row]
+// openKept opens a journal, with the rows that it holds and that were not changed since.
+func openKept(path string, t *data.Table, s TableScorer, skip func(row int) bool) (*kept, error) {
+	in, err := remote.Abs(t.Path())
+	if err != nil {
+		return nil, err
 	}
-	return Row{Row: row, Score01: p.scores[row], Unbounded: p.state[row] == unbounded, Range: p.scale}
+	print, err := s.Fingerprint()
+	if err != nil {
+		return nil, err
+	}
+	unchanged := func(r Row) bool {
+		if skip != nil && skip(r.Row) {
+			return false
+		}
+		row, err := t.Read(r.Row)
+		return Content(t.Folder(), &row, err) == r.Content
+	}
+	x, err := journal.OpenIndex(path, progressHead{in, t.Len(), print}, t.Len(), func(r Row) int { return r.Row }, unchanged)
+	if err != nil {
+		return nil, err
+	}
+	return &kept{x, configOf(s).ScoreRange, skip}, nil
 }
 
-func (p *plain) put(r Row) {
-	if p.state[r.Row] == notDone {
-		p.done++
+// score scores all rows that are not done, and tells of every batch.
+func (k *kept) score(ctx context.Context, s TableScorer, t *data.Table, told func(done, total int)) error {
+	total := t.Len()
+	for i := range t.Len() {
+		if k.skip != nil && k.skip(i) {
+			total--
+		}
 	}
-	switch {
-	case r.Error != "" || r.Unreadable || r.passing || r.Sigma01 != 0 || len(r.Dimensions) > 0:
-		p.state[r.Row] = other
-		p.others.put(r)
-		return
-	case r.Unbounded:
-		p.state[r.Row] = unbounded
-	default:
-		p.state[r.Row] = bounded
+	err := k.within(ctx, s, t, 0, t.Len(), func() {
+		if told != nil {
+			told(k.Len(), total)
+		}
+	})
+	if errors.Is(err, context.Canceled) {
+		err = &InterruptedError{Done: k.Len(), Total: total, Progress: k.Path(), Err: err}
 	}
-	p.scores[r.Row] = r.Score01
+	return err
 }
 
-func (p *plain) begin(r model.ScoreRange) {
-	p.scale = r
-	p.others.begin(r)
+// within scores the rows from from to before to that are not done.
+func (k *kept) within(ctx context.Context, s TableScorer, t *data.Table, from, to int, tell func()) error {
+	tell()
+	err := rowsWithin(ctx, s, t, from, to, k, func([]Row) error {
+		tell()
+		return nil
+	})
+	return errors.Join(err, k.Sync())
+}
+
+func (k *kept) has(row int) bool { return k.skip != nil && k.skip(row) || k.Has(row) }
+
+// keep writes rows to the journal; an error that may not come again is not written.
+func (k *kept) keep(rows []Row) error {
+	var lasting []Row
+	for _, r := range rows {
+		if r.passing {
+			k.Hold(r)
+		} else {
+			lasting = append(lasting, r)
+		}
+	}
+	return k.Write(lasting...)
+}
+
+// get is the result of a row, the zero one if it has none.
+func (k *kept) get(row int) (Row, error) {
+	r, _, err := k.Get(row)
+	r.Row, r.Range = row, k.scale
+	return r, err
+}
+
+// scores are the results of all rows that have one, in memory.
+func (k *kept) scores(rows int) (Scores, error) {
+	s := make(Scores, k.Len())
+	for i := range rows {
+		if !k.Has(i) || k.skip != nil && k.skip(i) {
+			continue
+		}
+		var err error
+		if s[i], err = k.get(i); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
 }

@@ -70,7 +70,20 @@ const (
 // Rows scores the rows of a table that done does not hold yet, and adds them to it. report (may be nil) is told of
 // every batch; its error ends the run.
 func Rows(ctx context.Context, s PairScorer, t *data.Table, done Scores, report func([]Row) error) error {
+	scale := configOf(s).ScoreRange
+	for i, row := range done {
+		row.Range = scale
+		done[i] = row
+	}
 	return rowsWithin(ctx, s, t, 0, t.Len(), done, report)
+}
+
+// configOf is what a scorer says it is.
+func configOf(s PairScorer) model.ScorerConfig {
+	if c, ok := s.(configured); ok {
+		return c.Config()
+	}
+	return model.ScorerConfig{ScoreRange: model.ScoreRange{0, 10}}
 }
 
 // rowsWithin is Rows for the rows from from to before to.
@@ -86,12 +99,8 @@ func rowsWithin(
 		MaxSize: batchPixels,
 		Joined:  g.joined,
 	}
-	cfg := model.ScorerConfig{ScoreRange: model.ScoreRange{0, 10}}
-	if c, ok := s.(configured); ok {
-		cfg = c.Config()
-	}
+	cfg := configOf(s)
 	unbounded := !cfg.ScoreRange.Bounded()
-	done.begin(cfg.ScoreRange) // there may be rows of a run that was cut off
 	j.Read = func(i int) (model.Pair, error) {
 		row, err := t.Read(i)
 		contents.Store(i, Content(t.Folder(), &row, err))
@@ -108,15 +117,14 @@ func rowsWithin(
 			rows[k] = Row{Row: r.Index, Content: content.(string), Range: cfg.ScoreRange}
 			if r.Err != nil {
 				rows[k].Error, rows[k].Unreadable = r.Err.Error(), Unreadable(r.Err)
-				rows[k].passing = passing(r.Err)
+				rows[k].passing = Passing(r.Err)
 			} else {
 				rows[k].Score01, rows[k].Unbounded = r.Score, unbounded
 				rows[k].Sigma01, rows[k].Dimensions = r.Judgement.Sigma01, r.Judgement.Dimensions
 			}
-			done.put(rows[k])
 		}
-		if report == nil {
-			return failed
+		if err := done.keep(rows); err != nil || report == nil {
+			return errors.Join(err, failed)
 		}
 		return errors.Join(report(rows), failed)
 	}

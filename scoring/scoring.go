@@ -56,8 +56,8 @@ func Unreadable(err error) bool {
 	return errors.As(err, &answer) && answer.Unreadable()
 }
 
-// passing reports whether an error may not come again, as that of a server.
-func passing(err error) bool {
+// Passing reports whether an error may not come again, as that of a server.
+func Passing(err error) bool {
 	var of interface{ Temporary() bool }
 	return errors.As(err, &of) && of.Temporary()
 }

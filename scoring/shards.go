@@ -2,25 +2,26 @@ package scoring
 
 import (
 	"context"
+	"errors"
 
 	"assay/data"
-	"assay/internal/journal"
 	"assay/internal/remote"
 	"assay/shards"
 )
 
 // work opens the shards of a table.
-func (o *TableOptions) work(t *data.Table, s TableScorer) (w *shards.Work[Row], head progressHead, err error) {
+func (o *TableOptions) work(t *data.Table, s TableScorer) (w *shards.Work[Row], err error) {
+	var head progressHead
 	if head.In, err = remote.Abs(t.Path()); err != nil {
-		return nil, head, err
+		return nil, err
 	}
 	head.Rows = t.Len()
 	if head.Scorer, err = s.Fingerprint(); err != nil {
-		return nil, head, err
+		return nil, err
 	}
 	table, err := shards.Digest(t.Path())
 	if err != nil {
-		return nil, head, err
+		return nil, err
 	}
 	what := struct {
 		progressHead
@@ -32,14 +33,14 @@ func (o *TableOptions) work(t *data.Table, s TableScorer) (w *shards.Work[Row], 
 		w, err = shards.Open[Row](shards.Folder(o.Out), o.Shard.Count, what, t.Len(), weigh(t))
 	}
 	if err != nil {
-		return nil, head, err
+		return nil, err
 	}
 	w.Place = func(r Row) int { return r.Row }
 	w.Failed = func(r Row) bool { return r.Error != "" }
 	w.Passing = func(r Row) bool { return r.passing }
 	w.Why = func(r Row) string { return r.Error }
 	w.Told = o.Told
-	return w, head, nil
+	return w, nil
 }
 
 // weigh gives the bytes of the pictures of a table's rows, and cuts between groups: edits of one source by one
@@ -73,33 +74,33 @@ func TableShard(ctx context.Context, s TableScorer, o TableOptions) (*shards.Rep
 		return nil, err
 	}
 	defer t.Close()
-	w, head, err := o.work(t, s)
+	w, err := o.work(t, s)
 	if err != nil {
 		return nil, err
 	}
 	return w.Do(ctx, o.Shard, func(ctx context.Context, shard shards.Shard) ([]Row, error) {
-		return o.shard(ctx, s, t, head, shard)
+		return o.shard(ctx, s, t, shard)
 	})
 }
 
 // shard scores one shard, and goes on where one was left.
 func (o *TableOptions) shard(
-	ctx context.Context, s TableScorer, t *data.Table, head progressHead, shard shards.Shard,
+	ctx context.Context, s TableScorer, t *data.Table, shard shards.Shard,
 ) ([]Row, error) {
-	j, old, err := journal.Open[Row](shard.Progress, head)
+	k, err := openKept(shard.Progress, t, s, nil)
 	if err != nil {
 		return nil, err
 	}
-	done := keepUnchanged(t, old)
 	told := func() {
 		if o.Progress != nil {
-			o.Progress(len(done), shard.To-shard.From)
+			o.Progress(k.Len(), shard.To-shard.From)
 		}
 	}
-	if err := scoreInto(ctx, j, s, t, shard.From, shard.To, done, told); err != nil {
-		return nil, err
+	var rows []Row
+	if err = k.within(ctx, s, t, shard.From, shard.To, told); err == nil {
+		rows, err = shards.Collect(shard, k.Get)
 	}
-	return shards.Collect(shard, done)
+	return rows, errors.Join(err, k.Close())
 }
 
 // mergeTable writes a table from what all shards hold.
@@ -110,18 +111,19 @@ func mergeTable(
 	t *data.Table,
 	f data.Format,
 ) (*TableResult, error) {
-	w, _, err := o.work(t, s)
+	w, err := o.work(t, s)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := w.Merge()
+	next, stop, err := w.Reader()
 	if err != nil {
 		return nil, err
 	}
-	cfg, done := s.Config(), make(Scores, len(rows))
-	for _, row := range rows {
-		row.Range = cfg.ScoreRange
-		done[row.Row] = row
-	}
-	return o.write(ctx, s, t, f, done)
+	defer stop()
+	scale := configOf(s).ScoreRange
+	return o.write(ctx, s, t, f, func(i int) (Row, error) {
+		row, _, err := next(i)
+		row.Range = scale
+		return row, err
+	})
 }

@@ -10,7 +10,6 @@ import (
 
 	"assay/data"
 	"assay/internal/atomicfile"
-	"assay/internal/journal"
 	"assay/internal/remote"
 	"assay/model"
 	"assay/shards"
@@ -52,22 +51,24 @@ type TableResult struct {
 	UnreadableShare *float64 `json:"unreadable_share,omitempty"`
 }
 
-// CountUnreadable counts rows whose answers in words could not be read, and their share of those that were answered (0
-// if none were). Rows that failed otherwise do not count.
-func (s Scores) CountUnreadable() (n int, share float64) {
-	answered := 0
-	for _, row := range s {
-		if row.Unreadable {
-			n++
-		}
-		if row.Unreadable || row.Error == "" {
-			answered++
-		}
+// spoken counts rows of judges that answer in words.
+type spoken struct{ unreadable, answered int }
+
+func (s *spoken) count(r *Row) {
+	if r.Unreadable {
+		s.unreadable++
 	}
-	if answered > 0 {
-		share = float64(n) / float64(answered)
+	if r.Unreadable || r.Error == "" {
+		s.answered++
 	}
-	return n, share
+}
+
+// share is that of the rows whose answers could not be read, of those that were answered; 0 if none were.
+func (s *spoken) share() float64 {
+	if s.answered == 0 {
+		return 0
+	}
+	return float64(s.unreadable) / float64(s.answered)
 }
 
 // InterruptedError says that the context ended, and how far the work is. The same call goes on there.
@@ -170,40 +171,74 @@ func Table(ctx context.Context, s TableScorer, o TableOptions) (*TableResult, er
 	if err != nil {
 		return nil, err
 	}
-	var done results = newPlain(t.Len())
-	if _, words := s.(EachJudge[*model.Sample]); words || o.Preferences != "" {
-		done = Scores{}
-	}
-	if err := kept(ctx, s, t, progress, done, nil, o.Progress); err != nil {
+	k, err := openKept(progress, t, s, nil)
+	if err != nil {
 		return nil, err
 	}
-	r, err := o.write(ctx, s, t, format, done)
-	if err != nil {
+	var r *TableResult
+	if err = k.score(ctx, s, t, o.Progress); err == nil {
+		r, err = o.write(ctx, s, t, format, k.get)
+	}
+	if err = errors.Join(err, k.Close()); err != nil {
 		return nil, err
 	}
 	return r, os.Remove(progress)
 }
 
-// write writes all that the options ask for.
+// write writes all that the options ask for; get gives the result of a row, in the order of the rows.
 func (o *TableOptions) write(
-	ctx context.Context, s TableScorer, t *data.Table, f data.Format, done results,
+	ctx context.Context, s TableScorer, t *data.Table, f data.Format, get func(row int) (Row, error),
 ) (*TableResult, error) {
-	r, err := writeScores(ctx, t, o.Out, f, s.Config(), done)
+	var wanted Scores // of preferences
+	if o.Preferences != "" {
+		wanted = Scores{}
+	}
+	r, words, err := writeScores(ctx, t, o.Out, f, s.Config(), func(i int) (Row, error) {
+		row, err := get(i)
+		if wanted != nil {
+			wanted[i] = row
+		}
+		return row, err
+	})
 	if err != nil {
 		return nil, err
 	}
-	scores, ok := done.(Scores)
-	if !ok { // nothing more is asked for
-		return r, nil
-	}
 	if _, ok := s.(EachJudge[*model.Sample]); ok {
-		n, share := scores.CountUnreadable()
+		n, share := words.unreadable, words.share()
 		r.Unreadable, r.UnreadableShare = &n, &share
 	}
 	if o.Preferences != "" {
-		r.Preferences, err = writePreferences(t, scores, o.Preferences, o.Margin)
+		r.Preferences, err = writePreferences(t, wanted, o.Preferences, o.Margin)
 	}
 	return r, err
+}
+
+// writeScores writes the rows with their scores.
+func writeScores(
+	ctx context.Context, t *data.Table, out string, f data.Format, cfg model.ScorerConfig,
+	get func(row int) (Row, error),
+) (r *TableResult, words spoken, err error) {
+	r = &TableResult{Out: out, Rows: t.Len()}
+	columns := scoreColumns(&cfg)
+	err = t.Rewrite(ctx, out, f, columns, func(i int, rec *data.Record) error {
+		for _, column := range columns {
+			rec.Set(column.Name, nil)
+		}
+		row, err := get(i)
+		if err != nil {
+			return err
+		}
+		words.count(&row)
+		if row.Error != "" {
+			r.Failed++
+			rec.Set("error", row.Error)
+		} else {
+			r.Scored++
+			setScore(rec, &cfg, &row)
+		}
+		return nil
+	})
+	return r, words, err
 }
 
 // Kept scores the rows of a table that skip (may be nil) does not name. Results are kept in the file progress, which is
@@ -211,80 +246,15 @@ func (o *TableOptions) write(
 // (may be nil) is called with the rows done so far and their number.
 func Kept(ctx context.Context, s TableScorer, t *data.Table, progress string, skip func(row int) bool,
 	told func(done, total int)) (Scores, error) {
-	done := Scores{}
-	err := kept(ctx, s, t, progress, done, skip, told)
-	if errors.As(err, new(*InterruptedError)) {
+	k, err := openKept(progress, t, s, skip)
+	if err != nil {
 		return nil, err
 	}
-	if skip != nil {
-		maps.DeleteFunc(done, func(i int, _ Row) bool { return skip(i) })
+	if err := k.score(ctx, s, t, told); err != nil {
+		return nil, errors.Join(err, k.Close())
 	}
-	return done, err
-}
-
-// kept is Kept into results of any kind. Rows that skip names are there without a score.
-func kept(ctx context.Context, s TableScorer, t *data.Table, progress string, done results, skip func(row int) bool,
-	told func(done, total int)) error {
-	j, old, err := openProgress(progress, t, s)
-	if err != nil {
-		return err
-	}
-	for _, row := range old {
-		done.put(row)
-	}
-	left := 0
-	for i := range t.Len() {
-		if skip != nil && skip(i) {
-			done.put(Row{Row: i})
-			left++
-		}
-	}
-	tell := func() {
-		if told != nil {
-			told(done.count()-left, t.Len()-left)
-		}
-	}
-	err = scoreInto(ctx, j, s, t, 0, t.Len(), done, tell)
-	if errors.Is(err, context.Canceled) {
-		return &InterruptedError{Done: done.count() - left, Total: t.Len() - left, Progress: progress, Err: err}
-	}
-	return err
-}
-
-// scoreInto scores the rows from from to before to that done does not hold, keeps them in a journal, which it closes,
-// and tells of every batch. Errors that may not come again are not kept.
-func scoreInto(ctx context.Context, j *journal.Journal[Row], s TableScorer, t *data.Table, from, to int, done results,
-	tell func()) error {
-	tell()
-	err := rowsWithin(ctx, s, t, from, to, done, func(rows []Row) error {
-		tell()
-		return j.Write(slices.DeleteFunc(rows, func(r Row) bool { return r.passing })...)
-	})
-	if e := j.Close(); err == nil {
-		err = e
-	}
-	return err
-}
-
-// writeScores writes the rows with their scores.
-func writeScores(
-	ctx context.Context, t *data.Table, out string, f data.Format, cfg model.ScorerConfig, done results,
-) (*TableResult, error) {
-	r := &TableResult{Out: out, Rows: t.Len()}
-	columns := scoreColumns(&cfg)
-	err := t.Rewrite(ctx, out, f, columns, func(i int, rec *data.Record) {
-		for _, column := range columns {
-			rec.Set(column.Name, nil)
-		}
-		if row := done.get(i); row.Error != "" {
-			r.Failed++
-			rec.Set("error", row.Error)
-		} else {
-			r.Scored++
-			setScore(rec, &cfg, &row)
-		}
-	})
-	return r, err
+	scores, err := k.scores(t.Len())
+	return scores, errors.Join(err, k.Close())
 }
 
 // progressHead says what the rows of OUT.progress belong to; each says itself what it is of.
@@ -292,33 +262,4 @@ type progressHead struct {
 	In     string `json:"in"`
 	Rows   int    `json:"rows"`
 	Scorer string `json:"scorer"`
-}
-
-// openProgress opens OUT.progress and returns the rows that it holds and that were not changed since.
-func openProgress(path string, t *data.Table, s TableScorer) (*journal.Journal[Row], Scores, error) {
-	in, err := remote.Abs(t.Path())
-	if err != nil {
-		return nil, nil, err
-	}
-	print, err := s.Fingerprint()
-	if err != nil {
-		return nil, nil, err
-	}
-	j, old, err := journal.Open[Row](path, progressHead{in, t.Len(), print})
-	if err != nil {
-		return nil, nil, err
-	}
-	return j, keepUnchanged(t, old), nil
-}
-
-// keepUnchanged gives those of the results whose rows were not changed since.
-func keepUnchanged(t *data.Table, old []Row) Scores {
-	done := make(Scores, len(old))
-	for _, o := range old {
-		row, err := t.Read(o.Row)
-		if Content(t.Folder(), &row, err) == o.Content {
-			done[o.Row] = o
-		}
-	}
-	return done
 }

@@ -2,13 +2,16 @@ package shards
 
 import "fmt"
 
-// Collect gives the results of a shard's rows in their order, out of those by row.
-func Collect[T any](s Shard, done map[int]T) ([]T, error) {
+// Collect gives the results of a shard's rows in their order; get finds that of a row, if there is one.
+func Collect[T any](s Shard, get func(row int) (r T, ok bool, err error)) ([]T, error) {
 	rows := make([]T, 0, s.To-s.From)
 	for i := s.From; i < s.To; i++ {
-		row, ok := done[i]
-		if !ok {
-			return nil, fmt.Errorf("row %d has no result", i+1)
+		row, ok, err := get(i)
+		if err == nil && !ok {
+			err = fmt.Errorf("row %d has no result", i+1)
+		}
+		if err != nil {
+			return nil, err
 		}
 		rows = append(rows, row)
 	}

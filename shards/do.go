@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"strings"
 	"time"
 
@@ -279,14 +280,14 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("%d of %d shards are not done: %s", len(e.Missing), e.Of, strings.Join(list, ", "))
 }
 
-// Merge gives the results of all rows in their order. It is an error if a shard is not done (a [MissingError]), if a
-// file is not what its manifest says, or if a row has no result or two.
-func (w *Work[T]) Merge() ([]T, error) {
+// complete is a [MissingError] if a shard is not done.
+func (w *Work[T]) complete() error {
 	missing := &MissingError{Of: w.Count()}
 	for k := 1; k <= w.Count(); k++ {
 		if done, err := w.done(k); err != nil {
-			return nil, err
+			return err
 		} else if done {
+			w.sweep(k)
 			continue
 		}
 		text := fmt.Sprint(k)
@@ -298,25 +299,70 @@ func (w *Work[T]) Merge() ([]T, error) {
 		missing.Missing = append(missing.Missing, text)
 	}
 	if len(missing.Missing) > 0 {
-		return nil, missing
+		return missing
 	}
+	return nil
+}
+
+// Results yields the results of all rows in their order; one shard at a time is in memory. It ends with an error if a
+// shard is not done (a [MissingError], before any result), if a file is not what its manifest says, or if a row has no
+// result or two: what is made of the results is to be dropped then.
+func (w *Work[T]) Results() iter.Seq2[T, error] {
+	var none T
+	return func(yield func(T, error) bool) {
+		if err := w.complete(); err != nil {
+			yield(none, err)
+			return
+		}
+		next := 0
+		for k := 1; k <= w.Count(); k++ {
+			part, err := w.read(k)
+			if err != nil {
+				yield(none, err)
+				return
+			}
+			for _, r := range part {
+				if w.Place(r) != next {
+					yield(none, fmt.Errorf("%s: a result is of row %d, want %d", w.path(resultName(k)), w.Place(r)+1, next+1))
+					return
+				}
+				if next++; !yield(r, nil) {
+					return
+				}
+			}
+		}
+		if next != w.plan.Rows {
+			yield(none, fmt.Errorf("%s: %d results of %d rows", w.dir, next, w.plan.Rows))
+		}
+	}
+}
+
+// Merge gives what [Work.Results] yields, all at once.
+func (w *Work[T]) Merge() ([]T, error) {
 	results := make([]T, 0, w.plan.Rows)
-	for k := 1; k <= w.Count(); k++ {
-		part, err := w.read(k)
+	for r, err := range w.Results() {
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range part {
-			if w.Place(r) != len(results) {
-				return nil, fmt.Errorf("%s: a result is of row %d, want %d", w.path(resultName(k)), w.Place(r)+1, len(results)+1)
-			}
-			results = append(results, r)
-		}
-	}
-	if len(results) != w.plan.Rows {
-		return nil, fmt.Errorf("%s: %d results of %d rows", w.dir, len(results), w.plan.Rows)
+		results = append(results, r)
 	}
 	return results, nil
+}
+
+// Reader gives results row by row: get wants the rows in their order. All shards are done, else it is a [MissingError].
+func (w *Work[T]) Reader() (get func(row int) (r T, ok bool, err error), stop func(), err error) {
+	if err := w.complete(); err != nil {
+		return nil, nil, err
+	}
+	next, stop := iter.Pull2(w.Results())
+	get = func(row int) (r T, ok bool, err error) {
+		r, err, ok = next()
+		if err == nil && (!ok || w.Place(r) != row) {
+			err = fmt.Errorf("%s: row %d has no result", w.dir, row+1)
+		}
+		return r, ok, err
+	}
+	return get, stop, nil
 }
 
 // read reads a finished shard, and holds it against its manifest.

@@ -173,6 +173,18 @@ func (w *Work[T]) mine(l *lease) (bool, error) {
 	return !newer, err
 }
 
+// sweep removes what a worker left of a shard that ended between its manifest and its release. It may fail: what is
+// left does no harm.
+func (w *Work[T]) sweep(shard int) {
+	n, err := w.last(shard)
+	if err != nil || n == 0 {
+		return
+	}
+	if who, age, err := w.held(shard, n); err == nil && (who.gone() || age >= w.lease()) {
+		_ = w.release(&lease{shard: shard, number: n})
+	}
+}
+
 // release removes the leases of a shard, and what its workers kept.
 func (w *Work[T]) release(l *lease) error {
 	var errs []error

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"time"
@@ -58,7 +59,7 @@ func (d disk) once(name string, raw []byte) error {
 		return err
 	}
 	path := d.path(name)
-	beside := fmt.Sprintf("%s.%s", name, worker().ID)
+	beside := fmt.Sprintf("%s.%s-%08x", name, worker().ID, rand.Uint32()) // one process may do so several times at once
 	if err := d.write(beside, raw); err != nil {
 		return err
 	}
@@ -102,7 +103,12 @@ func (d disk) age(name string) (time.Duration, error) {
 	if err = errors.Join(err, os.Remove(clock)); err != nil {
 		return 0, err
 	}
-	return now.ModTime().Sub(info.ModTime()), nil
+	age := now.ModTime().Sub(info.ModTime())
+	if age < 0 { // the clock was set back: a lost worker's lease would be young until the time is reached again
+		age = 0
+		err = os.Chtimes(d.path(name), time.Time{}, now.ModTime())
+	}
+	return age, err
 }
 
 func (d disk) expire(name string) error {

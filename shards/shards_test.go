@@ -280,6 +280,30 @@ func TestSlowIsLeftAlone(t *testing.T) {
 	merged(t, other)
 }
 
+// TestClockJumps: a lost worker's shard is taken over after one lease, though the clock was set back by a year since it
+// was renewed, and at once when it was set forward.
+func TestClockJumps(t *testing.T) {
+	for what, jump := range map[string]time.Duration{"back": 365 * 24 * time.Hour, "forward": -365 * 24 * time.Hour} {
+		w := open(t, filepath.Join(t.TempDir(), "shards"), 1)
+		w.Lease = 300 * time.Millisecond
+		prepared(w)
+		name := w.path(leaseName(1, 1))
+		elsewhere := []byte(`{"host": "other", "pid": 1, "id": "1-1", "boot": "other"}`)
+		if err := os.WriteFile(name, elsewhere, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		renewed := time.Now().Add(jump) // as the clock showed it then
+		if err := os.Chtimes(name, renewed, renewed); err != nil {
+			t.Fatal(err)
+		}
+		r, err := w.Do(t.Context(), Ref{1, 1}, do(func(int) {}))
+		if err != nil || len(r.Shards) != 1 {
+			t.Errorf("%s: %+v, %v", what, r, err)
+		}
+		merged(t, w)
+	}
+}
+
 // TestElsewhere: that a process number is not there is proof only in the PID namespace and boot of its worker.
 func TestElsewhere(t *testing.T) {
 	me := worker()

@@ -2,6 +2,7 @@ package textjudge
 
 import (
 	"context"
+	"errors"
 
 	"assay/data"
 	"assay/shards"
@@ -66,11 +67,16 @@ func (j *Judge) TableShard(ctx context.Context, o TableOptions) (*shards.Report,
 		return nil, err
 	}
 	return w.Do(ctx, o.Shard, func(ctx context.Context, s shards.Shard) ([]row, error) {
-		r.from, r.to, r.done = s.From, s.To, map[int]row{}
-		if err := r.judgeInto(ctx, s.Progress); err != nil {
+		r.from, r.to = s.From, s.To
+		if err := r.open(s.Progress); err != nil {
 			return nil, err
 		}
-		return shards.Collect(s, r.done)
+		var rows []row
+		err := r.rows(ctx)
+		if err == nil {
+			rows, err = shards.Collect(s, r.done.Get)
+		}
+		return rows, errors.Join(err, r.done.Close())
 	})
 }
 
@@ -80,12 +86,10 @@ func (r *run) merge(f data.Format) (*TableResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := w.Merge()
+	get, stop, err := w.Reader()
 	if err != nil {
 		return nil, err
 	}
-	for _, d := range rows {
-		r.done[d.Row] = d
-	}
-	return r.write(f)
+	defer stop()
+	return r.write(f, get)
 }

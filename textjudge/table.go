@@ -51,9 +51,8 @@ type run struct {
 
 	from, to int // rows to judge
 
-	mu      sync.Mutex // of what follows
-	done    map[int]row
-	journal *journal.Journal[row]
+	telling sync.Mutex
+	done    *journal.Index[row]
 }
 
 // Table judges every row of a table and writes the rows with score, score01, dimensions, answers and error added. Those
@@ -76,15 +75,17 @@ func (j *Judge) Table(ctx context.Context, o TableOptions) (*TableResult, error)
 		return r.merge(format)
 	}
 	progress := o.Out + ".progress"
-	err = r.judgeInto(ctx, progress)
-	if errors.Is(err, context.Canceled) || errors.Is(err, chat.ErrUnavailable) {
-		return nil, &StoppedError{len(r.done), r.table.Len(), progress, err}
-	}
-	if err != nil {
+	if err := r.open(progress); err != nil {
 		return nil, err
 	}
-	result, err := r.write(format)
-	if err != nil {
+	var result *TableResult
+	err = r.rows(ctx)
+	if errors.Is(err, context.Canceled) || errors.Is(err, chat.ErrUnavailable) {
+		err = &StoppedError{r.done.Len(), r.table.Len(), progress, err}
+	} else if err == nil {
+		result, err = r.write(format, r.done.Get)
+	}
+	if err = errors.Join(err, r.done.Close()); err != nil {
 		return nil, err
 	}
 	return result, os.Remove(progress)
@@ -92,25 +93,13 @@ func (j *Judge) Table(ctx context.Context, o TableOptions) (*TableResult, error)
 
 // begin opens the table.
 func (j *Judge) begin(o TableOptions) (r *run, err error) {
-	r = &run{judge: j, roles: j.Roles(), o: o, done: map[int]row{}}
+	r = &run{judge: j, roles: j.Roles(), o: o}
 	if r.table, err = data.OpenTable(o.In, data.WithColumns(o.Columns), data.WithRequired(r.required()...),
 		data.WithOnly("source", "edit", "target", "instruction")); err != nil {
 		return nil, err
 	}
 	r.to = r.table.Len()
 	return r, nil
-}
-
-// judgeInto judges the rows, with a journal at that path.
-func (r *run) judgeInto(ctx context.Context, path string) error {
-	if err := r.open(path); err != nil {
-		return err
-	}
-	err := r.rows(ctx)
-	if e := r.journal.Close(); err == nil {
-		err = e
-	}
-	return err
 }
 
 // head says what a run's results belong to.
@@ -131,36 +120,25 @@ func (r *run) open(progress string) error {
 	if err != nil {
 		return err
 	}
-	var old []row
-	if r.journal, old, err = journal.Open[row](progress, head); err != nil {
-		return err
-	}
-	for _, d := range old {
-		if d.Row >= r.table.Len() {
-			continue
-		}
+	unchanged := func(d row) bool {
 		_, pictures, err := r.read(d.Row)
-		if r.content(d.Row, pictures, err) == d.Content {
-			r.done[d.Row] = d
-		}
+		return r.content(d.Row, pictures, err) == d.Content
 	}
-	return nil
+	r.done, err = journal.OpenIndex(progress, head, r.table.Len(), func(d row) int { return d.Row }, unchanged)
+	return err
 }
 
 // rows judges all rows that are not done.
 func (r *run) rows(ctx context.Context) error {
 	ctx, r.stop = context.WithCancelCause(ctx)
 	defer r.stop(nil)
-	var missing []int
-	for i := r.from; i < r.to; i++ {
-		if _, ok := r.done[i]; !ok {
-			missing = append(missing, i)
-		}
-	}
 	todo := make(chan int)
 	go func() {
 		defer close(todo)
-		for _, i := range missing {
+		for i := r.from; i < r.to; i++ {
+			if r.done.Has(i) {
+				continue
+			}
 			select {
 			case todo <- i:
 			case <-ctx.Done():
@@ -168,7 +146,7 @@ func (r *run) rows(ctx context.Context) error {
 			}
 		}
 	}()
-	return r.work(ctx, todo)
+	return errors.Join(r.work(ctx, todo), r.done.Sync())
 }
 
 func (r *run) work(ctx context.Context, todo <-chan int) error {
@@ -214,23 +192,19 @@ func (r *run) one(ctx context.Context, i int) error {
 		d.Error = err.Error()
 	}
 	d.Unreadable, d.passing = errors.As(err, &answer), errors.As(err, &server)
-	r.mu.Lock()
-	r.done[i] = d
-	r.mu.Unlock()
-	r.told()
+	defer r.told()
 	if d.passing { // it may answer another time, so the error is not kept
+		r.done.Hold(d)
 		return nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.journal.Write(d)
+	return r.done.Write(d)
 }
 
 func (r *run) told() {
 	if r.o.Progress == nil {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.o.Progress(len(r.done), r.to-r.from)
+	r.telling.Lock()
+	defer r.telling.Unlock()
+	r.o.Progress(r.done.Len(), r.to-r.from)
 }

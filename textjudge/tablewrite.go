@@ -8,8 +8,8 @@ import (
 	"assay/internal/atomicfile"
 )
 
-// write writes the table and counts.
-func (r *run) write(format data.Format) (*TableResult, error) {
+// write writes the table and counts; get gives what became of a row, in the order of the rows.
+func (r *run) write(format data.Format, get func(row int) (row, bool, error)) (*TableResult, error) {
 	c := &r.judge.Config
 	result := &TableResult{
 		Out: r.o.Out, Judge: c.Name, Rule: c.Rule, Average: c.Average, Passes: c.Passes, Repeats: c.Repeats,
@@ -33,7 +33,10 @@ func (r *run) write(format data.Format) (*TableResult, error) {
 			for _, column := range columns {
 				rec.Set(column.Name, nil)
 			}
-			d := r.done[i]
+			d, _, err := get(i)
+			if err != nil {
+				return err
+			}
 			result.count(&d)
 			d.set(&rec)
 			if err := tw.Write(rec); err != nil {

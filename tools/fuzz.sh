@@ -2,7 +2,7 @@
 # Runs the fuzz targets: tools/fuzz.sh [--ci] [--only TARGET]
 #   (no option)  each by Go's engine, which follows coverage, for half a minute, then the number of inputs that the list below
 #                says without following it (internal/fuzzing: ten to a hundred times as many a second); two at a time
-#   --ci         half a minute each without following it, from a fixed seed: what fails there is the change's fault, not chance's
+#   --ci         ten seconds each without following it, from a fixed seed: what fails there is the change's fault, not chance's
 # Logs and what was found interesting go to build/fuzz. An input that fails is written to testdata/fuzz of its package: mend
 # the cause and commit it, small, as a regression seed.
 set -euo pipefail
@@ -43,7 +43,7 @@ one() {
 	log=build/fuzz/$name.log
 	cache=$PWD/build/fuzz/cache/$name
 	if [ "$mode" = ci ]; then
-		FUZZ_BLIND=30s FUZZ_SEED=1 blind "$@" >"$log" 2>&1
+		FUZZ_BLIND=10s FUZZ_SEED=1 blind "$@" >"$log" 2>&1
 	else
 		go test "$1" -vet=off -run '^$' -fuzz "^$2\$" -fuzztime 30s -parallel 1 -fuzzminimizetime 100x \
 			-test.fuzzcachedir="$cache" >"$log" 2>&1 && FUZZ_BLIND=$3 FUZZ_CORPUS=$cache blind "$@" >>"$log" 2>&1

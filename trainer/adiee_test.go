@@ -55,6 +55,9 @@ func TestRecipes(t *testing.T) {
 			}
 			c.Backbone, c.Out = filepath.Join(root, family, "backbone"), filepath.Join(t.TempDir(), "run")
 			c.Data.Train, c.Device, c.Threads = Strings{table}, "cpu", 1
+			if len(c.PairSize) > 0 { // the backbone is small, too
+				c.PairSize = []int{64, 64}
+			}
 			plan, err := DryRun(context.Background(), c, OpenModel)
 			if err != nil {
 				t.Fatal(err)

@@ -106,6 +106,9 @@ func (s *Samples) name(i int) string {
 // checkMeasure refuses a way to choose the best scorer that the validation rows do not allow.
 func (r *run) checkMeasure(valid *Samples) error {
 	c := &r.config.Validate
+	if c.By == byBenchmark { // it has data of its own
+		return nil
+	}
 	if valid.Len() == 0 {
 		if len(r.config.plateaus()) > 0 {
 			return exit.Usagef("schedule.kind: %s", plateauWants)

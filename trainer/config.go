@@ -155,7 +155,9 @@ type CheckpointConfig struct {
 type ValidateConfig struct {
 	Every int64  `yaml:"every"` // steps; 0: after every epoch
 	Limit int    `yaml:"limit"` // rows; 0: all
-	By    string `yaml:"by"`    // auto, l1, spearman, pair_accuracy: what is best
+	By    string `yaml:"by"`    // auto, l1, spearman, pair_accuracy, benchmark: what is best
+
+	Benchmark *BenchmarkConfig `yaml:"benchmark,omitempty"` // of by: benchmark
 
 	Patience int64 `yaml:"patience"` // the run ends after so many validations that were not better; 0: it does not
 }

@@ -235,8 +235,9 @@ func (c *Config) checkCourse(d checker) {
 	if c.Mode == ModeText {
 		d.oneOf("validate.by", c.Validate.By, "auto", byLoss, byTokenAccuracy)
 	} else {
-		d.oneOf("validate.by", c.Validate.By, "auto", byL1, bySpearman, byPairs)
+		d.oneOf("validate.by", c.Validate.By, "auto", byL1, bySpearman, byPairs, byBenchmark)
 	}
+	c.checkBenchmark(d)
 	d.want(c.Validate.Patience >= 0, "validate.patience", "want at least 0 (to the end), not %d", c.Validate.Patience)
 	d.want(c.Validate.Limit >= 0, "validate.limit", "want at least 0 (all rows), not %d", c.Validate.Limit)
 }

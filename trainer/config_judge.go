@@ -53,6 +53,9 @@ func (c *Config) readJudge(d *strictyaml.Document, folder string) error {
 	if c.Backbone == "" {
 		c.Backbone = judge.Backbone
 	}
+	if d.Has("dtype") && c.Dtype != "auto" { // as with a scorer of format 1, it may be changed
+		judge.DType = c.Dtype
+	}
 	// Nothing of format 1 is asked, and config.yaml says so.
 	c.Question, c.Answer, c.Dtype = Strings{""}, Strings{""}, judge.DType
 	if c.Init != "" {
@@ -99,7 +102,9 @@ func (c *Config) checkTerm(d checker, key string, s *losses.Spec, row *losses.Ro
 	if row.Over == losses.Tokens {
 		return
 	}
-	name, head, err := c.Judge.HeadOf(s.Dimension)
+	d.want(!s.Fused || s.Dimension == "", key+".fused", "a term of the fusion has no dimension: it learns from what is said "+
+		"of the score")
+	name, head, err := c.Judge.HeadOf(s)
 	if err != nil {
 		d.Problem(key+".dimension", "%v", err)
 		return
@@ -116,7 +121,10 @@ func (c *Config) checkFused(d checker) {
 	}
 	trains := map[string]bool{}
 	for i := range c.Losses {
-		if name, _, err := c.Judge.HeadOf(c.Losses[i].Dimension); err == nil && c.Losses[i].Factor() > 0 {
+		if c.Losses[i].Fused && c.Losses[i].Factor() > 0 {
+			return // all of them
+		}
+		if name, _, err := c.Judge.HeadOf(&c.Losses[i]); err == nil && c.Losses[i].Factor() > 0 {
 			trains[name] = true
 		}
 	}

@@ -77,6 +77,11 @@ func (c *Config) settle(d *strictyaml.Document, folder string) {
 			tables[i] = absolute(folder, tables[i])
 		}
 	}
+	if b := c.Validate.Benchmark; b != nil {
+		for _, p := range []*string{&b.Ratings, &b.Images, &b.Votes, &b.Targets} {
+			*p = absolute(folder, *p)
+		}
+	}
 	c.settleText()
 	c.settleTrain(checker{d})
 	if c.Steps > 0 && !d.Has("epochs") {
@@ -98,8 +103,8 @@ func (c *Config) refuseStorage(d *strictyaml.Document) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(paths)) {
 		for _, path := range paths[key] {
-			if remote.Is(path) {
-				d.Problem(key, "%s: training reads and writes files of this machine: copy it, or mount it", path)
+			if problem := remote.Refuse("training", path); problem != "" {
+				d.Problem(key, "%s", problem)
 			}
 		}
 	}

@@ -17,6 +17,7 @@ const (
 	byTokenAccuracy = "token_accuracy"
 	bySpearman      = "spearman"
 	byPairs         = "pair_accuracy"
+	byBenchmark     = "benchmark"
 )
 
 // compares tells whether a term of the objective is over several edits of a group.
@@ -61,6 +62,7 @@ func (c *Config) checkLosses(d checker) {
 		}
 		d.want(s.Dimension == "", key+".dimension", "the scorer has one head, the score's: it has no dimension %q",
 			s.Dimension)
+		d.want(!s.Fused, key+".fused", "the scorer has one head: there is nothing to fuse")
 		d.want(row.Outputs != losses.Classes || c.Head.Classes(), key+".kind", "%s wants head.kind: classification", s.Kind)
 		d.want(row.Outputs != losses.MuSigma, key+".kind", "%s wants a head with mu and log sigma; this one has %s", s.Kind,
 			c.Head.Kind)

@@ -199,3 +199,17 @@ func TestJudgeConfig(t *testing.T) {
 		}
 	}
 }
+
+// TestJudgeType: the run's dtype is that of the scorer that it makes. It was passed over once.
+func TestJudgeType(t *testing.T) {
+	for text, want := range map[string]string{"": "float32", "dtype: bfloat16\n": "bfloat16", "dtype: auto\n": "float32"} {
+		c := load(t, writeJudge(t, judgeLosses+text))
+		p, err := newParts(c, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Dtype != want || p.Config.DType != want {
+			t.Errorf("%q: the run has %s, its scorer %s", text, c.Dtype, p.Config.DType)
+		}
+	}
+}

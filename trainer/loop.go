@@ -25,6 +25,7 @@ type run struct {
 	weightsChecked bool // for values that are not finite
 	data           *Data
 	valid          Examples
+	benchmark      Benchmark // that validate.by names; nil: none
 
 	own       ownership
 	optimizer optim.Groups

@@ -96,6 +96,9 @@ type ValidationMetrics struct {
 
 	TokenAccuracy *number `json:"token_accuracy,omitempty"` // of mode text: share of the tokens that are the likeliest
 
+	Benchmark *number `json:"benchmark,omitempty"`       // the number of validate.benchmark
+	Lower     bool    `json:"lower_is_better,omitempty"` // of it
+
 	Best    bool    `json:"best"`    // the lowest L1 so far
 	Seconds float64 `json:"seconds"` // of training so far
 }
@@ -185,6 +188,12 @@ func (r *recorder) validation(m *ValidationMetrics) error {
 	}
 	if m.Pairs != nil {
 		scalars = append(scalars, events.Scalar{Tag: "validation/pair_accuracy", Value: float64(*m.Pairs)})
+	}
+	if m.Benchmark != nil {
+		scalars = append(scalars, events.Scalar{Tag: "validation/benchmark", Value: float64(*m.Benchmark)})
+		if m.Rows == 0 {
+			scalars = scalars[3:]
+		}
 	}
 	return r.told(errors.Join(r.line(m), r.events.Add(m.Step, wall(), scalars...)))
 }

@@ -92,28 +92,29 @@ type Planner interface {
 
 // Plan is what train --dry-run prints.
 type Plan struct {
-	Device     string           `json:"device"`             // the one that would be used, in words
-	Steps      int64            `json:"steps"`              // optimizer steps
-	Examples   int64            `json:"examples"`           // samples seen over the run
-	Groups     int64            `json:"groups,omitempty"`   // whole groups seen over the run, if it keeps them whole
-	Rows       int              `json:"rows"`               // labelled training rows
-	Validation int              `json:"validation"`         // validation rows
-	BadRows    []BadRow         `json:"bad_rows,omitempty"` // rows that would be set aside
-	Found      *Found           `json:"found,omitempty"`    // groups and what compares their edits, if they are used
-	BatchSize  int              `json:"batch_size"`         // samples per step
-	MicroBatch int              `json:"micro_batch"`        // samples per run of the graph; from the model if it is auto
-	Tokens     TokenCount       `json:"tokens"`             // of an example, over the sample looked at
-	Shared     *SharedTokens    `json:"shared,omitempty"`   // what the edits of a whole group begin with
-	Parameters int64            `json:"parameters"`         // of backbone, adapter and head
-	Trainable  int64            `json:"trainable"`          // of them
-	Trains     Trained          `json:"trains"`             // which
-	Bytes      map[string]int64 `json:"bytes"`              // memory wanted, by what for
-	Host       map[string]int64 `json:"host,omitempty"`     // the machine's beside a GPU's, which Bytes is then
-	Absent     string           `json:"absent,omitempty"`   // what is missing of the backbone's weights; nothing trains then
-	Partly     bool             `json:"partly,omitempty"`   // a part of the weights is there, a shard is missing
-	Need       int64            `json:"need"`               // all of it
-	Memory     int64            `json:"memory,omitempty"`   // what the device has free; 0: not known
-	Fits       *bool            `json:"fits,omitempty"`     // whether that suffices
+	Device     string           `json:"device"`              // the one that would be used, in words
+	Steps      int64            `json:"steps"`               // optimizer steps
+	Examples   int64            `json:"examples"`            // samples seen over the run
+	Groups     int64            `json:"groups,omitempty"`    // whole groups seen over the run, if it keeps them whole
+	Rows       int              `json:"rows"`                // labelled training rows
+	Validation int              `json:"validation"`          // validation rows
+	BadRows    []BadRow         `json:"bad_rows,omitempty"`  // rows that would be set aside
+	Found      *Found           `json:"found,omitempty"`     // groups and what compares their edits, if they are used
+	Benchmark  string           `json:"benchmark,omitempty"` // that says which scorer is best
+	BatchSize  int              `json:"batch_size"`          // samples per step
+	MicroBatch int              `json:"micro_batch"`         // samples per run of the graph; from the model if it is auto
+	Tokens     TokenCount       `json:"tokens"`              // of an example, over the sample looked at
+	Shared     *SharedTokens    `json:"shared,omitempty"`    // what the edits of a whole group begin with
+	Parameters int64            `json:"parameters"`          // of backbone, adapter and head
+	Trainable  int64            `json:"trainable"`           // of them
+	Trains     Trained          `json:"trains"`              // which
+	Bytes      map[string]int64 `json:"bytes"`               // memory wanted, by what for
+	Host       map[string]int64 `json:"host,omitempty"`      // the machine's beside a GPU's, which Bytes is then
+	Absent     string           `json:"absent,omitempty"`    // what is missing of the backbone's weights; nothing trains then
+	Partly     bool             `json:"partly,omitempty"`    // a part of the weights is there, a shard is missing
+	Need       int64            `json:"need"`                // all of it
+	Memory     int64            `json:"memory,omitempty"`    // what the device has free; 0: not known
+	Fits       *bool            `json:"fits,omitempty"`      // whether that suffices
 }
 
 // SharedTokens says what the edits of one group, the first of several edits, save in a step.

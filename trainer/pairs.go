@@ -107,7 +107,9 @@ func (r *run) by(m *ValidationMetrics) string {
 }
 
 // falling tells whether a measure is the better the lower it is.
-func falling(by string) bool { return by == byL1 || by == byLoss }
+func (m *ValidationMetrics) falling(by string) bool {
+	return by == byL1 || by == byLoss || by == byBenchmark && m.Lower
+}
 
 // number is a measure; NaN if it is not defined.
 func (m *ValidationMetrics) number(by string) float64 {
@@ -120,6 +122,8 @@ func (m *ValidationMetrics) number(by string) float64 {
 		return float64(*m.Pairs)
 	case by == byLoss && m.Loss != nil:
 		return float64(*m.Loss)
+	case by == byBenchmark && m.Benchmark != nil:
+		return float64(*m.Benchmark)
 	case by == byTokenAccuracy && m.TokenAccuracy != nil:
 		return float64(*m.TokenAccuracy)
 	}
@@ -129,7 +133,7 @@ func (m *ValidationMetrics) number(by string) float64 {
 // value is a measure, the lower the better; ok is false if it is not defined.
 func (m *ValidationMetrics) value(by string) (float64, bool) {
 	v := m.number(by)
-	if !falling(by) {
+	if !m.falling(by) {
 		v = -v
 	}
 	return v, !math.IsNaN(v)

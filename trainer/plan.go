@@ -12,8 +12,9 @@ const planSample = 64
 
 // PlanOptions say how a run is planned.
 type PlanOptions struct {
-	Progress func(what string, total int64, unit string) Progress // of the look at all rows; nil: none
-	Ranks    int                                                  // processes that would train together; 0: one
+	Progress  func(what string, total int64, unit string) Progress // of the look at all rows; nil: none
+	Benchmark BenchmarkOpener                                      // as Options.Benchmark
+	Ranks     int                                                  // processes that would train together; 0: one
 }
 
 // DryRun says what a run would do and need, without training or writing anything. The part that only the model knows is
@@ -29,6 +30,9 @@ func DryRun(ctx context.Context, c *Config, f Factory, more ...PlanOptions) (pla
 	}
 	defer tables.Close()
 	r := &run{config: c, data: tables, valid: tables.Validation}
+	if err := r.openBenchmark(o.Benchmark); err != nil {
+		return nil, err
+	}
 	here := r.ranks.here(c)
 	here.Ranks = o.Ranks
 	if r.model, err = f(ctx, here); err != nil {
@@ -110,6 +114,9 @@ func (r *run) complete(p *Plan) *Plan {
 	}
 	p.MicroBatch = min(max(p.MicroBatch, 1), c.BatchSize)
 	p.Found = r.found()
+	if r.benchmark != nil {
+		p.Benchmark = r.benchmark.String()
+	}
 	if p.Need = total(p.Bytes); p.Memory > 0 {
 		fits := p.Need <= p.Memory
 		p.Fits = &fits

@@ -52,7 +52,9 @@ func (m *scorerModel) Accumulates() bool { return resident(m.config) }
 
 func (m *scorerModel) Begin(ctx context.Context) error { return m.tuner.Begin(ctx) }
 
-func (m *scorerModel) Sums(ctx context.Context, into [][]float32) error { return m.tuner.Sums(ctx, into) }
+func (m *scorerModel) Sums(ctx context.Context, into [][]float32) error {
+	return m.tuner.Sums(ctx, into)
+}
 
 func (m *textModel) Accumulates() bool { return resident(m.config) }
 

@@ -147,7 +147,7 @@ func (c *Config) plateaus() map[string]*ScheduleConfig {
 // measurePlateaus lets the schedules of kind plateau see a validation.
 func (r *run) measurePlateaus(m *ValidationMetrics) {
 	for owner, s := range r.config.plateaus() {
-		p := optim.Plateau{Patience: s.Patience, Threshold: s.Threshold, Rising: !falling(r.by(m))}
+		p := optim.Plateau{Patience: s.Patience, Threshold: s.Threshold, Rising: !m.falling(r.by(m))}
 		if kept := r.state.Plateaus[owner]; kept != nil {
 			p.PlateauState = *kept
 		}

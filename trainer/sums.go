@@ -11,7 +11,7 @@ func (r *run) add(out *StepResult, n int) error {
 	if r.ranks != nil {
 		return nil
 	}
-	if err := r.checkGrads(out, n); err != nil {
+	if err := r.checkGrads(out, n); err != nil || r.accumulator() != nil {
 		return err
 	}
 	r.sum(out)
@@ -20,7 +20,11 @@ func (r *run) add(out *StepResult, n int) error {
 
 // checkGrads looks at the shapes of what the model gave for n samples.
 func (r *run) checkGrads(out *StepResult, n int) error {
-	if len(out.Grads) != len(r.params) || len(out.Loss) != n || len(out.ScoreLoss) != n || len(out.Score) != n ||
+	grads := len(r.params)
+	if r.accumulator() != nil {
+		grads = 0
+	}
+	if len(out.Grads) != grads || len(out.Loss) != n || len(out.ScoreLoss) != n || len(out.Score) != n ||
 		len(out.CE) != 0 && len(out.CE) != n {
 		return fmt.Errorf("the model gave %d losses and %d gradients for %d samples and %d parameters", len(out.Loss),
 			len(out.Grads), n, len(r.params))

@@ -30,6 +30,8 @@ type Options struct {
 	Warn     func(text string)                                    // nil: none
 	Note     func(text string)                                    // told what is trained; nil: none
 
+	Benchmark BenchmarkOpener // what validate.by: benchmark is opened by; nil: such runs are refused
+
 	Ranks Ranks // those that train together, of which this process is one; nil: it trains alone
 }
 
@@ -98,6 +100,9 @@ func Train(ctx context.Context, o Options) (result *Result, err error) {
 func trainIn(ctx context.Context, o *Options, k *ranks, tables *Data) (*Result, error) {
 	c := o.Config
 	r := &run{config: c, ranks: k, data: tables, valid: tables.Validation}
+	if err := k.agree("opening the benchmark", r.openBenchmark(o.Benchmark)); err != nil {
+		return nil, err
+	}
 	result, err := r.train(ctx, o)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		agreed := Agreed(err)

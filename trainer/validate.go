@@ -37,7 +37,7 @@ func nearest(values []float64, x float64) int {
 // validationDue tells whether the validation rows are to be scored at the present step.
 func (r *run) validationDue() bool {
 	s := &r.state
-	if r.valid.Len() == 0 || s.Step == 0 || s.Step == s.Validated {
+	if r.valid.Len() == 0 && r.benchmark == nil || s.Step == 0 || s.Step == s.Validated {
 		return false
 	}
 	if s.Step == r.total {
@@ -125,10 +125,15 @@ func (r *run) validate(ctx context.Context) error {
 	}
 	var m *ValidationMetrics
 	var err error
-	if t, ok := r.model.(talker); ok {
+	if n == 0 { // the benchmark alone
+		m = &ValidationMetrics{Kind: "validation", L1: none, Spearman: none, Accuracy: none}
+	} else if t, ok := r.model.(talker); ok {
 		m, err = r.measureTalks(ctx, t, n)
 	} else {
 		m, err = r.scoreAll(ctx, n)
+	}
+	if err == nil {
+		err = r.measureBenchmark(ctx, m)
 	}
 	if err != nil {
 		return err

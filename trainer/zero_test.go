@@ -19,6 +19,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/exit"
+	"assay/onnx"
 	"assay/optim"
 )
 
@@ -33,8 +34,9 @@ func newBroad() *broad {
 	b.all = slices.Clone(b.params)
 	for i, shape := range [][]int{{3, 70_000}, {5}, {2*optim.Block + 300}, {20_000}} {
 		t := tensor.New(tensor.WithShape(shape...), tensor.Of(tensor.Float32))
-		for j := range t.Float32s() {
-			t.Float32s()[j] = float32(j%97)/97 - 0.5
+		values := t.Float32s()
+		for j := range values {
+			values[j] = float32(j%97)/97 - 0.5
 		}
 		b.all = append(b.all, optim.Param{Name: fmt.Sprintf("layers.%d.weight", i+1), Value: t})
 	}
@@ -48,14 +50,15 @@ func (b *broad) Step(ctx context.Context, batch []Example, weight float64, seed 
 	r, err := b.fake.Step(ctx, batch, weight, seed)
 	for _, p := range b.all[2:] {
 		g := p.Value.Clone().(*tensor.Dense)
-		clear(g.Float32s())
+		values := g.Float32s()
+		clear(values)
 		for i := range batch {
 			h := fnv.New64a()
 			fmt.Fprint(h, p.Name, batch[i].Row.Instruction, batch[i].Question)
 			x := h.Sum64()
-			for j := range g.Float32s() {
+			for j := range values {
 				x = x*6364136223846793005 + 1442695040888963407
-				g.Float32s()[j] += float32(weight) * float32(int32(x>>32)) / (1 << 31)
+				values[j] += float32(weight) * float32(int32(x>>32)) / (1 << 31)
 			}
 		}
 		r.Grads = append(r.Grads, g)
@@ -66,7 +69,7 @@ func (b *broad) Step(ctx context.Context, batch []Example, weight float64, seed 
 func (b *broad) SaveScorer(dir string) error {
 	h := sha256.New()
 	for _, p := range b.all {
-		fmt.Fprintln(h, p.Floats())
+		h.Write(onnx.Float32Bytes(p.Floats()))
 	}
 	return os.WriteFile(filepath.Join(dir, "weights.txt"), []byte(hex.EncodeToString(h.Sum(nil))), 0o666)
 }

@@ -30,6 +30,7 @@ type benchFlags struct {
 	compare     []string
 	checkOrder  bool
 	report, out string
+	shard       cli.ShardFlags
 	seed        uint64
 	resamples   int
 }
@@ -129,6 +130,7 @@ func (f *benchFlags) add(c *cobra.Command, b *benchmarks.Benchmark) {
 	flags.BoolVar(&f.checkOrder, "check-order", false,
 		"score pairs in both orders and count how often the winner flips")
 	f.runtime.add(c)
+	f.shard.Add(c)
 	f.Epsilon, f.BGNorm, f.Sigma = math.NaN(), "linear:255", 0.5
 	for _, name := range b.Flags {
 		switch name {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,13 @@ func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
 	if f.resamples < 0 {
 		return cli.Usagef("--resamples is %d: 0 or more was expected", f.resamples)
 	}
+	if ref, merge, err := f.shard.Read(); err != nil {
+		return err
+	} else if _, similarity := benchmarks.FindSimilarity(f.baseline); (merge || ref.Count > 0) && !similarity &&
+		!f.runtime.given() {
+		return cli.Usagef("--shard and --merge share out what a model computes: give --scorer, --judge, or a --baseline " +
+			"of embeddings")
+	}
 	if f.checkOrder && f.runtime.scorer == "" {
 		return cli.Usagef("--check-order scores pairs in both orders: give --scorer")
 	}
@@ -41,7 +49,9 @@ func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
 	if err != nil {
 		return cli.Usage(err)
 	}
-	if err := f.evaluate(c, r, set); err != nil {
+	if err := f.evaluate(c, r, set); errors.Is(err, errShared) {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	if len(r.Systems) == 0 {
@@ -252,22 +262,11 @@ func (f *benchFlags) score(
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	r.Facts = append(r.Facts, "scorer "+s.Name+": "+s.Settings)
-	bar := progress{c: c, what: r.Benchmark.Name, unit: "edits"}
-	bar.set(0, len(items))
-	run := benchmarks.Run{Benchmark: r.Benchmark.Name, Items: items, Dir: f.folder(r), Progress: bar.set}
+	run := benchmarks.Run{Benchmark: r.Benchmark.Name, Items: items, Dir: f.folder(r)}
 	if questions, ok := set.(benchmarks.Questions); ok {
 		run.AnswerOf = questions.AnswerOf
 	}
-	path, err = run.Score(c.Context(), s)
-	bar.close()
-	if errors.Is(err, context.Canceled) {
-		return "", "", fmt.Errorf("%d of %d edits are scored in %s; the same command goes on: %w", bar.done, len(items), path,
-			cli.ErrInterrupted)
-	}
-	if errors.Is(err, chat.ErrCap) {
-		return "", "", fmt.Errorf("%w: what was answered is kept; the same command goes on: %w", err, cli.ErrInterrupted)
-	}
-	if err != nil {
+	if path, err = f.runScorer(c, &run, s); err != nil {
 		return "", "", err
 	}
 	r.Facts = append(r.Facts, "predictions: "+path)
@@ -286,6 +285,43 @@ func (f *benchFlags) score(
 		err = compareOrders(c, r, s, items)
 	}
 	return name, path, err
+}
+
+// errShared says that a worker has done its shards: the report is for --merge.
+var errShared = errors.New("shards are done")
+
+// runScorer scores all items, or those of some shards (then the error is errShared, or why not), or merges all shards.
+func (f *benchFlags) runScorer(c *cobra.Command, run *benchmarks.Run, s *benchmarks.Scorer) (path string, err error) {
+	ref, merge, err := f.shard.Read()
+	if err != nil {
+		return "", err
+	}
+	bar := progress{c: c, what: run.Benchmark, unit: "edits"}
+	run.Progress = bar.set
+	switch {
+	case merge:
+		return run.Merge(s)
+	case ref.Count > 0:
+		run.Told, path = f.shard.Told(c), benchmarks.PredictionsFile(run.Dir)
+		f.shard.Why = filepath.Join(run.Dir, "failed.jsonl")
+		report, err := run.Shard(c.Context(), s, ref)
+		bar.close()
+		if errors.Is(err, chat.ErrCap) {
+			err = fmt.Errorf("%w: what was answered is kept; the same command goes on: %w", err, cli.ErrInterrupted)
+		}
+		return path, cmp.Or(f.shard.Finish(c, path, report, err), errShared)
+	}
+	bar.set(0, len(run.Items))
+	path, err = run.Score(c.Context(), s)
+	bar.close()
+	if errors.Is(err, context.Canceled) {
+		return "", fmt.Errorf("%d of %d edits are scored in %s; the same command goes on: %w", bar.done, len(run.Items), path,
+			cli.ErrInterrupted)
+	}
+	if errors.Is(err, chat.ErrCap) {
+		return "", fmt.Errorf("%w: what was answered is kept; the same command goes on: %w", err, cli.ErrInterrupted)
+	}
+	return path, err
 }
 
 func compareOrders(c *cobra.Command, r *benchmarks.Report, s *benchmarks.Scorer, items []benchmarks.Item) error {

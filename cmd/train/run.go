@@ -12,6 +12,7 @@ import (
 
 	"assay/internal/cli"
 	"assay/trainer"
+	"assay/trainer/bybenchmark"
 )
 
 func init() {
@@ -83,6 +84,8 @@ func (o *runOptions) begin(c *cobra.Command) error {
 		Warn:     cli.Warner(c),
 		Note:     o.note(c),
 		Ranks:    job.ranks(),
+
+		Benchmark: bybenchmark.Open,
 	})
 	if err != nil || !job.first() {
 		return err
@@ -102,7 +105,7 @@ func (o *runOptions) plan(
 		}
 	}
 	plan, err := trainer.DryRun(c.Context(), config, trainer.PlanModelFor(int64(memory)),
-		trainer.PlanOptions{Progress: progress, Ranks: o.planned})
+		trainer.PlanOptions{Progress: progress, Ranks: o.planned, Benchmark: bybenchmark.Open})
 	if err != nil {
 		return err
 	}
@@ -130,6 +133,9 @@ func printPlan(w io.Writer, p *trainer.Plan) {
 	}
 	fmt.Fprintf(w, "micro-batch  %d samples\n", p.MicroBatch)
 	fmt.Fprintf(w, "rows         %d for training, %d for validation\n", p.Rows, p.Validation)
+	if p.Benchmark != "" {
+		fmt.Fprintf(w, "best         by %s\n", p.Benchmark)
+	}
 	if p.Found != nil {
 		p.Found.Print(w)
 	}
@@ -200,6 +206,9 @@ func printResult(w io.Writer, r *trainer.Result) {
 	if v := r.Validation; v != nil && v.Pairs != nil {
 		fmt.Fprintf(w, "validation on %d pairs: %.4f have the better edit's score above the other's\n", v.PairRows,
 			float64(*v.Pairs))
+	}
+	if v := r.Validation; v != nil && v.Benchmark != nil {
+		fmt.Fprintf(w, "benchmark: %.4f\n", float64(*v.Benchmark))
 	}
 	if b := r.Best; b != nil && b.Step != r.Steps && b.By != "" {
 		fmt.Fprintf(w, "best validation by %s at step %d: %s\n", b.By, b.Step, r.BestScorer)

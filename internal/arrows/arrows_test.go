@@ -83,11 +83,12 @@ metrics:         onnx ort checkpoints data encoders heuristics store internal/st
 scoring:         data store model internal/remote internal/journal internal/workers internal/atomicfile shards
 scoring/calibrate: calibration data model scoring store internal/atomicfile internal/page internal/stats
 benchmarks:       internal/page data heuristics model encoders scoring store internal/journal internal/stats
-benchmarks:       internal/atomicfile metrics internal/workers textjudge
+benchmarks:       internal/atomicfile metrics internal/workers textjudge shards
 labeling:         internal/remote data store heuristics data/readers encoders internal/strictyaml internal/workers
 labeling:         internal/atomicfile
 reward: chat data heuristics model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
-.:                data model model/families scoring trainer labeling
+.:                data model model/families scoring trainer trainer/bybenchmark labeling
+trainer/bybenchmark: model benchmarks trainer
 `
 
 // Commands and tools stand on top, may import anything, and are imported by nobody.

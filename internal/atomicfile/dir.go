@@ -7,15 +7,28 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // WriteDir makes the folder dir, complete or not at all: write fills a hidden sibling, its files are synced, and it
 // gets its name last. A folder that is there already is an error; an empty one is replaced.
 func WriteDir(dir string, write func(tmp string) error) error {
+	if err := vacant(dir); err != nil {
+		return err
+	}
+	return ReplaceDir(dir, func(tmp string) error {
+		if err := write(tmp); err != nil {
+			return err
+		}
+		return vacant(dir) // another process may have been faster
+	})
+}
+
+func vacant(dir string) error {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return fmt.Errorf("%s exists already and is not empty: choose another name, or remove it", dir)
 	}
-	return ReplaceDir(dir, write)
+	return nil
 }
 
 // ReplaceDir is WriteDir for a folder that may exist: it is removed once the new one is complete.
@@ -38,10 +51,11 @@ func ReplaceDir(dir string, write func(tmp string) error) error {
 // PlaceDir gives a folder that fill has filled and synced the name dir, instead of what bears it. What fill leaves
 // behind when it fails is removed.
 func PlaceDir(dir string, fill func(tmp string) error) (err error) {
-	tmp := temporary(dir)
-	if err := os.Mkdir(tmp, 0o777); err != nil {
+	tmp, lock, err := staging(dir)
+	if err != nil {
 		return err
 	}
+	defer lock.Close()
 	defer func() {
 		if err != nil {
 			os.RemoveAll(tmp)
@@ -63,6 +77,33 @@ func PlaceDir(dir string, fill func(tmp string) error) (err error) {
 	return SyncDir(filepath.Dir(dir))
 }
 
+// staging makes an empty hidden folder beside dir. It is locked as long as its process lives, so that others do not
+// take it for a leftover.
+func staging(dir string) (tmp string, lock *os.File, err error) {
+	for range 8 {
+		tmp = temporary(dir)
+		if err := os.Mkdir(tmp, 0o777); err != nil {
+			return "", nil, err
+		}
+		lock, err = os.Open(tmp)
+		if errors.Is(err, fs.ErrNotExist) { // another process was just looking for leftovers
+			continue
+		} else if err != nil {
+			return "", nil, errors.Join(err, os.Remove(tmp))
+		}
+		if lockDir(lock) && isNamed(lock, tmp) {
+			return tmp, lock, nil
+		}
+		lock.Close()
+	}
+	return "", nil, fmt.Errorf("writing %s: other processes remove its temporary folders: run one at a time", dir)
+}
+
+// lockDir reports whether no other process has a folder locked. Where the file system has no locks none has.
+func lockDir(f *os.File) bool {
+	return !errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK)
+}
+
 // RemoveDir removes a folder so that a half-removed one never bears its name.
 func RemoveDir(dir string) error {
 	tmp := temporary(dir)
@@ -76,9 +117,24 @@ func RemoveDir(dir string) error {
 func RemoveLeftovers(root, pattern string) error {
 	old, err := filepath.Glob(filepath.Join(QuoteGlob(root), "."+pattern+".??????????.tmp"))
 	for _, dir := range old {
-		err = errors.Join(err, os.RemoveAll(dir))
+		err = errors.Join(err, removeLeftover(dir))
 	}
 	return err
+}
+
+// removeLeftover removes a temporary folder, unless a process is just filling it.
+func removeLeftover(dir string) error {
+	f, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		defer f.Close()
+		if !lockDir(f) {
+			return nil
+		}
+	}
+	return os.RemoveAll(dir)
 }
 
 // QuoteGlob returns the pattern of filepath.Glob that matches path alone.

@@ -49,6 +49,32 @@ func TestWriteDir(t *testing.T) {
 	}
 }
 
+// TestTwoWriters: of several processes that make one folder the first one does, and the others are refused; none removes
+// what another is just writing.
+func TestTwoWriters(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "out")
+	inside, done := make(chan bool), make(chan error)
+	go func() {
+		done <- WriteDir(dir, func(tmp string) error {
+			inside <- true
+			<-inside
+			return writeFiles("one")(tmp)
+		})
+	}()
+	<-inside // it has begun
+	if err := WriteDir(dir, writeFiles("two")); err != nil {
+		t.Error(err)
+	}
+	inside <- true
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "exists already") {
+		t.Error(err)
+	}
+	checkFiles(t, dir, "two")
+	if entries, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(entries) != 1 {
+		t.Errorf("%v, %v", entries, err)
+	}
+}
+
 // writeFiles fills a folder with two files of this text, one of them in a folder of its own.
 func writeFiles(text string) func(dir string) error {
 	return func(dir string) error {

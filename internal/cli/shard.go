@@ -16,6 +16,8 @@ type ShardFlags struct {
 	shard string
 	merge bool
 	ref   shards.Ref
+
+	Why string // where the reasons of failed rows stand after --merge; "": in the column error of the output
 }
 
 // Add gives a command the flags.
@@ -59,6 +61,9 @@ func (f *ShardFlags) Finish(c *cobra.Command, out string, r *shards.Report, err 
 	if err != nil || r.Failed == 0 {
 		return err
 	}
-	return Reported(fmt.Errorf("%d of %d rows failed; after --merge the column error of %s says why", r.Failed,
-		r.Rows, out))
+	why := f.Why
+	if why == "" {
+		why = "the column error of " + out
+	}
+	return Reported(fmt.Errorf("%d of %d rows failed; after --merge %s says why", r.Failed, r.Rows, why))
 }

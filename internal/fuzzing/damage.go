@@ -2,6 +2,7 @@ package fuzzing
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -27,7 +28,7 @@ func Damage(t *testing.T, n int, paths []string, check func() (noticed bool, err
 		raw := bytes.Clone(whole[path])
 		at, to := rng.IntN(len(raw)), byte(1+rng.IntN(255))
 		raw[at] ^= to
-		if err := os.WriteFile(path, raw, 0o666); err != nil {
+		if err := overwrite(path, raw); err != nil {
 			t.Fatal(err)
 		}
 		seen, err := check()
@@ -37,9 +38,20 @@ func Damage(t *testing.T, n int, paths []string, check func() (noticed bool, err
 		if seen {
 			noticed++
 		}
-		if err := os.WriteFile(path, whole[path], 0o666); err != nil {
+		if err := overwrite(path, whole[path]); err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Logf("%d of %d damaged bytes were noticed, the others change nothing", noticed, n)
+}
+
+// overwrite is os.WriteFile for a file that exists. It does not empty the file first: file systems write one that was
+// emptied to the disk as it is closed, which takes milliseconds.
+func overwrite(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Truncate(int64(len(data))), f.Close())
 }

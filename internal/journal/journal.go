@@ -4,11 +4,13 @@
 package journal
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"os"
 	"syscall"
@@ -28,15 +30,24 @@ func (j *Journal[Result]) Close() error { return errors.Join(j.Lines.Close(), j.
 // belong to (inputs, models, options); a journal of other work is an error, and so is one that is open elsewhere. A
 // line that a crash cut off is dropped, and so is one that is damaged, with all behind it.
 func Open[Result any](path string, head any) (j *Journal[Result], done []Result, err error) {
-	lock, err := lockFile(path)
+	j, err = openEach(path, head, func(r Result, _ int64) { done = append(done, r) })
 	if err != nil {
 		return nil, nil, err
 	}
-	if j, done, err = open[Result](path, head); err != nil {
-		return nil, nil, errors.Join(err, lock.Close())
+	return j, done, nil
+}
+
+// openEach is Open that tells each result as it is read, and where its line begins, and keeps none.
+func openEach[Result any](path string, head any, each func(r Result, at int64)) (j *Journal[Result], err error) {
+	lock, err := lockFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if j, err = open(path, head, each); err != nil {
+		return nil, errors.Join(err, lock.Close())
 	}
 	j.lock = lock
-	return j, done, nil
+	return j, nil
 }
 
 // lockFile keeps others out of a file. The kernel gives the lock back however the process ends.
@@ -52,49 +63,58 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-func open[Result any](path string, head any) (*Journal[Result], []Result, error) {
+func open[Result any](path string, head any, each func(r Result, at int64)) (*Journal[Result], error) {
 	first, err := json.Marshal(head)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	text, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, err
-	}
-	done, size, err := read[Result](text, first)
+	size, err := read(path, first, each)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	f, err := OpenFile(path, size)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if size == 0 {
 		if _, err := f.Write(append(first, '\n')); err != nil {
-			return nil, nil, errors.Join(err, f.Close())
+			return nil, errors.Join(err, f.Close())
 		}
 	}
-	return &Journal[Result]{Lines: Lines[Result]{f, true}}, done, nil
+	return &Journal[Result]{Lines: Lines[Result]{f, true}}, nil
 }
 
-// read returns the results in a journal, and how many bytes of it are whole lines; 0 if not even the head is.
-func read[Result any](text, head []byte) (done []Result, size int64, err error) {
-	first, rest, whole := bytes.Cut(text, []byte{'\n'})
-	if !whole {
-		return nil, 0, nil
+// read tells each result in a journal, and where its line begins, and returns how many bytes of it are whole lines; 0
+// if not even the head is.
+func read[Result any](path string, head []byte, each func(r Result, at int64)) (size int64, err error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	} else if err != nil {
+		return 0, err
 	}
-	if !bytes.Equal(first, head) {
-		return nil, 0, fmt.Errorf("it belongs to another run (%.300s): remove it, or choose another output", first)
-	}
-	size = int64(len(first) + 1)
+	defer f.Close()
+	lines := bufio.NewReaderSize(f, 1<<16)
 	for {
-		line, more, whole := bytes.Cut(rest, []byte{'\n'})
-		row, good := Row(line)
-		var r Result
-		if !whole || !good || json.Unmarshal(row, &r) != nil {
-			return done, size, nil
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) { // a crash cut it off
+			return size, nil
+		} else if err != nil {
+			return 0, err
 		}
-		done, rest, size = append(done, r), more, size+int64(len(line)+1)
+		text := line[:len(line)-1]
+		if size == 0 && !bytes.Equal(text, head) {
+			return 0, fmt.Errorf("it belongs to another run (%.300s): remove it, or choose another output", text)
+		}
+		if size > 0 {
+			row, good := Row(text)
+			var r Result
+			if !good || json.Unmarshal(row, &r) != nil {
+				return size, nil
+			}
+			each(r, size)
+		}
+		size += int64(len(line))
 	}
 }
 

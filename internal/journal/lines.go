@@ -65,19 +65,26 @@ func readLines[Row any](path string, raw []byte, check func(Row) error) (rows []
 
 // Write adds rows; they survive the end of the process.
 func (l *Lines[Row]) Write(rows ...Row) error {
+	_, err := l.write(rows)
+	return err
+}
+
+// write is Write, and returns where the line of each row begins.
+func (l *Lines[Row]) write(rows []Row) (starts []int64, err error) {
 	var b bytes.Buffer
 	for _, r := range rows {
 		line, err := json.Marshal(r)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if l.summed {
 			line = summed(line)
 		}
+		starts = append(starts, l.file.Size()+int64(b.Len()))
 		b.Write(append(line, '\n'))
 	}
-	_, err := l.file.Write(b.Bytes())
-	return err
+	_, err = l.file.Write(b.Bytes())
+	return starts, err
 }
 
 // Close writes what the system still holds to the disk, and closes the file.

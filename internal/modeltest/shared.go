@@ -31,8 +31,15 @@ func (f Family) shared(t *testing.T) {
 		{"answer", model.TuneOptions{Options: model.Options{Pieces: 1, Stretch: 50}}},
 		{"all", model.TuneOptions{Recompute: true, Options: model.Options{Pieces: 1, Stretch: 100}}},
 	} {
-		name := fmt.Sprintf("gradients,text=%s,recompute=%v,fixed=%v,blocks=%d,pieces=%d,stretch=%d", c.text, c.o.Recompute, c.o.Fixed,
-			c.o.Blocks, c.o.Pieces, c.o.Stretch)
+		name := fmt.Sprintf(
+			"gradients,text=%s,recompute=%v,fixed=%v,blocks=%d,pieces=%d,stretch=%d",
+			c.text,
+			c.o.Recompute,
+			c.o.Fixed,
+			c.o.Blocks,
+			c.o.Pieces,
+			c.o.Stretch,
+		)
 		t.Run(name, func(t *testing.T) { f.sharedGradients(t, c.text, c.o) })
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"cloud.google.com/go/storage"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -75,7 +76,12 @@ func (b *cloudBucket) stat(ctx context.Context, key string) (Info, error) {
 		return Info{}, b.failed(ctx, err)
 	}
 	b.there.Store(true)
-	return Info{a.Size, a.ModTime, a.ETag}, nil
+	info := Info{Size: a.Size, ModTime: a.ModTime, Version: a.ETag}
+	var google storage.ObjectAttrs
+	if a.As(&google) {
+		info.generation = google.Generation
+	}
+	return info, nil
 }
 
 func (b *cloudBucket) read(ctx context.Context, key string, from, most int64) (Range, error) {
@@ -96,7 +102,12 @@ func (b *cloudBucket) read(ctx context.Context, key string, from, most int64) (R
 		return Range{}, &Error{Err: err, kind: passing}
 	}
 	b.there.Store(true)
-	return Range{raw, Info{Size: r.Size(), ModTime: r.ModTime()}}, nil
+	info := Info{Size: r.Size(), ModTime: r.ModTime()}
+	var google *storage.Reader
+	if r.As(&google) {
+		info.generation = google.Attrs.Generation
+	}
+	return Range{raw, info}, nil
 }
 
 // partBytes is the size of the parts of an upload. S3 has 10,000 of them: 160 GB.
@@ -105,7 +116,7 @@ const partBytes = 16 << 20
 func (b *cloudBucket) write(ctx context.Context, key string, o writing) error {
 	options := &blob.WriterOptions{ContentType: "application/octet-stream", BufferSize: partBytes, MaxConcurrency: 2,
 		IfNotExist: o.fresh}
-	if strings.HasPrefix(b.name, "s3://") {
+	if strings.HasPrefix(b.name, "s3://") || strings.HasPrefix(b.name, "azblob://") {
 		return b.upload(ctx, key, o.fill, options)
 	}
 	one, cancel := context.WithCancel(ctx)
@@ -133,8 +144,9 @@ func (b *cloudBucket) write(ctx context.Context, key string, o writing) error {
 // lastWords is how long an upload that is given up may take to say so.
 const lastWords = 30 * time.Second
 
-// upload writes an object on S3. The library removes the parts of an upload whose source fails, but not those of one
-// whose context ended, so an interrupt becomes an error of the source.
+// upload writes an object on S3 or Azure. The library removes the parts of an upload whose source fails, but not those
+// of one whose context ended, so an interrupt becomes an error of the source. (Its writer for Azure panics when it is
+// closed after an upload that failed.)
 func (b *cloudBucket) upload(
 	ctx context.Context, key string, fill func(io.Writer) error, options *blob.WriterOptions,
 ) error {

@@ -119,7 +119,7 @@ func (o *object) block(number int64) ([]byte, error) {
 		if got, err = o.bucket.read(ctx, o.key, from, most); err != nil {
 			return err
 		}
-		if got.Info.Size != o.info.Size || !got.Info.ModTime.Equal(o.info.ModTime) {
+		if !got.Info.same(o.info) {
 			return errors.New("it was changed while it was read")
 		}
 		if int64(len(got.Bytes)) != most {

@@ -88,6 +88,16 @@ type Info struct {
 	Size    int64
 	ModTime time.Time // by the clock of the storage
 	Version string    // another one when the object changed; "": not known
+
+	generation int64 // Google's number of what was written; 0: not known
+}
+
+// same tells whether two answers are of the same object. Some answers tell times in seconds alone.
+func (i Info) same(o Info) bool {
+	if i.generation != 0 && o.generation != 0 {
+		return i.generation == o.generation && i.Size == o.Size
+	}
+	return i.Size == o.Size && i.ModTime.Truncate(time.Second).Equal(o.ModTime.Truncate(time.Second))
 }
 
 // Range is a part of an object, with what is known of the whole.

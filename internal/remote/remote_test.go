@@ -66,7 +66,7 @@ func (m *memory) stat(_ context.Context, key string) (Info, error) {
 	if !ok {
 		return Info{}, &Error{Err: errors.New("there is no such object"), kind: missing}
 	}
-	return Info{int64(len(raw)), m.time, "v"}, m.err()
+	return Info{Size: int64(len(raw)), ModTime: m.time, Version: "v"}, m.err()
 }
 
 func (m *memory) read(ctx context.Context, key string, from, most int64) (Range, error) {

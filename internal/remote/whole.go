@@ -112,7 +112,7 @@ func readAll(ctx context.Context, name string, limit int64) ([]byte, error) {
 			if want := min(maxRequest, got.Info.Size-int64(len(all))); int64(len(got.Bytes)) != want {
 				return &Error{Err: fmt.Errorf("%d bytes came of %d", len(got.Bytes), want), kind: passing}
 			}
-			if !first && (got.Info.Size != whole.Size || !got.Info.ModTime.Equal(whole.ModTime)) {
+			if !first && !got.Info.same(whole) {
 				return errors.New("it was changed while it was read")
 			}
 			return nil

@@ -30,6 +30,7 @@ type Options struct {
 	Bits      int    // 4 or 8
 	Block     int    // columns that share a scale: a power of two, 16 to 256
 	Symmetric bool   // no zero points: the middle of the range stands for 0
+	Scales    string // float32 ("" is that, too): ONNX Runtime's own; float16: half as large, and rounded
 
 	Total    func(bytes int64) // told before the work how many bytes of weights are read; nil: nobody
 	Progress func(bytes int64) // told what was read since the last call; nil: nobody
@@ -62,6 +63,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	}
 	if o.Block < 16 || o.Block > 256 || o.Block&(o.Block-1) != 0 {
 		return nil, exit.Usagef("--block %d: a power of two from 16 to 256 is wanted (32 and 128 are usual)", o.Block)
+	}
+	if o.Scales != "" && o.Scales != "float32" && o.Scales != "float16" {
+		return nil, exit.Usagef("--scales %s: float32 or float16 is wanted", o.Scales)
 	}
 	b, err := model.OpenBackbone(o.Backbone)
 	if err != nil {
@@ -268,6 +272,13 @@ func (r *run) why(info checkpoints.Info) string {
 	return ""
 }
 
+func (r *run) scaleType() onnx.DType {
+	if r.Scales == "float16" {
+		return onnx.Float16
+	}
+	return onnx.Float
+}
+
 // becomes are the tensors that are written for one.
 func (r *run) becomes(info checkpoints.Info) []checkpoints.Info {
 	if !r.layers[info.Name] || r.why(info) != "" {
@@ -279,7 +290,7 @@ func (r *run) becomes(info checkpoints.Info) []checkpoints.Info {
 	return []checkpoints.Info{
 		{Name: base + ".qweight", Type: onnx.Int32, Shape: []int64{in / each, out}},
 		{Name: base + ".qzeros", Type: onnx.Int32, Shape: []int64{groups, out / each}},
-		{Name: base + ".scales", Type: onnx.Float, Shape: []int64{groups, out}},
+		{Name: base + ".scales", Type: r.scaleType(), Shape: []int64{groups, out}},
 		{Name: base + ".g_idx", Type: onnx.Int32, Shape: []int64{in}},
 	}
 }
@@ -308,7 +319,8 @@ func (r *run) tensor(s *checkpoints.Shard, name string, out *checkpoints.Writer)
 		r.result.Bytes += info.Length
 		return out.Write(name, data)
 	}
-	rounded, err := quant.RoundStored(data, info.Type, int(l.Out), int(l.In), r.Bits, r.Block, r.Symmetric)
+	how := quant.Rounding{Bits: r.Bits, Block: r.Block, Symmetric: r.Symmetric, Half: r.scaleType() == onnx.Float16}
+	rounded, err := how.RoundStored(data, info.Type, int(l.Out), int(l.In))
 	if err != nil {
 		return fmt.Errorf("%s: tensor %q: %w", s.Path(), name, err)
 	}
@@ -324,8 +336,12 @@ func (r *run) write(out *checkpoints.Writer, base string, parts quant.GPTQ) erro
 	for k := range parts.In {
 		index = binary.LittleEndian.AppendUint32(index, uint32(k/r.Block))
 	}
+	scales, err := checkpoints.AppendFloat32s(nil, r.scaleType(), parts.Scales)
+	if err != nil {
+		return err
+	}
 	for name, data := range map[string][]byte{".qweight": parts.Weight, ".qzeros": parts.Zeros,
-		".scales": onnx.Float32Bytes(parts.Scales), ".g_idx": index} {
+		".scales": scales, ".g_idx": index} {
 		if err := out.Write(base+name, data); err != nil {
 			return err
 		}

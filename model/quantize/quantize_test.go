@@ -122,6 +122,8 @@ func TestReadBack(t *testing.T) {
 		{Bits: 4, Block: 128, Symmetric: true},
 		{Bits: 8, Block: 32},
 		{Bits: 8, Block: 32, Symmetric: true},
+		{Bits: 4, Block: 32, Scales: "float16"},
+		{Bits: 4, Block: 32, Scales: "float16", Symmetric: true},
 	} {
 		o.Backbone, o.Out = backbone, filepath.Join(t.TempDir(), "out")
 		r, err := quantize.Run(context.Background(), o)
@@ -164,7 +166,8 @@ func same(t *testing.T, name string, packed bool, before, after *checkpoints.Wei
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := quant.Round(w, int(info.Shape[0]), int(info.Shape[1]), o.Bits, o.Block, o.Symmetric)
+	want := quant.Rounding{Bits: o.Bits, Block: o.Block, Symmetric: o.Symmetric, Half: o.Scales == "float16"}.Round(w,
+		int(info.Shape[0]), int(info.Shape[1]))
 	got, err := after.Dense(name)
 	if err != nil {
 		t.Fatal(err)

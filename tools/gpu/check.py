@@ -2,44 +2,24 @@
 
 BIN has train and score (make cuda, with ONNX Runtime's CUDA provider where they find the runtime), FIXTURES is
 testdata/oracle. The commands run on the CPU and on the GPU; scores are compared with the fixtures', losses and gradients with
-the CPU's. Writes OUT/report.md, and what the commands said into OUT/log. Standard library only.
+the CPU's. Writes OUT/report.md, and what the commands said into OUT/log. Standard library only; PyTorch and transformers for the figures
+beside theirs. WAYS: a regular expression of the ways of training to try.
 """
 import base64
 import concurrent.futures
 import json
 import os
-import shutil
+import re
 import signal
-import struct
 import subprocess
 import sys
 import time
 import traceback
 import urllib.request
-import zipfile
 from pathlib import Path
 
-BIN, FIXTURES, OUT = (Path(p).resolve() for p in sys.argv[1:4])
-OUT.mkdir(parents=True, exist_ok=True)
-GPU = os.environ.get("GPU", "cuda:0")
-WORK = Path(os.environ.get("TMPDIR", "/tmp")) / "gpu-check"
-REPORT, LOG = open(OUT / "report.md", "a"), open(OUT / "log", "a")
-
-
-def say(text):
-    print(text, flush=True)
-    REPORT.write(text + "\n")
-    REPORT.flush()
-
-
-def run(*command, ok=(0,)):
-    begin = time.time()
-    p = subprocess.run([str(c) for c in command], capture_output=True, text=True)
-    LOG.write(f"$ {' '.join(map(str, command))}\n{p.stdout[-3000:]}{p.stderr[-3000:]}\n= {p.returncode}, {time.time() - begin:.1f} s\n")
-    LOG.flush()
-    if p.returncode not in ok:
-        raise RuntimeError(f"{command[0]} {command[1]}: exit code {p.returncode}: {(p.stderr or p.stdout)[-400:]}")
-    return p
+from common import BIN, FIXTURES, GPU, LOG, OUT, WORK, backbone, config, conversations, groups, losses, pace, released, run, say, small, table, tensor, watched
+from generation import generation
 
 
 def scores():
@@ -63,15 +43,6 @@ def scores():
             say(f"| {cases.parent.name} | {scorer} | {len(rows)} | {far[0]:.1e} | {far[1]:.1e} |")
 
 
-def tensor(path):
-    raw = path.read_bytes()
-    n = struct.unpack("<Q", raw[:8])[0]
-    head = json.loads(raw[8:8 + n])
-    info = head["gradient"]
-    a, b = info["data_offsets"]
-    return struct.unpack(f"<{(b - a) // 4}f", raw[8 + n + a:8 + n + b])
-
-
 def gradients():
     say("\n## Pixel gradients\n\n| scorer | GPU from CPU, of the largest |\n|---|---|")
     for family, scorer in ("llavanext", "scorer"), ("qwen2_5_vl", "scorer"), ("qwen3_vl", "scorer_sequence"):
@@ -83,35 +54,6 @@ def gradients():
             both.append(tensor(out))
         top = max(map(abs, both[0]))
         say(f"| {family}/{scorer} | {max(abs(x - y) for x, y in zip(*both)) / top:.1e} |")
-
-
-def table():
-    folder = WORK / "table"
-    folder.mkdir(parents=True, exist_ok=True)
-    cases = json.loads((FIXTURES / "qwen2_5_vl/cases.json").read_text())
-    (folder / "train.jsonl").write_text("".join(json.dumps({
-        "id": str(c["id"]), "group": str(c["id"]), "source": str(FIXTURES / "qwen2_5_vl" / c["source"]),
-        "edit": str(FIXTURES / "qwen2_5_vl" / c["edited"]), "instruction": c["instruction"], "label": c["label"] / 10}) + "\n" for c in cases))
-    return folder / "train.jsonl"
-
-
-def config(name, **more):
-    base = {"out": str(WORK / "runs" / name), "data": {"train": str(table())}, "optimizer": {"lr": 1e-3}, "batch_size": 2,
-            "steps": 10, "seed": 3}
-    path = WORK / f"{name}.yaml"
-    path.write_text(json.dumps(base | more))
-    shutil.rmtree(WORK / "runs" / name, ignore_errors=True)
-    return path
-
-
-def losses(name):
-    rows = [json.loads(line) for line in (WORK / "runs" / name / "metrics.jsonl").read_text().splitlines()]
-    return [r for r in rows if "loss" in r]
-
-
-def pace(rows):
-    """Seconds of the fastest step."""
-    return min(b["seconds"] - a["seconds"] for a, b in zip(rows, rows[1:]))
 
 
 def training():
@@ -144,26 +86,6 @@ def stop():
     say(f"Called again: exit code {again.returncode}, {len(losses('stop'))} steps.")
 
 
-def watched(path):
-    """Runs a training; gives the most memory of the GPU that nvidia-smi saw, MB."""
-    watch = subprocess.Popen(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-lms", "200"], stdout=subprocess.PIPE, text=True)
-    try:
-        run(BIN / "train", "--config", path)
-    finally:
-        watch.terminate()
-        seen = [int(x) for x in watch.communicate()[0].split()]
-    return max(seen) if seen else 0
-
-
-def backbone(name, **shape):
-    folder, text = WORK / name, WORK / "text.txt"
-    text.write_text("".join(json.loads(line)["instruction"] + "\n" for line in table().read_text().splitlines()) * 50)
-    if not folder.exists():
-        run(BIN / "train", "init", "--family", "qwen2_5_vl", "--out", folder, "--text", text, "--vocab", "2000", "--max-pixels", "501760",
-            "--min-pixels", "501760", "--mrope-section", "16,24,24", *[x for k, v in shape.items() for x in (f"--{k.replace('_', '-')}", v)])
-    return folder
-
-
 def size(label, folder, dtype, **more):
     name = "size-" + "".join(c if c.isalnum() else "-" for c in label) + dtype
     path = config(name, **({"backbone": str(folder), "device": GPU, "dtype": dtype, "steps": 6, "batch_size": 8, "pair": "sequence",
@@ -184,6 +106,7 @@ def sizes():
     for dtype in "float32", "bfloat16":
         for micro in 1, "auto":
             size(f"1.1 B, {micro}", one, dtype, micro_batch=micro)
+    say(run(sys.executable, Path(__file__).with_name("peer.py"), one, 1420).stdout.strip())
     size("1.1 B, auto, recomputed", one, "bfloat16", micro_batch="auto", recompute="layers")
     size("1.1 B, auto, every weight", one, "bfloat16", micro_batch="auto", mode="full", lora=None)
     size("1.1 B, whole groups", one, "bfloat16", data={"train": groups()}, losses=[{"kind": "bradley_terry"}])
@@ -222,16 +145,6 @@ def pairs():
         say(f"| {name.parent.name} | | {(256 - 16) / (seconds[1] - seconds[0]):.1f} |")
 
 
-def released(part):
-    folder = WORK / part
-    if not folder.exists():
-        (folder.parent / "images").exists() or shutil.copytree(FIXTURES / "images", folder.parent / "images")
-        zipfile.ZipFile(FIXTURES / f"{part}.zip").extractall(folder)
-        for packed in folder.glob("*/backbone"):
-            shutil.copy(folder / "shared.safetensors", packed)
-    return folder
-
-
 def judges():
     say("\n## Judges with heads, choices and packed weights\n\n| scorer | pairs | GPU from CPU, on 0 to 10 or the judge's scale |\n|---|---|---|")
     er, hps, packed = released("released") / "editreward", released("released") / "hpsv3", released("quantized")
@@ -265,36 +178,6 @@ def judges():
         say(f"| {name} | {len(got[0])} | {max(abs(a - b) for a, b in zip(*got, strict=True)):.1e} |")
 
 
-def groups():
-    """Two edits of each source and instruction."""
-    rows = []
-    for i, (a, b, c) in enumerate((("chelsea", "chelsea_mirror", "chelsea_mirror_gt"), ("coffee", "coffee_blur", "coffee_blur_gt"),
-                                   ("camera", "camera_flip", "camera_flip_gt"), ("coins", "coins_alpha", "coins_alpha_gt"))):
-        for j, edit in enumerate((b, c)):
-            rows.append({"id": f"{i}-{j}", "group": str(i), "source": str(FIXTURES / f"images/{a}.png"), "edit": str(FIXTURES / f"images/{edit}.png"),
-                         "instruction": f"change {a}", "label": j / 2 + i / 10})
-    path = WORK / "groups.jsonl"
-    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
-    return str(path)
-
-
-def conversations():
-    rows = [{"id": r["id"], "messages": [
-        {"role": "user", "content": [{"type": "image", "image": r["edit"]}, {"type": "text", "text": "What is it?"}]},
-        {"role": "assistant", "content": f"It is a picture to {r['instruction']}."}]} for r in map(json.loads, Path(groups()).read_text().splitlines())]
-    path = WORK / "conversations.jsonl"
-    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
-    return str(path)
-
-
-def small(name, *flags):
-    """A small backbone of some hundred tokens a picture."""
-    folder, text = WORK / name, WORK / "words.txt"
-    text.write_text("change chelsea coffee camera coins. It is a picture. How well was it done? What is it?\n" * 50)
-    folder.exists() or run(BIN / "train", "init", "--family", "qwen2_5_vl", "--out", folder, "--text", text, "--layers", "2", *flags)
-    return str(folder)
-
-
 def ways():
     say("\n## Ways of training\n\n| way | type | losses, GPU from CPU, relative | scores after, GPU from CPU |\n|---|---|---|---|")
     heads = WORK / "heads.yaml"
@@ -325,6 +208,8 @@ def ways():
         "groups in blocks": {"backbone": small("long", *wide), "data": train, "losses": compare, "steps": 3, "batch_size": 2, **asked},
     }
     for name, cfg in made.items():
+        if not re.search(os.environ.get("WAYS", ""), name):
+            continue
         if name == "format 2":
             rows = [json.loads(line) for line in Path(groups()).read_text().splitlines()]
             path = WORK / "dimensions.jsonl"
@@ -405,7 +290,7 @@ def devices():
 
 
 PARTS = {"devices": devices, "scores": scores, "gradients": gradients, "training": training, "stop": stop, "judges": judges, "ways": ways,
-         "serving": serving, "doctor": doctor, "sizes": sizes, "pairs": pairs, "seven": seven}
+         "serving": serving, "generation": generation, "doctor": doctor, "sizes": sizes, "pairs": pairs, "seven": seven}
 for part in sys.argv[4].split(",") if len(sys.argv) > 4 else PARTS:
     begin = time.time()
     try:

@@ -7,8 +7,22 @@ cd "$(dirname "$0")/../.."
 tools/setup/python.sh
 rm -rf build/parity
 mkdir -p build/parity
-build/venv/bin/python tools/parity/check.py --work build/parity "$@"
-[ $# -eq 0 ] || exit 0
-for suite in onnx_cases torch_exports; do
-	build/venv/bin/python -W ignore "tools/parity/$suite.py" --work "build/parity/$suite"
-done
+if [ $# -gt 0 ]; then
+	exec build/venv/bin/python tools/parity/check.py --work build/parity "$@"
+fi
+# Two at a time: each is one thread of Python, which mostly waits for one of a command.
+export OMP_NUM_THREADS=1
+build/venv/bin/python tools/parity/check.py --work build/parity &
+check=$!
+suites() {
+	for suite in onnx_cases torch_exports; do
+		build/venv/bin/python -W ignore "tools/parity/$suite.py" --work "build/parity/$suite"
+	done
+}
+suites >build/parity/suites.log 2>&1 &
+suites=$!
+failed=0
+wait $check || failed=1
+wait $suites || failed=1
+cat build/parity/suites.log
+exit $failed

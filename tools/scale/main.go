@@ -1,25 +1,34 @@
 // Command scale measures what score batch costs beside the model, by the number of rows: tables over 20,000 small
 // pictures are scored by a scorer that computes nothing, each in a process of its own. Reading, decoding, digests, the
-// journal and the table that is written are those of score batch. docs/scale.md has what it found.
+// journal and the table that is written are those of score batch. With --scorer the model is part of it. docs/scale.md
+// has what it found.
 //
-//	go run ./tools/scale --rows 10000,100000,1000000
+//	go run ./tools/scale --rows 10000,100000,1000000 --out build/scale/result
 package main
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"assay/data"
+	"assay/internal/workers"
 	"assay/model"
+	_ "assay/model/families"
 	"assay/scoring"
 )
 
@@ -28,71 +37,128 @@ func main() {
 	pictures := flag.Int("pictures", 20_000, "distinct pictures, of 64 x 64 pixels")
 	folder := flag.String("folder", "build/scale", "folder for pictures, tables and the store of digests")
 	child := flag.Int("child", 0, "score the table of so many rows, and print what it took")
+	scorer := flag.String("scorer", "", "scorer directory; none: one that computes nothing")
+	out := flag.String("out", "", "files to write, too: what is named so, with .json and .md behind it")
+	budget := flag.Duration("budget", time.Hour, "after which no other table is begun")
 	flag.Parse()
-	if err := run(*rows, *pictures, *folder, *child); err != nil {
+	if err := (&measuring{*pictures, *folder, *scorer, *out, time.Now().Add(*budget)}).run(*rows, *child); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 }
 
-func run(rows string, pictures int, folder string, child int) error {
-	folder, err := filepath.Abs(folder)
-	if err != nil {
+// measuring is what the flags say.
+type measuring struct {
+	pictures            int
+	folder, scorer, out string
+	until               time.Time
+}
+
+// result is what a table took.
+type result struct {
+	Rows       int     `json:"rows"`
+	RowsPerSec float64 `json:"rows_per_second"`
+	CPU        float64 `json:"cpu_ms_per_row"`
+	Read       float64 `json:"read_kib_per_row"`
+	Resident   float64 `json:"largest_resident_mib"`
+	Table      float64 `json:"table_mib"` // the one that was written
+	SHA256     string  `json:"sha256"`    // of it
+}
+
+const head = "| rows | rows/s | CPU time a row | read a row | largest resident memory |\n|---|---|---|---|---|\n"
+
+func (r *result) line() string {
+	return fmt.Sprintf("| %d | %.0f | %.3f ms | %.1f KiB | %.1f MiB |\n", r.Rows, r.RowsPerSec, r.CPU, r.Read, r.Resident)
+}
+
+func (m *measuring) run(rows string, child int) (err error) {
+	if m.folder, err = filepath.Abs(m.folder); err != nil {
 		return err
 	}
 	if child > 0 {
-		return score(folder, child)
+		return m.score(child)
 	}
-	if err := draw(folder, pictures); err != nil {
+	if err := draw(m.folder, m.pictures); err != nil {
 		return err
 	}
-	counts := []int{pictures} // the first run finds the digests of all files
-	for _, text := range strings.Split(rows, ",") {
+	counts := []int{m.pictures} // the first run finds the digests of all files
+	for text := range strings.SplitSeq(rows, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
 			return fmt.Errorf("--rows: %q is no number of rows", text)
 		}
 		counts = append(counts, n)
 	}
-	fmt.Println("| rows | rows/s | CPU time a row | read a row | largest resident memory |\n|---|---|---|---|---|")
+	results, text := []result{}, head
+	fmt.Print(head)
 	for i, n := range counts {
-		if err := write(folder, n, pictures); err != nil {
+		if time.Now().After(m.until) {
+			break
+		}
+		if err := write(m.folder, n, m.pictures); err != nil {
 			return err
 		}
-		c := exec.Command(os.Args[0], "--child", strconv.Itoa(n), "--folder", folder)
-		c.Env, c.Stderr = append(os.Environ(), "ASSAY_STORE="+filepath.Join(folder, "store")), os.Stderr
-		out, err := c.Output()
+		r, err := m.measure(n)
 		if err != nil {
 			return err
 		}
 		if i > 0 {
-			fmt.Print(string(out))
+			fmt.Print(r.line())
+			results, text = append(results, r), text+r.line()
+		}
+		if err := m.save(results, text); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// measure scores a table in a process of its own.
+func (m *measuring) measure(rows int) (r result, err error) {
+	c := exec.Command(os.Args[0], "--child", strconv.Itoa(rows), "--folder", m.folder, "--scorer", m.scorer)
+	c.Env, c.Stderr = append(os.Environ(), "ASSAY_STORE="+filepath.Join(m.folder, "store")), os.Stderr
+	out, err := c.Output()
+	if err == nil {
+		err = json.Unmarshal(out, &r)
+	}
+	return r, err
+}
+
+// save writes what is known so far.
+func (m *measuring) save(results []result, text string) error {
+	if m.out == "" {
+		return nil
+	}
+	raw, err := json.MarshalIndent(map[string]any{"results": results, "pictures": m.pictures, "scorer": m.scorer,
+		"cores": runtime.NumCPU()}, "", " ")
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(m.out+".json", append(raw, '\n'), 0o666), os.WriteFile(m.out+".md", []byte(text), 0o666))
 }
 
 func picturePath(i int) string { return fmt.Sprintf("pictures/%03d/%05d.png", i/100, i) }
 
 // draw makes pictures that are all different: noise over a colour.
 func draw(folder string, pictures int) error {
-	for i := range pictures {
-		path := filepath.Join(folder, picturePath(i))
-		if _, err := os.Stat(path); err == nil {
-			continue
-		}
-		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-			return err
-		}
-		p, random := data.NewPicture(64, 64), rand.New(rand.NewPCG(uint64(i), 1))
-		for k := range p.Pix {
-			p.Pix[k] = byte(i*37+k%3*60) + byte(random.IntN(16))
-		}
-		if err := p.WritePNG(path); err != nil {
-			return err
-		}
+	errs := make([]error, pictures)
+	workers.Do(pictures, func(i int) { errs[i] = drawOne(filepath.Join(folder, picturePath(i)), i) })
+	return errors.Join(errs...)
+}
+
+func drawOne(path string, i int) error {
+	if _, err := os.Stat(path); err == nil {
+		return nil
 	}
-	return nil
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	p, random := data.NewPicture(64, 64), rand.New(rand.NewPCG(uint64(i), 1))
+	for k := range p.Pix {
+		p.Pix[k] = byte(i*37+k%3*60) + byte(random.IntN(16))
+	}
+	var b bytes.Buffer
+	return errors.Join(p.EncodePNG(&b), os.WriteFile(path, b.Bytes(), 0o666)) // not forced to the disk one by one
 }
 
 func tablePath(folder string, rows int) string {
@@ -136,17 +202,33 @@ func (nothing) Score(_ context.Context, samples []*model.Sample) ([]float64, err
 	return scores, nil
 }
 
-// score scores a table, and prints a line of the result.
-func score(folder string, rows int) error {
-	begin := time.Now()
-	in := tablePath(folder, rows)
-	r, err := scoring.Table(context.Background(), nothing{}, scoring.TableOptions{
-		In: in, Out: strings.TrimSuffix(in, ".parquet") + "-scores.parquet"})
+// open opens the scorer that --scorer names, or one that computes nothing.
+func (m *measuring) open() (scoring.TableScorer, func() error, error) {
+	if m.scorer == "" {
+		return nothing{}, func() error { return nil }, nil
+	}
+	s, err := model.OpenScorer(m.scorer, model.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, s.Close, nil
+}
+
+// score scores a table, and prints a result.
+func (m *measuring) score(rows int) error {
+	s, stop, err := m.open()
 	if err != nil {
 		return err
 	}
-	if r.Scored != rows {
-		return fmt.Errorf("%d of %d rows were scored", r.Scored, rows)
+	begin := time.Now()
+	in := tablePath(m.folder, rows)
+	out := strings.TrimSuffix(in, ".parquet") + "-scores.parquet"
+	done, err := scoring.Table(context.Background(), s, scoring.TableOptions{In: in, Out: out})
+	if err != nil {
+		return err
+	}
+	if done.Scored != rows {
+		return fmt.Errorf("%d of %d rows were scored", done.Scored, rows)
 	}
 	wall := time.Since(begin)
 	var use syscall.Rusage
@@ -158,9 +240,13 @@ func score(folder string, rows int) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("| %d | %.0f | %.3f ms | %.1f KiB | %.1f MiB |\n", rows, float64(rows)/wall.Seconds(),
-		cpu.Seconds()*1000/float64(rows), float64(read)/1024/float64(rows), float64(use.Maxrss)/1024)
-	return nil
+	table, err := os.ReadFile(out)
+	if err != nil {
+		return err
+	}
+	sum, n := sha256.Sum256(table), float64(rows)
+	return errors.Join(stop(), json.NewEncoder(os.Stdout).Encode(result{rows, n / wall.Seconds(), cpu.Seconds() * 1000 / n,
+		float64(read) / 1024 / n, float64(use.Maxrss) / 1024, float64(len(table)) / (1 << 20), hex.EncodeToString(sum[:])}))
 }
 
 // bytesRead are those that this process asked the system for.

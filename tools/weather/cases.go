@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -14,94 +15,97 @@ import (
 )
 
 // cases writes what the commands read, and lists them.
-func cases(bin, dir string) ([]command, error) {
+func cases(bin, mpi, dir string) ([]command, error) {
 	root, err := os.Getwd()
 	if err != nil {
 		return nil, err
 	}
+	k := &kit{bin: bin, mpi: mpi, dir: dir, root: root, table: filepath.Join(dir, "edits.jsonl"), judge: startJudge()}
+	if k.pictures, err = filepath.Glob(filepath.Join(root, "testdata", "oracle", "images", "*.png")); err != nil {
+		return nil, err
+	}
+	if len(k.pictures) < 8 {
+		return nil, fmt.Errorf("%d pictures in %s: run it in the checkout", len(k.pictures), root)
+	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err
 	}
-	table := filepath.Join(dir, "edits.jsonl")
-	if err := writeTable(table, filepath.Join(root, "testdata", "oracle", "images")); err != nil {
+	err = errors.Join(writeTable(k.table, k.pictures), writeTable(filepath.Join(dir, "few.jsonl"), k.pictures[:4]),
+		writeQuestions(filepath.Join(dir, "questions.jsonl"), k.pictures[:6], "tiny", "words"), k.writeBench(),
+		os.WriteFile(filepath.Join(dir, "question.txt"),
+			[]byte("Rate the edit \"[INSTRUCTION]\" from 0 to 2. Answer with the digit alone."), 0o666))
+	if err != nil {
 		return nil, err
 	}
-	program := func(name string) string { return filepath.Join(bin, name) }
-	var list []command
+	return slices.Concat(k.trainCases(), k.judgeCases(), k.onceCases(), k.localCases(), k.tableCases()), nil
+}
+
+// trainCases train scorers.
+func (k *kit) trainCases() (list []command) {
+	config := func(mode string, steps int) string {
+		return fmt.Sprintf("out: run\nbackbone: %s\nmode: %s\nsteps: %d\nbatch_size: 4\nmicro_batch: 2\nthreads: 1\n"+
+			"head: {hidden: [8]}\ndata: {train: %s, validation: 0.25}\nvalidate: {every: 5}\n"+
+			"checkpoint: {steps: 2, keep: 2}\ncache: {folder: store}\noptimizer: {lr: 1.0e-3}\n",
+			filepath.Join(k.root, "backbones", "tiny"), mode, steps, filepath.Join(k.dir, "few.jsonl"))
+	}
 	for _, mode := range []string{"lora", "full", "head"} {
-		config := filepath.Join(dir, mode+".yaml")
-		text := fmt.Sprintf("backbone: %s\nmode: %s\nsteps: 16\nbatch_size: 4\nmicro_batch: 2\nthreads: 1\n"+
-			"head: {hidden: [8]}\ndata: {train: %s, validation: 0.25}\nvalidate: {every: 5}\ncheckpoint: {steps: 2, keep: 2}\n"+
-			"optimizer: {lr: 1.0e-3}\n", filepath.Join(root, "backbones", "tiny"), mode, table)
-		if err := os.WriteFile(config, []byte(text), 0o666); err != nil {
-			return nil, err
+		steps := 16
+		if mode == "full" {
+			steps = 6 // each takes longer
 		}
 		list = append(list, command{
 			name: "train, mode " + mode,
 			args: func(out string) []string {
-				own := filepath.Join(out, "run.yaml")
-				if err := os.WriteFile(own, []byte("out: run\n"+text), 0o666); err != nil {
-					panic(err)
-				}
-				return []string{program("train"), "--config", own}
+				return []string{k.program("train"), "--config", text(filepath.Join(out, "run.yaml"), config(mode, steps))}
 			},
 			results: []string{"run/scorer", "run/best"},
 		})
 	}
-	scorer := filepath.Join(root, "backbones", "tiny-scorer")
+	return append(list, k.ranks("train, two ranks", config("lora", 8))...)
+}
+
+// tableCases read tables.
+func (k *kit) tableCases() []command {
 	batch := func(out string, more ...string) []string {
-		return append([]string{program("score"), "batch", "--scorer", scorer, "--in", table, "--out",
+		return append([]string{k.program("score"), "batch", "--scorer", k.scorer(), "--in", k.table, "--out",
 			filepath.Join(out, "scores.jsonl"), "--threads", "1"}, more...)
 	}
-	oracle := filepath.Join(root, "testdata", "oracle")
-	more, err := moreCases(bin, dir, root, table)
-	if err != nil {
-		return nil, err
-	}
-	list = append(list, more...)
-	return append(list, command{
+	oracle := filepath.Join(k.root, "testdata", "oracle")
+	return []command{{
 		name:    "score batch",
 		args:    func(out string) []string { return batch(out) },
 		results: []string{"scores.jsonl"},
-	}, command{
+	}, {
 		name:    "score batch --shard any/5",
 		args:    func(out string) []string { return batch(out, "--shard", "any/5") },
 		finish:  func(out string) []string { return batch(out, "--merge") },
 		results: []string{"scores.jsonl"},
-	}, command{
+	}, {
 		name: "label similarities",
 		args: func(out string) []string {
-			return []string{program("label"), "similarities", "--clip", filepath.Join(oracle, "clip", "model"), "--dino",
-				filepath.Join(oracle, "dinov2", "model"), "--cache", filepath.Join(out, "store"), "--in", table, "--out",
+			return []string{k.program("label"), "similarities", "--clip", filepath.Join(oracle, "clip", "model"), "--dino",
+				filepath.Join(oracle, "dinov2", "model"), "--cache", storeOf(out), "--in", k.table, "--out",
 				filepath.Join(out, "measured.jsonl"), "--threads", "1"}
 		},
 		results: []string{"measured.jsonl"},
 		quick:   true,
-	}, command{
+	}, {
 		name: "label",
 		args: func(out string) []string {
-			text, err := os.ReadFile(filepath.Join(root, "examples", "label.yaml"))
+			example, err := os.ReadFile(filepath.Join(k.root, "examples", "label.yaml"))
 			if err != nil {
 				panic(err)
 			}
-			own := strings.ReplaceAll(string(text), "../build/example-label", "labels")
-			own = strings.ReplaceAll(own, ": ../", ": "+root+"/")
-			path := filepath.Join(out, "label.yaml")
-			if err := os.WriteFile(path, []byte(own), 0o666); err != nil {
-				panic(err)
-			}
-			return []string{program("label"), "--config", path}
+			own := strings.ReplaceAll(string(example), "../build/example-label", "labels")
+			own = strings.ReplaceAll(own, ": ../", ": "+k.root+"/")
+			return []string{k.program("label"), "--config", text(filepath.Join(out, "label.yaml"), own)}
 		},
 		results: []string{"labels/table.parquet"},
-	}), nil
+	}}
 }
 
-// writeTable makes edits of all pairs of pictures in a folder.
-func writeTable(path, folder string) error {
-	pictures, err := filepath.Glob(filepath.Join(folder, "*.png"))
-	if err != nil {
-		return err
-	}
+// writeTable makes edits of pairs of pictures.
+func writeTable(path string, pictures []string) error {
 	var text strings.Builder
 	for i, source := range pictures {
 		for j, edit := range pictures {

@@ -13,38 +13,32 @@ import (
 // longest is how long a command with a fault may take.
 const longest = 5 * time.Minute
 
-// faulty is what became of a command whose calls failed, one in each run.
-type faulty struct {
-	calls, runs, failed int
-	flaws               []string
-}
-
-// faults makes calls of a command fail, most of them at most, one in each run: it must end with an error that names a
-// file, and make the same bytes when it is run again; or make them in spite of the fault.
-func (c *command) faults(ctx context.Context, kind string, most int, rng *rand.Rand) (*faulty, error) {
-	root, err := os.MkdirTemp(os.TempDir(), "weather")
+// faults makes calls of a command fail, of all parts together most of them at most, one in each run: it must end with
+// an error that names a file, and make the same bytes when it is run again; or make them in spite of the fault.
+func (c *command) faults(
+	ctx context.Context, kind string, most, part, parts int, late func() bool, rng *rand.Rand,
+) (*tally, error) {
+	out, want, closing, err := c.alone(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(root)
-	out := filepath.Join(root, "out")
-	if err := c.run(ctx, out); err != nil {
-		return nil, err
-	}
-	want, err := digests(out, c.results)
-	if err != nil {
-		return nil, err
-	}
+	defer closing()
 	count := &tracer{root: out, kind: kind}
-	if _, _, _, err := c.trace(ctx, count, out); err != nil {
+	if _, _, err := c.trace(ctx, count, out); err != nil {
 		return nil, err
 	}
-	r := &faulty{calls: count.calls}
-	for _, at := range some(count.calls, most, rng) {
+	r := &tally{calls: count.calls}
+	for k, at := range some(count.calls, most, rng) {
+		if k%parts != part {
+			continue
+		}
+		if late() {
+			break
+		}
 		t := &tracer{root: out, kind: kind, at: at}
 		flaw, failed, err := c.fault(ctx, t, out, want)
 		if err != nil {
-			return nil, err
+			return r, err
 		}
 		if r.runs++; failed {
 			r.failed++
@@ -56,33 +50,32 @@ func (c *command) faults(ctx context.Context, kind string, most int, rng *rand.R
 	return r, nil
 }
 
-// some are numbers from 1 to n in order, most of them, one of each part.
+// some are numbers from 1 to n, most of them, one of each part, in any order.
 func some(n, most int, rng *rand.Rand) (out []int) {
 	k := min(n, most)
 	for i := range k {
 		from, to := i*n/k, (i+1)*n/k
 		out = append(out, 1+from+rng.IntN(to-from))
 	}
+	rng.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 	return out
 }
 
 // trace runs the command in a new folder.
-func (c *command) trace(ctx context.Context, t *tracer, out string) (code int, said string, args []string, err error) {
+func (c *command) trace(ctx context.Context, t *tracer, out string) (code int, said string, err error) {
 	if err := os.RemoveAll(out); err != nil {
-		return 0, "", nil, err
+		return 0, "", err
 	}
 	if err := os.MkdirAll(out, 0o777); err != nil {
-		return 0, "", nil, err
+		return 0, "", err
 	}
-	args = c.args(out)
-	code, said, err = t.run(ctx, args, longest)
-	return code, said, args, err
+	return t.run(ctx, c.args(out), environ(out), longest)
 }
 
 // fault runs the command with one fault, and again without.
 func (c *command) fault(ctx context.Context, t *tracer, out string, want map[string]string) (flaw string, failed bool,
 	err error) {
-	code, said, _, err := c.trace(ctx, t, out)
+	code, said, err := c.trace(ctx, t, out)
 	if err != nil {
 		return "", false, err
 	}
@@ -93,12 +86,12 @@ func (c *command) fault(ctx context.Context, t *tracer, out string, want map[str
 		return "it was ended by a signal, or hung: " + short, true, nil
 	case strings.Contains(said, "goroutine ") || strings.Contains(said, "panic:"):
 		return "it panicked: " + short, true, nil
-	case code != c.code && !strings.Contains(said, filepath.Dir(out)):
+	case code != 0 && !strings.Contains(said, filepath.Dir(out)):
 		flaw = "the error names no file: " + short
-	case code != c.code && code != 1:
+	case code > 1:
 		flaw = fmt.Sprintf("exit code %d: %s", code, short)
 	}
-	if failed = code != c.code; failed && !c.made(out) {
+	if failed = code != 0; failed && !c.made(out) {
 		if err := c.run(ctx, out); err != nil {
 			return fmt.Sprintf("after %q the next run fails: %v", short, err), true, nil
 		}
@@ -115,4 +108,35 @@ func (c *command) fault(ctx context.Context, t *tracer, out string, want map[str
 		flaw = fmt.Sprintf("other bytes in %s; it said %s", strings.Join(names, ", "), short)
 	}
 	return flaw, failed, nil
+}
+
+// jumps runs the command once while the machine's clock jumps by hours, days and years, forth and back: it must end
+// well, and make the same bytes.
+func (c *command) jumps(ctx context.Context, rng *rand.Rand) (*tally, error) {
+	out, want, closing, err := c.alone(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer closing()
+	t := &tracer{root: out, jumps: rng.Uint64() | 1}
+	code, said, err := c.trace(ctx, t, out)
+	if err != nil {
+		return nil, err
+	}
+	r := &tally{runs: 1, calls: t.calls}
+	if code != 0 {
+		r.flaws = append(r.flaws, fmt.Sprintf("exit code %d: %s", code, said[max(0, len(said)-600):]))
+		return r, nil
+	}
+	if t.calls == 0 {
+		r.flaws = append(r.flaws, "it never looked at the clock that jumps: nothing was tried")
+	}
+	if err := c.end(ctx, out); err != nil {
+		return r, err
+	}
+	got, err := digests(out, c.results)
+	if names := unlike(want, got); err == nil && len(names) > 0 {
+		r.flaws = append(r.flaws, "other bytes in "+strings.Join(names, ", "))
+	}
+	return r, err
 }

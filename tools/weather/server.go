@@ -86,6 +86,7 @@ type question struct{ body, answer []byte }
 type storm struct {
 	url       string
 	questions []question
+	photos    int // so many of the first have pictures of 512 pixels
 	hostile   [][]byte
 
 	mu     sync.Mutex
@@ -109,6 +110,7 @@ func (s *storm) prepare(folder string) error {
 	if err != nil {
 		return err
 	}
+	s.photos = len(photos)
 	pictures := append(photos, small[:min(4, len(small))]...)
 	for i := range pictures {
 		source, err1 := os.ReadFile(pictures[i])
@@ -118,7 +120,7 @@ func (s *storm) prepare(folder string) error {
 		if err := errors.Join(err1, err2, err3); err != nil {
 			return err
 		}
-		code, answer, err := s.post(body)
+		code, answer, err := post(s.url, body)
 		if err != nil || code != 200 {
 			return fmt.Errorf("%d %s: %w", code, answer, err)
 		}
@@ -137,16 +139,6 @@ func (s *storm) prepare(folder string) error {
 		bytes.Replace(good, []byte("iVBORw0KGgoAAAANSUhEUgAA"), []byte("iVBORw0KGgoAAAANSUhEUv//"), 1),
 	}
 	return nil
-}
-
-func (s *storm) post(body []byte) (int, []byte, error) {
-	r, err := http.Post(s.url+"/v1/score", "application/json", bytes.NewReader(body))
-	if err != nil {
-		return 0, nil, err
-	}
-	defer r.Body.Close()
-	raw, err := io.ReadAll(r.Body)
-	return r.StatusCode, raw, err
 }
 
 // blow keeps callers busy until ctx ends: of a hundred requests five are hostile, and ten callers vanish.
@@ -170,8 +162,9 @@ func (s *storm) blow(ctx context.Context, callers int, rng *rand.Rand) {
 	all.Wait()
 }
 
-func (s *storm) ask(q question) {
-	code, answer, err := s.post(q.body)
+// ask asks a question, and reports whether it was answered.
+func (s *storm) ask(q question) bool {
+	code, answer, err := post(s.url, q.body)
 	switch {
 	case err != nil:
 		s.count("no answer")
@@ -179,15 +172,17 @@ func (s *storm) ask(q question) {
 		s.count("refused for now")
 	case code == 200 && bytes.Equal(answer, q.answer):
 		s.count("answered")
+		return true
 	default:
 		s.mu.Lock()
 		s.wrong = append(s.wrong, fmt.Sprintf("%d %.200s", code, answer))
 		s.mu.Unlock()
 	}
+	return false
 }
 
 func (s *storm) attack(body []byte) {
-	code, answer, err := s.post(body)
+	code, answer, err := post(s.url, body)
 	if err == nil && (code == 500 || code < 400 && !bytes.Contains(answer, []byte("bad_picture"))) {
 		s.mu.Lock()
 		s.wrong = append(s.wrong, fmt.Sprintf("a hostile request got %d %.200s", code, answer))
@@ -218,8 +213,8 @@ func (s *storm) vanish(body []byte, rng *rand.Rand) {
 	s.count("vanished")
 }
 
-// serverWeather overloads a server of two copies with mixed requests for some time, and then one that may open few
-// files.
+// serverWeather overloads a server of two copies with mixed requests for some time, then with ten times as many as it
+// can answer, and then one that may open few files.
 func serverWeather(ctx context.Context, score string, length time.Duration, rng *rand.Rand) error {
 	folder, err := os.Getwd()
 	if err != nil {
@@ -254,7 +249,7 @@ func serverWeather(ctx context.Context, score string, length time.Duration, rng 
 	if memory[4] > 1.25*memory[2]+50 {
 		err = errors.Join(err, fmt.Errorf("memory grows: %.0f MB", memory))
 	}
-	return errors.Join(err, fewFiles(ctx, score, scorer, s))
+	return errors.Join(err, overload(ctx, score, scorer, s, length), fewFiles(ctx, score, scorer, s))
 }
 
 // fewFiles opens more connections than a server may have files. When they are gone it must answer as before.
@@ -280,7 +275,7 @@ func fewFiles(ctx context.Context, score, scorer string, s *storm) error {
 	s.url = server.url
 	code, answer, err := 0, []byte(nil), error(nil)
 	for range 20 { // it looks for free files again and again
-		if code, answer, err = s.post(body); err == nil && code == 200 {
+		if code, answer, err = post(s.url, body); err == nil && code == 200 {
 			break
 		}
 		time.Sleep(500 * time.Millisecond)

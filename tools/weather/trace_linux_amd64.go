@@ -28,6 +28,7 @@ var kinds = map[string]struct {
 }{
 	"ENOSPC": {unix.ENOSPC, true, []uint64{unix.SYS_OPENAT, unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_FTRUNCATE,
 		unix.SYS_MKDIRAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_COPY_FILE_RANGE, unix.SYS_LINKAT}},
+	"EMFILE": {unix.EMFILE, false, []uint64{unix.SYS_OPENAT}},
 	"EIO": {unix.EIO, false, []uint64{unix.SYS_READ, unix.SYS_PREAD64, unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_FSYNC,
 		unix.SYS_FDATASYNC, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_FTRUNCATE, unix.SYS_UNLINKAT,
 		unix.SYS_GETDENTS64, unix.SYS_COPY_FILE_RANGE}},
@@ -54,6 +55,7 @@ func becomeTraced(args []string) {
 		filter = append(filter, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: uint32(nr)},
 			unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_TRACE})
 	}
+	filter = append(filter, clockFilter...)
 	filter = append(filter, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW})
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -70,25 +72,28 @@ func becomeTraced(args []string) {
 // tracer runs a program and makes one of its calls on files below root fail.
 type tracer struct {
 	root, kind string
-	at         int // of the calls of that kind, from 1; 0: none fails
+	at         int    // of the calls of that kind, from 1; 0: none fails
+	jumps      uint64 // how the clock jumps; 0: it does not, and calls may fail
 
-	calls int    // of that kind so far
+	calls int    // of that kind so far, or looks at the clock
 	hit   string // what failed first
 }
 
 // run runs the program to its end, on a thread of its own.
-func (t *tracer) run(ctx context.Context, args []string, life time.Duration) (code int, said string, err error) {
+func (t *tracer) run(
+	ctx context.Context, args, env []string, life time.Duration,
+) (code int, said string, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		runtime.LockOSThread() // for ever: the thread ends with the goroutine
-		code, said, err = t.follow(ctx, args, life)
+		code, said, err = t.follow(ctx, args, env, life)
 	}()
 	<-done
 	return code, said, err
 }
 
-func (t *tracer) follow(ctx context.Context, args []string, life time.Duration) (int, string, error) {
+func (t *tracer) follow(ctx context.Context, args, env []string, life time.Duration) (int, string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return 0, "", err
@@ -100,13 +105,13 @@ func (t *tracer) follow(ctx context.Context, args []string, life time.Duration) 
 	defer os.Remove(out.Name())
 	defer out.Close()
 	child, err := os.StartProcess(self, append([]string{self, tracedArg}, args...), &os.ProcAttr{
-		Files: []*os.File{nil, out, out}, Sys: &unix.SysProcAttr{Ptrace: true}})
+		Env: env, Files: []*os.File{nil, out, out}, Sys: &unix.SysProcAttr{Ptrace: true}})
 	if err != nil {
 		return 0, "", err
 	}
-	kill := time.AfterFunc(life, func() { child.Kill() })
+	kill := time.AfterFunc(life, func() { killTree(child.Pid) })
 	defer kill.Stop()
-	defer context.AfterFunc(ctx, func() { child.Kill() })()
+	defer context.AfterFunc(ctx, func() { killTree(child.Pid) })()
 	status, err := t.loop(child.Pid)
 	if err != nil {
 		child.Kill()
@@ -119,14 +124,15 @@ func (t *tracer) follow(ctx context.Context, args []string, life time.Duration) 
 	return status.ExitStatus(), string(said), errors.Join(err, ctx.Err())
 }
 
-// loop lets a stopped process and its threads run, and is there at each call.
+// loop lets a stopped process and its threads run, and is there at each call. Other threads of this program have
+// processes of their own.
 func (t *tracer) loop(pid int) (end unix.WaitStatus, err error) {
 	const options = unix.PTRACE_O_TRACESECCOMP | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK |
 		unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_EXITKILL
 	seen := map[int]bool{}
 	for {
 		var status unix.WaitStatus
-		tid, err := unix.Wait4(-1, &status, unix.WALL, nil)
+		tid, err := unix.Wait4(-1, &status, unix.WALL|unix.WNOTHREAD, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
@@ -148,7 +154,13 @@ func (t *tracer) loop(pid int) (end unix.WaitStatus, err error) {
 				return end, fmt.Errorf("ptrace is not permitted here: %w", err)
 			}
 		case sig == unix.SIGTRAP && status.TrapCause() == unix.PTRACE_EVENT_SECCOMP:
-			t.call(tid)
+			if t.jumps > 0 {
+				t.look(tid)
+			} else {
+				t.call(tid)
+			}
+		case sig == unix.SIGTRAP && status.TrapCause() == unix.PTRACE_EVENT_EXEC && t.jumps > 0:
+			hideClock(tid)
 		case sig == unix.SIGTRAP && status.TrapCause() > 0: // a thread began, or the program
 		case sig == unix.SIGSTOP && !seen[tid]: // so threads begin
 		default:
@@ -208,7 +220,7 @@ func (t *tracer) target(tid int, r *unix.PtraceRegs) (string, bool) {
 	path := ""
 	switch {
 	case named:
-		if path = text(tid, args[at]); !filepath.IsAbs(path) {
+		if path = textAt(tid, args[at]); !filepath.IsAbs(path) {
 			path = filepath.Join(of(args[at-1]), path)
 		}
 	case r.Orig_rax == unix.SYS_COPY_FILE_RANGE:
@@ -219,8 +231,8 @@ func (t *tracer) target(tid int, r *unix.PtraceRegs) (string, bool) {
 	return path, strings.HasPrefix(path, t.root+"/")
 }
 
-// text reads a C string of the process.
-func text(tid int, at uint64) string {
+// textAt reads a C string of the process.
+func textAt(tid int, at uint64) string {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/mem", tid))
 	if err != nil {
 		return ""

@@ -18,9 +18,10 @@ func becomeTraced([]string) {}
 type tracer struct {
 	root, kind string
 	at, calls  int
+	jumps      uint64
 	hit        string
 }
 
-func (t *tracer) run(context.Context, []string, time.Duration) (int, string, error) {
+func (t *tracer) run(context.Context, []string, []string, time.Duration) (int, string, error) {
 	return 0, "", errors.New("calls are made to fail on Linux on amd64 only")
 }

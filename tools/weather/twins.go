@@ -12,68 +12,69 @@ import (
 )
 
 // twins starts a command twice at a time in one folder, with its store, journal or run directory: both must end with
-// what one alone makes, or one of them with an error that names the folder. It returns how many ended with one.
-func (c *command) twins(ctx context.Context, rounds int) (refused int, err error) {
-	root, err := os.MkdirTemp(os.TempDir(), "weather")
+// what one alone makes, or one of them with an error that names the folder. It counts how many ended with one.
+func (c *command) twins(ctx context.Context, rounds int) (*tally, error) {
+	out, want, closing, err := c.alone(ctx)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	defer os.RemoveAll(root)
-	out := filepath.Join(root, "out")
-	if err := c.run(ctx, out); err != nil {
-		return 0, err
-	}
-	want, err := digests(out, c.results)
-	if err != nil {
-		return 0, err
-	}
+	defer closing()
+	r := &tally{}
 	for range rounds {
 		if err := os.RemoveAll(out); err != nil {
-			return 0, err
+			return r, err
 		}
-		n, err := c.pair(ctx, out)
+		refused, err := together(ctx, [2]*command{c, c}, [2]string{out, out})
+		if err == nil {
+			err = c.end(ctx, out)
+		}
 		if err != nil {
-			return 0, err
+			return r, err
 		}
-		refused += n
+		r.runs, r.failed = r.runs+1, r.failed+len(refused)
 		got, err := digests(out, c.results)
 		if err != nil {
-			return 0, err
+			return r, err
 		}
 		if names := unlike(want, got); len(names) > 0 {
-			return 0, fmt.Errorf("two at a time make other bytes in %s", strings.Join(names, ", "))
+			r.flaws = append(r.flaws, "two at a time make other bytes in "+strings.Join(names, ", "))
 		}
 	}
-	return refused, nil
+	return r, nil
 }
 
-// pair runs the command twice at a time, and once more where it is not done then.
-func (c *command) pair(ctx context.Context, out string) (refused int, err error) {
-	if err := os.MkdirAll(out, 0o777); err != nil {
-		return 0, err
-	}
-	args := c.args(out)
-	var both sync.WaitGroup
+// together runs two commands at a time. One of them may be refused, by an error that names its folder: which ones were
+// is returned.
+func together(ctx context.Context, both [2]*command, outs [2]string) (refused []int, err error) {
+	var all sync.WaitGroup
 	var failed [2]error
 	var said [2][]byte
-	for i := range failed {
-		both.Go(func() {
-			p := exec.CommandContext(ctx, args[0], args[1:]...)
+	var args [2][]string
+	for i, c := range both {
+		if err := os.MkdirAll(outs[i], 0o777); err != nil {
+			return nil, err
+		}
+		args[i] = c.args(outs[i])
+	}
+	for i := range both {
+		all.Go(func() {
+			p := exec.CommandContext(ctx, args[i][0], args[i][1:]...)
+			p.Env = environ(outs[i])
 			said[i], failed[i] = p.CombinedOutput()
 		})
 	}
-	both.Wait()
+	all.Wait()
 	for i, err := range failed {
 		if err == nil {
 			continue
 		}
-		refused++
-		if text := string(said[i]); !strings.Contains(text, filepath.Dir(out)) || strings.Contains(text, "goroutine ") {
-			return 0, fmt.Errorf("one of two at a time: %w: %s", err, text)
+		refused = append(refused, i)
+		if text := string(said[i]); !strings.Contains(text, filepath.Dir(outs[i])) || strings.Contains(text, "goroutine ") {
+			return refused, fmt.Errorf("%s, one of two at a time: %w: %s", both[i].name, err, text)
 		}
 	}
-	if refused == 2 {
-		return 0, errors.New("of two at a time neither made it: " + string(said[0]))
+	if len(refused) == 2 {
+		return refused, errors.New("of two at a time neither made it: " + string(said[0]) + string(said[1]))
 	}
-	return refused, c.end(ctx, out)
+	return refused, nil
 }

@@ -17,28 +17,36 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 )
 
-// Start starts the server that ASSAY_TEST_S3 names (a command line with {port} and {folder}; tools/cloud.sh chooses
-// one), makes a bucket there, and points AWS's variables at it for the test, which is skipped where none is named.
-func Start(t *testing.T, bucket string) (client *s3.Client, endpoint string) {
+// Launch starts the server that an environment variable names (a command line with {port} and {folder}), and says where
+// what it writes is told. The test is skipped where none is named.
+func Launch(t *testing.T, variable string) (port string, log *bytes.Buffer) {
 	t.Helper()
-	command := os.Getenv("ASSAY_TEST_S3")
+	command := os.Getenv(variable)
 	if command == "" {
-		t.Skip("SKIPPED: ASSAY_TEST_S3 names no S3 server: object storage was NOT tested (tools/cloud.sh)")
+		t.Skipf("SKIPPED: %s names no server: this object storage was NOT tested (tools/cloud.sh)", variable)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
+	_, port, _ = net.SplitHostPort(l.Addr().String())
 	l.Close()
 	words := strings.Fields(strings.NewReplacer("{port}", port, "{folder}", t.TempDir()).Replace(command))
 	server := exec.Command(words[0], words[1:]...)
-	var log bytes.Buffer
-	server.Stdout, server.Stderr = &log, &log
+	log = &bytes.Buffer{}
+	server.Stdout, server.Stderr = log, log
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { server.Process.Kill(); server.Wait() })
+	return port, log
+}
+
+// Start starts the server that ASSAY_TEST_S3 names (a command line with {port} and {folder}; tools/cloud.sh chooses
+// one), makes a bucket there, and points AWS's variables at it for the test, which is skipped where none is named.
+func Start(t *testing.T, bucket string) (client *s3.Client, endpoint string) {
+	t.Helper()
+	port, log := Launch(t, "ASSAY_TEST_S3")
 	endpoint = "http://127.0.0.1:" + port
 	for name, value := range map[string]string{"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": "us-east-1",
 		"AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": "testersecret"} {

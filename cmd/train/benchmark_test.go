@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"assay/benchmarks"
+	"assay/internal/oracle"
+	"assay/model"
+	"assay/trainer"
+)
+
+// writeRatings makes AURORA-Bench's file of ratings over the oracle's pictures.
+func writeRatings(t *testing.T) string {
+	t.Helper()
+	dir, root := t.TempDir(), oracle.Folders(t)[0]
+	var rows []map[string]any
+	for i, p := range oracle.Read[[]struct{ Input, Edited string }](t, filepath.Join(root, "images", "pairs.json")) {
+		for rating, gen := range []string{p.Input, p.Edited} {
+			in, err := filepath.Rel(dir, filepath.Join(root, p.Input))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := filepath.Rel(dir, filepath.Join(root, gen))
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows = append(rows, map[string]any{"input": in, "gen": out, "prompt": fmt.Sprintf("edit number %d", i),
+				"score": 2 * rating, "model": "editor"})
+		}
+	}
+	text, err := json.Marshal(rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "human_ratings_updated_prompt.json")
+	if err := os.WriteFile(path, text, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// validations reads the lines of a run's validations.
+func validations(t *testing.T, run string) (out []trainer.ValidationMetrics) {
+	t.Helper()
+	f, err := os.Open(filepath.Join(run, trainer.MetricsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		var m trainer.ValidationMetrics
+		if err := json.Unmarshal(s.Bytes(), &m); err != nil {
+			t.Fatal(err)
+		}
+		if m.Kind == "validation" {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// TestBestByBenchmark: validate.by: benchmark keeps the scorer that has the best number, and that number is what the
+// benchmark says of best/. The data of the benchmark are all that is validated on.
+func TestBestByBenchmark(t *testing.T) {
+	ratings := writeRatings(t)
+	extra := fmt.Sprintf(
+		"steps: 3\nvalidate: {every: 1, by: benchmark, benchmark: {name: aurora-point, ratings: %q}}\n",
+		ratings,
+	)
+	config, out := writeRun(t, extra)
+	if code, stdout, stderr := call(t, "--config", config, "--dry-run"); code != 0 ||
+		!strings.Contains(stdout, "by global of aurora-point") {
+		t.Fatalf("exit code %d:\n%s%s", code, stdout, stderr)
+	}
+	if code, stdout, stderr := call(t, "--config", config); code != 0 {
+		t.Fatalf("exit code %d:\n%s%s", code, stdout, stderr)
+	}
+	all := validations(t, out)
+	if len(all) != 3 {
+		t.Fatalf("%d validations: %+v", len(all), all)
+	}
+	best := 0
+	for i, v := range all {
+		if v.Benchmark == nil || v.By != "benchmark" {
+			t.Fatalf("%+v", v)
+		}
+		if v.Best != (i == 0 || *v.Benchmark > *all[best].Benchmark) {
+			t.Errorf("validation %d: best %v, of %+v", i, v.Best, all)
+		}
+		if v.Best {
+			best = i
+		}
+	}
+	b, err := benchmarks.Find("aurora-point")
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := b.Load(benchmarks.Options{Data: ratings})
+	if err != nil {
+		t.Fatal(err)
+	}
+	items, err := set.(benchmarks.Scorable).Items()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := benchmarks.OpenScorer(filepath.Join(out, trainer.BestDir), model.Options{Device: "cpu"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	path, err := (&benchmarks.Run{Benchmark: b.Name, Items: items, Dir: t.TempDir()}).Score(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := set.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := p.Result().Numbers[0]; n.Name != "global" || n.Value != float64(*all[best].Benchmark) {
+		t.Errorf("score bench says %s %v of best/, training said %v", n.Name, n.Value, *all[best].Benchmark)
+	}
+}
+
+// TestBenchmarkRefused: what is wrong with validate.benchmark is told before anything runs.
+func TestBenchmarkRefused(t *testing.T) {
+	ratings := writeRatings(t)
+	for want, validate := range map[string]string{
+		"it goes with validate.by": fmt.Sprintf("{benchmark: {name: aurora-point, ratings: %q}}", ratings),
+		"there is no benchmark":    fmt.Sprintf("{by: benchmark, benchmark: {name: aurora, ratings: %q}}", ratings),
+		"has no \"mean\" here":     fmt.Sprintf("{by: benchmark, benchmark: {name: aurora-point, ratings: %q, number: mean}}", ratings),
+		"has no such choice":       fmt.Sprintf("{by: benchmark, benchmark: {name: aurora-point, ratings: %q, votes: v}}", ratings),
+		"want the published data":  "{by: benchmark, benchmark: {name: aurora-point}}",
+	} {
+		config, _ := writeRun(t, "steps: 1\nvalidate: "+validate+"\n")
+		if code, _, stderr := call(t, "--config", config, "--dry-run"); code != 2 || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d: %s", want, code, stderr)
+		}
+	}
+}

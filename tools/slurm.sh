@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# Runs examples/cluster/score.sbatch on a SLURM of one node that this script starts as processes (Debian: slurm-wlm, munge; as
+# root, without systemd), kills tasks on the way, merges, and compares with one run: tools/slurm.sh PROGRAM
+#   PROGRAM is score as built (go build -o PROGRAM ./cmd/score).
+# Nothing of the system is changed: configuration, sockets, key and states are in a folder of this run.
+set -euo pipefail
+program=$(realpath "${1:?tools/slurm.sh PROGRAM: score as built}")
+cd "$(dirname "$0")/.."
+for needed in slurmctld slurmd munged sbatch; do
+	PATH=$PATH:/usr/sbin command -v $needed >/dev/null || {
+		echo "SKIPPED: $needed is not there (apt-get install slurm-wlm munge): SLURM was NOT tested"
+		exit 0
+	}
+done
+PATH=$PATH:/usr/sbin
+work=$(mktemp -d)
+started=()
+finish() {
+	for pid in "${started[@]}"; do kill "$pid" 2>/dev/null || true; done
+	wait 2>/dev/null || true
+	rm -rf "$work"
+}
+trap finish EXIT
+chmod 755 "$work"
+host=$(hostname -s)
+
+# munge: who asks whom.
+dd if=/dev/urandom of="$work/munge.key" bs=1024 count=1 status=none
+chmod 600 "$work/munge.key"
+munged --foreground --force --key-file="$work/munge.key" --socket="$work/munge" --log-file="$work/munged.log" \
+	--pid-file="$work/munged.pid" --seed-file="$work/munge.seed" &
+started+=($!)
+
+cat >"$work/slurm.conf" <<CONF
+ClusterName=assay
+SlurmctldHost=$host(127.0.0.1)
+AuthType=auth/munge
+AuthInfo=socket=$work/munge
+CredType=cred/munge
+SlurmUser=root
+SlurmctldPort=16817
+SlurmdPort=16818
+StateSaveLocation=$work/state
+SlurmdSpoolDir=$work/spool
+SlurmctldPidFile=$work/slurmctld.pid
+SlurmdPidFile=$work/slurmd.pid
+SlurmctldLogFile=$work/slurmctld.log
+SlurmdLogFile=$work/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerParameters=batch_sched_delay=1,sched_min_interval=500000
+ReturnToService=2
+MailProg=/bin/true
+JobCompType=jobcomp/none
+NodeName=$host NodeAddr=127.0.0.1 CPUs=2 RealMemory=1000 State=UNKNOWN
+PartitionName=all Nodes=$host Default=YES MaxTime=INFINITE State=UP
+CONF
+export SLURM_CONF=$work/slurm.conf
+mkdir "$work/state" "$work/spool"
+for _ in $(seq 50); do [ -S "$work/munge" ] && break; sleep 0.1; done
+slurmctld -D &
+started+=($!)
+slurmd -D &
+started+=($!)
+for _ in $(seq 60); do [ "$(sinfo -h -o %t 2>/dev/null)" = idle ] && break; sleep 1; done
+[ "$(sinfo -h -o %t)" = idle ] || {
+	echo "the node does not come up:"
+	tail -n 20 "$work"/*.log
+	exit 1
+}
+sinfo --version
+
+# The example as it is, but for the GPU, the memory and the time that this node has not, and 6 tasks in place of 64.
+sed -e 's/--gpus=1/--nodes=1/' -e '/--mem=/d' -e 's/--cpus-per-task=8/--cpus-per-task=1/' -e 's/1-64/1-6/' -e 's,auto/64,auto/6,' \
+	-e 's/ --device cuda:0/ --threads 1/' -e "s,^#SBATCH --output=.*,#SBATCH --output=$work/task-%a.log," \
+	examples/cluster/score.sbatch >"$work/score.sbatch"
+mkdir "$work/bin"
+ln -s "$program" "$work/bin/score"
+export PATH=$work/bin:$PATH SCORER=$PWD/backbones/tiny-scorer TABLE=$work/edits.jsonl OUT=$work/scores.jsonl
+export ASSAY_ONNXRUNTIME=${ASSAY_ONNXRUNTIME:-$PWD/build/lib/libonnxruntime.so} ASSAY_STORE=$work/store
+pictures=$PWD/testdata/oracle/images
+for i in $(seq 240); do
+	echo "{\"source\": \"$pictures/coffee.png\", \"edit\": \"$pictures/coffee_blur.png\", \"instruction\": \"turn $((i / 4))\"}"
+done >"$TABLE"
+score batch --scorer "$SCORER" --in "$TABLE" --out "$work/whole.jsonl" --threads 1
+job=$(sbatch --parsable --export=ALL "$work/score.sbatch")
+echo "job $job"
+for round in 1 2 3; do # tasks are put back into the queue as they run: SIGTERM, exit code 3, again
+	sleep 3
+	running=$(squeue -h -t R -o %i | head -n 1)
+	[ -z "$running" ] || { echo "round $round: $running is requeued"; scontrol requeue "$running"; }
+done
+for _ in $(seq 300); do [ -z "$(squeue -h)" ] && break; sleep 1; done
+[ -z "$(squeue -h)" ] || { squeue; tail -n 5 "$work"/task-*.log; exit 1; }
+score batch --scorer "$SCORER" --in "$TABLE" --out "$OUT" --merge --threads 1 || { tail -n 5 "$work"/task-*.log; exit 1; }
+cmp "$work/whole.jsonl" "$OUT"
+echo "the tasks of the array wrote what one run writes: $(wc -l <"$OUT") rows"

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// tally is what came of a line of a table so far.
+type tally struct {
+	whole         time.Duration // of one run that was left alone
+	kills, runs   int
+	calls, failed int // calls on files, or looks at the clock; runs that ended with an error
+	flaws         []string
+}
+
+func (t *tally) add(o *tally) {
+	t.whole, t.calls = max(t.whole, o.whole), max(t.calls, o.calls)
+	t.kills, t.runs, t.failed = t.kills+o.kills, t.runs+o.runs, t.failed+o.failed
+	t.flaws = append(t.flaws, o.flaws...)
+}
+
+// table is printed when all of its pieces are done.
+type table struct {
+	head  string
+	line  func(t *tally) string // behind the name
+	lines []*line
+}
+
+type line struct {
+	name  string
+	tally tally
+	tried bool
+	errs  []error
+}
+
+// piece is a part of a line that can be tried beside other pieces.
+type piece struct {
+	line *line
+	try  func(ctx context.Context, rng *rand.Rand) (*tally, error)
+}
+
+func (c *campaign) run(ctx context.Context) error {
+	for _, path := range []*string{&c.bin, &c.mpi, &c.dir} {
+		abs, err := filepath.Abs(*path)
+		if err != nil {
+			return err
+		}
+		*path = abs
+	}
+	if err := os.RemoveAll(c.dir); err != nil {
+		return err
+	}
+	list, err := cases(c.bin, c.mpi, c.dir)
+	if err != nil {
+		return err
+	}
+	list = slices.DeleteFunc(list, func(one command) bool { return !c.wants(one.name) })
+	fmt.Printf("seed %d\n\n", c.seed)
+	var tables []*table
+	var pieces []piece
+	begin := func(t *table, more []piece) {
+		tables, pieces = append(tables, t), append(pieces, more...)
+	}
+	if c.kills > 0 {
+		begin(c.killAll(list))
+	}
+	if c.brief {
+		list = slices.DeleteFunc(list, func(one command) bool { return !one.quick })
+	}
+	if c.twins > 0 {
+		begin(c.twinAll(list))
+	}
+	if c.pairs != 0 {
+		begin(c.storeAll(list))
+		begin(c.rivalAll(list))
+	}
+	if c.jumps > 0 {
+		begin(c.jumpAll(list))
+	}
+	if c.calls > 0 {
+		begin(c.failAll(list))
+	}
+	failed := []error{c.tryAll(ctx, pieces)}
+	for _, t := range tables {
+		failed = append(failed, t.print())
+	}
+	if c.server > 0 && c.wants("server") {
+		rng := rand.New(rand.NewPCG(c.seed, 1))
+		failed = append(failed, serverWeather(ctx, filepath.Join(c.bin, "score"), c.server, rng))
+	}
+	return errors.Join(failed...)
+}
+
+// tryAll tries pieces, some of them at a time.
+func (c *campaign) tryAll(ctx context.Context, pieces []piece) error {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	next := 0
+	for range max(1, c.jobs) {
+		all.Go(func() {
+			for {
+				mu.Lock()
+				k := next
+				next++
+				mu.Unlock()
+				if k >= len(pieces) || c.late() || ctx.Err() != nil {
+					return
+				}
+				p := pieces[k]
+				t, err := p.try(ctx, rand.New(rand.NewPCG(c.seed, uint64(k))))
+				mu.Lock()
+				p.line.tried = true
+				if t != nil {
+					p.line.tally.add(t)
+				}
+				if err != nil {
+					p.line.errs = append(p.line.errs, fmt.Errorf("%s: %w", p.line.name, err))
+				}
+				fmt.Fprintf(os.Stderr, "%4.0f s: %s, %d of %d\n", time.Since(c.begin).Seconds(), p.line.name, k+1, len(pieces))
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return ctx.Err()
+}
+
+// print writes the table, and returns what was wrong.
+func (t *table) print() error {
+	var errs []error
+	if len(t.lines) == 0 {
+		return nil
+	}
+	fmt.Println(t.head)
+	fmt.Println("|" + strings.Repeat("---|", strings.Count(t.head, "|")-1))
+	for _, l := range t.lines {
+		if l.tried {
+			fmt.Printf("| %s | %s |\n", l.name, t.line(&l.tally))
+		} else {
+			fmt.Printf("| %s |%s\n", l.name, strings.Repeat(" not tried |", strings.Count(t.head, "|")-2))
+		}
+		errs = append(errs, l.errs...)
+		for _, flaw := range l.tally.flaws {
+			errs = append(errs, fmt.Errorf("%s: %s", l.name, flaw))
+		}
+	}
+	fmt.Println()
+	return errors.Join(errs...)
+}
+
+// verdict is the last column.
+func verdict(t *tally) string {
+	if len(t.flaws) > 0 {
+		return fmt.Sprintf("**%d FLAWS**", len(t.flaws))
+	}
+	return "the same bytes"
+}
+
+// killAll kills every command, by ten where several run at a time.
+func (c *campaign) killAll(list []command) (*table, []piece) {
+	t := &table{head: "| command | one run | kills | runs | result |", line: func(t *tally) string {
+		return fmt.Sprintf("%.1f s | %d | %d | %s", t.whole.Seconds(), t.kills, t.runs, verdict(t))
+	}}
+	const some = 10
+	var pieces []piece
+	for _, one := range list {
+		t.lines = append(t.lines, &line{name: one.name})
+	}
+	for from := 0; from < c.kills; {
+		n := c.kills - from
+		if c.jobs > 1 {
+			n = min(n, some)
+		}
+		for i, one := range list {
+			pieces = append(pieces, piece{t.lines[i], func(ctx context.Context, rng *rand.Rand) (*tally, error) {
+				return one.weather(ctx, n, c.late, rng)
+			}})
+		}
+		from += n
+	}
+	return t, pieces
+}
+
+// twinAll starts every command twice at a time.
+func (c *campaign) twinAll(list []command) (*table, []piece) {
+	t := &table{head: "| two at a time in one folder | rounds | of which one was refused | result |",
+		line: func(t *tally) string { return fmt.Sprintf("%d | %d | %s", t.runs, t.failed, verdict(t)) }}
+	var pieces []piece
+	for _, one := range list {
+		l := &line{name: one.name}
+		t.lines = append(t.lines, l)
+		pieces = append(pieces, piece{l, func(ctx context.Context, _ *rand.Rand) (*tally, error) {
+			return one.twins(ctx, c.twins)
+		}})
+	}
+	return t, pieces
+}
+
+// jumpAll runs every command while the clock jumps.
+func (c *campaign) jumpAll(list []command) (*table, []piece) {
+	t := &table{head: "| command | runs while the clock jumps | looks at it in one run | result |",
+		line: func(t *tally) string { return fmt.Sprintf("%d | %d | %s", t.runs, t.calls, verdict(t)) }}
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		return t, nil
+	}
+	var pieces []piece
+	for _, one := range list {
+		l := &line{name: one.name}
+		t.lines = append(t.lines, l)
+		for range c.jumps {
+			pieces = append(pieces, piece{l, func(ctx context.Context, rng *rand.Rand) (*tally, error) {
+				return one.jumps(ctx, rng)
+			}})
+		}
+	}
+	return t, pieces
+}
+
+// failAll makes calls of every command fail.
+func (c *campaign) failAll(list []command) (*table, []piece) {
+	t := &table{head: "| command, fault | calls | tried | ended with an error, and the next run went on | result |",
+		line: func(t *tally) string {
+			return fmt.Sprintf("%d | %d | %d | %s", t.calls, t.runs, t.failed, verdict(t))
+		}}
+	const some = 8
+	parts := 1
+	if c.jobs > 1 {
+		parts = (c.calls + some - 1) / some
+	}
+	of := func(one command, kind string) *line { return &line{name: one.name + ", " + kind} }
+	var pieces []piece
+	for _, one := range list {
+		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+			t.lines = append(t.lines, of(one, kind))
+		}
+	}
+	for part := range parts {
+		k := 0
+		for _, one := range list {
+			for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+				seed := c.seed + uint64(k) // the same for all parts: each has other calls
+				pieces = append(pieces, piece{t.lines[k], func(ctx context.Context, _ *rand.Rand) (*tally, error) {
+					return one.faults(ctx, kind, c.calls, part, parts, c.late, rand.New(rand.NewPCG(seed, 3)))
+				}})
+				k++
+			}
+		}
+	}
+	return t, pieces
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// command is a command line that is killed.
+type command struct {
+	name    string
+	args    func(out string) []string // program first; out is a folder of its own
+	finish  func(out string) []string // a command line afterwards; nil: none
+	results []string                  // files and folders below out that must be the same
+	quick   bool                      // it takes a second or two
+	once    string                    // folder that is made once: when it is there nothing is left to do; "": none
+}
+
+// storeOf is the folder in which a command keeps what it computed.
+func storeOf(out string) string { return filepath.Join(out, "store") }
+
+// environ is a command's: whatever it keeps, it keeps below out.
+func environ(out string) []string { return append(os.Environ(), "ASSAY_STORE="+storeOf(out)) }
+
+// made tells whether nothing is left to do.
+func (c *command) made(out string) bool { return c.once != "" && exists(filepath.Join(out, c.once)) }
+
+// alone runs the command in a new folder, and gives the digests of what it made. The folder is the same for all of its
+// runs: paths stand in some files. close removes it.
+func (c *command) alone(ctx context.Context) (out string, want map[string]string, closing func(), err error) {
+	root, err := os.MkdirTemp(os.TempDir(), "weather")
+	if err != nil {
+		return "", nil, nil, err
+	}
+	closing = func() { os.RemoveAll(root) }
+	out = filepath.Join(root, "out")
+	if err = c.run(ctx, out); err == nil {
+		want, err = digests(out, c.results)
+	}
+	if err != nil {
+		closing()
+		return "", nil, nil, err
+	}
+	return out, want, closing, nil
+}
+
+// weather kills a command until it was killed so often. Each time that it comes to its end, what it made is compared,
+// and it begins anew.
+func (c *command) weather(ctx context.Context, kills int, late func() bool, rng *rand.Rand) (*tally, error) {
+	began := time.Now()
+	out, want, closing, err := c.alone(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer closing()
+	r := &tally{whole: time.Since(began)}
+	if err := os.RemoveAll(out); err != nil {
+		return nil, err
+	}
+	for begun := 0; r.kills < kills && !late() || exists(out); {
+		if ctx.Err() != nil {
+			return r, ctx.Err()
+		}
+		if r.runs++; r.runs > 20*kills+20 {
+			return r, fmt.Errorf("%d runs, and no end", r.runs)
+		}
+		life := time.Hour
+		if r.kills < kills && !late() {
+			life = time.Duration(rng.Float64() * 1.1 * float64(r.whole))
+		}
+		killed, err := c.try(ctx, out, life)
+		if err != nil {
+			return r, fmt.Errorf("after %d kills: %w", r.kills, err)
+		}
+		if killed {
+			r.kills++
+			begun++
+		}
+		if killed && !c.made(out) {
+			continue
+		}
+		if err := c.end(ctx, out); err != nil {
+			return r, err
+		}
+		got, err := digests(out, c.results)
+		if err != nil {
+			return r, err
+		}
+		if names := unlike(want, got); len(names) > 0 {
+			r.flaws = append(r.flaws, fmt.Sprintf("after %d kills, other bytes: %s", begun, strings.Join(names, ", ")))
+		}
+		if err := os.RemoveAll(out); err != nil {
+			return r, err
+		}
+		begun = 0
+	}
+	return r, nil
+}
+
+// run lets the command come to its end.
+func (c *command) run(ctx context.Context, out string) error {
+	if _, err := c.try(ctx, out, time.Hour); err != nil {
+		return err
+	}
+	return c.end(ctx, out)
+}
+
+// end runs the command that makes the result of what was done.
+func (c *command) end(ctx context.Context, out string) error {
+	if c.finish == nil {
+		return nil
+	}
+	return check(exec.CommandContext(ctx, c.finish(out)[0], c.finish(out)[1:]...), out)
+}
+
+// try starts the command and kills it after life, unless it ends before.
+func (c *command) try(ctx context.Context, out string, life time.Duration) (killed bool, err error) {
+	if err := os.MkdirAll(out, 0o777); err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, life)
+	defer cancel()
+	args := c.args(out)
+	p := exec.CommandContext(ctx, args[0], args[1:]...)
+	p.Cancel = func() error { return killTree(p.Process.Pid) }
+	err = check(p, out)
+	if ctx.Err() != nil && err != nil {
+		return true, nil
+	}
+	return false, err
+}
+
+// check runs a process, and makes an error of an exit code that is not 0.
+func check(p *exec.Cmd, out string) error {
+	p.Env = environ(out)
+	if said, err := p.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(p.Args, " "), err, said)
+	}
+	return nil
+}
+
+// killTree kills a process and all that it started, and waits until these are gone.
+func killTree(pid int) error {
+	below := descendants(pid)
+	errs := []error{kill(pid)}
+	for _, child := range append(below, descendants(pid)...) {
+		kill(child)
+	}
+	for _, child := range below {
+		for range 1000 {
+			raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child))
+			if _, state, ok := strings.Cut(string(raw), ") "); err != nil || !ok || strings.HasPrefix(state, "Z") {
+				break
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func kill(pid int) error {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return err
+	}
+	return p.Kill()
+}
+
+// descendants are the processes that a process started, and those that they started.
+func descendants(pid int) (out []int) {
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, list := range lists {
+		raw, err := os.ReadFile(list)
+		if err != nil {
+			continue
+		}
+		for _, field := range strings.Fields(string(raw)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				out = append(append(out, child), descendants(child)...)
+			}
+		}
+	}
+	return out
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

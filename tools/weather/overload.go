@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// overload measures how many requests with pictures of 512 pixels a server answers, and then sends ten times as many,
+// whether it answers or not. What it accepts must be answered as by an idle server, and the rest refused at once; then
+// it must be as it was.
+func overload(ctx context.Context, score, scorer string, s *storm, length time.Duration) error {
+	server, err := startServer(ctx, score, "", "--scorer", scorer, "--replicas", "2", "--wait", "2s")
+	if err != nil {
+		return err
+	}
+	calm := &storm{url: server.url, questions: s.questions[:s.photos], counts: map[string]int{}}
+	part, stop := context.WithTimeout(ctx, length/4)
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			for k := i; part.Err() == nil; k++ {
+				calm.ask(calm.questions[k%len(calm.questions)])
+			}
+		})
+	}
+	all.Wait()
+	stop()
+	rate := float64(calm.counts["answered"]) / (length / 4).Seconds()
+	if rate == 0 {
+		return errors.Join(fmt.Errorf("a server of photos answers nothing: %v %v", calm.counts, calm.wrong), server.stop())
+	}
+	before := server.memory()
+	rough := &storm{url: server.url, questions: calm.questions, counts: map[string]int{}}
+	took := rough.flood(ctx, 10*rate, length/2)
+	after := server.memory()
+	q := calm.questions[0]
+	code, answer, err := post(server.url, q.body)
+	fmt.Printf("photos of 512 pixels: %.1f requests/s are answered; of ten times as many for %v: %v, answers after %.1f s "+
+		"(median), %.1f s (slowest); resident memory %.0f MB before, %.0f MB after\n", rate, length/2, rough.counts,
+		quantile(took, 0.5), quantile(took, 1), before, after)
+	if err != nil || code != 200 || !bytes.Equal(answer, q.answer) {
+		err = errors.Join(err, fmt.Errorf("after that the answer was %d %.200s", code, answer))
+	}
+	if wrong := append(calm.wrong, rough.wrong...); len(wrong) > 0 {
+		err = errors.Join(err, fmt.Errorf("%d answers were wrong, the first: %s", len(wrong), wrong[0]))
+	}
+	if rough.counts["answered"] == 0 {
+		err = errors.Join(err, errors.New("under load nothing was answered"))
+	}
+	return errors.Join(err, server.stop())
+}
+
+// flood sends so many requests each second, and tells how many seconds those took that were answered.
+func (s *storm) flood(ctx context.Context, rate float64, length time.Duration) (took []float64) {
+	const most = 2000 // at a time
+	var all sync.WaitGroup
+	slots := make(chan struct{}, most)
+	begin := time.Now()
+	for k := 0; time.Since(begin) < length && ctx.Err() == nil; k++ {
+		time.Sleep(time.Until(begin.Add(time.Duration(float64(k) / rate * float64(time.Second)))))
+		select {
+		case slots <- struct{}{}:
+		default:
+			s.count("not sent")
+			continue
+		}
+		all.Go(func() {
+			defer func() { <-slots }()
+			since := time.Now()
+			if s.ask(s.questions[k%len(s.questions)]) {
+				s.mu.Lock()
+				took = append(took, time.Since(since).Seconds())
+				s.mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return took
+}
+
+func quantile(x []float64, p float64) float64 {
+	if len(x) == 0 {
+		return 0
+	}
+	slices.Sort(x)
+	return x[int(p*float64(len(x)-1))]
+}

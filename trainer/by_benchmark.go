@@ -1,0 +1,118 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"assay/internal/exit"
+	"assay/model"
+)
+
+// BenchmarkConfig names a benchmark, as score bench knows it, and the number of it that says which scorer is best.
+type BenchmarkConfig struct {
+	Name    string `yaml:"name"`              // of score bench
+	Ratings string `yaml:"ratings"`           // its published data: a folder or a file
+	Images  string `yaml:"images,omitempty"`  // folder of its pictures
+	Votes   string `yaml:"votes,omitempty"`   // file of votes
+	Targets string `yaml:"targets,omitempty"` // folder of the wanted results
+	Subset  string `yaml:"subset,omitempty"`  // part of it
+	Target  string `yaml:"target,omitempty"`  // which human value
+	Number  string `yaml:"number,omitempty"`  // by its name; empty: the one that tables are sorted by
+}
+
+// Benchmark is somebody else's measure of scorers, which validate.by may name. This package knows none: who trains
+// brings them along (see trainer/bybenchmark).
+type Benchmark interface {
+	// Measure runs a scorer on it. The same scorer always has the same number; it is NaN if it is not defined.
+	Measure(ctx context.Context, s Candidate) (float64, error)
+	// Lower tells whether less is better.
+	Lower() bool
+	// String says what is measured, and on how much.
+	String() string
+}
+
+// Candidate is a scorer as it stands while it is trained.
+type Candidate interface {
+	Prepare(model.Pair) (*model.Sample, error)
+	Score(ctx context.Context, samples []*model.Sample) ([]float64, error) // score01
+	Config() model.ScorerConfig
+}
+
+// BenchmarkOpener reads the data of a benchmark. Its errors are of the configuration.
+type BenchmarkOpener func(c *BenchmarkConfig) (Benchmark, error)
+
+// checkBenchmark looks at validate.benchmark, which goes with validate.by: benchmark.
+func (c *Config) checkBenchmark(d checker) {
+	b := c.Validate.Benchmark
+	d.want((b != nil) == (c.Validate.By == byBenchmark), "validate.benchmark", "it goes with validate.by: %s", byBenchmark)
+	if b == nil {
+		return
+	}
+	d.want(b.Name != "", "validate.benchmark.name", "want the name of a benchmark: score bench list has them")
+	d.want(b.Ratings != "", "validate.benchmark.ratings", "want the published data of the benchmark: a folder or a file")
+	d.want(c.Mode == "lora" || c.Mode == "full", "validate.by",
+		"mode %s keeps no model that a benchmark could ask: want mode lora or full", c.Mode)
+}
+
+// openBenchmark reads the benchmark that validate.by wants.
+func (r *run) openBenchmark(open BenchmarkOpener) (err error) {
+	c := r.config.Validate.Benchmark
+	if c == nil {
+		return nil
+	}
+	if open == nil {
+		return exit.Usagef("validate.by: this program brings no benchmarks along")
+	}
+	if r.benchmark, err = open(c); err != nil {
+		return exit.Usage(fmt.Errorf("validate.benchmark: %w", err))
+	}
+	return nil
+}
+
+// measureBenchmark adds the benchmark's number, which the first rank computes for all.
+func (r *run) measureBenchmark(ctx context.Context, m *ValidationMetrics) error {
+	if r.benchmark == nil {
+		return nil
+	}
+	var v float64
+	var err error
+	if r.ranks.first() {
+		v, err = r.askBenchmark(ctx)
+	}
+	if r.ranks != nil {
+		what := fmt.Sprintf("the benchmark at step %d", r.state.Step)
+		if err = r.ranks.agree(what, err); err == nil {
+			var all []float64
+			if all, err = gather(r.ranks, what, v); err == nil {
+				v = all[0]
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	n := number(v)
+	m.Benchmark, m.Lower = &n, r.benchmark.Lower()
+	return nil
+}
+
+func (r *run) askBenchmark(ctx context.Context) (float64, error) {
+	s, ok := r.model.(interface{ Candidate() Candidate })
+	if !ok {
+		return 0, errors.New("validate.by: this model cannot be asked by a benchmark")
+	}
+	v, err := r.benchmark.Measure(ctx, s.Candidate())
+	if err != nil {
+		return 0, fmt.Errorf("validate.benchmark: %w", err)
+	}
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0, fmt.Errorf("validate.benchmark: %s is not defined for the scores of step %d (all the same?)", r.benchmark,
+			r.state.Step)
+	}
+	return v, nil
+}
+
+// Candidate is the scorer as it stands.
+func (m *scorerModel) Candidate() Candidate { return m.tuner }

@@ -1,0 +1,166 @@
+// Package bybenchmark lets training choose its best scorer by a published benchmark (validate.by: benchmark). It is a
+// package of its own because benchmarks and trainer know nothing of each other.
+package bybenchmark
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+
+	"assay/benchmarks"
+	"assay/model"
+	"assay/trainer"
+)
+
+// benchmark is a trainer.Benchmark.
+type benchmark struct {
+	*benchmarks.Benchmark
+	set    benchmarks.Set
+	items  []benchmarks.Item
+	number string
+}
+
+// Open reads the data of a benchmark that scorers can be run on. It is a trainer.BenchmarkOpener.
+func Open(c *trainer.BenchmarkConfig) (trainer.Benchmark, error) {
+	b, err := benchmarks.Find(c.Name)
+	if err != nil {
+		return nil, err
+	}
+	o := benchmarks.Options{Data: c.Ratings, Images: c.Images, Votes: c.Votes, Targets: c.Targets, Subset: c.Subset,
+		Target: c.Target, Epsilon: math.NaN(), BGNorm: "linear:255", Sigma: 0.5}
+	if err := given(b, c, &o); err != nil {
+		return nil, err
+	}
+	set, err := b.Load(o)
+	if err != nil {
+		return nil, err
+	}
+	scorable, ok := set.(benchmarks.Scorable)
+	if _, mixed := set.(benchmarks.Mixed); !ok || mixed {
+		return nil, fmt.Errorf("%s: its numbers are not of one scorer's scores of edits", b.Name)
+	}
+	if _, answers := set.(benchmarks.Questions); answers {
+		return nil, fmt.Errorf("%s: its numbers are of answers, not of scores", b.Name)
+	}
+	items, err := scorable.Items()
+	if err != nil {
+		return nil, err
+	}
+	number, err := numberOf(b, set, c.Number)
+	if err != nil {
+		return nil, err
+	}
+	return &benchmark{b, set, items, number}, nil
+}
+
+// numberOf finds a number among those that made up predictions have; "": the one that tables are sorted by.
+func numberOf(b *benchmarks.Benchmark, set benchmarks.Set, name string) (string, error) {
+	guess, ok := set.(benchmarks.Guessable)
+	if !ok {
+		return "", fmt.Errorf("%s: it cannot say beforehand which numbers it has", b.Name)
+	}
+	var names []string
+	for _, n := range guess.Guess(rand.New(rand.NewPCG(1, 1))).Result().Numbers {
+		names = append(names, n.Name)
+	}
+	if name == "" {
+		name = b.Headline
+	}
+	if name == "" && len(names) > 0 {
+		name = names[0]
+	}
+	if !slices.Contains(names, name) {
+		return "", fmt.Errorf("number: %s has no %q here, but %s", b.Name, name, strings.Join(names, ", "))
+	}
+	if slices.Contains(b.Neutral, name) {
+		return "", fmt.Errorf("number: neither more nor less of %s is better: name another one", name)
+	}
+	return name, nil
+}
+
+// given fills in the usual part and value, and refuses what the benchmark does not ask for.
+func given(b *benchmarks.Benchmark, c *trainer.BenchmarkConfig, o *benchmarks.Options) error {
+	for _, key := range []struct {
+		name, value, usual string
+		to                 *string
+	}{
+		{"images", c.Images, "", nil},
+		{"votes", c.Votes, "", nil},
+		{"targets", c.Targets, "", nil},
+		{"subset", c.Subset, "test_v1", &o.Subset},
+		{"target", c.Target, "O", &o.Target},
+	} {
+		asks := slices.Contains(b.Flags, key.name)
+		if key.value != "" && !asks {
+			return fmt.Errorf("%s: %s has no such choice", key.name, b.Name)
+		}
+		if key.value == "" && asks && key.to != nil {
+			*key.to = key.usual
+		}
+	}
+	return nil
+}
+
+// String says what is measured.
+func (b *benchmark) String() string {
+	return fmt.Sprintf("%s of %s, %d edits", b.number, b.Name, len(b.items))
+}
+
+// Lower tells whether less is better.
+func (b *benchmark) Lower() bool {
+	return slices.ContainsFunc(b.Benchmark.Lower, func(l string) bool { return strings.HasPrefix(b.number, l) })
+}
+
+// Measure computes the number as score bench does.
+func (b *benchmark) Measure(ctx context.Context, s trainer.Candidate) (_ float64, err error) {
+	dir, err := os.MkdirTemp("", "benchmark-")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	r := benchmarks.Run{Benchmark: b.Name, Items: b.items, Dir: dir}
+	path, err := r.Score(ctx, benchmarks.NewScorer(candidate{s}, nil))
+	if err != nil {
+		return 0, err
+	}
+	p, err := b.set.Read(path)
+	if err != nil {
+		return 0, err
+	}
+	for _, n := range p.Result().Numbers {
+		if n.Name == b.number {
+			return n.Value, nil
+		}
+	}
+	return math.NaN(), nil
+}
+
+// candidate gives scores on the range of a scorer.
+type candidate struct{ trainer.Candidate }
+
+// Prepare implements scoring.Scorer.
+func (c candidate) Prepare(e benchmarks.Edit) (*model.Sample, error) {
+	sample, err := c.Candidate.Prepare(model.Pair{Source: e.Source, Edit: e.Edit, Instruction: e.Item.Instruction})
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", e.Item.Key, err)
+	}
+	return sample, nil
+}
+
+// Score implements scoring.Scorer.
+func (c candidate) Score(ctx context.Context, samples []*model.Sample) ([]float64, error) {
+	scores, err := c.Candidate.Score(ctx, samples)
+	if err != nil {
+		return nil, err
+	}
+	cfg := c.Config()
+	for i, v := range scores {
+		scores[i] = cfg.Range(v)
+	}
+	return scores, nil
+}
