@@ -16,7 +16,7 @@ import (
 	"assay/onnx"
 )
 
-// TestMemoryViews: values in memory of a device are read and written where they lie, one of them in place, also those of
+// TestMemoryViews: values in memory of a device are read and written where they lie, one in place, also those of
 // half precision, which others are converted from and to.
 func TestMemoryViews(t *testing.T) {
 	for _, typ := range []onnx.DType{onnx.Float, onnx.Float16} {
