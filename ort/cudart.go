@@ -64,8 +64,8 @@ static const char *cudart_give(int device, uintptr_t at) {
 }
 
 // A copy within a device does not wait for itself, and the runtime's streams do not wait for it.
-static const char *cudart_copy(int device, uintptr_t to, size_t to_step, uintptr_t from, size_t from_step, size_t length,
-		size_t count) {
+static const char *cudart_copy(int device, uintptr_t to, size_t to_step, uintptr_t from, size_t from_step,
+		size_t length, size_t count) {
 	int e = cudart.set_device(device);
 	if (!e) e = cudart.memcpy_2d((void *)to, to_step, (const void *)from, from_step, length, count, 3);
 	if (!e) e = cudart.synchronize();

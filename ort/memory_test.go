@@ -16,7 +16,7 @@ import (
 	"assay/onnx"
 )
 
-// TestMemoryViews: values in memory of a device are read and written where they lie, one of them in place, also those of
+// TestMemoryViews: values in memory of a device are read and written where they lie, one in place, also those of
 // half precision, which others are converted from and to.
 func TestMemoryViews(t *testing.T) {
 	for _, typ := range []onnx.DType{onnx.Float, onnx.Float16} {
@@ -26,9 +26,11 @@ func TestMemoryViews(t *testing.T) {
 		rows := b.OpA("Cast", onnx.Attrs{"to": typ}, b.Input("rows", onnx.Float, onnx.Dims("k", 2)))
 		b.Op("ScatterND", past, at, rows)
 		b.Last().Outputs[0] = "present"
-		b.M.Outputs = append(b.M.Outputs, onnx.ValueInfo{Name: "present", Type: typ, Shape: onnx.Dims("n", 2), Ranked: true})
-		b.Output("sum", b.OpA("ReduceSum", onnx.Attrs{"keepdims": 0}, b.OpA("Cast", onnx.Attrs{"to": onnx.Float}, "present"),
-			b.Ints(0)), onnx.Float, onnx.Dims(2))
+		present := onnx.ValueInfo{Name: "present", Type: typ, Shape: onnx.Dims("n", 2), Ranked: true}
+		b.M.Outputs = append(b.M.Outputs, present)
+		wide := b.OpA("Cast", onnx.Attrs{"to": onnx.Float}, "present")
+		sum := b.OpA("ReduceSum", onnx.Attrs{"keepdims": 0}, wide, b.Ints(0))
+		b.Output("sum", sum, onnx.Float, onnx.Dims(2))
 		s, err := Open(b.M, Options{Bound: map[string]bool{"past": true, "present": true}})
 		if err != nil {
 			t.Fatal(err)
@@ -164,7 +166,9 @@ int cudaMemcpy2D(void *to, size_t ts, const void *from, size_t fs, size_t w, siz
 int cudaDeviceSynchronize(void) { return 0; }
 int cudaMemGetInfo(size_t *free, size_t *total) { *free = 700 + device; *total = 1000; return 0; }
 int cudaGetLastError(void) { int e = last; last = 0; return e; }
-const char *cudaGetErrorString(int e) { return last ? "an error was left behind" : e == 2 ? "out of memory" : "invalid"; }
+const char *cudaGetErrorString(int e) {
+	return last ? "an error was left behind" : e == 2 ? "out of memory" : "invalid";
+}
 `
 
 const stubChild = "ASSAY_TEST_CUDART"
