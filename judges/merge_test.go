@@ -44,9 +44,11 @@ func TestMergeImported(t *testing.T) {
 			files string // of the weights
 		}{
 			{"editreward", judges.Options{Base: filepath.Join(edit, "base"), Weights: filepath.Join(edit, "weights"),
-				Config: filepath.Join(edit, cases.Cases[0].Config), Prompts: filepath.Join(edit, "prompts")}, checkpoints.SingleFile},
+				Config: filepath.Join(edit, cases.Cases[0].Config), Prompts: filepath.Join(edit, "prompts")},
+				checkpoints.SingleFile},
 			{"editreward", judges.Options{Base: filepath.Join(edit, "base"), Weights: flat, Copy: true,
-				Config: filepath.Join(edit, cases.Cases[0].Config), Prompts: filepath.Join(edit, "prompts")}, checkpoints.IndexFile},
+				Config: filepath.Join(edit, cases.Cases[0].Config), Prompts: filepath.Join(edit, "prompts")},
+				checkpoints.IndexFile},
 			{"hpsv3", judges.Options{Base: filepath.Join(hps, "base"), Weights: filepath.Join(hps, "HPSv3.safetensors"),
 				Prompts: filepath.Join(hps, "prompts")}, checkpoints.SingleFile},
 			{"adiee", judges.Options{Weights: filepath.Join(s.dir, "adiee", "classifier"), Prompts: question},

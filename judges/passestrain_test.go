@@ -44,9 +44,9 @@ func passesStep(t *testing.T, dir, dimension string, samples func(u *model.Tuner
 	return u, r
 }
 
-// TestPassesTrain: a judge of two passes trains. Its scores in a step, and the loss of its fusion, are the fixtures'; the
-// gradients of terms over its heads are those of the heads alone, whose steps are held to PyTorch, and the gradient of
-// their mean is their gradients' mean.
+// TestPassesTrain: a judge of two passes trains. Its scores in a step, and the loss of its fusion, are the fixtures';
+// the gradients of terms over its heads are those of the heads alone, whose steps are held to PyTorch, and the gradient
+// of their mean is their gradients' mean.
 func TestPassesTrain(t *testing.T) {
 	each(t, func(t *testing.T, s suite) {
 		dir := filepath.Join(s.dir, "editreward")

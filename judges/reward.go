@@ -211,8 +211,8 @@ func reward(o *Options, c *rewardConfig, r rewardJudge) (*judge, error) {
 	return &judge{state, r.card, warnings}, unreadHeads(w, r.heads)
 }
 
-// checkRewardBase refuses bases over which the judges' code does something else: over Qwen3-VL it leaves resizing to the
-// processor, whose patches have another size, and positions to the model.
+// checkRewardBase refuses bases over which the judges' code does something else: over Qwen3-VL it leaves resizing to
+// the processor, whose patches have another size, and positions to the model.
 func checkRewardBase(base string) error {
 	path := filepath.Join(base, "config.json")
 	raw, err := os.ReadFile(path)

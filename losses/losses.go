@@ -32,7 +32,7 @@ type Spec struct {
 	Kind      string    `yaml:"kind" json:"kind"`
 	Weight    *float64  `yaml:"weight,omitempty" json:"weight,omitempty"`       // of its mean in the sum; default 1
 	Dimension string    `yaml:"dimension,omitempty" json:"dimension,omitempty"` // of labels and head; "": the score
-	Fused     bool      `yaml:"fused,omitempty" json:"fused,omitempty"`         // reads what the scorer makes of all its heads
+	Fused     bool      `yaml:"fused,omitempty" json:"fused,omitempty"`         // reads the fusion of all heads
 	Votes     string    `yaml:"votes,omitempty" json:"votes,omitempty"`         // weight, soft; "": they count for nothing
 	Scale     float64   `yaml:"scale,omitempty" json:"scale,omitempty"`         // logits for a difference of 1 in score01
 	Center    *float64  `yaml:"center,omitempty" json:"center,omitempty"`       // score01 whose logit is 0

@@ -34,7 +34,7 @@ type Exported struct {
 	Opset    int64           `json:"opset"`
 	Weights  []string        `json:"weights"` // files that the graphs refer to by offset
 	Graphs   []ExportedGraph `json:"graphs"`
-	Judge    *ExportedJudge  `json:"judge,omitempty"` // of a scorer of format 2: what is shown and asked, and what comes out
+	Judge    *ExportedJudge  `json:"judge,omitempty"` // of a scorer of format 2
 }
 
 var about = map[string]string{

@@ -25,9 +25,9 @@ import (
 const cardFile = "README.md"
 
 // MergeScorer merges the adapter of the scorer directory dir into its backbone, see [lora.MergeCheckpoint]. The result
-// is a checkpoint and a scorer directory in one, whose backbone is the folder itself. Weights apart from their backbone,
-// as imported judges have them, are written under the backbone's own names, without their heads, which the scorer has;
-// such a scorer needs no adapter. Backbone, Adapter, Weights, Name and Extra of the options are set here.
+// is a checkpoint and a scorer directory in one, whose backbone is the folder itself. Weights apart from their
+// backbone, as imported judges have them, are written under the backbone's own names, without their heads, which the
+// scorer has; such a scorer needs no adapter. Backbone, Adapter, Weights, Name and Extra of the options are set here.
 func MergeScorer(ctx context.Context, dir string, o lora.MergeOptions) (*lora.Merged, error) {
 	backbone, weights, err := scorerPaths(dir)
 	if err != nil {

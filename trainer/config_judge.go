@@ -102,12 +102,8 @@ func (c *Config) checkTerm(d checker, key string, s *losses.Spec, row *losses.Ro
 	if row.Over == losses.Tokens {
 		return
 	}
-	d.want(
-		!s.Fused || s.Dimension == "",
-		key+".fused",
-		"a term of the fusion has no dimension: it learns from what is said "+
-			"of the score",
-	)
+	d.want(!s.Fused || s.Dimension == "", key+".fused",
+		"a term of the fusion has no dimension: it learns from what is said of the score")
 	name, head, err := c.Judge.HeadOf(s)
 	if err != nil {
 		d.Problem(key+".dimension", "%v", err)

@@ -41,13 +41,8 @@ embeddings, output layer, norms and biases stay as they are. The table has each 
 	f.StringVar(&o.Out, "out", "", "directory to make")
 	f.IntVar(&o.Bits, "bits", 4, "bits of a weight: 4 or 8")
 	f.IntVar(&o.Block, "block", 32, "columns that share a scale: a power of two from 16 to 256")
-	f.StringVar(
-		&o.Scales,
-		"scales",
-		"float32",
-		"type of the scales: float32, or float16 (files of 0.145 instead of 0.160 of "+
-			"float32 at 4 bits and blocks of 32)",
-	)
+	f.StringVar(&o.Scales, "scales", "float32",
+		"float32, or float16: half as large, and rounded (at 4 bits and blocks of 32: 0.145 of float32, not 0.160)")
 	f.BoolVar(&o.Symmetric, "symmetric", false, "no zero points: the range is the same on both sides of 0")
 	return c
 }
