@@ -20,8 +20,8 @@ func sharedRun(t *testing.T) *Run {
 	r := &Run{Benchmark: "test", Dir: t.TempDir()}
 	for i := range 60 {
 		group := fmt.Sprint("group ", i%13)
-		r.Items = append(r.Items, Item{Key: Key{ID: fmt.Sprint(i % 13), Model: fmt.Sprint("editor ", i/13)}, Group: group,
-			Instruction: group})
+		key := Key{ID: fmt.Sprint(i % 13), Model: fmt.Sprint("editor ", i/13)}
+		r.Items = append(r.Items, Item{Key: key, Group: group, Instruction: group})
 	}
 	return r
 }
