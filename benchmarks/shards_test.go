@@ -20,20 +20,21 @@ func sharedRun(t *testing.T) *Run {
 	r := &Run{Benchmark: "test", Dir: t.TempDir()}
 	for i := range 60 {
 		group := fmt.Sprint("group ", i%13)
-		r.Items = append(r.Items, Item{Key: Key{ID: fmt.Sprint(i % 13), Model: fmt.Sprint("editor ", i/13)}, Group: group,
-			Instruction: group})
+		key := Key{ID: fmt.Sprint(i % 13), Model: fmt.Sprint("editor ", i/13)}
+		r.Items = append(r.Items, Item{Key: key, Group: group, Instruction: group})
 	}
 	return r
 }
 
 // lengths is a scorer whose scores depend on an item's place in its group, so that a group that is cut shows.
 func lengths(stop int, cancel context.CancelFunc) *Scorer {
-	f := &fake{score: func(it Item) float64 { return 0.1 + float64(len(it.ID)+len(it.Model)) }, stop: stop, cancel: cancel}
+	of := func(it Item) float64 { return 0.1 + float64(len(it.ID)+len(it.Model)) }
+	f := &fake{score: of, stop: stop, cancel: cancel}
 	return f.scorer("lengths")
 }
 
-// TestShards: whatever the number of shards, the order and whatever worker is stopped, the predictions are those of one run, byte
-// for byte.
+// TestShards: whatever the number of shards, the order and whatever worker is stopped, the predictions are those of one
+// run, byte for byte.
 func TestShards(t *testing.T) {
 	whole := sharedRun(t)
 	path := must[string](t)(whole.Score(t.Context(), lengths(0, nil)))

@@ -49,7 +49,13 @@ func openKept(path string, t *data.Table, s TableScorer, skip func(row int) bool
 		row, err := t.Read(r.Row)
 		return Content(t.Folder(), &row, err) == r.Content
 	}
-	x, err := journal.OpenIndex(path, progressHead{in, t.Len(), print}, t.Len(), func(r Row) int { return r.Row }, unchanged)
+	x, err := journal.OpenIndex(
+		path,
+		progressHead{in, t.Len(), print},
+		t.Len(),
+		func(r Row) int { return r.Row },
+		unchanged,
+	)
 	if err != nil {
 		return nil, err
 	}

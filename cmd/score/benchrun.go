@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/benchmarks"
-	"assay/chat"
 	"assay/encoders"
 	"assay/internal/cli"
 	"assay/metrics"
@@ -29,21 +27,8 @@ func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
 		r.Systems = []benchmarks.System{{Name: "means", Result: result}}
 		return f.finish(c, r)
 	}
-	if eps := f.Epsilon; c.Flags().Changed("epsilon") && (!(eps >= 0) || math.IsInf(eps, 1)) {
-		return cli.Usagef("--epsilon is %v: a finite number of 0 or more was expected", eps)
-	}
-	if f.resamples < 0 {
-		return cli.Usagef("--resamples is %d: 0 or more was expected", f.resamples)
-	}
-	if ref, merge, err := f.shard.Read(); err != nil {
+	if err := f.check(c); err != nil {
 		return err
-	} else if _, similarity := benchmarks.FindSimilarity(f.baseline); (merge || ref.Count > 0) && !similarity &&
-		!f.runtime.given() {
-		return cli.Usagef("--shard and --merge share out what a model computes: give --scorer, --judge, or a --baseline " +
-			"of embeddings")
-	}
-	if f.checkOrder && f.runtime.scorer == "" {
-		return cli.Usagef("--check-order scores pairs in both orders: give --scorer")
 	}
 	set, err := b.Load(f.Options)
 	if err != nil {
@@ -70,6 +55,27 @@ func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
 		}
 	}
 	return f.finish(c, r)
+}
+
+// check refuses flags that make no sense.
+func (f *benchFlags) check(c *cobra.Command) error {
+	if eps := f.Epsilon; c.Flags().Changed("epsilon") && (!(eps >= 0) || math.IsInf(eps, 1)) {
+		return cli.Usagef("--epsilon is %v: a finite number of 0 or more was expected", eps)
+	}
+	if f.resamples < 0 {
+		return cli.Usagef("--resamples is %d: 0 or more was expected", f.resamples)
+	}
+	if ref, merge, err := f.shard.Read(); err != nil {
+		return err
+	} else if _, similarity := benchmarks.FindSimilarity(f.baseline); (merge || ref.Count > 0) && !similarity &&
+		!f.runtime.given() {
+		return cli.Usagef("--shard and --merge share out what a model computes: give --scorer, --judge, or a --baseline " +
+			"of embeddings")
+	}
+	if f.checkOrder && f.runtime.scorer == "" {
+		return cli.Usagef("--check-order scores pairs in both orders: give --scorer")
+	}
+	return nil
 }
 
 // evaluate adds all systems that the flags name, or the predictions that the data hold themselves.
@@ -285,43 +291,6 @@ func (f *benchFlags) score(
 		err = compareOrders(c, r, s, items)
 	}
 	return name, path, err
-}
-
-// errShared says that a worker has done its shards: the report is for --merge.
-var errShared = errors.New("shards are done")
-
-// runScorer scores all items, or those of some shards (then the error is errShared, or why not), or merges all shards.
-func (f *benchFlags) runScorer(c *cobra.Command, run *benchmarks.Run, s *benchmarks.Scorer) (path string, err error) {
-	ref, merge, err := f.shard.Read()
-	if err != nil {
-		return "", err
-	}
-	bar := progress{c: c, what: run.Benchmark, unit: "edits"}
-	run.Progress = bar.set
-	switch {
-	case merge:
-		return run.Merge(s)
-	case ref.Count > 0:
-		run.Told, path = f.shard.Told(c), benchmarks.PredictionsFile(run.Dir)
-		f.shard.Why = filepath.Join(run.Dir, "failed.jsonl")
-		report, err := run.Shard(c.Context(), s, ref)
-		bar.close()
-		if errors.Is(err, chat.ErrCap) {
-			err = fmt.Errorf("%w: what was answered is kept; the same command goes on: %w", err, cli.ErrInterrupted)
-		}
-		return path, cmp.Or(f.shard.Finish(c, path, report, err), errShared)
-	}
-	bar.set(0, len(run.Items))
-	path, err = run.Score(c.Context(), s)
-	bar.close()
-	if errors.Is(err, context.Canceled) {
-		return "", fmt.Errorf("%d of %d edits are scored in %s; the same command goes on: %w", bar.done, len(run.Items), path,
-			cli.ErrInterrupted)
-	}
-	if errors.Is(err, chat.ErrCap) {
-		return "", fmt.Errorf("%w: what was answered is kept; the same command goes on: %w", err, cli.ErrInterrupted)
-	}
-	return path, err
 }
 
 func compareOrders(c *cobra.Command, r *benchmarks.Report, s *benchmarks.Scorer, items []benchmarks.Item) error {

@@ -134,7 +134,10 @@ func (m *measuring) save(results []result, text string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(m.out+".json", append(raw, '\n'), 0o666), os.WriteFile(m.out+".md", []byte(text), 0o666))
+	return errors.Join(
+		os.WriteFile(m.out+".json", append(raw, '\n'), 0o666),
+		os.WriteFile(m.out+".md", []byte(text), 0o666),
+	)
 }
 
 func picturePath(i int) string { return fmt.Sprintf("pictures/%03d/%05d.png", i/100, i) }
