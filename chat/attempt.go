@@ -125,8 +125,8 @@ func (r *Remote) refusal(res *http.Response, err error) *failure {
 	return f
 }
 
-// retryAfter reads Retry-After, seconds or a date, and OpenAI's retry-after-ms; 0: there is none. A date is compared with
-// the server's own clock where it says what that is: this machine's may be wrong.
+// retryAfter reads Retry-After, seconds or a date, and OpenAI's retry-after-ms; 0: there is none. A date is compared
+// with the server's own clock where it says what that is: this machine's may be wrong.
 func retryAfter(h http.Header) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
 		return time.Duration(ms * float64(time.Millisecond))

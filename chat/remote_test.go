@@ -477,7 +477,8 @@ func TestResponseFormat(t *testing.T) {
 // TestRetryAfterDate: a date says when by the server's clock, whatever this machine's clock shows.
 func TestRetryAfterDate(t *testing.T) {
 	now := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC) // long ago
-	h := http.Header{"Retry-After": {now.Add(7 * time.Second).Format(http.TimeFormat)}, "Date": {now.Format(http.TimeFormat)}}
+	h := http.Header{"Date": {now.Format(http.TimeFormat)}}
+	h.Set("Retry-After", now.Add(7*time.Second).Format(http.TimeFormat))
 	if got := retryAfter(h); got != 7*time.Second {
 		t.Errorf("%v, want 7s", got)
 	}

@@ -49,8 +49,8 @@ func TestWriteDir(t *testing.T) {
 	}
 }
 
-// TestTwoWriters: of several processes that make one folder the first one does, and the others are refused; none removes
-// what another is just writing.
+// TestTwoWriters: of several processes that make one folder the first one does, and the others are refused; none
+// removes what another is just writing.
 func TestTwoWriters(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	inside, done := make(chan bool), make(chan error)

@@ -53,7 +53,8 @@ func hideClock(pid int) {
 	}
 }
 
-// look answers a look at the clock: for a quarter of a second it is right, for the next ones hours, days or years wrong.
+// look answers a look at the clock: for a quarter of a second it is right, for the next ones hours, days or years
+// wrong.
 func (t *tracer) look(tid int) {
 	var r unix.PtraceRegs
 	if unix.PtraceGetRegs(tid, &r) != nil || r.Orig_rax != unix.SYS_CLOCK_GETTIME {
