@@ -8,14 +8,15 @@ import (
 
 // A step over a group has thousands of rows. A product of so many is slower, row by row, than one of some hundreds: the
 // runtime goes through all rows for every part of the weight, and what it adds to no longer fits the processor's cache.
-// So the rows go through a layer's products in stretches of equal size. A row's numbers are the same wherever it is cut.
+// So the rows go through a layer's products in stretches of equal size. A row's numbers are the same wherever it is
+// cut.
 
-// mostStretch is the number of rows that a stretch has at most. A float32 product of 1024 x 2816 on one core with AVX-512
-// and 2 MiB of cache of its own: 77 GFLOP/s with 645 rows, 71 with 1,290, 57 with 5,159.
+// mostStretch is the number of rows that a stretch has at most. An MLP of 1024 and 2816, forward and backward over
+// 5,159 rows on one core with AVX-512 and 2 MiB of cache of its own, takes 20 to 30 % less time in eight stretches.
 const mostStretch = 800
 
-// stretches is how many stretches a step's rows are cut into: a power of two, so that steps of many sizes have few graphs.
-// Trained weights stay whole, since their gradients would be added up.
+// stretches is how many stretches a step's rows are cut into: a power of two, so that steps of many sizes have few
+// graphs. Trained weights stay whole, since their gradients would be added up.
 func (n *network) stretches(p *packed) int {
 	most := mostStretch
 	if n.stretch > 0 {

@@ -129,15 +129,17 @@ func TestBestByBenchmark(t *testing.T) {
 
 // TestBenchmarkRefused: what is wrong with validate.benchmark is told before anything runs.
 func TestBenchmarkRefused(t *testing.T) {
-	ratings := writeRatings(t)
+	of := func(more string) string {
+		return fmt.Sprintf("benchmark: {name: aurora-point, ratings: %q%s}", writeRatings(t), more)
+	}
 	for want, validate := range map[string]string{
-		"it goes with validate.by": fmt.Sprintf("{benchmark: {name: aurora-point, ratings: %q}}", ratings),
-		"there is no benchmark":    fmt.Sprintf("{by: benchmark, benchmark: {name: aurora, ratings: %q}}", ratings),
-		"has no \"mean\" here":     fmt.Sprintf("{by: benchmark, benchmark: {name: aurora-point, ratings: %q, number: mean}}", ratings),
-		"has no such choice":       fmt.Sprintf("{by: benchmark, benchmark: {name: aurora-point, ratings: %q, votes: v}}", ratings),
-		"want the published data":  "{by: benchmark, benchmark: {name: aurora-point}}",
+		"it goes with validate.by": of(""),
+		"there is no benchmark":    "by: benchmark, benchmark: {name: aurora, ratings: here}",
+		"has no \"mean\" here":     "by: benchmark, " + of(", number: mean"),
+		"has no such choice":       "by: benchmark, " + of(", votes: v"),
+		"want the published data":  "by: benchmark, benchmark: {name: aurora-point}",
 	} {
-		config, _ := writeRun(t, "steps: 1\nvalidate: "+validate+"\n")
+		config, _ := writeRun(t, "steps: 1\nvalidate: {"+validate+"}\n")
 		if code, _, stderr := call(t, "--config", config, "--dry-run"); code != 2 || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d: %s", want, code, stderr)
 		}
