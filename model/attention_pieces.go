@@ -10,7 +10,8 @@ import (
 // In steps the sequences of a group that follows a prefix, or leads, are attended to one after the other: a Scan over
 // sequences, so that what is there at a time are the scores of one of them, and the processor's cache holds much of it.
 // The keys of the prefix are captured, not copied for each branch. Within a sequence the rows are cut into a few
-// pieces, each over the keys that its last row may see: the products and the softmax of what is masked anyway are left out.
+// pieces, each over the keys that its last row may see: the products and the softmax of what is masked anyway are left
+// out.
 // Like attention in blocks the backward pass computes scores and softmax once more.
 
 const (

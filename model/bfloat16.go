@@ -19,8 +19,8 @@ func (g *Graph) RoundBFloat16(x string) string {
 	return g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, x)
 }
 
-// narrow is a value in the type of the large products, wide one in float32 again. Attention in bfloat16 is that of PyTorch's
-// eager attention: products and the softmax sum in float32, and what they give is rounded.
+// narrow is a value in the type of the large products, wide one in float32 again. Attention in bfloat16 is that of
+// PyTorch's eager attention: products and the softmax sum in float32, and what they give is rounded.
 func (g *Graph) narrow(x string) string {
 	if g.compute == onnx.Float {
 		return x

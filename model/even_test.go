@@ -28,9 +28,12 @@ func TestFilledUp(t *testing.T) {
 			defer s.Close()
 			var samples []*Sample
 			var alone []float64
-			for i, instruction := range []string{"blur it", "make the picture blurred", "no", "blur the picture of the coffee as a lens would"} {
+			for i, instruction := range []string{
+				"blur it", "make the picture blurred", "no", "blur the picture of the coffee as a lens would",
+			} {
 				p := Pair{Instruction: instruction}
-				for to, name := range map[**data.Picture]string{&p.Source: "coffee", &p.Edit: []string{"coffee_blur", "coffee_blur_gt"}[i%2]} {
+				edit := []string{"coffee_blur", "coffee_blur_gt"}[i%2]
+				for to, name := range map[**data.Picture]string{&p.Source: "coffee", &p.Edit: edit} {
 					if *to, err = data.Open("../testdata/oracle/images/"+name+".png", data.Limits{}); err != nil {
 						t.Fatal(err)
 					}

@@ -189,8 +189,8 @@ func (o packing) level(spans []span) {
 	}
 }
 
-// even makes spans alike: all are filled up to one length, and as many rows of each are selected. A GPU is busy with the
-// rows of many sequences in one product, and a second graph would need weights of its own there.
+// even makes spans alike: all are filled up to one length, and as many rows of each are selected. A GPU is busy with
+// the rows of many sequences in one product, and a second graph would need weights of its own there.
 func even(spans []span) {
 	length, selected := 0, 0
 	for _, s := range spans {

@@ -173,8 +173,8 @@ func (s *Sample) beginning(cut int) string {
 	return string(key)
 }
 
-// families finds samples that begin alike, at least least of each kind: of one length when it is rounded up to a multiple
-// of near, unless that is 0. They come in the order of their first samples.
+// families finds samples that begin alike, at least least of each kind: of one length when it is rounded up to a
+// multiple of near, unless that is 0. They come in the order of their first samples.
 func (o packing) families(spans []span, samples []*Sample, least, near int) (out []*family) {
 	type kind struct {
 		beginning        string

@@ -28,17 +28,14 @@ func (c *Config) readJudge(d *strictyaml.Document, folder string) error {
 		return nil
 	}
 	judge, err := model.ReadScorerConfig(file)
-	if err != nil && key == "init" { // told later, as for format 1
+	switch {
+	case key == "init" && (err != nil || judge.Format != 2): // told later, as for format 1
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		d.Problem(key, "%v", err)
 		return nil
-	}
-	if judge.Format != 2 {
-		if key == "scorer" {
-			d.Problem(key, "%s has format %d: a run says itself what a scorer of format 1 is", file, judge.Format)
-		}
+	case judge.Format != 2:
+		d.Problem(key, "%s has format %d: a run says itself what a scorer of format 1 is", file, judge.Format)
 		return nil
 	}
 	if c.Init != "" && c.Scorer != "" {
@@ -49,6 +46,12 @@ func (c *Config) readJudge(d *strictyaml.Document, folder string) error {
 			d.Problem(k, "belongs to a scorer of format 1; here %s says it", file)
 		}
 	}
+	c.takeJudge(d, judge, folder)
+	return nil
+}
+
+// takeJudge takes from a scorer of format 2 what the configuration does not say.
+func (c *Config) takeJudge(d *strictyaml.Document, judge *model.ScorerConfig, folder string) {
 	c.Judge = judge
 	if c.Backbone == "" {
 		c.Backbone = judge.Backbone
@@ -65,7 +68,6 @@ func (c *Config) readJudge(d *strictyaml.Document, folder string) error {
 			c.Lora.Dropout = dropout
 		}
 	}
-	return nil
 }
 
 // empty tells what config.yaml of such a run has.

@@ -154,34 +154,10 @@ func (f Family) sharedGradients(t *testing.T, text string, o model.TuneOptions) 
 		pairs := r.group(t)
 		labels := []float64{0.1, 0.9, 0.4, 0.2, 0.7, 0.3}
 		shares := both.pair == model.Sequence
-		if o.Fixed { // a second prefix in the one group; one of another length in most families, and nothing is shared there
-			for i, p := range pairs[:2] {
-				p.Source = p.Source.FlipVertical()
-				if text == "answer" {
-					p.Instruction = "Remove all."
-					p.Source = p.Source.Resize(max(1, p.Source.Width/2), p.Source.Height, data.Bicubic)
-				}
-				pairs, labels = append(pairs, p), append(labels, float64(i))
-			}
+		if o.Fixed {
+			pairs, labels = append(pairs, others(pairs[:2], text == "answer")...), append(labels, 0, 1)
 		}
-		want, sum := &model.StepResult{}, map[string]*tensor.Dense{}
-		for i, s := range prepareAll(t, both.alone, pairs) {
-			one, err := both.alone.Step(context.Background(), []*model.Sample{s}, labels[i:i+1], 0.5, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want.Loss, want.Score = append(want.Loss, one.Loss[0]), append(want.Score, one.Score[0])
-			want.Tokens += one.Tokens
-			for n, g := range one.Grads {
-				if sum[n] == nil {
-					sum[n] = g.Clone().(*tensor.Dense)
-					continue
-				}
-				for k, v := range g.Data().([]float32) {
-					sum[n].Data().([]float32)[k] += v
-				}
-			}
-		}
+		want := both.oneByOne(t, prepareAll(t, both.alone, pairs), labels)
 		both.plan(t, prepareAll(t, both.group, pairs[:1])[0], len(pairs))
 		got, err := both.group.Step(context.Background(), prepareAll(t, both.group, pairs), labels, 0.5, 0)
 		if err != nil {
@@ -197,12 +173,50 @@ func (f Family) sharedGradients(t *testing.T, text string, o model.TuneOptions) 
 			}
 		}
 		for n, g := range got.Grads {
-			a, b := g.Data().([]float32), sum[n].Data().([]float32)
+			a, b := g.Data().([]float32), want.Grads[n].Data().([]float32)
 			if d := distance(a, b); !(d <= 1e-5) {
 				t.Errorf("%s: gradient differs by %g of its norm", n, d)
 			}
 		}
 	})
+}
+
+// others are pairs of another source, which is a second prefix in a group. If they are narrow, it is of another length in
+// most families, and then nothing is shared.
+func others(pairs []model.Pair, narrow bool) (out []model.Pair) {
+	for _, p := range pairs {
+		p.Source = p.Source.FlipVertical()
+		if narrow {
+			p.Instruction = "Remove all."
+			p.Source = p.Source.Resize(max(1, p.Source.Width/2), p.Source.Height, data.Bicubic)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// oneByOne are the losses of steps over one sample each, with the sums of their gradients.
+func (both *tuners) oneByOne(t *testing.T, samples []*model.Sample, labels []float64) *model.StepResult {
+	t.Helper()
+	sum := &model.StepResult{Grads: map[string]*tensor.Dense{}}
+	for i, s := range samples {
+		one, err := both.alone.Step(context.Background(), []*model.Sample{s}, labels[i:i+1], 0.5, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum.Loss, sum.Score = append(sum.Loss, one.Loss[0]), append(sum.Score, one.Score[0])
+		sum.Tokens += one.Tokens
+		for n, g := range one.Grads {
+			if sum.Grads[n] == nil {
+				sum.Grads[n] = g.Clone().(*tensor.Dense)
+				continue
+			}
+			for k, v := range g.Data().([]float32) {
+				sum.Grads[n].Data().([]float32)[k] += v
+			}
+		}
+	}
+	return sum
 }
 
 func near(a, b float64) float64 { return math.Abs(a-b) / max(1, math.Abs(b)) }

@@ -6,8 +6,9 @@ import (
 	"assay/onnx"
 )
 
-// TestZeroPointsFillBytes: no row of a model's zero points ends in the middle of a byte. The CUDA kernel of GatherBlockQuantized would
-// take the wrong ones for the rows after it, and say nothing: on a GPU gradients were 12 % too large.
+// TestZeroPointsFillBytes: no row of a model's zero points ends in the middle of a byte. The CUDA kernel of
+// GatherBlockQuantized would take the wrong ones for the rows after it, and say nothing: on a GPU gradients were 12 %
+// too large.
 func TestZeroPointsFillBytes(t *testing.T) {
 	seen := false
 	for _, c := range packedCases() {

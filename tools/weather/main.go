@@ -24,6 +24,7 @@ func main() {
 			os.Exit(askMain(os.Args[2], os.Args[3:]))
 		}
 	}
+	os.Setenv("CUDA_VISIBLE_DEVICES", "") // the same bytes are promised on the CPU
 	c := flags()
 	flag.Parse()
 	c.begin = time.Now()

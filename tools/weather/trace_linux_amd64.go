@@ -148,27 +148,35 @@ func (t *tracer) loop(pid int) (end unix.WaitStatus, err error) {
 			continue
 		}
 		pass := 0
-		switch sig := status.StopSignal(); {
-		case tid == pid && !seen[tid]:
+		if first := !seen[tid]; first && tid == pid {
 			if err := unix.PtraceSetOptions(pid, options); err != nil {
 				return end, fmt.Errorf("ptrace is not permitted here: %w", err)
 			}
-		case sig == unix.SIGTRAP && status.TrapCause() == unix.PTRACE_EVENT_SECCOMP:
-			if t.jumps > 0 {
-				t.look(tid)
-			} else {
-				t.call(tid)
-			}
-		case sig == unix.SIGTRAP && status.TrapCause() == unix.PTRACE_EVENT_EXEC && t.jumps > 0:
-			hideClock(tid)
-		case sig == unix.SIGTRAP && status.TrapCause() > 0: // a thread began, or the program
-		case sig == unix.SIGSTOP && !seen[tid]: // so threads begin
-		default:
-			pass = int(sig)
+		} else {
+			pass = t.stopped(tid, status, first)
 		}
 		seen[tid] = true
 		unix.PtraceCont(tid, pass) // an error is that of a thread that is gone
 	}
+}
+
+// stopped looks at why a thread stopped, and gives the signal that it is to get.
+func (t *tracer) stopped(tid int, status unix.WaitStatus, first bool) (pass int) {
+	switch sig := status.StopSignal(); {
+	case sig == unix.SIGTRAP && status.TrapCause() == unix.PTRACE_EVENT_SECCOMP:
+		if t.jumps > 0 {
+			t.look(tid)
+		} else {
+			t.call(tid)
+		}
+	case sig == unix.SIGTRAP && status.TrapCause() == unix.PTRACE_EVENT_EXEC && t.jumps > 0:
+		hideClock(tid)
+	case sig == unix.SIGTRAP && status.TrapCause() > 0: // a thread began, or the program
+	case sig == unix.SIGSTOP && first: // so threads begin
+	default:
+		return int(sig)
+	}
+	return 0
 }
 
 // call looks at a call that is about to be made.
