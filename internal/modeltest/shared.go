@@ -181,8 +181,8 @@ func (f Family) sharedGradients(t *testing.T, text string, o model.TuneOptions) 
 	})
 }
 
-// others are pairs of another source, which is a second prefix in a group. If they are narrow, it is of another length in
-// most families, and then nothing is shared.
+// others are pairs of another source, which is a second prefix in a group. If they are narrow, it is of another length
+// in most families, and then nothing is shared.
 func others(pairs []model.Pair, narrow bool) (out []model.Pair) {
 	for _, p := range pairs {
 		p.Source = p.Source.FlipVertical()
