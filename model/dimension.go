@@ -10,6 +10,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/checkpoints"
+	"assay/lora"
 	"assay/model/text"
 	"assay/onnx"
 )
@@ -155,13 +156,28 @@ func (n *network) resolveChoices(t *text.Processor) error {
 			n.tensors[key] = tensor.New(tensor.WithShape(shape...), tensor.Of(tensor.Float32))
 			continue
 		}
-		rows, err := tableRows(n.backbone.Weights, n.backbone.Keys().Output, ids)
+		rows, err := n.outputRows(ids)
 		if err != nil {
 			return err
 		}
 		n.tensors[key] = rows
 	}
 	return nil
+}
+
+// outputRows reads some rows of the output layer, which the adapter may bring whole.
+func (n *network) outputRows(ids []int64) (*tensor.Dense, error) {
+	key := n.backbone.Keys().Output
+	if n.adapter == nil || !slices.Contains(n.adapter.Whole, lora.Canonical(key)) {
+		return tableRows(n.backbone.Weights, key, ids)
+	}
+	table := n.tensors[lora.NameParameter(lora.Canonical(key))]
+	all, width := table.Data().([]float32), table.Shape()[1]
+	var out []float32
+	for _, id := range ids {
+		out = append(out, all[int(id)*width:(int(id)+1)*width]...)
+	}
+	return tensor.New(tensor.WithShape(len(ids), width), tensor.WithBacking(out)), nil
 }
 
 // tableRows reads some rows of a table [V, H] as float32.

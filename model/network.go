@@ -139,6 +139,9 @@ func (n *network) adapt(a *lora.Adapter) error {
 	if err := a.Check(lora.Modules(n.backbone.Weights)); err != nil {
 		return err
 	}
+	if err := n.checkOutput(a); err != nil {
+		return err
+	}
 	if err := bindAdapter(a, n.backbone.Weights); err != nil { // a fresh one has what it brings whole from here on
 		return fmt.Errorf("the adapter: %w", err)
 	}
@@ -149,6 +152,24 @@ func (n *network) adapt(a *lora.Adapter) error {
 	maps.Copy(n.tensors, a.Tensors)
 	return nil
 }
+
+// checkOutput refuses a low-rank adapter over the output layer where rows of that layer are read, or anything is trained:
+// only the layers of towers, projector and decoder go through it. A scorer with a head of format 1 reads none.
+func (n *network) checkOutput(a *lora.Adapter) error {
+	if n.training == trainNothing && !n.speaks && n.config.Format != 2 {
+		return nil
+	}
+	for _, t := range a.Targets {
+		if t.Module == outputModule || strings.HasSuffix(t.Module, "."+outputModule) {
+			return fmt.Errorf("the adapter changes %s, the output layer: that is not supported. Leave it out of the targets, bring it "+
+				"whole by modules_to_save, or make one checkpoint of both with train merge", t.Module)
+		}
+	}
+	return nil
+}
+
+// outputModule is what PEFT calls the output layer of every family.
+const outputModule = "lm_head"
 
 // bindAdapter gives an adapter what it needs of a backbone; of absent weights, the shapes alone.
 func bindAdapter(a *lora.Adapter, w *checkpoints.Weights) error {
