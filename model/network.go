@@ -153,16 +153,16 @@ func (n *network) adapt(a *lora.Adapter) error {
 	return nil
 }
 
-// checkOutput refuses a low-rank adapter over the output layer where rows of that layer are read, or anything is trained:
-// only the layers of towers, projector and decoder go through it. A scorer with a head of format 1 reads none.
+// checkOutput refuses a low-rank adapter over the output layer where rows of that layer are read, or anything is
+// trained: only the layers of towers, projector and decoder go through it. A scorer with a head of format 1 reads none.
 func (n *network) checkOutput(a *lora.Adapter) error {
 	if n.training == trainNothing && !n.speaks && n.config.Format != 2 {
 		return nil
 	}
 	for _, t := range a.Targets {
 		if t.Module == outputModule || strings.HasSuffix(t.Module, "."+outputModule) {
-			return fmt.Errorf("the adapter changes %s, the output layer: that is not supported. Leave it out of the targets, bring it "+
-				"whole by modules_to_save, or make one checkpoint of both with train merge", t.Module)
+			return fmt.Errorf("the adapter changes %s, the output layer: that is not supported. Leave it out of the targets, "+
+				"bring it whole by modules_to_save, or make one checkpoint of both with train merge", t.Module)
 		}
 	}
 	return nil

@@ -20,8 +20,10 @@ func choicesOver(t *testing.T, l *lora.Config) *model.ScorerState {
 	p, err := model.NewScorerState(&model.ScorerConfig{
 		Format: 2, Backbone: "../testdata/oracle/qwen2_5_vl/backbone", DType: "float32", ScoreRange: model.ScoreRange{1, 9},
 		Judge: model.Judge{
-			Passes: []model.PassConfig{{Name: "all", Pictures: []string{"source", "edit"}, Prompt: "Was it edited? [INSTRUCTION]",
-				Position: "last", Heads: []string{"done"}}},
+			Passes: []model.PassConfig{{
+				Name: "all", Pictures: []string{"source", "edit"}, Prompt: "Was it edited? [INSTRUCTION]",
+				Position: "last", Heads: []string{"done"},
+			}},
 			Heads: map[string]model.DimensionConfig{"done": {Outputs: model.OutputChoices,
 				Choices: []string{"1", "2", "3"}, Values: []float64{1, 2, 9}}},
 			Score: &model.FusionConfig{Fusion: "mean"},
