@@ -53,6 +53,16 @@ type Options struct {
 	Editors []string          // folders of the editors that are measured
 	By      map[string]string // component: what measured it
 	Human   string            // file of human ratings of the samples
+	Note    func(path string) // told of the files of ratings that are read, where a scorer can be run; nil: nobody
+}
+
+// note tells of files that are read.
+func (o Options) note(files ...string) {
+	for _, f := range files {
+		if o.Note != nil {
+			o.Note(f)
+		}
+	}
 }
 
 // Set is the published data of a benchmark.

@@ -34,6 +34,7 @@ func loadEditReward(o Options) (Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.note(files...)
 	s, err := openSamples(files)
 	if err != nil {
 		return nil, err

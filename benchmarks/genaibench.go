@@ -71,6 +71,7 @@ func loadGenAIBench(o Options) (Set, error) {
 	s.pairs = pairs{rules: genAIRules, answers: []string{"A>B", "B>A", "A=B=Good", "A=B=Bad"},
 		side: map[string]string{"leftvote": left, "rightvote": right, "tievote": tie, "bothbad_vote": tie}}
 	if o.Votes != "" {
+		o.note(o.Votes)
 		return s, s.readVotes(o.Votes)
 	}
 	subset := o.Subset
@@ -85,6 +86,7 @@ func loadGenAIBench(o Options) (Set, error) {
 	if edits := slices.DeleteFunc(slices.Clone(files), generation); len(edits) > 0 {
 		files = edits // the whole dataset: not the parts on generation
 	}
+	o.note(files...)
 	table, err := openSamples(files, "vote_type")
 	if err != nil {
 		return nil, err

@@ -72,6 +72,7 @@ func loadImagenHub(o Options) (Set, error) {
 	if len(files) < 2 {
 		return nil, fmt.Errorf("%s: one rater's file only (%s): the files of all raters were expected", o.Data, files[0])
 	}
+	o.note(files...)
 	if err := differentFiles(files); err != nil {
 		return nil, err
 	}

@@ -222,6 +222,7 @@ func (o Options) rows(patterns ...string) (rows []row, root string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
+	o.note(path)
 	if root = o.Images; root == "" {
 		root = filepath.Dir(path)
 	}

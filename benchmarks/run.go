@@ -102,6 +102,15 @@ func (it *Item) content() string {
 	return store.KeyOf(parts...).String()
 }
 
+// Digest identifies what the scores of items depend on besides the scorer: their names, pictures and texts, in order.
+func Digest(items []Item) string {
+	parts := make([]string, len(items))
+	for i := range items {
+		parts[i] = items[i].content()
+	}
+	return store.KeyOf(parts...).String()
+}
+
 // image is a picture as tables have it. Bytes that cannot be read are none: scoring the item says why.
 func (p Picture) image() data.Image {
 	if p.Read == nil {

@@ -19,5 +19,11 @@ func TestCUDAEnvironment(t *testing.T) {
 		if part == "" && err != nil || part != "" && (err == nil || !strings.Contains(err.Error(), part)) {
 			t.Errorf("%s: %v", text, err)
 		}
+		for _, device := range []string{"", "cpu", "auto"} { // whether or not the options are used there
+			if err := CheckDevice(device); part == "" && err != nil ||
+				part != "" && (err == nil || !strings.Contains(err.Error(), part)) {
+				t.Errorf("%s on device %q: %v", text, device, err)
+			}
+		}
 	}
 }

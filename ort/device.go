@@ -36,6 +36,9 @@ func CheckDevice(name string) error {
 
 // devices returns the devices to try for a name, in order.
 func devices(name string) ([]device, error) {
+	if _, err := (CUDAOptions{}).orEnvironment(); err != nil { // for the CPU, too: the next run may be elsewhere
+		return nil, err
+	}
 	switch name {
 	case "", "cpu":
 		return []device{cpu}, nil

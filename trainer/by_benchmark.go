@@ -8,6 +8,7 @@ import (
 
 	"assay/internal/exit"
 	"assay/model"
+	"assay/optim"
 )
 
 // BenchmarkConfig names a benchmark, as score bench knows it, and the number of it that says which scorer is best.
@@ -29,6 +30,8 @@ type Benchmark interface {
 	Measure(ctx context.Context, s Candidate) (float64, error)
 	// Lower tells whether less is better.
 	Lower() bool
+	// Fingerprint identifies all that the number depends on besides the scorer: digests by the names of files and parts.
+	Fingerprint() (map[string]string, error)
 	// String says what is measured, and on how much.
 	String() string
 }
@@ -69,6 +72,25 @@ func (r *run) openBenchmark(open BenchmarkOpener) (err error) {
 		return exit.Usage(fmt.Errorf("validate.benchmark: %w", err))
 	}
 	return nil
+}
+
+// fingerprintBenchmark notes what the benchmark was computed on.
+func (r *run) fingerprintBenchmark() (err error) {
+	if r.benchmark != nil {
+		if r.state.Benchmark, err = r.benchmark.Fingerprint(); err != nil {
+			err = fmt.Errorf("validate.benchmark: %w", err)
+		}
+	}
+	return r.ranks.agree("reading the benchmark's files", err)
+}
+
+// forgetBest drops what was measured by another benchmark: no number of the present one compares with it. The scorer as
+// the checkpoint has it is measured anew.
+func (s *state) forgetBest() {
+	s.Best, s.Last, s.Worse, s.Validated = nil, nil, 0, 0
+	for _, p := range s.Plateaus {
+		*p = optim.PlateauState{Cuts: p.Cuts}
+	}
 }
 
 // measureBenchmark adds the benchmark's number, which the first rank computes for all.

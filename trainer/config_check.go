@@ -28,7 +28,8 @@ func (d checker) want(ok bool, key, format string, args ...any) {
 }
 
 func (d checker) oneOf(key, value string, allowed ...string) {
-	d.want(slices.Contains(allowed, value), key, "want one of %s, not %q", strings.Join(allowed, ", "), value)
+	named := slices.DeleteFunc(slices.Clone(allowed), func(a string) bool { return a == "" })
+	d.want(slices.Contains(allowed, value), key, "want one of %s, not %q", strings.Join(named, ", "), value)
 }
 
 func (c *Config) check(doc *strictyaml.Document) {

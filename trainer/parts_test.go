@@ -111,6 +111,7 @@ func TestTrainSection(t *testing.T) {
 		"train: {projector: full}\nlora: {bias: all}\n":          "PEFT saves such biases twice",
 		"lora: {dora: true, start: pissa}\n":                     "the usual start is the only one",
 		"lora: {start: random}\n":                                "want one of pissa, olora",
+		"device_options: {arena: round}\n":                       "want one of doubling, requested",
 		"optimizer: {groups: {vision: {lr: 1}}}\n":               "optimizer.groups.vision: nothing of it trains",
 		"optimizer: {groups: {head: {ratio: 2}}}\n":              "is for adapters alone",
 		"optimizer: {groups: {head: {schedule: {kind: x}}}}\n":   "optimizer.groups.head.schedule.kind",

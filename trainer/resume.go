@@ -20,7 +20,10 @@ import (
 // mayDiffer are the keys that a resumed run may have otherwise: they say where things lie, or change no number. What
 // lies at the paths is compared by content.
 var mayDiffer = []string{"out", "backbone", "init", "data.train", "data.validation", "data.skip", "checkpoint", "cache",
-	"device_options.memory_limit", "device_options.arena"}
+	"device_options.memory_limit", "device_options.arena", "validate.benchmark.ratings", "validate.benchmark.images",
+	"validate.benchmark.votes", "validate.benchmark.targets"}
+
+const benchmarkPrefix = "validate.benchmark: "
 
 // differences lists what is no longer as the checkpoint has it.
 func differences(old, now *state) ([]string, error) {
@@ -48,7 +51,8 @@ func differences(old, now *state) ([]string, error) {
 	maps.Copy(before, past)
 	out := changed("", before, present)
 	out = append(out, changed("model: ", old.Model, now.Model)...)
-	return append(out, changed("data: ", old.Data, now.Data)...), nil
+	out = append(out, changed("data: ", old.Data, now.Data)...)
+	return append(out, changed(benchmarkPrefix, old.Benchmark, now.Benchmark)...), nil
 }
 
 func flatten(key string, tree map[string]any) map[string]string {
@@ -127,6 +131,9 @@ func (r *run) describe() error {
 	r.state = state{Format: 1, Config: string(text), Model: maps.Clone(r.model.Fingerprint()), Data: r.data.fingerprint}
 	if r.state.Model == nil {
 		r.state.Model = map[string]string{}
+	}
+	if err := r.fingerprintBenchmark(); err != nil {
+		return err
 	}
 	if r.config.Init == "" {
 		return nil
@@ -209,6 +216,9 @@ func (r *run) compare(old *state, dir string, o *Options) error {
 // adopt takes over a checkpoint's counters.
 func (r *run) adopt(old *state) {
 	s := *old
-	s.Config, s.Model, s.Data = r.state.Config, r.state.Model, r.state.Data
+	s.Config, s.Model, s.Data, s.Benchmark = r.state.Config, r.state.Model, r.state.Data, r.state.Benchmark
+	if !maps.Equal(old.Benchmark, s.Benchmark) {
+		s.forgetBest()
+	}
 	r.state = s
 }

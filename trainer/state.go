@@ -49,6 +49,8 @@ type state struct {
 	Config string            `json:"config"` // YAML
 	Model  map[string]string `json:"model"`  // fingerprint
 	Data   map[string]string `json:"data"`   // hash and count of the tables
+
+	Benchmark map[string]string `json:"benchmark,omitempty"` // fingerprint of the one that validate.by names
 }
 
 // save writes a checkpoint of parameters, moments and state.

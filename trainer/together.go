@@ -103,6 +103,9 @@ func (r *run) sameRun(o *Options) error {
 	for name, v := range r.state.Data {
 		facts["data: "+name] = v
 	}
+	for name, v := range r.state.Benchmark {
+		facts[benchmarkPrefix+name] = v
+	}
 	return r.ranks.same("what is trained", facts)
 }
 

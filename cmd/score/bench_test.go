@@ -98,6 +98,10 @@ func TestBenchUsage(t *testing.T) {
 		{"aurora-pair --epsilon NaN", 2, "--epsilon is NaN"},
 		{"aurora-pair --epsilon inf", 2, "--epsilon is +Inf"},
 		{"imagenhub --resamples -1", 2, "--resamples is -1"},
+		{"aim-bench --means m.csv --shard 1/2", 2, "--shard: --means computes"},
+		{"aim-bench --means m.csv --merge --scorer s", 2, "--merge, --scorer: --means computes"},
+		{"aim-bench --means m.csv --resamples 0", 2, "--resamples: --means computes"},
+		{"aim-bench --json --means /nowhere.csv --report r", 1, "/nowhere.csv"},
 	}
 	for _, tt := range tests {
 		if code, stdout, stderr := bench(

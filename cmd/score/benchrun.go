@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"assay/benchmarks"
 	"assay/encoders"
@@ -20,6 +21,9 @@ import (
 func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
 	r := &benchmarks.Report{Benchmark: b, Extra: map[string]any{}}
 	if f.means != "" {
+		if err := onlyMeans(c); err != nil {
+			return err
+		}
 		result, err := b.Means(f.means)
 		if err != nil {
 			return err
@@ -55,6 +59,21 @@ func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
 		}
 	}
 	return f.finish(c, r)
+}
+
+// onlyMeans refuses flags that mean nothing where the overall score is computed from published means.
+func onlyMeans(c *cobra.Command) error {
+	var others []string
+	c.LocalNonPersistentFlags().VisitAll(func(flag *pflag.Flag) {
+		if flag.Changed && flag.Name != "means" && flag.Name != "report" {
+			others = append(others, "--"+flag.Name)
+		}
+	})
+	if len(others) > 0 {
+		return cli.Usagef("%s: --means computes the overall score from the means alone: leave this out, or leave out --means",
+			strings.Join(others, ", "))
+	}
+	return nil
 }
 
 // check refuses flags that make no sense.

@@ -145,3 +145,74 @@ func TestBenchmarkRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestBenchmarkChanged: a run is not resumed where the benchmark's ratings or pictures are others, and the error says
+// which. Forced, it trusts no number of the old ones.
+func TestBenchmarkChanged(t *testing.T) {
+	ratings := writeRatings(t)
+	begin := func(path string, steps int) string {
+		return fmt.Sprintf("steps: %d\ncheckpoint: {steps: 1}\n"+
+			"validate: {every: 1, by: benchmark, benchmark: {name: aurora-point, ratings: %q}}\n", steps, path)
+	}
+	config, out := writeRun(t, begin(ratings, 2))
+	if code, stdout, stderr := call(t, "--config", config); code != 0 {
+		t.Fatalf("exit code %d:\n%s%s", code, stdout, stderr)
+	}
+	before := validations(t, out)
+	old, err := os.ReadFile(ratings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rate := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(ratings, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	name := filepath.Base(ratings)
+	turned := strings.NewReplacer(`"score":0`, `"score":2`, `"score":2`, `"score":0`).Replace(string(old))
+	for want, text := range map[string]string{
+		name: turned, "pictures and texts of the edits": strings.Replace(string(old), "edit number 0", "another edit", 1),
+	} {
+		rate(text)
+		code, _, stderr := call(t, "--config", config)
+		if code != 2 || !strings.Contains(stderr, "validate.benchmark: "+want) ||
+			!strings.Contains(stderr, "--force-resume") || !strings.Contains(stderr, "--fresh") {
+			t.Errorf("%s: exit code %d: %s", want, code, stderr)
+		}
+	}
+	rate(turned)
+	if code, stdout, stderr := call(t, "--config", config, "--force-resume"); code != 0 {
+		t.Fatalf("exit code %d:\n%s%s", code, stdout, stderr)
+	}
+	after := validations(t, out)
+	if last := after[len(after)-1]; len(after) != len(before)+1 || !last.Best ||
+		*last.Benchmark != -*before[len(before)-1].Benchmark {
+		t.Errorf("%+v after %+v", after, before)
+	}
+	var s struct{ Best *trainer.ValidationMetrics }
+	text, err := os.ReadFile(filepath.Join(out, trainer.CheckpointsDir, "step-2", "state.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if last := after[len(after)-1]; err != nil || s.Best == nil || s.Best.Benchmark == nil ||
+		*s.Best.Benchmark != *last.Benchmark {
+		t.Errorf("the checkpoint holds another best number: %v\n%s", err, text)
+	}
+	elsewhere := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(elsewhere, []byte(turned), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	yaml, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	yaml = []byte(strings.Replace(string(yaml), fmt.Sprintf("%q", ratings),
+		fmt.Sprintf("%q, images: %q", elsewhere, filepath.Dir(ratings)), 1))
+	if err := os.WriteFile(config, yaml, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if code, stdout, stderr := call(t, "--config", config); code != 0 {
+		t.Errorf("the ratings lie elsewhere: exit code %d:\n%s%s", code, stdout, stderr)
+	}
+}

@@ -4,11 +4,15 @@ package bybenchmark
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -23,6 +27,8 @@ type benchmark struct {
 	set    benchmarks.Set
 	items  []benchmarks.Item
 	number string
+	part   string   // subset and human value
+	files  []string // of ratings
 }
 
 // Open reads the data of a benchmark that scorers can be run on. It is a trainer.BenchmarkOpener.
@@ -36,6 +42,8 @@ func Open(c *trainer.BenchmarkConfig) (trainer.Benchmark, error) {
 	if err := given(b, c, &o); err != nil {
 		return nil, err
 	}
+	var files []string
+	o.Note = func(path string) { files = append(files, path) }
 	set, err := b.Load(o)
 	if err != nil {
 		return nil, err
@@ -55,7 +63,11 @@ func Open(c *trainer.BenchmarkConfig) (trainer.Benchmark, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &benchmark{b, set, items, number}, nil
+	if len(files) == 0 { // a resumed run could not tell that they changed
+		return nil, fmt.Errorf("%s: it does not say which files it reads: name another benchmark", b.Name)
+	}
+	part := strings.Trim(o.Subset+" "+o.Target, " ")
+	return &benchmark{Benchmark: b, set: set, items: items, number: number, part: part, files: files}, nil
 }
 
 // numberOf finds a number among those that made up predictions have; "": the one that tables are sorted by.
@@ -114,6 +126,38 @@ func (b *benchmark) String() string {
 // Lower tells whether less is better.
 func (b *benchmark) Lower() bool {
 	return slices.ContainsFunc(b.Benchmark.Lower, func(l string) bool { return strings.HasPrefix(b.number, l) })
+}
+
+// Fingerprint identifies all that the number depends on besides the scorer.
+func (b *benchmark) Fingerprint() (map[string]string, error) {
+	out := map[string]string{"number": strings.TrimSpace(b.String() + " " + b.part)}
+	for _, path := range b.files {
+		digest, err := digestOf(path)
+		if err != nil {
+			return nil, err
+		}
+		name := filepath.Base(path)
+		for n := 2; out[name] != ""; n++ {
+			name = fmt.Sprintf("%s (%d)", filepath.Base(path), n)
+		}
+		out[name] = digest
+	}
+	out["pictures and texts of the edits"] = benchmarks.Digest(b.items)
+	return out, nil
+}
+
+// digestOf is the digest of a file's bytes.
+func digestOf(path string) (_ string, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil))[:32], nil
 }
 
 // Measure computes the number as score bench does.
