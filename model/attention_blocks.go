@@ -56,7 +56,6 @@ func (n *network) variant(p *packed, vision bool) variant {
 		groups = append(groups, length >= int64(n.blocks.from()))
 	}
 	v := withPieces(inBlocks(groups, vision && n.longPictures(p.pictures)), n.inPieces(p))
-	v = inStretches(v, n.stretches(p))
 	if p.follows == nil {
 		return v
 	}

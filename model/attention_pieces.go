@@ -147,3 +147,14 @@ func (a *SelfAttention) piece(g *Graph, q, k, v, mask string) string {
 	prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", scores, mask))
 	return g.Op("Reshape", g.Op("MatMul", prob, v), g.Ints(int64(a.Heads), -1, int64(a.HeadDim)))
 }
+
+// evenly are the sizes [1] of n parts of about rows/n rows each.
+func (g *Graph) evenly(rows string, n int) (sizes []any) {
+	begin := g.Ints(0)
+	for i := range n {
+		end := g.Op("Div", g.Op("Mul", rows, g.Ints(int64(i+1))), g.Ints(int64(n)))
+		sizes = append(sizes, g.Op("Sub", end, begin))
+		begin = end
+	}
+	return sizes
+}

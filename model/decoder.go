@@ -64,9 +64,6 @@ func (d *Decoder) layer(i int, name string) Layer {
 
 // Forward runs the layer.
 func (l *DecoderLayer) Forward(g *Graph, x string, v *View) string {
-	if v.stretches != "" && !v.Selected {
-		return l.inStretches(g, x, v)
-	}
 	all := l.InputNorm.Forward(g, x)
 	queries := all
 	if v.Selected { // the last layer: only rows that are read later are queries
@@ -100,9 +97,6 @@ func (d *Decoder) Forward(g *Graph, x string, r Rotation, p *Packing) string {
 	type kind struct {
 		window   int
 		selected bool
-	}
-	if g.stretches > 1 {
-		p.stretches = g.Shape(g.evenly(g.SizeOf(x, 0), g.stretches)...)
 	}
 	views := map[kind]*View{} // layers of one kind share their masks
 	for i := range d.Layers {

@@ -46,7 +46,6 @@ type Graph struct {
 	follows          []int             // of the groups of a batch: see Packing
 	groupsInBlocks   []bool            // those of a batch that are attended to in blocks
 	groupsInPieces   []bool            // those that are attended to in pieces
-	stretches        int               // that rows are cut into for products; 0: one
 	picturesInBlocks bool              // whole pictures in the tower are attended to in blocks
 	values           map[string]string // parameter -> float32 or compute-typed value
 	err              error

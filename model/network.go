@@ -42,7 +42,6 @@ type network struct {
 	limits      limits
 	blocks      blocks
 	pieces      int
-	stretch     int                      // rows
 	calibration *calibration.Calibration // of what is reported; nil: none
 	trains      func(name string) bool   // of the tensors that training is about, which are trained; nil: all
 	tower       bool                     // some of them are before the vision features
@@ -73,7 +72,6 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 		device:   o.Device,
 		blocks:   blocks(o.Blocks),
 		pieces:   o.Pieces,
-		stretch:  o.Stretch,
 
 		trains: o.trains,
 	}

@@ -25,7 +25,6 @@ type Packing struct {
 	Prefixes []string // by group that follows another: [sequences] int64, which sequence of that group
 
 	Deepstack []string // [rows, hidden] each: entry k is added behind layer k; see Graph.embed
-	stretches string   // [n] int64: rows of each stretch that goes through products by itself; "": they all go together
 	cached    *cached  // not nil: keys and values enter a cache, and there are no groups
 }
 

@@ -85,7 +85,7 @@ func TestPiecesStayPlain(t *testing.T) {
 			t.Fatal(err)
 		}
 		b, err := u.graph(name+" in pieces", func(g *Graph) (*built, error) {
-			g.follows, g.groupsInPieces, g.stretches = []int{-1, 0}, []bool{true, true}, 2
+			g.follows, g.groupsInPieces = []int{-1, 0}, []bool{true, true}
 			return build(g)
 		})
 		if err != nil {

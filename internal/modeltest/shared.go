@@ -28,17 +28,16 @@ func (f Family) shared(t *testing.T) {
 		{"all", model.TuneOptions{Fixed: true}},
 		{"answer", model.TuneOptions{Fixed: true}},
 		{"answer", model.TuneOptions{Recompute: true, Options: model.Options{Blocks: few}}},
-		{"answer", model.TuneOptions{Options: model.Options{Pieces: 1, Stretch: 50}}},
-		{"all", model.TuneOptions{Recompute: true, Options: model.Options{Pieces: 1, Stretch: 100}}},
+		{"answer", model.TuneOptions{Options: model.Options{Pieces: 1}}},
+		{"all", model.TuneOptions{Recompute: true, Options: model.Options{Pieces: 1}}},
 	} {
 		name := fmt.Sprintf(
-			"gradients,text=%s,recompute=%v,fixed=%v,blocks=%d,pieces=%d,stretch=%d",
+			"gradients,text=%s,recompute=%v,fixed=%v,blocks=%d,pieces=%d",
 			c.text,
 			c.o.Recompute,
 			c.o.Fixed,
 			c.o.Blocks,
 			c.o.Pieces,
-			c.o.Stretch,
 		)
 		t.Run(name, func(t *testing.T) { f.sharedGradients(t, c.text, c.o) })
 	}

@@ -87,7 +87,6 @@ func run() error {
 	apart := f.Bool("apart", false, "one by one")
 	first := f.Bool("first", false, "instruction before the edit")
 	pieces := f.Int("pieces", 0, "columns from which a step with prefixes attends in pieces")
-	stretch := f.Int("stretch", 0, "most rows of a product in such a step")
 	profile := f.String("profile", "", "prefix of traces of nodes' times; slows a little")
 	f.Parse(os.Args[2:])
 	if what == "gradient" {
@@ -120,8 +119,7 @@ func run() error {
 		}
 		return state.Save(*save)
 	}
-	o := model.Options{Threads: runtime.NumCPU(), Blocks: *blocks, Profile: *profile, Pieces: *pieces,
-		Stretch: *stretch}
+	o := model.Options{Threads: runtime.NumCPU(), Blocks: *blocks, Profile: *profile, Pieces: *pieces}
 	a, err := data.Open(*source, data.Limits{})
 	if err != nil {
 		return err
