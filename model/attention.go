@@ -115,10 +115,14 @@ func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
 		y = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 3, 1, 2, 4}}, y)
 		outs[i] = g.Op("Reshape", y, g.Ints(-1, int64(a.Heads*a.HeadDim)))
 	}
-	if len(outs) == 1 {
-		return outs[0]
+	y := outs[0]
+	if len(outs) > 1 {
+		y = g.OpA("Concat", onnx.Attrs{"axis": 0}, outs...)
 	}
-	return g.OpA("Concat", onnx.Attrs{"axis": 0}, outs...)
+	if len(g.groupsInPieces) > 0 { // a Scan does not tell how many rows it gives
+		y = g.Op("Reshape", y, g.Shape(g.SizeOf(q, 1), a.Heads*a.HeadDim))
+	}
+	return y
 }
 
 // mask fills in what is added to the scores of every group [sequences or 1, 1, rep*query rows, length]: 0 where a row
