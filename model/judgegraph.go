@@ -89,12 +89,6 @@ func (n *network) judgeStates(g *Graph, groups int, vision bool) (h string, read
 
 // nextToken is the likeliest token behind each state, [rows]; the first one on a tie.
 func (g *Graph) nextToken(keys Keys, h string) string {
-	if g.compute != onnx.Float {
-		h = g.OpA("Cast", onnx.Attrs{"to": g.compute}, h)
-	}
-	logits := g.OpA("Gemm", onnx.Attrs{"transB": 1}, h, g.param(keys.Output, g.compute))
-	if g.compute != onnx.Float {
-		logits = g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, logits)
-	}
+	logits := g.wide(g.OpA("Gemm", onnx.Attrs{"transB": 1}, g.narrow(h), g.param(keys.Output, g.compute)))
 	return g.OpA("ArgMax", onnx.Attrs{"axis": 1, "keepdims": 0}, logits)
 }

@@ -105,16 +105,10 @@ func (g *Graph) multiply(x, key string, bias bool) string {
 		}
 		return y
 	}
-	inputs := []string{x, g.matrix(x, key+".weight")}
-	if g.compute != onnx.Float {
-		inputs[0] = g.OpA("Cast", onnx.Attrs{"to": g.compute}, x)
-	}
+	weight := g.matrix(x, key+".weight")
+	inputs := []string{g.narrow(x), weight}
 	if bias {
 		inputs = append(inputs, g.param(key+".bias", g.compute))
 	}
-	y := g.OpA("Gemm", onnx.Attrs{"transB": 1}, inputs...)
-	if g.compute != onnx.Float {
-		y = g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, y)
-	}
-	return y
+	return g.wide(g.OpA("Gemm", onnx.Attrs{"transB": 1}, inputs...))
 }

@@ -12,18 +12,7 @@ import (
 // attention again, not even for their sizes: they would be kept for it. (Those of the last layer are of few rows.)
 func TestGroupsLetScoresGo(t *testing.T) {
 	for _, family := range []string{"llavanext", "qwen2_5_vl"} {
-		dirs, err := filepath.Glob(filepath.Join("../testdata/oracle", family, "scorer*"))
-		if err != nil || len(dirs) == 0 {
-			t.Fatal(err, family)
-		}
-		state, err := LoadScorerState(dirs[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		u, err := NewTuner(state, TuneOptions{TextLoss: 1, ScoreLoss: 1, Share: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := sharedTuner(t, family)
 		defer u.Close()
 		name, build := u.stepGraph(2)
 		b, err := u.graph(name+" behind a prefix", func(g *Graph) (*built, error) {
@@ -62,22 +51,11 @@ func TestGroupsLetScoresGo(t *testing.T) {
 	}
 }
 
-// TestPiecesStayPlain: in steps in pieces and stretches all sizes are known to be equal where gradients need it, in the
+// TestPiecesStayPlain: in steps in pieces all sizes are known to be equal where gradients need it, in the
 // graph and in the bodies of its Scans: nothing is summed where an axis might have been stretched (NonZero finds them).
 func TestPiecesStayPlain(t *testing.T) {
 	for _, family := range []string{"llavanext", "qwen2_5_vl"} {
-		dirs, err := filepath.Glob(filepath.Join("../testdata/oracle", family, "scorer*"))
-		if err != nil || len(dirs) == 0 {
-			t.Fatal(err, family)
-		}
-		state, err := LoadScorerState(dirs[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		u, err := NewTuner(state, TuneOptions{TextLoss: 1, ScoreLoss: 1, Share: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := sharedTuner(t, family)
 		defer u.Close()
 		name, build := u.stepGraph(2)
 		plain, err := u.graph(name, build)
@@ -110,4 +88,22 @@ func searches(nodes []*onnx.Node) (n int) {
 		}
 	}
 	return n
+}
+
+// sharedTuner trains a scorer of a family; what the samples of its steps begin with runs once.
+func sharedTuner(t *testing.T, family string) *Tuner {
+	t.Helper()
+	dirs, err := filepath.Glob(filepath.Join("../testdata/oracle", family, "scorer*"))
+	if err != nil || len(dirs) == 0 {
+		t.Fatal(err, family)
+	}
+	state, err := LoadScorerState(dirs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := NewTuner(state, TuneOptions{TextLoss: 1, ScoreLoss: 1, Share: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
 }

@@ -175,15 +175,8 @@ func (g *Graph) losses(keys Keys, head *HeadConfig, h, z, score string, s graphS
 // alone, [targets, 1]: a product of their own, so that no one-hot matrix of V columns is made.
 func (g *Graph) logits(keys Keys, hp, ids string) (all, own string) {
 	table := g.param(keys.Output, g.compute)
-	wide := hp
-	if g.compute != onnx.Float {
-		wide = g.OpA("Cast", onnx.Attrs{"to": g.compute}, hp)
-	}
-	all = g.OpA("Gemm", onnx.Attrs{"transB": 1}, wide, table)
-	picked := g.OpA("Gather", onnx.Attrs{"axis": 0}, table, ids)
-	if g.compute != onnx.Float {
-		all, picked = g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, all), g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, picked)
-	}
+	all = g.wide(g.OpA("Gemm", onnx.Attrs{"transB": 1}, g.narrow(hp), table))
+	picked := g.wide(g.OpA("Gather", onnx.Attrs{"axis": 0}, table, ids))
 	return all, g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, g.Op("Mul", hp, picked), g.Ints(1))
 }
 
