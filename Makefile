@@ -12,10 +12,13 @@ demo: build ## label, train, score and report on photographs (DEMO=short: in a s
 
 # Tests of several packages run at a time and open thousands of sessions, whose idle threads must not spin (ort.SpinEnv).
 # Most are of a graph that was open before: closed sessions stay for the next one (ort.KeepEnv). Vet is make lint's.
-test cover: export ASSAY_SPIN ?= 0
-test cover: export ASSAY_KEEP_SESSIONS ?= 32
+test test-all cover: export ASSAY_SPIN ?= 0
+test test-all cover: export ASSAY_KEEP_SESSIONS ?= 32
 
-test: setup ## run all tests
+test: setup ## run the tests that take up to a second, and some of each kind that takes longer (internal/long)
+	@go run ./tools/testsum -short -vet=off -timeout 20m ./...
+
+test-all: setup ## run all tests
 	@go run ./tools/testsum -vet=off -timeout 20m ./...
 
 fmt: ## format the Go files
@@ -76,9 +79,9 @@ mpi: setup ## make build/mpi/bin/train with the tag mpi: training by several pro
 		go vet -tags mpi ./mpi && go build -tags mpi -o build/mpi/bin/ ./cmd/train
 	@echo "built: build/mpi/bin/train"
 
-cloud: setup ## make build/cloud/bin with the tag cloud: score and label read and write object storage (docs/scale.md)
+cloud: setup ## make build/cloud/bin with the tag cloud: score, label and train with object storage (docs/scale.md)
 	@mkdir -p build/cloud/bin && ln -sfn ../lib build/cloud/lib
-	@go vet -tags cloud ./internal/remote && go build -tags cloud -o build/cloud/bin/ ./cmd/score ./cmd/label
+	@go vet -tags cloud ./internal/remote && go build -tags cloud -o build/cloud/bin/ ./cmd/score ./cmd/label ./cmd/train
 	@echo "built: $$(echo build/cloud/bin/*)"
 
 clean: ## remove what make build made
@@ -87,4 +90,4 @@ clean: ## remove what make build made
 distclean: clean ## remove what was installed, too
 	rm -rf build
 
-.PHONY: help demo pretrain test fmt lint cover fuzz build bench parity setup cuda mpi weather cloud clean distclean
+.PHONY: help demo pretrain test test-all fmt lint cover fuzz build bench parity setup cuda mpi weather cloud clean distclean

@@ -153,6 +153,7 @@ type aimPredictions struct {
 	emotion []string               // predicted, "" where missing
 	point   [][3]float64           // predicted valence, arousal and dominance, NaN where missing
 	by      map[string]string      // component: what measured it
+	run     oneRun                 // that scored it
 	notes   []string
 }
 
@@ -170,21 +171,45 @@ func (j *aimPredictions) Complete(i int) bool {
 // lacking lists the samples that a column does not stand on.
 func (j *aimPredictions) lacking(column string) (out []Key) {
 	for i := range j.kind {
-		has := j.emotion[i] != ""
-		if c, ok := j.columns[strings.TrimSuffix(strings.TrimSuffix(column, "_positive"), "_negative")]; ok {
-			has = !math.IsNaN(c[i])
-		}
-		if column == "overall" {
-			has = j.Complete(i)
-		}
-		if !has {
+		if !j.has(column, i) {
 			out = append(out, Key{ID: j.edited[i]})
 		}
 	}
 	return out
 }
 
+// has reports whether a column stands on a sample.
+func (j *aimPredictions) has(column string, i int) bool {
+	if column == "overall" {
+		return j.Complete(i)
+	}
+	if c, ok := j.columns[strings.TrimSuffix(strings.TrimSuffix(column, "_positive"), "_negative")]; ok {
+		return !math.IsNaN(c[i])
+	}
+	return j.emotion[i] != ""
+}
+
 func (j *aimPredictions) used(column string) int { return len(j.kind) - len(j.lacking(column)) }
+
+// usedOf says on how many of the units columns stand that do not stand on all, and marks for their cells.
+func (j *aimPredictions) usedOf(units []int, columns []string) (used map[string]int, marks []string) {
+	for _, c := range columns {
+		n := 0
+		for _, i := range units {
+			if j.has(c, i) {
+				n++
+			}
+		}
+		if n < len(units) {
+			if used == nil {
+				used = map[string]int{}
+			}
+			used[c] = n
+		}
+		marks = append(marks, partial(n, len(units)))
+	}
+	return used, marks
+}
 
 // means computes all columns and the overall score over samples.
 func (j *aimPredictions) means(units []int) map[string]float64 {
@@ -207,7 +232,14 @@ func (j *aimPredictions) means(units []int) map[string]float64 {
 	if len(truth) == 0 {
 		out["f1"] = math.NaN()
 	}
-	out["overall"] = aimOverall(out)
+	switch whole := slices.DeleteFunc(slices.Clone(units), func(i int) bool { return !j.Complete(i) }); {
+	case len(whole) == len(units):
+		out["overall"] = aimOverall(out)
+	case len(whole) == 0: // no two components need be of the same samples
+		out["overall"] = math.NaN()
+	default:
+		out["overall"] = j.means(whole)["overall"]
+	}
 	return out
 }
 
@@ -283,9 +315,10 @@ type aimJSON struct {
 }
 
 type aimHalf struct {
-	N    int   `json:"n,omitempty"`
-	Acc  Value `json:"acc"`
-	DVAD Value `json:"d_vad"`
+	N    int            `json:"n,omitempty"`
+	Used map[string]int `json:"used,omitempty"` // of numbers that do not stand on all of them: on how many
+	Acc  Value          `json:"acc"`
+	DVAD Value          `json:"d_vad"`
 }
 
 type aimMeansJSON struct {
@@ -299,9 +332,11 @@ type aimMeansJSON struct {
 	F1        Value `json:"f1"`
 	DVAD      Value `json:"d_vad"`
 	Overall   Value `json:"overall"`
+
+	Used map[string]int `json:"used,omitempty"` // of numbers that do not stand on all samples: on how many
 }
 
-func toAIMMeans(samples int, m map[string]float64) aimMeansJSON {
+func toAIMMeans(samples int, m map[string]float64, used map[string]int) aimMeansJSON {
 	return aimMeansJSON{
 		samples,
 		Value(m["clip_t"]),
@@ -313,6 +348,7 @@ func toAIMMeans(samples int, m map[string]float64) aimMeansJSON {
 		Value(m["f1"]),
 		Value(m["d_vad"]),
 		Value(m["overall"]),
+		used,
 	}
 }
 
@@ -336,7 +372,7 @@ func (j *aimPredictions) Result() *Result {
 	}
 	means := j.means(all)
 	out := aimJSON{
-		aimMeansJSON: toAIMMeans(len(all), means),
+		aimMeansJSON: toAIMMeans(len(all), means, nil), // the names of its numbers say it
 		PerEmotion:   map[string]Value{},
 		PerEditType:  map[string]aimMeansJSON{},
 		Confusion:    newConfusion("emotions", truth, predicted, emotions, emotions),
@@ -368,22 +404,26 @@ func (j *aimPredictions) Result() *Result {
 
 // halves fills in the numbers of positive and of negative targets, and the bias between them.
 func (j *aimPredictions) halves(byEmotion map[string][]int, out *aimJSON) Table {
-	half := func(names []string) aimHalf {
+	marks := map[string][]string{}
+	half := func(name string, names []string) aimHalf {
 		var units []int
 		for _, e := range names {
 			units = append(units, byEmotion[e]...)
 		}
 		m := j.means(units)
-		return aimHalf{len(units), Value(m["acc"]), Value(m["d_vad"])}
+		used, mark := j.usedOf(units, []string{"acc", "d_vad"})
+		marks[name] = mark
+		return aimHalf{len(units), used, Value(m["acc"]), Value(m["d_vad"])}
 	}
-	out.Positive, out.Negative = half(positiveEmotions), half(negativeEmotions)
+	out.Positive, out.Negative = half("positive", positiveEmotions), half("negative", negativeEmotions)
 	out.Bias = aimHalf{Acc: out.Positive.Acc - out.Negative.Acc, DVAD: out.Negative.DVAD - out.Positive.DVAD}
 	t := Table{Title: "positive and negative targets", Columns: []string{"acc", "d_vad"}}
 	for _, h := range []struct {
 		name string
 		aimHalf
 	}{{"positive", out.Positive}, {"negative", out.Negative}, {"positivity bias", out.Bias}} {
-		t.Rows = append(t.Rows, TableRow{Name: h.name, Cells: []float64{float64(h.Acc), float64(h.DVAD)}})
+		t.Rows = append(t.Rows, TableRow{Name: h.name, Cells: []float64{float64(h.Acc), float64(h.DVAD)},
+			Marks: marks[h.name]})
 	}
 	return t
 }
@@ -396,8 +436,9 @@ func (j *aimPredictions) perKind(byKind map[string][]int, means map[string]float
 	}
 	for _, k := range sortedNames(byKind) {
 		m := j.means(byKind[k])
-		out.PerEditType[k] = toAIMMeans(len(byKind[k]), m)
-		line := TableRow{Name: k}
+		used, marks := j.usedOf(byKind[k], t.Columns)
+		out.PerEditType[k] = toAIMMeans(len(byKind[k]), m, used)
+		line := TableRow{Name: k, Marks: marks}
 		for _, n := range aimRow(m) {
 			line.Cells = append(line.Cells, n.Value)
 		}

@@ -135,6 +135,10 @@ func (m *aimReader) readFile(path string, p *problems) error {
 	if err != nil {
 		return err
 	}
+	run, err := runOf(path)
+	if err != nil {
+		return err
+	}
 	inOrder := len(rows) == len(m.kind) && !slices.ContainsFunc(rows, func(r row) bool { return r.has(aimID(r)) })
 	if inOrder {
 		j := m.editor("")
@@ -142,14 +146,14 @@ func (m *aimReader) readFile(path string, p *problems) error {
 	}
 	seen := map[string]string{}
 	for n, r := range rows {
-		if err := m.readRow(r, n, inOrder, seen); err != nil {
+		if err := m.readRow(r, n, inOrder, run, seen); err != nil {
 			p.add(r.where, "%v", err)
 		}
 	}
 	return nil
 }
 
-func (m *aimReader) readRow(r row, n int, inOrder bool, seen map[string]string) error {
+func (m *aimReader) readRow(r row, n int, inOrder bool, run string, seen map[string]string) error {
 	i, err := n, error(nil)
 	if !inOrder {
 		if i, err = m.find(r); err != nil {
@@ -170,6 +174,11 @@ func (m *aimReader) readRow(r row, n int, inOrder bool, seen map[string]string) 
 	j := m.editor(name)
 	if err := readBy(r, j.by, aimComponents); err != nil {
 		return err
+	}
+	if r.has("score") {
+		if err := j.run.check("score", run); err != nil {
+			return err
+		}
 	}
 	return m.readSample(j, i, r)
 }

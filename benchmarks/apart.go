@@ -120,15 +120,16 @@ func apartNotes(figures []Figure, columns []Basis) (notes []string) {
 // Remarks explain the marks of the summary and why its columns are several.
 func (r *Report) Remarks() (out []string) {
 	columns := r.columns()
+	var whys grouped
 	for i, c := range columns {
 		for _, first := range columns[:i] {
 			if first.Rule == c.Rule {
-				out = append(out, fmt.Sprintf("%s stands apart from %s: %s", columnName(c, columns),
-					columnName(first, columns), c.Differs(first)))
+				whys.add(c.Differs(first), columnName(c, columns)+" stands apart from "+columnName(first, columns))
 				break
 			}
 		}
 	}
+	out = append(out, whys.lines()...)
 	for _, f := range r.Benchmark.printed() {
 		if len(f.Contradictions) > 0 && !f.again && slices.Contains(columns, f.Basis) {
 			out = append(out, fmt.Sprintf("† %s: %s prints %v for %s in %s, but %s", f.System, f.Paper,
@@ -139,13 +140,73 @@ func (r *Report) Remarks() (out []string) {
 		if i >= len(r.intervals) {
 			break
 		}
+		var lacking []lackingDraws
 		for _, f := range r.figures(i) {
 			if f.Undefined > 0 {
-				out = append(out, undefined(f.Undefined, r.resamples, f.Name+" of "+s.Name))
+				lacking = append(lacking, lackingDraws{f.Undefined, f.Name})
 			}
 		}
+		out = append(out, undefinedNotes(lacking, r.resamples, s.Name)...)
 	}
 	return out
+}
+
+// shownOf is how many names a line of several has.
+const shownOf = 6
+
+// grouped are things to tell by their reason, in the order of the reasons.
+type grouped struct {
+	order []string
+	names map[string][]string
+}
+
+func (g *grouped) add(why, name string) {
+	if g.names == nil {
+		g.names = map[string][]string{}
+	}
+	if g.names[why] == nil {
+		g.order = append(g.order, why)
+	}
+	g.names[why] = append(g.names[why], name)
+}
+
+// lines has a line for each reason: some of its names, and how many more there are.
+func (g *grouped) lines() (out []string) {
+	for _, why := range g.order {
+		out = append(out, someOf(g.names[why])+": "+why)
+	}
+	return out
+}
+
+// someOf joins names, of many the first ones.
+func someOf(names []string) string {
+	if more := len(names) - shownOf; more > 0 {
+		return fmt.Sprintf("%s; and %d more", strings.Join(names[:shownOf], "; "), more)
+	}
+	return strings.Join(names, "; ")
+}
+
+// lackingDraws is a number that some resamples do not have.
+type lackingDraws struct {
+	without int
+	what    string
+}
+
+// undefinedNotes say which numbers of a system some resamples do not have: a line for each, of many one for all.
+func undefinedNotes(list []lackingDraws, resamples int, system string) (out []string) {
+	if len(list) <= 3 {
+		for _, n := range list {
+			out = append(out, undefined(n.without, resamples, n.what+" of "+system))
+		}
+		return out
+	}
+	slices.SortStableFunc(list, func(a, b lackingDraws) int { return b.without - a.without })
+	var names []string
+	for _, n := range list {
+		names = append(names, fmt.Sprintf("%s (%d)", n.what, n.without))
+	}
+	return []string{fmt.Sprintf("some of %d resamples lack %d numbers of %s, whose intervals are those of the others: %s",
+		resamples, len(list), system, someOf(names))}
 }
 
 // direction is 1 if more of a number is better, -1 if less is, 0 if neither or not known.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -34,6 +35,8 @@ type Coverage struct {
 	Used    int    `json:"used"`
 	Of      int    `json:"of"`
 	Without string `json:"without,omitempty"` // digest of the items that are left out: two halves are not one half
+	// Items is a digest of the items, where no data say which there are, and there are not as many as papers have.
+	Items string `json:"items,omitempty"`
 }
 
 // Whole reports whether nothing is left out.
@@ -50,13 +53,17 @@ func coverageOf(r *Result) Coverage {
 func coverage(of int, missing []Key) Coverage {
 	c := Coverage{Used: of - len(missing), Of: of}
 	if len(missing) > 0 {
-		h := sha256.New()
-		for _, k := range missing {
-			fmt.Fprintf(h, "%q %q\n", k.ID, k.Model)
-		}
-		c.Without = hex.EncodeToString(h.Sum(nil)[:8])
+		c.Without = keysDigest(missing)
 	}
 	return c
+}
+
+func keysDigest(keys []Key) string {
+	h := sha256.New()
+	for _, k := range keys {
+		fmt.Fprintf(h, "%q %q\n", k.ID, k.Model)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
 // Name is the rule, and the coverage where something is left out: a number on half of the items has another name.
@@ -91,6 +98,8 @@ func (b Basis) Differs(other Basis) string {
 	case b.Coverage == other.Coverage:
 	case b.Coverage.Of == 0:
 		add("on how many items it is computed is not stated")
+	case b.Coverage.Whole() && other.Coverage.Whole() && b.Coverage.Of == other.Coverage.Of:
+		add("it is computed on other samples: no data say which there are (--ratings)")
 	case b.Coverage.Whole() && other.Coverage.Whole():
 		add("it is computed on %d items, not on %d", b.Coverage.Of, other.Coverage.Of)
 	case b.Coverage.Whole():
@@ -131,6 +140,17 @@ var (
 	cosineBounds = bounds{-1, 1}
 	scoreBounds  = bounds{0, 10} // of files that others wrote
 )
+
+// boundsOf are the values of a metric that is known by its name; false of others.
+func boundsOf(name string) (bounds, bool) {
+	switch {
+	case slices.Contains(strings.Fields("clip_t clip_i clip_d clip_dir clip_im clip_out dino dino_i"), name):
+		return cosineBounds, true
+	case name == "lpips" || strings.HasPrefix(name, "lpips_"):
+		return bounds{0, math.Inf(1)}, true
+	}
+	return bounds{}, false
+}
 
 // check refuses a value outside of the bounds by the measure's name.
 func (b bounds) check(name string, v float64) error {

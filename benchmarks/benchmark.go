@@ -78,6 +78,12 @@ type Scorable interface {
 	Items() ([]Item, error)
 }
 
+// SeveralSources is a Scorable with items of several sources, which need a judge that is shown them all.
+type SeveralSources interface {
+	// ItemsOfSeveral lists these, too.
+	ItemsOfSeveral() ([]Item, error)
+}
+
 // Guessable is a Set for which predictions can be made up: drawn from rng, or all the same when rng is nil.
 type Guessable interface {
 	Guess(rng *rand.Rand) Predictions

@@ -3,6 +3,7 @@ package benchmarks
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -38,6 +39,74 @@ type Comparison struct {
 // errNothingCommon means that no unit has predictions of all systems.
 var errNothingCommon = errors.New("no source, pair or sample has predictions in every file")
 
+// Named is predictions whose units are lines of their own file, not those of the data: they are told apart by names.
+type Named interface {
+	// UnitNames are the names of the units; two of one name are no units to pair.
+	UnitNames() []string
+}
+
+// aligned are predictions whose units are put in the order of another file's.
+type aligned struct {
+	Predictions
+	at []int // the unit of each unit of the other file; -1: there is none
+}
+
+// Units implements Predictions.
+func (a aligned) Units() int { return len(a.at) }
+
+// Complete implements Predictions.
+func (a aligned) Complete(unit int) bool {
+	return a.at[unit] >= 0 && a.Predictions.Complete(a.at[unit])
+}
+
+// Numbers implements Predictions.
+func (a aligned) Numbers(units []int) []Number {
+	mine := make([]int, len(units))
+	for k, u := range units {
+		mine[k] = a.at[u]
+	}
+	return a.Predictions.Numbers(mine)
+}
+
+// align puts the units of all systems in the order of the first one's, if they have names.
+func align(systems []Predictions) []Predictions {
+	first, ok := systems[0].(Named)
+	if !ok {
+		return systems
+	}
+	out := slices.Clone(systems)
+	names := first.UnitNames()
+	mine := places(names)
+	for k, s := range systems[1:] {
+		other, ok := s.(Named)
+		if !ok {
+			continue
+		}
+		theirs := places(other.UnitNames())
+		a := aligned{Predictions: s}
+		for _, name := range names {
+			at, both := theirs[name]
+			if _, one := mine[name]; !one || !both {
+				at = -1
+			}
+			a.at = append(a.at, at)
+		}
+		out[1+k] = a
+	}
+	return out
+}
+
+// places are where names stand that occur once.
+func places(names []string) map[string]int {
+	at, count := map[string]int{}, map[string]int{}
+	for i, name := range names {
+		at[name] = i
+		count[name]++
+	}
+	maps.DeleteFunc(at, func(name string, _ int) bool { return count[name] > 1 })
+	return at
+}
+
 // Compare compares systems with the first one, on the units that all of them have predictions for, by a paired
 // bootstrap: each of resamples draws units once and computes every system's numbers on them.
 func Compare(names []string, systems []Predictions, resamples int, seed uint64) (*Comparison, error) {
@@ -47,6 +116,7 @@ func Compare(names []string, systems []Predictions, resamples int, seed uint64) 
 	if resamples < 1 {
 		return nil, fmt.Errorf("%d resamples: at least one was expected", resamples)
 	}
+	systems = align(systems)
 	common := commonUnits(systems)
 	c := &Comparison{Units: len(common), AllUnits: systems[0].Units(), Resamples: resamples, Seed: seed}
 	if c.Units == 0 {
@@ -72,12 +142,19 @@ func Compare(names []string, systems []Predictions, resamples int, seed uint64) 
 		}
 		return out
 	})
+	lacking, systemsOf := map[string][]lackingDraws{}, []string{}
 	for i, in := range intervals {
 		d := &c.Differences[i]
 		d.Low, d.High, d.Undefined = Value(in.Low), Value(in.High), in.Undefined
 		if in.Undefined > 0 {
-			c.Notes = append(c.Notes, undefined(in.Undefined, resamples, "difference in "+d.Number+" of "+d.System))
+			if lacking[d.System] == nil {
+				systemsOf = append(systemsOf, d.System)
+			}
+			lacking[d.System] = append(lacking[d.System], lackingDraws{in.Undefined, "difference in " + d.Number})
 		}
+	}
+	for _, name := range systemsOf {
+		c.Notes = append(c.Notes, undefinedNotes(lacking[name], resamples, name)...)
 	}
 	if len(c.Differences) == 0 {
 		c.Notes = append(c.Notes, "no number applies to two of the files: they hold predictions of different kinds")
@@ -110,6 +187,7 @@ type comparedNumber struct {
 // addDifferences adds the differences on the common units, without intervals, and returns what they are of.
 func (c *Comparison) addDifferences(names []string, systems []Predictions, common []int) (compared []comparedNumber) {
 	reference := systems[0].Numbers(common)
+	var apart grouped
 	for s := 1; s < len(systems); s++ {
 		for _, n := range systems[s].Numbers(common) {
 			at := slices.IndexFunc(reference, func(r Number) bool { return r.Name == n.Name })
@@ -118,8 +196,7 @@ func (c *Comparison) addDifferences(names []string, systems []Predictions, commo
 			}
 			one, other := Basis{Rule: n.Name, Terms: n.Terms}, Basis{Rule: n.Name, Terms: reference[at].Terms}
 			if why := one.Differs(other); why != "" {
-				c.Notes = append(c.Notes, fmt.Sprintf("%s of %s is not compared with that of %s: %s", n.Name, names[s], names[0],
-					why))
+				apart.add(why, fmt.Sprintf("%s of %s is not compared with that of %s", n.Name, names[s], names[0]))
 				continue
 			}
 			compared = append(compared, comparedNumber{s, n.Name})
@@ -131,6 +208,7 @@ func (c *Comparison) addDifferences(names []string, systems []Predictions, commo
 			})
 		}
 	}
+	c.Notes = append(c.Notes, apart.lines()...)
 	return compared
 }
 

@@ -48,6 +48,11 @@ func (r *Report) addDuels(resamples int, seed uint64) {
 		if column == "" {
 			continue
 		}
+		if a, b := first.judge(column), other.judge(column); a != b {
+			r.Comparison.Notes = append(r.Comparison.Notes, fmt.Sprintf("who wins where is not told of %s and %s: the judge of "+
+				"%s is %s, not %s", r.Systems[0].Name, r.Systems[s].Name, column, stated(a), stated(b)))
+			continue
+		}
 		d := duel{a: first, b: other, column: column, lower: r.Benchmark.lowerIsBetter(column),
 			names: [2]string{r.Systems[0].Name, r.Systems[s].Name}}
 		out := Duel{d.names[0], d.names[1], column, d.count(resamples, seed)}

@@ -2,6 +2,7 @@ package benchmarks
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,6 +43,30 @@ func JudgeOf(predictions string) (*Judge, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return &Judge{run.Scorer, run.Prompts}, nil
+}
+
+// runOf names what wrote a file of predictions by the first digits of its fingerprint; "" of files that no run wrote.
+func runOf(predictions string) (string, error) {
+	judge, err := JudgeOf(predictions)
+	if err != nil || judge == nil {
+		return "", err
+	}
+	return fmt.Sprintf("%.8s", judge.Fingerprint), nil
+}
+
+// oneRun refuses a number some of whose values are of one run, and others of another one or of files that no run wrote:
+// two judges' halves are no judge's whole.
+type oneRun struct{ first *string }
+
+func (o *oneRun) check(number, run string) error {
+	if o.first == nil {
+		o.first = &run
+	}
+	of := func(run string) string { return cmp.Or(run, "no known run") }
+	if *o.first != run {
+		return fmt.Errorf("%s is of %s here, of %s before: one judge was expected", number, of(run), of(*o.first))
+	}
+	return nil
 }
 
 // AddJudged is Add for predictions that a file holds, with what they are by.

@@ -9,6 +9,9 @@ import (
 	"strings"
 )
 
+// fedSize is how many triplets the benchmark has.
+const fedSize = 747
+
 var fedBench = &Benchmark{
 	Name:  "fed-bench",
 	Title: "FED-Bench, facial expression editing: 747 triplets, FED-Score",
@@ -17,6 +20,7 @@ var fedBench = &Benchmark{
 			"simple_instruction, dense_instruction; pictures start at --images",
 		"--editors (with --scorer): folders MODEL with dense/SAMPLE.png and simple/SAMPLE.png, or one of these",
 		"--components: files of each sample's components",
+		"--component bg_rmse with --boxes: masks (or boxes) of the sources' faces, black and white pictures",
 		"--votes: JSON lines of {a, b, votes: [\"a\", \"b\", ...]}, pairs of samples with their annotators' choices, for " +
 			"the 2AFC accuracy of every metric",
 	},
@@ -37,7 +41,7 @@ var fedBench = &Benchmark{
 	},
 	Flags: []string{"components", "component", "votes", "bg-norm", "sigma", "lower", "images", "editors", "by", "human"},
 	Load:  loadFED,
-	Size:  747,
+	Size:  fedSize,
 	Lower: []string{"bg_rmse"}, Neutral: []string{"reg"}, Headline: "fed_score",
 	Axes: []Axis{{"id", 0, 1}, {"bg", 0, 1}, {"pq", 0, 10}, {"sc", 0, 10}, {"gta", 0, 10}, {"s_reg", 0, 1}},
 }
@@ -123,6 +127,8 @@ type fedPredictions struct {
 	by      map[string]string // component: what measured it
 	columns map[string][]float64
 	kinds   string // of the samples' instructions, see subset
+	items   string // digest of them, see nameItems
+	run     oneRun // that scored them
 	part    bool   // of a leaderboard: its numbers alone are shown
 }
 
@@ -157,6 +163,21 @@ func (s *fed) compute(v map[string]float64) error {
 func (j *fedPredictions) Units() int { return len(j.samples) }
 func (j *fedPredictions) Complete(unit int) bool {
 	return len(j.samples[unit].lacks) == 0 && j.samples[unit].err == nil
+}
+
+// UnitNames implements Named: the sample with its kind of instructions, and the method where there are several.
+func (j *fedPredictions) UnitNames() []string {
+	methods := map[string]bool{}
+	for _, s := range j.samples {
+		methods[s.key.Model] = true
+	}
+	names := make([]string, len(j.samples))
+	for i, s := range j.samples {
+		if names[i] = s.key.ID + "\n" + s.tags["instructions"]; len(methods) > 1 {
+			names[i] += "\n" + s.key.Model
+		}
+	}
+	return names
 }
 
 // mean of a column over units without an error.
@@ -321,7 +342,7 @@ func (j *fedPredictions) Result() *Result {
 			r.Tables = append(r.Tables, t)
 		}
 	}
-	r.Tables = append(r.Tables, j.byExpression()...)
+	r.Tables = slices.Concat(r.Tables, j.byExpression(), j.asPrinted())
 	r.Examples = j.disagreements()
 	var err error
 	if r.Agreement, err = j.scorerAgreement(); err != nil {

@@ -33,6 +33,7 @@ var fedBounds = map[string]bounds{"id": {-1, 1}, "bg_rmse": {0, 255}, "pq": {0, 
 type fedTriplet struct {
 	name, expression string
 	instruction      map[string]string // by kind: dense, simple
+	captions         [2]string         // of source and ground truth, "" where the data have none
 	source, gt       Picture
 }
 
@@ -44,6 +45,9 @@ var fedColumnNames = map[string][]string{
 	"expression": {"expression", "trg_emotion", "target_emotion", "emotion"},
 	"simple":     {"simple_instruction", "simple", "instruction"},
 	"dense":      {"dense_instruction", "dense"},
+
+	"source_caption": {"source_caption"},
+	"caption":        {"caption", "target_caption", "gt_caption"},
 }
 
 // readTriplets reads the table of the triplets. Pictures lie in its columns, or start at a folder ("": the table's).
@@ -65,11 +69,11 @@ func (s *fed) readTriplets(path, folder string) error {
 		}
 	}
 	var texts []string
-	for _, what := range []string{"sample", "expression", "simple", "dense"} {
+	for _, what := range []string{"sample", "expression", "simple", "dense", "source_caption", "caption"} {
 		texts = append(texts, column[what])
 	}
 	return table.each(texts, func(p place, text []string) error {
-		t := fedTriplet{name: text[0], expression: text[1], instruction: map[string]string{},
+		t := fedTriplet{name: text[0], expression: text[1], instruction: map[string]string{}, captions: [2]string(text[4:6]),
 			source: p.picture(column["source"], -1, folder), gt: p.picture(column["gt"], -1, folder)}
 		for k, kind := range []string{"simple", "dense"} {
 			if text[2+k] != "" {
@@ -108,7 +112,7 @@ func (s *fed) Items() ([]Item, error) {
 					p.add(t.name, "there is no %s instruction", kind)
 				}
 				items = append(items, Item{Key: Key{t.name, editorName(dir) + "/" + kind}, Group: kind + " " + t.name,
-					Instruction: t.instruction[kind], Source: t.source, Target: t.gt,
+					Instruction: t.instruction[kind], Source: t.source, Target: t.gt, Captions: t.captions,
 					Edit: filePicture(filepath.Join(dir, kind, t.name+".png"), true, &p)})
 			}
 		}
@@ -151,11 +155,18 @@ func (s *fed) read(paths []string, single bool) (*fedPredictions, error) {
 		if err != nil {
 			return nil, err
 		}
+		run, err := runOf(path)
+		if err != nil {
+			return nil, err
+		}
 		seen := map[string]string{}
 		for n, r := range rows {
 			sample, err := s.readSample(r, n, single)
 			if err == nil {
 				err = readBy(r, j.by, fedComponents)
+			}
+			if err == nil && r.has("score") {
+				err = j.run.check("score", run)
 			}
 			if err != nil {
 				p.add(r.where, "%v", err)
@@ -181,6 +192,7 @@ func (s *fed) read(paths []string, single bool) (*fedPredictions, error) {
 		return nil, err
 	}
 	j.finish()
+	j.nameItems()
 	if s.votes != "" {
 		return j, j.readVotes(s.votes)
 	}
@@ -285,9 +297,16 @@ func (s *fedSample) readValues(r row, name string, strict bool) error {
 		s.values[component], known[field] = v, true
 	}
 	for field, raw := range r.fields { // other metrics, for the comparison with votes
-		if v, err := parseNumber(field, raw); err == nil && !known[field] && !math.IsNaN(v) {
-			s.values[field] = v
+		v, err := parseNumber(field, raw)
+		if err != nil || known[field] || math.IsNaN(v) {
+			continue
 		}
+		if b, ok := boundsOf(field); ok {
+			if err := b.check(field, v); err != nil {
+				return err
+			}
+		}
+		s.values[field] = v
 	}
 	return nil
 }

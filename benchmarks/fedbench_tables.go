@@ -34,7 +34,23 @@ func (j *fedPredictions) coverage(number string) *Coverage {
 		return cmp.Or(strings.Compare(a.Model, b.Model), strings.Compare(a.ID, b.ID))
 	})
 	c := coverage(len(j.samples)+len(j.missing), missing)
+	c.Items = j.items
 	return &c
+}
+
+// nameItems names the samples where there are no triplets that say which there are. As many as the paper has are taken
+// for the paper's.
+func (j *fedPredictions) nameItems() {
+	names := slices.Clone(j.UnitNames())
+	if len(j.triplets) > 0 || len(names) == fedSize {
+		return
+	}
+	slices.Sort(names)
+	var keys []Key
+	for _, name := range names {
+		keys = append(keys, Key{ID: name})
+	}
+	j.items = keysDigest(keys)
 }
 
 // Leaderboard implements Board: the methods by dense and by simple instructions, as the paper's Table 4.
@@ -94,6 +110,63 @@ func polarity(expression string) string {
 	return ""
 }
 
+// printedColumns are those of the paper's Table 4.
+var printedColumns = []string{"id", "bg_rmse", "pq", "sc", "gta", "reg", "fed_score"}
+
+// asPrinted is the paper's Table 4: the methods with their numbers by dense instructions and, beside them, by simple
+// ones, the best by dense ones first. Nothing where there is one kind only.
+func (j *fedPredictions) asPrinted() []Table {
+	ids := map[string]map[string]bool{} // of a kind of instructions
+	units := map[[2]string][]int{}      // by method and kind
+	methods := map[string]bool{}
+	for i, s := range j.samples {
+		method, kind := s.tags["method"], s.tags["instructions"]
+		if methods[method] = true; ids[kind] == nil {
+			ids[kind] = map[string]bool{}
+			for _, t := range j.triplets {
+				ids[kind][t.name] = true
+			}
+		}
+		ids[kind][s.key.ID] = true
+		if s.err == nil {
+			units[[2]string{method, kind}] = append(units[[2]string{method, kind}], i)
+		}
+	}
+	if len(ids["dense"]) == 0 || len(ids["simple"]) == 0 {
+		return nil
+	}
+	t := Table{Title: "methods by dense and simple instructions (the paper's Table 4)"}
+	for _, kind := range fedKinds {
+		for _, c := range printedColumns {
+			t.Columns, t.Better = append(t.Columns, kind+": "+c), append(t.Better, fedBench.direction(c))
+		}
+	}
+	for _, method := range sortedNames(methods) {
+		row := TableRow{Name: method}
+		for _, kind := range fedKinds {
+			in := units[[2]string{method, kind}]
+			for _, c := range printedColumns {
+				row.Cells = append(row.Cells, j.mean(in, c))
+				row.Marks = append(row.Marks, partial(j.defined(in, c), len(ids[kind])))
+			}
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	score := len(printedColumns) - 1
+	slices.SortStableFunc(t.Rows, func(a, b TableRow) int { return cmp.Compare(b.Cells[score], a.Cells[score]) })
+	t.noteParts()
+	return []Table{t}
+}
+
+// noteParts explains marks of cells that do not stand on all samples.
+func (t *Table) noteParts() {
+	partly := func(r TableRow) bool { return slices.ContainsFunc(r.Marks, func(m string) bool { return m != "" }) }
+	if slices.ContainsFunc(t.Rows, partly) {
+		t.Notes = append(t.Notes, "behind a cell that does not stand on all samples of its column: on how many it does; "+
+			"such cells are not comparable")
+	}
+}
+
 // byExpression is FED-Score of every method by expression and by polarity, for each kind of instructions.
 func (j *fedPredictions) byExpression() []Table {
 	kinds, expressions, methods := map[string]bool{}, map[string]bool{}, map[string]bool{}
@@ -139,11 +212,7 @@ func (j *fedPredictions) byExpression() []Table {
 				t.Rows = append(t.Rows, row)
 			}
 		}
-		partly := func(r TableRow) bool { return slices.ContainsFunc(r.Marks, func(m string) bool { return m != "" }) }
-		if slices.ContainsFunc(t.Rows, partly) {
-			t.Notes = append(t.Notes, "behind a cell that does not stand on all samples of its column: on how many it does; "+
-				"such cells are not comparable")
-		}
+		t.noteParts()
 		out = append(out, t)
 	}
 	return out

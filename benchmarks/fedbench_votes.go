@@ -59,6 +59,9 @@ func (j *fedPredictions) readVotes(path string) error {
 	return p.err()
 }
 
+// fedVoteWords are the words for the first, the second and neither.
+var fedVoteWords = [3][]string{{"a", "A", "left"}, {"b", "B", "right"}, {"tie", ""}}
+
 func readVote(r row, index map[string][]int) (v fedVote, err error) {
 	prefix := ""
 	if sample := r.first("sample", "id"); r.has(sample) && !r.has("pair") {
@@ -100,15 +103,11 @@ func readVote(r row, index map[string][]int) (v fedVote, err error) {
 	}
 	sum := 0
 	for _, vote := range votes {
-		switch vote {
-		case "a", "A", "left", names["a"]:
-			sum++
-		case "b", "B", "right", names["b"]:
-			sum--
-		case "tie", "":
-		default:
-			return v, fmt.Errorf("the vote %q: \"a\" or \"b\" was expected", vote)
+		side, err := sideOf(vote, names["a"], names["b"], fedVoteWords)
+		if err != nil {
+			return v, fmt.Errorf("the vote %w", err)
 		}
+		sum += side
 	}
 	v.choice = sign(float64(sum))
 	return v, nil

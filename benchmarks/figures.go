@@ -99,7 +99,7 @@ func (r *Report) figures(system int) []Figure {
 			f.Coverage = *n.Coverage
 		}
 		if n.Counted {
-			f.Coverage = Coverage{Used: c.Of, Of: c.Of}
+			f.Coverage = Coverage{Used: c.Of, Of: c.Of, Items: c.Items}
 		}
 		f.Name = f.Basis.Name()
 		if system < len(r.intervals) {
@@ -204,6 +204,7 @@ func columnName(c Basis, all []Basis) string {
 		func(b Basis) string { return b.Judge },
 		func(b Basis) string { return b.Normalisation },
 		func(b Basis) string { return b.Coverage.Without },
+		func(b Basis) string { return b.Coverage.Items },
 	} {
 		same := func(b Basis) bool { return b.Name() == c.Name() && differ(b) != differ(c) }
 		if slices.ContainsFunc(all, same) {

@@ -60,7 +60,7 @@ func loadGEdit(o Options) (Set, error) {
 		columns: []string{"G_SC", "G_PQ", "G_O", "score"},
 		fields: map[string][]string{"G_SC": {"semantic", "sementics_score", "semantics_score"},
 			"G_PQ": {"perceptual", "quality_score"}},
-		bounds: map[string]bounds{"G_SC": {0, 10}, "G_PQ": {0, 10}},
+		bounds: map[string]bounds{"G_SC": {0, 10}, "G_PQ": {0, 10}, "G_O": {0, 10}, "score": scoreBounds},
 		derive: map[string]func(int, map[string]float64) float64{"G_O": func(_ int, v map[string]float64) float64 {
 			semantic, ok := v["G_SC"]
 			quality, both := v["G_PQ"]

@@ -38,10 +38,11 @@ type graded struct {
 
 // gradedSample is one sample. Its item lacks the editor's picture.
 type gradedSample struct {
-	item   Item
-	group  string
-	parts  []string
-	scored bool // a scorer has all that it needs
+	item    Item
+	group   string
+	parts   []string
+	scored  bool // a scorer has all that it needs
+	several bool // it has several sources, which judges in words are shown that ask about them
 }
 
 // add adds a sample.
@@ -74,18 +75,27 @@ type gradedPredictions struct {
 	values  map[string][]float64
 	by      map[string]string
 	notes   []string
-	where   map[string]string // of what was read, by column and sample
+	where   map[string]string  // of what was read, by column and sample
+	runs    map[string]*oneRun // by column
+
+	ofSeveral bool // samples of several sources have scores
 }
 
 func (s *graded) blank(editor string) *gradedPredictions {
 	by := map[string]string{}
 	maps.Copy(by, s.by)
 	return &gradedPredictions{graded: s, editor: editor, values: map[string][]float64{}, by: by,
-		where: map[string]string{}}
+		where: map[string]string{}, runs: map[string]*oneRun{}}
 }
 
-// set sets a value; a second one is an error.
-func (j *gradedPredictions) set(column string, i int, v float64, where string) error {
+// set sets a value that a run measured ("": no known one); a second one is an error, and so is one of another run.
+func (j *gradedPredictions) set(column, run string, i int, v float64, where string) error {
+	if j.runs[column] == nil {
+		j.runs[column] = &oneRun{}
+	}
+	if err := j.runs[column].check(column, run); err != nil {
+		return err
+	}
 	key := fmt.Sprint(column, "\n", i)
 	if first, ok := j.where[key]; ok {
 		return fmt.Errorf("a second value of %s for %s (the first is in %s)", column, j.samples[i].item.ID, first)
@@ -99,11 +109,8 @@ func (j *gradedPredictions) set(column string, i int, v float64, where string) e
 }
 
 // finish derives columns from others, and orders them.
-func (j *gradedPredictions) finish() {
+func (j *gradedPredictions) finish() error {
 	for _, column := range sortedNames(j.derive) {
-		if j.values[column] != nil {
-			continue
-		}
 		list, any := slices.Repeat([]float64{math.NaN()}, len(j.samples)), false
 		for i := range list {
 			one := map[string]float64{}
@@ -113,8 +120,17 @@ func (j *gradedPredictions) finish() {
 			list[i] = j.derive[column](i, one)
 			any = any || !math.IsNaN(list[i])
 		}
-		if any {
+		if stated := j.values[column]; stated != nil {
+			if err := j.contradicted(column, stated, list); err != nil {
+				return err
+			}
+		} else if any {
 			j.values[column] = list
+		}
+	}
+	if scores := j.values["score"]; scores != nil {
+		for i, sample := range j.samples {
+			j.ofSeveral = j.ofSeveral || sample.several && !math.IsNaN(scores[i])
 		}
 	}
 	for _, column := range append(slices.Clone(j.graded.columns), sortedNames(j.values)...) {
@@ -122,23 +138,48 @@ func (j *gradedPredictions) finish() {
 			j.columns = append(j.columns, column)
 		}
 	}
+	return nil
+}
+
+// contradicted refuses numbers of a file that are not what follows from others, but for rounding.
+func (j *gradedPredictions) contradicted(column string, stated, derived []float64) error {
+	b := j.bounds[column]
+	for i, v := range stated {
+		if d := derived[i]; math.Abs(v-d) > 0.005*(b.high-b.low) {
+			return fmt.Errorf("%s: %s is %v for %s, but its other numbers make %.4g of it",
+				j.where[fmt.Sprint(column, "\n", i)], column, v, j.samples[i].item.ID, d)
+		}
+	}
+	return nil
 }
 
 // Items implements Scorable: the outputs of all editors that a scorer has everything for.
-func (s *graded) Items() ([]Item, error) { return s.items(true) }
+func (s *graded) Items() ([]Item, error) {
+	return s.items(func(sample gradedSample) bool { return sample.scored })
+}
+
+// ItemsOfSeveral implements SeveralSources.
+func (s *graded) ItemsOfSeveral() ([]Item, error) {
+	return s.items(func(sample gradedSample) bool { return sample.scored || sample.several })
+}
 
 // Outputs implements Measurable.
-func (s *graded) Outputs() ([]Item, error) { return s.items(false) }
+func (s *graded) Outputs() ([]Item, error) { return s.items(func(gradedSample) bool { return true }) }
 
-func (s *graded) items(scored bool) ([]Item, error) {
+func (s *graded) items(which func(gradedSample) bool) ([]Item, error) {
 	if len(s.editors)+len(s.held) == 0 {
 		return nil, fmt.Errorf("the pictures are not named: give --editors, folders of the editors' pictures")
 	}
 	var p problems
 	var items []Item
 	for i, sample := range s.samples {
-		if scored && !sample.scored {
+		if !which(sample) {
 			continue
+		}
+		for _, role := range sortedNames(sample.item.Shown) {
+			if picture := sample.item.Shown[role]; sample.several && picture.Read == nil {
+				filePicture(picture.Path, true, &p)
+			}
 		}
 		if sample.item.Source.Read == nil && sample.item.Source.Path != "" {
 			filePicture(sample.item.Source.Path, true, &p)
@@ -177,10 +218,11 @@ func (s *graded) Line(k Key, component string, value any, by string) map[string]
 	return componentLine("id", k, component, value, by, []string{component})
 }
 
-// wants reports whether a sample has a column's number, if nothing is missing.
-func (s *graded) wants(i int, column string) bool {
+// wants reports whether a sample has a column's number, if nothing is missing. Samples of several sources have a score
+// if any of them has: a judge was asked about them.
+func (j *gradedPredictions) wants(i int, column string) bool {
 	if column == "score" {
-		return s.samples[i].scored
+		return j.samples[i].scored || j.samples[i].several && j.ofSeveral
 	}
-	return s.lacks == nil || !s.lacks(i, column)
+	return j.lacks == nil || !j.lacks(i, column)
 }

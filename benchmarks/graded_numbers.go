@@ -52,13 +52,41 @@ func (j *gradedPredictions) plainMean(column string, units []int) float64 {
 }
 
 func (j *gradedPredictions) groupMean(column, group string, units []int) float64 {
-	var in []int
+	return j.plainMean(column, j.ofGroup(group, units))
+}
+
+// ofGroup are the units of a group.
+func (j *gradedPredictions) ofGroup(group string, units []int) (in []int) {
 	for _, i := range units {
 		if j.samples[i].group == group {
 			in = append(in, i)
 		}
 	}
-	return j.plainMean(column, in)
+	return in
+}
+
+// covers is on how many of the units that want a column its number stands.
+func (j *gradedPredictions) covers(column string, units []int) Coverage {
+	var missing []Key
+	of := 0
+	for _, i := range units {
+		if !j.wants(i, column) {
+			continue
+		}
+		of++
+		if math.IsNaN(j.values[column][i]) {
+			missing = append(missing, j.samples[i].item.Key)
+		}
+	}
+	return coverage(of, missing)
+}
+
+// key is the key of a column in JSON, with the share of the units that it stands on unless that is all of them.
+func (j *gradedPredictions) key(column string, units []int) string {
+	if slices.Contains(j.counted, column) {
+		return column
+	}
+	return Basis{Rule: column, Coverage: j.covers(column, units)}.Name()
 }
 
 // in are the units of a part.
@@ -77,21 +105,10 @@ func (j *gradedPredictions) Numbers(units []int) []Number {
 	for _, part := range j.parts {
 		in := j.in(part, units)
 		for _, c := range j.columns {
-			var missing []Key
-			of := 0
-			for _, i := range in {
-				if !j.wants(i, c) {
-					continue
-				}
-				of++
-				if math.IsNaN(j.values[c][i]) {
-					missing = append(missing, j.samples[i].item.Key)
-				}
-			}
-			if of == 0 {
+			covers := j.covers(c, in)
+			if covers.Of == 0 {
 				continue
 			}
-			covers := coverage(of, missing)
 			out = append(out, Number{Name: gradedName(c, part), Value: j.mean(c, in), Terms: Terms{Judge: j.judge(c),
 				Counted: slices.Contains(j.counted, c)},
 				Coverage: &covers})
@@ -147,7 +164,7 @@ func (j *gradedPredictions) Result() *Result {
 		}
 		out.Parts[part] = map[string]Value{}
 		for _, c := range j.columns {
-			out.Parts[part][c] = Value(j.mean(c, in))
+			out.Parts[part][j.key(c, in)] = Value(j.mean(c, in))
 		}
 		if len(j.groups) > 1 {
 			t, m := j.groupTable(part, in)
@@ -175,7 +192,7 @@ func (j *gradedPredictions) groupTable(part string, units []int) (Table, map[str
 		out[g] = map[string]Value{}
 		for _, c := range j.columns {
 			v := j.groupMean(c, g, units)
-			row.Cells, out[g][c] = append(row.Cells, v), Value(v)
+			row.Cells, out[g][j.key(c, j.ofGroup(g, units))] = append(row.Cells, v), Value(v)
 		}
 		t.Rows = append(t.Rows, row)
 	}

@@ -52,7 +52,9 @@ func (s *graded) ReadAll(paths []string) ([]Editor, error) {
 	var out []Editor
 	for _, name := range order {
 		if j := found[name]; len(j.values) > 0 {
-			j.finish()
+			if err := j.finish(); err != nil {
+				return nil, err
+			}
 			out = append(out, Editor{name, j})
 		}
 	}
@@ -73,13 +75,9 @@ func (s *graded) readFile(path string, of func(string) *gradedPredictions, p *pr
 	if err != nil {
 		return err
 	}
-	judge, err := JudgeOf(path)
+	by, err := runOf(path)
 	if err != nil {
 		return err
-	}
-	by := ""
-	if judge != nil {
-		by = fmt.Sprintf("%.8s", judge.Fingerprint)
 	}
 	for _, r := range rows {
 		if err := s.readRow(r, name, by, of); err != nil {
@@ -185,7 +183,7 @@ func (j *gradedPredictions) setAll(fields map[string]json.RawMessage, i int, by,
 				return err
 			}
 		}
-		if err := j.set(column, i, v, where); err != nil {
+		if err := j.set(column, by, i, v, where); err != nil {
 			return err
 		}
 		if by != "" && j.by[column] == "" {
@@ -201,7 +199,14 @@ func (j *gradedPredictions) setAll(fields map[string]json.RawMessage, i int, by,
 
 // stated checks a number that a file states, and puts it onto the scale of its column.
 func (j *gradedPredictions) stated(column string, i int, v float64) (float64, error) {
-	if b, ok := j.bounds[column]; ok {
+	if of, ok := j.pooled[column]; ok {
+		return 0, fmt.Errorf("%s is computed from %s: give these", column, strings.Join(of, ", "))
+	}
+	b, ok := j.bounds[column]
+	if !ok {
+		b, ok = boundsOf(column)
+	}
+	if ok {
 		if err := b.check(column, v); err != nil {
 			return 0, err
 		}

@@ -170,7 +170,7 @@ func readImgEditResult(editor string, j *gradedPredictions) error {
 			p.add(path, "%v", err)
 			continue
 		}
-		if err := j.set("published", i, v, path); err != nil {
+		if err := j.set("published", "", i, v, path); err != nil {
 			p.add(path, "%v", err)
 		}
 	}

@@ -159,7 +159,7 @@ func OpenJudge(j *textjudge.Judge, workers int, closer func() error) (*Scorer, e
 		s = newScorer(wordsScorer{one}, askedItem, closer)
 		s.batch = 4 * max(workers, 1)
 	}
-	s.each, s.middle = true, math.NaN()
+	s.each, s.middle, s.several = true, math.NaN(), slices.Contains(j.Roles(), "source2")
 	if !j.Config.Pair {
 		s.middle = (j.Config.ScoreRange[0] + j.Config.ScoreRange[1]) / 2
 		if len(j.Config.Questions) == 1 && j.Config.Passes == 1 {

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -22,7 +23,8 @@ var krisBench = &Benchmark{
 		"--editors: folders MODEL with CATEGORY/ID.jpg (or .png), and CATEGORY/metrics.json, as the authors' programs " +
 			"write it",
 		"--components: consistency, quality, instruction and knowledge of each output, 1 to 5, as a judge gave them",
-		"--judge kris with --prompts: the folder of a copy of ByteDance-Seed's Bagel, which has the prompts in one file",
+		"--judge kris with --prompts: the folder of a copy of ByteDance-Seed's Bagel, which has the prompts in one file; " +
+			"kris/several asks about samples of several sources, too",
 	},
 	Published: "mercurystraw: the repository Kris_Bench; means: summarize.py in ByteDance-Seed's repository Bagel",
 	Predicts: `{"id": "biology/3", "model": "MODEL", "consistency": 5, "quality": 4, "instruction": 3, "knowledge": 2}, ` +
@@ -33,7 +35,7 @@ var krisBench = &Benchmark{
 		"kris: the mean over all these numbers, samples with KP so counting four times and others three times; the " +
 			"authors' repository has no program for means, this is the one that Bagel's evaluation publishes",
 		"parts: overall, 3 kinds of knowledge, 7 dimensions",
-		"score: a scorer's, over samples with one source",
+		"score: a scorer's, over samples with one source; a judge's that is shown several, over all",
 	},
 	Flags:    []string{"components", "component", "editors", "by"},
 	Load:     loadKRIS,
@@ -182,10 +184,49 @@ func (s *graded) addKRIS(folder, category string, parts []string, p *problems) e
 			it.Target = picture(e.Target)
 			it.Shown = map[string]Picture{"reference": it.Target}
 		}
-		p.list = append(p.list, nonNil(s.add(gradedSample{item: it, group: category, parts: parts,
-			scored: len(names) == 1}))...)
+		sample := gradedSample{item: it, group: category, parts: parts, scored: len(names) == 1}
+		if kind, sources := krisSources(category, names); kind != "" {
+			sample.several, sample.item.Kind, sample.item.Source = true, kind, picture(sources[0])
+			sample.item.Shown = map[string]Picture{} // its questions do not show the reference
+			for k, name := range sources[1:] {
+				sample.item.Shown[fmt.Sprintf("source%d", k+2)] = picture(name)
+			}
+		}
+		p.list = append(p.list, nonNil(s.add(sample))...)
 	}
 	return nil
+}
+
+// krisFrame is the place of a frame in its sequence, in the name of its picture.
+var krisFrame = regexp.MustCompile(`\d+-(\d+)`)
+
+// krisSources is the kind by which a sample of several sources is asked about, and these in the order in which they are
+// shown: elements as the data have them, frames by their places, the wanted one being the one of four that is not
+// there. "" of other samples.
+func krisSources(category string, names []string) (kind string, sources []string) {
+	switch {
+	case category == "multi-element_composition" && len(names) >= 2 && len(names) <= 5:
+		return fmt.Sprintf("%d elements", len(names)), names
+	case category != "temporal_prediction" || len(names) != 3:
+		return "", nil
+	}
+	at := map[string]string{}
+	for _, name := range names {
+		if m := krisFrame.FindStringSubmatch(name); m != nil {
+			at[m[1]] = name
+		}
+	}
+	for _, frame := range []string{"1", "2", "3", "4"} {
+		if name, ok := at[frame]; ok {
+			sources = append(sources, name)
+		} else {
+			kind += "frame " + frame
+		}
+	}
+	if len(sources) != 3 { // other frames than 1 to 4, or one twice
+		return "", nil
+	}
+	return kind, sources
 }
 
 // krisKind is what the authors' programs ask of a category by.

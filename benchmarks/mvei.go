@@ -29,7 +29,7 @@ var mvei = &Benchmark{
 			"letters A (correct) and B (incorrect)",
 		"positive_ratio: share of answers read as correct; give_up_ratio: share of abstentions",
 	},
-	Flags: []string{"components", "component", "write-authors", "images"},
+	Flags: []string{"components", "component", "write-authors", "images", "examples"},
 	Load:  loadMVEI,
 	Size:  3086,
 	Counted: []string{"keyword", "keyword: sentiment polarity", "keyword: emotion interpretation",

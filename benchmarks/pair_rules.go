@@ -68,25 +68,30 @@ func decideByThreshold(p *pairs, j *pairsPredictions, units []int) verdicts {
 // adieeRule is the rule "adiee" for scores s on 0..10: t = round-half-to-even(s/5); the greater t wins, and equal ones
 // are what equal decides.
 func adieeRule(classes []string, leftName, rightName string, equal func(l, r float64) string) pairRule {
-	return pairRule{name: "adiee", columns: classes, decide: func(p *pairs, j *pairsPredictions, units []int) verdicts {
-		v := verdicts{rows: classes}
-		for _, i := range units {
-			if !j.hasScores(i) {
-				continue
+	return pairRule{
+		name:    "adiee",
+		scale:   true,
+		columns: classes,
+		decide: func(p *pairs, j *pairsPredictions, units []int) verdicts {
+			v := verdicts{rows: classes}
+			for _, i := range units {
+				if !j.hasScores(i) {
+					continue
+				}
+				l, r := j.scores[0][i], j.scores[1][i]
+				predicted := equal(l, r)
+				switch tl, tr := math.RoundToEven(l/5), math.RoundToEven(r/5); {
+				case tl > tr:
+					predicted = leftName
+				case tl < tr:
+					predicted = rightName
+				}
+				v.truth, v.predicted = append(v.truth, p.human[i]), append(v.predicted, predicted)
+				v.right = append(v.right, predicted == p.human[i])
 			}
-			l, r := j.scores[0][i], j.scores[1][i]
-			predicted := equal(l, r)
-			switch tl, tr := math.RoundToEven(l/5), math.RoundToEven(r/5); {
-			case tl > tr:
-				predicted = leftName
-			case tl < tr:
-				predicted = rightName
-			}
-			v.truth, v.predicted = append(v.truth, p.human[i]), append(v.predicted, predicted)
-			v.right = append(v.right, predicted == p.human[i])
-		}
-		return v
-	}}
+			return v
+		},
+	}
 }
 
 // answerRule is a rule on answers: right lists the answers that are right for each verdict. Every pair counts, and no

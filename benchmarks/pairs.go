@@ -34,6 +34,7 @@ type slot struct{ pair, side int }
 type pairRule struct {
 	name    string
 	answers bool     // works on answers, else on scores
+	scale   bool     // made for scores on 0..10
 	known   []string // the answers that it knows
 	columns []string
 	decide  func(p *pairs, j *pairsPredictions, units []int) verdicts
@@ -238,11 +239,31 @@ func (j *pairsPredictions) Numbers(units []int) []Number {
 	for _, r := range j.rules {
 		if j.applies(r) {
 			v := r.decide(j.pairs, j, units)
-			out = append(out, Number{Name: r.name, Value: v.accuracy(), Terms: Terms{Counted: r.answers,
-				Normalisation: marginTerm(v.epsilon, v.chosenHere)}})
+			terms := Terms{Counted: r.answers, Normalisation: marginTerm(v.epsilon, v.chosenHere)}
+			if r.scale {
+				terms.Normalisation = j.scaleTerm()
+			}
+			out = append(out, Number{Name: r.name, Value: v.accuracy(), Terms: terms})
 		}
 	}
 	return out
+}
+
+// scaleTerm names the scores' scale, if it plainly is not 0..10: "" of scores on 0..10.
+func (j *pairsPredictions) scaleTerm() string {
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, v := range slices.Concat(j.scores[0], j.scores[1]) {
+		if !math.IsNaN(v) {
+			low, high = min(low, v), max(high, v)
+		}
+	}
+	switch {
+	case low < 0 || high > 10:
+		return fmt.Sprintf("of scores from %.4g to %.4g, made for 0 to 10", low, high)
+	case high <= 1:
+		return "of scores within 0 to 1, made for 0 to 10"
+	}
+	return ""
 }
 
 // marginTerm says where a margin of ties comes from; "" where there is none.
@@ -301,8 +322,12 @@ func (j *pairsPredictions) result(benchmark string) *Result {
 		}
 	}
 	outside := func(v float64) bool { return v < 0 || v > 10 }
-	if j.anyScore && rules["adiee"].N > 0 && slices.ContainsFunc(slices.Concat(j.scores[0], j.scores[1]), outside) {
+	switch term := j.scaleTerm(); {
+	case rules["adiee"].N == 0 || term == "":
+	case slices.ContainsFunc(slices.Concat(j.scores[0], j.scores[1]), outside):
 		r.Notes = append(r.Notes, "adiee: some scores lie outside 0..10, the range this rule is made for")
+	default:
+		r.Notes = append(r.Notes, "adiee: all scores lie within 0..1; this rule is made for 0..10, where they all are ties")
 	}
 	r.JSON = pairsJSON{r.common(benchmark), votes, rules}
 	r.Examples = j.examples(4)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"assay/data"
+	"assay/internal/long"
 )
 
 // expected is testdata/expected.json, the numbers of numpy, scipy and scikit-learn (tools/oracle/benchmarks.py).
@@ -407,6 +408,7 @@ func TestScoreResumes(t *testing.T) {
 }
 
 func TestCompareAndBaselines(t *testing.T) {
+	long.Test(t)
 	s := loadSet(t, imagenHub, Options{Data: golden + "imagenhub"})
 	gpt := must[Predictions](t)(s.Read(golden + "imagenhub/judges/gpt4o_0shot.jsonl"))
 	gemini := must[Predictions](t)(s.Read(golden + "imagenhub/judges/gemini_0shot.jsonl"))

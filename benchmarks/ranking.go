@@ -70,12 +70,22 @@ func ReadScores(paths []string, number string, lower bool) (*Contest, error) {
 	type sample map[int]float64
 	samples, order := map[string]sample{}, []string{}
 	var p problems
+	var judge oneRun
 	for _, path := range paths {
 		rows, err := readRows(path)
 		if err != nil {
 			return nil, err
 		}
+		run, err := runOf(path)
+		if err != nil {
+			return nil, err
+		}
 		for _, r := range rows {
+			said, err := measuredBy(r, number, run)
+			if err := cmp.Or(err, judge.check(number, said)); err != nil {
+				p.add(r.where, "%v", err)
+				continue
+			}
 			id, err1 := r.id(r.first("sample", "id"))
 			name, err2 := r.text(r.first("model", "method", "editor"))
 			v, err3 := r.number(number)
@@ -120,6 +130,42 @@ func ReadScores(paths []string, number string, lower bool) (*Contest, error) {
 	return c, p.err()
 }
 
+// measuredBy is what measured a number of a line: what the line says, or the run that wrote its file.
+func measuredBy(r row, number, run string) (string, error) {
+	if !r.has("by") {
+		return run, nil
+	}
+	said, err := r.object("by")
+	if err != nil {
+		return "", err
+	}
+	return cmp.Or(said[number], run), nil
+}
+
+// sideOf reads who won: 1 the first, -1 the second, 0 neither. A name of one of the two comes before the words for
+// sides, and a word that is the name of the one and the side of the other is an error.
+func sideOf(vote, first, second string, words [3][]string) (int, error) {
+	named := map[bool]int{true: 1}[vote == first] - map[bool]int{true: 1}[vote == second]
+	for k, side := range []int{1, -1, 0} {
+		if !slices.Contains(words[k], vote) {
+			continue
+		}
+		if named != 0 && named != side {
+			return 0, fmt.Errorf("%q is the name of one of %q and %q, and a word for something else: rename it", vote, first,
+				second)
+		}
+		return side, nil
+	}
+	if named == 0 {
+		return 0, fmt.Errorf("%q: %q, %q, left, right or tie was expected", vote, first, second)
+	}
+	return named, nil
+}
+
+// voteWords are the words for the first, the second and neither that votes may have.
+var voteWords = [3][]string{{"left", "a", "model_a", "leftvote"}, {"right", "b", "model_b", "rightvote"},
+	{"tie", "tievote", "bothbad_vote", "tie (bothbad)"}}
+
 // ReadVotes reads lines of {left, right, winner}, names of editors, winner being one of them, left, right or tie.
 func ReadVotes(path string) (*Contest, error) {
 	rows, err := readRows(path)
@@ -136,19 +182,13 @@ func ReadVotes(path string) (*Contest, error) {
 			p.add(r.where, "%v", err)
 			continue
 		}
-		outcome := 0
-		switch winner {
-		case a, "left", "a", "model_a", "leftvote":
-			outcome = 1
-		case b, "right", "b", "model_b", "rightvote":
-			outcome = -1
-		case "tie", "tievote", "bothbad_vote", "tie (bothbad)":
-		default:
-			p.add(r.where, "winner is %q: %q, %q, left, right or tie was expected", winner, a, b)
-			continue
-		}
 		if a == b {
 			p.add(r.where, "%q is compared with itself", a)
+			continue
+		}
+		outcome, err := sideOf(winner, a, b, voteWords)
+		if err != nil {
+			p.add(r.where, "winner is %v", err)
 			continue
 		}
 		c.units = append(c.units, []comparisonOf{{c.editor(a), c.editor(b), outcome}})

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"assay/data"
 	"assay/internal/atomicfile"
@@ -31,6 +32,7 @@ var reportTemplate = page.Parse(reportHTML, template.FuncMap{
 	"gallery":  gallery,
 	"rules":    rulesOf,
 	"shade":    shade,
+	"soft":     soft,
 	"picture":  thumbnail,
 	"rest":     func(list []Key, n int) int { return max(0, len(list)-n) },
 	"first":    func(list []Key, n int) []Key { return list[:min(n, len(list))] },
@@ -108,8 +110,9 @@ func (r *Report) Write(dir string) error {
 				Systems    map[string]any `json:"systems"`
 				Comparison *Comparison    `json:"comparison,omitempty"`
 				Figures    []Figure       `json:"figures"`
+				Boards     []board        `json:"boards,omitempty"`
 				Printed    []Figure       `json:"printed"`
-			}{results, r.Comparison, r.Figures(), r.Benchmark.printed()})
+			}{results, r.Comparison, r.Figures(), r.boardFigures(), r.Benchmark.printed()})
 		},
 	}
 	for i, t := range r.Apart() {
@@ -123,6 +126,20 @@ func (r *Report) Write(dir string) error {
 	return nil
 }
 
+// board is a leaderboard in results.json: the numbers of a system's methods in a part of the benchmark.
+type board struct {
+	Of      string   `json:"of"` // the system, whose own figures mix them
+	Part    string   `json:"part,omitempty"`
+	Figures []Figure `json:"figures"`
+}
+
+func (r *Report) boardFigures() (out []board) {
+	for _, b := range r.boards {
+		out = append(out, board{r.Systems[b.system].Name, b.Part(), b.Figures()})
+	}
+	return out
+}
+
 // shade is the background of a confusion cell: the share of its row.
 func shade(row []int, n int) template.CSS {
 	sum := 0
@@ -134,6 +151,11 @@ func shade(row []int, n int) template.CSS {
 		share = float64(n) / float64(sum)
 	}
 	return template.CSS(fmt.Sprintf("background: color-mix(in srgb, var(--accent) %.0f%%, transparent)", 75*share))
+}
+
+// soft is a name that may be broken behind its underscores, where a column is too narrow for it.
+func soft(name string) template.HTML {
+	return template.HTML(strings.ReplaceAll(template.HTMLEscapeString(name), "_", "_<wbr>"))
 }
 
 // thumbnailSide bounds the pictures of a report, which lie inside the page.

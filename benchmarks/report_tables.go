@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"assay/internal/stats"
 )
 
 // tableView is a table as a page shows it.
@@ -44,8 +46,45 @@ func sortedView(r *Report, t Table) tableView {
 			return -float64(t.Better[at]) * row.Cells[at]
 		}
 		slices.SortStableFunc(t.Rows, func(a, b TableRow) int { return cmp.Compare(key(a), key(b)) })
+		if len(t.Columns) > shownColumns && r.Benchmark.Headline != "" {
+			t = t.leading(at)
+		}
 	}
 	return r.view(t)
+}
+
+// shownColumns is how many columns a page shows at once: of wider tables what they are sorted by comes first.
+const shownColumns = 8
+
+// leading is the table with a column before the others.
+func (t Table) leading(at int) Table {
+	t.Columns, t.Better = first(t.Columns, at), first(t.Better, at)
+	t.Rows = slices.Clone(t.Rows)
+	for i := range t.Rows {
+		row := &t.Rows[i]
+		row.Cells, row.Text, row.Marks = first(row.Cells, at), first(row.Text, at), first(row.Marks, at)
+		if at < len(row.Bounds) {
+			row.Bounds = first(row.Bounds, at)
+		} else if len(row.Bounds) > 0 {
+			none := stats.Interval{Low: math.NaN(), High: math.NaN()}
+			row.Bounds = slices.Insert(slices.Clone(row.Bounds), 0, none)
+		}
+	}
+	return t
+}
+
+// first is a list with its element at the front; a list that is too short has an empty one there, if it has any.
+func first[T any](list []T, at int) []T {
+	if len(list) == 0 {
+		return list
+	}
+	var v T
+	list = slices.Clone(list)
+	if at < len(list) {
+		v = list[at]
+		list = slices.Delete(list, at, at+1)
+	}
+	return slices.Insert(list, 0, v)
 }
 
 // sortColumn is the column that a table is sorted by, -1 for none.

@@ -1,6 +1,7 @@
 package benchmarks
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -80,6 +81,12 @@ func TestReportRanks(t *testing.T) {
 	if c := view.Rows[0].Cells[column("clip_t")]; c.Rank != 1 || view.Rows[1].Cells[column("clip_t")].Rank != 2 {
 		t.Errorf("clip_t %+v", c)
 	}
+	for i, row := range view.Rows { // of many columns the one that rows are sorted by comes first, with its cells
+		if v := row.Cells[0].Full; view.Head[0].Name != "overall" || v == "" ||
+			v != fmt.Sprint(valueOf("overall", r.Systems[i].Result.Numbers)) {
+			t.Errorf("%s begins with %s %s", row.Name, view.Head[0].Name, v)
+		}
+	}
 	if h := view.Head[column("d_vad")]; h.Arrow != " ↓" {
 		t.Errorf("d_vad has the arrow %q", h.Arrow)
 	}
@@ -104,5 +111,12 @@ func TestReportRanks(t *testing.T) {
 	}
 	if !strings.Contains(page.String(), "<polygon") || !strings.Contains(page.String(), `class="bars"`) {
 		t.Error("the page has no charts")
+	}
+}
+
+// A name may be broken behind its underscores, and is escaped.
+func TestSoft(t *testing.T) {
+	if got := soft("without_rule<"); got != "without_<wbr>rule&lt;" {
+		t.Error(got)
 	}
 }

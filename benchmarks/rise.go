@@ -145,7 +145,8 @@ func loadRISE(o Options) (Set, error) {
 			"plausibility",
 			"score",
 		},
-		bounds: map[string]bounds{"reasoning": {1, 5}, "consistency": {1, 5}, "plausibility": {1, 5}},
+		bounds: map[string]bounds{"reasoning": {1, 5}, "consistency": {1, 5}, "plausibility": {1, 5}, "score": scoreBounds,
+			"rise": {0, 100}, "rise as run": {0, 100}, "accuracy": {0, 100}, accuracySince: {0, 100}},
 		fields: map[string][]string{
 			"reasoning":    {"reasoning", "Reasoning"},
 			"consistency":  {"consistency", "ApprConsistency"},

@@ -175,12 +175,7 @@ func (r *Run) Score(ctx context.Context, s *Scorer) (path string, err error) {
 		}
 	}
 	told()
-	var todo [][]Item
-	for _, group := range groups(r.Items) {
-		if slices.ContainsFunc(group, func(it Item) bool { return !done[it.Key] }) {
-			todo = append(todo, group)
-		}
-	}
+	todo := undone(r.Items, func(k Key) bool { return done[k] })
 	err = r.scoring(s)(ctx, todo, func(group []Item, content []string, outcomes []outcome) error {
 		var lines []Prediction
 		for i, it := range group {
@@ -232,6 +227,13 @@ func groups(items []Item) [][]Item {
 		out[i] = append(out[i], it)
 	}
 	return out
+}
+
+// undone are the groups of items that have one that is not done, each whole: its items are scored together.
+func undone(items []Item, done func(Key) bool) [][]Item {
+	return slices.DeleteFunc(groups(items), func(group []Item) bool {
+		return !slices.ContainsFunc(group, func(it Item) bool { return !done(it.Key) })
+	})
 }
 
 // identify writes run.json, or checks that the run in dir is this one.

@@ -27,6 +27,8 @@ type Scorer struct {
 	Settings    string // for readers: question, preprocessing
 	Prompts     string // digest of what is asked, of a judge that answers in words
 
+	several bool // it is shown the second source of an item, and those behind it
+
 	each  bool // an item may fail by itself, and is told of
 	batch int  // items that are scored together, whatever their groups are; 0: the groups
 
@@ -99,6 +101,14 @@ func settings(c *model.ScorerConfig, dimension string) string {
 		text += "; the dimension " + dimension + " alone"
 	}
 	return text
+}
+
+// Items are the items of a set that the scorer can be run on.
+func (s *Scorer) Items(set Scorable) ([]Item, error) {
+	if all, ok := set.(SeveralSources); ok && s.several {
+		return all.ItemsOfSeveral()
+	}
+	return set.Items()
 }
 
 // Close frees the model.

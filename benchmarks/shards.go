@@ -124,15 +124,7 @@ func (h *sharing) score(ctx context.Context, s *Scorer, part shards.Shard, done 
 		}
 	}
 	told()
-	var todo [][]Item
-	for _, group := range groups(h.items[part.From:part.To]) {
-		for _, it := range group {
-			if !done.Has(h.row[it.Key]) {
-				todo = append(todo, group)
-				break
-			}
-		}
-	}
+	todo := undone(h.items[part.From:part.To], func(k Key) bool { return done.Has(h.row[k]) })
 	err := h.run.scoring(s)(ctx, todo, func(group []Item, content []string, outcomes []outcome) error {
 		var rows []sharedItem
 		for i, it := range group {

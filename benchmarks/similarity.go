@@ -118,6 +118,8 @@ func (s Similarity) Caption(items []Item, file string) error {
 		switch {
 		case s.captions > 1 && it.Captions[0] == "":
 			lacks("--captions: JSON lines of id, source_caption and target_caption, which the data do not have")
+		case s.captions > 1 && it.Captions[0] == it.Captions[1]:
+			lacks("two captions that differ: it is undefined where they are equal, which have no direction")
 		case s.captions > 0 && it.Captions[1] == "":
 			lacks("--captions: JSON lines of id and target_caption, which the data do not have")
 		case s.target && it.Target.None():

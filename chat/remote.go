@@ -114,9 +114,10 @@ func (r *Remote) Chat(ctx context.Context, messages []Message, o Options) (*Answ
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+		before := r.failures.Load()
 		answer, failed := r.try(ctx, params, options, o)
 		if failed == nil {
-			r.failures.Store(0)
+			r.answered(before)
 			return answer, nil
 		}
 		if !failed.again {
@@ -135,6 +136,14 @@ func (r *Remote) Chat(ctx context.Context, messages []Message, o Options) (*Answ
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
+	}
+}
+
+// answered forgets the failures before a request was sent that is answered now. Those since then count: a late answer
+// does not say that the server is still there.
+func (r *Remote) answered(before int64) {
+	for n := r.failures.Load(); !r.failures.CompareAndSwap(n, max(n-before, 0)); {
+		n = r.failures.Load()
 	}
 }
 

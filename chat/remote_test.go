@@ -20,6 +20,7 @@ import (
 
 	"assay/data"
 	"assay/grammar"
+	"assay/internal/long"
 )
 
 // fakeServer answers requests as a function of their number, from 0, and keeps their bodies.
@@ -158,6 +159,7 @@ func TestRequest(t *testing.T) {
 // TestWeather: every way in which a server can fail ends in an answer after another try, or in an error that says what
 // it was and whose fault.
 func TestWeather(t *testing.T) {
+	long.Test(t)
 	status := func(code int, body string, header ...string) func(http.ResponseWriter) {
 		return func(w http.ResponseWriter) {
 			for i := 0; i+1 < len(header); i += 2 {
@@ -357,6 +359,38 @@ func TestGone(t *testing.T) {
 	}
 }
 
+// TestGoneMeanwhile: an answer that comes late does not make a server that failed since then one that is there.
+func TestGoneMeanwhile(t *testing.T) {
+	asked, release := make(chan bool), make(chan bool)
+	f := newFakeServer(t, func(w http.ResponseWriter, n int64) {
+		if n > 0 {
+			w.WriteHeader(500)
+			return
+		}
+		close(asked)
+		<-release
+		io.WriteString(w, says("fine"))
+	})
+	r := f.open(t, func(s *Server) { s.Retries, s.Concurrency = 0, 2 })
+	late := make(chan error)
+	go func() {
+		_, err := r.Chat(t.Context(), ask("a"), Options{})
+		late <- err
+	}()
+	<-asked
+	for n := 1; n <= 12; n++ {
+		if n == 12 { // the one that is too many
+			close(release)
+			if err := <-late; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := r.Chat(t.Context(), ask("b"), Options{}); errors.Is(err, ErrUnavailable) != (n == 12) {
+			t.Fatalf("request %d: %v", n, err)
+		}
+	}
+}
+
 // TestCancel: what was sent is waited for and returned when the context ends; nothing more is sent.
 func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -411,6 +445,7 @@ func TestCheck(t *testing.T) {
 
 // TestEndlessBody: a body without an end is cut off.
 func TestEndlessBody(t *testing.T) {
+	long.Test(t)
 	junk := bytes.Repeat([]byte(" "), 1<<20)
 	f := newFakeServer(t, func(w http.ResponseWriter, _ int64) {
 		for range 64 {

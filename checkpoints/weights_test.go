@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"gorgonia.org/tensor"
+
+	"assay/internal/long"
 )
 
 // sharded writes a checkpoint of two shards with an index, and returns its directory.
@@ -123,6 +125,7 @@ func TestHubCache(t *testing.T) {
 }
 
 func TestBrokenCheckpoints(t *testing.T) {
+	long.Test(t)
 	for name, c := range map[string]struct {
 		breakIt func(dir string)
 		want    string

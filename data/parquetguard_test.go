@@ -15,6 +15,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 
 	"assay/internal/fuzzing"
+	"assay/internal/long"
 )
 
 // mostDamaged bounds what reading a damaged file of a few KiB takes: 4 Mi values of a column, with their levels and
@@ -150,6 +151,7 @@ func TestWholePages(t *testing.T) {
 // TestDamagedPages: whatever lengths a page announces, reading it takes bounded memory, and the error names file and
 // column.
 func TestDamagedPages(t *testing.T) {
+	long.Test(t)
 	refused := func(what, path string) {
 		t.Helper()
 		var err error

@@ -12,11 +12,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"assay/internal/long"
 	"assay/onnx"
 )
 
 // TestCPU visits this machine: nothing is wrong with it, and every part of the report is there.
 func TestCPU(t *testing.T) {
+	long.Test(t)
 	r, err := Run(t.Context(), Options{Device: "cpu", Steps: 3})
 	if err != nil {
 		t.Fatal(err)

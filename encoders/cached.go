@@ -58,7 +58,7 @@ func pictureKey(pixels store.Key) store.Key { return store.KeyOf("picture", stri
 func (c *Cached) Images(ctx context.Context, pictures []*data.Picture) ([][]float32, error) {
 	w := c.start(len(pictures))
 	return whole(w.embed(func() ([][]float32, []error, error) {
-		return c.model.look(ctx, len(pictures), func(i int) (*data.Picture, error) {
+		return c.model.embed(ctx, len(pictures), func(i int) (*data.Picture, error) {
 			if w.known(i, pictureKey(pictures[i].Digest())) {
 				return nil, nil
 			}
@@ -77,14 +77,8 @@ func (c *Cached) Files(ctx context.Context, folder string, images []data.Image) 
 	return out[0], problems, nil
 }
 
-// files embeds the pictures of files by several models that share a store: wants(k, i) says whether model k is to see
-// picture i. Each distinct picture is decoded once for all of them, and not at all if all know it. It returns
-// embeddings by model and picture.
-func files(ctx context.Context, models []*Cached, folder string, images []data.Image, wants func(k, i int) bool) (
-	embeddings [][][]float32, problems []error, err error) {
-	contents, problems := make([]store.Key, len(images)), make([]error, len(images))
-	workers.Do(len(images), func(i int) { contents[i], problems[i] = store.Content(folder, images[i]) })
-	var distinct [][]int // indices of the images of each content
+// byContent lists the indices of the images of each content, but for those with a problem.
+func byContent(contents []store.Key, problems []error) (distinct [][]int) {
 	at := map[store.Key]int{}
 	for i, k := range contents {
 		if problems[i] != nil {
@@ -97,11 +91,22 @@ func files(ctx context.Context, models []*Cached, folder string, images []data.I
 		}
 		distinct[d] = append(distinct[d], i)
 	}
+	return distinct
+}
+
+// files embeds the pictures of files by several models that share a store: wants(k, i) says whether model k is to see
+// picture i. Each distinct picture is decoded once for all of them, and not at all if all know it. It returns
+// embeddings by model and picture.
+func files(ctx context.Context, models []*Cached, folder string, images []data.Image, wants func(k, i int) bool) (
+	embeddings [][][]float32, problems []error, err error) {
+	contents, problems := make([]store.Key, len(images)), make([]error, len(images))
+	workers.Do(len(images), func(i int) { contents[i], problems[i] = store.Content(folder, images[i]) })
+	distinct := byContent(contents, problems)
 	works := make([]*work, len(models))
-	looks := make([]*Model, len(models))
+	towers := make([]*Model, len(models))
 	wanted := make([][]bool, len(models))
 	for k, c := range models {
-		works[k], looks[k], wanted[k] = c.start(len(distinct)), c.model, make([]bool, len(distinct))
+		works[k], towers[k], wanted[k] = c.start(len(distinct)), c.model, make([]bool, len(distinct))
 		for d, same := range distinct {
 			for _, i := range same {
 				wanted[k][d] = wanted[k][d] || wants(k, i)
@@ -117,7 +122,7 @@ func files(ctx context.Context, models []*Cached, folder string, images []data.I
 		}
 		return who
 	}
-	got, bad, err := lookTogether(ctx, looks, len(distinct), func(d int) (*data.Picture, []int, error) {
+	got, bad, err := embedTogether(ctx, towers, len(distinct), func(d int) (*data.Picture, []int, error) {
 		first := distinct[d][0]
 		shelf := models[0].pictures
 		if pixels, ok := shelf.Pixels(contents[first]); ok && len(unknown(d, pixels)) == 0 {

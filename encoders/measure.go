@@ -20,13 +20,15 @@ type Edit struct {
 	Before, After        string // captions of the source and of the target
 }
 
-// Similarities of an edit; nil where an ingredient is missing or the number is undefined (equal captions have no
-// direction).
+// Similarities of an edit; nil where an ingredient is missing or the number is undefined, which Undefined tells.
 type Similarities struct {
 	ClipD *float64 // direction: source to edit, Before to After
 	ClipI *float64 // edit and target
 	DinoI *float64 // edit and target
 	ClipT *float64 // edit and After
+	// Undefined are the columns of numbers whose ingredients are all there and that do not exist all the same: clip_d of
+	// equal captions, which have no direction.
+	Undefined []string
 	// Problems are the pictures and captions that could not be read, each named.
 	Problems []error
 }
@@ -78,7 +80,7 @@ func (m *Measurer) Measure(ctx context.Context, folder string, edits []Edit) ([]
 	}
 	if c := m.DINO; c != nil {
 		for i := range edits {
-			out[i].DinoI = known(heuristics.Cosine, image(at[c], i, "edit"), image(at[c], i, "target"))
+			out[i].DinoI = out[i].cosine("dino_i", image(at[c], i, "edit"), image(at[c], i, "target"))
 		}
 	}
 	return out, nil
@@ -87,22 +89,25 @@ func (m *Measurer) Measure(ctx context.Context, folder string, edits []Edit) ([]
 // clip computes what CLIP's embeddings of captions and pictures give.
 func (s *Similarities) clip(before, after []float32, image func(name string) []float32) {
 	source, edit, target := image("source"), image("edit"), image("target")
-	s.ClipI = known(heuristics.Cosine, edit, target)
-	s.ClipT = known(heuristics.Cosine, edit, after)
+	s.ClipI = s.cosine("clip_i", edit, target)
+	s.ClipT = s.cosine("clip_t", edit, after)
 	if source != nil && edit != nil && before != nil && after != nil {
-		s.ClipD = finite(heuristics.ClipDirection(source, edit, before, after))
+		s.ClipD = s.finite("clip_d", heuristics.ClipDirection(source, edit, before, after))
 	}
 }
 
-func known(f func(a, b []float32) float64, a, b []float32) *float64 {
+// cosine is nil where an embedding is missing.
+func (s *Similarities) cosine(name string, a, b []float32) *float64 {
 	if a == nil || b == nil {
 		return nil
 	}
-	return finite(f(a, b))
+	return s.finite(name, heuristics.Cosine(a, b))
 }
 
-func finite(v float64) *float64 {
+// finite notes that a number does not exist.
+func (s *Similarities) finite(name string, v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
+		s.Undefined = append(s.Undefined, name)
 		return nil
 	}
 	return &v

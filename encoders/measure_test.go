@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"assay/data"
@@ -104,6 +105,13 @@ func TestMissingIngredients(t *testing.T) {
 			}
 			if known != tt.known || len(got[0].Problems) != tt.problems {
 				t.Errorf("known are %q, want %q; problems %v, want %d", known, tt.known, got[0].Problems, tt.problems)
+			}
+			var want []string // of what is not missing
+			if tt.name == "equal captions" {
+				want = []string{"clip_d"}
+			}
+			if !slices.Equal(got[0].Undefined, want) {
+				t.Errorf("undefined are %q, want %q", got[0].Undefined, want)
 			}
 		})
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"assay/data"
 	"assay/heuristics"
@@ -17,7 +19,8 @@ import (
 // measuredColumns are the columns that MeasureTable adds; they replace columns of the same names.
 var measuredColumns = []data.Column{{Name: "clip_d", Kind: data.KindNumber}, {Name: "clip_i", Kind: data.KindNumber},
 	{Name: "dino_i", Kind: data.KindNumber},
-	{Name: "clip_t", Kind: data.KindNumber}, {Name: "profile", Kind: data.KindText}, {Name: "error", Kind: data.KindText}}
+	{Name: "clip_t", Kind: data.KindNumber}, {Name: "undefined", Kind: data.KindText},
+	{Name: "profile", Kind: data.KindText}, {Name: "error", Kind: data.KindText}}
 
 // measuredProfile is the one whose CLIP-D a Measurer computes.
 var measuredProfile = heuristics.Profiles[heuristics.ProfileAssay].ID()
@@ -41,9 +44,10 @@ type TableResult struct {
 	Out     string         `json:"out"`
 	Rows    int            `json:"rows"`
 	Failed  int            `json:"failed"`
-	Known   map[string]int `json:"known"`   // rows that have a number, by column
-	Encoded int64          `json:"encoded"` // pictures and captions, by each encoder
-	Cached  int64          `json:"cached"`  // that were known
+	Known   map[string]int `json:"known"`               // rows that have a number, by column
+	Not     map[string]int `json:"undefined,omitempty"` // rows of which it does not exist (equal captions), by column
+	Encoded int64          `json:"encoded"`             // pictures and captions, by each encoder
+	Cached  int64          `json:"cached"`              // that were known
 }
 
 // KeptError says that a run was interrupted, and what of it is kept.
@@ -64,6 +68,7 @@ type measured struct {
 	ClipI *float64 `json:"clip_i,omitempty"`
 	DinoI *float64 `json:"dino_i,omitempty"`
 	ClipT *float64 `json:"clip_t,omitempty"`
+	Not   []string `json:"undefined,omitempty"` // columns of numbers that do not exist
 	Error string   `json:"error,omitempty"`
 }
 
@@ -156,7 +161,7 @@ func (r *TableRun) measure(ctx context.Context, t *data.Table, m *Measurer, from
 		}
 		for k, s := range got {
 			v := &rows[k]
-			v.ClipD, v.ClipI, v.DinoI, v.ClipT = s.ClipD, s.ClipI, s.DinoI, s.ClipT
+			v.ClipD, v.ClipI, v.DinoI, v.ClipT, v.Not = s.ClipD, s.ClipI, s.DinoI, s.ClipT, s.Undefined
 			if err := s.Err(); remote.Failed(err) {
 				return err
 			} else if err != nil {
@@ -234,23 +239,37 @@ func (r *TableRun) write(
 		if err != nil {
 			return err
 		}
+		said, err := undefined(rec)
+		if err != nil {
+			return fmt.Errorf("%s, row %d: %w", r.In, i+1, err)
+		}
+		var not []string
 		set := func(name string, by *Cached, x *float64) {
+			names := v.Not
 			if by == nil { // nobody measured it: what the table says
 				old, _ := rec.Get(name)
 				if n, err := data.Number(old); err == nil {
 					x = n
 				}
+				names = said
 			}
 			rec.Set(name, nil)
 			if x != nil {
 				rec.Set(name, *x)
 				result.Known[name]++
+			} else if slices.Contains(names, name) {
+				not = append(not, name)
+				result.undefined(name)
 			}
 		}
 		set("clip_d", m.CLIP, v.ClipD)
 		set("clip_i", m.CLIP, v.ClipI)
 		set("dino_i", m.DINO, v.DinoI)
 		set("clip_t", m.CLIP, v.ClipT)
+		rec.Set("undefined", nil)
+		if not != nil {
+			rec.Set("undefined", strings.Join(not, " "))
+		}
 		if m.CLIP != nil {
 			rec.Set("profile", measuredProfile)
 		}
@@ -262,4 +281,22 @@ func (r *TableRun) write(
 		return nil
 	})
 	return result, err
+}
+
+// undefined are the columns that a row's own column of that name lists.
+func undefined(rec *data.Record) ([]string, error) {
+	v, _ := rec.Get("undefined")
+	names, err := data.Text(v)
+	if err != nil {
+		return nil, fmt.Errorf("column \"undefined\": %w", err)
+	}
+	return strings.Fields(names), nil
+}
+
+// undefined counts a number that does not exist.
+func (r *TableResult) undefined(name string) {
+	if r.Not == nil {
+		r.Not = map[string]int{}
+	}
+	r.Not[name]++
 }

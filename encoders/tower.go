@@ -51,14 +51,14 @@ func (t *tower) run(ctx context.Context, n int, in map[string]*tensor.Dense) ([]
 
 // Images implements Encoder.
 func (m *Model) Images(ctx context.Context, pictures []*data.Picture) ([][]float32, error) {
-	return whole(m.look(ctx, len(pictures), func(i int) (*data.Picture, error) { return pictures[i], nil }))
+	return whole(m.embed(ctx, len(pictures), func(i int) (*data.Picture, error) { return pictures[i], nil }))
 }
 
 // Files is Images of picture files; folder is where relative paths start. problems[i] says why picture i has no
 // embedding. However many they are, few are in memory at a time.
 func (m *Model) Files(ctx context.Context, folder string, images []data.Image) (embeddings [][]float32,
 	problems []error, err error) {
-	return m.look(ctx, len(images), func(i int) (*data.Picture, error) { return images[i].Open(folder, data.Limits{}) })
+	return m.embed(ctx, len(images), func(i int) (*data.Picture, error) { return images[i].Open(folder, data.Limits{}) })
 }
 
 // whole makes one error of all.
@@ -66,12 +66,12 @@ func whole(out [][]float32, problems []error, err error) ([][]float32, error) {
 	return out, errors.Join(err, errors.Join(problems...))
 }
 
-// look loads n pictures and embeds them, batch by batch: while one is on the runtime the next is decoded and resized,
+// embed loads n pictures and embeds them, batch by batch: while one is on the runtime the next is decoded and resized,
 // on all cores. load may be called at once for several i; it returns nil for a picture that is not wanted. problems[i]
 // says why picture i could not be loaded; err ends everything.
-func (m *Model) look(ctx context.Context, n int, load func(i int) (*data.Picture, error)) (out [][]float32,
+func (m *Model) embed(ctx context.Context, n int, load func(i int) (*data.Picture, error)) (out [][]float32,
 	problems []error, err error) {
-	all, problems, err := lookTogether(ctx, []*Model{m}, n, func(i int) (*data.Picture, []int, error) {
+	all, problems, err := embedTogether(ctx, []*Model{m}, n, func(i int) (*data.Picture, []int, error) {
 		p, err := load(i)
 		return p, []int{0}, err
 	})
@@ -81,9 +81,9 @@ func (m *Model) look(ctx context.Context, n int, load func(i int) (*data.Picture
 	return all[0], problems, nil
 }
 
-// lookTogether is look of several models at the same pictures: load says which of them want the picture. It returns the
-// embeddings by model and picture.
-func lookTogether(ctx context.Context, models []*Model, n int, load func(i int) (*data.Picture, []int, error)) (
+// embedTogether is embed of several models at the same pictures: load says which of them want the picture. It returns
+// the embeddings by model and picture.
+func embedTogether(ctx context.Context, models []*Model, n int, load func(i int) (*data.Picture, []int, error)) (
 	out [][][]float32, problems []error, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

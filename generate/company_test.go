@@ -13,6 +13,7 @@ import (
 
 	"assay/chat"
 	"assay/data"
+	"assay/internal/long"
 )
 
 // questions are requests of many kinds: with pictures and without, long and short, greedy and sampled, some of which
@@ -39,6 +40,7 @@ func questions(t *testing.T, r *reference) (messages [][]chat.Message, options [
 // TestCompany: an answer is the same to the last bit alone, with the beginning of its prompt in the cache, and among
 // others that come and go.
 func TestCompany(t *testing.T) {
+	long.Test(t)
 	eachFamily(t, func(t *testing.T, r *reference) {
 		messages, options := questions(t, r)
 		want := make([]*chat.Answer, len(messages))
@@ -80,6 +82,7 @@ func TestCompany(t *testing.T) {
 // TestSharedPrefix: six questions about the same pictures run these once, whether they come together or in turn, and
 // the answers are those without anything shared.
 func TestSharedPrefix(t *testing.T) {
+	long.Test(t)
 	eachFamily(t, func(t *testing.T, r *reference) {
 		c := r.named(t, "two_pictures")
 		ask := func(m *Model, i int) *chat.Answer {

@@ -14,6 +14,7 @@ import (
 
 	"assay/chat"
 	"assay/grammar"
+	"assay/internal/long"
 	"assay/internal/oracle"
 )
 
@@ -173,6 +174,7 @@ func TestConstrainedDistribution(t *testing.T) {
 // TestConstrainedCompany: hot answers of every family follow their grammar within their limit, and are the same alone
 // and in company.
 func TestConstrainedCompany(t *testing.T) {
+	long.Test(t)
 	g, err := grammar.FromSchema(json.RawMessage(`{"type": "object", "properties": {"score": {"type": "integer",
 		"minimum": 0, "maximum": 10}, "why": {"type": "string"}}, "required": ["score", "why"]}`), false)
 	if err != nil {

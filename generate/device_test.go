@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"assay/internal/long"
 	"assay/internal/oracle"
 )
 
@@ -21,6 +22,7 @@ func onGPU(o Options) Options {
 // transformers' tokens, logits and log-probabilities; in company, too, with beginnings shared, and in a cache that
 // is too small for all.
 func TestPlainCache(t *testing.T) {
+	long.Test(t)
 	eachFamily(t, func(t *testing.T, r *reference) {
 		expect := oracle.Tensors(t, r.expect)
 		for _, o := range []Options{{DType: "float32"}, {DType: "auto", Batch: 2}} {

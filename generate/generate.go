@@ -28,7 +28,8 @@ type Options struct {
 	// Cache is the bytes of keys and values; default 2 GiB, on CUDA what the device has room for. A request that does not
 	// fit is refused, and so is a model that leaves no room for so much.
 	Cache int64
-	Batch int // answers that are made at a time; default 8
+	Batch int               // answers that are made at a time; default 8
+	Warn  func(text string) // is told of a DType that the device does not compute in; nil: nobody is
 
 	on string // device that runs what is made for Device: tests, of a GPU's graphs on the CPU
 }
@@ -67,6 +68,9 @@ func Open(dir string, o Options) (*Model, error) {
 	}
 	if o.Cache, err = room(lm, o); err != nil {
 		return nil, errors.Join(err, lm.Close())
+	}
+	if computes := lm.DType(); o.Warn != nil && o.DType == "bfloat16" && computes != o.DType {
+		o.Warn(fmt.Sprintf("on %s all is computed in %s, not in %s", lm.Device(), computes, o.DType))
 	}
 	m := &Model{lm: lm, config: config, engine: newEngine(lm, o)}
 	m.fingerprint = sync.OnceValues(m.identify)

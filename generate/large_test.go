@@ -10,12 +10,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"assay/chat"
+	"assay/internal/long"
 	"assay/model/fresh"
 )
 
 // TestLargeCompany: the answers of a model that is too large to be a small one, too, are the same alone and in company.
 // Their sessions must keep the weights packed: without that a single row is summed in another order.
 func TestLargeCompany(t *testing.T) {
+	long.Test(t)
 	sizes, err := fresh.Defaults(fresh.Qwen25VL)
 	if err != nil {
 		t.Fatal(err)

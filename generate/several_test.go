@@ -8,11 +8,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"assay/chat"
+	"assay/internal/long"
 )
 
 // TestChoices: several answers to one question are, bit for bit, those that their seeds give alone; the prompt is run
 // once; and the best of them have the largest mean log-probabilities.
 func TestChoices(t *testing.T) {
+	long.Test(t)
 	eachFamily(t, func(t *testing.T, r *reference) {
 		c := r.named(t, "two_pictures")
 		messages := r.messages(t, c)

@@ -11,6 +11,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/judges"
 	"assay/model"
@@ -176,6 +177,7 @@ func number(out map[string]*tensor.Dense, name string) float64 {
 
 // TestExportEditReward: two passes of score.onnx, put together by fusion.onnx, give the fixtures' numbers.
 func TestExportEditReward(t *testing.T) {
+	long.Test(t)
 	each(t, func(t *testing.T, s suite) {
 		dir := filepath.Join(s.dir, "editreward")
 		all := oracle.Read[editSuite](t, filepath.Join(dir, "cases.json"))

@@ -29,8 +29,8 @@ type hpsSuite struct {
 	}
 }
 
-// openHPS imports the HPSv3 of the fixtures.
-func openHPS(t *testing.T, s suite) (*model.Scorer, hpsSuite) {
+// hpsOptions import the HPSv3 of the fixtures.
+func hpsOptions(t *testing.T, s suite) (judges.Options, hpsSuite) {
 	t.Helper()
 	dir := filepath.Join(s.dir, "hpsv3")
 	all := oracle.Read[hpsSuite](t, filepath.Join(dir, "cases.json"))
@@ -38,10 +38,16 @@ func openHPS(t *testing.T, s suite) (*model.Scorer, hpsSuite) {
 	if err := os.WriteFile(config, fmt.Appendf(nil, "max_pixels: %d\n", all.MaxPixels), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	return open(t, "hpsv3", judges.Options{
+	return judges.Options{
 		Base: filepath.Join(dir, "base"), Weights: filepath.Join(dir, "HPSv3.safetensors"), Config: config,
 		Prompts: filepath.Join(dir, "prompts"),
-	}), all
+	}, all
+}
+
+func openHPS(t *testing.T, s suite) (*model.Scorer, hpsSuite) {
+	t.Helper()
+	o, all := hpsOptions(t, s)
+	return open(t, "hpsv3", o), all
 }
 
 func TestHPSv3(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/judges"
 	"assay/model"
@@ -15,6 +16,7 @@ import (
 
 // TestJoint compares choices of several tokens with transformers (tools/oracle/joint.py).
 func TestJoint(t *testing.T) {
+	long.Test(t)
 	if os.Getenv("ASSAY_ORACLE") != "" {
 		t.Skip("testdata/joint.json is of the repository's fixtures")
 	}

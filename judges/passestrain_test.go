@@ -7,6 +7,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/judges"
 	"assay/losses"
@@ -48,6 +49,7 @@ func passesStep(t *testing.T, dir, dimension string, samples func(u *model.Tuner
 // the gradients of terms over its heads are those of the heads alone, whose steps are held to PyTorch, and the gradient
 // of their mean is their gradients' mean.
 func TestPassesTrain(t *testing.T) {
+	long.Test(t)
 	each(t, func(t *testing.T, s suite) {
 		dir := filepath.Join(s.dir, "editreward")
 		all := oracle.Read[editSuite](t, filepath.Join(dir, "cases.json"))

@@ -13,6 +13,7 @@ import (
 
 	"assay"
 	"assay/checkpoints"
+	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/judges"
 	"assay/reward"
@@ -20,6 +21,7 @@ import (
 
 // TestServed asks a server and the library for what the fixtures hold.
 func TestServed(t *testing.T) {
+	long.Test(t)
 	each(t, func(t *testing.T, s suite) {
 		dir := filepath.Join(s.dir, "editreward")
 		all := oracle.Read[editSuite](t, filepath.Join(dir, "cases.json"))

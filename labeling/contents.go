@@ -21,9 +21,8 @@ import (
 // says in its first line what it was made of; it is measured again when that is no longer so.
 type identifier struct {
 	config *Config
-	models string            // of the encoders
-	pools  map[int]string    // digests of the samples that lend their instructions, by source
-	parts  map[partID]inputs // that were looked at already
+	models string         // of the encoders
+	pools  map[int]string // digests of the samples that lend their instructions, by source
 }
 
 // inputs are what a part is made of.
@@ -40,7 +39,7 @@ func (c *Config) embeds(o *readers.Output) bool {
 }
 
 func newIdentifier(c *Config) (*identifier, error) {
-	d := &identifier{config: c, pools: map[int]string{}, parts: map[partID]inputs{}}
+	d := &identifier{config: c, pools: map[int]string{}}
 	for _, path := range []string{c.Encoders.Clip, c.Encoders.Dino} {
 		print := ""
 		if path != "" {
@@ -56,9 +55,6 @@ func newIdentifier(c *Config) (*identifier, error) {
 
 // part looks at the samples of a part.
 func (d *identifier) part(ctx context.Context, id partID, r readers.Reader) (inputs, error) {
-	if in, ok := d.parts[id]; ok {
-		return in, nil
-	}
 	in := inputs{files: map[string]store.Key{}, embedded: map[store.Key]bool{}}
 	pool, err := d.pool(ctx, id.source, r)
 	if err != nil {
@@ -77,7 +73,6 @@ func (d *identifier) part(ctx context.Context, id partID, r readers.Reader) (inp
 		said = append(said, text)
 	}
 	in.of = store.KeyOf(said...).String()[:32]
-	d.parts[id] = in
 	return in, nil
 }
 

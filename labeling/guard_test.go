@@ -12,6 +12,7 @@ import (
 
 	"assay/data"
 	"assay/heuristics"
+	"assay/internal/long"
 	"assay/internal/strictyaml"
 )
 
@@ -187,6 +188,7 @@ chains: {samples: 3}
 
 // A benchmark's picture is found in a source, a target and an output, though it is cropped, mirrored or has bars.
 func TestGuardLooksAtAllPictures(t *testing.T) {
+	long.Test(t)
 	dir := t.TempDir()
 	bench := filepath.Join(dir, "bench")
 	if err := os.MkdirAll(bench, 0o777); err != nil {
@@ -256,6 +258,7 @@ hubble.png,rocket.png,black.png,an editor that gave nothing
 
 // Near copies are on one side of a split wherever they stand in a row, and in whatever order the rows come.
 func TestSplitOfNearCopies(t *testing.T) {
+	long.Test(t)
 	all := tiles(t)
 	var rows [][]string // pairs of samples, the second with a near copy of a picture of the first
 	dir := t.TempDir()

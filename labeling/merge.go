@@ -69,7 +69,8 @@ func sortedGiven(given map[givenKey]int) []givenKey {
 	})
 }
 
-// merger holds what two passes over the parts need of every row, a few dozen bytes each.
+// merger holds what the passes over the parts need of every row: 16 bytes while they are compared, and then an outcome.
+// Of pictures, scenes, votes and names that come more than once it holds more.
 type merger struct {
 	job          *Job
 	guard        *guard
@@ -82,9 +83,13 @@ type merger struct {
 	outcomes     []outcome
 	perScene     map[int32]*scene // by root
 	clipI, dinoI []float64        // of the sources shown as results
-	kept         map[[16]byte]string
-	ids          map[string]sampleID // of rows that are kept
-	renamed      map[string]string   // id of a row that was dropped -> the one that stands for it; "": none
+	rowCount     int
+	edits        *repeats            // rows' edits
+	kept         map[[16]byte]string // the first row's id, of edits that may come again
+	names        *repeats            // rows' ids
+	ids          map[string]sampleID // of rows that are kept and whose id may come again
+	votes        bool                // there are votes between rows
+	renamed      map[string]string   // id of a row that was dropped -> the one that stands for it; "": none; for votes
 	ledger       *ledger
 	given        map[givenKey]int // rows that came with similarities
 	splits       map[int32]string
@@ -108,16 +113,10 @@ func (j *Job) Merge(ctx context.Context) (*Report, error) {
 		}
 		return nil, &MissingError{len(lacking), all}
 	}
-	m := &merger{job: j, near: &nearIndex{}, scenes: newScenes(), leaked: map[int32]leak{}, blank: map[string]leak{},
-		perScene: map[int32]*scene{}, kept: map[[16]byte]string{}, ids: map[string]sampleID{},
-		renamed: map[string]string{}, report: newReport(j), ledger: newLedger(j.plan), given: map[givenKey]int{}}
-	if m.guard, err = openGuard(ctx, j.Config.Guard, func(name string,
-		err error) {
-		m.report.Guard.unreadable(name, err)
-	}); err != nil {
+	m, err := j.merger(ctx)
+	if err != nil {
 		return nil, err
 	}
-	m.report.Guard.Pictures = len(m.guard.pictures)
 	if err := m.compare(ctx); err != nil {
 		return nil, err
 	}
@@ -146,6 +145,22 @@ func (j *Job) Merge(ctx context.Context) (*Report, error) {
 	return r, r.save(out)
 }
 
+// merger opens the guard's pictures; nothing is read of the parts yet.
+func (j *Job) merger(ctx context.Context) (*merger, error) {
+	m := &merger{job: j, near: &nearIndex{}, scenes: newScenes(), leaked: map[int32]leak{}, blank: map[string]leak{},
+		perScene: map[int32]*scene{}, edits: newRepeats(), kept: map[[16]byte]string{}, names: newRepeats(),
+		ids: map[string]sampleID{}, renamed: map[string]string{}, report: newReport(j), ledger: newLedger(j.plan),
+		given: map[givenKey]int{}}
+	var err error
+	if m.guard, err = openGuard(ctx, j.Config.Guard, func(name string, err error) {
+		m.report.Guard.unreadable(name, err)
+	}); err != nil {
+		return nil, err
+	}
+	m.report.Guard.Pictures = len(m.guard.pictures)
+	return m, nil
+}
+
 // skip lists what does not come into the table.
 func (m *merger) skip(source int, sample int, id, kind, reason string) error {
 	m.report.skip(kind, reason, id)
@@ -169,6 +184,7 @@ func (m *merger) bad(e entry, id, reason string) error {
 
 // survey is the first pass: what is dropped, which pictures belong together, and the similarities of the sources.
 func (m *merger) survey(ctx context.Context) error {
+	m.outcomes = make([]outcome, 0, m.rowCount)
 	for e, err := range readParts(m.job.Config.Out, m.job.plan) {
 		if err == nil {
 			err = ctx.Err()
@@ -255,7 +271,7 @@ func (m *merger) demanded(ctx context.Context) error {
 			return nil
 		}
 		m.outcomes[i].drop = true
-		m.renamed[e.Row.ID] = ""
+		m.rename(e.Row.ID, "")
 		m.became(e, state{stateSkipped, "split"})
 		return m.skip(e.source, e.Sample, e.Row.ID, "split", reason)
 	})
@@ -301,18 +317,16 @@ func (m *merger) row(e entry) error {
 			want, splitNames))
 	}
 	if reason := m.leak(r); reason != "" {
-		m.renamed[r.ID] = ""
+		m.rename(r.ID, "")
 		m.report.Guard.Rows++
 		m.became(e, state{stateSkipped, "guard"})
 		return m.skip(e.source, e.Sample, r.ID, "guard", reason)
 	}
 	// The same output of the same editor may come with several rows (pairs), the source and target with each output.
-	sum := sha256.Sum256([]byte(strings.Join([]string{r.group(), strconv.Itoa(int(r.Kind)), r.Editor, r.Edit.Pixels,
-		r.Chain}, "\x00")))
-	key := [16]byte(sum[:16])
+	key := r.key()
 	if first, ok := m.kept[key]; ok {
 		if first != r.ID {
-			m.renamed[r.ID] = first
+			m.rename(r.ID, first)
 		}
 		m.report.Duplicates++
 		m.became(e, state{class: stateDuplicate})
@@ -329,9 +343,13 @@ func (m *merger) row(e entry) error {
 			"unique, or no column id be named",
 			first.sample, m.job.plan.Sources[first.source].Name))
 	}
-	m.ids[r.ID] = sampleID{e.source, e.Sample}
+	if m.names.has(r.ID) {
+		m.ids[r.ID] = sampleID{e.source, e.Sample}
+	}
 	f.drop = false
-	m.kept[key] = r.ID
+	if m.edits.has(string(key[:])) {
+		m.kept[key] = r.ID
+	}
 	if r.By != "" {
 		m.given[givenKey{e.source, r.By}]++
 	}
@@ -344,6 +362,20 @@ func (m *merger) row(e entry) error {
 		m.note(&m.dinoI, r.DinoI)
 	}
 	return nil
+}
+
+// key tells edits apart: rows with one key are the same.
+func (r *row) key() [16]byte {
+	sum := sha256.Sum256([]byte(strings.Join([]string{r.group(), strconv.Itoa(int(r.Kind)), r.Editor, r.Edit.Pixels,
+		r.Chain}, "\x00")))
+	return [16]byte(sum[:16])
+}
+
+// rename notes which row stands for one that is dropped, "" for none, if there are votes that may name it.
+func (m *merger) rename(id, first string) {
+	if m.votes {
+		m.renamed[id] = first
+	}
 }
 
 func (m *merger) note(to *[]float64, s heuristics.Similarity) {

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/internal/long"
 )
 
 // The table of docs/label.md: go test ./labeling -run TestNearCopies -v -args -every 1
@@ -269,6 +270,7 @@ func tiles(t *testing.T) (out []*data.Picture) {
 
 // How many near copies are found, and how many pictures of different things are taken for copies.
 func TestNearCopies(t *testing.T) {
+	long.Test(t)
 	var n nearIndex
 	all := tiles(t)
 	var seen []*data.Picture

@@ -126,7 +126,7 @@ func TestCheckReport(t *testing.T) {
 		}
 	}
 	if fmt.Sprint(unused) != "[note]" ||
-		fmt.Sprint(missing) != "[dino_i id label profile session source_caption split target target_caption]" {
+		fmt.Sprint(missing) != "[dino_i id label profile session source_caption split target target_caption undefined]" {
 		t.Errorf("unused %v, missing %v", unused, missing)
 	}
 	s = r.Sources[1]

@@ -171,6 +171,23 @@ func TestGivenMixes(t *testing.T) {
 	}
 }
 
+// A number that the column undefined names does not exist, as a NaN does not; one that is only missing fails nothing.
+func TestUndefinedOfTables(t *testing.T) {
+	source := colouredTable(t, "id,source,edit,method,instruction,clip_d,undefined",
+		"a,"+one+","+three+",pr2pr,edit,nan,",
+		"b,"+one+","+three+",pr2pr,change,,clip_d",
+		"c,"+one+","+three+",pr2pr,alter,,",
+		"d,"+one+","+three+",pr2pr,turn,,dino_i clip_d")
+	r, err := run(t, load(t, "out: out\nprofile: adiee-released\nsources: ["+source+"]\n"), Encoders{}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "4: 3 labelled, 1 without a label (none of its similarities is known 1), 0 skipped, 0 duplicates"
+	if r.Samples.String() != want {
+		t.Errorf("samples %s, want %s", &r.Samples, want)
+	}
+}
+
 // Every sample and every row is accounted for.
 func TestAccounts(t *testing.T) {
 	header := "id,source,edit,target,method,instruction,clip_d,clip_i,dino_i"

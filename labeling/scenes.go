@@ -9,7 +9,7 @@ import (
 )
 
 // compare finds what is a near copy of what: it joins the scenes of the data's pictures, and notes those that show a
-// picture of a benchmark.
+// picture of a benchmark. It finds out, too, of which rows there may be several.
 func (m *merger) compare(ctx context.Context) error {
 	first := map[[32]byte]int32{} // picture with that thumbnail
 	for e, err := range readParts(m.job.Config.Out, m.job.plan) {
@@ -19,15 +19,22 @@ func (m *merger) compare(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		m.votes = m.votes || e.Prefer != nil
 		if e.Row == nil {
 			continue
 		}
+		key := e.Row.key()
+		m.rowCount++
+		m.edits.add(string(key[:]))
+		m.names.add(e.Row.ID)
 		for p := range e.Row.pictures() {
 			if len(p.Look) > 0 {
 				m.addLook(p, first)
 			}
 		}
 	}
+	m.edits.found()
+	m.names.found()
 	m.addGuarded(first)
 	skip := func(a, b int32) bool {
 		if a >= 0 && b >= 0 {

@@ -29,7 +29,7 @@ func (m *merger) write(ctx context.Context) error {
 			}
 			m.report.count(e, d, labelled, m.job.plan.Sources[e.source].Name, m.splits[m.outcomes[i].scene])
 			if !labelled && m.job.Config.Unlabelled == "drop" {
-				m.renamed[e.Row.ID] = ""
+				m.rename(e.Row.ID, "")
 				return nil
 			}
 			row, err := m.tableRow(i, e, d, labelled)

@@ -3,11 +3,18 @@ package metrics
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"assay/store"
 )
 
 // Place is where something is in a picture: pixels from its upper left corner.
@@ -17,6 +24,7 @@ type Place struct {
 	Picture string `json:"picture"` // source, edit or target; "": edit
 
 	Box    []float64    `json:"box"`    // left, top, right, bottom
+	Mask   string       `json:"mask"`   // a picture of the same size: white is the place; relative to the file
 	Points [][2]float64 `json:"points"` // of a face: left eye, right eye, nose, left and right corner of the mouth
 }
 
@@ -67,15 +75,39 @@ func (p *Places) add(line []byte) error {
 		return fmt.Errorf("id is needed")
 	case twice:
 		return fmt.Errorf("a second line for the picture %q of %s", place.Picture, place.ID)
-	case b == nil && place.Points == nil:
-		return fmt.Errorf("want box ([left, top, right, bottom]) or points (five of [x, y])")
+	case b == nil && place.Points == nil && place.Mask == "":
+		return fmt.Errorf("want box ([left, top, right, bottom]), points (five of [x, y]) or mask (a file)")
 	case b != nil && (len(b) != 4 || !(b[0] < b[2]) || !(b[1] < b[3])):
 		return fmt.Errorf("box %v: want [left, top, right, bottom]", b)
 	case place.Points != nil && len(place.Points) != 5:
 		return fmt.Errorf("%d points: want five, of eyes, nose and corners of the mouth", len(place.Points))
 	}
+	if place.Mask != "" && !filepath.IsAbs(place.Mask) {
+		place.Mask = filepath.Join(filepath.Dir(p.path), filepath.FromSlash(place.Mask))
+	}
 	p.at[k] = place
 	return nil
+}
+
+// digest is one of the file and of all masks that it names.
+func (p *Places) digest() (string, error) {
+	file, err := store.FileDigest(p.path)
+	if err != nil {
+		return "", err
+	}
+	parts := []string{file.String()}
+	for _, k := range slices.SortedFunc(maps.Keys(p.at), func(a, b placeKey) int {
+		return cmp.Or(strings.Compare(a.id, b.id), strings.Compare(a.model, b.model), strings.Compare(a.picture, b.picture))
+	}) {
+		if mask := p.at[k].Mask; mask != "" {
+			digest, err := store.FileDigest(mask)
+			if err != nil {
+				return "", err
+			}
+			parts = append(parts, digest.String())
+		}
+	}
+	return store.KeyOf(parts...).String(), nil
 }
 
 // of finds the place of a picture. Sources and targets are the same for all editors.

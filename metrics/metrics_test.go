@@ -14,6 +14,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/data"
+	"assay/internal/long"
 )
 
 // fixtures are what tools/oracle/metrics.py computed with the Python originals.
@@ -125,6 +126,7 @@ func near(t *testing.T, what string, got any, want, tolerance float64) {
 // torch's
 // own formats.
 func TestLPIPS(t *testing.T) {
+	long.Test(t)
 	for kind, cases := range readFixtures(t).LPIPS {
 		dir := t.TempDir()
 		weights := filepath.Join(dir, "trunk.safetensors")

@@ -27,8 +27,15 @@ var Distances = []string{"l1", "l2", "l1_source", "l2_source"}
 // those from the source.
 type Distance string
 
-// OpenMeasurer opens a distance of pixels by its name, or a metric by its file.
+// OpenMeasurer opens a distance of pixels by its name (bg_rmse is one, too), or a metric by its file.
 func OpenMeasurer(name string, o Options) (Measurer, error) {
+	if name == "bg_rmse" {
+		b, err := openBackground(o.Places)
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
+	}
 	if slices.Contains(Distances, name) {
 		return Distance(name), nil
 	}

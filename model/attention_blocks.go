@@ -17,6 +17,9 @@ const (
 	// blocksFrom is the number of rows of a sequence from which it is attended to in blocks. It is a matter of the
 	// sequence alone: its score is the same in any company.
 	blocksFrom = 1536
+	// scoresInBlocksFrom is the same in scoring by a model that is not small: what is behind a block is not computed,
+	// and with AVX-512 the runtime's softmax takes four times as long for what is masked. Steps attend in pieces there.
+	scoresInBlocksFrom = 512
 	// blockScores bounds the rows of a block: heads * rows is at most that, so that a block of a sequence of n rows has
 	// 16 n KiB of scores.
 	blockScores = 4096
@@ -53,7 +56,7 @@ type variant func(name string, build buildFunc) (string, buildFunc)
 func (n *network) variant(p *packed, vision bool) variant {
 	var groups []bool
 	for _, length := range p.contexts() {
-		groups = append(groups, length >= int64(n.blocks.from()))
+		groups = append(groups, length >= int64(n.blocksFrom(p.step)))
 	}
 	v := withPieces(inBlocks(groups, vision && n.longPictures(p.pictures)), n.inPieces(p))
 	if p.follows == nil {
@@ -65,6 +68,15 @@ func (n *network) variant(p *packed, vision bool) variant {
 			return build(g)
 		})
 	}
+}
+
+// blocksFrom is the number of rows from which a sequence is attended to in blocks. Where a second graph has weights of
+// its own, there are no more kinds of graphs than needed.
+func (n *network) blocksFrom(step bool) int {
+	if n.blocks > 0 || step || n.small || n.oneGraph() {
+		return n.blocks.from()
+	}
+	return scoresInBlocksFrom
 }
 
 // longPictures says whether the tower attends to pictures in blocks.

@@ -7,16 +7,15 @@ import (
 	"assay/onnx"
 )
 
-// In steps the sequences of a group that follows a prefix, or leads, are attended to one after the other: a Scan over
-// sequences, so that what is there at a time are the scores of one of them, and the processor's cache holds much of it.
-// The keys of the prefix are captured, not copied for each branch. Within a sequence the rows are cut into a few
-// pieces, each over the keys that its last row may see: the products and the softmax of what is masked anyway are left
-// out.
-// Like attention in blocks the backward pass computes scores and softmax once more.
+// In steps the sequences of a group are attended to one after the other: a Scan over sequences, so that what is there
+// at a time are the scores of one of them, and the processor's cache holds much of it. The keys of a prefix are
+// captured, not copied for each branch. Within a sequence the rows are cut into a few pieces, each over the keys that
+// its last row may see: the products and the softmax of what is masked anyway are left out.
+// Like attention in blocks the backward pass computes scores and softmax once more: no probabilities are kept.
 
 const (
-	// piecesFrom is the number of columns from which a step with prefixes attends in pieces; from blocksFrom on it does so
-	// in blocks, of all sequences. Scores, and steps without prefixes, keep their bits.
+	// piecesFrom is the number of columns from which a step attends in pieces; from blocksFrom on it does so in blocks, of
+	// all sequences. Scores keep their bits.
 	piecesFrom = 512
 	// leastPieceRows is the number of rows that a sequence has at least.
 	leastPieceRows = 64
@@ -36,7 +35,7 @@ func (n *network) inPieces(p *packed) (groups []bool) {
 	if n.pieces > 0 {
 		from, least = int64(n.pieces), piecesOfRows
 	}
-	if !p.step || p.follows == nil || n.blocks != 0 && n.pieces == 0 || n.onCUDA() { // many small products: see even
+	if !p.step || n.blocks != 0 && n.pieces == 0 || n.onCUDA() { // many small products: see even
 		return nil
 	}
 	own := p.feeds["group_lengths"].Data().([]int64)

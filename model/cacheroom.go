@@ -12,6 +12,8 @@ import (
 const (
 	// promptRows bounds the rows of prompts that run together.
 	promptRows = 1024
+	// promptRowsCPU is the same on the CPU, where larger products are slower: their rows leave the second cache.
+	promptRowsCPU = 512
 	// leastPromptRows are run together wherever the scores of all rows over a whole cache are there at once, and
 	// mostScores bounds their bytes otherwise.
 	leastPromptRows, mostScores = 64, 1 << 30
@@ -19,7 +21,10 @@ const (
 
 // PromptRows is the number of rows of prompts that may run together.
 func (l *LanguageModel) PromptRows(c *Cache) int {
-	if !l.plainCache() {
+	switch {
+	case !l.onCUDA():
+		return promptRowsCPU
+	case !l.plainCache():
 		return promptRows
 	}
 	row := 4 * l.backbone.Decoder().Heads * c.capacity // bytes of scores

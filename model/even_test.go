@@ -7,10 +7,12 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/internal/long"
 )
 
 // TestFilledUp scores pairs of several lengths as a GPU does: filled up, in few runs, to the scores of each alone.
 func TestFilledUp(t *testing.T) {
+	long.Test(t)
 	for _, family := range []string{"llavanext", "qwen2_5_vl", "qwen3_vl"} {
 		dirs, err := filepath.Glob(filepath.Join("../testdata/oracle", family, "scorer*"))
 		if err != nil || len(dirs) == 0 {

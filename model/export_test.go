@@ -90,3 +90,9 @@ func (l *LanguageModel) ComputeHalf() { l.config.DType = "float16" }
 
 // CacheRoomOf is CacheRoom of a device with so much free memory.
 func (l *LanguageModel) CacheRoomOf(free int64) (int64, error) { return l.cacheRoom(free) }
+
+// OpenUnspread opens the graph of runs with rows as they lie: see [Graph.spread].
+func (l *LanguageModel) OpenUnspread() error {
+	_, err := l.session("generate", l.buildStep)
+	return err
+}

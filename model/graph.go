@@ -41,6 +41,7 @@ type Graph struct {
 	dropout     *dropout                 // nil: none
 	compute     onnx.DType               // of the large matrix products
 	lean        bool                     // memory is scarce: a table stays in its stored type
+	spreads     bool                     // rows of products may be made longer: see spread
 	blocks      blocks
 
 	follows          []int             // of the groups of a batch: see Packing

@@ -257,6 +257,12 @@ func (c *ScorerConfig) normalizeFusion(p *problems) {
 	p.wrong(f.Fusion != "weights" && len(f.Weights) > 0, "score.weights belong to fusion: weights")
 }
 
+// CheckDimension refuses a dimension that the scorer does not have; "" is the score.
+func (c *ScorerConfig) CheckDimension(dimension string) error {
+	_, err := c.of(dimension)
+	return err
+}
+
 // of is the configuration whose score is one dimension: the passes that it needs, and no fusion. "": as it is.
 func (c *ScorerConfig) of(dimension string) (*ScorerConfig, error) {
 	if dimension == "" {

@@ -23,7 +23,7 @@ type judgeSpec struct {
 
 // judgeGraph is a forward pass of format 2: all heads read every state, so that passes share batches and a session.
 func (n *network) judgeGraph(s judgeSpec) (name string, build buildFunc) {
-	return fmt.Sprintf("judge %+v", s), func(g *Graph) (*built, error) { return buildJudge(g, n, s) }
+	return fmt.Sprintf("judge %+v", s), n.prepacked(func(g *Graph) (*built, error) { return buildJudge(g, n, s) })
 }
 
 func buildJudge(g *Graph, n *network, s judgeSpec) (*built, error) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"assay/internal/kernels"
+	"assay/internal/long"
 	"assay/internal/modeltest"
 	"assay/lora"
 	"assay/losses"
@@ -20,6 +21,7 @@ var onCUDA = model.Options{Device: "cuda:0", Elsewhere: true}
 
 // Every node of the graphs that are emitted for CUDA has a kernel there: of all families, both types, all graphs.
 func TestCUDAKernels(t *testing.T) {
+	long.Test(t)
 	dirs, err := filepath.Glob("../testdata/oracle/*/scorer*")
 	if err != nil || len(dirs) == 0 {
 		t.Fatal(err, dirs)
@@ -31,6 +33,7 @@ func TestCUDAKernels(t *testing.T) {
 
 // TestCUDAKernelsPacked is TestCUDAKernels over weights of four and eight bits.
 func TestCUDAKernelsPacked(t *testing.T) {
+	long.Test(t)
 	for _, dir := range modeltest.PackedFolders(t) {
 		cudaKernels(t, filepath.Join(dir, "scorer"))
 	}
@@ -72,6 +75,7 @@ func packedBackbone(t *testing.T, p *model.ScorerState) bool {
 
 // TestCUDAKernelsOfJudges is TestCUDAKernels of scorers of format 2, with heads of all kinds, choices and all losses.
 func TestCUDAKernelsOfJudges(t *testing.T) {
+	long.Test(t)
 	for _, family := range []string{"llavanext", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"} {
 		backbone := filepath.Join("../testdata/oracle", family, "backbone")
 		for _, dtype := range []string{"float32", "bfloat16"} {

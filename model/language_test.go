@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/internal/long"
 	"assay/model"
 	_ "assay/model/families"
 )
@@ -13,6 +14,7 @@ import (
 // A turn's loss does not depend on the turns beside it, nor on the other dialogues of the batch; neither do gradients,
 // which are sums.
 func TestDialogueTurnsAreIndependent(t *testing.T) {
+	long.Test(t)
 	for _, c := range []struct{ name, pair string }{
 		{"qwen2_5_vl", model.Frames},
 		{"qwen2_5_vl", model.Sequence},

@@ -279,8 +279,14 @@ func (l *LanguageModel) overflow(v float32) error {
 	return fmt.Errorf("a logit is %g, though all weights are finite: the numbers overflow", v)
 }
 
-// stepGraph embeds rows, runs the decoder over them and the cache, and gives the logits of the selected ones.
+// stepGraph is the graph of a run. On the CPU its rows are laid out for the processor's cache.
 func (l *LanguageModel) stepGraph(g *Graph) (*built, error) {
+	g.spreads = !l.onCUDA()
+	return l.buildStep(g)
+}
+
+// buildStep embeds rows, runs the decoder over them and the cache, and gives the logits of the selected ones.
+func (l *LanguageModel) buildStep(g *Graph) (*built, error) {
 	dec, keys := l.backbone.Decoder(), l.backbone.Keys()
 	ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
 	order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))

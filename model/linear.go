@@ -105,8 +105,8 @@ func (g *Graph) multiply(x, key string, bias bool) string {
 		}
 		return y
 	}
-	weight := g.matrix(x, key+".weight")
-	inputs := []string{g.narrow(x), weight}
+	x, weight := g.spread(g.narrow(x), g.matrix(x, key+".weight"), key+".weight")
+	inputs := []string{x, weight}
 	if bias {
 		inputs = append(inputs, g.param(key+".bias", g.compute))
 	}

@@ -39,6 +39,7 @@ type network struct {
 	on          string // where graphs made for it run; "": there
 	speaks      bool   // logits over the vocabulary are wanted, and nothing is trained
 	small       bool   // few parameters, and on the CPU
+	packs       bool   // weights are packed though the model is not small: see packsFor
 	limits      limits
 	blocks      blocks
 	pieces      int
@@ -91,6 +92,7 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 	n.tower = n.trainsTower()
 	parameters, _ := n.Weights()
 	n.small = parameters <= smallParameters && !n.onCUDA()
+	n.packs = n.packsFor(ort.HostMemory())
 	n.limits = newLimits(n.small && t == trainNothing, n.onCUDA(), o.Threads)
 	if n.onePicture() {
 		n.limits.pixels = 1
@@ -303,9 +305,9 @@ func (n *network) visionGraph(g *Graph) (*built, error) {
 // scoreGraph is the forward pass of scoring.
 func (n *network) scoreGraph(hidden bool) (name string, build buildFunc) {
 	spec := graphSpec{Groups: 1, Vision: n.visionTrained(), Hidden: hidden}
-	return fmt.Sprintf("score hidden=%v", hidden), func(g *Graph) (*built, error) {
+	return fmt.Sprintf("score hidden=%v", hidden), n.prepacked(func(g *Graph) (*built, error) {
 		return buildGraph(g, n.backbone, &n.config.Head, spec)
-	}
+	})
 }
 
 // outputs is the last graph of scoring.

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -62,15 +63,18 @@ func TestPiecesStayPlain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := u.graph(name+" in pieces", func(g *Graph) (*built, error) {
-			g.follows, g.groupsInPieces = []int{-1, 0}, []bool{true, true}
-			return build(g)
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if most := searches(plain.Model.Nodes); searches(b.Model.Nodes) > most {
-			t.Errorf("%s: axes are looked for when it runs: %d, and %d in one piece", family, searches(b.Model.Nodes), most)
+		for _, follows := range [][]int{{-1, 0}, nil} {
+			b, err := u.graph(fmt.Sprint(name, " in pieces behind ", follows), func(g *Graph) (*built, error) {
+				g.follows, g.groupsInPieces = follows, []bool{true, true}
+				return build(g)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if most := searches(plain.Model.Nodes); searches(b.Model.Nodes) > most {
+				t.Errorf("%s: groups behind %v: axes are looked for when it runs: %d, and %d in one piece", family, follows,
+					searches(b.Model.Nodes), most)
+			}
 		}
 	}
 }

@@ -100,11 +100,16 @@ func (t *Tuner) stepGraph(groups int) (name string, build buildFunc) {
 		Terms:     t.o.Terms,
 		Sums:      t.o.Resident,
 	}
-	return fmt.Sprintf("training step, %d groups", groups), func(g *Graph) (*built, error) {
+	return fmt.Sprintf("training step, %d groups", groups), func(g *Graph) (b *built, err error) {
 		if t.config.Format == 2 {
-			return buildJudgeStep(g, t.network, spec)
+			b, err = buildJudgeStep(g, t.network, spec)
+		} else {
+			b, err = buildGraph(g, t.backbone, &t.config.Head, spec)
 		}
-		return buildGraph(g, t.backbone, &t.config.Head, spec)
+		if err == nil {
+			b.packed = t.stepPacks(g, groups)
+		}
+		return b, err
 	}
 }
 

@@ -62,6 +62,7 @@ func (t *Tuner) Usage(s *Sample, micro, pictures int, scoring bool) (Usage, erro
 	if scoring {
 		peaks["scoring"] = t.scorePeak
 	}
+	t.addPackedCopies(&u, scoring)
 	return u, t.addTraining(&u, t.params, s, micro, pictures, peaks)
 }
 
@@ -115,8 +116,10 @@ func (s *Scorer) UsageOf(sample *Sample, batch, pictures int) (Usage, error) {
 	if err := s.addPeaks(&u, sample, batch, peaks); err != nil {
 		return u, err
 	}
-	if s.small { // packed copies of the weights; runs side by side
+	if s.small || s.packs { // packed copies of the weights
 		u.Bytes["weights"] *= 2
+	}
+	if s.small { // runs side by side
 		for what := range peaks {
 			u.Bytes[what] *= int64(s.limits.parallel)
 		}

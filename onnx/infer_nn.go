@@ -169,6 +169,16 @@ func inferEinsum(c *inference) error {
 			}
 		}
 	}
+	out, err := einsumOutput(equation, right, sizes, ellipsis)
+	if err != nil {
+		return err
+	}
+	c.set(0, t, out)
+	return nil
+}
+
+// einsumOutput is the shape that the right side of an equation names.
+func einsumOutput(equation, right string, sizes map[string]Dim, ellipsis []Dim) ([]Dim, error) {
 	out := []Dim{}
 	for i := 0; i < len(right); i++ {
 		if strings.HasPrefix(right[i:], "...") {
@@ -178,12 +188,11 @@ func inferEinsum(c *inference) error {
 		}
 		d, ok := sizes[right[i:i+1]]
 		if !ok {
-			return fmt.Errorf("equation %q: %q is in no input", equation, right[i:i+1])
+			return nil, fmt.Errorf("equation %q: %q is in no input", equation, right[i:i+1])
 		}
 		out = append(out, d)
 	}
-	c.set(0, t, out)
-	return nil
+	return out, nil
 }
 
 func inferConv(c *inference) error {

@@ -97,13 +97,14 @@ func ownPages(length int64) (pages []byte, evictable bool, err error) {
 	return pages, false, err
 }
 
-// forget gives back the memory of pages that can be read again.
-func (l *lease) forget() {
+// forget gives back the memory of pages that can be read again: of made tensors, and of all in files if the session has
+// packed copies.
+func (l *lease) forget(packed bool) {
 	if l == nil {
 		return
 	}
 	for _, w := range l.weights {
-		if w.evictable {
+		if w.evictable || packed && w.mapped {
 			syscall.Madvise(w.pages, syscall.MADV_DONTNEED) // a hint
 		}
 	}

@@ -157,7 +157,7 @@ func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 	if err != nil {
 		return d.explain(err)
 	}
-	l.forget()
+	l.forget(o.Prepack && d == cpu)
 	s.weights = l
 	return nil
 }
@@ -185,7 +185,9 @@ func sessionOptions(o Options) (*onnxruntime.SessionOptions, error) {
 		config("session.model_external_initializers_file_folder_path", o.Folder)
 	}
 	if o.LowMemory {
-		if !o.Prepack {
+		if o.Prepack { // an arena would round them up
+			config("session.use_device_allocator_for_initializers", "1")
+		} else {
 			config("session.disable_prepacking", "1")
 		}
 		if !o.NoArena {

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"gorgonia.org/tensor"
 
+	"assay/internal/long"
 	"assay/onnx"
 )
 
@@ -374,6 +375,7 @@ func resident(t *testing.T) int {
 }
 
 func TestNoMemoryIsLost(t *testing.T) {
+	long.Test(t)
 	const n = 1 << 18 // 1 MB an array
 	x := map[string]*tensor.Dense{
 		"a": floats([]int{n}, make([]float32, n)...),

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	onnxruntime "github.com/yalue/onnxruntime_go"
+
+	"assay/internal/long"
 )
 
 // rude is a library that takes handlers for itself, without SA_ONSTACK, when it is loaded.
@@ -70,6 +72,7 @@ func TestSignalsChild(t *testing.T) {
 
 // TestSignals: Ctrl-C reaches a program in spite of a library that took its handlers; without keepSignals it does not.
 func TestSignals(t *testing.T) {
+	long.Test(t)
 	cc, err := exec.LookPath("cc")
 	if err != nil {
 		t.Skip("NOT TRIED: there is no C compiler to make a library with that takes signal handlers")

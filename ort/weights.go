@@ -41,6 +41,7 @@ type weight struct {
 	pages  []byte // what is unmapped in the end
 	// evictable pages lie in a file of their own.
 	evictable bool
+	mapped    bool           // pages lie in the checkpoint
 	value     unsafe.Pointer // the runtime's view of it
 }
 
@@ -215,7 +216,7 @@ func mapRegion(f *os.File, at region, t *onnx.Tensor) (w *weight, err error) {
 	if err != nil {
 		return nil, errors.Join(err, syscall.Munmap(pages))
 	}
-	return &weight{region: at, pages: pages, value: value}, nil
+	return &weight{region: at, pages: pages, value: value, mapped: at.widened == onnx.Undefined}, nil
 }
 
 // widenInto writes half-precision numbers as float32, both little-endian.

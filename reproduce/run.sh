@@ -5,6 +5,7 @@
 #   reproduce/run.sh adiee/table-1           with the data sets in data/ and the checkpoints in backbones/
 #   reproduce/run.sh --small adiee/table-1   in the miniature world, in build/reproduce; writes the chapter's small.md
 #   reproduce/run.sh --check adiee/table-1   a dry run in the miniature world: nothing is trained, a ready scorer stands in
+#   reproduce/run.sh --train adiee/full      only the commands that train, on labels that are there (examples/adiee)
 #   reproduce/run.sh --list                  the chapters
 #
 #   REPRODUCE_BIN            folder of train, score, label and reproduce, if they are not to be built
@@ -22,13 +23,14 @@ chapters() { grep -lx '```sh' reproduce/*/README.md reproduce/*/*/README.md | se
 commands() { awk '/^```sh$/ { on = 1; next } /^```$/ { if (on) exit } on' "reproduce/$1/README.md"; }
 
 usage() {
-	sed -n '2,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+	sed -n '2,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
 	exit 2
 }
 
-mode=full
+mode=full only=''
 case ${1:-} in
 --small | --check) mode=${1#--}; shift ;;
+--train) only='^(train|score batch) '; shift ;;
 --list) chapters; exit ;;
 esac
 [ $# -gt 0 ] || usage
@@ -90,6 +92,9 @@ check)
 	done
 	mkdir -p "$work/runs/adiee/table-5/text"
 	ln -sfn "$root/backbones/tiny-captions" "$work/runs/adiee/table-5/text/adapter"
+	mkdir -p "$work/runs/mvei/adaptation/lora" "$work/runs/mvei/adaptation/full"
+	ln -sfn "$root/backbones/tiny-captions" "$work/runs/mvei/adaptation/lora/adapter"
+	ln -sfn "$root/backbones/tiny" "$work/runs/mvei/adaptation/full/backbone"
 	;;
 esac
 
@@ -138,7 +143,7 @@ for name in "$@"; do
 	echo "== $name"
 	mkdir -p "$work/runs/$name/reports"
 	while IFS= read -r line; do
-		[ -n "$line" ] && [ "${line:0:1}" != '#' ] || continue
+		[ -n "$line" ] && [ "${line:0:1}" != '#' ] && [[ $line =~ $only ]] || continue
 		if grep -qxF -- "$line" "$finished"; then
 			echo "done before: $line"
 			continue

@@ -18,6 +18,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"assay/internal/long"
 )
 
 // What is no clean text is refused, and the field is named; what is there twice is not guessed at.
@@ -172,6 +174,7 @@ func TestRefusalsAreHeard(t *testing.T) {
 
 // 64 callers whose bodies are many times what may be held are all answered, and no more is held.
 func TestRanksWaitForMemory(t *testing.T) {
+	long.Test(t)
 	const most = 4 << 20
 	f := &fake{}
 	s, h := start(t, Options{Memory: most, Batch: 4}, map[string]Scorer{"a": f}, "a")
@@ -264,6 +267,7 @@ func TestHostileBodies(t *testing.T) {
 
 // Callers who send slowly, or nothing, do not keep others from being answered.
 func TestSlowCallers(t *testing.T) {
+	long.Test(t)
 	s, err := NewServer(Options{MaxBody: 1 << 20, Memory: 3 << 20}, []string{"a"}, []Scorer{&fake{}})
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"assay/internal/long"
 )
 
 // Each client has a token and a quota of its own.
@@ -100,6 +102,7 @@ func TestParseClients(t *testing.T) {
 
 // With a certificate the server speaks HTTPS, HTTP/2 too, and ends like any other.
 func TestTLS(t *testing.T) {
+	long.Test(t)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"assay/internal/long"
 	"assay/model"
 	_ "assay/model/families"
 )
@@ -29,6 +30,7 @@ func (b *breakable) Judge(ctx context.Context, samples []*model.Sample) ([]model
 // Two copies of the shipped scorer share a load, and one breaks in the midst of it: every request is answered with the
 // score that one copy alone gives, bit for bit.
 func TestTwoRealCopies(t *testing.T) {
+	long.Test(t)
 	dir := filepath.Join("..", "backbones", "tiny-scorer")
 	open := func() (*model.Scorer, error) { return model.OpenScorer(dir, model.Options{Threads: 1}) }
 	names := []string{"coffee.png", "chelsea.png", "astronaut.png"}

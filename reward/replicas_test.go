@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"assay/internal/long"
 	"assay/model"
 )
 
@@ -147,6 +148,7 @@ func get(t testing.TB, url string) (int, string) {
 // Whatever a copy does in the midst of load, every request has its own score; the copy is replaced, and the metrics say
 // so.
 func TestCopiesFail(t *testing.T) {
+	long.Test(t)
 	for _, mode := range []string{"error", "panic", "hang"} {
 		t.Run(mode, func(t *testing.T) {
 			l, s, url := startFleet(t, 2, Options{Batch: 4, Stall: 3 * time.Second})

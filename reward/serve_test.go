@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"assay/data"
+	"assay/internal/long"
 )
 
 // serve starts s on a free port; stop is the signal, and returns when Serve has.
@@ -59,6 +60,7 @@ func noise(t testing.TB, side int) []byte {
 
 // What was asked before the signal, or on a connection that was accepted before, is answered.
 func TestDrain(t *testing.T) {
+	long.Test(t)
 	f := &fake{gate: make(chan struct{})}
 	s, err := NewServer(Options{}, []string{"a"}, []Scorer{f})
 	if err != nil {
@@ -104,6 +106,7 @@ func TestDrain(t *testing.T) {
 
 // However often a server is ended under load, whoever got a connection gets an answer.
 func TestNothingIsLostAtTheEnd(t *testing.T) {
+	long.Test(t)
 	picture := png(t, 51, 4, 4)
 	raw, err := json.Marshal(object{"source": picture, "instruction": "x", "edits": []any{picture}})
 	if err != nil {

@@ -186,8 +186,10 @@ func (w *Work[T]) shard(ctx context.Context, l *lease, run Run[T]) (*Manifest, e
 	if mine, err := w.mine(l); err != nil || !mine {
 		return nil, cmp.Or(err, ErrLost)
 	}
-	if done, err := w.done(l.shard); err != nil || done {
-		return nil, cmp.Or(err, ErrLost)
+	if done, err := w.done(l.shard); err != nil {
+		return nil, err
+	} else if done { // by one that was slow, whose release does not know of this lease
+		return nil, cmp.Or(w.release(l), ErrLost)
 	}
 	m, err := w.commit(s, results)
 	if err != nil {

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"assay/internal/long"
 )
 
 // result is what becomes of a row in these tests.
@@ -137,6 +139,7 @@ func TestMain(m *testing.M) {
 
 // TestHalfAreKilled: 64 workers of which half are killed at random leave every result once, and little is done twice.
 func TestHalfAreKilled(t *testing.T) {
+	long.Test(t)
 	root := t.TempDir()
 	dir := filepath.Join(root, "out.shards")
 	var all sync.WaitGroup
@@ -183,6 +186,7 @@ func TestHalfAreKilled(t *testing.T) {
 
 // TestAnyOrder: every number of shards and order of workers gives the same results, and manifests that are equal.
 func TestAnyOrder(t *testing.T) {
+	long.Test(t)
 	for _, n := range []int{1, 3, 100} {
 		var before []byte
 		for range 2 {
@@ -236,6 +240,7 @@ func TestCuts(t *testing.T) {
 
 // TestSlowIsLeftAlone: a worker that renews its lease is waited for, one that does not is taken over and notices.
 func TestSlowIsLeftAlone(t *testing.T) {
+	long.Test(t)
 	dir := filepath.Join(t.TempDir(), "shards")
 	slow, fast := open(t, dir, 1), open(t, dir, 1)
 	slow.Lease, fast.Lease = 200*time.Millisecond, 200*time.Millisecond
@@ -278,6 +283,35 @@ func TestSlowIsLeftAlone(t *testing.T) {
 		t.Error(err)
 	}
 	merged(t, other)
+}
+
+// TestSlowCommits: a worker that is taken over at the very moment when it commits leaves the other one nothing to do,
+// and the other one's lease does not stay.
+func TestSlowCommits(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "shards")
+	slow, fast := open(t, dir, 1), open(t, dir, 1)
+	claimed, busy, err := slow.claim(1)
+	if err != nil || busy != "" {
+		t.Fatal(busy, err)
+	}
+	old := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(slow.path(claimed.name), old, old); err != nil {
+		t.Fatal(err)
+	}
+	r, err := fast.Do(t.Context(), Ref{1, 1}, func(ctx context.Context, s Shard) ([]result, error) {
+		out, err := do(func(int) {})(ctx, s)
+		if err == nil {
+			_, err = slow.commit(s, out)
+		}
+		return out, errors.Join(err, slow.release(claimed))
+	})
+	if err != nil || len(r.Shards) != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	merged(t, fast)
+	if left, err := filepath.Glob(filepath.Join(dir, "*lease*")); err != nil || len(left) > 0 {
+		t.Errorf("leases are left: %v %v", left, err)
+	}
 }
 
 // TestClockJumps: a lost worker's shard is taken over after one lease, though the clock was set back by a year since it

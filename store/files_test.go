@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"assay/internal/long"
 )
 
 // openFiles opens digests whose files are old enough to be remembered at once: the clock cannot be set, so the time is
@@ -25,6 +27,7 @@ func write(t *testing.T, path, text string) {
 // TestFileChanges: a file that was renamed over, replaced, edited in place or touched back in time has the digest of
 // what it holds; one that was not changed is not read again.
 func TestFileChanges(t *testing.T) {
+	long.Test(t)
 	dir := t.TempDir()
 	names := map[string]func(t *testing.T, path string){
 		"unchanged": func(*testing.T, string) {},

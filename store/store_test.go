@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"assay/internal/long"
 )
 
 func open(t *testing.T, folder string, limit int64) *Store {
@@ -205,6 +207,7 @@ func TestHold(t *testing.T) {
 // TestDamage: with one byte of a file changed, a few cut off or some behind it, every record is as it was or not
 // there; what is lost can be written again, and is found from then on.
 func TestDamage(t *testing.T) {
+	long.Test(t)
 	const records = 4
 	write := func(t *testing.T) (dir, path string, raw []byte) {
 		dir = t.TempDir()

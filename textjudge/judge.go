@@ -42,24 +42,45 @@ type Settings struct {
 
 // Open opens a judge, a folder, a judge.yaml or the name of one that ships, over a model, which stays the caller's.
 func Open(name string, m chat.Model, s Settings) (*Judge, error) {
-	folder, file, err := find(name)
+	j, parts, err := read(name, s)
 	if err != nil {
 		return nil, err
+	}
+	j.model = m
+	settings, err := json.Marshal(j.Config) // keys of maps come sorted
+	if err != nil {
+		return nil, err
+	}
+	if j.Config.Constrained {
+		if j.languages, err = j.Config.languages(m); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	all := slices.Concat([]string{"textjudge-1", m.Fingerprint()}, parts, []string{string(settings)})
+	j.fingerprint = store.KeyOf(all...).String()
+	j.promptsDigest = store.KeyOf(parts...).String()
+	return j, nil
+}
+
+// read reads a judge without its model, and the parts of its prompts' digest.
+func read(name string, s Settings) (j *Judge, parts []string, err error) {
+	folder, file, err := find(name)
+	if err != nil {
+		return nil, nil, err
 	}
 	c, err := readConfig(folder, file, shown(name, file))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := c.set(s); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
 	}
-	j := &Judge{Config: *c, model: m, files: map[string]*data.Picture{}}
-	parts := []string{"textjudge-1", m.Fingerprint()}
+	j = &Judge{Config: *c, files: map[string]*data.Picture{}}
 	for i := range c.Questions {
 		q := &c.Questions[i]
 		p, err := q.open(folder, s.Copy, q.kinds(c))
 		if err != nil {
-			return nil, fmt.Errorf("%s: question %s: %w", name, q.Name, err)
+			return nil, nil, fmt.Errorf("%s: question %s: %w", name, q.Name, err)
 		}
 		if p.warning != "" {
 			j.Warnings = append(j.Warnings, p.warning)
@@ -75,24 +96,13 @@ func Open(name string, m chat.Model, s Settings) (*Judge, error) {
 				j.files[file], err = data.Decode(raw, data.Limits{})
 			}
 			if err != nil {
-				return nil, fmt.Errorf("%s: %s: %w", name, file, err)
+				return nil, nil, fmt.Errorf("%s: %s: %w", name, file, err)
 			}
 			digest := store.Key(j.files[file].Digest())
 			parts = append(parts, digest.String())
 		}
 	}
-	settings, err := json.Marshal(c) // keys of maps come sorted
-	if err != nil {
-		return nil, err
-	}
-	if c.Constrained {
-		if j.languages, err = c.languages(m); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	j.fingerprint = store.KeyOf(append(parts, string(settings))...).String()
-	j.promptsDigest = store.KeyOf(parts[2:]...).String()
-	return j, nil
+	return j, parts, nil
 }
 
 // shown is how a judge's file is called in messages.

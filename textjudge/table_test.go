@@ -21,6 +21,7 @@ import (
 	"testing"
 
 	"assay/chat"
+	"assay/internal/long"
 	"assay/shards"
 	"assay/store"
 )
@@ -219,6 +220,7 @@ func (c *counting) twice() (n int) {
 // that of a run that was not stopped. ASSAY_JUDGE_ROWS says how many rows it has: 2,000, where 10,000 take half a
 // minute.
 func TestInterrupted(t *testing.T) {
+	long.Test(t)
 	rows := 2000
 	if n, err := strconv.Atoi(os.Getenv("ASSAY_JUDGE_ROWS")); err == nil {
 		rows = n

@@ -3,7 +3,8 @@
 # scorer, scores of photographs that were never used, a report. A second call goes on where the first one stopped.
 #
 #   DEMO=short        little data and few steps: everything runs, the figures mean nothing
-#   DEMO_CAPTIONS=model   have a tiny model write the captions, in build/demo-captions, instead of reading those of the data
+#   DEMO_CAPTIONS=model   have a tiny model write the captions of the labels, too, in build/demo-captions, instead of reading those of
+#                     the data; those of the exam it always writes, to be compared
 #   DEMO_PHOTOS=DIR   examine the scorer on all photographs of that folder instead of the held-out ones
 #   DEMO_BIN, DEMO_TOOL   folders of the commands and of tools/demo, if others than make's
 set -euo pipefail
@@ -67,6 +68,13 @@ if [ -n "${DEMO_PHOTOS:-}" ]; then
 fi
 clip=backbones/tiny-clip dino=backbones/tiny-dino scorer=$out/run/scorer
 
+# written CONFIG: captions by a model. Rows without one (exit code 1) say why in caption_error, and the report counts them.
+written() {
+	local code=0
+	"$bin/label" captions --config "$1" || code=$?
+	[ $code = 0 ] || { [ $code = 1 ] && [ -e "$exam/captioned.jsonl" ]; } || return $code
+}
+
 made "$out/data" "data of photographs" -- \
 	"$bin/label" miniature --photos examples/photos --held $held --seed 1 --instructions $instructions --chains $chains --pictures embed --out "$out/data"
 captioned=()
@@ -92,5 +100,14 @@ made "$exam/similarities.jsonl" "similarities to compare with" "$exam/edits.json
 	"$bin/label" similarities --clip $clip --dino $dino --cache "$out/labels/cache" --in "$exam/edits.jsonl" --out "$exam/similarities.jsonl"
 made "$exam/source-similarities.jsonl" "similarities to the source" "$exam/edits.jsonl" $clip/* $dino/* -- \
 	"$bin/label" similarities --clip $clip --dino $dino --cache "$out/labels/cache" --columns target=source --in "$exam/edits.jsonl" --out "$exam/source-similarities.jsonl"
-"$tool/demo" report --data "$out/data" --labels "$out/labels/table.parquet" --exam "$exam" --scorer "$scorer" --times "$out/times.tsv" \
+absolute=$(cd "$exam" && pwd)
+sed -E -e "s#^in: .*#in: $absolute/edits.jsonl#" -e "s#^out: .*#out: $absolute/captioned.jsonl#" -e "s#^store: .*#store: $PWD/$out/answers#" \
+	-e "s#\.\./\.\./backbones#$PWD/backbones#g" -e "s#^prompts: #&$PWD/examples/miniature/#" examples/miniature/captions.yaml >"$report/new"
+cmp -s "$report/new" "$report/exam-captions.yaml" || cp "$report/new" "$report/exam-captions.yaml"
+rm "$report/new"
+made "$exam/captioned.jsonl" "captions by a small model, to compare" "$exam/edits.jsonl" "$report/exam-captions.yaml" backbones/tiny-captions/* -- \
+	written "$report/exam-captions.yaml"
+made "$exam/written-similarities.jsonl" "CLIP-D with these" "$exam/captioned.jsonl" $clip/* -- \
+	"$bin/label" similarities --clip $clip --cache "$out/labels/cache" --in "$exam/captioned.jsonl" --out "$exam/written-similarities.jsonl"
+"$tool/demo" report --captions --data "$out/data" --labels "$out/labels/table.parquet" --exam "$exam" --scorer "$scorer" --times "$out/times.tsv" \
 	--out "$report" --short=$short

@@ -4,16 +4,19 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"assay/internal/long"
 	"assay/internal/oracle"
 )
 
 // TestRecipes dry-runs every classifier and regression of reproduce/adiee, on small backbones of the families that
 // they name and a small table with the columns that theirs have: the plan stands, and says what each trains.
 func TestRecipes(t *testing.T) {
+	long.Test(t)
 	files, err := filepath.Glob("../reproduce/adiee/*/[cr]*.yaml") // classifiers and regressions
 	if err != nil || len(files) < 13 {
 		t.Fatal(files, err)
@@ -66,5 +69,76 @@ func TestRecipes(t *testing.T) {
 				t.Errorf("%+v", plan.Trains)
 			}
 		})
+	}
+}
+
+// TestRecipesAreTwoCommands runs examples/adiee/train.sh for every recipe, with commands that only note their lines:
+// each stage reads what the one before it writes, and a second call does nothing again.
+func TestRecipesAreTwoCommands(t *testing.T) {
+	root, bin := t.TempDir(), t.TempDir()
+	for _, name := range []string{"reproduce", "examples"} {
+		from, err := filepath.Abs(filepath.Join("..", name))
+		if err == nil {
+			err = os.Symlink(from, filepath.Join(root, name))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"train", "score", "label", "reproduce"} {
+		note := "#!/bin/sh\necho \"$(basename \"$0\") $*\" >>" + filepath.Join(root, "lines") + "\n"
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(note), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	recipe := func(args ...string) (string, []string, error) {
+		c := exec.CommandContext(t.Context(), filepath.Join(root, "examples/adiee/train.sh"), args...)
+		c.Env = append(os.Environ(), "REPRODUCE_BIN="+bin)
+		out, err := c.CombinedOutput()
+		raw, _ := os.ReadFile(filepath.Join(root, "lines"))
+		os.Remove(filepath.Join(root, "lines"))
+		return string(out), strings.Split(strings.TrimSpace(string(raw)), "\n"), err
+	}
+	at := func(path string) string { return filepath.Join("..", path) }
+	names := []string{"full", "linear", "qwen", "magicbrush", "emu-edit", "sequences", "classifier", "direct"}
+	for _, name := range names {
+		out, lines, err := recipe(name)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, out)
+		}
+		var stages []*Config
+		for _, line := range lines {
+			words := strings.Fields(line)
+			if words[0] == "train" {
+				c, err := Load(at(words[2]))
+				if err != nil {
+					t.Fatal(err)
+				}
+				stages = append(stages, c)
+				continue
+			}
+			if len(words) != 8 || len(stages) != 1 {
+				t.Fatalf("%s: %q", name, lines)
+			}
+			next, err := Load(at("reproduce/adiee/" + name + "/regression.yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, want := range []string{stages[0].Out + "/scorer", stages[0].Data.Train[0], next.Data.Train[0]} {
+				if got, err := filepath.Abs(at(words[3+2*i])); err != nil || got != want {
+					t.Errorf("%s: %s is %s, want %s", name, words[2+2*i], got, want)
+				}
+			}
+		}
+		want := map[string]int{"classifier": 1, "direct": 1}[name]
+		if want == 0 && (len(stages) != 2 || len(lines) != 3) || want > 0 && (len(stages) != want || len(lines) != want) {
+			t.Errorf("%s: %q", name, lines)
+		}
+		if out, again, err := recipe(name); err != nil || again[0] != "" {
+			t.Errorf("%s, again: %q, %v\n%s", name, again, err, out)
+		}
+	}
+	if out, _, err := recipe("half"); err == nil || !strings.Contains(out, "there are: classifier direct emu-edit full") {
+		t.Errorf("half: %v\n%s", err, out)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"assay/internal/long"
 	"assay/model"
 )
 
@@ -100,6 +101,7 @@ func TestRunsAhead(t *testing.T) {
 
 // TestWaitingIsCounted: what is prepared while the step computes is not waited for.
 func TestWaitingIsCounted(t *testing.T) {
+	long.Test(t)
 	share := func(step, prepare time.Duration) float64 {
 		path := writeRun(t, 40, "epochs: 1\nvalidate: {every: 100}\n")
 		e := &early{fake: newFake(), slow: prepare}

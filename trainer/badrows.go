@@ -165,7 +165,7 @@ func (r *run) inspect(ctx context.Context, bar func(what string, total int64, un
 	if !ok || len(rows) == 0 {
 		return nil
 	}
-	look, shown := model.Inspector(), bar("checking rows", int64(len(rows)), "rows")
+	inspect, shown := model.Inspector(), bar("checking rows", int64(len(rows)), "rows")
 	defer shown.Close()
 	err := workers.Each(len(rows), runtime.GOMAXPROCS(0), func(i int) error {
 		if !r.ranks.mine(i) {
@@ -177,7 +177,7 @@ func (r *run) inspect(ctx context.Context, bar func(what string, total int64, un
 		}
 		e, err := rows[i].example()
 		if err == nil {
-			err = look(&e)
+			err = inspect(&e)
 		}
 		if err != nil {
 			rows[i].bad = err.Error()
@@ -199,7 +199,7 @@ func (r *run) setAside(batch []Example, valid bool, err error) error {
 	if !ok || !isTable {
 		return err
 	}
-	found, look := false, model.Inspector() // as things are now
+	found, inspect := false, model.Inspector() // as things are now
 	for i := range batch {
 		row := &part.rows[batch[i].Index]
 		if row.bad != "" {
@@ -207,7 +207,7 @@ func (r *run) setAside(batch []Example, valid bool, err error) error {
 		}
 		e, why := row.example()
 		if why == nil {
-			why = look(&e)
+			why = inspect(&e)
 		}
 		if why != nil {
 			found, row.bad, row.step = true, why.Error(), r.state.Step+1

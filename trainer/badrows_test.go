@@ -16,6 +16,7 @@ import (
 
 	"assay/data"
 	"assay/internal/exit"
+	"assay/internal/long"
 )
 
 // looking is a fake that reads pictures as the real models do.
@@ -168,6 +169,7 @@ func TestBadRowsAreFoundBeforeTheFirstStep(t *testing.T) {
 // TestRepairedRunsEndTheSame damages a picture in the middle of a run: what was reached is saved, and after a repair
 // the run ends bit for bit as one that nothing happened to.
 func TestRepairedRunsEndTheSame(t *testing.T) {
+	long.Test(t)
 	extra := "epochs: 3\naugment: adiee\n"
 	quiet := pictured(t, 40, extra)
 	if _, err := lookingRun(quiet, &looking{fake: newFake()}, Options{}); err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"assay/checkpoints"
+	"assay/internal/long"
 	"assay/losses"
 	"assay/model"
 )
@@ -14,6 +15,7 @@ import (
 // TestLearnedCuts: the cuts of an ordinal loss train with the scorer and are kept by its run, interrupted or not, but
 // are no part of the scorer.
 func TestLearnedCuts(t *testing.T) {
+	long.Test(t)
 	ctx := context.Background()
 	text := "losses: [{kind: ordinal, cuts: learned, dimension: following}, {kind: gaussian, dimension: quality}]\n" +
 		"optimizer: {lr: 0.01}\ncheckpoint: {steps: 1}\n"

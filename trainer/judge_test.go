@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/losses"
 	"assay/model"
@@ -53,6 +54,7 @@ const judgeLosses = "losses: [{kind: gaussian_draws, dimension: following, draws
 
 // TestJudgeGradient compares the gradient of an objective over two heads of mu and log sigma with central differences.
 func TestJudgeGradient(t *testing.T) {
+	long.Test(t)
 	ctx := context.Background()
 	c := load(t, writeJudge(t, judgeLosses))
 	m, err := OpenModel(ctx, c)
@@ -117,6 +119,7 @@ func TestJudgeGradient(t *testing.T) {
 // TestJudgeTrains: a run over heads of format 2 learns, goes on bit for bit, and leaves a scorer
 // that can be opened and gone on from.
 func TestJudgeTrains(t *testing.T) {
+	long.Test(t)
 	ctx := context.Background()
 	path := writeJudge(t, judgeLosses+"optimizer: {lr: 0.01}\nvalidate: {every: 2}\n")
 	whole, err := Train(ctx, Options{Config: load(t, path), Factory: OpenModel})

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"assay/internal/atomicfile"
+	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/model/text"
 )
@@ -183,6 +184,7 @@ func (l *large) tokens(t *testing.T, c *Config) (least, most int) {
 
 // TestLargeDryRuns plans the shipped recipes on checkpoints of the published sizes whose weights are absent.
 func TestLargeDryRuns(t *testing.T) {
+	long.Test(t)
 	for _, l := range larges {
 		t.Run(l.backbone, func(t *testing.T) {
 			c, dir := l.run(t)
@@ -255,6 +257,7 @@ func TestLargeDryRuns(t *testing.T) {
 
 // TestLargeDryRunsOfOtherModes plans to train every weight, and the head alone.
 func TestLargeDryRunsOfOtherModes(t *testing.T) {
+	long.Test(t)
 	l := larges[1]
 	c, _ := l.run(t)
 	head := int64((3584+1)*256 + (256+1)*16 + (16+1)*3)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"assay/internal/long"
 )
 
 // planFor plans the pictures' run for a GPU of so many bytes; 0: for the CPU.
@@ -29,6 +31,7 @@ func planFor(t *testing.T, memory int64, extra string) *Plan {
 // TestMicroBatchFillsGPU: auto takes as many samples as fit into nine tenths of a GPU's memory, up to mostCUDA tokens;
 // on the CPU enoughCPU tokens.
 func TestMicroBatchFillsGPU(t *testing.T) {
+	long.Test(t)
 	cpu, large := planFor(t, 0, ""), planFor(t, 80e9, "")
 	if tokens := float64(cpu.MicroBatch) * cpu.Tokens.Mean; tokens > enoughCPU {
 		t.Errorf("%.0f tokens on the CPU", tokens)

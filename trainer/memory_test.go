@@ -11,11 +11,13 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/exit"
+	"assay/internal/long"
 )
 
 // TestPlansAreOfTheMicroBatchTheyPrint: what is wanted grows with micro_batch, with validation rows, and with a tower
 // that trains.
 func TestPlansAreOfTheMicroBatchTheyPrint(t *testing.T) {
+	long.Test(t)
 	plan := func(extra string, f Factory) *Plan {
 		t.Helper()
 		c := load(t, pictureRun(t, "llavanext", strings.Replace(extra, "batch_size: 2\n", "", 1)))
@@ -100,6 +102,7 @@ func damage(t *testing.T, dir, name string, bits uint32) {
 
 // TestDamagedWeightsAreNamed: NaN and infinities in a backbone are not the samples' fault, whatever non_finite says.
 func TestDamagedWeightsAreNamed(t *testing.T) {
+	long.Test(t)
 	const prefix = "model.language_model."
 	for _, test := range []struct {
 		tensor string

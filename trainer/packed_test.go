@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/internal/long"
 	"assay/model"
 )
 
@@ -29,6 +30,7 @@ func pack(t *testing.T, backbone, quantization string) {
 // TestLargePackedDryRun: of 7 B parameters in 4 bits, a training step over one pair of 1,500 tokens fits 16 GB, and
 // scoring it fits 8 GB.
 func TestLargePackedDryRun(t *testing.T) {
+	long.Test(t)
 	for name, quantization := range map[string]string{
 		"gptq": `{"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": false}`,
 	} {

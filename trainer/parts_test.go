@@ -12,6 +12,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/exit"
+	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/lora"
 )
@@ -19,6 +20,7 @@ import (
 // TestTrainSection trains part by part what train says: these tensors change and no others, and config.yaml says it
 // again.
 func TestTrainSection(t *testing.T) {
+	long.Test(t)
 	root := oracle.Folders(t)[0]
 	for _, test := range []struct {
 		extra    string

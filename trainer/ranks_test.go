@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"assay/internal/exit"
+	"assay/internal/long"
 )
 
 // crew are ranks in one process.
@@ -156,6 +157,7 @@ func withMicro(t *testing.T, path string, n int) string {
 // TestAnyNumberOfRanks: losses, parameters, validations and the best scorer are those of one process, bit for bit,
 // whichever number of ranks trains.
 func TestAnyNumberOfRanks(t *testing.T) {
+	long.Test(t)
 	for _, extra := range []string{
 		"epochs: 3\nvalidate: {every: 4}\naugment: adiee\n",
 		"epochs: 3\ndata: {train: table.jsonl, train_split: train, validation_split: test, sampling: whole_groups}\n",

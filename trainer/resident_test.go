@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"assay/internal/long"
 	"assay/internal/oracle"
 )
 
@@ -52,6 +53,7 @@ func left(t *testing.T, r *Result) map[string]string {
 // TestResidentIsTheSame: where parameters and sums of gradients stay on the device (the CPU here) the run is the same,
 // bit for bit: losses, norms and what is trained.
 func TestResidentIsTheSame(t *testing.T) {
+	long.Test(t)
 	for name, write := range map[string]func(t *testing.T) string{
 		"adapter": func(t *testing.T) string {
 			return writeOracle(t, "llavanext", "lora: {r: 4, dropout: 0.1}\nvalidate: {every: 2}\nclip_norm: 0.5\n")

@@ -126,13 +126,13 @@ func (s *scan) table(t *data.Edits, out *splitSamples) {
 			lacks[missing.Column]++
 			lack = missing
 		}
-		if err != nil {
-			bad = append(bad, unreadRow{BadRow{Table: t.Path(), Row: i + 1, ID: row.ID, Reason: err.Error(),
-				Place: placeOf(t, i)}, number})
-			continue
+		var contents Contents
+		var unread error
+		var digest string
+		if err == nil {
+			contents, unread = contentsOf(&row.Row, t.Folder())
+			digest, err = s.content(&row, contents)
 		}
-		contents, unread := contentsOf(&row.Row, t.Folder())
-		digest, err := s.content(&row, contents)
 		if err != nil {
 			bad = append(bad, unreadRow{BadRow{Table: t.Path(), Row: i + 1, ID: row.ID, Reason: err.Error(),
 				Place: placeOf(t, i)}, number})
@@ -161,20 +161,10 @@ func (s *scan) table(t *data.Edits, out *splitSamples) {
 			sample.digest = weighted(digest, sample.weight)
 			fmt.Fprintln(s.digest, sample.digest)
 		}
-		sample.group = sample.groupOf(&row)
-		out.grouped = out.grouped || sample.group != ""
-		if sample.group == "" { // on its own
-			sample.group = fmt.Sprintf("\x00%d\x00%d", len(s.data.tables), i)
-		}
-		sample.unit = sample.comparedIn(&row)
-		if row.Label != nil {
-			sample.label = *row.Label
-		}
 		if err := cmp.Or(s.row(t, &row.Row), unread); err != nil {
 			sample.bad = err.Error()
 		}
-		out.rows = append(out.rows, sample)
-		out.splits = append(out.splits, row.Split)
+		s.add(out, &sample, &row)
 	}
 	for _, n := range lacks {
 		if n == t.Len() { // not the rows are wrong, but the name
@@ -183,6 +173,21 @@ func (s *scan) table(t *data.Edits, out *splitSamples) {
 		}
 	}
 	s.data.bad = append(s.data.bad, bad...)
+}
+
+// add adds the sample of a row, in its group and the unit that it is compared in.
+func (s *scan) add(out *splitSamples, sample *sampleRow, row *data.Edit) {
+	sample.group = sample.groupOf(row)
+	out.grouped = out.grouped || sample.group != ""
+	if sample.group == "" { // on its own
+		sample.group = fmt.Sprintf("\x00%d\x00%d", len(s.data.tables), sample.index)
+	}
+	sample.unit = sample.comparedIn(row)
+	if row.Label != nil {
+		sample.label = *row.Label
+	}
+	out.rows = append(out.rows, *sample)
+	out.splits = append(out.splits, row.Split)
 }
 
 // count counts the dimensions that something is said of.

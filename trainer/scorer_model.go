@@ -97,23 +97,7 @@ func newParts(c *Config, plan bool) (*model.ScorerState, error) {
 	if c.Judge != nil {
 		return newJudgeParts(c, plan)
 	}
-	sc := &model.ScorerConfig{
-		Format:        1,
-		Backbone:      c.Backbone,
-		Pair:          c.Pair,
-		PairSize:      c.PairSize,
-		Layout:        c.Layout,
-		Question:      c.Question[0],
-		Answer:        c.Answer[0],
-		TextLoss:      c.TextLoss,
-		ScoreRange:    [2]float64{c.ScoreRange[0], c.ScoreRange[1]},
-		ScoreToken:    c.ScoreToken,
-		ScorePosition: c.ScorePosition,
-		DType:         dtype(c),
-		ChatTemplate:  c.ChatTemplate,
-		EndOfTurn:     c.EndOfTurn,
-		Head:          c.Head,
-	}
+	sc := configuredScorer(c)
 	if err := sc.Normalize(); err != nil {
 		return nil, err
 	}
@@ -158,6 +142,27 @@ func newParts(c *Config, plan bool) (*model.ScorerState, error) {
 	}
 	p.Config, p.Plan = sc, plan
 	return p, nil
+}
+
+// configuredScorer is what a configuration says of its scorer, of format 1.
+func configuredScorer(c *Config) *model.ScorerConfig {
+	return &model.ScorerConfig{
+		Format:        1,
+		Backbone:      c.Backbone,
+		Pair:          c.Pair,
+		PairSize:      c.PairSize,
+		Layout:        c.Layout,
+		Question:      c.Question[0],
+		Answer:        c.Answer[0],
+		TextLoss:      c.TextLoss,
+		ScoreRange:    [2]float64{c.ScoreRange[0], c.ScoreRange[1]},
+		ScoreToken:    c.ScoreToken,
+		ScorePosition: c.ScorePosition,
+		DType:         dtype(c),
+		ChatTemplate:  c.ChatTemplate,
+		EndOfTurn:     c.EndOfTurn,
+		Head:          c.Head,
+	}
 }
 
 // beginOnAdapter makes a fresh scorer around a bare adapter.

@@ -17,6 +17,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/exit"
+	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/lora"
 )
@@ -97,6 +98,7 @@ func off(got, want float64) float64 { return math.Abs(got-want) / max(1, math.Ab
 // TestTextIsTransformers trains ten steps on conversations of several turns and pictures: losses, gradients and tensors
 // are those of transformers and PEFT, in micro-batches of any size.
 func TestTextIsTransformers(t *testing.T) {
+	long.Test(t)
 	runs := map[string]string{"llavanext": "auto", "qwen2_5_vl": "1", "qwen2_vl": "3", "qwen3_vl": "auto"}
 	for family, micro := range runs {
 		t.Run(family, func(t *testing.T) {
@@ -174,6 +176,7 @@ func compareTrained(t *testing.T, dir, file string, full bool) {
 
 // TestTextRanks: several ranks share out training and validation on conversations, with the numbers of one process.
 func TestTextRanks(t *testing.T) {
+	long.Test(t)
 	measure := func(n int) string {
 		path, _ := sftConfig(t, "llavanext", "micro_batch: 1\n")
 		c, errs := newCrew(n), make([]error, n)
@@ -202,6 +205,7 @@ func TestTextRanks(t *testing.T) {
 
 // TestTextGoesOn stops a run after some steps: the result is that of one that was never stopped.
 func TestTextGoesOn(t *testing.T) {
+	long.Test(t)
 	final := func(cut int) []byte {
 		path, _ := sftConfig(t, "llavanext", "lora: {dropout: 0.1}\nmicro_batch: 2\ncheckpoint: {steps: 3}\n")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -309,6 +313,7 @@ func TestTextConfig(t *testing.T) {
 
 // TestTextBringsWhole begins with an adapter that brings parameters whole: they train, and the file has them.
 func TestTextBringsWhole(t *testing.T) {
+	long.Test(t)
 	for extra, some := range map[string]string{
 		"lora: {bias: all}\n":                  ".bias",
 		"lora: {modules_to_save: [lm_head]}\n": "lm_head.weight",

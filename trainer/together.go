@@ -40,8 +40,8 @@ func (k *ranks) claim(out string) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// look is find for all ranks: the first one looks.
-func (r *run) look(o *Options) (*state, string, error) {
+// findShared is find for all ranks: the first one looks.
+func (r *run) findShared(o *Options) (*state, string, error) {
 	var found struct {
 		Old *state
 		Dir string

@@ -125,7 +125,7 @@ func joinErrors(err, second error) error {
 }
 
 func (r *run) train(ctx context.Context, o *Options) (result *Result, err error) {
-	old, dir, err := r.look(o)
+	old, dir, err := r.findShared(o)
 	if err != nil {
 		return nil, err
 	}

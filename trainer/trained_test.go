@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"assay/internal/exit"
+	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/lora"
 )
@@ -60,6 +61,7 @@ func plainTrain(path string, o Options) (*Result, error) {
 
 // TestTrainedParts trains what lora.parts and targets name, and nothing else; the files, the plan and the words agree.
 func TestTrainedParts(t *testing.T) {
+	long.Test(t)
 	for _, test := range []struct {
 		family, lora string
 		parts        []string // of config.yaml
@@ -138,6 +140,7 @@ func TestTrainedParts(t *testing.T) {
 // TestInitKeepsItsAdapter goes on from a scorer: its adapter is what trains, config.yaml says so, and a section that
 // asks for anything else is refused with both named.
 func TestInitKeepsItsAdapter(t *testing.T) {
+	long.Test(t)
 	first, err := plainTrain(
 		pictureRun(t, "llavanext", "lora: {r: 4, alpha: 6, rank_pattern: {v_proj: 2}, layers: [0]}\n"),
 		Options{},

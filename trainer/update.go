@@ -44,35 +44,9 @@ func (r *run) update(ctx context.Context, batch []Example, began time.Time) ([]E
 	if err != nil {
 		return batch, fmt.Errorf("step %d: %w", m.Step, err)
 	}
-	var notFinite []Example // by their losses
-	parts, labelled := r.parts(batch), 0
-	for i := range batch {
-		if batch[i].labelled() {
-			labelled++
-		}
-	}
-	items := make([][][]losses.Item, len(parts))
-	for i, part := range parts {
-		items[i] = r.items(part)
-	}
-	normalise(items)
-	for i, part := range parts {
-		if i > 0 {
-			since := time.Now()
-			r.ready()
-			r.wait(since)
-		}
-		r.lookAhead(parts, i)
-		out, err := r.pass(ctx, batch, parts, items, i)
-		if err != nil {
-			return part, fmt.Errorf("step %d, samples %s: %w", m.Step, ids(part), err)
-		}
-		if err := r.add(out, len(part)); err != nil {
-			return nil, fmt.Errorf("step %d: %w", m.Step, err)
-		}
-		notFinite = append(notFinite, m.add(out, part, len(batch), labelled)...)
-		r.addTerms(m, out, items[i])
-		r.tell(part)
+	notFinite, failed, err := r.passes(ctx, m, batch)
+	if err != nil {
+		return failed, err
 	}
 	if err := r.reduced(ctx); err != nil {
 		return nil, err
@@ -107,6 +81,41 @@ func (r *run) update(ctx context.Context, batch []Example, began time.Time) ([]E
 		return nil, &unrecorded{err}
 	}
 	return nil, nil
+}
+
+// passes runs the parts of a batch one after the other, and sums up their gradients. It returns the examples whose
+// losses are not finite and, with an error, those that it was at.
+func (r *run) passes(ctx context.Context, m *StepMetrics, batch []Example) (notFinite, failed []Example, err error) {
+	parts, labelled := r.parts(batch), 0
+	for i := range batch {
+		if batch[i].labelled() {
+			labelled++
+		}
+	}
+	items := make([][][]losses.Item, len(parts))
+	for i, part := range parts {
+		items[i] = r.items(part)
+	}
+	normalise(items)
+	for i, part := range parts {
+		if i > 0 {
+			since := time.Now()
+			r.ready()
+			r.wait(since)
+		}
+		r.lookAhead(parts, i)
+		out, err := r.pass(ctx, batch, parts, items, i)
+		if err != nil {
+			return nil, part, fmt.Errorf("step %d, samples %s: %w", m.Step, ids(part), err)
+		}
+		if err := r.add(out, len(part)); err != nil {
+			return nil, nil, fmt.Errorf("step %d: %w", m.Step, err)
+		}
+		notFinite = append(notFinite, m.add(out, part, len(batch), labelled)...)
+		r.addTerms(m, out, items[i])
+		r.tell(part)
+	}
+	return notFinite, nil, nil
 }
 
 // tell shows how far the run is after a part of a batch.

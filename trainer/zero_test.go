@@ -19,6 +19,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/exit"
+	"assay/internal/long"
 	"assay/onnx"
 	"assay/optim"
 )
@@ -116,6 +117,7 @@ func saved(t *testing.T, path string) []byte {
 // TestSharedOptimizer: whatever the optimizer and the number of ranks, what is trained and what is saved is that of one
 // process, byte for byte, and any number goes on from it.
 func TestSharedOptimizer(t *testing.T) {
+	long.Test(t)
 	for _, name := range []string{"adamw", "lion", "adamw_8bit", "adafactor"} {
 		write := func() string {
 			path := writeRun(t, 60, "steps: 5\nvalidate: {every: 2}\ncheckpoint: {steps: 2, minutes: 100}\nclip_norm: 1\n")

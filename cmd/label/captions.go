@@ -83,7 +83,7 @@ type captionResult struct {
 }
 
 func writeCaptions(c *cobra.Command, r *captions.Run) (err error) {
-	model, remote, err := openCaptioner(r)
+	model, remote, err := openCaptioner(r, cli.Warner(c))
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func writeCaptions(c *cobra.Command, r *captions.Run) (err error) {
 }
 
 // openCaptioner opens the model of a run; remote is nil if it is on this machine.
-func openCaptioner(r *captions.Run) (m chat.Model, remote *chat.Remote, err error) {
+func openCaptioner(r *captions.Run, warn func(string)) (m chat.Model, remote *chat.Remote, err error) {
 	if r.Remote {
 		r.Name = r.Server.Model
 		remote, err = chat.OpenRemote(r.Server)
@@ -155,7 +155,7 @@ func openCaptioner(r *captions.Run) (m chat.Model, remote *chat.Remote, err erro
 		return remote, remote, nil
 	}
 	o := generate.Options{Adapter: r.Model.Adapter, Device: r.Model.Device, DType: r.Model.DType,
-		Threads: r.Model.Threads, Cache: r.Model.Cache, Batch: r.Model.Answers}
+		Threads: r.Model.Threads, Cache: r.Model.Cache, Batch: r.Model.Answers, Warn: warn}
 	if o.Threads == 0 {
 		o.Threads = runtime.NumCPU()
 	}

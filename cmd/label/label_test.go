@@ -15,6 +15,7 @@ import (
 
 	"assay/data"
 	"assay/internal/cli"
+	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/labeling"
 )
@@ -207,6 +208,7 @@ func TestExamples(t *testing.T) {
 
 // A run that is killed again and again, and interrupted in between, ends with the same table as one that is left alone.
 func TestKilled(t *testing.T) {
+	long.Test(t)
 	photos, err := filepath.Abs("../../examples/photos")
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,15 +38,16 @@ func newSimilarities() *cobra.Command {
 		Long: `similarities reads a table (JSONL, CSV or Parquet) with the columns source and edit and, where they are known, target,
 source_caption and target_caption, and writes the same rows with
 
-  clip_d   direction: cosine of edit - source and target_caption - source_caption, of embeddings of length 1
-  clip_i   cosine of edit and target
-  dino_i   the same with DINOv2
-  clip_t   cosine of edit and target_caption
-  profile  the labelling profile whose clip_d this is: label compares it with its own
+  clip_d     direction: cosine of edit - source and target_caption - source_caption, of embeddings of length 1
+  clip_i     cosine of edit and target
+  dino_i     the same with DINOv2
+  clip_t     cosine of edit and target_caption
+  undefined  the columns of numbers that do not exist: clip_d where the captions are equal, which have no direction
+  profile    the labelling profile whose clip_d this is: label compares it with its own
 
-A number is null where an ingredient is missing, or where it is not defined (equal captions). Columns of an encoder that is
-not given stay as they are. A row with a picture that cannot be read says so in the column error; the others
-go on, and the exit code is 1 at the end.
+A number is null where an ingredient is missing, or where it does not exist; label tells the two apart by the column
+undefined. Columns of an encoder that is not given stay as they are. A row with a picture that cannot be read says so in
+the column error; the others go on, and the exit code is 1 at the end.
 
 The encoders are checkpoint directories of Hugging Face, or .onnx files of them with preprocessor_config.json (and
 tokenizer.json) beside them. Paths of pictures are relative to the input's folder. Every distinct picture and caption is
@@ -138,6 +141,14 @@ func (r *similarityRun) finish(c *cobra.Command, t *data.Table, m *encoders.Meas
 			"cache\n", result.Rows, result.Out,
 			result.Known["clip_d"], result.Known["clip_i"], result.Known["dino_i"], result.Known["clip_t"], result.Encoded,
 			result.Cached)
+		for _, name := range slices.Sorted(maps.Keys(result.Not)) {
+			fmt.Fprintf(
+				w,
+				"%s does not exist of %d rows (equal captions have no direction): column undefined\n",
+				name,
+				result.Not[name],
+			)
+		}
 	}
 	if err := cli.Print(c, result, words); err != nil || result.Failed == 0 {
 		return err

@@ -140,6 +140,63 @@ func TestSimilarities(t *testing.T) {
 	})
 }
 
+// TestSimilaritiesUndefined: what does not exist is told from what is missing, in both formats, by the message, and
+// when another run keeps the numbers of an encoder that it is not given.
+func TestSimilaritiesUndefined(t *testing.T) {
+	folder := oracle.Folders(t)[0]
+	picture := filepath.Join(
+		folder,
+		"clip",
+		oracle.Read[[]struct{ Input string }](t, filepath.Join(folder, "clip", "pairs.json"))[0].Input,
+	)
+	row := fmt.Sprintf(`{"source": %[1]q, "edit": %[1]q, "target_caption": "a cat"`, picture)
+	in := filepath.Join(t.TempDir(), "edits.jsonl")
+	if err := os.WriteFile(in, []byte(row+`, "source_caption": "a cat"}`+"\n"+row+"}\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	cache := t.TempDir()
+	check := func(out string) {
+		for i, want := range []string{"clip_d", ""} {
+			rec := records(t, out)[i]
+			v, ok := rec.Get("undefined")
+			if text, err := data.Text(v); err != nil || !ok || text != want || number(t, rec, "clip_d") != nil {
+				t.Errorf("%s, row %d: undefined is %q, want %q (%v)", out, i, text, want, err)
+			}
+		}
+	}
+	for _, name := range []string{"measured.jsonl", "measured.parquet"} {
+		out := filepath.Join(t.TempDir(), name)
+		code, stdout := run(t.Context(), folder, cache, in, out)
+		if code != cli.Done || !strings.Contains(stdout, `"undefined":{"clip_d":1}`) &&
+			!strings.Contains(stdout, "\"undefined\": {\n  \"clip_d\": 1") {
+			t.Fatalf("exit code %d: %s", code, stdout)
+		}
+		check(out)
+		again := filepath.Join(t.TempDir(), "again.jsonl")
+		var o, e strings.Builder
+		if code := app.Run(
+			t.Context(),
+			[]string{
+				"similarities",
+				"--dino",
+				filepath.Join(folder, "dinov2", "model"),
+				"--cache",
+				cache,
+				"--in",
+				out,
+				"--out",
+				again,
+			},
+			&o,
+			&e,
+		); code != cli.Done ||
+			!strings.Contains(o.String(), "clip_d does not exist of 1 rows") {
+			t.Fatalf("exit code %d: %s%s", code, &o, &e)
+		}
+		check(again)
+	}
+}
+
 // TestSimilaritiesResume: an interrupted run says so, leaves no table, and is continued to the same bytes.
 func TestSimilaritiesResume(t *testing.T) {
 	folder := oracle.Folders(t)[0]

@@ -24,6 +24,7 @@ type benchFlags struct {
 	boxes       string
 	writeTo     string // folder of the authors' files
 	means       string
+	examples    string // file of conversations
 	baseline    string
 	clip, dino  string // encoders of the baselines
 	captions    string
@@ -157,7 +158,7 @@ func (f *benchFlags) add(c *cobra.Command, b *benchmarks.Benchmark) {
 		case "component":
 			flags.StringSliceVar(&f.metrics, name, nil, "metrics to run on the editors' pictures: YAML files, whose names are "+
 				"those of components (train export-metric makes some)")
-			flags.StringVar(&f.boxes, "boxes", "", "boxes and points of pictures (JSON lines) for metrics that need them")
+			flags.StringVar(&f.boxes, "boxes", "", "boxes, points and masks of pictures (JSON lines) for metrics that need them")
 		case "editors":
 			flags.StringSliceVar(&f.Editors, name, nil, "folders of the editors' pictures, and of what was measured of them")
 		case "by":
@@ -167,6 +168,14 @@ func (f *benchFlags) add(c *cobra.Command, b *benchmarks.Benchmark) {
 			flags.StringVar(&f.Human, name, "", "file of human ratings of the samples (JSON lines) to correlate with")
 		case "write-authors":
 			flags.StringVar(&f.writeTo, name, "", "folder to write the files of the benchmark's authors to")
+		case "examples":
+			flags.StringVar(
+				&f.examples,
+				name,
+				"",
+				"write the statements as conversations with --judge's question and the right "+
+					"answer, to learn from (.jsonl; train, mode: text), ask nothing",
+			)
 		case "means":
 			flags.StringVar(&f.means, name, "", "CSV of published means: the overall score from them alone")
 		case "bg-norm":

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"assay/internal/long"
 )
 
 const golden = "../../testdata/golden/"
@@ -30,6 +32,7 @@ func benchJSON(t *testing.T, args ...string) map[string]any {
 }
 
 func TestBench(t *testing.T) {
+	long.Test(t)
 	const judges = golden + "imagenhub/judges/"
 	v := benchJSON(t, "imagenhub", "--ratings", golden+"imagenhub", "--predictions", judges+"gpt4o_0shot.jsonl")
 	if p := v["published"].(float64); math.Abs(p-0.38205639488565435) > 1e-9 {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/internal/packed"
 )
@@ -93,6 +94,7 @@ func expectNumbers(t *testing.T, got, want map[string]float64, tolerance float64
 // their
 // size.
 func TestGEdit(t *testing.T) {
+	long.Test(t)
 	f, dir := readEditorFixtures(t).GEdit, t.TempDir()
 	picture, err := os.ReadFile(filepath.Join(oracle.Folders(t)[0], "images", "coffee.png"))
 	if err != nil {

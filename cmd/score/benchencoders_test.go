@@ -92,7 +92,16 @@ func TestEncoderBaselines(t *testing.T) {
 			}
 		}
 	}
+	equal := filepath.Join(dir, "equal.jsonl") // captions that have no direction
+	var same strings.Builder
+	for i := range pairs {
+		fmt.Fprintf(&same, `{"id": "%d", "source_caption": "a cat", "target_caption": "a cat"}`+"\n", i)
+	}
+	if err := os.WriteFile(equal, []byte(same.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
 	for args, want := range map[string]string{
+		"--baseline clip_d --clip " + clip + " --captions " + equal: "clip_d needs two captions that differ: it is undefined",
 		"--baseline clip_t":                           "needs --clip",
 		"--baseline clip_d --clip " + clip:            "needs --captions",
 		"--baseline dino_i --scorer x --dino " + dino: "--compare",

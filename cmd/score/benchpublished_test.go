@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -345,5 +346,65 @@ func TestEmuEdit(t *testing.T) {
 	expectNumbers(t, systems["still"], systems["Lazy"], 0)
 	if l1 := systems["emu"]["l1_source: test"]; !(l1 > 0 && l1 < 1) {
 		t.Errorf("l1_source is %v", l1)
+	}
+}
+
+// TestRPMModify: FED-Bench's RPM-Modify is the direction of the pictures in their boxes and of the triplet's captions:
+// that of transformers where the boxes hold everything, and of what they hold otherwise.
+func TestRPMModify(t *testing.T) {
+	var f struct {
+		LongCLIP struct {
+			Texts     map[string]string
+			Direction struct{ Raw float64 }
+		}
+	}
+	raw, err := os.ReadFile("../../metrics/testdata/models.json")
+	if err == nil {
+		err = json.Unmarshal(raw, &f)
+	}
+	if err != nil || f.LongCLIP.Direction.Raw == 0 {
+		t.Fatal(err, f)
+	}
+	clip := filepath.Join(packed.Unpack(t, "../../metrics/testdata/models.zip"), "longclip")
+	images, dir := filepath.Join(oracle.Folders(t)[0], "images"), t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	put(t, dir, "triplets.jsonl", map[string]any{
+		"sample":            "s",
+		"source":            "astronaut.png",
+		"gt":                "astronaut.png",
+		"dense_instruction": "make it purple",
+		"source_caption":    f.LongCLIP.Texts["before"],
+		"caption":           f.LongCLIP.Texts["after"],
+	})
+	edited, err := os.ReadFile(filepath.Join(images, "astronaut_purple.png"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, dir, "M/dense/s.png", edited)
+	put(t, dir, "rpm.yaml", []byte("format: 1\nname: rpm_modify\nencoder: "+clip+
+		"\nof: [edit, source, caption, source_caption]\nprepare: {box: true}\n"))
+	put(t, dir, "judged.jsonl", map[string]any{"sample": "s", "method": "M", "instructions": "dense", "pq": 5})
+	measure := func(box string) float64 {
+		t.Helper()
+		put(t, dir, "boxes.jsonl", []byte(`{"id": "s", "picture": "source", "box": `+box+`}`+"\n"+
+			`{"id": "s", "model": "M/dense", "box": `+box+`}`))
+		benchJSON(t, "fed-bench", "--ratings", in("triplets.jsonl"), "--images", images, "--editors", in("M"), "--boxes",
+			in("boxes.jsonl"), "--component", in("rpm.yaml"), "--components", in("judged.jsonl"), "--out", in("run"+box),
+			"--resamples", "0")
+		var line struct {
+			Value float64 `json:"rpm_modify"`
+		}
+		raw, err := os.ReadFile(in("run" + box + "/component-rpm_modify.jsonl"))
+		if err == nil {
+			err = json.Unmarshal(raw, &line)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return line.Value
+	}
+	whole, part := measure("[0, 0, 99999, 99999]"), measure("[0, 0, 60, 60]")
+	if math.Abs(whole-f.LongCLIP.Direction.Raw) > 1e-5 || math.Abs(part-whole) < 1e-4 {
+		t.Errorf("%v, want %v; of a part %v", whole, f.LongCLIP.Direction.Raw, part)
 	}
 }

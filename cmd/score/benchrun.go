@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"assay/benchmarks"
 	"assay/encoders"
@@ -21,7 +20,7 @@ import (
 func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
 	r := &benchmarks.Report{Benchmark: b, Extra: map[string]any{}}
 	if f.means != "" {
-		if err := onlyMeans(c); err != nil {
+		if err := alone(c, "--means computes the overall score from the means alone", "means", "report"); err != nil {
 			return err
 		}
 		result, err := b.Means(f.means)
@@ -37,6 +36,9 @@ func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
 	set, err := b.Load(f.Options)
 	if err != nil {
 		return cli.Usage(err)
+	}
+	if f.examples != "" {
+		return f.writeExamples(c, set.(benchmarks.Teachable)) // the flag is there for such sets alone
 	}
 	if err := f.evaluate(c, r, set); errors.Is(err, errShared) {
 		return nil
@@ -59,21 +61,6 @@ func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
 		}
 	}
 	return f.finish(c, r)
-}
-
-// onlyMeans refuses flags that mean nothing where the overall score is computed from published means.
-func onlyMeans(c *cobra.Command) error {
-	var others []string
-	c.LocalNonPersistentFlags().VisitAll(func(flag *pflag.Flag) {
-		if flag.Changed && flag.Name != "means" && flag.Name != "report" {
-			others = append(others, "--"+flag.Name)
-		}
-	})
-	if len(others) > 0 {
-		return cli.Usagef("%s: --means computes the overall score from the means alone: leave this out, or leave out --means",
-			strings.Join(others, ", "))
-	}
-	return nil
 }
 
 // check refuses flags that make no sense.
@@ -286,6 +273,11 @@ func (f *benchFlags) score(
 		return "", "", err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
+	if kind.Name == "" {
+		if items, err = s.Items(scorable); err != nil {
+			return "", "", cli.Usage(err)
+		}
+	}
 	r.Facts = append(r.Facts, "scorer "+s.Name+": "+s.Settings)
 	run := benchmarks.Run{Benchmark: r.Benchmark.Name, Items: items, Dir: f.folder(r)}
 	if questions, ok := set.(benchmarks.Questions); ok {

@@ -9,12 +9,14 @@ import (
 	"testing"
 
 	"assay/internal/cli"
+	"assay/internal/long"
 	"assay/internal/oracle"
 )
 
 // TestBenchShards: what shards of a judge in words did, in any order, merges into the report of one run, answers that
 // cannot be read included.
 func TestBenchShards(t *testing.T) {
+	long.Test(t)
 	dir := t.TempDir()
 	picture, err := os.ReadFile(filepath.Join(oracle.Folders(t)[0], "images", "coffee.png"))
 	if err != nil {

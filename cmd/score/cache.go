@@ -184,6 +184,22 @@ func parseAge(text string) (time.Duration, error) {
 	return d, nil
 }
 
+// bytesValue is a flag's number of bytes.
+type bytesValue int64
+
+// String is the number as it was given, in bytes.
+func (v *bytesValue) String() string { return strconv.FormatInt(int64(*v), 10) }
+
+// Type is what help calls it.
+func (v *bytesValue) Type() string { return "bytes" }
+
+// Set reads a number of bytes, or a size like 10GiB.
+func (v *bytesValue) Set(text string) error {
+	n, err := parseBytes(text)
+	*v = bytesValue(n)
+	return err
+}
+
 // parseBytes reads a size as the configuration of train has it.
 func parseBytes(text string) (int64, error) {
 	var size trainer.CacheSize

@@ -31,8 +31,8 @@ func (f *modelFlags) add(c *cobra.Command, name string) {
 	flags.StringVar(&f.backbone, name, "", "Hugging Face checkpoint directory that answers")
 	flags.StringVar(&f.o.Adapter, strings.Replace(name, "backbone", "adapter", 1), "",
 		"adapter over it (PEFT's files, as train makes with mode: text)")
-	flags.Int64Var(&f.o.Cache, "cache", 0, "bytes of keys and values (0: 2 GiB, on CUDA what the device has room for); a "+
-		"request that takes more is refused")
+	flags.Var((*bytesValue)(&f.o.Cache), "cache", "bytes of keys and values, as 4GiB or 500MB (0: 2GiB, on CUDA what the "+
+		"device has room for); a request that takes more is refused")
 	flags.StringVar(&f.o.DType, "dtype", "auto", "type in which the checkpoint answers on CUDA: float32, bfloat16, or "+
 		"auto: bfloat16 if its weights are half precision; the CPU computes in float32")
 	flags.IntVar(&f.o.Batch, "answers", 8, "answers that are made at a time")
@@ -44,10 +44,9 @@ func (f *modelFlags) addPlace(c *cobra.Command, of string) {
 	c.Flags().StringVar(&f.o.Device, "device", "auto", "auto, cpu or cuda:N"+of)
 }
 
-func (f *modelFlags) open() (*generate.Model, error) {
-	if f.o.Cache < 0 || f.o.Batch <= 0 || f.o.Threads < 0 {
-		return nil, cli.Usagef("--answers %d must be positive, --cache %d and --threads %d not negative", f.o.Batch,
-			f.o.Cache, f.o.Threads)
+func (f *modelFlags) open(c *cobra.Command) (*generate.Model, error) {
+	if f.o.Batch <= 0 || f.o.Threads < 0 {
+		return nil, cli.Usagef("--answers %d must be positive, --threads %d not negative", f.o.Batch, f.o.Threads)
 	}
 	if err := errors.Join(ort.CheckDevice(f.o.Device), model.CheckDType(f.o.DType)); err != nil {
 		return nil, cli.Usage(err)
@@ -55,6 +54,7 @@ func (f *modelFlags) open() (*generate.Model, error) {
 	if f.o.Threads == 0 {
 		f.o.Threads = runtime.NumCPU()
 	}
+	f.o.Warn = cli.Warner(c)
 	return generate.Open(f.backbone, f.o)
 }
 
@@ -95,7 +95,7 @@ company may differ in the last bits, and with it what follows.`,
 			if err := f.check(c); err != nil {
 				return err
 			}
-			m, err := f.open()
+			m, err := f.open(c)
 			if err != nil {
 				return err
 			}

@@ -59,7 +59,7 @@ func (f *answerFlags) open(c *cobra.Command) (*chatModel, error) {
 		m.remote, err = f.openRemote(c)
 		m.model = m.remote
 	} else {
-		m.model, err = f.local.open()
+		m.model, err = f.local.open(c)
 	}
 	if err != nil {
 		return nil, err

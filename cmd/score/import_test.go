@@ -2,12 +2,15 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/internal/packed"
 )
@@ -127,6 +130,81 @@ func TestImported(t *testing.T) {
 		t.Errorf("gradient: exit code %d, %v", code, v)
 	}
 	near("gradient", v["score"], c.Score)
+}
+
+// TestDimensions: every command that scores reports the dimension that is asked for, as pair does, and refuses others.
+func TestDimensions(t *testing.T) {
+	long.Test(t)
+	dir, images := released(t)
+	tmp := t.TempDir()
+	scorer := filepath.Join(tmp, "editreward")
+	importEditReward(t, dir, scorer)
+	source, table := filepath.Join(images, "coffee.png"), filepath.Join(tmp, "edits.jsonl")
+	var rows strings.Builder
+	edits := []string{"coffee_blur", "chelsea", "coffee"}
+	for i := range 12 {
+		edit := filepath.Join(images, edits[i%3]+".png")
+		fmt.Fprintf(&rows, "{\"id\": \"%d\", \"source\": %q, \"edit\": %q, \"instruction\": \"blur it\"}\n", i, source, edit)
+	}
+	if err := os.WriteFile(table, []byte(rows.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	near := func(what string, got any, want float64) {
+		t.Helper()
+		if v, ok := got.(float64); !ok || !(math.Abs(v-want) < 1e-4) {
+			t.Errorf("%s: %v, want %g", what, got, want)
+		}
+	}
+	for _, name := range []string{"following", "quality"} {
+		by := func(args ...string) []string { return append(args, "--scorer", scorer, "--dimension", name) }
+		want, mean := map[string]float64{}, 0.0
+		for i, edit := range edits {
+			_, v := command(t, by("pair", "--source", source, "--edit", filepath.Join(images, edit+".png"),
+				"--instruction", "blur it")...)
+			want[edit], mean = v["score"].(float64), mean+v["score"].(float64)/3
+			if i > 0 {
+				continue
+			}
+			_, v = command(t, by("gradient", "--source", source, "--edit", filepath.Join(images, edit+".png"),
+				"--instruction", "blur it", "--out", filepath.Join(tmp, "g.npy"))...)
+			near("gradient", v["score"], want[edit])
+		}
+		out := filepath.Join(tmp, name+"scores.jsonl")
+		if code, v := command(t, by("batch", "--in", table, "--out", out)...); code != 0 {
+			t.Fatalf("batch: exit code %d, %v", code, v)
+		}
+		for i, row := range lines(t, out) {
+			near("batch", row["score"], want[edits[i%3]])
+		}
+		scores := slices.Collect(maps.Values(want))
+		lowest, highest := slices.Min(scores), slices.Max(scores)
+		_, best := command(t, by("best", "--in", table)...)
+		near("best", best["best"].([]any)[0].(map[string]any)["score"], highest)
+		labels := filepath.Join(tmp, name+"labels")
+		if code, v := command(t, by("condition", "--in", table, "--out", labels, "--range", "auto")...); code != 0 {
+			t.Errorf("condition: exit code %d, %v", code, v)
+		}
+		for i, row := range lines(t, filepath.Join(labels, "metadata.jsonl")) { // on 0..10 of the table's own range
+			near("condition", row["score"].(float64)*(highest-lowest)/10, want[edits[i%3]]-lowest)
+		}
+		_, drifted := command(t, by("drift", "--before", table, "--after", out)...)
+		first := drifted["facts"].([]any)[0].(map[string]any)
+		if near("drift", first["before"], mean); first["name"] != "score" {
+			t.Errorf("drift: %v", first)
+		}
+	}
+	for _, args := range [][]string{
+		{"pair", "--source", source, "--edit", source, "--instruction", "x"},
+		{"gradient", "--source", source, "--edit", source, "--instruction", "x", "--out", filepath.Join(tmp, "g.npy")},
+		{"batch", "--in", table, "--out", filepath.Join(tmp, "no.jsonl")}, {"best", "--in", table},
+		{"condition", "--in", table, "--out", filepath.Join(tmp, "no")}, {"drift", "--before", table, "--after", table},
+		{"calibrate", "--in", table},
+	} {
+		code, _, stderr := run(t, append(args, "--scorer", scorer, "--dimension", "looks")...)
+		if code != 1 || !strings.Contains(stderr, `"looks"`) || !strings.Contains(stderr, "following") {
+			t.Errorf("%s: exit code %d, %s", args[0], code, stderr)
+		}
+	}
 }
 
 // TestImportedOnePicture scores a picture that has no source.

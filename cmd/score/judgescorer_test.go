@@ -249,3 +249,89 @@ func TestMVEIJudges(t *testing.T) {
 		}
 	}
 }
+
+// TestMVEIExamples: the conversations that MVEI's statements become have the very parts that the judge sends a server,
+// and the answer that the benchmark's rule reads as the truth.
+func TestMVEIExamples(t *testing.T) {
+	data, dir := auroraFolder(t), t.TempDir()
+	meta := `[{"image_id": "coffee.png", "ov_emotion": ["joy"], "statement_list": [
+		{"statement": "It is <calm> & \"café\".\n", "label": "Correct", "class": "scene context", "subclass": "none"},
+		{"statement": "s1", "label": "incorrect", "class": "scene context", "subclass": "none"}]}]`
+	if err := os.WriteFile(filepath.Join(data, "MVEI_metadata.json"), []byte(meta), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	type part struct{ Type, Text, Image string }
+	type message struct {
+		Role    string
+		Content json.RawMessage
+	}
+	parse := func(raw []byte) (p []part) {
+		if err := json.Unmarshal(raw, &p); err != nil {
+			t.Error(err)
+		}
+		return p
+	}
+	sent := map[string][]part{} // by the text
+	url := answering(t, func(body string) string {
+		var q struct{ Messages []message }
+		if err := json.Unmarshal([]byte(body), &q); err != nil || len(q.Messages) != 1 || q.Messages[0].Role != "user" {
+			t.Errorf("%v: %s", err, body)
+			return ""
+		}
+		parts := parse(q.Messages[0].Content)
+		sent[parts[len(parts)-1].Text] = parts
+		return "Correct"
+	})
+	benchJSON(t, "mvei", "--ratings", data, "--images", data, "--judge", "esj", "--url", url, "--model", "m",
+		"--concurrency", "1", "--store", filepath.Join(dir, "answers"), "--out", filepath.Join(dir, "run"),
+		"--resamples", "0")
+	out := filepath.Join(dir, "conversations.jsonl")
+	args := []string{"mvei", "--ratings", data, "--images", data, "--judge", "esj", "--examples", out}
+	if v := benchJSON(t, args...); v["written"] != 2.0 || len(sent) != 2 {
+		t.Fatalf("%v, %d were sent", v, len(sent))
+	}
+	raw, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.Split(strings.TrimSpace(string(raw)), "\n") {
+		var row struct {
+			ID       string
+			Messages []message
+		}
+		if err := json.Unmarshal([]byte(line), &row); err != nil || len(row.Messages) != 2 {
+			t.Fatalf("%v: %s", err, line)
+		}
+		got := parse(row.Messages[0].Content)
+		want, ok := sent[got[len(got)-1].Text]
+		if !ok || len(got) != 2 || len(want) != 2 || want[0].Type != "image_url" || got[0].Type != "image" ||
+			want[1].Type != got[1].Type {
+			t.Errorf("%+v, the judge sends %+v", got, sent)
+		}
+		if path := filepath.Join(dir, filepath.FromSlash(got[0].Image)); path != filepath.Join(data, "coffee.png") {
+			t.Errorf("the picture is %s", path)
+		}
+		answer := []string{`"Correct"`, `"Incorrect"`}[i]
+		if id := fmt.Sprintf("coffee.png#%d", i); row.ID != id || row.Messages[0].Role != "user" ||
+			row.Messages[1].Role != "assistant" || string(row.Messages[1].Content) != answer {
+			t.Errorf("%s", line)
+		}
+	}
+	for text, more := range map[string][]string{
+		"--seed: --examples asks nothing": {"--seed", "2"},
+		"coffee.png: the picture is not":  {"--images", dir},
+		"one question":                    {"--judge", "viescore"},
+		".jsonl":                          {"--examples", "x.json"},
+	} {
+		if code, _, stderr := bench(append(args, more...)...); code != 2 || !strings.Contains(stderr, text) {
+			t.Errorf("%v: exit code %d: %s", more, code, stderr)
+		}
+	}
+	bad := strings.Replace(meta, `"Correct"`, `""`, 1)
+	if err := os.WriteFile(filepath.Join(data, "MVEI_metadata.json"), []byte(bad), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := bench(args...); code != 2 || !strings.Contains(stderr, "statement 0") {
+		t.Errorf("without a truth: exit code %d: %s", code, stderr)
+	}
+}

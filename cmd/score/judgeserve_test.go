@@ -13,12 +13,14 @@ import (
 	"strings"
 	"testing"
 
+	"assay/internal/long"
 	"assay/internal/oracle"
 )
 
 // TestServeJudge: the server gives the scores of a judge that answers in words; what cannot be read is an error of its
 // own kind, and there are no gradients.
 func TestServeJudge(t *testing.T) {
+	long.Test(t)
 	url := answering(t, func(body string) string {
 		if strings.Contains(body, "do nonsense") {
 			return "no idea"

@@ -71,7 +71,7 @@ func serve(c *cobra.Command, f *serveFlags) error {
 	var scorers []reward.Scorer
 	var local chat.Model
 	if f.answers.backbone != "" {
-		m, err := f.openChat()
+		m, err := f.openChat(c)
 		if err != nil {
 			return err
 		}
@@ -105,6 +105,11 @@ func serve(c *cobra.Command, f *serveFlags) error {
 		debug.SetMemoryLimit(f.o.Memory + f.o.Memory/4 + 1<<29)
 	}
 	f.o.Warn = cli.Warner(c)
+	return f.listen(c, names, scorers)
+}
+
+// listen answers requests to the scorers until c's context ends.
+func (f *serveFlags) listen(c *cobra.Command, names []string, scorers []reward.Scorer) error {
 	s, err := reward.NewServer(f.o, names, scorers)
 	if err != nil {
 		return cli.Usage(err)
@@ -151,11 +156,11 @@ func named(arg string) (name, dir string) {
 }
 
 // openChat opens the checkpoint that answers in words.
-func (f *serveFlags) openChat() (*generate.Model, error) {
+func (f *serveFlags) openChat(c *cobra.Command) (*generate.Model, error) {
 	name, dir := named(f.answers.backbone)
 	f.answers.backbone, f.answers.o.Threads = dir, f.threads
 	f.answers.o.Device, _, _ = strings.Cut(f.device, ",")
-	m, err := f.answers.open()
+	m, err := f.answers.open(c)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"assay/benchmarks"
+	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/model"
 	"assay/trainer"
@@ -68,6 +69,7 @@ func validations(t *testing.T, run string) (out []trainer.ValidationMetrics) {
 // TestBestByBenchmark: validate.by: benchmark keeps the scorer that has the best number, and that number is what the
 // benchmark says of best/. The data of the benchmark are all that is validated on.
 func TestBestByBenchmark(t *testing.T) {
+	long.Test(t)
 	ratings := writeRatings(t)
 	extra := fmt.Sprintf(
 		"steps: 3\nvalidate: {every: 1, by: benchmark, benchmark: {name: aurora-point, ratings: %q}}\n",

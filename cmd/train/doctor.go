@@ -135,8 +135,12 @@ func printRow(w io.Writer, r doctor.Row) {
 
 // printTraces prints what was found on the larger model.
 func printTraces(w io.Writer, r *doctor.Report) {
-	fmt.Fprintf(w, "model       %s, %s, %d parameters, %d train, %d pairs of %d tokens\n", r.Model.Backbone,
-		r.Model.Family, r.Model.Parameters, r.Model.Trainable, r.Model.Batch, r.Model.Tokens)
+	fmt.Fprintf(w, "model       %s, %s", r.Model.Backbone, r.Model.Family)
+	if r.Model.Parameters > 0 { // a trace counts them
+		fmt.Fprintf(w, ", %d parameters, %d train, %d pairs of %d tokens", r.Model.Parameters, r.Model.Trainable,
+			r.Model.Batch, r.Model.Tokens)
+	}
+	fmt.Fprintln(w)
 	for _, p := range r.Placement {
 		var ran []string
 		for _, name := range slices.Sorted(maps.Keys(p.Ran)) {

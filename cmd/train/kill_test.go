@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"assay/internal/cli"
+	"assay/internal/long"
 	"assay/model/fresh"
 )
 
@@ -36,6 +37,7 @@ func train(config string) *exec.Cmd {
 // compares the scorer with that of a run that was left alone, byte for byte. Every start opens its sessions anew, so
 // the backbone has one layer.
 func TestKilledRunsEndTheSame(t *testing.T) {
+	long.Test(t)
 	backbone := oneLayer(t)
 	for _, mode := range []string{"lora", "full"} {
 		t.Run(mode, func(t *testing.T) {

@@ -258,9 +258,13 @@ func (c *cells) text(field string) string {
 	return s
 }
 
-// similarity is unknown if the value is null or not there, undefined if it is NaN.
+// similarity is unknown if the value is null or not there, undefined if it is NaN, or null and among the columns that
+// the column undefined names (label similarities writes it: JSON has no NaN).
 func (c *cells) similarity(field string) heuristics.Similarity {
 	x, err := data.AnyNumber(c.get(field))
+	if err == nil && x == nil && slices.Contains(strings.Fields(c.text("undefined")), field) {
+		return heuristics.Measured(math.NaN())
+	}
 	if err == nil && x != nil && math.IsInf(*x, 0) {
 		err = fmt.Errorf("want a finite number, have %v", *x)
 	}

@@ -13,7 +13,7 @@ var tableFields = map[string]string{"id": "id", "session": "session", "split": "
 	"target": "target",
 	"edit":   "edit", "method": "method", "instruction": "instruction", "source_caption": "source_caption",
 	"target_caption": "target_caption", "label": "label", "clip_d": "clip_d", "clip_i": "clip_i", "dino_i": "dino_i",
-	"profile": "profile"}
+	"undefined": "undefined", "profile": "profile"}
 
 func init() {
 	register(Layout{

@@ -25,6 +25,7 @@ internal/exit:
 internal/version:
 internal/cli: internal/exit internal/version internal/remote shards
 internal/fuzzing:
+internal/long:
 internal/journal:
 internal/packed:
 internal/page:
@@ -79,7 +80,7 @@ trainer:          internal/exit internal/version internal/journal
 doctor:          onnx ort data losses lora model model/text model/quantize model/fresh optim internal/kernels
 doctor:          internal/exit internal/version
 judges:           checkpoints model store internal/atomicfile internal/exit internal/pystring
-internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed
+internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed internal/long
 metrics:         onnx ort checkpoints data encoders heuristics store internal/strictyaml internal/atomicfile
 scoring:         data store model internal/remote internal/journal internal/workers internal/atomicfile shards
 scoring/calibrate: calibration data model scoring store internal/atomicfile internal/page internal/stats

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/internal/long"
 )
 
 func testWorld(t testing.TB, augment bool) *World {
@@ -34,6 +35,7 @@ func far(a, b *data.Picture) float64 {
 // Every family changes the picture, says so in the caption, and has a truth by construction: a perfect output is better
 // than half of one, and that is better than none.
 func TestFamilies(t *testing.T) {
+	long.Test(t)
 	w := testWorld(t, false)
 	for _, f := range Families {
 		gradual := 0

@@ -3,6 +3,8 @@ package miniature
 import (
 	"strings"
 	"testing"
+
+	"assay/internal/long"
 )
 
 // Questions about one pair contradict each other, so that none can be answered without the pictures; the answer is yes
@@ -69,6 +71,7 @@ func TestEditors(t *testing.T) {
 
 // The words that the world knows are few: a tiny tokenizer learns them all.
 func TestVocabulary(t *testing.T) {
+	long.Test(t)
 	w := testWorld(t, true)
 	words := map[string]bool{}
 	wordings := map[string]bool{}

@@ -16,6 +16,7 @@ import (
 
 	"assay/data"
 	"assay/data/readers"
+	"assay/internal/long"
 )
 
 // digests returns the digest of every file in a folder.
@@ -49,6 +50,7 @@ func writeSet(t *testing.T, w *World, s Set) (string, *Summary) {
 
 // One seed gives one data set, on any number of processors; another seed gives another one.
 func TestDeterminism(t *testing.T) {
+	long.Test(t)
 	w := testWorld(t, true)
 	for _, embed := range []bool{false, true} {
 		s := Set{Seed: 3, Instructions: 20, Chains: 4, Embed: embed}
@@ -71,6 +73,7 @@ func TestDeterminism(t *testing.T) {
 // The tables are read by the layouts that they are written for, in both forms, and the truth file knows every output
 // and nothing else.
 func TestTablesAreRead(t *testing.T) {
+	long.Test(t)
 	w := testWorld(t, true)
 	var digest []string
 	for _, embed := range []bool{false, true} {
@@ -159,6 +162,7 @@ func TestTablesAreRead(t *testing.T) {
 
 // An exam has every kind that a task can have, and its names do not tell.
 func TestExam(t *testing.T) {
+	long.Test(t)
 	dir, summary := writeSet(t, testWorld(t, false), Set{Seed: 1, Instructions: 56, Exam: true})
 	for _, k := range Kinds {
 		if n := summary.Kinds[k]; n < 28 || n > 56 {

@@ -11,6 +11,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/data"
+	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/model"
 )
@@ -39,9 +40,13 @@ type Trace struct{ Steps, Cases, Final string }
 func (f Family) Run(t *testing.T) {
 	t.Run("inputs", f.inputs)
 	for name, open := range map[string]opener{"": openScorer, ", in blocks": openInBlocks} {
-		t.Run("score"+name, func(t *testing.T) { f.score(t, open) })
-		t.Run("batch"+name, func(t *testing.T) { f.batch(t, open) })
-		t.Run("pixel gradient"+name, func(t *testing.T) { f.pixelGradient(t, open) })
+		for what, test := range map[string]func(*testing.T, opener){
+			"score":          f.score,
+			"batch":          f.batch,
+			"pixel gradient": f.pixelGradient,
+		} {
+			t.Run(what+name, func(t *testing.T) { longIf(name != "", t); test(t, open) })
+		}
 	}
 	t.Run("before", f.before)
 	t.Run("shared", f.shared)
@@ -52,16 +57,27 @@ func (f Family) Run(t *testing.T) {
 		{},
 		{Recompute: true},
 		{Fixed: true},
-		{Options: model.Options{Blocks: few}},
-		{Options: model.Options{Blocks: few}, Recompute: true},
+		{Options: model.Options{Blocks: blockRows}},
+		{Options: model.Options{Blocks: blockRows}, Recompute: true},
+		{Options: model.Options{Pieces: 1}},
+		{Options: model.Options{Pieces: 1}, Recompute: true},
 	} {
-		name := fmt.Sprintf("gradients,recompute=%v,fixed=%v,blocks=%d", o.Recompute, o.Fixed, o.Blocks)
-		t.Run(name, func(t *testing.T) { f.gradients(t, o) })
+		name := fmt.Sprintf("gradients,recompute=%v,fixed=%v,blocks=%d,pieces=%d", o.Recompute, o.Fixed, o.Blocks, o.Pieces)
+		variant := o.Recompute || o.Fixed || o.Blocks > 0 || o.Pieces > 0
+		t.Run(name, func(t *testing.T) { longIf(variant, t); f.gradients(t, o) })
 	}
 	t.Run("vision", f.vision)
 	t.Run("peft", f.peft)
 	if f.Trace != (Trace{}) {
 		t.Run("trace", f.trace)
+	}
+}
+
+// longIf leaves a subtest out of the short form if it is one of the variants of another.
+func longIf(variant bool, t *testing.T) {
+	t.Helper()
+	if variant {
+		long.Test(t)
 	}
 }
 
@@ -170,11 +186,11 @@ type opener = func(t *testing.T, dir string) *model.Scorer
 
 func openScorer(t *testing.T, dir string) *model.Scorer { return openWith(t, dir, model.Options{}) }
 
-// few are the rows of a block, so that the fixtures' sequences and pictures have several.
-const few = 12
+// blockRows are the rows of a block, so that the fixtures' sequences and pictures have several.
+const blockRows = 12
 
 func openInBlocks(t *testing.T, dir string) *model.Scorer {
-	return openWith(t, dir, model.Options{Blocks: few})
+	return openWith(t, dir, model.Options{Blocks: blockRows})
 }
 
 func openWith(t *testing.T, dir string, o model.Options) *model.Scorer {

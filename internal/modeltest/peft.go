@@ -35,8 +35,8 @@ func (f Family) peft(t *testing.T) {
 	if os.IsNotExist(err) {
 		t.Skip("no runs of this family")
 	}
-	for _, way := range ways {
-		t.Run(way.Name(), func(t *testing.T) { f.peftWay(t, filepath.Join(root, way.Name())) })
+	for i, way := range ways {
+		t.Run(way.Name(), func(t *testing.T) { longIf(i > 0, t); f.peftWay(t, filepath.Join(root, way.Name())) })
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/data"
+	"assay/internal/long"
 	"assay/model"
 )
 
@@ -18,8 +19,8 @@ import (
 func (f Family) shared(t *testing.T) {
 	t.Run("scores", func(t *testing.T) { f.sharedScores(t, openScorer) })
 	t.Run("instruction first", f.instructionFirst)
-	t.Run("scores, in blocks", func(t *testing.T) { f.sharedScores(t, openInBlocks) })
-	for _, c := range []struct {
+	t.Run("scores, in blocks", func(t *testing.T) { long.Test(t); f.sharedScores(t, openInBlocks) })
+	for i, c := range []struct {
 		text string
 		o    model.TuneOptions
 	}{
@@ -27,7 +28,7 @@ func (f Family) shared(t *testing.T) {
 		{"answer", model.TuneOptions{Recompute: true}},
 		{"all", model.TuneOptions{Fixed: true}},
 		{"answer", model.TuneOptions{Fixed: true}},
-		{"answer", model.TuneOptions{Recompute: true, Options: model.Options{Blocks: few}}},
+		{"answer", model.TuneOptions{Recompute: true, Options: model.Options{Blocks: blockRows}}},
 		{"answer", model.TuneOptions{Options: model.Options{Pieces: 1}}},
 		{"all", model.TuneOptions{Recompute: true, Options: model.Options{Pieces: 1}}},
 	} {
@@ -39,7 +40,7 @@ func (f Family) shared(t *testing.T) {
 			c.o.Blocks,
 			c.o.Pieces,
 		)
-		t.Run(name, func(t *testing.T) { f.sharedGradients(t, c.text, c.o) })
+		t.Run(name, func(t *testing.T) { longIf(i > 0, t); f.sharedGradients(t, c.text, c.o) })
 	}
 }
 
@@ -101,9 +102,11 @@ func (f Family) sharedScores(t *testing.T, open opener) {
 	})
 }
 
-// tuners are the same but for TuneOptions.Share.
+// tuners train the same: a group, whose common prefix runs once, and what it is compared with. All groups of a text are
+// held to one graph without recomputation, blocks or pieces.
 type tuners struct {
 	alone, group *model.Tuner
+	planned      *model.Tuner // as group is, but for TuneOptions.Share; it plans steps and opens no session
 	pair         string
 }
 
@@ -113,7 +116,7 @@ func (both *tuners) plan(t *testing.T, s *model.Sample, edits int) {
 	const what = "training step"
 	var bytes [2]int64
 	for i, n := range []int{edits, 1} {
-		usage, err := []*model.Tuner{both.group, both.alone}[i].Usage(s, n, n+1, true)
+		usage, err := []*model.Tuner{both.group, both.planned}[i].Usage(s, n, n+1, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,14 +130,19 @@ func (both *tuners) plan(t *testing.T, s *model.Sample, edits int) {
 func (f Family) sharedGradients(t *testing.T, text string, o model.TuneOptions) {
 	open := func(t *testing.T, dir string) (out tuners) {
 		t.Helper()
-		for i, to := range []**model.Tuner{&out.alone, &out.group} {
+		shared := o
+		shared.Share = true
+		for to, o := range map[**model.Tuner]model.TuneOptions{
+			&out.alone:   {Fixed: o.Fixed},
+			&out.group:   shared,
+			&out.planned: o,
+		} {
 			p, err := model.LoadScorerState(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
 			p.Config.TextLoss = text
-			o := o
-			o.TextLoss, o.ScoreLoss, o.Share = textLoss, scoreLoss, i == 1
+			o.TextLoss, o.ScoreLoss = textLoss, scoreLoss
 			if *to, err = model.NewTuner(p, o); err != nil {
 				t.Fatal(err)
 			}
@@ -236,6 +244,7 @@ func distance(a, b []float32) float64 {
 // instructionFirst scores edits behind their instruction: the same alone and in a group, whose prefix is longer then.
 // Templates that put pictures in front wherever they stand are refused.
 func (f Family) instructionFirst(t *testing.T) {
+	long.Test(t)
 	f.eachFile(t, func(t *testing.T, rs []*reference) {
 		seen := map[string]bool{}
 		for _, r := range rs {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"assay/checkpoints"
+	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/lora"
 	"assay/model"
@@ -30,6 +31,7 @@ func same(name string) string { return name }
 // spellings scores checkpoints that say the same in other ways: as published ones do, by module paths, in half
 // precision; all in shards.
 func (f Family) spellings(t *testing.T) {
+	long.Test(t)
 	f.eachFile(t, func(t *testing.T, rs []*reference) {
 		r := rs[0]
 		hub := oracle.Read[map[string]string](t, filepath.Join(r.family, "backbone", "hub_names.json"))

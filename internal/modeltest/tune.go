@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/lora"
 	"assay/model"
@@ -74,6 +75,7 @@ func (r *reference) step(t *testing.T, u *model.Tuner) {
 // vision compares the gradients of adapters on every linear layer, the tower's too, and of parameters of the backbone,
 // with what tools/oracle/vision_lora.py has written to the family's testdata.
 func (f Family) vision(t *testing.T) {
+	long.Test(t)
 	const dir = "testdata/vision"
 	want := oracle.Read[struct {
 		ID   int     `json:"id"`
@@ -86,7 +88,7 @@ func (f Family) vision(t *testing.T) {
 		{},
 		{Full: true},
 		{Full: true, Recompute: true},
-		{Full: true, Recompute: true, Options: model.Options{Blocks: few}},
+		{Full: true, Recompute: true, Options: model.Options{Blocks: blockRows}},
 	} {
 		u := openTuner(t, dir, o)
 		got, err := u.Step(context.Background(), []*model.Sample{r.sample(t, u)}, []float64{r.Label / 10}, 1, 0)

@@ -212,6 +212,49 @@ func TestS3Faults(t *testing.T) {
 	}
 }
 
+// TestS3Ranges: what is read in an object's midst is asked of the server as a range, and no more comes over the line
+// than the blocks around it.
+func TestS3Ranges(t *testing.T) {
+	_, endpoint := s3Server(t)
+	target, _ := url.Parse(endpoint)
+	behind := httputil.NewSingleHostReverseProxy(target)
+	var ranged, whole, sent atomic.Int64
+	behind.ModifyResponse = func(r *http.Response) error {
+		if r.Request.Method == http.MethodGet {
+			sent.Add(r.ContentLength)
+			if r.StatusCode == http.StatusPartialContent && r.Request.Header.Get("Range") != "" {
+				ranged.Add(1)
+			} else {
+				whole.Add(1)
+			}
+		}
+		return nil
+	}
+	proxy := httptest.NewServer(behind)
+	defer proxy.Close()
+	t.Setenv("AWS_ENDPOINT_URL", proxy.URL)
+	closeBuckets()
+	want := pattern(2*partBytes + 99)
+	if err := Write(t.Context(), "s3://edits/ranges", fill(want)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(t.Context(), "s3://edits/ranges")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, at := range []int{len(want) - 8, 5 * blockBytes, 20*blockBytes + 77} { // a footer, and two row groups
+		got := make([]byte, 8)
+		if _, err := f.ReadAt(got, int64(at)); err != nil || !bytes.Equal(got, want[at:at+8]) {
+			t.Errorf("at %d: %v, %v", at, got, err)
+		}
+	}
+	if ranged.Load() != 3 || whole.Load() != 0 || sent.Load() > 3*blockBytes {
+		t.Errorf("%d requests of ranges, %d of all; %d of %d bytes were sent", ranged.Load(), whole.Load(), sent.Load(),
+			len(want))
+	}
+}
+
 // shortWriter breaks a body off.
 type shortWriter struct {
 	http.ResponseWriter

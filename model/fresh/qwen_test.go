@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/internal/long"
 	"assay/internal/modeltest"
 	"assay/model"
 )
@@ -15,6 +16,7 @@ import (
 // A fresh Qwen-VL checkpoint has the states that transformers computes from it (tools/oracle/fresh_qwen.py), however
 // the pair is shown.
 func TestQwenStatesAsTransformers(t *testing.T) {
+	long.Test(t)
 	for _, family := range []string{Qwen2VL, Qwen25VL, Qwen3VL} {
 		t.Run(family, func(t *testing.T) { testStates(t, family) })
 	}

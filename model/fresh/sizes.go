@@ -126,6 +126,13 @@ func (s Sizes) Check() error {
 	least := 256 + len(f.special) + len(f.added)
 	bad(s.Vocab >= least && s.Vocab <= 1<<24, "vocab", "%d is not between %d (the bytes and the special tokens) and %d",
 		s.Vocab, least, 1<<24)
+	s.checkFamily(bad)
+	f.check(s, bad)
+	return errors.Join(problems...)
+}
+
+// checkFamily refuses sizes that only other families have.
+func (s Sizes) checkFamily(bad func(ok bool, key, format string, args ...any)) {
 	const qwens = Qwen25VL + ", " + Qwen2VL + ", " + Qwen3VL
 	for _, v := range []struct {
 		key, families string
@@ -146,6 +153,4 @@ func (s Sizes) Check() error {
 		has := slices.Contains(strings.Split(v.families, ", "), s.Family)
 		bad(!v.given || has, v.key, "only %s has it; the family is %s", v.families, s.Family)
 	}
-	f.check(s, bad)
-	return errors.Join(problems...)
 }

@@ -3,12 +3,14 @@ package llavanext
 import (
 	"testing"
 
+	"assay/internal/long"
 	"assay/internal/modeltest"
 	"assay/internal/oracle"
 	"assay/model"
 )
 
 func TestGradients(t *testing.T) {
+	long.Test(t)
 	modeltest.Gradients(
 		t,
 		"llavanext",

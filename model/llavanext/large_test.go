@@ -11,6 +11,7 @@ import (
 	"assay/checkpoints"
 	"assay/data"
 	"assay/internal/atomicfile"
+	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/lora"
 	"assay/model"
@@ -121,6 +122,7 @@ func largeCheckpoint(t *testing.T) string {
 
 // TestLargeGraph builds the training graph of an 8B model: it refers to the weights, so that it takes a few megabytes.
 func TestLargeGraph(t *testing.T) {
+	long.Test(t)
 	dir := largeCheckpoint(t)
 	c := &model.ScorerConfig{
 		Format:   1,
@@ -159,6 +161,7 @@ func TestLargeGraph(t *testing.T) {
 // TestLargeMemory plans a step of an 8B model over a pair at full resolution, of more than 5,760 tokens: attention in
 // blocks saves the scores of all rows by all rows, of which a step has several at once.
 func TestLargeMemory(t *testing.T) {
+	long.Test(t)
 	c := &model.ScorerConfig{
 		Format:   1,
 		Backbone: largeCheckpoint(t),

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/internal/long"
 	"assay/lora"
 	"assay/model"
 	"assay/model/fresh"
@@ -90,6 +91,7 @@ func oneStep(dir string, recompute bool) error {
 
 // TestRecomputeLowersMemory runs the same step with and without recomputation in processes of their own.
 func TestRecomputeLowersMemory(t *testing.T) {
+	long.Test(t)
 	dir, text := filepath.Join(t.TempDir(), "backbone"), filepath.Join(t.TempDir(), "text")
 	if err := os.WriteFile(text, []byte("blur it"), 0o666); err != nil {
 		t.Fatal(err)
@@ -98,7 +100,7 @@ func TestRecomputeLowersMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sizes.Hidden, sizes.Intermediate, sizes.Layers, sizes.Heads, sizes.KVHeads = 128, 512, 16, 4, 4
+	sizes.Hidden, sizes.Intermediate, sizes.Layers, sizes.Heads, sizes.KVHeads = 128, 1536, 16, 4, 4
 	sizes.VisionHidden, sizes.VisionIntermediate, sizes.VisionLayers, sizes.VisionHeads = 32, 64, 2, 2
 	sizes.ImageSize, sizes.Patch, sizes.Grid = 52, 4, [][]int{{1, 1}}
 	if _, err := fresh.Create(dir, sizes, []string{text}, 1); err != nil {

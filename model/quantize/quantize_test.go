@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"assay/checkpoints"
+	"assay/internal/long"
 	"assay/internal/modeltest"
 	"assay/internal/oracle"
 	"assay/model"
@@ -21,6 +22,7 @@ import (
 // TestOracle rounds a backbone as quantization.json says: dequantised weights, scores, losses and QLoRA's gradients are
 // those of PyTorch.
 func TestOracle(t *testing.T) {
+	long.Test(t)
 	for name, dir := range modeltest.PackedFolders(t) {
 		file := filepath.Join(dir, "quantization.json")
 		if _, err := os.Stat(file); err != nil {

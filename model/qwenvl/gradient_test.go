@@ -3,6 +3,7 @@ package qwenvl_test
 import (
 	"testing"
 
+	"assay/internal/long"
 	"assay/internal/modeltest"
 	"assay/internal/oracle"
 	"assay/model"
@@ -17,6 +18,7 @@ var folders = map[string][]string{
 }
 
 func TestGradients(t *testing.T) {
+	long.Test(t)
 	prepare := func(t *testing.T, m model.Architecture, frames []*oracle.Field) []float64 {
 		pixels, err := m.(interface {
 			PrepareFloat([]*oracle.Field) ([]float64, error)

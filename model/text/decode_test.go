@@ -8,12 +8,14 @@ import (
 
 	"golang.org/x/text/encoding/unicode"
 
+	"assay/internal/long"
 	"assay/internal/oracle"
 )
 
 // TestDecodeIsTheLibrarys: texts of random ids are those of the tokenizers library, which gives none with a zero
 // byte in it.
 func TestDecodeIsTheLibrarys(t *testing.T) {
+	long.Test(t)
 	oracle.Each(t, func(t *testing.T, folder string) {
 		for _, family := range []string{"llavanext", "qwen2_5_vl", "qwen2_vl", "qwen3_vl"} {
 			p, err := Open(filepath.Join(folder, family, "backbone"), "", 1<<20, WithOwnToken())

@@ -12,6 +12,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/internal/long"
 	"assay/onnx"
 	"assay/ort"
 )
@@ -243,6 +244,7 @@ func product(shape []int) int {
 // TestDirections compares, on larger shapes, the derivative along one random direction with a central difference:
 // with all sizes known, and with none.
 func TestDirections(t *testing.T) {
+	long.Test(t)
 	for n, c := range opCases() {
 		for _, dynamic := range []bool{false, true} {
 			if dynamic && c.static {

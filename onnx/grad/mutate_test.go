@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"assay/internal/long"
 	"assay/internal/packed"
 	"assay/onnx"
 )
@@ -30,6 +31,7 @@ func oracleModels(t testing.TB) (files []string) {
 // TestMutatedModels: whatever a model says, reading and differentiating it ends with gradients or an error, and never
 // panics.
 func TestMutatedModels(t *testing.T) {
+	long.Test(t)
 	for _, path := range oracleModels(t) {
 		data, err := os.ReadFile(path)
 		if err != nil {

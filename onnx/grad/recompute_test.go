@@ -15,6 +15,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/internal/long"
 	"assay/onnx"
 	"assay/ort"
 )
@@ -147,6 +148,7 @@ func TestRecomputeFollowsCaptures(t *testing.T) {
 
 // TestRecomputeSavesMemory compares the peaks of two processes of their own.
 func TestRecomputeSavesMemory(t *testing.T) {
+	long.Test(t)
 	if v := os.Getenv("ASSAY_TEST_RECOMPUTE"); v != "" {
 		m, feeds := stack(t, 10, 2000, 256, v == "true")
 		s, err := ort.Open(m, ort.Options{Threads: 1, LowMemory: true})

@@ -57,6 +57,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := state.Config.CheckDimension(o.Model.Dimension); err != nil {
+		return nil, fmt.Errorf("%s: %w", o.Scorer, err)
+	}
 	p, err := newJob(&o)
 	if err != nil {
 		return nil, err

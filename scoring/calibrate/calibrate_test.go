@@ -15,6 +15,7 @@ import (
 
 	"assay/calibration"
 	"assay/data"
+	"assay/internal/long"
 	"assay/lora"
 	"assay/model"
 	_ "assay/model/families"
@@ -242,6 +243,7 @@ func checkCalibrated(t *testing.T, dir, table string, m *calibration.Map) {
 
 // TestSeen: tables that the scorer was trained on are refused, whether its run or the user names them.
 func TestSeen(t *testing.T) {
+	long.Test(t)
 	dir := scorerDir(t)
 	table, other := tableOf(t, "coffee.png", 24, dir), tableOf(t, "rocket.png", 60, dir)
 	o := Options{Scorer: dir, In: table, Test: other, Method: calibration.Isotonic, Coverage: 0.5, Seed: 1,

@@ -9,6 +9,7 @@ import time
 import torch
 from transformers import AutoModelForImageTextToText, AutoTokenizer
 
+SHORT = 16
 folder, prompt, new = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 model = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa").eval()
 if "--compile" in sys.argv:
@@ -17,7 +18,7 @@ tokenizer = AutoTokenizer.from_pretrained(folder)
 results = {}
 
 
-def took(n, tokens):
+def took(n, prompt, tokens):
     message = [{"role": "user", "content": [{"type": "text", "text": "0 0 0 " + " the" * prompt}]}]
     text = tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
     ids = tokenizer([text] * n, return_tensors="pt")
@@ -29,9 +30,9 @@ def took(n, tokens):
 
 for round in range(3):
     for n in (1, 8):
-        first, used = took(n, 1)
-        whole, _ = took(n, 1 + new)
+        long, used = took(n, prompt, 1)
+        first, whole = took(n, SHORT, 1)[0], took(n, SHORT, 1 + new)[0]  # see generate/main.go
         if round:
-            for name, rate in ((f"prefill_{n}", used / first), (f"decode_{n}", n * new / (whole - first))):
+            for name, rate in ((f"prefill_{n}", used / long), (f"decode_{n}", n * new / (whole - first))):
                 results[name] = max(results.get(name, 0), rate)
 print(json.dumps(results))

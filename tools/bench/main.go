@@ -86,7 +86,7 @@ func run() error {
 	each := f.Int("edits", 8, "edits of the group")
 	apart := f.Bool("apart", false, "one by one")
 	first := f.Bool("first", false, "instruction before the edit")
-	pieces := f.Int("pieces", 0, "columns from which a step with prefixes attends in pieces")
+	pieces := f.Int("pieces", 0, "columns from which a step attends in pieces")
 	profile := f.String("profile", "", "prefix of traces of nodes' times; slows a little")
 	f.Parse(os.Args[2:])
 	if what == "gradient" {

@@ -13,6 +13,7 @@ import (
 
 	"assay/data"
 	"assay/internal/atomicfile"
+	"assay/internal/long"
 	"assay/internal/miniature"
 )
 
@@ -77,6 +78,7 @@ func writeLines(t *testing.T, path string, lines []map[string]any) {
 }
 
 func TestShuffle(t *testing.T) {
+	long.Test(t)
 	dir, _, rows := newExam(t)
 	out := filepath.Join(dir, "shuffled.jsonl")
 	n, err := shuffle(filepath.Join(dir, "edits.jsonl"), out, 1)
@@ -171,6 +173,7 @@ func answer(t *testing.T, dir string, truth []miniature.Truth, score, shuffled f
 }
 
 func TestReport(t *testing.T) {
+	long.Test(t)
 	dir, truth, rows := newExam(t)
 	perfect := func(k miniature.Truth) float64 { return k.Degree }
 	blind := func(k miniature.Truth) float64 { return float64(len(k.ID)%2) + float64(k.ID[len(k.ID)-1])/1000 }
@@ -224,6 +227,7 @@ func TestReport(t *testing.T) {
 var outside = regexp.MustCompile(`(?i)(?:src|href|srcset|action)\s*=\s*"?([^"\s>]+)|url\(([^)]*)\)|@import`)
 
 func TestPage(t *testing.T) {
+	long.Test(t)
 	dir, truth, rows := newExam(t)
 	r := answer(
 		t,
@@ -277,6 +281,7 @@ func TestPage(t *testing.T) {
 }
 
 func TestIncompleteExam(t *testing.T) {
+	long.Test(t)
 	dir, truth, _ := newExam(t)
 	score := func(k miniature.Truth) float64 { return k.Degree }
 	answer(t, dir, truth, score, score)
@@ -305,5 +310,84 @@ func TestDistance(t *testing.T) {
 	}
 	if _, err := distance(a, write("c.png", 3)); err == nil {
 		t.Error("pictures of two sizes compared")
+	}
+}
+
+// TestCaptionQuality: the world's own captions are all equal to themselves; a wrong word, an empty caption and a
+// number that does not exist are counted.
+func TestCaptionQuality(t *testing.T) {
+	dir, truth, _ := newExam(t)
+	x, err := readExam(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "edits.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var similar, other []map[string]any
+	for i, k := range truth {
+		d := float64(i%3) - 1
+		similar = append(similar, map[string]any{"id": k.ID, "clip_d": d})
+		if i == 1 { // it was 0, and fails as that does
+			other = append(other, map[string]any{"id": k.ID, "clip_d": nil})
+		} else {
+			other = append(other, map[string]any{"id": k.ID, "clip_d": max(d, 0.5*float64(i%2))})
+		}
+	}
+	writeLines(t, filepath.Join(dir, "similarities.jsonl"), similar)
+	writeLines(t, filepath.Join(dir, writtenFile), similar)
+	quality := func(captioned []byte) *CaptionQuality {
+		if err := os.WriteFile(filepath.Join(dir, captionedFile), captioned, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		q, err := x.readCaptions(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q
+	}
+	if q := quality(
+		raw,
+	); q.Tasks != 14 || q.Source != 1 || q.Target != 1 || q.Words != 1 || q.Failed != 0 || q.Agree != 1 ||
+		q.Given != q.Written ||
+		q.Given.Outputs == 0 {
+		t.Errorf("the same captions: %+v", q)
+	}
+	writeLines(t, filepath.Join(dir, writtenFile), other)
+	var lines []map[string]any
+	first := truth[0].Group()
+	for line := range strings.Lines(string(raw)) {
+		var row map[string]any
+		if err := json.Unmarshal([]byte(line), &row); err != nil {
+			t.Fatal(err)
+		}
+		if row["group"] == first {
+			row["target_caption"] = nil
+		} else {
+			row["source_caption"] = strings.Replace(row["source_caption"].(string), "rocket", "cat", 1) + ", blurry"
+		}
+		lines = append(lines, row)
+	}
+	writeLines(t, filepath.Join(dir, "lines.jsonl"), lines)
+	changed, err := os.ReadFile(filepath.Join(dir, "lines.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := quality(changed)
+	if q.Failed != 1 || math.Abs(float64(q.Source)-1./14) > 1e-12 || math.Abs(float64(q.Target)-13./14) > 1e-12 ||
+		q.Words >= 1 || q.Written.Outputs >= q.Given.Outputs || q.Agree >= 1 {
+		t.Errorf("changed captions: %+v", q)
+	}
+	var b bytes.Buffer
+	if q.text(&b); !strings.Contains(b.String(), "0.07 of sources and 0.93 of targets") {
+		t.Error(b.String())
+	}
+	if behind("a photo of a man with hats with an orange cross, dark") != " with an orange cross, dark" ||
+		behind("a photo") != "" {
+		t.Error("the photograph's name counts")
+	}
+	if shared("a cat with a hat", "a hat with cat") != 0.8 {
+		t.Error("words that are twice in one caption are counted twice")
 	}
 }

@@ -79,6 +79,8 @@ func newReport() *cobra.Command {
 	c.Flags().StringVar(&f.scorer, "scorer", "", "scorer directory, for the commands to go on with")
 	c.Flags().StringVar(&f.times, "times", "", "times of the steps: lines of name, seconds, exit code, between tabs")
 	c.Flags().Uint64Var(&f.seed, "seed", 1, "of the examples that are shown")
+	c.Flags().
+		BoolVar(&f.captions, "captions", false, "the exam has "+captionedFile+" and "+writtenFile+": by a model")
 	c.Flags().BoolVar(&f.short, "short", false, "say that there was little data")
 	c.Flags().StringVar(&out, "out", "", "folder to write into")
 	for _, name := range []string{"data", "labels", "exam", "out"} {

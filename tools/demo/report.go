@@ -27,6 +27,7 @@ type files struct {
 	data, labels, exam, scorer, times string
 	seed                              uint64
 	short                             bool
+	captions                          bool // a model wrote captions of the exam, too
 }
 
 // Report says how a scorer did on an exam.
@@ -41,6 +42,7 @@ type Report struct {
 	Shuffled miniature.Measure `json:"shuffled"` // the scorer's Spearman with the instructions of other tasks
 	Kinds    []KindScore       `json:"kinds"`
 	Labels   *LabelQuality     `json:"labels"`
+	Captions *CaptionQuality   `json:"captions,omitempty"`
 	Steps    []Step            `json:"steps"`
 	Commands []Command         `json:"commands"`
 
@@ -110,10 +112,7 @@ func newExamReport(f files) (*Report, error) {
 	}
 	scored := x.scored(func(o output) float64 { return scores[o.truth.ID] })
 	r.Judges = []Judge{{Name: "scorer", Sees: "source, instruction", Result: miniature.Evaluate(scored)}}
-	for _, s := range []struct {
-		name, file, column, sees string
-		target                   bool
-	}{
+	for _, s := range []similar{
 		{"CLIP-D", "similarities.jsonl", "clip_d", "source, both captions", false},
 		{"CLIP-T", "similarities.jsonl", "clip_t", "caption of the target", false},
 		{"CLIP-I", "source-similarities.jsonl", "clip_i", "source", false},
@@ -121,12 +120,21 @@ func newExamReport(f files) (*Report, error) {
 		{"CLIP-I to target", "similarities.jsonl", "clip_i", "target", true},
 		{"DINO-I to target", "similarities.jsonl", "dino_i", "target", true},
 	} {
-		values, undefined, err := x.column(filepath.Join(f.exam, s.file), s.column)
-		if err != nil {
+		if err := r.judge(x, f.exam, s); err != nil {
 			return nil, err
 		}
-		result := miniature.Evaluate(x.scored(func(o output) float64 { return values[o.truth.ID] }))
-		r.Judges = append(r.Judges, Judge{s.name, s.sees, undefined, s.target, result})
+	}
+	if f.captions {
+		if err := r.judge(
+			x,
+			f.exam,
+			similar{"CLIP-D, written", writtenFile, "clip_d", "source, captions by a model", false},
+		); err != nil {
+			return nil, err
+		}
+		if r.Captions, err = x.readCaptions(f.exam); err != nil {
+			return nil, err
+		}
 	}
 	r.Judges = append(
 		r.Judges,
@@ -152,6 +160,23 @@ func newExamReport(f files) (*Report, error) {
 	}
 	r.commands(f, x)
 	return r, nil
+}
+
+// similar is a similarity that judges: a column of a file of the exam.
+type similar struct {
+	name, file, column, sees string
+	target                   bool
+}
+
+// judge adds a similarity to those that the scorer is compared with.
+func (r *Report) judge(x *exam, dir string, s similar) error {
+	values, undefined, err := x.column(filepath.Join(dir, s.file), s.column)
+	if err != nil {
+		return err
+	}
+	result := miniature.Evaluate(x.scored(func(o output) float64 { return values[o.truth.ID] }))
+	r.Judges = append(r.Judges, Judge{s.name, s.sees, undefined, s.target, result})
+	return nil
 }
 
 // goals compares the figures with what they should be, and with the best of the others that see no more than a scorer

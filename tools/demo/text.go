@@ -54,6 +54,11 @@ func (r *Report) text(w io.Writer) {
 		fmt.Fprintf(w, "%-18s %8s %9s %6s %9s   %s\n", j.Name, figure(x.Spearman), figure(x.FamilyMean), figure(x.Alive),
 			figure(x.PairAccuracy), j.Sees)
 	}
+	for _, j := range r.Judges {
+		if j.Undefined > 0 {
+			fmt.Fprintf(w, "%s is undefined for %d outputs, which count as 0\n", j.Name, j.Undefined)
+		}
+	}
 	fmt.Fprintf(w, "\n%-18s", "Spearman")
 	for _, j := range r.Judges {
 		fmt.Fprintf(w, " %8s", short(j.Name))
@@ -80,6 +85,7 @@ func (r *Report) text(w io.Writer) {
 	for _, l := range q.Rules {
 		fmt.Fprintf(w, "  %-20s %6s %6d   %s\n", l.Rule, figure(l.Label), l.Rows, figure(l.Truth))
 	}
+	r.Captions.text(w)
 	for _, e := range r.examples[:min(2, len(r.examples))] {
 		fmt.Fprintf(w, "\nexample: %s\n  score  truth\n", e.Instruction)
 		for _, o := range e.Outputs {
@@ -94,6 +100,32 @@ func (r *Report) text(w io.Writer) {
 	for _, c := range r.Commands {
 		fmt.Fprintf(w, "%-18s %s\n", c.What, c.Line)
 	}
+}
+
+// text says how written captions compare; nil: none were written.
+func (q *CaptionQuality) text(w io.Writer) {
+	if q == nil {
+		return
+	}
+	fmt.Fprintf(
+		w,
+		"\ncaptions by a model, of %d instructions: as the world's %s of sources and %s of targets, %s of the words; %d "+
+			"failed\n",
+		q.Tasks,
+		figure(q.Source),
+		figure(q.Target),
+		figure(q.Words),
+		q.Failed,
+	)
+	fmt.Fprintf(
+		w,
+		"the rule clip_d fails %d outputs with them (mean truth %s) and %d with the world's (%s): the same for %s of all\n",
+		q.Written.Outputs,
+		figure(q.Written.Truth),
+		q.Given.Outputs,
+		figure(q.Given.Truth),
+		figure(q.Agree),
+	)
 }
 
 // short is a judge's name for a narrow column.

@@ -24,25 +24,7 @@ func (l *load) rolling(command []string, n, first, callers int) error {
 		return errors.New("no command behind the flags")
 	}
 	own := strings.Contains(strings.Join(command, " "), "{port}")
-	start := func(i int) (*exec.Cmd, error) {
-		args := make([]string, len(command))
-		for k, a := range command {
-			args[k] = strings.ReplaceAll(a, "{port}", strconv.Itoa(first+i))
-		}
-		c := exec.Command(args[0], args[1:]...)
-		c.Stderr = os.Stderr
-		out, err := c.StdoutPipe()
-		if err == nil {
-			err = c.Start()
-		}
-		if err != nil {
-			return nil, err
-		}
-		if line, err := bufio.NewReader(out).ReadString('\n'); err != nil { // the server says where it is
-			return nil, fmt.Errorf("%q: %w", line, err)
-		}
-		return c, nil
-	}
+	start := func(i int) (*exec.Cmd, error) { return startServer(command, first+i) }
 	end := func(c *exec.Cmd) error { return errors.Join(c.Process.Signal(syscall.SIGTERM), c.Wait()) }
 	servers := make([]*exec.Cmd, n)
 	for i := range servers {
@@ -83,6 +65,27 @@ func (l *load) rolling(command []string, n, first, callers int) error {
 		return fmt.Errorf("%d requests were lost", lost)
 	}
 	return nil
+}
+
+// startServer starts a command with a port in the place of {port}, and waits until it says where it listens.
+func startServer(command []string, port int) (*exec.Cmd, error) {
+	args := make([]string, len(command))
+	for k, a := range command {
+		args[k] = strings.ReplaceAll(a, "{port}", strconv.Itoa(port))
+	}
+	c := exec.Command(args[0], args[1:]...)
+	c.Stderr = os.Stderr
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		return nil, fmt.Errorf("%q: %w", line, err)
+	}
+	return c, nil
 }
 
 // crowd is callers who ask again and again.

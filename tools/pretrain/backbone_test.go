@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"assay/internal/long"
 	"assay/internal/miniature"
 	"assay/model"
 	"assay/trainer"
@@ -14,6 +15,7 @@ import (
 
 // A run that was interrupted and one that was not end in the same bytes, and these are published with a card.
 func TestBackboneResumesToTheSameBits(t *testing.T) {
+	long.Test(t)
 	world := testWorld(t)
 	run := func(out string, stop int64) error {
 		o := course{out: out, size: 32, seed: 3, steps: 4, batch: 2, lr: 1e-3, threads: 1, every: 2}
@@ -54,6 +56,7 @@ func TestBackboneResumesToTheSameBits(t *testing.T) {
 // The shipped backbone stays small and knows a perfect edit from none, on photographs that it was trained on, in other
 // crops.
 func TestShippedBackbone(t *testing.T) {
+	long.Test(t)
 	dir := "../../backbones/tiny"
 	staysSmall(t, dir, 8<<20)
 	tuner, err := model.NewLanguageTuner(dir, model.Frames, []int{64, 64}, model.Options{})

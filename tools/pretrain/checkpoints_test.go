@@ -8,6 +8,7 @@ import (
 	"assay/data"
 	"assay/encoders"
 	"assay/heuristics"
+	"assay/internal/long"
 	"assay/internal/miniature"
 )
 
@@ -80,6 +81,7 @@ func mean(values []float64) float64 {
 
 // The CLIP in backbones/ tells what was asked for from another edit by the direction.
 func TestTinyCLIPKnowsDirections(t *testing.T) {
+	long.Test(t)
 	m := openBackbone(t, "tiny-clip")
 	means := map[miniature.Kind]float64{}
 	for _, kind := range []miniature.Kind{miniature.Perfect, miniature.WrongFamily, miniature.WrongAttribute} {

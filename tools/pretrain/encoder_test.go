@@ -11,6 +11,7 @@ import (
 	"assay/data"
 	"assay/encoders"
 	"assay/internal/cli"
+	"assay/internal/long"
 	"assay/internal/miniature"
 	"assay/model/fresh"
 	"assay/trainer"
@@ -68,6 +69,7 @@ func resumes(t *testing.T, run func(out string, stop int64) error, file string) 
 
 // A run that was interrupted and one that was not end in the same bytes, and these open as an encoder.
 func TestEncodersResumeToTheSameBits(t *testing.T) {
+	long.Test(t)
 	world := testWorld(t)
 	tower := fresh.Tower{Hidden: 16, Layers: 1, Heads: 2, Intermediate: 32}
 	for name, factory := range map[string]func(c *trainer.Config) (*encoderModel, error){

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+	"github.com/google/go-cmp/cmp"
 )
 
 // The wording is that of quoted lines, with the instruction in quotes and a full stop behind answers; all else of a
@@ -91,6 +92,28 @@ func TestConversations(t *testing.T) {
 	}
 }
 
+// There is one pretrained backbone in small: the recipe over the other one is the whole recipe there, under another
+// name, and reproduce/adiee says that its result is the same.
+func TestSmallQwenIsFull(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := (&small{"../..", dir}).write(); err != nil {
+		t.Fatal(err)
+	}
+	for _, stage := range []string{"classifier.yaml", "regression.yaml"} {
+		texts := map[string]string{}
+		for _, name := range []string{"full", "qwen"} {
+			raw, err := os.ReadFile(filepath.Join(dir, "reproduce", "adiee", name, stage))
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts[name] = strings.ReplaceAll(string(raw), name, "NAME")
+		}
+		if texts["full"] != texts["qwen"] {
+			t.Errorf("%s: %s", stage, cmp.Diff(texts["full"], texts["qwen"]))
+		}
+	}
+}
+
 // In small a configuration keeps what it is about and takes the rest from the demonstration.
 func TestSmall(t *testing.T) {
 	dir := t.TempDir()
@@ -124,5 +147,47 @@ func TestSmall(t *testing.T) {
 	label, err := readYAML(filepath.Join(dir, "reproduce", "adiee", "magicbrush", "label.yaml"))
 	if profile, _ := get(label, "profile"); err != nil || profile != "adiee-paper" {
 		t.Errorf("profile: %v, %v", profile, err)
+	}
+}
+
+// A report of several methods is shown by method; the same judge in several reports by report; others as they are. In
+// small a configuration that trains every weight has no adapter.
+func TestResultsByMethod(t *testing.T) {
+	dir := t.TempDir()
+	one := filepath.Join(dir, "a", "results.json")
+	report := `{"figures": [{"system": "all", "name": "sc", "benchmark": "b", "value": 5},
+		{"system": "other", "name": "sc", "benchmark": "b", "value": null}],
+		"boards": [{"of": "all", "part": "simple", "figures": [{"system": "X", "name": "sc", "benchmark": "b", "value": 4,
+		"low": 3, "high": 5, "chance": 1}]}]}`
+	two := filepath.Join(dir, "c", "results.json")
+	for path, text := range map[string]string{one: report,
+		two: `{"figures": [{"system": "other", "name": "sc", "benchmark": "b", "value": 1}]}`} {
+		if err := os.Mkdir(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := results{runs: dir, out: filepath.Join(dir, "out.md")}
+	n, err := f.write()
+	raw, readErr := os.ReadFile(f.out)
+	want := "| b | sc | other (a) | undefined |  |  |\n| b | sc | X, simple | 4.000 | 3.000 to 5.000 | 1.000 |\n" +
+		"| b | sc | other (c) | 1.000 |  |  |\n"
+	if err != nil || readErr != nil || n != 3 || !strings.HasSuffix(string(raw), "---|\n"+want) {
+		t.Errorf("%d, %v %v\n%s", n, err, readErr, raw)
+	}
+	if _, err := (&small{"../..", dir}).write(); err != nil {
+		t.Fatal(err)
+	}
+	full, err := readYAML(filepath.Join(dir, "reproduce", "mvei", "adaptation", "full.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := get(full, "text"); fmt.Sprint(text) != "map[tune:full]" {
+		t.Errorf("text: %v", text)
+	}
+	if lora, ok := get(full, "lora"); ok {
+		t.Errorf("lora: %v", lora)
 	}
 }

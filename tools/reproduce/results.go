@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"assay/benchmarks"
@@ -26,44 +27,88 @@ func (f *results) write() (int, error) {
 	}
 	var b strings.Builder
 	b.WriteString("| benchmark | number | judge | value | 95 % interval | guessing |\n|---|---|---|---|---|---|\n")
-	n := 0
+	var all []figure
+	times := map[[3]string]int{}
 	for _, file := range files {
-		raw, err := os.ReadFile(file)
+		figures, err := readFigures(file)
 		if err != nil {
 			return 0, err
 		}
-		var report struct {
-			Figures []struct {
-				System    string            `json:"system"`
-				Name      string            `json:"name"`
-				Benchmark string            `json:"benchmark"`
-				Value     *benchmarks.Value `json:"value"` // null: undefined
-				Low       *benchmarks.Value `json:"low"`
-				High      *benchmarks.Value `json:"high"`
-				Chance    *benchmarks.Value `json:"chance"`
-			} `json:"figures"`
-		}
-		if err := json.Unmarshal(raw, &report); err != nil {
-			return 0, fmt.Errorf("%s: %w", file, err)
-		}
-		for _, g := range report.Figures {
-			interval, chance := "", ""
-			if g.Low != nil && g.High != nil {
-				interval = fmt.Sprintf("%.3f to %.3f", float64(*g.Low), float64(*g.High))
-			}
-			if g.Chance != nil {
-				chance = fmt.Sprintf("%.3f", float64(*g.Chance))
-			}
-			value := "undefined"
-			if g.Value != nil {
-				value = fmt.Sprintf("%.3f", float64(*g.Value))
-			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", g.Benchmark, g.Name, g.System, value, interval, chance)
-			n++
+		for _, g := range figures {
+			g.report = filepath.Base(filepath.Dir(file))
+			times[g.key()]++
+			all = append(all, g)
 		}
 	}
-	return n, atomicfile.Write(f.out, func(w io.Writer) error {
+	for _, g := range all {
+		if times[g.key()] > 1 { // one judge's, of several models
+			g.System += " (" + g.report + ")"
+		}
+		b.WriteString(g.row())
+	}
+	return len(all), atomicfile.Write(f.out, func(w io.Writer) error {
 		_, err := io.WriteString(w, b.String())
 		return err
 	})
+}
+
+// figure is a number of a report.
+type figure struct {
+	System    string            `json:"system"`
+	Name      string            `json:"name"`
+	Benchmark string            `json:"benchmark"`
+	Value     *benchmarks.Value `json:"value"` // null: undefined
+	Low       *benchmarks.Value `json:"low"`
+	High      *benchmarks.Value `json:"high"`
+	Chance    *benchmarks.Value `json:"chance"`
+
+	report string // the name of its folder
+}
+
+func (g *figure) key() [3]string { return [3]string{g.Benchmark, g.Name, g.System} }
+
+// readFigures reads the numbers of a report: of a system that is of several methods, those of each.
+func readFigures(file string) (all []figure, err error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var report struct {
+		Figures []figure `json:"figures"`
+		Boards  []struct {
+			Of      string   `json:"of"`
+			Part    string   `json:"part"`
+			Figures []figure `json:"figures"`
+		} `json:"boards"`
+	}
+	if err := json.Unmarshal(raw, &report); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	apart := map[string]bool{}
+	for _, b := range report.Boards {
+		apart[b.Of] = true
+		for _, g := range b.Figures {
+			if b.Part != "" {
+				g.System += ", " + b.Part
+			}
+			all = append(all, g)
+		}
+	}
+	mixed := func(g figure) bool { return apart[g.System] }
+	return append(slices.DeleteFunc(report.Figures, mixed), all...), nil
+}
+
+// row is the figure as a line of the table.
+func (g figure) row() string {
+	interval, chance, value := "", "", "undefined"
+	if g.Low != nil && g.High != nil {
+		interval = fmt.Sprintf("%.3f to %.3f", float64(*g.Low), float64(*g.High))
+	}
+	if g.Chance != nil {
+		chance = fmt.Sprintf("%.3f", float64(*g.Chance))
+	}
+	if g.Value != nil {
+		value = fmt.Sprintf("%.3f", float64(*g.Value))
+	}
+	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s |\n", g.Benchmark, g.Name, g.System, value, interval, chance)
 }

@@ -129,6 +129,11 @@ func (s *small) convert(file string) (yaml.MapSlice, error) {
 		}
 	}
 	if mode == "text" {
+		if v, ok := get(book, "text"); ok { // every weight learns, at a tenth of an adapter's rate
+			out = slices.DeleteFunc(out, func(item yaml.MapItem) bool { return item.Key == "lora" })
+			put(&out, "text", v)
+			put(&out, "optimizer", map[string]any{"lr": 3e-4})
+		}
 		return out, nil
 	}
 	loss, _ := get(book, "loss")

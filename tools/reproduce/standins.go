@@ -55,6 +55,7 @@ func (s *standIns) write() error {
 		{"AIM-bench", exam.aimBench},
 		{"FED-Bench", exam.fedBench},
 		{"MVEI", exam.mvei},
+		{"MVEI-train", train.mvei},
 	} {
 		dir := filepath.Join(s.out, part.name)
 		if _, err := os.Stat(dir); err == nil {

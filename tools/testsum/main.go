@@ -1,5 +1,5 @@
 // Command testsum runs go test with its arguments, prints the output of what failed, a line per package, and what was
-// tested in all.
+// tested in all. With -short it says how many tests were left out, and which of the others took long.
 package main
 
 import (
@@ -9,8 +9,15 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
+
+	"assay/internal/long"
 )
+
+// patience is how long a test may take, in seconds, before it is named: internal/long is for more than one second of a
+// quiet processor, and here tests of other packages run beside it.
+const patience = 3
 
 // event is a line of go test -json; see go doc test2json.
 type event struct {
@@ -35,25 +42,46 @@ func main() {
 		fmt.Fprintln(os.Stderr, "error: go test:", err)
 		os.Exit(1)
 	}
-	passed, failed, skipped := summarize(out, os.Stdout)
+	s := summarize(out, os.Stdout)
 	err = cmd.Wait()
-	if err != nil && failed == 0 {
-		failed = 1 // something that is not a test: a package that does not build
+	if err != nil && s.failed == 0 {
+		s.failed = 1 // something that is not a test: a package that does not build
 	}
-	fmt.Printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped)
-	if failed > 0 {
+	s.print(os.Stdout, slices.Contains(os.Args, "-short"))
+	if s.failed > 0 {
 		os.Exit(1)
 	}
 }
 
-// summarize reads events until their end and counts tests, subtests included.
-func summarize(r io.Reader, w io.Writer) (passed, failed, skipped int) {
+// summary counts tests, subtests included.
+type summary struct {
+	passed, failed, skipped int
+	left                    int      // out, by internal/long; they are not among skipped
+	slow                    []string // tests that took longer than patience
+}
+
+// print writes a line, and what is to be known of a short run.
+func (s summary) print(w io.Writer, short bool) {
+	if short {
+		for _, t := range s.slow {
+			fmt.Fprintf(w, "slow for the short form: %s\n", t)
+		}
+	}
+	fmt.Fprintf(w, "%d passed, %d failed, %d skipped", s.passed, s.failed, s.skipped)
+	if s.left > 0 {
+		fmt.Fprintf(w, ", %d left out since they take long (make test-all runs them)", s.left)
+	}
+	fmt.Fprintln(w)
+}
+
+// summarize reads events until their end.
+func summarize(r io.Reader, w io.Writer) (s summary) {
 	outputs := map[key]*strings.Builder{}
 	lines := bufio.NewReader(r)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if len(line) == 0 && err != nil {
-			return passed, failed, skipped
+			return s
 		}
 		var e event
 		if json.Unmarshal(line, &e) != nil {
@@ -82,15 +110,26 @@ func summarize(r io.Reader, w io.Writer) (passed, failed, skipped int) {
 			case e.Test == "" && e.Action == "pass":
 				fmt.Fprintf(w, "ok  %-32s %6.1f s\n", e.Package, e.Elapsed)
 			}
-			switch {
-			case e.Test == "":
-			case e.Action == "pass":
-				passed++
-			case e.Action == "fail":
-				failed++
-			default:
-				skipped++
-			}
+			s.count(e, text)
 		}
+	}
+}
+
+// count counts a test that has ended, with its output.
+func (s *summary) count(e event, text string) {
+	switch {
+	case e.Test == "":
+		return
+	case e.Action == "pass":
+		s.passed++
+	case e.Action == "fail":
+		s.failed++
+	case strings.Contains(text, long.Reason):
+		s.left++
+	default:
+		s.skipped++
+	}
+	if e.Elapsed > patience && !strings.Contains(e.Test, "/") {
+		s.slow = append(s.slow, fmt.Sprintf("%s of %s, %.1f s", e.Test, e.Package, e.Elapsed))
 	}
 }

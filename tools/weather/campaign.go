@@ -17,7 +17,7 @@ import (
 
 // tally is what came of a line of a table so far.
 type tally struct {
-	whole         time.Duration // of one run that was left alone
+	whole, crowd  time.Duration // of one run that was left alone, the shortest; of many workers
 	kills, runs   int
 	calls, failed int // calls on files, or looks at the clock; runs that ended with an error
 	flaws         []string
@@ -25,7 +25,10 @@ type tally struct {
 }
 
 func (t *tally) add(o *tally) {
-	t.whole, t.calls = max(t.whole, o.whole), max(t.calls, o.calls)
+	if t.whole == 0 || o.whole > 0 && o.whole < t.whole {
+		t.whole = o.whole
+	}
+	t.crowd, t.calls = max(t.crowd, o.crowd), max(t.calls, o.calls)
 	t.kills, t.runs, t.failed = t.kills+o.kills, t.runs+o.runs, t.failed+o.failed
 	t.flaws = append(t.flaws, o.flaws...)
 	t.broken = t.broken || o.broken
@@ -62,9 +65,14 @@ func (c *campaign) run(ctx context.Context) error {
 	if err := os.RemoveAll(c.dir); err != nil {
 		return err
 	}
-	list, err := cases(c.bin, c.mpi, c.dir)
+	list, err := cases(c.bin, c.mpi, c.dir, c.pictures, c.rows)
 	if err != nil {
 		return err
+	}
+	if c.kept != "" {
+		if c.ledger, err = openLedger(c.kept, c.bin, c.mpi); err != nil {
+			return err
+		}
 	}
 	list = slices.DeleteFunc(list, func(one command) bool { return !c.wants(one.name) })
 	fmt.Printf("seed %d\n\n", c.seed)
@@ -73,8 +81,11 @@ func (c *campaign) run(ctx context.Context) error {
 	begin := func(t *table, more []piece) {
 		tables, pieces = append(tables, t), append(pieces, more...)
 	}
-	if c.kills > 0 {
+	if c.kills > 0 || c.ledger != nil {
 		begin(c.killAll(list))
+	}
+	if c.workers > 0 {
+		begin(c.crowdAll(list))
 	}
 	if c.brief {
 		list = slices.DeleteFunc(list, func(one command) bool { return !one.quick })
@@ -180,16 +191,22 @@ func (c *campaign) killAll(list []command) (*table, []piece) {
 	const some = 10
 	var pieces []piece
 	for _, one := range list {
-		t.lines = append(t.lines, &line{name: one.name})
+		t.lines = append(t.lines, c.ledger.line(one.name))
 	}
 	for from := 0; from < c.kills; {
 		n := c.kills - from
-		if c.jobs > 1 {
+		if c.jobs > 1 || c.ledger != nil {
 			n = min(n, some)
 		}
 		for i, one := range list {
+			n := min(n, c.kills-from-t.lines[i].tally.kills)
+			if n <= 0 {
+				continue
+			}
+			k := len(pieces)
 			pieces = append(pieces, piece{t.lines[i], func(ctx context.Context, rng *rand.Rand) (*tally, error) {
-				return one.weather(ctx, n, c.late, rng)
+				t, err := one.weather(ctx, n, c.late, rng)
+				return t, c.ledger.add(c.seed, k, one.name, t, err)
 			}})
 		}
 		from += n

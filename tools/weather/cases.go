@@ -15,7 +15,7 @@ import (
 )
 
 // cases writes what the commands read, and lists them.
-func cases(bin, mpi, dir string) ([]command, error) {
+func cases(bin, mpi, dir string, pictures, rows int) ([]command, error) {
 	root, err := os.Getwd()
 	if err != nil {
 		return nil, err
@@ -27,17 +27,31 @@ func cases(bin, mpi, dir string) ([]command, error) {
 	if len(k.pictures) < 8 {
 		return nil, fmt.Errorf("%d pictures in %s: run it in the checkout", len(k.pictures), root)
 	}
+	k.pictures = spread(k.pictures, max(8, pictures))
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err
 	}
-	err = errors.Join(writeTable(k.table, k.pictures), writeTable(filepath.Join(dir, "few.jsonl"), k.pictures[:4]),
-		writeQuestions(filepath.Join(dir, "questions.jsonl"), k.pictures[:6], "tiny", "words"), k.writeBench(),
+	err = errors.Join(
+		writeTable(k.table, k.pictures, rows),
+		writeTable(filepath.Join(dir, "few.jsonl"), k.pictures[:4], 0),
+		writeQuestions(filepath.Join(dir, "questions.jsonl"), k.pictures[:6], "tiny", "words"),
+		k.writeBench(rows),
 		os.WriteFile(filepath.Join(dir, "question.txt"),
-			[]byte("Rate the edit \"[INSTRUCTION]\" from 0 to 2. Answer with the digit alone."), 0o666))
+			[]byte("Rate the edit \"[INSTRUCTION]\" from 0 to 2. Answer with the digit alone."), 0o666),
+	)
 	if err != nil {
 		return nil, err
 	}
 	return slices.Concat(k.trainCases(), k.judgeCases(), k.onceCases(), k.localCases(), k.tableCases()), nil
+}
+
+// spread takes so many of a list, evenly.
+func spread(list []string, n int) (out []string) {
+	n = min(n, len(list))
+	for i := range n {
+		out = append(out, list[i*len(list)/n])
+	}
+	return out
 }
 
 // trainCases train scorers.
@@ -71,6 +85,11 @@ func (k *kit) tableCases() []command {
 			filepath.Join(out, "scores.jsonl"), "--threads", "1"}, more...)
 	}
 	oracle := filepath.Join(k.root, "testdata", "oracle")
+	measure := func(out string, more ...string) []string {
+		return append([]string{k.program("label"), "similarities", "--clip", filepath.Join(oracle, "clip", "model"), "--dino",
+			filepath.Join(oracle, "dinov2", "model"), "--cache", storeOf(out), "--in", k.table, "--out",
+			filepath.Join(out, "measured.jsonl"), "--threads", "1"}, more...)
+	}
 	return []command{{
 		name:    "score batch",
 		args:    func(out string) []string { return batch(out) },
@@ -78,17 +97,20 @@ func (k *kit) tableCases() []command {
 	}, {
 		name:    "score batch --shard any/5",
 		args:    func(out string) []string { return batch(out, "--shard", "any/5") },
+		worker:  func(out string, _, n int) []string { return batch(out, "--shard", fmt.Sprintf("any/%d", n)) },
 		finish:  func(out string) []string { return batch(out, "--merge") },
 		results: []string{"scores.jsonl"},
 	}, {
-		name: "label similarities",
-		args: func(out string) []string {
-			return []string{k.program("label"), "similarities", "--clip", filepath.Join(oracle, "clip", "model"), "--dino",
-				filepath.Join(oracle, "dinov2", "model"), "--cache", storeOf(out), "--in", k.table, "--out",
-				filepath.Join(out, "measured.jsonl"), "--threads", "1"}
-		},
+		name:    "label similarities",
+		args:    func(out string) []string { return measure(out) },
 		results: []string{"measured.jsonl"},
 		quick:   true,
+	}, {
+		name:    "label similarities --shard any/3",
+		args:    func(out string) []string { return measure(out, "--shard", "any/3") },
+		worker:  func(out string, _, n int) []string { return measure(out, "--shard", fmt.Sprintf("any/%d", n)) },
+		finish:  func(out string) []string { return measure(out, "--merge") },
+		results: []string{"measured.jsonl"},
 	}, {
 		name: "label",
 		args: func(out string) []string {
@@ -101,26 +123,58 @@ func (k *kit) tableCases() []command {
 			return []string{k.program("label"), "--config", text(filepath.Join(out, "label.yaml"), own)}
 		},
 		results: []string{"labels/table.parquet"},
+	}, {
+		name:    "label, a table",
+		args:    func(out string) []string { return []string{k.program("label"), "--config", k.labels(out)} },
+		finish:  func(out string) []string { return []string{k.program("label"), "merge", "--config", k.labels(out)} },
+		results: []string{"labels/table.parquet", "labels/report.json"},
+		worker: func(out string, i, n int) []string {
+			return []string{
+				k.program("label"),
+				"--config",
+				filepath.Join(out, "label.yaml"),
+				"--shard",
+				fmt.Sprintf("%d/%d", i, n),
+			}
+		},
+		own: true,
 	}}
 }
 
-// writeTable makes edits of pairs of pictures.
-func writeTable(path string, pictures []string) error {
+// labels writes what label is told about the table of edits.
+func (k *kit) labels(out string) string {
+	oracle := filepath.Join(k.root, "testdata", "oracle")
+	clip, dino := filepath.Join(oracle, "clip", "model"), filepath.Join(oracle, "dinov2", "model")
+	return text(filepath.Join(out, "label.yaml"), fmt.Sprintf("out: labels\nprofile: adiee-paper\n"+
+		"sources: [{layout: table, name: edits, path: %s}]\nencoders: {clip: %s, dino: %s, device: cpu}\n"+
+		"split: {validation: 0.2}\n", k.table, clip, dino))
+}
+
+// writeTable makes edits of pairs of pictures, each pair once, or as many rows as are wanted: pairs then come again.
+func writeTable(path string, pictures []string, rows int) error {
 	var text strings.Builder
-	for i, source := range pictures {
-		for j, edit := range pictures {
-			if (i+j)%3 > 0 {
-				continue
+	for n, round := 0, 0; round == 0 || n < rows; round++ {
+		again := "" // nothing in the first round
+		if round > 0 {
+			again = fmt.Sprint(" time ", round)
+		}
+		for i, source := range pictures {
+			for j, edit := range pictures {
+				if (i+j)%3 > 0 || rows > 0 && n == rows {
+					continue
+				}
+				n++
+				row := map[string]any{"id": fmt.Sprintf("%d-%d%s", i, j, again), "group": fmt.Sprint("g", i, again),
+					"source": source, "edit": edit, "target": pictures[(j+1)%len(pictures)],
+					"instruction":    fmt.Sprint("make it picture ", j, again),
+					"source_caption": fmt.Sprint("picture ", i), "target_caption": fmt.Sprint("picture ", j),
+					"label": float64(j%3) / 2, "method": "aurora"}
+				line, err := json.Marshal(row)
+				if err != nil {
+					return err
+				}
+				text.Write(append(line, '\n'))
 			}
-			row := map[string]any{"id": fmt.Sprintf("%d-%d", i, j), "group": fmt.Sprint("g", i), "source": source, "edit": edit,
-				"target": pictures[(j+1)%len(pictures)], "instruction": fmt.Sprint("make it picture ", j),
-				"source_caption": fmt.Sprint("picture ", i), "target_caption": fmt.Sprint("picture ", j),
-				"label": float64(j%3) / 2}
-			line, err := json.Marshal(row)
-			if err != nil {
-				return err
-			}
-			text.Write(append(line, '\n'))
 		}
 	}
 	return os.WriteFile(path, []byte(text.String()), 0o666)

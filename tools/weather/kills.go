@@ -16,11 +16,13 @@ import (
 // command is a command line that is killed.
 type command struct {
 	name    string
-	args    func(out string) []string // program first; out is a folder of its own
-	finish  func(out string) []string // a command line afterwards; nil: none
-	results []string                  // files and folders below out that must be the same
-	quick   bool                      // it takes a second or two
-	once    string                    // folder that is made once: when it is there nothing is left to do; "": none
+	args    func(out string) []string           // program first; out is a folder of its own
+	finish  func(out string) []string           // a command line afterwards; nil: none
+	worker  func(out string, i, n int) []string // one of n that share the work; nil: it is not shared
+	own     bool                                // worker i has a share of its own: another one does not take it over
+	results []string                            // files and folders below out that must be the same
+	quick   bool                                // it takes a second or two
+	once    string                              // folder that is made once, and then nothing is left to do; "": none
 }
 
 // storeOf is the folder in which a command keeps what it computed.
@@ -53,18 +55,26 @@ func (c *command) alone(ctx context.Context) (out string, want map[string]string
 
 // weather kills a command until it was killed so often. Each time that it comes to its end, what it made is compared,
 // and it begins anew.
-func (c *command) weather(ctx context.Context, kills int, late func() bool, rng *rand.Rand) (*tally, error) {
+func (c *command) weather(
+	ctx context.Context, kills int, late func() bool, rng *rand.Rand,
+) (r *tally, fault error) {
 	began := time.Now()
 	out, want, closing, err := c.alone(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer closing()
-	r := &tally{whole: time.Since(began)}
+	r = &tally{whole: time.Since(began)}
 	if err := os.RemoveAll(out); err != nil {
 		return nil, err
 	}
-	for begun := 0; r.kills < kills && !late() || exists(out); {
+	begun := 0
+	defer func() {
+		if ctx.Err() != nil { // what these kills came to was not seen
+			r.kills, fault = r.kills-begun, ctx.Err()
+		}
+	}()
+	for r.kills < kills && !late() || exists(out) {
 		if ctx.Err() != nil {
 			return r, ctx.Err()
 		}
@@ -75,9 +85,13 @@ func (c *command) weather(ctx context.Context, kills int, late func() bool, rng 
 		if r.kills < kills && !late() {
 			life = time.Duration(rng.Float64() * 1.1 * float64(r.whole))
 		}
+		began := time.Now()
 		killed, err := c.try(ctx, out, life)
 		if err != nil {
 			return r, fmt.Errorf("after %d kills: %w", r.kills, err)
+		}
+		if !killed && begun == 0 { // the machine may have less to do than before
+			r.whole = min(r.whole, time.Since(began))
 		}
 		if killed {
 			r.kills++
@@ -86,22 +100,29 @@ func (c *command) weather(ctx context.Context, kills int, late func() bool, rng 
 		if killed && !c.made(out) {
 			continue
 		}
-		if err := c.end(ctx, out); err != nil {
-			return r, err
-		}
-		got, err := digests(out, c.results)
+		names, err := c.unlikeAlone(ctx, out, want)
 		if err != nil {
 			return r, err
 		}
-		if names := unlike(want, got); len(names) > 0 {
+		if len(names) > 0 {
 			r.flaws = append(r.flaws, fmt.Sprintf("after %d kills, other bytes: %s", begun, strings.Join(names, ", ")))
-		}
-		if err := os.RemoveAll(out); err != nil {
-			return r, err
 		}
 		begun = 0
 	}
 	return r, nil
+}
+
+// unlikeAlone ends a run that came to its end, names the results that are not those of one left alone, and removes
+// them.
+func (c *command) unlikeAlone(ctx context.Context, out string, want map[string]string) ([]string, error) {
+	if err := c.end(ctx, out); err != nil {
+		return nil, err
+	}
+	got, err := digests(out, c.results)
+	if err != nil {
+		return nil, err
+	}
+	return unlike(want, got), os.RemoveAll(out)
 }
 
 // run lets the command come to its end.

@@ -47,6 +47,21 @@ func flags() *campaign {
 	flag.DurationVar(&c.server, "server", 20*time.Second, "how long a server is overloaded")
 	flag.DurationVar(&c.limit, "time", 0, "after this nothing new is tried, and what was is reported (0: no limit)")
 	flag.IntVar(&c.jobs, "jobs", 1, "commands that run at a time")
+	flag.IntVar(
+		&c.pictures,
+		"pictures",
+		24,
+		"of how many pictures tables are made, 8 or more: rows grow with their square",
+	)
+	flag.IntVar(
+		&c.rows,
+		"rows",
+		0,
+		"rows of the tables: pairs of pictures come again, with other instructions; 0: each once",
+	)
+	flag.IntVar(&c.workers, "workers", 0, "how many workers share a command's work while half of them are killed")
+	flag.StringVar(&c.kept, "kept", "", "file of the kills of earlier campaigns with the same programs: they count, and "+
+		"new ones are added; --kills 0 prints them")
 	flag.StringVar(&c.only, "only", "", "names of commands, with commas between, or \"server\"; all if empty")
 	flag.StringVar(&c.bin, "bin", "bin", "folder of train, score and label")
 	flag.StringVar(&c.mpi, "mpi", "build/mpi/bin", "folder of train for several processes (make mpi)")
@@ -58,14 +73,18 @@ func flags() *campaign {
 // campaign is what is tried.
 type campaign struct {
 	bin, mpi, dir, only string
+	kept                string // path of ledger
 	kills, calls, jumps int
 	twins, pairs        int
 	jobs                int
+	pictures, rows      int
+	workers             int
 	brief               bool
 	server, limit       time.Duration
 	seed                uint64
 
-	begin time.Time
+	begin  time.Time
+	ledger *ledger // nil: nothing is kept
 }
 
 func (c *campaign) wants(name string) bool {

@@ -57,6 +57,10 @@ func (k *kit) judgeCases() []command {
 			return append([]string{k.program("score"), "judge", "--config", "editscore", "--in", k.table, "--merge", "--out",
 				filepath.Join(out, "scores.jsonl")}, k.judged(out)...)
 		},
+		worker: func(out string, _, n int) []string {
+			return append([]string{k.program("score"), "judge", "--config", "editscore", "--in", k.table, "--shard",
+				fmt.Sprintf("any/%d", n), "--out", filepath.Join(out, "scores.jsonl")}, k.judged(out)...)
+		},
 		results: []string{"scores.jsonl"},
 	}, {
 		name: "score bench --judge",
@@ -116,23 +120,27 @@ func (k *kit) bench(out string) []string {
 		filepath.Join(set, "A") + "," + filepath.Join(set, "B"), "--resamples", "20", "--out", filepath.Join(out, "bench")}
 }
 
-// writeBench writes a small benchmark in AIM-Bench's layout: two editors' outputs.
-func (k *kit) writeBench() error {
+// writeBench writes a small benchmark in AIM-Bench's layout: two editors' outputs, of so many rows together.
+func (k *kit) writeBench(rows int) error {
 	dir := filepath.Join(k.dir, "aim")
 	put := func(path, picture string) error {
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			return err
+		}
+		if os.Link(picture, path) == nil {
+			return nil
+		}
 		raw, err := os.ReadFile(picture)
-		if err == nil {
-			err = os.MkdirAll(filepath.Dir(path), 0o777)
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			err = os.WriteFile(path, raw, 0o666)
-		}
-		return err
+		return os.WriteFile(path, raw, 0o666)
 	}
-	var rows []map[string]any
+	var items []map[string]any
 	n := len(k.pictures)
-	for i, emotion := range []string{"awe", "fear", "anger", "awe", "fear", "anger", "awe", "fear"} {
-		rows = append(rows, map[string]any{"original_image": fmt.Sprintf("s%d.jpg", i), "edit_type": "add_object",
+	for i := range max(8, rows/2) {
+		emotion := []string{"awe", "fear", "anger"}[i%3]
+		items = append(items, map[string]any{"original_image": fmt.Sprintf("s%d.jpg", i), "edit_type": "add_object",
 			"edited_image": fmt.Sprintf("s%d_%s_instruction_1.png", i, emotion), "edit_prompt": "make the sky purple",
 			"target_emotion": map[string]any{"emotion": emotion, "VAD": []int{5, 5, 5}}})
 		if err := put(filepath.Join(dir, "benchmark", fmt.Sprintf("s%d.jpg", i)), k.pictures[i%n]); err != nil {
@@ -145,7 +153,7 @@ func (k *kit) writeBench() error {
 			}
 		}
 	}
-	raw, err := json.Marshal(rows)
+	raw, err := json.Marshal(items)
 	if err != nil {
 		return err
 	}
@@ -155,11 +163,20 @@ func (k *kit) writeBench() error {
 // localCases run a model on this machine.
 func (k *kit) localCases() []command {
 	tiny := filepath.Join(k.root, "backbones", "tiny")
+	sharded := func(out string, more ...string) []string {
+		return append(append(k.bench(out), "--scorer", k.scorer(), "--threads", "1"), more...)
+	}
 	return []command{{
 		name: "score bench --scorer",
 		args: func(out string) []string {
 			return append(k.bench(out), "--scorer", k.scorer(), "--threads", "1")
 		},
+		results: []string{"bench/predictions.jsonl"},
+	}, {
+		name:    "score bench --shard any/3",
+		args:    func(out string) []string { return sharded(out, "--shard", "any/3") },
+		finish:  func(out string) []string { return sharded(out, "--merge") },
+		worker:  func(out string, _, n int) []string { return sharded(out, "--shard", fmt.Sprintf("any/%d", n)) },
 		results: []string{"bench/predictions.jsonl"},
 	}, {
 		name: "score calibrate",

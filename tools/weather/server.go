@@ -229,27 +229,36 @@ func serverWeather(ctx context.Context, score string, length time.Duration, rng 
 	if err := s.prepare(folder); err != nil {
 		return errors.Join(err, server.stop())
 	}
-	memory := []float64{server.memory()}
-	for range 4 { // quarters
-		part, stop := context.WithTimeout(ctx, length/4)
-		s.blow(part, 32, rng)
-		stop()
-		memory = append(memory, server.memory())
-	}
-	fmt.Printf(
-		"a server of two copies, %v of overload: %v; resident memory by quarters %.0f MB\n",
-		length,
-		s.counts,
-		memory,
-	)
+	memory := s.siege(ctx, server, length, rng)
 	err = server.stop()
 	if len(s.wrong) > 0 {
 		err = errors.Join(err, fmt.Errorf("%d answers were wrong, the first: %s", len(s.wrong), s.wrong[0]))
 	}
-	if memory[4] > 1.25*memory[2]+50 {
+	if last := len(memory) - 1; memory[last] > 1.25*memory[last/2]+50 {
 		err = errors.Join(err, fmt.Errorf("memory grows: %.0f MB", memory))
 	}
-	return errors.Join(err, overload(ctx, score, scorer, s, length), fewFiles(ctx, score, scorer, s))
+	return errors.Join(err, overload(ctx, score, scorer, s, min(length, time.Minute)), fewFiles(ctx, score, scorer, s))
+}
+
+// siege overloads a server, and prints what it answered so far and the memory that it holds after every minute, or
+// quarter of a short time. It returns the memory, first that of the idle server.
+func (s *storm) siege(ctx context.Context, server *served, length time.Duration, rng *rand.Rand) (memory []float64) {
+	parts := max(4, int(length/time.Minute))
+	fmt.Printf("| a server of two copies after | answered | refused for now | vanished | hostile | no answer | wrong | " +
+		"resident memory |\n|---|---|---|---|---|---|---|---|\n")
+	for i := range parts + 1 {
+		if i > 0 {
+			part, stop := context.WithTimeout(ctx, length/time.Duration(parts))
+			s.blow(part, 32, rng)
+			stop()
+		}
+		memory = append(memory, server.memory())
+		n := s.counts
+		fmt.Printf("| %v | %d | %d | %d | %d | %d | %d | %.0f MB |\n", length*time.Duration(i)/time.Duration(parts),
+			n["answered"], n["refused for now"], n["vanished"], n["hostile"], n["no answer"], len(s.wrong), memory[i])
+	}
+	fmt.Println()
+	return memory
 }
 
 // fewFiles opens more connections than a server may have files. When they are gone it must answer as before.

@@ -19,8 +19,9 @@ import (
 	_ "assay/model/families"
 )
 
-// many answers are made together.
-const many = 8
+// many answers are made together. How fast they are is measured behind short prompts of so many tokens: what remains
+// of two long times has the error of both.
+const many, short = 8, 16
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -66,7 +67,7 @@ func run(args []string) error {
 
 // ask returns tokens a second of n prompts, and of n answers behind them.
 func ask(m *generate.Model, n, prompt, tokens, round int) (prefill, decode float64, err error) {
-	took := func(most int) (time.Duration, chat.Usage, error) {
+	took := func(prompt, most int) (time.Duration, chat.Usage, error) {
 		var all sync.WaitGroup
 		var mu sync.Mutex
 		var used chat.Usage
@@ -87,13 +88,17 @@ func ask(m *generate.Model, n, prompt, tokens, round int) (prefill, decode float
 		all.Wait()
 		return time.Since(begin), used, err
 	}
-	first, used, err := took(1)
+	long, used, err := took(prompt, 1)
 	if err != nil {
 		return 0, 0, err
 	}
-	whole, made, err := took(1 + tokens)
+	first, _, err := took(short, 1)
 	if err != nil {
 		return 0, 0, err
 	}
-	return float64(used.Prompt) / first.Seconds(), float64(made.Completion-n) / (whole - first).Seconds(), nil
+	whole, made, err := took(short, 1+tokens)
+	if err != nil {
+		return 0, 0, err
+	}
+	return float64(used.Prompt) / long.Seconds(), float64(made.Completion-n) / (whole - first).Seconds(), nil
 }

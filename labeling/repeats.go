@@ -1,0 +1,35 @@
+package labeling
+
+import (
+	"hash/maphash"
+	"slices"
+)
+
+// repeats finds the names that come more than once among many, with eight bytes of memory for each: what has to be
+// remembered of names is remembered of these alone. All names are added, then found is called, then has tells. It tells
+// so of a name, too, that merely has the hash of another one: who asks compares names.
+type repeats struct {
+	seed   maphash.Seed
+	hashes []uint64 // sorted after found, and only those of several names
+}
+
+func newRepeats() *repeats { return &repeats{seed: maphash.MakeSeed()} }
+
+func (r *repeats) add(name string) { r.hashes = append(r.hashes, maphash.String(r.seed, name)) }
+
+// found keeps what came more than once, and frees the rest.
+func (r *repeats) found() {
+	slices.Sort(r.hashes)
+	var several []uint64
+	for i, h := range r.hashes {
+		if i > 0 && h == r.hashes[i-1] && (len(several) == 0 || several[len(several)-1] != h) {
+			several = append(several, h)
+		}
+	}
+	r.hashes = several
+}
+
+func (r *repeats) has(name string) bool {
+	_, ok := slices.BinarySearch(r.hashes, maphash.String(r.seed, name))
+	return ok
+}

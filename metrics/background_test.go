@@ -1,0 +1,78 @@
+package metrics
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"assay/data"
+	"assay/internal/packed"
+)
+
+// TestBackground: the difference outside of masks and boxes is numpy's (tools/oracle/background.py), and what is no
+// mask is an error.
+func TestBackground(t *testing.T) {
+	dir := packed.Unpack(t, "testdata/background.zip")
+	in := func(name string) string { return filepath.Join(dir, name) }
+	var want map[string]float64
+	raw, err := os.ReadFile(in("expect.json"))
+	if err == nil {
+		err = json.Unmarshal(raw, &want)
+	}
+	if err != nil || len(want) == 0 {
+		t.Fatal(err)
+	}
+	open := func(places string) Measurer {
+		t.Helper()
+		p, err := ReadPlaces(places)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := OpenMeasurer("bg_rmse", Options{Places: p})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	sample := func(id string) *Sample {
+		s := &Sample{ID: id, Model: "M", Pictures: map[string]*data.Picture{}}
+		for _, role := range []string{"source", "edit"} {
+			p, err := data.Open(in(id+"-"+role+".png"), data.Limits{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Pictures[role] = p
+		}
+		return s
+	}
+	m := open(in("places.jsonl"))
+	for id, v := range want {
+		got, err := m.Value(context.Background(), sample(id))
+		if err != nil || math.Abs(got.(float64)-v) > 1e-9 {
+			t.Errorf("%s: %v, want %v (%v)", id, got, v, err)
+		}
+	}
+	at := t.TempDir()
+	for name, tt := range map[string]struct{ line, want string }{
+		"size":  {`{"id": "a", "picture": "source", "mask": "` + in("masks/b.png") + `"}`, "has 31 x 44 pixels"},
+		"grey":  {`{"id": "a", "picture": "source", "mask": "` + in("a-source.png") + `"}`, "black (0) and white (255"},
+		"edit":  {`{"id": "a", "model": "M", "mask": "` + in("masks/a.png") + `"}`, `no line for the picture "source"`},
+		"whole": {`{"id": "a", "picture": "source", "box": [-1, -1, 99, 99]}`, "there is no background"},
+	} {
+		path := filepath.Join(at, name+".jsonl")
+		if err := os.WriteFile(path, []byte(tt.line), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if v, err := open(path).Value(context.Background(), sample("a")); err == nil ||
+			!strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, %v", name, v, err)
+		}
+	}
+	if _, err := OpenMeasurer("bg_rmse", Options{}); err == nil || !strings.Contains(err.Error(), "file of boxes") {
+		t.Error(err)
+	}
+}

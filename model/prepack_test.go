@@ -1,0 +1,131 @@
+package model
+
+import (
+	"context"
+	"math"
+	"path/filepath"
+	"testing"
+
+	"assay/data"
+)
+
+// large makes a network one of a model that is not small, which packs its weights or does not.
+func large(n *network, packs bool) {
+	n.small, n.packs, n.limits = false, packs, newLimits(false, false, 2)
+}
+
+// examplePair are two pictures that differ.
+func examplePair() Pair {
+	a, b := data.NewPicture(64, 64), data.NewPicture(64, 64)
+	for i := range a.Pix {
+		a.Pix[i], b.Pix[i] = byte(i*7), byte(i*i)
+	}
+	return Pair{Source: a, Edit: b, Instruction: "blur it"}
+}
+
+// TestStepsOverPackedWeights: loss and gradients of a step are those of weights as they lie, to rounding.
+func TestStepsOverPackedWeights(t *testing.T) {
+	var want *StepResult
+	for _, packs := range []bool{false, true} {
+		u := sharedTuner(t, "llavanext")
+		defer u.Close()
+		large(u.network, packs)
+		b, err := u.graph("packing", func(g *Graph) (*built, error) { _, build := u.stepGraph(1); return build(g) })
+		if err != nil || b.packed != packs {
+			t.Fatalf("a step packs its weights: %v, %v; wanted %v", err, b, packs)
+		}
+		s, err := u.Prepare(examplePair())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := u.Step(context.Background(), []*Sample{s}, []float64{0.3}, 1, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == nil {
+			want = got
+			continue
+		}
+		if d := math.Abs(got.Loss[0] - want.Loss[0]); d > 1e-5*math.Abs(want.Loss[0]) {
+			t.Errorf("loss %v, as they lie %v", got.Loss, want.Loss)
+		}
+		for name, g := range got.Grads {
+			far, norm := 0.0, 0.0
+			for i, v := range g.Float32s() {
+				w := float64(want.Grads[name].Float32s()[i])
+				far, norm = math.Hypot(far, float64(v)-w), math.Hypot(norm, w)
+			}
+			if far > 1e-5*norm+1e-9 {
+				t.Errorf("the gradient of %s is %g from that of weights as they lie, of norm %g", name, far, norm)
+			}
+		}
+	}
+}
+
+// TestScoresOverPackedWeights: a score is that of weights as they lie, to rounding. (No two threads sum these narrow
+// layers in one order, so that company is not asked about.)
+func TestScoresOverPackedWeights(t *testing.T) {
+	dirs, err := filepath.Glob("../testdata/oracle/llavanext/scorer*")
+	if err != nil || len(dirs) == 0 {
+		t.Fatal(err)
+	}
+	var want float64
+	for _, packs := range []bool{false, true} {
+		s, err := OpenScorer(dirs[0], Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		large(s.network, packs)
+		if b, err := s.graph(s.scoreGraph(false)); err != nil || b.packed != packs {
+			t.Fatalf("scoring packs its weights: %v, %v; wanted %v", err, b, packs)
+		}
+		one, err := s.Prepare(examplePair())
+		if err != nil {
+			t.Fatal(err)
+		}
+		alone, err := s.Score(context.Background(), []*Sample{one})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if packs && math.Abs(alone[0]-want) > 1e-5 {
+			t.Errorf("score %g, as weights lie %g", alone[0], want)
+		}
+		want = alone[0]
+	}
+}
+
+// TestWhatPacks: models pack whose weights are a small part of the machine's memory.
+func TestWhatPacks(t *testing.T) {
+	u := sharedTuner(t, "llavanext")
+	defer u.Close()
+	_, bytes := u.Weights()
+	n := u.network
+	n.small = false
+	if !n.packsFor(bytes*packedShare) || n.packsFor(bytes*packedShare-1) {
+		t.Errorf("%d bytes of weights: packed at %v and %v", bytes, bytes*packedShare, bytes*packedShare-1)
+	}
+	n.packs = true
+	u.o.Recompute = true
+	if u.stepPacks(&Graph{}, 1) {
+		t.Error("a step that computes its layers anew packs")
+	}
+	u.o.Recompute = false
+	if !u.stepPacks(&Graph{}, 1) || u.stepPacks(&Graph{}, 2) || !u.stepPacks(&Graph{follows: []int{-1, 0}}, 2) {
+		t.Error("steps over one group pack, those over two of which none follows do not")
+	}
+}
+
+// TestWhereBlocksBegin: scoring by a model that is not small attends in blocks earlier than its steps.
+func TestWhereBlocksBegin(t *testing.T) {
+	u := sharedTuner(t, "llavanext")
+	defer u.Close()
+	n := u.network
+	for _, small := range []bool{true, false} {
+		n.small = small
+		want := map[bool]int{true: blocksFrom, false: scoresInBlocksFrom}
+		if n.blocksFrom(true) != blocksFrom || n.blocksFrom(false) != want[small] {
+			t.Errorf("small=%v: from %d rows in steps, from %d in scoring", small, n.blocksFrom(true), n.blocksFrom(false))
+		}
+	}
+}

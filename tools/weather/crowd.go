@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+)
+
+// crowdAll starts many workers of every command that shares out its work.
+func (c *campaign) crowdAll(list []command) (*table, []piece) {
+	t := &table{head: "| workers, half of them killed | one alone | all together | workers | killed | result |",
+		line: func(t *tally) string {
+			return fmt.Sprintf(
+				"%.0f s | %.0f s | %d | %d | %s",
+				t.whole.Seconds(),
+				t.crowd.Seconds(),
+				t.runs,
+				t.kills,
+				verdict(t),
+			)
+		}}
+	var pieces []piece
+	for _, one := range list {
+		if one.worker == nil {
+			continue
+		}
+		l := &line{name: one.name}
+		t.lines = append(t.lines, l)
+		pieces = append(pieces, piece{l, func(ctx context.Context, rng *rand.Rand) (*tally, error) {
+			return one.crowd(ctx, c.workers, rng)
+		}})
+	}
+	return t, pieces
+}
+
+// crowd starts so many workers at a time and kills half of them at random instants. Those that had a share of their own
+// are started again; the shares of the others are for whoever is left. Then all is merged: nothing may lack, and
+// nothing be there twice, or the bytes are others than those of one worker alone.
+func (c *command) crowd(ctx context.Context, workers int, rng *rand.Rand) (*tally, error) {
+	began := time.Now()
+	one := *c
+	if !c.own { // by the same plan: captions that are encoded together depend on it
+		one.args = func(out string) []string { return c.worker(out, 1, workers) }
+	}
+	out, want, closing, err := one.alone(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer closing()
+	r := &tally{whole: time.Since(began)}
+	if err := errors.Join(os.RemoveAll(out), os.MkdirAll(out, 0o777)); err != nil {
+		return nil, err
+	}
+	began = time.Now()
+	c.args(out) // writes the configuration, if there is one
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var failed []error
+	for i := range workers {
+		life := time.Hour
+		if i%2 == 0 {
+			life = time.Duration(rng.Float64() * float64(r.whole))
+		}
+		all.Go(func() {
+			killed, err := c.work(ctx, out, i+1, workers, life)
+			if killed && ctx.Err() == nil && c.own {
+				_, err = c.work(ctx, out, i+1, workers, time.Hour)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if r.runs++; killed {
+				r.kills++
+			}
+			failed = append(failed, err)
+		})
+	}
+	all.Wait()
+	err = errors.Join(append(failed, ctx.Err())...)
+	if err == nil {
+		err = c.end(ctx, out)
+	}
+	r.crowd = time.Since(began)
+	if err != nil {
+		return r, err
+	}
+	got, err := digests(out, c.results)
+	if names := unlike(want, got); len(names) > 0 {
+		r.flaws = append(r.flaws, fmt.Sprintf("%d workers make other bytes: %s", workers, strings.Join(names, ", ")))
+	}
+	return r, err
+}
+
+// work runs worker i of n and kills it after life, unless it ends before.
+func (c *command) work(ctx context.Context, out string, i, n int, life time.Duration) (killed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, life)
+	defer cancel()
+	args := c.worker(out, i, n)
+	err = check(exec.CommandContext(ctx, args[0], args[1:]...), out)
+	if ctx.Err() != nil && err != nil {
+		return true, nil
+	}
+	return false, err
+}
