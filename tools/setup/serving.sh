@@ -9,6 +9,6 @@ echo "installing what transformers serve wants into build/serving"
 python=build/venv/bin/python
 "$python" -m venv build/serving
 "$python" -c 'import site; print(site.getsitepackages()[0])' >"$(build/serving/bin/python -c 'import site; print(site.getsitepackages()[0])')/base.pth"
-build/serving/bin/pip install --quiet --disable-pip-version-check --no-deps "$(grep torchvision tools/setup/serving.txt)"
-build/serving/bin/pip install --quiet --disable-pip-version-check $(grep -v torchvision tools/setup/serving.txt)
+build/serving/bin/pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps "$(grep torchvision tools/setup/serving.txt)"
+build/serving/bin/pip install --quiet --disable-pip-version-check --no-cache-dir $(grep -v torchvision tools/setup/serving.txt)
 printf '%s\n' "$want" >build/serving/installed
