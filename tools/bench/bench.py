@@ -125,14 +125,16 @@ GROUPS = "Groups of eight edits of one source and instruction"
 
 
 def groups(a, work, backbone, scorer, pictures, go):
-    """Our shared prefix, our edits one by one, and PyTorch's: the same eight sequences in fresh processes that take turns."""
+    """Our shared prefix, our edits one by one, and PyTorch's: the same eight sequences in fresh processes that take turns.
+
+    Three steps each: a process's first one also waits for the system to give it gigabytes of memory."""
     rows, first = [], work / "scorer-first"
     if not first.exists():
         child(["build/bin/bench", "step", "--backbone", backbone, "--first", "--save", first])
     for name, what, folder, steps, more in [
-        ("eight edits: LoRA step", "group-step", scorer, 1, []),
+        ("eight edits: LoRA step", "group-step", scorer, 3, []),
         ("eight edits: scoring", "group-score", scorer, 1, []),
-        ("eight edits, instruction first: LoRA step", "group-step", first, 1, ["--first"]),
+        ("eight edits, instruction first: LoRA step", "group-step", first, 3, ["--first"]),
         ("eight edits, instruction first: scoring", "group-score", first, 1, ["--first"]),
     ]:
         if a.only and a.only not in (name, "groups"):
