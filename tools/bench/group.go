@@ -61,14 +61,10 @@ func groupStep(
 	if err != nil {
 		return err
 	}
-	planned := int64(0)
-	for _, bytes := range u.Bytes {
-		planned += bytes
-	}
 	var loss float64
 	var rows int
 	facts := map[string]any{
-		"edits": n, "tokens": len(samples[0].IDs), "loss": &loss, "rows": &rows, "planned": planned >> 20,
+		"edits": n, "tokens": len(samples[0].IDs), "loss": &loss, "rows": &rows, "planned": total(u),
 	}
 	return report(steps, facts, func() error {
 		loss, rows = 0, 0

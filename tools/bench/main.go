@@ -1,7 +1,7 @@
 // Command bench is our side of `make bench`: it times training steps and scoring on a checkpoint and prints one JSON
 // line. bench.py runs it beside PyTorch.
 //
-//	bench step  --backbone DIR --source A.png --edit B.png --steps 5 [--recompute] [--blocks 1000000]
+//	bench step  --backbone DIR --source A.png --edit B.png --pairs 1 [--recompute] [--blocks 1000000]
 //	bench score --backbone DIR --source A.png --edit B.png --pairs 64
 //	bench group-step --backbone DIR --source A.png --edit B.png --edits 8 [--apart] [--first] [--recompute] [--blocks N]
 //	bench group-score --backbone DIR --source A.png --edit B.png --edits 8 [--apart] [--first]
@@ -40,34 +40,53 @@ func main() {
 	}
 }
 
-// step times a training step over a pair.
-func step(state *model.ScorerState, a, b *data.Picture, o model.Options, steps int, recompute bool) error {
+// step times a training step over a micro-batch of pairs that share nothing. Of several, scores come
+// before, untimed: a run's validation adds to the peak of memory.
+func step(state *model.ScorerState, a, b *data.Picture, o model.Options, pairs, steps int, recompute bool) error {
 	tune := model.TuneOptions{Options: o, TextLoss: 1, ScoreLoss: 10, Recompute: recompute}
 	t, err := model.NewTuner(state, tune)
 	if err != nil {
 		return err
 	}
 	defer t.Close()
-	s, err := t.Prepare(model.Pair{Source: a, Edit: b, Instruction: instruction})
+	samples, labels := make([]*model.Sample, pairs), make([]float64, pairs)
+	for i, p := range edits(a, b, pairs) {
+		labels[i] = 0.5
+		if samples[i], err = t.Prepare(p); err != nil {
+			return err
+		}
+	}
+	u, err := t.Usage(samples[0], pairs, pairs+1, pairs > 1)
 	if err != nil {
 		return err
-	}
-	u, err := t.Usage(s, 1, 2, false)
-	if err != nil {
-		return err
-	}
-	planned := int64(0)
-	for _, bytes := range u.Bytes {
-		planned += bytes
 	}
 	var loss float64
-	return report(steps, map[string]any{"tokens": len(s.IDs), "loss": &loss, "planned": planned >> 20}, func() error {
-		r, err := t.Step(context.Background(), []*model.Sample{s}, []float64{0.5}, 1, 1)
-		if err == nil {
-			loss = r.Loss[0]
+	facts := map[string]any{"tokens": len(samples[0].IDs), "loss": &loss, "planned": total(u)}
+	if pairs > 1 {
+		if _, err := t.Score(context.Background(), samples); err != nil {
+			return err
 		}
-		return err
+	}
+	return report(steps, facts, func() error {
+		r, err := t.Step(context.Background(), samples, labels, 1/float64(pairs), 1)
+		if err != nil {
+			return err
+		}
+		loss = 0
+		for _, v := range r.Loss {
+			loss += v / float64(pairs)
+		}
+		return nil
 	})
+}
+
+// total is a plan in MiB.
+func total(u model.Usage) int64 {
+	bytes := int64(0)
+	for _, b := range u.Bytes {
+		bytes += b
+	}
+	return bytes >> 20
 }
 
 func run() error {
@@ -77,7 +96,7 @@ func run() error {
 	source := f.String("source", "", "picture")
 	edit := f.String("edit", "", "picture")
 	steps := f.Int("steps", 5, "timed repetitions")
-	pairs := f.Int("pairs", 1, "pairs scored at a time")
+	pairs := f.Int("pairs", 1, "pairs of a step, or scored at a time")
 	recompute := f.Bool("recompute", false, "recompute layers")
 	blocks := f.Int("blocks", 0, "queries of a block of attention; so many that there is one block: none")
 	save := f.String("save", "", "only write a scorer directory")
@@ -135,7 +154,7 @@ func run() error {
 		return groupScore(state, a, b, *each, *steps, *apart)
 	}
 	if what == "step" {
-		return step(state, a, b, o, *steps, *recompute)
+		return step(state, a, b, o, *pairs, *steps, *recompute)
 	}
 	ctx := context.Background()
 	s, err := model.NewScorer(state, o)

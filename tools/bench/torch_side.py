@@ -1,6 +1,6 @@
 """PyTorch's side of `make bench`: the same scorer from the same files, with transformers and PEFT.
 
-    torch_side.py step  SCORER SOURCE EDIT STEPS [recompute]
+    torch_side.py step  SCORER SOURCE EDIT STEPS PAIRS [recompute]
     torch_side.py score SCORER SOURCE EDIT STEPS PAIRS
     torch_side.py group-step  SCORER SOURCE EDIT STEPS EDITS
     torch_side.py group-score SCORER SOURCE EDIT STEPS EDITS
@@ -98,14 +98,17 @@ def main():
         if "recompute" in more:
             s.model.train(True)  # transformers checkpoints in training mode only; the adapter has no dropout
             s.model.gradient_checkpointing_enable({"use_reentrant": False})
-        features = s.features(source, edit)
+        first, edits = s.features(source), others(edit, int(more[0]))
+        features = [s.features(e) for e in edits]
 
         def once():
-            x, ids, start, at = s.embeds(features, INSTRUCTION)
-            h = s.hidden(x)
-            before = h[start - 1 : -1]
-            logits = torch.cat([s.model.lm_head(before), (before @ s.out_row)[:, None]], -1)
-            loss = nn.functional.cross_entropy(logits, ids[start:]) + 10 * (s.head(h[at])[0] - 0.5).abs()
+            batch = [s.embeds(first + one, INSTRUCTION) for one in features]  # all of one length: nothing is padded
+            _, ids, start, at = batch[0]
+            h = s.model.model.language_model(inputs_embeds=torch.cat([b[0] for b in batch]), use_cache=False).last_hidden_state
+            before = h[:, start - 1 : -1]
+            logits = torch.cat([s.model.lm_head(before), (before @ s.out_row)[..., None]], -1)
+            text = nn.functional.cross_entropy(logits.flatten(0, 1), torch.cat([b[1][start:] for b in batch]))
+            loss = text + 10 * (s.head(h[:, at])[:, 0] - 0.5).abs().mean()
             grads = torch.autograd.grad(loss, s.params)
             facts.update(loss=float(loss), tokens=len(ids), grads=len(grads))
     elif what == "group-step":
