@@ -44,6 +44,7 @@ type network struct {
 	blocks      blocks
 	pieces      int
 	calibration *calibration.Calibration // of what is reported; nil: none
+	saves       bool                     // memory rather than time: layers are recomputed
 	trains      func(name string) bool   // of the tensors that training is about, which are trained; nil: all
 	tower       bool                     // some of them are before the vision features
 }
@@ -75,6 +76,7 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 		pieces:   o.Pieces,
 
 		trains: o.trains,
+		saves:  o.saves,
 	}
 	maps.DeleteFunc(n.tensors, func(name string, _ *tensor.Dense) bool { // heads of other dimensions
 		return o.Dimension != "" && strings.HasPrefix(name, "heads.") && !strings.HasPrefix(name, headPrefix(o.Dimension))

@@ -30,6 +30,7 @@ type Options struct {
 	Dimension string
 
 	trains func(name string) bool // see TuneOptions.Trains
+	saves  bool                   // see TuneOptions.Recompute
 }
 
 // cacheSize is the bytes of image features kept in memory.

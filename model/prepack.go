@@ -13,7 +13,7 @@ const packedShare = 32
 // packsFor decides whether graphs of a network that is not small pack their weights on a machine of so much memory.
 func (n *network) packsFor(memory int64) bool {
 	_, bytes := n.Weights()
-	return !n.small && !n.onCUDA() && !n.lean() && n.training != trainBackbone && bytes <= memory/packedShare
+	return !n.small && !n.saves && !n.onCUDA() && !n.lean() && n.training != trainBackbone && bytes <= memory/packedShare
 }
 
 // prepacked is a graph that packs its weights where the network does.
@@ -28,9 +28,9 @@ func (n *network) prepacked(build buildFunc) buildFunc {
 }
 
 // stepPacks says whether a step packs. One over several groups of lengths does not: there is a session for every number
-// of groups. Recomputation is there to save memory.
+// of groups.
 func (t *Tuner) stepPacks(g *Graph, groups int) bool {
-	return t.packs && !t.o.Recompute && (groups == 1 || groups == 2 && g.follows != nil)
+	return t.packs && (groups == 1 || groups == 2 && g.follows != nil)
 }
 
 // addPackedCopies counts those of a step, one for each direction, and of scoring. What they were made from may leave

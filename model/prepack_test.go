@@ -105,12 +105,10 @@ func TestWhatPacks(t *testing.T) {
 	if !n.packsFor(bytes*packedShare) || n.packsFor(bytes*packedShare-1) {
 		t.Errorf("%d bytes of weights: packed at %v and %v", bytes, bytes*packedShare, bytes*packedShare-1)
 	}
-	n.packs = true
-	u.o.Recompute = true
-	if u.stepPacks(&Graph{}, 1) {
-		t.Error("a step that computes its layers anew packs")
+	if n.saves = true; n.packsFor(bytes * packedShare) {
+		t.Error("a network that computes its layers anew packs")
 	}
-	u.o.Recompute = false
+	n.packs = true
 	if !u.stepPacks(&Graph{}, 1) || u.stepPacks(&Graph{}, 2) || !u.stepPacks(&Graph{follows: []int{-1, 0}}, 2) {
 		t.Error("steps over one group pack, those over two of which none follows do not")
 	}

@@ -45,7 +45,7 @@ func NewTuner(p *ScorerState, o TuneOptions) (*Tuner, error) {
 	if o.Full {
 		train = trainBackbone
 	}
-	o.trains = o.Trains
+	o.trains, o.saves = o.Trains, o.Recompute
 	e, err := openPipeline(p, train, o.Options)
 	if err != nil {
 		return nil, err
