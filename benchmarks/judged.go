@@ -1,6 +1,7 @@
 package benchmarks
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -229,9 +230,10 @@ func (s sayer) say(
 		var asked []textjudge.Item
 		var at []int
 		for i, it := range part {
-			content[i] = it.content()
+			var unknown error
+			content[i], unknown = it.known()
 			item, err := askedItem(it)
-			if err != nil {
+			if err = cmp.Or(err, unknown); err != nil {
 				outcomes[i].err = err
 				continue
 			}
@@ -279,9 +281,9 @@ func (r pairRun) run(ctx context.Context, w work, report func([]scoring.Result) 
 		Batches: slices.Chunk(pairs, 4*r.workers),
 		Read: func(i int) (textjudge.Item, error) {
 			a, b := w.batches[i][0], w.batches[i][1]
-			w.before(a)
-			w.before(b)
-			return readPair(w.items[a], w.items[b])
+			unknown := cmp.Or(w.before(a), w.before(b))
+			pair, err := readPair(w.items[a], w.items[b])
+			return pair, cmp.Or(err, unknown)
 		},
 		Report: func(results []scoring.Result) error {
 			for _, v := range results {

@@ -1,11 +1,13 @@
 package benchmarks
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -82,11 +84,32 @@ func (p Prediction) MarshalJSON() ([]byte, error) {
 
 // content identifies what an item's score depends on besides the scorer: its name, pictures and texts.
 func (it *Item) content() string {
-	row := data.Row{Source: it.Source.image(), Edit: it.Edit.image(), Instruction: it.Instruction}
-	parts := []string{it.ID, it.Model, scoring.Content("", &row, nil), it.Captions[0], it.Captions[1]}
-	if k, err := store.Content("", it.Target.image()); err == nil { // few scorers need it: it need not be there
-		parts = append(parts, k.String())
+	content, _ := it.known()
+	return content
+}
+
+// known is the item's content, and why it is not known for sure: a picture that is there could not be read.
+func (it *Item) known() (content string, unknown error) {
+	image := func(p Picture) data.Image {
+		image, err := p.image()
+		if !errors.Is(err, fs.ErrNotExist) {
+			unknown = cmp.Or(unknown, err)
+		}
+		return image
 	}
+	row := data.Row{Source: image(it.Source), Edit: image(it.Edit), Instruction: it.Instruction}
+	of, err := scoring.Content("", &row, nil)
+	unknown = cmp.Or(unknown, err)
+	parts := []string{it.ID, it.Model, of, it.Captions[0], it.Captions[1]}
+	add := func(p Picture) {
+		k, err := store.Content("", image(p))
+		if err == nil {
+			parts = append(parts, k.String())
+		} else if !p.None() && !errors.Is(err, fs.ErrNotExist) {
+			unknown = cmp.Or(unknown, err)
+		}
+	}
+	add(it.Target) // few scorers need it: it need not be there
 	if it.Kind != "" {
 		parts = append(parts, "kind", it.Kind)
 	}
@@ -95,11 +118,9 @@ func (it *Item) content() string {
 	}
 	for _, role := range sortedNames(it.Shown) {
 		parts = append(parts, "shown", role)
-		if k, err := store.Content("", it.Shown[role].image()); err == nil {
-			parts = append(parts, k.String())
-		}
+		add(it.Shown[role])
 	}
-	return store.KeyOf(parts...).String()
+	return store.KeyOf(parts...).String(), unknown
 }
 
 // Digest identifies what the scores of items depend on besides the scorer: their names, pictures and texts, in order.
@@ -111,16 +132,16 @@ func Digest(items []Item) string {
 	return store.KeyOf(parts...).String()
 }
 
-// image is a picture as tables have it. Bytes that cannot be read are none: scoring the item says why.
-func (p Picture) image() data.Image {
+// image is a picture as tables have it. Bytes that cannot be read are none.
+func (p Picture) image() (data.Image, error) {
 	if p.Read == nil {
-		return data.Image{Path: p.Path}
+		return data.Image{Path: p.Path}, nil
 	}
 	raw, err := p.Read()
 	if err != nil {
-		return data.Image{Path: p.Path}
+		return data.Image{Path: p.Path}, err
 	}
-	return data.Image{Bytes: raw}
+	return data.Image{Bytes: raw}, nil
 }
 
 // Run is a benchmark that a scorer is run on.

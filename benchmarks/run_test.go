@@ -2,9 +2,11 @@ package benchmarks
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -64,5 +66,35 @@ func TestScoreNoticesChanges(t *testing.T) {
 	items[0].Edit, items[5].Edit = items[5].Edit, items[0].Edit // the pictures change places
 	if score(); len(scored) != 2 {
 		t.Errorf("%v were scored again", scored)
+	}
+}
+
+// TestContentUnknown: where the bytes of a picture could not be told, but could be read a moment later, there is an
+// error, and no prediction of a content that nobody finds again.
+func TestContentUnknown(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "edit.png")
+	if err := os.WriteFile(path, []byte("edit"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	busy := Picture{Read: func() ([]byte, error) {
+		if calls++; calls == 1 {
+			return nil, errors.New("the disk is busy")
+		}
+		return []byte("target"), nil
+	}}
+	item := Item{Key: Key{ID: "a"}, Group: "a", Instruction: "brighter", Source: Picture{Path: path},
+		Edit: Picture{Path: path}, Target: busy}
+	run := Run{Benchmark: "test", Items: []Item{item}, Dir: t.TempDir()}
+	f := &fake{score: func(Item) float64 { return 1 }}
+	file, err := run.Score(context.Background(), f.scorer("fake"))
+	if err == nil || !strings.Contains(err.Error(), "the disk is busy") {
+		t.Errorf("the error is %v", err)
+	}
+	if lines, err := os.ReadFile(file); err != nil || len(lines) > 0 {
+		t.Errorf("a prediction was kept: %s, %v", lines, err)
+	}
+	if _, err := run.Score(context.Background(), f.scorer("fake")); err != nil {
+		t.Errorf("the next run: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package benchmarks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,11 +39,12 @@ type Scorer struct {
 	close  func() error
 }
 
-// work is items in batches. before is called with every item before its pictures are read.
+// work is items in batches. before is called with every item before its pictures are read; its error is the item's,
+// if the pictures can be read.
 type work struct {
 	items   []Item
 	batches [][]int
-	before  func(i int)
+	before  func(i int) error
 }
 
 // NewScorer makes a scorer of anything that scores decoded items. closer (may be nil) is called by Close.
@@ -56,8 +58,9 @@ func newScorer[In, Sample any](s scoring.Scorer[In, Sample], read func(Item) (In
 			Scorer:  s,
 			Batches: slices.Values(w.batches),
 			Read: func(i int) (In, error) {
-				w.before(i)
-				return read(w.items[i])
+				unknown := w.before(i)
+				in, err := read(w.items[i])
+				return in, cmp.Or(err, unknown)
 			},
 			Report: report,
 		}
@@ -158,7 +161,12 @@ func (s *Scorer) score(
 	}
 	next := 0
 	content := make([]string, len(items))
-	w := work{items, batches, func(i int) { content[i] = items[i].content() }}
+	w := work{items, batches, func(i int) (unknown error) {
+		if content[i], unknown = items[i].known(); unknown != nil {
+			unknown = fmt.Errorf("%v: %w", items[i].Key, unknown)
+		}
+		return unknown
+	}}
 	err := s.run(ctx, w, func(results []scoring.Result) error {
 		group, of := groups[next], make([]string, len(results))
 		next++

@@ -17,13 +17,15 @@ import (
 
 const (
 	maxWholeGroup = 16 << 20 // row groups of up to this many bytes are decoded whole
-	cachedBytes   = 64 << 20 // as many of them are kept, as they are in memory
+	blockRows     = 1 << 10  // rows of one that are decoded at a time where it is read in order
+	cachedBytes   = 64 << 20 // as much of them is kept, as it is in memory
 	valueBytes    = 40       // of a decoded value, beside its text
 )
 
-// parquetTable reads rows of a Parquet file. Small row groups are decoded whole, and the last used are kept. In large
-// ones a reader stays at the last row: reading in order is fast, and any other row needs a seek. With a page index,
-// which our writer adds, a seek decodes one page per column; without it, the row group up to the row.
+// parquetTable reads rows of a Parquet file. Small row groups are decoded whole, or a block at a time where they are
+// read in order, and what was used last is kept. In large ones a reader stays at the last row: reading in order is fast,
+// and any other row needs a seek. With a page index, which our writer adds, a seek decodes one page per column; without
+// it, the row group up to the row.
 type parquetTable struct {
 	file   remote.File
 	data   *parquet.File
@@ -31,17 +33,18 @@ type parquetTable struct {
 	starts []int64 // first row of every row group, and the number of rows
 
 	mutex  sync.Mutex
-	groups []parquetGroup // decoded ones, the last used at the end
-	last   [2]int         // the row groups that were decoded last
+	blocks []parquetBlock // decoded ones, the last used at the end
+	last   [2][2]int64    // first rows and ends of the two that were decoded last
 	reader parquet.Rows   // into row group open, before its row next
 	open   int
 	next   int64
 }
 
-type parquetGroup struct {
-	index int
-	bytes int64
-	rows  []parquet.Row
+// parquetBlock is a row group, or a part of one.
+type parquetBlock struct {
+	from, to int64 // rows of the table
+	bytes    int64
+	rows     []parquet.Row
 }
 
 func openParquet(f remote.File) (*parquetTable, error) {
@@ -148,11 +151,11 @@ func (t *parquetTable) read(i int) (rec Record, err error) {
 
 func (t *parquetTable) row(g int, i int64) (parquet.Row, error) {
 	if size := t.data.Metadata().RowGroups[g].TotalByteSize; size <= maxWholeGroup {
-		group, err := t.group(g, size)
+		block, err := t.block(g, i, size)
 		if err != nil {
 			return nil, err
 		}
-		return group.rows[i], nil
+		return block.rows[t.starts[g]+i-block.from], nil
 	}
 	if t.open != g {
 		t.rewind(g)
@@ -184,46 +187,87 @@ func (t *parquetTable) rewind(g int) {
 	}
 }
 
-// group returns row group g decoded.
-func (t *parquetTable) group(g int, bytes int64) (parquetGroup, error) {
-	for k, have := range t.groups {
-		if have.index == g {
-			t.groups = append(slices.Delete(t.groups, k, k+1), have)
+// block returns row i of row group g with rows around it: what is kept, the next block if the table is read in order,
+// or the whole row group.
+func (t *parquetTable) block(g int, i, bytes int64) (b parquetBlock, err error) {
+	at := t.starts[g] + i
+	for k, have := range t.blocks {
+		if have.from <= at && at < have.to {
+			t.blocks = append(slices.Delete(t.blocks, k, k+1), have)
 			return have, nil
 		}
 	}
-	from := t.data.RowGroups()[g]
-	group := parquetGroup{g, bytes, nil}
-	rows := from.Rows()
+	rows := t.starts[g+1] - t.starts[g]
+	from := i / blockRows * blockRows
+	next := t.open == g && t.next == from || from == 0 && t.last[1][1] == t.starts[g]
+	if next {
+		b, err = t.nextBlock(g, from, min(from+blockRows, rows))
+	} else {
+		b, err = t.whole(g)
+	}
+	if err != nil {
+		return b, err
+	}
+	n := b.to - b.from
+	b.bytes = bytes*n/rows + n*int64(len(t.data.RowGroups()[g].ColumnChunks()))*valueBytes
+	t.keep(b)
+	return b, nil
+}
+
+// whole decodes row group g.
+func (t *parquetTable) whole(g int) (parquetBlock, error) {
+	rows := t.data.RowGroups()[g].Rows()
 	defer rows.Close()
+	return t.decode(rows, t.starts[g], t.starts[g+1])
+}
+
+// nextBlock decodes rows of row group g, at which the reader stands, or which begin it.
+func (t *parquetTable) nextBlock(g int, from, to int64) (parquetBlock, error) {
+	if t.open != g || t.next != from {
+		t.rewind(g)
+	}
+	b, err := t.decode(t.reader, t.starts[g]+from, t.starts[g]+to)
+	if t.next = to; err != nil || b.to == t.starts[g+1] {
+		t.rewind(-1)
+	}
+	return b, err
+}
+
+// decode reads rows of the table, at the first of which the reader stands.
+func (t *parquetTable) decode(rows parquet.Rows, from, to int64) (parquetBlock, error) {
+	b := parquetBlock{from: from, to: to}
 	buffer := make([]parquet.Row, 64)
-	for int64(len(group.rows)) < from.NumRows() {
-		n, err := rows.ReadRows(buffer)
+	for {
+		left := to - from - int64(len(b.rows))
+		if left <= 0 {
+			return b, nil
+		}
+		n, err := rows.ReadRows(buffer[:min(left, int64(len(buffer)))])
 		for _, row := range buffer[:n] {
-			group.rows = append(group.rows, row.Clone())
+			b.rows = append(b.rows, row.Clone())
 		}
 		if n == 0 {
-			return group, ended(err)
+			return b, ended(err)
 		}
 	}
-	group.bytes += from.NumRows() * int64(len(from.ColumnChunks())) * valueBytes
-	t.groups = slices.DeleteFunc(t.groups, func(have parquetGroup) bool { return t.inOrder(have.index, g) })
-	t.last = [2]int{t.last[1], g}
-	total := group.bytes
-	for k := len(t.groups) - 1; k >= 0; k-- {
-		if total += t.groups[k].bytes; total > cachedBytes {
-			t.groups = slices.Delete(t.groups, 0, k+1)
+}
+
+// keep keeps a block, and forgets what was used longest ago.
+func (t *parquetTable) keep(b parquetBlock) {
+	if t.last[0][1] == t.last[1][0] && t.last[1][1] == b.from {
+		// The third that was wanted one behind the other: somebody reads the table from the beginning to the end, and keeps
+		// no more than two.
+		t.blocks = slices.DeleteFunc(t.blocks, func(have parquetBlock) bool { return have.to <= t.last[1][0] })
+	}
+	t.last = [2][2]int64{t.last[1], {b.from, b.to}}
+	total := b.bytes
+	for k := len(t.blocks) - 1; k >= 0; k-- {
+		if total += t.blocks[k].bytes; total > cachedBytes {
+			t.blocks = slices.Delete(t.blocks, 0, k+1)
 			break
 		}
 	}
-	t.groups = append(t.groups, group)
-	return group, nil
-}
-
-// inOrder tells whether row group old was two before g, and g is the third that was wanted one behind the other: then
-// somebody reads the table from the beginning to the end, and keeps no more than two.
-func (t *parquetTable) inOrder(old, g int) bool {
-	return t.last == [2]int{g - 2, g - 1} && old <= g-2
+	t.blocks = append(t.blocks, b)
 }
 
 func ended(err error) error {

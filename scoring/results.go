@@ -47,7 +47,8 @@ func openKept(path string, t *data.Table, s TableScorer, skip func(row int) bool
 			return false
 		}
 		row, err := t.Read(r.Row)
-		return Content(t.Folder(), &row, err) == r.Content
+		content, _ := Content(t.Folder(), &row, err)
+		return content == r.Content
 	}
 	x, err := journal.OpenIndex(
 		path,

@@ -1,9 +1,11 @@
 package scoring
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 
 	"assay/data"
@@ -103,11 +105,13 @@ func rowsWithin(
 	unbounded := !cfg.ScoreRange.Bounded()
 	j.Read = func(i int) (model.Pair, error) {
 		row, err := t.Read(i)
-		contents.Store(i, Content(t.Folder(), &row, err))
+		content, unknown := Content(t.Folder(), &row, err)
+		contents.Store(i, content)
 		if err != nil {
 			return model.Pair{}, err
 		}
-		return open(t.Folder(), &row, cfg.NeedsSource())
+		p, err := open(t.Folder(), &row, cfg.NeedsSource())
+		return p, cmp.Or(err, unknown)
 	}
 	j.Report = func(results []Result) error {
 		results, failed := withoutStorage(results)
@@ -158,12 +162,16 @@ func open(folder string, row *data.Row, source bool) (p model.Pair, err error) {
 }
 
 // Content identifies what a row's score depends on besides the scorer; err is why the row cannot be read, nil if it
-// can.
-func Content(folder string, row *data.Row, err error) string {
+// can. unknown is why the bytes of a picture that is there could not be told. Such a row must not get a score: the
+// next time its content would be another.
+func Content(folder string, row *data.Row, err error) (content string, unknown error) {
 	parts := []string{fmt.Sprint(err), row.Instruction}
 	for _, m := range []data.Image{row.Source, row.Edit} {
 		k, err := store.Content(folder, m)
 		parts = append(parts, fmt.Sprint(k, err))
+		if m.File(folder) != "" && !errors.Is(err, fs.ErrNotExist) {
+			unknown = cmp.Or(unknown, err)
+		}
 	}
-	return store.KeyOf(parts...).String()
+	return store.KeyOf(parts...).String(), unknown
 }

@@ -81,7 +81,9 @@ func (f *Files) Digest(path string) (Key, error) {
 	defer file.Close()
 	h := sha256.New()
 	var state fileState
-	for range 3 { // a file that only got another name (a hard link) has changed, too
+	var k Key
+	for n := range 3 {
+		last := k
 		state, err = readUnchanged(file, func() error {
 			h.Reset()
 			if _, err := file.Seek(0, io.SeekStart); err != nil {
@@ -90,14 +92,16 @@ func (f *Files) Digest(path string) (Key, error) {
 			_, err := io.Copy(h, file)
 			return err
 		})
-		if !errors.Is(err, errChanged) {
+		if k = Key(h.Sum(nil)); !errors.Is(err, errChanged) {
 			break
+		}
+		if n > 0 && k == last { // it only got another name or owner: that sets ctime, too
+			return k, nil
 		}
 	}
 	if err != nil {
 		return Key{}, err
 	}
-	k := Key(h.Sum(nil))
 	f.remember(state, k)
 	return k, nil
 }

@@ -130,3 +130,43 @@ func TestFileChanges(t *testing.T) {
 		t.Error("a file that is not there has a digest")
 	}
 }
+
+// TestDigestOfLinked: a file that gets other names all the time while it is read has the digest of its bytes: each name
+// sets a new time of change.
+func TestDigestOfLinked(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "picture")
+	raw := make([]byte, 4<<20)
+	for i := range raw {
+		raw[i] = byte(i * i >> 3)
+	}
+	if err := os.WriteFile(path, raw, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	links := 0
+	go func() {
+		defer close(stopped)
+		for name := path + ".link"; ; links++ {
+			select {
+			case <-stop:
+				return
+			default:
+				if os.Link(path, name) != nil || os.Remove(name) != nil {
+					return
+				}
+			}
+		}
+	}()
+	f := openFiles(t, t.TempDir())
+	for range 5 {
+		if k, err := f.Digest(path); err != nil || k != sha256.Sum256(raw) {
+			t.Errorf("the digest is %v, %v", k, err)
+		}
+	}
+	close(stop)
+	<-stopped
+	if links == 0 {
+		t.Skip("the file system has no links")
+	}
+}

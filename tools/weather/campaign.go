@@ -52,6 +52,7 @@ type line struct {
 type piece struct {
 	line *line
 	try  func(ctx context.Context, rng *rand.Rand) (*tally, error)
+	more func() bool // whether it is tried again after all others; nil: it is not
 }
 
 func (c *campaign) run(ctx context.Context) error {
@@ -81,10 +82,10 @@ func (c *campaign) run(ctx context.Context) error {
 	begin := func(t *table, more []piece) {
 		tables, pieces = append(tables, t), append(pieces, more...)
 	}
-	if c.kills > 0 || c.ledger != nil {
+	if c.kills > 0 || c.ledger.has(ofKills) {
 		begin(c.killAll(list))
 	}
-	if c.workers > 0 {
+	if c.workers > 0 || c.ledger.has(ofCrowds) {
 		begin(c.crowdAll(list))
 	}
 	if c.brief {
@@ -93,14 +94,14 @@ func (c *campaign) run(ctx context.Context) error {
 	if c.twins > 0 {
 		begin(c.twinAll(list))
 	}
-	if c.pairs != 0 {
+	if c.pairs != 0 || c.ledger.has(ofStores) {
 		begin(c.storeAll(list))
 		begin(c.rivalAll(list))
 	}
 	if c.jumps > 0 {
 		begin(c.jumpAll(list))
 	}
-	if c.calls > 0 {
+	if c.calls > 0 || c.ledger.has(ofFaults) {
 		begin(c.failAll(list))
 	}
 	failed := []error{c.tryAll(ctx, pieces)}
@@ -123,13 +124,15 @@ func (c *campaign) tryAll(ctx context.Context, pieces []piece) error {
 		all.Go(func() {
 			for {
 				mu.Lock()
-				k := next
+				k, n := next, len(pieces)
 				next++
 				mu.Unlock()
-				if k >= len(pieces) || c.late() || ctx.Err() != nil {
+				if k >= n || c.late() || ctx.Err() != nil {
 					return
 				}
+				mu.Lock()
 				p := pieces[k]
+				mu.Unlock()
 				t, err := p.try(ctx, rand.New(rand.NewPCG(c.seed, uint64(k))))
 				mu.Lock()
 				p.line.tried = true
@@ -139,6 +142,9 @@ func (c *campaign) tryAll(ctx context.Context, pieces []piece) error {
 				if err != nil {
 					p.line.tally.broken = true
 					p.line.errs = append(p.line.errs, fmt.Errorf("%s: %w", p.line.name, err))
+				}
+				if err == nil && p.more != nil && p.more() {
+					pieces = append(pieces, p)
 				}
 				fmt.Fprintf(os.Stderr, "%4.0f s: %s, %d of %d\n", time.Since(c.begin).Seconds(), p.line.name, k+1, len(pieces))
 				mu.Unlock()
@@ -191,7 +197,7 @@ func (c *campaign) killAll(list []command) (*table, []piece) {
 	const some = 10
 	var pieces []piece
 	for _, one := range list {
-		t.lines = append(t.lines, c.ledger.line(one.name))
+		t.lines = append(t.lines, c.ledger.line(ofKills, one.name))
 	}
 	for from := 0; from < c.kills; {
 		n := c.kills - from
@@ -203,10 +209,9 @@ func (c *campaign) killAll(list []command) (*table, []piece) {
 			if n <= 0 {
 				continue
 			}
-			k := len(pieces)
-			pieces = append(pieces, piece{t.lines[i], func(ctx context.Context, rng *rand.Rand) (*tally, error) {
+			pieces = append(pieces, piece{line: t.lines[i], try: func(ctx context.Context, rng *rand.Rand) (*tally, error) {
 				t, err := one.weather(ctx, n, c.late, rng)
-				return t, c.ledger.add(c.seed, k, one.name, t, err)
+				return t, c.ledger.add(c.seed, [3]string{ofKills, one.name}, t, err)
 			}})
 		}
 		from += n
@@ -222,7 +227,7 @@ func (c *campaign) twinAll(list []command) (*table, []piece) {
 	for _, one := range list {
 		l := &line{name: one.name}
 		t.lines = append(t.lines, l)
-		pieces = append(pieces, piece{l, func(ctx context.Context, _ *rand.Rand) (*tally, error) {
+		pieces = append(pieces, piece{line: l, try: func(ctx context.Context, _ *rand.Rand) (*tally, error) {
 			return one.twins(ctx, c.twins)
 		}})
 	}
@@ -242,7 +247,7 @@ func (c *campaign) jumpAll(list []command) (*table, []piece) {
 	}
 	for range c.jumps {
 		for i, one := range list {
-			pieces = append(pieces, piece{t.lines[i], func(ctx context.Context, rng *rand.Rand) (*tally, error) {
+			pieces = append(pieces, piece{line: t.lines[i], try: func(ctx context.Context, rng *rand.Rand) (*tally, error) {
 				return one.jumps(ctx, rng)
 			}})
 		}
@@ -256,29 +261,35 @@ func (c *campaign) failAll(list []command) (*table, []piece) {
 		line: func(t *tally) string {
 			return fmt.Sprintf("%d | %d | %d | %s", t.calls, t.runs, t.failed, verdict(t))
 		}}
-	const some = 4
-	parts := 1
-	if c.jobs > 1 {
-		parts = (c.calls + some - 1) / some
-	}
-	of := func(one command, kind string) *line { return &line{name: one.name + ", " + kind} }
-	var pieces []piece
 	for _, one := range list {
 		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-			t.lines = append(t.lines, of(one, kind))
+			t.lines = append(t.lines, c.ledger.line(ofFaults, one.name+", "+kind))
 		}
 	}
-	for part := range parts {
-		k := 0
-		for _, one := range list {
-			for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-				seed := c.seed + uint64(k) // the same for all parts: each has other calls
-				pieces = append(pieces, piece{t.lines[k], func(ctx context.Context, _ *rand.Rand) (*tally, error) {
-					return one.faults(ctx, kind, c.calls, part, parts, c.late, rand.New(rand.NewPCG(seed, 3)))
-				}})
-				k++
+	some := c.calls
+	if c.jobs > 1 || c.ledger != nil {
+		some = min(some, 20)
+	}
+	var pieces []piece
+	for i, l := range t.lines {
+		one, kind := list[i/len(kinds)], slices.Sorted(maps.Keys(kinds))[i%len(kinds)]
+		begun := l.tally.runs // calls that a piece began to try
+		left := func() int {
+			most := c.calls
+			if l.tried && l.tally.calls < most {
+				most = l.tally.calls
 			}
+			return min(most-begun, some)
 		}
+		if left() <= 0 {
+			continue
+		}
+		pieces = append(pieces, piece{l, func(ctx context.Context, _ *rand.Rand) (*tally, error) {
+			from, n := begun, left()
+			begun += n
+			t, err := one.faults(ctx, kind, from, from+n, c.late)
+			return t, c.ledger.add(c.seed, [3]string{ofFaults, l.name}, t, err)
+		}, func() bool { return left() > 0 }})
 	}
 	return t, pieces
 }

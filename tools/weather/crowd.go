@@ -30,10 +30,15 @@ func (c *campaign) crowdAll(list []command) (*table, []piece) {
 		if one.worker == nil {
 			continue
 		}
-		l := &line{name: one.name}
+		l := c.ledger.line(ofCrowds, one.name)
 		t.lines = append(t.lines, l)
-		pieces = append(pieces, piece{l, func(ctx context.Context, rng *rand.Rand) (*tally, error) {
-			return one.crowd(ctx, c.workers, rng)
+		part := fmt.Sprintf("%d workers, %d rows", c.workers, c.rows)
+		if c.workers == 0 || c.ledger.tried(ofCrowds, one.name, part) {
+			continue
+		}
+		pieces = append(pieces, piece{line: l, try: func(ctx context.Context, rng *rand.Rand) (*tally, error) {
+			t, err := one.crowd(ctx, c.workers, rng)
+			return t, c.ledger.add(c.seed, [3]string{ofCrowds, one.name, part}, t, err)
 		}})
 	}
 	return t, pieces

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -13,11 +18,10 @@ import (
 // longest is how long a command with a fault may take.
 const longest = 5 * time.Minute
 
-// faults makes calls of a command fail, of all parts together most of them at most, one in each run: it must end with
-// an error that names a file, and make the same bytes when it is run again; or make them in spite of the fault.
-func (c *command) faults(
-	ctx context.Context, kind string, most, part, parts int, late func() bool, rng *rand.Rand,
-) (*tally, error) {
+// faults makes calls of a command fail, one in each run: those at places from to before to of an order in which they
+// are tried. It must end with an error that names a file, and make the same bytes when it is run again; or make them in
+// spite of the fault.
+func (c *command) faults(ctx context.Context, kind string, from, to int, late func() bool) (*tally, error) {
 	out, want, closing, err := c.alone(ctx)
 	if err != nil {
 		return nil, err
@@ -28,16 +32,14 @@ func (c *command) faults(
 		return nil, err
 	}
 	r := &tally{calls: count.calls}
-	for k, at := range some(count.calls, most, rng) {
-		if k%parts != part {
-			continue
-		}
+	calls := inOrder(count.calls, c.name+kind)
+	for _, at := range calls[min(from, len(calls)):min(to, len(calls))] {
 		if late() {
 			break
 		}
 		t := &tracer{root: out, kind: kind, at: at}
 		flaw, failed, err := c.fault(ctx, t, out, want)
-		if err != nil {
+		if err = errors.Join(err, ctx.Err()); err != nil {
 			return r, err
 		}
 		if r.runs++; failed {
@@ -50,14 +52,17 @@ func (c *command) faults(
 	return r, nil
 }
 
-// some are numbers from 1 to n, most of them, one of each part, in any order.
-func some(n, most int, rng *rand.Rand) (out []int) {
-	k := min(n, most)
-	for i := range k {
-		from, to := i*n/k, (i+1)*n/k
-		out = append(out, 1+from+rng.IntN(to-from))
+// inOrder are the numbers from 1 to n in an order that is always the same, and nearly so if there is one more.
+func inOrder(n int, name string) []int {
+	place := func(i int) uint64 {
+		sum := sha256.Sum256(fmt.Append(nil, name, i))
+		return binary.LittleEndian.Uint64(sum[:])
 	}
-	rng.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i + 1
+	}
+	slices.SortFunc(out, func(a, b int) int { return cmp.Compare(place(a), place(b)) })
 	return out
 }
 

@@ -169,7 +169,7 @@ func (k *kit) localCases() []command {
 	return []command{{
 		name: "score bench --scorer",
 		args: func(out string) []string {
-			return append(k.bench(out), "--scorer", k.scorer(), "--threads", "1")
+			return append(k.bench(out), "--scorer", k.scorer()) // on all cores
 		},
 		results: []string{"bench/predictions.jsonl"},
 	}, {

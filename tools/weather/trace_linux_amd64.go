@@ -109,8 +109,7 @@ func (t *tracer) follow(ctx context.Context, args, env []string, life time.Durat
 	if err != nil {
 		return 0, "", err
 	}
-	kill := time.AfterFunc(life, func() { killTree(child.Pid) })
-	defer kill.Stop()
+	defer after(life, func() { killTree(child.Pid) })()
 	defer context.AfterFunc(ctx, func() { killTree(child.Pid) })()
 	status, err := t.loop(child.Pid)
 	if err != nil {
@@ -122,6 +121,22 @@ func (t *tracer) follow(ctx context.Context, args, env []string, life time.Durat
 		return -1, string(said), errors.Join(err, ctx.Err())
 	}
 	return status.ExitStatus(), string(said), errors.Join(err, ctx.Err())
+}
+
+// after calls f when so much time went by, but for that in which this process was stopped, as a shell stops a job.
+func after(life time.Duration, f func()) (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		for began := time.Duration(0); began < life; began += time.Second {
+			select {
+			case <-done:
+				return
+			case <-time.After(time.Second):
+			}
+		}
+		f()
+	}()
+	return func() { close(done) }
 }
 
 // loop lets a stopped process and its threads run, and is there at each call. Other threads of this program have
