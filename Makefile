@@ -14,12 +14,14 @@ demo: build ## label, train, score and report on photographs (DEMO=short: in a s
 # Most are of a graph that was open before: closed sessions stay for the next one (ort.KeepEnv). Vet is make lint's.
 test test-all cover: export ASSAY_SPIN ?= 0
 test test-all cover: export ASSAY_KEEP_SESSIONS ?= 32
+# Linking some 60 test binaries costs as much as running them: without a debugger's tables it is little more than half.
+test test-all cover: flags := -vet=off -ldflags='-s -w' -timeout 20m
 
 test: setup ## run the tests that take up to a second, and some of each kind that takes longer (internal/long)
-	@go run ./tools/testsum -short -vet=off -timeout 20m ./...
+	@go run ./tools/testsum -short $(flags) ./...
 
 test-all: setup ## run all tests
-	@go run ./tools/testsum -vet=off -timeout 20m ./...
+	@go run ./tools/testsum $(flags) ./...
 
 fmt: ## format the Go files
 	@git ls-files '*.go' | xargs gofmt -w
@@ -30,7 +32,7 @@ lint: setup ## vet, staticcheck, dead code, functions that grew too large, missp
 	@tools/lint.sh
 
 cover: setup ## run all tests and measure what they cover, into build/cover.html
-	@go run ./tools/testsum -vet=off -timeout 20m -coverprofile build/cover.out ./...
+	@go run ./tools/testsum $(flags) -coverprofile build/cover.out ./...
 	@go tool cover -html build/cover.out -o build/cover.html
 	@go tool cover -func build/cover.out | tail -1
 

@@ -43,7 +43,7 @@ func WriteExamples(path string, set Teachable, e *textjudge.Examples) (n int, er
 				if p.Path == "" {
 					continue
 				}
-				if pictures[role], err = pathFrom(filepath.Dir(path), p.Path); err != nil {
+				if pictures[role], err = atomicfile.From(filepath.Dir(path), p.Path); err != nil {
 					return err
 				}
 			}
@@ -55,17 +55,6 @@ func WriteExamples(path string, set Teachable, e *textjudge.Examples) (n int, er
 		}
 		return b.Flush()
 	})
-}
-
-// pathFrom is a file's path as seen from a folder.
-func pathFrom(folder, file string) (string, error) {
-	from, errF := filepath.Abs(folder)
-	to, errT := filepath.Abs(file)
-	if err := errors.Join(errF, errT); err != nil {
-		return "", err
-	}
-	rel, err := filepath.Rel(from, to)
-	return filepath.ToSlash(rel), err
 }
 
 // Answer implements Teachable.

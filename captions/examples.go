@@ -3,12 +3,13 @@ package captions
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 
+	"assay/chat"
+	"assay/chat/table"
 	"assay/data"
 	"assay/internal/atomicfile"
 	"assay/internal/exit"
@@ -30,7 +31,7 @@ func (r *Run) Examples(ctx context.Context, path string) (*Result, error) {
 		return nil, err
 	}
 	defer t.Close()
-	folder, err := relative(t.Folder(), filepath.Dir(path))
+	folder, err := atomicfile.From(filepath.Dir(path), t.Folder())
 	if err != nil {
 		return nil, err
 	}
@@ -65,16 +66,6 @@ func (r *Run) Examples(ctx context.Context, path string) (*Result, error) {
 	})
 }
 
-// relative is the way from one folder to another.
-func relative(to, from string) (string, error) {
-	a, errA := filepath.Abs(from)
-	b, errB := filepath.Abs(to)
-	if err := errors.Join(errA, errB); err != nil {
-		return "", err
-	}
-	return filepath.Rel(a, b)
-}
-
 // examples are the conversations of a row; folder is that of its pictures, from where they are written.
 func (r *Run) examples(t *data.Table, i int, folder string) (lines [][]byte, err error) {
 	rec, err := t.Record(i)
@@ -90,8 +81,10 @@ func (r *Run) examples(t *data.Table, i int, folder string) (lines [][]byte, err
 	if err := errors.Join(errB, errA); err != nil {
 		return nil, err
 	}
-	e := Edit{Instruction: row.Instruction, Before: before}
-	shown := map[string]data.Image{"source": row.Source, "target": row.Target}
+	// The pictures stand for their paths: questions are made where a run makes them.
+	e, paths := Edit{Instruction: row.Instruction, Before: before}, map[*data.Picture]string{}
+	e.Source = standIn(row.Source, folder, paths)
+	e.Target = standIn(row.Target, folder, paths)
 	for _, d := range []struct {
 		turn    Turn
 		caption string
@@ -99,7 +92,17 @@ func (r *Run) examples(t *data.Table, i int, folder string) (lines [][]byte, err
 		if before == "" || d.caption == "" {
 			continue
 		}
-		line, err := d.turn.example(&e, d.caption, shown, folder)
+		question, err := d.turn.question(&e)
+		if err != nil {
+			return nil, err
+		}
+		for i, role := range d.turn.Pictures {
+			if paths[question.Content[i].Image] == "" {
+				return nil, fmt.Errorf("the %s lies inside the table; conversations name files: use a table that does", role)
+			}
+		}
+		answer := chat.Message{Role: "assistant", Content: []chat.Part{{Text: d.caption}}}
+		line, err := table.Line("", []chat.Message{question, answer}, paths)
 		if err != nil {
 			return nil, err
 		}
@@ -108,26 +111,18 @@ func (r *Run) examples(t *data.Table, i int, folder string) (lines [][]byte, err
 	return lines, nil
 }
 
-// example is a conversation of one question and its answer, as a line of a table.
-func (t *Turn) example(e *Edit, answer string, shown map[string]data.Image, folder string) ([]byte, error) {
-	type part map[string]string
-	type message struct {
-		Role    string `json:"role"`
-		Content any    `json:"content"`
+// standIn is a picture without content, whose path it notes; nil for none. One that lies inside its table has no path.
+func standIn(m data.Image, folder string, paths map[*data.Picture]string) *data.Picture {
+	if m.IsZero() {
+		return nil
 	}
-	var content []part
-	for _, role := range t.Pictures {
-		m := shown[role]
-		switch {
-		case m.Path == "" && len(m.Bytes) == 0:
-			return nil, fmt.Errorf("there is no %s to show", role)
-		case len(m.Bytes) > 0:
-			return nil, fmt.Errorf("the %s lies inside the table; conversations name files: use a table that does", role)
-		case !filepath.IsAbs(m.Path):
-			m.Path = filepath.ToSlash(filepath.Join(folder, m.Path))
-		}
-		content = append(content, part{"type": "image", "image": m.Path})
+	p := &data.Picture{}
+	switch {
+	case len(m.Bytes) > 0:
+	case filepath.IsAbs(m.Path):
+		paths[p] = m.Path
+	default:
+		paths[p] = filepath.ToSlash(filepath.Join(folder, m.Path))
 	}
-	content = append(content, part{"type": "text", "text": t.fill(e)})
-	return json.Marshal(map[string]any{"messages": []message{{"user", content}, {"assistant", answer}}})
+	return p
 }

@@ -234,25 +234,22 @@ func (m *measurer) entries(source int, d *measuredSample, texts map[string][]flo
 		r.Kind = heuristics.Target
 		add(r, "target", d.target)
 	}
-	var ids []string // of outputs, "" if they are bad
+	ids := make([]string, len(s.Outputs)) // "" if they are bad
 	for i, o := range s.Outputs {
 		edit, name := d.outputs[i], orElse(o.Editor, "edit")
 		if s.Preference != nil {
 			name = []string{"left-", "right-"}[min(i, 1)] + name
 		}
-		if edit.err != nil {
-			out = append(out, entry{Sample: d.sample, Bad: &bad{id + "/" + name, "edit: " + edit.err.Error()}})
-			ids = append(ids, "")
-			continue
-		}
 		r, err := m.output(base, &o)
+		if edit.err != nil {
+			err = fmt.Errorf("edit: %w", edit.err)
+		}
 		if err != nil {
 			out = append(out, entry{Sample: d.sample, Bad: &bad{id + "/" + name, err.Error()}})
-			ids = append(ids, "")
 			continue
 		}
 		add(r, name, edit)
-		ids = append(ids, id+"/"+name)
+		ids[i] = id + "/" + name
 	}
 	if p := s.Preference; p != nil && len(ids) == 2 && ids[0] != "" && ids[1] != "" {
 		winner := map[int]string{0: "left", 1: "right"}[p.Better]

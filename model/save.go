@@ -53,9 +53,14 @@ func (p *ScorerState) Save(dir string) error {
 	}
 	c := *p.Config
 	c.Calibration = ""
-	c.Backbone = relative(dir, c.Backbone)
+	var err error
+	if c.Backbone, err = atomicfile.From(dir, c.Backbone); err != nil {
+		return err
+	}
 	if c.Weights != "" {
-		c.Weights = relative(dir, c.Weights)
+		if c.Weights, err = atomicfile.From(dir, c.Weights); err != nil {
+			return err
+		}
 	}
 	return WriteConfig(filepath.Join(dir, ConfigFile), &c)
 }
@@ -70,19 +75,6 @@ func WriteConfig(path string, c *ScorerConfig) error {
 		_, err := w.Write(text)
 		return err
 	})
-}
-
-// relative gives a backbone's path as scorer.yaml states it: relative to the scorer where one root holds both.
-func relative(scorer, backbone string) string {
-	from, err1 := filepath.Abs(scorer)
-	to, err2 := filepath.Abs(backbone)
-	if err1 != nil || err2 != nil {
-		return backbone
-	}
-	if r, err := filepath.Rel(from, to); err == nil {
-		return filepath.ToSlash(r)
-	}
-	return to
 }
 
 // saveBackbone writes a checkpoint like the one that was opened into dir, which must not exist, with the trained

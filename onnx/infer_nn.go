@@ -119,62 +119,71 @@ func inferEinsum(c *inference) error {
 	if len(terms) != len(c.in) {
 		return fmt.Errorf("equation %q has %d terms for %d inputs", equation, len(terms), len(c.in))
 	}
-	sizes := map[string]Dim{}
-	var ellipsis []Dim
-	seen := map[string]int{}
+	e := einsum{sizes: map[string]Dim{}, seen: map[string]int{}}
 	for i, term := range terms {
 		x := c.shape(i)
 		if x == nil {
 			return nil
 		}
-		before, after, dots := strings.Cut(term, "...")
-		n := len(before) + len(after)
-		if n > len(x) || !dots && n != len(x) {
-			return fmt.Errorf("term %q does not fit rank %d", term, len(x))
-		}
-		put := func(letter byte, d Dim) error {
-			s := string(letter)
-			old, ok := sizes[s]
-			seen[s]++
-			if !ok {
-				sizes[s] = d
-				return nil
-			}
-			m, err := old.broadcast(d)
-			sizes[s] = m
+		if err := e.term(term, x); err != nil {
 			return err
-		}
-		for j := range before {
-			if err := put(before[j], x[j]); err != nil {
-				return err
-			}
-		}
-		for j := range after {
-			if err := put(after[j], x[len(x)-len(after)+j]); err != nil {
-				return err
-			}
-		}
-		if dots {
-			var err error
-			if ellipsis, err = broadcastShapes(ellipsis, x[len(before):len(x)-len(after)]); err != nil {
-				return err
-			}
 		}
 	}
 	if !explicit {
 		right = "..."
-		for _, s := range slices.Sorted(maps.Keys(seen)) {
-			if seen[s] == 1 {
+		for _, s := range slices.Sorted(maps.Keys(e.seen)) {
+			if e.seen[s] == 1 {
 				right += s
 			}
 		}
 	}
-	out, err := einsumOutput(equation, right, sizes, ellipsis)
+	out, err := einsumOutput(equation, right, e.sizes, e.ellipsis)
 	if err != nil {
 		return err
 	}
 	c.set(0, t, out)
 	return nil
+}
+
+// einsum is what the terms of an equation say.
+type einsum struct {
+	sizes    map[string]Dim // by letter
+	seen     map[string]int // how often a letter stands in the terms
+	ellipsis []Dim
+}
+
+// term reads one input's letters beside its shape.
+func (e *einsum) term(term string, shape []Dim) error {
+	before, after, dots := strings.Cut(term, "...")
+	n := len(before) + len(after)
+	if n > len(shape) || !dots && n != len(shape) {
+		return fmt.Errorf("term %q does not fit rank %d", term, len(shape))
+	}
+	for j := range before {
+		if err := e.put(before[j:j+1], shape[j]); err != nil {
+			return err
+		}
+	}
+	for j := range after {
+		if err := e.put(after[j:j+1], shape[len(shape)-len(after)+j]); err != nil {
+			return err
+		}
+	}
+	var err error
+	if dots {
+		e.ellipsis, err = broadcastShapes(e.ellipsis, shape[len(before):len(shape)-len(after)])
+	}
+	return err
+}
+
+// put notes the size of a letter.
+func (e *einsum) put(letter string, d Dim) (err error) {
+	e.seen[letter]++
+	if old, ok := e.sizes[letter]; ok {
+		d, err = old.broadcast(d)
+	}
+	e.sizes[letter] = d
+	return err
 }
 
 // einsumOutput is the shape that the right side of an equation names.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"assay/data"
 	"assay/internal/atomicfile"
@@ -136,16 +135,6 @@ func portable(m data.Image, from, to string, inside bool) (data.Image, error) {
 		raw, err := os.ReadFile(path)
 		return data.Image{Path: filepath.Base(path), Bytes: raw}, err
 	}
-	a, err := filepath.Abs(path)
-	if err != nil {
-		return m, err
-	}
-	b, err := filepath.Abs(to)
-	if err != nil {
-		return m, err
-	}
-	if path, err = filepath.Rel(b, a); err != nil {
-		return m, err
-	}
-	return data.Image{Path: strings.ReplaceAll(path, "\\", "/")}, nil
+	path, err := atomicfile.From(to, path)
+	return data.Image{Path: path}, err
 }

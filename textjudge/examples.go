@@ -1,12 +1,13 @@
 package textjudge
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"assay/chat"
+	"assay/chat/table"
 	"assay/data"
 )
 
@@ -55,11 +56,6 @@ func (e *Examples) Warnings() []string { return e.judge.Warnings }
 // Line is the conversation about an item, a line of a .jsonl file without its end. Pictures are paths by role; the
 // answer is one of the words.
 func (e *Examples) Line(id, instruction string, pictures map[string]string, answer string) ([]byte, error) {
-	type part map[string]string
-	type message struct {
-		Role    string `json:"role"`
-		Content any    `json:"content"`
-	}
 	if words := e.Words(); !slices.Contains(words, answer) {
 		return nil, fmt.Errorf("the answer %q: the judge reads %s", answer, strings.Join(words, ", "))
 	}
@@ -76,17 +72,6 @@ func (e *Examples) Line(id, instruction string, pictures map[string]string, answ
 	if err != nil {
 		return nil, err
 	}
-	var all []message
-	for _, m := range asked {
-		var content []part
-		for _, p := range m.Content {
-			if p.Image != nil {
-				content = append(content, part{"type": "image", "image": paths[p.Image]})
-			} else {
-				content = append(content, part{"type": "text", "text": p.Text})
-			}
-		}
-		all = append(all, message{m.Role, content})
-	}
-	return json.Marshal(map[string]any{"id": id, "messages": append(all, message{"assistant", answer})})
+	said := chat.Message{Role: "assistant", Content: []chat.Part{{Text: answer}}}
+	return table.Line(id, append(asked, said), paths)
 }

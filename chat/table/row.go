@@ -101,6 +101,35 @@ func (r *Row) message(raw json.RawMessage) (m chat.Message, err error) {
 	return m, o.Err()
 }
 
+// Line is a row of a conversation, without the line's end. Paths are those of the pictures. An empty id is left out.
+func Line(id string, messages []chat.Message, paths map[*data.Picture]string) ([]byte, error) {
+	type message struct {
+		Role    string `json:"role"`
+		Content any    `json:"content"`
+	}
+	var all []message
+	for _, m := range messages {
+		var parts []map[string]string
+		for _, p := range m.Content {
+			if p.Image != nil {
+				parts = append(parts, map[string]string{"type": "image", "image": paths[p.Image]})
+			} else {
+				parts = append(parts, map[string]string{"type": "text", "text": p.Text})
+			}
+		}
+		if len(parts) == 1 && m.Content[0].Image == nil {
+			all = append(all, message{m.Role, m.Content[0].Text})
+		} else {
+			all = append(all, message{m.Role, parts})
+		}
+	}
+	row := map[string]any{"messages": all}
+	if id != "" {
+		row["id"] = id
+	}
+	return json.Marshal(row)
+}
+
 // part reads {"type": "text", "text": ...} or {"type": "image", "image": PATH}.
 func (r *Row) part(raw json.RawMessage) (p chat.Part, err error) {
 	o, err := strictjson.Parse("part", raw)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -245,6 +246,29 @@ func TestStrictRows(t *testing.T) {
 		if _, err := parse([]byte(line)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", line, err, want)
 		}
+	}
+}
+
+// TestLine: what is written is read again as it was.
+func TestLine(t *testing.T) {
+	dog, cat := &data.Picture{}, &data.Picture{}
+	asked := []chat.Message{
+		{Role: "system", Content: []chat.Part{{Text: "<say> \"yes\" & no\n"}}},
+		{Role: "user", Content: []chat.Part{{Image: dog}, {Text: "and"}, {Image: cat}}},
+		{Role: "user", Content: []chat.Part{{Image: cat}}},
+		{Role: "assistant", Content: []chat.Part{{Text: "yes"}}},
+	}
+	line, err := Line("7", asked, map[*data.Picture]string{dog: "../dog.png", cat: "cat.png"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := parse(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pictures := []data.Image{{Path: "../dog.png"}, {Path: "cat.png"}, {Path: "cat.png"}}
+	if !reflect.DeepEqual(r.Messages, asked) || !reflect.DeepEqual(r.Pictures, pictures) || string(r.ID) != `"7"` {
+		t.Errorf("%s: read as %+v", line, r)
 	}
 }
 

@@ -288,33 +288,8 @@ func arrowValue(a arrow.Array, i int) (any, error) {
 		return slices.Clone(a.Value(i)), nil
 	case *array.Boolean:
 		return a.Value(i), nil
-	case *array.Float64:
-		return a.Value(i), nil
-	case *array.Float32:
-		return float64(a.Value(i)), nil
-	case *array.Float16:
-		return float64(onnx.Float16Value(a.Value(i).Uint16())), nil // the library's own Float32 is wrong below 2^-14
-	case *array.Int64:
-		return a.Value(i), nil
-	case *array.Int32:
-		return int64(a.Value(i)), nil
-	case *array.Int16:
-		return int64(a.Value(i)), nil
-	case *array.Int8:
-		return int64(a.Value(i)), nil
-	case *array.Uint64:
-		if x := a.Value(i); x <= math.MaxInt64 {
-			return int64(x), nil
-		}
-		return float64(a.Value(i)), nil
-	case *array.Uint32:
-		return int64(a.Value(i)), nil
-	case *array.Uint16:
-		return int64(a.Value(i)), nil
 	case *array.Null:
 		return nil, nil
-	case *array.Uint8:
-		return int64(a.Value(i)), nil
 	case *array.Struct:
 		var rec data.Record
 		for c, field := range a.DataType().(*arrow.StructType).Fields() {
@@ -337,5 +312,40 @@ func arrowValue(a arrow.Array, i int) (any, error) {
 		}
 		return list, nil
 	}
+	if x := arrowNumber(a, i); x != nil {
+		return x, nil
+	}
 	return nil, fmt.Errorf("values of type %s are not known in data sets", a.DataType())
+}
+
+// arrowNumber is a number as int64 or float64; nil for what is no number.
+func arrowNumber(a arrow.Array, i int) any {
+	switch a := a.(type) {
+	case *array.Float64:
+		return a.Value(i)
+	case *array.Float32:
+		return float64(a.Value(i))
+	case *array.Float16:
+		return float64(onnx.Float16Value(a.Value(i).Uint16())) // the library's own Float32 is wrong below 2^-14
+	case *array.Int64:
+		return a.Value(i)
+	case *array.Int32:
+		return int64(a.Value(i))
+	case *array.Int16:
+		return int64(a.Value(i))
+	case *array.Int8:
+		return int64(a.Value(i))
+	case *array.Uint64:
+		if x := a.Value(i); x <= math.MaxInt64 {
+			return int64(x)
+		}
+		return float64(a.Value(i))
+	case *array.Uint32:
+		return int64(a.Value(i))
+	case *array.Uint16:
+		return int64(a.Value(i))
+	case *array.Uint8:
+		return int64(a.Value(i))
+	}
+	return nil
 }

@@ -92,60 +92,18 @@ const mostShards = 1 << 16
 
 // braces expands {a,b} and {000..012}, from the left to the right.
 func braces(pattern string) ([]string, error) {
-	open := strings.IndexByte(pattern, '{')
-	if open < 0 {
-		if strings.ContainsRune(pattern, '}') {
-			return nil, errors.New("a } without {")
-		}
+	cuts, err := firstBraces(pattern)
+	if err != nil {
+		return nil, err
+	}
+	if len(cuts) == 0 {
 		return []string{pattern}, nil
 	}
-	depth, end := 0, -1
-	cuts := []int{open}
-	for i := open; i < len(pattern) && end < 0; i++ {
-		switch pattern[i] {
-		case '{':
-			depth++
-		case '}':
-			if depth--; depth == 0 {
-				end = i
-			}
-		case ',':
-			if depth == 1 {
-				cuts = append(cuts, i)
-			}
-		}
+	inner, err := alternatives(pattern, cuts)
+	if err != nil {
+		return nil, err
 	}
-	if end < 0 {
-		return nil, errors.New("a { without }")
-	}
-	var inner []string
-	if len(cuts) == 1 {
-		from, to, ok := strings.Cut(pattern[open+1:end], "..")
-		if !ok {
-			return nil, fmt.Errorf("want {a,b} or {000..012}, not {%s}", pattern[open+1:end])
-		}
-		a, errA := strconv.ParseUint(from, 10, 32)
-		b, errB := strconv.ParseUint(to, 10, 32)
-		if errA != nil || errB != nil || b < a || b-a >= mostShards {
-			return nil, fmt.Errorf("want {000..012}, at most %d numbers, not {%s..%s}", mostShards, from, to)
-		}
-		width := 0
-		if len(from) > 1 && from[0] == '0' || len(to) > 1 && to[0] == '0' {
-			width = max(len(from), len(to))
-		}
-		for n := a; n <= b; n++ {
-			inner = append(inner, fmt.Sprintf("%0*d", width, n))
-		}
-	} else {
-		for i, cut := range append(cuts, end)[1:] {
-			alternatives, err := braces(pattern[cuts[i]+1 : cut])
-			if err != nil {
-				return nil, err
-			}
-			inner = append(inner, alternatives...)
-		}
-	}
-	rest, err := braces(pattern[end+1:])
+	rest, err := braces(pattern[cuts[len(cuts)-1]+1:])
 	if err != nil {
 		return nil, err
 	}
@@ -155,8 +113,72 @@ func braces(pattern string) ([]string, error) {
 	var out []string
 	for _, a := range inner {
 		for _, b := range rest {
-			out = append(out, pattern[:open]+a+b)
+			out = append(out, pattern[:cuts[0]]+a+b)
 		}
+	}
+	return out, nil
+}
+
+// firstBraces finds the first { of a pattern, the commas inside it, and its }. There may be none.
+func firstBraces(pattern string) (cuts []int, err error) {
+	open := strings.IndexByte(pattern, '{')
+	if open < 0 {
+		if strings.ContainsRune(pattern, '}') {
+			return nil, errors.New("a } without {")
+		}
+		return nil, nil
+	}
+	cuts = []int{open}
+	depth := 0
+	for i := open; i < len(pattern); i++ {
+		switch pattern[i] {
+		case '{':
+			depth++
+		case '}':
+			if depth--; depth == 0 {
+				return append(cuts, i), nil
+			}
+		case ',':
+			if depth == 1 {
+				cuts = append(cuts, i)
+			}
+		}
+	}
+	return nil, errors.New("a { without }")
+}
+
+// alternatives expands what stands between the cuts of firstBraces.
+func alternatives(pattern string, cuts []int) (out []string, err error) {
+	if len(cuts) == 2 {
+		return numbers(pattern[cuts[0]+1 : cuts[1]])
+	}
+	for i, cut := range cuts[1:] {
+		more, err := braces(pattern[cuts[i]+1 : cut])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, more...)
+	}
+	return out, nil
+}
+
+// numbers expands 000..012. Leading zeros say how wide the numbers are.
+func numbers(bounds string) (out []string, err error) {
+	from, to, ok := strings.Cut(bounds, "..")
+	if !ok {
+		return nil, fmt.Errorf("want {a,b} or {000..012}, not {%s}", bounds)
+	}
+	a, errA := strconv.ParseUint(from, 10, 32)
+	b, errB := strconv.ParseUint(to, 10, 32)
+	if errA != nil || errB != nil || b < a || b-a >= mostShards {
+		return nil, fmt.Errorf("want {000..012}, at most %d numbers, not {%s..%s}", mostShards, from, to)
+	}
+	width := 0
+	if len(from) > 1 && from[0] == '0' || len(to) > 1 && to[0] == '0' {
+		width = max(len(from), len(to))
+	}
+	for n := a; n <= b; n++ {
+		out = append(out, fmt.Sprintf("%0*d", width, n))
 	}
 	return out, nil
 }
@@ -176,7 +198,7 @@ func openTars(path string) (rows, error) {
 	return t, nil
 }
 
-// scan finds the samples of one shard. seen: the shard that has a key.
+// scan finds the samples of one shard. seen: the last shard that has a key.
 func (t *tars) scan(shard int, seen map[string]int) error {
 	f, err := os.Open(t.shards[shard])
 	if err != nil {
@@ -188,8 +210,6 @@ func (t *tars) scan(shard int, seen map[string]int) error {
 		return errors.New("is packed with gzip: unpack it, for its samples are read in any order")
 	}
 	members := tar.NewReader(f)
-	own := map[string]bool{}
-	last := ""
 	for n := 0; ; n++ {
 		h, err := members.Next()
 		if err == io.EOF {
@@ -202,33 +222,40 @@ func (t *tars) scan(shard int, seen map[string]int) error {
 		} else if err != nil {
 			return fmt.Errorf("after %d files: %w", n, err)
 		}
-		key, field, ok := keyOf(h.Name)
-		if h.Typeflag != tar.TypeReg || !ok {
-			continue
-		}
-		if _, sparse := h.PAXRecords["GNU.sparse.major"]; sparse {
-			return fmt.Errorf("%s: a sparse file", h.Name)
-		}
 		at, err := f.Seek(0, io.SeekCurrent)
+		if err == nil && h.Typeflag == tar.TypeReg {
+			err = t.add(shard, h, at, seen)
+		}
 		if err != nil {
 			return err
 		}
-		if key != last || len(t.rows) == 0 || t.rows[len(t.rows)-1].shard != shard {
-			if own[key] {
-				return fmt.Errorf("%s: the key %q was met before: the files of a sample lie together", h.Name, key)
-			}
-			if first, ok := seen[key]; ok && first != shard {
-				t.twice = true
-			}
-			own[key], seen[key], last = true, shard, key
-			t.rows = append(t.rows, tarRow{shard: shard, key: key})
-		}
-		row := &t.rows[len(t.rows)-1]
-		if slices.ContainsFunc(row.members, func(m tarMember) bool { return m.field == field }) {
-			return fmt.Errorf("%s: the sample %q has two files .%s", h.Name, key, field)
-		}
-		row.members = append(row.members, tarMember{field, at, h.Size})
 	}
+}
+
+// add adds a file, whose content begins at an offset of its shard, to its sample.
+func (t *tars) add(shard int, h *tar.Header, at int64, seen map[string]int) error {
+	key, field, ok := keyOf(h.Name)
+	if !ok {
+		return nil
+	}
+	if _, sparse := h.PAXRecords["GNU.sparse.major"]; sparse {
+		return fmt.Errorf("%s: a sparse file", h.Name)
+	}
+	if n := len(t.rows); n == 0 || t.rows[n-1].shard != shard || t.rows[n-1].key != key {
+		before, met := seen[key]
+		if met && before == shard {
+			return fmt.Errorf("%s: the key %q was met before: the files of a sample lie together", h.Name, key)
+		}
+		t.twice = t.twice || met
+		seen[key] = shard
+		t.rows = append(t.rows, tarRow{shard: shard, key: key})
+	}
+	row := &t.rows[len(t.rows)-1]
+	if slices.ContainsFunc(row.members, func(m tarMember) bool { return m.field == field }) {
+		return fmt.Errorf("%s: the sample %q has two files .%s", h.Name, key, field)
+	}
+	row.members = append(row.members, tarMember{field, at, h.Size})
+	return nil
 }
 
 // keyOf cuts a member's name at the first dot of its last part. Names like __meta__ and those without a dot are no

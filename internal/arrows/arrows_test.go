@@ -51,7 +51,8 @@ internal/oracle:  checkpoints internal/packed
 store:           data internal/remote
 grammar:         internal/strictjson
 chat:            data grammar store internal/strictjson internal/strictyaml
-captions:         chat data internal/atomicfile internal/exit internal/strictyaml internal/workers
+chat/table: chat data store internal/atomicfile internal/exit internal/journal internal/strictjson internal/workers
+captions:         chat chat/table data internal/atomicfile internal/exit internal/strictyaml internal/workers
 heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
 internal/miniature: data internal/atomicfile internal/stats internal/workers
@@ -66,9 +67,8 @@ model/qwen3vl:   onnx checkpoints model model/qwenvl internal/strictjson
 model/families:  model/llavanext model/qwen2vl model/qwen25vl model/qwen3vl
 model/quantize:  onnx checkpoints quant model internal/atomicfile internal/exit
 textjudge:        chat data grammar store model model/text internal/pystring internal/strictyaml internal/journal
-textjudge:        internal/atomicfile shards internal/workers
+textjudge:        internal/atomicfile shards internal/workers chat/table
 model/fresh:      checkpoints model model/families internal/atomicfile
-chat/table: chat data store internal/atomicfile internal/exit internal/journal internal/strictjson internal/workers
 generate:        chat data grammar model model/text internal/strictjson internal/workers
 encoders:         shards onnx ort checkpoints data store heuristics model internal/strictjson internal/workers
 encoders:         internal/atomicfile internal/journal internal/remote

@@ -316,63 +316,32 @@ func (w *World) about(set Set, s *Summary) string {
 		ext = ".parquet"
 	}
 	var b strings.Builder
-	fmt.Fprintf(
-		&b,
-		"# A miniature world of edits\n\nWritten by `label miniature` from the photographs %s with seed %d: ",
-		strings.Join(names, ", "),
-		set.Seed,
-	)
-	fmt.Fprintf(
-		&b,
-		"%d instructions with %d outputs, %d chains; pictures of %d x %d pixels.\n\n",
-		s.Instructions,
-		s.Outputs,
-		s.Chains,
-		w.Size,
-		w.Size,
-	)
-	fmt.Fprintf(
-		&b,
-		"- `%s%s`: one row per output: id, group, photo, source, edit, target, instruction, source_caption, target_caption, method.\n",
-		EditsTable,
-		ext,
-	)
+	say := func(format string, a ...any) { fmt.Fprintf(&b, format, a...) }
+	say("# A miniature world of edits\n\nWritten by `label miniature` from the photographs %s with seed %d: ",
+		strings.Join(names, ", "), set.Seed)
+	say("%d instructions with %d outputs, %d chains; pictures of %d x %d pixels.\n\n",
+		s.Instructions, s.Outputs, s.Chains, w.Size, w.Size)
+	say("- `%s%s`: one row per output: id, group, photo, source, edit, target, instruction, "+
+		"source_caption, target_caption, method.\n", EditsTable, ext)
 	if set.Chains > 0 {
-		fmt.Fprintf(
-			&b,
-			"- `%s%s`: one row per turn of a chain: img_id, turn_index, source_img, target_img, instruction, source_caption, target_caption, photo.\n",
-			ChainsTable,
-			ext,
-		)
+		say("- `%s%s`: one row per turn of a chain: img_id, turn_index, source_img, target_img, instruction, "+
+			"source_caption, target_caption, photo.\n", ChainsTable, ext)
 	}
-	fmt.Fprintf(
-		&b,
-		"- `%s`: the true degree of success of every output and of every picture of a chain. Not for training.\n",
-		TruthFile,
-	)
+	say("- `%s`: the true degree of success of every output and of every picture of a chain. Not for training.\n", TruthFile)
 	if !set.Embed {
-		fmt.Fprintf(&b, "- `%s/`: PNG files.\n", picturesFolder)
+		say("- `%s/`: PNG files.\n", picturesFolder)
 	}
-	b.WriteString("\n")
+	say("\n")
 	if set.Exam {
-		b.WriteString("It is an exam: every instruction has one output of each kind, under names that do not tell which.\n")
-	} else {
-		fmt.Fprintf(
-			&b,
-			"Weak editors: %s. Strong editors: %s. A configuration for `label`:\n\n",
-			strings.Join(weak, ", "),
-			strings.Join(strong, ", "),
-		)
-		fmt.Fprintf(
-			&b,
-			"    sources:\n      - {layout: table, path: %s%s, name: edits, columns: {id: group}}\n",
-			EditsTable,
-			ext,
-		)
-		if set.Chains > 0 {
-			fmt.Fprintf(&b, "      - {layout: magicbrush, path: %s%s, name: chains, chains: true}\n", ChainsTable, ext)
-		}
-		fmt.Fprintf(&b, "    rules: {weak: [%s], strong: [%s]}\n", strings.Join(weak, ", "), strings.Join(strong, ", "))
+		say("It is an exam: every instruction has one output of each kind, under names that do not tell which.\n")
+		return b.String()
 	}
+	say("Weak editors: %s. Strong editors: %s. A configuration for `label`:\n\n",
+		strings.Join(weak, ", "), strings.Join(strong, ", "))
+	say("    sources:\n      - {layout: table, path: %s%s, name: edits, columns: {id: group}}\n", EditsTable, ext)
+	if set.Chains > 0 {
+		say("      - {layout: magicbrush, path: %s%s, name: chains, chains: true}\n", ChainsTable, ext)
+	}
+	say("    rules: {weak: [%s], strong: [%s]}\n", strings.Join(weak, ", "), strings.Join(strong, ", "))
 	return b.String()
 }

@@ -43,8 +43,8 @@ The rules hold for models in ai.onnx opset %d to %d; "from" names later operator
 "decomposition" is differentiated instead of the operator. Integer and boolean inputs never carry a gradient; float inputs
 that carry none are listed. Operators whose outputs are integers or booleans (Shape, comparisons, ArgMax, ...), and
 generators (ConstantOfShape, Range, RandomNormal, ...), need no rule: no gradient reaches them. A rule takes the gradient of
-the first output alone where "limits" does not name more; a model in which a gradient reaches another one is refused, as is
-whatever a gradient would have to pass that is not in this table (gradients.md).
+the first output alone where "limits" does not name more; a model in which a gradient reaches another one is refused. So is
+an operator in a gradient's way that is not in this table (gradients.md).
 Every rule is checked against central differences (onnx/grad/check_test.go), and against PyTorch (testdata/oracle/onnx).
 
 | operator | from opset | by | no gradient for inputs | limits |

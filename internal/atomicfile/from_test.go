@@ -1,0 +1,29 @@
+package atomicfile
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestFrom: what a file says of another one leads there from its folder, wherever the process runs.
+func TestFrom(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for _, name := range []string{"a", "a/b", "c"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile("c/x.png", nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range []string{".", "a", "a/b", "c", dir, dir + "/a/b/"} {
+		for _, path := range []string{"c/x.png", dir + "/c/x.png", "./a/../c/x.png"} {
+			got, err := From(folder, path)
+			if err != nil || filepath.IsAbs(got) || !Same(filepath.Join(folder, got), "c/x.png") {
+				t.Errorf("%s from %s: %q, %v", path, folder, got, err)
+			}
+		}
+	}
+}
