@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"assay/internal/stats"
 )
 
 var aimBench = &Benchmark{
@@ -143,330 +141,31 @@ func parseVAD(raw json.RawMessage) (v [3]float64, err error) {
 	return [3]float64(list), nil
 }
 
-// aimPredictions holds the components of each sample of one editor: the columns of aimColumns but acc and f1, and
-// "score", a scorer's; NaN where missing.
-type aimPredictions struct {
-	*aim
-	name    string // of the editor, "" if the files name none
-	columns map[string][]float64
-	sub     map[string][][]float64 // the judges' sub-scores of sc, pq and s_gtc, nil where missing
-	emotion []string               // predicted, "" where missing
-	point   [][3]float64           // predicted valence, arousal and dominance, NaN where missing
-	by      map[string]string      // component: what measured it
-	run     oneRun                 // that scored it
-	notes   []string
-}
-
-func (j *aimPredictions) Units() int { return len(j.kind) }
-
-func (j *aimPredictions) Complete(i int) bool {
-	for name, c := range j.columns {
-		if name != "score" && math.IsNaN(c[i]) {
-			return false
-		}
+// Items implements Scorable: the outputs of all editors, in the authors' layout.
+func (s *aim) Items() ([]Item, error) {
+	if len(s.editors) == 0 {
+		return nil, errors.New("the pictures are not named: give --editors, folders MODEL with edited_output/")
 	}
-	return j.emotion[i] != ""
-}
-
-// lacking lists the samples that a column does not stand on.
-func (j *aimPredictions) lacking(column string) (out []Key) {
-	for i := range j.kind {
-		if !j.has(column, i) {
-			out = append(out, Key{ID: j.edited[i]})
-		}
-	}
-	return out
-}
-
-// has reports whether a column stands on a sample.
-func (j *aimPredictions) has(column string, i int) bool {
-	if column == "overall" {
-		return j.Complete(i)
-	}
-	if c, ok := j.columns[strings.TrimSuffix(strings.TrimSuffix(column, "_positive"), "_negative")]; ok {
-		return !math.IsNaN(c[i])
-	}
-	return j.emotion[i] != ""
-}
-
-func (j *aimPredictions) used(column string) int { return len(j.kind) - len(j.lacking(column)) }
-
-// usedOf says on how many of the units columns stand that do not stand on all, and marks for their cells.
-func (j *aimPredictions) usedOf(units []int, columns []string) (used map[string]int, marks []string) {
-	for _, c := range columns {
-		n := 0
-		for _, i := range units {
-			if j.has(c, i) {
-				n++
+	var p problems
+	var items []Item
+	for _, dir := range s.editors {
+		for i := range s.kind {
+			source := filepath.Join(s.root, "benchmark", s.original[i])
+			if _, err := os.Stat(source); err != nil { // a copy lies beside the outputs
+				source = filepath.Join(dir, "edited_output", s.base(i)+"_original.jpg")
 			}
-		}
-		if n < len(units) {
-			if used == nil {
-				used = map[string]int{}
+			if s.prompt[i] == "" {
+				p.add(s.edited[i], "there is no edit_prompt")
 			}
-			used[c] = n
-		}
-		marks = append(marks, partial(n, len(units)))
-	}
-	return used, marks
-}
-
-// means computes all columns and the overall score over samples.
-func (j *aimPredictions) means(units []int) map[string]float64 {
-	out := map[string]float64{}
-	for name, column := range j.columns {
-		var list []float64
-		for _, i := range units {
-			list = append(list, column[i])
-		}
-		out[name] = stats.Mean(defined(list))
-	}
-	var truth, predicted []string
-	for _, i := range units {
-		if j.emotion[i] != "" {
-			truth, predicted = append(truth, j.aim.emotion[i]), append(predicted, j.emotion[i])
+			items = append(items, Item{
+				Key:         Key{s.edited[i], editorName(dir)},
+				Group:       s.edited[i],
+				Instruction: s.prompt[i],
+				Source:      filePicture(source, true, &p),
+				Edit:        filePicture(filepath.Join(dir, "edited_output", s.output(i)), true, &p),
+				Target:      Picture{Path: filepath.Join(s.root, "benchmark", s.edited[i])},
+			})
 		}
 	}
-	out["acc"] = 100 * stats.Accuracy(truth, predicted)
-	out["f1"] = 100 * stats.MacroF1(truth, predicted, emotions)
-	if len(truth) == 0 {
-		out["f1"] = math.NaN()
-	}
-	switch whole := slices.DeleteFunc(slices.Clone(units), func(i int) bool { return !j.Complete(i) }); {
-	case len(whole) == len(units):
-		out["overall"] = aimOverall(out)
-	case len(whole) == 0: // no two components need be of the same samples
-		out["overall"] = math.NaN()
-	default:
-		out["overall"] = j.means(whole)["overall"]
-	}
-	return out
-}
-
-func (j *aimPredictions) Numbers(units []int) []Number {
-	out := aimRow(j.means(units))
-	for _, half := range []struct {
-		name     string
-		emotions []string
-	}{{"positive", positiveEmotions}, {"negative", negativeEmotions}} {
-		var in []int
-		for _, i := range units {
-			if slices.Contains(half.emotions, j.aim.emotion[i]) {
-				in = append(in, i)
-			}
-		}
-		m := j.means(in)
-		out = append(out, Number{Name: "acc_" + half.name, Value: m["acc"]},
-			Number{Name: "d_vad_" + half.name, Value: m["d_vad"]})
-	}
-	for k := range out {
-		out[k].Judge = j.judge(out[k].Name)
-	}
-	return out
-}
-
-// judge is what measured a number: of the overall score, everything that measured a component; "" if one is not known.
-func (j *aimPredictions) judge(number string) string {
-	var of []string
-	if number == "overall" {
-		for _, c := range aimColumns {
-			of = append(of, c.name)
-		}
-	} else {
-		of = []string{strings.TrimSuffix(strings.TrimSuffix(number, "_positive"), "_negative")}
-	}
-	return judges(j.by, of)
-}
-
-// judges joins what measured components; "" if that is not known of one of them.
-func judges(by map[string]string, components []string) string {
-	var names []string
-	for _, c := range components {
-		name := strings.ToLower(by[c])
-		if name == "" {
-			return ""
-		}
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return strings.Join(names, "; ")
-}
-
-// aimRow orders the columns as the paper does.
-func aimRow(means map[string]float64) []Number {
-	var out []Number
-	for _, c := range aimColumns {
-		out = append(out, Number{Name: c.name, Value: means[c.name]})
-	}
-	return append(out, Number{Name: "overall", Value: means["overall"]})
-}
-
-// aimJSON is the JSON result of AIM-Bench.
-type aimJSON struct {
-	Common
-	aimMeansJSON
-	Positive    aimHalf                 `json:"positive"`
-	Negative    aimHalf                 `json:"negative"`
-	Bias        aimHalf                 `json:"positivity_bias"`
-	PerEmotion  map[string]Value        `json:"per_emotion_acc"`
-	PerEditType map[string]aimMeansJSON `json:"per_edit_type"`
-	Confusion   Confusion               `json:"confusion"`
-}
-
-type aimHalf struct {
-	N    int            `json:"n,omitempty"`
-	Used map[string]int `json:"used,omitempty"` // of numbers that do not stand on all of them: on how many
-	Acc  Value          `json:"acc"`
-	DVAD Value          `json:"d_vad"`
-}
-
-type aimMeansJSON struct {
-	Samples   int   `json:"samples"`
-	ClipT     Value `json:"clip_t"`
-	SC        Value `json:"sc"`
-	Aesthetic Value `json:"aesthetic"`
-	PQ        Value `json:"pq"`
-	SGTC      Value `json:"s_gtc"`
-	Acc       Value `json:"acc"`
-	F1        Value `json:"f1"`
-	DVAD      Value `json:"d_vad"`
-	Overall   Value `json:"overall"`
-
-	Used map[string]int `json:"used,omitempty"` // of numbers that do not stand on all samples: on how many
-}
-
-func toAIMMeans(samples int, m map[string]float64, used map[string]int) aimMeansJSON {
-	return aimMeansJSON{
-		samples,
-		Value(m["clip_t"]),
-		Value(m["sc"]),
-		Value(m["aesthetic"]),
-		Value(m["pq"]),
-		Value(m["s_gtc"]),
-		Value(m["acc"]),
-		Value(m["f1"]),
-		Value(m["d_vad"]),
-		Value(m["overall"]),
-		used,
-	}
-}
-
-func (j *aimPredictions) Result() *Result {
-	r := &Result{Notes: j.notes}
-	var all []int
-	var truth, predicted []string
-	byKind, byEmotion := map[string][]int{}, map[string][]int{}
-	for i := range j.kind {
-		all = append(all, i)
-		byKind[j.kind[i]] = append(byKind[j.kind[i]], i)
-		byEmotion[j.aim.emotion[i]] = append(byEmotion[j.aim.emotion[i]], i)
-		if j.Complete(i) {
-			r.N++
-		} else {
-			r.Missing = append(r.Missing, Key{ID: j.edited[i]})
-		}
-		if j.emotion[i] != "" {
-			truth, predicted = append(truth, j.aim.emotion[i]), append(predicted, j.emotion[i])
-		}
-	}
-	means := j.means(all)
-	out := aimJSON{
-		aimMeansJSON: toAIMMeans(len(all), means, nil), // the names of its numbers say it
-		PerEmotion:   map[string]Value{},
-		PerEditType:  map[string]aimMeansJSON{},
-		Confusion:    newConfusion("emotions", truth, predicted, emotions, emotions),
-	}
-	r.Numbers = j.Numbers(all)
-	for k := range r.Numbers {
-		c := coverage(len(j.kind), j.lacking(r.Numbers[k].Name))
-		r.Numbers[k].Coverage = &c
-	}
-	for _, e := range emotions {
-		if len(byEmotion[e]) > 0 {
-			out.PerEmotion[e] = Value(j.means(byEmotion[e])["acc"])
-		}
-	}
-	r.Tables = []Table{j.halves(byEmotion, &out), j.perKind(byKind, means, &out)}
-	if other := out.Confusion.Predicted[len(emotions):]; len(other) > 0 {
-		r.Notes = append(r.Notes,
-			fmt.Sprintf("predicted emotions outside the eight count as wrong: %s", strings.Join(other, ", ")))
-	}
-	out.Common = r.common("aim-bench")
-	r.Examples = j.disagreements()
-	var err error
-	if r.Agreement, err = j.agreement(); err != nil {
-		r.Failed = append(r.Failed, err.Error())
-	}
-	r.JSON, r.Confusions = out, []Confusion{out.Confusion}
-	return r
-}
-
-// halves fills in the numbers of positive and of negative targets, and the bias between them.
-func (j *aimPredictions) halves(byEmotion map[string][]int, out *aimJSON) Table {
-	marks := map[string][]string{}
-	half := func(name string, names []string) aimHalf {
-		var units []int
-		for _, e := range names {
-			units = append(units, byEmotion[e]...)
-		}
-		m := j.means(units)
-		used, mark := j.usedOf(units, []string{"acc", "d_vad"})
-		marks[name] = mark
-		return aimHalf{len(units), used, Value(m["acc"]), Value(m["d_vad"])}
-	}
-	out.Positive, out.Negative = half("positive", positiveEmotions), half("negative", negativeEmotions)
-	out.Bias = aimHalf{Acc: out.Positive.Acc - out.Negative.Acc, DVAD: out.Negative.DVAD - out.Positive.DVAD}
-	t := Table{Title: "positive and negative targets", Columns: []string{"acc", "d_vad"}}
-	for _, h := range []struct {
-		name string
-		aimHalf
-	}{{"positive", out.Positive}, {"negative", out.Negative}, {"positivity bias", out.Bias}} {
-		t.Rows = append(t.Rows, TableRow{Name: h.name, Cells: []float64{float64(h.Acc), float64(h.DVAD)},
-			Marks: marks[h.name]})
-	}
-	return t
-}
-
-// perKind fills in the means of every kind of edits; means are those of all.
-func (j *aimPredictions) perKind(byKind map[string][]int, means map[string]float64, out *aimJSON) Table {
-	t := Table{Title: "per edit type"}
-	for _, n := range aimRow(means) {
-		t.Columns = append(t.Columns, n.Name)
-	}
-	for _, k := range sortedNames(byKind) {
-		m := j.means(byKind[k])
-		used, marks := j.usedOf(byKind[k], t.Columns)
-		out.PerEditType[k] = toAIMMeans(len(byKind[k]), m, used)
-		line := TableRow{Name: k, Marks: marks}
-		for _, n := range aimRow(m) {
-			line.Cells = append(line.Cells, n.Value)
-		}
-		t.Rows = append(t.Rows, line)
-	}
-	return t
-}
-
-// Chance implements Expecting: of emotions that are guessed.
-func (s *aim) Chance(seed uint64) map[string]Value {
-	rng := stats.NewRand(seed + 1)
-	guessed := func(rng *rand.Rand, only []string) (acc, f1 float64) {
-		var truth, predicted []string
-		for _, e := range s.emotion {
-			if only == nil || slices.Contains(only, e) {
-				truth, predicted = append(truth, e), append(predicted, emotions[rng.IntN(len(emotions))])
-			}
-		}
-		return 100 * stats.Accuracy(truth, predicted), 100 * stats.MacroF1(truth, predicted, emotions)
-	}
-	sum := map[string]Value{}
-	for range chanceDraws {
-		acc, f1 := guessed(rng, nil)
-		positive, _ := guessed(rng, positiveEmotions)
-		negative, _ := guessed(rng, negativeEmotions)
-		for name, v := range map[string]float64{"acc": acc, "f1": f1, "acc_positive": positive, "acc_negative": negative} {
-			sum[name] += Value(v / chanceDraws)
-		}
-	}
-	return sum
+	return items, p.err()
 }

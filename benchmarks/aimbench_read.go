@@ -1,7 +1,6 @@
 package benchmarks
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -13,16 +12,6 @@ import (
 
 // aimComponents are the names of the components and of what follows from the emotion.
 var aimComponents = []string{"clip_t", "sc", "aesthetic", "pq", "s_gtc", "acc", "f1", "d_vad", "score"}
-
-// checkNames refuses names that are not among the known ones.
-func checkNames(where string, names, known []string) error {
-	for _, n := range names {
-		if !slices.Contains(known, n) {
-			return fmt.Errorf("%s: %q is no component: one of %s was expected", where, n, strings.Join(known, ", "))
-		}
-	}
-	return nil
-}
 
 // aimReader gathers the components of several files.
 type aimReader struct {
@@ -206,11 +195,35 @@ func readBy(r row, by map[string]string, known []string) error {
 
 func aimID(r row) string { return r.first("id", "edited_image", "original_image", "image") }
 
+// find returns the sample that a line names. What else the line says of its pictures must be of that sample.
 func (s *aim) find(r row) (int, error) {
 	id, err := r.id(aimID(r))
 	if err != nil {
 		return 0, err
 	}
+	i, err := s.named(id)
+	if err != nil {
+		return 0, err
+	}
+	for field, names := range map[string][]string{"edited_image": {s.edited[i], s.output(i)},
+		"original_image": {s.original[i]}} {
+		if !r.has(field) {
+			continue
+		}
+		said, err := r.id(field)
+		is := func(name string) bool { return filepath.Base(said) == filepath.Base(name) }
+		if err == nil && !slices.ContainsFunc(names, is) {
+			err = fmt.Errorf("%s is %q here, but sample %s has %q (ids count the samples from 0)", field, said, id, names[0])
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return i, nil
+}
+
+// named is the sample of a number, or of a picture's name.
+func (s *aim) named(id string) (int, error) {
 	if i, err := strconv.Atoi(id); err == nil && i >= 0 && i < len(s.kind) {
 		return i, nil
 	}
@@ -358,48 +371,3 @@ func (m *aimReader) setVAD(j *aimPredictions, i int, v [3]float64, where string)
 	j.columns["d_vad"][i] = math.Sqrt((v[0]-t[0])*(v[0]-t[0]) + (v[1]-t[1])*(v[1]-t[1]) + (v[2]-t[2])*(v[2]-t[2]))
 	return m.claim(j, i, "vad", where)
 }
-
-// Items implements Scorable: the outputs of all editors, in the authors' layout.
-func (s *aim) Items() ([]Item, error) {
-	if len(s.editors) == 0 {
-		return nil, errors.New("the pictures are not named: give --editors, folders MODEL with edited_output/")
-	}
-	var p problems
-	var items []Item
-	for _, dir := range s.editors {
-		for i := range s.kind {
-			source := filepath.Join(s.root, "benchmark", s.original[i])
-			if _, err := os.Stat(source); err != nil { // a copy lies beside the outputs
-				source = filepath.Join(dir, "edited_output", s.base(i)+"_original.jpg")
-			}
-			if s.prompt[i] == "" {
-				p.add(s.edited[i], "there is no edit_prompt")
-			}
-			items = append(items, Item{
-				Key:         Key{s.edited[i], editorName(dir)},
-				Group:       s.edited[i],
-				Instruction: s.prompt[i],
-				Source:      filePicture(source, true, &p),
-				Edit:        filePicture(filepath.Join(dir, "edited_output", s.output(i)), true, &p),
-				Target:      Picture{Path: filepath.Join(s.root, "benchmark", s.edited[i])},
-			})
-		}
-	}
-	return items, p.err()
-}
-
-// differentEditors refuses two folders of one name, which is their editor's.
-func differentEditors(dirs []string) error {
-	first := map[string]string{}
-	for _, dir := range dirs {
-		name := editorName(dir)
-		if other, twice := first[name]; twice {
-			return fmt.Errorf("--editors %s and %s are both called %s: rename one of the folders", other, dir, name)
-		}
-		first[name] = dir
-	}
-	return nil
-}
-
-// editorName is the name of an editor's folder.
-func editorName(dir string) string { return filepath.Base(filepath.Clean(dir)) }

@@ -209,14 +209,16 @@ func undefinedNotes(list []lackingDraws, resamples int, system string) (out []st
 		resamples, len(list), system, someOf(names))}
 }
 
-// direction is 1 if more of a number is better, -1 if less is, 0 if neither or not known.
+// direction is 1 if more of a number is better, -1 if less is, 0 if neither or not known. A number of a part or a kind
+// ("l1: single turn") is as its column.
 func (b *Benchmark) direction(number string) int {
+	column, _, _ := strings.Cut(number, ": ")
 	for _, lower := range b.Lower {
-		if number == lower || strings.HasPrefix(number, lower+"_") {
+		if column == lower || strings.HasPrefix(column, lower+"_") {
 			return -1
 		}
 	}
-	if slices.Contains(b.Neutral, number) {
+	if slices.Contains(b.Neutral, column) {
 		return 0
 	}
 	return 1

@@ -113,8 +113,14 @@ func (b Basis) Differs(other Basis) string {
 		{"part", b.Subset, other.Subset}, {"judge", b.Judge, other.Judge},
 		{"normalisation", b.Normalisation, other.Normalisation},
 	} {
-		if t.mine != t.its {
-			add("its %s is %s, not %s", t.what, stated(t.mine), stated(t.its))
+		switch {
+		case t.mine == t.its:
+		case t.mine == "":
+			add("its %s is not stated, that of the other is %s", t.what, t.its)
+		case t.its == "":
+			add("its %s is %s, that of the other is not stated", t.what, t.mine)
+		default:
+			add("its %s is %s, not %s", t.what, t.mine, t.its)
 		}
 	}
 	if whole := "the mean over all"; b.Over != other.Over {

@@ -43,8 +43,8 @@ type Component struct {
 }
 
 // Measure measures all items and writes component-NAME.jsonl, whose path it returns. What was measured before is not
-// measured again, unless a picture or a text of it changed since. An item that cannot be measured does not keep the
-// others from it.
+// measured again, unless it failed, or a picture or a text of it changed since. An item that cannot be measured does not
+// keep the others from it.
 func (c *Component) Measure(ctx context.Context, set Measurable, items []Item) (path string, err error) {
 	name := c.Metric.Name()
 	path = filepath.Join(c.Dir, "component-"+name+".jsonl")
@@ -76,14 +76,12 @@ func (c *Component) Measure(ctx context.Context, set Measurable, items []Item) (
 // rest measures the items that are not done, some at a time.
 func (c *Component) rest(ctx context.Context, items []Item, done map[Key]measuredItem,
 	j *journal.Journal[measuredItem]) error {
-	var todo []int
 	content := make([]string, len(items))
-	for i := range items {
+	todo := workers.Left(len(items), func(i int) bool {
 		content[i] = items[i].content()
-		if d, ok := done[items[i].Key]; !ok || d.Content != content[i] {
-			todo = append(todo, i)
-		}
-	}
+		d, ok := done[items[i].Key]
+		return ok && d.Error == "" && d.Content == content[i] // what failed is tried again
+	})
 	finished := len(items) - len(todo)
 	for part := range slices.Chunk(todo, runtime.GOMAXPROCS(0)) {
 		if err := ctx.Err(); err != nil {

@@ -53,7 +53,7 @@ func (r *Report) addDuels(resamples int, seed uint64) {
 				"%s is %s, not %s", r.Systems[0].Name, r.Systems[s].Name, column, stated(a), stated(b)))
 			continue
 		}
-		d := duel{a: first, b: other, column: column, lower: r.Benchmark.lowerIsBetter(column),
+		d := duel{a: first, b: other, column: column, lower: r.Benchmark.direction(column) < 0,
 			names: [2]string{r.Systems[0].Name, r.Systems[s].Name}}
 		out := Duel{d.names[0], d.names[1], column, d.count(resamples, seed)}
 		result := r.Systems[0].Result
@@ -75,11 +75,6 @@ func editorOf(list []Predictions) (*gradedPredictions, bool) {
 		return p.gradedPredictions, true
 	}
 	return nil, false
-}
-
-// lowerIsBetter reports whether less of a number is better.
-func (b *Benchmark) lowerIsBetter(name string) bool {
-	return slices.ContainsFunc(b.Lower, func(l string) bool { return strings.HasPrefix(name, l) })
 }
 
 // duel compares two editors sample by sample.

@@ -312,7 +312,7 @@ func (t *tigerPredictions) Numbers(units []int) []Number {
 	var out []Number
 	for _, n := range tigerNumbers {
 		number := Number{Name: n.name, Value: t.tally(units, n.k, eps).accuracy()}
-		if n.k == 0 || n.k == 2 { // the others have no ties
+		if t.j.anyScore && (n.k == 0 || n.k == 2) { // the others have no ties
 			number.Normalisation = marginTerm(&eps, math.IsNaN(t.epsilon))
 		}
 		out = append(out, number)

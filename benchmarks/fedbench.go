@@ -110,6 +110,8 @@ type fedSample struct {
 	where  string
 	lacks  []string // components that no file has; the sample counts where it can
 	err    error    // it cannot be computed
+
+	unnamed bool // its name is its place in the file
 }
 
 // fedPart is what a method made of a sample by one kind of instructions.
@@ -130,6 +132,7 @@ type fedPredictions struct {
 	items   string // digest of them, see nameItems
 	run     oneRun // that scored them
 	part    bool   // of a leaderboard: its numbers alone are shown
+	unnamed bool   // lines name no samples
 }
 
 var fedTags = []string{"method", "expression", "instructions"}
@@ -311,6 +314,9 @@ func (j *fedPredictions) gather(r *Result, out *fedJSON) (units []int) {
 
 func (j *fedPredictions) Result() *Result {
 	r := &Result{Notes: []string{"the paper's normalisation of the background is not public: this is " + j.normName}}
+	if j.unnamed {
+		r.Notes = append(r.Notes, "lines without \"sample\" are named by their places in the file, and compared by these")
+	}
 	out := fedJSON{
 		BGNorm:    j.normName,
 		Sigma:     j.sigma,

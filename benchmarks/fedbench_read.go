@@ -178,6 +178,7 @@ func (s *fed) read(paths []string, single bool) (*fedPredictions, error) {
 				continue
 			}
 			seen[name] = r.where
+			j.unnamed = j.unnamed || sample.unnamed
 			if k, ok := at[name]; ok {
 				if err := j.samples[k].merge(sample); err != nil {
 					p.add(r.where, "%v", err)
@@ -263,9 +264,10 @@ func (s *fed) readSample(r row, n int, single bool) (fedSample, error) {
 			return out, err
 		}
 		out.key.ID = id
-	} else {
-		out.key.ID = strconv.Itoa(n)
+	} else if out.key.ID = strconv.Itoa(n); !single {
+		return out, errors.New("there is no \"sample\", by which the lines of several files are put together")
 	}
+	out.unnamed = !r.has(name)
 	if err := out.readTags(r); err != nil {
 		return out, err
 	}

@@ -127,7 +127,7 @@ func TestFEDBenchBasis(t *testing.T) {
 		apart = append(apart, table.Notes...)
 	}
 	for _, want := range []string{"it covers all 747 items, not 1 of 2 items", "its part is simple, not dense",
-		"its normalisation is not public, not linear:255", "its judge is arcface-r100, not not stated"} {
+		"its normalisation is not public, not linear:255", "its judge is arcface-r100, that of the other is not stated"} {
 		if !strings.Contains(strings.Join(apart, "\n"), want) {
 			t.Errorf("%q is no reason: %q", want, apart)
 		}

@@ -128,6 +128,13 @@ func (j *gradedPredictions) finish() error {
 			j.values[column] = list
 		}
 	}
+	for _, column := range j.counted { // what is absent is wrong, of an editor that has any
+		for i, v := range j.values[column] {
+			if math.IsNaN(v) {
+				j.values[column][i] = 0
+			}
+		}
+	}
 	if scores := j.values["score"]; scores != nil {
 		for i, sample := range j.samples {
 			j.ofSeveral = j.ofSeveral || sample.several && !math.IsNaN(scores[i])

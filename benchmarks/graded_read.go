@@ -123,6 +123,9 @@ func (s *graded) readRow(r row, editor, by string, of func(string) *gradedPredic
 		}
 		for name, v := range inner { // a judge has more numbers than the benchmark
 			for _, names := range s.fields {
+				if _, twice := r.fields[name]; twice && slices.Contains(names, name) {
+					return fmt.Errorf("%s is in the line and in its dimensions: one of them was expected", name)
+				}
 				if slices.Contains(names, name) {
 					fields[name] = v
 				}

@@ -1,6 +1,7 @@
 package benchmarks
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -123,5 +124,61 @@ func TestKindsCount(t *testing.T) {
 	}
 	if got != "add 1 to 2; cut 0; " {
 		t.Errorf("%s", got)
+	}
+}
+
+// Less is better of a distance in every part of a benchmark, not of the column's bare name alone.
+func TestDirectionOfParts(t *testing.T) {
+	s := loadSet(t, magicBrush, Options{Data: gradedFolder(t, 2)}).(Mixed)
+	line := func(model string, l1, dino float64) string {
+		return fmt.Sprintf(`{"id": "7/1", "model": %q, "l1": %v, "dino": %v}`, model, l1, dino)
+	}
+	list := must[[]Editor](t)(s.ReadAll([]string{write(t, "p.jsonl", line("far", 0.5, 0.9)+"\n"+line("near", 0.1, 0.2))}))
+	r := &Report{Benchmark: magicBrush}
+	for _, e := range list {
+		r.Add(e.Name, e.Predictions)
+	}
+	table := r.Summary()
+	want := map[string][2]int{"l1: single turn (50% of 2)": {2, 1}, "dino: single turn (50% of 2)": {1, 2}}
+	for c, name := range table.Columns {
+		if ranks := table.ranks(); want[name] != [2]int{ranks[0][c], ranks[1][c]} {
+			t.Errorf("%s: the ranks of far and near are %d and %d", name, ranks[0][c], ranks[1][c])
+		}
+	}
+	if view := sortedView(r, table); view.Rows[0].Name != "near" {
+		t.Errorf("%s comes first", view.Rows[0].Name)
+	}
+	for number, want := range map[string]int{"l1_source: test": -1, "clip_dir: test": 1, "l1_source": -1} {
+		if got := emuEdit.direction(number); got != want {
+			t.Errorf("%s: %d", number, got)
+		}
+	}
+}
+
+// What counts absent numbers as wrong does so where all of a sample's numbers are absent, too.
+func TestAbsentSamplesAreWrong(t *testing.T) {
+	dir := t.TempDir()
+	entries := ""
+	for i := range 4 {
+		entries += fmt.Sprintf(`{"index": "i%d", "category": "causal_reasoning", "instruction": "x", "image": "a.png"},`, i)
+	}
+	path := filepath.Join(dir, "datav2_total_w_subtask.json")
+	if err := os.WriteFile(path, []byte("["+strings.TrimSuffix(entries, ",")+"]"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	s := loadSet(t, riseBench, Options{Data: dir})
+	for _, row := range []string{`{"id": "i1", "reasoning": 5, "consistency": 5, "plausibility": 5}`,
+		`{"id": "i1", "accuracy": 100}`} {
+		p := must[Predictions](t)(s.Read(write(t, "p.jsonl", row)))
+		r := &Report{Benchmark: riseBench}
+		r.Add("half", p)
+		for _, f := range r.Figures() {
+			if f.Rule == "accuracy: overall" && (float64(f.Value) != 25 || f.Name != "accuracy: overall") {
+				t.Errorf("%s: one sample of four is right, and %s is %v", row, f.Name, f.Value)
+			}
+		}
+		if raw := string(must[[]byte](t)(json.Marshal(p.Result().JSON))); !strings.Contains(raw, `"accuracy":25`) {
+			t.Errorf("%s", raw)
+		}
 	}
 }

@@ -1,7 +1,9 @@
 package benchmarks
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -35,7 +37,10 @@ func (s *statements) Read(path string) (Predictions, error) {
 				continue
 			}
 			for k, st := range e.Statements {
-				i, ok := s.index[e.ImageID+"\n"+st.Statement]
+				i, ok := s.index[e.ImageID+"#"+strconv.Itoa(k)]
+				if !ok || s.text[i] != st.Statement { // in another order
+					i, ok = s.index[e.ImageID+"\n"+st.Statement]
+				}
 				if !ok {
 					p.add(r.where, "statement %d of %s is not in the data", k, e.ImageID)
 				} else if st.Predict != nil {
@@ -64,32 +69,41 @@ func (s *statements) Read(path string) (Predictions, error) {
 	return &statementsPredictions{s, answers}, p.err()
 }
 
-func (s *statements) find(r row) (int, error) {
-	field := r.first("id", "image_id")
-	id, err := r.id(field)
-	if err != nil {
-		return 0, err
-	}
-	if i, ok := s.index[id]; ok {
-		return i, nil
-	}
-	if n := r.first("index", "statement_index"); r.has(n) {
-		at, err := r.id(n)
-		if i, ok := s.index[id+"#"+at]; ok && err == nil {
-			return i, nil
+// find returns the statement that a line names: by IMAGE#k, by the picture with the text or the place of the statement,
+// or by its place among all. A name that the rest of the line contradicts is an error.
+func (s *statements) find(r row) (i int, err error) {
+	said := map[string]string{}
+	for _, field := range []string{"id", "image_id", "index", "statement_index", "statement"} {
+		if r.has(field) {
+			if said[field], err = r.id(field); err != nil {
+				return 0, err
+			}
 		}
 	}
-	if r.has("statement") {
-		text, err := r.text("statement")
-		if i, ok := s.index[id+"\n"+text]; ok && err == nil {
-			return i, nil
+	image := cmp.Or(said["image_id"], said["id"])
+	if image == "" {
+		return 0, errors.New("there is no \"id\", and no \"image_id\"")
+	}
+	i, ok := s.index[said["id"]]
+	for _, key := range []string{image + "\n" + said["statement"],
+		image + "#" + cmp.Or(said["index"], said["statement_index"])} {
+		if !ok {
+			i, ok = s.index[key]
 		}
 	}
-	if i, err := strconv.Atoi(id); err == nil && field == "id" && i >= 0 && i < len(s.keys) {
-		return i, nil
+	if at, err := strconv.Atoi(image); !ok && err == nil && !r.has("image_id") && at >= 0 && at < len(s.keys) {
+		i, ok = at, true
 	}
-	return 0, fmt.Errorf("%q is no statement: an id such as %q, or image_id and statement, were expected", id,
-		s.keys[0].ID)
+	text := said["statement"]
+	switch {
+	case !ok:
+		return 0, fmt.Errorf("%q is no statement: an id such as %q, or image_id and statement, were expected", image,
+			s.keys[0].ID)
+	case text != "" && text != s.text[i], r.has("image_id") && image != s.image[i]:
+		return 0, fmt.Errorf("%v is not the statement %q of %q, as the line says: one statement was expected", s.keys[i],
+			text, image)
+	}
+	return i, nil
 }
 
 // The readings of an answer.

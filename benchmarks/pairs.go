@@ -131,7 +131,7 @@ func (p *pairs) read(path string, epsilon float64) (*pairsPredictions, error) {
 			list.add(r.where, "%v", err)
 		}
 	}
-	if len(p.rules) > 0 && len(answered) > 0 && len(scored) > 0 {
+	if len(answered) > 0 && len(scored) > 0 {
 		j.checkMixed(answered, scored, &list)
 	}
 	return j, list.err()

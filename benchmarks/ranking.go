@@ -63,10 +63,13 @@ func (c *Contest) editor(name string) int {
 }
 
 // ReadScores reads lines of {id, model, NUMBER} of files, as runs write them, and compares all editors of a sample by
-// the
-// number. lower says that less is better.
+// the number. lower says that less is better, as it is of the distances that benchmarks know.
 func ReadScores(paths []string, number string, lower bool) (*Contest, error) {
 	c := &Contest{of: number}
+	lower = lower || slices.ContainsFunc(All(), func(b *Benchmark) bool { return b.direction(number) < 0 })
+	if lower {
+		c.notes = append(c.notes, "less of "+number+" is better")
+	}
 	type sample map[int]float64
 	samples, order := map[string]sample{}, []string{}
 	var p problems

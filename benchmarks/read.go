@@ -3,6 +3,7 @@ package benchmarks
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -80,8 +81,8 @@ func readRows(path string) ([]row, error) {
 }
 
 func appendRow(rows []row, where string, text []byte, p *problems) []row {
-	r := row{where: where}
-	if err := json.Unmarshal(text, &r.fields); err != nil {
+	fields, err := readObject(text)
+	if err != nil {
 		if bytes.Contains(text, []byte("NaN")) || bytes.Contains(text, []byte("Infinity")) {
 			p.add(where, "NaN or Infinity: finite numbers were expected (leave the line out if there is no prediction)")
 		} else {
@@ -89,7 +90,36 @@ func appendRow(rows []row, where string, text []byte, p *problems) []row {
 		}
 		return rows
 	}
-	return append(rows, r)
+	return append(rows, row{where: where, fields: fields})
+}
+
+// readObject reads a JSON object. A second field of one name is an error: it would hide the first.
+func readObject(text []byte) (map[string]json.RawMessage, error) {
+	var whole json.RawMessage
+	if err := json.Unmarshal(text, &whole); err != nil { // nothing behind it, either
+		return nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader(whole))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, cmp.Or(err, fmt.Errorf("it begins with %v", t))
+	}
+	fields := map[string]json.RawMessage{}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		name, _ := t.(string) // keys are strings
+		if _, twice := fields[name]; twice {
+			return nil, fmt.Errorf("a second %q", name)
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, err
+		}
+		fields[name] = value
+	}
+	return fields, nil
 }
 
 // has reports whether a field is there and not null.

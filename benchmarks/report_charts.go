@@ -1,6 +1,7 @@
 package benchmarks
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"math"
@@ -86,7 +87,17 @@ type keyView struct {
 // radarRows is how many systems a radar chart can show.
 const radarRows = 6
 
-// radarOf draws the benchmark's axes for the first systems that have all of them; nil if there are none.
+// byHeadline are the systems in the order of the benchmark's headline, the best first.
+func (r *Report) byHeadline() []System {
+	list := slices.Clone(r.Systems)
+	better := float64(r.Benchmark.direction(r.Benchmark.Headline))
+	slices.SortStableFunc(list, func(a, b System) int { // one without the number is behind all others
+		return cmp.Compare(better*b.Result.number(r.Benchmark.Headline), better*a.Result.number(r.Benchmark.Headline))
+	})
+	return list
+}
+
+// radarOf draws the benchmark's axes for the best systems that have all of them; nil if there are none.
 func radarOf(r *Report) *radarView {
 	axes := r.Benchmark.Axes
 	if len(axes) < 3 {
@@ -112,12 +123,16 @@ func radarOf(r *Report) *radarView {
 		fmt.Fprintf(&b, `<path class="axis" d="M%sZ"/>`, ring)
 	}
 	v := &radarView{}
-	for _, s := range r.Systems {
+	left := 0
+	for _, s := range r.byHeadline() {
 		shares := make([]float64, len(axes))
 		for k, a := range axes {
 			shares[k] = min(1, max(0, (s.Result.number(a.Number)-a.From)/(a.To-a.From))) // NaN stays
 		}
-		if len(v.Key) == radarRows || slices.ContainsFunc(shares, math.IsNaN) {
+		if slices.ContainsFunc(shares, math.IsNaN) {
+			continue
+		} else if len(v.Key) == radarRows {
+			left++
 			continue
 		}
 		colour := fmt.Sprintf("hsl(%d 70%% 50%%)", (210+len(v.Key)*137)%360)
@@ -143,6 +158,9 @@ func radarOf(r *Report) *radarView {
 	}
 	fmt.Fprint(&b, `</svg>`)
 	v.SVG, v.Caption = template.HTML(b.String()), "From the centre to the rim: "+strings.Join(caption, ", ")
+	if left > 0 {
+		v.Caption += fmt.Sprintf(". The best %d of %d by %s.", radarRows, radarRows+left, r.Benchmark.Headline)
+	}
 	return v
 }
 

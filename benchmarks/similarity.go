@@ -99,7 +99,7 @@ func (s Similarity) Caption(items []Item, file string) error {
 		}
 	}
 	var p problems
-	none := map[string]bool{}
+	none, used := map[string]bool{}, map[string]bool{}
 	if s.target && !slices.ContainsFunc(items, func(it Item) bool { return !it.Target.None() }) {
 		return fmt.Errorf("%s needs the picture of the wanted result, which this benchmark does not have; %s_source "+
 			"compares with the source instead", s.Name, s.Name)
@@ -107,7 +107,7 @@ func (s Similarity) Caption(items []Item, file string) error {
 	for i := range items {
 		it := &items[i]
 		if c, ok := captions[it.ID]; ok {
-			it.Captions = c
+			it.Captions, used[it.ID] = c, true
 		}
 		lacks := func(what string) {
 			if !none[it.ID] {
@@ -131,6 +131,11 @@ func (s Similarity) Caption(items []Item, file string) error {
 			}
 		}
 	}
+	for _, id := range sortedNames(captions) {
+		if !used[id] {
+			p.add(file, "%q is no item of the data: an id such as %q was expected", id, items[0].ID)
+		}
+	}
 	return p.err()
 }
 
@@ -152,6 +157,9 @@ func readCaptions(path string) (map[string][2]string, error) {
 			return out, nil
 		} else if err != nil || row.ID == "" {
 			return nil, fmt.Errorf("%s: entry %d: id, source_caption and target_caption are wanted (%v)", path, line, err)
+		}
+		if _, twice := out[row.ID]; twice {
+			return nil, fmt.Errorf("%s: entry %d: second captions of %q", path, line, row.ID)
 		}
 		out[row.ID] = [2]string{row.Before, row.After}
 	}

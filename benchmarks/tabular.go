@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"assay/data"
+	"assay/store"
 )
 
 // samples are the rows of tables (Parquet, JSON lines, JSON, CSV) one after the other. They stay open, so that pictures
@@ -27,9 +28,40 @@ func (p place) String() string {
 	return fmt.Sprintf("%s, row %d", filepath.Base(p.table.Path()), p.row+1)
 }
 
+// noCopies refuses files of the same bytes, whose samples would count twice.
+func noCopies(files []string) error {
+	sizes, first := map[int64][]string{}, map[store.Key]string{}
+	for _, file := range files {
+		info, err := os.Stat(file)
+		if err != nil {
+			return err
+		}
+		sizes[info.Size()] = append(sizes[info.Size()], file)
+	}
+	for _, same := range sizes {
+		if len(same) < 2 {
+			continue
+		}
+		for _, file := range same {
+			digest, err := store.FileDigest(file)
+			if other, twice := first[digest]; err == nil && twice {
+				err = fmt.Errorf("%s and %s are the same: their samples would count twice, so leave one of them out", other, file)
+			}
+			if err != nil {
+				return err
+			}
+			first[digest] = file
+		}
+	}
+	return nil
+}
+
 // openSamples opens tables that must have the given columns.
 func openSamples(files []string, columns ...string) (*samples, error) {
 	s := &samples{}
+	if err := noCopies(files); err != nil {
+		return nil, err
+	}
 	for _, file := range files {
 		t, err := data.OpenTable(file, data.WithRequired())
 		if err != nil {

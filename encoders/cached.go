@@ -167,12 +167,7 @@ func (c *Cached) Texts(ctx context.Context, texts []string) ([][]float32, error)
 func (c *Cached) captions(ctx context.Context, texts []string) ([][]float32, []error, error) {
 	w := c.start(len(texts))
 	return w.embed(func() ([][]float32, []error, error) {
-		var todo []int
-		for i, t := range texts {
-			if !w.known(i, store.KeyOf("text", t)) {
-				todo = append(todo, i)
-			}
-		}
+		todo := workers.Left(len(texts), func(i int) bool { return w.known(i, store.KeyOf("text", texts[i])) })
 		out, problems := make([][]float32, len(texts)), make([]error, len(texts))
 		part := make([]string, len(todo))
 		for k, i := range todo {

@@ -108,6 +108,16 @@ dry() {
 	fi
 }
 
+# spoken: a command of a chapter in small. Where a server would answer and none is named, the small backbone does, whose answers only the
+# grammar of the question makes readable.
+spoken() {
+	if [ $mode = small ] && [ -z "${URL:-}" ]; then
+		sed 's#--url \$URL --model \$MODEL#--backbone backbones/tiny --constrained#'
+	else
+		cat
+	fi
+}
+
 # results CHAPTER: what its commands reported, into the small.md beside its README.
 results() {
 	local at=$work/runs/$1/reports to=reproduce/$1/small.md f
@@ -154,7 +164,7 @@ for name in "$@"; do
 			[ "$name" != adiee/full ] || few=
 			(cd "$work" && BENCHMARKS=$few bash -euo pipefail -c "$(dry <<<"$line")" </dev/null)
 		else
-			(cd "$work" && bash -euo pipefail -c "$line" </dev/null)
+			(cd "$work" && bash -euo pipefail -c "$(spoken <<<"$line")" </dev/null)
 		fi
 		echo "$line" >>"$finished"
 	done < <(commands "$name")

@@ -20,7 +20,7 @@ import (
 // Judge asks a model about edits. It is safe for concurrent use.
 type Judge struct {
 	Config   Config
-	Warnings []string // of prompts that are not the published ones
+	Warnings []string // one that names the prompts that are not the published ones, if there are any
 
 	model       chat.Model
 	prompts     []*prompt                // by question
@@ -76,14 +76,16 @@ func read(name string, s Settings) (j *Judge, parts []string, err error) {
 		return nil, nil, fmt.Errorf("%s: %w", name, err)
 	}
 	j = &Judge{Config: *c, files: map[string]*data.Picture{}}
+	texts, altered := 0, []string(nil)
 	for i := range c.Questions {
 		q := &c.Questions[i]
 		p, err := q.open(folder, s.Copy, q.kinds(c))
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: question %s: %w", name, q.Name, err)
 		}
-		if p.warning != "" {
-			j.Warnings = append(j.Warnings, p.warning)
+		texts += p.texts
+		for _, text := range p.altered {
+			altered = append(altered, q.Name+": "+text)
 		}
 		j.prompts = append(j.prompts, p)
 		parts = append(parts, p.source)
@@ -102,7 +104,23 @@ func read(name string, s Settings) (j *Judge, parts []string, err error) {
 			parts = append(parts, digest.String())
 		}
 	}
+	j.Warnings = alteredPrompts(c.Name, altered, texts)
 	return j, parts, nil
+}
+
+// alteredPrompts says once for a judge which of its prompts are not the published ones.
+func alteredPrompts(judge string, altered []string, of int) []string {
+	const few = 3
+	if len(altered) == 0 {
+		return nil
+	}
+	more := ""
+	n := len(altered)
+	if n > few {
+		altered, more = altered[:few], fmt.Sprintf("; and %d more", n-few)
+	}
+	return []string{fmt.Sprintf("%d of %d prompts of %s are not the published ones, so its scores are not either: %s%s",
+		n, of, judge, strings.Join(altered, "; "), more)}
 }
 
 // shown is how a judge's file is called in messages.

@@ -98,7 +98,6 @@ func (r *Released) byKind(copied string, kinds []string) (*prompt, error) {
 	}
 	prompts := map[string]*prompt{}
 	all := &prompt{render: func(i Item) (string, error) { return prompts[i.Kind].render(i) }}
-	var warnings []string
 	for _, kind := range kinds {
 		if texts[kind] == "" {
 			return nil, fmt.Errorf("%s has no prompt for %q", r.File, kind)
@@ -107,12 +106,13 @@ func (r *Released) byKind(copied string, kinds []string) (*prompt, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", kind, err)
 		}
-		if prompts[kind] = p; p.warning != "" {
-			warnings = append(warnings, kind+": "+p.warning)
+		prompts[kind] = p
+		all.texts += p.texts
+		for _, text := range p.altered {
+			all.altered = append(all.altered, kind+": "+text)
 		}
 		all.source += kind + "\n" + p.source + "\n"
 	}
-	all.warning = strings.Join(warnings, "; ")
 	return all, nil
 }
 

@@ -37,7 +37,8 @@ type Part struct {
 type prompt struct {
 	source  string // what stands for it in fingerprints
 	render  func(Item) (string, error)
-	warning string
+	texts   int      // published prompts that it is made of; 0: it is our own
+	altered []string // those that are not as they were published
 }
 
 // ownPrompt reads a Jinja template of a judge's folder.
@@ -63,8 +64,7 @@ func ownPrompt(folder fs.FS, name string) (*prompt, error) {
 	return &prompt{source: string(raw), render: render}, nil
 }
 
-// prompt reads a published prompt out of a copy of its code. A text that is not the published one is allowed, with a
-// warning.
+// prompt reads a published prompt out of a copy of its code. A text that is not the published one is allowed, and told.
 func (r *Released) prompt(copied string) (*prompt, error) {
 	raw, err := os.ReadFile(filepath.Join(copied, filepath.FromSlash(r.File)))
 	if err != nil {
@@ -99,7 +99,7 @@ func (r *Released) fill(source, digest string) (*prompt, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.File, err)
 	}
-	p := &prompt{source: source, render: func(i Item) (string, error) {
+	p := &prompt{source: source, texts: 1, render: func(i Item) (string, error) {
 		var b strings.Builder
 		for _, piece := range pieces {
 			text := piece.text
@@ -118,7 +118,7 @@ func (r *Released) fill(source, digest string) (*prompt, error) {
 	}}
 	sum := sha256.Sum256([]byte(source))
 	if got := hex.EncodeToString(sum[:]); got != digest {
-		p.warning = fmt.Sprintf("%s: the prompt is not the published one: SHA-256 %s, published %s", r.File, got, digest)
+		p.altered = []string{fmt.Sprintf("%s has the SHA-256 %s, published %s", r.File, got, digest)}
 	}
 	return p, nil
 }

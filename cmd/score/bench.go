@@ -169,13 +169,8 @@ func (f *benchFlags) add(c *cobra.Command, b *benchmarks.Benchmark) {
 		case "write-authors":
 			flags.StringVar(&f.writeTo, name, "", "folder to write the files of the benchmark's authors to")
 		case "examples":
-			flags.StringVar(
-				&f.examples,
-				name,
-				"",
-				"write the statements as conversations with --judge's question and the right "+
-					"answer, to learn from (.jsonl; train, mode: text), ask nothing",
-			)
+			flags.StringVar(&f.examples, name, "", "write the statements as conversations with --judge's question and the "+
+				"right answer, to learn from (.jsonl; train, mode: text), ask nothing")
 		case "means":
 			flags.StringVar(&f.means, name, "", "CSV of published means: the overall score from them alone")
 		case "bg-norm":

@@ -17,16 +17,8 @@ import (
 
 // writeExamples writes what a model learns a judge's answers from; nothing is asked.
 func (f *benchFlags) writeExamples(c *cobra.Command, set benchmarks.Teachable) error {
-	if err := alone(
-		c,
-		"--examples asks nothing",
-		"examples",
-		"ratings",
-		"data",
-		"images",
-		"judge",
-		"prompts",
-	); err != nil {
+	given := []string{"examples", "ratings", "data", "images", "judge", "prompts"}
+	if err := alone(c, "--examples asks nothing", given...); err != nil {
 		return err
 	}
 	if f.runtime.judge == "" {

@@ -39,7 +39,7 @@ the rank correlation with it.`,
 	flags := c.Flags()
 	flags.StringSliceVar(&f.scores, "scores", nil, "files of numbers (JSON lines)")
 	flags.StringVar(&f.number, "number", "score", "the number of --scores")
-	flags.BoolVar(&f.lower, "lower", false, "less of it is better")
+	flags.BoolVar(&f.lower, "lower", false, "less of it is better (known of l1, l2, d_vad and other distances of benchmarks)")
 	flags.StringVar(&f.votes, "votes", "", "file of votes (JSON lines)")
 	flags.StringVar(&f.human, "human", "", "ranking by people (JSON lines)")
 	flags.IntVar(&f.resamples, "resamples", 1000, "bootstrap resamples")

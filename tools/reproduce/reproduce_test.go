@@ -187,6 +187,12 @@ func TestResultsByMethod(t *testing.T) {
 	if text, _ := get(full, "text"); fmt.Sprint(text) != "map[tune:full]" {
 		t.Errorf("text: %v", text)
 	}
+	if epochs, _ := get(full, "epochs"); fmt.Sprint(epochs) != fmt.Sprint(smallEpochs) {
+		t.Errorf("%v epochs", epochs)
+	}
+	if steps, ok := get(full, "steps"); ok {
+		t.Errorf("%v steps: the demonstration's are for more data", steps)
+	}
 	if lora, ok := get(full, "lora"); ok {
 		t.Errorf("lora: %v", lora)
 	}

@@ -17,8 +17,8 @@ import (
 // head, loss, mode) and takes the rest (backbone, question, adapter, optimizer, steps) from the demonstration's.
 type small struct{ root, out string }
 
-// epochs of a configuration that draws one output of each instruction per epoch: about as many samples as one epoch of
-// the demonstration has for as many instructions.
+// epochs of a configuration. One that draws one output of each instruction per epoch sees about as many samples as in
+// one epoch of the demonstration with as many instructions.
 const smallEpochs = 6
 
 func (s *small) write() (n int, err error) {
@@ -114,7 +114,7 @@ func (s *small) convert(file string) (yaml.MapSlice, error) {
 	}
 	base, drop := "scorer.yaml", []string{"out", "data", "head", "loss", "epochs"}
 	if mode == "text" {
-		base, drop = "caption-model.yaml", []string{"out", "data", "validate"}
+		base, drop = "caption-model.yaml", []string{"out", "data", "validate", "steps"}
 	}
 	out, err := readYAML(filepath.Join(s.root, "examples", "miniature", base))
 	if err != nil {
@@ -123,6 +123,7 @@ func (s *small) convert(file string) (yaml.MapSlice, error) {
 	out = slices.DeleteFunc(out, func(item yaml.MapItem) bool { return slices.Contains(drop, item.Key.(string)) })
 	put(&out, "backbone", "../../../backbones/tiny")
 	put(&out, "threads", 1)
+	put(&out, "epochs", smallEpochs)
 	for _, key := range []string{"out", "data", "head"} {
 		if v, ok := get(book, key); ok {
 			put(&out, key, v)
@@ -142,6 +143,5 @@ func (s *small) convert(file string) (yaml.MapSlice, error) {
 		return nil, fmt.Errorf("loss: {text: ..., score: ...} was expected")
 	}
 	put(&out, "loss", map[string]any{"text": 0, "score": weights["score"]}) // the small question has no answer
-	put(&out, "epochs", smallEpochs)
 	return out, nil
 }

@@ -1,0 +1,193 @@
+package benchmarks
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"assay/internal/stats"
+)
+
+// aimPredictions holds the components of each sample of one editor: the columns of aimColumns but acc and f1, and
+// "score", a scorer's; NaN where missing.
+type aimPredictions struct {
+	*aim
+	name    string // of the editor, "" if the files name none
+	columns map[string][]float64
+	sub     map[string][][]float64 // the judges' sub-scores of sc, pq and s_gtc, nil where missing
+	emotion []string               // predicted, "" where missing
+	point   [][3]float64           // predicted valence, arousal and dominance, NaN where missing
+	by      map[string]string      // component: what measured it
+	run     oneRun                 // that scored it
+	notes   []string
+}
+
+func (j *aimPredictions) Units() int { return len(j.kind) }
+
+func (j *aimPredictions) Complete(i int) bool {
+	for name, c := range j.columns {
+		if name != "score" && math.IsNaN(c[i]) {
+			return false
+		}
+	}
+	return j.emotion[i] != ""
+}
+
+// lacking lists the samples that a column does not stand on.
+func (j *aimPredictions) lacking(column string) (out []Key) {
+	for i := range j.kind {
+		if !j.has(column, i) {
+			out = append(out, Key{ID: j.edited[i]})
+		}
+	}
+	return out
+}
+
+// has reports whether a column stands on a sample.
+func (j *aimPredictions) has(column string, i int) bool {
+	if column == "overall" {
+		return j.Complete(i)
+	}
+	if c, ok := j.columns[strings.TrimSuffix(strings.TrimSuffix(column, "_positive"), "_negative")]; ok {
+		return !math.IsNaN(c[i])
+	}
+	return j.emotion[i] != ""
+}
+
+func (j *aimPredictions) used(column string) int { return len(j.kind) - len(j.lacking(column)) }
+
+// usedOf says on how many of the units columns stand that do not stand on all, and marks for their cells.
+func (j *aimPredictions) usedOf(units []int, columns []string) (used map[string]int, marks []string) {
+	for _, c := range columns {
+		n := 0
+		for _, i := range units {
+			if j.has(c, i) {
+				n++
+			}
+		}
+		if n < len(units) {
+			if used == nil {
+				used = map[string]int{}
+			}
+			used[c] = n
+		}
+		marks = append(marks, partial(n, len(units)))
+	}
+	return used, marks
+}
+
+// means computes all columns and the overall score over samples.
+func (j *aimPredictions) means(units []int) map[string]float64 {
+	out := map[string]float64{}
+	for name, column := range j.columns {
+		var list []float64
+		for _, i := range units {
+			list = append(list, column[i])
+		}
+		out[name] = stats.Mean(defined(list))
+	}
+	var truth, predicted []string
+	for _, i := range units {
+		if j.emotion[i] != "" {
+			truth, predicted = append(truth, j.aim.emotion[i]), append(predicted, j.emotion[i])
+		}
+	}
+	out["acc"] = 100 * stats.Accuracy(truth, predicted)
+	out["f1"] = 100 * stats.MacroF1(truth, predicted, emotions)
+	if len(truth) == 0 {
+		out["f1"] = math.NaN()
+	}
+	switch whole := slices.DeleteFunc(slices.Clone(units), func(i int) bool { return !j.Complete(i) }); {
+	case len(whole) == len(units):
+		out["overall"] = aimOverall(out)
+	case len(whole) == 0: // no two components need be of the same samples
+		out["overall"] = math.NaN()
+	default:
+		out["overall"] = j.means(whole)["overall"]
+	}
+	return out
+}
+
+func (j *aimPredictions) Numbers(units []int) []Number {
+	out := aimRow(j.means(units))
+	for _, half := range []struct {
+		name     string
+		emotions []string
+	}{{"positive", positiveEmotions}, {"negative", negativeEmotions}} {
+		var in []int
+		for _, i := range units {
+			if slices.Contains(half.emotions, j.aim.emotion[i]) {
+				in = append(in, i)
+			}
+		}
+		m := j.means(in)
+		out = append(out, Number{Name: "acc_" + half.name, Value: m["acc"]},
+			Number{Name: "d_vad_" + half.name, Value: m["d_vad"]})
+	}
+	for k := range out {
+		out[k].Judge = j.judge(out[k].Name)
+	}
+	return out
+}
+
+// judge is what measured a number: of the overall score, everything that measured a component; "" if one is not known.
+func (j *aimPredictions) judge(number string) string {
+	var of []string
+	if number == "overall" {
+		for _, c := range aimColumns {
+			of = append(of, c.name)
+		}
+	} else {
+		of = []string{strings.TrimSuffix(strings.TrimSuffix(number, "_positive"), "_negative")}
+	}
+	return judges(j.by, of)
+}
+
+// judges joins what measured components; "" if that is not known of one of them.
+func judges(by map[string]string, components []string) string {
+	var names []string
+	for _, c := range components {
+		name := strings.ToLower(by[c])
+		if name == "" {
+			return ""
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, "; ")
+}
+
+// aimRow orders the columns as the paper does.
+func aimRow(means map[string]float64) []Number {
+	var out []Number
+	for _, c := range aimColumns {
+		out = append(out, Number{Name: c.name, Value: means[c.name]})
+	}
+	return append(out, Number{Name: "overall", Value: means["overall"]})
+}
+
+// Chance implements Expecting: of emotions that are guessed.
+func (s *aim) Chance(seed uint64) map[string]Value {
+	rng := stats.NewRand(seed + 1)
+	guessed := func(rng *rand.Rand, only []string) (acc, f1 float64) {
+		var truth, predicted []string
+		for _, e := range s.emotion {
+			if only == nil || slices.Contains(only, e) {
+				truth, predicted = append(truth, e), append(predicted, emotions[rng.IntN(len(emotions))])
+			}
+		}
+		return 100 * stats.Accuracy(truth, predicted), 100 * stats.MacroF1(truth, predicted, emotions)
+	}
+	sum := map[string]Value{}
+	for range chanceDraws {
+		acc, f1 := guessed(rng, nil)
+		positive, _ := guessed(rng, positiveEmotions)
+		negative, _ := guessed(rng, negativeEmotions)
+		for name, v := range map[string]float64{"acc": acc, "f1": f1, "acc_positive": positive, "acc_negative": negative} {
+			sum[name] += Value(v / chanceDraws)
+		}
+	}
+	return sum
+}

@@ -1,0 +1,151 @@
+package benchmarks
+
+import (
+	"fmt"
+	"strings"
+)
+
+// aimJSON is the JSON result of AIM-Bench.
+type aimJSON struct {
+	Common
+	aimMeansJSON
+	Positive    aimHalf                 `json:"positive"`
+	Negative    aimHalf                 `json:"negative"`
+	Bias        aimHalf                 `json:"positivity_bias"`
+	PerEmotion  map[string]Value        `json:"per_emotion_acc"`
+	PerEditType map[string]aimMeansJSON `json:"per_edit_type"`
+	Confusion   Confusion               `json:"confusion"`
+}
+
+type aimHalf struct {
+	N    int            `json:"n,omitempty"`
+	Used map[string]int `json:"used,omitempty"` // of numbers that do not stand on all of them: on how many
+	Acc  Value          `json:"acc"`
+	DVAD Value          `json:"d_vad"`
+}
+
+type aimMeansJSON struct {
+	Samples   int   `json:"samples"`
+	ClipT     Value `json:"clip_t"`
+	SC        Value `json:"sc"`
+	Aesthetic Value `json:"aesthetic"`
+	PQ        Value `json:"pq"`
+	SGTC      Value `json:"s_gtc"`
+	Acc       Value `json:"acc"`
+	F1        Value `json:"f1"`
+	DVAD      Value `json:"d_vad"`
+	Overall   Value `json:"overall"`
+
+	Used map[string]int `json:"used,omitempty"` // of numbers that do not stand on all samples: on how many
+}
+
+func toAIMMeans(samples int, m map[string]float64, used map[string]int) aimMeansJSON {
+	return aimMeansJSON{
+		samples,
+		Value(m["clip_t"]),
+		Value(m["sc"]),
+		Value(m["aesthetic"]),
+		Value(m["pq"]),
+		Value(m["s_gtc"]),
+		Value(m["acc"]),
+		Value(m["f1"]),
+		Value(m["d_vad"]),
+		Value(m["overall"]),
+		used,
+	}
+}
+
+func (j *aimPredictions) Result() *Result {
+	r := &Result{Notes: j.notes}
+	var all []int
+	var truth, predicted []string
+	byKind, byEmotion := map[string][]int{}, map[string][]int{}
+	for i := range j.kind {
+		all = append(all, i)
+		byKind[j.kind[i]] = append(byKind[j.kind[i]], i)
+		byEmotion[j.aim.emotion[i]] = append(byEmotion[j.aim.emotion[i]], i)
+		if j.Complete(i) {
+			r.N++
+		} else {
+			r.Missing = append(r.Missing, Key{ID: j.edited[i]})
+		}
+		if j.emotion[i] != "" {
+			truth, predicted = append(truth, j.aim.emotion[i]), append(predicted, j.emotion[i])
+		}
+	}
+	means := j.means(all)
+	out := aimJSON{
+		aimMeansJSON: toAIMMeans(len(all), means, nil), // the names of its numbers say it
+		PerEmotion:   map[string]Value{},
+		PerEditType:  map[string]aimMeansJSON{},
+		Confusion:    newConfusion("emotions", truth, predicted, emotions, emotions),
+	}
+	r.Numbers = j.Numbers(all)
+	for k := range r.Numbers {
+		c := coverage(len(j.kind), j.lacking(r.Numbers[k].Name))
+		r.Numbers[k].Coverage = &c
+	}
+	for _, e := range emotions {
+		if len(byEmotion[e]) > 0 {
+			out.PerEmotion[e] = Value(j.means(byEmotion[e])["acc"])
+		}
+	}
+	r.Tables = []Table{j.halves(byEmotion, &out), j.perKind(byKind, means, &out)}
+	if other := out.Confusion.Predicted[len(emotions):]; len(other) > 0 {
+		r.Notes = append(r.Notes,
+			fmt.Sprintf("predicted emotions outside the eight count as wrong: %s", strings.Join(other, ", ")))
+	}
+	out.Common = r.common("aim-bench")
+	r.Examples = j.disagreements()
+	var err error
+	if r.Agreement, err = j.agreement(); err != nil {
+		r.Failed = append(r.Failed, err.Error())
+	}
+	r.JSON, r.Confusions = out, []Confusion{out.Confusion}
+	return r
+}
+
+// halves fills in the numbers of positive and of negative targets, and the bias between them.
+func (j *aimPredictions) halves(byEmotion map[string][]int, out *aimJSON) Table {
+	marks := map[string][]string{}
+	half := func(name string, names []string) aimHalf {
+		var units []int
+		for _, e := range names {
+			units = append(units, byEmotion[e]...)
+		}
+		m := j.means(units)
+		used, mark := j.usedOf(units, []string{"acc", "d_vad"})
+		marks[name] = mark
+		return aimHalf{len(units), used, Value(m["acc"]), Value(m["d_vad"])}
+	}
+	out.Positive, out.Negative = half("positive", positiveEmotions), half("negative", negativeEmotions)
+	out.Bias = aimHalf{Acc: out.Positive.Acc - out.Negative.Acc, DVAD: out.Negative.DVAD - out.Positive.DVAD}
+	t := Table{Title: "positive and negative targets", Columns: []string{"acc", "d_vad"}}
+	for _, h := range []struct {
+		name string
+		aimHalf
+	}{{"positive", out.Positive}, {"negative", out.Negative}, {"positivity bias", out.Bias}} {
+		t.Rows = append(t.Rows, TableRow{Name: h.name, Cells: []float64{float64(h.Acc), float64(h.DVAD)},
+			Marks: marks[h.name]})
+	}
+	return t
+}
+
+// perKind fills in the means of every kind of edits; means are those of all.
+func (j *aimPredictions) perKind(byKind map[string][]int, means map[string]float64, out *aimJSON) Table {
+	t := Table{Title: "per edit type"}
+	for _, n := range aimRow(means) {
+		t.Columns = append(t.Columns, n.Name)
+	}
+	for _, k := range sortedNames(byKind) {
+		m := j.means(byKind[k])
+		used, marks := j.usedOf(byKind[k], t.Columns)
+		out.PerEditType[k] = toAIMMeans(len(byKind[k]), m, used)
+		line := TableRow{Name: k, Marks: marks}
+		for _, n := range aimRow(m) {
+			line.Cells = append(line.Cells, n.Value)
+		}
+		t.Rows = append(t.Rows, line)
+	}
+	return t
+}
