@@ -41,9 +41,11 @@ type LocalModel struct {
 	Adapter  string `yaml:"adapter"`  // over it, in PEFT's files
 	Device   string `yaml:"device"`   // auto, cpu, cuda:N
 	DType    string `yaml:"dtype"`    // on CUDA: auto, float32, bfloat16
-	Cache    int64  `yaml:"cache"`    // bytes of keys and values; 0: 2 GiB, on CUDA what the device has room for
 	Threads  int    `yaml:"threads"`  // of the CPU; 0: all cores
 	Answers  int    `yaml:"answers"`  // that are made at a time
+
+	// Cache is that of keys and values, as 4GiB or in bytes; 0: 2 GiB, on CUDA what the device has room for.
+	Cache strictyaml.Bytes `yaml:"cache"`
 }
 
 // Prompts are the dialogues.
@@ -126,7 +128,6 @@ func (c *Config) check(d *strictyaml.Document) {
 	want(deviceName.MatchString(c.Model.Device), "model.device", "want auto, cpu or cuda:N, not %q", c.Model.Device)
 	want(slices.Contains([]string{"auto", "float32", "bfloat16"}, c.Model.DType), "model.dtype",
 		"want auto, float32 or bfloat16, not %q", c.Model.DType)
-	want(c.Model.Cache >= 0, "model.cache", "want at least 0 (what there is room for), not %d", c.Model.Cache)
 	want(c.Model.Threads >= 0, "model.threads", "want at least 0 (all cores), not %d", c.Model.Threads)
 	want(c.Model.Answers >= 1, "model.answers", "want at least 1, not %d", c.Model.Answers)
 	want(c.MaxNewTokens >= 1, "max_new_tokens", "want at least 1, not %d", c.MaxNewTokens)

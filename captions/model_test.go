@@ -26,7 +26,11 @@ func TestModelKeys(t *testing.T) {
 	if err != nil || c.Model.Device != "cuda:1" || c.Model.DType != "bfloat16" || c.Model.Cache != 1000 {
 		t.Errorf("%+v, %v", c, err)
 	}
+	if c, err = load(", cache: 4GiB"); err != nil || c.Model.Cache != 4<<30 {
+		t.Errorf("%+v, %v", c, err)
+	}
 	for model, want := range map[string]string{
+		", cache: much": "model.cache",
 		", device: tpu": "model.device", ", dtype: int4": "model.dtype", ", cache: -1": "model.cache",
 	} {
 		if _, err := load(model); err == nil || !strings.Contains(err.Error(), want) {

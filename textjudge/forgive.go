@@ -43,7 +43,8 @@ func (g *Grammar) forgive(span string) (map[string]json.RawMessage, error) {
 		if m == nil {
 			continue
 		}
-		if regexp.MustCompile(quoted(key) + blanks + ":").MatchString(m[order.first] + m[order.first+1]) {
+		again := regexp.MustCompile(`["']` + regexp.QuoteMeta(key) + `["']` + blanks + ":") // quotes of two kinds, too
+		if again.MatchString(m[order.first] + m[order.first+1]) {
 			return nil, unreadable("ambiguous", "%q is there more than once", key)
 		}
 		return map[string]json.RawMessage{key: json.RawMessage(trimZeros(m[order.numbers]))}, nil

@@ -2,7 +2,10 @@ package textjudge
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -34,32 +37,72 @@ func (g *Grammar) spoken() string {
 }
 
 // behind is what stands behind the words After: of the first place where digits follow, with stars, blanks and commas
-// between and after them. There must be one number.
+// between and after them. There must be one whole number, of the scale that was asked for.
 func (g *Grammar) behind(text string) (string, error) {
 	if g.After == "" {
 		return text, nil
 	}
 	place := regexp.MustCompile(`(?i)` + regexp.QuoteMeta(g.After) + `\*{0,2}:?\s*([\d*\s,]*)`)
-	for _, m := range place.FindAllStringSubmatch(text, -1) {
-		found := strings.FieldsFunc(m[1], func(r rune) bool { return r < '0' || r > '9' })
+	for _, m := range place.FindAllStringSubmatchIndex(text, -1) {
+		digits := text[m[2]:m[3]]
+		found := strings.FieldsFunc(digits, func(r rune) bool { return r < '0' || r > '9' })
 		switch len(found) {
 		case 0:
 			continue
 		case 1:
-			return found[0], nil
+			return found[0], g.goesOn(digits, text[m[3]:])
 		}
 		return "", unreadable("ambiguous", "several numbers stand behind %q: %s", g.After, strings.Join(found, ", "))
 	}
 	return "", unreadable("no_number", "no number stands behind %q", g.After)
 }
 
+var (
+	fraction = regexp.MustCompile(`^\.[0-9]`)
+	span     = regexp.MustCompile(`^(?:[-–—~]|to |or )[ *]*[0-9]`)
+	scale    = regexp.MustCompile(`^(?:/|out of )[ *]*([0-9]+(?:\.[0-9]+)?)`)
+)
+
+// goesOn refuses a number that goes on in its line: as a fraction, as a span of numbers, or as one of another scale.
+func (g *Grammar) goesOn(digits, rest string) error {
+	if strings.Contains(digits[strings.LastIndexAny(digits, "0123456789"):], "\n") {
+		return nil
+	}
+	if fraction.MatchString(rest) || span.MatchString(rest) {
+		return unreadable("not_a_number", "what stands behind %q is no whole number: %s%.10s", g.After, digits, rest)
+	}
+	if of := scale.FindStringSubmatch(rest); of != nil && of[1] != g.Value.top() {
+		return unreadable("other_scale", "the number behind %q is one of %s, not of %s", g.After, of[1], g.Value.top())
+	}
+	return nil
+}
+
+// top is the largest number that a value can be, as it is written.
+func (v *Value) top() string {
+	if len(v.Range) == 2 {
+		return strconv.FormatFloat(v.Range[1], 'f', -1, 64)
+	}
+	return slices.Max(slices.Collect(maps.Keys(v.Choice)))
+}
+
+var (
+	digitsAlone = regexp.MustCompile(`^[0-9]+$`)
+	otherNumber = regexp.MustCompile(`^[-+~]?[0-9]+(?:[ .,/*-]|out|of|to|or|[0-9])*$`)
+)
+
 // lines reads numbers that stand one on a line, behind words, a colon and a blank, in their order: as many as there are
-// names. Other lines are not read.
+// names. Lines without a number there are not read; a number that is not whole is an error, since the next line's would
+// take its place.
 func (v *Value) lines(text string, numbers map[string]float64) error {
 	var found []float64
 	for line := range strings.Lines(text) {
 		parts := strings.Split(strings.TrimSpace(line), ": ")
-		if len(parts) != 2 || parts[1] == "" || strings.Trim(parts[1], "0123456789") != "" {
+		switch {
+		case len(parts) != 2:
+			continue
+		case !digitsAlone.MatchString(parts[1]) && otherNumber.MatchString(parts[1]):
+			return unreadable("not_a_number", "%.40q is no whole number", parts[1])
+		case !digitsAlone.MatchString(parts[1]):
 			continue
 		}
 		x, err := number([]byte(parts[1]))

@@ -3,9 +3,6 @@ package trainer
 import (
 	"errors"
 	"fmt"
-	"math"
-	"strconv"
-	"strings"
 
 	"assay/internal/strictyaml"
 )
@@ -140,32 +137,16 @@ type CacheSize int64
 // Disk keeps image features in the store of the run, cache.folder.
 const Disk CacheSize = -1
 
-var units = []struct {
-	name  string
-	bytes float64
-}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}}
-
 // UnmarshalValue reads disk, a number of bytes, or a number with a unit (512MiB, 2 GB).
 func (c *CacheSize) UnmarshalValue(v any) error {
-	if n, ok := strictyaml.Int(v); ok && n >= 0 {
-		*c = CacheSize(n)
-		return nil
-	}
-	s, _ := v.(string)
-	if s == "disk" {
+	if v == "disk" {
 		*c = Disk
 		return nil
 	}
-	for _, u := range units {
-		if number, ok := strings.CutSuffix(s, u.name); ok {
-			f, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-			if err == nil && f >= 0 && f*u.bytes < math.MaxInt64 {
-				*c = CacheSize(f * u.bytes)
-				return nil
-			}
-		}
+	if (*strictyaml.Bytes)(c).UnmarshalValue(v) != nil {
+		return fmt.Errorf("want disk or a size like 512MiB or 2GiB, not %v", v)
 	}
-	return fmt.Errorf("want disk or a size like 512MiB or 2GiB, not %v", v)
+	return nil
 }
 
 // MarshalYAML writes what UnmarshalValue reads.
@@ -173,10 +154,5 @@ func (c CacheSize) MarshalYAML() (any, error) {
 	if c == Disk {
 		return "disk", nil
 	}
-	for i := 3; i >= 0; i-- {
-		if unit := CacheSize(units[i].bytes); c > 0 && c%unit == 0 {
-			return fmt.Sprintf("%d%s", c/unit, units[i].name), nil
-		}
-	}
-	return int64(c), nil
+	return strictyaml.Bytes(c).MarshalYAML()
 }

@@ -155,7 +155,7 @@ func openCaptioner(r *captions.Run, warn func(string)) (m chat.Model, remote *ch
 		return remote, remote, nil
 	}
 	o := generate.Options{Adapter: r.Model.Adapter, Device: r.Model.Device, DType: r.Model.DType,
-		Threads: r.Model.Threads, Cache: r.Model.Cache, Batch: r.Model.Answers, Warn: warn}
+		Threads: r.Model.Threads, Cache: int64(r.Model.Cache), Batch: r.Model.Answers, Warn: warn}
 	if o.Threads == 0 {
 		o.Threads = runtime.NumCPU()
 	}

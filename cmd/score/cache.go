@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/internal/cli"
+	"assay/internal/strictyaml"
 	"assay/store"
-	"assay/trainer"
 )
 
 func init() { register(newCache) }
@@ -151,8 +150,7 @@ func pruneCache(c *cobra.Command, folder, kind, older, most string) error {
 		p.Older = time.Now().Add(-age)
 	}
 	if most != "" {
-		var err error
-		if p.Most, err = parseBytes(most); err != nil {
+		if err := (*strictyaml.Bytes)(&p.Most).Set(most); err != nil {
 			return cli.Usage(fmt.Errorf("--most: %w", err))
 		}
 	}
@@ -182,32 +180,4 @@ func parseAge(text string) (time.Duration, error) {
 		return 0, fmt.Errorf("want a time like 36h or 30d, not %q", text)
 	}
 	return d, nil
-}
-
-// bytesValue is a flag's number of bytes.
-type bytesValue int64
-
-// String is the number as it was given, in bytes.
-func (v *bytesValue) String() string { return strconv.FormatInt(int64(*v), 10) }
-
-// Type is what help calls it.
-func (v *bytesValue) Type() string { return "bytes" }
-
-// Set reads a number of bytes, or a size like 10GiB.
-func (v *bytesValue) Set(text string) error {
-	n, err := parseBytes(text)
-	*v = bytesValue(n)
-	return err
-}
-
-// parseBytes reads a size as the configuration of train has it.
-func parseBytes(text string) (int64, error) {
-	var size trainer.CacheSize
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 0 {
-		return n, nil
-	}
-	if err := size.UnmarshalValue(text); err != nil || size < 0 {
-		return 0, errors.New("want a size like 500MiB or 10GiB")
-	}
-	return int64(size), nil
 }

@@ -14,6 +14,7 @@ import (
 	"assay/data"
 	"assay/generate"
 	"assay/internal/cli"
+	"assay/internal/strictyaml"
 	"assay/model"
 	"assay/ort"
 )
@@ -31,7 +32,7 @@ func (f *modelFlags) add(c *cobra.Command, name string) {
 	flags.StringVar(&f.backbone, name, "", "Hugging Face checkpoint directory that answers")
 	flags.StringVar(&f.o.Adapter, strings.Replace(name, "backbone", "adapter", 1), "",
 		"adapter over it (PEFT's files, as train makes with mode: text)")
-	flags.Var((*bytesValue)(&f.o.Cache), "cache", "bytes of keys and values, as 4GiB or 500MB (0: 2GiB, on CUDA what the "+
+	flags.Var((*strictyaml.Bytes)(&f.o.Cache), "cache", "bytes of keys and values, as 4GiB or 500MB (0: 2GiB, on CUDA what the "+
 		"device has room for); a request that takes more is refused")
 	flags.StringVar(&f.o.DType, "dtype", "auto", "type in which the checkpoint answers on CUDA: float32, bfloat16, or "+
 		"auto: bfloat16 if its weights are half precision; the CPU computes in float32")

@@ -168,3 +168,27 @@ func FuzzDecode(f *testing.F) {
 		})
 	})
 }
+
+// TestBytes: sizes with units and without, and back.
+func TestBytes(t *testing.T) {
+	for text, want := range map[string]Bytes{"512MiB": 512 << 20, "2 GB": 2e9, "1.5GiB": 3 << 29, "0": 0, "1000": 1000, "70B": 70} {
+		var c struct {
+			B Bytes `yaml:"b"`
+		}
+		if err := Decode("c.yaml", []byte("b: "+text+"\n"), &c).Err(); err != nil || c.B != want {
+			t.Errorf("%s: %d, %v", text, c.B, err)
+		}
+		var again Bytes
+		if err := again.Set(want.String()); err != nil || again != want {
+			t.Errorf("%s is written as %s, which is %d: %v", text, want, again, err)
+		}
+	}
+	for _, text := range []string{"-1", "1.5", "much", "-2GiB", "9e30GB", "[1]", "disk"} {
+		var c struct {
+			B Bytes `yaml:"b"`
+		}
+		if err := Decode("c.yaml", []byte("b: "+text+"\n"), &c).Err(); err == nil {
+			t.Errorf("%s is %d bytes", text, c.B)
+		}
+	}
+}
