@@ -71,6 +71,38 @@ func (t *Tuner) Compare(
 	weight float64,
 	seed, draws uint64,
 ) (*StepResult, error) {
+	terms := make([][]float64, len(t.o.Terms))
+	for k := range min(len(items), len(terms)) {
+		terms[k] = make([]float64, len(items[k]))
+	}
+	r, err := t.inParts(samples, items, seed, func(part []int, seed uint64) (*StepResult, error) {
+		own, places := itemsOf(items, part)
+		one, err := t.comparePart(ctx, pick(samples, part), own, weight, seed, draws)
+		if err != nil {
+			return nil, err
+		}
+		for k := range one.Terms {
+			for j, v := range one.Terms[k] {
+				terms[k][places[k][j]] = v
+			}
+		}
+		return one, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.Terms = terms
+	return r, nil
+}
+
+// comparePart is Compare over samples of one run of the graph.
+func (t *Tuner) comparePart(
+	ctx context.Context,
+	samples []*Sample,
+	items [][]losses.Item,
+	weight float64,
+	seed, draws uint64,
+) (*StepResult, error) {
 	rows := make([]*losses.Rows, len(t.o.Terms))
 	out, p, s, err := t.step(ctx, samples, seed, func(p *packed) (map[string]*tensor.Dense, error) {
 		return t.termFeeds(p, items, weight, draws, rows)

@@ -71,6 +71,9 @@ type packing struct {
 // smallSlack is the slack of training small models.
 const smallSlack = 8
 
+// branchSlack is the part of its own rows by which a branch may be filled up: one in so many.
+const branchSlack = 16
+
 // span is the part of a sample that enters the graph. Tokens and rows count from the sample's beginning.
 type span struct {
 	length    int // tokens read
@@ -164,7 +167,8 @@ func (s *span) less(t *span) bool {
 }
 
 // level decides what each sample is filled up to: to the length of a longer one of the same group that is at most slack
-// rows away. A small model spends more time on a group than on some more rows.
+// rows away, behind a prefix at most a branchSlack-th of its own rows. A small model spends more time on a group than on
+// some more rows, and any model opens fewer graphs: see stepParts.
 func (o packing) level(spans []span) {
 	type kind struct {
 		selected, from int
@@ -179,8 +183,11 @@ func (o packing) level(spans []span) {
 	for _, i := range order {
 		s := &spans[i]
 		k, slack := kind{s.selected, s.from, s.leads}, o.slack
-		if s.leads { // a branch goes on where its prefix ends
+		switch {
+		case s.leads: // a branch goes on where its prefix ends
 			slack = 0
+		case o.step && s.prefix > 0:
+			slack = max(slack, (longest[k]-s.from)/branchSlack)
 		}
 		if top := longest[k]; top-s.length > slack || top == 0 {
 			longest[k] = s.length

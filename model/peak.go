@@ -221,17 +221,18 @@ func (l *liveness) done(x string) {
 	}
 }
 
-// stepPeak is that of a training step over copies of a sample, which share what they begin with if steps do.
+// stepPeak is that of a training step over copies of a sample, which share what they begin with if steps do; or over
+// groups that are known (PlanGroups).
 func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
 	pk := t.stepPacking()
 	if t.o.Fixed { // sources of several lengths share nothing there
 		pk.share = 0
 	}
-	one := t.stepSequences([]*Sample{s})
-	for i, q := range one {
-		one[i] = withFeatures(q, t.backbone.Decoder().FeatureWidth())
+	samples := slices.Repeat([]*Sample{withFeatures(s, t.backbone.Decoder().FeatureWidth())}, micro)
+	if len(t.groups) > 0 {
+		samples = t.largestRun(s, micro)
 	}
-	p, err := pk.pack(slices.Repeat(one, micro), t.positions)
+	p, err := pk.pack(t.stepSequences(samples), t.positions)
 	if err != nil {
 		return 0, err
 	}
@@ -245,10 +246,10 @@ func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
 	}
 	var targets map[string]*tensor.Dense
 	if len(t.o.Terms) == 0 {
-		targets = t.lossFeeds(p, make([]float64, micro), 1)
+		targets = t.lossFeeds(p, make([]float64, len(samples)), 1)
 	} else {
 		rows := make([]*losses.Rows, len(t.o.Terms))
-		if targets, err = t.termFeeds(p, losses.AllItems(t.o.Terms, micro), 1, 0, rows); err != nil {
+		if targets, err = t.termFeeds(p, losses.AllItems(t.o.Terms, len(samples)), 1, 0, rows); err != nil {
 			return 0, err
 		}
 	}
@@ -260,16 +261,19 @@ func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
 	return bytes + 4*in["dropout_pool"].Shape[0], err
 }
 
-// withFeatures is a sample whose pictures have features, of no value.
+// withFeatures is a sample whose pictures, those of its other passes too, have features, of no value.
 func withFeatures(s *Sample, width int) *Sample {
 	out := *s
-	out.Pictures = nil
+	out.Pictures, out.rest = nil, nil
 	for _, p := range s.Pictures {
 		q := *p
 		if q.features == nil {
 			q.features = make([]float32, q.Tokens*width)
 		}
 		out.Pictures = append(out.Pictures, &q)
+	}
+	for _, r := range s.rest {
+		out.rest = append(out.rest, withFeatures(r, width))
 	}
 	return &out
 }

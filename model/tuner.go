@@ -35,8 +35,11 @@ type TuneOptions struct {
 // Tuner trains a scorer: one graph that holds forward pass, loss and backward pass.
 type Tuner struct {
 	*pipeline
-	o      TuneOptions
-	params []Param // by name
+	o       TuneOptions
+	params  []Param     // by name
+	groups  [][]*Sample // that a plan is over: see PlanGroups
+	largest int         // edits of the largest group
+	zeros   []float32   // features of pictures in these
 }
 
 // NewTuner opens a scorer for training. Its tensors are updated in place by whoever optimises them.
@@ -123,6 +126,19 @@ type StepResult struct {
 
 // Step runs one micro-batch: labels on 0..1, weight of each sample's loss, seed of the dropout.
 func (t *Tuner) Step(
+	ctx context.Context,
+	samples []*Sample,
+	labels []float64,
+	weight float64,
+	seed uint64,
+) (*StepResult, error) {
+	return t.inParts(samples, nil, seed, func(part []int, seed uint64) (*StepResult, error) {
+		return t.stepPart(ctx, pick(samples, part), pick(labels, part), weight, seed)
+	})
+}
+
+// stepPart is Step over samples of one run of the graph.
+func (t *Tuner) stepPart(
 	ctx context.Context,
 	samples []*Sample,
 	labels []float64,

@@ -3,8 +3,8 @@
 # scorer, scores of photographs that were never used, a report. A second call goes on where the first one stopped.
 #
 #   DEMO=short        little data and few steps: everything runs, the figures mean nothing
-#   DEMO_CAPTIONS=model   have a tiny model write the captions of the labels, too, in build/demo-captions, instead of reading those of
-#                     the data; those of the exam it always writes, to be compared
+#   DEMO_CAPTIONS=world   labels by the captions that the miniature world knows, in build/demo-world, instead of those that a tiny
+#                     model writes; those of the exam it always writes, to be compared
 #   DEMO_PHOTOS=DIR   examine the scorer on all photographs of that folder instead of the held-out ones
 #   DEMO_BIN, DEMO_TOOL   folders of the commands and of tools/demo, if others than make's
 set -euo pipefail
@@ -17,11 +17,11 @@ full) out=build/demo configs=examples/miniature short=false instructions=2000 ch
 short) out=build/demo-short configs=build/demo-short short=true instructions=56 chains=12 exam_instructions=28 ;;
 *) echo "error: DEMO=$DEMO: want short, or nothing" >&2; exit 2 ;;
 esac
-captions=false
-case ${DEMO_CAPTIONS:-given} in
-given) ;;
-model) out=$out-captions configs=$out captions=true ;;
-*) echo "error: DEMO_CAPTIONS=$DEMO_CAPTIONS: want model, or nothing" >&2; exit 2 ;;
+world=false
+case ${DEMO_CAPTIONS:-model} in
+model) ;;
+world) out=$out-world configs=$out world=true ;;
+*) echo "error: DEMO_CAPTIONS=$DEMO_CAPTIONS: want model, world, or nothing" >&2; exit 2 ;;
 esac
 mkdir -p "$out"
 
@@ -45,10 +45,10 @@ made() {
 }
 
 # Configurations of other forms: the same, but for the folder of the data, the length of a short run, and whose captions are read.
-if $short || $captions; then
+if $short || $world; then
 	change=(-e 's#\.\./\.\./build/demo/#./#g')
 	! $short || change+=(-e 's/^(epochs|steps): .*/steps: 20/')
-	! $captions || change+=(-e 's#(path: )\./data/edits#\1./captioned/edits#')
+	! $world || change+=(-e 's#(path: )\./captioned/edits#\1./data/edits#')
 	cp examples/miniature/captions-prompts.yaml "$out/"
 	for c in captions label scorer; do
 		sed -E "${change[@]}" examples/miniature/$c.yaml >"$out/new"
@@ -77,14 +77,14 @@ written() {
 
 made "$out/data" "data of photographs" -- \
 	"$bin/label" miniature --photos examples/photos --held $held --seed 1 --instructions $instructions --chains $chains --pictures embed --out "$out/data"
-captioned=()
-if $captions; then
+edits=$out/data
+if ! $world; then
 	mkdir -p "$out/captioned"
-	captioned=("$out/captioned/edits.parquet")
-	made "${captioned[0]}" "captions by a small model" "$out/data" "$configs/captions.yaml" backbones/tiny/* backbones/tiny-captions/* -- \
-		"$bin/label" captions --config "$configs/captions.yaml"
+	edits=$out/captioned/edits.parquet
+	made "$edits" "captions by a small model" "$out/data" "$configs/captions.yaml" "$configs/captions-prompts.yaml" backbones/tiny/* \
+		backbones/tiny-captions/* -- "$bin/label" captions --config "$configs/captions.yaml"
 fi
-made "$out/labels/table.parquet" "labels by ADIEE's rules" "$out/data" "${captioned[@]}" "$configs/label.yaml" $clip/* $dino/* -- \
+made "$out/labels/table.parquet" "labels by ADIEE's rules" "$edits" "$configs/label.yaml" $clip/* $dino/* -- \
 	"$bin/label" --config "$configs/label.yaml"
 made "$scorer" "training" "$out/labels/table.parquet" "$configs/scorer.yaml" backbones/tiny/* -- \
 	"$bin/train" --config "$configs/scorer.yaml"

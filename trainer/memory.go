@@ -34,10 +34,20 @@ func (m *scorerModel) ExpectGroup(edits int) { m.least = edits }
 // Plan counts tokens, parameters and memory.
 func (m *scorerModel) Plan(_ context.Context, sample []Example) (*Plan, error) {
 	p := &Plan{Device: m.tuner.Device()}
-	longest, err := p.count(m.tuner, sample)
+	var groups [][]*model.Sample
+	longest, err := p.count(m.tuner, sample, func(i int, s *model.Sample) {
+		if m.config.Data.Sampling != WholeGroups {
+			return
+		}
+		if i == 0 || sample[i].Unit != sample[i-1].Unit {
+			groups = append(groups, nil)
+		}
+		groups[len(groups)-1] = append(groups[len(groups)-1], m.tuner.Planned(s))
+	})
 	if err != nil {
 		return nil, err
 	}
+	m.tuner.PlanGroups(groups, m.least)
 	if p.Shared, err = m.shared(sample); err != nil {
 		return nil, err
 	}
@@ -70,8 +80,11 @@ func (p *Plan) onDevice(c *Config, t planned, given int64) {
 	}
 }
 
-// count counts the tokens of examples and returns the longest one.
-func (p *Plan) count(by preparer, sample []Example) (longest *model.Sample, err error) {
+// count counts the tokens of examples and returns the longest one; each is shown to see, unless that is nil.
+func (p *Plan) count(
+	by preparer, sample []Example, see func(i int, s *model.Sample),
+) (longest *model.Sample, err error) {
+	at := 0
 	for part := range slices.Chunk(sample, runtime.GOMAXPROCS(0)) { // their pixels are not kept
 		samples, err := prepareExamples(by, part)
 		if err != nil {
@@ -83,6 +96,10 @@ func (p *Plan) count(by preparer, sample []Example) (longest *model.Sample, err 
 				longest = s
 			}
 			p.Tokens.add(n, len(sample))
+			if see != nil {
+				see(at, s)
+			}
+			at++
 		}
 	}
 	return longest, nil

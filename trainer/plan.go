@@ -72,6 +72,13 @@ func (r *run) plan(ctx context.Context, p Planner) (*Plan, error) {
 		if err != nil {
 			return nil, err
 		}
+		units := 0
+		if len(sample) > 0 {
+			units = sample[len(sample)-1].Unit + 1
+		}
+		for i := range batch {
+			batch[i].Unit += units
+		}
 		sample = append(sample, batch...)
 		one.state.Samples = one.next()
 	}

@@ -84,7 +84,7 @@ func (m *tableHead) Plan(ctx context.Context, sample []Example) (p *Plan, err er
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	longest, err := p.count(s, sample)
+	longest, err := p.count(s, sample, nil)
 	if err != nil {
 		return nil, err
 	}

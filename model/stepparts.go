@@ -1,0 +1,162 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gorgonia.org/tensor"
+
+	"assay/losses"
+)
+
+// A graph of a step with prefixes holds a fixed number of groups, and which of them follows which. Edits of several
+// sources in one run would make a graph of almost every micro-batch, and opening one takes longer than many steps of a
+// small model. So a micro-batch runs in parts, each of samples whose graph is the same: those with prefixes by the
+// lengths of the prefix and of what is behind it, all others together.
+
+// stepParts are the samples of each run of a step. Edits of one item of a loss stay together.
+func (t *Tuner) stepParts(samples []*Sample, items [][]losses.Item) [][]int {
+	all := make([]int, len(samples))
+	for i := range all {
+		all[i] = i
+	}
+	pk := t.stepPacking()
+	if pk.share == 0 || t.o.Fixed { // one graph serves all: see even
+		return [][]int{all}
+	}
+	sequences := t.stepSequences(samples)
+	each := len(sequences) / len(samples)
+	spans := make([]span, len(sequences))
+	for i, s := range sequences {
+		spans[i] = pk.span(s, i)
+	}
+	families := pk.families(spans, sequences, pk.share, 0)
+	if len(families) == 0 {
+		return [][]int{all}
+	}
+	u := newUnits(len(samples))
+	for _, f := range families {
+		for _, i := range f.members {
+			u.join(f.members[0]/each, i/each)
+		}
+	}
+	for _, term := range items {
+		for _, it := range term {
+			for _, e := range it.Edits {
+				u.join(it.Edits[0], e)
+			}
+		}
+	}
+	spans = pk.branch(spans, sequences)
+	pk.level(spans)
+	kinds := u.kinds(spans, each)
+	return batchesBy(len(samples), func(i int) (kind string, most int) { return kinds[u.of(i)], len(samples) })
+}
+
+// units are samples that have to run together.
+type units []int
+
+func newUnits(n int) units {
+	u := make(units, n)
+	for i := range u {
+		u[i] = i
+	}
+	return u
+}
+
+// of is the first sample of the unit that a sample is in.
+func (u units) of(i int) int {
+	for u[i] != i {
+		i = u[i]
+	}
+	return i
+}
+
+func (u units) join(i, j int) {
+	i, j = u.of(i), u.of(j)
+	u[max(i, j)] = min(i, j)
+}
+
+// kinds are the shapes of the groups that each unit makes in a graph, by its first sample; each is the number of
+// sequences of a sample. "": nothing of it has a prefix.
+func (u units) kinds(spans []span, each int) map[int]string {
+	shapes, shared := map[int][]string{}, map[int]bool{}
+	for _, s := range spans {
+		at := u.of(s.index / each)
+		shapes[at] = append(shapes[at], fmt.Sprint(s.leads, s.from, s.filled, s.selected))
+		shared[at] = shared[at] || s.leads
+	}
+	kinds := map[int]string{}
+	for at, all := range shapes {
+		if shared[at] {
+			slices.Sort(all)
+			kinds[at] = strings.Join(slices.Compact(all), ", ")
+		}
+	}
+	return kinds
+}
+
+// inParts runs the parts of a step one after the other, and puts their results together: run is told the samples of a
+// part and the seed of its dropout.
+func (t *Tuner) inParts(
+	samples []*Sample, items [][]losses.Item, seed uint64, run func(part []int, seed uint64) (*StepResult, error),
+) (*StepResult, error) {
+	parts := t.stepParts(samples, items)
+	if len(parts) == 1 {
+		return run(parts[0], seed)
+	}
+	n := len(samples)
+	sum := &StepResult{Loss: make([]float64, n), CE: make([]float64, n), ScoreLoss: make([]float64, n),
+		Score: make([]float64, n)}
+	for k, part := range parts {
+		one, err := run(part, seed+uint64(k))
+		if err != nil {
+			return nil, err
+		}
+		for place, i := range part {
+			sum.Loss[i], sum.CE[i] = one.Loss[place], one.CE[place]
+			sum.ScoreLoss[i], sum.Score[i] = one.ScoreLoss[place], one.Score[place]
+		}
+		sum.Tokens += one.Tokens
+		if sum.Grads == nil {
+			sum.Grads = one.Grads
+			continue
+		}
+		for name, g := range one.Grads {
+			addTo(sum.Grads[name], g)
+		}
+	}
+	return sum, nil
+}
+
+// addTo adds values to a sum.
+func addTo(sum, more *tensor.Dense) {
+	s, m := sum.Data().([]float32), more.Data().([]float32)
+	for i, v := range m {
+		s[i] += v
+	}
+}
+
+// itemsOf are the items of each term whose edits are in a part, with indices into it, and where they stand in all.
+func itemsOf(items [][]losses.Item, part []int) (own [][]losses.Item, places [][]int) {
+	within := map[int]int{}
+	for place, i := range part {
+		within[i] = place
+	}
+	own, places = make([][]losses.Item, len(items)), make([][]int, len(items))
+	for k, term := range items {
+		for j, it := range term {
+			if _, ok := within[it.Edits[0]]; !ok {
+				continue
+			}
+			edits := make([]int, len(it.Edits))
+			for e, i := range it.Edits {
+				edits[e] = within[i]
+			}
+			it.Edits = edits
+			own[k], places[k] = append(own[k], it), append(places[k], j)
+		}
+	}
+	return own, places
+}

@@ -1,0 +1,154 @@
+package model_test
+
+import (
+	"context"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"gorgonia.org/tensor"
+
+	"assay/data"
+	"assay/losses"
+	"assay/model"
+	"assay/onnx"
+)
+
+// someGroups are edits of sources of several sizes with instructions of several lengths: one group for each number.
+func someGroups(t *testing.T, u *model.Tuner, lengths, sizes, edits []int) (groups [][]*model.Sample) {
+	t.Helper()
+	picture, err := data.Open("../testdata/oracle/images/coffee.png", data.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range edits {
+		source := picture.Resize(sizes[i], 56, data.Bicubic)
+		var group []*model.Sample
+		for k := range n {
+			edit := []*data.Picture{source.FlipHorizontal(), source.FlipVertical(), source}[k%3]
+			s, err := u.Prepare(model.Pair{Source: source, Edit: edit, Instruction: strings.Repeat("turn it ", lengths[i])})
+			if err != nil {
+				t.Fatal(err)
+			}
+			group = append(group, s)
+		}
+		groups = append(groups, group)
+	}
+	return groups
+}
+
+// labelled are the items of two terms over groups: every edit has a label, and is better than the one before it.
+func labelled(groups [][]*model.Sample) (items [][]losses.Item) {
+	items = make([][]losses.Item, 2)
+	at := 0
+	for _, g := range groups {
+		for k := range g {
+			items[0] = append(items[0], losses.Item{Edits: []int{at}, Label: float64(k) / 4, Weight: 0.1})
+			if k > 0 {
+				items[1] = append(items[1],
+					losses.Item{Edits: []int{at, at - 1}, Outcome: [3]float64{1, 0, 0}, Weight: 0.2 / float64(k)})
+			}
+			at++
+		}
+	}
+	return items
+}
+
+// TestMicroBatchesShareGraphs: a micro-batch of several groups has the losses and gradients of its groups one by one,
+// whatever their lengths are, and the next one opens no other graph.
+func TestMicroBatchesShareGraphs(t *testing.T) {
+	state, err := model.LoadScorerState(filepath.Join("../testdata/oracle/qwen2_5_vl/scorer_sequence"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var opened []string
+	u, err := model.NewTuner(state, model.TuneOptions{
+		Options: model.Options{Device: "cpu", Threads: 1, Opened: func(graph string, _ *onnx.Model) {
+			if strings.HasPrefix(graph, "training step") {
+				opened = append(opened, graph)
+			}
+		}},
+		TextLoss: 0.5,
+		Terms:    []losses.Spec{{Kind: "l1"}, {Kind: "bradley_terry"}},
+		Share:    true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.Close()
+	graphs := 0
+	for i, batch := range []struct{ lengths, sizes, edits []int }{
+		{[]int{1, 9, 20, 5}, []int{56, 56, 112, 84}, []int{2, 3, 2, 1}},
+		{[]int{30, 2, 14, 6, 1}, []int{84, 56, 56, 112, 140}, []int{2, 2, 3, 2, 1}},
+		{[]int{3, 17, 40}, []int{140, 84, 56}, []int{1, 3, 2}},
+	} {
+		groups := someGroups(t, u, batch.lengths, batch.sizes, batch.edits)
+		items := labelled(groups)
+		got, err := u.Compare(context.Background(), slices.Concat(groups...), items, 0.125, 1, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			graphs = len(opened)
+		}
+		// One without a prefix, one behind a prefix, and one behind a prefix of instructions of two lengths.
+		if len(opened) != graphs || graphs > 3 {
+			t.Errorf("micro-batch %d: graphs %q", i, opened)
+		}
+		compareGroups(t, u, groups, got)
+	}
+}
+
+// compareGroups holds a step over groups to those over each of them.
+func compareGroups(t *testing.T, u *model.Tuner, groups [][]*model.Sample, got *model.StepResult) {
+	t.Helper()
+	close := func(a, b float64) bool { return math.Abs(a-b) <= 1e-5*max(1, math.Abs(b)) }
+	grads, at, tokens := map[string]*tensor.Dense{}, 0, 0
+	var terms [2][]float64
+	for _, g := range groups {
+		one, err := u.Compare(context.Background(), g, labelled([][]*model.Sample{g}), 0.125, 1, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k := range g {
+			if !close(got.Loss[at], one.Loss[k]) || !close(got.Score[at], one.Score[k]) || !close(got.CE[at], one.CE[k]) {
+				t.Errorf("edit %d: loss %g, score %g; by itself %g and %g", at, got.Loss[at], got.Score[at], one.Loss[k],
+					one.Score[k])
+			}
+			at++
+		}
+		for k := range terms {
+			terms[k] = append(terms[k], one.Terms[k]...)
+		}
+		tokens += one.Tokens
+		for name, v := range one.Grads {
+			if grads[name] == nil {
+				grads[name] = v
+				continue
+			}
+			for i, x := range v.Float32s() {
+				grads[name].Float32s()[i] += x
+			}
+		}
+	}
+	for k, want := range terms {
+		if !slices.EqualFunc(got.Terms[k], want, close) {
+			t.Errorf("term %d: losses %v, group by group %v", k, got.Terms[k], want)
+		}
+	}
+	if got.Tokens > tokens+8*at { // a small model fills up some rows
+		t.Errorf("%d rows, group by group %d", got.Tokens, tokens)
+	}
+	for name, want := range grads {
+		var d, n float64
+		for i, x := range want.Float32s() {
+			y := float64(got.Grads[name].Float32s()[i]) - float64(x)
+			d, n = d+y*y, n+float64(x)*float64(x)
+		}
+		if !(math.Sqrt(d) <= 1e-5*max(math.Sqrt(n), 1e-6)) {
+			t.Errorf("%s: gradient differs by %g of its norm %g", name, math.Sqrt(d/n), math.Sqrt(n))
+		}
+	}
+}
