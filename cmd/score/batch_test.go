@@ -249,11 +249,12 @@ func TestBatchResumes(t *testing.T) {
 	}
 	defer table.Close()
 	row, err := table.Read(0)
-	scored := fmt.Sprintf(`{"row":0,"of":%q,"score01":0.25}`, contentOf(table.Folder(), &row, err))
-	other := fmt.Sprintf(
-		`{"row":1,"of":%q,"score01":0.25}`,
-		contentOf(table.Folder(), &row, err),
-	) // row 1 was changed since
+	content, unknown := contentOf(table.Folder(), &row, err)
+	if unknown != nil {
+		t.Fatal(unknown)
+	}
+	scored := fmt.Sprintf(`{"row":0,"of":%q,"score01":0.25}`, content)
+	other := fmt.Sprintf(`{"row":1,"of":%q,"score01":0.25}`, content) // row 1 was changed since
 	if _, err := f.WriteString(scored + "\n" + other + "\n" + `{"row":5,"sco`); err != nil {
 		t.Fatal(err)
 	}
