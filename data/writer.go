@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/parquet-go/parquet-go"
-	"github.com/parquet-go/parquet-go/compress/zstd"
 
 	"assay/internal/atomicfile"
 )
@@ -131,7 +130,7 @@ func newParquetWriter(out io.Writer, like *parquetTable, columns []Column) (*par
 	if like != nil {
 		columns = append(like.halves(columns), columns...)
 	}
-	w := &parquetWriter{columns: columns}
+	w, codec := &parquetWriter{columns: columns}, &pageCodec{}
 	var schema orderedGroup
 	if like != nil {
 		for i, s := range like.schema {
@@ -145,7 +144,7 @@ func newParquetWriter(out io.Writer, like *parquetTable, columns []Column) (*par
 				w.kept = append(w.kept, to)
 			}
 			if !drop {
-				schema.fields = append(schema.fields, like.data.Root().Fields()[i])
+				schema.fields = append(schema.fields, packedField{like.data.Root().Fields()[i], codec})
 			}
 		}
 	}
@@ -157,7 +156,7 @@ func newParquetWriter(out io.Writer, like *parquetTable, columns []Column) (*par
 	}
 	options := []parquet.WriterOption{
 		parquet.NewSchema("schema", schema),
-		parquet.Compression(&zstd.Codec{}),
+		parquet.Compression(codec),
 		parquet.CreatedBy("assay", "1", ""),
 		parquet.DataPageStatistics(false),
 	}
