@@ -327,7 +327,8 @@ func (w *World) about(set Set, s *Summary) string {
 		say("- `%s%s`: one row per turn of a chain: img_id, turn_index, source_img, target_img, instruction, "+
 			"source_caption, target_caption, photo.\n", ChainsTable, ext)
 	}
-	say("- `%s`: the true degree of success of every output and of every picture of a chain. Not for training.\n", TruthFile)
+	say("- `%s`: the true degree of success of every output and of every picture of a chain. Not for training.\n",
+		TruthFile)
 	if !set.Embed {
 		say("- `%s/`: PNG files.\n", picturesFolder)
 	}
