@@ -83,6 +83,7 @@ func TestSecondValues(t *testing.T) {
 	for row, want := range map[string]string{
 		`{"id": 0, "clip_t": 0.2, "clip_t": 0.9}`: `a second "clip_t"`,
 		`{"id": 0, "clip_t": 0.2} {"id": 1}`:      "a JSON object was expected",
+		`{"id": 0, "cilp_t": 0.2}`:                "it has no component",
 		`["id"]`:                                  "a JSON object was expected",
 	} {
 		if _, err := edits.Read(write(t, "p.jsonl", row)); err == nil || !strings.Contains(err.Error(), want) {
