@@ -242,7 +242,13 @@ func (s *aim) named(id string) (int, error) {
 		len(s.kind)-1, s.edited[0])
 }
 
+// aimFields are the fields of a line that say something of a sample.
+var aimFields = []string{"clip_t", "aesthetic", "sc", "pq", "s_gtc", "s_sm", "s_vs", "emotion", "vad", "score"}
+
 func (m *aimReader) readSample(j *aimPredictions, i int, r row) error {
+	if !slices.ContainsFunc(aimFields, func(f string) bool { _, ok := r.fields[f]; return ok }) {
+		return fmt.Errorf("it has no component: one of %s was expected", strings.Join(aimFields, ", "))
+	}
 	for _, component := range []string{"clip_t", "aesthetic", "sc", "pq", "s_gtc", "score"} {
 		if !r.has(component) {
 			continue

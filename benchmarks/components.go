@@ -43,8 +43,8 @@ type Component struct {
 }
 
 // Measure measures all items and writes component-NAME.jsonl, whose path it returns. What was measured before is not
-// measured again, unless it failed, or a picture or a text of it changed since. An item that cannot be measured does not
-// keep the others from it.
+// measured again, unless it failed, or a picture or a text of it changed since. An item that cannot be measured does
+// not keep the others from it.
 func (c *Component) Measure(ctx context.Context, set Measurable, items []Item) (path string, err error) {
 	name := c.Metric.Name()
 	path = filepath.Join(c.Dir, "component-"+name+".jsonl")

@@ -83,6 +83,7 @@ func TestSecondValues(t *testing.T) {
 	for row, want := range map[string]string{
 		`{"id": 0, "clip_t": 0.2, "clip_t": 0.9}`: `a second "clip_t"`,
 		`{"id": 0, "clip_t": 0.2} {"id": 1}`:      "a JSON object was expected",
+		`{"id": 0, "cilp_t": 0.2}`:                "it has no component",
 		`["id"]`:                                  "a JSON object was expected",
 	} {
 		if _, err := edits.Read(write(t, "p.jsonl", row)); err == nil || !strings.Contains(err.Error(), want) {
@@ -116,7 +117,8 @@ func TestRankingByDistance(t *testing.T) {
 	rows := `{"id": "1", "model": "far", "l1": 0.5}` + "\n" + `{"id": "1", "model": "near", "l1": 0.1}` + "\n" +
 		`{"id": "2", "model": "far", "l1": 0.1}` + "\n" + `{"id": "2", "model": "near", "l1": 0.1}`
 	for _, lower := range []bool{false, true} {
-		r := must[*Ranking](t)(must[*Contest](t)(ReadScores([]string{write(t, "l1.jsonl", rows)}, "l1", lower)).Rank(nil, 0, 1))
+		c := must[*Contest](t)(ReadScores([]string{write(t, "l1.jsonl", rows)}, "l1", lower))
+		r := must[*Ranking](t)(c.Rank(nil, 0, 1))
 		if r.Editors[0].Name != "near" || !strings.Contains(strings.Join(r.Notes, "; "), "less of l1 is better") {
 			t.Errorf("%+v", r)
 		}

@@ -31,7 +31,7 @@ winner). Strengths are Bradley-Terry's, with mean 0 and 95 % intervals over samp
 either. --human is a ranking by people, lines of model and score (more is better) or rank (1 is the best), and gives
 the rank correlation with it.`,
 		Example: `  score bench rank --scores runs/bench-gedit-bench/predictions.jsonl --human arena.jsonl
-  score bench rank --scores runs/bench-magicbrush/component-l1.jsonl --number l1 --lower
+  score bench rank --scores runs/bench-magicbrush/component-l1.jsonl --number l1
   score bench rank --votes votes.jsonl --json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return rankEditors(c, &f) },
@@ -39,7 +39,7 @@ the rank correlation with it.`,
 	flags := c.Flags()
 	flags.StringSliceVar(&f.scores, "scores", nil, "files of numbers (JSON lines)")
 	flags.StringVar(&f.number, "number", "score", "the number of --scores")
-	flags.BoolVar(&f.lower, "lower", false, "less of it is better (known of l1, l2, d_vad and other distances of benchmarks)")
+	flags.BoolVar(&f.lower, "lower", false, "less of it is better, as it always is of distances (l1, d_vad, ...)")
 	flags.StringVar(&f.votes, "votes", "", "file of votes (JSON lines)")
 	flags.StringVar(&f.human, "human", "", "ranking by people (JSON lines)")
 	flags.IntVar(&f.resamples, "resamples", 1000, "bootstrap resamples")
