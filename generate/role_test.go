@@ -15,8 +15,9 @@ func TestRoles(t *testing.T) {
 			return
 		}
 		m := r.open(t, "", Options{Cache: 1000})
-		for role, want := range map[string]string{"user": "MB of keys and values, the cache has 0.000954", "judge": `role "judge"`,
-			"User": `role "User"`} {
+		for role, want := range map[string]string{
+			"user": "MB of keys and values, the cache has 0.000954", "judge": `role "judge"`, "User": `role "User"`,
+		} {
 			messages := []chat.Message{{Role: role, Content: []chat.Part{{Text: "a"}}}}
 			_, err := m.Chat(t.Context(), messages, chat.Options{MaxNewTokens: 2})
 			if !errors.Is(err, chat.ErrRequest) || !strings.Contains(err.Error(), want) {
