@@ -5,6 +5,7 @@ package chat
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"assay/data"
 	"assay/grammar"
@@ -29,6 +30,15 @@ var ErrRequest = errors.New("bad request")
 type Message struct {
 	Role    string // system, user or assistant
 	Content []Part // in order
+}
+
+// CheckRole refuses other roles: chat templates would write them, and models were not trained on them.
+func (m *Message) CheckRole() error {
+	switch m.Role {
+	case "system", "user", "assistant":
+		return nil
+	}
+	return fmt.Errorf("role %q: there are system, user and assistant", m.Role)
 }
 
 // Part is a text or a picture.

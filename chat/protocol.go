@@ -86,6 +86,9 @@ func messageOf(m Message) (turn openai.ChatCompletionMessageParamUnion, err erro
 		text.WriteString(part.Text)
 		pictures = pictures || part.Image != nil
 	}
+	if err := m.CheckRole(); err != nil {
+		return turn, err
+	}
 	switch {
 	case len(m.Content) == 0:
 		return turn, errors.New("it is empty")
@@ -95,8 +98,6 @@ func messageOf(m Message) (turn openai.ChatCompletionMessageParamUnion, err erro
 		return openai.SystemMessage(text.String()), nil
 	case m.Role == "assistant":
 		return openai.AssistantMessage(text.String()), nil
-	case m.Role != "user":
-		return turn, fmt.Errorf("role %q: there are system, user and assistant", m.Role)
 	case !pictures:
 		return openai.UserMessage(text.String()), nil
 	}

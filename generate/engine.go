@@ -54,8 +54,9 @@ func (e *engine) close() error {
 // fits refuses a request that is larger than the whole cache.
 func (e *engine) fits(r *request) error {
 	if need := int64(rounded(r.rows())) * e.lm.RowBytes(); need > e.o.Cache {
-		return fmt.Errorf("a prompt of %d tokens and an answer of up to %d take %d MB of keys and values, the cache has "+
-			"%d: shorten them, or allow a larger cache", r.prompt.Begin(), r.most, need>>20, e.o.Cache>>20)
+		return fmt.Errorf("a prompt of %d tokens and an answer of up to %d take %.3g MB of keys and values, the cache has "+
+			"%.3g: shorten them, or allow a larger cache", r.prompt.Begin(), r.most, float64(need)/(1<<20),
+			float64(e.o.Cache)/(1<<20))
 	}
 	return nil
 }

@@ -199,6 +199,9 @@ func (m *Model) prompt(messages []chat.Message) (*model.Prompt, error) {
 	turns := make([]text.Message, len(messages))
 	var pictures []*data.Picture
 	for i, message := range messages {
+		if err := message.CheckRole(); err != nil { // templates write whatever name they are given
+			return nil, fmt.Errorf("message %d: %w", i, err)
+		}
 		turns[i].Role = message.Role
 		for _, part := range message.Content {
 			if part.Image != nil {

@@ -109,7 +109,11 @@ func Import(kind string, o Options) (*Imported, error) {
 		if err := writeCard(filepath.Join(dir, "README.md"), c, &j.card); err != nil {
 			return err
 		}
-		s, err := model.OpenScorer(dir, model.Options{Device: "cpu"})
+		state, err := model.LoadScorerState(dir)
+		if err != nil {
+			return err
+		}
+		s, err := model.NewScorer(state, model.Options{Device: "cpu"}) // its errors do not name dir, which goes
 		if err != nil {
 			return err
 		}

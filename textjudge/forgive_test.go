@@ -2,7 +2,8 @@ package textjudge
 
 import "testing"
 
-// TestForgiveAmbiguous: what looks like the value's key within the text leaves two readings, in quotes of whichever kinds.
+// TestForgiveAmbiguous: what looks like the value's key within the text leaves two readings, in quotes of whichever
+// kinds.
 func TestForgiveAmbiguous(t *testing.T) {
 	g := Grammar{Object: map[string]Value{"reasoning": {Text: true}, "score": {List: []string{"a", "b"},
 		Range: []float64{0, 25}}}, Forgiving: true}

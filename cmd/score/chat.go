@@ -32,8 +32,8 @@ func (f *modelFlags) add(c *cobra.Command, name string) {
 	flags.StringVar(&f.backbone, name, "", "Hugging Face checkpoint directory that answers")
 	flags.StringVar(&f.o.Adapter, strings.Replace(name, "backbone", "adapter", 1), "",
 		"adapter over it (PEFT's files, as train makes with mode: text)")
-	flags.Var((*strictyaml.Bytes)(&f.o.Cache), "cache", "bytes of keys and values, as 4GiB or 500MB (0: 2GiB, on CUDA what the "+
-		"device has room for); a request that takes more is refused")
+	flags.Var((*strictyaml.Bytes)(&f.o.Cache), "cache", "bytes of keys and values, as 4GiB or 500MB (0: 2GiB, on CUDA "+
+		"what the device has room for); a request that takes more is refused")
 	flags.StringVar(&f.o.DType, "dtype", "auto", "type in which the checkpoint answers on CUDA: float32, bfloat16, or "+
 		"auto: bfloat16 if its weights are half precision; the CPU computes in float32")
 	flags.IntVar(&f.o.Batch, "answers", 8, "answers that are made at a time")

@@ -171,7 +171,8 @@ func FuzzDecode(f *testing.F) {
 
 // TestBytes: sizes with units and without, and back.
 func TestBytes(t *testing.T) {
-	for text, want := range map[string]Bytes{"512MiB": 512 << 20, "2 GB": 2e9, "1.5GiB": 3 << 29, "0": 0, "1000": 1000, "70B": 70} {
+	for text, want := range map[string]Bytes{"512MiB": 512 << 20, "2 GB": 2e9, "1.5GiB": 3 << 29, "0": 0,
+		"1000": 1000, "70B": 70} {
 		var c struct {
 			B Bytes `yaml:"b"`
 		}
