@@ -152,3 +152,45 @@ func compareGroups(t *testing.T, u *model.Tuner, groups [][]*model.Sample, got *
 		}
 	}
 }
+
+// TestPlansCountEveryPrefix: a micro-batch of two groups is planned with two prefixes, and a group that is larger than
+// those that are known with all its edits.
+func TestPlansCountEveryPrefix(t *testing.T) {
+	state, err := model.LoadScorerState("../testdata/oracle/qwen2_5_vl/scorer_sequence")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := model.NewTuner(state, model.TuneOptions{TextLoss: 1, ScoreLoss: 1, Share: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.Close()
+	picture, err := data.Open("../testdata/oracle/images/coffee.png", data.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var samples []*model.Sample
+	var longest *model.Sample
+	for _, source := range []*data.Picture{picture, picture.FlipVertical()} {
+		for range 4 {
+			s, err := u.Prepare(model.Pair{Source: source, Edit: picture.FlipHorizontal(), Instruction: "turn it"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			longest, samples = s, append(samples, u.Planned(s))
+		}
+	}
+	planned := func(micro, largest int, groups ...[]*model.Sample) int64 {
+		u.PlanGroups(groups, largest)
+		usage, err := u.Usage(longest, micro, 2, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return usage.Bytes["training step"]
+	}
+	one, two := planned(8, 4, slices.Repeat(samples[:1], 8)), planned(8, 4, samples[:4], samples[4:])
+	larger := planned(8, 16, samples[:4], samples[4:])
+	if alone := planned(4, 4, samples[:4], samples[4:]); !(alone < one && one < two && two < larger) {
+		t.Errorf("a group of four %d bytes, of eight %d, two of four %d, one of sixteen %d", alone, one, two, larger)
+	}
+}

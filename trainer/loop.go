@@ -40,6 +40,7 @@ type run struct {
 	record   *recorder
 	progress Progress
 	grads    [][]float32 // of the batch, of the parameters that the optimizer updates here
+	released int64       // bytes of gradients of runs, since they were collected
 
 	ahead  *ahead        // what is being made ready beside the step; nil: nothing
 	waited time.Duration // of the present step, for its examples

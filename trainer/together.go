@@ -352,3 +352,23 @@ func (r *run) sum(out *StepResult) {
 		}
 	})
 }
+
+// leastReleased is the memory of gradients from which on it is worth a collection.
+const leastReleased = 8 << 20
+
+// release lets go of a run's gradients, which are summed, and collects them with those of the run before. Left to
+// itself the collector waits until they are as large as all that lives: parameters, sums and moments together.
+func (r *run) release(out *StepResult) {
+	if len(out.Grads) == 0 {
+		return
+	}
+	var bytes int64
+	for _, g := range out.Grads {
+		bytes += 4 * int64(g.DataSize())
+	}
+	out.Grads = nil
+	if r.released += bytes; r.released >= max(leastReleased, 2*bytes) {
+		runtime.GC()
+		r.released = 0
+	}
+}

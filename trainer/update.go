@@ -111,6 +111,7 @@ func (r *run) passes(ctx context.Context, m *StepMetrics, batch []Example) (notF
 		if err := r.add(out, len(part)); err != nil {
 			return nil, nil, fmt.Errorf("step %d: %w", m.Step, err)
 		}
+		r.release(out)
 		notFinite = append(notFinite, m.add(out, part, len(batch), labelled)...)
 		r.addTerms(m, out, items[i])
 		r.tell(part)
