@@ -23,9 +23,9 @@ const (
 )
 
 // parquetTable reads rows of a Parquet file. Small row groups are decoded whole, or a block at a time where they are
-// read in order, and what was used last is kept. In large ones a reader stays at the last row: reading in order is fast,
-// and any other row needs a seek. With a page index, which our writer adds, a seek decodes one page per column; without
-// it, the row group up to the row.
+// read in order, and what was used last is kept. In large ones a reader stays at the last row: reading in order is
+// fast, and any other row needs a seek. With a page index, which our writer adds, a seek decodes one page per column;
+// without it, the row group up to the row.
 type parquetTable struct {
 	file   remote.File
 	data   *parquet.File

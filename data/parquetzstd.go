@@ -11,8 +11,8 @@ import (
 )
 
 // pageCodec compresses pages by zstd as the library does, with one encoder that remembers less. The library's have 16
-// MiB each for what lies 8 MiB back, and after every collection of garbage there are new ones. Pages have 256 KiB, or one
-// large value.
+// MiB each for what lies 8 MiB back, and after every collection of garbage there are new ones. Pages have 256 KiB, or
+// one large value.
 type pageCodec struct {
 	parquetzstd.Codec
 
@@ -36,8 +36,8 @@ func (c *pageCodec) Encode(dst, src []byte) ([]byte, error) {
 	return c.encoder.EncodeAll(src, dst[:0]), nil
 }
 
-// packedField is a column of another file, or a group of them, whose pages are compressed by a pageCodec if they were by
-// zstd there.
+// packedField is a column of another file, or a group of them, whose pages are compressed by a pageCodec if they were
+// by zstd there.
 type packedField struct {
 	parquet.Field
 	codec *pageCodec

@@ -60,8 +60,8 @@ func flags() *campaign {
 		"rows of the tables: pairs of pictures come again, with other instructions; 0: each once",
 	)
 	flag.IntVar(&c.workers, "workers", 0, "how many workers share a command's work while half of them are killed")
-	flag.StringVar(&c.kept, "kept", "", "file of kills, failing calls, pairs and workers of earlier campaigns with the same "+
-		"programs: they count, and new ones are added; with 0 of each they are printed")
+	flag.StringVar(&c.kept, "kept", "", "file of kills, failing calls, pairs and workers of earlier campaigns with the "+
+		"same programs: they count, and new ones are added; with 0 of each they are printed")
 	flag.StringVar(&c.only, "only", "", "names of commands, with commas between, or \"server\"; all if empty")
 	flag.StringVar(&c.bin, "bin", "bin", "folder of train, score and label")
 	flag.StringVar(&c.mpi, "mpi", "build/mpi/bin", "folder of train for several processes (make mpi)")
