@@ -99,7 +99,8 @@ func (s Similarity) Caption(items []Item, file string) error {
 		}
 	}
 	var p problems
-	none, used := map[string]bool{}, map[string]bool{}
+	none := map[string]bool{}
+	unknownCaptions(captions, items, file, &p)
 	if s.target && !slices.ContainsFunc(items, func(it Item) bool { return !it.Target.None() }) {
 		return fmt.Errorf("%s needs the picture of the wanted result, which this benchmark does not have; %s_source "+
 			"compares with the source instead", s.Name, s.Name)
@@ -107,7 +108,7 @@ func (s Similarity) Caption(items []Item, file string) error {
 	for i := range items {
 		it := &items[i]
 		if c, ok := captions[it.ID]; ok {
-			it.Captions, used[it.ID] = c, true
+			it.Captions = c
 		}
 		lacks := func(what string) {
 			if !none[it.ID] {
@@ -131,12 +132,20 @@ func (s Similarity) Caption(items []Item, file string) error {
 			}
 		}
 	}
+	return p.err()
+}
+
+// unknownCaptions names captions of what is no item.
+func unknownCaptions(captions map[string][2]string, items []Item, file string, p *problems) {
+	known := map[string]bool{}
+	for _, it := range items {
+		known[it.ID] = true
+	}
 	for _, id := range sortedNames(captions) {
-		if !used[id] {
+		if !known[id] {
 			p.add(file, "%q is no item of the data: an id such as %q was expected", id, items[0].ID)
 		}
 	}
-	return p.err()
 }
 
 func readCaptions(path string) (map[string][2]string, error) {
