@@ -204,7 +204,8 @@ def line(name, x, y):
 
 def replace(path, rows):
     """The same page with the lines that were measured anew. Rows are (name, line)."""
-    text = path.read_text().splitlines()
+    text, more = path.read_text().split("\n## ", 1)  # other parts are of other machines and days
+    text = text.splitlines()
     for name, new in rows:
         if name.startswith("eight edits") and not any(t.startswith(f"| {name} |") for t in text):
             if not any(t.startswith(GROUPS) for t in text):
@@ -222,7 +223,7 @@ def replace(path, rows):
             at = max(i for i, t in enumerate(text) if t.startswith(last))
             text.insert(at + (2 if last == "| batch |" else 1), f"| {name} |")
         text = [new if t.startswith(f"| {name} |") else t for t in text]
-    path.write_text("\n".join(text) + "\n")
+    path.write_text("\n".join(text) + "\n\n## " + more)
 
 
 def heading():
