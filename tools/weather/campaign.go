@@ -75,10 +75,22 @@ func (c *campaign) run(ctx context.Context) error {
 			return err
 		}
 	}
-	list = slices.DeleteFunc(list, func(one command) bool { return !c.wants(one.name) })
 	fmt.Printf("seed %d\n\n", c.seed)
-	var tables []*table
-	var pieces []piece
+	tables, pieces := c.plan(slices.DeleteFunc(list, func(one command) bool { return !c.wants(one.name) }))
+	failed := []error{c.tryAll(ctx, pieces)}
+	for _, t := range tables {
+		failed = append(failed, t.print())
+	}
+	if c.server > 0 && c.wants("server") {
+		rng := rand.New(rand.NewPCG(c.seed, 1))
+		failed = append(failed, serverWeather(ctx, filepath.Join(c.bin, "score"), c.server, rng))
+	}
+	return errors.Join(failed...)
+}
+
+// plan lists what is to be tried of the commands, in pieces, and the tables that it goes into: those that were asked
+// for, and those that the ledger has lines of.
+func (c *campaign) plan(list []command) (tables []*table, pieces []piece) {
 	begin := func(t *table, more []piece) {
 		tables, pieces = append(tables, t), append(pieces, more...)
 	}
@@ -104,15 +116,7 @@ func (c *campaign) run(ctx context.Context) error {
 	if c.calls > 0 || c.ledger.has(ofFaults) {
 		begin(c.failAll(list))
 	}
-	failed := []error{c.tryAll(ctx, pieces)}
-	for _, t := range tables {
-		failed = append(failed, t.print())
-	}
-	if c.server > 0 && c.wants("server") {
-		rng := rand.New(rand.NewPCG(c.seed, 1))
-		failed = append(failed, serverWeather(ctx, filepath.Join(c.bin, "score"), c.server, rng))
-	}
-	return errors.Join(failed...)
+	return tables, pieces
 }
 
 // tryAll tries pieces, some of them at a time.
