@@ -288,6 +288,7 @@ func TestSlowIsLeftAlone(t *testing.T) {
 // TestSlowCommits: a worker that is taken over at the very moment when it commits leaves the other one nothing to do,
 // and the other one's lease does not stay.
 func TestSlowCommits(t *testing.T) {
+	long.Test(t)
 	dir := filepath.Join(t.TempDir(), "shards")
 	slow, fast := open(t, dir, 1), open(t, dir, 1)
 	claimed, busy, err := slow.claim(1)

@@ -10,6 +10,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/internal/exit"
+	"assay/internal/long"
 	"assay/model"
 	"assay/optim"
 )
@@ -63,6 +64,7 @@ func headFactory(b *countingBackbone, fingerprint string) Factory {
 }
 
 func TestHeadAloneLearns(t *testing.T) {
+	long.Test(t)
 	path := writeRun(t, 60, "mode: head\nepochs: 60\n")
 	c := load(t, path)
 	c.Head = model.HeadConfig{Hidden: []int{64}, Activation: "relu", Kind: "classification", Values: []float64{0, 0.5, 1}}

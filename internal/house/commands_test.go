@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"assay/internal/long"
 )
 
 // command is what --help says of a command or a subcommand.
@@ -270,13 +272,16 @@ func TestPagesRun(t *testing.T) {
 			}
 		}
 		if script.Len() > 0 {
-			t.Run(page, func(t *testing.T) { t.Parallel(); runIn(t, sandbox(t), given(t, page)+script.String()) })
+			t.Run(page, func(t *testing.T) {
+				if page != "README.md" {
+					long.Test(t)
+				}
+				t.Parallel()
+				runIn(t, sandbox(t), given(t, page)+script.String())
+			})
 		}
 	}
 }
-
-// longHelp are the examples that the short form leaves out: these commands have other tests, or shorter examples.
-var longHelp = regexp.MustCompile(`^(label miniature|score batch|score bench|train init|train doctor$)`)
 
 // TestHelpRuns runs the examples of the help texts in the same way; those that cannot run are listed with the reason.
 func TestHelpRuns(t *testing.T) {
@@ -293,13 +298,14 @@ func TestHelpRuns(t *testing.T) {
 		for line := range strings.Lines(strings.ReplaceAll(c.examples, "\\\n", " ")) {
 			line = strings.TrimSpace(line)
 			example := strings.Join(strings.Fields(line), " ")
-			if !cannot[example] && !(testing.Short() && longHelp.MatchString(example)) {
+			if !cannot[example] {
 				script.WriteString("echo " + name + " >&2\n" + line + "\n")
 			}
 			delete(cannot, example)
 		}
 		if script.Len() > 0 {
 			t.Run(name, func(t *testing.T) {
+				long.Test(t)
 				t.Parallel()
 				runIn(t, sandbox(t), given(t, "help_"+strings.ReplaceAll(name, " ", "_"))+script.String())
 			})
