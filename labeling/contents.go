@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -177,7 +178,10 @@ func madeOf(path string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	line, _ := bufio.NewReader(f).ReadBytes('\n')
+	line, err := bufio.NewReader(f).ReadBytes('\n')
+	if err != nil && err != io.EOF { // a part that cannot be read is not one that is lacking
+		return "", err
+	}
 	var e entry
 	if json.Unmarshal(line, &e) != nil {
 		return "", nil

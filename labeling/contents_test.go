@@ -181,3 +181,14 @@ func TestDecodedOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestUnreadablePart: a part that is there and cannot be read is an error that names it, and not one that is lacking.
+func TestUnreadablePart(t *testing.T) {
+	dir := t.TempDir() // opens, and cannot be read
+	if _, err := madeOf(dir); err == nil || !strings.Contains(err.Error(), dir) {
+		t.Errorf("%v does not name %s", err, dir)
+	}
+	if of, err := madeOf(filepath.Join(dir, "none")); of != "" || err != nil {
+		t.Errorf("of a part that is not there: %q, %v", of, err)
+	}
+}

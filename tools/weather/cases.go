@@ -70,7 +70,8 @@ func (k *kit) trainCases() (list []command) {
 		list = append(list, command{
 			name: "train, mode " + mode,
 			args: func(out string) []string {
-				return []string{k.program("train"), "--config", text(filepath.Join(out, "run.yaml"), config(mode, steps))}
+				file := filepath.Join(out, mode+".yaml") // of its own: two commands may share the folder
+				return []string{k.program("train"), "--config", text(file, config(mode, steps))}
 			},
 			results: []string{"run/scorer", "run/best"},
 		})
