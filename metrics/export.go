@@ -70,13 +70,9 @@ func (e *Export) Write() error {
 
 // encoder is the path of the encoder as the metric's file has it.
 func (e *Export) encoder() string {
-	out, err1 := filepath.Abs(e.Out)
-	path, err2 := filepath.Abs(e.Encoder)
-	if err1 != nil || err2 != nil {
+	path, err := atomicfile.From(e.Out, e.Encoder)
+	if err != nil {
 		return e.Encoder
-	}
-	if rel, err := filepath.Rel(out, path); err == nil {
-		return filepath.ToSlash(rel)
 	}
 	return path
 }
