@@ -153,8 +153,10 @@ func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	s.s, err = onnxruntime.NewDynamicAdvancedSessionWithONNXData(data, inner(s.inputs), inner(s.outputs), so)
-	if err != nil {
+	if err := keepFloatMode(func() error {
+		s.s, err = onnxruntime.NewDynamicAdvancedSessionWithONNXData(data, inner(s.inputs), inner(s.outputs), so)
+		return err
+	}); err != nil {
 		return d.explain(err)
 	}
 	l.forget(o.Prepack && d == cpu)
@@ -181,6 +183,7 @@ func sessionOptions(o Options) (*onnxruntime.SessionOptions, error) {
 		errs = append(errs, so.SetIntraOpNumThreads(o.Threads))
 	}
 	config := func(key, value string) { errs = append(errs, so.AddSessionConfigEntry(key, value)) }
+	config(zeroDenormals, "1")
 	if o.Folder != "" {
 		config("session.model_external_initializers_file_folder_path", o.Folder)
 	}
@@ -310,7 +313,7 @@ func (s *Session) call(ctx context.Context, inputs, outputs []onnxruntime.Value)
 		ro.Terminate()
 		close(terminated)
 	})
-	err = s.s.RunWithOptions(inputs, outputs, ro)
+	err = withoutDenormals(func() error { return s.s.RunWithOptions(inputs, outputs, ro) })
 	if !stop() {
 		<-terminated // ro is in use until then
 		if err != nil {

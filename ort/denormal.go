@@ -1,0 +1,46 @@
+package ort
+
+/*
+// Numbers below 1.2e-38 count as zeros (flush to zero, denormals are zeros): bits 15 and 6 of MXCSR. The runtime does it on
+// x86 only.
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+static unsigned assay_zero_denormals(void) {
+	unsigned before = _mm_getcsr();
+	_mm_setcsr(before | 0x8040);
+	return before;
+}
+static unsigned assay_float_mode(void) { return _mm_getcsr(); }
+static void assay_set_float_mode(unsigned mode) { _mm_setcsr(mode); }
+#else
+static unsigned assay_zero_denormals(void) { return 0; }
+static unsigned assay_float_mode(void) { return 0; }
+static void assay_set_float_mode(unsigned mode) {}
+#endif
+*/
+import "C"
+
+import "runtime"
+
+// zeroDenormals is the runtime's option for the threads of a session. The thread that calls is another one: see
+// withoutDenormals and keepFloatMode.
+const zeroDenormals = "session.set_denormal_as_zero"
+
+// withoutDenormals calls a function on a thread that takes denormal numbers for zeros, as those of a session do. The
+// softmax of masked scores makes them, and the processor takes a hundred times as long for each
+// (docs/decisions/denormals.md).
+func withoutDenormals(f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer C.assay_set_float_mode(C.assay_zero_denormals())
+	return f()
+}
+
+// keepFloatMode calls a function that makes a session: the runtime sets the mode of the thread that makes the first one,
+// and Go would go on to calculate on it.
+func keepFloatMode(f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer C.assay_set_float_mode(C.assay_float_mode())
+	return f()
+}

@@ -1,0 +1,36 @@
+package ort
+
+import (
+	"runtime"
+	"testing"
+
+	"gorgonia.org/tensor"
+
+	"assay/onnx"
+)
+
+// TestDenormalsAreZeros: on the thread that calls and on those of the session alike; Go's own arithmetic keeps them.
+func TestDenormalsAreZeros(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the runtime takes denormal numbers for zeros on x86 only")
+	}
+	runtime.LockOSThread() // the one whose mode is changed and put back
+	defer runtime.UnlockOSThread()
+	const n = 1 << 20 // enough for all threads to take a part
+	b := onnx.NewBuilder("product", 18)
+	x := b.Input("x", onnx.Float, onnx.Dims(n))
+	b.Output("y", b.Op("Mul", x, x), onnx.Float, onnx.Dims(n))
+	s := openTest(t, b.M, Options{Threads: 2})
+	small := make([]float32, n)
+	for i := range small {
+		small[i] = 1e-20
+	}
+	for i, y := range runTest(t, s, map[string]*tensor.Dense{"x": floats([]int{n}, small...)})["y"].Data().([]float32) {
+		if y != 0 {
+			t.Fatalf("element %d is %g: a thread of the session keeps denormal numbers", i, y)
+		}
+	}
+	if y := small[0] * small[1]; y == 0 {
+		t.Error("Go's arithmetic lost its denormal numbers")
+	}
+}
