@@ -1,6 +1,7 @@
 package benchmarks
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -121,6 +122,105 @@ func TestRankingByDistance(t *testing.T) {
 		r := must[*Ranking](t)(c.Rank(nil, 0, 1))
 		if r.Editors[0].Name != "near" || !strings.Contains(strings.Join(r.Notes, "; "), "less of l1 is better") {
 			t.Errorf("%+v", r)
+		}
+	}
+	rows = strings.ReplaceAll(rows, "l1", "lpips_alex") + "\n" + `{"id": "3", "model": "far", "lpips_alex": 0.1}`
+	c := must[*Contest](t)(ReadScores([]string{write(t, "lpips.jsonl", rows)}, "lpips_alex", false))
+	r := must[*Ranking](t)(c.Rank(nil, 0, 1))
+	notes := strings.Join(r.Notes, "; ")
+	if r.Editors[0].Name != "near" || !strings.Contains(notes, "near has lpips_alex for 2 of 3 samples") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Nor is a field of an object within a file's objects, whose second value would hide the first.
+func TestSecondNamesWithin(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name, text string) {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("K/biology/annotation.json", `{"1": {"ori_img": "1.jpg", "ins_en": "a"}}`)
+	put("I/basic_edit.json", `{"1": {"id": "a.png", "prompt": "p", "edit_type": "add"}}`)
+	put("M/biology/metrics.json", `{"1": {"consistency_score": 5, "consistency_score": 1}}`)
+	put("M/result.json", `{"1": "A: 1\nB: 1\nC: 1", "1": "A: 5\nB: 5\nC: 5"}`)
+	put("K2/biology/annotation.json", `{"1": {"ori_img": "1.jpg", "ins_en": "a"}, "1": {"ori_img": "2.jpg", "ins_en": "b"}}`)
+	put("I2/basic_edit.json", `{"1": {"id": "a.png", "prompt": "p", "edit_type": "add", "prompt": "q"}}`)
+	put("R/data_total.json", `[{"index": "t1", "category": "causal_reasoning", "category": "temporal_reasoning"}]`)
+	put("M/eval/aesthetic.json", `[{"name": "o0_edited_amusement.png", "score": 3, "score": 9}]`)
+	in := func(name string) string { return filepath.Join(dir, name) }
+	read := func(s Set, err error, path string) error {
+		if err == nil {
+			_, err = s.Read(path)
+		}
+		return err
+	}
+	kris, err1 := loadKRIS(Options{Data: in("K")})
+	edits, err2 := loadImgEdit(Options{Data: in("I")})
+	aim, err3 := loadAIM(Options{Data: "testdata"})
+	_, err4 := loadKRIS(Options{Data: in("K2")})
+	_, err5 := loadImgEdit(Options{Data: in("I2")})
+	_, err6 := loadRISE(Options{Data: in("R")})
+	for want, err := range map[string]error{
+		`metrics.json: a second "consistency_score"`: read(kris, err1, in("M")),
+		`result.json: a second "1"`:                  read(edits, err2, in("M")),
+		`aesthetic.json: a second "score"`:           read(aim, err3, in("M")),
+		`annotation.json: a second "1"`:              err4,
+		`basic_edit.json: a second "prompt"`:         err5,
+		`data_total.json: a second "category"`:       err6,
+		`a second "valence"`: read(aim, err3, write(t, "c.jsonl",
+			`{"id": 0, "vad": {"valence": 5, "arousal": 5, "dominance": 5, "valence": 1}}`)),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// A sample that the data have twice is refused, and so are ratings by people that do not say whose output they are of.
+func TestWhoseSample(t *testing.T) {
+	entry := `{"original_image": "o.jpg", "edited_image": %q, "edit_type": "x", "edit_prompt": "p", ` +
+		`"target_emotion": {"emotion": "awe", "VAD": [5, 5, 5]}}`
+	data := func(names ...string) Options {
+		var list []string
+		for _, name := range names {
+			list = append(list, fmt.Sprintf(entry, name))
+		}
+		return Options{Data: write(t, "Instructions.json", "["+strings.Join(list, ",")+"]")}
+	}
+	if _, err := loadAIM(data("a.png", "b.png", "a.png")); err == nil || !strings.Contains(err.Error(),
+		`a second sample with the edited_image "a.png" (the first is in Instructions.json[0])`) {
+		t.Error(err)
+	}
+	o := data("a.png", "b.png") // one original and one emotion: one name of an editor's output
+	model := filepath.Join(t.TempDir(), "M")
+	if err := os.MkdirAll(filepath.Join(model, "eval"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(model, "eval", aimBeautyFile), []byte(`[{"name": "o_edited_awe.png", "score": 3}]`),
+		0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := loadSet(t, aimBench, o).Read(model); err == nil || !strings.Contains(err.Error(), "of 2 samples") {
+		t.Error(err)
+	}
+	lines := ""
+	for _, editor := range []string{"A", "B"} {
+		for i, name := range []string{"a.png", "b.png"} {
+			lines += fmt.Sprintf(`{"id": %q, "method": %q, "sc": %d}`+"\n", name, editor, 5+i)
+		}
+	}
+	for who, refused := range map[string]bool{"": true, `, "method": "A"`: false} {
+		o.Human = write(t, "human.jsonl", `{"id": "a.png", "rating": 3`+who+`}`+"\n"+`{"id": "b.png", "rating": 4`+who+`}`)
+		list := must[[]Editor](t)(loadSet(t, aimBench, o).(Mixed).ReadAll([]string{write(t, "c.jsonl", lines)}))
+		failed := strings.Join(list[0].Result().Failed, "; ")
+		if strings.Contains(failed, "whose sample was rated") != refused {
+			t.Errorf("ratings %q: %s", who, failed)
 		}
 	}
 }

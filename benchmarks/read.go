@@ -3,7 +3,6 @@ package benchmarks
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -93,33 +92,70 @@ func appendRow(rows []row, where string, text []byte, p *problems) []row {
 	return append(rows, row{where: where, fields: fields})
 }
 
-// readObject reads a JSON object. A second field of one name is an error: it would hide the first.
-func readObject(text []byte) (map[string]json.RawMessage, error) {
-	var whole json.RawMessage
-	if err := json.Unmarshal(text, &whole); err != nil { // nothing behind it, either
+// readObject reads a JSON object, in which no name is there twice.
+func readObject(text []byte) (fields map[string]json.RawMessage, err error) {
+	if err := json.Unmarshal(text, &fields); err != nil {
 		return nil, err
 	}
-	d := json.NewDecoder(bytes.NewReader(whole))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, cmp.Or(err, fmt.Errorf("it begins with %v", t))
+	if fields == nil {
+		return nil, errors.New("it is null")
 	}
-	fields := map[string]json.RawMessage{}
+	return fields, namesOnce(text)
+}
+
+// readJSON reads a file of one JSON value, in which no name is there twice in an object. want says what was expected.
+func readJSON(path string, v any, want string) error {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err = json.Unmarshal(raw, v); err == nil {
+		err = namesOnce(raw)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s was expected", path, err, want)
+	}
+	return nil
+}
+
+// namesOnce refuses a JSON value with an object that has two fields of one name: the second would hide the first.
+func namesOnce(raw []byte) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	return namesOnceIn(d)
+}
+
+// namesOnceIn does it for the next value.
+func namesOnceIn(d *json.Decoder) error {
+	t, err := d.Token()
+	if err != nil {
+		return err
+	}
+	var names map[any]bool
+	switch t {
+	case json.Delim('{'):
+		names = map[any]bool{}
+	case json.Delim('['):
+	default:
+		return nil
+	}
 	for d.More() {
-		t, err := d.Token()
-		if err != nil {
-			return nil, err
+		if names != nil {
+			name, err := d.Token()
+			if err != nil {
+				return err
+			}
+			if names[name] {
+				return fmt.Errorf("a second %q", name)
+			}
+			names[name] = true
 		}
-		name, _ := t.(string) // keys are strings
-		if _, twice := fields[name]; twice {
-			return nil, fmt.Errorf("a second %q", name)
+		if err := namesOnceIn(d); err != nil {
+			return err
 		}
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return nil, err
-		}
-		fields[name] = value
 	}
-	return fields, nil
+	_, err = d.Token() // the bracket at its end
+	return err
 }
 
 // has reports whether a field is there and not null.

@@ -33,12 +33,12 @@ type TableRow struct {
 
 // ranked reports whether a row takes part in a ranking: what people and guesses get is for orientation.
 func (r TableRow) ranked() bool {
-	for _, reference := range []string{"human", "Human", "random", "expected of"} {
-		if strings.HasPrefix(r.Name, reference) {
-			return false
-		}
+	if !r.Printed {
+		return r.Name != "random" && r.Name != "constant"
 	}
-	return true
+	return !slices.ContainsFunc([]string{"human", "Human", "random", "expected of"}, func(reference string) bool {
+		return strings.HasPrefix(r.Name, reference)
+	})
 }
 
 func (r TableRow) cell(i int, undefined string) string {
