@@ -79,9 +79,9 @@ func loadAIM(o Options) (Set, error) {
 	var p problems
 	seen := map[string]string{}
 	for _, r := range rows {
-		original, err1 := r.text("original_image")
-		edited, err2 := r.text("edited_image")
-		kind, err3 := r.text("edit_type")
+		original, err1 := r.filled("original_image")
+		edited, err2 := r.filled("edited_image")
+		kind, err3 := r.filled("edit_type")
 		var target struct {
 			Emotion string
 			VAD     json.RawMessage

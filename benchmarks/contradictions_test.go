@@ -224,3 +224,38 @@ func TestWhoseSample(t *testing.T) {
 		}
 	}
 }
+
+// Data that say a row twice count it twice, and the notes tell; what is empty, or named for some rows alone, is refused.
+func TestRepeatedRows(t *testing.T) {
+	const a = `{"input": "i", "prompt": "p", "gen": "g", "score": 2, "model": "m"}`
+	other := func(old, new string) string { return strings.Replace(a, old, new, 1) }
+	for text, want := range map[string]string{
+		"[" + a + "," + a + "," + other(`"g"`, `"h"`) + "]": "",
+		"[" + a + "," + other(`, "model": "m"`, "") + "]":   "d.json[1]: this row has a model or row 0 has",
+		"[" + other(`"g"`, `""`) + "]":                      "d.json[0]: gen is empty",
+		"[" + other(`"i"`, `" "`) + "]":                     "d.json[0]: input is empty",
+	} {
+		set, err := loadAuroraPoint(Options{Data: write(t, "d.json", text)})
+		if want != "" || err != nil {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", text, err)
+			}
+			continue
+		}
+		p := must[Predictions](t)(set.Read(write(t, "p.jsonl", `{"id": 0, "score": 1}`)))
+		if notes := strings.Join(p.Result().Notes, "; "); !strings.Contains(notes, "1 of 3 rows of the data say just what") {
+			t.Errorf("%s: notes %q", text, notes)
+		}
+	}
+	const pair = `{"dimension": "IA", "source_image": "s", "prompt": "p", "winner": "w", "loser": "l", "label": "tie"}`
+	set := loadSet(t, editRewardCompass, Options{Data: write(t, "reward_eval.json", "["+pair+","+pair+"]")})
+	p := must[Predictions](t)(set.Read(write(t, "p.jsonl", `{"id": 0, "left": 1, "right": 1}`)))
+	if notes := strings.Join(p.Result().Notes, "; "); !strings.Contains(notes, "1 of 2 rows of the data") {
+		t.Errorf("notes %q", notes)
+	}
+	fed := loadSet(t, fedBench, Options{BGNorm: "linear:255", Sigma: 0.5})
+	line := strings.Replace(fedLines([]int{1}, 0), `"pq"`, `"clip_i": "0.7", "pq"`, 1)
+	if _, err := fed.Read(write(t, "c.jsonl", line)); err == nil || !strings.Contains(err.Error(), `clip_i is "0.7"`) {
+		t.Error(err)
+	}
+}

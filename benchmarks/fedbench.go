@@ -251,6 +251,10 @@ func (j *fedPredictions) subset() string {
 		for _, s := range j.samples {
 			kinds[s.tags["instructions"]] = true
 		}
+		if kinds[""] && len(kinds) > 1 { // some lines do not say it
+			delete(kinds, "")
+			kinds["not stated"] = true
+		}
 		j.kinds = strings.Join(sortedNames(kinds), " and ")
 	}
 	return j.kinds

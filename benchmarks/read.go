@@ -204,6 +204,15 @@ func (r row) text(field string) (string, error) {
 	return s, nil
 }
 
+// filled returns a string field that is not empty.
+func (r row) filled(field string) (string, error) {
+	s, err := r.text(field)
+	if err == nil && strings.TrimSpace(s) == "" {
+		err = fmt.Errorf("%s is empty", field)
+	}
+	return s, err
+}
+
 // number returns a number field; NaN and no error when it is null.
 func (r row) number(field string) (float64, error) {
 	v, ok := r.fields[field]
@@ -273,6 +282,26 @@ func (r row) object(field string) (map[string]string, error) {
 		return nil, fmt.Errorf("%s is %s: an object of strings was expected", field, brief(r.fields[field]))
 	}
 	return m, nil
+}
+
+// repeats says how many rows say just what an earlier one says; nothing if none does.
+func repeats(rows []row) []string {
+	seen, n := map[string]bool{}, 0
+	for _, r := range rows {
+		text, err := json.Marshal(r.fields) // keys come sorted
+		if err != nil {
+			continue
+		}
+		if seen[string(text)] {
+			n++
+		}
+		seen[string(text)] = true
+	}
+	if n == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d of %d rows of the data say just what an earlier row says, and count again", n,
+		len(rows))}
 }
 
 func brief(v json.RawMessage) string {
