@@ -19,6 +19,7 @@ type Table struct {
 	Better  []int    // of a column: 1 if more is better, -1 if less is, 0 if neither; may be shorter than Columns
 	Rows    []TableRow
 	Notes   []string // shown below the title
+	Mixed   bool     // every row is of a number of its own, and has its own digits
 }
 
 // TableRow is one row: Cells holds one value per column of the table.
