@@ -147,6 +147,8 @@ func (j *aimPredictions) agreement() (out []Table, err error) {
 			if name, err := r.text(field); err != nil || name != j.name {
 				return -1, err
 			}
+		} else if j.among > 1 {
+			return 0, fmt.Errorf("there is no \"method\", and there are %d editors: whose sample was rated?", j.among)
 		}
 		return j.find(r)
 	})

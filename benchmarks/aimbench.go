@@ -77,10 +77,11 @@ func loadAIM(o Options) (Set, error) {
 		return nil, err
 	}
 	var p problems
+	seen := map[string]string{}
 	for _, r := range rows {
-		original, err1 := r.text("original_image")
-		edited, err2 := r.text("edited_image")
-		kind, err3 := r.text("edit_type")
+		original, err1 := r.filled("original_image")
+		edited, err2 := r.filled("edited_image")
+		kind, err3 := r.filled("edit_type")
 		var target struct {
 			Emotion string
 			VAD     json.RawMessage
@@ -95,6 +96,10 @@ func loadAIM(o Options) (Set, error) {
 		if err4 == nil && !slices.Contains(emotions, target.Emotion) {
 			err6 = fmt.Errorf("the target emotion is %q: one of %s was expected", target.Emotion, strings.Join(emotions, ", "))
 		}
+		if first, twice := seen[edited]; twice && err2 == nil {
+			err2 = fmt.Errorf("a second sample with the edited_image %q (the first is in %s)", edited, first)
+		}
+		seen[edited] = r.where
 		if err := errors.Join(err1, err2, err3, err4, err6); err != nil {
 			p.add(r.where, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 		} else if err5 != nil {

@@ -71,32 +71,38 @@ func (m *aimReader) readEditor(dir string, p *problems) error {
 		if !known && !(isVAD && strings.HasSuffix(f.Name(), ".json")) {
 			continue
 		}
-		raw, err := os.ReadFile(filepath.Join(eval, f.Name()))
-		if err != nil {
-			return err
-		}
 		var entries []aimEntry
-		if err := json.Unmarshal(raw, &entries); err != nil {
-			return fmt.Errorf("%s: %w", filepath.Join(eval, f.Name()), err)
+		if err := readJSON(filepath.Join(eval, f.Name()), &entries, "a list with an entry per picture"); err != nil {
+			return err
 		}
 		if _, ok := j.by["d_vad"]; isVAD && !ok {
 			j.by["d_vad"] = judge
 		}
+		odd := 0
 		for k, e := range entries {
+			if e.Correct != nil && *e.Correct != strings.EqualFold(strings.TrimSpace(e.Predicted), e.Target) {
+				odd++
+			}
 			where := fmt.Sprintf("%s[%d]", filepath.Join(name, f.Name()), k)
 			if err := m.readEntry(j, e, where); err != nil {
 				p.add(where, "%v", err)
 			}
+		}
+		if odd > 0 {
+			j.notes = append(j.notes, fmt.Sprintf("is_correct of %d entries of %s is not what their emotions say: these count",
+				odd, f.Name()))
 		}
 	}
 	return m.checkTotals(j, eval)
 }
 
 func (m *aimReader) readEntry(j *aimPredictions, e aimEntry, where string) error {
-	i, ok := m.outputs[e.output()]
-	if !ok {
-		return fmt.Errorf("%q is no output of a sample: a name such as %q was expected", e.output(), m.output(0))
+	samples := m.outputs[e.output()]
+	if len(samples) != 1 {
+		return fmt.Errorf("%q is the output of %d samples: that of one, such as %q, was expected", e.output(), len(samples),
+			m.output(0))
 	}
+	i := samples[0]
 	lists := []struct {
 		column string
 		values []float64
@@ -162,15 +168,11 @@ func (m *aimReader) checkTotals(j *aimPredictions, eval string) error {
 	}
 	means := j.means(all)
 	for _, file := range []string{aimACCFile, aimDVADFile} {
-		raw, err := os.ReadFile(filepath.Join(eval, file))
-		if errors.Is(err, fs.ErrNotExist) {
+		var totals map[string]float64
+		if err := readJSON(filepath.Join(eval, file), &totals, "{NUMBER: VALUE}"); errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
 			return err
-		}
-		var totals map[string]float64
-		if err := json.Unmarshal(raw, &totals); err != nil {
-			return fmt.Errorf("%s: %w", filepath.Join(eval, file), err)
 		}
 		for field, column := range map[string]string{"emotion_accuracy": "acc", "macro_f1_score": "f1",
 			"vad_avg_distance": "d_vad"} {

@@ -20,6 +20,7 @@ type aimPredictions struct {
 	point   [][3]float64           // predicted valence, arousal and dominance, NaN where missing
 	by      map[string]string      // component: what measured it
 	run     oneRun                 // that scored it
+	among   int                    // so many editors
 	notes   []string
 }
 

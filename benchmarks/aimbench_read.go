@@ -19,7 +19,7 @@ type aimReader struct {
 	editors map[string]*aimPredictions
 	order   []string
 	set     map[string]string // editor, sample and component: where it was read
-	outputs map[string]int    // the name that an editor's output has, by the authors' rule
+	outputs map[string][]int  // samples by the name that an editor's output has, by the authors' rule
 	halves  map[aimSample]map[string]aimHalfScore
 }
 
@@ -49,10 +49,10 @@ func (s *aim) Read(path string) (Predictions, error) {
 
 // ReadAll implements Mixed.
 func (s *aim) ReadAll(paths []string) ([]Editor, error) {
-	m := &aimReader{aim: s, editors: map[string]*aimPredictions{}, set: map[string]string{}, outputs: map[string]int{},
+	m := &aimReader{aim: s, editors: map[string]*aimPredictions{}, set: map[string]string{}, outputs: map[string][]int{},
 		halves: map[aimSample]map[string]aimHalfScore{}}
 	for i := range s.kind {
-		m.outputs[s.output(i)] = i
+		m.outputs[s.output(i)] = append(m.outputs[s.output(i)], i)
 	}
 	var p problems
 	for _, path := range paths {
@@ -75,6 +75,7 @@ func (s *aim) ReadAll(paths []string) ([]Editor, error) {
 	}
 	var out []Editor
 	for _, name := range m.order {
+		m.editors[name].among = len(m.order)
 		out = append(out, Editor{name, m.editors[name]})
 	}
 	return out, nil

@@ -213,6 +213,9 @@ func undefinedNotes(list []lackingDraws, resamples int, system string) (out []st
 // ("l1: single turn") is as its column.
 func (b *Benchmark) direction(number string) int {
 	column, _, _ := strings.Cut(number, ": ")
+	if isDistance(column) {
+		return -1
+	}
 	for _, lower := range b.Lower {
 		if column == lower || strings.HasPrefix(column, lower+"_") {
 			return -1

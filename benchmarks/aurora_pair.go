@@ -1,6 +1,7 @@
 package benchmarks
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -52,7 +53,8 @@ func loadAuroraPair(o Options) (Set, error) {
 		return nil, err
 	}
 	s := &auroraPairs{epsilon: o.Epsilon}
-	s.pairs = pairs{side: threeSides, rules: auroraRules, answers: []string{"A>B", "B>A", "A=B"}}
+	s.pairs = pairs{side: threeSides, rules: auroraRules, answers: []string{"A>B", "B>A", "A=B"},
+		notes: repeats(rows)}
 	s.find = s.slotsOf
 	s.show = func(i int) ([]CaptionedPicture, string) {
 		a, b := s.items[2*i], s.items[2*i+1]
@@ -68,7 +70,7 @@ func loadAuroraPair(o Options) (Set, error) {
 }
 
 func (s *auroraPairs) readRating(r row, id, root string) error {
-	input, err := r.text("input")
+	input, err := r.filled("input")
 	if err != nil {
 		return err
 	}
@@ -83,6 +85,9 @@ func (s *auroraPairs) readRating(r row, id, root string) error {
 	models, err := r.texts("models")
 	if err != nil {
 		return err
+	}
+	if slices.Contains(gens, "") {
+		return errors.New("a name in gens is empty")
 	}
 	if len(gens) != 2 || len(models) != 2 {
 		return fmt.Errorf("%d gens and %d models: two each were expected", len(gens), len(models))

@@ -1,6 +1,8 @@
 package benchmarks
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -44,23 +46,24 @@ func loadAuroraPoint(o Options) (Set, error) {
 		return nil, err
 	}
 	s := &aurora{byGen: map[string][]int{}}
+	s.notes = repeats(rows)
 	var p problems
 	for i, r := range rows {
 		text := map[string]string{}
 		for _, field := range []string{"input", "gen", "prompt"} {
-			if text[field], err = r.text(field); err != nil {
+			if text[field], err = r.filled(field); err != nil {
 				p.add(r.where, "%v", err)
 			}
 		}
 		score, err := r.number("score")
 		if err != nil || !r.has("score") {
-			p.add(r.where, "score: a number was expected (%v)", err)
+			p.add(r.where, "%v", cmp.Or(err, errors.New("score is null: a number was expected")))
 		} else if err := auroraScale.check("score", score); err != nil {
 			p.add(r.where, "%v", err)
 		}
 		group := -1
 		if r.has("model") {
-			model, err := r.text("model")
+			model, err := r.filled("model")
 			if err != nil {
 				p.add(r.where, "%v", err)
 			}
@@ -68,6 +71,9 @@ func loadAuroraPoint(o Options) (Set, error) {
 				group = len(s.names)
 				s.names = append(s.names, model)
 			}
+		}
+		if named := group >= 0; named != rows[0].has("model") {
+			p.add(r.where, "this row has a model or row 0 has, but not both: per_model_mean wants one of all")
 		}
 		key := Key{ID: strconv.Itoa(i)}
 		s.keys, s.human, s.group = append(s.keys, key), append(s.human, score), append(s.group, group)
@@ -147,7 +153,7 @@ type auroraJSON struct {
 
 func (j *auroraPredictions) Result() *Result {
 	rho, _ := j.correlations(j.scores, j.all())
-	r := &Result{Missing: j.missing(j.scores), Numbers: j.Numbers(j.all()), Scatters: j.scatters(j.scores)}
+	r := &Result{Notes: slices.Clone(j.notes), Missing: j.missing(j.scores), Numbers: j.Numbers(j.all()), Scatters: j.scatters(j.scores)}
 	r.N = len(j.keys) - len(r.Missing)
 	perModel, t := map[string]float64{}, Table{Title: "per model", Columns: []string{"spearman"}}
 	undefined := []string{}

@@ -147,6 +147,14 @@ var (
 	scoreBounds  = bounds{0, 10} // of files that others wrote
 )
 
+// distances are the beginnings of names of metrics of which less is better, in every benchmark.
+var distances = []string{"bg_rmse", "lpips", "l1", "l2"}
+
+// isDistance reports whether less of a metric is better, by its name.
+func isDistance(name string) bool {
+	return slices.ContainsFunc(distances, func(d string) bool { return strings.HasPrefix(name, d) })
+}
+
 // boundsOf are the values of a metric that is known by its name; false of others.
 func boundsOf(name string) (bounds, bool) {
 	switch {

@@ -226,7 +226,7 @@ func valueOf(name string, numbers []Number) float64 {
 func (c *Comparison) Table() Table {
 	t := Table{Title: fmt.Sprintf("differences, 95 %% intervals of %d paired resamples of %d units (seed %d)",
 		c.Resamples, c.Units, c.Seed),
-		Columns: []string{"difference", "low", "high"}}
+		Columns: []string{"difference", "low", "high"}, Mixed: true}
 	for _, d := range c.Differences {
 		t.Rows = append(t.Rows, TableRow{Name: fmt.Sprintf("%s: %s - %s", d.Number, d.System, d.Against),
 			Cells: []float64{float64(d.Difference), float64(d.Low), float64(d.High)}})

@@ -1,6 +1,7 @@
 package benchmarks
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -122,5 +123,139 @@ func TestRankingByDistance(t *testing.T) {
 		if r.Editors[0].Name != "near" || !strings.Contains(strings.Join(r.Notes, "; "), "less of l1 is better") {
 			t.Errorf("%+v", r)
 		}
+	}
+	rows = strings.ReplaceAll(rows, "l1", "lpips_alex") + "\n" + `{"id": "3", "model": "far", "lpips_alex": 0.1}`
+	c := must[*Contest](t)(ReadScores([]string{write(t, "lpips.jsonl", rows)}, "lpips_alex", false))
+	r := must[*Ranking](t)(c.Rank(nil, 0, 1))
+	notes := strings.Join(r.Notes, "; ")
+	if r.Editors[0].Name != "near" || !strings.Contains(notes, "near has lpips_alex for 2 of 3 samples") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Nor is a field of an object within a file's objects, whose second value would hide the first.
+func TestSecondNamesWithin(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name, text string) {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("K/biology/annotation.json", `{"1": {"ori_img": "1.jpg", "ins_en": "a"}}`)
+	put("I/basic_edit.json", `{"1": {"id": "a.png", "prompt": "p", "edit_type": "add"}}`)
+	put("M/biology/metrics.json", `{"1": {"consistency_score": 5, "consistency_score": 1}}`)
+	put("M/result.json", `{"1": "A: 1\nB: 1\nC: 1", "1": "A: 5\nB: 5\nC: 5"}`)
+	put("K2/biology/annotation.json", `{"1": {"ori_img": "1.jpg", "ins_en": "a"}, "1": {"ori_img": "2.jpg", "ins_en": "b"}}`)
+	put("I2/basic_edit.json", `{"1": {"id": "a.png", "prompt": "p", "edit_type": "add", "prompt": "q"}}`)
+	put("R/data_total.json", `[{"index": "t1", "category": "causal_reasoning", "category": "temporal_reasoning"}]`)
+	put("M/eval/aesthetic.json", `[{"name": "o0_edited_amusement.png", "score": 3, "score": 9}]`)
+	in := func(name string) string { return filepath.Join(dir, name) }
+	read := func(s Set, err error, path string) error {
+		if err == nil {
+			_, err = s.Read(path)
+		}
+		return err
+	}
+	kris, err1 := loadKRIS(Options{Data: in("K")})
+	edits, err2 := loadImgEdit(Options{Data: in("I")})
+	aim, err3 := loadAIM(Options{Data: "testdata"})
+	_, err4 := loadKRIS(Options{Data: in("K2")})
+	_, err5 := loadImgEdit(Options{Data: in("I2")})
+	_, err6 := loadRISE(Options{Data: in("R")})
+	for want, err := range map[string]error{
+		`metrics.json: a second "consistency_score"`: read(kris, err1, in("M")),
+		`result.json: a second "1"`:                  read(edits, err2, in("M")),
+		`aesthetic.json: a second "score"`:           read(aim, err3, in("M")),
+		`annotation.json: a second "1"`:              err4,
+		`basic_edit.json: a second "prompt"`:         err5,
+		`data_total.json: a second "category"`:       err6,
+		`a second "valence"`: read(aim, err3, write(t, "c.jsonl",
+			`{"id": 0, "vad": {"valence": 5, "arousal": 5, "dominance": 5, "valence": 1}}`)),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// A sample that the data have twice is refused, and so are ratings by people that do not say whose output they are of.
+func TestWhoseSample(t *testing.T) {
+	entry := `{"original_image": "o.jpg", "edited_image": %q, "edit_type": "x", "edit_prompt": "p", ` +
+		`"target_emotion": {"emotion": "awe", "VAD": [5, 5, 5]}}`
+	data := func(names ...string) Options {
+		var list []string
+		for _, name := range names {
+			list = append(list, fmt.Sprintf(entry, name))
+		}
+		return Options{Data: write(t, "Instructions.json", "["+strings.Join(list, ",")+"]")}
+	}
+	if _, err := loadAIM(data("a.png", "b.png", "a.png")); err == nil || !strings.Contains(err.Error(),
+		`a second sample with the edited_image "a.png" (the first is in Instructions.json[0])`) {
+		t.Error(err)
+	}
+	o := data("a.png", "b.png") // one original and one emotion: one name of an editor's output
+	model := filepath.Join(t.TempDir(), "M")
+	if err := os.MkdirAll(filepath.Join(model, "eval"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(model, "eval", aimBeautyFile), []byte(`[{"name": "o_edited_awe.png", "score": 3}]`),
+		0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := loadSet(t, aimBench, o).Read(model); err == nil || !strings.Contains(err.Error(), "of 2 samples") {
+		t.Error(err)
+	}
+	lines := ""
+	for _, editor := range []string{"A", "B"} {
+		for i, name := range []string{"a.png", "b.png"} {
+			lines += fmt.Sprintf(`{"id": %q, "method": %q, "sc": %d}`+"\n", name, editor, 5+i)
+		}
+	}
+	for who, refused := range map[string]bool{"": true, `, "method": "A"`: false} {
+		o.Human = write(t, "human.jsonl", `{"id": "a.png", "rating": 3`+who+`}`+"\n"+`{"id": "b.png", "rating": 4`+who+`}`)
+		list := must[[]Editor](t)(loadSet(t, aimBench, o).(Mixed).ReadAll([]string{write(t, "c.jsonl", lines)}))
+		failed := strings.Join(list[0].Result().Failed, "; ")
+		if strings.Contains(failed, "whose sample was rated") != refused {
+			t.Errorf("ratings %q: %s", who, failed)
+		}
+	}
+}
+
+// Data that say a row twice count it twice, and the notes tell; what is empty, or named for some rows alone, is refused.
+func TestRepeatedRows(t *testing.T) {
+	const a = `{"input": "i", "prompt": "p", "gen": "g", "score": 2, "model": "m"}`
+	other := func(old, new string) string { return strings.Replace(a, old, new, 1) }
+	for text, want := range map[string]string{
+		"[" + a + "," + a + "," + other(`"g"`, `"h"`) + "]": "",
+		"[" + a + "," + other(`, "model": "m"`, "") + "]":   "d.json[1]: this row has a model or row 0 has",
+		"[" + other(`"g"`, `""`) + "]":                      "d.json[0]: gen is empty",
+		"[" + other(`"i"`, `" "`) + "]":                     "d.json[0]: input is empty",
+	} {
+		set, err := loadAuroraPoint(Options{Data: write(t, "d.json", text)})
+		if want != "" || err != nil {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", text, err)
+			}
+			continue
+		}
+		p := must[Predictions](t)(set.Read(write(t, "p.jsonl", `{"id": 0, "score": 1}`)))
+		if notes := strings.Join(p.Result().Notes, "; "); !strings.Contains(notes, "1 of 3 rows of the data say just what") {
+			t.Errorf("%s: notes %q", text, notes)
+		}
+	}
+	const pair = `{"dimension": "IA", "source_image": "s", "prompt": "p", "winner": "w", "loser": "l", "label": "tie"}`
+	set := loadSet(t, editRewardCompass, Options{Data: write(t, "reward_eval.json", "["+pair+","+pair+"]")})
+	p := must[Predictions](t)(set.Read(write(t, "p.jsonl", `{"id": 0, "left": 1, "right": 1}`)))
+	if notes := strings.Join(p.Result().Notes, "; "); !strings.Contains(notes, "1 of 2 rows of the data") {
+		t.Errorf("notes %q", notes)
+	}
+	fed := loadSet(t, fedBench, Options{BGNorm: "linear:255", Sigma: 0.5})
+	line := strings.Replace(fedLines([]int{1}, 0), `"pq"`, `"clip_i": "0.7", "pq"`, 1)
+	if _, err := fed.Read(write(t, "c.jsonl", line)); err == nil || !strings.Contains(err.Error(), `clip_i is "0.7"`) {
+		t.Error(err)
 	}
 }

@@ -49,6 +49,7 @@ func loadCompass(o Options) (Set, error) {
 		return nil, err
 	}
 	s := &compass{}
+	s.notes = repeats(rows)
 	s.side = map[string]string{"preference": left, "tie": tie}
 	var p problems
 	for _, r := range rows {
@@ -72,10 +73,7 @@ func loadCompass(o Options) (Set, error) {
 func (s *compass) addPair(r row, root string) error {
 	text := map[string]string{}
 	for _, field := range []string{"dimension", "source_image", "prompt", "winner", "loser", "label"} {
-		v, err := r.text(field)
-		if err == nil && v == "" {
-			err = fmt.Errorf("%s is empty", field)
-		}
+		v, err := r.filled(field)
 		if err != nil {
 			return err
 		}

@@ -27,9 +27,8 @@ var emuEdit = &Benchmark{
 		"l1_source: mean |a - b| of values on 0..1, the edit resized (bicubic) to the source's size",
 		"means over the samples of a split, all of them and each task's; the paper does not say which encoders it used",
 	},
-	Flags:    []string{"components", "component", "editors", "by", "images"},
+	Flags:    []string{"components", "component", "editors", "by", "images", "lower"},
 	Load:     loadEmuEdit,
-	Lower:    []string{"l1_source"},
 	Headline: "clip_dir: test",
 }
 

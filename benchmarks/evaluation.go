@@ -107,7 +107,7 @@ type Report struct {
 	Systems    []System
 	Comparison *Comparison    // may be nil
 	Facts      []string       // about the run: scorer, question template, preprocessing, files
-	Extra      map[string]any // added to the JSON of a single system
+	Extra      map[string]any // added to the JSON
 
 	predictions []Predictions // of each system
 	intervals   []measured    // of each system, nil if they were not measured
@@ -245,6 +245,11 @@ func (r *Report) JSON() (any, error) {
 		all := map[string]any{"benchmark": r.Benchmark.Name, "systems": list, "comparison": r.Comparison}
 		if r.asked != nil {
 			all["asked"] = r.asked
+		}
+		for name, v := range r.Extra {
+			if _, known := all[name]; !known {
+				all[name] = v
+			}
 		}
 		return all, nil
 	}

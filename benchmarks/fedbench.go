@@ -39,10 +39,10 @@ var fedBench = &Benchmark{
 			"product of the other two",
 		"2AFC: share of pairs where the better value of a metric is the majority's choice; equal values are wrong",
 	},
-	Flags: []string{"components", "component", "votes", "bg-norm", "sigma", "lower", "images", "editors", "by", "human"},
-	Load:  loadFED,
-	Size:  fedSize,
-	Lower: []string{"bg_rmse"}, Neutral: []string{"reg"}, Headline: "fed_score",
+	Flags:   []string{"components", "component", "votes", "bg-norm", "sigma", "lower", "images", "editors", "by", "human"},
+	Load:    loadFED,
+	Size:    fedSize,
+	Neutral: []string{"reg"}, Headline: "fed_score",
 	Axes: []Axis{{"id", 0, 1}, {"bg", 0, 1}, {"pq", 0, 10}, {"sc", 0, 10}, {"gta", 0, 10}, {"s_reg", 0, 1}},
 }
 
@@ -250,6 +250,10 @@ func (j *fedPredictions) subset() string {
 		kinds := map[string]bool{}
 		for _, s := range j.samples {
 			kinds[s.tags["instructions"]] = true
+		}
+		if kinds[""] && len(kinds) > 1 { // some lines do not say it
+			delete(kinds, "")
+			kinds["not stated"] = true
 		}
 		j.kinds = strings.Join(sortedNames(kinds), " and ")
 	}

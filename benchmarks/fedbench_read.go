@@ -300,13 +300,15 @@ func (s *fedSample) readValues(r row, name string, strict bool) error {
 	}
 	for field, raw := range r.fields { // other metrics, for the comparison with votes
 		v, err := parseNumber(field, raw)
+		b, metric := boundsOf(field)
+		if metric && err == nil {
+			err = b.check(field, v)
+		}
+		if metric && err != nil {
+			return err
+		}
 		if err != nil || known[field] || math.IsNaN(v) {
 			continue
-		}
-		if b, ok := boundsOf(field); ok {
-			if err := b.check(field, v); err != nil {
-				return err
-			}
 		}
 		s.values[field] = v
 	}

@@ -312,6 +312,13 @@ func TestFEDBenchVotes(t *testing.T) {
 	if columns := p.Result().Tables[i].Columns; !slices.Equal(columns, []string{"all (2 pairs)"}) {
 		t.Errorf("columns %q", columns)
 	}
+	text := strings.Replace(string(must[[]byte](t)(os.ReadFile(components))), "{", `{"clip_i": 0.9, `, 2) // of s1 and s2
+	components = write(t, "d.jsonl", text)
+	p = must[Predictions](t)(read(one, `{"a": "s2", "b": "s3", "votes": ["a"]}`))
+	if notes := p.Result().Tables[i].Notes; !slices.Equal(notes, []string{
+		"clip_i is left out: 1 of 2 pairs have no value of it"}) {
+		t.Errorf("notes %q", notes)
+	}
 }
 
 func TestEditorsOfOneName(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"assay/internal/stats"
 )
@@ -120,8 +119,7 @@ type fedVotesJSON struct {
 
 // lowerIsBetter reports whether the smaller value of a metric is the better one: distances, and what --lower names.
 func (s *fed) lowerIsBetter(metric string) bool {
-	return metric == "bg_rmse" || strings.HasPrefix(metric, "lpips") || strings.HasPrefix(metric, "l2") ||
-		slices.Contains(s.lower, metric)
+	return isDistance(metric) || slices.Contains(s.lower, metric)
 }
 
 // agreement computes the 2AFC accuracy of every metric that all compared samples have, for each aspect of the votes,
@@ -173,7 +171,9 @@ func (j *fedPredictions) agreement() (map[string]fedVotesJSON, Table) {
 		out[name] = fedVotesJSON{n[aspect], map[string]Value{}}
 	}
 	for _, m := range sortedNames(metrics) {
-		if metrics[m] != total { // some pair lacks it
+		if metrics[m] != total {
+			t.Notes = append(t.Notes, fmt.Sprintf("%s is left out: %d of %d pairs have no value of it", m, total-metrics[m],
+				total))
 			continue
 		}
 		line := TableRow{Name: m}

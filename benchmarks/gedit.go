@@ -29,7 +29,7 @@ var gEditBench = &Benchmark{
 		"score: a scorer's, averaged the same way",
 		"pictures are first resized to an area of 512 x 512 (bicubic), as the authors do before they ask",
 	},
-	Flags:    []string{"components", "component", "editors", "by"},
+	Flags:    []string{"components", "component", "editors", "by", "lower"},
 	Load:     loadGEdit,
 	Headline: "G_O: en",
 }

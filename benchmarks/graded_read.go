@@ -61,6 +61,12 @@ func (s *graded) ReadAll(paths []string) ([]Editor, error) {
 	if len(out) == 0 {
 		return nil, fmt.Errorf("nothing was measured of the editors: give --components, --component, --scorer or --judge")
 	}
+	for _, editor := range s.editors {
+		if j := found[editorName(editor)]; j == nil || len(j.values) == 0 {
+			first := out[0].Predictions.(*gradedPredictions)
+			first.notes = append(first.notes, "nothing was measured of "+editorName(editor)+", which is left out")
+		}
+	}
 	return out, nil
 }
 

@@ -148,7 +148,8 @@ func TestDirectionOfParts(t *testing.T) {
 	if view := sortedView(r, table); view.Rows[0].Name != "near" {
 		t.Errorf("%s comes first", view.Rows[0].Name)
 	}
-	for number, want := range map[string]int{"l1_source: test": -1, "clip_dir: test": 1, "l1_source": -1} {
+	for number, want := range map[string]int{"l1_source: test": -1, "clip_dir: test": 1, "l1_source": -1,
+		"lpips: test": -1, "bg_rmse": -1} {
 		if got := emuEdit.direction(number); got != want {
 			t.Errorf("%s: %d", number, got)
 		}

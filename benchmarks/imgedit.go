@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -28,7 +27,7 @@ var imgEditBench = &Benchmark{
 		"score: a scorer's or a judge's",
 		"NUMBER: all is the mean over all samples, NUMBER: mean of kinds that over the 9 kinds: papers print either",
 	},
-	Flags:    []string{"components", "component", "editors", "by", "images"},
+	Flags:    []string{"components", "component", "editors", "by", "images", "lower"},
 	Load:     loadImgEdit,
 	Headline: "published: all",
 }
@@ -41,17 +40,13 @@ func loadImgEdit(o Options) (Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
 	var entries map[string]struct {
 		ID     string `json:"id"`
 		Prompt string `json:"prompt"`
 		Kind   string `json:"edit_type"`
 	}
-	if err := json.Unmarshal(raw, &entries); err != nil {
-		return nil, fmt.Errorf("%s: %w: {KEY: {id, prompt, edit_type}} was expected", path, err)
+	if err := readJSON(path, &entries, "{KEY: {id, prompt, edit_type}}"); err != nil {
+		return nil, err
 	}
 	if err := differentEditors(o.Editors); err != nil {
 		return nil, err
@@ -135,15 +130,11 @@ func (j imgEditPredictions) Result() *Result {
 // readImgEditResult reads the answers in an editor's result.json.
 func readImgEditResult(editor string, j *gradedPredictions) error {
 	path := filepath.Join(editor, "result.json")
-	raw, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	var texts map[string]json.RawMessage
+	if err := readJSON(path, &texts, "{KEY: TEXT}"); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
 		return err
-	}
-	var texts map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &texts); err != nil {
-		return fmt.Errorf("%s: %w: {KEY: TEXT} was expected", path, err)
 	}
 	var p problems
 	failed, odd := 0, 0

@@ -167,7 +167,8 @@ func OpenJudge(j *textjudge.Judge, workers int, closer func() error) (*Scorer, e
 			s.said = sayer{j, max(workers, 1)}.say
 		}
 	}
-	s.Name, s.Fingerprint, s.Settings, s.Prompts = j.Config.Name, j.Fingerprint(), j.Words(), j.Prompts()
+	s.Name = fmt.Sprintf("%s (%s)", j.Config.Name, j.Config.Rule) // judges of one name differ in their rules
+	s.Fingerprint, s.Settings, s.Prompts = j.Fingerprint(), j.Words(), j.Prompts()
 	return s, nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -37,7 +36,7 @@ var krisBench = &Benchmark{
 		"parts: overall, 3 kinds of knowledge, 7 dimensions",
 		"score: a scorer's, over samples with one source; a judge's that is shown several, over all",
 	},
-	Flags:    []string{"components", "component", "editors", "by"},
+	Flags:    []string{"components", "component", "editors", "by", "lower"},
 	Load:     loadKRIS,
 	Size:     1267,
 	Headline: "kris: overall",
@@ -160,15 +159,11 @@ func krisMean(v map[string]float64, judged bool) float64 {
 // addKRIS adds the samples of a category, whose folder need not be there.
 func (s *graded) addKRIS(folder, category string, parts []string, p *problems) error {
 	path := filepath.Join(folder, "annotation.json")
-	raw, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	var entries map[string]krisEntry
+	if err := readJSON(path, &entries, "{ID: {ori_img, ins_en}}"); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
 		return err
-	}
-	var entries map[string]krisEntry
-	if err := json.Unmarshal(raw, &entries); err != nil {
-		return fmt.Errorf("%s: %w: {ID: {ori_img, ins_en}} was expected", path, err)
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(entries), naturally) {
 		e := entries[id]
@@ -255,15 +250,11 @@ func readKRISMetrics(editor string, j *gradedPredictions) error {
 	var p problems
 	for _, category := range j.groups {
 		path := filepath.Join(editor, category, "metrics.json")
-		raw, err := os.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) {
+		var entries map[string]map[string]json.RawMessage
+		if err := readJSON(path, &entries, "{ID: {consistency_score, ...}}"); errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
 			return err
-		}
-		var entries map[string]map[string]json.RawMessage
-		if err := json.Unmarshal(raw, &entries); err != nil {
-			return fmt.Errorf("%s: %w: {ID: {consistency_score, ...}} was expected", path, err)
 		}
 		for _, id := range slices.SortedFunc(maps.Keys(entries), naturally) {
 			i, ok := j.index[category+"/"+id]

@@ -1,7 +1,6 @@
 package benchmarks
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,9 +29,8 @@ var magicBrush = &Benchmark{
 		"single turn: all turns, each edited from the true picture before it; multi-turn: the last picture of each " +
 			"session against the last wanted result; means over pictures",
 	},
-	Flags:    []string{"components", "component", "editors", "by"},
+	Flags:    []string{"components", "component", "editors", "by", "lower"},
 	Load:     loadMagicBrush,
-	Lower:    []string{"l1", "l2"},
 	Headline: "l1: single turn",
 }
 
@@ -164,13 +162,9 @@ func readTurns(folder string) (map[string]magicBrushTurn, error) {
 	if !exists(path) {
 		return nil, nil
 	}
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
 	var list []magicBrushTurn
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("%s: %w: [{input, output, instruction}] was expected", path, err)
+	if err := readJSON(path, &list, "[{input, output, instruction}]"); err != nil {
+		return nil, err
 	}
 	out := map[string]magicBrushTurn{}
 	for _, t := range list {
@@ -190,12 +184,5 @@ func readMagicBrushCaptions(folder string) (out map[string]map[string]string, er
 		return nil, nil
 	}
 	path := filepath.Join(folder, names[at])
-	raw, err := os.ReadFile(path)
-	if err == nil {
-		err = json.Unmarshal(raw, &out)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w: {ID: {FILE: CAPTION}} was expected", path, err)
-	}
-	return out, nil
+	return out, readJSON(path, &out, "{ID: {FILE: CAPTION}}")
 }

@@ -25,6 +25,7 @@ type pairs struct {
 	find    func(Key) ([]slot, error) // instead of bySide
 	show    func(pair int) ([]CaptionedPicture, string)
 	index   map[string]int
+	notes   []string // on the data
 }
 
 // slot is one side of a pair.
@@ -303,7 +304,7 @@ func (j *pairsPredictions) result(benchmark string) *Result {
 	for i := range units {
 		units[i] = i
 	}
-	r := &Result{Numbers: j.Numbers(units)}
+	r := &Result{Notes: slices.Clone(j.notes), Numbers: j.Numbers(units)}
 	votes := map[string]int{}
 	for i, id := range j.ids {
 		votes[j.human[i]]++

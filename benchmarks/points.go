@@ -16,8 +16,9 @@ type points struct {
 	human []float64
 	group []int // of the item: the method of a correlation per method
 	names []string
-	units [][]int // items of each unit of resampling
-	truth string  // what the human values are called, "" for "human"
+	units [][]int  // items of each unit of resampling
+	truth string   // what the human values are called, "" for "human"
+	notes []string // on the data
 }
 
 // readScores reads lines of {id, model, field: number} into one score per item, NaN where missing. find returns the

@@ -130,6 +130,18 @@ func ReadScores(paths []string, number string, lower bool) (*Contest, error) {
 		c.notes = append(c.notes, fmt.Sprintf("%d of %d samples have one editor only, and compare nothing", lacking,
 			len(order)))
 	}
+	for i, name := range c.editors {
+		n := 0
+		for _, s := range samples {
+			if _, ok := s[i]; ok {
+				n++
+			}
+		}
+		if n < len(order) {
+			c.notes = append(c.notes, fmt.Sprintf("%s has %s for %d of %d samples, and is compared on these alone", name, number,
+				n, len(order)))
+		}
+	}
 	return c, p.err()
 }
 

@@ -3,7 +3,6 @@ package benchmarks
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -93,33 +92,70 @@ func appendRow(rows []row, where string, text []byte, p *problems) []row {
 	return append(rows, row{where: where, fields: fields})
 }
 
-// readObject reads a JSON object. A second field of one name is an error: it would hide the first.
-func readObject(text []byte) (map[string]json.RawMessage, error) {
-	var whole json.RawMessage
-	if err := json.Unmarshal(text, &whole); err != nil { // nothing behind it, either
+// readObject reads a JSON object, in which no name is there twice.
+func readObject(text []byte) (fields map[string]json.RawMessage, err error) {
+	if err := json.Unmarshal(text, &fields); err != nil {
 		return nil, err
 	}
-	d := json.NewDecoder(bytes.NewReader(whole))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, cmp.Or(err, fmt.Errorf("it begins with %v", t))
+	if fields == nil {
+		return nil, errors.New("it is null")
 	}
-	fields := map[string]json.RawMessage{}
+	return fields, namesOnce(text)
+}
+
+// readJSON reads a file of one JSON value, in which no name is there twice in an object. want says what was expected.
+func readJSON(path string, v any, want string) error {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err = json.Unmarshal(raw, v); err == nil {
+		err = namesOnce(raw)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s was expected", path, err, want)
+	}
+	return nil
+}
+
+// namesOnce refuses a JSON value with an object that has two fields of one name: the second would hide the first.
+func namesOnce(raw []byte) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	return namesOnceIn(d)
+}
+
+// namesOnceIn does it for the next value.
+func namesOnceIn(d *json.Decoder) error {
+	t, err := d.Token()
+	if err != nil {
+		return err
+	}
+	var names map[any]bool
+	switch t {
+	case json.Delim('{'):
+		names = map[any]bool{}
+	case json.Delim('['):
+	default:
+		return nil
+	}
 	for d.More() {
-		t, err := d.Token()
-		if err != nil {
-			return nil, err
+		if names != nil {
+			name, err := d.Token()
+			if err != nil {
+				return err
+			}
+			if names[name] {
+				return fmt.Errorf("a second %q", name)
+			}
+			names[name] = true
 		}
-		name, _ := t.(string) // keys are strings
-		if _, twice := fields[name]; twice {
-			return nil, fmt.Errorf("a second %q", name)
+		if err := namesOnceIn(d); err != nil {
+			return err
 		}
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return nil, err
-		}
-		fields[name] = value
 	}
-	return fields, nil
+	_, err = d.Token() // the bracket at its end
+	return err
 }
 
 // has reports whether a field is there and not null.
@@ -166,6 +202,15 @@ func (r row) text(field string) (string, error) {
 		return "", fmt.Errorf("%s is %s: a string was expected", field, brief(v))
 	}
 	return s, nil
+}
+
+// filled returns a string field that is not empty.
+func (r row) filled(field string) (string, error) {
+	s, err := r.text(field)
+	if err == nil && strings.TrimSpace(s) == "" {
+		err = fmt.Errorf("%s is empty", field)
+	}
+	return s, err
 }
 
 // number returns a number field; NaN and no error when it is null.
@@ -237,6 +282,26 @@ func (r row) object(field string) (map[string]string, error) {
 		return nil, fmt.Errorf("%s is %s: an object of strings was expected", field, brief(r.fields[field]))
 	}
 	return m, nil
+}
+
+// repeats says how many rows say just what an earlier one says; nothing if none does.
+func repeats(rows []row) []string {
+	seen, n := map[string]bool{}, 0
+	for _, r := range rows {
+		text, err := json.Marshal(r.fields) // keys come sorted
+		if err != nil {
+			continue
+		}
+		if seen[string(text)] {
+			n++
+		}
+		seen[string(text)] = true
+	}
+	if n == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d of %d rows of the data say just what an earlier row says, and count again", n,
+		len(rows))}
 }
 
 func brief(v json.RawMessage) string {

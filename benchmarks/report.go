@@ -47,28 +47,59 @@ func (r *Result) number(name string) float64 {
 	return math.NaN()
 }
 
-// tables are all tables of the report: the summary, the differences, and each system's own.
-func (r *Report) tables() []Table {
-	out := append([]Table{r.Summary()}, r.Apart()...)
+// markdown writes all tables: the summary, what stands apart, leaderboards, the differences, and each system's own,
+// with what the reader must know of them.
+func (r *Report) markdown(w io.Writer) {
+	list := func(lines []string) {
+		for _, line := range lines {
+			fmt.Fprintf(w, "- %s\n", line)
+		}
+		if len(lines) > 0 {
+			fmt.Fprintln(w)
+		}
+	}
+	r.Summary().Markdown(w)
+	list(r.Remarks())
+	for _, t := range r.Apart() {
+		t.Markdown(w)
+	}
 	for _, b := range r.Boards() {
-		out = append(out, b.Summary())
+		b.Summary().Markdown(w)
+		list(b.Remarks())
 	}
 	if r.Comparison != nil {
-		out = append(out, r.Comparison.Table())
+		t := r.Comparison.Table()
+		t.Notes = r.Comparison.Notes
+		t.Markdown(w)
 	}
 	for _, s := range r.Systems {
-		own := slices.Concat(s.Result.Agreement, s.Result.Tables)
-		for _, c := range s.Result.Confusions {
-			t := c.Table()
-			t.Title = "confusion (rows: truth, columns: predicted): " + t.Title
-			own = append(own, t)
-		}
-		for _, t := range own {
+		title := func(t Table) Table {
 			if len(r.Systems) > 1 {
 				t.Title = s.Name + ": " + t.Title
 			}
-			out = append(out, t)
+			return t
 		}
+		fmt.Fprintf(w, "%s: %d predictions used.\n\n", s.Name, s.Result.N)
+		list(s.Result.remarks())
+		for _, t := range slices.Concat(s.Result.Agreement, s.Result.Tables) {
+			title(t).Markdown(w)
+		}
+		for _, c := range s.Result.Confusions {
+			t := c.Table()
+			t.Title = "confusion (rows: truth, columns: predicted): " + t.Title
+			title(t).Markdown(w)
+		}
+	}
+}
+
+// remarks are what the reader must know of a result: notes, what could not be computed, and what is missing.
+func (r *Result) remarks() []string {
+	out := slices.Clone(r.Notes)
+	for _, failed := range r.Failed {
+		out = append(out, "not computed: "+failed)
+	}
+	if n := len(r.Missing); n > 0 {
+		out = append(out, fmt.Sprintf("missing: %d without a prediction: %v", n, r.Missing[:min(n, 10)]))
 	}
 	return out
 }
@@ -92,15 +123,7 @@ func (r *Report) Write(dir string) error {
 		"index.html":  func(w io.Writer) error { return reportTemplate.Execute(w, r) },
 		"results.csv": summary.WriteCSV,
 		"results.md": func(w io.Writer) error {
-			for i, t := range r.tables() {
-				t.Markdown(w)
-				if i > 0 {
-					continue
-				}
-				for _, remark := range r.Remarks() {
-					fmt.Fprintf(w, "- %s\n\n", remark)
-				}
-			}
+			r.markdown(w)
 			return nil
 		},
 		"results.json": func(w io.Writer) error {

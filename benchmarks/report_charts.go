@@ -55,7 +55,7 @@ func barsOf(r *Report) *barsView {
 	v := &barsView{Title: t.Columns[at]}
 	for _, row := range rows {
 		x := row.Cells[at]
-		b := barView{Name: row.Name, Own: !row.Printed, Value: fmt.Sprintf("%.*f", t.digits(at), x) + row.mark(at),
+		b := barView{Name: row.Name, Own: !row.Printed, Value: fmt.Sprintf("%.*f", digitsOf(t.column(at)), x) + row.mark(at),
 			Left: percent(min(0, x)), Width: max(0.2, percent(max(0, x))-percent(min(0, x)))}
 		if row.bounded(at) {
 			b.Bounded, b.Low = true, percent(row.Bounds[at].Low)

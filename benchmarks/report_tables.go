@@ -87,11 +87,21 @@ func first[T any](list []T, at int) []T {
 	return slices.Insert(list, 0, v)
 }
 
-// sortColumn is the column that a table is sorted by, -1 for none.
+// sortColumn is the column that a table is sorted by, -1 for none. Columns in which no system has a number do not count
+// where others have some.
 func (b *Benchmark) sortColumn(t Table) int {
 	first := -1
+	lacks := func(column int) bool {
+		return !slices.ContainsFunc(t.Rows, func(r TableRow) bool {
+			return !r.Printed && r.ranked() && column < len(r.Cells) && !math.IsNaN(r.Cells[column])
+		})
+	}
+	empty := make([]bool, len(t.Columns))
+	for i := range empty {
+		empty[i] = lacks(i)
+	}
 	for i, better := range t.Better {
-		if better == 0 {
+		if better == 0 || empty[i] && slices.Contains(empty, false) {
 			continue
 		}
 		if b.Headline != "" && (t.Columns[i] == b.Headline || strings.HasPrefix(t.Columns[i], b.Headline+" ") ||
@@ -114,7 +124,7 @@ func (r *Report) view(t Table) tableView {
 	ranks := t.ranks()
 	digits := make([]int, len(t.Columns))
 	for i := range t.Columns {
-		digits[i] = t.digits(i)
+		digits[i] = digitsOf(t.column(i))
 	}
 	for k, row := range t.Rows {
 		line := rowView{Name: row.Name}
@@ -125,7 +135,11 @@ func (r *Report) view(t Table) tableView {
 			line.Class = "own"
 		}
 		for i := range t.Columns {
-			line.Cells = append(line.Cells, row.view(i, digits[i], ranks[k][i]))
+			n := digits[i]
+			if t.Mixed {
+				n = digitsOf(row.Cells)
+			}
+			line.Cells = append(line.Cells, row.view(i, n, ranks[k][i]))
 		}
 		v.Rows = append(v.Rows, line)
 	}
@@ -146,15 +160,23 @@ func (r TableRow) view(i, digits, rank int) cellView {
 	return c
 }
 
-// digits is how many a column's numbers have behind the point: none for counts, else three significant ones or so of
-// the largest.
-func (t Table) digits(column int) int {
-	largest, whole := 0.0, true
+// column are the numbers of a column.
+func (t Table) column(at int) (out []float64) {
 	for _, r := range t.Rows {
-		if column < len(r.Cells) && !math.IsNaN(r.Cells[column]) {
-			largest = max(largest, math.Abs(r.Cells[column]))
-			whole = whole && r.Cells[column] == math.Trunc(r.Cells[column])
+		if at < len(r.Cells) {
+			out = append(out, r.Cells[at])
 		}
+	}
+	return out
+}
+
+// digitsOf is how many digits numbers have behind the point: none for counts, else three significant ones or so of the
+// largest.
+func digitsOf(numbers []float64) int {
+	largest, whole := 0.0, true
+	for _, v := range defined(numbers) {
+		largest = max(largest, math.Abs(v))
+		whole = whole && v == math.Trunc(v)
 	}
 	switch {
 	case whole && largest >= 2:
@@ -163,8 +185,10 @@ func (t Table) digits(column int) int {
 		return 1
 	case largest >= 2:
 		return 2
+	case largest >= 0.02 || largest == 0:
+		return 3
 	}
-	return 3
+	return 4
 }
 
 // rule is a rule of a benchmark as a page lists it.

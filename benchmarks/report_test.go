@@ -92,9 +92,13 @@ func TestReportRanks(t *testing.T) {
 	}
 	// of distances the smaller one is the better one
 	low := Table{Columns: []string{"d"}, Better: []int{-1}, Rows: []TableRow{{Name: "a", Cells: []float64{3}},
-		{Name: "b", Cells: []float64{2}}, {Name: "human", Cells: []float64{1}}}}
+		{Name: "b", Cells: []float64{2}}, {Name: "human", Cells: []float64{1}, Printed: true}}}
 	if got := low.ranks(); got[0][0] != 2 || got[1][0] != 1 || got[2][0] != 0 {
 		t.Errorf("ranks %v", got)
+	}
+	low.Rows[2] = TableRow{Name: "human-edit", Cells: []float64{1}} // an editor of that name
+	if got := low.ranks(); got[0][0] != 0 || got[1][0] != 2 || got[2][0] != 1 {
+		t.Errorf("ranks of an editor called human-edit: %v", got)
 	}
 	var page strings.Builder
 	if err := reportTemplate.Execute(&page, r); err != nil {

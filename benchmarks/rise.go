@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,7 +34,7 @@ var riseBench = &Benchmark{
 			"program since 13 April 2026, and their numbers since then)",
 		"means over samples; a scorer's numbers are called score",
 	},
-	Flags:    []string{"components", "component", "editors", "by", "images"},
+	Flags:    []string{"components", "component", "editors", "by", "images", "lower"},
 	Load:     loadRISE,
 	Counted:  []string{"accuracy", accuracySince},
 	Headline: "rise: overall",
@@ -101,12 +100,8 @@ func (e *riseEntry) states() bool { return len(e.Free) > 0 && string(e.Free) != 
 
 // readRISE reads the samples.
 func readRISE(path string) (entries []riseEntry, err error) {
-	raw, err := os.ReadFile(path)
-	if err != nil {
+	if err := readJSON(path, &entries, "[{index, category, instruction, image}]"); err != nil {
 		return nil, err
-	}
-	if err := json.Unmarshal(raw, &entries); err != nil {
-		return nil, fmt.Errorf("%s: %w: [{index, category, instruction, image}] was expected", path, err)
 	}
 	if len(entries) == 0 {
 		return nil, fmt.Errorf("%s is empty", path)

@@ -19,6 +19,7 @@ type Table struct {
 	Better  []int    // of a column: 1 if more is better, -1 if less is, 0 if neither; may be shorter than Columns
 	Rows    []TableRow
 	Notes   []string // shown below the title
+	Mixed   bool     // every row is of a number of its own, and has its own digits
 }
 
 // TableRow is one row: Cells holds one value per column of the table.
@@ -33,12 +34,12 @@ type TableRow struct {
 
 // ranked reports whether a row takes part in a ranking: what people and guesses get is for orientation.
 func (r TableRow) ranked() bool {
-	for _, reference := range []string{"human", "Human", "random", "expected of"} {
-		if strings.HasPrefix(r.Name, reference) {
-			return false
-		}
+	if !r.Printed {
+		return r.Name != "random" && r.Name != "constant"
 	}
-	return true
+	return !slices.ContainsFunc([]string{"human", "Human", "random", "expected of"}, func(reference string) bool {
+		return strings.HasPrefix(r.Name, reference)
+	})
 }
 
 func (r TableRow) cell(i int, undefined string) string {

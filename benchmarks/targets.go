@@ -1,9 +1,7 @@
 package benchmarks
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 )
 
@@ -26,14 +24,7 @@ func readHubLookup(flag, folder string) (path string, lookup map[string]hubEdit,
 	if path, err = locate(folder, "dataset_lookup.json"); err != nil {
 		return "", nil, fmt.Errorf("%s: %w", flag, err)
 	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return "", nil, err
-	}
-	if err := json.Unmarshal(b, &lookup); err != nil {
-		return "", nil, fmt.Errorf("%s: %w: {id: {\"instruction\": ...}} was expected", path, err)
-	}
-	return path, lookup, nil
+	return path, lookup, readJSON(path, &lookup, `{id: {"instruction": ...}}`)
 }
 
 // openHubTargets indexes the samples of a folder.

@@ -179,7 +179,8 @@ func (f *benchFlags) add(c *cobra.Command, b *benchmarks.Benchmark) {
 		case "sigma":
 			flags.Float64Var(&f.Sigma, name, f.Sigma, "tolerance of the expression gain")
 		case "lower":
-			flags.StringSliceVar(&f.Lower, name, nil, "metrics of which less is better, beside bg_rmse, lpips... and l2...")
+			flags.StringSliceVar(&f.Lower, name, nil, "metrics of which less is better, beside bg_rmse, lpips..., "+
+				"l1... and l2...")
 		}
 	}
 }

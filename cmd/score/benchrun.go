@@ -18,6 +18,11 @@ import (
 )
 
 func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
+	if len(f.Lower) > 0 {
+		own := *b
+		own.Lower = slices.Concat(b.Lower, f.Lower)
+		b = &own
+	}
 	r := &benchmarks.Report{Benchmark: b, Extra: map[string]any{}}
 	if f.means != "" {
 		if err := alone(c, "--means computes the overall score from the means alone", "means", "report"); err != nil {
@@ -400,9 +405,10 @@ func (f *benchFlags) openScorer(c *cobra.Command, kind benchmarks.Similarity) (*
 		}
 		s, err := benchmarks.OpenJudge(j, m.workers(&f.runtime.answers), m.Close)
 		if err != nil {
-			err = errors.Join(cli.Usage(err), m.Close())
+			return nil, errors.Join(cli.Usage(err), m.Close())
 		}
-		return s, err
+		s.Name += f.runtime.asked()
+		return s, nil
 	}
 	if kind.Name == "" {
 		o, err := f.runtime.options()

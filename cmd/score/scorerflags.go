@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -131,6 +132,21 @@ func (f *scorerFlags) openJudge(c *cobra.Command) (*textjudge.Judge, *chatModel,
 		return nil, nil, err
 	}
 	return j, m, nil
+}
+
+// asked names the model that a judge asks, and the prompts that it asks with if they are not the judge's own.
+func (f *scorerFlags) asked() string {
+	name := f.answers.model
+	if name == "" && f.answers.local.backbone != "" {
+		name = filepath.Base(filepath.Clean(f.answers.local.backbone))
+	} else if name == "" {
+		name = systemName(f.answers.server)
+	}
+	text := " by " + name
+	if f.settings.Copy != "" {
+		text += ", prompts of " + filepath.Base(filepath.Clean(f.settings.Copy))
+	}
+	return text
 }
 
 // judgeOver opens a judge over a model.

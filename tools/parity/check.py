@@ -269,6 +269,15 @@ def check_page(work):
         return page.check(browser, url, source, edit, instruction, work)
 
 
+def check_report(work):
+    """The reports of score bench in headless Chromium: on a desktop, dark, on a phone, and printed."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if not browser:
+        return "left out: there is no Chromium here"
+    import report
+    return report.check(browser, SCORE, work)
+
+
 def check_encoders(work):
     """CLIP-D, CLIP-I, CLIP-T and DINO-I of the small encoders in backbones/, beside those of their embeddings in transformers."""
     import torch
@@ -355,7 +364,7 @@ def check_chat(work):
 
 
 CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_parts, check_tables, check_encoders,
-    check_backbone, check_configs, check_client, check_toy, check_page, check_chat)}
+    check_backbone, check_configs, check_client, check_toy, check_page, check_report, check_chat)}
 
 
 def main():
