@@ -39,7 +39,7 @@ func main() {
 	folder := flag.String("folder", "build/scale", "folder for pictures, tables and the store of digests")
 	child := flag.Int("child", 0, "score the table of so many rows, and print what it took")
 	scorer := flag.String("scorer", "", "scorer directory; none: one that computes nothing")
-	heap := flag.String("heap", "", "folder for heap profiles, taken behind the last row of each table")
+	heap := flag.String("heap", "", "folder for heap profiles, taken of each table when all rows are scored, and when they are written")
 	out := flag.String("out", "", "files to write, too: what is named so, with .json and .md behind it")
 	budget := flag.Duration("budget", time.Hour, "after which no other table is begun")
 	flag.Parse()
@@ -252,7 +252,7 @@ func (m *measuring) score(rows int) error {
 			looked = m.look(&r)
 		}
 	}})
-	if err = errors.Join(err, looked); err != nil {
+	if err = errors.Join(err, looked, m.profile(fmt.Sprintf("rows-%d-written.pprof", rows))); err != nil {
 		return err
 	}
 	if done.Scored != rows {
@@ -292,10 +292,15 @@ func (m *measuring) look(r *result) error {
 	var now runtime.MemStats
 	runtime.ReadMemStats(&now)
 	r.Scored, r.Live = resident/1024, float64(now.HeapAlloc)/(1<<20)
+	return m.profile(fmt.Sprintf("rows-%d-scored.pprof", r.Rows))
+}
+
+// profile keeps what the last collection of garbage left, if that is wanted.
+func (m *measuring) profile(name string) error {
 	if m.heap == "" {
 		return nil
 	}
-	f, err := os.Create(filepath.Join(m.heap, fmt.Sprintf("rows-%d.pprof", r.Rows)))
+	f, err := os.Create(filepath.Join(m.heap, name))
 	if err != nil {
 		return err
 	}
