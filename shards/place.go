@@ -42,7 +42,10 @@ func (d disk) path(name string) string { return filepath.Join(string(d), name) }
 
 func (d disk) has(name string) (bool, error) {
 	_, err := os.Lstat(d.path(name))
-	return err == nil, nil
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func (d disk) read(name string) ([]byte, error) { return os.ReadFile(d.path(name)) }

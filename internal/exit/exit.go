@@ -6,13 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"syscall"
 )
 
 // The exit codes of every command.
 const (
 	Done        = 0 // all went well
 	Failed      = 1 // something went wrong
-	Wrong       = 2 // wrong usage or configuration: nothing was begun
+	Wrong       = 2 // wrong usage or configuration: nothing was begun, and the same command fails again
 	Interrupted = 3 // stopped by the user, state saved
 )
 
@@ -82,10 +84,17 @@ func Code(err error) int {
 		return Done
 	case errors.Is(err, ErrInterrupted):
 		return Interrupted
-	case errors.As(err, &usage) && !errors.Is(err, context.Canceled):
+	case errors.As(err, &usage) && !errors.Is(err, context.Canceled) && !failing(err):
 		return Wrong
 	}
 	return Failed
+}
+
+// failing tells whether the machine failed at a call: what the user wrote was not even read, and may be right.
+func failing(err error) bool {
+	var number syscall.Errno
+	return errors.As(err, &number) && slices.Contains([]syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EDQUOT,
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ESTALE, syscall.ETIMEDOUT}, number)
 }
 
 // Problems returns the single problems of an error that holds several, nil for any other.

@@ -2,21 +2,24 @@ package journal
 
 import (
 	"bufio"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 )
 
-// Index is what became of the rows of a table, in a journal on disk: in memory each row takes eight bytes, however
-// long its result is. It is safe for concurrent use.
+// Index is what became of the rows of a table, in a journal on disk: in memory each row takes a bit, however long its
+// result is. It is safe for concurrent use.
 type Index[Result any] struct {
 	journal *Journal[Result]
 	place   func(Result) int
 
 	mu    sync.Mutex     // of what follows
-	at    []int64        // by row: where its line begins; 0: it has none, since the head begins there
+	has   []uint64       // a bit for each row: it is in the journal
+	at    *os.File       // by row: where its line begins, in eight bytes; the file has no name
 	held  map[int]Result // rows that are not in the journal
 	count int
 }
@@ -26,33 +29,67 @@ type Index[Result any] struct {
 func OpenIndex[Result any](
 	path string, head any, rows int, place func(Result) int, keep func(Result) bool,
 ) (*Index[Result], error) {
-	x := &Index[Result]{place: place, at: make([]int64, rows), held: map[int]Result{}}
+	x := &Index[Result]{place: place, has: make([]uint64, (rows+63)/64), held: map[int]Result{}}
+	var lost error
+	begin := func() (err error) {
+		x.at, err = nameless(path + ".index")
+		return err
+	}
 	var err error
-	x.journal, err = openEach(path, head, func(r Result, at int64) {
-		if i := place(r); i >= 0 && i < rows && keep(r) {
-			x.set(i, at)
+	x.journal, err = openEach(path, head, begin, func(r Result, at int64) {
+		if i := place(r); i >= 0 && i < rows && keep(r) && lost == nil {
+			lost = x.set(i, at)
 		}
 	})
-	if err != nil {
+	if err = errors.Join(err, lost); err != nil {
+		if x.journal != nil {
+			err = errors.Join(err, x.journal.Close())
+		}
+		if x.at != nil {
+			err = errors.Join(err, x.at.Close())
+		}
 		return nil, err
 	}
 	return x, nil
 }
 
-func (x *Index[Result]) set(row int, at int64) {
-	if _, ok := x.held[row]; !ok && x.at[row] == 0 {
+// nameless makes an empty file that is gone when it is closed, however the process ends. Nobody else makes one of that
+// name meanwhile.
+func nameless(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(path); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// set says where the line of a row begins.
+func (x *Index[Result]) set(row int, at int64) error {
+	if _, err := x.at.WriteAt(binary.LittleEndian.AppendUint64(nil, uint64(at)), 8*int64(row)); err != nil {
+		return err
+	}
+	if !x.there(row) {
 		x.count++
 	}
 	delete(x.held, row)
-	x.at[row] = at
+	x.has[row/64] |= 1 << (row % 64)
+	return nil
+}
+
+// there tells whether a row has a result. x.mu is held.
+func (x *Index[Result]) there(row int) bool {
+	_, held := x.held[row]
+	return held || x.has[row/64]>>(row%64)&1 > 0
 }
 
 // Has tells whether a row has a result.
 func (x *Index[Result]) Has(row int) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	_, held := x.held[row]
-	return held || x.at[row] != 0
+	return x.there(row)
 }
 
 // Len is the number of rows that have a result.
@@ -71,7 +108,9 @@ func (x *Index[Result]) Write(results ...Result) error {
 		return err
 	}
 	for k, r := range results {
-		x.set(x.place(r), starts[k])
+		if err := x.set(x.place(r), starts[k]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -81,7 +120,7 @@ func (x *Index[Result]) Hold(r Result) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	i := x.place(r)
-	if _, ok := x.held[i]; !ok && x.at[i] == 0 {
+	if !x.there(i) {
 		x.count++
 	}
 	x.held[i] = r
@@ -91,13 +130,16 @@ func (x *Index[Result]) Hold(r Result) {
 func (x *Index[Result]) Get(row int) (r Result, ok bool, err error) {
 	x.mu.Lock()
 	held, ok := x.held[row]
-	at, size := x.at[row], x.journal.file.Size()
+	there, size := x.there(row), x.journal.file.Size()
 	x.mu.Unlock()
-	if ok || at == 0 {
+	if ok || !there {
 		return held, ok, nil
 	}
-	f := x.journal.file
-	line, err := bufio.NewReaderSize(io.NewSectionReader(f.file, at, size-at), 512).ReadBytes('\n')
+	f, line, where := x.journal.file, []byte(nil), make([]byte, 8)
+	if _, err = x.at.ReadAt(where, 8*int64(row)); err == nil {
+		at := int64(binary.LittleEndian.Uint64(where))
+		line, err = bufio.NewReaderSize(io.NewSectionReader(f.file, at, size-at), 512).ReadBytes('\n')
+	}
 	if err == nil {
 		text, good := Row(line[:len(line)-1])
 		if err = json.Unmarshal(text, &r); err == nil && (!good || x.place(r) != row) {
@@ -117,4 +159,4 @@ func (x *Index[Result]) Path() string { return x.journal.file.file.Name() }
 func (x *Index[Result]) Sync() error { return x.journal.file.Sync() }
 
 // Close closes the journal and leaves its file.
-func (x *Index[Result]) Close() error { return x.journal.Close() }
+func (x *Index[Result]) Close() error { return errors.Join(x.at.Close(), x.journal.Close()) }

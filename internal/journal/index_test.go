@@ -3,9 +3,12 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"assay/internal/fuzzing"
 )
 
 // TestIndex: what was written is read back by its row, now and after the journal was opened again; what is held is not
@@ -59,4 +62,26 @@ func TestIndex(t *testing.T) {
 	if x.Path() != path {
 		t.Error(fmt.Sprint("the path is ", x.Path()))
 	}
+}
+
+// TestIndexMemory: a row without a result takes a bit, and where the lines are lies in a file that nobody sees.
+func TestIndexMemory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.progress")
+	const rows = 8 << 20
+	fuzzing.Bounded(t, rows/8+256<<10, func() {
+		x, err := OpenIndex(path, "work", rows, func(r result) int { return r.Row }, nil)
+		if err == nil {
+			err = x.Write(result{rows - 1, "the last"})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Close()
+		if r, ok, err := x.Get(rows - 1); err != nil || !ok || r.Text != "the last" || x.Has(0) {
+			t.Errorf("%+v %v %v", r, ok, err)
+		}
+		if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 1 {
+			t.Errorf("%v, %v", files, err)
+		}
+	})
 }

@@ -30,20 +30,27 @@ func (j *Journal[Result]) Close() error { return errors.Join(j.Lines.Close(), j.
 // belong to (inputs, models, options); a journal of other work is an error, and so is one that is open elsewhere. A
 // line that a crash cut off is dropped, and so is one that is damaged, with all behind it.
 func Open[Result any](path string, head any) (j *Journal[Result], done []Result, err error) {
-	j, err = openEach(path, head, func(r Result, _ int64) { done = append(done, r) })
+	none := func() error { return nil }
+	j, err = openEach(path, head, none, func(r Result, _ int64) { done = append(done, r) })
 	if err != nil {
 		return nil, nil, err
 	}
 	return j, done, nil
 }
 
-// openEach is Open that tells each result as it is read, and where its line begins, and keeps none.
-func openEach[Result any](path string, head any, each func(r Result, at int64)) (j *Journal[Result], err error) {
+// openEach is Open that tells each result as it is read, and where its line begins, and keeps none. begin is called
+// when no other process has the journal.
+func openEach[Result any](
+	path string, head any, begin func() error, each func(r Result, at int64),
+) (j *Journal[Result], err error) {
 	lock, err := lockFile(path)
 	if err != nil {
 		return nil, err
 	}
-	if j, err = open(path, head, each); err != nil {
+	if err = begin(); err == nil {
+		j, err = open(path, head, each)
+	}
+	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	j.lock = lock

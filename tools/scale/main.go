@@ -20,6 +20,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"syscall"
@@ -38,10 +39,11 @@ func main() {
 	folder := flag.String("folder", "build/scale", "folder for pictures, tables and the store of digests")
 	child := flag.Int("child", 0, "score the table of so many rows, and print what it took")
 	scorer := flag.String("scorer", "", "scorer directory; none: one that computes nothing")
+	heap := flag.String("heap", "", "folder for heap profiles, taken of each table when all rows are scored, and when they are written")
 	out := flag.String("out", "", "files to write, too: what is named so, with .json and .md behind it")
 	budget := flag.Duration("budget", time.Hour, "after which no other table is begun")
 	flag.Parse()
-	if err := (&measuring{*pictures, *folder, *scorer, *out, time.Now().Add(*budget)}).run(*rows, *child); err != nil {
+	if err := (&measuring{*pictures, *folder, *scorer, *out, *heap, time.Now().Add(*budget)}).run(*rows, *child); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
@@ -49,9 +51,9 @@ func main() {
 
 // measuring is what the flags say.
 type measuring struct {
-	pictures            int
-	folder, scorer, out string
-	until               time.Time
+	pictures                  int
+	folder, scorer, out, heap string
+	until                     time.Time
 }
 
 // result is what a table took.
@@ -60,20 +62,29 @@ type result struct {
 	RowsPerSec float64 `json:"rows_per_second"`
 	CPU        float64 `json:"cpu_ms_per_row"`
 	Read       float64 `json:"read_kib_per_row"`
-	Resident   float64 `json:"largest_resident_mib"`
-	Table      float64 `json:"table_mib"` // the one that was written
-	SHA256     string  `json:"sha256"`    // of it
+	Live       float64 `json:"live_heap_mib"` // when all rows are scored
+	Scored     float64 `json:"largest_resident_scored_mib"`
+	Resident   float64 `json:"largest_resident_mib"` // when the table is written, too
+	Table      float64 `json:"table_mib"`            // the one that was written
+	SHA256     string  `json:"sha256"`               // of it
 }
 
-const head = "| rows | rows/s | CPU time a row | read a row | largest resident memory |\n|---|---|---|---|---|\n"
+const head = "| rows | rows/s | CPU time a row | read a row | heap in use behind the last row | largest resident memory until " +
+	"then | and at the end |\n|---|---|---|---|---|---|---|\n"
 
 func (r *result) line() string {
-	return fmt.Sprintf("| %d | %.0f | %.3f ms | %.1f KiB | %.1f MiB |\n", r.Rows, r.RowsPerSec, r.CPU, r.Read, r.Resident)
+	return fmt.Sprintf("| %d | %.0f | %.3f ms | %.1f KiB | %.1f MiB | %.1f MiB | %.1f MiB |\n", r.Rows, r.RowsPerSec, r.CPU,
+		r.Read, r.Live, r.Scored, r.Resident)
 }
 
 func (m *measuring) run(rows string, child int) (err error) {
 	if m.folder, err = filepath.Abs(m.folder); err != nil {
 		return err
+	}
+	if m.heap != "" {
+		if err := os.MkdirAll(m.heap, 0o777); err != nil {
+			return err
+		}
 	}
 	if child > 0 {
 		return m.score(child)
@@ -110,12 +121,20 @@ func (m *measuring) run(rows string, child int) (err error) {
 			return err
 		}
 	}
+	if len(results) > 0 {
+		low, high := results[0].CPU, results[0].CPU
+		for _, r := range results {
+			low, high = min(low, r.CPU), max(high, r.CPU)
+		}
+		const hours = 1e8 / 1000 / 3600 // of 1e8 rows, by ms of one
+		fmt.Printf("\nOn paper: 1e8 rows take %.1f to %.1f hours of one core, beside the model.\n", low*hours, high*hours)
+	}
 	return nil
 }
 
 // measure scores a table in a process of its own.
 func (m *measuring) measure(rows int) (r result, err error) {
-	c := exec.Command(os.Args[0], "--child", strconv.Itoa(rows), "--folder", m.folder, "--scorer", m.scorer)
+	c := exec.Command(os.Args[0], "--child", strconv.Itoa(rows), "--folder", m.folder, "--scorer", m.scorer, "--heap", m.heap)
 	c.Env, c.Stderr = append(os.Environ(), "ASSAY_STORE="+filepath.Join(m.folder, "store")), os.Stderr
 	out, err := c.Output()
 	if err == nil {
@@ -226,8 +245,14 @@ func (m *measuring) score(rows int) error {
 	begin := time.Now()
 	in := tablePath(m.folder, rows)
 	out := strings.TrimSuffix(in, ".parquet") + "-scores.parquet"
-	done, err := scoring.Table(context.Background(), s, scoring.TableOptions{In: in, Out: out})
-	if err != nil {
+	r := result{Rows: rows}
+	var looked error
+	done, err := scoring.Table(context.Background(), s, scoring.TableOptions{In: in, Out: out, Progress: func(done, total int) {
+		if done == total {
+			looked = m.look(&r)
+		}
+	}})
+	if err = errors.Join(err, looked, m.profile(fmt.Sprintf("rows-%d-written.pprof", rows))); err != nil {
 		return err
 	}
 	if done.Scored != rows {
@@ -240,7 +265,7 @@ func (m *measuring) score(rows int) error {
 	}
 	cpu := time.Duration(use.Utime.Nano() + use.Stime.Nano())
 	read, errRead := told("/proc/self/io", "rchar:")
-	resident, errPeak := told("/proc/self/status", "VmHWM:") // rusage would count what the parent had, too
+	resident, errPeak := told("/proc/self/status", peak)
 	if err := errors.Join(errRead, errPeak); err != nil {
 		return err
 	}
@@ -249,8 +274,37 @@ func (m *measuring) score(rows int) error {
 		return err
 	}
 	sum, n := sha256.Sum256(table), float64(rows)
-	return errors.Join(stop(), json.NewEncoder(os.Stdout).Encode(result{rows, n / wall.Seconds(), cpu.Seconds() * 1000 / n,
-		read / 1024 / n, resident / 1024, float64(len(table)) / (1 << 20), hex.EncodeToString(sum[:])}))
+	r.RowsPerSec, r.CPU, r.Read = n/wall.Seconds(), cpu.Seconds()*1000/n, read/1024/n
+	r.Resident, r.Table, r.SHA256 = resident/1024, float64(len(table))/(1<<20), hex.EncodeToString(sum[:])
+	return errors.Join(stop(), json.NewEncoder(os.Stdout).Encode(r))
+}
+
+// peak is the word behind which the system tells the largest resident memory. Rusage would count what the parent had.
+const peak = "VmHWM:"
+
+// look tells what memory holds now.
+func (m *measuring) look(r *result) error {
+	resident, err := told("/proc/self/status", peak)
+	if err != nil {
+		return err
+	}
+	runtime.GC()
+	var now runtime.MemStats
+	runtime.ReadMemStats(&now)
+	r.Scored, r.Live = resident/1024, float64(now.HeapAlloc)/(1<<20)
+	return m.profile(fmt.Sprintf("rows-%d-scored.pprof", r.Rows))
+}
+
+// profile keeps what the last collection of garbage left, if that is wanted.
+func (m *measuring) profile(name string) error {
+	if m.heap == "" {
+		return nil
+	}
+	f, err := os.Create(filepath.Join(m.heap, name))
+	if err != nil {
+		return err
+	}
+	return errors.Join(pprof.WriteHeapProfile(f), f.Close())
 }
 
 // told finds the number behind a word in a file of the system.

@@ -20,6 +20,7 @@ type tally struct {
 	whole, crowd  time.Duration // of one run that was left alone, the shortest; of many workers
 	kills, runs   int
 	calls, failed int // calls on files, or looks at the clock; runs that ended with an error
+	begun         int // of the calls: those that were to fail, also where the run did not make so many
 	flaws         []string
 	broken        bool // something could not be tried to its end
 }
@@ -29,7 +30,7 @@ func (t *tally) add(o *tally) {
 		t.whole = o.whole
 	}
 	t.crowd, t.calls = max(t.crowd, o.crowd), max(t.calls, o.calls)
-	t.kills, t.runs, t.failed = t.kills+o.kills, t.runs+o.runs, t.failed+o.failed
+	t.kills, t.runs, t.failed, t.begun = t.kills+o.kills, t.runs+o.runs, t.failed+o.failed, t.begun+o.begun
 	t.flaws = append(t.flaws, o.flaws...)
 	t.broken = t.broken || o.broken
 }
@@ -66,7 +67,7 @@ func (c *campaign) run(ctx context.Context) error {
 	if err := os.RemoveAll(c.dir); err != nil {
 		return err
 	}
-	list, err := cases(c.bin, c.mpi, c.dir, c.pictures, c.rows)
+	list, err := c.cases()
 	if err != nil {
 		return err
 	}
@@ -277,7 +278,7 @@ func (c *campaign) failAll(list []command) (*table, []piece) {
 	var pieces []piece
 	for i, l := range t.lines {
 		one, kind := list[i/len(kinds)], slices.Sorted(maps.Keys(kinds))[i%len(kinds)]
-		begun := l.tally.runs // calls that a piece began to try
+		begun := l.tally.begun // calls that a piece began to try
 		left := func() int {
 			most := c.calls
 			if l.tried && l.tally.calls < most {

@@ -15,27 +15,29 @@ import (
 )
 
 // cases writes what the commands read, and lists them.
-func cases(bin, mpi, dir string, pictures, rows int) ([]command, error) {
+func (c *campaign) cases() ([]command, error) {
 	root, err := os.Getwd()
 	if err != nil {
 		return nil, err
 	}
-	k := &kit{bin: bin, mpi: mpi, dir: dir, root: root, table: filepath.Join(dir, "edits.jsonl"), judge: startJudge()}
+	dir := c.dir
+	k := &kit{bin: c.bin, mpi: c.mpi, dir: dir, root: root, table: filepath.Join(dir, "edits.jsonl"), steps: c.steps,
+		judge: startJudge()}
 	if k.pictures, err = filepath.Glob(filepath.Join(root, "testdata", "oracle", "images", "*.png")); err != nil {
 		return nil, err
 	}
 	if len(k.pictures) < 8 {
 		return nil, fmt.Errorf("%d pictures in %s: run it in the checkout", len(k.pictures), root)
 	}
-	k.pictures = spread(k.pictures, max(8, pictures))
+	k.pictures = spread(k.pictures, max(8, c.pictures))
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err
 	}
 	err = errors.Join(
-		writeTable(k.table, k.pictures, rows),
+		writeTable(k.table, k.pictures, c.rows),
 		writeTable(filepath.Join(dir, "few.jsonl"), k.pictures[:4], 0),
 		writeQuestions(filepath.Join(dir, "questions.jsonl"), k.pictures[:6], "tiny", "words"),
-		k.writeBench(rows),
+		k.writeBench(c.rows),
 		os.WriteFile(filepath.Join(dir, "question.txt"),
 			[]byte("Rate the edit \"[INSTRUCTION]\" from 0 to 2. Answer with the digit alone."), 0o666),
 	)
@@ -58,14 +60,14 @@ func spread(list []string, n int) (out []string) {
 func (k *kit) trainCases() (list []command) {
 	config := func(mode string, steps int) string {
 		return fmt.Sprintf("out: run\nbackbone: %s\nmode: %s\nsteps: %d\nbatch_size: 4\nmicro_batch: 2\nthreads: 1\n"+
-			"head: {hidden: [8]}\ndata: {train: %s, validation: 0.25}\nvalidate: {every: 5}\n"+
+			"head: {hidden: [8]}\ndata: {train: %s, validation: 0.25}\nvalidate: {every: %d}\n"+
 			"checkpoint: {steps: 2, keep: 2}\ncache: {folder: store}\noptimizer: {lr: 1.0e-3}\n",
-			filepath.Join(k.root, "backbones", "tiny"), mode, steps, filepath.Join(k.dir, "few.jsonl"))
+			filepath.Join(k.root, "backbones", "tiny"), mode, steps, filepath.Join(k.dir, "few.jsonl"), max(2, steps/3))
 	}
 	for _, mode := range []string{"lora", "full", "head"} {
-		steps := 16
+		steps := k.steps
 		if mode == "full" {
-			steps = 6 // each takes longer
+			steps = min(steps, 6) // each takes longer
 		}
 		list = append(list, command{
 			name: "train, mode " + mode,
@@ -76,7 +78,7 @@ func (k *kit) trainCases() (list []command) {
 			results: []string{"run/scorer", "run/best"},
 		})
 	}
-	return append(list, k.ranks("train, two ranks", config("lora", 8))...)
+	return append(list, k.ranks("train, two ranks", config("lora", min(k.steps, 8)))...)
 }
 
 // tableCases read tables.

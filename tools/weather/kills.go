@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -161,10 +162,18 @@ func (c *command) try(ctx context.Context, out string, life time.Duration) (kill
 // check runs a process, and makes an error of an exit code that is not 0.
 func check(p *exec.Cmd, out string) error {
 	p.Env = environ(out)
-	if said, err := p.CombinedOutput(); err != nil {
+	if said, err := ownThread(p); err != nil {
 		return fmt.Errorf("%s: %w: %s", strings.Join(p.Args, " "), err, said)
 	}
 	return nil
+}
+
+// ownThread runs a process to its end on a thread that nothing else gets meanwhile: a tracer waits for all children of
+// its thread.
+func ownThread(p *exec.Cmd) ([]byte, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return p.CombinedOutput()
 }
 
 // killTree kills a process and all that it started, and waits until these are gone.

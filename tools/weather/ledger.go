@@ -46,6 +46,7 @@ type kept struct {
 	Together float64  `json:"together,omitempty"`
 	Kills    int      `json:"kills,omitempty"`
 	Runs     int      `json:"runs"`
+	Begun    int      `json:"begun,omitempty"`
 	Calls    int      `json:"calls,omitempty"`
 	Failed   int      `json:"failed,omitempty"`
 	Flaws    []string `json:"flaws,omitempty"`
@@ -55,7 +56,7 @@ type kept struct {
 func (k *kept) tally() *tally {
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 	return &tally{whole: seconds(k.Seconds), crowd: seconds(k.Together), kills: k.Kills, runs: k.Runs, calls: k.Calls,
-		failed: k.Failed, flaws: k.Flaws, broken: k.Error != ""}
+		failed: k.Failed, begun: k.Begun, flaws: k.Flaws, broken: k.Error != ""}
 }
 
 // openLedger reads the file, which need not be there.
@@ -135,7 +136,8 @@ func (l *ledger) add(seed uint64, at [3]string, t *tally, failed error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := kept{Programs: l.programs, Seed: seed, Table: at[0], Command: at[1], Part: at[2], Seconds: t.whole.Seconds(),
-		Together: t.crowd.Seconds(), Kills: t.kills, Runs: t.runs, Calls: t.calls, Failed: t.failed, Flaws: t.flaws}
+		Together: t.crowd.Seconds(), Kills: t.kills, Runs: t.runs, Begun: t.begun, Calls: t.calls, Failed: t.failed,
+		Flaws: t.flaws}
 	if failed != nil && !interrupted {
 		k.Error = failed.Error()
 	}

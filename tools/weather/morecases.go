@@ -17,6 +17,7 @@ type kit struct {
 	bin, mpi, dir, root string
 	table               string // of edits
 	pictures            []string
+	steps               int    // that training takes
 	judge               string // address of a chat server, which is this process
 }
 

@@ -60,7 +60,7 @@ func together(ctx context.Context, both [2]*command, outs [2]string) (refused []
 		all.Go(func() {
 			p := exec.CommandContext(ctx, args[i][0], args[i][1:]...)
 			p.Env = environ(outs[i])
-			said[i], failed[i] = p.CombinedOutput()
+			said[i], failed[i] = ownThread(p)
 		})
 	}
 	all.Wait()

@@ -1,0 +1,31 @@
+package exit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+	"testing"
+)
+
+// TestCode: what the user wrote is wrong (2), and the same again will not do; where the machine failed (1) it may.
+func TestCode(t *testing.T) {
+	reading := func(number syscall.Errno) error {
+		return fmt.Errorf("reading it: %w", &fs.PathError{Op: "read", Path: "run.yaml", Err: number})
+	}
+	for want, list := range map[int][]error{
+		Done: {nil, Usage(nil)},
+		Failed: {errors.New("x"), Usage(context.Canceled), reading(syscall.ENOENT), Usage(reading(syscall.EIO)),
+			Usage(reading(syscall.EMFILE)), Usage(errors.Join(errors.New("x"), reading(syscall.ENOSPC)))},
+		Wrong: {Usagef("x"), fmt.Errorf("so: %w", Usagef("x")), Reported(Usagef("x")), Usage(reading(syscall.ENOENT)),
+			Usage(reading(syscall.EACCES)), Usage(reading(syscall.EISDIR))},
+		Interrupted: {ErrInterrupted, Usage(fmt.Errorf("so: %w", ErrInterrupted))},
+	} {
+		for _, err := range list {
+			if got := Code(err); got != want {
+				t.Errorf("%v: exit code %d, want %d", err, got, want)
+			}
+		}
+	}
+}
