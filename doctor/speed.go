@@ -65,6 +65,10 @@ func (d *doctor) measure(ctx context.Context) error {
 		if s.Peak = peaks[s.dtype]; s.Peak > 0 {
 			s.Share = s.Rate / s.Peak
 		}
+		if s.Share > 1 {
+			d.Notes = append(d.Notes, fmt.Sprintf("%s: a step is faster than the product of matrices that it is measured by: "+
+				"the machine did other things meanwhile", s.Way))
+		}
 	}
 	return nil
 }
@@ -98,12 +102,17 @@ func (d *doctor) peak(ctx context.Context, dtype string) (float64, error) {
 	}
 	in := map[string]*tensor.Dense{"x": tensor.New(tensor.WithShape(int(n), int(n)), tensor.WithBacking(values))}
 	best := 0.0
-	for range 4 {
+	for left := 4; left > 0; left-- { // until four runs are no faster: the machine may do other things
 		begin := time.Now()
 		if _, err := s.Run(ctx, in); err != nil {
 			return 0, err
 		}
-		best = max(best, 2*float64(n*n*n)*float64(times)/time.Since(begin).Seconds())
+		if rate := 2 * float64(n*n*n) * float64(times) / time.Since(begin).Seconds(); rate > best {
+			if rate > 1.02*best {
+				left = 5
+			}
+			best = rate
+		}
 	}
 	return best, nil
 }

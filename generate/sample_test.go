@@ -2,10 +2,13 @@ package generate
 
 import (
 	"math"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"assay/chat"
+	"assay/internal/oracle"
 )
 
 // TestDivisors: what float32 cannot divide by is refused, and so are logits that are not finite.
@@ -30,6 +33,30 @@ func TestDivisors(t *testing.T) {
 	for _, z := range [][]float32{{1, 1e10}, {1, float32(math.NaN())}, {1, float32(math.Inf(-1))}} {
 		if _, err := newSampler(r, 1).next(z, nil); err == nil || !strings.Contains(err.Error(), "token 1") {
 			t.Errorf("%v: error %v", z, err)
+		}
+	}
+}
+
+// TestTies: what is left of logits with many equals is what transformers leaves (tools/oracle/sampling_ties.py), but for
+// which of the equals at the edge of top_p.
+func TestTies(t *testing.T) {
+	for i, c := range oracle.Read[[]struct {
+		Logits      []float32
+		Temperature float64
+		TopK        int     `json:"top_k"`
+		TopP        float64 `json:"top_p"`
+		Left        []float32
+	}](t, filepath.Join("testdata", "sampling_ties.json")) {
+		s := newSampler(&Config{Sample: true, Temperature: c.Temperature, TopK: c.TopK, TopP: c.TopP,
+			RepetitionPenalty: 1}, 0)
+		z := slices.Clone(c.Logits)
+		if err := s.process(z, nil); err != nil {
+			t.Fatal(err)
+		}
+		z = slices.DeleteFunc(z, func(v float32) bool { return v == never })
+		if slices.Sort(z); !slices.Equal(z, c.Left) {
+			t.Errorf("case %d, %v, temperature %g, top_k %d, top_p %g: %v is left, want %v", i, c.Logits, c.Temperature,
+				c.TopK, c.TopP, z, c.Left)
 		}
 	}
 }

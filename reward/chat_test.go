@@ -93,6 +93,22 @@ func TestChatByOpenAIsClient(t *testing.T) {
 		if text != want.Text || pieces < 3 || usage != int64(want.Usage.Completion) {
 			t.Errorf("streamed in %d pieces, %d tokens: %q, want %q", pieces, usage, text, want.Text)
 		}
+		said := map[string]int64{}
+		service := openai.NewChatCompletionService(option.WithBaseURL(h.URL+"/v1/"), option.WithAPIKey("none"))
+		for _, told := range []openai.ChatCompletionMessageParamUnion{
+			openai.SystemMessage("You judge edits."), openai.DeveloperMessage("You judge edits."),
+		} { // two names of one role
+			a, err := service.New(context.Background(), openai.ChatCompletionNewParams{Model: "tiny",
+				MaxTokens: openai.Int(20), Temperature: openai.Float(0),
+				Messages: []openai.ChatCompletionMessageParamUnion{told, openai.UserMessage("What was changed?")}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			said[a.Choices[0].Message.Content] += a.Usage.PromptTokens
+		}
+		if len(said) != 1 {
+			t.Errorf("system and developer: %v", said)
+		}
 	})
 }
 

@@ -101,8 +101,11 @@ func (p *chatRequest) message(raw []byte) (m chat.Message, err error) {
 	if err != nil {
 		return m, err
 	}
-	if o.Get("role", &m.Role); m.Role == "" {
+	switch o.Get("role", &m.Role); m.Role {
+	case "":
 		o.Failf("role", "it is missing: system, user or assistant")
+	case "developer": // OpenAI's newer name of it, which chat templates do not know
+		m.Role = "system"
 	}
 	var text string
 	var parts []stdjson.RawMessage

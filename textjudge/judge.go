@@ -20,6 +20,7 @@ import (
 // Judge asks a model about edits. It is safe for concurrent use.
 type Judge struct {
 	Config   Config
+	Asks     string   // whose prompts: "own", "published", or "altered": a copy that is not the published text
 	Warnings []string // one that names the prompts that are not the published ones, if there are any
 
 	model       chat.Model
@@ -105,6 +106,14 @@ func read(name string, s Settings) (j *Judge, parts []string, err error) {
 		}
 	}
 	j.Warnings = alteredPrompts(c.Name, altered, texts)
+	switch {
+	case s.Copy == "":
+		j.Asks = "own"
+	case len(altered) == 0:
+		j.Asks = "published"
+	default:
+		j.Asks = "altered"
+	}
 	return j, parts, nil
 }
 

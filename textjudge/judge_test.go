@@ -143,6 +143,7 @@ func TestRules(t *testing.T) {
 
 // TestShipped: every judge that ships can be opened, shows its pictures in order, and scores an answer.
 func TestShipped(t *testing.T) {
+	names := map[string]string{}
 	answers := map[string]string{"unifiedreward-edit/pair": "Cleaner. Image 1 is better.", "esj": "Correct",
 		"imgedit": `{"compliance": 3, "seamlessness": 2, "fidelity": 3}`}
 	for _, name := range Shipped() {
@@ -166,6 +167,10 @@ func TestShipped(t *testing.T) {
 			continue
 		}
 		j := open(t, name, m, Settings{})
+		if other := names[j.Config.Name]; other != "" || j.Asks != "own" {
+			t.Errorf("%s: asks %s prompts, and %q has the same name", name, j.Asks, other)
+		}
+		names[j.Config.Name] = name
 		r, err := j.Judge(t.Context(), item())
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -304,7 +309,7 @@ _prompts_0shot_rule_PQ = "Quality"
 	if _, err := j.Judge(t.Context(), item()); err != nil {
 		t.Fatal(err)
 	}
-	if len(j.Warnings) != 1 || !strings.Contains(j.Warnings[0], "2 of 2 prompts of VIEScore are not") ||
+	if len(j.Warnings) != 1 || j.Asks != "altered" || !strings.Contains(j.Warnings[0], "2 of 2 prompts of VIEScore are not") ||
 		strings.Join(asked, "|") != "Context\nRule\nDo: make it red|Context\nQuality" {
 		t.Errorf("%q, warnings %q", asked, j.Warnings)
 	}
@@ -313,7 +318,7 @@ _prompts_0shot_rule_PQ = "Quality"
 	}
 	for _, pair := range filepath.SplitList(os.Getenv("ASSAY_PROMPTS")) {
 		name, folder, _ := strings.Cut(pair, "=")
-		if j := open(t, name, m, Settings{Copy: folder}); len(j.Warnings) > 0 {
+		if j := open(t, name, m, Settings{Copy: folder}); len(j.Warnings) > 0 || j.Asks != "published" {
 			t.Errorf("%s: %q", name, j.Warnings)
 		}
 	}

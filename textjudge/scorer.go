@@ -197,7 +197,7 @@ func (j *Judge) Words() string {
 	if c.Constrained {
 		text += "; answers constrained by their grammars"
 	}
-	return text
+	return text + "; prompts: " + j.Asks
 }
 
 // Prompts is a digest of what is asked: prompts and pictures of the folder, without the model.

@@ -87,7 +87,8 @@ func (v *Value) top() string {
 
 var (
 	digitsAlone = regexp.MustCompile(`^[0-9]+$`)
-	otherNumber = regexp.MustCompile(`^[-+~]?[0-9]+(?:[ .,/*-]|out|of|to|or|[0-9])*$`)
+	// otherNumber is a line with a number behind its first words that is dressed up, or goes on.
+	otherNumber = regexp.MustCompile("^[^:=]*[:=][-+~*_`\"'(\\[ ]*[0-9]+(?:[ .,/*_`\"')\\]-]|out|of|to|or|[0-9])*(?:$|[(:;–—]| - )")
 )
 
 // lines reads numbers that stand one on a line, behind words, a colon and a blank, in their order: as many as there are
@@ -96,13 +97,12 @@ var (
 func (v *Value) lines(text string, numbers map[string]float64) error {
 	var found []float64
 	for line := range strings.Lines(text) {
-		parts := strings.Split(strings.TrimSpace(line), ": ")
-		switch {
-		case len(parts) != 2:
-			continue
-		case !digitsAlone.MatchString(parts[1]) && otherNumber.MatchString(parts[1]):
-			return unreadable("not_a_number", "%.40q is no whole number", parts[1])
-		case !digitsAlone.MatchString(parts[1]):
+		line = strings.TrimSpace(line)
+		parts := strings.Split(line, ": ")
+		if len(parts) != 2 || !digitsAlone.MatchString(parts[1]) {
+			if otherNumber.MatchString(line) {
+				return unreadable("not_a_number", "%.60q has no whole number behind a colon and a blank", line)
+			}
 			continue
 		}
 		x, err := number([]byte(parts[1]))

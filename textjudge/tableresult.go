@@ -13,6 +13,7 @@ type TableResult struct {
 	Average string `json:"average"`
 	Passes  int    `json:"passes"`
 	Repeats int    `json:"repeats"`
+	Prompts string `json:"prompts"` // own, published or altered
 
 	Constrained bool `json:"constrained"` // the grammars decided which tokens could be chosen
 

@@ -33,6 +33,8 @@ func TestLargePackedDryRun(t *testing.T) {
 	long.Test(t)
 	for name, quantization := range map[string]string{
 		"gptq": `{"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": false}`,
+		"bitsandbytes": `{"quant_method": "bitsandbytes", "load_in_4bit": true, "bnb_4bit_quant_type": "nf4",
+			"bnb_4bit_use_double_quant": true, "llm_int8_skip_modules": ["lm_head", "visual"]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := larges[1]

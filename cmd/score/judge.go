@@ -208,7 +208,7 @@ func judgeOne(c *cobra.Command, f *judgeFlags, j *textjudge.Judge, m *chatModel)
 	}
 	v := map[string]any{
 		"judge": j.Config.Name, "rule": j.Config.Rule, "constrained": j.Config.Constrained, "answers": r.Answers,
-		"warnings": j.Warnings, "asked": m.asked(),
+		"prompts": j.Asks, "warnings": j.Warnings, "asked": m.asked(),
 	}
 	if err != nil { // no number
 		v["error"] = err.Error()

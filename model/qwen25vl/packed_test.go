@@ -1,18 +1,22 @@
 package qwen25vl_test
 
 import (
-	"path"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"assay/internal/long"
 	"assay/internal/modeltest"
+	_ "assay/model/families" // ASSAY_ORACLE may name packed backbones of others
 )
 
-// TestPacked: GPTQ's and AWQ's checkpoints as published. int4 is what train quantize makes: see its own test.
+// TestPacked: packed checkpoints as published. What train quantize makes has its own test, and a quantization.json.
 func TestPacked(t *testing.T) {
 	long.Test(t)
 	for name, dir := range modeltest.PackedFolders(t) {
-		if path.Base(name) != "int4" {
+		if _, err := os.Stat(filepath.Join(dir, "quantization.json")); errors.Is(err, fs.ErrNotExist) {
 			t.Run(name, func(t *testing.T) { modeltest.Packed(t, dir) })
 		}
 	}
