@@ -20,7 +20,9 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
+	"strings"
 
 	"assay/internal/atomicfile"
 )
@@ -131,6 +133,43 @@ var changesTheModel = []string{
 	"velora_config",
 }
 
+// changesNothing lists the fields besides Config's own that say how an adapter was made or kept, not what it computes;
+// older versions of PEFT wrote some of them.
+var changesNothing = []string{
+	"auto_mapping",
+	"corda_config",
+	"enable_lora",
+	"ensure_weight_tying",
+	"eva_config",
+	"fan_in_fan_out",
+	"loftq_config",
+	"lora_ga_config",
+	"megatron_core",
+	"merge_weights",
+	"peft_type",
+	"peft_version",
+	"qalora_group_size",
+	"revision",
+	"runtime_config",
+}
+
+// unknown are the fields that are set and that nothing is known about.
+func (c *Config) unknown() (names []string) {
+	own := map[string]bool{}
+	t := reflect.TypeFor[Config]()
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		own[name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.fields)) {
+		if !own[name] && truthy(c.fields[name]) && !slices.Contains(changesTheModel, name) &&
+			!slices.Contains(changesNothing, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // unsupported refuses adapters that would give other numbers here than in PEFT.
 func (c *Config) unsupported() error {
 	var errs []error
@@ -146,6 +185,10 @@ func (c *Config) unsupported() error {
 					name),
 			)
 		}
+	}
+	for _, name := range c.unknown() {
+		errs = append(errs, fmt.Errorf("nothing is known about %q (%v): it may change what the adapter computes; remove it "+
+			"if it certainly does not", name, c.fields[name]))
 	}
 	return errors.Join(append(errs, c.checkStart())...)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"assay/internal/exit"
 	"assay/lora"
 	"assay/model"
 )
@@ -69,6 +70,16 @@ func loraOf(a *lora.Config) LoraConfig {
 		l.AlphaPattern[o.Key] = o.Value
 	}
 	return l
+}
+
+// freshAdapter refuses a section lora of which something selects nothing: PEFT would pass over it, and something else
+// would train than was meant.
+func freshAdapter(l *lora.Config, modules []lora.Module) error {
+	problems, err := l.Unused(modules)
+	if err != nil || len(problems) == 0 { // what selects nothing at all is told later, with what would
+		return nil
+	}
+	return exit.Usage(fmt.Errorf("lora.%s", strings.Join(problems, "\nlora.")))
 }
 
 // suggestParts adds to an error about targets that match nothing where they would match.

@@ -191,18 +191,30 @@ func (c *Config) adapterConfig() (*lora.Config, error) {
 	if !c.adapts() {
 		return nil, nil
 	}
-	l := loraConfig(c)
-	t := c.Train
-	if t == nil {
+	l, brought := loraConfig(c), c.bringsAdapter()
+	if c.Train == nil && brought {
 		return l, nil
 	}
 	modules, parameters, err := backboneParts(c.Backbone)
 	if err != nil {
 		return nil, err
 	}
+	if c.Train != nil {
+		if err := c.Train.narrow(l, modules, parameters); err != nil {
+			return nil, err
+		}
+	}
+	if brought {
+		return l, nil
+	}
+	return l, freshAdapter(l, modules)
+}
+
+// narrow makes an adapter's configuration of what train says of parts and last layers.
+func (t *TrainConfig) narrow(l *lora.Config, modules []lora.Module, parameters []string) error {
 	n, err := t.lastLayers(modules)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, name := range lora.Cover(parameters, func(path string) bool { return t.reaches(whole, path, n) }) {
 		if !slices.Contains(l.ModulesToSave, name) {
@@ -218,5 +230,5 @@ func (c *Config) adapterConfig() (*lora.Config, error) {
 			l.Exclude = l.Exclude.And(`(.*\.)?language_model\.(.*\.)?layers\.(` + strings.Join(first, "|") + `)\..*|lm_head`)
 		}
 	}
-	return l, nil
+	return nil
 }

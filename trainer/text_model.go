@@ -81,6 +81,9 @@ func adapterOf(c *Config) (*lora.Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := freshAdapter(loraConfig(c), modules); err != nil {
+		return nil, err
+	}
 	a, err := lora.New(loraConfig(c), modules, c.Seed)
 	return a, suggestParts(c, err)
 }
