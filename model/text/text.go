@@ -167,8 +167,8 @@ func (p *Processor) countSpecial(text string) (map[uint32]int, error) {
 }
 
 // Encode tokenises prompt + answer + endOfTurn in one go, with what the tokenizer's post-processor puts around it. The
-// prompt holds one placeholder per picture; placeholder i counts counts[i] times. (The tokenizer sees it once: as an
-// added token it separates its neighbours, so repeating its id is the same as tokenising the repeated text.)
+// prompt holds one placeholder per picture; placeholder i counts counts[i] times. The tokenizer sees it once: it is an
+// added token, which separates its neighbours. So repeating its id is the same as tokenising the repeated text.
 //
 // The prompt is tokenised by itself too, to find where the answer starts: at the first token that differs.
 func (p *Processor) Encode(prompt, answer, endOfTurn, placeholder string, counts []int) (Tokens, error) {
