@@ -109,11 +109,7 @@ func Default() *Config {
 // strictyaml.Problems), or says why the file cannot be read. Paths are relative to its folder; those of the result are
 // absolute.
 func Load(path string) (*Config, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the configuration: %w", err)
-	}
-	folder, err := filepath.Abs(filepath.Dir(path))
+	text, folder, err := strictyaml.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
