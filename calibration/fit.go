@@ -35,9 +35,9 @@ func Fit(method string, scores, labels []float64) (*Map, error) {
 // Block is a stretch of neighbouring points that have one mean.
 type Block struct{ X, Y, Weight float64 } // weighted means, and the sum of the weights
 
-// Pool is the regression that ascends with x and is nearest to y in the sum of weighted squares, as blocks of one value
-// by ascending x, by pooling adjacent violators (Ayer et al., 1955; sklearn.isotonic.IsotonicRegression). Points of one
-// x are one. weights may be nil.
+// Pool is isotonic regression: it ascends with x and is nearest to y in the sum of weighted squares. It is found by
+// pooling adjacent violators (Ayer et al., 1955; sklearn.isotonic.IsotonicRegression), and given as blocks of one value
+// by ascending x. Points of one x are one. weights may be nil.
 func Pool(x, y, weights []float64) []Block {
 	order := make([]int, len(x))
 	for i := range order {

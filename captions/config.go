@@ -75,11 +75,7 @@ var ownPrompts []byte
 // Load reads a configuration and its prompts. The error lists everything that is wrong with them, with file and line.
 // Paths are relative to the file's folder; those of the result are absolute.
 func Load(path string) (*Config, *Prompts, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading the configuration: %w", err)
-	}
-	folder, err := filepath.Abs(filepath.Dir(path))
+	text, folder, err := strictyaml.ReadFile(path)
 	if err != nil {
 		return nil, nil, err
 	}

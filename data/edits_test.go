@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"assay/internal/packed"
 )
 
 // readEdits describes all edits of a table, one a line.
@@ -96,7 +98,7 @@ func TestEditsOfPreferences(t *testing.T) {
 // TestEditsOfEditReward reads the Parquet file that tools/oracle/readers.py wrote with pyarrow in the published
 // columns.
 func TestEditsOfEditReward(t *testing.T) {
-	got := readEdits(t, "readers/testdata/editreward.parquet", nil)
+	got := readEdits(t, filepath.Join(packed.Unpack(t, "readers/testdata/layouts.zip"), "editreward.parquet"), nil)
 	for i := range got {
 		parts := strings.Split(got[i], "|") // sizes of pictures are of no interest
 		if len(parts) > 4 {

@@ -9,9 +9,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"assay/internal/packed"
 )
 
-const strangers = "testdata/strangers"
+// ofStrangers are tables that others' libraries wrote (tools/oracle/stranger_tables.py).
+const ofStrangers = "testdata/strangers.zip"
 
 // What Python's csv module reads: tools/oracle/stranger_tables.py.
 func TestCSVAgainstPython(t *testing.T) {
@@ -19,7 +22,9 @@ func TestCSVAgainstPython(t *testing.T) {
 		Text       string
 		Comma, Tab [][]string
 	}
-	readJSON(t, filepath.Join(strangers, "csv.json"), &cases)
+	if err := json.Unmarshal(packed.File(t, ofStrangers, "csv.json"), &cases); err != nil {
+		t.Fatal(err)
+	}
 	if len(cases) < 300 {
 		t.Fatalf("%d cases", len(cases))
 	}
@@ -61,6 +66,7 @@ func TestCSVAgainstPython(t *testing.T) {
 
 // Tables of pandas, pyarrow and datasets, in all formats that are read.
 func TestStrangers(t *testing.T) {
+	strangers := packed.Unpack(t, ofStrangers)
 	var expect map[string][]struct {
 		Source, Edit, Instruction string
 		Label                     *float64
@@ -96,6 +102,7 @@ func TestStrangers(t *testing.T) {
 }
 
 func TestStrangersRefused(t *testing.T) {
+	strangers := packed.Unpack(t, ofStrangers)
 	var refused map[string]string
 	readJSON(t, filepath.Join(strangers, "refused.json"), &refused)
 	for name, want := range refused {
@@ -140,6 +147,7 @@ func TestUndefinedIsWritten(t *testing.T) {
 
 // Half floats stay numbers in a copy with more columns.
 func TestHalvesAreCopied(t *testing.T) {
+	strangers := packed.Unpack(t, ofStrangers)
 	in := open(t, filepath.Join(strangers, "half.parquet"))
 	path := filepath.Join(t.TempDir(), "t.parquet")
 	f, err := os.Create(path)
@@ -178,12 +186,8 @@ func TestTextIsUTF8(t *testing.T) {
 }
 
 func FuzzCSV(f *testing.F) {
-	raw, err := os.ReadFile(filepath.Join(strangers, "csv.json"))
-	if err != nil {
-		f.Fatal(err)
-	}
 	var cases []struct{ Text string }
-	if err := json.Unmarshal(raw, &cases); err != nil {
+	if err := json.Unmarshal(packed.File(f, ofStrangers, "csv.json"), &cases); err != nil {
 		f.Fatal(err)
 	}
 	for _, c := range cases[:60] {

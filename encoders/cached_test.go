@@ -37,7 +37,7 @@ func cachedIn(t *testing.T, m *Model, s *store.Store) *Cached {
 // TestEncodedOnce: equal pictures, in whatever file, and equal texts are encoded once, in this process and the next.
 func TestEncodedOnce(t *testing.T) {
 	e, pictures := readExpectation(t)
-	m, dir, ctx := open(t, "testdata/clip_half"), t.TempDir(), context.Background()
+	m, dir, ctx := open(t, filepath.Join(fixtures, "clip_half")), t.TempDir(), context.Background()
 	copied := filepath.Join(t.TempDir(), "again.png")
 	if err := pictures[0].WritePNG(copied); err != nil {
 		t.Fatal(err)
@@ -93,8 +93,8 @@ func TestDecodedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	m := &Measurer{CLIP: cachedIn(t, open(t, "testdata/clip_half"), s),
-		DINO: cachedIn(t, open(t, "testdata/dino_registers"), s)}
+	m := &Measurer{CLIP: cachedIn(t, open(t, filepath.Join(fixtures, "clip_half")), s),
+		DINO: cachedIn(t, open(t, filepath.Join(fixtures, "dino_registers")), s)}
 	a, b := data.Image{Path: e.Pictures[0]}, data.Image{Path: e.Pictures[1]}
 	edits := []Edit{{Source: a, Edit: b, Target: a, Before: "a", After: "b"}, {Source: b, Edit: a, Target: b},
 		{Edit: a, Target: a}}
@@ -145,7 +145,7 @@ func TestChanged(t *testing.T) {
 	if err := pictures[0].WritePNG(path); err != nil {
 		t.Fatal(err)
 	}
-	model := copyDir(t, "testdata/clip_half")
+	model := copyDir(t, filepath.Join(fixtures, "clip_half"))
 	before, _, _ := embed(model)
 	info, err := os.Stat(path)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"assay/internal/packed"
 	"assay/internal/strictjson"
 )
 
@@ -24,6 +25,7 @@ func readConfig(t *testing.T, path string) *strictjson.Object {
 
 // Every key of the published encoders is known.
 func TestPublishedConfigs(t *testing.T) {
+	folder := packed.Unpack(t, "testdata/published.zip")
 	for _, c := range []struct {
 		name                               string
 		resize, width, text, context, grid int
@@ -34,7 +36,7 @@ func TestPublishedConfigs(t *testing.T) {
 		{"clip-vit-large-patch14", 224, 1024, 768, 77, 16, 49407},
 		{"dinov2-base", 256, 768, 0, 0, 37, 0},
 	} {
-		dir := filepath.Join("testdata/published", c.name)
+		dir := filepath.Join(folder, c.name)
 		p, err := readProcessor(dir)
 		if err != nil {
 			t.Error(err)

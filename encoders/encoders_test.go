@@ -13,8 +13,14 @@ import (
 	"assay/heuristics"
 	"assay/internal/atomicfile"
 	"assay/internal/oracle"
+	"assay/internal/packed"
 	"assay/onnx"
 )
+
+// fixtures is a folder of small encoders (tools/oracle/encoders.py).
+var fixtures string
+
+func TestMain(m *testing.M) { packed.Main(m, &fixtures, "testdata/encoders.zip") }
 
 // expectation is testdata/expect.json: what transformers makes of two pictures and three texts.
 type expectation struct {
@@ -42,7 +48,7 @@ func TestSpellings(t *testing.T) {
 	e, pictures := readExpectation(t)
 	for name, want := range e.Expect {
 		t.Run(name, func(t *testing.T) {
-			m := open(t, filepath.Join("testdata", name))
+			m := open(t, filepath.Join(fixtures, name))
 			got, err := m.Images(context.Background(), pictures)
 			if err != nil {
 				t.Fatal(err)
@@ -71,7 +77,7 @@ func TestSpellings(t *testing.T) {
 func TestExportedGraphs(t *testing.T) {
 	e, pictures := readExpectation(t)
 	ctx := context.Background()
-	dino := open(t, "testdata/dino_giant/onnx/model.onnx")
+	dino := open(t, filepath.Join(fixtures, "dino_giant/onnx/model.onnx"))
 	got, err := dino.Images(ctx, pictures)
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +85,7 @@ func TestExportedGraphs(t *testing.T) {
 	for i := range got {
 		oracle.Close(t, e.Pictures[i], got[i], e.Expect["dino_giant"].Images[i], 1e-5, 1e-6)
 	}
-	clip := open(t, "testdata/clip_half/both.onnx")
+	clip := open(t, filepath.Join(fixtures, "clip_half/both.onnx"))
 	if got, err = clip.Images(ctx, pictures); err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +109,7 @@ func TestSplitGraphs(t *testing.T) {
 	e, pictures := readExpectation(t)
 	dir := t.TempDir()
 	for _, name := range []string{"config.json", "preprocessor_config.json", "tokenizer.json", "tokenizer_config.json"} {
-		if err := atomicfile.Copy(filepath.Join("testdata/clip_half", name), filepath.Join(dir, name)); err != nil {
+		if err := atomicfile.Copy(filepath.Join(fixtures, "clip_half", name), filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -111,7 +117,7 @@ func TestSplitGraphs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, output := range map[string]string{"vision_model.onnx": "image_embeds", "text_model.onnx": "text_embeds"} {
-		g, err := onnx.Read("testdata/clip_half/both.onnx")
+		g, err := onnx.Read(filepath.Join(fixtures, "clip_half/both.onnx"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +207,7 @@ func TestOpenErrors(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", tt.from))); err != nil {
+			if err := os.CopyFS(dir, os.DirFS(filepath.Join(fixtures, tt.from))); err != nil {
 				t.Fatal(err)
 			}
 			tt.change(t, dir)

@@ -54,7 +54,8 @@ func TestMissingIngredients(t *testing.T) {
 		t.Fatal(err)
 	}
 	cache := t.TempDir()
-	clip, dino := openCached(t, open(t, "testdata/clip_half"), cache), openCached(t, open(t, "testdata/dino_giant"), cache)
+	clip := openCached(t, open(t, filepath.Join(fixtures, "clip_half")), cache)
+	dino := openCached(t, open(t, filepath.Join(fixtures, "dino_giant")), cache)
 	at := func(name string) data.Image { return data.Image{Path: name} }
 	all := Edit{Source: at("coffee.png"), Edit: at("coffee_blur.png"), Target: at("hubble.png"), Before: "a cup",
 		After: "stars"}

@@ -10,12 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
-	"unicode/utf8"
 
-	"github.com/daulet/tokenizers"
 	"gorgonia.org/tensor"
+
+	"assay/internal/tokens"
 )
 
 // textTower is CLIP's text side.
@@ -152,9 +150,8 @@ func (t *textTower) feeds(texts [][]int64) (map[string]*tensor.Dense, error) {
 
 // tokenizer is CLIP's, from tokenizer.json.
 type tokenizer struct {
-	mu     sync.RWMutex // held for reading while encoding: closing waits
-	handle *tokenizers.Tokenizer
-	most   int // tokens of a text, with begin and end
+	*tokens.Tokenizer
+	most int // tokens of a text, with begin and end
 }
 
 // openTokenizer reads tokenizer.json. Texts are cut, before begin and end are added, so that at most limit tokens
@@ -189,7 +186,7 @@ func openTokenizer(dir string, limit int) (*tokenizer, error) {
 	file["truncation"] = fmt.Appendf(nil, `{"direction":"Right","max_length":%d,"strategy":"LongestFirst","stride":0}`,
 		t.most)
 	if raw, err = json.Marshal(file); err == nil {
-		t.handle, err = tokenizers.FromBytes(raw)
+		t.Tokenizer, err = tokens.New(raw)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -198,15 +195,10 @@ func openTokenizer(dir string, limit int) (*tokenizer, error) {
 }
 
 func (t *tokenizer) encode(text string) ([]int64, error) {
-	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-		return nil, fmt.Errorf("text %.40q is not valid UTF-8, or contains a zero byte", text)
+	ids, err := t.Encode(text, true)
+	if err != nil {
+		return nil, err
 	}
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	if t.handle == nil {
-		return nil, errors.New("the tokenizer is closed")
-	}
-	ids := t.handle.EncodeWithOptions(text, true).IDs
 	if len(ids) == 0 {
 		return nil, fmt.Errorf("text %.40q has no tokens", text)
 	}
@@ -215,16 +207,4 @@ func (t *tokenizer) encode(text string) ([]int64, error) {
 		out[i] = int64(id)
 	}
 	return out, nil
-}
-
-// Close frees the tokenizer.
-func (t *tokenizer) Close() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.handle == nil {
-		return nil
-	}
-	err := t.handle.Close()
-	t.handle = nil
-	return err
 }

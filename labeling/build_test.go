@@ -19,10 +19,14 @@ import (
 
 	"assay/data"
 	"assay/heuristics"
+	"assay/internal/packed"
 	"assay/internal/stats"
 )
 
-const fixtures = "../data/readers/testdata"
+// fixtures is a folder of small data sets: data/readers/testdata/layouts.zip.
+var fixtures string
+
+func TestMain(m *testing.M) { packed.Main(m, &fixtures, "../data/readers/testdata/layouts.zip") }
 
 // colours embeds a picture by its mean colour and a text by its letters: enough to tell them apart.
 type colours struct{ pictures, texts atomic.Int64 }
@@ -59,11 +63,7 @@ func nothing(int, int) {}
 func load(t *testing.T, yaml string) *Config {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "label.yaml")
-	abs, err := filepath.Abs(fixtures)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(strings.ReplaceAll(yaml, "FIXTURES", abs)), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(yaml, "FIXTURES", fixtures)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	c, err := Load(path)
@@ -218,15 +218,11 @@ func many(t *testing.T) string {
 		fmt.Fprintf(&b, "%s,%s,%s,%s,edit %d,a man,a man %d,\n", p(i), p(i+1), edit,
 			[]string{"aurora", "sdedit", "ip2p"}[i%3], i/3, i%7)
 	}
-	abs, err := filepath.Abs(fixtures)
-	if err != nil {
-		t.Fatal(err)
-	}
 	path := filepath.Join(t.TempDir(), "many.csv")
 	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("out: out\nsources:\n  - {layout: table, path: %s, pictures: %s, name: many}\n", path, abs)
+	return fmt.Sprintf("out: out\nsources:\n  - {layout: table, path: %s, pictures: %s, name: many}\n", path, fixtures)
 }
 
 func TestSameBytes(t *testing.T) {

@@ -55,16 +55,16 @@ type SourceConfig struct {
 
 // EncoderConfig names the models that measure similarities. Without them only those that came with the data are known.
 type EncoderConfig struct {
-	Clip      string  `yaml:"clip"` // checkpoint directory or .onnx file
-	Dino      string  `yaml:"dino"`
-	Device    string  `yaml:"device"`
-	Threads   int     `yaml:"threads"`
-	Batch     int     `yaml:"batch"`
-	Cache     string  `yaml:"cache"`      // folder of embeddings that are known
-	CacheSize float64 `yaml:"cache_size"` // bytes
-	Given     string  `yaml:"given"`      // similarities that came with the data: keep, replace
+	Clip    string `yaml:"clip"` // checkpoint directory or .onnx file
+	Dino    string `yaml:"dino"`
+	Device  string `yaml:"device"`
+	Threads int    `yaml:"threads"`
+	Batch   int    `yaml:"batch"`
+	Cache   string `yaml:"cache"` // folder of embeddings that are known
+	Given   string `yaml:"given"` // similarities that came with the data: keep, replace
 
-	ClipD heuristics.Direction `yaml:"clip_d"` // the definition: raw, unit
+	CacheSize strictyaml.Bytes     `yaml:"cache_size"`
+	ClipD     heuristics.Direction `yaml:"clip_d"` // the definition: raw, unit
 }
 
 // ForeignConfig asks other samples' instructions of targets: see foreign.go.
@@ -109,11 +109,7 @@ func Default() *Config {
 // strictyaml.Problems), or says why the file cannot be read. Paths are relative to its folder; those of the result are
 // absolute.
 func Load(path string) (*Config, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the configuration: %w", err)
-	}
-	folder, err := filepath.Abs(filepath.Dir(path))
+	text, folder, err := strictyaml.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +252,7 @@ func (e *EncoderConfig) check(d checker) {
 	d.want(deviceName.MatchString(e.Device), "encoders.device", "want auto, cpu or cuda:N, not %q", e.Device)
 	d.want(e.Threads >= 0, "encoders.threads", "want at least 0 (all cores), not %d", e.Threads)
 	d.want(e.Batch > 0, "encoders.batch", "want at least 1, not %d", e.Batch)
-	d.want(e.CacheSize >= 1, "encoders.cache_size", "want a number of bytes, not %v", e.CacheSize)
+	d.want(e.CacheSize >= 1, "encoders.cache_size", "want at least one byte, not %v", e.CacheSize)
 	d.want(e.ClipD == heuristics.DirectionRaw || e.ClipD == heuristics.DirectionUnit, "encoders.clip_d",
 		"want raw, unit, not %q", e.ClipD)
 	d.want(e.Given == "keep" || e.Given == "replace", "encoders.given", "want keep, replace, not %q", e.Given)

@@ -26,9 +26,9 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// TestChangedInputs: after a picture was replaced under its name, or an instruction or a caption was edited in the
-// table, the part that it is in is measured again, and the table says what is so now; a table of more rows is measured
-// as far as it is new; what has not changed is not measured.
+// TestChangedInputs: a picture is replaced under its name, or an instruction or a caption is edited in the table. Then
+// the part that it is in is measured again, and the table says what is so now. A table of more rows is measured as far
+// as it is new; what has not changed is not measured.
 func TestChangedInputs(t *testing.T) {
 	dir := t.TempDir()
 	picture := func(name string, red byte) {

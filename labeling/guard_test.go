@@ -169,9 +169,13 @@ func TestConfig(t *testing.T) {
 out: out
 profile: adiee-released
 sources: [{layout: folder, path: FIXTURES/folder}]
+encoders: {cache_size: 1.5GiB}
 rules: {clip_i: {percentile: 2.5}, dino_i: off, weak: [cosxl]}
 chains: {samples: 3}
 `)
+	if c.Encoders.CacheSize != 3<<29 {
+		t.Errorf("cache_size: 1.5GiB is %d bytes", c.Encoders.CacheSize)
+	}
 	if c.Rules.ClipI != (heuristics.Threshold{Value: 2.5, Percentile: true}) ||
 		c.Rules.DinoI != (heuristics.Threshold{Off: true}) {
 		t.Errorf("thresholds: %+v %+v", c.Rules.ClipI, c.Rules.DinoI)

@@ -221,7 +221,12 @@ func (m *measurer) entries(source int, d *measuredSample, texts map[string][]flo
 	if d.target != nil {
 		base.Target = &d.target.picture
 	}
-	var out []entry
+	return m.sampleEntries(id, base, d, texts)
+}
+
+// sampleEntries are a sample's rows: the source and the target as edits, the editors' outputs, and which is preferred.
+func (m *measurer) sampleEntries(id string, base row, d *measuredSample, texts map[string][]float32) (out []entry) {
+	s := d.s
 	add := func(r row, name string, edit *measuredImage) {
 		r.ID, r.Edit = id+"/"+name, edit.picture
 		m.similarities(&r, d, edit, texts)

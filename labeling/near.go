@@ -15,10 +15,10 @@ import (
 )
 
 // The index of near copies. The whole of each thumbnail is indexed in its eight turns by a hash of the signs of its
-// lowest frequencies. Every window of every thumbnail that may be left by a crop is then looked up: the four bands that
-// a hash consists of are its keys, also with their least certain bits changed (multi-probe hashing), and what agrees in
-// most bits is compared pixel by pixel. The work grows with the pictures, and with the pairs that are alike. It is
-// bounded for each picture: mostListed of each list, mostCompared of what they propose.
+// lowest frequencies. Every window of every thumbnail that may be left by a crop is then looked up. Its keys are the
+// four bands of its hash, also with their least certain bits changed (multi-probe hashing). What agrees in most bits is
+// compared pixel by pixel. The work grows with the pictures, and with the pairs that are alike. It is bounded for each
+// picture: mostListed of each list, mostCompared of what they propose.
 const (
 	bandBits   = 16
 	bandCount  = 4
@@ -163,9 +163,9 @@ func (d *band) around(key uint32, b int, hash uint64) (list []hashed, all bool) 
 	return list[from : from+mostListed], false
 }
 
-// pairs calls found for pictures that are near copies of each other, perhaps several times for two of them and in any
-// order, with the bits in which their hashes differ. Those for which skip is true are not compared. Both are called by
-// one goroutine at a time.
+// pairs calls found for pictures that are near copies of each other, with the bits in which their hashes differ. The
+// order is any, and two pictures may be found several times. Those for which skip is true are not compared. Both are
+// called by one goroutine at a time.
 func (n *nearIndex) pairs(ctx context.Context, skip func(a, b int32) bool, found func(a, b int32, distance int)) error {
 	if n.build(); n.data == nil {
 		return nil

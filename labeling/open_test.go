@@ -83,11 +83,7 @@ func TestOpenBroken(t *testing.T) {
 
 func TestCheckReport(t *testing.T) {
 	dir := t.TempDir()
-	abs, err := filepath.Abs(fixtures)
-	if err != nil {
-		t.Fatal(err)
-	}
-	picture := abs + "/folder/hat/source.png"
+	picture := fixtures + "/folder/hat/source.png"
 	text := "before,edit,instruction,method,clip_d,clip_i,note\n" +
 		picture + "," + picture + ",one,a,0.5,nan,x\n" +
 		picture + ",none.png,two,,,,\n" +

@@ -15,6 +15,7 @@ import (
 	"assay/data"
 	"assay/data/readers"
 	"assay/heuristics"
+	"assay/internal/packed"
 )
 
 // colouredTable is a table of five outputs beside the fixtures' pictures, with captions.
@@ -24,11 +25,7 @@ func colouredTable(t *testing.T, header string, rows ...string) string {
 	if err := os.WriteFile(path, []byte(header+"\n"+strings.Join(rows, "\n")+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	abs, err := filepath.Abs(fixtures)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("{layout: table, path: %s, pictures: %s/magicbrush_files/images, name: t}", path, abs)
+	return fmt.Sprintf("{layout: table, path: %s, pictures: %s/magicbrush_files/images, name: t}", path, fixtures)
 }
 
 const (
@@ -249,13 +246,14 @@ func TestBrokenEncoder(t *testing.T) {
 
 // Data sets of several files, named by a pattern, from the configuration to the table.
 func TestPatterns(t *testing.T) {
-	c := load(t, `
+	strangers := packed.Unpack(t, "../data/readers/testdata/strangers.zip")
+	c := load(t, strings.ReplaceAll(`
 out: out
 profile: adiee-released
 sources:
-  - {layout: webdataset, path: 'FIXTURES/strangers/webdataset/shard-{000..001}.tar', name: shards}
-  - {layout: instructpix2pix-hub, path: FIXTURES/strangers/hub, name: hub}
-`)
+  - {layout: webdataset, path: 'STRANGERS/webdataset/shard-{000..001}.tar', name: shards}
+  - {layout: instructpix2pix-hub, path: STRANGERS/hub, name: hub}
+`, "STRANGERS", strangers))
 	r, err := run(t, c, Encoders{}, 1)
 	if err != nil {
 		t.Fatal(err)

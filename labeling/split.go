@@ -64,9 +64,9 @@ const (
 // splitNames are the words that data sets use for splits. Any other word in their column is no split.
 var splitNames = []string{splitTrain, splitValidation, "val", "dev", "test"}
 
-// assign gives every scene (by its root) a split: that which its data set demands, or else validation for scenes in the
-// order of a hash of their names and the seed, as long as they fit into the share of the rows (one, if it is at most
-// half of them, in any case), and train for the rest.
+// assign gives every scene (by its root) a split. What its data set demands goes first. Of the others, in the order of
+// a hash of their names and the seed, those go to validation that fit into the share of the rows. One does in any case,
+// if it has at most half of the rows. The rest is train.
 func (s *scenes) assign(all map[int32]*scene, share float64, seed uint64) map[int32]string {
 	out := map[int32]string{}
 	type draw struct {

@@ -310,8 +310,8 @@ func (a *Adapter) Delta(module string) (matA, matB *tensor.Dense, scale float64,
 
 // Save writes adapter_config.json and adapter_model.safetensors into the folder, as PEFT does. Modules
 // keep the spelling they were read with, since the configuration's expressions are written for it. An adapter that
-// takes its start away from the base weights is written as one of twice the rank that does not, with A0 and -B0 behind
-// A and B, as PEFT converts it.
+// takes its start away from the base weights is written as one that does not, as PEFT converts it: of twice the rank,
+// with A0 and -B0 behind A and B.
 func (a *Adapter) Save(dir string) error {
 	if len(a.Taken) > 0 {
 		plain, err := a.plain()

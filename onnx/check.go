@@ -31,9 +31,9 @@ type schema struct {
 	minOut     int
 	maxOut     int
 	required   []string // attributes
-	// types says for every input which input, the first of its kind, has the same type, and after ">" for every
-	// output which input's type it has, or the type's name. "?" is what attributes or subgraphs decide. The last one
-	// of inputs or outputs holds for all further ones.
+	// types has a word for every input: the first input that must have the same type. After ">" there is a word for
+	// every output: the input whose type it has, or the type's name. "?" is what attributes or subgraphs decide. The
+	// last word of inputs or outputs holds for all further ones.
 	types string
 }
 
@@ -55,10 +55,10 @@ func schemaOf(op string, version int64) *schema {
 // maxProblems is how many problems Check reports.
 const maxProblems = 20
 
-// Check reports what is wrong with a model: unknown operators, versions and domains, wrong numbers of inputs and
-// outputs, missing attributes, names that are defined twice or not at all, nodes in the wrong order, cycles,
-// constants whose bytes do not fit their shape (of bytes in other files: CheckExternal). The errors name the node,
-// its operator, domain and version, and are joined. Shapes are Infer's.
+// Check reports what is wrong with a model. Of nodes: unknown operators, versions and domains, wrong numbers of inputs
+// and outputs, missing attributes, a wrong order, cycles. Of names: those that are defined twice or not at all. Of
+// constants: bytes that do not fit the shape (bytes in other files are CheckExternal's). The errors name the node, its
+// operator, domain and version, and are joined. Shapes are Infer's.
 func Check(m *Model) error {
 	c := &checker{m: m}
 	if v, ok := m.Opsets[""]; ok && (v < OldestOpset || v > NewestOpset) {

@@ -3,17 +3,20 @@ package onnx
 import (
 	"bytes"
 	"maps"
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"assay/internal/fuzzing"
+	archive "assay/internal/packed"
 )
 
 // FuzzDecodeModel: bytes are read as a model or refused. A model that was read is written and read back as the same
 // one. (Checking, typing and differentiating what was read is FuzzAppend's, in onnx/grad.)
 func FuzzDecodeModel(f *testing.F) {
 	x := fuzzing.New(f)
-	x.Add(fuzzing.Files(f, 2<<10, "../testdata/oracle*/onnx/*/model.onnx")...)
+	models := archive.Unpack(f, "../testdata/oracle/onnx.zip")
+	x.Add(fuzzing.Files(f, 2<<10, filepath.Join(models, "*", "model.onnx"))...)
 	cases := protoCases()
 	for _, name := range slices.Sorted(maps.Keys(cases)) {
 		x.Add(cases[name])

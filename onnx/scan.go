@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// LastStep returns the body of a Scan as a model of its own, which reads what it captures as inputs, with what is known
-// of them in the step of the last entries; nil: the node is no Scan with a body.
+// LastStep returns the body of a Scan as a model of its own, or nil if the node is no Scan with a body. What the body
+// captures are inputs of the model, with what is known of them in the step of the last entries.
 func (t *Types) LastStep(n *Node) *Model {
 	body, ok := n.Attrs["body"].(*Graph)
 	if !ok || n.Op != "Scan" {

@@ -14,9 +14,9 @@ import (
 	"assay/onnx"
 )
 
-// KeepEnv is the environment variable that says how many closed sessions of the CPU stay in memory, for whoever opens
-// the same graph over the same files with the same options next. Not set: none. Tests open few graphs hundreds of
-// times, and opening one takes up to a second.
+// KeepEnv is the environment variable that says how many closed sessions of the CPU stay in memory. Who opens the same
+// graph over the same files with the same options next gets such a session. Not set: none. Tests open few graphs
+// hundreds of times, and opening one takes up to a second.
 const KeepEnv = "ASSAY_KEEP_SESSIONS"
 
 // kept are closed sessions, oldest first.

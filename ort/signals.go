@@ -28,10 +28,10 @@ import (
 const signals = 65 // one more than the largest
 
 // keepSignals remembers how signals are handled. What it returns is to be called when a library has been loaded that
-// may have taken handlers for itself, as CUDA's do: those of an interrupt and of SIGTERM are put back, for they save a
-// run's state, and that of SIGURG, by which Go stops a goroutine that does not stop by itself; the others get
-// SA_ONSTACK, which package os/signal demands of every handler. A signal that comes between the taking and the mending
-// meets the library's handler. It gives the number of handlers that were mended.
+// may have taken handlers for itself, as CUDA's do. The handlers of an interrupt and of SIGTERM, which save a run's
+// state, are put back. So is that of SIGURG, by which Go stops a goroutine that does not stop by itself. The others get
+// SA_ONSTACK, which package os/signal demands of every handler. A signal that comes in between meets the library's
+// handler. mend gives the number of handlers that were mended.
 func keepSignals() (mend func() int) {
 	var before [signals]C.assay_action
 	var known [signals]bool

@@ -21,11 +21,7 @@ import (
 // Load reads a run's YAML file. The error lists everything that is wrong with it, each problem with file and line (a
 // strictyaml.Problems), or says why the file cannot be read. All paths of the result are absolute.
 func Load(path string) (*Config, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the configuration: %w", err)
-	}
-	folder, err := filepath.Abs(filepath.Dir(path))
+	text, folder, err := strictyaml.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}

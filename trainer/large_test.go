@@ -13,6 +13,7 @@ import (
 	"assay/internal/atomicfile"
 	"assay/internal/long"
 	"assay/internal/oracle"
+	"assay/internal/packed"
 	"assay/model/text"
 )
 
@@ -100,7 +101,7 @@ func (l *large) run(t *testing.T) (*Config, string) {
 	t.Helper()
 	dir, root := t.TempDir(), oracle.Folders(t)[0]
 	backbone := filepath.Join(dir, "backbones", l.backbone)
-	if err := os.CopyFS(backbone, os.DirFS(filepath.Join("testdata", "large", l.backbone))); err != nil {
+	if err := os.CopyFS(backbone, os.DirFS(filepath.Join(packed.Unpack(t, "testdata/large.zip"), l.backbone))); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"} {

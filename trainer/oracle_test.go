@@ -26,10 +26,7 @@ func eachCase(t *testing.T, f func(t *testing.T, folder string, c oracle.Case, w
 	oracle.Each(t, func(t *testing.T, root string) {
 		folder := filepath.Join(root, "llavanext")
 		for file, expect := range caseFiles {
-			all, _, err := checkpoints.ReadFile(filepath.Join(folder, expect))
-			if err != nil {
-				t.Fatal(err)
-			}
+			all := oracle.Tensors(t, filepath.Join(folder, expect))
 			for _, c := range oracle.Read[[]oracle.Case](t, filepath.Join(folder, file)) {
 				want := map[string]*tensor.Dense{}
 				for name, x := range all {

@@ -19,10 +19,14 @@ import (
 	"assay/internal/exit"
 	"assay/internal/long"
 	"assay/internal/oracle"
+	"assay/internal/packed"
 	"assay/lora"
 )
 
-// sftRun is a run.json of testdata/sft, which transformers and PEFT made (tools/oracle/sft.py).
+// sftRuns are a run.json, the adapter before and the tensors after it for each family.
+const sftRuns = "testdata/sft/runs.zip"
+
+// sftRun is such a run.json, which transformers and PEFT made (tools/oracle/sft.py).
 type sftRun struct {
 	Full  bool
 	LR    float64
@@ -46,12 +50,13 @@ func sftConfig(t *testing.T, family string, more string) (string, sftRun) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := oracle.Read[sftRun](t, filepath.Join(folder, family, "run.json"))
+	made := filepath.Join(packed.Unpack(t, sftRuns), family)
+	r := oracle.Read[sftRun](t, filepath.Join(made, "run.json"))
 	backbone, err := filepath.Abs(filepath.Join("..", "testdata", "oracle", family, "backbone"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	tune := fmt.Sprintf("init: %s\ntext: {tune: lora}\n", filepath.Join(folder, family, "init"))
+	tune := fmt.Sprintf("init: %s\ntext: {tune: lora}\n", filepath.Join(made, "init"))
 	if r.Full {
 		tune = "text: {tune: full}\n"
 	}
@@ -122,7 +127,7 @@ func TestTextIsTransformers(t *testing.T) {
 				math.Abs(float64(*v[0].TokenAccuracy)*float64(v[0].Tokens)-float64(want.Validation.Right)) > 1e-6 {
 				t.Errorf("validation %+v, want %+v", v, want.Validation)
 			}
-			compareTrained(t, r.Scorer, filepath.Join("testdata", "sft", family, "final.safetensors"), want.Full)
+			compareTrained(t, r.Scorer, filepath.Join(packed.Unpack(t, sftRuns), family, "final.safetensors"), want.Full)
 		})
 	}
 }

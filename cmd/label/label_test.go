@@ -17,6 +17,7 @@ import (
 	"assay/internal/cli"
 	"assay/internal/long"
 	"assay/internal/oracle"
+	"assay/internal/packed"
 	"assay/labeling"
 )
 
@@ -108,10 +109,7 @@ encoders: {given: replace, clip: %[1]s/clip/model, dino: %[1]s/dinov2/model, dev
 }
 
 func TestUsage(t *testing.T) {
-	folder, err := filepath.Abs("../../data/readers/testdata/folder")
-	if err != nil {
-		t.Fatal(err)
-	}
+	folder := filepath.Join(packed.Unpack(t, "../../data/readers/testdata/layouts.zip"), "folder")
 	good := write(
 		t,
 		"label.yaml",

@@ -14,12 +14,16 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/cli"
+	"assay/internal/packed"
 	"assay/onnx"
 	"assay/onnx/gradjob"
 	"assay/ort"
 )
 
 const gradCases = "../../testdata/oracle/onnx/"
+
+// packedCases are the oracle's other models.
+const packedCases = "../../testdata/oracle/onnx.zip"
 
 // trainGrad runs the command on a case's files; later flags override earlier ones.
 func trainGrad(t *testing.T, folder string, flags ...string) (code int, stdout, stderr string) {
@@ -84,10 +88,14 @@ func flat(d *tensor.Dense) []float32 {
 }
 
 func TestGrad(t *testing.T) {
+	others := packed.Unpack(t, packedCases)
 	for _, name := range []string{"llama", "resize", "dynamic_shapes", "arithmetic_broadcast"} {
-		dir := t.TempDir()
+		dir, folder := t.TempDir(), filepath.Join(others, name)
+		if name == "llama" {
+			folder = gradCases + name
+		}
 		out, outputs := filepath.Join(dir, "grads.safetensors"), filepath.Join(dir, "outputs.safetensors")
-		code, stdout, stderr := trainGrad(t, gradCases+name, "--out", out, "--outputs-out", outputs, "--json")
+		code, stdout, stderr := trainGrad(t, folder, "--out", out, "--outputs-out", outputs, "--json")
 		if code != 0 {
 			t.Fatalf("%s: exit code %d: %s%s", name, code, stdout, stderr)
 		}
@@ -95,8 +103,8 @@ func TestGrad(t *testing.T) {
 		if err := json.Unmarshal([]byte(stdout), &r); err != nil || r.Out != out || len(r.Gradients) == 0 {
 			t.Errorf("%s: %v in %s", name, err, stdout)
 		}
-		sameTensors(t, outputs, gradCases+name+"/outputs.safetensors", false)
-		want, _, err := checkpoints.ReadFile(gradCases + name + "/grads.safetensors")
+		sameTensors(t, outputs, folder+"/outputs.safetensors", false)
+		want, _, err := checkpoints.ReadFile(folder + "/grads.safetensors")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +113,7 @@ func TestGrad(t *testing.T) {
 				t.Errorf("%s: no gradient of %s by default", name, x)
 			}
 		}
-		sameTensors(t, out, gradCases+name+"/grads.safetensors", true)
+		sameTensors(t, out, folder+"/grads.safetensors", true)
 	}
 }
 
@@ -236,7 +244,8 @@ func TestGradErrors(t *testing.T) {
 
 func TestGradRefusesOtherInputs(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "grads.safetensors")
-	code, _, stderr := trainGrad(t, gradCases+"llama", "--inputs", gradCases+"vit/inputs.safetensors", "--out", out)
+	vit := filepath.Join(packed.Unpack(t, packedCases), "vit", "inputs.safetensors")
+	code, _, stderr := trainGrad(t, gradCases+"llama", "--inputs", vit, "--out", out)
 	if code != cli.Failed || !strings.Contains(stderr, `input "input_ids" is missing`) ||
 		!strings.Contains(stderr, `no input "pixel_values"`) {
 		t.Errorf("exit code %d, %s", code, stderr)

@@ -4,8 +4,6 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,31 +11,19 @@ import (
 
 	"assay/internal/cli"
 	"assay/internal/oracle"
-	"assay/internal/remote"
 	"assay/internal/remote/s3test"
 )
 
 // TestS3Pictures: training on pictures that a table names by their addresses on S3 makes the bytes that training on
 // files makes, and a picture that is not there is said.
 func TestS3Pictures(t *testing.T) {
-	s3test.Start(t, "pictures")
+	client, _ := s3test.Start(t, "pictures")
 	images := filepath.Join(oracle.Folders(t)[0], "images")
 	files, err := filepath.Glob(filepath.Join(images, "*.png"))
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err == nil {
-			err = remote.Write(context.Background(), "s3://pictures/some folder/"+filepath.Base(file), func(w io.Writer) error {
-				_, err := w.Write(raw)
-				return err
-			})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	s3test.Put(t, client, "pictures", "some folder", files...)
 	for _, mode := range []string{"head", "lora"} {
 		var weights [2][]byte
 		config, out := writeRun(t, "mode: "+mode+"\nsteps: 3\nthreads: 1\n")

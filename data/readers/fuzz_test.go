@@ -22,7 +22,7 @@ import (
 // FuzzArrow: any bytes are an arrow stream whose rows are read, or an error.
 func FuzzArrow(f *testing.F) {
 	x := fuzzing.New(f)
-	x.Add(fuzzing.Files(f, 8<<10, "testdata/adiee/train/*.arrow")...)
+	x.Add(fuzzing.Files(f, 8<<10, filepath.Join(fixtures, "adiee/train/*.arrow"))...)
 	path := fuzzing.File(f, "data-00000-of-00001.arrow")
 	x.Run(func(t testing.TB, raw []byte) {
 		if err := os.WriteFile(path, raw, 0o600); err != nil {
@@ -76,7 +76,7 @@ func FuzzArchive(f *testing.F) {
 
 // A schema that announces more fields than it has bytes is refused before memory is taken for them.
 func TestArrowSchemaLists(t *testing.T) {
-	raw, err := os.ReadFile("testdata/adiee/train/data-00000-of-00002.arrow")
+	raw, err := os.ReadFile(filepath.Join(fixtures, "adiee/train/data-00000-of-00002.arrow"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,13 @@ import (
 
 	"assay/data"
 	"assay/heuristics"
+	"assay/internal/packed"
 )
+
+// fixtures is a folder of small data sets in their published layouts (tools/oracle/readers.py).
+var fixtures string
+
+func TestMain(m *testing.M) { packed.Main(m, &fixtures, "testdata/layouts.zip") }
 
 // colour is n of a picture that tools/oracle/readers.py made.
 func colour(m data.Image) string {
@@ -138,7 +144,8 @@ func TestLayouts(t *testing.T) {
 		{"seed part 3", "seed-data-edit", Options{Path: "seed3"}, []string{
 			"000000|20240401_1turns/Data/1/0.jpg|10 >add a hat> 11 >make it red> 12",
 			"left: folder 20240330_315P_1323turns/Data/210",
-			`error: split_1.jsonl:1: column "edit_image_1": 20240401_1turns/Data/2/1.jpg: no such file under testdata/seed3, nor in an archive there`}},
+			`error: split_1.jsonl:1: column "edit_image_1": 20240401_1turns/Data/2/1.jpg: no such file under ` +
+				filepath.Join(fixtures, "seed3") + `, nor in an archive there`}},
 		{"seed part 2", "seed-data-edit", Options{Path: "seed2"}, []string{"000000|1/0.png|10 >add a hat> 11"}},
 		{"seed, dropped", "seed-data-edit", Options{Path: "seed2", Drop: []string{"1"}}, []string{"left: folder 1"}},
 		{"instructpix2pix", "instructpix2pix", Options{Path: "instructpix2pix"}, []string{
@@ -159,7 +166,7 @@ func TestLayouts(t *testing.T) {
 			[]string{"100||10 >add a hat> 11", "100||11 >make it red> 12", "200||20 >remove the dog> 21"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.o.Path = filepath.Join("testdata", c.o.Path)
+			c.o.Path = filepath.Join(fixtures, c.o.Path)
 			c.o.Unpack = t.TempDir()
 			if d := cmp.Diff(c.want, all(t, c.layout, c.o)); d != "" {
 				t.Error(d)
@@ -182,9 +189,11 @@ func TestColumns(t *testing.T) {
 		columns      map[string]string
 		want         string
 	}{
-		{"table", "table.csv", nil, `table: testdata/table.csv: no column "source", only before, after, text, who, mark; sources[].columns says`},
+		{"table", "table.csv", nil, "table: " + filepath.Join(fixtures, "table.csv") +
+			`: no column "source", only before, after, text, who, mark; sources[].columns says`},
 		{"table", "table.csv", without, `no column "edit"`},
-		{"table", "table.csv", with("label", "marks"), `columns: label: testdata/table.csv: no column "marks", only before`},
+		{"table", "table.csv", with("label", "marks"), "columns: label: " + filepath.Join(fixtures, "table.csv") +
+			`: no column "marks", only before`},
 		{"table", "table.csv", with("picture", "before"), `no field "picture"`},
 		{"editreward", "editreward.parquet", map[string]string{"left_score": "points"}, `no column "points"`},
 		{"magicbrush", "magicbrush", map[string]string{"source": "picture"},
@@ -194,15 +203,16 @@ func TestColumns(t *testing.T) {
 		{"seed-data-edit", "seed2", map[string]string{"source": "before"},
 			`part2.jsonl: no column "before", only source_image`},
 	} {
-		_, err := Open(t.Context(), c.layout, Options{Path: "testdata/" + c.path, Columns: c.columns, Unpack: t.TempDir()})
+		_, err := Open(t.Context(), c.layout, Options{
+			Path: filepath.Join(fixtures, c.path), Columns: c.columns, Unpack: t.TempDir(),
+		})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s %v: %v, want %s", c.path, c.columns, err, c.want)
 		}
 	}
-	for layout, path := range map[string]string{"luck": "testdata", "folder": "testdata/adiee",
-		"magicbrush": "testdata/none", "table": "testdata/folder",
-		"seed-data-edit": "testdata/folder", "instructpix2pix": "testdata"} {
-		if _, err := Open(t.Context(), layout, Options{Path: path}); err == nil {
+	for layout, path := range map[string]string{"luck": ".", "folder": "adiee", "magicbrush": "none", "table": "folder",
+		"seed-data-edit": "folder", "instructpix2pix": "."} {
+		if _, err := Open(t.Context(), layout, Options{Path: filepath.Join(fixtures, path)}); err == nil {
 			t.Errorf("%s opens %s", layout, path)
 		} else {
 			t.Log(err)
@@ -218,7 +228,7 @@ func TestUnpackAgain(t *testing.T) {
 	dir := t.TempDir()
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	o := Options{Path: "testdata/seed3", Unpack: dir}
+	o := Options{Path: filepath.Join(fixtures, "seed3"), Unpack: dir}
 	if _, err := Open(stopped, "seed-data-edit", o); !errors.Is(err, context.Canceled) {
 		t.Fatalf("stopped: %v", err)
 	}
@@ -246,7 +256,7 @@ func TestUnpackAgain(t *testing.T) {
 }
 
 func TestDamaged(t *testing.T) {
-	raw, err := os.ReadFile("testdata/adiee/train/data-00000-of-00002.arrow")
+	raw, err := os.ReadFile(filepath.Join(fixtures, "adiee/train/data-00000-of-00002.arrow"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,9 +12,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"assay/internal/packed"
 )
 
-const strangers = "testdata/strangers"
+// ofStrangers are data sets that others' libraries wrote (tools/oracle/stranger_tables.py).
+const ofStrangers = "testdata/strangers.zip"
 
 func expectation(t *testing.T, path string, v any) {
 	t.Helper()
@@ -29,6 +32,7 @@ func expectation(t *testing.T, path string, v any) {
 
 // Shards by webdataset's own writer, in the forms in which they are named.
 func TestWebDataset(t *testing.T) {
+	strangers := packed.Unpack(t, ofStrangers)
 	want := []string{"0000/a||10 >add a hat> 11|a man > a man with a hat|mgie 61 label 0.5",
 		"0000/b||20 >remove the “dog”> -|sdedit 62",
 		"0001/a||11 >make it red> -|edit 63 label 1"}
@@ -64,6 +68,7 @@ func TestWebDataset(t *testing.T) {
 }
 
 func TestBraces(t *testing.T) {
+	strangers := packed.Unpack(t, ofStrangers)
 	var expect map[string][]string
 	expectation(t, filepath.Join(strangers, "braces.json"), &expect)
 	for pattern, want := range expect {
@@ -102,6 +107,7 @@ func tarOf(t *testing.T, members ...string) string {
 }
 
 func TestBrokenTars(t *testing.T) {
+	strangers := packed.Unpack(t, ofStrangers)
 	cut := tarOf(t, "a.source.png=p", "a.edit.png=p", "a.instruction.txt=i")
 	raw, err := os.ReadFile(cut)
 	if err != nil {
@@ -120,7 +126,7 @@ func TestBrokenTars(t *testing.T) {
 		{tarOf(t, "a.source.png=p", "a.edit.png=e", "a.instruction.txt=i", "a.json=no"), "a.json: invalid"},
 		{tarOf(t, "a.source.png=p", "a.edit.png=e", "a.instruction.txt=\xff"), "not UTF-8"},
 		{cut, "unexpected EOF"},
-		{"testdata/table.csv", "table.csv: no tar file"},
+		{filepath.Join(fixtures, "table.csv"), "table.csv: no tar file"},
 		{strangers + "/webdataset/shard-{000..004}.tar", "shard-002.tar: no such file"},
 		{strangers + "/webdataset/shard-{000.tar", "a { without }"},
 		{strangers + "/none-*.tar", "no such files"},
@@ -164,6 +170,7 @@ func TestBrokenTars(t *testing.T) {
 }
 
 func TestHubInstructPix2Pix(t *testing.T) {
+	strangers := packed.Unpack(t, ofStrangers)
 	got := all(t, "instructpix2pix-hub", Options{Path: strangers + "/hub"})
 	want := []string{"000000|a man|10 >add a hat> 11|a man > a man with a hat",
 		"000001|a dog|20 >make it red> 21|a dog > a red dog"}
@@ -174,6 +181,7 @@ func TestHubInstructPix2Pix(t *testing.T) {
 
 // Half floats of arrow files, those below 2^-14 too.
 func TestHalfFloats(t *testing.T) {
+	strangers := packed.Unpack(t, ofStrangers)
 	var want []*string
 	expectation(t, strangers+"/half.json", &want)
 	r, err := Open(t.Context(), "table", Options{Path: strangers + "/half"})
@@ -202,9 +210,10 @@ func TestHalfFloats(t *testing.T) {
 
 // Labels that are no numbers are errors of their rows in every format.
 func TestNoNumbers(t *testing.T) {
+	tables := packed.Unpack(t, "../testdata/strangers.zip")
 	for _, name := range []string{"nan.csv", "nan.jsonl", "nan.parquet", "nan_half.parquet", "infinity.csv",
 		"infinity.parquet", "outside.parquet"} {
-		r, err := Open(t.Context(), "table", Options{Path: "../testdata/strangers/" + name})
+		r, err := Open(t.Context(), "table", Options{Path: filepath.Join(tables, name)})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

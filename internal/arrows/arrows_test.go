@@ -33,6 +33,7 @@ internal/pystring:
 internal/stats:
 internal/strictjson:
 internal/strictyaml:
+internal/tokens:
 internal/workers:
 mpi:
 onnx/onnxpb:
@@ -56,7 +57,7 @@ captions:         chat chat/table data internal/atomicfile internal/exit interna
 heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
 internal/miniature: data internal/atomicfile internal/stats internal/workers
-model/text:       internal/strictjson
+model/text:       internal/strictjson internal/tokens
 model:            onnx onnx/grad losses ort calibration checkpoints lora data store model/text internal/strictjson
 model:            internal/workers internal/atomicfile quant
 model/llavanext: onnx checkpoints data model internal/strictjson
@@ -71,7 +72,7 @@ textjudge:        internal/atomicfile shards internal/workers chat/table
 model/fresh:      checkpoints model model/families internal/atomicfile
 generate:        chat data grammar model model/text internal/strictjson internal/workers
 encoders:         shards onnx ort checkpoints data store heuristics model internal/strictjson internal/workers
-encoders:         internal/atomicfile internal/journal internal/remote
+encoders:         internal/atomicfile internal/journal internal/remote internal/tokens
 optim:            internal/workers
 trainer/events:   internal/journal
 trainer:          internal/remote onnx losses ort chat chat/table checkpoints lora data store model model/text

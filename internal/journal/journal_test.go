@@ -14,6 +14,19 @@ type result struct {
 	Text string
 }
 
+// appendTo writes what a crash may leave at the end of a file.
+func appendTo(t *testing.T, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestGoesOn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.progress")
 	head := map[string]string{"in": "a.jsonl"}
@@ -31,12 +44,7 @@ func TestGoesOn(t *testing.T) {
 		if err := j.Close(); err != nil {
 			t.Fatal(err)
 		}
-		f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.WriteString(cut)
-		f.Close()
+		appendTo(t, path, cut)
 	}
 	if _, _, err := Open[result](
 		path,

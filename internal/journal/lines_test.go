@@ -26,12 +26,7 @@ func TestLines(t *testing.T) {
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
-		f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.WriteString(torn)
-		f.Close()
+		appendTo(t, path, torn)
 	}
 	before, err := os.ReadFile(path)
 	if err != nil {

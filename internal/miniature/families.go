@@ -49,8 +49,8 @@ type nature struct {
 	variants []string // of an effect on the whole picture; none: it has only one
 	object   bool     // concerns one shape of the scene
 	gradual  bool     // can be done by half
-	// Edits of one scene are done in the order of their stages: a colour style first, so that it does not swallow the
-	// colour of what is painted later, and turns of the whole picture last, so that places keep their names until then.
+	// Edits of one scene are done in the order of their stages. A colour style comes first, so that it does not swallow
+	// the colour of what is painted later. Turns of the whole picture come last: places keep their names until then.
 	stage int
 	// Two edits that belong to the same set cannot be told apart in one picture.
 	set string

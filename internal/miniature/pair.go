@@ -48,7 +48,7 @@ func (w *World) Pair(rng *rand.Rand, questions int) (*Pair, error) {
 }
 
 // Pair draws a candidate of the task. All questions but the first are about other instructions for the same two
-// pictures, many of them what was really done or nearly that, so that no question is answered without looking at both
+// pictures. Many of those are what was really done, or nearly that: no question is answered without looking at both
 // pictures.
 func (t *Task) Pair(rng *rand.Rand, questions int) *Pair {
 	c := t.draw(rng, pairKinds)

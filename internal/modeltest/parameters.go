@@ -31,7 +31,6 @@ func (f Family) parameters(t *testing.T) {
 		}
 		dir := filepath.Join(t.TempDir(), "backbone")
 		copyFolder(t, from, dir)
-		file := filepath.Join(dir, checkpoints.SingleFile)
 		b, err := model.OpenBackbone(dir)
 		if err != nil {
 			t.Fatal(err)
@@ -39,47 +38,59 @@ func (f Family) parameters(t *testing.T) {
 		defer b.Close()
 		compareParameters(t, want, b)
 
-		var lost []string
-		for _, p := range b.Parameters() {
-			if !p.Unread && len(p.Shape) == 2 && len(lost) < 3 {
-				lost = append(lost, p.Name)
-			}
-		}
-		last := lost[len(lost)-1]
-		for _, name := range lost[:len(lost)-1] {
-			delete(stored, name)
-		}
-		stored[last] = tensor.New(tensor.WithShape(1, 2), tensor.Of(tensor.Float32))
-		if err := errors.Join(os.Remove(file), checkpoints.WriteFile(file, stored, nil)); err != nil {
-			t.Fatal(err)
-		}
-		_, err = model.OpenBackbone(dir)
-		if err == nil {
-			t.Fatal("a checkpoint without some of its tensors was opened")
-		}
-		for _, part := range append(slices.Clone(lost), "is missing", "has shape [1 2]") {
-			if !strings.Contains(err.Error(), part) {
-				t.Errorf("%v should tell of %s", err, part)
-			}
-		}
-
-		if err := os.Remove(file); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := model.OpenBackbone(dir); err == nil || !strings.Contains(err.Error(), checkpoints.SingleFile) {
-			t.Errorf("opened without weights: %v", err)
-		}
-		described, err := model.DescribeBackbone(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer described.Close()
-		// config.json may state fewer rows of the tables than there are.
-		compareParameters(t, nil, described)
-		if _, err := described.Weights.Dense(last); err == nil || errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("the values of absent weights: %v", err)
-		}
+		lost := someMissing(t, b, stored, dir)
+		parametersOfNone(t, dir, lost[len(lost)-1])
 	})
+}
+
+// someMissing opens the backbone without some of its tensors, and with one of another shape: the error names each.
+func someMissing(t *testing.T, b *model.Backbone, stored map[string]*tensor.Dense, dir string) (lost []string) {
+	t.Helper()
+	file := filepath.Join(dir, checkpoints.SingleFile)
+	for _, p := range b.Parameters() {
+		if !p.Unread && len(p.Shape) == 2 && len(lost) < 3 {
+			lost = append(lost, p.Name)
+		}
+	}
+	last := lost[len(lost)-1]
+	for _, name := range lost[:len(lost)-1] {
+		delete(stored, name)
+	}
+	stored[last] = tensor.New(tensor.WithShape(1, 2), tensor.Of(tensor.Float32))
+	if err := errors.Join(os.Remove(file), checkpoints.WriteFile(file, stored, nil)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := model.OpenBackbone(dir)
+	if err == nil {
+		t.Fatal("a checkpoint without some of its tensors was opened")
+	}
+	for _, part := range append(slices.Clone(lost), "is missing", "has shape [1 2]") {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%v should tell of %s", err, part)
+		}
+	}
+	return lost
+}
+
+// parametersOfNone lists the parameters of a checkpoint without weights, which cannot be opened. last is one of them.
+func parametersOfNone(t *testing.T, dir, last string) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(dir, checkpoints.SingleFile)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := model.OpenBackbone(dir); err == nil || !strings.Contains(err.Error(), checkpoints.SingleFile) {
+		t.Errorf("opened without weights: %v", err)
+	}
+	described, err := model.DescribeBackbone(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer described.Close()
+	// config.json may state fewer rows of the tables than there are.
+	compareParameters(t, nil, described)
+	if _, err := described.Weights.Dense(last); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the values of absent weights: %v", err)
+	}
 }
 
 // compareParameters holds a backbone's list against tensors, if they are given, and against what its weights say.

@@ -116,7 +116,7 @@ func peftSaved(t *testing.T, saved string, final map[string]*tensor.Dense, conve
 	}
 }
 
-// peftScorer makes a scorer directory of the fixture's scorer with another adapter.
+// peftScorer makes a scorer directory: the fixture's scorer with another adapter.
 func peftScorer(t *testing.T, family, scorer, adapter string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -10,6 +10,7 @@ import (
 
 	"assay/internal/long"
 	"assay/internal/oracle"
+	"assay/internal/packed"
 	"assay/lora"
 	"assay/model"
 	"assay/optim"
@@ -73,17 +74,21 @@ func (r *reference) step(t *testing.T, u *model.Tuner) {
 }
 
 // vision compares the gradients of adapters on every linear layer, the tower's too, and of parameters of the backbone,
-// with what tools/oracle/vision_lora.py has written to the family's testdata.
+// with what tools/oracle/vision_lora.py has written to vision.zip.
 func (f Family) vision(t *testing.T) {
 	long.Test(t)
-	const dir = "testdata/vision"
+	made := filepath.Join(packed.Unpack(t, "../../internal/modeltest/testdata/vision.zip"), f.Folder)
 	want := oracle.Read[struct {
 		ID   int     `json:"id"`
 		Loss float64 `json:"loss"`
-	}](t, filepath.Join(dir, "case.json"))
-	grads := oracle.Tensors(t, filepath.Join(dir, "grads.safetensors"))
-	family := filepath.Join("..", "..", "testdata", "oracle", f.Folder)
+	}](t, filepath.Join(made, "case.json"))
+	grads := oracle.Tensors(t, filepath.Join(made, "grads.safetensors"))
+	family, err := filepath.Abs(filepath.Join("..", "..", "testdata", "oracle", f.Folder))
+	if err != nil {
+		t.Fatal(err)
+	}
 	r := &reference{Case: oracle.Read[[]oracle.Case](t, filepath.Join(family, "cases.json"))[want.ID], family: family}
+	dir := peftScorer(t, family, r.Scorer, made)
 	for _, o := range []model.TuneOptions{
 		{},
 		{Full: true},

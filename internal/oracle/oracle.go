@@ -3,10 +3,8 @@
 package oracle
 
 import (
-	"compress/gzip"
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -85,37 +83,22 @@ func Read[T any](t testing.TB, path string) T {
 	return v
 }
 
-// Tensors reads a safetensors file, or the one that is packed as PATH.gz.
+// Tensors reads a safetensors file. In the repository a folder's references are packed as expect.zip: what is not
+// there as a file is read from it.
 func Tensors(t testing.TB, path string) map[string]*tensor.Dense {
 	t.Helper()
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		path = unzip(t, path+".gz")
+		raw := packed.File(t, filepath.Join(filepath.Dir(path), "expect.zip"), filepath.Base(path))
+		path = filepath.Join(t.TempDir(), "tensors")
+		if err := os.WriteFile(path, raw, 0o666); err != nil {
+			t.Fatal(err)
+		}
 	}
 	m, _, err := checkpoints.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m
-}
-
-// unzip copies what is in a gzip file into a folder of the test.
-func unzip(t testing.TB, path string) string {
-	t.Helper()
-	from, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer from.Close()
-	r, err := gzip.NewReader(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := io.ReadAll(r)
-	to := filepath.Join(t.TempDir(), "tensors")
-	if err = errors.Join(err, os.WriteFile(to, raw, 0o666)); err != nil {
-		t.Fatal(err)
-	}
-	return to
 }
 
 // Floats returns the values of a float32 tensor.

@@ -4,10 +4,34 @@ package packed
 
 import (
 	"archive/zip"
+	"fmt"
 	"io/fs"
 	"os"
 	"testing"
 )
+
+// Main is a package's TestMain: it unpacks a zip once for all tests, puts the folder's name into *dir, and removes it
+// afterwards. Tests leave the folder as it is.
+func Main(m *testing.M, dir *string, archive string) {
+	os.Exit(run(m, dir, archive))
+}
+
+func run(m *testing.M, dir *string, archive string) int {
+	r, err := zip.OpenReader(archive)
+	if err == nil {
+		defer r.Close()
+		*dir, err = os.MkdirTemp("", "packed")
+	}
+	if err == nil {
+		defer os.RemoveAll(*dir)
+		err = os.CopyFS(*dir, r)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", archive, err)
+		return 1
+	}
+	return m.Run()
+}
 
 // Unpack copies the files of a zip into a temporary folder of the test, and gives the folder.
 func Unpack(t testing.TB, archive string) string {

@@ -9,6 +9,8 @@ package strictyaml
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sort"
 	"strings"
 
@@ -62,6 +64,18 @@ type Document struct {
 
 	// Unreadable: the file is not YAML, and nothing was decoded. Checks of values would only mislead.
 	Unreadable bool
+}
+
+// ReadFile gives a configuration's text, and the absolute folder that its relative paths start from.
+func ReadFile(path string) (text []byte, folder string, err error) {
+	text, err = os.ReadFile(path)
+	if err == nil {
+		folder, err = filepath.Abs(filepath.Dir(path))
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("reading the configuration: %w", err)
+	}
+	return text, folder, nil
 }
 
 // Decode reads text into v, a pointer to a struct. Mistakes are kept in the document: the caller adds those that it

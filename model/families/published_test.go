@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"assay/internal/packed"
 	"assay/model"
 )
 
@@ -23,10 +24,14 @@ var published = map[string]int64{
 	"Qwen2.5-VL-72B-Instruct":  73410777344,
 }
 
+// configurations are files of these checkpoints.
+const configurations = "testdata/published.zip"
+
 // Every key of a published configuration is known, and what follows from them is the checkpoint's size.
 func TestPublished(t *testing.T) {
+	folder := packed.Unpack(t, configurations)
 	for name, want := range published {
-		b, err := model.DescribeBackbone(filepath.Join("testdata", name))
+		b, err := model.DescribeBackbone(filepath.Join(folder, name))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -44,7 +49,7 @@ func TestPublished(t *testing.T) {
 		}
 		b.Close()
 	}
-	entries, err := os.ReadDir("testdata")
+	entries, err := os.ReadDir(folder)
 	if err != nil || len(entries) != len(published) {
 		t.Errorf("%d folders, %v", len(entries), err)
 	}
@@ -53,10 +58,7 @@ func TestPublished(t *testing.T) {
 // A checkpoint of Qwen2.5-VL's architecture with another language model, of MiMo-7B's sizes and with the keys that its
 // configuration has besides. What transformers would ignore there is refused if it says otherwise.
 func TestOtherLanguageModel(t *testing.T) {
-	raw, err := os.ReadFile("testdata/Qwen2.5-VL-72B-Instruct/config.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw, folder := packed.File(t, configurations, "Qwen2.5-VL-72B-Instruct/config.json"), packed.Unpack(t, configurations)
 	for change, want := range map[string]string{
 		"":                              "",
 		`"attention_bias": false`:       "attention_bias",
@@ -77,7 +79,7 @@ func TestOtherLanguageModel(t *testing.T) {
 		}
 		config["vision_config"].(map[string]any)["out_hidden_size"] = 4096
 		dir := t.TempDir()
-		if err := os.CopyFS(dir, os.DirFS("testdata/Qwen2.5-VL-7B-Instruct")); err != nil {
+		if err := os.CopyFS(dir, os.DirFS(filepath.Join(folder, "Qwen2.5-VL-7B-Instruct"))); err != nil {
 			t.Fatal(err)
 		}
 		changed, err := json.Marshal(config)

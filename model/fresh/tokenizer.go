@@ -20,23 +20,9 @@ func (v *vocabulary) tokenizerJSON() object {
 			"special":     i < len(v.special),
 		}
 	}
-	byteLevel := func(prefix, trim, regex bool) object {
-		return object{"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": trim, "use_regex": regex}
-	}
 	var normalizer object
 	if v.nfc {
 		normalizer = object{"type": "NFC"}
-	}
-	bos := func(kind int) object { return object{"SpecialToken": object{"id": v.begin, "type_id": kind}} }
-	text := func(name string, kind int) object { return object{"Sequence": object{"id": name, "type_id": kind}} }
-	post := byteLevel(true, false, true)
-	if v.begin != "" {
-		post = object{"type": "Sequence", "processors": []object{post, {
-			"type":           "TemplateProcessing",
-			"single":         []object{bos(0), text("A", 0)},
-			"pair":           []object{bos(0), text("A", 0), bos(1), text("B", 1)},
-			"special_tokens": object{v.begin: object{"id": v.begin, "ids": []int{v.id(v.begin)}, "tokens": []string{v.begin}}},
-		}}}
 	}
 	return object{
 		"version":      "1.0",
@@ -48,7 +34,7 @@ func (v *vocabulary) tokenizerJSON() object {
 			{"type": "Split", "pattern": object{"Regex": v.words}, "behavior": "Isolated", "invert": false},
 			byteLevel(false, true, false),
 		}},
-		"post_processor": post,
+		"post_processor": v.postProcessor(),
 		"decoder":        byteLevel(true, true, true),
 		"model": object{
 			"type":                      "BPE",
@@ -63,6 +49,27 @@ func (v *vocabulary) tokenizerJSON() object {
 			"merges":                    v.merges(),
 		},
 	}
+}
+
+// byteLevel is the step that takes text for bytes, or bytes for text.
+func byteLevel(prefix, trim, regex bool) object {
+	return object{"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": trim, "use_regex": regex}
+}
+
+// postProcessor puts the family's first token, if it has one, before a text and before each of a pair.
+func (v *vocabulary) postProcessor() object {
+	post := byteLevel(true, false, true)
+	if v.begin == "" {
+		return post
+	}
+	bos := func(kind int) object { return object{"SpecialToken": object{"id": v.begin, "type_id": kind}} }
+	text := func(name string, kind int) object { return object{"Sequence": object{"id": name, "type_id": kind}} }
+	return object{"type": "Sequence", "processors": []object{post, {
+		"type":           "TemplateProcessing",
+		"single":         []object{bos(0), text("A", 0)},
+		"pair":           []object{bos(0), text("A", 0), bos(1), text("B", 1)},
+		"special_tokens": object{v.begin: object{"id": v.begin, "ids": []int{v.id(v.begin)}, "tokens": []string{v.begin}}},
+	}}}
 }
 
 // merges returns the merges, an empty list rather than null if there are none.

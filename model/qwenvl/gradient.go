@@ -33,15 +33,5 @@ func (b *Family) PrepareAdjoint(p *model.Picture, frames int, grad []float32) ([
 
 // unpatchify reads frame f of every patch into a picture [3, H, W].
 func (b *Family) unpatchify(picture, from []float32, at Grid, f int) {
-	v := b.Tower
-	p, width := v.Patch, at.Cols*v.Patch
-	plane := at.Rows * p * width
-	b.EachPatch(at, func(i, row, col int) {
-		for c := range 3 {
-			patch := from[((i*3+c)*v.Frames+f)*p*p:]
-			for y := range p {
-				copy(picture[c*plane+(row*p+y)*width+col*p:], patch[y*p:(y+1)*p])
-			}
-		}
-	})
+	b.eachRow(at, f, func(patch, to, p int) { copy(picture[to:to+p], from[patch:patch+p]) })
 }

@@ -52,15 +52,19 @@ func (b *Family) Prepare(frames ...*data.Picture) (*model.Picture, error) {
 
 // patchify writes frame f of every patch from a picture [3, H, W].
 func (b *Family) patchify(to, picture []float32, at Grid, f int) {
+	b.eachRow(at, f, func(patch, from, p int) { copy(to[patch:patch+p], picture[from:from+p]) })
+}
+
+// eachRow calls do for every row of p pixels of a patch, with its place in the patches' frame f and in a picture
+// [3, H, W].
+func (b *Family) eachRow(at Grid, f int, do func(patch, picture, p int)) {
 	v := b.Tower
 	p, width := v.Patch, at.Cols*v.Patch
 	plane := at.Rows * p * width
 	b.EachPatch(at, func(i, row, col int) {
 		for c := range 3 {
-			patch := to[((i*3+c)*v.Frames+f)*p*p:]
 			for y := range p {
-				from := c*plane + (row*p+y)*width + col*p
-				copy(patch[y*p:(y+1)*p], picture[from:from+p])
+				do((((i*3+c)*v.Frames+f)*p+y)*p, c*plane+(row*p+y)*width+col*p, p)
 			}
 		}
 	})

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"assay/internal/tokens"
 )
 
 // Question is a text with marks in it, each of which stands for a text that comes from outside.
@@ -41,7 +43,7 @@ func (p *Processor) Ask(pictures int, q Question) (string, error) {
 		return "", p.templateErr
 	}
 	for _, m := range q.Marks {
-		if err := checkText(m.Mark, m.Text); err != nil {
+		if err := tokens.Check(m.Mark, m.Text); err != nil {
 			return "", err
 		}
 		for _, special := range p.special {
@@ -51,7 +53,7 @@ func (p *Processor) Ask(pictures int, q Question) (string, error) {
 		}
 	}
 	question := q.Fill()
-	if err := checkText("question", question); err != nil {
+	if err := tokens.Check("question", question); err != nil {
 		return "", err
 	}
 	prompt, err := p.template.render(pictures, question)
@@ -64,7 +66,7 @@ func (p *Processor) Ask(pictures int, q Question) (string, error) {
 // EncodePrompt tokenises prompt and answer, which may be empty, as [Processor.Encode] does, with or without a score
 // token somewhere in them. AnswerStart is behind the last token if there is no answer, else -1.
 func (p *Processor) EncodePrompt(prompt, answer, placeholder string, counts []int) (Tokens, error) {
-	if err := errors.Join(checkText("prompt", prompt), checkText("answer", answer)); err != nil {
+	if err := errors.Join(tokens.Check("prompt", prompt), tokens.Check("answer", answer)); err != nil {
 		return Tokens{}, err
 	}
 	picture, err := p.ID(placeholder)

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/nikolalohinski/gonja/v2/exec"
+
+	"assay/internal/tokens"
 )
 
 // Message is one turn of a conversation.
@@ -45,7 +47,7 @@ func (p *Processor) render(messages []Message, prompted bool) (string, error) {
 			}
 			plain[i].Content = append(plain[i].Content, c)
 		}
-		if err := checkText("role", m.Role); err != nil {
+		if err := tokens.Check("role", m.Role); err != nil {
 			return "", err
 		}
 	}
@@ -61,7 +63,7 @@ func (p *Processor) render(messages []Message, prompted bool) (string, error) {
 }
 
 func (p *Processor) checkContent(where string, c Content) error {
-	if err := checkText(where, c.Text); err != nil {
+	if err := tokens.Check(where, c.Text); err != nil {
 		return err
 	}
 	for _, special := range p.special {
@@ -125,7 +127,7 @@ func (p *Processor) begins(prompt string) bool {
 
 // Plain returns the ids of a text alone: no special tokens are put around it.
 func (p *Processor) Plain(s string) ([]int64, error) {
-	if err := checkText("text", s); err != nil {
+	if err := tokens.Check("text", s); err != nil {
 		return nil, err
 	}
 	ids, err := p.encode(s, false)

@@ -28,14 +28,14 @@ func TestDecodeIsTheLibrarys(t *testing.T) {
 			for range 2000 {
 				ids, same := make([]int64, r.IntN(12)), []uint32{}
 				for i := range ids {
-					ids[i] = int64(r.IntN(int(p.handle.VocabSize()) + 5))
+					ids[i] = int64(r.IntN(int(p.handle.Library().VocabSize()) + 5))
 					same = append(same, uint32(ids[i]))
 				}
 				got, err := p.Decode(ids)
 				if err != nil {
 					t.Fatal(err)
 				}
-				want := p.handle.Decode(same, true)
+				want := p.handle.Library().Decode(same, true)
 				if strings.ContainsRune(got, 0) { // of these the library gives nothing
 					continue
 				}

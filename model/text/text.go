@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"assay/internal/tokens"
 )
 
 // Processor holds the tokenizer and the chat template of one checkpoint. All methods may be called concurrently.
@@ -94,7 +96,7 @@ func (p *Processor) PromptAmong(pictures, before int, question string) (string, 
 	if p.templateErr != nil {
 		return "", p.templateErr
 	}
-	if err := checkText("question", question); err != nil {
+	if err := tokens.Check("question", question); err != nil {
 		return "", err
 	}
 	for _, special := range p.special {
@@ -167,8 +169,8 @@ func (p *Processor) countSpecial(text string) (map[uint32]int, error) {
 }
 
 // Encode tokenises prompt + answer + endOfTurn in one go, with what the tokenizer's post-processor puts around it. The
-// prompt holds one placeholder per picture; placeholder i counts counts[i] times. (The tokenizer sees it once: as an
-// added token it separates its neighbours, so repeating its id is the same as tokenising the repeated text.)
+// prompt holds one placeholder per picture; placeholder i counts counts[i] times. The tokenizer sees it once: it is an
+// added token, which separates its neighbours. So repeating its id is the same as tokenising the repeated text.
 //
 // The prompt is tokenised by itself too, to find where the answer starts: at the first token that differs.
 func (p *Processor) Encode(prompt, answer, endOfTurn, placeholder string, counts []int) (Tokens, error) {
@@ -193,7 +195,7 @@ func (p *Processor) EncodeText(prompt, answer, endOfTurn, placeholder string, co
 // tokens tokenises prompt + answer + endOfTurn with or without a score token.
 func (p *Processor) tokens(prompt, answer, endOfTurn, placeholder string, counts []int) (Tokens, error) {
 	for _, s := range []struct{ what, text string }{{"prompt", prompt}, {"answer", answer}, {"end of turn", endOfTurn}} {
-		if err := checkText(s.what, s.text); err != nil {
+		if err := tokens.Check(s.what, s.text); err != nil {
 			return Tokens{}, err
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 const (
 	llava = "../../testdata/oracle/llavanext"
-	qwen  = "testdata/qwen2_5_vl"
+	qwen  = "../../testdata/oracle/qwen2_5_vl"
 )
 
 // family says where a family's fixtures are and what its turns look like.

@@ -8,16 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"unicode/utf8"
 
-	"github.com/daulet/tokenizers"
+	"assay/internal/tokens"
 )
 
 // tokenizer is a Hugging Face tokenizer with the score token added.
 type tokenizer struct {
-	lock    sync.RWMutex // held for reading while encoding: closing waits
-	handle  *tokenizers.Tokenizer
+	handle  *tokens.Tokenizer
 	special []string              // contents of the special tokens, the score token last
 	added   map[string]addedToken // tokenizer.json's, by content, without a score token
 
@@ -69,7 +66,7 @@ func openTokenizer(dir, scoreToken string, rows int64, own bool) (*tokenizer, er
 		return nil, err
 	}
 	t.bos = t.variables["bos_token"]
-	if t.handle, err = tokenizers.FromBytes(data); err != nil {
+	if t.handle, err = tokens.New(data); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if err := t.findScoreToken(); err != nil {
@@ -154,7 +151,7 @@ func (t *tokenizer) findScoreToken() (err error) {
 // ID returns the id that the tokenizer has for one token, for instance a placeholder; an error if it knows none. The
 // score token's id is the tokenizer's own here.
 func (t *tokenizer) ID(token string) (uint32, error) {
-	if err := checkText("token", token); err != nil {
+	if err := tokens.Check("token", token); err != nil {
 		return 0, err
 	}
 	ids, err := t.encode(token, false)
@@ -169,40 +166,11 @@ func (t *tokenizer) ID(token string) (uint32, error) {
 
 // encode returns the ids of a text, with the post-processor's special tokens if asked for.
 func (t *tokenizer) encode(text string, special bool) ([]uint32, error) {
-	t.lock.RLock()
-	defer t.lock.RUnlock()
-	if t.handle == nil {
-		return nil, errors.New("tokenizer is closed")
-	}
-	ids := t.handle.EncodeWithOptions(text, special).IDs
-	if ids == nil && text != "" {
-		return nil, fmt.Errorf("tokenizer cannot encode %q", clip(text))
-	}
-	return ids, nil
+	return t.handle.Encode(text, special)
 }
 
 // Close frees the tokenizer. Calling it again does nothing.
-func (t *tokenizer) Close() error {
-	t.lock.Lock()
-	defer t.lock.Unlock()
-	if t.handle == nil {
-		return nil
-	}
-	err := t.handle.Close()
-	t.handle = nil
-	return err
-}
-
-// checkText refuses what the tokenizer's C interface would cut or replace without a word.
-func checkText(what, s string) error {
-	switch {
-	case !utf8.ValidString(s):
-		return fmt.Errorf("%s %q is not valid UTF-8", what, clip(s))
-	case strings.ContainsRune(s, 0):
-		return fmt.Errorf("%s %q contains a zero byte", what, clip(s))
-	}
-	return nil
-}
+func (t *tokenizer) Close() error { return t.handle.Close() }
 
 // readSpecialNames collects bos_token, eos_token, pad_token... of tokenizer_config.json (special_tokens_map.json in
 // older checkpoints), each a string or an object with "content". Both files may be absent.

@@ -127,11 +127,25 @@ func attention(c *call) []string {
 		scores = c.scale(c.Op("Tanh", c.scale(scores, 1/limit)), limit)
 	}
 	capped := scores
+	masked, p := c.attentionWeights(scores, rows, columns, past)
+	y := c.Op("MatMul", grouped(p, columns), v)
+	if heads != kv {
+		y = c.reshape(y, 0, heads.Size, rows, -1)
+	}
+	if flat {
+		y = c.reshape(c.transpose(y, 0, 2, 1, 3), 0, 0, -1)
+	}
+	steps := []string{raw, capped, masked, p}
+	return []string{y, k, v, steps[min(max(c.n.Int("qk_matmul_output_mode", 0), 0), 3)]}
+}
+
+// attentionWeights: masked = scores + mask, p = softmax(masked), where rows that attend to no key are zeros.
+func (c *call) attentionWeights(scores, rows, columns, past string) (masked, p string) {
 	added, seen, none := c.attentionMask(rows, columns, past)
 	if added != "" {
 		scores = c.add(scores, added)
 	}
-	masked := scores
+	masked = scores
 	if seen != "" {
 		hidden := c.scalarLike(scores, math.Inf(-1))
 		masked = c.where(seen, scores, hidden)
@@ -142,20 +156,11 @@ func attention(c *call) []string {
 		}
 	}
 	t := c.value(scores).Type
-	p := c.OpA("Softmax", attrs{"axis": -1}, c.cast(scores, onnx.DType(c.n.Int("softmax_precision", int64(t)))))
+	p = c.OpA("Softmax", attrs{"axis": -1}, c.cast(scores, onnx.DType(c.n.Int("softmax_precision", int64(t)))))
 	if none != "" {
 		p = c.masked(c.Op("Not", none), p)
 	}
-	p = c.cast(p, t)
-	y := c.Op("MatMul", grouped(p, columns), v)
-	if heads != kv {
-		y = c.reshape(y, 0, heads.Size, rows, -1)
-	}
-	if flat {
-		y = c.reshape(c.transpose(y, 0, 2, 1, 3), 0, 0, -1)
-	}
-	steps := []string{raw, capped, masked, p}
-	return []string{y, k, v, steps[min(max(c.n.Int("qk_matmul_output_mode", 0), 0), 3)]}
+	return masked, c.cast(p, t)
 }
 
 // attentionMask returns the part of an Attention's mask that is added to the scores, which keys a row attends to, and

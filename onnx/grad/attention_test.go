@@ -10,6 +10,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/internal/packed"
 	"assay/onnx"
 	"assay/ort"
 )
@@ -18,7 +19,7 @@ import (
 // (see tools/oracle/onnx_attention.py), where the runtime's kernel does not always: rows that see no key, windows,
 // padding. The gradients are finite and those of it.
 func TestAttentionIsTheOperator(t *testing.T) {
-	files, err := filepath.Glob("testdata/attention/*.onnx")
+	files, err := filepath.Glob(filepath.Join(packed.Unpack(t, "testdata/attention.zip"), "*.onnx"))
 	if err != nil || len(files) < 15 {
 		t.Fatal(len(files), err)
 	}

@@ -22,21 +22,7 @@ func FuzzAppend(f *testing.F) {
 			return
 		}
 		onnx.Prune(m)
-		o := Options{Recompute: true}
-		for _, v := range m.Outputs {
-			o.Outputs = append(o.Outputs, v.Name)
-		}
-		for _, v := range m.Inputs {
-			if v.Type.IsFloat() {
-				o.Wrt = append(o.Wrt, v.Name)
-			}
-		}
-		for _, w := range m.Initializers {
-			if w.Type.IsFloat() {
-				o.Wrt = append(o.Wrt, w.Name)
-			}
-		}
-		if _, err := Append(m, o); err == nil {
+		if _, err := Append(m, ofAll(m, true)); err == nil {
 			if _, err := m.Encode(); err != nil {
 				t.Error(err)
 			}

@@ -33,9 +33,9 @@ type Options struct {
 	Recompute bool
 }
 
-// Append appends to m the nodes that compute, for every name of o.Wrt, the gradient of sum(output * cotangent) with
-// respect to it, and returns the names of the gradients by name of Wrt. They have the type and shape of what they
-// belong to; a value that the outputs do not depend on gets zeros. The forward nodes of m stay as they are.
+// Append appends to m the nodes that compute the gradient of sum(output * cotangent) with respect to every name of
+// o.Wrt. It returns the gradients' names by name of Wrt. A gradient has the type and shape of what it belongs to; a
+// value that the outputs do not depend on gets zeros. The forward nodes of m stay as they are.
 func Append(m *onnx.Model, o Options) (map[string]string, error) {
 	if err := onnx.Check(m); err != nil {
 		return nil, err

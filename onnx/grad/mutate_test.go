@@ -28,6 +28,25 @@ func oracleModels(t testing.TB) (files []string) {
 	return files
 }
 
+// ofAll asks for the gradients of all outputs with respect to every floating-point input and initializer.
+func ofAll(m *onnx.Model, recompute bool) Options {
+	o := Options{Recompute: recompute}
+	for _, v := range m.Outputs {
+		o.Outputs = append(o.Outputs, v.Name)
+	}
+	for _, v := range m.Inputs {
+		if v.Type.IsFloat() {
+			o.Wrt = append(o.Wrt, v.Name)
+		}
+	}
+	for _, w := range m.Initializers {
+		if w.Type.IsFloat() {
+			o.Wrt = append(o.Wrt, w.Name)
+		}
+	}
+	return o
+}
+
 // TestMutatedModels: whatever a model says, reading and differentiating it ends with gradients or an error, and never
 // panics.
 func TestMutatedModels(t *testing.T) {
@@ -53,21 +72,7 @@ func TestMutatedModels(t *testing.T) {
 				for range 1 + rng.IntN(4) {
 					mutate(m, rng)
 				}
-				o := Options{Recompute: rng.IntN(2) == 0}
-				for _, v := range m.Outputs {
-					o.Outputs = append(o.Outputs, v.Name)
-				}
-				for _, w := range m.Initializers {
-					if w.Type.IsFloat() {
-						o.Wrt = append(o.Wrt, w.Name)
-					}
-				}
-				for _, v := range m.Inputs {
-					if v.Type.IsFloat() {
-						o.Wrt = append(o.Wrt, v.Name)
-					}
-				}
-				_, _ = Append(m, o)
+				_, _ = Append(m, ofAll(m, rng.IntN(2) == 0))
 			}()
 		}
 	}

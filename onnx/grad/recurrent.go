@@ -202,27 +202,55 @@ func (c *call) scanCell(k cell, d direction) []string {
 	if v := c.value(d.z); v.Ranked && v.Shape[1].Known() {
 		shape[0] = v.Shape[1]
 	}
+	b, read := c.scanBody(k, d, names, shape[0])
+	results := c.scanStep(k, d, names, b)
+	if c.err != nil {
+		return nil
+	}
+	h := &onnx.Value{Type: c.value(d.z).Type, Ranked: true, Shape: shape}
+	g, err := b.close(c, results, slices.Repeat([]*onnx.Value{h}, k.states+1))
+	if err != nil {
+		c.err = err
+		return nil
+	}
+	way := directionFlags(slices.Repeat([]bool{d.reverse}, len(read)-k.states))
+	at := attrs{
+		"body":                   g,
+		"num_scan_inputs":        len(way),
+		"scan_input_directions":  way,
+		"scan_output_directions": way[:1],
+	}
+	return c.Node("", "Scan", k.states+1, at, read...)
+}
+
+// scanBody makes the Scan's body with its inputs and what it captures; read is what the Scan reads for the inputs.
+func (c *call) scanBody(k cell, d direction, names []string, batch onnx.Dim) (b *body, read []string) {
 	t := c.value(d.z).Type
 	var inputs []onnx.ValueInfo
 	input := func(name string, t onnx.DType, width int64) {
-		dims := []onnx.Dim{shape[0], onnx.Fixed(width)}
+		dims := []onnx.Dim{batch, onnx.Fixed(width)}
 		inputs = append(inputs, onnx.ValueInfo{Name: name, Type: t, Shape: dims, Ranked: true})
 	}
 	for _, name := range names {
 		input(name, t, d.hidden)
 	}
 	input("z", t, k.gates*d.hidden)
-	read := append(slices.Clone(d.starts), d.z)
+	read = append(slices.Clone(d.starts), d.z)
 	if d.mask != "" {
 		input("mask", onnx.Bool, 1)
 		read = append(read, d.mask)
 	}
-	b := c.newBody(nil, inputs)
+	b = c.newBody(nil, inputs)
 	for _, x := range []string{d.r, d.rb, d.peepholes} {
 		if x != "" {
 			b.capture(c, x, true)
 		}
 	}
+	return b, read
+}
+
+// scanStep emits one step of the cell into the body: the next states, and what the step gives.
+func (c *call) scanStep(k cell, d direction, names []string, b *body) []string {
 	types, err := onnx.Infer(b.m)
 	if err != nil {
 		c.err = err
@@ -252,23 +280,7 @@ func (c *call) scanCell(k cell, d direction) []string {
 	if c.err = s.err; c.err == nil {
 		c.err = e.sync()
 	}
-	if c.err != nil {
-		return nil
-	}
-	h := &onnx.Value{Type: t, Ranked: true, Shape: shape}
-	g, err := b.close(c, append(slices.Clone(next), y), slices.Repeat([]*onnx.Value{h}, k.states+1))
-	if err != nil {
-		c.err = err
-		return nil
-	}
-	way := directionFlags(slices.Repeat([]bool{d.reverse}, len(read)-k.states))
-	at := attrs{
-		"body":                   g,
-		"num_scan_inputs":        len(way),
-		"scan_input_directions":  way,
-		"scan_output_directions": way[:1],
-	}
-	return c.Node("", "Scan", k.states+1, at, read...)
+	return append(slices.Clone(next), y)
 }
 
 // split takes n gates apart.

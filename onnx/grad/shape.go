@@ -223,7 +223,7 @@ func (c *call) padGather() []string {
 }
 
 // tileRule: the repeats become axes of their own, which are summed. Reshape would read a repeat of 0 as "copy this
-// size", so where the repeats are only known at run time such an axis is padded with zeros to one repeat.
+// size". So where repeats are known at run time only, such an axis is padded with zeros to one repeat.
 func tileRule(c *call) []string {
 	x, dy, r := c.x[0], c.dy[0], c.rank(c.x[0])
 	repeats := c.x[1]

@@ -1,12 +1,14 @@
-"""Makes encoders/testdata: small encoders in the spellings and types that checkpoints come in, exported graphs of them, and
-the embeddings that transformers gives. Run from the repository root."""
+"""Makes encoders/testdata/encoders.zip, small encoders in the spellings and types that checkpoints come in and exported graphs of them,
+and expect.json, the embeddings that transformers gives. Run from the repository root."""
 
 import json
 import shutil
+import tempfile
 import warnings
 from pathlib import Path
 
 import torch
+from pack import pack
 from PIL import Image
 from safetensors.torch import save_file
 from transformers import CLIPConfig, CLIPModel, CLIPTokenizer, Dinov2Config, Dinov2Model, Dinov2WithRegistersConfig, Dinov2WithRegistersModel
@@ -15,7 +17,7 @@ from transformers.models.clip.image_processing_pil_clip import CLIPImageProcesso
 
 warnings.filterwarnings("ignore")
 torch.manual_seed(11)
-OUT = Path("encoders/testdata")
+TO, OUT = Path("encoders/testdata"), Path(tempfile.mkdtemp())
 PICTURES = ["coffee.png", "hubble.png"]
 TEXTS = ["a cup", "a photo of a cup of coffee on a wooden table, seen from above", "stars"]
 
@@ -99,15 +101,13 @@ class Hidden(torch.nn.Module):
 
 @torch.no_grad()
 def main():
-    shutil.rmtree(OUT, ignore_errors=True)
-    OUT.mkdir(parents=True)
     small = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, mlp_ratio=2, image_size=20, patch_size=4)
     expect = {}
     expect["dino_giant"], giant, x = dino("dino_giant", Dinov2Model, Dinov2Config(**small, use_swiglu_ffn=True), (12, 16), torch.float32, False)
     registers = Dinov2WithRegistersConfig(**small, use_swiglu_ffn=True, num_register_tokens=3)
     expect["dino_registers"] = dino("dino_registers", Dinov2WithRegistersModel, registers, (12, 12), torch.bfloat16, True)[0]
     expect["clip_half"], both, pair = clip()
-    (OUT / "expect.json").write_text(json.dumps({"pictures": PICTURES, "texts": TEXTS, "expect": expect}, indent=1))
+    (TO / "expect.json").write_text(json.dumps({"pictures": PICTURES, "texts": TEXTS, "expect": expect}, indent=1))
 
     ids = torch.tensor([[512, 320, 513], [512, 321, 513]])
     torch.onnx.export(Both(both), (ids, pair, torch.ones_like(ids)), OUT / "clip_half/both.onnx", dynamo=False, opset_version=18,
@@ -116,8 +116,8 @@ def main():
     (OUT / "dino_giant/onnx").mkdir()
     torch.onnx.export(Hidden(giant), (x[:1],), OUT / "dino_giant/onnx/model.onnx", dynamo=False, opset_version=18,
                       input_names=["pixel_values"], output_names=["last_hidden_state"])  # one picture a run
-    for f in OUT.rglob("*.safetensors"):
-        f.chmod(0o644)
+    pack(OUT, TO / "encoders.zip")
+    shutil.rmtree(OUT)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Writes the onnx package's own Attention cases in which rows see no key, or see a window: one model per case with the inputs as
 initializers, and what its reference evaluator makes of them as initializers named want/OUTPUT.
 
-    onnx_attention.py FOLDER
+    onnx_attention.py FOLDER && pack.py FOLDER onnx/grad/testdata/attention.zip
 """
 import sys
 import warnings

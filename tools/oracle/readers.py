@@ -1,4 +1,4 @@
-"""Small data sets in the layouts in which the real ones are published: data/readers/testdata. Run: python readers.py OUT
+"""Small data sets in the layouts in which the real ones are published: python tools/oracle/readers.py data/readers/testdata/layouts.zip
 
 Pictures are 8 x 8 and of one colour, so that tests know them by it: colour(n) is (n, 255 - n, n // 2).
 Needs datasets, pyarrow, pillow."""
@@ -8,15 +8,16 @@ import os
 import shutil
 import sys
 import tarfile
+import tempfile
 import zipfile
 
 import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pack import pack
 from PIL import Image
 
-out = sys.argv[1]
-shutil.rmtree(out, ignore_errors=True)
+out = tempfile.mkdtemp()
 
 
 def png(n, form="PNG"):
@@ -143,3 +144,6 @@ put("folder/hat/target_caption.txt", "a man with a hat\n")
 put("folder/hat/edits/sdedit.png", png(70))
 put("folder/hat/edits/notes.txt", "not a picture\n")
 put("table.csv", "before,after,text,who,mark\nfolder/hat/source.png,folder/hat/edits/sdedit.png,add a hat,sdedit,4\nfolder/dog/source.png,,remove the dog,,\n")
+
+pack(out, sys.argv[1])
+shutil.rmtree(out)

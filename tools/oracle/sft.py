@@ -1,9 +1,9 @@
 """Makes trainer/testdata/sft/: ten steps of supervised fine-tuning by transformers and PEFT on conversations with pictures, for
 the trainer's mode text. Run from the repository root:
 
-    python tools/oracle/sft.py [FAMILY...]
+    python tools/oracle/sft.py
 
-A run's folder holds init/ (the adapter that training begins with), final.safetensors (its tensors after ten steps) and
+In runs.zip a family's folder holds init/ (the adapter that training begins with), final.safetensors (its tensors after ten steps) and
 run.json (losses, gradient norms, losses and right tokens of the validation part at the end; or, of the whole backbone,
 some tensors after the steps). All conversations are in every step: the order of the rows does not count.
 
@@ -14,10 +14,11 @@ without padding; dropout 0; torch.optim.AdamW.
 
 import json
 import shutil
-import sys
+import tempfile
 from pathlib import Path
 
 import torch
+from pack import pack
 from peft import LoraConfig, get_peft_model
 from PIL import Image
 from safetensors.torch import load_file, save_file
@@ -120,9 +121,9 @@ def table(name, conversations):
 OUT.mkdir(parents=True, exist_ok=True)
 table("train", TRAIN)
 table("valid", VALID)
-for family in sys.argv[1:] or RUNS:
-    run, backbone, folder = RUNS[family], ORACLE / family / "backbone", OUT / family
-    shutil.rmtree(folder, ignore_errors=True)
+made = Path(tempfile.mkdtemp())
+for family in RUNS:
+    run, backbone, folder = RUNS[family], ORACLE / family / "backbone", made / family
     folder.mkdir()
     torch.manual_seed(11)
     model = AutoModelForImageTextToText.from_pretrained(backbone, dtype=torch.float32, attn_implementation="eager")
@@ -172,3 +173,5 @@ for family in sys.argv[1:] or RUNS:
         shutil.rmtree(folder / "last")
     (folder / "run.json").write_text(json.dumps(facts, indent=1) + "\n")
     print(family, trace[0], trace[-1], facts["validation"], sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()))
+pack(made, OUT / "runs.zip")
+shutil.rmtree(made)

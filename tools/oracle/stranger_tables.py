@@ -1,4 +1,4 @@
-"""Tables as strangers write them, and what they read in them: data/testdata/strangers, data/readers/testdata/strangers.
+"""Tables as strangers write them, and what they read in them: data/testdata/strangers.zip, data/readers/testdata/strangers.zip.
 
     build/venv/bin/pip install --no-deps --target build/wds webdataset==1.0.2 braceexpand==0.1.7
     PYTHONPATH=build/wds build/venv/bin/python tools/oracle/stranger_tables.py     # from the repository's root
@@ -22,6 +22,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import webdataset as wds
+from pack import pack
 from PIL import Image
 
 TABLES, READERS = Path("data/testdata/strangers"), Path("data/readers/testdata/strangers")
@@ -176,3 +177,7 @@ d.save_to_disk(str(READERS / "half"))
 dump(READERS / "half.json", [None if x is None else str(float(np.float16(x))) for x in halves])
 for extra in READERS.glob("half/*.json"):
     extra.unlink()
+
+for folder in (TABLES, READERS):
+    pack(folder, f"{folder}.zip")
+    shutil.rmtree(folder)

@@ -1,27 +1,26 @@
 """Adapters of vision towers and gradients of whole backbones, for internal/modeltest: every linear layer of the tower, the projector
 and the language model gets a LoRA; one case's loss is differentiated with respect to it and to every parameter of the backbone.
 
-    python vision_lora.py FOLDER_OF_SCORER_PY ../../testdata/oracle ../../model [FAMILY...]
+    python vision_lora.py FOLDER_OF_SCORER_PY ../../testdata/oracle ../../internal/modeltest/testdata/vision.zip
 """
 import json
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import torch
+from pack import pack
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 
 sys.path.insert(0, sys.argv[1])
 from scorer import FAMILIES, Preprocessor, Scorer, head_tensors, make_head, pair_images
 
-fixtures, out = Path(sys.argv[2]), Path(sys.argv[3])
-# the package, a case with two pictures of different sizes, its scorer
-CASES = {"llavanext": ("llavanext", 8, "scorer_sequence"), "qwen2_5_vl": ("qwen25vl", 3, "scorer_sequence"),
-         "qwen2_vl": ("qwen2vl", 1, "scorer_sequence"), "qwen3_vl": ("qwen3vl", 3, "scorer_sequence")}
+fixtures, out = Path(sys.argv[2]), Path(tempfile.mkdtemp())
+CASES = {"llavanext": 8, "qwen2_5_vl": 3, "qwen2_vl": 1, "qwen3_vl": 3}  # a case with two pictures of different sizes
 
-for family in sys.argv[4:] or CASES:
-    package, number, scorer_name = CASES[family]
+for family, number in CASES.items():
     torch.manual_seed(7)
     source = fixtures / family
     case = next(c for c in json.loads((source / "cases.json").read_text()) if c["id"] == number)
@@ -32,15 +31,11 @@ for family in sys.argv[4:] or CASES:
         p.requires_grad_(True)
         if "lora_" in n:
             p.data = torch.randn(p.shape) * (p.shape[1] ** -0.5 if "lora_A" in n else 0.04)
-    folder = out / package / "testdata" / "vision"
-    shutil.rmtree(folder, ignore_errors=True)
+    folder = out / family
     peft.save_pretrained(folder, save_embedding_layers=False)
     (folder / "README.md").unlink()
-    backbone = "../../../../testdata/oracle/%s/backbone" % family
-    (folder / "scorer.yaml").write_text((source / scorer_name / "scorer.yaml").read_text().replace('"../backbone"', json.dumps(backbone)))
-    shutil.copy(source / scorer_name / "head.safetensors", folder / "head.safetensors")
 
-    t = load_file(folder / "head.safetensors")
+    t = load_file(source / case["scorer"] / "head.safetensors")
     hidden = [t[f"layers.{i}.weight"].shape[0] for i in range(sum(n.endswith("weight") for n in t))][:-1]
     head = make_head(base.config.text_config.hidden_size, hidden)
     with torch.no_grad():
@@ -65,5 +60,6 @@ for family in sys.argv[4:] or CASES:
         grads[n] = p.grad.contiguous()
     save_file(grads, folder / "grads.safetensors", {"format": "pt"})
     (folder / "case.json").write_text(json.dumps({"id": number, "loss": round(float(loss), 6)}) + "\n")
-    shutil.copymode(source / "cases.json", folder / "case.json")
     print(family, len(grads), float(loss), sum(g.numel() for g in grads.values()))
+pack(out, sys.argv[3])
+shutil.rmtree(out)

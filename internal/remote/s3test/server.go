@@ -9,6 +9,8 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -65,4 +67,19 @@ func Start(t *testing.T, bucket string) (client *s3.Client, endpoint string) {
 	}
 	t.Fatalf("%v: %s", err, log.String())
 	return nil, ""
+}
+
+// Put copies files into a folder of the bucket.
+func Put(t *testing.T, client *s3.Client, bucket, folder string, files ...string) {
+	t.Helper()
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err == nil {
+			key := path.Join(folder, filepath.Base(file))
+			_, err = client.PutObject(context.Background(), &s3.PutObjectInput{Bucket: &bucket, Key: &key, Body: bytes.NewReader(raw)})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
