@@ -164,6 +164,9 @@ func Compare(names []string, systems []Predictions, resamples int, seed uint64) 
 
 // undefined says that some resamples have no number.
 func undefined(without, resamples int, what string) string {
+	if without == resamples {
+		return fmt.Sprintf("none of %d resamples has the %s: it has no interval", resamples, what)
+	}
 	return fmt.Sprintf("%d of %d resamples have no %s: its interval is that of the others", without, resamples, what)
 }
 

@@ -118,7 +118,7 @@ func (d *duel) count(resamples int, seed uint64) (out []DuelPart) {
 			return
 		}
 		part.Lead = Value(stats.Mean(leads))
-		if resamples > 0 {
+		if resamples > 0 && len(leads) > 1 { // one sample says nothing of others
 			in := stats.Bootstrap(stats.NewRand(seed), len(leads), resamples, 0.95, func(units []int) []float64 {
 				sum := 0.0
 				for _, u := range units {

@@ -223,7 +223,13 @@ func TestUndefinedResamples(t *testing.T) {
 	r.Add("m", must[Predictions](t)(s.Read(write(t, "p.jsonl", rows))))
 	r.Measure(s, 300, 1)
 	remarks := strings.Join(r.Remarks(), "\n")
-	for _, f := range r.Figures() { // of three draws of three samples 8 of 27 lack the last one, 1 of 27 the others
+	for _, f := range r.Figures() { // of three draws of three samples 1 of 27 lacks the first two
+		if f.Rule == "l1: multi-turn" { // the mean of one sample, which says nothing of others
+			if f.Low != nil || f.Undefined > 0 {
+				t.Errorf("one sample has an interval: %+v", f)
+			}
+			continue
+		}
 		if f.Undefined == 0 || !strings.Contains(remarks, fmt.Sprintf("%d of 300 resamples have no %s of m", f.Undefined,
 			f.Name)) {
 			t.Errorf("%s: %d resamples without it, remarks %s", f.Name, f.Undefined, remarks)

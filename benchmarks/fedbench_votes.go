@@ -3,6 +3,7 @@ package benchmarks
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 
 	"assay/internal/stats"
@@ -195,6 +196,9 @@ func (j *fedPredictions) agreement() (map[string]fedVotesJSON, Table) {
 
 // meanInterval is the 95 % bootstrap interval of a mean.
 func meanInterval(list []float64) stats.Interval {
+	if len(list) < 2 { // one pair says nothing of others
+		return stats.Interval{Low: math.NaN(), High: math.NaN()}
+	}
 	return stats.Bootstrap(stats.NewRand(agreementSeed), len(list), agreementResamples, 0.95,
 		func(units []int) []float64 {
 			sum := 0.0

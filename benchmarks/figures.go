@@ -103,7 +103,7 @@ func (r *Report) figures(system int) []Figure {
 		}
 		f.Name = f.Basis.Name()
 		if system < len(r.intervals) {
-			if in, ok := r.intervals[system][n.Name]; ok {
+			if in, ok := r.intervals[system][n.Name]; ok && f.Coverage.Used != 1 { // one item says nothing of others
 				low, high := Value(in.Low), Value(in.High)
 				f.Low, f.High, f.Undefined = &low, &high, in.Undefined
 			}

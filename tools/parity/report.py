@@ -1,6 +1,6 @@
 """Reports of score bench in headless Chromium: on a desktop in light and dark, on a phone, and printed.
 
-    report.py SCORE FOLDER      writes the reports and their pictures into a folder, and the two pictures of docs/judging.md
+    report.py SCORE FOLDER [DOCS]      writes the reports and their pictures into a folder, and those of docs/judging.md into DOCS
 """
 import base64
 import json
@@ -15,6 +15,7 @@ from page import Browser
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "testdata/golden"
+DOCS = None  # the folder of the pictures in the documentation
 EXPRESSIONS = ("angry", "disgust", "fear", "happy", "neutral", "sad", "surprise")
 
 
@@ -48,7 +49,7 @@ def write(score, folder):
         "genai": ["genaibench", "--ratings", data, "--predictions", genai, "--baseline", "random"],
     }
     for name, args in commands.items():
-        done = subprocess.run([str(a) for a in (score, "bench", *args, "--resamples", "50", "--report", folder / name)], capture_output=True, text=True)
+        done = subprocess.run([str(a) for a in (score, "bench", *args, "--resamples", "200", "--report", folder / name)], capture_output=True, text=True)
         if done.returncode:
             sys.exit(done.stdout + done.stderr)
     return list(commands)
@@ -74,9 +75,9 @@ def look(b, folder, name):
         if got:
             sys.exit(f"the report {name}: {what}: {got}")
 
-    def shot(size, height=None):
-        clip = {} if height is None else {"clip": {"x": 0, "y": 0, "width": size[1], "height": height, "scale": 1}}
-        (folder / f"{name}-{size[0]}.png").write_bytes(base64.b64decode(b("Page.captureScreenshot", captureBeyondViewport=True, **clip)["data"]))
+    def shot(size, height, to):
+        clip = {"x": 0, "y": 0, "width": size[1], "height": height, "scale": 1}
+        to.write_bytes(base64.b64decode(b("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)["data"]))
 
     for size in (("desktop", 1300, "light"), ("dark", 1300, "dark"), ("phone", 390, "light")):
         b("Emulation.setEmulatedMedia", media="screen", features=[{"name": "prefers-color-scheme", "value": size[2]}])
@@ -89,7 +90,9 @@ def look(b, folder, name):
         want("links lead nowhere", b.value(DEAD))
         ground = [int(x) for x in re.findall(r"\d+", b.value("(d => { d.style.background = 'Canvas'; document.body.append(d); const c = getComputedStyle(d).backgroundColor; d.remove(); return c })(document.createElement('div'))"))[:3]]
         want(f"its ground is {ground} ({size[0]})", (sum(ground) < 380) != (size[2] == "dark"))
-        shot(size, 3000 if size[0] != "phone" else 2400)
+        shot(size, 2400 if size[0] == "phone" else 3000, folder / f"{name}-{size[0]}.png")
+        if DOCS and name == "imagenhub" and size[2] == "light":
+            shot(size, 1900 if size[0] == "desktop" else 1300, DOCS / ("judging-report.png" if size[0] == "desktop" else "judging-report-phone.png"))
     b("Emulation.setDeviceMetricsOverride", width=718, height=1000, deviceScaleFactor=1, mobile=False)  # A4 without its margins
     b("Emulation.setEmulatedMedia", media="print")
     want("tables are wider than the paper", b.value(WIDER))
@@ -118,4 +121,5 @@ def check(binary, score, folder):
 
 if __name__ == "__main__":
     Path(sys.argv[2]).mkdir(parents=True, exist_ok=True)
+    DOCS = Path(sys.argv[3]) if len(sys.argv) > 3 else None
     print(check(shutil.which("chromium") or shutil.which("google-chrome"), sys.argv[1], Path(sys.argv[2]).resolve()))
