@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 
@@ -12,7 +13,7 @@ import (
 // checkComparable finds before the first step what would end a run later, or leave it without anything to learn from,
 // and tells (warn may be nil) what it does not learn from.
 func (r *run) checkComparable(warn func(text string)) error {
-	if err := r.checkSchedule(); err != nil {
+	if err := r.checkSchedule(warn); err != nil {
 		return err
 	}
 	if train, ok := r.data.Train.(*Samples); ok && len(r.config.Losses) > 0 {
@@ -26,17 +27,35 @@ func (r *run) checkComparable(warn func(text string)) error {
 	return nil
 }
 
-// checkSchedule refuses a warm-up and a decay that do not both fit the run.
-func (r *run) checkSchedule() error {
-	s, steps := &r.config.Schedule, func(n float64) float64 {
+// checkSchedule refuses a warm-up and a decay that do not both fit the run, the run's own and those of groups, and tells
+// of a warm-up that the run ends within.
+func (r *run) checkSchedule(warn func(text string)) error {
+	if err := r.checkCourse("schedule", &r.config.Schedule, warn); err != nil {
+		return err
+	}
+	for _, name := range groupNames() {
+		if g := r.config.Optimizer.Groups.of(name); g != nil && g.Schedule != nil && name != adapterBGroup {
+			if err := r.checkCourse("optimizer.groups."+name+".schedule", g.Schedule, warn); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *run) checkCourse(key string, s *ScheduleConfig, warn func(text string)) error {
+	steps := func(n float64) float64 {
 		if n < 1 {
 			n *= float64(r.total)
 		}
 		return n
 	}
 	if s.Kind == "wsd" && steps(s.Warmup)+steps(s.Decay) > float64(r.total)+1e-6 {
-		return exit.Usagef("schedule: warmup %g and decay %g are more than the %d steps of the run", s.Warmup, s.Decay,
-			r.total)
+		return exit.Usagef("%s: warmup %g and decay %g are more than the %d steps of the run", key, s.Warmup, s.Decay, r.total)
+	}
+	if warn != nil && steps(s.Warmup) > float64(r.total) {
+		warn(fmt.Sprintf("%s: the warm-up has %g steps, the run %d: the learning rate stays below its peak", key, s.Warmup,
+			r.total))
 	}
 	return nil
 }
