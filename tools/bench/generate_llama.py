@@ -2,7 +2,7 @@
 
     generate_llama.py DIR PROMPT_TOKENS NEW_TOKENS [--type F32|Q4_0]
 
-Writes the language model of a Qwen2.5-VL checkpoint (its text is Qwen2's architecture) as GGUF without a vocabulary beside it, and
+Writes the language model of a Qwen2.5-VL checkpoint (its text is Qwen2's architecture) as GGUF with a made-up vocabulary beside it, and
 runs token numbers: what is computed for a token does not depend on which. `make bench` does not install what this
 needs: pip install llama-cpp-python gguf.
 """
@@ -59,7 +59,10 @@ def write(folder, out, kind):
     w.add_layer_norm_rms_eps(t["rms_norm_eps"])
     w.add_rope_freq_base(float(t.get("rope_theta") or t["rope_parameters"]["rope_theta"]))
     w.add_vocab_size(t["vocab_size"])
-    w.add_tokenizer_model("no_vocab")
+    w.add_tokenizer_model("gpt2")  # without a vocabulary it crashes
+    w.add_token_list([f"t{i}" for i in range(t["vocab_size"])])
+    w.add_token_types([1] * t["vocab_size"])
+    w.add_token_merges(["t 0"])
     for name, x in tensors(folder):
         x = x.astype(np.float32)
         if kind != "F32" and x.ndim == 2 and not name.startswith("token_embd"):
@@ -79,14 +82,19 @@ def main():
     p.add_argument("prompt", type=int)
     p.add_argument("new", type=int)
     p.add_argument("--type", default="Q4_0")
+    p.add_argument("--plain", action="store_true", help="no weights in an order of its own; AMX, which some virtual machines forbid, goes with it")
     a = p.parse_args()
     path = f"{a.folder.rstrip('/')}-{a.type}.gguf"
     if not os.path.exists(path):
         write(a.folder, path, a.type)
-    quiet = L.llama_log_callback(lambda *_: None)
-    L.llama_log_set(quiet, ctypes.c_void_p(0))
+    quiet = None if os.environ.get("LLAMA_LOG") else L.llama_log_callback(lambda *_: None)
+    if quiet:
+        L.llama_log_set(quiet, ctypes.c_void_p(0))
+    ctypes.CDLL(None).syscall(158, 0x1023, 18)  # arch_prctl: leave to use AMX, where the processor has it
     L.llama_backend_init()
-    model = L.llama_model_load_from_file(path.encode(), L.llama_model_default_params())
+    load = L.llama_model_default_params()
+    load.use_extra_bufts = not a.plain
+    model = L.llama_model_load_from_file(path.encode(), load)
     o = L.llama_context_default_params()
     o.n_ctx, o.n_batch, o.n_ubatch, o.n_seq_max, o.n_threads, o.n_threads_batch = 4096, 4096, 512, MANY, os.cpu_count(), os.cpu_count()
     context = L.llama_init_from_model(model, o)
