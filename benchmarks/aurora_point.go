@@ -153,7 +153,8 @@ type auroraJSON struct {
 
 func (j *auroraPredictions) Result() *Result {
 	rho, _ := j.correlations(j.scores, j.all())
-	r := &Result{Notes: slices.Clone(j.notes), Missing: j.missing(j.scores), Numbers: j.Numbers(j.all()), Scatters: j.scatters(j.scores)}
+	r := &Result{Notes: slices.Clone(j.notes), Missing: j.missing(j.scores),
+		Numbers: j.Numbers(j.all()), Scatters: j.scatters(j.scores)}
 	r.N = len(j.keys) - len(r.Missing)
 	perModel, t := map[string]float64{}, Table{Title: "per model", Columns: []string{"spearman"}}
 	undefined := []string{}

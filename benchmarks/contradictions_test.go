@@ -149,7 +149,8 @@ func TestSecondNamesWithin(t *testing.T) {
 	put("I/basic_edit.json", `{"1": {"id": "a.png", "prompt": "p", "edit_type": "add"}}`)
 	put("M/biology/metrics.json", `{"1": {"consistency_score": 5, "consistency_score": 1}}`)
 	put("M/result.json", `{"1": "A: 1\nB: 1\nC: 1", "1": "A: 5\nB: 5\nC: 5"}`)
-	put("K2/biology/annotation.json", `{"1": {"ori_img": "1.jpg", "ins_en": "a"}, "1": {"ori_img": "2.jpg", "ins_en": "b"}}`)
+	put("K2/biology/annotation.json",
+		`{"1": {"ori_img": "1.jpg", "ins_en": "a"}, "1": {"ori_img": "2.jpg", "ins_en": "b"}}`)
 	put("I2/basic_edit.json", `{"1": {"id": "a.png", "prompt": "p", "edit_type": "add", "prompt": "q"}}`)
 	put("R/data_total.json", `[{"index": "t1", "category": "causal_reasoning", "category": "temporal_reasoning"}]`)
 	put("M/eval/aesthetic.json", `[{"name": "o0_edited_amusement.png", "score": 3, "score": 9}]`)
@@ -166,6 +167,7 @@ func TestSecondNamesWithin(t *testing.T) {
 	_, err4 := loadKRIS(Options{Data: in("K2")})
 	_, err5 := loadImgEdit(Options{Data: in("I2")})
 	_, err6 := loadRISE(Options{Data: in("R")})
+	_, err7 := loadRISE(Options{Data: write(t, "data_total.json", `[{"index": 7}]`)})
 	for want, err := range map[string]error{
 		`metrics.json: a second "consistency_score"`: read(kris, err1, in("M")),
 		`result.json: a second "1"`:                  read(edits, err2, in("M")),
@@ -173,6 +175,7 @@ func TestSecondNamesWithin(t *testing.T) {
 		`annotation.json: a second "1"`:              err4,
 		`basic_edit.json: a second "prompt"`:         err5,
 		`data_total.json: a second "category"`:       err6,
+		`Index is of type number: [{index, category`: err7,
 		`a second "valence"`: read(aim, err3, write(t, "c.jsonl",
 			`{"id": 0, "vad": {"valence": 5, "arousal": 5, "dominance": 5, "valence": 1}}`)),
 	} {
@@ -202,8 +205,8 @@ func TestWhoseSample(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(model, "eval"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(model, "eval", aimBeautyFile), []byte(`[{"name": "o_edited_awe.png", "score": 3}]`),
-		0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(model, "eval", aimBeautyFile),
+		[]byte(`[{"name": "o_edited_awe.png", "score": 3}]`), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := loadSet(t, aimBench, o).Read(model); err == nil || !strings.Contains(err.Error(), "of 2 samples") {
@@ -225,7 +228,8 @@ func TestWhoseSample(t *testing.T) {
 	}
 }
 
-// Data that say a row twice count it twice, and the notes tell; what is empty, or named for some rows alone, is refused.
+// Data that say a row twice count it twice, and the notes tell. What is empty, or named for some rows alone, is
+// refused.
 func TestRepeatedRows(t *testing.T) {
 	const a = `{"input": "i", "prompt": "p", "gen": "g", "score": 2, "model": "m"}`
 	other := func(old, new string) string { return strings.Replace(a, old, new, 1) }

@@ -70,8 +70,7 @@ func ReadScores(paths []string, number string, lower bool) (*Contest, error) {
 	if lower {
 		c.notes = append(c.notes, "less of "+number+" is better")
 	}
-	type sample map[int]float64
-	samples, order := map[string]sample{}, []string{}
+	samples, order := map[string]map[int]float64{}, []string{}
 	var p problems
 	var judge oneRun
 	for _, path := range paths {
@@ -97,7 +96,7 @@ func ReadScores(paths []string, number string, lower bool) (*Contest, error) {
 				continue
 			}
 			if samples[id] == nil {
-				samples[id], order = sample{}, append(order, id)
+				samples[id], order = map[int]float64{}, append(order, id)
 			}
 			i := c.editor(name)
 			if _, twice := samples[id][i]; twice {
@@ -130,6 +129,12 @@ func ReadScores(paths []string, number string, lower bool) (*Contest, error) {
 		c.notes = append(c.notes, fmt.Sprintf("%d of %d samples have one editor only, and compare nothing", lacking,
 			len(order)))
 	}
+	c.noteParts(samples)
+	return c, p.err()
+}
+
+// noteParts notes which editors have a number for a part of the samples alone.
+func (c *Contest) noteParts(samples map[string]map[int]float64) {
 	for i, name := range c.editors {
 		n := 0
 		for _, s := range samples {
@@ -137,12 +142,11 @@ func ReadScores(paths []string, number string, lower bool) (*Contest, error) {
 				n++
 			}
 		}
-		if n < len(order) {
-			c.notes = append(c.notes, fmt.Sprintf("%s has %s for %d of %d samples, and is compared on these alone", name, number,
-				n, len(order)))
+		if n < len(samples) {
+			c.notes = append(c.notes, fmt.Sprintf("%s has %s for %d of %d samples, and is compared on these alone", name, c.of,
+				n, len(samples)))
 		}
 	}
-	return c, p.err()
 }
 
 // measuredBy is what measured a number of a line: what the line says, or the run that wrote its file.

@@ -3,6 +3,7 @@ package benchmarks
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -111,6 +112,10 @@ func readJSON(path string, v any, want string) error {
 	}
 	if err = json.Unmarshal(raw, v); err == nil {
 		err = namesOnce(raw)
+	}
+	var other *json.UnmarshalTypeError
+	if errors.As(err, &other) { // in the file's words, not in Go's
+		err = fmt.Errorf("%s is of type %s", cmp.Or(other.Field, "it"), other.Value)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w: %s was expected", path, err, want)

@@ -162,6 +162,9 @@ func TestKRISSeveralSources(t *testing.T) {
 	if missing := v["missing"].([]any); len(missing) > 0 {
 		t.Errorf("missing %v", missing)
 	}
+	if v["scorer"] != "KRIS, several sources (KRIS-Bench's questions) by m, prompts of Bagel" {
+		t.Errorf("the judge is called %v", v["scorer"])
+	}
 	expectNumbers(t, numbersOf(v), map[string]float64{"VC: temporal prediction": 100, "IF: temporal prediction": 75,
 		"kris: temporal prediction": 75, "VQ: instruction decomposition": 50, "KP: overall": 25}, 1e-9)
 	for _, want := range []string{
