@@ -62,6 +62,7 @@ type result struct {
 	RowsPerSec float64 `json:"rows_per_second"`
 	CPU        float64 `json:"cpu_ms_per_row"`
 	Read       float64 `json:"read_kib_per_row"`
+	Allocated  float64 `json:"allocated_kib_per_row"`
 	Live       float64 `json:"live_heap_mib"` // when all rows are scored
 	Scored     float64 `json:"largest_resident_scored_mib"`
 	Resident   float64 `json:"largest_resident_mib"` // when the table is written, too
@@ -69,12 +70,12 @@ type result struct {
 	SHA256     string  `json:"sha256"`               // of it
 }
 
-const head = "| rows | rows/s | CPU time a row | read a row | heap in use behind the last row | largest resident memory until " +
-	"then | and at the end |\n|---|---|---|---|---|---|---|\n"
+const head = "| rows | rows/s | CPU time a row | read a row | allocated a row | heap in use when all are scored | largest " +
+	"resident memory until then | and at the end |\n|---|---|---|---|---|---|---|---|\n"
 
 func (r *result) line() string {
-	return fmt.Sprintf("| %d | %.0f | %.3f ms | %.1f KiB | %.1f MiB | %.1f MiB | %.1f MiB |\n", r.Rows, r.RowsPerSec, r.CPU,
-		r.Read, r.Live, r.Scored, r.Resident)
+	return fmt.Sprintf("| %d | %.0f | %.3f ms | %.1f KiB | %.1f KiB | %.1f MiB | %.1f MiB | %.1f MiB |\n", r.Rows,
+		r.RowsPerSec, r.CPU, r.Read, r.Allocated, r.Live, r.Scored, r.Resident)
 }
 
 func (m *measuring) run(rows string, child int) (err error) {
@@ -275,6 +276,9 @@ func (m *measuring) score(rows int) error {
 	}
 	sum, n := sha256.Sum256(table), float64(rows)
 	r.RowsPerSec, r.CPU, r.Read = n/wall.Seconds(), cpu.Seconds()*1000/n, read/1024/n
+	var now runtime.MemStats
+	runtime.ReadMemStats(&now)
+	r.Allocated = float64(now.TotalAlloc) / 1024 / n
 	r.Resident, r.Table, r.SHA256 = resident/1024, float64(len(table))/(1<<20), hex.EncodeToString(sum[:])
 	return errors.Join(stop(), json.NewEncoder(os.Stdout).Encode(r))
 }
