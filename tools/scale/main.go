@@ -39,11 +39,12 @@ func main() {
 	folder := flag.String("folder", "build/scale", "folder for pictures, tables and the store of digests")
 	child := flag.Int("child", 0, "score the table of so many rows, and print what it took")
 	scorer := flag.String("scorer", "", "scorer directory; none: one that computes nothing")
-	heap := flag.String("heap", "", "folder for heap profiles, taken of each table when all rows are scored, and when they are written")
+	heap := flag.String("heap", "", "folder for heap profiles of when all rows are scored, and of when they are written")
 	out := flag.String("out", "", "files to write, too: what is named so, with .json and .md behind it")
 	budget := flag.Duration("budget", time.Hour, "after which no other table is begun")
 	flag.Parse()
-	if err := (&measuring{*pictures, *folder, *scorer, *out, *heap, time.Now().Add(*budget)}).run(*rows, *child); err != nil {
+	m := &measuring{*pictures, *folder, *scorer, *out, *heap, time.Now().Add(*budget)}
+	if err := m.run(*rows, *child); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
@@ -135,7 +136,8 @@ func (m *measuring) run(rows string, child int) (err error) {
 
 // measure scores a table in a process of its own.
 func (m *measuring) measure(rows int) (r result, err error) {
-	c := exec.Command(os.Args[0], "--child", strconv.Itoa(rows), "--folder", m.folder, "--scorer", m.scorer, "--heap", m.heap)
+	c := exec.Command(os.Args[0], "--child", strconv.Itoa(rows), "--folder", m.folder, "--scorer", m.scorer, "--heap",
+		m.heap)
 	c.Env, c.Stderr = append(os.Environ(), "ASSAY_STORE="+filepath.Join(m.folder, "store")), os.Stderr
 	out, err := c.Output()
 	if err == nil {
@@ -248,11 +250,12 @@ func (m *measuring) score(rows int) error {
 	out := strings.TrimSuffix(in, ".parquet") + "-scores.parquet"
 	r := result{Rows: rows}
 	var looked error
-	done, err := scoring.Table(context.Background(), s, scoring.TableOptions{In: in, Out: out, Progress: func(done, total int) {
+	progress := func(done, total int) {
 		if done == total {
 			looked = m.look(&r)
 		}
-	}})
+	}
+	done, err := scoring.Table(context.Background(), s, scoring.TableOptions{In: in, Out: out, Progress: progress})
 	if err = errors.Join(err, looked, m.profile(fmt.Sprintf("rows-%d-written.pprof", rows))); err != nil {
 		return err
 	}
