@@ -71,8 +71,8 @@ type result struct {
 	SHA256     string  `json:"sha256"`               // of it
 }
 
-const head = "| rows | rows/s | CPU time a row | read a row | allocated a row | heap in use when all are scored | largest " +
-	"resident memory until then | and at the end |\n|---|---|---|---|---|---|---|---|\n"
+const head = "| rows | rows/s | CPU time a row | read a row | allocated a row | heap in use when all are scored | " +
+	"largest resident memory until then | and at the end |\n|---|---|---|---|---|---|---|---|\n"
 
 func (r *result) line() string {
 	return fmt.Sprintf("| %d | %.0f | %.3f ms | %.1f KiB | %.1f KiB | %.1f MiB | %.1f MiB | %.1f MiB |\n", r.Rows,
