@@ -25,7 +25,7 @@ func (s Scores) keep(rows []Row) error {
 	return nil
 }
 
-// kept are results in a journal, of which memory holds eight bytes a row.
+// kept are results in a journal, of which memory holds a bit a row.
 type kept struct {
 	*journal.Index[Row]
 	scale model.ScoreRange

@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # Runs examples/cluster/score.sbatch on a SLURM of one node that this script starts as processes (Debian: slurm-wlm, munge; as
-# root, without systemd), kills tasks on the way, merges, and compares with one run: tools/slurm.sh PROGRAM
+# root, without systemd), kills tasks on the way, merges, and compares with one run: tools/slurm.sh PROGRAM [TRAIN]
 #   PROGRAM is score as built (go build -o PROGRAM ./cmd/score).
+#   TRAIN is train as make mpi builds it: examples/cluster/train.sbatch runs, too, by two ranks that srun --mpi=pmix
+#   starts. The job is put back into the queue as it runs, and its scorer compared with that of one process.
 # Nothing of the system is changed: configuration, sockets, key and states are in a folder of this run.
 set -euo pipefail
 program=$(realpath "${1:?tools/slurm.sh PROGRAM: score as built}")
+train=${2:+$(realpath "$2")}
 cd "$(dirname "$0")/.."
 for needed in slurmctld slurmd munged sbatch; do
 	PATH=$PATH:/usr/sbin command -v $needed >/dev/null || {
@@ -97,3 +100,35 @@ for _ in $(seq 300); do [ -z "$(squeue -h)" ] && break; sleep 1; done
 score batch --scorer "$SCORER" --in "$TABLE" --out "$OUT" --merge --threads 1 || { tail -n 5 "$work"/task-*.log; exit 1; }
 cmp "$work/whole.jsonl" "$OUT"
 echo "the tasks of the array wrote what one run writes: $(wc -l <"$OUT") rows"
+[ -n "$train" ] || exit 0
+
+for run in alone ranks; do
+	cat >"$work/$run.yaml" <<CONF
+out: $work/$run
+backbone: $PWD/backbones/tiny
+steps: 40
+batch_size: 4
+micro_batch: 2
+threads: 1
+head: {hidden: [8]}
+data: {train: $TABLE, validation: 0.1}
+checkpoint: {steps: 10}
+CONF
+done
+# A label of every row: half of the edits are no good.
+awk '{ sub(/}$/, ", \"label\": " NR % 2 ", \"id\": \"" NR "\", \"group\": \"" int(NR / 4) "\"}"); print }' "$TABLE" >"$TABLE.new"
+mv "$TABLE.new" "$TABLE"
+ln -s "$train" "$work/bin/train"
+sed -e 's/--nodes=2/--nodes=1/' -e 's/--ntasks-per-node=8/--ntasks-per-node=2/' -e '/--gpus/d' -e 's/--cpus-per-task=8/--cpus-per-task=1/' \
+	-e "s,^#SBATCH --output=.*,#SBATCH --output=$work/train.log," examples/cluster/train.sbatch >"$work/train.sbatch"
+train --config "$work/alone.yaml" >/dev/null
+job=$(CONFIG=$work/ranks.yaml sbatch --parsable --export=ALL "$work/train.sbatch")
+echo "job $job: two ranks"
+for _ in $(seq 120); do [ -d "$work/ranks/checkpoints/step-10" ] && break; sleep 0.5; done
+squeue -h -j "$job" -t R -o "%i is requeued"
+scontrol requeue "$job"
+for _ in $(seq 300); do [ -z "$(squeue -h)" ] && break; sleep 1; done
+[ -f "$work/ranks/scorer/scorer.yaml" ] || { squeue; cat "$work/train.log"; exit 1; }
+grep -h '"msg":"start"' "$work/ranks/ranks/rank-0001.log"
+for file in adapter_model.safetensors head.safetensors; do cmp "$work/alone/scorer/$file" "$work/ranks/scorer/$file"; done
+echo "two ranks trained what one process trains"

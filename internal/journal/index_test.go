@@ -68,7 +68,7 @@ func TestIndex(t *testing.T) {
 func TestIndexMemory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.progress")
 	const rows = 8 << 20
-	fuzzing.Bounded(t, rows/8+256<<10, func() {
+	fuzzing.Bounded(t, rows/8+1<<20, func() {
 		x, err := OpenIndex(path, "work", rows, func(r result) int { return r.Row }, nil)
 		if err == nil {
 			err = x.Write(result{rows - 1, "the last"})

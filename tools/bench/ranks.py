@@ -46,7 +46,9 @@ def train(folder, name, mode, ranks, steps, *mca):
     if ranks > 1:
         command = ["mpirun", "--oversubscribe", "--allow-run-as-root", "--bind-to", "none", *mca, "-n",
                    str(ranks)] + command
-    subprocess.run(command, check=True, capture_output=True, cwd=folder)
+    done = subprocess.run(command, capture_output=True, cwd=folder, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)}: {done.stderr}")
     parameters = re.search(r'"parameters": (\d+)', (out / "plan.json").read_text()).group(1)
     return out, int(parameters)
 

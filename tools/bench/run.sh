@@ -13,4 +13,10 @@ if [ $# -eq 0 ]; then
   build/venv/bin/python tools/bench/pictures.py
   build/venv/bin/python tools/bench/generation.py
   build/venv/bin/python tools/bench/packed.py build/bench/one-billion build/bench/one-billion-4
+  if hash mpirun mpicc pkg-config 2>/dev/null; then
+    make mpi
+    build/venv/bin/python tools/bench/ranks.py
+  else
+    echo "SKIPPED: MPI is not installed (libopenmpi-dev, openmpi-bin): training by 1 and 2 ranks was NOT measured"
+  fi
 fi

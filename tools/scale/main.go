@@ -39,11 +39,12 @@ func main() {
 	folder := flag.String("folder", "build/scale", "folder for pictures, tables and the store of digests")
 	child := flag.Int("child", 0, "score the table of so many rows, and print what it took")
 	scorer := flag.String("scorer", "", "scorer directory; none: one that computes nothing")
-	heap := flag.String("heap", "", "folder for heap profiles, taken of each table when all rows are scored, and when they are written")
+	heap := flag.String("heap", "", "folder for heap profiles of when all rows are scored, and of when they are written")
 	out := flag.String("out", "", "files to write, too: what is named so, with .json and .md behind it")
 	budget := flag.Duration("budget", time.Hour, "after which no other table is begun")
 	flag.Parse()
-	if err := (&measuring{*pictures, *folder, *scorer, *out, *heap, time.Now().Add(*budget)}).run(*rows, *child); err != nil {
+	m := &measuring{*pictures, *folder, *scorer, *out, *heap, time.Now().Add(*budget)}
+	if err := m.run(*rows, *child); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
@@ -62,6 +63,7 @@ type result struct {
 	RowsPerSec float64 `json:"rows_per_second"`
 	CPU        float64 `json:"cpu_ms_per_row"`
 	Read       float64 `json:"read_kib_per_row"`
+	Allocated  float64 `json:"allocated_kib_per_row"`
 	Live       float64 `json:"live_heap_mib"` // when all rows are scored
 	Scored     float64 `json:"largest_resident_scored_mib"`
 	Resident   float64 `json:"largest_resident_mib"` // when the table is written, too
@@ -69,12 +71,12 @@ type result struct {
 	SHA256     string  `json:"sha256"`               // of it
 }
 
-const head = "| rows | rows/s | CPU time a row | read a row | heap in use behind the last row | largest resident memory until " +
-	"then | and at the end |\n|---|---|---|---|---|---|---|\n"
+const head = "| rows | rows/s | CPU time a row | read a row | allocated a row | heap in use when all are scored | " +
+	"largest resident memory until then | and at the end |\n|---|---|---|---|---|---|---|---|\n"
 
 func (r *result) line() string {
-	return fmt.Sprintf("| %d | %.0f | %.3f ms | %.1f KiB | %.1f MiB | %.1f MiB | %.1f MiB |\n", r.Rows, r.RowsPerSec, r.CPU,
-		r.Read, r.Live, r.Scored, r.Resident)
+	return fmt.Sprintf("| %d | %.0f | %.3f ms | %.1f KiB | %.1f KiB | %.1f MiB | %.1f MiB | %.1f MiB |\n", r.Rows,
+		r.RowsPerSec, r.CPU, r.Read, r.Allocated, r.Live, r.Scored, r.Resident)
 }
 
 func (m *measuring) run(rows string, child int) (err error) {
@@ -134,7 +136,8 @@ func (m *measuring) run(rows string, child int) (err error) {
 
 // measure scores a table in a process of its own.
 func (m *measuring) measure(rows int) (r result, err error) {
-	c := exec.Command(os.Args[0], "--child", strconv.Itoa(rows), "--folder", m.folder, "--scorer", m.scorer, "--heap", m.heap)
+	c := exec.Command(os.Args[0], "--child", strconv.Itoa(rows), "--folder", m.folder, "--scorer", m.scorer, "--heap",
+		m.heap)
 	c.Env, c.Stderr = append(os.Environ(), "ASSAY_STORE="+filepath.Join(m.folder, "store")), os.Stderr
 	out, err := c.Output()
 	if err == nil {
@@ -247,11 +250,12 @@ func (m *measuring) score(rows int) error {
 	out := strings.TrimSuffix(in, ".parquet") + "-scores.parquet"
 	r := result{Rows: rows}
 	var looked error
-	done, err := scoring.Table(context.Background(), s, scoring.TableOptions{In: in, Out: out, Progress: func(done, total int) {
+	progress := func(done, total int) {
 		if done == total {
 			looked = m.look(&r)
 		}
-	}})
+	}
+	done, err := scoring.Table(context.Background(), s, scoring.TableOptions{In: in, Out: out, Progress: progress})
 	if err = errors.Join(err, looked, m.profile(fmt.Sprintf("rows-%d-written.pprof", rows))); err != nil {
 		return err
 	}
@@ -275,6 +279,9 @@ func (m *measuring) score(rows int) error {
 	}
 	sum, n := sha256.Sum256(table), float64(rows)
 	r.RowsPerSec, r.CPU, r.Read = n/wall.Seconds(), cpu.Seconds()*1000/n, read/1024/n
+	var now runtime.MemStats
+	runtime.ReadMemStats(&now)
+	r.Allocated = float64(now.TotalAlloc) / 1024 / n
 	r.Resident, r.Table, r.SHA256 = resident/1024, float64(len(table))/(1<<20), hex.EncodeToString(sum[:])
 	return errors.Join(stop(), json.NewEncoder(os.Stdout).Encode(r))
 }
