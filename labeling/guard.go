@@ -22,9 +22,9 @@ type guard struct {
 
 // guarded is a picture of a benchmark.
 type guarded struct {
-	name   string // where it is
-	pixels string
-	look   Thumbnail
+	name      string // where it is
+	pixels    string
+	thumbnail Thumbnail
 }
 
 // leak is the benchmark picture that a picture shows.
@@ -90,7 +90,7 @@ func openGuard(ctx context.Context, c GuardConfig, bad func(name string, err err
 func (m *merger) leak(r *row) string {
 	for p := range r.pictures() {
 		node := m.pictureNode(p)
-		if node < m.looked {
+		if node < m.indexed {
 			node = m.alike[node]
 		}
 		l, ok := m.leaked[node]
