@@ -75,7 +75,7 @@ func Check(ctx context.Context, c *Config, rows int) (*CheckReport, error) {
 			Not: map[string]int{}, Pictures: map[string]int{}}
 		r, err := readers.Open(ctx, s.Layout, s.options(c.Out))
 		if err == nil {
-			err = found.look(ctx, r, rows, func(by string) { given[givenKey{i, by}]++ })
+			err = found.read(ctx, r, rows, func(by string) { given[givenKey{i, by}]++ })
 			err = errors.Join(err, r.Close())
 		}
 		if ctx.Err() != nil {
@@ -149,8 +149,8 @@ func (c *Config) unopened() (out []string) {
 	return out
 }
 
-// look reads samples that are spread over the data set.
-func (f *SourceCheck) look(ctx context.Context, r readers.Reader, rows int, given func(by string)) error {
+// read reads samples that are spread over the data set.
+func (f *SourceCheck) read(ctx context.Context, r readers.Reader, rows int, given func(by string)) error {
 	f.Samples, f.Columns = r.Len(), readers.Columns(f.Layout, r)
 	if f.Samples == 0 {
 		return errEmpty
@@ -226,7 +226,7 @@ func (f *SourceCheck) sample(s *readers.Sample, given func(by string)) {
 		if p.IsZero() {
 			continue
 		}
-		kind, err := look(p)
+		kind, err := formatOf(p)
 		if err != nil {
 			errs = append(errs, name+": "+err.Error())
 			continue
@@ -238,8 +238,8 @@ func (f *SourceCheck) sample(s *readers.Sample, given func(by string)) {
 	}
 }
 
-// look decodes a picture and says its format.
-func look(m data.Image) (string, error) {
+// formatOf decodes a picture and says its format.
+func formatOf(m data.Image) (string, error) {
 	if _, err := m.Open("", data.Limits{}); err != nil {
 		return "", err
 	}

@@ -7,7 +7,7 @@ import (
 
 // clippedThumb is what pictures are compared by, pixel by pixel.
 type clippedThumb struct {
-	pixels [lookSize]byte
+	pixels [thumbnailSize]byte
 	sum    float64 // of the pixels
 	spread float64 // sum of the squares of their distances from the mean
 	clear  bool    // it shows so much that only its copies are like it
@@ -23,17 +23,17 @@ func newClippedThumb(pixels []byte) *clippedThumb {
 		t.sum += float64(p)
 		squares += float64(p) * float64(p)
 	}
-	t.spread = squares - t.sum*t.sum/lookSize
+	t.spread = squares - t.sum*t.sum/thumbnailSize
 	return t
 }
 
 // plane is a thumbnail, or a window stretched to the size of one.
-type plane [lookSize]float64
+type plane [thumbnailSize]float64
 
 func (p *plane) transposed() (out plane) {
-	for y := range lookSide {
-		for x := range lookSide {
-			out[x*lookSide+y] = p[y*lookSide+x]
+	for y := range thumbnailSide {
+		for x := range thumbnailSide {
+			out[x*thumbnailSide+y] = p[y*thumbnailSide+x]
 		}
 	}
 	return out
@@ -71,15 +71,15 @@ func (f *fitter) start(window int, other *clippedThumb, t turn) float64 {
 			sum += v
 			squares += v * v
 		}
-		f.sums[window], f.spreads[window] = sum, squares-sum*sum/lookSize
+		f.sums[window], f.spreads[window] = sum, squares-sum*sum/thumbnailSize
 	}
 	var even, odd float64
 	turned := &turned[t]
-	for i := 0; i < lookSize; i += 2 {
+	for i := 0; i < thumbnailSize; i += 2 {
 		even += w[i] * float64(other.pixels[turned[i]])
 		odd += w[i+1] * float64(other.pixels[turned[i+1]])
 	}
-	return pearson(even+odd-f.sums[window]*other.sum/lookSize, f.spreads[window]*other.spread)
+	return pearson(even+odd-f.sums[window]*other.sum/thumbnailSize, f.spreads[window]*other.spread)
 }
 
 // pearson is a correlation: a sum of products of distances from the means, divided by the root of the product of the
@@ -189,10 +189,10 @@ type axisFit struct {
 	fresh bool
 	lines plane
 	whole *plane // the other thumbnail, with its lines along the same axis
-	sums  [lookSide]lineSums
+	sums  [thumbnailSide]lineSums
 	// Sums of products of line i of the other thumbnail with line k, those of which bit k of known[i] is set.
-	products [lookSide][lookSide]float64
-	known    [lookSide]uint32
+	products [thumbnailSide][thumbnailSide]float64
+	known    [thumbnailSide]uint32
 }
 
 // lineSums are the sum of a line and of its squares, with what they gain on the way to the next line.
@@ -205,7 +205,7 @@ type lineSums struct {
 func (a *axisFit) hold(thumb, whole *plane, s span) {
 	a.fresh, a.whole = true, whole
 	at, share := places(s)
-	for k := range lookSide {
+	for k := range thumbnailSide {
 		line, out := thumb.line(k), a.lines.line(k)
 		for i, n := range at {
 			v := line[n]
@@ -221,26 +221,26 @@ func (a *axisFit) hold(thumb, whole *plane, s span) {
 			last.quadratic = last.square - 2*both + own.square
 		}
 	}
-	a.known = [lookSide]uint32{}
+	a.known = [thumbnailSide]uint32{}
 }
 
 // line is a row of a plane, a column if it is transposed.
-func (p *plane) line(k int) *[lookSide]float64 {
-	return (*[lookSide]float64)(p[k*lookSide : (k+1)*lookSide])
+func (p *plane) line(k int) *[thumbnailSide]float64 {
+	return (*[thumbnailSide]float64)(p[k*thumbnailSide : (k+1)*thumbnailSide])
 }
 
 // Four sums at once do not wait for each other.
-func total(p *[lookSide]float64) float64 {
+func total(p *[thumbnailSide]float64) float64 {
 	var a, b, c, d float64
-	for i := 0; i < lookSide; i += 4 {
+	for i := 0; i < thumbnailSide; i += 4 {
 		a, b, c, d = a+p[i], b+p[i+1], c+p[i+2], d+p[i+3]
 	}
 	return a + b + c + d
 }
 
-func dot(p, q *[lookSide]float64) float64 {
+func dot(p, q *[thumbnailSide]float64) float64 {
 	var a, b, c, d float64
-	for i := 0; i < lookSide; i += 4 {
+	for i := 0; i < thumbnailSide; i += 4 {
 		a, b, c, d = a+p[i]*q[i], b+p[i+1]*q[i+1], c+p[i+2]*q[i+2], d+p[i+3]*q[i+3]
 	}
 	return a + b + c + d
@@ -250,10 +250,10 @@ func dot(p, q *[lookSide]float64) float64 {
 func (a *axisFit) correlation(s span, other *clippedThumb) float64 {
 	var sum, squares, products float64
 	step := s.to - s.from
-	place := s.from*lookSide + step/2 - 0.5
-	for i := range lookSide {
-		p := min(max(place+step*float64(i), 0), lookSide-1)
-		k := min(int(p), lookSide-2)
+	place := s.from*thumbnailSide + step/2 - 0.5
+	for i := range thumbnailSide {
+		p := min(max(place+step*float64(i), 0), thumbnailSide-1)
+		k := min(int(p), thumbnailSide-2)
 		w := p - float64(k)
 		if a.known[i]>>k&3 != 3 {
 			a.learn(i, k)
@@ -264,7 +264,7 @@ func (a *axisFit) correlation(s span, other *clippedThumb) float64 {
 		squares += line.square + w*(line.linear+w*line.quadratic)
 		products += before + w*(after-before)
 	}
-	return pearson(products-sum*other.sum/lookSize, (squares-sum*sum/lookSize)*other.spread)
+	return pearson(products-sum*other.sum/thumbnailSize, (squares-sum*sum/thumbnailSize)*other.spread)
 }
 
 // learn computes the products of a line of the other thumbnail with two lines of this one.
@@ -292,8 +292,8 @@ func (as *sameness) holds(window, whole *plane) bool {
 	}
 	fineA, fineB := detail(window), detail(whole)
 	// Values of the blocks that are the same, and of those that show nothing.
-	p, q := make([]float64, 0, lookSize), make([]float64, 0, lookSize)
-	fp, fq := make([]float64, 0, lookSize), make([]float64, 0, lookSize)
+	p, q := make([]float64, 0, thumbnailSize), make([]float64, 0, thumbnailSize)
+	fp, fq := make([]float64, 0, thumbnailSize), make([]float64, 0, thumbnailSize)
 	blocks, agree := 0, 0
 	for b := range same {
 		if max(blockDeviation(&fineA, b), blockDeviation(&fineB, b)) >= blockFlat {
@@ -303,7 +303,7 @@ func (as *sameness) holds(window, whole *plane) bool {
 			agree++
 		}
 		for y := range side {
-			at := blockCorner(b) + y*lookSide
+			at := blockCorner(b) + y*thumbnailSide
 			p, q = append(p, window[at:at+side]...), append(q, whole[at:at+side]...)
 			fp, fq = append(fp, fineA[at:at+side]...), append(fq, fineB[at:at+side]...)
 		}
@@ -313,13 +313,13 @@ func (as *sameness) holds(window, whole *plane) bool {
 }
 
 // blockCorner is where the first pixel of a block lies.
-func blockCorner(b int) int { return b/blocksAcross*blockSide*lookSide + b%blocksAcross*blockSide }
+func blockCorner(b int) int { return b/blocksAcross*blockSide*thumbnailSide + b%blocksAcross*blockSide }
 
 // blockCorrelation is that of a block of two thumbnails.
 func blockCorrelation(a, b *plane, block int) float64 {
 	var sp, sq, pp, qq, pq float64
 	for y := range blockSide {
-		at := blockCorner(block) + y*lookSide
+		at := blockCorner(block) + y*thumbnailSide
 		p, q := a[at:at+blockSide], b[at:at+blockSide]
 		for i, v := range p {
 			w := q[i]
@@ -334,7 +334,7 @@ func blockCorrelation(a, b *plane, block int) float64 {
 func blockDeviation(a *plane, block int) float64 {
 	var sum, squares float64
 	for y := range blockSide {
-		at := blockCorner(block) + y*lookSide
+		at := blockCorner(block) + y*thumbnailSide
 		for _, v := range a[at : at+blockSide] {
 			sum, squares = sum+v, squares+v*v
 		}
@@ -346,28 +346,28 @@ func blockDeviation(a *plane, block int) float64 {
 // detail is what a thumbnail has beyond the means of 5 x 5 pixels.
 func detail(thumb *plane) (out plane) {
 	var rows plane // sums of five pixels of a row
-	for y := range lookSide {
-		line := thumb[y*lookSide : (y+1)*lookSide]
+	for y := range thumbnailSide {
+		line := thumb[y*thumbnailSide : (y+1)*thumbnailSide]
 		sum := line[0] + line[1]
-		for x := range lookSide {
-			if x+2 < lookSide {
+		for x := range thumbnailSide {
+			if x+2 < thumbnailSide {
 				sum += line[x+2]
 			}
 			if x > 2 {
 				sum -= line[x-3]
 			}
-			rows[y*lookSide+x] = sum
+			rows[y*thumbnailSide+x] = sum
 		}
 	}
-	for y := range lookSide {
-		first, last := max(y-2, 0), min(y+2, lookSide-1)
-		for x := range lookSide {
+	for y := range thumbnailSide {
+		first, last := max(y-2, 0), min(y+2, thumbnailSide-1)
+		for x := range thumbnailSide {
 			sum := 0.0
 			for j := first; j <= last; j++ {
-				sum += rows[j*lookSide+x]
+				sum += rows[j*thumbnailSide+x]
 			}
-			n := (last - first + 1) * (min(x+2, lookSide-1) - max(x-2, 0) + 1)
-			out[y*lookSide+x] = thumb[y*lookSide+x] - sum/float64(n)
+			n := (last - first + 1) * (min(x+2, thumbnailSide-1) - max(x-2, 0) + 1)
+			out[y*thumbnailSide+x] = thumb[y*thumbnailSide+x] - sum/float64(n)
 		}
 	}
 	return out
@@ -375,11 +375,11 @@ func detail(thumb *plane) (out plane) {
 
 // places are where the pixels of a span that is stretched over an axis come from: the pixel before, and the share of
 // the next one.
-func places(s span) (at [lookSide]int, share [lookSide]float64) {
+func places(s span) (at [thumbnailSide]int, share [thumbnailSide]float64) {
 	step := s.to - s.from
-	for i := range lookSide {
-		p := min(max(s.from*lookSide+step*(float64(i)+0.5)-0.5, 0), lookSide-1)
-		at[i] = min(int(p), lookSide-2)
+	for i := range thumbnailSide {
+		p := min(max(s.from*thumbnailSide+step*(float64(i)+0.5)-0.5, 0), thumbnailSide-1)
+		at[i] = min(int(p), thumbnailSide-2)
 		share[i] = p - float64(at[i])
 	}
 	return at, share
@@ -389,14 +389,14 @@ func places(s span) (at [lookSide]int, share [lookSide]float64) {
 func resample(out, thumb *plane, x, y span) {
 	atX, shareX := places(x)
 	atY, shareY := places(y)
-	for j := range lookSide {
+	for j := range thumbnailSide {
 		n, w := atY[j], shareY[j]
-		upper, lower := thumb[n*lookSide:(n+1)*lookSide], thumb[(n+1)*lookSide:(n+2)*lookSide]
-		for i := range lookSide {
+		upper, lower := thumb[n*thumbnailSide:(n+1)*thumbnailSide], thumb[(n+1)*thumbnailSide:(n+2)*thumbnailSide]
+		for i := range thumbnailSide {
 			k, s := atX[i], shareX[i]
 			u := upper[k]*(1-s) + upper[k+1]*s
 			l := lower[k]*(1-s) + lower[k+1]*s
-			out[j*lookSide+i] = u*(1-w) + l*w
+			out[j*thumbnailSide+i] = u*(1-w) + l*w
 		}
 	}
 }

@@ -5,13 +5,13 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 
 	"assay/data"
 	"assay/heuristics"
+	"assay/internal/workers"
 )
 
 // guard knows the pictures of benchmarks.
@@ -22,9 +22,9 @@ type guard struct {
 
 // guarded is a picture of a benchmark.
 type guarded struct {
-	name   string // where it is
-	pixels string
-	look   Thumbnail
+	name      string // where it is
+	pixels    string
+	thumbnail Thumbnail
 }
 
 // leak is the benchmark picture that a picture shows.
@@ -59,25 +59,19 @@ func openGuard(ctx context.Context, c GuardConfig, bad func(name string, err err
 		defer mu.Unlock()
 		g.pictures = append(g.pictures, seen)
 	}
-	tokens := make(chan struct{}, runtime.GOMAXPROCS(0))
-	var busy sync.WaitGroup
-	for _, p := range paths {
-		if err := ctx.Err(); err != nil {
-			break
+	workers.Do(len(paths), func(i int) {
+		p := paths[i]
+		if ctx.Err() != nil {
+			return
 		}
-		tokens <- struct{}{}
-		busy.Go(func() {
-			defer func() { <-tokens }()
-			if !tableFile[strings.ToLower(filepath.Ext(p))] {
-				add(p, data.Image{Path: p})
-			} else if err := tablePictures(ctx, p, add); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				bad(p, err)
-			}
-		})
-	}
-	busy.Wait()
+		if !tableFile[strings.ToLower(filepath.Ext(p))] {
+			add(p, data.Image{Path: p})
+		} else if err := tablePictures(ctx, p, add); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			bad(p, err)
+		}
+	})
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -96,7 +90,7 @@ func openGuard(ctx context.Context, c GuardConfig, bad func(name string, err err
 func (m *merger) leak(r *row) string {
 	for p := range r.pictures() {
 		node := m.pictureNode(p)
-		if node < m.looked {
+		if node < m.indexed {
 			node = m.alike[node]
 		}
 		l, ok := m.leaked[node]

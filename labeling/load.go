@@ -34,8 +34,8 @@ type rememberer interface {
 	Known(pixels store.Key) []float32
 }
 
-// lookKind is what a store calls looks, with the version of their computation.
-const lookKind = "look-1"
+// thumbnailKind is what a store calls thumbnails, with the version of their computation.
+const thumbnailKind = "look-1"
 
 // measuredImage is a picture of a sample on its way: read and, if that is wanted, hashed and embedded.
 type measuredImage struct {
@@ -55,8 +55,8 @@ type loader struct {
 	counted  func(pictures int) // called for every picture that is done
 	inputs   inputs
 
-	pictures *store.Pictures // what is known of pictures; nil: nothing
-	looks    *store.Bucket
+	pictures   *store.Pictures // what is known of pictures; nil: nothing
+	thumbnails *store.Bucket
 
 	tokens chan struct{} // of pictures in memory
 	decode chan struct{} // of pictures being decoded
@@ -86,7 +86,7 @@ func newLoader(ctx context.Context, out string, in inputs, e Encoders, size, wor
 	}
 	var err error
 	if l.pictures, err = e.Store.Pictures(); err == nil {
-		l.looks, err = e.Store.Bucket(lookKind, "")
+		l.thumbnails, err = e.Store.Bucket(thumbnailKind, "")
 	}
 	return l, err
 }
@@ -143,7 +143,7 @@ func (l *loader) load(s *measuredImage, m data.Image, embed bool) *data.Picture 
 	}
 	var p *data.Picture
 	if !l.recall(s, content, embed) {
-		if p, err = l.look(s, m, raw); err != nil {
+		if p, err = l.prepare(s, m, raw); err != nil {
 			s.err = err
 			return nil
 		}
@@ -173,8 +173,8 @@ func (l *loader) recall(s *measuredImage, content store.Key, embed bool) bool {
 	if !ok {
 		return false
 	}
-	look := l.looks.Get(pixels)
-	if len(look) == 0 {
+	known := l.thumbnails.Get(pixels)
+	if len(known) == 0 {
 		return false
 	}
 	if embed {
@@ -194,12 +194,12 @@ func (l *loader) recall(s *measuredImage, content store.Key, embed bool) bool {
 			}
 		}
 	}
-	s.Pixels, s.Look = pixelsName(pixels), Thumbnail(look[1:])
+	s.Pixels, s.Thumbnail = pixelsName(pixels), Thumbnail(known[1:])
 	return true
 }
 
-// look decodes a picture and measures what needs no encoder.
-func (l *loader) look(s *measuredImage, m data.Image, raw []byte) (p *data.Picture, err error) {
+// prepare decodes a picture and measures what needs no encoder.
+func (l *loader) prepare(s *measuredImage, m data.Image, raw []byte) (p *data.Picture, err error) {
 	var pixels store.Key
 	if l.pictures == nil {
 		if p, err = m.Decode("", raw, data.Limits{}); err == nil {
@@ -211,9 +211,9 @@ func (l *loader) look(s *measuredImage, m data.Image, raw []byte) (p *data.Pictu
 	if err != nil {
 		return nil, err
 	}
-	s.Pixels, s.Look = pixelsName(pixels), ThumbnailOf(p)
-	if l.looks != nil { // behind a byte, since a look may be empty
-		l.looks.Remember(pixels, append([]byte{1}, s.Look...))
+	s.Pixels, s.Thumbnail = pixelsName(pixels), ThumbnailOf(p)
+	if l.thumbnails != nil { // behind a byte, since a thumbnail may be empty
+		l.thumbnails.Remember(pixels, append([]byte{1}, s.Thumbnail...))
 	}
 	return p, nil
 }

@@ -84,7 +84,7 @@ func (m *measurer) part(ctx context.Context, id partID, r readers.Reader, in inp
 		entries = append(entries, m.foreign(id.source, measured, i, pool)...)
 		m.counted(1, 0)
 	}
-	lookOnce(entries)
+	thumbnailOnce(entries)
 	return entries, nil
 }
 

@@ -76,10 +76,10 @@ type merger struct {
 	guard        *guard
 	scenes       *scenes
 	near         *nearIndex
-	looked       int32           // nodes below it are pictures with a look
+	indexed      int32           // nodes below it are pictures with a thumbnail
 	alike        []int32         // of each of these the one that is in the index: it has the same thumbnail
 	leaked       map[int32]leak  // pictures that show a benchmark's, by node
-	blank        map[string]leak // pictures of benchmarks that have no look, by pixels
+	blank        map[string]leak // pictures of benchmarks that have no thumbnail, by pixels
 	outcomes     []outcome
 	perScene     map[int32]*scene // by root
 	clipI, dinoI []float64        // of the sources shown as results

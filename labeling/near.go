@@ -47,7 +47,7 @@ type sameness struct {
 
 var (
 	ofClear   = sameness{MaxDistance, 0.75, 0.7, 9, 0.9, 0.7, true}
-	ofUnclear = sameness{4, 0.9, 1, lookBlocks, 0.98, 0.9, false} // of two pictures of which neither shows much
+	ofUnclear = sameness{4, 0.9, 1, leastBlocks, 0.98, 0.9, false} // of two pictures of which neither shows much
 )
 
 // band is one part of the hashes: thumbnails in turns, by the key that the part makes.
@@ -243,13 +243,13 @@ func (s *search) candidates(at int) []candidate {
 			for _, k := range probes(&sizes, hash, b) {
 				switch {
 				case n.pictures[at].owner < 0:
-					s.look(n.data[b].of(k), hash, window)
+					s.match(n.data[b].of(k), hash, window)
 				case n.guarded != nil:
-					s.look(n.guarded[b].of(k), hash, window)
+					s.match(n.guarded[b].of(k), hash, window)
 					fallthrough
 				default:
 					list, all := n.data[b].around(k, b, hash)
-					s.look(list, hash, window)
+					s.match(list, hash, window)
 					s.cut = s.cut || !all
 				}
 			}
@@ -268,8 +268,8 @@ func (s *search) candidates(at int) []candidate {
 	return s.list
 }
 
-// look notes which entries are near to the hash of a window.
-func (s *search) look(list []hashed, hash uint64, window int) {
+// match notes which entries are near to the hash of a window.
+func (s *search) match(list []hashed, hash uint64, window int) {
 	for _, h := range list {
 		if distance := bits.OnesCount64(hash ^ h.hash); distance <= MaxDistance && uint8(distance) < s.distance[h.entry] {
 			s.meet(h.entry, uint8(distance), uint8(window))

@@ -27,11 +27,11 @@ var (
 //
 //	go test ./labeling -run - -bench NearCopies -benchtime 1x -args -thumbnails 100000 -varied
 func BenchmarkNearCopies(b *testing.B) {
-	looks := benchmarkLooks(b)
+	found := benchmarkThumbnails(b)
 	for b.Loop() {
 		var n nearIndex
 		scenes := newScenes()
-		for i, l := range looks {
+		for i, l := range found {
 			n.add(scenes.node(fmt.Sprint(i)), l)
 		}
 		before := processorTime(b)
@@ -42,11 +42,11 @@ func BenchmarkNearCopies(b *testing.B) {
 			b.Fatal(err)
 		}
 		spent := processorTime(b) - before
-		b.ReportMetric(float64(spent.Microseconds())/1e3/float64(len(looks)), "CPU-ms/thumbnail")
+		b.ReportMetric(float64(spent.Microseconds())/1e3/float64(len(found)), "CPU-ms/thumbnail")
 		b.ReportMetric(float64(joined), "joined")
 		b.ReportMetric(float64(n.crowded.Load()), "crowded")
 		size, made, largest, beside := map[int32]int{}, map[[2]int32]bool{}, 0, 0
-		for i, l := range looks {
+		for i, l := range found {
 			root := scenes.root(int32(i))
 			size[root]++
 			largest = max(largest, size[root])
@@ -63,32 +63,32 @@ func BenchmarkNearCopies(b *testing.B) {
 	}
 }
 
-// benchmarkLooks are those that the flags ask for. They are kept in a file, if ASSAY_LOOKS names one.
-func benchmarkLooks(b *testing.B) (looks []Thumbnail) {
-	kept := os.Getenv("ASSAY_LOOKS")
+// benchmarkThumbnails are those that the flags ask for. They are kept in a file, if ASSAY_THUMBNAILS names one.
+func benchmarkThumbnails(b *testing.B) (found []Thumbnail) {
+	kept := os.Getenv("ASSAY_THUMBNAILS")
 	raw, err := os.ReadFile(kept)
 	if err != nil {
-		looks = syntheticLooks(b, *thumbnails)
-		for _, l := range looks {
-			raw = append(raw, append(l, make(Thumbnail, lookSize-len(l))...)...)
+		found = syntheticThumbnails(b, *thumbnails)
+		for _, l := range found {
+			raw = append(raw, append(l, make(Thumbnail, thumbnailSize-len(l))...)...)
 		}
 		if kept != "" {
 			if err := os.WriteFile(kept, raw, 0o600); err != nil {
 				b.Fatal(err)
 			}
 		}
-		return looks
+		return found
 	}
-	for l := range slices.Chunk(raw, lookSize) {
-		if len(looks) == *thumbnails {
+	for l := range slices.Chunk(raw, thumbnailSize) {
+		if len(found) == *thumbnails {
 			break
 		}
 		if slices.Max(l) == 0 { // it shows nothing
 			l = nil
 		}
-		looks = append(looks, l)
+		found = append(found, l)
 	}
-	return looks
+	return found
 }
 
 func processorTime(b *testing.B) time.Duration {
@@ -99,8 +99,8 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// syntheticLooks are those of pictures and their copies, ten of each.
-func syntheticLooks(tb testing.TB, n int) []Thumbnail {
+// syntheticThumbnails are those of pictures and their copies, ten of each.
+func syntheticThumbnails(tb testing.TB, n int) []Thumbnail {
 	const side = 64
 	names, err := filepath.Glob(filepath.Join(*photos, "*.png"))
 	if err != nil || len(names) < 2 {
@@ -121,8 +121,8 @@ func syntheticLooks(tb testing.TB, n int) []Thumbnail {
 		p = p.Crop(rng.IntN(p.Width-size), rng.IntN(p.Height-size), size, size).Resize(side, side, data.Bilinear)
 		return p.Rotate90(rng.IntN(4))
 	}
-	var looks []Thumbnail
-	for len(looks) < n {
+	var found []Thumbnail
+	for len(found) < n {
 		p, other := piece(), piece()
 		if *varied {
 			other = shapes(rng, side)
@@ -134,12 +134,12 @@ func syntheticLooks(tb testing.TB, n int) []Thumbnail {
 			}
 			p.Pix[i] = byte((3*int(p.Pix[i]) + 2*int(v)) / 5)
 		}
-		looks = append(looks, ThumbnailOf(p))
+		found = append(found, ThumbnailOf(p))
 		for range *copies {
-			looks = append(looks, ThumbnailOf(copying[rng.IntN(len(copying))].make(p, rng)))
+			found = append(found, ThumbnailOf(copying[rng.IntN(len(copying))].make(p, rng)))
 		}
 	}
-	return looks[:n]
+	return found[:n]
 }
 
 // shapes is a picture of random light at six scales. The contrast of a scale grows with its size, by a power that each

@@ -32,18 +32,18 @@ func TestLookAgainstPillow(t *testing.T) {
 		t.Fatal(err)
 	}
 	var reference struct {
-		Looks map[string]struct{ Thumbnail, Hash string }
+		Looks map[string]struct{ Thumbnail, Hash string } // by picture
 	}
 	if err := json.Unmarshal(raw, &reference); err != nil {
 		t.Fatal(err)
 	}
 	if len(reference.Looks) < 20 {
-		t.Fatalf("%d looks", len(reference.Looks))
+		t.Fatalf("%d thumbnails", len(reference.Looks))
 	}
 	for name, want := range reference.Looks {
 		l := ThumbnailOf(photograph(t, name))
 		if len(l) == 0 {
-			t.Fatalf("%s: no look", name)
+			t.Fatalf("%s: no thumbnail", name)
 		}
 		sum := sha256.Sum256(l)
 		if hex.EncodeToString(sum[:]) != want.Thumbnail {
@@ -62,7 +62,7 @@ func TestTurns(t *testing.T) {
 	s := wholeSpectrum(thumb)
 	seen := map[string]bool{}
 	for way := range turn(turns) {
-		pixels := make([]byte, lookSize)
+		pixels := make([]byte, thumbnailSize)
 		for i, from := range turned[way] {
 			pixels[i] = thumb[from]
 		}
@@ -135,7 +135,7 @@ func laid(on, p *data.Picture, left, top int) *data.Picture {
 	return on
 }
 
-func TestBlankHasNoLook(t *testing.T) {
+func TestBlankHasNoThumbnail(t *testing.T) {
 	ramp := data.NewPicture(200, 100)
 	for i := range ramp.Pix {
 		ramp.Pix[i] = byte(100 + i/3%200/40)
@@ -145,7 +145,7 @@ func TestBlankHasNoLook(t *testing.T) {
 		"red":        filled(500, 2, 255, 0, 0),
 		"faint ramp": ramp, "dot": dot} {
 		if l := ThumbnailOf(p); len(l) != 0 {
-			t.Errorf("%s: a look of %d bytes", name, len(l))
+			t.Errorf("%s: a thumbnail of %d bytes", name, len(l))
 		}
 	}
 }
@@ -308,7 +308,7 @@ func TestNearCopies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d pictures: %d clear, %d unclear, %d without a look", len(all), clearOnes, len(seen)-clearOnes,
+	t.Logf("%d pictures: %d clear, %d unclear, %d without a thumbnail", len(all), clearOnes, len(seen)-clearOnes,
 		len(all)-len(seen))
 	for k, c := range copying {
 		hits, others := 0, 0

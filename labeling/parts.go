@@ -218,9 +218,9 @@ func (r *row) group() string {
 
 // picture is where a picture lies and what it looks like.
 type picture struct {
-	Path   string    `json:"path"`           // relative to the output folder
-	Pixels string    `json:"pixels"`         // digest of width, height and pixels
-	Look   Thumbnail `json:"look,omitempty"` // where the part first speaks of the picture
+	Path      string    `json:"path"`           // relative to the output folder
+	Pixels    string    `json:"pixels"`         // digest of width, height and pixels
+	Thumbnail Thumbnail `json:"look,omitempty"` // where the part first speaks of the picture
 }
 
 // pictures yields the pictures of a row.
@@ -230,8 +230,8 @@ func (r *row) pictures() iter.Seq[*picture] {
 	}
 }
 
-// lookOnce leaves each look where the entries first speak of its picture.
-func lookOnce(entries []entry) {
+// thumbnailOnce leaves each thumbnail where the entries first speak of its picture.
+func thumbnailOnce(entries []entry) {
 	seen := map[string]bool{}
 	for _, e := range entries {
 		if e.Row == nil {
@@ -243,7 +243,7 @@ func lookOnce(entries []entry) {
 		}
 		for p := range e.Row.pictures() {
 			if seen[p.Pixels] {
-				p.Look = nil
+				p.Thumbnail = nil
 			}
 			seen[p.Pixels] = true
 		}

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	lookSide = 24 // of the grey thumbnails
-	lookSize = lookSide * lookSide
-	hashLow  = 8 // lowest frequencies of each axis that are hashed
-	hashBits = hashLow*hashLow - 1
+	thumbnailSide = 24 // of the grey thumbnails
+	thumbnailSize = thumbnailSide * thumbnailSide
+	hashLow       = 8 // lowest frequencies of each axis that are hashed
+	hashBits      = hashLow*hashLow - 1
 
 	blockSide    = 6 // of the 16 blocks of a thumbnail
-	blocksAcross = lookSide / blockSide
+	blocksAcross = thumbnailSide / blockSide
 	blockFlat    = 1.5 // standard deviation of its detail, in grey levels, below which a block shows nothing
-	lookBlocks   = 4   // blocks that show something in any picture that has a look
+	leastBlocks  = 4   // blocks that show something in any picture that has a thumbnail
 	clearBlocks  = 12  // and in one that shows so much that only its copies are like it
 
 	borderLevels = 4    // by which a pixel of a uniform border may differ from the mean of the outermost line
@@ -31,12 +31,12 @@ type Thumbnail []byte
 
 // ThumbnailOf makes a Thumbnail: the picture in grey (Pillow's L), resized with Pillow's bilinear filter.
 func ThumbnailOf(p *data.Picture) Thumbnail {
-	small := withoutBorders(grey(p)).Resize(lookSide, lookSide, data.Bilinear)
-	l := make(Thumbnail, lookSize)
+	small := withoutBorders(grey(p)).Resize(thumbnailSide, thumbnailSide, data.Bilinear)
+	l := make(Thumbnail, thumbnailSize)
 	for i := range l {
 		l[i] = small.Pix[3*i]
 	}
-	if telling(clipped(l)) < lookBlocks {
+	if telling(clipped(l)) < leastBlocks {
 		return nil
 	}
 	return l
@@ -149,13 +149,13 @@ var spans = func() (s []span) {
 // waves are the lowest cosines over a span, integrated over each pixel of the axis: the type II DCT of the span as if
 // it were resampled. [k][n] = integral over pixel n, as far as it is in the span, of cos(pi k (t - from) / (to - from))
 // dt.
-type waves [hashLow][lookSide]float64
+type waves [hashLow][thumbnailSide]float64
 
 var spanWaves = func() (out []waves) {
 	for _, s := range spans {
 		var w waves
-		for n := range lookSide {
-			a, b := max(float64(n)/lookSide, s.from), min(float64(n+1)/lookSide, s.to)
+		for n := range thumbnailSide {
+			a, b := max(float64(n)/thumbnailSide, s.from), min(float64(n+1)/thumbnailSide, s.to)
 			if a >= b {
 				continue
 			}
@@ -174,10 +174,10 @@ var spanWaves = func() (out []waves) {
 type spectrum [hashLow][hashLow]float64
 
 // along transforms the rows of a thumbnail over a span of x: [y][u].
-func along(thumb []byte, w *waves) (out [lookSide][hashLow]float64) {
-	var row [lookSide]float64
-	for y := range lookSide {
-		for x, v := range thumb[y*lookSide : (y+1)*lookSide] {
+func along(thumb []byte, w *waves) (out [thumbnailSide][hashLow]float64) {
+	var row [thumbnailSide]float64
+	for y := range thumbnailSide {
+		for x, v := range thumb[y*thumbnailSide : (y+1)*thumbnailSide] {
 			row[x] = float64(v)
 		}
 		for u := range hashLow {
@@ -192,7 +192,7 @@ func along(thumb []byte, w *waves) (out [lookSide][hashLow]float64) {
 }
 
 // across transforms what along returns over a span of y.
-func across(rows *[lookSide][hashLow]float64, w *waves) (s spectrum) {
+func across(rows *[thumbnailSide][hashLow]float64, w *waves) (s spectrum) {
 	for v := range hashLow {
 		var a, b, c, d, e, f, g, h float64
 		for y, wave := range &w[v] {
@@ -304,21 +304,21 @@ func (t turn) spectrum(s *spectrum) (out spectrum) {
 }
 
 // turned lists for each turn where the pixels of the turned thumbnail come from.
-var turned = func() (from [turns][lookSize]uint16) {
+var turned = func() (from [turns][thumbnailSize]uint16) {
 	for t := range turns {
-		for y := range lookSide {
-			for x := range lookSide {
+		for y := range thumbnailSide {
+			for x := range thumbnailSide {
 				fy, fx := y, x
 				if t&1 != 0 {
-					fx = lookSide - 1 - x
+					fx = thumbnailSide - 1 - x
 				}
 				if t&2 != 0 {
-					fy = lookSide - 1 - y
+					fy = thumbnailSide - 1 - y
 				}
 				if t&4 != 0 {
 					fy, fx = fx, fy
 				}
-				from[t][y*lookSide+x] = uint16(fy*lookSide + fx)
+				from[t][y*thumbnailSide+x] = uint16(fy*thumbnailSide + fx)
 			}
 		}
 	}

@@ -28,8 +28,8 @@ func (m *merger) compare(ctx context.Context) error {
 		m.edits.add(string(key[:]))
 		m.names.add(e.Row.ID)
 		for p := range e.Row.pictures() {
-			if len(p.Look) > 0 {
-				m.addLook(p, first)
+			if len(p.Thumbnail) > 0 {
+				m.addThumbnail(p, first)
 			}
 		}
 	}
@@ -57,18 +57,18 @@ func (m *merger) compare(ctx context.Context) error {
 	return err
 }
 
-// addLook gives a picture of the data to the index. One of all that have the same thumbnail is enough.
-func (m *merger) addLook(p *picture, first map[[32]byte]int32) {
+// addThumbnail gives a picture of the data to the index. One of all that have the same thumbnail is enough.
+func (m *merger) addThumbnail(p *picture, first map[[32]byte]int32) {
 	n := m.pictureNode(p)
-	if n != m.looked { // known
+	if n != m.indexed { // known
 		return
 	}
-	m.looked++
-	look := sha256.Sum256(p.Look)
-	same, ok := first[look]
+	m.indexed++
+	thumbnail := sha256.Sum256(p.Thumbnail)
+	same, ok := first[thumbnail]
 	if !ok {
-		same, first[look] = n, n
-		m.near.add(n, p.Look)
+		same, first[thumbnail] = n, n
+		m.near.add(n, p.Thumbnail)
 	}
 	m.alike = append(m.alike, same)
 	m.scenes.join(same, n)
@@ -78,19 +78,19 @@ func (m *merger) addLook(p *picture, first map[[32]byte]int32) {
 func (m *merger) addGuarded(first map[[32]byte]int32) {
 	known := map[[32]byte]bool{}
 	for i, p := range m.guard.pictures {
-		if len(p.look) == 0 {
+		if len(p.thumbnail) == 0 {
 			if _, ok := m.blank[p.pixels]; !ok {
 				m.blank[p.pixels] = leak{name: p.name}
 			}
 			continue
 		}
-		look := sha256.Sum256(p.look)
-		if same, ok := first[look]; ok {
+		thumbnail := sha256.Sum256(p.thumbnail)
+		if same, ok := first[thumbnail]; ok {
 			m.noteLeak(same, leak{name: p.name})
 		}
-		if !known[look] { // by the first of their names
-			known[look] = true
-			m.near.add(int32(-1-i), p.look)
+		if !known[thumbnail] { // by the first of their names
+			known[thumbnail] = true
+			m.near.add(int32(-1-i), p.thumbnail)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func (m *merger) joinPictures(r *row) (scene, foreign int32) {
 	switch {
 	case r.Chain == heuristics.ChainForeign:
 		foreign = edit
-	case r.Chain != "" || r.Kind != heuristics.Output || edit < m.looked:
+	case r.Chain != "" || r.Kind != heuristics.Output || edit < m.indexed:
 		m.scenes.join(scene, edit)
 	}
 	return scene, foreign

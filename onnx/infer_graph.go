@@ -118,8 +118,8 @@ func inferIf(c *inference) error {
 	return nil
 }
 
-// ScanAxes returns, for each of a Scan node's count scanned inputs or outputs, the axis it is scanned along, and whether
-// it is scanned backwards. The axis is the one that the node names, and may be negative.
+// ScanAxes returns the axis that each of a Scan node's count scanned inputs or outputs is scanned along, and whether it
+// is scanned backwards. The axis is the one that the node names, and may be negative.
 func ScanAxes(n *Node, kind string, count int) (axes []int64, backwards []bool) {
 	axes, backwards = make([]int64, count), make([]bool, count)
 	copy(axes, n.Ints("scan_"+kind+"_axes"))

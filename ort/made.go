@@ -79,8 +79,8 @@ func makeRegion(at region, t *onnx.Tensor) (*weight, error) {
 	return &weight{region: at, pages: pages, value: value, evictable: made}, nil
 }
 
-// ownPages maps memory over a temporary file without a name. The system may drop such pages while nobody reads them (the
-// runtime may have made its own copy). Where no file of that size can be had, the memory is of no file.
+// ownPages maps memory over a temporary file without a name. The system may drop such pages while nobody reads them:
+// the runtime may have made its own copy. Where no file of that size can be had, the memory is of no file.
 func ownPages(length int64) (pages []byte, evictable bool, err error) {
 	if f, err := os.CreateTemp("", "assay-weights-*"); err == nil {
 		defer f.Close()

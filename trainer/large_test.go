@@ -101,7 +101,8 @@ func (l *large) run(t *testing.T) (*Config, string) {
 	t.Helper()
 	dir, root := t.TempDir(), oracle.Folders(t)[0]
 	backbone := filepath.Join(dir, "backbones", l.backbone)
-	if err := os.CopyFS(backbone, os.DirFS(filepath.Join(packed.Unpack(t, "testdata/large.zip"), l.backbone))); err != nil {
+	configs := packed.Unpack(t, "testdata/large.zip")
+	if err := os.CopyFS(backbone, os.DirFS(filepath.Join(configs, l.backbone))); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"} {

@@ -47,10 +47,10 @@ func newMerge() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "merge --config FILE [DIR...]",
 		Short: "Make the table from what all shards measured",
-		Long: `merge applies the rules to everything that label --shard measured, and writes the table and the report. DIRs are the
-output folders of machines that do not share the one of the configuration; what they measured is copied from there.
-The result does not depend on how many shards there were. Rules, thresholds, splits and the guard can be changed and
-merged again without measuring anything.`,
+		Long: `merge applies the rules to everything that label --shard measured, and writes the table and the report.
+DIRs are the output folders of machines that do not share the configuration's; what they measured is copied from there.
+The result does not depend on how many shards there were. Rules, thresholds, splits and the guard can be changed, and
+merged again, without measuring anything.`,
 		Example: `  label merge --config label.yaml
   label merge --config label.yaml copied/machine1 copied/machine2`,
 		Args: cobra.ArbitraryArgs,

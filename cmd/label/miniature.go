@@ -30,10 +30,10 @@ func newMiniature() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "miniature --photos DIR --out DIR",
 		Short: "Write a data set of edits whose true degree of success is known",
-		Long: `miniature cuts small pictures out of photographs and writes a plain data set: instructions, the outputs of candidate
-editors, multi-turn chains, captions, and, in a file of its own, the true degree of success of every output. label reads
-it like any other data set; docs/miniature.md says how. The same photographs, flags and seed give the same data set,
-whatever the number of processors.`,
+		Long: `miniature cuts small pictures out of photographs and writes a plain data set: instructions, outputs of
+candidate editors, multi-turn chains and captions. The true degree of success of every output is in a file of its own.
+label reads the set like any other; docs/miniature.md says how. The same photographs, flags and seed give the same data
+set, whatever the number of processors.`,
 		Example: `  label miniature --photos examples/photos --out data/miniature --seed 1 --held tissue,rocket
   label miniature --photos examples/photos --out data/exam --seed 2 --only tissue,rocket --exam`,
 		Args: cobra.NoArgs,
@@ -60,9 +60,9 @@ func newMiniatureEvaluate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "evaluate --truth FILE --scores FILE",
 		Short: "Compare scores with the true degree of success",
-		Long: `evaluate compares the scores of all outputs of a miniature data set with the truth: rank correlation overall, for each
-family, and of outputs that look like edits of their source ("alive"); and how often the better one of two outputs for
-one instruction has the higher score (equal scores are wrong).`,
+		Long: `evaluate compares the scores of all outputs of a miniature data set with the truth. It prints rank
+correlations: overall, for each family, and of outputs that look like edits of their source ("alive"). It also says how
+often the better one of two outputs for one instruction has the higher score (equal scores are wrong).`,
 		Example: `  score batch --scorer DIR --in data/exam/edits.jsonl --out scores.jsonl
   label miniature evaluate --truth data/exam/truth.jsonl --scores scores.jsonl`,
 		Args: cobra.NoArgs,

@@ -35,8 +35,8 @@ func newSimilarities() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "similarities --clip DIR --dino DIR --in FILE --out FILE",
 		Short: "Measure CLIP and DINOv2 similarities of the edits of a table",
-		Long: `similarities reads a table (JSONL, CSV or Parquet) with the columns source and edit and, where they are known, target,
-source_caption and target_caption, and writes the same rows with
+		Long: `similarities reads a table (JSONL, CSV or Parquet) with the columns source and edit, and target,
+source_caption and target_caption where they are known. It writes the same rows with
 
   clip_d     direction: cosine of edit - source and target_caption - source_caption, of embeddings of length 1
   clip_i     cosine of edit and target
@@ -51,10 +51,11 @@ the column error; the others go on, and the exit code is 1 at the end.
 
 The encoders are checkpoint directories of Hugging Face, or .onnx files of them with preprocessor_config.json (and
 tokenizer.json) beside them. Paths of pictures are relative to the input's folder. Every distinct picture and caption is
-encoded once: the cache folder keeps what is known, for other tables too. Results are kept in OUT.progress while it runs:
-after Ctrl-C (exit code 3) or a crash the same command goes on where it was.`,
+encoded once: the cache folder keeps what is known, for other tables too. Results are kept in OUT.progress while it
+runs: after Ctrl-C (exit code 3) or a crash the same command goes on where it was.`,
 		Example: `  label similarities --clip clip-vit-base-patch32 --dino dinov2-base --in edits.jsonl --out measured.jsonl
-  label similarities --clip DIR --in edits.parquet --out measured.parquet --columns edit=output_image,target_caption=output_caption`,
+  label similarities --clip DIR --in edits.parquet --out measured.parquet \
+      --columns edit=output_image,target_caption=output_caption`,
 		RunE: func(c *cobra.Command, _ []string) error { return runSimilarities(c, &r) },
 	}
 	r.shard.Add(c)

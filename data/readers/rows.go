@@ -258,8 +258,8 @@ func (c *cells) text(field string) string {
 	return s
 }
 
-// similarity is unknown if the value is null or not there. It is undefined if it is NaN, or if it is null and the column
-// undefined names its column (label similarities writes that: JSON has no NaN).
+// similarity is unknown if the value is null or not there. It is undefined if it is NaN, or if it is null and named in
+// the column undefined (label similarities writes that: JSON has no NaN).
 func (c *cells) similarity(field string) heuristics.Similarity {
 	x, err := data.AnyNumber(c.get(field))
 	if err == nil && x == nil && slices.Contains(strings.Fields(c.text("undefined")), field) {

@@ -358,7 +358,7 @@ func sandbox(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"backbones", "bin", "clients", "testdata", "data/readers", "build/lib"} {
+	for _, name := range []string{"backbones", "bin", "clients", "testdata", "build/lib"} {
 		to := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			t.Fatal(err)

@@ -37,12 +37,12 @@ type Result struct {
 	FamilyMean      Measure            `json:"family_mean"` // mean of these
 	OnePart         Measure            `json:"one_part"`    // where the instruction has one part
 	TwoParts        Measure            `json:"two_parts"`
-	Alive           Measure            `json:"alive"` // without the source itself, corrupt and foreign pictures, which are easily told
+	Alive           Measure            `json:"alive"` // without the source itself, corrupt and foreign pictures
 	AliveFamilies   map[Family]Measure `json:"alive_families"`
 	AliveFamilyMean Measure            `json:"alive_family_mean"` // undefined ones count as 0
 
-	Pairs        int              `json:"pairs"`         // of outputs for one instruction whose degrees differ by more than Margin
-	PairAccuracy Measure          `json:"pair_accuracy"` // share of these where the better one has the higher score; equal scores are wrong
+	Pairs        int              `json:"pairs"`         // of one instruction's outputs, degrees more than Margin apart
+	PairAccuracy Measure          `json:"pair_accuracy"` // of these: the better one has the higher score; equal ones are wrong
 	PerfectOver  map[Kind]float64 `json:"perfect_over"`  // the same of perfect outputs against each kind
 }
 

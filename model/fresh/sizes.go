@@ -21,7 +21,7 @@ type Sizes struct {
 	Context      int     `yaml:"context"`      // positions, tokens
 	RopeTheta    float64 `yaml:"rope_theta"`   // base of the rotary embedding's wavelengths
 
-	VisionHidden       int `yaml:"vision_hidden"`       // width of the vision tower, a multiple of 4 (Qwen: of 4 vision_heads)
+	VisionHidden       int `yaml:"vision_hidden"`       // width of the vision tower: a multiple of 4 (Qwen: of 4 heads)
 	VisionLayers       int `yaml:"vision_layers"`       // its layers; the last one of llava_next is never used
 	VisionHeads        int `yaml:"vision_heads"`        // its attention heads
 	VisionIntermediate int `yaml:"vision_intermediate"` // width inside its MLPs

@@ -76,7 +76,8 @@ func Put(t *testing.T, client *s3.Client, bucket, folder string, files ...string
 		raw, err := os.ReadFile(file)
 		if err == nil {
 			key := path.Join(folder, filepath.Base(file))
-			_, err = client.PutObject(context.Background(), &s3.PutObjectInput{Bucket: &bucket, Key: &key, Body: bytes.NewReader(raw)})
+			object := &s3.PutObjectInput{Bucket: &bucket, Key: &key, Body: bytes.NewReader(raw)}
+			_, err = client.PutObject(context.Background(), object)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-sed 's|\.\./||; s|build/example-label|own|' examples/label.yaml >label.yaml
+sed 's|\.\./||; s|path: sessions|path: examples/sessions|; s|build/example-label|own|' examples/label.yaml >label.yaml
 mkdir copied
 for i in 1 2; do # each machine has measured its own half
 	label --config label.yaml --shard $i/2
