@@ -37,8 +37,8 @@ func TestDivisors(t *testing.T) {
 	}
 }
 
-// TestTies: what is left of logits with many equals is what transformers leaves (tools/oracle/sampling_ties.py), but for
-// which of the equals at the edge of top_p.
+// TestTies: what is left of logits with many equals is what transformers leaves (tools/oracle/sampling_ties.py).
+// Which of the equals at the edge of top_p stay is not compared.
 func TestTies(t *testing.T) {
 	for i, c := range oracle.Read[[]struct {
 		Logits      []float32
@@ -55,8 +55,8 @@ func TestTies(t *testing.T) {
 		}
 		z = slices.DeleteFunc(z, func(v float32) bool { return v == never })
 		if slices.Sort(z); !slices.Equal(z, c.Left) {
-			t.Errorf("case %d, %v, temperature %g, top_k %d, top_p %g: %v is left, want %v", i, c.Logits, c.Temperature,
-				c.TopK, c.TopP, z, c.Left)
+			t.Errorf("case %d, %v, temperature %g, top_k %d, top_p %g: %v is left, want %v", i, c.Logits,
+				c.Temperature, c.TopK, c.TopP, z, c.Left)
 		}
 	}
 }

@@ -309,7 +309,8 @@ _prompts_0shot_rule_PQ = "Quality"
 	if _, err := j.Judge(t.Context(), item()); err != nil {
 		t.Fatal(err)
 	}
-	if len(j.Warnings) != 1 || j.Asks != "altered" || !strings.Contains(j.Warnings[0], "2 of 2 prompts of VIEScore are not") ||
+	if j.Asks != "altered" || len(j.Warnings) != 1 ||
+		!strings.Contains(j.Warnings[0], "2 of 2 prompts of VIEScore are not") ||
 		strings.Join(asked, "|") != "Context\nRule\nDo: make it red|Context\nQuality" {
 		t.Errorf("%q, warnings %q", asked, j.Warnings)
 	}

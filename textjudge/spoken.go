@@ -88,7 +88,8 @@ func (v *Value) top() string {
 var (
 	digitsAlone = regexp.MustCompile(`^[0-9]+$`)
 	// otherNumber is a line with a number behind its first words that is dressed up, or goes on.
-	otherNumber = regexp.MustCompile("^[^:=]*[:=][-+~*_`\"'(\\[ ]*[0-9]+(?:[ .,/*_`\"')\\]-]|out|of|to|or|[0-9])*(?:$|[(:;–—]| - )")
+	otherNumber = regexp.MustCompile("^[^:=]*[:=][-+~*_`\"'(\\[ ]*[0-9]+" +
+		"(?:[ .,/*_`\"')\\]-]|out|of|to|or|[0-9])*(?:$|[(:;–—]| - )")
 )
 
 // lines reads numbers that stand one on a line, behind words, a colon and a blank, in their order: as many as there are
