@@ -83,7 +83,8 @@ func TestNewConfigIsWhatPEFTWrites(t *testing.T) {
 func TestOtherVersions(t *testing.T) {
 	old := `{"base_model_name_or_path": "a/b", "bias": "none", "fan_in_fan_out": null, "inference_mode": true, "init_lora_weights": true,
 	 "lora_alpha": 16.0, "lora_dropout": 5e-2, "modules_to_save": null, "peft_type": "LORA", "r": 8, "target_modules": ["q_proj", "v_proj"],
-	 "task_type": "CAUSAL_LM", "auto_mapping": {"b": [1, 2.50], "a": "\u00e9"}, "zeta": false, "eta": [], "layers_to_transform": 3}`
+	 "task_type": "CAUSAL_LM", "auto_mapping": {"b": [1, 2.50], "a": "\u00e9"}, "zeta": false, "eta": [],
+	 "layers_to_transform": 3}`
 	c, err := ParseConfig([]byte(old))
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +153,7 @@ func TestRefusedConfigs(t *testing.T) {
 		`{"target_modules": ["q"], "init_lora_weights": 3}`:                         "init_lora_weights is 3",
 		`{"target_modules": ["q"], "init_lora_weights": "pissa_niter_4"}`:           "changes the base weights",
 		`{"target_modules": ["q"], "trainable_token_indices": [3]}`:                 "trainable_token_indices is set",
-		`{"target_modules": ["q"], "use_magic": true}`:                              `nothing is known about "use_magic" (true)`,
+		`{"target_modules": ["q"], "use_magic": true}`:                              `known about "use_magic" (true)`,
 		`{"target_modules": ["q"], "peft_type": "IA3"}`:                             "peft_type is IA3",
 		`{"target_modules": null}`:                                                  "target_modules is empty",
 		`{"target_modules": 3}`:                                                     "target_modules is 3",

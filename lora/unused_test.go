@@ -8,7 +8,8 @@ import (
 // TestUnused: what selects nothing is named, and nothing else is.
 func TestUnused(t *testing.T) {
 	var modules []Module
-	for _, name := range []string{"model.language_model.layers.0.self_attn.q_proj", "model.language_model.layers.0.self_attn.v_proj",
+	for _, name := range []string{"model.language_model.layers.0.self_attn.q_proj",
+		"model.language_model.layers.0.self_attn.v_proj",
 		"model.language_model.layers.1.self_attn.q_proj", "model.visual.blocks.0.attn.qkv", "lm_head"} {
 		modules = append(modules, Module{Name: name, Linear: true, Out: 4, In: 4})
 	}

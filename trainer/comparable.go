@@ -27,8 +27,8 @@ func (r *run) checkComparable(warn func(text string)) error {
 	return nil
 }
 
-// checkSchedule refuses a warm-up and a decay that do not both fit the run, the run's own and those of groups, and tells
-// of a warm-up that the run ends within.
+// checkSchedule refuses a warm-up and a decay that do not both fit the run, its own and those of groups, and tells of a
+// warm-up that the run ends within.
 func (r *run) checkSchedule(warn func(text string)) error {
 	if err := r.checkCourse("schedule", &r.config.Schedule, warn); err != nil {
 		return err
@@ -51,7 +51,8 @@ func (r *run) checkCourse(key string, s *ScheduleConfig, warn func(text string))
 		return n
 	}
 	if s.Kind == "wsd" && steps(s.Warmup)+steps(s.Decay) > float64(r.total)+1e-6 {
-		return exit.Usagef("%s: warmup %g and decay %g are more than the %d steps of the run", key, s.Warmup, s.Decay, r.total)
+		return exit.Usagef("%s: warmup %g and decay %g are more than the %d steps of the run", key, s.Warmup, s.Decay,
+			r.total)
 	}
 	if warn != nil && steps(s.Warmup) > float64(r.total) {
 		warn(fmt.Sprintf("%s: the warm-up has %g steps, the run %d: the learning rate stays below its peak", key, s.Warmup,
