@@ -1,8 +1,8 @@
 package ort
 
 /*
-// Numbers below 1.2e-38 count as zeros (flush to zero, denormals are zeros): bits 15 and 6 of MXCSR. The runtime does it on
-// x86 only.
+// Numbers below 1.2e-38 count as zeros (flush to zero, denormals are zeros): bits 15 and 6 of MXCSR. The runtime does it
+// on x86 only.
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 static unsigned assay_zero_denormals(void) {
@@ -36,8 +36,8 @@ func withoutDenormals(f func() error) error {
 	return f()
 }
 
-// keepFloatMode calls a function that makes a session: the runtime sets the mode of the thread that makes the first one,
-// and Go would go on to calculate on it.
+// keepFloatMode calls a function that makes a session: the runtime sets the mode of the thread that makes the first
+// one, and Go would go on to calculate on it.
 func keepFloatMode(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
