@@ -123,6 +123,7 @@ func (k *kit) tableCases() []command {
 			}
 			own := strings.ReplaceAll(string(example), "../build/example-label", "labels")
 			own = strings.ReplaceAll(own, ": ../", ": "+k.root+"/")
+			own = strings.ReplaceAll(own, "path: sessions", "path: "+filepath.Join(k.root, "examples", "sessions"))
 			return []string{k.program("label"), "--config", text(filepath.Join(out, "label.yaml"), own)}
 		},
 		results: []string{"labels/table.parquet"},
