@@ -5,15 +5,11 @@ package ort
 // on x86 only.
 #if defined(__x86_64__)
 #include <xmmintrin.h>
-static unsigned assay_zero_denormals(void) {
-	unsigned before = _mm_getcsr();
-	_mm_setcsr(before | 0x8040);
-	return before;
-}
+static void assay_zero_denormals(void) { _mm_setcsr(_mm_getcsr() | 0x8040); }
 static unsigned assay_float_mode(void) { return _mm_getcsr(); }
 static void assay_set_float_mode(unsigned mode) { _mm_setcsr(mode); }
 #else
-static unsigned assay_zero_denormals(void) { return 0; }
+static void assay_zero_denormals(void) {}
 static unsigned assay_float_mode(void) { return 0; }
 static void assay_set_float_mode(unsigned mode) {}
 #endif
@@ -30,14 +26,14 @@ const zeroDenormals = "session.set_denormal_as_zero"
 // softmax of masked scores makes them, and the processor takes a hundred times as long for each
 // (docs/decisions/denormals.md).
 func withoutDenormals(f func() error) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	defer C.assay_set_float_mode(C.assay_zero_denormals())
-	return f()
+	return keepFloatMode(func() error {
+		C.assay_zero_denormals()
+		return f()
+	})
 }
 
-// keepFloatMode calls a function that makes a session: the runtime sets the mode of the thread that makes the first
-// one, and Go would go on to calculate on it.
+// keepFloatMode puts the mode of the thread that calls back afterwards: Go goes on to calculate on it. A function that
+// makes a session needs it too, since the runtime sets the mode of the thread that makes the first one.
 func keepFloatMode(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

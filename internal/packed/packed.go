@@ -17,17 +17,13 @@ func Main(m *testing.M, dir *string, archive string) {
 }
 
 func run(m *testing.M, dir *string, archive string) int {
-	r, err := zip.OpenReader(archive)
-	if err == nil {
-		defer r.Close()
-		*dir, err = os.MkdirTemp("", "packed")
-	}
-	if err == nil {
+	var err error
+	if *dir, err = os.MkdirTemp("", "packed"); err == nil {
 		defer os.RemoveAll(*dir)
-		err = os.CopyFS(*dir, r)
+		err = unzip(archive, *dir)
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", archive, err)
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
@@ -36,32 +32,36 @@ func run(m *testing.M, dir *string, archive string) int {
 // Unpack copies the files of a zip into a temporary folder of the test, and gives the folder.
 func Unpack(t testing.TB, archive string) string {
 	t.Helper()
-	r := open(t, archive)
-	defer r.Close()
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, r); err != nil {
-		t.Fatalf("%s: %v", archive, err)
+	if err := unzip(archive, dir); err != nil {
+		t.Fatal(err)
 	}
 	return dir
+}
+
+func unzip(archive, dir string) error {
+	r, err := zip.OpenReader(archive)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if err := os.CopyFS(dir, r); err != nil {
+		return fmt.Errorf("%s: %w", archive, err)
+	}
+	return nil
 }
 
 // File gives one file of a zip.
 func File(t testing.TB, archive, name string) []byte {
 	t.Helper()
-	r := open(t, archive)
+	r, err := zip.OpenReader(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer r.Close()
 	raw, err := fs.ReadFile(r, name)
 	if err != nil {
 		t.Fatalf("%s: %v", archive, err)
 	}
 	return raw
-}
-
-func open(t testing.TB, archive string) *zip.ReadCloser {
-	t.Helper()
-	r, err := zip.OpenReader(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
 }

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from torch_side import INSTRUCTION, Scorer, others
+from torch_side import INSTRUCTION, Scorer, group
 
 
 class Tower(nn.Module):
@@ -58,61 +58,44 @@ def exported(engine, module, example, folder):
     return lambda x: torch.from_numpy(np.array(model([x.numpy()])[0]))
 
 
+class Exported(Scorer):
+    """The scorer whose towers and language model are what another engine makes of their export, adapters merged."""
+
+    def __init__(self, folder, engine, source, edit, keep):
+        super().__init__(folder, False)
+        self.model = self.peft.merge_and_unload()
+        with torch.inference_mode():
+            inputs = self.prepared(edit)
+            x, _, _, self.at = self.embeds(super().features(source, edit), INSTRUCTION)
+            self.text = exported(engine, Text(self, self.at), x, keep)
+            self.tower = exported(engine, Tower(self, inputs["image_sizes"]), inputs["pixel_values"], keep)
+
+    def features(self, *pictures):
+        return [self.tower(self.prepared(p)["pixel_values"]) for p in pictures]
+
+    def score(self, x, at):
+        assert at == self.at, "it was exported for another place of the score token"
+        return self.text(x)[0]
+
+
 def main():
     what, engine, folder, source, edit = sys.argv[1:6]
-    steps, edits = int(sys.argv[6]), int(sys.argv[7])
-    s = Scorer(folder, what == "group-step")
-    pictures = others(edit, edits)
-    language, facts = s.model.model.language_model, {}
-    if engine == "compiled":
-        language.forward = torch.compile(language.forward)
-    if what == "group-step":
-        first, features = s.features(source), [s.features(p) for p in pictures]
-
-        def once():
-            facts["loss"] = 0.0
-            total = None
-            for one in features:
-                x, ids, start, at = s.embeds(first + one, INSTRUCTION)
-                h = s.hidden(x)
-                before = h[start - 1 : -1]
-                logits = torch.cat([s.model.lm_head(before), (before @ s.out_row)[:, None]], -1)
-                loss = (nn.functional.cross_entropy(logits, ids[start:]) + 10 * (s.head(h[at])[0] - 0.5).abs()) / edits
-                grads = torch.autograd.grad(loss, s.params)
-                total = grads if total is None else [a + b for a, b in zip(total, grads)]
-                facts["loss"] += float(loss.detach())
-    else:
-        with torch.inference_mode():
-            pixels = lambda p: s.images([p if not isinstance(p, str) else others(p, 1)[0]], return_tensors="pt")
-            tower, text = None, None
-            if engine in ("onnxruntime", "openvino"):
-                keep = tempfile.TemporaryDirectory()
-                s.model = s.peft.merge_and_unload()  # as an export for serving is
-                inputs = pixels(edit)
-                x, _, _, at = s.embeds(s.features(source) + s.features(edit), INSTRUCTION)
-                tower = exported(engine, Tower(s, inputs["image_sizes"]), inputs["pixel_values"], keep.name)
-                text = exported(engine, Text(s, at), x, keep.name)
-
-        def once():
-            with torch.inference_mode():
-                see = (lambda p: [tower(pixels(p)["pixel_values"])]) if tower else s.features
-                first, scores = see(source if not tower else others_of(source)), []
-                for one in others(edit, edits):
-                    x, _, _, at = s.embeds(first + see(one), INSTRUCTION)
-                    scores.append(float(text(x)[0] if text else s.head(s.hidden(x)[at])[0]))
-                facts["scores"] = scores
-
-        def others_of(path):
-            from PIL import Image
-
-            return Image.open(path).convert("RGB")
-
-    once()
-    seconds = []
-    for _ in range(steps):
-        t = time.time()
+    steps, edits, facts = int(sys.argv[6]), int(sys.argv[7]), {}
+    with tempfile.TemporaryDirectory() as keep:
+        if engine in ("onnxruntime", "openvino"):
+            s = Exported(folder, engine, source, edit, keep)
+        else:
+            s = Scorer(folder, what == "group-step")
+        if engine == "compiled":
+            language = s.model.model.language_model
+            language.forward = torch.compile(language.forward)
+        once = group(s, what, source, edit, edits, facts)
         once()
-        seconds.append(time.time() - t)
+        seconds = []
+        for _ in range(steps):
+            t = time.time()
+            once()
+            seconds.append(time.time() - t)
     print(json.dumps({"engine": engine, "seconds": seconds, **facts}))
 
 

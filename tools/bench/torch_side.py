@@ -50,9 +50,12 @@ class Scorer:
         self.head = nn.Sequential(*[m for l in layers for m in (l, nn.ReLU())][:-1])
         self.params = [p for p in self.peft.parameters() if p.requires_grad] + [self.row, self.out_row, *self.head.parameters()]
 
+    def prepared(self, *pictures):
+        return self.images([p if isinstance(p, Image.Image) else Image.open(p).convert("RGB") for p in pictures], return_tensors="pt")
+
     def features(self, *pictures):
         """pixels -> one tensor of image features; the vision tower is frozen."""
-        inputs = self.images([p if isinstance(p, Image.Image) else Image.open(p).convert("RGB") for p in pictures], return_tensors="pt")
+        inputs = self.prepared(*pictures)
         with torch.no_grad():
             out = self.model.model.get_image_features(inputs["pixel_values"], inputs["image_sizes"]).pooler_output
         return [f for f in out]
@@ -77,6 +80,10 @@ class Scorer:
     def hidden(self, x):
         return self.model.model.language_model(inputs_embeds=x, use_cache=False).last_hidden_state[0]
 
+    def score(self, x, at):
+        """The head's value for the row at a place."""
+        return self.head(self.hidden(x)[at])[0]
+
 
 def others(edit, n):
     """Edits that differ in one pixel, as main.go's."""
@@ -87,6 +94,34 @@ def others(edit, n):
         picture.putpixel((0, 0), (i & 255, i >> 8, b))
         out.append(picture)
     return out
+
+
+def group(s, what, source, edit, n, facts):
+    """A function that takes a step over a group, or scores it, edit by edit. It writes what came out into facts."""
+    if what == "group-score":
+        def once():
+            with torch.inference_mode():
+                first, scores = s.features(source), []
+                for one in others(edit, n):
+                    x, ids, _, at = s.embeds(first + s.features(one), INSTRUCTION)
+                    scores.append(float(s.score(x, at)))
+                facts.update(scores=scores, tokens=len(ids))
+        return once
+    first, features = s.features(source), [s.features(e) for e in others(edit, n)]
+
+    def once():
+        total, facts["loss"] = None, 0.0
+        for one in features:
+            x, ids, start, at = s.embeds(first + one, INSTRUCTION)
+            h = s.hidden(x)
+            before = h[start - 1 : -1]
+            logits = torch.cat([s.model.lm_head(before), (before @ s.out_row)[:, None]], -1)
+            loss = (nn.functional.cross_entropy(logits, ids[start:]) + 10 * (s.head(h[at])[0] - 0.5).abs()) / n
+            grads = torch.autograd.grad(loss, s.params)
+            total = grads if total is None else [a + b for a, b in zip(total, grads)]
+            facts["loss"] += float(loss.detach())
+        facts.update(tokens=len(ids), grads=len(total))
+    return once
 
 
 def main():
@@ -111,36 +146,14 @@ def main():
             loss = text + 10 * (s.head(h[:, at])[:, 0] - 0.5).abs().mean()
             grads = torch.autograd.grad(loss, s.params)
             facts.update(loss=float(loss), tokens=len(ids), grads=len(grads))
-    elif what == "group-step":
-        edits = others(edit, int(more[0]))
-        first, features = s.features(source), [s.features(e) for e in edits]
-
-        def once():
-            total, facts["loss"] = None, 0.0
-            for one in features:
-                x, ids, start, at = s.embeds(first + one, INSTRUCTION)
-                h = s.hidden(x)
-                before = h[start - 1 : -1]
-                logits = torch.cat([s.model.lm_head(before), (before @ s.out_row)[:, None]], -1)
-                loss = (nn.functional.cross_entropy(logits, ids[start:]) + 10 * (s.head(h[at])[0] - 0.5).abs()) / len(edits)
-                grads = torch.autograd.grad(loss, s.params)
-                total = grads if total is None else [a + b for a, b in zip(total, grads)]
-                facts["loss"] += float(loss)
-            facts.update(tokens=len(ids), grads=len(total))
-    elif what == "group-score":
-        def once():
-            with torch.inference_mode():
-                first, scores = s.features(source), []
-                for one in others(edit, int(more[0])):
-                    x, ids, _, at = s.embeds(first + s.features(one), INSTRUCTION)
-                    scores.append(float(s.head(s.hidden(x)[at])[0]))
-                facts.update(scores=scores, tokens=len(ids))
+    elif what in ("group-step", "group-score"):
+        once = group(s, what, source, edit, int(more[0]), facts)
     else:
         def once():
             with torch.inference_mode():
                 for i in range(int(more[0])):
                     x, ids, _, at = s.embeds(s.features(source, edit), f"{INSTRUCTION} {i}")
-                    facts.update(score=10 * float(s.head(s.hidden(x)[at])[0]), tokens=len(ids))
+                    facts.update(score=10 * float(s.score(x, at)), tokens=len(ids))
     if steps != 1:  # once to warm up, unless a run is long
         once()
     if steps == 0:

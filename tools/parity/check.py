@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -260,10 +259,10 @@ def check_toy(work):
 
 def check_page(work):
     """The page in headless Chromium, at the sizes of a phone and a desktop."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    import page
+    browser = page.chromium()
     if not browser:
         return "left out: there is no Chromium here"
-    import page
     source, edit, instruction = pairs()[2]
     with served("--scorer", f"a={SCORER}", "--scorer", f"b={SCORER}_sequence") as url:
         return page.check(browser, url, source, edit, instruction, work)
@@ -271,10 +270,11 @@ def check_page(work):
 
 def check_report(work):
     """The reports of score bench in headless Chromium: on a desktop, dark, on a phone, and printed."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    import page
+    import report
+    browser = page.chromium()
     if not browser:
         return "left out: there is no Chromium here"
-    import report
     return report.check(browser, SCORE, work)
 
 

@@ -2,8 +2,14 @@
 import base64
 import json
 import os
+import shutil
 import subprocess
 import time
+
+
+def chromium():
+    """The browser's program; None where there is none."""
+    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 class Browser:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from page import Browser
+from page import Browser, chromium
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "testdata/golden"
@@ -122,4 +122,4 @@ def check(binary, score, folder):
 if __name__ == "__main__":
     Path(sys.argv[2]).mkdir(parents=True, exist_ok=True)
     DOCS = Path(sys.argv[3]) if len(sys.argv) > 3 else None
-    print(check(shutil.which("chromium") or shutil.which("google-chrome"), sys.argv[1], Path(sys.argv[2]).resolve()))
+    print(check(chromium(), sys.argv[1], Path(sys.argv[2]).resolve()))
