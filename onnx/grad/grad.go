@@ -48,6 +48,7 @@ func Append(m *onnx.Model, o Options) (map[string]string, error) {
 	e := newEngine(m, types)
 	if o.Recompute {
 		e.plan = planSegments(m, types)
+		e.wanted = o.Wrt
 	}
 	e.index(m.Nodes)
 	var grads map[string]string
@@ -72,6 +73,8 @@ type engine struct {
 	totals    map[string]string       // value -> its whole gradient, once the nodes that read it are done
 	seeds     map[string]bool         // values whose gradient is given
 	plan      map[string]*segment     // by name; nil: no recomputation
+	wanted    []string                // with recomputation: the values whose gradients are results
+	due       []string                // their gradients that the next segment waits for
 	sizes     map[string]string       // symbol of a size -> vector of the model that holds it alone
 	err       error                   // of typing an emitted node
 }

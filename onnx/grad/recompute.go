@@ -76,7 +76,9 @@ func planSegments(m *onnx.Model, t *onnx.Types) map[string]*segment {
 
 // recompute returns the recomputed values of n's segment, nil if there are none. The first call for a segment emits
 // them. It adds zero, computed from the incoming gradient, to the segment's inputs. Without this dependence the
-// runtime could recompute before the gradient arrives, or merge both computations, and no memory would be saved.
+// runtime could recompute before the gradient arrives, or merge both computations, and no memory would be saved. The
+// zero is computed from the results of the segments behind, too: the runtime runs what nobody reads last, and would
+// keep until then what each segment's results are computed from.
 func (e *engine) recompute(n *onnx.Node, dy []string) map[string]string {
 	s := e.plan[n.Segment]
 	if s == nil || n.Segment == "" {
@@ -91,11 +93,8 @@ func (e *engine) recompute(n *onnx.Node, dy []string) map[string]string {
 	}
 	c := &call{Builder: e.b, e: e, recomputed: s.recomputed}
 	i := slices.IndexFunc(dy, func(g string) bool { return g != "" })
-	// None of its elements, and a zero: exactly zero whatever the gradient holds. (The CUDA provider refuses sums of no
-	// elements.)
-	nothing := c.Op("Slice", c.Op("Reshape", dy[i], c.Ints(-1)), c.Ints(0), c.Ints(0))
-	zero := c.OpA("Concat", attrs{"axis": 0}, nothing, c.Numbers(e.value(dy[i]).Type, []int64{1}, 0))
-	zero = c.Op("Squeeze", zero, c.Ints(0))
+	zero := c.zeroAfter(append([]string{dy[i]}, e.due...))
+	e.due = nil
 	for _, x := range s.inputs {
 		s.recomputed[x] = c.add(x, c.cast(zero, e.value(x).Type))
 	}
@@ -122,4 +121,17 @@ func (e *engine) recompute(n *onnx.Node, dy []string) map[string]string {
 		e.b.M.Nodes = append(e.b.M.Nodes, &twin)
 	}
 	return s.recomputed
+}
+
+// zeroAfter is a scalar of the type of the first of some values: none of the elements of each, and a zero. So it is
+// exactly zero whatever they hold, and known only when all of them are. (The CUDA provider refuses sums of no elements.)
+func (c *call) zeroAfter(values []string) string {
+	kind := c.e.value(values[0]).Type
+	var parts []string
+	for _, x := range values {
+		nothing := c.Op("Slice", c.Op("Reshape", x, c.Ints(-1)), c.Ints(0), c.Ints(0))
+		parts = append(parts, c.cast(nothing, kind))
+	}
+	parts = append(parts, c.Numbers(kind, []int64{1}, 0))
+	return c.Op("Squeeze", c.OpA("Concat", attrs{"axis": 0}, parts...), c.Ints(0))
 }

@@ -88,6 +88,44 @@ func TestRecomputeKeepsGradients(t *testing.T) {
 	}
 }
 
+// TestRecomputeWaitsForResults: a segment is not computed again before the gradients of the weights behind it are there.
+// ONNX Runtime runs last what nobody reads, and would keep what those are computed from until then.
+func TestRecomputeWaitsForResults(t *testing.T) {
+	m, _ := stack(t, 4, 5, 4, true)
+	maker := map[string]*onnx.Node{}
+	for _, n := range m.Nodes {
+		for _, y := range n.Outputs {
+			maker[y] = n
+		}
+	}
+	before := map[string]bool{}
+	var follow func(x string)
+	follow = func(x string) {
+		if n := maker[x]; n != nil && !before[x] {
+			before[x] = true
+			for _, x := range n.Reads() {
+				follow(x)
+			}
+		}
+	}
+	grads := map[string]string{}
+	for _, v := range m.Outputs {
+		n := maker[v.Name]
+		if n.Op != "Identity" {
+			t.Fatalf("output %q is made by %v", v.Name, n)
+		}
+		grads[v.Name] = n.Inputs[0]
+	}
+	follow(grads["grad.x"])
+	for i := 2; i < 4; i++ { // layer0 reads an input of the model, which is there: it is not computed again
+		for _, w := range []string{"up", "down"} {
+			if name := fmt.Sprintf("grad.layer%d.%s", i, w); !before[grads[name]] {
+				t.Errorf("the gradient of the input does not wait for %s", name)
+			}
+		}
+	}
+}
+
 // TestRecomputeFollowsCaptures: what the body of a Scan takes from its own segment is recomputed as well, and the
 // backward pass does not read the forward values.
 func TestRecomputeFollowsCaptures(t *testing.T) {

@@ -31,6 +31,9 @@ func (e *engine) total(acc gradients, x string) string {
 // contribute adds g to the gradient of x. If g is a Gemm that the last rule made for x alone (its nodes start at
 // from), the sum so far becomes the Gemm's input C.
 func (e *engine) contribute(acc gradients, x, g string, from int, alone bool) {
+	if slices.Contains(e.wanted, x) && !slices.Contains(e.due, g) {
+		e.due = append(e.due, g)
+	}
 	if alone && len(acc[x]) == 1 {
 		for _, n := range slices.Backward(e.b.M.Nodes[from:]) {
 			if slices.Contains(n.Outputs, acc[x][0]) || slices.Contains(n.Inputs, g) {
