@@ -119,7 +119,7 @@ def main():
         print(f"  ours {x.time:.3f} s {x.memory:.0f} MB, PyTorch {y.time:.3f} s {y.memory:.0f} MB: {y.time / x.time:.2f}x", flush=True)
     together = groups(a, work, backbone, scorer, pictures, go)
     if a.only:
-        return replace(Path(a.out), [(name, line(name, x, y)) for name, x, y in rows] or together or gradients(a, pictures))
+        return replace(Path(a.out), [(name, line(name, x, y)) for name, x, y in rows] or together or gradients(a, pictures) or encoders(a, work))
     write(Path(a.out), rows, encoders(a, work), gradients(a, pictures), together, tokens, a)
 
 
@@ -183,6 +183,8 @@ def gradients(a, pictures):
 def encoders(a, work):
     """Pictures a second of CLIP ViT-B/32 and DINOv2 ViT-B/14 (random weights), decoding and preprocessing included."""
     folder, rows = work / "encoders", []
+    if a.only and a.only != "encoders":
+        return []
     if not folder.exists():
         child([a.python, "tools/bench/encoders_torch.py", "--make", folder])
     photos = sorted(str(p.relative_to(ROOT)) for p in (ROOT / "examples/photos").glob("*.png"))
@@ -193,7 +195,7 @@ def encoders(a, work):
                     [a.python, "tools/bench/encoders_torch.py", folder / name, str(batch), str(pictures), str(steps), *photos], 2)
         far = max(abs(p - q) for p, q in zip(x.facts["embedding"], y.facts["embedding"]))
         assert far < 1e-3, (x.facts, y.facts, "the two sides compute different things")
-        rows.append((label, pictures / x.time, pictures / y.time, x, y))
+        rows.append((label, f"| {label} | {pictures / x.time:.1f} pictures/s | {pictures / y.time:.1f} pictures/s | **{y.time / x.time:.2f}x** | {x.memory:,.0f} MB | {y.memory:,.0f} MB |"))
         print(f"  ours {pictures / x.time:.1f}/s, transformers {pictures / y.time:.1f}/s: {y.time / x.time:.2f}x", flush=True)
     return rows
 
@@ -256,9 +258,7 @@ def write(path, rows, encoders, gradients, together, tokens, a):
         lines.append(line(name, x, y))
     lines += ["", "Encoders of `label`, float32, batches of 16, from picture files to embeddings:", "",
               "| encoder | ours | transformers | speed | our peak memory | transformers' |", "|---|---|---|---|---|---|"]
-    for name, ours, theirs, x, y in encoders:
-        lines.append(f"| {name} | {ours:.1f} pictures/s | {theirs:.1f} pictures/s | **{ours / theirs:.2f}x** | {x.memory:,.0f} MB | {y.memory:,.0f} MB |")
-    lines += heading() + [new for _, new in gradients]
+    lines += [new for _, new in encoders] + heading() + [new for _, new in gradients]
     lines += groups_heading() + [new for _, new in together]
     facts = ", ".join(f"{k} {v}" for k, v in versions.items())
     lines += ["", f"{cpu} ({sets}), {os.cpu_count()} cores, {os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB, Linux {platform.release()}; {facts}; ONNX Runtime 1.31.1.",
