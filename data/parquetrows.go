@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	keptPages  = 32 << 20 // bytes of decoded pages that are kept, besides the last one of each column
+	keptPages  = 16 << 20 // bytes of decoded pages that are kept, besides the last one of each column
 	windowRows = 256      // rows of a page that are taken out of it at a time, while they are read in order
 )
 

@@ -82,8 +82,8 @@ func TestMicroBatchesShareGraphs(t *testing.T) {
 	}
 }
 
-// TestMicroBatchesOfFramesShareGraphs: the same where source and edit are one picture, so that nothing has a prefix: one
-// graph for any number of groups.
+// TestMicroBatchesOfFramesShareGraphs: the same where source and edit are one picture, so that nothing has a prefix:
+// one graph for any number of groups.
 func TestMicroBatchesOfFramesShareGraphs(t *testing.T) {
 	u, opened := openedTuner(t, "scorer_frames")
 	for i, batch := range []struct{ lengths, sizes, edits []int }{
