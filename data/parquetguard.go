@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
+
+	"assay/internal/remote"
 )
 
 // What a page may announce. The library takes the memory for it before it looks at what is there.
@@ -24,34 +27,56 @@ const (
 
 // parquetGuard is a Parquet file as the library reads it. Before it hands out bytes of a page it checks that the page
 // unpacks to what its header says, and holds as many values: else a damaged page of a few bytes costs 4 GiB and more.
+// It knows which rows a page has, too.
 type parquetGuard struct {
-	file   io.ReaderAt
-	mutex  sync.Mutex
-	chunks []*guardedChunk // by offset, without overlaps
-	unpack unpacker
+	file     io.ReaderAt
+	mutex    sync.Mutex
+	byColumn [][]*guardedChunk // by row group and leaf column
+	chunks   []*guardedChunk   // by offset, without overlaps; those that have bytes
+	unpack   unpacker
 }
 
 // guardedChunk is a column chunk: pages, each behind its header.
 type guardedChunk struct {
-	column   string
-	from, to int64   // bytes of the file
-	starts   []int64 // offsets of pages, as the metadata have them
-	codec    format.CompressionCodec
-	levels   [2]int // largest repetition and definition level
-	width    int64  // bytes of a value of a fixed length
-	pages    []guardedPage
-	walked   bool
+	column      string
+	group, leaf int
+	from, to    int64   // bytes of the file
+	starts      []int64 // offsets of pages, as the metadata have them
+	rows        int64   // of the row group
+	codec       format.CompressionCodec
+	levels      [2]int // largest repetition and definition level
+	width       int64  // bytes of a value of a fixed length
+	bytes       bool   // values are of any length
+	pages       []guardedPage
+	walked      bool
+	mistaken    error // the metadata say what the pages do not
+	counted     int   // pages whose rows are known, the first ones
 }
 
 // guardedPage is where a page lies, with its header. A part of a chunk in which no page was found is one with an error.
 type guardedPage struct {
-	from, body, to int64
-	header         format.PageHeader
-	checked        bool
-	err            error
+	from, to   int64
+	end        int64 // rows of the row group that begin in it and before; of pages that are counted
+	dictionary bool
+	indexed    bool // its values are indices into the dictionary
+	checked    bool
+	err        error
 }
 
-// newParquetGuard reads the metadata and checks their lengths, those of indexes too, and where column chunks lie.
+// damagedPage says where a damaged page lies.
+type damagedPage struct {
+	column string
+	at     int64
+	err    error
+}
+
+func (e *damagedPage) Error() string {
+	return fmt.Sprintf("column %q: its page at byte %d is damaged: %v", e.column, e.at, e.err)
+}
+
+func (e *damagedPage) Unwrap() error { return e.err }
+
+// newParquetGuard reads the metadata and checks their lengths.
 func newParquetGuard(f io.ReaderAt, size int64) (*parquetGuard, error) {
 	raw, err := readFooter(f, size)
 	if err != nil {
@@ -70,47 +95,19 @@ func newParquetGuard(f io.ReaderAt, size int64) (*parquetGuard, error) {
 	if n := len(meta.RowGroups); n > 0 && n*len(meta.RowGroups[0].Columns) > chunks {
 		return nil, errors.New("row groups have different columns")
 	}
-	return g, checkIndexes(f, size, &meta)
-}
-
-// checkIndexes checks the page indexes of all column chunks: where they lie, and the lengths in them.
-func checkIndexes(f io.ReaderAt, size int64, meta *format.FileMetaData) error {
-	total := int64(0)
-	for i, group := range meta.RowGroups {
-		for j := range group.Columns {
-			c := &group.Columns[j]
-			for _, part := range [][2]int64{
-				{c.ColumnIndexOffset, int64(c.ColumnIndexLength)}, {c.OffsetIndexOffset, int64(c.OffsetIndexLength)},
-			} {
-				at, n := part[0], part[1]
-				if total += n; at < 0 || n < 0 || at > size-n || total > size {
-					return fmt.Errorf("row group %d, column %q: its page index does not lie in the file", i,
-						strings.Join(c.MetaData.PathInSchema, "."))
-				}
-				if n == 0 {
-					continue
-				}
-				raw := make([]byte, n)
-				if _, err := f.ReadAt(raw, at); err != nil {
-					return err
-				}
-				if err := checkThrift(raw); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
+	return g, nil
 }
 
 // watch begins to check the pages of the open file.
 func (g *parquetGuard) watch(file *parquet.File) error {
 	for i, group := range file.RowGroups() {
+		g.byColumn = append(g.byColumn, nil)
 		for j, chunk := range group.ColumnChunks() {
 			c, err := newGuardedChunk(file, i, j, chunk)
 			if err != nil {
 				return fmt.Errorf("row group %d, column %q: %w", i, c.column, err)
 			}
+			g.byColumn[i] = append(g.byColumn[i], c)
 			if c.from < c.to {
 				g.chunks = append(g.chunks, c)
 			}
@@ -127,7 +124,8 @@ func (g *parquetGuard) watch(file *parquet.File) error {
 
 func newGuardedChunk(file *parquet.File, group, column int, chunk parquet.ColumnChunk) (*guardedChunk, error) {
 	m := &file.Metadata().RowGroups[group].Columns[column].MetaData
-	c := &guardedChunk{column: strings.Join(m.PathInSchema, "."), codec: m.Codec}
+	c := &guardedChunk{column: strings.Join(m.PathInSchema, "."), codec: m.Codec, group: group, leaf: column,
+		rows: file.RowGroups()[group].NumRows()}
 	leaf, ok := chunk.(*parquet.FileColumnChunk).Node().(*parquet.Column)
 	if !ok {
 		return c, errors.New("it has no place in the schema")
@@ -142,6 +140,8 @@ func newGuardedChunk(file *parquet.File, group, column int, chunk parquet.Column
 		c.width = 12
 	case format.FixedLenByteArray:
 		c.width = int64(leaf.Type().Length())
+	case format.ByteArray:
+		c.bytes = true
 	}
 	c.from, c.starts = m.DataPageOffset, []int64{m.DataPageOffset}
 	if m.DictionaryPageOffset != 0 {
@@ -151,12 +151,15 @@ func newGuardedChunk(file *parquet.File, group, column int, chunk parquet.Column
 		return c, errors.New("it does not lie in the file")
 	}
 	c.to = c.from + m.TotalCompressedSize
-	if all := file.OffsetIndexes(); len(all) > 0 {
-		for _, p := range all[group*len(file.Metadata().RowGroups[group].Columns)+column].PageLocations {
-			c.starts = append(c.starts, p.Offset)
-		}
-	}
 	return c, nil
+}
+
+// chunk gives a column chunk with its pages.
+func (g *parquetGuard) chunk(group, column int) (*guardedChunk, error) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	c := g.byColumn[group][column]
+	return c, c.walk(g.file)
 }
 
 // ReadAt reads from the file; what belongs to a page that is damaged is an error.
@@ -165,60 +168,130 @@ func (g *parquetGuard) ReadAt(p []byte, off int64) (int, error) {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
 	end := off + int64(n)
-	first, _ := slices.BinarySearchFunc(g.chunks, off, func(c *guardedChunk, off int64) int {
-		return cmp.Compare(c.to-1, off)
-	})
-	for _, c := range g.chunks[min(first, len(g.chunks)):] {
+	first := sort.Search(len(g.chunks), func(i int) bool { return g.chunks[i].to > off })
+	for _, c := range g.chunks[first:] {
 		if c.from >= end {
 			break
 		}
-		if !c.walked {
-			c.walk(g.file)
+		if err := c.walk(g.file); err != nil {
+			return int(max(c.from-off, 0)), err
 		}
-		for i := range c.pages {
+		first := sort.Search(len(c.pages), func(i int) bool { return c.pages[i].to > off })
+		for i := first; i < len(c.pages) && c.pages[i].from < end; i++ {
 			page := &c.pages[i]
-			if page.to <= off || page.from >= end {
-				continue
-			}
 			if !page.checked {
-				page.checked, page.err = true, g.check(c, page)
+				if page.err = g.check(c, page); remote.Failed(page.err) {
+					return int(max(page.from-off, 0)), page.err
+				}
+				page.checked = true
 			}
 			if page.err != nil {
-				return int(max(page.from-off, 0)), fmt.Errorf("column %q: its page at byte %d is damaged: %w", c.column, page.from,
-					page.err)
+				return int(max(page.from-off, 0)), c.wrong(i, page.err)
 			}
 		}
 	}
 	return n, err
 }
 
-// walk finds the pages of a chunk by their headers. Other places that the metadata name are none.
-func (c *guardedChunk) walk(f io.ReaderAt) {
-	c.walked = true
-	known := map[int64]bool{c.to: true} // a chunk without values has no pages
-	bad := func(at int64, err error) {
-		c.pages = append(c.pages, guardedPage{from: at, to: c.to, checked: true, err: err})
+// walk finds the pages of a chunk by their headers, once. Other places that the metadata name are none.
+func (c *guardedChunk) walk(f io.ReaderAt) error {
+	if c.walked {
+		return nil
 	}
-	for at := c.from; at < c.to; {
-		page, err := readPageHeader(f, at, c.to)
-		if err != nil {
-			bad(at, err)
+	lost, at := slices.Clone(c.starts), c.from
+	c.pages, c.counted = nil, 0
+	for at < c.to {
+		header, err := readPageHeader(f, at, c.to)
+		if remote.Failed(err) {
+			return err
+		} else if err != nil {
+			c.pages = append(c.pages, guardedPage{from: at, to: c.to, checked: true, err: err})
 			break
 		}
-		known[at] = true
-		c.pages = append(c.pages, page)
-		at = page.to
-	}
-	for _, at := range c.starts {
-		if end := c.pages[len(c.pages)-1]; !known[at] && (end.err == nil || at < end.from) {
-			bad(c.from, fmt.Errorf("the metadata have a page at byte %d, where none begins", at))
-			return
+		lost = slices.DeleteFunc(lost, func(start int64) bool { return start == at })
+		c.pages = append(c.pages, guardedPage{from: at, to: header.to, dictionary: header.dictionary(),
+			indexed: header.indexed()})
+		if n, known := header.rows(c.levels[0] > 0); known && c.counted == len(c.pages)-1 {
+			c.count(n)
 		}
+		at = header.to
+	}
+	c.walked = true
+	for _, start := range lost { // behind a damaged page there may be one; a chunk without values has none
+		if start < at || start > c.to {
+			c.mistaken = &damagedPage{c.column, c.from,
+				fmt.Errorf("the metadata have a page at byte %d, where none begins", start)}
+			return nil
+		}
+	}
+	c.compare()
+	return nil
+}
+
+// count notes how many rows begin in the next page.
+func (c *guardedChunk) count(rows int64) {
+	c.pages[c.counted].end = c.rowsTo(c.counted) + rows
+	c.counted++
+}
+
+// compare looks whether the pages have the rows of the row group, once all are counted.
+func (c *guardedChunk) compare() {
+	if n := c.rowsTo(c.counted); c.counted == len(c.pages) && n != c.rows {
+		c.mistaken = fmt.Errorf("column %q: damaged: its pages have %d rows, its row group %d", c.column, n, c.rows)
 	}
 }
 
+// rowsTo is the number of rows that begin before page p, of which the pages before are counted.
+func (c *guardedChunk) rowsTo(p int) int64 {
+	if p == 0 {
+		return 0
+	}
+	return c.pages[p-1].end
+}
+
+// pageOf is the counted page in which row i begins.
+func (c *guardedChunk) pageOf(i int64) (p int, ok bool) {
+	p = sort.Search(c.counted, func(p int) bool { return c.pages[p].end > i })
+	return p, p < c.counted
+}
+
+// wrong says that page p cannot be read.
+func (c *guardedChunk) wrong(p int, err error) error {
+	if damaged := (*damagedPage)(nil); errors.As(err, &damaged) || remote.Failed(err) {
+		return err
+	}
+	return &damagedPage{c.column, c.pages[p].from, err}
+}
+
+// pageHeader is the header of a page, and where its body lies.
+type pageHeader struct {
+	from, body, to int64
+	header         format.PageHeader
+}
+
+func (h *pageHeader) dictionary() bool { return h.header.Type == format.DictionaryPage }
+
+func (h *pageHeader) indexed() bool {
+	e := h.header.DataPageHeader.V.Encoding
+	if h.header.Type == format.DataPageV2 {
+		e = h.header.DataPageHeaderV2.V.Encoding
+	}
+	return e == format.RLEDictionary || e == format.PlainDictionary //lint:ignore SA1019 files that have it are read
+}
+
+// rows is how many rows begin in the page. Where rows have several values only version 2 says so.
+func (h *pageHeader) rows(repeated bool) (n int64, known bool) {
+	switch h.header.Type {
+	case format.DataPage:
+		return int64(h.header.DataPageHeader.V.NumValues), !repeated
+	case format.DataPageV2:
+		return int64(h.header.DataPageHeaderV2.V.NumRows), true
+	}
+	return 0, true
+}
+
 // readPageHeader reads the header of the page at an offset of a chunk that ends at to.
-func readPageHeader(f io.ReaderAt, at, to int64) (page guardedPage, err error) {
+func readPageHeader(f io.ReaderAt, at, to int64) (page pageHeader, err error) {
 	for size := int64(1 << 10); ; size *= 8 { // statistics in it may be long
 		raw := make([]byte, min(size, to-at))
 		if _, err := f.ReadAt(raw, at); err != nil {

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestInOrderKeepsTwo: of a table that is read from the beginning to the end no more than two blocks of rows are in
-// memory, whatever its row groups are; read here and there, whole row groups are.
-func TestInOrderKeepsTwo(t *testing.T) {
+// TestInOrderKeepsOne: of a table that is read from the beginning to the end no more than a page of each column is in
+// memory, whatever its row groups are; of one that is read here and there others are kept, within bounds.
+func TestInOrderKeepsOne(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rows.parquet")
 	const groups = 4
 	err := WriteTable(path, func(yield func(Row, error) bool) {
@@ -27,36 +27,26 @@ func TestInOrderKeepsTwo(t *testing.T) {
 	}
 	defer table.Close()
 	p := table.source.(*parquetTable)
-	kept := func() (rows, whole int) {
-		for _, b := range p.blocks {
-			if rows += len(b.rows); len(b.rows) > blockRows {
-				whole++
-			}
-		}
-		return rows, whole
-	}
 	most, i := 0, 0
 	for row, err := range table.All() {
 		if err != nil || row.ID != fmt.Sprint(i) {
 			t.Fatal(i, row, err)
 		}
-		rows, _ := kept()
-		most, i = max(most, rows), i+1
+		most, i = max(most, len(p.rows.kept)), i+1
 	}
-	if len(p.starts)-1 != groups || i != table.Len() || most != 2*blockRows {
-		t.Errorf("%d rows of %d in %d row groups were in memory", most, i, len(p.starts)-1)
+	if len(p.starts)-1 != groups || i != table.Len() || most != len(p.rows.last) {
+		t.Errorf("%d pages of %d columns were in memory", most, len(p.rows.last))
 	}
 	for _, g := range []int{2, 0, 3, 1, 3, 2} {
 		if row, err := table.Read(g*groupRows + 7); err != nil || row.ID != fmt.Sprint(g*groupRows+7) {
 			t.Fatal(row, err)
 		}
 	}
-	if _, whole := kept(); whole != groups {
-		t.Errorf("%d row groups are kept of %d that were read here and there", whole, groups)
+	if n := len(p.rows.kept); n < groups*len(p.rows.last) {
+		t.Errorf("%d pages are kept of %d row groups that were read here and there", n, groups)
 	}
-	for _, i := range []int{groupRows - 1, groupRows, 5, 2*groupRows + 3*blockRows, 2*groupRows + 4*blockRows - 1,
-		2*groupRows + 4*blockRows, 0, blockRows, 3 * blockRows, 2 * blockRows, groups*groupRows - 6} {
-		p.blocks = nil // each is decoded anew, wherever the reader stands
+	for _, i := range []int{groupRows - 1, groupRows, 5, 2*groupRows + 3*windowRows, 2*groupRows + 4*windowRows - 1,
+		2*groupRows + 4*windowRows, 0, windowRows, 3 * windowRows, 2 * windowRows, groups*groupRows - 6} {
 		if row, err := table.Read(i); err != nil || row.ID != fmt.Sprint(i) {
 			t.Fatal(i, row, err)
 		}

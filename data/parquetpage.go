@@ -29,7 +29,7 @@ type pageBody struct {
 	packed     bool
 }
 
-func (p *guardedPage) describe() (b pageBody, err error) {
+func (p *pageHeader) describe() (b pageBody, err error) {
 	h := &p.header
 	b = pageBody{size: int64(h.UncompressedPageSize), packed: true}
 	switch {
@@ -42,6 +42,10 @@ func (p *guardedPage) describe() (b pageBody, err error) {
 		b.packed = !v.IsCompressed.Valid || v.IsCompressed.V
 	case h.Type == format.DictionaryPage && h.DictionaryPageHeader.Valid:
 		b.dictionary, b.values = true, int64(h.DictionaryPageHeader.V.NumValues)
+		b.encoding = format.Plain
+		if e := h.DictionaryPageHeader.V.Encoding; e != format.PlainDictionary { //lint:ignore SA1019 files have it
+			b.encoding = e
+		}
 	default:
 		return b, fmt.Errorf("it is of the unknown type %v", h.Type)
 	}
@@ -65,7 +69,11 @@ func (b *pageBody) count(n int64) error {
 }
 
 // check unpacks a page, keeping nothing, and looks at all lengths in it.
-func (g *parquetGuard) check(c *guardedChunk, p *guardedPage) error {
+func (g *parquetGuard) check(c *guardedChunk, page *guardedPage) error {
+	p, err := readPageHeader(g.file, page.from, c.to)
+	if err != nil {
+		return err
+	}
 	b, err := p.describe()
 	if err != nil {
 		return err
@@ -248,7 +256,11 @@ func (u *unpacker) open(codec format.CompressionCodec, packed *io.SectionReader,
 	}
 	switch codec {
 	case format.Snappy:
-		return openSnappy(packed, size)
+		if size <= largePage {
+			return openSnappy(packed, size)
+		}
+		marks, err := markSnappy(packed, size)
+		return &snappyReader{packed: packed, marks: marks}, err
 	case format.Gzip:
 		return gzip.NewReader(packed)
 	case format.Brotli:

@@ -35,8 +35,8 @@ func FormatOf(path string) (Format, error) {
 }
 
 // Table is an open table of any format: a label table, or any other with rows. Rows can be read in any order, and are
-// read from the file each time. In text formats each row takes 16 bytes of memory, in Parquet none. It is safe for
-// concurrent use.
+// read from the file each time. In text formats each row takes 16 bytes of memory, in Parquet each page some more. It
+// is safe for concurrent use.
 type Table struct {
 	path     string
 	source   source

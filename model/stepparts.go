@@ -13,7 +13,8 @@ import (
 // A graph of a step with prefixes holds a fixed number of groups, and which of them follows which. Edits of several
 // sources in one run would make a graph of almost every micro-batch, and opening one takes longer than many steps of a
 // small model. So a micro-batch runs in parts, each of samples whose graph is the same: those with prefixes by the
-// lengths of the prefix and of what is behind it, all others together.
+// lengths of the prefix and of what is behind it, all others together. Where nothing has a prefix, as in a prompt whose
+// source and edit are one picture, groups of several edits run by their length.
 
 // stepParts are the samples of each run of a step. Edits of one item of a loss stay together.
 func (t *Tuner) stepParts(samples []*Sample, items [][]losses.Item) [][]int {
@@ -31,11 +32,8 @@ func (t *Tuner) stepParts(samples []*Sample, items [][]losses.Item) [][]int {
 	for i, s := range sequences {
 		spans[i] = pk.span(s, i)
 	}
-	families := pk.families(spans, sequences, pk.share, 0)
-	if len(families) == 0 {
-		return [][]int{all}
-	}
 	u := newUnits(len(samples))
+	families := pk.families(spans, sequences, pk.share, 0)
 	for _, f := range families {
 		for _, i := range f.members {
 			u.join(f.members[0]/each, i/each)
@@ -48,9 +46,12 @@ func (t *Tuner) stepParts(samples []*Sample, items [][]losses.Item) [][]int {
 			}
 		}
 	}
+	if u.alone() { // each sample is a step as it was without groups, bit for bit
+		return [][]int{all}
+	}
 	spans = pk.branch(spans, sequences)
 	pk.level(spans)
-	kinds := u.kinds(spans, each)
+	kinds := u.kinds(spans, each, len(families) == 0)
 	return batchesBy(len(samples), func(i int) (kind string, most int) { return kinds[u.of(i)], len(samples) })
 }
 
@@ -78,14 +79,24 @@ func (u units) join(i, j int) {
 	u[max(i, j)] = min(i, j)
 }
 
+// alone tells whether no two samples are in one unit.
+func (u units) alone() bool {
+	for i := range u {
+		if u.of(i) != i {
+			return false
+		}
+	}
+	return true
+}
+
 // kinds are the shapes of the groups that each unit makes in a graph, by its first sample; each is the number of
-// sequences of a sample. "": nothing of it has a prefix.
-func (u units) kinds(spans []span, each int) map[int]string {
+// sequences of a sample. "": nothing of it has a prefix, unless those without are told apart, too.
+func (u units) kinds(spans []span, each int, apart bool) map[int]string {
 	shapes, shared := map[int][]string{}, map[int]bool{}
 	for _, s := range spans {
 		at := u.of(s.index / each)
 		shapes[at] = append(shapes[at], fmt.Sprint(s.leads, s.from, s.filled, s.selected))
-		shared[at] = shared[at] || s.leads
+		shared[at] = shared[at] || s.leads || apart
 	}
 	kinds := map[int]string{}
 	for at, all := range shapes {

@@ -59,15 +59,72 @@ func labelled(groups [][]*model.Sample) (items [][]losses.Item) {
 // TestMicroBatchesShareGraphs: a micro-batch of several groups has the losses and gradients of its groups one by one,
 // whatever their lengths are, and the next one opens no other graph.
 func TestMicroBatchesShareGraphs(t *testing.T) {
-	state, err := model.LoadScorerState(filepath.Join("../testdata/oracle/qwen2_5_vl/scorer_sequence"))
+	u, opened := openedTuner(t, "scorer_sequence")
+	graphs := 0
+	for i, batch := range []struct{ lengths, sizes, edits []int }{
+		{[]int{1, 9, 20, 5}, []int{56, 56, 112, 84}, []int{2, 3, 2, 1}},
+		{[]int{30, 2, 14, 6, 1}, []int{84, 56, 56, 112, 140}, []int{2, 2, 3, 2, 1}},
+		{[]int{3, 17, 40}, []int{140, 84, 56}, []int{1, 3, 2}},
+	} {
+		groups := someGroups(t, u, batch.lengths, batch.sizes, batch.edits)
+		got, err := u.Compare(context.Background(), slices.Concat(groups...), labelled(groups), 0.125, 1, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			graphs = len(*opened)
+		}
+		// One without a prefix, one behind a prefix, and one behind a prefix of instructions of two lengths.
+		if len(*opened) != graphs || graphs > 3 {
+			t.Errorf("micro-batch %d: graphs %q", i, *opened)
+		}
+		compareGroups(t, u, groups, got)
+	}
+}
+
+// TestMicroBatchesOfFramesShareGraphs: the same where source and edit are one picture, so that nothing has a prefix:
+// one graph for any number of groups.
+func TestMicroBatchesOfFramesShareGraphs(t *testing.T) {
+	u, opened := openedTuner(t, "scorer_frames")
+	for i, batch := range []struct{ lengths, sizes, edits []int }{
+		{[]int{1, 9, 20, 5, 5}, []int{56, 56, 112, 84, 84}, []int{2, 3, 2, 1, 2}},
+		{[]int{30, 2}, []int{84, 56}, []int{2, 2}},
+		{[]int{3, 17, 40}, []int{140, 84, 56}, []int{1, 3, 2}},
+	} {
+		groups := someGroups(t, u, batch.lengths, batch.sizes, batch.edits)
+		got, err := u.Compare(context.Background(), slices.Concat(groups...), labelled(groups), 0.125, 1, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(*opened) != 1 {
+			t.Errorf("micro-batch %d: graphs %q", i, *opened)
+		}
+		compareGroups(t, u, groups, got)
+	}
+	var alone [][]*model.Sample // groups of one: a run as without groups
+	for _, g := range someGroups(t, u, []int{1, 9, 20}, []int{56, 56, 56}, []int{1, 1, 1}) {
+		alone = append(alone, g)
+	}
+	if _, err := u.Compare(context.Background(), slices.Concat(alone...), labelled(alone), 0.125, 1, 1); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(*opened); n != 2 || !strings.HasPrefix((*opened)[1], "training step, 3 groups") {
+		t.Errorf("three edits by themselves: graphs %q", *opened)
+	}
+}
+
+// openedTuner is a tuner of whole groups, and the graphs of steps that it opened.
+func openedTuner(t *testing.T, scorer string) (u *model.Tuner, opened *[]string) {
+	t.Helper()
+	state, err := model.LoadScorerState(filepath.Join("../testdata/oracle/qwen2_5_vl", scorer))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var opened []string
-	u, err := model.NewTuner(state, model.TuneOptions{
+	opened = new([]string)
+	u, err = model.NewTuner(state, model.TuneOptions{
 		Options: model.Options{Device: "cpu", Threads: 1, Opened: func(graph string, _ *onnx.Model) {
 			if strings.HasPrefix(graph, "training step") {
-				opened = append(opened, graph)
+				*opened = append(*opened, graph)
 			}
 		}},
 		TextLoss: 0.5,
@@ -77,28 +134,8 @@ func TestMicroBatchesShareGraphs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer u.Close()
-	graphs := 0
-	for i, batch := range []struct{ lengths, sizes, edits []int }{
-		{[]int{1, 9, 20, 5}, []int{56, 56, 112, 84}, []int{2, 3, 2, 1}},
-		{[]int{30, 2, 14, 6, 1}, []int{84, 56, 56, 112, 140}, []int{2, 2, 3, 2, 1}},
-		{[]int{3, 17, 40}, []int{140, 84, 56}, []int{1, 3, 2}},
-	} {
-		groups := someGroups(t, u, batch.lengths, batch.sizes, batch.edits)
-		items := labelled(groups)
-		got, err := u.Compare(context.Background(), slices.Concat(groups...), items, 0.125, 1, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if i == 0 {
-			graphs = len(opened)
-		}
-		// One without a prefix, one behind a prefix, and one behind a prefix of instructions of two lengths.
-		if len(opened) != graphs || graphs > 3 {
-			t.Errorf("micro-batch %d: graphs %q", i, opened)
-		}
-		compareGroups(t, u, groups, got)
-	}
+	t.Cleanup(func() { u.Close() })
+	return u, opened
 }
 
 // compareGroups holds a step over groups to those over each of them.

@@ -118,7 +118,7 @@ func (s *Samples) regroup(names []string) {
 
 // choose gives the samples with these indices.
 func (s *Samples) choose(rows []int) *Samples {
-	out := &Samples{}
+	out := &Samples{rows: make([]sampleRow, 0, len(rows))}
 	for _, i := range rows {
 		out.rows = append(out.rows, s.rows[i])
 	}
@@ -199,6 +199,9 @@ func (d *Data) open(c *Config) error {
 	}
 	d.Train = all.split(c.Data.TrainSplit)
 	d.Validation = &Samples{}
+	if c.Data.ValidationSplit == "" || len(c.Data.Validation.Tables) > 0 {
+		all.rows = nil // of many rows each copy counts
+	}
 	d.note("train", &s)
 	switch {
 	case len(c.Data.Validation.Tables) > 0:
@@ -209,7 +212,7 @@ func (d *Data) open(c *Config) error {
 	case c.Data.ValidationSplit != "":
 		d.Validation = all.split(c.Data.ValidationSplit)
 	case c.Data.Validation.Fraction > 0:
-		rows := all.split(c.Data.TrainSplit)
+		rows := d.Train.(*Samples)
 		train, held := holdOut(c.Seed, rows.Groups(), c.Data.Validation.Fraction)
 		d.Train, d.Validation = rows.choose(train), rows.choose(held)
 	}

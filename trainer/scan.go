@@ -48,9 +48,12 @@ type splitSamples struct {
 }
 
 func (s *splitSamples) split(name string) *Samples {
+	if name == "" {
+		return &Samples{rows: slices.Clip(s.rows)}
+	}
 	var rows []int
 	for i, x := range s.splits {
-		if name == "" || x == name {
+		if x == name {
 			rows = append(rows, i)
 		}
 	}
