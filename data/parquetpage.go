@@ -42,9 +42,10 @@ func (p *pageHeader) describe() (b pageBody, err error) {
 		b.packed = !v.IsCompressed.Valid || v.IsCompressed.V
 	case h.Type == format.DictionaryPage && h.DictionaryPageHeader.Valid:
 		b.dictionary, b.values = true, int64(h.DictionaryPageHeader.V.NumValues)
-		b.encoding = format.Plain
-		if e := h.DictionaryPageHeader.V.Encoding; e != format.PlainDictionary { //lint:ignore SA1019 files have it
-			b.encoding = e
+		b.encoding = h.DictionaryPageHeader.V.Encoding
+		former := b.encoding == format.PlainDictionary //lint:ignore SA1019 files that have it are read
+		if former {
+			b.encoding = format.Plain
 		}
 	default:
 		return b, fmt.Errorf("it is of the unknown type %v", h.Type)

@@ -21,7 +21,7 @@ var errSnappy = errors.New("it cannot be unpacked: damaged snappy data")
 
 // markSnappy finds the marks of a block that unpacks to at most size bytes, by its tags alone. The last one is its end.
 func markSnappy(packed *io.SectionReader, size int64) ([]snappyMark, error) {
-	r := &countedBytes{r: bufio.NewReaderSize(packed, 1<<16)}
+	r := &countedBytes{r: bufio.NewReaderSize(io.NewSectionReader(packed, 0, packed.Size()), 1<<16)}
 	length, err := binary.ReadUvarint(r)
 	if err != nil || int64(length) > size {
 		return nil, errSnappy

@@ -101,10 +101,8 @@ func TestMicroBatchesOfFramesShareGraphs(t *testing.T) {
 		}
 		compareGroups(t, u, groups, got)
 	}
-	var alone [][]*model.Sample // groups of one: a run as without groups
-	for _, g := range someGroups(t, u, []int{1, 9, 20}, []int{56, 56, 56}, []int{1, 1, 1}) {
-		alone = append(alone, g)
-	}
+	// Groups of one: a run as without groups.
+	alone := someGroups(t, u, []int{1, 9, 20}, []int{56, 56, 56}, []int{1, 1, 1})
 	if _, err := u.Compare(context.Background(), slices.Concat(alone...), labelled(alone), 0.125, 1, 1); err != nil {
 		t.Fatal(err)
 	}

@@ -320,15 +320,16 @@ func (r *run) dropBad() {
 		if !ok {
 			return e
 		}
-		out := &Samples{}
+		kept := s.rows[:0] // where they lie: of many rows a copy counts
 		for _, row := range s.rows {
 			if row.bad == "" {
-				out.rows = append(out.rows, row)
+				kept = append(kept, row)
 			} else {
 				r.excluded = append(r.excluded, row)
 			}
 		}
-		return out
+		clear(s.rows[len(kept):])
+		return &Samples{rows: kept}
 	}
 	r.data.Train, r.valid = keep(r.data.Train), keep(r.valid)
 }

@@ -200,8 +200,8 @@ func TestDryRun(t *testing.T) {
 		Parameters: 13,
 		Trainable:  13,
 		Trains:     describeModel(newFake()),
-		Bytes:      map[string]int64{"sample": 64},
-		Need:       64,
+		Bytes:      map[string]int64{"sample": 64, "program": 39 * rowBytes},
+		Need:       64 + 39*rowBytes,
 	}
 	if d := cmp.Diff(want, p); d != "" {
 		t.Error(d)
