@@ -86,6 +86,9 @@ func (c *campaign) run(ctx context.Context) error {
 		rng := rand.New(rand.NewPCG(c.seed, 1))
 		failed = append(failed, serverWeather(ctx, filepath.Join(c.bin, "score"), c.server, rng))
 	}
+	if c.day > 0 && c.wants("day") && ctx.Err() == nil {
+		failed = append(failed, dayWeather(ctx, filepath.Join(c.bin, "score"), c.day, c.seed))
+	}
 	return errors.Join(failed...)
 }
 

@@ -45,6 +45,12 @@ func flags() *campaign {
 	flag.IntVar(&c.pairs, "pairs", 4, "how many pairs of commands are started at a time on one store; -1: all")
 	flag.BoolVar(&c.brief, "brief", false, "kill all commands, but try the rest with quick ones alone")
 	flag.DurationVar(&c.server, "server", 20*time.Second, "how long a server is overloaded")
+	flag.DurationVar(
+		&c.day,
+		"day",
+		5*time.Second,
+		"how long a server gets 24 requests a second; 1h: as many as a day has seconds",
+	)
 	flag.DurationVar(&c.limit, "time", 0, "after this nothing new is tried, and what was is reported (0: no limit)")
 	flag.IntVar(&c.jobs, "jobs", 1, "commands that run at a time")
 	flag.IntVar(
@@ -63,7 +69,7 @@ func flags() *campaign {
 	flag.IntVar(&c.workers, "workers", 0, "how many workers share a command's work while half of them are killed")
 	flag.StringVar(&c.kept, "kept", "", "file of kills, failing calls, pairs and workers of earlier campaigns with the "+
 		"same programs: they count, and new ones are added; with 0 of each they are printed")
-	flag.StringVar(&c.only, "only", "", "names of commands, with commas between, or \"server\"; all if empty")
+	flag.StringVar(&c.only, "only", "", "names of commands, with commas between, \"server\" or \"day\"; all if empty")
 	flag.StringVar(&c.bin, "bin", "bin", "folder of train, score and label")
 	flag.StringVar(&c.mpi, "mpi", "build/mpi/bin", "folder of train for several processes (make mpi)")
 	flag.StringVar(&c.dir, "dir", "build/weather", "folder to work in; it is removed first")
@@ -82,7 +88,7 @@ type campaign struct {
 	steps               int
 	workers             int
 	brief               bool
-	server, limit       time.Duration
+	server, limit, day  time.Duration
 	seed                uint64
 
 	begin  time.Time
