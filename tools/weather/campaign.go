@@ -71,6 +71,13 @@ func (c *campaign) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	names := []string{"server", "day"}
+	for _, one := range list {
+		names = append(names, one.name)
+	}
+	if c.chosen, err = choose(c.only, names); err != nil {
+		return err
+	}
 	if c.kept != "" {
 		if c.ledger, err = openLedger(c.kept, c.bin, c.mpi); err != nil {
 			return err

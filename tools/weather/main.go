@@ -93,10 +93,28 @@ type campaign struct {
 
 	begin  time.Time
 	ledger *ledger // nil: nothing is kept
+	chosen map[string]bool
 }
 
-func (c *campaign) wants(name string) bool {
-	return c.only == "" || strings.Contains(","+c.only+",", ","+name+",")
+func (c *campaign) wants(name string) bool { return c.only == "" || c.chosen[name] }
+
+// choose finds the names that a list with commas between has. Some names have commas of their own.
+func choose(only string, names []string) (map[string]bool, error) {
+	chosen := map[string]bool{}
+	for rest := only; rest != ""; {
+		longest := ""
+		for _, name := range names {
+			if strings.HasPrefix(rest+",", name+",") && len(name) > len(longest) {
+				longest = name
+			}
+		}
+		if longest == "" {
+			return nil, fmt.Errorf("--only: nothing is called %q; there are %q", rest, names)
+		}
+		chosen[longest] = true
+		rest = strings.TrimPrefix(strings.TrimPrefix(rest, longest), ",")
+	}
+	return chosen, nil
 }
 
 // late says that nothing new is to be tried.
