@@ -68,10 +68,10 @@ cuda: setup ## make build/cuda/bin with the tag gpu: commands that list CUDA dev
 book: build ## dry-run every chapter of the reproduction book in the miniature world (reproduce/README.md)
 	@ASSAY_SPIN=0 ASSAY_TEST_BOOK=1 go test -vet=off -count=1 -timeout 20m -run '^TestBook$$' ./internal/house
 
-weather: build ## kill commands, let calls fail and clocks jump, overload a server, and compare (docs/reliability.md; KILLS=100: how often)
+weather: build ## kill commands, let calls fail and clocks jump, overload a server, and compare (docs/reliability.md; KILLS=100: how often; DAY=1h: a day's requests)
 	@go build -o build/weather-tool ./tools/weather
 	@build/weather-tool --kills $(or $(KILLS),10) --faults $(or $(KILLS),10) --pairs $(or $(KILLS),10) --server $$((6 * $(or $(KILLS),10)))s \
-		$(if $(filter 1 2 3 4,$(KILLS)),--brief)
+		--day $(or $(DAY),$$((3 * $(or $(KILLS),10)))s) $(if $(filter 1 2 3 4,$(KILLS)),--brief)
 
 # Go's cache does not see that pkg-config says something else: another MPI has a definition of its own.
 mpi: setup ## make build/mpi/bin/train with the tag mpi: training by several processes (Open MPI or MPICH; docs/scale.md)

@@ -71,6 +71,13 @@ func (c *campaign) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	names := []string{"server", "day"}
+	for _, one := range list {
+		names = append(names, one.name)
+	}
+	if c.chosen, err = choose(c.only, names); err != nil {
+		return err
+	}
 	if c.kept != "" {
 		if c.ledger, err = openLedger(c.kept, c.bin, c.mpi); err != nil {
 			return err
@@ -85,6 +92,9 @@ func (c *campaign) run(ctx context.Context) error {
 	if c.server > 0 && c.wants("server") {
 		rng := rand.New(rand.NewPCG(c.seed, 1))
 		failed = append(failed, serverWeather(ctx, filepath.Join(c.bin, "score"), c.server, rng))
+	}
+	if c.day > 0 && c.wants("day") && ctx.Err() == nil {
+		failed = append(failed, dayWeather(ctx, filepath.Join(c.bin, "score"), c.day, c.seed))
 	}
 	return errors.Join(failed...)
 }

@@ -45,6 +45,12 @@ func flags() *campaign {
 	flag.IntVar(&c.pairs, "pairs", 4, "how many pairs of commands are started at a time on one store; -1: all")
 	flag.BoolVar(&c.brief, "brief", false, "kill all commands, but try the rest with quick ones alone")
 	flag.DurationVar(&c.server, "server", 20*time.Second, "how long a server is overloaded")
+	flag.DurationVar(
+		&c.day,
+		"day",
+		5*time.Second,
+		"how long a server gets 24 requests a second; 1h: as many as a day has seconds",
+	)
 	flag.DurationVar(&c.limit, "time", 0, "after this nothing new is tried, and what was is reported (0: no limit)")
 	flag.IntVar(&c.jobs, "jobs", 1, "commands that run at a time")
 	flag.IntVar(
@@ -63,7 +69,7 @@ func flags() *campaign {
 	flag.IntVar(&c.workers, "workers", 0, "how many workers share a command's work while half of them are killed")
 	flag.StringVar(&c.kept, "kept", "", "file of kills, failing calls, pairs and workers of earlier campaigns with the "+
 		"same programs: they count, and new ones are added; with 0 of each they are printed")
-	flag.StringVar(&c.only, "only", "", "names of commands, with commas between, or \"server\"; all if empty")
+	flag.StringVar(&c.only, "only", "", "names of commands, with commas between, \"server\" or \"day\"; all if empty")
 	flag.StringVar(&c.bin, "bin", "bin", "folder of train, score and label")
 	flag.StringVar(&c.mpi, "mpi", "build/mpi/bin", "folder of train for several processes (make mpi)")
 	flag.StringVar(&c.dir, "dir", "build/weather", "folder to work in; it is removed first")
@@ -82,15 +88,33 @@ type campaign struct {
 	steps               int
 	workers             int
 	brief               bool
-	server, limit       time.Duration
+	server, limit, day  time.Duration
 	seed                uint64
 
 	begin  time.Time
 	ledger *ledger // nil: nothing is kept
+	chosen map[string]bool
 }
 
-func (c *campaign) wants(name string) bool {
-	return c.only == "" || strings.Contains(","+c.only+",", ","+name+",")
+func (c *campaign) wants(name string) bool { return c.only == "" || c.chosen[name] }
+
+// choose finds the names that a list with commas between has. Some names have commas of their own.
+func choose(only string, names []string) (map[string]bool, error) {
+	chosen := map[string]bool{}
+	for rest := only; rest != ""; {
+		longest := ""
+		for _, name := range names {
+			if strings.HasPrefix(rest+",", name+",") && len(name) > len(longest) {
+				longest = name
+			}
+		}
+		if longest == "" {
+			return nil, fmt.Errorf("--only: nothing is called %q; there are %q", rest, names)
+		}
+		chosen[longest] = true
+		rest = strings.TrimPrefix(strings.TrimPrefix(rest, longest), ",")
+	}
+	return chosen, nil
 }
 
 // late says that nothing new is to be tried.

@@ -62,22 +62,30 @@ func (s *served) stop() error {
 	return nil
 }
 
-var resident = regexp.MustCompile(`(?m)^process_resident_memory_bytes (\S+)$`)
+var gauge = regexp.MustCompile(`(?m)^(\w+) (\S+)$`)
 
-// memory is what the server holds, in MB.
-func (s *served) memory() float64 {
+// gauges are the figures without labels that the server shows.
+func (s *served) gauges() map[string]float64 {
+	out := map[string]float64{}
 	r, err := http.Get(s.url + "/metrics")
 	if err != nil {
-		return 0
+		return out
 	}
 	defer r.Body.Close()
 	raw, err := io.ReadAll(r.Body)
-	if m := resident.FindSubmatch(raw); err == nil && m != nil {
-		v, _ := strconv.ParseFloat(string(m[1]), 64)
-		return v / 1e6
+	if err != nil {
+		return out
 	}
-	return 0
+	for _, m := range gauge.FindAllSubmatch(raw, -1) {
+		if v, err := strconv.ParseFloat(string(m[2]), 64); err == nil {
+			out[string(m[1])] = v
+		}
+	}
+	return out
 }
+
+// memory is what the server holds, in MB.
+func (s *served) memory() float64 { return s.gauges()[residentGauge] / 1e6 }
 
 // question is a request, and its answer when the server had nothing else to do.
 type question struct{ body, answer []byte }
@@ -92,6 +100,13 @@ type storm struct {
 	mu     sync.Mutex
 	counts map[string]int
 	wrong  []string
+}
+
+// fault notes what must not be.
+func (s *storm) fault(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
 }
 
 func (s *storm) count(what string) {
@@ -174,9 +189,7 @@ func (s *storm) ask(q question) bool {
 		s.count("answered")
 		return true
 	default:
-		s.mu.Lock()
-		s.wrong = append(s.wrong, fmt.Sprintf("%d %.200s", code, answer))
-		s.mu.Unlock()
+		s.fault("%d %.200s", code, answer)
 	}
 	return false
 }
@@ -184,9 +197,7 @@ func (s *storm) ask(q question) bool {
 func (s *storm) attack(body []byte) {
 	code, answer, err := post(s.url, body)
 	if err == nil && (code == 500 || code < 400 && !bytes.Contains(answer, []byte("bad_picture"))) {
-		s.mu.Lock()
-		s.wrong = append(s.wrong, fmt.Sprintf("a hostile request got %d %.200s", code, answer))
-		s.mu.Unlock()
+		s.fault("a hostile request got %d %.200s", code, answer)
 	}
 	s.count("hostile")
 }
