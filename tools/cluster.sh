@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Lints examples/cluster with the tools of those who read it (not part of .ci/run; the first time it installs some 200 MB
 # into build/cluster): Kubernetes' schemas, the definition of MPIJob from Kubeflow's operator, hadolint, haproxy, shellcheck.
-# Nothing is run on a cluster, and no image is built.
+# Nothing is run: tools/container.sh and tools/kubernetes do that.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=${CLUSTER_VENV:-$PWD/build/cluster}
@@ -12,7 +12,7 @@ fi
 operator=$(GOFLAGS=-mod=mod go mod download -json github.com/kubeflow/mpi-operator@v0.6.0 |
 	"$venv/bin/python" -c 'import json, sys; print(json.load(sys.stdin)["Dir"])')
 cd examples/cluster
-"$venv/bin/kubernetes-validate" --strict score-job.yaml serve.yaml
+"$venv/bin/kubernetes-validate" --strict score-job.yaml score-merge.yaml serve.yaml
 "$venv/bin/python" - "$operator/manifests/base/kubeflow.org_mpijobs.yaml" train-mpijob.yaml <<'END'
 import sys
 

@@ -23,7 +23,8 @@ internal/remote/s3test:
 shards: internal/atomicfile internal/remote
 internal/exit:
 internal/version:
-internal/cli: internal/exit internal/version internal/remote shards
+internal/signals:
+internal/cli: internal/exit internal/signals internal/version internal/remote shards
 internal/fuzzing:
 internal/long:
 internal/journal:

@@ -7,14 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"runtime/debug"
 	"slices"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"assay/internal/exit"
+	"assay/internal/signals"
 	"assay/internal/version"
 )
 
@@ -38,12 +37,7 @@ func (a *App) Configure(setup func(root *cobra.Command)) { a.setups = append(a.s
 // Main runs the command line of the process and exits. The first interrupt or SIGTERM cancels the context of the
 // command, which then saves its state; the second one kills the process.
 func (a *App) Main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-ctx.Done()
-		stop()
-	}()
-	code := a.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	code := a.Run(signals.Context(), os.Args[1:], os.Stdout, os.Stderr)
 	if a.End != nil {
 		a.End(code)
 	}

@@ -1,9 +1,11 @@
 // Command load measures a running score serve: the time of a request alone, what the server can do, and what happens
 // at ten times that; with -terminate, whether servers that are ended under load lose an answer; with -rolling, what
-// callers of several servers behind one address notice when these are replaced.
+// callers of several servers behind one address notice when these are replaced; with -while, what they notice as a
+// command runs.
 //
 //	go run ./tools/load -url http://127.0.0.1:8100 -source a.png -edit b.png
 //	go run ./tools/load -rolling 2 -source a.png -edit b.png bin/score serve --scorer DIR --json --reuse-port
+//	go run ./tools/load -url http://10.96.0.9:8100 -source a.png -edit b.png -while kubectl rollout status deployment/d
 //	go run ./tools/load -terminate 1000 -source a.png -edit b.png bin/score serve --scorer backbones/tiny-scorer
 package main
 
@@ -33,6 +35,7 @@ func main() {
 	together := flag.Int("together", 4, "servers to end at a time")
 	rolling := flag.Int("rolling", 0, "replace so many servers behind -url, one after the other")
 	first := flag.Int("first", 8101, "port of the first of them, where {port} stands in their command")
+	while := flag.Bool("while", false, "run the command behind the flags, under callers of -url, and say what they lost")
 	callers := flag.Int("callers", 8, "callers meanwhile")
 	flag.Parse()
 	log.SetFlags(0)
@@ -61,6 +64,12 @@ func main() {
 	}
 	if *rolling > 0 {
 		if err := l.rolling(flag.Args(), *rolling, *first, *callers); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	if *while {
+		if err := l.while(flag.Args(), *callers); err != nil {
 			log.Fatal(err)
 		}
 		return

@@ -67,6 +67,27 @@ func (l *load) rolling(command []string, n, first, callers int) error {
 	return nil
 }
 
+// while keeps callers of l busy while a command runs that replaces the servers behind its address. The token of a
+// server that wants one is in ASSAY_TOKEN.
+func (l *load) while(command []string, callers int) error {
+	if len(command) == 0 {
+		return errors.New("no command behind the flags")
+	}
+	steady := l.callers(callers)
+	time.Sleep(10 * time.Second)
+	lost := steady.report("before")
+	during := l.callers(callers)
+	c := exec.Command(command[0], command[1:]...)
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	err := c.Run()
+	time.Sleep(2 * time.Second)
+	lost += during.report("while it ran")
+	if lost > 0 {
+		err = errors.Join(err, fmt.Errorf("%d requests were lost", lost))
+	}
+	return err
+}
+
 // startServer starts a command with a port in the place of {port}, and waits until it says where it listens.
 func startServer(command []string, port int) (*exec.Cmd, error) {
 	args := make([]string, len(command))
@@ -118,6 +139,9 @@ func (l *load) callers(n int) *crowd {
 				if err == nil {
 					q.ContentLength = int64(len(l.body))
 					q.Header.Set("Content-Type", "application/json")
+					if token := os.Getenv("ASSAY_TOKEN"); token != "" {
+						q.Header.Set("Authorization", "Bearer "+token)
+					}
 					var r *http.Response
 					if r, err = client.Do(q); err == nil {
 						var raw []byte

@@ -1,0 +1,63 @@
+// Package signals hears Ctrl-C and SIGTERM from the first moment of a process.
+//
+// Until somebody asks for them, Go lets these signals kill the process. The first process of a container cannot be
+// killed so: Go then ends it with exit code 2. That is the one of wrong usage, and an engine that believes it never
+// tries again.
+package signals
+
+/*
+#include <signal.h>
+#include <unistd.h>
+
+enum { interrupted = 3 }; // exit.Interrupted: nothing was begun
+
+// Go calls this handler for a signal that nobody asked for, as it was there before Go's own.
+static void early(int s) { _exit(interrupted); }
+
+// listen runs before Go does, and before its packages are initialised.
+__attribute__((constructor)) static void listen(void) {
+	int both[] = {SIGINT, SIGTERM};
+	for (int i = 0; i < 2; i++) {
+		struct sigaction a;
+		if (sigaction(both[i], 0, &a) == 0 && a.sa_handler == SIG_DFL) { // nohup and the like stay
+			a.sa_handler = early;
+			a.sa_flags = SA_ONSTACK;
+			sigaction(both[i], &a, 0);
+		}
+	}
+}
+
+// end lets a signal kill the process. The first one of a container lives on: it exits as a shell would say it.
+static void end(int s) {
+	sigset_t one;
+	signal(s, SIG_DFL);
+	sigemptyset(&one);
+	sigaddset(&one, s);
+	pthread_sigmask(SIG_UNBLOCK, &one, 0);
+	raise(s);
+	_exit(128 + s);
+}
+*/
+import "C"
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Context returns a context that the first Ctrl-C or SIGTERM cancels. The second one kills the process. Until it is
+// called, the first one ends the process with exit code 3.
+func Context() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	told := make(chan os.Signal, 2)
+	signal.Notify(told, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-told
+		cancel()
+		s, _ := (<-told).(syscall.Signal)
+		C.end(C.int(s))
+	}()
+	return ctx
+}
