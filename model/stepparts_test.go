@@ -65,7 +65,7 @@ func TestMicroBatchesShareGraphs(t *testing.T) {
 	}
 	var opened []string
 	u, err := model.NewTuner(state, model.TuneOptions{
-		Options: model.Options{Device: "cpu", Threads: 1, Opened: func(graph string, _ *onnx.Model) {
+		Options: model.Options{Device: "cpu", Threads: 1, OnGraph: func(graph string, _ *onnx.Model) {
 			if strings.HasPrefix(graph, "training step") {
 				opened = append(opened, graph)
 			}
