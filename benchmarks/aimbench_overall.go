@@ -68,27 +68,7 @@ func aimMeans(path string) (*Result, error) {
 	seen := map[string]int{}
 	for n, record := range records[1:] {
 		where := fmt.Sprintf("%s:%d", filepath.Base(path), n+2)
-		m := map[string]float64{"overall": math.NaN()}
-		var name string
-		for c, column := range records[0] {
-			if column == "method" {
-				name = record[c]
-				continue
-			}
-			v, err := strconv.ParseFloat(record[c], 64)
-			if err != nil && !(column == "overall" && record[c] == "") {
-				p.add(where, "%s is %q: a number was expected", column, record[c])
-			} else if math.IsNaN(v) || math.IsInf(v, 0) {
-				p.add(where, "%s is %q: a finite number was expected", column, record[c])
-			} else if err == nil {
-				m[column] = v
-				if b, ok := aimBounds[column]; ok {
-					if err := b.check(column, v); err != nil {
-						p.add(where, "%v", err)
-					}
-				}
-			}
-		}
+		name, m := aimMeansRow(&p, where, records[0], record)
 		if first, twice := seen[name]; twice {
 			p.add(where, "a second row of %q (the first is line %d)", name, first)
 		} else {
@@ -103,6 +83,31 @@ func aimMeans(path string) (*Result, error) {
 		table.Rows = append(table.Rows, TableRow{Name: name, Cells: []float64{overall, m["overall"], d}})
 	}
 	return &Result{JSON: out, N: len(out.Methods), Tables: []Table{table}}, p.err()
+}
+
+// aimMeansRow reads the row of a method. overall is NaN where it is not given.
+func aimMeansRow(p *problems, where string, header, record []string) (name string, m map[string]float64) {
+	m = map[string]float64{"overall": math.NaN()}
+	for c, column := range header {
+		if column == "method" {
+			name = record[c]
+			continue
+		}
+		v, err := strconv.ParseFloat(record[c], 64)
+		if err != nil && !(column == "overall" && record[c] == "") {
+			p.add(where, "%s is %q: a number was expected", column, record[c])
+		} else if math.IsNaN(v) || math.IsInf(v, 0) {
+			p.add(where, "%s is %q: a finite number was expected", column, record[c])
+		} else if err == nil {
+			m[column] = v
+			if b, ok := aimBounds[column]; ok {
+				if err := b.check(column, v); err != nil {
+					p.add(where, "%v", err)
+				}
+			}
+		}
+	}
+	return name, m
 }
 
 // checkAIMHeader: every column of the means once.

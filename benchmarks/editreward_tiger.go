@@ -369,26 +369,8 @@ func (t *tigerPredictions) Result() *Result {
 		r.Numbers[i].Coverage = &c
 	}
 	eps := t.margin(units)
-	rules := map[string]tigerRule{}
-	table := Table{Title: "samples", Columns: []string{"n", "right", "accuracy", "pair-wise"}}
-	for _, n := range tigerNumbers {
-		c := t.tally(units, n.k, eps)
-		rule := tigerRule{N: c.n, Accuracy: Value(c.accuracy()), Pairwise: Value(float64(c.rightPairs) / float64(c.pairs))}
-		if n.k == 2 && t.j.anyScore {
-			rule.Epsilon, rule.From = &eps, "option"
-			if math.IsNaN(t.epsilon) {
-				rule.From = "test set"
-				r.Notes = append(r.Notes, fmt.Sprintf("k2: a difference of up to %.6g is a tie; this margin was chosen on the "+
-					"test set itself, where it maximises the accuracy", eps))
-			}
-		}
-		rules[n.name] = rule
-		table.Rows = append(table.Rows, TableRow{
-			Name:  n.name,
-			Cells: []float64{0, 0, c.accuracy(), float64(rule.Pairwise)},
-			Text:  []string{fmt.Sprint(c.n), fmt.Sprint(c.right)},
-		})
-	}
+	rules, table, notes := t.rules(units, eps)
+	r.Notes = append(r.Notes, notes...)
 	r.Notes = append(r.Notes, answerNotes("", t.j, func(i int) bool {
 		_, ok := tigerVerdict(t.j.answer[i], t.letters[i][0], t.letters[i][1])
 		return ok || t.j.hasScores(i)
@@ -404,4 +386,30 @@ func (t *tigerPredictions) Result() *Result {
 	r.Tables, r.Confusions = []Table{table}, []Confusion{confusion}
 	r.JSON = tigerJSON{r.common("editreward-bench"), "TIGER-Lab", rules, confusion}
 	return r
+}
+
+// rules counts the samples by their number of edits; eps is the margin of a tie.
+func (t *tigerPredictions) rules(units []int, eps float64) (map[string]tigerRule, Table, []string) {
+	var notes []string
+	rules := map[string]tigerRule{}
+	table := Table{Title: "samples", Columns: []string{"n", "right", "accuracy", "pair-wise"}}
+	for _, n := range tigerNumbers {
+		c := t.tally(units, n.k, eps)
+		rule := tigerRule{N: c.n, Accuracy: Value(c.accuracy()), Pairwise: Value(float64(c.rightPairs) / float64(c.pairs))}
+		if n.k == 2 && t.j.anyScore {
+			rule.Epsilon, rule.From = &eps, "option"
+			if math.IsNaN(t.epsilon) {
+				rule.From = "test set"
+				notes = append(notes, fmt.Sprintf("k2: a difference of up to %.6g is a tie; this margin was chosen on the "+
+					"test set itself, where it maximises the accuracy", eps))
+			}
+		}
+		rules[n.name] = rule
+		table.Rows = append(table.Rows, TableRow{
+			Name:  n.name,
+			Cells: []float64{0, 0, c.accuracy(), float64(rule.Pairwise)},
+			Text:  []string{fmt.Sprint(c.n), fmt.Sprint(c.right)},
+		})
+	}
+	return rules, table, notes
 }

@@ -123,26 +123,31 @@ func (s *fed) lowerIsBetter(metric string) bool {
 	return isDistance(metric) || slices.Contains(s.lower, metric)
 }
 
-// agreement computes the 2AFC accuracy of every metric that all compared samples have, for each aspect of the votes,
-// with 95 % intervals of a bootstrap over pairs. The gain itself counts by its closeness to 1, which is s_reg's order.
-func (j *fedPredictions) agreement() (map[string]fedVotesJSON, Table) {
-	hits, n := map[string]map[string][]float64{}, map[string]int{} // by aspect and metric: 1 where they agree
-	metrics := map[string]int{}
+// fedHits counts where metrics agree with votes.
+type fedHits struct {
+	hits    map[string]map[string][]float64 // by aspect and metric: 1 where they agree
+	n       map[string]int                  // pairs, by aspect
+	metrics map[string]int                  // pairs that have a value of it
+}
+
+// hits compares the metrics of all pairs whose samples have been read.
+func (j *fedPredictions) hits() fedHits {
+	h := fedHits{map[string]map[string][]float64{}, map[string]int{}, map[string]int{}}
 	for _, v := range j.votes {
 		a, b := j.samples[v.a], j.samples[v.b]
 		if a.err != nil || b.err != nil {
 			continue
 		}
-		if hits[v.aspect] == nil {
-			hits[v.aspect] = map[string][]float64{}
+		if h.hits[v.aspect] == nil {
+			h.hits[v.aspect] = map[string][]float64{}
 		}
-		n[v.aspect]++
+		h.n[v.aspect]++
 		for m, x := range a.values {
 			y, ok := b.values[m]
 			if !ok || m == "reg" || x != x || y != y {
 				continue
 			}
-			metrics[m]++
+			h.metrics[m]++
 			if j.lowerIsBetter(m) {
 				x, y = y, x
 			}
@@ -150,9 +155,17 @@ func (j *fedPredictions) agreement() (map[string]fedVotesJSON, Table) {
 			if sign(x-y) == v.choice {
 				hit = 1
 			}
-			hits[v.aspect][m] = append(hits[v.aspect][m], hit)
+			h.hits[v.aspect][m] = append(h.hits[v.aspect][m], hit)
 		}
 	}
+	return h
+}
+
+// agreement computes the 2AFC accuracy of every metric that all compared samples have, for each aspect of the votes,
+// with 95 % intervals of a bootstrap over pairs. The gain itself counts by its closeness to 1, which is s_reg's order.
+func (j *fedPredictions) agreement() (map[string]fedVotesJSON, Table) {
+	h := j.hits()
+	hits, n, metrics := h.hits, h.n, h.metrics
 	total := 0
 	for _, count := range n {
 		total += count

@@ -55,31 +55,8 @@ func loadGEdit(o Options) (Set, error) {
 	if err := differentEditors(o.Editors); err != nil {
 		return nil, err
 	}
-	s := &graded{name: "gedit-bench", editors: o.Editors, by: o.By, macro: true, groups: gEditTasks,
-		parts:   []string{"en", "en, intersection", "cn", "cn, intersection"},
-		columns: []string{"G_SC", "G_PQ", "G_O", "score"},
-		fields: map[string][]string{"G_SC": {"semantic", "sementics_score", "semantics_score"},
-			"G_PQ": {"perceptual", "quality_score"}},
-		bounds: map[string]bounds{"G_SC": {0, 10}, "G_PQ": {0, 10}, "G_O": {0, 10}, "score": scoreBounds},
-		derive: map[string]func(int, map[string]float64) float64{"G_O": func(_ int, v map[string]float64) float64 {
-			semantic, ok := v["G_SC"]
-			quality, both := v["G_PQ"]
-			if !ok || !both {
-				return math.NaN()
-			}
-			return math.Sqrt(semantic * quality)
-		}},
-		table: readVIEScores,
-	}
 	language := map[string]string{}
-	s.output = func(editor string, i int) string {
-		at := s.samples[i]
-		base := filepath.Join(editor, "fullset", at.group, language[at.item.ID], at.item.ID)
-		if found, err := filepath.Glob(globQuote(base) + ".*"); err == nil && len(found) > 0 {
-			return found[0]
-		}
-		return base + ".png"
-	}
+	s := newGEdit(o, language)
 	intersects := table.has("Intersection_exist")
 	if !intersects {
 		columns = columns[:4]
@@ -109,6 +86,42 @@ func loadGEdit(o Options) (Set, error) {
 			item: Item{Key: Key{ID: key}, Instruction: text[2], Source: source, Edit: Picture{Area: gEditArea}}})
 	})
 	return s, err
+}
+
+// newGEdit is the set without samples. language is that of each sample's instruction, by its id.
+func newGEdit(o Options, language map[string]string) *graded {
+	s := &graded{
+		name:    "gedit-bench",
+		editors: o.Editors,
+		by:      o.By,
+		macro:   true,
+		groups:  gEditTasks,
+		parts:   []string{"en", "en, intersection", "cn", "cn, intersection"},
+		columns: []string{"G_SC", "G_PQ", "G_O", "score"},
+		fields: map[string][]string{
+			"G_SC": {"semantic", "sementics_score", "semantics_score"},
+			"G_PQ": {"perceptual", "quality_score"},
+		},
+		bounds: map[string]bounds{"G_SC": {0, 10}, "G_PQ": {0, 10}, "G_O": {0, 10}, "score": scoreBounds},
+		derive: map[string]func(int, map[string]float64) float64{"G_O": func(_ int, v map[string]float64) float64 {
+			semantic, ok := v["G_SC"]
+			quality, both := v["G_PQ"]
+			if !ok || !both {
+				return math.NaN()
+			}
+			return math.Sqrt(semantic * quality)
+		}},
+		table: readVIEScores,
+	}
+	s.output = func(editor string, i int) string {
+		at := s.samples[i]
+		base := filepath.Join(editor, "fullset", at.group, language[at.item.ID], at.item.ID)
+		if found, err := filepath.Glob(globQuote(base) + ".*"); err == nil && len(found) > 0 {
+			return found[0]
+		}
+		return base + ".png"
+	}
+	return s
 }
 
 // globQuote quotes what filepath.Glob would take for a pattern.

@@ -294,9 +294,11 @@ func TestFEDBench(t *testing.T) {
 func TestMVEI(t *testing.T) {
 	const meta = `[{"image_id": "a.jpg", "ov_emotion": ["joy"], "statement_list": [
 		{"statement": "s0", "label": "correct", "class": "scene context", "subclass": "none", "predict": "Correct."},
-		{"statement": "s1", "label": "incorrect", "class": "scene context", "subclass": "none", "predict": "This is INCORRECT, not correct"},
+		{"statement": "s1", "label": "incorrect", "class": "scene context", "subclass": "none",
+		 "predict": "This is INCORRECT, not correct"},
 		{"statement": "s2", "label": "incorrect", "class": "sentiment polarity", "subclass": "none", "predict": "maybe"},
-		{"statement": "s3", "label": "correct", "class": "sentiment polarity", "subclass": "none", "predict": "<think>it could be incorrect</think><answer>Correct</answer>"}]}]`
+		{"statement": "s3", "label": "correct", "class": "sentiment polarity", "subclass": "none",
+		 "predict": "<think>it could be incorrect</think><answer>Correct</answer>"}]}]`
 	s := loadSet(t, mvei, Options{Data: write(t, "MVEI_metadata.json", meta)})
 	own, ok := s.(WithPredictions).Predictions()
 	if !ok {

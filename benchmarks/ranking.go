@@ -110,6 +110,17 @@ func ReadScores(paths []string, number string, lower bool) (*Contest, error) {
 			}
 		}
 	}
+	c.compare(order, samples)
+	if lacking := len(order) - len(c.units); lacking > 0 {
+		c.notes = append(c.notes, fmt.Sprintf("%d of %d samples have one editor only, and compare nothing", lacking,
+			len(order)))
+	}
+	c.noteParts(samples)
+	return c, p.err()
+}
+
+// compare makes a unit of each sample: all pairs of editors that have a value of it.
+func (c *Contest) compare(order []string, samples map[string]map[int]float64) {
 	for _, id := range order {
 		var unit []comparisonOf
 		for i := range c.editors {
@@ -125,12 +136,6 @@ func ReadScores(paths []string, number string, lower bool) (*Contest, error) {
 			c.units = append(c.units, unit)
 		}
 	}
-	if lacking := len(order) - len(c.units); lacking > 0 {
-		c.notes = append(c.notes, fmt.Sprintf("%d of %d samples have one editor only, and compare nothing", lacking,
-			len(order)))
-	}
-	c.noteParts(samples)
-	return c, p.err()
 }
 
 // noteParts notes which editors have a number for a part of the samples alone.

@@ -97,29 +97,38 @@ func (r *Report) byHeadline() []System {
 	return list
 }
 
+// radar is a chart with so many axes.
+type radar int
+
+const radarMiddle, radarRadius = 170.0, 110.0
+
+// point is the place of a share of axis k.
+func (n radar) point(k int, share float64) (x, y float64) {
+	angle := 2*math.Pi*float64(k)/float64(n) - math.Pi/2
+	return radarMiddle + 30 + radarRadius*share*math.Cos(angle), radarMiddle - 20 + radarRadius*share*math.Sin(angle)
+}
+
+// polygon are the points of the shares of all axes.
+func (n radar) polygon(share func(k int) float64) string {
+	var p []string
+	for k := range int(n) {
+		x, y := n.point(k, share(k))
+		p = append(p, fmt.Sprintf("%.1f,%.1f", x, y))
+	}
+	return strings.Join(p, " ")
+}
+
 // radarOf draws the benchmark's axes for the best systems that have all of them; nil if there are none.
 func radarOf(r *Report) *radarView {
 	axes := r.Benchmark.Axes
 	if len(axes) < 3 {
 		return nil
 	}
-	const middle, radius = 170.0, 110.0
-	point := func(k int, share float64) (x, y float64) {
-		angle := 2*math.Pi*float64(k)/float64(len(axes)) - math.Pi/2
-		return middle + 30 + radius*share*math.Cos(angle), middle - 20 + radius*share*math.Sin(angle)
-	}
-	polygon := func(share func(k int) float64) string {
-		var p []string
-		for k := range axes {
-			x, y := point(k, share(k))
-			p = append(p, fmt.Sprintf("%.1f,%.1f", x, y))
-		}
-		return strings.Join(p, " ")
-	}
+	chart := radar(len(axes))
 	var b strings.Builder
 	fmt.Fprint(&b, `<svg viewBox="0 0 400 300" role="img" aria-label="the components of each system">`)
 	for _, share := range []float64{0.25, 0.5, 0.75, 1} {
-		ring := strings.ReplaceAll(polygon(func(int) float64 { return share }), " ", "L")
+		ring := strings.ReplaceAll(chart.polygon(func(int) float64 { return share }), " ", "L")
 		fmt.Fprintf(&b, `<path class="axis" d="M%sZ"/>`, ring)
 	}
 	v := &radarView{}
@@ -136,7 +145,8 @@ func radarOf(r *Report) *radarView {
 			continue
 		}
 		colour := fmt.Sprintf("hsl(%d 70%% 50%%)", (210+len(v.Key)*137)%360)
-		fmt.Fprintf(&b, `<polygon points="%s" fill="%s" stroke="%s"/>`, polygon(func(k int) float64 { return shares[k] }),
+		fmt.Fprintf(&b, `<polygon points="%s" fill="%s" stroke="%s"/>`,
+			chart.polygon(func(k int) float64 { return shares[k] }),
 			colour, colour)
 		v.Key = append(v.Key, keyView{s.Name, template.CSS(colour)})
 	}
@@ -145,11 +155,11 @@ func radarOf(r *Report) *radarView {
 	}
 	var caption []string
 	for k, a := range axes {
-		x, y := point(k, 1.12)
+		x, y := chart.point(k, 1.12)
 		anchor := "middle"
-		if x > middle+50 {
+		if x > radarMiddle+50 {
 			anchor = "start"
-		} else if x < middle+10 {
+		} else if x < radarMiddle+10 {
 			anchor = "end"
 		}
 		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, x, y+3, anchor,

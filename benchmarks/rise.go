@@ -125,6 +125,43 @@ func loadRISE(o Options) (Set, error) {
 	if root == "" {
 		root = filepath.Dir(path)
 	}
+	s := newRISE(o, entries)
+	anyAlone := slices.ContainsFunc(entries, func(e riseEntry) bool { return len(e.WithoutProblem) > 0 })
+	anyFree := slices.ContainsFunc(entries, func(e riseEntry) bool { return len(e.Free) > 0 })
+	var p problems
+	for i, e := range entries {
+		if !slices.Contains(riseCategories, e.Category) || e.Index == "" {
+			p.add(fmt.Sprintf("%s[%d]", filepath.Base(path), i), "index and category, one of %s, were expected",
+				strings.Join(riseCategories, ", "))
+			continue
+		}
+		sample := gradedSample{
+			item:   e.item(root, anyAlone),
+			group:  e.Category,
+			parts:  []string{"overall", strings.TrimSuffix(e.Category, "_reasoning")},
+			scored: e.Image != "" && e.Instruction != "",
+		}
+		p.list = append(p.list, nonNil(s.add(sample))...)
+	}
+	s.derive = riseColumns(entries, anyFree)
+	return s, p.err()
+}
+
+// item is what is asked of the sample; its pictures lie below root.
+func (e *riseEntry) item(root string, anyAlone bool) Item {
+	it := Item{Key: Key{ID: e.Index}, Instruction: e.Instruction}
+	it.Kind, it.Fields = e.kind(anyAlone), map[string]string{"reference": cmp.Or(e.ReferenceText, e.Reference)}
+	if e.ReferenceImage != "" {
+		it.Shown = map[string]Picture{"reference": {Path: filepath.Join(root, filepath.FromSlash(e.ReferenceImage))}}
+	}
+	if e.Image != "" {
+		it.Source = Picture{Path: filepath.Join(root, filepath.FromSlash(e.Image))}
+	}
+	return it
+}
+
+// newRISE is the set of the entries, without samples.
+func newRISE(o Options, entries []riseEntry) *graded {
 	s := &graded{
 		name:    "rise-bench",
 		editors: o.Editors,
@@ -151,28 +188,6 @@ func loadRISE(o Options) (Set, error) {
 	s.lacks = func(i int, column string) bool {
 		return column == "consistency" && entries[i].free() || column == "plausibility" && entries[i].Category == logical
 	}
-	anyAlone := slices.ContainsFunc(entries, func(e riseEntry) bool { return len(e.WithoutProblem) > 0 })
-	anyFree := false
-	var p problems
-	for i, e := range entries {
-		if !slices.Contains(riseCategories, e.Category) || e.Index == "" {
-			p.add(fmt.Sprintf("%s[%d]", filepath.Base(path), i), "index and category, one of %s, were expected",
-				strings.Join(riseCategories, ", "))
-			continue
-		}
-		anyFree = anyFree || len(e.Free) > 0
-		name := strings.TrimSuffix(e.Category, "_reasoning")
-		it := Item{Key: Key{ID: e.Index}, Instruction: e.Instruction}
-		it.Kind, it.Fields = e.kind(anyAlone), map[string]string{"reference": cmp.Or(e.ReferenceText, e.Reference)}
-		if e.ReferenceImage != "" {
-			it.Shown = map[string]Picture{"reference": {Path: filepath.Join(root, filepath.FromSlash(e.ReferenceImage))}}
-		}
-		if e.Image != "" {
-			it.Source = Picture{Path: filepath.Join(root, filepath.FromSlash(e.Image))}
-		}
-		p.list = append(p.list, nonNil(s.add(gradedSample{item: it, group: e.Category, parts: []string{"overall", name},
-			scored: e.Image != "" && e.Instruction != ""}))...)
-	}
 	s.parts = []string{"overall", "temporal", "causal", "spatial", "logical"}
 	s.output = func(editor string, i int) string {
 		base := filepath.Join(editor, "images", s.samples[i].group, s.samples[i].item.ID)
@@ -183,8 +198,7 @@ func loadRISE(o Options) (Set, error) {
 		}
 		return base + ".png"
 	}
-	s.derive = riseColumns(entries, anyFree)
-	return s, p.err()
+	return s
 }
 
 // riseColumns are what follows from a judge's numbers. anyFree says that the data have the key consistency_free.

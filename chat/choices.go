@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 
 	"assay/internal/strictjson"
+	"assay/internal/workers"
 )
 
 // Several says how many answers to one question are wanted. The zero value is one.
@@ -54,19 +54,17 @@ type Choice struct {
 func Choices(ctx context.Context, m Model, messages []Message, o Options, s Several) (
 	choices []Choice, used Usage, err error) {
 	choices = make([]Choice, s.Made())
-	errs := make([]error, s.Made())
 	ranked := s.BestOf > max(s.N, 1)
 	o.LogProbs = o.LogProbs || ranked
-	var all sync.WaitGroup
-	for i := range choices {
+	err = workers.Each(len(choices), len(choices), func(i int) (err error) {
 		each := o
 		each.Seed += uint64(i)
 		choices[i].Index = i
-		all.Go(func() { choices[i].Answer, errs[i] = m.Chat(ctx, messages, each) })
-	}
-	all.Wait()
-	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
-		return nil, used, errs[i]
+		choices[i].Answer, err = m.Chat(ctx, messages, each)
+		return err
+	})
+	if err != nil {
+		return nil, used, err
 	}
 	used = choices[0].Usage
 	for _, c := range choices[1:] {

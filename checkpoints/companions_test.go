@@ -12,7 +12,8 @@ import (
 func TestCopyCompanions(t *testing.T) {
 	root := t.TempDir()
 	from, to := filepath.Join(root, "snapshot"), filepath.Join(root, "to")
-	for _, name := range []string{"config.json", "tokenizer.model", "LICENSE", "vocab.txt", "additional_chat_templates/tools.jinja",
+	for _, name := range []string{"config.json", "tokenizer.model", "LICENSE", "vocab.txt",
+		"additional_chat_templates/tools.jinja",
 		"model.safetensors", IndexFile, "adapter_config.json", "pytorch_model.bin", "original/params.json"} {
 		path := filepath.Join(from, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {

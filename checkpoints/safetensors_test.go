@@ -218,7 +218,8 @@ func TestWriterRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range []error{w.Write("b", nil), w.Write("a", make([]byte, 7)), w.WriteAt("a", make([]byte, 5), 4), w.WriteAt("a", nil, -1)} {
+	for _, err := range []error{w.Write("b", nil), w.Write("a", make([]byte, 7)), w.WriteAt("a", make([]byte, 5), 4),
+		w.WriteAt("a", nil, -1)} {
 		if err == nil {
 			t.Error("a wrong write passed")
 		}
@@ -245,16 +246,20 @@ func TestDamagedFiles(t *testing.T) {
 		data []byte
 		want string
 	}{
-		"empty file":      {nil, "0 bytes"},
-		"short":           {[]byte{1, 2, 3}, "3 bytes"},
-		"huge header":     {binary.LittleEndian.AppendUint64(nil, 1<<60), "header of"},
-		"cut header":      {file("{}", 0)[:9], "cut short"},
-		"no object":       {file("[]", 0), "begin with {"},
-		"no UTF-8":        {file("{\"\xff\":1}", 0), "UTF-8"},
-		"two tensors":     {file("{"+entry("a", "F32", "[1]", 0, 4)+","+entry("a", "F32", "[1]", 4, 8)+"}", 8), `"a" occurs twice`},
-		"two shapes":      {file(`{"a":{"dtype":"F32","shape":[1],"shape":[1],"data_offsets":[0,4]}}`, 4), "shape occurs twice"},
-		"overlap":         {file("{"+entry("a", "F32", "[1]", 0, 4)+","+entry("b", "F32", "[1]", 2, 6)+"}", 6), `"b" begins at byte 2 of the data, inside tensor "a"`},
-		"gap":             {file("{"+entry("a", "F32", "[1]", 0, 4)+","+entry("b", "F32", "[1]", 8, 12)+"}", 12), `"b" begins at byte 8`},
+		"empty file":  {nil, "0 bytes"},
+		"short":       {[]byte{1, 2, 3}, "3 bytes"},
+		"huge header": {binary.LittleEndian.AppendUint64(nil, 1<<60), "header of"},
+		"cut header":  {file("{}", 0)[:9], "cut short"},
+		"no object":   {file("[]", 0), "begin with {"},
+		"no UTF-8":    {file("{\"\xff\":1}", 0), "UTF-8"},
+		"two tensors": {file("{"+entry("a", "F32", "[1]", 0, 4)+","+entry("a", "F32", "[1]", 4, 8)+"}", 8),
+			`"a" occurs twice`},
+		"two shapes": {file(`{"a":{"dtype":"F32","shape":[1],"shape":[1],"data_offsets":[0,4]}}`, 4),
+			"shape occurs twice"},
+		"overlap": {file("{"+entry("a", "F32", "[1]", 0, 4)+","+entry("b", "F32", "[1]", 2, 6)+"}", 6),
+			`"b" begins at byte 2 of the data, inside tensor "a"`},
+		"gap": {file("{"+entry("a", "F32", "[1]", 0, 4)+","+entry("b", "F32", "[1]", 8, 12)+"}", 12),
+			`"b" begins at byte 8`},
 		"truncated":       {file("{"+entry("a", "F32", "[2]", 0, 8)+"}", 4), `"a" ends 8 bytes after the header`},
 		"trailing":        {file("{"+entry("a", "F32", "[1]", 0, 4)+"}", 6), "the file holds 6"},
 		"wrong length":    {file("{"+entry("a", "F32", "[3]", 0, 4)+"}", 4), "needs 12 bytes"},

@@ -96,10 +96,12 @@ func TestDamagedCheckpointsAreSkipped(t *testing.T) {
 		damage func(dir string) error
 		want   string
 	}{
-		"no manifest":    {func(d string) error { return os.Remove(filepath.Join(d, ManifestFile)) }, ManifestFile},
-		"torn manifest":  {func(d string) error { return os.Truncate(filepath.Join(d, ManifestFile), 40) }, "unexpected EOF"},
-		"missing file":   {func(d string) error { return os.Remove(filepath.Join(d, "sub", "b.bin")) }, "b.bin: no such file"},
-		"truncated file": {func(d string) error { return os.Truncate(filepath.Join(d, "a.bin"), 5) }, "a.bin: it has 5 bytes, 10 were written"},
+		"no manifest":   {func(d string) error { return os.Remove(filepath.Join(d, ManifestFile)) }, ManifestFile},
+		"torn manifest": {func(d string) error { return os.Truncate(filepath.Join(d, ManifestFile), 40) }, "unexpected EOF"},
+		"missing file": {func(d string) error { return os.Remove(filepath.Join(d, "sub", "b.bin")) },
+			"b.bin: no such file"},
+		"truncated file": {func(d string) error { return os.Truncate(filepath.Join(d, "a.bin"), 5) },
+			"a.bin: it has 5 bytes, 10 were written"},
 		"flipped bit": {func(d string) error {
 			return os.WriteFile(filepath.Join(d, "a.bin"), []byte("\x02\x02\x02\x02\x03\x02\x02\x02\x02\x02"), 0o666)
 		}, "a.bin: its SHA-256 is"},
@@ -281,7 +283,8 @@ func TestFullDisk(t *testing.T) {
 	if len(lines) != 3 {
 		t.Fatalf("%q", lines)
 	}
-	for i, want := range []string{"saving checkpoint step-2 in " + root, "writing " + root, "x.safetensors: tensor \"t\""} {
+	for i, want := range []string{"saving checkpoint step-2 in " + root, "writing " + root,
+		"x.safetensors: tensor \"t\""} {
 		if !strings.Contains(lines[i], want) || !strings.Contains(lines[i], syscall.EFBIG.Error()) {
 			t.Errorf("error %q, want %q in it", lines[i], want)
 		}

@@ -76,7 +76,8 @@ func TestHubCache(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for hash, name := range map[string]string{"aa": "model-00001-of-00002.safetensors", "bb": "model-00002-of-00002.safetensors", "cc": IndexFile} {
+	for hash, name := range map[string]string{"aa": "model-00001-of-00002.safetensors",
+		"bb": "model-00002-of-00002.safetensors", "cc": IndexFile} {
 		if err := os.Rename(filepath.Join(source, name), filepath.Join(blobs, hash)); err != nil {
 			t.Fatal(err)
 		}
@@ -130,13 +131,17 @@ func TestBrokenCheckpoints(t *testing.T) {
 		breakIt func(dir string)
 		want    string
 	}{
-		"no directory":    {func(d string) { os.RemoveAll(d) }, "no such file"},
-		"no index":        {func(d string) { os.Remove(filepath.Join(d, IndexFile)) }, "not a Hugging Face checkpoint"},
-		"missing shard":   {func(d string) { os.Remove(filepath.Join(d, "model-00001-of-00002.safetensors")) }, "the shard model-00001-of-00002.safetensors of model.safetensors.index.json"},
-		"missing tensor":  {func(d string) { writeIndex(t, d, map[string]string{"q": "model-00001-of-00002.safetensors"}) }, `"q" is listed`},
-		"outside":         {func(d string) { writeIndex(t, d, map[string]string{"q": "../model.safetensors"}) }, "not a file name"},
-		"empty index":     {func(d string) { writeIndex(t, d, nil) }, "weight_map"},
-		"truncated shard": {func(d string) { os.Truncate(filepath.Join(d, "model-00002-of-00002.safetensors"), 70) }, "model-00002-of-00002"},
+		"no directory": {func(d string) { os.RemoveAll(d) }, "no such file"},
+		"no index":     {func(d string) { os.Remove(filepath.Join(d, IndexFile)) }, "not a Hugging Face checkpoint"},
+		"missing shard": {func(d string) { os.Remove(filepath.Join(d, "model-00001-of-00002.safetensors")) },
+			"the shard model-00001-of-00002.safetensors of model.safetensors.index.json"},
+		"missing tensor": {func(d string) { writeIndex(t, d, map[string]string{"q": "model-00001-of-00002.safetensors"}) },
+			`"q" is listed`},
+		"outside": {func(d string) { writeIndex(t, d, map[string]string{"q": "../model.safetensors"}) },
+			"not a file name"},
+		"empty index": {func(d string) { writeIndex(t, d, nil) }, "weight_map"},
+		"truncated shard": {func(d string) { os.Truncate(filepath.Join(d, "model-00002-of-00002.safetensors"), 70) },
+			"model-00002-of-00002"},
 		"pickles": {func(d string) {
 			os.Rename(filepath.Join(d, IndexFile), filepath.Join(d, "pytorch_model.bin"))
 		}, "save_pretrained"},

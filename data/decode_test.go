@@ -145,7 +145,8 @@ func TestDamage(t *testing.T) {
 	for _, c := range []struct{ raw, want string }{
 		{"", "empty file"}, {"hello, world", "not a PNG, JPEG"}, {"\xff\xd8\xff\xe0", "truncated JPEG"},
 		{"RIFF\x04\x00\x00\x00WEBP", "WebP"}, {"\x00\x00\x00\x1cftypavif\x00\x00", "AVIF pictures are not read: convert"},
-		{"\x00\x00\x00\x0cjP  \r\n\x87\n", "JPEG 2000"}, {"\xff\x4f\xff\x51\x00", "JPEG 2000"}, {"\x00\x00\x00\x1cftypheic\x00\x00", "HEIC"}, {"II*\x00\xff\xff\xff\x7f", "TIFF"}, {string(header(0, 5)), "PNG"},
+		{"\x00\x00\x00\x0cjP  \r\n\x87\n", "JPEG 2000"}, {"\xff\x4f\xff\x51\x00", "JPEG 2000"},
+		{"\x00\x00\x00\x1cftypheic\x00\x00", "HEIC"}, {"II*\x00\xff\xff\xff\x7f", "TIFF"}, {string(header(0, 5)), "PNG"},
 	} {
 		if _, err := Decode([]byte(c.raw), Limits{}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q in it", c.raw, err, c.want)

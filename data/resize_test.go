@@ -66,7 +66,8 @@ func TestResizeIsPillows(t *testing.T) {
 }
 
 func BenchmarkResize(b *testing.B) {
-	for _, s := range [][4]int{{1024, 768, 512, 512}, {512, 512, 1024, 1024}, {4000, 3000, 336, 336}, {512, 512, 336, 336}} {
+	for _, s := range [][4]int{{1024, 768, 512, 512}, {512, 512, 1024, 1024}, {4000, 3000, 336, 336},
+		{512, 512, 336, 336}} {
 		p := noise(s[0], s[1])
 		b.Run(fmt.Sprintf("%dx%d-%dx%d", s[0], s[1], s[2], s[3]), func(b *testing.B) {
 			for b.Loop() {

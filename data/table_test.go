@@ -132,8 +132,10 @@ func TestTextTables(t *testing.T) {
 			Instruction: "two\nlines",
 		},
 	}
-	first := `{"id": 1, "source": "a.png", "edit": {"path": "b.png"}, "instruction": "say \"hi\", twice", "label": 0.5, "other": [1, {}]}`
-	second := `{"id": "x", "source": {"bytes": "YWJj", "path": "c.png"}, "edit": "d.png", "instruction": "two\nlines", "label": null}`
+	first := `{"id": 1, "source": "a.png", "edit": {"path": "b.png"}, "instruction": "say \"hi\", twice", "label": ` +
+		`0.5, "other": [1, {}]}`
+	second := `{"id": "x", "source": {"bytes": "YWJj", "path": "c.png"}, "edit": "d.png", "instruction": "two\nlines", ` +
+		`"label": null}`
 	for name, text := range map[string]string{
 		"lines.jsonl":    first + "\n\n  \r\n" + second,
 		"lines.txt":      "\ufeff" + first + "\r\n" + second + "\r\n",
@@ -145,7 +147,8 @@ func TestTextTables(t *testing.T) {
 		}
 	}
 	want[1].Source = Image{Path: "c.png"}
-	table := "\ufeffid,source,edit,text,label,other\n1,a.png,b.png,\"say \"\"hi\"\", twice\",0.5,\n\nx,c.png,d.png,\"two\nlines\",,1\n"
+	table := "\ufeffid,source,edit,text,label,other\n1,a.png,b.png,\"say \"\"hi\"\", " +
+		"twice\",0.5,\n\nx,c.png,d.png,\"two\nlines\",,1\n"
 	got := rows(t, open(t, write(t, "t.csv", table), WithColumns(map[string]string{"instruction": "text"})))
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("csv: %s", d)
@@ -176,7 +179,8 @@ func TestTableErrors(t *testing.T) {
 		{"t.jsonl", `{"source": null, "edit": "b", "instruction": ""}`, `t.jsonl:1: column "source" is null`},
 		{"t.jsonl", `{"source": 5, "edit": "b", "instruction": ""}`, `column "source": want a picture`},
 		{"t.jsonl", `{"source": {"bytes": "!"}, "edit": "b", "instruction": ""}`, `column "source": bytes: want base64`},
-		{"t.jsonl", `{"source": "a", "edit": "b", "instruction": "c", "label": "good"}`, `column "label": want a number, have "good"`},
+		{"t.jsonl", `{"source": "a", "edit": "b", "instruction": "c", "label": "good"}`,
+			`column "label": want a number, have "good"`},
 		{"t.jsonl", `{"source": "a", "edit": "b", "instruction": "c", "label": 7}`, "label 7 is outside 0..1"},
 		{"t.json", "[" + good + ", 5]", "t.json: row 2: "},
 		{"t.json", "[" + good, "EOF"},

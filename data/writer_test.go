@@ -195,12 +195,14 @@ func TestPassThrough(t *testing.T) {
 	text := write(
 		t,
 		"t.jsonl",
-		`{"source":"a","z":1.50,"b":[1,{"c":null}],"instruction":"i","edit":{"path":"p","bytes":"YQ=="},"n":12345678901234567890}
+		`{"source":"a","z":1.50,"b":[1,{"c":null}],"instruction":"i","edit":{"path":"p","bytes":"YQ=="},`+
+			`"n":12345678901234567890}
 {"edit":"q","new":true,"score":"old","source":"<b>","z":2,"mixed":1}
 {"mixed":"text"}
 `,
 	)
-	want := `{"source":"a","z":1.50,"b":[1,{"c":null}],"instruction":"i","edit":{"path":"p","bytes":"YQ=="},"n":12345678901234567890,"score":7.5,"error":null}
+	want := `{"source":"a","z":1.50,"b":[1,{"c":null}],"instruction":"i","edit":{"path":"p","bytes":"YQ=="},` +
+		`"n":12345678901234567890,"score":7.5,"error":null}
 {"edit":"q","new":true,"score":7.5,"source":"<b>","z":2,"mixed":1,"error":null}
 {"mixed":"text","score":7.5,"error":null}
 `
@@ -214,7 +216,9 @@ func TestPassThrough(t *testing.T) {
 	}
 	back := score(table, FormatJSONL)
 	raw, _ := os.ReadFile(back.Path())
-	if got, want := strings.Split(string(raw), "\n")[1], `{"source":"<b>","z":2,"b":null,"instruction":null,"edit":{"bytes":null,"path":"q"},"n":null,"new":true,"mixed":"1","score":7.5,"error":null}`; got != want {
+	if got, want := strings.Split(string(raw), "\n")[1],
+		`{"source":"<b>","z":2,"b":null,"instruction":null,"edit":{"bytes":null,"path":"q"},`+
+			`"n":null,"new":true,"mixed":"1","score":7.5,"error":null}`; got != want {
 		t.Errorf("JSONL to Parquet to JSONL:\n%s\n%s", got, want)
 	}
 

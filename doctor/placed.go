@@ -48,7 +48,7 @@ func (d *doctor) place(ctx context.Context) error {
 		d.o.Note("looking where nodes run, in " + dtype)
 		prefix := filepath.Join(d.folder, "profile-"+dtype)
 		var graphs []*onnx.Model
-		w := way{device: d.Device, dtype: dtype, profile: prefix, steps: 1, opened: func(_ string, m *onnx.Model) {
+		w := way{device: d.Device, dtype: dtype, profile: prefix, steps: 1, onGraph: func(_ string, m *onnx.Model) {
 			graphs = append(graphs, m)
 		}}
 		if _, err := d.train(ctx, w); err != nil {

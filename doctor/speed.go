@@ -49,7 +49,7 @@ func (d *doctor) speed(w way, t *traced) {
 	d.Speed = append(d.Speed, s)
 }
 
-// measure finds the device's own pace, and the share of it that training has.
+// measure finds the device's own rate, and the share of it that training has.
 func (d *doctor) measure(ctx context.Context) error {
 	peaks := map[string]float64{}
 	for i := range d.Speed {

@@ -35,7 +35,7 @@ type way struct {
 	recompute     bool
 	alone         bool // pair by pair
 	profile       string
-	opened        func(graph string, m *onnx.Model)
+	onGraph       func(graph string, m *onnx.Model)
 	steps         int
 }
 

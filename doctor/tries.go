@@ -32,7 +32,7 @@ func (w way) of(blocks int) model.Options {
 	if w.alone {
 		blocks = 0
 	}
-	return model.Options{Device: w.device, Profile: w.profile, Opened: w.opened, Cache: 1 << 30, Blocks: blocks}
+	return model.Options{Device: w.device, Profile: w.profile, OnGraph: w.onGraph, Cache: 1 << 30, Blocks: blocks}
 }
 
 // scorer makes the scorer that steps train: an adapter that is no longer at its beginning, so that all of it has

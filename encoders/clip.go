@@ -27,13 +27,11 @@ func (c *towerConfig) vit(key string) *model.ViT {
 
 // read reads the keys that all towers have.
 func (c *towerConfig) read(o *strictjson.Object, dropouts ...string) {
-	for key, into := range map[string]*int{"hidden_size": &c.Hidden, "num_hidden_layers": &c.Layers,
-		"num_attention_heads": &c.Heads} {
-		if o.Get(key, into); *into < 1 {
-			o.Failf(key, "%d is not positive", *into)
-			*into = 1
-		}
-	}
+	model.ReadSizes(o, map[string]*int{
+		"hidden_size":         &c.Hidden,
+		"num_hidden_layers":   &c.Layers,
+		"num_attention_heads": &c.Heads,
+	})
 	if c.Hidden%c.Heads != 0 {
 		o.Failf("hidden_size", "%d attention heads do not share a width of %d evenly", c.Heads, c.Hidden)
 	}

@@ -57,15 +57,9 @@ func adiee(o *Options) (*judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	head := model.DimensionConfig{Hidden: m.hidden, Activation: "relu"}
-	switch m.outputs {
-	case 1:
-		head.Outputs, head.Scale = model.OutputValue, []float64{0, 10}
-	case 3:
-		head.Outputs, head.Values = model.OutputClasses, []float64{0, 0.5, 1}
-	default:
-		return nil, fmt.Errorf("%s: %s has %d outputs; 1 (regression) and 3 (classes) are known", w.Dir(), adieeHead,
-			m.outputs)
+	head, err := m.adieeDimension()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", w.Dir(), err)
 	}
 	pass := model.PassConfig{
 		Name: "success", Pictures: []string{model.Concat}, Prompt: model.Text(question), Token: adieeToken,
@@ -93,6 +87,20 @@ func adiee(o *Options) (*judge, error) {
 	}}
 	state := &model.ScorerState{Config: config, Tensors: tensors}
 	return &judge{state, adieeCard, warnings}, unreadHeads(w, map[string]string{"": adieeHead})
+}
+
+// adieeDimension is what the outputs mean.
+func (m mlp) adieeDimension() (d model.DimensionConfig, err error) {
+	d = model.DimensionConfig{Hidden: m.hidden, Activation: "relu"}
+	switch m.outputs {
+	case 1:
+		d.Outputs, d.Scale = model.OutputValue, []float64{0, 10}
+	case 3:
+		d.Outputs, d.Values = model.OutputClasses, []float64{0, 0.5, 1}
+	default:
+		err = fmt.Errorf("%s has %d outputs; 1 (regression) and 3 (classes) are known", adieeHead, m.outputs)
+	}
+	return d, err
 }
 
 // readADIEE reads the configuration, and flags, which count more.

@@ -75,7 +75,7 @@ func TestPassesTrain(t *testing.T) {
 			}
 			return out
 		}
-		far := make([]losses.Item, len(cases)) // so far away that every edit has the same slope
+		far := make([]losses.Item, len(cases)) // so far away that every edit has the same derivative
 		for i := range far {
 			far[i] = losses.Item{Edits: []int{i}, Label: 100, Weight: 1 / float64(len(cases))}
 		}

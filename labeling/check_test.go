@@ -91,7 +91,8 @@ func TestOwnSplit(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := filepath.Join(t.TempDir(), "rows.csv")
-	text := "source,edit,instruction,split\nastronaut.png,astronaut_purple.png,x,test\nchelsea.png,chelsea_mirror.png,x,0.7\n" +
+	text := "source,edit,instruction,split\nastronaut.png,astronaut_purple.png,x,test\n" +
+		"chelsea.png,chelsea_mirror.png,x,0.7\n" +
 		"coffee.png,coffee_blur.png,x,\n"
 	if err := os.WriteFile(rows, []byte(text), 0o666); err != nil {
 		t.Fatal(err)
@@ -141,7 +142,8 @@ func TestForeignPictureOnAnotherSide(t *testing.T) {
 	c := load(
 		t,
 		fmt.Sprintf(
-			"out: out\nprofile: adiee-released\nseed: 3\nchains: {foreign: 2}\nsources:\n  - {layout: magicbrush, path: %s, pictures: %s, chains: true, split: own}\n",
+			"out: out\nprofile: adiee-released\nseed: 3\nchains: {foreign: 2}\nsources:\n  - {layout: magicbrush, path: %s, "+
+				"pictures: %s, chains: true, split: own}\n",
 			chains,
 			dir,
 		),

@@ -287,7 +287,7 @@ func (as *sameness) holds(window, whole *plane) bool {
 			alike++
 		}
 	}
-	if float64(alike) < as.blocks*float64(as.few) { // there are too few, however many show something
+	if float64(alike) < as.blocks*float64(as.least) { // there are too few, however many show something
 		return false
 	}
 	fineA, fineB := detail(window), detail(whole)
@@ -308,7 +308,7 @@ func (as *sameness) holds(window, whole *plane) bool {
 			fp, fq = append(fp, fineA[at:at+side]...), append(fq, fineB[at:at+side]...)
 		}
 	}
-	return blocks >= as.few && float64(agree) >= as.blocks*float64(blocks) &&
+	return blocks >= as.least && float64(agree) >= as.blocks*float64(blocks) &&
 		correlation(p, q) >= as.whole && correlation(fp, fq) >= as.detail
 }
 

@@ -149,7 +149,8 @@ max_bad: 2
 	all := strings.Join(problems.Problems(), "\n")
 	for _, want := range []string{"out:", ":1:", "profile:", "sources[0].layout", "sources[1].path", "sources[1].columns",
 		"sources[2].label_range",
-		"sources[3].name", "rules.join", "rules.clip_i", "rules.order", "chains.samples", "encoders.device", "encoders.clip", "split.validation",
+		"sources[3].name", "rules.join", "rules.clip_i", "rules.order", "chains.samples", "encoders.device", "encoders.clip",
+		"split.validation",
 		"picture: unknown key (did you mean pictures?)", "max_bad"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no word of %s in\n%s", want, all)
@@ -303,7 +304,8 @@ func TestSplitOfNearCopies(t *testing.T) {
 		c := load(
 			t,
 			fmt.Sprintf(
-				"out: out\nprofile: adiee-released\nsources:\n  - {layout: table, path: %s, pictures: %s}\nsplit: {validation: 0.5}\n",
+				"out: out\nprofile: adiee-released\nsources:\n  - {layout: table, path: %s, pictures: %s}\nsplit: {validation: "+
+					"0.5}\n",
 				filepath.Join(dir, "rows.csv"),
 				dir,
 			),

@@ -228,18 +228,18 @@ func (m *merger) survey(ctx context.Context) error {
 		m.report.LargestScene = max(m.report.LargestScene, sc.rows)
 	}
 	m.report.Scenes = len(m.perScene)
-	return m.demanded(ctx)
+	return m.applyWantedSplits(ctx)
 }
 
-// demanded gives scenes the splits that data sets demand, if any does.
-func (m *merger) demanded(ctx context.Context) error {
+// applyWantedSplits gives scenes the splits that data sets ask for, if any does.
+func (m *merger) applyWantedSplits(ctx context.Context) error {
 	any, foreign := false, slices.ContainsFunc(m.outcomes, func(f outcome) bool { return f.foreign >= 0 })
 	for _, s := range m.job.Config.Sources {
 		any = any || s.Split != ""
 	}
 	if any {
 		err := m.rows(ctx, func(i int, e entry) error {
-			if want := m.demand(e); want != "" {
+			if want := m.wantedSplit(e); want != "" {
 				sc := m.perScene[m.outcomes[i].scene]
 				// Held-out data stay whole: what is also in them leaves the training data, not the other way round.
 				if sc.fixed == "" || sc.fixed == splitTrain || want != splitTrain && want < sc.fixed {
@@ -263,7 +263,7 @@ func (m *merger) demanded(ctx context.Context) error {
 			other = m.splits[f.foreign]
 		}
 		var reason string
-		if want := m.demand(e); want != "" && want != have {
+		if want := m.wantedSplit(e); want != "" && want != have {
 			reason = "a picture of its scene is in split " + have
 		} else if other != "" && other != have {
 			reason = "its foreign picture is in split " + other + ", and its scene in " + have
@@ -277,8 +277,8 @@ func (m *merger) demanded(ctx context.Context) error {
 	})
 }
 
-// demand is the split that a row's data set asks for, "" if it leaves that to the program.
-func (m *merger) demand(e entry) string {
+// wantedSplit is the split that a row's data set asks for, "" if it leaves that to the program.
+func (m *merger) wantedSplit(e entry) string {
 	s := m.job.Config.Sources[e.source].Split
 	if s == splitOwn {
 		return e.Row.Split
@@ -310,7 +310,7 @@ func (m *merger) row(e entry) error {
 	r := e.Row
 	f := outcome{foreign: -1, drop: true}
 	defer func() { m.outcomes = append(m.outcomes, f) }()
-	if want := m.demand(e); m.job.Config.Sources[e.source].Split == splitOwn && want != "" &&
+	if want := m.wantedSplit(e); m.job.Config.Sources[e.source].Split == splitOwn && want != "" &&
 		!slices.Contains(splitNames, want) {
 		m.report.Rows--
 		return m.bad(e, r.ID, fmt.Sprintf("split %q is none of %v: map another column, or name the split of all its rows",

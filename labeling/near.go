@@ -39,7 +39,7 @@ type sameness struct {
 	distance int     // of their hashes, at most
 	block    float64 // correlation of a block that is the same in both, at least
 	blocks   float64 // share of the blocks that are the same
-	few      int     // blocks that are compared at least
+	least    int     // blocks that are compared at least
 	whole    float64 // correlation of all blocks that are the same
 	detail   float64 // and of what is finer in them than 5 x 5 pixels
 	windows  bool    // one may be a part of the other

@@ -94,7 +94,8 @@ func TestCheckReport(t *testing.T) {
 	}
 	c := load(
 		t,
-		"out: out\nsources: [{layout: table, path: "+dir+"/t.csv, columns: {source: before}}, {layout: adiee-magicbrush, path: FIXTURES/adiee}]\n",
+		"out: out\nsources: [{layout: table, path: "+dir+"/t.csv, columns: {source: before}}, {layout: adiee-magicbrush, "+
+			"path: FIXTURES/adiee}]\n",
 	)
 	r, err := Check(t.Context(), c, 100)
 	if err != nil {

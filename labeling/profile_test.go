@@ -93,13 +93,15 @@ func checkpoint(t *testing.T, config string) string {
 func TestMixes(t *testing.T) {
 	base16 := checkpoint(
 		t,
-		`{"model_type": "clip", "projection_dim": 512, "vision_config": {"hidden_size": 768, "num_hidden_layers": 12, "patch_size": 16}}`,
+		`{"model_type": "clip", "projection_dim": 512, "vision_config": {"hidden_size": 768, "num_hidden_layers": 12, `+
+			`"patch_size": 16}}`,
 	)
 	short16 := checkpoint(t, `{"model_type": "clip", "vision_config": {"patch_size": 16}}`) // the rest are defaults
 	base32 := checkpoint(t, `{"model_type": "clip", "vision_config": {}}`)
 	large := checkpoint(
 		t,
-		`{"model_type": "clip", "projection_dim": 768, "vision_config": {"hidden_size": 1024, "num_hidden_layers": 24, "patch_size": 14, "projection_dim": 768}}`,
+		`{"model_type": "clip", "projection_dim": 768, "vision_config": {"hidden_size": 1024, "num_hidden_layers": 24, `+
+			`"patch_size": 14, "projection_dim": 768}}`,
 	)
 	dino := checkpoint(
 		t,
@@ -116,7 +118,8 @@ func TestMixes(t *testing.T) {
 		{"other patches", fmt.Sprintf("profile: adiee-released\nencoders: {clip: %s, dino: %s}\n", base32, dino),
 			[]string{"measured with clip-vit-base-patch16, and encoders.clip is clip of 12 layers, width 768, patches of 32"}},
 		{"larger", fmt.Sprintf("profile: adiee-released\nencoders: {clip: %s, dino: %s}\n", large, registers),
-			[]string{"encoders.clip is clip of 24 layers", "measured with dinov2-base, and encoders.dino is dinov2_with_registers"}},
+			[]string{"encoders.clip is clip of 24 layers",
+				"measured with dinov2-base, and encoders.dino is dinov2_with_registers"}},
 		{"percentiles go with any", fmt.Sprintf("profile: adiee-paper\nencoders: {clip: %s, dino: %s}\n", large, registers),
 			nil},
 		{"another definition", "profile: adiee-released\nencoders: {clip_d: unit}\n",
@@ -149,7 +152,8 @@ func TestGivenMixes(t *testing.T) {
 		{"adiee-released", "adiee-released/1 + rules.weak", "", ""},
 		{"adiee-released", "", "profile: adiee-released, ", ""},
 		{"adiee-released", "", "", "nobody says how they were measured"},
-		{"adiee-released", "assay/1", "", "profiles are mixed: 1 rows of source \"t\" bring similarities of assay/1 (CLIP-D unit)"},
+		{"adiee-released", "assay/1", "",
+			"profiles are mixed: 1 rows of source \"t\" bring similarities of assay/1 (CLIP-D unit)"},
 		{"adiee-released", "adiee-released/1 with similarities of assay/1", "", "bring similarities of assay/1"},
 		{"adiee-released", "assay/9", "", "profile assay has version 1 here"},
 	} {
@@ -203,7 +207,8 @@ func TestAccounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "10: 3 labelled, 4 without a label (its CLIP-D is not known, and no rule applies 1; no rule applies 1; none of its similarities is known 2), 2 skipped (bad 2), 1 duplicates"
+	want := "10: 3 labelled, 4 without a label (its CLIP-D is not known, and no rule applies 1; no rule applies 1; " +
+		"none of its similarities is known 2), 2 skipped (bad 2), 1 duplicates"
 	if r.Samples.String() != want {
 		t.Errorf("samples %s\nwant    %s\n%+v", &r.Samples, want, r.Examples)
 	}

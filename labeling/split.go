@@ -51,7 +51,7 @@ func (s *scenes) join(a, b int32) {
 // scene is what the split needs to know of one.
 type scene struct {
 	rows  int
-	fixed string // the split that a data set demands; "": none
+	fixed string // the split that a data set asks for; "": none
 }
 
 // Splits of rows.
@@ -64,7 +64,7 @@ const (
 // splitNames are the words that data sets use for splits. Any other word in their column is no split.
 var splitNames = []string{splitTrain, splitValidation, "val", "dev", "test"}
 
-// assign gives every scene (by its root) a split. What its data set demands goes first. Of the others, in the order of
+// assign gives every scene (by its root) a split. What its data set asks for goes first. Of the others, in the order of
 // a hash of their names and the seed, those go to validation that fit into the share of the rows. One does in any case,
 // if it has at most half of the rows. The rest is train.
 func (s *scenes) assign(all map[int32]*scene, share float64, seed uint64) map[int32]string {

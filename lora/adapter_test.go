@@ -93,9 +93,10 @@ func TestOlderSpellings(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, spelling := range []struct{ from, to, regex string }{
-		{"model.model.language_model.layers", "model.language_model.model.layers", oldRegex},            // LLaVA
-		{"model.model.language_model.layers", "model.model.layers", `model\\.layers\\..*_proj`},         // Qwen
-		{"weight", "default.weight", `.*language_model.*\\.(q|k|v|o|gate|up|down)_proj`},                // with the adapter's name
+		{"model.model.language_model.layers", "model.language_model.model.layers", oldRegex},    // LLaVA
+		{"model.model.language_model.layers", "model.model.layers", `model\\.layers\\..*_proj`}, // Qwen
+		// with the adapter's name
+		{"weight", "default.weight", `.*language_model.*\\.(q|k|v|o|gate|up|down)_proj`},
 		{"model.language_model", "model.language_model", `(?P<a>.*)language_model.*(\\w|\\.)+_proj\\Z`}, // as now
 	} {
 		config := func(s string) string {
@@ -139,21 +140,30 @@ func TestBrokenAdapters(t *testing.T) {
 		config, rename func(string) string
 		want           []string
 	}{
-		"no B":          {same, func(s string) string { return drop(s, q0+"B.weight") }, []string{q0 + `B.weight" is missing`}},
-		"no A":          {same, func(s string) string { return drop(s, q0+"A.weight") }, []string{q0 + `A.weight" is missing`}},
-		"no pair":       {same, func(s string) string { return drop(drop(s, q0+"A.weight"), q0+"B.weight") }, []string{"missing tensor", q0 + `A.weight`}},
-		"base weight":   {same, func(s string) string { return strings.Replace(s, q0+"A", "lm_head", 1) }, []string{`unexpected tensor "lm_head.weight"`}},
-		"DoRA":          {same, func(s string) string { return strings.Replace(s, q0+"A.weight", q0+"magnitude_vector", 1) }, []string{"unexpected tensor", "magnitude_vector"}},
-		"other rank":    {func(s string) string { return strings.Replace(s, `"r": 8`, `"r": 4`, 1) }, same, []string{q0 + `A.weight": shape (8, 64), but adapter_config.json says rank 4`}},
-		"fewer targets": {func(s string) string { return strings.Replace(s, "q_proj|", "", 1) }, same, []string{"does not select model.language_model.layers.0.self_attn.q_proj"}},
+		"no B": {same, func(s string) string { return drop(s, q0+"B.weight") },
+			[]string{q0 + `B.weight" is missing`}},
+		"no A": {same, func(s string) string { return drop(s, q0+"A.weight") },
+			[]string{q0 + `A.weight" is missing`}},
+		"no pair": {same, func(s string) string { return drop(drop(s, q0+"A.weight"), q0+"B.weight") },
+			[]string{"missing tensor", q0 + `A.weight`}},
+		"base weight": {same, func(s string) string { return strings.Replace(s, q0+"A", "lm_head", 1) },
+			[]string{`unexpected tensor "lm_head.weight"`}},
+		"DoRA": {same, func(s string) string { return strings.Replace(s, q0+"A.weight", q0+"magnitude_vector", 1) },
+			[]string{"unexpected tensor", "magnitude_vector"}},
+		"other rank": {func(s string) string { return strings.Replace(s, `"r": 8`, `"r": 4`, 1) }, same,
+			[]string{q0 + `A.weight": shape (8, 64), but adapter_config.json says rank 4`}},
+		"fewer targets": {func(s string) string { return strings.Replace(s, "q_proj|", "", 1) }, same,
+			[]string{"does not select model.language_model.layers.0.self_attn.q_proj"}},
 		"no such layer": {same, func(s string) string {
 			return strings.Replace(s, "layers.0.self_attn.q_proj", "layers.9.self_attn.q_proj", 1)
 		},
 			[]string{"the backbone has no linear layer model.language_model.layers.9.self_attn.q_proj", "missing tensor"}},
 		"other shape": {same, func(s string) string {
-			swap := strings.NewReplacer("layers.0.mlp.gate_proj", "layers.0.mlp.down_proj", "layers.0.mlp.down_proj", "layers.0.mlp.gate_proj")
+			swap := strings.NewReplacer("layers.0.mlp.gate_proj", "layers.0.mlp.down_proj", "layers.0.mlp.down_proj",
+				"layers.0.mlp.gate_proj")
 			return swap.Replace(s)
-		}, []string{`layers.0.mlp.gate_proj.lora_A.weight": shape (8, 160), want (8, 64)`, `gate_proj.lora_B.weight": shape (64, 8), want (160, 8)`}},
+		}, []string{`layers.0.mlp.gate_proj.lora_A.weight": shape (8, 160), want (8, 64)`,
+			`gate_proj.lora_B.weight": shape (64, 8), want (160, 8)`}},
 	} {
 		a, err := Load(rewrite(t, from, c.config, c.rename))
 		if err == nil {
@@ -170,7 +180,8 @@ func TestBrokenAdapters(t *testing.T) {
 		t.Errorf("no adapter: %v", err)
 	}
 	config := []byte(readFile(t, from, ConfigFile))
-	for _, file := range []struct{ name, want string }{{ConfigFile, WeightsFile + " is missing"}, {"adapter_model.bin", "pickle"}} {
+	for _, file := range []struct{ name, want string }{{ConfigFile, WeightsFile + " is missing"},
+		{"adapter_model.bin", "pickle"}} {
 		if err := os.WriteFile(filepath.Join(dir, file.name), config, 0o666); err != nil {
 			t.Fatal(err)
 		}

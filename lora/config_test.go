@@ -30,7 +30,8 @@ func parsed(t *testing.T, text string) (object map[string]any) {
 
 // TestConfigIsRewrittenAsPEFTWroteIt covers every field: those that are taken into members, and those kept as they are.
 func TestConfigIsRewrittenAsPEFTWroteIt(t *testing.T) {
-	for _, dir := range []string{"../testdata/oracle/llavanext/scorer", "../testdata/oracle/llavanext/scorer_adiee", "testdata/adapter"} {
+	for _, dir := range []string{"../testdata/oracle/llavanext/scorer", "../testdata/oracle/llavanext/scorer_adiee",
+		"testdata/adapter"} {
 		c, err := LoadConfig(dir)
 		if err != nil {
 			t.Fatal(err)
@@ -81,8 +82,10 @@ func TestNewConfigIsWhatPEFTWrites(t *testing.T) {
 
 // TestOtherVersions reads a file of an old PEFT and one with fields that nobody knows yet, and changes them.
 func TestOtherVersions(t *testing.T) {
-	old := `{"base_model_name_or_path": "a/b", "bias": "none", "fan_in_fan_out": null, "inference_mode": true, "init_lora_weights": true,
-	 "lora_alpha": 16.0, "lora_dropout": 5e-2, "modules_to_save": null, "peft_type": "LORA", "r": 8, "target_modules": ["q_proj", "v_proj"],
+	old := `{"base_model_name_or_path": "a/b", "bias": "none", "fan_in_fan_out": null, "inference_mode": true,
+	 "init_lora_weights": true,
+	 "lora_alpha": 16.0, "lora_dropout": 5e-2, "modules_to_save": null, "peft_type": "LORA", "r": 8,
+	 "target_modules": ["q_proj", "v_proj"],
 	 "task_type": "CAUSAL_LM", "auto_mapping": {"b": [1, 2.50], "a": "\u00e9"}, "zeta": false, "eta": [],
 	 "layers_to_transform": 3}`
 	c, err := ParseConfig([]byte(old))

@@ -13,7 +13,8 @@ func FuzzConfig(f *testing.F) {
 	x.Add(fuzzing.Files(f, 4<<10, "testdata/*/adapter_config.json")...)
 	x.Add(
 		[]byte(
-			`{"r": 8, "lora_alpha": 16.5, "target_modules": ["q_proj"], "rank_pattern": {"a": 2, "a": 3}, "layers_to_transform": 3}`,
+			`{"r": 8, "lora_alpha": 16.5, "target_modules": ["q_proj"], "rank_pattern": {"a": 2, "a": 3}, ` +
+				`"layers_to_transform": 3}`,
 		),
 	)
 	x.Run(func(t testing.TB, raw []byte) {

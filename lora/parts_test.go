@@ -25,10 +25,13 @@ func TestPartsKeepToThemselves(t *testing.T) {
 			}
 		}
 		slices.Sort(linear)
-		for _, targets := range []Names{{List: []string{"q_proj", "v_proj", "qkv"}}, {Regex: allLinear}, {List: []string{"linear_2", "fc1", "0", "up_proj"}}} {
-			for _, exclude := range []Names{{}, {List: []string{"v_proj", "layers.0.mlp.up_proj"}}, {Regex: `(?i).*\.0\..*PROJ`}} {
+		for _, targets := range []Names{{List: []string{"q_proj", "v_proj", "qkv"}}, {Regex: allLinear},
+			{List: []string{"linear_2", "fc1", "0", "up_proj"}}} {
+			for _, exclude := range []Names{{}, {List: []string{"v_proj", "layers.0.mlp.up_proj"}},
+				{Regex: `(?i).*\.0\..*PROJ`}} {
 				for spelling, rename := range spell {
-					for _, parts := range [][]string{{Language}, {Vision}, {Projector}, {Language, Projector}, {Vision, Projector}, {Language, Vision}, Parts()} {
+					for _, parts := range [][]string{{Language}, {Vision}, {Projector}, {Language, Projector}, {Vision, Projector},
+						{Language, Vision}, Parts()} {
 						c := NewConfig(4, 8, targets)
 						c.Exclude = exclude
 						want := selected(t, c, linear, rename, func(module string) bool { return slices.Contains(parts, Part(module)) })

@@ -109,7 +109,7 @@ func (t *term) times(a string, v float64) string {
 func (t *term) square(a string) string   { return t.mul(a, a) }
 func (t *term) oneMinus(a string) string { return t.sub(t.num(1), a) }
 
-// softplus is log(1 + e^x), without overflow, and with the slope 1/2 at 0. ONNX Runtime has the operator in float32
+// softplus is log(1 + e^x), without overflow, and with derivative 1/2 at 0. ONNX Runtime has the operator in float32
 // only.
 func (t *term) softplus(x string) string {
 	if t.dtype == onnx.Float {

@@ -169,19 +169,14 @@ func ParseText(o *strictjson.Object, kinds ...string) TextConfig {
 	}
 	c := k.defaults
 	c.ModelType = kind
-	for key, into := range map[string]*int{
+	ReadSizes(o, map[string]*int{
 		"hidden_size":             &c.Hidden,
 		"intermediate_size":       &c.Intermediate,
 		"num_hidden_layers":       &c.Layers,
 		"num_attention_heads":     &c.Heads,
 		"vocab_size":              &c.Vocab,
 		"max_position_embeddings": &c.MaxPositions,
-	} {
-		if o.Get(key, into); *into < 1 {
-			o.Failf(key, "%d is not positive", *into)
-			*into = 1
-		}
-	}
+	})
 	if raw := o.Raw("num_key_value_heads"); string(raw) == "null" {
 		c.KVHeads = 0
 	}
@@ -317,4 +312,14 @@ func (c *TextConfig) longest(position int64) error {
 			"max_position_embeddings, %d, is not supported there", position, c.MaxPositions)
 	}
 	return nil
+}
+
+// ReadSizes reads numbers that must be positive. One that is not is reported, and 1 from here on.
+func ReadSizes(o *strictjson.Object, sizes map[string]*int) {
+	for key, into := range sizes {
+		if o.Get(key, into); *into < 1 {
+			o.Failf(key, "%d is not positive", *into)
+			*into = 1
+		}
+	}
 }

@@ -10,10 +10,10 @@ import (
 // fusion makes one number of the dimensions d, and says how it changes with each of them. sigma (may be nil) makes one
 // standard deviation of those of all dimensions.
 type fusion struct {
-	score  func(d, weights []float64) float64
-	slopes func(d, weights []float64) []float64
-	sigma  func(s, weights []float64) float64
-	linear bool // the slopes do not depend on d
+	score    func(d, weights []float64) float64
+	gradient func(d, weights []float64) []float64
+	sigma    func(s, weights []float64) float64
+	linear   bool // the gradient does not depend on d
 
 	// The same as nodes, [n] of d [n, dimensions], and of the logarithms of s; weights are [1, dimensions].
 	emit func(g *Graph, d, weights string) string
@@ -34,8 +34,8 @@ func unweighted(op string) func(g *Graph, x, _ string) string {
 // numbers; mu_1 + mu_2 with sqrt(sigma_1^2 + sigma_2^2).
 var fusions = map[string]fusion{
 	"mean": {
-		score:  func(d, _ []float64) float64 { return total(d) / float64(len(d)) },
-		slopes: func(d, _ []float64) []float64 { return each(d, func(int) float64 { return 1 / float64(len(d)) }) },
+		score:    func(d, _ []float64) float64 { return total(d) / float64(len(d)) },
+		gradient: func(d, _ []float64) []float64 { return each(d, func(int) float64 { return 1 / float64(len(d)) }) },
 		sigma: func(s, _ []float64) float64 {
 			logs := each(s, func(i int) float64 { return math.Log(s[i]) })
 			return math.Exp(total(logs) / float64(len(s)))
@@ -45,8 +45,8 @@ var fusions = map[string]fusion{
 		logs:   along("ReduceMean"),
 	},
 	"sum": {
-		score:  func(d, _ []float64) float64 { return total(d) },
-		slopes: func(d, _ []float64) []float64 { return each(d, func(int) float64 { return 1 }) },
+		score:    func(d, _ []float64) float64 { return total(d) },
+		gradient: func(d, _ []float64) []float64 { return each(d, func(int) float64 { return 1 }) },
 		sigma: func(s, _ []float64) float64 {
 			return math.Sqrt(total(each(s, func(i int) float64 { return s[i] * s[i] })))
 		},
@@ -58,14 +58,14 @@ var fusions = map[string]fusion{
 		},
 	},
 	"weights": {
-		score:  func(d, w []float64) float64 { return total(each(d, func(i int) float64 { return w[i] * d[i] })) },
-		slopes: func(d, w []float64) []float64 { return each(d, func(i int) float64 { return w[i] }) },
-		linear: true,
-		emit:   func(g *Graph, d, w string) string { return along("ReduceSum")(g, g.Op("Mul", d, w)) },
+		score:    func(d, w []float64) float64 { return total(each(d, func(i int) float64 { return w[i] * d[i] })) },
+		gradient: func(d, w []float64) []float64 { return each(d, func(i int) float64 { return w[i] }) },
+		linear:   true,
+		emit:     func(g *Graph, d, w string) string { return along("ReduceSum")(g, g.Op("Mul", d, w)) },
 	},
 	"min": {
 		score: func(d, _ []float64) float64 { return d[least(d)] },
-		slopes: func(d, _ []float64) []float64 {
+		gradient: func(d, _ []float64) []float64 {
 			return each(d, func(i int) float64 {
 				if i == least(d) {
 					return 1
@@ -78,22 +78,22 @@ var fusions = map[string]fusion{
 		logs:  along("ReduceMin"),
 	},
 	"product": {
-		score:  func(d, _ []float64) float64 { return product(d, -1) },
-		slopes: func(d, _ []float64) []float64 { return each(d, func(i int) float64 { return product(d, i) }) },
-		emit:   unweighted("ReduceProd"),
+		score:    func(d, _ []float64) float64 { return product(d, -1) },
+		gradient: func(d, _ []float64) []float64 { return each(d, func(i int) float64 { return product(d, i) }) },
+		emit:     unweighted("ReduceProd"),
 	},
 	"sqrt_product": {
 		score: func(d, _ []float64) float64 { return math.Sqrt(product(d, -1)) },
-		slopes: func(d, _ []float64) []float64 { // d sqrt(p)/d d_i = (p/d_i) / (2 sqrt(p))
+		gradient: func(d, _ []float64) []float64 { // d sqrt(p)/d d_i = (p/d_i) / (2 sqrt(p))
 			return each(d, func(i int) float64 { return product(d, i) / (2 * math.Sqrt(product(d, -1))) })
 		},
 		emit: func(g *Graph, d, _ string) string { return g.Op("Sqrt", along("ReduceProd")(g, d)) },
 	},
 }
 
-// fuse makes the score01 of the dimensions of all heads, and its slope with each of them. Its standard deviation is 0
+// fuse makes the score01 of the dimensions of all heads, and its derivative by each. Its standard deviation is 0
 // where there is none: of a fusion that defines none, or of heads that give none.
-func (c *ScorerConfig) fuse(dimensions, sigmas map[string]float64) (score, sigma float64, slopes map[string]float64,
+func (c *ScorerConfig) fuse(dimensions, sigmas map[string]float64) (score, sigma float64, gradient map[string]float64,
 	err error) {
 	f, how := c.Score, fusions[c.Score.Fusion]
 	d, s, all := make([]float64, len(f.Of)), make([]float64, len(f.Of)), true
@@ -104,9 +104,9 @@ func (c *ScorerConfig) fuse(dimensions, sigmas map[string]float64) (score, sigma
 	if score = how.score(d, f.Weights); math.IsNaN(score) || math.IsInf(score, 0) {
 		return 0, 0, nil, fmt.Errorf("the %s of %v, the dimensions %v, is no number", f.Fusion, d, f.Of)
 	}
-	slopes = map[string]float64{}
-	for i, v := range how.slopes(d, f.Weights) {
-		slopes[f.Of[i]] = v
+	gradient = map[string]float64{}
+	for i, v := range how.gradient(d, f.Weights) {
+		gradient[f.Of[i]] = v
 	}
 	switch {
 	case all && len(f.Of) == 1 && f.Fusion != "weights":
@@ -114,7 +114,7 @@ func (c *ScorerConfig) fuse(dimensions, sigmas map[string]float64) (score, sigma
 	case all && how.sigma != nil:
 		sigma = how.sigma(s, f.Weights)
 	}
-	return score, sigma, slopes, nil
+	return score, sigma, gradient, nil
 }
 
 func total(v []float64) (sum float64) {

@@ -145,9 +145,9 @@ func (h *DimensionConfig) expectation(p []float64) float64 {
 	return total(each(p, func(i int) float64 { return p[i] * h.Values[i] }))
 }
 
-// jointSequences are those of the choices, each with the slope of the score: d sum p_k v_k / d log l_k = p_k (v_k - s)
+// jointSequences are those of the choices, each with the score's derivative: d sum p_k v_k / d log l_k = p_k (v_k - s)
 // for p = softmax(log l) and its expectation s.
-func (s *Scorer) jointSequences(one *Sample, r Reading, slopes map[string]float64) (out []*sequence) {
+func (s *Scorer) jointSequences(one *Sample, r Reading, gradient map[string]float64) (out []*sequence) {
 	q := &s.config.Passes[one.pass]
 	h := s.config.joint(q)
 	p := h.probabilities(r.Outputs[q.Heads[0]])
@@ -158,7 +158,7 @@ func (s *Scorer) jointSequences(one *Sample, r Reading, slopes map[string]float6
 		out = append(out, &sequence{
 			Sample: &with,
 			joint:  true,
-			weight: -float32(slopes[q.Heads[0]] * p[k] * (h.Values[k] - mean)), // of each -log softmax
+			weight: -float32(gradient[q.Heads[0]] * p[k] * (h.Values[k] - mean)), // of each -log softmax
 		})
 	}
 	out[0].reading = r

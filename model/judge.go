@@ -205,8 +205,8 @@ func (s *Sample) saying(said []int64) *Sample {
 	return &out
 }
 
-// judgement fuses what was read of a sample, before any calibration. slopes are d Score01 / d dimension.
-func (s *Scorer) judgement(readings []Reading) (j Judgement, slopes map[string]float64, err error) {
+// judgement fuses what was read of a sample, before any calibration. gradient is d Score01 / d dimension.
+func (s *Scorer) judgement(readings []Reading) (j Judgement, gradient map[string]float64, err error) {
 	dimensions, sigmas := map[string]float64{}, map[string]float64{}
 	for _, r := range readings {
 		for name, z := range r.Outputs {
@@ -217,6 +217,6 @@ func (s *Scorer) judgement(readings []Reading) (j Judgement, slopes map[string]f
 		}
 	}
 	slices.SortFunc(j.Dimensions, func(a, b Dimension) int { return cmp.Compare(a.Name, b.Name) })
-	j.Score01, j.Sigma01, slopes, err = s.config.fuse(dimensions, sigmas)
-	return j, slopes, err
+	j.Score01, j.Sigma01, gradient, err = s.config.fuse(dimensions, sigmas)
+	return j, gradient, err
 }

@@ -93,12 +93,12 @@ dtype: float32
 	}
 }
 
-// TestFusions compares the slopes of every fusion with differences, and sigma with its formula.
+// TestFusions compares the gradient of every fusion with differences, and sigma with its formula.
 func TestFusions(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for name, f := range fusions {
 		d, w := []float64{rng.Float64() + .1, rng.Float64() + .1, rng.Float64() + .1}, []float64{.2, .5, -.3}
-		slopes := f.slopes(d, w)
+		gradient := f.gradient(d, w)
 		for i := range d {
 			const h = 1e-6
 			moved := func(by float64) float64 {
@@ -106,8 +106,8 @@ func TestFusions(t *testing.T) {
 				e[i] += by
 				return f.score(e, w)
 			}
-			if got := (moved(h) - moved(-h)) / (2 * h); math.Abs(got-slopes[i]) > 1e-6 {
-				t.Errorf("%s: slope %g with dimension %d, differences say %g", name, slopes[i], i, got)
+			if got := (moved(h) - moved(-h)) / (2 * h); math.Abs(got-gradient[i]) > 1e-6 {
+				t.Errorf("%s: derivative %g with dimension %d, differences say %g", name, gradient[i], i, got)
 			}
 		}
 	}

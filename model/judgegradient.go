@@ -13,18 +13,18 @@ import (
 // sequence is a pass of one of several samples, on its way to a gradient.
 type sequence struct {
 	*Sample
-	slopes   []float32 // d score / d dimension, heads sorted by name
-	joint    bool      // a choice of joint ones: then
-	weight   float32   // is d score / d (-log softmax) of each of its tokens
-	reading  Reading
-	gradient []float32 // d score / d pixel_values, picture by picture
+	dimensions []float32 // d score / d dimension, heads sorted by name
+	joint      bool      // a choice of joint ones: then
+	weight     float32   // is d score / d (-log softmax) of each of its tokens
+	reading    Reading
+	gradient   []float32 // d score / d pixel_values, picture by picture
 }
 
 // differentiateJudge differentiates samples of format 2: judgements, and of every sample the passes with their
 // gradients. What a model said is taken as given.
 func (s *Scorer) differentiateJudge(ctx context.Context, samples []*Sample) ([]Judgement, [][]*sequence, error) {
 	each, all := make([][]*sequence, len(samples)), []*sequence(nil)
-	slopes, err := s.slopesOf(ctx, samples)
+	gradients, err := s.scoreGradients(ctx, samples)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -36,14 +36,14 @@ func (s *Scorer) differentiateJudge(ctx context.Context, samples []*Sample) ([]J
 				return nil, nil, fmt.Errorf("the sample has no pixels: prepare it with Pair.Pixels")
 			}
 			if one.choices != nil {
-				choices := s.jointSequences(one, slopes[i].readings[k], slopes[i].slopes)
+				choices := s.jointSequences(one, gradients[i].readings[k], gradients[i].dimensions)
 				each[i], joint = append(each[i], choices...), append(joint, choices...)
 				continue
 			}
-			q := &sequence{Sample: slopes[i].at[k], slopes: make([]float32, len(names))}
+			q := &sequence{Sample: gradients[i].at[k], dimensions: make([]float32, len(names))}
 			for h, name := range names {
 				if slices.Contains(s.config.Passes[one.pass].Heads, name) {
-					q.slopes[h] = float32(slopes[i].slopes[name])
+					q.dimensions[h] = float32(gradients[i].dimensions[name])
 				}
 			}
 			each[i], all = append(each[i], q), append(all, q)
@@ -83,16 +83,16 @@ func (s *Scorer) plainGradients(ctx context.Context, all []*sequence) error {
 	})
 }
 
-// slope is how the score of a sample changes with its dimensions, and its sequences with what the model said.
-type slope struct {
-	slopes   map[string]float64
-	at       []*Sample
-	readings []Reading // nil where none were needed
+// scoreGradient is how the score of a sample changes with its dimensions, and its sequences with what the model said.
+type scoreGradient struct {
+	dimensions map[string]float64 // d score / d dimension
+	at         []*Sample
+	readings   []Reading // nil where none were needed
 }
 
-// slopesOf finds them. Without a forward pass where they are always the same.
-func (s *Scorer) slopesOf(ctx context.Context, samples []*Sample) ([]slope, error) {
-	out := make([]slope, len(samples))
+// scoreGradients finds them. Without a forward pass where they are always the same.
+func (s *Scorer) scoreGradients(ctx context.Context, samples []*Sample) ([]scoreGradient, error) {
+	out := make([]scoreGradient, len(samples))
 	said := slices.ContainsFunc(s.config.Passes, func(q PassConfig) bool {
 		return q.Steps > 0 || s.config.joint(&q) != nil
 	})
@@ -106,16 +106,16 @@ func (s *Scorer) slopesOf(ctx context.Context, samples []*Sample) ([]slope, erro
 	for i, sample := range samples {
 		out[i].at = sample.sequences()
 		if readings == nil {
-			_, _, slopes, err := s.config.fuse(map[string]float64{}, map[string]float64{})
+			_, _, gradient, err := s.config.fuse(map[string]float64{}, map[string]float64{})
 			if err != nil {
 				return nil, err
 			}
-			out[i].slopes = slopes
+			out[i].dimensions = gradient
 			continue
 		}
 		var err error
 		out[i].readings = readings[i]
-		if _, out[i].slopes, err = s.judgement(readings[i]); err != nil {
+		if _, out[i].dimensions, err = s.judgement(readings[i]); err != nil {
 			return nil, err
 		}
 		for k, one := range out[i].at {
@@ -147,12 +147,12 @@ func (s *Scorer) sequenceGradients(ctx context.Context, part []*sequence) error 
 		return err
 	}
 	width := len(s.config.heads())
-	slopes := make([]float32, 0, width*len(part))
+	gradient := make([]float32, 0, width*len(part))
 	for _, i := range p.order {
-		slopes = append(slopes, part[i].slopes...)
+		gradient = append(gradient, part[i].dimensions...)
 	}
-	of := tensor.New(tensor.WithShape(len(part), width), tensor.WithBacking(slopes))
-	out, err := s.run(ctx, ses, p.feeds, vision, map[string]*tensor.Dense{inSlopes: of})
+	of := tensor.New(tensor.WithShape(len(part), width), tensor.WithBacking(gradient))
+	out, err := s.run(ctx, ses, p.feeds, vision, map[string]*tensor.Dense{inGradient: of})
 	if err != nil {
 		return err
 	}

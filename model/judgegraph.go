@@ -8,17 +8,17 @@ import (
 
 // Names of the graphs of format 2.
 const (
-	inSlopes = "slopes"   // [examples, heads]: d score / d dimension, heads sorted by name
-	outSaid  = "said"     // [examples] int64: the likeliest next token behind the state that is read
-	ofHead   = "head."    // + name, [examples, outputs]
-	ofScore  = "score01." // + name, [examples]: the dimension
+	inGradient = "score_gradient" // [examples, heads]: d score / d dimension, heads sorted by name
+	outSaid    = "said"           // [examples] int64: the likeliest next token behind the state that is read
+	ofHead     = "head."          // + name, [examples, outputs]
+	ofScore    = "score01."       // + name, [examples]: the dimension
 )
 
 // judgeSpec says what a graph of format 2 gives besides heads and dimensions.
 type judgeSpec struct {
 	State  bool // the states that are read
 	Say    bool // the next token
-	Pixels bool // d (slopes . dimensions) / d pixel_values; the vision tower is in the graph
+	Pixels bool // d (gradient . dimensions) / d pixel_values; the vision tower is in the graph
 }
 
 // judgeGraph is a forward pass of format 2: all heads read every state, so that passes share batches and a session.
@@ -45,8 +45,8 @@ func buildJudge(g *Graph, n *network, s judgeSpec) (*built, error) {
 		g.Output(outSaid, read(g.nextToken(keys, h)), onnx.Int64, onnx.Dims("examples"))
 	}
 	if s.Pixels {
-		slopes := g.Input(inSlopes, onnx.Float, onnx.Dims("examples", len(dimensions)))
-		all := g.Op("Mul", g.OpA("Concat", onnx.Attrs{"axis": 1}, dimensions...), slopes)
+		gradient := g.Input(inGradient, onnx.Float, onnx.Dims("examples", len(dimensions)))
+		all := g.Op("Mul", g.OpA("Concat", onnx.Attrs{"axis": 1}, dimensions...), gradient)
 		all = g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, all, g.Ints(0, 1))
 		g.Output(outLoss, g.Op("Reshape", all, g.Ints(1)), onnx.Float, onnx.Dims(1))
 	}

@@ -263,12 +263,8 @@ func (o packing) fillRows(
 		if sp.leads {
 			prefix = append(prefix, axis...)
 		}
-		for a := range axis {
-			if sp.prefix > 0 && !slices.Equal(axis[a][:sp.from], prefix[(sp.prefix-1)*len(axis)+a][:sp.from]) {
-				return fmt.Errorf("internal error, please report it: what stands before two edits has other positions")
-			}
-			axes[a] = append(axes[a], axis[a][sp.from:sp.length]...)
-			axes[a] = append(axes[a], make([]int64, sp.filled-sp.length)...)
+		if err := sp.appendPositions(axes, axis, prefix); err != nil {
+			return err
 		}
 		for range sp.filled - sp.length { // nothing looks at these rows: they are last
 			order = append(order, int64(len(ids)))
@@ -280,6 +276,19 @@ func (o packing) fillRows(
 	}
 	p.feeds[inTextIDs], p.feeds[inOrder] = vector(ids), vector(order)
 	p.feeds[inPositions] = stack(axes)
+	return nil
+}
+
+// appendPositions appends a span's positions, of the sample's axis, to those of each axis; prefix are those of the
+// spans that lead groups.
+func (sp *span) appendPositions(axes, axis, prefix [][]int64) error {
+	for a := range axis {
+		if sp.prefix > 0 && !slices.Equal(axis[a][:sp.from], prefix[(sp.prefix-1)*len(axis)+a][:sp.from]) {
+			return fmt.Errorf("internal error, please report it: what stands before two edits has other positions")
+		}
+		axes[a] = append(axes[a], axis[a][sp.from:sp.length]...)
+		axes[a] = append(axes[a], make([]int64, sp.filled-sp.length)...)
+	}
 	return nil
 }
 

@@ -19,7 +19,7 @@ type Options struct {
 	DType     string       // of a language model: auto (as it is stored, on CUDA), float32, bfloat16; "": auto
 	CUDA      ort.CUDAOptions
 	Profile   string                            // prefix of traces of nodes' times, a file for each session; "": none
-	Opened    func(graph string, m *onnx.Model) // told of every graph before its session is opened; nil: nobody
+	OnGraph   func(graph string, m *onnx.Model) // told of every graph before its session is opened; nil: nobody
 	Blocks    int                               // queries in a block of attention, from twice as many on; 0: it chooses
 	Pieces    int                               // rows from which a step attends in pieces; 0: it chooses
 	Raw       bool                              // scores as head and fusion give them, without the scorer's calibration

@@ -179,16 +179,22 @@ func (p *preparer) tokens(pair Pair, counts []int) (t text.Tokens, err error) {
 	if t, err = p.text.Encode(prompt, answer, p.endOfTurn(), p.backbone.Placeholder(), counts); err != nil {
 		return t, err
 	}
-	n := len(t.IDs)
+	_, err = p.textTokens(t.IDs, counts, "instruction")
+	return t, err
+}
+
+// textTokens is how many of the ids are no picture's. Pictures are bounded by their tiles, and published checkpoints go
+// beyond their positions with them; a text that does is an error, which says what to shorten.
+func (p *preparer) textTokens(ids []int64, counts []int, what string) (int, error) {
+	n := len(ids)
 	for _, c := range counts {
 		n -= c
 	}
-	// Pictures are bounded by their tiles, and published checkpoints go beyond their positions with them; text is not.
 	if most := p.backbone.Decoder().MaxPositions; n > most {
-		return t, fmt.Errorf("the text has %d tokens, the model's max_position_embeddings are %d: shorten the instruction",
-			n, most)
+		return n, fmt.Errorf("the text has %d tokens, the model's max_position_embeddings are %d: shorten the %s",
+			n, most, what)
 	}
-	return t, nil
+	return n, nil
 }
 
 // CheckText gives the error that Prepare would give about the text of a pair, whatever the pictures are.

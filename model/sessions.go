@@ -90,8 +90,8 @@ func (s *sessions) session(name string, build buildFunc) (*session, error) {
 		return nil, err
 	}
 	s.backbone.Weights.Forget() // what was looked at so far: the sessions have their own view
-	if s.options.Opened != nil {
-		s.options.Opened(name, b.Model)
+	if s.options.OnGraph != nil {
+		s.options.OnGraph(name, b.Model)
 	}
 	o, err := ort.Open(b.Model, ort.Options{
 		CUDA:      s.options.CUDA,

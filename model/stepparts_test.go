@@ -120,7 +120,7 @@ func openedTuner(t *testing.T, scorer string) (u *model.Tuner, opened *[]string)
 	}
 	opened = new([]string)
 	u, err = model.NewTuner(state, model.TuneOptions{
-		Options: model.Options{Device: "cpu", Threads: 1, Opened: func(graph string, _ *onnx.Model) {
+		Options: model.Options{Device: "cpu", Threads: 1, OnGraph: func(graph string, _ *onnx.Model) {
 			if strings.HasPrefix(graph, "training step") {
 				*opened = append(*opened, graph)
 			}

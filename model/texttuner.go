@@ -208,14 +208,9 @@ func (t *TextTuner) tokenise(messages []text.Message, counts []int) (*text.Conve
 	if err != nil {
 		return nil, err
 	}
-	words := len(c.IDs)
-	for _, n := range counts {
-		words -= n
-	}
-	// Pictures are bounded by their tiles, and published checkpoints go beyond their positions with them; text is not.
-	if most := t.backbone.Decoder().MaxPositions; words > most {
-		return nil, fmt.Errorf("the text has %d tokens, the model's max_position_embeddings are %d: shorten the conversation",
-			words, most)
+	words, err := t.textTokens(c.IDs, counts, "conversation")
+	if err != nil {
+		return nil, err
 	}
 	if most := t.o.MaxTokens; most > 0 && len(c.IDs) > most {
 		return nil, fmt.Errorf("the conversation has %d tokens, %d of them of text; text.max_tokens is %d: nothing is cut "+

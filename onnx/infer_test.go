@@ -135,7 +135,8 @@ func TestSymbols(t *testing.T) {
 		t.Fatal(err)
 	}
 	for value, want := range map[string]string{
-		parts[0]: "[1 counts[0] 64]", heads: "[(counts[0]/lengths[0]) lengths[0] 4 16]", flat: "[1 counts[0] 64]", joined: "[1 rows 64]",
+		parts[0]: "[1 counts[0] 64]", heads: "[(counts[0]/lengths[0]) lengths[0] 4 16]", flat: "[1 counts[0] 64]",
+		joined: "[1 rows 64]",
 	} {
 		if got := fmt.Sprint(types.Of(value).Shape); got != want {
 			t.Errorf("%s is %s, want %s", value, got, want)
@@ -153,10 +154,13 @@ func TestShapeErrors(t *testing.T) {
 			b.Op("Add", b.Input("x", onnx.Float, onnx.Dims(2, 3)), b.Input("y", onnx.Float, onnx.Dims(4)))
 		},
 			`node "Add" (ai.onnx.Add, opset 17): sizes 3 and 4 do not broadcast; inputs are "x" float[2,3], "y" float[4]`},
-		"types":   {func(b *onnx.Builder) { b.Op("Add", b.Input("x", onnx.Float, nil), b.Input("y", onnx.Double, nil)) }, "float and double differ"},
-		"reshape": {func(b *onnx.Builder) { b.Op("Reshape", b.Input("x", onnx.Float, onnx.Dims(2, 3)), b.Ints(4, -1)) }, "6 elements do not divide by 4"},
+		"types": {func(b *onnx.Builder) { b.Op("Add", b.Input("x", onnx.Float, nil), b.Input("y", onnx.Double, nil)) },
+			"float and double differ"},
+		"reshape": {func(b *onnx.Builder) { b.Op("Reshape", b.Input("x", onnx.Float, onnx.Dims(2, 3)), b.Ints(4, -1)) },
+			"6 elements do not divide by 4"},
 		"concat": {func(b *onnx.Builder) {
-			b.OpA("Concat", onnx.Attrs{"axis": 0}, b.Input("x", onnx.Float, onnx.Dims(2, 3)), b.Input("y", onnx.Float, onnx.Dims(2, 4)))
+			b.OpA("Concat", onnx.Attrs{"axis": 0}, b.Input("x", onnx.Float, onnx.Dims(2, 3)),
+				b.Input("y", onnx.Float, onnx.Dims(2, 4)))
 		}, "sizes 3 and 4 of axis 1 differ"},
 		"axis": {func(b *onnx.Builder) {
 			b.OpA("Gather", onnx.Attrs{"axis": 2}, b.Input("x", onnx.Float, onnx.Dims(2, 3)), b.Ints(0))
@@ -168,7 +172,8 @@ func TestShapeErrors(t *testing.T) {
 			b.Op("Conv", b.Input("x", onnx.Float, onnx.Dims(1, 3, 8, 8)), b.Input("w", onnx.Float, onnx.Dims(4, 2, 3, 3)))
 		}, "3 channels for a kernel of 2 x 1 groups"},
 		"einsum": {func(b *onnx.Builder) {
-			b.OpA("Einsum", onnx.Attrs{"equation": "ij,jk->ik"}, b.Input("x", onnx.Float, onnx.Dims(2, 3)), b.Input("y", onnx.Float, onnx.Dims(4, 5)))
+			b.OpA("Einsum", onnx.Attrs{"equation": "ij,jk->ik"}, b.Input("x", onnx.Float, onnx.Dims(2, 3)),
+				b.Input("y", onnx.Float, onnx.Dims(4, 5)))
 		}, "sizes 3 and 4 do not broadcast"},
 	} {
 		b := onnx.NewBuilder(name, 17)

@@ -156,11 +156,13 @@ func TestDecodeKeeps(t *testing.T) {
 		tensor *pb.TensorProto
 		bytes  []byte
 	}{
-		"float16": {with(tensor(Float16, 2), func(t *pb.TensorProto) { t.Int32Data = []int32{0x3c00, 1} }), []byte{0, 0x3c, 1, 0}},
-		"int8":    {with(tensor(Int8, 2), func(t *pb.TensorProto) { t.Int32Data = []int32{-1, 5} }), []byte{255, 5}},
-		"int4":    {with(tensor(22, 3), func(t *pb.TensorProto) { t.Int32Data = []int32{0x21, 3} }), []byte{0x21, 3}},
-		"complex": {with(tensor(14, 1), func(t *pb.TensorProto) { t.FloatData = []float32{1, 0} }), []byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0}},
-		"empty":   {tensor(Float, 0, 1<<40, 1<<40), []byte{}},
+		"float16": {with(tensor(Float16, 2), func(t *pb.TensorProto) { t.Int32Data = []int32{0x3c00, 1} }),
+			[]byte{0, 0x3c, 1, 0}},
+		"int8": {with(tensor(Int8, 2), func(t *pb.TensorProto) { t.Int32Data = []int32{-1, 5} }), []byte{255, 5}},
+		"int4": {with(tensor(22, 3), func(t *pb.TensorProto) { t.Int32Data = []int32{0x21, 3} }), []byte{0x21, 3}},
+		"complex": {with(tensor(14, 1), func(t *pb.TensorProto) { t.FloatData = []float32{1, 0} }),
+			[]byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0}},
+		"empty": {tensor(Float, 0, 1<<40, 1<<40), []byte{}},
 	} {
 		m, err := Decode(withTensor(c.tensor))
 		if err != nil {

@@ -69,13 +69,13 @@ func (a *AdamW8) Update(params []Param, grads [][]float32, lr float64) {
 	var jobs []func()
 	for i, p := range params {
 		stay := keep(a.Decayed, i, lr, a.WeightDecay)
-		values, g, m, v := p.Floats(), grads[i], &a.m[i], &a.v[i]
+		values, g := p.Floats(), grads[i]
 		for lo := 0; lo < len(values); lo += Block {
 			hi := min(lo+Block, len(values))
 			jobs = append(jobs, func() {
 				for at := lo; at < hi; at += block8 {
 					end := min(at+block8, hi)
-					a.step(values[at:end], g[at:end], m, v, at, stay, float32(-lr/c1), float32(c2))
+					a.step(i, at, values[at:end], g[at:end], rates{stay, float32(-lr / c1), float32(c2)})
 				}
 			})
 		}
@@ -83,8 +83,13 @@ func (a *AdamW8) Update(params []Param, grads [][]float32, lr float64) {
 	parallel(jobs)
 }
 
-// step updates a block of elements, the first of which is element at of its tensor.
-func (a *AdamW8) step(p, g []float32, m, v *moments, at int, stay, size, root float32) {
+// rates are the numbers of an update: what is left of a parameter after decay, the step of its first moment, and the
+// root of the second moment's bias correction.
+type rates struct{ stay, size, root float32 }
+
+// step updates a block p of the elements of parameter i, the first of which is its element at, by their gradients g.
+func (a *AdamW8) step(i, at int, p, g []float32, by rates) {
+	m, v := &a.m[i], &a.v[i]
 	var bufM, bufV [block8]float32
 	first, second := m.open(a.maps[0], bufM[:len(p)], at), v.open(a.maps[1], bufV[:len(p)], at)
 	b1, b2, eps := float32(a.Betas[0]), float32(a.Betas[1]), float32(a.Eps)
@@ -92,7 +97,7 @@ func (a *AdamW8) step(p, g []float32, m, v *moments, at int, stay, size, root fl
 	for j := range p {
 		first[j] = first[j]*b1 + g[j]*r1
 		second[j] = second[j]*b2 + r2*g[j]*g[j]
-		p[j] = p[j]*stay + size*first[j]/(float32(math.Sqrt(float64(second[j])))/root+eps)
+		p[j] = p[j]*by.stay + by.size*first[j]/(float32(math.Sqrt(float64(second[j])))/by.root+eps)
 	}
 	m.close(a.maps[0], first, at)
 	v.close(a.maps[1], second, at)

@@ -1,8 +1,8 @@
 package ort
 
 /*
-// Numbers below 1.2e-38 count as zeros (flush to zero, denormals are zeros): bits 15 and 6 of MXCSR. The runtime does it
-// on x86 only.
+// Numbers below 1.2e-38 count as zeros (flush to zero, denormals are zeros): bits 15 and 6 of MXCSR. The runtime does
+// it on x86 only.
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 static void assay_zero_denormals(void) { _mm_setcsr(_mm_getcsr() | 0x8040); }

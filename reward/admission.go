@@ -100,11 +100,11 @@ func (q *queue) backlog() (wait time.Duration, items int) {
 	// Decoding and runs go on side by side, so the longer one of the two counts.
 	var decoding, runs time.Duration
 	up := 0
-	for k := range q.lanes {
-		if end := q.lanes[k].ends; !end.IsZero() { // a run that is late by some time is expected to take as long again
+	for k := range q.workers {
+		if end := q.workers[k].ends; !end.IsZero() { // a run that is late by some time is expected to take as long again
 			runs += time.Until(end).Abs()
 		}
-		if !q.lanes[k].down {
+		if !q.workers[k].down {
 			up++
 		}
 	}

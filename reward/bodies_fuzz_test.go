@@ -33,7 +33,8 @@ func FuzzBodies(f *testing.F) {
 		add(
 			path,
 			0,
-			`{"requests":[{"required_rewards":["scorer"],"history":[{"text":"x","image_b64":"`+coded+`"},{"image_b64":"`+coded+`"}]}]}`,
+			`{"requests":[{"required_rewards":["scorer"],"history":[{"text":"x","image_b64":"`+coded+`"},`+
+				`{"image_b64":"`+coded+`"}]}]}`,
 		)
 		add(path, 0, `{"input_images":["`+coded+`"],"output_image":"`+coded+`","meta_datas":[{"instruction":"x"}]}`)
 		add(path, 0, strings.Repeat(`{"requests":[`, 100))

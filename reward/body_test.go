@@ -33,7 +33,8 @@ func TestUncleanJSON(t *testing.T) {
 		{"/v1/score", `{"source": P, "edits": [P], "instruction": "\ud800 x"}`, "instruction"},
 		{"/v1/score", `{"source": P, "edits": [P], "instruction": "\udc00\ud800"}`, "instruction"},
 		{"/v1/score", "{\"source\": P, \"edits\": [P], \"instruction\": \"\xff\"}", "instruction"},
-		{"/v1/score", "{\"source\": P, \"edits\": [P], \"instruction\": \"\xed\xa0\x80\"}", "instruction"}, // a surrogate in UTF-8
+		// a surrogate in UTF-8
+		{"/v1/score", "{\"source\": P, \"edits\": [P], \"instruction\": \"\xed\xa0\x80\"}", "instruction"},
 		{"/v1/score", "{\"source\": P, \"edits\": [P, \"\xff\"], \"instruction\": \"x\"}", "edits/1"},
 		{"/v1/score", `{"source": P, "edits": [P], "instruction": "x", "instruction": "y"}`, "instruction"},
 		{"/v1/score", `{"source": P, "edits": [NaN], "instruction": "x"}`, "edits/0"},
@@ -93,20 +94,30 @@ func TestRefusalsAreJSON(t *testing.T) {
 		{"OPTIONS", "OPTIONS /health HTTP/1.1\r\nHost: localhost\r\n\r\n", 405, "method", "Allow: GET, HEAD"},
 		{"metrics", "POST /metrics HTTP/1.1\r\nHost: localhost\r\n" + body, 405, "method", "Allow: GET, HEAD"},
 		{"path", "GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n", 404, "not_found", ""},
-		{"media type", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/csv\r\n" + body, 415, "media_type", ""},
-		{"encoding", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: gzip\r\n" + body, 415, "media_type", ""},
-		{"form without a boundary", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data\r\n" + body, 400, "bad_request", ""},
-		{"declared length", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 900000000000\r\n\r\n", 413, "too_large", ""},
-		{"another site", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site\r\n" + body, 403, "forbidden", ""},
+		{"media type", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/csv\r\n" + body, 415, "media_type",
+			""},
+		{"encoding", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: gzip\r\n" + body, 415, "media_type",
+			""},
+		{"form without a boundary", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data\r\n" +
+			body, 400, "bad_request", ""},
+		{"declared length", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: " +
+			"900000000000\r\n\r\n", 413, "too_large", ""},
+		{"another site", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site\r\n" + body, 403,
+			"forbidden", ""},
 		{"another name", "GET /health HTTP/1.1\r\nHost: evil.example\r\n\r\n", 403, "forbidden", ""},
-		{"large head", "GET / HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 200<<10) + "\r\n\r\n", 431, "too_large", ""},
+		{"large head", "GET / HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 200<<10) + "\r\n\r\n", 431,
+			"too_large", ""},
 		{"no HTTP", "hello\r\n\r\n", 400, "bad_request", ""},
 		{"no host", "GET / HTTP/1.1\r\n\r\n", 400, "bad_request", ""},
 		{"damaged length", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n", 400, "bad_request", ""},
-		{"unknown transfer", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: x\r\n\r\n", 501, "bad_request", ""},
-		{"damaged chunks", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400, "bad_request", ""},
-		{"unclean path", "GET //v1/../health?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n", 307, "redirect", "Location: /health?x=1"},
-		{"unclean path of a body", "POST /v1//score HTTP/1.1\r\nHost: localhost\r\n" + body, 307, "redirect", "Location: /v1/score"},
+		{"unknown transfer", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: x\r\n\r\n", 501, "bad_request",
+			""},
+		{"damaged chunks", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400,
+			"bad_request", ""},
+		{"unclean path", "GET //v1/../health?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n", 307, "redirect",
+			"Location: /health?x=1"},
+		{"unclean path of a body", "POST /v1//score HTTP/1.1\r\nHost: localhost\r\n" + body, 307, "redirect",
+			"Location: /v1/score"},
 		{"expectation", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nExpect: a-cake\r\n" + body, 417, "bad_request", ""},
 		{"half a body", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{", 400, "bad_request", ""},
 	} {
@@ -233,13 +244,15 @@ func TestHostileBodies(t *testing.T) {
 		code             int
 		kind             string
 	}{
-		{"10,000 tiny pictures", "/v1/score", `{"source": @P, "instruction": "x", "edits": ` + many(10000, "@P") + `}`, 413, "too_many"},
+		{"10,000 tiny pictures", "/v1/score", `{"source": @P, "instruction": "x", "edits": ` + many(10000, "@P") + `}`, 413,
+			"too_many"},
 		{"many more", "/v1/score", `{"source": @P, "instruction": "x", "edits": ` + many(30000, "@P") + `}`, 413, "too_many"},
 		{"numbers", "/v1/score", `{"edits": ` + many(8<<20, "0") + `}`, 413, "too_many"},
 		{"requests", "/score", `{"requests": ` + many(8<<20, "{}") + `}`, 413, "too_many"},
 		{"turns", "/score", `{"requests": [{"history": ` + many(8<<20, "{}") + `}]}`, 413, "too_many"},
 		{"rewards", "/score", `{"requests": [{"required_rewards": ` + many(6<<20, `"a"`) + `}]}`, 413, "too_many"},
-		{"rewards of many", "/score", `{"requests": ` + many(9000, `{"required_rewards": `+many(99, `"a"`)+`}`) + `}`, 413, "too_many"},
+		{"rewards of many", "/score", `{"requests": ` + many(9000, `{"required_rewards": `+many(99, `"a"`)+`}`) + `}`, 413,
+			"too_many"},
 		{"pairs", "/v1/gradient", `{"pairs": ` + many(8<<20, "{}") + `}`, 413, "too_many"},
 		{"depth", "/score", `{"later": ` + strings.Repeat(`{"a":[`, 2<<20), 400, "bad_request"},
 		{"depth of ours", "/v1/score", strings.Repeat(`{"source":`, 2<<20), 400, "bad_request"},
@@ -283,7 +296,8 @@ func TestSlowCallers(t *testing.T) {
 		defer conn.Close()
 		io.WriteString(
 			conn,
-			[]string{"POST /v1/sc", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20000\r\n\r\n{\"source\": \""}[i%2],
+			[]string{"POST /v1/sc", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20000\r\n\r\n{\"source\": " +
+				"\""}[i%2],
 		)
 	}
 	picture := png(t, 51, 5, 5)

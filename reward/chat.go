@@ -171,6 +171,37 @@ func (s *Server) decodeChat(ctx context.Context, p *chatRequest) error {
 	return nil
 }
 
+// eventWriter writes server-sent events.
+type eventWriter struct {
+	w     http.ResponseWriter
+	to    *http.ResponseController
+	begun bool
+}
+
+// send writes one event: bytes as they are, other values as JSON.
+func (e *eventWriter) send(v any) error {
+	if !e.begun {
+		e.w.Header().Set("Content-Type", "text/event-stream")
+		e.w.WriteHeader(http.StatusOK)
+		e.begun = true
+	}
+	line, ok := v.([]byte)
+	if !ok {
+		var b bytes.Buffer
+		coder := json.NewEncoder(&b)
+		coder.SetEscapeHTML(false)
+		if err := coder.Encode(v); err != nil {
+			return err
+		}
+		line = bytes.TrimSpace(b.Bytes())
+	}
+	e.to.SetWriteDeadline(deadline(int64(len(line)))) // it sets none in tests without a connection
+	if _, err := e.w.Write(slices.Concat([]byte("data: "), line, []byte("\n\n"))); err != nil {
+		return err
+	}
+	return e.to.Flush()
+}
+
 // streamChat answers with server-sent events, a piece of the text each. An error after the first one is an event.
 func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, m *NamedModel, p *chatRequest, a chatAnswer) error {
 	if p.options.LogProbs {
@@ -184,32 +215,10 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, m *NamedMode
 		)
 	}
 	a.Object = "chat.completion.chunk"
-	to, begun := http.NewResponseController(w), false
-	event := func(v any) error {
-		if !begun {
-			w.Header().Set("Content-Type", "text/event-stream")
-			w.WriteHeader(http.StatusOK)
-			begun = true
-		}
-		line, ok := v.([]byte)
-		if !ok {
-			var b bytes.Buffer
-			e := json.NewEncoder(&b)
-			e.SetEscapeHTML(false)
-			if err := e.Encode(v); err != nil {
-				return err
-			}
-			line = bytes.TrimSpace(b.Bytes())
-		}
-		to.SetWriteDeadline(deadline(int64(len(line)))) // it sets none in tests without a connection
-		if _, err := w.Write(slices.Concat([]byte("data: "), line, []byte("\n\n"))); err != nil {
-			return err
-		}
-		return to.Flush()
-	}
+	events := eventWriter{w: w, to: http.NewResponseController(w)}
 	piece := func(delta chatMessage, finish *string) error {
 		a.Choices = []chatChoice{{Delta: &delta, Finish: finish}}
-		return event(a)
+		return events.send(a)
 	}
 	role := "assistant"
 	full, err := m.Stream(r.Context(), p.messages, p.options, func(text string) error {
@@ -217,12 +226,12 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, m *NamedMode
 		role = ""
 		return err
 	})
-	if err != nil && !begun {
+	if err != nil && !events.begun {
 		return chatError(err)
 	}
 	if err != nil {
 		f := s.countError(chatError(err))
-		event(map[string]any{"error": f})
+		events.send(map[string]any{"error": f})
 		return nil
 	}
 	if err := piece(chatMessage{Role: role}, openAIFinish(full)); err != nil {
@@ -230,10 +239,10 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, m *NamedMode
 	}
 	if p.usage {
 		a.Choices, a.Usage = []chatChoice{}, usageOf(full.Usage)
-		if err := event(a); err != nil {
+		if err := events.send(a); err != nil {
 			return nil
 		}
 	}
-	event([]byte("[DONE]"))
+	events.send([]byte("[DONE]"))
 	return nil
 }

@@ -54,8 +54,10 @@ func TestClients(t *testing.T) {
 		code  int
 		kind  string
 	}{
-		{"alice-token", 3, 200, ""}, {"alice-token", 2, 200, ""}, {"alice-token", 2, 429, `"quota"`}, {"alice-token", 6, 413, `"too_many"`},
-		{"bob-token", 200, 200, ""}, {"main", 6, 200, ""}, {"eve-token", 1, 401, `"unauthorized"`}, {"", 1, 401, `"unauthorized"`},
+		{"alice-token", 3, 200, ""}, {"alice-token", 2, 200, ""}, {"alice-token", 2, 429, `"quota"`},
+		{"alice-token", 6, 413, `"too_many"`},
+		{"bob-token", 200, 200, ""}, {"main", 6, 200, ""}, {"eve-token", 1, 401, `"unauthorized"`},
+		{"", 1, 401, `"unauthorized"`},
 	} {
 		code, header, raw := ask(c.token, c.edits)
 		if code != c.code || !strings.Contains(raw, c.kind) || code == 429 && header.Get("Retry-After") == "" ||
@@ -122,7 +124,8 @@ func TestTLS(t *testing.T) {
 	}
 	dir := t.TempDir()
 	o := Options{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
-	for path, block := range map[string]*pem.Block{o.Cert: {Type: "CERTIFICATE", Bytes: cert}, o.Key: {Type: "PRIVATE KEY", Bytes: private}} {
+	for path, block := range map[string]*pem.Block{o.Cert: {Type: "CERTIFICATE", Bytes: cert},
+		o.Key: {Type: "PRIVATE KEY", Bytes: private}} {
 		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -164,8 +167,9 @@ func TestTokenScheme(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	for header, known := range map[string]bool{"Bearer alice-token": true, "bearer alice-token": true, "BEARER alice-token": true,
-		"Basic alice-token": false, "alice-token": false, "Bearer": false, "Bearer  alice-token": false, "": false} {
+	for header, known := range map[string]bool{"Bearer alice-token": true, "bearer alice-token": true,
+		"BEARER alice-token": true,
+		"Basic alice-token":  false, "alice-token": false, "Bearer": false, "Bearer  alice-token": false, "": false} {
 		r, _ := http.NewRequest("POST", "/v1/score", nil)
 		r.Header.Set("Authorization", header)
 		if (s.authenticate(r) != nil) != known {

@@ -95,7 +95,8 @@ func TestSelection(t *testing.T) {
 			t.Errorf("row %d: quality %g, want %g", c.Row, c.Quality, want)
 		}
 	}
-	for row, word := range map[int]string{16: "clip_i", 18: "emotion", 12: "target"} { // fear is the seventh: its first row loses to row 17
+	// fear is the seventh: its first row loses to row 17
+	for row, word := range map[int]string{16: "clip_i", 18: "emotion", 12: "target"} {
 		if !strings.Contains(dropped[row], word) {
 			t.Errorf("row %d: %q, want a word about %s", row, dropped[row], word)
 		}

@@ -19,14 +19,23 @@ func sharePort(_, _ string, raw syscall.RawConn) (err error) {
 	return errors.Join(e, err)
 }
 
-// sharesPort reports whether other processes may listen on the same port.
-func sharesPort(l net.Listener) (shared bool) {
+// socketOf is the socket of a listener; nil if it has none.
+func socketOf(l net.Listener) syscall.RawConn {
 	t, ok := l.(*net.TCPListener)
 	if !ok {
-		return false
+		return nil
 	}
 	raw, err := t.SyscallConn()
 	if err != nil {
+		return nil
+	}
+	return raw
+}
+
+// sharesPort reports whether other processes may listen on the same port.
+func sharesPort(l net.Listener) (shared bool) {
+	raw := socketOf(l)
+	if raw == nil {
 		return false
 	}
 	raw.Control(func(fd uintptr) {
@@ -40,12 +49,8 @@ func sharesPort(l net.Listener) (shared bool) {
 // listener's queue are accepted. A caller who connects meanwhile is not answered, tries again, and is then refused.
 // (Closing a listener with connections in its queue would reset them.)
 func dropNewConnections(ctx context.Context, l net.Listener) (dropped bool) {
-	t, ok := l.(*net.TCPListener)
-	if !ok {
-		return false
-	}
-	raw, err := t.SyscallConn()
-	if err != nil {
+	raw := socketOf(l)
+	if raw == nil {
 		return false
 	}
 	raw.Control(func(fd uintptr) {

@@ -100,12 +100,12 @@ func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	v, err := s.scorer(g.Scorer)
+	if err == nil && v.inWords() {
+		err = apiErrorf(http.StatusUnprocessableEntity, "no_gradient", "scorer %s answers in words: it has no gradients",
+			v.name)
+	}
 	if err != nil {
 		return err
-	}
-	if v.inWords() {
-		return apiErrorf(http.StatusUnprocessableEntity, "no_gradient", "scorer %s answers in words: it has no gradients",
-			v.name)
 	}
 	cfg := v.Config()
 	for _, it := range items {
@@ -114,11 +114,12 @@ func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if len(g.Pairs) == 0 {
-		if _, err := s.check(g.Source, g.Instruction); err != nil {
-			return err
-		}
+		_, err = s.check(g.Source, g.Instruction)
 	}
-	if err := s.differentiate(r.Context(), v, items); err != nil {
+	if err == nil {
+		err = s.differentiate(r.Context(), v, items)
+	}
+	if err != nil {
 		return err
 	}
 	if !single {
@@ -128,11 +129,16 @@ func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
 		}
 		return writeBytes(w, "application/octet-stream", body)
 	}
-	if items[0].err != nil {
-		return items[0].err
+	return g.writeOne(w, v.Config(), items[0])
+}
+
+// writeOne answers with the gradient of one pair in the format that was asked for.
+func (g *gradientRequest) writeOne(w http.ResponseWriter, cfg model.ScorerConfig, it *item) error {
+	if it.err != nil {
+		return it.err
 	}
-	one := Gradient(v.Config(), items[0].gradient)
-	body, kind, err := encoders[g.Format](one, items[0].picture)
+	one := Gradient(cfg, it.gradient)
+	body, kind, err := encoders[g.Format](one, it.picture)
 	if err != nil {
 		return err
 	}

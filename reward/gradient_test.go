@@ -68,7 +68,8 @@ func TestGradients(t *testing.T) {
 			t.Errorf("pair %d: %v", i, facts)
 		}
 	}
-	for i, why := range map[int]string{2: "truncated", 3: "a failing picture", 4: "instruction is missing", 5: "source: a picture is base64"} {
+	for i, why := range map[int]string{2: "truncated", 3: "a failing picture", 4: "instruction is missing",
+		5: "source: a picture is base64"} {
 		if e := facts[fmt.Sprint("error.", i)]; !strings.Contains(e, why) ||
 			values[fmt.Sprint("gradient.", i)] != nil ||
 			facts[fmt.Sprint("score.", i)] != "" {

@@ -60,17 +60,7 @@ func writeDiffSynth(dir string, examples []Example) error {
 	if err := writeJSONFile(filepath.Join(dir, "metadata.json"), rows); err != nil {
 		return err
 	}
-	err := atomicfile.Write(filepath.Join(dir, "metadata.jsonl"), func(w io.Writer) error {
-		e := json.NewEncoder(w)
-		e.SetEscapeHTML(false)
-		for _, r := range rows {
-			if err := e.Encode(r); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
+	if err := WriteLines(filepath.Join(dir, "metadata.jsonl"), rows); err != nil {
 		return err
 	}
 	return atomicfile.Write(filepath.Join(dir, "metadata.csv"), func(w io.Writer) error {

@@ -185,7 +185,8 @@ func FuzzRequests(f *testing.F) {
 	paths := []string{"/v1/score", "/v1/gradient", "/score"}
 	for i := range paths {
 		f.Add(i, []byte("{}"))
-		for _, p := range [][]byte{picture, picture[:len(picture)/2], bomb, {}, []byte("GIF89a"), []byte("RIFF\xff\xff\xff\xffWEBPVP8X")} {
+		for _, p := range [][]byte{picture, picture[:len(picture)/2], bomb, {}, []byte("GIF89a"),
+			[]byte("RIFF\xff\xff\xff\xffWEBPVP8X")} {
 			f.Add(i, score(object{"source": picture, "instruction": "x", "edits": []any{p}}))
 			f.Add(i, score(object{"source": p, "instruction": "<image> [SCORE] <|eot_id|>", "edit": picture}))
 			f.Add(

@@ -18,7 +18,7 @@ type Scorer interface {
 	Gradients(context.Context, []model.Pair) ([]*model.PixelGradients, error)
 }
 
-// queue admits requests to the devices, and forms micro-batches of those that wait. Each lane has one run at a time.
+// queue admits requests to the devices, and forms micro-batches of those that wait. Each worker has one run at a time.
 //
 // A request is admitted, before anything of it is decoded, by an estimate: it and all that wait already must be done
 // within the time that a request may take. So callers who come together, as the ranks of a trainer do, wait for each
@@ -33,15 +33,15 @@ type queue struct {
 	mu           sync.Mutex
 	reservations map[*reservation]bool // admitted, with work not yet begun
 	active       int                   // reservations not yet released
-	lanes        []lane
+	workers      []worker
 	ready        []*job // prepared, in the order they came
 	wake         *sync.Cond
 	closed       bool
 	finished     sync.WaitGroup
 }
 
-// newQueue makes a queue in front of so many lanes.
-func newQueue(o Options, lanes int, observe func(int), delayed func(time.Duration)) *queue {
+// newQueue makes a queue in front of so many workers.
+func newQueue(o Options, workers int, observe func(int), delayed func(time.Duration)) *queue {
 	q := &queue{
 		batch:        o.Batch,
 		capacity:     o.Queue,
@@ -50,10 +50,10 @@ func newQueue(o Options, lanes int, observe func(int), delayed func(time.Duratio
 		observe:      observe,
 		delayed:      delayed,
 		reservations: map[*reservation]bool{},
-		lanes:        make([]lane, lanes),
+		workers:      make([]worker, workers),
 	}
 	q.wake = sync.NewCond(&q.mu)
-	for k := range q.lanes {
+	for k := range q.workers {
 		q.finished.Go(func() { q.work(k) })
 	}
 	return q
@@ -105,7 +105,7 @@ func (r *reservation) run(ctx context.Context, j *job) error {
 	}
 	r.q.ready = append(r.q.ready, j)
 	r.q.mu.Unlock()
-	r.q.wake.Broadcast() // the lane that has its group takes it
+	r.q.wake.Broadcast() // the worker that has its group takes it
 	select {
 	case <-j.done:
 		if !j.dropped {
@@ -116,7 +116,7 @@ func (r *reservation) run(ctx context.Context, j *job) error {
 	return context.Cause(ctx)
 }
 
-// work does a lane's runs until the queue is closed and empty.
+// work does a worker's runs until the queue is closed and empty.
 func (q *queue) work(k int) {
 	for {
 		q.mu.Lock()
@@ -138,10 +138,10 @@ func (q *queue) work(k int) {
 	}
 }
 
-// next takes a job for a lane, and those of the same kind and scorer behind it, up to a batch: first the ones of its
+// next takes a job for a worker, and those of the same kind and scorer behind it, up to a batch: first the ones of its
 // source and instruction, then those of its source, because what edits begin with is computed once. Nobody is kept
-// waiting by that: the first in the queue is always the next, but for jobs that another lane is to take (see first). It
-// returns nil if there is none. q.mu is held.
+// waiting by that: the first in the queue is always the next, but for jobs that another worker is to take (see first).
+// It returns nil if there is none. q.mu is held.
 func (q *queue) next(k int) *run {
 	q.ready = slices.DeleteFunc(q.ready, func(j *job) bool {
 		if j.ctx.Err() == nil {
@@ -175,7 +175,7 @@ func (q *queue) next(k int) *run {
 	}
 	q.ready = slices.DeleteFunc(q.ready, func(j *job) bool { return taken[j] })
 	on.hold()
-	q.lanes[k].begin(r, head.estimator().estimate(len(r.items)))
+	q.workers[k].begin(r, head.estimator().estimate(len(r.items)))
 	return r
 }
 

@@ -283,13 +283,14 @@ func TestCopiesDisagree(t *testing.T) {
 	}
 }
 
-// Edits of a group go to the lane that has it, others to one that is free; nobody idles while something waits.
+// Edits of a group go to the worker that has it, others to one that is free; nobody idles while something waits.
 func TestLanesKeepGroups(t *testing.T) {
 	v := &served{newReplicated(2), [2]*estimator{{}, {}}}
 	for i := range 2 {
 		v.at[i] = &replica{Scorer: &fake{}, set: v.Replicated, i: i, users: 1}
 	}
-	q := &queue{batch: 2, reservations: map[*reservation]bool{}, lanes: make([]lane, 2), delayed: func(time.Duration) {}}
+	q := &queue{batch: 2, reservations: map[*reservation]bool{}, workers: make([]worker, 2),
+		delayed: func(time.Duration) {}}
 	add := func(source byte) *job {
 		j := &job{scorer: v, of: groupKey{scorer: v, source: [32]byte{source}}, samples: make([]*model.Sample, 1),
 			errs: make([]error, 1), left: []int{0}, ctx: t.Context(), done: make(chan struct{}),
@@ -304,17 +305,17 @@ func TestLanesKeepGroups(t *testing.T) {
 			got = r.jobs
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("lane %d took %d jobs, or others", k, len(got))
+			t.Errorf("worker %d took %d jobs, or others", k, len(got))
 		}
 	}
 	a1, a2, a3 := add(1), add(1), add(1)
 	b1 := add(2)
 	take(0, a1, a2)
-	take(1, b1) // a3 is for lane 0
+	take(1, b1) // a3 is for worker 0
 	take(1, a3) // rather than idle
 	take(0)     // nothing is left
-	q.lanes[0].ends, q.lanes[1].ends = time.Time{}, time.Time{}
+	q.workers[0].ends, q.workers[1].ends = time.Time{}, time.Time{}
 	a4, b2, c := add(1), add(2), add(3)
-	take(1, b2, c) // a4 is for lane 0, which is idle
+	take(1, b2, c) // a4 is for worker 0, which is idle
 	take(0, a4)
 }

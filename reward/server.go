@@ -98,7 +98,7 @@ func NewServer(o Options, names []string, scorers []Scorer) (*Server, error) {
 	if s.clients, err = checkClients(o.Clients, o.Token); err != nil {
 		return nil, err
 	}
-	lanes := 1
+	workers := 1
 	for i, name := range names {
 		if name == "" || strings.ContainsAny(name, " \t\r\n/") || s.scorers[name] != nil {
 			return nil, fmt.Errorf("scorer name %q: want a name of its own, without spaces and slashes", name)
@@ -109,14 +109,14 @@ func NewServer(o Options, names []string, scorers []Scorer) (*Server, error) {
 		}
 		copies.name = name
 		s.scorers[name] = &served{copies, [2]*estimator{{}, {}}}
-		s.names, lanes = append(s.names, name), max(lanes, len(copies.at))
+		s.names, workers = append(s.names, name), max(workers, len(copies.at))
 	}
 	if o.Stall == 0 {
-		if o.Stall = o.Timeout; lanes > 1 {
+		if o.Stall = o.Timeout; workers > 1 {
 			o.Stall = 5 * time.Minute
 		}
 	}
-	s.slots = int64(lanes+1) * int64(o.Batch)
+	s.slots = int64(workers+1) * int64(o.Batch)
 	s.slotPool = semaphore.NewWeighted(s.slots)
 	if err := checkChat(o.Chat); err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func NewServer(o Options, names []string, scorers []Scorer) (*Server, error) {
 	}
 	s.metrics = newMetrics(func() float64 { return float64(s.queue.waiting()) },
 		func() float64 { return s.queue.foreseen().Seconds() })
-	s.queue = newQueue(o, lanes, func(n int) { s.metrics.batch.Observe(float64(n)) },
+	s.queue = newQueue(o, workers, func(n int) { s.metrics.batch.Observe(float64(n)) },
 		func(d time.Duration) { s.metrics.delay.Observe(d.Seconds()) })
 	s.watch()
 	s.handler = s.routes()

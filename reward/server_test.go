@@ -136,7 +136,8 @@ func TestToken(t *testing.T) {
 	for _, c := range []struct {
 		path, token string
 		code        int
-	}{{"/health", "", 401}, {"/metrics", "", 401}, {"/health", "Bearer secre", 401}, {"/health", "Basic secret", 401}, {"/health", "Bearer secret", 200}, {"/", "", 200}} {
+	}{{"/health", "", 401}, {"/metrics", "", 401}, {"/health", "Bearer secre", 401}, {"/health", "Basic secret", 401},
+		{"/health", "Bearer secret", 200}, {"/", "", 200}} {
 		r, _ := http.NewRequest("GET", h.URL+c.path, nil)
 		r.Header.Set("Authorization", c.token)
 		answer, err := http.DefaultClient.Do(r)
@@ -201,7 +202,8 @@ func TestUniRL(t *testing.T) {
 	if len(got.Results[3])+len(got.Errors[3]) != 0 || got.Results[4]["a"]["score"] != 10 {
 		t.Errorf("last requests: %s", raw)
 	}
-	for path, want := range map[string]string{"/rewards": `{"rewards":["a","b"]}`, "/health": `{"rewards":{"a":[true],"b":[true]},"status":"ok"}`} {
+	for path, want := range map[string]string{"/rewards": `{"rewards":["a","b"]}`,
+		"/health": `{"rewards":{"a":[true],"b":[true]},"status":"ok"}`} {
 		r, err := http.Get(h.URL + path)
 		if err != nil {
 			t.Fatal(err)
@@ -238,7 +240,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func (q *queue) running() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return !q.lanes[0].idle()
+	return !q.workers[0].idle()
 }
 
 // Requests that come while a run is on the device share the next one; more than may wait, or than can be answered in

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"assay/data"
+	"assay/internal/workers"
 	"assay/model"
 )
 
@@ -127,11 +127,10 @@ func (s *Server) scoreItems(ctx context.Context, items []*item) error {
 			return err
 		}
 		defer r.release()
-		var all sync.WaitGroup
-		for _, g := range groups {
-			all.Go(func() { s.scoreGroup(ctx, r, g) })
-		}
-		all.Wait()
+		workers.Each(len(groups), len(groups), func(i int) error { // their errors are kept in their items
+			s.scoreGroup(ctx, r, groups[i])
+			return nil
+		})
 	}
 	return ctx.Err()
 }
@@ -218,27 +217,17 @@ func (s *Server) decodeOne(
 // error is kept in the item that it is about.
 func (s *Server) decodeEach(ctx context.Context, r *reservation, items []*item,
 	use func(i int, it *item, edit *data.Picture) error) {
-	var all sync.WaitGroup
-	next := make(chan int)
-	for range min(cap(s.decoding), len(items)) {
-		all.Go(func() {
-			for i := range next {
-				it := items[i]
-				it.err = s.timeDecoding(ctx, r, it.pixels, func() error {
-					edit, err := s.decode(ctx, it.edit)
-					if err != nil {
-						return err
-					}
-					return asBadPair(use(i, it, edit))
-				})
+	workers.Each(len(items), cap(s.decoding), func(i int) error {
+		it := items[i]
+		it.err = s.timeDecoding(ctx, r, it.pixels, func() error {
+			edit, err := s.decode(ctx, it.edit)
+			if err != nil {
+				return err
 			}
+			return asBadPair(use(i, it, edit))
 		})
-	}
-	for i := range items {
-		next <- i
-	}
-	close(next)
-	all.Wait()
+		return nil
+	})
 }
 
 // asBadPair says that an error, if it is not the server's, is that of the pair.

@@ -360,7 +360,8 @@ func TestFloats(t *testing.T) {
 // TestKeyOf: no two lists have one digest.
 func TestKeyOf(t *testing.T) {
 	seen := map[Key]string{}
-	for _, parts := range [][]string{{}, {""}, {"", ""}, {"ab"}, {"a", "b"}, {"", "ab"}, {"ab", ""}, {"\x02\x00\x00\x00\x00\x00\x00\x00ab"}} {
+	for _, parts := range [][]string{{}, {""}, {"", ""}, {"ab"}, {"a", "b"}, {"", "ab"}, {"ab", ""},
+		{"\x02\x00\x00\x00\x00\x00\x00\x00ab"}} {
 		k := KeyOf(parts...)
 		if seen[k] != "" {
 			t.Errorf("%q and %s have one digest", parts, seen[k])

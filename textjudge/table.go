@@ -11,6 +11,7 @@ import (
 	"assay/chat"
 	"assay/data"
 	"assay/internal/journal"
+	"assay/internal/workers"
 	"assay/shards"
 )
 
@@ -132,41 +133,16 @@ func (r *run) open(progress string) error {
 func (r *run) rows(ctx context.Context) error {
 	ctx, r.stop = context.WithCancelCause(ctx)
 	defer r.stop(nil)
-	todo := make(chan int)
-	go func() {
-		defer close(todo)
-		for i := r.from; i < r.to; i++ {
-			if r.done.Has(i) {
-				continue
-			}
-			select {
-			case todo <- i:
-			case <-ctx.Done():
-				return
+	r.told()
+	workers.Each(r.to-r.from, max(r.o.Workers, 1), func(k int) error {
+		if i := r.from + k; ctx.Err() == nil && !r.done.Has(i) {
+			if err := r.one(ctx, i); err != nil {
+				r.stop(err)
 			}
 		}
-	}()
-	return errors.Join(r.work(ctx, todo), r.done.Sync())
-}
-
-func (r *run) work(ctx context.Context, todo <-chan int) error {
-	r.told()
-	var wg sync.WaitGroup
-	for range max(r.o.Workers, 1) {
-		wg.Go(func() {
-			for i := range todo {
-				if ctx.Err() != nil {
-					return
-				}
-				if err := r.one(ctx, i); err != nil {
-					r.stop(err)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return context.Cause(ctx)
+		return nil
+	})
+	return errors.Join(context.Cause(ctx), r.done.Sync())
 }
 
 // one judges a row. Its error ends the run.

@@ -126,7 +126,8 @@ func TestBadRowsAreFoundBeforeTheFirstStep(t *testing.T) {
 		if !errors.As(err, &bad) || len(bad.Rows) != 4 || exit.Code(err) != exit.Wrong || len(exit.Problems(err)) != 4 {
 			t.Fatalf("%s: %v", what, err)
 		}
-		for _, want := range []string{"4 rows cannot be used, data.skip allows 0", "row 8: edit: ", "row7.png: damaged", "row 9: picture row8.png is not there",
+		for _, want := range []string{"4 rows cannot be used, data.skip allows 0", "row 8: edit: ", "row7.png: damaged",
+			"row 9: picture row8.png is not there",
 			"row 11: edit: ", "table.jsonl:13: column \"label\": want a finite number, have NaN", "skip: 4"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: want %q in %v", what, want, err)
@@ -259,9 +260,13 @@ func TestRemovedAndForeignRows(t *testing.T) {
 	}
 	for want, change := range map[string]func(string) string{
 		"row row11 is not there any more": func(s string) string { return drop(drop(s, "row9"), "row11") },
-		"row row12 changed":               func(s string) string { return strings.Replace(drop(s, "row9"), "do thing 12", "do otherwise", 1) },
+		"row row12 changed": func(s string) string {
+			return strings.Replace(drop(s, "row9"), "do thing 12",
+				"do otherwise", 1)
+		},
 		"row extra is new": func(s string) string {
-			return s + `{"id": "extra", "source": "a.png", "edit": "row1.png", "instruction": "x", "label": 1, "split": "train"}` + "\n"
+			return s + `{"id": "extra", "source": "a.png", "edit": "row1.png", "instruction": "x", "label": 1, "split": ` +
+				`"train"}` + "\n"
 		},
 	} {
 		rewrite(t, table, change)
@@ -351,15 +356,23 @@ func (f *failing) Step(ctx context.Context, batch []Example, weight float64, see
 // TestWrongColumnsAreToldOfOnce: not for every row, and with what to write.
 func TestWrongColumnsAreToldOfOnce(t *testing.T) {
 	csv := "source,edit,instruction,rating\na.png,a.png,x,1\na.png,a.png,y,0\n"
-	jsonl := `{"source":"a.png","edited":"a.png","instruction":"x","rating":1}` + "\n" + `{"source":"a.png","edited":"a.png","instruction":"y","rating":0}` + "\n"
+	jsonl := `{"source":"a.png","edited":"a.png","instruction":"x","rating":1}` + "\n" +
+		`{"source":"a.png","edited":"a.png","instruction":"y","rating":0}` + "\n"
 	for _, test := range []struct{ name, text, data, want string }{
-		{"t.csv", csv, "", `is there a column "label"? The columns are source, edit, instruction, rating; name the right one with data: {columns: {label: NAME}}`},
-		{"t.csv", strings.Replace(csv, "edit", "edited", 1), "", `no column "edit", only source, edited, instruction, rating: name the column that has it with data: {columns: {edit: NAME}}`},
-		{"t.jsonl", jsonl, "", `no column "edit", only source, edited, instruction, rating: name the column that has it with data: {columns: {edit: NAME}}`},
-		{"t.jsonl", jsonl, ", columns: {edit: edited, label: score}", `no column "score", only source, edited, instruction, rating: name the column that has it with data: {columns: {label: NAME}}`},
+		{"t.csv", csv, "", `is there a column "label"? The columns are source, edit, instruction, rating; name the right ` +
+			`one with data: {columns: {label: NAME}}`},
+		{"t.csv", strings.Replace(csv, "edit", "edited", 1), "",
+			`no column "edit", only source, edited, instruction, rating: name the column that has it with data: {columns: ` +
+				`{edit: NAME}}`},
+		{"t.jsonl", jsonl, "", `no column "edit", only source, edited, instruction, rating: name the column that has it ` +
+			`with data: {columns: {edit: NAME}}`},
+		{"t.jsonl", jsonl, ", columns: {edit: edited, label: score}",
+			`no column "score", only source, edited, instruction, rating: name the column that has it with data: {columns: ` +
+				`{label: NAME}}`},
 		{"t.csv", csv, ", columns: {label: rating}, train_split: train", `is there a column "split"?`},
 		{"t.csv", csv, ", columns: {label: rating}, sampling: group", `is there a column "group"?`},
-		{"t.csv", "source,edit,instruction,label\na.png,a.png,x,nan\na.png,a.png,y,1\n", "", "t.csv:2: column \"label\": want a finite number, have NaN"},
+		{"t.csv", "source,edit,instruction,label\na.png,a.png,x,nan\na.png,a.png,y,1\n", "",
+			"t.csv:2: column \"label\": want a finite number, have NaN"},
 	} {
 		path := writeRun(t, 5, "steps: 1\n")
 		if err := os.WriteFile(filepath.Join(filepath.Dir(path), test.name), []byte(test.text), 0o666); err != nil {

@@ -18,19 +18,20 @@ type Config struct {
 	Out    string `yaml:"out"`              // run directory
 	Mode   string `yaml:"mode"`             // lora, full, head, text
 
-	Pair          string           `yaml:"pair"`             // sequence, concat, frames
-	PairSize      []int            `yaml:"pair_size"`        // [height, width] in pixels; empty: pictures keep their size
-	Layout        string           `yaml:"layout,omitempty"` // instruction_first, or empty: pictures first
-	Question      Strings          `yaml:"question"`         // with [INSTRUCTION]; of several one is drawn per sample and epoch
-	Answer        Strings          `yaml:"answer"`           // with the score token
-	TextLoss      string           `yaml:"text_loss"`        // answer, all
-	ScoreRange    []float64        `yaml:"score_range"`      // [lo, hi] of reported scores
-	Head          model.HeadConfig `yaml:"head"`             //
-	ScoreToken    string           `yaml:"score_token"`      //
-	ScorePosition string           `yaml:"score_position"`   // at, before
-	ChatTemplate  string           `yaml:"chat_template"`    // Jinja; empty: the checkpoint's
-	EndOfTurn     string           `yaml:"end_of_turn"`      // empty: the tokenizer's
-	Dtype         string           `yaml:"dtype"`            // auto, float32, bfloat16
+	Pair     string `yaml:"pair"`             // sequence, concat, frames
+	PairSize []int  `yaml:"pair_size"`        // [height, width] in pixels; empty: pictures keep their size
+	Layout   string `yaml:"layout,omitempty"` // instruction_first, or empty: pictures first
+	// with [INSTRUCTION]; of several one is drawn per sample and epoch
+	Question      Strings          `yaml:"question"`
+	Answer        Strings          `yaml:"answer"`         // with the score token
+	TextLoss      string           `yaml:"text_loss"`      // answer, all
+	ScoreRange    []float64        `yaml:"score_range"`    // [lo, hi] of reported scores
+	Head          model.HeadConfig `yaml:"head"`           //
+	ScoreToken    string           `yaml:"score_token"`    //
+	ScorePosition string           `yaml:"score_position"` // at, before
+	ChatTemplate  string           `yaml:"chat_template"`  // Jinja; empty: the checkpoint's
+	EndOfTurn     string           `yaml:"end_of_turn"`    // empty: the tokenizer's
+	Dtype         string           `yaml:"dtype"`          // auto, float32, bfloat16
 
 	Train *TrainConfig `yaml:"train,omitempty"` // part by part what trains
 
@@ -176,7 +177,8 @@ func Default() *Config {
 		Pair:     "sequence",
 		PairSize: []int{},
 		Question: Strings{
-			`Can you rate how successful the edit instruction "[INSTRUCTION]" has been executed from the first image to the second image with a score from 0 to 10?`,
+			`Can you rate how successful the edit instruction "[INSTRUCTION]" has been executed from the first image to the ` +
+				`second image with a score from 0 to 10?`,
 		},
 		Answer:        Strings{"It is [SCORE]."},
 		TextLoss:      "answer",

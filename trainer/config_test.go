@@ -89,7 +89,8 @@ device: cuda:1
 }
 
 func TestCacheSize(t *testing.T) {
-	for text, want := range map[string]CacheSize{"512MiB": 512 << 20, "2 GB": 2e9, "1.5GiB": 3 << 29, "0": 0, "1000": 1000, "disk": Disk, "70B": 70} {
+	for text, want := range map[string]CacheSize{"512MiB": 512 << 20, "2 GB": 2e9, "1.5GiB": 3 << 29, "0": 0, "1000": 1000,
+		"disk": Disk, "70B": 70} {
 		c, err := loadText(t, least+"cache: {vision: "+text+"}\n")
 		if err != nil || c.Cache.Vision != want {
 			t.Errorf("%s: %v, %v", text, c, err)
@@ -157,7 +158,8 @@ device: gpu
 // TestARunDoesNotReplaceItsBeginning: --fresh would remove the weights that training begins with.
 func TestARunDoesNotReplaceItsBeginning(t *testing.T) {
 	for text, bad := range map[string]bool{
-		"backbone: o/scorer/backbone": true, "backbone: o/best": true, "backbone: o/backbone": false, "backbone: o/scorers": false,
+		"backbone: o/scorer/backbone": true, "backbone: o/best": true, "backbone: o/backbone": false,
+		"backbone: o/scorers": false,
 	} {
 		_, err := loadText(t, text+"\nout: o\ndata: {train: t.jsonl}\n")
 		if bad != (err != nil && strings.Contains(err.Error(), "run.yaml:1:1: backbone: lies in what this run replaces")) {

@@ -164,7 +164,8 @@ func writeRun(t *testing.T, n int, extra string) string {
 		}
 		fmt.Fprintf(
 			&rows,
-			`{"id": "row%d", "group": "g%d", "source": "a.png", "edit": "a.png", "instruction": "do thing %d", "label": %s, "split": %q}`+"\n",
+			`{"id": "row%d", "group": "g%d", "source": "a.png", "edit": "a.png", "instruction": "do thing %d", "label": %s, `+
+				`"split": %q}`+"\n",
 			i,
 			i/3,
 			i,

@@ -220,7 +220,8 @@ func mainMemory() int64 {
 		n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // or the word max
 		return n, err == nil
 	}
-	for _, names := range [][2]string{{"memory.max", "memory.current"}, {"memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"}} {
+	for _, names := range [][2]string{{"memory.max", "memory.current"},
+		{"memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"}} {
 		most, ok := read(names[0])
 		used, known := read(names[1])
 		if ok && known && most < 1<<60 && (free == 0 || most-used < free) {

@@ -110,8 +110,10 @@ func TestDamagedWeightsAreNamed(t *testing.T) {
 		want   string
 		code   int
 	}{
-		{"layers.1.mlp.up_proj.weight", math.Float32bits(float32(math.NaN())), "layers.1.mlp.up_proj.weight holds NaN at index 5", exit.Failed},
-		{"layers.0.self_attn.o_proj.weight", math.Float32bits(float32(math.Inf(1))), "layers.0.self_attn.o_proj.weight holds +Inf at index 5", exit.Failed},
+		{"layers.1.mlp.up_proj.weight", math.Float32bits(float32(math.NaN())),
+			"layers.1.mlp.up_proj.weight holds NaN at index 5", exit.Failed},
+		{"layers.0.self_attn.o_proj.weight", math.Float32bits(float32(math.Inf(1))),
+			"layers.0.self_attn.o_proj.weight holds +Inf at index 5", exit.Failed},
 		{"embed_tokens.weight", math.Float32bits(float32(math.NaN())), "embed_tokens.weight holds NaN", exit.Wrong},
 	} {
 		for _, mode := range []string{"", "non_finite: skip\n"} {

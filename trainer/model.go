@@ -110,11 +110,12 @@ type Plan struct {
 	Trains     Trained          `json:"trains"`              // which
 	Bytes      map[string]int64 `json:"bytes"`               // memory wanted, by what for
 	Host       map[string]int64 `json:"host,omitempty"`      // the machine's beside a GPU's, which Bytes is then
-	Absent     string           `json:"absent,omitempty"`    // what is missing of the backbone's weights; nothing trains then
-	Partly     bool             `json:"partly,omitempty"`    // a part of the weights is there, a shard is missing
-	Need       int64            `json:"need"`                // all of it
-	Memory     int64            `json:"memory,omitempty"`    // what the device has free; 0: not known
-	Fits       *bool            `json:"fits,omitempty"`      // whether that suffices
+	// what is missing of the backbone's weights; nothing trains then
+	Absent string `json:"absent,omitempty"`
+	Partly bool   `json:"partly,omitempty"` // a part of the weights is there, a shard is missing
+	Need   int64  `json:"need"`             // all of it
+	Memory int64  `json:"memory,omitempty"` // what the device has free; 0: not known
+	Fits   *bool  `json:"fits,omitempty"`   // whether that suffices
 }
 
 // SharedTokens says what the edits of one group, the first of several edits, save in a step.

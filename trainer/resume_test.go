@@ -313,7 +313,8 @@ func TestNothingIsLeftOfKilledRuns(t *testing.T) {
 	path := writeRun(t, 40, "steps: 4\n")
 	train(t, path, newFake())
 	out := filepath.Join(filepath.Dir(path), "out")
-	for _, name := range []string{".config.yaml.ABCDEFGHIJ.tmp", ".plan.json.tmp", "..best.new.ABCDEFGHIJ.tmp/half", ".scorer.new/half", ".best.old/half"} {
+	for _, name := range []string{".config.yaml.ABCDEFGHIJ.tmp", ".plan.json.tmp", "..best.new.ABCDEFGHIJ.tmp/half",
+		".scorer.new/half", ".best.old/half"} {
 		if err := errors.Join(
 			os.MkdirAll(filepath.Dir(filepath.Join(out, name)), 0o777),
 			os.WriteFile(filepath.Join(out, name), []byte("x"), 0o666),

@@ -169,11 +169,9 @@ func (s *scan) table(t *data.Edits, out *splitSamples) {
 		}
 		s.add(out, &sample, &row)
 	}
-	for _, n := range lacks {
-		if n == t.Len() { // not the rows are wrong, but the name
-			s.problems = append(s.problems, withColumnHint(fmt.Errorf("%s: %w", t.Path(), lack)))
-			return
-		}
+	if slices.Contains(slices.Collect(maps.Values(lacks)), t.Len()) { // not the rows are wrong, but the name
+		s.problems = append(s.problems, withColumnHint(fmt.Errorf("%s: %w", t.Path(), lack)))
+		return
 	}
 	s.data.bad = append(s.data.bad, bad...)
 }

@@ -77,7 +77,8 @@ func (r *run) saveWith(kept []stretch, each func(put putter) error) error {
 		return r.record.told(err)
 	}
 	s := &r.state
-	s.Updates, s.Metrics, s.Events, s.EventsFile = r.optimizer.Updates(), r.record.lines.Size(), r.record.events.Size(), r.record.name
+	s.Updates, s.Metrics, s.Events, s.EventsFile = r.optimizer.Updates(), r.record.lines.Size(), r.record.events.Size(),
+		r.record.name
 	s.Seconds = r.seconds()
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {

@@ -85,7 +85,8 @@ func TestTrainLearnsAndRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"| training | 47 | 12 | 11 | 12 | 0 | 12 |", "| validation | 12 |", "1 rows of the training tables have no label", "base_model: backbone", "train: table.jsonl", "table.jsonl."} {
+	for _, want := range []string{"| training | 47 | 12 | 11 | 12 | 0 | 12 |", "| validation | 12 |",
+		"1 rows of the training tables have no label", "base_model: backbone", "train: table.jsonl", "table.jsonl."} {
 		if !strings.Contains(string(card), want) {
 			t.Errorf("the card lacks %q:\n%s", want, card)
 		}

@@ -22,11 +22,13 @@ const PlanFile = "plan.json"
 // Trained says what a run trains. It is counted from the parameters that the optimizer is given, which follow from the
 // configuration, the backbone and init: nothing else keeps a list.
 type Trained struct {
-	Adapters   map[string]int `json:"adapters"`             // linear layers with an adapter, by part: language, vision, projector
-	Backbone   map[string]int `json:"backbone,omitempty"`   // tensors of the backbone itself, by part
-	Head       int64          `json:"head"`                 // parameters of the head
-	Losses     int64          `json:"losses,omitempty"`     // parameters of the losses themselves: learned cuts
-	TokenRows  int            `json:"token_rows"`           // rows of the score token: of the embedding table, of the output layer
+	// linear layers with an adapter, by part: language, vision, projector
+	Adapters map[string]int `json:"adapters"`
+	Backbone map[string]int `json:"backbone,omitempty"` // tensors of the backbone itself, by part
+	Head     int64          `json:"head"`               // parameters of the head
+	Losses   int64          `json:"losses,omitempty"`   // parameters of the losses themselves: learned cuts
+	// rows of the score token: of the embedding table, of the output layer
+	TokenRows  int            `json:"token_rows"`
 	Parameters int64          `json:"parameters"`           // of all
 	Digest     string         `json:"digest"`               // of the tensors' names and shapes
 	Modules    []string       `json:"modules,omitempty"`    // layers with an adapter

@@ -149,7 +149,8 @@ func TestInitKeepsItsAdapter(t *testing.T) {
 		t.Fatal(err)
 	}
 	init := "init: " + first.Scorer + "\n"
-	for _, same := range []string{"", "lora: {r: 4}\n", "lora: {targets: '(?!.*vision).*layers.0.*\\.(q_proj|v_proj)', layers: null, dropout: 0.1}\n"} {
+	for _, same := range []string{"", "lora: {r: 4}\n",
+		"lora: {targets: '(?!.*vision).*layers.0.*\\.(q_proj|v_proj)', layers: null, dropout: 0.1}\n"} {
 		r, err := plainTrain(pictureRun(t, "llavanext", init+same), Options{})
 		if same != "" && strings.Contains(same, "layers: null") { // PEFT has no layers beside an expression
 			if err == nil {
@@ -170,15 +171,18 @@ func TestInitKeepsItsAdapter(t *testing.T) {
 	}
 	root := oracle.Folders(t)[0]
 	for extra, want := range map[string]string{
-		"lora: {r: 16}\n":                                                   "has 2 adapters in the language model, 0 in vision, 0 in the projector, rank 2 and 4; the lora section asks for 2 adapters",
-		"lora: {alpha: 12}\n":                                               "rank 4 and scale 3; there it has rank 4 and scale 1.5",
-		"lora: {rslora: true}\n":                                            "scale 3; there it has rank 4 and scale 1.5",
-		"lora: {targets: [q_proj]}\n":                                       "no model.language_model.layers.0.self_attn.v_proj, which it has",
-		"lora: {targets: [q_proj, v_proj, k_proj]}\n":                       "k_proj, which it has not",
-		"lora: {parts: [language, vision]}\n":                               "which it has not",
-		"score_token: '[RATE]'\nanswer: '[RATE]'\n":                         `score_token: "[RATE]" here, but the scorer of init was trained with "[SCORE]"`,
-		"head: {hidden: [4]}\n":                                             "the scorer of init has another head",
-		"mode: head\nlora: {r: 16}\n":                                       "the lora section asks for",
+		"lora: {r: 16}\n": "has 2 adapters in the language model, 0 in " +
+			"vision, 0 in the projector, rank 2 and 4; the lora section asks for 2 adapters",
+		"lora: {alpha: 12}\n": "rank 4 and scale 3; there it has rank 4 and " +
+			"scale 1.5",
+		"lora: {rslora: true}\n":                      "scale 3; there it has rank 4 and scale 1.5",
+		"lora: {targets: [q_proj]}\n":                 "no model.language_model.layers.0.self_attn.v_proj, which it has",
+		"lora: {targets: [q_proj, v_proj, k_proj]}\n": "k_proj, which it has not",
+		"lora: {parts: [language, vision]}\n":         "which it has not",
+		"score_token: '[RATE]'\nanswer: '[RATE]'\n": `score_token: "[RATE]" here, but the scorer ` +
+			`of init was trained with "[SCORE]"`,
+		"head: {hidden: [4]}\n":       "the scorer of init has another head",
+		"mode: head\nlora: {r: 16}\n": "the lora section asks for",
 		"backbone: " + filepath.Join(root, "qwen2_5_vl", "backbone") + "\n": "is not the backbone of the scorer of init",
 	} {
 		_, err := plainTrain(pictureRun(t, "llavanext", init+extra), Options{})
@@ -212,7 +216,8 @@ func TestAnotherPlanIsNotResumed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for extra, want := range map[string]string{"lora: {parts: [language, vision]}\n": "in vision, 0 in the projector", "mode: head\n": "0 adapters in the language model"} {
+	for extra, want := range map[string]string{"lora: {parts: [language, vision]}\n": "in vision, 0 in the projector",
+		"mode: head\n": "0 adapters in the language model"} {
 		if err := os.WriteFile(path, append(slices.Clone(text), extra...), 0o666); err != nil {
 			t.Fatal(err)
 		}

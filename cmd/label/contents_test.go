@@ -27,7 +27,8 @@ out: out
 sources:
   - layout: table
     path: %s/clip/pairs.json
-    columns: {source: input, edit: edited, target: gt, instruction: caption_after, source_caption: caption_before, target_caption: caption_after}
+    columns: {source: input, edit: edited, target: gt, instruction: caption_after,
+      source_caption: caption_before, target_caption: caption_after}
     editor: magicbrush
 encoders: {given: replace, clip: clip, dino: %s/dinov2/model, device: cpu, threads: 1}
 `, folder, folder)

@@ -63,7 +63,8 @@ sources:
   - layout: table
     name: pairs
     path: %[1]s/clip/pairs.json
-    columns: {source: input, edit: edited, target: gt, instruction: caption_after, source_caption: caption_before, target_caption: caption_after}
+    columns: {source: input, edit: edited, target: gt, instruction: caption_after,
+      source_caption: caption_before, target_caption: caption_after}
     editor: magicbrush
 profile: assay
 encoders: {given: replace, clip: %[1]s/clip/model, dino: %[1]s/dinov2/model, device: cpu, threads: 1}
@@ -164,7 +165,8 @@ func TestCheck(t *testing.T) {
 	code, out, errs := label(t, "--config", config, "--check")
 	for _, want := range []string{"profile adiee-paper/1, CLIP-D raw", "2 samples, 2 read: 2 outputs", "1 bad",
 		"none.png: no such file",
-		"edit            column after (as configured)", "without a column: clip_d,", "columns that are not used: note", "pictures: png 3"} {
+		"edit            column after (as configured)", "without a column: clip_d,", "columns that are not used: note",
+		"pictures: png 3"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no word of %q in\n%s%s", want, out, errs)
 		}

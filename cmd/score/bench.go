@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"assay/benchmarks"
 	"assay/internal/cli"
@@ -135,8 +136,13 @@ func (f *benchFlags) add(c *cobra.Command, b *benchmarks.Benchmark) {
 		"score pairs in both orders and count how often the winner flips")
 	f.runtime.add(c)
 	f.shard.Add(c)
+	f.addOwn(flags, b.Flags)
+}
+
+// addOwn adds the flags that the benchmark lists.
+func (f *benchFlags) addOwn(flags *pflag.FlagSet, names []string) {
 	f.Epsilon, f.BGNorm, f.Sigma = math.NaN(), "linear:255", 0.5
-	for _, name := range b.Flags {
+	for _, name := range names {
 		switch name {
 		case "images":
 			flags.StringVar(&f.Images, name, "", "folder of the pictures")

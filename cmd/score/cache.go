@@ -26,7 +26,8 @@ func newCache() *cobra.Command {
 embeddings and digests. What lies there is found by content alone and computed again where it is missing, so any of
 it may be removed at any time.
 
-Without --folder it is the user's own store: ` + store.FolderVariable + `, or assay/store in the user's cache folder. Runs have
+Without --folder it is the user's own store: ` + store.FolderVariable + `, or assay/store in the user's cache folder.
+Runs have
 one in RUN/cache (or cache.folder), label jobs in OUT/cache (or encoders.cache).`,
 		Example: `  score cache list
   score cache list --folder build/demo/labels/cache --json

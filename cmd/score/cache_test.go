@@ -61,7 +61,8 @@ func TestCacheCommand(t *testing.T) {
 	if code, out := cache("verify"); code != cli.Failed || !strings.Contains(out, paths[0]) {
 		t.Errorf("damaged: %d %s", code, out)
 	}
-	for _, wrong := range [][]string{{"prune"}, {"prune", "--older", "x"}, {"prune", "--most", "much"}, {"prune", "--damaged", "--most", "0"}, {"list", "--folder", filepath.Join(dir, "none")}} {
+	for _, wrong := range [][]string{{"prune"}, {"prune", "--older", "x"}, {"prune", "--most", "much"},
+		{"prune", "--damaged", "--most", "0"}, {"list", "--folder", filepath.Join(dir, "none")}} {
 		if code, stdout, stderr := run(t, append([]string{"cache"}, wrong...)...); code != cli.Wrong {
 			t.Errorf("%q: %d %s", wrong, code, stdout+stderr)
 		}

@@ -97,8 +97,10 @@ func TestConditionBestAndPairs(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"metadata.csv", "metadata.json", "data.parquet", "instructpix2pix/seeds.json", "instructpix2pix/0000003/0_1.jpg",
-		"instructpix2pix/0000000/prompt.json", "magicbrush/edit_turns.json", "magicbrush/images/0000003/0000003-output1.png"} {
+	for _, path := range []string{"metadata.csv", "metadata.json", "data.parquet", "instructpix2pix/seeds.json",
+		"instructpix2pix/0000003/0_1.jpg",
+		"instructpix2pix/0000000/prompt.json", "magicbrush/edit_turns.json",
+		"magicbrush/images/0000003/0000003-output1.png"} {
 		if _, err := os.Stat(filepath.Join(labels, path)); err != nil {
 			t.Error(err)
 		}
@@ -167,7 +169,8 @@ func TestAIM(t *testing.T) {
 		}
 		fmt.Fprintf(
 			&b,
-			"{\"input\": %q, \"target\": %q, \"instruction\": \"evoke %s\", \"emotion\": %q, \"clip_i\": %g, \"sc\": %d, \"pq\": 6, \"clip_t\": 0.25, \"aesthetic\": 5, \"score01\": 0.7}\n",
+			"{\"input\": %q, \"target\": %q, \"instruction\": \"evoke %s\", \"emotion\": %q, \"clip_i\": %g, \"sc\": %d, "+
+				"\"pq\": 6, \"clip_t\": 0.25, \"aesthetic\": 5, \"score01\": 0.7}\n",
 			filepath.Join(
 				folder,
 				"images",
@@ -210,9 +213,11 @@ func TestServeRefusesBadFlags(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{}, {"--scorer", scorer, "--addr", "0.0.0.0:0"}, {"--scorer", scorer, "--addr", ":0"}, {"--scorer", scorer, "--addr", "x"},
+	for _, args := range [][]string{{}, {"--scorer", scorer, "--addr", "0.0.0.0:0"}, {"--scorer", scorer, "--addr", ":0"},
+		{"--scorer", scorer, "--addr", "x"},
 		{"--scorer", scorer, "--batch", "0"}, {"--scorer", scorer, "--wait", "-1s"}, {"--scorer", scorer, "--cert", "x"},
-		{"--scorer", scorer, "--cert", "x", "--key", "y"}, {"--scorer", scorer, "--clients", clients}, {"--scorer", "a=" + scorer, "--scorer", "a=" + scorer}} {
+		{"--scorer", scorer, "--cert", "x", "--key", "y"}, {"--scorer", scorer, "--clients", clients},
+		{"--scorer", "a=" + scorer, "--scorer", "a=" + scorer}} {
 		if code, v := command(t, append([]string{"serve"}, args...)...); code != cli.Wrong || v["error"] == nil {
 			t.Errorf("%v: exit code %d, %v", args, code, v)
 		}

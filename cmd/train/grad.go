@@ -18,19 +18,23 @@ func newGradCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "grad --model FILE --inputs FILE --out FILE",
 		Short: "Differentiate any ONNX model",
-		Long: `grad computes d(sum of output x cotangent)/d(name) for inputs and initializers of an ONNX model, by a gradient graph of
-ordinary ONNX operators run on ONNX Runtime. docs/ops.md lists the operators.
+		Long: `grad computes d(sum of output x cotangent)/d(name) for inputs and initializers of an ONNX model,
+by a gradient graph of ordinary ONNX operators run on ONNX Runtime. docs/ops.md lists the operators.
 
---inputs holds one tensor per graph input, by name. --cotangents holds one tensor per differentiated output, by output name;
-without it all outputs are differentiated with ones. External data is looked for beside the model.
+--inputs holds one tensor per graph input, by name. --cotangents holds one tensor per differentiated output, by
+output name; without it all outputs are differentiated with ones. External data is looked for beside the model.
 
---model-out writes the model with the gradients: its outputs are the model's own and one "gradient/NAME" for each name, its
-inputs the model's own and one "cotangent/NAME" for each output in --cotangents. With --inputs its sizes are theirs. Weights in other
-files stay there if it is written into the model's folder, and are copied to FILE.data if not.
+--model-out writes the model with the gradients: its outputs are the model's own and one "gradient/NAME" for
+each name, its inputs the model's own and one "cotangent/NAME" for each output in --cotangents. With --inputs
+its sizes are theirs. Weights in other files stay there if it is written into the model's folder, and are copied
+to FILE.data if not.
 
-A gradient is exact, or the model is refused with the name of the node that it cannot be followed through: docs/gradients.md.`,
-		Example: `  train grad --model testdata/oracle/onnx/llama/model.onnx --inputs testdata/oracle/onnx/llama/inputs.safetensors \
-      --cotangents testdata/oracle/onnx/llama/cotangent.safetensors --wrt norm.weight,k.weight --out build/grads.safetensors
+A gradient is exact, or the model is refused with the name of the node that it cannot be followed through:
+docs/gradients.md.`,
+		Example: `  train grad --model testdata/oracle/onnx/llama/model.onnx \
+      --inputs testdata/oracle/onnx/llama/inputs.safetensors \
+      --cotangents testdata/oracle/onnx/llama/cotangent.safetensors \
+      --wrt norm.weight,k.weight --out build/grads.safetensors
   train grad --model testdata/oracle/onnx/llama/model.onnx --wrt norm.weight --model-out build/gradients.onnx`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			r, err := gradjob.Run(c.Context(), o)

@@ -192,11 +192,14 @@ func TestGradErrors(t *testing.T) {
 		model func(t *testing.T) string
 		want  []string
 	}{
-		"offset": {external(func(e *onnx.External) { e.Offset = 1 << 30 }), []string{`"norm.weight"`, "weights.bin", "1073741824"}},
+		"offset": {external(func(e *onnx.External) { e.Offset = 1 << 30 }),
+			[]string{`"norm.weight"`, "weights.bin", "1073741824"}},
 		"length": {external(func(e *onnx.External) { e.Length = 8 }), []string{`"norm.weight"`, "64 bytes", "8 bytes"}},
 		"file":   {external(func(e *onnx.External) { e.Location = "gone.bin" }), []string{`"norm.weight"`, "gone.bin"}},
-		"path":   {external(func(e *onnx.External) { e.Location = "../weights.bin" }), []string{`"norm.weight"`, "below the model's folder"}},
-		"cycle":  {changed(func(m *onnx.Model) { m.Nodes[3].Inputs[0] = m.Nodes[len(m.Nodes)-1].Outputs[0] }), []string{"cycle", "n3", "opset 17"}},
+		"path": {external(func(e *onnx.External) { e.Location = "../weights.bin" }),
+			[]string{`"norm.weight"`, "below the model's folder"}},
+		"cycle": {changed(func(m *onnx.Model) { m.Nodes[3].Inputs[0] = m.Nodes[len(m.Nodes)-1].Outputs[0] }),
+			[]string{"cycle", "n3", "opset 17"}},
 		"rule": {changed(func(m *onnx.Model) {
 			for _, n := range m.Nodes {
 				if n.Op == "Sigmoid" {

@@ -42,11 +42,14 @@ func TestInit(t *testing.T) {
 		{[]string{"--text", texts, "--grid", "1x2x3"}, 2, `"1x2x3" is not ROWSxCOLUMNS`},
 		{[]string{"--sizes", sizes}, 2, `required flag(s) "text"`},
 		{[]string{"--text", texts, filepath.Join(dir, "none.txt"), "--layers", "1"}, 1, "none.txt"},
-		{[]string{"--text", texts, texts, "--sizes", sizes, "--image-size", "28", "--grid", "2x1,1x2", "--json"}, 0, `"tile_tokens":4`},
+		{[]string{"--text", texts, texts, "--sizes", sizes, "--image-size", "28", "--grid", "2x1,1x2", "--json"}, 0,
+			`"tile_tokens":4`},
 		{[]string{"--text", texts, "--family", "gpt"}, 2, `family: "gpt" is not known`},
 		{[]string{"--text", texts, "--sizes", qwen, "--grid", "1x2"}, 2, "grid: only llava_next has it"},
-		{[]string{"--text", texts, "--sizes", qwen, "--full-attention", "0,7"}, 2, "full_attention: 7 is not among the layers 0 to 1"},
-		{[]string{"--text", texts, "--sizes", qwen, "--full-attention", "0,1", "--out", filepath.Join(dir, "frames"), "--json"}, 0, `"parameters":`},
+		{[]string{"--text", texts, "--sizes", qwen, "--full-attention", "0,7"}, 2,
+			"full_attention: 7 is not among the layers 0 to 1"},
+		{[]string{"--text", texts, "--sizes", qwen, "--full-attention", "0,1", "--out", filepath.Join(dir, "frames"),
+			"--json"}, 0, `"parameters":`},
 	} {
 		var stdout, stderr strings.Builder
 		code := app.Run(

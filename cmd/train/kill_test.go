@@ -43,7 +43,8 @@ func TestKilledRunsEndTheSame(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			config, out := writeRun(
 				t,
-				"mode: "+mode+"\nsteps: 12\naugment: adiee\nlora: {dropout: 0.1}\noptimizer: {lr: 1.0e-3}\ncheckpoint: {steps: 2, keep: 2}\nthreads: 1\n",
+				"mode: "+mode+"\nsteps: 12\naugment: adiee\nlora: {dropout: 0.1}\noptimizer: {lr: 1.0e-3}\ncheckpoint: {steps: "+
+					"2, keep: 2}\nthreads: 1\n",
 			)
 			onBackbone(t, config, backbone)
 			start := time.Now()

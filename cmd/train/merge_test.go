@@ -119,11 +119,15 @@ func TestMergeRefusals(t *testing.T) {
 		{t.Context(), "--scorer a --backbone b --out x", cli.Wrong, "needs --out and either"},
 		{t.Context(), "--backbone b --out x", cli.Wrong, "needs --out and either"},
 		{t.Context(), "--scorer " + root + "/none --out " + root + "/x", cli.Failed, "a scorer directory is wanted"},
-		{t.Context(), "--backbone " + copied + " --adapter " + copied + " --out " + root + "/x", cli.Failed, "nothing to merge"},
+		{t.Context(), "--backbone " + copied + " --adapter " + copied + " --out " + root + "/x", cli.Failed,
+			"nothing to merge"},
 		{t.Context(), "--backbone " + copied + " --adapter " + adapter + " --out " + other, cli.Wrong, "exists already"},
-		{t.Context(), "--backbone " + copied + " --adapter " + adapter + " --force --out " + other, cli.Wrong, "does not remove it"},
-		{t.Context(), "--backbone " + copied + " --adapter " + adapter + " --force --out " + copied, cli.Wrong, "which is being merged"},
-		{stopped, "--backbone " + copied + " --adapter " + adapter + " --out " + root + "/x", cli.Failed, "nothing was written"},
+		{t.Context(), "--backbone " + copied + " --adapter " + adapter + " --force --out " + other, cli.Wrong,
+			"does not remove it"},
+		{t.Context(), "--backbone " + copied + " --adapter " + adapter + " --force --out " + copied, cli.Wrong,
+			"which is being merged"},
+		{stopped, "--backbone " + copied + " --adapter " + adapter + " --out " + root + "/x", cli.Failed,
+			"nothing was written"},
 	} {
 		code, _, stderr := runMerge(c.ctx, strings.Fields(c.args)...)
 		if code != c.code || !strings.Contains(stderr, c.want) {

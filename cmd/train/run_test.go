@@ -83,7 +83,8 @@ func TestTrainCommand(t *testing.T) {
 		stderr != "" {
 		t.Fatalf("%d %q %q", code, stdout, stderr)
 	}
-	for _, name := range []string{"scorer.yaml", "adapter_config.json", "adapter_model.safetensors", "head.safetensors", "README.md"} {
+	for _, name := range []string{"scorer.yaml", "adapter_config.json", "adapter_model.safetensors", "head.safetensors",
+		"README.md"} {
 		if _, err := os.Stat(filepath.Join(result.Scorer, name)); err != nil {
 			t.Error(err)
 		}
@@ -115,7 +116,8 @@ func TestWrongUsage(t *testing.T) {
 		t.Errorf("%d %q", code, stdout)
 	}
 	good, _ := writeRun(t, "steps: 1\n")
-	for _, args := range [][]string{nil, {"--config", config + ".gone"}, {"--config", good, "--resume"}, {"--config", good, "--fresh", "--resume"}, {"stray"}} {
+	for _, args := range [][]string{nil, {"--config", config + ".gone"}, {"--config", good, "--resume"},
+		{"--config", good, "--fresh", "--resume"}, {"stray"}} {
 		if code, stdout, stderr := call(t, args...); code != cli.Wrong || stderr == "" {
 			t.Errorf("%q: %d %q %q", args, code, stdout, stderr)
 		}

@@ -115,7 +115,8 @@ func TestLayouts(t *testing.T) {
 		"200-1|200|20 >remove the dog> 21"}
 	adiee := []string{
 		"000000||10 >add a hat> 11|cyclediff 30 0.1 0.9 0.5|diffedit 31 0.3 0.9 0.5|magicbrush 32 0.5 0.9 0.5",
-		"000001||11 >make it red> 12|cyclediff 40 undefined 0.8 0.4|diffedit 41 undefined 0.8 0.4|magicbrush 42 undefined 0.8 0.4",
+		"000001||11 >make it red> 12|cyclediff 40 undefined 0.8 0.4|diffedit 41 undefined 0.8 0.4|magicbrush 42 undefined " +
+			"0.8 0.4",
 		"000002||20 >remove the dog> 21|cyclediff 50 unknown 0.7 0.3|magicbrush 52 unknown 0.7 0.3",
 	}
 	for _, c := range []struct {
@@ -128,7 +129,8 @@ func TestLayouts(t *testing.T) {
 			[]string{"100|100|10 >add a hat> 11 >make it red> 12", "left: a later turn of a chain",
 				"200|200|20 >remove the dog> 21"}},
 		{"magicbrush files", "magicbrush", Options{Path: "magicbrush_files"}, []string{
-			"100-output1|100|10 >add a hat> 11|a man > a man with a hat", "100-output2|100|11 >make it red> 12|a man with a hat > ",
+			"100-output1|100|10 >add a hat> 11|a man > a man with a hat",
+			"100-output2|100|11 >make it red> 12|a man with a hat > ",
 			"200-output1|200|20 >remove the dog> 21"}},
 		{"magicbrush zip, chains", "magicbrush", Options{Path: "magicbrush.zip", Chains: true},
 			[]string{"100|100|dev|10 >add a hat> 11 >make it red> 12", "200|200|dev|20 >remove the dog> 21"}},
@@ -149,11 +151,13 @@ func TestLayouts(t *testing.T) {
 		{"seed part 2", "seed-data-edit", Options{Path: "seed2"}, []string{"000000|1/0.png|10 >add a hat> 11"}},
 		{"seed, dropped", "seed-data-edit", Options{Path: "seed2", Drop: []string{"1"}}, []string{"left: folder 1"}},
 		{"instructpix2pix", "instructpix2pix", Options{Path: "instructpix2pix"}, []string{
-			"0000001/5|0000001|5 >add a hat 0000001> 6|a man > a man with a hat", "0000001/77|0000001|77 >add a hat 0000001> 78|a man > a man with a hat",
+			"0000001/5|0000001|5 >add a hat 0000001> 6|a man > a man with a hat",
+			"0000001/77|0000001|77 >add a hat 0000001> 78|a man > a man with a hat",
 			"0000002/77|0000002|77 >add a hat 0000002> 78|a man > a man with a hat"}},
 		{"aim-bench", "aim-bench", Options{Path: "aimbench"}, []string{"000000||10 >make it sad> 11"}},
 		{"editreward", "editreward", Options{Path: "editreward.parquet"}, []string{
-			"k1-000000||10 >edit k1> -|A 61 label 1|B 62 label 0|better 0", "k1-000001||10 >edit k1> -|A 61 label 1|B 63 label 1|better -1",
+			"k1-000000||10 >edit k1> -|A 61 label 1|B 62 label 0|better 0",
+			"k1-000001||10 >edit k1> -|A 61 label 1|B 63 label 1|better -1",
 			"k2-000002||20 >edit k2> -|A 64 label 0.167|B 65 label 0.5|better 1"}},
 		{"folder", "folder", Options{Path: "folder"}, []string{"dog||20 >edit the dog> -|magicbrush 70",
 			"hat||10 >edit the hat> 11|a man > a man with a hat|magicbrush 60|sdedit 70"}},

@@ -52,7 +52,7 @@ onnx/gradjob:     onnx onnx/grad ort checkpoints internal/atomicfile internal/ex
 internal/oracle:  checkpoints internal/packed
 store:           data internal/remote
 grammar:         internal/strictjson
-chat:            data grammar store internal/strictjson internal/strictyaml
+chat:            data grammar store internal/strictjson internal/strictyaml internal/workers
 chat/table: chat data store internal/atomicfile internal/exit internal/journal internal/strictjson internal/workers
 captions:         chat chat/table data internal/atomicfile internal/exit internal/strictyaml internal/workers
 heuristics:       internal/stats
@@ -91,6 +91,7 @@ benchmarks:       internal/atomicfile metrics internal/workers textjudge shards
 labeling:         internal/remote data store heuristics data/readers encoders internal/strictyaml internal/workers
 labeling:         internal/atomicfile
 reward: chat data heuristics model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
+reward: internal/workers
 trainer/bybenchmark: model benchmarks trainer
 .:                data model model/families scoring trainer trainer/bybenchmark labeling
 `

@@ -77,7 +77,8 @@ func TestExitCodesAndOutput(t *testing.T) {
 			if code != tt.code {
 				t.Errorf("exit code %d, want %d", code, tt.code)
 			}
-			for _, o := range []struct{ what, got, want string }{{"stdout", stdout.String(), tt.stdout}, {"stderr", stderr.String(), tt.stderr}} {
+			for _, o := range []struct{ what, got, want string }{{"stdout", stdout.String(), tt.stdout},
+				{"stderr", stderr.String(), tt.stderr}} {
 				if !strings.Contains(o.got, o.want) || o.want == "" && o.got != "" {
 					t.Errorf("%s is %q, want %q", o.what, o.got, o.want)
 				}

@@ -41,9 +41,10 @@ type Result struct {
 	AliveFamilies   map[Family]Measure `json:"alive_families"`
 	AliveFamilyMean Measure            `json:"alive_family_mean"` // undefined ones count as 0
 
-	Pairs        int              `json:"pairs"`         // of one instruction's outputs, degrees more than Margin apart
-	PairAccuracy Measure          `json:"pair_accuracy"` // of these: the better one has the higher score; equal ones are wrong
-	PerfectOver  map[Kind]float64 `json:"perfect_over"`  // the same of perfect outputs against each kind
+	Pairs int `json:"pairs"` // of one instruction's outputs, degrees more than Margin apart
+	// of these: the better one has the higher score; equal ones are wrong
+	PairAccuracy Measure          `json:"pair_accuracy"`
+	PerfectOver  map[Kind]float64 `json:"perfect_over"` // the same of perfect outputs against each kind
 }
 
 // Margin is the difference of degrees above which one of two candidates is the better one.

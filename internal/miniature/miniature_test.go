@@ -62,7 +62,8 @@ func TestFamilies(t *testing.T) {
 					t.Errorf("%s: half has degree %v", task.Instruction, half)
 				}
 			}
-			for k, want := range map[Kind]float64{Perfect: 1, Over: 0.6, Damaged: 0.6, WrongFamily: 0, Noop: 0, Corrupt: 0, Foreign: 0} {
+			for k, want := range map[Kind]float64{Perfect: 1, Over: 0.6, Damaged: 0.6, WrongFamily: 0, Noop: 0, Corrupt: 0,
+				Foreign: 0} {
 				if have, ok := degrees[k]; ok && math.Abs(have-want) > 1e-12 {
 					t.Errorf("%s: %s has degree %v, want %v", task.Instruction, k, have, want)
 				}

@@ -70,7 +70,8 @@ func TestPhotos(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, p := range map[string]*data.Picture{"b_old-house.png": data.NewPicture(90, 40), "a.png": data.NewPicture(1000, 640)} {
+	for name, p := range map[string]*data.Picture{"b_old-house.png": data.NewPicture(90, 40),
+		"a.png": data.NewPicture(1000, 640)} {
 		if err := p.WritePNG(filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}

@@ -100,10 +100,7 @@ var editColumns = []data.Column{
 	{Name: "source", Kind: data.KindImage},
 	{Name: "edit", Kind: data.KindImage},
 	{Name: "target", Kind: data.KindImage},
-	{
-		Name: "instruction",
-		Kind: data.KindText,
-	},
+	{Name: "instruction", Kind: data.KindText},
 	{Name: "source_caption", Kind: data.KindText},
 	{Name: "target_caption", Kind: data.KindText},
 	{Name: "method", Kind: data.KindText},
@@ -112,16 +109,10 @@ var editColumns = []data.Column{
 var chainColumns = []data.Column{
 	{Name: "img_id", Kind: data.KindText},
 	{Name: "turn_index", Kind: data.KindInteger},
-	{
-		Name: "source_img",
-		Kind: data.KindImage,
-	},
+	{Name: "source_img", Kind: data.KindImage},
 	{Name: "target_img", Kind: data.KindImage},
 	{Name: "instruction", Kind: data.KindText},
-	{
-		Name: "source_caption",
-		Kind: data.KindText,
-	},
+	{Name: "source_caption", Kind: data.KindText},
 	{Name: "target_caption", Kind: data.KindText},
 	{Name: "photo", Kind: data.KindText},
 }

@@ -13,7 +13,8 @@ func TestParse(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := b.String()
-	for _, want := range []string{"<!doctype html>\n", "<title>a&lt;b</title>", "h1 { font-size: 1.6rem;", "max-width: 9rem"} {
+	for _, want := range []string{"<!doctype html>\n", "<title>a&lt;b</title>", "h1 { font-size: 1.6rem;",
+		"max-width: 9rem"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in %s", want, got)
 		}

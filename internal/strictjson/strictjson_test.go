@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-const sample = `{"layers": 3, "name": "x", "none": null, "rate": 0.0, "on": true, "inner": {"width": "4", "odd": [1, 2]}, "new": {"a": 1}}`
+const sample = `{"layers": 3, "name": "x", "none": null, "rate": 0.0, "on": true, "inner": {"width": "4", "odd": ` +
+	`[1, 2]}, "new": {"a": 1}}`
 
 func TestEveryKeyCounts(t *testing.T) {
 	o, err := Parse("config.json", []byte(sample))

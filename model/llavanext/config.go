@@ -123,19 +123,14 @@ func readVision(o *strictjson.Object) visionConfig {
 	if p.Get("model_type", &kind); kind != "clip_vision_model" {
 		p.Failf("model_type", "%q is not supported; clip_vision_model is", kind)
 	}
-	for key, into := range map[string]*int{
+	model.ReadSizes(p, map[string]*int{
 		"hidden_size":         &v.Hidden,
 		"intermediate_size":   &v.Intermediate,
 		"num_hidden_layers":   &v.Layers,
 		"num_attention_heads": &v.Heads,
 		"image_size":          &v.ImageSize,
 		"patch_size":          &v.Patch,
-	} {
-		if p.Get(key, into); *into < 1 {
-			p.Failf(key, "%d is not positive", *into)
-			*into = 1
-		}
-	}
+	})
 	if v.Hidden%v.Heads != 0 {
 		p.Failf("hidden_size", "%d is not a multiple of the %d attention heads", v.Hidden, v.Heads)
 	}

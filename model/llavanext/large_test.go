@@ -19,9 +19,11 @@ import (
 )
 
 // largeConfig is the config.json of LLaVA-NeXT on Llama 3 8B as published: what equals a default is left out.
-const largeConfig = `{"model_type": "llava_next", "image_token_index": 744, "vision_feature_layer": -2, "vision_feature_select_strategy": "default",
+const largeConfig = `{"model_type": "llava_next", "image_token_index": 744, "vision_feature_layer": -2,
+	"vision_feature_select_strategy": "default",
  "image_grid_pinpoints": [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]], "torch_dtype": "float16",
- "text_config": {"model_type": "llama", "intermediate_size": 14336, "max_position_embeddings": 8192, "num_key_value_heads": 8,
+ "text_config": {"model_type": "llama", "intermediate_size": 14336, "max_position_embeddings": 8192,
+		"num_key_value_heads": 8,
   "rms_norm_eps": 1e-05, "rope_theta": 500000.0, "vocab_size": 128320},
  "vision_config": {"model_type": "clip_vision_model", "hidden_size": 1024, "image_size": 336, "intermediate_size": 4096,
   "num_attention_heads": 16, "num_hidden_layers": 24, "patch_size": 14}}`
@@ -37,7 +39,8 @@ func largeCheckpoint(t *testing.T) string {
 		}
 	}
 	for name, text := range map[string]string{"config.json": largeConfig,
-		"preprocessor_config.json": `{"size": {"shortest_edge": 336}, "crop_size": {"height": 336, "width": 336}, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5], "resample": 3}`} {
+		"preprocessor_config.json": `{"size": {"shortest_edge": 336}, "crop_size": {"height": 336, "width": 336}, ` +
+			`"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5], "resample": 3}`} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
 			t.Fatal(err)
 		}

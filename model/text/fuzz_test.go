@@ -19,7 +19,8 @@ func FuzzTemplate(f *testing.F) {
 	}
 	x.Add(
 		[]byte(
-			"{% for m in messages %}{{ m['role'] | upper }}: {% generation %}{{ m.content[-1].text }}{% endgeneration %}{% endfor %}",
+			"{% for m in messages %}{{ m['role'] | upper }}: {% generation %}{{ m.content[-1].text }}{% endgeneration %}{% " +
+				"endfor %}",
 		),
 	)
 	x.Run(func(t testing.TB, raw []byte) {

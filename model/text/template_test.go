@@ -71,13 +71,20 @@ func TestFindTemplate(t *testing.T) {
 		want  string // "" wants an error that contains fail
 		fail  string
 	}{
-		{"jinja before all", map[string]string{"chat_template.jinja": "A", "chat_template.json": `{"chat_template": "B"}`}, "A", ""},
-		{"json", map[string]string{"chat_template.json": `{"chat_template": "B"}`, "tokenizer_config.json": `{"chat_template": "C"}`}, "B", ""},
-		{"processor before tokenizer", map[string]string{"processor_config.json": `{"chat_template": "P"}`, "tokenizer_config.json": `{"chat_template": "C"}`}, "P", ""},
-		{"tokenizer", map[string]string{"tokenizer_config.json": `{"chat_template": "C"}`, "processor_config.json": `{"chat_template": null}`}, "C", ""},
-		{"named", map[string]string{"tokenizer_config.json": `{"chat_template": [{"name": "tool", "template": "T"}, {"name": "default", "template": "D"}]}`}, "D", ""},
+		{"jinja before all", map[string]string{"chat_template.jinja": "A", "chat_template.json": `{"chat_template": "B"}`},
+			"A", ""},
+		{"json", map[string]string{"chat_template.json": `{"chat_template": "B"}`,
+			"tokenizer_config.json": `{"chat_template": "C"}`}, "B", ""},
+		{"processor before tokenizer",
+			map[string]string{"processor_config.json": `{"chat_template": "P"}`,
+				"tokenizer_config.json": `{"chat_template": "C"}`}, "P", ""},
+		{"tokenizer", map[string]string{"tokenizer_config.json": `{"chat_template": "C"}`,
+			"processor_config.json": `{"chat_template": null}`}, "C", ""},
+		{"named", map[string]string{"tokenizer_config.json": `{"chat_template": [{"name": "tool", "template": "T"}, ` +
+			`{"name": "default", "template": "D"}]}`}, "D", ""},
 		{"named object", map[string]string{"tokenizer_config.json": `{"chat_template": {"default": "D"}}`}, "D", ""},
-		{"none is default", map[string]string{"tokenizer_config.json": `{"chat_template": [{"name": "tool", "template": "T"}]}`}, "", `named "default"`},
+		{"none is default", map[string]string{"tokenizer_config.json": `{"chat_template": [{"name": "tool", "template": ` +
+			`"T"}]}`}, "", `named "default"`},
 		{"broken JSON", map[string]string{"chat_template.json": `{"chat_template": `}, "", "chat_template.json"},
 		{"wrong type", map[string]string{"chat_template.json": `{"chat_template": 3}`}, "", "want a string"},
 		{"nothing", nil, "", "looked for chat_template.jinja"},
@@ -97,12 +104,14 @@ func TestFindTemplate(t *testing.T) {
 }
 
 func TestBadTemplates(t *testing.T) {
-	for _, source := range []string{"{% for x in %}", "{{ 'a' ", "{% if true %}", "{% nonsense %}", "{% generation 3 %}x{% endgeneration %}"} {
+	for _, source := range []string{"{% for x in %}", "{{ 'a' ", "{% if true %}", "{% nonsense %}",
+		"{% generation 3 %}x{% endgeneration %}"} {
 		if _, err := compileTemplate(source, "file.jinja", nil); err == nil || !strings.Contains(err.Error(), "file.jinja") {
 			t.Errorf("%s: error %v should name the file", source, err)
 		}
 	}
-	for _, source := range []string{"{{ messages.nothing.at.all() }}", "{% include '/etc/hostname' %}", "{{ messages | nofilter }}"} {
+	for _, source := range []string{"{{ messages.nothing.at.all() }}", "{% include '/etc/hostname' %}",
+		"{{ messages | nofilter }}"} {
 		c, err := compileTemplate(source, "file.jinja", nil)
 		if err == nil {
 			_, err = c.render(1, "q")

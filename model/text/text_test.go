@@ -177,7 +177,8 @@ func TestOpenErrors(t *testing.T) {
 	if _, err := Open(llava+"/backbone", " ", 9); err == nil {
 		t.Error("blank score token was taken")
 	}
-	for _, content := range []string{"{", "{}", "[]", `{"added_tokens": 3}`, `{"version": "1.0", "model": {"type": "Nothing"}}`} {
+	for _, content := range []string{"{", "{}", "[]", `{"added_tokens": 3}`,
+		`{"version": "1.0", "model": {"type": "Nothing"}}`} {
 		write(t, filepath.Join(empty, "tokenizer.json"), content)
 		if _, err := Open(empty, "[SCORE]", 9); err == nil || !strings.Contains(err.Error(), "tokenizer.json") {
 			t.Errorf("%s: error %v should name the file", content, err)
@@ -214,13 +215,16 @@ func TestWithoutTemplate(t *testing.T) {
 // What tokenizer_config.json says besides tokenizer.json is refused by name.
 func TestTokenizerConfig(t *testing.T) {
 	for _, c := range []struct{ config, want string }{
-		{`{"bos_token": "<|begin_of_text|>", "add_bos_token": true, "legacy": false, "eos_token": {"content": "<|eot_id|>"}}`, ""},
-		{`{"added_tokens_decoder": {"744": {"content": "<image>", "special": true}}, "additional_special_tokens": ["<image>", {"content": "<pad>"}]}`, ""},
+		{`{"bos_token": "<|begin_of_text|>", "add_bos_token": true, "legacy": false, "eos_token": {"content": "<|eot_id|>"}}`,
+			""},
+		{`{"added_tokens_decoder": {"744": {"content": "<image>", "special": true}}, "additional_special_tokens": ` +
+			`["<image>", {"content": "<pad>"}]}`, ""},
 		{`{"bos_token": "<|begin_of_text|>", "add_bos_token": false}`, "add_bos_token"},
 		{`{"eos_token": "<|eot_id|>", "add_eos_token": true}`, "add_eos_token"},
 		{`{"pad_token": "<nothing>"}`, "<nothing>"},
 		{`{"extra_special_tokens": {"image_token": "<picture>"}}`, "<picture>"},
-		{`{"added_tokens_decoder": {"744": {"content": "<image>", "special": true, "lstrip": true}}}`, "added_tokens_decoder"},
+		{`{"added_tokens_decoder": {"744": {"content": "<image>", "special": true, "lstrip": true}}}`,
+			"added_tokens_decoder"},
 		{`{"added_tokens_decoder": {"745": {"content": "<image>", "special": true}}}`, "added_tokens_decoder"},
 		{`{"split_special_tokens": true}`, "split_special_tokens"},
 		{`{"do_lower_case": true}`, "do_lower_case"},
@@ -256,7 +260,8 @@ func TestPublishedHabits(t *testing.T) {
 	write(
 		t,
 		filepath.Join(dir, "tokenizer_config.json"),
-		`{"bos_token": {"content": "<|begin_of_text|>"}, "chat_template": "{{ bos_token }}<image>{{ messages[0].content[1].text }}"}`,
+		`{"bos_token": {"content": "<|begin_of_text|>"}, "chat_template": "{{ bos_token }}<image>{{ `+
+			`messages[0].content[1].text }}"}`,
 	)
 	p, err := Open(dir, "[SCORE]", 759)
 	if err != nil {

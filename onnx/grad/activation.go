@@ -45,8 +45,8 @@ var activationRules = []entry{
 	}),
 	// y = alpha (e^(x/alpha) - 1) below 0: y' = e^(x/alpha) = y/alpha + 1
 	unary("Celu", func(c *call, x, y, dy string) string {
-		slope := c.add(c.scale(y, 1/float64(c.n.Float("alpha", 1))), c.scalarLike(y, 1))
-		return c.where(c.Op("Less", x, c.scalarLike(x, 0)), c.mul(dy, slope), dy)
+		derivative := c.add(c.scale(y, 1/float64(c.n.Float("alpha", 1))), c.scalarLike(y, 1))
+		return c.where(c.Op("Less", x, c.scalarLike(x, 0)), c.mul(dy, derivative), dy)
 	}),
 	unary("Softplus", func(c *call, x, y, dy string) string { return c.mul(dy, c.Op("Sigmoid", x)) }),
 	// y = x / (1 + |x|): y' = (1 - |y|)^2

@@ -151,7 +151,8 @@ func checkAttention(t *testing.T, m *onnx.Model, feeds map[string]*tensor.Dense,
 			got += g[i] * dir[i]
 		}
 		const h = 5e-3
-		if numeric := (moved(x, dir, h) - moved(x, dir, -h)) / (2 * h); !(math.Abs(numeric-got) <= 1e-2*(1+math.Abs(numeric))) {
+		if numeric := (moved(x, dir, h) - moved(x, dir,
+			-h)) / (2 * h); !(math.Abs(numeric-got) <= 1e-2*(1+math.Abs(numeric))) {
 			t.Errorf("the derivative by %s is %g, a difference gives %g", x, got, numeric)
 		}
 	}

@@ -30,7 +30,8 @@ func convCases() []opCase {
 		x, w []int64
 		a    onnx.Attrs
 	}{
-		{[]int64{1, 2, 3, 2}, []int64{2, 2, 3, 3}, at{"strides": []int{2, 2}, "pads": []int{1, 1, 1, 1}, "output_padding": []int{1, 0}}},
+		{[]int64{1, 2, 3, 2}, []int64{2, 2, 3, 3},
+			at{"strides": []int{2, 2}, "pads": []int{1, 1, 1, 1}, "output_padding": []int{1, 0}}},
 		{[]int64{2, 2, 2, 2}, []int64{2, 1, 2, 2}, at{"strides": []int{3, 2}, "group": 2}},
 		{[]int64{1, 1, 3, 3}, []int64{1, 2, 2, 2}, at{"dilations": []int{2, 1}, "pads": []int{1, 0, 0, 1}}},
 		{[]int64{1, 2, 4}, []int64{2, 1, 3}, at{"strides": []int{2}, "pads": []int{1, 1}}},
@@ -149,7 +150,8 @@ func resizeCases() []opCase {
 			g.op("Resize", a, in...)
 		}})
 	}
-	for _, coordinates := range []string{"half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric"} {
+	for _, coordinates := range []string{"half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric",
+		"half_pixel_symmetric"} {
 		from := int64(13)
 		if coordinates == "half_pixel_symmetric" {
 			from = 19

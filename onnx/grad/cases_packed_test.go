@@ -28,20 +28,27 @@ func (g *gen) steps(shape ...int64) string {
 	return g.b.Numbers(onnx.Float, shape, v...)
 }
 
+// packedMatrix is a matrix [n, k] of so many bits in blocks, with zero points (in one row if flat) and a bias or not.
+type packedMatrix struct {
+	n, k, bits, block int64
+	zeros, flat, bias bool
+}
+
 func packedCases() []opCase {
-	nbits := func(n, k, bits, block int64, zeros, flat, bias bool, a func(g *gen) string) opCase {
-		return opCase{op: "com.microsoft.MatMulNBits", from: 13, single: true, static: bias, build: func(g *gen) {
+	nbits := func(m packedMatrix, a func(g *gen) string) opCase {
+		return opCase{op: "com.microsoft.MatMulNBits", from: 13, single: true, static: m.bias, build: func(g *gen) {
+			n, k, bits, block := m.n, m.k, m.bits, m.block
 			blocks := (k + block - 1) / block
 			perRow := (blocks*bits + 7) / 8
 			inputs := []string{a(g), g.bytes(n, blocks, block*bits/8), g.steps(n, blocks)}
 			switch {
-			case zeros && flat:
+			case m.zeros && m.flat:
 				inputs[2] = g.steps(n * blocks)
 				inputs = append(inputs, g.bytes(n*perRow))
-			case zeros:
+			case m.zeros:
 				inputs = append(inputs, g.bytes(n, perRow))
 			}
-			if bias {
+			if m.bias {
 				for len(inputs) < 5 {
 					inputs = append(inputs, "")
 				}
@@ -59,11 +66,12 @@ func packedCases() []opCase {
 	}
 	matrix := func(k int64) func(g *gen) string { return func(g *gen) string { return g.x(3*g.k, k) } }
 	return []opCase{
-		nbits(5, 32, 4, 16, false, false, false, matrix(32)),
-		nbits(6, 40, 4, 16, true, false, false, matrix(40)),
-		nbits(4, 48, 4, 16, true, true, true, func(g *gen) string { return g.x(2, g.k, 48) }),
-		nbits(3, 20, 8, 16, true, false, true, matrix(20)),
-		nbits(3, 32, 8, 32, false, false, false, matrix(32)),
+		nbits(packedMatrix{n: 5, k: 32, bits: 4, block: 16}, matrix(32)),
+		nbits(packedMatrix{n: 6, k: 40, bits: 4, block: 16, zeros: true}, matrix(40)),
+		nbits(packedMatrix{n: 4, k: 48, bits: 4, block: 16, zeros: true, flat: true, bias: true},
+			func(g *gen) string { return g.x(2, g.k, 48) }),
+		nbits(packedMatrix{n: 3, k: 20, bits: 8, block: 16, zeros: true, bias: true}, matrix(20)),
+		nbits(packedMatrix{n: 3, k: 32, bits: 8, block: 32}, matrix(32)),
 		bnb(0),
 		bnb(1),
 	}

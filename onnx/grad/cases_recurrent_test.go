@@ -230,7 +230,8 @@ func controlCases() []opCase {
 					"n_next",
 					"n",
 					g.b.Int(1),
-				), {Op: "Cast", Name: "cast", Inputs: []string{"n"}, Outputs: []string{"nf"}, Attrs: map[string]any{"to": int64(g.t)}},
+				), {Op: "Cast", Name: "cast", Inputs: []string{"n"}, Outputs: []string{"nf"},
+					Attrs: map[string]any{"to": int64(g.t)}},
 				node("Mul", "scaled", "s_next", "nf"), node("Add", "y", "scaled", "b"), node("Mul", "y2", "s", "s"),
 			}}
 			for _, v := range []string{"s", "n", "a", "b"} {

@@ -6,7 +6,8 @@ import (
 
 func reduceCases() []opCase {
 	var cases []opCase
-	for _, op := range []string{"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp", "ReduceProd"} {
+	for _, op := range []string{"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2",
+		"ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp", "ReduceProd"} {
 		in := func(g *gen) string {
 			switch op {
 			case "ReduceMax", "ReduceMin":
@@ -104,7 +105,8 @@ func normCases() []opCase {
 			x, rest := g.x(3, 2, g.k+1), []string{g.pos(2), g.x(2), g.fixed(2), g.fixed(2)}
 			// The runtime writes the mixed statistics over the given ones, so that they cannot be compared;
 			// tools/parity does.
-			g.outputs = g.b.Node("", "BatchNormalization", 3, at{"training_mode": 1, "momentum": 0.7}, append([]string{x}, rest...)...)[:1]
+			g.outputs = g.b.Node("", "BatchNormalization", 3, at{"training_mode": 1, "momentum": 0.7},
+				append([]string{x}, rest...)...)[:1]
 		}},
 		{
 			op:    "RMSNormalization",
@@ -228,8 +230,10 @@ func shapeCases() []opCase {
 		{op: "Pad", from: 19, build: func(g *gen) { g.op("Pad", at{"mode": "wrap"}, g.x(2, g.k+2), g.c(0, 1, 1, 2)) }},
 	}
 	for _, s := range []struct{ starts, ends, axes, steps []int64 }{
-		{[]int64{1}, []int64{3}, nil, nil}, {[]int64{1, 0}, []int64{-1, 2}, []int64{0, -1}, nil}, {[]int64{-1}, []int64{-100}, []int64{0}, []int64{-2}},
-		{[]int64{0, 5}, []int64{4, 0}, []int64{0, 1}, []int64{2, -1}}, {[]int64{-3}, []int64{1 << 40}, []int64{1}, []int64{1}},
+		{[]int64{1}, []int64{3}, nil, nil}, {[]int64{1, 0}, []int64{-1, 2}, []int64{0, -1}, nil},
+		{[]int64{-1}, []int64{-100}, []int64{0}, []int64{-2}},
+		{[]int64{0, 5}, []int64{4, 0}, []int64{0, 1}, []int64{2, -1}},
+		{[]int64{-3}, []int64{1 << 40}, []int64{1}, []int64{1}},
 	} {
 		cases = append(cases, opCase{op: "Slice", from: 13, build: func(g *gen) {
 			in := []string{g.x(4, 2+g.k), g.c(s.starts...), g.c(s.ends...), "", ""}

@@ -81,17 +81,21 @@ func TestNothingEndsSilently(t *testing.T) {
 		more  func(m *onnx.Model)
 		at    string // the node that is named, "middle" if empty
 	}{
-		"GRU":                     {17, node("GRU", "x", "x", "x"), nil, ""},
-		"RNN":                     {17, node("RNN", "x", "x", "x"), nil, ""},
-		"GridSample":              {17, node("GridSample", "x", "x"), nil, ""},
-		"Det":                     {17, node("Det", "x"), nil, ""},
-		"AffineGrid":              {20, node("AffineGrid", "x", "x"), nil, ""},
-		"Col2Im":                  {18, node("Col2Im", "x", "x", "x"), nil, ""},
-		"DeformConv":              {19, node("DeformConv", "x", "x", "x"), nil, ""},
-		"MaxUnpool":               {17, &onnx.Node{Op: "MaxUnpool", Inputs: []string{"x", "x"}, Outputs: []string{"h"}, Attrs: map[string]any{"kernel_shape": []int64{2}}}, nil, ""},
+		"GRU":        {17, node("GRU", "x", "x", "x"), nil, ""},
+		"RNN":        {17, node("RNN", "x", "x", "x"), nil, ""},
+		"GridSample": {17, node("GridSample", "x", "x"), nil, ""},
+		"Det":        {17, node("Det", "x"), nil, ""},
+		"AffineGrid": {20, node("AffineGrid", "x", "x"), nil, ""},
+		"Col2Im":     {18, node("Col2Im", "x", "x", "x"), nil, ""},
+		"DeformConv": {19, node("DeformConv", "x", "x", "x"), nil, ""},
+		"MaxUnpool": {17,
+			&onnx.Node{Op: "MaxUnpool", Inputs: []string{"x", "x"}, Outputs: []string{"h"},
+				Attrs: map[string]any{"kernel_shape": []int64{2}}}, nil, ""},
 		"STFT":                    {17, node("STFT", "x", "x"), nil, ""},
 		"SoftmaxCrossEntropyLoss": {17, node("SoftmaxCrossEntropyLoss", "x", "x"), nil, ""},
-		"Scan":                    {17, &onnx.Node{Op: "Scan", Inputs: []string{"x"}, Outputs: []string{"h"}, Attrs: map[string]any{"body": body, "num_scan_inputs": int64(1)}}, nil, ""},
+		"Scan": {17,
+			&onnx.Node{Op: "Scan", Inputs: []string{"x"}, Outputs: []string{"h"},
+				Attrs: map[string]any{"body": body, "num_scan_inputs": int64(1)}}, nil, ""},
 		"If": {17, &onnx.Node{Op: "If", Inputs: []string{"c"}, Outputs: []string{"h"}, Attrs: map[string]any{
 			"then_branch": branch("Relu"), "else_branch": branch("Tanh")}}, nil, ""},
 		"SequenceAt":             {17, node("SequenceAt", "q", "at"), sequence, "middle"},
@@ -200,13 +204,15 @@ func TestMistakesInRulesAreOurs(t *testing.T) {
 		rule func(c *call) []string
 		want string
 	}{
-		"panic":        {func(c *call) []string { return c.x[7:] }, "slice bounds out of range"},
-		"own words":    {func(c *call) []string { panic("the sky is falling") }, "the sky is falling"},
-		"shape":        {func(c *call) []string { return []string{c.Ints(1)} }, "int64[1], wanted float[2,4]"},
-		"missing":      {func(c *call) []string { return []string{""} }, "gives no gradient of input 0"},
-		"emitted":      {func(c *call) []string { return []string{c.Op("MatMul", c.x[0], c.x[0])} }, "inner sizes 4 and 2"},
-		"type":         {func(c *call) []string { return []string{c.OpA("Cast", attrs{"to": 11}, c.dy[0])} }, "double[2,4], wanted float[2,4]"},
-		"no such rank": {func(c *call) []string { return []string{c.sum(c.dy[0], []int64{0}, false)} }, "float[4], wanted float[2,4]"},
+		"panic":     {func(c *call) []string { return c.x[7:] }, "slice bounds out of range"},
+		"own words": {func(c *call) []string { panic("the sky is falling") }, "the sky is falling"},
+		"shape":     {func(c *call) []string { return []string{c.Ints(1)} }, "int64[1], wanted float[2,4]"},
+		"missing":   {func(c *call) []string { return []string{""} }, "gives no gradient of input 0"},
+		"emitted":   {func(c *call) []string { return []string{c.Op("MatMul", c.x[0], c.x[0])} }, "inner sizes 4 and 2"},
+		"type": {func(c *call) []string { return []string{c.OpA("Cast", attrs{"to": 11}, c.dy[0])} },
+			"double[2,4], wanted float[2,4]"},
+		"no such rank": {func(c *call) []string { return []string{c.sum(c.dy[0], []int64{0}, false)} },
+			"float[4], wanted float[2,4]"},
 	} {
 		rules[key] = []*entry{{op: "Tanh", rule: c.rule}}
 		_, err := Append(line().M, Options{Outputs: []string{"y"}, Wrt: []string{"x"}})

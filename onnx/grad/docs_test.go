@@ -39,13 +39,14 @@ func opsDocument() string {
 
 Written by `+"`go generate ./onnx/grad`"+` from the rule table (onnx/grad/table.go and the rules beside it).
 
-The rules hold for models in ai.onnx opset %d to %d; "from" names later operators. A "rule" emits the gradient directly; a
-"decomposition" is differentiated instead of the operator. Integer and boolean inputs never carry a gradient; float inputs
-that carry none are listed. Operators whose outputs are integers or booleans (Shape, comparisons, ArgMax, ...), and
-generators (ConstantOfShape, Range, RandomNormal, ...), need no rule: no gradient reaches them. A rule takes the gradient of
-the first output alone where "limits" does not name more; a model in which a gradient reaches another one is refused. So is
-an operator in a gradient's way that is not in this table (gradients.md).
-Every rule is checked against central differences (onnx/grad/check_test.go), and against PyTorch (testdata/oracle/onnx).
+The rules hold for models in ai.onnx opset %d to %d; "from" names later operators. A "rule" emits the gradient
+directly; a "decomposition" is differentiated instead of the operator. Integer and boolean inputs never carry
+a gradient; float inputs that carry none are listed. Operators whose outputs are integers or booleans (Shape,
+comparisons, ArgMax, ...), and generators (ConstantOfShape, Range, RandomNormal, ...), need no rule: no
+gradient reaches them. A rule takes the gradient of the first output alone where "limits" does not name more;
+a model in which a gradient reaches another one is refused. So is an operator in a gradient's way that is not
+in this table (gradients.md). Every rule is checked against central differences (onnx/grad/check_test.go), and
+against PyTorch (testdata/oracle/onnx).
 
 | operator | from opset | by | no gradient for inputs | limits |
 |---|---|---|---|---|

@@ -161,8 +161,8 @@ func powRule(c *call) []string {
 		default:
 			q := c.cast(p, t)
 			flat := c.Op("Equal", q, c.scalarLike(x, 0)) // not 0 times infinity at x = 0
-			slope := c.mul(q, c.Op("Pow", x, c.where(flat, c.scalarLike(x, 0), c.sub(q, c.scalarLike(x, 1)))))
-			g[0] = c.mul(dy, slope)
+			derivative := c.mul(q, c.Op("Pow", x, c.where(flat, c.scalarLike(x, 0), c.sub(q, c.scalarLike(x, 1)))))
+			g[0] = c.mul(dy, derivative)
 		}
 	}
 	if c.needs(1) {

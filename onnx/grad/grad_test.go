@@ -39,18 +39,23 @@ func TestErrors(t *testing.T) {
 		}, []string{`node "bend"`, "com.microsoft.Inverse", "opset 1", "no gradient rule"}},
 		"no rule for what a subgraph takes from around it": {func(m *onnx.Model, o *Options) {
 			body := &onnx.Graph{Name: "body", Nodes: []*onnx.Node{
-				{Op: "Identity", Inputs: []string{"before"}, Outputs: []string{"after"}}, {Op: "Mul", Inputs: []string{"v", "h"}, Outputs: []string{"w"}}}}
-			body.Inputs = []onnx.ValueInfo{{Name: "i", Type: onnx.Int64}, {Name: "before", Type: onnx.Bool}, {Name: "v", Type: onnx.Float}}
+				{Op: "Identity", Inputs: []string{"before"}, Outputs: []string{"after"}},
+				{Op: "Mul", Inputs: []string{"v", "h"}, Outputs: []string{"w"}}}}
+			body.Inputs = []onnx.ValueInfo{{Name: "i", Type: onnx.Int64}, {Name: "before", Type: onnx.Bool},
+				{Name: "v", Type: onnx.Float}}
 			body.Outputs = []onnx.ValueInfo{{Name: "after", Type: onnx.Bool}, {Name: "w", Type: onnx.Float}}
 			m.Inputs = append(m.Inputs, onnx.ValueInfo{Name: "c", Type: onnx.Bool, Ranked: true})
 			m.Values = append(m.Values, onnx.ValueInfo{Name: "y", Type: onnx.Float, Shape: onnx.Dims(2, 4), Ranked: true})
-			m.Nodes[1] = &onnx.Node{Name: "fork", Op: "Loop", Inputs: []string{"", "c", "x"}, Outputs: []string{"y"}, Attrs: map[string]any{"body": body}}
+			m.Nodes[1] = &onnx.Node{Name: "fork", Op: "Loop", Inputs: []string{"", "c", "x"}, Outputs: []string{"y"},
+				Attrs: map[string]any{"body": body}}
 		}, []string{`node "fork"`, "ai.onnx.Loop", "opset 17", "no gradient rule", "c, x, h"}},
 		"rule that wants more": {func(m *onnx.Model, o *Options) {
 			m.Nodes[1].Op, m.Nodes[1].Inputs = "Mish", []string{"h"}
 			m.Opsets[""] = 18
-			m.Nodes = append(m.Nodes, &onnx.Node{Name: "drop", Op: "Dropout", Inputs: []string{"y", "", "yes"}, Outputs: []string{"z"}})
-			m.Initializers = append(m.Initializers, &onnx.Tensor{Name: "yes", Type: onnx.Bool, Shape: []int64{}, Data: []byte{1}})
+			m.Nodes = append(m.Nodes, &onnx.Node{Name: "drop", Op: "Dropout", Inputs: []string{"y", "", "yes"},
+				Outputs: []string{"z"}})
+			m.Initializers = append(m.Initializers,
+				&onnx.Tensor{Name: "yes", Type: onnx.Bool, Shape: []int64{}, Data: []byte{1}})
 			o.Outputs = []string{"z"}
 		}, []string{`node "drop"`, "ai.onnx.Dropout", "opset 18", "wanted the second output"}},
 		"shapes that do not fit": {func(m *onnx.Model, o *Options) { m.Inputs[1].Shape = onnx.Dims(5, 4) },
@@ -58,15 +63,23 @@ func TestErrors(t *testing.T) {
 		"opset": {func(m *onnx.Model, o *Options) { m.Opsets[""] = 11 }, []string{"opset 11", "wanted 13 to"}},
 		"later operator": {func(m *onnx.Model, o *Options) { m.Nodes[1].Op = "Gelu" },
 			[]string{`node "bend"`, "ai.onnx.Gelu, opset 17", "came with opset 20"}},
-		"no such operator": {func(m *onnx.Model, o *Options) { m.Nodes[1].Op = "Tahn" }, []string{`node "bend"`, "no such operator"}},
+		"no such operator": {func(m *onnx.Model, o *Options) { m.Nodes[1].Op = "Tahn" },
+			[]string{`node "bend"`, "no such operator"}},
 		"cycle": {func(m *onnx.Model, o *Options) { m.Nodes[0].Inputs[0] = "y" },
 			[]string{"cycle", `node "product"`, `node "bend"`}},
-		"integer":                     {func(m *onnx.Model, o *Options) { m.Inputs[0].Type = onnx.Int64; m.Inputs[1].Type = onnx.Int64 }, []string{"cannot be differentiated"}},
-		"no such value":               {func(m *onnx.Model, o *Options) { o.Wrt = []string{"v"} }, []string{`no value "v"`}},
-		"no such output":              {func(m *onnx.Model, o *Options) { o.Outputs = []string{"v"} }, []string{`no value "v"`}},
-		"no such cotangent":           {func(m *onnx.Model, o *Options) { o.Cotangents = map[string]string{"y": "v"} }, []string{`cotangent "v" of "y"`}},
-		"cotangent that is no output": {func(m *onnx.Model, o *Options) { o.Cotangents = map[string]string{"h": "x"} }, []string{`"h"`, "not among the outputs"}},
-		"cotangent's shape":           {func(m *onnx.Model, o *Options) { o.Cotangents = map[string]string{"y": "x"} }, []string{`cotangent "x" of output "y"`, "float[2,3]", "float[2,4]"}},
+		"integer": {func(m *onnx.Model, o *Options) {
+			m.Inputs[0].Type = onnx.Int64
+			m.Inputs[1].Type = onnx.Int64
+		}, []string{"cannot be differentiated"}},
+		"no such value": {func(m *onnx.Model, o *Options) { o.Wrt = []string{"v"} }, []string{`no value "v"`}},
+		"no such output": {func(m *onnx.Model, o *Options) { o.Outputs = []string{"v"} },
+			[]string{`no value "v"`}},
+		"no such cotangent": {func(m *onnx.Model, o *Options) { o.Cotangents = map[string]string{"y": "v"} },
+			[]string{`cotangent "v" of "y"`}},
+		"cotangent that is no output": {func(m *onnx.Model, o *Options) { o.Cotangents = map[string]string{"h": "x"} },
+			[]string{`"h"`, "not among the outputs"}},
+		"cotangent's shape": {func(m *onnx.Model, o *Options) { o.Cotangents = map[string]string{"y": "x"} },
+			[]string{`cotangent "x" of output "y"`, "float[2,3]", "float[2,4]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := line().M
@@ -139,7 +152,8 @@ func TestLeaves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]float64{"h": 1, "y": 1, "x": 0, "unused": 0, "Mul": 1} { // tanh 0 = 0: d(y + y^2)/dy = 1
+	// tanh 0 = 0: d(y + y^2)/dy = 1
+	for name, want := range map[string]float64{"h": 1, "y": 1, "x": 0, "unused": 0, "Mul": 1} {
 		for _, v := range floats(out["grad."+name]) {
 			if v != want {
 				t.Errorf("gradient of %s is %v, want %v", name, floats(out["grad."+name]), want)
@@ -179,13 +193,18 @@ func TestEmpty(t *testing.T) {
 		node  onnx.Node
 		ints  []int64 // the second input, instead of w
 	}{
-		"Conv":                 {onnx.Dims(0, 2, 4, 4), onnx.Dims(4, 1, 2, 2), []int{0, 2, 4, 4}, onnx.Node{Op: "Conv", Attrs: at{"group": int64(2)}}, nil},
-		"Conv, open":           {onnx.Dims("n", 2, 4, 4), onnx.Dims(3, 2, 2, 2), []int{0, 2, 4, 4}, onnx.Node{Op: "Conv"}, nil},
-		"Conv, groups, open":   {onnx.Dims("n", 2, 4, 4), onnx.Dims(4, 1, 2, 2), []int{0, 2, 4, 4}, onnx.Node{Op: "Conv", Attrs: at{"group": int64(2)}}, nil},
-		"ConvTranspose, open":  {onnx.Dims("n", 2, 4, 4), onnx.Dims(2, 3, 2, 2), []int{0, 2, 4, 4}, onnx.Node{Op: "ConvTranspose"}, nil},
+		"Conv": {onnx.Dims(0, 2, 4, 4), onnx.Dims(4, 1, 2, 2), []int{0, 2, 4, 4},
+			onnx.Node{Op: "Conv", Attrs: at{"group": int64(2)}}, nil},
+		"Conv, open": {onnx.Dims("n", 2, 4, 4), onnx.Dims(3, 2, 2, 2), []int{0, 2, 4, 4}, onnx.Node{Op: "Conv"},
+			nil},
+		"Conv, groups, open": {onnx.Dims("n", 2, 4, 4), onnx.Dims(4, 1, 2, 2), []int{0, 2, 4, 4},
+			onnx.Node{Op: "Conv", Attrs: at{"group": int64(2)}}, nil},
+		"ConvTranspose, open": {onnx.Dims("n", 2, 4, 4), onnx.Dims(2, 3, 2, 2), []int{0, 2, 4, 4},
+			onnx.Node{Op: "ConvTranspose"}, nil},
 		"Tile":                 {onnx.Dims(0, 3), nil, []int{0, 3}, onnx.Node{Op: "Tile"}, []int64{2, 2}},
 		"Tile, no repetitions": {onnx.Dims(2, 3), nil, []int{2, 3}, onnx.Node{Op: "Tile"}, []int64{2, 0}},
-		"Reshape":              {onnx.Dims(0, 2, 3), nil, []int{0, 2, 3}, onnx.Node{Op: "Reshape", Attrs: at{"allowzero": int64(1)}}, []int64{3, 0}},
+		"Reshape": {onnx.Dims(0, 2, 3), nil, []int{0, 2, 3},
+			onnx.Node{Op: "Reshape", Attrs: at{"allowzero": int64(1)}}, []int64{3, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := onnx.NewBuilder("empty", 17)

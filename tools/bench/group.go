@@ -31,11 +31,14 @@ func edits(a, b *data.Picture, n int) (pairs []model.Pair) {
 
 // groupStep times the gradients of the mean loss over the edits of one source and instruction: together, or one by one.
 // Image features are there already.
-func groupStep(
-	state *model.ScorerState, a, b *data.Picture, o model.Options, n, steps int, apart, recompute bool,
-) error {
+func (o *options) groupStep(state *model.ScorerState, a, b *data.Picture) error {
+	n := o.edits
 	t, err := model.NewTuner(state, model.TuneOptions{
-		Options: o, TextLoss: 1, ScoreLoss: 10, Share: true, Recompute: recompute,
+		Options:   o.model(),
+		TextLoss:  1,
+		ScoreLoss: 10,
+		Share:     true,
+		Recompute: o.recompute,
 	})
 	if err != nil {
 		return err
@@ -54,7 +57,7 @@ func groupStep(
 		labels[i] = 0.5
 	}
 	each := n
-	if apart {
+	if o.apart {
 		each = 1
 	}
 	u, err := t.Usage(samples[0], each, n+1, false)
@@ -66,7 +69,7 @@ func groupStep(
 	facts := map[string]any{
 		"edits": n, "tokens": len(samples[0].IDs), "loss": &loss, "rows": &rows, "planned": total(u),
 	}
-	return report(steps, facts, func() error {
+	return report(o.steps, facts, func() error {
 		loss, rows = 0, 0
 		for at := 0; at < n; at += each {
 			r, err := t.Step(context.Background(), samples[at:at+each], labels[at:at+each], 1/float64(n), 1)
@@ -84,7 +87,8 @@ func groupStep(
 
 // groupScore times the scores of the edits of one source and instruction, from decoded pictures: together, or one by
 // one. The vision tower sees every picture once.
-func groupScore(state *model.ScorerState, a, b *data.Picture, n, steps int, apart bool) error {
+func (o *options) groupScore(state *model.ScorerState, a, b *data.Picture) error {
+	n := o.edits
 	s, err := model.NewScorer(state, model.Options{Threads: runtime.NumCPU()})
 	if err != nil {
 		return err
@@ -92,11 +96,11 @@ func groupScore(state *model.ScorerState, a, b *data.Picture, n, steps int, apar
 	defer s.Close()
 	var scores []float64
 	rows := 0
-	return report(steps, map[string]any{"edits": n, "scores": &scores, "rows": &rows}, func() error {
+	return report(o.steps, map[string]any{"edits": n, "scores": &scores, "rows": &rows}, func() error {
 		scores, rows = nil, 0
 		s.ClearCache()
 		each := n
-		if apart {
+		if o.apart {
 			each = 1
 		}
 		pairs := edits(a, b, n)

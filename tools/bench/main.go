@@ -28,7 +28,8 @@ import (
 
 // The task, the same as in bench.py.
 const (
-	question    = `Rate from 0 to 10 how well the edit "[INSTRUCTION]" was carried out from the first picture to the second.`
+	question = `Rate from 0 to 10 how well the edit "[INSTRUCTION]" was carried out from the first picture to the ` +
+		`second.`
 	answer      = "It is [SCORE]."
 	instruction = "make the picture brighter"
 )
@@ -42,39 +43,39 @@ func main() {
 
 // step times a training step over a micro-batch of pairs that share nothing. Of several, scores come
 // before, untimed: a run's validation adds to the peak of memory.
-func step(state *model.ScorerState, a, b *data.Picture, o model.Options, pairs, steps int, recompute bool) error {
-	tune := model.TuneOptions{Options: o, TextLoss: 1, ScoreLoss: 10, Recompute: recompute}
+func (o *options) step(state *model.ScorerState, a, b *data.Picture) error {
+	tune := model.TuneOptions{Options: o.model(), TextLoss: 1, ScoreLoss: 10, Recompute: o.recompute}
 	t, err := model.NewTuner(state, tune)
 	if err != nil {
 		return err
 	}
 	defer t.Close()
-	samples, labels := make([]*model.Sample, pairs), make([]float64, pairs)
-	for i, p := range edits(a, b, pairs) {
+	samples, labels := make([]*model.Sample, o.pairs), make([]float64, o.pairs)
+	for i, p := range edits(a, b, o.pairs) {
 		labels[i] = 0.5
 		if samples[i], err = t.Prepare(p); err != nil {
 			return err
 		}
 	}
-	u, err := t.Usage(samples[0], pairs, pairs+1, pairs > 1)
+	u, err := t.Usage(samples[0], o.pairs, o.pairs+1, o.pairs > 1)
 	if err != nil {
 		return err
 	}
 	var loss float64
 	facts := map[string]any{"tokens": len(samples[0].IDs), "loss": &loss, "planned": total(u)}
-	if pairs > 1 {
+	if o.pairs > 1 {
 		if _, err := t.Score(context.Background(), samples); err != nil {
 			return err
 		}
 	}
-	return report(steps, facts, func() error {
-		r, err := t.Step(context.Background(), samples, labels, 1/float64(pairs), 1)
+	return report(o.steps, facts, func() error {
+		r, err := t.Step(context.Background(), samples, labels, 1/float64(o.pairs), 1)
 		if err != nil {
 			return err
 		}
 		loss = 0
 		for _, v := range r.Loss {
-			loss += v / float64(pairs)
+			loss += v / float64(o.pairs)
 		}
 		return nil
 	})
@@ -89,32 +90,54 @@ func total(u model.Usage) int64 {
 	return bytes >> 20
 }
 
-func run() error {
-	what := os.Args[1]
-	f := flag.NewFlagSet(what, flag.ExitOnError)
-	backbone := f.String("backbone", "", "checkpoint")
-	source := f.String("source", "", "picture")
-	edit := f.String("edit", "", "picture")
-	steps := f.Int("steps", 5, "timed repetitions")
-	pairs := f.Int("pairs", 1, "pairs of a step, or scored at a time")
-	recompute := f.Bool("recompute", false, "recompute layers")
-	blocks := f.Int("blocks", 0, "queries of a block of attention; so many that there is one block: none")
-	save := f.String("save", "", "only write a scorer directory")
-	scorer := f.String("scorer", "", "scorer directory")
-	batch := f.Int("batch", 1, "pairs differentiated at a time")
-	each := f.Int("edits", 8, "edits of the group")
-	apart := f.Bool("apart", false, "one by one")
-	first := f.Bool("first", false, "instruction before the edit")
-	pieces := f.Int("pieces", 0, "columns from which a step attends in pieces")
-	profile := f.String("profile", "", "prefix of traces of nodes' times; slows a little")
-	f.Parse(os.Args[2:])
-	if what == "gradient" {
-		return gradient(*scorer, *source, *edit, *steps, *pairs, *batch)
-	}
+// options are the flags, for all things that are timed.
+type options struct {
+	backbone, scorer, save string
+	source, edit           string
+	profile                string
 
-	abs, err := filepath.Abs(*backbone)
+	steps, pairs, batch, edits int
+	blocks, pieces             int
+	recompute, apart, first    bool
+}
+
+func (o *options) flags(f *flag.FlagSet) {
+	f.StringVar(&o.backbone, "backbone", "", "checkpoint")
+	f.StringVar(&o.source, "source", "", "picture")
+	f.StringVar(&o.edit, "edit", "", "picture")
+	f.IntVar(&o.steps, "steps", 5, "timed repetitions")
+	f.IntVar(&o.pairs, "pairs", 1, "pairs of a step, or scored at a time")
+	f.BoolVar(&o.recompute, "recompute", false, "recompute layers")
+	f.IntVar(&o.blocks, "blocks", 0, "queries of a block of attention; so many that there is one block: none")
+	f.StringVar(&o.save, "save", "", "only write a scorer directory")
+	f.StringVar(&o.scorer, "scorer", "", "scorer directory")
+	f.IntVar(&o.batch, "batch", 1, "pairs differentiated at a time")
+	f.IntVar(&o.edits, "edits", 8, "edits of the group")
+	f.BoolVar(&o.apart, "apart", false, "one by one")
+	f.BoolVar(&o.first, "first", false, "instruction before the edit")
+	f.IntVar(&o.pieces, "pieces", 0, "columns from which a step attends in pieces")
+	f.StringVar(&o.profile, "profile", "", "prefix of traces of nodes' times; slows a little")
+}
+
+// model are the options that scorers and tuners are opened with.
+func (o *options) model() model.Options {
+	return model.Options{Threads: runtime.NumCPU(), Blocks: o.blocks, Profile: o.profile, Pieces: o.pieces}
+}
+
+// pictures are the source and the edit.
+func (o *options) pictures() (source, edit *data.Picture, err error) {
+	if source, err = data.Open(o.source, data.Limits{}); err != nil {
+		return nil, nil, err
+	}
+	edit, err = data.Open(o.edit, data.Limits{})
+	return source, edit, err
+}
+
+// state is a new scorer over the backbone.
+func (o *options) state() (*model.ScorerState, error) {
+	abs, err := filepath.Abs(o.backbone)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	config := &model.ScorerConfig{
 		Format:   1,
@@ -124,49 +147,60 @@ func run() error {
 		Answer:   answer,
 		Head:     model.HeadConfig{Hidden: []int{256, 16}},
 	}
-	if *first {
+	if o.first {
 		config.Layout, config.ChatTemplate = model.InstructionFirst, orderedTurns
 	}
 	adapter := lora.NewConfig(8, 16, lora.Names{Regex: `.*language_model.*\.(q_proj|v_proj)`})
-	state, err := model.NewScorerState(config, adapter, 1)
+	return model.NewScorerState(config, adapter, 1)
+}
+
+func run() error {
+	what := os.Args[1]
+	f := flag.NewFlagSet(what, flag.ExitOnError)
+	var o options
+	o.flags(f)
+	f.Parse(os.Args[2:])
+	if what == "gradient" {
+		return o.gradient()
+	}
+	state, err := o.state()
 	if err != nil {
 		return err
 	}
-	if *save != "" {
-		if err := os.MkdirAll(*save, 0o777); err != nil {
+	if o.save != "" {
+		if err := os.MkdirAll(o.save, 0o777); err != nil {
 			return err
 		}
-		return state.Save(*save)
+		return state.Save(o.save)
 	}
-	o := model.Options{Threads: runtime.NumCPU(), Blocks: *blocks, Profile: *profile, Pieces: *pieces}
-	a, err := data.Open(*source, data.Limits{})
-	if err != nil {
-		return err
-	}
-	b, err := data.Open(*edit, data.Limits{})
+	a, b, err := o.pictures()
 	if err != nil {
 		return err
 	}
 	switch what {
 	case "group-step":
-		return groupStep(state, a, b, o, *each, *steps, *apart, *recompute)
+		return o.groupStep(state, a, b)
 	case "group-score":
-		return groupScore(state, a, b, *each, *steps, *apart)
+		return o.groupScore(state, a, b)
+	case "step":
+		return o.step(state, a, b)
 	}
-	if what == "step" {
-		return step(state, a, b, o, *pairs, *steps, *recompute)
-	}
+	return o.score(state, a, b)
+}
+
+// score times the scores of pairs. Pictures are prepared, and go through the vision tower, anew every time, as in
+// PyTorch.
+func (o *options) score(state *model.ScorerState, a, b *data.Picture) error {
 	ctx := context.Background()
-	s, err := model.NewScorer(state, o)
+	s, err := model.NewScorer(state, o.model())
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	// Pictures are prepared, and go through the vision tower, anew every time, as in PyTorch.
-	return report(*steps, map[string]any{"pairs": *pairs}, func() error {
+	return report(o.steps, map[string]any{"pairs": o.pairs}, func() error {
 		const chunk = 16 // as `score batch` prepares a part of its table at a time
-		for first := 0; first < *pairs; first += chunk {
-			samples := make([]*model.Sample, min(chunk, *pairs-first))
+		for first := 0; first < o.pairs; first += chunk {
+			samples := make([]*model.Sample, min(chunk, o.pairs-first))
 			for i := range samples {
 				n := first + i
 				pair := model.Pair{Source: other(a, n), Edit: other(b, n), Instruction: fmt.Sprint(instruction, " ", n)}
@@ -184,25 +218,21 @@ func run() error {
 }
 
 // gradient times scores with their gradients down to the pictures, in batches, as /v1/gradient computes them.
-func gradient(dir, source, edit string, steps, pairs, batch int) error {
-	s, err := model.OpenScorer(dir, model.Options{Threads: runtime.NumCPU()})
+func (o *options) gradient() error {
+	s, err := model.OpenScorer(o.scorer, model.Options{Threads: runtime.NumCPU()})
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	a, err := data.Open(source, data.Limits{})
+	a, b, err := o.pictures()
 	if err != nil {
 		return err
 	}
-	b, err := data.Open(edit, data.Limits{})
-	if err != nil {
-		return err
-	}
-	scores := make([]float64, pairs)
-	return report(steps, map[string]any{"pairs": pairs, "scores": &scores}, func() error {
-		for first := 0; first < pairs; first += batch {
+	scores := make([]float64, o.pairs)
+	return report(o.steps, map[string]any{"pairs": o.pairs, "scores": &scores}, func() error {
+		for first := 0; first < o.pairs; first += o.batch {
 			var part []model.Pair
-			for i := first; i < min(first+batch, pairs); i++ {
+			for i := first; i < min(first+o.batch, o.pairs); i++ {
 				part = append(part, model.Pair{Source: other(a, i), Edit: other(b, i), Instruction: instruction})
 			}
 			gradients, err := s.Gradients(context.Background(), part)

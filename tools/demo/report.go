@@ -51,11 +51,12 @@ type Report struct {
 
 // Judge is something that gives a number to every output.
 type Judge struct {
-	Name      string           `json:"name"`
-	Sees      string           `json:"sees"`      // besides the output
-	Undefined int              `json:"undefined"` // numbers that are not defined; they count as 0
-	Target    bool             `json:"target"`    // it sees the wanted picture, which no scorer is given: not among those to be better than
-	Result    miniature.Result `json:"result"`
+	Name      string `json:"name"`
+	Sees      string `json:"sees"`      // besides the output
+	Undefined int    `json:"undefined"` // numbers that are not defined; they count as 0
+	// it sees the wanted picture, which no scorer is given: not among those to be better than
+	Target bool             `json:"target"`
+	Result miniature.Result `json:"result"`
 }
 
 // Goal is what a figure of the scorer should reach.
@@ -73,11 +74,12 @@ type Goal struct {
 
 // KindScore is how outputs of one kind were scored, all from 0 to 10.
 type KindScore struct {
-	Kind    miniature.Kind    `json:"kind"`
-	Outputs int               `json:"outputs"`
-	Score   float64           `json:"score"` // mean
-	Truth   float64           `json:"truth"` // mean
-	Below   miniature.Measure `json:"below"` // share of pairs where the perfect output of the same task has the higher score
+	Kind    miniature.Kind `json:"kind"`
+	Outputs int            `json:"outputs"`
+	Score   float64        `json:"score"` // mean
+	Truth   float64        `json:"truth"` // mean
+	// share of pairs where the perfect output of the same task has the higher score
+	Below miniature.Measure `json:"below"`
 }
 
 // Step is a step of the demonstration, and how long it took.
@@ -112,38 +114,9 @@ func newExamReport(f files) (*Report, error) {
 	}
 	scored := x.scored(func(o output) float64 { return scores[o.truth.ID] })
 	r.Judges = []Judge{{Name: "scorer", Sees: "source, instruction", Result: miniature.Evaluate(scored)}}
-	for _, s := range []similar{
-		{"CLIP-D", "similarities.jsonl", "clip_d", "source, both captions", false},
-		{"CLIP-T", "similarities.jsonl", "clip_t", "caption of the target", false},
-		{"CLIP-I", "source-similarities.jsonl", "clip_i", "source", false},
-		{"DINO-I", "source-similarities.jsonl", "dino_i", "source", false},
-		{"CLIP-I to target", "similarities.jsonl", "clip_i", "target", true},
-		{"DINO-I to target", "similarities.jsonl", "dino_i", "target", true},
-	} {
-		if err := r.judge(x, f.exam, s); err != nil {
-			return nil, err
-		}
+	if err := r.similarities(x, f); err != nil {
+		return nil, err
 	}
-	if f.captions {
-		if err := r.judge(
-			x,
-			f.exam,
-			similar{"CLIP-D, written", writtenFile, "clip_d", "source, captions by a model", false},
-		); err != nil {
-			return nil, err
-		}
-		if r.Captions, err = x.readCaptions(f.exam); err != nil {
-			return nil, err
-		}
-	}
-	r.Judges = append(
-		r.Judges,
-		Judge{
-			Name:   "- pixel distance",
-			Sees:   "source",
-			Result: miniature.Evaluate(x.scored(func(o output) float64 { return -o.distance })),
-		},
-	)
 	r.Shuffled = miniature.Evaluate(x.scored(func(o output) float64 { return mixed[o.truth.ID] })).Spearman
 	r.goals()
 	r.kinds(scored)
@@ -160,6 +133,38 @@ func newExamReport(f files) (*Report, error) {
 	}
 	r.commands(f, x)
 	return r, nil
+}
+
+// similarities adds what the scorer is compared with.
+func (r *Report) similarities(x *exam, f files) error {
+	for _, s := range []similar{
+		{"CLIP-D", "similarities.jsonl", "clip_d", "source, both captions", false},
+		{"CLIP-T", "similarities.jsonl", "clip_t", "caption of the target", false},
+		{"CLIP-I", "source-similarities.jsonl", "clip_i", "source", false},
+		{"DINO-I", "source-similarities.jsonl", "dino_i", "source", false},
+		{"CLIP-I to target", "similarities.jsonl", "clip_i", "target", true},
+		{"DINO-I to target", "similarities.jsonl", "dino_i", "target", true},
+	} {
+		if err := r.judge(x, f.exam, s); err != nil {
+			return err
+		}
+	}
+	if f.captions {
+		s := similar{"CLIP-D, written", writtenFile, "clip_d", "source, captions by a model", false}
+		err := r.judge(x, f.exam, s)
+		if err != nil {
+			return err
+		}
+		if r.Captions, err = x.readCaptions(f.exam); err != nil {
+			return err
+		}
+	}
+	r.Judges = append(r.Judges, Judge{
+		Name:   "- pixel distance",
+		Sees:   "source",
+		Result: miniature.Evaluate(x.scored(func(o output) float64 { return -o.distance })),
+	})
+	return nil
 }
 
 // similar is a similarity that judges: a column of a file of the exam.

@@ -48,6 +48,35 @@ func (r *Report) text(w io.Writer) {
 				g.WantAbove, met(g.MetAbove))
 		}
 	}
+	r.textJudges(w)
+	q := r.Labels
+	fmt.Fprintf(w,
+		"\nlabels by the rules: %d rows; with the truth of %d of them: Spearman %s (outputs %s, chains %s), mean distance "+
+			"%s of 1\n",
+		q.Rows, q.Known, figure(q.Spearman), figure(q.Edits), figure(q.Chains), figure(q.Distance))
+	fmt.Fprintf(w, "%-22s %6s %6s   mean truth\n", "  rule", "label", "rows")
+	for _, l := range q.Rules {
+		fmt.Fprintf(w, "  %-20s %6s %6d   %s\n", l.Rule, figure(l.Label), l.Rows, figure(l.Truth))
+	}
+	r.Captions.text(w)
+	for _, e := range r.examples[:min(2, len(r.examples))] {
+		fmt.Fprintf(w, "\nexample: %s\n  score  truth\n", e.Instruction)
+		for _, o := range e.Outputs {
+			fmt.Fprintf(w, "  %5.1f  %5.1f  %-16s %s\n", o.Score, o.Truth, o.Kind, o.File)
+		}
+	}
+	fmt.Fprintln(w)
+	for _, s := range r.Steps {
+		fmt.Fprintf(w, "%5d s  %s\n", s.Seconds, s.Name)
+	}
+	fmt.Fprintf(w, "%5d s  together\n\n", r.Seconds())
+	for _, c := range r.Commands {
+		fmt.Fprintf(w, "%-18s %s\n", c.What, c.Line)
+	}
+}
+
+// textJudges writes what the scorer and the similarities reach, by family and by kind of output.
+func (r *Report) textJudges(w io.Writer) {
 	fmt.Fprintf(w, "\n%-18s %8s %9s %6s %9s   sees the output and\n", "", "Spearman", "families", "alive", "pairs")
 	for _, j := range r.Judges {
 		x := j.Result
@@ -75,30 +104,6 @@ func (r *Report) text(w io.Writer) {
 	fmt.Fprintf(w, "\n\n%-18s %7s %6s %6s   perfect scores higher\n", "0 to 10", "outputs", "score", "truth")
 	for _, k := range r.Kinds {
 		fmt.Fprintf(w, "  %-16s %7d %6s %6s   %s\n", k.Kind, k.Outputs, figure(k.Score), figure(k.Truth), figure(k.Below))
-	}
-	q := r.Labels
-	fmt.Fprintf(w,
-		"\nlabels by the rules: %d rows; with the truth of %d of them: Spearman %s (outputs %s, chains %s), mean distance "+
-			"%s of 1\n",
-		q.Rows, q.Known, figure(q.Spearman), figure(q.Edits), figure(q.Chains), figure(q.Distance))
-	fmt.Fprintf(w, "%-22s %6s %6s   mean truth\n", "  rule", "label", "rows")
-	for _, l := range q.Rules {
-		fmt.Fprintf(w, "  %-20s %6s %6d   %s\n", l.Rule, figure(l.Label), l.Rows, figure(l.Truth))
-	}
-	r.Captions.text(w)
-	for _, e := range r.examples[:min(2, len(r.examples))] {
-		fmt.Fprintf(w, "\nexample: %s\n  score  truth\n", e.Instruction)
-		for _, o := range e.Outputs {
-			fmt.Fprintf(w, "  %5.1f  %5.1f  %-16s %s\n", o.Score, o.Truth, o.Kind, o.File)
-		}
-	}
-	fmt.Fprintln(w)
-	for _, s := range r.Steps {
-		fmt.Fprintf(w, "%5d s  %s\n", s.Seconds, s.Name)
-	}
-	fmt.Fprintf(w, "%5d s  together\n\n", r.Seconds())
-	for _, c := range r.Commands {
-		fmt.Fprintf(w, "%-18s %s\n", c.What, c.Line)
 	}
 }
 

@@ -117,14 +117,7 @@ func (k *kit) tableCases() []command {
 	}, {
 		name: "label",
 		args: func(out string) []string {
-			example, err := os.ReadFile(filepath.Join(k.root, "examples", "label.yaml"))
-			if err != nil {
-				panic(err)
-			}
-			own := strings.ReplaceAll(string(example), "../build/example-label", "labels")
-			own = strings.ReplaceAll(own, ": ../", ": "+k.root+"/")
-			own = strings.ReplaceAll(own, "path: sessions", "path: "+filepath.Join(k.root, "examples", "sessions"))
-			return []string{k.program("label"), "--config", text(filepath.Join(out, "label.yaml"), own)}
+			return []string{k.program("label"), "--config", text(filepath.Join(out, "label.yaml"), k.example())}
 		},
 		results: []string{"labels/table.parquet"},
 	}, {
@@ -143,6 +136,17 @@ func (k *kit) tableCases() []command {
 		},
 		own: true,
 	}}
+}
+
+// example is examples/label.yaml, whose paths start at its folder, as it is read from another one.
+func (k *kit) example() string {
+	example, err := os.ReadFile(filepath.Join(k.root, "examples", "label.yaml"))
+	if err != nil {
+		panic(err)
+	}
+	own := strings.ReplaceAll(string(example), "../build/example-label", "labels")
+	own = strings.ReplaceAll(own, ": ../", ": "+k.root+"/")
+	return strings.ReplaceAll(own, "path: sessions", "path: "+filepath.Join(k.root, "examples", "sessions"))
 }
 
 // labels writes what label is told about the table of edits.

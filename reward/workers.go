@@ -11,28 +11,28 @@ import (
 	"assay/scoring"
 )
 
-// lane does one run at a time, on the copies of its number of all scorers: those on one device, or on a share of it.
-type lane struct {
+// worker does one run at a time, on the copies of its number of all scorers: those on one device, or on a share of it.
+type worker struct {
 	ends   time.Time  // estimated end of its run; zero: it is idle
 	groups []groupKey // of its last run
 	down   bool       // no scorer has a copy here
 }
 
-func (l *lane) idle() bool { return l.ends.IsZero() }
+func (w *worker) idle() bool { return w.ends.IsZero() }
 
-// begin notes what the lane does now.
-func (l *lane) begin(r *run, estimate time.Duration) {
-	l.ends = time.Now().Add(estimate)
-	l.groups = l.groups[:0]
+// begin notes what the worker does now.
+func (w *worker) begin(r *run, estimate time.Duration) {
+	w.ends = time.Now().Add(estimate)
+	w.groups = w.groups[:0]
 	for _, j := range r.jobs {
 		if j.of.scorer != nil {
-			l.groups = append(l.groups, j.of)
+			w.groups = append(w.groups, j.of)
 		}
 	}
 }
 
-// first is the job that a lane does next: the first one in the queue that is not another lane's to keep its group
-// together. Rather than idle it takes one whose lane is busy. q.mu is held.
+// first is the job that a worker does next: the first one in the queue that is not another worker's to keep its group
+// together. Rather than idle it takes one whose worker is busy. q.mu is held.
 func (q *queue) first(k int) *job {
 	var others *job
 	for _, j := range q.ready {
@@ -42,26 +42,26 @@ func (q *queue) first(k int) *job {
 		switch m := q.keeper(j); {
 		case m < 0 || m == k:
 			return j
-		case others == nil && !q.lanes[m].idle():
+		case others == nil && !q.workers[m].idle():
 			others = j
 		}
 	}
 	return others
 }
 
-// keeper is the lane that a job is to go to: the one whose last run had its group, or that is idle and had its source
+// keeper is the worker that a job is to go to: the one whose last run had its group, or that is idle and had its source
 // (-1: none). What edits begin with is computed once in a run, and a copy remembers the pictures that it has seen.
 func (q *queue) keeper(j *job) int {
 	best, near := -1, 2
 	if j.of.scorer == nil {
 		return best
 	}
-	for m := range q.lanes {
+	for m := range q.workers {
 		if on := j.scorer.replica(m); on == nil || j.avoids(on) {
 			continue
 		}
-		for _, g := range q.lanes[m].groups {
-			if d := g.apart(j.of); d < near && (d == 0 || q.lanes[m].idle()) {
+		for _, g := range q.workers[m].groups {
+			if d := g.apart(j.of); d < near && (d == 0 || q.workers[m].idle()) {
 				best, near = m, d
 			}
 		}
@@ -69,7 +69,7 @@ func (q *queue) keeper(j *job) int {
 	return best
 }
 
-// kept reports whether a job is not to go along with the head of a lane's run, because another lane keeps its group.
+// kept reports whether a job is not to go along with the head of a worker's run, because another one keeps its group.
 func (q *queue) kept(k int, head, j *job) bool {
 	m := q.keeper(j)
 	return m >= 0 && m != k && head.of.apart(j.of) > 0
@@ -84,7 +84,7 @@ type jobItem struct {
 	i int
 }
 
-// run is what a lane does at a time: items of jobs of one kind and scorer.
+// run is what a worker does at a time: items of jobs of one kind and scorer.
 type run struct {
 	kind   jobKind
 	served *served
@@ -229,7 +229,7 @@ func (q *queue) finish(k int, r *run) {
 	}()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.lanes[k].ends = time.Time{}
+	q.workers[k].ends = time.Time{}
 	retry := !q.closed && r.on.guarded() && (r.out.broken != nil || r.on.others())
 	for _, j := range r.jobs {
 		j.left = j.left[:0]
@@ -269,11 +269,11 @@ func (q *queue) finish(k int, r *run) {
 func (q *queue) changed(all []*served) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for k := range q.lanes {
-		q.lanes[k].down = true
+	for k := range q.workers {
+		q.workers[k].down = true
 		for _, v := range all {
 			if v.replica(k) != nil {
-				q.lanes[k].down = false
+				q.workers[k].down = false
 			}
 		}
 	}

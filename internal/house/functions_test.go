@@ -1,0 +1,41 @@
+package house
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strings"
+	"testing"
+)
+
+// A function takes fewer than mostParameters, and has at most mostLines lines; tests, which are often tables, may be
+// longer.
+const (
+	mostParameters = 8
+	mostLines      = 60
+)
+
+// TestFunctions bounds the parameters of functions and their length.
+func TestFunctions(t *testing.T) {
+	for name, text := range goFiles(t) {
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncType:
+				if n.Params.NumFields() >= mostParameters {
+					t.Errorf("%s: a function takes %d parameters: group them", fset.Position(n.Pos()), n.Params.NumFields())
+				}
+			case *ast.FuncDecl:
+				lines := fset.Position(n.End()).Line - fset.Position(n.Pos()).Line + 1
+				if lines > mostLines && !strings.HasSuffix(name, "_test.go") {
+					t.Errorf("%s: %s has %d lines, %d are enough: split it", fset.Position(n.Pos()), n.Name.Name, lines, mostLines)
+				}
+			}
+			return true
+		})
+	}
+}
