@@ -67,9 +67,9 @@ indexed() {
 	echo "one is deleted as it starts, one evicted and one killed as they score: ${pods[*]:0:3}"
 	kubectl delete --wait=false "${pods[0]}"
 	await 300 scoring
+	kill9 "${pods[2]}"
 	kubectl create --raw "/api/v1/namespaces/default/pods/${pods[1]#pod/}/eviction" -f - >/dev/null \
 		<<<"{\"apiVersion\": \"policy/v1\", \"kind\": \"Eviction\", \"metadata\": {\"name\": \"${pods[1]#pod/}\", \"namespace\": \"default\"}}"
-	kill9 "${pods[2]}"
 	await 600 finished assay-score
 	kubectl get pods -l job-name=assay-score -o 'custom-columns=POD:.metadata.name,PHASE:.status.phase,EXIT:.status.containerStatuses[0].state.terminated.exitCode'
 	kubectl get job assay-score -o jsonpath='{.status}' && echo
