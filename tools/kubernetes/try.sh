@@ -201,7 +201,7 @@ mpi() {
 	kubectl apply --server-side -f build/kubernetes/operator/manifests/base/kubeflow.org_mpijobs.yaml
 	await 60 kubectl get mpijobs
 	kubectl apply --dry-run=server --validate=strict -f "$examples/train-mpijob.yaml"
-	build/kubernetes/bin/mpi-operator -kubeConfig "$KUBECONFIG" -lock-namespace default >"$WORK/log/operator" 2>&1 &
+	build/kubernetes/bin/operator -kubeConfig "$KUBECONFIG" -lock-namespace default >"$WORK/log/operator" 2>&1 &
 	trains alone
 	# Two workers of one rank each, in place of eight GPUs each.
 	small train-mpijob.yaml | sed -e 's/slotsPerWorker: 8/slotsPerWorker: 1/' -e 's/"16"/"2"/' -e 's/gpu: "8"/gpu: "1"/' -e 's/"60"/"10"/' |
