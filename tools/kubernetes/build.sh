@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Builds Kubernetes' programs and etcd from their modules on the Go proxy into build/kubernetes/bin, and Kubeflow's MPI
-# operator (the first time a quarter of an hour on two cores, and 3 GB of modules and caches): tools/kubernetes/build.sh
+# operator and Prometheus' adapter (half an hour on two busy cores, 3 GB of modules and caches): tools/kubernetes/build.sh
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 version=1.34.4
 operator=v0.6.0
-mkdir -p build/kubernetes/{bin,src,operator}
+mkdir -p build/kubernetes/{bin,src}
 cd build/kubernetes/src
 export GOFLAGS=-mod=mod CGO_ENABLED=0
 if [ "$(cat ../version 2>/dev/null)" != $version ]; then
@@ -32,9 +32,15 @@ if [ "$(cat ../version 2>/dev/null)" != $version ]; then
 	gcc -Os -static -DVERSION=test -o ../bin/pause "$tree/build/pause/linux/pause.c"
 	echo $version >../version
 fi
-if [ ! -x ../bin/mpi-operator ]; then
-	info=$(cd / && go mod download -json github.com/kubeflow/mpi-operator@$operator)
-	cp -rT --no-preserve=mode "$(sed -n 's/.*"Dir": "\(.*\)".*/\1/p' <<<"$info")" ../operator
-	go -C ../operator build -ldflags '-s -w' -o ../bin/ ./cmd/mpi-operator
-fi
+# other MODULE VERSION COMMAND NAME: a program of a module with a go.mod of its own.
+other() {
+	[ ! -x "../bin/$4" ] || return 0
+	local info
+	info=$(cd / && go mod download -json "$1@$2")
+	cp -rT --no-preserve=mode "$(sed -n 's/.*"Dir": "\(.*\)".*/\1/p' <<<"$info")" "../$4"
+	go -C "../$4" build -ldflags '-s -w' -o "../bin/$4" "./cmd/$3"
+}
+other github.com/kubeflow/mpi-operator $operator mpi-operator operator
+other sigs.k8s.io/prometheus-adapter v0.12.0 adapter adapter
+go -C ../../.. build -mod=readonly -o build/kubernetes/bin/load ./tools/load
 echo "built: build/kubernetes/bin (Kubernetes $version, MPI operator $operator)"

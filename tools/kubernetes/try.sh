@@ -67,9 +67,9 @@ indexed() {
 	echo "one is deleted as it starts, one evicted and one killed as they score: ${pods[*]:0:3}"
 	kubectl delete --wait=false "${pods[0]}"
 	await 300 scoring
+	kill9 "${pods[2]}"
 	kubectl create --raw "/api/v1/namespaces/default/pods/${pods[1]#pod/}/eviction" -f - >/dev/null \
 		<<<"{\"apiVersion\": \"policy/v1\", \"kind\": \"Eviction\", \"metadata\": {\"name\": \"${pods[1]#pod/}\", \"namespace\": \"default\"}}"
-	kill9 "${pods[2]}"
 	await 600 finished assay-score
 	kubectl get pods -l job-name=assay-score -o 'custom-columns=POD:.metadata.name,PHASE:.status.phase,EXIT:.status.containerStatuses[0].state.terminated.exitCode'
 	kubectl get job assay-score -o jsonpath='{.status}' && echo
@@ -201,7 +201,7 @@ mpi() {
 	kubectl apply --server-side -f build/kubernetes/operator/manifests/base/kubeflow.org_mpijobs.yaml
 	await 60 kubectl get mpijobs
 	kubectl apply --dry-run=server --validate=strict -f "$examples/train-mpijob.yaml"
-	build/kubernetes/bin/mpi-operator -kubeConfig "$KUBECONFIG" -lock-namespace default >"$WORK/log/operator" 2>&1 &
+	build/kubernetes/bin/operator -kubeConfig "$KUBECONFIG" -lock-namespace default >"$WORK/log/operator" 2>&1 &
 	trains alone
 	# Two workers of one rank each, in place of eight GPUs each.
 	small train-mpijob.yaml | sed -e 's/slotsPerWorker: 8/slotsPerWorker: 1/' -e 's/"16"/"2"/' -e 's/gpu: "8"/gpu: "1"/' -e 's/"60"/"10"/' |
