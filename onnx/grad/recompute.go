@@ -124,7 +124,8 @@ func (e *engine) recompute(n *onnx.Node, dy []string) map[string]string {
 }
 
 // zeroAfter is a scalar of the type of the first of some values: none of the elements of each, and a zero. So it is
-// exactly zero whatever they hold, and known only when all of them are. (The CUDA provider refuses sums of no elements.)
+// exactly zero whatever they hold, and known only when all of them are. (The CUDA provider refuses sums of no
+// elements.)
 func (c *call) zeroAfter(values []string) string {
 	kind := c.e.value(values[0]).Type
 	var parts []string

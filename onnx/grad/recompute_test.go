@@ -88,8 +88,8 @@ func TestRecomputeKeepsGradients(t *testing.T) {
 	}
 }
 
-// TestRecomputeWaitsForResults: a segment is not computed again before the gradients of the weights behind it are there.
-// ONNX Runtime runs last what nobody reads, and would keep what those are computed from until then.
+// TestRecomputeWaitsForResults: a segment is not computed again before the gradients of the weights behind it are
+// there. ONNX Runtime runs last what nobody reads, and would keep what those are computed from until then.
 func TestRecomputeWaitsForResults(t *testing.T) {
 	m, _ := stack(t, 4, 5, 4, true)
 	maker := map[string]*onnx.Node{}
