@@ -23,14 +23,19 @@ func Left(n int, done func(i int) bool) (left []int) {
 // Each calls f(0) to f(n-1), at most so many at once, and returns the error of the lowest index. One error does not
 // keep the others from being called.
 func Each(n, most int, f func(i int) error) error {
-	errs := make([]error, n)
-	run(n, most, func(i int) { errs[i] = f(i) })
-	for _, err := range errs {
-		if err != nil {
-			return err
+	var mu sync.Mutex
+	var first error
+	lowest := n
+	run(n, most, func(i int) {
+		if err := f(i); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			if i < lowest {
+				first, lowest = err, i
+			}
 		}
-	}
-	return nil
+	})
+	return first
 }
 
 func run(n, most int, f func(i int)) {

@@ -208,7 +208,7 @@ func (e *engine) distribute(r *entry, c *call, dx []string, from int, acc gradie
 		if err := e.accept(g, x); err != nil {
 			return fmt.Errorf("gradient of %s with respect to %q, which its subgraphs take: %w", m.Describe(n), x, err)
 		}
-		acc.put(x, g)
+		e.contribute(acc, x, g, from, false)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"image/draw"
 	"image/jpeg"
 	"image/png"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -266,10 +267,8 @@ func (d *day) askAgain(ctx context.Context) (asked int, err error) {
 func (d *day) counted() map[string]int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now := map[string]int{"wrong": len(d.wrong)}
-	for what, n := range d.counts {
-		now[what] = n
-	}
+	now := maps.Clone(d.counts)
+	now["wrong"] = len(d.wrong)
 	return now
 }
 
