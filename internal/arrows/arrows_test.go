@@ -17,7 +17,8 @@ import (
 // house lists the packages from the ground up, and what each may import: only what stands above it in the list, so that
 // no arrow points up. onnx and onnx/grad know nothing of scorers.
 const house = `
-internal/atomicfile:
+internal/filelock:
+internal/atomicfile: internal/filelock
 internal/remote: internal/atomicfile
 internal/remote/s3test:
 shards: internal/atomicfile internal/remote
@@ -27,7 +28,7 @@ internal/signals:
 internal/cli: internal/exit internal/signals internal/version internal/remote shards
 internal/fuzzing:
 internal/long:
-internal/journal:
+internal/journal: internal/filelock
 internal/packed:
 internal/page:
 internal/pystring:
@@ -67,7 +68,7 @@ model/qwen2vl:   checkpoints model model/qwenvl internal/strictjson
 model/qwen25vl:  onnx checkpoints model model/qwenvl internal/strictjson data
 model/qwen3vl:   onnx checkpoints model model/qwenvl internal/strictjson
 model/families:  model/llavanext model/qwen2vl model/qwen25vl model/qwen3vl
-model/quantize:  onnx checkpoints quant model internal/atomicfile internal/exit
+model/quantize:  onnx checkpoints quant model internal/atomicfile internal/exit internal/filelock
 textjudge:        chat data grammar store model model/text internal/pystring internal/strictyaml internal/journal
 textjudge:        internal/atomicfile shards internal/workers chat/table
 model/fresh:      checkpoints model model/families internal/atomicfile
@@ -78,7 +79,7 @@ optim:            internal/workers
 trainer/events:   internal/journal
 trainer:          internal/remote onnx losses ort chat chat/table checkpoints lora data store model model/text
 trainer:          trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile
-trainer:          internal/exit internal/version internal/journal
+trainer:          internal/exit internal/version internal/journal internal/filelock
 doctor:          onnx ort data losses lora model model/text model/quantize model/fresh optim internal/kernels
 doctor:          internal/exit internal/version
 judges:           checkpoints model store internal/atomicfile internal/exit internal/pystring
