@@ -90,7 +90,7 @@ scoring/calibrate: calibration data model scoring store internal/atomicfile inte
 benchmarks:       internal/page data heuristics model encoders scoring store internal/journal internal/stats
 benchmarks:       internal/atomicfile metrics internal/workers textjudge shards
 labeling:         internal/remote data store heuristics data/readers encoders internal/strictyaml internal/workers
-labeling:         internal/atomicfile
+labeling:         internal/atomicfile internal/filelock
 reward: chat data heuristics model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
 reward: internal/workers
 trainer/bybenchmark: model benchmarks trainer
