@@ -10,13 +10,9 @@ package shards
 
 import (
 	"bytes"
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"time"
 
@@ -154,20 +150,6 @@ func writeOnce(at place, name string, v any) error {
 		return err
 	}
 	return at.once(name, append(raw, '\n'))
-}
-
-// Digest is the SHA-256 of a file or an object, for heads.
-func Digest(path string) (string, error) {
-	f, err := remote.Open(context.Background(), path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // Folder is where the shards of an output lie.

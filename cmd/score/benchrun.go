@@ -18,11 +18,7 @@ import (
 )
 
 func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
-	if len(f.Lower) > 0 {
-		own := *b
-		own.Lower = slices.Concat(b.Lower, f.Lower)
-		b = &own
-	}
+	b = b.WithLower(f.Lower)
 	r := &benchmarks.Report{Benchmark: b, Extra: map[string]any{}}
 	if f.means != "" {
 		if err := alone(c, "--means computes the overall score from the means alone", "means", "report"); err != nil {

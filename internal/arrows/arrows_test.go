@@ -93,7 +93,7 @@ labeling:         internal/remote data store heuristics data/readers encoders in
 labeling:         internal/atomicfile internal/filelock
 reward: chat data heuristics model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
 reward: internal/workers
-trainer/bybenchmark: model benchmarks trainer
+trainer/bybenchmark: store model benchmarks trainer
 .:                data model model/families scoring trainer trainer/bybenchmark labeling
 `
 

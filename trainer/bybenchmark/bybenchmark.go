@@ -4,11 +4,8 @@ package bybenchmark
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -18,6 +15,7 @@ import (
 
 	"assay/benchmarks"
 	"assay/model"
+	"assay/store"
 	"assay/trainer"
 )
 
@@ -124,15 +122,13 @@ func (b *benchmark) String() string {
 }
 
 // Lower tells whether less is better.
-func (b *benchmark) Lower() bool {
-	return slices.ContainsFunc(b.Benchmark.Lower, func(l string) bool { return strings.HasPrefix(b.number, l) })
-}
+func (b *benchmark) Lower() bool { return b.Direction(b.number) < 0 }
 
 // Fingerprint identifies all that the number depends on besides the scorer.
 func (b *benchmark) Fingerprint() (map[string]string, error) {
 	out := map[string]string{"number": strings.TrimSpace(b.String() + " " + b.part)}
 	for _, path := range b.files {
-		digest, err := digestOf(path)
+		digest, err := store.FileDigest(path)
 		if err != nil {
 			return nil, err
 		}
@@ -140,24 +136,10 @@ func (b *benchmark) Fingerprint() (map[string]string, error) {
 		for n := 2; out[name] != ""; n++ {
 			name = fmt.Sprintf("%s (%d)", filepath.Base(path), n)
 		}
-		out[name] = digest
+		out[name] = digest.String()[:32]
 	}
 	out["pictures and texts of the edits"] = benchmarks.Digest(b.items)
 	return out, nil
-}
-
-// digestOf is the digest of a file's bytes.
-func digestOf(path string) (_ string, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil))[:32], nil
 }
 
 // Measure computes the number as score bench does.
