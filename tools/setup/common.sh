@@ -23,8 +23,8 @@ again() {
 	local try
 	for try in 1 2 3 4; do
 		if "$@"; then return 0; fi
-		say "failed, as it may where the network or the machine is slow: $1 again in $((try * 5)) seconds" >&2
-		sleep $((try * 5))
+		say "failed, as it may where the network or the machine is slow: $1 again in $((try * 2)) seconds" >&2
+		sleep $((try * 2))
 	done
 	"$@"
 }
