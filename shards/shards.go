@@ -16,6 +16,7 @@ import (
 	"io/fs"
 	"time"
 
+	"assay/internal/exit"
 	"assay/internal/remote"
 )
 
@@ -76,10 +77,10 @@ func Open[T any](
 	}
 	switch {
 	case !bytes.Equal(w.plan.Head, what) || w.plan.Rows != rows:
-		return nil, fmt.Errorf("%s belongs to other work (%.300s, of %d rows): remove it, or choose another output", dir,
+		return nil, exit.Usagef("%s belongs to other work (%.300s, of %d rows): remove it, or choose another output", dir,
 			w.plan.Head, w.plan.Rows)
 	case w.Count() != count:
-		return nil, fmt.Errorf("%s is cut into %d shards, not %d: go on with /%d, or remove it", dir, w.Count(), count,
+		return nil, exit.Usagef("%s is cut into %d shards, not %d: go on with /%d, or remove it", dir, w.Count(), count,
 			w.Count())
 	}
 	return w, nil

@@ -411,11 +411,19 @@ func (f *benchFlags) openScorer(c *cobra.Command, kind benchmarks.Similarity) (*
 		if err != nil {
 			return nil, err
 		}
-		return benchmarks.OpenScorer(f.runtime.scorer, o)
+		s, err := benchmarks.OpenScorer(f.runtime.scorer, o)
+		if err != nil {
+			return nil, cli.Named(err)
+		}
+		return s, nil
 	}
 	path := f.clip
 	if kind.DINO() {
 		path = f.dino
 	}
-	return benchmarks.OpenSimilarity(kind, path, encoders.Options{Device: f.runtime.device, Threads: f.runtime.threads})
+	s, err := benchmarks.OpenSimilarity(kind, path, encoders.Options{Device: f.runtime.device, Threads: f.runtime.threads})
+	if err != nil {
+		return nil, cli.Named(err)
+	}
+	return s, nil
 }

@@ -75,7 +75,7 @@ func best(c *cobra.Command, f *bestFlags) error {
 	}
 	t, err := data.OpenTable(path)
 	if err != nil {
-		return err
+		return cli.Usage(err)
 	}
 	defer t.Close()
 	scores, err := rateRows(c, &f.runtime, t)

@@ -21,8 +21,8 @@ internal/filelock:
 internal/atomicfile: internal/filelock
 internal/remote: internal/atomicfile
 internal/remote/s3test:
-shards: internal/atomicfile internal/remote
 internal/exit:
+shards: internal/atomicfile internal/exit internal/remote
 internal/version:
 internal/signals:
 internal/cli: internal/exit internal/signals internal/version internal/remote shards
@@ -70,7 +70,7 @@ model/qwen3vl:   onnx checkpoints model model/qwenvl internal/strictjson
 model/families:  model/llavanext model/qwen2vl model/qwen25vl model/qwen3vl
 model/quantize:  onnx checkpoints quant model internal/atomicfile internal/exit internal/filelock
 textjudge:        chat data grammar store model model/text internal/pystring internal/strictyaml internal/journal
-textjudge:        internal/atomicfile shards internal/workers chat/table
+textjudge:        internal/atomicfile internal/exit shards internal/workers chat/table
 model/fresh:      checkpoints model model/families internal/atomicfile
 generate:        chat data grammar model model/text internal/strictjson internal/workers
 encoders:         shards onnx ort checkpoints data store heuristics model internal/strictjson internal/workers
@@ -86,7 +86,8 @@ judges:           checkpoints model store internal/atomicfile internal/exit inte
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed internal/long
 metrics:         onnx ort checkpoints data encoders heuristics store internal/strictyaml internal/atomicfile
 scoring:         data store model internal/remote internal/journal internal/workers internal/atomicfile shards
-scoring/calibrate: calibration data model scoring store internal/atomicfile internal/page internal/stats
+scoring:         internal/exit
+scoring/calibrate: calibration data model scoring store internal/atomicfile internal/exit internal/page internal/stats
 benchmarks:       internal/page data heuristics model encoders scoring store internal/journal internal/stats
 benchmarks:       internal/atomicfile metrics internal/workers textjudge shards
 labeling:         internal/remote data store heuristics data/readers encoders internal/strictyaml internal/workers
