@@ -135,6 +135,10 @@ func (f *benchFlags) add(c *cobra.Command, b *benchmarks.Benchmark) {
 	f.runtime.add(c)
 	f.shard.Add(c)
 	f.addOwn(flags, b.Flags)
+	cli.Needs(c, "baseline", "clip", "dino", "captions")
+	if flags.Lookup("boxes") != nil {
+		cli.Needs(c, "component", "boxes")
+	}
 }
 
 // addOwn adds the flags that the benchmark lists.

@@ -2,6 +2,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -102,7 +103,7 @@ func watch(c *cobra.Command, running *bool) {
 	} else if run := c.RunE; run != nil {
 		c.RunE = func(c *cobra.Command, args []string) error {
 			*running = true
-			if err := checkStorage(c, args); err != nil {
+			if err := cmp.Or(checkNeeds(c), checkStorage(c, args), checkWrites(c), checkMakes(c)); err != nil {
 				return err
 			}
 			return run(c, args)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -157,7 +159,8 @@ Flags:
 
 Flags of the model:
       --most int     how many (default 8)
-      --url string   ` + strings.Repeat("server ", 12) + "server\n" + strings.Repeat(" ", 21) + `server server server end
+      --url string   ` + strings.Repeat("server ", 12) + "server\n" + strings.Repeat(" ", 21) +
+		`server server server end
 
 Global Flags:
       --json   print results and errors as JSON on stdout
@@ -170,5 +173,56 @@ Global Flags:
 func TestCancelledIsFailure(t *testing.T) {
 	if c := ExitCode(Usage(context.Canceled)); c != Failed {
 		t.Errorf("exit code %d, want %d: nothing was saved", c, Failed)
+	}
+}
+
+// TestFlagsThatCannotWork: flags without those that they go with, and files and folders that cannot be written, are
+// refused before a command begins.
+func TestFlagsThatCannotWork(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"full/x", "file"} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, nil, 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ran := false
+	a := &App{Root: func() *cobra.Command { return &cobra.Command{Use: "tool"} }}
+	a.Register(func() *cobra.Command {
+		c := &cobra.Command{Use: "do", RunE: func(*cobra.Command, []string) error { ran = true; return nil }}
+		for _, name := range []string{"judge", "model", "url", "server", "out", "heatmap", "folder"} {
+			c.Flags().String(name, "", "")
+		}
+		Needs(c, "judge", "url")
+		Needs(c, "url|server", "model")
+		Writes(c, nil, "out")
+		Writes(c, []string{".png"}, "heatmap")
+		Makes(c, "folder")
+		return c
+	})
+	for args, want := range map[string]string{
+		"--url x":             "--url goes with --judge",
+		"--judge a --model x": "--model goes with --url or --server",
+		"--url x --judge a --model x --out file2 --heatmap y.PNG --folder new --folder new": "",
+		"--out full":        "--out full: a folder has that name, want a file",
+		"--out no/file":     "--out no/file: there is no folder no: make it first",
+		"--out file/a":      "--out file/a: ",
+		"--heatmap y.jpg":   "--heatmap y.jpg: want a name that ends in .png",
+		"--folder full":     "--folder full exists already and is not empty",
+		"--folder file":     "--folder file: a file has that name",
+		"--out /proc/1/x/y": "there is no folder /proc/1/x",
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Chdir(dir)
+			var stderr strings.Builder
+			ran = false
+			code := a.Run(context.Background(), append([]string{"do"}, strings.Fields(args)...), io.Discard, &stderr)
+			if want == "" && code == Done && ran {
+				return
+			}
+			if want == "" || code != Wrong || ran || !strings.Contains(stderr.String(), want) {
+				t.Errorf("exit code %d, ran %v: %s, want %q", code, ran, &stderr, want)
+			}
+		})
 	}
 }

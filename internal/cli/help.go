@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,6 +23,28 @@ func Part(c *cobra.Command, heading string, flags ...string) {
 	for _, name := range flags {
 		annotate(c.Flags().Lookup(name), part, heading)
 	}
+}
+
+// needs is the annotation of a flag that names the flags of which one must be given, too.
+const needs = "needs"
+
+// Needs says that flags of c mean nothing without another flag, or without one of several ("scorer|judge"): given
+// alone they are refused, rather than passed over.
+func Needs(c *cobra.Command, other string, flags ...string) {
+	for _, name := range flags {
+		annotate(c.Flags().Lookup(name), needs, strings.Split(other, "|")...)
+	}
+}
+
+// checkNeeds refuses flags that stand without those that they need.
+func checkNeeds(c *cobra.Command) (err error) {
+	c.Flags().Visit(func(f *pflag.Flag) {
+		others := f.Annotations[needs]
+		if err == nil && len(others) > 0 && !slices.ContainsFunc(others, c.Flags().Changed) {
+			err = Usagef("--%s goes with --%s, and means nothing without", f.Name, strings.Join(others, " or --"))
+		}
+	})
+	return err
 }
 
 func annotate(f *pflag.Flag, name string, values ...string) {
