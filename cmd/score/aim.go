@@ -41,6 +41,7 @@ says why each of the others was left out.`,
 	flags := c.Flags()
 	flags.StringVar(&in, "in", "", "folder with metadata.jsonl, or a table")
 	flags.StringVar(&out, "out", "", "folder to make")
+	cli.Makes(c, "out")
 	flags.Float64Var(&s.ClipI, "clip-i", 0.85, "clip_i must exceed this")
 	flags.IntVar(&s.Top, "top", 5, "best triplets of each target (0: all)")
 	flags.IntVar(&s.PerEmotion, "per-emotion", 0, "triplets of each emotion (0: as many as the rarest has)")

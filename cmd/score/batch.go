@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/spf13/cobra"
 
@@ -50,12 +51,14 @@ When all parts are done, --merge writes OUT, the same table as without shards (d
 	f.add(c)
 	s.Add(c)
 	c.Flags().StringVar(&o.In, "in", "", "table to read")
-	c.Flags().StringVar(&o.Out, "out", "", "table to write")
+	c.Flags().StringVar(&o.Out, "out", "", "table to write (.jsonl or .parquet); replaced if it exists")
 	cli.TakesStorage(c, "in", "out")
 	c.Flags().StringToStringVar(&o.Columns, "columns", nil, "our column=the table's, for other names")
 	c.Flags().StringVar(&o.Preferences, "pairs", "",
 		"table of preferences to write, too: chosen and rejected edits of the same source and instruction")
-	c.Flags().Float64Var(&o.Margin, "margin", 0, "least difference of the scores, on the scorer's range, of a preference")
+	c.Flags().Float64Var(&o.Margin, "margin", 0, "least difference of the scores of a preference, on the scorer's range")
+	cli.Needs(c, "pairs", "margin")
+	cli.Writes(c, nil, "out", "pairs")
 	return c
 }
 
@@ -63,8 +66,8 @@ func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.TableOptions, shard 
 	if o.In == "" || o.Out == "" {
 		return cli.Usagef("--in and --out are needed: a table of any format, and one ending in .jsonl or .parquet")
 	}
-	if !(o.Margin >= 0) {
-		return cli.Usagef("--margin is a difference of scores, 0 or more, not %v", o.Margin)
+	if !(o.Margin >= 0) || math.IsInf(o.Margin, 1) {
+		return cli.Usagef("--margin is a difference of scores: a finite number, 0 or more, not %v", o.Margin)
 	}
 	var err error
 	if o.Shard, o.Merge, err = shard.Read(); err != nil {

@@ -29,8 +29,8 @@ func (f *runtimeFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.scorer, "scorer", "", "scorer directory, as training writes it")
 	c.Flags().StringVar(&f.device, "device", "auto", "auto, cpu or cuda:N")
 	c.Flags().IntVar(&f.threads, "threads", 0, "CPU threads (0: all cores)")
-	c.Flags().StringVar(&f.dimension, "dimension", "", "dimension of a scorer of several that is reported as the score "+
-		"(default: what its scorer.yaml makes of all)")
+	c.Flags().StringVar(&f.dimension, "dimension", "", "of a scorer with several heads: the one that is reported as "+
+		"the score (default: all, as scorer.yaml puts them together)")
 }
 
 // options checks the flags.
@@ -78,26 +78,38 @@ of one picture (docs/judges.md) is called without --source.`,
   score pair --scorer backbones/tiny-scorer --source examples/photos/coffee.png --edit edited.png \
       --instruction "make it brighter"`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if q.edit == "" {
-				return cli.Usagef("--source and --edit are needed: picture files")
-			}
-			if !c.Flags().Changed("instruction") {
-				return cli.Usagef("--instruction is needed: what was asked for")
+			if err := q.check(c); err != nil {
+				return err
 			}
 			return scorePair(c, &f, &q)
 		},
 	}
 	f.add(c)
-	c.Flags().StringVar(&q.source, "source", "", "picture before the edit")
-	c.Flags().StringVar(&q.edit, "edit", "", "picture after the edit")
-	c.Flags().StringVar(&q.instruction, "instruction", "", "what was asked for")
-	c.Flags().StringVar(&q.requirement, "requirement", "", "what the edit must also fulfil, for scorers that ask for it")
-	cli.TakesText(c, "instruction", "requirement")
+	q.add(c)
 	return c
 }
 
 // pairQuestion is a pair of picture files with what was asked for.
 type pairQuestion struct{ source, edit, instruction, requirement string }
+
+func (q *pairQuestion) add(c *cobra.Command) {
+	c.Flags().StringVar(&q.source, "source", "", "picture before the edit")
+	c.Flags().StringVar(&q.edit, "edit", "", "picture after the edit")
+	c.Flags().StringVar(&q.instruction, "instruction", "", "what was asked for")
+	c.Flags().StringVar(&q.requirement, "requirement", "", "what the edit must also fulfil, for scorers that ask for it")
+	cli.TakesText(c, "instruction", "requirement")
+}
+
+// check finds what is missing before anything is opened.
+func (q *pairQuestion) check(c *cobra.Command) error {
+	if q.edit == "" {
+		return cli.Usagef("--source and --edit are needed: picture files")
+	}
+	if !c.Flags().Changed("instruction") {
+		return cli.Usagef("--instruction is needed: what was asked for")
+	}
+	return nil
+}
 
 // open reads the pictures of a pair for a scorer.
 func (q *pairQuestion) open(s *model.Scorer) (p model.Pair, err error) {

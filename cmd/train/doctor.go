@@ -73,6 +73,7 @@ Exit code 1: something is not as it should be.`,
 	f.StringSliceVar(&o.Parts, "parts", nil, "what to try: some of "+strings.Join(doctor.Parts(), ", ")+" (default: all)")
 	f.IntVar(&o.Steps, "steps", 10, "steps of each trace")
 	f.StringVar(&out, "out", "", "JSON file to write the report to")
+	cli.Writes(c, nil, "out")
 	return c
 }
 

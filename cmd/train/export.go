@@ -44,6 +44,7 @@ docs/graphs.md.`,
 	c.Flags().StringVar(&backbone, "backbone", "", "Hugging Face checkpoint directory")
 	c.Flags().StringVar(&scorer, "scorer", "", "scorer directory")
 	c.Flags().StringVar(&out, "out", "", "directory to make")
+	cli.Makes(c, "out")
 	return c
 }
 

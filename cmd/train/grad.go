@@ -62,6 +62,7 @@ docs/gradients.md.`,
 	f.StringVar(&o.OutputsOut, "outputs-out", "", "safetensors file to write the model's own outputs to")
 	f.StringVar(&o.ModelOut, "model-out", "",
 		"ONNX file to write the model to that computes outputs and gradients; alone, nothing is run")
+	cli.Writes(c, nil, "out", "outputs-out", "model-out")
 	f.StringVar(&o.Device, "device", "cpu", "auto, cpu or cuda:N")
 	return c
 }
