@@ -26,8 +26,8 @@ const (
 )
 
 // parquetGuard is a Parquet file as the library reads it. Before it hands out bytes of a page it checks that the page
-// unpacks to what its header says, and holds as many values: else a damaged page of a few bytes costs 4 GiB and more.
-// It knows which rows a page has, too.
+// unpacks to what its header says, and holds as many values. Otherwise a damaged page of a few bytes costs 4 GiB and
+// more. It knows which rows a page has, too.
 type parquetGuard struct {
 	file     io.ReaderAt
 	mutex    sync.Mutex

@@ -74,8 +74,8 @@ func check(t *testing.T, c *answered, a *chat.Answer, expect map[string]*tensor.
 	}
 }
 
-// checkLogits runs the graph over prompt and answer by hand and compares the ids, the logits that predict the first and
-// the last token, and the latter as they are processed.
+// checkLogits runs the graph over prompt and answer by hand. It compares the ids, and the logits that predict the first
+// and the last token, the latter also as they are processed.
 func (r *reference) checkLogits(
 	t *testing.T,
 	m *Model,

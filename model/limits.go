@@ -22,7 +22,7 @@ var largeLimits = limits{rows: 4096, shared: 8192, pixels: 24 * 3 * 336 * 336, n
 var cudaLimits = limits{rows: 16384, shared: 16384, pixels: 96 * 3 * 336 * 336, near: 64, parallel: 1}
 
 // newLimits returns the limits. Each run of a small scorer has a core to itself: that is faster than to share each
-// matrix product among cores, and its values stay in the core's cache. It also makes a score independent of the batch:
+// matrix product among cores, and its values stay in the core's cache. It also makes a score independent of the batch.
 // ONNX Runtime cuts a product for its threads by the number of rows, and sums in another order if a part is narrower
 // than 128 columns.
 func newLimits(smallScorer, cuda bool, threads int) limits {

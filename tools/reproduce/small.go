@@ -13,7 +13,7 @@ import (
 	"assay/internal/atomicfile"
 )
 
-// small writes the book's configurations as they run on the small backbone: each keeps what it is about (data, labels,
+// small writes the book's configurations as they run on the small backbone. Each keeps what it is about (data, labels,
 // head, loss, mode) and takes the rest (backbone, question, adapter, optimizer, steps) from the demonstration's.
 type small struct{ root, out string }
 
