@@ -132,7 +132,7 @@ func Digest(items []Item) string {
 	return store.KeyOf(parts...).String()
 }
 
-// image is a picture as tables have it. Bytes that cannot be read are none.
+// image is a picture as tables have it. Bytes that cannot be read are no picture.
 func (p Picture) image() (data.Image, error) {
 	if p.Read == nil {
 		return data.Image{Path: p.Path}, nil

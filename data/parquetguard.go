@@ -193,7 +193,7 @@ func (g *parquetGuard) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// walk finds the pages of a chunk by their headers, once. Other places that the metadata name are none.
+// walk finds the pages of a chunk by their headers, once. Other places that the metadata name do not count.
 func (c *guardedChunk) walk(f io.ReaderAt) error {
 	if c.walked {
 		return nil

@@ -112,7 +112,7 @@ func (r *reference) checkLogits(
 func forward(t *testing.T, m *Model, p *model.Prompt) []float32 {
 	t.Helper()
 	ctx := context.Background()
-	if err := m.lm.Look(ctx, p); err != nil {
+	if err := m.lm.ImageFeatures(ctx, p); err != nil {
 		t.Fatal(err)
 	}
 	cache, err := m.lm.NewCache(1, len(p.IDs)+3)

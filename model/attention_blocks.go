@@ -15,7 +15,7 @@ import (
 
 const (
 	// blocksFrom is the number of rows of a sequence from which it is attended to in blocks. It is a matter of the
-	// sequence alone: its score is the same in any company.
+	// sequence alone: its score is the same in any batch.
 	blocksFrom = 1536
 	// scoresInBlocksFrom is the same in scoring by a model that is not small. Keys behind a block are not computed; with
 	// AVX-512 the runtime's softmax takes four times as long for masked ones. Steps attend in pieces there.

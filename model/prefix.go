@@ -21,7 +21,7 @@ func prefixesOf(group int) string { return fmt.Sprint("group_prefixes_", group) 
 // leads reports whether other groups follow a group.
 func (p *Packing) leads(group int) bool { return slices.Contains(p.Follows, group) }
 
-// asking are the groups that have queries: of selected rows, those of prefixes are none.
+// asking are the groups that have queries: of selected rows, those of prefixes have none.
 func (p *Packing) asking(selected bool) (groups []int) {
 	for i := range p.Groups {
 		if !selected || !p.leads(i) {

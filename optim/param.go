@@ -1,5 +1,4 @@
-// Package optim updates parameters by their gradients: AdamW, clipping by the norm, and the course of the learning
-// rate.
+// Package optim updates parameters by their gradients: AdamW, clipping by the norm, and schedules of the learning rate.
 package optim
 
 import (

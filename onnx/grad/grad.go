@@ -1,5 +1,5 @@
-// Package grad differentiates ONNX models in reverse mode: given are outputs with cotangents, and the values to
-// differentiate with respect to. It appends nodes to the graph, of ordinary ONNX operators only, that compute the
+// Package grad differentiates ONNX models in reverse mode. It takes outputs with cotangents, and the values to
+// differentiate with respect to. It appends nodes of ordinary ONNX operators to the graph, which compute the
 // vector-Jacobian products.
 //
 // The derivatives are a table of rules (see docs/ops.md). A rule sees a node's inputs, outputs and output gradients,

@@ -150,7 +150,7 @@ def groups(a, work, backbone, scorer, pictures, go):
         if what == "group-step":
             far = max(abs(side.facts["loss"] - ours.facts["loss"]) for side in (apart, theirs))
         else:
-            assert ours.facts["scores"] == apart.facts["scores"], "a score differs in company"
+            assert ours.facts["scores"] == apart.facts["scores"], "a score differs in a batch"
             far = max(abs(p - q) for p, q in zip(ours.facts["scores"], theirs.facts["scores"], strict=True))
         assert far < 1e-3, (far, "the sides compute different things")
         rows.append((name, f"| {name} | {ours.time:.2f} s | {apart.time:.2f} s | **{apart.time / ours.time:.2f}x** | {theirs.time:.2f} s | **{theirs.time / ours.time:.2f}x** "

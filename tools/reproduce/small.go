@@ -94,7 +94,7 @@ func put(m *yaml.MapSlice, key string, value any) {
 	*m = append(*m, yaml.MapItem{Key: key, Value: value})
 }
 
-// convert makes a configuration small; nil: it is none of a run of label or train.
+// convert makes a configuration small; nil: it is not one of a run of label or train.
 func (s *small) convert(file string) (yaml.MapSlice, error) {
 	book, err := readYAML(file)
 	if err != nil {
