@@ -7,7 +7,6 @@ drifts does not favour a side. Each round is a fresh process; peak memory is the
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
