@@ -2,9 +2,9 @@
 // and an edited picture, a scorer says how well the edit was done, and how that changes with every pixel.
 //
 // [Open] opens a scorer directory; its methods score and differentiate. [Label] makes a label table of edits, and
-// [Train] a scorer of a label table; [DryRun] says beforehand what that takes. The packages beneath do the
-// work, and may be imported for what is not here: data
-// reads pictures and tables, scoring scores whole tables, reward serves scores to trainers of editing models.
+// [Train] a scorer of a label table; [DryRun] says beforehand what that takes. The packages beneath do the work, and
+// may be imported for what is not here. Package data reads pictures and tables, scoring scores whole tables, reward
+// serves scores to trainers of editing models.
 package assay
 
 import (

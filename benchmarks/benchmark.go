@@ -1,6 +1,6 @@
-// Package benchmarks says how good a scorer is by the rules of published benchmarks: each reads its data in the
-// published layout, takes predictions from a file or a scorer, and computes the numbers that papers print, every one
-// under the name of its rule. A benchmark is one file of this package and one line of All.
+// Package benchmarks says how good a scorer is by the rules of published benchmarks. Each benchmark reads its data in
+// the published layout, takes predictions from a file or a scorer, and computes the numbers that papers print. Every
+// number has the name of its rule. A benchmark is one file of this package and one line of All.
 package benchmarks
 
 import (

@@ -107,8 +107,8 @@ func places(names []string) map[string]int {
 	return at
 }
 
-// Compare compares systems with the first one, on the units that all of them have predictions for, by a paired
-// bootstrap: each of resamples draws units once and computes every system's numbers on them.
+// Compare compares systems with the first one, on the units that all of them have predictions for. It is a paired
+// bootstrap: each of the resamples draws units once and computes every system's numbers on them.
 func Compare(names []string, systems []Predictions, resamples int, seed uint64) (*Comparison, error) {
 	if len(systems) < 2 {
 		return nil, errors.New("two or more files of predictions are needed for a comparison")

@@ -74,8 +74,8 @@ func (s *editScore) Items() ([]Item, error) {
 	return items, p.err()
 }
 
-// Read reads {id: key, score} with an optional dimension, or a field per dimension; or {key: [two], score: [two]} as
-// EditScore's own result files hold, whose dimension is the file's name.
+// Read reads {id: key, score} with an optional dimension, or a field per dimension. It also reads {key: [two], score:
+// [two]} as EditScore's own result files hold, whose dimension is the file's name.
 func (s *editScore) Read(path string) (Predictions, error) {
 	rows, err := readRows(path)
 	if err != nil {

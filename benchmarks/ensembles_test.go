@@ -66,7 +66,7 @@ func TestEnsembles(t *testing.T) {
 	}
 }
 
-// TestUnreadable: an answer that is none of the expressions is counted, is wrong, and is no vote, however many say it.
+// TestUnreadable: an answer outside of the expressions is counted, is wrong, and is no vote, however many say it.
 func TestUnreadable(t *testing.T) {
 	var text strings.Builder
 	for id, said := range []string{

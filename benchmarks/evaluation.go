@@ -54,8 +54,8 @@ func runOf(predictions string) (string, error) {
 	return fmt.Sprintf("%.8s", judge.Fingerprint), nil
 }
 
-// oneRun refuses a number some of whose values are of one run, and others of another one or of files that no run wrote:
-// two judges' halves are no judge's whole.
+// oneRun refuses a number some of whose values are of one run, and others of another one or of files that no run wrote.
+// Two judges' halves do not make one judge's number.
 type oneRun struct{ first *string }
 
 func (o *oneRun) check(number, run string) error {

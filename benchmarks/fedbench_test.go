@@ -237,7 +237,7 @@ func TestUndefinedResamples(t *testing.T) {
 	}
 }
 
-// Coverage is of the data's triplets on every table, by method and kind of instructions; means do not mix kinds that
+// Coverage is of the data's triplets on every table, by method and kind of instructions. Means do not mix kinds that
 // other methods lack, and say on how many samples they stand.
 func TestFEDBenchCoverage(t *testing.T) {
 	line := func(sample, method, kind, pq string) string {

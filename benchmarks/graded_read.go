@@ -144,8 +144,8 @@ func (s *graded) readRow(r row, editor, by string, of func(string) *gradedPredic
 	return j.setAll(fields, i, by, r.where)
 }
 
-// known refuses a number by a name that is none of the benchmark's, a slip perhaps, unless the row's "by" says what
-// measured it, as that of another metric does, or a judge wrote it.
+// known refuses a number whose name the benchmark does not have: it may be a slip. It is kept if the row's "by" says
+// what measured it, as for another metric, or if a judge wrote it.
 func (j *gradedPredictions) known(fields map[string]json.RawMessage, judge string) error {
 	for _, name := range sortedNames(fields) {
 		column := j.column(name)

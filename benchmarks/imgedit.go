@@ -22,8 +22,8 @@ var imgEditBench = &Benchmark{
 	Published: "PKU-YuanGroup: the repository ImgEdit",
 	Predicts:  `{"id": "KEY", "model": "MODEL", "score": 3.5}`,
 	Rules: []string{
-		"published: of each result, the mean of the lines \"NAME: NUMBER\", rounded to two digits; texts without such " +
-			"lines do not count; its means by kind are not rounded here, the authors round them to two digits",
+		"published: of each result, the mean of the lines \"NAME: NUMBER\", rounded to two digits. Texts without such " +
+			"lines do not count. Its means by kind are not rounded here; the authors round them to two digits",
 		"score: a scorer's or a judge's",
 		"NUMBER: all is the mean over all samples, NUMBER: mean of kinds that over the 9 kinds: papers print either",
 	},

@@ -30,9 +30,9 @@ var krisBench = &Benchmark{
 		`or with "score"`,
 	Rules: []string{
 		"VC, VQ, IF, KP: means of 25 (s - 1) over the samples that have a number s of consistency, quality, instruction " +
-			"and knowledge; KP is asked of social science, natural science and logical reasoning alone",
-		"kris: the mean over all these numbers, samples with KP so counting four times and others three times; the " +
-			"authors' repository has no program for means, this is the one that Bagel's evaluation publishes",
+			"and knowledge. KP is asked of social science, natural science and logical reasoning alone",
+		"kris: the mean over all these numbers, so that samples with KP count four times and others three times. " +
+			"The authors' repository has no program for means; this is the one that Bagel's evaluation publishes",
 		"parts: overall, 3 kinds of knowledge, 7 dimensions",
 		"score: a scorer's, over samples with one source; a judge's that is shown several, over all",
 	},
@@ -195,9 +195,9 @@ func (s *graded) addKRIS(folder, category string, parts []string, p *problems) e
 // krisFrame is the place of a frame in its sequence, in the name of its picture.
 var krisFrame = regexp.MustCompile(`\d+-(\d+)`)
 
-// krisSources is the kind by which a sample of several sources is asked about, and these in the order in which they are
-// shown: elements as the data have them, frames by their places, the wanted one being the one of four that is not
-// there. "" of other samples.
+// krisSources is the kind by which a sample of several sources is asked about, and the sources in the order in which
+// they are shown. Elements are in the order of the data, frames by their places; the wanted frame is the one of four
+// that is not there. "" of other samples.
 func krisSources(category string, names []string) (kind string, sources []string) {
 	switch {
 	case category == "multi-element_composition" && len(names) >= 2 && len(names) <= 5:

@@ -15,7 +15,7 @@ var mvei = &Benchmark{
 	Needs: []string{
 		"--ratings: MVEI_metadata.json, [{image_id, ov_emotion, statement_list: [{statement, label, class, subclass, " +
 			"predict}]}], or its folder",
-		"--scorer, --judge or --component: images/IMAGE_ID beside it, or --images: a folder of the pictures; a metric sees " +
+		"--scorer, --judge or --component: images/IMAGE_ID beside it, or --images: a folder of the pictures. A metric sees " +
 			"the picture as edit and the statement as instruction, and answers by its class or the sign of its number",
 	},
 	Published: "wudq: the dataset MVEI",

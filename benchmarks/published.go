@@ -10,9 +10,10 @@ import (
 	"sync"
 )
 
-// publishedCSV holds the numbers that papers print, one a row, under the names of the numbers here, with their place
-// in the paper and what it states of them: the part of the benchmark, the judge and the normalisation. Where a paper
-// does not state the rule of a number, its name says so. A paper that contradicts itself has a row for every place.
+// publishedCSV holds the numbers that papers print, one a row, under the names of the numbers here, with their place in
+// the paper. Beside each stands what the paper states of it: the part of the benchmark, the judge and the
+// normalisation. Where a paper does not state the rule of a number, its name says so. A paper that contradicts itself
+// has a row for every place.
 //
 //go:embed published.csv
 var publishedCSV string

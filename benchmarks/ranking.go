@@ -167,7 +167,7 @@ func measuredBy(r row, number, run string) (string, error) {
 }
 
 // sideOf reads who won: 1 the first, -1 the second, 0 neither. A name of one of the two comes before the words for
-// sides, and a word that is the name of the one and the side of the other is an error.
+// sides. A word that is the name of the one and the side of the other is an error.
 func sideOf(vote, first, second string, words [3][]string) (int, error) {
 	named := map[bool]int{true: 1}[vote == first] - map[bool]int{true: 1}[vote == second]
 	for k, side := range []int{1, -1, 0} {

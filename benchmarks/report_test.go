@@ -54,8 +54,8 @@ func TestScatter(t *testing.T) {
 	}
 }
 
-// The page sorts by the headline, marks the best and the second of every column in its better direction, and leads from
-// every column to a rule that is on the page.
+// The page sorts by the headline, marks the best and the second of every column in its better direction. A link leads
+// from every column to a rule that is on the page.
 func TestReportRanks(t *testing.T) {
 	s := loadSet(t, aimBench, Options{Data: "testdata"})
 	better := func(text string) string { // every sub-score of sc one higher, the point nearer to the target

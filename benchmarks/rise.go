@@ -25,9 +25,10 @@ var riseBench = &Benchmark{
 		`or with "score"`,
 	Rules: []string{
 		"rise: 25 (s - 1); s = 0.3 consistency + 0.5 reasoning + 0.2 plausibility; logical: 0.3 consistency + 0.7 " +
-			"reasoning; consistency_free: 0.2 plausibility + 0.8 reasoning; with a reasoning of 1 half of it, at least 1",
-		"rise as run: the same, but where any sample of the data has the key consistency_free, the authors' program takes " +
-			"all without it, but the logical ones, for such (what is absent is true to it)",
+			"reasoning; consistency_free: 0.2 plausibility + 0.8 reasoning. With a reasoning of 1 it is half of that, " +
+			"at least 1",
+		"rise as run: the same, unless a sample of the data has the key consistency_free. Then the authors' program takes " +
+			"every sample without the key, but the logical ones, for consistency-free (an absent key counts as true)",
 		"accuracy: percent of samples with 5 in all; an absent number is wrong, so a consistency_free sample always is " +
 			"(the authors' program until April 2026)",
 		"accuracy since 2026-04: the same, but consistency does not count where the sample states consistency_free (their " +

@@ -132,7 +132,7 @@ func Digest(items []Item) string {
 	return store.KeyOf(parts...).String()
 }
 
-// image is a picture as tables have it. Bytes that cannot be read are none.
+// image is a picture as tables have it. Bytes that cannot be read are no picture.
 func (p Picture) image() (data.Image, error) {
 	if p.Read == nil {
 		return data.Image{Path: p.Path}, nil
@@ -156,8 +156,8 @@ type Run struct {
 	Told     func(text string)          // of what a shard waits for; nil: not called
 }
 
-// Questions is a Scorable whose items are answered: a judge's words are kept as they are, and a scorer answers by the
-// side of the middle of its range on which its score is.
+// Questions is a Scorable whose items are answered. A judge's words are kept as they are. A scorer answers by whether
+// its score is above or below the middle of its range.
 type Questions interface {
 	Scorable
 	// AnswerOf is the answer of a score that lies so far above the middle; "" if there is none.

@@ -69,8 +69,8 @@ func TestScoreNoticesChanges(t *testing.T) {
 	}
 }
 
-// TestContentUnknown: where the bytes of a picture could not be told, but could be read a moment later, there is an
-// error, and no prediction of a content that nobody finds again.
+// TestContentUnknown: the bytes of a picture cannot be read at first, but a moment later they can. Then there is an
+// error, and no prediction under a content digest that nobody finds again.
 func TestContentUnknown(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "edit.png")
 	if err := os.WriteFile(path, []byte("edit"), 0o666); err != nil {

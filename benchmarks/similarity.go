@@ -26,8 +26,8 @@ type Similarity struct {
 	captions   int    // of how many captions it needs: 1 is the target's
 }
 
-// Similarities are the names of the baselines: those of the papers (CLIP-I and DINO-I compare with the wanted result,
-// CLIP-T with its caption), and the similarities to the source and to the instruction under names of their own.
+// Similarities are the names of the baselines. The papers' CLIP-I and DINO-I compare with the wanted result, CLIP-T
+// with its caption. The similarities to the source and to the instruction have names of their own.
 var Similarities = similarityNames()
 
 var similarityKinds = []Similarity{

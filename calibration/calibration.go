@@ -68,8 +68,8 @@ type Fitted struct {
 	Trained string `json:"trained"` // whether the scorer was trained on it: no, unknown, in part (it was insisted on)
 }
 
-// beyond is the slope of a map of knots outside of them, as a share of its mean slope: little is known there, but the
-// order is kept, and a gradient its direction.
+// beyond is the slope of a map of knots outside of them, as a share of its mean slope. Little is known there, but
+// scores keep their order, and a gradient keeps its direction.
 const beyond = 0.01
 
 // At returns the calibrated score of x, and the map's slope there: at a knot that of the line to its right.

@@ -74,8 +74,8 @@ func (b Block) join(o Block) Block {
 // nearest is the least distance of two knots, as a share of the distance of the outermost ones: it bounds the slope.
 const nearest = 1e-3
 
-// fitIsotonic is the centred isotonic regression (Oron and Flournoy, Centered Isotonic Regression, 2017): each block of
-// the isotonic one counts at its mean score, with straight lines between, so that the map has no flat parts.
+// fitIsotonic is the centred isotonic regression (Oron and Flournoy, Centered Isotonic Regression, 2017). Each block of
+// the isotonic regression counts at its mean score, with straight lines between, so that the map has no flat parts.
 func fitIsotonic(scores, labels []float64) (*Map, error) {
 	blocks := Pool(scores, labels, nil)
 	return knots(Isotonic, blocks)
@@ -118,8 +118,9 @@ func fitInverse(scores, labels []float64) (*Map, error) {
 	return knots(Inverse, blocks)
 }
 
-// fitPlatt is Platt's (Probabilistic Outputs for Support Vector Machines, 1999), with his targets, which are not quite
-// 0 and 1, by the Newton steps of Lin, Lin and Weng (2007); sklearn's CalibratedClassifierCV with method sigmoid.
+// fitPlatt is Platt's map (Probabilistic Outputs for Support Vector Machines, 1999), with his targets, which are not
+// quite 0 and 1. It takes the Newton steps of Lin, Lin and Weng (2007), and is what sklearn's CalibratedClassifierCV
+// does with method sigmoid.
 func fitPlatt(scores, labels []float64) (*Map, error) {
 	ones := 0.0
 	for i, y := range labels {

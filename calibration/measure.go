@@ -35,8 +35,8 @@ func Reliability(scores, labels []float64, n int) []Bin {
 	return bins
 }
 
-// Error is the expected calibration error (Naeini et al., 2015; Guo et al., 2017): the mean over all edits of the
-// distance of mean score and mean label of their bin.
+// Error is the expected calibration error (Naeini et al., 2015; Guo et al., 2017). It is the mean over all edits of the
+// distance between mean score and mean label of their bin.
 func Error(bins []Bin) float64 {
 	sum, n := 0.0, 0
 	for _, b := range bins {
@@ -54,9 +54,9 @@ func Distance(scores, labels []float64) (sum float64) {
 	return sum
 }
 
-// HalfWidth is that of an interval around a score that holds the label of another edit with a probability of at least
-// coverage: the ceil((n + 1) coverage)-th smallest distance of score and label (split conformal prediction: Vovk et
-// al., 2005; Lei et al., 2018). The edits must be others than those that the map was fitted on.
+// HalfWidth is half the width of an interval around a score that holds the label of another edit with a probability of
+// at least coverage. It is the ceil((n + 1) coverage)-th smallest distance of score and label (split conformal
+// prediction: Vovk et al., 2005; Lei et al., 2018). The edits must be others than those that the map was fitted on.
 func HalfWidth(scores, labels []float64, coverage float64) (float64, error) {
 	distances := make([]float64, len(scores))
 	for i := range scores {

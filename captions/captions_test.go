@@ -233,7 +233,7 @@ func (w *weather) ServeHTTP(out http.ResponseWriter, q *http.Request) {
 }
 
 // TestBadWeather: through 429, 500, half a body, nonsense, a slow server, and Ctrl-C in the midst, all captions are
-// those of a calm day, and what was answered when the run was stopped is not asked again.
+// those of a calm day. What was answered when the run was stopped is not asked again.
 func TestBadWeather(t *testing.T) {
 	long.Test(t)
 	var rows []string

@@ -1,5 +1,5 @@
-// Package captions has a model that answers in words describe the sources and targets of edits: the captions that
-// ADIEE's CLIP-D compares, where data sets have none (arXiv 2507.07317, appendix A).
+// Package captions has a model that answers in words describe the sources and targets of edits. ADIEE's CLIP-D compares
+// such captions, which some data sets do not have (arXiv 2507.07317, appendix A).
 package captions
 
 import (

@@ -15,8 +15,8 @@ import (
 	"assay/internal/exit"
 )
 
-// Examples writes the dialogues of the rows that have captions as conversations: what a caption model is trained on, by
-// train with mode: text, to be asked the very same later. Each distinct edit is one source's and one target's
+// Examples writes the dialogues of the rows that have captions as conversations. A caption model is trained on them by
+// train with mode: text, and is later asked in the very same words. Each distinct edit is one source's and one target's
 // conversation. Dialogues must have one question each: the answers to others are not in the table.
 func (r *Run) Examples(ctx context.Context, path string) (*Result, error) {
 	if filepath.Ext(path) != ".jsonl" {

@@ -24,8 +24,8 @@ func Follows(m Model, g *grammar.Grammar) error {
 // Follows implements [Follower]: what response_format can say, if it is wanted.
 func (r *Remote) Follows(g *grammar.Grammar) error {
 	if !r.server.ResponseFormat {
-		return fmt.Errorf("%w: the answers of %s are made on a server, which alone can let them follow a grammar: write "+
-			"response_format: true in its file (--server) to ask it for that, if it understands it", ErrRequest, r.server.Model)
+		return fmt.Errorf("%w: the answers of %s are made on a server, and only the server can hold them to a grammar; "+
+			"if it can, write response_format: true in its file (--server)", ErrRequest, r.server.Model)
 	}
 	var root struct{ Type any }
 	if s := g.Schema(); s == nil || json.Unmarshal(s, &root) != nil || root.Type != "object" {

@@ -33,8 +33,8 @@ type meter struct {
 }
 
 // begin counts a request, or says that a cap leaves no room for it. What is on its way is taken to cost as much as the
-// dearest answer so far, so a cap may be exceeded by the answers that were on their way when the first one came, and by
-// those that are dearer than all before.
+// dearest answer so far. So a cap may be exceeded by the answers that were on their way when the first one came, and by
+// answers dearer than all before.
 func (m *meter) begin() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 	"assay/store"
 )
 
-// ErrUnavailable is wrapped by errors after which no other request would be answered either: the key is refused, the
-// server serves another model, it has failed many times in a row, answers cannot be kept. A run ends there.
+// ErrUnavailable is wrapped by errors after which no other request would be answered either. The key is refused, the
+// server serves another model or has failed many times in a row, or answers cannot be kept. A run ends there.
 var ErrUnavailable = errors.New("no more answers")
 
 // ErrCap is wrapped by errors of requests for which the caps on tokens and costs leave no room. It wraps
@@ -93,9 +93,9 @@ func (r *Remote) Spent() Spent { return r.meter.total() }
 // Concurrency is how many requests are sent at a time; more calls of Chat wait.
 func (r *Remote) Concurrency() int { return r.server.Concurrency }
 
-// Chat sends a request, and sends it again after failures that may pass: 408, 409, 429 and 5xx, a broken connection, no
-// answer in time, an answer that is cut off or no JSON. It waits as long as Retry-After says, or twice as long each
-// time.
+// Chat sends a request, and sends it again after failures that may pass. These are 408, 409, 429 and 5xx, a broken
+// connection, no answer in time, and an answer that is cut off or no JSON. It waits as long as Retry-After says, or
+// twice as long each time.
 //
 // When ctx ends nothing more is sent, but what was sent already is waited for: it is paid for, and its answer is
 // returned.

@@ -21,8 +21,8 @@ func ReadServer(file string, text []byte, change func(*Server)) (Server, error) 
 	return s, d.Err()
 }
 
-// AnswersFolder is where answers are kept if nothing else is said: beside the user's own store, with a limit of its
-// own, so that what can be computed again does not displace what was paid for.
+// AnswersFolder is where answers are kept by default: beside the user's own store, with a limit of its own. So results
+// that can be computed again do not displace answers that were paid for.
 func AnswersFolder() (string, error) {
 	folder, err := store.DefaultFolder()
 	return folder + "-answers", err

@@ -66,7 +66,8 @@ func identity(st os.FileInfo) string {
 // another.
 func (f *File) ID() string { return f.id }
 
-// contentState is another one for a file whose content was changed or that was replaced; a new link or mode is none.
+// contentState is another one for a file whose content was changed or that was replaced; a new link or mode is no
+// change.
 func contentState(st os.FileInfo) string {
 	s := st.Sys().(*syscall.Stat_t)
 	return fmt.Sprint(s.Dev, s.Ino, s.Mtim, s.Size)

@@ -8,8 +8,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// SaveAs writes a checkpoint like this one into dir, which must not exist: one file of weights, with other values
-// (float32, converted to the stored type) for the tensors that changed names, aliases included, and copies of all else.
+// SaveAs writes a checkpoint like this one into dir, which must not exist. It has one file of weights. The tensors that
+// changed names, aliases included, get other values (float32, converted to the stored type); all else is copied.
 func (w *Weights) SaveAs(dir string, changed map[string]*tensor.Dense) error {
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		return err

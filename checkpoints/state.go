@@ -35,8 +35,8 @@ type manifestFile struct {
 }
 
 // Save writes the checkpoint root/step-N: complete or absent, whenever the process or the machine stops. write puts the
-// files into the folder that it is given. They are synced and listed with their SHA-256 in a manifest, the folder gets
-// its name, and only then older checkpoints are removed, but for the newest keep (0: all stay). If anything fails,
+// files into the folder that it is given. They are synced and listed with their SHA-256 in a manifest, and the folder
+// gets its name. Only then older checkpoints are removed; the newest keep stay (0: all stay). If anything fails,
 // nothing of the new checkpoint is left and those before it are untouched.
 func Save(root string, step int64, keep int, write func(dir string) error) error {
 	if err := save(root, step, write); err != nil {

@@ -32,9 +32,8 @@ func (m Image) File(folder string) string {
 	return remote.Join(folder, m.Path)
 }
 
-// Size is the number of bytes of a picture as it lies there; 0 if that is not known, as of objects, of which each would
-// have to be asked for. folder is where relative paths
-// begin.
+// Size is the number of bytes of a picture as it is stored. It is 0 if that is not known: each object of object storage
+// would have to be asked for it. folder is where relative paths begin.
 func (m Image) Size(folder string) int64 {
 	if len(m.Bytes) > 0 || m.Path == "" {
 		return int64(len(m.Bytes))

@@ -203,7 +203,7 @@ func put(into *map[string]float64, key string, v any, lo, hi float64) error {
 	return nil
 }
 
-// count is a number of votes; null is none.
+// count is a number of votes; null: no votes are given.
 func count(v any) (float64, error) {
 	x, err := Finite(v)
 	if err != nil || x == nil {

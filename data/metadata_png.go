@@ -39,8 +39,8 @@ func pngMetadata(raw []byte) (exif, xmp []byte) {
 	return exif, texts[xmpKeyword]
 }
 
-// pngText reads a text that may hold metadata: a keyword and a zero; in an iTXt two bytes about compression, a language
-// and a translated keyword, each ended by a zero; in a zTXt a byte; then the text.
+// pngText reads a text that may hold metadata: a keyword, a zero, and the text. In an iTXt two bytes about compression,
+// a language and a translated keyword, each ended by a zero, come before the text; in a zTXt one byte.
 func pngText(kind string, body []byte) (keyword string, text []byte, ok bool) {
 	key, text, ok := bytes.Cut(body, []byte{0})
 	if keyword = string(key); !ok || keyword != rawProfile && keyword != xmpKeyword {

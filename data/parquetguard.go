@@ -26,8 +26,8 @@ const (
 )
 
 // parquetGuard is a Parquet file as the library reads it. Before it hands out bytes of a page it checks that the page
-// unpacks to what its header says, and holds as many values: else a damaged page of a few bytes costs 4 GiB and more.
-// It knows which rows a page has, too.
+// unpacks to what its header says, and holds as many values. Otherwise a damaged page of a few bytes costs 4 GiB and
+// more. It knows which rows a page has, too.
 type parquetGuard struct {
 	file     io.ReaderAt
 	mutex    sync.Mutex
@@ -193,7 +193,7 @@ func (g *parquetGuard) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// walk finds the pages of a chunk by their headers, once. Other places that the metadata name are none.
+// walk finds the pages of a chunk by their headers, once. Other places that the metadata name do not count.
 func (c *guardedChunk) walk(f io.ReaderAt) error {
 	if c.walked {
 		return nil

@@ -54,7 +54,7 @@ func (c *guardedChunk) isLarge(p *pageHeader) bool {
 	return err == nil && c.levels[0] == 0 && c.bytes && b.size > largePage && b.encoding == format.Plain
 }
 
-// large prepares a page of large values, or of indices into such a dictionary; nil: it is none.
+// large prepares a page of large values, or of indices into such a dictionary; nil: it is no such page.
 func (r *parquetRows) large(c *guardedChunk, p int) (*largeRows, error) {
 	h, err := readPageHeader(r.guard.file, c.pages[p].from, c.to)
 	if err != nil {

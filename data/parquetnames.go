@@ -8,7 +8,7 @@ import (
 )
 
 // checkNames compares the names of columns, which a Parquet file has in its schema and beside the values of every row
-// group: no sum covers them, and a damaged name would be a column that is not there.
+// group. No checksum covers them, and a damaged name would look like a missing column.
 func checkNames(f *parquet.File) error {
 	schema := f.Schema().Columns()
 	for i, g := range f.Metadata().RowGroups {

@@ -7,7 +7,7 @@ import (
 )
 
 // TestInOrderKeepsOne: of a table that is read from the beginning to the end no more than a page of each column is in
-// memory, whatever its row groups are; of one that is read here and there others are kept, within bounds.
+// memory, whatever its row groups are. Of a table that is read here and there other pages are kept, within bounds.
 func TestInOrderKeepsOne(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rows.parquet")
 	const groups = 4

@@ -15,8 +15,9 @@ const (
 )
 
 // parquetRows reads rows of a Parquet file one by one. Of each column it decodes the page that has the row, which the
-// headers of the pages tell: any row costs one page of each column, however long its row group is, with a page index or
-// without. The last page of each column is kept, and others that were used lately. It is not safe for concurrent use.
+// headers of the pages tell. So any row costs one page of each column, however long its row group is, with a page index
+// or without. The last page of each column is kept, and others that were used lately. It is not safe for concurrent
+// use.
 type parquetRows struct {
 	file  *parquet.File
 	guard *parquetGuard

@@ -228,7 +228,7 @@ func AnyNumber(v any) (*float64, error) {
 	return &x, nil
 }
 
-// ToImage returns a value as a picture: text is a path, binary data an encoded picture, an object may have both
+// ToImage returns a value as a picture: text is a path, and binary data are an encoded picture. An object may have both
 // ("path" and "bytes", base64 in JSON); null is the zero Image. Binary data that is short UTF-8 text and no known
 // picture is a path, since some writers do not mark text as such.
 func ToImage(v any) (Image, error) {

@@ -116,7 +116,7 @@ func newCoefficients(n, m int, f Filter) coefficients {
 
 // Resize returns the picture resampled to width x height, bit for bit as Pillow 13's Image.resize on an RGB picture.
 // Sides must be at least 1. Two passes with the result of the first rounded to 8 bits; an axis that keeps its size is
-// not filtered; the vertical pass comes first where it removes more than twice as many rows as the other one columns.
+// not filtered. The vertical pass comes first where it removes more than twice as many rows as the other one columns.
 func (p *Picture) Resize(width, height int, f Filter) *Picture {
 	switch {
 	case width == p.Width && height == p.Height:

@@ -176,7 +176,7 @@ func TestHalvesAreCopied(t *testing.T) {
 	}
 }
 
-// Columns of text may hold what is none.
+// Columns of text may hold other values than text.
 func TestTextIsUTF8(t *testing.T) {
 	for _, v := range []any{"caf\xe9", []byte("caf\xe9"), []any{"a"}, Record{}} {
 		if s, err := Text(v); err == nil {

@@ -61,7 +61,7 @@ func WriteTable(path string, rows iter.Seq2[Row, error]) error {
 	})
 }
 
-// NewWriter writes a table of the given columns. JSONL writes records as they are; Parquet takes the values of the
+// NewWriter writes a table of the given columns. JSONL writes records as they are. Parquet takes the values of the
 // columns out of them, null where there are none, and adds metadata by which Hugging Face `datasets` knows the
 // pictures.
 func NewWriter(out io.Writer, f Format, columns []Column) (Writer, error) {

@@ -1,6 +1,6 @@
-// Package doctor tries a device: what is installed, where the session places the nodes of a step, its gradients and ten
-// steps of training beside an independent way of computing them, its speed and memory. Its report is one value that a
-// user can attach to a bug.
+// Package doctor tries a device: what is installed, where the session places the nodes of a step, its speed and memory.
+// It compares gradients and ten steps of training with an independent way of computing them. Its report is one value
+// that a user can attach to a bug.
 package doctor
 
 import (

@@ -22,8 +22,8 @@ type Speed struct {
 	Way     string  `json:"way"`
 	Seconds float64 `json:"seconds"`  // of the fastest step but the first
 	Tokens  float64 `json:"tokens_s"` // tokens a second
-	// Rate is 4 operations for each parameter of the decoder's layers and token (forward, and backward to the inputs: the
-	// weights are frozen), a second; attention, vision tower and tables are not counted.
+	// Rate is in operations a second: 4 for each token and parameter of the decoder's layers (forward, and backward to the
+	// inputs: the weights are frozen). Attention, vision tower and tables are not counted.
 	Rate  float64 `json:"rate"`
 	Peak  float64 `json:"peak"` // operations a second of a large product of matrices on this device, in this type
 	Share float64 `json:"share"`

@@ -315,8 +315,8 @@ func (d *doctor) pixels(ctx context.Context, w way) (values, error) {
 	return out, nil
 }
 
-// tryResident holds sums of gradients that stay on the device against those that the host adds up: they are the same,
-// bit for bit, where the device computes the same twice.
+// tryResident compares sums of gradients that stay on the device with those that the host adds up. They are the same,
+// bit for bit, on a device that computes the same twice.
 func (d *doctor) tryResident(ctx context.Context) error {
 	d.o.Note("trying " + partResident)
 	w := way{device: d.Device, dtype: "float32", alone: true}

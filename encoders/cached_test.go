@@ -123,8 +123,8 @@ func copyDir(t *testing.T, from string) string {
 	return to
 }
 
-// TestChanged: after a picture was replaced under its name, or a file of the encoder changed by one byte in place with
-// its times set back, nothing of before is served.
+// TestChanged replaces a picture under its name, and changes a file of the encoder by one byte in place, with its times
+// set back. Afterwards nothing of before is served.
 func TestChanged(t *testing.T) {
 	dir, known := t.TempDir(), t.TempDir()
 	e, pictures := readExpectation(t)

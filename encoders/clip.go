@@ -243,8 +243,8 @@ func project(g *model.Graph, w model.Weights, x, matrix string, width int, hidde
 	return g.Linear(x, matrix, ""), size[0], nil
 }
 
-// endOfText returns the rule by which transformers finds a text's end token: at the first eos_token_id, but where that
-// is 2, as in OpenAI's published files, at the first of the highest ids.
+// endOfText returns the rule by which transformers finds a text's end token: at the first eos_token_id. Where that is
+// 2, as in OpenAI's published files, it is at the first of the highest ids.
 func endOfText(token int64) func(ids []int64) (int, error) {
 	return func(ids []int64) (int, error) {
 		best := 0

@@ -138,8 +138,8 @@ func dinoVision(g *model.Graph, w model.Weights, c *dinoConfig, p *processor) (s
 	return g.LayerNorm(classTokens(g, v, x, pixels, rows, c.Layers), "layernorm", v.Eps), hidden, nil
 }
 
-// dinoPositions returns the positions [1, 1 + height*length, hidden] of a grid of patches: the stored square table, for
-// other grids resampled, since published models are trained on larger pictures (518 pixels) than they are used with. A
+// dinoPositions returns the positions [1, 1 + height*length, hidden] of a grid of patches: the stored square table,
+// resampled for other grids. Published models are trained on larger pictures (518 pixels) than they are used with. A
 // resampled table is a constant.
 func dinoPositions(g *model.Graph, w model.Weights, hidden int64, height, length int, antialias bool) (string, error) {
 	const name = "embeddings.position_embeddings"

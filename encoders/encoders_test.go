@@ -43,7 +43,8 @@ func readExpectation(t *testing.T) (e expectation, pictures []*data.Picture) {
 }
 
 // TestSpellings opens what published checkpoints look like: half precision, shards, the module names of transformers 5
-// and the older ones, SwiGLU as one matrix and as two, registers, pictures that are not square, text_config_dict.
+// and the older ones. It also opens SwiGLU as one matrix and as two, registers, pictures that are not square, and
+// text_config_dict.
 func TestSpellings(t *testing.T) {
 	e, pictures := readExpectation(t)
 	for name, want := range e.Expect {
@@ -103,8 +104,8 @@ func TestExportedGraphs(t *testing.T) {
 }
 
 // TestSplitGraphs runs the same export cut in two, as transformers.js has it: vision_model.onnx and text_model.onnx in
-// a folder below the checkpoint's other files, the latter for one text of 20 tokens at a time, so that texts are padded
-// and masked.
+// a folder below the checkpoint's other files. The latter takes one text of 20 tokens at a time, so that texts are
+// padded and masked.
 func TestSplitGraphs(t *testing.T) {
 	e, pictures := readExpectation(t)
 	dir := t.TempDir()

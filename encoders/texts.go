@@ -155,8 +155,8 @@ type tokenizer struct {
 }
 
 // openTokenizer reads tokenizer.json. Texts are cut, before begin and end are added, so that at most limit tokens
-// remain, or model_max_length of tokenizer_config.json if that is less: by the library itself, which knows what is
-// added.
+// remain, or model_max_length of tokenizer_config.json if that is less. The library itself cuts them, since it knows
+// what is added.
 func openTokenizer(dir string, limit int) (*tokenizer, error) {
 	path := filepath.Join(dir, "tokenizer.json")
 	raw, err := os.ReadFile(path)

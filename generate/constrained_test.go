@@ -171,9 +171,9 @@ func TestConstrainedDistribution(t *testing.T) {
 	}
 }
 
-// TestConstrainedCompany: hot answers of every family follow their grammar within their limit, and are the same alone
-// and in company.
-func TestConstrainedCompany(t *testing.T) {
+// TestConstrainedBatch: hot answers of every family follow their grammar within their limit, and are the same alone
+// and in a batch.
+func TestConstrainedBatch(t *testing.T) {
 	long.Test(t)
 	g, err := grammar.FromSchema(json.RawMessage(`{"type": "object", "properties": {"score": {"type": "integer",
 		"minimum": 0, "maximum": 10}, "why": {"type": "string"}}, "required": ["score", "why"]}`), false)
@@ -203,7 +203,7 @@ func TestConstrainedCompany(t *testing.T) {
 			}
 			return a
 		}
-		sameInCompany(t, 12, ask)
+		sameTogether(t, 12, ask)
 		for want, o := range map[string]chat.Options{
 			"too short":      {MaxNewTokens: 5, Grammar: g},
 			"leave stop out": {MaxNewTokens: 50, Grammar: g, Stop: []string{"x"}},

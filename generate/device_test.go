@@ -19,8 +19,8 @@ func onGPU(o Options) Options {
 }
 
 // TestPlainCache: what is made for a GPU in float32, where attention over the cache is made of plain operators, gives
-// transformers' tokens, logits and log-probabilities; in company, too, with beginnings shared, and in a cache that
-// is too small for all.
+// transformers' tokens, logits and log-probabilities. So it does with others in the batch, with shared beginnings, and
+// in a cache that is too small for all.
 func TestPlainCache(t *testing.T) {
 	long.Test(t)
 	eachFamily(t, func(t *testing.T, r *reference) {

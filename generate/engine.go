@@ -160,7 +160,7 @@ func (e *engine) admit() {
 			break
 		}
 		e.pop()
-		if err := e.lm.Look(r.ctx, r.prompt); err != nil {
+		if err := e.lm.ImageFeatures(r.ctx, r.prompt); err != nil {
 			r.finish(err)
 			continue
 		}

@@ -74,8 +74,8 @@ func check(t *testing.T, c *answered, a *chat.Answer, expect map[string]*tensor.
 	}
 }
 
-// checkLogits runs the graph over prompt and answer by hand and compares the ids, the logits that predict the first and
-// the last token, and the latter as they are processed.
+// checkLogits runs the graph over prompt and answer by hand. It compares the ids, and the logits that predict the first
+// and the last token, the latter also as they are processed.
 func (r *reference) checkLogits(
 	t *testing.T,
 	m *Model,
@@ -112,7 +112,7 @@ func (r *reference) checkLogits(
 func forward(t *testing.T, m *Model, p *model.Prompt) []float32 {
 	t.Helper()
 	ctx := context.Background()
-	if err := m.lm.Look(ctx, p); err != nil {
+	if err := m.lm.ImageFeatures(ctx, p); err != nil {
 		t.Fatal(err)
 	}
 	cache, err := m.lm.NewCache(1, len(p.IDs)+3)

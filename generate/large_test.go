@@ -14,9 +14,9 @@ import (
 	"assay/model/fresh"
 )
 
-// TestLargeCompany: the answers of a model that is too large to be a small one, too, are the same alone and in company.
-// Their sessions must keep the weights packed: without that a single row is summed in another order.
-func TestLargeCompany(t *testing.T) {
+// TestLargeBatch: the answers of a model above the limit of small ones, too, are the same alone and in a batch. Their
+// sessions must keep the weights packed: without that a single row is summed in another order.
+func TestLargeBatch(t *testing.T) {
 	long.Test(t)
 	sizes, err := fresh.Defaults(fresh.Qwen25VL)
 	if err != nil {
@@ -46,11 +46,11 @@ func TestLargeCompany(t *testing.T) {
 		a.Usage.Cached = 0
 		return a
 	}
-	sameInCompany(t, 5, ask)
+	sameTogether(t, 5, ask)
 }
 
-// sameInCompany asks n questions one by one, then all at once: the answers are the same.
-func sameInCompany(t *testing.T, n int, ask func(i int) *chat.Answer) {
+// sameTogether asks n questions one by one, then all at once: the answers are the same.
+func sameTogether(t *testing.T, n int, ask func(i int) *chat.Answer) {
 	t.Helper()
 	alone, together := make([]*chat.Answer, n), make([]*chat.Answer, n)
 	for i := range alone {

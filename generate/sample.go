@@ -123,7 +123,7 @@ func keepTop(z []float32, k int) {
 }
 
 // keepMass rules out, from the smallest score up, everything whose cumulated probability is at most 1 - p; the largest
-// stays. Of equals the ones with lower ids go first.
+// stays. Of equals the ones with lower ids are ruled out first.
 func keepMass(z []float32, p float64) {
 	order := make([]int, 0, len(z))
 	for i, v := range z {

@@ -11,8 +11,8 @@ import (
 	"assay/internal/long"
 )
 
-// TestChoices: several answers to one question are, bit for bit, those that their seeds give alone; the prompt is run
-// once; and the best of them have the largest mean log-probabilities.
+// TestChoices: several answers to one question are, bit for bit, those that their seeds give alone. The prompt is run
+// once, and the best of them have the largest mean log-probabilities.
 func TestChoices(t *testing.T) {
 	long.Test(t)
 	eachFamily(t, func(t *testing.T, r *reference) {

@@ -178,7 +178,7 @@ const judged = `{"type": "object", "properties": {
 	"score": {"type": "array", "items": {"type": "number", "minimum": 0, "maximum": 25}, "minItems": 2, "maxItems": 2},
 	"reasoning": {"type": "string"}}, "required": ["score", "reasoning"]}`
 
-// TestLargeVocabulary: over 150,000 tokens the masks are what the language says of each token, an answer of any length
+// TestLargeVocabulary: over 150,000 tokens the masks are what the language says of each token. An answer of any length
 // comes to its end, and what is complete belongs to the language.
 func TestLargeVocabulary(t *testing.T) {
 	v := large(t, 150000)

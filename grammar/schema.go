@@ -20,9 +20,9 @@ var annotations = strictjson.Harmless{
 	"deprecated": nil, "readOnly": nil, "writeOnly": nil, "$defs": nil, "definitions": nil,
 }
 
-// FromSchema reads a JSON schema. Its language are texts that the schema allows, not all of them: between parts stand
-// at most 12 blanks, objects have no other properties than those named, in their order if ordered is set, numbers have
-// at most 12 digits before the point and 6 behind it and no exponent, and values of enum and const are spelled in one
+// FromSchema reads a JSON schema. Its language are texts that the schema allows, but not all of them. At most 12 blanks
+// stand between parts. Objects have no other properties than those named, in their order if ordered is set. Numbers
+// have at most 12 digits before the point and 6 behind it, and no exponent. Values of enum and const are spelled in one
 // way.
 //
 // Understood are type (also several), properties, required, additionalProperties: false, items, minItems, maxItems,

@@ -1,5 +1,5 @@
-// Package heuristics holds the label rules of ADIEE. They give an edit a label from 0 (failed) to 1 (done), by its
-// similarities to source and target, by the editor that made it, and by its place in a chain of edits. Everything here
+// Package heuristics holds the label rules of ADIEE. They give an edit a label from 0 (failed) to 1 (done). They look
+// at its similarities to source and target, the editor that made it, and its place in a chain of edits. Everything here
 // is a pure function; nothing reads a file or a picture.
 package heuristics
 

@@ -89,8 +89,8 @@ type Labeler struct {
 	promptGuided, weak, strong map[string]bool
 }
 
-// Labeler fixes the thresholds: clipI and dinoI are the similarities of the sources, shown as results, to their
-// targets, one each for every source and instruction of the data (NaN: not known). They are only looked at if a
+// Labeler fixes the thresholds. clipI and dinoI are the similarities of the sources, taken as results, to their
+// targets: one each for every source and instruction of the data (NaN: not known). They are only looked at if a
 // threshold is a percentile of them; that there are none is then an error.
 func (r Rules) Labeler(clipI, dinoI []float64) (*Labeler, error) {
 	l := &Labeler{Rules: r, promptGuided: editorSet(r.PromptGuided), weak: editorSet(r.Weak), strong: editorSet(r.Strong)}

@@ -7,9 +7,9 @@ import (
 	"math"
 )
 
-// Similarity is a number between two embeddings or directions: measured, or undefined (it was to be measured, and there
-// is no such number: CLIP-D of two equal captions), or unknown (nobody measured it). The zero Similarity is unknown. In
-// JSON they are a number, "undefined" and null.
+// Similarity is a number between two embeddings or directions: measured, undefined or unknown. Undefined: it was to be
+// measured, but there is no such number, as CLIP-D of two equal captions. Unknown: nobody measured it. The zero
+// Similarity is unknown. In JSON they are a number, "undefined" and null.
 type Similarity struct {
 	state similarityState
 	value float64
@@ -119,8 +119,8 @@ func Cosine(a, b []float32) float64 {
 	return dot / math.Sqrt(aa*bb)
 }
 
-// Direction is a definition of CLIP-D, the directional similarity of an edit: the cosine of e(edit) - e(source) and
-// e(after) - e(before) of CLIP embeddings of pictures and of the captions before and after the edit.
+// Direction is a definition of CLIP-D, the directional similarity of an edit. It is the cosine of e(edit) - e(source)
+// and e(after) - e(before), for CLIP embeddings e of the pictures and of the captions before and after the edit.
 type Direction string
 
 // The definitions differ in what e is. Lengths of CLIP embeddings differ by a tenth and more, so the two numbers are

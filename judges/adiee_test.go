@@ -73,7 +73,7 @@ func TestADIEE(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for k, j := range together { // in company the same, to the last bit
+				for k, j := range together { // the same in a batch, to the last bit
 					if alone := judge(t, free, samples[k]); alone.Score01 != j.Score01 {
 						t.Errorf("question %d: %g alone, %g among others", i, alone.Score01, j.Score01)
 					}

@@ -27,8 +27,8 @@ func merged(t *testing.T, dir string) (*model.Scorer, *lora.Merged) {
 	return openDir(t, out, ""), r
 }
 
-// TestMergeImported makes one folder of an imported judge and its base: the same scores to the last bit, the same
-// gradient, and a checkpoint that opens without the judge's own names.
+// TestMergeImported makes one folder of an imported judge and its base. It has the same scores to the last bit, the
+// same gradient, and a checkpoint that opens without the judge's own names.
 func TestMergeImported(t *testing.T) {
 	long.Test(t)
 	each(t, func(t *testing.T, s suite) {
@@ -127,8 +127,8 @@ func trainsWhole(t *testing.T, apart, whole string) {
 	}
 }
 
-// TestMergeAdapted merges an adapter over an imported judge, and one over a stock model that is asked for choices: the
-// scores stay, and so does what an export of the result says.
+// TestMergeAdapted merges an adapter over an imported judge, and one over a stock model that is asked for choices. The
+// scores stay the same, and so does what an export of the result says.
 func TestMergeAdapted(t *testing.T) {
 	each(t, func(t *testing.T, s suite) {
 		var pair model.Pair

@@ -14,8 +14,8 @@ import (
 	"assay/model"
 )
 
-// passesStep runs a training step of a scorer, as it is for the term that is compared with the fixtures, and with an
-// adapter for those that are compared with each other.
+// passesStep runs a training step of a scorer. It runs as it is for the term that is compared with the fixtures, and
+// with an adapter for the terms that are compared with each other.
 func passesStep(t *testing.T, dir, dimension string, samples func(u *model.Tuner) []*model.Sample, terms []losses.Spec,
 	items [][]losses.Item,
 ) (*model.Tuner, *model.StepResult) {
@@ -45,9 +45,9 @@ func passesStep(t *testing.T, dir, dimension string, samples func(u *model.Tuner
 	return u, r
 }
 
-// TestPassesTrain: a judge of two passes trains. Its scores in a step, and the loss of its fusion, are the fixtures';
-// the gradients of terms over its heads are those of the heads alone, whose steps are held to PyTorch, and the gradient
-// of their mean is their gradients' mean.
+// TestPassesTrain: a judge of two passes trains. Its scores in a step, and the loss of its fusion, are the fixtures'.
+// The gradients of terms over its heads are those of the heads alone, whose steps are compared with PyTorch. The
+// gradient of their mean is the mean of their gradients.
 func TestPassesTrain(t *testing.T) {
 	long.Test(t)
 	each(t, func(t *testing.T, s suite) {

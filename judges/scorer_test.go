@@ -13,8 +13,8 @@ import (
 	"assay/model"
 )
 
-// TestCompany scores the same alone, among others, and among others in another order, to the last bit.
-func TestCompany(t *testing.T) {
+// TestTogether scores the same alone, in a batch, and in a batch of another order, to the last bit.
+func TestTogether(t *testing.T) {
 	each(t, func(t *testing.T, s suite) {
 		dir := filepath.Join(s.dir, "editreward")
 		all := oracle.Read[editSuite](t, filepath.Join(dir, "cases.json"))

@@ -64,7 +64,7 @@ type SourceCheck struct {
 const shownReasons = 5
 
 // Check looks at the data sets of a configuration without measuring and writing anything (but for pictures that lie in
-// archives): it opens each, resolves its columns, and reads samples and their pictures, about as many of each as rows
+// archives). It opens each, resolves its columns, and reads samples and their pictures, about as many of each as rows
 // says. Its error is ctx's.
 func Check(ctx context.Context, c *Config, rows int) (*CheckReport, error) {
 	report := &CheckReport{Profile: c.profileName(), ClipD: string(c.Encoders.ClipD), Mixes: c.Mixes(), OK: true}

@@ -148,8 +148,8 @@ func (r *remembering) Known(pixels store.Key) []float32 {
 	return r.known[pixels]
 }
 
-// TestDecodedOnce: a picture that is a source here and an output there, in several parts, is decoded and encoded once,
-// and the table is the same as without a store; a second job decodes nothing.
+// TestDecodedOnce: a picture that is a source here and an output there, in several parts, is decoded and encoded once.
+// The table is the same as without a store, and a second job decodes nothing.
 func TestDecodedOnce(t *testing.T) {
 	yaml := many(t)
 	plain := load(t, yaml)

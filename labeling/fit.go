@@ -111,8 +111,9 @@ func (f *fitter) fit(window int, other *clippedThumb, t turn, as *sameness) bool
 	return as.holds(&laid, &f.whole)
 }
 
-// What a window has in common with what it shows before its edges are moved, which are off by less than a pixel: the
-// mean correlation of the blocks that are most alike, and the correlation of what is finer than 5 x 5 pixels.
+// What a window has in common with what it shows, before its edges, which are off by less than a pixel, are moved.
+// These are the mean correlation of the blocks that are most alike, and the correlation of detail finer than 5 x 5
+// pixels.
 const (
 	promisingBlocks = 11 // of 16, as sameness.blocks asks of those that show something
 	promisingBlock  = 0.5

@@ -12,8 +12,8 @@ import (
 	"assay/heuristics"
 )
 
-// poolSize is how many samples of a data set lend their instructions: enough for another colour or place of most edits,
-// few enough to compare each target with all of them.
+// poolSize is how many samples of a data set lend their instructions. They are enough for another colour or place of
+// most edits, and few enough to compare each target with all of them.
 const poolSize = 512
 
 // foreignInstruction is an instruction of one sample that is asked of others' targets.
@@ -78,11 +78,11 @@ func (c *Config) lenders(ctx context.Context, source int, r readers.Reader) ([]*
 }
 
 // foreign asks instructions of other samples of the target of measured[i]: label 0. In ADIEE's data targets are always
-// right and sources always wrong, so that much of a label can be told without reading the instruction; these rows look
+// right and sources always wrong, so that much of a label can be told without reading the instruction. These rows look
 // like any target, and only the instruction is wrong. Half of the instructions are those that share the most words with
-// the right one: another attribute of the same edit. One that the target fulfils all the same, or a rewording of the
-// right one, is known by its CLIP-D: that of source and target with the captions of the instruction's own sample. Where
-// that cannot be measured, instructions are drawn.
+// the right one: another attribute of the same edit. An instruction that the target fulfils all the same, or a
+// rewording of the right one, is known by its CLIP-D. It is taken of source and target with the captions of the
+// instruction's own sample. Where that cannot be measured, instructions are drawn.
 func (m *measurer) foreign(source int, measured []*measuredSample, i int, pool []foreignInstruction) []entry {
 	d := measured[i]
 	if len(pool) == 0 || !d.usable() || d.target == nil || slices.ContainsFunc(measured[:i], d.sameTask) {

@@ -45,7 +45,7 @@ type measuredImage struct {
 }
 
 // loader reads and embeds the pictures of one part. Pictures are decoded by several workers at once and embedded in
-// batches, one after the other, while the next one is decoded; not more than two batches and one picture per worker are
+// batches, one after the other, while the next one is decoded. No more than two batches and one picture per worker are
 // in memory.
 type loader struct {
 	ctx      context.Context

@@ -22,8 +22,8 @@ var (
 )
 
 // BenchmarkNearCopies searches pictures of which every ten are one scene: a picture and -copies edits and copies of it.
-// Each scene is a blend of two crops of photographs, so that there are as many different ones as are wanted; varied, of
-// a crop and of random shapes of all sizes, in which, as in photographs, what is larger has more contrast.
+// Each scene is a blend of two crops of photographs, so that there are as many different ones as are wanted. If varied,
+// it is a blend of a crop and of random shapes of all sizes; larger ones have more contrast, as in photographs.
 //
 //	go test ./labeling -run - -bench NearCopies -benchtime 1x -args -thumbnails 100000 -varied
 func BenchmarkNearCopies(b *testing.B) {

@@ -64,8 +64,8 @@ func (p *plan) parts() iter.Seq[partID] {
 	}
 }
 
-// digest covers the parts of the configuration that the measured rows depend on, together and key by key; rules, split,
-// guard and report do not belong to it and can be changed without measuring again.
+// digest covers the parts of the configuration that the measured rows depend on, together and key by key. The keys
+// rules, split, guard and report are not in it, and can be changed without measuring again.
 func (c *Config) digest() (all string, keys map[string]string, err error) {
 	sources := append([]SourceConfig(nil), c.Sources...)
 	for i := range sources {

@@ -280,8 +280,8 @@ func (s *spectrum) sizes() (out [hashBits]float64) {
 	return out
 }
 
-// turn is one of the eight ways to lay a picture on a square: transposed (bit 2) first, then mirrored left to right
-// (bit 0) and top to bottom (bit 1). Turn 0 leaves it as it is.
+// turn is one of the eight ways to lay a picture on a square. It is transposed (bit 2) first, then mirrored left to
+// right (bit 0) and top to bottom (bit 1). Turn 0 leaves it as it is.
 type turn int
 
 const turns = 8

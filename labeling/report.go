@@ -220,8 +220,8 @@ func (r *Report) finish(l *heuristics.Labeler, given map[givenKey]int) {
 			r.Scenes, r.LargestScene)
 	}
 	if r.Crowded > 0 {
-		r.warn("%d pictures look like very many others: only the %d nearest were compared, of those that the index lists "+
-			"first, so that a near copy may stand on the other side of the split", r.Crowded, mostCompared)
+		r.warn("%d pictures look like very many others: of those that the index lists first only the %d nearest were "+
+			"compared. A near copy may be on the other side of the split", r.Crowded, mostCompared)
 	}
 	if r.TableRows == 0 {
 		r.warn("the table is empty")

@@ -25,7 +25,7 @@ type Adapter struct {
 	Tensors map[string]*tensor.Dense // float32, by the names that NameA, NameB, NameM and NameParameter give
 	Whole   []string                 // parameters of the backbone that it brings whole, by path in transformers 5, sorted
 
-	// Taken are A0 and B0 of a start that takes them away from the base weights, by the names of A and B; Lengths are the
+	// Taken are A0 and B0 of a start that takes them away from the base weights, by the names of A and B. Lengths are the
 	// squared lengths of the rows of a DoRA layer's W, by its module. Bind fills them in.
 	Taken   map[string]*tensor.Dense
 	Lengths map[string][]float32
@@ -218,7 +218,7 @@ func (a *Adapter) checkPair(t Target) error {
 	return nil
 }
 
-// Check compares the adapter with the modules of a backbone: each of its modules must be there with fitting shapes, and
+// Check compares the adapter with the modules of a backbone. Each of its modules must be there with fitting shapes, and
 // it must hold tensors for exactly those that its configuration selects.
 func (a *Adapter) Check(modules []Module) error {
 	var errs []error
@@ -308,10 +308,10 @@ func (a *Adapter) Delta(module string) (matA, matB *tensor.Dense, scale float64,
 	return a.Tensors[NameA(module)], a.Tensors[NameB(module)], t.Scale, ok
 }
 
-// Save writes adapter_config.json and adapter_model.safetensors into the folder, as PEFT does. Modules
-// keep the spelling they were read with, since the configuration's expressions are written for it. An adapter that
-// takes its start away from the base weights is written as one that does not, as PEFT converts it: of twice the rank,
-// with A0 and -B0 behind A and B.
+// Save writes adapter_config.json and adapter_model.safetensors into the folder, as PEFT does. Modules keep the
+// spelling they were read with, since the configuration's expressions are written for it. An adapter that takes its
+// start away from the base weights is written as one that does not, as PEFT converts it. It has twice the rank, with A0
+// and -B0 behind A and B.
 func (a *Adapter) Save(dir string) error {
 	if len(a.Taken) > 0 {
 		plain, err := a.plain()

@@ -22,9 +22,9 @@ type Values interface {
 	Dense(name string) (*tensor.Dense, error)
 }
 
-// Bind takes from a backbone what the adapter needs of its weights: the row lengths of DoRA layers, what a PiSSA or
-// OLoRA start takes away, and, of a fresh adapter, the first values of all that are not drawn. It has no effect on
-// others, nor when it is called again. Weights are read one at a time on each core.
+// Bind takes from a backbone what the adapter needs of its weights: the row lengths of DoRA layers, and what a PiSSA or
+// OLoRA start takes away. For a fresh adapter it also takes the first values of all that are not drawn. It has no
+// effect on others, nor when it is called again. Weights are read one at a time on each core.
 func (a *Adapter) Bind(w Values) error {
 	if err := a.bringWhole(w, w.Dense); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (a *Adapter) Bind(w Values) error {
 	return nil
 }
 
-// setFirst gives a fresh adapter's tensors their first values: B is zero in a DoRA layer, so that m are the rows'
+// setFirst gives a fresh adapter's tensors their first values. B is zero in a DoRA layer, so that m are the rows'
 // lengths; a start's A and B are what it takes away.
 func (a *Adapter) setFirst() {
 	for module, square := range a.Lengths {
@@ -110,9 +110,9 @@ func squares(d *tensor.Dense) []float32 {
 	return out
 }
 
-// selected lists the parameters of a backbone that a configuration wants whole, by path, with their keys: those of the
-// modules whose names end with one of modules_to_save, and biases (PEFT's other.py: _set_trainable; tuners_utils.py:
-// _mark_only_adapters_as_trainable). spelled is how the configuration calls a module.
+// selected lists the parameters of a backbone that a configuration wants whole, by path, with their keys. These are
+// those of the modules whose names end with one of modules_to_save, and biases (PEFT's other.py: _set_trainable;
+// tuners_utils.py: _mark_only_adapters_as_trainable). spelled is how the configuration calls a module.
 func (a *Adapter) selected(w Checkpoint) (map[string]string, error) {
 	c := a.Config
 	if !c.bringsParameters() {

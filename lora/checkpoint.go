@@ -122,8 +122,8 @@ func checkUnpacked(backbone string) error {
 	if packing == nil || err != nil {
 		return err
 	}
-	return exit.Usagef("%s is packed (%s in its config.json): an adapter cannot be merged into weights of few bits; "+
-		"merge it into the checkpoint that they were made of, and quantise the result (train quantize)", backbone,
+	return exit.Usagef("%s is packed (%s in its config.json): an adapter cannot be merged into weights of few bits. "+
+		"Merge it into the checkpoint that they were made of, and quantise the result (train quantize)", backbone,
 		packing.Method)
 }
 

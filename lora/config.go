@@ -1,13 +1,12 @@
 // Package lora reads, makes, applies, writes and merges low-rank adapters in the files of Hugging Face's PEFT.
 //
-// A linear layer y = W x becomes y = W x + s B (A x) with A [r, in], B [out, r] and s = alpha/r, or alpha/sqrt(r) with
+// A linear layer y = W x becomes y = W x + s B (A x) with A [r, in] and B [out, r]. s is alpha/r, or alpha/sqrt(r) with
 // use_rslora (Hu et al. 2021, Kalajdzievski 2023). W stays as it is; A and B are trained.
 //
-// With use_dora (Liu et al. 2024) the rows of W + s B A are scaled to a trained length m:
-// y = m/|W + s B A| (W x + s B A x), the length |W + s B A| of each row being a constant to the gradient. PiSSA (Meng
-// et al. 2024) and OLoRA (Buyukakyuz 2024) begin with A and B made of W itself, A0 and B0, and take them away from
-// it: y = (W - s B0 A0) x + s B A x. Parameters of the backbone that an adapter brings whole (modules_to_save, bias)
-// stand in for the backbone's.
+// With use_dora (Liu et al. 2024) the rows of W + s B A are scaled to a trained length m. y = m/|W + s B A| (W x + s B
+// A x). To the gradient the length |W + s B A| of each row is a constant. PiSSA (Meng et al. 2024) and OLoRA
+// (Buyukakyuz 2024) begin with A and B made of W itself, A0 and B0. They take them away from it: y = (W - s B0 A0) x +
+// s B A x. Parameters of the backbone that an adapter brings whole (modules_to_save, bias) stand in for the backbone's.
 package lora
 
 import (

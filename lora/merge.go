@@ -35,9 +35,9 @@ type delta struct {
 }
 
 // Merge writes the backbone's weights into the folder dir, with s B A added to those that the adapter (nil: none)
-// changes, or others in their place: in float64, rounded once to the stored type. Types, files and metadata stay as
-// they are, and so do names and index, unless the weights were renamed ([checkpoints.Weights.Rename]): then the new
-// names are written, and what is hidden is not. It runs on all cores and holds a few blocks of 4 MiB at a time. It
+// changes, or others in their place. It computes in float64, and rounds once to the stored type. Types, files and
+// metadata stay as they are, and so do names and index. If the weights were renamed ([checkpoints.Weights.Rename]), the
+// new names are written, and hidden tensors are not. It runs on all cores and holds a few blocks of 4 MiB at a time. It
 // calls progress (may be nil) with the bytes done since the last call, from any goroutine. When ctx ends or something
 // fails, the file at work is removed. A caller that wants all files or none merges into a folder of
 // [atomicfile.WriteDir].

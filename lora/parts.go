@@ -38,9 +38,8 @@ var partModules = map[string]string{
 	Projector: `(.*\.)?(multi_modal_projector|visual\.merger)\..*`,
 }
 
-// Within extends exclude_modules so that nothing outside the given parts is adapted: a list of target modules, or
-// all-linear, matches every part of the model ("q_proj" is in CLIP's tower, too), and PEFT knows no other way to say
-// so.
+// Within extends exclude_modules so that nothing outside the given parts is adapted. A list of target modules, or
+// all-linear, matches every part of the model ("q_proj" is in CLIP's tower, too). PEFT has no other way to say so.
 func (exclude Names) Within(parts []string) Names {
 	var out []string
 	for _, p := range Parts() {

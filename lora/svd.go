@@ -15,9 +15,9 @@ const (
 )
 
 // leading gives the k largest singular values of a matrix with their left and right vectors in columns. ok says whether
-// they are found to rounding. Of large matrices it is a subspace that is multiplied by W W' until it stays where it is
-// (Halko, Martinsson and Tropp, Finding Structure with Randomness, 2011, algorithm 4.4); its beginning is always the
-// same.
+// they are found to rounding. Of large matrices it is a subspace that is multiplied by W W' until it stays where it is.
+// This is algorithm 4.4 of Halko, Martinsson and Tropp, Finding Structure with Randomness, 2011; its beginning is
+// always the same.
 func leading(w *mat.Dense, k int) (u, v *mat.Dense, values []float64, ok bool) {
 	out, in := w.Dims()
 	if min(out, in) <= wholeSVD {

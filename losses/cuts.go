@@ -27,8 +27,8 @@ func Parameters(i int, s *Spec) []Parameter {
 	return []Parameter{{Name(i, "cuts"), s.cuts()}}
 }
 
-// cuts are the fixed cuts as they are learned: the first one, and the logarithms of the gaps behind each, so that they
-// ascend whatever they become (ordered vectors: Stan Reference Manual, Constraint Transforms).
+// cuts are the fixed cuts as they are learned: the first one, and the logarithms of the gaps behind each. So they
+// ascend whatever is learned (ordered vectors: Stan Reference Manual, Constraint Transforms).
 func (s *Spec) cuts() []float64 {
 	out := make([]float64, len(s.Values)-1)
 	for k := range out {

@@ -1,7 +1,6 @@
 // Package losses holds what scorers are trained on: one table of losses, a row each, with its formula and where it
 // comes from. A loss is a small function that emits ONNX nodes over the heads' outputs of the edits of one run of the
-// graph and over inputs that say what people found; onnx/grad differentiates it. Any weighted sum of them is an
-// objective.
+// graph. Other inputs say what people found. onnx/grad differentiates it. Any weighted sum of them is an objective.
 //
 // Every loss is a mean over its items: edits that have a label, pairs of edits, or orders of several edits of a group.
 // The items' weights are inputs, so that the mean is that of the whole batch, however it is cut.

@@ -6,8 +6,8 @@ import (
 	"assay/onnx"
 )
 
-// pairwise are the losses over two edits a and b of a group: d = scale (s_a - s_b), w, t and l the shares of the votes
-// for a, for neither and for b (they add up to 1), p = w + t/2.
+// pairwise are the losses over two edits a and b of a group. d = scale (s_a - s_b). w, t and l are the shares of the
+// votes for a, for neither and for b (they add up to 1). p = w + t/2.
 var pairwise = []Row{
 	{
 		Kind: "bradley_terry", Over: Pairs, Outputs: Value, Options: []string{"scale", "votes"},
@@ -90,7 +90,7 @@ func withMargin(t *term) string {
 	return t.add(t.mul(p, t.softplus(t.sub(m, d))), t.mul(rest, t.softplus(t.add(m, d))))
 }
 
-// raoKupper: -log P(a) = softplus(log theta - d), -log P(b) = softplus(log theta + d), and a tie has both but for a
+// raoKupper: -log P(a) = softplus(log theta - d), -log P(b) = softplus(log theta + d). A tie has both but for a
 // constant: (w + t) of the one, (l + t) of the other, -t log(theta^2 - 1).
 func raoKupper(t *term) string {
 	d, tie := t.difference(), t.input("tie", onnx.Dims("items"))

@@ -7,9 +7,8 @@ import (
 	"assay/data"
 )
 
-// arcFacePoints are the places of the five points of a face in ArcFace's pictures of 112 x 112 pixels: left eye,
-// right eye,
-// nose, left and right corner of the mouth (insightface; Deng et al. 2019).
+// arcFacePoints are the places of the five points of a face in ArcFace's pictures of 112 x 112 pixels (insightface;
+// Deng et al. 2019). They are left eye, right eye, nose, left and right corner of the mouth.
 var arcFacePoints = [5][2]float64{
 	{38.2946, 51.6963}, {73.5318, 51.5014}, {56.0252, 71.7366}, {41.5493, 92.3655}, {70.7299, 92.2041},
 }

@@ -10,10 +10,10 @@ import (
 	"assay/store"
 )
 
-// Background is the component bg_rmse, FED-Bench's background difference: the root of the mean squared difference of
-// source and edit (8-bit values, 0 to 255, the mean over the three channels) over the pixels outside of the source's
-// region, which a mask or a box says (arXiv 2603.29697, equation 4, before its Norm). The edit is resized to the
-// source's size (bicubic).
+// Background is the component bg_rmse, FED-Bench's background difference. It is the root of the mean squared difference
+// of source and edit over the pixels outside of the source's region, which a mask or a box says. Values have 8 bits, 0
+// to 255, and the mean is over the three channels, too (arXiv 2603.29697, equation 4, before its Norm). The edit is
+// resized to the source's size (bicubic).
 type Background struct {
 	places      *Places
 	fingerprint string

@@ -1,7 +1,7 @@
-// Package metrics has models that measure one property of an edit: a distance of two pictures, a cosine of
-// embeddings, a number, a class. Each is an ONNX graph, or an encoder that the program has, with a small YAML file that
-// says which pictures it sees, how they are prepared, and what comes out. What they measure are the components of
-// benchmarks that rank editors.
+// Package metrics has models that measure one property of an edit: a distance of two pictures, a cosine of embeddings,
+// a number, a class. Each is an ONNX graph, or an encoder that the program has, with a small YAML file. The file says
+// which pictures it sees, how they are prepared, and what comes out. What they measure are the components of benchmarks
+// that rank editors.
 package metrics
 
 import (
@@ -27,8 +27,8 @@ type Config struct {
 
 	// Inputs are what is shown by the graph's inputs, for graphs that see two pictures at once: source, edit or target.
 	Inputs map[string]string `yaml:"inputs"`
-	// Of is what is measured: one picture; or two things whose outputs' cosine is taken, the second of which may be
-	// caption or instruction, for encoders with texts; or four, of which the cosine of two changes is taken, that of the
+	// Of is what is measured: one picture, two things, or four. Of two the cosine of their outputs is taken; the second
+	// may be caption or instruction, for encoders with texts. Of four the cosine of two changes is taken: that of the
 	// first from the second, and that of the third from the fourth.
 	Of      []string `yaml:"of"`
 	Unit    bool     `yaml:"unit"` // embeddings are brought to length 1 before the model sees them, or changes are taken

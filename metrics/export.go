@@ -114,8 +114,8 @@ var trunks = map[string][]conv{
 		{21, 1, 1, 0, true}, {24, 1, 1, 2, false}, {26, 1, 1, 0, false}, {28, 1, 1, 0, true}},
 }
 
-// lpipsGraph is LPIPS 0.1 of two pictures [1, 3, H, W] on -1..1: features of both, each brought to length 1 over its
-// channels, squared differences weighed by lin, means over places, summed over layers.
+// lpipsGraph is LPIPS 0.1 of two pictures [1, 3, H, W] on -1..1. The features of both are brought to length 1 over
+// their channels. Squared differences are weighed by lin, averaged over places and summed over layers.
 func lpipsGraph(kind, trunk, lin string) (*onnx.Builder, error) {
 	if trunk == "" || lin == "" {
 		return nil, errors.New("lpips needs the trunk's weights (torchvision's) and its own linear layers")

@@ -157,7 +157,7 @@ func list(v []float64) string {
 }
 
 // TestLongCLIP: a text of more than CLIP's 77 tokens is read whole by a checkpoint of 248 positions, as by
-// transformers; changes of pictures and captions are compared by both definitions.
+// transformers. Changes of pictures and captions are compared by both definitions.
 func TestLongCLIP(t *testing.T) {
 	f, dir := openModels(t)
 	c := f.LongCLIP

@@ -126,8 +126,8 @@ func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
 }
 
 // mask fills in what is added to the scores of every group [sequences or 1, 1, rep*query rows, length]: 0 where a row
-// may look (itself and before, within the window of that many rows unless it is 0), the lowest float elsewhere. rep
-// query heads share a key head.
+// may look, the lowest float elsewhere. A row may look at itself and at rows before it, within the window of that many
+// rows unless it is 0. rep query heads share a key head.
 func (v *View) mask(g *Graph, window, rep int) {
 	if v.sliding, v.rep = window, rep; v.cached != nil {
 		if v.cached.plain != nil { // else attention over a cache has its own
@@ -158,8 +158,8 @@ func (v *View) mask(g *Graph, window, rep int) {
 	}
 }
 
-// added is what is added to the scores of rows at the places [n or 1, 1, r, 1] of the sequences of a group over the
-// places [c], which begin with 0: [n or 1, 1, rep*r, c].
+// added is what is added to the scores of rows at the places [n or 1, 1, r, 1] of the sequences of a group. The scores
+// are over the places [c], which begin with 0; the result is [n or 1, 1, rep*r, c].
 func (v *View) added(g *Graph, group int, rows, columns string) string {
 	seen := g.Op("LessOrEqual", columns, rows)
 	if v.sliding > 0 {

@@ -9,16 +9,16 @@ import (
 
 // The scores of all rows by all rows are the largest values there are: 32 heads of 5,760 rows take 4 GB in each layer.
 // A long sequence is therefore attended to in blocks of queries, one after the other, each over the keys that it may
-// see: a Scan whose body is attention as it is elsewhere. The backward pass is a Scan, too, which computes a block's
-// scores and softmax once more: P = softmax(S), dV += P' dY, dP = dY V', dS = P (dP - rowsum(dY Y)), dQ = dS K,
+// see. This is a Scan whose body is attention as it is elsewhere. The backward pass is a Scan, too, which computes a
+// block's scores and softmax once more. P = softmax(S), dV += P' dY, dP = dY V'. dS = P (dP - rowsum(dY Y)), dQ = dS K,
 // dK += dS' Q.
 
 const (
 	// blocksFrom is the number of rows of a sequence from which it is attended to in blocks. It is a matter of the
-	// sequence alone: its score is the same in any company.
+	// sequence alone: its score is the same in any batch.
 	blocksFrom = 1536
-	// scoresInBlocksFrom is the same in scoring by a model that is not small: what is behind a block is not computed,
-	// and with AVX-512 the runtime's softmax takes four times as long for what is masked. Steps attend in pieces there.
+	// scoresInBlocksFrom is the same in scoring by a model that is not small. Keys behind a block are not computed; with
+	// AVX-512 the runtime's softmax takes four times as long for masked ones. Steps attend in pieces there.
 	scoresInBlocksFrom = 512
 	// blockScores bounds the rows of a block: heads * rows is at most that, so that a block of a sequence of n rows has
 	// 16 n KiB of scores.
@@ -51,8 +51,8 @@ func (b blocks) rows(heads int) int64 {
 // variant gives the graph for a batch in place of one of that name.
 type variant func(name string, build buildFunc) (string, buildFunc)
 
-// variant is what attends to the long sequences of a batch in blocks, where the tower is in the graph to its long
-// pictures, and whose groups follow others as those of the batch do.
+// variant attends to the long sequences of a batch in blocks, and so to its long pictures where the tower is in the
+// graph. Its groups follow others as those of the batch do.
 func (n *network) variant(p *packed, vision bool) variant {
 	var groups []bool
 	for _, length := range p.contexts() {
@@ -112,10 +112,10 @@ func (v *View) inBlocks(g *Graph, group int) bool {
 // its sequence is cut.
 type queries struct{ first, rows, length string }
 
-// overBlocks attends from queries [sequences, rows, kv, rep, dim] in blocks of equal size, and returns
-// [sequences*rows, kv*rep*dim]. attend becomes the body of a Scan: from queries [sequences, kv, rep*size, dim] at the
-// places rows [size], of which the last is before end [1], it returns a value of the same shape. What fills up the last
-// block stands at places behind the end of the sequences.
+// overBlocks attends from queries [sequences, rows, kv, rep, dim] in blocks of equal size, and returns [sequences*rows,
+// kv*rep*dim]. attend becomes the body of a Scan. It gets queries [sequences, kv, rep*size, dim] at the places rows
+// [size], the last of which is before end [1]. It returns a value of the same shape. What fills up the last block
+// stands at places behind the end of the sequences.
 func (g *Graph) overBlocks(
 	q string,
 	at queries,

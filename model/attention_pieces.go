@@ -7,11 +7,11 @@ import (
 	"assay/onnx"
 )
 
-// In steps the sequences of a group are attended to one after the other: a Scan over sequences, so that what is there
-// at a time are the scores of one of them, and the processor's cache holds much of it. The keys of a prefix are
+// In steps the sequences of a group are attended to one after the other, by a Scan over sequences. So only the scores
+// of one sequence are in memory at a time, and the processor's cache holds much of them. The keys of a prefix are
 // captured, not copied for each branch. Within a sequence the rows are cut into a few pieces, each over the keys that
-// its last row may see: the products and the softmax of what is masked anyway are left out.
-// Like attention in blocks the backward pass computes scores and softmax once more: no probabilities are kept.
+// its last row may see. The products and the softmax of what is masked anyway are left out. Like attention in blocks
+// the backward pass computes scores and softmax once more: no probabilities are kept.
 
 const (
 	// piecesFrom is the number of columns from which a step attends in pieces; from blocksFrom on it does so in blocks, of

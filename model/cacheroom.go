@@ -31,8 +31,8 @@ func (l *LanguageModel) PromptRows(c *Cache) int {
 	return min(max(mostScores/row/2*2, leastPromptRows), promptRows)
 }
 
-// CacheRoom is the bytes that a GPU has room for besides the weights and what runs over prompts take: nine tenths of
-// the free memory less these, as far as they can be known before pictures are.
+// CacheRoom is the bytes that a GPU has room for besides the weights and what runs over prompts take. It is nine tenths
+// of the free memory less these, as far as they are known before the pictures are.
 func (l *LanguageModel) CacheRoom() (int64, error) {
 	free, _, err := ort.FreeMemory(l.device)
 	if err != nil {
@@ -48,8 +48,8 @@ func (l *LanguageModel) cacheRoom(free int64) (int64, error) {
 	}
 	room := free/10*9 - needed
 	if least := l.RowBytes(); room < least {
-		return 0, fmt.Errorf("%s has %d MB of free memory: weights in %s and runs over prompts take %d MB, which leaves "+
-			"no room for keys and values: free memory, use another device, bfloat16, or a backbone of fewer bits "+
+		return 0, fmt.Errorf("%s has %d MB of free memory, and weights in %s and runs over prompts take %d MB, which leaves "+
+			"no room for keys and values. Free memory, use another device, bfloat16, or a backbone of fewer bits "+
 			"(train quantize)", l.device, free>>20, l.DType(), needed>>20)
 	}
 	return room, nil

@@ -12,8 +12,8 @@ import (
 )
 
 // TestStoredFeatures: image features that an earlier process kept are served for the same picture and backbone,
-// wherever the backbone lies, and for no other: another picture, another pairing, a byte of the vision tower's weights
-// or of the preprocessor's configuration.
+// wherever the backbone lies. They are not served for another picture or pairing, or after a byte of the vision tower's
+// weights or of the preprocessor's configuration changed.
 func TestStoredFeatures(t *testing.T) {
 	backbone, folder := t.TempDir(), t.TempDir()
 	if err := os.CopyFS(backbone, os.DirFS("../backbones/tiny")); err != nil {

@@ -66,8 +66,8 @@ func (n *network) arithmetic() string {
 	return "cpu " + n.config.DType
 }
 
-// fingerprint identifies a configuration, the scorer's own tensors that count by their names, the adapter's layers
-// (with their scales: they follow from alpha) that count by their modules, and the backbone.
+// fingerprint identifies a configuration and the backbone. It covers the scorer's own tensors that count, by their
+// names, and the adapter's layers that count, by their modules, with their scales (they follow from alpha).
 func (n *network) fingerprint(c ScorerConfig, own, module func(name string) bool) (string, error) {
 	backbone, err := n.BackboneFingerprint()
 	if err != nil {

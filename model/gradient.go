@@ -93,8 +93,8 @@ func (s *Scorer) Gradients(ctx context.Context, pairs []Pair) ([]*PixelGradients
 	})
 }
 
-// gradientBatches sorts sample indices into passes: samples of one length, whose pictures have the same layouts, within
-// the limits of a forward pass of the language model and of the vision tower.
+// gradientBatches sorts sample indices into passes. A pass has samples of one length, whose pictures have the same
+// layouts, within the limits of a forward pass of the language model and of the vision tower.
 func (n *network) gradientBatches(samples []*Sample) [][]int {
 	type shape struct {
 		length  int
@@ -113,8 +113,8 @@ func (n *network) gradientBatches(samples []*Sample) [][]int {
 	})
 }
 
-// aligned reports whether the rows of a sample of that length begin at multiples of 16 bytes in a batch of its like,
-// wherever they are summed: ONNX Runtime's ReduceSum, which the gradients of softmax and of norms need, adds a row's
+// aligned reports whether the rows of a sample of that length begin at multiples of 16 bytes in a batch of samples like
+// it, wherever they are summed. The gradients of softmax and of norms need ONNX Runtime's ReduceSum, which adds a row's
 // values in an order that depends on its address. Models are where the heads are a multiple of four.
 func (d *Decoder) aligned(length int) bool {
 	for _, floats := range []int{

@@ -12,9 +12,9 @@ import (
 	"assay/model/text"
 )
 
-// TestHalfCache: the graph that answers on a GPU in half precision, with keys and values in memory of the device, run
-// on the CPU in float16 (there are no kernels of bfloat16), gives the logits of float32 but for rounding: of a prompt,
-// of tokens behind it, and of two sequences at once.
+// TestHalfCache runs the graph that answers on a GPU in half precision, with keys and values in memory of the device.
+// It runs on the CPU in float16, since there are no kernels of bfloat16. The logits are those of float32 but for
+// rounding: of a prompt, of tokens behind it, and of two sequences at once.
 func TestHalfCache(t *testing.T) {
 	for _, family := range []string{"llavanext", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"} {
 		dir := filepath.Join("../testdata/oracle", family, "backbone")

@@ -152,8 +152,8 @@ func (s *Scorer) reading(sample *Sample, place int, out map[string]*tensor.Dense
 	return r, nil
 }
 
-// answer lets the model answer, the likeliest token each time, and reads the state that predicts the last score token
-// that it said, or the last token if it said none. Every step runs the whole sequence anew.
+// answer lets the model answer, the likeliest token each time. It reads the state that predicts the last score token of
+// the answer, or the last token if there is no score token. Every step runs the whole sequence anew.
 func (s *Scorer) answer(ctx context.Context, state bool, samples []*Sample, into []*Reading) error {
 	found := make([]bool, len(samples))
 	texts := make([][]int64, len(samples))

@@ -42,9 +42,8 @@ type PassConfig struct {
 	Heads    []string `yaml:"heads,flow"`         // that read there
 }
 
-// PixelLimits are numbers of pixels: a picture is resized to multiples of Factor, near its aspect, with at least Least
-// and at most Most pixels; the smaller of the two ways to break that (rounding up to Least may exceed it) is as Qwen's
-// smart_resize has it.
+// PixelLimits are numbers of pixels. A picture is resized to multiples of Factor, near its aspect, with at least Least
+// and at most Most pixels. Rounding up to Least may exceed Most; that is as in Qwen's smart_resize.
 type PixelLimits struct {
 	Least  int `yaml:"least" json:"least"`
 	Most   int `yaml:"most" json:"most"`

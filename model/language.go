@@ -145,8 +145,8 @@ func (t *LanguageTuner) Step(ctx context.Context, samples []*DialogueSample, wei
 	return t.pass(ctx, samples, weight, true)
 }
 
-// Judge is Step without gradients.
-func (t *LanguageTuner) Judge(ctx context.Context, samples []*DialogueSample) (*DialogueResult, error) {
+// Measure is Step without gradients.
+func (t *LanguageTuner) Measure(ctx context.Context, samples []*DialogueSample) (*DialogueResult, error) {
 	return t.pass(ctx, samples, 1, false)
 }
 

@@ -205,8 +205,8 @@ func (l *LanguageModel) picture(p *data.Picture) (*Picture, error) {
 	return q, nil
 }
 
-// Look runs the vision tower over the pictures of sequences, once for each distinct one.
-func (l *LanguageModel) Look(ctx context.Context, sequences ...*Prompt) error {
+// ImageFeatures runs the vision tower over the pictures of sequences, once for each distinct one.
+func (l *LanguageModel) ImageFeatures(ctx context.Context, sequences ...*Prompt) error {
 	samples := make([]*Sample, len(sequences))
 	for i, s := range sequences {
 		samples[i] = &s.Sample

@@ -18,11 +18,11 @@ type limits struct {
 // Large models and training have one run at a time. 24 tiles of 336 x 336 pixels go through the tower together.
 var largeLimits = limits{rows: 4096, shared: 8192, pixels: 24 * 3 * 336 * 336, near: 1, parallel: 1}
 
-// A GPU is idle while the processor starts small products. There a score may depend on its company in the last bits.
+// A GPU is idle while the processor starts small products. There the last bits of a score may depend on the batch.
 var cudaLimits = limits{rows: 16384, shared: 16384, pixels: 96 * 3 * 336 * 336, near: 64, parallel: 1}
 
 // newLimits returns the limits. Each run of a small scorer has a core to itself: that is faster than to share each
-// matrix product among cores, and its values stay in the core's cache. It also makes a score independent of the batch:
+// matrix product among cores, and its values stay in the core's cache. It also makes a score independent of the batch.
 // ONNX Runtime cuts a product for its threads by the number of rows, and sums in another order if a part is narrower
 // than 128 columns.
 func newLimits(smallScorer, cuda bool, threads int) limits {

@@ -2,9 +2,9 @@ package model
 
 import "assay/onnx"
 
-// Products with packed weights, as the CPU computes them fastest (400 rows, a matrix of 5632 x 2048, blocks of 128):
-// MatMulNBits takes as long as a float32 product where the runtime may pack the weight once more, in its own order, and
-// twice as long where it may not. To make the weight float32 first takes 1.3 times as long, and no memory. So scoring
+// Products with packed weights, as the CPU computes them fastest (400 rows, a matrix of 5632 x 2048, blocks of 128).
+// Where the runtime may pack the weight once more, in its own order, MatMulNBits takes as long as a float32 product,
+// and elsewhere twice as long. To make the weight float32 first takes 1.3 times as long, and no memory. So scoring
 // packs, and a graph with a backward pass, which wants the weight in both directions, makes it float32 layer by layer.
 
 // packsWeights reports whether a graph multiplies packed weights in the forward direction only.

@@ -156,7 +156,7 @@ func (n *network) adapt(a *lora.Adapter) error {
 }
 
 // checkOutput refuses a low-rank adapter over the output layer where rows of that layer are read, or anything is
-// trained: only the layers of towers, projector and decoder go through it. A scorer with a head of format 1 reads none.
+// trained. Only the layers of towers, projector and decoder go through it. A scorer with a head of format 1 reads none.
 func (n *network) checkOutput(a *lora.Adapter) error {
 	if n.training == trainNothing && !n.speaks && n.config.Format != 2 {
 		return nil

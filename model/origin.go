@@ -15,8 +15,8 @@ import (
 	"assay/store"
 )
 
-// RecordOrigin writes into c.Origin what a scorer is made of, for comparison whenever it is opened: SHA-256 digests of
-// the prompts, of the files of its weights, and of the base's files besides.
+// RecordOrigin writes into c.Origin what a scorer is made of, for comparison whenever it is opened. These are SHA-256
+// digests of the prompts, of the files of its weights, and of the base's other files.
 func RecordOrigin(c *ScorerConfig) (err error) {
 	path := c.Weights
 	if path == "" {

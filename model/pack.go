@@ -166,9 +166,9 @@ func (s *span) less(t *span) bool {
 	return false
 }
 
-// level decides what each sample is filled up to: to the length of a longer one of the same group that is at most slack
-// rows away, behind a prefix at most a branchSlack-th of its own rows. A small model spends more time on a group than
-// on some more rows, and any model opens fewer graphs: see stepParts.
+// level decides what length each sample is padded to: that of a longer one of the same group, at most slack rows away.
+// Behind a prefix it is at most a branchSlack-th of its own rows. A small model spends more time on a group than on
+// some more rows, and any model opens fewer graphs: see stepParts.
 func (o packing) level(spans []span) {
 	type kind struct {
 		selected, from int

@@ -7,7 +7,7 @@ import (
 )
 
 // Packing describes the rows of a packed batch to the decoder: no padding is ever multiplied. The sequences of a batch
-// lie one after the other, sorted into groups; all sequences of a group have the same length and the same number of
+// lie one after the other, sorted into groups. All sequences of a group have the same length and the same number of
 // selected rows, so that attention runs group by group as [sequences, heads, rows, columns].
 type Packing struct {
 	Groups      int

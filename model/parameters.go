@@ -122,8 +122,8 @@ var floating = map[onnx.DType]bool{onnx.Float: true, onnx.Float16: true, onnx.BF
 // leftovers are ends of names of buffers that older versions of transformers stored and newer ones compute.
 var leftovers = []string{".position_ids", ".rotary_emb.inv_freq", ".rotary_pos_emb.inv_freq", ".masked_bias"}
 
-// fit declares the parameters where weights are absent, and else reports every one that is missing or of another shape,
-// and every tensor that is stored for nothing: the configuration is then not that of the weights.
+// fit declares the parameters where weights are absent. Otherwise it reports every parameter that is missing or of
+// another shape, and every stored tensor that nothing uses: then the configuration is not that of the weights.
 func (p Parameters) fit(w *checkpoints.Weights, t onnx.DType) error {
 	if w.Absent() {
 		for _, x := range p {

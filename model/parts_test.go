@@ -30,7 +30,7 @@ func TestPromptInParts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Look(context.Background(), p); err != nil {
+		if err := l.ImageFeatures(context.Background(), p); err != nil {
 			t.Fatal(err)
 		}
 		c, err := l.NewCache(1, (len(p.IDs)/64+1)*64)

@@ -39,9 +39,9 @@ func shapes(feeds ...map[string]*tensor.Dense) shapesOf {
 	return out
 }
 
-// peak simulates a run of a graph and returns the bytes of the values that are in memory at its worst moment: every
-// value lives from its node to its last reader, reshaped ones share memory, weights are not counted. unknown counts the
-// values whose size could not be worked out: they count as the largest value that they are computed from.
+// peak simulates a run of a graph and returns the bytes of the values that are in memory at its worst moment. Every
+// value lives from its node to its last reader, reshaped ones share memory, and weights are not counted. unknown counts
+// the values whose size could not be worked out: they count as the largest value that they are computed from.
 func peak(m *onnx.Model, inputs shapesOf) (bytes int64, unknown int, err error) {
 	m = inputs.declare(m)
 	types, err := onnx.Infer(m)

@@ -58,8 +58,8 @@ func (c *pictureCache) get(key store.Key) *Picture {
 // mostRecent bounds the memory of keys of pictures that nobody holds any more.
 const mostRecent = 1 << 12
 
-// prepared returns a picture that was prepared before, with pixels that are not to be changed, if anybody still has it:
-// the edits of a group come one after the other, each with its source.
+// prepared returns a picture that was prepared before, if anybody still has it; its pixels are not to be changed. The
+// edits of a group come one after the other, each with its source.
 func (c *pictureCache) prepared(key store.Key) *Picture {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -2,9 +2,9 @@ package model
 
 import "slices"
 
-// PlanGroups tells the tuner over what groups of samples steps will be, in their order, and how many edits the largest
-// group has, these or another: Usage is then that of the largest run of the graph that a micro-batch of whole groups
-// makes, or that group.
+// PlanGroups tells the tuner which groups of samples steps will be over, in their order, and how many edits the largest
+// group has, be it one of these or another. Usage is then that of the largest run of the graph that a micro-batch of
+// whole groups, or the largest group, makes.
 func (t *Tuner) PlanGroups(groups [][]*Sample, largest int) { t.groups, t.largest = groups, largest }
 
 // Planned is a sample without what a plan does not read: the pixels of pictures, unless the tower trains, and other

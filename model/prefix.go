@@ -8,7 +8,7 @@ import (
 	"assay/onnx"
 )
 
-// Sequences that begin with the same tokens and pictures share these rows: the prefix is a sequence of its own, and
+// Sequences that begin with the same tokens and pictures share these rows. The prefix is a sequence of its own;
 // branches that follow it attend to its rows and to their own, not to each other's. A row is computed from the same
 // numbers in the same order as in a sequence that stands alone, so that its bits are the same:
 //   - rows of all sequences go through every product together, as those of a batch do (docs/decisions/batches.md);
@@ -21,7 +21,7 @@ func prefixesOf(group int) string { return fmt.Sprint("group_prefixes_", group) 
 // leads reports whether other groups follow a group.
 func (p *Packing) leads(group int) bool { return slices.Contains(p.Follows, group) }
 
-// asking are the groups that have queries: of selected rows, those of prefixes are none.
+// asking are the groups that have queries: of selected rows, those of prefixes have none.
 func (p *Packing) asking(selected bool) (groups []int) {
 	for i := range p.Groups {
 		if !selected || !p.leads(i) {
@@ -128,8 +128,9 @@ type family struct {
 	members []int
 }
 
-// cut is the number of tokens that a sample may share with others: up to where its last picture, the edit in most
-// layouts, begins, at least two, with a picture. 0: none. Of a choice it is what all choices have in common.
+// cut is the number of tokens that a sample may share with others: up to the beginning of its last picture, which is
+// the edit in most layouts. They are at least two, and have a picture. 0: none. Of a choice it is what all choices have
+// in common.
 func (o packing) cut(s *Sample, sp *span) int {
 	at := s.common
 	if n := len(s.Pictures); at == 0 && n > 1 {

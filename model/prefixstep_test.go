@@ -10,7 +10,8 @@ import (
 )
 
 // TestGroupsLetScoresGo: the backward pass of a step over a prefix and its branches does not look at the scores of
-// attention again, not even for their sizes: they would be kept for it. (Those of the last layer are of few rows.)
+// attention again, not even for their sizes. They would be kept in memory for it. (Those of the last layer are of few
+// rows.)
 func TestGroupsLetScoresGo(t *testing.T) {
 	for _, family := range []string{"llavanext", "qwen2_5_vl"} {
 		u := sharedTuner(t, family)
@@ -52,8 +53,8 @@ func TestGroupsLetScoresGo(t *testing.T) {
 	}
 }
 
-// TestPiecesStayPlain: in steps in pieces all sizes are known to be equal where gradients need it, in the
-// graph and in the bodies of its Scans: nothing is summed where an axis might have been stretched (NonZero finds them).
+// TestPiecesStayPlain: in steps in pieces all sizes are known to be equal where gradients need it, in the graph and in
+// the bodies of its Scans. Nothing is summed where an axis might have been stretched (NonZero finds them).
 func TestPiecesStayPlain(t *testing.T) {
 	for _, family := range []string{"llavanext", "qwen2_5_vl"} {
 		u := sharedTuner(t, family)

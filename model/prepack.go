@@ -1,9 +1,9 @@
 package model
 
-// The runtime multiplies by a weight that it has packed in its own order 8 to 23 % faster than by one that it packs
-// for each product. A packed weight is a copy, and each session has its own, one for each direction: small models
-// always pack in scoring, others where that takes little of the machine's memory. It is a matter of the model and the
-// machine, not of what is free just now, since products of packed weights differ in their last bits: a run that is
+// The runtime multiplies by a weight that it has packed in its own order 8 to 23 % faster than by one that it packs for
+// each product. A packed weight is a copy, and each session has its own, one for each direction. Small models always
+// pack in scoring, others where that takes little of the machine's memory. It depends on the model and the machine, not
+// on the memory that is free just now, since products of packed weights differ in their last bits. So a run that is
 // resumed, and a pair that is scored again, give the same.
 
 // packedShare is the part of the memory that the weights may be to be packed. A scorer has few sessions (pairs alone,

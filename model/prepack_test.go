@@ -63,7 +63,7 @@ func TestStepsOverPackedWeights(t *testing.T) {
 }
 
 // TestScoresOverPackedWeights: a score is that of weights as they lie, to rounding. (No two threads sum these narrow
-// layers in one order, so that company is not asked about.)
+// layers in one order, so that batches are not tested.)
 func TestScoresOverPackedWeights(t *testing.T) {
 	dirs, err := filepath.Glob("../testdata/oracle/llavanext/scorer*")
 	if err != nil || len(dirs) == 0 {

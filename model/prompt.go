@@ -117,8 +117,8 @@ func (l *LanguageModel) packStretches(stretches []Stretch) *packed {
 }
 
 // attended is the number of rows of the longest stretch as attention sees it. The runtime takes rows in tiles of an
-// even number, and sums a tile of one row in another order: an odd number is filled up, so that a row of a prompt does
-// not depend on what runs with it. Tokens of answers always come one at a time.
+// even number, and sums a tile of one row in another order. So an odd number is filled up: a row of a prompt does not
+// depend on what runs with it. Tokens of answers always come one at a time.
 func attended(stretches []Stretch) int {
 	longest, prompts := 0, false
 	for _, s := range stretches {
@@ -142,8 +142,8 @@ func (s Stretch) seen() []*Picture {
 	return out
 }
 
-// kinds says for each token of the stretch which row of the image features it is, of those of the pictures seen after
-// so many rows of others; -1: it is a word.
+// kinds says for each token of the stretch which row of the image features it is, or -1 for a word. The features are
+// those of the pictures seen after so many rows of others.
 func (s Stretch) kinds(images int) []int64 {
 	out := make([]int64, s.To-s.From)
 	for i := range out {

@@ -13,7 +13,7 @@ import (
 )
 
 // On a device that is not the host, feeding parameters to every run and taking gradients from every run is most of what
-// is copied. So they may stay there: parameters go up once for a step of the optimizer, graphs add their gradients to
+// is copied. So they may stay there. Parameters go up once for a step of the optimizer, graphs add their gradients to
 // sums that lie on the device, and the sums come down once. They are added in the order of the runs, so that they are,
 // bit for bit, what the host would have added up.
 

@@ -256,8 +256,8 @@ func (r *RopeConfig) llama3(v float32) float32 {
 	return float32((1-smooth)*float64(v)/r.Factor + smooth*float64(v))
 }
 
-// ramp is how much of frequency i yarn interpolates: 0 for those that turn at least BetaFast times within the original
-// context, 1 for those that turn at most BetaSlow times.
+// ramp is how much of frequency i yarn interpolates. It is 0 if that turns at least BetaFast times within the original
+// context, and 1 if it turns at most BetaSlow times.
 func (r *RopeConfig) ramp(i, dim int) float32 {
 	at := func(turns float64) float64 {
 		return float64(dim) * math.Log(r.Original/(turns*2*math.Pi)) / (2 * math.Log(r.Theta))

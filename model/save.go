@@ -12,9 +12,9 @@ import (
 	"assay/internal/atomicfile"
 )
 
-// SaveScorer writes the scorer as it is now into the existing folder dir: scorer.yaml, head.safetensors, and either the
-// adapter in PEFT's files or, of a fully trained backbone, the checkpoint under backbone/. scorer.yaml names the
-// backbone relative to dir, or to where dir's sibling will lie.
+// SaveScorer writes the scorer as it is now into the existing folder dir: scorer.yaml, head.safetensors, and the
+// adapter in PEFT's files. For a fully trained backbone the checkpoint, under backbone/, takes the adapter's place.
+// scorer.yaml names the backbone relative to dir, or to where dir's sibling will lie.
 func (s *sessions) SaveScorer(dir string) error {
 	p := ScorerState{Config: s.config, Tensors: map[string]*tensor.Dense{}, Adapter: s.adapter}
 	for name, t := range s.tensors {

@@ -30,7 +30,7 @@ func (p *pipeline) score(ctx context.Context, samples []*Sample, hidden bool) ([
 	return scores, states, nil
 }
 
-// eachBatch runs sessions over samples, packed in batches of one length, each with the features of its pictures, and
+// eachBatch runs sessions over samples, packed in batches of one length, each with the features of its pictures. It
 // calls read, several times at once, for every sample with its place in its batch's outputs. open gives the session for
 // a batch's variant of the graph.
 func (p *pipeline) eachBatch(

@@ -172,7 +172,7 @@ func (g *Graph) losses(keys Keys, head *HeadConfig, h, z, score string, s graphS
 }
 
 // logits returns those of the rows hp [targets, hidden] over the V ids of the table, [targets, V], and those of the ids
-// alone, [targets, 1]: a product of their own, so that no one-hot matrix of V columns is made.
+// alone, [targets, 1]. The latter are a product of their own, so that no one-hot matrix of V columns is made.
 func (g *Graph) logits(keys Keys, hp, ids string) (all, own string) {
 	table := g.param(keys.Output, g.compute)
 	all = g.wide(g.OpA("Gemm", onnx.Attrs{"transB": 1}, g.narrow(hp), table))

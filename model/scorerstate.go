@@ -46,9 +46,9 @@ func LoadScorerState(dir string) (*ScorerState, error) {
 	return &ScorerState{Config: c, Tensors: own, Adapter: a, Calibration: k}, err
 }
 
-// NewScorerState makes a fresh scorer on a backbone: the head as torch initialises linear layers (uniform in
-// +-1/sqrt(in)), the score token's two rows as the mean of the table they stand beside, and, if l is not nil, an
-// adapter as PEFT initialises it.
+// NewScorerState makes a fresh scorer on a backbone. The head begins as torch initialises linear layers (uniform in
+// +-1/sqrt(in)), and the score token's two rows as the mean of the table they stand beside. If l is not nil, there is
+// an adapter as PEFT initialises it.
 func NewScorerState(c *ScorerConfig, l *lora.Config, seed uint64) (*ScorerState, error) {
 	p := &ScorerState{Config: c}
 	return p, p.begin(l, seed)

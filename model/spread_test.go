@@ -13,8 +13,8 @@ import (
 	"assay/model/text"
 )
 
-// TestSpread: rows that are made longer give the same bits: of prompts that run together, of tokens behind them, one
-// and several, and of a long prompt, whether it runs at once or in two parts.
+// TestSpread: padded rows give the same bits. They are of prompts that run together, of one or several tokens behind
+// them, and of a long prompt, whether it runs at once or in two parts.
 func TestSpread(t *testing.T) {
 	sizes, err := fresh.Defaults(fresh.Qwen25VL)
 	if err != nil {

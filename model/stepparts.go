@@ -12,9 +12,9 @@ import (
 
 // A graph of a step with prefixes holds a fixed number of groups, and which of them follows which. Edits of several
 // sources in one run would make a graph of almost every micro-batch, and opening one takes longer than many steps of a
-// small model. So a micro-batch runs in parts, each of samples whose graph is the same: those with prefixes by the
-// lengths of the prefix and of what is behind it, all others together. Where nothing has a prefix, as in a prompt whose
-// source and edit are one picture, groups of several edits run by their length.
+// small model. So a micro-batch runs in parts, each of samples whose graph is the same. Those with prefixes are sorted
+// by the lengths of the prefix and of what is behind it; all others run together. Where nothing has a prefix, as in a
+// prompt whose source and edit are one picture, groups of several edits run by their length.
 
 // stepParts are the samples of each run of a step. Edits of one item of a loss stay together.
 func (t *Tuner) stepParts(samples []*Sample, items [][]losses.Item) [][]int {

@@ -109,8 +109,8 @@ func (t *TextTuner) pack(samples []*TextSample, weights []float64) (*packed, err
 	return p, nil
 }
 
-// oneGroup fills all up to the longest one, and selects the same rows of each: a small model spends more time on
-// another group, and on the graph for another number of groups, than on rows that nothing looks at. So does a GPU.
+// oneGroup pads all to the longest one, and selects the same rows of each. A small model spends more time on another
+// group, and on the graph for another number of groups, than on rows that nothing looks at. So does a GPU.
 func oneGroup(spans []span) {
 	length, first := 0, spans[0].first
 	for _, s := range spans {

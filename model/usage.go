@@ -45,11 +45,11 @@ const (
 	cudaContext = 1 << 30
 )
 
-// Usage estimates the memory of training over micro-batches of that many samples as long as s: the weights (once for
-// all graphs; on CUDA once for each), what the optimizer holds, and of every graph the values of its worst moment.
-// Those add up on CUDA, where every session keeps its memory between its runs; on the CPU sessions share it, and the
-// sum is on the safe side. pictures is how many distinct ones a run sees: a frozen tower's output is kept for them, up
-// to the cache's size.
+// Usage estimates the memory of training over micro-batches of that many samples as long as s. It adds the weights
+// (once for all graphs; on CUDA once for each), what the optimizer holds, and of every graph the values of its worst
+// moment. Those add up on CUDA, where every session keeps its memory between its runs; on the CPU sessions share it,
+// and the sum is on the safe side. pictures is how many distinct ones a run sees: a frozen tower's output is kept for
+// them, up to the cache's size.
 func (t *Tuner) Usage(s *Sample, micro, pictures int, scoring bool) (Usage, error) {
 	u := t.Counts()
 	if t.onCUDA() && scoring {
@@ -167,8 +167,8 @@ func (p *pipeline) addPictures(u *Usage, s *Sample, batch, pictures int, kept bo
 	u.Bytes["program"] = program
 }
 
-// split sorts memory by where it lies, and adds what the device takes for itself: its context, and of each session's
-// arena the rest of its last region, half of one on average.
+// split sorts memory by where it lies, and adds what the device takes for itself. That is its context, and of each
+// session's arena the rest of its last region, half of one on average.
 func (p *pipeline) split(u *Usage, sessions int) {
 	u.Host = map[string]int64{}
 	for _, what := range []string{"gradients and optimizer", "image features", "pictures", "program"} {

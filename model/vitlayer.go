@@ -22,9 +22,9 @@ type Span struct {
 	Pick  string // int64 [segments], one row of each: the only ones that the layer must deliver; "": all rows
 }
 
-// Embed cuts pixels [segments, 3, H, W] into patches of patch x patch, projects them (weights conv, with a bias if
-// there is one), puts the class token [1, 1, hidden] in front and adds positions [1 + patches, hidden]: [segments, 1 +
-// patches, hidden].
+// Embed cuts pixels [segments, 3, H, W] into patches of patch x patch, and projects them (weights conv, with a bias if
+// there is one). It puts the class token [1, 1, hidden] in front and adds positions [1 + patches, hidden]. The result
+// is [segments, 1 + patches, hidden].
 func (v *ViT) Embed(g *Graph, pixels string, patch int, conv, class, positions string) string {
 	inputs := []string{pixels, g.Param(conv + ".weight")}
 	if g.Has(conv + ".bias") {

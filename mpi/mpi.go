@@ -2,8 +2,8 @@
 // MPI, MPICH), behind the build tag mpi. Without the tag there is one process, and nothing is linked.
 //
 // No call blocks inside the library: each is begun, and asked about until it is done, so that a rank which waits leaves
-// its core to others. Meanwhile all ranks send rank 0 a sign of life now and then, and it them: one that dies or is
-// stopped is named within [Silence].
+// its core to others. Meanwhile all ranks and rank 0 send each other signs of life: a rank that dies or is stopped is
+// named within [Silence].
 package mpi
 
 import (

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// CheckExternal checks every tensor whose bytes are in another file: the file must be a plain one below folder,
-// reached without symbolic links or "..", which ONNX Runtime refuses, and must hold the tensor's whole range.
-// Problems are joined.
+// CheckExternal checks every tensor whose bytes are in another file. It must be a plain file below folder, reached
+// without symbolic links or "..", which ONNX Runtime refuses, and must hold the tensor's whole range. Problems are
+// joined.
 func CheckExternal(m *Model, folder string) error {
 	var problems []error
 	files := map[string]int64{} // location -> size, -1 if it was reported

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Types holds what is known of every value of a model before it runs: element types, shapes with symbols, and the
-// contents of small integer vectors, from which shapes are computed.
+// Types holds what is known of every value of a model before it runs: element types, and shapes with symbols. It has
+// the contents of small integer vectors, too, from which shapes are computed.
 type Types struct {
 	m      *Model
 	values map[string]*Value

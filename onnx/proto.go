@@ -308,7 +308,7 @@ func encodeValue(v ValueInfo) *pb.ValueInfoProto {
 			t.Shape.Dim = append(t.Shape.Dim, q)
 		}
 	}
-	if v.Type == Undefined && !v.Ranked { // a type that says nothing is none
+	if v.Type == Undefined && !v.Ranked { // a type that says nothing is no type
 		return &pb.ValueInfoProto{Name: proto.String(v.Name)}
 	}
 	return &pb.ValueInfoProto{

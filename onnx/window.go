@@ -8,8 +8,8 @@ type Window struct {
 	Pads                       []int64 // begins, then ends; nil where auto_pad depends on sizes that are not known
 }
 
-// WindowOf reads kernel size, strides, dilations and pads of a node; kernel is used where the node has no
-// kernel_shape, size (spatial sizes of the input, as far as known) for auto_pad.
+// WindowOf reads kernel size, strides, dilations and pads of a node. kernel is used where the node has no kernel_shape;
+// size (spatial sizes of the input, as far as known) is used for auto_pad.
 func WindowOf(n *Node, kernel []int64, size []Dim) Window {
 	if k := n.Ints("kernel_shape"); k != nil {
 		kernel = k

@@ -165,10 +165,10 @@ func (c *codes) nearest(x float32) byte {
 	return byte(at)
 }
 
-// DynamicMap are the 256 values between -1 and 1 (0 and 1 without sign) of the dynamic data type (Dettmers, 8-Bit
-// Approximations for Parallelism in Deep Learning, 2016; bitsandbytes' create_dynamic_map): for every power of ten from
-// 1e-6 to 1 the means of neighbours among 2^i + 1 numbers from 0.1 to 1 (2^(i+1) + 1 without sign), in either sign, 0
-// and 1.
+// DynamicMap are the 256 values between -1 and 1 (0 and 1 without sign) of the dynamic data type. See Dettmers, 8-Bit
+// Approximations for Parallelism in Deep Learning, 2016, and bitsandbytes' create_dynamic_map. They are 0, 1, and means
+// of neighbours in either sign, times each power of ten from 1e-6 to 1. The neighbours are among 2^i + 1 numbers from
+// 0.1 to 1 (2^(i+1) + 1 without sign).
 func DynamicMap(signed bool) (values [256]float32) {
 	list := []float64{0, 1}
 	for i := range 7 {

@@ -1,7 +1,7 @@
 package optim
 
-// Group is some of the parameters with an optimizer of their own, as torch's parameter groups are: a weight decay and,
-// in every update, a learning rate that is not the others'.
+// Group is some of the parameters with an optimizer of their own, as torch's parameter groups are. It has its own
+// weight decay and, in every update, its own learning rate.
 type Group struct {
 	Name      string
 	Params    []int // indices into all parameters, ascending

@@ -57,8 +57,8 @@ func zeros(params []Param) [][]float32 {
 	return out
 }
 
-// Decayed tells for each parameter whether weight decay is for it, if it is for weights alone: not for vectors, which
-// are norms and biases, but for the rows of a score token.
+// Decayed tells for each parameter whether weight decay, if it is for weights alone, applies to it. It does not apply
+// to vectors, which are norms and biases, but it does to the rows of a score token.
 func Decayed(params []Param, isRow func(name string) bool) []bool {
 	out := make([]bool, len(params))
 	for i, p := range params {

@@ -1,5 +1,4 @@
-// Package optim updates parameters by their gradients: AdamW, clipping by the norm, and the course of the learning
-// rate.
+// Package optim updates parameters by their gradients: AdamW, clipping by the norm, and schedules of the learning rate.
 package optim
 
 import (
@@ -21,9 +20,9 @@ type Param struct {
 	First int
 }
 
-// Stretch is elements lo to hi-1 of a parameter, in place. Every element must be in one stretch, and those of an
-// optimizer must begin at a multiple of [Block], and end there or at the tensor's end: then it does to them what it
-// does to the whole. [Adafactor] wants whole tensors.
+// Stretch is elements lo to hi-1 of a parameter, in place. Every element must be in one stretch. Those of an optimizer
+// must begin at a multiple of [Block], and end there or at the tensor's end. Then it does to them what it does to the
+// whole. [Adafactor] wants whole tensors.
 func (p Param) Stretch(lo, hi int) Param {
 	if lo == 0 && hi == len(p.Floats()) {
 		return p

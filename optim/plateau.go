@@ -2,9 +2,9 @@ package optim
 
 import "math"
 
-// Plateau says when a learning rate is cut because a measure does not get better any more, as
-// torch.optim.lr_scheduler.ReduceLROnPlateau does with threshold_mode rel and without a cooldown: after more than
-// Patience measurements in a row that were not better than the best one by its share Threshold.
+// Plateau says when a learning rate is cut because a measure does not get better any more. It is
+// torch.optim.lr_scheduler.ReduceLROnPlateau with threshold_mode rel and without a cooldown. The rate is cut after more
+// than Patience measurements in a row that were not better than the best one by its share Threshold.
 type Plateau struct {
 	Patience  int64
 	Threshold float64

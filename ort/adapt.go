@@ -36,8 +36,8 @@ type adapted struct {
 	before, after   []*onnx.Node // the model's own nodes
 }
 
-// adapt makes a model that the Go binding can run: half precision is cast from and to float, an output of unknown rank
-// comes flattened beside its shape, and a model without inputs gets one that nothing reads.
+// adapt makes a model that the Go binding can run. Half precision is cast from and to float, and an output of unknown
+// rank comes flattened beside its shape. A model without inputs gets one that nothing reads.
 func adapt(m *onnx.Model, bound map[string]bool) (*adapted, error) {
 	a := &adapted{Model: *m}
 	a.IRVersion = max(m.IRVersion, 4) // before 4 every initializer has to be an input

@@ -10,7 +10,7 @@ import (
 	"assay/onnx"
 )
 
-// TestBuffers: a session adds to memory that it was given, in place, and reads a factor from it; what a run begins with
+// TestBuffers: a session adds to memory that it was given, in place, and reads a factor from it. What a run begins with
 // may be a single zero that all elements share.
 func TestBuffers(t *testing.T) {
 	ctx := context.Background()

@@ -59,7 +59,7 @@ func devices(name string) ([]device, error) {
 	}
 	if !hasCUDA(library) {
 		return nil, fmt.Errorf(
-			"device %s: %s is not beside %s, which is a build for the CPU: install ONNX Runtime's GPU build "+
+			"device %s: %s is not beside %s, which is a build for the CPU. Install ONNX Runtime's GPU build "+
 				"(package onnxruntime-gpu) and let %s name its %s, or use device cpu",
 			name,
 			cudaProvider,

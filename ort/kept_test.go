@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestClosedSessionsAreKept opens a graph again: the runtime's session is the same one as long as graph, options and
+// TestClosedSessionsAreKept opens a graph again. The runtime's session is the same one as long as graph, options and
 // files are the same, and at most as many stay as were asked for.
 func TestClosedSessionsAreKept(t *testing.T) {
 	t.Setenv(KeepEnv, "2")

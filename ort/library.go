@@ -20,7 +20,7 @@ import (
 const LibraryEnv = "ASSAY_ONNXRUNTIME"
 
 // SpinEnv is the environment variable that, if it is 0, lets the idle worker threads of all sessions sleep at once
-// instead of spinning for a moment: where several processes share the cores.
+// instead of spinning for a moment. It helps where several processes share the cores.
 const SpinEnv = "ASSAY_SPIN"
 
 const libraryName = "libonnxruntime.so"

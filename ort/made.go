@@ -10,8 +10,8 @@ import (
 	"assay/onnx"
 )
 
-// takeMade replaces the tensors of a model (a copy of the caller's) that are made: large ones by tensors of the pool,
-// made once for all sessions of the process, small ones by their bytes.
+// takeMade replaces the tensors of a model (a copy of the caller's) that are made. Large ones become tensors of the
+// pool, made once for all sessions of the process; small ones become their bytes.
 func (l *lease) takeMade(m *onnx.Model, folder string) error {
 	var initializers []*onnx.Tensor
 	for i, t := range m.Initializers {

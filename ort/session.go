@@ -24,7 +24,7 @@ type Options struct {
 	Folder  string // that locations of external initializers are relative to
 
 	// LowMemory keeps no packed copies of the weights, plans no memory ahead, and takes memory from one arena for all such
-	// sessions of the process: about half the peak of a training step, for the same time, and sessions that run in turn
+	// sessions of the process. A training step has about half the peak and takes the same time; sessions that run in turn
 	// use the same bytes. Scoring many small inputs is faster without.
 	LowMemory bool
 	// Prepack keeps packed copies in spite of LowMemory.

@@ -118,8 +118,8 @@ func (p port) feed(d *tensor.Dense, v *View) (onnxruntime.Value, error) {
 	return kinds[p.typ].wrap(d)
 }
 
-// room makes the value that the runtime writes an output into, over the caller's array or view if there is one; nil
-// leaves it to the runtime if the size is not known yet.
+// room makes the value that the runtime writes an output into, over the caller's array or view if there is one. It is
+// nil if the size is not known yet: then the runtime makes it.
 func (p port) room(given *tensor.Dense, v *View) (onnxruntime.Value, error) {
 	switch {
 	case v != nil:

@@ -59,9 +59,9 @@ type lease struct {
 	weights []*weight
 }
 
-// share replaces what the model (a copy of the caller's) reads from files below folder by tensors of the pool: large
-// weights, and their casts from half precision to float32; those only if files is set. Tensors that are made are the
-// pool's on every device. The lease is to be returned after the session is closed.
+// share replaces what the model (a copy of the caller's) reads from files below folder by tensors of the pool. These
+// are large weights and, only if files is set, their casts from half precision to float32. Tensors that are made are
+// the pool's on every device. The lease is to be returned after the session is closed.
 func share(m *onnx.Model, folder string, files bool) (*lease, error) {
 	l := &lease{}
 	casts, read := halfCasts(m)

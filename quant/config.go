@@ -84,7 +84,8 @@ func parse(raw json.RawMessage) (*Config, error) {
 }
 
 // The tables are the arguments of transformers' GPTQConfig, AwqConfig, BitsAndBytesConfig and CompressedTensorsConfig,
-// and what AutoGPTQ, GPTQModel and AutoAWQ write besides: how the rounding was done, and which kernels may be used.
+// and what AutoGPTQ, GPTQModel and AutoAWQ write besides. They say how the rounding was done, and which kernels may be
+// used.
 var gptqHarmless = strictjson.Harmless{
 	"sym":                               nil, // the zeros are stored all the same
 	"damp_percent":                      nil,
@@ -273,8 +274,8 @@ func (c *Config) readScheme(o *strictjson.Object, format string) {
 	case !c.Float && (c.Bits == 4 || c.Bits == 8) && (strategy == "group" && c.Group > 0 || strategy == "channel") &&
 		format == "pack-quantized":
 	default:
-		w.Failf("", "%d bits of type %s, strategy %s, format %q are not read; pack-quantized integers of 4 or 8 bits by "+
-			"group or channel are, and float-quantized floats of 8 bits by channel or tensor", c.Bits, kind, strategy, format)
+		w.Failf("", "%d bits of type %s, strategy %s, format %q are not read. What is read: pack-quantized integers of 4 or "+
+			"8 bits by group or channel, and float-quantized floats of 8 bits by channel or tensor", c.Bits, kind, strategy, format)
 	}
 	w.Close(strictjson.Harmless{
 		"dynamic":         {false},

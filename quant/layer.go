@@ -115,9 +115,9 @@ func (l *Layer) allZeros() ([]byte, error) {
 	return z, nil
 }
 
-// NBits are the initializers of com.microsoft.MatMulNBits under names that begin with name: B [out, blocks, block
-// bits/8] uint8, scales [out, blocks] float32, and zero_points [out, ceil(blocks bits/8)] uint8, nil where all are
-// 2^(bits-1).
+// NBits are the initializers of com.microsoft.MatMulNBits under names that begin with name. They are B [out, blocks,
+// block bits/8] uint8, scales [out, blocks] float32, and zero_points [out, ceil(blocks bits/8)] uint8, nil where all
+// are 2^(bits-1).
 func (l *Layer) NBits(name string) (b, scales, zeros *onnx.Tensor) {
 	make := func(part string, t onnx.DType, fill func([]byte) error, shape ...int) *onnx.Tensor {
 		out := &onnx.Tensor{Name: name + "." + part, Type: t, Made: &onnx.Made{

@@ -11,8 +11,8 @@ import (
 	"assay/internal/fuzzing"
 )
 
-// FuzzBodies sends any body to any wire, as JSON, as a form and as nothing that is known: the answer is never a
-// failure of the server's own, JSON whatever it says, and cheap. The first two bytes choose the path and the kind.
+// FuzzBodies sends any body to any wire, as JSON, as a form and as no known type. The answer is never a failure of the
+// server itself, is JSON whatever it says, and is cheap. The first two bytes choose the path and the kind.
 // (FuzzRequests, slower, does it with a real scorer.)
 func FuzzBodies(f *testing.F) {
 	s, err := NewServer(Options{MaxBody: 1 << 16, MaxPixels: 1 << 10, Memory: 1 << 30},

@@ -160,7 +160,7 @@ func TestTLS(t *testing.T) {
 	stop()
 }
 
-// The scheme of a token has no case; another scheme is none.
+// The scheme of a token has no case; another scheme is not accepted.
 func TestTokenScheme(t *testing.T) {
 	s, err := NewServer(Options{Clients: []Client{{Name: "a", Token: "alice-token"}}}, []string{"a"}, []Scorer{&fake{}})
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// door is a listener that knows every connection from the moment it is accepted: net/http tells of one only when it
-// gets around to it, and a server that ends in between would close it unanswered.
+// door is a listener that knows every connection from the moment it is accepted. net/http tells of one only when it
+// begins to serve it, and a server that ends in between would close it unanswered.
 type door struct {
 	net.Listener
 	open   *connections

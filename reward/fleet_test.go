@@ -27,7 +27,7 @@ func (b *breakable) Judge(ctx context.Context, samples []*model.Sample) ([]model
 	return b.Scorer.Judge(ctx, samples)
 }
 
-// Two copies of the shipped scorer share a load, and one breaks in the midst of it: every request is answered with the
+// Two copies of the shipped scorer share a load, and one breaks in the midst of it. Every request is answered with the
 // score that one copy alone gives, bit for bit.
 func TestTwoRealCopies(t *testing.T) {
 	long.Test(t)

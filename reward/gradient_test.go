@@ -107,7 +107,7 @@ func TestGradients(t *testing.T) {
 	}
 }
 
-// Gradients in company are, bit for bit, those alone, and so are scores.
+// Gradients in a batch are, bit for bit, those alone, and so are scores.
 func TestOracleGradientsTogether(t *testing.T) {
 	oracle.Each(t, func(t *testing.T, folder string) {
 		dir := filepath.Join(folder, "llavanext")

@@ -138,10 +138,10 @@ func (q *queue) work(k int) {
 	}
 }
 
-// next takes a job for a worker, and those of the same kind and scorer behind it, up to a batch: first the ones of its
-// source and instruction, then those of its source, because what edits begin with is computed once. Nobody is kept
-// waiting by that: the first in the queue is always the next, but for jobs that another worker is to take (see first).
-// It returns nil if there is none. q.mu is held.
+// next takes a job for a worker, and those of the same kind and scorer behind it, up to a batch. Jobs of its source and
+// instruction come first, then those of its source: what edits have in common is computed once. Nobody is kept waiting
+// by that: the first in the queue is always the next, but for jobs that another worker is to take (see first). It
+// returns nil if there is none. q.mu is held.
 func (q *queue) next(k int) *run {
 	q.ready = slices.DeleteFunc(q.ready, func(j *job) bool {
 		if j.ctx.Err() == nil {

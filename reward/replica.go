@@ -72,7 +72,7 @@ func (c *replica) attempt(f func() error) (err error) {
 	return f()
 }
 
-// verdict says whether an error is the copy's fault, which nil is not: after a panic it always is, else if the copy
+// verdict says whether an error is the copy's fault. nil is not; a panic always is. Any other error is if the copy
 // cannot score a known pair as it did.
 func (c *replica) verdict(ctx context.Context, err error) error {
 	var p *panicError

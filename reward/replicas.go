@@ -14,8 +14,8 @@ import (
 )
 
 // Replicated is a scorer of which there are several copies, on devices of their own or side by side on one. A server
-// has as many runs at a time as there are copies. One that fails, by an error that is not the edits' fault, by a panic,
-// or because a run does not end (see [Options]), gets no more work; it is opened again, and what it was given is tried
+// has as many runs at a time as there are copies. One that fails gets no more work: by an error that is not the edits'
+// fault, by a panic, or because a run does not end (see [Options]). It is opened again, and what it was given is tried
 // once more.
 type Replicated struct {
 	open      func(i int) (Scorer, error) // nil: the only copy stays, whatever happens

@@ -243,8 +243,8 @@ func (q *queue) running() bool {
 	return !q.workers[0].idle()
 }
 
-// Requests that come while a run is on the device share the next one; more than may wait, or than can be answered in
-// time, are refused at once and told when to come again.
+// Requests that come while a run is on the device share the next run. Requests beyond what may wait, or can be answered
+// in time, are refused at once and told when to come again.
 func TestQueue(t *testing.T) {
 	f := &fake{gate: make(chan struct{})}
 	s, h := start(t, Options{Batch: 4, Queue: 6}, map[string]Scorer{"a": f}, "a")

@@ -116,8 +116,8 @@ func rangeOf(points []point) (r model.ScoreRange, err error) {
 			return r, nil
 		}
 	}
-	return r, fmt.Errorf("row %d of %s: score %g and score01 %g are on another range than those of row %d of %s and row "+
-		"%d of %s: they are of different scorers, or score is something else", wrong.row+1, wrong.table, *wrong.score,
+	return r, fmt.Errorf("row %d of %s: score %g and score01 %g do not fit the range of rows %d of %s and %d of %s. "+
+		"They are of different scorers, or score is something else", wrong.row+1, wrong.table, *wrong.score,
 		*wrong.score01, low.row+1, low.table, high.row+1, high.table)
 }
 

@@ -212,8 +212,8 @@ func (j *Job[Item, Sample]) score(ctx context.Context, batch []prepared[Sample])
 	return results, nil
 }
 
-// Batch runs all samples at once or, where that fails, one by one: a sample that cannot be done, for want of memory or
-// because its score is no number, has an error of its own. It returns a result or an error for each.
+// Batch runs all samples at once or, where that fails, one by one. A sample that cannot be scored, for want of memory
+// or because its score is no number, has an error of its own. It returns a result or an error for each.
 //
 // If none of several can be done, that is not the samples' fault: err is the error of all at once. It is also set
 // when ctx ends; then there are no results.

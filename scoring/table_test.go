@@ -138,7 +138,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestTableResumes: what was scored before an interrupt is not scored again, unless the row was changed since; a line
+// TestTableResumes: what was scored before an interrupt is not scored again, unless the row was changed since. A line
 // that was cut off does no harm, and the progress of another scorer is refused.
 func TestTableResumes(t *testing.T) {
 	in := writeTable(t)

@@ -307,8 +307,8 @@ func (w *Work[T]) complete() error {
 }
 
 // Results yields the results of all rows in their order; one shard at a time is in memory. It ends with an error if a
-// shard is not done (a [MissingError], before any result), if a file is not what its manifest says, or if a row has no
-// result or two: what is made of the results is to be dropped then.
+// shard is not done (a [MissingError], before any result), or if a file is not what its manifest says. So it does if a
+// row has no result, or two. What was made of the results is to be dropped then.
 func (w *Work[T]) Results() iter.Seq2[T, error] {
 	var none T
 	return func(yield func(T, error) bool) {

@@ -42,7 +42,7 @@ func (o objects) check() error {
 		return err
 	}
 	return fmt.Errorf("%s: this storage overwrites an object on the condition that there is none (it ignores "+
-		"If-None-Match), so that two workers could claim one shard: let them meet in a folder of a shared file system", o)
+		"If-None-Match), so that two workers could claim one shard. Let them meet in a folder of a shared file system", o)
 }
 
 func (o objects) has(name string) (bool, error) {

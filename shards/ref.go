@@ -61,8 +61,8 @@ const maxCount = 100_000
 // number is a process's place among those of one kind, from 0.
 type number struct{ index, count int }
 
-// launcher finds what the launcher of this process calls it: processes of an MPI job or a SLURM step, within tasks of a
-// SLURM array or of a Kubernetes indexed job. count is what the user says; 0: nothing.
+// launcher finds how the launcher numbers this process: among the processes of an MPI job or a SLURM step, and the
+// tasks of a SLURM array or Kubernetes indexed job. count is what the user says; 0: nothing.
 func launcher(count int, env func(string) string) (Ref, error) {
 	inner, within := processes(env)
 	outer, err := tasks(count, inner.count, env)
@@ -119,8 +119,8 @@ func tasks(count, processes int, env func(string) string) (number, error) {
 	return number{}, nil
 }
 
-// arrayTask wants an array that is numbered from 1: of another one, or of a part that is submitted again, nobody could
-// say of how many shards a task is which.
+// arrayTask wants an array that is numbered from 1. In another one, or in a part that is submitted again, nobody could
+// say which shard a task has, and of how many.
 func arrayTask(id string, count, processes int, env func(string) string) (number, error) {
 	i, err := strconv.Atoi(id)
 	n := count / processes

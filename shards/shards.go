@@ -1,11 +1,11 @@
 // Package shards shares the rows of a table out among workers that know nothing of each other but a folder.
 //
 // The rows are cut once into consecutive shards of about the same number of bytes; the plan is kept in the folder. A
-// worker that does a shard holds a lease, which it renews: while it lives nobody else begins, and when it is lost
-// another one takes over, with what was done so far. A shard that is done is a file of results and a manifest, which
-// appears last. [Work.Merge] gives the results of all shards after it has proved that nothing is missing, double or
-// damaged. Results must be a function of the row alone; then any order, any number of workers and any crashes end in
-// the same bytes.
+// worker that does a shard holds a lease, which it renews. While it lives nobody else begins; when it is lost another
+// one takes over, with what was done so far. A shard that is done is a file of results and a manifest, which appears
+// last. [Work.Merge] gives the results of all shards after it has proved that nothing is missing, double or damaged.
+// Results must be a function of the row alone; then any order, any number of workers and any crashes end in the same
+// bytes.
 package shards
 
 import (

@@ -316,7 +316,7 @@ func TestSlowCommits(t *testing.T) {
 }
 
 // TestClockJumps: a lost worker's shard is taken over after one lease, though the clock was set back by a year since it
-// was renewed, and at once when it was set forward.
+// was renewed. It is taken over at once if the clock was set forward.
 func TestClockJumps(t *testing.T) {
 	for what, jump := range map[string]time.Duration{"back": 365 * 24 * time.Hour, "forward": -365 * 24 * time.Hour} {
 		w := open(t, filepath.Join(t.TempDir(), "shards"), 1)

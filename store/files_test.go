@@ -25,7 +25,7 @@ func write(t *testing.T, path, text string) {
 }
 
 // TestFileChanges: a file that was renamed over, replaced, edited in place or touched back in time has the digest of
-// what it holds; one that was not changed is not read again.
+// what it holds. A file that was not changed is not read again.
 func TestFileChanges(t *testing.T) {
 	long.Test(t)
 	dir := t.TempDir()

@@ -97,7 +97,7 @@ func removeSegment(path string) bool {
 }
 
 // scan calls found for every record from the known end on, up to the last one that is whole as far as its head and the
-// file's size tell; values are checked when they are read.
+// file's size tell. Values are checked when they are read.
 func (s *segment) scan(found func(address Key, offset int64, value int)) error {
 	info, err := s.Stat()
 	if err != nil {

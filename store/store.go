@@ -1,12 +1,12 @@
 // Package store keeps what was computed, in a folder that outlives the process: image features, hidden states,
 // embeddings, measurements. A record is addressed by content alone: what was computed (the bucket's kind), by which
-// model (its fingerprint, of the content of weights and configuration), and of what (a digest of pixels, bytes or
-// text). Nothing is ever found under the name of a file, so nothing stale can be.
+// model, and of what. A model's fingerprint is of the content of weights and configuration; inputs have a digest of
+// pixels, bytes or text. Nothing is ever found under the name of a file, so nothing stale can be.
 //
-// The folder's size is bounded: the least recently used records are removed first. Several processes may use it at
-// once and see each other's records. A process may be killed at any instant, and the disk may damage any byte: every
-// record is checked when it is read, and one that is not whole counts as absent. If the folder cannot be written to,
-// or the disk is full, [Options].Warn is called once with the file's name, and nothing more is stored.
+// The folder's size is bounded: the least recently used records are removed first. Several processes may use it at once
+// and see each other's records. A process may be killed at any instant, and the disk may damage any byte. Every record
+// is checked when it is read, and one that is not whole counts as absent. If the folder cannot be written to, or the
+// disk is full, [Options].Warn is called once with the file's name, and nothing more is stored.
 package store
 
 import (

@@ -204,8 +204,8 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestDamage: with one byte of a file changed, a few cut off or some behind it, every record is as it was or not
-// there; what is lost can be written again, and is found from then on.
+// TestDamage: with one byte of a file changed, a few cut off or some behind it, every record is as it was or not there.
+// What is lost can be written again, and is found from then on.
 func TestDamage(t *testing.T) {
 	long.Test(t)
 	const records = 4

@@ -1,9 +1,9 @@
-// Package textjudge has judges that answer in words: a vision-language model is asked about an edit, its answers are
+// Package textjudge has judges that answer in words: a vision-language model is asked about an edit. Its answers are
 // read by a strict grammar, and a rule makes a score of their numbers.
 //
 // A judge is a folder: judge.yaml and the prompts it names. Some ship with the program, by name. An answer that does
-// not follow the grammar, is out of range or was cut off is asked again with other seeds, and then is an error, with
-// its text kept; it never becomes a number.
+// not follow the grammar, is out of range or was cut off is asked for again with other seeds. If that fails it is an
+// error, with its text kept; it never becomes a number.
 package textjudge
 
 import (

@@ -62,7 +62,7 @@ type run struct {
 // an error and no number.
 //
 // Results are kept in OUT.progress. When ctx ends, when a cap is reached or when the model answers no more, the error
-// is a [StoppedError]; the same call goes on there, and asks again only what the server failed at.
+// is a [StoppedError]. The same call goes on there, and asks again only what the server failed at.
 func (j *Judge) Table(ctx context.Context, o TableOptions) (*TableResult, error) {
 	format, err := data.FormatOf(o.Out)
 	if err != nil {

@@ -368,8 +368,8 @@ func TestGoneServer(t *testing.T) {
 	}
 }
 
-// TestFullDisk bounds the size of files, which fails writes as a full disk does, in the middle of a run: it ends, and
-// with room again it goes on without asking anything twice but what could not be written anywhere.
+// TestFullDisk bounds the size of files in the middle of a run, which fails writes as a full disk does. The run ends.
+// With room again it goes on, and asks nothing twice but what could not be written anywhere.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	c := newCounting(t, nil)

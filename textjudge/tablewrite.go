@@ -49,7 +49,8 @@ func (r *run) write(format data.Format, get func(row int) (row, bool, error)) (*
 	return result, err
 }
 
-// The columns that are added. Those of a pair have other names than scores, which others read: a preference is none.
+// The columns that are added. Those of a pair have other names than scores, which others read: a preference is no
+// score.
 var (
 	scoreColumns = []data.Column{{Name: "score", Kind: data.KindNumber}, {Name: "score01", Kind: data.KindNumber}}
 	pairColumns  = []data.Column{

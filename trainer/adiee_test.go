@@ -13,8 +13,8 @@ import (
 	"assay/internal/oracle"
 )
 
-// TestRecipes dry-runs every classifier and regression of reproduce/adiee, on small backbones of the families that
-// they name and a small table with the columns that theirs have: the plan stands, and says what each trains.
+// TestRecipes dry-runs every classifier and regression of reproduce/adiee, on small backbones of the families that they
+// name and a small table with the columns that theirs have. The plan stands, and says what each trains.
 func TestRecipes(t *testing.T) {
 	long.Test(t)
 	files, err := filepath.Glob("../reproduce/adiee/*/[cr]*.yaml") // classifiers and regressions

@@ -52,8 +52,8 @@ func (e *early) Step(ctx context.Context, batch []Example, weight float64, seed 
 
 func (e *early) make(context.Context, *Config) (Model, error) { return e, nil }
 
-// TestRunsAhead: with examples prepared beside the step a run is bit for bit that of one without, interrupted or not;
-// every example is prepared before its step and in its order, no more than two parts at a time.
+// TestRunsAhead: with examples prepared beside the step a run is bit for bit that of one without, interrupted or not.
+// Every example is prepared before its step and in its order, no more than two parts at a time.
 func TestRunsAhead(t *testing.T) {
 	const extra = "epochs: 2\nvalidate: {every: 5}\ncheckpoint: {steps: 3}\n"
 	plain := writeRun(t, 50, extra)

@@ -72,7 +72,7 @@ func (e *BadRowsError) Problems() []string {
 // Inspector is a model that can tell beforehand whether it can use an example.
 type Inspector interface {
 	// Inspector returns a function that reads what a step would read of an example, its pictures to their last byte, and
-	// gives the step's error; the templates are left to it. It is safe for concurrent use, and looks at each file once.
+	// gives the step's error. Templates are left to the step. It is safe for concurrent use, and looks at each file once.
 	Inspector() func(e *Example) error
 }
 

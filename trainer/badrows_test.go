@@ -167,7 +167,7 @@ func TestBadRowsAreFoundBeforeTheFirstStep(t *testing.T) {
 	}
 }
 
-// TestRepairedRunsEndTheSame damages a picture in the middle of a run: what was reached is saved, and after a repair
+// TestRepairedRunsEndTheSame damages a picture in the middle of a run. What was reached is saved, and after a repair
 // the run ends bit for bit as one that nothing happened to.
 func TestRepairedRunsEndTheSame(t *testing.T) {
 	long.Test(t)

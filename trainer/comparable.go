@@ -10,8 +10,8 @@ import (
 	"assay/losses"
 )
 
-// checkComparable finds before the first step what would end a run later, or leave it without anything to learn from,
-// and tells (warn may be nil) what it does not learn from.
+// checkComparable finds before the first step what would end a run later, or leave it without anything to learn from.
+// It tells (warn may be nil) what the run does not learn from.
 func (r *run) checkComparable(warn func(text string)) error {
 	if err := r.checkSchedule(warn); err != nil {
 		return err

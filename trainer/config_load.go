@@ -214,8 +214,8 @@ func keepsScorer(d *strictyaml.Document, c *Config, init string) {
 	}
 }
 
-// Departures lists the settings of init's scorer that this run changes, as people read them: they are no contradiction
-// to its weights, which adapt, but a scorer knows best what it was trained with.
+// Departures lists the settings of init's scorer that this run changes, as people read them. They do not contradict its
+// weights, which adapt, but a scorer knows best what it was trained with.
 func (c *Config) Departures() []string {
 	was := Default()
 	if c.Init == "" || c.Judge != nil || bareAdapter(c.Init) || was.fromScorer(c.Init) != nil {

@@ -8,8 +8,8 @@ import (
 	"assay/optim"
 )
 
-// held is the memory that this process takes for trained tensors besides their values and a run's gradients: sums of
-// gradients and the optimizer's state, of its share, and what goes to other ranks at a time.
+// held is the memory that this process takes for trained tensors besides their values and a run's gradients. It has
+// sums of gradients and the optimizer's state, of its share, and what goes to other ranks at a time.
 func (c *Config) held(params []model.Param) (bytes int64) {
 	var sizes []int64 // of what an update takes beside
 	for _, p := range params {

@@ -76,8 +76,8 @@ var larges = []large{
 	{
 		// Text: 2 tables of 151936 x 4096, 36 layers of 2 (4096² + 1024 4096) + 2 128 + 3 12288 4096 + 2 4096, a norm.
 		// Vision: 27 blocks of 15,239,504, patches 1152 (3 2 16² + 1), table 48² 1152, merger 40,119,040, three more of
-		// 40,125,952 each: their norms are over the four patches of a token.
-		// Trained: 36 (8 (4096 + 4096) + 8 (4096 + 1024)), head 4096-256-16-3, two rows of 4096.
+		// 40,125,952 each. The norms of these three are over the four patches of a token. Trained: 36 (8 (4096 + 4096) + 8
+		// (4096 + 1024)), head 4096-256-16-3, two rows of 4096.
 		example:      "qwen3-vl-8b-frames.yaml",
 		backbone:     "Qwen3-VL-8B-Instruct",
 		tokenizer:    "qwen3_vl",

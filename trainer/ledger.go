@@ -12,7 +12,7 @@ import (
 	"assay/internal/atomicfile"
 )
 
-// RowsFile is a run's list of its rows, in the order that its order of samples counts them in: one a line, as the JSON
+// RowsFile is a run's list of its rows, in the order that its order of samples counts them in. Each is a line, the JSON
 // array [what for, digest, group, table, row, twin, gone, id]. It is written when the run begins. A resumed run finds
 // its rows again by it, wherever they stand in the tables now.
 const RowsFile = "rows.jsonl"

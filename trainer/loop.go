@@ -196,8 +196,8 @@ func (r *run) stop(ctx context.Context, err error) error {
 // batch gives the examples of the present step; those in front of an error with it.
 func (r *run) batch() ([]Example, error) { return r.read(r.places(r.state.Samples, r.next())) }
 
-// first is the row that the draws of an example are made by: its own, or the first one of its whole group, whose edits
-// are asked about in the same words.
+// first is the row that seeds the draws of an example: its own, or the first one of its whole group, whose edits are
+// asked about in the same words.
 func (r *run) first(unit, row int) int {
 	if r.groups != nil {
 		return r.order.Units[unit][0]

@@ -143,8 +143,8 @@ const (
 	mostCUDA  = 32 << 10
 )
 
-// fitMicroBatch chooses the samples of a run of the graph, at least so many, unless the configuration says: enough
-// tokens for large matrix products, and no more than fits into nine tenths of the memory.
+// fitMicroBatch chooses the number of samples of a run of the graph, at least so many, unless the configuration says
+// it. They have enough tokens for large matrix products, and fit into nine tenths of the memory.
 func fitMicroBatch(c *Config, p *Plan, least int, usage func(n int) (model.Usage, error)) (u model.Usage, err error) {
 	enough := enoughCPU
 	if strings.HasPrefix(p.Device, "cuda") && p.Memory > 0 {

@@ -25,8 +25,8 @@ func (r *run) measureAll(scores []float64, examples []Example) *ValidationMetric
 	return m
 }
 
-// rightPairs counts the pairs of edits of a group of which one is better, as people compared them or by their labels,
-// and those whose better one has the higher score. Equal scores count half.
+// rightPairs counts the pairs of edits of a group of which one is better, as people compared them or by their labels.
+// It also counts those whose better edit has the higher score. Equal scores count half.
 func (r *run) rightPairs(scores []float64, examples []Example) (right float64, pairs int) {
 	table, ok := r.valid.(*Samples)
 	if !ok {

@@ -10,12 +10,12 @@ import (
 )
 
 // The gradients of a batch are the sum of those of its micro-batches, and sums of floating-point numbers depend on
-// their order. So micro-batches have numbers, and are added up in that order whichever rank made them: each rank owns
-// an equal part of all elements, is given that part of every micro-batch's gradient, and folds them as a process alone
+// their order. So micro-batches have numbers, and are added up in that order whichever rank made them. Each rank owns
+// an equal part of all elements, is given that part of every micro-batch's gradient, and adds them as a process alone
 // would. At the end of the step the parts are put together: those of the parameters, or, where every rank has the
 // optimizer's whole state, those of the sums. The result is that of one process, bit for bit.
 //
-// With N ranks, M micro-batches each and gradients of B bytes every rank sends (M + 1) B (N-1)/N bytes a step; a ring
+// With N ranks, M micro-batches each and gradients of B bytes every rank sends (M + 1) B (N-1)/N bytes a step. A ring
 // that sums in an order of its own (reduce: fast) sends 2 B (N-1)/N. With one micro-batch for each rank they are equal.
 
 // The ways to sum gradients over ranks.
@@ -125,8 +125,8 @@ func (r *run) slot(rank, at, part int) (from, to int) {
 	return from, min(from+part, end)
 }
 
-// within calls f for every stretch of the elements from to to-1 of tensors that lie one behind the other: the part of
-// one tensor, and how far behind from it begins.
+// within calls f for every stretch of the elements from to to-1 of tensors that lie one behind the other. A stretch is
+// the part of one tensor, and how far behind from it begins.
 func within(tensors [][]float32, from, to int, f func(part []float32, at int)) {
 	begin := 0
 	for _, t := range tensors {

@@ -109,7 +109,7 @@ func (c *Config) drawn(rows Examples) ([]float64, error) {
 	return out, nil
 }
 
-// weigh makes an order draw rows by weights: an epoch is as long as before, and has each unit as often as its share of
+// weigh makes an order draw rows by weights. An epoch is as long as before. It has each unit as often as its share of
 // the weights (the mean over its rows) says, rounded up or down by chance.
 func (o *Order) weigh(weights []float64) {
 	if weights == nil {
@@ -128,9 +128,9 @@ func (o *Order) weigh(weights []float64) {
 	}
 }
 
-// drawUnits replaces a permutation of units by as many drawn ones: points at equal distances on the line on which
-// every unit has a stretch of its weight, from a random one on (systematic sampling; Madow, 1949), each in the place
-// of a unit of the permutation.
+// drawUnits replaces a permutation of units by as many drawn ones (systematic sampling; Madow, 1949). Every unit has a
+// stretch of its weight on a line; points at equal distances, from a random one on, draw the units. Each drawn unit
+// takes the place of one of the permutation.
 func (o *Order) drawUnits(rng *rand.PCG) {
 	n := len(o.perm)
 	step := o.ends[n-1] / float64(n)

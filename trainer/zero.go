@@ -7,11 +7,11 @@ import (
 	"assay/optim"
 )
 
-// Several ranks share out what the optimizer keeps (ZeRO's first stage; Rajbhandari et al., 2020): every rank owns an
-// equal part of all elements, one stretch of them, and has the sum of the gradients and the optimizer's state of that
+// Several ranks share out what the optimizer keeps (ZeRO's first stage; Rajbhandari et al., 2020). Every rank owns an
+// equal part of all elements, one stretch of them. It has the sum of the gradients and the optimizer's state of that
 // part alone. It updates its part of the parameters, and the parts are put together: one exchange, in place of that of
-// the gradients. Parts are cut between the blocks of which a norm is added up and moments are rounded, so that every
-// bit is that of one process, and so is the saved state, which is whole.
+// the gradients. Parts are cut between the blocks over which norms are added up and moments are rounded. So every bit
+// is that of one process, and so is the saved state, which is whole.
 //
 // Adafactor's state is of rows and columns: little, and not of elements. Every rank has it whole. So it is with reduce:
 // fast, which adds up whole gradients.
@@ -56,8 +56,8 @@ func (r *run) base() int {
 	return r.own.cuts[r.ranks.Rank()]
 }
 
-// cut gives where the elements of n ranks begin that are all parameters', one behind the other, and where they end:
-// equal parts, but that every one begins at a block of its tensor.
+// cut gives where the parts of n ranks begin, over the elements of all parameters one behind the other, and where the
+// last one ends. The parts are equal, but each begins at a block of its tensor.
 func cut(params []optim.Param, n int) []int {
 	total, begin, next := 0, 0, 1
 	for _, p := range params {

@@ -115,7 +115,7 @@ func saved(t *testing.T, path string) []byte {
 }
 
 // TestSharedOptimizer: whatever the optimizer and the number of ranks, what is trained and what is saved is that of one
-// process, byte for byte, and any number goes on from it.
+// process, byte for byte. Any number of ranks goes on from it.
 func TestSharedOptimizer(t *testing.T) {
 	long.Test(t)
 	for _, name := range []string{"adamw", "lion", "adamw_8bit", "adafactor"} {

@@ -7,7 +7,7 @@ import (
 )
 
 // checkSchema looks at the lengths of the lists in an arrow schema message, for which the arrow library takes memory
-// before it reads them: a list cannot have more entries than its message has words. The slots are those of arrow's
+// before it reads them. A list cannot have more entries than its message has words. The slots are those of arrow's
 // Message.fbs and Schema.fbs. Big-endian streams are refused: the library would turn them round in place, in the mapped
 // file. It panics, as all flatbuffers do, where an offset leads out of the message.
 func checkSchema(meta []byte) error {

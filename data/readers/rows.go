@@ -71,8 +71,8 @@ func noColumn(file, column string, have []string) error {
 	return fmt.Errorf("%s: %w", file, &data.MissingColumnError{Column: column, Name: column, Have: have})
 }
 
-// openRows opens a table: a Parquet, JSON lines, JSON, CSV or TSV file, a folder of such files (in the order of their
-// names, as train-00000-of-00007.parquet), or a folder that `datasets` saved (arrow files).
+// openRows opens a table: a Parquet, JSON lines, JSON, CSV or TSV file, or a folder of such files in the order of their
+// names (train-00000-of-00007.parquet). A folder that `datasets` saved (arrow files) is a table, too.
 func openRows(path string) (rows, error) {
 	info, err := os.Stat(path)
 	if err != nil {

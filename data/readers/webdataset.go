@@ -41,7 +41,7 @@ type tarMember struct {
 	offset, size int64
 }
 
-// Files lists the files that a path names: itself, those of a folder that end with .tar, or those of a pattern with
+// Files lists the files that a path names: itself, or those of a folder that end with .tar. It may be a pattern with
 // braces ({000..012}, {a,b}) as in webdataset, or with *, ? and [] as in a shell. They must be there.
 func Files(path string) ([]string, error) {
 	info, err := os.Stat(path)

@@ -1,5 +1,6 @@
-// Package atomicfile writes files and folders that are complete or absent, whenever the process or the machine stops:
-// into a temporary beside them, synced, renamed to their final name, the folder around them synced.
+// Package atomicfile writes files and folders that are complete or absent, whenever the process or the machine stops.
+// Each is written into a temporary beside it, synced, and renamed to its final name; then the folder around it is
+// synced.
 package atomicfile
 
 import (

@@ -26,8 +26,8 @@ func TakesText(c *cobra.Command, flags ...string) {
 	}
 }
 
-// checkStorage refuses names on object storage where a file or folder of this machine is wanted, and all of them in a
-// program without the drivers: else a folder with such a name would be made here.
+// checkStorage refuses names on object storage where a file or folder of this machine is wanted. A program without the
+// drivers refuses all of them. Otherwise a folder with such a name would be made here.
 func checkStorage(c *cobra.Command, args []string) (err error) {
 	refuse := func(what, value string) {
 		if err == nil && remote.Is(value) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Damage changes one byte at n places of files, one place at a time, and calls check, which says what of the damage
+// Damage changes one byte at n places of files, one place at a time. Then it calls check, which says what of the damage
 // was noticed: it must return an error if something is wrong and nothing noticed it. The files are restored.
 func Damage(t *testing.T, n int, paths []string, check func() (noticed bool, err error)) {
 	t.Helper()

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Files returns the contents of the files that the patterns match and that have at most most bytes: a mutation of a
+// Files returns the contents of the files that the patterns match and that have at most most bytes. A mutation of a
 // long file rarely hits what matters, and takes longer.
 func Files(f *testing.F, most int64, patterns ...string) [][]byte {
 	f.Helper()

@@ -316,8 +316,8 @@ func TestHelpRuns(t *testing.T) {
 	}
 }
 
-// runnable turns a block into a script: without prompts, without the output that a page shows after a prompt, and
-// without make, go and tools, which build all this or take minutes.
+// runnable turns a block into a script: without prompts, without the output that a page shows after a prompt. It leaves
+// out make, go and tools, which build all this or take minutes.
 func runnable(text string) string {
 	prompts := strings.HasPrefix(text, "$ ")
 	var script strings.Builder

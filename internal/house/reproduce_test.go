@@ -37,9 +37,9 @@ func judge(t *testing.T) string {
 
 const bookEnv = "ASSAY_TEST_BOOK"
 
-// TestBook dry-runs every chapter of the reproduction book: its commands run on data of the miniature world in the
-// published layouts, its configurations are planned, and each says what to expect and what is different. It takes
-// minutes and few changes touch it: `make book` runs it, and so does .ci/run beside other steps.
+// TestBook dry-runs every chapter of the reproduction book. Its commands run on data of the miniature world in the
+// published layouts, and its configurations are planned. Each chapter says what to expect and what is different. It
+// takes minutes and few changes touch it: `make book` runs it, and so does .ci/run beside other steps.
 func TestBook(t *testing.T) {
 	if os.Getenv(bookEnv) == "" {
 		t.Skipf("it takes minutes: make book (%s=1)", bookEnv)

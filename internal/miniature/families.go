@@ -202,9 +202,9 @@ func likeness(asked, done Edit) float64 {
 	return 0
 }
 
-// Degree is the true degree of success, 0 to 1, of steps that were done for edits that were asked for: the mean over
-// these of how far the best step fulfils each, by half for a step done by half. If something else was
-// changed, too, or the picture is damaged, the degree is multiplied by 0.6.
+// Degree is the true degree of success, 0 to 1, of steps that were done for edits that were asked for. It is the mean,
+// over the edits asked for, of how far the best step fulfils each; a step done by half fulfils it by half. If something
+// else was changed, too, or the picture is damaged, the degree is multiplied by 0.6.
 func Degree(asked []Edit, done []Step, damaged bool) float64 {
 	left := slices.Clone(done)
 	total := 0.0

@@ -32,7 +32,7 @@ func far(a, b *data.Picture) float64 {
 	return sum / float64(len(a.Pix))
 }
 
-// Every family changes the picture, says so in the caption, and has a truth by construction: a perfect output is better
+// Every family changes the picture, says so in the caption, and has a truth by construction. A perfect output is better
 // than half of one, and that is better than none.
 func TestFamilies(t *testing.T) {
 	long.Test(t)
@@ -130,8 +130,8 @@ func TestDegree(t *testing.T) {
 	}
 }
 
-// Every picture of a chain differs from the one before it, and its true degree agrees with ADIEE's label where that
-// claims to be exact: 0 up to the source, parts of the whole up to the target.
+// Every picture of a chain differs from the one before it. Its true degree agrees with ADIEE's label where that claims
+// to be exact: 0 up to the source, parts of the whole up to the target.
 func TestChains(t *testing.T) {
 	w := testWorld(t, true)
 	for i := range 40 {

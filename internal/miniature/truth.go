@@ -62,9 +62,9 @@ func ReadTruth(path string) ([]Truth, error) {
 	return all, err
 }
 
-// Join pairs the truth of outputs (not that of chains) with a table of scores: columns id and, for the score, one of
-// the given name, as `score batch` writes score01 beside an edits table. Rows of other ids are left alone; an output
-// without a score, or with two that differ, is an error.
+// Join pairs the truth of outputs (not that of chains) with a table of scores. Its columns are id and, for the score,
+// one of the given name, as `score batch` writes score01 beside an edits table. Rows of other ids are left alone; an
+// output without a score, or with two that differ, is an error.
 func Join(truth []Truth, path, column string) ([]Scored, error) {
 	scores := map[string]float64{}
 	err := eachRow(path, func(c *cells) {

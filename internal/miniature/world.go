@@ -1,6 +1,6 @@
-// Package miniature is a small world in which the true degree of success of every edit is known: crops of photographs
-// with painted shapes, families of edits, instructions in varied wording, and candidates of known quality. Scorers are
-// trained and tested on it where there are no editors and no people to judge them.
+// Package miniature is a small world in which the true degree of success of every edit is known. It has crops of
+// photographs with painted shapes, families of edits, instructions in varied wording, and candidates of known quality.
+// Scorers are trained and tested on it where there are no editors and no people to judge them.
 package miniature
 
 import (

@@ -118,7 +118,7 @@ func checkScore(t *testing.T, s *model.Scorer, score01 float64, r *reference) {
 }
 
 // batch scores all cases of a scorer in one call, pictures of several sizes and sequences of several lengths together:
-// a score is the same number in any company.
+// a score is the same number in any batch.
 func (f Family) batch(t *testing.T, open opener) {
 	f.eachFile(t, func(t *testing.T, rs []*reference) {
 		byScorer := map[string][]*reference{}

@@ -72,8 +72,8 @@ func Put(ctx context.Context, name string, raw []byte, fresh bool) error {
 	})
 }
 
-// Local is a path on this machine that belongs to an output, for what grows while it is made: beside a file, or in
-// assay/progress in the user's cache folder, since objects cannot grow.
+// Local is a path on this machine that belongs to an output, for what grows while it is made. It is beside the output
+// if that is a file. Objects cannot grow, so for them it is in assay/progress in the user's cache folder.
 func Local(out, ending string) (string, error) {
 	if !Is(out) {
 		return out + ending, nil

@@ -1,8 +1,8 @@
 // Package signals hears Ctrl-C and SIGTERM from the first moment of a process.
 //
 // Until somebody asks for them, Go lets these signals kill the process. The first process of a container cannot be
-// killed so: Go then ends it with exit code 2. That is the one of wrong usage, and an engine that believes it never
-// tries again.
+// killed so: Go then ends it with exit code 2. That is the exit code of wrong usage, after which an engine such as
+// Kubernetes never tries again.
 package signals
 
 /*

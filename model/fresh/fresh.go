@@ -1,5 +1,5 @@
-// Package fresh makes new checkpoints: small models of the LLaVA-NeXT and Qwen-VL architectures in Hugging Face
-// files, with a tokenizer trained on given text and weights ready to be trained from scratch. transformers loads them
+// Package fresh makes new checkpoints: small models of the LLaVA-NeXT and Qwen-VL architectures in Hugging Face files.
+// Each has a tokenizer trained on given text, and weights ready to be trained from scratch. transformers loads them
 // like any other.
 package fresh
 

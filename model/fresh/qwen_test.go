@@ -76,7 +76,7 @@ func testStates(t *testing.T, family string) {
 	}
 }
 
-// Gradients do not depend on the company where heads and tokens are odd.
+// Gradients do not depend on the batch where heads and tokens are odd.
 func TestGradientsOfOddHeads(t *testing.T) {
 	sizes, err := Defaults(Qwen2VL)
 	if err != nil {

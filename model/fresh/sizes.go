@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Sizes are the dimensions of a model: a Llama language model with a CLIP vision tower and a projector (llava_next); a
-// Qwen2 language model with a vision tower and a merger (qwen2_vl; qwen2_5_vl, with window attention); or a Qwen3
-// language model that a vision tower reaches into (qwen3_vl).
+// Sizes are the dimensions of a model. It may be a Llama language model with a CLIP vision tower and a projector
+// (llava_next). It may be a Qwen2 language model with a vision tower and a merger (qwen2_vl; qwen2_5_vl, with window
+// attention). Or it is a Qwen3 language model that a vision tower reaches into (qwen3_vl).
 type Sizes struct {
 	Family string `yaml:"family"` // llava_next, qwen2_vl, qwen2_5_vl or qwen3_vl
 

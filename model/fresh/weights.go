@@ -13,9 +13,9 @@ import (
 // Init returns fresh tensors, float32, for the parameters of a checkpoint. The values of one depend on the seed, its
 // name and its shape only.
 //
-// Activations begin with a variance near 1 at every depth: a linear layer has weights of deviation 1/sqrt(fan in) and
-// no bias; those that write into the residual stream, two a layer, are divided by sqrt(2 layers) (GPT-2); embeddings
-// have deviation 1, as what a projector puts beside them; norms are 1; the output layer is small, so that all tokens
+// Activations begin with a variance near 1 at every depth. A linear layer has weights of deviation 1/sqrt(fan in) and
+// no bias. Those that write into the residual stream, two a layer, are divided by sqrt(2 layers) (GPT-2). Embeddings
+// have deviation 1, as what a projector puts beside them; norms are 1. The output layer is small, so that all tokens
 // begin about equally likely. Patches know from the start where they are: a position table holds two-dimensional sines
 // and cosines.
 func Init(parameters model.Parameters, seed uint64) map[string]*tensor.Dense {
@@ -54,9 +54,9 @@ func Init(parameters model.Parameters, seed uint64) map[string]*tensor.Dense {
 	return tensors
 }
 
-// positions is the position table [side*side + 1, width]: zeros for the class token; then for the patch at (y, x), a
-// quarter of the width each: sin(x f), cos(x f), sin(y f), cos(y f), with frequencies f from 1 down to 1/100
-// (wavelengths of 6 to 600 patches).
+// positions is the position table [side*side + 1, width]: zeros for the class token, then a row for each patch (y, x).
+// It has a quarter of the width each of sin(x f), cos(x f), sin(y f) and cos(y f). Frequencies f go from 1 down to
+// 1/100 (wavelengths of 6 to 600 patches).
 func positions(side, width int) []float32 {
 	table := make([]float32, width, (side*side+1)*width)
 	quarter := width / 4

@@ -161,7 +161,7 @@ func TestLargeGraph(t *testing.T) {
 	}
 }
 
-// TestLargeMemory plans a step of an 8B model over a pair at full resolution, of more than 5,760 tokens: attention in
+// TestLargeMemory plans a step of an 8B model over a pair at full resolution, of more than 5,760 tokens. Attention in
 // blocks saves the scores of all rows by all rows, of which a step has several at once.
 func TestLargeMemory(t *testing.T) {
 	long.Test(t)

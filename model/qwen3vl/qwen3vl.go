@@ -1,5 +1,5 @@
 // Package qwen3vl is the Qwen3-VL family (dense): a Qwen3 language model, whose queries and keys have norms, behind a
-// vision tower with a position table, several layers of which reach into the language model (DeepStack).
+// vision tower. The tower has a position table, and several of its layers reach into the language model (DeepStack).
 package qwen3vl
 
 import (
@@ -63,8 +63,8 @@ func (b *Architecture) readVision(o *strictjson.Object, t *qwenvl.Tower) {
 // side is the edge of the position table; further rows are never read.
 func (b *Architecture) side() int { return int(math.Sqrt(float64(b.places))) }
 
-// deepstack counts the mergers whose features reach the language model: of two mergers of one layer the first counts,
-// and one of a layer that the tower does not have never does.
+// deepstack counts the mergers whose features reach the language model. Of two mergers of one layer the first counts;
+// one of a layer that the tower does not have never does.
 func (b *Architecture) deepstack() (n int) {
 	for i := range b.Tower.Layers {
 		if slices.Contains(b.taps, i) {

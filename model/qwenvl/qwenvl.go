@@ -1,6 +1,6 @@
-// Package qwenvl is what Qwen2-VL, Qwen2.5-VL and Qwen3-VL have in common: pictures keep their shape and are cut into
-// patches, several of which make a token; the vision tower turns patches with their rows and columns; the language
-// model's rotary positions follow the rows and columns of the pictures.
+// Package qwenvl is what Qwen2-VL, Qwen2.5-VL and Qwen3-VL have in common. Pictures keep their shape and are cut into
+// patches, several of which make a token. The vision tower's rotary positions are the patches' rows and columns. The
+// language model's rotary positions follow the rows and columns of the pictures.
 package qwenvl
 
 import (
@@ -42,8 +42,8 @@ func (b *Family) CanPair(pair string) bool {
 // VisionKey reports whether a parameter belongs to the tower or its merger.
 func (b *Family) VisionKey(key string) bool { return strings.HasPrefix(key, b.Prefix.Key) }
 
-// Positions follow text on all three axes alike; a picture that begins at s has time s, and s plus row and column of
-// each token; what follows it goes on behind the longer side (get_rope_index).
+// Positions follow text on all three axes alike. A picture that begins at s has time s, and s plus row and column of
+// each token. What follows it goes on behind the longer side (get_rope_index).
 func (b *Family) Positions(ids []int64, pictures []*model.Picture) [][]int64 {
 	axes := make([][]int64, 3)
 	for a := range axes {

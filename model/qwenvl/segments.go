@@ -11,7 +11,7 @@ import (
 )
 
 // Segments is a division of the places into stretches that attend within themselves: the windows, or the pictures. All
-// are padded to the longest one, so that the graph does not depend on how many there are and of which sizes: windows
+// are padded to the longest one, so that the graph does not depend on how many there are and of which sizes. Windows
 // are smaller only at the right and bottom edges, and pictures of one size usually come together.
 type Segments struct {
 	whole bool   // pictures, however long

@@ -189,7 +189,7 @@ func bytesOf(token string) []byte {
 	return all
 }
 
-// byteFallback joins runs of tokens like <0xE2> to characters; where they are none, each becomes U+FFFD.
+// byteFallback joins runs of tokens like <0xE2> to characters; where they make no character, each becomes U+FFFD.
 func byteFallback(tokens []string) []string {
 	var out []string
 	var run []byte

@@ -13,9 +13,9 @@ var (
 	closers  = map[string]string{"{{": "}}", "{%": "%}", "{#": "#}"}
 )
 
-// respellLiterals rewrites the string literals of a Jinja source so that the library reads what Jinja reads: it refuses
-// escapes unknown to Go, which Python keeps as they stand ('<\s>' in a published template), and takes '\\' for
-// unclosed.
+// respellLiterals rewrites the string literals of a Jinja source so that the library reads what Jinja reads. The
+// library refuses escapes unknown to Go, which Python keeps as they stand ('<\s>' in a published template), and takes
+// '\\' for unclosed.
 func respellLiterals(source string) string {
 	var b strings.Builder
 	for source != "" {

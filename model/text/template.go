@@ -16,7 +16,8 @@ import (
 )
 
 // templateFiles is where checkpoints keep their chat template, in the order of preference: transformers 5, processors
-// of transformers 4 in two spellings, and tokenizers (which, beside a processor's, may know nothing of pictures).
+// of transformers 4 in two spellings, and tokenizers. A tokenizer's template, beside a processor's, may know nothing of
+// pictures.
 var templateFiles = []string{
 	"chat_template.jinja",
 	"chat_template.json",

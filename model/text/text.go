@@ -1,6 +1,6 @@
-// Package text turns a question about pictures into token ids, exactly as transformers does from the same files:
-// the checkpoint's own chat template rendered as Jinja, the checkpoint's own tokenizer, and one more special token
-// ([SCORE]) whose row in the embedding table lies behind the checkpoint's last one.
+// Package text turns a question about pictures into token ids, exactly as transformers does from the same files. It
+// renders the checkpoint's own chat template as Jinja, and runs the checkpoint's own tokenizer. One more special token
+// ([SCORE]) has its row in the embedding table behind the checkpoint's last one.
 package text
 
 import (
@@ -85,7 +85,7 @@ func Open(dir, scoreToken string, scoreID int64, opts ...Option) (*Processor, er
 
 // Prompt renders one user turn, pictures first and then the question, followed by the generation prompt. Placeholders
 // are not repeated yet. A question that contains one of the tokenizer's special tokens (a picture's placeholder, an end
-// of turn, the score token) is refused: it would change what the model sees of the rest.
+// of turn, the score token) is refused. It would change what the model sees of the rest.
 func (p *Processor) Prompt(pictures int, question string) (string, error) {
 	return p.PromptAmong(pictures, pictures, question)
 }
@@ -123,8 +123,8 @@ type usualKey struct {
 	question         string
 }
 
-// checkSpecial compares the special tokens of a prompt with those of another question's, a usual one: a special token
-// may also come of spellings that the tokenizer normalises, or of the question's ends and what stands around it.
+// checkSpecial compares the special tokens of a prompt with those of another, usual question. A special token may also
+// come from spellings that the tokenizer normalises, or from the question's ends and what stands around it.
 func (p *Processor) checkSpecial(prompt string, key usualKey, question string) error {
 	got, err := p.countSpecial(prompt)
 	if err != nil {

@@ -242,8 +242,8 @@ func TestTokenizerConfig(t *testing.T) {
 	}
 }
 
-// A template that writes the beginning of the text itself does not get a second one; a tokenizer that knows the score
-// token keeps its id; truncation in tokenizer.json is not applied.
+// A template that writes the beginning of the text itself does not get a second one. A tokenizer that knows the score
+// token keeps its id. Truncation in tokenizer.json is not applied.
 func TestPublishedHabits(t *testing.T) {
 	dir := t.TempDir()
 	data, err := os.ReadFile(llava + "/backbone/tokenizer.json")

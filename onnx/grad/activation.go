@@ -99,8 +99,8 @@ func (c *call) swish(alpha float64) []string {
 	return []string{c.mul(c.x[0], c.Op("Sigmoid", c.scale(c.x[0], alpha)))}
 }
 
-// geluRule: y = x P(x), P the normal distribution: dX = dY (P(x) + x p(x)), or its approximation by tanh:
-// y = x/2 (1 + t), t = tanh(k (x + a x^3)): dX = dY/2 (1 + t + x (1 - t^2) k (1 + 3 a x^2)).
+// geluRule: y = x P(x), P the normal distribution: dX = dY (P(x) + x p(x)). Its approximation by tanh is y = x/2 (1 +
+// t), t = tanh(k (x + a x^3)): dX = dY/2 (1 + t + x (1 - t^2) k (1 + 3 a x^2)).
 func geluRule(c *call, x, y, dy string) string {
 	xx := c.mul(x, x)
 	if c.n.Str("approximate", "none") == "tanh" {

@@ -39,8 +39,8 @@ func microsoftRotaryRule(c *call) []string {
 	return c.Node(microsoft, "RotaryEmbedding", 1, at, c.dy[0], c.x[1], c.x[2], c.neg(c.x[3]))
 }
 
-// rotary: x [B, heads, S, D] or [B, S, heads*D]; the first r elements of a head are pairs (a, b), halves or
-// neighbours, that become (a cos - b sin, a sin + b cos).
+// rotary: x [B, heads, S, D] or [B, S, heads*D]. The first r elements of a head are pairs (a, b), halves or neighbours,
+// that become (a cos - b sin, a sin + b cos).
 func rotary(c *call) []string {
 	x, cos, sin := c.x[0], c.x[1], c.x[2]
 	flat := c.rank(x) == 3

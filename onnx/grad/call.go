@@ -168,8 +168,8 @@ func (e *engine) noteSize(name string) {
 	}
 }
 
-// sizesOf are the sizes of x for [call.shape], if all of them are numbers or can be read from small values: what looks
-// at x itself in the backward pass, if only for its shape, keeps it in memory until then.
+// sizesOf are the sizes of x for [call.shape], if all of them are numbers or can be read from small values. A node of
+// the backward pass that reads x itself, if only for its shape, keeps it in memory until then.
 func (c *call) sizesOf(x string) []any {
 	v := c.value(x)
 	if !v.Ranked || len(v.Shape) == 0 {

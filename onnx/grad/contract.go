@@ -11,8 +11,8 @@ import (
 func noRule(m *onnx.Model, n *onnx.Node) error {
 	return fmt.Errorf(
 		"%s lies between the outputs and the values to differentiate by, but there is no gradient rule for this "+
-			"operator at this version; wanted a rule for input %q (docs/ops.md lists the rules; "+
-			"differentiate with respect to a later value, or rewrite the node)",
+			"operator at this version; wanted a rule for input %q. docs/ops.md lists the rules: "+
+			"differentiate with respect to a later value, or rewrite the node",
 		m.Describe(n),
 		strings.Join(n.Reads(), ", "),
 	)

@@ -63,8 +63,8 @@ func dense(t onnx.DType, shape []int, data []float64) *tensor.Dense {
 	return tensor.New(tensor.WithShape(shape...), tensor.WithBacking(single))
 }
 
-// x is normally distributed, pos lies in 0.3 to 2, unit in -0.8 to 0.8, off at least 0.15 away from the kinks,
-// distinct has no two elements closer than 0.2.
+// x is normally distributed, pos lies in 0.3 to 2, unit in -0.8 to 0.8, off at least 0.15 away from the kinks. distinct
+// has no two elements closer than 0.2.
 func (g *gen) x(shape ...int64) string {
 	return g.input(shape, func(int) float64 { return g.rng.NormFloat64() }, true)
 }

@@ -1,11 +1,11 @@
-// Package grad differentiates ONNX models in reverse mode: given outputs with cotangents and the values to
-// differentiate with respect to, it appends nodes to the graph that compute the vector-Jacobian products, of ordinary
-// ONNX operators only.
+// Package grad differentiates ONNX models in reverse mode. It takes outputs with cotangents, and the values to
+// differentiate with respect to. It appends nodes of ordinary ONNX operators to the graph, which compute the
+// vector-Jacobian products.
 //
 // The derivatives are a table of rules (see docs/ops.md). A rule sees a node's inputs, outputs and output gradients,
-// and emits nodes in the model's own operator set. Everything that rules have in common lives in the engine: which
-// nodes are visited, sums where a value is used several times, undoing of broadcasting, recomputation, and the check
-// of every gradient's type and shape.
+// and emits nodes in the model's own operator set. Everything that rules have in common lives in the engine. It visits
+// nodes, sums where a value is used several times, undoes broadcasting, recomputes, and checks every gradient's type
+// and shape.
 //
 // A gradient is exact, or the model is refused with the node's name: see docs/gradients.md. A path from the outputs
 // back to the Wrt values ends only at inputs that the table declares not differentiable, and at values of a discrete

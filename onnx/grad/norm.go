@@ -21,8 +21,8 @@ var normRules = []entry{
 	{op: "MeanVarianceNormalization", decompose: meanVarianceNorm},
 }
 
-// dX = (dY - sum dY y) y. In attention, Z = y V, that sum over the keys is the sum of dZ Z over the much fewer
-// elements of a head: dY = dZ V', so sum_k dZ_j V_kj y_k = dZ_j Z_j.
+// dX = (dY - sum dY y) y. In attention, Z = y V, that sum over the keys is the sum of dZ Z over the much fewer elements
+// of a head. For dY = dZ V', so sum_k dZ_j V_kj y_k = dZ_j Z_j.
 func softmaxRule(c *call) []string {
 	y, dy, axis := c.y[0], c.dy[0], c.axis("axis", -1, c.x[0])
 	if product := c.weightedSum(); product != "" && axis == int64(c.rank(y)-1) {
@@ -152,8 +152,8 @@ func (c *call) inverseRoot(v string) string {
 	return c.Op("Reciprocal", c.Op("Sqrt", c.add(v, c.scalarLike(v, float64(c.n.Float("epsilon", 1e-5))))))
 }
 
-// y = z w + b, z = (x - m) r, m = mean x, r = 1/sqrt(var x + eps): with t = dY w,
-// dX = r (t - mean t - z mean(t z)) + dM / N - dR r^2 z / N, dW = sum dY z, dB = sum dY.
+// y = z w + b, z = (x - m) r, m = mean x, r = 1/sqrt(var x + eps). With t = dY w: dX = r (t - mean t - z mean(t z)) +
+// dM / N - dR r^2 z / N, dW = sum dY z, dB = sum dY.
 func layerNormRule(c *call) []string {
 	t, axes := c.normType(), c.lastAxes()
 	x, dy, dm, dr := c.cast(c.x[0], t), c.gradOf(0, t), c.gradOf(1, t), c.gradOf(2, t)

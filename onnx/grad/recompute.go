@@ -75,10 +75,10 @@ func planSegments(m *onnx.Model, t *onnx.Types) map[string]*segment {
 }
 
 // recompute returns the recomputed values of n's segment, nil if there are none. The first call for a segment emits
-// them. It adds zero, computed from the incoming gradient, to the segment's inputs. Without this dependence the
-// runtime could recompute before the gradient arrives, or merge both computations, and no memory would be saved. The
-// zero is computed from the results of the segments behind, too: the runtime runs what nobody reads last, and would
-// keep until then what each segment's results are computed from.
+// them. It adds zero, computed from the incoming gradient, to the segment's inputs. Without this dependence the runtime
+// could recompute before the gradient arrives, or merge both computations, and no memory would be saved. The zero is
+// computed from the results of the segments behind, too. The runtime runs last what nobody reads, and would keep until
+// then what each segment's results are computed from.
 func (e *engine) recompute(n *onnx.Node, dy []string) map[string]string {
 	s := e.plan[n.Segment]
 	if s == nil || n.Segment == "" {

@@ -62,8 +62,8 @@ func splitRule(c *call) []string {
 	return []string{c.concat(c.axis("axis", 0, c.x[0]), parts...)}
 }
 
-// sliceRule pads the gradient with zeros. Steps other than 1, and slices whose place is only known when the model
-// runs, go back as a gather of the taken indices; a beginning (start 0) may be of any length.
+// sliceRule pads the gradient with zeros. Steps other than 1, and slices whose place is only known when the model runs,
+// go back as a gather of the taken indices. A beginning (start 0) may be of any length.
 func sliceRule(c *call) []string {
 	x := c.x[0]
 	r := c.rank(x)

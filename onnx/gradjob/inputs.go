@@ -11,7 +11,7 @@ import (
 	"assay/onnx"
 )
 
-// fixInputs checks the tensors against the graph's inputs, and puts their sizes into the graph: then whatever depends
+// fixInputs checks the tensors against the graph's inputs, and puts their sizes into the graph. Then whatever depends
 // on sizes is known, and what does not fit is found before the model runs.
 func fixInputs(m *onnx.Model, feeds map[string]*tensor.Dense, file string) error {
 	f := inputFixer{symbols: map[string]string{}}

@@ -5,6 +5,7 @@
 
 Prints one JSON line: seconds of each repetition (after one to warm up), pictures, the image processor's class.
 """
+
 import json
 import sys
 import time
@@ -13,7 +14,14 @@ from pathlib import Path
 
 import torch
 from PIL import Image
-from transformers import AutoImageProcessor, AutoModel, CLIPVisionConfig, CLIPVisionModelWithProjection, Dinov2Config, Dinov2Model
+from transformers import (
+    AutoImageProcessor,
+    AutoModel,
+    CLIPVisionConfig,
+    CLIPVisionModelWithProjection,
+    Dinov2Config,
+    Dinov2Model,
+)
 
 warnings.filterwarnings("ignore")
 
@@ -26,8 +34,12 @@ def make(folder):
     CLIPVisionModelWithProjection(CLIPVisionConfig()).save_pretrained(folder / "clip")
     CLIPImageProcessorPil().save_pretrained(folder / "clip")
     Dinov2Model(Dinov2Config(image_size=518)).save_pretrained(folder / "dinov2")
-    BitImageProcessorPil(size={"shortest_edge": 256}, crop_size={"height": 224, "width": 224}, image_mean=[0.485, 0.456, 0.406],
-                         image_std=[0.229, 0.224, 0.225]).save_pretrained(folder / "dinov2")
+    BitImageProcessorPil(
+        size={"shortest_edge": 256},
+        crop_size={"height": 224, "width": 224},
+        image_mean=[0.485, 0.456, 0.406],
+        image_std=[0.229, 0.224, 0.225],
+    ).save_pretrained(folder / "dinov2")
 
 
 def main():
@@ -54,7 +66,16 @@ def main():
         start = time.time()
         once()
         seconds.append(time.time() - start)
-    print(json.dumps({"seconds": seconds, "pictures": count, "embedding": first[:4].tolist(), "processor": type(processor).__name__}))
+    print(
+        json.dumps(
+            {
+                "seconds": seconds,
+                "pictures": count,
+                "embedding": first[:4].tolist(),
+                "processor": type(processor).__name__,
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -2,10 +2,11 @@
 
     generate_llama.py DIR PROMPT_TOKENS NEW_TOKENS [--type F32|Q4_0]
 
-Writes the language model of a Qwen2.5-VL checkpoint (its text is Qwen2's architecture) as GGUF with a made-up vocabulary beside it, and
-runs token numbers: what is computed for a token does not depend on which. `make bench` does not install what this
-needs: pip install llama-cpp-python gguf.
+Writes the language model of a Qwen2.5-VL checkpoint (its text is Qwen2's architecture) as GGUF beside it, with an
+artificial vocabulary, and runs token numbers: what is computed for a token does not depend on which one it is. `make
+bench` does not install what this needs: pip install llama-cpp-python gguf.
 """
+
 import argparse
 import ctypes
 import json
@@ -20,9 +21,15 @@ from safetensors import safe_open
 
 SHORT, MANY = 16, 8
 LAYER = {
-    "input_layernorm.weight": "attn_norm.weight", "post_attention_layernorm.weight": "ffn_norm.weight",
-    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj.weight": "attn_output.weight",
-    "mlp.gate_proj.weight": "ffn_gate.weight", "mlp.up_proj.weight": "ffn_up.weight", "mlp.down_proj.weight": "ffn_down.weight",
+    "input_layernorm.weight": "attn_norm.weight",
+    "post_attention_layernorm.weight": "ffn_norm.weight",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj.weight": "attn_output.weight",
+    "mlp.gate_proj.weight": "ffn_gate.weight",
+    "mlp.up_proj.weight": "ffn_up.weight",
+    "mlp.down_proj.weight": "ffn_down.weight",
 }
 
 
@@ -38,12 +45,19 @@ def tensors(folder):
                     _, i, rest = name.split(".", 2)
                     for ours, theirs in LAYER.items():
                         if rest.startswith(ours):
-                            yield f"blk.{i}.{theirs}{rest[len(ours):]}", f.get_tensor(key)
+                            yield f"blk.{i}.{theirs}{rest[len(ours) :]}", f.get_tensor(key)
                             break
                     else:
                         raise SystemExit(f"{key}: not known")
                 else:
-                    yield {"embed_tokens.weight": "token_embd.weight", "norm.weight": "output_norm.weight", "lm_head.weight": "output.weight"}[name], f.get_tensor(key)
+                    yield (
+                        {
+                            "embed_tokens.weight": "token_embd.weight",
+                            "norm.weight": "output_norm.weight",
+                            "lm_head.weight": "output.weight",
+                        }[name],
+                        f.get_tensor(key),
+                    )
 
 
 def write(folder, out, kind):
@@ -82,7 +96,11 @@ def main():
     p.add_argument("prompt", type=int)
     p.add_argument("new", type=int)
     p.add_argument("--type", default="Q4_0")
-    p.add_argument("--plain", action="store_true", help="no weights in an order of its own; AMX, which some virtual machines forbid, goes with it")
+    p.add_argument(
+        "--plain",
+        action="store_true",
+        help="no weights in an order of its own; AMX, which some virtual machines forbid, goes with it",
+    )
     a = p.parse_args()
     path = f"{a.folder.rstrip('/')}-{a.type}.gguf"
     if not os.path.exists(path):
@@ -96,7 +114,14 @@ def main():
     load.use_extra_bufts = not a.plain
     model = L.llama_model_load_from_file(path.encode(), load)
     o = L.llama_context_default_params()
-    o.n_ctx, o.n_batch, o.n_ubatch, o.n_seq_max, o.n_threads, o.n_threads_batch = 4096, 4096, 512, MANY, os.cpu_count(), os.cpu_count()
+    o.n_ctx, o.n_batch, o.n_ubatch, o.n_seq_max, o.n_threads, o.n_threads_batch = (
+        4096,
+        4096,
+        512,
+        MANY,
+        os.cpu_count(),
+        os.cpu_count(),
+    )
     context = L.llama_init_from_model(model, o)
     memory = L.llama_get_memory(context)
 
@@ -106,7 +131,13 @@ def main():
         for s in range(sequences):
             for k in range(count):
                 i = s * count + k
-                batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0], batch.logits[i] = 1 + (i % 1000), first + k, 1, s, k == count - 1
+                batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0], batch.logits[i] = (
+                    1 + (i % 1000),
+                    first + k,
+                    1,
+                    s,
+                    k == count - 1,
+                )
         batch.n_tokens = sequences * count
         assert L.llama_decode(context, batch) == 0
         L.llama_synchronize(context)

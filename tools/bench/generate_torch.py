@@ -1,7 +1,8 @@
 """transformers' side of tools/bench/generate: tokens a second of prompts and of answers, alone and eight at a time.
 
-    generate_torch.py DIR PROMPT_TOKENS NEW_TOKENS [--compile]
+generate_torch.py DIR PROMPT_TOKENS NEW_TOKENS [--compile]
 """
+
 import json
 import sys
 import time

@@ -1,8 +1,11 @@
-"""Answers of a model of 0.98 B parameters beside transformers: python tools/bench/generation.py [--out docs/benchmarks.md]
+"""Answers of a model of 0.98 B parameters beside transformers.
+
+    python tools/bench/generation.py [--out docs/benchmarks.md]
 
 Makes the checkpoint (Qwen2.5-VL's shape) and its four bits with `train init` and `train quantize`, runs both sides of
 tools/bench/generate in fresh processes, and writes the section "Generation" of the page.
 """
+
 import argparse
 import json
 import os
@@ -12,16 +15,29 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 WORK = HERE.parents[1] / "build" / "bench"
 HEAD = "## Generation"
-SIZES = "--hidden 2048 --heads 16 --kv-heads 2 --layers 22 --intermediate 5632 --vocab 2048 --vision-layers 4 --max-pixels 200704"
-ROWS = (("prefill_1", "prompt, 1"), ("prefill_8", "prompts, 8 together"), ("decode_1", "answer, 1"), ("decode_8", "answers, 8 together"))
+SIZES = (
+    "--hidden 2048 --heads 16 --kv-heads 2 --layers 22 --intermediate 5632 --vocab 2048 "
+    "--vision-layers 4 --max-pixels 200704"
+)
+ROWS = (
+    ("prefill_1", "prompt, 1"),
+    ("prefill_8", "prompts, 8 together"),
+    ("decode_1", "answer, 1"),
+    ("decode_8", "answers, 8 together"),
+)
 
 
 def models():
     whole, packed = WORK / "one-billion", WORK / "one-billion-4"
     if not whole.exists():
-        subprocess.run(["bin/train", "init", "--family", "qwen2_5_vl", "--out", whole, "--text", "README.md", *SIZES.split()], check=True)
+        subprocess.run(
+            ["bin/train", "init", "--family", "qwen2_5_vl", "--out", whole, "--text", "README.md", *SIZES.split()],
+            check=True,
+        )
     if not packed.exists():
-        subprocess.run(["bin/train", "quantize", "--backbone", whole, "--out", packed, "--bits", "4", "--block", "128"], check=True)
+        subprocess.run(
+            ["bin/train", "quantize", "--backbone", whole, "--out", packed, "--bits", "4", "--block", "128"], check=True
+        )
     return whole, packed
 
 
@@ -35,16 +51,23 @@ def run(*command):
 
 def section(ours, packed, eager, compiled, a):
     lines = [
-        HEAD, "",
-        f"Tokens a second of Qwen2.5-VL's shape with 0.98 B random parameters, a prompt of about {a.prompt} tokens and {a.new} new ones; the best of",
-        "two runs, each side in a process of its own, one after the other. PyTorch is transformers' generate in float32 with its fused",
-        "attention; compiled is torch.compile of its forward pass. Speed is ours in float32 beside the better of these.", "",
-        "| tokens a second | ours, float32 | ours, 4 bits | PyTorch | compiled | speed |", "|---|---|---|---|---|---|",
+        HEAD,
+        "",
+        "Tokens a second of Qwen2.5-VL's shape with 0.98 B random parameters, a prompt of about "
+        f"{a.prompt} tokens and {a.new} new ones.",
+        "It is the best of two runs, each side in a process of its own, one after the other. PyTorch is transformers'",
+        "generate in float32 with its fused attention; compiled is torch.compile of its forward pass. Speed is ours "
+        "in float32 beside the better of these.",
+        "",
+        "| tokens a second | ours, float32 | ours, 4 bits | PyTorch | compiled | speed |",
+        "|---|---|---|---|---|---|",
     ]
     for key, name in ROWS:
         best = max(eager[key], compiled.get(key, 0))
-        lines.append(f"| {name} | {ours[key]:.1f} | {packed[key]:.1f} | {eager[key]:.1f} | "
-                     f"{f'{compiled[key]:.1f}' if compiled else ''} | **{ours[key] / best:.2f}x** |")
+        lines.append(
+            f"| {name} | {ours[key]:.1f} | {packed[key]:.1f} | {eager[key]:.1f} | "
+            f"{f'{compiled[key]:.1f}' if compiled else ''} | **{ours[key] / best:.2f}x** |"
+        )
     memory = " | ".join(f"{x['memory']:,.0f} MB" if x else "" for x in (ours, packed, eager, compiled))
     lines += [f"| peak memory | {memory} | |", "", f"Load of the machine when it ended: {os.getloadavg()[0]:.1f}.", ""]
     return "\n".join(lines)

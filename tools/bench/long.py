@@ -2,10 +2,11 @@
 
     build/venv/bin/python tools/bench/long.py --python build/venv/bin/python
 
-LLaVA-NeXT with random weights, 2 layers of width 512 with 8 heads: pictures are cut into more and more tiles. Each row is one
-step in a process of its own. "In one piece" is attention over whole sequences, as short ones have it: measured where that is
-below a limit, else what the plan of --dry-run says.
+LLaVA-NeXT with random weights, 2 layers of width 512 with 8 heads: pictures are cut into more and more tiles. Each row
+is one step in a process of its own. "In one piece" is attention over whole sequences, as short ones have it. It is
+measured where that is below a limit, else it is what the plan of --dry-run says.
 """
+
 import argparse
 from pathlib import Path
 
@@ -44,22 +45,47 @@ def main():
         backbone, scorer, sizes = work / f"backbone-{name}", work / f"scorer-{name}", work / f"{name}.yaml"
         if not backbone.exists():
             sizes.write_text(SIZES.format(size=size, grid=grid))
-            child(["bin/train", "init", "--out", backbone, "--sizes", sizes, "--text", "README.md", "--text", "docs/training.md", "--seed", "1", "--json"])
+            child(
+                [
+                    "bin/train",
+                    "init",
+                    "--out",
+                    backbone,
+                    "--sizes",
+                    sizes,
+                    "--text",
+                    "README.md",
+                    "--text",
+                    "docs/training.md",
+                    "--seed",
+                    "1",
+                    "--json",
+                ]
+            )
         if not scorer.exists():
             child(["build/bin/bench", "step", "--backbone", backbone, "--save", scorer])
-        ours = lambda *more: child(["build/bin/bench", "step", "--backbone", backbone, "--source", pictures[0], "--edit", pictures[1], *more])
+        ours = lambda *more: child(
+            ["build/bin/bench", "step", "--backbone", backbone, "--source", pictures[0], "--edit", pictures[1], *more]
+        )
         theirs = lambda *more: child([a.python, "tools/bench/torch_side.py", "step", scorer, *pictures, "1", *more])
         for what, go, py in (("", [], []), (", recomputed", ["--recompute"], ["recompute"])):
             x, _, peak = ours("--steps", "1", *go)
             y, _, torch_peak = theirs(*py)
-            assert abs(x["loss"] - y["loss"]) < 1e-3 and x["tokens"] == y["tokens"], (x, y, "the two sides compute different things")
+            assert abs(x["loss"] - y["loss"]) < 1e-3 and x["tokens"] == y["tokens"], (
+                x,
+                y,
+                "the two sides compute different things",
+            )
             z, _, _ = ours("--steps", "0", "--blocks", "1000000", *go)
             whole = f"{z['planned']:,} MB planned"
             if z["planned"] < LIMIT:
                 z, _, whole_peak = ours("--steps", "1", "--blocks", "1000000", *go)
                 assert abs(x["loss"] - z["loss"]) < 1e-5, (x, z)
                 whole = f"{whole_peak:,.0f} MB"
-            lines.append(f"| {x['tokens']:,}{what} | {peak:,.0f} MB | {x['planned']:,} MB | {whole} | {torch_peak:,.0f} MB | {peak / torch_peak:.2f}x |")
+            lines.append(
+                f"| {x['tokens']:,}{what} | {peak:,.0f} MB | {x['planned']:,} MB | {whole} | {torch_peak:,.0f} MB | "
+                f"{peak / torch_peak:.2f}x |"
+            )
             print(lines[-1], [x["processor_seconds"], z.get("processor_seconds"), y["seconds"]], flush=True)
     path = ROOT / a.out
     text, mark = path.read_text(), "|---|---|---|---|---|---|\n"

@@ -1,9 +1,10 @@
 """Packed weights beside float32: python tools/bench/packed.py FLOAT32 PACKED [--rounds N] [--steps N]
 
-Runs build/bin/bench on both checkpoints, turn by turn (the machine may do other things), each in a process of its own, and prints
-for scoring and for a step of (Q)LoRA: seconds of the processor and by the clock, of each process the least and of these the
-median, and the process's greatest memory.
+Runs build/bin/bench on both checkpoints in turns (the machine may do other things), each in a process of its own. It
+prints, for scoring and for a step of (Q)LoRA, seconds of the processor and by the clock, and the process's greatest
+memory. The seconds are the least of each process, and of these the median.
 """
+
 import argparse
 import json
 import os
@@ -19,12 +20,16 @@ IMAGES = Path(__file__).resolve().parents[2] / "testdata/oracle/images"
 
 def pictures(folder, size):
     for name in ("coffee", "coffee_blur"):
-        Image.open(IMAGES / f"{name}.png").convert("RGB").resize((size, size), Image.BICUBIC).save(f"{folder}/{name}.png")
+        Image.open(IMAGES / f"{name}.png").convert("RGB").resize((size, size), Image.BICUBIC).save(
+            f"{folder}/{name}.png"
+        )
     return ["--source", f"{folder}/coffee.png", "--edit", f"{folder}/coffee_blur.png"]
 
 
 def run(what, backbone, files, steps, extra=()):
-    p = subprocess.Popen(["build/bin/bench", what, "--backbone", backbone, *files, "--steps", str(steps), *extra], stdout=subprocess.PIPE)
+    p = subprocess.Popen(
+        ["build/bin/bench", what, "--backbone", backbone, *files, "--steps", str(steps), *extra], stdout=subprocess.PIPE
+    )
     out = p.stdout.read()
     _, status, used = os.wait4(p.pid, 0)
     assert status == 0, (what, backbone)
@@ -48,8 +53,13 @@ def main():
                     got[b].append(run(what, b, files, a.steps, extra))
                     print(json.dumps([what, *extra, b, *got[b][-1]]), flush=True)
             cpu, clock, peak = ([statistics.median(x[i] for x in got[b]) for b in a.backbones] for i in (1, 2, 3))
-            print(what, *extra, f"processor {cpu[1] / cpu[0]:.3f}, clock {clock[1] / clock[0]:.3f}, "
-                  f"memory {peak[1] / peak[0]:.3f} of float32", flush=True)
+            print(
+                what,
+                *extra,
+                f"processor {cpu[1] / cpu[0]:.3f}, clock {clock[1] / clock[0]:.3f}, "
+                f"memory {peak[1] / peak[0]:.3f} of float32",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

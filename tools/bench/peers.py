@@ -1,10 +1,12 @@
-"""Other engines on the eight sequences of `make bench`'s groups: PyTorch compiled, and what it exports to ONNX in ONNX Runtime and OpenVINO.
+"""Other engines on the eight sequences of `make bench`'s groups: PyTorch compiled, and its ONNX export in two engines.
 
     peers.py group-score|group-step ENGINE SCORER SOURCE EDIT STEPS EDITS
 
-ENGINE is eager, compiled, onnxruntime or openvino (a step: eager or compiled). Every engine runs what PyTorch does in torch_side.py, edit by edit.
-OpenVINO is not among what `make bench` installs: pip install openvino. Prints one JSON line.
+ENGINE is eager, compiled, onnxruntime or openvino (a step: eager or compiled). Every engine runs what PyTorch does in
+torch_side.py, edit by edit. OpenVINO is not among what `make bench` installs: pip install openvino. Prints one JSON
+line.
 """
+
 import json
 import sys
 import tempfile
@@ -54,7 +56,9 @@ def exported(engine, module, example, folder):
 
     core = openvino.Core()
     # As on the other sides: float32 throughout, where OpenVINO would take bfloat16 on some processors.
-    model = core.compile_model(core.read_model(path), "CPU", {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"})
+    model = core.compile_model(
+        core.read_model(path), "CPU", {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+    )
     return lambda x: torch.from_numpy(np.array(model([x.numpy()])[0]))
 
 

@@ -1,8 +1,11 @@
-"""The rate of plain float32 products on this machine, for the shares that docs/benchmarks.md names: rows x 1024 by 1024 x 2816
-and by 1024 x 1024, as the standing model has them, by PyTorch and by ONNX Runtime with weights that it packs and that it cannot.
+"""The rate of plain float32 products on this machine, for the shares that docs/benchmarks.md names.
+
+They are rows x 1024 by 1024 x 2816 and by 1024 x 1024, as the model of that page has them. PyTorch computes them, and
+ONNX Runtime with weights that it packs and with weights that it cannot pack.
 
     build/venv/bin/python tools/bench/products.py
 """
+
 import os
 import time
 
@@ -30,9 +33,12 @@ def session(weight, packed):
     if not packed:
         inputs.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, list(weight.shape)))
     graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"])], "product", inputs,
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "product",
+        inputs,
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [ROWS, weight.shape[1]])],
-        [numpy_helper.from_array(weight, "w")] if packed else [])
+        [numpy_helper.from_array(weight, "w")] if packed else [],
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = os.cpu_count()
@@ -48,10 +54,13 @@ def main():
         flop = 2 * ROWS * WIDTH * columns
         a, b = torch.from_numpy(x), torch.from_numpy(weight.T.copy())
         packed, plain = session(weight, True), session(weight, False)
-        print(f"{ROWS} x {WIDTH} x {columns}:"
-              f" PyTorch {rate(flop, lambda: torch.nn.functional.linear(a, b)):.0f} GFLOP/s,"
-              f" ONNX Runtime {rate(flop, lambda: packed.run(None, {'x': x})):.0f} packed,"
-              f" {rate(flop, lambda: plain.run(None, {'x': x, 'w': weight})):.0f} as they lie", flush=True)
+        print(
+            f"{ROWS} x {WIDTH} x {columns}:"
+            f" PyTorch {rate(flop, lambda: torch.nn.functional.linear(a, b)):.0f} GFLOP/s,"
+            f" ONNX Runtime {rate(flop, lambda: packed.run(None, {'x': x})):.0f} packed,"
+            f" {rate(flop, lambda: plain.run(None, {'x': x, 'w': weight})):.0f} as they lie",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

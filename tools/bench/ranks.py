@@ -32,20 +32,36 @@ def table(path):
     with open(path, "w") as f:
         for i, source in enumerate(pictures):
             edit = pictures[(i + 1) % len(pictures)]
-            row = {"id": str(i), "group": str(i), "source": str(source), "edit": str(edit), "instruction": f"edit {i}",
-                   "label": i % 2}
+            row = {
+                "id": str(i),
+                "group": str(i),
+                "source": str(source),
+                "edit": str(edit),
+                "instruction": f"edit {i}",
+                "label": i % 2,
+            }
             f.write(json.dumps(row) + "\n")
 
 
 def train(folder, name, mode, ranks, steps, *mca):
     """Trains once, into a folder of that name."""
     out, config = folder / name, folder / f"{name}.yaml"
-    config.write_text(f"backbone: {options.backbone}\nout: {out}\nmode: {mode}\nsteps: {steps}\nbatch_size: 8\n"
-                      "micro_batch: 2\nthreads: 1\nhead: {hidden: [8]}\ndata: {train: table.jsonl}\n")
+    config.write_text(
+        f"backbone: {options.backbone}\nout: {out}\nmode: {mode}\nsteps: {steps}\nbatch_size: 8\n"
+        "micro_batch: 2\nthreads: 1\nhead: {hidden: [8]}\ndata: {train: table.jsonl}\n"
+    )
     command = [str(options.train), "--config", str(config)]
     if ranks > 1:
-        command = ["mpirun", "--oversubscribe", "--allow-run-as-root", "--bind-to", "none", *mca, "-n",
-                   str(ranks)] + command
+        command = [
+            "mpirun",
+            "--oversubscribe",
+            "--allow-run-as-root",
+            "--bind-to",
+            "none",
+            *mca,
+            "-n",
+            str(ranks),
+        ] + command
     done = subprocess.run(command, capture_output=True, cwd=folder, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)}: {done.stderr}")
@@ -80,8 +96,22 @@ def times():
 def sent(folder, mode, ranks, steps):
     """Bytes that the ranks send in a run, as Open MPI's monitoring counts them."""
     name = f"count-{mode}-{ranks}-{steps}"
-    _, count = train(folder, name, mode, ranks, steps, "--mca", "pml_monitoring_enable", "1", "--mca",
-                     "pml_monitoring_enable_output", "3", "--mca", "pml_monitoring_filename", str(folder / name))
+    _, count = train(
+        folder,
+        name,
+        mode,
+        ranks,
+        steps,
+        "--mca",
+        "pml_monitoring_enable",
+        "1",
+        "--mca",
+        "pml_monitoring_enable_output",
+        "3",
+        "--mca",
+        "pml_monitoring_filename",
+        str(folder / name),
+    )
     total = 0
     for path in folder.glob(f"{name}.*.prof"):
         for line in open(path):  # I: messages of the library itself, E: the program's; from, to, bytes

@@ -7,6 +7,7 @@
 
 Prints one JSON line: seconds of each repetition, tokens, score, loss.
 """
+
 import json
 import sys
 import time
@@ -32,7 +33,9 @@ class Scorer:
         folder = Path(folder)
         self.meta = yaml.safe_load((folder / "scorer.yaml").read_text())
         backbone = (folder / self.meta["backbone"]).resolve()
-        base = LlavaNextForConditionalGeneration.from_pretrained(backbone, dtype=torch.float32, attn_implementation="sdpa")
+        base = LlavaNextForConditionalGeneration.from_pretrained(
+            backbone, dtype=torch.float32, attn_implementation="sdpa"
+        )
         self.peft = PeftModel.from_pretrained(base, folder, is_trainable=trainable)
         self.model = self.peft.base_model.model
         self.model.train(False)
@@ -48,10 +51,16 @@ class Scorer:
             layers[-1].weight.data, layers[-1].bias.data = t[f"layers.{n}.weight"], t[f"layers.{n}.bias"]
             n += 1
         self.head = nn.Sequential(*[m for l in layers for m in (l, nn.ReLU())][:-1])
-        self.params = [p for p in self.peft.parameters() if p.requires_grad] + [self.row, self.out_row, *self.head.parameters()]
+        self.params = [p for p in self.peft.parameters() if p.requires_grad] + [
+            self.row,
+            self.out_row,
+            *self.head.parameters(),
+        ]
 
     def prepared(self, *pictures):
-        return self.images([p if isinstance(p, Image.Image) else Image.open(p).convert("RGB") for p in pictures], return_tensors="pt")
+        return self.images(
+            [p if isinstance(p, Image.Image) else Image.open(p).convert("RGB") for p in pictures], return_tensors="pt"
+        )
 
     def features(self, *pictures):
         """pixels -> one tensor of image features; the vision tower is frozen."""
@@ -61,10 +70,17 @@ class Scorer:
         return [f for f in out]
 
     def embeds(self, features, instruction):
-        turn = [{"type": "image"}] * len(features) + [{"type": "text", "text": self.meta["question"].replace("[INSTRUCTION]", instruction)}]
+        turn = [{"type": "image"}] * len(features) + [
+            {"type": "text", "text": self.meta["question"].replace("[INSTRUCTION]", instruction)}
+        ]
         if self.meta.get("layout") == "instruction_first":
             turn.insert(1, turn.pop())
-        prompt = self.tokenizer.apply_chat_template([{"role": "user", "content": turn}], chat_template=self.meta.get("chat_template"), tokenize=False, add_generation_prompt=True)
+        prompt = self.tokenizer.apply_chat_template(
+            [{"role": "user", "content": turn}],
+            chat_template=self.meta.get("chat_template"),
+            tokenize=False,
+            add_generation_prompt=True,
+        )
         pieces = prompt.split("<image>")
         text = pieces[0] + "".join("<image>" * len(f) + p for f, p in zip(features, pieces[1:]))
         start = len(self.tokenizer(text)["input_ids"])
@@ -99,6 +115,7 @@ def others(edit, n):
 def group(s, what, source, edit, n, facts):
     """A function that takes a step over a group, or scores it, edit by edit. It writes what came out into facts."""
     if what == "group-score":
+
         def once():
             with torch.inference_mode():
                 first, scores = s.features(source), []
@@ -106,6 +123,7 @@ def group(s, what, source, edit, n, facts):
                     x, ids, _, at = s.embeds(first + s.features(one), INSTRUCTION)
                     scores.append(float(s.score(x, at)))
                 facts.update(scores=scores, tokens=len(ids))
+
         return once
     first, features = s.features(source), [s.features(e) for e in others(edit, n)]
 
@@ -121,6 +139,7 @@ def group(s, what, source, edit, n, facts):
             total = grads if total is None else [a + b for a, b in zip(total, grads)]
             facts["loss"] += float(loss.detach())
         facts.update(tokens=len(ids), grads=len(total))
+
     return once
 
 
@@ -139,7 +158,9 @@ def main():
         def once():
             batch = [s.embeds(first + one, INSTRUCTION) for one in features]  # all of one length: nothing is padded
             _, ids, start, at = batch[0]
-            h = s.model.model.language_model(inputs_embeds=torch.cat([b[0] for b in batch]), use_cache=False).last_hidden_state
+            h = s.model.model.language_model(
+                inputs_embeds=torch.cat([b[0] for b in batch]), use_cache=False
+            ).last_hidden_state
             before = h[:, start - 1 : -1]
             logits = torch.cat([s.model.lm_head(before), (before @ s.out_row)[..., None]], -1)
             text = nn.functional.cross_entropy(logits.flatten(0, 1), torch.cat([b[1][start:] for b in batch]))
@@ -149,11 +170,13 @@ def main():
     elif what in ("group-step", "group-score"):
         once = group(s, what, source, edit, int(more[0]), facts)
     else:
+
         def once():
             with torch.inference_mode():
                 for i in range(int(more[0])):
                     x, ids, _, at = s.embeds(s.features(source, edit), f"{INSTRUCTION} {i}")
                     facts.update(score=10 * float(s.score(x, at)), tokens=len(ids))
+
     if steps != 1:  # once to warm up, unless a run is long
         once()
     if steps == 0:

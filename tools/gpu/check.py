@@ -266,7 +266,7 @@ def serving():
         run(BIN / "score", "batch", "--scorer", FIXTURES / "qwen2_5_vl/scorer", "--in", groups(), "--out", table, "--device", "cpu")
         cpu = [json.loads(line)["score"] for line in table.read_text().splitlines()]
         say(f"{len(crowd)} requests of 32 callers: {len(crowd) / seconds:.0f} a second; from the CPU's scores {max(abs(a - b) for a, b in zip(alone, cpu)):.1e}; "
-            f"in company from alone {max(abs(a - b) for a, b in zip(alone * 40, crowd)):.1e}.")
+            f"in a batch from alone {max(abs(a - b) for a, b in zip(alone * 40, crowd)):.1e}.")
     finally:
         p.send_signal(signal.SIGTERM)
         out = p.communicate(timeout=60)[0]

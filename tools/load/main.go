@@ -1,7 +1,7 @@
-// Command load measures a running score serve: the time of a request alone, what the server can do, and what happens
-// at ten times that; with -terminate, whether servers that are ended under load lose an answer; with -rolling, what
-// callers of several servers behind one address notice when these are replaced; with -while, what they notice as a
-// command runs.
+// Command load measures a running score serve: the time of a request alone, what the server can do, and what happens at
+// ten times that. With -terminate it measures whether servers that are ended under load lose an answer. With -rolling
+// it measures what callers of several servers behind one address notice when these are replaced; with -while, what they
+// notice as a command runs.
 //
 //	go run ./tools/load -url http://127.0.0.1:8100 -source a.png -edit b.png
 //	go run ./tools/load -rolling 2 -source a.png -edit b.png bin/score serve --scorer DIR --json --reuse-port

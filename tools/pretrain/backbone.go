@@ -192,7 +192,7 @@ func (m *backboneModel) Score(ctx context.Context, batch []trainer.Example) ([]f
 
 // judge returns the probability of yes for samples of asked.
 func judge(ctx context.Context, t *model.LanguageTuner, samples []*model.DialogueSample) ([]float64, error) {
-	r, err := t.Judge(ctx, samples)
+	r, err := t.Measure(ctx, samples)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ func newCLIPCommand() *cobra.Command {
 		Use:   "clip",
 		Short: "Train a CLIP on pictures, edits of them, and captions",
 		Long: `clip trains a CLIP from nothing. A batch holds sources with several edits of each, so that pictures that
-differ by an edit alone are each other's negatives: then the direction from a source to an edit means
+differ by an edit alone are each other's negatives. Then the direction from a source to an edit means
 something. Validation compares CLIP-D of drawn pairs with their true degree of success; l1 of a training
 step is the share of pictures whose caption is not the nearest.`,
 		Example: "  pretrain clip --photos examples/photos --out build/pretrain/clip",

@@ -26,7 +26,7 @@ func newDINOCommand() *cobra.Command {
 		Long: `dino trains an image encoder from nothing to tell which of two views are of the same picture: crops of
 it, a little brighter or darker, with noise (SimCLR). A batch holds sources and edits of them as
 different pictures. Validation compares DINO-I, the cosine of an edit and its target, with the true
-degree of success; l1 of a training step is the share of views whose other view is not the nearest.`,
+degree of success. l1 of a training step is the share of views whose other view is not the nearest.`,
 		Example: "  pretrain dino --photos examples/photos --out build/pretrain/dino",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

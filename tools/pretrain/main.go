@@ -1,6 +1,6 @@
-// Command pretrain makes the small checkpoints in backbones/: a vision-language backbone that has learnt to describe
-// and to recognise edits of the miniature world, a CLIP, and an image encoder in DINOv2's architecture. It uses the
-// same trainer as the command train: Ctrl-C saves, and the same command goes on.
+// Command pretrain makes the small checkpoints in backbones/: a vision-language backbone, a CLIP, and an image encoder
+// in DINOv2's architecture. The backbone has learnt to describe and to recognise edits of the miniature world. It uses
+// the same trainer as the command train: Ctrl-C saves, and the same command goes on.
 package main
 
 import (

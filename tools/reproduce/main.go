@@ -1,5 +1,6 @@
-// Command reproduce does what only the reproduction book (reproduce/) needs: data of the miniature world in the layouts
-// that data sets are published in, the book's configurations in small, and the wording of a paper from the user's copy.
+// Command reproduce does what only the reproduction book (reproduce/) needs. It makes data of the miniature world in
+// the layouts that data sets are published in, and the book's configurations in small. It takes the wording of a paper
+// from the user's copy.
 //
 //	reproduce stand-ins --train build/a --edits build/b --exam build/c --out build/reproduce
 //	reproduce small --out build/reproduce

@@ -13,7 +13,7 @@ import (
 	"assay/internal/atomicfile"
 )
 
-// small writes the book's configurations as they run on the small backbone: each keeps what it is about (data, labels,
+// small writes the book's configurations as they run on the small backbone. Each keeps what it is about (data, labels,
 // head, loss, mode) and takes the rest (backbone, question, adapter, optimizer, steps) from the demonstration's.
 type small struct{ root, out string }
 
@@ -94,7 +94,7 @@ func put(m *yaml.MapSlice, key string, value any) {
 	*m = append(*m, yaml.MapItem{Key: key, Value: value})
 }
 
-// convert makes a configuration small; nil: it is none of a run of label or train.
+// convert makes a configuration small; nil: it is not one of a run of label or train.
 func (s *small) convert(file string) (yaml.MapSlice, error) {
 	book, err := readYAML(file)
 	if err != nil {

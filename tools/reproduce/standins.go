@@ -273,8 +273,8 @@ func writeLines[T any](path string, lines []T) error {
 // raters is the number of people who rate each output of ImagenHub.
 const raters = 3
 
-// rate is what a made-up person says of an output, in steps of a half: how well the instruction was followed (the true
-// degree, and a misjudgement of up to 0.2), and how natural the picture is.
+// rate is what a simulated rater says of an output, in steps of a half: how well the instruction was followed, and how
+// natural the picture is. The former is the true degree with an error of up to 0.2.
 func rate(rng *rand.Rand, t miniature.Truth) (sc, pq float64) {
 	followed := t.Degree + 0.4*rng.Float64() - 0.2
 	switch {

@@ -1,4 +1,4 @@
-// Command scale measures what score batch costs beside the model, by the number of rows: tables over 20,000 small
+// Command scale measures what score batch costs beside the model, by the number of rows. Tables over 20,000 small
 // pictures are scored by a scorer that computes nothing, each in a process of its own. Reading, decoding, digests, the
 // journal and the table that is written are those of score batch. With --scorer the model is part of it. docs/scale.md
 // has what it found.

@@ -15,7 +15,7 @@ import (
 	"assay/internal/long"
 )
 
-// patience is how long a test may take, in seconds, before it is named: internal/long is for more than one second of a
+// patience is how long a test may take, in seconds, before it is named. internal/long is for more than one second of a
 // quiet processor, and here tests of other packages run beside it.
 const patience = 3
 

@@ -15,7 +15,7 @@ import (
 	"assay/internal/atomicfile"
 )
 
-// askArg makes this program start a server, ask it some questions, and keep the answers: so a server is a command that
+// askArg makes this program start a server, ask it some questions, and keep the answers. So a server is a command that
 // comes to an end, and can be killed, hindered and paired like the others.
 const askArg = "-ask"
 

@@ -99,8 +99,8 @@ func (c *campaign) run(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// plan lists what is to be tried of the commands, in pieces, and the tables that it goes into: those that were asked
-// for, and those that the ledger has lines of.
+// plan lists what is to be tried of the commands, in pieces, and the tables that it goes into. These are those that
+// were asked for, and those that the ledger has lines of.
 func (c *campaign) plan(list []command) (tables []*table, pieces []piece) {
 	begin := func(t *table, more []piece) {
 		tables, pieces = append(tables, t), append(pieces, more...)

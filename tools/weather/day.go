@@ -290,8 +290,8 @@ func (d *day) tell(samples []sample, asked int) {
 	fmt.Print("\n\n")
 }
 
-// flat says what of a gauge grows: its mean in the last third of a load must be that of the third before, within a
-// tenth and what one request more at a time may hold.
+// flat says which gauges grow. The mean in the last third of a load must be that of the third before, within a tenth
+// and what one request more at a time may hold.
 func flat(samples []sample, name string) error {
 	const warm = 6 // minutes: a server that was just started takes what it needs
 	if len(samples) < 2+warm {

@@ -1,6 +1,6 @@
-// Command weather kills Assay's commands at random instants, again and again, makes their calls on files fail, one at a
-// time, lets the clock jump, starts several at a time on one folder or store, and compares what they have made in the
-// end with what an uninterrupted run makes, byte for byte. Then it overloads a server (make weather;
+// Command weather kills Assay's commands at random instants, again and again. It makes their calls on files fail, one
+// at a time, lets the clock jump, and starts several at a time on one folder or store. It compares what they have made
+// in the end with what an uninterrupted run makes, byte for byte. Then it overloads a server (make weather;
 // docs/reliability.md has its figures).
 package main
 

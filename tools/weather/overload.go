@@ -41,7 +41,7 @@ func overload(ctx context.Context, score, scorer string, s *storm, length time.D
 	q := calm.questions[0]
 	code, answer, err := post(server.url, q.body)
 	fmt.Printf("photos of 512 pixels: %.1f requests/s are answered; of ten times as many for %v: %v, "+
-		"answers after %.1f s (median), %.1f s (slowest); resident memory %.0f MB before, %.0f MB after\n",
+		"answers after %.1f s (median), %.1f s (slowest). Resident memory %.0f MB before, %.0f MB after\n",
 		rate, length/2, rough.counts,
 		quantile(took, 0.5), quantile(took, 1), before, after)
 	if err != nil || code != 200 || !bytes.Equal(answer, q.answer) {

@@ -225,7 +225,7 @@ func (s *storm) vanish(body []byte, rng *rand.Rand) {
 }
 
 // serverWeather overloads a server of two copies with mixed requests for some time, then with ten times as many as it
-// can answer, and then one that may open few files.
+// can answer. Then it overloads one that may open few files.
 func serverWeather(ctx context.Context, score string, length time.Duration, rng *rand.Rand) error {
 	folder, err := os.Getwd()
 	if err != nil {

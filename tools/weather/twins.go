@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// twins starts a command twice at a time in one folder, with its store, journal or run directory: both must end with
+// twins starts a command twice at a time in one folder, with its store, journal or run directory. Both must end with
 // what one alone makes, or one of them with an error that names the folder. It counts how many ended with one.
 func (c *command) twins(ctx context.Context, rounds int) (*tally, error) {
 	out, want, closing, err := c.alone(ctx)

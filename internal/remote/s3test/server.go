@@ -45,7 +45,8 @@ func Launch(t *testing.T, variable string) (port string, log *bytes.Buffer) {
 }
 
 // Start starts the server that ASSAY_TEST_S3 names (a command line with {port} and {folder}; tools/cloud.sh chooses
-// one), makes a bucket there, and points AWS's variables at it for the test, which is skipped where none is named.
+// one). It makes a bucket there, and points AWS's variables at it for the test. The test is skipped if no server is
+// named.
 func Start(t *testing.T, bucket string) (client *s3.Client, endpoint string) {
 	t.Helper()
 	port, log := Launch(t, "ASSAY_TEST_S3")

@@ -1,6 +1,6 @@
-// Command pictures is our side of the part "Pictures" of `make bench`: for each file it times decoding, decoding by
-// Go's own packages without a conversion, and preparing (bicubic to 336 x 336 pixels, normalised), in seconds of
-// processor time, and prints one JSON line.
+// Command pictures is our side of the part "Pictures" of `make bench`. For each file it times decoding, decoding by
+// Go's own packages without a conversion, and preparing (bicubic to 336 x 336 pixels, normalised). It prints one JSON
+// line, in seconds of processor time.
 package main
 
 import (

@@ -37,9 +37,9 @@ func questions(t *testing.T, r *reference) (messages [][]chat.Message, options [
 	return messages, options
 }
 
-// TestCompany: an answer is the same to the last bit alone, with the beginning of its prompt in the cache, and among
+// TestTogether: an answer is the same to the last bit alone, with the beginning of its prompt in the cache, and among
 // others that come and go.
-func TestCompany(t *testing.T) {
+func TestTogether(t *testing.T) {
 	long.Test(t)
 	eachFamily(t, func(t *testing.T, r *reference) {
 		messages, options := questions(t, r)
