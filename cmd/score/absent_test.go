@@ -40,7 +40,7 @@ func TestAbsent(t *testing.T) {
 		{"batch --scorer SCORER --in GONE --out OUT", "gone: no such file"},
 		{"batch --scorer SCORER --in GONE --out OUT --shard 1/2", "gone: no such file"},
 		{"batch --scorer SCORER --in NOTE --out OUT", "not a table"},
-		{"batch --scorer SCORER --in TABLE --out GONE/out.jsonl", "no such file"},
+		{"batch --scorer SCORER --in TABLE --out GONE/out.jsonl", "there is no folder"},
 		{"pair --scorer GONE --source PICTURE --edit PICTURE --instruction x", "gone/scorer.yaml: no such file"},
 		{"pair --scorer SCORER --source GONE --edit PICTURE --instruction x", "gone: no such file"},
 		{"pair --scorer SCORER --source PICTURE --edit GONE --instruction x", "gone: no such file"},
