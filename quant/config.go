@@ -275,7 +275,8 @@ func (c *Config) readScheme(o *strictjson.Object, format string) {
 		format == "pack-quantized":
 	default:
 		w.Failf("", "%d bits of type %s, strategy %s, format %q are not read. What is read: pack-quantized integers of 4 or "+
-			"8 bits by group or channel, and float-quantized floats of 8 bits by channel or tensor", c.Bits, kind, strategy, format)
+			"8 bits by group or channel, and float-quantized floats of 8 bits by channel or tensor",
+			c.Bits, kind, strategy, format)
 	}
 	w.Close(strictjson.Harmless{
 		"dynamic":         {false},
