@@ -1,5 +1,5 @@
-// Package house holds tests of habits: the length of lines, doc comments, and that links and commands of the
-// documentation work.
+// Package house holds tests of habits: the length of lines and of sentences, doc comments, and that links and commands
+// of the documentation work.
 package house
 
 import (

@@ -101,7 +101,7 @@ def size(label, folder, dtype, **more):
 
 
 def sizes():
-    say("\n## Larger\n\n| model | type | micro-batch | tokens a second | seconds a step | memory on the GPU, MB | promised, MB | waited |\n|---|---|---|---|---|---|---|---|")
+    say("\n## Larger\n\n| model | type | micro-batch | tokens a second | seconds a step | memory on the GPU, MB | planned, MB | waited |\n|---|---|---|---|---|---|---|---|")
     one = backbone("one", hidden=2048, intermediate=5632, layers=24, heads=16, kv_heads=8)
     for dtype in "float32", "bfloat16":
         for micro in 1, "auto":
@@ -117,7 +117,7 @@ def sizes():
 
 
 def seven():
-    say("\n## 6.5 B\n\n| model | type | micro-batch | tokens a second | seconds a step | memory on the GPU, MB | promised, MB | waited |\n|---|---|---|---|---|---|---|---|")
+    say("\n## 6.5 B\n\n| model | type | micro-batch | tokens a second | seconds a step | memory on the GPU, MB | planned, MB | waited |\n|---|---|---|---|---|---|---|---|")
     begin = time.time()
     big = backbone("seven", hidden=3584, intermediate=18944, layers=28, heads=28, kv_heads=4)
     print(f"(made in {time.time() - begin:.0f} s)", flush=True)
