@@ -37,7 +37,13 @@ await() {
 	local end=$((SECONDS + $1))
 	shift
 	until "$@" >/dev/null 2>&1; do
-		[ $SECONDS -lt $end ] || { echo "this did not come: $*"; kubectl get jobs,pods -o wide; return 1; }
+		[ $SECONDS -lt $end ] || {
+			echo "this did not come: $*"
+			kubectl get jobs,pods -o wide
+			kubectl get events --field-selector=type=Warning --sort-by=.lastTimestamp | tail -n 8
+			kubectl get nodes -o 'custom-columns=NODE:.metadata.name,TAINTS:.spec.taints[*].key' # a full disk, for one
+			return 1
+		}
 		sleep 0.3
 	done
 }
