@@ -1,15 +1,13 @@
 package trainer
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
-	"assay/internal/atomicfile"
+	"assay/internal/jsonfile"
 )
 
 // RowsFile is a run's list of its rows, in the order that its order of samples counts them in. Each is a line, the JSON
@@ -32,6 +30,23 @@ type ledgerRow struct {
 // fields are the elements of the array.
 func (l *ledgerRow) fields() []any {
 	return []any{&l.For, &l.Digest, &l.Group, &l.Table, &l.Row, &l.Twin, &l.Gone, &l.ID}
+}
+
+// MarshalJSON writes the array.
+func (l *ledgerRow) MarshalJSON() ([]byte, error) { return json.Marshal(l.fields()) }
+
+// UnmarshalJSON reads the array.
+func (l *ledgerRow) UnmarshalJSON(raw []byte) error {
+	var values []json.RawMessage
+	fields := l.fields()
+	err := json.Unmarshal(raw, &values)
+	if err == nil && len(values) != len(fields) {
+		err = fmt.Errorf("it has %d values, want %d", len(values), len(fields))
+	}
+	for i := 0; i < len(fields) && err == nil; i++ {
+		err = json.Unmarshal(values[i], fields[i])
+	}
+	return err
 }
 
 const (
@@ -103,47 +118,21 @@ func (r *run) writeLedger() error {
 }
 
 func writeRows(out string, rows []ledgerRow) error {
-	return atomicfile.Write(filepath.Join(out, RowsFile), func(w io.Writer) error {
-		e := json.NewEncoder(w)
-		for i := range rows {
-			if err := e.Encode(rows[i].fields()); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return jsonfile.WriteLines(filepath.Join(out, RowsFile), rows)
 }
 
 // readLedger reads RowsFile; nil if there is none.
-func readLedger(out string) ([]ledgerRow, error) {
-	f, err := os.Open(filepath.Join(out, RowsFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var rows []ledgerRow
-	d := json.NewDecoder(bufio.NewReaderSize(f, 1<<20))
-	for {
-		var r ledgerRow
-		var values []json.RawMessage
-		err := d.Decode(&values)
-		if err == io.EOF {
-			return rows, nil
-		}
-		fields := r.fields()
-		if err == nil && len(values) != len(fields) {
-			err = fmt.Errorf("line %d has %d values, want %d", len(rows)+1, len(values), len(fields))
-		}
-		for i := 0; i < len(fields) && err == nil; i++ {
-			err = json.Unmarshal(values[i], fields[i])
+func readLedger(out string) (rows []ledgerRow, err error) {
+	for r, err := range jsonfile.Lines[ledgerRow](filepath.Join(out, RowsFile)) {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w (begin anew with --fresh)", f.Name(), err)
+			return nil, fmt.Errorf("%w (begin anew with --fresh)", err)
 		}
 		rows = append(rows, r)
 	}
+	return rows, nil
 }
 
 // badBefore are the rows that a run has met as bad.
@@ -155,25 +144,19 @@ type badBefore struct {
 // wasBad reads them.
 func wasBad(out string) (badBefore, error) {
 	known := badBefore{ids: map[string]bool{}, places: map[rowPlace]bool{}}
-	f, err := os.Open(filepath.Join(out, BadRowsFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return known, nil
-	} else if err != nil {
-		return known, err
-	}
-	defer f.Close()
-	for d := json.NewDecoder(f); ; {
-		var b BadRow
-		if err := d.Decode(&b); err == io.EOF {
-			return known, nil
-		} else if err != nil {
-			return known, fmt.Errorf("%s: %w", f.Name(), err)
+	for b, err := range jsonfile.Lines[BadRow](filepath.Join(out, BadRowsFile)) {
+		if errors.Is(err, os.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return known, err
 		}
 		if b.ID != "" {
 			known.ids[b.ID] = true
 		}
 		known.places[rowPlace{filepath.Base(b.Table), b.Row - 1}] = true
 	}
+	return known, nil
 }
 
 // rowPlace is where a row stands.

@@ -18,6 +18,7 @@ import (
 	"assay/internal/atomicfile"
 	"assay/internal/exit"
 	"assay/internal/filelock"
+	"assay/internal/jsonfile"
 	"assay/model"
 	"assay/onnx"
 	"assay/quant"
@@ -219,13 +220,9 @@ func (r *run) shards(dir string) error {
 	if r.w.Shards()[0].Name == checkpoints.SingleFile {
 		return nil
 	}
-	return atomicfile.Write(filepath.Join(dir, checkpoints.IndexFile), func(w io.Writer) error {
-		j := json.NewEncoder(w)
-		j.SetIndent("", "  ")
-		return j.Encode(map[string]any{
-			"metadata":   map[string]any{"total_size": r.result.Bytes},
-			"weight_map": index,
-		})
+	return jsonfile.Write(filepath.Join(dir, checkpoints.IndexFile), map[string]any{
+		"metadata":   map[string]any{"total_size": r.result.Bytes},
+		"weight_map": index,
 	})
 }
 

@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"assay/benchmarks"
-	"assay/model"
 	"assay/store"
 	"assay/trainer"
 )
@@ -150,7 +149,7 @@ func (b *benchmark) Measure(ctx context.Context, s trainer.Candidate) (_ float64
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	r := benchmarks.Run{Benchmark: b.Name, Items: b.items, Dir: dir}
-	path, err := r.Score(ctx, benchmarks.NewScorer(candidate{s}, nil))
+	path, err := r.Score(ctx, benchmarks.ScorerOf(s, nil))
 	if err != nil {
 		return 0, err
 	}
@@ -164,29 +163,4 @@ func (b *benchmark) Measure(ctx context.Context, s trainer.Candidate) (_ float64
 		}
 	}
 	return math.NaN(), nil
-}
-
-// candidate gives scores on the range of a scorer.
-type candidate struct{ trainer.Candidate }
-
-// Prepare implements scoring.Scorer.
-func (c candidate) Prepare(e benchmarks.Edit) (*model.Sample, error) {
-	sample, err := c.Candidate.Prepare(model.Pair{Source: e.Source, Edit: e.Edit, Instruction: e.Item.Instruction})
-	if err != nil {
-		return nil, fmt.Errorf("%v: %w", e.Item.Key, err)
-	}
-	return sample, nil
-}
-
-// Score implements scoring.Scorer.
-func (c candidate) Score(ctx context.Context, samples []*model.Sample) ([]float64, error) {
-	scores, err := c.Candidate.Score(ctx, samples)
-	if err != nil {
-		return nil, err
-	}
-	cfg := c.Config()
-	for i, v := range scores {
-		scores[i] = cfg.Range(v)
-	}
-	return scores, nil
 }
