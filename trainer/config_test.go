@@ -155,6 +155,27 @@ device: gpu
 	}
 }
 
+// TestNamesElsewhere: a key by the name that other programs have for it is told by ours, which exists.
+func TestNamesElsewhere(t *testing.T) {
+	const run = "backbone: b\nout: o\ndata: {train: t.jsonl}\n"
+	for name, key := range elsewhere {
+		_, err := loadText(t, run+name+": 1\n")
+		if want := "run.yaml:4:1: " + name + ": unknown key (here it is " + key + ")"; err == nil ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		path, _, _ := strings.Cut(strings.NewReplacer(",", " ", ":", " ").Replace(key), " ")
+		head, rest, nested := strings.Cut(path, ".")
+		text := head + ": [[]]\n"
+		if nested {
+			text = head + ": {" + rest + ": [[]]}\n"
+		}
+		if _, err := loadText(t, text); err == nil || strings.Contains(err.Error(), "unknown key") {
+			t.Errorf("%s is %s here: %v", name, key, err)
+		}
+	}
+}
+
 // TestARunDoesNotReplaceItsBeginning: --fresh would remove the weights that training begins with.
 func TestARunDoesNotReplaceItsBeginning(t *testing.T) {
 	for text, bad := range map[string]bool{

@@ -61,6 +61,7 @@ asked the same.`,
 	c.Flags().StringVar(&config, "config", "", "YAML file of the run")
 	c.Flags().StringVar(&examples, "examples", "",
 		"write the table's captions as conversations to learn from (.jsonl), ask nothing")
+	cli.Writes(c, nil, "examples")
 	return c
 }
 

@@ -38,6 +38,8 @@ func init() {
 		root.Flags().StringVar(&shard, "shard", "", "i/n, or auto: measure this machine's share only, to be merged later")
 		root.Flags().BoolVar(&check, "check", false, "look at columns, samples and profiles, and write nothing")
 		root.Flags().IntVar(&rows, "check-rows", 100, "samples of each data set that --check reads")
+		cli.Needs(root, "check", "check-rows")
+		root.MarkFlagsMutuallyExclusive("check", "shard")
 	})
 	app.Register(newMerge)
 }

@@ -42,6 +42,7 @@ set, whatever the number of processors.`,
 	flags := c.Flags()
 	flags.StringVar(&f.photos, "photos", "", "folder of photographs; cat.txt beside cat.png says what it shows")
 	flags.StringVar(&f.out, "out", "", "folder to write, new or empty")
+	cli.Makes(c, "out")
 	flags.Uint64Var(&f.set.Seed, "seed", 1, "seed of all that is drawn")
 	flags.IntVar(&f.set.Instructions, "instructions", 1400, "instructions, each for a source of its own")
 	flags.IntVar(&f.set.Chains, "chains", -1, "chains of edits (default: a fifth of the instructions, none for an exam)")

@@ -63,7 +63,8 @@ runs: after Ctrl-C (exit code 3) or a crash the same command goes on where it wa
 	f.StringVar(&r.clip, "clip", "", "CLIP checkpoint directory, or .onnx file")
 	f.StringVar(&r.dino, "dino", "", "DINOv2 checkpoint directory, or .onnx file")
 	f.StringVar(&r.table.In, "in", "", "table to read")
-	f.StringVar(&r.table.Out, "out", "", "table to write")
+	f.StringVar(&r.table.Out, "out", "", "table to write (.jsonl or .parquet); replaced if it exists")
+	cli.Writes(c, nil, "out")
 	cli.TakesStorage(c, "in", "out")
 	f.StringVar(&r.cache, "cache", "", "folder of the store of embeddings that are known (default: assay/store in the "+
 		"user's cache folder)")

@@ -331,3 +331,61 @@ func TestPair(t *testing.T) {
 		}
 	}
 }
+
+// TestFlagsThatMeanNothing: flags that would be passed over are exit code 2, as are names that cannot be written.
+func TestFlagsThatMeanNothing(t *testing.T) {
+	t.Chdir(t.TempDir())
+	table := []byte(`{"source": "a.png", "edit": "b.png", "instruction": "x", "score01": 0.5}` + "\n")
+	if err := os.WriteFile("in.jsonl", table, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][2]string{
+		{"batch --scorer s --in in.jsonl --out o.jsonl --passes 4", "--passes goes with --judge"},
+		{"batch --scorer s --in in.jsonl --out o.jsonl --url http://a", "--url goes with --judge"},
+		{"batch --scorer s --in in.jsonl --out o.jsonl --margin 3", "--margin goes with --pairs"},
+		{"batch --scorer s --in in.jsonl --out o.jsonl --margin inf --pairs p", "finite number"},
+		{"batch --scorer s --in in.jsonl --out no/o.jsonl", "there is no folder no"},
+		{"batch --judge viescore --in in.jsonl --out o.jsonl --url http://a --model m --concurrency -1", "concurrency: want"},
+		{"best --in in.jsonl --model m", "--model goes with --url or --server"},
+		{"best --in in.jsonl --out o.parquet", "ends in .jsonl"},
+		{"bench imagenhub --clip c", "--clip goes with --baseline"},
+		{"bench magicbrush --boxes b", "--boxes goes with --component"},
+		{"serve --scorer s --chat-adapter a", "--chat-adapter goes with --chat-backbone"},
+		{"serve --scorer s --url http://a", "--url goes with --judge"},
+		{"judge --config c --backbone b --model m", "--model goes with --url or --server"},
+		{"gradient --scorer s --source a --edit b --heatmap x.jpg", "ends in .png"},
+		{"gradient --scorer s --source a --edit b --out g.npy", "--instruction is needed"},
+		{"gradient --scorer s --source a --edit b --instruction x", "--out or --heatmap is needed"},
+		{"condition --in in.jsonl --out labels --preset hive --template t", "[preset template]"},
+		{"condition --in in.jsonl --out labels --range 0,1,2", "want two finite numbers"},
+		{"condition --in in.jsonl --out labels --range 0,inf", "want two finite numbers"},
+		{"condition --in in.jsonl --out in.jsonl", "a file has that name"},
+	} {
+		code, _, stderr := run(t, strings.Fields(c[0])...)
+		if code != 2 || !strings.Contains(stderr, c[1]) {
+			t.Errorf("%s: exit code %d: %s", c[0], code, stderr)
+		}
+	}
+}
+
+// TestBestOfTable: the best edits of a table are told by group, with what was asked for.
+func TestBestOfTable(t *testing.T) {
+	t.Chdir(t.TempDir())
+	row := `{"id": %q, "source": "a.png", "edit": %q, "instruction": %q, "score01": %g, "score": %g}` + "\n"
+	table := fmt.Sprintf(row, "1", "b.png", "make it red", 0.5, 5.) +
+		fmt.Sprintf(row, "2", "c.png", "make it red", 0.75, 7.5) +
+		fmt.Sprintf(row, "3", "d.png", "make it blue", 0.25, 2.5)
+	if err := os.WriteFile("in.jsonl", []byte(table), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := run(t, "best", "--in", "in.jsonl", "--keep", "2")
+	want := `a.png "make it red"
+1 of 2  7.5000  +2.5000  c.png
+2 of 2  5.0000  last  b.png
+a.png "make it blue"
+1 of 1  2.5000  alone  d.png
+`
+	if code != 0 || stdout != want {
+		t.Errorf("exit code %d: %q, want %q; %s", code, stdout, want, stderr)
+	}
+}

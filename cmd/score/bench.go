@@ -52,8 +52,6 @@ they meet in the folder --out. When all parts are done, the same command with --
   score bench genaibench --ratings GenAI-Bench --scorer backbones/tiny-scorer --report report
   score bench genaibench --ratings GenAI-Bench --judge unifiedreward-edit/pair \
       --url http://localhost:8000/v1 --model NAME`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(newBenchListCommand(), newBenchRankCommand(), newBenchEnsemblesCommand())
 	for _, b := range benchmarks.All() {
@@ -137,6 +135,10 @@ func (f *benchFlags) add(c *cobra.Command, b *benchmarks.Benchmark) {
 	f.runtime.add(c)
 	f.shard.Add(c)
 	f.addOwn(flags, b.Flags)
+	cli.Needs(c, "baseline", "clip", "dino", "captions")
+	if flags.Lookup("boxes") != nil {
+		cli.Needs(c, "component", "boxes")
+	}
 }
 
 // addOwn adds the flags that the benchmark lists.

@@ -27,8 +27,11 @@ func newBestCommand() *cobra.Command {
 		Use:   "best (--scorer DIR | --judge NAME) (--source FILE --instruction TEXT --candidates DIR | --in TABLE)",
 		Short: "Choose the best of several edits",
 		Long: `best ranks the edits of a source by their scores (on the scorer's range) and keeps the best. The margin is the
-lead over the next one: a small one says that the scorer has no clear favourite. With --in every group of rows of the
-same source and instruction is ranked by itself. Scores of a table must be on one range.`,
+lead over the next one: a small one says that the scorer has no clear favourite.
+
+With --in every group of rows of the same source and instruction is ranked by itself. Without --scorer and --judge the
+column score01 of the table is used, as score batch writes it; all must be on one range. With --json and in --out rows
+are counted from 0.`,
 		Example: `  score best --scorer DIR --source a.png --instruction "make it brighter" --candidates outputs --keep 3
   score best --scorer DIR --in candidates.jsonl --out best.jsonl`,
 		RunE: func(c *cobra.Command, _ []string) error { return best(c, &f) },
@@ -40,7 +43,8 @@ same source and instruction is ranked by itself. Scores of a table must be on on
 	cli.TakesText(c, "instruction")
 	flags.StringVar(&f.folder, "candidates", "", "folder of edited pictures")
 	flags.StringVar(&f.in, "in", "", "table with source, edit, instruction")
-	flags.StringVar(&f.out, "out", "", "JSON lines to write; without it they are printed")
+	flags.StringVar(&f.out, "out", "", "file to write (.jsonl); replaced if it exists")
+	cli.Writes(c, []string{".jsonl", ".json", ".ndjson"}, "out")
 	flags.IntVar(&f.keep, "keep", 1, "how many of each group")
 	return c
 }
@@ -91,7 +95,7 @@ func best(c *cobra.Command, f *bestFlags) error {
 	}
 	v := f.runtime.result(map[string]any{"best": list, "failed": failed})
 	err = cli.Print(c, v, func(w io.Writer) {
-		printBest(w, list, failed)
+		printBest(w, list, failed, !f.single())
 		f.runtime.printUnread(w)
 	})
 	if err == nil && len(failed) > 0 {
@@ -100,15 +104,30 @@ func best(c *cobra.Command, f *bestFlags) error {
 	return err
 }
 
-func printBest(w io.Writer, list []reward.BestEdit, failed []scoring.FailedRow) {
-	for _, b := range list {
+// printBest lists the best edits. Those of a table have rows, and stand below the source and the instruction of their
+// group.
+func printBest(w io.Writer, list []reward.BestEdit, failed []scoring.FailedRow, table bool) {
+	for i, b := range list {
+		if table && (i == 0 || b.Rank == 1) {
+			fmt.Fprintf(w, "%s\n", strings.TrimSpace(fmt.Sprintf("%s %q", b.Source, b.Instruction)))
+		}
 		margin := "alone"
-		if b.Margin != nil {
+		switch {
+		case b.Of > 1 && b.Margin == nil:
+			margin = "last"
+		case b.Margin != nil:
 			margin = fmt.Sprintf("%+.4f", *b.Margin)
 		}
 		fmt.Fprintf(w, "%d of %d  %.4f  %s  %s\n", b.Rank, b.Of, b.Score, margin, b.Edit)
 	}
 	for _, u := range failed {
-		fmt.Fprintf(w, "not scored: row %d: %s\n", u.Row, u.Error)
+		switch {
+		case !table:
+			fmt.Fprintf(w, "not scored: %s\n", u.Error)
+		case u.ID != "":
+			fmt.Fprintf(w, "not scored: id %s: %s\n", u.ID, u.Error)
+		default:
+			fmt.Fprintf(w, "not scored: row %d (from 0): %s\n", u.Row, u.Error)
+		}
 	}
 }

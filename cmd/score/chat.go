@@ -21,6 +21,11 @@ import (
 
 func init() { register(newChatCommand) }
 
+// modelOptions are the flags of a checkpoint that is called by that name.
+func modelOptions(name string) []string {
+	return []string{strings.Replace(name, "backbone", "adapter", 1), "cache", "dtype", "answers"}
+}
+
 // modelFlags are where a checkpoint answers.
 type modelFlags struct {
 	backbone string
@@ -31,12 +36,13 @@ func (f *modelFlags) add(c *cobra.Command, name string) {
 	flags := c.Flags()
 	flags.StringVar(&f.backbone, name, "", "Hugging Face checkpoint directory that answers")
 	flags.StringVar(&f.o.Adapter, strings.Replace(name, "backbone", "adapter", 1), "",
-		"adapter over it (PEFT's files, as train makes with mode: text)")
-	flags.Var((*strictyaml.Bytes)(&f.o.Cache), "cache", "bytes of keys and values, as 4GiB or 500MB (0: 2GiB, on CUDA "+
-		"what the device has room for); a request that takes more is refused")
-	flags.StringVar(&f.o.DType, "dtype", "auto", "type in which the checkpoint answers on CUDA: float32, bfloat16, or "+
-		"auto: bfloat16 if its weights are half precision; the CPU computes in float32")
-	flags.IntVar(&f.o.Batch, "answers", 8, "answers that are made at a time")
+		"LoRA adapter of --"+name+" (PEFT's files, as train makes with mode: text)")
+	flags.Var((*strictyaml.Bytes)(&f.o.Cache), "cache", "`bytes` for the keys and values of answers that are made, as "+
+		"4GiB or 500MB (0: 2GiB; on CUDA what the device has room for). A request that takes more is refused")
+	flags.StringVar(&f.o.DType, "dtype", "auto", "type in which --"+name+" computes on CUDA: float32, bfloat16, or "+
+		"auto (bfloat16 if its weights are half precision); the CPU computes in float32")
+	flags.IntVar(&f.o.Batch, "answers", 8, "answers made at a time on --"+name)
+	cli.Needs(c, name, modelOptions(name)...)
 }
 
 // addPlace adds the flags of where it runs, for commands that have no such flags of their own.
@@ -111,7 +117,8 @@ company may differ in the last bits, and with it what follows.`,
 	f.addPlace(c, "")
 	flags := c.Flags()
 	flags.StringVar(&f.table.In, "in", "", "table of questions (.jsonl)")
-	flags.StringVar(&f.table.Out, "out", "", "table of answers to write (.jsonl)")
+	flags.StringVar(&f.table.Out, "out", "", "table of answers to write (.jsonl); replaced if it exists")
+	cli.Writes(c, nil, "out")
 	flags.StringVar(&f.text, "text", "", "question")
 	flags.StringArrayVar(&f.images, "image", nil, "picture that the question is about; may be given several times")
 	flags.StringVar(&f.system, "system", "", "what the model is told before")

@@ -26,17 +26,22 @@ func (f *answerFlags) add(c *cobra.Command) {
 	f.addServer(c)
 }
 
+// serverOptions are the flags that say more of a model on a server.
+var serverOptions = []string{"model", "key-variable", "concurrency", "token-cap", "cost-cap"}
+
 // addServer adds the flags of a model on a server, and of where answers are kept.
 func (f *answerFlags) addServer(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.server, "server", "", "YAML file of a server's settings; the flags below stand above it")
-	flags.StringVar(&f.url, "url", "", "server that speaks OpenAI's chat protocol, as http://localhost:8000/v1")
+	flags.StringVar(&f.server, "server", "", "YAML file of a server's settings (docs/text-judges.md); "+
+		"flags stand above it")
+	flags.StringVar(&f.url, "url", "", "server that speaks OpenAI's chat protocol, such as http://localhost:8000/v1")
 	flags.StringVar(&f.model, "model", "", "name by which the server knows the model")
 	flags.StringVar(&f.keyVariable, "key-variable", "", "environment variable that holds the API key")
 	flags.IntVar(&f.concurrency, "concurrency", 0, "requests at a time (default 8)")
-	flags.Int64Var(&f.tokenCap, "token-cap", 0, "cap on all tokens of this run, prompts included (0: none)")
-	flags.Float64Var(&f.costCap, "cost-cap", 0, "cap on the costs of this run, by the prices of --server (0: none)")
+	flags.Int64Var(&f.tokenCap, "token-cap", 0, "most tokens of this run, prompts included (0: no bound)")
+	flags.Float64Var(&f.costCap, "cost-cap", 0, "most that this run may cost, by the prices in --server (0: no bound)")
 	flags.StringVar(&f.store, "store", "", "folder in which answers are kept (default: beside the user's own store)")
+	cli.Needs(c, "url|server", serverOptions...)
 }
 
 // chatModel is a model whose answers are kept.

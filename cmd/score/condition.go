@@ -1,11 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -31,15 +34,15 @@ func newConditionCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "condition --in TABLE (--scorer DIR | --judge NAME) --out DIR",
 		Short: "Make reward-conditioned labels for the training of an editor",
-		Long: `condition scores the edits of a table and says each score in words behind the instruction, so that an
-editor trained on all of them, good and bad, learns what the words mean and can be asked for the best (HIVE; ADIEE,
+		Long: `condition scores the edits of a table and says each score in words behind the instruction. An editor
+trained on all of them, good and bad, learns what the words mean and can be asked for the best (HIVE; ADIEE,
 section 3.4). It writes the folder DIR: images/, labels in the layouts asked for, and failed.jsonl with the rows
 that could not be scored.
 
 Presets: adiee ("... . The image quality is four out of five.", cuts at 2, 4, 6, 8, 10), hive, paper (a figure, 1 to
-5); or --template with {instruction} and {word}, {level}, {level5} or {score}. Without --scorer and --judge the
-column score01 is used, as score batch writes it. weight balances the levels: sample rows in proportion to it, or
-repeat them.`,
+5). --template with {instruction} and {word}, {level}, {level5} or {score} takes their place. Without --scorer and
+--judge the column score01 is used, as score batch writes it. weight balances the levels: sample rows in proportion
+to it, or repeat them.`,
 		Example: `  score condition --in edits.jsonl --scorer backbones/tiny-scorer --out labels
   score condition --in scores.parquet --out labels --template '{instruction} (quality {level}/5)' \
       --layouts diffsynth,parquet`,
@@ -49,11 +52,14 @@ repeat them.`,
 	flags := c.Flags()
 	flags.StringVar(&f.in, "in", "", "table with source, edit, instruction")
 	flags.StringVar(&f.out, "out", "", "folder to make")
-	flags.StringVar(&f.preset, "preset", "adiee", presets())
+	cli.Makes(c, "out")
+	flags.StringVar(&f.preset, "preset", "adiee", "words for the levels: "+presets())
 	flags.StringVar(&f.template, "template", "", "text instead of a preset's")
+	c.MarkFlagsMutuallyExclusive("preset", "template")
 	flags.StringVar(&f.span, "range", "",
-		"score01 that become 0 and 10 before the cuts; auto: the lowest and the highest of the table (default 0,1)")
-	flags.StringSliceVar(&f.layouts, "layouts", []string{"diffsynth"}, strings.Join(reward.LayoutNames(), ", "))
+		"`LOW,HIGH`: the score01 that become 0 and 10 before the cuts; auto: those of the table (default 0,1)")
+	flags.StringSliceVar(&f.layouts, "layouts", []string{"diffsynth"},
+		"layouts of the labels: "+strings.Join(reward.LayoutNames(), ", "))
 	flags.BoolVar(&f.copied, "copy", false, "copy pictures instead of linking to them")
 	flags.StringToStringVar(&f.columns, "columns", nil, "our column=the table's, for other names")
 	return c
@@ -125,8 +131,11 @@ func parseRange(text string, scores scoring.Scores) (low, high float64, err erro
 		}
 		text = "0,1"
 	}
-	if n, err := fmt.Sscanf(text, "%g,%g", &low, &high); n != 2 || err != nil || !(high > low) {
-		return 0, 0, cli.Usagef("--range %q: two numbers, low,high, or auto", text)
+	first, second, _ := strings.Cut(text, ",")
+	low, errLow := strconv.ParseFloat(strings.TrimSpace(first), 64)
+	high, errHigh := strconv.ParseFloat(strings.TrimSpace(second), 64)
+	if width := high - low; errors.Join(errLow, errHigh) != nil || !(width > 0) || math.IsInf(width, 1) {
+		return 0, 0, cli.Usagef("--range %q: want two finite numbers, LOW,HIGH, the lower one first; or auto", text)
 	}
 	return low, high, nil
 }

@@ -14,7 +14,8 @@ func init() { register(newGradientCommand) }
 
 func newGradientCommand() *cobra.Command {
 	var f runtimeFlags
-	var source, edit, instruction, out, heatmap string
+	var q pairQuestion
+	var out, heatmap string
 	c := &cobra.Command{
 		Use:   "gradient --scorer DIR --source FILE --edit FILE --instruction TEXT --out FILE",
 		Short: "Differentiate a score with respect to the edited picture",
@@ -24,24 +25,26 @@ them counts as the identity. The picture is meant as decoded: upright, transpare
 		Example: `  score gradient --scorer backbones/tiny-scorer --source a.png --edit b.png \
       --instruction "make it brighter" --out gradient.safetensors --heatmap heat.png`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if edit == "" || out == "" && heatmap == "" {
-				return cli.Usagef("--source and --edit are needed, and --out or --heatmap")
+			if err := q.check(c); err != nil {
+				return err
+			}
+			if out == "" && heatmap == "" {
+				return cli.Usagef("--out or --heatmap is needed: a file to write")
 			}
 			if out != "" {
 				if err := reward.CheckGradientFile(out); err != nil {
 					return cli.Usagef("--out %w", err)
 				}
 			}
-			return writeGradient(c, &f, &pairQuestion{source: source, edit: edit, instruction: instruction}, out, heatmap)
+			return writeGradient(c, &f, &q, out, heatmap)
 		},
 	}
 	f.add(c)
-	c.Flags().StringVar(&source, "source", "", "picture before the edit")
-	c.Flags().StringVar(&edit, "edit", "", "picture after the edit")
-	c.Flags().StringVar(&instruction, "instruction", "", "what was asked for")
-	cli.TakesText(c, "instruction")
+	q.add(c)
 	c.Flags().StringVar(&out, "out", "", "file to write: .safetensors (the tensor gradient) or .npy")
-	c.Flags().StringVar(&heatmap, "heatmap", "", "picture to write: what the score looks at")
+	c.Flags().StringVar(&heatmap, "heatmap", "", "picture (.png) to write: where the score changes most")
+	cli.Writes(c, nil, "out")
+	cli.Writes(c, []string{".png"}, "heatmap")
 	return c
 }
 

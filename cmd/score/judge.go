@@ -44,8 +44,8 @@ ships:
 
 The table (JSONL, CSV or Parquet) has the columns instruction, source and edit, and edit2 or target where the judge
 shows them. The same rows are written in the same order with score, score01, dimensions, answers and error. An answer
-that does not parse, is out of range or was cut off is asked again with other seeds; then the row has an error, and
-the texts are kept. The share of such rows is part of the result, and the exit code is 1 at the end.
+that does not parse, is out of range or was cut off is asked for again with other seeds. After that the row has an
+error, and the texts are kept. The share of such rows is part of the result, and the exit code is 1 at the end.
 
 Answers are kept by content: what was asked once is not asked again. After Ctrl-C (what was sent is waited for), a
 crash, or a cap that was reached (exit code 3) the same command goes on where it was.`,
@@ -58,18 +58,22 @@ crash, or a cap that was reached (exit code 3) the same command goes on where it
 		RunE: func(c *cobra.Command, _ []string) error { return runJudge(c, &f) },
 	}
 	f.answers.add(c)
+	cli.Part(c, "Flags of --backbone", append(modelOptions("backbone"), "device", "threads")...)
+	cli.Part(c, "Flags of --url, or in place of what --server says", serverOptions...)
 	f.shard.Add(c)
 	flags := c.Flags()
 	flags.StringVar(&f.config, "config", "", "folder of a judge, a judge.yaml, or the name of one that ships")
 	flags.StringVar(&f.settings.Copy, "prompts", "", "folder of the judge's own code, for the published prompts")
 	flags.IntVar(&f.settings.Passes, "passes", 0, "how often every question is asked (0: as configured)")
-	flags.StringVar(&f.settings.Average, "average", "", "last (mean of passes' scores) or first (score of their means)")
+	flags.StringVar(&f.settings.Average, "average", "", averageUsage)
 	addConstrained(c, &f.settings)
 	flags.StringVar(&f.table.In, "in", "", "table to read")
-	flags.StringVar(&f.table.Out, "out", "", "table to write")
+	flags.StringVar(&f.table.Out, "out", "", "table to write (.jsonl or .parquet); replaced if it exists")
+	cli.Writes(c, nil, "out")
 	flags.StringToStringVar(&f.table.Columns, "columns", nil, "our column=the table's, for other names")
 	flags.StringVar(&f.instruction, "instruction", "", "of one edit: what was asked for")
 	cli.TakesText(c, "instruction")
+	cli.Needs(c, "in", "columns", "shard", "merge")
 	for role, what := range map[string]string{
 		"source": "picture before the edit", "edit": "edited picture", "edit2": "another edited picture, of a pair",
 		"reference": "the wanted result",

@@ -28,8 +28,8 @@ func (f *runtimeFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.scorer, "scorer", "", "scorer directory, as training writes it")
 	c.Flags().StringVar(&f.device, "device", "auto", "auto, cpu or cuda:N")
 	c.Flags().IntVar(&f.threads, "threads", 0, "CPU threads (0: all cores)")
-	c.Flags().StringVar(&f.dimension, "dimension", "", "dimension of a scorer of several that is reported as the score "+
-		"(default: what its scorer.yaml makes of all)")
+	c.Flags().StringVar(&f.dimension, "dimension", "", "of a scorer with several heads: the one that is reported as "+
+		"the score (default: all, as scorer.yaml puts them together)")
 }
 
 // options checks the flags.
@@ -64,35 +64,47 @@ func newPairCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pair --scorer DIR --source FILE --edit FILE --instruction TEXT",
 		Short: "Score one edit",
-		Long: `pair says how well an edited picture follows an instruction: one deterministic forward pass, or one for each
-prompt of the scorer, on the scorer's range (0 to 10 unless its scorer.yaml says otherwise; not clipped). With --json
-there are all dimensions of the score, and sigma, its standard deviation, where the scorer says one. An imported judge
-of one picture (docs/judges.md) is called without --source.`,
+		Long: `pair says how well an edited picture follows an instruction. It is one deterministic forward pass, or one for
+each prompt of the scorer. The score is on the scorer's range (0 to 10 unless its scorer.yaml says otherwise; not
+clipped). With --json there are all dimensions of the score, and sigma, its standard deviation, where the scorer says
+one. An imported judge of one picture (docs/judges.md) is called without --source.`,
 		Example: `  score pair --scorer backbones/tiny-scorer --source testdata/oracle/images/coffee.png \
       --edit testdata/oracle/images/coffee_blur.png --instruction "blur the picture" --json
   score pair --scorer backbones/tiny-scorer --source examples/photos/coffee.png --edit edited.png \
       --instruction "make it brighter"`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if q.edit == "" {
-				return cli.Usagef("--source and --edit are needed: picture files")
-			}
-			if !c.Flags().Changed("instruction") {
-				return cli.Usagef("--instruction is needed: what was asked for")
+			if err := q.check(c); err != nil {
+				return err
 			}
 			return scorePair(c, &f, &q)
 		},
 	}
 	f.add(c)
-	c.Flags().StringVar(&q.source, "source", "", "picture before the edit")
-	c.Flags().StringVar(&q.edit, "edit", "", "picture after the edit")
-	c.Flags().StringVar(&q.instruction, "instruction", "", "what was asked for")
-	c.Flags().StringVar(&q.requirement, "requirement", "", "what the edit must also fulfil, for scorers that ask for it")
-	cli.TakesText(c, "instruction", "requirement")
+	q.add(c)
 	return c
 }
 
 // pairQuestion is a pair of picture files with what was asked for.
 type pairQuestion struct{ source, edit, instruction, requirement string }
+
+func (q *pairQuestion) add(c *cobra.Command) {
+	c.Flags().StringVar(&q.source, "source", "", "picture before the edit")
+	c.Flags().StringVar(&q.edit, "edit", "", "picture after the edit")
+	c.Flags().StringVar(&q.instruction, "instruction", "", "what was asked for")
+	c.Flags().StringVar(&q.requirement, "requirement", "", "what the edit must also fulfil, for scorers that ask for it")
+	cli.TakesText(c, "instruction", "requirement")
+}
+
+// check finds what is missing before anything is opened.
+func (q *pairQuestion) check(c *cobra.Command) error {
+	if q.edit == "" {
+		return cli.Usagef("--source and --edit are needed: picture files")
+	}
+	if !c.Flags().Changed("instruction") {
+		return cli.Usagef("--instruction is needed: what was asked for")
+	}
+	return nil
+}
 
 // open reads the pictures of a pair for a scorer.
 func (q *pairQuestion) open(s *model.Scorer) (p model.Pair, err error) {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"strings"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -61,19 +61,25 @@ func (f *scorerFlags) add(c *cobra.Command) {
 	f.addJudge(c)
 	f.answers.local.add(c, "backbone")
 	f.answers.addServer(c)
+	own := []string{"prompts", "passes", "average", "constrained", "backbone", "server", "url", "store"}
+	cli.Needs(c, "judge", own...)
+	cli.Part(c, "Flags of --judge, and of the model that it asks", slices.Concat(own, modelOptions("backbone"),
+		serverOptions)...)
 }
 
 // addJudge adds the flags of the judge but those of the model that it asks.
 func (f *scorerFlags) addJudge(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.judge, "judge", "", "in place of --scorer, a judge that answers in words (score judge --config): "+
-		strings.Join(textjudge.Shipped(), ", ")+", a folder or a file; asked of --backbone, or of --url and --model")
+	flags.StringVar(&f.judge, "judge", "", "in place of --scorer, a judge that answers in words: a folder, a file, or a "+
+		"name (score judge --help has them). It asks the model of --backbone, or of --url and --model")
 	flags.StringVar(&f.settings.Copy, "prompts", "", "folder of the judge's own code, for the published prompts")
 	flags.IntVar(&f.settings.Passes, "passes", 0, "how often the judge asks every question (0: as configured)")
-	flags.StringVar(&f.settings.Average, "average", "", "of the judge: last (mean of passes' scores) or first (score of "+
-		"their means)")
+	flags.StringVar(&f.settings.Average, "average", "", averageUsage)
 	addConstrained(c, &f.settings)
 }
+
+const averageUsage = "score of several passes: last (mean of their scores) or first (score of their means) (default: " +
+	"as configured)"
 
 // addConstrained adds the flag of answers that always can be read.
 func addConstrained(c *cobra.Command, s *textjudge.Settings) {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,6 +46,10 @@ func (f *serveFlags) add(c *cobra.Command) {
 	flags.StringVar(&f.asked.settings.Copy, "prompts", "", "folder of the judge's own code, for the published prompts")
 	flags.IntVar(&f.asked.settings.Passes, "passes", 0, "how often a judge asks every question (0: as configured)")
 	f.asked.answers.addServer(c)
+	own := []string{"prompts", "passes", "server", "url", "store"}
+	cli.Needs(c, "judge", own...)
+	cli.Part(c, "Flags of --judge, and of the model that it asks", slices.Concat(own, serverOptions)...)
+	cli.Part(c, "Flags of --chat-backbone", modelOptions("chat-backbone")...)
 	flags.StringVar(&f.device, "device", "auto", "auto, cpu or cuda:N; or several, with commas between: a copy of every "+
 		"scorer on each, and what answers in words on the first")
 	flags.IntVar(
@@ -58,8 +63,8 @@ func (f *serveFlags) add(c *cobra.Command) {
 		&f.o.Stall,
 		"stall",
 		0,
-		"how long a run may take before its copy of the scorer is opened again, or ten "+
-			"times as long as foreseen if that is longer (0: five minutes; --timeout with one copy alone)",
+		"how long a run may take before its copy of the scorer is opened again (0: five minutes; "+
+			"--timeout with one copy alone). A run may always take ten times as long as foreseen",
 	)
 	flags.BoolVar(&f.reusePort, "reuse-port", false, "share the port with other servers (SO_REUSEPORT; Linux)")
 	flags.IntVar(&f.threads, "threads", 0, "CPU threads (0: all cores)")
@@ -81,6 +86,7 @@ func (f *serveFlags) addLimits(c *cobra.Command) {
 	flags.DurationVar(&f.o.Timeout, "timeout", 15*time.Minute, "of a request")
 	flags.StringVar(&f.clients, "clients", "", "YAML file of clients: a list of name, token and, for a quota, "+
 		"edits_per_minute")
+	cli.Part(c, "Limits", "drain", "max-body", "max-pixels", "max-items", "queue", "batch", "memory", "wait", "timeout")
 	flags.StringVar(&f.o.Cert, "cert", "", "certificate (PEM): serve HTTPS")
 	flags.StringVar(&f.o.Key, "key", "", "private key (PEM) of --cert")
 	for _, name := range []string{"patience", "burst"} { // of earlier versions

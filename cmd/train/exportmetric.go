@@ -56,5 +56,6 @@ Weights are .safetensors, or .pth as torch.save writes a state dict; nothing of 
 	flags.StringVar(&e.Lin, "lin", "", "of LPIPS: its linear layers, .safetensors or .pth")
 	flags.StringVar(&e.Encoder, "encoder", "", "of aesthetic: CLIP checkpoint directory")
 	flags.StringVar(&e.Out, "out", "", "folder to make")
+	cli.Makes(c, "out")
 	return c
 }

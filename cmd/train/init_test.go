@@ -32,6 +32,7 @@ func TestInit(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
+	other := filepath.Join(dir, "other")
 	for _, c := range []struct {
 		args []string
 		code int
@@ -44,9 +45,10 @@ func TestInit(t *testing.T) {
 		{[]string{"--text", texts, filepath.Join(dir, "none.txt"), "--layers", "1"}, 1, "none.txt"},
 		{[]string{"--text", texts, texts, "--sizes", sizes, "--image-size", "28", "--grid", "2x1,1x2", "--json"}, 0,
 			`"tile_tokens":4`},
-		{[]string{"--text", texts, "--family", "gpt"}, 2, `family: "gpt" is not known`},
-		{[]string{"--text", texts, "--sizes", qwen, "--grid", "1x2"}, 2, "grid: only llava_next has it"},
-		{[]string{"--text", texts, "--sizes", qwen, "--full-attention", "0,7"}, 2,
+		{[]string{"--text", texts, "--sizes", sizes}, 2, "new exists already and is not empty"},
+		{[]string{"--text", texts, "--out", other, "--family", "gpt"}, 2, `family: "gpt" is not known`},
+		{[]string{"--text", texts, "--sizes", qwen, "--out", other, "--grid", "1x2"}, 2, "grid: only llava_next has it"},
+		{[]string{"--text", texts, "--sizes", qwen, "--out", other, "--full-attention", "0,7"}, 2,
 			"full_attention: 7 is not among the layers 0 to 1"},
 		{[]string{"--text", texts, "--sizes", qwen, "--full-attention", "0,1", "--out", filepath.Join(dir, "frames"),
 			"--json"}, 0, `"parameters":`},

@@ -39,6 +39,7 @@ embeddings, output layer, norms and biases stay as they are. The table has each 
 	f := c.Flags()
 	f.StringVar(&o.Backbone, "backbone", "", "Hugging Face checkpoint directory")
 	f.StringVar(&o.Out, "out", "", "directory to make")
+	cli.Makes(c, "out")
 	f.IntVar(&o.Bits, "bits", 4, "bits of a weight: 4 or 8")
 	f.IntVar(&o.Block, "block", 32, "columns that share a scale: a power of two from 16 to 256")
 	f.StringVar(&o.Scales, "scales", "float32",

@@ -2,13 +2,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"runtime/debug"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -47,7 +48,8 @@ func (a *App) Main() {
 // Run runs one command line and returns its exit code. It is the whole command but for the process around it, so that
 // tests can call it.
 func (a *App) Run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
-	asJSON := slices.Contains(args, "--json")
+	asJSON := asksJSON(args)
+	out := &output{to: stdout}
 	defer func() {
 		if p := recover(); p != nil {
 			report(fmt.Errorf("internal error, please report it: %v\n%s", p, debug.Stack()), asJSON, stdout, stderr)
@@ -57,13 +59,22 @@ func (a *App) Run(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	running := false
 	root := a.root(&running)
 	root.SetArgs(args)
-	root.SetOut(stdout)
+	root.SetOut(out)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	ended, err := root.ExecuteContextC(ctx)
 	if err != nil && !running { // cobra's own: flags, arguments, subcommand
-		err = Usage(fmt.Errorf("%w (see %s --help)", err, root.Name()))
+		if ended.Name() == "help" {
+			ended = root
+		}
+		err = Usage(fmt.Errorf("%w (see %s --help)", err, ended.CommandPath()))
 	}
-	report(err, asJSON, stdout, stderr)
+	if lost := out.failed(); lost != nil {
+		asJSON = false
+		if !errors.Is(err, lost) {
+			err = errors.Join(err, fmt.Errorf("the result could not be printed: %w", lost))
+		}
+	}
+	report(err, asJSON, out, stderr)
 	return ExitCode(err)
 }
 
@@ -73,6 +84,8 @@ func (a *App) root(running *bool) *cobra.Command {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.Version = Version
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetHelpCommand(helpCommand())
+	root.SetUsageFunc(usage)
 	root.PersistentFlags().Bool("json", false, "print results and errors as JSON on stdout")
 	for _, setup := range a.setups {
 		setup(root)
@@ -85,10 +98,12 @@ func (a *App) root(running *bool) *cobra.Command {
 }
 
 func watch(c *cobra.Command, running *bool) {
-	if run := c.RunE; run != nil {
+	if !c.Runnable() && c.HasSubCommands() {
+		makeGroup(c)
+	} else if run := c.RunE; run != nil {
 		c.RunE = func(c *cobra.Command, args []string) error {
 			*running = true
-			if err := checkStorage(c, args); err != nil {
+			if err := cmp.Or(checkNeeds(c), checkStorage(c, args), checkWrites(c), checkMakes(c)); err != nil {
 				return err
 			}
 			return run(c, args)

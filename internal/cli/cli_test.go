@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -38,6 +42,11 @@ func testApp() *App {
 	})
 	leaf("panic", func(*cobra.Command) error { panic("odd") })
 	a.Register(func() *cobra.Command {
+		c := &cobra.Command{Use: "many"}
+		c.AddCommand(&cobra.Command{Use: "one", RunE: func(*cobra.Command, []string) error { return nil }})
+		return c
+	})
+	a.Register(func() *cobra.Command {
 		c := &cobra.Command{Use: "need", RunE: func(*cobra.Command, []string) error { return nil }}
 		c.Flags().String("scorer", "", "")
 		c.MarkFlagRequired("scorer")
@@ -62,12 +71,22 @@ func TestExitCodesAndOutput(t *testing.T) {
 		{"stopped", Interrupted, "", "state saved in run/step-3"},
 		{"told --json", Failed, "[1]\n", ""},
 		{"panic", Failed, "", "internal error, please report it: odd"},
-		{"need", Wrong, "", `required flag(s) "scorer" not set (see tool --help)`},
+		{"need", Wrong, "", `required flag(s) "scorer" not set (see tool need --help)`},
 		{"ok --nosuch", Wrong, "", "unknown flag: --nosuch"},
 		{"ok --nosuch --json", Wrong, `{"error":"unknown flag: --nosuch`, ""},
 		{"ok extra", Wrong, "", `unknown command "extra" for "tool ok"`},
 		{"okk", Wrong, "", `unknown command "okk"`},
+		{"ok --json=true --nosuch", Wrong, `{"error":"unknown flag: --nosuch (see tool ok --help)"}`, ""},
+		{"ok --json=false --nosuch", Wrong, "", "unknown flag: --nosuch"},
 		{"--help", Done, "Usage:", ""},
+		{"help ok", Done, "Usage:\n  tool ok", ""},
+		{"help okk", Wrong, "", `error: unknown command "okk" for "tool": did you mean ok? (see tool --help)`},
+		{"help ok no", Wrong, "", `error: unknown command "no" for "tool ok" (see tool --help)`},
+		{"", Done, "Usage:\n  tool [command]\n", ""},
+		{"--json", Wrong, `{"error":"a subcommand is wanted (see tool --help)"}`, ""},
+		{"many", Done, "Usage:\n  tool many [command]\n", ""},
+		{"many two", Wrong, "", `error: unknown command "two" for "tool many" (see tool many --help)`},
+		{"many --json", Wrong, `{"error":"a subcommand is wanted (see tool many --help)"}`, ""},
 		{"--version", Done, Version, ""},
 	}
 	for _, tt := range tests {
@@ -87,8 +106,123 @@ func TestExitCodesAndOutput(t *testing.T) {
 	}
 }
 
+// full is a disk without room.
+type full struct{}
+
+func (full) Write([]byte) (int, error) {
+	return 0, &fs.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.ENOSPC}
+}
+
+// TestFullDisk: a result that could not be printed, in words or as JSON, is a failure, told once.
+func TestFullDisk(t *testing.T) {
+	for _, args := range []string{"ok", "ok --json", "told", "told --json", "--help", "--version"} {
+		var stderr strings.Builder
+		code := testApp().Run(context.Background(), strings.Fields(args), full{}, &stderr)
+		if args == "told" { // prints nothing in words
+			if code != Failed || strings.Contains(stderr.String(), "no space") {
+				t.Errorf("%s: exit code %d, %s", args, code, &stderr)
+			}
+			continue
+		}
+		if code != Failed || strings.Count(stderr.String(), "no space left") != 1 {
+			t.Errorf("%s: exit code %d, want %d: %s", args, code, Failed, &stderr)
+		}
+	}
+}
+
+// TestHelpParts: flags of a part stand under its heading, wrapped, with plain names of types and no empty defaults.
+func TestHelpParts(t *testing.T) {
+	a := &App{Root: func() *cobra.Command { return &cobra.Command{Use: "tool"} }}
+	a.Register(func() *cobra.Command {
+		c := &cobra.Command{Use: "ask", Short: "Ask", RunE: func(*cobra.Command, []string) error { return nil }}
+		c.Flags().StringToString("columns", nil, "names")
+		c.Flags().String("url", "", strings.Repeat("server ", 16)+"end")
+		c.Flags().Bool("merge", false, "put together")
+		c.Flags().Int("most", 8, "how many")
+		Part(c, "Flags of the model", "url", "most")
+		TakesText(c, "url")
+		return c
+	})
+	var stdout, stderr strings.Builder
+	if code := a.Run(context.Background(), []string{"ask", "--help"}, &stdout, &stderr); code != Done {
+		t.Fatal(stderr.String())
+	}
+	want := `Ask
+
+Usage:
+  tool ask [flags]
+
+Flags:
+      --columns NAME=VALUE,...   names
+  -h, --help                     help for ask
+      --merge                    put together
+
+Flags of the model:
+      --most int     how many (default 8)
+      --url string   ` + strings.Repeat("server ", 12) + "server\n" + strings.Repeat(" ", 21) +
+		`server server server end
+
+Global Flags:
+      --json   print results and errors as JSON on stdout
+`
+	if got := stdout.String(); got != want {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+}
+
 func TestCancelledIsFailure(t *testing.T) {
 	if c := ExitCode(Usage(context.Canceled)); c != Failed {
 		t.Errorf("exit code %d, want %d: nothing was saved", c, Failed)
+	}
+}
+
+// TestFlagsThatCannotWork: flags without those that they go with, and files and folders that cannot be written, are
+// refused before a command begins.
+func TestFlagsThatCannotWork(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"full/x", "file"} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, nil, 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ran := false
+	a := &App{Root: func() *cobra.Command { return &cobra.Command{Use: "tool"} }}
+	a.Register(func() *cobra.Command {
+		c := &cobra.Command{Use: "do", RunE: func(*cobra.Command, []string) error { ran = true; return nil }}
+		for _, name := range []string{"judge", "model", "url", "server", "out", "heatmap", "folder"} {
+			c.Flags().String(name, "", "")
+		}
+		Needs(c, "judge", "url")
+		Needs(c, "url|server", "model")
+		Writes(c, nil, "out")
+		Writes(c, []string{".png"}, "heatmap")
+		Makes(c, "folder")
+		return c
+	})
+	for args, want := range map[string]string{
+		"--url x":             "--url goes with --judge",
+		"--judge a --model x": "--model goes with --url or --server",
+		"--url x --judge a --model x --out file2 --heatmap y.PNG --folder new --folder new": "",
+		"--out full":        "--out full: a folder has that name, want a file",
+		"--out no/file":     "--out no/file: there is no folder no: make it first",
+		"--out file/a":      "--out file/a: ",
+		"--heatmap y.jpg":   "--heatmap y.jpg: want a name that ends in .png",
+		"--folder full":     "--folder full exists already and is not empty",
+		"--folder file":     "--folder file: a file has that name",
+		"--out /proc/1/x/y": "there is no folder /proc/1/x",
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Chdir(dir)
+			var stderr strings.Builder
+			ran = false
+			code := a.Run(context.Background(), append([]string{"do"}, strings.Fields(args)...), io.Discard, &stderr)
+			if want == "" && code == Done && ran {
+				return
+			}
+			if want == "" || code != Wrong || ran || !strings.Contains(stderr.String(), want) {
+				t.Errorf("exit code %d, ran %v: %s, want %q", code, ran, &stderr, want)
+			}
+		})
 	}
 }

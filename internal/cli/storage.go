@@ -15,14 +15,14 @@ const storage, text = "storage", "text"
 // TakesStorage says that flags of c take names on object storage.
 func TakesStorage(c *cobra.Command, flags ...string) {
 	for _, name := range flags {
-		c.Flags().Lookup(name).Annotations = map[string][]string{storage: nil}
+		annotate(c.Flags().Lookup(name), storage)
 	}
 }
 
 // TakesText says that flags of c take any text, which may begin as a name on object storage does.
 func TakesText(c *cobra.Command, flags ...string) {
 	for _, name := range flags {
-		c.Flags().Lookup(name).Annotations = map[string][]string{text: nil}
+		annotate(c.Flags().Lookup(name), text)
 	}
 }
 

@@ -40,25 +40,41 @@ func (t Truth) record() data.Record {
 	return r
 }
 
-// ReadTruth reads a truth file.
+// ReadTruth reads a truth file. Degrees are on 0 to 1, and an id is there once.
 func ReadTruth(path string) ([]Truth, error) {
 	var all []Truth
+	seen := map[string]bool{}
 	err := eachRow(path, func(c *cells) {
 		all = append(
 			all,
 			Truth{c.text("id"), c.number("degree"), Kind(c.text("kind")), Family(c.text("family")), int(c.number("parts")),
 				c.text("photo"), c.text("difference")},
 		)
+		t := &all[len(all)-1]
+		switch {
+		case seen[t.ID]:
+			c.fail("id", fmt.Errorf("%s is there twice", t.ID))
+		case !(t.Degree >= 0 && t.Degree <= 1):
+			c.fail("degree", fmt.Errorf("want 0 to 1, have %v", t.Degree))
+		}
+		seen[t.ID] = true
 	})
 	return all, err
 }
 
 // Join pairs the truth of outputs (not that of chains) with a table of scores. Its columns are id and, for the score,
 // one of the given name, as `score batch` writes score01 beside an edits table. Rows of other ids are left alone; an
-// output without a score is an error.
+// output without a score, or with two that differ, is an error.
 func Join(truth []Truth, path, column string) ([]Scored, error) {
 	scores := map[string]float64{}
-	if err := eachRow(path, func(c *cells) { scores[c.text("id")] = c.number(column) }); err != nil {
+	err := eachRow(path, func(c *cells) {
+		id, score := c.text("id"), c.number(column)
+		if old, twice := scores[id]; twice && old != score {
+			c.fail(column, fmt.Errorf("%s is there twice, with the scores %v and %v", id, old, score))
+		}
+		scores[id] = score
+	})
+	if err != nil {
 		return nil, err
 	}
 	var out []Scored

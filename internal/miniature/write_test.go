@@ -214,6 +214,23 @@ func TestExam(t *testing.T) {
 		!strings.Contains(err.Error(), "no score for 000000/editor-2") {
 		t.Errorf("missing scores: %v", err)
 	}
+	const head = "id,degree,parts,kind,family,photo,difference\n"
+	for table, want := range map[string]string{
+		head + "a/1,0.5,1,half,grey,x,y\na/1,1,1,half,grey,x,y\n": `row 2: column "id": a/1 is there twice`,
+		head + "a/1,1.5,1,half,grey,x,y\n":                        `row 1: column "degree": want 0 to 1`,
+		"id,mine\na/1,1\na/1,2\n":                                 `row 2: column "mine": a/1 is there twice`,
+	} {
+		if err := os.WriteFile(scores, []byte(table), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		_, err := ReadTruth(scores)
+		if strings.HasPrefix(table, "id,mine") {
+			_, err = Join(nil, scores, "mine")
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", table, err, want)
+		}
+	}
 }
 
 // A folder is complete or absent.

@@ -150,7 +150,7 @@ func (o *Object) Close(tables ...Harmless) {
 	if len(unknown) > 0 {
 		o.Failf(
 			"",
-			"nothing is known about %s: it may change every number; remove what certainly does not",
+			"nothing is known about %s: it may change every number, so it is not passed over; remove it if it surely does not",
 			strings.Join(unknown, ", "),
 		)
 	}

@@ -29,6 +29,9 @@ type Problem struct {
 
 // String gives "file:line:column: key: text".
 func (p Problem) String() string {
+	if p.File == "" && p.Key != "" { // not of a file: of flags, say
+		return p.Key + ": " + p.Text
+	}
 	if p.Key == "" {
 		return fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Column, p.Text)
 	}

@@ -120,7 +120,7 @@ func (w *walker) structure(n ast.Node, v reflect.Value, key string) {
 		name := keyName(e.Key)
 		i, ok := fields[name]
 		if !ok {
-			w.add(e.Key, join(key, name), "unknown key%s", suggest(name, fields))
+			w.add(e.Key, join(key, name), "unknown key%s", suggest(name, fields, v))
 			continue
 		}
 		w.value(e.Value, v.Field(i), join(key, name))
@@ -271,8 +271,14 @@ func describe(n ast.Node) string {
 	return s
 }
 
-// suggest names the key that was probably meant, or all keys if none is near.
-func suggest(name string, fields map[string]int) string {
+// suggest names the key that was probably meant, or all keys if none is near. A structure may know names that other
+// programs have for its keys.
+func suggest(name string, fields map[string]int, v reflect.Value) string {
+	if v.CanAddr() {
+		if s, ok := v.Addr().Interface().(interface{ KeyElsewhere(name string) string }); ok && s.KeyElsewhere(name) != "" {
+			return fmt.Sprintf(" (here it is %s)", s.KeyElsewhere(name))
+		}
+	}
 	names := make([]string, 0, len(fields))
 	for f := range fields {
 		names = append(names, f)

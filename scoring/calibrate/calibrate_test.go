@@ -329,12 +329,16 @@ func TestLabelsRefused(t *testing.T) {
 			with(rows[2], "label", -1)},
 		"row 4 repeats row 1": {rows[0], rows[1], rows[2], with(rows[0], "id", "other")},
 		"row 2 repeats row 1": {rows[0], with(rows[1], "id", "0"), rows[2]},
+		`no row has a label (column label) and "exam" in its column split`: {with(rows[0], "split", "train")},
 	} {
 		if err := os.WriteFile(table, []byte(strings.Join(list, "\n")), 0o666); err != nil {
 			t.Fatal(err)
 		}
 		o := Options{Scorer: dir, In: table, Method: calibration.Isotonic, Coverage: 0.5, Seed: 1, Out: t.TempDir(),
 			Model: model.Options{Threads: 1}}
+		if strings.Contains(want, "exam") {
+			o.Split = "exam"
+		}
 		if _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}

@@ -65,6 +65,9 @@ func openTable(path, labels string, o *Options) (*table, error) {
 	}
 	if len(t.rows) == 0 {
 		err := fmt.Errorf("%s: no row has a label (%s)", path, labelName(o.Model.Dimension))
+		if o.Split != "" {
+			err = fmt.Errorf("%w and %q in its column split (--split)", err, o.Split)
+		}
 		for _, why := range t.problem {
 			err = fmt.Errorf("%w; %w", err, why)
 			break

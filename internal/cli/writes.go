@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"assay/internal/remote"
+)
+
+// writes is the annotation of a flag that names a file to write: its values are the endings that it may have.
+const writes = "writes"
+
+// Writes says that flags of c name files to write, whose names end in one of endings (any, if there are none). What
+// would only fail once all is computed is refused before: a folder of that name, a folder that is not there, or one
+// that must not be written to.
+func Writes(c *cobra.Command, endings []string, flags ...string) {
+	for _, name := range flags {
+		annotate(c.Flags().Lookup(name), writes, endings...)
+	}
+}
+
+// makes is the annotation of a flag that names a folder to make.
+const makes = "makes"
+
+// Makes says that flags of c name folders to make, which must not exist or be empty: else they are refused before
+// anything is computed.
+func Makes(c *cobra.Command, flags ...string) {
+	for _, name := range flags {
+		annotate(c.Flags().Lookup(name), makes)
+	}
+}
+
+func checkMakes(c *cobra.Command) (err error) {
+	c.Flags().Visit(func(f *pflag.Flag) {
+		path := f.Value.String()
+		if _, ok := f.Annotations[makes]; err != nil || !ok || path == "" {
+			return
+		}
+		info, e := os.Stat(path)
+		entries, eEntries := os.ReadDir(path)
+		switch {
+		case e == nil && !info.IsDir():
+			err = Usagef("--%s %s: a file has that name, want a folder to make", f.Name, path)
+		case e == nil && eEntries == nil && len(entries) > 0:
+			err = Usagef("--%s %s exists already and is not empty: choose another name, or remove it", f.Name, path)
+		}
+	})
+	return err
+}
+
+func checkWrites(c *cobra.Command) (err error) {
+	c.Flags().Visit(func(f *pflag.Flag) {
+		path := f.Value.String()
+		endings, ok := f.Annotations[writes]
+		if err != nil || !ok || path == "" || remote.Is(path) {
+			return
+		}
+		if e := checkFile(path, endings); e != nil {
+			err = Usage(fmt.Errorf("--%s %w", f.Name, e))
+		}
+	})
+	return err
+}
+
+func checkFile(path string, endings []string) error {
+	if len(endings) > 0 && !slices.Contains(endings, strings.ToLower(filepath.Ext(path))) {
+		return fmt.Errorf("%s: want a name that ends in %s", path, strings.Join(endings, " or "))
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return fmt.Errorf("%s: a folder has that name, want a file", path)
+	}
+	folder := filepath.Dir(path)
+	info, err := os.Stat(folder)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s: there is no folder %s: make it first", path, folder)
+	case err != nil:
+		return fmt.Errorf("%s: %w", path, err)
+	case !info.IsDir():
+		return fmt.Errorf("%s: %s is a file, want a folder", path, folder)
+	}
+	const writable = 2
+	if err := syscall.Access(folder, writable); err != nil {
+		return fmt.Errorf("%s: the folder %s cannot be written to: %w", path, folder, err)
+	}
+	return nil
+}
