@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -12,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"assay/internal/atomicfile"
+	"assay/internal/jsonfile"
 )
 
 // The authors' files of an editor, in MODEL/eval. Each is a list with an entry per picture.
@@ -226,7 +225,7 @@ func (j *aimPredictions) WriteAuthors(dir string) error {
 		}
 	}
 	for file, list := range lists {
-		if err := writeIndented(filepath.Join(eval, file), list); err != nil {
+		if err := jsonfile.Write(filepath.Join(eval, file), list); err != nil {
 			return err
 		}
 	}
@@ -241,13 +240,13 @@ func (j *aimPredictions) writeTotals(eval string) error {
 	means := j.means(all)
 	round := func(v float64) float64 { return math.Round(1e4*v) / 1e4 }
 	if n := j.used("acc"); n > 0 {
-		if err := writeIndented(filepath.Join(eval, aimACCFile), map[string]any{"emotion_accuracy": round(means["acc"]),
+		if err := jsonfile.Write(filepath.Join(eval, aimACCFile), map[string]any{"emotion_accuracy": round(means["acc"]),
 			"macro_f1_score": round(means["f1"]), "valid_images": n}); err != nil {
 			return err
 		}
 	}
 	if n := j.used("d_vad"); n > 0 {
-		return writeIndented(filepath.Join(eval, aimDVADFile), map[string]any{"vad_avg_distance": round(means["d_vad"]),
+		return jsonfile.Write(filepath.Join(eval, aimDVADFile), map[string]any{"vad_avg_distance": round(means["d_vad"]),
 			"valid_images": n})
 	}
 	return nil
@@ -259,13 +258,4 @@ func vadJSON(v [3]float64) json.RawMessage {
 		return nil // finite numbers: parseVAD checked them
 	}
 	return raw
-}
-
-func writeIndented(path string, v any) error {
-	return atomicfile.Write(path, func(w io.Writer) error {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "    ")
-		e.SetEscapeHTML(false)
-		return e.Encode(v)
-	})
 }

@@ -72,7 +72,7 @@ func apartTable(figures []Figure, b *Benchmark) Table {
 		}
 	}
 	for _, c := range columns {
-		t.Columns, t.Better = append(t.Columns, columnName(c, columns)), append(t.Better, b.direction(c.Rule))
+		t.Columns, t.Better = append(t.Columns, columnName(c, columns)), append(t.Better, b.Direction(c.Rule))
 	}
 	t.Notes = apartNotes(figures, columns)
 	var rows [][]Figure
@@ -209,9 +209,16 @@ func undefinedNotes(list []lackingDraws, resamples int, system string) (out []st
 		resamples, len(list), system, someOf(names))}
 }
 
-// direction is 1 if more of a number is better, -1 if less is, 0 if neither or not known. A number of a part or a kind
+// WithLower is the benchmark with more numbers of which less is better.
+func (b *Benchmark) WithLower(lower []string) *Benchmark {
+	own := *b
+	own.Lower = slices.Concat(b.Lower, lower)
+	return &own
+}
+
+// Direction is 1 if more of a number is better, -1 if less is, 0 if neither or not known. A number of a part or a kind
 // ("l1: single turn") is as its column.
-func (b *Benchmark) direction(number string) int {
+func (b *Benchmark) Direction(number string) int {
 	column, _, _ := strings.Cut(number, ": ")
 	if isDistance(column) {
 		return -1

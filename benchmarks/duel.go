@@ -53,7 +53,7 @@ func (r *Report) addDuels(resamples int, seed uint64) {
 				"%s is %s, not %s", r.Systems[0].Name, r.Systems[s].Name, column, stated(a), stated(b)))
 			continue
 		}
-		d := duel{a: first, b: other, column: column, lower: r.Benchmark.direction(column) < 0,
+		d := duel{a: first, b: other, column: column, lower: r.Benchmark.Direction(column) < 0,
 			names: [2]string{r.Systems[0].Name, r.Systems[s].Name}}
 		out := Duel{d.names[0], d.names[1], column, d.count(resamples, seed)}
 		result := r.Systems[0].Result

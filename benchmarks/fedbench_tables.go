@@ -138,7 +138,7 @@ func (j *fedPredictions) asPrinted() []Table {
 	t := Table{Title: "methods by dense and simple instructions (the paper's Table 4)"}
 	for _, kind := range fedKinds {
 		for _, c := range printedColumns {
-			t.Columns, t.Better = append(t.Columns, kind+": "+c), append(t.Better, fedBench.direction(c))
+			t.Columns, t.Better = append(t.Columns, kind+": "+c), append(t.Better, j.direction(c))
 		}
 	}
 	for _, method := range sortedNames(methods) {
@@ -267,7 +267,7 @@ func partial(used, of int) string {
 // scorerAgreement are the tables of a scorer's agreement with the components, and of all of them with human ratings.
 func (j *fedPredictions) scorerAgreement() (out []Table, err error) {
 	take := func(name string) column {
-		return column{name, j.column(name), j.lowerIsBetter(name)}
+		return column{name, j.column(name), j.direction(name) < 0}
 	}
 	var components []column
 	for _, name := range []string{"id", "bg_rmse", "pq", "sc", "gta", "s_reg", "s_fid", "s_align", "fed_score"} {

@@ -327,6 +327,27 @@ func TestFEDBenchVotes(t *testing.T) {
 	}
 }
 
+// What --lower names is lower in the votes as in tables: also of numbers whose names begin so.
+func TestFEDBenchLower(t *testing.T) {
+	const line = `{"sample": %q, "id": 0.5, "bg_rmse": 1, "pq": 5, "sc": 5, "gta": 5, "lpips_src_trg": 0.1, ` +
+		`"lpips_src_gt": 0.1, "far_l": %d}` + "\n"
+	components := write(t, "c.jsonl", fmt.Sprintf(line, "s1", 1)+fmt.Sprintf(line, "s2", 2))
+	votes := write(t, "v.jsonl", `{"a": "s1", "b": "s2", "votes": ["a"]}`)
+	for want, lower := range map[float64][]string{0: nil, 1: {"far"}} {
+		o := Options{BGNorm: "linear:255", Sigma: 0.5, Votes: votes, Lower: lower}
+		p := must[Predictions](t)(loadSet(t, fedBench, o).Read(components))
+		if better := fedBench.WithLower(lower).Direction("far_l"); (better < 0) != (want == 1) {
+			t.Errorf("with --lower %v the direction of far_l is %d", lower, better)
+		}
+		tables := p.Result().Tables
+		i := slices.IndexFunc(tables, func(t Table) bool { return strings.HasPrefix(t.Title, "2AFC") })
+		k := slices.IndexFunc(tables[i].Rows, func(r TableRow) bool { return r.Name == "far_l" })
+		if got := tables[i].Rows[k].Cells[0]; got != want {
+			t.Errorf("with --lower %v far_l agrees in %v of the votes, want %v", lower, got, want)
+		}
+	}
+}
+
 func TestEditorsOfOneName(t *testing.T) {
 	for _, b := range []*Benchmark{fedBench, aimBench} {
 		_, err := b.Load(Options{Data: "testdata", BGNorm: "exp:2", Sigma: 0.5, Editors: []string{"ed/A", "ed2/A/"}})

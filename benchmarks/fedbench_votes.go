@@ -118,10 +118,8 @@ type fedVotesJSON struct {
 	Accuracy map[string]Value `json:"accuracy"`
 }
 
-// lowerIsBetter reports whether the smaller value of a metric is the better one: distances, and what --lower names.
-func (s *fed) lowerIsBetter(metric string) bool {
-	return isDistance(metric) || slices.Contains(s.lower, metric)
-}
+// direction is Benchmark.Direction, with what --lower names.
+func (s *fed) direction(metric string) int { return fedBench.WithLower(s.lower).Direction(metric) }
 
 // fedHits counts where metrics agree with votes.
 type fedHits struct {
@@ -148,7 +146,7 @@ func (j *fedPredictions) hits() fedHits {
 				continue
 			}
 			h.metrics[m]++
-			if j.lowerIsBetter(m) {
+			if j.direction(m) < 0 {
 				x, y = y, x
 			}
 			hit := 0.0

@@ -174,7 +174,7 @@ func (r *Report) Summary() Table {
 	columns := r.columns()
 	t := Table{Title: r.Title()}
 	for _, c := range columns {
-		t.Columns, t.Better = append(t.Columns, columnName(c, columns)), append(t.Better, r.Benchmark.direction(c.Rule))
+		t.Columns, t.Better = append(t.Columns, columnName(c, columns)), append(t.Better, r.Benchmark.Direction(c.Rule))
 	}
 	for i, s := range r.Systems {
 		t.Rows = append(t.Rows, rowOf(s.Name, r.figures(i), columns))

@@ -150,7 +150,7 @@ func TestDirectionOfParts(t *testing.T) {
 	}
 	for number, want := range map[string]int{"l1_source: test": -1, "clip_dir: test": 1, "l1_source": -1,
 		"lpips: test": -1, "bg_rmse": -1} {
-		if got := emuEdit.direction(number); got != want {
+		if got := emuEdit.Direction(number); got != want {
 			t.Errorf("%s: %d", number, got)
 		}
 	}

@@ -3,10 +3,8 @@ package benchmarks
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -14,7 +12,7 @@ import (
 	"slices"
 
 	"assay/data"
-	"assay/internal/atomicfile"
+	"assay/internal/jsonfile"
 	"assay/model"
 	"assay/scoring"
 	"assay/textjudge"
@@ -85,33 +83,17 @@ func (r *Run) asked(predictions string, failures []Failure) (*Asked, error) {
 		return a, nil
 	}
 	a.File = path
-	return a, atomicfile.Write(path, func(w io.Writer) error {
-		e := json.NewEncoder(w)
-		for _, f := range failures {
-			if err := e.Encode(f); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return a, jsonfile.WriteLines(path, failures)
 }
 
 func readPredictions(path string) (out []Prediction, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	d := json.NewDecoder(f)
-	for {
-		var p Prediction
-		if err := d.Decode(&p); errors.Is(err, io.EOF) {
-			return out, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+	for p, err := range jsonfile.Lines[Prediction](path) {
+		if err != nil {
+			return nil, err
 		}
 		out = append(out, p)
 	}
+	return out, nil
 }
 
 // The dimensions of a judge of pairs by which its two orders reach a prediction.

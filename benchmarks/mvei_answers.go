@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"assay/internal/jsonfile"
 )
 
 // Read implements Set.
@@ -184,5 +186,5 @@ func (j *statementsPredictions) WriteAuthors(dir string) error {
 		entry["statement_list"] = raw
 		out = append(out, entry)
 	}
-	return writeIndented(filepath.Join(dir, "MVEI_predict.json"), out)
+	return jsonfile.Write(filepath.Join(dir, "MVEI_predict.json"), out)
 }

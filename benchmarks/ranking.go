@@ -66,7 +66,7 @@ func (c *Contest) editor(name string) int {
 // the number. lower says that less is better, as it is of the distances that benchmarks know.
 func ReadScores(paths []string, number string, lower bool) (*Contest, error) {
 	c := &Contest{of: number}
-	lower = lower || slices.ContainsFunc(All(), func(b *Benchmark) bool { return b.direction(number) < 0 })
+	lower = lower || slices.ContainsFunc(All(), func(b *Benchmark) bool { return b.Direction(number) < 0 })
 	if lower {
 		c.notes = append(c.notes, "less of "+number+" is better")
 	}

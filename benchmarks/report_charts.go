@@ -90,7 +90,7 @@ const radarRows = 6
 // byHeadline are the systems in the order of the benchmark's headline, the best first.
 func (r *Report) byHeadline() []System {
 	list := slices.Clone(r.Systems)
-	better := float64(r.Benchmark.direction(r.Benchmark.Headline))
+	better := float64(r.Benchmark.Direction(r.Benchmark.Headline))
 	slices.SortStableFunc(list, func(a, b System) int { // one without the number is behind all others
 		return cmp.Compare(better*b.Result.number(r.Benchmark.Headline), better*a.Result.number(r.Benchmark.Headline))
 	})

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -14,8 +13,8 @@ import (
 	"slices"
 
 	"assay/data"
-	"assay/internal/atomicfile"
 	"assay/internal/journal"
+	"assay/internal/jsonfile"
 	"assay/scoring"
 	"assay/store"
 )
@@ -265,7 +264,7 @@ func identify(dir string, run runFile) error {
 	path := filepath.Join(dir, "run.json")
 	b, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return atomicfile.Write(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(run) })
+		return jsonfile.Write(path, run)
 	}
 	if err != nil {
 		return err
@@ -312,16 +311,7 @@ func reopen(path string, items []Item) (*journal.Lines[Prediction], map[Key]bool
 	if err := file.Close(); err != nil {
 		return nil, nil, err
 	}
-	err = atomicfile.Write(path, func(w io.Writer) error {
-		e := json.NewEncoder(w)
-		for _, p := range valid {
-			if err := e.Encode(p); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
+	if err := jsonfile.WriteLines(path, valid); err != nil {
 		return nil, nil, err
 	}
 	file, _, err = journal.OpenLines[Prediction](path, nil)

@@ -47,11 +47,7 @@ type work struct {
 	before  func(i int) error
 }
 
-// NewScorer makes a scorer of anything that scores decoded items. closer (may be nil) is called by Close.
-func NewScorer[Sample any](s scoring.Scorer[Edit, Sample], closer func() error) *Scorer {
-	return newScorer(s, decode, closer)
-}
-
+// newScorer makes a scorer of anything that scores what read makes of items. closer (may be nil) is called by Close.
 func newScorer[In, Sample any](s scoring.Scorer[In, Sample], read func(Item) (In, error), closer func() error) *Scorer {
 	run := func(ctx context.Context, w work, report func([]scoring.Result) error) error {
 		j := scoring.Job[In, Sample]{
@@ -75,7 +71,7 @@ func OpenScorer(dir string, o model.Options) (*Scorer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := NewScorer(modelScorer{m}, m.Close)
+	s := ScorerOf(m, m.Close)
 	s.Name = filepath.Clean(dir)
 	cfg := m.Config()
 	s.Settings = settings(&cfg, o.Dimension)
@@ -228,8 +224,18 @@ func sidesOf(area, width, height int) (w, h int) {
 	return max(1, int(side)), max(1, int(side/ratio))
 }
 
-// modelScorer gives scores on the range of a scorer directory.
-type modelScorer struct{ scorer *model.Scorer }
+// Pairs scores pairs of pictures: a model.Scorer, or a scorer that is being trained.
+type Pairs interface {
+	Prepare(model.Pair) (*model.Sample, error)
+	Score(ctx context.Context, samples []*model.Sample) ([]float64, error) // score01
+	Config() model.ScorerConfig
+}
+
+// ScorerOf makes a scorer that gives scores on the range of s. closer (may be nil) is called by Close.
+func ScorerOf(s Pairs, closer func() error) *Scorer { return newScorer(modelScorer{s}, decode, closer) }
+
+// modelScorer gives scores on the scorer's range.
+type modelScorer struct{ scorer Pairs }
 
 // Prepare implements scoring.Scorer.
 func (s modelScorer) Prepare(e Edit) (*model.Sample, error) {

@@ -81,7 +81,7 @@ func OpenSimilarity(kind Similarity, encoder string, o encoders.Options) (*Score
 			return nil, errors.Join(fmt.Errorf("%s has no text encoder: %s needs one", encoder, kind.Name), s.model.Close())
 		}
 	}
-	scorer := NewScorer(s, s.model.Close)
+	scorer := newScorer(s, decode, s.model.Close)
 	scorer.Name = fmt.Sprintf("%s: cosine of %s; %s", kind.Name, kind.Definition, filepath.Base(filepath.Clean(encoder)))
 	scorer.Fingerprint = kind.Name + " " + s.model.Fingerprint()
 	scorer.Settings = "10 times the cosine of embeddings"

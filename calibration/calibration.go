@@ -9,13 +9,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"slices"
 	"sort"
 
-	"assay/internal/atomicfile"
+	"assay/internal/jsonfile"
 )
 
 // File is the name of a calibration in a scorer directory.
@@ -164,11 +163,7 @@ func (c *Calibration) Write(file string) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	return atomicfile.Write(file, func(w io.Writer) error {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(c)
-	})
+	return jsonfile.Write(file, c)
 }
 
 func (c *Calibration) check() error {

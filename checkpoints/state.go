@@ -17,6 +17,7 @@ import (
 	"syscall"
 
 	"assay/internal/atomicfile"
+	"assay/internal/jsonfile"
 )
 
 // ManifestFile is written last into a run's checkpoint; it lists every other file.
@@ -96,11 +97,7 @@ func seal(dir string, step int64) error {
 			return err
 		}
 	}
-	return atomicfile.Write(filepath.Join(dir, ManifestFile), func(w io.Writer) error {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(m)
-	})
+	return jsonfile.Write(filepath.Join(dir, ManifestFile), m)
 }
 
 // digest returns size and SHA-256 of a file, after running first on it.

@@ -6,6 +6,7 @@ import (
 
 	"assay/data"
 	"assay/shards"
+	"assay/store"
 )
 
 // work opens the shards of the run.
@@ -14,9 +15,11 @@ func (r *TableRun) work(t *data.Table, m *Measurer) (w *shards.Work[measured], e
 		tableHead
 		Table string `json:"table"` // digest of its bytes
 	}{tableHead: r.head(t, m)}
-	if what.Table, err = shards.Digest(t.Path()); err != nil {
+	table, err := store.FileDigest(t.Path())
+	if err != nil {
 		return nil, err
 	}
+	what.Table = table.String()
 	dir := shards.Folder(r.Out)
 	if r.Merge {
 		w, err = shards.Reopen[measured](dir, what, t.Len())

@@ -16,6 +16,7 @@ import (
 
 	"assay/heuristics"
 	"assay/internal/atomicfile"
+	"assay/internal/filelock"
 )
 
 // Files that Merge writes into the output folder.
@@ -99,9 +100,17 @@ type merger struct {
 }
 
 // Merge writes the table and the reports from the parts of all shards. With too many bad rows it writes their list
-// only, and the error is a *BadError; with parts missing it is a *MissingError.
+// only, and the error is a *BadError; with parts missing it is a *MissingError. One process at a time merges in a
+// folder, so that table and report are of the same rules.
 func (j *Job) Merge(ctx context.Context) (*Report, error) {
 	out := j.Config.Out
+	lock, err := filelock.Take(filepath.Join(out, ".merge.lock"))
+	if errors.Is(err, filelock.ErrHeld) {
+		return nil, fmt.Errorf("another process writes the table of %s: wait for it, or choose another out", out)
+	} else if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
 	lacking, err := j.lacking(ctx)
 	if err != nil {
 		return nil, err

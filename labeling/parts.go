@@ -19,6 +19,7 @@ import (
 
 	"assay/heuristics"
 	"assay/internal/atomicfile"
+	"assay/internal/filelock"
 )
 
 // The work is cut into parts of as many samples of one source each. A part is measured by one machine, in one go, and
@@ -132,6 +133,14 @@ func keepPlan(out string, p *plan) error {
 	if err != nil {
 		return err
 	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	lock, err := filelock.Take(filepath.Join(filepath.Dir(path), ".plan.lock")) // or two find none, and both write one
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
 	have, err := os.ReadFile(path)
 	switch {
 	case err == nil && string(have) == string(raw):
@@ -146,9 +155,6 @@ func keepPlan(out string, p *plan) error {
 		}
 		return writeFile(path, raw) // there are more samples, or fewer: parts say themselves what they were made of
 	case !errors.Is(err, fs.ErrNotExist):
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
 	}
 	return writeFile(path, raw)

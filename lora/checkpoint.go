@@ -91,7 +91,7 @@ func (o *MergeOptions) adapter() (*Adapter, error) {
 		return nil, err
 	}
 	if none {
-		return nil, fmt.Errorf("%s holds no adapter (%s): there is nothing to merge", o.Adapter, ConfigFile)
+		return nil, exit.Usagef("%s holds no adapter (%s): there is nothing to merge", o.Adapter, ConfigFile)
 	}
 	return a, err
 }

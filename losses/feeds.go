@@ -124,7 +124,7 @@ func (f *feeder) item(over Unit, k int, it *Item) error {
 		f.row(k, it.Edits[0], it.Edits[0], it.Weight)
 		f.put("label", it.Label)
 		f.class(it.Label)
-		f.steps = append(f.steps, int64(nearest(f.spec.Values, it.Label)))
+		f.steps = append(f.steps, int64(Nearest(f.spec.Values, it.Label)))
 	case Pairs:
 		f.row(k, it.Edits[0], it.Edits[1], it.Weight)
 		w, t, l := it.Outcome[0], it.Outcome[1], it.Outcome[2]
@@ -154,7 +154,7 @@ func (f *feeder) class(label float64) {
 		return
 	}
 	one := make([]float64, len(f.head.Values))
-	one[nearest(f.head.Values, label)] = 1
+	one[Nearest(f.head.Values, label)] = 1
 	f.put("class", one...)
 }
 

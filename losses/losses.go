@@ -239,8 +239,8 @@ func ascending(v []float64) bool {
 	return true
 }
 
-// nearest is the index of the value nearest to x, the lowest on a tie.
-func nearest(values []float64, x float64) int {
+// Nearest is the index of the value nearest to x, the lowest on a tie: a class of a label.
+func Nearest(values []float64, x float64) int {
 	best := 0
 	for i, v := range values {
 		if math.Abs(v-x) < math.Abs(values[best]-x) {

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -9,6 +8,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
+	"assay/internal/jsonfile"
 	"assay/onnx"
 )
 
@@ -147,11 +147,7 @@ func exportTo(dir string, b *Backbone, graph func(string) *Graph, out *Exported,
 		if err := checkpoints.CopyCompanions(b.Dir, tmp); err != nil {
 			return err
 		}
-		return atomicfile.Write(filepath.Join(tmp, "graphs.json"), func(w io.Writer) error {
-			j := json.NewEncoder(w)
-			j.SetIndent("", "  ")
-			return j.Encode(out)
-		})
+		return jsonfile.Write(filepath.Join(tmp, "graphs.json"), out)
 	})
 	return out, err
 }

@@ -134,3 +134,13 @@ func (n *network) visionFeeds(p *packed) (map[string]*tensor.Dense, error) {
 	features := tensor.New(tensor.WithShape(len(all)/width, width), tensor.WithBacking(all))
 	return map[string]*tensor.Dense{inFeatures: features}, nil
 }
+
+// shownFeeds is visionFeeds of a batch that may be without pictures: it has a row of zeros then.
+func (n *network) shownFeeds(p *packed) (map[string]*tensor.Dense, error) {
+	if len(p.pictures) > 0 {
+		return n.visionFeeds(p)
+	}
+	width := n.backbone.Decoder().FeatureWidth()
+	none := tensor.New(tensor.WithShape(1, width), tensor.WithBacking(make([]float32, width)))
+	return map[string]*tensor.Dense{inFeatures: none}, nil
+}

@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"math"
 
 	"assay/onnx"
 )
@@ -29,17 +28,6 @@ func (h *HeadConfig) Outputs() int {
 // Sizes lists the widths from the backbone's hidden state to the outputs.
 func (h *HeadConfig) Sizes(hidden int) []int {
 	return append(append([]int{hidden}, h.Hidden...), h.Outputs())
-}
-
-// Class is the index of the value nearest to label (0..1), the lowest on a tie.
-func (h *HeadConfig) Class(label float64) int {
-	best := 0
-	for i, v := range h.Values {
-		if math.Abs(v-label) < math.Abs(h.Values[best]-label) {
-			best = i
-		}
-	}
-	return best
 }
 
 // Build returns z [n, outputs] and score01 [n] for hidden states h [n, hidden].

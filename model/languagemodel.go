@@ -236,7 +236,7 @@ func (l *LanguageModel) Forward(ctx context.Context, c *Cache, first int, stretc
 		}
 	}
 	p := l.packStretches(stretches)
-	vision, err := l.stretchFeatures(p)
+	vision, err := l.shownFeeds(p)
 	if err != nil {
 		return nil, err
 	}

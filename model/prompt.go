@@ -161,13 +161,3 @@ func (s Stretch) kinds(images int) []int64 {
 	}
 	return out
 }
-
-// stretchFeatures are the features of the pictures that rows come from; a row of zeros where there is none.
-func (l *LanguageModel) stretchFeatures(p *packed) (map[string]*tensor.Dense, error) {
-	if len(p.pictures) > 0 {
-		return l.visionFeeds(p)
-	}
-	width := l.backbone.Decoder().FeatureWidth()
-	none := tensor.New(tensor.WithShape(1, width), tensor.WithBacking(make([]float32, width)))
-	return map[string]*tensor.Dense{inFeatures: none}, nil
-}

@@ -302,16 +302,6 @@ func (t *TextTuner) pass(
 	return r, nil
 }
 
-// shownFeeds are what a packed batch feeds the graph about its pictures; a row of zeros where there is none.
-func (t *TextTuner) shownFeeds(p *packed) (map[string]*tensor.Dense, error) {
-	if len(p.pictures) > 0 {
-		return t.visionFeeds(p)
-	}
-	width := t.backbone.Decoder().FeatureWidth()
-	none := tensor.New(tensor.WithShape(1, width), tensor.WithBacking(make([]float32, width)))
-	return map[string]*tensor.Dense{inFeatures: none}, nil
-}
-
 // result puts the outputs of a packed batch back into the order of the samples.
 func (p *packed) result(out map[string]*tensor.Dense, s *session, backward bool) *TextResult {
 	r := &TextResult{Loss: make([]float64, len(p.order)), Tokens: p.rows, Grads: map[string]*tensor.Dense{}}

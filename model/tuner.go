@@ -240,7 +240,7 @@ func (t *Tuner) lossFeeds(p *packed, labels []float64, weight float64) map[strin
 	for place, i := range p.order {
 		each[place], label[place] = float32(weight), float32(labels[i])
 		if t.config.Head.Classes() {
-			class[place*k+t.config.Head.Class(labels[i])] = 1
+			class[place*k+losses.Nearest(t.config.Head.Values, labels[i])] = 1
 		}
 	}
 	return map[string]*tensor.Dense{

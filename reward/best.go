@@ -1,15 +1,13 @@
 package reward
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"assay/internal/atomicfile"
+	"assay/internal/jsonfile"
 	"assay/scoring"
 )
 
@@ -88,23 +86,9 @@ func CandidateTable(folder, source, instruction string) (path string, remove fun
 	}
 	remove = func() error { return os.RemoveAll(dir) }
 	path = filepath.Join(dir, "candidates.jsonl")
-	if err := WriteLines(path, rows); err != nil {
+	if err := jsonfile.WriteLines(path, rows); err != nil {
 		remove() // err came first
 		return "", nil, err
 	}
 	return path, remove, nil
-}
-
-// WriteLines writes values as JSON lines.
-func WriteLines[Row any](path string, rows []Row) error {
-	return atomicfile.Write(path, func(w io.Writer) error {
-		e := json.NewEncoder(w)
-		e.SetEscapeHTML(false)
-		for _, r := range rows {
-			if err := e.Encode(r); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }

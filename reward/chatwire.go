@@ -107,30 +107,14 @@ func (p *chatRequest) message(raw []byte) (m chat.Message, err error) {
 	case "developer": // OpenAI's newer name of it, which chat templates do not know
 		m.Role = "system"
 	}
-	var text string
-	var parts []stdjson.RawMessage
-	if content := o.Raw("content"); stdjson.Unmarshal(content, &text) == nil && o.Has("content") {
-		m.Content = []chat.Part{{Text: text}}
-	} else {
-		o.Get("content", &parts)
-	}
-	for _, raw := range parts {
-		part, err := p.part(raw)
-		if err != nil {
-			o.Failf("content", "%w", err)
-		}
-		m.Content = append(m.Content, part)
-	}
-	if len(m.Content) == 0 {
-		o.Failf("content", "there is none")
-	}
+	m.Content = chat.ReadContent(o, p.part)
 	o.Close(strictjson.Harmless{"name": {nil}, "refusal": {nil}, "tool_calls": {nil, []any{}}, "function_call": {nil},
 		"audio": {nil}, "annotations": nil})
 	return m, o.Err()
 }
 
 // part reads {type: text, text} or {type: image_url, image_url: {url}}. A picture's place is kept with a nil one.
-func (p *chatRequest) part(raw []byte) (part chat.Part, err error) {
+func (p *chatRequest) part(raw stdjson.RawMessage) (part chat.Part, err error) {
 	o, err := strictjson.Parse("part", raw)
 	if err != nil {
 		return part, err

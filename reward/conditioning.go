@@ -6,6 +6,7 @@ import (
 
 	"assay/data"
 	"assay/internal/atomicfile"
+	"assay/internal/jsonfile"
 	"assay/scoring"
 )
 
@@ -73,7 +74,7 @@ func (c *Conditioning) Write(t *data.Table, scores scoring.Scores, out string) (
 				return err
 			}
 		}
-		return WriteLines(filepath.Join(dir, "failed.jsonl"), failed)
+		return jsonfile.WriteLines(filepath.Join(dir, "failed.jsonl"), failed)
 	})
 	return r, err
 }

@@ -2,7 +2,6 @@ package reward
 
 import (
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +11,7 @@ import (
 
 	"assay/data"
 	"assay/internal/atomicfile"
+	"assay/internal/jsonfile"
 )
 
 // Layouts are the forms that trainers of editors read, by name. Each writes files below a folder whose pictures are
@@ -33,15 +33,6 @@ func LayoutNames() []string {
 	return names
 }
 
-func writeJSONFile(path string, v any) error {
-	return atomicfile.Write(path, func(w io.Writer) error {
-		e := json.NewEncoder(w)
-		e.SetEscapeHTML(false)
-		e.SetIndent("", " ")
-		return e.Encode(v)
-	})
-}
-
 // diffSynth is a row of DiffSynth-Studio's metadata: image is what is to be made, edit_image what it is made from.
 type diffSynth struct {
 	Prompt    string  `json:"prompt"`
@@ -57,10 +48,10 @@ func writeDiffSynth(dir string, examples []Example) error {
 	for i, e := range examples {
 		rows[i] = diffSynth{e.Prompt, e.Edit, e.Source, e.Score, e.Weight}
 	}
-	if err := writeJSONFile(filepath.Join(dir, "metadata.json"), rows); err != nil {
+	if err := jsonfile.Write(filepath.Join(dir, "metadata.json"), rows); err != nil {
 		return err
 	}
-	if err := WriteLines(filepath.Join(dir, "metadata.jsonl"), rows); err != nil {
+	if err := jsonfile.WriteLines(filepath.Join(dir, "metadata.jsonl"), rows); err != nil {
 		return err
 	}
 	return atomicfile.Write(filepath.Join(dir, "metadata.csv"), func(w io.Writer) error {
@@ -103,12 +94,12 @@ func writeInstructPix2Pix(dir string, examples []Example) error {
 			return err
 		}
 		prompt := map[string]any{"edit": e.Prompt, "score": e.Score, "weight": e.Weight}
-		if err := writeJSONFile(filepath.Join(dir, at, "prompt.json"), prompt); err != nil {
+		if err := jsonfile.Write(filepath.Join(dir, at, "prompt.json"), prompt); err != nil {
 			return err
 		}
 		seeds = append(seeds, []any{name, []string{"0"}})
 	}
-	return writeJSONFile(filepath.Join(dir, "instructpix2pix", "seeds.json"), seeds)
+	return jsonfile.Write(filepath.Join(dir, "instructpix2pix", "seeds.json"), seeds)
 }
 
 // writeMagicBrush writes magicbrush/: images/ID/ID-input.png and ID-output1.png, edit_turns.json and
@@ -136,10 +127,10 @@ func writeMagicBrush(dir string, examples []Example) error {
 		turns = append(turns, turn)
 		sessions[id] = []any{turn}
 	}
-	if err := writeJSONFile(filepath.Join(dir, "magicbrush", "edit_turns.json"), turns); err != nil {
+	if err := jsonfile.Write(filepath.Join(dir, "magicbrush", "edit_turns.json"), turns); err != nil {
 		return err
 	}
-	return writeJSONFile(filepath.Join(dir, "magicbrush", "edit_sessions.json"), sessions)
+	return jsonfile.Write(filepath.Join(dir, "magicbrush", "edit_sessions.json"), sessions)
 }
 
 // writeExamplesParquet writes data.parquet with the pictures inside, as Hugging Face `datasets` reads them.

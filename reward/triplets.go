@@ -8,6 +8,7 @@ import (
 
 	"assay/data"
 	"assay/internal/atomicfile"
+	"assay/internal/jsonfile"
 	"assay/scoring"
 )
 
@@ -61,7 +62,7 @@ func (s Selection) Write(t *data.Table, scores scoring.Scores, out string, copie
 		if err := Layouts["diffsynth"](dir, examples); err != nil {
 			return err
 		}
-		return WriteLines(filepath.Join(dir, "dropped.jsonl"), left)
+		return jsonfile.WriteLines(filepath.Join(dir, "dropped.jsonl"), left)
 	})
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"assay/data"
 	"assay/internal/remote"
 	"assay/shards"
+	"assay/store"
 )
 
 // work opens the shards of a table.
@@ -19,14 +20,14 @@ func (o *TableOptions) work(t *data.Table, s TableScorer) (w *shards.Work[Row], 
 	if head.Scorer, err = s.Fingerprint(); err != nil {
 		return nil, err
 	}
-	table, err := shards.Digest(t.Path())
+	table, err := store.FileDigest(t.Path())
 	if err != nil {
 		return nil, err
 	}
 	what := struct {
 		progressHead
 		Table string `json:"table"` // digest of its bytes
-	}{head, table}
+	}{head, table.String()}
 	if o.Merge {
 		w, err = shards.Reopen[Row](shards.Folder(o.Out), what, t.Len())
 	} else {

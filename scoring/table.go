@@ -10,6 +10,7 @@ import (
 
 	"assay/data"
 	"assay/internal/atomicfile"
+	"assay/internal/exit"
 	"assay/internal/remote"
 	"assay/model"
 	"assay/shards"
@@ -145,8 +146,9 @@ func (o *TableOptions) open(ctx context.Context, s TableScorer) (*data.Table, er
 	if cfg := s.Config(); !cfg.NeedsSource() {
 		columns = columns[1:]
 	}
-	return data.OpenTable(o.In, data.WithColumns(o.Columns), data.WithOnly("source", "edit", "instruction"),
+	t, err := data.OpenTable(o.In, data.WithColumns(o.Columns), data.WithOnly("source", "edit", "instruction"),
 		data.WithRequired(columns...), data.WithStorage(ctx))
+	return t, exit.Usage(err)
 }
 
 // Table scores every row of a table and writes the rows with score (on the scorer's range), score01 and error added.
@@ -173,7 +175,7 @@ func Table(ctx context.Context, s TableScorer, o TableOptions) (*TableResult, er
 	}
 	k, err := openKept(progress, t, s, nil)
 	if err != nil {
-		return nil, err
+		return nil, exit.Named(err) // no folder to write to
 	}
 	var r *TableResult
 	if err = k.score(ctx, s, t, o.Progress); err == nil {

@@ -10,16 +10,13 @@ package shards
 
 import (
 	"bytes"
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"time"
 
+	"assay/internal/exit"
 	"assay/internal/remote"
 )
 
@@ -80,10 +77,10 @@ func Open[T any](
 	}
 	switch {
 	case !bytes.Equal(w.plan.Head, what) || w.plan.Rows != rows:
-		return nil, fmt.Errorf("%s belongs to other work (%.300s, of %d rows): remove it, or choose another output", dir,
+		return nil, exit.Usagef("%s belongs to other work (%.300s, of %d rows): remove it, or choose another output", dir,
 			w.plan.Head, w.plan.Rows)
 	case w.Count() != count:
-		return nil, fmt.Errorf("%s is cut into %d shards, not %d: go on with /%d, or remove it", dir, w.Count(), count,
+		return nil, exit.Usagef("%s is cut into %d shards, not %d: go on with /%d, or remove it", dir, w.Count(), count,
 			w.Count())
 	}
 	return w, nil
@@ -154,20 +151,6 @@ func writeOnce(at place, name string, v any) error {
 		return err
 	}
 	return at.once(name, append(raw, '\n'))
-}
-
-// Digest is the SHA-256 of a file or an object, for heads.
-func Digest(path string) (string, error) {
-	f, err := remote.Open(context.Background(), path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // Folder is where the shards of an output lie.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -117,19 +118,33 @@ func (f *Files) object(name string) (Key, error) {
 	if k, ok := f.find(version); ok {
 		return k, nil
 	}
-	raw, err := remote.ReadAnew(ctx, name, maxObject)
+	k, err := digestObject(ctx, name, before.Size)
 	if err != nil {
 		return Key{}, err
 	}
-	k := Key(sha256.Sum256(raw))
 	if after, err := remote.Stat(ctx, name); err == nil && after == before && before.Version != "" {
 		f.remember(fileState{version, true}, k)
 	}
 	return k, nil
 }
 
-// maxObject is the most that a digest is made of on object storage, where whole objects are in memory.
-const maxObject = 1 << 30
+// maxWhole is the most that is read at once: a picture, which is kept to be decoded next. Tables are read in blocks.
+const maxWhole = 8 << 20
+
+func digestObject(ctx context.Context, name string, size int64) (Key, error) {
+	if size <= maxWhole {
+		raw, err := remote.ReadAnew(ctx, name, math.MaxInt64)
+		return sha256.Sum256(raw), err
+	}
+	f, err := remote.Open(ctx, name)
+	if err != nil {
+		return Key{}, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	return Key(h.Sum(nil)), err
+}
 
 var errChanged = errors.New("it was changed while it was read")
 

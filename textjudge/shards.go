@@ -6,6 +6,7 @@ import (
 
 	"assay/data"
 	"assay/shards"
+	"assay/store"
 )
 
 // shards opens the shards of the table.
@@ -17,9 +18,11 @@ func (r *run) shards() (w *shards.Work[row], err error) {
 	if what.head, err = r.head(); err != nil {
 		return nil, err
 	}
-	if what.Table, err = shards.Digest(r.table.Path()); err != nil {
+	table, err := store.FileDigest(r.table.Path())
+	if err != nil {
 		return nil, err
 	}
+	what.Table = table.String()
 	dir := shards.Folder(r.o.Out)
 	if r.o.Merge {
 		w, err = shards.Reopen[row](dir, what, r.table.Len())

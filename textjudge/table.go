@@ -10,6 +10,7 @@ import (
 
 	"assay/chat"
 	"assay/data"
+	"assay/internal/exit"
 	"assay/internal/journal"
 	"assay/internal/workers"
 	"assay/shards"
@@ -97,7 +98,7 @@ func (j *Judge) begin(o TableOptions) (r *run, err error) {
 	r = &run{judge: j, roles: j.Roles(), o: o}
 	if r.table, err = data.OpenTable(o.In, data.WithColumns(o.Columns), data.WithRequired(r.required()...),
 		data.WithOnly("source", "edit", "target", "instruction")); err != nil {
-		return nil, err
+		return nil, exit.Usage(err)
 	}
 	r.to = r.table.Len()
 	return r, nil

@@ -2,10 +2,8 @@ package trainer
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,8 +11,8 @@ import (
 	"sync"
 
 	"assay/data"
-	"assay/internal/atomicfile"
 	"assay/internal/exit"
+	"assay/internal/jsonfile"
 	"assay/internal/workers"
 	"assay/store"
 )
@@ -262,16 +260,7 @@ func (r *run) saveBadRows() error {
 		}
 		return nil
 	}
-	return atomicfile.Write(path, func(w io.Writer) error {
-		e := json.NewEncoder(w)
-		e.SetEscapeHTML(false)
-		for _, b := range bad {
-			if err := e.Encode(b); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return jsonfile.WriteLines(path, bad)
 }
 
 // checkRows looks at every row before the first step, and sets aside those that cannot be used if the budget allows it.

@@ -120,7 +120,7 @@ func (s *Samples) name(i int) string {
 	if r.table == nil && r.talks == nil {
 		return r.id
 	}
-	return cmp.Or(placeOf(r.table, r.index), r.place())
+	return cmp.Or(placeOf(r.table, r.index), r.place().String())
 }
 
 // checkMeasure refuses a way to choose the best scorer that the validation rows do not allow.

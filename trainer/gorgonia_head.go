@@ -8,6 +8,7 @@ import (
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 
+	"assay/losses"
 	"assay/model"
 	"assay/optim"
 )
@@ -90,7 +91,7 @@ func (h *GorgoniaHead) Run(hidden [][]float32, labels []float64, scale float64) 
 	target := make([]float32, n*out)
 	for i, label := range labels {
 		if h.Head.Classes() {
-			target[i*out+h.Head.Class(label)] = 1
+			target[i*out+losses.Nearest(h.Head.Values, label)] = 1
 		} else {
 			target[i] = float32(label)
 		}

@@ -1,15 +1,13 @@
 package trainer
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
-	"assay/internal/atomicfile"
+	"assay/internal/jsonfile"
 )
 
 // RowsFile is a run's list of its rows, in the order that its order of samples counts them in. Each is a line, the JSON
@@ -34,19 +32,44 @@ func (l *ledgerRow) fields() []any {
 	return []any{&l.For, &l.Digest, &l.Group, &l.Table, &l.Row, &l.Twin, &l.Gone, &l.ID}
 }
 
+// MarshalJSON writes the array.
+func (l *ledgerRow) MarshalJSON() ([]byte, error) { return json.Marshal(l.fields()) }
+
+// UnmarshalJSON reads the array.
+func (l *ledgerRow) UnmarshalJSON(raw []byte) error {
+	var values []json.RawMessage
+	fields := l.fields()
+	err := json.Unmarshal(raw, &values)
+	if err == nil && len(values) != len(fields) {
+		err = fmt.Errorf("it has %d values, want %d", len(values), len(fields))
+	}
+	for i := 0; i < len(fields) && err == nil; i++ {
+		err = json.Unmarshal(values[i], fields[i])
+	}
+	return err
+}
+
 const (
 	forTrain      = "train"
 	forValidation = "validation"
 	forNothing    = "aside"
 )
 
-// key identifies a row: its id if it is the only one's, else its content.
-func (l *ledgerRow) key() string {
-	if l.ID != "" {
-		return "id " + l.ID
-	}
-	return fmt.Sprintf("content %s %d", l.Digest, l.Twin)
+// rowKey identifies a row: by its id alone, or by its content and how many rows of the same stand before it.
+type rowKey struct {
+	id, digest string
+	twin       int
 }
+
+// key is that of its id if it is the only one's, else that of its content.
+func (l *ledgerRow) key() rowKey {
+	if l.ID != "" {
+		return rowKey{id: l.ID}
+	}
+	return l.contentKey()
+}
+
+func (l *ledgerRow) contentKey() rowKey { return rowKey{digest: l.Digest, twin: l.Twin} }
 
 // ledgerOf describes rows; numbers are given to groups in the order of their first rows.
 func ledgerOf(what string, rows []sampleRow, groups map[string]int) []ledgerRow {
@@ -95,74 +118,54 @@ func (r *run) writeLedger() error {
 }
 
 func writeRows(out string, rows []ledgerRow) error {
-	return atomicfile.Write(filepath.Join(out, RowsFile), func(w io.Writer) error {
-		e := json.NewEncoder(w)
-		for i := range rows {
-			if err := e.Encode(rows[i].fields()); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return jsonfile.WriteLines(filepath.Join(out, RowsFile), rows)
 }
 
 // readLedger reads RowsFile; nil if there is none.
-func readLedger(out string) ([]ledgerRow, error) {
-	f, err := os.Open(filepath.Join(out, RowsFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var rows []ledgerRow
-	d := json.NewDecoder(bufio.NewReaderSize(f, 1<<20))
-	for {
-		var r ledgerRow
-		var values []json.RawMessage
-		err := d.Decode(&values)
-		if err == io.EOF {
-			return rows, nil
-		}
-		fields := r.fields()
-		if err == nil && len(values) != len(fields) {
-			err = fmt.Errorf("line %d has %d values, want %d", len(rows)+1, len(values), len(fields))
-		}
-		for i := 0; i < len(fields) && err == nil; i++ {
-			err = json.Unmarshal(values[i], fields[i])
+func readLedger(out string) (rows []ledgerRow, err error) {
+	for r, err := range jsonfile.Lines[ledgerRow](filepath.Join(out, RowsFile)) {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w (begin anew with --fresh)", f.Name(), err)
+			return nil, fmt.Errorf("%w (begin anew with --fresh)", err)
 		}
 		rows = append(rows, r)
 	}
+	return rows, nil
 }
 
-// wasBad reads which rows the run had met as bad, by id and by place.
-func wasBad(out string) (map[string]bool, error) {
-	known := map[string]bool{}
-	f, err := os.Open(filepath.Join(out, BadRowsFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return known, nil
-	} else if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	for d := json.NewDecoder(f); ; {
-		var b BadRow
-		if err := d.Decode(&b); err == io.EOF {
-			return known, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("%s: %w", f.Name(), err)
+// badBefore are the rows that a run has met as bad.
+type badBefore struct {
+	ids    map[string]bool
+	places map[rowPlace]bool
+}
+
+// wasBad reads them.
+func wasBad(out string) (badBefore, error) {
+	known := badBefore{ids: map[string]bool{}, places: map[rowPlace]bool{}}
+	for b, err := range jsonfile.Lines[BadRow](filepath.Join(out, BadRowsFile)) {
+		if errors.Is(err, os.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return known, err
 		}
 		if b.ID != "" {
-			known["id "+b.ID] = true
+			known.ids[b.ID] = true
 		}
-		known[place(filepath.Base(b.Table), b.Row-1)] = true
+		known.places[rowPlace{filepath.Base(b.Table), b.Row - 1}] = true
 	}
+	return known, nil
 }
 
-func place(table string, row int) string { return fmt.Sprintf("row %d of %s", row+1, table) }
+// rowPlace is where a row stands.
+type rowPlace struct {
+	table string // the file's name
+	row   int    // from 0
+}
+
+func (p rowPlace) String() string { return fmt.Sprintf("row %d of %s", p.row+1, p.table) }
 
 // arrange puts the rows of the tables into the order in which the run began, and lists what makes this another run. A
 // row is the same wherever it stands, in whatever format. What a repair may do: change or remove rows that were noted
@@ -173,7 +176,7 @@ func (r *run) arrange(ledger []ledgerRow) (diff []string, err error) {
 	if !ok || !okValid {
 		return nil, nil
 	}
-	m, err := r.newMatcher(append(append([]sampleRow{}, train.rows...), valid.rows...))
+	m, err := r.newMatcher(train.rows, valid.rows)
 	if err != nil {
 		return nil, err
 	}
@@ -181,8 +184,7 @@ func (r *run) arrange(ledger []ledgerRow) (diff []string, err error) {
 	for k := range ledger { // all of them, before a place is given to another row
 		found[k] = m.find(&ledger[k])
 	}
-	newTrain, newValid := &Samples{}, &Samples{}
-	var excluded []sampleRow
+	newTrain, newValid, excluded := arrangedLike(ledger)
 	for k := range ledger {
 		l := &ledger[k]
 		row, problem := r.recall(m, l, found[k])
@@ -199,9 +201,9 @@ func (r *run) arrange(ledger []ledgerRow) (diff []string, err error) {
 			excluded = append(excluded, row)
 		}
 	}
-	for i := range m.rows {
+	for i := range m.now {
 		if !m.used[i] {
-			diff = append(diff, fmt.Sprintf("data: %s is new: %s", m.now[i].name(), m.rows[i].place()))
+			diff = append(diff, fmt.Sprintf("data: %s is new: %v", m.now[i].name(), m.rows[i].place()))
 		}
 	}
 	if len(diff) == 0 {
@@ -210,35 +212,47 @@ func (r *run) arrange(ledger []ledgerRow) (diff []string, err error) {
 	return diff, nil
 }
 
-// matcher finds the rows of a ledger among those of the tables.
-type matcher struct {
-	rows    []sampleRow // of the tables
-	now     []ledgerRow // the same as a ledger has them
-	used    []bool      // which of them are found
-	byKey   map[string]int
-	byPlace map[string]int
-	unread  map[string]unreadRow // by place
-	bad     map[string]bool      // what the run has met as bad, by id and by place
+// arrangedLike makes room for the rows of a ledger, and for no more: there may be millions.
+func arrangedLike(ledger []ledgerRow) (train, valid *Samples, excluded []sampleRow) {
+	count := map[string]int{}
+	for k := range ledger {
+		count[ledger[k].For]++
+	}
+	room := func(n int) []sampleRow { return make([]sampleRow, 0, n) }
+	rest := len(ledger) - count[forTrain] - count[forValidation]
+	return &Samples{rows: room(count[forTrain])}, &Samples{rows: room(count[forValidation])}, room(rest)
 }
 
-func (r *run) newMatcher(rows []sampleRow) (*matcher, error) {
-	m := &matcher{
-		rows:    rows,
-		now:     ledgerOf("", rows, map[string]int{}),
-		used:    make([]bool, len(rows)),
-		byKey:   map[string]int{},
-		byPlace: map[string]int{},
-		unread:  map[string]unreadRow{},
+// matcher finds the rows of a ledger among those of the tables.
+type matcher struct {
+	rows    []*sampleRow // of the tables
+	now     []ledgerRow  // the same as a ledger has them
+	used    []bool       // which of them are found
+	byKey   map[rowKey]int
+	byPlace map[rowPlace]int
+	unread  map[rowPlace]unreadRow
+	bad     badBefore
+}
+
+func (r *run) newMatcher(tables ...[]sampleRow) (*matcher, error) {
+	m := &matcher{unread: map[rowPlace]unreadRow{}}
+	groups := map[string]int{}
+	for _, rows := range tables {
+		m.now = append(m.now, ledgerOf("", rows, groups)...)
+		for i := range rows {
+			m.rows = append(m.rows, &rows[i])
+		}
 	}
+	m.used = make([]bool, len(m.rows))
+	m.byKey, m.byPlace = make(map[rowKey]int, 2*len(m.rows)), make(map[rowPlace]int, len(m.rows))
 	identify(m.now)
 	for i := range m.now {
-		now := &m.now[i]
-		m.byKey[now.key()] = i
-		m.byKey[(&ledgerRow{Digest: now.Digest, Twin: now.Twin}).key()] = i // an id may have become the only one's
-		m.byPlace[rows[i].place()] = i
+		m.byKey[m.now[i].key()] = i
+		m.byKey[m.now[i].contentKey()] = i // an id may have become the only one's
+		m.byPlace[m.rows[i].place()] = i
 	}
 	for _, b := range r.data.bad {
-		m.unread[place(filepath.Base(b.Table), b.Row-1)] = b
+		m.unread[rowPlace{filepath.Base(b.Table), b.Row - 1}] = b
 	}
 	var err error
 	m.bad, err = wasBad(r.config.Out)
@@ -258,8 +272,8 @@ func (m *matcher) find(l *ledgerRow) int {
 // recall gives the row that l stands for, where i is what find found, or says what is wrong with it. The ledger's row
 // is brought up to date.
 func (r *run) recall(m *matcher, l *ledgerRow, i int) (row sampleRow, problem string) {
-	where := place(r.tableName(l), l.Row)
-	known := l.For == forNothing || l.Gone || m.bad[where] || m.bad["id "+l.ID]
+	where := rowPlace{r.tableName(l), l.Row}
+	known := l.For == forNothing || l.Gone || m.bad.places[where] || m.bad.ids[l.ID]
 	if here, ok := m.byPlace[where]; i < 0 && known && ok && !m.used[here] { // repaired so that even its name is another
 		i, m.used[here] = here, true
 	}
@@ -267,18 +281,18 @@ func (r *run) recall(m *matcher, l *ledgerRow, i int) (row sampleRow, problem st
 	if i >= 0 {
 		now := &m.now[i]
 		if !known && now.Digest != l.Digest {
-			return row, fmt.Sprintf("data: %s changed: %s", l.name(), where)
+			return row, fmt.Sprintf("data: %s changed: %v", l.name(), where)
 		}
 		r.repaired = r.repaired || now.Digest != l.Digest || now.Row != l.Row || now.Table != l.Table || l.Gone
 		l.Digest, l.Twin, l.Row, l.Table, l.Gone = now.Digest, now.Twin, now.Row, now.Table, false
-		return m.rows[i], ""
+		return *m.rows[i], ""
 	}
 	if b, here := m.unread[where]; here { // counted among the tables' bad rows
 		row.bad = b.Reason
 		return row, ""
 	}
 	if !known {
-		return row, fmt.Sprintf("data: %s is not there any more: %s", l.name(), where)
+		return row, fmt.Sprintf("data: %s is not there any more: %v", l.name(), where)
 	}
 	r.repaired = r.repaired || !l.Gone
 	l.Gone = true

@@ -16,7 +16,7 @@ import (
 
 // Expect tells the model what rows a plan is for.
 func (m *scorerModel) Expect(rows, validation int) {
-	m.pictures, m.scoring = m.config.pictures(rows+validation), validation > 0
+	m.pictures, m.measuring = m.config.pictures(rows+validation), validation > 0
 }
 
 // pictures is the largest number of distinct ones that so many rows have.
@@ -53,7 +53,7 @@ func (m *scorerModel) Plan(_ context.Context, sample []Example) (*Plan, error) {
 	}
 	p.onDevice(m.config, m.tuner, m.given)
 	u, err := fitMicroBatch(m.config, p, m.least, func(n int) (model.Usage, error) {
-		return m.tuner.Usage(longest, n, m.pictures, m.scoring)
+		return m.tuner.Usage(longest, n, m.pictures, m.measuring)
 	})
 	if err != nil {
 		return nil, err

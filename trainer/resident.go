@@ -47,17 +47,3 @@ func (r *run) endSums(ctx context.Context) error {
 	}
 	return nil
 }
-
-func (m *scorerModel) Accumulates() bool { return resident(m.config) }
-
-func (m *scorerModel) Begin(ctx context.Context) error { return m.tuner.Begin(ctx) }
-
-func (m *scorerModel) Sums(ctx context.Context, into [][]float32) error {
-	return m.tuner.Sums(ctx, into)
-}
-
-func (m *textModel) Accumulates() bool { return resident(m.config) }
-
-func (m *textModel) Begin(ctx context.Context) error { return m.tuner.Begin(ctx) }
-
-func (m *textModel) Sums(ctx context.Context, into [][]float32) error { return m.tuner.Sums(ctx, into) }

@@ -1,11 +1,8 @@
 package trainer
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"assay/internal/exit"
+	"assay/store"
 )
 
 // mayDiffer are the keys that a resumed run may have otherwise: they say where things lie, or change no number. What
@@ -139,18 +137,13 @@ func (r *run) describe() error {
 		return nil
 	}
 	for _, name := range []string{"head.safetensors", "adapter_model.safetensors"} {
-		f, err := os.Open(filepath.Join(r.config.Init, name))
+		digest, err := store.FileDigest(filepath.Join(r.config.Init, name))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		} else if err != nil {
 			return err
 		}
-		h := sha256.New()
-		_, err = io.Copy(h, f)
-		if err = errors.Join(err, f.Close()); err != nil {
-			return err
-		}
-		r.state.Model["init "+name] = hex.EncodeToString(h.Sum(nil))[:32]
+		r.state.Model["init "+name] = digest.String()[:32]
 	}
 	return nil
 }

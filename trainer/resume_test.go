@@ -287,6 +287,7 @@ func TestUnwritableFolder(t *testing.T) {
 }
 
 func TestSecondProcessIsRefused(t *testing.T) {
+	t.Parallel() // it waits
 	path := writeRun(t, 40, "steps: 2\n")
 	c := load(t, path)
 	if err := os.MkdirAll(c.Out, 0o777); err != nil {

@@ -75,8 +75,8 @@ func placeOf(t *data.Edits, index int) string {
 	return t.Place(index)
 }
 
-// place says where the row stands, for people.
-func (r *sampleRow) place() string { return place(filepath.Base(r.path()), r.index) }
+// place is where the row stands.
+func (r *sampleRow) place() rowPlace { return rowPlace{filepath.Base(r.path()), r.index} }
 
 // path is the row's table.
 func (r *sampleRow) path() string {

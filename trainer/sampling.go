@@ -36,7 +36,7 @@ func (s *scan) weightOf(t *data.Edits, index int) (float64, error) {
 	w, err := data.Finite(v)
 	if err != nil || w == nil || *w < 0 {
 		text, _ := data.Text(v)
-		return 0, fmt.Errorf("%s: %s is %q: a weight is a number of at least 0", place(t.Path(), index), s.weight, text)
+		return 0, fmt.Errorf("%v: %s is %q: a weight is a number of at least 0", rowPlace{t.Path(), index}, s.weight, text)
 	}
 	return *w, nil
 }

@@ -17,7 +17,6 @@ import (
 	"assay/lora"
 	"assay/losses"
 	"assay/model"
-	"assay/optim"
 	"assay/ort"
 	"assay/store"
 )
@@ -64,30 +63,24 @@ func openModel(c *Config, plan bool, memory int64) (_ Model, err error) {
 	if c.Mode == "head" {
 		return openHead(c, parts, memory)
 	}
-	m := &scorerModel{config: c, plan: plan, given: memory}
-	if m.store, err = openStore(c, m.warn); err != nil {
+	m := &scorerModel{}
+	if err := m.begin(c, plan, memory); err != nil {
 		return nil, err
 	}
 	o := tuneOptions(c, parts, m.store)
 	if c.Train != nil {
 		modules, err := backboneModules(c.Backbone)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			o.Trains, err = c.trainsTensor(modules)
 		}
-		if o.Trains, err = c.trainsTensor(modules); err != nil {
+		if err != nil {
 			return nil, errors.Join(err, m.store.Close())
 		}
 	}
 	o.Elsewhere = memory > 0
-	if m.tuner, err = model.NewTuner(parts, o); err != nil {
+	if err := m.take(model.NewTuner(parts, o)); err != nil {
 		return nil, err
 	}
-	if !plan {
-		if m.backbone, err = m.tuner.BackboneFingerprint(); err != nil {
-			return nil, errors.Join(err, m.Close())
-		}
-	}
-	m.params = optim.NewParams(m.tuner.Params())
 	return m, nil
 }
 
@@ -226,21 +219,9 @@ func tuneOptions(c *Config, p *model.ScorerState, s *store.Store) model.TuneOpti
 
 // scorerModel trains adapter or backbone together with head and score token, in the step graph.
 type scorerModel struct {
-	config   *Config
-	tuner    *model.Tuner
-	store    *store.Store
-	backbone string // fingerprint
-	params   []optim.Param
-	warner
-
-	plan     bool  // nothing will be trained
-	given    int64 // memory of the GPU that a plan is for; 0: as it is here
-	pictures int   // that the run sees
-	scoring  bool  // there are validation rows
-	least    int   // edits of the largest group, which a run of the graph must hold
+	graphModel[*model.Tuner]
+	least int // edits of the largest group, which a run of the graph must hold
 }
-
-func (m *scorerModel) Params() []optim.Param { return m.params }
 
 func (m *scorerModel) Step(ctx context.Context, batch []Example, weight float64, seed uint64) (*StepResult, error) {
 	samples, err := prepareExamples(m.tuner, batch)
@@ -278,18 +259,15 @@ func (m *scorerModel) Compare(
 }
 
 func (m *scorerModel) result(r *model.StepResult) *StepResult {
-	out := &StepResult{
+	return &StepResult{
 		Loss:      r.Loss,
 		CE:        r.CE,
 		ScoreLoss: r.ScoreLoss,
 		Score:     r.Score,
 		Tokens:    r.Tokens,
 		Terms:     r.Terms,
+		Grads:     m.gradients(r.Grads),
 	}
-	if !m.Accumulates() {
-		out.Grads = optim.Gradients(m.params, r.Grads)
-	}
-	return out
 }
 
 func (m *scorerModel) Score(ctx context.Context, batch []Example) ([]float64, error) {
@@ -302,8 +280,9 @@ func (m *scorerModel) Score(ctx context.Context, batch []Example) ([]float64, er
 
 func (m *scorerModel) SaveScorer(dir string) error { return m.tuner.SaveScorer(dir) }
 
+// Fingerprint is that of the backbone, and of what a scorer of format 2 asks.
 func (m *scorerModel) Fingerprint() map[string]string {
-	out := map[string]string{"backbone": m.backbone}
+	out := m.graphModel.Fingerprint()
 	if m.config.Judge != nil {
 		sc := *m.config.Judge
 		sc.Backbone, sc.Weights = "", ""
@@ -317,10 +296,7 @@ func (m *scorerModel) Fingerprint() map[string]string {
 
 // Inspector decodes pictures and counts the tokens of the text, asked in every wording.
 func (m *scorerModel) Inspector() func(*Example) error {
-	pictures := newInspector(m.store)
-	if m.plan { // leaves nothing behind
-		pictures = &inspector{}
-	}
+	pictures := m.inspector()
 	return func(e *Example) error {
 		if err := pictures.example(e); err != nil {
 			return err
@@ -342,19 +318,6 @@ func checkTexts(m texter, c *Config, e *Example) error {
 	}
 	return nil
 }
-
-// Damage names a tensor that is not finite.
-func (m *scorerModel) Damage() error { return m.tuner.Damage() }
-
-// Shapes are those of the parameters, by name.
-func (m *scorerModel) Shapes() map[string][]int64 { return m.tuner.Shapes() }
-
-// Resolved says which device and type auto came to.
-func (m *scorerModel) Resolved() map[string]string {
-	return map[string]string{"device": m.config.Device, "dtype": dtype(m.config)}
-}
-
-func (m *scorerModel) Close() error { return errors.Join(m.tuner.Close(), m.store.Close()) }
 
 // preparer is what turns pairs into samples: a Tuner or a Scorer.
 type preparer interface {

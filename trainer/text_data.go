@@ -155,7 +155,7 @@ func (r *sampleRow) conversation() (Example, error) {
 	}
 	e := Example{Base: r.talks.Folder(), Talk: &Conversation{row.Messages, row.Pictures, r.pictures}}
 	if e.Row.ID = r.id; r.id == "" {
-		e.Row.ID = r.place()
+		e.Row.ID = r.place().String()
 	}
 	return e, nil
 }

@@ -13,29 +13,18 @@ import (
 	"assay/lora"
 	"assay/model"
 	"assay/model/text"
-	"assay/optim"
 	"assay/store"
 )
 
 // textModel trains a backbone, or an adapter over it, on conversations.
 type textModel struct {
-	config   *Config
-	tuner    *model.TextTuner
-	store    *store.Store
-	backbone string // fingerprint
-	params   []optim.Param
-	warner
-
-	plan      bool  // nothing will be trained
-	given     int64 // memory of the GPU that a plan is for; 0: as it is here
-	pictures  int   // that the run sees
-	measuring bool  // there are validation rows
+	graphModel[*model.TextTuner]
 }
 
 // openText makes the model of mode text.
 func openText(c *Config, plan bool, memory int64) (_ Model, err error) {
-	m := &textModel{config: c, plan: plan, given: memory}
-	if m.store, err = openStore(c, m.warn); err != nil {
+	m := &textModel{}
+	if err := m.begin(c, plan, memory); err != nil {
 		return nil, err
 	}
 	o := model.TextOptions{
@@ -56,15 +45,9 @@ func openText(c *Config, plan bool, memory int64) (_ Model, err error) {
 			return nil, errors.Join(err, m.store.Close())
 		}
 	}
-	if m.tuner, err = model.NewTextTuner(c.Backbone, o); err != nil {
-		return nil, errors.Join(err, m.store.Close())
+	if err := m.take(model.NewTextTuner(c.Backbone, o)); err != nil {
+		return nil, err
 	}
-	if !plan {
-		if m.backbone, err = m.tuner.BackboneFingerprint(); err != nil {
-			return nil, errors.Join(err, m.Close())
-		}
-	}
-	m.params = optim.NewParams(m.tuner.Params())
 	return m, nil
 }
 
@@ -87,11 +70,6 @@ func adapterOf(c *Config) (*lora.Adapter, error) {
 	a, err := lora.New(loraConfig(c), modules, c.Seed)
 	return a, suggestParts(c, err)
 }
-
-func (m *textModel) Params() []optim.Param { return m.params }
-
-// Shapes are those of the parameters, by name.
-func (m *textModel) Shapes() map[string][]int64 { return m.tuner.Shapes() }
 
 // Targets is the number of tokens that an example teaches.
 func (m *textModel) Targets(e *Example) (int, error) {
@@ -147,10 +125,7 @@ func (m *textModel) Step(ctx context.Context, batch []Example, weight float64, s
 	if err != nil {
 		return nil, fmt.Errorf("training on %s: %w", ids(batch), err)
 	}
-	out := &StepResult{Tokens: r.Tokens}
-	if !m.Accumulates() {
-		out.Grads = optim.Gradients(m.params, r.Grads)
-	}
+	out := &StepResult{Tokens: r.Tokens, Grads: m.gradients(r.Grads)}
 	for i, s := range samples {
 		out.Loss = append(out.Loss, batch[i].Share*r.Loss[i]/float64(s.Targets()))
 		out.ScoreLoss, out.Score = append(out.ScoreLoss, math.NaN()), append(out.Score, math.NaN())
@@ -184,15 +159,9 @@ func (m *textModel) MeasureText(ctx context.Context, batch []Example) (t TextMea
 // SaveScorer writes the adapter, or the backbone.
 func (m *textModel) SaveScorer(dir string) error { return m.tuner.SaveInto(dir) }
 
-// Fingerprint is that of the backbone.
-func (m *textModel) Fingerprint() map[string]string { return map[string]string{"backbone": m.backbone} }
-
 // Inspector decodes pictures and counts the tokens of the text; with text.max_tokens those of the pictures, too.
 func (m *textModel) Inspector() func(*Example) error {
-	pictures := newInspector(m.store)
-	if m.plan { // leaves nothing behind
-		pictures = &inspector{}
-	}
+	pictures := m.inspector()
 	return func(e *Example) error {
 		if _, err := m.Targets(e); err != nil {
 			return err
@@ -209,17 +178,6 @@ func (m *textModel) Inspector() func(*Example) error {
 		return err
 	}
 }
-
-// Damage names a tensor that is not finite.
-func (m *textModel) Damage() error { return m.tuner.Damage() }
-
-// Resolved says which device and type auto came to.
-func (m *textModel) Resolved() map[string]string {
-	return map[string]string{"device": m.config.Device, "dtype": dtype(m.config)}
-}
-
-// Close frees the model.
-func (m *textModel) Close() error { return errors.Join(m.tuner.Close(), m.store.Close()) }
 
 // Expect tells the model what rows a plan is for.
 func (m *textModel) Expect(rows, validation int) {

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"maps"
 	"math"
@@ -19,6 +18,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"assay/internal/workers"
+	"assay/store"
 )
 
 // claim takes the run directory for the job, and tidies it.
@@ -63,16 +63,8 @@ var program = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil))[:32], nil
+	digest, err := store.FileDigest(path)
+	return digest.String()[:32], err
 })
 
 // sameRun refuses ranks with another program, configuration, backbone or table, or another idea of what is to be done.

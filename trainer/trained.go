@@ -3,15 +3,13 @@ package trainer
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"assay/checkpoints"
-	"assay/internal/atomicfile"
+	"assay/internal/jsonfile"
 	"assay/lora"
 	"assay/optim"
 )
@@ -219,9 +217,5 @@ func (r *run) writePlan() error {
 	if m, ok := r.model.(Resolver); ok {
 		p.Auto = m.Resolved()
 	}
-	return atomicfile.Write(filepath.Join(r.config.Out, PlanFile), func(w io.Writer) error {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(p)
-	})
+	return jsonfile.Write(filepath.Join(r.config.Out, PlanFile), p)
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"assay/internal/stats"
+	"assay/losses"
 )
 
 // measure compares scores with labels, both 0..1.
@@ -17,21 +18,10 @@ func measure(scores, labels []float64) *ValidationMetrics {
 	got, want := make([]int, len(scores)), make([]int, len(scores))
 	for i, s := range scores {
 		distance += math.Abs(s - labels[i])
-		got[i], want[i] = nearest(classes, s), nearest(classes, labels[i])
+		got[i], want[i] = losses.Nearest(classes, s), losses.Nearest(classes, labels[i])
 	}
 	return &ValidationMetrics{Kind: "validation", L1: number(distance / float64(len(scores))),
 		Spearman: number(stats.Spearman(labels, scores)), Accuracy: number(stats.Accuracy(want, got)), Rows: len(scores)}
-}
-
-// nearest is the index of the value nearest to x, the lowest on a tie.
-func nearest(values []float64, x float64) int {
-	best := 0
-	for i, v := range values {
-		if math.Abs(v-x) < math.Abs(values[best]-x) {
-			best = i
-		}
-	}
-	return best
 }
 
 // validationDue tells whether the validation rows are to be scored at the present step.

@@ -68,8 +68,6 @@ func idOf(line []byte) json.RawMessage {
 	return row["id"]
 }
 
-func isNull(raw json.RawMessage) bool { return string(raw) == "null" }
-
 // message reads {role, content}; content is a text, or a list of texts and pictures.
 func (r *Row) message(raw json.RawMessage) (m chat.Message, err error) {
 	o, err := strictjson.Parse("message", raw)
@@ -80,23 +78,7 @@ func (r *Row) message(raw json.RawMessage) (m chat.Message, err error) {
 	if m.Role == "" {
 		o.Failf("role", "it is missing: system, user or assistant")
 	}
-	var parts []json.RawMessage
-	var text string
-	if content := o.Raw("content"); !isNull(content) && json.Unmarshal(content, &text) == nil {
-		m.Content = []chat.Part{{Text: text}}
-	} else {
-		o.Get("content", &parts)
-	}
-	for _, p := range parts {
-		part, err := r.part(p)
-		if err != nil {
-			o.Failf("content", "%w", err)
-		}
-		m.Content = append(m.Content, part)
-	}
-	if len(m.Content) == 0 {
-		o.Failf("content", "there is none")
-	}
+	m.Content = chat.ReadContent(o, r.part)
 	o.Close()
 	return m, o.Err()
 }

@@ -42,7 +42,7 @@ func TestMiniature(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &summary); code != cli.Done || err != nil || summary.PicturesPerSecond <= 0 {
 			t.Fatalf("exit code %d: %v %s%s", code, err, out, errs)
 		}
-		if code, _, errs := label(t, args...); code != cli.Failed || !strings.Contains(errs, "exists already") {
+		if code, _, errs := label(t, args...); code != cli.Wrong || !strings.Contains(errs, "exists already") {
 			t.Errorf("a second time: exit code %d: %s", code, errs)
 		}
 

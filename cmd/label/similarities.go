@@ -99,7 +99,7 @@ func runSimilarities(c *cobra.Command, r *similarityRun) error {
 	t, err := data.OpenTable(r.table.In, data.WithColumns(r.table.Columns), data.WithRequired("source", "edit"),
 		data.WithStorage(c.Context()))
 	if err != nil {
-		return err
+		return cli.Usage(err)
 	}
 	defer t.Close()
 	cache, err := store.Open(r.cache, store.Options{Limit: r.cacheMiB << 20, Warn: cli.Warner(c)})
@@ -117,7 +117,7 @@ func runSimilarities(c *cobra.Command, r *similarityRun) error {
 		}
 		model, err := encoders.Open(e.path, r.options)
 		if err != nil {
-			return err
+			return cli.Named(err)
 		}
 		defer model.Close()
 		if *e.to, err = encoders.NewCached(model, cache); err != nil {

@@ -270,8 +270,8 @@ func TestSimilaritiesUsage(t *testing.T) {
 		{"--in " + in + " --out " + out, cli.Wrong, "--clip or --dino"},
 		{"--clip x --in " + in + " --out out.txt", cli.Wrong, ".jsonl or .parquet"},
 		{"--clip x --batch 0 --in " + in + " --out " + out, cli.Wrong, "at least 1"},
-		{"--clip nowhere --in " + in + " --out " + out, cli.Failed, "encoder nowhere"},
-		{"--clip " + folder + "/clip/model --in nowhere.jsonl --out " + out, cli.Failed, "nowhere.jsonl"},
+		{"--clip nowhere --in " + in + " --out " + out, cli.Wrong, "encoder nowhere"},
+		{"--clip " + folder + "/clip/model --in nowhere.jsonl --out " + out, cli.Wrong, "nowhere.jsonl"},
 	} {
 		var stdout, stderr strings.Builder
 		args := append([]string{"similarities", "--cache", t.TempDir()}, strings.Fields(tt.args)...)

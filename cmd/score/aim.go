@@ -55,7 +55,7 @@ func selectTriplets(c *cobra.Command, f *scorerFlags, in, out string, s reward.S
 	}
 	t, err := data.OpenTable(in, data.WithColumns(reward.TripletColumns))
 	if err != nil {
-		return err
+		return cli.Usage(err)
 	}
 	defer t.Close()
 	scores, err := rateRows(c, f, t)

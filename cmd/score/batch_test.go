@@ -320,7 +320,7 @@ func TestPair(t *testing.T) {
 		"b",
 		"--instruction",
 		"c",
-	); code != cli.Failed ||
+	); code != cli.Wrong ||
 		!strings.Contains(stderr, "nowhere") {
 		t.Errorf("%d %q", code, stderr)
 	}

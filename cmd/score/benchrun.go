@@ -18,11 +18,7 @@ import (
 )
 
 func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
-	if len(f.Lower) > 0 {
-		own := *b
-		own.Lower = slices.Concat(b.Lower, f.Lower)
-		b = &own
-	}
+	b = b.WithLower(f.Lower)
 	r := &benchmarks.Report{Benchmark: b, Extra: map[string]any{}}
 	if f.means != "" {
 		if err := alone(c, "--means computes the overall score from the means alone", "means", "report"); err != nil {
@@ -415,11 +411,19 @@ func (f *benchFlags) openScorer(c *cobra.Command, kind benchmarks.Similarity) (*
 		if err != nil {
 			return nil, err
 		}
-		return benchmarks.OpenScorer(f.runtime.scorer, o)
+		s, err := benchmarks.OpenScorer(f.runtime.scorer, o)
+		if err != nil {
+			return nil, cli.Named(err)
+		}
+		return s, nil
 	}
 	path := f.clip
 	if kind.DINO() {
 		path = f.dino
 	}
-	return benchmarks.OpenSimilarity(kind, path, encoders.Options{Device: f.runtime.device, Threads: f.runtime.threads})
+	s, err := benchmarks.OpenSimilarity(kind, path, encoders.Options{Device: f.runtime.device, Threads: f.runtime.threads})
+	if err != nil {
+		return nil, cli.Named(err)
+	}
+	return s, nil
 }

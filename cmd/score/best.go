@@ -9,6 +9,7 @@ import (
 
 	"assay/data"
 	"assay/internal/cli"
+	"assay/internal/jsonfile"
 	"assay/reward"
 	"assay/scoring"
 )
@@ -79,7 +80,7 @@ func best(c *cobra.Command, f *bestFlags) error {
 	}
 	t, err := data.OpenTable(path)
 	if err != nil {
-		return err
+		return cli.Usage(err)
 	}
 	defer t.Close()
 	scores, err := rateRows(c, &f.runtime, t)
@@ -89,7 +90,7 @@ func best(c *cobra.Command, f *bestFlags) error {
 	groups, failed := scoring.Groups(t, scores)
 	list := reward.Best(groups, f.keep, !f.single())
 	if f.out != "" {
-		if err := reward.WriteLines(f.out, list); err != nil {
+		if err := jsonfile.WriteLines(f.out, list); err != nil {
 			return err
 		}
 	}

@@ -62,7 +62,8 @@ func (f *modelFlags) open(c *cobra.Command) (*generate.Model, error) {
 		f.o.Threads = runtime.NumCPU()
 	}
 	f.o.Warn = cli.Warner(c)
-	return generate.Open(f.backbone, f.o)
+	m, err := generate.Open(f.backbone, f.o)
+	return m, cli.Named(err)
 }
 
 // questionFlags are a question, or a table of them.
@@ -189,7 +190,7 @@ func (f *questionFlags) ask(c *cobra.Command, m *generate.Model) error {
 	for _, path := range f.images {
 		p, err := data.Open(path, data.Limits{})
 		if err != nil {
-			return err
+			return cli.Named(err)
 		}
 		question.Content = append(question.Content, chat.Part{Image: p})
 	}

@@ -88,7 +88,7 @@ func condition(c *cobra.Command, f *conditionFlags) error {
 	}
 	t, err := data.OpenTable(f.in, data.WithColumns(f.columns))
 	if err != nil {
-		return err
+		return cli.Usage(err)
 	}
 	defer t.Close()
 	scores, err := rateRows(c, &f.runtime, t)

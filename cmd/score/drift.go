@@ -48,7 +48,7 @@ func drift(c *cobra.Command, f *scorerFlags, before, after, clip string) error {
 	if clip != "" {
 		e, err := encoders.Open(clip, encoders.Options{Device: f.device, Threads: f.threads})
 		if err != nil {
-			return err
+			return cli.Named(err)
 		}
 		defer e.Close()
 		encoder = e
@@ -89,7 +89,7 @@ func measureOutputs(c *cobra.Command, f *scorerFlags, path string, e reward.Imag
 	scoring.Scores, error) {
 	t, err := data.OpenTable(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, cli.Usage(err)
 	}
 	defer t.Close()
 	scores, err := rateRows(c, f, t)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path/filepath"
 	"runtime"
 	"slices"
 
@@ -55,7 +56,11 @@ func (f *runtimeFlags) open() (*model.Scorer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return model.OpenScorer(f.scorer, o)
+	if _, err := model.ReadScorerConfig(filepath.Join(f.scorer, model.ConfigFile)); err != nil {
+		return nil, cli.Usage(err)
+	}
+	s, err := model.OpenScorer(f.scorer, o)
+	return s, cli.Named(err)
 }
 
 func newPairCommand() *cobra.Command {
@@ -120,11 +125,11 @@ func (q *pairQuestion) open(s *model.Scorer) (p model.Pair, err error) {
 	}
 	if cfg.NeedsSource() {
 		if p.Source, err = data.Open(q.source, data.Limits{}); err != nil {
-			return p, err
+			return p, cli.Named(err)
 		}
 	}
 	p.Edit, err = data.Open(q.edit, data.Limits{})
-	return p, err
+	return p, cli.Named(err)
 }
 
 func scorePair(c *cobra.Command, f *runtimeFlags, q *pairQuestion) error {

@@ -125,12 +125,12 @@ func TestBatchShardsRefuse(t *testing.T) {
 	s := newSharded(t)
 	s.batch(cli.Failed, "no shards to merge", "parts", "--merge")
 	s.shard("3/3")
-	s.batch(cli.Failed, "not 4", "parts", "--shard", "1/4")
+	s.batch(cli.Wrong, "not 4", "parts", "--shard", "1/4")
 	text, err := os.ReadFile(s.table)
 	if err != nil || os.WriteFile(s.table, bytes.Replace(text, []byte("label"), []byte("lebal"), 1), 0o666) != nil {
 		t.Fatal(err)
 	}
-	s.batch(cli.Failed, "other work", "parts", "--merge")
+	s.batch(cli.Wrong, "other work", "parts", "--merge")
 	for _, bad := range []string{"0/3", "4/3", "x", "auto/0"} {
 		s.batch(cli.Wrong, "--shard", "bad", "--shard", bad)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -11,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/doctor"
-	"assay/internal/atomicfile"
 	"assay/internal/cli"
+	"assay/internal/jsonfile"
 )
 
 func init() { register(newDoctorCommand) }
@@ -52,12 +51,7 @@ Exit code 1: something is not as it should be.`,
 				return err
 			}
 			if out != "" {
-				err := atomicfile.Write(out, func(w io.Writer) error {
-					e := json.NewEncoder(w)
-					e.SetIndent("", "  ")
-					return e.Encode(r)
-				})
-				if err != nil {
+				if err := jsonfile.Write(out, r); err != nil {
 					return err
 				}
 			}

@@ -52,14 +52,14 @@ func export(backbone, scorer, out string) (*model.Exported, error) {
 	if scorer != "" {
 		s, err := model.OpenScorer(scorer, model.Options{})
 		if err != nil {
-			return nil, err
+			return nil, cli.Named(err)
 		}
 		defer s.Close()
 		return s.Export(out)
 	}
 	b, err := model.OpenBackbone(backbone)
 	if err != nil {
-		return nil, err
+		return nil, cli.Named(err)
 	}
 	defer b.Close()
 	return model.ExportBackbone(b, out)

@@ -70,7 +70,7 @@ func merge(c *cobra.Command, scorer string, o lora.MergeOptions) (*mergeResult, 
 		r, err = lora.MergeCheckpoint(c.Context(), o)
 	}
 	if err != nil {
-		return nil, err
+		return nil, cli.Named(err)
 	}
 	return &mergeResult{Out: o.Out, Merged: r.Weights, Bytes: r.Bytes, Scorer: scorer != ""}, nil
 }

@@ -56,7 +56,8 @@ func runQuantize(c *cobra.Command, o quantize.Options) (*quantize.Result, error)
 	o.Total = func(bytes int64) { p = cli.NewProgress(c, "rounding, bytes", bytes, "bytes") }
 	o.Progress = func(bytes int64) { p.Add(bytes, "") }
 	defer func() { p.Close() }()
-	return quantize.Run(c.Context(), o)
+	r, err := quantize.Run(c.Context(), o)
+	return r, cli.Named(err)
 }
 
 func printQuantized(w io.Writer, out string, r *quantize.Result) {

@@ -17,17 +17,19 @@ import (
 // house lists the packages from the ground up, and what each may import: only what stands above it in the list, so that
 // no arrow points up. onnx and onnx/grad know nothing of scorers.
 const house = `
-internal/atomicfile:
+internal/filelock:
+internal/atomicfile: internal/filelock
+internal/jsonfile: internal/atomicfile
 internal/remote: internal/atomicfile
 internal/remote/s3test:
-shards: internal/atomicfile internal/remote
 internal/exit:
+shards: internal/atomicfile internal/exit internal/remote
 internal/version:
 internal/signals:
 internal/cli: internal/exit internal/signals internal/version internal/remote shards
 internal/fuzzing:
 internal/long:
-internal/journal:
+internal/journal: internal/filelock
 internal/packed:
 internal/page:
 internal/pystring:
@@ -43,8 +45,8 @@ internal/kernels: onnx
 onnx/grad:        onnx
 losses:           onnx
 ort:              onnx internal/workers
-calibration:      internal/atomicfile
-checkpoints:      onnx internal/atomicfile internal/workers
+calibration:      internal/jsonfile
+checkpoints:      onnx internal/atomicfile internal/workers internal/jsonfile
 quant:            onnx checkpoints internal/strictjson internal/workers internal/atomicfile internal/exit
 lora:             onnx checkpoints quant internal/atomicfile internal/workers internal/exit
 data:             onnx internal/atomicfile internal/remote internal/workers
@@ -60,17 +62,17 @@ data/readers:     onnx data heuristics internal/atomicfile
 internal/miniature: data internal/atomicfile internal/stats internal/workers
 model/text:       internal/strictjson internal/tokens
 model:            onnx onnx/grad losses ort calibration checkpoints lora data store model/text internal/strictjson
-model:            internal/workers internal/atomicfile quant
+model:            internal/workers internal/atomicfile quant internal/jsonfile
 model/llavanext: onnx checkpoints data model internal/strictjson
 model/qwenvl:    onnx checkpoints data model internal/strictjson
 model/qwen2vl:   checkpoints model model/qwenvl internal/strictjson
 model/qwen25vl:  onnx checkpoints model model/qwenvl internal/strictjson data
 model/qwen3vl:   onnx checkpoints model model/qwenvl internal/strictjson
 model/families:  model/llavanext model/qwen2vl model/qwen25vl model/qwen3vl
-model/quantize:  onnx checkpoints quant model internal/atomicfile internal/exit
+model/quantize:  onnx checkpoints quant model internal/atomicfile internal/exit internal/filelock internal/jsonfile
 textjudge:        chat data grammar store model model/text internal/pystring internal/strictyaml internal/journal
-textjudge:        internal/atomicfile shards internal/workers chat/table
-model/fresh:      checkpoints model model/families internal/atomicfile
+textjudge:        internal/atomicfile internal/exit shards internal/workers chat/table
+model/fresh:      checkpoints model model/families internal/atomicfile internal/jsonfile
 generate:        chat data grammar model model/text internal/strictjson internal/workers
 encoders:         shards onnx ort checkpoints data store heuristics model internal/strictjson internal/workers
 encoders:         internal/atomicfile internal/journal internal/remote internal/tokens
@@ -78,21 +80,23 @@ optim:            internal/workers
 trainer/events:   internal/journal
 trainer:          internal/remote onnx losses ort chat chat/table checkpoints lora data store model model/text
 trainer:          trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile
-trainer:          internal/exit internal/version internal/journal
+trainer:          internal/exit internal/version internal/journal internal/filelock internal/jsonfile
 doctor:          onnx ort data losses lora model model/text model/quantize model/fresh optim internal/kernels
 doctor:          internal/exit internal/version
 judges:           checkpoints model store internal/atomicfile internal/exit internal/pystring
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed internal/long
 metrics:         onnx ort checkpoints data encoders heuristics store internal/strictyaml internal/atomicfile
 scoring:         data store model internal/remote internal/journal internal/workers internal/atomicfile shards
-scoring/calibrate: calibration data model scoring store internal/atomicfile internal/page internal/stats
+scoring:         internal/exit
+scoring/calibrate: calibration data model scoring store internal/atomicfile internal/exit internal/page internal/stats
+scoring/calibrate: internal/jsonfile
 benchmarks:       internal/page data heuristics model encoders scoring store internal/journal internal/stats
-benchmarks:       internal/atomicfile metrics internal/workers textjudge shards
+benchmarks:       internal/atomicfile metrics internal/workers textjudge shards internal/jsonfile
 labeling:         internal/remote data store heuristics data/readers encoders internal/strictyaml internal/workers
-labeling:         internal/atomicfile
+labeling:         internal/atomicfile internal/filelock
 reward: chat data heuristics model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
-reward: internal/workers
-trainer/bybenchmark: model benchmarks trainer
+reward: internal/workers internal/jsonfile
+trainer/bybenchmark: store model benchmarks trainer
 .:                data model model/families scoring trainer trainer/bybenchmark labeling
 `
 

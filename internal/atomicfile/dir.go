@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"assay/internal/filelock"
 )
 
 // WriteDir makes the folder dir, complete or not at all: write fills a hidden sibling, its files are synced, and it
@@ -91,7 +93,7 @@ func staging(dir string) (tmp string, lock *os.File, err error) {
 		} else if err != nil {
 			return "", nil, errors.Join(err, os.Remove(tmp))
 		}
-		if lockDir(lock) && isNamed(lock, tmp) {
+		if lockDir(lock) && filelock.IsNamed(lock, tmp) {
 			return tmp, lock, nil
 		}
 		lock.Close()

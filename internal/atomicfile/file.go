@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"assay/internal/filelock"
 )
 
 // Write writes a file that is complete or absent. If anything fails, path is as it was before and the temporary is
@@ -56,7 +58,7 @@ func Create(path string) (*File, error) {
 			return nil, fmt.Errorf("writing %s: %w", path, err)
 		}
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil && isNamed(f, name) { // not the one that was renamed to path before the lock was had
+		if err == nil && filelock.IsNamed(f, name) { // not the one that was renamed to path before the lock was had
 			if err := f.Truncate(0); err != nil {
 				f.Close()
 				return nil, fmt.Errorf("writing %s: %w", path, err)
@@ -73,16 +75,6 @@ func Create(path string) (*File, error) {
 		return nil, fmt.Errorf("writing %s: %w", path, err)
 	}
 	return &File{f, path}, nil
-}
-
-// isNamed tells whether an open file still has the name.
-func isNamed(f *os.File, name string) bool {
-	mine, err := f.Stat()
-	if err != nil {
-		return false
-	}
-	there, err := os.Stat(name)
-	return err == nil && os.SameFile(mine, there)
 }
 
 // temporary returns a hidden name beside path that nothing else has.

@@ -19,6 +19,9 @@ func Usage(err error) error { return exit.Usage(err) }
 // Usagef is exit.Usagef.
 func Usagef(format string, args ...any) error { return exit.Usagef(format, args...) }
 
+// Named is exit.Named.
+func Named(err error) error { return exit.Named(err) }
+
 // Reported is exit.Reported.
 func Reported(err error) error { return exit.Reported(err) }
 

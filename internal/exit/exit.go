@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"syscall"
 )
@@ -37,6 +38,16 @@ func Usage(err error) error {
 
 // Usagef is Usage of a formatted error.
 func Usagef(format string, args ...any) error { return Usage(fmt.Errorf(format, args...)) }
+
+// Named marks the error of opening what the user named, before anything is begun: where nothing is there by that name,
+// it is the user's (docs/commands.md says why, although a file may also be late). What is there and cannot be opened
+// may be the machine's fault, and stays as it is.
+func Named(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return Usage(err)
+	}
+	return err
+}
 
 type reported struct{ error }
 
@@ -90,11 +101,16 @@ func Code(err error) int {
 	return Failed
 }
 
-// failing tells whether the machine failed at a call: what the user wrote was not even read, and may be right.
+// failing tells whether the machine failed at a call, or object storage: what the user wrote was not even read, and may
+// be right.
 func failing(err error) bool {
 	var number syscall.Errno
-	return errors.As(err, &number) && slices.Contains([]syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EDQUOT,
-		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ESTALE, syscall.ETIMEDOUT}, number)
+	if errors.As(err, &number) {
+		return slices.Contains([]syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE,
+			syscall.ENFILE, syscall.ENOMEM, syscall.ESTALE, syscall.ETIMEDOUT, syscall.ENOTCONN, syscall.EHOSTDOWN}, number)
+	}
+	var storage interface{ Temporary() bool } // internal/remote's errors
+	return errors.As(err, &storage) && storage.Temporary()
 }
 
 // Problems returns the single problems of an error that holds several, nil for any other.

@@ -9,17 +9,26 @@ import (
 	"testing"
 )
 
+// asked is a request to storage that failed, for good or not.
+type asked struct{ passing bool }
+
+func (a asked) Error() string   { return "no answer" }
+func (a asked) Temporary() bool { return a.passing }
+
 // TestCode: what the user wrote is wrong (2), and the same again will not do; where the machine failed (1) it may.
 func TestCode(t *testing.T) {
 	reading := func(number syscall.Errno) error {
 		return fmt.Errorf("reading it: %w", &fs.PathError{Op: "read", Path: "run.yaml", Err: number})
 	}
 	for want, list := range map[int][]error{
-		Done: {nil, Usage(nil)},
+		Done: {nil, Usage(nil), Named(nil)},
 		Failed: {errors.New("x"), Usage(context.Canceled), reading(syscall.ENOENT), Usage(reading(syscall.EIO)),
-			Usage(reading(syscall.EMFILE)), Usage(errors.Join(errors.New("x"), reading(syscall.ENOSPC)))},
+			Usage(reading(syscall.EMFILE)), Usage(errors.Join(errors.New("x"), reading(syscall.ENOSPC))),
+			Usage(reading(syscall.ENOTCONN)), Usage(fmt.Errorf("so: %w", asked{true})), Named(reading(syscall.EIO)),
+			Named(reading(syscall.EACCES)), Named(errors.New("x")), Named(asked{true})},
 		Wrong: {Usagef("x"), fmt.Errorf("so: %w", Usagef("x")), Reported(Usagef("x")), Usage(reading(syscall.ENOENT)),
-			Usage(reading(syscall.EACCES)), Usage(reading(syscall.EISDIR))},
+			Usage(reading(syscall.EACCES)), Usage(reading(syscall.EISDIR)), Usage(asked{false}),
+			Named(reading(syscall.ENOENT)), Named(fmt.Errorf("so: %w", reading(syscall.ENOTDIR)))},
 		Interrupted: {ErrInterrupted, Usage(fmt.Errorf("so: %w", ErrInterrupted))},
 	} {
 		for _, err := range list {

@@ -13,7 +13,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"syscall"
+
+	"assay/internal/filelock"
 )
 
 // Journal is an open journal of results: JSON lines behind one that says what the work is.
@@ -57,17 +58,13 @@ func openEach[Result any](
 	return j, nil
 }
 
-// lockFile keeps others out of a file. The kernel gives the lock back however the process ends.
+// lockFile keeps others out of a file.
 func lockFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
-		f.Close()
+	f, err := filelock.Take(path)
+	if errors.Is(err, filelock.ErrHeld) {
 		return nil, fmt.Errorf("%s: another process writes it: wait for it, or choose another output", path)
-	} // a file system without locks goes without
-	return f, nil
+	}
+	return f, err
 }
 
 func open[Result any](path string, head any, each func(r Result, at int64)) (*Journal[Result], error) {

@@ -71,6 +71,7 @@ func TestHeadCutOff(t *testing.T) {
 
 // TestOneWriter: a journal that is open is refused, and not touched.
 func TestOneWriter(t *testing.T) {
+	t.Parallel() // it waits
 	path := filepath.Join(t.TempDir(), "out.progress")
 	first, _, err := Open[int](path, "work")
 	if err != nil {

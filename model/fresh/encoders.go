@@ -1,10 +1,8 @@
 package fresh
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"path/filepath"
 	"strings"
@@ -13,6 +11,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
+	"assay/internal/jsonfile"
 	"assay/model"
 )
 
@@ -86,20 +85,11 @@ func CreateDINO(dir string, s DINOSizes, seed uint64) error {
 func writeEncoder(dir string, files map[string]object, tensors map[string]*tensor.Dense) error {
 	return atomicfile.WriteDir(dir, func(dir string) error {
 		for name, value := range files {
-			if err := writeJSON(filepath.Join(dir, name), value); err != nil {
+			if err := jsonfile.Write(filepath.Join(dir, name), value); err != nil {
 				return err
 			}
 		}
 		return checkpoints.WriteFile(filepath.Join(dir, checkpoints.SingleFile), tensors, map[string]string{"format": "pt"})
-	})
-}
-
-func writeJSON(path string, value object) error {
-	return atomicfile.Write(path, func(w io.Writer) error {
-		e := json.NewEncoder(w)
-		e.SetEscapeHTML(false)
-		e.SetIndent("", "  ")
-		return e.Encode(value)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
+	"assay/internal/jsonfile"
 	"assay/model"
 	_ "assay/model/families" // they know their parameters
 )
@@ -60,7 +61,7 @@ func Create(dir string, sizes Sizes, texts []string, seed uint64) (Facts, error)
 // configuration.
 func (s Sizes) write(dir string, v *vocabulary, facts *Facts) error {
 	for name, value := range s.files(v) {
-		if err := writeJSON(filepath.Join(dir, name), value); err != nil {
+		if err := jsonfile.Write(filepath.Join(dir, name), value); err != nil {
 			return err
 		}
 	}

@@ -13,11 +13,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
 	"assay/internal/exit"
+	"assay/internal/filelock"
+	"assay/internal/jsonfile"
 	"assay/model"
 	"assay/onnx"
 	"assay/quant"
@@ -144,22 +145,17 @@ func (r *run) checkPacks() error {
 		r.Backbone, r.Bits, kept)
 }
 
-// lock keeps a second process from making the same folder. The kernel gives the lock back however the process ends.
+// lock keeps a second process from making the same folder.
 func lock(out string) (unlock func(), err error) {
 	out = filepath.Clean(out)
 	if err := os.MkdirAll(filepath.Dir(out), 0o777); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(filepath.Dir(out), "."+filepath.Base(out)+".lock"), os.O_RDWR|os.O_CREATE, 0o666)
-	if err != nil {
+	f, err := filelock.Take(filepath.Join(filepath.Dir(out), "."+filepath.Base(out)+".lock"))
+	if errors.Is(err, filelock.ErrHeld) {
+		return nil, fmt.Errorf("another process writes %s: wait for it, or choose another --out", out)
+	} else if err != nil {
 		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("another process writes %s: wait for it, or choose another --out", out)
-		}
-		return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
 	}
 	return func() { os.Remove(f.Name()); f.Close() }, nil
 }
@@ -224,13 +220,9 @@ func (r *run) shards(dir string) error {
 	if r.w.Shards()[0].Name == checkpoints.SingleFile {
 		return nil
 	}
-	return atomicfile.Write(filepath.Join(dir, checkpoints.IndexFile), func(w io.Writer) error {
-		j := json.NewEncoder(w)
-		j.SetIndent("", "  ")
-		return j.Encode(map[string]any{
-			"metadata":   map[string]any{"total_size": r.result.Bytes},
-			"weight_map": index,
-		})
+	return jsonfile.Write(filepath.Join(dir, checkpoints.IndexFile), map[string]any{
+		"metadata":   map[string]any{"total_size": r.result.Bytes},
+		"weight_map": index,
 	})
 }
 

@@ -37,6 +37,7 @@ func TestNothingPacks(t *testing.T) {
 
 // TestLock: the second of two runs for one folder says what is wrong, and what the first left is gone.
 func TestLock(t *testing.T) {
+	t.Parallel() // it waits
 	out := filepath.Join(t.TempDir(), "out")
 	unlock, err := lock(out)
 	if err != nil {

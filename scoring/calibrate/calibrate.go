@@ -14,6 +14,7 @@ import (
 
 	"assay/calibration"
 	"assay/internal/atomicfile"
+	"assay/internal/exit"
 	"assay/model"
 	"assay/scoring"
 	"assay/store"
@@ -55,7 +56,7 @@ const (
 func Run(ctx context.Context, o Options) (*Report, error) {
 	state, err := model.LoadScorerState(o.Scorer)
 	if err != nil {
-		return nil, err
+		return nil, exit.Named(err)
 	}
 	if err := state.Config.CheckDimension(o.Model.Dimension); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Scorer, err)

@@ -2,7 +2,6 @@ package calibrate
 
 import (
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"io"
@@ -10,6 +9,7 @@ import (
 
 	"assay/calibration"
 	"assay/internal/atomicfile"
+	"assay/internal/jsonfile"
 	"assay/internal/page"
 	"assay/internal/stats"
 	"assay/model"
@@ -172,12 +172,7 @@ var pageTemplate = page.Parse(pageText, template.FuncMap{
 
 // write writes report.json and report.html.
 func (r *Report) write(out string) error {
-	err := atomicfile.Write(filepath.Join(out, "report.json"), func(w io.Writer) error {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(r)
-	})
-	if err != nil {
+	if err := jsonfile.Write(filepath.Join(out, "report.json"), r); err != nil {
 		return err
 	}
 	return atomicfile.Write(filepath.Join(out, "report.html"), func(w io.Writer) error {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"assay/data"
+	"assay/internal/exit"
 	"assay/store"
 )
 
@@ -35,7 +36,7 @@ func openTable(path, labels string, o *Options) (*table, error) {
 	}
 	edits, err := data.OpenEdits(path, o.Columns)
 	if err != nil {
-		return nil, err
+		return nil, exit.Usage(err)
 	}
 	t := &table{Edits: edits, problem: map[int]error{}}
 	if edits.Layout != data.LayoutLabels {
@@ -168,7 +169,7 @@ func readLabels(path string, o *Options) (map[string]float64, error) {
 	}
 	t, err := data.OpenTable(path, data.WithRequired())
 	if err != nil {
-		return nil, err
+		return nil, exit.Usage(err)
 	}
 	defer t.Close()
 	name := "label"

@@ -37,7 +37,13 @@ await() {
 	local end=$((SECONDS + $1))
 	shift
 	until "$@" >/dev/null 2>&1; do
-		[ $SECONDS -lt $end ] || { echo "this did not come: $*"; kubectl get jobs,pods -o wide; return 1; }
+		[ $SECONDS -lt $end ] || {
+			echo "this did not come: $*"
+			kubectl get jobs,pods -o wide
+			kubectl get events --field-selector=type=Warning --sort-by=.lastTimestamp | tail -n 8
+			kubectl get nodes -o 'custom-columns=NODE:.metadata.name,TAINTS:.spec.taints[*].key' # a full disk, for one
+			return 1
+		}
 		sleep 0.3
 	done
 }
@@ -82,13 +88,23 @@ indexed() {
 	kubectl logs job/assay-score-merge
 	cmp "$WORK/edits/whole.jsonl" "$WORK/edits/scores.jsonl"
 	echo "the indexed job wrote what one process writes: $(wc -l <"$WORK/edits/scores.jsonl") rows"
-	# What is wrong for good fails at once, each index after one pod: here an image without CUDA, and a GPU wanted.
-	small score-job.yaml | sed "${few[@]}" -e 's/assay-score/assay-wrong/' -e 's/--device=cpu/--device=cuda:0/' | kubectl apply -f -
-	await 120 finished assay-wrong Failed
-	kubectl logs job/assay-wrong
-	kubectl get pods -l job-name=assay-wrong -o 'custom-columns=POD:.metadata.name,EXIT:.status.containerStatuses[0].state.terminated.exitCode'
-	[ "$(kubectl get pods -l job-name=assay-wrong -o name | wc -l)" -le 6 ]
+	# An image without CUDA, and a GPU wanted; a scorer and a table that are not there.
+	wrong cuda -e 's/--device=cpu/--device=cuda:0/'
+	wrong scorer -e 's,--scorer=/edits/scorer,--scorer=/edits/gone,'
+	wrong table -e 's,--in=/edits/edits,--in=/edits/gone,'
 	kubectl delete job --all >/dev/null
+}
+
+# wrong NAME EDITS...: the indexed job with a mistake fails at once, each index after one pod, which ended with 2.
+wrong() {
+	local name=assay-wrong-$1 codes
+	shift
+	small score-job.yaml | sed "${few[@]}" -e "s/assay-score/$name/" "$@" | kubectl apply -f -
+	await 120 finished "$name" Failed
+	kubectl logs "job/$name" 2>&1 | grep error:
+	codes=$(kubectl get pods -l "job-name=$name" -o 'jsonpath={.items[*].status.containerStatuses[0].state.terminated.exitCode}')
+	echo "$name: the pods' exit codes are $codes"
+	[ "$codes" = "2 2 2 2 2 2" ]
 }
 
 serve() {
@@ -104,6 +120,7 @@ serve() {
 	ASSAY_TOKEN=$token build/kubernetes/bin/load -url "http://$address:8100" -source testdata/oracle/images/coffee.png \
 		-edit testdata/oracle/images/coffee_blur.png -while bash -c 'for i in 1 2; do kubectl rollout restart deployment/assay-serve
 			kubectl rollout status deployment/assay-serve --timeout=10m; done'
+	echo "every pod was replaced twice, and no request was lost"
 	kubectl get events --field-selector=reason=Unhealthy -o custom-columns=MESSAGE:.message
 	if command -v prometheus >/dev/null && [ -x build/kubernetes/bin/adapter ]; then
 		scale "http://$address:8100" $token
@@ -157,11 +174,16 @@ print(json.dumps([{"targets": ["%s:%d" % (i["status"]["podIP"], port["containerP
 		   service: {name: adapter, namespace: default}}
 	END
 	await 120 measured '^[0-9]'
+	# One second in place of five: so long edits wait on two processors, too. Five pods are enough to see it.
+	kubectl patch hpa assay-serve --type=json -p '[{"op": "replace", "path": "/spec/maxReplicas", "value": 5},
+		{"op": "replace", "path": "/spec/metrics/0/pods/target/averageValue", "value": "1"}]'
 	kubectl get hpa assay-serve
-	ASSAY_TOKEN=$2 build/kubernetes/bin/load -url "$1" -source testdata/oracle/images/coffee.png -callers "${CALLERS:-400}" \
-		-edit testdata/oracle/images/coffee_blur.png -while sleep "${BUSY:-90}" || true
+	export -f await running
+	ASSAY_TOKEN=$2 build/kubernetes/bin/load -url "$1" -source testdata/oracle/images/coffee.png -callers "${CALLERS:-300}" \
+		-edit testdata/oracle/images/coffee_blur.png -while bash -c 'await 300 running app=assay-serve 3'
 	kubectl get hpa assay-serve
-	kubectl describe hpa assay-serve | sed -n '/^Events/,$p'
+	kubectl get events --field-selector=reason=SuccessfulRescale -o custom-columns=MESSAGE:.message
+	echo "the autoscaler added pods: $(kubectl get pods -l app=assay-serve -o name | wc -l) now"
 }
 measured() { kubectl get hpa assay-serve -o jsonpath='{.status.currentMetrics[0].pods.current.averageValue}' | grep -q "$1"; }
 
@@ -176,7 +198,7 @@ trains() {
 }
 ended() { kubectl get pod "$1" -o jsonpath='{.status.phase}' | grep -qE 'Succeeded|Failed'; }
 mpi() {
-	local run pictures=testdata/oracle/images i launcher
+	local run pictures=testdata/oracle/images i launcher file
 	load localhost/assay-mpi registry.example.org/assay-mpi:1
 	claim run
 	cp -r backbones/tiny "$WORK/run/backbone"
@@ -231,3 +253,4 @@ for part in $parts; do
 	echo "=== $part"
 	$part
 done
+echo "all that was tried went as it should: $parts"

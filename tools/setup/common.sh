@@ -18,6 +18,17 @@ need_pip() {
 	python3 -m pip --version >/dev/null 2>&1 || { echo "error: pip is not installed: apt-get install python3-pip" >&2; exit 1; }
 }
 
+# again COMMAND...: what wants the network is tried five times; on a busy machine a single handshake takes too long.
+again() {
+	local try
+	for try in 1 2 3 4; do
+		if "$@"; then return 0; fi
+		say "failed, as it may where the network or the machine is slow: $1 again in $((try * 2)) seconds" >&2
+		sleep $((try * 2))
+	done
+	"$@"
+}
+
 # done_already NAME VERSION: the step was taken at that version before. Others who take it at the same time wait here.
 done_already() {
 	stamp=build/stamps/$1
@@ -39,7 +50,7 @@ fetch_wheel() {
 	shift
 	need_pip
 	rm -rf "build/wheels/$(basename "$list" .txt)"
-	python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --require-hashes \
+	again python3 -m pip download --quiet --timeout 60 --disable-pip-version-check --no-deps --only-binary=:all: --require-hashes \
 		--requirement "$list" --dest "build/wheels/$(basename "$list" .txt)" "$@"
 }
 

@@ -9,7 +9,7 @@ need cargo "cargo-web, Rust 1.73 or newer"
 need gcc gcc
 echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1 || { echo "error: the C library's headers are missing: apt-get install libc6-dev" >&2; exit 1; }
 say "building tokenizers $version (one to two minutes)"
-go mod download github.com/daulet/tokenizers
+again go mod download github.com/daulet/tokenizers
 source=$(go list -m -f '{{.Dir}}' github.com/daulet/tokenizers)
 work=build/tokenizers
 rm -rf "$work"
@@ -19,7 +19,7 @@ chmod -R u+w "$work"
 sed -i 's/^tokenizers = .*/tokenizers = { version = "0.20.2", default-features = false, features = ["onig", "progressbar"] }/' "$work/Cargo.toml"
 sed -i '/^name = "esaxx-rs"$/,/^$/ { /^dependencies = \[$/,/^\]$/ d }' "$work/Cargo.lock"
 # Optimised for size it compiles in two thirds of the time; texts take milliseconds either way.
-(cd "$work" && CARGO_PROFILE_RELEASE_OPT_LEVEL=s cargo build --release --locked --quiet) ||
+(cd "$work" && CARGO_NET_RETRY=10 CARGO_HTTP_TIMEOUT=120 CARGO_PROFILE_RELEASE_OPT_LEVEL=s cargo build --release --locked --quiet) ||
 	{ echo "error: cargo could not build tokenizers: that takes the network and Rust 1.73 or newer, and here is $(cargo --version): apt-get install cargo-web" >&2; exit 1; }
 # The module's Go part links libstdc++, of which gcc without g++ brings the library but not the name that the linker wants.
 if [ "$(gcc -print-file-name=libstdc++.so)" = libstdc++.so ]; then

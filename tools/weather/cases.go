@@ -117,7 +117,7 @@ func (k *kit) tableCases() []command {
 	}, {
 		name: "label",
 		args: func(out string) []string {
-			return []string{k.program("label"), "--config", text(filepath.Join(out, "label.yaml"), k.example())}
+			return []string{k.program("label"), "--config", text(filepath.Join(out, "example.yaml"), k.example())}
 		},
 		results: []string{"labels/table.parquet"},
 	}, {

@@ -4,11 +4,8 @@ package bybenchmark
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -17,7 +14,7 @@ import (
 	"strings"
 
 	"assay/benchmarks"
-	"assay/model"
+	"assay/store"
 	"assay/trainer"
 )
 
@@ -124,15 +121,13 @@ func (b *benchmark) String() string {
 }
 
 // Lower tells whether less is better.
-func (b *benchmark) Lower() bool {
-	return slices.ContainsFunc(b.Benchmark.Lower, func(l string) bool { return strings.HasPrefix(b.number, l) })
-}
+func (b *benchmark) Lower() bool { return b.Direction(b.number) < 0 }
 
 // Fingerprint identifies all that the number depends on besides the scorer.
 func (b *benchmark) Fingerprint() (map[string]string, error) {
 	out := map[string]string{"number": strings.TrimSpace(b.String() + " " + b.part)}
 	for _, path := range b.files {
-		digest, err := digestOf(path)
+		digest, err := store.FileDigest(path)
 		if err != nil {
 			return nil, err
 		}
@@ -140,24 +135,10 @@ func (b *benchmark) Fingerprint() (map[string]string, error) {
 		for n := 2; out[name] != ""; n++ {
 			name = fmt.Sprintf("%s (%d)", filepath.Base(path), n)
 		}
-		out[name] = digest
+		out[name] = digest.String()[:32]
 	}
 	out["pictures and texts of the edits"] = benchmarks.Digest(b.items)
 	return out, nil
-}
-
-// digestOf is the digest of a file's bytes.
-func digestOf(path string) (_ string, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil))[:32], nil
 }
 
 // Measure computes the number as score bench does.
@@ -168,7 +149,7 @@ func (b *benchmark) Measure(ctx context.Context, s trainer.Candidate) (_ float64
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	r := benchmarks.Run{Benchmark: b.Name, Items: b.items, Dir: dir}
-	path, err := r.Score(ctx, benchmarks.NewScorer(candidate{s}, nil))
+	path, err := r.Score(ctx, benchmarks.ScorerOf(s, nil))
 	if err != nil {
 		return 0, err
 	}
@@ -182,29 +163,4 @@ func (b *benchmark) Measure(ctx context.Context, s trainer.Candidate) (_ float64
 		}
 	}
 	return math.NaN(), nil
-}
-
-// candidate gives scores on the range of a scorer.
-type candidate struct{ trainer.Candidate }
-
-// Prepare implements scoring.Scorer.
-func (c candidate) Prepare(e benchmarks.Edit) (*model.Sample, error) {
-	sample, err := c.Candidate.Prepare(model.Pair{Source: e.Source, Edit: e.Edit, Instruction: e.Item.Instruction})
-	if err != nil {
-		return nil, fmt.Errorf("%v: %w", e.Item.Key, err)
-	}
-	return sample, nil
-}
-
-// Score implements scoring.Scorer.
-func (c candidate) Score(ctx context.Context, samples []*model.Sample) ([]float64, error) {
-	scores, err := c.Candidate.Score(ctx, samples)
-	if err != nil {
-		return nil, err
-	}
-	cfg := c.Config()
-	for i, v := range scores {
-		scores[i] = cfg.Range(v)
-	}
-	return scores, nil
 }

@@ -1,0 +1,68 @@
+// Package jsonfile writes JSON documents and JSON lines that are complete or absent, and reads lines.
+package jsonfile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+
+	"assay/internal/atomicfile"
+)
+
+// Write writes a value as an indented document. <, > and & stay as they are.
+func Write(path string, v any) error {
+	return atomicfile.Write(path, func(w io.Writer) error {
+		e := encoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(v)
+	})
+}
+
+// WriteLines writes values, one a line. <, > and & stay as they are.
+func WriteLines[Row any](path string, rows []Row) error {
+	return atomicfile.Write(path, func(w io.Writer) error {
+		e := encoder(w)
+		for i := range rows {
+			if err := e.Encode(&rows[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func encoder(w io.Writer) *json.Encoder {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e
+}
+
+// Lines reads what WriteLines wrote. An error is the last that it yields; it names the file and the value.
+func Lines[Row any](path string) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		var none Row
+		f, err := os.Open(path)
+		if err != nil {
+			yield(none, err)
+			return
+		}
+		defer f.Close()
+		d := json.NewDecoder(f)
+		for n := 1; ; n++ {
+			var row Row
+			switch err := d.Decode(&row); {
+			case errors.Is(err, io.EOF):
+				return
+			case err != nil:
+				yield(none, fmt.Errorf("%s: line %d: %w", path, n, err))
+				return
+			}
+			if !yield(row, nil) {
+				return
+			}
+		}
+	}
+}
