@@ -39,7 +39,7 @@ func Usage(err error) error {
 // Usagef is Usage of a formatted error.
 func Usagef(format string, args ...any) error { return Usage(fmt.Errorf(format, args...)) }
 
-// Named marks the error of opening what the user named, before anything is begun: where nothing is there by that name,
+// Named marks the error of opening what the user named, before anything is begun. Where nothing is there by that name,
 // it is the user's (docs/commands.md says why, although a file may also be late). What is there and cannot be opened
 // may be the machine's fault, and stays as it is.
 func Named(err error) error {

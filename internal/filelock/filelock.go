@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// patience is how long a file may still be held. A killed process keeps its locks until its memory is given back,
-// which takes seconds where a model of billions of parameters was loaded: who starts it again at once would be refused.
+// patience is how long a file may still be held. A killed process keeps its locks until its memory is given back, which
+// takes seconds where a model of billions of parameters was loaded. Who starts it again at once would be refused.
 const patience = 3 * time.Second
 
 // ErrHeld says that another process has the lock.
